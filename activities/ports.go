@@ -1,0 +1,75 @@
+package activities
+
+import (
+	"context"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// Files keeps trees by content. An error that is neither a *team.Failure nor
+// one of team's sentinel errors means that the store cannot be used now.
+type Files interface {
+	// PutBlob stores data durably and returns its name.
+	PutBlob(ctx context.Context, data []byte) (team.Digest, error)
+	// Blob returns a blob's bytes, verified.
+	Blob(ctx context.Context, name team.Digest) ([]byte, error)
+	// Paths lists a manifest's paths, sorted.
+	Paths(ctx context.Context, manifest team.Digest) ([]string, error)
+	// Materialise makes dir hold exactly the manifest's files: whatever else
+	// was there is removed. Files are copies, with modes 0644 or 0755.
+	Materialise(ctx context.Context, manifest team.Digest, dir string) error
+	// Collect compares dir with the base manifest and stores what changed.
+	// What may not be kept is a *team.Failure of category invalid_output.
+	Collect(ctx context.Context, req team.Collect) (team.Collected, error)
+	// Fold applies the steps' deltas to the base in order and reports the
+	// paths on which unsettled steps disagree.
+	Fold(ctx context.Context, base team.Digest, steps []team.Step) (team.Folded, error)
+	// Artifacts lists the files that the steps left and that are still in the
+	// folded tree, sorted by path.
+	Artifacts(ctx context.Context, steps []team.Step) ([]team.Artifact, error)
+}
+
+// Sessions keeps what the store knows of sessions.
+type Sessions interface {
+	// ID is the store's id.
+	ID() string
+	// Offers lists what the store's workers publish, dead ones included.
+	Offers(ctx context.Context) ([]team.Offer, error)
+	// Lock takes the assignment's lock, which dies with the process, or
+	// returns ok false while another holds it.
+	Lock(key team.SessionKey, id team.AssignmentID) (unlock func(), ok bool, err error)
+	// Record reads an assignment's record; team.ErrNotFound if there is none.
+	Record(key team.SessionKey, id team.AssignmentID) (team.Record, error)
+	// PutRecord writes an assignment's record durably. team.ErrFenced if the
+	// stored one belongs to a later incarnation.
+	PutRecord(key team.SessionKey, r team.Record) error
+	// PutCheckpoint stores a checkpoint durably as a blob and as
+	// checkpoint_<phase>.json, and returns the blob's name.
+	PutCheckpoint(ctx context.Context, key team.SessionKey, c team.Checkpoint) (team.Digest, error)
+	// Checkpoint reads a checkpoint blob, verified.
+	Checkpoint(ctx context.Context, name team.Digest) (team.Checkpoint, error)
+	// UpdateExecution rewrites execution_state.json under its lock. change
+	// gets what is stored, zero if nothing is.
+	UpdateExecution(key team.SessionKey, change func(*team.Execution)) error
+}
+
+// Agents does the work of attempts and checks.
+type Agents interface {
+	// Run does one attempt and returns when the agent and all that it started
+	// are gone. A *team.Failure says how the attempt failed; the outcome then
+	// still has its usage and log. A context that ends stops the agent and
+	// returns the context's cause.
+	Run(ctx context.Context, job team.Job) (team.Outcome, error)
+	// Check runs a check, on the same terms.
+	Check(ctx context.Context, job team.CheckJob) (team.Outcome, error)
+	// Keep lists the patterns of files that a check may leave.
+	Keep(check string) []string
+	// Mask replaces every secret that the worker knows.
+	Mask(text string) string
+	// Secrets lists the values that no artifact may hold.
+	Secrets() []string
+}
+
+// Clock tells the time.
+type Clock func() time.Time

@@ -1,0 +1,152 @@
+package team
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Category says what kind of failure ended an attempt. It decides, through
+// [RuleFor], whether there is a next one and what that one is told.
+type Category string
+
+// The failure categories.
+const (
+	Syntax            Category = "syntax"
+	TestFailure       Category = "test_failure"
+	ContractViolation Category = "contract_violation"
+	InvalidOutput     Category = "invalid_output"
+	Timeout           Category = "timeout"
+	APIError          Category = "api_error"
+	RateLimited       Category = "rate_limited"
+	ResourceError     Category = "resource_error"
+	TokenBudget       Category = "token_budget"
+	Auth              Category = "auth"
+	WorkerLost        Category = "worker_lost"
+	Cancelled         Category = "cancelled"
+	Unknown           Category = "unknown"
+)
+
+// Categories lists every category, in the order of documentation.
+func Categories() []Category {
+	return []Category{
+		Syntax, TestFailure, ContractViolation, InvalidOutput, Timeout, APIError, RateLimited,
+		ResourceError, TokenBudget, Auth, WorkerLost, Cancelled, Unknown,
+	}
+}
+
+// Weight is how a round's outcome weighs for the breaker of its agent.
+type Weight string
+
+// The weights of an outcome.
+const (
+	// CountsAsFailure brings the breaker nearer to opening.
+	CountsAsFailure Weight = "failure"
+	// CountsAsSuccess: the agent answered, even if what it answered was wrong.
+	CountsAsSuccess Weight = "success"
+	// Neutral says nothing about the agent; a probe is given back.
+	Neutral Weight = "neutral"
+)
+
+// Rule is a category's row of the failure table.
+type Rule struct {
+	// RetryAttempt: another attempt in the same round may succeed.
+	RetryAttempt bool
+	// RetryRound: another round, later, may succeed.
+	RetryRound bool
+	// Breaker is how a round that ends this way weighs for the breaker.
+	Breaker Weight
+	// Advice tells the next attempt what to change, and a person what to look at.
+	Advice string
+}
+
+// RuleFor returns the failure table's row for a category. A category that the
+// table does not know is treated as unknown.
+func RuleFor(c Category) Rule {
+	rule, ok := failureTable[c]
+	if !ok {
+		return failureTable[Unknown]
+	}
+	return rule
+}
+
+var failureTable = map[Category]Rule{
+	Syntax:            {true, true, CountsAsSuccess, "The files do not parse or build. Read the output, mend exactly what it names, and leave the rest as it is."},
+	TestFailure:       {true, true, CountsAsSuccess, "A check failed on your files. Read its output, find the cause in your files, and change them so that the check passes."},
+	ContractViolation: {true, true, CountsAsSuccess, "The work lacks something it had to deliver. Deliver what the message names, under exactly that path or name."},
+	InvalidOutput:     {true, true, CountsAsSuccess, "What was handed in could not be accepted. Follow the message and the documented format."},
+	Timeout:           {true, true, CountsAsFailure, "The attempt took too long. Do less in one go, and say in progress lines what is being done."},
+	APIError:          {true, true, CountsAsFailure, "The provider failed. Nothing needs to change; the same work is tried again."},
+	RateLimited:       {true, true, CountsAsFailure, "The provider asked to slow down. The same work is tried again later."},
+	ResourceError:     {true, true, CountsAsFailure, "The machine or its storage failed. The same work is tried again once it is mended."},
+	TokenBudget:       {false, false, Neutral, "The budget is spent. Raise it in the team file, or ask for less."},
+	Auth:              {false, false, Neutral, "The credentials were refused. Mend them in the worker's environment."},
+	WorkerLost:        {false, true, CountsAsFailure, "The worker died again and again during this work. Look at its log and at what the agent does to its host."},
+	Cancelled:         {false, false, Neutral, "The work was cancelled."},
+	Unknown:           {true, true, CountsAsFailure, "The agent failed for a reason it did not name. Read the output and avoid what it complains about."},
+}
+
+// Failure says why an attempt did not succeed. It is what the next attempt gets
+// as feedback and what a person reads in a report.
+type Failure struct {
+	// Category decides what happens next.
+	Category Category `json:"category"`
+	// Message is one sentence on what failed.
+	Message string `json:"message"`
+	// Output is the evidence: the tail of what the agent or check printed.
+	Output string `json:"output,omitempty"`
+	// Final: the agent itself said that trying again is useless.
+	Final bool `json:"final,omitempty"`
+	// RetryAfter is the wait that a provider asked for; zero: the usual one.
+	RetryAfter Duration `json:"retry_after,omitempty"`
+}
+
+// Failf makes a Failure of a category.
+func Failf(c Category, format string, args ...any) *Failure {
+	return &Failure{Category: c, Message: fmt.Sprintf(format, args...)}
+}
+
+// Error makes a Failure an error.
+func (f *Failure) Error() string { return string(f.Category) + ": " + f.Message }
+
+// Advice tells the next attempt what to change.
+func (f *Failure) Advice() string { return RuleFor(f.Category).Advice }
+
+// RetryAttempt tells whether another attempt in the same round makes sense.
+func (f *Failure) RetryAttempt() bool { return !f.Final && RuleFor(f.Category).RetryAttempt }
+
+// RetryRound tells whether another round makes sense.
+func (f *Failure) RetryRound() bool { return !f.Final && RuleFor(f.Category).RetryRound }
+
+// ValidCategory tells whether c is one of the table's.
+func ValidCategory(c Category) bool { return slices.Contains(Categories(), c) }
+
+// Shorten cuts s to at most limit bytes, at a rune boundary, marking the cut.
+// It keeps the beginning.
+func Shorten(s string, limit int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= limit {
+		return s
+	}
+	const mark = "…"
+	cut := max(limit-len(mark), 0)
+	for cut > 0 && s[cut]&0xC0 == 0x80 {
+		cut--
+	}
+	return s[:cut] + mark
+}
+
+// Tail cuts s to at most limit bytes, at a rune boundary, marking the cut.
+// It keeps the end, where programs say why they failed.
+func Tail(s string, limit int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= limit {
+		return s
+	}
+	const mark = "…"
+	cut := min(len(s)-limit+len(mark), len(s))
+	for cut < len(s) && s[cut]&0xC0 == 0x80 {
+		cut++
+	}
+	return mark + s[cut:]
+}

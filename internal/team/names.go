@@ -1,0 +1,73 @@
+package team
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// Digest names content by its SHA-256, in lower-case hex. The empty Digest
+// names nothing.
+type Digest string
+
+var (
+	namePattern     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
+	sessionPattern  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+	decisionPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+	digestPattern   = regexp.MustCompile(`^[0-9a-f]{64}$`)
+)
+
+// ReservedPhase is the name of the checkpoint before the first phase, which no
+// phase may have.
+const ReservedPhase = "init"
+
+// CheckName refuses names of phases, personas, agents and checks that would not
+// survive as file names and queue names.
+func CheckName(name string) error {
+	if !namePattern.MatchString(name) {
+		return fmt.Errorf("%q is not a usable name: it must be 1 to 63 letters, digits, - or _, and start with a letter or digit", Shorten(name, 80))
+	}
+	return nil
+}
+
+// CheckSession refuses session ids that would not survive as file names.
+func CheckSession(id string) error {
+	if !sessionPattern.MatchString(id) || strings.HasSuffix(id, ".") {
+		return fmt.Errorf("%q is not a usable session id: it must be 1 to 128 letters, digits, -, _ or ., start with a letter or digit and not end with a dot", Shorten(id, 150))
+	}
+	return nil
+}
+
+// CheckDecision refuses decision names that are not plain identifiers.
+func CheckDecision(name string) error {
+	if !decisionPattern.MatchString(name) {
+		return fmt.Errorf("%q is not a usable decision name: it must be 1 to 64 letters, digits, -, _ or ., and start with a letter or digit", Shorten(name, 80))
+	}
+	return nil
+}
+
+// Valid tells whether d has the form of a SHA-256 in hex.
+func (d Digest) Valid() bool { return digestPattern.MatchString(string(d)) }
+
+// Short is the digest's first 12 digits, for people.
+func (d Digest) Short() string {
+	if len(d) > 12 {
+		return string(d[:12])
+	}
+	return string(d)
+}
+
+// WorkflowQueue is the task queue of a store's workflows.
+func WorkflowQueue(store string) string { return "maestro-" + store }
+
+// AgentQueue is the task queue of one agent's rounds and checks.
+func AgentQueue(store, agent string) string { return WorkflowQueue(store) + "." + agent }
+
+// AssignmentID names one persona's work in one phase.
+type AssignmentID struct {
+	Phase   string `json:"phase"`
+	Persona string `json:"persona"`
+}
+
+// String formats the id as phase/persona, as commands take it.
+func (a AssignmentID) String() string { return a.Phase + "/" + a.Persona }

@@ -1,0 +1,204 @@
+package team
+
+import "time"
+
+// RoundKey names one activity execution: the key under which an assignment's
+// record keeps its log and result, so that an execution that is started again
+// finds what it had, and no other.
+type RoundKey struct {
+	Workflow string `json:"workflow"`
+	Run      string `json:"run"`
+	Activity string `json:"activity"`
+}
+
+// Record is an assignment's file in the store: what its rounds tried and what
+// came of it. It is written under the assignment's lock, before Temporal hears
+// of the result.
+type Record struct {
+	Schema      string        `json:"schema"`
+	Assignment  AssignmentID  `json:"assignment"`
+	Incarnation int           `json:"incarnation"`
+	Rounds      []RoundRecord `json:"rounds"`
+	// SHA256 is over the canonical JSON of the rest.
+	SHA256 Digest `json:"sha256"`
+}
+
+// RoundRecord is one round in a record.
+type RoundRecord struct {
+	Key   RoundKey `json:"key"`
+	Round int      `json:"round"`
+	RoundLog
+	// Result is set once the round has succeeded, and never changes.
+	Result *RoundResult `json:"result,omitempty"`
+}
+
+// RoundLog is what a round remembers over its executions. It travels in
+// heartbeats, too, for the case that the record could not be written.
+type RoundLog struct {
+	// Attempts lists the counted attempts that failed, oldest first.
+	Attempts []AttemptReport `json:"attempts"`
+	// HandedOver counts executions that ended for the worker's own reasons.
+	HandedOver int `json:"handed_over"`
+	// Lost counts executions whose worker died.
+	Lost int `json:"lost"`
+	// LostAtProgress is Lost when something was last achieved; the difference
+	// is the number of losses in a row.
+	LostAtProgress int `json:"lost_at_progress"`
+	// Executions is how often Temporal had started the activity when the log
+	// was last brought up to date.
+	Executions int `json:"executions"`
+}
+
+// Usage adds up what the failed attempts have cost.
+func (l RoundLog) Usage() Usage {
+	var total Usage
+	for _, a := range l.Attempts {
+		total = total.Add(a.Usage)
+	}
+	return total
+}
+
+// AttemptReport is the log of one failed attempt.
+type AttemptReport struct {
+	Attempt   int       `json:"attempt"`
+	Failure   Failure   `json:"failure"`
+	Usage     Usage     `json:"usage"`
+	StartedAt time.Time `json:"started_at"`
+	EndedAt   time.Time `json:"ended_at"`
+	// Log is the blob of the attempt's transcript.
+	Log Digest `json:"log,omitempty"`
+}
+
+// RoundResult is what a successful round hands to the session.
+type RoundResult struct {
+	// Delta is the blob of what the assignment changed.
+	Delta Digest `json:"delta"`
+	// Output is the manifest of input and delta together.
+	Output Digest `json:"output"`
+	// Input is the manifest that the assignment started from.
+	Input     Digest            `json:"input"`
+	Summary   string            `json:"summary,omitempty"`
+	Decisions map[string]string `json:"decisions,omitempty"`
+	// Usage covers every attempt of the round, the failed ones too.
+	Usage Usage `json:"usage"`
+	// Attempts counts the attempts of the round, the last, successful one
+	// included; Failures are those that failed.
+	Attempts int              `json:"attempts"`
+	Failures []AttemptFailure `json:"failures,omitempty"`
+	Lost     int              `json:"lost,omitempty"`
+	// Files counts the delta's entries.
+	Files     int       `json:"files"`
+	StartedAt time.Time `json:"started_at"`
+	EndedAt   time.Time `json:"ended_at"`
+	// Log is the blob of the successful attempt's transcript.
+	Log Digest `json:"log,omitempty"`
+}
+
+// Checkpoint is the session's state after a phase. It is a blob of its own, so
+// that the chain from the newest back to the first is walked by digests.
+type Checkpoint struct {
+	Schema      string  `json:"schema"`
+	Session     string  `json:"session"`
+	Incarnation int     `json:"incarnation"`
+	Team        TeamRef `json:"team"`
+	Requirement string  `json:"requirement"`
+	// Workspace is the manifest that the session started from.
+	Workspace Digest `json:"workspace"`
+	// CurrentPhase is the phase that the checkpoint was taken after; init for
+	// the first.
+	CurrentPhase string                 `json:"current_phase"`
+	Assignments  []CheckpointAssignment `json:"assignments"`
+	Decisions    map[string]string      `json:"decisions"`
+	// Tree is the manifest of all work so far, folded.
+	Tree Digest `json:"tree"`
+	// Artifacts lists the files that assignments left, sorted by path.
+	Artifacts []Artifact  `json:"artifacts"`
+	Usage     Usage       `json:"usage"`
+	CreatedAt time.Time   `json:"created_at"`
+	Temporal  TemporalIDs `json:"temporal"`
+	// Previous is the checkpoint before; empty for the first.
+	Previous Digest `json:"previous"`
+	// SHA256 is over the canonical JSON of the rest.
+	SHA256 Digest `json:"sha256"`
+}
+
+// TeamRef names a resolved team.
+type TeamRef struct {
+	Name string `json:"name"`
+	Blob Digest `json:"blob"`
+}
+
+// CheckpointAssignment is a finished assignment in a checkpoint.
+type CheckpointAssignment struct {
+	AssignmentID
+	Status   State            `json:"status"`
+	Rounds   int              `json:"rounds"`
+	Attempts int              `json:"attempts"`
+	Lost     int              `json:"lost_workers"`
+	Failures []AttemptFailure `json:"failures"`
+	Seconds  float64          `json:"duration_seconds"`
+	Usage    Usage            `json:"usage"`
+	Summary  string           `json:"summary,omitempty"`
+	Input    Digest           `json:"input"`
+	Work
+	// Integrated is what the assignment's integrating rounds then changed on
+	// the phase's merged tree, oldest first.
+	Integrated []Work `json:"integrated,omitempty"`
+}
+
+// Work is what one successful round added to the session.
+type Work struct {
+	// Delta is the blob of what changed.
+	Delta Digest `json:"delta"`
+	// Decisions are the choices made, by name.
+	Decisions map[string]string `json:"decisions,omitempty"`
+}
+
+// Artifact is a file that an assignment left.
+type Artifact struct {
+	Path string `json:"path"`
+	// SHA256 is empty for a link.
+	SHA256 Digest `json:"sha256,omitempty"`
+	Size   int64  `json:"size"`
+	AssignmentID
+}
+
+// TemporalIDs names the workflow run that wrote a checkpoint.
+type TemporalIDs struct {
+	Namespace string `json:"namespace"`
+	Workflow  string `json:"workflow_id"`
+	Run       string `json:"run_id"`
+}
+
+// Offer is what a live worker publishes in its store: what it can do. It holds
+// no secrets and no commands, only digests of their definitions.
+type Offer struct {
+	Schema    string                  `json:"schema"`
+	Worker    string                  `json:"worker"`
+	Identity  string                  `json:"identity"`
+	Host      string                  `json:"host"`
+	PID       int                     `json:"pid"`
+	Version   string                  `json:"version"`
+	Agents    map[string]OfferedAgent `json:"agents"`
+	Checks    map[string]Digest       `json:"checks"`
+	StartedAt time.Time               `json:"started_at"`
+	RenewedAt time.Time               `json:"renewed_at"`
+}
+
+// OfferedAgent is an agent in an offer.
+type OfferedAgent struct {
+	Kind        string `json:"kind"`
+	Model       string `json:"model,omitempty"`
+	Concurrency int    `json:"concurrency"`
+	Digest      Digest `json:"digest"`
+}
+
+// OfferLifetime is how long an offer is believed after its last renewal;
+// OfferRenewal is how often a worker renews it.
+const (
+	OfferLifetime = 30 * time.Second
+	OfferRenewal  = 5 * time.Second
+)
+
+// Live tells whether the offer's worker is believed alive.
+func (o Offer) Live(now time.Time) bool { return now.Sub(o.RenewedAt) < OfferLifetime }

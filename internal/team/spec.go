@@ -1,0 +1,247 @@
+package team
+
+import "time"
+
+// Team is a team file after parsing: who works (personas), in which order
+// (phases), and within which limits. [Team.Resolved] fills in what the file
+// leaves out; everything past admission works on a resolved team only.
+type Team struct {
+	// Version of the team file's format; 1 is the only one.
+	Version int `json:"version" yaml:"version"`
+	// Name identifies the team in listings, ids and tickets.
+	Name string `json:"name" yaml:"name"`
+	// Description says what the team is for.
+	Description string `json:"description,omitempty" yaml:"description,omitempty"`
+	// Personas by name.
+	Personas map[string]Persona `json:"personas" yaml:"personas"`
+	// Phases in the order of the file, which is also the order in which
+	// deltas are folded where the graph leaves a choice.
+	Phases []Phase `json:"phases" yaml:"phases"`
+	// Retry holds the limits and waits of both retry levels.
+	Retry Retry `json:"retry" yaml:"retry,omitempty"`
+	// Budget caps what a session may spend.
+	Budget Budget `json:"budget" yaml:"budget,omitempty"`
+	// Help says what happens when an assignment's rounds are spent.
+	Help Help `json:"help" yaml:"help,omitempty"`
+	// Ignore lists gitignore patterns of files that never become artifacts.
+	Ignore []string `json:"ignore,omitempty" yaml:"ignore,omitempty"`
+}
+
+// Persona is a role in the team and the agent that plays it.
+type Persona struct {
+	// Role is the persona's title, told to the agent.
+	Role string `json:"role" yaml:"role"`
+	// Agent names the worker-file agent that does the persona's work.
+	Agent string `json:"agent" yaml:"agent"`
+	// Instructions are the persona's standing orders.
+	Instructions string `json:"instructions,omitempty" yaml:"instructions,omitempty"`
+	// InstructionsFile is a file, relative to the team file, that holds the
+	// instructions. A resolved team has its content in Instructions instead.
+	InstructionsFile string `json:"-" yaml:"instructions_file,omitempty"`
+	// Attempts is the persona's give-up threshold inside one round.
+	// Zero means the team's.
+	Attempts int `json:"attempts,omitempty" yaml:"attempts,omitempty"`
+	// Timeout bounds one attempt. Zero means the agent's.
+	Timeout Duration `json:"timeout,omitempty" yaml:"timeout,omitempty"`
+	// Budget caps what the persona may spend in one session.
+	Budget Cap `json:"budget,omitzero" yaml:"budget,omitempty"`
+	// MaxTurns bounds the turns of an agent that works in turns; zero: no bound.
+	MaxTurns int `json:"max_turns,omitempty" yaml:"max_turns,omitempty"`
+	// Produces lists path patterns that every attempt must create or change.
+	Produces []string `json:"produces,omitempty" yaml:"produces,omitempty"`
+	// Checks names worker-file checks that every attempt must pass.
+	Checks []string `json:"checks,omitempty" yaml:"checks,omitempty"`
+}
+
+// Order says how the personas of one phase share its input.
+type Order string
+
+// The orders of a phase's personas.
+const (
+	// OrderParallel lets all personas start from the phase's input.
+	OrderParallel Order = "parallel"
+	// OrderSequence hands each persona's tree on to the next.
+	OrderSequence Order = "sequence"
+)
+
+// Phase is a node of the team's graph.
+type Phase struct {
+	// Name identifies the phase.
+	Name string `json:"name" yaml:"name"`
+	// Needs names the phases whose work this one builds on. Nil, as opposed
+	// to empty, means the phase before it in the file.
+	Needs []string `json:"needs" yaml:"needs,omitempty"`
+	// Personas who work in the phase, in folding order.
+	Personas []string `json:"personas" yaml:"personas"`
+	// Order of the personas; parallel unless said otherwise.
+	Order Order `json:"order,omitempty" yaml:"order,omitempty"`
+	// Produces lists path patterns that the phase must create or change.
+	Produces []string `json:"produces,omitempty" yaml:"produces,omitempty"`
+	// Checks names worker-file checks that the phase's merged tree must pass.
+	Checks []string `json:"checks,omitempty" yaml:"checks,omitempty"`
+	// Integrator is the persona who mends the merged tree when personas
+	// conflict or the seal fails; the last persona unless said otherwise.
+	Integrator string `json:"integrator,omitempty" yaml:"integrator,omitempty"`
+	// Approve asks for a person's approval of the sealed phase.
+	Approve bool `json:"approve,omitempty" yaml:"approve,omitempty"`
+}
+
+// Retry holds the limits and waits of both retry levels.
+type Retry struct {
+	// Attempts is the number of counted attempts in one round.
+	Attempts int `json:"attempts" yaml:"attempts,omitempty"`
+	// Initial is the wait after a round's first failed attempt; it doubles.
+	Initial Duration `json:"initial" yaml:"initial,omitempty"`
+	// Max caps the wait between attempts.
+	Max Duration `json:"max" yaml:"max,omitempty"`
+	// Rounds is the number of rounds for one assignment.
+	Rounds int `json:"rounds" yaml:"rounds,omitempty"`
+	// RoundInitial is the wait after an assignment's first failed round; it doubles.
+	RoundInitial Duration `json:"round_initial" yaml:"round_initial,omitempty"`
+	// RoundMax caps the wait between rounds.
+	RoundMax Duration `json:"round_max" yaml:"round_max,omitempty"`
+}
+
+// Cap limits spending. Zero fields do not limit.
+type Cap struct {
+	// Tokens caps input and output tokens together.
+	Tokens int64 `json:"tokens,omitempty" yaml:"tokens,omitempty"`
+	// USD caps the cost.
+	USD USD `json:"usd,omitempty" yaml:"usd,omitempty"`
+}
+
+// OnExceeded says what happens when a budget is spent.
+type OnExceeded string
+
+// The reactions to a spent budget.
+const (
+	// OnExceededStop fails the assignment with category token_budget.
+	OnExceededStop OnExceeded = "stop"
+	// OnExceededAsk parks the session until a person raises the budget.
+	OnExceededAsk OnExceeded = "ask"
+	// OnExceededDegrade goes on with the agent's fallback.
+	OnExceededDegrade OnExceeded = "degrade"
+)
+
+// Budget caps what a session may spend and says when to warn.
+type Budget struct {
+	// Tokens caps input and output tokens together; zero: no cap.
+	Tokens int64 `json:"tokens,omitempty" yaml:"tokens,omitempty"`
+	// USD caps the cost; zero: no cap.
+	USD USD `json:"usd,omitempty" yaml:"usd,omitempty"`
+	// WarnAt lists fractions of the cap at which the session says so.
+	WarnAt []float64 `json:"warn_at,omitempty" yaml:"warn_at,omitempty"`
+	// OnExceeded is what happens when the cap is reached.
+	OnExceeded OnExceeded `json:"on_exceeded,omitempty" yaml:"on_exceeded,omitempty"`
+}
+
+// Cap is the budget's limit without its reactions.
+func (b Budget) Cap() Cap { return Cap{Tokens: b.Tokens, USD: b.USD} }
+
+// HelpMode says what a session does when an assignment's rounds are spent.
+type HelpMode string
+
+// The help modes.
+const (
+	// HelpFail ends the session as failed with HelpNeeded.
+	HelpFail HelpMode = "fail"
+	// HelpAsk parks the session until a person answers.
+	HelpAsk HelpMode = "ask"
+)
+
+// Help says what happens when an assignment's rounds are spent.
+type Help struct {
+	// Mode is fail or ask.
+	Mode HelpMode `json:"mode,omitempty" yaml:"mode,omitempty"`
+	// Jira says where a ticket is made.
+	Jira *HelpJira `json:"jira,omitempty" yaml:"jira,omitempty"`
+	// GiveUpAfter bounds how long a parked session waits.
+	GiveUpAfter Duration `json:"give_up_after,omitempty" yaml:"give_up_after,omitempty"`
+}
+
+// HelpJira says where a session's ticket is made.
+type HelpJira struct {
+	// Project is the Jira project's key.
+	Project string `json:"project" yaml:"project"`
+	// Type is the issue type's name.
+	Type string `json:"type,omitempty" yaml:"type,omitempty"`
+}
+
+// The defaults of a team file.
+const (
+	DefaultAttempts     = 3
+	DefaultInitial      = Duration(time.Second)
+	DefaultMax          = Duration(5 * time.Second)
+	DefaultRounds       = 2
+	DefaultRoundInitial = Duration(5 * time.Second)
+	DefaultRoundMax     = Duration(20 * time.Second)
+)
+
+// Resolved returns the team with every default filled in: needs made explicit,
+// integrators named, retry limits set on the team and each persona. It does not
+// validate; see [Team.Faults].
+func (t Team) Resolved() Team {
+	t.Retry = t.Retry.resolved()
+	if t.Budget.OnExceeded == "" {
+		t.Budget.OnExceeded = OnExceededStop
+	}
+	if t.Help.Mode == "" {
+		t.Help.Mode = HelpFail
+	}
+	personas := make(map[string]Persona, len(t.Personas))
+	for name, p := range t.Personas {
+		if p.Attempts == 0 {
+			p.Attempts = t.Retry.Attempts
+		}
+		personas[name] = p
+	}
+	t.Personas = personas
+	phases := make([]Phase, len(t.Phases))
+	for i, p := range t.Phases {
+		if p.Needs == nil {
+			p.Needs = []string{}
+			if i > 0 {
+				p.Needs = []string{t.Phases[i-1].Name}
+			}
+		}
+		if p.Order == "" {
+			p.Order = OrderParallel
+		}
+		if p.Integrator == "" && len(p.Personas) > 0 {
+			p.Integrator = p.Personas[len(p.Personas)-1]
+		}
+		phases[i] = p
+	}
+	t.Phases = phases
+	return t
+}
+
+func (r Retry) resolved() Retry {
+	setDefault(&r.Attempts, DefaultAttempts)
+	setDefault(&r.Initial, DefaultInitial)
+	setDefault(&r.Max, max(DefaultMax, r.Initial))
+	setDefault(&r.Rounds, DefaultRounds)
+	setDefault(&r.RoundInitial, DefaultRoundInitial)
+	setDefault(&r.RoundMax, max(DefaultRoundMax, r.RoundInitial))
+	return r
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Outline returns the team without its prose (instructions, descriptions): what
+// a workflow needs to know, small enough for a history.
+func (t Team) Outline() Team {
+	t.Description = ""
+	personas := make(map[string]Persona, len(t.Personas))
+	for name, p := range t.Personas {
+		p.Instructions = ""
+		personas[name] = p
+	}
+	t.Personas = personas
+	return t
+}

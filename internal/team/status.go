@@ -1,0 +1,180 @@
+package team
+
+import "time"
+
+// State is where a session, a phase or an assignment stands.
+type State string
+
+// The states. Sessions use the first group and completed, failed and
+// cancelled; phases and assignments use the second.
+const (
+	Admitted          State = "admitted"
+	Running           State = "running"
+	WaitingForBreaker State = "waiting_breaker"
+	HelpIsNeeded      State = "help_needed"
+	AwaitingApproval  State = "awaiting_approval"
+	Completed         State = "completed"
+	Failed            State = "failed"
+	WasCancelled      State = "cancelled"
+
+	Pending  State = "pending"
+	Waiting  State = "waiting"
+	Restored State = "restored"
+	Supplied State = "supplied"
+	Skipped  State = "skipped"
+)
+
+// Closed tells whether a session in this state has ended.
+func (s State) Closed() bool { return s == Completed || s == Failed || s == WasCancelled }
+
+// Done tells whether a phase or assignment in this state has its work.
+func (s State) Done() bool {
+	return s == Completed || s == Restored || s == Supplied || s == Skipped
+}
+
+// Status is what is known of a session: the document of `status -o json`. Its
+// field names are stable.
+type Status struct {
+	Session string `json:"session"`
+	Team    string `json:"team"`
+	Status  State  `json:"status"`
+	// Incarnation counts the Temporal runs of the session, from 1.
+	Incarnation int               `json:"incarnation"`
+	Phases      []PhaseStatus     `json:"phases"`
+	Decisions   map[string]string `json:"decisions"`
+	Usage       Usage             `json:"usage"`
+	// Help lists what a person has to look at.
+	Help []HelpRequest `json:"help"`
+	// Checkpoint is the newest checkpoint's digest.
+	Checkpoint    Digest `json:"checkpoint"`
+	HistoryEvents int64  `json:"history_events"`
+	// Reason is one sentence on why the session failed or what it waits for.
+	Reason    string     `json:"reason,omitempty"`
+	StartedAt *time.Time `json:"started_at"`
+	ClosedAt  *time.Time `json:"closed_at"`
+}
+
+// PhaseStatus is where one phase stands. Phases are in the team file's order.
+type PhaseStatus struct {
+	Name        string             `json:"name"`
+	Status      State              `json:"status"`
+	Assignments []AssignmentStatus `json:"assignments"`
+}
+
+// AssignmentStatus is where one assignment stands.
+type AssignmentStatus struct {
+	Persona string `json:"persona"`
+	Status  State  `json:"status"`
+	// Rounds counts the rounds that were started.
+	Rounds int `json:"rounds"`
+	// Attempts counts the counted attempts, over all rounds.
+	Attempts int `json:"attempts"`
+	// LostWorkers counts the workers that died during the assignment.
+	LostWorkers int   `json:"lost_workers"`
+	Usage       Usage `json:"usage"`
+	// Failures has one entry per failed attempt, oldest first.
+	Failures []AttemptFailure `json:"failures"`
+	// Summary is the agent's own, once the assignment is done.
+	Summary string `json:"summary,omitempty"`
+	// Progress is the agent's last word while it works.
+	Progress string `json:"progress,omitempty"`
+}
+
+// AttemptFailure is a failed attempt in short.
+type AttemptFailure struct {
+	Category Category `json:"category"`
+	Message  string   `json:"message"`
+}
+
+// HelpRequest is what a person needs to know when an assignment's rounds are
+// spent.
+type HelpRequest struct {
+	ID       string   `json:"id"`
+	Phase    string   `json:"phase"`
+	Persona  string   `json:"persona"`
+	Category Category `json:"category"`
+	Message  string   `json:"message"`
+	// Advice says what to look at.
+	Advice string `json:"advice"`
+	// Attempts reports every failed attempt, oldest first.
+	Attempts []AttemptFailure `json:"attempts"`
+	Usage    Usage            `json:"usage"`
+}
+
+// Assignment returns the assignment's status for changing; nil if the session
+// has no such assignment.
+func (s *Status) Assignment(id AssignmentID) *AssignmentStatus {
+	for i := range s.Phases {
+		if s.Phases[i].Name != id.Phase {
+			continue
+		}
+		for j := range s.Phases[i].Assignments {
+			if s.Phases[i].Assignments[j].Persona == id.Persona {
+				return &s.Phases[i].Assignments[j]
+			}
+		}
+	}
+	return nil
+}
+
+// Sum adds up what all assignments have used.
+func (s *Status) Sum() Usage {
+	var total Usage
+	for _, p := range s.Phases {
+		for _, a := range p.Assignments {
+			total = total.Add(a.Usage)
+		}
+	}
+	return total
+}
+
+// NewStatus is the status of a session of this team before anything ran. The
+// team must be resolved.
+func NewStatus(session string, t Team) Status {
+	s := Status{
+		Session: session, Team: t.Name, Status: Admitted, Incarnation: 1,
+		Decisions: map[string]string{}, Help: []HelpRequest{},
+	}
+	for _, p := range t.Phases {
+		ps := PhaseStatus{Name: p.Name, Status: Pending}
+		for _, persona := range p.Personas {
+			ps.Assignments = append(ps.Assignments, AssignmentStatus{
+				Persona: persona, Status: Pending, Failures: []AttemptFailure{},
+			})
+		}
+		s.Phases = append(s.Phases, ps)
+	}
+	return s
+}
+
+// SessionKey names a session in a store.
+type SessionKey struct {
+	Namespace string `json:"namespace"`
+	Session   string `json:"session"`
+}
+
+// Execution is execution_state.json: the session's status as the store mirrors
+// it. It may lag behind Temporal and catches up at the next change.
+type Execution struct {
+	Status
+	// Schema is ExecutionSchema.
+	Schema string `json:"schema"`
+	// Revision grows with every change; an older one never replaces a newer.
+	Revision  int64  `json:"revision"`
+	Namespace string `json:"namespace"`
+	Store     string `json:"store"`
+	RunID     string `json:"run_id"`
+	// Phase is the phase that was last started or finished.
+	Phase string `json:"phase"`
+	// Tree is the manifest of the work so far.
+	Tree      Digest    `json:"tree"`
+	UpdatedAt time.Time `json:"updated_at"`
+}
+
+// The schema names of the store's documents.
+const (
+	ExecutionSchema  = "maestro.execution/v1"
+	CheckpointSchema = "maestro.checkpoint/v1"
+	RecordSchema     = "maestro.record/v1"
+	OfferSchema      = "maestro.offer/v1"
+)

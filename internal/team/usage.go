@@ -1,0 +1,129 @@
+package team
+
+import (
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+)
+
+// USD is an amount of money in billionths of a dollar, so that sums are exact.
+// It is written as a plain decimal number of dollars.
+type USD int64
+
+// usdDigits is the number of decimals that a USD carries.
+const usdDigits = 9
+
+// String formats the amount as a decimal number of dollars, without a sign or
+// trailing zeros.
+func (u USD) String() string {
+	sign := ""
+	v := int64(u)
+	if v < 0 {
+		sign, v = "-", -v
+	}
+	s := fmt.Sprintf("%010d", v)
+	whole, frac := s[:len(s)-usdDigits], strings.TrimRight(s[len(s)-usdDigits:], "0")
+	if frac == "" {
+		return sign + whole
+	}
+	return sign + whole + "." + frac
+}
+
+// MarshalJSON writes the amount as a JSON number, as String formats it.
+func (u USD) MarshalJSON() ([]byte, error) { return []byte(u.String()), nil }
+
+// UnmarshalJSON reads a JSON number of dollars, rounding to the nearest
+// billionth. Anything else, or an amount past nine billion dollars, is an error.
+func (u *USD) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		return nil
+	}
+	return u.parse(string(data))
+}
+
+// UnmarshalYAML reads a YAML number of dollars, as UnmarshalJSON does.
+func (u *USD) UnmarshalYAML(data []byte) error { return u.parse(strings.TrimSpace(string(data))) }
+
+func (u *USD) parse(s string) error {
+	if strings.ContainsAny(s, "/_xXpPbBoO") || len(s) > 40 {
+		return fmt.Errorf("%s is not an amount in dollars", s)
+	}
+	r, ok := new(big.Rat).SetString(s)
+	if !ok {
+		return fmt.Errorf("%s is not an amount in dollars", s)
+	}
+	r.Mul(r, big.NewRat(1_000_000_000, 1))
+	half := big.NewRat(1, 2)
+	if r.Sign() < 0 {
+		half.Neg(half)
+	}
+	r.Add(r, half)
+	n := new(big.Int).Quo(r.Num(), r.Denom())
+	if !n.IsInt64() {
+		return fmt.Errorf("%s is more money than can be counted", s)
+	}
+	*u = USD(n.Int64())
+	return nil
+}
+
+// Usage is what work has cost. The four token counts are disjoint: cache tokens
+// are not part of the input tokens.
+type Usage struct {
+	InputTokens      int64 `json:"input_tokens"`
+	OutputTokens     int64 `json:"output_tokens"`
+	CacheReadTokens  int64 `json:"cache_read_tokens"`
+	CacheWriteTokens int64 `json:"cache_write_tokens"`
+	// CostUSD is the money spent, as far as the agent knows it.
+	CostUSD USD `json:"cost_usd"`
+}
+
+// maxReported bounds one report of usage: beyond it an agent talks nonsense,
+// and sums could overflow.
+const maxReported = 1_000_000_000_000
+
+// Validate refuses negative and absurd figures.
+func (u Usage) Validate() error {
+	for _, f := range []struct {
+		name  string
+		value int64
+	}{
+		{"input_tokens", u.InputTokens},
+		{"output_tokens", u.OutputTokens},
+		{"cache_read_tokens", u.CacheReadTokens},
+		{"cache_write_tokens", u.CacheWriteTokens},
+	} {
+		if f.value < 0 || f.value > maxReported {
+			return fmt.Errorf("usage.%s is %d; it must be between 0 and %d", f.name, f.value, int64(maxReported))
+		}
+	}
+	if u.CostUSD < 0 || u.CostUSD > 1_000_000*1_000_000_000 {
+		return errors.New("usage.cost_usd must be between 0 and 1000000")
+	}
+	return nil
+}
+
+// Add returns the sum of both.
+func (u Usage) Add(v Usage) Usage {
+	return Usage{
+		InputTokens:      u.InputTokens + v.InputTokens,
+		OutputTokens:     u.OutputTokens + v.OutputTokens,
+		CacheReadTokens:  u.CacheReadTokens + v.CacheReadTokens,
+		CacheWriteTokens: u.CacheWriteTokens + v.CacheWriteTokens,
+		CostUSD:          u.CostUSD + v.CostUSD,
+	}
+}
+
+// Tokens is the number of input and output tokens, which budgets count.
+func (u Usage) Tokens() int64 { return u.InputTokens + u.OutputTokens }
+
+// Exceeds tells whether the usage has reached the cap, and names what did.
+func (u Usage) Exceeds(c Cap) (string, bool) {
+	switch {
+	case c.Tokens > 0 && u.Tokens() >= c.Tokens:
+		return fmt.Sprintf("%d of %d tokens are spent", u.Tokens(), c.Tokens), true
+	case c.USD > 0 && u.CostUSD >= c.USD:
+		return fmt.Sprintf("%s of %s USD are spent", u.CostUSD, c.USD), true
+	}
+	return "", false
+}

@@ -1,0 +1,123 @@
+package team
+
+import (
+	"fmt"
+	"sort"
+)
+
+// Brief is the document that tells an agent what to do: a command agent reads
+// it as JSON on its standard input.
+type Brief struct {
+	Session      string            `json:"session"`
+	Phase        string            `json:"phase"`
+	Persona      string            `json:"persona"`
+	Role         string            `json:"role"`
+	Instructions string            `json:"instructions"`
+	Requirement  string            `json:"requirement"`
+	Decisions    map[string]string `json:"decisions"`
+	// Inputs lists the files that the directory starts with, sorted.
+	Inputs []string `json:"inputs"`
+	// Round and Attempt count from 1; Attempt within the round. Lost workers
+	// do not move them.
+	Round   int `json:"round"`
+	Attempt int `json:"attempt"`
+	// Feedback says what went wrong before; nil on the first attempt.
+	Feedback *Feedback `json:"feedback"`
+}
+
+// Feedback tells an attempt how the one before it failed.
+type Feedback struct {
+	Category Category `json:"category"`
+	Message  string   `json:"message"`
+	Output   string   `json:"output"`
+	Advice   string   `json:"advice"`
+}
+
+// FeedbackOn turns a failure into feedback; nil for nil.
+func FeedbackOn(f *Failure) *Feedback {
+	if f == nil {
+		return nil
+	}
+	return &Feedback{Category: f.Category, Message: f.Message, Output: f.Output, Advice: f.Advice()}
+}
+
+// Job is one attempt as an agent gets it: the brief, and where to work.
+type Job struct {
+	Brief Brief
+	// Agent names the worker-file agent.
+	Agent string
+	// Dir holds the input's files; what the agent leaves there is the work.
+	Dir string
+	// Home is the attempt's HOME; its sibling directories are the agent's
+	// TMPDIR and result file.
+	Home string
+	// Tmp is the attempt's TMPDIR.
+	Tmp string
+	// Timeout bounds the attempt; zero means the agent's own.
+	Timeout Duration
+	// MaxTurns bounds the turns of an agent that works in turns; zero: no bound.
+	MaxTurns int
+	// Progress is told what the agent says it is doing. It may be called from
+	// any goroutine, must not block, and may be nil.
+	Progress func(line string)
+}
+
+// Outcome is what an attempt reports besides the files it left. An attempt that
+// failed has an Outcome too: what it used is paid for all the same.
+type Outcome struct {
+	// Summary says in short what was done.
+	Summary string
+	// Decisions are the choices made, by name.
+	Decisions map[string]string
+	// Usage is what the attempt cost, as far as the agent knows.
+	Usage Usage
+	// Log is the transcript: what the agent printed, secrets masked, cut to
+	// the worker's limit.
+	Log []byte
+}
+
+// CheckJob is one run of a check over a tree.
+type CheckJob struct {
+	// Check names the worker-file check.
+	Check string
+	// Dir holds the tree to check; the check may write there.
+	Dir  string
+	Home string
+	Tmp  string
+	// Progress is told what the check prints. As in Job.
+	Progress func(line string)
+}
+
+// The limits of what an assignment may put into the session's state, which
+// travels through histories. Longer things belong into files.
+const (
+	MaxSummary        = 500
+	MaxDecisionValue  = 1024
+	MaxDecisionsTotal = 8 * 1024
+	MaxMessage        = 300
+	MaxOutput         = 4 * 1024
+)
+
+// CheckDecisions refuses decisions whose names or sizes a session cannot carry.
+func CheckDecisions(decisions map[string]string) error {
+	names := make([]string, 0, len(decisions))
+	for name := range decisions {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	total := 0
+	for _, name := range names {
+		if err := CheckDecision(name); err != nil {
+			return err
+		}
+		value := decisions[name]
+		if len(value) > MaxDecisionValue {
+			return fmt.Errorf("decision %q has %d bytes; at most %d are allowed: put longer texts into a file", name, len(value), MaxDecisionValue)
+		}
+		total += len(name) + len(value)
+	}
+	if total > MaxDecisionsTotal {
+		return fmt.Errorf("the decisions have %d bytes together; at most %d are allowed: put longer texts into files", total, MaxDecisionsTotal)
+	}
+	return nil
+}
