@@ -13,3 +13,24 @@ var (
 	// ErrFenced: a later incarnation of the session owns the assignment now.
 	ErrFenced = errors.New("a later incarnation of the session owns this assignment")
 )
+
+// The type names of errors that cross Temporal. They are part of the wire
+// format.
+const (
+	// RecoverableError ends an attempt; the round goes on with the next.
+	RecoverableError = "RecoverableError"
+	// UnrecoverableError ends a round: its attempts are spent, or useless.
+	UnrecoverableError = "UnrecoverableError"
+	// HelpNeeded ends a session whose rounds are spent.
+	HelpNeeded = "HelpNeeded"
+	// NotAdmitted ends a session that may not start.
+	NotAdmitted = "NotAdmitted"
+	// HandedOver ends an execution whose worker stops; another takes over and
+	// no attempt is used.
+	HandedOver = "HandedOver"
+	// StoreUnusable ends an execution whose store cannot be read or written
+	// now; it is tried again and no attempt is used.
+	StoreUnusable = "StoreUnusable"
+	// StoreMismatch refuses work for another store.
+	StoreMismatch = "StoreMismatch"
+)

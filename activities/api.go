@@ -1,0 +1,142 @@
+package activities
+
+import "github.com/maestro-hive/maestro/internal/team"
+
+// Name is the name of an activity on the wire.
+type Name string
+
+// The activities of a session.
+const (
+	// AdmitName decides whether a session may start; see [Sessions.Admit].
+	AdmitName Name = "admit-session"
+	// RoundName does one round of an assignment; see [Rounds.Run].
+	RoundName Name = "run-round"
+	// SealName merges and verifies a phase of several personas; see [Seals.Seal].
+	SealName Name = "seal-phase"
+	// AdvanceName writes the checkpoint after a phase; see [Boundaries.Advance].
+	AdvanceName Name = "advance-session"
+	// CloseName writes how the session ended; see [Boundaries.Close].
+	CloseName Name = "close-session"
+)
+
+// AdmitInput asks whether a session may start.
+type AdmitInput struct {
+	// Store is the id of the store that the session was made for.
+	Store string `json:"store"`
+	// Team is the blob of the resolved team.
+	Team team.Digest `json:"team"`
+	// Requirement is the blob of the requirement's text.
+	Requirement team.Digest `json:"requirement"`
+	// Workspace is the manifest that the session starts from.
+	Workspace   team.Digest `json:"workspace"`
+	Incarnation int         `json:"incarnation"`
+}
+
+// Admission is the answer: faults, or all that a session needs to begin.
+type Admission struct {
+	// Faults says, a sentence each, why the session may not start.
+	Faults []string `json:"faults,omitempty"`
+	// Team is the resolved team without its prose.
+	Team team.Team `json:"team"`
+	// Agents freezes the digests of the agents that were offered.
+	Agents map[string]team.Digest `json:"agents,omitempty"`
+	// Head is the first checkpoint.
+	Head team.Digest `json:"head"`
+	// SearchAttributes tells whether the namespace has Maestro's.
+	SearchAttributes bool `json:"search_attributes"`
+}
+
+// RoundInput asks for one round of an assignment.
+type RoundInput struct {
+	team.AssignmentID
+	Round       int `json:"round"`
+	Incarnation int `json:"incarnation"`
+	// Head is a checkpoint that has everything the phase builds on.
+	Head team.Digest `json:"head"`
+	// Input is the manifest to start from.
+	Input team.Digest `json:"input"`
+	// Decisions are those of the same phase that Head does not have yet.
+	Decisions map[string]string `json:"decisions,omitempty"`
+	// Feedback is the blob of a failure found outside the assignment's own
+	// attempts, at the seal.
+	Feedback team.Digest `json:"feedback,omitempty"`
+	// Integrating: the round mends the phase's merged tree, so the phase's
+	// own demands are verified at the seal and not here.
+	Integrating bool `json:"integrating,omitempty"`
+	// Rounds is how many rounds the assignment has in all.
+	Rounds int `json:"rounds"`
+	// SpentSession and SpentPersona are what finished rounds have used.
+	SpentSession team.Usage `json:"spent_session"`
+	SpentPersona team.Usage `json:"spent_persona"`
+}
+
+// RoundFailure is the detail of the error that ends a failed round.
+type RoundFailure struct {
+	// Failure is the last attempt's, without its output.
+	Failure team.Failure `json:"failure"`
+	// Attempts lists every failed attempt of the round, oldest first.
+	Attempts []team.AttemptFailure `json:"attempts"`
+	Lost     int                   `json:"lost"`
+	Usage    team.Usage            `json:"usage"`
+}
+
+// Heartbeat is what a round tells Temporal while it works.
+type Heartbeat struct {
+	Log team.RoundLog `json:"log"`
+	// Attempt is the running one.
+	Attempt int `json:"attempt"`
+	// Progress is the agent's last word.
+	Progress string `json:"progress,omitempty"`
+}
+
+// SealInput asks for a phase's work to be merged and verified.
+type SealInput struct {
+	Phase       string                      `json:"phase"`
+	Head        team.Digest                 `json:"head"`
+	Input       team.Digest                 `json:"input"`
+	Assignments []team.CheckpointAssignment `json:"assignments"`
+}
+
+// SealResult is the merged tree and what is wrong with it.
+type SealResult struct {
+	// Tree is the manifest of the merged tree. Where personas conflict it has
+	// the later one's version.
+	Tree team.Digest `json:"tree"`
+	// Kept is what checks left and may keep; an empty delta where they left
+	// nothing.
+	Kept team.Digest `json:"kept,omitempty"`
+	// Failure is nil for a phase that holds together. Its output is in the
+	// blob Feedback instead.
+	Failure  *team.Failure `json:"failure,omitempty"`
+	Feedback team.Digest   `json:"feedback,omitempty"`
+}
+
+// AdvanceInput asks for the checkpoint after a phase.
+type AdvanceInput struct {
+	Phase       string                      `json:"phase"`
+	Head        team.Digest                 `json:"head"`
+	Assignments []team.CheckpointAssignment `json:"assignments"`
+	// Ready names the phases that may start once this one is recorded.
+	Ready []string `json:"ready"`
+	// Last: with this phase the session is complete.
+	Last bool `json:"last,omitempty"`
+}
+
+// Advanced is the new checkpoint and what the next phases start from.
+type Advanced struct {
+	Head team.Digest `json:"head"`
+	// Inputs has the input manifest of every ready phase that can start.
+	Inputs map[string]team.Digest `json:"inputs,omitempty"`
+	// Conflicts has, for ready phases that cannot, what the phases before
+	// them disagree on.
+	Conflicts map[string][]team.Conflict `json:"conflicts,omitempty"`
+	// Decisions are all so far, merged.
+	Decisions map[string]string `json:"decisions,omitempty"`
+}
+
+// CloseInput says how a session ended that did not complete.
+type CloseInput struct {
+	Status team.State         `json:"status"`
+	Reason string             `json:"reason"`
+	Help   []team.HelpRequest `json:"help,omitempty"`
+}

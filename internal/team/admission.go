@@ -1,0 +1,69 @@
+package team
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Admissible says, a sentence each, what of the team the live workers cannot
+// do, and freezes the digests of the agents that they offer. The team must be
+// resolved.
+func (t Team) Admissible(offers []Offer, now time.Time) (agents map[string]Digest, faults []string) {
+	live := slices.DeleteFunc(slices.Clone(offers), func(o Offer) bool { return !o.Live(now) })
+	if len(live) == 0 {
+		return nil, []string{"no worker serves this store; start one with `maestro worker --agents FILE`, or run `maestro dev`"}
+	}
+	agents = map[string]Digest{}
+	for _, name := range t.AgentNames() {
+		digests := map[Digest]string{}
+		for _, o := range live {
+			if a, ok := o.Agents[name]; ok {
+				digests[a.Digest] = o.Worker
+				agents[name] = a.Digest
+			}
+		}
+		switch len(digests) {
+		case 0:
+			faults = append(faults, fmt.Sprintf("agent %q of persona %s is offered by no worker; offered: %s",
+				name, strings.Join(t.personasOf(name), ", "), offered(live)))
+		case 1:
+		default:
+			faults = append(faults, fmt.Sprintf("agent %q is defined differently by workers %s; give them the same worker file",
+				name, strings.Join(slices.Sorted(maps.Values(digests)), " and ")))
+		}
+	}
+	for _, use := range t.CheckUses() {
+		ok := slices.ContainsFunc(live, func(o Offer) bool {
+			_, agent := o.Agents[use.Agent]
+			_, check := o.Checks[use.Check]
+			return agent && check
+		})
+		if _, known := agents[use.Agent]; known && !ok {
+			faults = append(faults, fmt.Sprintf("check %q is offered by no worker that has agent %q; define it in that worker's file", use.Check, use.Agent))
+		}
+	}
+	return agents, faults
+}
+
+func (t Team) personasOf(agent string) []string {
+	var out []string
+	for name, p := range t.Personas {
+		if p.Agent == agent {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func offered(live []Offer) string {
+	var names []string
+	for _, o := range live {
+		names = append(names, slices.Collect(maps.Keys(o.Agents))...)
+	}
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), ", ")
+}

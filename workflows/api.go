@@ -1,0 +1,65 @@
+// Package workflows holds the team workflow: the control state of a session.
+// It decides what runs next and when to try again; everything that touches
+// files, agents or clocks is an activity's.
+package workflows
+
+import (
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// TeamSessionName is the wire name of [TeamSession]. Its workflow id is the
+// session's id.
+const TeamSessionName = "team-session"
+
+// StatusQuery is the query that answers with a [team.Status].
+const StatusQuery = "status"
+
+// The search attributes of a session.
+var (
+	AttributeTeam   = temporal.NewSearchAttributeKeyKeyword("MaestroTeam")
+	AttributeStatus = temporal.NewSearchAttributeKeyKeyword("MaestroStatus")
+	AttributePhase  = temporal.NewSearchAttributeKeyKeywordList("MaestroPhase")
+	AttributeTokens = temporal.NewSearchAttributeKeyInt64("MaestroTokens")
+)
+
+// SessionInput starts a session.
+type SessionInput struct {
+	// Store is the id of the store that holds the blobs below.
+	Store string `json:"store"`
+	// Team is the blob of the resolved team.
+	Team team.Digest `json:"team"`
+	// Requirement is the blob of the requirement's text.
+	Requirement team.Digest `json:"requirement"`
+	// Workspace is the manifest that the session starts from.
+	Workspace team.Digest `json:"workspace"`
+}
+
+// SessionResult is what a completed session leaves.
+type SessionResult struct {
+	// Checkpoint is the last one.
+	Checkpoint team.Digest       `json:"checkpoint"`
+	Decisions  map[string]string `json:"decisions"`
+	Usage      team.Usage        `json:"usage"`
+}
+
+// Memo keys. A session's memo is small: what a listing needs.
+const (
+	// MemoStore is the store's id; MemoTeam the team's name; MemoRequirement
+	// the requirement's first words. They are set when the session starts.
+	MemoStore       = "store"
+	MemoTeam        = "team"
+	MemoRequirement = "requirement"
+	// MemoStatus is a [MemoSummary], set when the session parks or ends.
+	MemoStatus = "status"
+)
+
+// MemoSummary is the memo's short form of a status.
+type MemoSummary struct {
+	Status     team.State  `json:"status"`
+	Phase      string      `json:"phase,omitempty"`
+	Reason     string      `json:"reason,omitempty"`
+	Checkpoint team.Digest `json:"checkpoint"`
+	Usage      team.Usage  `json:"usage"`
+}
