@@ -7,7 +7,7 @@ type Name string
 
 // The activities of a session.
 const (
-	// AdmitName decides whether a session may start; see [Sessions.Admit].
+	// AdmitName decides whether a session may start; see [Admissions.Admit].
 	AdmitName Name = "admit-session"
 	// RoundName does one round of an assignment; see [Rounds.Run].
 	RoundName Name = "run-round"
@@ -128,7 +128,7 @@ type Advanced struct {
 	// Inputs has the input manifest of every ready phase that can start.
 	Inputs map[string]team.Digest `json:"inputs,omitempty"`
 	// Conflicts has, for ready phases that cannot, what the phases before
-	// them disagree on.
+	// them disagree on; and for a last phase, what nobody has settled.
 	Conflicts map[string][]team.Conflict `json:"conflicts,omitempty"`
 	// Decisions are all so far, merged.
 	Decisions map[string]string `json:"decisions,omitempty"`

@@ -16,6 +16,9 @@ type Files interface {
 	Blob(ctx context.Context, name team.Digest) ([]byte, error)
 	// Paths lists a manifest's paths, sorted.
 	Paths(ctx context.Context, manifest team.Digest) ([]string, error)
+	// Changed lists the paths that a tree has and its input does not have, or
+	// has with other content, sorted.
+	Changed(ctx context.Context, input, tree team.Digest) ([]string, error)
 	// Materialise makes dir hold exactly the manifest's files: whatever else
 	// was there is removed. Files are copies, with modes 0644 or 0755.
 	Materialise(ctx context.Context, manifest team.Digest, dir string) error
@@ -36,6 +39,8 @@ type Sessions interface {
 	ID() string
 	// Offers lists what the store's workers publish, dead ones included.
 	Offers(ctx context.Context) ([]team.Offer, error)
+	// WorkDir makes and returns the assignment's stable directory.
+	WorkDir(key team.SessionKey, id team.AssignmentID) (team.WorkDir, error)
 	// Lock takes the assignment's lock, which dies with the process, or
 	// returns ok false while another holds it.
 	Lock(key team.SessionKey, id team.AssignmentID) (unlock func(), ok bool, err error)

@@ -150,3 +150,16 @@ func Tail(s string, limit int) string {
 	}
 	return mark + s[cut:]
 }
+
+// Backoff is the wait after the n-th failure, n counting from 1: initial,
+// doubling, at most limit.
+func Backoff(initial, limit Duration, n int) Duration {
+	wait := initial
+	for range n - 1 {
+		if wait >= limit {
+			break
+		}
+		wait *= 2
+	}
+	return min(wait, limit)
+}

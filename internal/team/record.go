@@ -23,6 +23,28 @@ type Record struct {
 	SHA256 Digest `json:"sha256"`
 }
 
+// Status sums the record up; whether the assignment runs or waits is for the
+// caller to say.
+func (r Record) Status() AssignmentStatus {
+	s := AssignmentStatus{Persona: r.Assignment.Persona, Rounds: len(r.Rounds), Status: Running, Failures: []AttemptFailure{}}
+	for _, round := range r.Rounds {
+		s.Attempts += len(round.Attempts)
+		s.LostWorkers += round.Lost
+		for _, a := range round.Attempts {
+			s.Failures = append(s.Failures, AttemptFailure{a.Failure.Category, a.Failure.Message})
+		}
+		if round.Result == nil {
+			s.Usage = s.Usage.Add(round.Usage())
+			s.Status = Running
+			continue
+		}
+		s.Attempts++
+		s.Usage = s.Usage.Add(round.Result.Usage)
+		s.Summary, s.Status = round.Result.Summary, Completed
+	}
+	return s
+}
+
 // RoundRecord is one round in a record.
 type RoundRecord struct {
 	Key   RoundKey `json:"key"`

@@ -166,9 +166,16 @@ type Execution struct {
 	RunID     string `json:"run_id"`
 	// Phase is the phase that was last started or finished.
 	Phase string `json:"phase"`
+	// Head is the newest checkpoint's digest, as in Checkpoint.
+	Head Digest `json:"head"`
 	// Tree is the manifest of the work so far.
 	Tree      Digest    `json:"tree"`
 	UpdatedAt time.Time `json:"updated_at"`
+}
+
+// Advance notes a new checkpoint.
+func (e *Execution) Advance(phase string, head, tree Digest, now time.Time) {
+	e.Phase, e.Checkpoint, e.Head, e.Tree, e.UpdatedAt = phase, head, head, tree, now
 }
 
 // The schema names of the store's documents.

@@ -3,6 +3,7 @@ package team
 import (
 	"maps"
 	"slices"
+	"strings"
 )
 
 // Step is one delta in a fold, with what its author had before it. Steps are
@@ -21,6 +22,19 @@ type Conflict struct {
 	Path     string         `json:"path,omitempty"`
 	Decision string         `json:"decision,omitempty"`
 	Between  []AssignmentID `json:"between"`
+}
+
+// String says what is disagreed on, and by whom.
+func (c Conflict) String() string {
+	var who []string
+	for _, id := range c.Between {
+		who = append(who, id.String())
+	}
+	what := c.Path
+	if what == "" {
+		what = "decision " + c.Decision
+	}
+	return what + " (" + strings.Join(who, ", ") + ")"
 }
 
 // Steps lists, in folding order, the work of the named phases as done, each

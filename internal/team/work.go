@@ -62,6 +62,13 @@ type Job struct {
 	Progress func(line string)
 }
 
+// WorkDir is an assignment's directory on a worker: the same path for every
+// attempt, because agents find their conversations by it.
+type WorkDir struct {
+	// Tree holds the files; Home is the agent's HOME and Tmp its TMPDIR.
+	Tree, Home, Tmp string
+}
+
 // Outcome is what an attempt reports besides the files it left. An attempt that
 // failed has an Outcome too: what it used is paid for all the same.
 type Outcome struct {

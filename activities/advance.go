@@ -1,0 +1,178 @@
+package activities
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// Boundaries writes what is between phases: checkpoints and the session's
+// mirrored state.
+type Boundaries struct {
+	Files    Files
+	Sessions Sessions
+	Clock    Clock
+}
+
+// Advance adds a finished phase to the session: it folds its work into the tree,
+// writes the checkpoint, and says what the next phases start from. Doing it
+// again writes the same link of the chain once more.
+func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, error) {
+	s, err := loadScene(ctx, b.Files, b.Sessions, in.Head)
+	if err != nil {
+		return Advanced{}, storeError(err)
+	}
+	next, conflicts, err := b.next(ctx, s, in)
+	if err != nil {
+		return Advanced{}, storeError(err)
+	}
+	head, err := b.Sessions.PutCheckpoint(ctx, s.key, next)
+	if err != nil {
+		return Advanced{}, storeError(err)
+	}
+	out := Advanced{Head: head, Decisions: next.Decisions, Inputs: map[string]team.Digest{}, Conflicts: map[string][]team.Conflict{}}
+	for _, phase := range in.Ready {
+		input := team.Folded{Manifest: next.Tree, Conflicts: conflicts}
+		if above := s.team.Ancestors(phase); !covers(above, next.Assignments) {
+			if input, _, err = b.fold(ctx, s, above, s.done(in.Assignments)); err != nil {
+				return Advanced{}, storeError(err)
+			}
+		}
+		if len(input.Conflicts) > 0 {
+			out.Conflicts[phase] = input.Conflicts
+			continue
+		}
+		out.Inputs[phase] = input.Manifest
+	}
+	if in.Last && len(conflicts) > 0 {
+		out.Conflicts[in.Phase] = conflicts
+	}
+	b.mirror(ctx, s, next, head, in.Last && len(conflicts) == 0)
+	return out, nil
+}
+
+// next is the checkpoint after the phase, and what its work disagrees on.
+func (b *Boundaries) next(ctx context.Context, s scene, in AdvanceInput) (team.Checkpoint, []team.Conflict, error) {
+	done := s.done(in.Assignments)
+	var phases []string
+	for _, p := range s.team.Phases {
+		if _, ok := done[team.AssignmentID{Phase: p.Name, Persona: p.Integrator}]; ok {
+			phases = append(phases, p.Name)
+		}
+	}
+	folded, steps, err := b.fold(ctx, s, phases, done)
+	if err != nil {
+		return team.Checkpoint{}, nil, err
+	}
+	c := s.checkpoint
+	c.CurrentPhase, c.Previous, c.CreatedAt = in.Phase, in.Head, b.Clock().UTC()
+	c.Temporal, c.SHA256, c.Tree = temporalIDs(activity.GetInfo(ctx)), "", folded.Manifest
+	c.Decisions, _ = team.MergeDecisions(steps)
+	c.Assignments, c.Usage = nil, team.Usage{}
+	for _, id := range s.team.Assignments() {
+		if a, ok := done[id]; ok {
+			c.Assignments = append(c.Assignments, a)
+			c.Usage = c.Usage.Add(a.Usage)
+		}
+	}
+	c.Artifacts, err = b.Files.Artifacts(ctx, steps)
+	return c, folded.Conflicts, err
+}
+
+// fold merges the work of the phases onto the workspace.
+func (b *Boundaries) fold(ctx context.Context, s scene, phases []string, done map[team.AssignmentID]team.CheckpointAssignment) (team.Folded, []team.Step, error) {
+	steps := s.team.Steps(phases, done)
+	folded, err := b.Files.Fold(ctx, s.checkpoint.Workspace, steps)
+	if err != nil {
+		return team.Folded{}, nil, err
+	}
+	_, conflicts := team.MergeDecisions(steps)
+	folded.Conflicts = append(folded.Conflicts, conflicts...)
+	return folded, steps, nil
+}
+
+// mirror brings execution_state.json up to date. It may lag, so a failure to
+// write it is only logged: the next change catches up.
+func (b *Boundaries) mirror(ctx context.Context, s scene, c team.Checkpoint, head team.Digest, completed bool) {
+	err := b.Sessions.UpdateExecution(s.key, func(e *team.Execution) {
+		if len(e.Phases) == 0 { // lost: begin again from what the checkpoint knows
+			e.Status = team.NewStatus(s.key.Session, s.team)
+			e.Status.Status = team.Running
+			e.Schema, e.Namespace, e.Store, e.RunID = team.ExecutionSchema, s.key.Namespace, b.Sessions.ID(), s.run
+		}
+		for _, a := range c.Assignments {
+			if status := e.Assignment(a.AssignmentID); status != nil {
+				*status = assignmentStatus(a)
+			}
+		}
+		for i, p := range e.Phases {
+			if !slices.ContainsFunc(p.Assignments, func(a team.AssignmentStatus) bool { return !a.Status.Done() }) {
+				e.Phases[i].Status = team.Completed
+			}
+		}
+		now := b.Clock().UTC()
+		e.Incarnation = c.Incarnation
+		e.Advance(c.CurrentPhase, head, c.Tree, now)
+		e.Decisions, e.Usage = maps.Clone(c.Decisions), e.Sum()
+		if completed {
+			e.Status.Status, e.ClosedAt = team.Completed, &now
+		}
+	})
+	if err != nil {
+		activity.GetLogger(ctx).Warn("execution_state.json lags behind", "error", err)
+	}
+}
+
+// Close writes how a session ended that did not complete.
+func (b *Boundaries) Close(ctx context.Context, in CloseInput) error {
+	now := b.Clock().UTC()
+	err := b.Sessions.UpdateExecution(sessionKey(activity.GetInfo(ctx)), func(e *team.Execution) {
+		e.Status.Status, e.Reason, e.ClosedAt, e.UpdatedAt = in.Status, in.Reason, &now, now
+		e.Help = append([]team.HelpRequest{}, in.Help...)
+		for i := range e.Phases {
+			closePhase(&e.Phases[i], in.Help)
+		}
+	})
+	if err != nil {
+		activity.GetLogger(ctx).Warn("execution_state.json lags behind", "error", err)
+	}
+	return nil
+}
+
+// closePhase settles what was under way when the session ended: what a person
+// has to help with has failed, the rest is yet to do.
+func closePhase(p *team.PhaseStatus, help []team.HelpRequest) {
+	for i, a := range p.Assignments {
+		failed := slices.ContainsFunc(help, func(h team.HelpRequest) bool {
+			return h.Phase == p.Name && h.Persona == a.Persona
+		})
+		switch {
+		case failed:
+			p.Assignments[i].Status, p.Status = team.Failed, team.Failed
+		case !a.Status.Done():
+			p.Assignments[i].Status = team.Pending
+		}
+		p.Assignments[i].Progress = ""
+	}
+	if p.Status == team.Running || p.Status == team.Waiting {
+		p.Status = team.Pending
+	}
+}
+
+func assignmentStatus(a team.CheckpointAssignment) team.AssignmentStatus {
+	return team.AssignmentStatus{
+		Persona: a.Persona, Status: a.Status, Rounds: a.Rounds, Attempts: a.Attempts, LostWorkers: a.Lost,
+		Usage: a.Usage, Failures: append([]team.AttemptFailure{}, a.Failures...), Summary: a.Summary,
+	}
+}
+
+// covers tells whether the phases are all that the assignments belong to.
+func covers(phases []string, assignments []team.CheckpointAssignment) bool {
+	return !slices.ContainsFunc(assignments, func(a team.CheckpointAssignment) bool {
+		return !slices.Contains(phases, a.Phase)
+	})
+}

@@ -1,0 +1,171 @@
+package activities
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// attempt is an assignment as the function that it is: a directory filled from
+// the input manifest, an agent at work in it, and the difference collected. The
+// outcome is set even where the attempt fails: what it cost is paid.
+func (r *round) attempt(ctx context.Context) (*team.RoundResult, team.Outcome, error) {
+	var outcome team.Outcome
+	dir, brief, err := r.prepare(ctx)
+	if err != nil {
+		return nil, outcome, err
+	}
+	persona := r.scene.team.Personas[r.in.Persona]
+	outcome, err = r.Agents.Run(ctx, team.Job{
+		Brief: brief, Agent: persona.Agent, Dir: dir.Tree, Home: dir.Home, Tmp: dir.Tmp,
+		Timeout: persona.Timeout, MaxTurns: persona.MaxTurns, Progress: r.say,
+	})
+	if err != nil {
+		return nil, outcome, err
+	}
+	contract := r.scene.team.Contract(r.in.AssignmentID)
+	if r.in.Integrating { // the seal verifies what it mended
+		contract = team.Contract{}
+	}
+	collect := team.Collect{
+		Base: r.in.Input, Dir: dir.Tree, Ignore: r.scene.team.Ignore,
+		Produces: contract.Produces, Secrets: r.Agents.Secrets(),
+	}
+	collected, err := r.collect(ctx, collect)
+	if err != nil {
+		return nil, outcome, err
+	}
+	if f := missing(contract.Produces, collected.Changed); f != nil {
+		return nil, outcome, f
+	}
+	for _, check := range contract.Checks {
+		if collected, err = r.check(ctx, check, dir, collect, collected, &outcome); err != nil {
+			return nil, outcome, err
+		}
+	}
+	return &team.RoundResult{
+		Delta: collected.Delta, Output: collected.Output, Input: r.in.Input,
+		Files: len(collected.Changed) + len(collected.Deleted),
+	}, outcome, nil
+}
+
+// prepare fills the assignment's directory anew and writes its brief.
+func (r *round) prepare(ctx context.Context) (dir team.WorkDir, brief team.Brief, err error) {
+	err = r.persist(ctx, func() error {
+		if dir, err = r.Sessions.WorkDir(r.scene.key, r.in.AssignmentID); err != nil {
+			return err
+		}
+		if err := r.Files.Materialise(ctx, r.in.Input, dir.Tree); err != nil {
+			return err
+		}
+		brief, err = r.brief(ctx)
+		return err
+	})
+	return dir, brief, err
+}
+
+func (r *round) brief(ctx context.Context) (team.Brief, error) {
+	inputs, err := r.Files.Paths(ctx, r.in.Input)
+	if err != nil {
+		return team.Brief{}, err
+	}
+	failure, err := r.lastFailure(ctx)
+	if err != nil {
+		return team.Brief{}, err
+	}
+	persona := r.scene.team.Personas[r.in.Persona]
+	above := r.scene.team.Steps(r.scene.team.Ancestors(r.in.Phase), r.scene.done(nil))
+	decisions, _ := team.MergeDecisions(above)
+	for name, value := range r.in.Decisions {
+		decisions[name] = value
+	}
+	return team.Brief{
+		Session: r.scene.key.Session, Phase: r.in.Phase, Persona: r.in.Persona, Role: persona.Role,
+		Instructions: persona.Instructions, Requirement: r.scene.checkpoint.Requirement,
+		Decisions: decisions, Inputs: inputs, Round: r.in.Round, Attempt: len(r.log.Attempts) + 1,
+		Feedback: team.FeedbackOn(failure),
+	}, nil
+}
+
+// collect stores what changed. The work is done and paid for by now, so a store
+// that cannot take it is waited for.
+func (r *round) collect(ctx context.Context, req team.Collect) (collected team.Collected, err error) {
+	err = r.persist(ctx, func() error {
+		collected, err = r.Files.Collect(ctx, req)
+		return err
+	})
+	return collected, err
+}
+
+// check runs one check over the tree, and collects what it may keep.
+func (r *round) check(ctx context.Context, name string, dir team.WorkDir, req team.Collect, before team.Collected, outcome *team.Outcome) (team.Collected, error) {
+	r.say("check " + name)
+	result, err := r.Agents.Check(ctx, team.CheckJob{Check: name, Dir: dir.Tree, Home: dir.Home, Tmp: dir.Tmp, Progress: r.say})
+	outcome.Log = appendCheckLog(outcome.Log, name, result.Log)
+	if err != nil {
+		return before, err
+	}
+	keep := r.Agents.Keep(name)
+	if len(keep) == 0 {
+		return before, nil
+	}
+	req.Only, req.On = keep, before.Delta
+	return r.collect(ctx, req)
+}
+
+func appendCheckLog(log []byte, name string, output []byte) []byte {
+	return bytes.Join([][]byte{log, []byte("--- check " + name), output}, []byte("\n"))
+}
+
+// missing tells which of the patterns no created or changed file matches.
+func missing(patterns, changed []string) *team.Failure {
+	for _, pattern := range patterns {
+		found := false
+		for _, path := range changed {
+			if ok, err := doublestar.Match(pattern, path); err == nil && ok {
+				found = true
+				break
+			}
+		}
+		if !found {
+			return team.Failf(team.ContractViolation, "%s was neither created nor changed", pattern)
+		}
+	}
+	return nil
+}
+
+// keepLog stores a transcript. A transcript that cannot be stored is no reason
+// to lose the attempt.
+func (r *round) keepLog(ctx context.Context, log []byte) team.Digest {
+	if len(log) == 0 {
+		return ""
+	}
+	digest, err := r.Files.PutBlob(ctx, []byte(r.Agents.Mask(string(log))))
+	if err != nil {
+		return ""
+	}
+	return digest
+}
+
+func decodeFeedback(data []byte) (*team.Failure, error) {
+	var f team.Failure
+	if err := json.Unmarshal(data, &f); err != nil {
+		return nil, fmt.Errorf("feedback: %w: %w", team.ErrCorrupt, err)
+	}
+	return &f, nil
+}
+
+// encodeFeedback stores a failure with its output, which histories must not hold.
+func encodeFeedback(ctx context.Context, files Files, f team.Failure) (team.Digest, error) {
+	data, err := json.Marshal(f)
+	if err != nil {
+		return "", errors.Join(team.ErrCorrupt, err)
+	}
+	return files.PutBlob(ctx, data)
+}

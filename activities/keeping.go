@@ -1,0 +1,160 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// beat reports the round to Temporal while it works. The returned function
+// stops it and sends a last report.
+func (r *round) beat(ctx context.Context) (stop func()) {
+	done, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		ticker := time.NewTicker(beatEvery)
+		defer ticker.Stop()
+		for {
+			activity.RecordHeartbeat(ctx, r.heartbeat())
+			select {
+			case <-done:
+				activity.RecordHeartbeat(ctx, r.heartbeat())
+				return
+			case <-ticker.C:
+			}
+		}
+	}()
+	return func() { close(done); <-stopped }
+}
+
+// heartbeat is the report: the log without outputs, which a history may keep.
+func (r *round) heartbeat() Heartbeat {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	log := r.log
+	log.Attempts = slices.Clone(log.Attempts)
+	for i := range log.Attempts {
+		log.Attempts[i].Failure.Output = ""
+	}
+	return Heartbeat{Log: log, Attempt: len(log.Attempts) + 1, Progress: r.progress}
+}
+
+// say notes the agent's last word for the next heartbeat.
+func (r *round) say(line string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.progress = line
+}
+
+// untilStopped ends its context, with errHandedOver as the cause, when the
+// worker stops and the time to drain is over.
+func (r *round) untilStopped(ctx context.Context) (context.Context, func()) {
+	work, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-work.Done():
+			return
+		case <-activity.GetWorkerStopChannel(ctx):
+		}
+		timer := time.NewTimer(r.Drain)
+		defer timer.Stop()
+		select {
+		case <-work.Done():
+		case <-timer.C:
+			cancel(errHandedOver)
+		}
+	}()
+	return work, func() { cancel(context.Canceled) }
+}
+
+// lock makes this the assignment's only live executor. It waits for another
+// one, on a worker that Temporal has given up but that still lives, to end.
+func (r *round) lock(ctx context.Context) (unlock func(), err error) {
+	for {
+		var ok bool
+		if err := r.persist(ctx, func() (err error) {
+			unlock, ok, err = r.Sessions.Lock(sessionKey(r.info), r.in.AssignmentID)
+			return err
+		}); err != nil {
+			return nil, err
+		}
+		if ok {
+			return unlock, nil
+		}
+		r.say("waiting: another process still works on this assignment")
+		if err := sleep(ctx, lockEvery); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// persist tries something with the store until the store can be used. Meanwhile
+// the heartbeat says what is wrong, and no attempt is used up. Errors that will
+// not go away are returned.
+func (r *round) persist(ctx context.Context, try func() error) error {
+	for wait := storeWait; ; wait = min(2*wait, storeWaitMax) {
+		err := try()
+		if err == nil || lasting(err) {
+			return err
+		}
+		activity.GetLogger(ctx).Warn("the store cannot be used; trying again", "error", err, "wait", wait)
+		r.say(fmt.Sprintf("%s: waiting for the store: %s", team.ResourceError, team.Shorten(err.Error(), team.MaxMessage)))
+		if err := sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+// writeRecord brings the assignment's record up to date, durably.
+func (r *round) writeRecord(ctx context.Context) error { return r.persist(ctx, r.putRecord) }
+
+func (r *round) putRecord() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.thisRound().RoundLog = r.log
+	r.record.Incarnation = max(r.record.Incarnation, r.in.Incarnation)
+	return r.Sessions.PutRecord(r.scene.key, r.record)
+}
+
+// mirror brings the assignment's entry in execution_state.json up to date. It
+// may lag, so a failure to write it is only logged.
+func (r *round) mirror(ctx context.Context, state team.State) {
+	r.mu.Lock()
+	r.thisRound().RoundLog = r.log
+	status := r.record.Status()
+	r.mu.Unlock()
+	status.Status = state
+	err := r.Sessions.UpdateExecution(r.scene.key, func(e *team.Execution) {
+		a := e.Assignment(r.in.AssignmentID)
+		if a == nil {
+			return
+		}
+		*a = status
+		for i := range e.Phases {
+			if e.Phases[i].Name == r.in.Phase && !e.Phases[i].Status.Done() {
+				e.Phases[i].Status = team.Running
+			}
+		}
+		e.Phase, e.Usage, e.UpdatedAt = r.in.Phase, e.Sum(), r.Clock().UTC()
+	})
+	if err != nil {
+		activity.GetLogger(ctx).Warn("execution_state.json lags behind", "error", err)
+	}
+}
+
+// sleep waits, or returns why it need not.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

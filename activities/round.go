@@ -1,0 +1,316 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// Rounds does the rounds of assignments on a worker that offers their agent.
+type Rounds struct {
+	Files    Files
+	Sessions Sessions
+	Agents   Agents
+	Clock    Clock
+	// LostLimit is the number of lost workers in a row, without progress
+	// between, after which an assignment is given up as worker_lost.
+	LostLimit int
+	// Drain is how long a stopping worker lets an attempt go on before it
+	// hands it over.
+	Drain time.Duration
+}
+
+// The rhythm of a round at work.
+const (
+	// beatEvery is how often a round reports to Temporal; the SDK thins that
+	// out by its throttle.
+	beatEvery = time.Second
+	// lockEvery is how often a round looks whether another executor of its
+	// assignment, on a worker that lost touch, has ended.
+	lockEvery = 500 * time.Millisecond
+	// storeWait and storeWaitMax bound the waits for a store that cannot be used.
+	storeWait    = time.Second
+	storeWaitMax = 30 * time.Second
+)
+
+// round is one execution of one round: Temporal starts a new one for every
+// attempt, and after every lost worker.
+type round struct {
+	*Rounds
+	in    RoundInput
+	info  activity.Info
+	scene scene
+
+	mu       sync.Mutex
+	record   team.Record
+	log      team.RoundLog
+	progress string
+}
+
+// Run does one attempt of a round and decides what its end means for the round.
+//
+// It returns the round's result, once; a RecoverableError that has Temporal
+// start the next attempt after a wait; or the non-retryable UnrecoverableError
+// with a [RoundFailure], when the persona's attempts are spent or useless. A
+// result is on disk in the assignment's record before it is returned, and an
+// execution that finds it there returns it without working. Lost workers, a
+// stopping worker and an unusable store use up no attempt.
+func (rs *Rounds) Run(ctx context.Context, in RoundInput) (team.RoundResult, error) {
+	r := &round{Rounds: rs, in: in, info: activity.GetInfo(ctx)}
+	stop := r.beat(ctx)
+	defer stop()
+
+	work, release := r.untilStopped(ctx)
+	defer release()
+	unlock, err := r.lock(work)
+	if err != nil {
+		return team.RoundResult{}, r.interrupted(work, err)
+	}
+	defer unlock()
+
+	result, err := r.recall(work)
+	if result != nil || err != nil {
+		return deref(result), r.interrupted(work, err)
+	}
+	if f := r.refused(); f != nil {
+		return team.RoundResult{}, r.giveUp(work, *f)
+	}
+	r.mirror(work, team.Running)
+	started := r.Clock().UTC()
+	result, outcome, err := r.attempt(work)
+	if err != nil {
+		return team.RoundResult{}, r.failed(work, outcome, err, started)
+	}
+	return *result, r.interrupted(work, r.succeed(work, result, outcome, started))
+}
+
+// recall loads what earlier executions of the round have left: the log of its
+// attempts and, if it had succeeded, its result. It counts lost workers: every
+// execution that ended without a word.
+func (r *round) recall(ctx context.Context) (*team.RoundResult, error) {
+	if err := r.persist(ctx, func() (err error) {
+		r.scene, err = loadScene(ctx, r.Files, r.Sessions, r.in.Head)
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	var record team.Record
+	err := r.persist(ctx, func() (err error) {
+		record, err = r.Sessions.Record(r.scene.key, r.in.AssignmentID)
+		return err
+	})
+	switch {
+	case err == nil:
+	case errors.Is(err, team.ErrNotFound):
+		record = r.newRecord()
+	case errors.Is(err, team.ErrCorrupt):
+		activity.GetLogger(ctx).Warn("the assignment's record was corrupt; its log goes on from the heartbeat", "error", err)
+		record = r.newRecord()
+	default:
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.record = record
+	this := r.thisRound()
+	if this.Result != nil {
+		return this.Result, nil
+	}
+	r.log = laterLog(this.RoundLog, heartbeatLog(ctx))
+	r.log.Executions = int(r.info.Attempt)
+	r.log.Lost = max(r.log.Lost, int(r.info.Attempt)-1-len(r.log.Attempts)-r.log.HandedOver)
+	return nil, nil
+}
+
+// refused tells why no attempt may start: the worker dies of it, or the budget
+// is spent.
+func (r *round) refused() *team.Failure {
+	if in := r.log.Lost - r.log.LostAtProgress; r.LostLimit > 0 && in >= r.LostLimit {
+		return team.Failf(team.WorkerLost, "the worker was lost %d times in a row during this work", in)
+	}
+	own := r.log.Usage()
+	if what, yes := r.in.SpentPersona.Add(own).Exceeds(r.scene.team.Personas[r.in.Persona].Budget); yes {
+		return team.Failf(team.TokenBudget, "the budget of persona %s is spent: %s", r.in.Persona, what)
+	}
+	if what, yes := r.in.SpentSession.Add(own).Exceeds(r.scene.team.Budget.Cap()); yes {
+		return team.Failf(team.TokenBudget, "the session's budget is spent: %s", what)
+	}
+	return nil
+}
+
+// failed notes a failed attempt and decides, from the failure table and the
+// persona's threshold, whether the round goes on.
+func (r *round) failed(ctx context.Context, outcome team.Outcome, err error, started time.Time) error {
+	failure, ok := asFailure(err)
+	if !ok || ctx.Err() != nil {
+		return r.interrupted(ctx, err)
+	}
+	f := *failure
+	f.Message = team.Shorten(r.Agents.Mask(f.Message), team.MaxMessage)
+	f.Output = team.Tail(r.Agents.Mask(f.Output), team.MaxOutput)
+	report := team.AttemptReport{
+		Attempt: len(r.log.Attempts) + 1, Failure: f, Usage: outcome.Usage,
+		StartedAt: started, EndedAt: r.Clock().UTC(), Log: r.keepLog(ctx, outcome.Log),
+	}
+	r.mu.Lock()
+	r.log.Attempts = append(r.log.Attempts, report)
+	r.log.LostAtProgress = r.log.Lost
+	spent := len(r.log.Attempts) >= r.attempts()
+	r.mu.Unlock()
+	if spent || !f.RetryAttempt() {
+		return r.giveUp(ctx, f)
+	}
+	if err := r.writeRecord(ctx); err != nil {
+		return r.interrupted(ctx, err)
+	}
+	r.mirror(ctx, team.Waiting)
+	return recoverable(f, r.wait(f))
+}
+
+// giveUp ends the round with the report of all its attempts.
+func (r *round) giveUp(ctx context.Context, f team.Failure) error {
+	if err := r.writeRecord(ctx); err != nil {
+		return r.interrupted(ctx, err)
+	}
+	if r.in.Round < r.in.Rounds && f.RetryRound() {
+		r.mirror(ctx, team.Waiting)
+	} else {
+		r.mirror(ctx, team.Failed)
+	}
+	report := RoundFailure{Failure: f, Lost: r.log.Lost, Usage: r.log.Usage()}
+	for _, a := range r.log.Attempts {
+		report.Attempts = append(report.Attempts, team.AttemptFailure{Category: a.Failure.Category, Message: a.Failure.Message})
+	}
+	return unrecoverable(report, nil)
+}
+
+// succeed records the result before Temporal hears of it.
+func (r *round) succeed(ctx context.Context, result *team.RoundResult, outcome team.Outcome, started time.Time) error {
+	result.Summary = team.Shorten(r.Agents.Mask(outcome.Summary), team.MaxSummary)
+	result.Decisions = outcome.Decisions
+	result.Usage = r.log.Usage().Add(outcome.Usage)
+	result.Attempts, result.Lost = len(r.log.Attempts)+1, r.log.Lost
+	for _, a := range r.log.Attempts {
+		result.Failures = append(result.Failures, team.AttemptFailure{Category: a.Failure.Category, Message: a.Failure.Message})
+	}
+	result.StartedAt, result.EndedAt = started, r.Clock().UTC()
+	result.Log = r.keepLog(ctx, outcome.Log)
+	r.mu.Lock()
+	r.thisRound().Result = result
+	r.mu.Unlock()
+	if err := r.writeRecord(ctx); err != nil {
+		return err
+	}
+	r.mirror(ctx, team.Completed)
+	return nil
+}
+
+// interrupted turns the end of an execution that is no attempt's failure into
+// what Temporal has to do about it.
+func (r *round) interrupted(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(context.Cause(ctx), errHandedOver):
+		r.mu.Lock()
+		r.log.HandedOver++
+		r.mu.Unlock()
+		if r.record.Schema != "" { // recalled, so there is a log to keep
+			if err := r.putRecord(); err != nil {
+				activity.GetLogger(ctx).Warn("the hand-over is only in the heartbeat", "error", err)
+			}
+		}
+		return handedOver()
+	case ctx.Err() != nil:
+		return temporal.NewCanceledError()
+	}
+	return storeError(err)
+}
+
+// attempts is the persona's threshold.
+func (r *round) attempts() int { return r.scene.team.Personas[r.in.Persona].Attempts }
+
+// wait is the time until the next attempt: doubling from the team's initial
+// wait to its maximum, unless a provider asked for a longer one.
+func (r *round) wait(f team.Failure) time.Duration {
+	retry := r.scene.team.Retry
+	if f.RetryAfter > 0 {
+		return f.RetryAfter.Std()
+	}
+	return team.Backoff(retry.Initial, retry.Max, len(r.log.Attempts)).Std()
+}
+
+func deref(result *team.RoundResult) team.RoundResult {
+	if result == nil {
+		return team.RoundResult{}
+	}
+	return *result
+}
+
+// laterLog is the one of two logs of the same round that knows more.
+func laterLog(a, b team.RoundLog) team.RoundLog {
+	if len(b.Attempts) > len(a.Attempts) || (len(b.Attempts) == len(a.Attempts) && b.HandedOver > a.HandedOver) {
+		return b
+	}
+	return a
+}
+
+// heartbeatLog is the log in the last heartbeat that reached Temporal.
+func heartbeatLog(ctx context.Context) team.RoundLog {
+	var last Heartbeat
+	if activity.HasHeartbeatDetails(ctx) {
+		if err := activity.GetHeartbeatDetails(ctx, &last); err != nil {
+			return team.RoundLog{}
+		}
+	}
+	return last.Log
+}
+
+func (r *round) newRecord() team.Record {
+	return team.Record{Schema: team.RecordSchema, Assignment: r.in.AssignmentID, Incarnation: r.in.Incarnation}
+}
+
+// thisRound returns the record's entry for this activity, made if need be.
+func (r *round) thisRound() *team.RoundRecord {
+	key := team.RoundKey{Workflow: r.info.WorkflowExecution.ID, Run: r.info.WorkflowExecution.RunID, Activity: r.info.ActivityID}
+	for i := range r.record.Rounds {
+		if r.record.Rounds[i].Key == key {
+			return &r.record.Rounds[i]
+		}
+	}
+	r.record.Rounds = append(r.record.Rounds, team.RoundRecord{Key: key, Round: r.in.Round})
+	return &r.record.Rounds[len(r.record.Rounds)-1]
+}
+
+// lastFailure is the failure that the next attempt is told of: the one before
+// it in this round, else what sent the round here, else the last of the round
+// before.
+func (r *round) lastFailure(ctx context.Context) (*team.Failure, error) {
+	if n := len(r.log.Attempts); n > 0 {
+		return &r.log.Attempts[n-1].Failure, nil
+	}
+	if r.in.Feedback != "" {
+		return r.loadFeedback(ctx)
+	}
+	for i := len(r.record.Rounds) - 1; i >= 0; i-- {
+		if before := r.record.Rounds[i]; before.Result == nil && len(before.Attempts) > 0 {
+			return &before.Attempts[len(before.Attempts)-1].Failure, nil
+		}
+	}
+	return nil, nil
+}
+
+func (r *round) loadFeedback(ctx context.Context) (*team.Failure, error) {
+	data, err := r.Files.Blob(ctx, r.in.Feedback)
+	if err != nil {
+		return nil, fmt.Errorf("read feedback: %w", err)
+	}
+	return decodeFeedback(data)
+}
