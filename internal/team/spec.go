@@ -218,12 +218,22 @@ func (t Team) Resolved() Team {
 
 func (r Retry) resolved() Retry {
 	setDefault(&r.Attempts, DefaultAttempts)
-	setDefault(&r.Initial, DefaultInitial)
-	setDefault(&r.Max, max(DefaultMax, r.Initial))
 	setDefault(&r.Rounds, DefaultRounds)
-	setDefault(&r.RoundInitial, DefaultRoundInitial)
-	setDefault(&r.RoundMax, max(DefaultRoundMax, r.RoundInitial))
+	r.Initial, r.Max = waits(r.Initial, r.Max, DefaultInitial, DefaultMax)
+	r.RoundInitial, r.RoundMax = waits(r.RoundInitial, r.RoundMax, DefaultRoundInitial, DefaultRoundMax)
 	return r
+}
+
+// waits fills in a first and a longest wait so that the one that is given moves
+// the other's default along: the first never exceeds the longest by default.
+func waits(first, longest, defaultFirst, defaultLongest Duration) (Duration, Duration) {
+	if longest == 0 {
+		longest = max(defaultLongest, first)
+	}
+	if first == 0 {
+		first = min(defaultFirst, longest)
+	}
+	return first, longest
 }
 
 func setDefault[T comparable](field *T, value T) {

@@ -14,8 +14,8 @@ type USD int64
 // usdDigits is the number of decimals that a USD carries.
 const usdDigits = 9
 
-// String formats the amount as a decimal number of dollars, without a sign or
-// trailing zeros.
+// String formats the amount as a decimal number of dollars, without a currency
+// sign or trailing zeros.
 func (u USD) String() string {
 	sign := ""
 	v := int64(u)
@@ -47,11 +47,11 @@ func (u *USD) UnmarshalYAML(data []byte) error { return u.parse(strings.TrimSpac
 
 func (u *USD) parse(s string) error {
 	if strings.ContainsAny(s, "/_xXpPbBoO") || len(s) > 40 {
-		return fmt.Errorf("%s is not an amount in dollars", s)
+		return fmt.Errorf("%s is not an amount in dollars; write a plain number, like 20 or 0.5", Shorten(s, 80))
 	}
 	r, ok := new(big.Rat).SetString(s)
 	if !ok {
-		return fmt.Errorf("%s is not an amount in dollars", s)
+		return fmt.Errorf("%s is not an amount in dollars; write a plain number, like 20 or 0.5", Shorten(s, 80))
 	}
 	r.Mul(r, big.NewRat(1_000_000_000, 1))
 	half := big.NewRat(1, 2)
@@ -61,7 +61,7 @@ func (u *USD) parse(s string) error {
 	r.Add(r, half)
 	n := new(big.Int).Quo(r.Num(), r.Denom())
 	if !n.IsInt64() {
-		return fmt.Errorf("%s is more money than can be counted", s)
+		return fmt.Errorf("%s is more money than can be counted", Shorten(s, 80))
 	}
 	*u = USD(n.Int64())
 	return nil

@@ -1,0 +1,159 @@
+package team
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+func (v *validator) phases() {
+	folded := map[string]string{}
+	for i, p := range v.team.Phases {
+		path := ItemPath("$.phases", i)
+		v.phaseName(path, p.Name, folded)
+		v.crew(path, p)
+		switch p.Order {
+		case "", OrderParallel, OrderSequence:
+		default:
+			v.add(path+".order", "is %q; it must be %s or %s%s", Shorten(string(p.Order), 80), OrderParallel, OrderSequence,
+				DidYouMean(string(p.Order), []string{string(OrderParallel), string(OrderSequence)}))
+		}
+		v.list(path+".produces", p.Produces, CheckPattern)
+		v.list(path+".checks", p.Checks, CheckName)
+		if p.Approve {
+			v.add(path+".approve", "is not supported yet: nobody would be asked; leave it out")
+		}
+	}
+	v.needs()
+}
+
+func (v *validator) phaseName(path, name string, folded map[string]string) {
+	if name == "" {
+		v.add(path+".name", "is missing; every phase has a name, like implementation")
+		return
+	}
+	path += ".name"
+	other, taken := folded[strings.ToLower(name)]
+	folded[strings.ToLower(name)] = name
+	switch err := CheckName(name); {
+	case err != nil:
+		v.check(path, err)
+	case strings.EqualFold(name, ReservedPhase):
+		v.add(path, "%q is the name of the checkpoint before the first phase; choose another", name)
+	case taken && other == name:
+		v.add(path, "%q is the name of an earlier phase, too; rename one", name)
+	case taken:
+		v.add(path, "%q differs from the phase %q only by case, which file names may not tell apart; rename one", name, other)
+	}
+}
+
+// crew checks who works in a phase.
+func (v *validator) crew(path string, p Phase) {
+	switch {
+	case len(p.Personas) == 0:
+		v.add(path+".personas", "is missing; list who works in the phase, like `personas: [dev]`")
+		return
+	case len(p.Personas) > maxCrew:
+		v.add(path+".personas", "has %d entries; at most %d personas may work in one phase", len(p.Personas), maxCrew)
+		return
+	}
+	known := slices.Sorted(maps.Keys(v.team.Personas))
+	for i, name := range p.Personas {
+		_, ok := v.team.Personas[name]
+		switch {
+		case slices.Contains(p.Personas[:i], name):
+			v.add(ItemPath(path+".personas", i), "%q already works in this phase; leave the second out", Shorten(name, 80))
+		case !ok && len(known) > 0:
+			v.add(ItemPath(path+".personas", i), "unknown persona %q%s", Shorten(name, 80), choice(name, known, "the team has"))
+		}
+	}
+	if p.Integrator != "" && !slices.Contains(p.Personas, p.Integrator) {
+		v.add(path+".integrator", "%q does not work in this phase%s", Shorten(p.Integrator, 80), choice(p.Integrator, p.Personas, "choose one of"))
+	}
+}
+
+// needs checks the edges of the graph. Where a phase has no name, edges that
+// lead nowhere are likely to be that one's, and nothing is said of them.
+func (v *validator) needs() {
+	var known []string
+	nameless := false
+	for _, p := range v.team.Phases {
+		known = append(known, p.Name)
+		nameless = nameless || p.Name == ""
+	}
+	for i, p := range v.team.Phases {
+		path := ItemPath("$.phases", i) + ".needs"
+		if len(p.Needs) > maxPhases {
+			v.add(path, "has %d entries; at most %d are allowed", len(p.Needs), maxPhases)
+			continue
+		}
+		for j, need := range p.Needs {
+			switch {
+			case slices.Contains(p.Needs[:j], need):
+				v.add(ItemPath(path, j), "lists %q a second time; leave it out", Shorten(need, 80))
+			case need == p.Name && need != "":
+				v.add(ItemPath(path, j), "%q cannot need itself; leave it out", Shorten(need, 80))
+			case !slices.Contains(known, need) && !nameless:
+				others := slices.DeleteFunc(slices.Clone(known), func(n string) bool { return n == p.Name })
+				v.add(ItemPath(path, j), "unknown phase %q%s", Shorten(need, 80), choice(need, others, "the team has"))
+			}
+		}
+	}
+	v.cycles()
+}
+
+// cycles faults each cycle once, at the edge that closes it. Edges that have a
+// fault of their own are left out.
+func (v *validator) cycles() {
+	graph := v.team.Resolved()
+	for i := range graph.Phases {
+		p := &graph.Phases[i]
+		p.Needs = slices.DeleteFunc(slices.Clone(p.Needs), func(n string) bool {
+			_, ok := graph.Phase(n)
+			return !ok || n == p.Name
+		})
+	}
+	free := graph.Topological()
+	reported := map[string]bool{}
+	for _, p := range graph.Phases {
+		cycle := graph.cycleFrom(p.Name, free)
+		if len(cycle) == 0 || slices.ContainsFunc(cycle, func(n string) bool { return reported[n] }) {
+			continue
+		}
+		for _, name := range cycle {
+			reported[name] = true
+		}
+		v.add(v.edge(cycle[0], cycle[1]), "the phases need each other in a circle: %s; take one of these needs away", strings.Join(cycle, " → "))
+	}
+}
+
+// cycleFrom walks from a phase along needs that are not free of cycles, until it
+// meets a phase again, and returns the circle: its first phase is also its last.
+// Nil if the phase is free itself.
+func (t Team) cycleFrom(name string, free []string) []string {
+	var walked []string
+	for !slices.Contains(free, name) {
+		if i := slices.Index(walked, name); i >= 0 {
+			return append(walked[i:], name)
+		}
+		walked = append(walked, name)
+		p, _ := t.Phase(name)
+		next := slices.IndexFunc(p.Needs, func(n string) bool { return !slices.Contains(free, n) })
+		if next < 0 {
+			return nil
+		}
+		name = p.Needs[next]
+	}
+	return nil
+}
+
+// edge is the path of the need that leads from one phase to another: the phase
+// itself where the file leaves its needs out.
+func (v *validator) edge(from, to string) string {
+	i := slices.IndexFunc(v.team.Phases, func(p Phase) bool { return p.Name == from })
+	path := ItemPath("$.phases", i)
+	if j := slices.Index(v.team.Phases[i].Needs, to); j >= 0 {
+		return ItemPath(path+".needs", j)
+	}
+	return path
+}
