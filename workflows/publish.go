@@ -1,0 +1,139 @@
+package workflows
+
+import (
+	"fmt"
+	"strings"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// note takes an assignment's new state into the status.
+func (s *session) note(ctx workflow.Context, a *assignment, state team.State) {
+	status := s.status.Assignment(a.AssignmentID)
+	*status = team.AssignmentStatus{
+		Persona: a.Persona, Status: state, Rounds: a.Rounds, Attempts: a.Attempts, LostWorkers: a.Lost,
+		Usage: a.Usage, Failures: a.Failures, Summary: a.Summary,
+	}
+	s.status.Usage = s.status.Sum()
+	s.show(ctx)
+}
+
+// publish tells visibility where the session stands: one event a phase.
+func (s *session) publish(ctx workflow.Context) {
+	s.show(ctx)
+	if !s.attributes {
+		return
+	}
+	state := s.status.Status
+	var open []string
+	for _, p := range s.status.Phases {
+		if !p.Status.Done() && s.inputs[p.Name] != "" {
+			open = append(open, p.Name)
+		}
+	}
+	if state == team.Running && s.allDone() {
+		state = team.Completed
+	}
+	phases := AttributePhase.ValueSet(open)
+	if len(open) == 0 {
+		phases = AttributePhase.ValueUnset()
+	}
+	err := workflow.UpsertTypedSearchAttributes(ctx,
+		AttributeTeam.ValueSet(s.team.Name), AttributeStatus.ValueSet(string(state)), phases,
+		AttributeTokens.ValueSet(s.status.Usage.Tokens()))
+	if err != nil {
+		workflow.GetLogger(ctx).Warn("search attributes lag behind", "error", err)
+	}
+}
+
+// allDone tells whether every phase is recorded and nothing is in dispute.
+func (s *session) allDone() bool {
+	if s.stopping() {
+		return false
+	}
+	for _, p := range s.status.Phases {
+		if !p.Status.Done() {
+			return false
+		}
+	}
+	return true
+}
+
+// remember leaves the end of the session in its memo, for listings.
+func (s *session) remember(ctx workflow.Context) {
+	err := workflow.UpsertMemo(ctx, map[string]any{MemoStatus: MemoSummary{
+		Status: s.status.Status, Reason: team.Shorten(s.status.Reason, team.MaxMessage),
+		Checkpoint: s.head, Usage: s.status.Usage,
+	}})
+	if err != nil {
+		workflow.GetLogger(ctx).Warn("the memo lags behind", "error", err)
+	}
+}
+
+// show writes the page that the Web UI has on the session: where it stands, in
+// words for somebody who has never seen it. It costs no event.
+func (s *session) show(ctx workflow.Context) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "## Session %s of team %s: %s\n\n", s.status.Session, s.status.Team, s.status.Status)
+	if s.status.Reason != "" {
+		fmt.Fprintf(&b, "%s\n\n", s.status.Reason)
+	}
+	b.WriteString("| phase | persona | state | rounds | attempts | tokens | summary or last failure |\n|---|---|---|---|---|---|---|\n")
+	for _, p := range s.status.Phases {
+		for _, a := range p.Assignments {
+			fmt.Fprintf(&b, "| %s | %s | %s | %d | %d | %d | %s |\n",
+				p.Name, a.Persona, a.Status, a.Rounds, a.Attempts, a.Usage.Tokens(), cell(remark(a)))
+		}
+	}
+	fmt.Fprintf(&b, "\n%s\n", s.spending())
+	for _, h := range s.status.Help {
+		fmt.Fprintf(&b, "\n### Help needed: %s/%s\n\n%s: %s\n\n%s\n\n", h.Phase, h.Persona, h.Category, h.Message, h.Advice)
+		for i, f := range h.Attempts {
+			fmt.Fprintf(&b, "%d. %s: %s\n", i+1, f.Category, f.Message)
+		}
+	}
+	fmt.Fprintf(&b, "\nFor live progress: `maestro watch %s`; for the files so far: `maestro artifacts list %s`.\n",
+		s.status.Session, s.status.Session)
+	workflow.SetCurrentDetails(ctx, b.String())
+}
+
+func remark(a team.AssignmentStatus) string {
+	if a.Status.Done() || len(a.Failures) == 0 {
+		return a.Summary
+	}
+	last := a.Failures[len(a.Failures)-1]
+	return string(last.Category) + ": " + last.Message
+}
+
+// spending is a sentence on what was used of what is allowed; a warning once
+// one of the budget's thresholds is passed.
+func (s *session) spending() string {
+	used, budget := s.status.Usage, s.team.Budget
+	text := fmt.Sprintf("Used so far: %d tokens, %s USD.", used.Tokens(), used.CostUSD)
+	if budget.Tokens > 0 {
+		text += fmt.Sprintf(" Budget: %d tokens.", budget.Tokens)
+	}
+	if budget.USD > 0 {
+		text += fmt.Sprintf(" Budget: %s USD.", budget.USD)
+	}
+	var passed float64
+	for _, at := range budget.WarnAt {
+		tokens := budget.Tokens > 0 && float64(used.Tokens()) >= at*float64(budget.Tokens)
+		money := budget.USD > 0 && float64(used.CostUSD) >= at*float64(budget.USD)
+		if tokens || money {
+			passed = max(passed, at)
+		}
+	}
+	if passed > 0 {
+		text += fmt.Sprintf(" **Warning: more than %.0f%% of the budget is spent.**", passed*100)
+	}
+	return text
+}
+
+// cell keeps text from breaking a table.
+func cell(s string) string {
+	s = strings.NewReplacer("|", "\\|", "\n", " ", "\r", " ").Replace(s)
+	return team.Shorten(s, 200)
+}

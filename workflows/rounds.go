@@ -1,0 +1,226 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// assignment is one persona's work in one phase as the session follows it.
+type assignment struct {
+	team.CheckpointAssignment
+	// input is the manifest that the next round starts from.
+	input team.Digest
+	// decisions are those of the phase that no checkpoint has yet.
+	decisions map[string]string
+	// feedback is the blob of a failed seal; set while integrating.
+	feedback    team.Digest
+	integrating bool
+	// output is the manifest that the last round left.
+	output team.Digest
+}
+
+func newAssignment(phase, persona string, input team.Digest) *assignment {
+	return &assignment{input: input, CheckpointAssignment: team.CheckpointAssignment{
+		AssignmentID: team.AssignmentID{Phase: phase, Persona: persona},
+		Status:       team.Pending, Failures: []team.AttemptFailure{},
+	}}
+}
+
+func entries(work []*assignment) []team.CheckpointAssignment {
+	out := make([]team.CheckpointAssignment, len(work))
+	for i, a := range work {
+		out[i] = a.CheckpointAssignment
+	}
+	return out
+}
+
+// runAssignments has the phase's personas work: side by side on the same input,
+// or each on what the one before left. It returns nil work if one of them needs
+// help; the others finish all the same.
+func (s *session) runAssignments(ctx workflow.Context, p team.Phase, input team.Digest) ([]*assignment, error) {
+	work := make([]*assignment, len(p.Personas))
+	for i, persona := range p.Personas {
+		work[i] = newAssignment(p.Name, persona, input)
+	}
+	done, failed := 0, error(nil)
+	if p.Order == team.OrderSequence {
+		decisions := map[string]string{}
+		for i, a := range work {
+			if i > 0 {
+				a.input = work[i-1].output
+			}
+			a.decisions = maps.Clone(decisions)
+			ok, err := s.runRounds(ctx, a)
+			if err != nil || !ok {
+				return nil, err
+			}
+			maps.Copy(decisions, a.Decisions)
+		}
+		return work, nil
+	}
+	all := workflow.NewWaitGroup(ctx)
+	for _, a := range work {
+		all.Add(1)
+		workflow.Go(ctx, func(ctx workflow.Context) {
+			defer all.Done()
+			ok, err := s.runRounds(ctx, a)
+			if err != nil {
+				failed = err
+			}
+			if ok {
+				done++
+			}
+		})
+	}
+	patient, _ := workflow.NewDisconnectedContext(ctx)
+	all.Wait(patient)
+	if failed != nil || done < len(work) {
+		return nil, failed
+	}
+	return work, nil
+}
+
+// runRounds is retry level 2: rounds of one assignment until one succeeds, the
+// rounds are spent, or another is useless. Level 1, the attempts inside a
+// round, is decided in activities/round.go. It returns false after asking for
+// help.
+func (s *session) runRounds(ctx workflow.Context, a *assignment) (bool, error) {
+	for {
+		a.Rounds++
+		s.note(ctx, a, team.Running)
+		result, err := s.round(ctx, a)
+		if err == nil {
+			a.add(result)
+			s.note(ctx, a, team.Completed)
+			return true, nil
+		}
+		report, isFailure := roundFailure(err)
+		if !isFailure {
+			return false, err
+		}
+		a.charge(report)
+		wait, again := afterRound(report.Failure, a.Rounds, s.team.Retry)
+		if !again {
+			s.note(ctx, a, team.Failed)
+			s.askForHelp(a.AssignmentID, report.Failure, a.Failures, a.Usage)
+			s.show(ctx)
+			return false, nil
+		}
+		s.note(ctx, a, team.Waiting)
+		summary := fmt.Sprintf("%s: round %d of %d after %s", a.AssignmentID, a.Rounds+1, s.team.Retry.Rounds, report.Failure.Category)
+		if err := pause(ctx, wait, summary); err != nil {
+			return false, err
+		}
+	}
+}
+
+// afterRound decides, from the failure table and the team's limits, whether a
+// failed round is followed by another, and after which wait.
+func afterRound(f team.Failure, round int, retry team.Retry) (time.Duration, bool) {
+	if round >= retry.Rounds || !f.RetryRound() {
+		return 0, false
+	}
+	return team.Backoff(retry.RoundInitial, retry.RoundMax, round).Std(), true
+}
+
+// pause waits on a timer that the Web UI's timeline explains.
+func pause(ctx workflow.Context, d time.Duration, summary string) error {
+	return workflow.NewTimerWithOptions(ctx, d, workflow.TimerOptions{Summary: summary}).Get(ctx, nil)
+}
+
+// round executes one round on a worker that offers the persona's agent.
+func (s *session) round(ctx workflow.Context, a *assignment) (team.RoundResult, error) {
+	persona := s.team.Personas[a.Persona]
+	summary := fmt.Sprintf("%s by %s", a.AssignmentID, persona.Agent)
+	if a.integrating {
+		summary += ", mending the merged tree"
+	}
+	if a.Rounds > 1 {
+		summary += fmt.Sprintf(", round %d of %d", a.Rounds, s.team.Retry.Rounds)
+	}
+	ctx = s.agentContext(ctx, persona.Agent, fmt.Sprintf("%s.%s.%d", a.Phase, a.Persona, a.Rounds), summary)
+	var result team.RoundResult
+	err := workflow.ExecuteActivity(ctx, string(activities.RoundName), activities.RoundInput{
+		AssignmentID: a.AssignmentID, Round: a.Rounds, Rounds: s.team.Retry.Rounds, Incarnation: incarnation,
+		Head: s.head, Input: a.input, Decisions: a.decisions, Feedback: a.feedback, Integrating: a.integrating,
+		SpentSession: s.status.Usage, SpentPersona: s.spentBy(a.Persona),
+	}).Get(ctx, &result)
+	return result, err
+}
+
+// add takes over what a successful round delivered.
+func (a *assignment) add(r team.RoundResult) {
+	a.Attempts += r.Attempts
+	a.Lost += r.Lost
+	a.Failures = append(a.Failures, r.Failures...)
+	a.Usage = a.Usage.Add(r.Usage)
+	a.Seconds += r.EndedAt.Sub(r.StartedAt).Seconds()
+	a.Status, a.Summary, a.output = team.Completed, r.Summary, r.Output
+	work := team.Work{Delta: r.Delta, Decisions: r.Decisions}
+	if a.integrating {
+		a.Integrated = append(a.Integrated, work)
+		return
+	}
+	a.Input, a.Work = r.Input, work
+}
+
+// charge books what a failed round has cost.
+func (a *assignment) charge(report activities.RoundFailure) {
+	a.Attempts += len(report.Attempts)
+	a.Lost += report.Lost
+	a.Failures = append(a.Failures, report.Attempts...)
+	a.Usage = a.Usage.Add(report.Usage)
+}
+
+// roundFailure reads why a round failed from its error; false for an error that
+// ends the session's coroutine instead, like a cancellation.
+func roundFailure(err error) (activities.RoundFailure, bool) {
+	var report activities.RoundFailure
+	if temporal.IsCanceledError(err) {
+		return report, false
+	}
+	var app *temporal.ApplicationError
+	if errors.As(err, &app) && app.Type() == team.UnrecoverableError && app.HasDetails() {
+		if err := app.Details(&report); err == nil {
+			return report, true
+		}
+	}
+	f := team.Failf(team.Unknown, "%s", team.Shorten(err.Error(), team.MaxMessage))
+	if temporal.IsTimeoutError(err) {
+		f.Category = team.Timeout
+	}
+	report.Failure = *f
+	return report, true
+}
+
+// spentBy is what a persona has used in the session's finished rounds.
+func (s *session) spentBy(persona string) team.Usage {
+	var sum team.Usage
+	for _, p := range s.status.Phases {
+		for _, a := range p.Assignments {
+			if a.Persona == persona {
+				sum = sum.Add(a.Usage)
+			}
+		}
+	}
+	return sum
+}
+
+// askForHelp notes that a person is needed. Until a session can wait for one,
+// that ends it.
+func (s *session) askForHelp(id team.AssignmentID, f team.Failure, attempts []team.AttemptFailure, usage team.Usage) {
+	s.status.Help = append(s.status.Help, team.HelpRequest{
+		ID: fmt.Sprintf("%s.%s.%d", id.Phase, id.Persona, len(s.status.Help)+1), Phase: id.Phase, Persona: id.Persona,
+		Category: f.Category, Message: f.Message, Advice: f.Advice(),
+		Attempts: append([]team.AttemptFailure{}, attempts...), Usage: usage,
+	})
+	s.setPhase(id.Phase, team.Failed)
+}

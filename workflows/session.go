@@ -1,0 +1,237 @@
+package workflows
+
+import (
+	"fmt"
+	"slices"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// TeamSession runs a team on a requirement: this is where a session starts.
+//
+// It asks for admission, then lets every phase run as soon as the phases that
+// it needs are recorded. A session completes when every phase is. It fails with
+// NotAdmitted before anything ran, or with HelpNeeded and the report of every
+// attempt when an assignment's rounds are spent; what was at work then is still
+// finished and recorded, and nothing new starts. A cancelled session ends when
+// its agents are gone.
+func TeamSession(ctx workflow.Context, in SessionInput) (SessionResult, error) {
+	s := &session{in: in, inputs: map[string]team.Digest{}, boundary: workflow.NewMutex(ctx)}
+	if err := workflow.SetQueryHandlerWithOptions(ctx, StatusQuery,
+		func() (team.Status, error) { return s.status, nil },
+		workflow.QueryHandlerOptions{Description: "The session's phases, assignments, decisions and usage, as of the last finished step."},
+	); err != nil {
+		return SessionResult{}, err
+	}
+	if err := s.admit(ctx); err != nil {
+		return SessionResult{}, err
+	}
+	return s.run(ctx)
+}
+
+// session is the control state of a running session.
+type session struct {
+	in     SessionInput
+	team   team.Team
+	status team.Status
+	// attributes tells whether the namespace has Maestro's search attributes.
+	attributes bool
+	// head is the newest checkpoint; inputs has the input manifest of every
+	// phase that may start.
+	head   team.Digest
+	inputs map[string]team.Digest
+	// boundary lets one phase at a time add its checkpoint to the chain.
+	boundary workflow.Mutex
+	// fault is an error of the machinery that ends the session.
+	fault error
+}
+
+// incarnation counts the session's Temporal runs; a session has one so far.
+const incarnation = 1
+
+// admit asks whether the team can work here and takes the first checkpoint.
+func (s *session) admit(ctx workflow.Context) error {
+	var a activities.Admission
+	err := s.atBoundary(ctx, activities.AdmitName, activities.AdmitInput{
+		Store: s.in.Store, Team: s.in.Team, Requirement: s.in.Requirement,
+		Workspace: s.in.Workspace, Incarnation: incarnation,
+	}, &a)
+	if err != nil {
+		return err
+	}
+	if len(a.Faults) > 0 {
+		return temporal.NewApplicationErrorWithOptions("the session may not start: "+a.Faults[0], team.NotAdmitted,
+			temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{a.Faults}})
+	}
+	started := workflow.GetInfo(ctx).WorkflowStartTime
+	s.team, s.head, s.attributes = a.Team, a.Head, a.SearchAttributes
+	s.status = team.NewStatus(workflow.GetInfo(ctx).WorkflowExecution.ID, a.Team)
+	s.status.Status, s.status.Checkpoint, s.status.StartedAt = team.Running, a.Head, &started
+	for _, p := range s.team.Phases {
+		if len(p.Needs) == 0 {
+			s.inputs[p.Name] = s.in.Workspace
+		}
+	}
+	s.publish(ctx)
+	return nil
+}
+
+// run lets all phases run, each in its own coroutine, and says how it ended.
+func (s *session) run(ctx workflow.Context) (SessionResult, error) {
+	phases := workflow.NewWaitGroup(ctx)
+	for i := range s.team.Phases {
+		phases.Add(1)
+		workflow.Go(ctx, func(ctx workflow.Context) {
+			defer phases.Done()
+			if err := s.runPhase(ctx, s.team.Phases[i]); err != nil && s.fault == nil && !temporal.IsCanceledError(err) {
+				s.fault = err
+			}
+		})
+	}
+	// Wait for the coroutines even when the session is cancelled: they end
+	// when their agents are gone, and only then is the session over.
+	patient, _ := workflow.NewDisconnectedContext(ctx)
+	phases.Wait(patient)
+	return s.close(ctx, patient)
+}
+
+// runPhase takes one phase from its input to its checkpoint. A phase that needs
+// help, or never starts because another does, is no error.
+func (s *session) runPhase(ctx workflow.Context, p team.Phase) error {
+	err := workflow.Await(ctx, func() bool { return s.stopping() || s.inputs[p.Name] != "" })
+	if err != nil || s.stopping() {
+		return err
+	}
+	s.setPhase(p.Name, team.Running)
+	s.show(ctx)
+	input := s.inputs[p.Name]
+	work, err := s.runAssignments(ctx, p, input)
+	if err != nil || work == nil {
+		return err
+	}
+	if !p.Solo() {
+		if sealed, err := s.seal(ctx, p, input, work); err != nil || !sealed {
+			return err
+		}
+	}
+	return s.advance(ctx, p, work)
+}
+
+// stopping tells whether nothing new may start.
+func (s *session) stopping() bool { return len(s.status.Help) > 0 || s.fault != nil }
+
+// advance adds the finished phase to the chain of checkpoints and lets the
+// phases start that waited for it.
+func (s *session) advance(ctx workflow.Context, p team.Phase, work []*assignment) error {
+	if err := s.boundary.Lock(ctx); err != nil {
+		return err
+	}
+	defer s.boundary.Unlock()
+	in := activities.AdvanceInput{Phase: p.Name, Head: s.head, Assignments: entries(work)}
+	in.Ready, in.Last = s.unlockedBy(p.Name)
+	var out activities.Advanced
+	if err := s.atBoundary(ctx, activities.AdvanceName, in, &out); err != nil {
+		return err
+	}
+	s.head, s.status.Checkpoint, s.status.Decisions = out.Head, out.Head, out.Decisions
+	s.setPhase(p.Name, team.Completed)
+	for phase, input := range out.Inputs {
+		s.inputs[phase] = input
+	}
+	for _, phase := range append(in.Ready, p.Name) {
+		if conflicts := out.Conflicts[phase]; len(conflicts) > 0 {
+			s.cannotJoin(phase, conflicts)
+		}
+	}
+	s.publish(ctx)
+	return nil
+}
+
+// unlockedBy lists the phases that may start once p is recorded, and tells
+// whether p is the last.
+func (s *session) unlockedBy(p string) (ready []string, last bool) {
+	done := func(name string) bool {
+		return name == p || slices.ContainsFunc(s.status.Phases, func(ps team.PhaseStatus) bool {
+			return ps.Name == name && ps.Status.Done()
+		})
+	}
+	last = true
+	for _, next := range s.team.Phases {
+		if !done(next.Name) {
+			last = false
+		}
+		if slices.Contains(next.Needs, p) && !slices.ContainsFunc(next.Needs, func(n string) bool { return !done(n) }) {
+			ready = append(ready, next.Name)
+		}
+	}
+	return ready, last
+}
+
+// cannotJoin asks for help with a phase whose predecessors, side by side, left
+// work that does not fit together.
+func (s *session) cannotJoin(phase string, conflicts []team.Conflict) {
+	p, _ := s.team.Phase(phase)
+	f := team.Failf(team.ContractViolation, "what phase %s builds on does not fit together: %s", phase, conflicts[0])
+	s.askForHelp(team.AssignmentID{Phase: phase, Persona: p.Integrator}, *f, nil, team.Usage{})
+}
+
+// settle marks what was under way when the session ended as yet to do.
+func (s *session) settle() {
+	for i, p := range s.status.Phases {
+		if p.Status == team.Running {
+			s.status.Phases[i].Status = team.Pending
+		}
+		for j, a := range p.Assignments {
+			if a.Status == team.Running || a.Status == team.Waiting {
+				s.status.Phases[i].Assignments[j].Status = team.Pending
+			}
+		}
+	}
+}
+
+// setPhase notes where a phase stands.
+func (s *session) setPhase(name string, state team.State) {
+	for i := range s.status.Phases {
+		if s.status.Phases[i].Name == name {
+			s.status.Phases[i].Status = state
+		}
+	}
+}
+
+// close writes how the session ended, and ends it that way.
+func (s *session) close(ctx, patient workflow.Context) (SessionResult, error) {
+	var end error
+	switch {
+	case s.allDone():
+		s.status.Status = team.Completed
+		s.remember(patient)
+		s.show(patient)
+		return SessionResult{Checkpoint: s.head, Decisions: s.status.Decisions, Usage: s.status.Usage}, nil
+	case ctx.Err() != nil:
+		s.status.Status, s.status.Reason = team.WasCancelled, "the session was cancelled"
+		end = temporal.NewCanceledError()
+	case len(s.status.Help) > 0:
+		h := s.status.Help[0]
+		s.status.Status = team.Failed
+		s.status.Reason = fmt.Sprintf("%s/%s needs help: %s: %s", h.Phase, h.Persona, h.Category, h.Message)
+		end = temporal.NewApplicationErrorWithOptions(s.status.Reason, team.HelpNeeded,
+			temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{s.status.Help}})
+	default:
+		s.status.Status, s.status.Reason = team.Failed, s.fault.Error()
+		end = s.fault
+	}
+	s.settle()
+	err := s.atBoundary(patient, activities.CloseName, activities.CloseInput{
+		Status: s.status.Status, Reason: s.status.Reason, Help: s.status.Help,
+	}, nil)
+	if err != nil {
+		workflow.GetLogger(ctx).Warn("the store does not know how the session ended", "error", err)
+	}
+	s.publish(patient)
+	s.remember(patient)
+	return SessionResult{}, end
+}
