@@ -106,7 +106,7 @@ func newStartDev() *cobra.Command {
 	flags.StringArrayVar(&s.searchAttributes, "search-attribute", nil,
 		"search attribute that shall exist, as NAME=TYPE; also added to an existing database file; repeatable")
 	flags.StringArrayVar(&s.settings, "dynamic-config-value", nil, "setting of the server, as KEY=JSON; repeatable")
-	flags.StringVar(&s.logLevel, "log-level", "warn", "debug, info, warn, error or never")
+	flags.StringVar(&s.logLevel, "log-level", "error", "debug, info, warn, error or never")
 	flags.StringVar(&s.logFormat, "log-format", "text", "text or json (pretty is taken for text)")
 	flags.BoolVar(&s.untilEOF, "until-stdin-closes", false, "stop also when standard input ends, so as not to outlive a parent process")
 	return cmd

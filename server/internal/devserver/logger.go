@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"go.temporal.io/server/common/log"
 	"go.temporal.io/server/common/log/tag"
@@ -18,27 +19,31 @@ var _ log.WithLogger = (*logger)(nil)
 // the process from wherever it happens to be, with a stack trace instead of a sentence.
 type logger struct {
 	sink *slog.Logger
-	died *failure
+	life *lifecycle
 }
 
-// failure holds the first fatal fault.
-type failure struct {
+// lifecycle is what a server's logger has to know about its server, and what a server hears from its logger.
+type lifecycle struct {
+	// serving is false while services come and go. What they log then is debug output: they complain that they do not
+	// find each other, which is to be expected.
+	serving atomic.Bool
+
 	once sync.Once
-	done chan struct{}
-	err  error
+	died chan struct{}
+	err  error // the first fatal fault; to be read once died is closed
 }
 
-func newFailure() *failure { return &failure{done: make(chan struct{})} }
+func newLifecycle() *lifecycle { return &lifecycle{died: make(chan struct{})} }
 
-func (f *failure) set(err error) {
-	f.once.Do(func() {
-		f.err = err
-		close(f.done)
+func (l *lifecycle) die(err error) {
+	l.once.Do(func() {
+		l.err = err
+		close(l.died)
 	})
 }
 
 func (l *logger) With(tags ...tag.Tag) log.Logger {
-	return &logger{sink: slog.New(l.sink.Handler().WithAttrs(attributes(tags))), died: l.died}
+	return &logger{sink: slog.New(l.sink.Handler().WithAttrs(attributes(tags))), life: l.life}
 }
 
 func (l *logger) Debug(msg string, tags ...tag.Tag) { l.log(slog.LevelDebug, msg, tags) }
@@ -57,12 +62,15 @@ func (l *logger) Panic(msg string, tags ...tag.Tag) {
 // Fatal never returns, as its callers expect: it records the fault and ends the calling goroutine.
 func (l *logger) Fatal(msg string, tags ...tag.Tag) {
 	l.log(slog.LevelDebug, msg, tags)
-	l.died.set(fatalError(msg, tags))
+	l.life.die(fatalError(msg, tags))
 	runtime.Goexit()
 }
 
 func (l *logger) log(level slog.Level, msg string, tags []tag.Tag) {
 	ctx := context.Background()
+	if !l.life.serving.Load() {
+		level = slog.LevelDebug
+	}
 	if l.sink.Enabled(ctx, level) {
 		l.sink.LogAttrs(ctx, level, msg, attributes(tags)...)
 	}

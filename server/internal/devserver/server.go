@@ -25,7 +25,7 @@ type Server struct {
 	temporal  temporal.Server
 	ui        *ui.Server
 	database  *database
-	died      *failure
+	life      *lifecycle
 }
 
 // Start returns a server that answers. It fails when a port or the database file is in use, when an option makes no
@@ -59,11 +59,15 @@ func startOn(ctx context.Context, options Options, db *database) (*Server, error
 	server := &Server{
 		address:  net.JoinHostPort(reachable(options.IP), strconv.Itoa(ports.frontend)),
 		database: db,
-		died:     newFailure(),
+		life:     newLifecycle(),
 	}
 	if err := server.startTemporal(ctx, options, ports); err != nil {
 		return nil, err
 	}
+	if err := server.awaitReady(ctx); err != nil {
+		return nil, err
+	}
+	server.life.serving.Store(true)
 	if !options.Headless {
 		server.startUI(options.UIIP, ports.ui)
 	}
@@ -75,7 +79,7 @@ func (s *Server) startTemporal(ctx context.Context, options Options, ports *port
 	started := make(chan error, 1)
 	go func() {
 		var err error
-		s.temporal, err = temporal.NewServer(serverOptions(options, ports, s.database.config, s.died)...)
+		s.temporal, err = temporal.NewServer(serverOptions(options, ports, s.database.config, s.life)...)
 		if err == nil {
 			err = s.temporal.Start()
 		}
@@ -84,8 +88,8 @@ func (s *Server) startTemporal(ctx context.Context, options Options, ports *port
 	select {
 	case err := <-started:
 		return err
-	case <-s.died.done:
-		return s.died.err
+	case <-s.life.died:
+		return s.life.err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -96,7 +100,7 @@ func (s *Server) startUI(ip string, port int) {
 	s.uiAddress = uiAddress(ip, port)
 	go func() {
 		if err := s.ui.Start(); err != nil {
-			s.died.set(fmt.Errorf("web UI: %w", err))
+			s.life.die(fmt.Errorf("web UI: %w", err))
 		}
 	}()
 }
@@ -108,13 +112,13 @@ func (s *Server) Address() string { return s.address }
 func (s *Server) UIAddress() string { return s.uiAddress }
 
 // Done is closed when the server has died of a fault; Err then tells of which. A stop does not close it.
-func (s *Server) Done() <-chan struct{} { return s.died.done }
+func (s *Server) Done() <-chan struct{} { return s.life.died }
 
 // Err is the fault that Done announces, nil before.
 func (s *Server) Err() error {
 	select {
-	case <-s.died.done:
-		return s.died.err
+	case <-s.life.died:
+		return s.life.err
 	default:
 		return nil
 	}
@@ -123,6 +127,7 @@ func (s *Server) Err() error {
 // Stop ends the server within 5 seconds. Everything that it has acknowledged is in the database file, also after an
 // error, which means that the services did not end in time and are cut off with the process.
 func (s *Server) Stop() error {
+	s.life.serving.Store(false)
 	if s.ui != nil {
 		s.ui.Stop()
 	}

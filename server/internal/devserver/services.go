@@ -5,12 +5,11 @@ import (
 	"net"
 	"strconv"
 
-	sqliteplugin "go.temporal.io/server/common/persistence/sql/sqlplugin/sqlite"
-
 	"go.temporal.io/server/common/authorization"
 	"go.temporal.io/server/common/cluster"
 	"go.temporal.io/server/common/config"
 	"go.temporal.io/server/common/membership/static"
+	sqliteplugin "go.temporal.io/server/common/persistence/sql/sqlplugin/sqlite"
 	"go.temporal.io/server/common/primitives"
 	"go.temporal.io/server/temporal"
 )
@@ -89,7 +88,7 @@ func (p *ports) release() {
 	p.held = nil
 }
 
-func serverOptions(options Options, ports *ports, db *config.SQL, died *failure) []temporal.ServerOption {
+func serverOptions(options Options, ports *ports, db *config.SQL, life *lifecycle) []temporal.ServerOption {
 	service := func(port int) static.Hosts {
 		return static.SingleLocalHost(net.JoinHostPort(internalIP, strconv.Itoa(port)))
 	}
@@ -105,7 +104,7 @@ func serverOptions(options Options, ports *ports, db *config.SQL, died *failure)
 			primitives.MatchingService: service(ports.matching),
 			primitives.WorkerService:   service(ports.worker),
 		}),
-		temporal.WithLogger(&logger{sink: options.Logger, died: died}),
+		temporal.WithLogger(&logger{sink: options.Logger, life: life}),
 		temporal.WithAuthorizer(authorization.NewNoopAuthorizer()),
 		temporal.WithClaimMapper(func(*config.Config) authorization.ClaimMapper {
 			return authorization.NewNoopClaimMapper()

@@ -1,0 +1,255 @@
+package devserver
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/server/common/log"
+	"go.temporal.io/server/common/log/tag"
+)
+
+func TestServersInOneProcess(t *testing.T) {
+	t.Parallel()
+	for range 2 {
+		t.Run("", func(t *testing.T) {
+			t.Parallel()
+			server, err := Start(t.Context(), Options{Headless: true})
+			require.NoError(t, err)
+			require.Empty(t, server.UIAddress())
+			require.NoError(t, server.Err())
+			require.NoError(t, server.awaitReady(t.Context()))
+			require.NoError(t, server.Stop())
+			_, err = net.Dial("tcp", server.Address())
+			require.Error(t, err, "a stopped server listens no more")
+		})
+	}
+}
+
+func TestStartReportsAllFaultsTogether(t *testing.T) {
+	t.Parallel()
+	_, err := Start(t.Context(), Options{
+		IP:         "300.1.1.1",
+		Port:       70000,
+		Namespaces: []string{"", "temporal-system"},
+		SearchAttributes: []SearchAttribute{
+			{Name: "WorkflowId", Type: enumspb.INDEXED_VALUE_TYPE_KEYWORD},
+			{Name: "Team", Type: enumspb.INDEXED_VALUE_TYPE_KEYWORD},
+			{Name: "Team", Type: enumspb.INDEXED_VALUE_TYPE_INT},
+		},
+	})
+	for _, want := range []string{"300.1.1.1", "70000", `namespace ""`, `"temporal-system"`, `"WorkflowId"`, `"Team"`} {
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func TestStartGivesUpWithItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := Start(ctx, Options{Headless: true, DBFilename: filepath.Join(t.TempDir(), "t.db")})
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestSearchAttributesOfAnExistingFile(t *testing.T) {
+	t.Parallel()
+	options := Options{Headless: true, DBFilename: filepath.Join(t.TempDir(), "sub dir", "a?b%20#c.db")}
+	serve := func(attributes ...SearchAttribute) error {
+		options.SearchAttributes = attributes
+		server, err := Start(t.Context(), options)
+		if err != nil {
+			return err
+		}
+		return server.Stop()
+	}
+	team := SearchAttribute{Name: "MaestroTeam", Type: enumspb.INDEXED_VALUE_TYPE_KEYWORD}
+	phase := SearchAttribute{Name: "MaestroPhase", Type: enumspb.INDEXED_VALUE_TYPE_KEYWORD_LIST}
+	require.NoError(t, serve(team))
+	require.NoError(t, serve(team, phase))
+	require.NoError(t, serve(), "attributes that nobody asks for stay")
+	team.Type = enumspb.INDEXED_VALUE_TYPE_INT
+	require.ErrorContains(t, serve(team), `search attribute "MaestroTeam" exists as Keyword and cannot become Int`)
+
+	info, err := os.Stat(options.DBFilename)
+	require.NoError(t, err, "the file has the name that was asked for")
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm(), "histories are the owner's business")
+}
+
+func TestParseSearchAttribute(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]enumspb.IndexedValueType{
+		"A=Keyword":                     enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+		"A=keywordlist":                 enumspb.INDEXED_VALUE_TYPE_KEYWORD_LIST,
+		"A=INDEXED_VALUE_TYPE_DATETIME": enumspb.INDEXED_VALUE_TYPE_DATETIME,
+		"A=Text":                        enumspb.INDEXED_VALUE_TYPE_TEXT,
+		"A=Int":                         enumspb.INDEXED_VALUE_TYPE_INT,
+		"A=Double":                      enumspb.INDEXED_VALUE_TYPE_DOUBLE,
+		"A=" + enumspb.INDEXED_VALUE_TYPE_BOOL.String(): enumspb.INDEXED_VALUE_TYPE_BOOL,
+	} {
+		attribute, err := ParseSearchAttribute(text)
+		require.NoError(t, err, text)
+		require.Equal(t, SearchAttribute{Name: "A", Type: want}, attribute, text)
+	}
+	for _, text := range []string{"", "A", "A=", "=Int", "A=Unspecified", "A=Integer"} {
+		_, err := ParseSearchAttribute(text)
+		require.ErrorContains(t, err, "want NAME=TYPE", text)
+	}
+}
+
+func TestAssignColumns(t *testing.T) {
+	t.Parallel()
+	attributes := []SearchAttribute{
+		{Name: "One", Type: enumspb.INDEXED_VALUE_TYPE_INT},
+		{Name: "Two", Type: enumspb.INDEXED_VALUE_TYPE_INT},
+		{Name: "Three", Type: enumspb.INDEXED_VALUE_TYPE_INT},
+	}
+	taken := map[string]string{"Int02": "Two", "Bool01": "Other"}
+	columns, changed, err := assignColumns(taken, attributes)
+	require.NoError(t, err)
+	require.True(t, changed)
+	require.Equal(t, map[string]string{"Int01": "One", "Int02": "Two", "Int03": "Three", "Bool01": "Other"}, columns)
+	require.Len(t, taken, 2, "the argument is left alone")
+
+	_, changed, err = assignColumns(columns, attributes)
+	require.NoError(t, err)
+	require.False(t, changed)
+	_, _, err = assignColumns(columns, append(attributes, SearchAttribute{Name: "Four", Type: enumspb.INDEXED_VALUE_TYPE_INT}))
+	require.ErrorContains(t, err, `"Four": all search attributes of type Int are used up`)
+}
+
+func TestParseSetting(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]any{
+		"history.maxInFlightUpdates=7":              7,
+		"matching.enableFairness=false":             false,
+		`history.timerProcessorMaxTimeShift="20ms"`: "20ms",
+		"frontend.enableServerVersionCheck=false":   false,
+		"HISTORY.maxinflightupdates=8":              8,
+	} {
+		setting, err := ParseSetting(text)
+		require.NoError(t, err, text)
+		got := dynamicSettings([]Setting{setting}).GetValue(setting.key)
+		require.Len(t, got, 1, text)
+		require.Equal(t, want, got[0].Value, text)
+	}
+	for text, want := range map[string]string{
+		"history.maxInFlightUpdates":          "want KEY=JSON",
+		"history.maxInFlightUpdates=many":     "is not JSON",
+		`history.maxInFlightUpdates="x"`:      "history.maxInFlightUpdates",
+		"history.maxInFlightUpdate=1":         "unregistered key",
+		"history.timerProcessorMaxTimeShift=": "is not JSON",
+	} {
+		_, err := ParseSetting(text)
+		require.ErrorContains(t, err, want, text)
+	}
+}
+
+func TestDefaultSettingsAreTemporals(t *testing.T) {
+	t.Parallel()
+	for key, value := range defaultSettings() {
+		if duration, ok := value.(time.Duration); ok {
+			value = duration.String()
+		}
+		_, err := ParseSetting(key.String() + "=" + quote(value))
+		require.NoError(t, err, key)
+	}
+}
+
+func quote(value any) string {
+	switch value := value.(type) {
+	case string:
+		return strconv.Quote(value)
+	case int:
+		return strconv.Itoa(value)
+	case bool:
+		return strconv.FormatBool(value)
+	default:
+		return "null"
+	}
+}
+
+func TestPorts(t *testing.T) {
+	t.Parallel()
+	first, err := reservePort(internalIP)
+	require.NoError(t, err)
+	address := net.JoinHostPort(internalIP, strconv.Itoa(first.port))
+
+	_, err = holdPort(internalIP, first.port)
+	require.Error(t, err, "a held port is not given a second time")
+	listener, err := net.Listen("tcp", address)
+	require.NoError(t, err, "its holder can open it")
+	first.release()
+	require.ErrorContains(t, claimPort(t.Context(), "web UI", internalIP, first.port),
+		"cannot listen on "+address+" for the web UI: another process uses this port")
+
+	time.AfterFunc(portPatience/10, func() { _ = listener.Close() })
+	require.NoError(t, claimPort(t.Context(), "web UI", internalIP, first.port), "a port that is being given up is waited for")
+}
+
+func TestDatabaseFileOfAnotherProgram(t *testing.T) {
+	t.Parallel()
+	filename := filepath.Join(t.TempDir(), "other.db")
+	db, err := sql.Open(sqlDriver, filename)
+	require.NoError(t, err)
+	_, err = db.ExecContext(t.Context(), "CREATE TABLE notes (text TEXT)")
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+	_, err = openDatabase(t.Context(), filename)
+	require.ErrorContains(t, err, "holds the tables of another program")
+
+	require.NoError(t, os.WriteFile(filename, []byte("this is no database, but some text of a certain length"), 0o600))
+	_, err = openDatabase(t.Context(), filename)
+	require.ErrorContains(t, err, filename)
+}
+
+func TestSchemaIsMadeAsAWhole(t *testing.T) {
+	t.Parallel()
+	filename := filepath.Join(t.TempDir(), "t.db")
+	db, err := sql.Open(sqlDriver, filename)
+	require.NoError(t, err)
+	cut := errors.New("cut off")
+	require.ErrorIs(t, inTransaction(t.Context(), db, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(t.Context(), "CREATE TABLE namespaces (id INT)")
+		return errors.Join(err, cut)
+	}), cut)
+	require.NoError(t, db.Close())
+	database, err := openDatabase(t.Context(), filename)
+	require.NoError(t, err, "a start that was cut off leaves nothing behind")
+	database.close()
+}
+
+func TestLoggerTurnsFatalIntoAnError(t *testing.T) {
+	t.Parallel()
+	life := newLifecycle()
+	base := &logger{sink: slog.New(slog.DiscardHandler), life: life}
+	cause := errors.New("address in use")
+	returned := make(chan bool, 1)
+	go func() {
+		defer close(returned)
+		log.With(base, tag.NewStringTag("service", "history")).Fatal("Failed to listen", tag.Error(cause))
+		returned <- true
+	}()
+	require.False(t, <-returned, "Fatal does not return to its caller")
+	<-life.died
+	require.ErrorIs(t, life.err, cause)
+	require.EqualError(t, life.err, "Failed to listen: address in use")
+}
+
+func TestReachable(t *testing.T) {
+	t.Parallel()
+	for ip, want := range map[string]string{"0.0.0.0": "127.0.0.1", "::": "::1", "10.1.2.3": "10.1.2.3"} {
+		require.Equal(t, want, reachable(ip))
+	}
+	ip, err := resolveIP("localhost")
+	require.NoError(t, err)
+	require.True(t, net.ParseIP(ip).IsLoopback())
+}
