@@ -1,0 +1,394 @@
+package workflows_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// stage plays the activities of a session: rounds succeed unless a test says
+// otherwise, and everything that was asked for is kept in order.
+type stage struct {
+	team team.Team
+	// round answers a round in place of success; nil errors succeed.
+	round func(in activities.RoundInput) (team.RoundResult, error)
+	// seal answers a seal in place of success.
+	seal func(in activities.SealInput) activities.SealResult
+	// conflicts are what Advance finds for a phase.
+	conflicts map[string][]team.Conflict
+	faults    []string
+
+	mu       sync.Mutex
+	rounds   []activities.RoundInput
+	seals    []activities.SealInput
+	advanced []activities.AdvanceInput
+	closed   []activities.CloseInput
+}
+
+func (s *stage) admit(context.Context, activities.AdmitInput) (activities.Admission, error) {
+	return activities.Admission{Faults: s.faults, Team: s.team.Resolved().Outline(), Head: "head-init"}, nil
+}
+
+func (s *stage) run(_ context.Context, in activities.RoundInput) (team.RoundResult, error) {
+	s.mu.Lock()
+	s.rounds = append(s.rounds, in)
+	s.mu.Unlock()
+	if s.round != nil {
+		if result, err := s.round(in); err != nil || result.Delta != "" {
+			return result, err
+		}
+	}
+	return success(in), nil
+}
+
+func success(in activities.RoundInput) team.RoundResult {
+	id := fmt.Sprintf("%s.%s.%d", in.Phase, in.Persona, in.Round)
+	return team.RoundResult{
+		Delta: team.Digest("delta-" + id), Input: in.Input, Output: team.Digest("tree-" + id),
+		Usage: team.Usage{InputTokens: 100, OutputTokens: 10}, Attempts: 1,
+	}
+}
+
+func (s *stage) sealed(_ context.Context, in activities.SealInput) (activities.SealResult, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seals = append(s.seals, in)
+	if s.seal != nil {
+		return s.seal(in), nil
+	}
+	return activities.SealResult{Tree: team.Digest("sealed-" + in.Phase)}, nil
+}
+
+func (s *stage) advance(_ context.Context, in activities.AdvanceInput) (activities.Advanced, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.advanced = append(s.advanced, in)
+	out := activities.Advanced{Head: team.Digest("head-" + in.Phase), Inputs: map[string]team.Digest{}, Conflicts: map[string][]team.Conflict{}}
+	for _, phase := range in.Ready {
+		if c := s.conflicts[phase]; len(c) > 0 {
+			out.Conflicts[phase] = c
+			continue
+		}
+		out.Inputs[phase] = team.Digest("input-" + phase)
+	}
+	return out, nil
+}
+
+func (s *stage) close(_ context.Context, in activities.CloseInput) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = append(s.closed, in)
+	return nil
+}
+
+// play runs the session to its end.
+func (s *stage) play(t *testing.T, during ...func(*testsuite.TestWorkflowEnvironment)) *testsuite.TestWorkflowEnvironment {
+	t.Helper()
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestWorkflowEnvironment()
+	for name, fn := range map[activities.Name]any{
+		activities.AdmitName: s.admit, activities.RoundName: s.run, activities.SealName: s.sealed,
+		activities.AdvanceName: s.advance, activities.CloseName: s.close,
+	} {
+		env.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: string(name)})
+	}
+	for _, f := range during {
+		f(env)
+	}
+	env.ExecuteWorkflow(workflows.TeamSession, workflows.SessionInput{Store: "s", Workspace: "input-root"})
+	require.True(t, env.IsWorkflowCompleted())
+	return env
+}
+
+func (s *stage) order() []string {
+	var out []string
+	for _, in := range s.rounds {
+		out = append(out, fmt.Sprintf("%s.%d", in.AssignmentID, in.Round))
+	}
+	return out
+}
+
+// newTeam makes a team from lines like "build: a b" (a phase and its personas).
+func newTeam(phases ...team.Phase) team.Team {
+	t := team.Team{Version: 1, Name: "t", Personas: map[string]team.Persona{}, Phases: phases}
+	for _, p := range phases {
+		for _, persona := range p.Personas {
+			t.Personas[persona] = team.Persona{Role: persona, Agent: "agent-" + persona, Instructions: "work"}
+		}
+	}
+	return t
+}
+
+func phase(name string, personas ...string) team.Phase {
+	return team.Phase{Name: name, Personas: personas}
+}
+
+func failedRound(c team.Category, message string) error {
+	report := activities.RoundFailure{
+		Failure:  team.Failure{Category: c, Message: message},
+		Attempts: []team.AttemptFailure{{Category: c, Message: message}, {Category: c, Message: message}},
+		Usage:    team.Usage{InputTokens: 7},
+	}
+	return temporal.NewApplicationErrorWithOptions(message, team.UnrecoverableError,
+		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{report}})
+}
+
+func status(t *testing.T, env *testsuite.TestWorkflowEnvironment) team.Status {
+	t.Helper()
+	value, err := env.QueryWorkflow(workflows.StatusQuery)
+	require.NoError(t, err)
+	var s team.Status
+	require.NoError(t, value.Get(&s))
+	return s
+}
+
+func TestPhasesRunInOrderEachOnTheLast(t *testing.T) {
+	t.Parallel()
+	s := &stage{team: newTeam(phase("requirements", "a"), phase("design", "b"), phase("build", "c"))}
+	env := s.play(t)
+	require.NoError(t, env.GetWorkflowError())
+	require.Equal(t, []string{"requirements/a.1", "design/b.1", "build/c.1"}, s.order())
+	require.Equal(t, team.Digest("input-root"), s.rounds[0].Input)
+	require.Equal(t, team.Digest("input-build"), s.rounds[2].Input)
+	require.Equal(t, team.Digest("head-design"), s.rounds[2].Head)
+	require.Empty(t, s.seals, "a phase of one persona has nothing to seal")
+	require.Empty(t, s.closed)
+	require.Equal(t, []bool{false, false, true}, []bool{s.advanced[0].Last, s.advanced[1].Last, s.advanced[2].Last})
+
+	var result workflows.SessionResult
+	require.NoError(t, env.GetWorkflowResult(&result))
+	require.Equal(t, team.Digest("head-build"), result.Checkpoint)
+	require.Equal(t, int64(330), result.Usage.Tokens())
+	got := status(t, env)
+	require.Equal(t, team.Completed, got.Status)
+	require.Equal(t, team.Completed, got.Phases[2].Assignments[0].Status)
+}
+
+func TestBranchesRunSideBySideAndJoin(t *testing.T) {
+	t.Parallel()
+	left, right := phase("left", "b"), phase("right", "c")
+	left.Needs, right.Needs = []string{"start"}, []string{"start"}
+	join := phase("join", "d")
+	join.Needs = []string{"left", "right"}
+	s := &stage{team: newTeam(phase("start", "a"), left, right, join)}
+	require.NoError(t, s.play(t).GetWorkflowError())
+	require.ElementsMatch(t, []string{"left/b.1", "right/c.1"}, s.order()[1:3])
+	require.Equal(t, "join/d.1", s.order()[3])
+	require.ElementsMatch(t, []string{"left", "right"}, s.advanced[0].Ready)
+	require.Empty(t, s.advanced[1].Ready, "half of what join needs is not enough")
+	require.Equal(t, []string{"join"}, s.advanced[2].Ready)
+	require.Equal(t, team.Digest("head-"+s.advanced[1].Phase), s.advanced[2].Head, "the chain has no forks")
+}
+
+func TestBranchesThatDoNotFitTogetherNeedHelp(t *testing.T) {
+	t.Parallel()
+	left, right := phase("left", "a"), phase("right", "b")
+	right.Needs = []string{}
+	join := phase("join", "c")
+	join.Needs = []string{"left", "right"}
+	s := &stage{team: newTeam(left, right, join), conflicts: map[string][]team.Conflict{
+		"join": {{Path: "main.go", Between: []team.AssignmentID{{Phase: "left", Persona: "a"}, {Phase: "right", Persona: "b"}}}},
+	}}
+	requireHelp(t, s.play(t), "join/c needs help: contract_violation: what phase join builds on does not fit together: main.go (left/a, right/b)")
+	require.NotContains(t, s.order(), "join/c.1")
+}
+
+func TestSequenceHandsTheTreeOn(t *testing.T) {
+	t.Parallel()
+	p := phase("build", "a", "b", "c")
+	p.Order = team.OrderSequence
+	s := &stage{team: newTeam(p), round: func(in activities.RoundInput) (team.RoundResult, error) {
+		r := success(in)
+		r.Decisions = map[string]string{in.Persona: "yes"}
+		return r, nil
+	}}
+	require.NoError(t, s.play(t).GetWorkflowError())
+	require.Equal(t, []string{"build/a.1", "build/b.1", "build/c.1"}, s.order())
+	require.Equal(t, team.Digest("tree-build.b.1"), s.rounds[2].Input)
+	require.Equal(t, map[string]string{"a": "yes", "b": "yes"}, s.rounds[2].Decisions)
+}
+
+func TestSpentRoundIsTriedAgainAfterAWait(t *testing.T) {
+	t.Parallel()
+	tm := newTeam(phase("build", "a"))
+	tm.Retry.Rounds = 4
+	var starts []time.Time
+	var env *testsuite.TestWorkflowEnvironment
+	s := &stage{team: tm}
+	s.round = func(in activities.RoundInput) (team.RoundResult, error) {
+		starts = append(starts, env.Now())
+		if in.Round < 4 {
+			return team.RoundResult{}, failedRound(team.TestFailure, "no")
+		}
+		return team.RoundResult{}, nil
+	}
+	env = s.play(t, func(e *testsuite.TestWorkflowEnvironment) { env = e })
+	require.NoError(t, env.GetWorkflowError())
+	require.Len(t, starts, 4)
+	for i, want := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second} {
+		require.Equal(t, want, starts[i+1].Sub(starts[i]).Round(time.Second))
+	}
+	a := status(t, env).Phases[0].Assignments[0]
+	require.Equal(t, 4, a.Rounds)
+	require.Equal(t, 7, a.Attempts, "two counted attempts in each failed round, one in the last")
+	require.Equal(t, int64(3*7+110), a.Usage.Tokens(), "failed attempts are paid for")
+	require.Equal(t, int64(14), s.rounds[2].SpentSession.Tokens(), "a round knows what was spent before it")
+}
+
+func TestSpentRoundsEndTheSessionWithTheReportOfEveryAttempt(t *testing.T) {
+	t.Parallel()
+	s := &stage{team: newTeam(phase("build", "a"), phase("test", "b"))}
+	s.round = func(activities.RoundInput) (team.RoundResult, error) {
+		return team.RoundResult{}, failedRound(team.TestFailure, "TestX fails")
+	}
+	env := s.play(t)
+	help := requireHelp(t, env, "build/a needs help: test_failure: TestX fails")
+	require.Len(t, help[0].Attempts, 4, "two rounds of two attempts")
+	require.NotEmpty(t, help[0].Advice)
+	require.Equal(t, []string{"build/a.1", "build/a.2"}, s.order())
+	require.Len(t, s.closed, 1)
+	require.Equal(t, team.Failed, s.closed[0].Status)
+	got := status(t, env)
+	require.Equal(t, team.Failed, got.Phases[0].Assignments[0].Status)
+	require.Equal(t, team.Pending, got.Phases[1].Status)
+}
+
+func TestUselessRoundsAreNotTried(t *testing.T) {
+	t.Parallel()
+	for _, c := range []team.Category{team.Auth, team.TokenBudget, team.WorkerLost} {
+		s := &stage{team: newTeam(phase("build", "a"))}
+		s.round = func(activities.RoundInput) (team.RoundResult, error) {
+			return team.RoundResult{}, failedRound(c, "no use")
+		}
+		requireHelp(t, s.play(t), "build/a needs help: "+string(c))
+		require.Len(t, s.rounds, 1, c)
+	}
+}
+
+func TestOthersFinishWhenOneNeedsHelp(t *testing.T) {
+	t.Parallel()
+	other := phase("docs", "c")
+	other.Needs = []string{}
+	after := phase("after", "d")
+	after.Needs = []string{"build"}
+	s := &stage{team: newTeam(phase("build", "a", "b"), other, after)}
+	s.round = func(in activities.RoundInput) (team.RoundResult, error) {
+		if in.Persona == "a" {
+			return team.RoundResult{}, failedRound(team.Auth, "bad key")
+		}
+		return team.RoundResult{}, nil
+	}
+	requireHelp(t, s.play(t), "build/a needs help: auth: bad key")
+	require.ElementsMatch(t, []string{"build/a.1", "build/b.1", "docs/c.1"}, s.order())
+	require.Len(t, s.advanced, 1, "finished work is recorded")
+	require.Equal(t, "docs", s.advanced[0].Phase)
+}
+
+func TestIntegratorMendsAMergedTreeThatFails(t *testing.T) {
+	t.Parallel()
+	p := phase("build", "a", "b")
+	p.Integrator = "a"
+	s := &stage{team: newTeam(p)}
+	s.seal = func(in activities.SealInput) activities.SealResult {
+		if len(in.Assignments[0].Integrated) == 0 {
+			return activities.SealResult{Tree: "merged", Feedback: "why", Failure: team.Failf(team.TestFailure, "does not build")}
+		}
+		return activities.SealResult{Tree: "mended", Kept: "coverage"}
+	}
+	env := s.play(t)
+	require.NoError(t, env.GetWorkflowError())
+	require.Equal(t, "build/a.2", s.order()[2])
+	mending := s.rounds[2]
+	require.True(t, mending.Integrating)
+	require.Equal(t, team.Digest("merged"), mending.Input)
+	require.Equal(t, team.Digest("why"), mending.Feedback)
+	done := s.advanced[0].Assignments
+	i := slices.IndexFunc(done, func(a team.CheckpointAssignment) bool { return a.Persona == "a" })
+	require.Equal(t, team.Digest("delta-build.a.1"), done[i].Delta)
+	require.Equal(t, []team.Work{{Delta: "delta-build.a.2"}, {Delta: "coverage"}}, done[i].Integrated)
+	require.Equal(t, 2, done[i].Rounds)
+}
+
+func TestSealThatKeepsFailingNeedsHelp(t *testing.T) {
+	t.Parallel()
+	s := &stage{team: newTeam(phase("build", "a", "b"))}
+	s.seal = func(activities.SealInput) activities.SealResult {
+		return activities.SealResult{Tree: "merged", Failure: team.Failf(team.TestFailure, "does not build")}
+	}
+	help := requireHelp(t, s.play(t), "build/b needs help: test_failure: does not build")
+	require.Equal(t, []team.AttemptFailure{{Category: team.TestFailure, Message: "does not build"}}, help[0].Attempts)
+	require.Len(t, s.seals, 2, "the integrator has one round left after its own")
+	require.Empty(t, s.advanced)
+}
+
+func TestSessionThatMayNotStartRunsNothing(t *testing.T) {
+	t.Parallel()
+	s := &stage{team: newTeam(phase("build", "a")), faults: []string{"agent x is offered by no worker", "check y too"}}
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, s.play(t).GetWorkflowError(), &app)
+	require.Equal(t, team.NotAdmitted, app.Type())
+	var faults []string
+	require.NoError(t, app.Details(&faults))
+	require.Equal(t, s.faults, faults)
+	require.Empty(t, s.rounds)
+}
+
+func TestCancelledSessionEndsAsCancelled(t *testing.T) {
+	t.Parallel()
+	tm := newTeam(phase("build", "a"), phase("test", "b"))
+	tm.Retry.RoundInitial = team.Duration(time.Hour)
+	s := &stage{team: tm}
+	s.round = func(activities.RoundInput) (team.RoundResult, error) {
+		return team.RoundResult{}, failedRound(team.TestFailure, "no")
+	}
+	env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
+		env.RegisterDelayedCallback(env.CancelWorkflow, time.Minute)
+	})
+	require.True(t, temporal.IsCanceledError(errors.Unwrap(env.GetWorkflowError())) || temporal.IsCanceledError(env.GetWorkflowError()))
+	require.Len(t, s.closed, 1)
+	require.Equal(t, team.WasCancelled, s.closed[0].Status)
+	got := status(t, env)
+	require.Equal(t, team.WasCancelled, got.Status)
+	require.Equal(t, team.Pending, got.Phases[0].Assignments[0].Status, "cut off, to be done again")
+}
+
+// TestHistoriesHoldNoProse holds what the workflow passes on against the rule
+// that payloads carry digests and short texts only.
+func TestHistoriesHoldNoProse(t *testing.T) {
+	t.Parallel()
+	tm := newTeam(phase("build", "a"))
+	tm.Description = "prose"
+	persona := tm.Personas["a"]
+	persona.Instructions = strings.Repeat("prose ", 1000)
+	tm.Personas["a"] = persona
+	payload, err := converter.GetDefaultDataConverter().ToPayload(tm.Resolved().Outline())
+	require.NoError(t, err)
+	require.NotContains(t, string(payload.GetData()), "prose")
+}
+
+func requireHelp(t *testing.T, env *testsuite.TestWorkflowEnvironment, message string) []team.HelpRequest {
+	t.Helper()
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, env.GetWorkflowError(), &app)
+	require.Equal(t, team.HelpNeeded, app.Type())
+	require.Contains(t, app.Error(), message)
+	var help []team.HelpRequest
+	require.NoError(t, app.Details(&help))
+	require.NotEmpty(t, help)
+	return help
+}
