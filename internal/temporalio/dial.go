@@ -1,0 +1,95 @@
+package temporalio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
+)
+
+// dialPatience bounds the wait for an answer when a client connects.
+const dialPatience = 5 * time.Second
+
+// UnreachableError says that nothing that speaks Temporal's protocol answered.
+type UnreachableError struct {
+	Address string
+	Err     error
+}
+
+// Error says where Temporal was looked for and what to do.
+func (e *UnreachableError) Error() string {
+	return fmt.Sprintf("cannot reach Temporal at %s; start it with `maestro dev`, or say where it is with --address", e.Address)
+}
+
+// Unwrap returns what the connection ended with.
+func (e *UnreachableError) Unwrap() error { return e.Err }
+
+// RefusedError says that a server answered and does not let this client in.
+type RefusedError struct {
+	Address string
+	Err     error
+}
+
+// Error says what to look at.
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("Temporal at %s refuses the credentials (%s); check --api-key, --tls-cert-path and --tls-key-path, or their profile", e.Address, e.Err)
+}
+
+// Unwrap returns the server's answer.
+func (e *RefusedError) Unwrap() error { return e.Err }
+
+// Connection is a client and where it is connected to.
+type Connection struct {
+	client.Client
+	Address   string
+	Namespace string
+}
+
+// Dial connects to Temporal and returns once it has answered. It ends within 5
+// seconds: with a [*UnreachableError] where nobody answers, a [*RefusedError]
+// where the credentials are not good enough, a [*ConfigError] where the options
+// make no sense. The SDK's own messages go to logger; nil drops them.
+func Dial(ctx context.Context, o *Options, env Environment, logger *slog.Logger) (*Connection, error) {
+	options, err := o.ClientOptions(env)
+	if err != nil {
+		return nil, err
+	}
+	return dial(ctx, options, logger)
+}
+
+// DialAddress connects to a server of our own, without TLS, on the same terms as
+// [Dial] and whatever the environment says.
+func DialAddress(ctx context.Context, address, namespace string, logger *slog.Logger) (*Connection, error) {
+	return dial(ctx, client.Options{HostPort: address, Namespace: namespace}, logger)
+}
+
+func dial(ctx context.Context, options client.Options, logger *slog.Logger) (*Connection, error) {
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	options.Logger = log.NewStructuredLogger(logger)
+	bounded, cancel := context.WithTimeout(ctx, dialPatience)
+	defer cancel()
+	c, err := client.DialContext(bounded, options)
+	if err != nil {
+		return nil, explain(ctx, options.HostPort, err)
+	}
+	return &Connection{Client: c, Address: options.HostPort, Namespace: options.Namespace}, nil
+}
+
+// explain tells refusals from silence. A caller that gave up gets its own error.
+func explain(ctx context.Context, address string, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	var denied *serviceerror.PermissionDenied
+	if errors.As(err, &denied) || isUnauthenticated(err) {
+		return &RefusedError{Address: address, Err: err}
+	}
+	return &UnreachableError{Address: address, Err: err}
+}
