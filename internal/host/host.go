@@ -1,0 +1,187 @@
+// Package host wires a worker: it puts the store and the agents behind the
+// ports that the activities declare, serves the task queues of one store, says
+// in the store what it offers, and drains when it is told to stop.
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// Options say what a worker serves and with what.
+type Options struct {
+	// Client is the connection to Temporal. The worker does not close it.
+	Client client.Client
+	// Store is the store whose sessions the worker serves.
+	Store *store.Store
+	// Agents does the work of the agents and checks in the worker file.
+	Agents *agent.Set
+	// Attributes knows the namespace's search attributes.
+	Attributes activities.SearchAttributes
+	// LostLimit is the worker file's limits.lost_workers.
+	LostLimit int
+	// ID names the worker among those of its store; Identity is what Temporal
+	// shows for it; Version is the build's.
+	ID, Identity, Host, Version string
+	PID                         int
+	// Drain is how long attempts may go on after a stop before they are
+	// handed over to another worker.
+	Drain time.Duration
+	// Clock tells the time; Logger gets what happens.
+	Clock  func() time.Time
+	Logger *slog.Logger
+}
+
+// How a worker polls and stops.
+const (
+	// pollers per queue: enough that a task never waits for one.
+	pollers = 16
+	// workflowSlots bounds what runs side by side on the workflow queue.
+	workflowSlots = 2000
+	// heartbeatThrottle bounds how stale a lost worker's last report is.
+	heartbeatThrottle = 5 * time.Second
+	// stickyTimeout is how long a workflow task waits for a worker that is gone.
+	stickyTimeout = time.Second
+	// settle is what a stopping worker needs beyond its drain to tell
+	// Temporal what it hands over.
+	settle = 10 * time.Second
+)
+
+// Worker serves one store's queues.
+type Worker struct {
+	options Options
+	offer   team.Offer
+	queues  []worker.Worker
+}
+
+// New wires a worker. Nothing runs yet.
+func New(o Options) (*Worker, error) {
+	w := &Worker{options: o, offer: team.Offer{
+		Schema: team.OfferSchema, Worker: o.ID, Identity: o.Identity, Host: o.Host, PID: o.PID, Version: o.Version,
+		Agents: o.Agents.OfferedAgents(), Checks: o.Agents.OfferedChecks(), StartedAt: o.Clock().UTC(),
+	}}
+	w.queues = append(w.queues, w.workflowQueue())
+	for name, offered := range w.offer.Agents {
+		w.queues = append(w.queues, w.agentQueue(name, offered.Concurrency))
+	}
+	return w, nil
+}
+
+// workflowQueue serves the sessions themselves and what is between phases.
+func (w *Worker) workflowQueue() worker.Worker {
+	o := w.options
+	q := worker.New(o.Client, team.WorkflowQueue(o.Store.ID()), worker.Options{
+		Identity:                           o.Identity,
+		MaxConcurrentActivityExecutionSize: workflowSlots,
+		MaxConcurrentWorkflowTaskPollers:   pollers,
+		MaxConcurrentActivityTaskPollers:   pollers,
+		StickyScheduleToStartTimeout:       stickyTimeout,
+		MaxHeartbeatThrottleInterval:       heartbeatThrottle,
+		WorkerStopTimeout:                  settle,
+		DisableRegistrationAliasing:        true,
+	})
+	q.RegisterWorkflowWithOptions(workflows.TeamSession, workflow.RegisterOptions{Name: workflows.TeamSessionName})
+	admissions := &activities.Admissions{Files: o.Store, Sessions: o.Store, SearchAttributes: o.Attributes, Clock: o.Clock}
+	boundaries := &activities.Boundaries{Files: o.Store, Sessions: o.Store, Clock: o.Clock}
+	register(q, activities.AdmitName, admissions.Admit)
+	register(q, activities.AdvanceName, boundaries.Advance)
+	register(q, activities.CloseName, boundaries.Close)
+	return q
+}
+
+// agentQueue serves one agent's rounds and the checks that go with them.
+func (w *Worker) agentQueue(name string, concurrency int) worker.Worker {
+	o := w.options
+	q := worker.New(o.Client, team.AgentQueue(o.Store.ID(), name), worker.Options{
+		Identity:                           o.Identity,
+		DisableWorkflowWorker:              true,
+		MaxConcurrentActivityExecutionSize: concurrency,
+		MaxConcurrentActivityTaskPollers:   min(pollers, max(concurrency, 2)),
+		MaxHeartbeatThrottleInterval:       heartbeatThrottle,
+		WorkerStopTimeout:                  o.Drain + settle,
+		DisableRegistrationAliasing:        true,
+	})
+	rounds := &activities.Rounds{
+		Files: o.Store, Sessions: o.Store, Agents: o.Agents, Clock: o.Clock,
+		LostLimit: o.LostLimit, Drain: o.Drain,
+	}
+	seals := &activities.Seals{Rounds: rounds}
+	register(q, activities.RoundName, rounds.Run)
+	register(q, activities.SealName, seals.Seal)
+	return q
+}
+
+func register(q worker.Worker, name activities.Name, fn any) {
+	q.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: string(name)})
+}
+
+// errServing marks errors of a worker that had been set up and served.
+var errServing = errors.New("worker")
+
+// Run serves until ctx ends, then drains: it takes back its offer, takes no new
+// work, lets attempts go on for the drain time and hands over what is left. It
+// returns nil after a complete drain.
+func (w *Worker) Run(ctx context.Context) error {
+	if err := w.publish(); err != nil {
+		return fmt.Errorf("%w: publish what it offers: %w", errServing, err)
+	}
+	for i, q := range w.queues {
+		if err := q.Start(); err != nil {
+			stopAll(w.queues[:i])
+			return errors.Join(fmt.Errorf("%w: start: %w", errServing, err), w.withdraw())
+		}
+	}
+	w.options.Logger.Info("worker serves", "store", w.options.Store.ID(), "dir", w.options.Store.Dir(), "identity", w.options.Identity)
+	w.renew(ctx)
+	w.options.Logger.Info("worker drains", "drain", w.options.Drain)
+	err := w.withdraw()
+	stopAll(w.queues)
+	return err
+}
+
+// renew keeps the worker's offer alive until ctx ends.
+func (w *Worker) renew(ctx context.Context) {
+	ticker := time.NewTicker(team.OfferRenewal)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			if err := w.publish(); err != nil {
+				w.options.Logger.Warn("the worker's offer could not be renewed; new sessions may not find it", "error", err)
+			}
+		}
+	}
+}
+
+func (w *Worker) publish() error {
+	w.offer.RenewedAt = w.options.Clock().UTC()
+	return w.options.Store.PutOffer(w.offer)
+}
+
+func (w *Worker) withdraw() error { return w.options.Store.RemoveOffer(w.options.ID) }
+
+// stopAll stops the queues side by side: each waits for its own activities.
+func stopAll(queues []worker.Worker) {
+	var all sync.WaitGroup
+	for _, q := range queues {
+		all.Go(q.Stop)
+	}
+	all.Wait()
+}

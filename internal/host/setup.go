@@ -1,0 +1,71 @@
+package host
+
+import (
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// DefaultDrain is how long a stopping worker lets attempts go on.
+const DefaultDrain = 20 * time.Second
+
+// Setup says how to make a worker out of a worker file and a state directory.
+type Setup struct {
+	// Config is the parsed worker file.
+	Config agent.Config
+	// StateDir is the store's directory; the store is made if there is none.
+	StateDir string
+	// Connection to Temporal. Closing it is the caller's.
+	Connection *temporalio.Connection
+	// Getenv reads the worker's environment, which agents get parts of.
+	Getenv func(string) string
+	// Host and PID name the process; Version is the build's.
+	Host    string
+	PID     int
+	Version string
+	// Drain is how long attempts may go on after a stop.
+	Drain time.Duration
+	// Clock tells the time; Logger gets what happens.
+	Clock  func() time.Time
+	Logger *slog.Logger
+}
+
+// Build makes the worker: its store, its agents and its place among the store's
+// workers. Nothing runs yet.
+func (s Setup) Build() (*Worker, error) {
+	cfg := s.Config.WithDefaults()
+	st, err := OpenStore(s.StateDir, cfg, s.Clock)
+	if err != nil {
+		return nil, err
+	}
+	agents, err := agent.New(cfg, agent.Options{
+		Getenv: s.Getenv, CacheRoot: filepath.Join(st.Dir(), "caches"), Now: s.Clock, Logger: s.Logger,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("worker file: %w", err)
+	}
+	id := fmt.Sprintf("%s-%d", s.Host, s.PID)
+	return New(Options{
+		Client: s.Connection, Store: st, Agents: agents,
+		Attributes: temporalio.NewSearchAttributes(s.Connection, s.Connection.Namespace, s.Clock,
+			workflows.AttributeTeam, workflows.AttributeStatus, workflows.AttributePhase, workflows.AttributeTokens),
+		LostLimit: cfg.Limits.LostWorkers,
+		ID:        id, Identity: "maestro-" + st.ID() + "@" + id, Host: s.Host, PID: s.PID, Version: s.Version,
+		Drain: s.Drain, Clock: s.Clock, Logger: s.Logger,
+	})
+}
+
+// OpenStore opens the store in dir, making it if there is none, with the worker
+// file's limits on what a tree may hold.
+func OpenStore(dir string, cfg agent.Config, clock func() time.Time) (*store.Store, error) {
+	return store.Create(dir, store.Options{
+		Clock:  clock,
+		Limits: store.Limits{Files: cfg.Limits.Files, FileBytes: int64(cfg.Limits.FileBytes)},
+	})
+}

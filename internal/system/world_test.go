@@ -1,0 +1,219 @@
+package system
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// programs is where TestMain leaves the built maestro.
+var programs string
+
+func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
+
+func buildAndRun(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "maestro-system-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	programs = dir
+	build := exec.Command("go", "build", "-o", dir+"/", "../../starter", "../../worker")
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "build the programs:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+// limit bounds every wait in these tests.
+const limit = 2 * time.Minute
+
+// world is one test's own Temporal server, store and workers.
+type world struct {
+	t       *testing.T
+	dir     string
+	state   string
+	address string
+	server  *process
+	workers []*process
+}
+
+// process is a program that a test has started and may kill.
+type process struct {
+	cmd    *exec.Cmd
+	output *safeBuffer
+	done   chan struct{}
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	dir := t.TempDir()
+	w := &world{t: t, dir: dir, state: filepath.Join(dir, "state"), address: "127.0.0.1:" + freePort(t)}
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "ledger"), 0o700))
+	w.startServer()
+	return w
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+}
+
+// start runs a program until the test ends or kills it.
+func (w *world) start(name string, args ...string) *process {
+	w.t.Helper()
+	p := &process{cmd: exec.Command(name, args...), output: &safeBuffer{}, done: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
+	p.cmd.Env = w.environment()
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	require.NoError(w.t, p.cmd.Start())
+	go func() { _ = p.cmd.Wait(); close(p.done) }()
+	w.t.Cleanup(func() {
+		p.signal(syscall.SIGKILL)
+		<-p.done
+		if w.t.Failed() {
+			w.t.Logf("%s:\n%s", filepath.Base(name), tail(p.output.String(), 6000))
+		}
+	})
+	return p
+}
+
+func (p *process) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
+
+// kill ends the process as a crash would, and waits until it is gone.
+func (p *process) kill() {
+	p.signal(syscall.SIGKILL)
+	<-p.done
+}
+
+func (w *world) environment() []string {
+	return []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir, "TMPDIR=" + os.TempDir(),
+		"TEMPORAL_ADDRESS=" + w.address, "MAESTRO_STATE_DIR=" + w.state, "MAESTRO_AGENTS=" + filepath.Join(w.dir, "agents.yaml"),
+	}
+}
+
+// startServer starts the server, or starts it again after a kill, on the same
+// address and database.
+func (w *world) startServer() {
+	w.t.Helper()
+	server, err := filepath.Abs("../../bin/maestro-server")
+	require.NoError(w.t, err)
+	require.FileExists(w.t, server, "run `make build` first")
+	_, port, err := net.SplitHostPort(w.address)
+	require.NoError(w.t, err)
+	w.server = w.start(server, "server", "start-dev", "--ip", "127.0.0.1", "--port", port, "--headless",
+		"--db-filename", filepath.Join(w.dir, "temporal.db"))
+	w.eventually("the server answers", func() bool {
+		c, err := client.Dial(client.Options{HostPort: w.address, Logger: quiet{}})
+		if err != nil {
+			return false
+		}
+		c.Close()
+		return true
+	})
+}
+
+// startWorker starts a worker and waits until the store knows its offer.
+func (w *world) startWorker() *process {
+	w.t.Helper()
+	p := w.start(filepath.Join(programs, "worker"), "--drain", "1s")
+	w.workers = append(w.workers, p)
+	w.eventually("the worker serves", func() bool { return strings.Contains(p.output.String(), "worker serves") })
+	return p
+}
+
+// eventually waits for a condition.
+func (w *world) eventually(what string, condition func() bool) {
+	w.t.Helper()
+	require.Eventually(w.t, condition, limit, 50*time.Millisecond, what)
+}
+
+// write leaves a file in the test's directory and returns its path.
+func (w *world) write(name, content string) string {
+	w.t.Helper()
+	path := filepath.Join(w.dir, name)
+	require.NoError(w.t, os.MkdirAll(filepath.Dir(path), 0o700))
+	require.NoError(w.t, os.WriteFile(path, []byte(content), 0o700))
+	return path
+}
+
+// ledger is a path outside the store at which agents and test meet.
+func (w *world) ledger(name string) string { return filepath.Join(w.dir, "ledger", name) }
+
+func (w *world) exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// answer is what a command printed and how it ended.
+type answer struct {
+	stdout, stderr string
+	code           int
+}
+
+// maestro runs the command line to its end.
+func (w *world) maestro(args ...string) answer {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(programs, "starter"), args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr, cmd.Env, cmd.Dir = &stdout, &stderr, w.environment(), w.dir
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		require.NoError(w.t, err)
+	}
+	return answer{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+}
+
+// must runs a command that has to succeed and returns what it printed.
+func (w *world) must(args ...string) string {
+	w.t.Helper()
+	a := w.maestro(args...)
+	require.Zero(w.t, a.code, "maestro %s\n%s%s", strings.Join(args, " "), a.stdout, a.stderr)
+	return a.stdout
+}
+
+func (w *world) status(session string) team.Status {
+	w.t.Helper()
+	var s team.Status
+	require.NoError(w.t, json.Unmarshal([]byte(w.must("status", session, "-o", "json")), &s))
+	return s
+}
+
+// ends waits for the session's end.
+func (w *world) ends(session string) team.Status {
+	w.t.Helper()
+	var s team.Status
+	w.eventually("session "+session+" ends", func() bool {
+		s = w.status(session)
+		return s.Status.Closed()
+	})
+	return s
+}
+
+func tail(s string, n int) string { return s[max(0, len(s)-n):] }
