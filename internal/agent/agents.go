@@ -1,0 +1,264 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// Options are what a [Set] needs from its surroundings.
+type Options struct {
+	// Getenv reads the worker's environment. Required.
+	Getenv func(name string) string
+	// Executable is a program whose main calls [Shim] first; empty: this
+	// process's own, even if its file has been replaced since.
+	Executable string
+	// CacheRoot is the directory of the worker file's caches; it is made if it
+	// is absent. Required if there are caches.
+	CacheRoot string
+	// Now tells the time, for the commits that `git: true` makes. Required.
+	Now func() time.Time
+	// Grace is how long a process that is stopped has to end by itself before
+	// it is killed; zero: 2 s.
+	Grace time.Duration
+	// Logger gets warnings; nil: nobody does.
+	Logger *slog.Logger
+}
+
+// defaultGrace is how long a stopped process has by default to end by itself.
+const defaultGrace = 2 * time.Second
+
+// minMaxFile is the least bound on the size of a file that an agent or check
+// writes. It is there to spare the disk one runaway file, and far above what
+// builds and caches need; what may become an artifact is the store's to say.
+const minMaxFile = 16 * gigabyte
+
+// Set is a worker's agents and checks, ready to run. It may be used from many
+// goroutines.
+type Set struct {
+	config    Config // with defaults
+	scripts   map[string]*script
+	digests   map[string]team.Digest
+	getenv    func(string) string
+	now       func() time.Time
+	cacheRoot string
+	player    string // the executable that plays scripts
+	masker    *masker
+	launcher  *launcher
+}
+
+// New prepares the config's agents and checks: it validates the config, reads
+// and parses scripts, resolves run_as and makes the caches' root. Everything
+// that is wrong is in the error. Programs and variables that are not there are
+// only warned of, because they may appear later.
+func New(cfg Config, opts Options) (*Set, error) {
+	if faults := cfg.Faults(); len(faults) > 0 {
+		errs := make([]error, len(faults))
+		for i, f := range faults {
+			errs[i] = fmt.Errorf("%s %s", f.Path, f.Message)
+		}
+		return nil, errors.Join(errs...)
+	}
+	s := &Set{
+		config: cfg.WithDefaults(), getenv: opts.Getenv, now: opts.Now, cacheRoot: opts.CacheRoot,
+		scripts: map[string]*script{}, digests: map[string]team.Digest{},
+	}
+	account, err := findAccount(cfg.RunAs, os.Geteuid())
+	errs := []error{err, s.makeCacheRoot(), s.loadAgents()}
+	var values []string
+	for _, name := range cfg.secretNames() {
+		values = append(values, opts.Getenv(name))
+	}
+	s.masker = newMasker(values)
+	shim, player, err := executables(opts.Executable, len(cfg.Sandbox) > 0)
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return nil, err
+	}
+	s.player = player
+	s.launcher = &launcher{
+		executable: shim, sandbox: cfg.Sandbox, user: account, masker: s.masker,
+		grace:     time.Duration(or64(int64(opts.Grace), int64(defaultGrace))),
+		maxOutput: int64(s.config.Limits.OutputBytes),
+		maxFile:   uint64(max(minMaxFile, s.config.Limits.FileBytes)),
+	}
+	if opts.Logger != nil {
+		s.warn(opts.Logger)
+	}
+	return s, nil
+}
+
+func or64(value, otherwise int64) int64 {
+	if value == 0 {
+		return otherwise
+	}
+	return value
+}
+
+// self is the executable of whatever process looks at it. It outlives the
+// replacement of the file by a deploy.
+const self = "/proc/self/exe"
+
+// executables returns what shims and players are started from.
+func executables(given string, sandboxed bool) (shim, player string, err error) {
+	switch {
+	case given != "":
+		return given, given, nil
+	case !sandboxed:
+		return self, self, nil
+	}
+	// Below a sandbox, self would be the sandbox's own program.
+	path, err := os.Executable()
+	if err != nil {
+		return "", "", fmt.Errorf("find the worker's executable: %w", err)
+	}
+	return self, path, nil
+}
+
+func (s *Set) makeCacheRoot() error {
+	if len(s.config.Caches) == 0 {
+		return nil
+	}
+	if !filepath.IsAbs(s.cacheRoot) {
+		return fmt.Errorf("the root of the caches is %q; it must be an absolute path", s.cacheRoot)
+	}
+	mode := os.FileMode(0o700)
+	if s.config.RunAs != "" {
+		mode = 0o711 // that user has to get through
+	}
+	if err := os.MkdirAll(s.cacheRoot, mode); err != nil {
+		return fmt.Errorf("make the root of the caches: %w", err)
+	}
+	return nil
+}
+
+// loadAgents reads what the agents' definitions refer to.
+func (s *Set) loadAgents() error {
+	var errs []error
+	for name, d := range s.config.Agents {
+		var content []byte
+		if d.Kind == KindScripted {
+			path := s.relative(d.Script)
+			data, err := os.ReadFile(path)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("agent %s: read the script: %w", name, err))
+				continue
+			}
+			parsed, err := parseScript(path, data)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("agent %s: %w", name, err))
+				continue
+			}
+			content, s.scripts[name] = data, parsed
+		}
+		s.digests[name] = d.Digest(content)
+	}
+	return errors.Join(errs...)
+}
+
+// relative resolves a path of the worker file.
+func (s *Set) relative(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	dir := s.config.Dir
+	if abs, err := filepath.Abs(dir); err == nil {
+		dir = abs
+	}
+	return filepath.Join(dir, path)
+}
+
+// resolve makes a command agent's program absolute if it is relative to the
+// worker file. A bare name stays one.
+func (s *Set) resolve(argv []string) []string {
+	argv = slices.Clone(argv)
+	if strings.Contains(argv[0], "/") {
+		argv[0] = s.relative(argv[0])
+	}
+	return argv
+}
+
+// warn says what will probably not work.
+func (s *Set) warn(log *slog.Logger) {
+	path := []string{"PATH=" + or(s.getenv("PATH"), defaultPath)}
+	for name, d := range s.config.Agents {
+		for _, variable := range d.Env {
+			if s.getenv(variable) == "" {
+				log.Warn("a variable that an agent is to see is not set", "agent", name, "variable", variable)
+			}
+		}
+		if d.Kind != KindCommand {
+			continue
+		}
+		if _, err := lookUp(s.resolve(d.Argv)[0], s.config.Dir, path); err != nil {
+			log.Warn("an agent's program cannot be started", "agent", name, "error", err)
+		}
+	}
+	for name, d := range s.config.Checks {
+		if strings.Contains(d.Argv[0], "/") && !filepath.IsAbs(d.Argv[0]) {
+			continue // belongs to the trees
+		}
+		if _, err := lookUp(d.Argv[0], s.config.Dir, path); err != nil {
+			log.Warn("a check's program cannot be started", "check", name, "error", err)
+		}
+	}
+	if s.config.RunAs == "" && os.Geteuid() == 0 {
+		log.Warn("agents and checks run as root; set run_as in the worker file, or start the worker as another user")
+	}
+}
+
+// Run does one attempt and returns when the agent and all that it started are
+// gone. A *team.Failure says how the attempt failed; the outcome then still has
+// its usage and log. A context that ends stops the agent and returns the
+// context's cause.
+func (s *Set) Run(ctx context.Context, job team.Job) (team.Outcome, error) {
+	d, ok := s.config.Agents[job.Agent]
+	if !ok {
+		return team.Outcome{}, team.Failf(team.ResourceError, "this worker's file defines no agent %q", team.Shorten(job.Agent, 80))
+	}
+	var t task
+	var err error
+	if d.Kind == KindScripted {
+		t, err = s.scripted(job)
+	} else {
+		t, err = s.command(d, job)
+	}
+	if err != nil {
+		return team.Outcome{}, err
+	}
+	return s.attempt(ctx, d, job, t)
+}
+
+// Mask replaces every secret that the worker knows.
+func (s *Set) Mask(text string) string { return s.masker.mask(text) }
+
+// Secrets lists the values that no artifact may hold, sorted.
+func (s *Set) Secrets() []string { return slices.Clone(s.masker.values) }
+
+// Limits returns the worker file's limits, defaults filled in.
+func (s *Set) Limits() Limits { return s.config.Limits }
+
+// OfferedAgents is what the worker publishes of its agents.
+func (s *Set) OfferedAgents() map[string]team.OfferedAgent {
+	offered := make(map[string]team.OfferedAgent, len(s.config.Agents))
+	for name, d := range s.config.Agents {
+		offered[name] = team.OfferedAgent{Kind: d.Kind, Concurrency: d.Concurrency, Digest: s.digests[name]}
+	}
+	return offered
+}
+
+// OfferedChecks is what the worker publishes of its checks.
+func (s *Set) OfferedChecks() map[string]team.Digest {
+	offered := make(map[string]team.Digest, len(s.config.Checks))
+	for name, d := range s.config.Checks {
+		offered[name] = d.Digest()
+	}
+	return offered
+}

@@ -1,0 +1,199 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// task is one attempt as both kinds of agent run it: an argv that reads a
+// document on its standard input and leaves files and a result.
+type task struct {
+	argv  []string
+	stdin []byte
+}
+
+// brief is the document that a command agent gets.
+func (s *Set) command(d Definition, job team.Job) (task, error) {
+	b := job.Brief
+	if b.Decisions == nil {
+		b.Decisions = map[string]string{}
+	}
+	if b.Inputs == nil {
+		b.Inputs = []string{}
+	}
+	data, err := json.Marshal(b)
+	if err != nil {
+		return task{}, fmt.Errorf("encode the brief: %w", err)
+	}
+	return task{argv: s.resolve(d.Argv), stdin: append(data, '\n')}, nil
+}
+
+// attempt runs a task and reads its end.
+func (s *Set) attempt(ctx context.Context, d Definition, job team.Job, t task) (team.Outcome, error) {
+	subject := "agent " + job.Agent
+	p := place{dir: job.Dir, home: job.Home, tmp: job.Tmp}
+	if err := p.check(); err != nil {
+		return team.Outcome{}, broken(subject, err)
+	}
+	env, err := s.environment(p, d.Env, d.Caches)
+	if err != nil {
+		return team.Outcome{}, broken(subject, err)
+	}
+	if err := s.launcher.user.give(p.dir, p.home, p.tmp); err != nil {
+		return team.Outcome{}, broken(subject, err)
+	}
+	box, err := newResultBox(p, s.launcher.user)
+	if err != nil {
+		return team.Outcome{}, broken(subject, err)
+	}
+	defer box.close()
+	if d.Git {
+		if out, err := s.commit(ctx, p, env); err != nil {
+			return out, err
+		}
+	}
+	e := s.launcher.run(ctx, process{
+		argv: t.argv, dir: p.dir, env: append(env, resultVariable+"="+box.path()), stdin: t.stdin,
+		timeout: smaller(d.Timeout.Std(), job.Timeout.Std()), idle: d.IdleTimeout.Std(),
+		progress: newProgress(job.Progress),
+	})
+	return s.judge(subject, e, box)
+}
+
+func smaller(a, b time.Duration) time.Duration {
+	if b > 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// judge turns the end of an agent into the attempt's outcome. What a failed
+// attempt says it used is counted as long as it can be read.
+func (s *Set) judge(subject string, e ending, box *resultBox) (team.Outcome, error) {
+	r, wrong := box.result()
+	failure := s.failed(subject, e)
+	if failure == nil && wrong != nil {
+		failure = &team.Failure{
+			Category: team.InvalidOutput,
+			Message:  s.message("%s: the result in $%s is refused: %v", subject, resultVariable, wrong),
+			Output:   e.evidence(&e.err.tail),
+		}
+	}
+	out := team.Outcome{Usage: r.Usage, Summary: team.Shorten(s.Mask(plainText(r.Summary)), team.MaxSummary)}
+	if failure == nil || e.ranToItsEnd() {
+		if said := s.reported(subject, r.Error, e); said != nil {
+			failure = said
+		}
+	}
+	if failure == nil {
+		failure = s.refuseSecrets(subject, r.Decisions)
+	}
+	if failure == nil {
+		out.Decisions = r.Decisions
+	}
+	if failure != nil {
+		e.note("%s", failure.Error())
+	}
+	out.Log = e.transcript()
+	if e.stopped != nil && !isFailure(e.stopped) {
+		return out, e.stopped
+	}
+	if failure != nil {
+		return out, failure
+	}
+	return out, nil
+}
+
+// ranToItsEnd tells whether the process ended by itself, so that what its
+// result says about a failure is the cause and not a leftover.
+func (e ending) ranToItsEnd() bool {
+	return e.stopped == nil && e.broken == nil && e.StartError == "" && e.Signal == 0
+}
+
+func isFailure(err error) bool {
+	var f *team.Failure
+	return errors.As(err, &f)
+}
+
+// failed says why a process did not succeed, from its end alone; nil if it did.
+func (s *Set) failed(subject string, e ending) *team.Failure {
+	f := s.endedBadly(subject, e)
+	if f != nil {
+		f.Output = e.evidence(&e.err.tail)
+		if f.Output == "" {
+			f.Output = e.evidence(&e.out.tail)
+		}
+	}
+	return f
+}
+
+func (s *Set) endedBadly(subject string, e ending) *team.Failure {
+	fail := func(c team.Category, format string, args ...any) *team.Failure {
+		return &team.Failure{Category: c, Message: s.message("%s: %s", subject, fmt.Sprintf(format, args...))}
+	}
+	var why *team.Failure
+	switch {
+	case e.broken != nil:
+		return fail(team.ResourceError, "%v", e.broken)
+	case errors.As(e.stopped, &why):
+		return &team.Failure{Category: why.Category, Message: s.message("%s %s", subject, why.Message)}
+	case e.stopped != nil:
+		return fail(team.Cancelled, "%v", e.stopped)
+	case e.StartError != "":
+		return fail(team.ResourceError, "cannot %s", e.StartError)
+	case e.Signal != 0:
+		return fail(team.Unknown, "killed by signal %d (%s)%s", e.Signal, syscall.Signal(e.Signal), colon(e.err.lastLine()))
+	case e.Exit != 0:
+		return fail(team.Unknown, "exit status %d%s", e.Exit, colon(e.err.lastLine()))
+	}
+	return nil
+}
+
+func colon(line string) string {
+	if line == "" {
+		return ""
+	}
+	return ": " + line
+}
+
+// reported is the failure that an agent's own result tells of; nil for none.
+func (s *Set) reported(subject string, r *resultError, e ending) *team.Failure {
+	if r == nil {
+		return nil
+	}
+	f := &team.Failure{
+		Category: team.Category(or(string(r.Category), string(team.Unknown))),
+		Message:  s.message("%s: %s", subject, or(r.Message, "it reported a failure and did not say which")),
+		Output:   team.Tail(s.Mask(plainText(r.Output)), team.MaxOutput),
+		Final:    r.Retryable != nil && !*r.Retryable,
+	}
+	if f.Output == "" {
+		f.Output = or(e.evidence(&e.err.tail), e.evidence(&e.out.tail))
+	}
+	return f
+}
+
+// refuseSecrets fails decisions that hold a secret: they would travel through
+// histories, and masked they would be wrong.
+func (s *Set) refuseSecrets(subject string, decisions map[string]string) *team.Failure {
+	for name, value := range decisions {
+		if s.masker.holds(name) || s.masker.holds(value) {
+			return &team.Failure{
+				Category: team.InvalidOutput,
+				Message:  s.message("%s: the decision %q holds a secret of the worker; decide without it", subject, name),
+			}
+		}
+	}
+	return nil
+}
+
+// message makes a failure's message: one masked line of bounded length.
+func (s *Set) message(format string, args ...any) string {
+	return team.Shorten(s.Mask(oneLine(fmt.Sprintf(format, args...))), team.MaxMessage)
+}

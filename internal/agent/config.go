@@ -1,0 +1,205 @@
+package agent
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// The kinds of agent that a worker can run.
+const (
+	// KindCommand is a program that reads a brief and leaves files.
+	KindCommand = "command"
+	// KindScripted plays a script and needs nothing from outside.
+	KindScripted = "scripted"
+)
+
+// Config is a worker file after parsing: which agents and checks the worker
+// offers, and within which limits they run.
+type Config struct {
+	// Version of the worker file's format; 1 is the only one.
+	Version int `json:"version" yaml:"version"`
+	// Agents by name.
+	Agents map[string]Definition `json:"agents" yaml:"agents"`
+	// Checks by name.
+	Checks map[string]CheckDefinition `json:"checks,omitempty" yaml:"checks,omitempty"`
+	// Caches by name: directories that attempts and checks share.
+	Caches map[string]Cache `json:"caches,omitempty" yaml:"caches,omitempty"`
+	// Secrets names variables of the worker's environment whose values are
+	// masked in everything that is captured, besides those that name
+	// themselves (KEY, TOKEN, SECRET, PASSWORD).
+	Secrets []string `json:"secrets,omitempty" yaml:"secrets,omitempty"`
+	// Sandbox is the argv put before that of every agent and check.
+	Sandbox []string `json:"sandbox,omitempty" yaml:"sandbox,omitempty"`
+	// RunAs is the user that agents and checks run as; empty: the worker's
+	// own. Only a worker that runs as root can change it.
+	RunAs string `json:"run_as,omitempty" yaml:"run_as,omitempty"`
+	// Limits bound what attempts may leave and print.
+	Limits Limits `json:"limits" yaml:"limits,omitempty"`
+
+	// Jira, Webhook and Retention are refused until they are supported.
+	Jira      any `json:"-" yaml:"jira,omitempty"`
+	Webhook   any `json:"-" yaml:"webhook,omitempty"`
+	Retention any `json:"-" yaml:"retention,omitempty"`
+
+	// Dir is the worker file's directory, which relative paths in it start
+	// from. Whoever reads the file sets it; empty: the working directory.
+	Dir string `json:"-" yaml:"-"`
+}
+
+// Definition says what a named agent is.
+type Definition struct {
+	// Kind is KindCommand or KindScripted.
+	Kind string `json:"kind" yaml:"kind"`
+	// Argv is the program of a command agent and its arguments. A program
+	// without a slash is looked up in PATH; a relative one with a slash
+	// starts from the worker file's directory.
+	Argv []string `json:"argv,omitempty" yaml:"argv,omitempty"`
+	// Script is the file that a scripted agent plays, relative to the worker
+	// file's directory.
+	Script string `json:"script,omitempty" yaml:"script,omitempty"`
+	// Env names the variables of the worker's environment that the agent sees.
+	Env []string `json:"env,omitempty" yaml:"env,omitempty"`
+	// Caches names the shared directories that the agent gets.
+	Caches []string `json:"caches,omitempty" yaml:"caches,omitempty"`
+	// Git makes the directory a repository with its input committed.
+	Git bool `json:"git,omitempty" yaml:"git,omitempty"`
+	// Timeout bounds an attempt.
+	Timeout team.Duration `json:"timeout,omitempty" yaml:"timeout,omitempty"`
+	// IdleTimeout bounds the time in which the agent prints nothing.
+	IdleTimeout team.Duration `json:"idle_timeout,omitempty" yaml:"idle_timeout,omitempty"`
+	// Concurrency is how many attempts the worker runs side by side.
+	Concurrency int `json:"concurrency,omitempty" yaml:"concurrency,omitempty"`
+
+	// What follows is refused until it is supported.
+	Model     string `json:"-" yaml:"model,omitempty"`
+	BaseURL   string `json:"-" yaml:"base_url,omitempty"`
+	APIKeyEnv string `json:"-" yaml:"api_key_env,omitempty"`
+	Preset    string `json:"-" yaml:"preset,omitempty"`
+	Fallback  string `json:"-" yaml:"fallback,omitempty"`
+	Prices    any    `json:"-" yaml:"prices,omitempty"`
+	Breaker   any    `json:"-" yaml:"breaker,omitempty"`
+}
+
+// CheckDefinition says what a named check executes.
+type CheckDefinition struct {
+	// Argv is the program and its arguments, executed in the tree. A program
+	// without a slash is looked up in PATH; a relative one with a slash
+	// belongs to the tree that is checked.
+	Argv []string `json:"argv" yaml:"argv"`
+	// Timeout bounds a run.
+	Timeout team.Duration `json:"timeout,omitempty" yaml:"timeout,omitempty"`
+	// Env names the variables of the worker's environment that the check sees.
+	Env []string `json:"env,omitempty" yaml:"env,omitempty"`
+	// Caches names the shared directories that the check gets.
+	Caches []string `json:"caches,omitempty" yaml:"caches,omitempty"`
+	// Keep lists the patterns of files that the check may leave in the tree.
+	Keep []string `json:"keep,omitempty" yaml:"keep,omitempty"`
+	// Category is what a failing check means: test_failure, or syntax for a
+	// check that only builds or parses.
+	Category team.Category `json:"category,omitempty" yaml:"category,omitempty"`
+}
+
+// Cache is a directory that outlives attempts and is shared by them.
+type Cache struct {
+	// Env is the variable that tells a program where the directory is.
+	Env string `json:"env" yaml:"env"`
+}
+
+// Limits bound what attempts may leave and print.
+type Limits struct {
+	// Files is how many files a tree may hold.
+	Files int `json:"files,omitempty" yaml:"files,omitempty"`
+	// FileBytes is how large a file in a tree may be.
+	FileBytes ByteSize `json:"file_bytes,omitempty" yaml:"file_bytes,omitempty"`
+	// OutputBytes is how much an attempt may print; past it, it is stopped.
+	OutputBytes ByteSize `json:"output_bytes,omitempty" yaml:"output_bytes,omitempty"`
+	// LostWorkers is how many workers in a row an assignment may take down.
+	LostWorkers int `json:"lost_workers,omitempty" yaml:"lost_workers,omitempty"`
+}
+
+// The defaults of a worker file.
+const (
+	DefaultTimeout             = team.Duration(30 * time.Minute)
+	DefaultIdleTimeout         = team.Duration(10 * time.Minute)
+	DefaultCheckTimeout        = team.Duration(10 * time.Minute)
+	DefaultCommandConcurrency  = 4
+	DefaultScriptedConcurrency = 8
+	DefaultFiles               = 200_000
+	DefaultFileBytes           = 100 * megabyte
+	DefaultOutputBytes         = 10 * megabyte
+	DefaultLostWorkers         = 5
+)
+
+// WithDefaults returns the config with every default filled in. It does not
+// validate; see [Config.Faults].
+func (c Config) WithDefaults() Config {
+	agents := make(map[string]Definition, len(c.Agents))
+	for name, d := range c.Agents {
+		agents[name] = d.withDefaults()
+	}
+	c.Agents = agents
+	checks := make(map[string]CheckDefinition, len(c.Checks))
+	for name, d := range c.Checks {
+		checks[name] = d.withDefaults()
+	}
+	c.Checks = checks
+	setDefault(&c.Limits.Files, DefaultFiles)
+	setDefault(&c.Limits.FileBytes, DefaultFileBytes)
+	setDefault(&c.Limits.OutputBytes, DefaultOutputBytes)
+	setDefault(&c.Limits.LostWorkers, DefaultLostWorkers)
+	return c
+}
+
+func (d Definition) withDefaults() Definition {
+	setDefault(&d.Timeout, DefaultTimeout)
+	setDefault(&d.IdleTimeout, DefaultIdleTimeout)
+	if d.Kind == KindScripted {
+		setDefault(&d.Concurrency, DefaultScriptedConcurrency)
+	}
+	setDefault(&d.Concurrency, DefaultCommandConcurrency)
+	return d
+}
+
+func (d CheckDefinition) withDefaults() CheckDefinition {
+	setDefault(&d.Timeout, DefaultCheckTimeout)
+	setDefault(&d.Category, team.TestFailure)
+	return d
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Digest names what the agent does: workers whose digests agree do the same
+// work. script is the content of the file that a scripted agent plays, nil for
+// others. How many attempts run side by side is not part of it.
+func (d Definition) Digest(script []byte) team.Digest {
+	d = d.withDefaults()
+	d.Concurrency = 0
+	return digest(struct {
+		Definition
+		ScriptBytes []byte `json:"script_bytes,omitempty"`
+	}{d, script})
+}
+
+// Digest names what the check does.
+func (d CheckDefinition) Digest() team.Digest { return digest(d.withDefaults()) }
+
+// digest hashes v's JSON, which is canonical as far as its type is: fields come
+// in their order and map keys sorted.
+func digest(v any) team.Digest {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("agent: a definition is not plain data: %v", err))
+	}
+	sum := sha256.Sum256(data)
+	return team.Digest(hex.EncodeToString(sum[:]))
+}

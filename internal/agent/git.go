@@ -1,0 +1,52 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+const (
+	gitTimeout = 5 * time.Minute
+	// gitScript makes the directory a repository with all of it committed. What
+	// an agent may have left in HOME has no say.
+	gitScript = `git init --quiet --initial-branch=main --template= &&
+git config user.name Maestro &&
+git config user.email maestro@localhost &&
+git add --all --force &&
+git -c core.hooksPath=/dev/null -c commit.gpgSign=false commit --quiet --allow-empty --no-verify --message 'The input of this assignment'`
+)
+
+// commit makes the directory a repository with its input committed. Where there
+// is a repository already, an attempt goes on from the files of the last one,
+// and it stays as it is. Like the agent it runs below a shim.
+func (s *Set) commit(ctx context.Context, p place, env []string) (team.Outcome, error) {
+	_, err := os.Lstat(filepath.Join(p.dir, ".git"))
+	if err == nil {
+		return team.Outcome{}, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return team.Outcome{}, broken("prepare the repository", err)
+	}
+	date := strconv.FormatInt(s.now().Unix(), 10) + " +0000"
+	e := s.launcher.run(ctx, process{
+		argv: []string{"sh", "-c", gitScript}, dir: p.dir, timeout: gitTimeout,
+		env: append(env[:len(env):len(env)],
+			"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
+			"GIT_AUTHOR_DATE="+date, "GIT_COMMITTER_DATE="+date),
+	})
+	if e.stopped != nil && !isFailure(e.stopped) {
+		return team.Outcome{Log: e.transcript()}, e.stopped
+	}
+	if f := s.failed("preparing the repository with git", e); f != nil {
+		f.Category = team.ResourceError
+		return team.Outcome{Log: e.transcript()}, f
+	}
+	return team.Outcome{}, nil
+}

@@ -1,0 +1,276 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+const (
+	// shimSlack is how much longer than its own limits a shim may take to
+	// report before it is given up and killed.
+	shimSlack = 5 * time.Second
+	// drainLimit is how long output may still come once every process is gone:
+	// what was printed is already in the pipes.
+	drainLimit = 2 * time.Second
+)
+
+// launcher starts processes below shims.
+type launcher struct {
+	executable string
+	sandbox    []string
+	user       *account
+	grace      time.Duration
+	maxOutput  int64
+	maxFile    uint64
+	masker     *masker
+}
+
+// process is what a launcher runs.
+type process struct {
+	argv  []string
+	dir   string
+	env   []string
+	stdin []byte
+	// timeout bounds the whole run, idle the time without output; zero: not.
+	timeout, idle time.Duration
+	// progress gets the lines of stderr, and of stdout if both is set.
+	progress *progress
+	both     bool
+}
+
+// ending is how a process ended.
+type ending struct {
+	report
+	*capture
+	// stopped says why the launcher ended the process: a *team.Failure, or the
+	// cause of the context's end. Nil: it ended by itself.
+	stopped error
+	// broken says why nothing is known of the process's end.
+	broken error
+}
+
+// run runs the process and returns when it and all that it started are gone.
+func (l *launcher) run(ctx context.Context, p process) ending {
+	c := newCapture(l.masker, l.maxOutput)
+	if p.progress != nil {
+		c.err.told = p.progress.line
+		if p.both {
+			c.out.told = p.progress.line
+		}
+		defer p.progress.end()
+	}
+	if ctx.Err() != nil {
+		return ending{capture: c, stopped: context.Cause(ctx)}
+	}
+	s, err := l.start(p)
+	if err != nil {
+		return ending{capture: c, broken: err}
+	}
+	e := ending{capture: c}
+	pipes := s.pump(c, p.stdin, l.orders(p))
+	e.stopped = s.watch(ctx, p, c)
+	e.report, e.broken = s.finish(pipes)
+	if n := e.Strays; n > 0 {
+		c.note("%d processes were still running when it ended; they were killed", n)
+	}
+	if e.Survivors > 0 {
+		e.broken = fmt.Errorf("%d of its processes could not be killed: they hang, or belong to another user", e.Survivors)
+	}
+	return e
+}
+
+func (l *launcher) orders(p process) orders {
+	return orders{
+		Argv: append(append([]string{}, l.sandbox...), p.argv...), Dir: p.dir, Env: p.env,
+		Grace: l.grace, User: l.user, MaxFile: l.maxFile,
+		Privileges: len(l.sandbox) > 0, // many sandboxes are setuid programs
+	}
+}
+
+// running is a shim that has been started.
+type running struct {
+	cmd     *exec.Cmd
+	started uint64 // in clock ticks since boot
+	grace   time.Duration
+
+	stdin, orders       *os.File // written
+	stdout, stderr, end *os.File // read
+
+	stop     chan struct{} // closed to have the process stopped
+	reported chan struct{} // closed when report and reportErr are set
+	report   report
+	reportOf error
+}
+
+// start starts a shim, which waits for its orders.
+func (l *launcher) start(p process) (_ *running, err error) {
+	s := &running{grace: l.grace, stop: make(chan struct{}), reported: make(chan struct{})}
+	var theirs []*os.File
+	defer func() {
+		closeAll(theirs)
+		if err != nil {
+			closeAll([]*os.File{s.stdin, s.orders, s.stdout, s.stderr, s.end})
+		}
+	}()
+	for _, pipe := range []struct {
+		ours    **os.File
+		written bool
+	}{{&s.stdin, true}, {&s.stdout, false}, {&s.stderr, false}, {&s.orders, true}, {&s.end, false}} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return nil, fmt.Errorf("make a pipe: %w", err)
+		}
+		if pipe.written {
+			*pipe.ours, theirs = w, append(theirs, r)
+		} else {
+			*pipe.ours, theirs = r, append(theirs, w)
+		}
+	}
+	s.cmd = &exec.Cmd{
+		Path: l.executable,
+		Args: []string{filepath.Base(os.Args[0]), shimArgument},
+		// Nothing of the worker's environment: others could read it there.
+		Env:   []string{},
+		Stdin: theirs[0], Stdout: theirs[1], Stderr: theirs[2], ExtraFiles: theirs[3:],
+		// A group of its own keeps the terminal's interrupts away. It has to
+		// stay in the worker's session: see endOrphans.
+		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
+	}
+	if err := s.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start the shim: %w", err)
+	}
+	self, _ := readProc(s.cmd.Process.Pid)
+	s.started = self.started
+	return s, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		if f != nil {
+			_ = f.Close() // a pipe's end
+		}
+	}
+}
+
+// pump moves everything through the pipes. The returned group is done when
+// nothing more comes.
+func (s *running) pump(c *capture, stdin []byte, o orders) *sync.WaitGroup {
+	var pipes sync.WaitGroup
+	read := func(from *os.File, to io.WriteCloser) {
+		pipes.Go(func() {
+			_, _ = io.Copy(to, from) // ends with the pipe, however that ends
+			_ = to.Close()
+		})
+	}
+	read(s.stdout, c.out)
+	read(s.stderr, c.err)
+	pipes.Go(func() {
+		// An agent need not read its standard input.
+		_, _ = s.stdin.Write(stdin)
+		_ = s.stdin.Close()
+	})
+	pipes.Go(func() {
+		// A shim that does not read its orders is dead, which the report tells.
+		if writeOrders(s.orders, o) != nil {
+			return
+		}
+		select {
+		case <-s.stop:
+			_, _ = s.orders.Write([]byte{1})
+		case <-s.reported:
+		}
+	})
+	pipes.Go(func() {
+		defer close(s.reported)
+		if err := json.NewDecoder(s.end).Decode(&s.report); err != nil {
+			s.reportOf = errors.New("the shim that watches it was killed")
+		}
+	})
+	return &pipes
+}
+
+// watch returns when the shim has reported. If the process had to be stopped
+// before that, it says why.
+func (s *running) watch(ctx context.Context, p process, c *capture) (stopped error) {
+	timeout, idle := newTimer(p.timeout), newTimer(p.idle)
+	defer timeout.Stop()
+	defer idle.Stop()
+	for stopped == nil {
+		select {
+		case <-s.reported:
+			return nil
+		case <-c.active:
+			if p.idle > 0 {
+				idle.Reset(p.idle)
+			}
+		case <-ctx.Done():
+			stopped = context.Cause(ctx)
+		case <-timeout.C:
+			stopped = team.Failf(team.Timeout, "ran into its timeout of %s", p.timeout)
+		case <-idle.C:
+			stopped = team.Failf(team.Timeout, "printed nothing for %s (idle_timeout)", p.idle)
+		case <-c.full:
+			stopped = team.Failf(team.InvalidOutput, "printed more than %s (limits.output_bytes)", ByteSize(c.limit))
+		}
+	}
+	close(s.stop)
+	patience := time.NewTimer(s.grace + killLimit + shimSlack)
+	defer patience.Stop()
+	select {
+	case <-s.reported:
+	case <-patience.C:
+		_ = s.cmd.Process.Kill() // what it leaves is found below
+		<-s.reported
+	}
+	return stopped
+}
+
+// newTimer makes a timer that never fires if d is zero.
+func newTimer(d time.Duration) *time.Timer {
+	t := time.NewTimer(max(d, 1))
+	if d <= 0 {
+		t.Stop()
+	}
+	return t
+}
+
+// finish waits for the shim's own end, and kills what it has left if it was
+// killed itself.
+func (s *running) finish(pipes *sync.WaitGroup) (report, error) {
+	waited := s.cmd.Wait()
+	broken := s.reportOf
+	if broken != nil {
+		if waited != nil {
+			broken = fmt.Errorf("%w (%w)", broken, waited)
+		}
+		if n := endOrphans(s.started); n > 0 {
+			broken = fmt.Errorf("%w; %d processes that it left could not be killed", broken, n)
+		}
+	}
+	_ = s.orders.Close()
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		pipes.Wait()
+	}()
+	limit := time.NewTimer(drainLimit)
+	defer limit.Stop()
+	select {
+	case <-drained:
+	case <-limit.C: // someone else got hold of a pipe
+	}
+	closeAll([]*os.File{s.stdin, s.stdout, s.stderr, s.end})
+	<-drained
+	return s.report, broken
+}

@@ -1,0 +1,80 @@
+package agent
+
+import (
+	"sync"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+const (
+	// progressInterval is the least time between two progress lines.
+	progressInterval = 250 * time.Millisecond
+	// maxProgress is the length of a progress line, in bytes.
+	maxProgress = 200
+)
+
+// progress hands lines on, not faster than one every progressInterval. Of those
+// that come faster the newest is kept and handed on when it is time.
+type progress struct {
+	tell func(line string)
+
+	mu      sync.Mutex
+	pending string
+	waiting *time.Timer // not nil while a line was handed on just now
+	ended   bool
+}
+
+func newProgress(tell func(line string)) *progress {
+	if tell == nil {
+		return nil
+	}
+	return &progress{tell: tell}
+}
+
+// line takes a line. A nil progress drops it.
+func (p *progress) line(text string) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pending = team.Shorten(text, maxProgress)
+	if p.waiting == nil && !p.ended {
+		p.flush()
+	}
+}
+
+// flush hands the pending line on. The caller holds the lock, so that lines
+// keep their order and none comes after end has returned.
+func (p *progress) flush() {
+	p.waiting = nil
+	if p.pending == "" {
+		return
+	}
+	p.tell(p.pending)
+	p.pending = ""
+	p.waiting = time.AfterFunc(progressInterval, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if !p.ended {
+			p.flush()
+		}
+	})
+}
+
+// end hands on what is pending. After it nothing more is handed on.
+func (p *progress) end() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.waiting != nil {
+		p.waiting.Stop()
+	}
+	if p.pending != "" && !p.ended {
+		p.tell(p.pending)
+	}
+	p.ended = true
+}

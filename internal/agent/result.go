@@ -1,0 +1,200 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"syscall"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+const (
+	// resultVariable tells an agent where to leave its result.
+	resultVariable = "MAESTRO_RESULT"
+	resultName     = "result.json"
+	// maxResult bounds a result, in bytes.
+	maxResult = 1 << 20
+)
+
+// result is the document that an agent may leave in $MAESTRO_RESULT.
+type result struct {
+	Summary   string            `json:"summary"`
+	Decisions map[string]string `json:"decisions"`
+	Usage     team.Usage        `json:"usage"`
+	Error     *resultError      `json:"error,omitempty"`
+}
+
+// resultError is how an agent says that it failed.
+type resultError struct {
+	// Category defaults to unknown.
+	Category team.Category `json:"category"`
+	Message  string        `json:"message"`
+	// Output is evidence; left out, it is the end of what the agent printed.
+	Output string `json:"output,omitempty"`
+	// Retryable defaults to true.
+	Retryable *bool `json:"retryable,omitempty"`
+}
+
+// parseResult reads a result strictly: a field that Maestro does not know would
+// otherwise be lost without a word. Nothing at all is the empty result.
+func parseResult(data []byte) (result, error) {
+	if len(bytes.TrimSpace(data)) == 0 {
+		return result{}, nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	var r result
+	if err := decoder.Decode(&r); err != nil {
+		return result{}, explain(err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return result{}, errors.New("there is more after the JSON object; write one object and nothing else")
+	}
+	if err := r.Usage.Validate(); err != nil {
+		return result{}, err
+	}
+	if err := team.CheckDecisions(r.Decisions); err != nil {
+		return result{}, err
+	}
+	return r, r.Error.check()
+}
+
+func (e *resultError) check() error {
+	if e == nil {
+		return nil
+	}
+	switch {
+	case e.Category == team.WorkerLost || e.Category == team.Cancelled:
+		return fmt.Errorf("error.category %q is Maestro's to say, not an agent's; use unknown or a more precise one", e.Category)
+	case e.Category != "" && !team.ValidCategory(e.Category):
+		return fmt.Errorf("error.category %q is none of the failure categories%s",
+			team.Shorten(string(e.Category), 80), categoryHint(e.Category))
+	}
+	return nil
+}
+
+func categoryHint(c team.Category) string {
+	var names []string
+	for _, known := range team.Categories() {
+		if known != team.WorkerLost && known != team.Cancelled {
+			names = append(names, string(known))
+		}
+	}
+	if hint := team.DidYouMean(string(c), names); hint != "" {
+		return hint
+	}
+	return "; use one of " + strings.Join(names, ", ")
+}
+
+// explain says what is wrong with a result in terms of the document.
+func explain(err error) error {
+	var wrong *json.UnmarshalTypeError
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &wrong) && wrong.Field == "":
+		return fmt.Errorf("it is a JSON %s; write an object", wrong.Value)
+	case errors.As(err, &wrong):
+		return fmt.Errorf("%s is a JSON %s; it must be %s", wrong.Field, wrong.Value, describeKind(wrong.Type))
+	case errors.As(err, &syntax):
+		return fmt.Errorf("it is not JSON: %s at byte %d", syntax.Error(), syntax.Offset)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("it is not JSON: it ends in the middle")
+	}
+	if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+		return fmt.Errorf("field %s is unknown; a result has summary, decisions, usage and error", team.Shorten(field, 80))
+	}
+	return err
+}
+
+func describeKind(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int64:
+		return "a whole number"
+	default:
+		return "an object"
+	}
+}
+
+// resultBox is the directory in which an agent leaves its result, beside the
+// tree and fresh for each attempt.
+type resultBox struct {
+	dir  string
+	root *os.Root
+}
+
+// newResultBox makes the directory.
+func newResultBox(p place, user *account) (*resultBox, error) {
+	dir := filepath.Join(filepath.Dir(p.home), "result")
+	if err := os.RemoveAll(dir); err != nil {
+		return nil, fmt.Errorf("clear the last result: %w", err)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make a place for the result: %w", err)
+	}
+	if err := user.give(dir); err != nil {
+		return nil, err
+	}
+	// Held open, so that an agent that renames the directory gains nothing.
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open the place for the result: %w", err)
+	}
+	return &resultBox{dir: dir, root: root}, nil
+}
+
+func (b *resultBox) path() string { return filepath.Join(b.dir, resultName) }
+
+// read returns the result, nil if there is none. The agent chose what is at
+// that path: no link is followed out of the directory, no pipe is waited for,
+// and no more is read than a result may have.
+func (b *resultBox) read() ([]byte, error) {
+	f, err := b.root.OpenFile(resultName, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("it cannot be opened: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // only read
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("it cannot be read: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("it is not a regular file")
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxResult+1))
+	if err != nil {
+		return nil, fmt.Errorf("it cannot be read: %w", err)
+	}
+	if len(data) > maxResult {
+		return nil, fmt.Errorf("it has more than %d bytes; put long texts into files", maxResult)
+	}
+	return data, nil
+}
+
+// result reads and parses the result.
+func (b *resultBox) result() (result, error) {
+	data, err := b.read()
+	if err != nil {
+		return result{}, err
+	}
+	return parseResult(data)
+}
+
+func (b *resultBox) close() {
+	_ = b.root.Close() // a directory
+	_ = os.RemoveAll(b.dir)
+}

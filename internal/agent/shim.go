@@ -1,0 +1,105 @@
+package agent
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+// The arguments that make the worker's executable something else.
+const (
+	shimArgument = "__maestro-shim"
+	playArgument = "__maestro-play"
+)
+
+// The descriptors that a shim gets besides the agent's own three.
+const (
+	ordersFD = 3
+	reportFD = 4
+)
+
+// Shim makes this process a shim if it was started as one, and then never
+// returns; otherwise it does nothing. Call it before anything else in the main
+// of every program that runs agents, and in TestMain of tests that do.
+func Shim() {
+	if len(os.Args) != 2 {
+		return
+	}
+	switch os.Args[1] {
+	case shimArgument:
+		os.Exit(supervise())
+	case playArgument:
+		os.Exit(play(os.Stdin, os.Stderr, ".", os.Getenv(resultVariable)))
+	}
+}
+
+// orders is what the worker tells a shim. It travels through a pipe, never
+// through an argv or an environment, which other processes can read.
+type orders struct {
+	Argv []string `json:"argv"`
+	// Dir is the working directory.
+	Dir string `json:"dir"`
+	// Env is the whole environment of the argv.
+	Env []string `json:"env"`
+	// Grace is how long a stopped process has to end by itself.
+	Grace time.Duration `json:"grace"`
+	// User, if not nil, is who runs the argv.
+	User *account `json:"user,omitempty"`
+	// MaxFile bounds the size of any file that is written, in bytes.
+	MaxFile uint64 `json:"max_file"`
+	// Privileges allows programs to gain privileges, as setuid ones do.
+	Privileges bool `json:"privileges"`
+}
+
+// report is what a shim tells its worker, once every process below it is gone.
+type report struct {
+	// StartError says why the argv could not be started.
+	StartError string `json:"start_error,omitempty"`
+	// Exit is the exit status, Signal what killed the process instead.
+	Exit   int `json:"exit"`
+	Signal int `json:"signal,omitempty"`
+	// Strays counts the processes that had outlived the argv's own.
+	Strays int `json:"strays,omitempty"`
+	// Survivors counts the processes that could not be killed.
+	Survivors int `json:"survivors,omitempty"`
+}
+
+// maxOrders bounds the orders, in bytes.
+const maxOrders = 16 << 20
+
+// writeOrders sends the orders. The pipe then stays open as the shim's lifeline.
+func writeOrders(w io.Writer, o orders) error {
+	data, err := json.Marshal(o)
+	if err != nil {
+		return fmt.Errorf("encode a shim's orders: %w", err)
+	}
+	frame := binary.BigEndian.AppendUint32(nil, uint32(min(len(data), maxOrders+1))) //nolint:gosec // bounded
+	if _, err := w.Write(append(frame, data...)); err != nil {
+		return fmt.Errorf("write a shim's orders: %w", err)
+	}
+	return nil
+}
+
+func readOrders(r io.Reader) (orders, error) {
+	var frame [4]byte
+	if _, err := io.ReadFull(r, frame[:]); err != nil {
+		return orders{}, fmt.Errorf("read the orders: %w", err)
+	}
+	size := binary.BigEndian.Uint32(frame[:])
+	if size > maxOrders {
+		return orders{}, errors.New("the orders are too long")
+	}
+	data := make([]byte, size)
+	if _, err := io.ReadFull(r, data); err != nil {
+		return orders{}, fmt.Errorf("read the orders: %w", err)
+	}
+	var o orders
+	if err := json.Unmarshal(data, &o); err != nil {
+		return orders{}, fmt.Errorf("read the orders: %w", err)
+	}
+	return o, nil
+}

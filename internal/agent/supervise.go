@@ -1,0 +1,274 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// supervise is the main function of a shim. Its result is the exit status.
+func supervise() int {
+	// The agent is to die with this thread (PDEATHSIG), so the thread must not
+	// end before the process does.
+	runtime.LockOSThread()
+	// Nobody may attach to the shim and take over what it guards.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return complain("make itself undumpable", err)
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return complain("become a subreaper", err)
+	}
+	// Nothing that the worker or its parents had open reaches an agent.
+	if err := unix.CloseRange(ordersFD, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		unix.CloseOnExec(ordersFD)
+		unix.CloseOnExec(reportFD)
+	}
+	// Signals sent to the shim do nothing. They are caught and not ignored,
+	// because an agent would inherit the latter.
+	signal.Notify(make(chan os.Signal, 1))
+
+	worker := os.NewFile(ordersFD, "orders")
+	o, err := readOrders(worker)
+	if err != nil {
+		return complain("learn what to do; workers start it, nobody else can", err)
+	}
+	r := newWarden(o).run(worker)
+	// A worker that died reads no report.
+	_ = json.NewEncoder(os.NewFile(reportFD, "report")).Encode(r)
+	return 0
+}
+
+func complain(what string, err error) int {
+	fmt.Fprintf(os.Stderr, "maestro: the shim cannot %s: %v\n", what, err)
+	return 2
+}
+
+// warden starts one argv and ends everything that comes of it.
+type warden struct {
+	orders orders
+	// exited gets the wait status of the argv's own process.
+	exited chan syscall.WaitStatus
+	// alone is closed when the shim has no child left, dead or alive. As a
+	// subreaper it then has no descendant either: the first ancestor of any
+	// would be its child.
+	alone chan struct{}
+	// stop is closed when the worker asks for an end, lost when it has died.
+	stop, lost chan struct{}
+}
+
+func newWarden(o orders) *warden {
+	return &warden{
+		orders: o,
+		exited: make(chan syscall.WaitStatus, 1),
+		alone:  make(chan struct{}),
+		stop:   make(chan struct{}),
+		lost:   make(chan struct{}),
+	}
+}
+
+func (w *warden) run(worker io.Reader) report {
+	go w.listen(worker)
+	if err := w.limit(); err != nil {
+		return report{StartError: err.Error()}
+	}
+	pid, err := w.start()
+	silence()
+	if err != nil {
+		return report{StartError: err.Error()}
+	}
+	go w.reap(pid)
+	status, ended := w.await(pid)
+	killed, survivors := endDescendants(w.alone)
+	delete(killed, pid)
+	r := report{Survivors: survivors}
+	if ended {
+		r.Strays = len(killed)
+	} else {
+		select {
+		case status = <-w.exited:
+		default: // it could not be killed, and is among the survivors
+			return r
+		}
+	}
+	if status.Signaled() {
+		r.Signal = int(status.Signal())
+	} else {
+		r.Exit = status.ExitStatus()
+	}
+	return r
+}
+
+// await returns when the argv's process has ended, or has to. Then ended is false.
+func (w *warden) await(pid int) (status syscall.WaitStatus, ended bool) {
+	select {
+	case status = <-w.exited:
+		return status, true
+	case <-w.lost:
+		return status, false
+	case <-w.stop:
+	}
+	_ = syscall.Kill(-pid, syscall.SIGTERM) // it may be gone already
+	grace := time.NewTimer(w.orders.Grace)
+	defer grace.Stop()
+	select {
+	case status = <-w.exited:
+		return status, true
+	case <-w.lost:
+	case <-grace.C:
+	}
+	return status, false
+}
+
+// listen turns what comes from the worker into stop and lost. Whatever the
+// worker writes means stop; the end of the pipe means that it is dead.
+func (w *warden) listen(worker io.Reader) {
+	defer close(w.lost)
+	var b [1]byte
+	for stopped := false; ; {
+		n, err := worker.Read(b[:])
+		if n > 0 && !stopped {
+			stopped = true
+			close(w.stop)
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// reap waits for every child, adopted ones too, so that none stays a zombie.
+func (w *warden) reap(pid int) {
+	for {
+		var status syscall.WaitStatus
+		child, err := syscall.Wait4(-1, &status, unix.WALL, nil)
+		switch {
+		case err == syscall.EINTR:
+		case err != nil: // ECHILD, the only other that can be
+			close(w.alone)
+			return
+		case child == pid:
+			w.exited <- status
+		}
+	}
+}
+
+func (w *warden) start() (int, error) {
+	o := w.orders
+	program, err := lookUp(o.Argv[0], o.Dir, o.Env)
+	if err != nil {
+		return 0, err
+	}
+	if err := os.Chdir(o.Dir); err != nil {
+		return 0, fmt.Errorf("enter the directory: %w", err)
+	}
+	attr := &syscall.ProcAttr{
+		Env:   o.Env,
+		Files: []uintptr{0, 1, 2},
+		Sys:   &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
+	}
+	if u := o.User; u != nil {
+		attr.Dir = o.Dir // entered as that user, to find out whether it may
+		attr.Sys.Credential = &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups}
+	}
+	pid, err := syscall.ForkExec(program, o.Argv, attr)
+	if err != nil && o.User != nil && err == syscall.EACCES {
+		return 0, fmt.Errorf("start %s in %s as user %s: %w", program, o.Dir, o.User.Name, err)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("start %s: %w", program, err)
+	}
+	return pid, nil
+}
+
+// limit sets what the argv inherits.
+func (w *warden) limit() error {
+	limits := []struct {
+		what    string
+		which   int
+		allowed uint64
+	}{
+		{"core", unix.RLIMIT_CORE, 0},
+		{"fsize", unix.RLIMIT_FSIZE, w.orders.MaxFile},
+	}
+	for _, l := range limits {
+		var now unix.Rlimit
+		if err := unix.Getrlimit(l.which, &now); err != nil {
+			return fmt.Errorf("read limit %s: %w", l.what, err)
+		}
+		allowed := min(l.allowed, now.Max)
+		if err := unix.Setrlimit(l.which, &unix.Rlimit{Cur: allowed, Max: allowed}); err != nil {
+			return fmt.Errorf("set limit %s: %w", l.what, err)
+		}
+	}
+	if w.orders.Privileges {
+		return nil
+	}
+	// Set on this thread, which is the one that forks.
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("set no_new_privs: %w", err)
+	}
+	return nil
+}
+
+// silence lets go of the agent's own descriptors, so that the worker sees their
+// end when the agent's processes are gone.
+func silence() {
+	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	for fd := range 3 {
+		if err != nil || unix.Dup3(null, fd, 0) != nil {
+			_ = unix.Close(fd)
+		}
+	}
+}
+
+// lookUp finds a program as a shell in dir with this environment would.
+func lookUp(program, dir string, env []string) (string, error) {
+	if strings.Contains(program, "/") {
+		full := program
+		if !filepath.IsAbs(full) {
+			full = filepath.Join(dir, full)
+		}
+		if err := executable(full); err != nil {
+			return "", fmt.Errorf("start %s: %w", program, err)
+		}
+		return full, nil
+	}
+	path := ""
+	for _, entry := range env {
+		if value, ok := strings.CutPrefix(entry, "PATH="); ok {
+			path = value
+		}
+	}
+	for _, d := range filepath.SplitList(path) {
+		if !filepath.IsAbs(d) {
+			continue // a relative PATH would find programs in the tree
+		}
+		if full := filepath.Join(d, program); executable(full) == nil {
+			return full, nil
+		}
+	}
+	return "", fmt.Errorf("start %s: not found in PATH %q", program, path)
+}
+
+func executable(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return err.(*os.PathError).Err //nolint:errorlint,forcetypeassert // what os.Stat promises; the path is named by the caller
+	case info.IsDir():
+		return syscall.EISDIR
+	case info.Mode()&0o111 == 0:
+		return syscall.EACCES
+	}
+	return nil
+}
