@@ -64,7 +64,11 @@ func parseResult(data []byte) (result, error) {
 	if err := team.CheckDecisions(r.Decisions); err != nil {
 		return result{}, err
 	}
-	return r, r.Error.check()
+	if err := r.Error.check(); err != nil {
+		r.Error = nil // what it used is still counted
+		return r, err
+	}
+	return r, nil
 }
 
 func (e *resultError) check() error {
