@@ -137,7 +137,7 @@ var errServing = errors.New("worker")
 // work, lets attempts go on for the drain time and hands over what is left. It
 // returns nil after a complete drain.
 func (w *Worker) Run(ctx context.Context) error {
-	if err := w.publish(); err != nil {
+	if err := w.publish(ctx); err != nil {
 		return fmt.Errorf("%w: publish what it offers: %w", errServing, err)
 	}
 	for i, q := range w.queues {
@@ -163,19 +163,22 @@ func (w *Worker) renew(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			if err := w.publish(); err != nil {
+			if err := w.publish(ctx); err != nil {
 				w.options.Logger.Warn("the worker's offer could not be renewed; new sessions may not find it", "error", err)
 			}
 		}
 	}
 }
 
-func (w *Worker) publish() error {
+func (w *Worker) publish(ctx context.Context) error {
 	w.offer.RenewedAt = w.options.Clock().UTC()
-	return w.options.Store.PutOffer(w.offer)
+	return w.options.Store.PutOffer(ctx, w.offer)
 }
 
-func (w *Worker) withdraw() error { return w.options.Store.RemoveOffer(w.options.ID) }
+// withdraw takes the offer back, also when the worker's own context is over.
+func (w *Worker) withdraw() error {
+	return w.options.Store.RemoveOffer(context.Background(), w.options.ID)
+}
 
 // stopAll stops the queues side by side: each waits for its own activities.
 func stopAll(queues []worker.Worker) {

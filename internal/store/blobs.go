@@ -1,0 +1,239 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// bufferSize is the unit in which files are read and written, in bytes. A file
+// up to this size is handled in memory.
+const bufferSize = 256 << 10
+
+func digestOf(data []byte) team.Digest {
+	sum := sha256.Sum256(data)
+	return team.Digest(hex.EncodeToString(sum[:]))
+}
+
+func digestFrom(h hash.Hash) team.Digest { return team.Digest(hex.EncodeToString(h.Sum(nil))) }
+
+// blobPath is where a blob lies. The name must be valid.
+func (s *Store) blobPath(name team.Digest) string {
+	return s.path("blobs", "sha256", string(name[:2]), string(name[2:]))
+}
+
+// buffer lends a buffer of bufferSize until release is called.
+func (s *Store) buffer() (buf []byte, release func()) {
+	b := s.buffers.Get().(*[]byte) //nolint:forcetypeassert // the pool holds nothing else
+	return *b, func() { s.buffers.Put(b) }
+}
+
+// PutBlob stores data and returns its name. When it returns, the blob outlives
+// a power loss. Storing what is there already does nothing, unless that is
+// damaged: then it is mended.
+func (s *Store) PutBlob(ctx context.Context, data []byte) (team.Digest, error) {
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	name := digestOf(data)
+	path := s.blobPath(name)
+	there, err := s.holds(name, data)
+	if err != nil {
+		return "", fmt.Errorf("look for a blob: %w", err)
+	}
+	if there {
+		// Another process may have written it a moment ago.
+		if err := syncFile(path); err != nil {
+			return "", fmt.Errorf("flush a blob: %w", err)
+		}
+		return name, nil
+	}
+	if err := s.write(path, data, durable); err != nil {
+		return "", fmt.Errorf("store a blob: %w", err)
+	}
+	return name, nil
+}
+
+// putLoose stores a file's content so that it survives the process; settle
+// makes it survive a power loss, be it new or there already.
+func (s *Store) putLoose(name team.Digest, data []byte) error {
+	there, err := s.holds(name, data)
+	if err != nil || there {
+		return err
+	}
+	return s.write(s.blobPath(name), data, untilPowerLoss)
+}
+
+// holds tells whether a blob is stored with exactly this content, and if so
+// marks it as used now, so that it does not look abandoned.
+func (s *Store) holds(name team.Digest, data []byte) (bool, error) {
+	path := s.blobPath(name)
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	same, err := s.sameContent(f, data)
+	if err != nil || !same {
+		return false, err
+	}
+	return true, s.freshen(path)
+}
+
+func (s *Store) sameContent(f *os.File, data []byte) (bool, error) {
+	info, err := f.Stat()
+	if err != nil || info.Size() != int64(len(data)) {
+		return false, err
+	}
+	buf, release := s.buffer()
+	defer release()
+	for len(data) > 0 {
+		n, err := io.ReadFull(f, buf[:min(len(buf), len(data))])
+		if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		if !bytes.Equal(buf[:n], data[:n]) {
+			return false, nil
+		}
+		data = data[n:]
+	}
+	return true, nil
+}
+
+// freshen marks a file as used now: what is young is never pruned.
+func (s *Store) freshen(path string) error {
+	now := s.now()
+	return os.Chtimes(path, now, now)
+}
+
+// Blob returns a blob's bytes, verified. The error is [team.ErrNotFound] where
+// there is none, and [team.ErrCorrupt] where its content was not what its name
+// says; the damaged file is then in the quarantine.
+func (s *Store) Blob(ctx context.Context, name team.Digest) ([]byte, error) {
+	var buf bytes.Buffer
+	if _, err := s.CopyBlob(ctx, name, &buf); err != nil {
+		return nil, err
+	}
+	return buf.Bytes(), nil
+}
+
+// CopyBlob writes a blob to w and returns its size in bytes. A damaged blob is
+// noticed only once it has been written: with an error, what w got must not be
+// used. Errors are those of [Store.Blob], and w's own.
+func (s *Store) CopyBlob(ctx context.Context, name team.Digest, w io.Writer) (int64, error) {
+	f, err := s.openBlob(name)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	if b, ok := w.(*bytes.Buffer); ok {
+		if info, err := f.Stat(); err == nil {
+			b.Grow(int(info.Size()) + bytes.MinRead)
+		}
+	}
+	h := sha256.New()
+	n, err := s.copy(ctx, io.MultiWriter(h, w), f)
+	if err != nil {
+		return n, fmt.Errorf("read blob %s: %w", name.Short(), err)
+	}
+	if digestFrom(h) != name {
+		return n, s.condemn(ctx, name)
+	}
+	return n, nil
+}
+
+// openBlob opens a blob for reading.
+func (s *Store) openBlob(name team.Digest) (*os.File, error) {
+	if !name.Valid() {
+		return nil, fmt.Errorf("blob %q: %w: a blob's name is 64 lower-case hex digits", team.Shorten(string(name), 80), team.ErrNotFound)
+	}
+	f, err := os.Open(s.blobPath(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		s.dropIndexes()
+		return nil, fmt.Errorf("blob %s: %w in the store %s", name, team.ErrNotFound, s.dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open a blob: %w", err)
+	}
+	return f, nil
+}
+
+// copy copies r to w until its end or the context's.
+func (s *Store) copy(ctx context.Context, w io.Writer, r io.Reader) (int64, error) {
+	buf, release := s.buffer()
+	defer release()
+	var total int64
+	for {
+		if err := ctx.Err(); err != nil {
+			return total, err
+		}
+		n, err := r.Read(buf)
+		if n > 0 {
+			total += int64(n)
+			if _, err := w.Write(buf[:n]); err != nil {
+				return total, err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return total, nil
+		}
+		if err != nil {
+			return total, err
+		}
+	}
+}
+
+// hashFile returns the digest and size of a file's content.
+func (s *Store) hashFile(ctx context.Context, path string) (team.Digest, int64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", 0, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	h := sha256.New()
+	n, err := s.copy(ctx, h, f)
+	return digestFrom(h), n, err
+}
+
+// condemn quarantines a blob that did not verify and returns the error to
+// report. Another process may have mended the blob in the meantime; so what was
+// moved is looked at again, and a sound blob is put back.
+func (s *Store) condemn(ctx context.Context, name team.Digest) error {
+	path := s.blobPath(name)
+	moved, err := s.quarantine(path)
+	if err != nil {
+		return fmt.Errorf("blob %s: %w, and it cannot be moved to the quarantine: %w", name, team.ErrCorrupt, err)
+	}
+	if found, _, err := s.hashFile(ctx, moved); err == nil && found == name {
+		if err := os.Rename(moved, path); err != nil {
+			return fmt.Errorf("put back blob %s, which is sound after all: %w", name, err)
+		}
+		return fmt.Errorf("blob %s was damaged and has been mended meanwhile; try again", name)
+	}
+	s.dropIndexes()
+	return fmt.Errorf("blob %s: %w: its content is not what its name says; moved to %s", name, team.ErrCorrupt, s.rel(moved))
+}
+
+// quarantine moves a file out of the way and returns where it lies now.
+func (s *Store) quarantine(path string) (string, error) {
+	flat := strings.ReplaceAll(s.rel(path), string(os.PathSeparator), "-")
+	stamp := s.now().UTC().Format("20060102T150405.000000000Z")
+	to := s.path("quarantine", flat+"."+stamp)
+	return to, s.install(path, to, untilPowerLoss)
+}

@@ -1,0 +1,224 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+const checkpointPrefix = "checkpoint_"
+
+// StoredCheckpoint is a checkpoint and the blob that it is.
+type StoredCheckpoint struct {
+	Name team.Digest
+	team.Checkpoint
+}
+
+// PutCheckpoint stores a checkpoint as a blob and as checkpoint_<phase>.json,
+// byte for byte the same, and returns the blob's name. When it returns, both
+// outlive a power loss. Schema, Session and SHA256 are filled in.
+func (s *Store) PutCheckpoint(ctx context.Context, key team.SessionKey, c team.Checkpoint) (team.Digest, error) {
+	path, err := s.CheckpointPath(key, c.CurrentPhase)
+	if err != nil {
+		return "", err
+	}
+	c.Schema, c.Session = team.CheckpointSchema, key.Session
+	data, err := seal(c)
+	if err != nil {
+		return "", fmt.Errorf("write the checkpoint after %s: %w", c.CurrentPhase, err)
+	}
+	name, err := s.PutBlob(ctx, data)
+	if err != nil {
+		return "", fmt.Errorf("write the checkpoint after %s: %w", c.CurrentPhase, err)
+	}
+	if err := s.write(path, data, durable); err != nil {
+		return "", fmt.Errorf("write the checkpoint after %s: %w", c.CurrentPhase, err)
+	}
+	return name, nil
+}
+
+// CheckpointPath is where the copy of a phase's checkpoint lies.
+func (s *Store) CheckpointPath(key team.SessionKey, phase string) (string, error) {
+	dir, err := s.SessionDir(key)
+	if err != nil {
+		return "", err
+	}
+	if err := team.CheckName(phase); err != nil {
+		return "", fmt.Errorf("phase: %w", err)
+	}
+	return filepath.Join(dir, checkpointPrefix+phase+".json"), nil
+}
+
+// Checkpoint reads a checkpoint's blob, verified, its own SHA-256 too. Errors
+// are those of [Store.Blob]; a blob that is no checkpoint is [team.ErrNotFound].
+func (s *Store) Checkpoint(ctx context.Context, name team.Digest) (team.Checkpoint, error) {
+	data, err := s.Blob(ctx, name)
+	if err != nil {
+		return team.Checkpoint{}, fmt.Errorf("read a checkpoint: %w", err)
+	}
+	c, err := decodeCheckpoint(data)
+	if err != nil {
+		return team.Checkpoint{}, fmt.Errorf("checkpoint %s: %w: that blob is something else: %w", name, team.ErrNotFound, err)
+	}
+	return c, nil
+}
+
+func decodeCheckpoint(data []byte) (team.Checkpoint, error) {
+	var c team.Checkpoint
+	if err := unseal(data, &c); err != nil {
+		return team.Checkpoint{}, err
+	}
+	if c.Schema != team.CheckpointSchema {
+		return team.Checkpoint{}, fmt.Errorf("its schema is %q, not %q", c.Schema, team.CheckpointSchema)
+	}
+	return c, nil
+}
+
+// Checkpoints lists a session's checkpoints, the newest first. They are walked
+// from the head that execution_state.json names, through each one's Previous. A
+// damaged or missing one is reported in the error, which is then
+// [team.ErrCorrupt] or [team.ErrNotFound] for each, and what can be read without
+// it is listed all the same: the first in the list is the last good checkpoint.
+// A blob that only a checkpoint_<phase>.json still has is stored again from it.
+func (s *Store) Checkpoints(ctx context.Context, key team.SessionKey) ([]StoredCheckpoint, error) {
+	w := &chainWalk{store: s, key: key, seen: map[team.Digest]bool{}}
+	if err := w.readCopies(ctx); err != nil {
+		return nil, err
+	}
+	e, err := s.Execution(key)
+	switch {
+	case err == nil:
+		if err := w.follow(ctx, e.Checkpoint); err != nil {
+			return nil, err
+		}
+	case errors.Is(err, team.ErrCorrupt):
+		w.faults = append(w.faults, err)
+	case !errors.Is(err, team.ErrNotFound):
+		return nil, err
+	}
+	// Behind a broken link of the chain, and where there is no head, the
+	// copies lead on.
+	for _, name := range slices.Sorted(maps.Keys(w.copies)) {
+		if err := w.follow(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+	return newestFirst(w.found), errors.Join(w.faults...)
+}
+
+// chainWalk collects the checkpoints of a session.
+type chainWalk struct {
+	store *Store
+	key   team.SessionKey
+	// copies are the session's checkpoint_<phase>.json, by their digest.
+	copies map[team.Digest][]byte
+	seen   map[team.Digest]bool
+	found  []StoredCheckpoint
+	faults []error
+}
+
+func (w *chainWalk) readCopies(ctx context.Context) error {
+	dir, err := w.store.SessionDir(w.key)
+	if err != nil {
+		return err
+	}
+	files, err := w.store.documents(ctx, dir, checkpointPrefix)
+	if err != nil {
+		return err
+	}
+	w.copies = make(map[team.Digest][]byte, len(files))
+	for _, phase := range slices.Sorted(maps.Keys(files)) {
+		err := w.store.readDocument(files[phase], "checkpoint", func(data []byte) error {
+			c, err := decodeCheckpoint(data)
+			if err != nil {
+				return err
+			}
+			if c.Session != w.key.Session || c.CurrentPhase != phase {
+				return fmt.Errorf("it is the checkpoint after %s of session %s", c.CurrentPhase, c.Session)
+			}
+			w.copies[digestOf(data)] = data
+			return nil
+		})
+		switch {
+		case errors.Is(err, team.ErrCorrupt):
+			w.faults = append(w.faults, err)
+		case err != nil && !errors.Is(err, team.ErrNotFound):
+			return err
+		}
+	}
+	return nil
+}
+
+// follow walks the chain from a checkpoint back to its beginning or to one that
+// has been seen, or to a fault. Errors are only those of an unusable store.
+func (w *chainWalk) follow(ctx context.Context, name team.Digest) error {
+	for name != "" && !w.seen[name] {
+		w.seen[name] = true
+		c, err := w.store.Checkpoint(ctx, name)
+		if errors.Is(err, team.ErrCorrupt) || errors.Is(err, team.ErrNotFound) {
+			w.faults = append(w.faults, err)
+			data, ok := w.copies[name]
+			if !ok {
+				return nil
+			}
+			if _, err := w.store.PutBlob(ctx, data); err != nil {
+				return err
+			}
+			c, err = decodeCheckpoint(data)
+		}
+		if err != nil {
+			return err
+		}
+		w.found = append(w.found, StoredCheckpoint{Name: name, Checkpoint: c})
+		name = c.Previous
+	}
+	return nil
+}
+
+// newestFirst sorts checkpoints so that each comes before its Previous, and the
+// later incarnation and time first where the chain does not say.
+func newestFirst(found []StoredCheckpoint) []StoredCheckpoint {
+	depth := map[team.Digest]int{}
+	at := map[team.Digest]StoredCheckpoint{}
+	for _, c := range found {
+		at[c.Name] = c
+	}
+	var depthOf func(name team.Digest) int
+	depthOf = func(name team.Digest) int {
+		c, ok := at[name]
+		if !ok {
+			return 0
+		}
+		if depth[name] == 0 {
+			depth[name] = 1 + depthOf(c.Previous)
+		}
+		return depth[name]
+	}
+	for _, c := range found {
+		depthOf(c.Name)
+	}
+	slices.SortStableFunc(found, func(a, b StoredCheckpoint) int {
+		return cmp.Or(
+			cmp.Compare(b.Incarnation, a.Incarnation),
+			b.CreatedAt.Compare(a.CreatedAt),
+			cmp.Compare(depth[b.Name], depth[a.Name]),
+		)
+	})
+	return found
+}
+
+// copyOf returns what lies under a checkpoint's copy, for comparison.
+func (s *Store) copyOf(key team.SessionKey, phase string) ([]byte, error) {
+	path, err := s.CheckpointPath(key, phase)
+	if err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
+}

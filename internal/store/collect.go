@@ -1,0 +1,125 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// Collect compares a directory with the tree that it was filled from and stores
+// what changed. When it returns, delta, output and all that they name outlive a
+// power loss.
+//
+// Left out are .git, always, and what is ignored: by default, by the
+// directory's own .gitignore files, by req.Ignore. What the base has is compared
+// even if it is ignored. Empty directories do not count.
+//
+// What may not be kept is a [*team.Failure] of category invalid_output that
+// names the path: a device, a link that leads out, a file that is too large or
+// holds a secret. Nothing may write to the directory meanwhile; a change that is
+// noticed is an error.
+func (s *Store) Collect(ctx context.Context, req team.Collect) (team.Collected, error) {
+	out, err := s.collect(ctx, req)
+	var refused *RefusedError
+	if errors.As(err, &refused) {
+		return team.Collected{}, team.Failf(team.InvalidOutput, "%s", team.Shorten(refused.Error(), team.MaxMessage))
+	}
+	if err != nil {
+		return team.Collected{}, fmt.Errorf("collect %s: %w", req.Dir, err)
+	}
+	return out, nil
+}
+
+func (s *Store) collect(ctx context.Context, req team.Collect) (out team.Collected, err error) {
+	if err := errors.Join(checkPatterns(req.Produces), checkPatterns(req.Only)); err != nil {
+		return out, err
+	}
+	base, err := s.Manifest(ctx, req.Base)
+	if err != nil {
+		return out, err
+	}
+	before := base // what the directory is taken to hold besides req.Only
+	if len(req.Only) > 0 && req.On != "" {
+		on, err := s.Delta(ctx, req.On)
+		if err != nil {
+			return out, err
+		}
+		before = Apply(base, on)
+	}
+	in, err := s.ingest(ctx, req, before)
+	if err != nil {
+		return out, err
+	}
+	target := in.tree
+	if len(req.Only) > 0 {
+		target = overlay(before, in.tree, req.Only)
+	}
+	if len(target) > s.limits.Files {
+		return out, &RefusedError{".", fmt.Sprintf("has %d files; at most %d are allowed", len(target), s.limits.Files)}
+	}
+	if err := in.settle(); err != nil {
+		return out, err
+	}
+	return s.putChange(ctx, base, target)
+}
+
+// ingest scans the request's directory and stores what it holds.
+func (s *Store) ingest(ctx context.Context, req team.Collect, before Manifest) (_ *ingestion, err error) {
+	dir, err := filepath.Abs(req.Dir)
+	if err != nil {
+		return nil, err
+	}
+	root, err := openDir(dir)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return nil, &RefusedError{".", "the working directory is gone, or something else has taken its place; leave it where it is"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer closing(root, &err)
+	sc := &scanner{
+		root: root, base: before.Paths(), limits: s.limits, mend: true, only: req.Only,
+		extra:  parseIgnore(nil, ".", strings.Join(req.Ignore, "\n")),
+		wanted: append(patterns(req.Produces), req.Only...),
+	}
+	if err := sc.scan(ctx); err != nil {
+		return nil, err
+	}
+	in := &ingestion{
+		store: s, root: root, base: before, index: s.loadIndex(dir), secrets: newSecrets(req.Secrets), mend: true,
+	}
+	return in, in.run(ctx, sc.files)
+}
+
+// overlay returns the tree in which the paths that match only are as found.
+func overlay(before, found Manifest, only patterns) Manifest {
+	t := newTree(before)
+	for p := range before {
+		if _, ok := found[p]; !ok && only.match(p) {
+			t.remove(p)
+		}
+	}
+	for p, e := range found {
+		t.set(p, e)
+	}
+	return t.files
+}
+
+// putChange stores the difference between two trees, and the second.
+func (s *Store) putChange(ctx context.Context, base, target Manifest) (out team.Collected, err error) {
+	delta := Diff(base, target)
+	if out.Output, err = s.PutManifest(ctx, target); err != nil {
+		return out, err
+	}
+	if out.Delta, err = s.PutDelta(ctx, delta); err != nil {
+		return out, err
+	}
+	out.Changed, out.Deleted = delta.Changed(), delta.Deleted()
+	return out, nil
+}

@@ -1,0 +1,287 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// batchSize is how many files of one directory a worker takes at a time.
+const batchSize = 128
+
+// workers is how many files are read or written at a time.
+func workers() int { return min(max(runtime.GOMAXPROCS(0), 2), 8) }
+
+// ingestion stores the content of scanned files.
+type ingestion struct {
+	store *Store
+	root  *os.Root
+	// base is the tree that the files are compared with: what it holds is
+	// stored already.
+	base    Manifest
+	index   *index
+	secrets secrets
+	mend    bool
+
+	mu sync.Mutex
+	// tree is what was found.
+	tree Manifest
+	// seen is what can be remembered of it.
+	seen map[string]indexed
+	// loose lists the files of blobs that must yet be made durable.
+	loose []string
+}
+
+// run fills tree and seen from the scanned files. A file is only read where the
+// index does not vouch for it.
+func (in *ingestion) run(ctx context.Context, files []found) error {
+	in.tree = make(Manifest, len(files))
+	in.seen = make(map[string]indexed, len(files))
+	var batches [][]found
+	for _, f := range files {
+		if f.link != "" {
+			if err := in.link(f); err != nil {
+				return err
+			}
+			continue
+		}
+		if digest, ok := in.index.known(f.path, f.stamp); ok && f.stamped {
+			in.keep(f, Entry{SHA256: digest, Size: f.size, Executable: f.executable}, &f.stamp)
+			continue
+		}
+		if n := len(batches); n > 0 && len(batches[n-1]) < batchSize && path.Dir(batches[n-1][0].path) == path.Dir(f.path) {
+			batches[n-1] = append(batches[n-1], f)
+		} else {
+			batches = append(batches, []found{f})
+		}
+	}
+	if len(batches) == 0 {
+		return nil
+	}
+	clock, trusted := fileClock(in.root)
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(workers())
+	for _, b := range batches {
+		g.Go(func() error { return in.batch(ctx, b, clock, trusted) })
+	}
+	return g.Wait()
+}
+
+// keep notes an entry, and its stamp where that can be relied on.
+func (in *ingestion) keep(f found, e Entry, s *stamp) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.tree[f.path] = e
+	if s != nil {
+		in.seen[f.path] = indexed{stamp: *s, digest: e.SHA256}
+	}
+}
+
+func (in *ingestion) link(f found) error {
+	e := Entry{Link: f.link}
+	if in.base[f.path] != e {
+		if err := in.secrets.checkNames(f.path, f.link); err != nil {
+			return err
+		}
+	}
+	in.keep(f, e, nil)
+	return nil
+}
+
+// batch stores files of one directory. clock is the time by which files are
+// stamped, from before the batch was read.
+func (in *ingestion) batch(ctx context.Context, files []found, clock int64, trusted bool) (err error) {
+	dir, err := in.root.OpenRoot(path.Dir(files[0].path))
+	if err != nil {
+		return err
+	}
+	defer closing(dir, &err)
+	for _, f := range files {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		e, s, err := in.file(ctx, dir, f)
+		var refused *RefusedError
+		switch {
+		case errors.As(err, &refused):
+			return err
+		case err != nil:
+			return fmt.Errorf("keep %q: %w", f.path, err)
+		}
+		// What was changed after the clock was read bears a later time: a
+		// stamp from before it cannot hide a change.
+		if trusted && s != nil && s.Changed < clock {
+			in.keep(f, e, s)
+		} else {
+			in.keep(f, e, nil)
+		}
+	}
+	return nil
+}
+
+// file stores one file and returns its entry, with the stamp that it bore while
+// it was read; nil if it changed meanwhile.
+func (in *ingestion) file(ctx context.Context, dir *os.Root, f found) (e Entry, s *stamp, err error) {
+	old, had := in.base[f.path]
+	if f.size > in.store.limits.FileBytes && (!had || old.Size != f.size) {
+		return e, nil, tooLarge(f.path, f.size, in.store.limits.FileBytes)
+	}
+	if !had {
+		if err := in.secrets.checkNames(f.path, ""); err != nil {
+			return e, nil, err
+		}
+	}
+	src, err := openRegular(dir, path.Base(f.path), f.info, in.mend)
+	if err != nil {
+		return e, nil, err
+	}
+	defer src.Close() //nolint:errcheck // only read
+	before, err := src.Stat()
+	if err != nil {
+		return e, nil, err
+	}
+	if before.Size() < bufferSize {
+		e, err = in.small(ctx, src, f, old.SHA256)
+	} else {
+		e, err = in.large(ctx, src, f, old)
+	}
+	if err != nil {
+		return e, nil, err
+	}
+	e.Executable = f.executable
+	after, err := src.Stat()
+	if err != nil {
+		return e, nil, err
+	}
+	s1, ok1 := stampOf(before)
+	s2, ok2 := stampOf(after)
+	if ok1 && ok2 && s1 == s2 && s1.Size == e.Size {
+		return e, &s1, nil
+	}
+	return e, nil, nil
+}
+
+func tooLarge(p string, size, limit int64) error {
+	return &RefusedError{p, fmt.Sprintf("has %d bytes; at most %d are allowed: remove it, or ignore it", size, limit)}
+}
+
+// small stores a file through memory. What the base has is not stored again.
+func (in *ingestion) small(ctx context.Context, src io.Reader, f found, old team.Digest) (Entry, error) {
+	buf, release := in.store.buffer()
+	defer release()
+	n, err := io.ReadFull(src, buf)
+	if err == nil { // it has grown meanwhile
+		return in.stream(ctx, io.MultiReader(bytes.NewReader(buf), src), f, old)
+	}
+	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return Entry{}, err
+	}
+	data := buf[:n]
+	e := Entry{SHA256: digestOf(data), Size: int64(n)}
+	if e.SHA256 == old {
+		return e, nil
+	}
+	if err := in.secrets.checkContent(f.path, data); err != nil {
+		return e, err
+	}
+	if err := in.store.putLoose(e.SHA256, data); err != nil {
+		return e, err
+	}
+	in.stored(e.SHA256)
+	return e, nil
+}
+
+// large stores a file through a temporary file, hashing what it writes. A file
+// that may be the base's is first only hashed.
+func (in *ingestion) large(ctx context.Context, src *os.File, f found, old Entry) (Entry, error) {
+	if old.SHA256 != "" && old.Size == f.size {
+		h := sha256.New()
+		n, err := in.store.copy(ctx, h, src)
+		if err != nil {
+			return Entry{}, err
+		}
+		if digestFrom(h) == old.SHA256 {
+			return Entry{SHA256: old.SHA256, Size: n}, nil
+		}
+		if n > in.store.limits.FileBytes {
+			return Entry{}, tooLarge(f.path, n, in.store.limits.FileBytes)
+		}
+		if _, err := src.Seek(0, io.SeekStart); err != nil {
+			return Entry{}, err
+		}
+	}
+	return in.stream(ctx, src, f, old.SHA256)
+}
+
+func (in *ingestion) stream(ctx context.Context, src io.Reader, f found, old team.Digest) (e Entry, err error) {
+	temp, err := in.store.temp()
+	if err != nil {
+		return e, err
+	}
+	defer os.Remove(temp.Name()) //nolint:errcheck // gone already if it was installed
+	limit := in.store.limits.FileBytes
+	h := sha256.New()
+	scan := in.secrets.scanner()
+	e.Size, err = in.store.copy(ctx, io.MultiWriter(h, scan, temp), io.LimitReader(src, limit+1))
+	if cerr := temp.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return e, err
+	}
+	e.SHA256 = digestFrom(h)
+	switch {
+	case e.SHA256 == old:
+		return e, nil
+	case e.Size > limit:
+		return e, tooLarge(f.path, e.Size, limit)
+	case scan.found:
+		return e, holdsSecret(f.path)
+	}
+	if err := in.store.installLoose(ctx, temp.Name(), e); err != nil {
+		return e, err
+	}
+	in.stored(e.SHA256)
+	return e, nil
+}
+
+func (in *ingestion) stored(name team.Digest) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.loose = append(in.loose, in.store.blobPath(name))
+}
+
+// settle makes what was stored outlive a power loss.
+func (in *ingestion) settle() error {
+	if len(in.loose) == 0 {
+		return nil
+	}
+	if err := settle(in.store.path("blobs"), in.loose); err != nil {
+		return fmt.Errorf("flush the store: %w", err)
+	}
+	return nil
+}
+
+// installLoose makes a temporary file the blob that it is, unless that is
+// stored already, sound.
+func (s *Store) installLoose(ctx context.Context, temp string, e Entry) error {
+	path := s.blobPath(e.SHA256)
+	if info, err := os.Stat(path); err == nil && info.Size() == e.Size {
+		if found, _, err := s.hashFile(ctx, path); err == nil && found == e.SHA256 {
+			return s.freshen(path)
+		}
+	}
+	return s.install(temp, path, untilPowerLoss)
+}
+

@@ -1,0 +1,59 @@
+package store
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/gofrs/flock"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// Lock takes the lock of an assignment, which says that it has a live executor.
+// While another holds it, in this process or any other, ok is false. The lock
+// ends with unlock or with its process, however that ends.
+func (s *Store) Lock(key team.SessionKey, id team.AssignmentID) (unlock func(), ok bool, err error) {
+	if err := checkAssignment(id); err != nil {
+		return nil, false, err
+	}
+	l, err := s.lockFile(key, id.Phase+"."+id.Persona)
+	if err != nil {
+		return nil, false, err
+	}
+	if ok, err = l.TryLock(); err != nil {
+		_ = l.Close()
+		return nil, false, fmt.Errorf("lock %s of session %s: %w", id, key.Session, err)
+	}
+	if !ok {
+		return nil, false, l.Close()
+	}
+	return func() { _ = l.Close() }, true, nil
+}
+
+// under runs change while it holds a lock that others take for as short a time,
+// waiting for it if need be.
+func (s *Store) under(key team.SessionKey, name string, change func() error) (err error) {
+	l, err := s.lockFile(key, name)
+	if err != nil {
+		return err
+	}
+	if err := l.Lock(); err != nil {
+		_ = l.Close()
+		return fmt.Errorf("lock %s of session %s: %w", name, key.Session, err)
+	}
+	defer closing(l, &err)
+	return change()
+}
+
+// lockFile prepares a lock of a session. Its file stays when it is released: a
+// lock on a removed file would exclude nobody.
+func (s *Store) lockFile(key team.SessionKey, name string) (*flock.Flock, error) {
+	if err := checkKey(key); err != nil {
+		return nil, err
+	}
+	path := s.path("locks", key.Namespace, key.Session, name)
+	if err := s.makeDir(filepath.Dir(path), untilPowerLoss); err != nil {
+		return nil, fmt.Errorf("make room for a lock: %w", err)
+	}
+	return flock.New(path, flock.SetPermissions(fileMode)), nil
+}

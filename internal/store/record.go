@@ -1,0 +1,126 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+func (s *Store) recordPath(key team.SessionKey, id team.AssignmentID) (string, error) {
+	dir, err := s.SessionDir(key)
+	if err != nil {
+		return "", err
+	}
+	if err := checkAssignment(id); err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, "assignments", id.Phase+"."+id.Persona+".json"), nil
+}
+
+// Record reads an assignment's record: [team.ErrNotFound] if there is none,
+// [team.ErrCorrupt] if it was damaged; it is then in the quarantine.
+func (s *Store) Record(key team.SessionKey, id team.AssignmentID) (team.Record, error) {
+	path, err := s.recordPath(key, id)
+	if err != nil {
+		return team.Record{}, err
+	}
+	var r team.Record
+	err = s.readDocument(path, "record", func(data []byte) error {
+		r = team.Record{}
+		if err := unseal(data, &r); err != nil {
+			return err
+		}
+		return checkRecord(r, id)
+	})
+	if err != nil {
+		return team.Record{}, err
+	}
+	return r, nil
+}
+
+func checkRecord(r team.Record, id team.AssignmentID) error {
+	if r.Schema != team.RecordSchema {
+		return fmt.Errorf("its schema is %q, not %q", r.Schema, team.RecordSchema)
+	}
+	if r.Assignment != id {
+		return fmt.Errorf("it is the record of %s", r.Assignment)
+	}
+	return nil
+}
+
+// PutRecord writes an assignment's record, whole or not at all; when it returns
+// the record outlives a power loss. A record of a later incarnation is never
+// replaced: the error is then [team.ErrFenced]. Schema and SHA256 are filled in.
+// A damaged record is quarantined and replaced.
+func (s *Store) PutRecord(key team.SessionKey, r team.Record) error {
+	path, err := s.recordPath(key, r.Assignment)
+	if err != nil {
+		return err
+	}
+	r.Schema = team.RecordSchema
+	data, err := seal(r)
+	if err != nil {
+		return fmt.Errorf("write the record of %s: %w", r.Assignment, err)
+	}
+	return s.under(key, r.Assignment.Phase+"."+r.Assignment.Persona+".record", func() error {
+		stored, err := s.Record(key, r.Assignment)
+		switch {
+		case errors.Is(err, team.ErrNotFound), errors.Is(err, team.ErrCorrupt):
+		case err != nil:
+			return err
+		case stored.Incarnation > r.Incarnation:
+			return fmt.Errorf("the record of %s in session %s is of incarnation %d, not %d: %w", r.Assignment, key.Session, stored.Incarnation, r.Incarnation, team.ErrFenced)
+		}
+		if err := s.write(path, data, durable); err != nil {
+			return fmt.Errorf("write the record of %s: %w", r.Assignment, err)
+		}
+		return nil
+	})
+}
+
+// Records reads a session's records, sorted by phase and persona. Those that
+// cannot be read are left out; their errors come joined beside the rest.
+func (s *Store) Records(ctx context.Context, key team.SessionKey) ([]team.Record, error) {
+	ids, err := s.recorded(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	var out []team.Record
+	var faults []error
+	for _, id := range ids {
+		r, err := s.Record(key, id)
+		switch {
+		case err == nil:
+			out = append(out, r)
+		case !errors.Is(err, team.ErrNotFound):
+			faults = append(faults, err)
+		}
+	}
+	return out, errors.Join(faults...)
+}
+
+// recorded lists the assignments that have a record, sorted.
+func (s *Store) recorded(ctx context.Context, key team.SessionKey) ([]team.AssignmentID, error) {
+	dir, err := s.SessionDir(key)
+	if err != nil {
+		return nil, err
+	}
+	files, err := s.documents(ctx, filepath.Join(dir, "assignments"), "")
+	if err != nil {
+		return nil, err
+	}
+	var out []team.AssignmentID
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		phase, persona, _ := strings.Cut(name, ".")
+		if id := (team.AssignmentID{Phase: phase, Persona: persona}); checkAssignment(id) == nil {
+			out = append(out, id)
+		}
+	}
+	return out, nil
+}

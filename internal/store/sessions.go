@@ -1,0 +1,149 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+const executionFile = "execution_state.json"
+
+// checkKey refuses sessions whose names would not survive as file names.
+func checkKey(key team.SessionKey) error {
+	if err := team.CheckSession(key.Namespace); err != nil {
+		return fmt.Errorf("namespace: %w", err)
+	}
+	return team.CheckSession(key.Session)
+}
+
+func checkAssignment(id team.AssignmentID) error {
+	if err := team.CheckName(id.Phase); err != nil {
+		return fmt.Errorf("phase: %w", err)
+	}
+	if err := team.CheckName(id.Persona); err != nil {
+		return fmt.Errorf("persona: %w", err)
+	}
+	return nil
+}
+
+// SessionDir is where a session's documents lie.
+func (s *Store) SessionDir(key team.SessionKey) (string, error) {
+	if err := checkKey(key); err != nil {
+		return "", err
+	}
+	return s.path("sessions", key.Namespace, key.Session), nil
+}
+
+// Namespaces lists the namespaces that have sessions, sorted.
+func (s *Store) Namespaces(ctx context.Context) ([]string, error) {
+	return s.subdirs(ctx, s.path("sessions"))
+}
+
+// Sessions lists the sessions of a namespace, sorted by name.
+func (s *Store) Sessions(ctx context.Context, namespace string) ([]team.SessionKey, error) {
+	if err := team.CheckSession(namespace); err != nil {
+		return nil, fmt.Errorf("namespace: %w", err)
+	}
+	names, err := s.subdirs(ctx, s.path("sessions", namespace))
+	if err != nil {
+		return nil, err
+	}
+	keys := make([]team.SessionKey, len(names))
+	for i, name := range names {
+		keys[i] = team.SessionKey{Namespace: namespace, Session: name}
+	}
+	return keys, nil
+}
+
+// HasSession tells whether the store knows a session.
+func (s *Store) HasSession(key team.SessionKey) (bool, error) {
+	dir, err := s.SessionDir(key)
+	if err != nil {
+		return false, err
+	}
+	_, err = os.Lstat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// subdirs lists the directories in dir whose names a session can have.
+func (s *Store) subdirs(ctx context.Context, dir string) ([]string, error) {
+	entries, err := s.entries(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	out := []string{}
+	for _, e := range entries {
+		if e.IsDir() && team.CheckSession(e.Name()) == nil {
+			out = append(out, e.Name())
+		}
+	}
+	return out, nil
+}
+
+// entries lists a directory, sorted; an absent one is empty.
+func (s *Store) entries(ctx context.Context, dir string) ([]fs.DirEntry, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list %s: %w", s.rel(dir), err)
+	}
+	return entries, nil
+}
+
+// Executions reads execution_state.json of every session of a namespace, the
+// one that changed last first. Those that cannot be read are left out; their
+// errors come joined beside the rest.
+func (s *Store) Executions(ctx context.Context, namespace string) ([]team.Execution, error) {
+	keys, err := s.Sessions(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]team.Execution, 0, len(keys))
+	var faults []error
+	for _, key := range keys {
+		e, err := s.Execution(key)
+		switch {
+		case err == nil:
+			out = append(out, e)
+		case !errors.Is(err, team.ErrNotFound):
+			faults = append(faults, err)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b team.Execution) int {
+		return cmp.Or(b.UpdatedAt.Compare(a.UpdatedAt), strings.Compare(a.Session, b.Session))
+	})
+	return out, errors.Join(faults...)
+}
+
+// documents lists the files of a directory that have the prefix and end in
+// .json, by the name between.
+func (s *Store) documents(ctx context.Context, dir, prefix string) (map[string]string, error) {
+	entries, err := s.entries(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for _, e := range entries {
+		name, ok := strings.CutPrefix(e.Name(), prefix)
+		if !ok || !e.Type().IsRegular() {
+			continue
+		}
+		if name, ok = strings.CutSuffix(name, ".json"); ok {
+			out[name] = filepath.Join(dir, e.Name())
+		}
+	}
+	return out, nil
+}

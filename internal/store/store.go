@@ -1,0 +1,236 @@
+package store
+
+import (
+	"crypto/rand"
+	"encoding/base32"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+const (
+	// formatVersion is the version of the layout that this package reads and writes.
+	formatVersion = 1
+
+	identityFile = "store.json"
+	// creationPrefix marks files of a creation under way, which do not make a
+	// directory count as in use.
+	creationPrefix = ".store-"
+
+	dirMode  fs.FileMode = 0o700
+	fileMode fs.FileMode = 0o600
+
+	// staleTemp is the age at which a temporary file has no living writer.
+	staleTemp = 24 * time.Hour
+)
+
+// The default limits of what a collection accepts.
+const (
+	DefaultFiles           = 200_000
+	DefaultFileBytes int64 = 100 << 20
+)
+
+// Limits bounds the trees that a store accepts. Zero fields mean the default.
+type Limits struct {
+	// Files is the largest number of files and links in one tree.
+	Files int
+	// FileBytes is the largest size of one file, in bytes.
+	FileBytes int64
+}
+
+// Options says how a process uses a store.
+type Options struct {
+	// Clock tells the time; it is required.
+	Clock func() time.Time
+	// Limits bounds the trees that are accepted.
+	Limits Limits
+	// WorkRoot holds the directories that agents work in; empty: work/ in
+	// the store.
+	WorkRoot string
+}
+
+// Store is an open store. Its methods may be used by many goroutines, and the
+// directory by many processes.
+type Store struct {
+	dir      string
+	id       string
+	workRoot string
+	limits   Limits
+	now      func() time.Time
+	buffers  sync.Pool
+}
+
+type identity struct {
+	ID      string `json:"id"`
+	Version int    `json:"version"`
+}
+
+var idPattern = regexp.MustCompile(`^[a-z0-9]{4,32}$`)
+
+// Create makes a store in dir, which must be absent or empty, or opens the one
+// that is there. Of several processes that create at once, one makes the store
+// and all open it. The directory is readable by its owner only.
+func Create(dir string, o Options) (*Store, error) {
+	s, err := Open(dir, o)
+	if !errors.Is(err, team.ErrNotFound) {
+		return s, err
+	}
+	if err := os.MkdirAll(dir, dirMode); err != nil {
+		return nil, fmt.Errorf("make the store's directory: %w; create it, or choose another", err)
+	}
+	if err := checkVacant(dir); err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(dir, dirMode); err != nil {
+		return nil, fmt.Errorf("make the store readable by its owner only: %w; give another directory", err)
+	}
+	if err := claim(dir); err != nil {
+		return nil, fmt.Errorf("make a store in %s: %w", dir, err)
+	}
+	return Open(dir, o)
+}
+
+// checkVacant refuses a directory that holds anything but beginnings of a store.
+func checkVacant(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("look into the store's directory: %w", err)
+	}
+	for _, e := range entries {
+		switch name := e.Name(); {
+		case name == identityFile:
+			return nil // another process was faster
+		case name == "lost+found", strings.HasPrefix(name, creationPrefix):
+		default:
+			return fmt.Errorf("%s is neither empty nor a store: it holds %q and no %s; give an empty directory, or that of a store", dir, name, identityFile)
+		}
+	}
+	return nil
+}
+
+// claim puts a new identity into dir unless another process has done so.
+func claim(dir string) error {
+	var seed [5]byte
+	if _, err := rand.Read(seed[:]); err != nil {
+		return fmt.Errorf("find an id: %w", err)
+	}
+	id := strings.ToLower(base32.StdEncoding.EncodeToString(seed[:]))
+	data, err := json.MarshalIndent(identity{ID: id, Version: formatVersion}, "", "  ")
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, creationPrefix+"*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) //nolint:errcheck // a leftover does no harm
+	if err := writeAll(f, append(data, '\n'), true); err != nil {
+		return err
+	}
+	// A link, unlike a rename, does not replace what another process made.
+	if err := os.Link(f.Name(), filepath.Join(dir, identityFile)); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return syncDir(dir)
+}
+
+// Open opens the store in dir. Where there is none the error is
+// [team.ErrNotFound].
+func Open(dir string, o Options) (*Store, error) {
+	if o.Clock == nil {
+		return nil, errors.New("a store needs a clock")
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("find the store's directory: %w", err)
+	}
+	id, err := readIdentity(abs)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{dir: abs, id: id.ID, now: o.Clock, limits: o.Limits, workRoot: o.WorkRoot}
+	s.buffers.New = func() any { b := make([]byte, bufferSize); return &b }
+	if s.limits.Files <= 0 {
+		s.limits.Files = DefaultFiles
+	}
+	if s.limits.FileBytes <= 0 {
+		s.limits.FileBytes = DefaultFileBytes
+	}
+	if s.workRoot == "" {
+		s.workRoot = s.path("work")
+	}
+	s.sweep()
+	return s, nil
+}
+
+func readIdentity(dir string) (identity, error) {
+	var id identity
+	path := filepath.Join(dir, identityFile)
+	data, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return id, fmt.Errorf("%s holds no store (it has no %s): %w; start a worker with this directory to make one, or give the right one", dir, identityFile, team.ErrNotFound)
+	case err != nil:
+		return id, fmt.Errorf("open the store: %w", err)
+	}
+	err = json.Unmarshal(data, &id)
+	switch {
+	case err != nil, !idPattern.MatchString(id.ID), id.Version < 1:
+		return id, fmt.Errorf("%s does not hold a store's id and version: %w; restore it from a backup: {\"id\": \"<the store's id>\", \"version\": %d}", path, team.ErrCorrupt, formatVersion)
+	case id.Version > formatVersion:
+		return id, fmt.Errorf("the store in %s has format %d, and this program knows %d; use the version of Maestro that made it, or a newer one", dir, id.Version, formatVersion)
+	}
+	return id, nil
+}
+
+// ID is the store's id.
+func (s *Store) ID() string { return s.id }
+
+// Dir is the store's directory, absolute.
+func (s *Store) Dir() string { return s.dir }
+
+// path joins names below the store's directory.
+func (s *Store) path(names ...string) string {
+	return filepath.Join(append([]string{s.dir}, names...)...)
+}
+
+// rel names a file for people: relative to the store.
+func (s *Store) rel(path string) string {
+	r, err := filepath.Rel(s.dir, path)
+	if err != nil {
+		return path
+	}
+	return r
+}
+
+// sweep removes temporary files whose writers are long dead. It is housekeeping:
+// what it cannot remove now, a later one will.
+func (s *Store) sweep() {
+	entries, err := os.ReadDir(s.path("tmp"))
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err == nil && s.now().Sub(info.ModTime()) > staleTemp {
+			_ = os.Remove(s.path("tmp", e.Name()))
+		}
+	}
+}
+
+// closing closes c and keeps the first error.
+func closing(c io.Closer, err *error) {
+	if cerr := c.Close(); *err == nil && cerr != nil {
+		*err = cerr
+	}
+}

@@ -1,0 +1,111 @@
+package store
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// durability says what a write outlives.
+type durability bool
+
+const (
+	// untilPowerLoss: the file is whole after any crash of processes.
+	untilPowerLoss durability = false
+	// durable: the file is whole after a power loss, too.
+	durable durability = true
+)
+
+// write replaces the file at path by data, whole or not at all, making its
+// directory if need be.
+func (s *Store) write(path string, data []byte, d durability) (err error) {
+	f, err := s.temp()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name())
+		}
+	}()
+	if err := writeAll(f, data, d == durable); err != nil {
+		return err
+	}
+	return s.install(f.Name(), path, d)
+}
+
+// temp makes a temporary file in the file system of the store.
+func (s *Store) temp() (*os.File, error) {
+	f, err := os.CreateTemp(s.path("tmp"), "put-*")
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := s.makeDir(s.path("tmp"), untilPowerLoss); err != nil {
+			return nil, err
+		}
+		f, err = os.CreateTemp(s.path("tmp"), "put-*")
+	}
+	return f, err
+}
+
+// install renames a temporary file to path.
+func (s *Store) install(temp, path string, d durability) error {
+	err := os.Rename(temp, path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := s.makeDir(filepath.Dir(path), d); err != nil {
+			return err
+		}
+		err = os.Rename(temp, path)
+	}
+	if err != nil || d != durable {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// makeDir makes a directory and its parents below the store.
+func (s *Store) makeDir(path string, d durability) error {
+	err := os.Mkdir(path, dirMode)
+	if errors.Is(err, fs.ErrNotExist) && path != s.dir {
+		if err := s.makeDir(filepath.Dir(path), d); err != nil {
+			return err
+		}
+		err = os.Mkdir(path, dirMode)
+	}
+	if errors.Is(err, fs.ErrExist) {
+		err = nil
+	}
+	if err != nil || d != durable {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// writeAll writes data and closes f, which it has flushed to the disk if sync.
+func writeAll(f *os.File, data []byte, sync bool) (err error) {
+	defer closing(f, &err)
+	if _, err := f.Write(data); err != nil {
+		return err
+	}
+	if sync {
+		return f.Sync()
+	}
+	return nil
+}
+
+// syncDir makes the names in a directory outlive a power loss.
+func syncDir(path string) (err error) {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer closing(d, &err)
+	return d.Sync()
+}
+
+// syncFile makes a file that is there already outlive a power loss.
+func syncFile(path string) error {
+	if err := syncDir(path); err != nil { // opening and flushing is the same for both
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
