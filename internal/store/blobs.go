@@ -166,7 +166,7 @@ func (s *Store) openBlob(name team.Digest) (*os.File, error) {
 	f, err := os.Open(s.blobPath(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		s.dropIndexes()
-		return nil, fmt.Errorf("blob %s: %w in the store %s", name, team.ErrNotFound, s.dir)
+		return nil, &Fault{Path: s.rel(s.blobPath(name)), What: "the store " + s.dir + " has no such blob", kind: team.ErrNotFound}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open a blob: %w", err)
@@ -218,7 +218,7 @@ func (s *Store) condemn(ctx context.Context, name team.Digest) error {
 	path := s.blobPath(name)
 	moved, err := s.quarantine(path)
 	if err != nil {
-		return fmt.Errorf("blob %s: %w, and it cannot be moved to the quarantine: %w", name, team.ErrCorrupt, err)
+		return s.stuck(path, err)
 	}
 	if found, _, err := s.hashFile(ctx, moved); err == nil && found == name {
 		if err := os.Rename(moved, path); err != nil {
@@ -227,7 +227,15 @@ func (s *Store) condemn(ctx context.Context, name team.Digest) error {
 		return fmt.Errorf("blob %s was damaged and has been mended meanwhile; try again", name)
 	}
 	s.dropIndexes()
-	return fmt.Errorf("blob %s: %w: its content is not what its name says; moved to %s", name, team.ErrCorrupt, s.rel(moved))
+	return &Fault{
+		Path: s.rel(path), What: "the blob's content is not what its name says",
+		Quarantined: s.rel(moved), kind: team.ErrCorrupt,
+	}
+}
+
+// stuck reports a damaged file that could not be moved out of the way.
+func (s *Store) stuck(path string, cause error) error {
+	return &Fault{Path: s.rel(path), What: "it cannot be moved to the quarantine: " + cause.Error(), kind: team.ErrCorrupt}
 }
 
 // quarantine moves a file out of the way and returns where it lies now.
@@ -236,4 +244,9 @@ func (s *Store) quarantine(path string) (string, error) {
 	stamp := s.now().UTC().Format("20060102T150405.000000000Z")
 	to := s.path("quarantine", flat+"."+stamp)
 	return to, s.install(path, to, untilPowerLoss)
+}
+
+// otherwise reports a sound blob that is not what it was asked for as.
+func (s *Store) otherwise(name team.Digest, what string, cause error) error {
+	return &Fault{Path: s.rel(s.blobPath(name)), What: "the blob is no " + what + ": " + cause.Error(), kind: team.ErrNotFound}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -65,7 +64,7 @@ func (s *Store) Checkpoint(ctx context.Context, name team.Digest) (team.Checkpoi
 	}
 	c, err := decodeCheckpoint(data)
 	if err != nil {
-		return team.Checkpoint{}, fmt.Errorf("checkpoint %s: %w: that blob is something else: %w", name, team.ErrNotFound, err)
+		return team.Checkpoint{}, s.otherwise(name, "checkpoint", err)
 	}
 	return c, nil
 }
@@ -88,6 +87,15 @@ func decodeCheckpoint(data []byte) (team.Checkpoint, error) {
 // it is listed all the same: the first in the list is the last good checkpoint.
 // A blob that only a checkpoint_<phase>.json still has is stored again from it.
 func (s *Store) Checkpoints(ctx context.Context, key team.SessionKey) ([]StoredCheckpoint, error) {
+	w, err := s.walk(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return w.sorted(w.head), errors.Join(w.faults...)
+}
+
+// walk finds a session's checkpoints. Errors are only those of an unusable store.
+func (s *Store) walk(ctx context.Context, key team.SessionKey) (*chainWalk, error) {
 	w := &chainWalk{store: s, key: key, seen: map[team.Digest]bool{}}
 	if err := w.readCopies(ctx); err != nil {
 		return nil, err
@@ -95,28 +103,27 @@ func (s *Store) Checkpoints(ctx context.Context, key team.SessionKey) ([]StoredC
 	e, err := s.Execution(key)
 	switch {
 	case err == nil:
-		if err := w.follow(ctx, e.Checkpoint); err != nil {
-			return nil, err
-		}
+		w.head = e.Checkpoint
 	case errors.Is(err, team.ErrCorrupt):
 		w.faults = append(w.faults, err)
 	case !errors.Is(err, team.ErrNotFound):
 		return nil, err
 	}
-	// Behind a broken link of the chain, and where there is no head, the
-	// copies lead on.
-	for _, name := range slices.Sorted(maps.Keys(w.copies)) {
+	// Behind a broken link of the chain, and where the head is behind or not
+	// known, the copies lead on.
+	for _, name := range append([]team.Digest{w.head}, slices.Sorted(maps.Keys(w.copies))...) {
 		if err := w.follow(ctx, name); err != nil {
 			return nil, err
 		}
 	}
-	return newestFirst(w.found), errors.Join(w.faults...)
+	return w, nil
 }
 
 // chainWalk collects the checkpoints of a session.
 type chainWalk struct {
 	store *Store
 	key   team.SessionKey
+	head  team.Digest
 	// copies are the session's checkpoint_<phase>.json, by their digest.
 	copies map[team.Digest][]byte
 	seen   map[team.Digest]bool
@@ -182,43 +189,44 @@ func (w *chainWalk) follow(ctx context.Context, name team.Digest) error {
 	return nil
 }
 
-// newestFirst sorts checkpoints so that each comes before its Previous, and the
-// later incarnation and time first where the chain does not say.
-func newestFirst(found []StoredCheckpoint) []StoredCheckpoint {
-	depth := map[team.Digest]int{}
+// sorted lists what was found so that each checkpoint comes before its Previous.
+// Where there are several ends, those that go on from the head come first, then
+// the later incarnation, then the later time.
+func (w *chainWalk) sorted(head team.Digest) []StoredCheckpoint {
 	at := map[team.Digest]StoredCheckpoint{}
-	for _, c := range found {
+	inner := map[team.Digest]bool{}
+	for _, c := range w.found {
 		at[c.Name] = c
+		inner[c.Previous] = true
 	}
-	var depthOf func(name team.Digest) int
-	depthOf = func(name team.Digest) int {
-		c, ok := at[name]
-		if !ok {
-			return 0
+	chain := func(name team.Digest) (names []team.Digest) {
+		for c, ok := at[name]; ok; c, ok = at[c.Previous] {
+			names = append(names, c.Name)
 		}
-		if depth[name] == 0 {
-			depth[name] = 1 + depthOf(c.Previous)
+		return names
+	}
+	fromHead := func(c StoredCheckpoint) int {
+		if slices.Contains(chain(c.Name), head) {
+			return 1
 		}
-		return depth[name]
+		return 0
 	}
-	for _, c := range found {
-		depthOf(c.Name)
-	}
-	slices.SortStableFunc(found, func(a, b StoredCheckpoint) int {
+	ends := slices.DeleteFunc(slices.Clone(w.found), func(c StoredCheckpoint) bool { return inner[c.Name] })
+	slices.SortStableFunc(ends, func(a, b StoredCheckpoint) int {
 		return cmp.Or(
+			cmp.Compare(fromHead(b), fromHead(a)),
 			cmp.Compare(b.Incarnation, a.Incarnation),
 			b.CreatedAt.Compare(a.CreatedAt),
-			cmp.Compare(depth[b.Name], depth[a.Name]),
 		)
 	})
-	return found
-}
-
-// copyOf returns what lies under a checkpoint's copy, for comparison.
-func (s *Store) copyOf(key team.SessionKey, phase string) ([]byte, error) {
-	path, err := s.CheckpointPath(key, phase)
-	if err != nil {
-		return nil, err
+	out := make([]StoredCheckpoint, 0, len(w.found))
+	for _, end := range ends {
+		for _, name := range chain(end.Name) {
+			if c, ok := at[name]; ok {
+				out = append(out, c)
+				delete(at, name)
+			}
+		}
 	}
-	return os.ReadFile(path)
+	return out
 }

@@ -113,7 +113,7 @@ func render(fields map[string]json.RawMessage) ([]byte, error) {
 func (s *Store) readDocument(path, what string, parse func(data []byte) error) error {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s %s: %w", what, s.rel(path), team.ErrNotFound)
+		return &Fault{Path: s.rel(path), What: "the store " + s.dir + " has no such " + what, kind: team.ErrNotFound}
 	}
 	if err != nil {
 		return fmt.Errorf("read the %s: %w", what, err)
@@ -128,7 +128,7 @@ func (s *Store) readDocument(path, what string, parse func(data []byte) error) e
 	}
 	moved, err := s.quarantine(path)
 	if err != nil {
-		return fmt.Errorf("%s %s: %w (%w), and it cannot be moved to the quarantine: %w", what, s.rel(path), team.ErrCorrupt, fault, err)
+		return s.stuck(path, err)
 	}
-	return fmt.Errorf("%s %s: %w: %w; moved to %s", what, s.rel(path), team.ErrCorrupt, fault, s.rel(moved))
+	return &Fault{Path: s.rel(path), What: fault.Error(), Quarantined: s.rel(moved), kind: team.ErrCorrupt}
 }

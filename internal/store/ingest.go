@@ -284,4 +284,3 @@ func (s *Store) installLoose(ctx context.Context, temp string, e Entry) error {
 	}
 	return s.install(temp, path, untilPowerLoss)
 }
-

@@ -321,7 +321,7 @@ func (s *Store) Manifest(ctx context.Context, name team.Digest) (Manifest, error
 	}
 	m, err := DecodeManifest(data)
 	if err != nil {
-		return nil, fmt.Errorf("manifest %s: %w: that blob is something else: %w", name, team.ErrNotFound, err)
+		return nil, s.otherwise(name, "manifest", err)
 	}
 	return m, nil
 }
@@ -343,7 +343,7 @@ func (s *Store) Delta(ctx context.Context, name team.Digest) (Delta, error) {
 	}
 	d, err := DecodeDelta(data)
 	if err != nil {
-		return nil, fmt.Errorf("delta %s: %w: that blob is something else: %w", name, team.ErrNotFound, err)
+		return nil, s.otherwise(name, "delta", err)
 	}
 	return d, nil
 }

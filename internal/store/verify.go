@@ -1,0 +1,298 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// Report is what a verification found.
+type Report struct {
+	// The counts of what was looked at.
+	Sessions    int   `json:"sessions"`
+	Checkpoints int   `json:"checkpoints"`
+	Records     int   `json:"records"`
+	Blobs       int   `json:"blobs"`
+	Bytes       int64 `json:"bytes"`
+	// Faults lists what is damaged or missing, sorted by path; each once.
+	Faults []Fault `json:"faults"`
+}
+
+// VerifySession reads everything that a session needs: its documents, and each
+// blob that these name, directly or through manifests. What is damaged is
+// quarantined. The error is only that of an unusable store; a session that the
+// store does not know is [team.ErrNotFound].
+func (s *Store) VerifySession(ctx context.Context, key team.SessionKey) (Report, error) {
+	known, err := s.HasSession(key)
+	if err != nil {
+		return Report{}, err
+	}
+	if !known {
+		return Report{}, &Fault{Path: s.rel(s.path("sessions", key.Namespace, key.Session)), What: "the store " + s.dir + " has no such session", kind: team.ErrNotFound}
+	}
+	v := newVerification(s)
+	if err := v.session(ctx, key); err != nil {
+		return Report{}, err
+	}
+	return v.finish(ctx)
+}
+
+// VerifyAll reads the whole store: every blob, and every session as
+// VerifySession does.
+func (s *Store) VerifyAll(ctx context.Context) (Report, error) {
+	v := newVerification(s)
+	if err := v.allBlobs(ctx); err != nil {
+		return Report{}, err
+	}
+	namespaces, err := s.Namespaces(ctx)
+	if err != nil {
+		return Report{}, err
+	}
+	for _, ns := range namespaces {
+		keys, err := s.Sessions(ctx, ns)
+		if err != nil {
+			return Report{}, err
+		}
+		for _, key := range keys {
+			if err := v.session(ctx, key); err != nil {
+				return Report{}, err
+			}
+		}
+	}
+	return v.finish(ctx)
+}
+
+// verification collects what is needed and what is wrong.
+type verification struct {
+	store  *Store
+	report Report
+	faults map[string]Fault
+	// needed says of each blob to look at by whom it is needed; nobody is
+	// empty.
+	needed map[team.Digest]string
+	// trees are the manifests and deltas that have been looked into.
+	trees map[team.Digest]bool
+}
+
+func newVerification(s *Store) *verification {
+	return &verification{store: s, faults: map[string]Fault{}, needed: map[team.Digest]string{}, trees: map[team.Digest]bool{}}
+}
+
+// fault notes the faults in an error and returns what else is in it.
+func (v *verification) fault(err error, neededBy string) error {
+	faults, rest := faultsIn(err)
+	for _, f := range faults {
+		if _, ok := v.faults[f.Path]; !ok {
+			v.faults[f.Path] = f.need(neededBy)
+		}
+	}
+	return rest
+}
+
+func (v *verification) need(name team.Digest, by string) {
+	if name != "" && v.needed[name] == "" {
+		v.needed[name] = by
+	}
+}
+
+// allBlobs notes every blob that is there, and files that are none.
+func (v *verification) allBlobs(ctx context.Context) error {
+	s := v.store
+	root := s.path("blobs", "sha256")
+	dirs, err := s.entries(ctx, root)
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs {
+		if !dir.IsDir() {
+			v.stray(filepath.Join(root, dir.Name()))
+			continue
+		}
+		files, err := s.entries(ctx, filepath.Join(root, dir.Name()))
+		if err != nil {
+			return err
+		}
+		for _, f := range files {
+			name := team.Digest(dir.Name() + f.Name())
+			if len(dir.Name()) != 2 || !name.Valid() || !f.Type().IsRegular() {
+				v.stray(filepath.Join(root, dir.Name(), f.Name()))
+				continue
+			}
+			v.needed[name] = ""
+		}
+	}
+	return nil
+}
+
+func (v *verification) stray(path string) {
+	p := v.store.rel(path)
+	v.faults[p] = Fault{Path: p, What: "it is no blob; remove it, or move it elsewhere", kind: team.ErrCorrupt}
+}
+
+// session looks at a session's documents and notes the blobs that they need.
+func (v *verification) session(ctx context.Context, key team.SessionKey) error {
+	v.report.Sessions++
+	w, err := v.store.walk(ctx, key)
+	if err != nil {
+		return err
+	}
+	if err := v.fault(errors.Join(w.faults...), "session "+key.Session); err != nil {
+		return err
+	}
+	if err := v.checkpoints(ctx, key, w); err != nil {
+		return err
+	}
+	records, err := v.store.Records(ctx, key)
+	if err := v.fault(err, ""); err != nil {
+		return err
+	}
+	for _, r := range records {
+		v.report.Records++
+		if err := v.record(ctx, key, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *verification) checkpoints(ctx context.Context, key team.SessionKey, w *chainWalk) error {
+	sorted := w.sorted(w.head)
+	if _, err := v.store.Execution(key); len(sorted) > 0 {
+		if err := v.fault(err, "session "+key.Session); err != nil {
+			return err
+		}
+	}
+	newest := map[string]bool{}
+	for i, c := range sorted {
+		v.report.Checkpoints++
+		by := "the checkpoint after " + c.CurrentPhase + " of session " + key.Session
+		v.need(c.Name, by)
+		if _, ok := w.copies[c.Name]; !ok && !newest[c.CurrentPhase] {
+			path, err := v.store.CheckpointPath(key, c.CurrentPhase)
+			if err != nil {
+				return err
+			}
+			err = &Fault{Path: v.store.rel(path), What: "the copy of checkpoint " + string(c.Name) + " is missing", kind: team.ErrNotFound}
+			if err := v.fault(err, ""); err != nil {
+				return err
+			}
+		}
+		newest[c.CurrentPhase] = true
+		if err := v.checkpoint(ctx, c.Checkpoint, by); err != nil {
+			return err
+		}
+		if i > 0 {
+			continue
+		}
+		for _, a := range c.Assignments {
+			if _, err := v.store.Record(key, a.AssignmentID); a.Status == team.Completed {
+				if err := v.fault(err, by); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (v *verification) checkpoint(ctx context.Context, c team.Checkpoint, by string) error {
+	v.need(c.Team.Blob, by)
+	for _, a := range c.Artifacts {
+		v.need(a.SHA256, by)
+	}
+	var deltas []team.Digest
+	for _, a := range c.Assignments {
+		deltas = append(deltas, a.Delta)
+		for _, w := range a.Integrated {
+			deltas = append(deltas, w.Delta)
+		}
+	}
+	return v.contents(ctx, []team.Digest{c.Workspace, c.Tree}, deltas, by)
+}
+
+func (v *verification) record(ctx context.Context, key team.SessionKey, r team.Record) error {
+	by := "the record of " + r.Assignment.String() + " of session " + key.Session
+	for _, round := range r.Rounds {
+		for _, a := range round.Attempts {
+			v.need(a.Log, by)
+		}
+		if res := round.Result; res != nil {
+			v.need(res.Log, by)
+			if err := v.contents(ctx, []team.Digest{res.Input, res.Output}, []team.Digest{res.Delta}, by); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// contents notes manifests and deltas and what they name.
+func (v *verification) contents(ctx context.Context, manifests, deltas []team.Digest, by string) error {
+	for _, name := range manifests {
+		if name == "" || v.trees[name] {
+			continue
+		}
+		v.trees[name] = true
+		m, err := v.store.Manifest(ctx, name)
+		if err := v.fault(err, by); err != nil {
+			return err
+		}
+		v.need(name, by)
+		for p, e := range m {
+			v.need(e.SHA256, by+" for "+p)
+		}
+	}
+	for _, name := range deltas {
+		if name == "" || v.trees[name] {
+			continue
+		}
+		v.trees[name] = true
+		d, err := v.store.Delta(ctx, name)
+		if err := v.fault(err, by); err != nil {
+			return err
+		}
+		v.need(name, by)
+		for p, c := range d {
+			v.need(c.SHA256, by+" for "+p)
+		}
+	}
+	return nil
+}
+
+// finish reads the blobs that were noted and returns the report.
+func (v *verification) finish(ctx context.Context) (Report, error) {
+	var mu sync.Mutex
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(workers())
+	for name, by := range v.needed {
+		g.Go(func() error {
+			n, err := v.store.CopyBlob(gctx, name, io.Discard)
+			mu.Lock()
+			defer mu.Unlock()
+			v.report.Blobs++
+			v.report.Bytes += n
+			// What nobody needs may have been pruned since it was listed.
+			if by == "" && errors.Is(err, team.ErrNotFound) {
+				return nil
+			}
+			return v.fault(err, by)
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return Report{}, err
+	}
+	v.report.Faults = make([]Fault, 0, len(v.faults))
+	for _, f := range v.faults {
+		v.report.Faults = append(v.report.Faults, f)
+	}
+	slices.SortFunc(v.report.Faults, func(a, b Fault) int { return strings.Compare(a.Path, b.Path) })
+	return v.report, nil
+}
