@@ -52,7 +52,7 @@ func (s Setup) Build() (*Worker, error) {
 	}
 	id := fmt.Sprintf("%s-%d", s.Host, s.PID)
 	return New(Options{
-		Client: s.Connection, Store: st, Agents: agents,
+		Client: s.Connection.Client, Store: st, Agents: agents,
 		Attributes: temporalio.NewSearchAttributes(s.Connection, s.Connection.Namespace, s.Clock,
 			workflows.AttributeTeam, workflows.AttributeStatus, workflows.AttributePhase, workflows.AttributeTokens),
 		LostLimit: cfg.Limits.LostWorkers,

@@ -1,0 +1,233 @@
+package host_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+
+	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/host"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+func TestMain(m *testing.M) {
+	agent.Shim()
+	os.Exit(m.Run())
+}
+
+// stand is a Temporal server, a store and a worker in this process.
+type stand struct {
+	t      *testing.T
+	client client.Client
+	store  *store.Store
+}
+
+func newStand(t *testing.T, cfg agent.Config) *stand {
+	t.Helper()
+	path, err := filepath.Abs("../../bin/maestro-server")
+	require.NoError(t, err)
+	require.FileExists(t, path, "run `make build` first")
+	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
+	server, err := testsuite.StartDevServer(context.Background(), testsuite.DevServerOptions{ExistingPath: path, Stdout: io.Discard, Stderr: io.Discard})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Stop()) })
+	conn, err := temporalio.Dial(t.Context(), &temporalio.Options{Address: server.FrontendHostPort()}, noEnvironment{}, quiet)
+	require.NoError(t, err)
+	t.Cleanup(conn.Close)
+
+	cfg.Version, cfg.Dir = 1, t.TempDir()
+	state := filepath.Join(t.TempDir(), "state")
+	w, err := host.Setup{
+		Config: cfg, StateDir: state, Connection: conn, Getenv: os.Getenv, Host: "test", PID: os.Getpid(),
+		Version: "test", Clock: time.Now, Logger: quiet,
+	}.Build()
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	t.Cleanup(func() { stop(); require.NoError(t, <-done) })
+
+	st, err := store.Open(state, store.Options{Clock: time.Now})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		offers, err := st.Offers(t.Context())
+		return err == nil && len(offers) == 1
+	}, 10*time.Second, 10*time.Millisecond)
+	return &stand{t: t, client: conn, store: st}
+}
+
+type noEnvironment struct{}
+
+func (noEnvironment) Environ() []string               { return nil }
+func (noEnvironment) LookupEnv(string) (string, bool) { return "", false }
+
+// run has the team work on a requirement to the session's end.
+func (s *stand) run(session string, tm team.Team) (workflows.SessionResult, error) {
+	s.t.Helper()
+	ctx := s.t.Context()
+	data, err := json.Marshal(tm.Resolved())
+	require.NoError(s.t, err)
+	blob := func(data []byte) team.Digest {
+		digest, err := s.store.PutBlob(ctx, data)
+		require.NoError(s.t, err)
+		return digest
+	}
+	empty, err := s.store.PutManifest(ctx, store.Manifest{})
+	require.NoError(s.t, err)
+	run, err := s.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: session, TaskQueue: team.WorkflowQueue(s.store.ID())},
+		workflows.TeamSessionName, workflows.SessionInput{
+			Store: s.store.ID(), Team: blob(data), Requirement: blob([]byte("the requirement")), Workspace: empty,
+		})
+	require.NoError(s.t, err)
+	var result workflows.SessionResult
+	return result, run.Get(ctx, &result)
+}
+
+func (s *stand) execution(session string) team.Execution {
+	s.t.Helper()
+	e, err := s.store.Execution(team.SessionKey{Namespace: "default", Session: session})
+	require.NoError(s.t, err)
+	return e
+}
+
+// tree is the result of a session, as path to content.
+func (s *stand) tree(session string) map[string]string {
+	s.t.Helper()
+	dir := s.t.TempDir()
+	paths, err := s.store.Export(s.t.Context(), s.execution(session).Tree, nil, dir, false)
+	require.NoError(s.t, err)
+	tree := map[string]string{}
+	for _, p := range paths {
+		if !filepath.IsAbs(p) {
+			p = filepath.Join(dir, p)
+		}
+		data, err := os.ReadFile(p)
+		require.NoError(s.t, err)
+		rel, err := filepath.Rel(dir, p)
+		require.NoError(s.t, err)
+		tree[rel] = string(data)
+	}
+	return tree
+}
+
+func shell(script string) agent.Definition {
+	return agent.Definition{Kind: agent.KindCommand, Argv: []string{"/bin/sh", "-c", script}}
+}
+
+func check(script string) agent.CheckDefinition {
+	return agent.CheckDefinition{Argv: []string{"/bin/sh", "-c", script}}
+}
+
+func TestFailedAttemptIsToldWhyAndTheNextPasses(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, agent.Config{
+		Agents: map[string]agent.Definition{"coder": shell(`
+			cat > brief.json
+			if grep -q '"attempt":1' brief.json; then echo bad > answer; else echo good > answer; fi
+			echo '{"usage":{"input_tokens":100},"decisions":{"style":"plain"}}' > $MAESTRO_RESULT`)},
+		Checks: map[string]agent.CheckDefinition{"is-good": check(`grep good answer || { echo "the answer is $(cat answer)"; exit 1; }`)},
+	})
+	result, err := s.run("s", team.Team{
+		Version: 1, Name: "t", Personas: map[string]team.Persona{"dev": {Role: "d", Agent: "coder", Instructions: "do"}},
+		Phases: []team.Phase{{Name: "build", Personas: []string{"dev"}, Produces: []string{"answer"}, Checks: []string{"is-good"}}},
+	})
+	require.NoError(t, err)
+	tree := s.tree("s")
+	require.Equal(t, "good\n", tree["answer"])
+	require.Contains(t, tree["brief.json"], `"category":"test_failure"`)
+	require.Contains(t, tree["brief.json"], "the answer is bad")
+	e := s.execution("s")
+	require.Equal(t, team.Completed, e.Status.Status)
+	a := e.Phases[0].Assignments[0]
+	require.Equal(t, 2, a.Attempts)
+	require.Len(t, a.Failures, 1)
+	require.Equal(t, int64(200), e.Usage.InputTokens, "the failed attempt is paid for")
+	require.Equal(t, e.Usage, result.Usage)
+	require.Equal(t, map[string]string{"style": "plain"}, e.Decisions)
+	require.Equal(t, e.Head, result.Checkpoint)
+	c, err := s.store.Checkpoint(t.Context(), e.Head)
+	require.NoError(t, err)
+	require.Equal(t, "build", c.CurrentPhase)
+	require.Equal(t, "the requirement", c.Requirement)
+	require.NotEmpty(t, c.Previous)
+}
+
+func TestConflictIsMendedByTheIntegrator(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, agent.Config{
+		Agents: map[string]agent.Definition{
+			"left":  shell(`echo left > shared; echo left > left.txt`),
+			"right": shell(`cat > brief; if grep -q disagree brief; then echo both > shared; else echo right > shared; fi; rm brief; echo right > right.txt`),
+		},
+		Checks: map[string]agent.CheckDefinition{"both": check(`test "$(cat shared)" = both; test -f left.txt -a -f right.txt`)},
+	})
+	_, err := s.run("s", team.Team{
+		Version: 1, Name: "t",
+		Personas: map[string]team.Persona{
+			"l": {Role: "l", Agent: "left", Instructions: "do"}, "r": {Role: "r", Agent: "right", Instructions: "do"},
+		},
+		Phases: []team.Phase{{Name: "build", Personas: []string{"l", "r"}, Checks: []string{"both"}}},
+		Retry:  team.Retry{RoundInitial: team.Duration(100 * time.Millisecond)},
+	})
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"shared": "both\n", "left.txt": "left\n", "right.txt": "right\n"}, s.tree("s"))
+	require.Equal(t, 2, s.execution("s").Phases[0].Assignments[1].Rounds)
+}
+
+func TestSpentRoundsFailWithHelpNeeded(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, agent.Config{Agents: map[string]agent.Definition{"a": shell(`echo "no way" >&2; exit 3`)}})
+	_, err := s.run("s", team.Team{
+		Version: 1, Name: "t", Personas: map[string]team.Persona{"dev": {Role: "d", Agent: "a", Instructions: "do"}},
+		Phases: []team.Phase{{Name: "build", Personas: []string{"dev"}}},
+		Retry:  team.Retry{Attempts: 2, Initial: team.Duration(10 * time.Millisecond), RoundInitial: team.Duration(10 * time.Millisecond)},
+	})
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, err, &app)
+	require.Equal(t, team.HelpNeeded, app.Type())
+	e := s.execution("s")
+	require.Equal(t, team.Failed, e.Status.Status)
+	require.Len(t, e.Help, 1)
+	require.Len(t, e.Help[0].Attempts, 4)
+	require.Contains(t, e.Help[0].Attempts[3].Message, "no way")
+	require.Equal(t, team.Failed, e.Phases[0].Assignments[0].Status)
+	require.Equal(t, 2, e.Phases[0].Assignments[0].Rounds)
+}
+
+func TestBudgetStopsTheSession(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, agent.Config{Agents: map[string]agent.Definition{"a": shell(`echo '{"usage":{"output_tokens":60}}' > $MAESTRO_RESULT`)}})
+	persona := team.Persona{Role: "d", Agent: "a", Instructions: "do"}
+	_, err := s.run("s", team.Team{
+		Version: 1, Name: "t", Personas: map[string]team.Persona{"dev": persona}, Budget: team.Budget{Tokens: 100},
+		Phases: []team.Phase{{Name: "one", Personas: []string{"dev"}}, {Name: "two", Personas: []string{"dev"}}, {Name: "three", Personas: []string{"dev"}}},
+	})
+	require.ErrorContains(t, err, "three/dev needs help: token_budget: the session's budget is spent: 120 of 100 tokens are spent")
+	require.Equal(t, int64(120), s.execution("s").Usage.Tokens())
+}
+
+func TestTeamThatNoWorkerCanServeIsNotAdmitted(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, agent.Config{Agents: map[string]agent.Definition{"a": shell(`true`)}})
+	_, err := s.run("s", team.Team{
+		Version: 1, Name: "t", Personas: map[string]team.Persona{"dev": {Role: "d", Agent: "other", Instructions: "do"}},
+		Phases: []team.Phase{{Name: "one", Personas: []string{"dev"}}},
+	})
+	require.ErrorContains(t, err, `agent "other" of persona dev is offered by no worker; offered: a`)
+	known, err := s.store.HasSession(team.SessionKey{Namespace: "default", Session: "s"})
+	require.NoError(t, err)
+	require.False(t, known, "a session that may not start leaves nothing")
+}
