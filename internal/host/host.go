@@ -137,6 +137,9 @@ var errServing = errors.New("worker")
 // work, lets attempts go on for the drain time and hands over what is left. It
 // returns nil after a complete drain.
 func (w *Worker) Run(ctx context.Context) error {
+	// Asked early, so that a namespace without the attributes has had time to
+	// get them when the first session asks.
+	w.options.Attributes.Ready(ctx)
 	if err := w.publish(ctx); err != nil {
 		return fmt.Errorf("%w: publish what it offers: %w", errServing, err)
 	}

@@ -19,7 +19,6 @@ const (
 	readyPatience = 1500 * time.Millisecond
 	// readyAgain is how long a "no" is believed.
 	readyAgain = 30 * time.Second
-	readyPause = 50 * time.Millisecond
 )
 
 // SearchAttributes knows whether a namespace has the search attributes that a
@@ -42,10 +41,12 @@ func NewSearchAttributes(c client.Client, namespace string, now func() time.Time
 	return &SearchAttributes{client: c, namespace: namespace, keys: keys, now: now}
 }
 
-// Ready tells whether the namespace has all the attributes, after adding those
-// that are missing where it may. It answers within 1.5 seconds: a server that
-// needs longer to show what was added is asked again by a later call. A "yes" is
-// final; a "no" holds for 30 seconds.
+// Ready tells whether the namespace has all the attributes and has had them for
+// long enough that every part of the server knows them. What is missing it adds
+// where it may; that counts only when it is asked again, because a server takes
+// up to 10 seconds to accept a new attribute everywhere and fails workflow tasks
+// that come earlier. It answers within 1.5 seconds. A "yes" is final; a "no"
+// holds for 30 seconds.
 func (s *SearchAttributes) Ready(ctx context.Context) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,30 +62,14 @@ func (s *SearchAttributes) Ready(ctx context.Context) bool {
 	return s.ready
 }
 
-// ensure adds what is missing and waits until the server shows it.
+// ensure tells whether nothing is missing, and adds what is.
 func (s *SearchAttributes) ensure(ctx context.Context) bool {
 	missing, err := s.Missing(ctx)
-	if err != nil {
-		return false
+	if err != nil || len(missing) == 0 {
+		return err == nil
 	}
-	if len(missing) == 0 {
-		return true
-	}
-	if err := s.Add(ctx, missing); err != nil {
-		return false
-	}
-	ticker := time.NewTicker(readyPause)
-	defer ticker.Stop()
-	for {
-		if missing, err := s.Missing(ctx); err == nil && len(missing) == 0 {
-			return true
-		}
-		select {
-		case <-ctx.Done():
-			return false
-		case <-ticker.C:
-		}
-	}
+	_ = s.Add(ctx, missing) // where it may not, a session goes on without
+	return false
 }
 
 // Missing lists the attributes that the namespace does not have, or has with
