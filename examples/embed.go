@@ -1,0 +1,10 @@
+// Package examples carries the example teams inside the maestro binary, so that
+// `maestro demo` needs nothing beside it.
+package examples
+
+import "embed"
+
+// FS holds the examples' files, a directory each.
+//
+//go:embed shortener
+var FS embed.FS
