@@ -103,7 +103,7 @@ func (s *Store) walk(ctx context.Context, key team.SessionKey) (*chainWalk, erro
 	e, err := s.Execution(key)
 	switch {
 	case err == nil:
-		w.head = e.Checkpoint
+		w.head = cmp.Or(e.Head, e.Checkpoint)
 	case errors.Is(err, team.ErrCorrupt):
 		w.faults = append(w.faults, err)
 	case !errors.Is(err, team.ErrNotFound):

@@ -149,7 +149,7 @@ func (f *filling) clear(ctx context.Context, root *os.Root, dir string) error {
 			err = f.clearBelow(ctx, root, p, info)
 		case f.stays(p, info):
 		default:
-			err = removeAll(root, e.Name(), info)
+			err = removeAll(root, e.Name())
 		}
 		if err != nil {
 			return fmt.Errorf("clear %q: %w", p, err)
@@ -209,9 +209,13 @@ func (e Entry) mode() fs.FileMode {
 
 // removeAll removes a file or a whole directory, even one that its owner made
 // inaccessible.
-func removeAll(root *os.Root, name string, info fs.FileInfo) error {
+func removeAll(root *os.Root, name string) error {
 	err := root.RemoveAll(name)
-	if !errors.Is(err, fs.ErrPermission) || !info.IsDir() {
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	info, lerr := root.Lstat(name)
+	if lerr != nil || !info.IsDir() {
 		return err
 	}
 	if err := unlock(root, name, info); err != nil {

@@ -1,7 +1,9 @@
 package store
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -21,21 +23,48 @@ func (s *Store) WorkDir(key team.SessionKey, id team.AssignmentID) (team.WorkDir
 	dir = filepath.Join(dir, id.Phase, id.Persona)
 	w := team.WorkDir{Tree: filepath.Join(dir, "tree"), Home: filepath.Join(dir, "home"), Tmp: filepath.Join(dir, "tmp")}
 	for _, d := range []string{w.Tree, w.Home, w.Tmp} {
-		if err := os.MkdirAll(d, dirMode); err != nil {
+		if err := makeWorkDir(d); err != nil {
 			return team.WorkDir{}, fmt.Errorf("make a directory to work in: %w", err)
 		}
 	}
 	return w, nil
 }
 
+// makeWorkDir makes a directory. What an agent has put in its place is removed.
+func makeWorkDir(dir string) error {
+	if info, err := os.Lstat(dir); err == nil && !info.IsDir() {
+		if err := os.Remove(dir); err != nil {
+			return err
+		}
+	}
+	return os.MkdirAll(dir, dirMode)
+}
+
 // RemoveWork removes the directories of all assignments of a session. They hold
 // nothing that is needed once the session is done.
-func (s *Store) RemoveWork(key team.SessionKey) error {
+func (s *Store) RemoveWork(key team.SessionKey) (err error) {
 	dir, err := s.workPath(key)
 	if err != nil {
 		return err
 	}
-	if err := os.RemoveAll(dir); err != nil {
+	trees, err := filepath.Glob(filepath.Join(dir, "*", "*", "tree"))
+	if err != nil {
+		return err
+	}
+	for _, tree := range trees {
+		if err := s.dropIndex(tree); err != nil {
+			return fmt.Errorf("forget %s: %w", tree, err)
+		}
+	}
+	root, err := os.OpenRoot(filepath.Dir(dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		defer closing(root, &err)
+		err = removeAll(root, filepath.Base(dir))
+	}
+	if err != nil {
 		return fmt.Errorf("remove the directories that were worked in: %w", err)
 	}
 	return nil
