@@ -1,9 +1,13 @@
-# Everything that this repository needs is built from source into bin/. Go, gcc, git and make are enough.
+# Everything that this repository needs is built from source into bin/. Go, gcc,
+# git and make are enough.
 
 MAKEFLAGS += --no-print-directory
-export GOBIN := $(CURDIR)/bin
 GO ?= go
 GOBUILD := $(GO) build -trimpath -buildvcs=auto
+MODULES := . server deploy/compose
+
+GOLANGCI_LINT := v2.15.0
+WORKFLOWCHECK := v0.6.0
 
 SERVER_SOURCES := $(shell find server -name '*.go' -not -name '*_test.go') server/go.mod server/go.sum
 
@@ -15,7 +19,60 @@ help: ## list the targets
 
 .PHONY: build
 build: bin/maestro-server ## build bin/maestro, bin/maestro-worker and bin/maestro-server
+	@$(GOBUILD) -o bin/maestro ./starter
+	@$(GOBUILD) -o bin/maestro-worker ./worker
 
 bin/maestro-server: $(SERVER_SOURCES)
 	@echo "building bin/maestro-server (the Temporal server; 2 to 5 minutes the first time)"
 	@cd server && $(GOBUILD) -ldflags='-s -w' -o ../$@ .
+
+.PHONY: demo
+demo: build ## run the example team on a real server; KEEP=1 stays up
+	@bin/maestro demo $(if $(KEEP),--keep)
+
+.PHONY: test
+test: build ## run every test that needs nothing but Go, gcc, git and make
+	@for m in $(MODULES); do (cd $$m && $(GO) test -timeout 20m ./...) || exit 1; done
+
+.PHONY: race
+race: build ## run the tests with the race detector
+	@for m in $(MODULES); do (cd $$m && $(GO) test -race -timeout 30m ./...) || exit 1; done
+
+.PHONY: bench
+bench: build ## compare the store with cp -r on a tree of 50,000 files
+	@$(GO) test -run '^$$' -bench . -benchtime 3x ./internal/store
+
+.PHONY: lint
+lint: bin/golangci-lint ## hold the code against .golangci.yml
+	@for m in $(MODULES); do (cd $$m && $(CURDIR)/bin/golangci-lint run ./...) || exit 1; done
+	@long=$$(git ls-files '*.go' | xargs wc -l | awk '$$2 != "total" && $$1 > 500 {print "  " $$2 ": " $$1 " lines"}'); \
+		if [ -n "$$long" ]; then echo "files over 500 lines:"; echo "$$long"; exit 1; fi
+
+.PHONY: workflowcheck
+workflowcheck: bin/workflowcheck ## look for what would break a workflow's replay
+	@bin/workflowcheck $(addsuffix /...,$(wildcard ./workflows ./breaker))
+
+.PHONY: tidy-check
+tidy-check: ## tell whether go.mod and go.sum of every module are tidy
+	@for m in $(MODULES); do (cd $$m && $(GO) mod tidy -diff) || exit 1; done
+
+FUZZTIME ?= 10s
+
+.PHONY: fuzz
+fuzz: ## run every fuzz test for FUZZTIME
+	@for p in $$(grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -n1 dirname | sort -u); do \
+		for f in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]+' $$p/*_test.go | sed 's/func //'); do \
+			echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p || exit 1; \
+		done; done
+
+.PHONY: clean
+clean: ## remove what was built
+	@rm -rf bin
+
+bin/golangci-lint:
+	@echo "building bin/golangci-lint $(GOLANGCI_LINT) (a minute or two the first time)"
+	@GOBIN=$(CURDIR)/bin $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT)
+
+bin/workflowcheck:
+	@echo "building bin/workflowcheck $(WORKFLOWCHECK)"
+	@GOBIN=$(CURDIR)/bin $(GO) install go.temporal.io/sdk/contrib/tools/workflowcheck@$(WORKFLOWCHECK)

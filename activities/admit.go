@@ -65,7 +65,7 @@ func (a *Admissions) begin(ctx context.Context, in AdmitInput, t team.Team) (tea
 	key, now := sessionKey(info), a.Clock().UTC()
 	head, err := a.Sessions.PutCheckpoint(ctx, key, team.Checkpoint{
 		Schema: team.CheckpointSchema, Session: key.Session, Incarnation: in.Incarnation,
-		Team:        team.TeamRef{Name: t.Name, Blob: in.Team},
+		Team:        team.Ref{Name: t.Name, Blob: in.Team},
 		Requirement: string(requirement), Workspace: in.Workspace, Tree: in.Workspace,
 		CurrentPhase: team.ReservedPhase, Decisions: map[string]string{},
 		Assignments: []team.CheckpointAssignment{}, Artifacts: []team.Artifact{},

@@ -55,8 +55,8 @@ type RoundInput struct {
 	Head team.Digest `json:"head"`
 	// Input is the manifest to start from.
 	Input team.Digest `json:"input"`
-	// Decisions are those of the same phase that Head does not have yet.
-	Decisions map[string]string `json:"decisions,omitempty"`
+	// Beside is the work of the same phase that the input has and Head has not.
+	Beside []team.CheckpointAssignment `json:"beside,omitempty"`
 	// Feedback is the blob of a failure found outside the assignment's own
 	// attempts, at the seal.
 	Feedback team.Digest `json:"feedback,omitempty"`

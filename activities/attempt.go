@@ -80,11 +80,8 @@ func (r *round) brief(ctx context.Context) (team.Brief, error) {
 		return team.Brief{}, err
 	}
 	persona := r.scene.team.Personas[r.in.Persona]
-	above := r.scene.team.Steps(r.scene.team.Ancestors(r.in.Phase), r.scene.done(nil))
-	decisions, _ := team.MergeDecisions(above)
-	for name, value := range r.in.Decisions {
-		decisions[name] = value
-	}
+	phases := append(r.scene.team.Ancestors(r.in.Phase), r.in.Phase)
+	decisions, _ := team.MergeDecisions(r.scene.team.Steps(phases, r.scene.done(r.in.Beside)))
 	return team.Brief{
 		Session: r.scene.key.Session, Phase: r.in.Phase, Persona: r.in.Persona, Role: persona.Role,
 		Instructions: persona.Instructions, Requirement: r.scene.checkpoint.Requirement,

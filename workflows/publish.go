@@ -75,28 +75,36 @@ func (s *session) remember(ctx workflow.Context) {
 // show writes the page that the Web UI has on the session: where it stands, in
 // words for somebody who has never seen it. It costs no event.
 func (s *session) show(ctx workflow.Context) {
-	var b strings.Builder
-	fmt.Fprintf(&b, "## Session %s of team %s: %s\n\n", s.status.Session, s.status.Team, s.status.Status)
+	lines := []string{fmt.Sprintf("## Session %s of team %s: %s", s.status.Session, s.status.Team, s.status.Status), ""}
 	if s.status.Reason != "" {
-		fmt.Fprintf(&b, "%s\n\n", s.status.Reason)
+		lines = append(lines, s.status.Reason, "")
 	}
-	b.WriteString("| phase | persona | state | rounds | attempts | tokens | summary or last failure |\n|---|---|---|---|---|---|---|\n")
+	lines = append(lines, "| phase | persona | state | rounds | attempts | tokens | summary or last failure |", "|---|---|---|---|---|---|---|")
 	for _, p := range s.status.Phases {
 		for _, a := range p.Assignments {
-			fmt.Fprintf(&b, "| %s | %s | %s | %d | %d | %d | %s |\n",
-				p.Name, a.Persona, a.Status, a.Rounds, a.Attempts, a.Usage.Tokens(), cell(remark(a)))
+			lines = append(lines, fmt.Sprintf("| %s | %s | %s | %d | %d | %d | %s |",
+				p.Name, a.Persona, a.Status, a.Rounds, a.Attempts, a.Usage.Tokens(), cell(remark(a))))
 		}
 	}
-	fmt.Fprintf(&b, "\n%s\n", s.spending())
+	lines = append(lines, "", s.spending(), "")
 	for _, h := range s.status.Help {
-		fmt.Fprintf(&b, "\n### Help needed: %s/%s\n\n%s: %s\n\n%s\n\n", h.Phase, h.Persona, h.Category, h.Message, h.Advice)
-		for i, f := range h.Attempts {
-			fmt.Fprintf(&b, "%d. %s: %s\n", i+1, f.Category, f.Message)
-		}
+		lines = append(lines, helpPage(h)...)
 	}
-	fmt.Fprintf(&b, "\nFor live progress: `maestro watch %s`; for the files so far: `maestro artifacts list %s`.\n",
-		s.status.Session, s.status.Session)
-	workflow.SetCurrentDetails(ctx, b.String())
+	lines = append(lines, fmt.Sprintf("For live progress: `maestro watch %s`; for the files so far: `maestro artifacts list %s`.",
+		s.status.Session, s.status.Session))
+	workflow.SetCurrentDetails(ctx, strings.Join(lines, "\n"))
+}
+
+// helpPage says what a person has to look at.
+func helpPage(h team.HelpRequest) []string {
+	lines := []string{
+		fmt.Sprintf("### Help needed: %s/%s", h.Phase, h.Persona), "",
+		fmt.Sprintf("%s: %s", h.Category, h.Message), "", h.Advice, "",
+	}
+	for i, f := range h.Attempts {
+		lines = append(lines, fmt.Sprintf("%d. %s: %s", i+1, f.Category, f.Message))
+	}
+	return append(lines, "")
 }
 
 func remark(a team.AssignmentStatus) string {
@@ -134,6 +142,5 @@ func (s *session) spending() string {
 
 // cell keeps text from breaking a table.
 func cell(s string) string {
-	s = strings.NewReplacer("|", "\\|", "\n", " ", "\r", " ").Replace(s)
-	return team.Shorten(s, 200)
+	return team.Shorten(strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "|", "\\|"), 200)
 }

@@ -3,7 +3,6 @@ package workflows
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -18,8 +17,8 @@ type assignment struct {
 	team.CheckpointAssignment
 	// input is the manifest that the next round starts from.
 	input team.Digest
-	// decisions are those of the phase that no checkpoint has yet.
-	decisions map[string]string
+	// beside is the phase's work that the input has and no checkpoint yet.
+	beside []team.CheckpointAssignment
 	// feedback is the blob of a failed seal; set while integrating.
 	feedback    team.Digest
 	integrating bool
@@ -52,17 +51,13 @@ func (s *session) runAssignments(ctx workflow.Context, p team.Phase, input team.
 	}
 	done, failed := 0, error(nil)
 	if p.Order == team.OrderSequence {
-		decisions := map[string]string{}
 		for i, a := range work {
 			if i > 0 {
-				a.input = work[i-1].output
+				a.input, a.beside = work[i-1].output, entries(work[:i])
 			}
-			a.decisions = maps.Clone(decisions)
-			ok, err := s.runRounds(ctx, a)
-			if err != nil || !ok {
+			if ok, err := s.runRounds(ctx, a); err != nil || !ok {
 				return nil, err
 			}
-			maps.Copy(decisions, a.Decisions)
 		}
 		return work, nil
 	}
@@ -150,7 +145,7 @@ func (s *session) round(ctx workflow.Context, a *assignment) (team.RoundResult, 
 	var result team.RoundResult
 	err := workflow.ExecuteActivity(ctx, string(activities.RoundName), activities.RoundInput{
 		AssignmentID: a.AssignmentID, Round: a.Rounds, Rounds: s.team.Retry.Rounds, Incarnation: incarnation,
-		Head: s.head, Input: a.input, Decisions: a.decisions, Feedback: a.feedback, Integrating: a.integrating,
+		Head: s.head, Input: a.input, Beside: a.beside, Feedback: a.feedback, Integrating: a.integrating,
 		SpentSession: s.status.Usage, SpentPersona: s.spentBy(a.Persona),
 	}).Get(ctx, &result)
 	return result, err

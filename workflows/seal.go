@@ -45,7 +45,7 @@ func (s *session) seal(ctx workflow.Context, p team.Phase, input team.Digest, wo
 			return false, err
 		}
 		integrator.integrating, integrator.input, integrator.feedback = true, result.Tree, result.Feedback
-		integrator.decisions, _ = team.MergeDecisions(s.team.Steps([]string{p.Name}, index(work)))
+		integrator.beside = entries(work)
 		if ok, err := s.runRounds(ctx, integrator); err != nil || !ok {
 			return false, err
 		}
@@ -60,12 +60,4 @@ func (s *session) sealOnce(ctx workflow.Context, p team.Phase, input team.Digest
 		Phase: p.Name, Head: s.head, Input: input, Assignments: entries(work),
 	}).Get(ctx, &result)
 	return result, err
-}
-
-func index(work []*assignment) map[team.AssignmentID]team.CheckpointAssignment {
-	out := map[team.AssignmentID]team.CheckpointAssignment{}
-	for _, a := range work {
-		out[a.AssignmentID] = a.CheckpointAssignment
-	}
-	return out
 }

@@ -139,10 +139,10 @@ func (s *session) advance(ctx workflow.Context, p team.Phase, work []*assignment
 	}
 	s.head, s.status.Checkpoint, s.status.Decisions = out.Head, out.Head, out.Decisions
 	s.setPhase(p.Name, team.Completed)
-	for phase, input := range out.Inputs {
-		s.inputs[phase] = input
-	}
 	for _, phase := range append(in.Ready, p.Name) {
+		if input := out.Inputs[phase]; input != "" {
+			s.inputs[phase] = input
+		}
 		if conflicts := out.Conflicts[phase]; len(conflicts) > 0 {
 			s.cannotJoin(phase, conflicts)
 		}

@@ -241,7 +241,7 @@ func TestCommandFailures(t *testing.T) {
 		{"exit status", `echo first >&2; echo "cannot do it" >&2; exit 4`, team.Unknown, "exit status 4: cannot do it"},
 		{"signal", `kill -9 $$`, team.Unknown, "signal 9"},
 		{"result is no JSON", `echo '{' > $MAESTRO_RESULT`, team.InvalidOutput, "not JSON"},
-		{"result has an unknown field", `echo '{"sumary":"x"}' > $MAESTRO_RESULT`, team.InvalidOutput, `"sumary" is unknown`},
+		{"result has an unknown field", `echo '{"sumry":"x"}' > $MAESTRO_RESULT`, team.InvalidOutput, `"sumry" is unknown`},
 		{"result has a wrong type", `echo '{"summary":5}' > $MAESTRO_RESULT`, team.InvalidOutput, "summary is a JSON number; it must be a string"},
 		{"negative usage", `echo '{"usage":{"input_tokens":-1}}' > $MAESTRO_RESULT`, team.InvalidOutput, "input_tokens is -1"},
 		{"unknown category", `echo '{"error":{"category":"oops"}}' > $MAESTRO_RESULT`, team.InvalidOutput, `"oops" is none of`},
@@ -364,7 +364,7 @@ plays:
 func TestScriptFaultsNameTheirPlace(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ script, want string }{
-		{"version: 1\nplays:\n  a:\n    - sumary: x\n", `[4:7] unknown field "sumary"`},
+		{"version: 1\nplays:\n  a:\n    - sumry: x\n", `[4:7] unknown field "sumry"`},
 		{"version: 2\nplays: {a: [{summary: x}]}\n", "version is 2"},
 		{"version: 1\n", "plays is empty"},
 		{"version: 1\nplays: {a: [{turns: [{delay: 5}]}]}\n", "not a duration"},

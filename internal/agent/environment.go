@@ -70,7 +70,7 @@ func (a *account) give(dirs ...string) error {
 			if err != nil {
 				return err
 			}
-			return os.Lchown(path, int(a.UID), int(a.GID))
+			return os.Lchown(path, int(a.UID), int(a.GID)) //nolint:gosec // nothing of the agent runs yet; links are not followed
 		})
 		if err != nil {
 			return fmt.Errorf("hand %s to user %s: %w", dir, a.Name, err)

@@ -51,7 +51,7 @@ func parseStat(pid int, data []byte) (p proc, ok bool) {
 	}
 	ok = true
 	p = proc{pid: pid, parent: number(parent), group: number(group), session: number(session)}
-	p.started = uint64(max(number(started), 0)) //nolint:gosec // not negative
+	p.started = uint64(max(number(started), 0)) // not negative
 	p.zombie = fields[0][0] == 'Z' || fields[0][0] == 'X'
 	return p, ok
 }

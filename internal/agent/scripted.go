@@ -128,7 +128,7 @@ func playPart(stdin io.Reader, stderr io.Writer, dir, resultPath string) error {
 		if t.Say != "" {
 			fmt.Fprintln(stderr, t.Say)
 		}
-		time.Sleep(t.Delay) //nolint:forbidigo // the play's own time; a player that is stopped is killed
+		time.Sleep(t.Delay) // the play's own time; a player that is stopped is killed
 		for _, name := range slices.Sorted(maps.Keys(t.Files)) {
 			if err := t.Files[name].write(root, name); err != nil {
 				return fmt.Errorf("write %s: %w", name, err)
@@ -139,7 +139,7 @@ func playPart(stdin io.Reader, stderr io.Writer, dir, resultPath string) error {
 	if err != nil {
 		return fmt.Errorf("encode the result: %w", err)
 	}
-	return os.WriteFile(resultPath, data, 0o600)
+	return os.WriteFile(resultPath, data, 0o600) //nolint:gosec // the path that the worker chose for this attempt
 }
 
 // write does to the file what the play says. The root keeps it inside.

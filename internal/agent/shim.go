@@ -77,7 +77,7 @@ func writeOrders(w io.Writer, o orders) error {
 	if err != nil {
 		return fmt.Errorf("encode a shim's orders: %w", err)
 	}
-	frame := binary.BigEndian.AppendUint32(nil, uint32(min(len(data), maxOrders+1))) //nolint:gosec // bounded
+	frame := binary.BigEndian.AppendUint32(nil, uint32(min(len(data), maxOrders+1))) // bounded
 	if _, err := w.Write(append(frame, data...)); err != nil {
 		return fmt.Errorf("write a shim's orders: %w", err)
 	}

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -181,7 +182,7 @@ func (w *warden) start() (int, error) {
 		attr.Sys.Credential = &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups}
 	}
 	pid, err := syscall.ForkExec(program, o.Argv, attr)
-	if err != nil && o.User != nil && err == syscall.EACCES {
+	if err != nil && o.User != nil && errors.Is(err, syscall.EACCES) {
 		return 0, fmt.Errorf("start %s in %s as user %s: %w", program, o.Dir, o.User.Name, err)
 	}
 	if err != nil {

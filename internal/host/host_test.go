@@ -40,7 +40,7 @@ func newStand(t *testing.T, cfg agent.Config) *stand {
 	path, err := filepath.Abs("../../bin/maestro-server")
 	require.NoError(t, err)
 	require.FileExists(t, path, "run `make build` first")
-	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
+	quiet := slog.New(slog.DiscardHandler)
 	server, err := testsuite.StartDevServer(context.Background(), testsuite.DevServerOptions{ExistingPath: path, Stdout: io.Discard, Stderr: io.Discard})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Stop()) })

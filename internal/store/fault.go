@@ -59,7 +59,7 @@ func faultsIn(err error) (faults []Fault, rest error) {
 }
 
 func isJoined(err error) bool {
-	_, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // only this very error
+	_, ok := err.(interface{ Unwrap() []error }) // only this very error
 	return ok
 }
 

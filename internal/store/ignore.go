@@ -97,25 +97,43 @@ var characterClasses = strings.NewReplacer(
 	"[:lower:]", "a-z", "[:xdigit:]", "0-9a-fA-F", "[:space:]", " \t\r\n\f\v",
 )
 
-// toDoublestar translates git's patterns: braces mean themselves there, and a
-// trailing /** means what is below, not the directory itself.
+// toDoublestar translates git's patterns: braces mean themselves there, stars
+// are directories only where they stand alone, and a trailing /** means what is
+// below, not the directory itself.
 func toDoublestar(glob string) string {
-	glob = characterClasses.Replace(glob)
+	parts := strings.Split(characterClasses.Replace(glob), "/")
+	for i, part := range parts {
+		if len(part) > 1 && strings.Trim(part, "*") == "" {
+			parts[i] = "**"
+			continue
+		}
+		parts[i] = translatePart(part)
+	}
+	if parts[len(parts)-1] == "**" {
+		parts = append(parts, "*")
+	}
+	return strings.Join(parts, "/")
+}
+
+func translatePart(part string) string {
 	var b strings.Builder
-	escaped := false
-	for i := range len(glob) {
-		c := glob[i]
+	escaped, star := false, false
+	for i := range len(part) {
+		c := part[i]
+		if !escaped && star && c == '*' {
+			continue
+		}
 		if !escaped && (c == '{' || c == '}') {
 			b.WriteByte('\\')
 		}
 		b.WriteByte(c)
-		escaped = c == '\\' && !escaped
+		if !escaped && (c == '!' || c == '^') && i > 0 && part[i-1] == '[' {
+			b.WriteByte('/') // no class holds it
+		}
+		star = !escaped && c == '*'
+		escaped = !escaped && c == '\\'
 	}
-	glob = b.String()
-	if glob == "**" || strings.HasSuffix(glob, "/**") {
-		glob += "/*"
-	}
-	return glob
+	return b.String()
 }
 
 // match tells whether the rule is about the path.

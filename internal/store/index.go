@@ -126,7 +126,7 @@ func decodeIndex(data []byte) *index {
 	}
 	x.files = make(map[string]indexed, n)
 	for range n {
-		p := string(r.take(int(min(r.uvarint(), MaxPath)))) //nolint:gosec // bounded
+		p := string(r.take(int(min(r.uvarint(), MaxPath)))) // bounded
 		x.files[p] = indexed{
 			digest: team.Digest(hex.EncodeToString(r.take(sha256.Size))),
 			stamp: stamp{

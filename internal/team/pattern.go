@@ -28,7 +28,7 @@ func CheckPattern(pattern string) error {
 	case segments[len(segments)-1] == "":
 		return fmt.Errorf("%q names a directory; write %q for the files in it", pattern, pattern+"**")
 	case slices.Contains(segments, ".."):
-		return fmt.Errorf("%q leaves the work's directory; patterns go without ..", pattern)
+		return fmt.Errorf("%q leaves the work's directory; patterns go without dot-dot parts", pattern)
 	case slices.Contains(segments, "."), slices.Contains(segments, ""):
 		return fmt.Errorf("%q has an empty or . part; write the path plainly, like docs/*.md", pattern)
 	case segments[0] == ".git":

@@ -119,11 +119,11 @@ type RoundResult struct {
 // Checkpoint is the session's state after a phase. It is a blob of its own, so
 // that the chain from the newest back to the first is walked by digests.
 type Checkpoint struct {
-	Schema      string  `json:"schema"`
-	Session     string  `json:"session"`
-	Incarnation int     `json:"incarnation"`
-	Team        TeamRef `json:"team"`
-	Requirement string  `json:"requirement"`
+	Schema      string `json:"schema"`
+	Session     string `json:"session"`
+	Incarnation int    `json:"incarnation"`
+	Team        Ref    `json:"team"`
+	Requirement string `json:"requirement"`
 	// Workspace is the manifest that the session started from.
 	Workspace Digest `json:"workspace"`
 	// CurrentPhase is the phase that the checkpoint was taken after; init for
@@ -144,8 +144,8 @@ type Checkpoint struct {
 	SHA256 Digest `json:"sha256"`
 }
 
-// TeamRef names a resolved team.
-type TeamRef struct {
+// Ref names a resolved team by its content.
+type Ref struct {
 	Name string `json:"name"`
 	Blob Digest `json:"blob"`
 }

@@ -41,7 +41,7 @@ func Binary(t testing.TB, name string) string {
 func Start(t testing.TB, flags ...string) string {
 	t.Helper()
 	args := append([]string{"server", "start-dev", "--port", "0", "--headless", "--until-stdin-closes"}, flags...)
-	cmd := exec.Command(Binary(t, "maestro-server"), args...) //nolint:gosec // our own program
+	cmd := exec.Command(Binary(t, "maestro-server"), args...) // our own program
 	stdin, err := cmd.StdinPipe()
 	require.NoError(t, err)
 	stdout, err := cmd.StdoutPipe()

@@ -1,0 +1,162 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// Fault is one thing wrong in a file, for a person to mend.
+type Fault struct {
+	// File is the file's path as it was given.
+	File string `json:"file"`
+	// Line and Column count from 1, columns in characters; both are 0 where the
+	// fault is the whole file's.
+	Line   int `json:"line,omitempty"`
+	Column int `json:"column,omitempty"`
+	// Field is the field's path, like phases[2].personas[0]; empty where the
+	// fault is no field's.
+	Field string `json:"field,omitempty"`
+	// Message says what is wrong and what would be right.
+	Message string `json:"message"`
+	// Excerpt shows the line and the one before it, with a caret under the
+	// column.
+	Excerpt string `json:"excerpt,omitempty"`
+}
+
+// String is the fault in one line: file:line:column: field: message.
+func (f Fault) String() string {
+	var b strings.Builder
+	b.WriteString(f.File)
+	if f.Line > 0 {
+		fmt.Fprintf(&b, ":%d:%d", f.Line, f.Column)
+	}
+	if f.Field != "" {
+		b.WriteString(": " + f.Field)
+	}
+	b.WriteString(": " + f.Message)
+	return b.String()
+}
+
+// Faults is everything that is wrong with one file, in the file's order.
+type Faults struct {
+	// File is the file's path as it was given.
+	File string
+	// List has at least one fault.
+	List []Fault
+}
+
+// shownFaults bounds what Error prints: past it, more faults help nobody.
+const shownFaults = 30
+
+// Error shows each fault in one line, with its excerpt below.
+func (f *Faults) Error() string {
+	var b strings.Builder
+	for i, fault := range f.List {
+		if i == shownFaults {
+			fmt.Fprintf(&b, "%s: and %d more\n", f.File, len(f.List)-i)
+			break
+		}
+		b.WriteString(fault.String() + "\n" + fault.Excerpt)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// asError is the faults found, in order and each once; nil if there are none.
+func asError(file string, list []Fault) error {
+	if len(list) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(list, func(a, b Fault) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	return &Faults{File: file, List: slices.Compact(list)}
+}
+
+// place is a position in a file, counted from 1; its zero value is the file as
+// a whole.
+type place struct{ line, column int }
+
+func (s *source) fault(at place, path, format string, args ...any) Fault {
+	at.line = min(at.line, len(s.lines))
+	return Fault{
+		File: s.file, Line: at.line, Column: at.column, Field: fieldOf(path),
+		Message: fmt.Sprintf(format, args...), Excerpt: s.excerpt(at),
+	}
+}
+
+// fieldOf is a YAMLPath without its root and without what cannot be printed.
+func fieldOf(path string) string {
+	return team.Shorten(visible(strings.TrimPrefix(strings.TrimPrefix(path, "$"), ".")), 200)
+}
+
+// excerptWidth bounds the characters of a line that an excerpt shows.
+const excerptWidth = 100
+
+// excerpt shows the line at a place and the one before it.
+func (s *source) excerpt(at place) string {
+	if at.line < 1 || at.line > len(s.lines) {
+		return ""
+	}
+	var b strings.Builder
+	from := 0
+	if at.column > excerptWidth*3/4 {
+		from = at.column - excerptWidth/2
+	}
+	if at.line > 1 && strings.TrimSpace(s.lines[at.line-2]) != "" {
+		fmt.Fprintf(&b, "  %5d | %s\n", at.line-1, window(s.lines[at.line-2], from))
+	}
+	fmt.Fprintf(&b, "> %5d | %s\n", at.line, window(s.lines[at.line-1], from))
+	// Wide characters keep the caret where a terminal shows the column.
+	before := []rune(window(s.lines[at.line-1], from))
+	before = before[:min(max(at.column-1-from, 0), len(before))]
+	fmt.Fprintf(&b, "        | %s^\n", padding(before))
+	return b.String()
+}
+
+// window is the part of a line that an excerpt shows, from a column counted
+// from 0.
+func window(line string, from int) string {
+	runes := []rune(visible(line))
+	if from >= len(runes) {
+		return ""
+	}
+	cut := runes[from:]
+	end := ""
+	if len(cut) > excerptWidth {
+		cut, end = cut[:excerptWidth], "…"
+	}
+	if from > 0 {
+		cut = append([]rune{'…'}, cut[1:]...)
+	}
+	return strings.TrimRight(string(cut), " \t") + end
+}
+
+// visible replaces tabs and what cannot be printed, one character for one, so
+// that columns stay and no file can write to a terminal's state.
+func visible(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\t':
+			return '→'
+		case !printable(r):
+			return '\uFFFD'
+		}
+		return r
+	}, s)
+}
+
+// padding is as wide on a terminal as the runes.
+func padding(runes []rune) string {
+	width := 0
+	for _, r := range runes {
+		width++
+		if wide(r) {
+			width++
+		}
+	}
+	return strings.Repeat(" ", width)
+}

@@ -1,0 +1,170 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+)
+
+// maxNesting bounds how deep values lie in one another: the parser recurses.
+const maxNesting = 50
+
+// parse returns the root of the file's one document. What it returns besides is
+// why there is none.
+func (s *source) parse() (root ast.Node, fault *Fault) {
+	refuse := func(at place, format string, args ...any) (ast.Node, *Fault) {
+		f := s.fault(at, "", format, args...)
+		return nil, &f
+	}
+	// The parser is not ours, and a file is anything: a panic of it is the
+	// file's fault, not the end of the program.
+	defer func() {
+		if r := recover(); r != nil {
+			root, fault = refuse(place{}, "is not valid YAML, in a way that the parser cannot name; write it more plainly")
+		}
+	}()
+	if at, deep := tooDeep(lexer.Tokenize(s.text)); deep {
+		return refuse(at, "values lie in one another more than %d deep here; write them flatter", maxNesting)
+	}
+	file, err := parser.ParseBytes([]byte(s.text), 0, parser.AllowDuplicateMapKey())
+	if err != nil {
+		return refuse(s.syntax(err))
+	}
+	for _, doc := range file.Docs {
+		if doc.Body == nil || doc.Body.Type() == ast.DirectiveType || doc.Body.Type() == ast.CommentType {
+			continue
+		}
+		if root != nil {
+			return refuse(startOf(doc.Body), "a second document starts here; a file holds one: take this away, or move it into a file of its own")
+		}
+		root = doc.Body
+	}
+	if root == nil || root.Type() == ast.NullType {
+		return refuse(place{}, "is empty; write the document into it, starting with `version: 1`")
+	}
+	return root, nil
+}
+
+// tooDeep finds where values lie in one another deeper than any file needs,
+// by brackets or by markers on one line. Deeper indentation is bounded by the
+// file's size: n levels take n*n/2 characters.
+func tooDeep(tokens token.Tokens) (place, bool) {
+	brackets, markers, line := 0, 0, 0
+	for _, t := range tokens {
+		if t.Position.Line != line {
+			markers, line = 0, t.Position.Line
+		}
+		switch t.Type { //nolint:exhaustive // The others do not nest.
+		case token.SequenceStartType, token.MappingStartType:
+			brackets++
+		case token.SequenceEndType, token.MappingEndType:
+			brackets = max(brackets-1, 0)
+		case token.SequenceEntryType, token.MappingKeyType, token.AnchorType, token.TagType:
+			if brackets == 0 {
+				markers++
+			}
+		}
+		if brackets > maxNesting || markers > maxNesting {
+			return placeOf(t), true
+		}
+	}
+	return place{}, false
+}
+
+// syntax turns the parser's error into words for someone who does not know the
+// parser.
+func (s *source) syntax(err error) (at place, format string, text string) {
+	var positioned yaml.Error
+	if !errors.As(err, &positioned) || positioned.GetToken() == nil {
+		return place{}, "is not valid YAML: %s", err.Error()
+	}
+	at = placeOf(positioned.GetToken())
+	message := positioned.GetMessage()
+	for _, known := range syntaxWords {
+		if strings.Contains(message, known.parser) {
+			return at, "is not valid YAML: %s", known.ours
+		}
+	}
+	return at, "is not valid YAML: %s", message
+}
+
+var syntaxWords = []struct{ parser, ours string }{
+	{`'\t'`, "a tab cannot indent; use spaces"},
+	{"tab character", "a tab cannot indent; use spaces"},
+	{"mapping value is not allowed", "a second `name: value` begins on this line, or in the text that it starts; check the indentation, or put text that has a colon in quotes"},
+	{"map key-value is pre-defined", "something follows the value that already ended here; put the whole text in quotes"},
+	{"value is not allowed in this context", "this fits nothing above it; indent it like the lines that it belongs to"},
+	{"non-map value is specified", "`name: value` was expected; is the colon missing, or the space after it?"},
+	{"',' or ']' must be specified", "the list that starts with [ does not end; a comma or ] is missing before this"},
+	{"',' or '}' must be specified", "the mapping that starts with { does not end; a comma or } is missing before this"},
+	{"end character of double-quoted", `the text that starts with " does not end; add the closing quote`},
+	{"end character of single-quoted", "the text that starts with ' does not end; add the closing quote, and write ' inside the text as ''"},
+	{"is a reserved character", "text cannot start with this character; put it in quotes"},
+	{"unknown escape character", `no such \ sequence; write \\ for a backslash, or use single quotes`},
+	{"undefined alias name", "text cannot start with *; put it in quotes"},
+	{"undefined anchor value", "text cannot start with &; put it in quotes"},
+	{"invalid key for this map", "a list or a mapping cannot be a name; write `name: value`"},
+}
+
+func placeOf(t *token.Token) place {
+	if t == nil || t.Position == nil {
+		return place{}
+	}
+	return place{line: max(t.Position.Line, 1), column: max(t.Position.Column, 1)}
+}
+
+// startOf is where a value begins, for people: a block mapping begins with its
+// first name, not with that one's colon.
+func startOf(n ast.Node) place {
+	switch n := n.(type) {
+	case *ast.MappingNode:
+		if !n.IsFlowStyle && len(n.Values) > 0 {
+			return placeOf(n.Values[0].Key.GetToken())
+		}
+	case *ast.MappingValueNode:
+		return placeOf(n.Key.GetToken())
+	}
+	return placeOf(n.GetToken())
+}
+
+// describe says what a value is, as a message continues "must be ..., not".
+func describe(n ast.Node) string {
+	switch n := n.(type) {
+	case *ast.MappingNode, *ast.MappingValueNode:
+		return "a mapping"
+	case *ast.SequenceNode:
+		return "a list"
+	case *ast.StringNode, *ast.LiteralNode:
+		return fmt.Sprintf("the text %q", clip(textOf(n)))
+	case *ast.BoolNode:
+		return n.Token.Value
+	case ast.ScalarNode:
+		return "the number " + clip(n.GetToken().Value)
+	}
+	return "this"
+}
+
+// textOf is a scalar as it was written, without quotes and folding.
+func textOf(n ast.Node) string {
+	switch n := n.(type) {
+	case *ast.StringNode:
+		return n.Value
+	case *ast.LiteralNode:
+		return n.Value.Value
+	}
+	return n.GetToken().Value
+}
+
+func clip(s string) string {
+	const most = 60
+	if r := []rune(s); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return s
+}

@@ -1,0 +1,146 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// maxFile bounds team and worker files, in bytes.
+const maxFile = 1024 * 1024
+
+// source is a file's text and where it came from.
+type source struct {
+	file  string
+	text  string
+	lines []string
+}
+
+// readSource reads a file of YAML. What it returns besides a source is why there
+// is none.
+func readSource(path string) (*source, *Fault) {
+	if path == "" {
+		return nil, &Fault{File: `""`, Message: "is no file name; name the file"}
+	}
+	info, err := os.Stat(path)
+	if err == nil && info.IsDir() {
+		return nil, &Fault{File: path, Message: "is a directory; name the file in it"}
+	}
+	if err == nil && !info.Mode().IsRegular() {
+		return nil, &Fault{File: path, Message: "is not a regular file; write its content into one"}
+	}
+	if err != nil {
+		return nil, &Fault{File: path, Message: whyUnreadable(err)}
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, &Fault{File: path, Message: whyUnreadable(err)}
+	}
+	defer f.Close() //nolint:errcheck // Nothing was written.
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, &Fault{File: path, Message: whyUnreadable(err)}
+	}
+	return newSource(path, data)
+}
+
+func whyUnreadable(err error) string {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "does not exist; check the path"
+	case errors.Is(err, fs.ErrPermission):
+		return "may not be read; check its permissions"
+	}
+	var pathError *fs.PathError
+	if errors.As(err, &pathError) {
+		err = pathError.Err
+	}
+	return "cannot be read: " + err.Error()
+}
+
+// newSource checks that data is text, and takes its lines apart.
+func newSource(file string, data []byte) (*source, *Fault) {
+	if len(data) > maxFile {
+		return nil, &Fault{File: file, Message: fmt.Sprintf("is larger than %d KiB; move long instructions into an instructions_file", maxFile/1024)}
+	}
+	if bytes.HasPrefix(data, []byte{0xFF, 0xFE}) || bytes.HasPrefix(data, []byte{0xFE, 0xFF}) {
+		return nil, &Fault{File: file, Message: "is UTF-16; save it as UTF-8"}
+	}
+	data = bytes.TrimPrefix(data, []byte("\uFEFF"))
+	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(data))
+	s := &source{file: file, text: text, lines: strings.Split(text, "\n")}
+	for i, line := range s.lines {
+		if column, what := notText(line); what != "" {
+			f := s.fault(place{i + 1, column}, "", "has %s here; it must be plain UTF-8 text", what)
+			return nil, &f
+		}
+	}
+	return s, nil
+}
+
+// notText finds the first character of a line that no text has.
+func notText(line string) (column int, what string) {
+	column = 1
+	for i, r := range line {
+		if r == utf8.RuneError && !strings.HasPrefix(line[i:], "\uFFFD") {
+			return column, fmt.Sprintf("a byte (0x%02X) that is not UTF-8", line[i])
+		}
+		if r == '\uFEFF' || r != '\t' && unicode.IsControl(r) {
+			return column, fmt.Sprintf("a control character (U+%04X)", r)
+		}
+		column++
+	}
+	return 0, ""
+}
+
+// printable tells whether a terminal shows r as one or two columns.
+func printable(r rune) bool { return r == ' ' || unicode.IsGraphic(r) && !unicode.Is(unicode.Mn, r) }
+
+// wide tells whether a terminal shows r two columns wide.
+func wide(r rune) bool {
+	return unicode.In(r, unicode.Han, unicode.Hangul, unicode.Hiragana, unicode.Katakana) ||
+		r >= 0xFF01 && r <= 0xFF60 || r >= 0x1F300 && r <= 0x1FAFF || r >= 0x3000 && r <= 0x303F
+}
+
+// readBeside reads a text file that another names, relative to that one's
+// directory, which it must not leave.
+func readBeside(root *os.Root, name string) (string, error) {
+	info, err := root.Stat(name)
+	switch {
+	case err != nil && strings.Contains(err.Error(), "escapes"):
+		return "", fmt.Errorf("%q leads out of this file's directory; keep it inside", name)
+	case err != nil:
+		return "", fmt.Errorf("%q %s", name, whyUnreadable(err))
+	case info.IsDir():
+		return "", fmt.Errorf("%q is a directory; name a file", name)
+	case !info.Mode().IsRegular():
+		return "", fmt.Errorf("%q is not a regular file", name)
+	case info.Size() > team.MaxInstructions:
+		return "", fmt.Errorf("%q has %d bytes; at most %d are allowed", name, info.Size(), team.MaxInstructions)
+	}
+	f, err := root.Open(name)
+	if err != nil {
+		return "", fmt.Errorf("%q %s", name, whyUnreadable(err))
+	}
+	defer f.Close() //nolint:errcheck // Nothing was written.
+	data, err := io.ReadAll(io.LimitReader(f, team.MaxInstructions+1))
+	if err != nil {
+		return "", fmt.Errorf("%q %s", name, whyUnreadable(err))
+	}
+	data = bytes.TrimPrefix(data, []byte("\uFEFF"))
+	switch {
+	case len(bytes.TrimSpace(data)) == 0:
+		return "", fmt.Errorf("%q is empty; write the instructions into it", name)
+	case !utf8.Valid(data) || bytes.ContainsRune(data, 0):
+		return "", fmt.Errorf("%q is not UTF-8 text", name)
+	}
+	return string(data), nil
+}

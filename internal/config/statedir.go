@@ -1,0 +1,91 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// DefaultStateDir is where the state lives unless someone says otherwise.
+const DefaultStateDir = "/var/maestro/state"
+
+// StateDirEnv is the variable that names the state directory.
+const StateDirEnv = "MAESTRO_STATE_DIR"
+
+// StateDir finds the state directory: the flag, else the environment's
+// MAESTRO_STATE_DIR, else [DefaultStateDir] where it can be written, else
+// $XDG_STATE_HOME/maestro (by default ~/.local/state/maestro) where that exists
+// or create is set, which creates it. Where nothing else is left it is
+// DefaultStateDir, for the store to make or to complain about. The note, if
+// there is one, tells a person that the directory is not the usual one. The
+// directory is absolute.
+func StateDir(flag string, env func(string) string, create bool) (dir, note string, err error) {
+	return stateDir(DefaultStateDir, flag, env, create)
+}
+
+func stateDir(usual, flag string, env func(string) string, create bool) (dir, note string, err error) {
+	for _, chosen := range []struct{ by, dir string }{{"--state-dir", flag}, {StateDirEnv, env(StateDirEnv)}} {
+		if chosen.dir == "" {
+			continue
+		}
+		dir, err := filepath.Abs(chosen.dir)
+		if err != nil {
+			return "", "", fmt.Errorf("%s %q cannot be made absolute: %w", chosen.by, chosen.dir, err)
+		}
+		return dir, "", nil
+	}
+	why := unusable(usual)
+	if why == "" {
+		return usual, "", nil
+	}
+	own := ownStateDir(env)
+	if own == "" {
+		if create {
+			return "", "", fmt.Errorf("%s %s, and HOME is not set; name a state directory with --state-dir or %s", usual, why, StateDirEnv)
+		}
+		return usual, "", nil
+	}
+	if info, err := os.Stat(own); err == nil && info.IsDir() {
+		return own, fmt.Sprintf("the state is in %s, because %s %s", own, usual, why), nil
+	}
+	if !create {
+		return usual, "", nil
+	}
+	if err := os.MkdirAll(own, 0o700); err != nil {
+		return "", "", fmt.Errorf("%s %s, and %s cannot be created (%w); name a state directory with --state-dir or %s", usual, why, own, err, StateDirEnv)
+	}
+	return own, fmt.Sprintf("created %s for the state, because %s %s", own, usual, why), nil
+}
+
+// ownStateDir is the user's own state directory; empty where the environment
+// does not say where the user's things are. As the XDG specification has it, a
+// relative XDG_STATE_HOME does not count.
+func ownStateDir(env func(string) string) string {
+	if home := env("XDG_STATE_HOME"); filepath.IsAbs(home) {
+		return filepath.Join(home, "maestro")
+	}
+	if home := env("HOME"); filepath.IsAbs(home) {
+		return filepath.Join(home, ".local", "state", "maestro")
+	}
+	return ""
+}
+
+// unusable says why a directory cannot hold the state; empty: it can.
+func unusable(dir string) string {
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "does not exist"
+	case err != nil:
+		return "cannot be reached"
+	case !info.IsDir():
+		return "is not a directory"
+	case unix.Access(dir, unix.R_OK|unix.W_OK|unix.X_OK) != nil:
+		return "is not writable"
+	}
+	return ""
+}

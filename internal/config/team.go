@@ -1,0 +1,58 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// LoadTeam reads a team file, with the instructions that it has in files beside
+// it, and fills in its defaults. Its error is always a [*Faults] with everything
+// that is wrong.
+func LoadTeam(path string) (team.Team, error) {
+	src, fault := readSource(path)
+	if fault != nil {
+		return team.Team{}, asError(path, []Fault{*fault})
+	}
+	root, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return team.Team{}, asError(path, []Fault{{File: path, Message: "its directory cannot be read: " + whyUnreadable(err)}})
+	}
+	defer root.Close() //nolint:errcheck // Nothing was written.
+	return parseTeam(src, func(name string) (string, error) { return readBeside(root, name) })
+}
+
+// parseTeam makes a team of a file's text. beside reads the files that it names.
+func parseTeam(src *source, beside func(name string) (string, error)) (team.Team, error) {
+	t, d := decode[team.Team](src)
+	for _, name := range slices.Sorted(maps.Keys(t.Personas)) {
+		p := t.Personas[name]
+		if p.InstructionsFile == "" || p.Instructions != "" {
+			continue
+		}
+		text, err := besideText(p.InstructionsFile, beside)
+		if err != nil {
+			path := team.FieldPath("$.personas", name) + ".instructions_file"
+			d.add(d.locate(path), path, "%s", visible(err.Error()))
+			continue
+		}
+		p.Instructions, p.InstructionsFile = text, ""
+		t.Personas[name] = p
+	}
+	d.addFaults(t.Faults())
+	if err := asError(src.file, d.faults); err != nil {
+		return team.Team{}, err
+	}
+	return t.Resolved(), nil
+}
+
+func besideText(name string, read func(string) (string, error)) (string, error) {
+	if filepath.IsAbs(name) {
+		return "", fmt.Errorf("%q is absolute; write it relative to this file, like prompts/developer.md", name)
+	}
+	return read(name)
+}
