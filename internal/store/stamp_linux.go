@@ -70,7 +70,7 @@ func awaitTick(after int64) bool {
 		if now > after {
 			return true
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) //nolint:forbidigo // there is no event to wait for: the kernel's clock has to tick
 	}
 	return false
 }
