@@ -1,0 +1,226 @@
+package store_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+func inode(t *testing.T, path string) uint64 {
+	t.Helper()
+	info, err := os.Lstat(path)
+	require.NoError(t, err)
+	return info.Sys().(*syscall.Stat_t).Ino //nolint:forcetypeassert // on unix
+}
+
+func TestModesAreNormal(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	dir, m := materialised(t, s, map[string]string{"plain": "x", "d/run": "#!x"})
+	require.NoError(t, os.Chmod(filepath.Join(dir, "plain"), 0o777)) //nolint:gosec // on purpose
+	require.NoError(t, os.Chmod(filepath.Join(dir, "d"), 0o700))     //nolint:gosec // a directory
+	require.NoError(t, s.Materialise(t.Context(), m, dir))
+	for p, want := range map[string]os.FileMode{"plain": 0o644, "d/run": 0o755, "d": 0o755 | os.ModeDir} {
+		info, err := os.Stat(filepath.Join(dir, p))
+		require.NoError(t, err)
+		require.Equal(t, want, info.Mode(), p)
+	}
+}
+
+func TestFilesAreNotShared(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	big := strings.Repeat("x", 400<<10)
+	dir, m := materialised(t, s, map[string]string{"a": "1", "b": "1", "big": big})
+	for _, p := range []string{"a", "big"} {
+		f, err := os.OpenFile(filepath.Join(dir, p), os.O_WRONLY, 0)
+		require.NoError(t, err)
+		_, err = f.WriteString("!")
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+	}
+	other := filepath.Join(t.TempDir(), "other")
+	require.NoError(t, s.Materialise(t.Context(), m, other))
+	require.Equal(t, map[string]string{"a": "1", "b": "1", "big": big}, readTree(t, other))
+}
+
+func TestWhatIsAsItWasStays(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	dir, m := materialised(t, s, map[string]string{"a": "1", "d/b": "1", "d/c": "1"})
+	before := inode(t, filepath.Join(dir, "a"))
+	touched := filepath.Join(dir, "d/b")
+	info, err := os.Stat(touched)
+	require.NoError(t, err)
+	// The same size, and the old time put back.
+	require.NoError(t, os.WriteFile(touched, []byte("2"), 0o600))
+	require.NoError(t, os.Chtimes(touched, info.ModTime(), info.ModTime()))
+
+	out, err := s.Collect(t.Context(), team.Collect{Base: m, Dir: dir})
+	require.NoError(t, err)
+	require.Equal(t, []string{"d/b"}, out.Changed, "a change is found though size and time are the same")
+
+	require.NoError(t, s.Materialise(t.Context(), m, dir))
+	require.Equal(t, map[string]string{"a": "1", "d/b": "1", "d/c": "1"}, readTree(t, dir))
+	require.Equal(t, before, inode(t, filepath.Join(dir, "a")), "what nobody touched was not written again")
+}
+
+func TestTheIndexIsOnlyACache(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(t *testing.T, path string){
+		"gone": func(t *testing.T, path string) { require.NoError(t, os.Remove(path)) },
+		"cut":  func(t *testing.T, path string) { require.NoError(t, os.Truncate(path, 40)) },
+		"flipped": func(t *testing.T, path string) {
+			data, err := os.ReadFile(path)
+			require.NoError(t, err)
+			data[len(data)/2] ^= 1
+			require.NoError(t, os.WriteFile(path, data, 0o600))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStore(t)
+			dir, m := materialised(t, s, map[string]string{"a": "1", "b": "1"})
+			indexes, err := filepath.Glob(filepath.Join(s.Dir(), "index", "*"))
+			require.NoError(t, err)
+			require.NotEmpty(t, indexes)
+			for _, path := range indexes {
+				spoil(t, path)
+			}
+			writeTree(t, dir, map[string]string{"b": "2"})
+			out, err := s.Collect(t.Context(), team.Collect{Base: m, Dir: dir})
+			require.NoError(t, err)
+			require.Equal(t, []string{"b"}, out.Changed)
+			require.NoError(t, s.Materialise(t.Context(), m, dir))
+			require.Equal(t, map[string]string{"a": "1", "b": "1"}, readTree(t, dir))
+		})
+	}
+}
+
+func TestADamagedBlobIsFoundWhenATreeIsFilled(t *testing.T) {
+	t.Parallel()
+	for name, content := range map[string]string{"small": "content", "large": strings.Repeat("content", 100_000)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStore(t)
+			files := map[string]string{"a": content, "b": "1"}
+			m := snapshot(t, s, files)
+			blob := sha([]byte(content))
+			damaged := []byte(content)
+			damaged[5] ^= 1
+			require.NoError(t, os.WriteFile(blobPath(s, blob), damaged, 0o600))
+			dir := filepath.Join(t.TempDir(), "tree")
+			err := s.Materialise(t.Context(), m, dir)
+			require.ErrorIs(t, err, team.ErrCorrupt)
+			require.ErrorContains(t, err, string(blob[2:]))
+			err = s.Materialise(t.Context(), m, dir)
+			require.ErrorIs(t, err, team.ErrNotFound)
+
+			require.Equal(t, m, snapshot(t, s, files), "a new snapshot brings it back")
+			require.NoError(t, s.Materialise(t.Context(), m, dir))
+			require.Equal(t, files, readTree(t, dir))
+		})
+	}
+}
+
+func TestASnapshotBringsBackWhatWasLost(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	work := t.TempDir()
+	writeTree(t, work, map[string]string{"a": "1"})
+	backdate(t, work)
+	snap, err := s.Snapshot(t.Context(), work, store.SnapshotOptions{})
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(blobPath(s, sha([]byte("1")))))
+	dir := filepath.Join(t.TempDir(), "tree")
+	require.ErrorIs(t, s.Materialise(t.Context(), snap.Manifest, dir), team.ErrNotFound)
+	_, err = s.Snapshot(t.Context(), work, store.SnapshotOptions{})
+	require.NoError(t, err)
+	require.NoError(t, s.Materialise(t.Context(), snap.Manifest, dir))
+}
+
+// backdate lets a tree's files bear a time before now by the kernel's clock.
+func backdate(t *testing.T, dir string) {
+	t.Helper()
+	probe := filepath.Join(t.TempDir(), "probe")
+	newest := time.Now()
+	require.Eventually(t, func() bool {
+		require.NoError(t, os.WriteFile(probe, nil, 0o600))
+		info, err := os.Stat(probe)
+		return err == nil && info.ModTime().After(newest)
+	}, 5*time.Second, time.Millisecond, "files in %s", dir)
+}
+
+func TestNothingOutsideIsTouched(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	outside := t.TempDir()
+	writeTree(t, outside, map[string]string{"precious": "1", "a": "1"})
+	m := snapshot(t, s, map[string]string{"d/a": "2", "e": "3"})
+
+	dir := filepath.Join(t.TempDir(), "tree")
+	writeTree(t, dir, map[string]string{"d": "-> " + outside, "e": "-> " + filepath.Join(outside, "precious"), "f": "-> " + outside})
+	require.NoError(t, s.Materialise(t.Context(), m, dir))
+	require.Equal(t, map[string]string{"d/a": "2", "e": "3"}, readTree(t, dir))
+
+	require.NoError(t, os.RemoveAll(dir))
+	require.NoError(t, os.Symlink(outside, dir), "the directory itself is a link")
+	require.NoError(t, s.Materialise(t.Context(), m, dir))
+	require.Equal(t, map[string]string{"d/a": "2", "e": "3"}, readTree(t, dir))
+
+	require.Equal(t, map[string]string{"precious": "1", "a": "1"}, readTree(t, outside))
+}
+
+func TestExport(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	m := snapshot(t, s, map[string]string{"README.md": "r", "docs/a.md": "a", "docs/b.txt": "b", "bin/run": "#!x", "l": "-> README.md"})
+	for _, c := range []struct {
+		wanted, want []string
+	}{
+		{nil, []string{"README.md", "bin/run", "docs/a.md", "docs/b.txt", "l"}},
+		{[]string{"."}, []string{"README.md", "bin/run", "docs/a.md", "docs/b.txt", "l"}},
+		{[]string{"docs"}, []string{"docs/a.md", "docs/b.txt"}},
+		{[]string{"docs/", "docs/a.md"}, []string{"docs/a.md", "docs/b.txt"}},
+		{[]string{"**/*.md", "./l"}, []string{"README.md", "docs/a.md", "l"}},
+	} {
+		dir := filepath.Join(t.TempDir(), "out")
+		got, err := s.Export(t.Context(), m, c.wanted, dir, false)
+		require.NoError(t, err)
+		require.Equal(t, c.want, got)
+		require.Len(t, readTree(t, dir), len(c.want))
+	}
+	_, err := s.Export(t.Context(), m, []string{"docs", "nope"}, t.TempDir(), false)
+	require.ErrorIs(t, err, team.ErrNotFound)
+	require.ErrorContains(t, err, "nope")
+}
+
+func TestExportLeavesWhatIsThere(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	m := snapshot(t, s, map[string]string{"a": "new", "d/b": "new"})
+	outside := t.TempDir()
+	dir := t.TempDir()
+	writeTree(t, dir, map[string]string{"mine": "1", "d/b": "old"})
+	_, err := s.Export(t.Context(), m, nil, dir, false)
+	require.ErrorContains(t, err, "d/b")
+	require.Equal(t, map[string]string{"mine": "1", "d/b": "old"}, readTree(t, dir), "nothing was written")
+
+	_, err = s.Export(t.Context(), m, nil, dir, true)
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"mine": "1", "a": "new", "d/b": "new"}, readTree(t, dir))
+
+	dir = t.TempDir()
+	writeTree(t, dir, map[string]string{"d": "-> " + outside})
+	_, err = s.Export(t.Context(), m, nil, dir, true)
+	require.Error(t, err, "a link must not lead out")
+	require.Empty(t, readTree(t, outside))
+}
