@@ -9,7 +9,6 @@ import (
 
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/log"
 )
 
 // dialPatience bounds the wait for an answer when a client connects.
@@ -69,10 +68,7 @@ func DialAddress(ctx context.Context, address, namespace string, logger *slog.Lo
 }
 
 func dial(ctx context.Context, options client.Options, logger *slog.Logger) (*Connection, error) {
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
-	}
-	options.Logger = log.NewStructuredLogger(logger)
+	options.Logger = newLogger(logger)
 	bounded, cancel := context.WithTimeout(ctx, dialPatience)
 	defer cancel()
 	c, err := client.DialContext(bounded, options)

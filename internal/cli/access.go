@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"context"
+	"errors"
+
+	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// dial connects to the Temporal that flags, environment and profile name.
+func (a *app) dial(ctx context.Context) (*temporalio.Connection, error) {
+	options, err := a.temporal.ClientOptions(a.environ)
+	if err != nil {
+		return nil, err
+	}
+	a.connected.address, a.connected.namespace = options.HostPort, options.Namespace
+	return temporalio.Dial(ctx, &a.temporal, a.environ, nil)
+}
+
+// attributes knows the search attributes of the connection's namespace.
+func (a *app) attributes(conn *temporalio.Connection) *temporalio.SearchAttributes {
+	return temporalio.NewSearchAttributes(conn, conn.Namespace, a.env.Now,
+		workflows.AttributeTeam, workflows.AttributeStatus, workflows.AttributePhase, workflows.AttributeTokens)
+}
+
+// storeDir is the state directory. Where it is not the usual one, a person is
+// told, unless quiet.
+func (a *app) storeDir(create, quiet bool) (string, error) {
+	dir, note, err := config.StateDir(a.stateDir, a.environ.get, create)
+	if err != nil {
+		return "", usagef("%w", err)
+	}
+	if note != "" && !quiet {
+		a.say("%s", note)
+	}
+	return dir, nil
+}
+
+// openStore opens the store that a command needs.
+func (a *app) openStore() (*store.Store, error) {
+	dir, err := a.storeDir(false, false)
+	if err != nil {
+		return nil, err
+	}
+	s, err := store.Open(dir, store.Options{Clock: a.env.Now})
+	return s, storeError(err)
+}
+
+// createStore opens the store, making it if there is none yet.
+func (a *app) createStore(mayChoose bool) (*store.Store, error) {
+	dir, err := a.storeDir(mayChoose, false)
+	if err != nil {
+		return nil, err
+	}
+	s, err := store.Create(dir, store.Options{Clock: a.env.Now})
+	if err != nil {
+		return nil, usagef("%w", err)
+	}
+	return s, nil
+}
+
+// findStore opens the store if there is one; nil without an error if there is
+// none, for commands that can do without.
+func (a *app) findStore() (*store.Store, error) {
+	dir, err := a.storeDir(false, true)
+	if err != nil {
+		return nil, err
+	}
+	s, err := store.Open(dir, store.Options{Clock: a.env.Now})
+	if errors.Is(err, team.ErrNotFound) {
+		return nil, nil
+	}
+	return s, err
+}

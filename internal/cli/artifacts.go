@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// artifactsDocument is the document of `artifacts list -o json`.
+type artifactsDocument struct {
+	Session string `json:"session"`
+	// Checkpoint is the one that the list is of, and Phase the phase that it
+	// was taken after.
+	Checkpoint team.Digest     `json:"checkpoint"`
+	Phase      string          `json:"phase"`
+	Artifacts  []team.Artifact `json:"artifacts"`
+}
+
+// exportDocument is the document of `artifacts get -o json`.
+type exportDocument struct {
+	Session    string      `json:"session"`
+	Checkpoint team.Digest `json:"checkpoint"`
+	// Out is the directory, absolute; Files are what was written, relative to it.
+	Out   string   `json:"out"`
+	Files []string `json:"files"`
+}
+
+func newArtifacts(a *app) *cobra.Command {
+	return group("artifacts", "List and get the files that a session has made", newArtifactsList(a), newArtifactsGet(a))
+}
+
+func newArtifactsList(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list SESSION",
+		Short: "List the files that a session's assignments have left",
+		Args:  arguments(1, 1),
+		RunE:  func(cmd *cobra.Command, args []string) error { return a.listArtifacts(cmd.Context(), args[0]) },
+	}
+	a.addNamespaceFlags(cmd)
+	a.addStateDirFlag(cmd)
+	a.addOutputFlag(cmd)
+	cmd.ValidArgsFunction = a.completeSessions
+	return cmd
+}
+
+func newArtifactsGet(a *app) *cobra.Command {
+	var out string
+	var overwrite bool
+	cmd := &cobra.Command{
+		Use:   "get SESSION [PATH...] --out DIR",
+		Short: "Write a session's files into a directory: the named ones, or the whole result",
+		Long:  "Write files of a session's newest checkpoint into a directory. A PATH is a file, a directory or a pattern like \"docs/**\"; without one, the whole result tree is written, the workspace's files included.",
+		Args:  arguments(1, -1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if out == "" {
+				return usagef("--out is missing; name the directory to write to")
+			}
+			return a.getArtifacts(cmd.Context(), args[0], args[1:], out, overwrite)
+		},
+	}
+	cmd.Flags().StringVar(&out, "out", "", "directory to write to; it is made if need be")
+	cmd.Flags().BoolVar(&overwrite, "overwrite", false, "replace files that are there already")
+	a.addNamespaceFlags(cmd)
+	a.addStateDirFlag(cmd)
+	a.addOutputFlag(cmd)
+	cmd.ValidArgsFunction = a.completeSessions
+	return cmd
+}
+
+// newest is a session's newest checkpoint that can be read. Damage is said.
+func (a *app) newest(ctx context.Context, s *store.Store, key team.SessionKey) (store.StoredCheckpoint, error) {
+	chain, err := a.chain(ctx, s, key)
+	if err != nil {
+		return store.StoredCheckpoint{}, err
+	}
+	return chain[0], nil
+}
+
+func (a *app) listArtifacts(ctx context.Context, session string) error {
+	s, key, err := a.stored(session)
+	if err != nil {
+		return err
+	}
+	c, err := a.newest(ctx, s, key)
+	if err != nil {
+		return err
+	}
+	if a.output == outputJSON {
+		doc := artifactsDocument{Session: session, Checkpoint: c.Name, Phase: c.CurrentPhase, Artifacts: c.Artifacts}
+		if doc.Artifacts == nil {
+			doc.Artifacts = []team.Artifact{}
+		}
+		return a.printJSON(doc)
+	}
+	if len(c.Artifacts) == 0 {
+		a.say("no phase has left a file yet (the newest checkpoint is that after %s)", c.CurrentPhase)
+		return nil
+	}
+	t := &table{paint: a.paint}
+	t.head("PATH", "SIZE", "BY", "SHA256")
+	for _, f := range c.Artifacts {
+		bytes, digest := size(f.Size), f.SHA256.Short()
+		if f.SHA256 == "" {
+			bytes, digest = "link", "-"
+		}
+		t.add(plain(printable(f.Path)), plain(bytes), plain(f.String()), cell{digest, dim})
+	}
+	t.write(a.env.Stdout)
+	return nil
+}
+
+func (a *app) getArtifacts(ctx context.Context, session string, wanted []string, out string, overwrite bool) error {
+	s, key, err := a.stored(session)
+	if err != nil {
+		return err
+	}
+	c, err := a.newest(ctx, s, key)
+	if err != nil {
+		return err
+	}
+	if out, err = filepath.Abs(out); err != nil {
+		return usagef("--out: %w", err)
+	}
+	files, err := s.Export(ctx, c.Tree, wanted, out, overwrite)
+	if errors.Is(err, team.ErrNotFound) && len(wanted) > 0 {
+		return usagef("%w", err)
+	}
+	if err != nil {
+		return err
+	}
+	if a.output == outputJSON {
+		return a.printJSON(exportDocument{Session: session, Checkpoint: c.Name, Out: out, Files: files})
+	}
+	for _, f := range files {
+		a.print("%s", printable(f))
+	}
+	a.say("wrote %s to %s (as of the checkpoint after %s)", count(len(files), "file"), out, c.CurrentPhase)
+	return nil
+}

@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+	enumspb "go.temporal.io/api/enums/v1"
+
+	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// cancelDocument is the document of `cancel -o json`.
+type cancelDocument struct {
+	Session string `json:"session"`
+	RunID   string `json:"run_id"`
+	// Requested is always true: the session ends once its agents have stopped.
+	Requested bool `json:"requested"`
+}
+
+func newCancel(a *app) *cobra.Command {
+	var wait bool
+	cmd := &cobra.Command{
+		Use:   "cancel SESSION",
+		Short: "Ask a session to stop",
+		Long:  "Ask a session to stop. Its agents are stopped; what is finished stays in the store. With --watch, follow it to its end.",
+		Args:  arguments(1, 1),
+		RunE:  func(cmd *cobra.Command, args []string) error { return a.cancel(cmd.Context(), args[0], wait) },
+	}
+	cmd.Flags().BoolVar(&wait, "watch", false, "follow the session until it has ended; the exit code is then 0 if it was cancelled")
+	a.addTemporalFlags(cmd)
+	a.addStateDirFlag(cmd)
+	a.addOutputFlag(cmd)
+	cmd.ValidArgsFunction = a.completeSessions
+	return cmd
+}
+
+func (a *app) cancel(ctx context.Context, session string, wait bool) error {
+	w, done, err := a.watch(ctx, session)
+	if err != nil {
+		return err
+	}
+	defer done()
+	d, err := w.conn.WorkflowService().DescribeWorkflowExecution(ctx, describeRequest(w.conn.Namespace, session))
+	info := d.GetWorkflowExecutionInfo()
+	switch {
+	case temporalio.NotFound(err):
+		return a.explainLook(w, errUnknown)
+	case err != nil:
+		return err
+	case info.GetType().GetName() != workflows.TeamSessionName:
+		return usagef("%s is a workflow, but no session of Maestro's", session)
+	case info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
+		return usagef("session %s has ended already: it is %s", session, closedState(info.GetStatus()))
+	}
+	run := info.GetExecution().GetRunId()
+	if err := w.conn.CancelWorkflow(ctx, session, run); err != nil {
+		return err
+	}
+	a.say("asked session %s to stop; it ends as soon as its agents have", session)
+	if a.output == outputJSON {
+		if err := a.printJSON(cancelDocument{session, run, true}); err != nil {
+			return err
+		}
+	}
+	if !wait {
+		return nil
+	}
+	v, err := a.track(ctx, w)
+	if err != nil {
+		return err
+	}
+	if v.Status.Status != team.WasCancelled {
+		return failf("session %s had ended before it could be cancelled: it is %s", session, v.Status.Status)
+	}
+	return nil
+}

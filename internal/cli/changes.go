@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// changes says, a line each, what has happened to a session between two looks at
+// it, in the order of its phases. The first look is compared with nothing.
+func changes(p palette, before, now team.Status) []string {
+	var lines []string
+	if before.Session == "" {
+		lines = append(lines, fmt.Sprintf("session %s of team %s: %s", now.Session, dash(now.Team), p.state(now.Status)))
+	}
+	for _, phase := range now.Phases {
+		lines = append(lines, phaseChanges(p, phaseOf(before, phase.Name), phase, now.Usage)...)
+	}
+	if before.Session != "" && before.Status != now.Status {
+		lines = append(lines, fmt.Sprintf("session %s: %s", now.Session, p.state(now.Status)))
+	}
+	return lines
+}
+
+// phaseOf is a phase as it was; pending if it was not known.
+func phaseOf(s team.Status, name string) team.PhaseStatus {
+	for _, p := range s.Phases {
+		if p.Name == name {
+			return p
+		}
+	}
+	return team.PhaseStatus{Name: name, Status: team.Pending}
+}
+
+func phaseChanges(p palette, before, now team.PhaseStatus, usage team.Usage) []string {
+	var lines []string
+	if before.Status == team.Pending && now.Status != team.Pending {
+		lines = append(lines, fmt.Sprintf("%s: started", p.paint(bold, now.Name)))
+	}
+	for _, a := range now.Assignments {
+		old := team.AssignmentStatus{Persona: a.Persona, Status: team.Pending}
+		for _, b := range before.Assignments {
+			if b.Persona == a.Persona {
+				old = b
+			}
+		}
+		id := team.AssignmentID{Phase: now.Name, Persona: a.Persona}
+		for _, line := range assignmentChanges(p, old, a) {
+			lines = append(lines, fmt.Sprintf("%s: %s", id, line))
+		}
+	}
+	if before.Status == now.Status {
+		return lines
+	}
+	switch {
+	case now.Status.Done():
+		lines = append(lines, fmt.Sprintf("%s: %s, %s tokens%s so far", p.paint(bold, now.Name), p.state(now.Status), number(usage.Tokens()), money(usage)))
+	case now.Status != team.Running && now.Status != team.Pending:
+		lines = append(lines, fmt.Sprintf("%s: %s", p.paint(bold, now.Name), p.state(now.Status)))
+	}
+	return lines
+}
+
+func assignmentChanges(p palette, before, now team.AssignmentStatus) []string {
+	var lines []string
+	for i := len(before.Failures); i < len(now.Failures); i++ {
+		f := now.Failures[i]
+		lines = append(lines, fmt.Sprintf("attempt %d failed: %s: %s", i+1, p.paint(red, string(f.Category)), clip(f.Message, 200)))
+	}
+	if lost := now.LostWorkers - before.LostWorkers; lost > 0 {
+		lines = append(lines, fmt.Sprintf("%s lost; the work goes on, and no attempt is used up", count(lost, "worker")))
+	}
+	if now.Rounds > before.Rounds && now.Rounds > 1 {
+		lines = append(lines, fmt.Sprintf("round %d", now.Rounds))
+	}
+	if now.Progress != "" && now.Progress != before.Progress {
+		lines = append(lines, p.paint(dim, clip(now.Progress, 100)))
+	}
+	if now.Status.Done() && !before.Status.Done() {
+		line := p.state(now.Status)
+		if now.Summary != "" {
+			line += ": " + clip(now.Summary, 120)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}

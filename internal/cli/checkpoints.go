@@ -1,0 +1,191 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// checkpointsDocument is the document of `checkpoints list -o json`.
+type checkpointsDocument struct {
+	Session string `json:"session"`
+	// Checkpoints are the newest first.
+	Checkpoints []listedCheckpoint `json:"checkpoints"`
+}
+
+// listedCheckpoint is a checkpoint in a listing.
+type listedCheckpoint struct {
+	// Checkpoint is the digest that names it.
+	Checkpoint  team.Digest `json:"checkpoint"`
+	Phase       string      `json:"phase"`
+	Incarnation int         `json:"incarnation"`
+	CreatedAt   time.Time   `json:"created_at"`
+	// Assignments and Artifacts are counts.
+	Assignments int         `json:"assignments"`
+	Artifacts   int         `json:"artifacts"`
+	Usage       team.Usage  `json:"usage"`
+	Previous    team.Digest `json:"previous"`
+	// File is the copy of the checkpoint for people.
+	File string `json:"file"`
+}
+
+// shownCheckpoint is the document of `checkpoints show -o json`: the checkpoint
+// and the digest that names it.
+type shownCheckpoint struct {
+	Name team.Digest `json:"checkpoint"`
+	team.Checkpoint
+}
+
+func newCheckpoints(a *app) *cobra.Command {
+	return group("checkpoints", "List, show and verify the states that a session can be resumed from",
+		newCheckpointsList(a), newCheckpointsShow(a), newCheckpointsVerify(a))
+}
+
+func newCheckpointsList(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list SESSION",
+		Short: "List a session's checkpoints, the newest first",
+		Args:  arguments(1, 1),
+		RunE:  func(cmd *cobra.Command, args []string) error { return a.listCheckpoints(cmd.Context(), args[0]) },
+	}
+	a.addNamespaceFlags(cmd)
+	a.addStateDirFlag(cmd)
+	a.addOutputFlag(cmd)
+	cmd.ValidArgsFunction = a.completeSessions
+	return cmd
+}
+
+func newCheckpointsShow(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show SESSION [PHASE | CHECKPOINT]",
+		Short: "Show a checkpoint: the newest, that after a phase, or the one of a digest",
+		Args:  arguments(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.showCheckpoint(cmd.Context(), args[0], strings.Join(args[1:], ""))
+		},
+	}
+	a.addNamespaceFlags(cmd)
+	a.addStateDirFlag(cmd)
+	a.addOutputFlag(cmd)
+	cmd.ValidArgsFunction = a.completePhases
+	return cmd
+}
+
+// chain lists a session's checkpoints; damage is said and the rest returned.
+func (a *app) chain(ctx context.Context, s *store.Store, key team.SessionKey) ([]store.StoredCheckpoint, error) {
+	chain, err := s.Checkpoints(ctx, key)
+	damaged := errors.Is(err, team.ErrCorrupt) || errors.Is(err, team.ErrNotFound)
+	if err != nil && !damaged {
+		return nil, err
+	}
+	if damaged {
+		a.say("damaged: %s", strings.ReplaceAll(err.Error(), "\n", "\n  "))
+	}
+	if len(chain) == 0 {
+		return nil, failf("session %s has no checkpoint that can be read", key.Session)
+	}
+	return chain, nil
+}
+
+func (a *app) listCheckpoints(ctx context.Context, session string) error {
+	s, key, err := a.stored(session)
+	if err != nil {
+		return err
+	}
+	chain, err := a.chain(ctx, s, key)
+	if err != nil {
+		return err
+	}
+	doc := checkpointsDocument{Session: session, Checkpoints: []listedCheckpoint{}}
+	t := &table{paint: a.paint}
+	t.head("PHASE", "CHECKPOINT", "ASSIGNMENTS", "ARTIFACTS", "TOKENS", "TAKEN")
+	for _, c := range chain {
+		file, err := s.CheckpointPath(key, c.CurrentPhase)
+		if err != nil {
+			return err
+		}
+		doc.Checkpoints = append(doc.Checkpoints, listedCheckpoint{
+			Checkpoint: c.Name, Phase: c.CurrentPhase, Incarnation: c.Incarnation, CreatedAt: c.CreatedAt,
+			Assignments: len(c.Assignments), Artifacts: len(c.Artifacts), Usage: c.Usage, Previous: c.Previous, File: file,
+		})
+		t.add(plain(c.CurrentPhase), plain(c.Name.Short()), plain(fmt.Sprint(len(c.Assignments))),
+			plain(fmt.Sprint(len(c.Artifacts))), plain(number(c.Usage.Tokens())), plain(moment(&c.CreatedAt)))
+	}
+	if a.output == outputJSON {
+		return a.printJSON(doc)
+	}
+	t.write(a.env.Stdout)
+	return nil
+}
+
+func (a *app) showCheckpoint(ctx context.Context, session, which string) error {
+	s, key, err := a.stored(session)
+	if err != nil {
+		return err
+	}
+	chain, err := a.chain(ctx, s, key)
+	if err != nil {
+		return err
+	}
+	c, err := pick(chain, session, which)
+	if err != nil {
+		return err
+	}
+	if a.output == outputJSON {
+		return a.printJSON(shownCheckpoint{c.Name, c.Checkpoint})
+	}
+	a.writeCheckpoint(c)
+	return nil
+}
+
+// pick finds a checkpoint by its phase or the beginning of its digest.
+func pick(chain []store.StoredCheckpoint, session, which string) (store.StoredCheckpoint, error) {
+	if which == "" {
+		return chain[0], nil
+	}
+	var phases []string
+	for _, c := range chain {
+		if c.CurrentPhase == which || (len(which) >= 6 && strings.HasPrefix(string(c.Name), which)) {
+			return c, nil
+		}
+		phases = append(phases, c.CurrentPhase)
+	}
+	return store.StoredCheckpoint{}, usagef("session %s has no checkpoint %q; it has those after %s", session, which, strings.Join(phases, ", "))
+}
+
+func (a *app) writeCheckpoint(c store.StoredCheckpoint) {
+	a.print("%s  after phase %s of session %s, team %s", a.paint.paint(bold, c.Name.Short()), c.CurrentPhase, c.Session, c.Team.Name)
+	a.print("taken %s, incarnation %d, %s tokens%s, previous %s", moment(&c.CreatedAt), c.Incarnation,
+		number(c.Usage.Tokens()), money(c.Usage), dash(c.Previous.Short()))
+	if len(c.Assignments) > 0 {
+		t := &table{paint: a.paint}
+		t.head("ASSIGNMENT", "STATE", "ROUNDS", "ATTEMPTS", "TOKENS", "SECONDS", "")
+		for _, as := range c.Assignments {
+			t.add(plain(as.String()), cell{string(as.Status), stateColour(as.Status)}, blankZero(as.Rounds), blankZero(as.Attempts),
+				tokens(as.Usage), plain(fmt.Sprintf("%.1f", as.Seconds)), cell{clip(as.Summary, 60), dim})
+		}
+		a.print("")
+		t.write(a.env.Stdout)
+	}
+	if len(c.Decisions) > 0 {
+		a.print("\ndecisions:")
+		for _, name := range slices.Sorted(maps.Keys(c.Decisions)) {
+			a.print("  %s = %s", name, clip(c.Decisions[name], 200))
+		}
+	}
+	if len(c.Artifacts) > 0 {
+		a.print("\nartifacts:")
+		for _, f := range c.Artifacts {
+			a.print("  %s (%s, %s)", printable(f.Path), size(f.Size), f.AssignmentID)
+		}
+	}
+}

@@ -1,0 +1,179 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/maestro-hive/maestro/internal/temporalio"
+)
+
+// Execute runs one command line and returns its exit code: 0 done, 1 failed, 2
+// for what makes no sense as it was typed or written, 3 when a person's help or
+// approval is awaited, 4 when Temporal cannot be reached, and 130 when ctx ended
+// a command that had not come to its end.
+func Execute(ctx context.Context, env Env) int {
+	a := &app{env: env, environ: environ(env.Environ)}
+	a.paint = palette{on: env.IsTerminal(env.Stdout) && a.environ.get("NO_COLOR") == "" && a.environ.get("TERM") != "dumb"}
+	root := newRoot(a)
+	root.SetArgs(env.Args)
+	root.SetIn(env.Stdin)
+	root.SetOut(env.Stdout)
+	root.SetErr(env.Stderr)
+	err := root.ExecuteContext(ctx)
+	if message := a.message(err); message != "" {
+		a.say("maestro: %s", message)
+	}
+	return exitCode(err)
+}
+
+func (a *app) message(err error) string {
+	if err == nil {
+		return ""
+	}
+	return a.sentence(err)
+}
+
+// app is one command line under way: its environment and the flags that many
+// commands share.
+type app struct {
+	env     Env
+	environ environ
+	paint   palette
+
+	temporal temporalio.Options
+	stateDir string
+	output   string
+
+	// connected is where Temporal was looked for, for messages.
+	connected struct{ address, namespace string }
+}
+
+// say writes a line to standard error.
+func (a *app) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(a.env.Stderr, format+"\n", args...)
+}
+
+// print writes a line to standard output.
+func (a *app) print(format string, args ...any) {
+	_, _ = fmt.Fprintf(a.env.Stdout, format+"\n", args...)
+}
+
+const (
+	groupWork   = "work"
+	groupServe  = "serve"
+	groupInform = "inform"
+)
+
+func newRoot(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "maestro",
+		Short: "Run a team of AI personas through the phases of a piece of work, durably",
+		Long: "Maestro runs a team of AI personas through the phases of a piece of work, durably.\n\n" +
+			"Try it:  maestro demo",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          unknownCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef("%s; see `%s --help`", err, cmd.CommandPath())
+	})
+	root.AddGroup(
+		&cobra.Group{ID: groupWork, Title: "Sessions:"},
+		&cobra.Group{ID: groupServe, Title: "Servers and workers:"},
+		&cobra.Group{ID: groupInform, Title: "More:"},
+	)
+	add := func(group string, commands ...*cobra.Command) {
+		for _, c := range commands {
+			c.GroupID = group
+		}
+		root.AddCommand(commands...)
+	}
+	add(groupWork, newRun(a), newStatus(a), newWatch(a), newList(a), newCancel(a), newLogs(a), newArtifacts(a), newCheckpoints(a))
+	add(groupServe, newDemo(a), newDev(a), newWorker(a))
+	add(groupInform, newValidate(a), newDoctor(a), newVersion(a))
+	root.SetHelpCommandGroupID(groupInform)
+	root.SetCompletionCommandGroupID(groupInform)
+	return root
+}
+
+// unknownCommand refuses arguments of a command that only has subcommands.
+func unknownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	hint := fmt.Sprintf("see `%s --help`", cmd.CommandPath())
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		hint = fmt.Sprintf("did you mean `%s %s`?", cmd.CommandPath(), strings.Join(near, "` or `"))
+	}
+	return usagef("%q is no command of `%s`; %s", args[0], cmd.CommandPath(), hint)
+}
+
+// group is a command that only has subcommands.
+func group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short,
+		Args: unknownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var names []string
+			for _, c := range cmd.Commands() {
+				names = append(names, c.Name())
+			}
+			return usagef("`%s` needs one of: %s", cmd.CommandPath(), strings.Join(names, ", "))
+		},
+	}
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
+// arguments checks how many arguments a command gets, and says what they are.
+func arguments(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < least:
+			return usagef("something is missing; write `%s`", cmd.UseLine())
+		case most >= 0 && len(args) > most:
+			return usagef("%q is too much; write `%s`", args[most], cmd.UseLine())
+		}
+		return nil
+	}
+}
+
+// addTemporalFlags gives a command the flags that say where Temporal is.
+func (a *app) addTemporalFlags(cmd *cobra.Command) { a.temporal.AddFlags(cmd.Flags()) }
+
+func (a *app) addStateDirFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&a.stateDir, "state-dir", "", "directory of the store (default: MAESTRO_STATE_DIR, or the usual one)")
+}
+
+// addOutputFlag gives a command -o table|json, and refuses anything else before
+// the command runs.
+func (a *app) addOutputFlag(cmd *cobra.Command) {
+	a.output = outputTable
+	cmd.Flags().VarP((*outputFlag)(&a.output), "output", "o", "table or json")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{outputTable, outputJSON}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+const (
+	outputTable = "table"
+	outputJSON  = "json"
+)
+
+// outputFlag is how results are written.
+type outputFlag string
+
+func (o *outputFlag) String() string { return string(*o) }
+func (o *outputFlag) Type() string   { return "table|json" }
+
+func (o *outputFlag) Set(s string) error {
+	if s != outputTable && s != outputJSON {
+		return errors.New("the formats are table and json")
+	}
+	*o = outputFlag(s)
+	return nil
+}

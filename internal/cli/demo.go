@@ -1,0 +1,154 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// offerPatience bounds the wait for the worker in this process to say what it
+// offers.
+const offerPatience = 20 * time.Second
+
+func newDemo(a *app) *cobra.Command {
+	var keep bool
+	var logLevel string
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "See a session from its start to its end, with nothing to set up",
+		Long: "Start a Temporal server and a worker on free ports, run the example team on its requirement, and show what it does and leaves. " +
+			"The agents play scripts; what they build is really built and tested. It ends by itself with the session's exit code.",
+		Args: arguments(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.demo(cmd.Context(), keep, logLevel) },
+	}
+	cmd.Flags().BoolVar(&keep, "keep", false, "stay up until Ctrl-C, for a look at the Web UI")
+	cmd.Flags().StringVar(&logLevel, "log-level", "error", "debug, info, warn or error")
+	a.addStateDirFlag(cmd)
+	return cmd
+}
+
+func (a *app) demo(ctx context.Context, keep bool, logLevel string) error {
+	if err := a.harden(); err != nil {
+		return err
+	}
+	var example string
+	k, err := a.bringUp(ctx, stackOptions{logLevel: logLevel, agents: func(s *store.Store) (file string, err error) {
+		example, err = a.extractExample(s)
+		return filepath.Join(example, "agents.yaml"), err
+	}})
+	if err != nil {
+		return err
+	}
+	defer k.stop()
+	k.describe()
+	a.say("")
+	w, err := k.startExample(ctx, example)
+	if err != nil {
+		return err
+	}
+	v, err := a.track(ctx, w)
+	if err != nil {
+		return err
+	}
+	if err := k.summarise(ctx, w, v, keep); err != nil {
+		return err
+	}
+	if keep {
+		a.say("\nEverything stays up until Ctrl-C.")
+		if err := k.wait(ctx); err != nil {
+			return err
+		}
+	}
+	return exit(outcomeCode(v.Status.Status))
+}
+
+// startExample starts a session of the example's team on its requirement.
+func (k *stack) startExample(ctx context.Context, dir string) (*watcher, error) {
+	a := k.app
+	t, err := config.LoadTeam(filepath.Join(dir, "team.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	requirement, err := a.requirement(filepath.Join(dir, "requirement.md"), nil)
+	if err != nil {
+		return nil, err
+	}
+	l := &launch{app: a, conn: k.conn, store: k.store, team: t, requirement: requirement}
+	if err := k.awaitOffer(ctx, l); err != nil {
+		return nil, err
+	}
+	if l.workspace, err = k.store.PutManifest(ctx, store.Manifest{}); err != nil {
+		return nil, err
+	}
+	doc, err := l.start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w := &watcher{conn: k.conn, store: k.store, session: doc.Session, now: a.env.Now}
+	return w, a.awaitAdmission(ctx, w)
+}
+
+// awaitOffer waits until the worker in this process offers what the team needs.
+func (k *stack) awaitOffer(ctx context.Context, l *launch) error {
+	bounded, cancel := context.WithTimeout(ctx, offerPatience)
+	defer cancel()
+	ticker := time.NewTicker(admissionPause)
+	defer ticker.Stop()
+	for {
+		err := l.precheck(bounded)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-k.ended:
+			return fmt.Errorf("the worker ended: %w", k.err)
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-bounded.Done():
+			return err
+		case <-ticker.C:
+		}
+	}
+}
+
+// summarise says what the session has left, and what to try next.
+func (k *stack) summarise(ctx context.Context, w *watcher, v view, keep bool) error {
+	a := k.app
+	if v.Status.Status != team.Completed {
+		a.reportFailure(v.Status)
+	}
+	a.print("")
+	a.writeStatus(a.env.Stdout, v)
+	key := team.SessionKey{Namespace: k.conn.Namespace, Session: w.session}
+	c, err := a.newest(ctx, k.store, key)
+	if err != nil {
+		return err
+	}
+	out := filepath.Join(k.store.Dir(), "demo", w.session)
+	files, err := k.store.Export(ctx, c.Tree, nil, out, true)
+	if err != nil {
+		return err
+	}
+	checkpoints, err := k.store.SessionDir(key)
+	if err != nil {
+		return err
+	}
+	a.print("\nartifacts    %s in %s", count(len(files), "file"), out)
+	a.print("checkpoints  %s", filepath.Join(checkpoints, "checkpoint_*.json"))
+	flags := a.stateFlag()
+	switch {
+	case keep:
+		a.print("Web UI       %s/namespaces/%s/workflows/%s", k.server.ui, k.conn.Namespace, w.session)
+	default:
+		a.print("Web UI       `maestro demo --keep%s` leaves it up; `maestro dev%s` shows this session again", flags, flags)
+	}
+	a.print("\nlook closer:\n  maestro logs %[1]s%[2]s\n  maestro artifacts list %[1]s%[2]s\n  maestro checkpoints list %[1]s%[2]s", w.session, flags)
+	return nil
+}

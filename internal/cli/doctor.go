@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+)
+
+// The results of a check.
+const (
+	good = "ok"
+	// odd is worth knowing and no reason not to start.
+	odd = "warning"
+	bad = "bad"
+)
+
+// doctorDocument is the document of `doctor -o json`.
+type doctorDocument struct {
+	// OK: no finding is bad.
+	OK       bool      `json:"ok"`
+	Findings []finding `json:"findings"`
+}
+
+// finding is what one check has found.
+type finding struct {
+	Check string `json:"check"`
+	// Result is ok, warning or bad.
+	Result  string `json:"result"`
+	Message string `json:"message"`
+	// Remedy is what to do; empty for ok.
+	Remedy string `json:"remedy,omitempty"`
+}
+
+func newDoctor(a *app) *cobra.Command {
+	var agents string
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check that everything a session needs is there, and say what to do where it is not",
+		Args:  arguments(0, 0),
+		RunE:  func(cmd *cobra.Command, _ []string) error { return a.doctor(cmd.Context(), agents) },
+	}
+	cmd.Flags().StringVar(&agents, "agents", "", "worker file to check (default: MAESTRO_AGENTS)")
+	a.addTemporalFlags(cmd)
+	a.addStateDirFlag(cmd)
+	a.addOutputFlag(cmd)
+	return cmd
+}
+
+func (a *app) doctor(ctx context.Context, agents string) error {
+	d := &examination{app: a}
+	d.program()
+	d.state(ctx)
+	d.temporal(ctx)
+	d.workers(ctx)
+	d.workerFile(agents)
+	doc := doctorDocument{OK: true, Findings: d.findings}
+	for _, f := range d.findings {
+		if f.Result == bad {
+			doc.OK = false
+		}
+	}
+	if a.output == outputJSON {
+		if err := a.printJSON(doc); err != nil {
+			return err
+		}
+	} else {
+		a.writeFindings(doc)
+	}
+	if !doc.OK {
+		return failf("something is in the way of sessions; the findings above say what to do")
+	}
+	return nil
+}
+
+func (a *app) writeFindings(doc doctorDocument) {
+	t := &table{paint: a.paint}
+	for _, f := range doc.Findings {
+		colour := green
+		switch f.Result {
+		case odd:
+			colour = yellow
+		case bad:
+			colour = red
+		}
+		t.add(cell{f.Result, colour}, plain(f.Check), plain(f.Message))
+		if f.Remedy != "" {
+			t.add(plain(""), plain(""), plain("-> "+f.Remedy))
+		}
+	}
+	t.write(a.env.Stdout)
+}

@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"io"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/maestro-hive/maestro/internal/agent"
+)
+
+// Env is what a command line gets from its process.
+type Env struct {
+	// Args are the arguments without the program's name.
+	Args []string
+	// Stdin, Stdout and Stderr are the process's streams.
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	// IsTerminal tells whether a stream is a terminal; see [IsTerminal].
+	IsTerminal func(stream any) bool
+	// Environ lists the environment as NAME=VALUE; of a name that occurs
+	// twice, the last counts.
+	Environ []string
+	// Executable is the path of the running program; it may be empty.
+	Executable string
+	// Dir is the working directory.
+	Dir string
+	// Host is the machine's name, and PID the process's number.
+	Host string
+	PID  int
+	// Harden protects the process from the agents that it is about to run; see
+	// [Harden]. Nil, in tests, protects nothing.
+	Harden func() error
+	// Now tells the time.
+	Now func() time.Time
+}
+
+// Shim makes this process one that guards an agent's processes if it was started
+// as such; see [agent.Shim]. A main calls it before anything else.
+func Shim() { agent.Shim() }
+
+// Harden protects this process from the agents that it runs; see [agent.Harden].
+func Harden() error { return agent.Harden() }
+
+// IsTerminal tells whether a stream is a file that is a terminal.
+func IsTerminal(stream any) bool {
+	f, ok := stream.(interface{ Fd() uintptr })
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// environ is an environment for what reads one.
+type environ []string
+
+// LookupEnv returns a variable's value and whether it is set.
+func (e environ) LookupEnv(name string) (value string, ok bool) {
+	for _, entry := range e {
+		if n, v, _ := strings.Cut(entry, "="); n == name {
+			value, ok = v, true
+		}
+	}
+	return value, ok
+}
+
+// Environ lists the environment.
+func (e environ) Environ() []string { return e }
+
+// get is a variable's value; empty if it is not set.
+func (e environ) get(name string) string {
+	value, _ := e.LookupEnv(name)
+	return value
+}

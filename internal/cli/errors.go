@@ -1,0 +1,119 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.temporal.io/api/serviceerror"
+
+	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/temporalio"
+)
+
+// The exit codes.
+const (
+	exitDone        = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitHelp        = 3
+	exitUnreachable = 4
+	// exitInterrupted is what shells give to a program that was interrupted.
+	exitInterrupted = 130
+)
+
+// codeError is an error with the exit code that it means. A codeError without an
+// error has said everything already.
+type codeError struct {
+	code int
+	err  error
+}
+
+func (e *codeError) Error() string {
+	if e.err == nil {
+		return ""
+	}
+	return e.err.Error()
+}
+
+func (e *codeError) Unwrap() error { return e.err }
+
+// usagef is a fault of what was typed.
+func usagef(format string, args ...any) error {
+	return &codeError{exitUsage, fmt.Errorf(format, args...)}
+}
+
+// failf is a failure of what was tried.
+func failf(format string, args ...any) error {
+	return &codeError{exitFailed, fmt.Errorf(format, args...)}
+}
+
+// exit ends a command that has said everything.
+func exit(code int) error {
+	if code == exitDone {
+		return nil
+	}
+	return &codeError{code: code}
+}
+
+// exitCode is the code that an error means.
+func exitCode(err error) int {
+	var coded *codeError
+	var faults *config.Faults
+	var connection *temporalio.ConfigError
+	var unreachable *temporalio.UnreachableError
+	var refused *temporalio.RefusedError
+	var path *store.RefusedError
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.As(err, &coded):
+		return coded.code
+	case errors.As(err, &faults), errors.As(err, &connection), errors.As(err, &path), temporalio.NoNamespace(err):
+		return exitUsage
+	case errors.As(err, &unreachable), errors.As(err, &refused), temporalio.Lost(err):
+		return exitUnreachable
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted
+	}
+	return exitFailed
+}
+
+// sentence is what a person reads of an error.
+func (a *app) sentence(err error) string {
+	var coded *codeError
+	var unreachable *temporalio.UnreachableError
+	switch {
+	case errors.As(err, &coded):
+		return coded.Error()
+	case errors.As(err, &unreachable):
+		return unreachable.Error()
+	case temporalio.NoNamespace(err):
+		return a.noNamespace(err)
+	case errors.Is(err, context.Canceled):
+		return "interrupted"
+	case temporalio.Lost(err):
+		return fmt.Sprintf("lost the connection to Temporal (%s); see that it runs, and try again", firstLine(err.Error()))
+	}
+	return err.Error()
+}
+
+func (a *app) noNamespace(err error) string {
+	var missing *serviceerror.NamespaceNotFound
+	name := a.connected.namespace
+	if errors.As(err, &missing) && missing.Namespace != "" {
+		name = missing.Namespace
+	}
+	return fmt.Sprintf("Temporal at %s has no namespace %q; choose another with --namespace, or make it: temporal operator namespace create --namespace %s",
+		a.connected.address, name, name)
+}
+
+// storeError explains what is wrong with a state directory.
+func storeError(err error) error {
+	if errors.Is(err, team.ErrNotFound) {
+		return &codeError{exitUsage, err}
+	}
+	return err
+}

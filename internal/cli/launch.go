@@ -1,0 +1,214 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+const (
+	// admissionPatience bounds the wait for a worker to admit a session.
+	admissionPatience = 30 * time.Second
+	admissionPause    = 100 * time.Millisecond
+	// shownRequirement bounds what the Web UI and the memo show of a requirement.
+	shownRequirement = 600
+	memoRequirement  = 200
+)
+
+// launch is a session about to start.
+type launch struct {
+	app         *app
+	conn        *temporalio.Connection
+	store       *store.Store
+	team        team.Team
+	requirement string
+	workspace   team.Digest
+	// session is the id; empty until start has chosen one.
+	session string
+}
+
+// precheck refuses a session whose id is taken or whose team no worker can
+// serve, before anything is stored.
+func (l *launch) precheck(ctx context.Context) error {
+	if l.session != "" {
+		if err := l.checkFree(ctx); err != nil {
+			return err
+		}
+	}
+	offers, err := l.store.Offers(ctx)
+	if err != nil {
+		return err
+	}
+	if _, faults := l.team.Admissible(offers, l.app.env.Now()); len(faults) > 0 {
+		return refusal(faults)
+	}
+	return nil
+}
+
+// refusal lists why a session may not start.
+func refusal(faults []string) error {
+	if len(faults) == 1 {
+		return usagef("the session may not start: %s", faults[0])
+	}
+	return usagef("the session may not start:\n  %s", strings.Join(faults, "\n  "))
+}
+
+// checkFree refuses a session id that Temporal or the store knows.
+func (l *launch) checkFree(ctx context.Context) error {
+	_, err := l.conn.WorkflowService().DescribeWorkflowExecution(ctx, describeRequest(l.conn.Namespace, l.session))
+	switch {
+	case err == nil:
+		return l.taken("Temporal")
+	case !temporalio.NotFound(err):
+		return err
+	}
+	known, err := l.store.HasSession(team.SessionKey{Namespace: l.conn.Namespace, Session: l.session})
+	if known {
+		return l.taken("the store in " + l.store.Dir())
+	}
+	return err
+}
+
+func (l *launch) taken(by string) error {
+	return usagef("%s knows a session %q already; choose another --session, or see it with `maestro status %s`", by, l.session, l.session)
+}
+
+// start stores what the session begins with and starts its workflow.
+func (l *launch) start(ctx context.Context) (runDocument, error) {
+	if l.session == "" {
+		l.session = newSessionID(l.team.Name, l.app.env.Now())
+	}
+	input, err := l.keep(ctx)
+	if err != nil {
+		return runDocument{}, fmt.Errorf("the store in %s cannot be written: %w", l.store.Dir(), err)
+	}
+	options := l.options(ctx)
+	run, err := l.conn.ExecuteWorkflow(ctx, options, workflows.TeamSessionName, input)
+	var exists *serviceerror.WorkflowExecutionAlreadyStarted
+	var invalid *serviceerror.InvalidArgument
+	if errors.As(err, &invalid) && options.TypedSearchAttributes.Size() > 0 {
+		// A server takes some seconds to accept attributes that were just added.
+		options.TypedSearchAttributes = temporal.SearchAttributes{}
+		run, err = l.conn.ExecuteWorkflow(ctx, options, workflows.TeamSessionName, input)
+	}
+	switch {
+	case errors.As(err, &exists):
+		return runDocument{}, l.taken("Temporal")
+	case err != nil:
+		return runDocument{}, err
+	}
+	return runDocument{Session: run.GetID(), RunID: run.GetRunID(), Store: l.store.ID()}, nil
+}
+
+// keep puts team and requirement into the store.
+func (l *launch) keep(ctx context.Context) (workflows.SessionInput, error) {
+	in := workflows.SessionInput{Store: l.store.ID(), Workspace: l.workspace}
+	data, err := json.Marshal(l.team)
+	if err != nil {
+		return in, fmt.Errorf("encode team: %w", err)
+	}
+	if in.Team, err = l.store.PutBlob(ctx, data); err != nil {
+		return in, err
+	}
+	in.Requirement, err = l.store.PutBlob(ctx, []byte(l.requirement))
+	return in, err
+}
+
+func (l *launch) options(ctx context.Context) client.StartWorkflowOptions {
+	o := client.StartWorkflowOptions{
+		ID:                       l.session,
+		TaskQueue:                team.WorkflowQueue(l.store.ID()),
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
+		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+
+		WorkflowExecutionErrorWhenAlreadyStarted: true,
+
+		Memo: map[string]any{
+			workflows.MemoStore:       l.store.ID(),
+			workflows.MemoTeam:        l.team.Name,
+			workflows.MemoRequirement: clip(l.requirement, memoRequirement),
+		},
+		StaticSummary: fmt.Sprintf("team %s: %s", l.team.Name, clip(l.requirement, 100)),
+		StaticDetails: details(l.session, l.team, l.requirement),
+	}
+	if missing, err := l.app.attributes(l.conn).Missing(ctx); err == nil && len(missing) == 0 {
+		o.TypedSearchAttributes = temporal.NewSearchAttributes(
+			workflows.AttributeTeam.ValueSet(l.team.Name), workflows.AttributeStatus.ValueSet(string(team.Admitted)))
+	}
+	return o
+}
+
+// details is what the Web UI says of a session, for somebody who has never seen
+// one. It is Markdown.
+func details(session string, t team.Team, requirement string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "A Maestro session: team **%s** works through ", t.Name)
+	for i, p := range t.Phases {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%s (%s)", p.Name, strings.Join(p.Personas, ", "))
+	}
+	b.WriteString(" on this requirement:\n\n")
+	for line := range strings.Lines(team.Shorten(strings.TrimSpace(requirement), shownRequirement)) {
+		b.WriteString("> " + strings.TrimRight(line, "\r\n") + "\n")
+	}
+	fmt.Fprintf(&b, "\nFollow it: `maestro watch %[1]s`. Its files: `maestro artifacts list %[1]s`. Cancel it: `maestro cancel %[1]s`, or the button above.\n", session)
+	return b.String()
+}
+
+const idLetters = "abcdefghijklmnopqrstuvwxyz234567"
+
+// newSessionID makes an id that says what the session is, and of which there is
+// one: the team's name, the date and six random letters.
+func newSessionID(teamName string, now time.Time) string {
+	var random [6]byte
+	_, _ = rand.Read(random[:]) // never fails
+	for i, b := range random {
+		random[i] = idLetters[int(b)%len(idLetters)]
+	}
+	return fmt.Sprintf("%s-%s-%s", teamName, now.Format("20060102"), random)
+}
+
+// awaitAdmission waits until workers have admitted the session. A refusal lists
+// its faults.
+func (a *app) awaitAdmission(ctx context.Context, w *watcher) error {
+	bounded, cancel := context.WithTimeout(ctx, admissionPatience)
+	defer cancel()
+	ticker := time.NewTicker(admissionPause)
+	defer ticker.Stop()
+	for {
+		v, err := w.look(bounded)
+		switch {
+		case len(v.faults) > 0:
+			return refusal(v.faults)
+		case err == nil && v.Status.Status != team.Admitted:
+			return nil
+		case err != nil && ctx.Err() == nil && bounded.Err() == nil && !temporalio.Lost(err):
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			a.say("the session is started, and goes on by itself: maestro watch %s", w.session)
+			return ctx.Err()
+		case <-bounded.Done():
+			return failf("the session is started, but no worker has admitted it within %s; it begins as soon as one does: maestro watch %s",
+				admissionPatience, w.session)
+		case <-ticker.C:
+		}
+	}
+}

@@ -1,0 +1,234 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// merge makes one view of what the sources have said. What the store mirrors is
+// the base, a worker's answer the next best, the memo the least; whether the
+// session has ended, and how, is Temporal's word where Temporal knows it.
+func merge(session string, f facts) view {
+	v := base(session, f)
+	if f.description == nil {
+		v.Notes = append(v.Notes, "Temporal does not know this session any more; this is what the store has kept of it")
+		return complete(v)
+	}
+	info := f.description.GetWorkflowExecutionInfo()
+	v.RunID, v.HistoryEvents = info.GetExecution().GetRunId(), info.GetHistoryLength()
+	v.Requirement = memoOf[string](info, workflows.MemoRequirement)
+	if info.GetStartTime() != nil {
+		started := info.GetStartTime().AsTime()
+		v.StartedAt = &started
+	}
+	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		overlay(&v, f)
+	} else {
+		end(&v, f)
+	}
+	return complete(v)
+}
+
+// base is the most detailed status that a source has given.
+func base(session string, f facts) view {
+	switch {
+	case f.mirrored != nil:
+		return view{Status: f.mirrored.Status, RunID: f.mirrored.RunID}
+	case f.queried != nil:
+		return view{Status: *f.queried}
+	}
+	info := f.description.GetWorkflowExecutionInfo()
+	summary := memoOf[workflows.MemoSummary](info, workflows.MemoStatus)
+	s := team.Status{
+		Session: session, Team: memoOf[string](info, workflows.MemoTeam), Status: team.Admitted, Incarnation: 1,
+		Checkpoint: summary.Checkpoint, Usage: summary.Usage, Reason: summary.Reason,
+	}
+	if summary.Status != "" {
+		s.Status = summary.Status
+	}
+	return view{Status: s}
+}
+
+// overlay adds what Temporal knows of a running session's activities.
+func overlay(v *view, f facts) {
+	v.ClosedAt = nil
+	if v.Status.Status.Closed() {
+		v.Status.Status = team.Running // the mirror knows the end a moment before Temporal
+	}
+	for _, p := range f.description.GetPendingActivities() {
+		if p.GetActivityType().GetName() != string(activities.RoundName) {
+			continue
+		}
+		a := v.Assignment(assignmentOf(p.GetActivityId()))
+		if a == nil || a.Status.Done() {
+			continue
+		}
+		h, beaten := heartbeat(p)
+		if beaten && f.mirrored == nil {
+			addRound(a, h.Log)
+		}
+		switch p.GetState() {
+		case enumspb.PENDING_ACTIVITY_STATE_STARTED:
+			a.Status = team.Running
+			if beaten {
+				a.Progress = h.Progress
+			}
+		case enumspb.PENDING_ACTIVITY_STATE_SCHEDULED:
+			a.Status, a.Progress = team.Waiting, delay(p)
+		default: // cancelled or paused: as the base has it
+		}
+	}
+	if len(f.idle) > 0 {
+		v.Reason = idleReason(f)
+		v.Notes = append(v.Notes, v.Reason)
+	}
+}
+
+// addRound adds a round under way to an assignment whose finished rounds are known.
+func addRound(a *team.AssignmentStatus, log team.RoundLog) {
+	a.Attempts += len(log.Attempts)
+	a.LostWorkers += log.Lost
+	a.Usage = a.Usage.Add(log.Usage())
+	for _, attempt := range log.Attempts {
+		a.Failures = append(a.Failures, team.AttemptFailure{Category: attempt.Failure.Category, Message: attempt.Failure.Message})
+	}
+}
+
+// delay says what a round waits for that is not at work.
+func delay(p *workflowpb.PendingActivityInfo) string {
+	if next := p.GetNextAttemptScheduleTime(); next != nil {
+		return "the next attempt starts at " + next.AsTime().Local().Format(time.TimeOnly)
+	}
+	return "waits for a free worker"
+}
+
+// idleReason names the queues that nobody polls, and what to do.
+func idleReason(f facts) string {
+	store := memo[string](f.description, workflows.MemoStore)
+	var agents []string
+	for _, queue := range f.idle {
+		name, isAgent := strings.CutPrefix(queue, team.AgentQueue(store, ""))
+		if !isAgent {
+			return fmt.Sprintf("no worker serves this session's store (%s): nobody polls queue %s; start one with `maestro worker`, or `maestro dev`", store, queue)
+		}
+		agents = append(agents, name)
+	}
+	return fmt.Sprintf("no worker offers agent %s: nobody polls queue %s; start a worker whose file defines it",
+		strings.Join(agents, ", "), strings.Join(f.idle, ", "))
+}
+
+// end settles a session that Temporal has closed.
+func end(v *view, f facts) {
+	info := f.description.GetWorkflowExecutionInfo()
+	closed := info.GetCloseTime().AsTime()
+	v.ClosedAt = &closed
+	before := v.Status.Status
+	v.Status.Status = closedState(info.GetStatus())
+	if v.Status.Status == team.Completed {
+		v.Reason = ""
+		return
+	}
+	if before.Closed() && f.end == nil {
+		return // the session itself has written how it ended
+	}
+	if faults, refused := notAdmitted(f.end); refused {
+		v.faults, v.Reason = faults, "not admitted: "+strings.Join(faults, "; ")
+	} else if help := helpNeeded(f.end); len(help) > 0 {
+		v.Help = help
+	}
+	if v.Reason == "" {
+		v.Reason = endReason(info.GetStatus(), f.end)
+	}
+	for i := range v.Phases {
+		settle(&v.Phases[i], v.Help)
+	}
+}
+
+func closedState(s enumspb.WorkflowExecutionStatus) team.State {
+	switch s {
+	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
+		return team.Completed
+	case enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED:
+		return team.WasCancelled
+	case enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW:
+		return team.Running
+	default:
+		return team.Failed
+	}
+}
+
+func endReason(s enumspb.WorkflowExecutionStatus, err error) string {
+	var app *temporal.ApplicationError
+	switch {
+	case s == enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
+		return "the session was terminated in Temporal; its finished work is in the store"
+	case s == enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:
+		return "the session's time ran out in Temporal"
+	case s == enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED:
+		return "the session was cancelled"
+	case errors.As(err, &app):
+		return app.Message()
+	case err != nil:
+		return err.Error()
+	}
+	return ""
+}
+
+// settle marks what was under way when a session ended as yet to do.
+func settle(p *team.PhaseStatus, help []team.HelpRequest) {
+	for i, a := range p.Assignments {
+		p.Assignments[i].Progress = ""
+		if !a.Status.Done() && a.Status != team.Failed {
+			p.Assignments[i].Status = team.Pending
+		}
+		for _, h := range help {
+			if h.Phase == p.Name && h.Persona == a.Persona {
+				p.Assignments[i].Status, p.Status = team.Failed, team.Failed
+			}
+		}
+	}
+	if p.Status == team.Running || p.Status == team.Waiting {
+		p.Status = team.Pending
+	}
+}
+
+// complete leaves no list of the document null.
+func complete(v view) view {
+	if v.Phases == nil {
+		v.Phases = []team.PhaseStatus{}
+	}
+	if v.Decisions == nil {
+		v.Decisions = map[string]string{}
+	}
+	if v.Help == nil {
+		v.Help = []team.HelpRequest{}
+	}
+	for i := range v.Phases {
+		if v.Phases[i].Assignments == nil {
+			v.Phases[i].Assignments = []team.AssignmentStatus{}
+		}
+		for j := range v.Phases[i].Assignments {
+			if v.Phases[i].Assignments[j].Failures == nil {
+				v.Phases[i].Assignments[j].Failures = []team.AttemptFailure{}
+			}
+		}
+	}
+	return v
+}
+
+// assignmentOf reads the assignment out of a round's activity id.
+func assignmentOf(activity string) team.AssignmentID {
+	phase, rest, _ := strings.Cut(activity, ".")
+	persona, _, _ := strings.Cut(rest, ".")
+	return team.AssignmentID{Phase: phase, Persona: persona}
+}

@@ -1,0 +1,50 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// outcomeCode is the exit code of a session that has ended or parked.
+func outcomeCode(s team.State) int {
+	switch s {
+	case team.Completed:
+		return exitDone
+	case team.HelpIsNeeded, team.AwaitingApproval:
+		return exitHelp
+	default:
+		return exitFailed
+	}
+}
+
+// settled tells whether nothing more happens to a session without a person.
+func settled(s team.State) bool {
+	return s.Closed() || s == team.HelpIsNeeded || s == team.AwaitingApproval
+}
+
+// reportFailure says on standard error why a session failed: every attempt of
+// what needs help, and what to do next.
+func (a *app) reportFailure(s team.Status) {
+	if s.Reason != "" && len(s.Help) == 0 {
+		a.say("%s: %s", s.Session, printable(s.Reason))
+	}
+	for _, h := range s.Help {
+		a.say("%s/%s needs help: %s: %s", h.Phase, h.Persona, h.Category, printable(h.Message))
+		for i, f := range h.Attempts {
+			a.say("  attempt %d: %s: %s", i+1, f.Category, printable(f.Message))
+		}
+		if h.Advice != "" {
+			a.say("  %s", h.Advice)
+		}
+	}
+	a.say("%s", nextStep(s))
+}
+
+// nextStep is the one thing to do about a session that has not completed.
+func nextStep(s team.Status) string {
+	if len(s.Help) > 0 && len(s.Help[0].Attempts) > 0 {
+		return fmt.Sprintf("What it printed: maestro logs %s %s/%s", s.Session, s.Help[0].Phase, s.Help[0].Persona)
+	}
+	return "More: maestro status " + s.Session
+}

@@ -1,0 +1,207 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// maxRequirement bounds a requirement, in bytes.
+const maxRequirement = 256 * 1024
+
+// runOptions are the flags of `run`.
+type runOptions struct {
+	session   string
+	workspace string
+	include   []string
+	file      string
+	watch     bool
+}
+
+// runDocument is the document of `run -o json`.
+type runDocument struct {
+	Session string `json:"session"`
+	RunID   string `json:"run_id"`
+	// Store is the id of the session's store.
+	Store string `json:"store"`
+}
+
+func newRun(a *app) *cobra.Command {
+	var o runOptions
+	cmd := &cobra.Command{
+		Use:   "run TEAM [TEXT | -f FILE | -]",
+		Short: "Start a session: a team on a requirement",
+		Long: "Start a session: the team of a team file works on a requirement, which is given as text, in a file (-f), or on standard input (-).\n\n" +
+			"The session's id is printed once workers have admitted the session; from then on it goes on by itself, whatever happens to this command.",
+		Example: "  maestro run team.yaml \"A URL shortener in Go\"\n  maestro run team.yaml -f requirement.md --workspace . --watch",
+		Args:    arguments(1, 2),
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.run(cmd.Context(), o, args) },
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&o.file, "file", "f", "", "file with the requirement")
+	flags.StringVar(&o.session, "session", "", "id of the session (default: the team's name, the date and a random part)")
+	flags.StringVar(&o.workspace, "workspace", "", "directory whose files the session starts from (default: none); it is only read")
+	flags.StringArrayVar(&o.include, "include", nil, "pattern of files to take although they are ignored or look as if they held keys; repeatable")
+	flags.BoolVar(&o.watch, "watch", false, "follow the session until it ends, and exit with its outcome")
+	a.addTemporalFlags(cmd)
+	a.addStateDirFlag(cmd)
+	a.addOutputFlag(cmd)
+	return cmd
+}
+
+func (a *app) run(ctx context.Context, o runOptions, args []string) error {
+	t, err := config.LoadTeam(args[0])
+	if err != nil {
+		return err
+	}
+	requirement, err := a.requirement(o.file, args[1:])
+	if err != nil {
+		return err
+	}
+	if err := checkRun(o, t); err != nil {
+		return err
+	}
+	conn, err := a.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	s, err := a.createStore(false)
+	if err != nil {
+		return err
+	}
+	l := &launch{app: a, conn: conn, store: s, team: t, requirement: requirement, session: o.session}
+	if err := l.precheck(ctx); err != nil {
+		return err
+	}
+	if l.workspace, err = a.snapshot(ctx, s, o, t); err != nil {
+		return err
+	}
+	doc, err := l.start(ctx)
+	if err != nil {
+		return err
+	}
+	if err := a.announce(doc); err != nil {
+		return err
+	}
+	w := &watcher{conn: conn, store: s, session: doc.Session, now: a.env.Now}
+	if err := a.awaitAdmission(ctx, w); err != nil {
+		return err
+	}
+	if !o.watch {
+		return nil
+	}
+	return a.follow(ctx, w)
+}
+
+// checkRun refuses flags that make no sense before anything is contacted.
+func checkRun(o runOptions, t team.Team) error {
+	if o.session != "" {
+		if err := team.CheckSession(o.session); err != nil {
+			return usagef("--session: %w", err)
+		}
+	}
+	if o.workspace == "" {
+		if len(o.include) > 0 {
+			return usagef("--include selects files of a workspace; name one with --workspace")
+		}
+		return nil
+	}
+	info, err := os.Stat(o.workspace)
+	if err != nil || !info.IsDir() {
+		return usagef("--workspace %s is not a directory that can be read; name one, or leave it out", o.workspace)
+	}
+	return nil
+}
+
+// requirement reads what the team shall do: from the arguments, a file or
+// standard input.
+func (a *app) requirement(file string, args []string) (string, error) {
+	var text, from string
+	switch {
+	case file != "" && len(args) > 0:
+		return "", usagef("the requirement is given twice, in -f %s and as an argument; leave one out", file)
+	case file == "" && len(args) == 0:
+		return "", usagef("there is no requirement; write it after the team file, in a file (-f FILE), or on standard input (-)")
+	case file == "-" || (file == "" && args[0] == "-"):
+		data, err := io.ReadAll(io.LimitReader(a.env.Stdin, maxRequirement+1))
+		if err != nil {
+			return "", failf("standard input cannot be read: %w", err)
+		}
+		text, from = string(data), "standard input"
+	case file != "":
+		data, err := readUpTo(file, maxRequirement+1)
+		if err != nil {
+			return "", usagef("the requirement cannot be read: %w", err)
+		}
+		text, from = string(data), file
+	default:
+		text, from = args[0], "the requirement"
+	}
+	text = strings.TrimPrefix(text, "\uFEFF")
+	switch {
+	case strings.TrimSpace(text) == "":
+		return "", usagef("%s is empty; say what the team shall do", from)
+	case len(text) > maxRequirement:
+		return "", usagef("%s is longer than %d KiB; put the rest into files of the --workspace", from, maxRequirement/1024)
+	case !utf8.ValidString(text) || strings.ContainsRune(text, 0):
+		return "", usagef("%s is not UTF-8 text; save it as UTF-8", from)
+	}
+	return text, nil
+}
+
+func readUpTo(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // nothing was written
+	return io.ReadAll(io.LimitReader(f, limit))
+}
+
+// snapshot stores the files that the session starts from.
+func (a *app) snapshot(ctx context.Context, s *store.Store, o runOptions, t team.Team) (team.Digest, error) {
+	if o.workspace == "" {
+		return s.PutManifest(ctx, store.Manifest{})
+	}
+	snap, err := s.Snapshot(ctx, o.workspace, store.SnapshotOptions{Ignore: t.Ignore, Include: o.include})
+	if err != nil {
+		return "", err
+	}
+	dir, err := filepath.Abs(o.workspace)
+	if err != nil {
+		dir = o.workspace
+	}
+	a.say("the session starts from %s (%s) of %s", count(snap.Files, "file"), size(snap.Bytes), dir)
+	if len(snap.Private) > 0 {
+		a.say("left out, because they look as if they held keys: %s (take them with --include)", listed(snap.Private, 5))
+	}
+	return snap.Manifest, nil
+}
+
+// listed names the first few of a list.
+func listed(all []string, few int) string {
+	if len(all) <= few {
+		return strings.Join(all, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(all[:few], ", "), len(all)-few)
+}
+
+// announce prints the session's id, or its document.
+func (a *app) announce(doc runDocument) error {
+	if a.output == outputJSON {
+		return a.printJSON(doc)
+	}
+	a.print("%s", doc.Session)
+	return nil
+}

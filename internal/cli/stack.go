@@ -1,0 +1,199 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/host"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// drainOnOneMachine is how long attempts may go on when server and worker stop
+// together: what is not done by then is taken up at the next start.
+const drainOnOneMachine = 2 * time.Second
+
+// stackOptions say what to run on one machine.
+type stackOptions struct {
+	port, uiPort int
+	headless     bool
+	logLevel     string
+	// agents finds the worker file, once the store is there.
+	agents func(s *store.Store) (path string, err error)
+}
+
+// stack is a Temporal server and a worker on one machine.
+type stack struct {
+	app    *app
+	store  *store.Store
+	server *server
+	conn   *temporalio.Connection
+	agents agent.Config
+	// file is the worker file.
+	file string
+	// ended is closed when the worker has ended, and err then says why.
+	ended chan struct{}
+	err   error
+
+	stops []func()
+}
+
+// bringUp starts server and worker. What it leaves in the state directory is
+// taken up by the next.
+func (a *app) bringUp(ctx context.Context, o stackOptions) (_ *stack, err error) {
+	logger, err := a.newLogger(o.logLevel)
+	if err != nil {
+		return nil, err
+	}
+	executable, err := findServer(a.env.Executable)
+	if err != nil {
+		return nil, err
+	}
+	k := &stack{app: a, ended: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			k.stop()
+		}
+	}()
+	if err := k.prepare(ctx, o); err != nil {
+		return nil, err
+	}
+	k.server, err = startServer(ctx, serverOptions{
+		executable: executable, port: o.port, uiPort: o.uiPort, headless: o.headless,
+		database:   filepath.Join(k.store.Dir(), "temporal", "temporal.db"),
+		attributes: searchAttributes(), stderr: a.env.Stderr, say: a.say, now: a.env.Now,
+	})
+	if err != nil {
+		return nil, err
+	}
+	k.stops = append(k.stops, k.server.stop)
+	if k.conn, err = temporalio.DialAddress(ctx, k.server.address, "default", logger); err != nil {
+		return nil, err
+	}
+	k.stops = append(k.stops, k.conn.Close)
+	return k, k.startWorker(ctx, logger)
+}
+
+// searchAttributes are those of a session.
+func searchAttributes() []temporal.SearchAttributeKey {
+	return []temporal.SearchAttributeKey{
+		workflows.AttributeTeam, workflows.AttributeStatus, workflows.AttributePhase, workflows.AttributeTokens,
+	}
+}
+
+// prepare does what can fail because of what a person wrote or runs, before
+// anything starts.
+func (k *stack) prepare(ctx context.Context, o stackOptions) (err error) {
+	if k.store, err = k.app.createStore(true); err != nil {
+		return err
+	}
+	if k.file, err = o.agents(k.store); err != nil {
+		return err
+	}
+	if k.agents, err = config.LoadWorker(k.file); err != nil {
+		return err
+	}
+	release, err := occupy(filepath.Join(k.store.Dir(), "temporal"), k.app.env.PID)
+	if err != nil {
+		return err
+	}
+	k.stops = append(k.stops, release)
+	if err := checkPort(ctx, "port", o.port); err != nil || o.headless {
+		return err
+	}
+	return checkPort(ctx, "ui-port", o.uiPort)
+}
+
+// startWorker starts the worker in this process.
+func (k *stack) startWorker(ctx context.Context, logger *slog.Logger) error {
+	env := k.app.env
+	w, err := host.Setup{
+		Config: k.agents, StateDir: k.store.Dir(), Connection: k.conn, Getenv: k.app.environ.get,
+		Host: env.Host, PID: env.PID, Version: buildVersion().Version, Drain: drainOnOneMachine,
+		Clock: env.Now, Logger: logger,
+	}.Build()
+	if err != nil {
+		return &codeError{exitUsage, err}
+	}
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	go func() {
+		defer close(k.ended)
+		k.err = w.Run(life)
+	}()
+	k.stops = append(k.stops, func() {
+		end()
+		<-k.ended
+	})
+	return nil
+}
+
+// stop stops everything, the worker first.
+func (k *stack) stop() {
+	for _, stop := range slices.Backward(k.stops) {
+		stop()
+	}
+	k.stops = nil
+}
+
+// wait returns when ctx ends, or with an error when the worker does before.
+func (k *stack) wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-k.ended:
+		return fmt.Errorf("the worker ended: %w", errors.Join(k.err, ctx.Err()))
+	}
+}
+
+// describe says where everything is.
+func (k *stack) describe() {
+	a := k.app
+	a.say("Maestro is up")
+	a.say("  Temporal  %s, namespace %s", k.conn.Address, k.conn.Namespace)
+	if k.server.ui != "" {
+		a.say("  Web UI    %s", k.server.ui)
+	}
+	a.say("  store     %s in %s", k.store.ID(), k.store.Dir())
+	var agents []string
+	for _, name := range slices.Sorted(maps.Keys(k.agents.Agents)) {
+		agents = append(agents, fmt.Sprintf("%s (%s)", name, k.agents.Agents[name].Kind))
+	}
+	a.say("  agents    %s, from %s", strings.Join(agents, ", "), k.file)
+}
+
+// extract writes an embedded tree into a directory, replacing what it wrote
+// there before.
+func extract(from fs.FS, dir string) error {
+	return fs.WalkDir(from, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(dir, filepath.FromSlash(path))
+		if d.IsDir() {
+			return os.MkdirAll(target, 0o700)
+		}
+		data, err := fs.ReadFile(from, path)
+		if err != nil {
+			return err
+		}
+		mode := fs.FileMode(0o600)
+		if strings.HasSuffix(path, ".sh") {
+			mode = 0o700
+		}
+		return os.WriteFile(target, data, mode)
+	})
+}

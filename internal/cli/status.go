@@ -1,0 +1,180 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+func newStatus(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "status SESSION",
+		Short: "Say where a session stands",
+		Long:  "Say where a session stands. It works while no worker runs, and after Temporal has forgotten the session where the store is at hand.",
+		Args:  arguments(1, 1),
+		RunE:  func(cmd *cobra.Command, args []string) error { return a.status(cmd.Context(), args[0]) },
+	}
+	a.addTemporalFlags(cmd)
+	a.addStateDirFlag(cmd)
+	a.addOutputFlag(cmd)
+	cmd.ValidArgsFunction = a.completeSessions
+	return cmd
+}
+
+func (a *app) status(ctx context.Context, session string) error {
+	w, done, err := a.watch(ctx, session)
+	if err != nil {
+		return err
+	}
+	defer done()
+	v, err := w.look(ctx)
+	if err != nil {
+		return a.explainLook(w, err)
+	}
+	if a.output == outputJSON {
+		for _, note := range v.Notes {
+			a.say("%s", note)
+		}
+		return a.printJSON(v.Status)
+	}
+	a.writeStatus(a.env.Stdout, v)
+	return nil
+}
+
+// watch readies a look at a session. The returned function ends it.
+func (a *app) watch(ctx context.Context, session string) (*watcher, func(), error) {
+	if err := team.CheckSession(session); err != nil {
+		return nil, nil, usagef("%w", err)
+	}
+	s, err := a.findStore()
+	if err != nil {
+		return nil, nil, err
+	}
+	conn, err := a.dial(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &watcher{conn: conn, store: s, session: session, now: a.env.Now}, conn.Close, nil
+}
+
+// explainLook says where an unknown session was looked for.
+func (a *app) explainLook(w *watcher, err error) error {
+	if !errors.Is(err, errUnknown) {
+		return err
+	}
+	where := fmt.Sprintf("Temporal at %s (namespace %s)", w.conn.Address, w.conn.Namespace)
+	if w.store != nil {
+		where += " and the store in " + w.store.Dir()
+	}
+	return usagef("there is no session %q in %s; `maestro list` shows those that there are", w.session, where)
+}
+
+// writeStatus prints a status for people.
+func (a *app) writeStatus(out io.Writer, v view) {
+	p := a.paint
+	_, _ = fmt.Fprintf(out, "%s  %s  team %s\n", p.paint(bold, v.Session), p.state(v.Status.Status), dash(v.Team))
+	if v.Requirement != "" {
+		_, _ = fmt.Fprintf(out, "%s\n", p.paint(dim, clip(v.Requirement, 100)))
+	}
+	if v.Reason != "" {
+		_, _ = fmt.Fprintf(out, "%s\n", printable(v.Reason))
+	}
+	for _, note := range v.Notes {
+		if note != v.Reason {
+			_, _ = fmt.Fprintf(out, "%s\n", p.paint(yellow, note))
+		}
+	}
+	if len(v.Phases) > 0 {
+		_, _ = fmt.Fprintln(out)
+		phaseTable(p, v.Status).write(out)
+	}
+	writeFailures(out, p, v.Status)
+	writeDecisions(out, v.Status)
+	_, _ = fmt.Fprintf(out, "\n%s tokens%s, %s events, started %s", number(v.Usage.Tokens()), money(v.Usage),
+		number(v.HistoryEvents), moment(v.StartedAt))
+	if v.ClosedAt != nil {
+		_, _ = fmt.Fprintf(out, ", ended %s", moment(v.ClosedAt))
+		if v.StartedAt != nil {
+			_, _ = fmt.Fprintf(out, " (%s)", span(v.ClosedAt.Sub(*v.StartedAt)))
+		}
+	}
+	_, _ = fmt.Fprintln(out)
+}
+
+func phaseTable(p palette, s team.Status) *table {
+	t := &table{paint: p}
+	t.head("PHASE", "PERSONA", "STATE", "ROUNDS", "ATTEMPTS", "TOKENS", "")
+	for _, phase := range s.Phases {
+		for i, as := range phase.Assignments {
+			name := ""
+			if i == 0 {
+				name = phase.Name
+			}
+			word := as.Summary
+			if as.Progress != "" {
+				word = as.Progress
+			}
+			if as.LostWorkers > 0 {
+				word = fmt.Sprintf("(%s lost) %s", count(as.LostWorkers, "worker"), word)
+			}
+			t.add(plain(name), plain(as.Persona), cell{string(as.Status), stateColour(as.Status)},
+				blankZero(as.Rounds), blankZero(as.Attempts), tokens(as.Usage), cell{clip(word, 60), dim})
+		}
+	}
+	return t
+}
+
+func blankZero(n int) cell {
+	if n == 0 {
+		return plain("-")
+	}
+	return plain(fmt.Sprint(n))
+}
+
+func tokens(u team.Usage) cell {
+	if u.Tokens() == 0 {
+		return plain("-")
+	}
+	return plain(number(u.Tokens()))
+}
+
+// writeFailures lists the failed attempts, by assignment.
+func writeFailures(out io.Writer, p palette, s team.Status) {
+	for _, phase := range s.Phases {
+		for _, as := range phase.Assignments {
+			if len(as.Failures) == 0 {
+				continue
+			}
+			id := team.AssignmentID{Phase: phase.Name, Persona: as.Persona}
+			_, _ = fmt.Fprintf(out, "\nfailed attempts of %s:\n", id)
+			for i, f := range as.Failures {
+				_, _ = fmt.Fprintf(out, "  %d. %s: %s\n", i+1, p.paint(red, string(f.Category)), clip(f.Message, 300))
+			}
+		}
+	}
+	for _, h := range s.Help {
+		_, _ = fmt.Fprintf(out, "\n%s %s/%s: %s: %s\n", p.paint(red, "help needed"), h.Phase, h.Persona, h.Category, clip(h.Message, 300))
+		if h.Advice != "" {
+			_, _ = fmt.Fprintf(out, "  %s\n", h.Advice)
+		}
+	}
+}
+
+func writeDecisions(out io.Writer, s team.Status) {
+	if len(s.Decisions) == 0 {
+		return
+	}
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(s.Decisions)) {
+		all = append(all, name+"="+clip(s.Decisions[name], 60))
+	}
+	_, _ = fmt.Fprintf(out, "\ndecisions: %s\n", strings.Join(all, ", "))
+}

@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// validateDocument is the document of `validate -o json`.
+type validateDocument struct {
+	Valid bool `json:"valid"`
+	// Team is the team's name; empty if the file could not be read.
+	Team     string   `json:"team"`
+	Phases   []string `json:"phases"`
+	Personas []string `json:"personas"`
+	// Agents and Checks are what workers have to offer for the team.
+	Agents []string `json:"agents"`
+	Checks []string `json:"checks"`
+	// Faults is everything that is wrong.
+	Faults []config.Fault `json:"faults"`
+}
+
+func newValidate(a *app) *cobra.Command {
+	var agents string
+	cmd := &cobra.Command{
+		Use:   "validate TEAM",
+		Short: "Check a team file, and with --agents that a worker file has what it needs",
+		Long:  "Check a team file. With --agents, check a worker file too, and that it has the agents and checks that the team names. Nothing is contacted and nothing is written.",
+		Args:  arguments(1, 1),
+		RunE:  func(_ *cobra.Command, args []string) error { return a.validate(args[0], agents) },
+	}
+	cmd.Flags().StringVar(&agents, "agents", "", "worker file to hold the team against")
+	a.addOutputFlag(cmd)
+	return cmd
+}
+
+func (a *app) validate(teamFile, workerFile string) error {
+	t, err := config.LoadTeam(teamFile)
+	faults, err := faultsOf(err)
+	if err != nil {
+		return err
+	}
+	if workerFile != "" {
+		cfg, err := config.LoadWorker(workerFile)
+		more, err := faultsOf(err)
+		if err != nil {
+			return err
+		}
+		if len(faults) == 0 && len(more) == 0 {
+			more = lacking(t, cfg, workerFile)
+		}
+		faults = append(faults, more...)
+	}
+	doc := validation(t, faults)
+	if a.output == outputJSON {
+		if err := a.printJSON(doc); err != nil {
+			return err
+		}
+	} else if doc.Valid {
+		a.print("%s: %s of %s, %s, with agents %s%s: valid", teamFile, count(len(doc.Phases), "phase"), doc.Team,
+			count(len(doc.Personas), "persona"), strings.Join(doc.Agents, ", "), withChecks(doc.Checks))
+	}
+	if doc.Valid {
+		return nil
+	}
+	return &codeError{exitUsage, &config.Faults{File: teamFile, List: faults}}
+}
+
+func withChecks(checks []string) string {
+	if len(checks) == 0 {
+		return ""
+	}
+	return " and checks " + strings.Join(checks, ", ")
+}
+
+// faultsOf takes the faults out of a loader's error; other errors stay errors.
+func faultsOf(err error) ([]config.Fault, error) {
+	var faults *config.Faults
+	if errors.As(err, &faults) {
+		return faults.List, nil
+	}
+	return nil, err
+}
+
+func validation(t team.Team, faults []config.Fault) validateDocument {
+	doc := validateDocument{
+		Valid: len(faults) == 0, Team: t.Name,
+		Phases: []string{}, Agents: []string{}, Checks: []string{}, Personas: []string{}, Faults: []config.Fault{},
+	}
+	for _, p := range t.Phases {
+		doc.Phases = append(doc.Phases, p.Name)
+	}
+	doc.Personas = append(doc.Personas, slices.Sorted(maps.Keys(t.Personas))...)
+	doc.Agents = append(doc.Agents, t.AgentNames()...)
+	for _, use := range t.CheckUses() {
+		doc.Checks = append(doc.Checks, use.Check)
+	}
+	slices.Sort(doc.Checks)
+	doc.Checks = slices.Compact(doc.Checks)
+	doc.Faults = append(doc.Faults, faults...)
+	return doc
+}
+
+// lacking lists what a team needs and a worker file does not define.
+func lacking(t team.Team, cfg agent.Config, file string) []config.Fault {
+	var faults []config.Fault
+	for _, name := range t.AgentNames() {
+		if _, ok := cfg.Agents[name]; !ok {
+			faults = append(faults, config.Fault{File: file, Field: "agents", Message: fmt.Sprintf(
+				"has no agent %q, which team %s needs; it has %s", name, t.Name, names(cfg.Agents))})
+		}
+	}
+	told := map[string]bool{}
+	for _, use := range t.CheckUses() {
+		if _, ok := cfg.Checks[use.Check]; !ok && !told[use.Check] {
+			told[use.Check] = true
+			faults = append(faults, config.Fault{File: file, Field: "checks", Message: fmt.Sprintf(
+				"has no check %q, which team %s needs; it has %s", use.Check, t.Name, names(cfg.Checks))})
+		}
+	}
+	return faults
+}
+
+func names[V any](m map[string]V) string {
+	if len(m) == 0 {
+		return "none"
+	}
+	return strings.Join(slices.Sorted(maps.Keys(m)), ", ")
+}

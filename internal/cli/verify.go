@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/maestro-hive/maestro/internal/store"
+)
+
+func newCheckpointsVerify(a *app) *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "verify [SESSION | --all]",
+		Short: "Read everything that a session, or the whole store, needs, and find what is damaged",
+		Long: "Read the documents and blobs that a session needs, or with --all the whole store, and hold them against their SHA-256. " +
+			"What is damaged is named and moved to the store's quarantine; the exit code is then 1.",
+		Args: arguments(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case all && len(args) > 0:
+				return usagef("--all verifies the whole store; leave out either it or %s", args[0])
+			case !all && len(args) == 0:
+				return usagef("name a session, or verify the whole store with --all")
+			}
+			return a.verify(cmd.Context(), args)
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "verify the whole store")
+	a.addNamespaceFlags(cmd)
+	a.addStateDirFlag(cmd)
+	a.addOutputFlag(cmd)
+	cmd.ValidArgsFunction = a.completeSessions
+	return cmd
+}
+
+func (a *app) verify(ctx context.Context, session []string) error {
+	report, err := a.inspect(ctx, session)
+	if err != nil {
+		return err
+	}
+	if report.Faults == nil {
+		report.Faults = []store.Fault{}
+	}
+	if a.output == outputJSON {
+		if err := a.printJSON(report); err != nil {
+			return err
+		}
+	} else {
+		for _, f := range report.Faults {
+			a.print("%s", a.paint.paint(red, f.Error()))
+		}
+		a.print("%s, %s, %s and %s (%s) read: %s", count(report.Sessions, "session"), count(report.Checkpoints, "checkpoint"),
+			count(report.Records, "record"), count(report.Blobs, "blob"), size(report.Bytes), verdict(len(report.Faults)))
+	}
+	if n := len(report.Faults); n > 0 {
+		return failf("%s found; restore the named files from a backup, or run the session again", count(n, "fault"))
+	}
+	return nil
+}
+
+func (a *app) inspect(ctx context.Context, session []string) (store.Report, error) {
+	if len(session) == 0 {
+		s, err := a.openStore()
+		if err != nil {
+			return store.Report{}, err
+		}
+		return s.VerifyAll(ctx)
+	}
+	s, key, err := a.stored(session[0])
+	if err != nil {
+		return store.Report{}, err
+	}
+	return s.VerifySession(ctx, key)
+}
+
+func verdict(faults int) string {
+	if faults == 0 {
+		return "all intact"
+	}
+	return count(faults, "fault")
+}

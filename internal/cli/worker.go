@@ -1,0 +1,50 @@
+package cli
+
+import (
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"github.com/maestro-hive/maestro/internal/host"
+)
+
+func newWorker(a *app) *cobra.Command {
+	cmd := host.NewCommand(host.Process{
+		Stderr: a.env.Stderr, Env: a.environ, Host: a.env.Host, PID: a.env.PID, Now: a.env.Now,
+	})
+	serve := cmd.RunE
+	cmd.Args = arguments(0, 0)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := a.harden(); err != nil {
+			return err
+		}
+		return a.served(serve(cmd, args))
+	}
+	return cmd
+}
+
+// harden protects a process that is about to run agents from them.
+func (a *app) harden() error {
+	if a.env.Harden == nil {
+		return nil
+	}
+	return a.env.Harden()
+}
+
+// newLogger logs to standard error.
+func (a *app) newLogger(level string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, usagef("--log-level %q is none of debug, info, warn and error", level)
+	}
+	return slog.New(slog.NewTextHandler(a.env.Stderr, &slog.HandlerOptions{Level: l})), nil
+}
+
+// served is the outcome of a worker. What keeps one from starting is a matter of
+// what was typed or written, unless Temporal is.
+func (a *app) served(err error) error {
+	if err == nil || exitCode(err) != exitFailed {
+		return err
+	}
+	return &codeError{exitUsage, err}
+}
