@@ -1,0 +1,177 @@
+package store_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+var phases = []string{"init", "design", "build", "test"}
+
+// chain writes a session with a checkpoint after each phase, oldest first.
+func chain(t testing.TB, s *store.Store, key team.SessionKey) []team.Digest {
+	t.Helper()
+	put := func(data string) team.Digest {
+		name, err := s.PutBlob(t.Context(), []byte(data))
+		require.NoError(t, err)
+		return name
+	}
+	tree := store.Manifest{}
+	empty, err := s.PutManifest(t.Context(), tree)
+	require.NoError(t, err)
+	c := team.Checkpoint{
+		Incarnation: 1, Team: team.Ref{Name: "web", Blob: put(`{"name":"web"}`)}, Workspace: empty, Tree: empty,
+		Decisions: map[string]string{}, Artifacts: []team.Artifact{}, Assignments: []team.CheckpointAssignment{},
+	}
+	var names []team.Digest
+	for i, phase := range phases {
+		c.CurrentPhase, c.CreatedAt = phase, now.Add(time.Duration(i)*time.Minute)
+		if i > 0 {
+			done := team.AssignmentID{Phase: phase, Persona: "ann"}
+			put(phase)
+			d := store.Delta{phase + ".txt": {Entry: file(phase)}}
+			input := c.Tree
+			tree = store.Apply(tree, d)
+			c.Tree, err = s.PutManifest(t.Context(), tree)
+			require.NoError(t, err)
+			delta, err := s.PutDelta(t.Context(), d)
+			require.NoError(t, err)
+			c.Assignments = append(c.Assignments, team.CheckpointAssignment{
+				AssignmentID: done, Status: team.Completed, Rounds: 1, Attempts: 1, Failures: []team.AttemptFailure{},
+				Seconds: 1.5, Input: input, Work: team.Work{Delta: delta},
+			})
+			c.Artifacts = append(c.Artifacts, team.Artifact{Path: phase + ".txt", SHA256: sha([]byte(phase)), Size: int64(len(phase)), AssignmentID: done})
+			require.NoError(t, s.PutRecord(key, team.Record{Assignment: done, Incarnation: 1, Rounds: []team.RoundRecord{{
+				Round: 1, RoundLog: team.RoundLog{Attempts: []team.AttemptReport{}},
+				Result: &team.RoundResult{Delta: delta, Output: c.Tree, Input: input, Log: put("log of " + phase)},
+			}}}))
+		}
+		name, err := s.PutCheckpoint(t.Context(), key, c)
+		require.NoError(t, err)
+		require.NoError(t, s.UpdateExecution(key, func(e *team.Execution) { e.Head, e.Phase = name, phase }))
+		names = append(names, name)
+		c.Previous = name
+	}
+	return names
+}
+
+func checkpointPath(s *store.Store, phase string) string {
+	return filepath.Join(s.Dir(), "sessions", session.Namespace, session.Session, "checkpoint_"+phase+".json")
+}
+
+// phasesOf lists the phases of a session's checkpoints, newest first.
+func phasesOf(list []store.StoredCheckpoint) []string {
+	out := []string{}
+	for _, c := range list {
+		out = append(out, c.CurrentPhase)
+	}
+	return out
+}
+
+func TestTheChainIsWalked(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	names := chain(t, s, session)
+	list, err := s.Checkpoints(t.Context(), session)
+	require.NoError(t, err)
+	require.Equal(t, []string{"test", "build", "design", "init"}, phasesOf(list))
+	for i, c := range list {
+		require.Equal(t, names[len(names)-1-i], c.Name)
+		again, err := s.Checkpoint(t.Context(), c.Name)
+		require.NoError(t, err)
+		require.Equal(t, c.Checkpoint, again)
+		require.True(t, again.SHA256.Valid())
+		copied, err := os.ReadFile(checkpointPath(s, c.CurrentPhase))
+		require.NoError(t, err)
+		require.Equal(t, c.Name, sha(copied), "the copy is the blob, byte for byte")
+	}
+	none, err := s.Checkpoints(t.Context(), team.SessionKey{Namespace: "default", Session: "other"})
+	require.NoError(t, err)
+	require.Empty(t, none)
+}
+
+func TestEveryByteOfACheckpointCounts(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	names := chain(t, s, session)
+	sound, err := os.ReadFile(blobPath(s, names[1]))
+	require.NoError(t, err)
+	everyDamage(sound, func(damaged []byte, what string, at int) {
+		require.NoError(t, os.WriteFile(blobPath(s, names[1]), damaged, 0o600))
+		_, err := s.Checkpoint(t.Context(), names[1])
+		require.ErrorIs(t, err, team.ErrCorrupt, "%s at %d", what, at)
+		if at%16 > 0 {
+			return
+		}
+		// What was written is known to be nothing else either: as a blob of
+		// its own the damaged checkpoint has a good name, but no good content.
+		other, err := s.PutBlob(t.Context(), damaged)
+		require.NoError(t, err)
+		_, err = s.Checkpoint(t.Context(), other)
+		require.ErrorIs(t, err, team.ErrNotFound, "%s at %d", what, at)
+	})
+}
+
+func TestTheLastGoodCheckpointIsUsed(t *testing.T) {
+	t.Parallel()
+	flip := func(t *testing.T, path string) {
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		data[len(data)/2] ^= 4
+		require.NoError(t, os.WriteFile(path, data, 0o600))
+	}
+	remove := func(t *testing.T, path string) { require.NoError(t, os.Remove(path)) }
+	for _, c := range []struct {
+		name   string
+		damage func(t *testing.T, s *store.Store, names []team.Digest)
+		want   []string
+		faults []error
+	}{
+		{"the newest blob, its copy is good", func(t *testing.T, s *store.Store, names []team.Digest) {
+			flip(t, blobPath(s, names[3]))
+		}, []string{"test", "build", "design", "init"}, []error{team.ErrCorrupt}},
+		{"a missing blob, its copy is good", func(t *testing.T, s *store.Store, names []team.Digest) {
+			remove(t, blobPath(s, names[2]))
+		}, []string{"test", "build", "design", "init"}, []error{team.ErrNotFound}},
+		{"the newest and its copy", func(t *testing.T, s *store.Store, names []team.Digest) {
+			flip(t, blobPath(s, names[3]))
+			flip(t, checkpointPath(s, "test"))
+		}, []string{"build", "design", "init"}, []error{team.ErrCorrupt}},
+		{"one in the middle and its copy", func(t *testing.T, s *store.Store, names []team.Digest) {
+			remove(t, blobPath(s, names[2]))
+			remove(t, checkpointPath(s, "build"))
+		}, []string{"test", "design", "init"}, []error{team.ErrNotFound}},
+		{"a copy", func(t *testing.T, s *store.Store, _ []team.Digest) {
+			flip(t, checkpointPath(s, "build"))
+		}, []string{"test", "build", "design", "init"}, []error{team.ErrCorrupt}},
+		{"the state", func(t *testing.T, s *store.Store, _ []team.Digest) {
+			require.NoError(t, os.Truncate(filepath.Join(s.Dir(), "sessions/default/web-1/execution_state.json"), 9))
+		}, []string{"test", "build", "design", "init"}, []error{team.ErrCorrupt}},
+		{"no state", func(t *testing.T, s *store.Store, _ []team.Digest) {
+			remove(t, filepath.Join(s.Dir(), "sessions/default/web-1/execution_state.json"))
+		}, []string{"test", "build", "design", "init"}, nil},
+		{"a state that is behind", func(t *testing.T, s *store.Store, names []team.Digest) {
+			require.NoError(t, s.UpdateExecution(session, func(e *team.Execution) { e.Head = names[1] }))
+		}, []string{"test", "build", "design", "init"}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := newStore(t)
+			c.damage(t, s, chain(t, s, session))
+			list, err := s.Checkpoints(t.Context(), session)
+			require.Equal(t, c.want, phasesOf(list))
+			if c.faults == nil {
+				require.NoError(t, err)
+			}
+			for _, f := range c.faults {
+				require.ErrorIs(t, err, f)
+			}
+		})
+	}
+}

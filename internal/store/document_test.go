@@ -1,0 +1,280 @@
+package store_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+var session = team.SessionKey{Namespace: "default", Session: "web-1"}
+
+func record(incarnation int) team.Record {
+	return team.Record{
+		Assignment: id("backend"), Incarnation: incarnation,
+		Rounds: []team.RoundRecord{{
+			Key: team.RoundKey{Workflow: "web-1", Run: "r", Activity: "5"}, Round: 1,
+			RoundLog: team.RoundLog{Attempts: []team.AttemptReport{{
+				Attempt: 1, Failure: *team.Failf(team.TestFailure, "ü <&> failed"), StartedAt: now, EndedAt: now,
+				Usage: team.Usage{InputTokens: 1_000_000_000_000, CostUSD: 123_456_789_012_345},
+			}}},
+		}},
+	}
+}
+
+func recordPath(s *store.Store) string {
+	return filepath.Join(s.Dir(), "sessions/default/web-1/assignments/build.backend.json")
+}
+
+func TestARecordGoesRound(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	_, err := s.Record(session, id("backend"))
+	require.ErrorIs(t, err, team.ErrNotFound)
+	require.NoError(t, s.PutRecord(session, record(1)))
+	got, err := s.Record(session, id("backend"))
+	require.NoError(t, err)
+	require.True(t, got.SHA256.Valid())
+	want := record(1)
+	want.Schema, want.SHA256 = team.RecordSchema, got.SHA256
+	require.Equal(t, want, got)
+
+	require.NoError(t, s.PutRecord(session, got), "what was read can be written")
+	info, err := os.Stat(recordPath(s))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode())
+
+	records, err := s.Records(t.Context(), session)
+	require.NoError(t, err)
+	require.Equal(t, []team.Record{got}, records)
+}
+
+func TestAnOlderIncarnationIsFencedOff(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	require.NoError(t, s.PutRecord(session, record(2)))
+	require.ErrorIs(t, s.PutRecord(session, record(1)), team.ErrFenced)
+	got, err := s.Record(session, id("backend"))
+	require.NoError(t, err)
+	require.Equal(t, 2, got.Incarnation)
+	require.NoError(t, s.PutRecord(session, record(2)))
+	require.NoError(t, s.PutRecord(session, record(3)))
+}
+
+func TestEveryByteOfARecordCounts(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	require.NoError(t, s.PutRecord(session, record(1)))
+	sound, err := os.ReadFile(recordPath(s))
+	require.NoError(t, err)
+	everyDamage(sound, func(damaged []byte, what string, at int) {
+		require.NoError(t, os.WriteFile(recordPath(s), damaged, 0o600))
+		_, err := s.Record(session, id("backend"))
+		require.ErrorIs(t, err, team.ErrCorrupt, "%s at %d", what, at)
+	})
+	var fault *store.Fault
+	require.NoError(t, os.WriteFile(recordPath(s), sound[1:], 0o600))
+	_, err = s.Record(session, id("backend"))
+	require.ErrorAs(t, err, &fault)
+	require.Equal(t, "sessions/default/web-1/assignments/build.backend.json", fault.Path)
+	require.FileExists(t, filepath.Join(s.Dir(), fault.Quarantined))
+	_, err = s.Record(session, id("backend"))
+	require.ErrorIs(t, err, team.ErrNotFound)
+	require.NoError(t, s.PutRecord(session, record(1)))
+}
+
+// everyDamage calls try with each bit of each byte flipped, each byte dropped and
+// each cut of data.
+func everyDamage(data []byte, try func(damaged []byte, what string, at int)) {
+	for at := range data {
+		for bit := range 8 {
+			d := bytes.Clone(data)
+			d[at] ^= 1 << bit
+			try(d, "flipped", at)
+		}
+		try(data[:at], "cut", at)
+		try(append(bytes.Clone(data[:at]), data[at+1:]...), "dropped", at)
+	}
+}
+
+func TestARecordInAnothersPlaceIsFound(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	require.NoError(t, s.PutRecord(session, record(1)))
+	data, err := os.ReadFile(recordPath(s))
+	require.NoError(t, err)
+	other := filepath.Join(filepath.Dir(recordPath(s)), "build.frontend.json")
+	require.NoError(t, os.WriteFile(other, data, 0o600))
+	_, err = s.Record(session, id("frontend"))
+	require.ErrorIs(t, err, team.ErrCorrupt)
+	require.ErrorContains(t, err, "build/backend")
+}
+
+func TestNamesThatWouldLeaveTheStore(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	for _, key := range []team.SessionKey{
+		{Namespace: "..", Session: "s"},
+		{Namespace: "n", Session: ".."},
+		{Namespace: "n", Session: "a/b"},
+		{Namespace: "", Session: "s"},
+		{Namespace: "n", Session: ""},
+		{Namespace: "n", Session: "a\x00"},
+	} {
+		require.Error(t, s.PutRecord(key, record(1)))
+		_, err := s.Record(key, id("backend"))
+		require.Error(t, err)
+		_, _, err = s.Lock(key, id("backend"))
+		require.Error(t, err)
+		_, err = s.WorkDir(key, id("backend"))
+		require.Error(t, err)
+		require.Error(t, s.RemoveWork(key))
+		_, err = s.PutCheckpoint(t.Context(), key, team.Checkpoint{CurrentPhase: "init"})
+		require.Error(t, err)
+		require.Error(t, s.UpdateExecution(key, func(*team.Execution) {}))
+	}
+	bad := record(1)
+	bad.Assignment.Persona = "../x"
+	require.Error(t, s.PutRecord(session, bad))
+	_, err := s.PutCheckpoint(t.Context(), session, team.Checkpoint{CurrentPhase: "../x"})
+	require.Error(t, err)
+	_, err = s.Sessions(t.Context(), "..")
+	require.Error(t, err)
+}
+
+func TestExecutionStateIsRevised(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	_, err := s.Execution(session)
+	require.ErrorIs(t, err, team.ErrNotFound)
+	for i := range 3 {
+		require.NoError(t, s.UpdateExecution(session, func(e *team.Execution) {
+			require.EqualValues(t, i, e.Revision)
+			e.Status.Status, e.Revision = team.Running, 99
+		}))
+	}
+	e, err := s.Execution(session)
+	require.NoError(t, err)
+	require.EqualValues(t, 3, e.Revision)
+	require.Equal(t, s.ID(), e.Store)
+	require.Equal(t, "web-1", e.Session)
+	require.Equal(t, "default", e.Namespace)
+	require.Equal(t, team.ExecutionSchema, e.Schema)
+	require.Equal(t, now, e.UpdatedAt)
+
+	path := filepath.Join(s.Dir(), "sessions/default/web-1/execution_state.json")
+	var doc map[string]any
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(data, &doc))
+	require.Equal(t, "running", doc["status"])
+
+	require.NoError(t, os.Truncate(path, int64(len(data)/2)))
+	require.NoError(t, s.UpdateExecution(session, func(e *team.Execution) {
+		require.Zero(t, *e, "a damaged state starts from zero")
+	}))
+	e, err = s.Execution(session)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, e.Revision)
+	kept, err := filepath.Glob(filepath.Join(s.Dir(), "quarantine", "*execution_state*"))
+	require.NoError(t, err)
+	require.Len(t, kept, 1)
+}
+
+func TestSessionsAreListed(t *testing.T) {
+	t.Parallel()
+	clock := now
+	s, err := store.Create(filepath.Join(t.TempDir(), "s"), store.Options{Clock: func() time.Time { return clock }})
+	require.NoError(t, err)
+	none, err := s.Sessions(t.Context(), "default")
+	require.NoError(t, err)
+	require.Empty(t, none)
+	for _, name := range []string{"b", "a", "c"} {
+		clock = clock.Add(time.Minute)
+		require.NoError(t, s.UpdateExecution(team.SessionKey{Namespace: "default", Session: name}, func(*team.Execution) {}))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(s.Dir(), "sessions/default/a/execution_state.json"), []byte("{"), 0o600))
+	require.NoError(t, os.Mkdir(filepath.Join(s.Dir(), "sessions/default/.hidden"), 0o700))
+	keys, err := s.Sessions(t.Context(), "default")
+	require.NoError(t, err)
+	require.Equal(t, []team.SessionKey{{Namespace: "default", Session: "a"}, {Namespace: "default", Session: "b"}, {Namespace: "default", Session: "c"}}, keys)
+	namespaces, err := s.Namespaces(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"default"}, namespaces)
+	known, err := s.HasSession(keys[0])
+	require.NoError(t, err)
+	require.True(t, known)
+	known, err = s.HasSession(team.SessionKey{Namespace: "other", Session: "a"})
+	require.NoError(t, err)
+	require.False(t, known)
+
+	all, err := s.Executions(t.Context(), "default")
+	require.ErrorIs(t, err, team.ErrCorrupt, "the loss is said")
+	require.Len(t, all, 2)
+	require.Equal(t, "c", all[0].Session)
+	require.Equal(t, "b", all[1].Session)
+}
+
+func TestOffers(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	offers, err := s.Offers(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, offers)
+	ids := []string{"host-1", "../../x", "a/b", "a_b", "ü"}
+	for _, id := range ids {
+		require.NoError(t, s.PutOffer(t.Context(), team.Offer{Worker: id, RenewedAt: now}))
+		require.NoError(t, s.PutOffer(t.Context(), team.Offer{Worker: id, RenewedAt: now}))
+	}
+	require.Error(t, s.PutOffer(t.Context(), team.Offer{}))
+	require.NoError(t, os.WriteFile(filepath.Join(s.Dir(), "workers", "bad.json"), []byte("{"), 0o600))
+	offers, err = s.Offers(t.Context())
+	require.NoError(t, err)
+	var got []string
+	for _, o := range offers {
+		require.True(t, o.Live(now))
+		got = append(got, o.Worker)
+	}
+	require.ElementsMatch(t, ids, got)
+	for _, id := range ids {
+		require.NoError(t, s.RemoveOffer(t.Context(), id))
+		require.NoError(t, s.RemoveOffer(t.Context(), id))
+	}
+	offers, err = s.Offers(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, offers)
+}
+
+func TestWorkDirectories(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	w, err := s.WorkDir(session, id("backend"))
+	require.NoError(t, err)
+	require.Equal(t, filepath.Join(s.Dir(), "work/default/web-1/build/backend/tree"), w.Tree)
+	again, err := s.WorkDir(session, id("backend"))
+	require.NoError(t, err)
+	require.Equal(t, w, again)
+	outside := t.TempDir()
+	require.NoError(t, os.Remove(w.Home))
+	require.NoError(t, os.Symlink(outside, w.Home))
+	_, err = s.WorkDir(session, id("backend"))
+	require.NoError(t, err)
+	info, err := os.Lstat(w.Home)
+	require.NoError(t, err)
+	require.True(t, info.IsDir(), "what an agent put in its place is gone")
+
+	m := snapshot(t, s, map[string]string{"a/b": "1"})
+	require.NoError(t, s.Materialise(t.Context(), m, w.Tree))
+	require.NoError(t, os.Chmod(filepath.Join(w.Tree, "a"), 0))
+	require.NoError(t, s.RemoveWork(session))
+	require.NoDirExists(t, w.Tree)
+	require.NoError(t, s.RemoveWork(session))
+	require.DirExists(t, outside)
+}

@@ -1,0 +1,102 @@
+package store_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+func TestSnapshotsLeaveKeysOut(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	dir := t.TempDir()
+	writeTree(t, dir, map[string]string{
+		"main.go": "1", "environment.go": "1", "monkey.go": "1", ".env": "1", "app/.env.local": "1", "tls/server.pem": "1", "tls/SERVER.KEY": "1",
+		"id_rsa": "1", "id_rsa.pub": "1", "id_ed25519": "1", ".ssh/config": "1", ".gitignore": "*.log\n", "a.log": "1", "node_modules/x/y": "1",
+	})
+	snap, err := s.Snapshot(t.Context(), dir, store.SnapshotOptions{})
+	require.NoError(t, err)
+	paths, err := s.Paths(t.Context(), snap.Manifest)
+	require.NoError(t, err)
+	require.Equal(t, []string{".gitignore", "environment.go", "main.go", "monkey.go"}, paths)
+	require.Equal(t, []string{".env", ".ssh/", "app/.env.local", "id_ed25519", "id_rsa", "id_rsa.pub", "tls/SERVER.KEY", "tls/server.pem"}, snap.Private)
+	require.Equal(t, []string{"a.log", "node_modules/"}, snap.Ignored)
+	require.Equal(t, 4, snap.Files)
+	require.EqualValues(t, 9, snap.Bytes)
+
+	snap, err = s.Snapshot(t.Context(), dir, store.SnapshotOptions{Include: []string{"app/.env.*", "a.log", ".ssh/config", "node_modules/x/*"}, Ignore: []string{"m*.go"}})
+	require.NoError(t, err)
+	paths, err = s.Paths(t.Context(), snap.Manifest)
+	require.NoError(t, err)
+	require.Equal(t, []string{".gitignore", ".ssh/config", "a.log", "app/.env.local", "environment.go", "node_modules/x/y"}, paths)
+}
+
+func TestASnapshotSeesEveryChange(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	dir := t.TempDir()
+	seen := map[team.Digest]string{}
+	for i := range 20 {
+		content := fmt.Sprintf("%02d", i) // always the same size
+		path := filepath.Join(dir, "a")
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+		for range 2 {
+			snap, err := s.Snapshot(t.Context(), dir, store.SnapshotOptions{})
+			require.NoError(t, err)
+			m, err := s.Manifest(t.Context(), snap.Manifest)
+			require.NoError(t, err)
+			require.Equal(t, store.Manifest{"a": file(content)}, m)
+			seen[snap.Manifest] = content
+		}
+	}
+	require.Len(t, seen, 20)
+}
+
+func TestASnapshotOnlyReads(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	dir := t.TempDir()
+	writeTree(t, dir, map[string]string{"a": "1", "d/b": "2"})
+	require.NoError(t, os.Chmod(filepath.Join(dir, "d"), 0o500)) //nolint:gosec // a directory
+	t.Cleanup(func() { _ = os.Chmod(filepath.Join(dir, "d"), 0o755) })
+	_, err := s.Snapshot(t.Context(), dir, store.SnapshotOptions{})
+	require.NoError(t, err)
+	info, err := os.Stat(filepath.Join(dir, "d"))
+	require.NoError(t, err)
+	require.Equal(t, os.ModeDir|0o500, info.Mode())
+	require.Len(t, readTree(t, dir), 2)
+}
+
+func TestAStoreInsideTheWorkspaceIsSkipped(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeTree(t, dir, map[string]string{"a": "1"})
+	s, err := store.Create(filepath.Join(dir, "state", "maestro"), options())
+	require.NoError(t, err)
+	for range 2 {
+		require.Equal(t, []string{"a"}, snapshotPaths(t, s, dir))
+	}
+}
+
+func TestAWorkspaceThatCannotBeTaken(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	dir := t.TempDir()
+	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
+	_, err := s.Snapshot(t.Context(), dir, store.SnapshotOptions{})
+	var refused *store.RefusedError
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, "pipe", refused.Path)
+	require.ErrorContains(t, err, "ignore it")
+	_, err = s.Snapshot(t.Context(), filepath.Join(dir, "absent"), store.SnapshotOptions{})
+	require.ErrorIs(t, err, os.ErrNotExist)
+	_, err = s.Snapshot(t.Context(), dir, store.SnapshotOptions{Include: []string{"["}})
+	require.ErrorAs(t, err, &refused)
+}
