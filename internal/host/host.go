@@ -23,10 +23,12 @@ import (
 	"github.com/maestro-hive/maestro/workflows"
 )
 
-// Options say what a worker serves and with what.
-type Options struct {
+// options say what a worker serves and with what.
+type options struct {
 	// Client is the connection to Temporal. The worker does not close it.
 	Client client.Client
+	// Namespace is the one that Client is connected to.
+	Namespace string
 	// Store is the store whose sessions the worker serves.
 	Store *store.Store
 	// Agents does the work of the agents and checks in the worker file.
@@ -35,10 +37,11 @@ type Options struct {
 	Attributes activities.SearchAttributes
 	// LostLimit is the worker file's limits.lost_workers.
 	LostLimit int
-	// ID names the worker among those of its store; Identity is what Temporal
-	// shows for it; Version is the build's.
-	ID, Identity, Host, Version string
-	PID                         int
+	// Seat is the worker's place among those of its store; Identity is what
+	// Temporal knows it by; Version is the build's.
+	Seat                    *seat
+	Identity, Host, Version string
+	PID                     int
 	// Drain is how long attempts may go on after a stop before they are
 	// handed over to another worker.
 	Drain time.Duration
@@ -64,22 +67,22 @@ const (
 
 // Worker serves one store's queues.
 type Worker struct {
-	options Options
+	options options
 	offer   team.Offer
 	queues  []worker.Worker
 }
 
-// New wires a worker. Nothing runs yet.
-func New(o Options) (*Worker, error) {
+// newWorker wires a worker. Nothing runs yet.
+func newWorker(o options) *Worker {
 	w := &Worker{options: o, offer: team.Offer{
-		Schema: team.OfferSchema, Worker: o.ID, Identity: o.Identity, Host: o.Host, PID: o.PID, Version: o.Version,
+		Schema: team.OfferSchema, Worker: o.Seat.name, Identity: o.Identity, Host: o.Host, PID: o.PID, Version: o.Version,
 		Agents: o.Agents.OfferedAgents(), Checks: o.Agents.OfferedChecks(), StartedAt: o.Clock().UTC(),
 	}}
 	w.queues = append(w.queues, w.workflowQueue())
 	for name, offered := range w.offer.Agents {
 		w.queues = append(w.queues, w.agentQueue(name, offered.Concurrency))
 	}
-	return w, nil
+	return w
 }
 
 // workflowQueue serves the sessions themselves and what is between phases.
@@ -143,10 +146,11 @@ func (w *Worker) Run(ctx context.Context) error {
 	if err := w.publish(ctx); err != nil {
 		return fmt.Errorf("%w: publish what it offers: %w", errServing, err)
 	}
+	w.reclaim(ctx)
 	for i, q := range w.queues {
 		if err := q.Start(); err != nil {
 			stopAll(w.queues[:i])
-			return errors.Join(fmt.Errorf("%w: start: %w", errServing, err), w.withdraw())
+			return errors.Join(fmt.Errorf("%w: start: %w", errServing, err), w.withdraw(), w.options.Seat.leave())
 		}
 	}
 	w.options.Logger.Info("worker serves", "store", w.options.Store.ID(), "dir", w.options.Store.Dir(), "identity", w.options.Identity)
@@ -154,7 +158,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.options.Logger.Info("worker drains", "drain", w.options.Drain)
 	err := w.withdraw()
 	stopAll(w.queues)
-	return err
+	return errors.Join(err, w.options.Seat.leave())
 }
 
 // renew keeps the worker's offer alive until ctx ends.
@@ -180,7 +184,7 @@ func (w *Worker) publish(ctx context.Context) error {
 
 // withdraw takes the offer back, also when the worker's own context is over.
 func (w *Worker) withdraw() error {
-	return w.options.Store.RemoveOffer(context.Background(), w.options.ID)
+	return w.options.Store.RemoveOffer(context.Background(), w.options.Seat.name)
 }
 
 // stopAll stops the queues side by side: each waits for its own activities.

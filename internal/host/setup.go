@@ -50,15 +50,18 @@ func (s Setup) Build() (*Worker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("worker file: %w", err)
 	}
-	id := fmt.Sprintf("%s-%d", s.Host, s.PID)
-	return New(Options{
-		Client: s.Connection.Client, Store: st, Agents: agents,
+	place, err := takeSeat(filepath.Join(st.Dir(), "workers"), s.Host)
+	if err != nil {
+		return nil, err
+	}
+	return newWorker(options{
+		Client: s.Connection.Client, Namespace: s.Connection.Namespace, Store: st, Agents: agents,
 		Attributes: temporalio.NewSearchAttributes(s.Connection, s.Connection.Namespace, s.Clock,
 			workflows.AttributeTeam, workflows.AttributeStatus, workflows.AttributePhase, workflows.AttributeTokens),
 		LostLimit: cfg.Limits.LostWorkers,
-		ID:        id, Identity: "maestro-" + st.ID() + "@" + id, Host: s.Host, PID: s.PID, Version: s.Version,
+		Seat:      place, Identity: "maestro-" + st.ID() + "@" + place.name, Host: s.Host, PID: s.PID, Version: s.Version,
 		Drain: s.Drain, Clock: s.Clock, Logger: s.Logger,
-	})
+	}), nil
 }
 
 // OpenStore opens the store in dir, making it if there is none, with the worker

@@ -124,6 +124,26 @@ func TestCrashInTheThirdPhase(t *testing.T) {
 	w.must("checkpoints", "verify", "crash")
 }
 
+// TestKilledWorkerTakesItsWorkUpAgain kills a worker and starts it again on its
+// host: it goes on at once, not when Temporal misses its heartbeat.
+func TestKilledWorkerTakesItsWorkUpAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	teamFile := w.withHoldingAgent()
+	worker := w.startWorker()
+	w.write("ledger/hold-design", "")
+	w.must("run", teamFile, "again", "--session", "again")
+	w.held("design")
+	worker.kill()
+	require.NoError(t, os.Remove(w.ledger("hold-design")))
+	again := w.startWorker()
+	w.eventually("the worker reclaims", func() bool { return strings.Contains(again.output.String(), "took up again what a crash had cut off") })
+	s := w.ends("again")
+	require.Equal(t, team.Completed, s.Status, "%+v", s)
+	require.Equal(t, 1, s.Phases[1].Assignments[0].LostWorkers)
+	require.Equal(t, 1, s.Phases[1].Assignments[0].Attempts)
+}
+
 // TestStoppedWorkerHandsOver stops a worker in the middle of an attempt: another
 // takes over at once, and no attempt is used.
 func TestStoppedWorkerHandsOver(t *testing.T) {

@@ -163,11 +163,6 @@ func (w *world) write(name, content string) string {
 // ledger is a path outside the store at which agents and test meet.
 func (w *world) ledger(name string) string { return filepath.Join(w.dir, "ledger", name) }
 
-func (w *world) exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}
-
 // answer is what a command printed and how it ended.
 type answer struct {
 	stdout, stderr string

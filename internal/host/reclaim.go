@@ -1,0 +1,91 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// reclaimLimit bounds what a worker that starts spends on the work that it had
+// under way when it died. What it does not get to waits for its heartbeat's
+// timeout.
+const reclaimLimit = 10 * time.Second
+
+// reclaim has Temporal start again, at once, what a process with this worker's
+// identity had under way when it died. It is correct because the worker holds
+// the lock on its seat: nobody else works under this identity.
+func (w *Worker) reclaim(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, reclaimLimit)
+	defer cancel()
+	n, err := w.reclaimAll(ctx)
+	if n > 0 {
+		w.options.Logger.Info("took up again what a crash had cut off", "activities", n)
+	}
+	if err != nil {
+		w.options.Logger.Warn("could not look for work that a crash has cut off; it goes on after its heartbeat timeout", "error", err)
+	}
+}
+
+func (w *Worker) reclaimAll(ctx context.Context) (n int, err error) {
+	service := w.options.Client.WorkflowService()
+	request := &workflowservice.ListWorkflowExecutionsRequest{
+		Namespace: w.options.Namespace,
+		Query:     fmt.Sprintf("WorkflowType = '%s' AND ExecutionStatus = 'Running'", workflows.TeamSessionName),
+	}
+	for {
+		page, err := service.ListWorkflowExecutions(ctx, request)
+		if err != nil {
+			return n, err
+		}
+		for _, e := range page.GetExecutions() {
+			found, err := w.reclaimFrom(ctx, e.GetExecution())
+			if n += found; err != nil {
+				return n, err
+			}
+		}
+		if request.NextPageToken = page.GetNextPageToken(); len(request.NextPageToken) == 0 {
+			return n, nil
+		}
+	}
+}
+
+// reclaimFrom fails the session's activities that were started under this
+// worker's identity, so that Temporal starts them again.
+func (w *Worker) reclaimFrom(ctx context.Context, session *commonpb.WorkflowExecution) (n int, err error) {
+	d, err := w.options.Client.DescribeWorkflowExecution(ctx, session.GetWorkflowId(), session.GetRunId())
+	if err != nil {
+		return 0, err
+	}
+	for _, a := range d.GetPendingActivities() {
+		if !w.had(a) {
+			continue
+		}
+		lost := temporal.NewApplicationErrorWithOptions("the worker died and is back", team.HandedOver,
+			temporal.ApplicationErrorOptions{NextRetryDelay: time.Millisecond})
+		if err := w.options.Client.CompleteActivityByID(ctx, w.options.Namespace, session.GetWorkflowId(), session.GetRunId(), a.GetActivityId(), nil, lost); err != nil {
+			return n, err
+		}
+		n++
+	}
+	if n == 0 {
+		return 0, nil
+	}
+	// The session's next step need not wait for the dead worker's cache either.
+	_, err = w.options.Client.WorkflowService().ResetStickyTaskQueue(ctx, &workflowservice.ResetStickyTaskQueueRequest{
+		Namespace: w.options.Namespace, Execution: session,
+	})
+	return n, err
+}
+
+func (w *Worker) had(a *workflowpb.PendingActivityInfo) bool {
+	return a.GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED && a.GetLastWorkerIdentity() == w.options.Identity
+}
