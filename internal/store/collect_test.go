@@ -208,7 +208,7 @@ func TestFilesThatTheirOwnerLockedAway(t *testing.T) {
 	writeTree(t, dir, map[string]string{"a": "2", "d/b": "2"})
 	require.NoError(t, os.Chmod(filepath.Join(dir, "a"), 0))
 	require.NoError(t, os.Chmod(filepath.Join(dir, "d"), 0))
-	t.Cleanup(func() { _ = os.Chmod(filepath.Join(dir, "d"), 0o755) }) //nolint:gosec // a directory
+	t.Cleanup(func() { _ = os.Chmod(filepath.Join(dir, "d"), 0o755) })
 	out, err := s.Collect(t.Context(), team.Collect{Base: base, Dir: dir})
 	require.NoError(t, err)
 	require.Equal(t, []string{"a", "d/b"}, out.Changed)

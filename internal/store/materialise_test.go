@@ -25,8 +25,8 @@ func TestModesAreNormal(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	dir, m := materialised(t, s, map[string]string{"plain": "x", "d/run": "#!x"})
-	require.NoError(t, os.Chmod(filepath.Join(dir, "plain"), 0o777)) //nolint:gosec // on purpose
-	require.NoError(t, os.Chmod(filepath.Join(dir, "d"), 0o700))     //nolint:gosec // a directory
+	require.NoError(t, os.Chmod(filepath.Join(dir, "plain"), 0o777))
+	require.NoError(t, os.Chmod(filepath.Join(dir, "d"), 0o700))
 	require.NoError(t, s.Materialise(t.Context(), m, dir))
 	for p, want := range map[string]os.FileMode{"plain": 0o644, "d/run": 0o755, "d": 0o755 | os.ModeDir} {
 		info, err := os.Stat(filepath.Join(dir, p))

@@ -109,3 +109,78 @@ func TestATreeGoesRound(t *testing.T) {
 	files["src/new.go"], files["README.md"] = "package main\n", "HELLO\n"
 	require.Equal(t, files, readTree(t, dir))
 }
+
+func TestAStoreIsMadeWhereNothingIs(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	_, err := store.Open(dir, options())
+	require.ErrorIs(t, err, team.ErrNotFound)
+	require.NoDirExists(t, dir)
+
+	s, err := store.Create(dir, options())
+	require.NoError(t, err)
+	require.Regexp(t, `^[a-z2-7]{8}$`, s.ID())
+	require.Equal(t, dir, s.Dir())
+	for path, want := range map[string]os.FileMode{dir: 0o700 | os.ModeDir, filepath.Join(dir, "store.json"): 0o600} {
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		require.Equal(t, want, info.Mode(), path)
+	}
+	for _, open := range []func(string, store.Options) (*store.Store, error){store.Create, store.Open} {
+		again, err := open(dir, options())
+		require.NoError(t, err)
+		require.Equal(t, s.ID(), again.ID())
+	}
+	_, err = store.Open(dir, store.Options{})
+	require.ErrorContains(t, err, "clock")
+
+	empty := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(empty, "lost+found"), 0o700))
+	other, err := store.Create(empty, options())
+	require.NoError(t, err)
+	require.NotEqual(t, s.ID(), other.ID())
+}
+
+func TestWhatIsNoStoreIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		files map[string]string
+		says  string
+	}{
+		"in use":        {map[string]string{"photo.jpg": "x"}, "neither empty nor a store"},
+		"no json":       {map[string]string{"store.json": "{"}, "restore it"},
+		"no id":         {map[string]string{"store.json": `{"version":1}`}, "restore it"},
+		"escaping id":   {map[string]string{"store.json": `{"id":"../x","version":1}`}, "restore it"},
+		"newer version": {map[string]string{"store.json": `{"id":"abcdefgh","version":2}`}, "format 2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			writeTree(t, dir, c.files)
+			_, err := store.Create(dir, options())
+			require.ErrorContains(t, err, c.says)
+			require.ErrorContains(t, err, dir)
+			require.Equal(t, c.files, readTree(t, dir), "nothing was touched")
+		})
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	_, err := store.Create(file, options())
+	require.Error(t, err)
+}
+
+func TestOldTemporaryFilesAreSweptUp(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	_, err := s.PutBlob(t.Context(), []byte("x"))
+	require.NoError(t, err)
+	old, young := filepath.Join(s.Dir(), "tmp", "put-1"), filepath.Join(s.Dir(), "tmp", "put-2")
+	for path, at := range map[string]time.Time{old: now.Add(-25 * time.Hour), young: now.Add(-time.Hour)} {
+		require.NoError(t, os.WriteFile(path, nil, 0o600))
+		require.NoError(t, os.Chtimes(path, at, at))
+	}
+	_, err = store.Open(s.Dir(), options())
+	require.NoError(t, err)
+	require.NoFileExists(t, old)
+	require.FileExists(t, young)
+}

@@ -1,0 +1,265 @@
+package store_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// roleVariable makes the test binary play one of the roles instead of testing.
+const roleVariable = "MAESTRO_STORE_TEST_ROLE"
+
+// roles are what other processes do with the store in their first argument.
+var roles = map[string]func(dir string, args []string) error{
+	"create": func(dir string, _ []string) error {
+		s, err := store.Create(dir, options())
+		if err == nil {
+			fmt.Println(s.ID())
+		}
+		return err
+	},
+	"update": func(dir string, args []string) error {
+		s, err := store.Open(dir, options())
+		if err != nil {
+			return err
+		}
+		n, err := strconv.Atoi(args[0])
+		for range n {
+			err = errors.Join(err, s.UpdateExecution(session, func(e *team.Execution) { e.HistoryEvents++ }))
+		}
+		return err
+	},
+	"record": func(dir string, args []string) error {
+		s, err := store.Open(dir, options())
+		if err != nil {
+			return err
+		}
+		incarnation, err := strconv.Atoi(args[0])
+		for range 30 {
+			if perr := s.PutRecord(session, record(incarnation)); !errors.Is(perr, team.ErrFenced) {
+				err = errors.Join(err, perr)
+			}
+		}
+		return err
+	},
+	"lock": func(dir string, _ []string) error {
+		s, err := store.Open(dir, options())
+		if err != nil {
+			return err
+		}
+		_, ok, err := s.Lock(session, id("backend"))
+		fmt.Println(ok)
+		_, _ = io.Copy(io.Discard, os.Stdin) // until the test ends it
+		return err
+	},
+	"write": func(dir string, args []string) error {
+		s, err := store.Open(dir, options())
+		if err != nil {
+			return err
+		}
+		fmt.Println("ready")
+		for i := 0; ; i++ {
+			data := bytes.Repeat([]byte(args[0]+strconv.Itoa(i)), 20_000)
+			if _, err := s.PutBlob(context.Background(), data); err != nil {
+				return err
+			}
+			if _, err := s.PutCheckpoint(context.Background(), session, team.Checkpoint{CurrentPhase: "p" + args[0], Requirement: strconv.Itoa(i)}); err != nil {
+				return err
+			}
+			if err := s.PutRecord(session, record(i)); err != nil && !errors.Is(err, team.ErrFenced) {
+				return err
+			}
+		}
+	},
+}
+
+func TestMain(m *testing.M) {
+	role, ok := roles[os.Getenv(roleVariable)]
+	if !ok {
+		os.Exit(m.Run())
+	}
+	if err := role(os.Args[1], os.Args[2:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// process prepares another process that plays a role.
+func process(t *testing.T, role string, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), self, args...)
+	cmd.Env = append(os.Environ(), roleVariable+"="+role)
+	return cmd
+}
+
+// together runs processes at the same time and returns what they print.
+func together(t *testing.T, cmds []*exec.Cmd) []string {
+	t.Helper()
+	outs := make([]bytes.Buffer, len(cmds))
+	for i, cmd := range cmds {
+		cmd.Stdout, cmd.Stderr = &outs[i], &outs[i]
+		require.NoError(t, cmd.Start())
+	}
+	texts := make([]string, len(cmds))
+	for i, cmd := range cmds {
+		require.NoError(t, cmd.Wait(), outs[i].String())
+		texts[i] = strings.TrimSpace(outs[i].String())
+	}
+	return texts
+}
+
+func TestProcessesThatCreateTogetherMakeOneStore(t *testing.T) {
+	t.Parallel()
+	for range 5 {
+		dir := filepath.Join(t.TempDir(), "state", "store")
+		var cmds []*exec.Cmd
+		for range 8 {
+			cmds = append(cmds, process(t, "create", dir))
+		}
+		ids := together(t, cmds)
+		s, err := store.Open(dir, options())
+		require.NoError(t, err)
+		for _, id := range ids {
+			require.Equal(t, s.ID(), id)
+		}
+	}
+}
+
+func TestProcessesReviseOneStateInTurn(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	var cmds []*exec.Cmd
+	for range 6 {
+		cmds = append(cmds, process(t, "update", s.Dir(), "40"))
+	}
+	together(t, cmds)
+	e, err := s.Execution(session)
+	require.NoError(t, err)
+	require.EqualValues(t, 240, e.Revision)
+	require.EqualValues(t, 240, e.HistoryEvents, "no update was lost")
+}
+
+func TestProcessesOfAnOlderIncarnationNeverWin(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	var cmds []*exec.Cmd
+	for i := range 6 {
+		cmds = append(cmds, process(t, "record", s.Dir(), strconv.Itoa(i+1)))
+	}
+	stop, last := make(chan struct{}), make(chan error, 1)
+	go func() { // a reader never sees half a record, nor the incarnation fall
+		var err error
+		for newest := 0; err == nil; {
+			select {
+			case <-stop:
+				last <- nil
+				return
+			default:
+			}
+			r, rerr := s.Record(session, id("backend"))
+			switch {
+			case errors.Is(rerr, team.ErrNotFound):
+			case rerr != nil:
+				err = rerr
+			case r.Incarnation < newest:
+				err = fmt.Errorf("incarnation %d after %d", r.Incarnation, newest)
+			}
+			newest = max(newest, r.Incarnation)
+		}
+		last <- err
+	}()
+	together(t, cmds)
+	close(stop)
+	require.NoError(t, <-last)
+	r, err := s.Record(session, id("backend"))
+	require.NoError(t, err)
+	require.Equal(t, 6, r.Incarnation)
+}
+
+func TestALockDiesWithItsProcess(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	cmd := process(t, "lock", s.Dir())
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	defer in.Close()
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "true\n", line)
+
+	_, ok, err := s.Lock(session, id("backend"))
+	require.NoError(t, err)
+	require.False(t, ok, "another process holds it")
+	unlock, ok, err := s.Lock(session, id("frontend"))
+	require.NoError(t, err)
+	require.True(t, ok, "another assignment is free")
+	_, again, err := s.Lock(session, id("frontend"))
+	require.NoError(t, err)
+	require.False(t, again, "in the same process it excludes, too")
+	unlock()
+	unlock, ok, err = s.Lock(session, id("frontend"))
+	require.NoError(t, err)
+	require.True(t, ok)
+	unlock()
+
+	require.NoError(t, cmd.Process.Kill())
+	require.Error(t, cmd.Wait())
+	unlock, ok, err = s.Lock(session, id("backend"))
+	require.NoError(t, err)
+	require.True(t, ok)
+	unlock()
+}
+
+func TestWritersMayBeKilledAtAnyMoment(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	for round := range 4 {
+		var cmds []*exec.Cmd
+		for i := range 3 {
+			cmd := process(t, "write", s.Dir(), fmt.Sprintf("%d-%d", round, i))
+			out, err := cmd.StdoutPipe()
+			require.NoError(t, err)
+			require.NoError(t, cmd.Start())
+			_, err = bufio.NewReader(out).ReadString('\n')
+			require.NoError(t, err)
+			cmds = append(cmds, cmd)
+		}
+		written := func() int {
+			names, err := filepath.Glob(filepath.Join(s.Dir(), "blobs", "sha256", "*", "*"))
+			require.NoError(t, err)
+			return len(names)
+		}
+		before := written()
+		require.Eventually(t, func() bool { return written() > before+10*(round+1) }, 30*time.Second, time.Millisecond)
+		for _, cmd := range cmds {
+			require.NoError(t, cmd.Process.Kill())
+			require.Error(t, cmd.Wait())
+		}
+		report, err := s.VerifyAll(t.Context())
+		require.NoError(t, err)
+		for _, f := range report.Faults {
+			require.Contains(t, f.Path, "execution_state.json", "nothing but the state that nobody wrote is missing: %v", f)
+		}
+		require.Positive(t, report.Checkpoints)
+	}
+}
