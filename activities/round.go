@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -256,7 +257,12 @@ func deref(result *team.RoundResult) team.RoundResult {
 
 // laterLog is the one of two logs of the same round that knows more.
 func laterLog(a, b team.RoundLog) team.RoundLog {
-	if len(b.Attempts) > len(a.Attempts) || (len(b.Attempts) == len(a.Attempts) && b.HandedOver > a.HandedOver) {
+	later := cmp.Or(
+		cmp.Compare(len(b.Attempts), len(a.Attempts)),
+		cmp.Compare(b.HandedOver, a.HandedOver),
+		cmp.Compare(b.Executions, a.Executions),
+	)
+	if later > 0 {
 		return b
 	}
 	return a

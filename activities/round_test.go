@@ -1,0 +1,318 @@
+package activities_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// agents plays the worker's agents in place of processes.
+type agents struct {
+	run   func(ctx context.Context, job team.Job) (team.Outcome, error)
+	check func(job team.CheckJob) error
+	runs  []team.Brief
+}
+
+func (a *agents) Run(ctx context.Context, job team.Job) (team.Outcome, error) {
+	a.runs = append(a.runs, job.Brief)
+	return a.run(ctx, job)
+}
+
+func (a *agents) Check(_ context.Context, job team.CheckJob) (team.Outcome, error) {
+	return team.Outcome{}, a.check(job)
+}
+
+func (a *agents) Keep(string) []string    { return nil }
+func (a *agents) Mask(text string) string { return text }
+func (a *agents) Secrets() []string       { return nil }
+
+// desk is a store with an admitted session of one persona in one phase.
+type desk struct {
+	t      *testing.T
+	store  *store.Store
+	agents *agents
+	team   team.Team
+	head   team.Digest
+	input  team.Digest
+}
+
+func newDesk(t *testing.T) *desk {
+	t.Helper()
+	st, err := store.Create(filepath.Join(t.TempDir(), "state"), store.Options{Clock: time.Now})
+	require.NoError(t, err)
+	d := &desk{t: t, store: st, agents: &agents{run: leave("a.txt", "x")}}
+	d.team = team.Team{
+		Version: 1, Name: "t", Personas: map[string]team.Persona{"dev": {Role: "r", Agent: "a", Instructions: "do"}},
+		Phases: []team.Phase{{Name: "build", Personas: []string{"dev"}, Produces: []string{"*.txt"}}},
+	}.Resolved()
+	d.admit()
+	return d
+}
+
+// admit writes the first checkpoint for the desk's team.
+func (d *desk) admit() {
+	d.t.Helper()
+	ctx := d.t.Context()
+	data, err := json.Marshal(d.team)
+	require.NoError(d.t, err)
+	blob, err := d.store.PutBlob(ctx, data)
+	require.NoError(d.t, err)
+	requirement, err := d.store.PutBlob(ctx, []byte("why"))
+	require.NoError(d.t, err)
+	d.input, err = d.store.PutManifest(ctx, store.Manifest{})
+	require.NoError(d.t, err)
+	require.NoError(d.t, d.store.PutOffer(ctx, team.Offer{
+		Worker: "w", RenewedAt: time.Now(), Agents: map[string]team.OfferedAgent{"a": {Digest: "d"}}, Checks: map[string]team.Digest{},
+	}))
+	admissions := &activities.Admissions{Files: d.store, Sessions: d.store, SearchAttributes: none{}, Clock: time.Now}
+	var a activities.Admission
+	d.execute(admissions.Admit, activities.AdmitInput{Store: d.store.ID(), Team: blob, Requirement: requirement, Workspace: d.input, Incarnation: 1}, &a)
+	require.Empty(d.t, a.Faults)
+	d.head = a.Head
+}
+
+type none struct{}
+
+func (none) Ready(context.Context) bool { return false }
+
+func (d *desk) execute(fn, in, out any) {
+	d.t.Helper()
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestActivityEnvironment()
+	env.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: "x"})
+	value, err := env.ExecuteActivity("x", in)
+	require.NoError(d.t, err)
+	require.NoError(d.t, value.Get(out))
+}
+
+// round executes the one round of the one assignment, as Temporal would after
+// attempts executions before it.
+func (d *desk) round(before activities.Heartbeat, options ...func(*testsuite.TestActivityEnvironment)) (team.RoundResult, error) {
+	d.t.Helper()
+	rounds := &activities.Rounds{Files: d.store, Sessions: d.store, Agents: d.agents, Clock: time.Now, LostLimit: 5, Drain: time.Millisecond}
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestActivityEnvironment()
+	env.RegisterActivity(rounds.Run)
+	env.SetHeartbeatDetails(before)
+	for _, o := range options {
+		o(env)
+	}
+	var result team.RoundResult
+	value, err := env.ExecuteActivity(rounds.Run, activities.RoundInput{
+		AssignmentID: team.AssignmentID{Phase: "build", Persona: "dev"}, Round: 1, Rounds: 2, Incarnation: 1, Head: d.head, Input: d.input,
+	})
+	if err != nil {
+		return result, err
+	}
+	return result, value.Get(&result)
+}
+
+func (d *desk) record() team.Record {
+	d.t.Helper()
+	r, err := d.store.Record(d.key(), team.AssignmentID{Phase: "build", Persona: "dev"})
+	require.NoError(d.t, err)
+	return r
+}
+
+// key is the session as the test environment names it.
+func (d *desk) key() team.SessionKey {
+	return team.SessionKey{Namespace: "default-test-namespace", Session: "default-test-workflow-id"}
+}
+
+// leave is an agent that leaves one file.
+func leave(name, content string) func(context.Context, team.Job) (team.Outcome, error) {
+	return func(_ context.Context, job team.Job) (team.Outcome, error) {
+		return team.Outcome{Summary: "done", Usage: team.Usage{InputTokens: 10}},
+			os.WriteFile(filepath.Join(job.Dir, name), []byte(content), 0o600)
+	}
+}
+
+func fail(c team.Category) func(context.Context, team.Job) (team.Outcome, error) {
+	return func(context.Context, team.Job) (team.Outcome, error) {
+		return team.Outcome{Usage: team.Usage{InputTokens: 3}, Log: []byte("said")}, team.Failf(c, "no good")
+	}
+}
+
+func requireType(t *testing.T, err error, kind string) *temporal.ApplicationError {
+	t.Helper()
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, err, &app)
+	require.Equal(t, kind, app.Type())
+	return app
+}
+
+// TestRecordedResultIsNotWorkedOutAgain is the crash between an assignment's
+// record and its completion: the next execution finds the record.
+func TestRecordedResultIsNotWorkedOutAgain(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	first, err := d.round(activities.Heartbeat{})
+	require.NoError(t, err)
+	second, err := d.round(activities.Heartbeat{})
+	require.NoError(t, err)
+	require.Equal(t, first, second)
+	require.Len(t, d.agents.runs, 1)
+	require.Equal(t, 1, first.Attempts)
+	require.Equal(t, 1, first.Files)
+}
+
+func TestFailuresAreCountedAndTold(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.agents.run = fail(team.TestFailure)
+	for attempt := 1; attempt <= 2; attempt++ {
+		_, err := d.round(activities.Heartbeat{})
+		app := requireType(t, err, team.RecoverableError)
+		require.False(t, app.NonRetryable())
+		require.Equal(t, time.Duration(attempt)*time.Second, app.NextRetryDelay())
+	}
+	_, err := d.round(activities.Heartbeat{})
+	app := requireType(t, err, team.UnrecoverableError)
+	require.True(t, app.NonRetryable())
+	var report activities.RoundFailure
+	require.NoError(t, app.Details(&report))
+	require.Len(t, report.Attempts, 3)
+	require.Equal(t, int64(9), report.Usage.InputTokens)
+	require.Equal(t, []int{1, 2, 3}, []int{d.agents.runs[0].Attempt, d.agents.runs[1].Attempt, d.agents.runs[2].Attempt})
+	require.Nil(t, d.agents.runs[0].Feedback)
+	require.Equal(t, team.TestFailure, d.agents.runs[1].Feedback.Category)
+	require.NotEmpty(t, d.agents.runs[1].Feedback.Advice)
+	log, err := d.store.Blob(t.Context(), d.record().Rounds[0].Attempts[0].Log)
+	require.NoError(t, err)
+	require.Equal(t, "said", string(log))
+}
+
+func TestFinalFailureIsNotTriedAgain(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.agents.run = fail(team.Auth)
+	_, err := d.round(activities.Heartbeat{})
+	requireType(t, err, team.UnrecoverableError)
+	require.Len(t, d.agents.runs, 1)
+}
+
+func TestProviderSaysWhenToComeBack(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.agents.run = func(context.Context, team.Job) (team.Outcome, error) {
+		f := team.Failf(team.RateLimited, "slow down")
+		f.RetryAfter = team.Duration(42 * time.Second)
+		return team.Outcome{}, f
+	}
+	_, err := d.round(activities.Heartbeat{})
+	require.Equal(t, 42*time.Second, requireType(t, err, team.RecoverableError).NextRetryDelay())
+}
+
+func TestWorkThatLacksWhatItMustProduceFails(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.agents.run = leave("a.md", "x")
+	_, err := d.round(activities.Heartbeat{})
+	require.ErrorContains(t, err, "contract_violation: *.txt was neither created nor changed")
+}
+
+// TestLogInTheHeartbeatServesWhenTheRecordIsGone: attempts that were counted
+// stay counted.
+func TestLogInTheHeartbeatServesWhenTheRecordIsGone(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.agents.run = fail(team.TestFailure)
+	two := team.RoundLog{Attempts: []team.AttemptReport{{Attempt: 1}, {Attempt: 2}}}
+	_, err := d.round(activities.Heartbeat{Log: two})
+	requireType(t, err, team.UnrecoverableError)
+}
+
+func TestWorkerThatDiesEachTimeIsGivenUp(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	_, err := d.round(activities.Heartbeat{Log: team.RoundLog{Lost: 5, Executions: 6}})
+	app := requireType(t, err, team.UnrecoverableError)
+	require.Contains(t, app.Error(), "worker_lost: the worker was lost 5 times in a row")
+	require.Empty(t, d.agents.runs)
+}
+
+func TestLossesWithProgressBetweenAreForgiven(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	result, err := d.round(activities.Heartbeat{Log: team.RoundLog{Lost: 6, LostAtProgress: 2, HandedOver: 1}})
+	require.NoError(t, err)
+	require.Equal(t, 6, result.Lost)
+	require.Equal(t, 1, result.Attempts)
+}
+
+func TestStoppingWorkerHandsOverAndCountsNothing(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	stop := make(chan struct{})
+	d.agents.run = func(ctx context.Context, _ team.Job) (team.Outcome, error) {
+		close(stop)
+		<-ctx.Done()
+		return team.Outcome{}, context.Cause(ctx)
+	}
+	_, err := d.round(activities.Heartbeat{}, func(env *testsuite.TestActivityEnvironment) {
+		env.SetWorkerStopChannel(stop)
+		env.SetWorkerOptions(worker.Options{})
+	})
+	requireType(t, err, team.HandedOver)
+	r := d.record().Rounds[0]
+	require.Equal(t, 1, r.HandedOver)
+	require.Empty(t, r.Attempts)
+}
+
+// TestUnusableStoreIsWaitedFor: the finished work of an attempt is not lost to
+// a store that cannot take it, and no attempt is used.
+func TestUnusableStoreIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	failing := &flaky{Files: d.store, failures: 2}
+	rounds := &activities.Rounds{Files: failing, Sessions: d.store, Agents: d.agents, Clock: time.Now}
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestActivityEnvironment()
+	env.RegisterActivity(rounds.Run)
+	value, err := env.ExecuteActivity(rounds.Run, activities.RoundInput{
+		AssignmentID: team.AssignmentID{Phase: "build", Persona: "dev"}, Round: 1, Rounds: 1, Incarnation: 1, Head: d.head, Input: d.input,
+	})
+	require.NoError(t, err)
+	var result team.RoundResult
+	require.NoError(t, value.Get(&result))
+	require.Len(t, d.agents.runs, 1, "what was paid for is not done again")
+	require.Equal(t, 1, result.Attempts)
+	require.Negative(t, failing.failures)
+}
+
+// flaky is a store that cannot be written for a while.
+type flaky struct {
+	activities.Files
+	failures int
+}
+
+func (f *flaky) Collect(ctx context.Context, req team.Collect) (team.Collected, error) {
+	if f.failures--; f.failures >= 0 {
+		return team.Collected{}, errors.New("no space left on device")
+	}
+	return f.Files.Collect(ctx, req)
+}
+
+func TestForeignStoreIsRefused(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	admissions := &activities.Admissions{Files: d.store, Sessions: d.store, SearchAttributes: none{}, Clock: time.Now}
+	var a activities.Admission
+	d.execute(admissions.Admit, activities.AdmitInput{Store: "another"}, &a)
+	require.Len(t, a.Faults, 1)
+	require.Contains(t, a.Faults[0], "belongs to store another")
+}
