@@ -102,7 +102,7 @@ func (d *examination) space(dir string) {
 func (d *examination) temporal(ctx context.Context) {
 	conn, err := d.app.dial(ctx)
 	if err != nil {
-		d.add("temporal", bad, "start it with `maestro dev`, or say where it is with --address, TEMPORAL_ADDRESS or a profile", "%s", d.app.sentence(err))
+		d.add("temporal", bad, "start it with `maestro dev`, or say where it is with --address, TEMPORAL_ADDRESS or a profile", "%s", d.unreached(err))
 		return
 	}
 	defer conn.Close()
@@ -130,6 +130,15 @@ func (d *examination) temporal(ctx context.Context) {
 	default:
 		d.add("search attributes", good, "", "all there")
 	}
+}
+
+// unreached says why there is no connection, without the remedy.
+func (d *examination) unreached(err error) string {
+	var unreachable *temporalio.UnreachableError
+	if errors.As(err, &unreachable) {
+		return "nothing answers at " + unreachable.Address
+	}
+	return d.app.sentence(err)
 }
 
 // workers looks at what the store's workers publish.

@@ -133,21 +133,49 @@ func (w *watcher) query(ctx context.Context) *team.Status {
 func (w *watcher) idleQueues(ctx context.Context, f facts) []string {
 	var idle []string
 	info := f.description.GetWorkflowExecutionInfo()
-	if f.description.GetPendingWorkflowTask() != nil && w.unpolled(ctx, info.GetTaskQueue(), enumspb.TASK_QUEUE_TYPE_WORKFLOW) {
+	offered := w.offeredQueues(ctx, f)
+	asked := map[string]bool{}
+	unserved := func(queue string, kind enumspb.TaskQueueType) bool {
+		asked[queue] = true
+		return (offered != nil && !offered[queue]) || w.unpolled(ctx, queue, kind)
+	}
+	if f.description.GetPendingWorkflowTask() != nil && unserved(info.GetTaskQueue(), enumspb.TASK_QUEUE_TYPE_WORKFLOW) {
 		idle = append(idle, info.GetTaskQueue())
 	}
-	asked := map[string]bool{}
 	for _, p := range f.description.GetPendingActivities() {
 		queue := p.GetActivityOptions().GetTaskQueue().GetName()
 		if queue == "" || asked[queue] || p.GetState() != enumspb.PENDING_ACTIVITY_STATE_SCHEDULED {
 			continue
 		}
-		asked[queue] = true
-		if w.unpolled(ctx, queue, enumspb.TASK_QUEUE_TYPE_ACTIVITY) {
+		if unserved(queue, enumspb.TASK_QUEUE_TYPE_ACTIVITY) {
 			idle = append(idle, queue)
 		}
 	}
 	return idle
+}
+
+// offeredQueues are the queues that the store's live workers serve; nil where
+// the session's store is not at hand. A worker that ended is missed here at
+// once, while Temporal lists its pollers for a while.
+func (w *watcher) offeredQueues(ctx context.Context, f facts) map[string]bool {
+	if w.store == nil || memo[string](f.description, workflows.MemoStore) != w.store.ID() {
+		return nil
+	}
+	offers, err := w.store.Offers(ctx)
+	if err != nil {
+		return nil
+	}
+	queues := map[string]bool{}
+	for _, o := range offers {
+		if !o.Live(w.now()) {
+			continue
+		}
+		queues[team.WorkflowQueue(w.store.ID())] = true
+		for agent := range o.Agents {
+			queues[team.AgentQueue(w.store.ID(), agent)] = true
+		}
+	}
+	return queues
 }
 
 // pollerAge is the age at which a poller that Temporal still lists is gone: a

@@ -165,14 +165,14 @@ func money(u team.Usage) string {
 func printable(text string) string {
 	text = strings.Map(func(r rune) rune {
 		switch {
-		case r == '\n', r == '\t', r == '\r':
+		case unicode.IsSpace(r):
 			return ' '
 		case !unicode.IsPrint(r):
 			return -1
 		}
 		return r
 	}, text)
-	return strings.TrimSpace(text)
+	return strings.Join(strings.Fields(text), " ")
 }
 
 // clip is text as one line of at most width characters.
@@ -189,7 +189,7 @@ func firstLine(text string) string {
 	return line
 }
 
-// or is a dash where there is no text.
+// dash is a dash where there is no text.
 func dash(text string) string {
 	if text == "" {
 		return "-"

@@ -81,7 +81,7 @@ func (a *app) bringUp(ctx context.Context, o stackOptions) (_ *stack, err error)
 		return nil, err
 	}
 	k.stops = append(k.stops, k.server.stop)
-	if k.conn, err = temporalio.DialAddress(ctx, k.server.address, "default", logger); err != nil {
+	if k.conn, err = temporalio.DialAddress(ctx, k.server.address, "default", a.sdkLogger(o.logLevel)); err != nil {
 		return nil, err
 	}
 	k.stops = append(k.stops, k.conn.Close)
@@ -101,21 +101,37 @@ func (k *stack) prepare(ctx context.Context, o stackOptions) (err error) {
 	if k.store, err = k.app.createStore(true); err != nil {
 		return err
 	}
-	if k.file, err = o.agents(k.store); err != nil {
-		return err
-	}
-	if k.agents, err = config.LoadWorker(k.file); err != nil {
-		return err
-	}
 	release, err := occupy(filepath.Join(k.store.Dir(), "temporal"), k.app.env.PID)
 	if err != nil {
 		return err
 	}
 	k.stops = append(k.stops, release)
-	if err := checkPort(ctx, "port", o.port); err != nil || o.headless {
+	if err := checkPort(ctx, "port", o.port); err != nil {
 		return err
 	}
-	return checkPort(ctx, "ui-port", o.uiPort)
+	if !o.headless {
+		if err := checkPort(ctx, "ui-port", o.uiPort); err != nil {
+			return err
+		}
+	}
+	if k.file, err = o.agents(k.store); err != nil {
+		return err
+	}
+	k.agents, err = config.LoadWorker(k.file)
+	return err
+}
+
+// sdkLogger drops the SDK's warnings, unless more than the usual is asked for: a
+// server of our own that comes and goes is told of where it is supervised.
+func (a *app) sdkLogger(level string) *slog.Logger {
+	if level == "warn" {
+		level = "error"
+	}
+	logger, err := a.newLogger(level)
+	if err != nil {
+		return nil
+	}
+	return logger
 }
 
 // startWorker starts the worker in this process.

@@ -1,0 +1,287 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// writer writes a document; coder fails its first attempt and heeds the feedback.
+const (
+	writerScript = `mkdir -p docs; echo "# Design" > docs/design.md; echo "wrote the design" >&2
+echo '{"summary": "a design", "decisions": {"storage": "memory"}, "usage": {"input_tokens": 100, "output_tokens": 20}}' > "$MAESTRO_RESULT"`
+	coderScript = `brief=$(cat); echo "thinking hard" >&2
+case "$brief" in *'"feedback":null'*) echo "not yet" >&2; exit 3;; esac
+echo "package code" > code.txt; cat docs/design.md >> code.txt
+echo '{"summary": "the code", "usage": {"input_tokens": 1000, "output_tokens": 200}}' > "$MAESTRO_RESULT"`
+)
+
+func TestASessionFromItsStartToItsFiles(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	d.withWorker(map[string]string{"writer": writerScript, "coder": coderScript})
+	teamFile := d.file("team.yaml", twoTeam)
+	workspace := filepath.Join(d.dir, "ws")
+	d.file("ws/README.md", "hello\n")
+	d.file("ws/.env", "KEY=secret\n")
+
+	got := d.run("run", teamFile, "Make it so.", "--session", "s-1", "--workspace", workspace, "--watch")
+	require.Equal(t, 0, got.code, got.stderr.String())
+	lines := strings.Split(got.stdout.String(), "\n")
+	require.Equal(t, "s-1", lines[0])
+	for _, want := range []string{
+		"think: started", "think/analyst: completed: a design", "build/dev: attempt 1 failed: unknown",
+		"build/dev: completed: the code", "session s-1: completed",
+	} {
+		require.Contains(t, got.stdout.String(), want)
+	}
+	require.Contains(t, got.stderr.String(), "left out, because they look as if they held keys: .env")
+
+	var s team.Status
+	d.json(&s, "status", "s-1")
+	require.Equal(t, team.Completed, s.Status)
+	require.Equal(t, "pair", s.Team)
+	require.Equal(t, int64(1320), s.Usage.Tokens())
+	require.Equal(t, map[string]string{"storage": "memory"}, s.Decisions)
+	require.Equal(t, 2, s.Phases[1].Assignments[0].Attempts)
+	require.Len(t, s.Phases[1].Assignments[0].Failures, 1)
+	require.Positive(t, s.HistoryEvents)
+	require.NotNil(t, s.ClosedAt)
+	require.True(t, s.Checkpoint.Valid())
+	table := d.must(0, "status", "s-1")
+	require.Contains(t, table, "failed attempts of build/dev:\n  1. unknown:")
+
+	t.Run("listed", func(t *testing.T) { testListed(t, d) })
+	t.Run("artifacts", func(t *testing.T) { testArtifacts(t, d) })
+	t.Run("logs", func(t *testing.T) { testLogs(t, d) })
+	t.Run("taken", func(t *testing.T) {
+		got := d.run("run", teamFile, "Again.", "--session", "s-1")
+		require.Equal(t, 2, got.code)
+		require.Contains(t, got.stderr.String(), `Temporal knows a session "s-1" already`)
+	})
+	t.Run("watched again", func(t *testing.T) {
+		require.Contains(t, d.must(0, "watch", "s-1"), "session s-1 of team pair: completed")
+	})
+	t.Run("no more to cancel", func(t *testing.T) {
+		got := d.run("cancel", "s-1")
+		require.Equal(t, 2, got.code)
+		require.Contains(t, got.stderr.String(), "has ended already: it is completed")
+	})
+	t.Run("forgotten by Temporal", func(t *testing.T) {
+		other := *d
+		other.t = t
+		other.withServer()
+		got := other.run("status", "s-1")
+		require.Equal(t, 0, got.code)
+		require.Contains(t, got.stdout.String(), "Temporal does not know this session any more")
+		require.Contains(t, other.must(0, "list"), "completed (store only)")
+		got = other.run("run", teamFile, "Again.", "--session", "s-1")
+		require.Equal(t, 2, got.code)
+		require.Contains(t, got.stderr.String(), `the store in `+d.state+` knows a session "s-1" already`)
+	})
+	t.Run("completion", func(t *testing.T) {
+		require.Contains(t, d.must(0, "__complete", "status", ""), "s-1\tcompleted, team pair")
+		require.Contains(t, d.must(0, "__complete", "logs", "s-1", ""), "build/dev")
+	})
+	t.Run("checkpoints", func(t *testing.T) { testCheckpoints(t, d) }) // damages the store: the last
+}
+
+func testListed(t *testing.T, d *desk) {
+	var doc struct {
+		Sessions []struct {
+			Session, Team, Status, Store, Requirement string
+			Tokens                                    int64
+			Temporal                                  bool
+		}
+		More bool
+	}
+	until(t, func() bool { // visibility lags a moment behind
+		d.json(&doc, "list")
+		return len(doc.Sessions) == 1 && doc.Sessions[0].Temporal && doc.Sessions[0].Status == "completed"
+	}, "the session is not listed")
+	require.Equal(t, "pair", doc.Sessions[0].Team)
+	require.Equal(t, "Make it so.", doc.Sessions[0].Requirement)
+	require.Equal(t, int64(1320), doc.Sessions[0].Tokens)
+}
+
+func testArtifacts(t *testing.T, d *desk) {
+	var doc struct {
+		Session, Phase string
+		Artifacts      []team.Artifact
+	}
+	d.json(&doc, "artifacts", "list", "s-1")
+	require.Equal(t, "build", doc.Phase)
+	require.Len(t, doc.Artifacts, 2)
+	require.Equal(t, "code.txt", doc.Artifacts[0].Path)
+	require.Contains(t, d.must(0, "artifacts", "list", "s-1"), "docs/design.md")
+
+	out := filepath.Join(t.TempDir(), "out")
+	require.Equal(t, "README.md\ncode.txt\ndocs/design.md\n", d.must(0, "artifacts", "get", "s-1", "--out", out))
+	code, err := os.ReadFile(filepath.Join(out, "code.txt"))
+	require.NoError(t, err)
+	require.Equal(t, "package code\n# Design\n", string(code))
+	require.NoFileExists(t, filepath.Join(out, ".env"))
+	got := d.run("artifacts", "get", "s-1", "--out", out)
+	require.Equal(t, 1, got.code)
+	require.Contains(t, got.stderr.String(), "exists already")
+	d.must(0, "artifacts", "get", "s-1", "--out", out, "--overwrite")
+
+	some := filepath.Join(t.TempDir(), "some")
+	var exported struct{ Files []string }
+	d.json(&exported, "artifacts", "get", "s-1", "docs", "--out", some)
+	require.Equal(t, []string{"docs/design.md"}, exported.Files)
+	require.NoFileExists(t, filepath.Join(some, "code.txt"))
+	got = d.run("artifacts", "get", "s-1", "nowhere.txt", "--out", some)
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.stderr.String(), "nowhere.txt")
+}
+
+func testLogs(t *testing.T, d *desk) {
+	all := d.must(0, "logs", "s-1")
+	require.Less(t, strings.Index(all, "== think/analyst, round 1, attempt 1: completed"),
+		strings.Index(all, "== build/dev, round 1, attempt 1: failed"))
+	require.Contains(t, all, "wrote the design")
+	require.Contains(t, all, "not yet")
+	one := d.must(0, "logs", "s-1", "build/dev")
+	require.NotContains(t, one, "think/analyst")
+	require.Contains(t, one, "== build/dev, round 1, attempt 2: completed")
+	var doc struct {
+		Logs []struct {
+			Phase, Persona, Status, Category, Text string
+			Attempt                                int
+		}
+	}
+	d.json(&doc, "logs", "s-1", "build")
+	require.Len(t, doc.Logs, 2)
+	require.Equal(t, "failed", doc.Logs[0].Status)
+	require.Contains(t, doc.Logs[0].Text, "not yet")
+	got := d.run("logs", "s-1", "build/nobody")
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.stderr.String(), "it has think/analyst, build/dev")
+}
+
+func testCheckpoints(t *testing.T, d *desk) {
+	var list struct {
+		Checkpoints []struct {
+			Checkpoint, Phase, Previous, File string
+			Artifacts                         int
+		}
+	}
+	d.json(&list, "checkpoints", "list", "s-1")
+	require.Len(t, list.Checkpoints, 3)
+	require.Equal(t, "build", list.Checkpoints[0].Phase)
+	require.Equal(t, list.Checkpoints[1].Checkpoint, list.Checkpoints[0].Previous)
+	require.Equal(t, "init", list.Checkpoints[2].Phase)
+	require.FileExists(t, list.Checkpoints[0].File)
+
+	var shown team.Checkpoint
+	d.json(&shown, "checkpoints", "show", "s-1", "think")
+	require.Equal(t, "think", shown.CurrentPhase)
+	require.Equal(t, "Make it so.", shown.Requirement)
+	require.Contains(t, d.must(0, "checkpoints", "show", "s-1"), "storage = memory")
+	d.must(0, "checkpoints", "show", "s-1", list.Checkpoints[1].Checkpoint[:12])
+	require.Equal(t, 2, d.run("checkpoints", "show", "s-1", "nowhere").code)
+
+	require.Contains(t, d.must(0, "checkpoints", "verify", "s-1"), "all intact")
+	require.Contains(t, d.must(0, "checkpoints", "verify", "--all"), "all intact")
+	require.Equal(t, 2, d.run("checkpoints", "verify", "nobody").code)
+
+	name := list.Checkpoints[1].Checkpoint
+	blob := filepath.Join(d.state, "blobs", "sha256", name[:2], name[2:])
+	data, err := os.ReadFile(blob)
+	require.NoError(t, err)
+	data[len(data)/2] ^= 1
+	require.NoError(t, os.Chmod(blob, 0o600))
+	require.NoError(t, os.WriteFile(blob, data, 0o600))
+	got := d.run("checkpoints", "verify", "s-1", "-o", "json")
+	require.Equal(t, 1, got.code)
+	var report struct {
+		Faults []struct{ Path, What, Quarantined string }
+	}
+	require.NoError(t, json.Unmarshal([]byte(got.stdout.String()), &report))
+	require.Len(t, report.Faults, 1)
+	require.Contains(t, report.Faults[0].Path, name[2:])
+	require.NotEmpty(t, report.Faults[0].Quarantined)
+}
+
+func TestASpentSessionExitsOneWithEveryAttempt(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	d.withWorker(map[string]string{"writer": writerScript, "coder": "echo 'the model is out' >&2; exit 7"})
+	got := d.run("run", d.file("team.yaml", twoTeam), "-", "--session", "s-2", "--watch", "-o", "json")
+	require.Equal(t, 2, got.code, "standard input is empty")
+	d.stdin = "Build it."
+	got = d.run("run", d.file("team.yaml", twoTeam), "-", "--session", "s-2", "--watch")
+	require.Equal(t, 1, got.code, got.stderr.String())
+	for _, want := range []string{
+		"build/dev needs help: unknown:", "  attempt 1: unknown:", "  attempt 2: unknown:",
+		"What it printed: maestro logs s-2 build/dev",
+	} {
+		require.Contains(t, got.stderr.String(), want)
+	}
+	var s team.Status
+	d.json(&s, "status", "s-2")
+	require.Equal(t, team.Failed, s.Status)
+	require.Len(t, s.Help, 1)
+	require.Len(t, s.Help[0].Attempts, 2)
+	require.Equal(t, team.Completed, s.Phases[0].Status)
+	require.Equal(t, team.Failed, s.Phases[1].Status)
+	require.Equal(t, 1, d.run("watch", "s-2").code)
+	require.Contains(t, d.must(0, "logs", "s-2", "build/dev"), "the model is out")
+}
+
+func TestASessionIsCancelledWatchedAndLeftAlone(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	worker := d.withWorker(map[string]string{"coder": "echo 'step one' >&2; sleep 600"})
+	var started struct{ Session, Store, RunID string }
+	out := d.must(0, "run", d.file("team.yaml", oneTeam), "Take your time.", "-o", "json")
+	require.NoError(t, json.Unmarshal([]byte(strings.ReplaceAll(out, "run_id", "RunID")), &started))
+	require.Regexp(t, `^solo-\d{8}-[a-z2-7]{6}$`, started.Session)
+	require.NotEmpty(t, started.RunID)
+
+	watch := d.begin("watch", started.Session)
+	watch.shows("build/dev: step one")
+	watch.interrupt()
+	require.Equal(t, 130, watch.wait())
+	require.Contains(t, watch.stderr.String(), "session "+started.Session+" goes on; watch it again")
+
+	var s team.Status
+	d.json(&s, "status", started.Session)
+	require.Equal(t, team.Running, s.Status)
+	require.Equal(t, "step one", s.Phases[0].Assignments[0].Progress)
+
+	elsewhere := *d // the store is not at hand, a worker is
+	elsewhere.set("MAESTRO_STATE_DIR", filepath.Join(d.dir, "elsewhere"))
+	elsewhere.json(&s, "status", started.Session)
+	require.Equal(t, team.Running, s.Status)
+	require.Equal(t, "step one", s.Phases[0].Assignments[0].Progress)
+
+	worker.interrupt()
+	require.Equal(t, 0, worker.wait(), worker.stderr.String())
+	until(t, func() bool {
+		d.json(&s, "status", started.Session)
+		return strings.Contains(s.Reason, "no worker")
+	}, "status does not say that nobody works")
+	require.Equal(t, team.Running, s.Status)
+	require.Equal(t, team.Waiting, s.Phases[0].Assignments[0].Status)
+	require.Zero(t, s.Phases[0].Assignments[0].Attempts)
+
+	d.withWorker(map[string]string{"coder": "echo 'step two' >&2; sleep 600"})
+	until(t, func() bool {
+		d.json(&s, "status", started.Session)
+		return s.Phases[0].Assignments[0].Progress == "step two"
+	}, "the work does not go on")
+	got := d.run("cancel", started.Session, "--watch")
+	require.Equal(t, 0, got.code, got.stderr.String())
+	require.Contains(t, got.stdout.String(), "cancelled")
+	require.Equal(t, 1, d.run("watch", started.Session).code)
+	d.json(&s, "status", started.Session)
+	require.Equal(t, team.WasCancelled, s.Status)
+}

@@ -1,0 +1,224 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestWhatMakesNoSenseEndsWithTwoAndSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		args string
+		want string
+	}{
+		{"unknown command", "rum", `"rum" is no command of ` + "`maestro`; did you mean `maestro run`?"},
+		{"unknown subcommand", "artifacts fetch", `"fetch" is no command of`},
+		{"group alone", "checkpoints", "needs one of: list, show, verify"},
+		{"unknown flag", "status --colour x", "unknown flag: --colour; see `maestro status --help`"},
+		{"bad output", "list -o yaml", "the formats are table and json"},
+		{"missing argument", "status", "something is missing; write `maestro status SESSION"},
+		{"too many arguments", "status a b", `"b" is too much`},
+		{"bad session id", "status a/b", "is not a usable session id"},
+		{"run without a team", "run", "something is missing"},
+		{"run without a requirement", "run TEAM", "there is no requirement"},
+		{"run with two requirements", "run TEAM text -f FILE", "given twice"},
+		{"run with an empty requirement", "run TEAM EMPTY", "is empty"},
+		{"run with an empty file", "run TEAM -f EMPTYFILE", "is empty"},
+		{"run with no such file", "run TEAM -f nowhere.md", "cannot be read"},
+		{"run with a directory", "run TEAM -f .", "cannot be read"},
+		{"run with a long requirement", "run TEAM -f LONG", "longer than 256 KiB"},
+		{"run with bytes", "run TEAM -f BYTES", "not UTF-8"},
+		{"run without a team file", "run nowhere.yaml text", "nowhere.yaml: does not exist"},
+		{"run with a bad id", "run TEAM text --session a/b", "--session"},
+		{"run with a bad workspace", "run TEAM text --workspace nowhere", "--workspace nowhere is not a directory"},
+		{"include without a workspace", "run TEAM text --include x", "--workspace"},
+		{"validate nothing", "validate nowhere.yaml", "does not exist"},
+		{"bad profile", "list --profile nowhere", "nowhere"},
+		{"no such config file", "list --config-file nowhere.toml", "nowhere.toml does not exist"},
+		{"bad header", "list --grpc-meta x", "KEY=VALUE"},
+		{"logs without a store", "logs s", "holds no store"},
+		{"verify nothing", "checkpoints verify", "--all"},
+		{"verify too much", "checkpoints verify s --all", "leave out either"},
+		{"get nowhere", "artifacts get s", "--out is missing"},
+		{"list too few", "list --limit 0", "at least 1"},
+		{"bad log level", "dev --log-level loud", "--log-level"},
+		{"bad port", "dev --port 70000", "--port is 70000"},
+		{"worker without a file", "worker", "--agents"},
+		{"worker with a bad file", "worker --agents TEAM", "TEAM"},
+		{"dev with a bad worker file", "dev --port 0 --ui-port 0 --agents TEAM", "TEAM"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			d := newDesk(t).withProgram()
+			files := map[string]string{
+				"TEAM": d.file("team.yaml", oneTeam), "EMPTY": " ", "EMPTYFILE": d.file("empty.md", "\n \n"),
+				"LONG": d.file("long.md", strings.Repeat("long ", 60_000)), "BYTES": d.file("bytes.md", "\xff\xfe\x00"),
+			}
+			args := strings.Fields(c.args)
+			for i, arg := range args {
+				if path, ok := files[arg]; ok {
+					args[i] = path
+				}
+			}
+			got := d.run(args...)
+			require.Equal(t, 2, got.code, got.stderr.String())
+			want := c.want
+			if path, ok := files[want]; ok {
+				want = path
+			}
+			require.Contains(t, got.stderr.String(), want)
+			require.Empty(t, got.stdout.String())
+			require.NotContains(t, got.stderr.String(), "Usage:")
+			require.NotContains(t, got.stderr.String(), "goroutine")
+		})
+	}
+}
+
+func TestNoTemporalEndsWithFour(t *testing.T) {
+	t.Parallel()
+	for _, args := range []string{"list", "status s", "watch s", "cancel s", "run TEAM text"} {
+		t.Run(args, func(t *testing.T) {
+			t.Parallel()
+			d := newDesk(t)
+			got := d.run(strings.Fields(strings.Replace(args, "TEAM", d.file("team.yaml", oneTeam), 1))...)
+			require.Equal(t, 4, got.code)
+			require.Equal(t, "maestro: cannot reach Temporal at 127.0.0.1:1; start it with `maestro dev`, or say where it is with --address\n",
+				got.stderr.String())
+			require.NoDirExists(t, d.state, "nothing may be half started")
+		})
+	}
+}
+
+func TestVersionAndHelp(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	require.Contains(t, d.must(0), "maestro demo")
+	require.Contains(t, d.must(0, "run", "--help"), "-f, --file")
+	require.Contains(t, d.must(0, "version"), "maestro ")
+	var v map[string]any
+	d.json(&v, "version")
+	require.Subset(t, keys(v), []string{"version", "commit", "modified", "go", "sdk"})
+}
+
+func TestValidateWithoutAnythingElse(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	teamFile := d.file("team.yaml", twoTeam)
+	require.Contains(t, d.must(0, "validate", teamFile), "2 phases of pair, 2 personas, with agents coder, writer and checks has-code: valid")
+
+	workerFile := d.file("agents.yaml", "version: 1\nagents:\n  coder: {kind: command, argv: [\"true\"]}\n")
+	got := d.run("validate", teamFile, "--agents", workerFile, "-o", "json")
+	require.Equal(t, 2, got.code)
+	var doc struct {
+		Valid  bool
+		Team   string
+		Phases []string
+		Agents []string
+		Faults []struct{ File, Field, Message string }
+	}
+	require.NoError(t, json.Unmarshal([]byte(got.stdout.String()), &doc))
+	require.False(t, doc.Valid)
+	require.Equal(t, []string{"think", "build"}, doc.Phases)
+	require.Len(t, doc.Faults, 2)
+	require.Contains(t, doc.Faults[0].Message, `has no agent "writer"`)
+	require.Contains(t, doc.Faults[1].Message, `has no check "has-code"`)
+	require.Contains(t, got.stderr.String(), `has no agent "writer", which team pair needs; it has coder`)
+	require.NoDirExists(t, d.state)
+
+	broken := d.file("broken.yaml", strings.Replace(twoTeam, "agent: coder", "agnet: coder", 1))
+	got = d.run("validate", broken)
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.stderr.String(), broken+":")
+	require.Contains(t, got.stderr.String(), "agnet")
+}
+
+func TestDoctorNamesEachFaultAndItsRemedy(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.set("MAESTRO_AGENTS", d.file("agents.yaml", "version: 1\nagents:\n  a: {kind: command, argv: [\"true\"], env: [NOT_SET_HERE]}\n"))
+	got := d.run("doctor", "-o", "json")
+	require.Equal(t, 1, got.code)
+	var doc struct {
+		OK       bool
+		Findings []struct{ Check, Result, Message, Remedy string }
+	}
+	require.NoError(t, json.Unmarshal([]byte(got.stdout.String()), &doc))
+	require.False(t, doc.OK)
+	results := map[string]string{}
+	for _, f := range doc.Findings {
+		results[f.Check] = f.Result
+		if f.Result != "ok" {
+			require.NotEmpty(t, f.Remedy, f.Check)
+		}
+	}
+	require.Equal(t, "bad", results["temporal"])
+	require.Equal(t, "warning", results["store"])
+	require.Equal(t, "warning", results["server program"])
+	require.Equal(t, "warning", results["agent a"])
+	require.NoDirExists(t, d.state, "doctor only looks")
+}
+
+func TestColourOnlyOnATerminal(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	require.NotContains(t, d.run("doctor").stdout.String(), "\x1b")
+	d.terminal = true
+	require.Contains(t, d.run("doctor").stdout.String(), "\x1b[31mbad\x1b[0m")
+	d.set("NO_COLOR", "1")
+	require.NotContains(t, d.run("doctor").stdout.String(), "\x1b")
+}
+
+func TestAStateDirectoryThatIsSomethingElseIsRefused(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	require.NoError(t, os.MkdirAll(d.state, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(d.state, "thesis.txt"), []byte("mine"), 0o600))
+	got := d.run("run", d.file("team.yaml", oneTeam), "text")
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.stderr.String(), "neither empty nor a store")
+}
+
+func TestRunWithoutAWorkerStartsNothing(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	got := d.run("run", d.file("team.yaml", oneTeam), "text")
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.stderr.String(), "no worker serves this store")
+	require.Empty(t, got.stdout.String())
+	got = d.run("list")
+	require.Equal(t, 0, got.code)
+	require.Contains(t, got.stderr.String(), "no sessions yet")
+	require.Empty(t, got.stdout.String())
+	got = d.run("status", "nobody")
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.stderr.String(), `there is no session "nobody"`)
+	got = d.run("list", "--namespace", "nowhere")
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.stderr.String(), `no namespace "nowhere"`)
+}
+
+func keys(m map[string]any) []string {
+	var out []string
+	for k := range m {
+		out = append(out, k)
+	}
+	return out
+}
+
+func TestInterruptedBeforeAnythingHappened(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.set("TEMPORAL_ADDRESS", "192.0.2.1:7233") // an address that nobody has
+	c := d.begin("list")
+	c.interrupt()
+	started := time.Now()
+	require.Equal(t, 130, c.wait())
+	require.Less(t, time.Since(started), 4*time.Second)
+}
