@@ -65,6 +65,10 @@ fuzz: ## run every fuzz test for FUZZTIME
 			echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p || exit 1; \
 		done; done
 
+.PHONY: histories
+histories: build ## record the histories that workflows/replay_test.go replays
+	@$(GO) test -count=1 ./internal/host -args -histories $(CURDIR)/workflows/testdata/histories
+
 .PHONY: clean
 clean: ## remove what was built
 	@rm -rf bin

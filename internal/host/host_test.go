@@ -1,8 +1,10 @@
 package host_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"io"
 	"log/slog"
 	"os"
@@ -11,6 +13,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/temporalproto"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
@@ -93,7 +98,35 @@ func (s *stand) run(session string, tm team.Team) (workflows.SessionResult, erro
 		})
 	require.NoError(s.t, err)
 	var result workflows.SessionResult
-	return result, run.Get(ctx, &result)
+	err = run.Get(ctx, &result)
+	s.keepHistory(run)
+	return result, err
+}
+
+// histories is where the histories of these sessions are kept, for the replay
+// tests of the workflows; empty: nowhere.
+var histories = flag.String("histories", "", "directory to write the sessions' histories to")
+
+// keepHistory writes the session's history to a file named after the test.
+func (s *stand) keepHistory(run client.WorkflowRun) {
+	s.t.Helper()
+	if *histories == "" {
+		return
+	}
+	events := s.client.GetWorkflowHistory(s.t.Context(), run.GetID(), run.GetRunID(), false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	history := &historypb.History{}
+	for events.HasNext() {
+		event, err := events.Next()
+		require.NoError(s.t, err)
+		history.Events = append(history.Events, event)
+	}
+	data, err := temporalproto.CustomJSONMarshalOptions{Indent: " "}.Marshal(history)
+	require.NoError(s.t, err)
+	name, err := os.Hostname() // nobody needs to know where it was recorded
+	require.NoError(s.t, err)
+	data = bytes.ReplaceAll(data, []byte(name), []byte("host"))
+	require.NoError(s.t, os.MkdirAll(*histories, 0o755))
+	require.NoError(s.t, os.WriteFile(filepath.Join(*histories, s.t.Name()+".json"), data, 0o644))
 }
 
 func (s *stand) execution(session string) team.Execution {
@@ -185,6 +218,51 @@ func TestConflictIsMendedByTheIntegrator(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"shared": "both\n", "left.txt": "left\n", "right.txt": "right\n"}, s.tree("s"))
 	require.Equal(t, 2, s.execution("s").Phases[0].Assignments[1].Rounds)
+}
+
+func TestPhasesSideBySideAndInSequence(t *testing.T) {
+	t.Parallel()
+	note := func(text string) agent.Definition { return shell(`echo ` + text + ` > "` + text + `"`) }
+	s := newStand(t, agent.Config{Agents: map[string]agent.Definition{
+		"a": note("a"), "b": note("b"), "c": shell(`cat a b > c`), "d": shell(`cat c > d; echo '{"decisions":{"x":"1"}}' > $MAESTRO_RESULT`),
+		"e": shell(`cat > brief; grep -q '"x":"1"' brief && cp d e`),
+	}})
+	tm := team.Team{Version: 1, Name: "t", Personas: map[string]team.Persona{}}
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		tm.Personas[name] = team.Persona{Role: name, Agent: name, Instructions: "do"}
+	}
+	tm.Phases = []team.Phase{
+		{Name: "left", Needs: []string{}, Personas: []string{"a"}},
+		{Name: "right", Needs: []string{}, Personas: []string{"b"}},
+		{Name: "join", Needs: []string{"left", "right"}, Personas: []string{"c"}},
+		{Name: "chain", Personas: []string{"d", "e"}, Order: team.OrderSequence},
+	}
+	_, err := s.run("s", tm)
+	require.NoError(t, err)
+	tree := s.tree("s")
+	require.Equal(t, "a\nb\n", tree["c"])
+	require.Equal(t, tree["c"], tree["e"], "each in the sequence builds on the one before")
+	require.Equal(t, map[string]string{"x": "1"}, s.execution("s").Decisions)
+}
+
+func TestCancelledSession(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, agent.Config{Agents: map[string]agent.Definition{"a": shell(`sleep 100`)}})
+	go func() {
+		key := team.SessionKey{Namespace: "default", Session: "s"}
+		for s.t.Context().Err() == nil {
+			if e, err := s.store.Execution(key); err == nil && e.Phases[0].Status == team.Running {
+				_ = s.client.CancelWorkflow(s.t.Context(), "s", "")
+				return
+			}
+		}
+	}()
+	_, err := s.run("s", team.Team{
+		Version: 1, Name: "t", Personas: map[string]team.Persona{"dev": {Role: "d", Agent: "a", Instructions: "do"}},
+		Phases: []team.Phase{{Name: "one", Personas: []string{"dev"}}},
+	})
+	require.ErrorContains(t, err, "canceled")
+	require.Equal(t, team.WasCancelled, s.execution("s").Status.Status)
 }
 
 func TestSpentRoundsFailWithHelpNeeded(t *testing.T) {

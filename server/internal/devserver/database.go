@@ -98,7 +98,7 @@ func lockDatabase(ctx context.Context, filename string) (func(), error) {
 // file that the next one can start on.
 func createSchema(ctx context.Context, filename string, cfg *config.SQL) error {
 	// SQLite would make the file readable for everyone, and histories are nobody else's business.
-	file, err := os.OpenFile(filename, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // G304: the file is the caller's choice.
+	file, err := os.OpenFile(filename, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
