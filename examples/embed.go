@@ -6,5 +6,5 @@ import "embed"
 
 // FS holds the examples' files, a directory each.
 //
-//go:embed shortener
+//go:embed shortener shell
 var FS embed.FS
