@@ -2,9 +2,7 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -12,10 +10,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 )
-
-// offerPatience bounds the wait for the worker in this process to say what it
-// offers.
-const offerPatience = 20 * time.Second
 
 func newDemo(a *app) *cobra.Command {
 	var keep bool
@@ -81,7 +75,7 @@ func (k *stack) startExample(ctx context.Context, dir string) (*watcher, error) 
 		return nil, err
 	}
 	l := &launch{app: a, conn: k.conn, store: k.store, team: t, requirement: requirement}
-	if err := k.awaitOffer(ctx, l); err != nil {
+	if err := l.precheck(ctx); err != nil {
 		return nil, err
 	}
 	if l.workspace, err = k.store.PutManifest(ctx, store.Manifest{}); err != nil {
@@ -93,29 +87,6 @@ func (k *stack) startExample(ctx context.Context, dir string) (*watcher, error) 
 	}
 	w := &watcher{conn: k.conn, store: k.store, session: doc.Session, now: a.env.Now}
 	return w, a.awaitAdmission(ctx, w)
-}
-
-// awaitOffer waits until the worker in this process offers what the team needs.
-func (k *stack) awaitOffer(ctx context.Context, l *launch) error {
-	bounded, cancel := context.WithTimeout(ctx, offerPatience)
-	defer cancel()
-	ticker := time.NewTicker(admissionPause)
-	defer ticker.Stop()
-	for {
-		err := l.precheck(bounded)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-k.ended:
-			return fmt.Errorf("the worker ended: %w", k.err)
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-bounded.Done():
-			return err
-		case <-ticker.C:
-		}
-	}
 }
 
 // summarise says what the session has left, and what to try next.

@@ -82,8 +82,10 @@ func newDesk(t *testing.T) *desk {
 // withServer gives the desk a Temporal server of its own.
 func (d *desk) withServer() *desk {
 	d.t.Helper()
-	flags := []string{"--search-attribute", "MaestroTeam=Keyword", "--search-attribute", "MaestroStatus=Keyword",
-		"--search-attribute", "MaestroPhase=KeywordList", "--search-attribute", "MaestroTokens=Int"}
+	flags := []string{
+		"--search-attribute", "MaestroTeam=Keyword", "--search-attribute", "MaestroStatus=Keyword",
+		"--search-attribute", "MaestroPhase=KeywordList", "--search-attribute", "MaestroTokens=Int",
+	}
 	d.set("TEMPORAL_ADDRESS", temporaltest.Start(d.t, flags...))
 	return d
 }

@@ -19,9 +19,13 @@ import (
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/host"
 	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
 	"github.com/maestro-hive/maestro/workflows"
 )
+
+// offerPatience bounds the wait for the worker in this process to serve.
+const offerPatience = 20 * time.Second
 
 // drainOnOneMachine is how long attempts may go on when server and worker stop
 // together: what is not done by then is taken up at the next start.
@@ -85,7 +89,10 @@ func (a *app) bringUp(ctx context.Context, o stackOptions) (_ *stack, err error)
 		return nil, err
 	}
 	k.stops = append(k.stops, k.conn.Close)
-	return k, k.startWorker(ctx, logger)
+	if err := k.startWorker(ctx, logger); err != nil {
+		return nil, err
+	}
+	return k, k.awaitOffer(ctx)
 }
 
 // searchAttributes are those of a session.
@@ -155,6 +162,33 @@ func (k *stack) startWorker(ctx context.Context, logger *slog.Logger) error {
 		<-k.ended
 	})
 	return nil
+}
+
+// awaitOffer waits until the worker says in the store what it offers: sessions
+// are admitted from then on.
+func (k *stack) awaitOffer(ctx context.Context) error {
+	env := k.app.env
+	bounded, cancel := context.WithTimeout(ctx, offerPatience)
+	defer cancel()
+	ticker := time.NewTicker(admissionPause)
+	defer ticker.Stop()
+	for {
+		offers, err := k.store.Offers(bounded)
+		if slices.ContainsFunc(offers, func(o team.Offer) bool {
+			return o.Host == env.Host && o.PID == env.PID && o.Live(env.Now())
+		}) {
+			return nil
+		}
+		select {
+		case <-k.ended:
+			return fmt.Errorf("the worker ended: %w", k.err)
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-bounded.Done():
+			return errors.Join(failf("the worker did not come up within %s", offerPatience), err)
+		case <-ticker.C:
+		}
+	}
 }
 
 // stop stops everything, the worker first.

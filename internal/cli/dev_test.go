@@ -1,0 +1,178 @@
+package cli_test
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// serverOf finds the server process that a state directory belongs to; 0 for none.
+func serverOf(t *testing.T, state string) int {
+	t.Helper()
+	database := []byte(filepath.Join(state, "temporal", "temporal.db"))
+	processes, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(t, err)
+	for _, p := range processes {
+		line, err := os.ReadFile(p)
+		if err == nil && bytes.Contains(line, database) {
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(p)))
+			require.NoError(t, err)
+			return pid
+		}
+	}
+	return 0
+}
+
+// address reads where a `dev` said that Temporal is.
+func address(t *testing.T, said string) string {
+	t.Helper()
+	found := regexp.MustCompile(`Temporal  (\S+), namespace default`).FindStringSubmatch(said)
+	require.Len(t, found, 2, said)
+	return found[1]
+}
+
+func TestDevServesASessionThroughTheDeathOfItsServer(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withProgram()
+	script := d.file("coder.sh", `while [ ! -f `+d.dir+`/go ]; do sleep 0.05; done; echo code > code.txt`)
+	agents := d.file("agents.yaml", fmt.Sprintf("version: 1\nagents:\n  coder: {kind: command, argv: [sh, %s]}\n", script))
+	dev := d.begin("dev", "--port", "0", "--headless", "--agents", agents)
+	dev.says("Stop with Ctrl-C")
+	require.Contains(t, dev.stderr.String(), "agents    coder (command), from "+agents)
+	d.set("TEMPORAL_ADDRESS", address(t, dev.stderr.String()))
+	require.Contains(t, d.must(0, "doctor"), "search attributes  all there")
+
+	second := d.run("dev", "--port", "0", "--headless", "--agents", agents)
+	require.Equal(t, 1, second.code)
+	require.Contains(t, second.stderr.String(), fmt.Sprintf("another `maestro dev` or `maestro demo` (process %d) runs on %s", os.Getpid(), d.state))
+
+	d.must(0, "run", d.file("team.yaml", oneTeam), "Build.", "--session", "s")
+	watch := d.begin("watch", "s")
+	watch.shows("build: started")
+	pid := serverOf(t, d.state)
+	require.NotZero(t, pid)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	dev.says("the Temporal server is back")
+	require.Contains(t, dev.stderr.String(), "the Temporal server ended (signal: killed); starting it again in 500ms")
+	d.file("go", "")
+	require.Equal(t, 0, watch.wait(), watch.stderr.String())
+	require.Contains(t, watch.stdout.String(), "session s: completed")
+
+	dev.interrupt()
+	require.Equal(t, 0, dev.wait(), dev.stderr.String())
+	require.Zero(t, serverOf(t, d.state), "the server outlives dev")
+}
+
+func TestDevIsKilledAndGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withProgram()
+	port := freePort(t)
+	start := func() (*exec.Cmd, *buffer) {
+		cmd := exec.Command(os.Args[0], "dev", "--port", port, "--headless", "--agents",
+			d.file("agents.yaml", "version: 1\nagents:\n  coder: {kind: command, argv: [sleep, \"600\"]}\n"))
+		cmd.Env = append(d.environ, asProgram+"="+d.bin)
+		stderr := &buffer{}
+		cmd.Stderr = stderr
+		require.NoError(t, cmd.Start())
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		})
+		until(t, func() bool { return strings.Contains(stderr.String(), "Stop with Ctrl-C") }, "dev is not up: %s", stderr)
+		return cmd, stderr
+	}
+	first, stderr := start()
+	d.set("TEMPORAL_ADDRESS", address(t, stderr.String()))
+	d.must(0, "run", d.file("team.yaml", oneTeam), "Build.", "--session", "s")
+	server := serverOf(t, d.state)
+	require.NotZero(t, server)
+	require.NoError(t, first.Process.Kill())
+	_ = first.Wait()
+	until(t, func() bool { return serverOf(t, d.state) == 0 }, "the server outlives a killed dev")
+
+	again, stderr := start()
+	require.Equal(t, "127.0.0.1:"+port, address(t, stderr.String()))
+	var s team.Status
+	d.json(&s, "status", "s")
+	require.Equal(t, team.Running, s.Status)
+	require.NoError(t, again.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, again.Wait(), stderr.String())
+	require.Zero(t, serverOf(t, d.state))
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	require.NoError(t, err)
+	return port
+}
+
+func TestDevRefusesAPortInUseBeforeAnythingStarts(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	require.NoError(t, err)
+	for _, args := range [][]string{
+		{"dev", "--headless", "--port", port},
+		{"dev", "--port", "0", "--ui-port", port},
+	} {
+		d := newDesk(t).withProgram()
+		got := d.run(args...)
+		require.Equal(t, 1, got.code)
+		require.Contains(t, got.stderr.String(), "port "+port+" is in use by another process")
+		require.NoFileExists(t, filepath.Join(d.state, "temporal", "temporal.db"))
+	}
+}
+
+func TestDevSaysWhatIsMissingBesideIt(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	got := d.run("dev")
+	require.Equal(t, 1, got.code)
+	require.Contains(t, got.stderr.String(), "maestro-server is not beside this program")
+	require.NoDirExists(t, d.state)
+}
+
+func TestDemoRunsTheExampleAndEndsByItselfOrStaysUp(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withProgram()
+	out := d.must(0, "demo")
+	for _, want := range []string{
+		"requirements: started", "attempt 1 failed: test_failure", "session shortener-", ": completed",
+		"artifacts    ", "checkpoints  ", "maestro logs shortener-",
+	} {
+		require.Contains(t, out, want)
+	}
+	exported := regexp.MustCompile(`artifacts    \d+ files in (\S+)`).FindStringSubmatch(out)
+	require.Len(t, exported, 2, out)
+	require.FileExists(t, filepath.Join(exported[1], "go.mod"))
+	require.Zero(t, serverOf(t, d.state))
+
+	demo := d.begin("demo", "--keep") // in the same place
+	demo.says("Everything stays up until Ctrl-C.")
+	link := regexp.MustCompile(`Web UI       http://(127\.0\.0\.1:\d+)/namespaces/default/workflows/shortener-`).FindStringSubmatch(demo.stdout.String())
+	require.Len(t, link, 2, demo.stdout.String())
+	conn, err := net.Dial("tcp", link[1])
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
+	demo.interrupt()
+	require.Equal(t, 0, demo.wait(), demo.stderr.String())
+	require.Zero(t, serverOf(t, d.state))
+}

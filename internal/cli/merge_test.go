@@ -1,0 +1,238 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+func description(t *testing.T, status enumspb.WorkflowExecutionStatus, pending ...*workflowpb.PendingActivityInfo) *workflowservice.DescribeWorkflowExecutionResponse {
+	t.Helper()
+	info := &workflowpb.WorkflowExecutionInfo{
+		Execution: &commonpb.WorkflowExecution{WorkflowId: "s", RunId: "r"}, Status: status, HistoryLength: 42,
+		StartTime: timestamppb.New(time.Unix(1000, 0)),
+		Memo: &commonpb.Memo{Fields: map[string]*commonpb.Payload{
+			workflows.MemoStore: payload(t, "abcd"), workflows.MemoTeam: payload(t, "crew"), workflows.MemoRequirement: payload(t, "Do it."),
+		}},
+	}
+	if status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		info.CloseTime = timestamppb.New(time.Unix(2000, 0))
+	}
+	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: info, PendingActivities: pending}
+}
+
+func payload(t *testing.T, value any) *commonpb.Payload {
+	t.Helper()
+	p, err := converter.GetDefaultDataConverter().ToPayload(value)
+	require.NoError(t, err)
+	return p
+}
+
+func pendingRound(t *testing.T, state enumspb.PendingActivityState, h *activities.Heartbeat) *workflowpb.PendingActivityInfo {
+	t.Helper()
+	p := &workflowpb.PendingActivityInfo{
+		ActivityId: "build.dev.1", ActivityType: &commonpb.ActivityType{Name: string(activities.RoundName)}, State: state,
+	}
+	if h != nil {
+		p.HeartbeatDetails = &commonpb.Payloads{Payloads: []*commonpb.Payload{payload(t, *h)}}
+	}
+	return p
+}
+
+func crew() team.Team {
+	return team.Team{
+		Version: 1, Name: "crew",
+		Personas: map[string]team.Persona{"dev": {Role: "Developer", Agent: "coder", Instructions: "x"}},
+		Phases:   []team.Phase{{Name: "build", Personas: []string{"dev"}}, {Name: "ship", Personas: []string{"dev"}}},
+	}.Resolved()
+}
+
+func execution(state team.State) *team.Execution {
+	e := &team.Execution{Status: team.NewStatus("s", crew()), RunID: "r"}
+	e.Status.Status = state
+	e.Phases[0].Status, e.Phases[0].Assignments[0].Status = team.Running, team.Running
+	return e
+}
+
+func TestWhatTheStoreMirrorsIsTheBaseAndHeartbeatsSayWhatHappensNow(t *testing.T) {
+	t.Parallel()
+	d := description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING,
+		pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_STARTED, &activities.Heartbeat{Progress: "thinking", Attempt: 2}))
+	v := merge("s", facts{description: d, mirrored: execution(team.Running)})
+	require.Equal(t, team.Running, v.Status.Status)
+	require.Equal(t, "thinking", v.Phases[0].Assignments[0].Progress)
+	require.Equal(t, int64(42), v.HistoryEvents)
+	require.Equal(t, "Do it.", v.Requirement)
+	require.Empty(t, v.Notes)
+}
+
+func TestAWorkersAnswerIsCompletedByHeartbeats(t *testing.T) {
+	t.Parallel()
+	h := &activities.Heartbeat{Progress: "thinking", Attempt: 2, Log: team.RoundLog{Lost: 1, Attempts: []team.AttemptReport{
+		{Attempt: 1, Failure: team.Failure{Category: team.Syntax, Message: "bad"}, Usage: team.Usage{InputTokens: 5}},
+	}}}
+	answer := execution(team.Running).Status
+	v := merge("s", facts{
+		description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_STARTED, h)),
+		queried:     &answer,
+	})
+	a := v.Phases[0].Assignments[0]
+	require.Equal(t, 1, a.Attempts)
+	require.Equal(t, 1, a.LostWorkers)
+	require.Equal(t, int64(5), a.Usage.Tokens())
+	require.Equal(t, []team.AttemptFailure{{Category: team.Syntax, Message: "bad"}}, a.Failures)
+}
+
+func TestOnlyTheMemoIsLeft(t *testing.T) {
+	t.Parallel()
+	v := merge("s", facts{description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)})
+	require.Equal(t, team.Admitted, v.Status.Status)
+	require.Equal(t, "crew", v.Team)
+	data, err := json.Marshal(v.Status)
+	require.NoError(t, err)
+	require.NotContains(t, string(data), `"phases":null`)
+	require.NotContains(t, string(data), `"help":null`)
+	require.NotContains(t, string(data), `"decisions":null`)
+}
+
+func TestTemporalSaysHowASessionEnded(t *testing.T) {
+	t.Parallel()
+	help := []team.HelpRequest{{Phase: "build", Persona: "dev", Category: team.Syntax, Message: "bad"}}
+	fault := func(kind string, details ...any) error {
+		return temporal.NewApplicationErrorWithOptions("why", kind, temporal.ApplicationErrorOptions{NonRetryable: true, Details: details})
+	}
+	for _, c := range []struct {
+		name    string
+		status  enumspb.WorkflowExecutionStatus
+		end     error
+		want    team.State
+		reason  string
+		phase   team.State
+		refused bool
+	}{
+		{"completed", enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, nil, team.Completed, "", team.Running, false},
+		{"terminated", enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED, errors.New("terminated"), team.Failed, "terminated in Temporal", team.Pending, false},
+		{"timed out", enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT, errors.New("timeout"), team.Failed, "time ran out", team.Pending, false},
+		{"cancelled", enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, temporal.NewCanceledError(), team.WasCancelled, "was cancelled", team.Pending, false},
+		{"help needed", enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, fault(team.HelpNeeded, help), team.Failed, "why", team.Failed, false},
+		{"not admitted", enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, fault(team.NotAdmitted, []string{"a", "b"}), team.Failed, "not admitted: a; b", team.Pending, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			v := merge("s", facts{description: description(t, c.status), mirrored: execution(team.Running), end: c.end})
+			require.Equal(t, c.want, v.Status.Status)
+			require.Contains(t, v.Reason, c.reason)
+			require.Equal(t, c.phase, v.Phases[0].Status)
+			require.Equal(t, c.refused, len(v.faults) > 0)
+			require.NotNil(t, v.ClosedAt)
+		})
+	}
+}
+
+func TestTheMirrorOutlivesTheHistory(t *testing.T) {
+	t.Parallel()
+	v := merge("s", facts{mirrored: execution(team.Completed)})
+	require.Equal(t, team.Completed, v.Status.Status)
+	require.Len(t, v.Notes, 1)
+}
+
+func TestTheMirrorMayKnowTheEndBeforeTemporal(t *testing.T) {
+	t.Parallel()
+	v := merge("s", facts{description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), mirrored: execution(team.Completed)})
+	require.Equal(t, team.Running, v.Status.Status)
+	require.Nil(t, v.ClosedAt)
+}
+
+func TestNobodyPolls(t *testing.T) {
+	t.Parallel()
+	for queue, want := range map[string]string{
+		"maestro-abcd":       "no worker serves this session's store (abcd)",
+		"maestro-abcd.coder": "no worker offers agent coder",
+	} {
+		p := pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_SCHEDULED, nil)
+		v := merge("s", facts{
+			description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, p),
+			mirrored:    execution(team.Running), idle: []string{queue},
+		})
+		require.Contains(t, v.Reason, want)
+		require.Equal(t, team.Waiting, v.Phases[0].Assignments[0].Status)
+	}
+}
+
+func TestChangesTellEachThingOnce(t *testing.T) {
+	t.Parallel()
+	step := func(change func(s *team.Status)) team.Status {
+		s := team.NewStatus("s", crew())
+		s.Status = team.Running
+		change(&s)
+		return s
+	}
+	dev := func(s *team.Status) *team.AssignmentStatus { return &s.Phases[0].Assignments[0] }
+	steps := []struct {
+		now  team.Status
+		want []string
+	}{
+		{step(func(*team.Status) {}), []string{"session s of team crew: running"}},
+		{step(func(s *team.Status) {
+			s.Phases[0].Status, dev(s).Status, dev(s).Rounds = team.Running, team.Running, 1
+			dev(s).Progress = "thinking\x1b[2J\nhard"
+		}), []string{"build: started", "build/dev: thinking[2J hard"}},
+		{step(func(s *team.Status) {
+			s.Phases[0].Status, dev(s).Status, dev(s).Rounds, dev(s).LostWorkers = team.Running, team.Waiting, 1, 1
+			dev(s).Failures = []team.AttemptFailure{{Category: team.Syntax, Message: "bad"}}
+		}), []string{"build/dev: attempt 1 failed: syntax: bad", "build/dev: 1 worker lost; the work goes on, and no attempt is used up"}},
+		{step(func(s *team.Status) {
+			s.Phases[0].Status, dev(s).Status, dev(s).Rounds, dev(s).LostWorkers = team.Completed, team.Completed, 2, 1
+			dev(s).Failures = []team.AttemptFailure{{Category: team.Syntax, Message: "bad"}}
+			dev(s).Summary, s.Usage = "done", team.Usage{InputTokens: 12345}
+		}), []string{"build/dev: round 2", "build/dev: completed: done", "build: completed, 12,345 tokens so far"}},
+		{step(func(s *team.Status) {
+			*s = team.NewStatus("s", crew())
+			s.Phases[0].Status, dev(s).Status, dev(s).Rounds, dev(s).LostWorkers = team.Completed, team.Completed, 2, 1
+			dev(s).Failures = []team.AttemptFailure{{Category: team.Syntax, Message: "bad"}}
+			s.Status = team.WasCancelled
+		}), []string{"session s: cancelled"}},
+	}
+	var before team.Status
+	for _, s := range steps {
+		require.Equal(t, s.want, changes(palette{}, before, s.now))
+		require.Empty(t, changes(palette{}, s.now, s.now))
+		before = s.now
+	}
+}
+
+func TestOutcomesHaveTheirCodes(t *testing.T) {
+	t.Parallel()
+	for state, want := range map[team.State]int{
+		team.Completed: 0, team.Failed: 1, team.WasCancelled: 1, team.HelpIsNeeded: 3, team.AwaitingApproval: 3,
+	} {
+		require.True(t, settled(state))
+		require.Equal(t, want, outcomeCode(state))
+	}
+	require.False(t, settled(team.Running))
+}
+
+func TestNumbersForPeople(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1000: "-1,000"} {
+		require.Equal(t, want, number(n))
+	}
+	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1536: "1.5 KiB", 5 << 30: "5.0 GiB"} {
+		require.Equal(t, want, size(n))
+	}
+	require.Equal(t, "ab c…", clip("ab\n\tc d e", 5))
+}
