@@ -63,6 +63,9 @@ func phaseChanges(p palette, before, now team.PhaseStatus, usage team.Usage) []s
 
 func assignmentChanges(p palette, before, now team.AssignmentStatus) []string {
 	var lines []string
+	if now.Rounds > before.Rounds && now.Rounds > 1 {
+		lines = append(lines, fmt.Sprintf("round %d", now.Rounds))
+	}
 	for i := len(before.Failures); i < len(now.Failures); i++ {
 		f := now.Failures[i]
 		lines = append(lines, fmt.Sprintf("attempt %d failed: %s: %s", i+1, p.paint(red, string(f.Category)), clip(f.Message, 200)))
@@ -70,8 +73,8 @@ func assignmentChanges(p palette, before, now team.AssignmentStatus) []string {
 	if lost := now.LostWorkers - before.LostWorkers; lost > 0 {
 		lines = append(lines, fmt.Sprintf("%s lost; the work goes on, and no attempt is used up", count(lost, "worker")))
 	}
-	if now.Rounds > before.Rounds && now.Rounds > 1 {
-		lines = append(lines, fmt.Sprintf("round %d", now.Rounds))
+	if now.Status == team.Waiting && before.Status != team.Waiting && now.Progress == "" {
+		lines = append(lines, "waits for its next round")
 	}
 	if now.Progress != "" && now.Progress != before.Progress {
 		lines = append(lines, p.paint(dim, clip(now.Progress, 100)))

@@ -84,7 +84,7 @@ func (l *launch) checkFree(ctx context.Context) error {
 }
 
 func (l *launch) taken(by string) error {
-	return usagef("%s knows a session %q already; choose another --session, or see it with `maestro status %s`", by, l.session, l.session)
+	return usagef("%s knows a session %q already; choose another --session, or see it with `%s`", by, l.session, l.app.again("status "+l.session))
 }
 
 // start stores what the session begins with and starts its workflow.
@@ -203,11 +203,11 @@ func (a *app) awaitAdmission(ctx context.Context, w *watcher) error {
 		}
 		select {
 		case <-ctx.Done():
-			a.say("the session is started, and goes on by itself: maestro watch %s", w.session)
+			a.say("the session is started, and goes on by itself: %s", a.again("watch "+w.session))
 			return ctx.Err()
 		case <-bounded.Done():
-			return failf("the session is started, but no worker has admitted it within %s; it begins as soon as one does: maestro watch %s",
-				admissionPatience, w.session)
+			return failf("the session is started, but no worker has admitted it within %s; it begins as soon as one does: %s",
+				admissionPatience, a.again("watch "+w.session))
 		case <-ticker.C:
 		}
 	}

@@ -162,7 +162,7 @@ func transcript(ctx context.Context, s *store.Store, log team.Digest) (string, e
 
 func (a *app) writeLogs(doc logsDocument) {
 	if len(doc.Logs) == 0 {
-		a.say("no attempt has finished yet; follow the session with `maestro watch %s`", doc.Session)
+		a.say("no attempt has finished yet; follow the session with `%s`", a.again("watch "+doc.Session))
 		return
 	}
 	for i, l := range doc.Logs {

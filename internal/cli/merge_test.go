@@ -194,7 +194,7 @@ func TestChangesTellEachThingOnce(t *testing.T) {
 		{step(func(s *team.Status) {
 			s.Phases[0].Status, dev(s).Status, dev(s).Rounds, dev(s).LostWorkers = team.Running, team.Waiting, 1, 1
 			dev(s).Failures = []team.AttemptFailure{{Category: team.Syntax, Message: "bad"}}
-		}), []string{"build/dev: attempt 1 failed: syntax: bad", "build/dev: 1 worker lost; the work goes on, and no attempt is used up"}},
+		}), []string{"build/dev: attempt 1 failed: syntax: bad", "build/dev: 1 worker lost; the work goes on, and no attempt is used up", "build/dev: waits for its next round"}},
 		{step(func(s *team.Status) {
 			s.Phases[0].Status, dev(s).Status, dev(s).Rounds, dev(s).LostWorkers = team.Completed, team.Completed, 2, 1
 			dev(s).Failures = []team.AttemptFailure{{Category: team.Syntax, Message: "bad"}}

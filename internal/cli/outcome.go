@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/maestro-hive/maestro/internal/team"
 )
@@ -38,13 +39,26 @@ func (a *app) reportFailure(s team.Status) {
 			a.say("  %s", h.Advice)
 		}
 	}
-	a.say("%s", nextStep(s))
+	a.say("%s", a.nextStep(s))
 }
 
 // nextStep is the one thing to do about a session that has not completed.
-func nextStep(s team.Status) string {
+func (a *app) nextStep(s team.Status) string {
 	if len(s.Help) > 0 && len(s.Help[0].Attempts) > 0 {
-		return fmt.Sprintf("What it printed: maestro logs %s %s/%s", s.Session, s.Help[0].Phase, s.Help[0].Persona)
+		return "what it printed: " + a.again(fmt.Sprintf("logs %s %s/%s", s.Session, s.Help[0].Phase, s.Help[0].Persona))
 	}
-	return "More: maestro status " + s.Session
+	return "more: " + a.again("status "+s.Session)
+}
+
+// again is a command that looks where this one did, for a person to type.
+func (a *app) again(command string) string {
+	for _, f := range []struct{ name, value string }{
+		{"address", a.temporal.Address}, {"namespace", a.temporal.Namespace}, {"profile", a.temporal.Profile}, {"state-dir", a.stateDir},
+	} {
+		takesAddress := !strings.HasPrefix(command, "logs ")
+		if f.value != "" && (takesAddress || f.name != "address") {
+			command += " --" + f.name + " " + f.value
+		}
+	}
+	return "maestro " + command
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -91,11 +92,13 @@ func (a *app) run(ctx context.Context, o runOptions, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := a.announce(doc); err != nil {
-		return err
-	}
 	w := &watcher{conn: conn, store: s, session: doc.Session, now: a.env.Now}
-	if err := a.awaitAdmission(ctx, w); err != nil {
+	refused := a.awaitAdmission(ctx, w)
+	if refused != nil && exitCode(refused) == exitUsage {
+		return refused
+	}
+	// A session that is started and not admitted yet has its id all the same.
+	if err := errors.Join(refused, a.announce(doc)); err != nil {
 		return err
 	}
 	if !o.watch {

@@ -221,7 +221,7 @@ func TestASpentSessionExitsOneWithEveryAttempt(t *testing.T) {
 	require.Equal(t, 1, got.code, got.stderr.String())
 	for _, want := range []string{
 		"build/dev needs help: unknown:", "  attempt 1: unknown:", "  attempt 2: unknown:",
-		"What it printed: maestro logs s-2 build/dev",
+		"what it printed: maestro logs s-2 build/dev",
 	} {
 		require.Contains(t, got.stderr.String(), want)
 	}

@@ -42,7 +42,7 @@ func newWatch(a *app) *cobra.Command {
 func (a *app) follow(ctx context.Context, w *watcher) error {
 	v, err := a.track(ctx, w)
 	if ctx.Err() != nil {
-		a.say("session %s goes on; watch it again: maestro watch %s", w.session, w.session)
+		a.say("session %s goes on; watch it again: %s", w.session, a.again("watch "+w.session))
 		return exit(exitInterrupted)
 	}
 	if err != nil {
