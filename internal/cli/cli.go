@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/temporalio"
 )
 
@@ -24,17 +25,24 @@ func Execute(ctx context.Context, env Env) int {
 	root.SetOut(env.Stdout)
 	root.SetErr(env.Stderr)
 	err := root.ExecuteContext(ctx)
-	if message := a.message(err); message != "" {
-		a.say("maestro: %s", message)
-	}
+	a.complain(err)
 	return exitCode(err)
 }
 
-func (a *app) message(err error) string {
+// complain says what is wrong. Faults of files begin with the file's name, so
+// that editors can jump to them.
+func (a *app) complain(err error) {
 	if err == nil {
-		return ""
+		return
 	}
-	return a.sentence(err)
+	message := a.sentence(err)
+	var faults *config.Faults
+	if message != "" && !errors.As(err, &faults) {
+		message = "maestro: " + message
+	}
+	if message != "" {
+		a.say("%s", message)
+	}
 }
 
 // app is one command line under way: its environment and the flags that many
