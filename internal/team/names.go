@@ -14,7 +14,6 @@ var (
 	namePattern     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
 	sessionPattern  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 	decisionPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
-	digestPattern   = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 
 // ReservedPhase is the name of the checkpoint before the first phase, which no
@@ -47,7 +46,17 @@ func CheckDecision(name string) error {
 }
 
 // Valid tells whether d has the form of a SHA-256 in hex.
-func (d Digest) Valid() bool { return digestPattern.MatchString(string(d)) }
+func (d Digest) Valid() bool {
+	if len(d) != 64 {
+		return false
+	}
+	for i := range len(d) {
+		if c := d[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return true
+}
 
 // Short is the digest's first 12 digits, for people.
 func (d Digest) Short() string {
