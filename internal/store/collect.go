@@ -66,7 +66,18 @@ func (s *Store) collect(ctx context.Context, req team.Collect) (out team.Collect
 	if err := in.settle(); err != nil {
 		return out, err
 	}
-	return s.putChange(ctx, base, target)
+	out.Output = req.Base
+	delta := Diff(base, target)
+	if len(delta) > 0 {
+		if out.Output, err = s.PutManifest(ctx, target); err != nil {
+			return out, err
+		}
+	}
+	if out.Delta, err = s.PutDelta(ctx, delta); err != nil {
+		return out, err
+	}
+	out.Changed, out.Deleted = delta.Changed(), delta.Deleted()
+	return out, nil
 }
 
 // ingest scans the request's directory and stores what it holds.
@@ -109,17 +120,4 @@ func overlay(before, found Manifest, only patterns) Manifest {
 		t.set(p, e)
 	}
 	return t.files
-}
-
-// putChange stores the difference between two trees, and the second.
-func (s *Store) putChange(ctx context.Context, base, target Manifest) (out team.Collected, err error) {
-	delta := Diff(base, target)
-	if out.Output, err = s.PutManifest(ctx, target); err != nil {
-		return out, err
-	}
-	if out.Delta, err = s.PutDelta(ctx, delta); err != nil {
-		return out, err
-	}
-	out.Changed, out.Deleted = delta.Changed(), delta.Deleted()
-	return out, nil
 }

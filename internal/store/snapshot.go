@@ -13,11 +13,13 @@ import (
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
-// privateFiles are the names of files that hold keys and passwords.
-var privateFiles = []string{
-	".env", ".env.*", "*.env", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx",
-	"id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", ".netrc", ".pgpass", ".git-credentials", ".htpasswd",
-}
+// Files that hold keys and passwords, by the ends of their names in lower case:
+// .env.local, id_rsa.pub, server.pem.
+var (
+	privateNames    = []string{".env", ".netrc", ".pgpass", ".git-credentials", ".htpasswd"}
+	privatePrefixes = []string{".env.", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519"}
+	privateSuffixes = []string{".env", ".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx"}
+)
 
 // privateDirs are the names of directories that hold keys and passwords.
 var privateDirs = []string{".ssh", ".aws", ".gnupg"}
@@ -130,16 +132,10 @@ func (s *Store) private(snap *Snapshot, include patterns) (func(string, fs.FileI
 // isPrivate tells whether a file's name says that it holds keys, or it lies in
 // a directory of such a name.
 func isPrivate(p string) bool {
-	name := strings.ToLower(path.Base(p))
-	for _, glob := range privateFiles {
-		if ok, _ := path.Match(glob, name); ok { // the globs are sound
-			return true
-		}
-	}
-	for _, dir := range privateDirs {
-		if strings.Contains("/"+p, "/"+dir+"/") {
-			return true
-		}
-	}
-	return false
+	dir, name := path.Split(p)
+	name = strings.ToLower(name)
+	return slices.Contains(privateNames, name) ||
+		slices.ContainsFunc(privatePrefixes, func(s string) bool { return strings.HasPrefix(name, s) }) ||
+		slices.ContainsFunc(privateSuffixes, func(s string) bool { return strings.HasSuffix(name, s) }) ||
+		slices.ContainsFunc(privateDirs, func(s string) bool { return strings.Contains("/"+dir, "/"+s+"/") })
 }
