@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"log/slog"
 
 	"github.com/spf13/cobra"
@@ -43,7 +44,7 @@ func (a *app) newLogger(level string) (*slog.Logger, error) {
 // served is the outcome of a worker. What keeps one from starting is a matter of
 // what was typed or written, unless Temporal is.
 func (a *app) served(err error) error {
-	if err == nil || exitCode(err) != exitFailed {
+	if err == nil || exitCode(err) != exitFailed || errors.Is(err, host.ErrServing) {
 		return err
 	}
 	return &codeError{exitUsage, err}

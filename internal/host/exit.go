@@ -21,7 +21,7 @@ func exitCode(err error) int {
 	switch {
 	case errors.As(err, &unreachable), errors.As(err, &refused):
 		return exitUnreachable
-	case errors.Is(err, errServing):
+	case errors.Is(err, ErrServing):
 		return exitFailed
 	}
 	return exitUsage

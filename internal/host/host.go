@@ -133,8 +133,8 @@ func register(q worker.Worker, name activities.Name, fn any) {
 	q.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: string(name)})
 }
 
-// errServing marks errors of a worker that had been set up and served.
-var errServing = errors.New("worker")
+// ErrServing marks errors of a worker that had been set up: not of its input.
+var ErrServing = errors.New("worker")
 
 // Run serves until ctx ends, then drains: it takes back its offer, takes no new
 // work, lets attempts go on for the drain time and hands over what is left. It
@@ -144,13 +144,13 @@ func (w *Worker) Run(ctx context.Context) error {
 	// get them when the first session asks.
 	w.options.Attributes.Ready(ctx)
 	if err := w.publish(ctx); err != nil {
-		return fmt.Errorf("%w: publish what it offers: %w", errServing, err)
+		return fmt.Errorf("%w: publish what it offers: %w", ErrServing, err)
 	}
 	w.reclaim(ctx)
 	for i, q := range w.queues {
 		if err := q.Start(); err != nil {
 			stopAll(w.queues[:i])
-			return errors.Join(fmt.Errorf("%w: start: %w", errServing, err), w.withdraw(), w.options.Seat.leave())
+			return errors.Join(fmt.Errorf("%w: start: %w", ErrServing, err), w.withdraw(), w.options.Seat.leave())
 		}
 	}
 	w.options.Logger.Info("worker serves", "store", w.options.Store.ID(), "dir", w.options.Store.Dir(), "identity", w.options.Identity)
