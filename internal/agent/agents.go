@@ -41,6 +41,12 @@ const defaultGrace = 2 * time.Second
 // builds and caches need; what may become an artifact is the store's to say.
 const minMaxFile = 16 * gigabyte
 
+// maxThreads is how many threads an agent or check may have running, with all
+// that it started: far more than builds and test suites need, and few enough
+// that a fork bomb is stopped while the host still answers. A limit of the
+// kernel's own would count all that the user runs, and root has none.
+const maxThreads = 8192
+
 // Set is a worker's agents and checks, ready to run. It may be used from many
 // goroutines.
 type Set struct {
@@ -85,9 +91,11 @@ func New(cfg Config, opts Options) (*Set, error) {
 	s.player = player
 	s.launcher = &launcher{
 		executable: shim, sandbox: cfg.Sandbox, user: account, masker: s.masker,
-		grace:     time.Duration(or64(int64(opts.Grace), int64(defaultGrace))),
-		maxOutput: int64(s.config.Limits.OutputBytes),
-		maxFile:   uint64(max(minMaxFile, s.config.Limits.FileBytes)),
+		grace:      time.Duration(or64(int64(opts.Grace), int64(defaultGrace))),
+		maxOutput:  int64(s.config.Limits.OutputBytes),
+		patience:   killLimit + shimSlack,
+		maxThreads: maxThreads,
+		maxFile:    uint64(max(minMaxFile, s.config.Limits.FileBytes)),
 	}
 	if opts.Logger != nil {
 		s.warn(opts.Logger)

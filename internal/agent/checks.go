@@ -3,6 +3,8 @@ package agent
 import (
 	"context"
 	"fmt"
+	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/maestro-hive/maestro/internal/team"
@@ -34,32 +36,29 @@ func (s *Set) Check(ctx context.Context, job team.CheckJob) (team.Outcome, error
 		argv: d.Argv, dir: p.dir, env: env, timeout: d.Timeout.Std(),
 		progress: newProgress(job.Progress), both: true,
 	})
-	failure := s.verdict(subject, d.Category, e)
-	if failure != nil {
-		e.note("%s", failure.Error())
-	}
-	out := team.Outcome{Log: e.transcript()}
-	if e.stopped != nil && !isFailure(e.stopped) {
-		return out, e.stopped
-	}
-	if failure != nil {
-		return out, failure
-	}
-	return out, nil
+	var out team.Outcome
+	err = e.close(&out, s.verdict(subject, d, e))
+	return out, err
 }
 
 // verdict says why a check failed; nil if it passed.
-func (s *Set) verdict(subject string, category team.Category, e ending) *team.Failure {
+func (s *Set) verdict(subject string, d CheckDefinition, e ending) *team.Failure {
 	failure := s.endedBadly(subject, e)
 	if failure == nil {
 		return nil
 	}
-	if e.ranToItsEnd() || e.stopped == nil && e.Signal != 0 {
-		how := fmt.Sprintf("exit status %d", e.Exit)
-		if e.Signal != 0 {
-			how = fmt.Sprintf("killed by signal %d (%s)", e.Signal, syscall.Signal(e.Signal))
-		}
-		failure = &team.Failure{Category: category, Message: s.message("%s failed: %s", subject, how)}
+	how := ""
+	switch {
+	case e.StartError != "" && strings.Contains(d.Argv[0], "/") && !filepath.IsAbs(d.Argv[0]):
+		how = "cannot " + e.StartError // the tree lacks its own program
+	case !e.own():
+	case e.Signal != 0:
+		how = fmt.Sprintf("killed by signal %d (%s)", e.Signal, syscall.Signal(e.Signal))
+	default:
+		how = fmt.Sprintf("exit status %d", e.Exit)
+	}
+	if how != "" {
+		failure = &team.Failure{Category: d.Category, Message: s.message("%s failed: %s", subject, how)}
 	}
 	failure.Output = e.evidence(&e.tail)
 	return failure

@@ -3,8 +3,9 @@ package agent
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"syscall"
 	"time"
 
@@ -82,53 +83,49 @@ func (s *Set) judge(subject string, e ending, box *resultBox) (team.Outcome, err
 		failure = &team.Failure{
 			Category: team.InvalidOutput,
 			Message:  s.message("%s: the result in $%s is refused: %v", subject, resultVariable, wrong),
-			Output:   e.evidence(&e.err.tail),
+			Output:   e.said(),
 		}
 	}
-	out := team.Outcome{Usage: r.Usage, Summary: team.Shorten(s.Mask(plainText(r.Summary)), team.MaxSummary)}
-	if failure == nil || e.ranToItsEnd() {
-		if said := s.reported(subject, r.Error, e); said != nil {
-			failure = said
-		}
+	// What it says about a failure is the cause of its exit status. If it was
+	// stopped or killed, it is a leftover.
+	if r.Error != nil && e.own() && e.Signal == 0 {
+		failure = s.reported(subject, r.Error, e)
 	}
 	if failure == nil {
 		failure = s.refuseSecrets(subject, r.Decisions)
 	}
+	out := team.Outcome{Usage: r.Usage, Summary: team.Shorten(s.Mask(plainText(r.Summary)), team.MaxSummary)}
 	if failure == nil {
 		out.Decisions = r.Decisions
 	}
+	err := e.close(&out, failure)
+	return out, err
+}
+
+// close completes the outcome with the log, and chooses the error of the run.
+func (e ending) close(out *team.Outcome, failure *team.Failure) error {
 	if failure != nil {
 		e.note("%s", failure.Error())
 	}
 	out.Log = e.transcript()
-	if e.stopped != nil && !isFailure(e.stopped) {
-		return out, e.stopped
+	switch {
+	case e.cancelled != nil:
+		return e.cancelled
+	case failure != nil:
+		return failure
 	}
-	if failure != nil {
-		return out, failure
-	}
-	return out, nil
+	return nil
 }
 
-// ranToItsEnd tells whether the process ended by itself, so that what its
-// result says about a failure is the cause and not a leftover.
-func (e ending) ranToItsEnd() bool {
-	return e.stopped == nil && e.broken == nil && e.StartError == "" && e.Signal == 0
-}
-
-func isFailure(err error) bool {
-	var f *team.Failure
-	return errors.As(err, &f)
-}
+// said is the end of what the process printed: to stderr, where programs say
+// why they failed, or else to stdout.
+func (e ending) said() string { return or(e.evidence(&e.err.tail), e.evidence(&e.out.tail)) }
 
 // failed says why a process did not succeed, from its end alone; nil if it did.
 func (s *Set) failed(subject string, e ending) *team.Failure {
 	f := s.endedBadly(subject, e)
 	if f != nil {
-		f.Output = e.evidence(&e.err.tail)
-		if f.Output == "" {
-			f.Output = e.evidence(&e.out.tail)
-		}
+		f.Output = e.said()
 	}
 	return f
 }
@@ -137,16 +134,17 @@ func (s *Set) endedBadly(subject string, e ending) *team.Failure {
 	fail := func(c team.Category, format string, args ...any) *team.Failure {
 		return &team.Failure{Category: c, Message: s.message("%s: %s", subject, fmt.Sprintf(format, args...))}
 	}
-	var why *team.Failure
 	switch {
 	case e.broken != nil:
 		return fail(team.ResourceError, "%v", e.broken)
-	case errors.As(e.stopped, &why):
-		return &team.Failure{Category: why.Category, Message: s.message("%s %s", subject, why.Message)}
+	case e.cancelled != nil:
+		return fail(team.Cancelled, "%v", e.cancelled)
 	case e.stopped != nil:
-		return fail(team.Cancelled, "%v", e.stopped)
+		return &team.Failure{Category: e.stopped.Category, Message: s.message("%s %s", subject, e.stopped.Message)}
 	case e.StartError != "":
 		return fail(team.ResourceError, "cannot %s", e.StartError)
+	case e.Swarm != 0:
+		return fail(team.ResourceError, "stopped, because it was running %d threads at once; at most %d are allowed", e.Swarm, s.launcher.maxThreads)
 	case e.Signal != 0:
 		return fail(team.Unknown, "killed by signal %d (%s)%s", e.Signal, syscall.Signal(e.Signal), colon(e.err.lastLine()))
 	case e.Exit != 0:
@@ -162,11 +160,8 @@ func colon(line string) string {
 	return ": " + line
 }
 
-// reported is the failure that an agent's own result tells of; nil for none.
+// reported is the failure that an agent's own result tells of.
 func (s *Set) reported(subject string, r *resultError, e ending) *team.Failure {
-	if r == nil {
-		return nil
-	}
 	f := &team.Failure{
 		Category: team.Category(or(string(r.Category), string(team.Unknown))),
 		Message:  s.message("%s: %s", subject, or(r.Message, "it reported a failure and did not say which")),
@@ -174,7 +169,7 @@ func (s *Set) reported(subject string, r *resultError, e ending) *team.Failure {
 		Final:    r.Retryable != nil && !*r.Retryable,
 	}
 	if f.Output == "" {
-		f.Output = or(e.evidence(&e.err.tail), e.evidence(&e.out.tail))
+		f.Output = e.said()
 	}
 	return f
 }
@@ -182,8 +177,8 @@ func (s *Set) reported(subject string, r *resultError, e ending) *team.Failure {
 // refuseSecrets fails decisions that hold a secret: they would travel through
 // histories, and masked they would be wrong.
 func (s *Set) refuseSecrets(subject string, decisions map[string]string) *team.Failure {
-	for name, value := range decisions {
-		if s.masker.holds(name) || s.masker.holds(value) {
+	for _, name := range slices.Sorted(maps.Keys(decisions)) {
+		if s.masker.holds(name) || s.masker.holds(decisions[name]) {
 			return &team.Failure{
 				Category: team.InvalidOutput,
 				Message:  s.message("%s: the decision %q holds a secret of the worker; decide without it", subject, name),

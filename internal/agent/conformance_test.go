@@ -1,15 +1,10 @@
 package agent
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -61,6 +56,11 @@ func (b *bench) job() team.Job {
 			b.said = append(b.said, line)
 		},
 	}
+}
+
+func (b *bench) checkJob(check string) team.CheckJob {
+	j := b.job()
+	return team.CheckJob{Check: check, Dir: j.Dir, Home: j.Home, Tmp: j.Tmp, Progress: j.Progress}
 }
 
 // shell is a command agent that executes a script.
@@ -178,57 +178,7 @@ func conformances() []conformance {
 				require.Contains(t, f.Message, "300ms")
 			},
 		},
-		{
-			name:  "it cannot leave its directory by a path of the script",
-			shell: `echo x > ../outside 2>/dev/null; rm -f ../outside; exit 3`,
-			play:  "turns: [{files: {../outside: x}}]",
-			holds: func(t *testing.T, b *bench, _ team.Outcome, err error) {
-				require.Equal(t, team.Unknown, failure(t, err).Category)
-				require.NoFileExists(t, filepath.Join(b.dir, "outside"))
-			},
-		},
 	}
-}
-
-func TestCancellationEndsEverything(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	s := b.shell(`setsid sh -c 'echo $$ > pid; trap "" TERM; while :; do sleep 1; done' & wait`)
-	ctx, cancel := context.WithCancelCause(t.Context())
-	why := errors.New("enough")
-	go func() {
-		for {
-			if data, err := os.ReadFile(b.path("pid")); err == nil && len(data) > 1 {
-				cancel(why)
-				return
-			}
-			if ctx.Err() != nil {
-				return
-			}
-		}
-	}()
-	_, err := s.Run(ctx, b.job())
-	require.ErrorIs(t, err, why)
-	b.requireDead("pid")
-}
-
-func TestDaemonsDieWithTheAttempt(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	s := b.shell(`setsid sh -c '(setsid sh -c "echo \$\$ > pid; sleep 100" >/dev/null 2>&1 &) ; exit 0'; while [ ! -s pid ]; do sleep 0.01; done`)
-	_, err := s.Run(t.Context(), b.job())
-	require.NoError(t, err)
-	b.requireDead("pid")
-}
-
-// requireDead tells whether the process whose id is in the file is gone.
-func (b *bench) requireDead(file string) {
-	b.t.Helper()
-	data, err := os.ReadFile(b.path(file))
-	require.NoError(b.t, err)
-	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
-	require.NoError(b.t, err)
-	require.ErrorIs(b.t, syscall.Kill(pid, 0), syscall.ESRCH)
 }
 
 func TestCommandFailures(t *testing.T) {
@@ -301,10 +251,7 @@ func TestChecks(t *testing.T) {
 			"good": check("exit 0", ""), "bad": check("echo why not; exit 1", ""), "syntax": check("exit 2", team.Syntax),
 		},
 	})
-	run := func(name string) (team.Outcome, error) {
-		j := b.job()
-		return s.Check(t.Context(), team.CheckJob{Check: name, Dir: j.Dir, Home: j.Home, Tmp: j.Tmp})
-	}
+	run := func(name string) (team.Outcome, error) { return s.Check(t.Context(), b.checkJob(name)) }
 	_, err := run("good")
 	require.NoError(t, err)
 	out, err := run("bad")
@@ -329,77 +276,4 @@ func TestGitAgentFindsItsInputCommitted(t *testing.T) {
 	listed, err := os.ReadFile(b.path("listed"))
 	require.NoError(t, err)
 	require.Equal(t, "input.txt\n", string(listed))
-}
-
-func TestScriptChoosesPlaysAndFillsTexts(t *testing.T) {
-	t.Parallel()
-	s, err := parseScript("s.yaml", []byte(`version: 1
-plays:
-  build/dev:
-    - attempt: 1
-      turns: [{files: {a.txt: first}}]
-    - summary: "after ${feedback.message} in ${decision.color}, not ${HOME}"
-  dev:
-    - summary: anywhere
-  "*":
-    - summary: anyone
-`))
-	require.NoError(t, err)
-	brief := team.Brief{Phase: "build", Persona: "dev", Round: 1, Attempt: 2, Decisions: map[string]string{"color": "blue"}, Feedback: &team.Feedback{Message: "a fault"}}
-	play, ok := s.choose(brief)
-	require.True(t, ok)
-	p, err := play.part(team.Job{Brief: brief})
-	require.NoError(t, err)
-	require.Equal(t, "after a fault in blue, not ${HOME}", p.Result.Summary)
-	brief.Phase = "test"
-	play, _ = s.choose(brief)
-	require.Equal(t, "anywhere", play.Summary)
-	brief.Persona = "else"
-	play, _ = s.choose(brief)
-	require.Equal(t, "anyone", play.Summary)
-	_, err = scriptPlay{Summary: "${decision.gone}"}.part(team.Job{Brief: brief})
-	require.ErrorContains(t, err, `"gone"`)
-}
-
-func TestScriptFaultsNameTheirPlace(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct{ script, want string }{
-		{"version: 1\nplays:\n  a:\n    - sumry: x\n", `[4:7] unknown field "sumry"`},
-		{"version: 2\nplays: {a: [{summary: x}]}\n", "version is 2"},
-		{"version: 1\n", "plays is empty"},
-		{"version: 1\nplays: {a: [{turns: [{delay: 5}]}]}\n", "not a duration"},
-		{"version: 1\nplays: {a: [{fail: {category: worker_lost, message: x}}]}\n", "Maestro's to say"},
-		{"version: 1\nplays: {a: [{turns: [{usage: {input_tokens: -4}}]}]}\n", "input_tokens is -4"},
-	} {
-		_, err := parseScript("s.yaml", []byte(c.script))
-		require.ErrorContains(t, err, c.want)
-		require.ErrorContains(t, err, "s.yaml")
-	}
-}
-
-func FuzzResult(f *testing.F) {
-	f.Add([]byte(`{"summary":"x","usage":{"input_tokens":1},"error":{"category":"auth"}}`))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		r, err := parseResult(data)
-		if err == nil {
-			require.NoError(t, r.Usage.Validate())
-			require.NoError(t, team.CheckDecisions(r.Decisions))
-		}
-	})
-}
-
-func FuzzScript(f *testing.F) {
-	f.Add([]byte("version: 1\nplays: {a: [{turns: [{files: {x: y}}]}]}\n"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		s, err := parseScript("s.yaml", data)
-		if err != nil {
-			return
-		}
-		for key, plays := range s.Plays {
-			for _, p := range plays {
-				_, err := p.part(team.Job{Brief: team.Brief{Persona: key}})
-				_ = fmt.Sprint(err) // any error will do, a panic will not
-			}
-		}
-	})
 }

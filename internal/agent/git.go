@@ -41,12 +41,12 @@ func (s *Set) commit(ctx context.Context, p place, env []string) (team.Outcome, 
 			"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
 			"GIT_AUTHOR_DATE="+date, "GIT_COMMITTER_DATE="+date),
 	})
-	if e.stopped != nil && !isFailure(e.stopped) {
-		return team.Outcome{Log: e.transcript()}, e.stopped
+	failure := s.failed("preparing the repository with git", e)
+	if failure == nil {
+		return team.Outcome{}, nil
 	}
-	if f := s.failed("preparing the repository with git", e); f != nil {
-		f.Category = team.ResourceError
-		return team.Outcome{Log: e.transcript()}, f
-	}
-	return team.Outcome{}, nil
+	failure.Category = team.ResourceError
+	var out team.Outcome
+	err = e.close(&out, failure)
+	return out, err
 }

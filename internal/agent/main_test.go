@@ -1,11 +1,49 @@
 package agent
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/team"
 )
+
+// workerArgument makes the test binary a hardened worker that runs one shell
+// script as an agent. It is there to be killed.
+const workerArgument = "__test-worker"
 
 func TestMain(m *testing.M) {
 	Shim()
+	if len(os.Args) == 4 && os.Args[1] == workerArgument {
+		if err := work(os.Args[2], os.Args[3]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	os.Exit(m.Run())
+}
+
+// work runs the script in the bench's directory and prints how it failed.
+func work(dir, script string) error {
+	if err := Harden(); err != nil {
+		return err
+	}
+	s, err := New(Config{Version: 1, Agents: map[string]Definition{
+		"x": {Kind: KindCommand, Argv: []string{"/bin/sh", "-c", script}},
+	}}, Options{Getenv: os.Getenv, Now: time.Now})
+	if err != nil {
+		return err
+	}
+	_, err = s.Run(context.Background(), team.Job{
+		Agent: "x", Dir: filepath.Join(dir, "tree"), Home: filepath.Join(dir, "home"), Tmp: filepath.Join(dir, "tmp"),
+	})
+	var f *team.Failure
+	errors.As(err, &f)
+	return json.NewEncoder(os.Stdout).Encode(f)
 }

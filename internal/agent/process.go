@@ -31,8 +31,11 @@ type launcher struct {
 	sandbox    []string
 	user       *account
 	grace      time.Duration
+	// patience is how long a shim has to report once the grace is over.
+	patience   time.Duration
 	maxOutput  int64
 	maxFile    uint64
+	maxThreads int
 	masker     *masker
 }
 
@@ -53,11 +56,18 @@ type process struct {
 type ending struct {
 	report
 	*capture
-	// stopped says why the launcher ended the process: a *team.Failure, or the
-	// cause of the context's end. Nil: it ended by itself.
-	stopped error
+	// stopped says which limit the process was ended for; nil: for none.
+	stopped *team.Failure
+	// cancelled is the cause of the context's end; nil: it did not end.
+	cancelled error
 	// broken says why nothing is known of the process's end.
 	broken error
+}
+
+// own tells whether it is the process's own doing how it ended: it was started,
+// was not stopped, and all that is known of it is certain.
+func (e ending) own() bool {
+	return e.stopped == nil && e.cancelled == nil && e.broken == nil && e.StartError == "" && e.Swarm == 0
 }
 
 // run runs the process and returns when it and all that it started are gone.
@@ -71,7 +81,7 @@ func (l *launcher) run(ctx context.Context, p process) ending {
 		defer p.progress.end()
 	}
 	if ctx.Err() != nil {
-		return ending{capture: c, stopped: context.Cause(ctx)}
+		return ending{capture: c, cancelled: context.Cause(ctx)}
 	}
 	s, err := l.start(p)
 	if err != nil {
@@ -79,7 +89,7 @@ func (l *launcher) run(ctx context.Context, p process) ending {
 	}
 	e := ending{capture: c}
 	pipes := s.pump(c, p.stdin, l.orders(p))
-	e.stopped = s.watch(ctx, p, c)
+	e.stopped, e.cancelled = s.watch(ctx, p, c)
 	e.report, e.broken = s.finish(pipes)
 	if n := e.Strays; n > 0 {
 		c.note("%d processes were still running when it ended; they were killed", n)
@@ -93,7 +103,7 @@ func (l *launcher) run(ctx context.Context, p process) ending {
 func (l *launcher) orders(p process) orders {
 	return orders{
 		Argv: append(append([]string{}, l.sandbox...), p.argv...), Dir: p.dir, Env: p.env,
-		Grace: l.grace, User: l.user, MaxFile: l.maxFile,
+		Grace: l.grace, User: l.user, MaxFile: l.maxFile, MaxThreads: l.maxThreads,
 		Privileges: len(l.sandbox) > 0, // many sandboxes are setuid programs
 	}
 }
@@ -102,7 +112,8 @@ func (l *launcher) orders(p process) orders {
 type running struct {
 	cmd     *exec.Cmd
 	started uint64 // in clock ticks since boot
-	grace   time.Duration
+	// patience is how long it may take to report once it is told to stop.
+	patience time.Duration
 
 	stdin, orders       *os.File // written
 	stdout, stderr, end *os.File // read
@@ -115,7 +126,7 @@ type running struct {
 
 // start starts a shim, which waits for its orders.
 func (l *launcher) start(p process) (_ *running, err error) {
-	s := &running{grace: l.grace, stop: make(chan struct{}), reported: make(chan struct{})}
+	s := &running{patience: l.grace + l.patience, stop: make(chan struct{}), reported: make(chan struct{})}
 	var theirs []*os.File
 	defer func() {
 		closeAll(theirs)
@@ -201,21 +212,21 @@ func (s *running) pump(c *capture, stdin []byte, o orders) *sync.WaitGroup {
 }
 
 // watch returns when the shim has reported. If the process had to be stopped
-// before that, it says why.
-func (s *running) watch(ctx context.Context, p process, c *capture) (stopped error) {
+// before that, it says for which limit, or for which cause of the context's end.
+func (s *running) watch(ctx context.Context, p process, c *capture) (stopped *team.Failure, cancelled error) {
 	timeout, idle := newTimer(p.timeout), newTimer(p.idle)
 	defer timeout.Stop()
 	defer idle.Stop()
-	for stopped == nil {
+	for stopped == nil && cancelled == nil {
 		select {
 		case <-s.reported:
-			return nil
+			return nil, nil
 		case <-c.active:
 			if p.idle > 0 {
 				idle.Reset(p.idle)
 			}
 		case <-ctx.Done():
-			stopped = context.Cause(ctx)
+			cancelled = context.Cause(ctx)
 		case <-timeout.C:
 			stopped = team.Failf(team.Timeout, "ran into its timeout of %s", p.timeout)
 		case <-idle.C:
@@ -225,7 +236,7 @@ func (s *running) watch(ctx context.Context, p process, c *capture) (stopped err
 		}
 	}
 	close(s.stop)
-	patience := time.NewTimer(s.grace + killLimit + shimSlack)
+	patience := time.NewTimer(s.patience)
 	defer patience.Stop()
 	select {
 	case <-s.reported:
@@ -233,7 +244,7 @@ func (s *running) watch(ctx context.Context, p process, c *capture) (stopped err
 		_ = s.cmd.Process.Kill() // what it leaves is found below
 		<-s.reported
 	}
-	return stopped
+	return stopped, cancelled
 }
 
 // newTimer makes a timer that never fires if d is zero.

@@ -44,7 +44,8 @@ type resultError struct {
 }
 
 // parseResult reads a result strictly: a field that Maestro does not know would
-// otherwise be lost without a word. Nothing at all is the empty result.
+// otherwise be lost without a word. Nothing at all is the empty result. A result
+// that is refused still has its usage, as far as that can be read: it is paid.
 func parseResult(data []byte) (result, error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return result{}, nil
@@ -52,23 +53,37 @@ func parseResult(data []byte) (result, error) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()
 	var r result
-	if err := decoder.Decode(&r); err != nil {
-		return result{}, explain(err)
+	err := decoder.Decode(&r)
+	if err != nil {
+		err = explain(err)
+	} else if _, more := decoder.Token(); !errors.Is(more, io.EOF) {
+		err = errors.New("there is more after the JSON object; write one object and nothing else")
 	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return result{}, errors.New("there is more after the JSON object; write one object and nothing else")
+	for _, check := range []func() error{
+		r.Usage.Validate,
+		func() error { return team.CheckDecisions(r.Decisions) },
+		r.Error.check,
+	} {
+		if err == nil {
+			err = check()
+		}
 	}
-	if err := r.Usage.Validate(); err != nil {
-		return result{}, err
-	}
-	if err := team.CheckDecisions(r.Decisions); err != nil {
-		return result{}, err
-	}
-	if err := r.Error.check(); err != nil {
-		r.Error = nil // what it used is still counted
-		return r, err
+	if err != nil {
+		return result{Usage: usageOf(data)}, err
 	}
 	return r, nil
+}
+
+// usageOf reads the usage alone, whatever else the document holds; zero if it
+// cannot be read.
+func usageOf(data []byte) team.Usage {
+	var r struct {
+		Usage team.Usage `json:"usage"`
+	}
+	if json.NewDecoder(bytes.NewReader(data)).Decode(&r) != nil || r.Usage.Validate() != nil {
+		return team.Usage{}
+	}
+	return r.Usage
 }
 
 func (e *resultError) check() error {

@@ -1,20 +1,30 @@
 package agent
 
 import (
-	"errors"
-	"fmt"
-	"maps"
-	"regexp"
-	"slices"
-	"strconv"
-	"strings"
-
-	"github.com/goccy/go-yaml"
-
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // script is the file that a scripted agent plays.
+//
+//	version: 1
+//	plays:
+//	  implementation/backend:   # or a persona's name, or "*" for anyone
+//	    - attempt: 1            # played in the first attempt of any round
+//	      turns:
+//	        - say: writing the store
+//	          delay: 500ms
+//	          files:
+//	            store.go: "package store // on ${decision.database}\n"
+//	          usage: {input_tokens: 1200, output_tokens: 300, cost_usd: 0.01}
+//	      decisions: {eviction: lru}
+//	      summary: Wrote the store.
+//	    - fail: {category: auth, message: no more credit, retryable: false}
+//
+// Every text, path and decision may refer to ${decision.NAME}, ${requirement},
+// ${session}, ${phase}, ${persona}, ${role}, ${instructions}, ${round},
+// ${attempt} and ${feedback.category}, .message, .output and .advice. A default
+// follows ":-", as in ${decision.database:-sqlite}; $${...} stands for itself
+// without the first dollar. Whatever else is between ${ and } stays.
 type script struct {
 	// Version of the format; 1 is the only one.
 	Version int `yaml:"version"`
@@ -49,6 +59,10 @@ type scriptTurn struct {
 	// Files are written at the end of the turn.
 	Files map[string]scriptFile `yaml:"files,omitempty"`
 	Usage scriptUsage           `yaml:"usage,omitempty"`
+	// Crash has the agent kill itself after the turn, Hang has it do nothing
+	// more without ending: what tests of retries and timeouts need.
+	Crash bool `yaml:"crash,omitempty"`
+	Hang  bool `yaml:"hang,omitempty"`
 }
 
 // scriptFile is a file's content, or more about it.
@@ -85,62 +99,11 @@ type scriptUsage struct {
 
 // scriptFailure is how a play fails.
 type scriptFailure struct {
-	Category  team.Category `yaml:"category"`
-	Message   string        `yaml:"message"`
+	// Category is unknown if it is left out.
+	Category  team.Category `yaml:"category,omitempty"`
+	Message   string        `yaml:"message,omitempty"`
 	Output    string        `yaml:"output,omitempty"`
 	Retryable *bool         `yaml:"retryable,omitempty"`
-}
-
-// parseScript reads a script strictly. The error names file, line and column.
-func parseScript(path string, data []byte) (*script, error) {
-	var s script
-	if err := yaml.UnmarshalWithOptions(data, &s, yaml.Strict()); err != nil {
-		return nil, fmt.Errorf("%s: %s", path, strings.TrimSpace(yaml.FormatError(err, false, true)))
-	}
-	var errs []error
-	if s.Version != 1 {
-		errs = append(errs, fmt.Errorf("%s: version is %d; write `version: 1`", path, s.Version))
-	}
-	if len(s.Plays) == 0 {
-		errs = append(errs, fmt.Errorf("%s: plays is empty; add a list of plays under \"phase/persona\", \"persona\" or \"*\"", path))
-	}
-	for _, key := range slices.Sorted(maps.Keys(s.Plays)) {
-		if len(s.Plays[key]) == 0 {
-			errs = append(errs, fmt.Errorf("%s: plays[%q] is empty; list at least one play", path, key))
-		}
-		for i, p := range s.Plays[key] {
-			if err := p.check(); err != nil {
-				errs = append(errs, fmt.Errorf("%s: plays[%q][%d]: %w", path, key, i, err))
-			}
-		}
-	}
-	return &s, errors.Join(errs...)
-}
-
-func (p scriptPlay) check() error {
-	if p.Round < 0 || p.Attempt < 0 {
-		return errors.New("round and attempt count from 1; leave them out for any")
-	}
-	for i, t := range p.Turns {
-		if t.Delay < 0 {
-			return fmt.Errorf("turns[%d].delay is negative", i)
-		}
-		if err := t.Usage.usage().Validate(); err != nil {
-			return fmt.Errorf("turns[%d].%w", i, err)
-		}
-		for path, f := range t.Files {
-			if f.Link != "" && (f.Content != "" || f.Append || f.Executable) || f.Delete && f != (scriptFile{Delete: true}) {
-				return fmt.Errorf("turns[%d].files[%q]: give it content, or a link, or delete it", i, path)
-			}
-		}
-	}
-	if err := p.Usage.usage().Validate(); err != nil {
-		return err
-	}
-	if p.Fail == nil {
-		return nil
-	}
-	return (&resultError{Category: p.Fail.Category}).check()
 }
 
 func (u scriptUsage) usage() team.Usage {
@@ -164,55 +127,4 @@ func (s *script) choose(b team.Brief) (scriptPlay, bool) {
 		}
 	}
 	return scriptPlay{}, false
-}
-
-// placeholder is what texts of a script may refer to. Anything else between ${
-// and } is left as it is: it belongs to the program that the text is.
-var placeholder = regexp.MustCompile(`\$\{(decision\.[A-Za-z0-9][A-Za-z0-9._-]*|requirement|session|phase|persona|round|attempt|feedback\.(?:category|message|output|advice))\}`)
-
-// fill replaces the placeholders of a text. A decision that was not made is an
-// error, since what is built on it would be wrong.
-func fill(text string, b team.Brief) (string, error) {
-	var missing error
-	filled := placeholder.ReplaceAllStringFunc(text, func(match string) string {
-		name := match[2 : len(match)-1]
-		if decision, ok := strings.CutPrefix(name, "decision."); ok {
-			value, made := b.Decisions[decision]
-			if !made {
-				missing = fmt.Errorf("the script refers to the decision %q, which no phase before has made", decision)
-			}
-			return value
-		}
-		return placeholderValue(name, b)
-	})
-	return filled, missing
-}
-
-func placeholderValue(name string, b team.Brief) string {
-	feedback := team.Feedback{}
-	if b.Feedback != nil {
-		feedback = *b.Feedback
-	}
-	switch name {
-	case "requirement":
-		return b.Requirement
-	case "session":
-		return b.Session
-	case "phase":
-		return b.Phase
-	case "persona":
-		return b.Persona
-	case "round":
-		return strconv.Itoa(b.Round)
-	case "attempt":
-		return strconv.Itoa(b.Attempt)
-	case "feedback.category":
-		return string(feedback.Category)
-	case "feedback.message":
-		return feedback.Message
-	case "feedback.output":
-		return feedback.Output
-	default:
-		return feedback.Advice
-	}
 }

@@ -3,12 +3,6 @@ package agent
 import (
 	"encoding/json"
 	"fmt"
-	"io"
-	"io/fs"
-	"maps"
-	"os"
-	"path"
-	"slices"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/team"
@@ -25,18 +19,23 @@ type partTurn struct {
 	Say   string                `json:"say,omitempty"`
 	Delay time.Duration         `json:"delay,omitempty"`
 	Files map[string]scriptFile `json:"files,omitempty"`
+	Usage team.Usage            `json:"usage"`
+	Crash bool                  `json:"crash,omitempty"`
+	Hang  bool                  `json:"hang,omitempty"`
 }
 
 // scripted is the task of a scripted agent: the worker's own executable, below
 // the shim like any other program, playing what the script has for the attempt.
 func (s *Set) scripted(job team.Job) (task, error) {
+	subject := "agent " + job.Agent
 	play, ok := s.scripts[job.Agent].choose(job.Brief)
 	if !ok {
-		return task{}, team.Failf(team.InvalidOutput, "agent %s: its script has no play for %s/%s", job.Agent, job.Brief.Phase, job.Brief.Persona)
+		return task{}, team.Failf(team.InvalidOutput, "%s: its script has no play for %s/%s; add one under that key, or under \"*\" for anyone",
+			subject, job.Brief.Phase, job.Brief.Persona)
 	}
 	p, err := play.part(job)
 	if err != nil {
-		return task{}, team.Failf(team.ContractViolation, "agent %s: %v", job.Agent, err)
+		return task{}, &team.Failure{Category: team.ContractViolation, Message: s.message("%s: %v", subject, err)}
 	}
 	data, err := json.Marshal(p)
 	if err != nil {
@@ -45,134 +44,46 @@ func (s *Set) scripted(job team.Job) (task, error) {
 	return task{argv: []string{s.player, playArgument}, stdin: data}, nil
 }
 
-// part fills in the play's texts and adds up its usage. A play with more turns
-// than the persona may take ends as a failure after those.
+// part fills in the play's texts. A play with more turns than the persona may
+// take ends as a failure after those.
 func (p scriptPlay) part(job team.Job) (part, error) {
-	turns, result := p.Turns, result{Summary: p.Summary, Decisions: maps.Clone(p.Decisions)}
-	if p.Fail != nil {
-		result.Error = &resultError{Category: p.Fail.Category, Message: p.Fail.Message, Output: p.Fail.Output, Retryable: p.Fail.Retryable}
+	f := newFiller(job.Brief)
+	out := part{Result: result{Usage: p.Usage.usage(), Decisions: make(map[string]string, len(p.Decisions))}}
+	for name, value := range p.Decisions {
+		out.Result.Decisions[name] = f.fill(value)
 	}
-	if job.MaxTurns > 0 && len(turns) > job.MaxTurns {
+	// What the play itself decides shapes its own files, too.
+	for name, value := range out.Result.Decisions {
+		f.decisions[name] = value
+	}
+	turns := p.Turns
+	spent := job.MaxTurns > 0 && len(turns) > job.MaxTurns
+	if spent {
 		turns = turns[:job.MaxTurns]
-		result.Error = &resultError{Category: team.InvalidOutput, Message: fmt.Sprintf("the work was not done after %d turns (max_turns)", job.MaxTurns)}
 	}
-	out := part{}
 	for _, t := range turns {
-		filled, err := t.part(job.Brief)
-		if err != nil {
-			return part{}, err
-		}
-		out.Turns = append(out.Turns, filled)
-		result.Usage = result.Usage.Add(t.Usage.usage())
+		out.Turns = append(out.Turns, t.part(f))
 	}
-	result.Usage = result.Usage.Add(p.Usage.usage())
-	texts := []*string{&result.Summary}
-	if result.Error != nil {
-		texts = append(texts, &result.Error.Message, &result.Error.Output)
-	}
-	for _, text := range texts {
-		var err error
-		if *text, err = fill(*text, job.Brief); err != nil {
-			return part{}, err
+	out.Result.Summary = f.fill(p.Summary)
+	switch {
+	case spent:
+		out.Result.Error = &resultError{Category: team.InvalidOutput, Message: fmt.Sprintf("the work was not done after %d turns (max_turns)", job.MaxTurns)}
+	case p.Fail != nil:
+		out.Result.Error = &resultError{
+			Category: p.Fail.Category, Message: f.fill(p.Fail.Message), Output: f.fill(p.Fail.Output), Retryable: p.Fail.Retryable,
 		}
 	}
-	for name, value := range result.Decisions {
-		filled, err := fill(value, job.Brief)
-		if err != nil {
-			return part{}, err
-		}
-		result.Decisions[name] = filled
-	}
-	out.Result = result
-	return out, nil
+	return out, f.err()
 }
 
-func (t scriptTurn) part(b team.Brief) (out partTurn, err error) {
-	out = partTurn{Delay: t.Delay.Std(), Files: map[string]scriptFile{}}
-	if out.Say, err = fill(t.Say, b); err != nil {
-		return out, err
+func (t scriptTurn) part(f *filler) partTurn {
+	out := partTurn{
+		Say: f.fill(t.Say), Delay: t.Delay.Std(), Usage: t.Usage.usage(), Crash: t.Crash, Hang: t.Hang,
+		Files: make(map[string]scriptFile, len(t.Files)),
 	}
-	for name, f := range t.Files {
-		if name, err = fill(name, b); err != nil {
-			return out, err
-		}
-		if f.Content, err = fill(f.Content, b); err != nil {
-			return out, err
-		}
-		out.Files[name] = f
+	for name, file := range t.Files {
+		file.Content, file.Link = f.fill(file.Content), f.fill(file.Link)
+		out.Files[f.fill(name)] = file
 	}
-	return out, nil
-}
-
-// play is the main function of a player: it plays the part that it reads in dir
-// and leaves the result in the file resultPath. It returns the exit status.
-func play(stdin io.Reader, stderr io.Writer, dir, resultPath string) int {
-	if err := playPart(stdin, stderr, dir, resultPath); err != nil {
-		fmt.Fprintln(stderr, err)
-		return 1
-	}
-	return 0
-}
-
-func playPart(stdin io.Reader, stderr io.Writer, dir, resultPath string) error {
-	var p part
-	if err := json.NewDecoder(stdin).Decode(&p); err != nil {
-		return fmt.Errorf("read the play: %w", err)
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return fmt.Errorf("open the directory: %w", err)
-	}
-	defer root.Close() //nolint:errcheck // a directory
-	for _, t := range p.Turns {
-		if t.Say != "" {
-			fmt.Fprintln(stderr, t.Say)
-		}
-		time.Sleep(t.Delay) // the play's own time; a player that is stopped is killed
-		for _, name := range slices.Sorted(maps.Keys(t.Files)) {
-			if err := t.Files[name].write(root, name); err != nil {
-				return fmt.Errorf("write %s: %w", name, err)
-			}
-		}
-	}
-	data, err := json.Marshal(p.Result)
-	if err != nil {
-		return fmt.Errorf("encode the result: %w", err)
-	}
-	return os.WriteFile(resultPath, data, 0o600) //nolint:gosec // the path that the worker chose for this attempt
-}
-
-// write does to the file what the play says. The root keeps it inside.
-func (f scriptFile) write(root *os.Root, name string) error {
-	if f.Delete {
-		return root.RemoveAll(name)
-	}
-	if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
-		return err
-	}
-	if f.Link != "" {
-		if err := root.RemoveAll(name); err != nil {
-			return err
-		}
-		return root.Symlink(f.Link, name)
-	}
-	mode, flags := fs.FileMode(0o644), os.O_WRONLY|os.O_CREATE|os.O_TRUNC
-	if f.Executable {
-		mode = 0o755
-	}
-	if f.Append {
-		flags = os.O_WRONLY | os.O_CREATE | os.O_APPEND
-	}
-	file, err := root.OpenFile(name, flags, mode)
-	if err != nil {
-		return err
-	}
-	if _, err := file.WriteString(f.Content); err != nil {
-		_ = file.Close() // the first error is the one to tell
-		return err
-	}
-	if err := file.Close(); err != nil {
-		return err
-	}
-	return root.Chmod(name, mode)
+	return out
 }

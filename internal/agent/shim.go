@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 	"time"
 )
 
@@ -31,11 +32,15 @@ func Shim() {
 	}
 	switch os.Args[1] {
 	case shimArgument:
-		os.Exit(supervise())
+		exit(supervise())
 	case playArgument:
-		os.Exit(play(os.Stdin, os.Stderr, ".", os.Getenv(resultVariable)))
+		exit(play(os.Stdin, os.Stderr, ".", os.Getenv(resultVariable)))
 	}
 }
+
+// exit ends the process at once. os.Exit would have a build with the race
+// detector wait for a second first, at the end of each attempt.
+func exit(status int) { syscall.Exit(status) }
 
 // orders is what the worker tells a shim. It travels through a pipe, never
 // through an argv or an environment, which other processes can read.
@@ -51,6 +56,9 @@ type orders struct {
 	User *account `json:"user,omitempty"`
 	// MaxFile bounds the size of any file that is written, in bytes.
 	MaxFile uint64 `json:"max_file"`
+	// MaxThreads is how many threads the argv may have running, with all that
+	// it started.
+	MaxThreads int `json:"max_threads"`
 	// Privileges allows programs to gain privileges, as setuid ones do.
 	Privileges bool `json:"privileges"`
 }
@@ -64,6 +72,9 @@ type report struct {
 	Signal int `json:"signal,omitempty"`
 	// Strays counts the processes that had outlived the argv's own.
 	Strays int `json:"strays,omitempty"`
+	// Swarm is how many threads the argv was running when it was stopped for
+	// having too many; zero: it was not.
+	Swarm int `json:"swarm,omitempty"`
 	// Survivors counts the processes that could not be killed.
 	Survivors int `json:"survivors,omitempty"`
 }

@@ -65,6 +65,8 @@ type warden struct {
 	alone chan struct{}
 	// stop is closed when the worker asks for an end, lost when it has died.
 	stop, lost chan struct{}
+	// swarmed is the number of threads that the argv was stopped for.
+	swarmed int
 }
 
 func newWarden(o orders) *warden {
@@ -91,7 +93,7 @@ func (w *warden) run(worker io.Reader) report {
 	status, ended := w.await(pid)
 	killed, survivors := endDescendants(w.alone)
 	delete(killed, pid)
-	r := report{Survivors: survivors}
+	r := report{Survivors: survivors, Swarm: w.swarmed}
 	if ended {
 		r.Strays = len(killed)
 	} else {
@@ -111,12 +113,28 @@ func (w *warden) run(worker io.Reader) report {
 
 // await returns when the argv's process has ended, or has to. Then ended is false.
 func (w *warden) await(pid int) (status syscall.WaitStatus, ended bool) {
-	select {
-	case status = <-w.exited:
-		return status, true
-	case <-w.lost:
-		return status, false
-	case <-w.stop:
+	census := time.NewTicker(censusInterval)
+	defer census.Stop()
+	before := threadsOfHost()
+	for stopped := false; !stopped; {
+		select {
+		case status = <-w.exited:
+			return status, true
+		case <-w.lost:
+			return status, false
+		case <-w.stop:
+			stopped = true
+		case <-census.C:
+			// Counting one's own costs milliseconds, so it is done only when
+			// the host as a whole has become crowded.
+			if threadsOfHost()-before > w.orders.MaxThreads {
+				w.swarmed = threadsBelow(os.Getpid())
+			}
+			if w.swarmed > w.orders.MaxThreads {
+				return status, false
+			}
+			w.swarmed = 0
+		}
 	}
 	_ = syscall.Kill(-pid, syscall.SIGTERM) // it may be gone already
 	grace := time.NewTimer(w.orders.Grace)

@@ -1,0 +1,385 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+const patience = 30 * time.Second
+
+// eventually polls a condition.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	require.Eventually(t, holds, patience, 5*time.Millisecond, what)
+}
+
+// pid reads a process id that an agent has left; zero if it has not yet.
+func (b *bench) pid(file string) int {
+	data, err := os.ReadFile(b.path(file))
+	if err != nil || !strings.HasSuffix(string(data), "\n") {
+		return 0
+	}
+	pid, _ := strconv.Atoi(strings.TrimSpace(string(data)))
+	return pid
+}
+
+func dead(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
+
+// cancelled runs until the agent has left the file, and then cancels it.
+func (b *bench) cancelled(s *Set, file string) (team.Outcome, error) {
+	ctx, cancel := context.WithCancelCause(b.t.Context())
+	defer cancel(nil)
+	done := make(chan struct{})
+	var out team.Outcome
+	var err error
+	go func() {
+		defer close(done)
+		out, err = s.Run(ctx, b.job())
+	}()
+	eventually(b.t, "the agent leaves "+file, func() bool { return b.pid(file) != 0 })
+	cancel(errEnough)
+	<-done
+	return out, err
+}
+
+var errEnough = errors.New("enough")
+
+// daemon is a shell command that leaves a process which has detached itself in
+// every way there is, and left its id.
+const daemon = `(setsid sh -c '(setsid sh -c "trap : TERM HUP INT; echo \$\$ > daemon; while :; do sleep 1; done" </dev/null >/dev/null 2>&1 &); exit 0' &); while [ ! -s daemon ]; do sleep 0.01; done; `
+
+func TestNothingOutlivesTheAttempt(t *testing.T) {
+	t.Parallel()
+	t.Run("success", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		out, err := b.shell(daemon).Run(t.Context(), b.job())
+		require.NoError(t, err)
+		require.True(t, dead(b.pid("daemon")))
+		require.Contains(t, string(out.Log), "were still running when it ended; they were killed")
+	})
+	t.Run("failure", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		_, err := b.shell(daemon+"exit 3").Run(t.Context(), b.job())
+		require.Equal(t, team.Unknown, failure(t, err).Category)
+		require.True(t, dead(b.pid("daemon")))
+	})
+	t.Run("timeout", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		s := b.shell(daemon + "sleep 100")
+		job := b.job()
+		job.Timeout = team.Duration(time.Second)
+		_, err := s.Run(t.Context(), job)
+		require.Equal(t, team.Timeout, failure(t, err).Category)
+		require.True(t, dead(b.pid("daemon")))
+	})
+	t.Run("cancellation", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		_, err := b.cancelled(b.shell(daemon+"trap '' TERM; echo $$ > pid; while :; do sleep 1; done"), "pid")
+		require.ErrorIs(t, err, errEnough)
+		require.True(t, dead(b.pid("pid")))
+		require.True(t, dead(b.pid("daemon")))
+	})
+	t.Run("frozen", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		_, err := b.cancelled(b.shell("echo $$ > pid; kill -STOP $$"), "pid")
+		require.ErrorIs(t, err, errEnough)
+		require.True(t, dead(b.pid("pid")))
+	})
+}
+
+func TestStoppedAgentMayEndByItself(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s := b.shell(`trap 'echo bye > bye; exit 0' TERM; echo $$ > pid; while :; do sleep 0.01; done`)
+	s.launcher.grace = patience
+	_, err := b.cancelled(s, "pid")
+	require.ErrorIs(t, err, errEnough)
+	require.FileExists(t, b.path("bye"))
+}
+
+func TestCancelledBeforeItStarts(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errEnough)
+	_, err := b.shell("touch ran").Run(ctx, b.job())
+	require.ErrorIs(t, err, errEnough)
+	require.NoFileExists(t, b.path("ran"))
+}
+
+// worker starts a hardened worker of its own process.
+func (b *bench) worker(script string) (*exec.Cmd, *strings.Builder) {
+	b.t.Helper()
+	var out strings.Builder
+	cmd := exec.Command(os.Args[0], workerArgument, b.dir, script)
+	cmd.Stdout, cmd.Stderr = &out, os.Stderr
+	require.NoError(b.t, cmd.Start())
+	return cmd, &out
+}
+
+func TestKilledWorkerTakesItsAgentsAlong(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	cmd, _ := b.worker(daemon + "trap '' TERM HUP; echo $PPID > shim; echo $$ > pid; while :; do sleep 1; done")
+	eventually(t, "the agent is at work", func() bool { return b.pid("pid") != 0 })
+	require.NoError(t, cmd.Process.Kill())
+	require.Error(t, cmd.Wait())
+	for _, file := range []string{"pid", "daemon"} {
+		eventually(t, file+" dies", func() bool { return dead(b.pid(file)) })
+	}
+	eventually(t, "the shim ends", func() bool {
+		p, ok := readProc(b.pid("shim"))
+		return !ok || p.zombie // whose it is now decides when it is waited for
+	})
+}
+
+func TestKilledShimIsNoticedAndNothingSurvives(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	cmd, out := b.worker(daemon + "echo $$ > pid; kill -9 $PPID; while :; do sleep 1; done")
+	require.NoError(t, cmd.Wait())
+	require.True(t, dead(b.pid("daemon")), "the worker returned only when all was gone")
+	require.True(t, dead(b.pid("pid")))
+	var f team.Failure
+	require.NoError(t, json.Unmarshal([]byte(out.String()), &f))
+	require.Equal(t, team.ResourceError, f.Category)
+	require.Contains(t, f.Message, "the shim that watches it was killed")
+}
+
+func TestShimThatIsFrozenIsGivenUp(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s := b.shell("kill -STOP $PPID; echo $$ > pid; while :; do sleep 1; done")
+	s.launcher.patience = time.Second
+	_, err := b.cancelled(s, "pid")
+	require.ErrorIs(t, err, errEnough)
+	eventually(t, "the agent dies with its shim", func() bool {
+		p, ok := readProc(b.pid("pid"))
+		return !ok || p.zombie
+	})
+}
+
+func TestOrphansDoNotPileUpAsZombies(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s := b.shell(`i=0; while [ $i -lt 50 ]; do (true &); i=$((i+1)); done; echo $PPID > shim; while [ ! -e go ]; do sleep 0.01; done`)
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Run(t.Context(), b.job())
+		done <- err
+	}()
+	eventually(t, "the agent is at work", func() bool { return b.pid("shim") != 0 })
+	eventually(t, "every orphan is waited for", func() bool {
+		children := below(readProcs(), func(p proc) bool { return p.parent == b.pid("shim") })
+		for _, p := range children {
+			if p.zombie {
+				return false
+			}
+		}
+		return true
+	})
+	require.NoError(t, os.WriteFile(b.path("go"), nil, 0o600))
+	require.NoError(t, <-done)
+}
+
+func TestForkBombIsStopped(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	// The bomb is a small one, and the limit smaller.
+	s := b.shell(`i=0; while [ $i -lt 400 ]; do sleep 1000 & i=$((i+1)); done; wait`)
+	s.launcher.maxThreads = 50
+	_, err := s.Run(t.Context(), b.job())
+	f := failure(t, err)
+	require.Equal(t, team.ResourceError, f.Category)
+	require.Contains(t, f.Message, "at most 50 are allowed")
+}
+
+func TestForkingChainIsCaught(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	// Each process starts the next and ends at once: whoever looks is late.
+	s := b.shell(`echo 'sh ./next & exit' > next; (sh ./next &); sleep 0.1`)
+	_, err := s.Run(t.Context(), b.job())
+	require.NoError(t, err) // which means that no descendant was left
+}
+
+func TestAgentFindsNothingOfTheWorkers(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	leaked, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	defer leaked.Close()
+	// Without close-on-exec, as a worker's parent may have left it.
+	fd, err := syscall.Dup(int(leaked.Fd()))
+	require.NoError(t, err)
+	defer syscall.Close(fd)
+	s := b.shell(`
+		ls /proc/self/fd > fds
+		for f in 0 1 2; do grep flags /proc/$$/fdinfo/$f; done > flags
+		cat /proc/$PPID/environ > environ 2> /dev/null
+		stat -c %u /proc/$PPID/environ > owner
+		grep NoNewPrivs /proc/self/status > privileges
+		ulimit -c > core
+		cut -d ' ' -f 5,6 /proc/$$/stat > group; echo $$ >> group
+		trap > traps`)
+	_, err = s.Run(t.Context(), b.job())
+	require.NoError(t, err)
+	read := func(name string) []string {
+		data, err := os.ReadFile(b.path(name))
+		require.NoError(t, err)
+		return strings.Fields(string(data))
+	}
+	require.Subset(t, []string{"0", "1", "2", "3"}, read("fds"), "3 is the directory that ls reads")
+	for i, flags := range read("flags") {
+		if i%2 == 1 {
+			n, err := strconv.ParseInt(flags, 8, 64)
+			require.NoError(t, err)
+			require.Zero(t, n&syscall.O_NONBLOCK, "programs do not expect descriptors that do not block")
+		}
+	}
+	require.Empty(t, read("environ"), "the shim has no environment that could be read")
+	require.Equal(t, []string{"0"}, read("owner"), "a process that is not dumpable belongs to root")
+	require.Equal(t, []string{"NoNewPrivs:", "1"}, read("privileges"))
+	require.Equal(t, []string{"0"}, read("core"))
+	group := read("group")
+	require.Equal(t, []string{group[2], group[2]}, group[:2], "the agent leads a group and a session")
+	require.Empty(t, read("traps"))
+}
+
+func TestSandboxComesBeforeEveryArgv(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	require.NoError(t, os.WriteFile(filepath.Join(b.dir, "play.yaml"), []byte("version: 1\nplays: {'*': [{turns: [{files: {played: x}}]}]}\n"), 0o600))
+	s := b.set(Config{
+		Sandbox: []string{"env", "SANDBOX=on"},
+		Agents: map[string]Definition{
+			"x":      {Kind: KindCommand, Argv: []string{"sh", "-c", "echo $SANDBOX > agent"}},
+			"player": {Kind: KindScripted, Script: "play.yaml"},
+		},
+		Checks: map[string]CheckDefinition{"c": {Argv: []string{"sh", "-c", `test "$SANDBOX" = on && grep -q 'NoNewPrivs.*0' /proc/self/status`}}},
+	})
+	_, err := s.Run(t.Context(), b.job())
+	require.NoError(t, err)
+	data, err := os.ReadFile(b.path("agent"))
+	require.NoError(t, err)
+	require.Equal(t, "on\n", string(data))
+	job := b.job()
+	job.Agent = "player"
+	_, err = s.Run(t.Context(), job)
+	require.NoError(t, err)
+	require.FileExists(t, b.path("played"))
+	_, err = s.Check(t.Context(), b.checkJob("c"))
+	require.NoError(t, err, "a sandbox may need to gain privileges")
+}
+
+func TestRunAsAnotherUser(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	cfg := Config{
+		RunAs: "nobody", Agents: map[string]Definition{"x": {Kind: KindCommand, Git: true, Argv: []string{"sh", "-c", "id -un > who; echo $HOME > $HOME/home; cat input >> who; echo '{\"summary\":\"ok\"}' > $MAESTRO_RESULT"}}},
+		Checks: map[string]CheckDefinition{"c": {Argv: []string{"sh", "-c", `test "$(id -un)" = nobody && touch "$CACHE/x" new`}, Caches: []string{"one"}}},
+		Caches: map[string]Cache{"one": {Env: "CACHE"}},
+	}
+	if os.Geteuid() != 0 {
+		cfg.Version = 1
+		_, err := New(cfg, Options{Getenv: os.Getenv, Now: time.Now, CacheRoot: b.dir})
+		require.ErrorContains(t, err, "only a worker that runs as root")
+		return
+	}
+	require.NoError(t, os.WriteFile(b.path("input"), []byte("input\n"), 0o600))
+	s := b.set(cfg)
+	_, err := s.Run(t.Context(), b.job())
+	f := failure(t, err)
+	require.Equal(t, team.ResourceError, f.Category)
+	require.Contains(t, f.Message, "as user nobody: permission denied", "the test's directory is root's alone")
+
+	for dir := b.dir; dir != os.TempDir(); dir = filepath.Dir(dir) {
+		require.NoError(t, os.Chmod(dir, 0o711))
+	}
+	require.NoError(t, os.RemoveAll(b.path(".git")))
+	out, err := s.Run(t.Context(), b.job())
+	require.NoError(t, err)
+	require.Equal(t, "ok", out.Summary)
+	data, err := os.ReadFile(b.path("who"))
+	require.NoError(t, err)
+	require.Equal(t, "nobody\ninput\n", string(data))
+	_, err = s.Check(t.Context(), b.checkJob("c"))
+	require.NoError(t, err)
+}
+
+func TestRunAsUnknownUser(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can run agents as another user")
+	}
+	_, err := findAccount("no-such-user", 0)
+	require.ErrorContains(t, err, "no-such-user")
+}
+
+func TestShimStartedByHandExplainsItself(t *testing.T) {
+	t.Parallel()
+	for _, argument := range []string{shimArgument, playArgument} {
+		out, err := exec.Command(os.Args[0], argument).CombinedOutput()
+		var exit *exec.ExitError
+		require.ErrorAs(t, err, &exit)
+		require.Contains(t, string(out), "workers start it, nobody else can")
+		require.NotContains(t, string(out), "goroutine")
+	}
+}
+
+func TestStatIsReadWhateverTheNameHolds(t *testing.T) {
+	t.Parallel()
+	rest := " S 1 7 8 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 3 0 12345 0 0"
+	for _, name := range []string{"sh", "a) S 9 9 9", "((", "x y"} {
+		p, ok := parseStat(42, []byte("42 ("+name+")"+rest))
+		require.True(t, ok)
+		require.Equal(t, proc{pid: 42, parent: 1, group: 7, session: 8, threads: 3, started: 12345}, p)
+	}
+	for _, broken := range []string{"", "42 (sh", "42 (sh) S 1 2", "42 (sh) S x" + rest} {
+		_, ok := parseStat(42, []byte(broken))
+		require.False(t, ok)
+	}
+}
+
+func TestProgramsAreFoundAsAShellWould(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "tool"), []byte("#!/bin/sh\n"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "plain"), nil, 0o644))
+	for _, c := range []struct{ program, path, want, err string }{
+		{"tool", "/nowhere:" + dir, filepath.Join(dir, "tool"), ""},
+		{"./tool", "", filepath.Join(dir, "tool"), ""},
+		{filepath.Join(dir, "tool"), "", filepath.Join(dir, "tool"), ""},
+		{"plain", dir, "", "not found in PATH"},
+		{"./plain", "", "", "permission denied"},
+		{"./gone", "", "", "no such file"},
+		{dir, "", "", "is a directory"},
+		{"tool", "." + string(filepath.ListSeparator) + "/nowhere", "", "not found"},
+	} {
+		got, err := lookUp(c.program, dir, []string{"PATH=" + c.path})
+		require.Equal(t, c.want, got)
+		if c.err != "" {
+			require.ErrorContains(t, err, c.err)
+		} else {
+			require.NoError(t, err)
+		}
+	}
+}
