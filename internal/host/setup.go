@@ -45,7 +45,7 @@ func (s Setup) Build() (*Worker, error) {
 		return nil, err
 	}
 	agents, err := agent.New(cfg, agent.Options{
-		Getenv: s.Getenv, CacheRoot: filepath.Join(st.Dir(), "caches"), Now: s.Clock, Logger: s.Logger,
+		Getenv: s.Getenv, CacheRoot: filepath.Join(workBeside(st.Dir(), cfg), "caches"), Now: s.Clock, Logger: s.Logger,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("worker file: %w", err)
@@ -67,8 +67,25 @@ func (s Setup) Build() (*Worker, error) {
 // OpenStore opens the store in dir, making it if there is none, with the worker
 // file's limits on what a tree may hold.
 func OpenStore(dir string, cfg agent.Config, clock func() time.Time) (*store.Store, error) {
-	return store.Create(dir, store.Options{
+	o := store.Options{
 		Clock:  clock,
 		Limits: store.Limits{Files: cfg.Limits.Files, FileBytes: int64(cfg.Limits.FileBytes)},
-	})
+	}
+	if cfg.RunAs != "" {
+		abs, err := filepath.Abs(dir)
+		if err != nil {
+			return nil, fmt.Errorf("find %s: %w", dir, err)
+		}
+		o.WorkRoot = filepath.Join(workBeside(abs, cfg), "sessions")
+	}
+	return store.Create(dir, o)
+}
+
+// workBeside is where agents work and caches are: in the store or, if agents run
+// as another user, who cannot enter the store, in a directory beside it.
+func workBeside(dir string, cfg agent.Config) string {
+	if cfg.RunAs == "" {
+		return dir
+	}
+	return filepath.Clean(dir) + ".work"
 }

@@ -85,7 +85,8 @@ func decodeCheckpoint(data []byte) (team.Checkpoint, error) {
 // damaged or missing one is reported in the error, which is then
 // [team.ErrCorrupt] or [team.ErrNotFound] for each, and what can be read without
 // it is listed all the same: the first in the list is the last good checkpoint.
-// A blob that only a checkpoint_<phase>.json still has is stored again from it.
+// A blob that only a checkpoint_<phase>.json still has is stored again from it, if
+// the store can be written.
 func (s *Store) Checkpoints(ctx context.Context, key team.SessionKey) ([]StoredCheckpoint, error) {
 	w, err := s.walk(ctx, key)
 	if err != nil {
@@ -175,9 +176,8 @@ func (w *chainWalk) follow(ctx context.Context, name team.Digest) error {
 			if !ok {
 				return nil
 			}
-			if _, err := w.store.PutBlob(ctx, data); err != nil {
-				return err
-			}
+			// Where the store cannot be written, the copy serves all the same.
+			_, _ = w.store.PutBlob(ctx, data)
 			c, err = decodeCheckpoint(data)
 		}
 		if err != nil {

@@ -14,7 +14,7 @@ import (
 const gitDir = ".git"
 
 // maxIgnoreFile is the largest .gitignore that is read, in bytes.
-const maxIgnoreFile = 1 << 20
+const maxIgnoreFile = 256 << 10
 
 // cacheDirs are the directories that tools fill and can fill again. As patterns
 // they come before all others, so that a tree's own can take them back.

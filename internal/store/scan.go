@@ -75,9 +75,6 @@ func (sc *scanner) scan(ctx context.Context) error {
 // dir lists one directory. ignored says that a directory on the way is ignored,
 // so that only what is wanted or was there before counts.
 func (sc *scanner) dir(ctx context.Context, root *os.Root, dir string, rules *ignoreRules, ignored bool) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	entries, err := list(root)
 	if err != nil {
 		return fmt.Errorf("look into %q: %w", dir, err)
@@ -88,6 +85,9 @@ func (sc *scanner) dir(ctx context.Context, root *os.Root, dir string, rules *ig
 		}
 	}
 	for _, e := range entries {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		p := path.Join(dir, e.Name())
 		info, err := e.Info()
 		if err != nil {

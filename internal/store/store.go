@@ -55,7 +55,8 @@ type Options struct {
 	// Limits bounds the trees that are accepted.
 	Limits Limits
 	// WorkRoot holds the directories that agents work in; empty: work/ in
-	// the store.
+	// the store. Elsewhere, other users may pass through it to directories
+	// that are given to them.
 	WorkRoot string
 }
 

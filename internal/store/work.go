@@ -22,12 +22,24 @@ func (s *Store) WorkDir(key team.SessionKey, id team.AssignmentID) (team.WorkDir
 	}
 	dir = filepath.Join(dir, id.Phase, id.Persona)
 	w := team.WorkDir{Tree: filepath.Join(dir, "tree"), Home: filepath.Join(dir, "home"), Tmp: filepath.Join(dir, "tmp")}
+	if err := s.makeWorkParents(dir); err != nil {
+		return team.WorkDir{}, fmt.Errorf("make a directory to work in: %w", err)
+	}
 	for _, d := range []string{w.Tree, w.Home, w.Tmp} {
 		if err := makeWorkDir(d); err != nil {
 			return team.WorkDir{}, fmt.Errorf("make a directory to work in: %w", err)
 		}
 	}
 	return w, nil
+}
+
+// makeWorkParents makes the directories above those that are worked in. Outside
+// the store anybody may pass through them: agents may run as another user.
+func (s *Store) makeWorkParents(dir string) error {
+	if s.workRoot == s.path("work") {
+		return os.MkdirAll(dir, dirMode)
+	}
+	return os.MkdirAll(dir, 0o711) //nolint:gosec // passing through is all that it allows
 }
 
 // makeWorkDir makes a directory. What an agent has put in its place is removed.

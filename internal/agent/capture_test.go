@@ -1,0 +1,164 @@
+package agent
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+func TestSecretsAreMaskedAcrossPieces(t *testing.T) {
+	t.Parallel()
+	for cut := range len(secret) + 1 {
+		c := newCapture(newMasker([]string{secret}), 1<<20)
+		for _, piece := range []string{"before " + secret[:cut], secret[cut:] + " after\n"} {
+			_, err := c.out.Write([]byte(piece))
+			require.NoError(t, err)
+		}
+		require.NoError(t, c.out.Close())
+		require.Equal(t, "before *** after\n", string(c.transcript()))
+	}
+}
+
+func TestMask(t *testing.T) {
+	t.Parallel()
+	m := newMasker([]string{"short", "", "longsecret", "longsecret-and-more", "two\nlines\"quoted"})
+	require.Equal(t, []string{"longsecret", "longsecret-and-more", "two\nlines\"quoted"}, m.values)
+	for in, want := range map[string]string{
+		"short stays":                   "short stays",
+		"longsecret":                    "***",
+		"longsecret-and-more":           "***",
+		"longsecret-and-mor":            "***-and-mor",
+		"xlongsecretlongsecretx":        "x******x",
+		"longsecre":                     "longsecre",
+		"two\nlines\"quoted":            "***",
+		`{"text":"two\nlines\"quoted"}`: `{"text":"***"}`,
+	} {
+		require.Equal(t, want, m.mask(in))
+	}
+}
+
+func TestSecretsAreFoundByName(t *testing.T) {
+	t.Parallel()
+	vars := map[string]string{"API_KEY": "value-of-api-key", "MY_TOKEN": "value-of-my-token", "NAMED": "value-named", "PLAIN": "value-plain", "PIN_SECRET": "1234"}
+	b := newBench(t)
+	b.vars = vars
+	s := b.set(Config{
+		Secrets: []string{"NAMED"},
+		Agents:  map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"/bin/true"}, Env: []string{"API_KEY", "PLAIN", "PIN_SECRET"}}},
+		Checks:  map[string]CheckDefinition{"c": {Argv: []string{"/bin/true"}, Env: []string{"MY_TOKEN"}}},
+	})
+	require.Equal(t, []string{"value-named", "value-of-api-key", "value-of-my-token"}, s.Secrets())
+	require.Equal(t, "*** *** *** value-plain 1234", s.Mask("value-of-api-key value-of-my-token value-named value-plain 1234"))
+}
+
+func TestLongLogKeepsItsEnds(t *testing.T) {
+	t.Parallel()
+	c := newCapture(newMasker(nil), 1<<30)
+	for i := range 200_000 {
+		fmt.Fprintf(c.out, "line %d\n", i)
+	}
+	require.NoError(t, c.out.Close())
+	log := string(c.transcript())
+	require.Less(t, len(log), logHead+logTail+100)
+	require.True(t, strings.HasPrefix(log, "line 0\n"))
+	require.True(t, strings.HasSuffix(log, "line 199999\n"))
+	require.Contains(t, log, "bytes are left out here")
+	require.LessOrEqual(t, len(c.evidence(&c.out.tail)), team.MaxOutput)
+	require.True(t, strings.HasSuffix(c.evidence(&c.out.tail), "line 199999"))
+}
+
+func TestStreamsDoNotCutEachOthersLines(t *testing.T) {
+	t.Parallel()
+	c := newCapture(newMasker(nil), 1<<20)
+	for range 3 {
+		_, _ = c.out.Write([]byte("out "))
+		_, _ = c.err.Write([]byte("err "))
+	}
+	_, _ = c.err.Write([]byte("ends\n"))
+	_, _ = c.out.Write([]byte("ends\n"))
+	require.Equal(t, "err err err ends\nout out out ends\n", string(c.transcript()))
+}
+
+func TestOutputPastTheLimitIsDropped(t *testing.T) {
+	t.Parallel()
+	c := newCapture(newMasker(nil), 10)
+	_, _ = c.out.Write([]byte("1234567\n"))
+	require.Empty(t, c.full)
+	_, _ = c.out.Write([]byte("abcdefgh\n"))
+	require.Len(t, c.full, 1)
+	require.NoError(t, c.out.Close())
+	require.Equal(t, "1234567\nab\n", string(c.transcript()))
+}
+
+func TestPlainText(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"\x1b[1;31mred\x1b[0m":                     "red",
+		"\x1b]0;title\x07text":                     "text",
+		"\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\": "link",
+		"a\x00b\x07c\td\n":                         "abc\td\n",
+		"\x1b":                                     "",
+		"\x1b[":                                    "",
+		"\x1b[31":                                  "",
+		"\x1b(Bx":                                  "Bx",
+		"\xff\xfe":                                 "\uFFFD\uFFFD",
+		"safe\u202egnp.exe":                        "safegnp.exe",
+		"\u009b31mx":                               "31mx",
+		"größe":                                    "größe",
+	} {
+		require.Equal(t, want, plainText(in), "%q", in)
+	}
+	require.Equal(t, "a b c", oneLine(" a\n\tb \x1b[0m c\r\n"))
+}
+
+func TestProgressIsReadable(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	secretInEscapes := secret[:10] + `\033[0m` + secret[10:]
+	s := b.shell(`printf '\033[32mgreen\033[0m ` + secretInEscapes + ` %0300d\n' 7 >&2; printf '10%%\r50%%\r100%%\n' >&2; echo only stdout`)
+	_, err := s.Run(t.Context(), b.job())
+	require.NoError(t, err)
+	require.Len(t, b.said, 2)
+	require.True(t, strings.HasPrefix(b.said[0], "green *** 000"), b.said[0])
+	require.LessOrEqual(t, len(b.said[0]), maxProgress)
+	require.True(t, utf8.ValidString(b.said[0]))
+	require.Equal(t, "100%", b.said[1])
+}
+
+func TestProgressIsRateLimited(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var got []string
+	p := newProgress(func(line string) {
+		mu.Lock()
+		defer mu.Unlock()
+		got = append(got, line)
+	})
+	count := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(got)
+	}
+	for i := range 1000 {
+		p.line(fmt.Sprint(i))
+	}
+	require.Less(t, count(), 10)
+	require.Eventually(t, func() bool { return count() > 1 }, patience, time.Millisecond, "the newest comes without another")
+	p.line("last")
+	p.end()
+	p.line("too late")
+	p.end()
+	require.Equal(t, "0", got[0])
+	require.Equal(t, "last", got[len(got)-1])
+	var none *progress
+	none.line("x")
+	none.end()
+	require.Nil(t, newProgress(nil))
+}

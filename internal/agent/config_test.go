@@ -1,0 +1,187 @@
+package agent
+
+import (
+	"encoding/json"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+func TestConfigDefaults(t *testing.T) {
+	t.Parallel()
+	c := Config{
+		Agents: map[string]Definition{"c": {Kind: KindCommand}, "s": {Kind: KindScripted}, "own": {Kind: KindCommand, Timeout: 1, IdleTimeout: 2, Concurrency: 3}},
+		Checks: map[string]CheckDefinition{"k": {}, "own": {Timeout: 5, Category: team.Syntax}},
+		Limits: Limits{Files: 7},
+	}
+	d := c.WithDefaults()
+	require.Equal(t, Definition{Kind: KindCommand, Timeout: DefaultTimeout, IdleTimeout: DefaultIdleTimeout, Concurrency: 4}, d.Agents["c"])
+	require.Equal(t, 8, d.Agents["s"].Concurrency)
+	require.Equal(t, c.Agents["own"], d.Agents["own"])
+	require.Equal(t, CheckDefinition{Timeout: DefaultCheckTimeout, Category: team.TestFailure}, d.Checks["k"])
+	require.Equal(t, c.Checks["own"], d.Checks["own"])
+	require.Equal(t, Limits{Files: 7, FileBytes: 100_000_000, OutputBytes: 10_000_000, LostWorkers: 5}, d.Limits)
+	require.Zero(t, c.Agents["c"].Timeout, "the config itself is not changed")
+}
+
+func TestConfigFaults(t *testing.T) {
+	t.Parallel()
+	good := "version: 1\nagents: {a: {kind: command, argv: [x]}}\n"
+	for _, c := range []struct{ name, yaml, path, message string }{
+		{"nothing", "{}", "$.version", "write `version: 1`"},
+		{"another version", "version: 2", "$.version", "is 2"},
+		{"no agents", "version: 1", "$.agents", "at least one agent"},
+		{"no kind", "agents: {a: {argv: [x]}}", "$.agents.a.kind", "is missing"},
+		{"a later kind", "agents: {a: {kind: anthropic}}", "$.agents.a.kind", "kind anthropic is not supported yet; command and scripted are"},
+		{"a misspelled kind", "agents: {a: {kind: comand, argv: [x]}}", "$.agents.a.kind", `did you mean "command"?`},
+		{"no argv", "agents: {a: {kind: command}}", "$.agents.a.argv", "list the program"},
+		{"an empty program", "agents: {a: {kind: command, argv: ['']}}", "$.agents.a.argv[0]", "first entry is the program"},
+		{"a NUL", `agents: {a: {kind: command, argv: [a, "b\0"]}}`, "$.agents.a.argv[1]", "NUL"},
+		{"a script for a command", "agents: {a: {kind: command, argv: [x], script: y}}", "$.agents.a.script", "belongs to kind scripted"},
+		{"no script", "agents: {a: {kind: scripted}}", "$.agents.a.script", "is missing"},
+		{"argv for a script", "agents: {a: {kind: scripted, script: x, argv: [x]}}", "$.agents.a.argv", "belongs to kind command"},
+		{"git for a script", "agents: {a: {kind: scripted, script: x, git: true}}", "$.agents.a.git", "needs no repository"},
+		{"a bad name", "agents: {a/b: {kind: command, argv: [x]}}", "$.agents.'a/b'", "not a usable name"},
+		{"names that differ by case", "agents: {a: {kind: command, argv: [x]}, A: {kind: command, argv: [x]}}", "$.agents.a", "only by case"},
+		{"a value in env", good + "secrets: [A=b]", "$.secrets[0]", "list the name alone"},
+		{"no variable", good + "secrets: ['1']", "$.secrets[0]", "not the name of an environment variable"},
+		{"a variable of ours", "agents: {a: {kind: command, argv: [x], env: [HOME]}}", "$.agents.a.env[0]", "set by Maestro"},
+		{"a variable twice", "agents: {a: {kind: command, argv: [x], env: [A, A]}}", "$.agents.a.env[1]", "a second time"},
+		{"an unknown cache", "agents: {a: {kind: command, argv: [x], caches: [gobuild]}}\ncaches: {go-build: {env: GOCACHE}}", "$.agents.a.caches[0]", `did you mean "go-build"?`},
+		{"a cache without a variable", good + "caches: {c: {}}", "$.caches.c.env", "is missing"},
+		{"one variable for two caches", good + "caches: {c: {env: X}, d: {env: X}}", "$.caches.d.env", "cache c sets"},
+		{"a timeout past reason", "agents: {a: {kind: command, argv: [x], timeout: 999h}}", "$.agents.a.timeout", "between 100ms and 168h"},
+		{"a negative idle timeout", "agents: {a: {kind: command, argv: [x], idle_timeout: -1s}}", "$.agents.a.idle_timeout", "is -1s"},
+		{"too many at a time", "agents: {a: {kind: command, argv: [x], concurrency: -1}}", "$.agents.a.concurrency", "between 1 and 1000"},
+		{"a check without argv", good + "checks: {c: {}}", "$.checks.c.argv", "is missing"},
+		{"a check's category", good + "checks: {c: {argv: [x], category: auth}}", "$.checks.c.category", "test_failure or syntax"},
+		{"a pattern outside", good + "checks: {c: {argv: [x], keep: [../x]}}", "$.checks.c.keep[0]", "leaves the work's directory"},
+		{"a file limit", good + "limits: {files: -1}", "$.limits.files", "between 1 and"},
+		{"an output limit", good + "limits: {output_bytes: 1kB}", "$.limits.output_bytes", "is 1kB; it must be between 4kB and 1GB"},
+		{"a later feature", good + "jira: {url: x}", "$.jira", "not supported yet"},
+		{"a later webhook", good + "webhook: {url_env: X}", "$.webhook", "not supported yet"},
+		{"a later retention", good + "retention: {keep: 1}", "$.retention", "not supported yet"},
+		{"a later option", "agents: {a: {kind: command, argv: [x], preset: claude}}", "$.agents.a.preset", "not supported yet"},
+		{"a later breaker", "agents: {a: {kind: command, argv: [x], breaker: {name: x}}}", "$.agents.a.breaker", "not supported yet"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			var cfg Config
+			require.NoError(t, yaml.UnmarshalWithOptions([]byte(c.yaml), &cfg, yaml.Strict()))
+			var found []string
+			for _, f := range cfg.Faults() {
+				if f.Path == c.path {
+					found = append(found, f.Message)
+				}
+			}
+			require.Contains(t, strings.Join(found, "\n"), c.message)
+			_, err := New(cfg, Options{Getenv: func(string) string { return "" }, Now: time.Now})
+			require.ErrorContains(t, err, c.path+" ", "nothing half-checked starts")
+		})
+	}
+	var cfg Config
+	require.NoError(t, yaml.UnmarshalWithOptions([]byte(good), &cfg, yaml.Strict()))
+	require.Empty(t, cfg.Faults())
+}
+
+func TestByteSize(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]ByteSize{
+		"0": 0, "17": 17, "5B": 5, "1kB": 1000, "1 KB": 1000, "100MB": 100_000_000, "2GiB": 2 << 30, "64KiB": 64 << 10, " 3 mb ": 3_000_000,
+	} {
+		var b ByteSize
+		require.NoError(t, b.UnmarshalText([]byte(text)), text)
+		require.Equal(t, want, b, text)
+	}
+	for _, text := range []string{"", "MB", "-1", "1.5MB", "1TB", "1e3", "9223372036854775807GB", "99999999999999999999", "1M", "1 M B"} {
+		var b ByteSize
+		require.ErrorContains(t, b.UnmarshalText([]byte(text)), "is not a size", text)
+	}
+	for _, b := range []ByteSize{0, 1, 999, 1000, 1024, 100_000_000, 5_000_000_000, math.MaxInt64} {
+		var back ByteSize
+		require.NoError(t, back.UnmarshalText([]byte(b.String())))
+		require.Equal(t, b, back)
+	}
+	var l Limits
+	require.NoError(t, yaml.Unmarshal([]byte("file_bytes: 1000\noutput_bytes: 10MB\n"), &l))
+	require.Equal(t, Limits{FileBytes: 1000, OutputBytes: 10_000_000}, l)
+}
+
+func TestDigestNamesWhatIsDone(t *testing.T) {
+	t.Parallel()
+	d := Definition{Kind: KindCommand, Argv: []string{"a"}}
+	require.True(t, d.Digest(nil).Valid())
+	same := d
+	same.Timeout, same.Concurrency = DefaultTimeout, 9
+	require.Equal(t, d.Digest(nil), same.Digest(nil), "defaults and concurrency make no difference")
+	for _, other := range []Definition{
+		{Kind: KindCommand, Argv: []string{"b"}},
+		{Kind: KindCommand, Argv: []string{"a"}, Git: true},
+		{Kind: KindCommand, Argv: []string{"a"}, Env: []string{"X"}},
+		{Kind: KindCommand, Argv: []string{"a"}, Timeout: DefaultTimeout + 1},
+	} {
+		require.NotEqual(t, d.Digest(nil), other.Digest(nil))
+	}
+	s := Definition{Kind: KindScripted, Script: "x"}
+	require.NotEqual(t, s.Digest([]byte("a")), s.Digest([]byte("b")))
+	require.NotEqual(t, CheckDefinition{Argv: []string{"a"}}.Digest(), CheckDefinition{Argv: []string{"a"}, Category: team.Syntax}.Digest())
+}
+
+func TestOffersHoldNoSecretsAndNoCommands(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s := b.set(Config{
+		Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"/bin/true", "--flag"}, Env: []string{"API_KEY"}}},
+		Checks: map[string]CheckDefinition{"c": {Argv: []string{"/bin/true"}}},
+	})
+	agents, checks := s.OfferedAgents(), s.OfferedChecks()
+	require.Equal(t, KindCommand, agents["x"].Kind)
+	require.Equal(t, DefaultCommandConcurrency, agents["x"].Concurrency)
+	require.True(t, agents["x"].Digest.Valid())
+	require.True(t, checks["c"].Valid())
+	data, err := json.Marshal([]any{agents, checks})
+	require.NoError(t, err)
+	require.NotContains(t, string(data), "flag")
+	require.NotContains(t, string(data), secret)
+}
+
+func TestNewTellsEverythingThatIsWrong(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "bad.yaml"), []byte("version: 1\nplays: {a: []}\n"), 0o600))
+	_, err := New(Config{
+		Version: 1, Dir: dir,
+		Agents: map[string]Definition{
+			"gone": {Kind: KindScripted, Script: "gone.yaml"},
+			"bad":  {Kind: KindScripted, Script: "bad.yaml"},
+		},
+		Caches: map[string]Cache{"c": {Env: "C"}},
+	}, Options{Getenv: os.Getenv, Now: time.Now, CacheRoot: "relative"})
+	require.ErrorContains(t, err, "gone.yaml: no such file")
+	require.ErrorContains(t, err, "bad.yaml:2:12: $.plays.a is empty")
+	require.ErrorContains(t, err, "must be an absolute path")
+}
+
+func TestNewWarnsOfWhatWillNotWork(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	_, err := New(Config{
+		Version: 1, Dir: t.TempDir(),
+		Agents: map[string]Definition{"a": {Kind: KindCommand, Argv: []string{"no-such-program"}, Env: []string{"UNSET"}}},
+		Checks: map[string]CheckDefinition{"c": {Argv: []string{"/no/such/check"}}, "tree": {Argv: []string{"./of-the-tree"}}},
+	}, Options{Getenv: func(string) string { return "" }, Now: time.Now, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	require.NoError(t, err)
+	require.Contains(t, log.String(), "no-such-program")
+	require.Contains(t, log.String(), "UNSET")
+	require.Contains(t, log.String(), "/no/such/check")
+	require.NotContains(t, log.String(), "of-the-tree")
+}
