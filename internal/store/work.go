@@ -39,7 +39,7 @@ func (s *Store) makeWorkParents(dir string) error {
 	if s.workRoot == s.path("work") {
 		return os.MkdirAll(dir, dirMode)
 	}
-	return os.MkdirAll(dir, 0o711) //nolint:gosec // passing through is all that it allows
+	return os.MkdirAll(dir, 0o711)
 }
 
 // makeWorkDir makes a directory. What an agent has put in its place is removed.
