@@ -114,7 +114,10 @@ func (d *decoder) value(node ast.Node, into reflect.Value, path string, at place
 	d.places[path] = at
 	switch n := node.(type) {
 	case *ast.AnchorNode:
+		name := n.Name.GetToken().Value
+		d.open[name] = true
 		d.value(n.Value, into, path, at)
+		delete(d.open, name)
 		return
 	case *ast.AliasNode:
 		d.alias(n, path, at, func(target ast.Node) { d.value(target, into, path, at) })
@@ -267,10 +270,9 @@ func (d *decoder) merge(node ast.Node, path string) []entry {
 }
 
 func (d *decoder) structure(node ast.Node, into reflect.Value, path string, at place) {
-	fields := fieldsOf(into.Type())
-	names := slices.Sorted(maps.Keys(fields))
+	fields, names := fieldsOf(into.Type())
 	if _, ok := node.(ast.MapNode); !ok {
-		d.add(at, path, "must be a mapping with fields such as %s, not %s", strings.Join(first(names, 3), ", "), describe(node))
+		d.add(at, path, "must be a mapping with fields such as %s, not %s", strings.Join(names[:min(3, len(names))], ", "), describe(node))
 		return
 	}
 	for _, e := range d.entries(node, path) {
@@ -289,8 +291,11 @@ func (d *decoder) structure(node ast.Node, into reflect.Value, path string, at p
 // probably meant is then not reported as missing.
 func (d *decoder) unknown(e entry, path string, names []string) {
 	meant := team.Nearest(e.name, names)
-	if synonym, ok := synonyms[e.name]; ok && slices.Contains(names, synonym) {
-		meant = synonym
+	for _, word := range synonyms[strings.ToLower(e.name)] {
+		if slices.Contains(names, word) {
+			meant = word
+			break
+		}
 	}
 	if meant != "" {
 		d.add(placeOf(e.key), team.FieldPath(path, e.name), "unknown field; did you mean %q?", meant)
@@ -301,13 +306,14 @@ func (d *decoder) unknown(e entry, path string, names []string) {
 }
 
 // synonyms are the words that other tools' files have for our fields.
-var synonyms = map[string]string{
-	"depends_on": "needs", "dependencies": "needs", "after": "needs", "requires": "needs",
-	"prompt": "instructions", "system_prompt": "instructions", "prompt_file": "instructions_file",
-	"retries": "attempts", "max_attempts": "attempts", "stages": "phases", "steps": "phases",
-	"agents": "personas", "roles": "personas", "members": "personas", "outputs": "produces", "artifacts": "produces",
-	"command": "argv", "cmd": "argv", "args": "argv", "run": "argv", "type": "kind", "environment": "env",
-	"max_tokens": "tokens", "cost": "usd", "exclude": "ignore", "tests": "checks", "id": "name",
+var synonyms = map[string][]string{
+	"depends_on": {"needs"}, "dependencies": {"needs"}, "after": {"needs"}, "requires": {"needs"},
+	"prompt": {"instructions"}, "system_prompt": {"instructions"}, "prompt_file": {"instructions_file"},
+	"retries": {"attempts", "retry"}, "max_attempts": {"attempts"}, "stages": {"phases"}, "steps": {"phases"},
+	"agents": {"personas"}, "roles": {"personas"}, "members": {"personas"},
+	"outputs": {"produces", "keep"}, "artifacts": {"produces", "keep"}, "exclude": {"ignore"}, "tests": {"checks"},
+	"command": {"argv"}, "cmd": {"argv"}, "args": {"argv"}, "run": {"argv"}, "type": {"kind"}, "environment": {"env"},
+	"max_tokens": {"tokens"}, "cost": {"usd"}, "id": {"name"},
 }
 
 func (d *decoder) explicitZero(into reflect.Value, index int, path string, e entry) {
@@ -364,16 +370,16 @@ func (d *decoder) anything(node ast.Node, into reflect.Value, path string, at pl
 	into.Set(v)
 }
 
-// fieldsOf maps the yaml names of a struct's fields to their indexes.
-func fieldsOf(t reflect.Type) map[string]int {
-	fields := map[string]int{}
+// fieldsOf maps the yaml names of a struct's fields to their indexes, and lists
+// them in the struct's order.
+func fieldsOf(t reflect.Type) (fields map[string]int, names []string) {
+	fields = map[string]int{}
 	for i := range t.NumField() {
 		name, _, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ",")
 		if name != "" && name != "-" {
 			fields[name] = i
+			names = append(names, name)
 		}
 	}
-	return fields
+	return fields, names
 }
-
-func first(list []string, n int) []string { return list[:min(n, len(list))] }

@@ -84,6 +84,9 @@ func (s *source) syntax(err error) (at place, format string, text string) {
 	if !errors.As(err, &positioned) || positioned.GetToken() == nil {
 		return place{}, "is not valid YAML: %s", err.Error()
 	}
+	if at, quote, ok := runawayQuote(lexer.Tokenize(s.text)); ok {
+		return at, "is not valid YAML: the text that starts with %s here goes on over fields below it; add the closing quote", quote
+	}
 	at = placeOf(positioned.GetToken())
 	message := positioned.GetMessage()
 	for _, known := range syntaxWords {
@@ -94,8 +97,22 @@ func (s *source) syntax(err error) (at place, format string, text string) {
 	return at, "is not valid YAML: %s", message
 }
 
+// runawayQuote finds quoted text that has swallowed the fields below it. Where a
+// closing quote is missing, the text goes on to the next opening one, and the
+// parser stumbles far behind it.
+func runawayQuote(tokens token.Tokens) (at place, quote string, found bool) {
+	for _, t := range tokens {
+		quoted := t.Type == token.DoubleQuoteType || t.Type == token.SingleQuoteType
+		text := strings.TrimSpace(t.Origin)
+		if quoted && strings.Contains(text, "\n") && strings.Contains(text, ": ") {
+			return placeOf(t), text[:1], true
+		}
+	}
+	return place{}, "", false
+}
+
 var syntaxWords = []struct{ parser, ours string }{
-	{`'\t'`, "a tab cannot indent; use spaces"},
+	{"character '\t'", "a tab cannot indent; use spaces"},
 	{"tab character", "a tab cannot indent; use spaces"},
 	{"mapping value is not allowed", "a second `name: value` begins on this line, or in the text that it starts; check the indentation, or put text that has a colon in quotes"},
 	{"map key-value is pre-defined", "something follows the value that already ended here; put the whole text in quotes"},

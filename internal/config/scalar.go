@@ -88,7 +88,9 @@ func (d *decoder) basic(node ast.Node, into reflect.Value, path string, at place
 		into.SetFloat(f)
 		ok = err == nil
 	}
-	if !ok {
+	if !ok && isQuoted(node) && wholeNumber.MatchString(text) {
+		d.add(at, path, "must be a number, not text; take the quotes away")
+	} else if !ok {
 		d.add(at, path, "must be %s, not %s", wanted(into), describe(node))
 	}
 }

@@ -74,6 +74,9 @@ func newSource(file string, data []byte) (*source, *Fault) {
 	if bytes.HasPrefix(data, []byte{0xFF, 0xFE}) || bytes.HasPrefix(data, []byte{0xFE, 0xFF}) {
 		return nil, &Fault{File: file, Message: "is UTF-16; save it as UTF-8"}
 	}
+	if bytes.IndexByte(data, 0) >= 0 {
+		return nil, &Fault{File: file, Message: "is a binary file; name a file of YAML text"}
+	}
 	data = bytes.TrimPrefix(data, []byte("\uFEFF"))
 	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(data))
 	s := &source{file: file, text: text, lines: strings.Split(text, "\n")}

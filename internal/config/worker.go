@@ -7,22 +7,27 @@ import (
 )
 
 // LoadWorker reads a worker file and fills in its defaults. Its error is always
-// a [*Faults] with everything that is wrong. Scripts and relative programs are
-// found from the file's directory when the worker starts.
+// a [*Faults] with everything that is wrong.
 func LoadWorker(path string) (agent.Config, error) {
 	src, fault := readSource(path)
 	if fault != nil {
 		return agent.Config{}, asError(path, []Fault{*fault})
 	}
-	cfg, d := decode[agent.Config](src)
-	d.addFaults(cfg.Faults())
-	if err := asError(src.file, d.faults); err != nil {
-		return agent.Config{}, err
-	}
 	dir, err := filepath.Abs(filepath.Dir(path))
 	if err != nil {
 		return agent.Config{}, asError(path, []Fault{{File: path, Message: "its directory cannot be found: " + err.Error()}})
 	}
-	cfg.Dir = dir
-	return cfg.WithDefaults(), nil
+	return parseWorker(src, dir)
+}
+
+// parseWorker makes a worker's configuration of a file's text; relative paths in
+// it start from dir.
+func parseWorker(src *source, dir string) (agent.Config, error) {
+	c, d := decode[agent.Config](src)
+	c.Dir = dir
+	d.addFaults(c.Faults())
+	if err := asError(src.file, d.faults); err != nil {
+		return agent.Config{}, err
+	}
+	return c.WithDefaults(), nil
 }
