@@ -259,8 +259,13 @@ func escapeLength(s string) int {
 			}
 		}
 		return len(s)
-	default:
-		return 2
+	default: // intermediate bytes, as where a character set is chosen, then one
+		for i := 1; i < len(s); i++ {
+			if s[i] < 0x20 || s[i] > 0x2f {
+				return i + 1
+			}
+		}
+		return len(s)
 	}
 }
 

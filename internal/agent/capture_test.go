@@ -107,7 +107,7 @@ func TestPlainText(t *testing.T) {
 		"\x1b":                                     "",
 		"\x1b[":                                    "",
 		"\x1b[31":                                  "",
-		"\x1b(Bx":                                  "Bx",
+		"\x1b(Bx":                                  "x",
 		"\xff\xfe":                                 "\uFFFD\uFFFD",
 		"safe\u202egnp.exe":                        "safegnp.exe",
 		"\u009b31mx":                               "31mx",

@@ -99,7 +99,11 @@ func TestAdapters(t *testing.T) {
 				t.Parallel()
 				b := newBench(t)
 				s := make(b, c)
+				if c.limit > 0 {
+					s.launcher.maxOutput = int64(c.limit)
+				}
 				job := b.job()
+				job.Brief.Requirement = strings.Repeat("1", 1500)
 				if c.timeout > 0 {
 					job.Timeout = team.Duration(c.timeout)
 				}
@@ -114,6 +118,7 @@ func TestAdapters(t *testing.T) {
 type conformance struct {
 	name, shell, play string
 	timeout           time.Duration
+	limit             ByteSize
 	holds             func(t *testing.T, b *bench, out team.Outcome, err error)
 }
 
@@ -178,102 +183,101 @@ func conformances() []conformance {
 				require.Contains(t, f.Message, "300ms")
 			},
 		},
+		{
+			name:    "what it used before it was stopped is counted",
+			shell:   `echo begun > begun; echo '{"usage":{"input_tokens":7}}' > $MAESTRO_RESULT; sleep 100`,
+			play:    "turns: [{files: {begun: x}, usage: {input_tokens: 7}}, {hang: true}]",
+			timeout: time.Second,
+			holds: func(t *testing.T, b *bench, out team.Outcome, err error) {
+				require.Equal(t, team.Timeout, failure(t, err).Category)
+				require.FileExists(t, b.path("begun"))
+				require.Equal(t, int64(7), out.Usage.InputTokens)
+			},
+		},
+		{
+			name:  "a crash is a failure, and what it used is counted",
+			shell: `echo '{"usage":{"output_tokens":3},"summary":"x"}' > $MAESTRO_RESULT; kill -9 $$`,
+			play:  "turns: [{usage: {output_tokens: 3}, crash: true}]\nsummary: never",
+			holds: func(t *testing.T, _ *bench, out team.Outcome, err error) {
+				f := failure(t, err)
+				require.Equal(t, team.Unknown, f.Category)
+				require.Contains(t, f.Message, "agent x: killed by signal 9 (killed)")
+				require.Equal(t, int64(3), out.Usage.OutputTokens)
+				require.Empty(t, out.Decisions)
+			},
+		},
+		{
+			name:  "printing without end is stopped",
+			shell: `while :; do echo 0123456789012345678901234567890123456789 >&2; done`,
+			play:  "turns: [{say: '" + strings.Repeat("0123456789", 2000) + "'}, {hang: true}]",
+			limit: 16 * kilobyte,
+			holds: func(t *testing.T, _ *bench, out team.Outcome, err error) {
+				f := failure(t, err)
+				require.Equal(t, team.InvalidOutput, f.Category)
+				require.Contains(t, f.Message, "printed more than 16kB (limits.output_bytes)")
+				require.LessOrEqual(t, len(f.Output), team.MaxOutput)
+				require.Less(t, len(out.Log), 20_000)
+			},
+		},
+		{
+			name:  "a failure without a category is unknown, and may be tried again",
+			shell: `echo "what I saw" >&2; echo '{"error":{}}' > $MAESTRO_RESULT; exit 9`,
+			play:  "turns: [{say: what I saw}]\nfail: {}",
+			holds: func(t *testing.T, _ *bench, out team.Outcome, err error) {
+				f := failure(t, err)
+				require.Equal(t, team.Unknown, f.Category)
+				require.Contains(t, f.Message, "did not say which")
+				require.Equal(t, "what I saw", f.Output)
+				require.True(t, f.RetryAttempt())
+				require.Contains(t, string(out.Log), "what I saw\nmaestro: unknown: agent x")
+			},
+		},
+		{
+			name:  "its own evidence goes before what it printed",
+			shell: `echo "what I saw" >&2; echo '{"error":{"category":"syntax","message":"no","output":"line 1: oops ` + secret + `"}}' > $MAESTRO_RESULT`,
+			play:  "turns: [{say: what I saw}]\nfail: {category: syntax, message: 'no', output: 'line 1: oops " + secret + "'}",
+			holds: func(t *testing.T, _ *bench, _ team.Outcome, err error) {
+				f := failure(t, err)
+				require.Equal(t, team.Syntax, f.Category)
+				require.Equal(t, "line 1: oops ***", f.Output)
+			},
+		},
+		{
+			name:  "texts are masked and bounded",
+			shell: `printf '{"summary":"%s %0900d"}' "$API_KEY" 1 > $MAESTRO_RESULT`,
+			play:  "summary: '" + secret + " " + strings.Repeat("0", 900) + "'",
+			holds: func(t *testing.T, _ *bench, out team.Outcome, err error) {
+				require.NoError(t, err)
+				require.True(t, strings.HasPrefix(out.Summary, "*** 000"))
+				require.LessOrEqual(t, len(out.Summary), team.MaxSummary)
+			},
+		},
+		{
+			name:  "too many decisions are refused",
+			shell: `printf '{"decisions":{"a":"%01500d"},"usage":{"input_tokens":4}}' 1 > $MAESTRO_RESULT`,
+			play:  "usage: {input_tokens: 4}\ndecisions: {a: '${requirement}'}",
+			holds: func(t *testing.T, _ *bench, out team.Outcome, err error) {
+				f := failure(t, err)
+				require.Equal(t, team.InvalidOutput, f.Category)
+				require.Contains(t, f.Message, `decision "a" has 1500 bytes`)
+				require.Equal(t, int64(4), out.Usage.InputTokens, "refused, but paid")
+			},
+		},
 	}
 }
 
-func TestCommandFailures(t *testing.T) {
+// TestManyAttemptsSideBySide is for what they might share by mistake.
+func TestManyAttemptsSideBySide(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		name, shell string
-		category    team.Category
-		message     string
-	}{
-		{"exit status", `echo first >&2; echo "cannot do it" >&2; exit 4`, team.Unknown, "exit status 4: cannot do it"},
-		{"signal", `kill -9 $$`, team.Unknown, "signal 9"},
-		{"result is no JSON", `echo '{' > $MAESTRO_RESULT`, team.InvalidOutput, "not JSON"},
-		{"result has an unknown field", `echo '{"sumry":"x"}' > $MAESTRO_RESULT`, team.InvalidOutput, `"sumry" is unknown`},
-		{"result has a wrong type", `echo '{"summary":5}' > $MAESTRO_RESULT`, team.InvalidOutput, "summary is a JSON number; it must be a string"},
-		{"negative usage", `echo '{"usage":{"input_tokens":-1}}' > $MAESTRO_RESULT`, team.InvalidOutput, "input_tokens is -1"},
-		{"unknown category", `echo '{"error":{"category":"oops"}}' > $MAESTRO_RESULT`, team.InvalidOutput, `"oops" is none of`},
-		{"result is too long", `head -c 2000000 /dev/zero > $MAESTRO_RESULT`, team.InvalidOutput, "more than"},
-		{"result is a link", `echo '{}' > ../r; ln -s ../r $MAESTRO_RESULT`, team.InvalidOutput, "cannot be opened"},
-		{"decision is too long", `printf '{"decisions":{"a":"%02000d"}}' 1 > $MAESTRO_RESULT`, team.InvalidOutput, "at most 1024"},
-		{"prints without end", `yes`, team.InvalidOutput, "printed more than"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
+	b := newBench(t)
+	s := b.shell(`echo "$HOME" > home; cat > /dev/null; printf '{"summary":"%s"}' "$HOME" > $MAESTRO_RESULT`)
+	for range 20 {
+		own := newBench(t)
+		t.Run("", func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
-			_, err := b.shell(c.shell).Run(t.Context(), b.job())
-			f := failure(t, err)
-			require.Equal(t, c.category, f.Category)
-			require.Contains(t, f.Message, c.message)
+			out, err := s.Run(t.Context(), own.job())
+			require.NoError(t, err)
+			require.Equal(t, own.job().Home, out.Summary)
 		})
 	}
-}
-
-func TestCommandGetsBriefAndEnvironment(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	_, err := b.shell(`cat > brief.json; env | sort > env.txt`).Run(t.Context(), b.job())
-	require.NoError(t, err)
-	brief, err := os.ReadFile(b.path("brief.json"))
-	require.NoError(t, err)
-	require.JSONEq(t, `{"session":"s","phase":"build","persona":"dev","role":"","instructions":"","requirement":"",
-		"decisions":{"color":"blue"},"inputs":[],"round":1,"attempt":1,"feedback":null}`, string(brief))
-	env, err := os.ReadFile(b.path("env.txt"))
-	require.NoError(t, err)
-	for _, want := range []string{"PLAIN=seen", "HOME=" + filepath.Join(b.dir, "home"), "TMPDIR=" + filepath.Join(b.dir, "tmp"), "GOFLAGS=-buildvcs=false"} {
-		require.Contains(t, string(env), want)
-	}
-}
-
-func TestIdleAgentIsStopped(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	s := b.set(Config{Agents: map[string]Definition{"x": {
-		Kind: KindCommand, Argv: []string{"/bin/sh", "-c", "echo begun; sleep 100"}, IdleTimeout: team.Duration(300 * time.Millisecond),
-	}}})
-	_, err := s.Run(t.Context(), b.job())
-	f := failure(t, err)
-	require.Equal(t, team.Timeout, f.Category)
-	require.Contains(t, f.Message, "idle_timeout")
-}
-
-func TestChecks(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	check := func(script string, category team.Category) CheckDefinition {
-		return CheckDefinition{Argv: []string{"/bin/sh", "-c", script}, Category: category, Keep: []string{"*.out"}}
-	}
-	s := b.set(Config{
-		Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"true"}}},
-		Checks: map[string]CheckDefinition{
-			"good": check("exit 0", ""), "bad": check("echo why not; exit 1", ""), "syntax": check("exit 2", team.Syntax),
-		},
-	})
-	run := func(name string) (team.Outcome, error) { return s.Check(t.Context(), b.checkJob(name)) }
-	_, err := run("good")
-	require.NoError(t, err)
-	out, err := run("bad")
-	f := failure(t, err)
-	require.Equal(t, team.TestFailure, f.Category)
-	require.Contains(t, f.Output, "why not")
-	require.Contains(t, string(out.Log), "why not")
-	_, err = run("syntax")
-	require.Equal(t, team.Syntax, failure(t, err).Category)
-	require.Equal(t, []string{"*.out"}, s.Keep("good"))
-}
-
-func TestGitAgentFindsItsInputCommitted(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	require.NoError(t, os.WriteFile(b.path("input.txt"), []byte("x"), 0o600))
-	s := b.set(Config{Agents: map[string]Definition{"x": {
-		Kind: KindCommand, Git: true, Argv: []string{"/bin/sh", "-c", `git ls-files > listed; test -z "$(git status --porcelain input.txt)"`},
-	}}})
-	_, err := s.Run(t.Context(), b.job())
-	require.NoError(t, err)
-	listed, err := os.ReadFile(b.path("listed"))
-	require.NoError(t, err)
-	require.Equal(t, "input.txt\n", string(listed))
 }

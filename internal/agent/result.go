@@ -62,7 +62,12 @@ func parseResult(data []byte) (result, error) {
 	for _, check := range []func() error{
 		r.Usage.Validate,
 		func() error { return team.CheckDecisions(r.Decisions) },
-		r.Error.check,
+		func() error {
+			if err := r.Error.check(); err != nil {
+				return fmt.Errorf("error.category %w", err)
+			}
+			return nil
+		},
 	} {
 		if err == nil {
 			err = check()
@@ -92,9 +97,9 @@ func (e *resultError) check() error {
 	}
 	switch {
 	case e.Category == team.WorkerLost || e.Category == team.Cancelled:
-		return fmt.Errorf("error.category %q is Maestro's to say, not an agent's; use unknown or a more precise one", e.Category)
+		return fmt.Errorf("%q is Maestro's to say, not an agent's; use unknown or a more precise one", e.Category)
 	case e.Category != "" && !team.ValidCategory(e.Category):
-		return fmt.Errorf("error.category %q is none of the failure categories%s",
+		return fmt.Errorf("%q is none of the failure categories%s",
 			team.Shorten(string(e.Category), 80), categoryHint(e.Category))
 	}
 	return nil

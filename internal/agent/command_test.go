@@ -1,0 +1,310 @@
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+func TestCommandFailures(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, shell string
+		category    team.Category
+		message     string
+	}{
+		{"exit status", `echo first >&2; echo "cannot do it" >&2; exit 4`, team.Unknown, "exit status 4: cannot do it"},
+		{"signal", `kill -9 $$`, team.Unknown, "signal 9"},
+		{"result is no JSON", `echo '{' > $MAESTRO_RESULT`, team.InvalidOutput, "not JSON"},
+		{"result has an unknown field", `echo '{"sumry":"x"}' > $MAESTRO_RESULT`, team.InvalidOutput, `"sumry" is unknown`},
+		{"result has a wrong type", `echo '{"summary":5}' > $MAESTRO_RESULT`, team.InvalidOutput, "summary is a JSON number; it must be a string"},
+		{"negative usage", `echo '{"usage":{"input_tokens":-1}}' > $MAESTRO_RESULT`, team.InvalidOutput, "input_tokens is -1"},
+		{"unknown category", `echo '{"error":{"category":"oops"}}' > $MAESTRO_RESULT`, team.InvalidOutput, `"oops" is none of`},
+		{"result is too long", `head -c 2000000 /dev/zero > $MAESTRO_RESULT`, team.InvalidOutput, "more than"},
+		{"result is a link", `echo '{}' > ../r; ln -s ../r $MAESTRO_RESULT`, team.InvalidOutput, "cannot be opened"},
+		{"decision is too long", `printf '{"decisions":{"a":"%02000d"}}' 1 > $MAESTRO_RESULT`, team.InvalidOutput, "at most 1024"},
+		{"prints without end", `yes`, team.InvalidOutput, "printed more than"},
+		{"no stderr", `exit 7`, team.Unknown, "agent x: exit status 7"},
+		{"stderr in colours", `printf '\033[31mred\033[0m\n\n' >&2; exit 1`, team.Unknown, "exit status 1: red"},
+		{"result is a directory", `mkdir $MAESTRO_RESULT`, team.InvalidOutput, "not a regular file"},
+		{"result is a pipe", `mkfifo $MAESTRO_RESULT`, team.InvalidOutput, "not a regular file"},
+		{"result is an array", `echo '[1]' > $MAESTRO_RESULT`, team.InvalidOutput, "it is a JSON array; write an object"},
+		{"result is two", `echo '{} {}' > $MAESTRO_RESULT`, team.InvalidOutput, "there is more after the JSON object"},
+		{"usage of a wrong type", `echo '{"usage":{"input_tokens":"7"}}' > $MAESTRO_RESULT`, team.InvalidOutput, "usage.input_tokens is a JSON string; it must be a whole number"},
+		{"usage in fractions", `echo '{"usage":{"input_tokens":7.5}}' > $MAESTRO_RESULT`, team.InvalidOutput, "usage.input_tokens is a JSON number 7.5; it must be a whole number"},
+		{"cost as text", `echo '{"usage":{"cost_usd":"cheap"}}' > $MAESTRO_RESULT`, team.InvalidOutput, "not an amount in dollars"},
+		{"decision of a wrong type", `echo '{"decisions":{"a":["b"]}}' > $MAESTRO_RESULT`, team.InvalidOutput, "decisions is a JSON array; it must be a string"},
+		{"decision of a bad name", `echo '{"decisions":{"a b":"c"}}' > $MAESTRO_RESULT`, team.InvalidOutput, "not a usable decision name"},
+		{"category of ours", `echo '{"error":{"category":"cancelled"}}' > $MAESTRO_RESULT`, team.InvalidOutput, "Maestro's to say"},
+		{"misspelled category", `echo '{"error":{"category":"time_out"}}' > $MAESTRO_RESULT`, team.InvalidOutput, `did you mean "timeout"?`},
+		{"secret in a message", `echo "{\"error\":{\"message\":\"key $API_KEY\"}}" > $MAESTRO_RESULT`, team.Unknown, "key ***"},
+		{"result and exit status", `echo '{"sumry":1}' > $MAESTRO_RESULT; exit 5`, team.Unknown, "exit status 5"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			_, err := b.shell(c.shell).Run(t.Context(), b.job())
+			f := failure(t, err)
+			require.Equal(t, c.category, f.Category)
+			require.Contains(t, f.Message, c.message)
+			require.LessOrEqual(t, len(f.Message), team.MaxMessage)
+		})
+	}
+}
+
+func TestCommandGetsBriefAndEnvironment(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	_, err := b.shell(`cat > brief.json; env | sort > env.txt`).Run(t.Context(), b.job())
+	require.NoError(t, err)
+	brief, err := os.ReadFile(b.path("brief.json"))
+	require.NoError(t, err)
+	require.JSONEq(t, `{"session":"s","phase":"build","persona":"dev","role":"","instructions":"","requirement":"",
+		"decisions":{"color":"blue"},"inputs":[],"round":1,"attempt":1,"feedback":null}`, string(brief))
+	env, err := os.ReadFile(b.path("env.txt"))
+	require.NoError(t, err)
+	for _, want := range []string{"PLAIN=seen", "HOME=" + filepath.Join(b.dir, "home"), "TMPDIR=" + filepath.Join(b.dir, "tmp"), "GOFLAGS=-buildvcs=false"} {
+		require.Contains(t, string(env), want)
+	}
+}
+
+func TestIdleAgentIsStopped(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s := b.set(Config{Agents: map[string]Definition{"x": {
+		Kind: KindCommand, Argv: []string{"/bin/sh", "-c", "echo begun; sleep 100"}, IdleTimeout: team.Duration(300 * time.Millisecond),
+	}}})
+	_, err := s.Run(t.Context(), b.job())
+	f := failure(t, err)
+	require.Equal(t, team.Timeout, f.Category)
+	require.Contains(t, f.Message, "idle_timeout")
+}
+
+func TestChecks(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	check := func(script string, category team.Category) CheckDefinition {
+		return CheckDefinition{Argv: []string{"/bin/sh", "-c", script}, Category: category, Keep: []string{"*.out"}}
+	}
+	s := b.set(Config{
+		Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"true"}}},
+		Checks: map[string]CheckDefinition{
+			"good": check("exit 0", ""), "bad": check("echo why not; exit 1", ""), "syntax": check("exit 2", team.Syntax),
+		},
+	})
+	run := func(name string) (team.Outcome, error) { return s.Check(t.Context(), b.checkJob(name)) }
+	_, err := run("good")
+	require.NoError(t, err)
+	out, err := run("bad")
+	f := failure(t, err)
+	require.Equal(t, team.TestFailure, f.Category)
+	require.Contains(t, f.Output, "why not")
+	require.Contains(t, string(out.Log), "why not")
+	_, err = run("syntax")
+	require.Equal(t, team.Syntax, failure(t, err).Category)
+	require.Equal(t, []string{"*.out"}, s.Keep("good"))
+}
+
+func TestGitAgentFindsItsInputCommitted(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	require.NoError(t, os.WriteFile(b.path("input.txt"), []byte("x"), 0o600))
+	s := b.set(Config{Agents: map[string]Definition{"x": {
+		Kind: KindCommand, Git: true, Argv: []string{"/bin/sh", "-c", `git ls-files > listed; test -z "$(git status --porcelain input.txt)"`},
+	}}})
+	_, err := s.Run(t.Context(), b.job())
+	require.NoError(t, err)
+	listed, err := os.ReadFile(b.path("listed"))
+	require.NoError(t, err)
+	require.Equal(t, "input.txt\n", string(listed))
+}
+
+func TestEmptyOrAbsentResultIsSuccess(t *testing.T) {
+	t.Parallel()
+	for _, script := range []string{"true", ": > $MAESTRO_RESULT", "echo > $MAESTRO_RESULT", "echo '{}' > $MAESTRO_RESULT", "echo '{\"error\":null,\"decisions\":null}' > $MAESTRO_RESULT"} {
+		b := newBench(t)
+		out, err := b.shell(script).Run(t.Context(), b.job())
+		require.NoError(t, err, script)
+		require.Empty(t, out.Summary)
+		require.Empty(t, out.Decisions)
+	}
+}
+
+func TestAgentNeedNotReadItsBrief(t *testing.T) {
+	t.Parallel()
+	for _, script := range []string{"exec true", "exec <&-; sleep 0.05", "head -c 10 > head", "cat > all; test $(wc -c < all) -gt 1000000"} {
+		b := newBench(t)
+		job := b.job()
+		job.Brief.Requirement = strings.Repeat("long ", 200_000)
+		_, err := b.shell(script).Run(t.Context(), job)
+		require.NoError(t, err, script)
+	}
+}
+
+func TestAgentThatCannotStart(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	require.NoError(t, os.WriteFile(filepath.Join(b.dir, "plain"), []byte("x"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(b.dir, "bad"), []byte("#!/no/such/interpreter\n"), 0o700))
+	for program, want := range map[string]string{
+		"no-such-program": `cannot start no-such-program: not found in PATH`,
+		"./gone":          "no such file or directory",
+		"./plain":         "permission denied",
+		"./bad":           "no such file or directory",
+	} {
+		s := b.set(Config{Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{program}}}})
+		_, err := s.Run(t.Context(), b.job())
+		f := failure(t, err)
+		require.Equal(t, team.ResourceError, f.Category, program)
+		require.Contains(t, f.Message, want)
+	}
+}
+
+func TestProgramsOfTheWorkerFileStartFromItsDirectory(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	require.NoError(t, os.Mkdir(filepath.Join(b.dir, "bin"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(b.dir, "bin/agent"), []byte("#!/bin/sh\ntouch ran\n"), 0o700))
+	require.NoError(t, os.WriteFile(b.path("check"), []byte("#!/bin/sh\nexit 0\n"), 0o700))
+	s := b.set(Config{
+		Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"bin/agent"}}},
+		Checks: map[string]CheckDefinition{"of-the-tree": {Argv: []string{"./check"}}, "gone": {Argv: []string{"./gone"}}},
+	})
+	_, err := s.Run(t.Context(), b.job())
+	require.NoError(t, err)
+	require.FileExists(t, b.path("ran"))
+	_, err = s.Check(t.Context(), b.checkJob("of-the-tree"))
+	require.NoError(t, err)
+	_, err = s.Check(t.Context(), b.checkJob("gone"))
+	require.Equal(t, team.TestFailure, failure(t, err).Category, "what the tree lacks is the work's fault")
+}
+
+func TestAgentGetsNothingElseOfTheEnvironment(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.vars["HIDDEN"], b.vars["LANG"] = "hidden", "de_DE.UTF-8"
+	s := b.set(Config{
+		Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"env"}, Env: []string{"PLAIN", "UNSET"}, Caches: []string{"c"}}},
+		Caches: map[string]Cache{"c": {Env: "MY_CACHE"}},
+	})
+	out, err := s.Run(t.Context(), b.job())
+	require.NoError(t, err)
+	got := map[string]string{}
+	for line := range strings.Lines(string(out.Log)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		got[name] = value
+	}
+	require.Equal(t, map[string]string{
+		"PATH": os.Getenv("PATH"), "LANG": "de_DE.UTF-8", "PLAIN": "seen", "GOFLAGS": "-buildvcs=false",
+		"HOME": filepath.Join(b.dir, "home"), "TMPDIR": filepath.Join(b.dir, "tmp"), "GIT_CEILING_DIRECTORIES": b.dir,
+		"MY_CACHE": filepath.Join(b.dir, "caches", "c"), "MAESTRO_RESULT": filepath.Join(b.dir, "result", "result.json"),
+	}, got)
+	info, err := os.Stat(filepath.Join(b.dir, "caches", "c"))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+	require.NoDirExists(t, filepath.Join(b.dir, "result"), "what is read is removed")
+}
+
+func TestResultOfTheLastAttemptIsGone(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	require.NoError(t, os.Mkdir(filepath.Join(b.dir, "result"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(b.dir, "result", "result.json"), []byte(`{"summary":"old"}`), 0o600))
+	out, err := b.shell("true").Run(t.Context(), b.job())
+	require.NoError(t, err)
+	require.Empty(t, out.Summary)
+}
+
+func TestResultIsReadWhereItWasAskedFor(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	outside := filepath.Join(t.TempDir(), "result.json")
+	require.NoError(t, os.WriteFile(outside, []byte(`{"summary":"foreign"}`), 0o600))
+	out, err := b.shell(`mv ../result ../moved; ln -s `+filepath.Dir(outside)+` ../result`).Run(t.Context(), b.job())
+	require.NoError(t, err)
+	require.Empty(t, out.Summary)
+	require.FileExists(t, outside, "what is cleared away is the link")
+}
+
+func TestAgentThatIsNotPrepared(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s := b.shell("true")
+	for _, change := range []func(*team.Job){
+		func(j *team.Job) { j.Agent = "nobody" },
+		func(j *team.Job) { j.Dir = "relative" },
+		func(j *team.Job) { j.Home = filepath.Join(b.dir, "gone") },
+		func(j *team.Job) { j.Tmp = "" },
+	} {
+		job := b.job()
+		change(&job)
+		_, err := s.Run(t.Context(), job)
+		require.Equal(t, team.ResourceError, failure(t, err).Category)
+	}
+	_, err := s.Check(t.Context(), b.checkJob("nothing"))
+	require.ErrorContains(t, err, `defines no check "nothing"`)
+}
+
+func TestSmallerTimeoutWins(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, time.Second, smaller(time.Second, 0))
+	require.Equal(t, time.Second, smaller(time.Second, time.Minute))
+	require.Equal(t, time.Second, smaller(time.Minute, time.Second))
+}
+
+func TestGitRepositoryOfTheLastAttemptStays(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s := b.set(Config{Agents: map[string]Definition{"x": {Kind: KindCommand, Git: true, Argv: []string{"sh", "-c", `echo more >> work; git add work; git commit -qm more; git rev-list --count HEAD`}}}})
+	for _, want := range []string{"2\n", "3\n"} {
+		out, err := s.Run(t.Context(), b.job())
+		require.NoError(t, err)
+		require.Equal(t, want, string(out.Log))
+	}
+}
+
+func TestGitTakesNoOrdersFromHome(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	require.NoError(t, os.WriteFile(filepath.Join(b.dir, "home", ".gitconfig"), []byte("[core]\n\tfsmonitor = touch "+b.path("ran")+"; false\n"), 0o600))
+	s := b.set(Config{Agents: map[string]Definition{"x": {Kind: KindCommand, Git: true, Argv: []string{"sh", "-c", `git log --format='%an %at %s'`}}}})
+	s.now = func() time.Time { return time.Unix(1_700_000_000, 0) }
+	out, err := s.Run(t.Context(), b.job())
+	require.NoError(t, err)
+	require.Equal(t, "Maestro 1700000000 The input of this assignment\n", string(out.Log))
+	require.NoFileExists(t, b.path("ran"))
+}
+
+func TestCheckTimeoutIsNoTestFailure(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s := b.set(Config{
+		Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"true"}}},
+		Checks: map[string]CheckDefinition{
+			"slow":  {Argv: []string{"sh", "-c", "echo on my way; exec sleep 100"}, Timeout: team.Duration(300 * time.Millisecond)},
+			"crash": {Argv: []string{"sh", "-c", "echo " + secret + " >&2; kill -SEGV $$"}},
+			"gone":  {Argv: []string{"no-such-check"}},
+		},
+		Secrets: []string{"API_KEY"},
+	})
+	_, err := s.Check(t.Context(), b.checkJob("slow"))
+	f := failure(t, err)
+	require.Equal(t, team.Timeout, f.Category)
+	require.Equal(t, "check slow ran into its timeout of 300ms", f.Message)
+	require.Equal(t, "on my way", f.Output)
+	require.Equal(t, []string{"on my way"}, b.said)
+	out, err := s.Check(t.Context(), b.checkJob("crash"))
+	f = failure(t, err)
+	require.Equal(t, team.TestFailure, f.Category)
+	require.Equal(t, "check crash failed: killed by signal 11 (segmentation fault)", f.Message)
+	require.Equal(t, "***", f.Output)
+	require.NotContains(t, string(out.Log), secret)
+	_, err = s.Check(t.Context(), b.checkJob("gone"))
+	require.Equal(t, team.ResourceError, failure(t, err).Category)
+}
