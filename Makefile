@@ -40,7 +40,7 @@ race: build ## run the tests with the race detector
 
 .PHONY: bench
 bench: build ## compare the store with cp -r on a tree of 50,000 files
-	@$(GO) test -run '^$$' -bench . -benchtime 3x ./internal/store
+	@$(GO) test -run '^$$' -bench . -benchtime 1x ./internal/store
 
 .PHONY: lint
 lint: bin/golangci-lint ## hold the code against .golangci.yml

@@ -7,7 +7,8 @@ import (
 )
 
 // LoadWorker reads a worker file and fills in its defaults. Its error is always
-// a [*Faults] with everything that is wrong.
+// a [*Faults] with everything that is wrong. Scripts and relative programs are
+// found from the file's directory when the worker starts.
 func LoadWorker(path string) (agent.Config, error) {
 	src, fault := readSource(path)
 	if fault != nil {
