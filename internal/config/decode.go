@@ -34,9 +34,21 @@ type decoder struct {
 	values  int
 }
 
-// decode parses a source into a T. Where the decoder has faults, the T holds
-// what did fit.
-func decode[T any](src *source) (T, *decoder) {
+// kind is a kind of file: its name in messages, and fields at the top of it that
+// the other kinds do not have.
+type kind struct {
+	name  string
+	marks []string
+}
+
+var (
+	teamFile   = kind{"a team file", []string{"personas", "phases"}}
+	workerFile = kind{"a worker file", []string{"agents", "caches", "sandbox"}}
+)
+
+// decode parses a source into a T, a file of one kind and not the other. Where
+// the decoder has faults, the T holds what did fit.
+func decode[T any](src *source, want, other kind) (T, *decoder) {
 	var out T
 	d := &decoder{
 		src: src, places: map[string]place{"$": {1, 1}},
@@ -48,9 +60,27 @@ func decode[T any](src *source) (T, *decoder) {
 		d.broken = append(d.broken, "$")
 		return out, d
 	}
+	if has(root, other.marks) && !has(root, want.marks) {
+		d.add(place{}, "$", "is %s where %s is needed; name the other file", other.name, want.name)
+		return out, d
+	}
 	ast.Walk(anchorCollector{d}, root)
 	d.value(root, reflect.ValueOf(&out).Elem(), "$", startOf(root))
 	return out, d
+}
+
+// has tells whether a mapping has one of the fields.
+func has(root ast.Node, names []string) bool {
+	rows, ok := root.(ast.MapNode)
+	if !ok {
+		return false
+	}
+	for row := rows.MapRange(); row.Next(); {
+		if name, ok := keyName(row.Key()); ok && slices.Contains(names, name) {
+			return true
+		}
+	}
+	return false
 }
 
 // add reports what is wrong at a path, on which nothing more will be said.

@@ -28,7 +28,7 @@ func LoadTeam(path string) (team.Team, error) {
 
 // parseTeam makes a team of a file's text. beside reads the files that it names.
 func parseTeam(src *source, beside func(name string) (string, error)) (team.Team, error) {
-	t, d := decode[team.Team](src)
+	t, d := decode[team.Team](src, teamFile, workerFile)
 	for _, name := range slices.Sorted(maps.Keys(t.Personas)) {
 		p := t.Personas[name]
 		if p.InstructionsFile == "" || p.Instructions != "" {

@@ -24,7 +24,7 @@ func LoadWorker(path string) (agent.Config, error) {
 // parseWorker makes a worker's configuration of a file's text; relative paths in
 // it start from dir.
 func parseWorker(src *source, dir string) (agent.Config, error) {
-	c, d := decode[agent.Config](src)
+	c, d := decode[agent.Config](src, workerFile, teamFile)
 	c.Dir = dir
 	d.addFaults(c.Faults())
 	if err := asError(src.file, d.faults); err != nil {

@@ -27,3 +27,29 @@ func TestWorkerFileIsLoadedWithDefaults(t *testing.T) {
 	require.Equal(t, agent.DefaultLostWorkers, cfg.Limits.LostWorkers)
 	require.True(t, filepath.IsAbs(cfg.Dir))
 }
+
+func TestWorkerFileSaysWhatItSays(t *testing.T) {
+	t.Parallel()
+	cfg, err := LoadWorker(filepath.Join("testdata", "good", "agents.yaml"))
+	require.NoError(t, err)
+	require.Equal(t, []string{"./writer.sh", "--fast", "-n", "5"}, cfg.Agents["writer"].Argv, "arguments are taken as they are written")
+	require.Equal(t, agent.DefaultTimeout, cfg.Agents["demo"].Timeout)
+	require.Equal(t, "GOCACHE", cfg.Caches["go-build"].Env)
+	require.Equal(t, "100MB", cfg.Limits.FileBytes.String())
+}
+
+// FuzzWorker: no text brings the loader down, and every configuration that is
+// accepted is without faults, also with its defaults.
+func FuzzWorker(f *testing.F) {
+	seed(f, "worker")
+	f.Fuzz(func(t *testing.T, data []byte) {
+		src, fault := newSource("w.yaml", data)
+		if fault != nil {
+			return
+		}
+		cfg, err := parseWorker(src, "/")
+		if err == nil {
+			require.Empty(t, cfg.Faults())
+		}
+	})
+}

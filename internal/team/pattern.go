@@ -3,7 +3,7 @@ package team
 import (
 	"errors"
 	"fmt"
-	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -41,9 +41,26 @@ func CheckPattern(pattern string) error {
 		if strings.Contains(segment, "**") && segment != "**" {
 			return fmt.Errorf("%q has ** inside %q; it stands for whole directories, as in docs/**/*.md", pattern, segment)
 		}
-		if _, err := path.Match(strings.NewReplacer("{", "", "}", "").Replace(segment), ""); err != nil {
-			return fmt.Errorf("%q has a [ without its ], or nothing between them", pattern)
+	}
+	return checkClasses(pattern)
+}
+
+var (
+	// classPattern is a choice of characters, like [abc], [a-z] or [!0-9].
+	classPattern = regexp.MustCompile(`\[[!^]?(?:[^][{}/!^-](?:-[^][{}/!^-])?)+\]`)
+	rangePattern = regexp.MustCompile(`(.)-(.)`)
+)
+
+func checkClasses(pattern string) error {
+	for _, class := range classPattern.FindAllString(pattern, -1) {
+		for _, ends := range rangePattern.FindAllStringSubmatch(class, -1) {
+			if ends[1] > ends[2] {
+				return fmt.Errorf("%q has the range %s, which holds nothing; write %s-%s", pattern, ends[0], ends[2], ends[1])
+			}
 		}
+	}
+	if strings.ContainsAny(classPattern.ReplaceAllString(pattern, ""), "[]") {
+		return fmt.Errorf("%q has brackets that are no choice of characters; write one like [a-z] or [!0-9], and ? for a bracket in a name", pattern)
 	}
 	return nil
 }

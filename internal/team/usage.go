@@ -17,10 +17,9 @@ const usdDigits = 9
 // String formats the amount as a decimal number of dollars, without a currency
 // sign or trailing zeros.
 func (u USD) String() string {
-	sign := ""
-	v := int64(u)
-	if v < 0 {
-		sign, v = "-", -v
+	sign, v := "", uint64(u) //nolint:gosec // Negative amounts are turned below.
+	if u < 0 {
+		sign, v = "-", -v // two's complement: right for the smallest amount, too
 	}
 	s := fmt.Sprintf("%010d", v)
 	whole, frac := s[:len(s)-usdDigits], strings.TrimRight(s[len(s)-usdDigits:], "0")

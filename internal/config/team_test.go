@@ -1,0 +1,228 @@
+package config
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bmatcuk/doublestar/v4"
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+func TestTeamFileSaysWhatItSays(t *testing.T) {
+	t.Parallel()
+	got, err := LoadTeam(filepath.Join("testdata", "good", "full.yaml"))
+	require.NoError(t, err)
+	require.Equal(t, "web-service", got.Name)
+	analyst := got.Personas["analyst"]
+	require.Equal(t, "Write: what is asked for.", analyst.Instructions)
+	require.Equal(t, 30*time.Minute, analyst.Timeout.Std())
+	require.Equal(t, team.Cap{Tokens: 100_000, USD: 500_000_000}, analyst.Budget)
+	require.Equal(t, "Decide on the structure.\n", got.Personas["architect"].Instructions, "files are inlined")
+	require.Empty(t, got.Personas["architect"].InstructionsFile)
+	require.Equal(t, "Write the server.\n  Keep it small.\n", got.Personas["backend"].Instructions)
+
+	frontend := got.Personas["frontend"]
+	require.Equal(t, "Frontend developer", frontend.Role, "what is given wins over what is merged")
+	require.Equal(t, got.Personas["backend"].Instructions, frontend.Instructions)
+	require.Equal(t, 60, frontend.MaxTurns)
+
+	needs := map[string][]string{}
+	for _, p := range got.Phases {
+		needs[p.Name] = p.Needs
+	}
+	require.Equal(t, map[string][]string{
+		"requirements": {}, "survey": {}, "design": {"requirements", "survey"},
+		"implementation": {"design"}, "testing": {"implementation"},
+	}, needs, "empty needs are a root, absent ones the phase before")
+	require.Equal(t, team.OrderSequence, got.Phases[3].Order)
+	require.Equal(t, "tester", got.Phases[4].Integrator)
+	require.Equal(t, int64(500_000), got.Budget.Tokens)
+	require.Equal(t, []float64{0.5, 0.8}, got.Budget.WarnAt)
+}
+
+func TestLineEndingsAndByteOrderMarksDoNotMatter(t *testing.T) {
+	t.Parallel()
+	plain, err := LoadTeam(filepath.Join("testdata", "good", "plain.yaml"))
+	require.NoError(t, err)
+	crlf, err := LoadTeam(filepath.Join("testdata", "good", "crlf.yaml"))
+	require.NoError(t, err)
+	require.Equal(t, plain, crlf)
+}
+
+func TestTeamIsRefusedAsAWhole(t *testing.T) {
+	t.Parallel()
+	got, err := LoadTeam(filepath.Join("testdata", "team", "approve.yaml"))
+	require.Error(t, err)
+	require.Zero(t, got)
+}
+
+func TestFilesThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	large := filepath.Join(dir, "large.yaml")
+	require.NoError(t, os.WriteFile(large, []byte(strings.Repeat("# much\n", maxFile/7+1)), 0o600))
+	device := filepath.Join(dir, "socket")
+	for path, want := range map[string]string{
+		"":                                `"": is no file name`,
+		dir:                               dir + ": is a directory; name the file in it",
+		filepath.Join(dir, "absent.yaml"): "absent.yaml: does not exist; check the path",
+		large:                             "large.yaml: is larger than 1024 KiB",
+		"/dev/null":                       "/dev/null: is not a regular file",
+		filepath.Join(device, "x.yaml"):   "x.yaml: does not exist",
+	} {
+		for _, load := range []func(string) error{
+			func(p string) error { _, err := LoadTeam(p); return err },
+			func(p string) error { _, err := LoadWorker(p); return err },
+		} {
+			err := load(path)
+			var faults *Faults
+			require.ErrorAs(t, err, &faults)
+			require.ErrorContains(t, err, want)
+		}
+	}
+}
+
+func TestInstructionsStayInTheTeamFilesDirectory(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	outside := filepath.Join(t.TempDir(), "secret.md")
+	require.NoError(t, os.WriteFile(outside, []byte("secret"), 0o600))
+	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "link.md")))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "large.md"), []byte(strings.Repeat("x", team.MaxInstructions+1)), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "real.md"), []byte("work"), 0o600))
+	require.NoError(t, os.Symlink("real.md", filepath.Join(dir, "inside.md")))
+	load := func(name string) (team.Team, error) {
+		file := filepath.Join(dir, filepath.Base(name)+".yaml")
+		text := strings.Replace(smallTeam, "instructions: Work.", "instructions_file: "+name, 1)
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		return LoadTeam(file)
+	}
+	_, err := load("link.md")
+	require.ErrorContains(t, err, `"link.md" leads out of this file's directory`)
+	_, err = load("large.md")
+	require.ErrorContains(t, err, "has 262145 bytes; at most 262144 are allowed")
+	got, err := load("inside.md")
+	require.NoError(t, err)
+	require.Equal(t, "work", got.Personas["dev"].Instructions)
+}
+
+const smallTeam = `version: 1
+name: small
+personas:
+  dev: {role: Developer, agent: coder, instructions: Work.}
+phases:
+  - {name: build, personas: [dev]}
+`
+
+// noFiles is a directory in which nothing lies.
+func noFiles(string) (string, error) { return "", fs.ErrNotExist }
+
+func TestFaultsNameWhereAndWhat(t *testing.T) {
+	t.Parallel()
+	src, fault := newSource("t.yaml", []byte(strings.Replace(smallTeam, "[dev]", "[dve]", 1)))
+	require.Nil(t, fault)
+	_, err := parseTeam(src, noFiles)
+	var faults *Faults
+	require.ErrorAs(t, err, &faults)
+	require.Equal(t, []Fault{{
+		File: "t.yaml", Line: 6, Column: 30, Field: "phases[0].personas[0]",
+		Message: `unknown persona "dve"; did you mean "dev"?`,
+		Excerpt: "      5 | phases:\n>     6 |   - {name: build, personas: [dve]}\n        |                              ^\n",
+	}}, faults.List)
+}
+
+func TestManyFaultsAreCutShort(t *testing.T) {
+	t.Parallel()
+	text := smallTeam
+	for i := range 100 {
+		text += "unknown" + strings.Repeat("x", i) + ": 1\n"
+	}
+	src, _ := newSource("t.yaml", []byte(text))
+	_, err := parseTeam(src, noFiles)
+	require.ErrorContains(t, err, "t.yaml: and 70 more")
+}
+
+func TestTerminalIsNotWrittenTo(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"version: 1\nname: \"\\e[2J\"\n", "\"\\e]0;x\\a\": 1\n", "name: \u202ex\n", "personas: {\"\\e[2J\": {agent: \"\\e\"}}\n",
+	} {
+		src, fault := newSource("t.yaml", []byte(text))
+		require.Nil(t, fault)
+		_, err := parseTeam(src, noFiles)
+		require.Error(t, err)
+		require.NotContains(t, err.Error(), "\x1b")
+		require.NotContains(t, err.Error(), "\a")
+		require.NotContains(t, err.Error(), "\u202e")
+	}
+}
+
+// TestHugeFilesAreRefusedSoon: what costs the parser time that grows faster than
+// the file does not reach it.
+func TestHugeFilesAreRefusedSoon(t *testing.T) {
+	t.Parallel()
+	for name, unit := range map[string]string{
+		"lists": "[", "mappings": "{a: ", "entries": "- ", "keys": "? ", "anchors": "&a ", "tags": "!a ", "quotes": "'", "aliases": "*a ",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			src, fault := newSource("t.yaml", []byte(strings.Repeat(unit, 500_000/len(unit))))
+			require.Nil(t, fault)
+			_, err := parseTeam(src, noFiles)
+			require.Error(t, err)
+			require.Less(t, len(err.Error()), 2000)
+		})
+	}
+}
+
+// FuzzTeam: no text brings the loader down, every refusal names the file, and
+// every team that is accepted is without faults, also once resolved.
+func FuzzTeam(f *testing.F) {
+	seed(f, "team")
+	f.Fuzz(func(t *testing.T, data []byte) {
+		src, fault := newSource("t.yaml", data)
+		if fault != nil {
+			require.NotEmpty(t, fault.Message)
+			return
+		}
+		got, err := parseTeam(src, func(string) (string, error) { return "instructions", nil })
+		if err != nil {
+			require.True(t, strings.HasPrefix(err.Error(), "t.yaml"), err.Error())
+			return
+		}
+		require.Empty(t, got.Faults())
+		require.Equal(t, got, got.Resolved())
+		require.Len(t, got.Topological(), len(got.Phases))
+	})
+}
+
+func seed(f *testing.F, dir string) {
+	for _, pattern := range []string{filepath.Join("testdata", dir, "*.yaml"), "testdata/good/*.yaml"} {
+		files, err := filepath.Glob(pattern)
+		require.NoError(f, err)
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			require.NoError(f, err)
+			f.Add(data)
+		}
+	}
+}
+
+// FuzzPattern: every pattern that a file may hold is one that the matcher of the
+// store and of the checks accepts.
+func FuzzPattern(f *testing.F) {
+	for _, p := range []string{"docs/**/*.md", "*.{js,css}", "[a-z]/?", "a/{b,c/d}", "[^a]", "[]", "{", "[!a-]", "[a-", "[z-a]", "{[a,b]}", "[{]}", "[{}]", "{a,{b}}"} {
+		f.Add(p)
+	}
+	f.Fuzz(func(t *testing.T, pattern string) {
+		if team.CheckPattern(pattern) == nil {
+			require.True(t, doublestar.ValidatePattern(pattern), pattern)
+		}
+	})
+}

@@ -1,0 +1,77 @@
+package team
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestResolvedFillsInWhatTheFileLeavesOut(t *testing.T) {
+	t.Parallel()
+	in := Team{
+		Personas: map[string]Persona{"a": {Attempts: 7}, "b": {}},
+		Phases: []Phase{
+			{Name: "one", Personas: []string{"a", "b"}},
+			{Name: "two", Personas: []string{"b"}},
+			{Name: "root", Personas: []string{"a", "b"}, Needs: []string{}, Order: OrderSequence, Integrator: "a"},
+		},
+	}
+	out := in.Resolved()
+	require.Equal(t, Retry{
+		Attempts: 3, Initial: Duration(time.Second), Max: Duration(5 * time.Second),
+		Rounds: 2, RoundInitial: Duration(5 * time.Second), RoundMax: Duration(20 * time.Second),
+	}, out.Retry)
+	require.Equal(t, 7, out.Personas["a"].Attempts)
+	require.Equal(t, 3, out.Personas["b"].Attempts)
+	require.Equal(t, OnExceededStop, out.Budget.OnExceeded)
+	require.Equal(t, HelpFail, out.Help.Mode)
+	require.Equal(t, []Phase{
+		{Name: "one", Needs: []string{}, Personas: []string{"a", "b"}, Order: OrderParallel, Integrator: "b"},
+		{Name: "two", Needs: []string{"one"}, Personas: []string{"b"}, Order: OrderParallel, Integrator: "b"},
+		{Name: "root", Needs: []string{}, Personas: []string{"a", "b"}, Order: OrderSequence, Integrator: "a"},
+	}, out.Phases)
+	require.Equal(t, out, out.Resolved(), "once is enough")
+	require.Nil(t, in.Phases[0].Needs, "the team itself stays as it is")
+	require.Zero(t, in.Personas["b"].Attempts)
+}
+
+func TestDefaultWaitsGiveWayToTheOneThatIsGiven(t *testing.T) {
+	t.Parallel()
+	second := Duration(time.Second)
+	for _, tt := range []struct{ initial, most, wantInitial, wantMost Duration }{
+		{0, 0, second, 5 * second},
+		{10 * second, 0, 10 * second, 10 * second},
+		{0, second / 2, second / 2, second / 2},
+		{0, 3 * second, second, 3 * second},
+		{2 * second, 3 * second, 2 * second, 3 * second},
+	} {
+		got := Team{Retry: Retry{Initial: tt.initial, Max: tt.most}}.Resolved().Retry
+		require.Equal(t, []Duration{tt.wantInitial, tt.wantMost}, []Duration{got.Initial, got.Max})
+	}
+}
+
+// TestEmptyNeedsSurviveTheBlob: a resolved team is stored as JSON and read again
+// by a resume; a root must not come back as the follower of the phase before.
+func TestEmptyNeedsSurviveTheBlob(t *testing.T) {
+	t.Parallel()
+	d := diamond()
+	data, err := json.Marshal(d)
+	require.NoError(t, err)
+	var back Team
+	require.NoError(t, json.Unmarshal(data, &back))
+	require.Equal(t, d, back)
+	require.Equal(t, d, back.Resolved())
+}
+
+func TestOutlineHasNoProse(t *testing.T) {
+	t.Parallel()
+	d := diamond()
+	d.Description = "prose"
+	d.Personas["a"] = Persona{Agent: "x", Instructions: "prose"}
+	data, err := json.Marshal(d.Outline())
+	require.NoError(t, err)
+	require.NotContains(t, string(data), "prose")
+	require.Equal(t, "prose", d.Personas["a"].Instructions, "the team itself keeps it")
+}
