@@ -98,7 +98,9 @@ type RoundResult struct {
 	// Output is the manifest of input and delta together.
 	Output Digest `json:"output"`
 	// Input is the manifest that the assignment started from.
-	Input     Digest            `json:"input"`
+	Input Digest `json:"input"`
+	// Basis is what the work rests on.
+	Basis     *Basis            `json:"basis,omitempty"`
 	Summary   string            `json:"summary,omitempty"`
 	Decisions map[string]string `json:"decisions,omitempty"`
 	// Usage covers every attempt of the round, the failed ones too.
@@ -162,6 +164,10 @@ type CheckpointAssignment struct {
 	Usage    Usage            `json:"usage"`
 	Summary  string           `json:"summary,omitempty"`
 	Input    Digest           `json:"input"`
+	// Basis is what the work rests on; nil for supplied work. InputDigest names
+	// it as a whole.
+	Basis       *Basis `json:"basis,omitempty"`
+	InputDigest Digest `json:"input_digest,omitempty"`
 	Work
 	// Integrated is what the assignment's integrating rounds then changed on
 	// the phase's merged tree, oldest first.
