@@ -16,7 +16,8 @@ type SearchAttributes interface {
 	Ready(ctx context.Context) bool
 }
 
-// Admissions decides whether sessions may start.
+// Admissions decides whether sessions may start, and what of their work stands
+// already.
 type Admissions struct {
 	Files            Files
 	Sessions         Sessions
@@ -25,8 +26,10 @@ type Admissions struct {
 }
 
 // Admit holds the team against what the store's live workers offer. If every
-// agent and check is there, it writes the session's first checkpoint and its
-// execution_state.json; else it returns the faults and writes nothing.
+// agent and check is there, it decides what of the session's earlier work is
+// restored, fences off whatever still works for an earlier incarnation, and
+// writes the incarnation's first checkpoint and its execution_state.json; else
+// it returns the faults and writes nothing.
 func (a *Admissions) Admit(ctx context.Context, in AdmitInput) (Admission, error) {
 	if in.Store != a.Sessions.ID() {
 		return Admission{Faults: []string{fmt.Sprintf(
@@ -42,43 +45,45 @@ func (a *Admissions) Admit(ctx context.Context, in AdmitInput) (Admission, error
 		return Admission{}, storeError(err)
 	}
 	agents, faults := t.Admissible(offers, a.Clock())
-	if len(faults) > 0 {
+	if faults = append(faults, in.Course.Faults(t)...); len(faults) > 0 {
 		return Admission{Faults: faults}, nil
 	}
-	head, err := a.begin(ctx, in, t)
+	r, err := a.restore(ctx, in, t, agents)
 	if err != nil {
 		return Admission{}, storeError(err)
 	}
-	return Admission{
-		Team: t.Outline(), Agents: agents, Head: head,
-		SearchAttributes: a.SearchAttributes.Ready(ctx),
-	}, nil
+	if len(r.faults) > 0 {
+		return Admission{Faults: r.faults}, nil
+	}
+	out := r.admission()
+	if out.Head, err = a.begin(ctx, r); err != nil {
+		return Admission{}, storeError(err)
+	}
+	out.SearchAttributes = a.SearchAttributes.Ready(ctx)
+	return out, nil
 }
 
-// begin writes what a session has before its first phase.
-func (a *Admissions) begin(ctx context.Context, in AdmitInput, t team.Team) (team.Digest, error) {
-	requirement, err := a.Files.Blob(ctx, in.Requirement)
-	if err != nil {
-		return "", fmt.Errorf("read requirement: %w", err)
-	}
+// begin writes what a session has before its first phase: the checkpoint from
+// which this incarnation starts, and its mirrored state.
+func (a *Admissions) begin(ctx context.Context, r *restoration) (team.Digest, error) {
 	info := activity.GetInfo(ctx)
-	key, now := sessionKey(info), a.Clock().UTC()
-	head, err := a.Sessions.PutCheckpoint(ctx, key, team.Checkpoint{
-		Schema: team.CheckpointSchema, Session: key.Session, Incarnation: in.Incarnation,
-		Team:        team.Ref{Name: t.Name, Blob: in.Team},
-		Requirement: string(requirement), Workspace: in.Workspace, Tree: in.Workspace,
-		CurrentPhase: team.ReservedPhase, Decisions: map[string]string{},
-		Assignments: []team.CheckpointAssignment{}, Artifacts: []team.Artifact{},
-		CreatedAt: now, Temporal: temporalIDs(info),
-	})
+	next, err := r.checkpoint()
 	if err != nil {
 		return "", err
 	}
-	return head, a.Sessions.UpdateExecution(key, func(e *team.Execution) {
-		e.Status = team.NewStatus(key.Session, t)
-		e.Status.Status, e.Incarnation, e.StartedAt = team.Running, in.Incarnation, &now
-		e.Schema, e.Namespace, e.Store, e.RunID = team.ExecutionSchema, key.Namespace, in.Store, info.WorkflowExecution.RunID
-		e.Advance(team.ReservedPhase, head, in.Workspace, now)
+	next.CreatedAt, next.Temporal = a.Clock().UTC(), temporalIDs(info)
+	head, err := a.Sessions.PutCheckpoint(ctx, r.key, next)
+	if err != nil {
+		return "", err
+	}
+	return head, a.Sessions.UpdateExecution(r.key, func(e *team.Execution) {
+		if e.Incarnation > next.Incarnation {
+			return
+		}
+		e.Status, e.Course = r.status, r.in.Course
+		e.Status.Status, e.StartedAt = team.Running, &next.CreatedAt
+		e.Schema, e.Namespace, e.Store, e.RunID = team.ExecutionSchema, r.key.Namespace, r.in.Store, info.WorkflowExecution.RunID
+		e.Advance(team.ReservedPhase, head, next.Tree, next.CreatedAt)
 	})
 }
 

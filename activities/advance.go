@@ -2,6 +2,8 @@ package activities
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -23,6 +25,9 @@ type Boundaries struct {
 // again writes the same link of the chain once more.
 func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, error) {
 	s, err := loadScene(ctx, b.Files, b.Sessions, in.Head)
+	if err == nil {
+		err = b.owned(s.key, s.checkpoint.Incarnation)
+	}
 	if err != nil {
 		return Advanced{}, storeError(err)
 	}
@@ -51,8 +56,22 @@ func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, er
 	if in.Last && len(conflicts) > 0 {
 		out.Conflicts[in.Phase] = conflicts
 	}
-	b.mirror(ctx, s, next, head, in.Last && len(conflicts) == 0)
+	b.mirror(ctx, s, next, head, in, len(conflicts) == 0)
 	return out, nil
+}
+
+// owned refuses an incarnation that a later one has followed.
+func (b *Boundaries) owned(key team.SessionKey, incarnation int) error {
+	e, err := b.Sessions.Execution(key)
+	switch {
+	case errors.Is(err, team.ErrNotFound), errors.Is(err, team.ErrCorrupt):
+		return nil // a lost mirror is written anew
+	case err != nil:
+		return err
+	case e.Incarnation > incarnation:
+		return fmt.Errorf("session %s is in incarnation %d, this is %d: %w", key.Session, e.Incarnation, incarnation, team.ErrFenced)
+	}
+	return nil
 }
 
 // next is the checkpoint after the phase, and what its work disagrees on.
@@ -71,10 +90,13 @@ func (b *Boundaries) next(ctx context.Context, s scene, in AdvanceInput) (team.C
 	c := s.checkpoint
 	c.CurrentPhase, c.Previous, c.CreatedAt = in.Phase, in.Head, b.Clock().UTC()
 	c.Temporal, c.SHA256, c.Tree = temporalIDs(activity.GetInfo(ctx)), "", folded.Manifest
-	c.Decisions, _ = team.MergeDecisions(steps)
+	c.Decisions, _ = team.MergeDecisions(s.checkpoint.Given, steps)
 	c.Assignments, c.Usage = nil, team.Usage{}
 	for _, id := range s.team.Assignments() {
 		if a, ok := done[id]; ok {
+			if a.Basis != nil {
+				a.InputDigest = a.Basis.Digest()
+			}
 			c.Assignments = append(c.Assignments, a)
 			c.Usage = c.Usage.Add(a.Usage)
 		}
@@ -90,15 +112,18 @@ func (b *Boundaries) fold(ctx context.Context, s scene, phases []string, done ma
 	if err != nil {
 		return team.Folded{}, nil, err
 	}
-	_, conflicts := team.MergeDecisions(steps)
+	_, conflicts := team.MergeDecisions(s.checkpoint.Given, steps)
 	folded.Conflicts = append(folded.Conflicts, conflicts...)
 	return folded, steps, nil
 }
 
 // mirror brings execution_state.json up to date. It may lag, so a failure to
 // write it is only logged: the next change catches up.
-func (b *Boundaries) mirror(ctx context.Context, s scene, c team.Checkpoint, head team.Digest, completed bool) {
+func (b *Boundaries) mirror(ctx context.Context, s scene, c team.Checkpoint, head team.Digest, in AdvanceInput, agreed bool) {
 	err := b.Sessions.UpdateExecution(s.key, func(e *team.Execution) {
+		if e.Incarnation > c.Incarnation {
+			return
+		}
 		if len(e.Phases) == 0 { // lost: begin again from what the checkpoint knows
 			e.Status = team.NewStatus(s.key.Session, s.team)
 			e.Status.Status = team.Running
@@ -110,15 +135,19 @@ func (b *Boundaries) mirror(ctx context.Context, s scene, c team.Checkpoint, hea
 			}
 		}
 		for i, p := range e.Phases {
-			if !slices.ContainsFunc(p.Assignments, func(a team.AssignmentStatus) bool { return !a.Status.Done() }) {
+			if !p.Status.Done() && !slices.ContainsFunc(p.Assignments, func(a team.AssignmentStatus) bool { return !a.Status.Done() }) {
 				e.Phases[i].Status = team.Completed
 			}
+			if in.Park && p.Name == in.Phase {
+				e.Phases[i].Status, e.Reason = team.AwaitingApproval, parkedReason(in.Phase)
+			}
 		}
+		e.Status.Status = e.Standing()
 		now := b.Clock().UTC()
-		e.Incarnation = c.Incarnation
+		e.Incarnation, e.RunID = c.Incarnation, s.run
 		e.Advance(c.CurrentPhase, head, c.Tree, now)
 		e.Decisions, e.Usage = maps.Clone(c.Decisions), e.Sum()
-		if completed {
+		if in.Last && !in.Park && agreed {
 			e.Status.Status, e.ClosedAt = team.Completed, &now
 		}
 	})
@@ -127,10 +156,37 @@ func (b *Boundaries) mirror(ctx context.Context, s scene, c team.Checkpoint, hea
 	}
 }
 
-// Close writes how a session ended that did not complete.
+// parkedReason says what a session waits for that parks after a phase.
+func parkedReason(phase string) string {
+	return "phase " + phase + " is done; the session goes on when somebody says so"
+}
+
+// Mark writes that a parked session goes on.
+func (b *Boundaries) Mark(ctx context.Context, in MarkInput) error {
+	err := b.Sessions.UpdateExecution(sessionKey(activity.GetInfo(ctx)), func(e *team.Execution) {
+		if e.Incarnation > in.Incarnation {
+			return
+		}
+		for i, p := range e.Phases {
+			if p.Name == in.Phase && p.Status == team.AwaitingApproval {
+				e.Phases[i].Status = team.Completed
+			}
+		}
+		e.Status.Status, e.Reason = e.Standing(), ""
+	})
+	if err != nil {
+		activity.GetLogger(ctx).Warn("execution_state.json lags behind", "error", err)
+	}
+	return nil
+}
+
+// Close writes how a session ended.
 func (b *Boundaries) Close(ctx context.Context, in CloseInput) error {
 	now := b.Clock().UTC()
 	err := b.Sessions.UpdateExecution(sessionKey(activity.GetInfo(ctx)), func(e *team.Execution) {
+		if e.Incarnation > in.Incarnation {
+			return
+		}
 		e.Status.Status, e.Reason, e.ClosedAt, e.UpdatedAt = in.Status, in.Reason, &now, now
 		e.Help = append([]team.HelpRequest{}, in.Help...)
 		for i := range e.Phases {
@@ -158,8 +214,11 @@ func closePhase(p *team.PhaseStatus, help []team.HelpRequest) {
 		}
 		p.Assignments[i].Progress = ""
 	}
-	if p.Status == team.Running || p.Status == team.Waiting {
+	switch p.Status {
+	case team.Running, team.Waiting:
 		p.Status = team.Pending
+	case team.AwaitingApproval:
+		p.Status = team.Completed
 	}
 }
 

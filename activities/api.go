@@ -17,6 +17,8 @@ const (
 	AdvanceName Name = "advance-session"
 	// CloseName writes how the session ended; see [Boundaries.Close].
 	CloseName Name = "close-session"
+	// MarkName writes that a parked session goes on; see [Boundaries.Mark].
+	MarkName Name = "mark-session"
 )
 
 // AdmitInput asks whether a session may start.
@@ -30,6 +32,12 @@ type AdmitInput struct {
 	// Workspace is the manifest that the session starts from.
 	Workspace   team.Digest `json:"workspace"`
 	Incarnation int         `json:"incarnation"`
+	// Course is what the session is to do.
+	Course team.Course `json:"course,omitzero"`
+	// Base is the checkpoint that the session goes on from; empty for a new one.
+	Base team.Digest `json:"base,omitempty"`
+	// Origin is set for a fork: Base is another session's then.
+	Origin *team.Origin `json:"origin,omitempty"`
 }
 
 // Admission is the answer: faults, or all that a session needs to begin.
@@ -38,12 +46,29 @@ type Admission struct {
 	Faults []string `json:"faults,omitempty"`
 	// Team is the resolved team without its prose.
 	Team team.Team `json:"team"`
-	// Agents freezes the digests of the agents that were offered.
-	Agents map[string]team.Digest `json:"agents,omitempty"`
+	// Incarnation counts the session's Temporal runs, this one included.
+	Incarnation int `json:"incarnation"`
 	// Head is the first checkpoint.
 	Head team.Digest `json:"head"`
+	// Todo names the phases to run, in topological order.
+	Todo []string `json:"todo"`
+	// Partial is the work that stands in phases that have yet to run.
+	Partial []RestoredWork `json:"partial,omitempty"`
+	// Phases is where each phase stands, unless all are yet to begin.
+	Phases    []team.PhaseStatus `json:"phases,omitempty"`
+	Decisions map[string]string  `json:"decisions,omitempty"`
+	// Inputs and Conflicts are those of the phases that build on nothing that
+	// is to run, as in [Advanced].
+	Inputs    map[string]team.Digest     `json:"inputs,omitempty"`
+	Conflicts map[string][]team.Conflict `json:"conflicts,omitempty"`
 	// SearchAttributes tells whether the namespace has Maestro's.
 	SearchAttributes bool `json:"search_attributes"`
+}
+
+// RestoredWork is an assignment's finished work and the tree that it left.
+type RestoredWork struct {
+	team.CheckpointAssignment
+	Output team.Digest `json:"output,omitempty"`
 }
 
 // RoundInput asks for one round of an assignment.
@@ -120,6 +145,8 @@ type AdvanceInput struct {
 	Ready []string `json:"ready"`
 	// Last: with this phase the session is complete.
 	Last bool `json:"last,omitempty"`
+	// Park: the session waits for a person's word after this phase.
+	Park bool `json:"park,omitempty"`
 }
 
 // Advanced is the new checkpoint and what the next phases start from.
@@ -134,8 +161,16 @@ type Advanced struct {
 	Decisions map[string]string `json:"decisions,omitempty"`
 }
 
-// CloseInput says how a session ended that did not complete.
+// MarkInput says that a parked session goes on after a phase.
+type MarkInput struct {
+	Incarnation int    `json:"incarnation"`
+	Phase       string `json:"phase"`
+}
+
+// CloseInput says how a session ended, unless the last Advance has said so.
 type CloseInput struct {
+	Incarnation int `json:"incarnation"`
+
 	Status team.State         `json:"status"`
 	Reason string             `json:"reason"`
 	Help   []team.HelpRequest `json:"help,omitempty"`

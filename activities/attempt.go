@@ -49,8 +49,9 @@ func (r *round) attempt(ctx context.Context) (*team.RoundResult, team.Outcome, e
 			return nil, outcome, err
 		}
 	}
+	basis := team.BasisOf(r.in.AssignmentID, persona, r.Agents.Offered(persona.Agent), brief.Requirement, r.in.Input, brief.Decisions)
 	return &team.RoundResult{
-		Delta: collected.Delta, Output: collected.Output, Input: r.in.Input,
+		Delta: collected.Delta, Output: collected.Output, Input: r.in.Input, Basis: &basis,
 		Files: len(collected.Changed) + len(collected.Deleted),
 	}, outcome, nil
 }
@@ -81,7 +82,7 @@ func (r *round) brief(ctx context.Context) (team.Brief, error) {
 	}
 	persona := r.scene.team.Personas[r.in.Persona]
 	phases := append(r.scene.team.Ancestors(r.in.Phase), r.in.Phase)
-	decisions, _ := team.MergeDecisions(r.scene.team.Steps(phases, r.scene.done(r.in.Beside)))
+	decisions, _ := team.MergeDecisions(r.scene.checkpoint.Given, r.scene.team.Steps(phases, r.scene.done(r.in.Beside)))
 	return team.Brief{
 		Session: r.scene.key.Session, Phase: r.in.Phase, Persona: r.in.Persona, Role: persona.Role,
 		Instructions: persona.Instructions, Requirement: r.scene.checkpoint.Requirement,

@@ -52,9 +52,13 @@ func (r *round) say(line string) {
 }
 
 // untilStopped ends its context, with errHandedOver as the cause, when the
-// worker stops and the time to drain is over.
+// worker stops and the time to drain is over; and with team.ErrFenced when a
+// later incarnation of the session has taken the assignment over.
 func (r *round) untilStopped(ctx context.Context) (context.Context, func()) {
 	work, cancel := context.WithCancelCause(ctx)
+	if r.in.Persona != "" {
+		go r.watchFence(work, cancel)
+	}
 	go func() {
 		select {
 		case <-work.Done():
@@ -70,6 +74,17 @@ func (r *round) untilStopped(ctx context.Context) (context.Context, func()) {
 		}
 	}()
 	return work, func() { cancel(context.Canceled) }
+}
+
+// watchFence looks now and then whether the assignment is still this
+// incarnation's: one whose Temporal is gone would work, and pay, on.
+func (r *round) watchFence(ctx context.Context, cancel context.CancelCauseFunc) {
+	for sleep(ctx, fenceEvery) == nil {
+		record, err := r.Sessions.Record(sessionKey(r.info), r.in.AssignmentID)
+		if err == nil && record.Incarnation > r.in.Incarnation {
+			cancel(team.ErrFenced)
+		}
+	}
 }
 
 // lock makes this the assignment's only live executor. It waits for another
@@ -131,7 +146,7 @@ func (r *round) mirror(ctx context.Context, state team.State) {
 	status.Status = state
 	err := r.Sessions.UpdateExecution(r.scene.key, func(e *team.Execution) {
 		a := e.Assignment(r.in.AssignmentID)
-		if a == nil {
+		if a == nil || e.Incarnation > r.in.Incarnation {
 			return
 		}
 		*a = status
@@ -140,6 +155,10 @@ func (r *round) mirror(ctx context.Context, state team.State) {
 				e.Phases[i].Status = team.Running
 			}
 		}
+		if !e.Status.Status.Closed() {
+			e.Status.Status = e.Standing()
+		}
+		e.RunID = r.info.WorkflowExecution.RunID
 		e.Phase, e.Usage, e.UpdatedAt = r.in.Phase, e.Sum(), r.Clock().UTC()
 	})
 	if err != nil {

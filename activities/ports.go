@@ -28,6 +28,14 @@ type Files interface {
 	// Fold applies the steps' deltas to the base in order and reports the
 	// paths on which unsettled steps disagree.
 	Fold(ctx context.Context, base team.Digest, steps []team.Step) (team.Folded, error)
+	// Overlay returns the delta that lays the files of one manifest over the
+	// tree of another, and what that changes.
+	Overlay(ctx context.Context, base, files team.Digest) (team.Collected, error)
+	// Intact looks whether the store has every file of a manifest, IntactDelta
+	// whether it has those of a delta. team.ErrNotFound or team.ErrCorrupt name
+	// the first that it has not.
+	Intact(ctx context.Context, manifest team.Digest) error
+	IntactDelta(ctx context.Context, delta team.Digest) error
 	// Artifacts lists the files that the steps left and that are still in the
 	// folded tree, sorted by path.
 	Artifacts(ctx context.Context, steps []team.Step) ([]team.Artifact, error)
@@ -49,6 +57,13 @@ type Sessions interface {
 	// PutRecord writes an assignment's record durably. team.ErrFenced if the
 	// stored one belongs to a later incarnation.
 	PutRecord(key team.SessionKey, r team.Record) error
+	// UpdateRecord rewrites an assignment's record for an incarnation, which
+	// fences off executors of earlier ones, and returns it. change gets what
+	// is stored, a record without rounds if nothing is. team.ErrFenced if the
+	// stored one belongs to a later incarnation.
+	UpdateRecord(key team.SessionKey, id team.AssignmentID, incarnation int, change func(*team.Record)) (team.Record, error)
+	// Execution reads execution_state.json; team.ErrNotFound if there is none.
+	Execution(key team.SessionKey) (team.Execution, error)
 	// PutCheckpoint stores a checkpoint durably as a blob and as
 	// checkpoint_<phase>.json, and returns the blob's name.
 	PutCheckpoint(ctx context.Context, key team.SessionKey, c team.Checkpoint) (team.Digest, error)
@@ -68,6 +83,8 @@ type Agents interface {
 	Run(ctx context.Context, job team.Job) (team.Outcome, error)
 	// Check runs a check, on the same terms.
 	Check(ctx context.Context, job team.CheckJob) (team.Outcome, error)
+	// Offered describes an agent; its zero for one that is not known.
+	Offered(agent string) team.OfferedAgent
 	// Keep lists the patterns of files that a check may leave.
 	Keep(check string) []string
 	// Mask replaces every secret that the worker knows.

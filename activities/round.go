@@ -36,6 +36,9 @@ const (
 	// lockEvery is how often a round looks whether another executor of its
 	// assignment, on a worker that lost touch, has ended.
 	lockEvery = 500 * time.Millisecond
+	// fenceEvery is how often a round looks whether a later incarnation of its
+	// session has taken over.
+	fenceEvery = 3 * time.Second
 	// storeWait and storeWaitMax bound the waits for a store that cannot be used.
 	storeWait    = time.Second
 	storeWaitMax = 30 * time.Second
@@ -229,6 +232,8 @@ func (r *round) interrupted(ctx context.Context, err error) error {
 			}
 		}
 		return handedOver()
+	case errors.Is(context.Cause(ctx), team.ErrFenced):
+		return storeError(team.ErrFenced)
 	case ctx.Err() != nil:
 		return temporal.NewCanceledError()
 	}
@@ -291,7 +296,7 @@ func (r *round) thisRound() *team.RoundRecord {
 			return &r.record.Rounds[i]
 		}
 	}
-	r.record.Rounds = append(r.record.Rounds, team.RoundRecord{Key: key, Round: r.in.Round})
+	r.record.Rounds = append(r.record.Rounds, team.RoundRecord{Key: key, Round: r.in.Round, Integrating: r.in.Integrating})
 	return &r.record.Rounds[len(r.record.Rounds)-1]
 }
 
@@ -306,7 +311,11 @@ func (r *round) lastFailure(ctx context.Context) (*team.Failure, error) {
 		return r.loadFeedback(ctx)
 	}
 	for i := len(r.record.Rounds) - 1; i >= 0; i-- {
-		if before := r.record.Rounds[i]; before.Result == nil && len(before.Attempts) > 0 {
+		before := r.record.Rounds[i]
+		if before.Result != nil {
+			break
+		}
+		if len(before.Attempts) > 0 {
 			return &before.Attempts[len(before.Attempts)-1].Failure, nil
 		}
 	}

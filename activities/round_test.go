@@ -36,9 +36,10 @@ func (a *agents) Check(_ context.Context, job team.CheckJob) (team.Outcome, erro
 	return team.Outcome{}, a.check(job)
 }
 
-func (a *agents) Keep(string) []string    { return nil }
-func (a *agents) Mask(text string) string { return text }
-func (a *agents) Secrets() []string       { return nil }
+func (a *agents) Offered(string) team.OfferedAgent { return team.OfferedAgent{Kind: "command"} }
+func (a *agents) Keep(string) []string             { return nil }
+func (a *agents) Mask(text string) string          { return text }
+func (a *agents) Secrets() []string                { return nil }
 
 // desk is a store with an admitted session of one persona in one phase.
 type desk struct {

@@ -69,7 +69,7 @@ func (r *round) sealed(ctx context.Context, phase team.Phase, in SealInput) (Sea
 		return SealResult{}, err
 	}
 	result := SealResult{Tree: folded.Manifest}
-	_, conflicts := team.MergeDecisions(steps)
+	_, conflicts := team.MergeDecisions(nil, steps)
 	if conflicts = append(folded.Conflicts, conflicts...); len(conflicts) > 0 {
 		result.Failure = conflictFailure(phase.Name, conflicts)
 		return result, nil

@@ -34,6 +34,27 @@ type SessionInput struct {
 	Requirement team.Digest `json:"requirement"`
 	// Workspace is the manifest that the session starts from.
 	Workspace team.Digest `json:"workspace"`
+	// Incarnation counts the session's Temporal runs; zero means 1.
+	Incarnation int `json:"incarnation,omitempty"`
+	// Course says which part of the team's work to do.
+	Course team.Course `json:"course,omitzero"`
+	// Base is the checkpoint that the session goes on from; empty for a new one.
+	Base team.Digest `json:"base,omitempty"`
+	// Origin is set for a fork: Base is another session's then.
+	Origin *team.Origin `json:"origin,omitempty"`
+}
+
+// GoOnUpdate is the update, and the signal, that lets a session go on that has
+// parked after a phase. Its argument is a [GoOn].
+const GoOnUpdate = "go-on"
+
+// GoOn says that a parked session may go on.
+type GoOn struct {
+	// Phase is the one after which it parked.
+	Phase string `json:"phase"`
+	// By is who says so; Note is why.
+	By   string `json:"by,omitempty"`
+	Note string `json:"note,omitempty"`
 }
 
 // SessionResult is what a completed session leaves.

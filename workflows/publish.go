@@ -17,6 +17,9 @@ func (s *session) note(ctx workflow.Context, a *assignment, state team.State) {
 		Usage: a.Usage, Failures: a.Failures, Summary: a.Summary,
 	}
 	s.status.Usage = s.status.Sum()
+	if len(s.parked) > 0 {
+		s.standing()
+	}
 	s.show(ctx)
 }
 
@@ -29,7 +32,7 @@ func (s *session) publish(ctx workflow.Context) {
 	state := s.status.Status
 	var open []string
 	for _, p := range s.status.Phases {
-		if !p.Status.Done() && s.inputs[p.Name] != "" {
+		if s.todo[p.Name] && s.inputs[p.Name] != "" {
 			open = append(open, p.Name)
 		}
 	}
@@ -48,17 +51,10 @@ func (s *session) publish(ctx workflow.Context) {
 	}
 }
 
-// allDone tells whether every phase is recorded and nothing is in dispute.
+// allDone tells whether every phase that was to run is recorded, and nothing is
+// in dispute or waits for a person.
 func (s *session) allDone() bool {
-	if s.stopping() {
-		return false
-	}
-	for _, p := range s.status.Phases {
-		if !p.Status.Done() {
-			return false
-		}
-	}
-	return true
+	return !s.stopping() && len(s.todo) == 0 && len(s.parked) == 0
 }
 
 // remember leaves the end of the session in its memo, for listings.

@@ -12,9 +12,12 @@ import (
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
-// assignment is one persona's work in one phase as the session follows it.
+// assignment is one persona's work in one phase as the session follows it. Its
+// counts and usage include those of earlier incarnations.
 type assignment struct {
 	team.CheckpointAssignment
+	// round counts the rounds of this incarnation, which retry limits are for.
+	round int
 	// input is the manifest that the next round starts from.
 	input team.Digest
 	// beside is the phase's work that the input has and no checkpoint yet.
@@ -26,10 +29,17 @@ type assignment struct {
 	output team.Digest
 }
 
-func newAssignment(phase, persona string, input team.Digest) *assignment {
+// newAssignment takes an assignment up where it stands: with its finished work,
+// or with what it has cost so far.
+func (s *session) newAssignment(id team.AssignmentID, input team.Digest) *assignment {
+	if w, ok := s.partial[id]; ok {
+		w.Status = team.Restored
+		return &assignment{CheckpointAssignment: w.CheckpointAssignment, input: input, output: w.Output}
+	}
+	before := s.status.Assignment(id)
 	return &assignment{input: input, CheckpointAssignment: team.CheckpointAssignment{
-		AssignmentID: team.AssignmentID{Phase: phase, Persona: persona},
-		Status:       team.Pending, Failures: []team.AttemptFailure{},
+		AssignmentID: id, Status: team.Pending, Rounds: before.Rounds, Attempts: before.Attempts, Lost: before.LostWorkers,
+		Failures: append([]team.AttemptFailure{}, before.Failures...), Usage: before.Usage,
 	}}
 }
 
@@ -47,13 +57,16 @@ func entries(work []*assignment) []team.CheckpointAssignment {
 func (s *session) runAssignments(ctx workflow.Context, p team.Phase, input team.Digest) ([]*assignment, error) {
 	work := make([]*assignment, len(p.Personas))
 	for i, persona := range p.Personas {
-		work[i] = newAssignment(p.Name, persona, input)
+		work[i] = s.newAssignment(team.AssignmentID{Phase: p.Name, Persona: persona}, input)
 	}
 	done, failed := 0, error(nil)
 	if p.Order == team.OrderSequence {
 		for i, a := range work {
 			if i > 0 {
 				a.input, a.beside = work[i-1].output, entries(work[:i])
+			}
+			if a.Status.Done() {
+				continue
 			}
 			if ok, err := s.runRounds(ctx, a); err != nil || !ok {
 				return nil, err
@@ -63,6 +76,10 @@ func (s *session) runAssignments(ctx workflow.Context, p team.Phase, input team.
 	}
 	all := workflow.NewWaitGroup(ctx)
 	for _, a := range work {
+		if a.Status.Done() {
+			done++
+			continue
+		}
 		all.Add(1)
 		workflow.Go(ctx, func(ctx workflow.Context) {
 			defer all.Done()
@@ -90,6 +107,7 @@ func (s *session) runAssignments(ctx workflow.Context, p team.Phase, input team.
 func (s *session) runRounds(ctx workflow.Context, a *assignment) (bool, error) {
 	for {
 		a.Rounds++
+		a.round++
 		s.note(ctx, a, team.Running)
 		result, err := s.round(ctx, a)
 		if err == nil {
@@ -102,7 +120,7 @@ func (s *session) runRounds(ctx workflow.Context, a *assignment) (bool, error) {
 			return false, err
 		}
 		a.charge(report)
-		wait, again := afterRound(report.Failure, a.Rounds, s.team.Retry)
+		wait, again := afterRound(report.Failure, a.round, s.team.Retry)
 		if !again {
 			s.note(ctx, a, team.Failed)
 			s.askForHelp(a.AssignmentID, report.Failure, a.Failures, a.Usage)
@@ -110,7 +128,7 @@ func (s *session) runRounds(ctx workflow.Context, a *assignment) (bool, error) {
 			return false, nil
 		}
 		s.note(ctx, a, team.Waiting)
-		summary := fmt.Sprintf("%s: round %d of %d after %s", a.AssignmentID, a.Rounds+1, s.team.Retry.Rounds, report.Failure.Category)
+		summary := fmt.Sprintf("%s: round %d of %d after %s", a.AssignmentID, a.round+1, s.team.Retry.Rounds, report.Failure.Category)
 		if err := pause(ctx, wait, summary); err != nil {
 			return false, err
 		}
@@ -138,13 +156,13 @@ func (s *session) round(ctx workflow.Context, a *assignment) (team.RoundResult, 
 	if a.integrating {
 		summary += ", mending the merged tree"
 	}
-	if a.Rounds > 1 {
-		summary += fmt.Sprintf(", round %d of %d", a.Rounds, s.team.Retry.Rounds)
+	if a.round > 1 {
+		summary += fmt.Sprintf(", round %d of %d", a.round, s.team.Retry.Rounds)
 	}
-	ctx = s.agentContext(ctx, persona.Agent, fmt.Sprintf("%s.%s.%d", a.Phase, a.Persona, a.Rounds), summary)
+	ctx = s.agentContext(ctx, persona.Agent, fmt.Sprintf("%s.%s.%d", a.Phase, a.Persona, a.round), summary)
 	var result team.RoundResult
 	err := workflow.ExecuteActivity(ctx, string(activities.RoundName), activities.RoundInput{
-		AssignmentID: a.AssignmentID, Round: a.Rounds, Rounds: s.team.Retry.Rounds, Incarnation: incarnation,
+		AssignmentID: a.AssignmentID, Round: a.round, Rounds: s.team.Retry.Rounds, Incarnation: s.status.Incarnation,
 		Head: s.head, Input: a.input, Beside: a.beside, Feedback: a.feedback, Integrating: a.integrating,
 		SpentSession: s.status.Usage, SpentPersona: s.spentBy(a.Persona),
 	}).Get(ctx, &result)
@@ -164,7 +182,7 @@ func (a *assignment) add(r team.RoundResult) {
 		a.Integrated = append(a.Integrated, work)
 		return
 	}
-	a.Input, a.Work = r.Input, work
+	a.Input, a.Work, a.Basis = r.Input, work, r.Basis
 }
 
 // charge books what a failed round has cost.

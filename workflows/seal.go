@@ -31,7 +31,7 @@ func (s *session) seal(ctx workflow.Context, p team.Phase, input team.Digest, wo
 			}
 			return true, nil
 		}
-		wait, again := afterRound(*result.Failure, integrator.Rounds, s.team.Retry)
+		wait, again := afterRound(*result.Failure, integrator.round, s.team.Retry)
 		if !again {
 			s.note(ctx, integrator, team.Failed)
 			report := slices.Concat(integrator.Failures, []team.AttemptFailure{{Category: result.Failure.Category, Message: result.Failure.Message}})

@@ -20,7 +20,10 @@ import (
 // finished and recorded, and nothing new starts. A cancelled session ends when
 // its agents are gone.
 func TeamSession(ctx workflow.Context, in SessionInput) (SessionResult, error) {
-	s := &session{in: in, inputs: map[string]team.Digest{}, boundary: workflow.NewMutex(ctx)}
+	s := &session{
+		in: in, inputs: map[string]team.Digest{}, todo: map[string]bool{}, parked: map[string]bool{},
+		partial: map[team.AssignmentID]activities.RestoredWork{}, boundary: workflow.NewMutex(ctx),
+	}
 	if err := workflow.SetQueryHandlerWithOptions(ctx, StatusQuery,
 		func() (team.Status, error) { return s.status, nil },
 		workflow.QueryHandlerOptions{Description: "The session's phases, assignments, decisions and usage, as of the last finished step."},
@@ -28,6 +31,9 @@ func TeamSession(ctx workflow.Context, in SessionInput) (SessionResult, error) {
 		return SessionResult{}, err
 	}
 	if err := s.admit(ctx); err != nil {
+		return SessionResult{}, err
+	}
+	if err := s.takeWord(ctx); err != nil {
 		return SessionResult{}, err
 	}
 	return s.run(ctx)
@@ -44,21 +50,28 @@ type session struct {
 	// phase that may start.
 	head   team.Digest
 	inputs map[string]team.Digest
+	// todo has the phases that have yet to be recorded.
+	todo map[string]bool
+	// partial is the work that stands in phases that have yet to run.
+	partial map[team.AssignmentID]activities.RestoredWork
+	// parked has the phases after which a person's word is awaited.
+	parked map[string]bool
 	// boundary lets one phase at a time add its checkpoint to the chain.
 	boundary workflow.Mutex
+	// endWritten: the last phase's checkpoint was that of a complete session.
+	endWritten bool
 	// fault is an error of the machinery that ends the session.
 	fault error
 }
 
-// incarnation counts the session's Temporal runs; a session has one so far.
-const incarnation = 1
-
-// admit asks whether the team can work here and takes the first checkpoint.
+// admit asks whether the team can work here and what of its work is at hand, and
+// takes the first checkpoint.
 func (s *session) admit(ctx workflow.Context) error {
 	var a activities.Admission
 	err := s.atBoundary(ctx, activities.AdmitName, activities.AdmitInput{
 		Store: s.in.Store, Team: s.in.Team, Requirement: s.in.Requirement,
-		Workspace: s.in.Workspace, Incarnation: incarnation,
+		Workspace: s.in.Workspace, Incarnation: max(s.in.Incarnation, 1),
+		Course: s.in.Course, Base: s.in.Base, Origin: s.in.Origin,
 	}, &a)
 	if err != nil {
 		return err
@@ -71,23 +84,44 @@ func (s *session) admit(ctx workflow.Context) error {
 	s.team, s.head, s.attributes = a.Team, a.Head, a.SearchAttributes
 	s.status = team.NewStatus(workflow.GetInfo(ctx).WorkflowExecution.ID, a.Team)
 	s.status.Status, s.status.Checkpoint, s.status.StartedAt = team.Running, a.Head, &started
-	for _, p := range s.team.Phases {
-		if len(p.Needs) == 0 {
-			s.inputs[p.Name] = s.in.Workspace
-		}
-	}
+	s.status.Incarnation, s.status.Origin = a.Incarnation, s.in.Origin
+	s.takeOver(a)
 	s.publish(ctx)
 	return nil
+}
+
+// takeOver begins with the work that is at hand.
+func (s *session) takeOver(a activities.Admission) {
+	if len(a.Phases) > 0 {
+		s.status.Phases, s.status.Decisions, s.status.Usage = a.Phases, a.Decisions, (&team.Status{Phases: a.Phases}).Sum()
+	}
+	for _, phase := range a.Todo {
+		s.todo[phase] = true
+	}
+	for _, w := range a.Partial {
+		s.partial[w.AssignmentID] = w
+	}
+	for _, phase := range a.Todo {
+		if input := a.Inputs[phase]; input != "" {
+			s.inputs[phase] = input
+		}
+		if conflicts := a.Conflicts[phase]; len(conflicts) > 0 {
+			s.cannotJoin(phase, conflicts)
+		}
+	}
 }
 
 // run lets all phases run, each in its own coroutine, and says how it ended.
 func (s *session) run(ctx workflow.Context) (SessionResult, error) {
 	phases := workflow.NewWaitGroup(ctx)
-	for i := range s.team.Phases {
+	for _, p := range s.team.Phases {
+		if !s.todo[p.Name] {
+			continue
+		}
 		phases.Add(1)
 		workflow.Go(ctx, func(ctx workflow.Context) {
 			defer phases.Done()
-			if err := s.runPhase(ctx, s.team.Phases[i]); err != nil && s.fault == nil && !temporal.IsCanceledError(err) {
+			if err := s.runPhase(ctx, p); err != nil && s.fault == nil && !temporal.IsCanceledError(err) {
 				s.fault = err
 			}
 		})
@@ -102,7 +136,7 @@ func (s *session) run(ctx workflow.Context) (SessionResult, error) {
 // runPhase takes one phase from its input to its checkpoint. A phase that needs
 // help, or never starts because another does, is no error.
 func (s *session) runPhase(ctx workflow.Context, p team.Phase) error {
-	err := workflow.Await(ctx, func() bool { return s.stopping() || s.inputs[p.Name] != "" })
+	err := workflow.Await(ctx, func() bool { return s.stopping() || (s.inputs[p.Name] != "" && !s.heldBack(p.Name)) })
 	if err != nil || s.stopping() {
 		return err
 	}
@@ -118,7 +152,10 @@ func (s *session) runPhase(ctx workflow.Context, p team.Phase) error {
 			return err
 		}
 	}
-	return s.advance(ctx, p, work)
+	if err := s.advance(ctx, p, work); err != nil {
+		return err
+	}
+	return s.park(ctx, p.Name)
 }
 
 // stopping tells whether nothing new may start.
@@ -131,14 +168,19 @@ func (s *session) advance(ctx workflow.Context, p team.Phase, work []*assignment
 		return err
 	}
 	defer s.boundary.Unlock()
-	in := activities.AdvanceInput{Phase: p.Name, Head: s.head, Assignments: entries(work)}
+	in := activities.AdvanceInput{Phase: p.Name, Head: s.head, Assignments: entries(work), Park: s.pausesAfter(p.Name)}
 	in.Ready, in.Last = s.unlockedBy(p.Name)
 	var out activities.Advanced
 	if err := s.atBoundary(ctx, activities.AdvanceName, in, &out); err != nil {
 		return err
 	}
+	s.endWritten = in.Last && !in.Park
 	s.head, s.status.Checkpoint, s.status.Decisions = out.Head, out.Head, out.Decisions
 	s.setPhase(p.Name, team.Completed)
+	delete(s.todo, p.Name)
+	if in.Park {
+		s.parked[p.Name] = true
+	}
 	for _, phase := range append(in.Ready, p.Name) {
 		if input := out.Inputs[phase]; input != "" {
 			s.inputs[phase] = input
@@ -152,19 +194,16 @@ func (s *session) advance(ctx workflow.Context, p team.Phase, work []*assignment
 }
 
 // unlockedBy lists the phases that may start once p is recorded, and tells
-// whether p is the last.
+// whether p is the last. What is not to run keeps nothing waiting.
 func (s *session) unlockedBy(p string) (ready []string, last bool) {
-	done := func(name string) bool {
-		return name == p || slices.ContainsFunc(s.status.Phases, func(ps team.PhaseStatus) bool {
-			return ps.Name == name && ps.Status.Done()
-		})
-	}
 	last = true
 	for _, next := range s.team.Phases {
-		if !done(next.Name) {
-			last = false
+		if !s.todo[next.Name] || next.Name == p {
+			continue
 		}
-		if slices.Contains(next.Needs, p) && !slices.ContainsFunc(next.Needs, func(n string) bool { return !done(n) }) {
+		last = false
+		above := s.team.Ancestors(next.Name)
+		if slices.Contains(above, p) && !slices.ContainsFunc(above, func(n string) bool { return n != p && s.todo[n] }) {
 			ready = append(ready, next.Name)
 		}
 	}
@@ -182,8 +221,11 @@ func (s *session) cannotJoin(phase string, conflicts []team.Conflict) {
 // settle marks what was under way when the session ended as yet to do.
 func (s *session) settle() {
 	for i, p := range s.status.Phases {
-		if p.Status == team.Running {
+		switch p.Status {
+		case team.Running:
 			s.status.Phases[i].Status = team.Pending
+		case team.AwaitingApproval:
+			s.status.Phases[i].Status = team.Completed
 		}
 		for j, a := range p.Assignments {
 			if a.Status == team.Running || a.Status == team.Waiting {
@@ -208,6 +250,9 @@ func (s *session) close(ctx, patient workflow.Context) (SessionResult, error) {
 	switch {
 	case s.allDone():
 		s.status.Status = team.Completed
+		if err := s.writeEnd(patient); err != nil {
+			return SessionResult{}, err
+		}
 		s.remember(patient)
 		s.show(patient)
 		return SessionResult{Checkpoint: s.head, Decisions: s.status.Decisions, Usage: s.status.Usage}, nil
@@ -225,13 +270,26 @@ func (s *session) close(ctx, patient workflow.Context) (SessionResult, error) {
 		end = s.fault
 	}
 	s.settle()
-	err := s.atBoundary(patient, activities.CloseName, activities.CloseInput{
-		Status: s.status.Status, Reason: s.status.Reason, Help: s.status.Help,
-	}, nil)
+	err := s.atBoundary(patient, activities.CloseName, s.ending(), nil)
 	if err != nil {
 		workflow.GetLogger(ctx).Warn("the store does not know how the session ended", "error", err)
 	}
 	s.publish(patient)
 	s.remember(patient)
 	return SessionResult{}, end
+}
+
+// ending is what the store has to know of the session's end.
+func (s *session) ending() activities.CloseInput {
+	return activities.CloseInput{
+		Incarnation: s.status.Incarnation, Status: s.status.Status, Reason: s.status.Reason, Help: s.status.Help,
+	}
+}
+
+// writeEnd writes that the session is complete, unless its last phase has.
+func (s *session) writeEnd(ctx workflow.Context) error {
+	if s.endWritten {
+		return nil
+	}
+	return s.atBoundary(ctx, activities.CloseName, s.ending(), nil)
 }

@@ -32,16 +32,36 @@ type stage struct {
 	// conflicts are what Advance finds for a phase.
 	conflicts map[string][]team.Conflict
 	faults    []string
+	// partial is the work that is at hand in phases that have yet to run.
+	partial []activities.RestoredWork
 
 	mu       sync.Mutex
 	rounds   []activities.RoundInput
 	seals    []activities.SealInput
 	advanced []activities.AdvanceInput
 	closed   []activities.CloseInput
+	marked   []string
 }
 
-func (s *stage) admit(context.Context, activities.AdmitInput) (activities.Admission, error) {
-	return activities.Admission{Faults: s.faults, Team: s.team.Resolved().Outline(), Head: "head-init"}, nil
+func (s *stage) admit(_ context.Context, in activities.AdmitInput) (activities.Admission, error) {
+	t := s.team.Resolved()
+	a := activities.Admission{
+		Faults: s.faults, Team: t.Outline(), Head: "head-init", Incarnation: 1,
+		Todo: t.Topological(), Inputs: map[string]team.Digest{}, Partial: s.partial,
+	}
+	for _, p := range t.Phases {
+		if len(p.Needs) == 0 {
+			a.Inputs[p.Name] = in.Workspace
+		}
+	}
+	return a, nil
+}
+
+func (s *stage) mark(_ context.Context, in activities.MarkInput) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.marked = append(s.marked, in.Phase)
+	return nil
 }
 
 func (s *stage) run(_ context.Context, in activities.RoundInput) (team.RoundResult, error) {
@@ -104,6 +124,7 @@ func (s *stage) play(t *testing.T, during ...func(*testsuite.TestWorkflowEnviron
 	for name, fn := range map[activities.Name]any{
 		activities.AdmitName: s.admit, activities.RoundName: s.run, activities.SealName: s.sealed,
 		activities.AdvanceName: s.advance, activities.CloseName: s.close,
+		activities.MarkName: s.mark,
 	} {
 		env.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: string(name)})
 	}

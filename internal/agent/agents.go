@@ -256,10 +256,19 @@ func (s *Set) Limits() Limits { return s.config.Limits }
 // OfferedAgents is what the worker publishes of its agents.
 func (s *Set) OfferedAgents() map[string]team.OfferedAgent {
 	offered := make(map[string]team.OfferedAgent, len(s.config.Agents))
-	for name, d := range s.config.Agents {
-		offered[name] = team.OfferedAgent{Kind: d.Kind, Concurrency: d.Concurrency, Digest: s.digests[name]}
+	for name := range s.config.Agents {
+		offered[name] = s.Offered(name)
 	}
 	return offered
+}
+
+// Offered describes one agent; its zero for one that the worker does not have.
+func (s *Set) Offered(name string) team.OfferedAgent {
+	d, ok := s.config.Agents[name]
+	if !ok {
+		return team.OfferedAgent{}
+	}
+	return team.OfferedAgent{Kind: d.Kind, Concurrency: d.Concurrency, Digest: s.digests[name]}
 }
 
 // OfferedChecks is what the worker publishes of its checks.

@@ -86,7 +86,8 @@ func (k *stack) startExample(ctx context.Context, dir string) (*watcher, error) 
 		return nil, err
 	}
 	w := &watcher{conn: k.conn, store: k.store, session: doc.Session, now: a.env.Now}
-	return w, a.awaitAdmission(ctx, w)
+	_, err = a.awaitAdmission(ctx, w, doc.RunID)
+	return w, err
 }
 
 // summarise says what the session has left, and what to try next.

@@ -58,6 +58,16 @@ type facts struct {
 	idle []string
 }
 
+// behind tells whether the mirror is still that of an earlier run of the session:
+// the present one has yet to be admitted, or was refused.
+func (f facts) behind() bool {
+	return f.mirrored != nil && f.description != nil &&
+		f.mirrored.RunID != f.description.GetWorkflowExecutionInfo().GetExecution().GetRunId()
+}
+
+// admitted tells whether a run of the session has begun.
+func (v view) admitted(run string) bool { return v.RunID == run && v.Status.Status != team.Admitted }
+
 // errUnknown says that neither Temporal nor the store knows a session.
 var errUnknown = errors.New("unknown session")
 
@@ -90,7 +100,7 @@ func (w *watcher) look(ctx context.Context) (view, error) {
 	}
 	if running {
 		f.idle = w.idleQueues(ctx, f)
-	} else if f.mirrored == nil || !f.mirrored.Status.Status.Closed() {
+	} else if f.behind() || f.mirrored == nil || !f.mirrored.Status.Status.Closed() {
 		f.end = w.conn.GetWorkflow(ctx, w.session, "").Get(ctx, nil)
 	}
 	return merge(w.session, f), ctx.Err()

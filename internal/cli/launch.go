@@ -37,14 +37,30 @@ type launch struct {
 	team        team.Team
 	requirement string
 	workspace   team.Digest
+	// course says which part of the team's work to do.
+	course team.Course
+	// base is what the session goes on from; nil for a new one.
+	base *startingPoint
 	// session is the id; empty until start has chosen one.
 	session string
 }
 
+// startingPoint is what a session goes on from.
+type startingPoint struct {
+	store.StoredCheckpoint
+	// incarnation is the new one's number; 1 for a fork.
+	incarnation int
+	// origin is set for a fork.
+	origin *team.Origin
+}
+
+// resumes tells whether the session has run before, under the same id.
+func (l *launch) resumes() bool { return l.base != nil && l.base.origin == nil }
+
 // precheck refuses a session whose id is taken or whose team no worker can
 // serve, before anything is stored.
 func (l *launch) precheck(ctx context.Context) error {
-	if l.session != "" {
+	if l.session != "" && !l.resumes() {
 		if err := l.checkFree(ctx); err != nil {
 			return err
 		}
@@ -106,6 +122,8 @@ func (l *launch) start(ctx context.Context) (runDocument, error) {
 		run, err = l.conn.ExecuteWorkflow(ctx, options, workflows.TeamSessionName, input)
 	}
 	switch {
+	case errors.As(err, &exists) && l.resumes():
+		return runDocument{}, usagef("session %s is running already: somebody else was faster", l.session)
 	case errors.As(err, &exists):
 		return runDocument{}, l.taken("Temporal")
 	case err != nil:
@@ -116,7 +134,10 @@ func (l *launch) start(ctx context.Context) (runDocument, error) {
 
 // keep puts team and requirement into the store.
 func (l *launch) keep(ctx context.Context) (workflows.SessionInput, error) {
-	in := workflows.SessionInput{Store: l.store.ID(), Workspace: l.workspace}
+	in := workflows.SessionInput{Store: l.store.ID(), Workspace: l.workspace, Course: l.course}
+	if l.base != nil {
+		in.Base, in.Incarnation, in.Origin = l.base.Name, l.base.incarnation, l.base.origin
+	}
 	data, err := json.Marshal(l.team)
 	if err != nil {
 		return in, fmt.Errorf("encode team: %w", err)
@@ -144,6 +165,9 @@ func (l *launch) options(ctx context.Context) client.StartWorkflowOptions {
 		},
 		StaticSummary: fmt.Sprintf("team %s: %s", l.team.Name, clip(l.requirement, 100)),
 		StaticDetails: details(l.session, l.team, l.requirement),
+	}
+	if l.resumes() {
+		o.WorkflowIDReusePolicy = enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE
 	}
 	if missing, err := l.app.attributes(l.conn).Missing(ctx); err == nil && len(missing) == 0 {
 		o.TypedSearchAttributes = temporal.NewSearchAttributes(
@@ -184,9 +208,9 @@ func newSessionID(teamName string, now time.Time) string {
 	return fmt.Sprintf("%s-%s-%s", teamName, now.Format("20060102"), random)
 }
 
-// awaitAdmission waits until workers have admitted the session. A refusal lists
-// its faults.
-func (a *app) awaitAdmission(ctx context.Context, w *watcher) error {
+// awaitAdmission waits until workers have admitted a run of the session. A refusal
+// lists its faults.
+func (a *app) awaitAdmission(ctx context.Context, w *watcher, run string) (view, error) {
 	bounded, cancel := context.WithTimeout(ctx, admissionPatience)
 	defer cancel()
 	ticker := time.NewTicker(admissionPause)
@@ -195,18 +219,18 @@ func (a *app) awaitAdmission(ctx context.Context, w *watcher) error {
 		v, err := w.look(bounded)
 		switch {
 		case len(v.faults) > 0:
-			return refusal(v.faults)
-		case err == nil && v.Status.Status != team.Admitted:
-			return nil
+			return v, refusal(v.faults)
+		case err == nil && v.admitted(run):
+			return v, nil
 		case err != nil && ctx.Err() == nil && bounded.Err() == nil && !temporalio.Lost(err):
-			return err
+			return v, err
 		}
 		select {
 		case <-ctx.Done():
 			a.say("the session is started, and goes on by itself: %s", a.again("watch "+w.session))
-			return ctx.Err()
+			return v, ctx.Err()
 		case <-bounded.Done():
-			return failf("the session is started, but no worker has admitted it within %s; it begins as soon as one does: %s",
+			return v, failf("the session is started, but no worker has admitted it within %s; it begins as soon as one does: %s",
 				admissionPatience, a.again("watch "+w.session))
 		case <-ticker.C:
 		}

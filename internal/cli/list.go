@@ -113,6 +113,7 @@ func listing(ctx context.Context, conn *temporalio.Connection, s *store.Store, l
 // visible lists the sessions that Temporal knows, the newest first.
 func visible(ctx context.Context, conn *temporalio.Connection, limit int) ([]listedSession, error) {
 	out := []listedSession{}
+	listed := map[string]bool{} // only the newest incarnation of each
 	request := &workflowservice.ListWorkflowExecutionsRequest{
 		Namespace: conn.Namespace, PageSize: listPage,
 		Query: "WorkflowType = '" + workflows.TeamSessionName + "'",
@@ -123,7 +124,10 @@ func visible(ctx context.Context, conn *temporalio.Connection, limit int) ([]lis
 			return nil, err
 		}
 		for _, info := range answer.GetExecutions() {
-			out = append(out, fromVisibility(info))
+			if l := fromVisibility(info); !listed[l.Session] {
+				listed[l.Session] = true
+				out = append(out, l)
+			}
 		}
 		request.NextPageToken = answer.GetNextPageToken()
 		if len(request.NextPageToken) == 0 || len(out) >= limit {

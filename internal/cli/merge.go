@@ -62,7 +62,10 @@ func base(session string, f facts) view {
 // overlay adds what Temporal knows of a running session's activities.
 func overlay(v *view, f facts) {
 	v.ClosedAt = nil
-	if v.Status.Status.Closed() {
+	switch {
+	case f.behind():
+		v.Status.Status, v.Reason = team.Admitted, ""
+	case v.Status.Status.Closed():
 		v.Status.Status = team.Running // the mirror knows the end a moment before Temporal
 	}
 	for _, p := range f.description.GetPendingActivities() {
@@ -140,6 +143,9 @@ func end(v *view, f facts) {
 	}
 	if before.Closed() && f.end == nil {
 		return // the session itself has written how it ended
+	}
+	if f.behind() {
+		v.Reason, v.Help = "", nil
 	}
 	if faults, refused := notAdmitted(f.end); refused {
 		v.faults, v.Reason = faults, "not admitted: "+strings.Join(faults, "; ")

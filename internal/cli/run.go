@@ -27,6 +27,8 @@ type runOptions struct {
 	include   []string
 	file      string
 	watch     bool
+	course    courseFlags
+	supplied  suppliedFlags
 }
 
 // runDocument is the document of `run -o json`.
@@ -35,6 +37,11 @@ type runDocument struct {
 	RunID   string `json:"run_id"`
 	// Store is the id of the session's store.
 	Store string `json:"store"`
+	// Incarnation counts the session's Temporal runs, this one included.
+	Incarnation int `json:"incarnation"`
+	// Plan says of each assignment whether it is restored or runs, and why;
+	// empty for a session that just begins at its beginning.
+	Plan []team.PlanEntry `json:"plan,omitempty"`
 }
 
 func newRun(a *app) *cobra.Command {
@@ -44,15 +51,19 @@ func newRun(a *app) *cobra.Command {
 		Short: "Start a session: a team on a requirement",
 		Long: "Start a session: the team of a team file works on a requirement, which is given as text, in a file (-f), or on standard input (-).\n\n" +
 			"The session's id is printed once workers have admitted the session; from then on it goes on by itself, whatever happens to this command.",
-		Example: "  maestro run team.yaml \"A URL shortener in Go\"\n  maestro run team.yaml -f requirement.md --workspace . --watch",
-		Args:    arguments(1, 2),
-		RunE:    func(cmd *cobra.Command, args []string) error { return a.run(cmd.Context(), o, args) },
+		Example: "  maestro run team.yaml \"A URL shortener in Go\"\n  maestro run team.yaml -f requirement.md --workspace . --watch\n" +
+			"  maestro run team.yaml -f requirement.md --from implementation --input design=docs/design.md",
+		Args: arguments(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.run(cmd.Context(), o, args) },
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&o.file, "file", "f", "", "file with the requirement")
 	flags.StringVar(&o.session, "session", "", "id of the session (default: the team's name, the date and a random part)")
 	flags.StringVar(&o.workspace, "workspace", "", "directory whose files the session starts from (default: none); it is only read")
 	flags.StringArrayVar(&o.include, "include", nil, "pattern of files to take although they are ignored or look as if they held keys; repeatable")
+	o.course.add(cmd, phasesOfFile)
+	flags.StringArrayVar(&o.supplied.inputs, "input", nil, "PHASE=PATH: the files of a directory, or one file, stand for the work of a phase that is not run; repeatable")
+	flags.StringArrayVar(&o.supplied.decisions, "decision", nil, "NAME=VALUE: a decision that was made before the session; repeatable")
 	flags.BoolVar(&o.watch, "watch", false, "follow the session until it ends, and exit with its outcome")
 	a.addTemporalFlags(cmd)
 	a.addStateDirFlag(cmd)
@@ -72,6 +83,10 @@ func (a *app) run(ctx context.Context, o runOptions, args []string) error {
 	if err := checkRun(o, t); err != nil {
 		return err
 	}
+	course, err := o.course.course(t)
+	if err != nil {
+		return err
+	}
 	conn, err := a.dial(ctx)
 	if err != nil {
 		return err
@@ -81,30 +96,62 @@ func (a *app) run(ctx context.Context, o runOptions, args []string) error {
 	if err != nil {
 		return err
 	}
-	l := &launch{app: a, conn: conn, store: s, team: t, requirement: requirement, session: o.session}
+	l := &launch{app: a, conn: conn, store: s, team: t, requirement: requirement, session: o.session, course: course}
 	if err := l.precheck(ctx); err != nil {
 		return err
 	}
 	if l.workspace, err = a.snapshot(ctx, s, o, t); err != nil {
 		return err
 	}
+	if err := a.supply(ctx, s, t, o.supplied, "", &l.course); err != nil {
+		return err
+	}
+	return l.launch(ctx, o.watch)
+}
+
+// launch starts the session, waits until it is admitted, and announces it.
+func (l *launch) launch(ctx context.Context, watch bool) error {
+	a := l.app
 	doc, err := l.start(ctx)
 	if err != nil {
 		return err
 	}
-	w := &watcher{conn: conn, store: s, session: doc.Session, now: a.env.Now}
-	refused := a.awaitAdmission(ctx, w)
+	w := &watcher{conn: l.conn, store: l.store, session: doc.Session, now: a.env.Now}
+	v, refused := a.awaitAdmission(ctx, w, doc.RunID)
 	if refused != nil && exitCode(refused) == exitUsage {
 		return refused
 	}
+	doc.Incarnation, doc.Plan = max(v.Incarnation, 1), v.Plan
+	a.tellPlan(v.Plan)
 	// A session that is started and not admitted yet has its id all the same.
 	if err := errors.Join(refused, a.announce(doc)); err != nil {
 		return err
 	}
-	if !o.watch {
+	if !watch {
 		return nil
 	}
 	return a.follow(ctx, w)
+}
+
+// tellPlan says what is restored and what runs, and why.
+func (a *app) tellPlan(plan []team.PlanEntry) {
+	words := map[team.Action]string{team.Restore: "restores", team.RunIt: "runs", team.SupplyIt: "takes", team.Leave: "leaves", team.Drop: "drops"}
+	for _, p := range plan {
+		a.say("%-9s %s: %s", words[p.Action], p.AssignmentID, printable(p.Reason))
+	}
+}
+
+// phasesOfFile lists the phases of the team file that is a command's first
+// argument, for completion.
+func phasesOfFile(args []string) []string {
+	if len(args) == 0 {
+		return nil
+	}
+	t, err := config.LoadTeam(args[0])
+	if err != nil {
+		return nil
+	}
+	return t.PhaseNames()
 }
 
 // checkRun refuses flags that make no sense before anything is contacted.

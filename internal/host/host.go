@@ -103,6 +103,7 @@ func (w *Worker) workflowQueue() worker.Worker {
 	boundaries := &activities.Boundaries{Files: o.Store, Sessions: o.Store, Clock: o.Clock}
 	register(q, activities.AdmitName, admissions.Admit)
 	register(q, activities.AdvanceName, boundaries.Advance)
+	register(q, activities.MarkName, boundaries.Mark)
 	register(q, activities.CloseName, boundaries.Close)
 	return q
 }

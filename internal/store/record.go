@@ -59,29 +59,66 @@ func checkRecord(r team.Record, id team.AssignmentID) error {
 // replaced: the error is then [team.ErrFenced]. Schema and SHA256 are filled in.
 // A damaged record is quarantined and replaced.
 func (s *Store) PutRecord(key team.SessionKey, r team.Record) error {
+	return s.underRecord(key, r.Assignment, func() error { return s.replaceRecord(key, r, r.Incarnation) })
+}
+
+// underRecord runs change while nobody else writes the record.
+func (s *Store) underRecord(key team.SessionKey, id team.AssignmentID, change func() error) error {
+	if err := checkAssignment(id); err != nil {
+		return err
+	}
+	return s.under(key, id.Phase+"."+id.Persona+".record", change)
+}
+
+// replaceRecord writes a record in the name of an incarnation, unless the stored
+// one belongs to a later.
+func (s *Store) replaceRecord(key team.SessionKey, r team.Record, incarnation int) error {
 	path, err := s.recordPath(key, r.Assignment)
 	if err != nil {
 		return err
+	}
+	stored, err := s.Record(key, r.Assignment)
+	switch {
+	case errors.Is(err, team.ErrNotFound), errors.Is(err, team.ErrCorrupt):
+	case err != nil:
+		return err
+	case stored.Incarnation > incarnation:
+		return fmt.Errorf("the record of %s in session %s is of incarnation %d, not %d: %w", r.Assignment, key.Session, stored.Incarnation, incarnation, team.ErrFenced)
 	}
 	r.Schema = team.RecordSchema
 	data, err := seal(r)
 	if err != nil {
 		return fmt.Errorf("write the record of %s: %w", r.Assignment, err)
 	}
-	return s.under(key, r.Assignment.Phase+"."+r.Assignment.Persona+".record", func() error {
-		stored, err := s.Record(key, r.Assignment)
+	if err := s.write(path, data, durable); err != nil {
+		return fmt.Errorf("write the record of %s: %w", r.Assignment, err)
+	}
+	return nil
+}
+
+// UpdateRecord rewrites an assignment's record for an incarnation and returns it.
+// change gets what is stored, or a record without rounds if nothing is or it was
+// damaged. From then on executors of earlier incarnations are fenced off; a
+// record of a later one is [team.ErrFenced].
+func (s *Store) UpdateRecord(key team.SessionKey, id team.AssignmentID, incarnation int, change func(*team.Record)) (team.Record, error) {
+	var r team.Record
+	err := s.underRecord(key, id, func() error {
+		stored, err := s.Record(key, id)
 		switch {
 		case errors.Is(err, team.ErrNotFound), errors.Is(err, team.ErrCorrupt):
+			stored = team.Record{Assignment: id}
 		case err != nil:
 			return err
-		case stored.Incarnation > r.Incarnation:
-			return fmt.Errorf("the record of %s in session %s is of incarnation %d, not %d: %w", r.Assignment, key.Session, stored.Incarnation, r.Incarnation, team.ErrFenced)
 		}
-		if err := s.write(path, data, durable); err != nil {
-			return fmt.Errorf("write the record of %s: %w", r.Assignment, err)
+		change(&stored)
+		stored.Incarnation = max(stored.Incarnation, incarnation)
+		if err := s.replaceRecord(key, stored, incarnation); err != nil {
+			return err
 		}
+		r = stored
 		return nil
 	})
+	return r, err
 }
 
 // Records reads a session's records, sorted by phase and persona. Those that

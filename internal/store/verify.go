@@ -175,7 +175,8 @@ func (v *verification) checkpoints(ctx context.Context, key team.SessionKey, w *
 		v.report.Checkpoints++
 		by := "the checkpoint after " + c.CurrentPhase + " of session " + key.Session
 		v.need(c.Name, by)
-		if _, ok := w.copies[c.Name]; !ok && !newest[c.CurrentPhase] {
+		own := c.Session == key.Session // a fork's chain begins in another session
+		if _, ok := w.copies[c.Name]; own && !ok && !newest[c.CurrentPhase] {
 			path, err := v.store.CheckpointPath(key, c.CurrentPhase)
 			if err != nil {
 				return err

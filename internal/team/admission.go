@@ -9,20 +9,19 @@ import (
 )
 
 // Admissible says, a sentence each, what of the team the live workers cannot
-// do, and freezes the digests of the agents that they offer. The team must be
-// resolved.
-func (t Team) Admissible(offers []Offer, now time.Time) (agents map[string]Digest, faults []string) {
+// do, and returns the agents that they offer for it. The team must be resolved.
+func (t Team) Admissible(offers []Offer, now time.Time) (agents map[string]OfferedAgent, faults []string) {
 	live := slices.DeleteFunc(slices.Clone(offers), func(o Offer) bool { return !o.Live(now) })
 	if len(live) == 0 {
 		return nil, []string{"no worker serves this store; start one with `maestro worker --agents FILE`, or run `maestro dev`"}
 	}
-	agents = map[string]Digest{}
+	agents = map[string]OfferedAgent{}
 	for _, name := range t.AgentNames() {
 		digests := map[Digest]string{}
 		for _, o := range live {
 			if a, ok := o.Agents[name]; ok {
 				digests[a.Digest] = o.Worker
-				agents[name] = a.Digest
+				agents[name] = a
 			}
 		}
 		switch len(digests) {

@@ -52,6 +52,11 @@ type RoundRecord struct {
 	RoundLog
 	// Result is set once the round has succeeded, and never changes.
 	Result *RoundResult `json:"result,omitempty"`
+	// Integrating: the round mended the phase's merged tree.
+	Integrating bool `json:"integrating,omitempty"`
+	// Stale: the assignment was to run again since, so that the result is kept
+	// for its cost and its log only.
+	Stale bool `json:"stale,omitempty"`
 }
 
 // RoundLog is what a round remembers over its executions. It travels in
@@ -128,6 +133,10 @@ type Checkpoint struct {
 	Requirement string `json:"requirement"`
 	// Workspace is the manifest that the session started from.
 	Workspace Digest `json:"workspace"`
+	// Given are decisions that were made before the session.
+	Given map[string]string `json:"given,omitempty"`
+	// Origin says from which session this one was forked.
+	Origin *Origin `json:"origin,omitempty"`
 	// CurrentPhase is the phase that the checkpoint was taken after; init for
 	// the first.
 	CurrentPhase string                 `json:"current_phase"`

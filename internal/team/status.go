@@ -52,6 +52,11 @@ type Status struct {
 	Reason    string     `json:"reason,omitempty"`
 	StartedAt *time.Time `json:"started_at"`
 	ClosedAt  *time.Time `json:"closed_at"`
+	// Plan says what became of each assignment when the session was resumed,
+	// forked, or started on a part of its team's work.
+	Plan []PlanEntry `json:"plan,omitempty"`
+	// Origin says from which session it was forked.
+	Origin *Origin `json:"origin,omitempty"`
 }
 
 // PhaseStatus is where one phase stands. Phases are in the team file's order.
@@ -117,6 +122,24 @@ func (s *Status) Assignment(id AssignmentID) *AssignmentStatus {
 	return nil
 }
 
+// Standing is where a session that has not ended stands: it waits for a person
+// when a phase does and nothing else is at work.
+func (s *Status) Standing() State {
+	parked := false
+	for _, p := range s.Phases {
+		for _, a := range p.Assignments {
+			if a.Status == Running || a.Status == Waiting {
+				return Running
+			}
+		}
+		parked = parked || p.Status == AwaitingApproval
+	}
+	if parked {
+		return AwaitingApproval
+	}
+	return Running
+}
+
 // Sum adds up what all assignments have used.
 func (s *Status) Sum() Usage {
 	var total Usage
@@ -169,7 +192,9 @@ type Execution struct {
 	// Head is the newest checkpoint's digest, as in Checkpoint.
 	Head Digest `json:"head"`
 	// Tree is the manifest of the work so far.
-	Tree      Digest    `json:"tree"`
+	Tree Digest `json:"tree"`
+	// Course is what the session was asked to do.
+	Course    Course    `json:"course,omitzero"`
 	UpdatedAt time.Time `json:"updated_at"`
 }
 

@@ -100,10 +100,12 @@ func Unsettled(steps []Step, i, j int) bool {
 	return true
 }
 
-// MergeDecisions folds the steps' decisions in order and reports those on which
-// unsettled steps disagree. The later step's value stands.
-func MergeDecisions(steps []Step) (map[string]string, []Conflict) {
+// MergeDecisions folds the steps' decisions, in order, onto those that were
+// given before the session, and reports those on which unsettled steps disagree.
+// The later step's value stands.
+func MergeDecisions(given map[string]string, steps []Step) (map[string]string, []Conflict) {
 	merged := map[string]string{}
+	maps.Copy(merged, given)
 	var conflicts []Conflict
 	for j, s := range steps {
 		for _, name := range slices.Sorted(maps.Keys(s.Decisions)) {

@@ -97,17 +97,17 @@ func TestMergeDecisions(t *testing.T) {
 	}
 	set(AssignmentID{"start", "a"}, "sqlite")
 	set(AssignmentID{"left", "b"}, "mysql")
-	merged, conflicts := MergeDecisions(d.Steps([]string{"start", "left"}, finished))
+	merged, conflicts := MergeDecisions(nil, d.Steps([]string{"start", "left"}, finished))
 	require.Equal(t, map[string]string{"db": "mysql"}, merged, "who knew the earlier choice may change it")
 	require.Empty(t, conflicts)
 
 	set(AssignmentID{"left", "c"}, "postgres")
-	_, conflicts = MergeDecisions(d.Steps([]string{"start", "left"}, finished))
+	_, conflicts = MergeDecisions(nil, d.Steps([]string{"start", "left"}, finished))
 	require.Len(t, conflicts, 1)
 	require.Equal(t, "decision db (left/b, left/c)", conflicts[0].String())
 
 	set(AssignmentID{"left", "c"}, "mysql")
-	_, conflicts = MergeDecisions(d.Steps([]string{"start", "left"}, finished))
+	_, conflicts = MergeDecisions(nil, d.Steps([]string{"start", "left"}, finished))
 	require.Empty(t, conflicts, "two who agree do not disagree")
 }
 
@@ -229,7 +229,7 @@ func TestAdmissible(t *testing.T) {
 	}
 	agents, faults := d.Admissible([]Offer{offer("w", 0, "1", "build", "test")}, now)
 	require.Empty(t, faults)
-	require.Equal(t, map[string]Digest{"x": "1", "y": "1"}, agents)
+	require.Equal(t, map[string]OfferedAgent{"x": {Digest: "1"}, "y": {Digest: "1"}}, agents)
 	_, faults = d.Admissible([]Offer{offer("w", time.Hour, "1", "build", "test")}, now)
 	require.Contains(t, faults[0], "no worker serves this store")
 	_, faults = d.Admissible([]Offer{offer("w", 0, "1", "build")}, now)

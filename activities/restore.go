@@ -1,0 +1,337 @@
+package activities
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// restoration decides what of a session's finished work still stands: work is a
+// function of its basis, so it stands as long as the basis does.
+type restoration struct {
+	*Admissions
+	ctx    context.Context
+	in     AdmitInput
+	key    team.SessionKey
+	team   team.Team
+	agents map[string]team.OfferedAgent
+	// base is the checkpoint to go on from; zero for a new session.
+	base        team.Checkpoint
+	requirement string
+	given       map[string]string
+	// records are the assignments' own, as the fence has left them.
+	records map[team.AssignmentID]team.Record
+	// found is the work that there is; done what of it stands, in phases that
+	// are complete; partial what stands in phases that are not.
+	found   map[team.AssignmentID]finished
+	done    map[team.AssignmentID]team.CheckpointAssignment
+	partial []RestoredWork
+	// todo has the phases to run; changed says of a phase why what builds on
+	// it cannot stand.
+	todo    []string
+	changed map[string]string
+	// inputs and conflicts are those of the phases that may start at once.
+	inputs    map[string]team.Digest
+	conflicts map[string][]team.Conflict
+	status    team.Status
+	plan      []team.PlanEntry
+	faults    []string
+}
+
+// finished is an assignment's work as the store has it.
+type finished struct {
+	RestoredWork
+	// sealed: its phase is in the checkpoint, too.
+	sealed bool
+}
+
+// restore walks the phases in the order in which they build on each other.
+func (a *Admissions) restore(ctx context.Context, in AdmitInput, t team.Team, agents map[string]team.OfferedAgent) (*restoration, error) {
+	in.Incarnation = max(in.Incarnation, 1)
+	r := &restoration{
+		Admissions: a, ctx: ctx, in: in, key: sessionKey(activity.GetInfo(ctx)), team: t, agents: agents, given: in.Course.Given,
+		records: map[team.AssignmentID]team.Record{}, found: map[team.AssignmentID]finished{},
+		done: map[team.AssignmentID]team.CheckpointAssignment{}, changed: map[string]string{},
+		inputs: map[string]team.Digest{}, conflicts: map[string][]team.Conflict{},
+	}
+	requirement, err := a.Files.Blob(ctx, in.Requirement)
+	if err != nil {
+		return nil, fmt.Errorf("read requirement: %w", err)
+	}
+	r.requirement = string(requirement)
+	r.status = team.NewStatus(r.key.Session, t)
+	r.status.Incarnation, r.status.Origin = in.Incarnation, in.Origin
+	if err := r.find(); err != nil {
+		return nil, err
+	}
+	for _, name := range t.Topological() {
+		phase, _ := t.Phase(name)
+		if err := r.phase(phase); err != nil {
+			return nil, err
+		}
+	}
+	r.finish()
+	return r, r.discard()
+}
+
+// find gathers the work that there is: the checkpoint's and, where assignments
+// had finished in a phase that had not, their records'.
+func (r *restoration) find() error {
+	if r.in.Base == "" {
+		return nil
+	}
+	var err error
+	if r.base, err = r.Sessions.Checkpoint(r.ctx, r.in.Base); err != nil {
+		return fmt.Errorf("read checkpoint %s: %w", r.in.Base.Short(), err)
+	}
+	if err := r.Files.Intact(r.ctx, r.in.Workspace); err != nil {
+		r.faults = append(r.faults, "what the session started from is damaged: "+err.Error())
+	}
+	if len(r.given) == 0 {
+		r.given = r.base.Given
+	}
+	for _, a := range r.base.Assignments {
+		if r.in.Origin != nil { // what a fork shares was paid for by its origin
+			a.Usage = team.Usage{}
+		}
+		r.found[a.AssignmentID] = finished{RestoredWork{CheckpointAssignment: a}, true}
+	}
+	if r.in.Incarnation == 1 {
+		return nil
+	}
+	for _, id := range r.team.Assignments() {
+		record, err := r.Sessions.UpdateRecord(r.key, id, r.in.Incarnation, func(*team.Record) {})
+		if err != nil {
+			return err
+		}
+		r.records[id] = record
+		if work, ok := recordedWork(record); ok {
+			if _, known := r.found[id]; !known {
+				r.found[id] = finished{work, false}
+			}
+		}
+	}
+	return nil
+}
+
+// recordedWork is an assignment's own work in its record, before any mending of
+// the merged tree.
+func recordedWork(record team.Record) (RestoredWork, bool) {
+	for _, round := range slices.Backward(record.Rounds) {
+		if round.Result == nil || round.Integrating || round.Stale {
+			continue
+		}
+		s, res := record.Status(), round.Result
+		a := team.CheckpointAssignment{
+			AssignmentID: record.Assignment, Rounds: s.Rounds, Attempts: s.Attempts, Lost: s.LostWorkers, Failures: s.Failures,
+			Seconds: res.EndedAt.Sub(res.StartedAt).Seconds(), Usage: s.Usage, Summary: res.Summary, Input: res.Input, Basis: res.Basis,
+			Work: team.Work{Delta: res.Delta, Decisions: res.Decisions},
+		}
+		if res.Basis != nil {
+			a.InputDigest = res.Basis.Digest()
+		}
+		return RestoredWork{a, res.Output}, true
+	}
+	return RestoredWork{}, false
+}
+
+// phase decides on the assignments of one phase.
+func (r *restoration) phase(p team.Phase) error {
+	if s, ok := r.in.Course.Supply(p.Name); ok && !s.Edit {
+		return r.supply(p, s)
+	}
+	selected := r.in.Course.Selects(p.Name)
+	v := &verdict{restoration: r, phase: p, why: r.mustRun(p), complete: true}
+	if v.why == "" || !selected {
+		var err error
+		if v.input, v.conflicts, err = r.input(p); err != nil {
+			return err
+		}
+		v.tree = v.input
+	}
+	for _, persona := range p.Personas {
+		if err := v.assignment(team.AssignmentID{Phase: p.Name, Persona: persona}, selected); err != nil {
+			return err
+		}
+	}
+	return v.settle(selected)
+}
+
+// mustRun says why a phase has to run whatever work it has; empty: it need not.
+func (r *restoration) mustRun(p team.Phase) string {
+	if slices.Contains(r.in.Course.Force, p.Name) {
+		return "forced"
+	}
+	for _, above := range r.team.Ancestors(p.Name) {
+		if why := r.changed[above]; why != "" {
+			return "builds on " + above + ", which " + why
+		}
+	}
+	return ""
+}
+
+// input is the tree that a phase starts from, as far as the work above it stands.
+func (r *restoration) input(p team.Phase) (team.Digest, []team.Conflict, error) {
+	folded, err := r.Files.Fold(r.ctx, r.in.Workspace, r.steps(r.team.Ancestors(p.Name)))
+	return folded.Manifest, folded.Conflicts, err
+}
+
+func (r *restoration) steps(phases []string) []team.Step { return r.team.Steps(phases, r.done) }
+
+func (r *restoration) note(id team.AssignmentID, action team.Action, reason string) {
+	r.plan = append(r.plan, team.PlanEntry{AssignmentID: id, Action: action, Reason: reason})
+}
+
+// finish fills in the status, and names what the team does not have any more.
+func (r *restoration) finish() {
+	for _, a := range r.base.Assignments {
+		if r.status.Assignment(a.AssignmentID) == nil {
+			r.note(a.AssignmentID, team.Drop, "the team does not have it any more; its work is left out")
+		}
+	}
+	restored := map[team.AssignmentID]team.CheckpointAssignment{}
+	for _, a := range r.partial {
+		restored[a.AssignmentID] = a.CheckpointAssignment
+	}
+	for id, a := range r.done {
+		restored[id] = a
+	}
+	for i, p := range r.status.Phases {
+		complete := true
+		for j, s := range p.Assignments {
+			id := team.AssignmentID{Phase: p.Name, Persona: s.Persona}
+			if a, ok := restored[id]; ok {
+				r.status.Phases[i].Assignments[j] = assignmentStatus(a)
+			} else {
+				r.status.Phases[i].Assignments[j] = r.before(id)
+			}
+			_, ok := r.done[id]
+			complete = complete && ok
+		}
+		if complete {
+			r.status.Phases[i].Status = cmp.Or(phaseState(r.status.Phases[i]), team.Restored)
+		}
+	}
+	r.status.Usage = r.status.Sum()
+	r.status.Decisions, _ = team.MergeDecisions(r.given, r.steps(r.team.PhaseNames()))
+	if r.in.Base != "" || len(r.in.Course.Only)+len(r.in.Course.Supplied) > 0 {
+		r.status.Plan = r.plan
+	}
+}
+
+// before is what an assignment that has yet to run has cost so far.
+func (r *restoration) before(id team.AssignmentID) team.AssignmentStatus {
+	s := team.AssignmentStatus{Failures: []team.AttemptFailure{}}
+	if record := r.records[id]; len(record.Rounds) > 0 {
+		s = record.Status()
+	} else if a, ok := r.found[id]; ok {
+		s = assignmentStatus(a.CheckpointAssignment)
+	}
+	s.Persona, s.Status, s.Summary = id.Persona, team.Pending, ""
+	return s
+}
+
+// phaseState is supplied for a phase in which anything is.
+func phaseState(p team.PhaseStatus) team.State {
+	for _, a := range p.Assignments {
+		if a.Status == team.Supplied {
+			return team.Supplied
+		}
+	}
+	return ""
+}
+
+// discard marks the recorded work that runs again, so that no later incarnation
+// takes it for good.
+func (r *restoration) discard() error {
+	for _, entry := range r.plan {
+		record, ok := r.records[entry.AssignmentID]
+		if _, has := recordedWork(record); !ok || !has || entry.Action != team.RunIt {
+			continue
+		}
+		_, err := r.Sessions.UpdateRecord(r.key, entry.AssignmentID, r.in.Incarnation, func(stored *team.Record) {
+			for i := range stored.Rounds {
+				stored.Rounds[i].Stale = stored.Rounds[i].Result != nil
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkpoint is the one that the incarnation starts from.
+func (r *restoration) checkpoint() (team.Checkpoint, error) {
+	c := team.Checkpoint{
+		Schema: team.CheckpointSchema, Session: r.key.Session, Incarnation: r.in.Incarnation,
+		Team:        team.Ref{Name: r.team.Name, Blob: r.in.Team},
+		Requirement: r.requirement, Workspace: r.in.Workspace, Tree: r.in.Workspace, Given: r.given, Origin: r.in.Origin,
+		CurrentPhase: team.ReservedPhase, Decisions: r.status.Decisions, Previous: r.in.Base,
+		Assignments: []team.CheckpointAssignment{}, Artifacts: []team.Artifact{},
+	}
+	if len(r.done) == 0 {
+		return c, nil
+	}
+	steps := r.steps(r.team.PhaseNames())
+	folded, err := r.Files.Fold(r.ctx, r.in.Workspace, steps)
+	if err != nil {
+		return c, err
+	}
+	c.Tree = folded.Manifest
+	for _, id := range r.team.Assignments() {
+		if a, ok := r.done[id]; ok {
+			c.Assignments = append(c.Assignments, a)
+			c.Usage = c.Usage.Add(a.Usage)
+		}
+	}
+	c.Artifacts, err = r.Files.Artifacts(r.ctx, steps)
+	return c, err
+}
+
+// carriedFailures bounds the failed attempts of earlier incarnations that an
+// assignment's status carries through a history. Its record has all.
+const carriedFailures = 5
+
+// admission is what the workflow needs to know of it.
+func (r *restoration) admission() Admission {
+	out := Admission{Team: r.team.Outline(), Incarnation: r.in.Incarnation, Todo: r.todo, Partial: r.partial, Inputs: r.inputs, Conflicts: r.conflicts}
+	if r.in.Base == "" && len(r.in.Course.Supplied) == 0 {
+		return out
+	}
+	out.Decisions = r.status.Decisions
+	for _, p := range r.status.Phases {
+		p.Assignments = slices.Clone(p.Assignments)
+		for i, a := range p.Assignments {
+			p.Assignments[i].Failures = a.Failures[max(0, len(a.Failures)-carriedFailures):]
+		}
+		out.Phases = append(out.Phases, p)
+	}
+	return out
+}
+
+// damage says what of an assignment's work is missing from the store; empty if
+// nothing is.
+func (r *restoration) damage(a team.CheckpointAssignment) (string, error) {
+	deltas := []team.Digest{a.Delta}
+	for _, w := range a.Integrated {
+		deltas = append(deltas, w.Delta)
+	}
+	for _, delta := range deltas {
+		err := r.Files.IntactDelta(r.ctx, delta)
+		if errors.Is(err, team.ErrNotFound) || errors.Is(err, team.ErrCorrupt) {
+			return "its work is damaged: " + strings.ReplaceAll(err.Error(), "\n", "; "), nil
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return "", nil
+}

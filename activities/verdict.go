@@ -1,0 +1,224 @@
+package activities
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// verdict decides on the assignments of one phase, in their order.
+type verdict struct {
+	*restoration
+	phase team.Phase
+	// why the phase runs whatever work it has; empty: it need not.
+	why string
+	// input is what the phase starts from, tree what the next persona of a
+	// sequence would.
+	input, tree team.Digest
+	conflicts   []team.Conflict
+	stands      []finished
+	// complete: the work of every persona stands.
+	complete bool
+}
+
+// assignment decides on one assignment: it is restored, or runs, or is left.
+func (v *verdict) assignment(id team.AssignmentID, selected bool) error {
+	a, ok := v.found[id]
+	reason := v.why
+	var err error
+	switch {
+	case !ok:
+		reason = v.unfinished(id)
+	case reason == "":
+		reason, err = v.stale(a, id)
+	}
+	if err != nil {
+		return err
+	}
+	if ok && (reason == "" || !selected) {
+		return v.restore(id, a, reason)
+	}
+	v.complete = false
+	if !selected {
+		v.note(id, team.Leave, "not selected")
+		return nil
+	}
+	v.note(id, team.RunIt, reason)
+	if v.phase.Order == team.OrderSequence && v.why == "" {
+		v.why = fmt.Sprintf("follows %s, which runs again", id.Persona)
+	}
+	return nil
+}
+
+// unfinished says why an assignment has no work.
+func (v *verdict) unfinished(id team.AssignmentID) string {
+	if len(v.records[id].Rounds) > 0 {
+		return "it had not finished"
+	}
+	return "not done yet"
+}
+
+// stale says why the work does not stand; empty if it does.
+func (v *verdict) stale(a finished, id team.AssignmentID) (string, error) {
+	if damage, err := v.damage(a.CheckpointAssignment); damage != "" || err != nil {
+		return damage, err
+	}
+	if a.Basis == nil {
+		return "", nil
+	}
+	persona := v.team.Personas[id.Persona]
+	decisions, _ := team.MergeDecisions(v.given, v.steps(append(v.team.Ancestors(id.Phase), id.Phase)))
+	now := team.BasisOf(id, persona, v.agents[persona.Agent], v.requirement, v.tree, decisions)
+	if parts := now.Changed(*a.Basis); len(parts) > 0 {
+		return "changed: " + strings.Join(parts, ", "), nil
+	}
+	return "", nil
+}
+
+// restore lets an assignment's work stand.
+func (v *verdict) restore(id team.AssignmentID, a finished, reason string) error {
+	switch {
+	case reason != "":
+		reason = "kept, though stale (" + reason + "): its phase is not selected"
+	case a.sealed:
+		reason = "finished before"
+	default:
+		reason = "finished before, its phase had not"
+	}
+	v.note(id, team.Restore, reason)
+	a.CheckpointAssignment.Status = team.Restored
+	if a.Basis == nil {
+		a.CheckpointAssignment.Status = team.Supplied
+	}
+	v.stands = append(v.stands, a)
+	if v.phase.Order != team.OrderSequence {
+		return nil
+	}
+	// The next persona of a sequence builds on this one's own work.
+	own := a.CheckpointAssignment
+	own.Integrated = nil
+	v.done[id] = own
+	folded, err := v.Files.Fold(v.ctx, v.in.Workspace, v.steps(append(v.team.Ancestors(id.Phase), id.Phase)))
+	v.tree = folded.Manifest
+	return err
+}
+
+// settle takes the phase's standing work over, and says what is left to do.
+func (v *verdict) settle(selected bool) error {
+	sealed := v.complete && !slices.ContainsFunc(v.stands, func(a finished) bool { return !a.sealed })
+	for _, a := range v.stands {
+		if sealed || !selected {
+			v.done[a.AssignmentID] = a.CheckpointAssignment
+			continue
+		}
+		delete(v.done, a.AssignmentID)
+		a.Integrated = nil // the merged tree is another one now
+		v.partial = append(v.partial, a.RestoredWork)
+	}
+	if s, ok := v.in.Course.Supply(v.phase.Name); ok && s.Edit && !sealed {
+		v.faults = append(v.faults, fmt.Sprintf("phase %s has no finished work to edit; supply it as input, or let it run", v.phase.Name))
+	}
+	switch {
+	case sealed:
+		return v.edit()
+	case !selected:
+		if !v.complete { // half a phase is nothing to build on
+			for _, a := range v.stands {
+				delete(v.done, a.AssignmentID)
+			}
+		}
+		return nil
+	}
+	v.changed[v.phase.Name] = "runs again"
+	v.todo = append(v.todo, v.phase.Name)
+	if slices.ContainsFunc(v.team.Ancestors(v.phase.Name), func(above string) bool { return slices.Contains(v.todo, above) }) {
+		return nil
+	}
+	return v.start()
+}
+
+// start says what the phase starts from: nothing above it is left to do.
+func (v *verdict) start() (err error) {
+	if v.input == "" {
+		if v.input, v.conflicts, err = v.restoration.input(v.phase); err != nil {
+			return err
+		}
+	}
+	_, disputed := team.MergeDecisions(v.given, v.steps(v.team.Ancestors(v.phase.Name)))
+	if disputed = append(v.conflicts, disputed...); len(disputed) > 0 {
+		v.restoration.conflicts[v.phase.Name] = disputed
+		return nil
+	}
+	v.inputs[v.phase.Name] = v.input
+	return nil
+}
+
+// edit lays a person's changes over the phase's work.
+func (v *verdict) edit() error {
+	s, ok := v.in.Course.Supply(v.phase.Name)
+	if !ok {
+		return nil
+	}
+	folded, err := v.Files.Fold(v.ctx, v.in.Workspace, v.steps(append(v.team.Ancestors(v.phase.Name), v.phase.Name)))
+	if err != nil {
+		return err
+	}
+	laid, err := v.Files.Overlay(v.ctx, folded.Manifest, s.Files)
+	if err != nil {
+		return err
+	}
+	id := team.AssignmentID{Phase: v.phase.Name, Persona: v.phase.Integrator}
+	if len(laid.Changed) == 0 {
+		v.faults = append(v.faults, fmt.Sprintf("the edit of phase %s changes none of its files; edit them first, or leave it out", v.phase.Name))
+		return nil
+	}
+	a := v.done[id]
+	a.Integrated = append(slices.Clone(a.Integrated), team.Work{Delta: laid.Delta})
+	a.Status = team.Supplied
+	v.done[id] = a
+	v.changed[v.phase.Name] = "was edited"
+	v.note(id, team.SupplyIt, "edited: "+few(laid.Changed))
+	return nil
+}
+
+// supply puts a person's work in the place of the phase's.
+func (r *restoration) supply(p team.Phase, s team.SuppliedWork) error {
+	input, _, err := r.input(p)
+	if err != nil {
+		return err
+	}
+	laid, err := r.Files.Overlay(r.ctx, input, s.Files)
+	if err != nil {
+		return err
+	}
+	if f := missing(p.Produces, laid.Changed); f != nil {
+		r.faults = append(r.faults, fmt.Sprintf("what is supplied for phase %s does not stand for it: %s; it has %s", p.Name, f.Message, few(laid.Changed)))
+		return nil
+	}
+	empty, err := r.Files.Overlay(r.ctx, input, input)
+	if err != nil {
+		return err
+	}
+	for _, a := range p.Supply(team.Work{Delta: laid.Delta}, input, empty.Delta, "supplied: "+few(laid.Changed)) {
+		r.done[a.AssignmentID] = a
+		r.note(a.AssignmentID, team.SupplyIt, "supplied: "+few(laid.Changed))
+	}
+	if _, had := r.found[team.AssignmentID{Phase: p.Name, Persona: p.Integrator}]; had {
+		r.changed[p.Name] = "was supplied anew"
+	}
+	return nil
+}
+
+// few names the first of many paths.
+func few(paths []string) string {
+	const shown = 3
+	switch {
+	case len(paths) == 0:
+		return "no file that differs"
+	case len(paths) <= shown:
+		return strings.Join(paths, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(paths[:shown], ", "), len(paths)-shown)
+}

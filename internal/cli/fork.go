@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// forkOptions are the flags of `fork`.
+type forkOptions struct {
+	from  string
+	as    string
+	team  string
+	watch bool
+}
+
+func newFork(a *app) *cobra.Command {
+	var o forkOptions
+	cmd := &cobra.Command{
+		Use:   "fork SESSION --from PHASE",
+		Short: "Start a new session that shares another's work before a phase",
+		Long: "Start a new session that shares another's finished work, and runs a phase and all that builds on it again. The other session is not touched, and may still be running.\n\n" +
+			"What the new session shares was paid for by the other one, and is not in its usage.",
+		Example: "  maestro fork web-20261121-abcdef --from implementation --as second-try\n  maestro fork web-20261121-abcdef --from design --team other-model.yaml",
+		Args:    arguments(1, 1),
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.fork(cmd.Context(), o, args[0]) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.from, "from", "", "phase to run again, with all that builds on it (required)")
+	flags.StringVar(&o.as, "as", "", "id of the new session (default: the team's name, the date and a random part)")
+	flags.StringVar(&o.team, "team", "", "team file of the new session (default: the other one's team)")
+	flags.BoolVar(&o.watch, "watch", false, "follow the new session until it ends, and exit with its outcome")
+	_ = cmd.RegisterFlagCompletionFunc("from", func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return a.phasesOfSession(args), cobra.ShellCompDirectiveNoFileComp
+	})
+	a.addTemporalFlags(cmd)
+	a.addStateDirFlag(cmd)
+	a.addOutputFlag(cmd)
+	cmd.ValidArgsFunction = a.completeSessions
+	return cmd
+}
+
+func (a *app) fork(ctx context.Context, o forkOptions, session string) error {
+	if o.from == "" {
+		return usagef("--from is missing; name the phase from which the new session goes its own way")
+	}
+	if o.as != "" {
+		if err := team.CheckSession(o.as); err != nil {
+			return usagef("--as: %w", err)
+		}
+	}
+	s, key, err := a.stored(session)
+	if err != nil {
+		return err
+	}
+	from, _, err := a.lastGood(ctx, s, key)
+	if err != nil {
+		return err
+	}
+	l := &launch{app: a, store: s, session: o.as, requirement: from.Requirement, workspace: from.Workspace}
+	l.base = &startingPoint{StoredCheckpoint: from, incarnation: 1, origin: &team.Origin{Session: session, Checkpoint: from.Name}}
+	if l.team, err = a.teamOf(ctx, s, from, o.team); err != nil {
+		return err
+	}
+	if err := checkPhase(l.team, "--from", o.from); err != nil {
+		return err
+	}
+	l.course = team.Course{Force: []string{o.from}, Given: from.Given}
+	if l.conn, err = a.dial(ctx); err != nil {
+		return err
+	}
+	defer l.conn.Close()
+	if err := l.precheck(ctx); err != nil {
+		return err
+	}
+	return l.launch(ctx, o.watch)
+}

@@ -1,0 +1,294 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/user"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/sdk/client"
+
+	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// answerPatience bounds the wait for a session's answer to a person's word.
+const answerPatience = 10 * time.Second
+
+// resumeOptions are the flags of `resume`.
+type resumeOptions struct {
+	team   string
+	force  []string
+	course courseFlags
+	edits  []string
+	watch  bool
+}
+
+// changes tells whether the flags ask for more than going on.
+func (o resumeOptions) changes() bool {
+	return o.team != "" || len(o.force)+len(o.edits)+len(o.course.pauseAfter) > 0 || o.course.given()
+}
+
+func newResume(a *app) *cobra.Command {
+	var o resumeOptions
+	cmd := &cobra.Command{
+		Use:   "resume SESSION",
+		Short: "Go on with a session that has parked, failed, was cancelled, or is gone from Temporal",
+		Long: "Go on with a session: one that has parked after a phase goes on as it is; one that has ended, or that Temporal does not know any more, starts again from the store.\n\n" +
+			"What is finished is restored and not done again, unless what it rests on has changed: the persona, its agent or model, its instructions, the requirement, its input files, the decisions before it. What is restored and what runs is printed with the reasons.",
+		Example: "  maestro resume web-20261121-abcdef --watch\n  maestro resume web-20261121-abcdef --team team.yaml --force testing\n" +
+			"  maestro resume web-20261121-abcdef --edit design=edited/",
+		Args: arguments(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.resume(cmd.Context(), o, args[0]) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.team, "team", "", "team file to go on with (default: the team as it was)")
+	flags.StringSliceVar(&o.force, "force", nil, "run these phases, and what builds on them, although their work is at hand")
+	flags.StringArrayVar(&o.edits, "edit", nil, "PHASE=PATH: lay the files of a directory, or one file, over the phase's work; what builds on it runs again; repeatable")
+	o.course.add(cmd, a.phasesOfSession)
+	flags.BoolVar(&o.watch, "watch", false, "follow the session until it ends, and exit with its outcome")
+	a.addTemporalFlags(cmd)
+	a.addStateDirFlag(cmd)
+	a.addOutputFlag(cmd)
+	cmd.ValidArgsFunction = a.completeSessions
+	return cmd
+}
+
+// phasesOfSession lists the phases of the session that is a command's first
+// argument, for completion.
+func (a *app) phasesOfSession(args []string) []string {
+	if len(args) == 0 {
+		return nil
+	}
+	s, key, err := a.stored(args[0])
+	if err != nil {
+		return nil
+	}
+	e, err := s.Execution(key)
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, p := range e.Phases {
+		out = append(out, p.Name)
+	}
+	return out
+}
+
+func (a *app) resume(ctx context.Context, o resumeOptions, session string) error {
+	if err := team.CheckSession(session); err != nil {
+		return usagef("%w", err)
+	}
+	conn, err := a.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	info, err := a.sessionInfo(ctx, conn, session)
+	if err != nil {
+		return err
+	}
+	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		return a.goOn(ctx, conn, o, session)
+	}
+	s, key, err := a.stored(session)
+	if err != nil {
+		return err
+	}
+	if owner := memoOf[string](info, workflows.MemoStore); owner != "" && owner != s.ID() {
+		return usagef("session %s belongs to store %s, not to the one in %s (%s); give its --state-dir", session, owner, s.Dir(), s.ID())
+	}
+	l, err := a.restoration(ctx, s, key, o)
+	if err != nil || l == nil {
+		return err
+	}
+	l.conn = conn
+	if err := l.precheck(ctx); err != nil {
+		return err
+	}
+	return l.launch(ctx, o.watch)
+}
+
+// sessionInfo is what Temporal knows of a session; nil if it does not know it.
+func (a *app) sessionInfo(ctx context.Context, conn *temporalio.Connection, session string) (*workflowpb.WorkflowExecutionInfo, error) {
+	d, err := conn.WorkflowService().DescribeWorkflowExecution(ctx, describeRequest(conn.Namespace, session))
+	switch {
+	case temporalio.NotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case d.GetWorkflowExecutionInfo().GetType().GetName() != workflows.TeamSessionName:
+		return nil, usagef("%s is a workflow, but no session of Maestro's", session)
+	}
+	return d.GetWorkflowExecutionInfo(), nil
+}
+
+// restoration prepares the next incarnation of a session that has ended. It
+// returns nil if there is nothing left to do.
+func (a *app) restoration(ctx context.Context, s *store.Store, key team.SessionKey, o resumeOptions) (*launch, error) {
+	from, e, err := a.lastGood(ctx, s, key)
+	if err != nil {
+		return nil, err
+	}
+	l := &launch{app: a, store: s, session: key.Session, requirement: from.Requirement, workspace: from.Workspace}
+	l.base = &startingPoint{StoredCheckpoint: from, incarnation: max(e.Incarnation, from.Incarnation) + 1}
+	if l.team, err = a.teamOf(ctx, s, from, o.team); err != nil {
+		return nil, err
+	}
+	if l.course, err = o.course.course(l.team); err != nil {
+		return nil, err
+	}
+	l.course.Force, l.course.Given = o.force, from.Given
+	if e.Status.Status != team.Completed {
+		keepCourse(&l.course, e.Course, l.team)
+	} else if !o.changes() && hasAll(from.Checkpoint, l.team) {
+		a.say("session %s is complete; nothing is left to run (--force PHASE runs one again)", key.Session)
+		return nil, a.announce(runDocument{Session: key.Session, RunID: e.RunID, Store: s.ID(), Incarnation: e.Incarnation})
+	}
+	return l, a.supply(ctx, s, l.team, suppliedFlags{edits: o.edits}, from.Tree, &l.course)
+}
+
+// keepCourse goes on with what an unfinished session was asked to do, as far as
+// the flags do not say otherwise.
+func keepCourse(c *team.Course, before team.Course, t team.Team) {
+	gone := func(phase string) bool { _, ok := t.Phase(phase); return !ok }
+	if len(c.Only) == 0 {
+		c.Only = slices.DeleteFunc(slices.Clone(before.Only), gone)
+	}
+	if len(c.PauseAfter) == 0 {
+		c.PauseAfter = slices.DeleteFunc(slices.Clone(before.PauseAfter), gone)
+	}
+}
+
+// hasAll tells whether a checkpoint has the work of every assignment.
+func hasAll(c team.Checkpoint, t team.Team) bool {
+	return !slices.ContainsFunc(t.Assignments(), func(id team.AssignmentID) bool {
+		return !slices.ContainsFunc(c.Assignments, func(a team.CheckpointAssignment) bool { return a.AssignmentID == id })
+	})
+}
+
+// lastGood verifies a session in the store and finds the newest checkpoint that
+// can be read. Damage is said aloud; what it costs, the plan says.
+func (a *app) lastGood(ctx context.Context, s *store.Store, key team.SessionKey) (store.StoredCheckpoint, team.Execution, error) {
+	report, err := s.VerifySession(ctx, key)
+	if err != nil {
+		return store.StoredCheckpoint{}, team.Execution{}, err
+	}
+	for _, f := range report.Faults {
+		a.say("damaged: %s", strings.ReplaceAll(f.Error(), "\n", "\n  "))
+	}
+	chain, err := s.Checkpoints(ctx, key)
+	if len(chain) == 0 {
+		return store.StoredCheckpoint{}, team.Execution{}, errors.Join(failf("session %s has no checkpoint that can be read, so there is nothing to go on from; start it anew with `maestro run`", key.Session), err)
+	}
+	e, err := s.Execution(key)
+	if err != nil && !errors.Is(err, team.ErrNotFound) && !errors.Is(err, team.ErrCorrupt) {
+		return store.StoredCheckpoint{}, e, err
+	}
+	for _, c := range chain {
+		e.Incarnation = max(e.Incarnation, c.Incarnation)
+	}
+	return chain[0], e, nil
+}
+
+// teamOf loads the team to go on with: that of a file or, without one, that of
+// the checkpoint.
+func (a *app) teamOf(ctx context.Context, s *store.Store, from store.StoredCheckpoint, file string) (team.Team, error) {
+	if file != "" {
+		return config.LoadTeam(file)
+	}
+	var t team.Team
+	data, err := s.Blob(ctx, from.Team.Blob)
+	if err == nil {
+		err = json.Unmarshal(data, &t)
+	}
+	if err != nil {
+		return t, failf("the session's team cannot be read: %w; give its file with --team", err)
+	}
+	return t, nil
+}
+
+// goOn lets a running session go on that has parked; any other goes on by itself.
+func (a *app) goOn(ctx context.Context, conn *temporalio.Connection, o resumeOptions, session string) error {
+	w := &watcher{conn: conn, session: session, now: a.env.Now}
+	var err error
+	if w.store, err = a.findStore(); err != nil {
+		return err
+	}
+	v, err := w.look(ctx)
+	if err != nil {
+		return a.explainLook(w, err)
+	}
+	if o.changes() {
+		return usagef("session %s is running, so its work cannot be changed; stop it first: %s", session, a.again("cancel "+session))
+	}
+	var parked []string
+	for _, p := range v.Phases {
+		if p.Status == team.AwaitingApproval {
+			parked = append(parked, p.Name)
+		}
+	}
+	for _, phase := range parked {
+		if err := a.sendWord(ctx, conn, session, phase); err != nil {
+			return err
+		}
+	}
+	if len(parked) == 0 {
+		a.say("session %s is running already; nothing was changed", session)
+	}
+	doc := runDocument{Session: session, RunID: v.RunID, Incarnation: v.Incarnation}
+	if w.store != nil {
+		doc.Store = w.store.ID()
+	}
+	if err := a.announce(doc); err != nil || !o.watch {
+		return err
+	}
+	return a.follow(ctx, w)
+}
+
+// sendWord says that a session may go on: by an update, which answers, or where
+// no worker does in time, by a signal, which waits for one.
+func (a *app) sendWord(ctx context.Context, conn *temporalio.Connection, session, phase string) error {
+	word := workflows.GoOn{Phase: phase, By: a.person()}
+	bounded, cancel := context.WithTimeout(ctx, answerPatience)
+	defer cancel()
+	handle, err := conn.UpdateWorkflow(bounded, client.UpdateWorkflowOptions{
+		WorkflowID: session, UpdateName: workflows.GoOnUpdate, Args: []any{word}, WaitForStage: client.WorkflowUpdateStageCompleted,
+	})
+	if err == nil {
+		err = handle.Get(bounded, nil)
+	}
+	switch {
+	case err == nil:
+		a.say("session %s goes on after phase %s", session, phase)
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case bounded.Err() == nil:
+		return failf("session %s does not go on: %w", session, err)
+	}
+	if err := conn.SignalWorkflow(ctx, session, "", workflows.GoOnUpdate, word); err != nil {
+		return err
+	}
+	a.say("no worker has answered within %s; session %s goes on after phase %s as soon as one does", answerPatience, session, phase)
+	return nil
+}
+
+// person is who types, as far as the system knows.
+func (a *app) person() string {
+	name := a.environ.get("USER")
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		name = u.Username
+	}
+	return fmt.Sprintf("%s@%s", name, a.env.Host)
+}
