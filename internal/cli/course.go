@@ -65,7 +65,11 @@ func checkPhase(t team.Team, flag, phase string) error {
 	if _, ok := t.Phase(phase); ok {
 		return nil
 	}
-	return usagef("%s %s: team %s has no such phase; %s", flag, phase, t.Name, team.DidYouMean(phase, t.PhaseNames()))
+	hint := team.DidYouMean(phase, t.PhaseNames())
+	if hint == "" {
+		hint = "; it has " + listed(t.PhaseNames(), 8)
+	}
+	return usagef("%s %s: team %s has no such phase%s", flag, phase, t.Name, hint)
 }
 
 // suppliedFlags are files and decisions that stand for what is not run.

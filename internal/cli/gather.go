@@ -40,6 +40,8 @@ type view struct {
 	RunID string
 	// Requirement is its first words.
 	Requirement string
+	// mirrored: it is from the session's execution_state.json.
+	mirrored bool
 	// faults says why a session was not admitted.
 	faults []string
 }
@@ -65,8 +67,11 @@ func (f facts) behind() bool {
 		f.mirrored.RunID != f.description.GetWorkflowExecutionInfo().GetExecution().GetRunId()
 }
 
-// admitted tells whether a run of the session has begun.
-func (v view) admitted(run string) bool { return v.RunID == run && v.Status.Status != team.Admitted }
+// admitted tells whether a run of the session has begun. The store, where it is at
+// hand, knows by then.
+func (w *watcher) admitted(v view, run string) bool {
+	return v.RunID == run && v.Status.Status != team.Admitted && (w.store == nil || v.mirrored)
+}
 
 // errUnknown says that neither Temporal nor the store knows a session.
 var errUnknown = errors.New("unknown session")

@@ -220,7 +220,7 @@ func (a *app) awaitAdmission(ctx context.Context, w *watcher, run string) (view,
 		switch {
 		case len(v.faults) > 0:
 			return v, refusal(v.faults)
-		case err == nil && v.admitted(run):
+		case err == nil && w.admitted(v, run):
 			return v, nil
 		case err != nil && ctx.Err() == nil && bounded.Err() == nil && !temporalio.Lost(err):
 			return v, err

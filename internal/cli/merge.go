@@ -43,7 +43,7 @@ func merge(session string, f facts) view {
 func base(session string, f facts) view {
 	switch {
 	case f.mirrored != nil:
-		return view{Status: f.mirrored.Status, RunID: f.mirrored.RunID}
+		return view{Status: f.mirrored.Status, RunID: f.mirrored.RunID, mirrored: true}
 	case f.queried != nil:
 		return view{Status: *f.queried}
 	}

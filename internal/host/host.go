@@ -154,6 +154,9 @@ func (w *Worker) Run(ctx context.Context) error {
 			return errors.Join(fmt.Errorf("%w: start: %w", ErrServing, err), w.withdraw(), w.options.Seat.leave())
 		}
 	}
+	var orphans sync.WaitGroup
+	orphans.Go(func() { w.listOrphans(ctx) })
+	defer orphans.Wait()
 	w.options.Logger.Info("worker serves", "store", w.options.Store.ID(), "dir", w.options.Store.Dir(), "identity", w.options.Identity)
 	w.renew(ctx)
 	w.options.Logger.Info("worker drains", "drain", w.options.Drain)

@@ -1,0 +1,251 @@
+package system
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// started is the document that run, resume and fork print.
+type started struct {
+	Session     string           `json:"session"`
+	RunID       string           `json:"run_id"`
+	Incarnation int              `json:"incarnation"`
+	Plan        []team.PlanEntry `json:"plan"`
+}
+
+// begin runs a command that starts a session and returns its document.
+func (w *world) begin(args ...string) started {
+	w.t.Helper()
+	var s started
+	require.NoError(w.t, json.Unmarshal([]byte(w.must(append(args, "-o", "json")...)), &s))
+	return s
+}
+
+// plan is what a document says of each phase of one persona.
+func (s started) plan() map[string]team.Action {
+	out := map[string]team.Action{}
+	for _, p := range s.Plan {
+		out[p.Phase] = p.Action
+	}
+	return out
+}
+
+func (s started) reason(phase string) string {
+	for _, p := range s.Plan {
+		if p.Phase == phase {
+			return p.Reason
+		}
+	}
+	return ""
+}
+
+// completes waits for the session's end, which has to be completed.
+func (w *world) completes(session string) team.Status {
+	w.t.Helper()
+	s := w.ends(session)
+	require.Equal(w.t, team.Completed, s.Status, "%+v", s)
+	return s
+}
+
+// states is where each phase stands.
+func states(s team.Status) map[string]team.State {
+	out := map[string]team.State{}
+	for _, p := range s.Phases {
+		out[p.Name] = p.Status
+	}
+	return out
+}
+
+// TestResumeOnAnEmptyCluster loses Temporal's database in the third phase: the
+// session goes on from the store alone, and what had finished is not done again.
+func TestResumeOnAnEmptyCluster(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	teamFile := w.withHoldingAgent()
+	worker := w.startWorker()
+	w.write("ledger/hold-implementation", "")
+	w.must("run", teamFile, "survive", "--session", "lost")
+	w.held("implementation")
+	worker.kill()
+	w.server.kill()
+	for _, f := range []string{"temporal.db", "temporal.db-wal", "temporal.db-shm"} {
+		_ = os.Remove(filepath.Join(w.dir, f))
+	}
+	require.NoError(t, os.Remove(w.ledger("hold-implementation")))
+	w.startServer()
+	again := w.startWorker()
+	w.eventually("the worker says which session is gone", func() bool {
+		return strings.Contains(again.output.String(), "maestro resume lost")
+	})
+
+	doc := w.begin("resume", "lost")
+	require.Equal(t, 2, doc.Incarnation)
+	require.Equal(t, map[string]team.Action{
+		"requirements": team.Restore, "design": team.Restore, "implementation": team.RunIt, "testing": team.RunIt, "deployment": team.RunIt,
+	}, doc.plan(), "%+v", doc.Plan)
+	s := w.completes("lost")
+	require.Equal(t, map[string]int{"requirements": 1, "design": 1, "implementation": 2, "testing": 1, "deployment": 1}, w.executed())
+	require.Equal(t, 2, s.Incarnation)
+	require.Equal(t, int64(55), s.Usage.Tokens(), "restored work keeps what it has cost")
+	require.Equal(t, team.Restored, s.Phases[0].Status)
+	w.must("checkpoints", "verify", "--all")
+	require.Contains(t, w.maestro("resume", "lost").stderr, "nothing is left to run")
+}
+
+// TestResumeAfterEveryKindOfEnd cancels and terminates one session after another.
+func TestResumeAfterEveryKindOfEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	teamFile := w.withHoldingAgent()
+	w.startWorker()
+	w.write("ledger/hold-design", "")
+	w.must("run", teamFile, "stop", "--session", "s")
+	w.held("design")
+	w.must("cancel", "s", "--watch")
+	require.NoError(t, os.Remove(w.ledger("holding-design")))
+
+	doc := w.begin("resume", "s")
+	require.Equal(t, team.Restore, doc.plan()["requirements"])
+	require.Equal(t, "not done yet", doc.reason("design"))
+	w.held("design")
+	c, err := client.Dial(client.Options{HostPort: w.address, Logger: quiet{}})
+	require.NoError(t, err)
+	defer c.Close()
+	require.NoError(t, c.TerminateWorkflow(context.Background(), "s", "", "a test"))
+	require.NoError(t, os.Remove(w.ledger("hold-design")))
+
+	doc = w.begin("resume", "s")
+	require.Equal(t, 3, doc.Incarnation)
+	s := w.completes("s")
+	require.Equal(t, 1, w.executed()["requirements"])
+	require.Equal(t, 1, w.executed()["testing"])
+	require.Equal(t, 3, s.Incarnation)
+	require.Equal(t, 1, strings.Count(w.must("list", "-o", "json"), `"session": "s"`), "a session is listed once")
+	w.must("checkpoints", "verify", "s")
+}
+
+// TestPhasesOneAtATime drives a session from outside, phase by phase, and parks
+// another after two phases.
+func TestPhasesOneAtATime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	teamFile := w.withHoldingAgent()
+	w.startWorker()
+	w.begin("run", teamFile, "one at a time", "--only", "design", "--session", "s")
+	s := w.completes("s")
+	require.Equal(t, map[string]team.State{
+		"requirements": team.Pending, "design": team.Completed, "implementation": team.Pending, "testing": team.Pending, "deployment": team.Pending,
+	}, states(s))
+	doc := w.begin("resume", "s", "--only", "implementation")
+	require.Equal(t, team.Restore, doc.plan()["design"], "%+v", doc.Plan)
+	s = w.completes("s")
+	require.Equal(t, team.Restored, states(s)["design"])
+	require.Equal(t, team.Completed, states(s)["implementation"])
+	w.begin("resume", "s", "--from", "testing")
+	s = w.completes("s")
+	require.Equal(t, map[string]int{"design": 1, "implementation": 1, "testing": 1, "deployment": 1}, w.executed())
+	require.Equal(t, team.Pending, states(s)["requirements"])
+
+	w.must("run", teamFile, "park", "--pause-after", "requirements,design", "--until", "design", "--session", "parked")
+	for _, phase := range []string{"requirements", "design"} {
+		w.eventually("parked after "+phase, func() bool { return states(w.status("parked"))[phase] == team.AwaitingApproval })
+		require.Equal(t, team.AwaitingApproval, w.status("parked").Status)
+		require.Equal(t, 3, w.maestro("watch", "parked").code, "a parked session awaits a person")
+		w.must("resume", "parked")
+	}
+	w.completes("parked")
+	require.Equal(t, 2, w.executed()["design"])
+}
+
+// TestWhatIsStaleRunsAgain edits, forces and forks a finished session.
+func TestWhatIsStaleRunsAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	teamFile := w.withHoldingAgent()
+	w.startWorker()
+	w.must("run", teamFile, "all of it", "--session", "s")
+	w.completes("s")
+	first := w.executed()
+
+	// A person's edit: what builds on it runs again.
+	edited := filepath.Join(w.dir, "edited")
+	w.must("artifacts", "get", "s", "--out", edited)
+	require.Equal(t, 2, w.maestro("resume", "s", "--edit", "testing="+edited).code, "nothing was edited")
+	require.NoError(t, os.WriteFile(filepath.Join(edited, "testing.md"), []byte("by hand\n"), 0o600))
+	doc := w.begin("resume", "s", "--edit", "testing="+edited)
+	require.Equal(t, "builds on testing, which was edited", doc.reason("deployment"), "%+v", doc.Plan)
+	s := w.completes("s")
+	require.Equal(t, team.Supplied, states(s)["testing"])
+	require.Equal(t, first["testing"], w.executed()["testing"])
+	require.Equal(t, 2, w.executed()["deployment"])
+	out := filepath.Join(w.dir, "out")
+	w.must("artifacts", "get", "s", "testing.md", "--out", out)
+	data, err := os.ReadFile(filepath.Join(out, "testing.md"))
+	require.NoError(t, err)
+	require.Equal(t, "by hand\n", string(data))
+	require.Equal(t, int64(66), s.Usage.Tokens(), "the deployment that ran again was paid twice")
+
+	// An edited team file: only instructions of one persona change.
+	w.write("other.yaml", strings.Replace(strings.Replace(fivePhases,
+		"personas:\n", "personas:\n  deployer: {role: Deployer, agent: holding, instructions: Do the phase.}\n", 1),
+		"{name: deployment, personas: [worker]", "{name: deployment, personas: [deployer]", 1))
+	doc = w.begin("resume", "s", "--team", filepath.Join(w.dir, "other.yaml"))
+	require.Equal(t, team.Restore, doc.plan()["implementation"])
+	require.Equal(t, "not done yet", doc.Plan[len(doc.Plan)-2].Reason, "%+v", doc.Plan)
+	require.Equal(t, team.Drop, doc.Plan[len(doc.Plan)-1].Action, "%+v", doc.Plan)
+	w.completes("s")
+
+	// A fork, and a fork of the fork: the original is not touched.
+	before := w.must("status", "s", "-o", "json")
+	doc = w.begin("fork", "s", "--from", "testing", "--as", "fork")
+	require.Equal(t, "forced", doc.reason("testing"), "%+v", doc.Plan)
+	require.Equal(t, team.Restore, doc.plan()["implementation"])
+	s = w.completes("fork")
+	require.Equal(t, int64(22), s.Usage.Tokens(), "a fork pays for what it runs")
+	require.Equal(t, "s", s.Origin.Session)
+	require.JSONEq(t, before, w.must("status", "s", "-o", "json"))
+	w.begin("fork", "fork", "--from", "deployment", "--as", "fork-of-fork")
+	w.completes("fork-of-fork")
+	require.Equal(t, first["implementation"], w.executed()["implementation"])
+	w.must("checkpoints", "verify", "--all")
+	require.Equal(t, 2, w.maestro("fork", "s", "--from", "testing", "--as", "fork").code, "the id is taken")
+}
+
+// TestSuppliedWorkStandsForPhases starts in the middle, on work of other hands.
+func TestSuppliedWorkStandsForPhases(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	teamFile := w.withHoldingAgent()
+	w.startWorker()
+	design := w.write("the-design.txt", "designed elsewhere\n")
+	a := w.maestro("run", teamFile, "go on", "--from", "implementation", "--input", "desing="+design)
+	require.Equal(t, 2, a.code)
+	require.Contains(t, a.stderr, `did you mean "design"?`)
+	w.begin("run", teamFile, "go on", "--from", "implementation", "--input", "design="+design, "--decision", "db=postgres", "--session", "s")
+	s := w.completes("s")
+	require.Equal(t, team.Supplied, states(s)["design"])
+	require.Equal(t, map[string]string{"db": "postgres"}, s.Decisions)
+	require.Equal(t, map[string]int{"implementation": 1, "testing": 1, "deployment": 1}, w.executed())
+	out := filepath.Join(w.dir, "out")
+	w.must("artifacts", "get", "s", "--out", out)
+	data, err := os.ReadFile(filepath.Join(out, "design.md"))
+	require.NoError(t, err)
+	require.Equal(t, "designed elsewhere\n", string(data), "the file stands for what the phase produces")
+
+	// What does not fit the phase's produces is refused.
+	dir := filepath.Join(w.dir, "wrong")
+	require.NoError(t, os.MkdirAll(dir, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "x.md"), []byte("x"), 0o600))
+	a = w.maestro("run", teamFile, "go on", "--input", "design="+dir, "--session", "t")
+	require.Equal(t, 2, a.code)
+	require.Contains(t, a.stderr, "design.md was neither created nor changed; it has x.md")
+}
