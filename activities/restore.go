@@ -22,8 +22,10 @@ type restoration struct {
 	key    team.SessionKey
 	team   team.Team
 	agents map[string]team.OfferedAgent
-	// base is the checkpoint to go on from; zero for a new session.
+	// base is the checkpoint to go on from, and before its team; zero for a
+	// new session.
 	base        team.Checkpoint
+	before      team.Team
 	requirement string
 	given       map[string]string
 	// records are the assignments' own, as the fence has left them.
@@ -93,6 +95,11 @@ func (r *restoration) find() error {
 	}
 	if err := r.Files.Intact(r.ctx, r.in.Workspace); err != nil {
 		r.faults = append(r.faults, "what the session started from is damaged: "+err.Error())
+	}
+	if r.base.Team.Blob != r.in.Team {
+		if r.before, err = loadTeam(r.ctx, r.Files, r.base.Team.Blob); err != nil {
+			activity.GetLogger(r.ctx).Warn("the team of the last checkpoint cannot be read; its differences go unnamed", "error", err)
+		}
 	}
 	if len(r.given) == 0 {
 		r.given = r.base.Given
@@ -210,7 +217,7 @@ func (r *restoration) finish() {
 			if a, ok := restored[id]; ok {
 				r.status.Phases[i].Assignments[j] = assignmentStatus(a)
 			} else {
-				r.status.Phases[i].Assignments[j] = r.before(id)
+				r.status.Phases[i].Assignments[j] = r.spent(id)
 			}
 			_, ok := r.done[id]
 			complete = complete && ok
@@ -226,8 +233,8 @@ func (r *restoration) finish() {
 	}
 }
 
-// before is what an assignment that has yet to run has cost so far.
-func (r *restoration) before(id team.AssignmentID) team.AssignmentStatus {
+// spent is what an assignment that has yet to run has cost so far.
+func (r *restoration) spent(id team.AssignmentID) team.AssignmentStatus {
 	s := team.AssignmentStatus{Failures: []team.AttemptFailure{}}
 	if record := r.records[id]; len(record.Rounds) > 0 {
 		s = record.Status()

@@ -87,6 +87,9 @@ func (v *verdict) restore(id team.AssignmentID, a finished, reason string) error
 	default:
 		reason = "finished before, its phase had not"
 	}
+	if parts := v.team.Differences(v.before, id); len(parts) > 0 && v.before.Version > 0 {
+		reason += "; its " + strings.Join(parts, ", ") + " changed since, which makes no work stale"
+	}
 	v.note(id, team.Restore, reason)
 	a.CheckpointAssignment.Status = team.Restored
 	if a.Basis == nil {

@@ -42,10 +42,16 @@ func (a *app) reportFailure(s team.Status) {
 	a.say("%s", a.nextStep(s))
 }
 
-// nextStep is the one thing to do about a session that has not completed.
+// nextStep is what to do about a session that has not completed.
 func (a *app) nextStep(s team.Status) string {
-	if len(s.Help) > 0 && len(s.Help[0].Attempts) > 0 {
-		return "what it printed: " + a.again(fmt.Sprintf("logs %s %s/%s", s.Session, s.Help[0].Phase, s.Help[0].Persona))
+	goOn := "go on with it, its finished work restored: " + a.again("resume "+s.Session)
+	switch {
+	case s.Status == team.AwaitingApproval:
+		return "go on: " + a.again("resume "+s.Session)
+	case len(s.Help) > 0 && len(s.Help[0].Attempts) > 0:
+		return "what it printed: " + a.again(fmt.Sprintf("logs %s %s/%s", s.Session, s.Help[0].Phase, s.Help[0].Persona)) + "\n" + goOn
+	case s.Status.Closed():
+		return goOn
 	}
 	return "more: " + a.again("status "+s.Session)
 }

@@ -1,0 +1,341 @@
+package activities_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/testsuite"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// past is a session that has worked for a while and ended: the stage on which it
+// is decided what of its work stands.
+type past struct {
+	t           *testing.T
+	store       *store.Store
+	dir         string
+	team        team.Team
+	model       string
+	requirement string
+	workspace   team.Digest
+	head        team.Digest
+	incarnation int
+}
+
+// relay is a team with a root, two personas side by side, and a sequence.
+func relay() team.Team {
+	return team.Team{
+		Version: 1, Name: "relay",
+		Personas: map[string]team.Persona{
+			"p": {Role: "p", Agent: "a", Instructions: "do"}, "q": {Role: "q", Agent: "a", Instructions: "do"},
+		},
+		Phases: []team.Phase{
+			{Name: "root", Personas: []string{"p"}},
+			{Name: "pair", Personas: []string{"p", "q"}},
+			{Name: "chain", Personas: []string{"p", "q"}, Order: team.OrderSequence},
+			{Name: "side", Needs: []string{"root"}, Personas: []string{"q"}},
+		},
+	}
+}
+
+func newPast(t *testing.T) *past {
+	t.Helper()
+	p := &past{t: t, dir: filepath.Join(t.TempDir(), "state"), team: relay().Resolved(), model: "m", requirement: "why"}
+	var err error
+	p.store, err = store.Create(p.dir, store.Options{Clock: time.Now})
+	require.NoError(t, err)
+	p.workspace, err = p.store.PutManifest(t.Context(), store.Manifest{})
+	require.NoError(t, err)
+	a := p.admit(team.Course{})
+	require.Empty(t, a.Faults)
+	return p
+}
+
+func (p *past) blob(data []byte) team.Digest {
+	p.t.Helper()
+	name, err := p.store.PutBlob(p.t.Context(), data)
+	require.NoError(p.t, err)
+	return name
+}
+
+// admit starts the session's next incarnation from its newest checkpoint.
+func (p *past) admit(course team.Course) activities.Admission {
+	p.t.Helper()
+	data, err := json.Marshal(p.team.Resolved())
+	require.NoError(p.t, err)
+	require.NoError(p.t, p.store.PutOffer(p.t.Context(), team.Offer{
+		Worker: "w", RenewedAt: time.Now(), Agents: map[string]team.OfferedAgent{"a": {Kind: "command", Model: p.model}}, Checks: map[string]team.Digest{},
+	}))
+	p.incarnation++
+	admissions := &activities.Admissions{Files: p.store, Sessions: p.store, SearchAttributes: none{}, Clock: time.Now}
+	var a activities.Admission
+	execute(p.t, admissions.Admit, activities.AdmitInput{
+		Store: p.store.ID(), Team: p.blob(data), Requirement: p.blob([]byte(p.requirement)), Workspace: p.workspace,
+		Incarnation: p.incarnation, Base: p.head, Course: course,
+	}, &a)
+	if len(a.Faults) == 0 {
+		p.head = a.Head
+	}
+	return a
+}
+
+func execute(t *testing.T, fn, in, out any) {
+	t.Helper()
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestActivityEnvironment()
+	env.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: "x"})
+	value, err := env.ExecuteActivity("x", in)
+	require.NoError(t, err)
+	require.NoError(t, value.Get(out))
+}
+
+// work has an assignment done, as its round does it, and returns what the
+// session knows of it then.
+func (p *past) work(id team.AssignmentID, input team.Digest, beside ...team.CheckpointAssignment) activities.RestoredWork {
+	p.t.Helper()
+	agents := &agents{run: leave(id.Phase+"-"+id.Persona+".txt", fmt.Sprint(p.incarnation))}
+	rounds := &activities.Rounds{Files: p.store, Sessions: p.store, Agents: modelled{agents, p.model}, Clock: time.Now, LostLimit: 5}
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestActivityEnvironment()
+	env.RegisterActivityWithOptions(rounds.Run, activity.RegisterOptions{Name: "x"})
+	value, err := env.ExecuteActivity("x", activities.RoundInput{
+		AssignmentID: id, Round: 1, Rounds: 2, Incarnation: p.incarnation, Head: p.head, Input: input, Beside: beside,
+	})
+	require.NoError(p.t, err)
+	var r team.RoundResult
+	require.NoError(p.t, value.Get(&r))
+	return activities.RestoredWork{CheckpointAssignment: team.CheckpointAssignment{
+		AssignmentID: id, Status: team.Completed, Rounds: 1, Attempts: 1, Failures: []team.AttemptFailure{}, Usage: r.Usage,
+		Input: r.Input, Basis: r.Basis, Work: team.Work{Delta: r.Delta, Decisions: r.Decisions},
+	}, Output: r.Output}
+}
+
+type modelled struct {
+	*agents
+	model string
+}
+
+func (m modelled) Offered(string) team.OfferedAgent {
+	return team.OfferedAgent{Kind: "command", Model: m.model}
+}
+
+// phase does a whole phase and adds its checkpoint; it returns the inputs of
+// those that follow.
+func (p *past) phase(name string, input team.Digest, ready ...string) map[string]team.Digest {
+	p.t.Helper()
+	phase, _ := p.team.Phase(name)
+	var done []team.CheckpointAssignment
+	for _, persona := range phase.Personas {
+		var beside []team.CheckpointAssignment
+		if phase.Order == team.OrderSequence {
+			beside = done
+		}
+		w := p.work(team.AssignmentID{Phase: name, Persona: persona}, input, beside...)
+		done = append(done, w.CheckpointAssignment)
+		if phase.Order == team.OrderSequence {
+			input = w.Output
+		}
+	}
+	boundaries := &activities.Boundaries{Files: p.store, Sessions: p.store, Clock: time.Now}
+	var out activities.Advanced
+	execute(p.t, boundaries.Advance, activities.AdvanceInput{Phase: name, Head: p.head, Assignments: done, Ready: ready}, &out)
+	require.Empty(p.t, out.Conflicts)
+	p.head = out.Head
+	return out.Inputs
+}
+
+// all does every phase.
+func (p *past) all() {
+	p.t.Helper()
+	in := p.phase("root", p.workspace, "pair", "side")
+	chain := p.phase("pair", in["pair"], "chain")
+	p.phase("chain", chain["chain"])
+	p.phase("side", in["side"])
+}
+
+// plan is the plan that the store has of the session, a word an assignment.
+func (p *past) plan() string {
+	p.t.Helper()
+	e, err := p.store.Execution(team.SessionKey{Namespace: "default-test-namespace", Session: "default-test-workflow-id"})
+	require.NoError(p.t, err)
+	var words []string
+	for _, entry := range e.Plan {
+		words = append(words, fmt.Sprintf("%s %s: %s", entry.Action, entry.AssignmentID, entry.Reason))
+	}
+	return strings.Join(words, "\n")
+}
+
+func TestWorkStandsAsLongAsItsBasisDoes(t *testing.T) {
+	t.Parallel()
+	const all = `restore root/p: finished before
+restore pair/p: finished before
+restore pair/q: finished before
+restore chain/p: finished before
+restore chain/q: finished before
+restore side/q: finished before`
+	for name, c := range map[string]struct {
+		change func(*past)
+		course team.Course
+		plan   string
+		todo   []string
+	}{
+		"nothing changed": {plan: all},
+		"what only says how work is done": {
+			change: func(p *past) {
+				p.team.Retry.Attempts = 7
+				p.team.Phases[1].Checks = []string{}
+				p.team.Phases[0].Produces = []string{"*.md"}
+			},
+			plan: strings.Replace(all, "root/p: finished before", "root/p: finished before; its produces changed since, which makes no work stale", 1),
+		},
+		"the model of all": {
+			change: func(p *past) { p.model = "another" },
+			plan: `run root/p: changed: agent or model
+run pair/p: builds on root, which runs again
+run pair/q: builds on root, which runs again
+run chain/p: builds on root, which runs again
+run chain/q: builds on root, which runs again
+run side/q: builds on root, which runs again`,
+			todo: []string{"root", "pair", "chain", "side"},
+		},
+		"the instructions of the second in a pair": {
+			change: func(p *past) {
+				p.team.Personas["r"] = team.Persona{Role: "q", Agent: "a", Instructions: "do", Attempts: 3}
+				p.team.Phases[1].Personas = []string{"p", "r"}
+				p.team.Phases[1].Integrator = "r"
+			},
+			plan: `restore root/p: finished before
+restore pair/p: finished before; its personas, integrator changed since, which makes no work stale
+run pair/r: not done yet
+run chain/p: builds on pair, which runs again
+run chain/q: builds on pair, which runs again
+restore side/q: finished before
+drop pair/q: the team does not have it any more; its work is left out`,
+			todo: []string{"pair", "chain"},
+		},
+		"the instructions of the second in a sequence, and of another phase": {
+			change: func(p *past) {
+				q := p.team.Personas["q"]
+				q.Instructions = "do it well"
+				p.team.Personas["q"] = q
+			},
+			plan: `restore root/p: finished before
+restore pair/p: finished before
+run pair/q: changed: instructions
+run chain/p: builds on pair, which runs again
+run chain/q: builds on pair, which runs again
+run side/q: changed: instructions`,
+			todo: []string{"pair", "chain", "side"},
+		},
+		"forced": {
+			course: team.Course{Force: []string{"chain"}},
+			plan:   strings.ReplaceAll(strings.ReplaceAll(all, "restore chain/p: finished before", "run chain/p: forced"), "restore chain/q: finished before", "run chain/q: forced"),
+			todo:   []string{"chain"},
+		},
+		"given decisions": {
+			course: team.Course{Given: map[string]string{"db": "x"}, Only: []string{"root"}},
+			plan: `run root/p: changed: decisions
+restore pair/p: kept, though stale (builds on root, which runs again): its phase is not selected
+restore pair/q: kept, though stale (builds on root, which runs again): its phase is not selected
+restore chain/p: kept, though stale (builds on root, which runs again): its phase is not selected
+restore chain/q: kept, though stale (builds on root, which runs again): its phase is not selected
+restore side/q: kept, though stale (builds on root, which runs again): its phase is not selected`,
+			todo: []string{"root"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPast(t)
+			p.all()
+			if c.change != nil {
+				c.change(p)
+			}
+			a := p.admit(c.course)
+			require.Empty(t, a.Faults)
+			require.Equal(t, c.plan, p.plan())
+			require.Equal(t, c.todo, a.Todo)
+			for _, phase := range c.todo[:min(1, len(c.todo))] {
+				require.NotEmpty(t, a.Inputs[phase], "what builds on nothing that runs may start at once")
+			}
+		})
+	}
+}
+
+// TestUnfinishedPhases: what finished in a phase that had not is restored from
+// its record, and costs of what had failed are carried on.
+func TestUnfinishedPhases(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	in := p.phase("root", p.workspace, "pair")
+	done := p.work(team.AssignmentID{Phase: "pair", Persona: "p"}, in["pair"])
+	a := p.admit(team.Course{})
+	require.Contains(t, p.plan(), "restore pair/p: finished before, its phase had not\nrun pair/q: not done yet")
+	require.Len(t, a.Partial, 1)
+	require.Equal(t, done.Delta, a.Partial[0].Delta)
+	require.Equal(t, done.Output, a.Partial[0].Output)
+	require.Equal(t, in["pair"], a.Inputs["pair"])
+	require.Equal(t, team.Restored, a.Phases[0].Status)
+	require.Equal(t, team.Pending, a.Phases[1].Status)
+	require.Equal(t, int64(10), a.Phases[1].Assignments[0].Usage.InputTokens)
+
+	// Forced to run, it is not taken for good by the incarnation after.
+	p.admit(team.Course{Force: []string{"pair"}})
+	a = p.admit(team.Course{})
+	require.Contains(t, p.plan(), "run pair/p: it had not finished")
+	require.Equal(t, int64(10), a.Phases[1].Assignments[0].Usage.InputTokens, "what it cost stays")
+}
+
+// TestDamagedWorkRunsAgain removes a file of finished work from the store.
+func TestDamagedWorkRunsAgain(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	p.all()
+	c, err := p.store.Checkpoint(t.Context(), p.head)
+	require.NoError(t, err)
+	for _, a := range c.Artifacts {
+		if a.Path == "side-q.txt" {
+			require.NoError(t, os.Remove(filepath.Join(p.dir, "blobs", "sha256", string(a.SHA256[:2]), string(a.SHA256[2:]))))
+		}
+	}
+	// All files of this session have the same content, so all are damaged.
+	a := p.admit(team.Course{})
+	require.Contains(t, p.plan(), "run root/p: its work is damaged: the content of root-p.txt")
+	require.Equal(t, []string{"root", "pair", "chain", "side"}, a.Todo)
+}
+
+// TestLaterIncarnationFencesTheEarlierOff: an attempt that still works for an
+// incarnation that is over is stopped and leaves nothing.
+func TestLaterIncarnationFencesTheEarlierOff(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.agents.run = func(ctx context.Context, _ team.Job) (team.Outcome, error) {
+		_, err := d.store.UpdateRecord(d.key(), team.AssignmentID{Phase: "build", Persona: "dev"}, 2, func(*team.Record) {})
+		require.NoError(t, err)
+		<-ctx.Done()
+		return team.Outcome{}, context.Cause(ctx)
+	}
+	_, err := d.round(activities.Heartbeat{})
+	app := requireType(t, err, team.UnrecoverableError)
+	require.True(t, app.NonRetryable())
+	require.Contains(t, app.Error(), "a later incarnation")
+	require.Empty(t, d.record().Rounds)
+
+	boundaries := &activities.Boundaries{Files: d.store, Sessions: d.store, Clock: time.Now}
+	require.NoError(t, d.store.UpdateExecution(d.key(), func(e *team.Execution) { e.Incarnation = 2 }))
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestActivityEnvironment()
+	env.RegisterActivity(boundaries.Advance)
+	_, err = env.ExecuteActivity(boundaries.Advance, activities.AdvanceInput{Phase: "build", Head: d.head})
+	require.ErrorContains(t, err, "incarnation 2, this is 1")
+}
