@@ -80,7 +80,7 @@ func (noEnvironment) Environ() []string               { return nil }
 func (noEnvironment) LookupEnv(string) (string, bool) { return "", false }
 
 // run has the team work on a requirement to the session's end.
-func (s *stand) run(session string, tm team.Team) (workflows.SessionResult, error) {
+func (s *stand) run(session string, tm team.Team, options ...func(*workflows.SessionInput)) (workflows.SessionResult, error) {
 	s.t.Helper()
 	ctx := s.t.Context()
 	data, err := json.Marshal(tm.Resolved())
@@ -92,10 +92,12 @@ func (s *stand) run(session string, tm team.Team) (workflows.SessionResult, erro
 	}
 	empty, err := s.store.PutManifest(ctx, store.Manifest{})
 	require.NoError(s.t, err)
+	in := workflows.SessionInput{Store: s.store.ID(), Team: blob(data), Requirement: blob([]byte("the requirement")), Workspace: empty}
+	for _, o := range options {
+		o(&in)
+	}
 	run, err := s.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: session, TaskQueue: team.WorkflowQueue(s.store.ID())},
-		workflows.TeamSessionName, workflows.SessionInput{
-			Store: s.store.ID(), Team: blob(data), Requirement: blob([]byte("the requirement")), Workspace: empty,
-		})
+		workflows.TeamSessionName, in)
 	require.NoError(s.t, err)
 	var result workflows.SessionResult
 	err = run.Get(ctx, &result)
