@@ -165,8 +165,8 @@ func (v *verification) session(ctx context.Context, key team.SessionKey) error {
 
 func (v *verification) checkpoints(ctx context.Context, key team.SessionKey, w *chainWalk) error {
 	sorted := w.sorted(w.head)
-	if _, err := v.store.Execution(key); len(sorted) > 0 {
-		if err := v.fault(err, "session "+key.Session); err != nil {
+	if len(sorted) > 0 {
+		if err := v.state(key); err != nil {
 			return err
 		}
 	}
@@ -198,6 +198,28 @@ func (v *verification) checkpoints(ctx context.Context, key team.SessionKey, w *
 				if err := v.fault(err, by); err != nil {
 					return err
 				}
+			}
+		}
+	}
+	return nil
+}
+
+// state looks at a session's mirrored state, and for the records of the attempts
+// that it tells of.
+func (v *verification) state(key team.SessionKey) error {
+	by := "session " + key.Session
+	e, err := v.store.Execution(key)
+	if err != nil {
+		return v.fault(err, by)
+	}
+	for _, p := range e.Phases {
+		for _, a := range p.Assignments {
+			if a.Attempts == 0 || a.Status == team.Restored || a.Status == team.Supplied {
+				continue
+			}
+			_, err := v.store.Record(key, team.AssignmentID{Phase: p.Name, Persona: a.Persona})
+			if err := v.fault(err, by); err != nil {
+				return err
 			}
 		}
 	}
