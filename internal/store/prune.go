@@ -25,23 +25,7 @@ const (
 // ErrPruning says that another process prunes the store at the moment.
 var ErrPruning = errors.New("the store is being pruned already")
 
-// PruneOptions says what a prune keeps. Zero fields mean the defaults.
-type PruneOptions struct {
-	// Keep is how many checkpoints of each session stay, the newest; at least one.
-	Keep int
-	// OlderThan is the age up to which checkpoints, and the directories that
-	// closed sessions worked in, stay.
-	OlderThan time.Duration
-	// DryRun only says what would go.
-	DryRun bool
-	// Running are the sessions that Temporal runs, and since when: they keep
-	// everything, whatever the store says of them.
-	Running map[team.SessionKey]time.Time
-	// Young is the age below which a blob is never removed; a day at zero.
-	Young time.Duration
-}
-
-func (o PruneOptions) withDefaults() PruneOptions {
+func withDefaults(o team.PruneOptions) team.PruneOptions {
 	if o.Keep <= 0 {
 		o.Keep = DefaultKeep
 	}
@@ -54,37 +38,6 @@ func (o PruneOptions) withDefaults() PruneOptions {
 	return o
 }
 
-// PruneReport is what a prune removed or, in a dry run, would remove.
-type PruneReport struct {
-	DryRun bool `json:"dry_run"`
-	// Sessions counts the sessions that were looked at, Kept their checkpoints
-	// that stay.
-	Sessions int `json:"sessions"`
-	Kept     int `json:"kept"`
-	// Checkpoints and Blobs were removed, and freed so many Bytes.
-	Checkpoints int   `json:"checkpoints"`
-	Blobs       int   `json:"blobs"`
-	Bytes       int64 `json:"bytes"`
-	// WorkDirs counts sessions whose working directories were removed.
-	WorkDirs int `json:"work_dirs"`
-	// Pruned lists the sessions that lose checkpoints, Spared those that keep
-	// everything because they are not closed.
-	Pruned []PrunedSession `json:"pruned"`
-	Spared []SparedSession `json:"spared"`
-}
-
-// PrunedSession is a session that loses checkpoints.
-type PrunedSession struct {
-	team.SessionKey
-	Checkpoints []team.Digest `json:"checkpoints"`
-}
-
-// SparedSession is a session that keeps everything, and why.
-type SparedSession struct {
-	team.SessionKey
-	Reason string `json:"reason"`
-}
-
 // Prune removes old checkpoints of closed sessions, the directories that these
 // worked in, and the blobs that nothing needs any more.
 //
@@ -94,19 +47,19 @@ type SparedSession struct {
 // nor what such a one names. Sessions may run, and work be collected, meanwhile,
 // by any process. A store with a fault is not pruned: what a damaged document
 // needs is not known. While another process prunes, the error is [ErrPruning].
-func (s *Store) Prune(ctx context.Context, o PruneOptions) (PruneReport, error) {
+func (s *Store) Prune(ctx context.Context, o team.PruneOptions) (team.PruneReport, error) {
 	unlock, ok, err := s.lockPruning()
 	if err != nil {
-		return PruneReport{}, fmt.Errorf("prune: %w", err)
+		return team.PruneReport{}, fmt.Errorf("prune: %w", err)
 	}
 	if !ok {
-		return PruneReport{}, ErrPruning
+		return team.PruneReport{}, ErrPruning
 	}
 	defer unlock()
-	o = o.withDefaults()
+	o = withDefaults(o)
 	p := &pruning{
 		store: s, options: o, marks: newVerification(s), horizon: s.now().Add(-o.Young),
-		report: PruneReport{DryRun: o.DryRun, Pruned: []PrunedSession{}, Spared: []SparedSession{}},
+		report: team.PruneReport{DryRun: o.DryRun, Pruned: []team.PrunedSession{}, Spared: []team.SparedSession{}},
 	}
 	for _, step := range []func(context.Context) error{p.plan, p.mark, p.drop, p.sweep, p.clear} {
 		if err := step(ctx); err != nil {
@@ -119,8 +72,8 @@ func (s *Store) Prune(ctx context.Context, o PruneOptions) (PruneReport, error) 
 // pruning is one prune under way.
 type pruning struct {
 	store   *Store
-	options PruneOptions
-	report  PruneReport
+	options team.PruneOptions
+	report  team.PruneReport
 	// marks knows what is needed.
 	marks *verification
 	// horizon is the time since which a blob was stored or used that stays.
@@ -169,6 +122,7 @@ func (p *pruning) planSession(ctx context.Context, key team.SessionKey) error {
 		since = chain[len(chain)-1].CreatedAt
 	}
 	switch {
+	case p.options.Namespace != "" && key.Namespace != p.options.Namespace && e.Status.Status.Closed():
 	case runs:
 		p.spare(key, "Temporal runs it", since)
 	case e.Status.Status == "":
@@ -185,7 +139,7 @@ func (p *pruning) planSession(ctx context.Context, key team.SessionKey) error {
 // spare lets a session keep everything, and all that was stored since before it
 // began: what it uses at the moment may be known to Temporal only.
 func (p *pruning) spare(key team.SessionKey, reason string, since time.Time) {
-	p.report.Spared = append(p.report.Spared, SparedSession{key, reason})
+	p.report.Spared = append(p.report.Spared, team.SparedSession{key, reason})
 	if before := since.Add(-p.options.Young); before.Before(p.horizon) {
 		p.horizon = before
 	}
@@ -196,7 +150,7 @@ func (p *pruning) planClosed(key team.SessionKey, e team.Execution, chain []Stor
 	if ended := e.ClosedAt; e.UpdatedAt.Before(limit) && (ended == nil || ended.Before(limit)) {
 		p.closed = append(p.closed, key)
 	}
-	gone := PrunedSession{SessionKey: key}
+	gone := team.PrunedSession{SessionKey: key}
 	for i, c := range chain {
 		stays := i < p.options.Keep || c.Session != key.Session || c.Name == e.Head || !c.CreatedAt.Before(limit)
 		if !stays {

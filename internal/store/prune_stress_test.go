@@ -36,7 +36,7 @@ func TestPruningBesideSessionsTakesNothingThatIsNeeded(t *testing.T) {
 	done := make(chan struct{})
 	all.Go(func() {
 		for {
-			report, err := pruner.Prune(t.Context(), store.PruneOptions{Keep: 1, OlderThan: young / 2, Young: young})
+			report, err := pruner.Prune(t.Context(), team.PruneOptions{Keep: 1, OlderThan: young / 2, Young: young})
 			assert.NoError(t, err)
 			removed, checkpoints = removed+report.Blobs, checkpoints+report.Checkpoints
 			select {

@@ -61,18 +61,18 @@ func TestOldCheckpointsArePruned(t *testing.T) {
 	s := later(t, model, tenDays)
 	before := sound(t, s)
 
-	plan, err := s.Prune(t.Context(), store.PruneOptions{Keep: 2, DryRun: true})
+	plan, err := s.Prune(t.Context(), team.PruneOptions{Keep: 2, DryRun: true})
 	require.NoError(t, err)
 	require.Equal(t, before, sound(t, s), "a dry run changes nothing")
 	require.True(t, plan.DryRun)
 
-	report, err := s.Prune(t.Context(), store.PruneOptions{Keep: 2})
+	report, err := s.Prune(t.Context(), team.PruneOptions{Keep: 2})
 	require.NoError(t, err)
 	plan.DryRun = false
 	require.Equal(t, plan, report, "a dry run says what goes")
 	require.Equal(t, 2, report.Checkpoints)
 	require.Equal(t, 2, report.Kept)
-	require.Equal(t, []store.PrunedSession{{SessionKey: session, Checkpoints: []team.Digest{names[1], names[0]}}}, report.Pruned)
+	require.Equal(t, []team.PrunedSession{{SessionKey: session, Checkpoints: []team.Digest{names[1], names[0]}}}, report.Pruned)
 	require.Equal(t, 3, report.Blobs, "two checkpoints, and what nobody needs: the trees in between are in records")
 
 	after := sound(t, s)
@@ -84,7 +84,7 @@ func TestOldCheckpointsArePruned(t *testing.T) {
 	require.NoFileExists(t, checkpointPath(s, "init"))
 	require.NoFileExists(t, checkpointPath(s, "design"))
 
-	again, err := s.Prune(t.Context(), store.PruneOptions{Keep: 2})
+	again, err := s.Prune(t.Context(), team.PruneOptions{Keep: 2})
 	require.NoError(t, err)
 	require.Zero(t, again.Checkpoints+again.Blobs)
 }
@@ -93,23 +93,23 @@ func TestPruningSparesWhatMayBeNeeded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		age     time.Duration
-		options store.PruneOptions
+		options team.PruneOptions
 		change  func(e *team.Execution)
 		removed int
 		blobs   int
 	}{
-		"the newest":        {age: tenDays, options: store.PruneOptions{Keep: 3}, removed: 1, blobs: 2},
+		"the newest":        {age: tenDays, options: team.PruneOptions{Keep: 3}, removed: 1, blobs: 2},
 		"the defaults":      {age: tenDays, blobs: 1},
-		"young checkpoints": {age: 6 * 24 * time.Hour, options: store.PruneOptions{Keep: 1}, blobs: 1},
-		"young blobs":       {age: 23 * time.Hour, options: store.PruneOptions{Keep: 1, OlderThan: time.Hour}},
-		"a running session": {age: tenDays, options: store.PruneOptions{Keep: 1}, change: func(e *team.Execution) { e.Status.Status = team.Running }},
-		"one that Temporal runs": {age: tenDays, options: store.PruneOptions{
+		"young checkpoints": {age: 6 * 24 * time.Hour, options: team.PruneOptions{Keep: 1}, blobs: 1},
+		"young blobs":       {age: 23 * time.Hour, options: team.PruneOptions{Keep: 1, OlderThan: time.Hour}},
+		"a running session": {age: tenDays, options: team.PruneOptions{Keep: 1}, change: func(e *team.Execution) { e.Status.Status = team.Running }},
+		"one that Temporal runs": {age: tenDays, options: team.PruneOptions{
 			Keep: 1, Running: map[team.SessionKey]time.Time{session: now},
 		}},
-		"all since a session that waits to be admitted": {age: tenDays, options: store.PruneOptions{
+		"all since a session that waits to be admitted": {age: tenDays, options: team.PruneOptions{
 			Keep: 1, Running: map[team.SessionKey]time.Time{{Namespace: "default", Session: "new"}: now},
 		}},
-		"an unknown state": {age: tenDays, options: store.PruneOptions{Keep: 1}, change: func(e *team.Execution) { e.Status.Status = "" }},
+		"an unknown state": {age: tenDays, options: team.PruneOptions{Keep: 1}, change: func(e *team.Execution) { e.Status.Status = "" }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -147,7 +147,7 @@ func TestWhatYoungBlobsNameIsKept(t *testing.T) {
 	// Who reads an old checkpoint may be about to build on it.
 	_, err = s.Checkpoint(t.Context(), names[1])
 	require.NoError(t, err)
-	report, err := s.Prune(t.Context(), store.PruneOptions{Keep: 1})
+	report, err := s.Prune(t.Context(), team.PruneOptions{Keep: 1})
 	require.NoError(t, err)
 	require.Equal(t, 2, report.Checkpoints)
 	list, err := s.Checkpoints(t.Context(), session)
@@ -171,7 +171,7 @@ func TestAForkKeepsWhatItsSourceLoses(t *testing.T) {
 	require.NoError(t, model.UpdateExecution(fork, func(e *team.Execution) { e.Head, e.Status.Status = head, team.Completed }))
 	s := later(t, model, tenDays)
 	for _, keep := range []int{2, 1} {
-		_, err = s.Prune(t.Context(), store.PruneOptions{Keep: keep})
+		_, err = s.Prune(t.Context(), team.PruneOptions{Keep: keep})
 		require.NoError(t, err)
 		sound(t, s)
 		list, err := s.Checkpoints(t.Context(), fork)
@@ -189,7 +189,7 @@ func TestADamagedStoreIsNotPruned(t *testing.T) {
 	list, err := s.Checkpoints(t.Context(), session)
 	require.NoError(t, err)
 	require.NoError(t, os.Remove(blobPath(s, list[0].Tree)))
-	_, err = s.Prune(t.Context(), store.PruneOptions{Keep: 1})
+	_, err = s.Prune(t.Context(), team.PruneOptions{Keep: 1})
 	require.ErrorIs(t, err, team.ErrNotFound)
 	require.ErrorContains(t, err, "damaged store")
 	require.FileExists(t, checkpointPath(s, "init"))
@@ -200,7 +200,7 @@ func TestALostNoteOfWhatWasPrunedIsAFault(t *testing.T) {
 	model := newStore(t)
 	closed(t, model, session)
 	s := later(t, model, tenDays)
-	_, err := s.Prune(t.Context(), store.PruneOptions{Keep: 1})
+	_, err := s.Prune(t.Context(), team.PruneOptions{Keep: 1})
 	require.NoError(t, err)
 	note := filepath.Join(s.Dir(), "sessions/default/web-1/pruned.json")
 	data, err := os.ReadFile(note)
@@ -231,13 +231,13 @@ func TestPruningRemovesWhereClosedSessionsWorked(t *testing.T) {
 	unlock, ok, err := s.Lock(worked, id("backend"))
 	require.NoError(t, err)
 	require.True(t, ok)
-	report, err := s.Prune(t.Context(), store.PruneOptions{})
+	report, err := s.Prune(t.Context(), team.PruneOptions{})
 	require.NoError(t, err)
 	require.Equal(t, 1, report.WorkDirs)
 	require.NoDirExists(t, filepath.Join(s.Dir(), "work/default/web-1"))
 	require.DirExists(t, filepath.Join(s.Dir(), "work/default/worked-on"))
 	unlock()
-	report, err = s.Prune(t.Context(), store.PruneOptions{})
+	report, err = s.Prune(t.Context(), team.PruneOptions{})
 	require.NoError(t, err)
 	require.Equal(t, 1, report.WorkDirs)
 }
