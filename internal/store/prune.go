@@ -139,7 +139,7 @@ func (p *pruning) planSession(ctx context.Context, key team.SessionKey) error {
 // spare lets a session keep everything, and all that was stored since before it
 // began: what it uses at the moment may be known to Temporal only.
 func (p *pruning) spare(key team.SessionKey, reason string, since time.Time) {
-	p.report.Spared = append(p.report.Spared, team.SparedSession{key, reason})
+	p.report.Spared = append(p.report.Spared, team.SparedSession{SessionKey: key, Reason: reason})
 	if before := since.Add(-p.options.Young); before.Before(p.horizon) {
 		p.horizon = before
 	}

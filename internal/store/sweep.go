@@ -9,7 +9,9 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/maestro-hive/maestro/internal/team"
 )
@@ -64,10 +66,19 @@ func (p *pruning) mark(ctx context.Context) error {
 	}
 	var faults []error
 	for _, path := range slices.Sorted(maps.Keys(p.marks.faults)) {
-		f := p.marks.faults[path]
-		faults = append(faults, &f)
+		if f := p.marks.faults[path]; !harmless(f) {
+			faults = append(faults, &f)
+		}
 	}
 	return p.refuse(errors.Join(faults...))
+}
+
+// harmless tells of a fault that it hides nothing that is needed: what a copy or a
+// state says, checkpoints and records say, too; and a session that begins at this
+// moment has no state yet.
+func harmless(f Fault) bool {
+	file := filepath.Base(f.Path)
+	return errors.Is(f.kind, team.ErrNotFound) && (file == executionFile || strings.HasPrefix(file, checkpointPrefix))
 }
 
 // sweep removes the blobs that are neither needed nor young. What names others
