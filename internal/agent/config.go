@@ -41,10 +41,12 @@ type Config struct {
 	// Limits bound what attempts may leave and print.
 	Limits Limits `json:"limits" yaml:"limits,omitempty"`
 
-	// Jira, Webhook and Retention are refused until they are supported.
-	Jira      any `json:"-" yaml:"jira,omitempty"`
-	Webhook   any `json:"-" yaml:"webhook,omitempty"`
-	Retention any `json:"-" yaml:"retention,omitempty"`
+	// Retention says what a scheduled prune of the store keeps.
+	Retention Retention `json:"retention,omitzero" yaml:"retention,omitempty"`
+
+	// Jira and Webhook are refused until they are supported.
+	Jira    any `json:"-" yaml:"jira,omitempty"`
+	Webhook any `json:"-" yaml:"webhook,omitempty"`
 
 	// Dir is the worker file's directory, which relative paths in it start
 	// from. Whoever reads the file sets it; empty: the working directory.
@@ -120,6 +122,15 @@ type Limits struct {
 	OutputBytes ByteSize `json:"output_bytes,omitempty" yaml:"output_bytes,omitempty"`
 	// LostWorkers is how many workers in a row an assignment may take down.
 	LostWorkers int `json:"lost_workers,omitempty" yaml:"lost_workers,omitempty"`
+}
+
+// Retention says what a scheduled prune keeps. Zero fields mean the store's
+// defaults.
+type Retention struct {
+	// Keep is how many checkpoints of each closed session stay, the newest.
+	Keep int `json:"keep,omitempty" yaml:"keep,omitempty"`
+	// OlderThan is the age up to which checkpoints stay.
+	OlderThan team.Duration `json:"older_than,omitempty" yaml:"older_than,omitempty"`
 }
 
 // The defaults of a worker file.

@@ -69,7 +69,8 @@ func TestConfigFaults(t *testing.T) {
 		{"an output limit", good + "limits: {output_bytes: 1kB}", "$.limits.output_bytes", "is 1kB; it must be between 4kB and 1GB"},
 		{"a later feature", good + "jira: {url: x}", "$.jira", "not supported yet"},
 		{"a later webhook", good + "webhook: {url_env: X}", "$.webhook", "not supported yet"},
-		{"a later retention", good + "retention: {keep: 1}", "$.retention", "not supported yet"},
+		{"keeping nothing", good + "retention: {keep: -1}", "$.retention.keep", "between 1 and"},
+		{"pruning at once", good + "retention: {older_than: 1s}", "$.retention.older_than", "between 1h and"},
 		{"a later option", "agents: {a: {kind: command, argv: [x], preset: claude}}", "$.agents.a.preset", "not supported yet"},
 		{"a later breaker", "agents: {a: {kind: command, argv: [x], breaker: {name: x}}}", "$.agents.a.breaker", "not supported yet"},
 	} {

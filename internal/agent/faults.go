@@ -23,6 +23,9 @@ const (
 	minOutputBytes = 4 * kilobyte
 	maxOutputBytes = gigabyte
 	maxLostWorkers = 100
+	maxKeep        = 1_000_000
+	minOlderThan   = team.Duration(time.Hour)
+	maxOlderThan   = team.Duration(10 * 365 * 24 * time.Hour)
 )
 
 var variablePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
@@ -59,7 +62,7 @@ func (c Config) Faults() []team.Fault {
 	v.limits()
 	v.later("$.jira", c.Jira != nil)
 	v.later("$.webhook", c.Webhook != nil)
-	v.later("$.retention", c.Retention != nil)
+	v.retention()
 	return v.faults
 }
 
@@ -209,6 +212,14 @@ func (v *validator) limits() {
 	v.number("$.limits.lost_workers", int64(l.LostWorkers), 1, maxLostWorkers)
 	v.size("$.limits.file_bytes", l.FileBytes, 1, maxFileBytes)
 	v.size("$.limits.output_bytes", l.OutputBytes, minOutputBytes, maxOutputBytes)
+}
+
+func (v *validator) retention() {
+	r := v.config.Retention
+	v.number("$.retention.keep", int64(r.Keep), 1, maxKeep)
+	if r.OlderThan != 0 && (r.OlderThan < minOlderThan || r.OlderThan > maxOlderThan) {
+		v.add("$.retention.older_than", "is %s; it must be between %s and %s", r.OlderThan, minOlderThan, maxOlderThan)
+	}
 }
 
 // number faults a number that is given and not between least and most.

@@ -46,8 +46,8 @@ type shownCheckpoint struct {
 }
 
 func newCheckpoints(a *app) *cobra.Command {
-	return group("checkpoints", "List, show and verify the states that a session can be resumed from",
-		newCheckpointsList(a), newCheckpointsShow(a), newCheckpointsVerify(a))
+	return group("checkpoints", "List, show, verify and prune the states that a session can be resumed from",
+		newCheckpointsList(a), newCheckpointsShow(a), newCheckpointsVerify(a), newCheckpointsPrune(a))
 }
 
 func newCheckpointsList(a *app) *cobra.Command {

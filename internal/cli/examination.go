@@ -17,6 +17,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/workflows"
 )
 
 // lowSpace is the free space, in bytes, below which a store is in danger.
@@ -116,6 +117,7 @@ func (d *examination) temporal(ctx context.Context) {
 	default:
 		d.add("temporal", good, "", "%s, namespace %s", conn.Address, conn.Namespace)
 	}
+	d.pruning(ctx, conn)
 	missing, err := d.app.attributes(conn).Missing(ctx)
 	switch {
 	case err != nil:
@@ -129,6 +131,26 @@ func (d *examination) temporal(ctx context.Context) {
 			"%s missing; sessions run without them, and cannot be found by them", strings.Join(names, ", "))
 	default:
 		d.add("search attributes", good, "", "all there")
+	}
+}
+
+// pruning looks for the schedule that prunes the store.
+func (d *examination) pruning(ctx context.Context, conn *temporalio.Connection) {
+	if d.store == nil {
+		return
+	}
+	described, err := conn.ScheduleClient().GetHandle(ctx, workflows.PruneID(d.store.ID())).Describe(ctx)
+	switch {
+	case temporalio.NotFound(err):
+		d.add("store pruning", good, "", "no schedule; `maestro checkpoints prune --schedule 24h` makes one")
+	case err != nil:
+		d.add("store pruning", odd, "", "its schedule cannot be read: %s", firstLine(err.Error()))
+	default:
+		every := "on a schedule"
+		if spec := described.Schedule.Spec; spec != nil && len(spec.Intervals) == 1 {
+			every = "every " + spec.Intervals[0].Every.String()
+		}
+		d.add("store pruning", good, "", "%s, by schedule %s", every, workflows.PruneID(d.store.ID()))
 	}
 }
 

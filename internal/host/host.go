@@ -20,6 +20,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/temporalio"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -37,6 +38,8 @@ type options struct {
 	Attributes activities.SearchAttributes
 	// LostLimit is the worker file's limits.lost_workers.
 	LostLimit int
+	// Retention is the worker file's.
+	Retention agent.Retention
 	// Seat is the worker's place among those of its store; Identity is what
 	// Temporal knows it by; Version is the build's.
 	Seat                    *seat
@@ -105,7 +108,20 @@ func (w *Worker) workflowQueue() worker.Worker {
 	register(q, activities.AdvanceName, boundaries.Advance)
 	register(q, activities.MarkName, boundaries.Mark)
 	register(q, activities.CloseName, boundaries.Close)
+	q.RegisterWorkflowWithOptions(workflows.PruneStore, workflow.RegisterOptions{Name: workflows.PruneStoreName})
+	register(q, activities.PruneName, w.pruning().Prune)
 	return q
+}
+
+// pruning prunes the worker's store.
+func (w *Worker) pruning() *activities.Pruning {
+	o := w.options
+	return &activities.Pruning{
+		Store: o.Store, Namespace: o.Namespace, Keep: o.Retention.Keep, OlderThan: o.Retention.OlderThan,
+		Open: func(ctx context.Context) (map[team.SessionKey]time.Time, error) {
+			return temporalio.OpenSessions(ctx, o.Client, o.Namespace, workflows.TeamSessionName, team.WorkflowQueue(o.Store.ID()))
+		},
+	}
 }
 
 // agentQueue serves one agent's rounds and the checks that go with them.

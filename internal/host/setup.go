@@ -58,8 +58,8 @@ func (s Setup) Build() (*Worker, error) {
 		Client: s.Connection.Client, Namespace: s.Connection.Namespace, Store: st, Agents: agents,
 		Attributes: temporalio.NewSearchAttributes(s.Connection, s.Connection.Namespace, s.Clock,
 			workflows.AttributeTeam, workflows.AttributeStatus, workflows.AttributePhase, workflows.AttributeTokens),
-		LostLimit: cfg.Limits.LostWorkers,
-		Seat:      place, Identity: "maestro-" + st.ID() + "@" + place.name, Host: s.Host, PID: s.PID, Version: s.Version,
+		LostLimit: cfg.Limits.LostWorkers, Retention: cfg.Retention,
+		Seat: place, Identity: "maestro-" + st.ID() + "@" + place.name, Host: s.Host, PID: s.PID, Version: s.Version,
 		Drain: s.Drain, Clock: s.Clock, Logger: s.Logger,
 	}), nil
 }

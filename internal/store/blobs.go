@@ -74,8 +74,9 @@ func (s *Store) putLoose(name team.Digest, data []byte) error {
 	return s.write(s.blobPath(name), data, untilPowerLoss)
 }
 
-// holds tells whether a blob is stored with exactly this content, and if so
-// marks it as used now, so that it does not look abandoned.
+// holds tells whether a blob is stored with exactly this content. What is stored
+// is marked as used now, so that it does not look abandoned, even if it is about
+// to be replaced. What was pruned meanwhile is not stored.
 func (s *Store) holds(name team.Digest, data []byte) (bool, error) {
 	path := s.blobPath(name)
 	f, err := os.Open(path)
@@ -87,10 +88,14 @@ func (s *Store) holds(name team.Digest, data []byte) (bool, error) {
 	}
 	defer f.Close() //nolint:errcheck // only read
 	same, err := s.sameContent(f, data)
-	if err != nil || !same {
+	if err != nil {
 		return false, err
 	}
-	return true, s.freshen(path)
+	err = s.freshen(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return same && err == nil, err
 }
 
 func (s *Store) sameContent(f *os.File, data []byte) (bool, error) {
@@ -116,10 +121,13 @@ func (s *Store) sameContent(f *os.File, data []byte) (bool, error) {
 	return true, nil
 }
 
-// freshen marks a file as used now: what is young is never pruned.
+// freshen marks a blob as used now: what is young is never pruned. Afterwards
+// the blob is there for a day, or the error is [fs.ErrNotExist].
 func (s *Store) freshen(path string) error {
-	now := s.now()
-	return os.Chtimes(path, now, now)
+	return s.sharing(func() error {
+		now := s.now()
+		return os.Chtimes(path, now, now)
+	})
 }
 
 // Blob returns a blob's bytes, verified. The error is [team.ErrNotFound] where

@@ -37,7 +37,7 @@ func (s *Store) PutCheckpoint(ctx context.Context, key team.SessionKey, c team.C
 	if err != nil {
 		return "", fmt.Errorf("write the checkpoint after %s: %w", c.CurrentPhase, err)
 	}
-	if err := s.write(path, data, durable); err != nil {
+	if err := s.under(key, chainLock, func() error { return s.write(path, data, durable) }); err != nil {
 		return "", fmt.Errorf("write the checkpoint after %s: %w", c.CurrentPhase, err)
 	}
 	return name, nil
@@ -57,7 +57,17 @@ func (s *Store) CheckpointPath(key team.SessionKey, phase string) (string, error
 
 // Checkpoint reads a checkpoint's blob, verified, its own SHA-256 too. Errors
 // are those of [Store.Blob]; a blob that is no checkpoint is [team.ErrNotFound].
+// Whoever reads a checkpoint is about to build on it: what it names is not pruned
+// for a day.
 func (s *Store) Checkpoint(ctx context.Context, name team.Digest) (team.Checkpoint, error) {
+	if name.Valid() {
+		// Where the store cannot be written, nothing can be built or pruned.
+		_ = s.freshen(s.blobPath(name))
+	}
+	return s.checkpoint(ctx, name)
+}
+
+func (s *Store) checkpoint(ctx context.Context, name team.Digest) (team.Checkpoint, error) {
 	data, err := s.Blob(ctx, name)
 	if err != nil {
 		return team.Checkpoint{}, fmt.Errorf("read a checkpoint: %w", err)
@@ -85,6 +95,7 @@ func decodeCheckpoint(data []byte) (team.Checkpoint, error) {
 // damaged or missing one is reported in the error, which is then
 // [team.ErrCorrupt] or [team.ErrNotFound] for each, and what can be read without
 // it is listed all the same: the first in the list is the last good checkpoint.
+// What was pruned is neither listed nor missed.
 // A blob that only a checkpoint_<phase>.json still has is stored again from it, if
 // the store can be written.
 func (s *Store) Checkpoints(ctx context.Context, key team.SessionKey) ([]StoredCheckpoint, error) {
@@ -101,6 +112,13 @@ func (s *Store) walk(ctx context.Context, key team.SessionKey) (*chainWalk, erro
 	if err := w.readCopies(ctx); err != nil {
 		return nil, err
 	}
+	notes, err := s.notes(key)
+	if errors.Is(err, team.ErrCorrupt) {
+		w.faults = append(w.faults, err)
+	} else if err != nil {
+		return nil, err
+	}
+	w.pruned = notes.names()
 	e, err := s.Execution(key)
 	switch {
 	case err == nil:
@@ -127,6 +145,8 @@ type chainWalk struct {
 	head  team.Digest
 	// copies are the session's checkpoint_<phase>.json, by their digest.
 	copies map[team.Digest][]byte
+	// pruned are the session's checkpoints that were removed on purpose.
+	pruned map[team.Digest]bool
 	seen   map[team.Digest]bool
 	found  []StoredCheckpoint
 	faults []error
@@ -167,9 +187,15 @@ func (w *chainWalk) readCopies(ctx context.Context) error {
 // follow walks the chain from a checkpoint back to its beginning or to one that
 // has been seen, or to a fault. Errors are only those of an unusable store.
 func (w *chainWalk) follow(ctx context.Context, name team.Digest) error {
-	for name != "" && !w.seen[name] {
+	for name != "" && !w.seen[name] && !w.pruned[name] {
 		w.seen[name] = true
-		c, err := w.store.Checkpoint(ctx, name)
+		c, err := w.store.checkpoint(ctx, name)
+		if errors.Is(err, team.ErrNotFound) && w.copies[name] == nil {
+			pruned, err := w.store.prunedAnywhere(ctx, name)
+			if err != nil || pruned {
+				return err
+			}
+		}
 		if errors.Is(err, team.ErrCorrupt) || errors.Is(err, team.ErrNotFound) {
 			w.faults = append(w.faults, err)
 			data, ok := w.copies[name]

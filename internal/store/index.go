@@ -63,6 +63,8 @@ func (s *Store) loadIndex(dir string) *index {
 		return nil
 	}
 	x := decodeIndex(data)
+	// A manifest that was pruned meanwhile vouches for nothing; one that was not
+	// is young now, and then neither is what it names.
 	if x == nil || s.freshen(s.blobPath(x.manifest)) != nil {
 		return nil
 	}

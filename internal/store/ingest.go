@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"runtime"
@@ -279,7 +280,9 @@ func (s *Store) installLoose(ctx context.Context, temp string, e Entry) error {
 	path := s.blobPath(e.SHA256)
 	if info, err := os.Stat(path); err == nil && info.Size() == e.Size {
 		if found, _, err := s.hashFile(ctx, path); err == nil && found == e.SHA256 {
-			return s.freshen(path)
+			if err := s.freshen(path); !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
 		}
 	}
 	return s.install(temp, path, untilPowerLoss)

@@ -1,7 +1,9 @@
 package store
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 
 	"github.com/gofrs/flock"
@@ -43,6 +45,48 @@ func (s *Store) under(key team.SessionKey, name string, change func() error) (er
 	}
 	defer closing(l, &err)
 	return change()
+}
+
+// sharing runs change while nothing is swept away. Many may at once; it must not
+// take long.
+func (s *Store) sharing(change func() error) error {
+	return s.sweepLock((*flock.Flock).RLock, change)
+}
+
+// alone runs change while no blob is marked as used.
+func (s *Store) alone(change func() error) error {
+	return s.sweepLock((*flock.Flock).Lock, change)
+}
+
+func (s *Store) sweepLock(lock func(*flock.Flock) error, change func() error) (err error) {
+	l := flock.New(s.path("locks", ".sweep"), flock.SetPermissions(fileMode))
+	err = lock(l)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := s.makeDir(s.path("locks"), untilPowerLoss); err != nil {
+			return fmt.Errorf("make room for a lock: %w", err)
+		}
+		err = lock(l)
+	}
+	if err != nil {
+		_ = l.Close()
+		return fmt.Errorf("lock the store's blobs: %w", err)
+	}
+	defer closing(l, &err)
+	return change()
+}
+
+// lockPruning makes this the only prune of the store; ok is false while there is
+// another.
+func (s *Store) lockPruning() (unlock func(), ok bool, err error) {
+	if err := s.makeDir(s.path("locks"), untilPowerLoss); err != nil {
+		return nil, false, fmt.Errorf("make room for a lock: %w", err)
+	}
+	l := flock.New(s.path("locks", ".prune"), flock.SetPermissions(fileMode))
+	if ok, err = l.TryLock(); err != nil || !ok {
+		_ = l.Close()
+		return nil, false, err
+	}
+	return func() { _ = l.Close() }, true, nil
 }
 
 // lockFile prepares a lock of a session. Its file stays when it is released: a

@@ -196,6 +196,8 @@ type Execution struct {
 	// Course is what the session was asked to do.
 	Course    Course    `json:"course,omitzero"`
 	UpdatedAt time.Time `json:"updated_at"`
+	// SHA256 is over the canonical JSON of the rest.
+	SHA256 Digest `json:"sha256"`
 }
 
 // Advance notes a new checkpoint.

@@ -1,0 +1,71 @@
+package activities
+
+import (
+	"context"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// PruneName removes what a store does not need any more; see [Pruning.Prune].
+const PruneName Name = "prune-store"
+
+// foreignStore is the type of the error of an activity that is for another store.
+const foreignStore = "ForeignStore"
+
+// PruneInput asks for a prune. Zero fields mean the worker file's retention, and
+// where that says nothing the store's defaults.
+type PruneInput struct {
+	// Store is the id of the store to prune.
+	Store     string        `json:"store"`
+	Keep      int           `json:"keep,omitempty"`
+	OlderThan team.Duration `json:"older_than,omitempty"`
+}
+
+// Prunable is a store that can be pruned.
+type Prunable interface {
+	// ID is the store's id.
+	ID() string
+	// Prune removes old checkpoints of closed sessions and the blobs that
+	// nothing needs, beside sessions at work.
+	Prune(ctx context.Context, o team.PruneOptions) (team.PruneReport, error)
+}
+
+// OpenSessions lists the sessions of a store that Temporal runs, and since when.
+type OpenSessions func(ctx context.Context) (map[team.SessionKey]time.Time, error)
+
+// Pruning prunes the store.
+type Pruning struct {
+	Store     Prunable
+	Open      OpenSessions
+	Namespace string
+	// Keep and OlderThan are the worker file's retention.
+	Keep      int
+	OlderThan team.Duration
+}
+
+// Prune prunes the store and reports, in figures only, what was removed. It may be
+// done again at any time.
+func (p *Pruning) Prune(ctx context.Context, in PruneInput) (team.PruneReport, error) {
+	if in.Store != p.Store.ID() {
+		return team.PruneReport{}, temporal.NewNonRetryableApplicationError(
+			"the prune is for store "+in.Store+", but this worker serves store "+p.Store.ID(), foreignStore, nil)
+	}
+	open, err := p.Open(ctx)
+	if err != nil {
+		return team.PruneReport{}, temporal.NewApplicationErrorWithOptions(
+			"list the sessions that run: "+err.Error(), team.StoreUnusable, temporal.ApplicationErrorOptions{Cause: err})
+	}
+	o := team.PruneOptions{Keep: in.Keep, OlderThan: in.OlderThan.Std(), Namespace: p.Namespace, Running: open}
+	if o.Keep == 0 {
+		o.Keep = p.Keep
+	}
+	if o.OlderThan == 0 {
+		o.OlderThan = p.OlderThan.Std()
+	}
+	report, err := p.Store.Prune(ctx, o)
+	report.Pruned, report.Spared = nil, nil
+	return report, storeError(err)
+}

@@ -1,0 +1,203 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// scheduleOff is the --schedule that ends a schedule.
+const scheduleOff = "off"
+
+// leastSchedule is the shortest time between two prunes.
+const leastSchedule = time.Minute
+
+// pruneFlags are what `checkpoints prune` is asked for.
+type pruneFlags struct {
+	keep      int
+	olderThan time.Duration
+	dryRun    bool
+	schedule  string
+}
+
+func newCheckpointsPrune(a *app) *cobra.Command {
+	var f pruneFlags
+	cmd := &cobra.Command{
+		Use:   "prune",
+		Short: "Remove old checkpoints of closed sessions, and the blobs that nothing needs any more",
+		Long: "Remove old checkpoints of closed sessions, the directories that these worked in, and the blobs that nothing needs any more. " +
+			"What a kept checkpoint, a record or a session that is not closed needs stays, and so does every blob younger than a day. " +
+			"Sessions may run meanwhile.\n\n" +
+			"With --schedule DURATION a Temporal Schedule does so from then on, on the store's workers, and with --schedule off it ends.",
+		Args: arguments(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(cmd.Flags().Changed); err != nil {
+				return err
+			}
+			if f.schedule != "" {
+				return a.schedulePrune(cmd.Context(), f, cmd.Flags().Changed)
+			}
+			return a.prune(cmd.Context(), f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&f.keep, "keep", store.DefaultKeep, "checkpoints of each session to keep, the newest")
+	flags.DurationVar(&f.olderThan, "older-than", store.DefaultOlderThan, "age up to which checkpoints are kept")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "only say what would be removed")
+	flags.StringVar(&f.schedule, "schedule", "", "prune so often from now on, like 24h; off ends that")
+	a.addTemporalFlags(cmd)
+	a.addStateDirFlag(cmd)
+	a.addOutputFlag(cmd)
+	return cmd
+}
+
+func (f pruneFlags) check(given func(string) bool) error {
+	switch {
+	case f.keep < 1:
+		return usagef("--keep is %d; it must be at least 1: a session goes on from its newest checkpoint", f.keep)
+	case f.olderThan <= 0:
+		return usagef("--older-than is %s; it must be more than 0, like 168h", f.olderThan)
+	case f.schedule != "" && f.dryRun:
+		return usagef("--dry-run and --schedule exclude each other")
+	case f.schedule == scheduleOff && (given("keep") || given("older-than")):
+		return usagef("--schedule off ends the schedule; leave out --keep and --older-than")
+	}
+	return nil
+}
+
+func (a *app) prune(ctx context.Context, f pruneFlags) error {
+	s, err := a.openStore()
+	if err != nil {
+		return err
+	}
+	conn, err := a.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	open, err := temporalio.OpenSessions(ctx, conn, conn.Namespace, workflows.TeamSessionName, team.WorkflowQueue(s.ID()))
+	if err != nil {
+		return err
+	}
+	report, err := s.Prune(ctx, team.PruneOptions{
+		Keep: f.keep, OlderThan: f.olderThan, DryRun: f.dryRun, Namespace: conn.Namespace, Running: open,
+	})
+	if errors.Is(err, store.ErrPruning) {
+		return failf("another process prunes the store in %s at the moment; try again when it is done", s.Dir())
+	}
+	if err != nil {
+		return failf("%w", err)
+	}
+	if a.output == outputJSON {
+		return a.printJSON(report)
+	}
+	a.writePruned(report)
+	return nil
+}
+
+func (a *app) writePruned(r team.PruneReport) {
+	did := "removed"
+	if r.DryRun {
+		did = "would be removed"
+	}
+	if len(r.Pruned)+len(r.Spared) > 0 {
+		t := &table{paint: a.paint}
+		t.head("SESSION", "CHECKPOINTS", "")
+		for _, p := range r.Pruned {
+			t.add(plain(p.Session), plain(fmt.Sprint(len(p.Checkpoints))), plain(did))
+		}
+		for _, p := range r.Spared {
+			t.add(plain(p.Session), plain("-"), cell{"keeps everything: " + p.Reason, dim})
+		}
+		t.write(a.env.Stdout)
+		a.print("")
+	}
+	a.print("%s looked at: %s, %s (%s) and the working directories of %s %s; %s kept", count(r.Sessions, "session"),
+		count(r.Checkpoints, "checkpoint"), count(r.Blobs, "blob"), size(r.Bytes), count(r.WorkDirs, "session"), did,
+		count(r.Kept, "checkpoint"))
+}
+
+// pruneScheduled is the document of `checkpoints prune --schedule -o json`.
+type pruneScheduled struct {
+	// Schedule is the id of the schedule; Every is empty where it was ended.
+	Schedule string `json:"schedule"`
+	Every    string `json:"every"`
+}
+
+// schedulePrune makes, changes or ends the schedule that prunes the store.
+func (a *app) schedulePrune(ctx context.Context, f pruneFlags, given func(string) bool) error {
+	every, err := time.ParseDuration(f.schedule)
+	if f.schedule != scheduleOff && (err != nil || every < leastSchedule) {
+		return usagef("--schedule %q is neither a duration of at least %s, like 24h, nor off", f.schedule, leastSchedule)
+	}
+	s, err := a.openStore()
+	if err != nil {
+		return err
+	}
+	conn, err := a.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	doc := pruneScheduled{Schedule: workflows.PruneID(s.ID())}
+	said := fmt.Sprintf("the store %s is not pruned on a schedule any more", s.ID())
+	if f.schedule == scheduleOff {
+		err = conn.ScheduleClient().GetHandle(ctx, doc.Schedule).Delete(ctx)
+		if temporalio.NotFound(err) {
+			err = nil
+		}
+	} else {
+		in := activities.PruneInput{Store: s.ID()}
+		if given("keep") {
+			in.Keep = f.keep
+		}
+		if given("older-than") {
+			in.OlderThan = team.Duration(f.olderThan)
+		}
+		doc.Every = every.String()
+		said = fmt.Sprintf("the store %s is pruned every %s from now on, by schedule %s", s.ID(), every, doc.Schedule)
+		err = putSchedule(ctx, conn.ScheduleClient(), every, in)
+	}
+	if err != nil {
+		return err
+	}
+	if a.output == outputJSON {
+		return a.printJSON(doc)
+	}
+	a.print("%s", said)
+	return nil
+}
+
+// putSchedule makes the schedule, or changes the one that is there.
+func putSchedule(ctx context.Context, schedules client.ScheduleClient, every time.Duration, in activities.PruneInput) error {
+	id := workflows.PruneID(in.Store)
+	spec := client.ScheduleSpec{Intervals: []client.ScheduleIntervalSpec{{Every: every}}}
+	action := &client.ScheduleWorkflowAction{
+		ID: id, Workflow: workflows.PruneStoreName, Args: []any{in}, TaskQueue: team.WorkflowQueue(in.Store),
+		StaticSummary: "prune the store " + in.Store,
+	}
+	_, err := schedules.Create(ctx, client.ScheduleOptions{
+		ID: id, Spec: spec, Action: action, Note: "made by `maestro checkpoints prune --schedule`",
+	})
+	if !errors.Is(err, temporal.ErrScheduleAlreadyRunning) {
+		return err
+	}
+	return schedules.GetHandle(ctx, id).Update(ctx, client.ScheduleUpdateOptions{
+		DoUpdate: func(old client.ScheduleUpdateInput) (*client.ScheduleUpdate, error) {
+			changed := old.Description.Schedule
+			changed.Spec, changed.Action = &spec, action
+			return &client.ScheduleUpdate{Schedule: &changed}, nil
+		},
+	})
+}

@@ -1,0 +1,116 @@
+package store_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// busySession adds what chain leaves out: failed attempts with transcripts, and
+// an integrating round.
+func busySession(t testing.TB, s *store.Store, key team.SessionKey) {
+	t.Helper()
+	names := chain(t, s, key)
+	put := func(data string) team.Digest {
+		name, err := s.PutBlob(t.Context(), []byte(data))
+		require.NoError(t, err)
+		return name
+	}
+	c, err := s.Checkpoint(t.Context(), names[len(names)-1])
+	require.NoError(t, err)
+	put("mended by " + key.Session)
+	delta, err := s.PutDelta(t.Context(), store.Delta{"mended.txt": {Entry: file("mended by " + key.Session)}})
+	require.NoError(t, err)
+	last := &c.Assignments[len(c.Assignments)-1]
+	last.Integrated = []team.Work{{Delta: delta}}
+	c.Previous, c.CurrentPhase = names[len(names)-1], "deploy"
+	head, err := s.PutCheckpoint(t.Context(), key, c)
+	require.NoError(t, err)
+	require.NoError(t, s.UpdateExecution(key, func(e *team.Execution) {
+		e.Head = head
+		e.Phases = []team.PhaseStatus{{Name: "deploy", Assignments: []team.AssignmentStatus{{Persona: "bob", Attempts: 1}}}}
+	}))
+	require.NoError(t, s.PutRecord(key, team.Record{
+		Assignment: team.AssignmentID{Phase: "deploy", Persona: "bob"}, Incarnation: 1,
+		Rounds: []team.RoundRecord{{Round: 1, RoundLog: team.RoundLog{Attempts: []team.AttemptReport{
+			{Attempt: 1, Failure: team.Failure{Category: team.Syntax, Message: "no"}, Log: put("failed log of " + key.Session)},
+		}}}},
+	}))
+}
+
+// offsets lists where a file of this size is damaged: everywhere in a small one,
+// at its ends and in between in a larger one.
+func offsets(size, few int) []int {
+	step := max(1, size/few)
+	var out []int
+	for at := range size {
+		if at%step == 0 || at < 3 || at >= size-3 {
+			out = append(out, at)
+		}
+	}
+	return out
+}
+
+// TestNoDamageStaysHidden damages a store in one place after the other: each
+// time the file is named, and moved away if it is there, and the chain of
+// checkpoints can be read to its end all the same.
+func TestNoDamageStaysHidden(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	busySession(t, s, session)
+	chain(t, s, team.SessionKey{Namespace: "default", Session: "web-2"})
+	chain(t, s, team.SessionKey{Namespace: "other", Session: "web-1"})
+	few := 8
+	if testing.Short() {
+		few = 2
+	}
+	cases := 0
+	for _, path := range kept(t, s) {
+		full := filepath.Join(s.Dir(), path)
+		sound, err := os.ReadFile(full)
+		require.NoError(t, err)
+		for _, at := range offsets(len(sound), few) {
+			flipped := bytes.Clone(sound)
+			flipped[at] ^= 1 << (at % 8)
+			for what, damaged := range map[string][]byte{"flipped": flipped, "cut": sound[:at]} {
+				require.NoError(t, os.WriteFile(full, damaged, 0o600))
+				f := onlyFault(t, s, path, what, at)
+				require.NotEmpty(t, f.Quarantined, "%s %s at %d", path, what, at)
+				kept, err := os.ReadFile(filepath.Join(s.Dir(), f.Quarantined))
+				require.NoError(t, err)
+				require.Equal(t, damaged, kept, "the damaged file is kept for inspection")
+				cases++
+			}
+			require.NoError(t, os.RemoveAll(filepath.Join(s.Dir(), "quarantine")))
+		}
+		require.NoError(t, os.WriteFile(full, sound, 0o600))
+		require.NoError(t, os.Remove(full))
+		require.Empty(t, onlyFault(t, s, path, "removed", 0).Quarantined)
+		require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o700))
+		require.NoError(t, os.WriteFile(full, sound, 0o600))
+		cases++
+	}
+	report, err := s.VerifyAll(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, report.Faults)
+	t.Logf("%d damages", cases)
+}
+
+// onlyFault verifies the store and requires that the damaged file is what is
+// wrong with it, and that no checkpoint is lost.
+func onlyFault(t *testing.T, s *store.Store, path, what string, at int) store.Fault {
+	t.Helper()
+	report, err := s.VerifyAll(t.Context())
+	require.NoError(t, err, "%s %s at %d", path, what, at)
+	require.Len(t, report.Faults, 1, "%s %s at %d: %v", path, what, at, report.Faults)
+	require.Equal(t, path, report.Faults[0].Path, "%s at %d", what, at)
+	list, _ := s.Checkpoints(t.Context(), session)
+	require.Equal(t, []string{"deploy", "test", "build", "design", "init"}, phasesOf(list), "%s %s at %d", path, what, at)
+	return report.Faults[0]
+}

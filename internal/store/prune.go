@@ -1,0 +1,254 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// The defaults of what a prune keeps.
+const (
+	DefaultKeep      = 10
+	DefaultOlderThan = 7 * 24 * time.Hour
+
+	// youngBlob is the age below which a blob is never removed: it may have been
+	// stored for something that is yet to be written.
+	youngBlob = 24 * time.Hour
+)
+
+// ErrPruning says that another process prunes the store at the moment.
+var ErrPruning = errors.New("the store is being pruned already")
+
+func withDefaults(o team.PruneOptions) team.PruneOptions {
+	if o.Keep <= 0 {
+		o.Keep = DefaultKeep
+	}
+	if o.OlderThan <= 0 {
+		o.OlderThan = DefaultOlderThan
+	}
+	if o.Young <= 0 {
+		o.Young = youngBlob
+	}
+	return o
+}
+
+// Prune removes old checkpoints of closed sessions, the directories that these
+// worked in, and the blobs that nothing needs any more.
+//
+// Never removed is a blob that a kept checkpoint or a record of any session
+// names, directly or through manifests; one that was stored or used since a day
+// before the oldest session that is not closed began; nor one younger than a day,
+// nor what such a one names. Sessions may run, and work be collected, meanwhile,
+// by any process. A store with a fault is not pruned: what a damaged document
+// needs is not known. While another process prunes, the error is [ErrPruning].
+func (s *Store) Prune(ctx context.Context, o team.PruneOptions) (team.PruneReport, error) {
+	unlock, ok, err := s.lockPruning()
+	if err != nil {
+		return team.PruneReport{}, fmt.Errorf("prune: %w", err)
+	}
+	if !ok {
+		return team.PruneReport{}, ErrPruning
+	}
+	defer unlock()
+	o = withDefaults(o)
+	p := &pruning{
+		store: s, options: o, marks: newVerification(s), horizon: s.now().Add(-o.Young),
+		report: team.PruneReport{DryRun: o.DryRun, Pruned: []team.PrunedSession{}, Spared: []team.SparedSession{}},
+	}
+	for _, step := range []func(context.Context) error{p.plan, p.mark, p.drop, p.sweep, p.clear} {
+		if err := step(ctx); err != nil {
+			return p.report, fmt.Errorf("prune: %w", err)
+		}
+	}
+	return p.report, nil
+}
+
+// pruning is one prune under way.
+type pruning struct {
+	store   *Store
+	options team.PruneOptions
+	report  team.PruneReport
+	// marks knows what is needed.
+	marks *verification
+	// horizon is the time since which a blob was stored or used that stays.
+	horizon time.Time
+	keys    []team.SessionKey
+	dropped map[team.SessionKey][]StoredCheckpoint
+	// closed are sessions that ended longer ago than OlderThan.
+	closed []team.SessionKey
+}
+
+// plan decides which checkpoints go.
+func (p *pruning) plan(ctx context.Context) (err error) {
+	if p.keys, err = p.store.allSessions(ctx); err != nil {
+		return err
+	}
+	p.dropped = map[team.SessionKey][]StoredCheckpoint{}
+	p.marks.without = map[team.Digest]bool{}
+	for key, since := range p.options.Running {
+		if !slices.Contains(p.keys, key) {
+			p.spare(key, "it waits to be admitted", since)
+		}
+	}
+	for _, key := range p.keys {
+		p.report.Sessions++
+		if err := p.planSession(ctx, key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *pruning) planSession(ctx context.Context, key team.SessionKey) error {
+	chain, err := p.store.Checkpoints(ctx, key)
+	if err != nil {
+		return p.refuse(err)
+	}
+	e, err := p.store.Execution(key)
+	if err != nil && !errors.Is(err, team.ErrNotFound) {
+		return p.refuse(err)
+	}
+	since, runs := p.options.Running[key]
+	if e.StartedAt != nil && (since.IsZero() || e.StartedAt.Before(since)) {
+		since = *e.StartedAt
+	}
+	if since.IsZero() && len(chain) > 0 {
+		since = chain[len(chain)-1].CreatedAt
+	}
+	switch {
+	case p.options.Namespace != "" && key.Namespace != p.options.Namespace && e.Status.Status.Closed():
+	case runs:
+		p.spare(key, "Temporal runs it", since)
+	case e.Status.Status == "":
+		p.spare(key, "its state is not known", since)
+	case !e.Status.Status.Closed():
+		p.spare(key, fmt.Sprintf("it is %s, by what the store knows", e.Status.Status), since)
+	default:
+		return p.planClosed(key, e, chain)
+	}
+	p.report.Kept += len(chain)
+	return nil
+}
+
+// spare lets a session keep everything, and all that was stored since before it
+// began: what it uses at the moment may be known to Temporal only.
+func (p *pruning) spare(key team.SessionKey, reason string, since time.Time) {
+	p.report.Spared = append(p.report.Spared, team.SparedSession{SessionKey: key, Reason: reason})
+	if before := since.Add(-p.options.Young); before.Before(p.horizon) {
+		p.horizon = before
+	}
+}
+
+func (p *pruning) planClosed(key team.SessionKey, e team.Execution, chain []StoredCheckpoint) error {
+	limit := p.store.now().Add(-p.options.OlderThan)
+	if ended := e.ClosedAt; e.UpdatedAt.Before(limit) && (ended == nil || ended.Before(limit)) {
+		p.closed = append(p.closed, key)
+	}
+	gone := team.PrunedSession{SessionKey: key}
+	for i, c := range chain {
+		stays := i < p.options.Keep || c.Session != key.Session || c.Name == e.Head || !c.CreatedAt.Before(limit)
+		if !stays {
+			// One that was read a moment ago is about to be built on.
+			young, err := p.isYoung(c.Name)
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
+				return err
+			}
+			stays = young
+		}
+		if stays {
+			p.report.Kept++
+			continue
+		}
+		p.dropped[key] = append(p.dropped[key], c)
+		p.marks.without[c.Name] = true
+		gone.Checkpoints = append(gone.Checkpoints, c.Name)
+	}
+	if len(gone.Checkpoints) > 0 {
+		p.report.Pruned = append(p.report.Pruned, gone)
+		p.report.Checkpoints += len(gone.Checkpoints)
+	}
+	return nil
+}
+
+// refuse turns faults into a refusal.
+func (p *pruning) refuse(err error) error {
+	if faults, rest := faultsIn(err); rest == nil && len(faults) > 0 {
+		return fmt.Errorf("a damaged store is not pruned, since what the damaged file needs is not known; "+
+			"restore the file from a backup, or move the directory of its session away if it is beyond use: %w", err)
+	}
+	return err
+}
+
+// drop notes the checkpoints that go, and removes their copies.
+func (p *pruning) drop(ctx context.Context) error {
+	if p.options.DryRun {
+		return nil
+	}
+	for _, key := range p.keys {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if dropped := p.dropped[key]; len(dropped) > 0 {
+			if err := p.store.dropCheckpoints(key, dropped); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// clear removes the directories that long closed sessions worked in.
+func (p *pruning) clear(ctx context.Context) error {
+	for _, key := range p.closed {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		dir, err := p.store.workPath(key)
+		if err != nil {
+			return err
+		}
+		if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		gone := true
+		if !p.options.DryRun {
+			if gone, err = p.clearWork(key, dir); err != nil {
+				return err
+			}
+		}
+		if gone {
+			p.report.WorkDirs++
+		}
+	}
+	return nil
+}
+
+// clearWork removes a session's working directories unless an assignment of it
+// is worked on: the session may have been resumed a moment ago.
+func (p *pruning) clearWork(key team.SessionKey, dir string) (bool, error) {
+	personas, err := filepath.Glob(filepath.Join(dir, "*", "*"))
+	if err != nil {
+		return false, err
+	}
+	for _, path := range personas {
+		id := team.AssignmentID{Phase: filepath.Base(filepath.Dir(path)), Persona: filepath.Base(path)}
+		if checkAssignment(id) != nil {
+			continue
+		}
+		unlock, ok, err := p.store.Lock(key, id)
+		if err != nil || !ok {
+			return false, err
+		}
+		defer unlock()
+	}
+	if e, err := p.store.Execution(key); err != nil || !e.Status.Status.Closed() {
+		return false, p.refuse(err)
+	}
+	return true, p.store.RemoveWork(key)
+}

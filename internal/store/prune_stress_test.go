@@ -1,0 +1,152 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// TestPruningBesideSessionsTakesNothingThatIsNeeded prunes in a loop, with a day
+// that lasts a second, while sessions begin, work, end and are forked, all on
+// the same few contents, so that what one leaves another uses again.
+func TestPruningBesideSessionsTakesNothingThatIsNeeded(t *testing.T) {
+	t.Parallel()
+	const young = time.Second
+	lasts := 6 * time.Second
+	if testing.Short() {
+		lasts = 2 * time.Second
+	}
+	o := store.Options{Clock: time.Now} //nolint:forbidigo // files bear the machine's time
+	dir := filepath.Join(t.TempDir(), "store")
+	pruner, err := store.Create(dir, o)
+	require.NoError(t, err)
+	end := o.Clock().Add(lasts)
+	var all, workers sync.WaitGroup
+	var removed, checkpoints int
+	done := make(chan struct{})
+	all.Go(func() {
+		for {
+			report, err := pruner.Prune(t.Context(), team.PruneOptions{Keep: 1, OlderThan: young / 2, Young: young})
+			assert.NoError(t, err)
+			removed, checkpoints = removed+report.Blobs, checkpoints+report.Checkpoints
+			select {
+			case <-done:
+				return
+			default:
+			}
+		}
+	})
+	for n := range 3 {
+		workers.Go(func() {
+			s, err := store.Open(dir, o)
+			if !assert.NoError(t, err) {
+				return
+			}
+			w := &stressWorker{t: t, s: s, random: rand.New(rand.NewPCG(1, uint64(n))), dir: filepath.Join(t.TempDir())}
+			for i := 0; o.Clock().Before(end); i++ {
+				w.abandon()
+				w.session(team.SessionKey{Namespace: "default", Session: fmt.Sprintf("s%d-%d", n, i)})
+			}
+		})
+	}
+	workers.Wait()
+	close(done)
+	all.Wait()
+	sound(t, pruner)
+	require.Positive(t, removed)
+	require.Positive(t, checkpoints)
+	t.Logf("%d blobs and %d checkpoints removed", removed, checkpoints)
+}
+
+// stressWorker plays sessions one after the other.
+type stressWorker struct {
+	t      *testing.T
+	s      *store.Store
+	random *rand.Rand
+	dir    string
+	before []team.Digest
+}
+
+// abandon stores workspaces that no session may come to use. Others store the
+// same at about the same time.
+func (w *stressWorker) abandon() {
+	for range 3 {
+		epoch := time.Now().Unix() / 2 //nolint:forbidigo // files bear the machine's time
+		writeTree(w.t, w.dir, map[string]string{"b/two.txt": fmt.Sprint(epoch-w.random.Int64N(3), w.random.IntN(4))})
+		_, err := w.s.Snapshot(w.t.Context(), w.dir, store.SnapshotOptions{})
+		assert.NoError(w.t, err)
+	}
+}
+
+// session plays one session on a workspace that others had, too, sometimes from
+// a checkpoint of an earlier one.
+func (w *stressWorker) session(key team.SessionKey) {
+	ctx, t := w.t.Context(), w.t
+	c := team.Checkpoint{Incarnation: 1, Decisions: map[string]string{}, Artifacts: []team.Artifact{}}
+	writeTree(t, w.dir, map[string]string{"common.txt": fmt.Sprint(w.random.IntN(3))})
+	snap, err := w.s.Snapshot(ctx, w.dir, store.SnapshotOptions{})
+	assert.NoError(t, err)
+	c.Workspace, c.Tree = snap.Manifest, snap.Manifest
+	c.Team.Blob, err = w.s.PutBlob(ctx, []byte(fmt.Sprintf(`{"name":"team %d"}`, w.random.IntN(3))))
+	assert.NoError(t, err)
+	if len(w.before) > 0 && w.random.IntN(2) == 0 {
+		from, err := w.s.Checkpoint(ctx, w.before[w.random.IntN(len(w.before))])
+		switch {
+		case err == nil:
+			c.Workspace, c.Tree, c.Team = from.Workspace, from.Tree, from.Team
+		case !errors.Is(err, team.ErrNotFound):
+			assert.NoError(t, err)
+		}
+	}
+	started := time.Now() //nolint:forbidigo // files bear the machine's time
+	for i, phase := range phases {
+		if i > 0 {
+			w.work(key, &c, phase)
+		}
+		c.CurrentPhase, c.CreatedAt = phase, time.Now() //nolint:forbidigo // as above
+		name, err := w.s.PutCheckpoint(ctx, key, c)
+		assert.NoError(t, err)
+		assert.NoError(t, w.s.UpdateExecution(key, func(e *team.Execution) {
+			e.Head, e.StartedAt, e.Status.Status = name, &started, team.Running
+			if i == len(phases)-1 {
+				e.Status.Status = team.Completed
+			}
+		}))
+		c.Previous, w.before = name, append(w.before, name)
+	}
+}
+
+// work fills a directory, changes it and collects what changed.
+func (w *stressWorker) work(key team.SessionKey, c *team.Checkpoint, phase string) {
+	ctx, t := w.t.Context(), w.t
+	done := team.AssignmentID{Phase: phase, Persona: "ann"}
+	dir, err := w.s.WorkDir(key, done)
+	assert.NoError(t, err)
+	if !assert.NoError(t, w.s.Materialise(ctx, c.Tree, dir.Tree), "session %s, phase %s", key.Session, phase) {
+		return
+	}
+	writeTree(t, dir.Tree, map[string]string{phase + ".txt": fmt.Sprint(phase, w.random.IntN(3))})
+	out, err := w.s.Collect(ctx, team.Collect{Base: c.Tree, Dir: dir.Tree})
+	assert.NoError(t, err)
+	log, err := w.s.PutBlob(ctx, []byte("log of "+phase))
+	assert.NoError(t, err)
+	assert.NoError(t, w.s.PutRecord(key, team.Record{Assignment: done, Incarnation: 1, Rounds: []team.RoundRecord{{
+		Round: 1, RoundLog: team.RoundLog{Attempts: []team.AttemptReport{}},
+		Result: &team.RoundResult{Delta: out.Delta, Output: out.Output, Input: c.Tree, Log: log},
+	}}}))
+	c.Assignments = append(c.Assignments, team.CheckpointAssignment{
+		AssignmentID: done, Status: team.Completed, Input: c.Tree, Work: team.Work{Delta: out.Delta},
+		Failures: []team.AttemptFailure{},
+	})
+	c.Tree = out.Output
+}

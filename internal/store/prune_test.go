@@ -1,0 +1,243 @@
+package store_test
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// closed writes a chain of a session that ended ten days ago.
+func closed(t testing.TB, s *store.Store, key team.SessionKey) []team.Digest {
+	t.Helper()
+	names := chain(t, s, key)
+	require.NoError(t, s.UpdateExecution(key, func(e *team.Execution) {
+		started := now
+		e.Status.Status, e.StartedAt, e.ClosedAt = team.Completed, &started, &started
+	}))
+	return names
+}
+
+// later opens the store as it is seen after some time. Files bear the time of
+// the machine, so all that is there is made as old as the tests' clock says.
+func later(t testing.TB, s *store.Store, by time.Duration) *store.Store {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(filepath.Join(s.Dir(), "blobs"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		return os.Chtimes(path, now, now)
+	}))
+	o := options()
+	o.Clock = func() time.Time { return now.Add(by) }
+	again, err := store.Open(s.Dir(), o)
+	require.NoError(t, err)
+	return again
+}
+
+const tenDays = 10 * 24 * time.Hour
+
+func sound(t testing.TB, s *store.Store) store.Report {
+	t.Helper()
+	report, err := s.VerifyAll(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, report.Faults)
+	return report
+}
+
+func TestOldCheckpointsArePruned(t *testing.T) {
+	t.Parallel()
+	model := newStore(t)
+	names := closed(t, model, session)
+	_, err := model.PutBlob(t.Context(), []byte("nobody needs this"))
+	require.NoError(t, err)
+	s := later(t, model, tenDays)
+	before := sound(t, s)
+
+	plan, err := s.Prune(t.Context(), team.PruneOptions{Keep: 2, DryRun: true})
+	require.NoError(t, err)
+	require.Equal(t, before, sound(t, s), "a dry run changes nothing")
+	require.True(t, plan.DryRun)
+
+	report, err := s.Prune(t.Context(), team.PruneOptions{Keep: 2})
+	require.NoError(t, err)
+	plan.DryRun = false
+	require.Equal(t, plan, report, "a dry run says what goes")
+	require.Equal(t, 2, report.Checkpoints)
+	require.Equal(t, 2, report.Kept)
+	require.Equal(t, []team.PrunedSession{{SessionKey: session, Checkpoints: []team.Digest{names[1], names[0]}}}, report.Pruned)
+	require.Equal(t, 3, report.Blobs, "two checkpoints, and what nobody needs: the trees in between are in records")
+
+	after := sound(t, s)
+	require.Equal(t, before.Blobs-report.Blobs, after.Blobs)
+	require.Equal(t, before.Bytes-report.Bytes, after.Bytes)
+	list, err := s.Checkpoints(t.Context(), session)
+	require.NoError(t, err)
+	require.Equal(t, []string{"test", "build"}, phasesOf(list))
+	require.NoFileExists(t, checkpointPath(s, "init"))
+	require.NoFileExists(t, checkpointPath(s, "design"))
+
+	again, err := s.Prune(t.Context(), team.PruneOptions{Keep: 2})
+	require.NoError(t, err)
+	require.Zero(t, again.Checkpoints+again.Blobs)
+}
+
+func TestPruningSparesWhatMayBeNeeded(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		age     time.Duration
+		options team.PruneOptions
+		change  func(e *team.Execution)
+		removed int
+		blobs   int
+	}{
+		"the newest":        {age: tenDays, options: team.PruneOptions{Keep: 3}, removed: 1, blobs: 2},
+		"the defaults":      {age: tenDays, blobs: 1},
+		"young checkpoints": {age: 6 * 24 * time.Hour, options: team.PruneOptions{Keep: 1}, blobs: 1},
+		"young blobs":       {age: 23 * time.Hour, options: team.PruneOptions{Keep: 1, OlderThan: time.Hour}},
+		"a running session": {age: tenDays, options: team.PruneOptions{Keep: 1}, change: func(e *team.Execution) { e.Status.Status = team.Running }},
+		"one that Temporal runs": {age: tenDays, options: team.PruneOptions{
+			Keep: 1, Running: map[team.SessionKey]time.Time{session: now},
+		}},
+		"all since a session that waits to be admitted": {age: tenDays, options: team.PruneOptions{
+			Keep: 1, Running: map[team.SessionKey]time.Time{{Namespace: "default", Session: "new"}: now},
+		}},
+		"an unknown state": {age: tenDays, options: team.PruneOptions{Keep: 1}, change: func(e *team.Execution) { e.Status.Status = "" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			model := newStore(t)
+			closed(t, model, session)
+			if c.change != nil {
+				require.NoError(t, model.UpdateExecution(session, c.change))
+			}
+			_, err := model.PutBlob(t.Context(), []byte("nobody needs this"))
+			require.NoError(t, err)
+			s := later(t, model, c.age)
+			report, err := s.Prune(t.Context(), c.options)
+			require.NoError(t, err)
+			if name != "all since a session that waits to be admitted" {
+				require.Equal(t, c.removed, report.Checkpoints)
+			}
+			require.Equal(t, c.blobs, report.Blobs, "%+v", report)
+			sound(t, s)
+		})
+	}
+}
+
+func TestWhatYoungBlobsNameIsKept(t *testing.T) {
+	t.Parallel()
+	model := newStore(t)
+	names := closed(t, model, session)
+	tree := snapshot(t, model, map[string]string{"a.txt": "only in this tree"})
+	s := later(t, model, tenDays)
+	// A snapshot whose files are vouched for by what is remembered of the
+	// directory stores the manifest only.
+	data, err := s.Blob(t.Context(), tree)
+	require.NoError(t, err)
+	_, err = s.PutBlob(t.Context(), data)
+	require.NoError(t, err)
+	// Who reads an old checkpoint may be about to build on it.
+	_, err = s.Checkpoint(t.Context(), names[1])
+	require.NoError(t, err)
+	report, err := s.Prune(t.Context(), team.PruneOptions{Keep: 1})
+	require.NoError(t, err)
+	require.Equal(t, 2, report.Checkpoints)
+	list, err := s.Checkpoints(t.Context(), session)
+	require.NoError(t, err)
+	require.Equal(t, []string{"test", "design"}, phasesOf(list))
+	require.NoError(t, s.Materialise(t.Context(), tree, filepath.Join(t.TempDir(), "tree")))
+	sound(t, s)
+}
+
+func TestAForkKeepsWhatItsSourceLoses(t *testing.T) {
+	t.Parallel()
+	model := newStore(t)
+	names := closed(t, model, session)
+	fork := team.SessionKey{Namespace: "default", Session: "fork"}
+	c, err := model.Checkpoint(t.Context(), names[1])
+	require.NoError(t, err)
+	c.Previous, c.CurrentPhase = names[1], "init"
+	c.Assignments[0].Status = team.Restored
+	head, err := model.PutCheckpoint(t.Context(), fork, c)
+	require.NoError(t, err)
+	require.NoError(t, model.UpdateExecution(fork, func(e *team.Execution) { e.Head, e.Status.Status = head, team.Completed }))
+	s := later(t, model, tenDays)
+	for _, keep := range []int{2, 1} {
+		_, err = s.Prune(t.Context(), team.PruneOptions{Keep: keep})
+		require.NoError(t, err)
+		sound(t, s)
+		list, err := s.Checkpoints(t.Context(), fork)
+		require.NoError(t, err)
+		require.Equal(t, head, list[0].Name)
+		require.NoError(t, s.Materialise(t.Context(), list[0].Tree, filepath.Join(t.TempDir(), "tree")))
+	}
+}
+
+func TestADamagedStoreIsNotPruned(t *testing.T) {
+	t.Parallel()
+	model := newStore(t)
+	closed(t, model, session)
+	s := later(t, model, tenDays)
+	list, err := s.Checkpoints(t.Context(), session)
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(blobPath(s, list[0].Tree)))
+	_, err = s.Prune(t.Context(), team.PruneOptions{Keep: 1})
+	require.ErrorIs(t, err, team.ErrNotFound)
+	require.ErrorContains(t, err, "damaged store")
+	require.FileExists(t, checkpointPath(s, "init"))
+}
+
+func TestALostNoteOfWhatWasPrunedIsAFault(t *testing.T) {
+	t.Parallel()
+	model := newStore(t)
+	closed(t, model, session)
+	s := later(t, model, tenDays)
+	_, err := s.Prune(t.Context(), team.PruneOptions{Keep: 1})
+	require.NoError(t, err)
+	note := filepath.Join(s.Dir(), "sessions/default/web-1/pruned.json")
+	data, err := os.ReadFile(note)
+	require.NoError(t, err)
+	for _, at := range offsets(len(data), 16) {
+		damaged := append([]byte{}, data...)
+		damaged[at] ^= 1
+		require.NoError(t, os.WriteFile(note, damaged, 0o600))
+		report, err := s.VerifyAll(t.Context())
+		require.NoError(t, err)
+		require.Contains(t, fmt.Sprint(report.Faults), "pruned.json")
+		list, _ := s.Checkpoints(t.Context(), session)
+		require.Equal(t, []string{"test"}, phasesOf(list))
+	}
+}
+
+func TestPruningRemovesWhereClosedSessionsWorked(t *testing.T) {
+	t.Parallel()
+	model := newStore(t)
+	old, worked := session, team.SessionKey{Namespace: "default", Session: "worked-on"}
+	for _, key := range []team.SessionKey{old, worked} {
+		closed(t, model, key)
+		w, err := model.WorkDir(key, id("backend"))
+		require.NoError(t, err)
+		writeTree(t, w.Tree, map[string]string{"a/b.txt": "x"})
+	}
+	s := later(t, model, tenDays)
+	unlock, ok, err := s.Lock(worked, id("backend"))
+	require.NoError(t, err)
+	require.True(t, ok)
+	report, err := s.Prune(t.Context(), team.PruneOptions{})
+	require.NoError(t, err)
+	require.Equal(t, 1, report.WorkDirs)
+	require.NoDirExists(t, filepath.Join(s.Dir(), "work/default/web-1"))
+	require.DirExists(t, filepath.Join(s.Dir(), "work/default/worked-on"))
+	unlock()
+	report, err = s.Prune(t.Context(), team.PruneOptions{})
+	require.NoError(t, err)
+	require.Equal(t, 1, report.WorkDirs)
+}

@@ -1,0 +1,172 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+const (
+	prunedFile   = "pruned.json"
+	prunedSchema = "maestro.pruned/v1"
+	// chainLock is held while the files of a session's checkpoints change.
+	chainLock = "checkpoints"
+)
+
+// prunedNote is a session's pruned.json: which checkpoints were removed on
+// purpose, so that their absence is no fault.
+type prunedNote struct {
+	Schema      string             `json:"schema"`
+	Session     string             `json:"session"`
+	Checkpoints []prunedCheckpoint `json:"checkpoints"`
+	SHA256      team.Digest        `json:"sha256"`
+}
+
+type prunedCheckpoint struct {
+	Checkpoint team.Digest `json:"checkpoint"`
+	Phase      string      `json:"phase"`
+	CreatedAt  time.Time   `json:"created_at"`
+	PrunedAt   time.Time   `json:"pruned_at"`
+}
+
+// notes reads a session's pruned.json; without one nothing was pruned.
+func (s *Store) notes(key team.SessionKey) (prunedNote, error) {
+	dir, err := s.SessionDir(key)
+	if err != nil {
+		return prunedNote{}, err
+	}
+	var n prunedNote
+	err = s.readDocument(filepath.Join(dir, prunedFile), "note of what was pruned", func(data []byte) error {
+		n = prunedNote{}
+		if err := unseal(data, &n); err != nil {
+			return err
+		}
+		return n.check(key)
+	})
+	if errors.Is(err, team.ErrNotFound) {
+		return prunedNote{}, nil
+	}
+	return n, err
+}
+
+func (n prunedNote) check(key team.SessionKey) error {
+	if n.Schema != prunedSchema || n.Session != key.Session {
+		return fmt.Errorf("it is not the %s of session %s", prunedSchema, key.Session)
+	}
+	return nil
+}
+
+// names returns the digests that the note has.
+func (n prunedNote) names() map[team.Digest]bool {
+	out := make(map[team.Digest]bool, len(n.Checkpoints))
+	for _, c := range n.Checkpoints {
+		out[c.Checkpoint] = true
+	}
+	return out
+}
+
+// prunedAnywhere tells whether a session notes the checkpoint as pruned: the
+// chain of a fork goes on in the session that it was made from.
+func (s *Store) prunedAnywhere(ctx context.Context, name team.Digest) (bool, error) {
+	keys, err := s.allSessions(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, key := range keys {
+		// A damaged note is a fault of its own session.
+		if n, err := s.notes(key); err == nil && n.names()[name] {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// allSessions lists the sessions of all namespaces, sorted.
+func (s *Store) allSessions(ctx context.Context) ([]team.SessionKey, error) {
+	namespaces, err := s.Namespaces(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []team.SessionKey
+	for _, ns := range namespaces {
+		keys, err := s.Sessions(ctx, ns)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, keys...)
+	}
+	return all, nil
+}
+
+// dropCheckpoints notes checkpoints as pruned and then removes their copies. The
+// blobs are left to the sweep. A crash in between leaves files that are not
+// needed, never a gap that is not explained.
+func (s *Store) dropCheckpoints(key team.SessionKey, dropped []StoredCheckpoint) error {
+	dir, err := s.SessionDir(key)
+	if err != nil {
+		return err
+	}
+	return s.under(key, chainLock, func() error {
+		n, err := s.notes(key)
+		if err != nil {
+			return err
+		}
+		known := n.names()
+		for _, c := range dropped {
+			if !known[c.Name] {
+				n.Checkpoints = append(n.Checkpoints, prunedCheckpoint{c.Name, c.CurrentPhase, c.CreatedAt, s.now().UTC()})
+			}
+		}
+		slices.SortStableFunc(n.Checkpoints, func(a, b prunedCheckpoint) int {
+			return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.Checkpoint, b.Checkpoint))
+		})
+		if err := s.putNotes(dir, key, n); err != nil {
+			return err
+		}
+		for _, c := range dropped {
+			if err := s.dropCopy(key, c); err != nil {
+				return err
+			}
+		}
+		return syncDir(dir)
+	})
+}
+
+func (s *Store) putNotes(dir string, key team.SessionKey, n prunedNote) error {
+	n.Schema, n.Session = prunedSchema, key.Session
+	data, err := seal(n)
+	if err != nil {
+		return fmt.Errorf("note what is pruned of session %s: %w", key.Session, err)
+	}
+	if err := s.write(filepath.Join(dir, prunedFile), data, durable); err != nil {
+		return fmt.Errorf("note what is pruned of session %s: %w", key.Session, err)
+	}
+	return nil
+}
+
+// dropCopy removes checkpoint_<phase>.json if it is the copy of this very
+// checkpoint, and not of a later one after the same phase.
+func (s *Store) dropCopy(key team.SessionKey, c StoredCheckpoint) error {
+	path, err := s.CheckpointPath(key, c.CurrentPhase)
+	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) || (err == nil && digestOf(data) != c.Name) {
+		return nil
+	}
+	if err == nil {
+		err = os.Remove(path)
+	}
+	if err != nil {
+		return fmt.Errorf("remove the copy of checkpoint %s: %w", c.Name.Short(), err)
+	}
+	return nil
+}

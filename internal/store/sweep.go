@@ -1,0 +1,239 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// sweepBatch is how many blobs are removed before others may go on.
+const sweepBatch = 500
+
+// blobKind is what a blob may be, by its first bytes.
+type blobKind int
+
+const (
+	plainBlob blobKind = iota
+	manifestBlob
+	deltaBlob
+	checkpointBlob
+)
+
+// beginnings are the first bytes of blobs that name others. There is one way to
+// write each of them.
+var beginnings = map[blobKind][]byte{
+	manifestBlob:   []byte(`{"files":{`),
+	deltaBlob:      []byte(`{"changes":{`),
+	checkpointBlob: []byte("{\n  \"artifacts\": "),
+}
+
+// kindOf tells what a blob looks like.
+func (s *Store) kindOf(name team.Digest) (blobKind, error) {
+	f, err := os.Open(s.blobPath(name))
+	if err != nil {
+		return plainBlob, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	head := make([]byte, 32)
+	n, err := io.ReadFull(f, head)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+		return plainBlob, err
+	}
+	for k, beginning := range beginnings {
+		if bytes.HasPrefix(head[:n], beginning) {
+			return k, nil
+		}
+	}
+	return plainBlob, nil
+}
+
+// mark finds all that the sessions need.
+func (p *pruning) mark(ctx context.Context) error {
+	for _, key := range p.keys {
+		if err := p.marks.session(ctx, key); err != nil {
+			return err
+		}
+	}
+	var faults []error
+	for _, path := range slices.Sorted(maps.Keys(p.marks.faults)) {
+		if f := p.marks.faults[path]; !harmless(f) {
+			faults = append(faults, &f)
+		}
+	}
+	return p.refuse(errors.Join(faults...))
+}
+
+// harmless tells of a fault that it hides nothing that is needed: what a copy or a
+// state says, checkpoints and records say, too; and a session that begins at this
+// moment has no state yet.
+func harmless(f Fault) bool {
+	file := filepath.Base(f.Path)
+	return errors.Is(f.kind, team.ErrNotFound) && (file == executionFile || strings.HasPrefix(file, checkpointPrefix))
+}
+
+// sweep removes the blobs that are neither needed nor young. What names others
+// goes first, so that nothing can be found through it any more; and each is
+// looked at once more while nobody can begin to use it.
+func (p *pruning) sweep(ctx context.Context) error {
+	structured, plain, err := p.candidates(ctx)
+	if err != nil {
+		return err
+	}
+	if p.options.DryRun {
+		return p.count(append(structured, plain...))
+	}
+	if err := p.store.alone(func() error { return p.sweepTrees(ctx, structured) }); err != nil {
+		return err
+	}
+	for batch := range slices.Chunk(plain, sweepBatch) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := p.store.alone(func() error { return p.remove(batch) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// candidates lists the blobs that may go: those that name others, and the rest.
+// What a young blob names is needed.
+func (p *pruning) candidates(ctx context.Context) (structured, plain []team.Digest, err error) {
+	there := newVerification(p.store)
+	if err := there.allBlobs(ctx); err != nil {
+		return nil, nil, err
+	}
+	var loose []team.Digest
+	for _, name := range slices.Sorted(maps.Keys(there.needed)) {
+		if p.marks.needed[name] != "" {
+			continue
+		}
+		young, err := p.isYoung(name)
+		if err == nil && young {
+			err = p.adopt(ctx, name)
+		} else if err == nil {
+			loose = append(loose, name)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, nil, err
+		}
+	}
+	for _, name := range loose {
+		if p.marks.needed[name] != "" {
+			continue
+		}
+		k, err := p.store.kindOf(name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return nil, nil, fmt.Errorf("look at blob %s: %w", name.Short(), err)
+		case k == plainBlob:
+			plain = append(plain, name)
+		default:
+			structured = append(structured, name)
+		}
+	}
+	return structured, plain, nil
+}
+
+func (p *pruning) isYoung(name team.Digest) (bool, error) {
+	info, err := os.Lstat(p.store.blobPath(name))
+	return err == nil && !info.ModTime().Before(p.horizon), err
+}
+
+// adopt marks what a blob names as needed, if it is one that names others: a
+// checkpoint, manifest or delta may have been stored for something that is yet
+// to be written. A damaged one names nothing.
+func (p *pruning) adopt(ctx context.Context, name team.Digest) error {
+	k, err := p.store.kindOf(name)
+	if err != nil {
+		return err
+	}
+	by := "blob " + string(name)
+	p.marks.need(name, by)
+	seen := maps.Clone(p.marks.faults)
+	switch k {
+	case manifestBlob:
+		err = p.marks.contents(ctx, []team.Digest{name}, nil, by)
+	case deltaBlob:
+		err = p.marks.contents(ctx, nil, []team.Digest{name}, by)
+	case checkpointBlob:
+		var c team.Checkpoint
+		if c, err = p.store.checkpoint(ctx, name); err == nil {
+			err = p.marks.checkpoint(ctx, c, by)
+		}
+	case plainBlob:
+	}
+	p.marks.faults = seen
+	if errors.Is(err, team.ErrCorrupt) || errors.Is(err, team.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// sweepTrees removes blobs that name others, except those that somebody has
+// begun to use since they were listed: then what they name stays, too.
+func (p *pruning) sweepTrees(ctx context.Context, names []team.Digest) error {
+	var old []team.Digest
+	for _, name := range names {
+		young, err := p.isYoung(name)
+		if err == nil && young {
+			err = p.adopt(ctx, name)
+		} else if err == nil {
+			old = append(old, name)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return p.remove(old)
+}
+
+// remove removes those of the blobs that are not needed and still old.
+func (p *pruning) remove(names []team.Digest) error {
+	for _, name := range names {
+		path := p.store.blobPath(name)
+		info, err := os.Lstat(path)
+		if errors.Is(err, fs.ErrNotExist) || p.marks.needed[name] != "" {
+			continue
+		}
+		if err == nil && !info.ModTime().Before(p.horizon) {
+			continue
+		}
+		if err == nil {
+			err = os.Remove(path)
+		}
+		if err != nil {
+			return fmt.Errorf("remove %s: %w", p.store.rel(path), err)
+		}
+		p.report.Blobs++
+		p.report.Bytes += info.Size()
+	}
+	return nil
+}
+
+// count says what would be removed.
+func (p *pruning) count(names []team.Digest) error {
+	for _, name := range names {
+		info, err := os.Lstat(p.store.blobPath(name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		p.report.Blobs++
+		p.report.Bytes += info.Size()
+	}
+	return nil
+}

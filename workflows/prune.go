@@ -1,0 +1,38 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// PruneStoreName is the wire name of [PruneStore].
+const PruneStoreName = "prune-store"
+
+// PruneID is the id of the schedule that prunes a store, and the beginning of the
+// ids of the workflows that it starts.
+func PruneID(store string) string { return "maestro-prune/" + store }
+
+// How long one prune may take, and how often it is tried again before the next
+// turn of the schedule does.
+const (
+	pruneTimeout  = time.Hour
+	pruneAttempts = 3
+)
+
+// PruneStore prunes a store once: what a schedule starts. It fails when the
+// store cannot be used, or is damaged; the next turn tries again.
+func PruneStore(ctx workflow.Context, in activities.PruneInput) (team.PruneReport, error) {
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: pruneTimeout,
+		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: time.Minute, MaximumAttempts: pruneAttempts},
+		Summary:             "remove old checkpoints, and what nothing needs any more",
+	})
+	var report team.PruneReport
+	err := workflow.ExecuteActivity(ctx, string(activities.PruneName), in).Get(ctx, &report)
+	return report, err
+}
