@@ -35,7 +35,7 @@ const (
 	beatEvery = time.Second
 	// lockEvery is how often a round looks whether another executor of its
 	// assignment, on a worker that lost touch, has ended.
-	lockEvery = 500 * time.Millisecond
+	lockEvery = 50 * time.Millisecond
 	// storeWait and storeWaitMax bound the waits for a store that cannot be used.
 	storeWait    = time.Second
 	storeWaitMax = 30 * time.Second
@@ -48,6 +48,7 @@ type round struct {
 	in    RoundInput
 	info  activity.Info
 	scene scene
+	held  team.Lock
 
 	mu       sync.Mutex
 	record   team.Record
