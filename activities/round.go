@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/maestro-hive/maestro/internal/failpoint"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -210,6 +211,7 @@ func (r *round) succeed(ctx context.Context, result *team.RoundResult, outcome t
 	if err := r.writeRecord(ctx); err != nil {
 		return err
 	}
+	failpoint.Here("recorded, not completed")
 	r.mirror(ctx, team.Completed)
 	return nil
 }
