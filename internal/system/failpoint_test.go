@@ -37,7 +37,7 @@ func TestWorkerKilledBetweenTwoLines(t *testing.T) {
 			w := shared.besides(t)
 			teamFile := w.withHoldingAgent()
 			worker := w.startFragile(c.failpoint)
-			w.maestro("run", teamFile, "survive", "--session", c.session) // may see the kill
+			w.start(filepath.Join(programs, "starter"), "run", teamFile, "survive", "--session", c.session)
 			w.dies(worker)
 			require.Contains(t, worker.output.String(), "failpoint: ")
 			w.startWorker()

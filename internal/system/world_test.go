@@ -146,7 +146,9 @@ func (w *world) startServer() {
 	_, port, err := net.SplitHostPort(w.address)
 	require.NoError(w.t, err)
 	w.server = w.start(server, "server", "start-dev", "--ip", "127.0.0.1", "--port", port, "--headless",
-		"--db-filename", filepath.Join(w.dir, "temporal.db"))
+		"--db-filename", filepath.Join(w.dir, "temporal.db"),
+		"--search-attribute", "MaestroTeam=Keyword", "--search-attribute", "MaestroStatus=Keyword",
+		"--search-attribute", "MaestroPhase=KeywordList", "--search-attribute", "MaestroTokens=Int")
 	w.eventually("the server answers", func() bool {
 		c, err := client.Dial(client.Options{HostPort: w.address, Logger: quiet{}})
 		if err != nil {
