@@ -16,7 +16,7 @@ import (
 // used up, no process works on, and all that is stored verifies.
 func (w *world) sound(s team.Status) {
 	w.t.Helper()
-	executed := w.executed()
+	executed := w.executed(s.Session)
 	for _, p := range s.Phases {
 		for _, a := range p.Assignments {
 			require.Equal(w.t, 1, a.Attempts, "%s/%s used up no attempt", p.Name, a.Persona)
