@@ -65,6 +65,16 @@ fuzz: ## run every fuzz test for FUZZTIME
 			echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p || exit 1; \
 		done; done
 
+SEED ?= $(shell date +%s)
+SESSIONS ?= 300
+KILLS ?= 200
+WITHIN ?= 9m
+
+.PHONY: chaos
+chaos: build ## kill workers and the server KILLS times under SESSIONS sessions, chosen by SEED, WITHIN 9m
+	@$(GO) test -count=1 -timeout 15m -v -run '^TestChaos$$' ./internal/system -args \
+		-chaos.seed $(SEED) -chaos.sessions $(SESSIONS) -chaos.kills $(KILLS) -chaos.workers 3 -chaos.within $(WITHIN)
+
 .PHONY: histories
 histories: build ## record the histories that workflows/replay_test.go replays
 	@$(GO) test -count=1 ./internal/host -args -histories $(CURDIR)/workflows/testdata/histories

@@ -9,6 +9,7 @@ import (
 
 	"go.temporal.io/sdk/activity"
 
+	"github.com/maestro-hive/maestro/internal/failpoint"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -35,10 +36,12 @@ func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, er
 	if err != nil {
 		return Advanced{}, storeError(err)
 	}
+	failpoint.Here("advance before its checkpoint")
 	head, err := b.Sessions.PutCheckpoint(ctx, s.key, next)
 	if err != nil {
 		return Advanced{}, storeError(err)
 	}
+	failpoint.Here("advance after its checkpoint")
 	out := Advanced{Head: head, Decisions: next.Decisions, Inputs: map[string]team.Digest{}, Conflicts: map[string][]team.Conflict{}}
 	for _, phase := range in.Ready {
 		input := team.Folded{Manifest: next.Tree, Conflicts: conflicts}

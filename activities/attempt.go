@@ -24,7 +24,7 @@ func (r *round) attempt(ctx context.Context) (*team.RoundResult, team.Outcome, e
 	persona := r.scene.team.Personas[r.in.Persona]
 	outcome, err = r.Agents.Run(ctx, team.Job{
 		Brief: brief, Agent: persona.Agent, Dir: dir.Tree, Home: dir.Home, Tmp: dir.Tmp,
-		Timeout: persona.Timeout, MaxTurns: persona.MaxTurns, Progress: r.say,
+		Timeout: persona.Timeout, MaxTurns: persona.MaxTurns, Lock: r.held, Progress: r.say,
 	})
 	if err != nil {
 		return nil, outcome, err
@@ -104,7 +104,9 @@ func (r *round) collect(ctx context.Context, req team.Collect) (collected team.C
 // check runs one check over the tree, and collects what it may keep.
 func (r *round) check(ctx context.Context, name string, dir team.WorkDir, req team.Collect, before team.Collected, outcome *team.Outcome) (team.Collected, error) {
 	r.say("check " + name)
-	result, err := r.Agents.Check(ctx, team.CheckJob{Check: name, Dir: dir.Tree, Home: dir.Home, Tmp: dir.Tmp, Progress: r.say})
+	result, err := r.Agents.Check(ctx, team.CheckJob{
+		Check: name, Dir: dir.Tree, Home: dir.Home, Tmp: dir.Tmp, Lock: r.held, Progress: r.say,
+	})
 	outcome.Log = appendCheckLog(outcome.Log, name, result.Log)
 	if err != nil {
 		return before, err

@@ -87,19 +87,20 @@ func (r *round) watchFence(ctx context.Context, cancel context.CancelCauseFunc) 
 	}
 }
 
-// lock makes this the assignment's only live executor. It waits for another
-// one, on a worker that Temporal has given up but that still lives, to end.
+// lock makes this the assignment's only live executor. It waits for another one
+// to end: on a worker that Temporal has given up but that still lives, or agents
+// that are dying after their worker was killed.
 func (r *round) lock(ctx context.Context) (unlock func(), err error) {
 	for {
 		var ok bool
 		if err := r.persist(ctx, func() (err error) {
-			unlock, ok, err = r.Sessions.Lock(sessionKey(r.info), r.in.AssignmentID)
+			r.held, ok, err = r.Sessions.Lock(sessionKey(r.info), r.in.AssignmentID)
 			return err
 		}); err != nil {
 			return nil, err
 		}
 		if ok {
-			return unlock, nil
+			return r.held.Unlock, nil
 		}
 		r.say("waiting: another process still works on this assignment")
 		if err := sleep(ctx, lockEvery); err != nil {

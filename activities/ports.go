@@ -49,9 +49,9 @@ type Sessions interface {
 	Offers(ctx context.Context) ([]team.Offer, error)
 	// WorkDir makes and returns the assignment's stable directory.
 	WorkDir(key team.SessionKey, id team.AssignmentID) (team.WorkDir, error)
-	// Lock takes the assignment's lock, which dies with the process, or
-	// returns ok false while another holds it.
-	Lock(key team.SessionKey, id team.AssignmentID) (unlock func(), ok bool, err error)
+	// Lock takes the assignment's lock, which dies with the process and those
+	// that inherit it, or returns ok false while another holds it.
+	Lock(key team.SessionKey, id team.AssignmentID) (lock team.Lock, ok bool, err error)
 	// Record reads an assignment's record; team.ErrNotFound if there is none.
 	Record(key team.SessionKey, id team.AssignmentID) (team.Record, error)
 	// PutRecord writes an assignment's record durably. team.ErrFenced if the

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/maestro-hive/maestro/internal/failpoint"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -35,7 +36,7 @@ const (
 	beatEvery = time.Second
 	// lockEvery is how often a round looks whether another executor of its
 	// assignment, on a worker that lost touch, has ended.
-	lockEvery = 500 * time.Millisecond
+	lockEvery = 50 * time.Millisecond
 	// fenceEvery is how often a round looks whether a later incarnation of its
 	// session has taken over.
 	fenceEvery = 3 * time.Second
@@ -51,6 +52,7 @@ type round struct {
 	in    RoundInput
 	info  activity.Info
 	scene scene
+	held  team.Lock
 
 	mu       sync.Mutex
 	record   team.Record
@@ -212,6 +214,7 @@ func (r *round) succeed(ctx context.Context, result *team.RoundResult, outcome t
 	if err := r.writeRecord(ctx); err != nil {
 		return err
 	}
+	failpoint.Here("recorded, not completed")
 	r.mirror(ctx, team.Completed)
 	return nil
 }

@@ -33,7 +33,7 @@ func (s *Set) Check(ctx context.Context, job team.CheckJob) (team.Outcome, error
 		return team.Outcome{}, broken(subject, err)
 	}
 	e := s.launcher.run(ctx, process{
-		argv: d.Argv, dir: p.dir, env: env, timeout: d.Timeout.Std(),
+		argv: d.Argv, dir: p.dir, env: env, timeout: d.Timeout.Std(), lock: job.Lock,
 		progress: newProgress(job.Progress), both: true,
 	})
 	var out team.Outcome

@@ -55,13 +55,13 @@ func (s *Set) attempt(ctx context.Context, d Definition, job team.Job, t task) (
 	}
 	defer box.close()
 	if d.Git {
-		if out, err := s.commit(ctx, p, env); err != nil {
+		if out, err := s.commit(ctx, p, env, job.Lock); err != nil {
 			return out, err
 		}
 	}
 	e := s.launcher.run(ctx, process{
 		argv: t.argv, dir: p.dir, env: append(env, resultVariable+"="+box.path()), stdin: t.stdin,
-		timeout: smaller(d.Timeout.Std(), job.Timeout.Std()), idle: d.IdleTimeout.Std(),
+		timeout: smaller(d.Timeout.Std(), job.Timeout.Std()), idle: d.IdleTimeout.Std(), lock: job.Lock,
 		progress: newProgress(job.Progress),
 	})
 	return s.judge(subject, e, box)

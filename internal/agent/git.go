@@ -26,7 +26,7 @@ git -c core.hooksPath=/dev/null -c commit.gpgSign=false commit --quiet --allow-e
 // commit makes the directory a repository with its input committed. Where there
 // is a repository already, an attempt goes on from the files of the last one,
 // and it stays as it is. Like the agent it runs below a shim.
-func (s *Set) commit(ctx context.Context, p place, env []string) (team.Outcome, error) {
+func (s *Set) commit(ctx context.Context, p place, env []string, lock team.Lock) (team.Outcome, error) {
 	_, err := os.Lstat(filepath.Join(p.dir, ".git"))
 	if err == nil {
 		return team.Outcome{}, nil
@@ -36,7 +36,7 @@ func (s *Set) commit(ctx context.Context, p place, env []string) (team.Outcome, 
 	}
 	date := strconv.FormatInt(s.now().Unix(), 10) + " +0000"
 	e := s.launcher.run(ctx, process{
-		argv: []string{"sh", "-c", gitScript}, dir: p.dir, timeout: gitTimeout,
+		argv: []string{"sh", "-c", gitScript}, dir: p.dir, timeout: gitTimeout, lock: lock,
 		env: append(env[:len(env):len(env)],
 			"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
 			"GIT_AUTHOR_DATE="+date, "GIT_COMMITTER_DATE="+date),

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -29,6 +31,23 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// testLock is a lock as the store hands them out.
+type testLock struct{ *os.File }
+
+func (l testLock) Unlock() { _ = l.Close() }
+
+// tryLock takes the lock on a file, or fails while another holds it.
+func tryLock(path string) (team.Lock, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return testLock{f}, nil
+}
+
 // work runs the script in the bench's directory and prints how it failed.
 func work(dir, script string) error {
 	if err := Harden(); err != nil {
@@ -40,8 +59,13 @@ func work(dir, script string) error {
 	if err != nil {
 		return err
 	}
+	lock, err := tryLock(filepath.Join(dir, "lock"))
+	if err != nil {
+		return err
+	}
 	_, err = s.Run(context.Background(), team.Job{
 		Agent: "x", Dir: filepath.Join(dir, "tree"), Home: filepath.Join(dir, "home"), Tmp: filepath.Join(dir, "tmp"),
+		Lock: lock,
 	})
 	var f *team.Failure
 	errors.As(err, &f)

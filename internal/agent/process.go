@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -47,6 +49,9 @@ type process struct {
 	stdin []byte
 	// timeout bounds the whole run, idle the time without output; zero: not.
 	timeout, idle time.Duration
+	// lock, if not nil, is one that lasts until all of it is gone, even when
+	// the worker is killed.
+	lock team.Lock
 	// progress gets the lines of stderr, and of stdout if both is set.
 	progress *progress
 	both     bool
@@ -148,6 +153,13 @@ func (l *launcher) start(p process) (_ *running, err error) {
 			*pipe.ours, theirs = r, append(theirs, w)
 		}
 	}
+	if p.lock != nil {
+		lock, err := share(p.lock)
+		if err != nil {
+			return nil, err
+		}
+		theirs = append(theirs, lock)
+	}
 	s.cmd = &exec.Cmd{
 		Path: l.executable,
 		Args: []string{filepath.Base(os.Args[0]), shimArgument},
@@ -164,6 +176,15 @@ func (l *launcher) start(p process) (_ *running, err error) {
 	self, _ := readProc(s.cmd.Process.Pid)
 	s.started = self.started
 	return s, nil
+}
+
+// share makes a descriptor of the lock for another process.
+func share(lock team.Lock) (*os.File, error) {
+	fd, err := unix.FcntlInt(lock.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("share the assignment's lock: %w", err)
+	}
+	return os.NewFile(uintptr(fd), "lock"), nil // not negative
 }
 
 func closeAll(files []*os.File) {

@@ -21,6 +21,9 @@ const (
 const (
 	ordersFD = 3
 	reportFD = 4
+	// lockFD is the assignment's lock, where the worker holds one. The shim
+	// does nothing with it but live: the lock is free when it is gone.
+	lockFD = 5
 )
 
 // Shim makes this process a shim if it was started as one, and then never

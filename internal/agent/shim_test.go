@@ -151,6 +151,32 @@ func TestKilledWorkerTakesItsAgentsAlong(t *testing.T) {
 	})
 }
 
+// TestLockOutlivesAKilledWorker freezes the shim, so that the agent lives on
+// after its worker, as it always does for a moment.
+func TestLockOutlivesAKilledWorker(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	cmd, _ := b.worker(daemon + "trap '' TERM HUP; ls /proc/$$/fd > fds; echo $PPID > shim; echo $$ > pid; while :; do sleep 1; done")
+	eventually(t, "the agent is at work", func() bool { return b.pid("pid") != 0 })
+	fds, err := os.ReadFile(b.path("fds"))
+	require.NoError(t, err)
+	require.NotContains(t, strings.Fields(string(fds)), "5", "the agent does not inherit the lock")
+	require.NoError(t, syscall.Kill(b.pid("shim"), syscall.SIGSTOP))
+	require.NoError(t, cmd.Process.Kill())
+	require.Error(t, cmd.Wait())
+
+	_, err = tryLock(filepath.Join(b.dir, "lock"))
+	require.ErrorIs(t, err, syscall.EWOULDBLOCK, "the directory is in use")
+	require.False(t, dead(b.pid("pid")))
+	require.NoError(t, syscall.Kill(b.pid("shim"), syscall.SIGCONT))
+	eventually(t, "the lock is free", func() bool {
+		_, err = tryLock(filepath.Join(b.dir, "lock"))
+		return err == nil
+	})
+	require.True(t, dead(b.pid("pid")), "before the lock was free")
+	require.True(t, dead(b.pid("daemon")), "before the lock was free")
+}
+
 func TestKilledShimIsNoticedAndNothingSurvives(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -33,6 +33,7 @@ func supervise() int {
 	if err := unix.CloseRange(ordersFD, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		unix.CloseOnExec(ordersFD)
 		unix.CloseOnExec(reportFD)
+		unix.CloseOnExec(lockFD)
 	}
 	// Signals sent to the shim do nothing. They are caught and not ignored,
 	// because an agent would inherit the latter.

@@ -62,14 +62,15 @@ and hands over what is left to other workers, at no cost in attempts.`,
 			if note != "" {
 				logger.Info(note)
 			}
-			conn, err := temporalio.Dial(cmd.Context(), &connection, p.Env, logger)
+			tasks := &begun{}
+			conn, err := temporalio.Dial(cmd.Context(), &connection, p.Env, logger, tasks.intercept)
 			if err != nil {
 				return err
 			}
 			defer conn.Close()
 			w, err := Setup{
 				Config: cfg, StateDir: dir, Connection: conn, Getenv: p.Getenv,
-				Host: p.Host, PID: p.PID, Version: Version(), Drain: drain, Clock: p.Now, Logger: logger,
+				Host: p.Host, PID: p.PID, Version: Version(), Drain: drain, Clock: p.Now, Logger: logger, tasks: tasks,
 			}.Build()
 			if err != nil {
 				return err

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -26,12 +27,13 @@ const reclaimLimit = 10 * time.Second
 func (w *Worker) reclaim(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, reclaimLimit)
 	defer cancel()
+	tasks, failed := giveBack(ctx, w.options.Client.WorkflowService(), w.options.Namespace, w.options.Identity, w.options.Left)
 	n, err := w.reclaimAll(ctx)
-	if n > 0 {
-		w.options.Logger.Info("took up again what a crash had cut off", "activities", n)
+	if n+tasks > 0 {
+		w.options.Logger.Info("took up again what a crash had cut off", "activities", n, "workflow_tasks", tasks)
 	}
-	if err != nil {
-		w.options.Logger.Warn("could not look for work that a crash has cut off; it goes on after its heartbeat timeout", "error", err)
+	if err := errors.Join(failed, err); err != nil {
+		w.options.Logger.Warn("could not look for work that a crash has cut off; it goes on after its timeout", "error", err)
 	}
 }
 

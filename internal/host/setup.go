@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -34,6 +35,8 @@ type Setup struct {
 	// Clock tells the time; Logger gets what happens.
 	Clock  func() time.Time
 	Logger *slog.Logger
+	// tasks, if not nil, sees the connection's traffic.
+	tasks *begun
 }
 
 // Build makes the worker: its store, its agents and its place among the store's
@@ -54,13 +57,19 @@ func (s Setup) Build() (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
+	var left [][]byte
+	if s.tasks != nil {
+		if left, err = s.tasks.open(filepath.Join(st.Dir(), "workers", place.name+".tasks")); err != nil {
+			return nil, errors.Join(err, place.leave())
+		}
+	}
 	return newWorker(options{
 		Client: s.Connection.Client, Namespace: s.Connection.Namespace, Store: st, Agents: agents,
 		Attributes: temporalio.NewSearchAttributes(s.Connection, s.Connection.Namespace, s.Clock,
 			workflows.AttributeTeam, workflows.AttributeStatus, workflows.AttributePhase, workflows.AttributeTokens),
 		LostLimit: cfg.Limits.LostWorkers, Retention: cfg.Retention,
 		Seat: place, Identity: "maestro-" + st.ID() + "@" + place.name, Host: s.Host, PID: s.PID, Version: s.Version,
-		Drain: s.Drain, Clock: s.Clock, Logger: s.Logger,
+		Left: left, Drain: s.Drain, Clock: s.Clock, Logger: s.Logger,
 	}), nil
 }
 

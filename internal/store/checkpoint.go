@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/maestro-hive/maestro/internal/failpoint"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -37,6 +38,7 @@ func (s *Store) PutCheckpoint(ctx context.Context, key team.SessionKey, c team.C
 	if err != nil {
 		return "", fmt.Errorf("write the checkpoint after %s: %w", c.CurrentPhase, err)
 	}
+	failpoint.Here("checkpoint stored, not copied")
 	if err := s.under(key, chainLock, func() error { return s.write(path, data, durable) }); err != nil {
 		return "", fmt.Errorf("write the checkpoint after %s: %w", c.CurrentPhase, err)
 	}

@@ -4,41 +4,58 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 
 	"github.com/gofrs/flock"
+	"golang.org/x/sys/unix"
 
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // Lock takes the lock of an assignment, which says that it has a live executor.
 // While another holds it, in this process or any other, ok is false. The lock
-// ends with unlock or with its process, however that ends.
-func (s *Store) Lock(key team.SessionKey, id team.AssignmentID) (unlock func(), ok bool, err error) {
+// ends when it is unlocked, or when its process and all that have inherited the
+// descriptor are gone, however they end.
+func (s *Store) Lock(key team.SessionKey, id team.AssignmentID) (lock team.Lock, ok bool, err error) {
 	if err := checkAssignment(id); err != nil {
 		return nil, false, err
 	}
-	l, err := s.lockFile(key, id.Phase+"."+id.Persona)
+	path, err := s.lockPath(key, id.Phase+"."+id.Persona)
 	if err != nil {
 		return nil, false, err
 	}
-	if ok, err = l.TryLock(); err != nil {
-		_ = l.Close()
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, fileMode)
+	if err != nil {
 		return nil, false, fmt.Errorf("lock %s of session %s: %w", id, key.Session, err)
 	}
-	if !ok {
-		return nil, false, l.Close()
+	switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return nil, false, f.Close()
+	case err != nil:
+		_ = f.Close()
+		return nil, false, fmt.Errorf("lock %s of session %s: %w", id, key.Session, err)
 	}
-	return func() { _ = l.Close() }, true, nil
+	return heldLock{f}, true, nil
+}
+
+// heldLock is a lock that has been taken.
+type heldLock struct{ *os.File }
+
+// Unlock does more than to close the file, which others may have inherited.
+func (l heldLock) Unlock() {
+	_ = unix.Flock(int(l.Fd()), unix.LOCK_UN)
+	_ = l.Close()
 }
 
 // under runs change while it holds a lock that others take for as short a time,
 // waiting for it if need be.
 func (s *Store) under(key team.SessionKey, name string, change func() error) (err error) {
-	l, err := s.lockFile(key, name)
+	path, err := s.lockPath(key, name)
 	if err != nil {
 		return err
 	}
+	l := flock.New(path, flock.SetPermissions(fileMode))
 	if err := l.Lock(); err != nil {
 		_ = l.Close()
 		return fmt.Errorf("lock %s of session %s: %w", name, key.Session, err)
@@ -89,15 +106,15 @@ func (s *Store) lockPruning() (unlock func(), ok bool, err error) {
 	return func() { _ = l.Close() }, true, nil
 }
 
-// lockFile prepares a lock of a session. Its file stays when it is released: a
-// lock on a removed file would exclude nobody.
-func (s *Store) lockFile(key team.SessionKey, name string) (*flock.Flock, error) {
+// lockPath makes room for a lock of a session. Its file stays when it is
+// released: a lock on a removed file would exclude nobody.
+func (s *Store) lockPath(key team.SessionKey, name string) (string, error) {
 	if err := checkKey(key); err != nil {
-		return nil, err
+		return "", err
 	}
 	path := s.path("locks", key.Namespace, key.Session, name)
 	if err := s.makeDir(filepath.Dir(path), untilPowerLoss); err != nil {
-		return nil, fmt.Errorf("make room for a lock: %w", err)
+		return "", fmt.Errorf("make room for a lock: %w", err)
 	}
-	return flock.New(path, flock.SetPermissions(fileMode)), nil
+	return path, nil
 }

@@ -241,11 +241,11 @@ func (p *pruning) clearWork(key team.SessionKey, dir string) (bool, error) {
 		if checkAssignment(id) != nil {
 			continue
 		}
-		unlock, ok, err := p.store.Lock(key, id)
+		held, ok, err := p.store.Lock(key, id)
 		if err != nil || !ok {
 			return false, err
 		}
-		defer unlock()
+		defer held.Unlock()
 	}
 	if e, err := p.store.Execution(key); err != nil || !e.Status.Status.Closed() {
 		return false, p.refuse(err)

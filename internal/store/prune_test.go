@@ -228,7 +228,7 @@ func TestPruningRemovesWhereClosedSessionsWorked(t *testing.T) {
 		writeTree(t, w.Tree, map[string]string{"a/b.txt": "x"})
 	}
 	s := later(t, model, tenDays)
-	unlock, ok, err := s.Lock(worked, id("backend"))
+	held, ok, err := s.Lock(worked, id("backend"))
 	require.NoError(t, err)
 	require.True(t, ok)
 	report, err := s.Prune(t.Context(), team.PruneOptions{})
@@ -236,7 +236,7 @@ func TestPruningRemovesWhereClosedSessionsWorked(t *testing.T) {
 	require.Equal(t, 1, report.WorkDirs)
 	require.NoDirExists(t, filepath.Join(s.Dir(), "work/default/web-1"))
 	require.DirExists(t, filepath.Join(s.Dir(), "work/default/worked-on"))
-	unlock()
+	held.Unlock()
 	report, err = s.Prune(t.Context(), team.PruneOptions{})
 	require.NoError(t, err)
 	require.Equal(t, 1, report.WorkDirs)

@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/maestro-hive/maestro/internal/failpoint"
 )
 
 // durability says what a write outlives.
@@ -29,6 +31,7 @@ func (s *Store) write(path string, data []byte, d durability) (err error) {
 			_ = os.Remove(f.Name())
 		}
 	}()
+	failpoint.Torn(path, f, data)
 	if err := writeAll(f, data, d == durable); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package system
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,11 +18,13 @@ import (
 // and holds for as long as the test wants it to.
 const holdingAgent = `#!/bin/sh
 ledger=$1
-phase=$(sed 's/.*"phase":"\([^"]*\)".*/\1/')
-echo "$phase" >> "$ledger/executed"
+brief=$(cat)
+session=$(echo "$brief" | sed 's/.*"session":"\([^"]*\)".*/\1/')
+phase=$(echo "$brief" | sed 's/.*"phase":"\([^"]*\)".*/\1/')
+echo "$phase" >> "$ledger/executed-$session"
 echo "work of $phase" > "$phase.md"
 if [ -e "$ledger/hold-$phase" ]; then
-  echo $$ > "$ledger/holding-$phase"
+  echo $$ > "$ledger/holding-$session-$phase"
   while [ -e "$ledger/hold-$phase" ]; do sleep 0.05; done
 fi
 printf '{"summary":"did %s","usage":{"input_tokens":10,"output_tokens":1}}' "$phase" > "$MAESTRO_RESULT"
@@ -41,36 +44,54 @@ phases:
 
 // withHoldingAgent writes the team and worker files of the tests here.
 func (w *world) withHoldingAgent() (teamFile string) {
-	script := w.write("holding.sh", holdingAgent)
-	w.write("agents.yaml", "version: 1\nagents:\n  holding: {kind: command, argv: ["+script+", "+filepath.Join(w.dir, "ledger")+"]}\n")
+	w.write("holding.sh", holdingAgent)
+	w.concurrency(8)
 	return w.write("team.yaml", fivePhases)
 }
 
+// concurrency writes the worker file, with this many slots.
+func (w *world) concurrency(slots int) {
+	w.write("agents.yaml", fmt.Sprintf("version: 1\nagents:\n  holding: {kind: command, argv: [%s, %s], concurrency: %d}\n",
+		filepath.Join(w.dir, "holding.sh"), w.ledger(""), slots))
+}
+
 // executed counts the executions of each phase.
-func (w *world) executed() map[string]int {
-	w.t.Helper()
-	data, err := os.ReadFile(w.ledger("executed"))
-	require.NoError(w.t, err)
+func (w *world) executed(session string) map[string]int {
 	counts := map[string]int{}
-	for _, phase := range strings.Fields(string(data)) {
+	for _, phase := range w.lines("executed-" + session) {
 		counts[phase]++
 	}
 	return counts
 }
 
-// held waits until an agent holds in the phase and returns its process id.
-func (w *world) held(phase string) int {
+// lines reads a file of the ledger.
+func (w *world) lines(name string) []string {
+	w.t.Helper()
+	data, err := os.ReadFile(w.ledger(name))
+	require.NoError(w.t, err)
+	return strings.Fields(string(data))
+}
+
+// held waits until a living agent holds in the phase and returns its process id.
+func (w *world) held(session, phase string) int {
 	w.t.Helper()
 	var pid int
 	w.eventually("an agent holds in "+phase, func() bool {
-		data, err := os.ReadFile(w.ledger("holding-" + phase))
+		data, err := os.ReadFile(w.ledger("holding-" + session + "-" + phase))
 		if err != nil {
 			return false
 		}
 		pid, err = strconv.Atoi(strings.TrimSpace(string(data)))
-		return err == nil
+		return err == nil && syscall.Kill(pid, 0) == nil
 	})
 	return pid
+}
+
+func (w *world) hold(phase string) { w.write("ledger/hold-"+phase, "") }
+
+func (w *world) release(phase string) {
+	w.t.Helper()
+	require.NoError(w.t, os.Remove(w.ledger("hold-"+phase)))
 }
 
 func TestFivePhasesCostFewEventsAndCarryNoContents(t *testing.T) {
@@ -95,14 +116,14 @@ func TestCrashInTheThirdPhase(t *testing.T) {
 	w := newWorld(t)
 	teamFile := w.withHoldingAgent()
 	worker := w.startWorker()
-	w.write("ledger/hold-implementation", "")
+	w.hold("implementation")
 	w.must("run", teamFile, "survive", "--session", "crash")
-	agent := w.held("implementation")
+	agent := w.held("crash", "implementation")
 
 	worker.kill()
 	w.eventually("the agent dies with its worker", func() bool { return syscall.Kill(agent, 0) != nil })
 	w.server.kill()
-	require.NoError(t, os.Remove(w.ledger("hold-implementation")))
+	w.release("implementation")
 	w.startServer()
 	w.startWorker()
 
@@ -110,38 +131,51 @@ func TestCrashInTheThirdPhase(t *testing.T) {
 	require.Equal(t, team.Completed, s.Status, "%+v", s)
 	require.Equal(t, map[string]int{
 		"requirements": 1, "design": 1, "implementation": 2, "testing": 1, "deployment": 1,
-	}, w.executed(), "what was recorded is not executed again")
-	for _, p := range s.Phases {
-		a := p.Assignments[0]
-		require.Equal(t, 1, a.Attempts, "%s used up no attempt", p.Name)
-		require.Equal(t, 1, a.Rounds)
-		lost := 0
-		if p.Name == "implementation" {
-			lost = 1
-		}
-		require.Equal(t, lost, a.LostWorkers, p.Name)
-	}
-	w.must("checkpoints", "verify", "crash")
+	}, w.executed("crash"), "what was recorded is not executed again")
+	w.sound(s)
 }
 
-// TestKilledWorkerTakesItsWorkUpAgain kills a worker and starts it again on its
-// host: it goes on at once, not when Temporal misses its heartbeat.
-func TestKilledWorkerTakesItsWorkUpAgain(t *testing.T) {
+// TestKilledServerCostsNothing kills the server alone in the middle of a phase:
+// the agent works on, and its work counts.
+func TestKilledServerCostsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	teamFile := w.withHoldingAgent()
-	worker := w.startWorker()
-	w.write("ledger/hold-design", "")
-	w.must("run", teamFile, "again", "--session", "again")
-	w.held("design")
-	worker.kill()
-	require.NoError(t, os.Remove(w.ledger("hold-design")))
-	again := w.startWorker()
-	w.eventually("the worker reclaims", func() bool { return strings.Contains(again.output.String(), "took up again what a crash had cut off") })
-	s := w.ends("again")
+	w.startWorker()
+	w.hold("design")
+	w.must("run", teamFile, "work on", "--session", "outage")
+	agent := w.held("outage", "design")
+	w.server.kill()
+	w.release("design")
+	w.eventually("the agent ends in the outage", func() bool { return syscall.Kill(agent, 0) != nil })
+	w.startServer()
+	s := w.ends("outage")
 	require.Equal(t, team.Completed, s.Status, "%+v", s)
-	require.Equal(t, 1, s.Phases[1].Assignments[0].LostWorkers)
-	require.Equal(t, 1, s.Phases[1].Assignments[0].Attempts)
+	require.Equal(t, 1, w.executed("outage")["design"])
+	w.sound(s)
+}
+
+// TestKilledCommandsChangeNothing kills the commands that follow a session.
+func TestKilledCommandsChangeNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	teamFile := w.withHoldingAgent()
+	w.startWorker()
+	w.hold("design")
+	run := w.start(filepath.Join(programs, "starter"), "run", teamFile, "go on", "--session", "watched", "--watch")
+	agent := w.held("watched", "design")
+	watch := w.start(filepath.Join(programs, "starter"), "watch", "watched")
+	w.eventually("both follow", func() bool {
+		return strings.Contains(run.output.String(), "design") && strings.Contains(watch.output.String(), "design")
+	})
+	run.kill()
+	watch.kill()
+	require.NoError(t, syscall.Kill(agent, 0), "the agent works on")
+	w.release("design")
+	s := w.ends("watched")
+	require.Equal(t, team.Completed, s.Status, "%+v", s)
+	require.Equal(t, 1, w.executed("watched")["design"])
+	w.sound(s)
 }
 
 // TestStoppedWorkerHandsOver stops a worker in the middle of an attempt: another
@@ -151,19 +185,22 @@ func TestStoppedWorkerHandsOver(t *testing.T) {
 	w := newWorld(t)
 	teamFile := w.withHoldingAgent()
 	worker := w.startWorker()
-	w.write("ledger/hold-design", "")
+	w.hold("design")
 	w.must("run", teamFile, "hand over", "--session", "drain")
-	agent := w.held("design")
+	agent := w.held("drain", "design")
 	worker.signal(syscall.SIGTERM)
 	<-worker.done
 	require.Zero(t, worker.cmd.ProcessState.ExitCode(), worker.output.String())
 	require.Error(t, syscall.Kill(agent, 0), "the agent is gone before its worker")
-	require.NoError(t, os.Remove(w.ledger("hold-design")))
+	w.release("design")
 	w.startWorker()
 	s := w.ends("drain")
 	require.Equal(t, team.Completed, s.Status, "%+v", s)
+	require.Equal(t, 2, w.executed("drain")["design"])
 	require.Equal(t, 1, s.Phases[1].Assignments[0].Attempts)
 	require.Zero(t, s.Phases[1].Assignments[0].LostWorkers)
+	require.Empty(t, w.agents())
+	w.must("checkpoints", "verify", "--all")
 }
 
 func TestCancelledSessionLeavesNoProcess(t *testing.T) {
@@ -171,9 +208,9 @@ func TestCancelledSessionLeavesNoProcess(t *testing.T) {
 	w := newWorld(t)
 	teamFile := w.withHoldingAgent()
 	w.startWorker()
-	w.write("ledger/hold-design", "")
+	w.hold("design")
 	w.must("run", teamFile, "stop", "--session", "stopped")
-	agent := w.held("design")
+	agent := w.held("stopped", "design")
 	w.must("cancel", "stopped")
 	s := w.ends("stopped")
 	require.Equal(t, team.WasCancelled, s.Status)

@@ -25,6 +25,9 @@ import (
 // programs is where TestMain leaves the built maestro.
 var programs string
 
+// fragileWorker is a worker with failpoints.
+const fragileWorker = "fragile"
+
 func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
 
 func buildAndRun(m *testing.M) int {
@@ -35,11 +38,16 @@ func buildAndRun(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	programs = dir
-	build := exec.Command("go", "build", "-o", dir+"/", "../../starter", "../../worker")
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "build the programs:", err)
-		return 1
+	for _, args := range [][]string{
+		{"-o", dir + "/", "../../starter", "../../worker"},
+		{"-o", filepath.Join(dir, fragileWorker), "-tags", "failpoints", "../../worker"},
+	} {
+		build := exec.Command("go", append([]string{"build"}, args...)...)
+		build.Stderr = os.Stderr
+		if err := build.Run(); err != nil {
+			fmt.Fprintln(os.Stderr, "build the programs:", err)
+			return 1
+		}
 	}
 	return m.Run()
 }
@@ -54,7 +62,6 @@ type world struct {
 	state   string
 	address string
 	server  *process
-	workers []*process
 }
 
 // process is a program that a test has started and may kill.
@@ -73,6 +80,14 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
+// besides is a world with a store of its own on the server of this one.
+func (w *world) besides(t *testing.T) *world {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "ledger"), 0o700))
+	return &world{t: t, dir: dir, state: filepath.Join(dir, "state"), address: w.address, server: w.server}
+}
+
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -84,9 +99,15 @@ func freePort(t *testing.T) string {
 // start runs a program until the test ends or kills it.
 func (w *world) start(name string, args ...string) *process {
 	w.t.Helper()
+	return w.startWith(nil, name, args...)
+}
+
+// startWith starts a program with more variables than the others have.
+func (w *world) startWith(variables []string, name string, args ...string) *process {
+	w.t.Helper()
 	p := &process{cmd: exec.Command(name, args...), output: &safeBuffer{}, done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
-	p.cmd.Env = w.environment()
+	p.cmd.Env = append(w.environment(), variables...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	require.NoError(w.t, p.cmd.Start())
 	go func() { _ = p.cmd.Wait(); close(p.done) }()
@@ -125,7 +146,9 @@ func (w *world) startServer() {
 	_, port, err := net.SplitHostPort(w.address)
 	require.NoError(w.t, err)
 	w.server = w.start(server, "server", "start-dev", "--ip", "127.0.0.1", "--port", port, "--headless",
-		"--db-filename", filepath.Join(w.dir, "temporal.db"))
+		"--db-filename", filepath.Join(w.dir, "temporal.db"),
+		"--search-attribute", "MaestroTeam=Keyword", "--search-attribute", "MaestroStatus=Keyword",
+		"--search-attribute", "MaestroPhase=KeywordList", "--search-attribute", "MaestroTokens=Int")
 	w.eventually("the server answers", func() bool {
 		c, err := client.Dial(client.Options{HostPort: w.address, Logger: quiet{}})
 		if err != nil {
@@ -139,10 +162,23 @@ func (w *world) startServer() {
 // startWorker starts a worker and waits until the store knows its offer.
 func (w *world) startWorker() *process {
 	w.t.Helper()
-	p := w.start(filepath.Join(programs, "worker"), "--drain", "1s")
-	w.workers = append(w.workers, p)
-	w.eventually("the worker serves", func() bool { return strings.Contains(p.output.String(), "worker serves") })
-	return p
+	return w.serves(w.start(filepath.Join(programs, "worker"), "--drain", "1s"))
+}
+
+func (w *world) serves(worker *process) *process {
+	w.t.Helper()
+	w.eventually("the worker serves", func() bool { return strings.Contains(worker.output.String(), "worker serves") })
+	return worker
+}
+
+// dies waits until a process is gone.
+func (w *world) dies(p *process) {
+	w.t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(limit):
+		require.Fail(w.t, "it should have died", tail(p.output.String(), 6000))
+	}
 }
 
 // eventually waits for a condition.

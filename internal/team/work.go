@@ -41,6 +41,15 @@ func FeedbackOn(f *Failure) *Feedback {
 	return &Feedback{Category: f.Category, Message: f.Message, Output: f.Output, Advice: f.Advice()}
 }
 
+// Lock is an assignment's lock in the hands of its executor.
+type Lock interface {
+	// Fd is the descriptor of the open file that is locked. A process that
+	// inherits it keeps the lock, until it is gone or the executor unlocks.
+	Fd() uintptr
+	// Unlock lets go of the lock, also for those that have inherited it.
+	Unlock()
+}
+
 // Job is one attempt as an agent gets it: the brief, and where to work.
 type Job struct {
 	Brief Brief
@@ -57,6 +66,9 @@ type Job struct {
 	Timeout Duration
 	// MaxTurns bounds the turns of an agent that works in turns; zero: no bound.
 	MaxTurns int
+	// Lock is held by what watches the agent, too, so that it outlives a killed
+	// worker for as long as the agent does. May be nil.
+	Lock Lock
 	// Progress is told what the agent says it is doing. It may be called from
 	// any goroutine, must not block, and may be nil.
 	Progress func(line string)
@@ -91,6 +103,8 @@ type CheckJob struct {
 	Dir  string
 	Home string
 	Tmp  string
+	// Lock is held by what watches the check. As in Job.
+	Lock Lock
 	// Progress is told what the check prints. As in Job.
 	Progress func(line string)
 }

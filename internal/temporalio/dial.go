@@ -9,6 +9,7 @@ import (
 
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
+	"google.golang.org/grpc"
 )
 
 // dialPatience bounds the wait for an answer when a client connects.
@@ -52,12 +53,14 @@ type Connection struct {
 // Dial connects to Temporal and returns once it has answered. It ends within 5
 // seconds: with a [*UnreachableError] where nobody answers, a [*RefusedError]
 // where the credentials are not good enough, a [*ConfigError] where the options
-// make no sense. The SDK's own messages go to logger; nil drops them.
-func Dial(ctx context.Context, o *Options, env Environment, logger *slog.Logger) (*Connection, error) {
+// make no sense. The SDK's own messages go to logger; nil drops them. Every call
+// passes through the interceptors.
+func Dial(ctx context.Context, o *Options, env Environment, logger *slog.Logger, interceptors ...grpc.UnaryClientInterceptor) (*Connection, error) {
 	options, err := o.ClientOptions(env)
 	if err != nil {
 		return nil, err
 	}
+	options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions, grpc.WithChainUnaryInterceptor(interceptors...))
 	return dial(ctx, options, logger)
 }
 

@@ -1,0 +1,186 @@
+package system
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// The size of the chaos; see `make chaos`.
+var (
+	chaosSeed     = flag.Uint64("chaos.seed", 1, "what the kills are chosen by")
+	chaosSessions = flag.Int("chaos.sessions", 5, "how many sessions run")
+	chaosKills    = flag.Int("chaos.kills", 5, "how many kills there are")
+	chaosWorkers  = flag.Int("chaos.workers", 2, "how many workers there are")
+	chaosWithin   = flag.Duration("chaos.within", time.Minute, "how long it may take in all")
+)
+
+const chaosTeam = `version: 1
+name: chaos
+personas:
+  architect: {role: Architect, agent: busy, instructions: Do the phase.}
+  backend: {role: Backend, agent: busy, instructions: Do the phase.}
+  frontend: {role: Frontend, agent: busy, instructions: Do the phase.}
+phases:
+  - {name: design, personas: [architect], produces: [design-architect.md], checks: [good]}
+  - {name: build, personas: [backend, frontend], produces: ["build-*.md"], checks: [good]}
+  - {name: ship, personas: [architect], produces: [ship-architect.md]}
+`
+
+// busyAgent works for up to a second, and writes down when it began and ended,
+// and for which worker. In flaky sessions its first attempt does not pass.
+const busyAgent = `#!/bin/sh
+brief=$(cat)
+field() { echo "$brief" | sed "s/.*\"$1\":\"\{0,1\}\([^\",]*\).*/\1/"; }
+who="$(field session) $(field phase) $(field persona) $(cut -d ' ' -f 4 /proc/$PPID/stat)"
+echo "$(date +%s%N) begin $who" >> "$1"
+sleep "0.$(od -An -N1 -tu1 /dev/urandom | tr -d ' ')"
+file="$(field phase)-$(field persona).md"
+echo "the work of $who" | sed 's/ [0-9]*$//' > "$file"
+case "$(field session)-$(field phase)-$(field attempt)" in *flaky-design-1) echo bad >> "$file";; esac
+printf '{"summary":"did it","usage":{"input_tokens":1}}' > "$MAESTRO_RESULT"
+echo "$(date +%s%N) end $who" >> "$1"
+`
+
+// chaos kills what runs sessions, again and again.
+type chaos struct {
+	*world
+	random   *rand.Rand
+	workers  []*process
+	sessions []string
+	kills    []kill
+}
+
+// kill is one kill and the restart after it.
+type kill struct {
+	what string // a worker, the server or all
+	// at is when, back when what was killed began to start again.
+	at, back time.Time
+	workers  map[string]bool // the process ids of the killed workers
+}
+
+// TestChaos kills workers and the server at random moments while sessions run,
+// and holds what comes of it against the promises.
+func TestChaos(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	c := &chaos{world: newWorld(t), random: rand.New(rand.NewPCG(*chaosSeed, 0))}
+	script := c.write("busy.sh", busyAgent)
+	c.write("agents.yaml", `version: 1
+agents: {busy: {kind: command, argv: [`+script+", "+c.ledger("chaos")+`], concurrency: 100}}
+checks: {good: {argv: [sh, -c, "! grep -q bad *.md"]}}
+`)
+	teamFile := c.write("team.yaml", chaosTeam)
+	for range *chaosWorkers {
+		c.workers = append(c.workers, c.startWorker())
+	}
+	for i := range *chaosKills {
+		for len(c.sessions) < (i+1)*(*chaosSessions)/(*chaosKills) {
+			c.launch(teamFile)
+		}
+		if time.Since(began) > *chaosWithin*2/3 {
+			break
+		}
+		<-time.After(time.Duration(c.random.IntN(1500)) * time.Millisecond)
+		c.strike()
+	}
+	c.settle(began.Add(*chaosWithin))
+	v := c.judge()
+	fmt.Printf("chaos: seed %d, %d workers, %d sessions, %d kills, %s\n%s", *chaosSeed, len(c.workers),
+		len(c.sessions), len(c.kills), time.Since(began).Round(time.Second), v)
+	require.Zero(t, v.faults(), "%s", strings.Join(v.what, "\n"))
+}
+
+// launch starts a session and does not wait: the command may see a kill.
+func (c *chaos) launch(teamFile string) {
+	name := fmt.Sprintf("chaos-%d", len(c.sessions))
+	if c.random.IntN(4) == 0 {
+		name += "-flaky"
+	}
+	c.sessions = append(c.sessions, name)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	c.t.Cleanup(cancel)
+	run := exec.CommandContext(ctx, filepath.Join(programs, "starter"), "run", teamFile, "survive", "--session", name)
+	run.Env = c.environment()
+	require.NoError(c.t, run.Start())
+	go func() { _ = run.Wait() }()
+}
+
+// strike kills a worker, the server, or all of them, and starts them again.
+func (c *chaos) strike() {
+	k := kill{workers: map[string]bool{}}
+	dice := c.random.IntN(10)
+	var victims []int
+	if dice != 1 && dice != 2 {
+		victims = []int{c.random.IntN(len(c.workers))}
+	}
+	k.what = "a worker"
+	switch dice {
+	case 0:
+		k.what, victims = "all", nil
+		for i := range c.workers {
+			victims = append(victims, i)
+		}
+	case 1, 2:
+		k.what = "the server"
+	}
+	k.at = time.Now()
+	if dice <= 2 {
+		c.server.kill()
+	}
+	for _, i := range victims {
+		k.workers[fmt.Sprint(c.workers[i].cmd.Process.Pid)] = true
+		c.workers[i].signal(9)
+	}
+	for _, i := range victims {
+		<-c.workers[i].done
+	}
+	k.back = time.Now()
+	if dice <= 2 {
+		c.startServer()
+	}
+	for _, i := range victims {
+		c.workers[i] = c.startWorker()
+	}
+	c.kills = append(c.kills, k)
+}
+
+// settle waits until every session has ended, and starts those whose command
+// was caught by a kill before they were anywhere known.
+func (c *chaos) settle(deadline time.Time) {
+	teamFile := filepath.Join(c.dir, "team.yaml")
+	for _, session := range c.sessions {
+		if c.maestro("status", session, "-o", "json").code != 0 {
+			c.maestro("run", teamFile, "survive", "--session", session)
+		}
+	}
+	s, open := c.open(), slices.Clone(c.sessions)
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for len(open) > 0 && time.Now().Before(deadline) {
+		<-tick.C
+		open = slices.DeleteFunc(open, func(session string) bool {
+			e, err := s.Execution(team.SessionKey{Namespace: "default", Session: session})
+			return err == nil && e.Status.Status.Closed()
+		})
+	}
+}
+
+func (c *chaos) open() *store.Store {
+	c.t.Helper()
+	s, err := store.Open(c.state, store.Options{Clock: time.Now})
+	require.NoError(c.t, err)
+	return s
+}

@@ -1,0 +1,186 @@
+package system
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// verdict is what a chaos has come to.
+type verdict struct {
+	assignments, twice, lost, attempts, stored, processes int
+	// what says each fault.
+	what []string
+	// on are the times to go on, by what was killed.
+	on map[string][]time.Duration
+	// lostWorkers is how many executions were cut off.
+	lostWorkers int
+}
+
+func (v *verdict) fault(count *int, format string, args ...any) {
+	*count++
+	v.what = append(v.what, fmt.Sprintf(format, args...))
+}
+
+func (v *verdict) faults() int { return len(v.what) }
+
+func (v *verdict) String() string {
+	var b strings.Builder
+	for _, line := range []struct {
+		what  string
+		count int
+	}{
+		{"assignments", v.assignments},
+		{"executions cut off", v.lostWorkers},
+		{"assignments executed twice", v.twice},
+		{"assignments lost", v.lost},
+		{"attempts wrongly used", v.attempts},
+		{"faults found by verify", v.stored},
+		{"processes left", v.processes},
+	} {
+		fmt.Fprintf(&b, "  %-30s %5d\n", line.what, line.count)
+	}
+	fmt.Fprintf(&b, "  %-30s %5s %8s %8s\n", "time to go on after a kill of", "n", "median", "worst")
+	for _, what := range []string{"a worker", "the server", "all"} {
+		if took := slices.Sorted(slices.Values(v.on[what])); len(took) > 0 {
+			fmt.Fprintf(&b, "    %-28s %5d %7.2fs %7.2fs\n", what, len(took), took[len(took)/2].Seconds(), took[len(took)-1].Seconds())
+		}
+	}
+	return b.String()
+}
+
+// entry is a line of the chaos' ledger.
+type entry struct {
+	at                      time.Time
+	begins                  bool
+	session, phase, persona string
+	worker                  string
+}
+
+func (e entry) id() string { return e.session + "/" + e.phase + "/" + e.persona }
+
+func (c *chaos) entries() (all []entry) {
+	c.t.Helper()
+	data, err := os.ReadFile(c.ledger("chaos"))
+	require.NoError(c.t, err)
+	for line := range strings.Lines(string(data)) {
+		f := strings.Fields(line)
+		require.Len(c.t, f, 6, line)
+		ns, err := strconv.ParseInt(f[0], 10, 64)
+		require.NoError(c.t, err)
+		all = append(all, entry{time.Unix(0, ns), f[1] == "begin", f[2], f[3], f[4], f[5]})
+	}
+	slices.SortStableFunc(all, func(a, b entry) int { return a.at.Compare(b.at) })
+	return all
+}
+
+// judge looks at what is left when all sessions have ended.
+func (c *chaos) judge() *verdict {
+	c.t.Helper()
+	v := &verdict{on: map[string][]time.Duration{}}
+	entries := c.entries()
+	for _, session := range c.sessions {
+		c.judgeSession(v, session, entries)
+	}
+	report, err := c.open().VerifyAll(c.t.Context())
+	require.NoError(c.t, err)
+	for _, f := range report.Faults {
+		v.fault(&v.stored, "verify: %s: %s", f.Path, f.What)
+	}
+	for _, p := range c.agents() {
+		v.fault(&v.processes, "left behind: %s", p)
+	}
+	for _, k := range c.kills {
+		c.timeToGoOn(v, k, entries)
+	}
+	return v
+}
+
+func (c *chaos) judgeSession(v *verdict, session string, entries []entry) {
+	c.t.Helper()
+	answer := c.maestro("status", session, "-o", "json")
+	var s team.Status
+	if err := json.Unmarshal([]byte(answer.stdout), &s); err != nil || s.Status != team.Completed {
+		v.fault(&v.lost, "session %s is not completed: %s%s", session, answer.stdout, answer.stderr)
+	}
+	for _, p := range s.Phases {
+		for _, a := range p.Assignments {
+			v.assignments++
+			v.lostWorkers += a.LostWorkers
+			id := team.AssignmentID{Phase: p.Name, Persona: a.Persona}
+			want := 1
+			if p.Name == "design" && strings.HasSuffix(session, "-flaky") {
+				want = 2
+			}
+			if a.Status == team.Completed && a.Attempts != want {
+				v.fault(&v.attempts, "%s/%s: %d attempts instead of %d", session, id, a.Attempts, want)
+			}
+			c.judgeExecutions(v, session, id, a, entries)
+		}
+	}
+}
+
+// judgeExecutions holds the executions of an assignment against its record: none
+// may begin after the result was recorded, and none may be unaccounted for.
+func (c *chaos) judgeExecutions(v *verdict, session string, id team.AssignmentID, a team.AssignmentStatus, entries []entry) {
+	record, err := c.open().Record(team.SessionKey{Namespace: "default", Session: session}, id)
+	if err != nil || len(record.Rounds) == 0 || record.Rounds[len(record.Rounds)-1].Result == nil {
+		v.fault(&v.lost, "%s/%s has no result: %v", session, id, err)
+		return
+	}
+	ended, executions := record.Rounds[len(record.Rounds)-1].Result.EndedAt, 0
+	for _, e := range entries {
+		if !e.begins || e.session != session || e.phase != id.Phase || e.persona != id.Persona {
+			continue
+		}
+		executions++
+		if e.at.After(ended) {
+			v.fault(&v.twice, "%s: executed again after it was recorded", e.id())
+		}
+	}
+	if executions > a.Attempts+a.LostWorkers {
+		v.fault(&v.twice, "%s/%s: %d executions for %d attempts and %d lost workers", session, id, executions, a.Attempts, a.LostWorkers)
+	}
+	if executions == 0 {
+		v.fault(&v.lost, "%s/%s was never executed", session, id)
+	}
+}
+
+// timeToGoOn measures from the restart to the next execution: of whatever the
+// kill has cut off, or of anything where it was the server's alone.
+func (c *chaos) timeToGoOn(v *verdict, k kill, entries []entry) {
+	open := map[string]entry{}
+	for _, e := range entries {
+		switch {
+		case e.at.Before(k.at) && e.begins && k.workers[e.worker]:
+			open[e.id()] = e
+		case e.at.Before(k.at):
+			delete(open, e.id())
+		}
+	}
+	next := func(of func(entry) bool) {
+		for _, e := range entries {
+			if e.at.After(k.back) && e.begins && of(e) {
+				v.on[k.what] = append(v.on[k.what], e.at.Sub(k.back))
+				return
+			}
+		}
+	}
+	if len(k.workers) == 0 {
+		next(func(entry) bool { return true })
+		return
+	}
+	for _, cut := range open {
+		next(func(e entry) bool {
+			return e.session == cut.session && (e.phase != cut.phase || e.persona == cut.persona)
+		})
+	}
+}
