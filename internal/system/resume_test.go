@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -249,4 +250,25 @@ func TestSuppliedWorkStandsForPhases(t *testing.T) {
 	a = w.maestro("run", teamFile, "go on", "--input", "design="+dir, "--session", "t")
 	require.Equal(t, 2, a.code)
 	require.Contains(t, a.stderr, "design.md was neither created nor changed; it has x.md")
+}
+
+// TestOutsideOrchestrator runs the script that docs/resuming.md shows.
+func TestOutsideOrchestrator(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	teamFile := w.withHoldingAgent()
+	w.startWorker()
+	page, err := os.ReadFile("../../docs/resuming.md")
+	require.NoError(t, err)
+	_, script, found := strings.Cut(string(page), "```sh\n#!/bin/sh\n# orchestrate.sh")
+	require.True(t, found)
+	script, _, _ = strings.Cut(script, "```")
+	require.NoError(t, os.Symlink(filepath.Join(programs, "starter"), filepath.Join(w.dir, "maestro")))
+	cmd := exec.Command(w.write("orchestrate.sh", "#!/bin/sh\n# orchestrate.sh"+script), teamFile, "one by one", "s", "requirements", "design", "implementation")
+	cmd.Env = append(w.environment(), "PATH="+w.dir+":"+os.Getenv("PATH"))
+	out, err := cmd.Output()
+	require.NoError(t, err, "%s", out)
+	require.Equal(t, map[string]int{"requirements": 1, "design": 1, "implementation": 1}, w.executed("s"))
+	require.Contains(t, string(out), `"action": "restore"`)
+	require.Contains(t, string(out), `"incarnation": 3`)
 }
