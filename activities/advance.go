@@ -217,12 +217,7 @@ func closePhase(p *team.PhaseStatus, help []team.HelpRequest) {
 		}
 		p.Assignments[i].Progress = ""
 	}
-	switch p.Status {
-	case team.Running, team.Waiting:
-		p.Status = team.Pending
-	case team.AwaitingApproval:
-		p.Status = team.Completed
-	}
+	p.Status = p.Status.Settled()
 }
 
 func assignmentStatus(a team.CheckpointAssignment) team.AssignmentStatus {

@@ -91,9 +91,9 @@ func (v *verdict) restore(id team.AssignmentID, a finished, reason string) error
 		reason += "; its " + strings.Join(parts, ", ") + " changed since, which makes no work stale"
 	}
 	v.note(id, team.Restore, reason)
-	a.CheckpointAssignment.Status = team.Restored
+	a.Status = team.Restored
 	if a.Basis == nil {
-		a.CheckpointAssignment.Status = team.Supplied
+		a.Status = team.Supplied
 	}
 	v.stands = append(v.stands, a)
 	if v.phase.Order != team.OrderSequence {

@@ -221,16 +221,9 @@ func (s *session) cannotJoin(phase string, conflicts []team.Conflict) {
 // settle marks what was under way when the session ended as yet to do.
 func (s *session) settle() {
 	for i, p := range s.status.Phases {
-		switch p.Status {
-		case team.Running:
-			s.status.Phases[i].Status = team.Pending
-		case team.AwaitingApproval:
-			s.status.Phases[i].Status = team.Completed
-		}
+		s.status.Phases[i].Status = p.Status.Settled()
 		for j, a := range p.Assignments {
-			if a.Status == team.Running || a.Status == team.Waiting {
-				s.status.Phases[i].Assignments[j].Status = team.Pending
-			}
+			s.status.Phases[i].Assignments[j].Status = a.Status.Settled()
 		}
 	}
 }

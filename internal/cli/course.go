@@ -163,28 +163,20 @@ func (a *app) suppliedFiles(ctx context.Context, s *store.Store, t team.Team, ph
 	if err != nil {
 		return "", usagef("%s: %s cannot be read; name a directory whose files stand for the phase's, or a file", flag, where)
 	}
-	dir := where
 	if !info.IsDir() {
-		target := targetOf(phase, filepath.Base(where))
-		temp, err := os.MkdirTemp("", "maestro-supply-")
+		data, err := readUpTo(where, store.DefaultFileBytes+1)
+		if err != nil || int64(len(data)) > store.DefaultFileBytes {
+			return "", usagef("%s: %s cannot be read, or is larger than %s", flag, where, size(store.DefaultFileBytes))
+		}
+		name, err := s.PutBlob(ctx, data)
 		if err != nil {
 			return "", err
 		}
-		defer os.RemoveAll(temp) //nolint:errcheck // a leftover does no harm
-		data, err := os.ReadFile(where)
-		if err == nil {
-			err = os.MkdirAll(filepath.Join(temp, filepath.FromSlash(path.Dir(target))), 0o700)
-		}
-		if err == nil {
-			err = os.WriteFile(filepath.Join(temp, filepath.FromSlash(target)), data, info.Mode().Perm())
-		}
-		if err != nil {
-			return "", usagef("%s: %w", flag, err)
-		}
-		dir = temp
+		target := targetOf(phase, filepath.Base(where))
 		a.say("%s stands for %s", where, target)
+		return s.PutManifest(ctx, store.Manifest{target: {SHA256: name, Size: int64(len(data)), Executable: info.Mode()&0o100 != 0}})
 	}
-	snap, err := s.Snapshot(ctx, dir, store.SnapshotOptions{Ignore: t.Ignore})
+	snap, err := s.Snapshot(ctx, where, store.SnapshotOptions{Ignore: t.Ignore})
 	if err != nil {
 		return "", err
 	}

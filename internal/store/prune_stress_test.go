@@ -26,7 +26,7 @@ func TestPruningBesideSessionsTakesNothingThatIsNeeded(t *testing.T) {
 	if testing.Short() {
 		lasts = 2 * time.Second
 	}
-	o := store.Options{Clock: time.Now} //nolint:forbidigo // files bear the machine's time
+	o := store.Options{Clock: time.Now}
 	dir := filepath.Join(t.TempDir(), "store")
 	pruner, err := store.Create(dir, o)
 	require.NoError(t, err)
@@ -81,7 +81,7 @@ type stressWorker struct {
 // same at about the same time.
 func (w *stressWorker) abandon() {
 	for range 3 {
-		epoch := time.Now().Unix() / 2 //nolint:forbidigo // files bear the machine's time
+		epoch := time.Now().Unix() / 2
 		writeTree(w.t, w.dir, map[string]string{"b/two.txt": fmt.Sprint(epoch-w.random.Int64N(3), w.random.IntN(4))})
 		_, err := w.s.Snapshot(w.t.Context(), w.dir, store.SnapshotOptions{})
 		assert.NoError(w.t, err)
@@ -108,12 +108,12 @@ func (w *stressWorker) session(key team.SessionKey) {
 			assert.NoError(t, err)
 		}
 	}
-	started := time.Now() //nolint:forbidigo // files bear the machine's time
+	started := time.Now()
 	for i, phase := range phases {
 		if i > 0 {
 			w.work(key, &c, phase)
 		}
-		c.CurrentPhase, c.CreatedAt = phase, time.Now() //nolint:forbidigo // as above
+		c.CurrentPhase, c.CreatedAt = phase, time.Now()
 		name, err := w.s.PutCheckpoint(ctx, key, c)
 		assert.NoError(t, err)
 		assert.NoError(t, w.s.UpdateExecution(key, func(e *team.Execution) {

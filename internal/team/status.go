@@ -32,6 +32,19 @@ func (s State) Done() bool {
 	return s == Completed || s == Restored || s == Supplied || s == Skipped
 }
 
+// Settled is the state of a phase or assignment once its session has ended: what
+// was under way is yet to do, and what waited for approval was done.
+func (s State) Settled() State {
+	switch s {
+	case Running, Waiting:
+		return Pending
+	case AwaitingApproval:
+		return Completed
+	default:
+		return s
+	}
+}
+
 // Status is what is known of a session: the document of `status -o json`. Its
 // field names are stable.
 type Status struct {
