@@ -209,4 +209,5 @@ const (
 	CheckpointSchema = "maestro.checkpoint/v1"
 	RecordSchema     = "maestro.record/v1"
 	OfferSchema      = "maestro.offer/v1"
+	BreakerSchema    = "maestro.breaker/v1"
 )
