@@ -1,6 +1,7 @@
 package team
 
 import (
+	"fmt"
 	"slices"
 	"time"
 )
@@ -160,4 +161,51 @@ func (s BreakerStatus) NewerThan(other BreakerStatus) bool {
 		return s.Since.After(other.Since)
 	}
 	return s.Revision > other.Revision
+}
+
+// Because says in half a sentence why the breaker is open.
+func (s BreakerStatus) Because() string {
+	switch {
+	case s.State == BreakerClosed:
+		return "it is closed"
+	case s.Forced != nil:
+		return fmt.Sprintf("opened by hand by %s: %s", orSomebody(s.Forced.By), s.Forced.Why)
+	case s.LastFailure != nil:
+		return fmt.Sprintf("%d failures in a row, the last %s: %s", s.Failures, s.LastFailure.Category, s.LastFailure.Message)
+	}
+	return fmt.Sprintf("%d failures in a row", s.Failures)
+}
+
+func orSomebody(name string) string {
+	if name == "" {
+		return "somebody"
+	}
+	return name
+}
+
+// BreakerWait is why an assignment waits for its agent's breaker.
+type BreakerWait struct {
+	// Breaker is its name.
+	Breaker string `json:"breaker"`
+	// Since is when the wait began.
+	Since time.Time `json:"since"`
+	// Until is when the cooldown is over; nil: not before somebody resets it.
+	Until *time.Time `json:"until"`
+	// Why says why it is open.
+	Why string `json:"why"`
+}
+
+// WaitFor is the wait for a breaker that is not closed.
+func (s BreakerStatus) WaitFor(since time.Time) BreakerWait {
+	return BreakerWait{Breaker: s.Name, Since: since, Until: s.OpenUntil, Why: Shorten(s.Because(), MaxMessage)}
+}
+
+// String is a sentence on the wait, with what to do.
+func (w BreakerWait) String() string {
+	until := "until it is reset"
+	if w.Until != nil {
+		until = "until " + w.Until.UTC().Format(time.DateTime) + " UTC at least"
+	}
+	return fmt.Sprintf("waits since %s UTC for breaker %s, which is open %s (%s); see `maestro breaker show %s`",
+		w.Since.UTC().Format(time.DateTime), w.Breaker, until, w.Why, w.Breaker)
 }
