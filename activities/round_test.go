@@ -25,6 +25,8 @@ type agents struct {
 	run   func(ctx context.Context, job team.Job) (team.Outcome, error)
 	check func(job team.CheckJob) error
 	runs  []team.Brief
+	// breaker is how every agent's breaker is set.
+	breaker team.Breaker
 }
 
 func (a *agents) Run(ctx context.Context, job team.Job) (team.Outcome, error) {
@@ -36,10 +38,12 @@ func (a *agents) Check(_ context.Context, job team.CheckJob) (team.Outcome, erro
 	return team.Outcome{}, a.check(job)
 }
 
-func (a *agents) Offered(string) team.OfferedAgent { return team.OfferedAgent{Kind: "command"} }
-func (a *agents) Keep(string) []string             { return nil }
-func (a *agents) Mask(text string) string          { return text }
-func (a *agents) Secrets() []string                { return nil }
+func (a *agents) Offered(string) team.OfferedAgent  { return team.OfferedAgent{Kind: "command"} }
+func (a *agents) Breaker(agent string) team.Breaker { return a.breaker.For(agent) }
+
+func (a *agents) Keep(string) []string    { return nil }
+func (a *agents) Mask(text string) string { return text }
+func (a *agents) Secrets() []string       { return nil }
 
 // desk is a store with an admitted session of one persona in one phase.
 type desk struct {
