@@ -53,6 +53,9 @@ type desk struct {
 	team   team.Team
 	head   team.Digest
 	input  team.Digest
+	// breakers is nil where every round passes; lease is what the round brings.
+	breakers activities.Breakers
+	lease    string
 }
 
 func newDesk(t *testing.T) *desk {
@@ -108,7 +111,7 @@ func (d *desk) execute(fn, in, out any) {
 // attempts executions before it.
 func (d *desk) round(before activities.Heartbeat, options ...func(*testsuite.TestActivityEnvironment)) (team.RoundResult, error) {
 	d.t.Helper()
-	rounds := &activities.Rounds{Files: d.store, Sessions: d.store, Agents: d.agents, Clock: time.Now, LostLimit: 5, Drain: time.Millisecond}
+	rounds := &activities.Rounds{Files: d.store, Sessions: d.store, Agents: d.agents, Breakers: d.breakers, Clock: time.Now, LostLimit: 5, Drain: time.Millisecond}
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
 	env.RegisterActivity(rounds.Run)
@@ -118,7 +121,7 @@ func (d *desk) round(before activities.Heartbeat, options ...func(*testsuite.Tes
 	}
 	var result team.RoundResult
 	value, err := env.ExecuteActivity(rounds.Run, activities.RoundInput{
-		AssignmentID: team.AssignmentID{Phase: "build", Persona: "dev"}, Round: 1, Rounds: 2, Incarnation: 1, Head: d.head, Input: d.input,
+		AssignmentID: team.AssignmentID{Phase: "build", Persona: "dev"}, Round: 1, Rounds: 2, Incarnation: 1, Head: d.head, Input: d.input, Lease: d.lease,
 	})
 	if err != nil {
 		return result, err
