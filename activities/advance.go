@@ -18,6 +18,9 @@ import (
 type Boundaries struct {
 	Files    Files
 	Sessions Sessions
+	// Breakers hears what it has yet to hear of earlier rounds; nil where there
+	// are none.
+	Breakers Breakers
 	Clock    Clock
 }
 
@@ -60,6 +63,9 @@ func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, er
 		out.Conflicts[in.Phase] = conflicts
 	}
 	b.mirror(ctx, s, next, head, in, len(conflicts) == 0)
+	if len(in.Unreported) > 0 {
+		out.Unreported = deliverAll(ctx, b.Breakers, in.Unreported)
+	}
 	return out, nil
 }
 
@@ -145,7 +151,7 @@ func (b *Boundaries) mirror(ctx context.Context, s scene, c team.Checkpoint, hea
 				e.Phases[i].Status, e.Reason = team.AwaitingApproval, parkedReason(in.Phase)
 			}
 		}
-		e.Status.Status = e.Standing()
+		e.Stand()
 		now := b.Clock().UTC()
 		e.Incarnation, e.RunID = c.Incarnation, s.run
 		e.Advance(c.CurrentPhase, head, c.Tree, now)
@@ -175,7 +181,8 @@ func (b *Boundaries) Mark(ctx context.Context, in MarkInput) error {
 				e.Phases[i].Status = team.Completed
 			}
 		}
-		e.Status.Status, e.Reason = e.Standing(), ""
+		e.Reason = ""
+		e.Stand()
 	})
 	if err != nil {
 		activity.GetLogger(ctx).Warn("execution_state.json lags behind", "error", err)
@@ -215,7 +222,7 @@ func closePhase(p *team.PhaseStatus, help []team.HelpRequest) {
 		case !a.Status.Done():
 			p.Assignments[i].Status = team.Pending
 		}
-		p.Assignments[i].Progress = ""
+		p.Assignments[i].Progress, p.Assignments[i].Awaits = "", nil
 	}
 	p.Status = p.Status.Settled()
 }

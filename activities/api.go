@@ -15,6 +15,11 @@ const (
 	SealName Name = "seal-phase"
 	// AdvanceName writes the checkpoint after a phase; see [Boundaries.Advance].
 	AdvanceName Name = "advance-session"
+	// AwaitBreakerName waits for a breaker; see [BreakerWaits.Await].
+	AwaitBreakerName Name = "await-breaker"
+	// ReportBreakerName tells breakers what they have yet to hear; see
+	// [Reports.Report].
+	ReportBreakerName Name = "report-breaker"
 	// CloseName writes how the session ended; see [Boundaries.Close].
 	CloseName Name = "close-session"
 	// MarkName writes that a parked session goes on; see [Boundaries.Mark].
@@ -93,6 +98,9 @@ type RoundInput struct {
 	// SpentSession and SpentPersona are what finished rounds have used.
 	SpentSession team.Usage `json:"spent_session"`
 	SpentPersona team.Usage `json:"spent_persona"`
+	// Lease is the holder of the lease under which the round tries its agent
+	// for others; empty for an ordinary round.
+	Lease string `json:"lease,omitempty"`
 }
 
 // RoundFailure is the detail of the error that ends a failed round.
@@ -103,6 +111,8 @@ type RoundFailure struct {
 	Attempts []team.AttemptFailure `json:"attempts"`
 	Lost     int                   `json:"lost"`
 	Usage    team.Usage            `json:"usage"`
+	// Unreported is the outcome that the agent's breaker has yet to hear of.
+	Unreported *team.BreakerReport `json:"unreported,omitempty"`
 }
 
 // Heartbeat is what a round tells Temporal while it works.
@@ -147,6 +157,8 @@ type AdvanceInput struct {
 	Last bool `json:"last,omitempty"`
 	// Park: the session waits for a person's word after this phase.
 	Park bool `json:"park,omitempty"`
+	// Unreported are outcomes of rounds that breakers have yet to hear of.
+	Unreported []team.BreakerReport `json:"unreported,omitempty"`
 }
 
 // Advanced is the new checkpoint and what the next phases start from.
@@ -159,6 +171,8 @@ type Advanced struct {
 	Conflicts map[string][]team.Conflict `json:"conflicts,omitempty"`
 	// Decisions are all so far, merged.
 	Decisions map[string]string `json:"decisions,omitempty"`
+	// Unreported is what of the input's breakers have still not heard of.
+	Unreported []team.BreakerReport `json:"unreported,omitempty"`
 }
 
 // MarkInput says that a parked session goes on after a phase.

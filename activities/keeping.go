@@ -157,7 +157,7 @@ func (r *round) mirror(ctx context.Context, state team.State) {
 			}
 		}
 		if !e.Status.Status.Closed() {
-			e.Status.Status = e.Standing()
+			e.Stand()
 		}
 		e.RunID = r.info.WorkflowExecution.RunID
 		e.Phase, e.Usage, e.UpdatedAt = r.in.Phase, e.Sum(), r.Clock().UTC()

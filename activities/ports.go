@@ -87,6 +87,8 @@ type Agents interface {
 	Offered(agent string) team.OfferedAgent
 	// Keep lists the patterns of files that a check may leave.
 	Keep(check string) []string
+	// Breaker is how the breaker of an agent is set, defaults filled in.
+	Breaker(agent string) team.Breaker
 	// Mask replaces every secret that the worker knows.
 	Mask(text string) string
 	// Secrets lists the values that no artifact may hold.

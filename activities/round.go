@@ -20,6 +20,9 @@ type Rounds struct {
 	Files    Files
 	Sessions Sessions
 	Agents   Agents
+	// Breakers decides whether rounds may begin, and hears how they end; nil:
+	// every round may.
+	Breakers Breakers
 	Clock    Clock
 	// LostLimit is the number of lost workers in a row, without progress
 	// between, after which an assignment is given up as worker_lost.
@@ -67,7 +70,9 @@ type round struct {
 // with a [RoundFailure], when the persona's attempts are spent or useless. A
 // result is on disk in the assignment's record before it is returned, and an
 // execution that finds it there returns it without working. Lost workers, a
-// stopping worker and an unusable store use up no attempt.
+// stopping worker and an unusable store use up no attempt. A round whose agent's
+// breaker is open does not begin: the non-retryable BreakerOpen with a
+// [TurnedAway] uses up nothing at all.
 func (rs *Rounds) Run(ctx context.Context, in RoundInput) (team.RoundResult, error) {
 	r := &round{Rounds: rs, in: in, info: activity.GetInfo(ctx)}
 	stop := r.beat(ctx)
@@ -82,19 +87,36 @@ func (rs *Rounds) Run(ctx context.Context, in RoundInput) (team.RoundResult, err
 	defer unlock()
 
 	result, err := r.recall(work)
-	if result != nil || err != nil {
-		return deref(result), r.interrupted(work, err)
+	switch {
+	case err != nil:
+		return team.RoundResult{}, r.interrupted(work, err)
+	case result != nil:
+		return r.done(work, result), nil
 	}
 	if f := r.refused(); f != nil {
 		return team.RoundResult{}, r.giveUp(work, *f)
 	}
+	if err := r.askBreaker(work); err != nil {
+		return team.RoundResult{}, r.interrupted(work, err)
+	}
+	defer r.keepLease(work)()
 	r.mirror(work, team.Running)
 	started := r.Clock().UTC()
 	result, outcome, err := r.attempt(work)
 	if err != nil {
 		return team.RoundResult{}, r.failed(work, outcome, err, started)
 	}
-	return *result, r.interrupted(work, r.succeed(work, result, outcome, started))
+	if err := r.succeed(work, result, outcome, started); err != nil {
+		return team.RoundResult{}, r.interrupted(work, err)
+	}
+	return r.done(work, result), nil
+}
+
+// done hands a recorded result to the session, and tells the breaker.
+func (r *round) done(ctx context.Context, result *team.RoundResult) team.RoundResult {
+	out := *result
+	out.Unreported = r.report(ctx, nil)
+	return out
 }
 
 // recall loads what earlier executions of the round have left: the log of its
@@ -127,6 +149,7 @@ func (r *round) recall(ctx context.Context) (*team.RoundResult, error) {
 	r.record = record
 	this := r.thisRound()
 	if this.Result != nil {
+		r.log = this.RoundLog
 		return this.Result, nil
 	}
 	r.log = laterLog(this.RoundLog, heartbeatLog(ctx))
@@ -135,9 +158,14 @@ func (r *round) recall(ctx context.Context) (*team.RoundResult, error) {
 	return nil, nil
 }
 
-// refused tells why no attempt may start: the worker dies of it, or the budget
-// is spent.
+// refused tells why no attempt may start: the last one was counted before the
+// worker died, the worker dies of it, or the budget is spent.
 func (r *round) refused() *team.Failure {
+	if n := len(r.log.Attempts); n > 0 {
+		if last := r.log.Attempts[n-1].Failure; n >= r.attempts() || !last.RetryAttempt() {
+			return &last
+		}
+	}
 	if in := r.log.Lost - r.log.LostAtProgress; r.LostLimit > 0 && in >= r.LostLimit {
 		return team.Failf(team.WorkerLost, "the worker was lost %d times in a row during this work", in)
 	}
@@ -194,6 +222,7 @@ func (r *round) giveUp(ctx context.Context, f team.Failure) error {
 	for _, a := range r.log.Attempts {
 		report.Attempts = append(report.Attempts, team.AttemptFailure{Category: a.Failure.Category, Message: a.Failure.Message})
 	}
+	report.Unreported = r.report(ctx, &f)
 	return unrecoverable(report, nil)
 }
 
@@ -236,9 +265,16 @@ func (r *round) interrupted(ctx context.Context, err error) error {
 		}
 		return handedOver()
 	case errors.Is(context.Cause(ctx), team.ErrFenced):
+		r.giveBack(ctx)
 		return storeError(team.ErrFenced)
 	case ctx.Err() != nil:
+		r.giveBack(ctx)
 		return temporal.NewCanceledError()
+	case isBreakerOpen(err):
+		return err
+	}
+	if lasting(err) {
+		r.giveBack(ctx)
 	}
 	return storeError(err)
 }
@@ -254,13 +290,6 @@ func (r *round) wait(f team.Failure) time.Duration {
 		return f.RetryAfter.Std()
 	}
 	return team.Backoff(retry.Initial, retry.Max, len(r.log.Attempts)).Std()
-}
-
-func deref(result *team.RoundResult) team.RoundResult {
-	if result == nil {
-		return team.RoundResult{}
-	}
-	return *result
 }
 
 // laterLog is the one of two logs of the same round that knows more.

@@ -25,6 +25,8 @@ type agents struct {
 	run   func(ctx context.Context, job team.Job) (team.Outcome, error)
 	check func(job team.CheckJob) error
 	runs  []team.Brief
+	// breaker is how every agent's breaker is set.
+	breaker team.Breaker
 }
 
 func (a *agents) Run(ctx context.Context, job team.Job) (team.Outcome, error) {
@@ -36,10 +38,12 @@ func (a *agents) Check(_ context.Context, job team.CheckJob) (team.Outcome, erro
 	return team.Outcome{}, a.check(job)
 }
 
-func (a *agents) Offered(string) team.OfferedAgent { return team.OfferedAgent{Kind: "command"} }
-func (a *agents) Keep(string) []string             { return nil }
-func (a *agents) Mask(text string) string          { return text }
-func (a *agents) Secrets() []string                { return nil }
+func (a *agents) Offered(string) team.OfferedAgent  { return team.OfferedAgent{Kind: "command"} }
+func (a *agents) Breaker(agent string) team.Breaker { return a.breaker.For(agent) }
+
+func (a *agents) Keep(string) []string    { return nil }
+func (a *agents) Mask(text string) string { return text }
+func (a *agents) Secrets() []string       { return nil }
 
 // desk is a store with an admitted session of one persona in one phase.
 type desk struct {
@@ -49,6 +53,9 @@ type desk struct {
 	team   team.Team
 	head   team.Digest
 	input  team.Digest
+	// breakers is nil where every round passes; lease is what the round brings.
+	breakers activities.Breakers
+	lease    string
 }
 
 func newDesk(t *testing.T) *desk {
@@ -104,7 +111,7 @@ func (d *desk) execute(fn, in, out any) {
 // attempts executions before it.
 func (d *desk) round(before activities.Heartbeat, options ...func(*testsuite.TestActivityEnvironment)) (team.RoundResult, error) {
 	d.t.Helper()
-	rounds := &activities.Rounds{Files: d.store, Sessions: d.store, Agents: d.agents, Clock: time.Now, LostLimit: 5, Drain: time.Millisecond}
+	rounds := &activities.Rounds{Files: d.store, Sessions: d.store, Agents: d.agents, Breakers: d.breakers, Clock: time.Now, LostLimit: 5, Drain: time.Millisecond}
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
 	env.RegisterActivity(rounds.Run)
@@ -114,7 +121,7 @@ func (d *desk) round(before activities.Heartbeat, options ...func(*testsuite.Tes
 	}
 	var result team.RoundResult
 	value, err := env.ExecuteActivity(rounds.Run, activities.RoundInput{
-		AssignmentID: team.AssignmentID{Phase: "build", Persona: "dev"}, Round: 1, Rounds: 2, Incarnation: 1, Head: d.head, Input: d.input,
+		AssignmentID: team.AssignmentID{Phase: "build", Persona: "dev"}, Round: 1, Rounds: 2, Incarnation: 1, Head: d.head, Input: d.input, Lease: d.lease,
 	})
 	if err != nil {
 		return result, err

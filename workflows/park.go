@@ -84,9 +84,12 @@ func (s *session) park(ctx workflow.Context, phase string) error {
 	return s.atBoundary(ctx, activities.MarkName, activities.MarkInput{Incarnation: s.status.Incarnation, Phase: phase}, nil)
 }
 
-// standing says whether the session waits for a person or works.
+// standing says whether the session waits for a person or a breaker, or works.
 func (s *session) standing() {
-	s.status.Status, s.status.Reason = s.status.Standing(), ""
+	s.status.Reason = ""
+	if s.status.Stand(); s.status.Status == team.WaitingForBreaker {
+		return
+	}
 	for _, p := range s.team.Phases {
 		if s.parked[p.Name] {
 			s.status.Reason = fmt.Sprintf("phase %s is done; the session goes on at `maestro resume %s`, or at the update %s with {\"phase\": %q}",

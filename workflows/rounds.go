@@ -27,6 +27,10 @@ type assignment struct {
 	integrating bool
 	// output is the manifest that the last round left.
 	output team.Digest
+	// awaits is the breaker that the assignment waits for, waits how often it
+	// had to.
+	awaits *team.BreakerWait
+	waits  int
 }
 
 // newAssignment takes an assignment up where it stands: with its finished work,
@@ -109,8 +113,12 @@ func (s *session) runRounds(ctx workflow.Context, a *assignment) (bool, error) {
 		a.Rounds++
 		a.round++
 		s.note(ctx, a, team.Running)
-		result, err := s.round(ctx, a)
+		result, err := s.throughBreaker(ctx, a)
+		if errors.Is(err, errNotBegun) {
+			return false, nil
+		}
 		if err == nil {
+			s.carry(result.Unreported)
 			a.add(result)
 			s.note(ctx, a, team.Completed)
 			return true, nil
@@ -120,6 +128,7 @@ func (s *session) runRounds(ctx workflow.Context, a *assignment) (bool, error) {
 			return false, err
 		}
 		a.charge(report)
+		s.carry(report.Unreported)
 		wait, again := afterRound(report.Failure, a.round, s.team.Retry)
 		if !again {
 			s.note(ctx, a, team.Failed)
@@ -149,8 +158,9 @@ func pause(ctx workflow.Context, d time.Duration, summary string) error {
 	return workflow.NewTimerWithOptions(ctx, d, workflow.TimerOptions{Summary: summary}).Get(ctx, nil)
 }
 
-// round executes one round on a worker that offers the persona's agent.
-func (s *session) round(ctx workflow.Context, a *assignment) (team.RoundResult, error) {
+// round executes one round on a worker that offers the persona's agent; lease is
+// set if it is to try the agent for others.
+func (s *session) round(ctx workflow.Context, a *assignment, id, lease string) (team.RoundResult, error) {
 	persona := s.team.Personas[a.Persona]
 	summary := fmt.Sprintf("%s by %s", a.AssignmentID, persona.Agent)
 	if a.integrating {
@@ -159,12 +169,12 @@ func (s *session) round(ctx workflow.Context, a *assignment) (team.RoundResult, 
 	if a.round > 1 {
 		summary += fmt.Sprintf(", round %d of %d", a.round, s.team.Retry.Rounds)
 	}
-	ctx = s.agentContext(ctx, persona.Agent, fmt.Sprintf("%s.%s.%d", a.Phase, a.Persona, a.round), summary)
+	ctx = s.agentContext(ctx, persona.Agent, id, summary)
 	var result team.RoundResult
 	err := workflow.ExecuteActivity(ctx, string(activities.RoundName), activities.RoundInput{
 		AssignmentID: a.AssignmentID, Round: a.round, Rounds: s.team.Retry.Rounds, Incarnation: s.status.Incarnation,
 		Head: s.head, Input: a.input, Beside: a.beside, Feedback: a.feedback, Integrating: a.integrating,
-		SpentSession: s.status.Usage, SpentPersona: s.spentBy(a.Persona),
+		SpentSession: s.status.Usage, SpentPersona: s.spentBy(a.Persona), Lease: lease,
 	}).Get(ctx, &result)
 	return result, err
 }

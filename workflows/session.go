@@ -60,6 +60,8 @@ type session struct {
 	boundary workflow.Mutex
 	// endWritten: the last phase's checkpoint was that of a complete session.
 	endWritten bool
+	// unreported are outcomes of rounds that breakers have yet to hear of.
+	unreported []team.BreakerReport
 	// fault is an error of the machinery that ends the session.
 	fault error
 }
@@ -168,13 +170,14 @@ func (s *session) advance(ctx workflow.Context, p team.Phase, work []*assignment
 		return err
 	}
 	defer s.boundary.Unlock()
-	in := activities.AdvanceInput{Phase: p.Name, Head: s.head, Assignments: entries(work), Park: s.pausesAfter(p.Name)}
+	in := activities.AdvanceInput{Phase: p.Name, Head: s.head, Assignments: entries(work), Park: s.pausesAfter(p.Name), Unreported: s.unreported}
 	in.Ready, in.Last = s.unlockedBy(p.Name)
 	var out activities.Advanced
 	if err := s.atBoundary(ctx, activities.AdvanceName, in, &out); err != nil {
 		return err
 	}
 	s.endWritten = in.Last && !in.Park
+	s.unreported = append(out.Unreported, s.unreported[len(in.Unreported):]...)
 	s.head, s.status.Checkpoint, s.status.Decisions = out.Head, out.Head, out.Decisions
 	s.setPhase(p.Name, team.Completed)
 	delete(s.todo, p.Name)
@@ -224,6 +227,7 @@ func (s *session) settle() {
 		s.status.Phases[i].Status = p.Status.Settled()
 		for j, a := range p.Assignments {
 			s.status.Phases[i].Assignments[j].Status = a.Status.Settled()
+			s.status.Phases[i].Assignments[j].Awaits = nil
 		}
 	}
 }
@@ -240,6 +244,7 @@ func (s *session) setPhase(name string, state team.State) {
 // close writes how the session ended, and ends it that way.
 func (s *session) close(ctx, patient workflow.Context) (SessionResult, error) {
 	var end error
+	s.reportLast(patient)
 	switch {
 	case s.allDone():
 		s.status.Status = team.Completed

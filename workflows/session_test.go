@@ -35,6 +35,9 @@ type stage struct {
 	// partial is the work that is at hand in phases that have yet to run.
 	partial []activities.RestoredWork
 
+	// deaf: Advance cannot tell breakers anything.
+	deaf bool
+
 	mu       sync.Mutex
 	rounds   []activities.RoundInput
 	seals    []activities.SealInput
@@ -99,6 +102,9 @@ func (s *stage) advance(_ context.Context, in activities.AdvanceInput) (activiti
 	defer s.mu.Unlock()
 	s.advanced = append(s.advanced, in)
 	out := activities.Advanced{Head: team.Digest("head-" + in.Phase), Inputs: map[string]team.Digest{}, Conflicts: map[string][]team.Conflict{}}
+	if s.deaf {
+		out.Unreported = in.Unreported
+	}
 	for _, phase := range in.Ready {
 		if c := s.conflicts[phase]; len(c) > 0 {
 			out.Conflicts[phase] = c

@@ -244,6 +244,9 @@ func (s *Set) Run(ctx context.Context, job team.Job) (team.Outcome, error) {
 	return s.attempt(ctx, d, job, t)
 }
 
+// Breaker is how the breaker of an agent is set, defaults filled in.
+func (s *Set) Breaker(agent string) team.Breaker { return s.config.Agents[agent].Breaker.For(agent) }
+
 // Mask replaces every secret that the worker knows.
 func (s *Set) Mask(text string) string { return s.masker.mask(text) }
 
@@ -268,7 +271,7 @@ func (s *Set) Offered(name string) team.OfferedAgent {
 	if !ok {
 		return team.OfferedAgent{}
 	}
-	return team.OfferedAgent{Kind: d.Kind, Concurrency: d.Concurrency, Digest: s.digests[name]}
+	return team.OfferedAgent{Kind: d.Kind, Concurrency: d.Concurrency, Digest: s.digests[name], Breaker: s.Breaker(name).Name}
 }
 
 // OfferedChecks is what the worker publishes of its checks.

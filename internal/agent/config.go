@@ -77,6 +77,10 @@ type Definition struct {
 	// Concurrency is how many attempts the worker runs side by side.
 	Concurrency int `json:"concurrency,omitempty" yaml:"concurrency,omitempty"`
 
+	// Breaker is how the agent's circuit breaker is set; what is left out has
+	// defaults. It says nothing about what the agent does.
+	Breaker team.Breaker `json:"-" yaml:"breaker,omitempty"`
+
 	// What follows is refused until it is supported.
 	Model     string `json:"-" yaml:"model,omitempty"`
 	BaseURL   string `json:"-" yaml:"base_url,omitempty"`
@@ -84,7 +88,6 @@ type Definition struct {
 	Preset    string `json:"-" yaml:"preset,omitempty"`
 	Fallback  string `json:"-" yaml:"fallback,omitempty"`
 	Prices    any    `json:"-" yaml:"prices,omitempty"`
-	Breaker   any    `json:"-" yaml:"breaker,omitempty"`
 }
 
 // CheckDefinition says what a named check executes.

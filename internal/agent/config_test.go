@@ -72,7 +72,14 @@ func TestConfigFaults(t *testing.T) {
 		{"keeping nothing", good + "retention: {keep: -1}", "$.retention.keep", "between 1 and"},
 		{"pruning at once", good + "retention: {older_than: 1s}", "$.retention.older_than", "between 1h and"},
 		{"a later option", "agents: {a: {kind: command, argv: [x], preset: claude}}", "$.agents.a.preset", "not supported yet"},
-		{"a later breaker", "agents: {a: {kind: command, argv: [x], breaker: {name: x}}}", "$.agents.a.breaker", "not supported yet"},
+		{"a breaker's name", "agents: {a: {kind: command, argv: [x], breaker: {name: ../x}}}", "$.agents.a.breaker.name", "not a usable name"},
+		{"a breaker's threshold", "agents: {a: {kind: command, argv: [x], breaker: {threshold: -1}}}", "$.agents.a.breaker.threshold", "between 1 and 1000"},
+		{"a breaker's cooldown", "agents: {a: {kind: command, argv: [x], breaker: {cooldown: 1ms}}}", "$.agents.a.breaker.cooldown", "between 100ms and 168h"},
+		{"a breaker's bounds", "agents: {a: {kind: command, argv: [x], breaker: {cooldown: 1h, max_cooldown: 1m}}}", "$.agents.a.breaker.max_cooldown", "below cooldown"},
+		{"a breaker's probes", "agents: {a: {kind: command, argv: [x], breaker: {probes: 11}}}", "$.agents.a.breaker.probes", "between 1 and 10"},
+		{"what a breaker counts", "agents: {a: {kind: command, argv: [x], breaker: {counts: [api_eror]}}}", "$.agents.a.breaker.counts[0]", `did you mean "api_error"?`},
+		{"a breaker set in two ways", "agents: {a: {kind: command, argv: [x], breaker: {name: p}}, b: {kind: command, argv: [x], breaker: {name: p, probes: 2}}}", "$.agents.b.breaker", "differs from that of agent a"},
+		{"breakers that only case tells apart", "agents: {a: {kind: command, argv: [x], breaker: {name: p}}, b: {kind: command, argv: [x], breaker: {name: P}}}", "$.agents.b.breaker.name", "only by case"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -54,6 +54,7 @@ func (c Config) Faults() []team.Fault {
 	for _, name := range v.names("$.checks", slices.Sorted(maps.Keys(c.Checks))) {
 		v.checkDefinition(team.FieldPath("$.checks", name), c.Checks[name])
 	}
+	v.sharedBreakers()
 	v.caches()
 	v.list("$.secrets", c.Secrets, checkVariable)
 	if len(c.Sandbox) > 0 {
@@ -120,6 +121,7 @@ func (v *validator) agent(path string, d Definition) {
 	v.duration(path+".timeout", d.Timeout)
 	v.duration(path+".idle_timeout", d.IdleTimeout)
 	v.number(path+".concurrency", int64(d.Concurrency), 1, maxConcurrency)
+	v.breaker(path+".breaker", d.Breaker)
 	for _, f := range []struct {
 		field   string
 		present bool
@@ -130,7 +132,6 @@ func (v *validator) agent(path string, d Definition) {
 		{"preset", d.Preset != ""},
 		{"fallback", d.Fallback != ""},
 		{"prices", d.Prices != nil},
-		{"breaker", d.Breaker != nil},
 	} {
 		v.later(path+"."+f.field, f.present)
 	}

@@ -19,6 +19,9 @@ func changes(p palette, before, now team.Status) []string {
 	if before.Session != "" && before.Status != now.Status {
 		lines = append(lines, fmt.Sprintf("session %s: %s", now.Session, p.state(now.Status)))
 	}
+	if now.Status == team.WaitingForBreaker && before.Reason != now.Reason {
+		lines = append(lines, printable(now.Reason))
+	}
 	return lines
 }
 

@@ -204,6 +204,9 @@ func join(known []listedSession, mirrored []team.Execution) []listedSession {
 			known = append(known, m)
 		case known[i].Store == m.Store:
 			known[i].Tokens = max(known[i].Tokens, m.Tokens)
+			if known[i].Status == team.Running && m.Status == team.WaitingForBreaker {
+				known[i].Status = m.Status
+			}
 			if len(known[i].Phases) == 0 && !known[i].Status.Closed() {
 				known[i].Phases = m.Phases
 			}

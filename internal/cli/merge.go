@@ -69,6 +69,10 @@ func overlay(v *view, f facts) {
 		v.Status.Status = team.Running // the mirror knows the end a moment before Temporal
 	}
 	for _, p := range f.description.GetPendingActivities() {
+		if p.GetActivityType().GetName() == string(activities.AwaitBreakerName) {
+			overlayWait(v, p)
+			continue
+		}
 		if p.GetActivityType().GetName() != string(activities.RoundName) {
 			continue
 		}
@@ -94,6 +98,26 @@ func overlay(v *view, f facts) {
 	if len(f.idle) > 0 {
 		v.Reason = idleReason(f)
 		v.Notes = append(v.Notes, v.Reason)
+	}
+}
+
+// overlayWait shows an assignment that waits for its agent's breaker.
+func overlayWait(v *view, p *workflowpb.PendingActivityInfo) {
+	id := assignmentOf(p.GetActivityId())
+	a := v.Assignment(id)
+	if a == nil || a.Status.Done() {
+		return
+	}
+	a.Status, a.Progress = team.Waiting, "waits for a breaker"
+	note := ""
+	if h, beaten := heartbeat(p); beaten {
+		note = fmt.Sprintf("%s %s", id, h.Progress)
+	}
+	if a.Awaits != nil {
+		a.Progress, note = "waits for breaker "+a.Awaits.Breaker, fmt.Sprintf("%s %s", id, a.Awaits)
+	}
+	if note != "" && !strings.Contains(v.Reason, note) {
+		v.Notes = append(v.Notes, note)
 	}
 }
 
@@ -193,7 +217,7 @@ func endReason(s enumspb.WorkflowExecutionStatus, err error) string {
 // settle marks what was under way when a session ended as yet to do.
 func settle(p *team.PhaseStatus, help []team.HelpRequest) {
 	for i, a := range p.Assignments {
-		p.Assignments[i].Progress = ""
+		p.Assignments[i].Progress, p.Assignments[i].Awaits = "", nil
 		if !a.Status.Done() && a.Status != team.Failed {
 			p.Assignments[i].Status = team.Pending
 		}

@@ -17,6 +17,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
@@ -72,9 +73,10 @@ const (
 
 // Worker serves one store's queues.
 type Worker struct {
-	options options
-	offer   team.Offer
-	queues  []worker.Worker
+	options  options
+	breakers *breakers
+	offer    team.Offer
+	queues   []worker.Worker
 }
 
 // newWorker wires a worker. Nothing runs yet.
@@ -83,6 +85,7 @@ func newWorker(o options) *Worker {
 		Schema: team.OfferSchema, Worker: o.Seat.name, Identity: o.Identity, Host: o.Host, PID: o.PID, Version: o.Version,
 		Agents: o.Agents.OfferedAgents(), Checks: o.Agents.OfferedChecks(), StartedAt: o.Clock().UTC(),
 	}}
+	w.breakers = &breakers{Client: &breaker.Client{Temporal: o.Client, Store: o.Store.ID()}, store: o.Store, logger: o.Logger}
 	w.queues = append(w.queues, w.workflowQueue())
 	for name, offered := range w.offer.Agents {
 		w.queues = append(w.queues, w.agentQueue(name, offered.Concurrency))
@@ -104,14 +107,19 @@ func (w *Worker) workflowQueue() worker.Worker {
 		DisableRegistrationAliasing:        true,
 	})
 	q.RegisterWorkflowWithOptions(workflows.TeamSession, workflow.RegisterOptions{Name: workflows.TeamSessionName})
+	q.RegisterWorkflowWithOptions(breaker.Workflow, workflow.RegisterOptions{Name: breaker.WorkflowName})
 	admissions := &activities.Admissions{Files: o.Store, Sessions: o.Store, SearchAttributes: o.Attributes, Clock: o.Clock}
-	boundaries := &activities.Boundaries{Files: o.Store, Sessions: o.Store, Clock: o.Clock}
+	boundaries := &activities.Boundaries{Files: o.Store, Sessions: o.Store, Breakers: w.breakers, Clock: o.Clock}
+	waits := &activities.BreakerWaits{Breakers: w.breakers, Sessions: o.Store, Clock: o.Clock, Logger: o.Logger}
+	reports := &activities.Reports{Breakers: w.breakers}
 	register(q, activities.AdmitName, admissions.Admit)
 	register(q, activities.AdvanceName, boundaries.Advance)
 	register(q, activities.MarkName, boundaries.Mark)
 	register(q, activities.CloseName, boundaries.Close)
 	q.RegisterWorkflowWithOptions(workflows.PruneStore, workflow.RegisterOptions{Name: workflows.PruneStoreName})
 	register(q, activities.PruneName, w.pruning().Prune)
+	register(q, activities.AwaitBreakerName, waits.Await)
+	register(q, activities.ReportBreakerName, reports.Report)
 	return q
 }
 
@@ -139,7 +147,7 @@ func (w *Worker) agentQueue(name string, concurrency int) worker.Worker {
 		DisableRegistrationAliasing:        true,
 	})
 	rounds := &activities.Rounds{
-		Files: o.Store, Sessions: o.Store, Agents: o.Agents, Clock: o.Clock,
+		Files: o.Store, Sessions: o.Store, Agents: o.Agents, Breakers: w.breakers, Clock: o.Clock,
 		LostLimit: o.LostLimit, Drain: o.Drain,
 	}
 	seals := &activities.Seals{Rounds: rounds}

@@ -21,6 +21,9 @@ const (
 	RecoverableError = "RecoverableError"
 	// UnrecoverableError ends a round: its attempts are spent, or useless.
 	UnrecoverableError = "UnrecoverableError"
+	// BreakerOpen ends a round before it began: the breaker of its agent is
+	// open. It counts neither as a round nor as an attempt.
+	BreakerOpen = "BreakerOpen"
 	// HelpNeeded ends a session whose rounds are spent.
 	HelpNeeded = "HelpNeeded"
 	// NotAdmitted ends a session that may not start.

@@ -81,7 +81,7 @@ var failureTable = map[Category]Rule{
 	ResourceError:     {true, true, CountsAsFailure, "The machine or its storage failed. The same work is tried again once it is mended."},
 	TokenBudget:       {false, false, Neutral, "The budget is spent. Raise it in the team file, or ask for less."},
 	Auth:              {false, false, Neutral, "The credentials were refused. Mend them in the worker's environment."},
-	WorkerLost:        {false, false, CountsAsFailure, "The worker died again and again during this work. Look at its log and at what the agent does to its host."},
+	WorkerLost:        {false, false, Neutral, "The worker died again and again during this work. Look at its log and at what the agent does to its host."},
 	Cancelled:         {false, false, Neutral, "The work was cancelled."},
 	Unknown:           {true, true, CountsAsFailure, "The agent failed for a reason it did not name. Read the output and avoid what it complains about."},
 }

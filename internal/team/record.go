@@ -74,6 +74,9 @@ type RoundLog struct {
 	// Executions is how often Temporal had started the activity when the log
 	// was last brought up to date.
 	Executions int `json:"executions"`
+	// Pass is how the breaker of the round's agent let it through; nil: it has
+	// not been asked.
+	Pass *BreakerPass `json:"pass,omitempty"`
 }
 
 // Usage adds up what the failed attempts have cost.
@@ -121,6 +124,8 @@ type RoundResult struct {
 	EndedAt   time.Time `json:"ended_at"`
 	// Log is the blob of the successful attempt's transcript.
 	Log Digest `json:"log,omitempty"`
+	// Unreported is the outcome that the breaker of the agent has yet to hear of.
+	Unreported *BreakerReport `json:"unreported,omitempty"`
 }
 
 // Checkpoint is the session's state after a phase. It is a blob of its own, so
@@ -228,6 +233,8 @@ type OfferedAgent struct {
 	Model       string `json:"model,omitempty"`
 	Concurrency int    `json:"concurrency"`
 	Digest      Digest `json:"digest"`
+	// Breaker names the agent's circuit breaker.
+	Breaker string `json:"breaker,omitempty"`
 }
 
 // OfferLifetime is how long an offer is believed after its last renewal;

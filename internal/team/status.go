@@ -1,6 +1,10 @@
 package team
 
-import "time"
+import (
+	"fmt"
+	"strings"
+	"time"
+)
 
 // State is where a session, a phase or an assignment stands.
 type State string
@@ -96,6 +100,8 @@ type AssignmentStatus struct {
 	Summary string `json:"summary,omitempty"`
 	// Progress is the agent's last word while it works.
 	Progress string `json:"progress,omitempty"`
+	// Awaits is the breaker that the assignment waits for; nil: none.
+	Awaits *BreakerWait `json:"awaits,omitempty"`
 }
 
 // AttemptFailure is a failed attempt in short.
@@ -135,22 +141,55 @@ func (s *Status) Assignment(id AssignmentID) *AssignmentStatus {
 	return nil
 }
 
-// Standing is where a session that has not ended stands: it waits for a person
-// when a phase does and nothing else is at work.
+// Standing is where a session that has not ended stands: it waits for a breaker
+// when an assignment does, or for a person when a phase does, and nothing else is
+// at work.
 func (s *Status) Standing() State {
-	parked := false
+	parked, breaker := false, false
 	for _, p := range s.Phases {
 		for _, a := range p.Assignments {
-			if a.Status == Running || a.Status == Waiting {
+			switch {
+			case a.Awaits != nil:
+				breaker = true
+			case a.Status == Running || a.Status == Waiting:
 				return Running
 			}
 		}
 		parked = parked || p.Status == AwaitingApproval
 	}
-	if parked {
+	switch {
+	case breaker:
+		return WaitingForBreaker
+	case parked:
 		return AwaitingApproval
 	}
 	return Running
+}
+
+// Stand brings the status of a session that has not ended up to date with its
+// assignments, and with it the reason where that is a breaker.
+func (s *Status) Stand() {
+	before := s.Status
+	s.Status = s.Standing()
+	switch {
+	case s.Status == WaitingForBreaker:
+		s.Reason = s.BreakerReason()
+	case before == WaitingForBreaker:
+		s.Reason = ""
+	}
+}
+
+// BreakerReason says which breakers the session's assignments wait for.
+func (s *Status) BreakerReason() string {
+	var reasons []string
+	for _, p := range s.Phases {
+		for _, a := range p.Assignments {
+			if a.Awaits != nil {
+				reasons = append(reasons, fmt.Sprintf("%s/%s %s", p.Name, a.Persona, a.Awaits))
+			}
+		}
+	}
+	return strings.Join(reasons, "; ")
 }
 
 // Sum adds up what all assignments have used.
@@ -224,4 +263,5 @@ const (
 	CheckpointSchema = "maestro.checkpoint/v1"
 	RecordSchema     = "maestro.record/v1"
 	OfferSchema      = "maestro.offer/v1"
+	BreakerSchema    = "maestro.breaker/v1"
 )

@@ -1,0 +1,263 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/maestro-hive/maestro/breaker"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// How a wait for a breaker goes.
+const (
+	// pollLeast and pollMost bound the time between two looks at a breaker, by
+	// however many assignments it is awaited.
+	pollLeast = 2 * time.Second
+	pollMost  = 5 * time.Second
+	// pollSoon is the least, when the cooldown is about to be over.
+	pollSoon = 100 * time.Millisecond
+	// waitBeat is how often a wait reports to Temporal.
+	waitBeat = 5 * time.Second
+)
+
+// AwaitInput asks to wait until an assignment's round may try again.
+type AwaitInput struct {
+	team.AssignmentID
+	Incarnation int              `json:"incarnation"`
+	Breaker     team.Breaker     `json:"breaker"`
+	Wait        team.BreakerWait `json:"wait"`
+}
+
+// Awaited ends a wait.
+type Awaited struct {
+	// Lease is the holder of the probe that the round is; empty for a round
+	// that may simply begin.
+	Lease string `json:"lease,omitempty"`
+}
+
+// BreakerWaits waits for breakers on behalf of sessions. All waits for one
+// breaker in one process share one poller.
+type BreakerWaits struct {
+	Breakers Breakers
+	Sessions Sessions
+	Clock    Clock
+	Logger   *slog.Logger
+
+	mu     sync.Mutex
+	queues map[string]*waitQueue
+}
+
+// waitQueue is those who wait for one breaker, the longest first.
+type waitQueue struct {
+	breaker team.Breaker
+	waiters []*waiter
+	// status is what the poller last saw; its zero, nothing yet.
+	status team.BreakerStatus
+	stop   context.CancelFunc
+}
+
+type waiter struct {
+	holder   string
+	released chan Awaited
+}
+
+// Await returns when the breaker is closed, or when it is half-open and this
+// wait is the one that got the lease; the others wait on. However long that
+// takes, it adds nothing to the session's history. A stopping worker hands the
+// wait over.
+func (bw *BreakerWaits) Await(ctx context.Context, in AwaitInput) (Awaited, error) {
+	info := activity.GetInfo(ctx)
+	me := &waiter{holder: activityKey(info), released: make(chan Awaited, 1)}
+	bw.join(in.Breaker, me)
+	defer bw.leave(in.Breaker.Name, me)
+	beat := time.NewTicker(waitBeat)
+	defer beat.Stop()
+	wait := in.Wait
+	bw.mirror(ctx, in, &wait)
+	for {
+		activity.RecordHeartbeat(ctx, Heartbeat{Progress: wait.String()})
+		select {
+		case awaited := <-me.released:
+			bw.mirror(ctx, in, nil)
+			return awaited, nil
+		case <-activity.GetWorkerStopChannel(ctx):
+			return Awaited{}, handedOver()
+		case <-ctx.Done():
+			return Awaited{}, temporal.NewCanceledError()
+		case <-beat.C:
+			if now, changed := bw.news(in.Breaker.Name, wait); changed {
+				wait = now
+				bw.mirror(ctx, in, &wait)
+			}
+		}
+	}
+}
+
+// join adds a waiter, and starts the breaker's poller for the first.
+func (bw *BreakerWaits) join(b team.Breaker, me *waiter) {
+	bw.mu.Lock()
+	defer bw.mu.Unlock()
+	q := bw.queues[b.Name]
+	if q == nil {
+		ctx, stop := context.WithCancel(context.Background())
+		q = &waitQueue{stop: stop}
+		if bw.queues == nil {
+			bw.queues = map[string]*waitQueue{}
+		}
+		bw.queues[b.Name] = q
+		go bw.poll(ctx, b.Name, q)
+	}
+	q.breaker, q.waiters = b, append(q.waiters, me)
+}
+
+// leave takes a waiter out; with the last the poller ends.
+func (bw *BreakerWaits) leave(name string, me *waiter) {
+	bw.mu.Lock()
+	defer bw.mu.Unlock()
+	q := bw.queues[name]
+	if q == nil {
+		return
+	}
+	q.waiters = slices.DeleteFunc(q.waiters, func(w *waiter) bool { return w == me })
+	if len(q.waiters) == 0 {
+		q.stop()
+		delete(bw.queues, name)
+	}
+}
+
+// news is the wait as the poller last saw it, if that is another.
+func (bw *BreakerWaits) news(name string, wait team.BreakerWait) (team.BreakerWait, bool) {
+	bw.mu.Lock()
+	defer bw.mu.Unlock()
+	q := bw.queues[name]
+	if q == nil || q.status.State != team.BreakerIsOpen {
+		return wait, false
+	}
+	now := q.status.WaitFor(wait.Since)
+	same := now.Why == wait.Why && (now.Until == nil) == (wait.Until == nil) && (now.Until == nil || now.Until.Equal(*wait.Until))
+	return now, !same
+}
+
+// poll looks at a breaker for all who wait for it, until nobody does.
+func (bw *BreakerWaits) poll(ctx context.Context, name string, q *waitQueue) {
+	for {
+		if sleep(ctx, bw.look(ctx, name, q)) != nil {
+			return
+		}
+	}
+}
+
+// look lets go whom the breaker lets through, and says when to look again.
+func (bw *BreakerWaits) look(ctx context.Context, name string, q *waitQueue) time.Duration {
+	next := pollLeast + rand.N(pollMost-pollLeast) //nolint:gosec // spreads polls; guards nothing
+	bounded, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	view, err := bw.Breakers.Read(bounded, name)
+	if err != nil {
+		bw.Logger.Warn("a breaker that sessions wait for cannot be read", "breaker", name, "error", err)
+		return next
+	}
+	now := bw.Clock()
+	status := view.Status()
+	bw.mu.Lock()
+	q.status = status
+	bw.mu.Unlock()
+	status = status.At(now)
+	switch status.State {
+	case team.BreakerClosed:
+		bw.releaseAll(q)
+	case team.BreakerIsOpen:
+		if status.OpenUntil != nil {
+			next = min(next, max(status.OpenUntil.Sub(now), pollSoon))
+		}
+	case team.BreakerHalfOpen:
+		for range view.Settings.For(name).Probes - len(status.Probes) {
+			if !bw.probe(bounded, q) {
+				break
+			}
+		}
+	}
+	return next
+}
+
+// probe gets a lease for the longest waiter and lets it go.
+func (bw *BreakerWaits) probe(ctx context.Context, q *waitQueue) bool {
+	bw.mu.Lock()
+	if len(q.waiters) == 0 {
+		bw.mu.Unlock()
+		return false
+	}
+	b, first := q.breaker, q.waiters[0]
+	bw.mu.Unlock()
+	answer, err := bw.Breakers.Acquire(ctx, fmt.Sprintf("%s/acquire/%d", first.holder, bw.Clock().UnixNano()), b, first.holder)
+	switch {
+	case err != nil:
+		bw.Logger.Warn("no lease to try an agent: its breaker does not answer", "breaker", b.Name, "error", err)
+	case answer.Effect == breaker.Leased:
+		bw.release(ctx, q, first, answer)
+		return true
+	case answer.Effect == breaker.Passed:
+		bw.releaseAll(q)
+	}
+	return false
+}
+
+// release lets one waiter go with its lease. If it has left meanwhile, the lease
+// is given back.
+func (bw *BreakerWaits) release(ctx context.Context, q *waitQueue, first *waiter, answer breaker.Answer) {
+	bw.mu.Lock()
+	waits := slices.Contains(q.waiters, first)
+	q.waiters = slices.DeleteFunc(q.waiters, func(w *waiter) bool { return w == first })
+	b := q.breaker
+	bw.mu.Unlock()
+	if waits {
+		first.released <- Awaited{Lease: first.holder}
+		return
+	}
+	_, err := bw.Breakers.Report(ctx, team.BreakerReport{
+		ID: fmt.Sprintf("%s/back/%d", first.holder, bw.Clock().UnixNano()), Breaker: b, Outcome: team.Neutral,
+		BreakerPass: team.BreakerPass{Generation: answer.State.Generation, Holder: first.holder},
+	})
+	if err != nil {
+		bw.Logger.Warn("a lease that nobody needs any more has to run out", "breaker", b.Name, "error", err)
+	}
+}
+
+func (bw *BreakerWaits) releaseAll(q *waitQueue) {
+	bw.mu.Lock()
+	defer bw.mu.Unlock()
+	for _, w := range q.waiters {
+		w.released <- Awaited{}
+	}
+	q.waiters = nil
+}
+
+// mirror shows the wait, or its end, in execution_state.json. It may lag, so a
+// failure to write it is only logged.
+func (bw *BreakerWaits) mirror(ctx context.Context, in AwaitInput, wait *team.BreakerWait) {
+	err := bw.Sessions.UpdateExecution(sessionKey(activity.GetInfo(ctx)), func(e *team.Execution) {
+		a := e.Assignment(in.AssignmentID)
+		if a == nil || e.Incarnation > in.Incarnation || e.Status.Status.Closed() {
+			return
+		}
+		a.Awaits, a.Status, a.Progress = wait, team.Waiting, ""
+		for i, p := range e.Phases {
+			if p.Name == in.Phase && !p.Status.Done() {
+				e.Phases[i].Status = team.Running
+			}
+		}
+		e.Stand()
+		e.UpdatedAt = bw.Clock().UTC()
+	})
+	if err != nil {
+		activity.GetLogger(ctx).Warn("execution_state.json lags behind", "error", err)
+	}
+}

@@ -1,0 +1,251 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/maestro-hive/maestro/breaker"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// Breakers knows the circuit breakers of the store. Every call takes at most as
+// long as its context allows; an error means that Temporal, or a worker that
+// answers for the breaker, could not be reached.
+type Breakers interface {
+	// Read returns a breaker as of its last acknowledged change; a closed one
+	// where there is none.
+	Read(ctx context.Context, name string) (breaker.View, error)
+	// Report delivers the outcome of a round; again under the same id, it
+	// counts once.
+	Report(ctx context.Context, r team.BreakerReport) (breaker.Answer, error)
+	// Acquire asks for a lease to try an agent whose breaker is half-open, or
+	// extends the one that the holder has.
+	Acquire(ctx context.Context, id string, b team.Breaker, holder string) (breaker.Answer, error)
+	// Renew extends a lease.
+	Renew(ctx context.Context, id string, b team.Breaker, holder string) (breaker.Answer, error)
+}
+
+// How long a round lets its breaker take.
+const (
+	// readLimit bounds one look at a breaker.
+	readLimit = 5 * time.Second
+	// reportLimit bounds the delivery of an outcome. What is not delivered by
+	// then travels with the session.
+	reportLimit = 2 * time.Second
+	// renewEvery is how often a probe renews its lease.
+	renewEvery = 20 * time.Second
+)
+
+// TurnedAway is the detail of a BreakerOpen error: the round has not begun.
+type TurnedAway struct {
+	Breaker team.Breaker     `json:"breaker"`
+	Wait    team.BreakerWait `json:"wait"`
+	// Lost counts the workers that were lost before the round had begun.
+	Lost int `json:"lost,omitempty"`
+}
+
+// askBreaker lets the round begin or turns it away with a BreakerOpen error. A
+// round that has counted an attempt has begun, and is not asked again.
+func (r *round) askBreaker(ctx context.Context) error {
+	if r.Breakers == nil || len(r.log.Attempts) > 0 {
+		return nil
+	}
+	b := r.breaker()
+	view, err := r.readBreaker(ctx, b.Name)
+	if err != nil {
+		return err
+	}
+	switch view.State.At(r.Clock()) {
+	case team.BreakerClosed:
+		r.pass(team.BreakerPass{Generation: view.State.Generation})
+		return nil
+	case team.BreakerHalfOpen:
+		holder := r.holder()
+		bounded, cancel := context.WithTimeout(ctx, readLimit)
+		answer, err := r.Breakers.Acquire(bounded, r.updateID("acquire"), b, holder)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			activity.GetLogger(ctx).Warn("no lease to try the agent: the breaker does not answer", "breaker", b.Name, "error", err)
+		case answer.Effect == breaker.Leased:
+			r.pass(team.BreakerPass{Generation: answer.State.Generation, Holder: holder})
+			return nil
+		case answer.Effect == breaker.Passed:
+			r.pass(team.BreakerPass{Generation: answer.State.Generation})
+			return nil
+		default:
+			view = answer.View
+		}
+	}
+	return r.turnedAway(ctx, TurnedAway{Breaker: b, Wait: view.Status().WaitFor(r.Clock().UTC()), Lost: r.log.Lost})
+}
+
+// readBreaker looks until there is an answer: a round that does not know whether
+// its breaker is open may not begin.
+func (r *round) readBreaker(ctx context.Context, name string) (breaker.View, error) {
+	for wait := storeWait; ; wait = min(2*wait, storeWaitMax) {
+		bounded, cancel := context.WithTimeout(ctx, readLimit)
+		view, err := r.Breakers.Read(bounded, name)
+		cancel()
+		if err == nil {
+			return view, nil
+		}
+		r.say(fmt.Sprintf("waiting: breaker %s cannot be read: %s", name, team.Shorten(err.Error(), team.MaxMessage)))
+		if err := sleep(ctx, wait); err != nil {
+			return view, err
+		}
+	}
+}
+
+// turnedAway leaves no trace of a round that has not begun.
+func (r *round) turnedAway(ctx context.Context, t TurnedAway) error {
+	r.mu.Lock()
+	this := r.thisRound()
+	stored, key := this.Executions > 0, this.Key
+	r.record.Rounds = slices.DeleteFunc(r.record.Rounds, func(rr team.RoundRecord) bool { return rr.Key == key })
+	if !stored {
+		r.mu.Unlock()
+		return breakerOpen(t)
+	}
+	record := r.record
+	r.mu.Unlock()
+	if err := r.persist(ctx, func() error { return r.Sessions.PutRecord(r.scene.key, record) }); err != nil {
+		return err
+	}
+	return breakerOpen(t)
+}
+
+func breakerOpen(t TurnedAway) error {
+	return temporal.NewApplicationErrorWithOptions(
+		fmt.Sprintf("breaker %s is open: %s", t.Breaker.Name, t.Wait.Why), team.BreakerOpen,
+		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{t}})
+}
+
+func isBreakerOpen(err error) bool {
+	var app *temporal.ApplicationError
+	return errors.As(err, &app) && app.Type() == team.BreakerOpen
+}
+
+func (r *round) breaker() team.Breaker {
+	return r.Agents.Breaker(r.scene.team.Personas[r.in.Persona].Agent)
+}
+
+func (r *round) pass(p team.BreakerPass) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.log.Pass = &p
+}
+
+// holder is what the round's lease goes by: the wait's, if it brings one.
+func (r *round) holder() string {
+	if r.in.Lease != "" {
+		return r.in.Lease
+	}
+	return activityKey(r.info)
+}
+
+// activityKey names an activity execution for a breaker.
+func activityKey(info activity.Info) string {
+	return info.WorkflowExecution.ID + "/" + info.WorkflowExecution.RunID + "/" + info.ActivityID
+}
+
+// updateID is one for an update that may be sent any number of times.
+func (r *round) updateID(what string) string {
+	return fmt.Sprintf("%s/%s/%d", activityKey(r.info), what, r.Clock().UnixNano())
+}
+
+// keepLease renews a probe's lease while the round works.
+func (r *round) keepLease(ctx context.Context) (stop func()) {
+	if r.log.Pass == nil || r.log.Pass.Holder == "" {
+		return func() {}
+	}
+	b, holder := r.breaker(), r.log.Pass.Holder
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for sleep(ctx, renewEvery) == nil {
+			bounded, cancel := context.WithTimeout(ctx, readLimit)
+			answer, err := r.Breakers.Renew(bounded, r.updateID("renew"), b, holder)
+			cancel()
+			if ctx.Err() == nil && (err != nil || answer.Effect == breaker.Refused) {
+				activity.GetLogger(ctx).Warn("the probe's lease could not be renewed; another may try the agent", "breaker", b.Name, "error", err)
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+// report tells the breaker how the round ended; f is nil for a success. It
+// returns what could not be delivered in time, for the session to carry. It also
+// works when the round's own time is over.
+func (r *round) report(ctx context.Context, f *team.Failure) *team.BreakerReport {
+	if r.Breakers == nil || r.log.Pass == nil {
+		return nil
+	}
+	report := team.BreakerReport{ID: activityKey(r.info), Breaker: r.breaker(), BreakerPass: *r.log.Pass, Outcome: team.CountsAsSuccess}
+	if f != nil {
+		report.Outcome, report.Category, report.Message = report.Breaker.Weigh(f.Category), f.Category, team.Shorten(f.Message, team.MaxMessage)
+	}
+	if report.Outcome == team.Neutral && report.Holder == "" {
+		return nil
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportLimit)
+	defer cancel()
+	if err := deliver(bounded, r.Breakers, report); err != nil {
+		activity.GetLogger(ctx).Warn("the breaker hears of the round later", "breaker", report.Breaker.Name, "error", err)
+		return &report
+	}
+	return nil
+}
+
+// giveBack ends a probe that came to nothing: it says nothing about the agent.
+func (r *round) giveBack(ctx context.Context) {
+	if r.log.Pass != nil && r.log.Pass.Holder != "" {
+		r.report(ctx, &team.Failure{Category: team.Cancelled})
+	}
+}
+
+// deliver sends a report, unless it would change nothing: a success matters only
+// to a breaker that has counted failures, or to one that is being probed.
+func deliver(ctx context.Context, breakers Breakers, report team.BreakerReport) error {
+	if report.Outcome == team.CountsAsSuccess && report.Holder == "" {
+		view, err := breakers.Read(ctx, report.Breaker.Name)
+		if err != nil {
+			return err
+		}
+		if view.State.Open || view.State.Failures == 0 || view.State.Generation > report.Generation {
+			return nil
+		}
+	}
+	_, err := breakers.Report(ctx, report)
+	return err
+}
+
+// Reports delivers outcomes of rounds that the breakers have yet to hear of.
+type Reports struct{ Breakers Breakers }
+
+// Report tries once more, for at most [reportLimit], and returns what is left.
+func (rs *Reports) Report(ctx context.Context, reports []team.BreakerReport) ([]team.BreakerReport, error) {
+	return deliverAll(ctx, rs.Breakers, reports), nil
+}
+
+func deliverAll(ctx context.Context, breakers Breakers, reports []team.BreakerReport) (left []team.BreakerReport) {
+	ctx, cancel := context.WithTimeout(ctx, reportLimit)
+	defer cancel()
+	for _, report := range reports {
+		if err := deliver(ctx, breakers, report); err != nil {
+			activity.GetLogger(ctx).Warn("the breaker hears of the round later", "breaker", report.Breaker.Name, "error", err)
+			left = append(left, report)
+		}
+	}
+	return left
+}

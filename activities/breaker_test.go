@@ -1,0 +1,384 @@
+package activities_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/testsuite"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/breaker"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// breakers is one breaker in memory, which is silent while err is set.
+type breakers struct {
+	mu      sync.Mutex
+	state   breaker.State
+	err     error
+	seen    map[string]bool
+	reports []team.BreakerReport
+	leases  int
+}
+
+func (b *breakers) apply(spec team.Breaker, e breaker.Event) breaker.Answer {
+	var effect breaker.Effect
+	b.state, effect = breaker.Apply(b.state, breaker.SettingsOf(spec), e, time.Now().UTC(), 0)
+	return breaker.Answer{Effect: effect, View: breaker.View{Name: spec.Name, Settings: spec, State: b.state}}
+}
+
+func (b *breakers) Read(_ context.Context, name string) (breaker.View, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return breaker.View{Name: name, State: b.state}, nil
+}
+
+func (b *breakers) Report(_ context.Context, r team.BreakerReport) (breaker.Answer, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err != nil {
+		return breaker.Answer{}, b.err
+	}
+	b.reports = append(b.reports, r)
+	if b.seen[r.ID] {
+		return breaker.Answer{Effect: breaker.Ignored}, nil
+	}
+	if b.seen == nil {
+		b.seen = map[string]bool{}
+	}
+	b.seen[r.ID] = true
+	return b.apply(r.Breaker, breaker.Report{Outcome: r.Outcome, Generation: r.Generation, Holder: r.Holder, Category: r.Category, Message: r.Message}), nil
+}
+
+func (b *breakers) Acquire(_ context.Context, _ string, spec team.Breaker, holder string) (breaker.Answer, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err != nil {
+		return breaker.Answer{}, b.err
+	}
+	answer := b.apply(spec, breaker.Acquire{Holder: holder})
+	if answer.Effect == breaker.Leased {
+		b.leases++
+	}
+	return answer, nil
+}
+
+func (b *breakers) Renew(_ context.Context, _ string, spec team.Breaker, holder string) (breaker.Answer, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.apply(spec, breaker.Renew{Holder: holder}), b.err
+}
+
+func open(d time.Duration) breaker.State {
+	return breaker.State{Open: true, OpenUntil: time.Now().UTC().Add(d), Generation: 1, Trips: 1, Failures: 5}
+}
+
+func TestOpenBreakerTurnsTheRoundAwayWithoutATrace(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.breakers = &breakers{state: open(time.Hour)}
+	_, err := d.round(activities.Heartbeat{Log: team.RoundLog{Lost: 2, Executions: 3}})
+	app := requireType(t, err, team.BreakerOpen)
+	require.True(t, app.NonRetryable())
+	var turned activities.TurnedAway
+	require.NoError(t, app.Details(&turned))
+	require.Equal(t, "a", turned.Wait.Breaker)
+	require.Equal(t, 2, turned.Lost)
+	require.WithinDuration(t, time.Now().Add(time.Hour), *turned.Wait.Until, time.Minute)
+	require.Empty(t, d.agents.runs)
+	_, err = d.store.Record(d.key(), team.AssignmentID{Phase: "build", Persona: "dev"})
+	require.ErrorIs(t, err, team.ErrNotFound)
+}
+
+func TestRoundThatWasHandedOverLeavesNoTraceEither(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	b := &breakers{}
+	d.breakers = b
+	stop := make(chan struct{})
+	d.agents.run = func(ctx context.Context, _ team.Job) (team.Outcome, error) {
+		close(stop)
+		<-ctx.Done()
+		return team.Outcome{}, context.Cause(ctx)
+	}
+	_, err := d.round(activities.Heartbeat{}, func(env *testsuite.TestActivityEnvironment) { env.SetWorkerStopChannel(stop) })
+	requireType(t, err, team.HandedOver)
+	require.Len(t, d.record().Rounds, 1)
+	b.state = open(time.Hour)
+	_, err = d.round(activities.Heartbeat{})
+	requireType(t, err, team.BreakerOpen)
+	require.Empty(t, d.record().Rounds)
+}
+
+func TestRoundThatHasBegunIsNotTurnedAway(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	b := &breakers{}
+	d.breakers = b
+	d.agents.run = fail(team.APIError)
+	_, err := d.round(activities.Heartbeat{})
+	requireType(t, err, team.RecoverableError)
+	require.Empty(t, b.reports, "only whole rounds are reported")
+	b.state = open(time.Hour)
+	d.agents.run = leave("a.txt", "x")
+	result, err := d.round(activities.Heartbeat{})
+	require.NoError(t, err)
+	require.Equal(t, 2, result.Attempts)
+	require.Empty(t, b.reports, "a success from before says nothing to an open breaker")
+}
+
+func TestFailedRoundIsReportedOnceHoweverOftenItEnds(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	b := &breakers{}
+	d.breakers = b
+	d.agents.run = fail(team.APIError)
+	for range 2 {
+		_, err := d.round(activities.Heartbeat{})
+		requireType(t, err, team.RecoverableError)
+	}
+	for range 3 { // the last two: the worker died between the record and Temporal
+		_, err := d.round(activities.Heartbeat{})
+		app := requireType(t, err, team.UnrecoverableError)
+		var report activities.RoundFailure
+		require.NoError(t, app.Details(&report))
+		require.Len(t, report.Attempts, 3)
+		require.Nil(t, report.Unreported)
+	}
+	require.Len(t, d.agents.runs, 3, "an attempt that was counted last is the last")
+	require.Len(t, b.reports, 3)
+	require.Equal(t, b.reports[0].ID, b.reports[2].ID)
+	require.Equal(t, 1, b.state.Failures)
+	require.Equal(t, team.APIError, b.state.LastFailure.Category)
+}
+
+func TestFinalFailureThatTemporalNeverHeardOfIsGivenUpAgain(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.agents.run = fail(team.Auth)
+	for range 2 {
+		_, err := d.round(activities.Heartbeat{})
+		requireType(t, err, team.UnrecoverableError)
+	}
+	require.Len(t, d.agents.runs, 1)
+}
+
+func TestSuccessIsReportedWhereItMatters(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	b := &breakers{state: breaker.State{Failures: 3}}
+	d.breakers = b
+	_, err := d.round(activities.Heartbeat{})
+	require.NoError(t, err)
+	require.Len(t, b.reports, 1)
+	require.Zero(t, b.state.Failures)
+
+	d = newDesk(t)
+	quiet := &breakers{}
+	d.breakers = quiet
+	_, err = d.round(activities.Heartbeat{})
+	require.NoError(t, err)
+	require.Empty(t, quiet.reports)
+}
+
+func TestWhatCountsIsTheFailureTablesUnlessSaidOtherwise(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		category team.Category
+		counts   []team.Category
+		failures int
+		reported bool
+	}{
+		{team.APIError, nil, 3, true},
+		{team.TestFailure, nil, 0, true},
+		{team.Auth, nil, 2, false},
+		{team.WorkerLost, nil, 2, false},
+		{team.Auth, []team.Category{team.Auth}, 3, true},
+		{team.APIError, []team.Category{team.Auth}, 2, false},
+		{team.APIError, []team.Category{}, 2, false},
+	} {
+		d := newDesk(t)
+		b := &breakers{state: breaker.State{Failures: 2}}
+		d.breakers, d.agents.breaker = b, team.Breaker{Counts: c.counts}
+		d.agents.run = func(context.Context, team.Job) (team.Outcome, error) {
+			f := team.Failf(c.category, "no good")
+			f.Final = true
+			return team.Outcome{}, f
+		}
+		_, err := d.round(activities.Heartbeat{})
+		requireType(t, err, team.UnrecoverableError)
+		require.Equal(t, c.failures, b.state.Failures, "%+v", c)
+		require.Equal(t, c.reported, len(b.reports) == 1, "%+v", c)
+	}
+}
+
+func TestProbe(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		run  func(context.Context, team.Job) (team.Outcome, error)
+		want team.BreakerState
+		gone bool
+	}{
+		"that works closes the breaker":        {leave("a.txt", "x"), team.BreakerClosed, true},
+		"that delivers wrong work closes it":   {final(team.TestFailure), team.BreakerClosed, true},
+		"that fails opens it again":            {final(team.APIError), team.BreakerIsOpen, true},
+		"that says nothing gives its lease up": {final(team.Auth), team.BreakerHalfOpen, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, lease := range []string{"", "the wait's"} {
+				d := newDesk(t)
+				b := &breakers{state: open(-time.Second)}
+				d.breakers, d.agents.run, d.lease = b, c.run, lease
+				_, _ = d.round(activities.Heartbeat{})
+				require.Len(t, d.agents.runs, 1)
+				require.Equal(t, 1, b.leases)
+				require.Equal(t, c.want, b.state.At(time.Now()))
+				require.Empty(t, b.state.Probes)
+				if lease != "" {
+					require.Equal(t, lease, b.reports[0].Holder)
+				}
+			}
+		})
+	}
+}
+
+func final(c team.Category) func(context.Context, team.Job) (team.Outcome, error) {
+	return func(context.Context, team.Job) (team.Outcome, error) {
+		f := team.Failf(c, "no good")
+		f.Final = true
+		return team.Outcome{}, f
+	}
+}
+
+func TestTakenProbeAndSilentBreakerTurnTheRoundAway(t *testing.T) {
+	t.Parallel()
+	taken := &breakers{state: open(-time.Second)}
+	taken.apply(team.Breaker{}.For("a"), breaker.Acquire{Holder: "another"})
+	silent := &breakers{state: open(-time.Second), err: errors.New("nobody answers")}
+	for _, b := range []*breakers{taken, silent} {
+		d := newDesk(t)
+		d.breakers = b
+		_, err := d.round(activities.Heartbeat{})
+		requireType(t, err, team.BreakerOpen)
+		require.Empty(t, d.agents.runs)
+	}
+}
+
+func TestCancelledProbeGivesItsLeaseBack(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	b := &breakers{state: open(-time.Second)}
+	d.breakers = b
+	d.agents.run = func(context.Context, team.Job) (team.Outcome, error) {
+		return team.Outcome{}, team.ErrCorrupt // the input is gone: nothing was tried
+	}
+	_, err := d.round(activities.Heartbeat{})
+	require.Error(t, err)
+	require.Empty(t, b.state.Probes)
+	require.Equal(t, team.BreakerHalfOpen, b.state.At(time.Now()))
+}
+
+func TestOutcomeThatCannotBeReportedTravelsWithTheSession(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	b := &breakers{err: errors.New("nobody answers")}
+	d.breakers, d.agents.run = b, final(team.APIError)
+	_, err := d.round(activities.Heartbeat{})
+	var failure activities.RoundFailure
+	require.NoError(t, requireType(t, err, team.UnrecoverableError).Details(&failure))
+	require.NotNil(t, failure.Unreported)
+
+	d = newDesk(t)
+	d.breakers = b
+	b.state.Failures = 2
+	result, err := d.round(activities.Heartbeat{})
+	require.NoError(t, err)
+	require.NotNil(t, result.Unreported)
+	require.Nil(t, d.record().Rounds[0].Result.Unreported, "the record is not the place for it")
+
+	reports := &activities.Reports{Breakers: b}
+	var left []team.BreakerReport
+	d.execute(reports.Report, []team.BreakerReport{*failure.Unreported}, &left)
+	require.Len(t, left, 1)
+	b.err = nil
+	var none []team.BreakerReport
+	d.execute(reports.Report, []team.BreakerReport{*failure.Unreported}, &none)
+	require.Empty(t, none)
+	require.Equal(t, 3, b.state.Failures)
+}
+
+func (d *desk) waits(b activities.Breakers) *activities.BreakerWaits {
+	return &activities.BreakerWaits{Breakers: b, Sessions: d.store, Clock: time.Now, Logger: slog.New(slog.DiscardHandler)}
+}
+
+func await(waits *activities.BreakerWaits, stop chan struct{}) (activities.Awaited, error) {
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestActivityEnvironment()
+	env.SetTestTimeout(time.Minute)
+	env.SetWorkerStopChannel(stop)
+	env.RegisterActivity(waits.Await)
+	var awaited activities.Awaited
+	value, err := env.ExecuteActivity(waits.Await, activities.AwaitInput{
+		AssignmentID: team.AssignmentID{Phase: "build", Persona: "dev"}, Incarnation: 1, Breaker: team.Breaker{}.For("a"),
+		Wait: team.BreakerWait{Breaker: "a", Why: "down"},
+	})
+	if err != nil {
+		return awaited, err
+	}
+	return awaited, value.Get(&awaited)
+}
+
+func TestWaitIsShownAndEndsWithALease(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	b := &breakers{state: open(2 * time.Second)}
+	waits := d.waits(b)
+	done := make(chan activities.Awaited, 1)
+	go func() {
+		awaited, err := await(waits, make(chan struct{}))
+		if err != nil {
+			t.Error(err)
+		}
+		done <- awaited
+	}()
+	require.Eventually(t, func() bool {
+		e, err := d.store.Execution(d.key())
+		return err == nil && e.Status.Status == team.WaitingForBreaker
+	}, 5*time.Second, 10*time.Millisecond)
+	e, err := d.store.Execution(d.key())
+	require.NoError(t, err)
+	require.Contains(t, e.Reason, "build/dev waits")
+	require.Equal(t, team.Waiting, e.Phases[0].Assignments[0].Status)
+	awaited := <-done
+	require.NotEmpty(t, awaited.Lease)
+	require.Equal(t, awaited.Lease, b.state.Probes[0].Holder)
+	e, err = d.store.Execution(d.key())
+	require.NoError(t, err)
+	require.Equal(t, team.Running, e.Status.Status)
+	require.Empty(t, e.Reason)
+}
+
+func TestStoppingWorkerHandsTheWaitOver(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	stop := make(chan struct{})
+	close(stop)
+	_, err := await(d.waits(&breakers{state: open(time.Hour)}), stop)
+	app := requireType(t, err, team.HandedOver)
+	require.False(t, app.NonRetryable())
+	require.Equal(t, time.Millisecond, app.NextRetryDelay())
+}
+
+func TestWaitEndsWhenTheBreakerIsClosed(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	awaited, err := await(d.waits(&breakers{}), make(chan struct{}))
+	require.NoError(t, err)
+	require.Empty(t, awaited.Lease)
+}

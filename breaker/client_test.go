@@ -1,0 +1,228 @@
+package breaker_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/maestro-hive/maestro/breaker"
+	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/internal/temporalio/temporaltest"
+)
+
+// stand is a real server and a client of one store's breakers.
+type stand struct {
+	*breaker.Client
+	t       *testing.T
+	address string
+}
+
+func newStand(t *testing.T, flags ...string) *stand {
+	t.Helper()
+	s := &stand{t: t, address: temporaltest.Start(t, flags...)}
+	s.Client = s.connect()
+	return s
+}
+
+func (s *stand) connect() *breaker.Client {
+	s.t.Helper()
+	conn, err := temporalio.DialAddress(s.t.Context(), s.address, "default", nil)
+	require.NoError(s.t, err)
+	s.t.Cleanup(conn.Close)
+	return &breaker.Client{Temporal: conn.Client, Store: "store"}
+}
+
+// work starts a worker that answers for the breakers; it is stopped by the
+// returned function, or at the end of the test.
+func (s *stand) work(c *breaker.Client) (stop func()) {
+	s.t.Helper()
+	w := worker.New(c.Temporal, team.WorkflowQueue(c.Store), worker.Options{StickyScheduleToStartTimeout: time.Second})
+	w.RegisterWorkflowWithOptions(breaker.Workflow, workflow.RegisterOptions{Name: breaker.WorkflowName})
+	require.NoError(s.t, w.Start())
+	stop = sync.OnceFunc(w.Stop)
+	s.t.Cleanup(stop)
+	return stop
+}
+
+func (s *stand) must(answer breaker.Answer, err error) breaker.Answer {
+	s.t.Helper()
+	require.NoError(s.t, err)
+	return answer
+}
+
+func five() team.Breaker {
+	return team.Breaker{Cooldown: team.Duration(time.Hour), MaxCooldown: team.Duration(2 * time.Hour)}.For("coder")
+}
+
+func failureOf(b team.Breaker, id string, generation int64) team.BreakerReport {
+	return team.BreakerReport{
+		ID: id, Breaker: b, Outcome: team.CountsAsFailure, BreakerPass: team.BreakerPass{Generation: generation},
+		Category: team.RateLimited, Message: "slow down",
+	}
+}
+
+func TestOpensOnExactlyTheFifthFailureOverTwoWorkers(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	clients := []*breaker.Client{s.connect(), s.connect()}
+	s.work(clients[0])
+	s.work(clients[1])
+	for n := 1; n <= 5; n++ {
+		view, err := s.Read(t.Context(), "coder")
+		require.NoError(t, err)
+		require.False(t, view.State.Open)
+		require.Equal(t, n-1, view.State.Failures, "acknowledged means visible")
+		answer := s.must(clients[n%2].Report(t.Context(), failureOf(five(), fmt.Sprint("r", n), 0)))
+		require.Equal(t, n == 5, answer.State.Open, "after failure %d", n)
+	}
+	view, err := s.Read(t.Context(), "coder")
+	require.NoError(t, err)
+	require.True(t, view.State.Open)
+	require.Equal(t, int64(1), view.State.Generation)
+	require.Equal(t, team.RateLimited, view.State.LastFailure.Category)
+	require.Equal(t, breaker.Refused, s.must(s.Acquire(t.Context(), "a1", five(), "p")).Effect)
+	require.Eventually(t, func() bool {
+		views, err := s.List(t.Context())
+		return err == nil && len(views) == 1 && views[0].Name == "coder" && views[0].State.Open
+	}, 10*time.Second, 50*time.Millisecond)
+}
+
+func TestTwentyAtOnceMakeOneTransition(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	clients := []*breaker.Client{s.connect(), s.connect()}
+	s.work(clients[0])
+	s.work(clients[1])
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	effects := map[breaker.Effect]int{}
+	for n := range 20 {
+		all.Go(func() {
+			answer, err := clients[n%2].Report(t.Context(), failureOf(five(), fmt.Sprint("r", n), 0))
+			if err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			effects[answer.Effect]++
+		})
+	}
+	all.Wait()
+	require.Equal(t, map[breaker.Effect]int{breaker.Applied: 5, breaker.Ignored: 15}, effects)
+	view, err := s.Read(t.Context(), "coder")
+	require.NoError(t, err)
+	require.Equal(t, int64(1), view.State.Generation)
+	require.Equal(t, 1, view.State.Trips)
+	require.Equal(t, 5, view.State.Failures)
+}
+
+func TestReportSurvivesAnAbsentWorkerAndCountsOnce(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	for range 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		_, err := s.Report(ctx, failureOf(five(), "r1", 0))
+		cancel()
+		require.Error(t, err)
+	}
+	view, err := s.Read(t.Context(), "coder")
+	require.NoError(t, err, "a breaker that nobody serves can be read")
+	require.Zero(t, view.State)
+	stop := s.work(s.Client)
+	for range 2 {
+		answer := s.must(s.Report(t.Context(), failureOf(five(), "r1", 0)))
+		require.Equal(t, 1, answer.State.Failures)
+	}
+	stop()
+	view, err = s.Read(t.Context(), "coder")
+	require.NoError(t, err)
+	require.Equal(t, 1, view.State.Failures)
+}
+
+func TestContinuingAsNewLosesNothing(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, "--dynamic-config-value", "limit.historyCount.suggestContinueAsNew=60")
+	s.work(s.Client)
+	never := five()
+	never.Threshold = 1_000_000
+	const callers, each = 8, 25
+	var all sync.WaitGroup
+	for c := range callers {
+		all.Go(func() {
+			for n := range each {
+				for range 2 { // each report is sent twice
+					if _, err := s.Report(t.Context(), failureOf(never, fmt.Sprintf("r%d.%d", c, n), 0)); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+	view, err := s.Read(t.Context(), "coder")
+	require.NoError(t, err)
+	require.Equal(t, callers*each, view.State.Failures)
+	d, err := s.Temporal.DescribeWorkflowExecution(t.Context(), breaker.WorkflowID("store", "coder"), "")
+	require.NoError(t, err)
+	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, d.GetWorkflowExecutionInfo().GetStatus())
+	require.NotEqual(t, d.GetWorkflowExecutionInfo().GetFirstRunId(), d.GetWorkflowExecutionInfo().GetExecution().GetRunId(), "it did continue as new")
+	require.Less(t, d.GetWorkflowExecutionInfo().GetHistoryLength(), int64(1000))
+}
+
+func TestProbesOverARealServer(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.work(s.Client)
+	b := team.Breaker{Threshold: 1, Cooldown: team.Duration(500 * time.Millisecond), MaxCooldown: team.Duration(time.Hour)}.For("coder")
+	open := s.must(s.Report(t.Context(), failureOf(b, "r1", 0)))
+	require.True(t, open.State.Open)
+	require.Eventually(t, func() bool { return open.State.HalfOpen(time.Now()) }, 5*time.Second, 10*time.Millisecond)
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	var holders []string
+	for n := range 10 {
+		all.Go(func() {
+			holder := fmt.Sprint("p", n)
+			answer, err := s.Acquire(t.Context(), holder, b, holder)
+			if err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if answer.Effect == breaker.Leased {
+				holders = append(holders, holder)
+			}
+		})
+	}
+	all.Wait()
+	require.Len(t, holders, 1, "one probe goes through")
+	require.Equal(t, breaker.Leased, s.must(s.Renew(t.Context(), "renew", b, holders[0])).Effect)
+	require.Equal(t, breaker.Refused, s.must(s.Renew(t.Context(), "renew other", b, "other")).Effect)
+	probe := failureOf(b, "r2", 1)
+	probe.Outcome, probe.Holder = team.CountsAsSuccess, holders[0]
+	require.False(t, s.must(s.Report(t.Context(), probe)).State.Open)
+}
+
+func TestTripAndResetByHand(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	s.work(s.Client)
+	answer := s.must(s.Trip(t.Context(), "t1", "coder", breaker.TripRequest{By: "ann", Why: "maintenance", For: team.Duration(time.Hour)}))
+	status := answer.Status().At(time.Now())
+	require.Equal(t, team.BreakerIsOpen, status.State)
+	require.Equal(t, "maintenance", status.Forced.Why)
+	require.WithinDuration(t, time.Now().Add(time.Hour), *status.OpenUntil, 10*time.Second)
+	answer = s.must(s.Reset(t.Context(), "t2", "coder", breaker.ResetRequest{By: "bob"}))
+	require.False(t, answer.State.Open)
+	require.Equal(t, int64(2), answer.State.Generation)
+	_, err := s.Trip(t.Context(), "t3", "coder", breaker.TripRequest{By: "ann"})
+	require.ErrorContains(t, err, "say why")
+}

@@ -1,0 +1,280 @@
+// Package breaker is the circuit breaker of an agent: a pure machine, an entity
+// workflow that keeps one machine's state for all sessions of a store, and the
+// client that reads it and reports to it.
+package breaker
+
+import (
+	"slices"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// LeaseTime is how long a probe's lease holds without a renewal.
+const LeaseTime = time.Minute
+
+// maxText bounds the texts in a state, which has to fit into a memo.
+const maxText = 200
+
+// Settings are the numbers of one breaker.
+type Settings struct {
+	// Threshold is how many counted failures in a row open it.
+	Threshold int `json:"threshold"`
+	// Cooldown is the time that the first opening lasts. It doubles with each
+	// opening in a row, up to MaxCooldown.
+	Cooldown    team.Duration `json:"cooldown"`
+	MaxCooldown team.Duration `json:"max_cooldown"`
+	// Probes is how many leases there are once the cooldown is over.
+	Probes int `json:"probes"`
+}
+
+// SettingsOf returns the settings of a worker file's breaker.
+func SettingsOf(b team.Breaker) Settings {
+	b = b.For(b.Name)
+	return Settings{Threshold: b.Threshold, Cooldown: b.Cooldown, MaxCooldown: b.MaxCooldown, Probes: b.Probes}
+}
+
+// State is all that a breaker remembers. The zero State is a closed breaker
+// that has never heard of anything.
+type State struct {
+	// Open: nothing passes before OpenUntil, and then only probes.
+	Open bool `json:"open"`
+	// Failures counts the counted failures since the last success.
+	Failures int `json:"failures"`
+	// Generation counts the transitions. An outcome of a round that began
+	// under an earlier one says nothing about now.
+	Generation int64 `json:"generation"`
+	// Trips counts the openings since the breaker was last closed.
+	Trips int `json:"trips"`
+	// OpenUntil is absolute, so that no restart moves it; zero for a closed
+	// breaker, and for one that is forced open without an end.
+	OpenUntil time.Time           `json:"open_until,omitzero"`
+	Probes    []team.BreakerLease `json:"probes,omitempty"`
+	// Forced says who opened the breaker by hand.
+	Forced *team.BreakerForced `json:"forced,omitempty"`
+	// Revision counts all changes, leases too.
+	Revision  int64     `json:"revision"`
+	ChangedAt time.Time `json:"changed_at,omitzero"`
+	ChangedBy string    `json:"changed_by,omitempty"`
+	Why       string    `json:"why,omitempty"`
+	// LastFailure is the last that counted.
+	LastFailure *team.AttemptFailure `json:"last_failure,omitempty"`
+}
+
+// HalfOpen tells whether the breaker is open and its cooldown over.
+func (s State) HalfOpen(now time.Time) bool {
+	return s.Open && !s.OpenUntil.IsZero() && !now.Before(s.OpenUntil)
+}
+
+// At names where the breaker stands at a moment.
+func (s State) At(now time.Time) team.BreakerState {
+	switch {
+	case !s.Open:
+		return team.BreakerClosed
+	case s.HalfOpen(now):
+		return team.BreakerHalfOpen
+	}
+	return team.BreakerIsOpen
+}
+
+// Event is something that happens to a breaker: [Report], [Acquire], [Renew],
+// [Trip] or [Reset].
+type Event interface{ isEvent() }
+
+// Report tells how a round ended that began under Generation. Holder names the
+// lease under which it ran, if it was a probe.
+type Report struct {
+	Outcome    team.Weight
+	Generation int64
+	Holder     string
+	// Category and Message say how it failed.
+	Category team.Category
+	Message  string
+}
+
+// Acquire asks to let a round through: as a probe, where the breaker is half-open.
+type Acquire struct{ Holder string }
+
+// Renew extends a lease.
+type Renew struct{ Holder string }
+
+// Trip opens the breaker by hand, until a moment, or until a Reset if Until is zero.
+type Trip struct {
+	By, Why string
+	Until   time.Time
+}
+
+// Reset closes the breaker by hand.
+type Reset struct{ By, Why string }
+
+func (Report) isEvent()  {}
+func (Acquire) isEvent() {}
+func (Renew) isEvent()   {}
+func (Trip) isEvent()    {}
+func (Reset) isEvent()   {}
+
+// Effect is what an event came to.
+type Effect string
+
+// The effects.
+const (
+	// Applied: the event counted.
+	Applied Effect = "applied"
+	// Ignored: the outcome is from before the last transition, or of a round
+	// that holds no lease, or says nothing.
+	Ignored Effect = "ignored"
+	// Passed: the breaker is closed; no lease is needed.
+	Passed Effect = "passed"
+	// Leased: the holder has a lease for [LeaseTime] from now.
+	Leased Effect = "leased"
+	// Refused: the holder has no lease.
+	Refused Effect = "refused"
+)
+
+// Apply is the machine: what an event at a moment makes of a state. random, in
+// [0, 1), spreads the cooldowns. The argument is not changed.
+func Apply(s State, set Settings, e Event, now time.Time, random float64) (State, Effect) {
+	m := machine{State: s, set: set, now: now, random: random}
+	m.Probes = slices.DeleteFunc(slices.Clone(s.Probes), func(l team.BreakerLease) bool { return !now.Before(l.Until) })
+	var effect Effect
+	switch e := e.(type) {
+	case Report:
+		effect = m.report(e)
+	case Acquire:
+		effect = m.acquire(e.Holder)
+	case Renew:
+		effect = m.renew(e.Holder)
+	case Trip:
+		effect = m.trip(e)
+	case Reset:
+		m.close()
+		m.ChangedBy, m.Why = short(e.By), short(e.Why)
+		effect = Applied
+	}
+	if effect == Ignored || effect == Passed || effect == Refused {
+		return s, effect
+	}
+	m.Revision++
+	return m.State, effect
+}
+
+// machine is one application of an event.
+type machine struct {
+	State
+	set    Settings
+	now    time.Time
+	random float64
+}
+
+func (m *machine) report(r Report) Effect {
+	if r.Generation < m.Generation {
+		return Ignored
+	}
+	if m.Open {
+		return m.probed(r)
+	}
+	switch r.Outcome {
+	case team.CountsAsFailure:
+		m.fail(r)
+		if m.Failures >= m.set.Threshold {
+			m.open()
+		}
+		return Applied
+	case team.CountsAsSuccess:
+		if m.Failures == 0 {
+			return Ignored
+		}
+		m.Failures = 0
+		return Applied
+	}
+	return Ignored
+}
+
+// probed takes the outcome of a probe: nobody else's counts while the breaker
+// is open.
+func (m *machine) probed(r Report) Effect {
+	i := m.lease(r.Holder)
+	if i < 0 {
+		return Ignored
+	}
+	switch r.Outcome {
+	case team.CountsAsFailure:
+		m.fail(r)
+		m.open()
+	case team.CountsAsSuccess:
+		m.close()
+	default:
+		m.Probes = slices.Delete(m.Probes, i, i+1)
+	}
+	return Applied
+}
+
+func (m *machine) acquire(holder string) Effect {
+	switch {
+	case !m.Open:
+		return Passed
+	case m.lease(holder) >= 0:
+		return m.renew(holder)
+	case !m.HalfOpen(m.now) || len(m.Probes) >= m.set.Probes:
+		return Refused
+	}
+	m.Probes = append(m.Probes, team.BreakerLease{Holder: holder, Until: m.now.Add(LeaseTime)})
+	return Leased
+}
+
+func (m *machine) renew(holder string) Effect {
+	i := m.lease(holder)
+	if i < 0 {
+		return Refused
+	}
+	m.Probes[i].Until = m.now.Add(LeaseTime)
+	return Leased
+}
+
+func (m *machine) trip(t Trip) Effect {
+	m.transition()
+	m.Open, m.OpenUntil = true, t.Until
+	m.Trips = max(m.Trips, 1)
+	m.ChangedBy, m.Why = short(t.By), short(t.Why)
+	m.Forced = &team.BreakerForced{By: m.ChangedBy, Why: m.Why}
+	if !t.Until.IsZero() {
+		m.Forced.Until = &t.Until
+	}
+	return Applied
+}
+
+func (m *machine) fail(r Report) {
+	m.Failures++
+	m.LastFailure = &team.AttemptFailure{Category: r.Category, Message: short(r.Message)}
+}
+
+func (m *machine) open() {
+	m.transition()
+	m.Trips++
+	m.Open, m.OpenUntil = true, m.now.Add(m.cooldown())
+}
+
+func (m *machine) close() {
+	m.transition()
+	m.Open, m.OpenUntil, m.Failures, m.Trips = false, time.Time{}, 0, 0
+}
+
+// transition begins a new generation, in which nothing of the last one counts.
+func (m *machine) transition() {
+	m.Generation++
+	m.Probes, m.Forced, m.ChangedAt = nil, nil, m.now
+	m.ChangedBy, m.Why = "", ""
+}
+
+// cooldown doubles with every trip and is spread by up to a tenth; it is never
+// shorter than the settings say, and never longer than their maximum.
+func (m *machine) cooldown() time.Duration {
+	wait := team.Backoff(m.set.Cooldown, m.set.MaxCooldown, m.Trips).Std()
+	return min(wait+time.Duration(m.random*float64(wait)/10), m.set.MaxCooldown.Std())
+}
+
+func (m *machine) lease(holder string) int {
+	return slices.IndexFunc(m.Probes, func(l team.BreakerLease) bool { return holder != "" && l.Holder == holder })
+}
+
+func short(text string) string { return team.Shorten(text, maxText) }

@@ -1,0 +1,371 @@
+package breaker_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/breaker"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+var (
+	epoch    = time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
+	settings = breaker.Settings{
+		Threshold: 3, Cooldown: team.Duration(time.Minute), MaxCooldown: team.Duration(3 * time.Minute), Probes: 1,
+	}
+)
+
+// story applies events one after another; a time.Duration lets time pass.
+type story struct {
+	state   breaker.State
+	now     time.Time
+	effects []breaker.Effect
+}
+
+func tell(set breaker.Settings, steps ...any) story {
+	s := story{now: epoch}
+	for _, step := range steps {
+		if d, ok := step.(time.Duration); ok {
+			s.now = s.now.Add(d)
+			continue
+		}
+		var effect breaker.Effect
+		s.state, effect = breaker.Apply(s.state, set, step.(breaker.Event), s.now, 0)
+		s.effects = append(s.effects, effect)
+	}
+	return s
+}
+
+func failed(generation int64, holder ...string) breaker.Report {
+	return breaker.Report{Outcome: team.CountsAsFailure, Generation: generation, Holder: strings.Join(holder, ""), Category: team.APIError, Message: "503"}
+}
+
+func worked(generation int64, holder ...string) breaker.Report {
+	return breaker.Report{Outcome: team.CountsAsSuccess, Generation: generation, Holder: strings.Join(holder, "")}
+}
+
+func neutral(generation int64, holder ...string) breaker.Report {
+	return breaker.Report{Outcome: team.Neutral, Generation: generation, Holder: strings.Join(holder, "")}
+}
+
+func acquire(holder string) breaker.Acquire { return breaker.Acquire{Holder: holder} }
+
+func TestMachine(t *testing.T) {
+	t.Parallel()
+	opened := []any{failed(0), failed(0), failed(0)}
+	probing := append(slices.Clone(opened), time.Minute, acquire("a"))
+	after := func(before []any, steps ...any) []any { return append(slices.Clone(before), steps...) }
+	until := func(d time.Duration) *time.Time { at := epoch.Add(d); return &at }
+	for _, c := range []struct {
+		name     string
+		steps    []any
+		last     breaker.Effect
+		state    team.BreakerState
+		failures int
+		trips    int
+		gen      int64
+		until    *time.Time
+		probes   int
+	}{
+		{"below the threshold", []any{failed(0), failed(0)}, breaker.Applied, team.BreakerClosed, 2, 0, 0, nil, 0},
+		{"at the threshold", opened, breaker.Applied, team.BreakerIsOpen, 3, 1, 1, until(time.Minute), 0},
+		{"a success between", []any{failed(0), failed(0), worked(0), failed(0), failed(0)}, breaker.Applied, team.BreakerClosed, 2, 0, 0, nil, 0},
+		{"neutral says nothing", []any{failed(0), failed(0), neutral(0)}, breaker.Ignored, team.BreakerClosed, 2, 0, 0, nil, 0},
+		{"a success with nothing to make good", []any{worked(0)}, breaker.Ignored, team.BreakerClosed, 0, 0, 0, nil, 0},
+		{"the rest of twenty at once", after(opened, failed(0), failed(0)), breaker.Ignored, team.BreakerIsOpen, 3, 1, 1, until(time.Minute), 0},
+		{"a late success", after(opened, worked(0)), breaker.Ignored, team.BreakerIsOpen, 3, 1, 1, until(time.Minute), 0},
+		{"no probe while it cools down", after(opened, 59*time.Second, acquire("a")), breaker.Refused, team.BreakerIsOpen, 3, 1, 1, until(time.Minute), 0},
+		{"half-open by the clock alone", after(opened, time.Minute, failed(0)), breaker.Ignored, team.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 0},
+		{"a probe", probing, breaker.Leased, team.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
+		{"one probe only", after(probing, acquire("b")), breaker.Refused, team.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
+		{"the same probe again", after(probing, acquire("a")), breaker.Leased, team.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
+		{"a probe works", after(probing, worked(1, "a")), breaker.Applied, team.BreakerClosed, 0, 0, 2, nil, 0},
+		{"a probe fails", after(probing, failed(1, "a")), breaker.Applied, team.BreakerIsOpen, 4, 2, 2, until(3 * time.Minute), 0},
+		{"a probe fails again", after(probing, failed(1, "a"), 2*time.Minute, acquire("b"), failed(2, "b")), breaker.Applied, team.BreakerIsOpen, 5, 3, 3, until(6 * time.Minute), 0},
+		{"a probe gives up its lease", after(probing, neutral(1, "a"), acquire("b")), breaker.Leased, team.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
+		{"somebody else's success", after(probing, worked(1, "b")), breaker.Ignored, team.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
+		{"nobody's success", after(probing, worked(1)), breaker.Ignored, team.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
+		{"a renewed lease", after(probing, 50*time.Second, breaker.Renew{Holder: "a"}, 50*time.Second, acquire("b")), breaker.Refused, team.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
+		{"a dead prober", after(probing, time.Minute, acquire("b")), breaker.Leased, team.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
+		{"a prober back from the dead", after(probing, time.Minute, acquire("b"), worked(1, "a")), breaker.Ignored, team.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
+		{"a lease that is gone cannot be renewed", after(probing, time.Minute, breaker.Renew{Holder: "a"}), breaker.Refused, team.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
+		{"closed needs no lease", []any{acquire("a")}, breaker.Passed, team.BreakerClosed, 0, 0, 0, nil, 0},
+		{"tripped until reset", []any{breaker.Trip{By: "ann"}, 100 * time.Hour, acquire("a")}, breaker.Refused, team.BreakerIsOpen, 0, 1, 1, nil, 0},
+		{"tripped for an hour", []any{breaker.Trip{By: "ann", Until: epoch.Add(time.Hour)}, time.Hour, acquire("a")}, breaker.Leased, team.BreakerHalfOpen, 0, 1, 1, until(time.Hour), 1},
+		{"a trip ends a probe", after(probing, breaker.Trip{By: "ann"}, worked(1, "a")), breaker.Ignored, team.BreakerIsOpen, 3, 1, 2, nil, 0},
+		{"reset", after(opened, breaker.Reset{By: "ann"}), breaker.Applied, team.BreakerClosed, 0, 0, 2, nil, 0},
+		{"a reset fences what came before", after(opened, breaker.Reset{By: "ann"}, failed(1)), breaker.Ignored, team.BreakerClosed, 0, 0, 2, nil, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := tell(settings, c.steps...)
+			require.Equal(t, c.last, s.effects[len(s.effects)-1])
+			require.Equal(t, c.state, s.state.At(s.now))
+			require.Equal(t, c.failures, s.state.Failures)
+			require.Equal(t, c.trips, s.state.Trips)
+			require.Equal(t, c.gen, s.state.Generation)
+			require.Len(t, s.state.Probes, c.probes)
+			if c.until == nil {
+				require.Zero(t, s.state.OpenUntil)
+			} else {
+				require.Equal(t, *c.until, s.state.OpenUntil)
+			}
+		})
+	}
+}
+
+func TestForcedOpeningSaysWhoAndWhy(t *testing.T) {
+	t.Parallel()
+	s := tell(settings, breaker.Trip{By: "ann", Why: strings.Repeat("long ", 100), Until: epoch.Add(time.Hour)})
+	require.Equal(t, "ann", s.state.Forced.By)
+	require.LessOrEqual(t, len(s.state.Forced.Why), 200)
+	require.Equal(t, epoch.Add(time.Hour), *s.state.Forced.Until)
+	s = tell(settings, breaker.Trip{By: "ann", Why: "maintenance"}, breaker.Reset{By: "bob", Why: "done"})
+	require.Nil(t, s.state.Forced)
+	require.Equal(t, "bob", s.state.ChangedBy)
+	require.Equal(t, "done", s.state.Why)
+}
+
+func TestCooldownIsSpreadBetweenItsBounds(t *testing.T) {
+	t.Parallel()
+	for _, random := range []float64{0, 0.5, 0.999} {
+		var s breaker.State
+		now := epoch
+		for trip := range 5 {
+			generation := s.Generation
+			if trip == 0 {
+				for range settings.Threshold {
+					s, _ = breaker.Apply(s, settings, failed(generation), now, random)
+				}
+			} else {
+				now = s.OpenUntil
+				s, _ = breaker.Apply(s, settings, acquire("p"), now, random)
+				s, _ = breaker.Apply(s, settings, failed(generation, "p"), now, random)
+			}
+			least := min(time.Minute<<trip, 3*time.Minute)
+			require.GreaterOrEqual(t, s.OpenUntil.Sub(now), least)
+			require.LessOrEqual(t, s.OpenUntil.Sub(now), min(least+least/10, 3*time.Minute))
+		}
+	}
+}
+
+// TestInvariantsOverAllSequences tries every sequence of events up to a length.
+func TestInvariantsOverAllSequences(t *testing.T) {
+	t.Parallel()
+	set := breaker.Settings{Threshold: 2, Cooldown: team.Duration(time.Minute), MaxCooldown: team.Duration(2 * time.Minute), Probes: 1}
+	alphabet := func(g int64) []any {
+		return []any{
+			failed(g), worked(g), failed(g - 1), worked(g - 1), failed(g, "a"), worked(g, "a"), neutral(g, "a"),
+			acquire("a"), acquire("b"), breaker.Renew{Holder: "b"}, worked(g, "b"),
+			breaker.Trip{By: "x"}, breaker.Reset{By: "x"}, 40 * time.Second,
+		}
+	}
+	length := 5
+	if testing.Short() {
+		length = 4
+	}
+	var explore func(s breaker.State, now time.Time, depth int)
+	explore = func(s breaker.State, now time.Time, depth int) {
+		if depth == length {
+			return
+		}
+		for _, step := range alphabet(s.Generation) {
+			if d, ok := step.(time.Duration); ok {
+				explore(s, now.Add(d), depth+1)
+				continue
+			}
+			before := frozen(s)
+			next, effect := breaker.Apply(s, set, step.(breaker.Event), now, 0)
+			if before != frozen(s) {
+				t.Fatalf("the argument was changed by %+v", step)
+			}
+			hold(t, set, s, next, step.(breaker.Event), effect, now)
+			explore(next, now, depth+1)
+		}
+	}
+	explore(breaker.State{}, epoch, 0)
+	// The same from where it is half-open, and with failures counted.
+	s := tell(set, failed(0), failed(0), 61*time.Second)
+	explore(s.state, s.now, 0)
+}
+
+// frozen is a value that differs when any part of a state does.
+func frozen(s breaker.State) [8]any {
+	leases := ""
+	for _, l := range s.Probes {
+		leases += l.Holder + l.Until.String()
+	}
+	return [8]any{s.Open, s.Failures, s.Generation, s.Trips, s.OpenUntil, leases, s.Forced != nil, s.Revision}
+}
+
+// hold checks what is true of every application of an event.
+func hold(t *testing.T, set breaker.Settings, before, after breaker.State, e breaker.Event, effect breaker.Effect, now time.Time) {
+	t.Helper()
+	bad := func(what string) {
+		t.Fatalf("%s: %+v with %T%+v (%s) becomes %+v", what, before, e, e, effect, after)
+	}
+	report, isReport := e.(breaker.Report)
+	_, byTrip := e.(breaker.Trip)
+	_, byReset := e.(breaker.Reset)
+	switch {
+	case len(after.Probes) > set.Probes:
+		bad("more probes than allowed")
+	case len(after.Probes) > 0 && effect == breaker.Leased && after.At(now) != team.BreakerHalfOpen:
+		bad("a probe outside half-open")
+	case !after.Open && (len(after.Probes) > 0 || !after.OpenUntil.IsZero() || after.Forced != nil || after.Trips != 0 || after.Failures >= set.Threshold):
+		bad("closed, with something of an open one")
+	case after.Open && after.OpenUntil.IsZero() && after.Forced == nil:
+		bad("open for ever, by nobody")
+	case after.Generation < before.Generation || after.Generation > before.Generation+1:
+		bad("the generation jumped")
+	case before.Open != after.Open && after.Generation == before.Generation:
+		bad("a transition without a generation")
+	case after.Revision == before.Revision && frozen(before) != frozen(after):
+		bad("changed without a revision")
+	case !before.Open && after.Open && !byTrip && (!isReport || report.Outcome != team.CountsAsFailure || before.Failures != set.Threshold-1):
+		bad("opened by something else than the last failure of the threshold")
+	case before.Open && !after.Open && !byReset && (!isReport || report.Outcome != team.CountsAsSuccess || report.Holder == ""):
+		bad("closed by something else than a probe")
+	case isReport && report.Generation < before.Generation && frozen(before) != frozen(after):
+		bad("an old outcome counted")
+	case isReport && before.Open && !before.HalfOpen(now) && effect != breaker.Ignored:
+		bad("an outcome counted while cooling down")
+	}
+}
+
+// FuzzMachine plays bytes as events against a model that keeps a list of
+// outcomes instead of counters.
+func FuzzMachine(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 9, 9, 4, 1, 0, 0})
+	f.Add([]byte{0, 0, 0, 9, 9, 9, 4, 9, 9, 9, 5, 6, 7, 8, 3})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var s breaker.State
+		m := model{leases: map[string]time.Time{}}
+		now := epoch
+		for _, b := range data {
+			event := m.pick(b)
+			if event == nil {
+				now = now.Add(time.Duration(b/10+1) * 5 * time.Second)
+				continue
+			}
+			s, _ = breaker.Apply(s, settings, event, now, 0)
+			m.apply(event, now)
+			require.Equal(t, m.state(now), s.At(now))
+			require.Equal(t, m.streak(), s.Failures)
+			require.Equal(t, m.generation, s.Generation)
+		}
+	})
+}
+
+// model is the breaker written down naively.
+type model struct {
+	generation int64
+	outcomes   []bool
+	openings   int
+	open       bool
+	until      time.Time
+	leases     map[string]time.Time
+}
+
+func (m *model) pick(b byte) breaker.Event {
+	holder := []string{"a", "b"}[b/10%2]
+	switch b % 10 {
+	case 0:
+		return failed(m.generation)
+	case 1:
+		return worked(m.generation)
+	case 2:
+		return failed(m.generation - 1)
+	case 3:
+		return breaker.Renew{Holder: holder}
+	case 4:
+		return acquire(holder)
+	case 5:
+		return failed(m.generation, holder)
+	case 6:
+		return worked(m.generation, holder)
+	case 7:
+		return neutral(m.generation, holder)
+	case 8:
+		if b > 128 {
+			return breaker.Reset{By: "x"}
+		}
+	}
+	return nil
+}
+
+func (m *model) holds(holder string, now time.Time) bool {
+	until, ok := m.leases[holder]
+	return ok && now.Before(until)
+}
+
+func (m *model) apply(e breaker.Event, now time.Time) {
+	switch e := e.(type) {
+	case breaker.Acquire:
+		taken := false
+		for holder, until := range m.leases {
+			taken = taken || (holder != e.Holder && now.Before(until))
+		}
+		if m.state(now) == team.BreakerHalfOpen && !taken {
+			m.leases[e.Holder] = now.Add(time.Minute)
+		}
+	case breaker.Renew:
+		if m.holds(e.Holder, now) {
+			m.leases[e.Holder] = now.Add(time.Minute)
+		}
+	case breaker.Reset:
+		m.turn(false, now)
+	case breaker.Report:
+		m.report(e, now)
+	}
+}
+
+func (m *model) report(e breaker.Report, now time.Time) {
+	switch {
+	case e.Generation != m.generation, m.open && !m.holds(e.Holder, now):
+	case e.Outcome == team.Neutral:
+		delete(m.leases, e.Holder)
+	case e.Outcome == team.CountsAsSuccess && m.open:
+		m.turn(false, now)
+	default:
+		m.outcomes = append(m.outcomes, e.Outcome == team.CountsAsSuccess)
+		if m.open || m.streak() >= settings.Threshold {
+			m.turn(true, now)
+		}
+	}
+}
+
+func (m *model) turn(open bool, now time.Time) {
+	m.generation++
+	m.open, m.leases = open, map[string]time.Time{}
+	if !open {
+		m.outcomes, m.openings = nil, 0
+		return
+	}
+	m.openings++
+	m.until = now.Add(min(time.Minute<<(m.openings-1), 3*time.Minute))
+}
+
+func (m *model) streak() (n int) {
+	for _, success := range slices.Backward(m.outcomes) {
+		if success {
+			return n
+		}
+		n++
+	}
+	return n
+}
+
+func (m *model) state(now time.Time) team.BreakerState {
+	switch {
+	case !m.open:
+		return team.BreakerClosed
+	case now.Before(m.until):
+		return team.BreakerIsOpen
+	}
+	return team.BreakerHalfOpen
+}

@@ -1,0 +1,155 @@
+package breaker
+
+import (
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// remembered is how many applied updates a breaker knows again after it has
+// continued as new. Within one run, Temporal knows them all.
+const remembered = 1000
+
+// Input is all that a breaker's workflow starts from, and continues as new with.
+type Input struct {
+	Store string `json:"store"`
+	View
+	// Applied has a short hash of each update that counted lately, the oldest
+	// first.
+	Applied []string `json:"applied,omitempty"`
+}
+
+// Workflow is a breaker: one machine's state, for all sessions of a store.
+//
+// It changes by updates only. An update that was acknowledged is in the memo,
+// where [Client.Read] sees it; one that is sent again under its id, even to a
+// later run, gets an answer and changes nothing. The workflow never completes:
+// when its history has grown it continues as new between two updates, with
+// everything that counts.
+func Workflow(ctx workflow.Context, in Input) error {
+	e := &entity{Input: in}
+	if e.Since.IsZero() {
+		e.Since = workflow.Now(ctx).UTC()
+	}
+	e.Settings = e.Settings.For(e.Name)
+	if err := e.handle(ctx); err != nil {
+		return err
+	}
+	err := workflow.Await(ctx, func() bool {
+		return workflow.GetInfo(ctx).GetContinueAsNewSuggested() && workflow.AllHandlersFinished(ctx)
+	})
+	if err != nil {
+		return err
+	}
+	return workflow.NewContinueAsNewError(ctx, WorkflowName, e.Input)
+}
+
+// entity is a running breaker.
+type entity struct{ Input }
+
+func (e *entity) handle(ctx workflow.Context) error {
+	err := workflow.SetQueryHandlerWithOptions(ctx, StateQuery, func() (View, error) { return e.View, nil },
+		workflow.QueryHandlerOptions{Description: "The breaker's state and settings."})
+	if err != nil {
+		return err
+	}
+	return register(
+		on(ctx, ReportUpdate, "The outcome of a round; sent by workers.", e.report,
+			func(r team.BreakerReport) error { return checkReport(e.Name, r) }),
+		on(ctx, AcquireUpdate, "Asks to let a round through; sent by workers.", e.acquire,
+			func(r AcquireRequest) error { return checkAcquire(e.Name, r) }),
+		on(ctx, RenewUpdate, "Extends a probe's lease; sent by workers.", e.renew, checkRenew),
+		on(ctx, TripUpdate, `Opens the breaker by hand: rounds of its agents wait. Paste {"by":"your name","why":"the reason","for":"1h"}; without "for" it stays open until it is reset.`,
+			e.trip, checkTrip),
+		on(ctx, ResetUpdate, `Closes the breaker by hand: rounds of its agents go on. Paste {"by":"your name","why":"the reason"}.`,
+			e.reset, func(ResetRequest) error { return nil }),
+	)
+}
+
+func register(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// on registers an update with its validator.
+func on[T any](ctx workflow.Context, name UpdateName, description string, apply func(workflow.Context, T) (Answer, error), check func(T) error) error {
+	return workflow.SetUpdateHandlerWithOptions(ctx, string(name), apply, workflow.UpdateHandlerOptions{
+		Validator: check, Description: description,
+	})
+}
+
+func (e *entity) report(ctx workflow.Context, r team.BreakerReport) (Answer, error) {
+	return e.once(ctx, r.ID, func(random float64) Effect {
+		e.Settings = r.Breaker
+		return e.apply(ctx, Report{
+			Outcome: r.Outcome, Generation: r.Generation, Holder: r.Holder, Category: r.Category, Message: r.Message,
+		}, random)
+	})
+}
+
+func (e *entity) acquire(ctx workflow.Context, r AcquireRequest) (Answer, error) {
+	e.Settings = r.Breaker
+	return e.answer(ctx, e.apply(ctx, Acquire{Holder: r.Holder}, 0))
+}
+
+func (e *entity) renew(ctx workflow.Context, r RenewRequest) (Answer, error) {
+	return e.answer(ctx, e.apply(ctx, Renew(r), 0))
+}
+
+func (e *entity) trip(ctx workflow.Context, r TripRequest) (Answer, error) {
+	return e.once(ctx, workflow.GetCurrentUpdateInfo(ctx).ID, func(float64) Effect {
+		var until time.Time
+		if r.For > 0 {
+			until = workflow.Now(ctx).UTC().Add(r.For.Std())
+		}
+		return e.apply(ctx, Trip{By: r.By, Why: r.Why, Until: until}, 0)
+	})
+}
+
+func (e *entity) reset(ctx workflow.Context, r ResetRequest) (Answer, error) {
+	return e.once(ctx, workflow.GetCurrentUpdateInfo(ctx).ID, func(float64) Effect {
+		return e.apply(ctx, Reset(r), 0)
+	})
+}
+
+// once applies what has not been applied under this id before. The id's hash
+// also is what spreads cooldowns, so that no event is spent on a random number.
+func (e *entity) once(ctx workflow.Context, id string, apply func(random float64) Effect) (Answer, error) {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(id)) // never fails
+	mark := strconv.FormatUint(h.Sum64(), 36)
+	if slices.Contains(e.Applied, mark) {
+		return e.answer(ctx, Ignored)
+	}
+	effect := apply(float64(h.Sum64()>>11) / (1 << 53))
+	e.Applied = append(e.Applied, mark)
+	e.Applied = e.Applied[max(0, len(e.Applied)-remembered):]
+	return e.answer(ctx, effect)
+}
+
+// apply runs the machine.
+func (e *entity) apply(ctx workflow.Context, event Event, random float64) Effect {
+	var effect Effect
+	e.State, effect = Apply(e.State, SettingsOf(e.Settings), event, workflow.Now(ctx).UTC(), random)
+	return effect
+}
+
+// answer shows the breaker in its memo, in the same step that acknowledges the
+// update.
+func (e *entity) answer(ctx workflow.Context, effect Effect) (Answer, error) {
+	if effect == Applied || effect == Leased {
+		if err := workflow.UpsertMemo(ctx, map[string]any{MemoKey: e.View}); err != nil {
+			return Answer{}, err
+		}
+	}
+	return Answer{Effect: effect, View: e.View}, nil
+}

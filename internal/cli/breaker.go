@@ -1,0 +1,373 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/maestro-hive/maestro/breaker"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/temporalio"
+)
+
+// breakerListDocument is the document of `breaker list -o json`.
+type breakerListDocument struct {
+	// Breakers are sorted by name.
+	Breakers []listedBreaker `json:"breakers"`
+}
+
+// listedBreaker is a breaker and who stands behind it.
+type listedBreaker struct {
+	team.BreakerStatus
+	// Agents are those of the live workers that have the breaker.
+	Agents []string `json:"agents"`
+}
+
+func newBreaker(a *app) *cobra.Command {
+	return group("breaker", "Show and set the circuit breakers of agents",
+		newBreakerList(a), newBreakerShow(a), newBreakerTrip(a), newBreakerReset(a))
+}
+
+func newBreakerList(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the store's breakers",
+		Long: "List the store's breakers: those that Temporal knows, and the others that workers offer. " +
+			"Where Temporal cannot be reached, the store's copy is shown.",
+		Args: arguments(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.listBreakers(cmd.Context()) },
+	}
+	a.addBreakerFlags(cmd)
+	return cmd
+}
+
+func newBreakerShow(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show NAME",
+		Short: "Show a breaker: whether it is open, since when, until when and why",
+		Long:  "Show a breaker. It needs no worker. Where Temporal cannot be reached, the store's copy is shown.",
+		Args:  arguments(1, 1),
+		RunE:  func(cmd *cobra.Command, args []string) error { return a.showBreaker(cmd.Context(), args[0]) },
+	}
+	a.addBreakerFlags(cmd)
+	cmd.ValidArgsFunction = a.completeBreakers
+	return cmd
+}
+
+func newBreakerTrip(a *app) *cobra.Command {
+	var why string
+	var lasting time.Duration
+	cmd := &cobra.Command{
+		Use:   "trip NAME --why TEXT",
+		Short: "Open a breaker by hand: rounds of its agents wait",
+		Long: "Open a breaker by hand. Rounds that are at work go on; others of its agents wait and cost nothing. " +
+			"It stays open for --for, and without it until `maestro breaker reset`. A worker has to answer.",
+		Args: arguments(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case strings.TrimSpace(why) == "":
+				return usagef("say why with --why TEXT: whoever waits for breaker %s reads it", args[0])
+			case lasting < 0, lasting == 0 && cmd.Flags().Changed("for"):
+				return usagef("--for %s is not a time to come; leave it out to keep the breaker open until it is reset", lasting)
+			}
+			request := breaker.TripRequest{By: a.person(), Why: why, For: team.Duration(lasting)}
+			return a.setBreaker(cmd.Context(), args[0], func(ctx context.Context, c *breaker.Client, id string) (breaker.Answer, error) {
+				return c.Trip(ctx, id, args[0], request)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&why, "why", "", "the reason, for whoever waits")
+	cmd.Flags().DurationVar(&lasting, "for", 0, "how long, like 1h; without it, until the breaker is reset")
+	a.addBreakerFlags(cmd)
+	cmd.ValidArgsFunction = a.completeBreakers
+	return cmd
+}
+
+func newBreakerReset(a *app) *cobra.Command {
+	var why string
+	cmd := &cobra.Command{
+		Use:   "reset NAME",
+		Short: "Close a breaker by hand: rounds of its agents go on",
+		Long:  "Close a breaker by hand and forget the failures that it has counted. A worker has to answer.",
+		Args:  arguments(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			request := breaker.ResetRequest{By: a.person(), Why: why}
+			return a.setBreaker(cmd.Context(), args[0], func(ctx context.Context, c *breaker.Client, id string) (breaker.Answer, error) {
+				return c.Reset(ctx, id, args[0], request)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&why, "why", "", "the reason")
+	a.addBreakerFlags(cmd)
+	cmd.ValidArgsFunction = a.completeBreakers
+	return cmd
+}
+
+func (a *app) addBreakerFlags(cmd *cobra.Command) {
+	a.addTemporalFlags(cmd)
+	a.addStateDirFlag(cmd)
+	a.addOutputFlag(cmd)
+}
+
+// knownBreakers gathers the store's breakers: Temporal's word, else the store's
+// copy, else that of the workers that offer them.
+func (a *app) knownBreakers(ctx context.Context, s *store.Store) ([]listedBreaker, error) {
+	known := map[string]team.BreakerStatus{}
+	mirrored, err := s.Breakers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range mirrored {
+		known[b.Name] = b
+	}
+	behind, err := a.agentsBehind(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	for name := range behind {
+		if _, ok := known[name]; !ok {
+			known[name] = breaker.View{Name: name, Settings: team.Breaker{}.For(name)}.Status()
+		}
+	}
+	if err := a.addRunning(ctx, s, known); err != nil {
+		return nil, err
+	}
+	out := []listedBreaker{}
+	for name, b := range known {
+		out = append(out, listedBreaker{b.At(a.env.Now()), append([]string{}, behind[name]...)})
+	}
+	slices.SortFunc(out, func(x, y listedBreaker) int { return strings.Compare(x.Name, y.Name) })
+	return out, nil
+}
+
+// addRunning puts what Temporal says over what the store has. Without Temporal,
+// a person is told.
+func (a *app) addRunning(ctx context.Context, s *store.Store, known map[string]team.BreakerStatus) error {
+	conn, err := a.dial(ctx)
+	var unreachable *temporalio.UnreachableError
+	if errors.As(err, &unreachable) {
+		a.say("%s; this is the store's copy", firstLine(err.Error()))
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	c := &breaker.Client{Temporal: conn.Client, Store: s.ID()}
+	views, err := c.List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, view := range views {
+		known[view.Name] = view.Status()
+	}
+	for name := range known { // a listing lags behind; a look at one does not
+		view, err := c.Read(ctx, name)
+		if err != nil {
+			return err
+		}
+		if status := view.Status(); !view.Since.IsZero() {
+			known[name] = status
+		} else if known[name].State != team.BreakerClosed || known[name].Failures > 0 {
+			status.Settings = known[name].Settings
+			known[name] = status // it does not run any more, which means closed
+		}
+	}
+	return nil
+}
+
+// agentsBehind lists, by breaker, the agents that live workers offer.
+func (a *app) agentsBehind(ctx context.Context, s *store.Store) (map[string][]string, error) {
+	offers, err := s.Offers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	behind := map[string][]string{}
+	for _, o := range offers {
+		if !o.Live(a.env.Now()) {
+			continue
+		}
+		for name, offered := range o.Agents {
+			if offered.Breaker != "" && !slices.Contains(behind[offered.Breaker], name) {
+				behind[offered.Breaker] = append(behind[offered.Breaker], name)
+			}
+		}
+	}
+	for _, agents := range behind {
+		slices.Sort(agents)
+	}
+	return behind, nil
+}
+
+func (a *app) listBreakers(ctx context.Context) error {
+	s, err := a.openStore()
+	if err != nil {
+		return err
+	}
+	known, err := a.knownBreakers(ctx, s)
+	if err != nil {
+		return err
+	}
+	if a.output == outputJSON {
+		return a.printJSON(breakerListDocument{known})
+	}
+	if len(known) == 0 {
+		a.say("there are no breakers yet; a worker brings one for each of its agents")
+		return nil
+	}
+	t := &table{paint: a.paint}
+	t.head("BREAKER", "STATE", "FAILURES", "UNTIL", "AGENTS", "")
+	for _, b := range known {
+		why := ""
+		if b.State != team.BreakerClosed {
+			why = b.Because()
+		}
+		t.add(plain(b.Name), cell{string(b.State), breakerColour(b.State)}, plain(fmt.Sprint(b.Failures)), plain(moment(b.OpenUntil)),
+			plain(dash(strings.Join(b.Agents, ", "))), cell{clip(why, 80), dim})
+	}
+	t.write(a.env.Stdout)
+	return nil
+}
+
+func breakerColour(s team.BreakerState) string {
+	switch s {
+	case team.BreakerIsOpen:
+		return red
+	case team.BreakerHalfOpen:
+		return yellow
+	case team.BreakerClosed:
+	}
+	return green
+}
+
+// findBreaker looks a breaker up by name.
+func (a *app) findBreaker(ctx context.Context, s *store.Store, name string) (listedBreaker, error) {
+	if err := team.CheckName(name); err != nil {
+		return listedBreaker{}, usagef("%w", err)
+	}
+	known, err := a.knownBreakers(ctx, s)
+	if err != nil {
+		return listedBreaker{}, err
+	}
+	var names []string
+	for _, b := range known {
+		if b.Name == name {
+			return b, nil
+		}
+		names = append(names, b.Name)
+	}
+	return listedBreaker{}, usagef("the store in %s has no breaker %q%s; `maestro breaker list` shows those that there are",
+		s.Dir(), name, team.DidYouMean(name, names))
+}
+
+func (a *app) showBreaker(ctx context.Context, name string) error {
+	s, err := a.openStore()
+	if err != nil {
+		return err
+	}
+	b, err := a.findBreaker(ctx, s, name)
+	if err != nil {
+		return err
+	}
+	return a.printBreaker(b)
+}
+
+// printBreaker shows one breaker.
+func (a *app) printBreaker(b listedBreaker) error {
+	if a.output == outputJSON {
+		return a.printJSON(b)
+	}
+	p := a.paint
+	a.print("%s  %s", p.paint(bold, b.Name), p.paint(breakerColour(b.State), string(b.State)))
+	if b.State != team.BreakerClosed {
+		a.print("%s", printable(b.Because()))
+		switch {
+		case b.OpenUntil == nil:
+			a.print("open until it is reset")
+		case b.State == team.BreakerIsOpen:
+			a.print("open until %s, for another %s", moment(b.OpenUntil), span(b.OpenUntil.Sub(a.env.Now())))
+		default:
+			a.print("the cooldown is over since %s; probes at work: %d of %d", moment(b.OpenUntil), len(b.Probes), b.Settings.Probes)
+		}
+	} else if b.LastFailure != nil && b.Failures > 0 {
+		a.print("the last failure: %s: %s", b.LastFailure.Category, printable(b.LastFailure.Message))
+	}
+	if b.ChangedBy != "" {
+		a.print("last changed by %s%s", printable(b.ChangedBy), reason(b.Why))
+	}
+	a.print("")
+	a.print("failures in a row  %d of %d", b.Failures, b.Settings.Threshold)
+	a.print("openings in a row  %d", b.Trips)
+	a.print("cooldown           %s, at most %s", b.Settings.Cooldown, b.Settings.MaxCooldown)
+	a.print("agents             %s", dash(strings.Join(b.Agents, ", ")))
+	if !b.ChangedAt.IsZero() {
+		a.print("changed            %s, generation %d", moment(&b.ChangedAt), b.Generation)
+	}
+	return nil
+}
+
+func reason(why string) string {
+	if why == "" {
+		return ""
+	}
+	return ": " + printable(why)
+}
+
+// setBreaker changes a breaker by hand and shows it as it is then.
+func (a *app) setBreaker(ctx context.Context, name string, change func(context.Context, *breaker.Client, string) (breaker.Answer, error)) error {
+	s, err := a.openStore()
+	if err != nil {
+		return err
+	}
+	conn, err := a.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	before, err := a.findBreaker(ctx, s, name)
+	if err != nil {
+		return err
+	}
+	bounded, cancel := context.WithTimeout(ctx, answerPatience)
+	defer cancel()
+	id := fmt.Sprintf("cli/%s/%d/%d", a.env.Host, a.env.PID, a.env.Now().UnixNano())
+	answer, err := change(bounded, &breaker.Client{Temporal: conn.Client, Store: s.ID()}, id)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil && bounded.Err() != nil:
+		return failf("no worker has answered for breaker %s within %s; start one with `maestro worker`, look with `maestro breaker show %s`, and try again", name, answerPatience, name)
+	case err != nil:
+		return failf("breaker %s: %w", name, err)
+	}
+	if err := s.PutBreaker(ctx, answer.Status()); err != nil {
+		a.say("the store's copy of breaker %s lags behind: %v", name, err)
+	}
+	return a.printBreaker(listedBreaker{answer.Status().At(a.env.Now()), before.Agents})
+}
+
+// completeBreakers completes the names of the breakers that the store knows.
+func (a *app) completeBreakers(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	s, err := a.findStore()
+	if err != nil || s == nil || len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var out []string
+	known, _ := s.Breakers(cmd.Context())
+	for _, b := range known {
+		out = append(out, b.Name)
+	}
+	behind, _ := a.agentsBehind(cmd.Context(), s)
+	for name := range behind {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	out = slices.DeleteFunc(slices.Compact(out), func(name string) bool { return !strings.HasPrefix(name, begun) })
+	return out, cobra.ShellCompDirectiveNoFileComp
+}

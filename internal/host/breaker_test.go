@@ -1,0 +1,191 @@
+package host_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+
+	"github.com/maestro-hive/maestro/breaker"
+	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+func (s *stand) breakers() *breaker.Client {
+	return &breaker.Client{Temporal: s.client, Store: s.store.ID()}
+}
+
+// start starts a session without waiting for its end.
+func (s *stand) start(session string, tm team.Team) client.WorkflowRun {
+	s.t.Helper()
+	ctx := s.t.Context()
+	data, err := json.Marshal(tm.Resolved())
+	require.NoError(s.t, err)
+	blob, err := s.store.PutBlob(ctx, data)
+	require.NoError(s.t, err)
+	requirement, err := s.store.PutBlob(ctx, []byte("the requirement"))
+	require.NoError(s.t, err)
+	empty, err := s.store.PutManifest(ctx, store.Manifest{})
+	require.NoError(s.t, err)
+	run, err := s.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: session, TaskQueue: team.WorkflowQueue(s.store.ID())},
+		workflows.TeamSessionName, workflows.SessionInput{Store: s.store.ID(), Team: blob, Requirement: requirement, Workspace: empty})
+	require.NoError(s.t, err)
+	return run
+}
+
+// waiting tells whether a session waits for a breaker, in all that is written of it.
+func (s *stand) waiting(session string) bool {
+	e, err := s.store.Execution(team.SessionKey{Namespace: "default", Session: session})
+	return err == nil && e.Status.Status == team.WaitingForBreaker
+}
+
+func (s *stand) events(session string) int64 {
+	s.t.Helper()
+	d, err := s.client.DescribeWorkflowExecution(s.t.Context(), session, "")
+	require.NoError(s.t, err)
+	return d.GetWorkflowExecutionInfo().GetHistoryLength()
+}
+
+func oneStep() team.Team {
+	return team.Team{
+		Version: 1, Name: "t", Personas: map[string]team.Persona{"dev": {Role: "d", Agent: "coder", Instructions: "do"}},
+		Phases: []team.Phase{{Name: "build", Personas: []string{"dev"}}},
+		Retry:  team.Retry{Attempts: 1, Rounds: 1},
+	}
+}
+
+func TestFifthFailureOpensAndSessionsWaitAtNoCost(t *testing.T) {
+	t.Parallel()
+	broken := filepath.Join(t.TempDir(), "broken")
+	require.NoError(t, os.WriteFile(broken, nil, 0o600))
+	coder := shell(`test -e ` + broken + ` && { echo '{"error":{"category":"api_error","message":"503"}}' > $MAESTRO_RESULT; exit 1; }; echo done > done`)
+	coder.Breaker = team.Breaker{Name: "provider", Cooldown: team.Duration(time.Hour)}
+	s := newStand(t, agent.Config{Agents: map[string]agent.Definition{"coder": coder}})
+	for n := 1; n <= 5; n++ {
+		_, err := s.run(fmt.Sprint("failing", n), oneStep())
+		require.ErrorContains(t, err, "503")
+		view, err := s.breakers().Read(t.Context(), "provider")
+		require.NoError(t, err)
+		require.Equal(t, n, view.State.Failures)
+		require.Equal(t, n == 5, view.State.Open, "after failure %d", n)
+	}
+	run := s.start("waiting", oneStep())
+	require.Eventually(t, func() bool { return s.waiting("waiting") }, 10*time.Second, 10*time.Millisecond)
+	e := s.execution("waiting")
+	require.Contains(t, e.Reason, "breaker provider")
+	require.Contains(t, e.Reason, "5 failures in a row, the last api_error: agent coder: 503")
+	require.Equal(t, 0, e.Phases[0].Assignments[0].Rounds)
+	require.Equal(t, 0, e.Phases[0].Assignments[0].Attempts)
+	require.Equal(t, team.Waiting, e.Phases[0].Assignments[0].Status)
+	var status team.Status
+	answer, err := s.client.QueryWorkflow(t.Context(), "waiting", "", workflows.StatusQuery)
+	require.NoError(t, err)
+	require.NoError(t, answer.Get(&status))
+	require.Equal(t, team.WaitingForBreaker, status.Status)
+	require.Equal(t, 0, status.Phases[0].Assignments[0].Rounds)
+	require.Contains(t, status.Reason, "maestro breaker show provider")
+	mirrored, err := s.store.Breaker("provider")
+	require.NoError(t, err)
+	require.Equal(t, 5, mirrored.Failures)
+	require.Equal(t, team.BreakerIsOpen, mirrored.State)
+
+	require.NoError(t, os.Remove(broken))
+	_, err = s.breakers().Reset(t.Context(), "reset", "provider", breaker.ResetRequest{By: "test"})
+	require.NoError(t, err)
+	require.NoError(t, run.Get(t.Context(), nil))
+	s.keepHistory(run)
+	e = s.execution("waiting")
+	require.Empty(t, e.Reason)
+	require.Equal(t, 1, e.Phases[0].Assignments[0].Rounds)
+	require.Equal(t, 1, e.Phases[0].Assignments[0].Attempts)
+}
+
+func TestOneProbeGoesThroughAndItsSuccessLetsTheOthersGo(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	gate, started := filepath.Join(dir, "gate"), filepath.Join(dir, "started")
+	coder := shell(fmt.Sprintf(`echo x >> %s; while test ! -e %s; do sleep 0.05; done; echo done > done`, started, gate))
+	coder.Breaker = team.Breaker{Cooldown: team.Duration(time.Second), MaxCooldown: team.Duration(time.Second)}
+	s := newStand(t, agent.Config{Agents: map[string]agent.Definition{"coder": coder}})
+	_, err := s.breakers().Trip(t.Context(), "t", "coder", breaker.TripRequest{By: "test", Why: "maintenance", For: team.Duration(3 * time.Second)})
+	require.NoError(t, err)
+	var runs []client.WorkflowRun
+	for n := range 5 {
+		runs = append(runs, s.start(fmt.Sprint("s", n), oneStep()))
+	}
+	lines := func() int {
+		data, _ := os.ReadFile(started)
+		return strings.Count(string(data), "\n")
+	}
+	require.Eventually(t, func() bool { return lines() == 1 }, 20*time.Second, 10*time.Millisecond)
+	require.Never(t, func() bool { return lines() > 1 }, 6*time.Second, 50*time.Millisecond, "one probe at a time")
+	view, err := s.breakers().Read(t.Context(), "coder")
+	require.NoError(t, err)
+	require.Len(t, view.State.Probes, 1)
+	require.NoError(t, os.WriteFile(gate, nil, 0o600))
+	for _, run := range runs {
+		require.NoError(t, run.Get(t.Context(), nil))
+	}
+	require.Equal(t, 5, lines())
+	s.keepHistory(runs[4])
+}
+
+func TestFiftyWaitingSessionsGoOnWithinTenSeconds(t *testing.T) {
+	t.Parallel()
+	coder := shell(`echo done > done`)
+	coder.Concurrency = 50
+	s := newStand(t, agent.Config{Agents: map[string]agent.Definition{"coder": coder}})
+	_, err := s.breakers().Trip(t.Context(), "t", "coder", breaker.TripRequest{By: "test", Why: "maintenance"})
+	require.NoError(t, err)
+	const sessions = 50
+	runs := map[string]client.WorkflowRun{}
+	for n := range sessions {
+		session := fmt.Sprint("s", n)
+		runs[session] = s.start(session, oneStep())
+	}
+	require.Eventually(t, func() bool {
+		for session := range runs {
+			if !s.waiting(session) {
+				return false
+			}
+		}
+		return true
+	}, time.Minute, 100*time.Millisecond)
+	before := map[string]int64{}
+	for session := range runs {
+		before[session] = s.events(session)
+		require.Less(t, before[session], int64(30))
+	}
+	require.Never(t, func() bool {
+		for session, events := range before {
+			if s.events(session) != events {
+				return true
+			}
+		}
+		return false
+	}, 12*time.Second, 3*time.Second, "waiting adds no event")
+	_, err = s.breakers().Reset(t.Context(), "r", "coder", breaker.ResetRequest{By: "test"})
+	require.NoError(t, err)
+	closed := time.Now()
+	require.Eventually(t, func() bool {
+		for session := range runs {
+			if s.waiting(session) {
+				return false
+			}
+		}
+		return true
+	}, 10*time.Second, 20*time.Millisecond)
+	t.Logf("%d sessions went on within %s", sessions, time.Since(closed))
+	for session, run := range runs {
+		require.NoError(t, run.Get(t.Context(), nil))
+		require.Equal(t, 1, s.execution(session).Phases[0].Assignments[0].Rounds)
+	}
+}

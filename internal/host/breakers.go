@@ -1,0 +1,46 @@
+package host
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/maestro-hive/maestro/breaker"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// breakers are the store's breakers, with what is learnt of them mirrored in
+// breakers/<name>.json. The mirror may lag, so a failure to write it is only
+// logged.
+type breakers struct {
+	*breaker.Client
+	store  *store.Store
+	logger *slog.Logger
+}
+
+// Report delivers the outcome of a round.
+func (b *breakers) Report(ctx context.Context, r team.BreakerReport) (breaker.Answer, error) {
+	return b.keep(ctx)(b.Client.Report(ctx, r))
+}
+
+// Acquire asks for a lease.
+func (b *breakers) Acquire(ctx context.Context, id string, spec team.Breaker, holder string) (breaker.Answer, error) {
+	return b.keep(ctx)(b.Client.Acquire(ctx, id, spec, holder))
+}
+
+// Renew extends a lease.
+func (b *breakers) Renew(ctx context.Context, id string, spec team.Breaker, holder string) (breaker.Answer, error) {
+	return b.keep(ctx)(b.Client.Renew(ctx, id, spec, holder))
+}
+
+func (b *breakers) keep(ctx context.Context) func(breaker.Answer, error) (breaker.Answer, error) {
+	return func(a breaker.Answer, err error) (breaker.Answer, error) {
+		if err != nil {
+			return a, err
+		}
+		if err := b.store.PutBreaker(ctx, a.Status()); err != nil {
+			b.logger.Warn("the store's copy of a breaker lags behind", "breaker", a.Name, "error", err)
+		}
+		return a, nil
+	}
+}

@@ -1,0 +1,151 @@
+package workflows_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+func away(lost int) error {
+	return temporal.NewApplicationErrorWithOptions("open", team.BreakerOpen, temporal.ApplicationErrorOptions{
+		NonRetryable: true, Details: []any{activities.TurnedAway{
+			Breaker: team.Breaker{}.For("provider"), Wait: team.BreakerWait{Breaker: "provider", Why: "it is down"}, Lost: lost,
+		}},
+	})
+}
+
+// awaiting registers what answers for breakers.
+func awaiting(await func(context.Context, activities.AwaitInput) (activities.Awaited, error),
+	report func(context.Context, []team.BreakerReport) ([]team.BreakerReport, error),
+) func(*testsuite.TestWorkflowEnvironment) {
+	return func(env *testsuite.TestWorkflowEnvironment) {
+		if await != nil {
+			env.RegisterActivityWithOptions(await, activity.RegisterOptions{Name: string(activities.AwaitBreakerName)})
+		}
+		if report != nil {
+			env.RegisterActivityWithOptions(report, activity.RegisterOptions{Name: string(activities.ReportBreakerName)})
+		}
+	}
+}
+
+func TestOpenBreakerCostsNoRound(t *testing.T) {
+	t.Parallel()
+	s := &stage{team: newTeam(phase("build", "a"))}
+	turned := 0
+	s.round = func(activities.RoundInput) (team.RoundResult, error) {
+		if turned++; turned <= 3 {
+			return team.RoundResult{}, away(1)
+		}
+		return team.RoundResult{}, nil
+	}
+	var waits []activities.AwaitInput
+	var seen []team.Status
+	var env *testsuite.TestWorkflowEnvironment
+	env = s.play(t, awaiting(func(_ context.Context, in activities.AwaitInput) (activities.Awaited, error) {
+		waits = append(waits, in)
+		seen = append(seen, status(t, env))
+		return activities.Awaited{Lease: "lease"}, nil
+	}, nil), func(e *testsuite.TestWorkflowEnvironment) { env = e })
+	require.NoError(t, env.GetWorkflowError())
+	require.Equal(t, []string{"build/a.1", "build/a.1", "build/a.1", "build/a.1"}, s.order(), "the same round each time")
+	require.Empty(t, s.rounds[0].Lease)
+	require.Equal(t, "lease", s.rounds[3].Lease)
+	require.Len(t, waits, 3)
+	for _, at := range seen {
+		require.Equal(t, team.WaitingForBreaker, at.Status)
+		require.Contains(t, at.Reason, "maestro breaker show provider")
+		require.Equal(t, team.Waiting, at.Phases[0].Assignments[0].Status)
+		require.Equal(t, 0, at.Phases[0].Assignments[0].Rounds)
+	}
+	got := status(t, env)
+	require.Equal(t, team.Completed, got.Status)
+	require.Empty(t, got.Reason)
+	require.Equal(t, 1, got.Phases[0].Assignments[0].Rounds)
+	require.Equal(t, 1, got.Phases[0].Assignments[0].Attempts)
+	require.Equal(t, 3, got.Phases[0].Assignments[0].LostWorkers)
+}
+
+func TestSessionRunsWhileOneOfItsAgentsIsAwaited(t *testing.T) {
+	t.Parallel()
+	s := &stage{team: newTeam(phase("build", "a", "b"))}
+	turned := false
+	s.round = func(in activities.RoundInput) (team.RoundResult, error) {
+		if in.Persona == "a" && !turned {
+			turned = true
+			return team.RoundResult{}, away(0)
+		}
+		return team.RoundResult{}, nil
+	}
+	env := s.play(t, awaiting(func(context.Context, activities.AwaitInput) (activities.Awaited, error) {
+		return activities.Awaited{}, nil
+	}, nil))
+	require.NoError(t, env.GetWorkflowError())
+	require.Equal(t, team.Completed, status(t, env).Status)
+}
+
+func TestHelpElsewhereEndsTheWait(t *testing.T) {
+	t.Parallel()
+	s := &stage{team: newTeam(phase("build", "a", "b"))}
+	waiting := make(chan struct{})
+	s.round = func(in activities.RoundInput) (team.RoundResult, error) {
+		if in.Persona == "a" {
+			return team.RoundResult{}, away(0)
+		}
+		<-waiting
+		return team.RoundResult{}, failedRound(team.Auth, "no key")
+	}
+	env := s.play(t, awaiting(func(ctx context.Context, _ activities.AwaitInput) (activities.Awaited, error) {
+		close(waiting)
+		<-ctx.Done()
+		return activities.Awaited{}, ctx.Err()
+	}, nil))
+	require.ErrorContains(t, env.GetWorkflowError(), "build/b needs help")
+	got := status(t, env)
+	require.Equal(t, team.Pending, got.Phases[0].Assignments[0].Status)
+	require.Equal(t, 0, got.Phases[0].Assignments[0].Rounds)
+	require.Nil(t, got.Phases[0].Assignments[0].Awaits)
+}
+
+func TestCancelEndsTheWait(t *testing.T) {
+	t.Parallel()
+	s := &stage{team: newTeam(phase("build", "a"))}
+	s.round = func(activities.RoundInput) (team.RoundResult, error) { return team.RoundResult{}, away(0) }
+	var env *testsuite.TestWorkflowEnvironment
+	env = s.play(t, awaiting(func(ctx context.Context, _ activities.AwaitInput) (activities.Awaited, error) {
+		env.CancelWorkflow()
+		<-ctx.Done()
+		return activities.Awaited{}, ctx.Err()
+	}, nil), func(e *testsuite.TestWorkflowEnvironment) { env = e })
+	require.True(t, temporal.IsCanceledError(env.GetWorkflowError()))
+	require.Equal(t, team.WasCancelled, s.closed[0].Status)
+}
+
+func TestUndeliveredOutcomesAreSentAtTheBoundariesAndBeforeTheEnd(t *testing.T) {
+	t.Parallel()
+	s := &stage{team: newTeam(phase("design", "a"), phase("build", "b")), deaf: true}
+	s.round = func(in activities.RoundInput) (team.RoundResult, error) {
+		result := success(in)
+		result.Unreported = &team.BreakerReport{ID: in.Phase}
+		return result, nil
+	}
+	var sent [][]team.BreakerReport
+	env := s.play(t, awaiting(nil, func(_ context.Context, reports []team.BreakerReport) ([]team.BreakerReport, error) {
+		sent = append(sent, reports)
+		if len(sent) == 1 {
+			return reports, nil
+		}
+		return nil, nil
+	}))
+	require.NoError(t, env.GetWorkflowError())
+	require.Len(t, s.advanced[0].Unreported, 1)
+	require.Len(t, s.advanced[1].Unreported, 2)
+	require.Len(t, sent, 2, "tried again until it was delivered")
+	require.Equal(t, "design", sent[1][0].ID)
+}
