@@ -46,8 +46,9 @@ type shownCheckpoint struct {
 }
 
 func newCheckpoints(a *app) *cobra.Command {
-	return group("checkpoints", "List, show, verify and prune the states that a session can be resumed from",
-		newCheckpointsList(a), newCheckpointsShow(a), newCheckpointsVerify(a), newCheckpointsPrune(a))
+	return group("checkpoints", "List, show, verify, prune, export and import the states that a session can be resumed from",
+		newCheckpointsList(a), newCheckpointsShow(a), newCheckpointsVerify(a), newCheckpointsPrune(a),
+		newCheckpointsExport(a), newCheckpointsImport(a))
 }
 
 func newCheckpointsList(a *app) *cobra.Command {

@@ -117,6 +117,7 @@ func (d *examination) temporal(ctx context.Context) {
 	default:
 		d.add("temporal", good, "", "%s, namespace %s", conn.Address, conn.Namespace)
 	}
+	d.mirrors(ctx, conn)
 	d.pruning(ctx, conn)
 	missing, err := d.app.attributes(conn).Missing(ctx)
 	switch {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -52,6 +53,11 @@ type facts struct {
 	description *workflowservice.DescribeWorkflowExecutionResponse
 	// mirrored is nil where the store is not at hand or does not know it.
 	mirrored *team.Execution
+	// unreadable says why what is mirrored cannot be read at the moment.
+	unreadable error
+	// lag says in what the mirror is behind, wait what the session needs the
+	// store for; each is empty where there is nothing to say.
+	lag, wait string
 	// queried is a worker's answer, asked for only where nothing is mirrored.
 	queried *team.Status
 	// end is how a closed session that did not complete ended.
@@ -87,12 +93,10 @@ func (w *watcher) look(ctx context.Context) (view, error) {
 	if err != nil {
 		f.description = nil
 	}
-	if f.mirrored, err = w.mirrored(f.description); err != nil {
-		return view{}, err
-	}
+	f.mirrored, f.unreadable = w.mirrored(f.description)
 	if f.description == nil {
 		if f.mirrored == nil {
-			return view{}, errUnknown
+			return view{}, cmp.Or(f.unreadable, errUnknown)
 		}
 		return merge(w.session, f), nil
 	}
@@ -103,6 +107,7 @@ func (w *watcher) look(ctx context.Context) (view, error) {
 	if f.mirrored == nil {
 		f.queried = w.query(ctx)
 	}
+	f.lag, f.wait = lag(f, w.now()), storeWait(f)
 	if running {
 		f.idle = w.idleQueues(ctx, f)
 	} else if f.behind() || f.mirrored == nil || !f.mirrored.Status.Status.Closed() {

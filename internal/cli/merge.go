@@ -31,6 +31,11 @@ func merge(session string, f facts) view {
 		started := info.GetStartTime().AsTime()
 		v.StartedAt = &started
 	}
+	for _, note := range []string{f.wait, f.lag} {
+		if note != "" {
+			v.Notes = append(v.Notes, note)
+		}
+	}
 	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		overlay(&v, f)
 	} else {

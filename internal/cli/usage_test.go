@@ -20,7 +20,7 @@ func TestWhatMakesNoSenseEndsWithTwoAndSaysWhatToDo(t *testing.T) {
 	}{
 		{"unknown command", "rum", `"rum" is no command of ` + "`maestro`; did you mean `maestro run`?"},
 		{"unknown subcommand", "artifacts fetch", `"fetch" is no command of`},
-		{"group alone", "checkpoints", "needs one of: list, prune, show, verify"},
+		{"group alone", "checkpoints", "needs one of: export, import, list, prune, show, verify"},
 		{"unknown flag", "status --colour x", "unknown flag: --colour; see `maestro status --help`"},
 		{"bad output", "list -o yaml", "the formats are table and json"},
 		{"missing argument", "status", "something is missing; write `maestro status SESSION"},

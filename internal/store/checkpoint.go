@@ -149,9 +149,11 @@ type chainWalk struct {
 	copies map[team.Digest][]byte
 	// pruned are the session's checkpoints that were removed on purpose.
 	pruned map[team.Digest]bool
-	seen   map[team.Digest]bool
-	found  []StoredCheckpoint
-	faults []error
+	// elsewhere are those of the session's origin, noted as pruned there.
+	elsewhere []team.Digest
+	seen      map[team.Digest]bool
+	found     []StoredCheckpoint
+	faults    []error
 }
 
 func (w *chainWalk) readCopies(ctx context.Context) error {
@@ -194,8 +196,12 @@ func (w *chainWalk) follow(ctx context.Context, name team.Digest) error {
 		c, err := w.store.checkpoint(ctx, name)
 		if errors.Is(err, team.ErrNotFound) && w.copies[name] == nil {
 			pruned, err := w.store.prunedAnywhere(ctx, name)
-			if err != nil || pruned {
+			if err != nil {
 				return err
+			}
+			if pruned {
+				w.elsewhere = append(w.elsewhere, name)
+				return nil
 			}
 		}
 		if errors.Is(err, team.ErrCorrupt) || errors.Is(err, team.ErrNotFound) {

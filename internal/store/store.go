@@ -224,7 +224,7 @@ func (s *Store) sweep() {
 	for _, e := range entries {
 		info, err := e.Info()
 		if err == nil && s.now().Sub(info.ModTime()) > staleTemp {
-			_ = os.Remove(s.path("tmp", e.Name()))
+			_ = os.RemoveAll(s.path("tmp", e.Name()))
 		}
 	}
 }

@@ -78,6 +78,8 @@ type verification struct {
 	// without are checkpoints that are about to be pruned: what only they name
 	// is not needed.
 	without map[team.Digest]bool
+	// untold: the transcripts of attempts are not needed.
+	untold bool
 }
 
 func newVerification(s *Store) *verification {
@@ -257,11 +259,12 @@ func (v *verification) checkpoint(ctx context.Context, c team.Checkpoint, by str
 func (v *verification) record(ctx context.Context, key team.SessionKey, r team.Record) error {
 	by := "the record of " + r.Assignment.String() + " of session " + key.Session
 	for _, round := range r.Rounds {
-		for _, a := range round.Attempts {
-			v.need(a.Log, by)
+		for _, log := range round.Logs() {
+			if !v.untold {
+				v.need(log, by)
+			}
 		}
 		if res := round.Result; res != nil {
-			v.need(res.Log, by)
 			if err := v.contents(ctx, []team.Digest{res.Input, res.Output}, []team.Digest{res.Delta}, by); err != nil {
 				return err
 			}

@@ -1,6 +1,9 @@
 package team
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // RoundKey names one activity execution: the key under which an assignment's
 // record keeps its log and result, so that an execution that is started again
@@ -57,6 +60,38 @@ type RoundRecord struct {
 	// Stale: the assignment was to run again since, so that the result is kept
 	// for its cost and its log only.
 	Stale bool `json:"stale,omitempty"`
+}
+
+// Logs lists the blobs of the round's transcripts.
+func (r RoundRecord) Logs() []Digest {
+	var logs []Digest
+	for _, a := range r.Attempts {
+		if a.Log != "" {
+			logs = append(logs, a.Log)
+		}
+	}
+	if r.Result != nil && r.Result.Log != "" {
+		logs = append(logs, r.Result.Log)
+	}
+	return logs
+}
+
+// Untold is the record without its transcripts.
+func (r Record) Untold() Record {
+	r.Rounds = slices.Clone(r.Rounds)
+	for i, round := range r.Rounds {
+		round.Attempts = slices.Clone(round.Attempts)
+		for j := range round.Attempts {
+			round.Attempts[j].Log = ""
+		}
+		if round.Result != nil {
+			result := *round.Result
+			result.Log = ""
+			round.Result = &result
+		}
+		r.Rounds[i] = round
+	}
+	return r
 }
 
 // RoundLog is what a round remembers over its executions. It travels in

@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// archiveSuffix is how the name of an archive ends unless --out says otherwise.
+const archiveSuffix = ".maestro.tar.gz"
+
+// exportedDocument is the document of `checkpoints export -o json`.
+type exportedDocument struct {
+	File string `json:"file"`
+	store.Archived
+}
+
+func newCheckpointsExport(a *app) *cobra.Command {
+	var out string
+	var transcripts bool
+	cmd := &cobra.Command{
+		Use:   "export SESSION",
+		Short: "Write a session into one file, for another store",
+		Long: "Write all that a session can be resumed from (its checkpoints, records, files and team) into one archive, verified on the way out. " +
+			"`checkpoints import` puts it into another store. The transcripts of agents stay behind unless they are asked for.",
+		Args: arguments(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.export(cmd.Context(), args[0], out, transcripts)
+		},
+	}
+	cmd.Flags().StringVar(&out, "out", "", "file to write (default: SESSION"+archiveSuffix+")")
+	cmd.Flags().BoolVar(&transcripts, "transcripts", false, "take what the agents printed along")
+	a.addNamespaceFlags(cmd)
+	a.addStateDirFlag(cmd)
+	a.addOutputFlag(cmd)
+	cmd.ValidArgsFunction = a.completeSessions
+	return cmd
+}
+
+func (a *app) export(ctx context.Context, session, out string, transcripts bool) error {
+	s, key, err := a.stored(session)
+	if err != nil {
+		return err
+	}
+	if out == "" {
+		out = session + archiveSuffix
+	}
+	path := out
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(a.env.Dir, out)
+	}
+	if _, err := os.Lstat(path); err == nil {
+		return usagef("%s exists already; choose another --out", out)
+	}
+	doc := exportedDocument{File: out}
+	if doc.Archived, err = writeWhole(path, func(f *os.File) (store.Archived, error) {
+		return s.WriteArchive(ctx, key, transcripts, f)
+	}); err != nil {
+		if errors.Is(err, team.ErrCorrupt) || errors.Is(err, team.ErrNotFound) {
+			return failf("%w\nnothing was exported; `maestro checkpoints verify %s` says what is damaged", err, session)
+		}
+		return failf("%w", err)
+	}
+	if a.output == outputJSON {
+		return a.printJSON(doc)
+	}
+	a.print("%s: session %s, %s, %s and %s (%s)", out, session, count(doc.Checkpoints, "checkpoint"),
+		count(doc.Records, "record"), count(doc.Blobs, "blob"), size(doc.Bytes))
+	return nil
+}
+
+// writeWhole writes a file for its owner only, whole or not at all.
+func writeWhole(path string, write func(f *os.File) (store.Archived, error)) (out store.Archived, err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".maestro-export-*")
+	if err != nil {
+		return out, err
+	}
+	defer os.Remove(f.Name()) //nolint:errcheck // gone where it was given its name
+	out, err = write(f)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return out, err
+	}
+	// A link, unlike a rename, does not replace what appeared meanwhile.
+	if err := os.Link(f.Name(), path); err != nil {
+		if errors.Is(err, fs.ErrExist) {
+			return out, fmt.Errorf("%s exists already; choose another --out", path)
+		}
+		return out, err
+	}
+	return out, nil
+}

@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// lagPatience is how long the mirror may take to follow Temporal before it is said
+// to lag. It follows within milliseconds where it can be written.
+const lagPatience = 10 * time.Second
+
+// lag says in what the mirrored state is behind what Temporal tells; empty where it
+// is not.
+func lag(f facts, now time.Time) string {
+	switch {
+	case f.unreadable != nil:
+		return fmt.Sprintf("the state that the store mirrors cannot be read: %s", firstLine(f.unreadable.Error()))
+	case f.description == nil, f.mirrored == nil, f.behind():
+		return ""
+	}
+	since := "the state that the store mirrors lags behind, from " + moment(&f.mirrored.UpdatedAt) + ": "
+	const mend = "; it catches up at the next change once it can be written"
+	info := f.description.GetWorkflowExecutionInfo()
+	if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		if f.mirrored.Status.Status.Closed() || now.Sub(info.GetCloseTime().AsTime()) < lagPatience {
+			return ""
+		}
+		return since + "it has not heard of the session's end"
+	}
+	for _, p := range f.description.GetPendingActivities() {
+		id := assignmentOf(p.GetActivityId())
+		a := f.mirrored.Assignment(id)
+		started := p.GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED && now.Sub(p.GetLastStartedTime().AsTime()) >= lagPatience
+		if p.GetActivityType().GetName() != string(activities.RoundName) || a == nil || a.Status.Done() || !started {
+			continue
+		}
+		if a.Status != team.Running {
+			return since + fmt.Sprintf("it says that %s is %s, which is at work", id, a.Status) + mend
+		}
+		if h, beaten := heartbeat(p); beaten && a.Attempts < len(h.Log.Attempts) {
+			return since + fmt.Sprintf("it knows %s of %s, of which there are %d", count(a.Attempts, "attempt"), id, len(h.Log.Attempts)) + mend
+		}
+	}
+	return ""
+}
+
+// storeWait says that a step between phases waits for the store, and why; empty
+// where none does.
+func storeWait(f facts) string {
+	for _, p := range f.description.GetPendingActivities() {
+		switch activities.Name(p.GetActivityType().GetName()) {
+		case activities.AdmitName, activities.AdvanceName, activities.CloseName:
+			if failure := p.GetLastFailure(); failure != nil {
+				return fmt.Sprintf("%s: waiting for the store: %s", team.ResourceError, firstLine(failure.GetMessage()))
+			}
+		}
+	}
+	return ""
+}
+
+// mirrors looks whether the mirrored state of the sessions that run is up to date.
+func (d *examination) mirrors(ctx context.Context, conn *temporalio.Connection) {
+	if d.store == nil {
+		return
+	}
+	open, err := temporalio.OpenSessions(ctx, conn, conn.Namespace, workflows.TeamSessionName, team.WorkflowQueue(d.store.ID()))
+	if err != nil {
+		d.add("mirror", odd, "", "the sessions that run cannot be listed: %s", firstLine(err.Error()))
+		return
+	}
+	behind := 0
+	for key := range open {
+		w := &watcher{conn: conn, store: d.store, session: key.Session, now: d.app.env.Now}
+		f, err := w.compare(ctx)
+		if err != nil {
+			continue // it may have ended since
+		}
+		for _, what := range []string{lag(f, d.app.env.Now()), storeWait(f)} {
+			if what != "" {
+				behind++
+				d.add("mirror", odd, "see that "+d.store.Dir()+" can be written and has room", "session %s: %s", key.Session, what)
+			}
+		}
+	}
+	if behind == 0 {
+		d.add("mirror", good, "", "up to date with %s", count(len(open), "running session"))
+	}
+}
+
+// compare gathers what Temporal and the mirror say, without asking workers.
+func (w *watcher) compare(ctx context.Context) (facts, error) {
+	var f facts
+	var err error
+	f.description, err = w.conn.WorkflowService().DescribeWorkflowExecution(ctx, describeRequest(w.conn.Namespace, w.session))
+	if err == nil {
+		f.mirrored, f.unreadable = w.mirrored(f.description)
+	}
+	return f, err
+}

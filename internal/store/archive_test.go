@@ -1,0 +1,333 @@
+package store_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// archive exports a session.
+func archive(t testing.TB, s *store.Store, key team.SessionKey, transcripts bool) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	out, err := s.WriteArchive(t.Context(), key, transcripts, &buf)
+	require.NoError(t, err)
+	require.Equal(t, key.Session, out.Session)
+	require.Positive(t, out.Bytes)
+	return buf.Bytes()
+}
+
+// entry is a file in an archive.
+type entry struct {
+	name string
+	kind byte
+	data []byte
+}
+
+// unpacked lists the files of an archive.
+func unpacked(t testing.TB, data []byte) []entry {
+	t.Helper()
+	zip, err := gzip.NewReader(bytes.NewReader(data))
+	require.NoError(t, err)
+	var out []entry
+	for r := tar.NewReader(zip); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		require.NoError(t, err)
+		content, err := io.ReadAll(r)
+		require.NoError(t, err)
+		out = append(out, entry{h.Name, h.Typeflag, content})
+	}
+}
+
+// packed is the reverse of unpacked.
+func packed(t testing.TB, entries []entry) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	zip := gzip.NewWriter(&buf)
+	w := tar.NewWriter(zip)
+	for _, e := range entries {
+		h := &tar.Header{Name: e.name, Typeflag: e.kind, Size: int64(len(e.data)), Mode: 0o600}
+		if e.kind == tar.TypeSymlink {
+			h.Linkname, h.Size = "/etc/passwd", 0
+		}
+		require.NoError(t, w.WriteHeader(h))
+		if h.Size > 0 {
+			_, err := w.Write(e.data)
+			require.NoError(t, err)
+		}
+	}
+	require.NoError(t, w.Close())
+	require.NoError(t, zip.Close())
+	return buf.Bytes()
+}
+
+func TestAnArchiveGoesRound(t *testing.T) {
+	t.Parallel()
+	from, to := newStore(t), newStore(t)
+	busySession(t, from, session)
+	data := archive(t, from, session, true)
+	require.Equal(t, data, archive(t, from, session, true), "equal sessions have equal archives")
+
+	in, err := to.ReadArchive(t.Context(), bytes.NewReader(data), "elsewhere", "")
+	require.NoError(t, err)
+	require.Equal(t, 5, in.Checkpoints)
+	require.Equal(t, 4, in.Records)
+	require.True(t, in.Transcripts)
+	sound(t, to)
+	key := team.SessionKey{Namespace: "elsewhere", Session: session.Session}
+	want, err := from.Checkpoints(t.Context(), session)
+	require.NoError(t, err)
+	got, err := to.Checkpoints(t.Context(), key)
+	require.NoError(t, err)
+	require.Equal(t, want, got, "the chain is the same, byte for byte")
+	records, err := to.Records(t.Context(), key)
+	require.NoError(t, err)
+	before, err := from.Records(t.Context(), session)
+	require.NoError(t, err)
+	require.Equal(t, before, records)
+	e, err := to.Execution(key)
+	require.NoError(t, err)
+	require.Equal(t, to.ID(), e.Store)
+	require.Equal(t, "elsewhere", e.Namespace)
+	require.Equal(t, got[0].Name, e.Head)
+	require.Equal(t, team.Failed, e.Status.Status, "nothing runs it")
+	require.Contains(t, e.Reason, "maestro resume web-1")
+	require.Equal(t, data, rewritten(t, archive(t, to, key, true), data), "and so does the way back")
+
+	_, err = to.ReadArchive(t.Context(), bytes.NewReader(data), "elsewhere", "")
+	require.ErrorIs(t, err, store.ErrSessionExists)
+}
+
+// rewritten requires the same blobs in both archives and returns the second.
+func rewritten(t *testing.T, got, want []byte) []byte {
+	t.Helper()
+	blobs := func(data []byte) (out []entry) {
+		for _, e := range unpacked(t, data) {
+			if filepath.Dir(e.name) != "." {
+				out = append(out, e)
+			}
+		}
+		return out
+	}
+	require.Equal(t, blobs(want), blobs(got))
+	return want
+}
+
+func TestAnImportedSessionMayHaveAnotherName(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	busySession(t, s, session)
+	forked := team.SessionKey{Namespace: "default", Session: "fork"}
+	head, err := s.Checkpoints(t.Context(), session)
+	require.NoError(t, err)
+	c := head[0].Checkpoint
+	c.Previous, c.CurrentPhase = head[0].Name, "init"
+	for i := range c.Assignments {
+		c.Assignments[i].Status = team.Restored
+	}
+	name, err := s.PutCheckpoint(t.Context(), forked, c)
+	require.NoError(t, err)
+	require.NoError(t, s.UpdateExecution(forked, func(e *team.Execution) { e.Head = name }))
+	for _, key := range []team.SessionKey{session, forked} {
+		in, err := s.ReadArchive(t.Context(), bytes.NewReader(archive(t, s, key, true)), "default", key.Session+"-again")
+		require.NoError(t, err)
+		again := team.SessionKey{Namespace: "default", Session: key.Session + "-again"}
+		want, err := s.Checkpoints(t.Context(), key)
+		require.NoError(t, err)
+		got, err := s.Checkpoints(t.Context(), again)
+		require.NoError(t, err)
+		require.Equal(t, phasesOf(want), phasesOf(got))
+		require.Equal(t, in.Head, got[0].Name)
+		require.Equal(t, again.Session, got[0].Session)
+		require.Equal(t, want[0].Tree, got[0].Tree)
+	}
+	sound(t, s)
+}
+
+func TestTranscriptsAreLeftOutUnlessAsked(t *testing.T) {
+	t.Parallel()
+	from, to := newStore(t), newStore(t)
+	busySession(t, from, session)
+	data := archive(t, from, session, false)
+	for _, e := range unpacked(t, data) {
+		require.NotContains(t, string(e.data), "log of")
+	}
+	_, err := to.ReadArchive(t.Context(), bytes.NewReader(data), "default", "")
+	require.NoError(t, err)
+	sound(t, to)
+}
+
+func TestAPrunedSessionCanBeExported(t *testing.T) {
+	t.Parallel()
+	model, to := newStore(t), newStore(t)
+	closed(t, model, session)
+	s := later(t, model, tenDays)
+	_, err := s.Prune(t.Context(), team.PruneOptions{Keep: 2})
+	require.NoError(t, err)
+	_, err = to.ReadArchive(t.Context(), bytes.NewReader(archive(t, s, session, true)), "default", "new")
+	require.NoError(t, err)
+	sound(t, to)
+	e, err := to.Execution(team.SessionKey{Namespace: "default", Session: "new"})
+	require.NoError(t, err)
+	require.Equal(t, team.Completed, e.Status.Status)
+}
+
+func TestADamagedSessionIsNotExported(t *testing.T) {
+	t.Parallel()
+	model := newStore(t)
+	busySession(t, model, session)
+	for _, path := range kept(t, model) {
+		if filepath.Base(path) == "execution_state.json" || filepath.Base(path)[:3] == "che" {
+			continue // they are written anew
+		}
+		for _, damage := range []string{"flipped", "removed"} {
+			dir := filepath.Join(t.TempDir(), "store")
+			require.NoError(t, os.CopyFS(dir, os.DirFS(model.Dir())))
+			s, err := store.Open(dir, options())
+			require.NoError(t, err)
+			data, err := os.ReadFile(filepath.Join(dir, path))
+			require.NoError(t, err)
+			data[len(data)/2] ^= 1
+			require.NoError(t, os.Remove(filepath.Join(dir, path)))
+			if damage == "flipped" {
+				require.NoError(t, os.WriteFile(filepath.Join(dir, path), data, 0o600))
+			} else if filepath.Base(filepath.Dir(path)) == "assignments" {
+				continue // what is not there is not exported; verify finds it
+			}
+			_, err = s.WriteArchive(t.Context(), session, true, io.Discard)
+			healed := err == nil && !bytes.Contains(data, []byte("maestro.checkpoint"))
+			require.False(t, healed, "%s %s", path, damage)
+		}
+	}
+}
+
+// empty requires that nothing of a session is in the store.
+func empty(t *testing.T, s *store.Store, what string) {
+	t.Helper()
+	sessions, err := s.Sessions(t.Context(), "default")
+	require.NoError(t, err)
+	require.Empty(t, sessions, what)
+	left, err := filepath.Glob(filepath.Join(s.Dir(), "tmp", "*"))
+	require.NoError(t, err)
+	require.Empty(t, left, what)
+}
+
+func TestADamagedArchiveLeavesNoSession(t *testing.T) {
+	t.Parallel()
+	from, to := newStore(t), newStore(t)
+	busySession(t, from, session)
+	data := archive(t, from, session, true)
+	for _, at := range offsets(len(data), 100) {
+		if at >= 3 && at < 10 {
+			continue // the header of the compression: time, flags, system
+		}
+		flipped := bytes.Clone(data)
+		flipped[at] ^= 1 << (at % 8)
+		for what, damaged := range map[string][]byte{"flipped": flipped, "cut": data[:at]} {
+			_, err := to.ReadArchive(t.Context(), bytes.NewReader(damaged), "default", "")
+			var fault *store.ArchiveError
+			require.ErrorAs(t, err, &fault, "%s at %d of %d", what, at, len(data))
+			empty(t, to, what)
+		}
+	}
+}
+
+func TestAnArchiveThatWasTamperedWithIsRefused(t *testing.T) {
+	t.Parallel()
+	from := newStore(t)
+	busySession(t, from, session)
+	whole := unpacked(t, archive(t, from, session, true))
+	find := func(entries []entry, name string) int {
+		return slices.IndexFunc(entries, func(e entry) bool { return e.name == name })
+	}
+	last := len(whole) - 1
+	for name, c := range map[string]struct {
+		change func(e []entry) []entry
+		says   string
+	}{
+		"no list":             {func(e []entry) []entry { return e[1:] }, "begins with"},
+		"nothing":             {func([]entry) []entry { return nil }, "empty"},
+		"a changed list":      {func(e []entry) []entry { e[0].data = bytes.Replace(e[0].data, []byte("web-1"), []byte("web-2"), 1); return e }, "does not fit"},
+		"a missing blob":      {func(e []entry) []entry { return e[:last] }, "not in the archive"},
+		"a missing document":  {func(e []entry) []entry { return slices.Delete(e, 1, 2) }, "not in the archive"},
+		"a blob twice":        {func(e []entry) []entry { return append(e, e[last]) }, "twice"},
+		"a document twice":    {func(e []entry) []entry { return append(e, e[1]) }, "twice"},
+		"a strange file":      {func(e []entry) []entry { return append(e, entry{"../../x", tar.TypeReg, []byte("x")}) }, "not in the archive's list"},
+		"a strange blob":      {func(e []entry) []entry { return append(e, entry{"blobs/../x", tar.TypeReg, []byte("x")}) }, "not in the archive's list"},
+		"a link":              {func(e []entry) []entry { return append(e, entry{"blobs/x", tar.TypeSymlink, nil}) }, "no plain file"},
+		"another blob's text": {func(e []entry) []entry { e[last].data = bytes.Repeat([]byte("x"), len(e[last].data)); return e }, "not what its name says"},
+		"a longer blob":       {func(e []entry) []entry { e[last].data = append(e[last].data, 'x'); return e }, "list says"},
+		"another state": {func(e []entry) []entry {
+			i := find(e, "execution_state.json")
+			e[i].data = append(e[i].data, ' ')
+			return e
+		}, "not what the archive's list says"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			to := newStore(t)
+			entries := slices.Clone(whole)
+			for i := range entries {
+				entries[i].data = bytes.Clone(entries[i].data)
+			}
+			_, err := to.ReadArchive(t.Context(), bytes.NewReader(packed(t, c.change(entries))), "default", "")
+			var fault *store.ArchiveError
+			require.ErrorAs(t, err, &fault)
+			require.ErrorContains(t, err, c.says)
+			empty(t, to, name)
+		})
+	}
+	to := newStore(t)
+	for _, bad := range []string{"..", "a/b", "-x"} {
+		_, err := to.ReadArchive(t.Context(), bytes.NewReader(packed(t, whole)), "default", bad)
+		require.Error(t, err)
+	}
+	_, err := to.ReadArchive(t.Context(), bytes.NewReader([]byte("{}")), "default", "")
+	require.ErrorContains(t, err, "checkpoints export")
+}
+
+// FuzzReadArchive holds the import against archives whose files somebody has
+// written: none may crash it, leave half a session, or one with a fault.
+func FuzzReadArchive(f *testing.F) {
+	from, err := store.Create(filepath.Join(f.TempDir(), "from"), options())
+	require.NoError(f, err)
+	chain(f, from, session)
+	whole := unpacked(f, archive(f, from, session, true))
+	documents := map[string][]byte{}
+	for _, e := range whole {
+		if filepath.Dir(e.name) != "blobs" {
+			documents[e.name] = e.data
+		}
+	}
+	for i, name := range slices.Sorted(maps.Keys(documents)) {
+		f.Add(byte(i), documents[name])
+	}
+	to, err := store.Create(filepath.Join(f.TempDir(), "to"), options())
+	require.NoError(f, err)
+	f.Fuzz(func(t *testing.T, which byte, data []byte) {
+		entries := slices.Clone(whole)
+		entries[int(which)%len(entries)].data = data
+		in, err := to.ReadArchive(t.Context(), bytes.NewReader(packed(t, entries)), "default", "")
+		if err != nil {
+			empty(t, to, err.Error())
+			return
+		}
+		sound(t, to)
+		require.NoError(t, os.RemoveAll(filepath.Join(to.Dir(), "sessions", "default", in.Session)))
+	})
+}

@@ -1,0 +1,194 @@
+package system
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// earlyAgent has done everything by the time that it holds.
+const earlyAgent = `#!/bin/sh
+ledger=$1
+phase=$(sed 's/.*"phase":"\([^"]*\)".*/\1/')
+echo "$phase" >> "$ledger/executed"
+echo "work of $phase" > "$phase.md"
+printf '{"summary":"did %s","usage":{"input_tokens":10,"output_tokens":1}}' "$phase" > "$MAESTRO_RESULT"
+if [ -e "$ledger/hold-$phase" ]; then
+  echo $$ > "$ledger/holding-$phase"
+  while [ -e "$ledger/hold-$phase" ]; do sleep 0.05; done
+fi
+`
+
+// withEarlyAgent is withHoldingAgent with the other agent.
+func (w *world) withEarlyAgent() (teamFile string) {
+	teamFile = w.withHoldingAgent()
+	w.write("holding.sh", earlyAgent)
+	return teamFile
+}
+
+// onSmallDisk gives the store a file system of its own, of 8 MB. Where this
+// process may not mount, the test is skipped.
+func (w *world) onSmallDisk() {
+	w.t.Helper()
+	require.NoError(w.t, os.MkdirAll(w.state, 0o700))
+	if err := syscall.Mount("maestro-test", w.state, "tmpfs", 0, "size=8m,mode=0700"); err != nil {
+		w.t.Skipf("a file system cannot be mounted here: %s", err)
+	}
+	w.t.Cleanup(func() { require.NoError(w.t, syscall.Unmount(w.state, syscall.MNT_DETACH)) })
+}
+
+// fill writes a file until the disk is full.
+func fill(path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for block := make([]byte, 1<<16); len(block) > 0; block = block[:len(block)/2] {
+		for err == nil {
+			_, err = f.Write(block)
+		}
+		if !errors.Is(err, syscall.ENOSPC) {
+			return err
+		}
+		err = nil
+	}
+	return nil
+}
+
+// TestAStoreThatCannotBeWrittenIsWaitedFor takes the store away in the middle of
+// an attempt: the session says what it waits for, and when the store is back it
+// goes on, without a further attempt.
+func TestAStoreThatCannotBeWrittenIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		disk        bool
+		spoil, mend func(w *world) error
+	}{
+		"full": {true,
+			func(w *world) error { return fill(filepath.Join(w.state, "filler")) },
+			func(w *world) error { return os.Remove(filepath.Join(w.state, "filler")) }},
+		"read-only": {true,
+			func(w *world) error {
+				return syscall.Mount("", w.state, "", syscall.MS_REMOUNT|syscall.MS_BIND|syscall.MS_RDONLY, "")
+			},
+			func(w *world) error { return syscall.Mount("", w.state, "", syscall.MS_REMOUNT|syscall.MS_BIND, "") }},
+		"not to be entered": {false,
+			func(w *world) error {
+				blobs := filepath.Join(w.state, "blobs")
+				return errors.Join(os.Rename(blobs, blobs+".away"), os.WriteFile(blobs, nil, 0o600))
+			},
+			func(w *world) error {
+				blobs := filepath.Join(w.state, "blobs")
+				return errors.Join(os.Remove(blobs), os.Rename(blobs+".away", blobs))
+			}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			if c.disk {
+				w.onSmallDisk()
+			}
+			teamFile := w.withEarlyAgent()
+			w.startWorker()
+			w.write("ledger/hold-design", "")
+			w.must("run", teamFile, "wait for it", "--session", "waits")
+			w.held("design")
+			require.NoError(t, c.spoil(w))
+			require.NoError(t, os.Remove(w.ledger("hold-design")))
+			w.eventually("the session says what it waits for", func() bool {
+				return strings.Contains(w.must("status", "waits", "-o", "json"), "resource_error: waiting for the store: ")
+			})
+			require.NoError(t, c.mend(w))
+			s := w.ends("waits")
+			require.Equal(t, team.Completed, s.Status, "%+v", s)
+			for _, p := range s.Phases {
+				require.Equal(t, 1, p.Assignments[0].Attempts, "%s: waiting uses up nothing", p.Name)
+			}
+			require.Equal(t, map[string]int{
+				"requirements": 1, "design": 1, "implementation": 1, "testing": 1, "deployment": 1,
+			}, w.executed())
+			w.must("checkpoints", "verify", "--all")
+		})
+	}
+}
+
+// TestAMirrorThatCannotBeWrittenCatchesUp keeps execution_state.json from being
+// written while everything else goes on.
+func TestAMirrorThatCannotBeWrittenCatchesUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	teamFile := w.withEarlyAgent()
+	w.startWorker()
+	w.write("ledger/hold-requirements", "")
+	w.write("ledger/hold-implementation", "")
+	w.must("run", teamFile, "go on", "--session", "lags")
+	w.held("requirements")
+	lock := filepath.Join(w.state, "locks", "default", "lags", "execution_state.json")
+	require.NoError(t, os.Remove(lock))
+	require.NoError(t, os.Mkdir(lock, 0o700))
+	require.NoError(t, os.Remove(w.ledger("hold-requirements")))
+	w.held("implementation")
+	w.eventually("status says that the mirror lags", func() bool {
+		return strings.Contains(w.must("status", "lags"), "lags behind")
+	})
+	require.Contains(t, w.maestro("doctor").stdout, "session lags: the state that the store mirrors lags behind")
+	require.NoError(t, os.Remove(lock))
+	require.NoError(t, os.Remove(w.ledger("hold-implementation")))
+	s := w.ends("lags")
+	require.Equal(t, team.Completed, s.Status)
+	require.NotContains(t, w.must("status", "lags"), "lags behind")
+	require.Contains(t, w.must("list", "-o", "json"), `"tokens": 55`)
+	w.must("checkpoints", "verify", "--all")
+}
+
+// TestManyOnOneStore runs two workers, several commands and prunes on one store
+// at once.
+func TestManyOnOneStore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	teamFile := w.withEarlyAgent()
+	w.startWorker()
+	w.startWorker()
+	var all, pruner sync.WaitGroup
+	done := make(chan struct{})
+	pruner.Go(func() {
+		for {
+			a := w.maestro("checkpoints", "prune", "--keep", "1", "--older-than", "1ms")
+			assert.Zero(t, a.code, a.stderr)
+			select {
+			case <-done:
+				return
+			default:
+			}
+		}
+	})
+	for n := range 2 {
+		all.Go(func() {
+			for i := range 3 {
+				session := fmt.Sprintf("many-%d-%d", n, i)
+				a := w.maestro("run", teamFile, "all at once", "--session", session, "--watch")
+				assert.Zero(t, a.code, a.stderr)
+				a = w.maestro("checkpoints", "verify", session)
+				assert.Zero(t, a.code, a.stdout)
+			}
+		})
+	}
+	all.Wait()
+	close(done)
+	pruner.Wait()
+	require.Equal(t, map[string]int{
+		"requirements": 6, "design": 6, "implementation": 6, "testing": 6, "deployment": 6,
+	}, w.executed())
+	w.must("checkpoints", "verify", "--all")
+}
