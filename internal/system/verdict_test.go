@@ -21,6 +21,8 @@ type verdict struct {
 	what []string
 	// on are the times to go on, by what was killed.
 	on map[string][]time.Duration
+	// between is how long sessions had no agent at work between two of them.
+	between []time.Duration
 	// lostWorkers is how many executions were cut off.
 	lostWorkers int
 }
@@ -49,11 +51,15 @@ func (v *verdict) String() string {
 		fmt.Fprintf(&b, "  %-30s %5d\n", line.what, line.count)
 	}
 	fmt.Fprintf(&b, "  %-30s %5s %8s %8s\n", "time to go on after a kill of", "n", "median", "worst")
-	for _, what := range []string{"a worker", "the server", "all"} {
-		if took := slices.Sorted(slices.Values(v.on[what])); len(took) > 0 {
-			fmt.Fprintf(&b, "    %-28s %5d %7.2fs %7.2fs\n", what, len(took), took[len(took)/2].Seconds(), took[len(took)-1].Seconds())
+	row := func(what string, took []time.Duration) {
+		if slices.Sort(took); len(took) > 0 {
+			fmt.Fprintf(&b, "  %-30s %5d %7.2fs %7.2fs\n", what, len(took), took[len(took)/2].Seconds(), took[len(took)-1].Seconds())
 		}
 	}
+	for _, what := range []string{"a worker", "the server", "all"} {
+		row("  "+what, v.on[what])
+	}
+	row("time from agent to agent", v.between)
 	return b.String()
 }
 
@@ -100,6 +106,13 @@ func (c *chaos) judge() *verdict {
 	}
 	for _, k := range c.kills {
 		c.timeToGoOn(v, k, entries)
+	}
+	last := map[string]entry{}
+	for _, e := range entries {
+		if before, ok := last[e.session]; ok && e.begins && !before.begins {
+			v.between = append(v.between, e.at.Sub(before.at))
+		}
+		last[e.session] = e
 	}
 	return v
 }
@@ -166,21 +179,31 @@ func (c *chaos) timeToGoOn(v *verdict, k kill, entries []entry) {
 			delete(open, e.id())
 		}
 	}
-	next := func(of func(entry) bool) {
-		for _, e := range entries {
-			if e.at.After(k.back) && e.begins && of(e) {
-				v.on[k.what] = append(v.on[k.what], e.at.Sub(k.back))
-				return
-			}
-		}
-	}
 	if len(k.workers) == 0 {
-		next(func(entry) bool { return true })
+		c.next(v, k, entries, func(entry) bool { return true })
 		return
 	}
 	for _, cut := range open {
-		next(func(e entry) bool {
+		c.next(v, k, entries, func(e entry) bool {
 			return e.session == cut.session && (e.phase != cut.phase || e.persona == cut.persona)
 		})
+	}
+}
+
+// next finds the first execution after the kill that goes on. Where the server
+// was killed again before that, the time runs from its last restart.
+func (c *chaos) next(v *verdict, k kill, entries []entry, goesOn func(entry) bool) {
+	for _, e := range entries {
+		if !e.at.After(k.back) || !e.begins || !goesOn(e) {
+			continue
+		}
+		back := k.back
+		for _, other := range c.kills {
+			if other.what != "a worker" && other.at.After(k.back) && other.at.Before(e.at) {
+				back = other.back
+			}
+		}
+		v.on[k.what] = append(v.on[k.what], e.at.Sub(back))
+		return
 	}
 }
