@@ -19,12 +19,14 @@ import (
 // earlyAgent has done everything by the time that it holds.
 const earlyAgent = `#!/bin/sh
 ledger=$1
-phase=$(sed 's/.*"phase":"\([^"]*\)".*/\1/')
-echo "$phase" >> "$ledger/executed"
+brief=$(cat)
+session=$(echo "$brief" | sed 's/.*"session":"\([^"]*\)".*/\1/')
+phase=$(echo "$brief" | sed 's/.*"phase":"\([^"]*\)".*/\1/')
+echo "$phase" >> "$ledger/executed-$session"
 echo "work of $phase" > "$phase.md"
 printf '{"summary":"did %s","usage":{"input_tokens":10,"output_tokens":1}}' "$phase" > "$MAESTRO_RESULT"
 if [ -e "$ledger/hold-$phase" ]; then
-  echo $$ > "$ledger/holding-$phase"
+  echo $$ > "$ledger/holding-$session-$phase"
   while [ -e "$ledger/hold-$phase" ]; do sleep 0.05; done
 fi
 `
@@ -101,11 +103,11 @@ func TestAStoreThatCannotBeWrittenIsWaitedFor(t *testing.T) {
 			}
 			teamFile := w.withEarlyAgent()
 			w.startWorker()
-			w.write("ledger/hold-design", "")
+			w.hold("design")
 			w.must("run", teamFile, "wait for it", "--session", "waits")
-			w.held("design")
+			w.held("waits", "design")
 			require.NoError(t, c.spoil(w))
-			require.NoError(t, os.Remove(w.ledger("hold-design")))
+			w.release("design")
 			w.eventually("the session says what it waits for", func() bool {
 				return strings.Contains(w.must("status", "waits", "-o", "json"), "resource_error: waiting for the store: ")
 			})
@@ -117,7 +119,7 @@ func TestAStoreThatCannotBeWrittenIsWaitedFor(t *testing.T) {
 			}
 			require.Equal(t, map[string]int{
 				"requirements": 1, "design": 1, "implementation": 1, "testing": 1, "deployment": 1,
-			}, w.executed())
+			}, w.executed("waits"))
 			w.must("checkpoints", "verify", "--all")
 		})
 	}
@@ -130,21 +132,21 @@ func TestAMirrorThatCannotBeWrittenCatchesUp(t *testing.T) {
 	w := newWorld(t)
 	teamFile := w.withEarlyAgent()
 	w.startWorker()
-	w.write("ledger/hold-requirements", "")
-	w.write("ledger/hold-implementation", "")
+	w.hold("requirements")
+	w.hold("implementation")
 	w.must("run", teamFile, "go on", "--session", "lags")
-	w.held("requirements")
+	w.held("lags", "requirements")
 	lock := filepath.Join(w.state, "locks", "default", "lags", "execution_state.json")
 	require.NoError(t, os.Remove(lock))
 	require.NoError(t, os.Mkdir(lock, 0o700))
-	require.NoError(t, os.Remove(w.ledger("hold-requirements")))
-	w.held("implementation")
+	w.release("requirements")
+	w.held("lags", "implementation")
 	w.eventually("status says that the mirror lags", func() bool {
 		return strings.Contains(w.must("status", "lags"), "lags behind")
 	})
 	require.Contains(t, w.maestro("doctor").stdout, "session lags: the state that the store mirrors lags behind")
 	require.NoError(t, os.Remove(lock))
-	require.NoError(t, os.Remove(w.ledger("hold-implementation")))
+	w.release("implementation")
 	s := w.ends("lags")
 	require.Equal(t, team.Completed, s.Status)
 	require.NotContains(t, w.must("status", "lags"), "lags behind")
@@ -187,8 +189,12 @@ func TestManyOnOneStore(t *testing.T) {
 	all.Wait()
 	close(done)
 	pruner.Wait()
-	require.Equal(t, map[string]int{
-		"requirements": 6, "design": 6, "implementation": 6, "testing": 6, "deployment": 6,
-	}, w.executed())
+	for n := range 2 {
+		for i := range 3 {
+			require.Equal(t, map[string]int{
+				"requirements": 1, "design": 1, "implementation": 1, "testing": 1, "deployment": 1,
+			}, w.executed(fmt.Sprintf("many-%d-%d", n, i)))
+		}
+	}
 	w.must("checkpoints", "verify", "--all")
 }
