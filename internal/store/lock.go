@@ -25,7 +25,8 @@ func (s *Store) Lock(key team.SessionKey, id team.AssignmentID) (lock team.Lock,
 	if err != nil {
 		return nil, false, err
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, fileMode)
+	// Read-only, so that it keeps no file system from being made so.
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, fileMode)
 	if err != nil {
 		return nil, false, fmt.Errorf("lock %s of session %s: %w", id, key.Session, err)
 	}
