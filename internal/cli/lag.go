@@ -61,6 +61,7 @@ func storeWait(f facts) string {
 			if failure := p.GetLastFailure(); failure != nil {
 				return fmt.Sprintf("%s: waiting for the store: %s", team.ResourceError, firstLine(failure.GetMessage()))
 			}
+		default: // rounds say so themselves
 		}
 	}
 	return ""

@@ -260,9 +260,12 @@ func TestAnArchiveThatWasTamperedWithIsRefused(t *testing.T) {
 		change func(e []entry) []entry
 		says   string
 	}{
-		"no list":             {func(e []entry) []entry { return e[1:] }, "begins with"},
-		"nothing":             {func([]entry) []entry { return nil }, "empty"},
-		"a changed list":      {func(e []entry) []entry { e[0].data = bytes.Replace(e[0].data, []byte("web-1"), []byte("web-2"), 1); return e }, "does not fit"},
+		"no list": {func(e []entry) []entry { return e[1:] }, "begins with"},
+		"nothing": {func([]entry) []entry { return nil }, "empty"},
+		"a changed list": {func(e []entry) []entry {
+			e[0].data = bytes.Replace(e[0].data, []byte("web-1"), []byte("web-2"), 1)
+			return e
+		}, "does not fit"},
 		"a missing blob":      {func(e []entry) []entry { return e[:last] }, "not in the archive"},
 		"a missing document":  {func(e []entry) []entry { return slices.Delete(e, 1, 2) }, "not in the archive"},
 		"a blob twice":        {func(e []entry) []entry { return append(e, e[last]) }, "twice"},

@@ -77,23 +77,30 @@ func TestAStoreThatCannotBeWrittenIsWaitedFor(t *testing.T) {
 		disk        bool
 		spoil, mend func(w *world) error
 	}{
-		"full": {true,
-			func(w *world) error { return fill(filepath.Join(w.state, "filler")) },
-			func(w *world) error { return os.Remove(filepath.Join(w.state, "filler")) }},
-		"read-only": {true,
-			func(w *world) error {
-				return syscall.Mount("", w.state, "", syscall.MS_REMOUNT|syscall.MS_BIND|syscall.MS_RDONLY, "")
+		"full": {
+			disk:  true,
+			spoil: func(w *world) error { return fill(filepath.Join(w.state, "filler")) },
+			mend:  func(w *world) error { return os.Remove(filepath.Join(w.state, "filler")) },
+		},
+		"read-only": {
+			disk: true,
+			spoil: func(w *world) error { // a second view of the disk, over the first
+				return errors.Join(
+					syscall.Mount(w.state, w.state, "", syscall.MS_BIND, ""),
+					syscall.Mount("", w.state, "", syscall.MS_REMOUNT|syscall.MS_BIND|syscall.MS_RDONLY, ""))
 			},
-			func(w *world) error { return syscall.Mount("", w.state, "", syscall.MS_REMOUNT|syscall.MS_BIND, "") }},
-		"not to be entered": {false,
-			func(w *world) error {
+			mend: func(w *world) error { return syscall.Unmount(w.state, syscall.MNT_DETACH) },
+		},
+		"not to be entered": {
+			spoil: func(w *world) error {
 				blobs := filepath.Join(w.state, "blobs")
 				return errors.Join(os.Rename(blobs, blobs+".away"), os.WriteFile(blobs, nil, 0o600))
 			},
-			func(w *world) error {
+			mend: func(w *world) error {
 				blobs := filepath.Join(w.state, "blobs")
 				return errors.Join(os.Remove(blobs), os.Rename(blobs+".away", blobs))
-			}},
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
