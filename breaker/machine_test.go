@@ -160,8 +160,12 @@ func TestInvariantsOverAllSequences(t *testing.T) {
 	alphabet := func(g int64) []any {
 		return []any{
 			failed(g), worked(g), failed(g - 1), worked(g - 1), failed(g, "a"), worked(g, "a"), neutral(g, "a"),
-			acquire("a"), acquire("b"), breaker.Renew{Holder: "b"}, worked(g, "b"),
-			breaker.Trip{By: "x"}, breaker.Reset{By: "x"}, 40 * time.Second,
+			acquire("a"), acquire("b"),
+			breaker.Renew{Holder: "b"},
+			worked(g, "b"),
+			breaker.Trip{By: "x"},
+			breaker.Reset{By: "x"},
+			40 * time.Second,
 		}
 	}
 	length := 5
