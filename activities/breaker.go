@@ -181,12 +181,15 @@ func (r *round) keepLease(ctx context.Context) (stop func()) {
 	if r.log.Pass == nil || r.log.Pass.Holder == "" {
 		return func() {}
 	}
-	b, holder := r.breaker(), r.log.Pass.Holder
+	b, holder, wait := r.breaker(), r.log.Pass.Holder, renewEvery
+	if len(r.log.Attempts) > 0 {
+		wait = 0 // the lease is from an earlier attempt
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for sleep(ctx, renewEvery) == nil {
+		for ; sleep(ctx, wait) == nil; wait = renewEvery {
 			bounded, cancel := context.WithTimeout(ctx, readLimit)
 			answer, err := r.Breakers.Renew(bounded, r.updateID("renew"), b, holder)
 			cancel()
