@@ -76,8 +76,9 @@ chaos: build ## kill workers and the server KILLS times under SESSIONS sessions,
 		-chaos.seed $(SEED) -chaos.sessions $(SESSIONS) -chaos.kills $(KILLS) -chaos.workers 3 -chaos.within $(WITHIN)
 
 .PHONY: histories
-histories: build ## record the histories that workflows/replay_test.go replays
+histories: build ## record the histories that the replay tests of workflows and breaker replay
 	@$(GO) test -count=1 ./internal/host -args -histories $(CURDIR)/workflows/testdata/histories
+	@$(GO) test -count=1 ./breaker -args -histories $(CURDIR)/breaker/testdata/histories
 
 .PHONY: clean
 clean: ## remove what was built

@@ -66,26 +66,40 @@ func (r *round) askBreaker(ctx context.Context) error {
 		r.pass(team.BreakerPass{Generation: view.State.Generation})
 		return nil
 	case team.BreakerHalfOpen:
-		holder := r.holder()
-		bounded, cancel := context.WithTimeout(ctx, readLimit)
-		answer, err := r.Breakers.Acquire(bounded, r.updateID("acquire"), b, holder)
-		cancel()
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case err != nil:
-			activity.GetLogger(ctx).Warn("no lease to try the agent: the breaker does not answer", "breaker", b.Name, "error", err)
-		case answer.Effect == breaker.Leased:
-			r.pass(team.BreakerPass{Generation: answer.State.Generation, Holder: holder})
+		now, passed := r.probe(ctx, b)
+		if passed {
 			return nil
-		case answer.Effect == breaker.Passed:
-			r.pass(team.BreakerPass{Generation: answer.State.Generation})
-			return nil
-		default:
-			view = answer.View
 		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if now != nil {
+			view = *now
+		}
+	case team.BreakerIsOpen:
 	}
 	return r.turnedAway(ctx, TurnedAway{Breaker: b, Wait: view.Status().WaitFor(r.Clock().UTC()), Lost: r.log.Lost})
+}
+
+// probe asks to be the round that tries the agent for all others. Refused, it
+// returns the breaker as it is now, nil where nobody answered.
+func (r *round) probe(ctx context.Context, b team.Breaker) (now *breaker.View, passed bool) {
+	holder := r.holder()
+	bounded, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	answer, err := r.Breakers.Acquire(bounded, r.updateID("acquire"), b, holder)
+	switch {
+	case err != nil:
+		activity.GetLogger(ctx).Warn("no lease to try the agent: the breaker does not answer", "breaker", b.Name, "error", err)
+		return nil, false
+	case answer.Effect == breaker.Leased:
+		r.pass(team.BreakerPass{Generation: answer.State.Generation, Holder: holder})
+		return nil, true
+	case answer.Effect == breaker.Passed:
+		r.pass(team.BreakerPass{Generation: answer.State.Generation})
+		return nil, true
+	}
+	return &answer.View, false
 }
 
 // readBreaker looks until there is an answer: a round that does not know whether
@@ -167,12 +181,15 @@ func (r *round) keepLease(ctx context.Context) (stop func()) {
 	if r.log.Pass == nil || r.log.Pass.Holder == "" {
 		return func() {}
 	}
-	b, holder := r.breaker(), r.log.Pass.Holder
+	b, holder, wait := r.breaker(), r.log.Pass.Holder, renewEvery
+	if len(r.log.Attempts) > 0 {
+		wait = 0 // the lease is from an earlier attempt
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for sleep(ctx, renewEvery) == nil {
+		for ; sleep(ctx, wait) == nil; wait = renewEvery {
 			bounded, cancel := context.WithTimeout(ctx, readLimit)
 			answer, err := r.Breakers.Renew(bounded, r.updateID("renew"), b, holder)
 			cancel()

@@ -186,6 +186,7 @@ func (m *machine) report(r Report) Effect {
 		}
 		m.Failures = 0
 		return Applied
+	case team.Neutral:
 	}
 	return Ignored
 }

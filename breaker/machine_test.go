@@ -160,22 +160,22 @@ func TestInvariantsOverAllSequences(t *testing.T) {
 	alphabet := func(g int64) []any {
 		return []any{
 			failed(g), worked(g), failed(g - 1), worked(g - 1), failed(g, "a"), worked(g, "a"), neutral(g, "a"),
-			acquire("a"), acquire("b"), breaker.Renew{Holder: "b"}, worked(g, "b"),
-			breaker.Trip{By: "x"}, breaker.Reset{By: "x"}, 40 * time.Second,
+			acquire("a"), acquire("b"),
+			breaker.Renew{Holder: "b"},
+			worked(g, "b"),
+			breaker.Trip{By: "x"},
+			breaker.Reset{By: "x"},
+			40 * time.Second,
 		}
 	}
-	length := 5
-	if testing.Short() {
-		length = 4
-	}
-	var explore func(s breaker.State, now time.Time, depth int)
-	explore = func(s breaker.State, now time.Time, depth int) {
-		if depth == length {
+	var explore func(s breaker.State, now time.Time, left int)
+	explore = func(s breaker.State, now time.Time, left int) {
+		if left == 0 {
 			return
 		}
 		for _, step := range alphabet(s.Generation) {
 			if d, ok := step.(time.Duration); ok {
-				explore(s, now.Add(d), depth+1)
+				explore(s, now.Add(d), left-1)
 				continue
 			}
 			before := frozen(s)
@@ -184,13 +184,12 @@ func TestInvariantsOverAllSequences(t *testing.T) {
 				t.Fatalf("the argument was changed by %+v", step)
 			}
 			hold(t, set, s, next, step.(breaker.Event), effect, now)
-			explore(next, now, depth+1)
+			explore(next, now, left-1)
 		}
 	}
-	explore(breaker.State{}, epoch, 0)
-	// The same from where it is half-open, and with failures counted.
-	s := tell(set, failed(0), failed(0), 61*time.Second)
-	explore(s.state, s.now, 0)
+	explore(breaker.State{}, epoch, 5)
+	halfOpen := tell(set, failed(0), failed(0), 61*time.Second)
+	explore(halfOpen.state, halfOpen.now, 4)
 }
 
 // frozen is a value that differs when any part of a state does.

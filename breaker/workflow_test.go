@@ -1,7 +1,6 @@
 package breaker_test
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -64,7 +63,7 @@ func (b *bench) end(in breaker.Input) breaker.Input {
 	}, b.at+time.Second)
 	b.env.ExecuteWorkflow(breaker.WorkflowName, in)
 	var again *workflow.ContinueAsNewError
-	require.True(b.t, errors.As(b.env.GetWorkflowError(), &again), "%v", b.env.GetWorkflowError())
+	require.ErrorAs(b.t, b.env.GetWorkflowError(), &again)
 	var next breaker.Input
 	require.NoError(b.t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &next))
 	return next
