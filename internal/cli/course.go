@@ -79,11 +79,11 @@ type suppliedFlags struct {
 	edits     []string
 }
 
-// pair splits name=value.
-func pair(flag, text string) (name, value string, err error) {
+// pair splits what is written in a form like NAME=VALUE.
+func pair(flag, form, text string) (name, value string, err error) {
 	name, value, ok := strings.Cut(text, "=")
 	if !ok || name == "" || value == "" {
-		return "", "", usagef("%s %s: write %s NAME=VALUE", flag, text, flag)
+		return "", "", usagef("%s %s: write %s %s", flag, text, flag, form)
 	}
 	return name, value, nil
 }
@@ -93,7 +93,7 @@ func pair(flag, text string) (name, value string, err error) {
 // may be handed in.
 func (a *app) supply(ctx context.Context, s *store.Store, t team.Team, f suppliedFlags, tree team.Digest, c *team.Course) error {
 	for _, text := range f.decisions {
-		name, value, err := pair("--decision", text)
+		name, value, err := pair("--decision", "NAME=VALUE", text)
 		if err != nil {
 			return err
 		}
@@ -108,7 +108,7 @@ func (a *app) supply(ctx context.Context, s *store.Store, t team.Team, f supplie
 		edit  bool
 	}{{"--input", f.inputs, false}, {"--edit", f.edits, true}} {
 		for _, text := range kind.texts {
-			name, where, err := pair(kind.flag, text)
+			name, where, err := pair(kind.flag, "PHASE=PATH", text)
 			if err != nil {
 				return err
 			}
