@@ -86,7 +86,7 @@ func (a *app) importFile(ctx context.Context, file, teamFile, session string) er
 		doc, err = a.importHive(ctx, file, r, key, teamFile)
 	}
 	if errors.Is(err, store.ErrSessionExists) {
-		return usagef("the store has this session already: %w; choose another --session", err)
+		return usagef("%w; choose another --session", err)
 	}
 	if err != nil {
 		return err
