@@ -25,7 +25,7 @@ const (
 	// pollSoon is the least, when the cooldown is about to be over.
 	pollSoon = 100 * time.Millisecond
 	// waitBeat is how often a wait reports to Temporal.
-	waitBeat = 5 * time.Second
+	waitBeat = 10 * time.Second
 )
 
 // AwaitInput asks to wait until an assignment's round may try again.

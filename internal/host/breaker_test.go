@@ -11,11 +11,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/temporalio"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -188,4 +191,37 @@ func TestFiftyWaitingSessionsGoOnWithinTenSeconds(t *testing.T) {
 		require.NoError(t, run.Get(t.Context(), nil))
 		require.Equal(t, 1, s.execution(session).Phases[0].Assignments[0].Rounds)
 	}
+}
+
+// TestReportWaitsInTheSessionForAnAbsentBreaker has the breaker on a queue that
+// nobody serves yet: the session goes on, and the outcome is not lost.
+func TestReportWaitsInTheSessionForAnAbsentBreaker(t *testing.T) {
+	t.Parallel()
+	failed := filepath.Join(t.TempDir(), "failed")
+	coder := shell(fmt.Sprintf(`test -e %s || { touch %s; echo '{"error":{"category":"api_error","message":"503"}}' > $MAESTRO_RESULT; exit 1; }; echo done > done`, failed, failed))
+	s := newStand(t, agent.Config{Agents: map[string]agent.Definition{"coder": coder}})
+	_, err := s.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: breaker.WorkflowID(s.store.ID(), "coder"), TaskQueue: "nobody's"},
+		breaker.WorkflowName, breaker.Input{Store: s.store.ID(), View: breaker.View{Name: "coder"}})
+	require.NoError(t, err)
+	tm := oneStep()
+	tm.Retry = team.Retry{Attempts: 1, Rounds: 2, RoundInitial: team.Duration(10 * time.Millisecond)}
+	run := s.start("s", tm)
+	require.Eventually(t, func() bool {
+		e, err := s.store.Execution(team.SessionKey{Namespace: "default", Session: "s"})
+		return err == nil && e.Phases[0].Status == team.Completed
+	}, 30*time.Second, 10*time.Millisecond, "the session goes on meanwhile")
+	view, err := s.breakers().Read(t.Context(), "coder")
+	require.NoError(t, err)
+	require.Zero(t, view.State.Failures)
+
+	w := worker.New(s.client.(*temporalio.Connection).Client, "nobody's", worker.Options{})
+	w.RegisterWorkflowWithOptions(breaker.Workflow, workflow.RegisterOptions{Name: breaker.WorkflowName})
+	require.NoError(t, w.Start())
+	t.Cleanup(w.Stop)
+	require.NoError(t, run.Get(t.Context(), nil))
+	view, err = s.breakers().Read(t.Context(), "coder")
+	require.NoError(t, err)
+	require.Equal(t, 1, view.State.Failures, "reported once, however often it was sent")
+	require.Equal(t, 2, s.execution("s").Phases[0].Assignments[0].Rounds)
+	s.keepHistory(run)
 }

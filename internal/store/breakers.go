@@ -20,7 +20,7 @@ func (s *Store) PutBreaker(_ context.Context, b team.BreakerStatus) (err error) 
 	if err := team.CheckName(b.Name); err != nil {
 		return fmt.Errorf("breaker: %w", err)
 	}
-	lock := s.path("locks", "breakers", b.Name)
+	lock := s.path("locks", ".breakers", b.Name) // no namespace begins with a dot
 	if err := s.makeDir(filepath.Dir(lock), untilPowerLoss); err != nil {
 		return fmt.Errorf("make room for a lock: %w", err)
 	}
