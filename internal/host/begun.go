@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"sync"
@@ -24,8 +25,10 @@ import (
 // phases a session is such a task. What is lost of the notes costs that wait
 // and nothing else: a task's token is good for this one task only.
 type begun struct {
-	mu     sync.Mutex
-	file   *os.File
+	mu sync.Mutex
+	// path is where the notes are; empty: none are taken. They are not kept
+	// open: that would keep the store's file system from being made read-only.
+	path   string
 	size   int64
 	tokens map[string]bool
 }
@@ -38,11 +41,8 @@ const maxNotes = 1 << 20
 func (b *begun) open(path string) (left [][]byte, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.file, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600); err != nil {
-		return nil, fmt.Errorf("open the notes of begun tasks: %w", err)
-	}
 	data, err := os.ReadFile(path)
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read the notes of begun tasks: %w", err)
 	}
 	tokens := map[string]bool{}
@@ -60,7 +60,7 @@ func (b *begun) open(path string) (left [][]byte, err error) {
 	for token := range tokens {
 		left = append(left, []byte(token))
 	}
-	b.tokens = map[string]bool{}
+	b.path, b.tokens = path, map[string]bool{}
 	b.anew()
 	return left, nil
 }
@@ -93,7 +93,7 @@ func (b *begun) begin(task *workflowservice.PollWorkflowTaskQueueResponse) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.file != nil {
+	if b.path != "" {
 		b.tokens[string(token)] = true
 		b.note('+', token)
 	}
@@ -106,7 +106,7 @@ func (b *begun) end(token []byte, err error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.file == nil {
+	if b.path == "" {
 		return
 	}
 	delete(b.tokens, string(token))
@@ -115,19 +115,33 @@ func (b *begun) end(token []byte, err error) {
 	}
 }
 
+// note adds a line. Notes may be lost.
 func (b *begun) note(what byte, token []byte) {
-	line := base64.StdEncoding.AppendEncode([]byte{what}, token)
-	n, _ := b.file.Write(append(line, '\n')) // notes may be lost
-	b.size += int64(n)
+	b.write(os.O_APPEND, line(what, token))
 }
 
 // anew drops what is of no more use.
 func (b *begun) anew() {
-	_ = b.file.Truncate(0)
 	b.size = 0
+	var lines []byte
 	for token := range b.tokens {
-		b.note('+', []byte(token))
+		lines = append(lines, line('+', []byte(token))...)
 	}
+	b.write(os.O_TRUNC, lines)
+}
+
+func line(what byte, token []byte) []byte {
+	return append(base64.StdEncoding.AppendEncode([]byte{what}, token), '\n')
+}
+
+func (b *begun) write(how int, lines []byte) {
+	f, err := os.OpenFile(b.path, os.O_CREATE|os.O_WRONLY|how, 0o600)
+	if err != nil {
+		return
+	}
+	n, _ := f.Write(lines)
+	b.size += int64(n)
+	_ = f.Close()
 }
 
 // giveBack has Temporal start the tasks again, at once.

@@ -26,18 +26,29 @@ func (s *Store) Lock(key team.SessionKey, id team.AssignmentID) (lock team.Lock,
 		return nil, false, err
 	}
 	// Read-only, so that it keeps no file system from being made so.
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, fileMode)
-	if err != nil {
-		return nil, false, fmt.Errorf("lock %s of session %s: %w", id, key.Session, err)
+	f, err := tryFlock(path, os.O_RDONLY)
+	if errors.Is(err, unix.EBADF) || errors.Is(err, unix.EIO) {
+		f, err = tryFlock(path, os.O_RDWR) // NFS locks only what may be written
 	}
-	switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
+	switch {
 	case errors.Is(err, unix.EWOULDBLOCK):
-		return nil, false, f.Close()
+		return nil, false, nil
 	case err != nil:
-		_ = f.Close()
 		return nil, false, fmt.Errorf("lock %s of session %s: %w", id, key.Session, err)
 	}
 	return heldLock{f}, true, nil
+}
+
+func tryFlock(path string, mode int) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|mode, fileMode)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
 // heldLock is a lock that has been taken.
