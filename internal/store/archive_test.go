@@ -4,12 +4,13 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"errors"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -304,33 +305,125 @@ func TestAnArchiveThatWasTamperedWithIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "checkpoints export")
 }
 
-// FuzzReadArchive holds the import against archives whose files somebody has
-// written: none may crash it, leave half a session, or one with a fault.
+// FuzzReadArchive holds the import against archives that are well made, but of
+// documents and blobs that somebody has written: none may crash it, leave half a
+// session, or one with a fault.
 func FuzzReadArchive(f *testing.F) {
 	from, err := store.Create(filepath.Join(f.TempDir(), "from"), options())
 	require.NoError(f, err)
 	chain(f, from, session)
 	whole := unpacked(f, archive(f, from, session, true))
-	documents := map[string][]byte{}
-	for _, e := range whole {
-		if filepath.Dir(e.name) != "blobs" {
-			documents[e.name] = e.data
-		}
-	}
-	for i, name := range slices.Sorted(maps.Keys(documents)) {
-		f.Add(byte(i), documents[name])
+	for i, e := range whole {
+		f.Add(byte(i), e.data)
 	}
 	to, err := store.Create(filepath.Join(f.TempDir(), "to"), options())
 	require.NoError(f, err)
 	f.Fuzz(func(t *testing.T, which byte, data []byte) {
 		entries := slices.Clone(whole)
-		entries[int(which)%len(entries)].data = data
+		e := &entries[int(which)%len(entries)]
+		e.data = data
+		var fields map[string]any
+		if json.Unmarshal(data, &fields) == nil && fields != nil {
+			if sealed, err := store.Seal(fields); err == nil {
+				e.data = sealed
+			}
+		}
+		relist(t, entries, int(which)%len(entries))
 		in, err := to.ReadArchive(t.Context(), bytes.NewReader(packed(t, entries)), "default", "")
 		if err != nil {
 			empty(t, to, err.Error())
 			return
 		}
-		sound(t, to)
+		key := team.SessionKey{Namespace: "default", Session: in.Session}
+		report, err := to.VerifySession(t.Context(), key)
+		require.NoError(t, err)
+		require.Empty(t, report.Faults)
 		require.NoError(t, os.RemoveAll(filepath.Join(to.Dir(), "sessions", "default", in.Session)))
 	})
+}
+
+// relist makes the archive's list say what the changed entry is now. A blob gets
+// its new name; where others name it, they still do by the old one.
+func relist(t *testing.T, entries []entry, changed int) {
+	t.Helper()
+	if changed == 0 {
+		return
+	}
+	var list map[string]any
+	require.NoError(t, json.Unmarshal(entries[0].data, &list))
+	e := &entries[changed]
+	name := string(sha(e.data))
+	if old, ok := strings.CutPrefix(e.name, "blobs/"); ok {
+		blobs := list["blobs"].(map[string]any)
+		delete(blobs, old)
+		blobs[name] = len(e.data)
+		e.name = "blobs/" + name
+		if list["head"] == old {
+			list["head"] = name
+		}
+	} else {
+		list["documents"].(map[string]any)[e.name] = name
+	}
+	var err error
+	entries[0].data, err = store.Seal(list)
+	require.NoError(t, err)
+}
+
+func TestAnArchiveOfHostileDocumentsIsRefused(t *testing.T) {
+	t.Parallel()
+	from := newStore(t)
+	names := chain(t, from, session)
+	whole := unpacked(t, archive(t, from, session, true))
+	head := "blobs/" + string(names[len(names)-1])
+	for name, c := range map[string]struct {
+		entry  string
+		change func(fields map[string]any)
+		rename string
+		says   string
+	}{
+		"a phase that leaves":      {entry: head, change: func(f map[string]any) { f["current_phase"] = "../../x" }, says: "current_phase"},
+		"another schema":           {entry: head, change: func(f map[string]any) { f["schema"] = "x" }, says: "schema"},
+		"another session's":        {entry: head, change: func(f map[string]any) { f["session"] = "other" }, says: "no checkpoint of session web-1"},
+		"a missing previous":       {entry: head, change: func(f map[string]any) { f["previous"] = strings.Repeat("ab", 32) }, says: "not in the archive"},
+		"a name that is no digest": {entry: head, change: func(f map[string]any) { f["tree"] = "../../etc/passwd" }, says: "blob's name"},
+		"a record of another":      {entry: "assignments/build.ann.json", change: func(f map[string]any) { f["assignment"] = map[string]any{"phase": "x", "persona": "y"} }, says: "record of x/y"},
+		"a record that leaves":     {entry: "assignments/build.ann.json", rename: "assignments/../x.ann.json", says: "no record of an assignment"},
+		"a state of another":       {entry: "execution_state.json", change: func(f map[string]any) { f["session"] = "other" }, says: "of session web-1"},
+		"a document of no kind":    {entry: "execution_state.json", rename: "../execution_state.json", says: "no document of a session"},
+		"a record of a missing delta": {entry: "assignments/build.ann.json", change: func(f map[string]any) {
+			f["rounds"].([]any)[0].(map[string]any)["result"].(map[string]any)["delta"] = strings.Repeat("cd", 32)
+		}, says: "lacks something"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			to := newStore(t)
+			entries := slices.Clone(whole)
+			at := slices.IndexFunc(entries, func(e entry) bool { return e.name == c.entry })
+			require.Positive(t, at)
+			if c.rename != "" {
+				var list map[string]any
+				require.NoError(t, json.Unmarshal(entries[0].data, &list))
+				documents := list["documents"].(map[string]any)
+				documents[c.rename] = documents[c.entry]
+				delete(documents, c.entry)
+				entries[at].name = c.rename
+				var err error
+				entries[0].data, err = store.Seal(list)
+				require.NoError(t, err)
+			} else {
+				var fields map[string]any
+				require.NoError(t, json.Unmarshal(entries[at].data, &fields))
+				c.change(fields)
+				var err error
+				entries[at].data, err = store.Seal(fields)
+				require.NoError(t, err)
+				relist(t, entries, at)
+			}
+			_, err := to.ReadArchive(t.Context(), bytes.NewReader(packed(t, entries)), "default", "")
+			var fault *store.ArchiveError
+			require.ErrorAs(t, err, &fault)
+			require.ErrorContains(t, err, c.says)
+			empty(t, to, name)
+		})
+	}
 }

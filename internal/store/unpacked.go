@@ -125,7 +125,7 @@ func (in *unpacking) whole(ctx context.Context, p planted, chain []StoredCheckpo
 	v := newVerification(in.store)
 	v.untold = !in.index.Transcripts
 	for _, c := range chain {
-		if err := v.checkpoint(ctx, c.Checkpoint, "the checkpoint after "+c.CurrentPhase); err != nil {
+		if err := unnamed(v.checkpoint(ctx, c.Checkpoint, "the checkpoint after "+c.CurrentPhase)); err != nil {
 			return err
 		}
 	}
@@ -133,7 +133,7 @@ func (in *unpacking) whole(ctx context.Context, p planted, chain []StoredCheckpo
 		if v.untold {
 			p.records[i] = r.Untold()
 		}
-		if err := v.record(ctx, in.key, r); err != nil {
+		if err := unnamed(v.record(ctx, in.key, r)); err != nil {
 			return err
 		}
 	}
@@ -147,6 +147,14 @@ func (in *unpacking) whole(ctx context.Context, p planted, chain []StoredCheckpo
 		}
 	}
 	return nil
+}
+
+// unnamed blames the archive for a name that no blob can have.
+func unnamed(err error) error {
+	if errors.Is(err, team.ErrNotFound) {
+		return archiveFault("", "one of its documents names what cannot be: %s; export it again", err)
+	}
+	return err
 }
 
 // rename seals the session's checkpoints anew, under its new name. Those of
