@@ -1,0 +1,70 @@
+package store
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// TestWhatIsTakenUpInTheMiddleOfAPruneStays lets others begin to use what a prune
+// has found to be waste, between its finding and its removing.
+func TestWhatIsTakenUpInTheMiddleOfAPruneStays(t *testing.T) {
+	t.Parallel()
+	now := time.Now() // files bear the machine's time
+	s, err := Create(filepath.Join(t.TempDir(), "store"), Options{Clock: func() time.Time { return now }})
+	require.NoError(t, err)
+	put := func(text string) Entry {
+		name, err := s.PutBlob(t.Context(), []byte(text))
+		require.NoError(t, err)
+		return Entry{SHA256: name, Size: int64(len(text))}
+	}
+	manifest := func(e Entry) team.Digest {
+		name, err := s.PutManifest(t.Context(), Manifest{"a.txt": e})
+		require.NoError(t, err)
+		return name
+	}
+	plain, waste := put("used again itself"), put("waste")
+	inTree, inIndexed, inRead := put("named by a tree that is stored again"), put("vouched for by an index"), put("named by a checkpoint that is read")
+	tree, vouching, read := manifest(inTree), manifest(inIndexed), manifest(inRead)
+	delta, err := s.PutDelta(t.Context(), Delta{"a.txt": {Entry: inTree}})
+	require.NoError(t, err)
+	data, err := seal(team.Checkpoint{
+		Schema: team.CheckpointSchema, Tree: read, Workspace: read,
+		Assignments: []team.CheckpointAssignment{{Work: team.Work{Delta: delta}}},
+	})
+	require.NoError(t, err)
+	checkpoint, err := s.PutBlob(t.Context(), data)
+	require.NoError(t, err)
+	s.saveIndex("/somewhere", &index{manifest: vouching, files: map[string]indexed{}})
+	now = now.Add(48 * time.Hour)
+
+	p := &pruning{store: s, options: withDefaults(team.PruneOptions{}), marks: newVerification(s), horizon: now.Add(-youngBlob)}
+	structured, loose, err := p.candidates(t.Context())
+	require.NoError(t, err)
+	require.ElementsMatch(t, []team.Digest{tree, vouching, read, delta, checkpoint}, structured)
+	require.Len(t, loose, 5)
+
+	manifest(inTree)
+	_, err = s.Checkpoint(t.Context(), checkpoint)
+	require.NoError(t, err)
+	require.NotNil(t, s.loadIndex("/somewhere"))
+	require.NoError(t, s.alone(func() error { return p.sweepTrees(t.Context(), structured) }))
+	put("used again itself")
+	require.NoError(t, s.alone(func() error { return p.remove(loose) }))
+
+	for _, name := range []team.Digest{plain.SHA256, inTree.SHA256, inIndexed.SHA256, inRead.SHA256, tree, vouching, read, delta, checkpoint} {
+		require.FileExists(t, s.blobPath(name))
+	}
+	require.NoFileExists(t, s.blobPath(waste.SHA256))
+	require.Equal(t, 1, p.report.Blobs)
+
+	// A blob that is gone is not taken for stored, nor an index for good.
+	require.NoError(t, os.Remove(s.blobPath(vouching)))
+	require.Nil(t, s.loadIndex("/somewhere"))
+	require.ErrorIs(t, s.freshen(s.blobPath(waste.SHA256)), os.ErrNotExist)
+}
