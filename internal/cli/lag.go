@@ -35,6 +35,9 @@ func lag(f facts, now time.Time) string {
 		}
 		return since + "it has not heard of the session's end"
 	}
+	if now.Sub(f.mirrored.UpdatedAt) < lagPatience {
+		return "" // it was written a moment ago, and may be ahead
+	}
 	for _, p := range f.description.GetPendingActivities() {
 		id := assignmentOf(p.GetActivityId())
 		a := f.mirrored.Assignment(id)

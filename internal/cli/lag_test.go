@@ -34,6 +34,8 @@ func TestALaggingMirrorIsSaid(t *testing.T) {
 		e.Phases = []team.PhaseStatus{{Name: "build", Assignments: []team.AssignmentStatus{{Persona: "dev", Status: state, Attempts: attempts}}}}
 		return e
 	}
+	ahead := mirror(team.Waiting, 1)
+	ahead.UpdatedAt = now.Add(-time.Second)
 	running := enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
 	ended := mirror(team.Completed, 1)
 	ended.Status.Status = team.Completed
@@ -43,6 +45,7 @@ func TestALaggingMirrorIsSaid(t *testing.T) {
 	}{
 		"up to date":         {facts{description: description(t, running, round(time.Minute, 1)), mirrored: mirror(team.Running, 1)}, ""},
 		"a moment ago":       {facts{description: description(t, running, round(time.Second, 0)), mirrored: mirror(team.Pending, 0)}, ""},
+		"ahead":              {facts{description: description(t, running, round(time.Minute, 0)), mirrored: ahead}, ""},
 		"not started":        {facts{description: description(t, running, round(time.Minute, 0)), mirrored: mirror(team.Pending, 0)}, "build/dev is pending, which is at work"},
 		"an attempt missing": {facts{description: description(t, running, round(time.Minute, 2)), mirrored: mirror(team.Running, 1)}, "1 attempt of build/dev, of which there are 2"},
 		"integrating":        {facts{description: description(t, running, round(time.Minute, 0)), mirrored: mirror(team.Completed, 1)}, ""},
