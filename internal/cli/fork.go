@@ -55,10 +55,11 @@ func (a *app) fork(ctx context.Context, o forkOptions, session string) error {
 	if err != nil {
 		return err
 	}
-	from, _, err := a.lastGood(ctx, s, key)
+	found, err := a.lastGood(ctx, s, key)
 	if err != nil {
 		return err
 	}
+	from := found.checkpoint
 	l := &launch{app: a, store: s, session: o.as, requirement: from.Requirement, workspace: from.Workspace}
 	l.base = &startingPoint{StoredCheckpoint: from, incarnation: 1, origin: &team.Origin{Session: session, Checkpoint: from.Name}}
 	if l.team, err = a.teamOf(ctx, s, from, o.team); err != nil {

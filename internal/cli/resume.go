@@ -136,10 +136,11 @@ func (a *app) sessionInfo(ctx context.Context, conn *temporalio.Connection, sess
 // restoration prepares the next incarnation of a session that has ended. It
 // returns nil if there is nothing left to do.
 func (a *app) restoration(ctx context.Context, s *store.Store, key team.SessionKey, o resumeOptions) (*launch, error) {
-	from, e, err := a.lastGood(ctx, s, key)
+	found, err := a.lastGood(ctx, s, key)
 	if err != nil {
 		return nil, err
 	}
+	from, e := found.checkpoint, found.state
 	l := &launch{app: a, store: s, session: key.Session, requirement: from.Requirement, workspace: from.Workspace}
 	l.base = &startingPoint{StoredCheckpoint: from, incarnation: max(e.Incarnation, from.Incarnation) + 1}
 	if l.team, err = a.teamOf(ctx, s, from, o.team); err != nil {
@@ -151,7 +152,7 @@ func (a *app) restoration(ctx context.Context, s *store.Store, key team.SessionK
 	l.course.Force, l.course.Given = o.force, from.Given
 	if e.Status.Status != team.Completed {
 		keepCourse(&l.course, e.Course, l.team)
-	} else if !o.changes() && hasAll(from.Checkpoint, l.team) {
+	} else if !o.changes() && !found.damaged && hasAll(from.Checkpoint, l.team) {
 		a.say("session %s is complete; nothing is left to run (--force PHASE runs one again)", key.Session)
 		return nil, a.announce(runDocument{Session: key.Session, RunID: e.RunID, Store: s.ID(), Incarnation: e.Incarnation})
 	}
@@ -177,28 +178,37 @@ func hasAll(c team.Checkpoint, t team.Team) bool {
 	})
 }
 
+// remains is what the store has of a session that is to go on.
+type remains struct {
+	checkpoint store.StoredCheckpoint
+	// state is the mirrored one; its incarnation is the latest that is known.
+	state team.Execution
+	// damaged: something of the session was lost.
+	damaged bool
+}
+
 // lastGood verifies a session in the store and finds the newest checkpoint that
 // can be read. Damage is said aloud; what it costs, the plan says.
-func (a *app) lastGood(ctx context.Context, s *store.Store, key team.SessionKey) (store.StoredCheckpoint, team.Execution, error) {
+func (a *app) lastGood(ctx context.Context, s *store.Store, key team.SessionKey) (remains, error) {
 	report, err := s.VerifySession(ctx, key)
 	if err != nil {
-		return store.StoredCheckpoint{}, team.Execution{}, err
+		return remains{}, err
 	}
 	for _, f := range report.Faults {
 		a.say("damaged: %s", strings.ReplaceAll(f.Error(), "\n", "\n  "))
 	}
 	chain, err := s.Checkpoints(ctx, key)
 	if len(chain) == 0 {
-		return store.StoredCheckpoint{}, team.Execution{}, errors.Join(failf("session %s has no checkpoint that can be read, so there is nothing to go on from; start it anew with `maestro run`", key.Session), err)
+		return remains{}, errors.Join(failf("session %s has no checkpoint that can be read, so there is nothing to go on from; start it anew with `maestro run`", key.Session), err)
 	}
 	e, err := s.Execution(key)
 	if err != nil && !errors.Is(err, team.ErrNotFound) && !errors.Is(err, team.ErrCorrupt) {
-		return store.StoredCheckpoint{}, e, err
+		return remains{}, err
 	}
 	for _, c := range chain {
 		e.Incarnation = max(e.Incarnation, c.Incarnation)
 	}
-	return chain[0], e, nil
+	return remains{chain[0], e, len(report.Faults) > 0}, nil
 }
 
 // teamOf loads the team to go on with: that of a file or, without one, that of

@@ -272,3 +272,56 @@ func TestOutsideOrchestrator(t *testing.T) {
 	require.Contains(t, string(out), `"action": "restore"`)
 	require.Contains(t, string(out), `"incarnation": 3`)
 }
+
+// TestDamageCostsOnlyWhatItHits damages the newest checkpoint and, later, a file
+// of finished work: resume says what is damaged and runs no more than it must.
+func TestDamageCostsOnlyWhatItHits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	teamFile := w.withHoldingAgent()
+	w.startWorker()
+	w.must("run", teamFile, "all of it", "--session", "s")
+	s := w.completes("s")
+
+	// The newest checkpoint, blob and copy: the one before it serves, and the
+	// record of the last phase.
+	w.flip(w.blob(s.Checkpoint))
+	w.flip(filepath.Join(w.state, "sessions", "default", "s", "checkpoint_deployment.json"))
+	a := w.maestro("resume", "s", "--force", "deployment", "-o", "json")
+	require.Zero(t, a.code, a.stderr)
+	require.Contains(t, a.stderr, "damaged: ")
+	require.Contains(t, a.stderr, "runs      deployment/worker: forced")
+	s = w.completes("s")
+	require.Equal(t, 2, s.Incarnation)
+	require.Equal(t, map[string]int{"requirements": 1, "design": 1, "implementation": 1, "testing": 1, "deployment": 2}, w.executed("s"))
+
+	// A file: the phase that left it runs again, with what builds on it.
+	var files struct {
+		Artifacts []team.Artifact `json:"artifacts"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(w.must("artifacts", "list", "s", "-o", "json")), &files))
+	for _, f := range files.Artifacts {
+		if f.Path == "testing.md" {
+			w.flip(w.blob(f.SHA256))
+		}
+	}
+	doc := w.begin("resume", "s")
+	require.Contains(t, doc.reason("testing"), "its work is damaged: the content of testing.md")
+	require.Equal(t, team.Restore, doc.plan()["implementation"])
+	w.completes("s")
+	require.Equal(t, map[string]int{"requirements": 1, "design": 1, "implementation": 1, "testing": 2, "deployment": 3}, w.executed("s"))
+}
+
+func (w *world) blob(name team.Digest) string {
+	return filepath.Join(w.state, "blobs", "sha256", string(name[:2]), string(name[2:]))
+}
+
+// flip changes one bit of a file.
+func (w *world) flip(path string) {
+	w.t.Helper()
+	data, err := os.ReadFile(path)
+	require.NoError(w.t, err)
+	data[len(data)/2] ^= 1
+	require.NoError(w.t, os.Chmod(path, 0o600))
+	require.NoError(w.t, os.WriteFile(path, data, 0o600))
+}
