@@ -25,6 +25,15 @@ import (
 	"github.com/maestro-hive/maestro/workflows"
 )
 
+// Agents is what a worker needs of its agents: that they work, and what it may
+// publish of them.
+type Agents interface {
+	activities.Agents
+	// OfferedAgents and OfferedChecks describe them by name.
+	OfferedAgents() map[string]team.OfferedAgent
+	OfferedChecks() map[string]team.Digest
+}
+
 // options say what a worker serves and with what.
 type options struct {
 	// Client is the connection to Temporal. The worker does not close it.
@@ -34,7 +43,7 @@ type options struct {
 	// Store is the store whose sessions the worker serves.
 	Store *store.Store
 	// Agents does the work of the agents and checks in the worker file.
-	Agents *agent.Set
+	Agents Agents
 	// Attributes knows the namespace's search attributes.
 	Attributes activities.SearchAttributes
 	// LostLimit is the worker file's limits.lost_workers.

@@ -20,6 +20,9 @@ const DefaultDrain = 20 * time.Second
 type Setup struct {
 	// Config is the parsed worker file.
 	Config agent.Config
+	// Agents works in the place of the worker file's agents and checks; nil:
+	// they do.
+	Agents Agents
 	// StateDir is the store's directory; the store is made if there is none.
 	StateDir string
 	// Connection to Temporal. Closing it is the caller's.
@@ -47,11 +50,13 @@ func (s Setup) Build() (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	agents, err := agent.New(cfg, agent.Options{
-		Getenv: s.Getenv, CacheRoot: filepath.Join(workBeside(st.Dir(), cfg), "caches"), Now: s.Clock, Logger: s.Logger,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("worker file: %w", err)
+	agents := s.Agents
+	if agents == nil {
+		if agents, err = agent.New(cfg, agent.Options{
+			Getenv: s.Getenv, CacheRoot: filepath.Join(workBeside(st.Dir(), cfg), "caches"), Now: s.Clock, Logger: s.Logger,
+		}); err != nil {
+			return nil, fmt.Errorf("worker file: %w", err)
+		}
 	}
 	place, err := takeSeat(filepath.Join(st.Dir(), "workers"), s.Host)
 	if err != nil {
