@@ -12,7 +12,9 @@ import (
 )
 
 // beat reports the round to Temporal while it works. The returned function
-// stops it and sends a last report.
+// stops it and sends a last report, for whoever takes the round up again: none
+// of a round that has succeeded. Work that is done within a second costs no
+// report at all.
 func (r *round) beat(ctx context.Context) (stop func()) {
 	done, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -20,16 +22,25 @@ func (r *round) beat(ctx context.Context) (stop func()) {
 		ticker := time.NewTicker(beatEvery)
 		defer ticker.Stop()
 		for {
-			activity.RecordHeartbeat(ctx, r.heartbeat())
 			select {
 			case <-done:
-				activity.RecordHeartbeat(ctx, r.heartbeat())
+				if !r.recorded() {
+					activity.RecordHeartbeat(ctx, r.heartbeat())
+				}
 				return
 			case <-ticker.C:
+				activity.RecordHeartbeat(ctx, r.heartbeat())
 			}
 		}
 	}()
 	return func() { close(done); <-stopped }
+}
+
+// recorded tells whether the round's result is in the record for good.
+func (r *round) recorded() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.durable
 }
 
 // heartbeat is the report: the log without outputs, which a history may keep.

@@ -61,6 +61,8 @@ type round struct {
 	record   team.Record
 	log      team.RoundLog
 	progress string
+	// durable: the record has the result, and nobody takes the round up again.
+	durable bool
 }
 
 // Run does one attempt of a round and decides what its end means for the round.
@@ -243,6 +245,9 @@ func (r *round) succeed(ctx context.Context, result *team.RoundResult, outcome t
 	if err := r.writeRecord(ctx); err != nil {
 		return err
 	}
+	r.mu.Lock()
+	r.durable = true
+	r.mu.Unlock()
 	failpoint.Here("recorded, not completed")
 	r.mirror(ctx, team.Completed)
 	return nil

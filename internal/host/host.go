@@ -102,11 +102,10 @@ func newWorker(o options) *Worker {
 	return w
 }
 
-// workflowQueue serves the sessions themselves and what is between phases.
-func (w *Worker) workflowQueue() worker.Worker {
-	o := w.options
-	q := worker.New(o.Client, team.WorkflowQueue(o.Store.ID()), worker.Options{
-		Identity:                           o.Identity,
+// WorkflowQueueOptions are those of the queue that sessions run on.
+func WorkflowQueueOptions(identity string) worker.Options {
+	return worker.Options{
+		Identity:                           identity,
 		MaxConcurrentActivityExecutionSize: workflowSlots,
 		MaxConcurrentWorkflowTaskPollers:   pollers,
 		MaxConcurrentActivityTaskPollers:   pollers,
@@ -114,7 +113,13 @@ func (w *Worker) workflowQueue() worker.Worker {
 		MaxHeartbeatThrottleInterval:       heartbeatThrottle,
 		WorkerStopTimeout:                  settle,
 		DisableRegistrationAliasing:        true,
-	})
+	}
+}
+
+// workflowQueue serves the sessions themselves and what is between phases.
+func (w *Worker) workflowQueue() worker.Worker {
+	o := w.options
+	q := worker.New(o.Client, team.WorkflowQueue(o.Store.ID()), WorkflowQueueOptions(o.Identity))
 	q.RegisterWorkflowWithOptions(workflows.TeamSession, workflow.RegisterOptions{Name: workflows.TeamSessionName})
 	q.RegisterWorkflowWithOptions(breaker.Workflow, workflow.RegisterOptions{Name: breaker.WorkflowName})
 	admissions := &activities.Admissions{Files: o.Store, Sessions: o.Store, SearchAttributes: o.Attributes, Clock: o.Clock}
