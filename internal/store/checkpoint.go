@@ -30,7 +30,7 @@ func (s *Store) PutCheckpoint(ctx context.Context, key team.SessionKey, c team.C
 		return "", err
 	}
 	c.Schema, c.Session = team.CheckpointSchema, key.Session
-	data, err := seal(c)
+	data, err := s.seal(c)
 	if err != nil {
 		return "", fmt.Errorf("write the checkpoint after %s: %w", c.CurrentPhase, err)
 	}
@@ -74,16 +74,16 @@ func (s *Store) checkpoint(ctx context.Context, name team.Digest) (team.Checkpoi
 	if err != nil {
 		return team.Checkpoint{}, fmt.Errorf("read a checkpoint: %w", err)
 	}
-	c, err := decodeCheckpoint(data)
+	c, err := s.decodeCheckpoint(data)
 	if err != nil {
 		return team.Checkpoint{}, s.otherwise(name, "checkpoint", err)
 	}
 	return c, nil
 }
 
-func decodeCheckpoint(data []byte) (team.Checkpoint, error) {
+func (s *Store) decodeCheckpoint(data []byte) (team.Checkpoint, error) {
 	var c team.Checkpoint
-	if err := unseal(data, &c); err != nil {
+	if err := s.unseal(data, &c); err != nil {
 		return team.Checkpoint{}, err
 	}
 	if c.Schema != team.CheckpointSchema {
@@ -168,7 +168,7 @@ func (w *chainWalk) readCopies(ctx context.Context) error {
 	w.copies = make(map[team.Digest][]byte, len(files))
 	for _, phase := range slices.Sorted(maps.Keys(files)) {
 		err := w.store.readDocument(files[phase], "checkpoint", func(data []byte) error {
-			c, err := decodeCheckpoint(data)
+			c, err := w.store.decodeCheckpoint(data)
 			if err != nil {
 				return err
 			}
@@ -212,7 +212,7 @@ func (w *chainWalk) follow(ctx context.Context, name team.Digest) error {
 			}
 			// Where the store cannot be written, the copy serves all the same.
 			_, _ = w.store.PutBlob(ctx, data)
-			c, err = decodeCheckpoint(data)
+			c, err = w.store.decodeCheckpoint(data)
 		}
 		if err != nil {
 			return err

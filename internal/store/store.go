@@ -69,6 +69,8 @@ type Store struct {
 	limits   Limits
 	now      func() time.Time
 	buffers  sync.Pool
+	// sealed are the digests of documents whose seal was found good.
+	sealed memory
 }
 
 type identity struct {
