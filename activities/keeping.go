@@ -148,9 +148,42 @@ func (r *round) putRecord() error {
 	return r.Sessions.PutRecord(r.scene.key, r.record)
 }
 
-// mirror brings the assignment's entry in execution_state.json up to date. It
-// may lag, so a failure to write it is only logged.
+// mirrorWork writes that the round is at work, after it has worked long enough
+// for somebody to look. Once the returned function has returned, it does not.
+func (r *round) mirrorWork(ctx context.Context) (over func()) {
+	timer := time.AfterFunc(beatEvery, func() {
+		r.mirroring.Lock()
+		defer r.mirroring.Unlock()
+		if r.mirrored == "" && !r.over {
+			r.write(ctx, team.Running)
+		}
+	})
+	return func() {
+		timer.Stop()
+		r.mirroring.Lock()
+		defer r.mirroring.Unlock()
+		r.over = true
+	}
+}
+
+// mirror writes what the round has come to. The next phase boundary writes what a
+// round has done that was over before anybody was told that it had begun, if it
+// was all of its phase.
 func (r *round) mirror(ctx context.Context, state team.State) {
+	r.mirroring.Lock()
+	defer r.mirroring.Unlock()
+	phase, _ := r.scene.team.Phase(r.in.Phase)
+	if state == team.Completed && r.mirrored == "" && phase.Solo() {
+		r.over = true
+		return
+	}
+	r.write(ctx, state)
+}
+
+// write brings the assignment's entry in execution_state.json up to date. It may
+// lag, so a failure to write it is only logged.
+func (r *round) write(ctx context.Context, state team.State) {
+	r.mirrored = state
 	r.mu.Lock()
 	r.thisRound().RoundLog = r.log
 	status := r.record.Status()
