@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -34,15 +35,41 @@ func (s *Store) PutCheckpoint(ctx context.Context, key team.SessionKey, c team.C
 	if err != nil {
 		return "", fmt.Errorf("write the checkpoint after %s: %w", c.CurrentPhase, err)
 	}
-	name, err := s.PutBlob(ctx, data)
-	if err != nil {
-		return "", fmt.Errorf("write the checkpoint after %s: %w", c.CurrentPhase, err)
+	if err := ctx.Err(); err != nil {
+		return "", err
 	}
-	failpoint.Here("checkpoint stored, not copied")
-	if err := s.under(key, chainLock, func() error { return s.write(path, data, durable) }); err != nil {
+	name := digestOf(data)
+	if err := s.putCopied(key, name, path, data); err != nil {
 		return "", fmt.Errorf("write the checkpoint after %s: %w", c.CurrentPhase, err)
 	}
 	return name, nil
+}
+
+// putCopied stores a blob and a copy of it at path. Both are flushed together,
+// before the copy takes the place of what is there.
+func (s *Store) putCopied(key team.SessionKey, name team.Digest, path string, data []byte) (err error) {
+	if err := s.putLoose(name, data); err != nil {
+		return err
+	}
+	f, err := s.temp()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name())
+		}
+	}()
+	failpoint.Torn(path, f, data)
+	if err := writeAll(f, data, false); err != nil {
+		return err
+	}
+	if err := s.settleFiles([]string{s.blobPath(name), f.Name()}); err != nil {
+		return err
+	}
+	s.noteDurable(name)
+	failpoint.Here("checkpoint stored, not copied")
+	return s.under(key, chainLock, func() error { return s.install(f.Name(), path, durable) })
 }
 
 // CheckpointPath is where the copy of a phase's checkpoint lies.

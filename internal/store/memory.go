@@ -45,3 +45,9 @@ func (m *memory) add(d team.Digest) {
 	}
 	m.held[d] = struct{}{}
 }
+
+func (m *memory) clear() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.held, m.ring, m.next = nil, nil, 0
+}

@@ -71,6 +71,8 @@ type Store struct {
 	buffers  sync.Pool
 	// sealed are the digests of documents whose seal was found good.
 	sealed memory
+	// flushed are the blobs that need no flushing.
+	flushed flushed
 }
 
 type identity struct {
