@@ -17,16 +17,15 @@ type measure struct {
 
 func measures() []measure {
 	each := func(b batch, total float64) float64 { return total / float64(b.sessions) }
-	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 	return []measure{
 		{name: "sessions a second", of: func(b batch) float64 { return float64(b.sessions) / b.wall.Seconds() }},
 		{name: "latency, median, ms", of: func(b batch) float64 { return b.percentile(0.5) }},
 		{name: "latency, 99th percentile, ms", of: func(b batch) float64 { return b.percentile(0.99) }},
 		{name: "events of history", of: func(b batch) float64 { return float64(b.events) }},
 		{name: "history, kB", of: func(b batch) float64 { return float64(b.history) / 1000 }},
-		{name: "worker's processor time, ms", of: func(b batch) float64 { return each(b, ms(b.worker)) }},
-		{name: "server's processor time, ms", of: func(b batch) float64 { return each(b, ms(b.server)) }},
-		{name: "both, ms", of: func(b batch) float64 { return each(b, ms(b.worker+b.server)) }},
+		{name: "worker's processor time, ms", of: func(b batch) float64 { return each(b, milliseconds(b.worker)) }},
+		{name: "server's processor time, ms", of: func(b batch) float64 { return each(b, milliseconds(b.server)) }},
+		{name: "both, ms", of: func(b batch) float64 { return each(b, milliseconds(b.worker+b.server)) }},
 		{name: "Temporal's database, kB", of: func(b batch) float64 { return each(b, float64(b.temporal)/1000) }},
 		{name: "store on disk, kB", own: true, of: func(b batch) float64 { return each(b, float64(b.left.bytes)/1000) }},
 		{name: "store, files", own: true, of: func(b batch) float64 { return each(b, float64(b.left.files)) }},
@@ -56,7 +55,7 @@ func printTable(kinds []string, taken map[string][]batch) {
 				cells = append(cells, ratio(taken[kinds[0]], taken[name], m))
 			}
 		}
-		fmt.Println("| " + strings.Join(cells, " | ") + " |")
+		printRow(cells)
 	}
 }
 
@@ -97,3 +96,8 @@ func number(v float64) string {
 	}
 	return fmt.Sprintf("%.2f", v)
 }
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// printRow writes a line of a Markdown table.
+func printRow(cells []string) { fmt.Println("| " + strings.Join(cells, " | ") + " |") }
