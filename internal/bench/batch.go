@@ -97,7 +97,7 @@ func compare(ctx context.Context, s settings, dir string) error {
 	if err != nil {
 		return err
 	}
-	defer st.close() //nolint:errcheck // all is measured
+	defer st.close()               //nolint:errcheck // all is measured
 	for _, name := range s.kinds { // what is slow only once
 		if _, err := st.batch(ctx, name, 2, 1); err != nil {
 			return err

@@ -78,12 +78,17 @@ func (s Setup) Build() (*Worker, error) {
 	}), nil
 }
 
+// indexFrom is the size of a tree, in files, from which on it pays to remember
+// what a directory was filled with: below, that takes longer than to read it.
+const indexFrom = 64
+
 // OpenStore opens the store in dir, making it if there is none, with the worker
 // file's limits on what a tree may hold.
 func OpenStore(dir string, cfg agent.Config, clock func() time.Time) (*store.Store, error) {
 	o := store.Options{
-		Clock:  clock,
-		Limits: store.Limits{Files: cfg.Limits.Files, FileBytes: int64(cfg.Limits.FileBytes)},
+		Clock:     clock,
+		IndexFrom: indexFrom,
+		Limits:    store.Limits{Files: cfg.Limits.Files, FileBytes: int64(cfg.Limits.FileBytes)},
 	}
 	if cfg.RunAs != "" {
 		abs, err := filepath.Abs(dir)
