@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/maestro-hive/maestro/internal/failpoint"
 	"github.com/maestro-hive/maestro/internal/team"
 )
@@ -64,7 +66,10 @@ func (s *Store) putCopied(key team.SessionKey, name team.Digest, path string, da
 	if err := writeAll(f, data, false); err != nil {
 		return err
 	}
-	if err := s.settleFiles([]string{s.blobPath(name), f.Name()}); err != nil {
+	var flush errgroup.Group
+	flush.Go(func() error { return s.settleFiles([]string{s.blobPath(name)}) })
+	flush.Go(func() error { return syncDir(f.Name()) }) // the same for a file
+	if err := flush.Wait(); err != nil {
 		return err
 	}
 	s.noteDurable(name)
