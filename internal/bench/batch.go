@@ -91,6 +91,9 @@ func (st *stand) usageOf(ctx context.Context, k kind) (usage, error) {
 	return usageOf(ctx, k.dir)
 }
 
+// largeBatch bounds a batch, so that the whole takes minutes.
+const largeBatch = 96
+
 // compare runs batches of all kinds in turn and prints what they took.
 func compare(ctx context.Context, s settings, dir string) error {
 	st, err := newStand(ctx, s, dir)
@@ -106,17 +109,18 @@ func compare(ctx context.Context, s settings, dir string) error {
 	fmt.Printf("Sessions of %d phases; medians of %d batches of each kind, taken in turn.\n", s.phases, s.rounds)
 	fmt.Printf("maestro: the agent is a function, so this is the cost of the bookkeeping; shim: the scripted agent in a process of its own.\n")
 	for _, at := range s.at {
+		sessions := max(s.sessions, min(2*at, largeBatch), at)
 		taken := map[string][]batch{}
 		for range s.rounds {
 			for _, name := range s.kinds {
-				b, err := st.batch(ctx, name, max(s.sessions, 3*at), at)
+				b, err := st.batch(ctx, name, sessions, at)
 				if err != nil {
 					return err
 				}
 				taken[name] = append(taken[name], b)
 			}
 		}
-		fmt.Printf("\n### %d at a time, %d sessions a batch\n\n", at, max(s.sessions, 3*at))
+		fmt.Printf("\n### %d at a time, %d sessions a batch\n\n", at, sessions)
 		printTable(s.kinds, taken)
 	}
 	return nil

@@ -44,7 +44,7 @@ func parse() (settings, error) {
 	var at, kinds string
 	flag.StringVar(&s.server, "server", "bin/maestro-server", "the Temporal server's program")
 	flag.StringVar(&at, "at", "1,16,64", "how many sessions are at work at a time")
-	flag.IntVar(&s.sessions, "sessions", 12, "sessions in a batch; at least three times as many as are at work at a time")
+	flag.IntVar(&s.sessions, "sessions", 12, "sessions in a batch; more where many are at work at a time")
 	flag.IntVar(&s.rounds, "rounds", 5, "batches of each kind, in turn")
 	flag.IntVar(&s.phases, "phases", 5, "phases of a session, and activities of a bare workflow")
 	flag.StringVar(&kinds, "kinds", "bare,maestro,shim", "what to compare; the first is what the others are compared with")
