@@ -259,8 +259,9 @@ func (instant) Check(context.Context, team.CheckJob) (team.Outcome, error) {
 func (i instant) Offered(name string) team.OfferedAgent { return i.OfferedAgents()[name] }
 
 func (instant) OfferedAgents() map[string]team.OfferedAgent {
-	return map[string]team.OfferedAgent{agentName: {Kind: agent.KindScripted, Concurrency: slots}}
+	return map[string]team.OfferedAgent{agentName: {Kind: agent.KindScripted, Concurrency: slots, Breaker: agentName}}
 }
+func (instant) Breaker(name string) team.Breaker      { return team.Breaker{}.For(name) }
 func (instant) OfferedChecks() map[string]team.Digest { return nil }
 func (instant) Keep(string) []string                  { return nil }
 func (instant) Mask(text string) string               { return text }
