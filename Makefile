@@ -38,9 +38,18 @@ test: build ## run every test that needs nothing but Go, gcc, git and make
 race: build ## run the tests with the race detector
 	@for m in $(MODULES); do (cd $$m && $(GO) test -race -timeout 30m ./...) || exit 1; done
 
+AT ?= 1,16,64
+ROUNDS ?= 3
+LARGEST ?= 1000000
+
 .PHONY: bench
-bench: build ## compare the store with cp -r on a tree of 50,000 files
+bench: build ## compare a session with bare Temporal (AT, ROUNDS), and the store with cp -r
+	@$(GO) run ./internal/bench -at $(AT) -rounds $(ROUNDS)
 	@$(GO) test -run '^$$' -bench . -benchtime 1x ./internal/store
+
+.PHONY: bench-growth
+bench-growth: build ## how a session's cost grows: sessions, files, phases, waiting; up to LARGEST of each
+	@$(GO) run ./internal/bench -growth all -largest $(LARGEST)
 
 .PHONY: lint
 lint: bin/golangci-lint ## hold the code against .golangci.yml

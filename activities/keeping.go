@@ -12,7 +12,9 @@ import (
 )
 
 // beat reports the round to Temporal while it works. The returned function
-// stops it and sends a last report.
+// stops it and sends a last report, for whoever takes the round up again: none
+// of a round that has succeeded. Work that is done within a second costs no
+// report at all.
 func (r *round) beat(ctx context.Context) (stop func()) {
 	done, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -20,16 +22,25 @@ func (r *round) beat(ctx context.Context) (stop func()) {
 		ticker := time.NewTicker(beatEvery)
 		defer ticker.Stop()
 		for {
-			activity.RecordHeartbeat(ctx, r.heartbeat())
 			select {
 			case <-done:
-				activity.RecordHeartbeat(ctx, r.heartbeat())
+				if !r.recorded() {
+					activity.RecordHeartbeat(ctx, r.heartbeat())
+				}
 				return
 			case <-ticker.C:
+				activity.RecordHeartbeat(ctx, r.heartbeat())
 			}
 		}
 	}()
 	return func() { close(done); <-stopped }
+}
+
+// recorded tells whether the round's result is in the record for good.
+func (r *round) recorded() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.durable
 }
 
 // heartbeat is the report: the log without outputs, which a history may keep.
@@ -137,9 +148,42 @@ func (r *round) putRecord() error {
 	return r.Sessions.PutRecord(r.scene.key, r.record)
 }
 
-// mirror brings the assignment's entry in execution_state.json up to date. It
-// may lag, so a failure to write it is only logged.
+// mirrorWork writes that the round is at work, after it has worked long enough
+// for somebody to look. Once the returned function has returned, it does not.
+func (r *round) mirrorWork(ctx context.Context) (over func()) {
+	timer := time.AfterFunc(beatEvery, func() {
+		r.mirroring.Lock()
+		defer r.mirroring.Unlock()
+		if r.mirrored == "" && !r.over {
+			r.write(ctx, team.Running)
+		}
+	})
+	return func() {
+		timer.Stop()
+		r.mirroring.Lock()
+		defer r.mirroring.Unlock()
+		r.over = true
+	}
+}
+
+// mirror writes what the round has come to. The next phase boundary writes what a
+// round has done that was over before anybody was told that it had begun, if it
+// was all of its phase.
 func (r *round) mirror(ctx context.Context, state team.State) {
+	r.mirroring.Lock()
+	defer r.mirroring.Unlock()
+	phase, _ := r.scene.team.Phase(r.in.Phase)
+	if state == team.Completed && r.mirrored == "" && phase.Solo() {
+		r.over = true
+		return
+	}
+	r.write(ctx, state)
+}
+
+// write brings the assignment's entry in execution_state.json up to date. It may
+// lag, so a failure to write it is only logged.
+func (r *round) write(ctx context.Context, state team.State) {
+	r.mirrored = state
 	r.mu.Lock()
 	r.thisRound().RoundLog = r.log
 	status := r.record.Status()

@@ -61,6 +61,14 @@ type round struct {
 	record   team.Record
 	log      team.RoundLog
 	progress string
+	// durable: the record has the result, and nobody takes the round up again.
+	durable bool
+
+	// mirroring orders what is written to the mirrored state; mirrored is what
+	// this execution has last written, and over tells that its work has ended.
+	mirroring sync.Mutex
+	mirrored  team.State
+	over      bool
 }
 
 // Run does one attempt of a round and decides what its end means for the round.
@@ -100,7 +108,7 @@ func (rs *Rounds) Run(ctx context.Context, in RoundInput) (team.RoundResult, err
 		return team.RoundResult{}, r.interrupted(work, err)
 	}
 	defer r.keepLease(work)()
-	r.mirror(work, team.Running)
+	defer r.mirrorWork(work)()
 	started := r.Clock().UTC()
 	result, outcome, err := r.attempt(work)
 	if err != nil {
@@ -243,6 +251,9 @@ func (r *round) succeed(ctx context.Context, result *team.RoundResult, outcome t
 	if err := r.writeRecord(ctx); err != nil {
 		return err
 	}
+	r.mu.Lock()
+	r.durable = true
+	r.mu.Unlock()
 	failpoint.Here("recorded, not completed")
 	r.mirror(ctx, team.Completed)
 	return nil

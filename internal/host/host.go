@@ -25,6 +25,15 @@ import (
 	"github.com/maestro-hive/maestro/workflows"
 )
 
+// Agents is what a worker needs of its agents: that they work, and what it may
+// publish of them.
+type Agents interface {
+	activities.Agents
+	// OfferedAgents and OfferedChecks describe them by name.
+	OfferedAgents() map[string]team.OfferedAgent
+	OfferedChecks() map[string]team.Digest
+}
+
 // options say what a worker serves and with what.
 type options struct {
 	// Client is the connection to Temporal. The worker does not close it.
@@ -34,7 +43,7 @@ type options struct {
 	// Store is the store whose sessions the worker serves.
 	Store *store.Store
 	// Agents does the work of the agents and checks in the worker file.
-	Agents *agent.Set
+	Agents Agents
 	// Attributes knows the namespace's search attributes.
 	Attributes activities.SearchAttributes
 	// LostLimit is the worker file's limits.lost_workers.
@@ -93,11 +102,10 @@ func newWorker(o options) *Worker {
 	return w
 }
 
-// workflowQueue serves the sessions themselves and what is between phases.
-func (w *Worker) workflowQueue() worker.Worker {
-	o := w.options
-	q := worker.New(o.Client, team.WorkflowQueue(o.Store.ID()), worker.Options{
-		Identity:                           o.Identity,
+// WorkflowQueueOptions are those of the queue that sessions run on.
+func WorkflowQueueOptions(identity string) worker.Options {
+	return worker.Options{
+		Identity:                           identity,
 		MaxConcurrentActivityExecutionSize: workflowSlots,
 		MaxConcurrentWorkflowTaskPollers:   pollers,
 		MaxConcurrentActivityTaskPollers:   pollers,
@@ -105,7 +113,13 @@ func (w *Worker) workflowQueue() worker.Worker {
 		MaxHeartbeatThrottleInterval:       heartbeatThrottle,
 		WorkerStopTimeout:                  settle,
 		DisableRegistrationAliasing:        true,
-	})
+	}
+}
+
+// workflowQueue serves the sessions themselves and what is between phases.
+func (w *Worker) workflowQueue() worker.Worker {
+	o := w.options
+	q := worker.New(o.Client, team.WorkflowQueue(o.Store.ID()), WorkflowQueueOptions(o.Identity))
 	q.RegisterWorkflowWithOptions(workflows.TeamSession, workflow.RegisterOptions{Name: workflows.TeamSessionName})
 	q.RegisterWorkflowWithOptions(breaker.Workflow, workflow.RegisterOptions{Name: breaker.WorkflowName})
 	admissions := &activities.Admissions{Files: o.Store, Sessions: o.Store, SearchAttributes: o.Attributes, Clock: o.Clock}

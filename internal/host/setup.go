@@ -20,6 +20,9 @@ const DefaultDrain = 20 * time.Second
 type Setup struct {
 	// Config is the parsed worker file.
 	Config agent.Config
+	// Agents works in the place of the worker file's agents and checks; nil:
+	// they do.
+	Agents Agents
 	// StateDir is the store's directory; the store is made if there is none.
 	StateDir string
 	// Connection to Temporal. Closing it is the caller's.
@@ -47,11 +50,13 @@ func (s Setup) Build() (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	agents, err := agent.New(cfg, agent.Options{
-		Getenv: s.Getenv, CacheRoot: filepath.Join(workBeside(st.Dir(), cfg), "caches"), Now: s.Clock, Logger: s.Logger,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("worker file: %w", err)
+	agents := s.Agents
+	if agents == nil {
+		if agents, err = agent.New(cfg, agent.Options{
+			Getenv: s.Getenv, CacheRoot: filepath.Join(workBeside(st.Dir(), cfg), "caches"), Now: s.Clock, Logger: s.Logger,
+		}); err != nil {
+			return nil, fmt.Errorf("worker file: %w", err)
+		}
 	}
 	place, err := takeSeat(filepath.Join(st.Dir(), "workers"), s.Host)
 	if err != nil {
@@ -73,12 +78,17 @@ func (s Setup) Build() (*Worker, error) {
 	}), nil
 }
 
+// indexFrom is the size of a tree, in files, from which on it pays to remember
+// what a directory was filled with: below, that takes longer than to read it.
+const indexFrom = 64
+
 // OpenStore opens the store in dir, making it if there is none, with the worker
 // file's limits on what a tree may hold.
 func OpenStore(dir string, cfg agent.Config, clock func() time.Time) (*store.Store, error) {
 	o := store.Options{
-		Clock:  clock,
-		Limits: store.Limits{Files: cfg.Limits.Files, FileBytes: int64(cfg.Limits.FileBytes)},
+		Clock:     clock,
+		IndexFrom: indexFrom,
+		Limits:    store.Limits{Files: cfg.Limits.Files, FileBytes: int64(cfg.Limits.FileBytes)},
 	}
 	if cfg.RunAs != "" {
 		abs, err := filepath.Abs(dir)

@@ -12,6 +12,8 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/maestro-hive/maestro/internal/team"
 )
@@ -51,14 +53,53 @@ func (s *Store) PutBlob(ctx context.Context, data []byte) (team.Digest, error) {
 	if err != nil {
 		return "", fmt.Errorf("look for a blob: %w", err)
 	}
-	if there {
-		// Another process may have written it a moment ago.
+	switch {
+	case !there:
+		if err := s.write(path, data, durable); err != nil {
+			return "", fmt.Errorf("store a blob: %w", err)
+		}
+	case s.knownDurable(name):
+	default: // another process may have written it a moment ago
 		if err := syncFile(path); err != nil {
 			return "", fmt.Errorf("flush a blob: %w", err)
 		}
-		return name, nil
 	}
-	if err := s.write(path, data, durable); err != nil {
+	s.noteDurable(name)
+	return name, nil
+}
+
+// durableFor is how long this process relies on having flushed a blob: far less
+// than the age at which a blob can be pruned, to be stored anew by others.
+const durableFor = time.Hour
+
+// flushed are the blobs that this process has lately made durable.
+type flushed struct {
+	mu    sync.Mutex
+	names memory
+	since time.Time
+}
+
+// within returns the names, forgetting all when they are from too long ago.
+func (f *flushed) within(now time.Time) *memory {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if age := now.Sub(f.since); age > durableFor || age < 0 {
+		f.names.clear()
+		f.since = now
+	}
+	return &f.names
+}
+
+func (s *Store) noteDurable(name team.Digest)       { s.flushed.within(s.now()).add(name) }
+func (s *Store) knownDurable(name team.Digest) bool { return s.flushed.within(s.now()).has(name) }
+
+// putLooseBlob stores what was encoded like a file's content.
+func (s *Store) putLooseBlob(data []byte, err error) (team.Digest, error) {
+	if err != nil {
+		return "", fmt.Errorf("write a tree: %w", err)
+	}
+	name := digestOf(data)
+	if err := s.putLoose(name, data); err != nil {
 		return "", fmt.Errorf("store a blob: %w", err)
 	}
 	return name, nil
@@ -224,6 +265,7 @@ func (s *Store) hashFile(ctx context.Context, path string) (team.Digest, int64, 
 // moved is looked at again, and a sound blob is put back.
 func (s *Store) condemn(ctx context.Context, name team.Digest) error {
 	path := s.blobPath(name)
+	s.flushed.within(s.now()).clear()
 	moved, err := s.quarantine(path)
 	if err != nil {
 		return s.stuck(path, err)

@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/maestro-hive/maestro/internal/failpoint"
 	"github.com/maestro-hive/maestro/internal/team"
@@ -30,19 +33,48 @@ func (s *Store) PutCheckpoint(ctx context.Context, key team.SessionKey, c team.C
 		return "", err
 	}
 	c.Schema, c.Session = team.CheckpointSchema, key.Session
-	data, err := seal(c)
+	data, err := s.seal(c)
 	if err != nil {
 		return "", fmt.Errorf("write the checkpoint after %s: %w", c.CurrentPhase, err)
 	}
-	name, err := s.PutBlob(ctx, data)
-	if err != nil {
-		return "", fmt.Errorf("write the checkpoint after %s: %w", c.CurrentPhase, err)
+	if err := ctx.Err(); err != nil {
+		return "", err
 	}
-	failpoint.Here("checkpoint stored, not copied")
-	if err := s.under(key, chainLock, func() error { return s.write(path, data, durable) }); err != nil {
+	name := digestOf(data)
+	if err := s.putCopied(key, name, path, data); err != nil {
 		return "", fmt.Errorf("write the checkpoint after %s: %w", c.CurrentPhase, err)
 	}
 	return name, nil
+}
+
+// putCopied stores a blob and a copy of it at path. Both are flushed together,
+// before the copy takes the place of what is there.
+func (s *Store) putCopied(key team.SessionKey, name team.Digest, path string, data []byte) (err error) {
+	if err := s.putLoose(name, data); err != nil {
+		return err
+	}
+	f, err := s.temp()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name())
+		}
+	}()
+	failpoint.Torn(path, f, data)
+	if err := writeAll(f, data, false); err != nil {
+		return err
+	}
+	var flush errgroup.Group
+	flush.Go(func() error { return s.settleFiles([]string{s.blobPath(name)}) })
+	flush.Go(func() error { return syncDir(f.Name()) }) // the same for a file
+	if err := flush.Wait(); err != nil {
+		return err
+	}
+	s.noteDurable(name)
+	failpoint.Here("checkpoint stored, not copied")
+	return s.under(key, chainLock, func() error { return s.install(f.Name(), path, durable) })
 }
 
 // CheckpointPath is where the copy of a phase's checkpoint lies.
@@ -74,16 +106,16 @@ func (s *Store) checkpoint(ctx context.Context, name team.Digest) (team.Checkpoi
 	if err != nil {
 		return team.Checkpoint{}, fmt.Errorf("read a checkpoint: %w", err)
 	}
-	c, err := decodeCheckpoint(data)
+	c, err := s.decodeCheckpoint(data)
 	if err != nil {
 		return team.Checkpoint{}, s.otherwise(name, "checkpoint", err)
 	}
 	return c, nil
 }
 
-func decodeCheckpoint(data []byte) (team.Checkpoint, error) {
+func (s *Store) decodeCheckpoint(data []byte) (team.Checkpoint, error) {
 	var c team.Checkpoint
-	if err := unseal(data, &c); err != nil {
+	if err := s.unseal(data, &c); err != nil {
 		return team.Checkpoint{}, err
 	}
 	if c.Schema != team.CheckpointSchema {
@@ -168,7 +200,7 @@ func (w *chainWalk) readCopies(ctx context.Context) error {
 	w.copies = make(map[team.Digest][]byte, len(files))
 	for _, phase := range slices.Sorted(maps.Keys(files)) {
 		err := w.store.readDocument(files[phase], "checkpoint", func(data []byte) error {
-			c, err := decodeCheckpoint(data)
+			c, err := w.store.decodeCheckpoint(data)
 			if err != nil {
 				return err
 			}
@@ -212,7 +244,7 @@ func (w *chainWalk) follow(ctx context.Context, name team.Digest) error {
 			}
 			// Where the store cannot be written, the copy serves all the same.
 			_, _ = w.store.PutBlob(ctx, data)
-			c, err = decodeCheckpoint(data)
+			c, err = w.store.decodeCheckpoint(data)
 		}
 		if err != nil {
 			return err

@@ -63,21 +63,21 @@ func (s *Store) collect(ctx context.Context, req team.Collect) (out team.Collect
 	if len(target) > s.limits.Files {
 		return out, &RefusedError{".", fmt.Sprintf("has %d files; at most %d are allowed", len(target), s.limits.Files)}
 	}
-	if err := in.settle(); err != nil {
-		return out, err
-	}
 	out.Output = req.Base
 	delta := Diff(base, target)
-	if len(delta) > 0 {
-		if out.Output, err = s.PutManifest(ctx, target); err != nil {
-			return out, err
-		}
-	}
-	if out.Delta, err = s.PutDelta(ctx, delta); err != nil {
+	out.Changed, out.Deleted = delta.Changed(), delta.Deleted()
+	if out.Delta, err = s.putLooseBlob(EncodeDelta(delta)); err != nil {
 		return out, err
 	}
-	out.Changed, out.Deleted = delta.Changed(), delta.Deleted()
-	return out, nil
+	names := []team.Digest{out.Delta}
+	if len(delta) > 0 {
+		if out.Output, err = s.putLooseBlob(EncodeManifest(target)); err != nil {
+			return out, err
+		}
+		names = append(names, out.Output)
+	}
+	// All at once: nothing refers to any of it before this returns.
+	return out, in.settle(names...)
 }
 
 // ingest scans the request's directory and stores what it holds.

@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"regexp"
+	"slices"
 
 	"github.com/gowebpki/jcs"
 
@@ -16,6 +19,10 @@ import (
 // sealField is the field of a document that holds its digest.
 const sealField = "sha256"
 
+// fieldName is what the names of a document's fields look like. They need no
+// escapes, and sort as bytes.
+var fieldName = regexp.MustCompile(`^[A-Za-z0-9_]+$`)
+
 // seal returns a document as it is stored: canonical JSON (RFC 8785), indented,
 // with its field sha256 set to the SHA-256 of the canonical JSON of the rest.
 // There is one way to write a document, so that any changed byte shows.
@@ -24,22 +31,48 @@ func seal(v any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	fields, err := fieldsOf(data)
+	fields, err := canonicalFields(data)
 	if err != nil {
 		return nil, err
 	}
-	digest, err := sealOf(fields)
-	if err != nil {
-		return nil, err
-	}
-	fields[sealField] = json.RawMessage(`"` + string(digest) + `"`)
+	fields[sealField] = []byte(`"` + string(sealOf(fields)) + `"`)
 	return render(fields)
 }
 
 // unseal reads a document into v and refuses one that seal cannot have written.
 // Fields that v does not have are passed over: a newer version may have them.
 func unseal(data []byte, v any) error {
-	fields, err := fieldsOf(data)
+	if err := checkSeal(data); err != nil {
+		return err
+	}
+	return json.Unmarshal(data, v)
+}
+
+// seal is as the function, and remembers what it has sealed.
+func (s *Store) seal(v any) ([]byte, error) {
+	data, err := seal(v)
+	if err == nil {
+		s.sealed.add(digestOf(data))
+	}
+	return data, err
+}
+
+// unseal is as the function. Bytes that this process has sealed, or found sound,
+// are not looked into again.
+func (s *Store) unseal(data []byte, v any) error {
+	digest := digestOf(data)
+	if s.sealed.has(digest) {
+		return json.Unmarshal(data, v)
+	}
+	if err := unseal(data, v); err != nil {
+		return err
+	}
+	s.sealed.add(digest)
+	return nil
+}
+
+func checkSeal(data []byte) error {
+	fields, err := canonicalFields(data)
 	if err != nil {
 		return err
 	}
@@ -47,11 +80,7 @@ func unseal(data []byte, v any) error {
 	if err := json.Unmarshal(fields[sealField], &stated); err != nil {
 		return fmt.Errorf("it has no %s: %w", sealField, err)
 	}
-	found, err := sealOf(fields)
-	if err != nil {
-		return err
-	}
-	if found != stated {
+	if sealOf(fields) != stated {
 		return fmt.Errorf("its %s does not fit its content", sealField)
 	}
 	rendered, err := render(fields)
@@ -61,46 +90,56 @@ func unseal(data []byte, v any) error {
 	if !bytes.Equal(rendered, data) {
 		return errors.New("it is not written as it was stored")
 	}
-	return json.Unmarshal(data, v)
+	return nil
 }
 
-func fieldsOf(data []byte) (map[string]json.RawMessage, error) {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(data, &fields); err != nil {
+// canonicalFields takes an object apart: its fields, each as canonical JSON.
+func canonicalFields(data []byte) (map[string][]byte, error) {
+	var raw map[string]json.RawMessage
+	if err := json.Unmarshal(data, &raw); err != nil {
 		return nil, err
 	}
-	if fields == nil {
+	if raw == nil {
 		return nil, errors.New("it is not a JSON object")
+	}
+	fields := make(map[string][]byte, len(raw))
+	for name, value := range raw {
+		if !fieldName.MatchString(name) {
+			return nil, fmt.Errorf("%q is no name of a field", team.Shorten(name, 80))
+		}
+		// Only arrays and objects can be transformed.
+		array, err := jcs.Transform(slices.Concat([]byte("["), value, []byte("]")))
+		if err != nil {
+			return nil, err
+		}
+		fields[name] = array[1 : len(array)-1]
 	}
 	return fields, nil
 }
 
+// object is the canonical JSON of an object with the fields, but for one.
+func object(fields map[string][]byte, without string) []byte {
+	var out []byte
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if name == without {
+			continue
+		}
+		out = append(out, `,"`+name+`":`...)
+		out = append(out, fields[name]...)
+	}
+	if len(out) == 0 {
+		return []byte("{}")
+	}
+	out[0] = '{'
+	return append(out, '}')
+}
+
 // sealOf is the digest over the canonical JSON of all fields but the seal.
-func sealOf(fields map[string]json.RawMessage) (team.Digest, error) {
-	stated, sealed := fields[sealField]
-	delete(fields, sealField)
-	data, err := canonicalFields(fields)
-	if sealed {
-		fields[sealField] = stated
-	}
-	return digestOf(data), err
-}
+func sealOf(fields map[string][]byte) team.Digest { return digestOf(object(fields, sealField)) }
 
-func canonicalFields(fields map[string]json.RawMessage) ([]byte, error) {
-	data, err := json.Marshal(fields)
-	if err != nil {
-		return nil, err
-	}
-	return jcs.Transform(data)
-}
-
-func render(fields map[string]json.RawMessage) ([]byte, error) {
-	data, err := canonicalFields(fields)
-	if err != nil {
-		return nil, err
-	}
+func render(fields map[string][]byte) ([]byte, error) {
 	var buf bytes.Buffer
-	if err := json.Indent(&buf, data, "", "  "); err != nil {
+	if err := json.Indent(&buf, object(fields, ""), "", "  "); err != nil {
 		return nil, err
 	}
 	buf.WriteByte('\n')

@@ -18,7 +18,7 @@ func (s *Store) Execution(key team.SessionKey) (team.Execution, error) {
 	var e team.Execution
 	err = s.readDocument(filepath.Join(dir, executionFile), "state", func(data []byte) error {
 		e = team.Execution{}
-		if err := unseal(data, &e); err != nil {
+		if err := s.unseal(data, &e); err != nil {
 			return err
 		}
 		if e.Schema != team.ExecutionSchema || e.Session != key.Session || e.Namespace != key.Namespace {
@@ -52,7 +52,7 @@ func (s *Store) UpdateExecution(key team.SessionKey, change func(*team.Execution
 		e.Schema, e.Store, e.Namespace, e.Session = team.ExecutionSchema, s.id, key.Namespace, key.Session
 		e.Revision = revision + 1
 		e.UpdatedAt = s.now().UTC()
-		data, err := seal(e)
+		data, err := s.seal(e)
 		if err != nil {
 			return fmt.Errorf("write the state of session %s: %w", key.Session, err)
 		}

@@ -263,13 +263,19 @@ func (in *ingestion) stored(name team.Digest) {
 	in.loose = append(in.loose, in.store.blobPath(name))
 }
 
-// settle makes what was stored outlive a power loss.
-func (in *ingestion) settle() error {
+// settle makes what was stored, and further blobs, outlive a power loss.
+func (in *ingestion) settle(further ...team.Digest) error {
+	for _, name := range further {
+		in.stored(name)
+	}
 	if len(in.loose) == 0 {
 		return nil
 	}
-	if err := settle(in.store.path("blobs"), in.loose); err != nil {
+	if err := in.store.settleFiles(in.loose); err != nil {
 		return fmt.Errorf("flush the store: %w", err)
+	}
+	for _, name := range further {
+		in.store.noteDurable(name)
 	}
 	return nil
 }

@@ -26,8 +26,8 @@ const (
 )
 
 // Materialise makes dir hold exactly the manifest's files and links, with modes
-// 0644 and 0755. Whatever else was there is removed; files that are as an
-// earlier Materialise left them stay. No link is followed, and no file is shared
+// 0644 and 0755. Whatever else was there is removed; files of a remembered
+// directory that are as an earlier Materialise left them stay. No link is followed, and no file is shared
 // with the store. Contents are verified while they are copied: a damaged blob is
 // [team.ErrCorrupt], a missing one [team.ErrNotFound]. With an error, the
 // directory holds something between before and after.
@@ -61,6 +61,9 @@ func (s *Store) materialise(ctx context.Context, manifest team.Digest, dir strin
 	}
 	if err := f.fill(ctx); err != nil {
 		return err
+	}
+	if len(m) < s.indexFrom {
+		return nil
 	}
 	if _, trusted := fileClock(root); trusted && awaitTick(f.latest) {
 		s.saveIndex(dir, &index{manifest: manifest, files: f.seen})

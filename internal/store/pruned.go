@@ -45,7 +45,7 @@ func (s *Store) notes(key team.SessionKey) (prunedNote, error) {
 	var n prunedNote
 	err = s.readDocument(filepath.Join(dir, prunedFile), "note of what was pruned", func(data []byte) error {
 		n = prunedNote{}
-		if err := unseal(data, &n); err != nil {
+		if err := s.unseal(data, &n); err != nil {
 			return err
 		}
 		return n.check(key)
@@ -141,7 +141,7 @@ func (s *Store) dropCheckpoints(key team.SessionKey, dropped []StoredCheckpoint)
 
 func (s *Store) putNotes(dir string, key team.SessionKey, n prunedNote) error {
 	n.Schema, n.Session = prunedSchema, key.Session
-	data, err := seal(n)
+	data, err := s.seal(n)
 	if err != nil {
 		return fmt.Errorf("note what is pruned of session %s: %w", key.Session, err)
 	}

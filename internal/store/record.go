@@ -33,7 +33,7 @@ func (s *Store) Record(key team.SessionKey, id team.AssignmentID) (team.Record, 
 	var r team.Record
 	err = s.readDocument(path, "record", func(data []byte) error {
 		r = team.Record{}
-		if err := unseal(data, &r); err != nil {
+		if err := s.unseal(data, &r); err != nil {
 			return err
 		}
 		return checkRecord(r, id)
@@ -86,7 +86,7 @@ func (s *Store) replaceRecord(key team.SessionKey, r team.Record, incarnation in
 		return fmt.Errorf("the record of %s in session %s is of incarnation %d, not %d: %w", r.Assignment, key.Session, stored.Incarnation, incarnation, team.ErrFenced)
 	}
 	r.Schema = team.RecordSchema
-	data, err := seal(r)
+	data, err := s.seal(r)
 	if err != nil {
 		return fmt.Errorf("write the record of %s: %w", r.Assignment, err)
 	}

@@ -54,6 +54,10 @@ type Options struct {
 	Clock func() time.Time
 	// Limits bounds the trees that are accepted.
 	Limits Limits
+	// IndexFrom is the number of files from which on a directory that was
+	// filled is remembered, so that what is unchanged need not be read again;
+	// zero: always. Of fewer files, reading costs less than remembering.
+	IndexFrom int
 	// WorkRoot holds the directories that agents work in; empty: work/ in
 	// the store. Elsewhere, other users may pass through it to directories
 	// that are given to them.
@@ -67,8 +71,14 @@ type Store struct {
 	id       string
 	workRoot string
 	limits   Limits
-	now      func() time.Time
-	buffers  sync.Pool
+	// indexFrom is Options.IndexFrom.
+	indexFrom int
+	now       func() time.Time
+	buffers   sync.Pool
+	// sealed are the digests of documents whose seal was found good.
+	sealed memory
+	// flushed are the blobs that need no flushing.
+	flushed flushed
 }
 
 type identity struct {
@@ -159,7 +169,7 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: abs, id: id.ID, now: o.Clock, limits: o.Limits, workRoot: o.WorkRoot}
+	s := &Store{dir: abs, id: id.ID, now: o.Clock, limits: o.Limits, indexFrom: o.IndexFrom, workRoot: o.WorkRoot}
 	s.buffers.New = func() any { b := make([]byte, bufferSize); return &b }
 	if s.limits.Files <= 0 {
 		s.limits.Files = DefaultFiles

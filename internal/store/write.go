@@ -5,6 +5,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/maestro-hive/maestro/internal/failpoint"
 )
@@ -50,11 +53,12 @@ func (s *Store) temp() (*os.File, error) {
 	return f, err
 }
 
-// install renames a temporary file to path.
+// install renames a temporary file to path. A directory that it has to make is
+// durable in any case: whoever settles the file looks no further up than that.
 func (s *Store) install(temp, path string, d durability) error {
 	err := os.Rename(temp, path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := s.makeDir(filepath.Dir(path), d); err != nil {
+		if err := s.makeDir(filepath.Dir(path), durable); err != nil {
 			return err
 		}
 		err = os.Rename(temp, path)
@@ -111,4 +115,26 @@ func syncFile(path string) error {
 		return err
 	}
 	return syncDir(filepath.Dir(path))
+}
+
+// fewFiles is up to how many files are flushed one by one, side by side: that
+// is faster than to flush the whole file system, and waits for nobody else's
+// data.
+const fewFiles = 12
+
+// settleFiles makes files outlive a power loss that were installed until then.
+func (s *Store) settleFiles(files []string) error {
+	if len(files) > fewFiles {
+		return settle(s.path("blobs"), files)
+	}
+	paths := slices.Clone(files)
+	for _, path := range files {
+		paths = append(paths, filepath.Dir(path))
+	}
+	slices.Sort(paths)
+	var all errgroup.Group
+	for _, path := range slices.Compact(paths) {
+		all.Go(func() error { return syncDir(path) }) // the same for both
+	}
+	return all.Wait()
 }

@@ -1,0 +1,11 @@
+// Command bench measures what Maestro costs beside bare Temporal: sessions of
+// instant assignments against a workflow of as many activities that do nothing,
+// in turn, on one server, in one process.
+//
+// It knows three kinds of work. "bare" is the workflow without Maestro, on a
+// queue with the options of Maestro's own. "maestro" is a session whose agent is
+// a function in this process: the difference to bare is what Maestro's own
+// bookkeeping costs. "shim" is the same session with the scripted agent, which
+// like every agent is a process behind the shim: what that adds is the price of
+// keeping agents apart.
+package main

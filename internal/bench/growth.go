@@ -1,0 +1,249 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// series is how a cost grows with one thing.
+type series struct {
+	name, of string
+	sizes    []int
+	// step measures at one size and returns the cells beside it.
+	step func(ctx context.Context, g *growing, size int) ([]string, error)
+	head []string
+}
+
+func allSeries() []series {
+	session := []string{"session, ms", "worker, ms of processor", "server, ms of processor"}
+	return []series{
+		{"sessions", "sessions in the store", []int{10, 100, 1000, 10_000}, besideStored, append(session, "list all, ms", "what a start looks up, ms")},
+		{"files", "files in the tree", []int{10, 100, 1000, 10_000, 50_000}, withFiles, append(session, "store, kB a session")},
+		{"phases", "phases", []int{5, 10, 25, 50, 100}, withPhases, append(session, "ms a phase", "events a phase", "history, kB a phase", "store, kB a phase")},
+		{"waiting", "sessions that wait for a person", []int{10, 100, 1000}, besideWaiting, append(session, "to park one, ms", "worker, MB", "server, MB", "idle: processor, % of one")},
+	}
+}
+
+// growing is the stand while a series is measured.
+type growing struct {
+	*stand
+	settings settings
+	// done is how much of what grows is there already.
+	done int
+}
+
+// grow measures the series that were asked for.
+func grow(ctx context.Context, s settings, dir string) error {
+	found := false
+	for _, sr := range allSeries() {
+		if s.growth != sr.name && s.growth != "all" {
+			continue
+		}
+		found = true
+		if err := sr.run(ctx, s, filepath.Join(dir, sr.name)); err != nil {
+			return err
+		}
+	}
+	if !found {
+		return fmt.Errorf("-growth %s: there are sessions, files, phases, waiting and all", s.growth)
+	}
+	return nil
+}
+
+func (sr series) run(ctx context.Context, s settings, dir string) (err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	s.kinds = []string{maestroKind}
+	st, err := newStand(ctx, s, dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.close()) }()
+	if _, err := st.batch(ctx, maestroKind, 2, 1); err != nil {
+		return err
+	}
+	printRow(append([]string{sr.of}, sr.head...))
+	printRow(slices.Repeat([]string{"---"}, 1+len(sr.head)))
+	g := &growing{stand: st, settings: s}
+	for _, size := range sr.sizes {
+		if size > s.largest {
+			continue
+		}
+		cells, err := sr.step(ctx, g, size)
+		if err != nil {
+			return err
+		}
+		printRow(append([]string{fmt.Sprint(size)}, cells...))
+		g.done = size
+	}
+	fmt.Println()
+	return nil
+}
+
+// measured runs sessions one after the other and returns the first three cells.
+func (g *growing) measured(ctx context.Context, sessions int) (batch, []string, error) {
+	b, err := g.batch(ctx, maestroKind, sessions, 1)
+	if err != nil {
+		return b, nil, err
+	}
+	each := func(d time.Duration) string { return number(milliseconds(d) / float64(sessions)) }
+	return b, []string{number(b.percentile(0.5)), each(b.worker), each(b.server)}, nil
+}
+
+// samples is how many sessions are measured at each size.
+const samples = 5
+
+// besideStored measures beside sessions of which the store has a checkpoint, a
+// record and the mirrored state, and Temporal nothing.
+func besideStored(ctx context.Context, g *growing, size int) ([]string, error) {
+	c := g.kinds[maestroKind].crew
+	for i := g.done; i < size; i++ {
+		if err := c.keepOld(ctx, fmt.Sprintf("old-%06d", i)); err != nil {
+			return nil, err
+		}
+	}
+	_, cells, err := g.measured(ctx, samples)
+	if err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	if _, err := c.store.Executions(ctx, "default"); err != nil {
+		return nil, err
+	}
+	list := time.Since(start)
+	start = time.Now()
+	if _, err := c.store.HasSession(team.SessionKey{Namespace: "default", Session: "new"}); err != nil {
+		return nil, err
+	}
+	if _, err := c.store.Offers(ctx); err != nil {
+		return nil, err
+	}
+	return append(cells, number(milliseconds(list)), number(milliseconds(time.Since(start)))), nil
+}
+
+// keepOld leaves a session in the store that ended some time ago.
+func (c *crew) keepOld(ctx context.Context, name string) error {
+	key := team.SessionKey{Namespace: "default", Session: name}
+	now := time.Now().UTC()
+	head, err := c.store.PutCheckpoint(ctx, key, team.Checkpoint{
+		CurrentPhase: team.ReservedPhase, Incarnation: 1, Team: team.Ref{Name: c.team.Name, Blob: c.input.Team},
+		Workspace: c.input.Workspace, Tree: c.input.Workspace, CreatedAt: now,
+	})
+	if err != nil {
+		return err
+	}
+	return c.store.UpdateExecution(key, func(e *team.Execution) {
+		e.Status = team.NewStatus(name, c.team)
+		e.Status.Status, e.Incarnation, e.ClosedAt = team.Completed, 1, &now
+		e.Advance(team.ReservedPhase, head, c.input.Workspace, now)
+	})
+}
+
+// withFiles measures with a workspace of so many files of 1 kB.
+func withFiles(ctx context.Context, g *growing, size int) ([]string, error) {
+	c := g.kinds[maestroKind].crew
+	dir, err := os.MkdirTemp("", "maestro-bench-tree-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // a leftover does no harm
+	content := make([]byte, 1000)
+	for i := range size {
+		sub := filepath.Join(dir, fmt.Sprintf("d%03d", i/100))
+		if i%100 == 0 {
+			if err := os.MkdirAll(sub, 0o700); err != nil {
+				return nil, err
+			}
+		}
+		copy(content, fmt.Sprintf("%012d", i))
+		if err := os.WriteFile(filepath.Join(sub, fmt.Sprintf("f%05d", i)), content, 0o600); err != nil {
+			return nil, err
+		}
+	}
+	snap, err := c.store.Snapshot(ctx, dir, store.SnapshotOptions{})
+	if err != nil {
+		return nil, err
+	}
+	c.input.Workspace = snap.Manifest
+	sessions := samples
+	if size >= 10_000 {
+		sessions = 1
+	}
+	b, cells, err := g.measured(ctx, sessions)
+	return append(cells, number(float64(b.left.bytes)/1000/float64(sessions))), err
+}
+
+// withPhases measures with a team of so many phases, one after the other.
+func withPhases(ctx context.Context, g *growing, size int) ([]string, error) {
+	k := g.kinds[maestroKind]
+	c, err := newCrew(ctx, g.conn, k.dir, lineOf(size))
+	if err != nil {
+		return nil, err
+	}
+	k.start = c.start
+	g.kinds[maestroKind] = k
+	const sessions = 2
+	b, cells, err := g.measured(ctx, sessions)
+	n := float64(size)
+	return append(cells, number(b.percentile(0.5)/n), number(float64(b.events)/n),
+		number(float64(b.history)/1000/n), number(float64(b.left.bytes)/1000/sessions/n)), err
+}
+
+// besideWaiting measures beside sessions that have parked after their first phase.
+func besideWaiting(ctx context.Context, g *growing, size int) ([]string, error) {
+	c := *g.kinds[maestroKind].crew
+	c.input.Course.PauseAfter = []string{c.team.Phases[0].Name}
+	began := time.Now()
+	if err := c.park(ctx, g.done, size); err != nil {
+		return nil, err
+	}
+	each := milliseconds(time.Since(began)) / float64(size-g.done)
+	_, cells, err := g.measured(ctx, samples)
+	if err != nil {
+		return nil, err
+	}
+	const look = 3 * time.Second
+	cpu := ownCPU() + g.server.cpu()
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(look):
+	}
+	idle := 100 * (ownCPU() + g.server.cpu() - cpu).Seconds() / look.Seconds()
+	megabytes := func(pid int) string { return number(float64(memory(pid)) / 1e6) }
+	return append(cells, number(each), megabytes(os.Getpid()), megabytes(g.server.cmd.Process.Pid), number(idle)), nil
+}
+
+// park starts sessions, 16 at a time, and waits until all have parked.
+func (c *crew) park(ctx context.Context, from, to int) error {
+	name := func(i int) string { return fmt.Sprintf("waiting-%06d", i) }
+	parked := func(i int) bool {
+		e, err := c.store.Execution(team.SessionKey{Namespace: "default", Session: name(i)})
+		return err == nil && e.Status.Status == team.AwaitingApproval
+	}
+	const at = 16
+	for i := from; i < to+at; i++ {
+		if i < to {
+			if _, err := c.start(ctx, name(i)); err != nil {
+				return err
+			}
+		}
+		for i-at >= from && !parked(i-at) {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+	}
+	return nil
+}

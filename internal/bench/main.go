@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"runtime/pprof"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/maestro-hive/maestro/internal/agent"
+)
+
+func main() {
+	agent.Shim() // scripted agents are this program, too
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// settings say what to measure.
+type settings struct {
+	server   string
+	at       []int
+	sessions int
+	rounds   int
+	phases   int
+	kinds    []string
+	growth   string
+	largest  int
+	profile  string
+}
+
+func parse() (settings, error) {
+	var s settings
+	var at, kinds string
+	flag.StringVar(&s.server, "server", "bin/maestro-server", "the Temporal server's program")
+	flag.StringVar(&at, "at", "1,16,64", "how many sessions are at work at a time")
+	flag.IntVar(&s.sessions, "sessions", 12, "sessions in a batch; more where many are at work at a time")
+	flag.IntVar(&s.rounds, "rounds", 5, "batches of each kind, in turn")
+	flag.IntVar(&s.phases, "phases", 5, "phases of a session, and activities of a bare workflow")
+	flag.StringVar(&kinds, "kinds", "bare,maestro,shim", "what to compare; the first is what the others are compared with")
+	flag.StringVar(&s.growth, "growth", "", "measure how the cost grows instead, with: sessions, files, phases, waiting, or all")
+	flag.IntVar(&s.largest, "largest", 1<<30, "growth: leave out sizes above this one")
+	flag.StringVar(&s.profile, "profile", "", "write a CPU profile of this process to a file")
+	flag.Parse()
+	s.kinds = strings.Split(kinds, ",")
+	for _, text := range strings.Split(at, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return s, fmt.Errorf("-at %s: %q is no number of sessions", at, text)
+		}
+		s.at = append(s.at, n)
+	}
+	return s, nil
+}
+
+func run(ctx context.Context) (err error) {
+	s, err := parse()
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "maestro-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // a leftover does no harm
+	if s.profile != "" {
+		f, err := os.Create(filepath.Clean(s.profile))
+		if err != nil {
+			return err
+		}
+		defer f.Close() //nolint:errcheck // a profile
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
+	fmt.Printf("%d processors, %s; %s\n\n", runtime.NumCPU(), runtime.Version(), busyness())
+	if s.growth != "" {
+		return grow(ctx, s, dir)
+	}
+	return compare(ctx, s, dir)
+}
+
+// busyness says what else the machine does, as far as it is known.
+func busyness() string {
+	data, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "load not known"
+	}
+	return "load before " + strings.Join(strings.Fields(string(data))[:3], " ")
+}

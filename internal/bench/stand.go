@@ -1,0 +1,268 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/host"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// The kinds of work.
+const (
+	bareKind    = "bare"
+	maestroKind = "maestro"
+	shimKind    = "shim"
+)
+
+const (
+	bareQueue    = "bare"
+	bareWorkflow = "bare-workflow"
+	bareActivity = "bare-activity"
+	// agentName is the one agent of all personas, and slots how many of its
+	// attempts a worker runs side by side.
+	agentName = "instant"
+	slots     = 64
+)
+
+// stand is a server and a worker for each kind of work.
+type stand struct {
+	server *server
+	conn   *temporalio.Connection
+	kinds  map[string]kind
+	stops  []func() error
+	serial int
+}
+
+// kind starts work of one kind and says where it leaves its files.
+type kind struct {
+	start func(ctx context.Context, id string) (client.WorkflowRun, error)
+	dir   string // empty: it leaves none
+	crew  *crew
+}
+
+func newStand(ctx context.Context, s settings, dir string) (*stand, error) {
+	program, err := filepath.Abs(s.server)
+	if err != nil {
+		return nil, err
+	}
+	st := &stand{kinds: map[string]kind{}}
+	if st.server, err = startServer(program, dir); err != nil {
+		return nil, err
+	}
+	st.stops = append(st.stops, func() error { st.server.stop(); return nil })
+	if err := st.open(ctx, s, dir); err != nil {
+		return nil, errors.Join(err, st.close())
+	}
+	return st, nil
+}
+
+func (st *stand) open(ctx context.Context, s settings, dir string) (err error) {
+	quiet := slog.New(slog.DiscardHandler)
+	if st.conn, err = temporalio.DialAddress(ctx, st.server.address, "default", quiet); err != nil {
+		return err
+	}
+	st.stops = append(st.stops, func() error { st.conn.Close(); return nil })
+	for _, name := range s.kinds {
+		switch name {
+		case bareKind:
+			err = st.bare(s.phases)
+		case maestroKind, shimKind:
+			err = st.maestro(ctx, name, s.phases, filepath.Join(dir, name))
+		default:
+			err = fmt.Errorf("-kinds: there is no kind %q; there are bare, maestro and shim", name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close stops everything, in the opposite order.
+func (st *stand) close() (err error) {
+	for i := len(st.stops) - 1; i >= 0; i-- {
+		err = errors.Join(err, st.stops[i]())
+	}
+	return err
+}
+
+// bare serves the workflow of activities that do nothing.
+func (st *stand) bare(steps int) error {
+	q := worker.New(st.conn.Client, bareQueue, host.WorkflowQueueOptions("bare"))
+	q.RegisterWorkflowWithOptions(func(ctx workflow.Context, n int) error {
+		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
+		for range n {
+			if err := workflow.ExecuteActivity(ctx, bareActivity).Get(ctx, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, workflow.RegisterOptions{Name: bareWorkflow})
+	q.RegisterActivityWithOptions(func(context.Context) error { return nil }, activity.RegisterOptions{Name: bareActivity})
+	if err := q.Start(); err != nil {
+		return err
+	}
+	st.stops = append(st.stops, func() error { q.Stop(); return nil })
+	st.kinds[bareKind] = kind{start: func(ctx context.Context, id string) (client.WorkflowRun, error) {
+		return st.conn.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: id, TaskQueue: bareQueue, EnableEagerStart: true}, bareWorkflow, steps)
+	}}
+	return nil
+}
+
+// script has the scripted agent do what the instant one does.
+const script = `version: 1
+plays:
+  "*":
+    - turns:
+        - files: {"${phase}.md": "${session} ${phase}\n"}
+      summary: done
+`
+
+// maestro serves sessions of a store of their own.
+func (st *stand) maestro(ctx context.Context, name string, phases int, dir string) error {
+	path := filepath.Join(dir, "script.yaml")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, []byte(script), 0o600); err != nil {
+		return err
+	}
+	setup := host.Setup{
+		Config: agent.Config{Version: 1, Dir: dir, Agents: map[string]agent.Definition{
+			agentName: {Kind: agent.KindScripted, Script: path, Concurrency: slots},
+		}},
+		StateDir: filepath.Join(dir, "state"), Connection: st.conn, Getenv: os.Getenv,
+		Host: "bench", PID: os.Getpid(), Version: "bench", Clock: time.Now, Logger: slog.New(slog.DiscardHandler),
+	}
+	if name == maestroKind {
+		setup.Agents = instant{}
+	}
+	w, err := setup.Build()
+	if err != nil {
+		return err
+	}
+	serving, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(serving) }()
+	st.stops = append(st.stops, func() error { stop(); return <-done })
+	c, err := newCrew(ctx, st.conn, setup.StateDir, lineOf(phases))
+	if err != nil {
+		return err
+	}
+	if err := c.offered(ctx); err != nil {
+		return err
+	}
+	st.kinds[name] = kind{start: c.start, dir: setup.StateDir, crew: c}
+	return nil
+}
+
+// lineOf is a team with phases one after the other, of one persona each.
+func lineOf(phases int) team.Team {
+	t := team.Team{Version: 1, Name: "bench", Personas: map[string]team.Persona{}}
+	for i := range phases {
+		name := fmt.Sprintf("p%03d", i+1)
+		t.Personas[name] = team.Persona{Role: "role", Agent: agentName, Instructions: "Do what there is to do."}
+		t.Phases = append(t.Phases, team.Phase{Name: name, Personas: []string{name}})
+	}
+	return t
+}
+
+// crew starts sessions of one team in one store.
+type crew struct {
+	conn  *temporalio.Connection
+	store *store.Store
+	team  team.Team
+	input workflows.SessionInput
+}
+
+func newCrew(ctx context.Context, conn *temporalio.Connection, dir string, t team.Team) (*crew, error) {
+	s, err := store.Open(dir, store.Options{Clock: time.Now})
+	if err != nil {
+		return nil, err
+	}
+	c := &crew{conn: conn, store: s, team: t.Resolved(), input: workflows.SessionInput{Store: s.ID()}}
+	data, err := json.Marshal(c.team)
+	if err != nil {
+		return nil, err
+	}
+	if c.input.Team, err = s.PutBlob(ctx, data); err != nil {
+		return nil, err
+	}
+	if c.input.Workspace, err = s.PutManifest(ctx, store.Manifest{}); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// offered waits until the worker has said what it offers.
+func (c *crew) offered(ctx context.Context) error {
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		if offers, err := c.store.Offers(ctx); err != nil || len(offers) > 0 {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+	}
+}
+
+// start starts a session as `maestro run` does: its requirement goes into the
+// store first.
+func (c *crew) start(ctx context.Context, id string) (client.WorkflowRun, error) {
+	in := c.input
+	var err error
+	if in.Requirement, err = c.store.PutBlob(ctx, []byte("the requirement of "+id)); err != nil {
+		return nil, err
+	}
+	return c.conn.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID: id, TaskQueue: team.WorkflowQueue(in.Store), EnableEagerStart: true,
+		Memo: map[string]any{
+			workflows.MemoStore: in.Store, workflows.MemoTeam: c.team.Name, workflows.MemoRequirement: "the requirement of " + id,
+		},
+		StaticSummary: "team bench: the requirement of " + id,
+	}, workflows.TeamSessionName, in)
+}
+
+// instant is an agent that is a function in this process.
+type instant struct{}
+
+func (instant) Run(_ context.Context, job team.Job) (team.Outcome, error) {
+	text := job.Brief.Session + " " + job.Brief.Phase + "\n"
+	err := os.WriteFile(filepath.Join(job.Dir, job.Brief.Phase+".md"), []byte(text), 0o600)
+	return team.Outcome{Summary: "done"}, err
+}
+
+func (instant) Check(context.Context, team.CheckJob) (team.Outcome, error) {
+	return team.Outcome{}, errors.New("there are no checks")
+}
+
+func (i instant) Offered(name string) team.OfferedAgent { return i.OfferedAgents()[name] }
+
+func (instant) OfferedAgents() map[string]team.OfferedAgent {
+	return map[string]team.OfferedAgent{agentName: {Kind: agent.KindScripted, Concurrency: slots, Breaker: agentName}}
+}
+func (instant) Breaker(name string) team.Breaker      { return team.Breaker{}.For(name) }
+func (instant) OfferedChecks() map[string]team.Digest { return nil }
+func (instant) Keep(string) []string                  { return nil }
+func (instant) Mask(text string) string               { return text }
+func (instant) Secrets() []string                     { return nil }
