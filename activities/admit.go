@@ -48,12 +48,17 @@ func (a *Admissions) Admit(ctx context.Context, in AdmitInput) (Admission, error
 	if faults = append(faults, in.Course.Faults(t)...); len(faults) > 0 {
 		return Admission{Faults: faults}, nil
 	}
-	r, err := a.restore(ctx, in, t, agents)
-	if err != nil {
-		return Admission{}, storeError(err)
-	}
-	if len(r.faults) > 0 {
-		return Admission{Faults: r.faults}, nil
+	var r *restoration
+	for fenced := false; !fenced; {
+		if r, err = a.restore(ctx, in, t, agents); err != nil {
+			return Admission{}, storeError(err)
+		}
+		if len(r.faults) > 0 {
+			return Admission{Faults: r.faults}, nil
+		}
+		if fenced, err = r.fence(); err != nil {
+			return Admission{}, storeError(err)
+		}
 	}
 	out := r.admission()
 	if out.Head, err = a.begin(ctx, r); err != nil {
@@ -77,12 +82,15 @@ func (a *Admissions) begin(ctx context.Context, r *restoration) (team.Digest, er
 		return "", err
 	}
 	return head, a.Sessions.UpdateExecution(r.key, func(e *team.Execution) {
-		if e.Incarnation > next.Incarnation {
+		run := info.WorkflowExecution.RunID
+		begun := e.Incarnation == next.Incarnation && e.RunID == run && e.Phase != team.ReservedPhase
+		if e.Incarnation > next.Incarnation || begun { // this try of it is late
 			return
 		}
+		e.OriginalRun = r.in.OriginalRun
 		e.Status, e.Course = r.status, r.in.Course
 		e.Status.Status, e.StartedAt = team.Running, &next.CreatedAt
-		e.Schema, e.Namespace, e.Store, e.RunID = team.ExecutionSchema, r.key.Namespace, r.in.Store, info.WorkflowExecution.RunID
+		e.Schema, e.Namespace, e.Store, e.RunID = team.ExecutionSchema, r.key.Namespace, r.in.Store, run
 		e.Advance(team.ReservedPhase, head, next.Tree, next.CreatedAt)
 	})
 }

@@ -101,6 +101,7 @@ func (b *Boundaries) next(ctx context.Context, s scene, in AdvanceInput) (team.C
 	c.Temporal, c.SHA256, c.Tree = temporalIDs(activity.GetInfo(ctx)), "", folded.Manifest
 	c.Decisions, _ = team.MergeDecisions(s.checkpoint.Given, steps)
 	c.Assignments, c.Usage = nil, team.Usage{}
+	c.Partial = slices.DeleteFunc(slices.Clone(c.Partial), func(a team.CheckpointAssignment) bool { return a.Phase == in.Phase })
 	for _, id := range s.team.Assignments() {
 		if a, ok := done[id]; ok {
 			if a.Basis != nil {
@@ -156,7 +157,7 @@ func (b *Boundaries) mirror(ctx context.Context, s scene, c team.Checkpoint, hea
 		e.Incarnation, e.RunID = c.Incarnation, s.run
 		e.Advance(c.CurrentPhase, head, c.Tree, now)
 		e.Decisions, e.Usage = maps.Clone(c.Decisions), e.Sum()
-		if in.Last && !in.Park && agreed {
+		if in.Complete && agreed {
 			e.Status.Status, e.ClosedAt = team.Completed, &now
 		}
 	})
@@ -173,7 +174,7 @@ func parkedReason(phase string) string {
 // Mark writes that a parked session goes on.
 func (b *Boundaries) Mark(ctx context.Context, in MarkInput) error {
 	err := b.Sessions.UpdateExecution(sessionKey(activity.GetInfo(ctx)), func(e *team.Execution) {
-		if e.Incarnation > in.Incarnation {
+		if e.Incarnation > in.Incarnation || e.Status.Status.Closed() {
 			return
 		}
 		for i, p := range e.Phases {

@@ -43,6 +43,8 @@ type AdmitInput struct {
 	Base team.Digest `json:"base,omitempty"`
 	// Origin is set for a fork: Base is another session's then.
 	Origin *team.Origin `json:"origin,omitempty"`
+	// OriginalRun is the run itself or, after a reset, the one that it follows.
+	OriginalRun string `json:"original_run,omitempty"`
 }
 
 // Admission is the answer: faults, or all that a session needs to begin.
@@ -62,6 +64,8 @@ type Admission struct {
 	// Phases is where each phase stands, unless all are yet to begin.
 	Phases    []team.PhaseStatus `json:"phases,omitempty"`
 	Decisions map[string]string  `json:"decisions,omitempty"`
+	// Dropped is what assignments have cost that the team does not have any more.
+	Dropped team.Usage `json:"dropped_usage,omitzero"`
 	// Inputs and Conflicts are those of the phases that build on nothing that
 	// is to run, as in [Advanced].
 	Inputs    map[string]team.Digest     `json:"inputs,omitempty"`
@@ -153,8 +157,10 @@ type AdvanceInput struct {
 	Assignments []team.CheckpointAssignment `json:"assignments"`
 	// Ready names the phases that may start once this one is recorded.
 	Ready []string `json:"ready"`
-	// Last: with this phase the session is complete.
+	// Last: no phase is left to run.
 	Last bool `json:"last,omitempty"`
+	// Complete: nor is anybody's word awaited, so the session is complete.
+	Complete bool `json:"complete,omitempty"`
 	// Park: the session waits for a person's word after this phase.
 	Park bool `json:"park,omitempty"`
 	// Unreported are outcomes of rounds that breakers have yet to hear of.

@@ -144,7 +144,7 @@ func (r *round) putRecord() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.thisRound().RoundLog = r.log
-	r.record.Incarnation = max(r.record.Incarnation, r.in.Incarnation)
+	r.record.Incarnation = r.in.Incarnation
 	return r.Sessions.PutRecord(r.scene.key, r.record)
 }
 

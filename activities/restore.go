@@ -28,8 +28,10 @@ type restoration struct {
 	before      team.Team
 	requirement string
 	given       map[string]string
-	// records are the assignments' own, as the fence has left them.
+	// records are the assignments' own, as they were when it was decided.
 	records map[team.AssignmentID]team.Record
+	// dropped is what assignments have cost that the team does not have any more.
+	dropped team.Usage
 	// found is the work that there is; done what of it stands, in phases that
 	// are complete; partial what stands in phases that are not.
 	found   map[team.AssignmentID]finished
@@ -70,6 +72,9 @@ func (a *Admissions) restore(ctx context.Context, in AdmitInput, t team.Team, ag
 	r.requirement = string(requirement)
 	r.status = team.NewStatus(r.key.Session, t)
 	r.status.Incarnation, r.status.Origin = in.Incarnation, in.Origin
+	if err := r.standing(); err != nil || len(r.faults) > 0 {
+		return r, err
+	}
 	if err := r.find(); err != nil {
 		return nil, err
 	}
@@ -80,7 +85,35 @@ func (a *Admissions) restore(ctx context.Context, in AdmitInput, t team.Team, ag
 		}
 	}
 	r.finish()
-	return r, r.discard()
+	return r, nil
+}
+
+// standing refuses a session that another run has taken on already, and notes
+// what assignments have cost that are gone from the team.
+func (r *restoration) standing() error {
+	if r.in.Incarnation == 1 && r.in.Base == "" {
+		return nil
+	}
+	e, err := r.Sessions.Execution(r.key)
+	switch {
+	case errors.Is(err, team.ErrNotFound), errors.Is(err, team.ErrCorrupt):
+		return nil
+	case err != nil:
+		return err
+	}
+	if e.Incarnation >= r.in.Incarnation && e.OriginalRun != r.in.OriginalRun {
+		r.faults = append(r.faults, fmt.Sprintf("session %s is in incarnation %d already; see it with `maestro status %[1]s`", r.key.Session, e.Incarnation))
+		return nil
+	}
+	r.dropped = e.Dropped
+	for _, p := range e.Phases {
+		for _, a := range p.Assignments {
+			if r.status.Assignment(team.AssignmentID{Phase: p.Name, Persona: a.Persona}) == nil {
+				r.dropped = r.dropped.Add(a.Usage)
+			}
+		}
+	}
+	return nil
 }
 
 // find gathers the work that there is: the checkpoint's and, where assignments
@@ -104,18 +137,37 @@ func (r *restoration) find() error {
 	if len(r.given) == 0 {
 		r.given = r.base.Given
 	}
+	if r.in.Origin == nil {
+		r.in.Origin = r.base.Origin // a resumed fork stays one
+		r.status.Origin = r.in.Origin
+	}
+	for _, a := range r.base.Partial {
+		r.found[a.AssignmentID] = finished{RestoredWork{CheckpointAssignment: r.shared(a)}, false}
+	}
 	for _, a := range r.base.Assignments {
-		if r.in.Origin != nil { // what a fork shares was paid for by its origin
-			a.Usage = team.Usage{}
-		}
-		r.found[a.AssignmentID] = finished{RestoredWork{CheckpointAssignment: a}, true}
+		r.found[a.AssignmentID] = finished{RestoredWork{CheckpointAssignment: r.shared(a)}, true}
 	}
 	if r.in.Incarnation == 1 {
 		return nil
 	}
+	return r.findRecorded()
+}
+
+// forks tells whether the session begins as another's fork.
+func (r *restoration) forks() bool { return r.in.Incarnation == 1 && r.in.Origin != nil }
+
+// shared is finished work as a fork books it: it was paid for by its origin.
+func (r *restoration) shared(a team.CheckpointAssignment) team.CheckpointAssignment {
+	if r.forks() {
+		a.Usage = team.Usage{}
+	}
+	return a
+}
+
+func (r *restoration) findRecorded() error {
 	for _, id := range r.team.Assignments() {
-		record, err := r.Sessions.UpdateRecord(r.key, id, r.in.Incarnation, func(*team.Record) {})
-		if err != nil {
+		record, err := r.Sessions.Record(r.key, id)
+		if err != nil && !errors.Is(err, team.ErrNotFound) && !errors.Is(err, team.ErrCorrupt) {
 			return err
 		}
 		r.records[id] = record
@@ -226,6 +278,7 @@ func (r *restoration) finish() {
 			r.status.Phases[i].Status = cmp.Or(phaseState(r.status.Phases[i]), team.Restored)
 		}
 	}
+	r.status.Dropped = r.dropped
 	r.status.Usage = r.status.Sum()
 	r.status.Decisions, _ = team.MergeDecisions(r.given, r.steps(r.team.PhaseNames()))
 	if r.in.Base != "" || len(r.in.Course.Only)+len(r.in.Course.Supplied) > 0 {
@@ -238,6 +291,8 @@ func (r *restoration) spent(id team.AssignmentID) team.AssignmentStatus {
 	s := team.AssignmentStatus{Failures: []team.AttemptFailure{}}
 	if record := r.records[id]; len(record.Rounds) > 0 {
 		s = record.Status()
+	} else if r.forks() {
+		s = team.AssignmentStatus{Failures: []team.AttemptFailure{}}
 	} else if a, ok := r.found[id]; ok {
 		s = assignmentStatus(a.CheckpointAssignment)
 	}
@@ -255,24 +310,47 @@ func phaseState(p team.PhaseStatus) team.State {
 	return ""
 }
 
-// discard marks the recorded work that runs again, so that no later incarnation
-// takes it for good.
-func (r *restoration) discard() error {
+// fence takes the assignments over from executors of earlier incarnations, and
+// marks the recorded work that runs again, so that no later incarnation takes it
+// for good. It returns false where such an executor has finished something since
+// it was decided what stands: from now on none can, so decide again.
+func (r *restoration) fence() (ok bool, err error) {
+	if r.in.Incarnation == 1 {
+		return true, nil
+	}
+	runs := map[team.AssignmentID]bool{}
 	for _, entry := range r.plan {
-		record, ok := r.records[entry.AssignmentID]
-		if _, has := recordedWork(record); !ok || !has || entry.Action != team.RunIt {
-			continue
-		}
-		_, err := r.Sessions.UpdateRecord(r.key, entry.AssignmentID, r.in.Incarnation, func(stored *team.Record) {
+		runs[entry.AssignmentID] = entry.Action == team.RunIt
+	}
+	ok = true
+	for _, id := range r.team.Assignments() {
+		judged := r.records[id]
+		_, err := r.Sessions.UpdateRecord(r.key, id, r.in.Incarnation, func(stored *team.Record) {
+			if stored.Incarnation < r.in.Incarnation && results(*stored) != results(judged) {
+				ok = false
+				return
+			}
 			for i := range stored.Rounds {
-				stored.Rounds[i].Stale = stored.Rounds[i].Result != nil
+				if runs[id] && i < len(judged.Rounds) && stored.Rounds[i].Key == judged.Rounds[i].Key {
+					stored.Rounds[i].Stale = stored.Rounds[i].Result != nil
+				}
 			}
 		})
 		if err != nil {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	return ok, nil
+}
+
+// results counts the rounds of a record that succeeded.
+func results(record team.Record) (n int) {
+	for _, round := range record.Rounds {
+		if round.Result != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // checkpoint is the one that the incarnation starts from.
@@ -284,7 +362,7 @@ func (r *restoration) checkpoint() (team.Checkpoint, error) {
 		CurrentPhase: team.ReservedPhase, Decisions: r.status.Decisions, Previous: r.in.Base,
 		Assignments: []team.CheckpointAssignment{}, Artifacts: []team.Artifact{},
 	}
-	if len(r.done) == 0 {
+	if len(r.done)+len(r.partial) == 0 {
 		return c, nil
 	}
 	steps := r.steps(r.team.PhaseNames())
@@ -298,6 +376,9 @@ func (r *restoration) checkpoint() (team.Checkpoint, error) {
 			c.Assignments = append(c.Assignments, a)
 			c.Usage = c.Usage.Add(a.Usage)
 		}
+	}
+	for _, a := range r.partial {
+		c.Partial = append(c.Partial, a.CheckpointAssignment)
 	}
 	c.Artifacts, err = r.Files.Artifacts(r.ctx, steps)
 	return c, err
@@ -313,7 +394,7 @@ func (r *restoration) admission() Admission {
 	if r.in.Base == "" && len(r.in.Course.Supplied) == 0 {
 		return out
 	}
-	out.Decisions = r.status.Decisions
+	out.Decisions, out.Dropped = r.status.Decisions, r.dropped
 	for _, p := range r.status.Phases {
 		p.Assignments = slices.Clone(p.Assignments)
 		for i, a := range p.Assignments {

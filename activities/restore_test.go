@@ -72,8 +72,6 @@ func (p *past) blob(data []byte) team.Digest {
 // admit starts the session's next incarnation from its newest checkpoint.
 func (p *past) admit(course team.Course) activities.Admission {
 	p.t.Helper()
-	data, err := json.Marshal(p.team.Resolved())
-	require.NoError(p.t, err)
 	require.NoError(p.t, p.store.PutOffer(p.t.Context(), team.Offer{
 		Worker: "w", RenewedAt: time.Now(), Agents: map[string]team.OfferedAgent{"a": {Kind: "command", Model: p.model}}, Checks: map[string]team.Digest{},
 	}))
@@ -81,13 +79,21 @@ func (p *past) admit(course team.Course) activities.Admission {
 	admissions := &activities.Admissions{Files: p.store, Sessions: p.store, SearchAttributes: none{}, Clock: time.Now}
 	var a activities.Admission
 	execute(p.t, admissions.Admit, activities.AdmitInput{
-		Store: p.store.ID(), Team: p.blob(data), Requirement: p.blob([]byte(p.requirement)), Workspace: p.workspace,
+		Store: p.store.ID(), Team: p.blob(p.encoded()), Requirement: p.blob([]byte(p.requirement)), Workspace: p.workspace,
 		Incarnation: p.incarnation, Base: p.head, Course: course,
 	}, &a)
 	if len(a.Faults) == 0 {
 		p.head = a.Head
 	}
 	return a
+}
+
+// encoded is the team as the store keeps it.
+func (p *past) encoded() []byte {
+	p.t.Helper()
+	data, err := json.Marshal(p.team.Resolved())
+	require.NoError(p.t, err)
+	return data
 }
 
 func execute(t *testing.T, fn, in, out any) {

@@ -152,6 +152,9 @@ func (r *round) recall(ctx context.Context) (*team.RoundResult, error) {
 	default:
 		return nil, err
 	}
+	if record.Incarnation > r.in.Incarnation {
+		return nil, team.ErrFenced
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.record = record

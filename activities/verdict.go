@@ -19,20 +19,26 @@ type verdict struct {
 	input, tree team.Digest
 	conflicts   []team.Conflict
 	stands      []finished
-	// complete: the work of every persona stands.
-	complete bool
+	// complete: the work of every persona stands; runs: somebody's has to run.
+	complete, runs bool
 }
 
 // assignment decides on one assignment: it is restored, or runs, or is left.
 func (v *verdict) assignment(id team.AssignmentID, selected bool) error {
 	a, ok := v.found[id]
-	reason := v.why
+	damage, reason := "", v.why
 	var err error
+	if ok {
+		damage, err = v.damage(a.CheckpointAssignment)
+	}
 	switch {
+	case err != nil:
 	case !ok:
 		reason = v.unfinished(id)
+	case damage != "":
+		ok, reason = false, damage
 	case reason == "":
-		reason, err = v.stale(a, id)
+		reason = v.stale(a, id)
 	}
 	if err != nil {
 		return err
@@ -42,9 +48,10 @@ func (v *verdict) assignment(id team.AssignmentID, selected bool) error {
 	}
 	v.complete = false
 	if !selected {
-		v.note(id, team.Leave, "not selected")
+		v.note(id, team.Leave, strings.TrimPrefix(damage+"; not selected", "; "))
 		return nil
 	}
+	v.runs = true
 	v.note(id, team.RunIt, reason)
 	if v.phase.Order == team.OrderSequence && v.why == "" {
 		v.why = fmt.Sprintf("follows %s, which runs again", id.Persona)
@@ -61,20 +68,17 @@ func (v *verdict) unfinished(id team.AssignmentID) string {
 }
 
 // stale says why the work does not stand; empty if it does.
-func (v *verdict) stale(a finished, id team.AssignmentID) (string, error) {
-	if damage, err := v.damage(a.CheckpointAssignment); damage != "" || err != nil {
-		return damage, err
-	}
+func (v *verdict) stale(a finished, id team.AssignmentID) string {
 	if a.Basis == nil {
-		return "", nil
+		return ""
 	}
 	persona := v.team.Personas[id.Persona]
 	decisions, _ := team.MergeDecisions(v.given, v.steps(append(v.team.Ancestors(id.Phase), id.Phase)))
 	now := team.BasisOf(id, persona, v.agents[persona.Agent], v.requirement, v.tree, decisions)
 	if parts := now.Changed(*a.Basis); len(parts) > 0 {
-		return "changed: " + strings.Join(parts, ", "), nil
+		return "changed: " + strings.Join(parts, ", ")
 	}
-	return "", nil
+	return ""
 }
 
 // restore lets an assignment's work stand.
@@ -95,51 +99,76 @@ func (v *verdict) restore(id team.AssignmentID, a finished, reason string) error
 	if a.Basis == nil {
 		a.Status = team.Supplied
 	}
-	v.stands = append(v.stands, a)
-	if v.phase.Order != team.OrderSequence {
-		return nil
+	if v.phase.Order == team.OrderSequence {
+		// The next persona of a sequence builds on this one's own work.
+		own := a.CheckpointAssignment
+		own.Integrated = nil
+		v.done[id] = own
+		folded, err := v.Files.Fold(v.ctx, v.in.Workspace, v.steps(append(v.team.Ancestors(id.Phase), id.Phase)))
+		if err != nil {
+			return err
+		}
+		v.tree, a.Output = folded.Manifest, folded.Manifest
 	}
-	// The next persona of a sequence builds on this one's own work.
-	own := a.CheckpointAssignment
-	own.Integrated = nil
-	v.done[id] = own
-	folded, err := v.Files.Fold(v.ctx, v.in.Workspace, v.steps(append(v.team.Ancestors(id.Phase), id.Phase)))
-	v.tree = folded.Manifest
-	return err
+	v.stands = append(v.stands, a)
+	return nil
+}
+
+// sealed tells whether the phase's work stands as a whole: as it was merged,
+// checked and recorded, or by one persona, whose record vouches for that.
+func (v *verdict) sealed() bool {
+	if !v.complete {
+		return false
+	}
+	for _, a := range v.base.Assignments { // nobody may be missing from what was merged
+		if a.Phase == v.phase.Name && !slices.Contains(v.phase.Personas, a.Persona) {
+			return false
+		}
+	}
+	recorded := slices.ContainsFunc(v.stands, func(a finished) bool { return !a.sealed })
+	return !recorded || (v.phase.Solo() && !slices.Contains(v.in.Course.PauseAfter, v.phase.Name))
 }
 
 // settle takes the phase's standing work over, and says what is left to do.
 func (v *verdict) settle(selected bool) error {
-	sealed := v.complete && !slices.ContainsFunc(v.stands, func(a finished) bool { return !a.sealed })
-	for _, a := range v.stands {
-		if sealed || !selected {
-			v.done[a.AssignmentID] = a.CheckpointAssignment
-			continue
-		}
-		delete(v.done, a.AssignmentID)
-		a.Integrated = nil // the merged tree is another one now
-		v.partial = append(v.partial, a.RestoredWork)
-	}
-	if s, ok := v.in.Course.Supply(v.phase.Name); ok && s.Edit && !sealed {
+	if s, ok := v.in.Course.Supply(v.phase.Name); ok && s.Edit && !v.sealed() {
 		v.faults = append(v.faults, fmt.Sprintf("phase %s has no finished work to edit; supply it as input, or let it run", v.phase.Name))
 	}
-	switch {
-	case sealed:
-		return v.edit()
-	case !selected:
-		if !v.complete { // half a phase is nothing to build on
-			for _, a := range v.stands {
-				delete(v.done, a.AssignmentID)
-			}
+	if v.sealed() {
+		for _, a := range v.stands {
+			v.done[a.AssignmentID] = a.CheckpointAssignment
 		}
+		return v.edit()
+	}
+	for _, a := range v.stands { // half a phase is nothing to build on
+		delete(v.done, a.AssignmentID)
+		if len(a.Integrated) > 0 {
+			v.amend(a.AssignmentID, "; what had mended the phase's merged tree, or was edited, is left out: the tree is another one now")
+			a.Integrated = nil
+		}
+		v.partial = append(v.partial, a.RestoredWork)
+	}
+	if !selected {
 		return nil
 	}
-	v.changed[v.phase.Name] = "runs again"
+	v.changed[v.phase.Name] = "is merged again"
+	if v.runs {
+		v.changed[v.phase.Name] = "runs again"
+	}
 	v.todo = append(v.todo, v.phase.Name)
 	if slices.ContainsFunc(v.team.Ancestors(v.phase.Name), func(above string) bool { return slices.Contains(v.todo, above) }) {
 		return nil
 	}
 	return v.start()
+}
+
+// amend adds to the reason that the plan gives for an assignment.
+func (v *verdict) amend(id team.AssignmentID, more string) {
+	for i, entry := range v.plan {
+		if entry.AssignmentID == id {
+			v.plan[i].Reason += more
+		}
+	}
 }
 
 // start says what the phase starts from: nothing above it is left to do.

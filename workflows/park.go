@@ -73,14 +73,17 @@ func (s *session) park(ctx workflow.Context, phase string) error {
 	s.publish(ctx)
 	s.remember(ctx)
 	err := workflow.Await(ctx, func() bool { return !s.parked[phase] || s.stopping() })
-	delete(s.parked, phase)
+	if err != nil || s.parked[phase] {
+		return err // it ends parked: nobody has said a word
+	}
 	s.setPhase(phase, team.Completed)
 	s.standing()
-	if err != nil || s.stopping() {
-		return err
-	}
 	s.publish(ctx)
 	s.remember(ctx)
+	if err := s.boundary.Lock(ctx); err != nil {
+		return err
+	}
+	defer s.boundary.Unlock()
 	return s.atBoundary(ctx, activities.MarkName, activities.MarkInput{Incarnation: s.status.Incarnation, Phase: phase}, nil)
 }
 

@@ -73,7 +73,7 @@ func (s *session) admit(ctx workflow.Context) error {
 	err := s.atBoundary(ctx, activities.AdmitName, activities.AdmitInput{
 		Store: s.in.Store, Team: s.in.Team, Requirement: s.in.Requirement,
 		Workspace: s.in.Workspace, Incarnation: max(s.in.Incarnation, 1),
-		Course: s.in.Course, Base: s.in.Base, Origin: s.in.Origin,
+		Course: s.in.Course, Base: s.in.Base, Origin: s.in.Origin, OriginalRun: workflow.GetInfo(ctx).OriginalRunID,
 	}, &a)
 	if err != nil {
 		return err
@@ -95,7 +95,8 @@ func (s *session) admit(ctx workflow.Context) error {
 // takeOver begins with the work that is at hand.
 func (s *session) takeOver(a activities.Admission) {
 	if len(a.Phases) > 0 {
-		s.status.Phases, s.status.Decisions, s.status.Usage = a.Phases, a.Decisions, (&team.Status{Phases: a.Phases}).Sum()
+		s.status.Phases, s.status.Decisions, s.status.Dropped = a.Phases, a.Decisions, a.Dropped
+		s.status.Usage = s.status.Sum()
 	}
 	for _, phase := range a.Todo {
 		s.todo[phase] = true
@@ -172,11 +173,12 @@ func (s *session) advance(ctx workflow.Context, p team.Phase, work []*assignment
 	defer s.boundary.Unlock()
 	in := activities.AdvanceInput{Phase: p.Name, Head: s.head, Assignments: entries(work), Park: s.pausesAfter(p.Name), Unreported: s.unreported}
 	in.Ready, in.Last = s.unlockedBy(p.Name)
+	in.Complete = in.Last && !in.Park && len(s.parked) == 0
 	var out activities.Advanced
 	if err := s.atBoundary(ctx, activities.AdvanceName, in, &out); err != nil {
 		return err
 	}
-	s.endWritten = in.Last && !in.Park
+	s.endWritten = in.Complete
 	s.unreported = append(out.Unreported, s.unreported[len(in.Unreported):]...)
 	s.head, s.status.Checkpoint, s.status.Decisions = out.Head, out.Head, out.Decisions
 	s.setPhase(p.Name, team.Completed)

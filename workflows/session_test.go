@@ -32,6 +32,8 @@ type stage struct {
 	// conflicts are what Advance finds for a phase.
 	conflicts map[string][]team.Conflict
 	faults    []string
+	// course is what the session is asked to do.
+	course team.Course
 	// partial is the work that is at hand in phases that have yet to run.
 	partial []activities.RestoredWork
 
@@ -137,7 +139,7 @@ func (s *stage) play(t *testing.T, during ...func(*testsuite.TestWorkflowEnviron
 	for _, f := range during {
 		f(env)
 	}
-	env.ExecuteWorkflow(workflows.TeamSession, workflows.SessionInput{Store: "s", Workspace: "input-root"})
+	env.ExecuteWorkflow(workflows.TeamSession, workflows.SessionInput{Store: "s", Workspace: "input-root", Course: s.course})
 	require.True(t, env.IsWorkflowCompleted())
 	return env
 }

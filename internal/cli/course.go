@@ -102,6 +102,7 @@ func (a *app) supply(ctx context.Context, s *store.Store, t team.Team, f supplie
 		}
 		c.Given[name] = value
 	}
+	selects := len(c.Only) > 0
 	for _, kind := range []struct {
 		flag  string
 		texts []string
@@ -128,6 +129,9 @@ func (a *app) supply(ctx context.Context, s *store.Store, t team.Team, f supplie
 			c.Supplied = append(c.Supplied, team.SuppliedWork{Phase: name, Files: files, Edit: kind.edit})
 			c.Only = slices.DeleteFunc(c.Only, func(p string) bool { return p == name && !kind.edit })
 		}
+	}
+	if selects && len(c.Only) == 0 { // an empty selection would be all
+		return usagef("everything that is selected is supplied, so that nothing is left to run; select what builds on it")
 	}
 	if faults := c.Faults(t); len(faults) > 0 {
 		return usagef("%s", strings.Join(faults, "\n  "))

@@ -151,7 +151,9 @@ func (a *app) restoration(ctx context.Context, s *store.Store, key team.SessionK
 	}
 	l.course.Force, l.course.Given = o.force, from.Given
 	if e.Status.Status != team.Completed {
-		keepCourse(&l.course, e.Course, l.team)
+		if err := keepCourse(&l.course, e.Course, l.team); err != nil {
+			return nil, err
+		}
 	} else if !o.changes() && !found.damaged && hasAll(from.Checkpoint, l.team) {
 		a.say("session %s is complete; nothing is left to run (--force PHASE runs one again)", key.Session)
 		return nil, a.announce(runDocument{Session: key.Session, RunID: e.RunID, Store: s.ID(), Incarnation: e.Incarnation})
@@ -161,14 +163,17 @@ func (a *app) restoration(ctx context.Context, s *store.Store, key team.SessionK
 
 // keepCourse goes on with what an unfinished session was asked to do, as far as
 // the flags do not say otherwise.
-func keepCourse(c *team.Course, before team.Course, t team.Team) {
+func keepCourse(c *team.Course, before team.Course, t team.Team) error {
 	gone := func(phase string) bool { _, ok := t.Phase(phase); return !ok }
-	if len(c.Only) == 0 {
-		c.Only = slices.DeleteFunc(slices.Clone(before.Only), gone)
+	if len(c.Only) == 0 && len(before.Only) > 0 {
+		if c.Only = slices.DeleteFunc(slices.Clone(before.Only), gone); len(c.Only) == 0 {
+			return usagef("the session was to run only %s, which the team does not have any more; select phases with --only", strings.Join(before.Only, ", "))
+		}
 	}
 	if len(c.PauseAfter) == 0 {
 		c.PauseAfter = slices.DeleteFunc(slices.Clone(before.PauseAfter), gone)
 	}
+	return nil
 }
 
 // hasAll tells whether a checkpoint has the work of every assignment.
@@ -241,6 +246,9 @@ func (a *app) goOn(ctx context.Context, conn *temporalio.Connection, o resumeOpt
 	}
 	if o.changes() {
 		return usagef("session %s is running, so its work cannot be changed; stop it first: %s", session, a.again("cancel "+session))
+	}
+	if s := w.query(ctx); s != nil { // the mirror may lag
+		v.Phases = s.Phases
 	}
 	var parked []string
 	for _, p := range v.Phases {

@@ -181,7 +181,10 @@ type Checkpoint struct {
 	// the first.
 	CurrentPhase string                 `json:"current_phase"`
 	Assignments  []CheckpointAssignment `json:"assignments"`
-	Decisions    map[string]string      `json:"decisions"`
+	// Partial is restored work in phases that have yet to be done; Assignments
+	// has only that of whole phases.
+	Partial   []CheckpointAssignment `json:"partial,omitempty"`
+	Decisions map[string]string      `json:"decisions"`
 	// Tree is the manifest of all work so far, folded.
 	Tree Digest `json:"tree"`
 	// Artifacts lists the files that assignments left, sorted by path.

@@ -60,6 +60,9 @@ type Status struct {
 	Phases      []PhaseStatus     `json:"phases"`
 	Decisions   map[string]string `json:"decisions"`
 	Usage       Usage             `json:"usage"`
+	// Dropped is what assignments have cost that the team does not have any
+	// more. Usage includes it.
+	Dropped Usage `json:"dropped_usage,omitzero"`
 	// Help lists what a person has to look at.
 	Help []HelpRequest `json:"help"`
 	// Checkpoint is the newest checkpoint's digest.
@@ -147,6 +150,7 @@ func (s *Status) Assignment(id AssignmentID) *AssignmentStatus {
 func (s *Status) Standing() State {
 	parked, breaker := false, false
 	for _, p := range s.Phases {
+		atWork := p.Status == Running // sealing, unless an assignment has yet to finish
 		for _, a := range p.Assignments {
 			switch {
 			case a.Awaits != nil:
@@ -154,6 +158,10 @@ func (s *Status) Standing() State {
 			case a.Status == Running || a.Status == Waiting:
 				return Running
 			}
+			atWork = atWork && a.Status.Done()
+		}
+		if atWork {
+			return Running
 		}
 		parked = parked || p.Status == AwaitingApproval
 	}
@@ -194,7 +202,7 @@ func (s *Status) BreakerReason() string {
 
 // Sum adds up what all assignments have used.
 func (s *Status) Sum() Usage {
-	var total Usage
+	total := s.Dropped
 	for _, p := range s.Phases {
 		for _, a := range p.Assignments {
 			total = total.Add(a.Usage)
@@ -245,6 +253,8 @@ type Execution struct {
 	Head Digest `json:"head"`
 	// Tree is the manifest of the work so far.
 	Tree Digest `json:"tree"`
+	// OriginalRun is the first run of the incarnation, which a reset follows.
+	OriginalRun string `json:"original_run,omitempty"`
 	// Course is what the session was asked to do.
 	Course    Course    `json:"course,omitzero"`
 	UpdatedAt time.Time `json:"updated_at"`

@@ -77,9 +77,17 @@ func (t Team) Steps(phases []string, done map[AssignmentID]CheckpointAssignment)
 				add(id, a.Work, on)
 			}
 		}
-		integrator := AssignmentID{name, p.Integrator}
-		for _, w := range done[integrator].Integrated {
-			add(integrator, w, seen())
+		// What others mended before the team got another integrator comes first.
+		for _, last := range []bool{false, true} {
+			for _, persona := range p.Personas {
+				id := AssignmentID{name, persona}
+				if (persona == p.Integrator) != last {
+					continue
+				}
+				for _, w := range done[id].Integrated {
+					add(id, w, seen())
+				}
+			}
 		}
 	}
 	return steps

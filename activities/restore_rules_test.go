@@ -1,0 +1,202 @@
+package activities_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// reword changes what a persona is told, in one phase only: the phase gets a
+// persona of its own for it.
+func (p *past) reword(phase int, persona string) {
+	as := p.team.Personas[persona]
+	as.Instructions += "!"
+	p.team.Personas[persona] = as
+	for i := range p.team.Phases {
+		if i != phase {
+			for j, name := range p.team.Phases[i].Personas {
+				if name == persona {
+					p.team.Phases[i].Personas[j] = "p"
+				}
+			}
+		}
+	}
+}
+
+// files stores a manifest of files with their own paths as content.
+func (p *past) files(paths ...string) team.Digest {
+	p.t.Helper()
+	m := store.Manifest{}
+	for _, path := range paths {
+		m[path] = store.Entry{SHA256: p.blob([]byte(path)), Size: int64(len(path))}
+	}
+	name, err := p.store.PutManifest(p.t.Context(), m)
+	require.NoError(p.t, err)
+	return name
+}
+
+// TestHalfStaleSequence: what stands of a sequence hands its tree on.
+func TestHalfStaleSequence(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	p.team.Personas["r"] = team.Persona{Role: "r", Agent: "a", Instructions: "do", Attempts: 3}
+	p.team.Phases = []team.Phase{{Name: "chain", Needs: []string{}, Personas: []string{"p", "r"}, Order: team.OrderSequence, Integrator: "r"}}
+	p.head, p.incarnation = "", 0
+	p.admit(team.Course{})
+	p.phase("chain", p.workspace)
+	p.reword(0, "r")
+	a := p.admit(team.Course{})
+	require.Equal(t, "restore chain/p: finished before\nrun chain/r: changed: instructions", p.plan())
+	require.Len(t, a.Partial, 1)
+	paths, err := p.store.Paths(t.Context(), a.Partial[0].Output)
+	require.NoError(t, err)
+	require.Equal(t, []string{"chain-p.txt"}, paths)
+}
+
+// TestForkKeepsHalfAPhase: a fork has no records of what it shares, so its
+// checkpoint keeps what stands of a phase that has yet to be done.
+func TestForkKeepsHalfAPhase(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	p.all()
+	fork := newPast(t)
+	fork.store, fork.dir, fork.workspace = p.store, p.dir, p.workspace
+	fork.team = relay().Resolved()
+	fork.reword(1, "q")
+	data := fork.encoded()
+	admissions := &activities.Admissions{Files: p.store, Sessions: p.store, SearchAttributes: none{}, Clock: time.Now}
+	in := activities.AdmitInput{
+		Store: p.store.ID(), Team: p.blob(data), Requirement: p.blob([]byte("why")), Workspace: p.workspace,
+		Incarnation: 1, Base: p.head, Origin: &team.Origin{Session: "origin", Checkpoint: p.head},
+	}
+	var a activities.Admission
+	admitAs(t, "fork", admissions.Admit, in, &a)
+	require.Empty(t, a.Faults)
+	require.Len(t, a.Partial, 1)
+	require.Zero(t, a.Phases[1].Assignments[0].Usage, "it was paid for by the origin")
+
+	in.Incarnation, in.Base, in.Origin = 2, a.Head, nil
+	var again activities.Admission
+	admitAs(t, "fork", admissions.Admit, in, &again)
+	require.Empty(t, again.Faults)
+	require.Len(t, again.Partial, 1, "it is not forgotten by the next incarnation")
+	require.Equal(t, a.Partial[0].Delta, again.Partial[0].Delta)
+	e, err := p.store.Execution(team.SessionKey{Namespace: "default-test-namespace", Session: "fork"})
+	require.NoError(t, err)
+	require.Equal(t, "origin", e.Origin.Session)
+}
+
+// admitAs executes Admit for a session of another name.
+func admitAs(t *testing.T, session string, fn, in, out any) {
+	t.Helper()
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestWorkflowEnvironment()
+	env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: session})
+	env.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: "x"})
+	env.ExecuteWorkflow(func(ctx workflow.Context, in activities.AdmitInput) (a activities.Admission, err error) {
+		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
+		err = workflow.ExecuteActivity(ctx, "x", in).Get(ctx, &a)
+		return a, err
+	}, in)
+	require.NoError(t, env.GetWorkflowError())
+	require.NoError(t, env.GetWorkflowResult(out))
+}
+
+// TestRefusedResumeChangesNothing: what is refused neither fences nor discards.
+func TestRefusedResumeChangesNothing(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	in := p.phase("root", p.workspace, "pair")
+	p.work(team.AssignmentID{Phase: "pair", Persona: "p"}, in["pair"])
+	a := p.admit(team.Course{Supplied: []team.SuppliedWork{{Phase: "pair", Files: p.files("x"), Edit: true}, {Phase: "root", Files: p.files("y"), Edit: true}}})
+	require.Contains(t, a.Faults[0], "phase pair has no finished work to edit")
+	p.incarnation--
+	p.admit(team.Course{})
+	require.Contains(t, p.plan(), "restore pair/p: finished before, its phase had not")
+}
+
+// TestUnsealedPhaseIsNothingToBuildOn: all of its work stands, but nobody has
+// merged and checked it.
+func TestUnsealedPhaseIsNothingToBuildOn(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	in := p.phase("root", p.workspace, "pair")
+	for _, persona := range []string{"p", "q"} {
+		p.work(team.AssignmentID{Phase: "pair", Persona: persona}, in["pair"])
+	}
+	a := p.admit(team.Course{Only: []string{"chain"}})
+	require.Equal(t, []string{"chain"}, a.Todo)
+	require.Equal(t, team.Pending, a.Phases[1].Status)
+	paths, err := p.store.Paths(t.Context(), a.Inputs["chain"])
+	require.NoError(t, err)
+	require.Equal(t, []string{"root-p.txt"}, paths)
+	a = p.admit(team.Course{})
+	require.Equal(t, []string{"pair", "chain", "side"}, a.Todo, "it is merged and checked when it is selected")
+	require.Len(t, a.Partial, 2)
+}
+
+// TestRecordedSoloPhaseStands: a phase of one persona needs no seal, so that its
+// record is enough, and what builds on it stands, too.
+func TestRecordedSoloPhaseStands(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	before := p.head
+	p.all()
+	p.head = before // the checkpoints since are lost
+	a := p.admit(team.Course{})
+	require.Contains(t, p.plan(), "restore root/p: finished before")
+	require.Contains(t, p.plan(), "restore side/q: finished before")
+	require.Equal(t, []string{"pair", "chain"}, a.Todo, "a pair has to be merged and checked")
+	require.Contains(t, p.plan(), "restore pair/p: finished before, its phase had not\nrestore pair/q")
+}
+
+// TestNewIntegratorKeepsWhatWasMended: what the one before had mended, and a
+// person's edit, stay in the tree.
+func TestNewIntegratorKeepsWhatWasMended(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	p.all()
+	p.admit(team.Course{Supplied: []team.SuppliedWork{{Phase: "pair", Files: p.files("edited"), Edit: true}}, Only: []string{"pair", "root", "side"}})
+	p.team.Phases[1].Integrator = "p"
+	a := p.admit(team.Course{Force: []string{"chain"}})
+	require.Contains(t, p.plan(), "restore pair/q: finished before; its integrator changed since")
+	paths, err := p.store.Paths(t.Context(), a.Inputs["chain"])
+	require.NoError(t, err)
+	require.Contains(t, paths, "edited")
+}
+
+// TestCostOfWhatTheTeamNoLongerHas stays the session's.
+func TestCostOfWhatTheTeamNoLongerHas(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	p.all()
+	p.team.Phases = p.team.Phases[:3]
+	a := p.admit(team.Course{})
+	require.Equal(t, int64(10), a.Dropped.InputTokens)
+	e, err := p.store.Execution(team.SessionKey{Namespace: "default-test-namespace", Session: "default-test-workflow-id"})
+	require.NoError(t, err)
+	require.Equal(t, int64(60), e.Usage.InputTokens)
+	a = p.admit(team.Course{})
+	require.Equal(t, int64(10), a.Dropped.InputTokens, "once")
+}
+
+// TestFenceHoldsForWhatStartsAfterIt: a round of an incarnation that is over does
+// not begin.
+func TestFenceHoldsForWhatStartsAfterIt(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	_, err := d.store.UpdateRecord(d.key(), team.AssignmentID{Phase: "build", Persona: "dev"}, 2, func(*team.Record) {})
+	require.NoError(t, err)
+	_, err = d.round(activities.Heartbeat{})
+	require.ErrorContains(t, err, "a later incarnation")
+	require.Empty(t, d.agents.runs)
+}

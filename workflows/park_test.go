@@ -1,0 +1,58 @@
+package workflows_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+
+	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// leaves is a team of two phases side by side.
+func leaves() team.Team {
+	return team.Team{
+		Version: 1, Name: "t",
+		Personas: map[string]team.Persona{"a": {Role: "a", Agent: "agent-a"}, "b": {Role: "b", Agent: "agent-b"}},
+		Phases: []team.Phase{
+			{Name: "left", Needs: []string{}, Personas: []string{"a"}},
+			{Name: "right", Needs: []string{}, Personas: []string{"b"}},
+		},
+	}
+}
+
+// TestSessionIsNotCompleteWhileItIsParked: a phase that ends while another is
+// parked is the last to run, and yet the session is not complete.
+func TestSessionIsNotCompleteWhileItIsParked(t *testing.T) {
+	t.Parallel()
+	s := &stage{team: leaves(), course: team.Course{PauseAfter: []string{"left"}}}
+	env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
+		env.RegisterDelayedCallback(func() {
+			env.SignalWorkflow(workflows.GoOnUpdate, workflows.GoOn{Phase: "left"})
+		}, time.Hour)
+	})
+	require.NoError(t, env.GetWorkflowError())
+	require.Len(t, s.advanced, 2)
+	for _, in := range s.advanced {
+		require.False(t, in.Complete, "%s is not the session's end", in.Phase)
+		require.Equal(t, in.Phase == "left", in.Park)
+	}
+	require.Equal(t, []string{"left"}, s.marked)
+	require.Len(t, s.closed, 1)
+	require.Equal(t, team.Completed, s.closed[0].Status)
+}
+
+// TestCancellingAParkedSessionIsNoApproval: to reject is not to approve.
+func TestCancellingAParkedSessionIsNoApproval(t *testing.T) {
+	t.Parallel()
+	s := &stage{team: leaves(), course: team.Course{PauseAfter: []string{"left", "right"}}}
+	env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
+		env.RegisterDelayedCallback(env.CancelWorkflow, time.Hour)
+	})
+	require.True(t, temporal.IsCanceledError(env.GetWorkflowError()), "%v", env.GetWorkflowError())
+	require.Equal(t, team.WasCancelled, s.closed[0].Status)
+	require.Empty(t, s.marked)
+}
