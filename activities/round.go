@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -350,22 +351,35 @@ func (r *round) thisRound() *team.RoundRecord {
 // it in this round, else what sent the round here, else the last of the round
 // before.
 func (r *round) lastFailure(ctx context.Context) (*team.Failure, error) {
-	if n := len(r.log.Attempts); n > 0 {
-		return &r.log.Attempts[n-1].Failure, nil
-	}
-	if r.in.Feedback != "" {
+	own, earlier := r.failuresSoFar()
+	switch {
+	case own != nil:
+		return own, nil
+	case r.in.Feedback != "":
 		return r.loadFeedback(ctx)
 	}
-	for i := len(r.record.Rounds) - 1; i >= 0; i-- {
-		before := r.record.Rounds[i]
-		if before.Result != nil {
+	return earlier, nil
+}
+
+// failuresSoFar is the last failure of this round, and that of the rounds since
+// one succeeded.
+func (r *round) failuresSoFar() (own, earlier *team.Failure) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last := func(attempts []team.AttemptReport) *team.Failure {
+		if len(attempts) == 0 {
+			return nil
+		}
+		f := attempts[len(attempts)-1].Failure
+		return &f
+	}
+	for _, before := range slices.Backward(r.record.Rounds) {
+		if before.Result != nil || earlier != nil {
 			break
 		}
-		if len(before.Attempts) > 0 {
-			return &before.Attempts[len(before.Attempts)-1].Failure, nil
-		}
+		earlier = last(before.Attempts)
 	}
-	return nil, nil
+	return last(r.log.Attempts), earlier
 }
 
 func (r *round) loadFeedback(ctx context.Context) (*team.Failure, error) {
