@@ -21,7 +21,7 @@ import (
 func merge(session string, f facts) view {
 	v := base(session, f)
 	if f.description == nil {
-		v.Notes = append(v.Notes, "Temporal does not know this session any more; this is what the store has kept of it")
+		v.Notes = append(v.Notes, "Temporal does not know this session any more; this is what the store has kept of it; `maestro resume` goes on with it")
 		return complete(v)
 	}
 	info := f.description.GetWorkflowExecutionInfo()
