@@ -49,7 +49,7 @@ func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, er
 	for _, phase := range in.Ready {
 		input := team.Folded{Manifest: next.Tree, Conflicts: conflicts}
 		if above := s.team.Ancestors(phase); !covers(above, next.Assignments) {
-			if input, _, err = b.fold(ctx, s, above, s.done(in.Assignments)); err != nil {
+			if input, _, err = b.ground(s).fold(ctx, above, s.done(in.Assignments)); err != nil {
 				return Advanced{}, storeError(err)
 			}
 		}
@@ -85,46 +85,16 @@ func (b *Boundaries) owned(key team.SessionKey, incarnation int) error {
 
 // next is the checkpoint after the phase, and what its work disagrees on.
 func (b *Boundaries) next(ctx context.Context, s scene, in AdvanceInput) (team.Checkpoint, []team.Conflict, error) {
-	done := s.done(in.Assignments)
-	var phases []string
-	for _, p := range s.team.Phases {
-		if _, ok := done[team.AssignmentID{Phase: p.Name, Persona: p.Integrator}]; ok {
-			phases = append(phases, p.Name)
-		}
-	}
-	folded, steps, err := b.fold(ctx, s, phases, done)
-	if err != nil {
-		return team.Checkpoint{}, nil, err
-	}
 	c := s.checkpoint
 	c.CurrentPhase, c.Previous, c.CreatedAt = in.Phase, in.Head, b.Clock().UTC()
-	c.Temporal, c.SHA256, c.Tree = temporalIDs(activity.GetInfo(ctx)), "", folded.Manifest
-	c.Decisions, _ = team.MergeDecisions(s.checkpoint.Given, steps)
-	c.Assignments, c.Usage = nil, team.Usage{}
+	c.Temporal, c.SHA256 = temporalIDs(activity.GetInfo(ctx)), ""
 	c.Partial = slices.DeleteFunc(slices.Clone(c.Partial), func(a team.CheckpointAssignment) bool { return a.Phase == in.Phase })
-	for _, id := range s.team.Assignments() {
-		if a, ok := done[id]; ok {
-			if a.Basis != nil {
-				a.InputDigest = a.Basis.Digest()
-			}
-			c.Assignments = append(c.Assignments, a)
-			c.Usage = c.Usage.Add(a.Usage)
-		}
-	}
-	c.Artifacts, err = b.Files.Artifacts(ctx, steps)
-	return c, folded.Conflicts, err
+	conflicts, err := b.ground(s).fill(ctx, &c, s.done(in.Assignments))
+	return c, conflicts, err
 }
 
-// fold merges the work of the phases onto the workspace.
-func (b *Boundaries) fold(ctx context.Context, s scene, phases []string, done map[team.AssignmentID]team.CheckpointAssignment) (team.Folded, []team.Step, error) {
-	steps := s.team.Steps(phases, done)
-	folded, err := b.Files.Fold(ctx, s.checkpoint.Workspace, steps)
-	if err != nil {
-		return team.Folded{}, nil, err
-	}
-	_, conflicts := team.MergeDecisions(s.checkpoint.Given, steps)
-	folded.Conflicts = append(folded.Conflicts, conflicts...)
-	return folded, steps, nil
+func (b *Boundaries) ground(s scene) ground {
+	return ground{b.Files, s.team, s.checkpoint.Workspace, s.checkpoint.Given}
 }
 
 // mirror brings execution_state.json up to date. It may lag, so a failure to

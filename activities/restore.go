@@ -193,10 +193,7 @@ func recordedWork(record team.Record) (RestoredWork, bool) {
 			Seconds: res.EndedAt.Sub(res.StartedAt).Seconds(), Usage: s.Usage, Summary: res.Summary, Input: res.Input, Basis: res.Basis,
 			Work: team.Work{Delta: res.Delta, Decisions: res.Decisions},
 		}
-		if res.Basis != nil {
-			a.InputDigest = res.Basis.Digest()
-		}
-		return RestoredWork{a, res.Output}, true
+		return RestoredWork{digested(a), res.Output}, true
 	}
 	return RestoredWork{}, false
 }
@@ -209,11 +206,11 @@ func (r *restoration) phase(p team.Phase) error {
 	selected := r.in.Course.Selects(p.Name)
 	v := &verdict{restoration: r, phase: p, why: r.mustRun(p), complete: true}
 	if v.why == "" || !selected {
-		var err error
-		if v.input, v.conflicts, err = r.input(p); err != nil {
+		input, err := r.fold(r.team.Ancestors(p.Name))
+		if err != nil {
 			return err
 		}
-		v.tree = v.input
+		v.input, v.tree = input, input.Manifest
 	}
 	for _, persona := range p.Personas {
 		if err := v.assignment(team.AssignmentID{Phase: p.Name, Persona: persona}, selected); err != nil {
@@ -236,13 +233,19 @@ func (r *restoration) mustRun(p team.Phase) string {
 	return ""
 }
 
-// input is the tree that a phase starts from, as far as the work above it stands.
-func (r *restoration) input(p team.Phase) (team.Digest, []team.Conflict, error) {
-	folded, err := r.Files.Fold(r.ctx, r.in.Workspace, r.steps(r.team.Ancestors(p.Name)))
-	return folded.Manifest, folded.Conflicts, err
+func (r *restoration) ground() ground { return ground{r.Files, r.team, r.in.Workspace, r.given} }
+
+// fold is the tree of the phases, as far as their work stands.
+func (r *restoration) fold(phases []string) (team.Folded, error) {
+	folded, _, err := r.ground().fold(r.ctx, phases, r.done)
+	return folded, err
 }
 
-func (r *restoration) steps(phases []string) []team.Step { return r.team.Steps(phases, r.done) }
+// decisions are those of the phases, as far as their work stands.
+func (r *restoration) decisions(phases []string) map[string]string {
+	merged, _ := team.MergeDecisions(r.given, r.team.Steps(phases, r.done))
+	return merged
+}
 
 func (r *restoration) note(id team.AssignmentID, action team.Action, reason string) {
 	r.plan = append(r.plan, team.PlanEntry{AssignmentID: id, Action: action, Reason: reason})
@@ -280,7 +283,7 @@ func (r *restoration) finish() {
 	}
 	r.status.Dropped = r.dropped
 	r.status.Usage = r.status.Sum()
-	r.status.Decisions, _ = team.MergeDecisions(r.given, r.steps(r.team.PhaseNames()))
+	r.status.Decisions = r.decisions(r.team.PhaseNames())
 	if r.in.Base != "" || len(r.in.Course.Only)+len(r.in.Course.Supplied) > 0 {
 		r.status.Plan = r.plan
 	}
@@ -291,9 +294,7 @@ func (r *restoration) spent(id team.AssignmentID) team.AssignmentStatus {
 	s := team.AssignmentStatus{Failures: []team.AttemptFailure{}}
 	if record := r.records[id]; len(record.Rounds) > 0 {
 		s = record.Status()
-	} else if r.forks() {
-		s = team.AssignmentStatus{Failures: []team.AttemptFailure{}}
-	} else if a, ok := r.found[id]; ok {
+	} else if a, ok := r.found[id]; ok && !r.forks() {
 		s = assignmentStatus(a.CheckpointAssignment)
 	}
 	s.Persona, s.Status, s.Summary = id.Persona, team.Pending, ""
@@ -362,25 +363,13 @@ func (r *restoration) checkpoint() (team.Checkpoint, error) {
 		CurrentPhase: team.ReservedPhase, Decisions: r.status.Decisions, Previous: r.in.Base,
 		Assignments: []team.CheckpointAssignment{}, Artifacts: []team.Artifact{},
 	}
-	if len(r.done)+len(r.partial) == 0 {
-		return c, nil
-	}
-	steps := r.steps(r.team.PhaseNames())
-	folded, err := r.Files.Fold(r.ctx, r.in.Workspace, steps)
-	if err != nil {
-		return c, err
-	}
-	c.Tree = folded.Manifest
-	for _, id := range r.team.Assignments() {
-		if a, ok := r.done[id]; ok {
-			c.Assignments = append(c.Assignments, a)
-			c.Usage = c.Usage.Add(a.Usage)
-		}
-	}
 	for _, a := range r.partial {
 		c.Partial = append(c.Partial, a.CheckpointAssignment)
 	}
-	c.Artifacts, err = r.Files.Artifacts(r.ctx, steps)
+	if len(r.done) == 0 {
+		return c, nil
+	}
+	_, err := r.ground().fill(r.ctx, &c, r.done)
 	return c, err
 }
 

@@ -14,11 +14,11 @@ type verdict struct {
 	phase team.Phase
 	// why the phase runs whatever work it has; empty: it need not.
 	why string
-	// input is what the phase starts from, tree what the next persona of a
-	// sequence would.
-	input, tree team.Digest
-	conflicts   []team.Conflict
-	stands      []finished
+	// input is what the phase starts from, if that has been looked at; tree
+	// what the next persona of a sequence would.
+	input  team.Folded
+	tree   team.Digest
+	stands []finished
 	// complete: the work of every persona stands; runs: somebody's has to run.
 	complete, runs bool
 }
@@ -73,13 +73,15 @@ func (v *verdict) stale(a finished, id team.AssignmentID) string {
 		return ""
 	}
 	persona := v.team.Personas[id.Persona]
-	decisions, _ := team.MergeDecisions(v.given, v.steps(append(v.team.Ancestors(id.Phase), id.Phase)))
-	now := team.BasisOf(id, persona, v.agents[persona.Agent], v.requirement, v.tree, decisions)
+	now := team.BasisOf(id, persona, v.agents[persona.Agent], v.requirement, v.tree, v.decisions(v.withAbove()))
 	if parts := now.Changed(*a.Basis); len(parts) > 0 {
 		return "changed: " + strings.Join(parts, ", ")
 	}
 	return ""
 }
+
+// withAbove lists the phase and all that it builds on.
+func (v *verdict) withAbove() []string { return append(v.team.Ancestors(v.phase.Name), v.phase.Name) }
 
 // restore lets an assignment's work stand.
 func (v *verdict) restore(id team.AssignmentID, a finished, reason string) error {
@@ -104,7 +106,7 @@ func (v *verdict) restore(id team.AssignmentID, a finished, reason string) error
 		own := a.CheckpointAssignment
 		own.Integrated = nil
 		v.done[id] = own
-		folded, err := v.Files.Fold(v.ctx, v.in.Workspace, v.steps(append(v.team.Ancestors(id.Phase), id.Phase)))
+		folded, err := v.fold(v.withAbove())
 		if err != nil {
 			return err
 		}
@@ -173,17 +175,16 @@ func (v *verdict) amend(id team.AssignmentID, more string) {
 
 // start says what the phase starts from: nothing above it is left to do.
 func (v *verdict) start() (err error) {
-	if v.input == "" {
-		if v.input, v.conflicts, err = v.restoration.input(v.phase); err != nil {
+	if v.input.Manifest == "" {
+		if v.input, err = v.fold(v.team.Ancestors(v.phase.Name)); err != nil {
 			return err
 		}
 	}
-	_, disputed := team.MergeDecisions(v.given, v.steps(v.team.Ancestors(v.phase.Name)))
-	if disputed = append(v.conflicts, disputed...); len(disputed) > 0 {
-		v.restoration.conflicts[v.phase.Name] = disputed
+	if len(v.input.Conflicts) > 0 {
+		v.conflicts[v.phase.Name] = v.input.Conflicts
 		return nil
 	}
-	v.inputs[v.phase.Name] = v.input
+	v.inputs[v.phase.Name] = v.input.Manifest
 	return nil
 }
 
@@ -193,7 +194,7 @@ func (v *verdict) edit() error {
 	if !ok {
 		return nil
 	}
-	folded, err := v.Files.Fold(v.ctx, v.in.Workspace, v.steps(append(v.team.Ancestors(v.phase.Name), v.phase.Name)))
+	folded, err := v.fold(v.withAbove())
 	if err != nil {
 		return err
 	}
@@ -217,10 +218,11 @@ func (v *verdict) edit() error {
 
 // supply puts a person's work in the place of the phase's.
 func (r *restoration) supply(p team.Phase, s team.SuppliedWork) error {
-	input, _, err := r.input(p)
+	folded, err := r.fold(r.team.Ancestors(p.Name))
 	if err != nil {
 		return err
 	}
+	input := folded.Manifest
 	laid, err := r.Files.Overlay(r.ctx, input, s.Files)
 	if err != nil {
 		return err

@@ -101,18 +101,6 @@ func (t Team) PhaseNames() []string {
 	return out
 }
 
-// Descendants returns every phase that builds on the named one, directly or
-// not, in topological order.
-func (t Team) Descendants(name string) []string {
-	var out []string
-	for _, n := range t.Topological() {
-		if slices.Contains(t.Ancestors(n), name) {
-			out = append(out, n)
-		}
-	}
-	return out
-}
-
 // Between lists, in the file's order, the phases from one on (it and all that
 // builds on it) and up to another (it and all that it builds on). An empty name
 // sets no bound; the phases must exist.
