@@ -1,22 +1,15 @@
 package breaker_test
 
 import (
-	"bytes"
 	"context"
 	"flag"
 	"fmt"
-	"log/slog"
-	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
-	historypb "go.temporal.io/api/history/v1"
-	"go.temporal.io/api/temporalproto"
-	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
@@ -68,40 +61,14 @@ var histories = flag.String("histories", "", "directory to write the breakers' h
 // the test.
 func (s *stand) keepHistory() {
 	s.t.Helper()
-	if *histories == "" {
-		return
-	}
-	history := &historypb.History{}
-	events := s.Temporal.GetWorkflowHistory(s.t.Context(), breaker.WorkflowID("store", "coder"), "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
-	for events.HasNext() {
-		event, err := events.Next()
-		require.NoError(s.t, err)
-		history.Events = append(history.Events, event)
-	}
-	data, err := temporalproto.CustomJSONMarshalOptions{Indent: " "}.Marshal(history)
-	require.NoError(s.t, err)
-	name, err := os.Hostname() // nobody needs to know where it was recorded
-	require.NoError(s.t, err)
-	data = bytes.ReplaceAll(data, []byte(name), []byte("host"))
-	require.NoError(s.t, os.MkdirAll(*histories, 0o755))
-	require.NoError(s.t, os.WriteFile(filepath.Join(*histories, s.t.Name()+".json"), data, 0o644))
+	temporaltest.KeepHistory(s.t.Context(), s.t, s.Temporal, breaker.WorkflowID("store", "coder"), "", *histories)
 }
 
 // TestRecordedHistoriesReplay replays breakers that earlier code has run: they
 // live for years, so what changes the commands of a running one fails here.
 func TestRecordedHistoriesReplay(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("testdata/histories/*.json")
-	require.NoError(t, err)
-	require.NotEmpty(t, files, "run `make histories`")
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			t.Parallel()
-			replayer := worker.NewWorkflowReplayer()
-			replayer.RegisterWorkflowWithOptions(breaker.Workflow, workflow.RegisterOptions{Name: breaker.WorkflowName})
-			require.NoError(t, replayer.ReplayWorkflowHistoryFromJSONFile(log.NewStructuredLogger(slog.New(slog.DiscardHandler)), file))
-		})
-	}
+	temporaltest.ReplayHistories(t, breaker.Workflow, breaker.WorkflowName)
 }
 
 func (s *stand) must(answer breaker.Answer, err error) breaker.Answer {

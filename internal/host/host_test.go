@@ -1,7 +1,6 @@
 package host_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"flag"
@@ -13,9 +12,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	enumspb "go.temporal.io/api/enums/v1"
-	historypb "go.temporal.io/api/history/v1"
-	"go.temporal.io/api/temporalproto"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
@@ -25,6 +21,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/internal/temporalio/temporaltest"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -112,23 +109,7 @@ var histories = flag.String("histories", "", "directory to write the sessions' h
 // keepHistory writes the session's history to a file named after the test.
 func (s *stand) keepHistory(run client.WorkflowRun) {
 	s.t.Helper()
-	if *histories == "" {
-		return
-	}
-	events := s.client.GetWorkflowHistory(s.t.Context(), run.GetID(), run.GetRunID(), false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
-	history := &historypb.History{}
-	for events.HasNext() {
-		event, err := events.Next()
-		require.NoError(s.t, err)
-		history.Events = append(history.Events, event)
-	}
-	data, err := temporalproto.CustomJSONMarshalOptions{Indent: " "}.Marshal(history)
-	require.NoError(s.t, err)
-	name, err := os.Hostname() // nobody needs to know where it was recorded
-	require.NoError(s.t, err)
-	data = bytes.ReplaceAll(data, []byte(name), []byte("host"))
-	require.NoError(s.t, os.MkdirAll(*histories, 0o755))
-	require.NoError(s.t, os.WriteFile(filepath.Join(*histories, s.t.Name()+".json"), data, 0o644))
+	temporaltest.KeepHistory(s.t.Context(), s.t, s.client, run.GetID(), run.GetRunID(), *histories)
 }
 
 func (s *stand) execution(session string) team.Execution {
