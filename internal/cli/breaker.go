@@ -116,8 +116,9 @@ func (a *app) addBreakerFlags(cmd *cobra.Command) {
 }
 
 // knownBreakers gathers the store's breakers: Temporal's word, else the store's
-// copy, else that of the workers that offer them.
-func (a *app) knownBreakers(ctx context.Context, s *store.Store) ([]listedBreaker, error) {
+// copy, else that of the workers that offer them. conn is nil where Temporal
+// cannot be reached.
+func (a *app) knownBreakers(ctx context.Context, s *store.Store, conn *temporalio.Connection) ([]listedBreaker, error) {
 	known := map[string]team.BreakerStatus{}
 	mirrored, err := s.Breakers(ctx)
 	if err != nil {
@@ -135,8 +136,10 @@ func (a *app) knownBreakers(ctx context.Context, s *store.Store) ([]listedBreake
 			known[name] = breaker.View{Name: name, Settings: team.Breaker{}.For(name)}.Status()
 		}
 	}
-	if err := a.addRunning(ctx, s, known); err != nil {
-		return nil, err
+	if conn != nil {
+		if err := addRunning(ctx, &breaker.Client{Temporal: conn.Client, Store: s.ID()}, known); err != nil {
+			return nil, err
+		}
 	}
 	out := []listedBreaker{}
 	for name, b := range known {
@@ -146,20 +149,24 @@ func (a *app) knownBreakers(ctx context.Context, s *store.Store) ([]listedBreake
 	return out, nil
 }
 
-// addRunning puts what Temporal says over what the store has. Without Temporal,
-// a person is told.
-func (a *app) addRunning(ctx context.Context, s *store.Store, known map[string]team.BreakerStatus) error {
+// lookAtBreakers gathers the store's breakers for a command that only looks.
+// Without Temporal, a person is told.
+func (a *app) lookAtBreakers(ctx context.Context, s *store.Store) ([]listedBreaker, error) {
 	conn, err := a.dial(ctx)
 	var unreachable *temporalio.UnreachableError
-	if errors.As(err, &unreachable) {
+	switch {
+	case errors.As(err, &unreachable):
 		a.say("%s; this is the store's copy", firstLine(err.Error()))
-		return nil
+	case err != nil:
+		return nil, err
+	default:
+		defer conn.Close()
 	}
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	c := &breaker.Client{Temporal: conn.Client, Store: s.ID()}
+	return a.knownBreakers(ctx, s, conn)
+}
+
+// addRunning puts what Temporal says over what the store has.
+func addRunning(ctx context.Context, c *breaker.Client, known map[string]team.BreakerStatus) error {
 	views, err := c.List(ctx)
 	if err != nil {
 		return err
@@ -210,7 +217,7 @@ func (a *app) listBreakers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	known, err := a.knownBreakers(ctx, s)
+	known, err := a.lookAtBreakers(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -246,15 +253,8 @@ func breakerColour(s team.BreakerState) string {
 	return green
 }
 
-// findBreaker looks a breaker up by name.
-func (a *app) findBreaker(ctx context.Context, s *store.Store, name string) (listedBreaker, error) {
-	if err := team.CheckName(name); err != nil {
-		return listedBreaker{}, usagef("%w", err)
-	}
-	known, err := a.knownBreakers(ctx, s)
-	if err != nil {
-		return listedBreaker{}, err
-	}
+// findBreaker picks a breaker by name out of those of the store.
+func findBreaker(known []listedBreaker, s *store.Store, name string) (listedBreaker, error) {
 	var names []string
 	for _, b := range known {
 		if b.Name == name {
@@ -267,11 +267,18 @@ func (a *app) findBreaker(ctx context.Context, s *store.Store, name string) (lis
 }
 
 func (a *app) showBreaker(ctx context.Context, name string) error {
+	if err := team.CheckName(name); err != nil {
+		return usagef("%w", err)
+	}
 	s, err := a.openStore()
 	if err != nil {
 		return err
 	}
-	b, err := a.findBreaker(ctx, s, name)
+	known, err := a.lookAtBreakers(ctx, s)
+	if err != nil {
+		return err
+	}
+	b, err := findBreaker(known, s, name)
 	if err != nil {
 		return err
 	}
@@ -321,6 +328,9 @@ func reason(why string) string {
 
 // setBreaker changes a breaker by hand and shows it as it is then.
 func (a *app) setBreaker(ctx context.Context, name string, change func(context.Context, *breaker.Client, string) (breaker.Answer, error)) error {
+	if err := team.CheckName(name); err != nil {
+		return usagef("%w", err)
+	}
 	s, err := a.openStore()
 	if err != nil {
 		return err
@@ -330,7 +340,11 @@ func (a *app) setBreaker(ctx context.Context, name string, change func(context.C
 		return err
 	}
 	defer conn.Close()
-	before, err := a.findBreaker(ctx, s, name)
+	known, err := a.knownBreakers(ctx, s, conn)
+	if err != nil {
+		return err
+	}
+	before, err := findBreaker(known, s, name)
 	if err != nil {
 		return err
 	}
