@@ -14,21 +14,29 @@ import (
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
-// holdingAgent notes each of its executions in the ledger, leaves a document,
-// and holds for as long as the test wants it to.
-const holdingAgent = `#!/bin/sh
+// The parts of the agents of these tests: each notes its executions in the ledger
+// and leaves a document; says what it has done; and holds for as long as the test
+// wants it to.
+const (
+	agentBegins = `#!/bin/sh
 ledger=$1
 brief=$(cat)
 session=$(echo "$brief" | sed 's/.*"session":"\([^"]*\)".*/\1/')
 phase=$(echo "$brief" | sed 's/.*"phase":"\([^"]*\)".*/\1/')
 echo "$phase" >> "$ledger/executed-$session"
 echo "work of $phase" > "$phase.md"
-if [ -e "$ledger/hold-$phase" ]; then
+`
+	agentReports = `printf '{"summary":"did %s","usage":{"input_tokens":10,"output_tokens":1}}' "$phase" > "$MAESTRO_RESULT"
+`
+	agentHolds = `if [ -e "$ledger/hold-$phase" ]; then
   echo $$ > "$ledger/holding-$session-$phase"
   while [ -e "$ledger/hold-$phase" ]; do sleep 0.05; done
 fi
-printf '{"summary":"did %s","usage":{"input_tokens":10,"output_tokens":1}}' "$phase" > "$MAESTRO_RESULT"
 `
+)
+
+// holdingAgent holds before it has said what it has done.
+const holdingAgent = agentBegins + agentHolds + agentReports
 
 const fivePhases = `version: 1
 name: five

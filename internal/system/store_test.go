@@ -17,19 +17,7 @@ import (
 )
 
 // earlyAgent has done everything by the time that it holds.
-const earlyAgent = `#!/bin/sh
-ledger=$1
-brief=$(cat)
-session=$(echo "$brief" | sed 's/.*"session":"\([^"]*\)".*/\1/')
-phase=$(echo "$brief" | sed 's/.*"phase":"\([^"]*\)".*/\1/')
-echo "$phase" >> "$ledger/executed-$session"
-echo "work of $phase" > "$phase.md"
-printf '{"summary":"did %s","usage":{"input_tokens":10,"output_tokens":1}}' "$phase" > "$MAESTRO_RESULT"
-if [ -e "$ledger/hold-$phase" ]; then
-  echo $$ > "$ledger/holding-$session-$phase"
-  while [ -e "$ledger/hold-$phase" ]; do sleep 0.05; done
-fi
-`
+const earlyAgent = agentBegins + agentReports + agentHolds
 
 // withEarlyAgent is withHoldingAgent with the other agent.
 func (w *world) withEarlyAgent() (teamFile string) {
