@@ -271,7 +271,10 @@ func (s *Set) Offered(name string) team.OfferedAgent {
 	if !ok {
 		return team.OfferedAgent{}
 	}
-	return team.OfferedAgent{Kind: d.Kind, Concurrency: d.Concurrency, Digest: s.digests[name], Breaker: s.Breaker(name).Name}
+	return team.OfferedAgent{
+		Kind: d.Kind, Model: d.Model, Concurrency: d.Concurrency, Digest: s.digests[name], Breaker: s.Breaker(name).Name,
+		Fallback: d.Fallback, Unpriced: d.Prices == nil && (d.Kind == KindAnthropic || d.Kind == KindOpenAI),
+	}
 }
 
 // OfferedChecks is what the worker publishes of its checks.

@@ -14,6 +14,10 @@ import (
 const (
 	// KindCommand is a program that reads a brief and leaves files.
 	KindCommand = "command"
+	// KindAnthropic and KindOpenAI are models behind the API of that provider,
+	// or one that is compatible with it.
+	KindAnthropic = "anthropic"
+	KindOpenAI    = "openai"
 	// KindScripted plays a script and needs nothing from outside.
 	KindScripted = "scripted"
 )
@@ -55,7 +59,7 @@ type Config struct {
 
 // Definition says what a named agent is.
 type Definition struct {
-	// Kind is KindCommand or KindScripted.
+	// Kind is one of the kinds above.
 	Kind string `json:"kind" yaml:"kind"`
 	// Argv is the program of a command agent and its arguments. A program
 	// without a slash is looked up in PATH; a relative one with a slash
@@ -81,13 +85,32 @@ type Definition struct {
 	// defaults. It says nothing about what the agent does.
 	Breaker team.Breaker `json:"-" yaml:"breaker,omitempty"`
 
-	// What follows is refused until it is supported.
-	Model     string `json:"-" yaml:"model,omitempty"`
-	BaseURL   string `json:"-" yaml:"base_url,omitempty"`
-	APIKeyEnv string `json:"-" yaml:"api_key_env,omitempty"`
-	Preset    string `json:"-" yaml:"preset,omitempty"`
-	Fallback  string `json:"-" yaml:"fallback,omitempty"`
-	Prices    any    `json:"-" yaml:"prices,omitempty"`
+	// Model is the model that an anthropic or openai agent asks.
+	Model string `json:"model,omitempty" yaml:"model,omitempty"`
+	// BaseURL is the provider's address; empty: its public one.
+	BaseURL string `json:"base_url,omitempty" yaml:"base_url,omitempty"`
+	// APIKeyEnv names the variable of the worker's environment that holds the
+	// provider's key.
+	APIKeyEnv string `json:"api_key_env,omitempty" yaml:"api_key_env,omitempty"`
+	// MaxTurns bounds the turns of an attempt whose persona sets no bound.
+	MaxTurns int `json:"max_turns,omitempty" yaml:"max_turns,omitempty"`
+	// MaxOutputTokens bounds one answer of the model.
+	MaxOutputTokens int64 `json:"max_output_tokens,omitempty" yaml:"max_output_tokens,omitempty"`
+	// ContextTokens is how much the model can read and write in one call.
+	ContextTokens int64 `json:"context_tokens,omitempty" yaml:"context_tokens,omitempty"`
+	// Preset says which of the known agent programs a command agent starts:
+	// how its stream is read and how its conversation goes on.
+	Preset string `json:"preset,omitempty" yaml:"preset,omitempty"`
+
+	// What follows says nothing about what the agent does.
+
+	// Prices are what its tokens cost; nil: nothing that is known.
+	Prices *team.Prices `json:"-" yaml:"prices,omitempty"`
+	// Reserve is what one attempt of an agent that is paid by the attempt may
+	// cost: it is set aside in the budgets while the attempt runs.
+	Reserve team.Cap `json:"-" yaml:"reserve,omitempty"`
+	// Fallback names the agent that may work in this one's place.
+	Fallback string `json:"-" yaml:"fallback,omitempty"`
 }
 
 // CheckDefinition says what a named check executes.

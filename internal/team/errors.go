@@ -24,6 +24,9 @@ const (
 	// BreakerOpen ends a round before it began: the breaker of its agent is
 	// open. It counts neither as a round nor as an attempt.
 	BreakerOpen = "BreakerOpen"
+	// BudgetSpent ends a round that may go on once its budget is raised, or with
+	// another agent. It counts as no failure; what the round has done stays.
+	BudgetSpent = "BudgetSpent"
 	// HelpNeeded ends a session whose rounds are spent.
 	HelpNeeded = "HelpNeeded"
 	// NotAdmitted ends a session that may not start.

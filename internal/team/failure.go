@@ -25,13 +25,19 @@ const (
 	WorkerLost        Category = "worker_lost"
 	Cancelled         Category = "cancelled"
 	Unknown           Category = "unknown"
+	// ContextOverflow: the conversation no longer fits into the model.
+	ContextOverflow Category = "context_overflow"
+	// TurnLimit: the persona's turns are spent and the work is not finished.
+	TurnLimit Category = "turn_limit"
+	// Refused: the model declined to do the work.
+	Refused Category = "refused"
 )
 
 // Categories lists every category, in the order of documentation.
 func Categories() []Category {
 	return []Category{
 		Syntax, TestFailure, ContractViolation, InvalidOutput, Timeout, APIError, RateLimited,
-		ResourceError, TokenBudget, Auth, WorkerLost, Cancelled, Unknown,
+		ResourceError, TokenBudget, Auth, WorkerLost, Cancelled, Unknown, ContextOverflow, TurnLimit, Refused,
 	}
 }
 
@@ -48,6 +54,20 @@ const (
 	Neutral Weight = "neutral"
 )
 
+// Start says what the attempt after a failed one starts from.
+type Start string
+
+// The starts of an attempt.
+const (
+	// FromInput: its input's files, as if nothing had been tried.
+	FromInput Start = "input"
+	// FromFiles: the files that the failed attempt left.
+	FromFiles Start = "files"
+	// FromConversation: those files, and the conversation where it broke off:
+	// there was nothing wrong with the work.
+	FromConversation Start = "conversation"
+)
+
 // Rule is a category's row of the failure table.
 type Rule struct {
 	// RetryAttempt: another attempt in the same round may succeed.
@@ -56,6 +76,10 @@ type Rule struct {
 	RetryRound bool
 	// Breaker is how a round that ends this way weighs for the breaker.
 	Breaker Weight
+	// Start is what the next attempt starts from.
+	Start Start
+	// Fallback: the agent's fallback may do better than the agent itself.
+	Fallback bool
 	// Advice tells the next attempt what to change, and a person what to look at.
 	Advice string
 }
@@ -71,19 +95,67 @@ func RuleFor(c Category) Rule {
 }
 
 var failureTable = map[Category]Rule{
-	Syntax:            {true, true, CountsAsSuccess, "The files do not parse or build. Read the output, mend exactly what it names, and leave the rest as it is."},
-	TestFailure:       {true, true, CountsAsSuccess, "A check failed on your files. Read its output, find the cause in your files, and change them so that the check passes."},
-	ContractViolation: {true, true, CountsAsSuccess, "The work lacks something it had to deliver. Deliver what the message names, under exactly that path or name."},
-	InvalidOutput:     {true, true, CountsAsSuccess, "What was handed in could not be accepted. Follow the message and the documented format."},
-	Timeout:           {true, true, CountsAsFailure, "The attempt took too long. Do less in one go, and say in progress lines what is being done."},
-	APIError:          {true, true, CountsAsFailure, "The provider failed. Nothing needs to change; the same work is tried again."},
-	RateLimited:       {true, true, CountsAsFailure, "The provider asked to slow down. The same work is tried again later."},
-	ResourceError:     {true, true, CountsAsFailure, "The machine or its storage failed. The same work is tried again once it is mended."},
-	TokenBudget:       {false, false, Neutral, "The budget is spent. Raise it in the team file, or ask for less."},
-	Auth:              {false, false, Neutral, "The credentials were refused. Mend them in the worker's environment."},
-	WorkerLost:        {false, false, Neutral, "The worker died again and again during this work. Look at its log and at what the agent does to its host."},
-	Cancelled:         {false, false, Neutral, "The work was cancelled."},
-	Unknown:           {true, true, CountsAsFailure, "The agent failed for a reason it did not name. Read the output and avoid what it complains about."},
+	Syntax: {
+		true, true, CountsAsSuccess, FromFiles, false,
+		"The files do not parse or build. Read the output, mend exactly what it names, and leave the rest as it is.",
+	},
+	TestFailure: {
+		true, true, CountsAsSuccess, FromFiles, false,
+		"A check failed on your files. Read its output, find the cause in your files, and change them so that the check passes.",
+	},
+	ContractViolation: {
+		true, true, CountsAsSuccess, FromFiles, false,
+		"The work lacks something it had to deliver. Deliver what the message names, under exactly that path or name.",
+	},
+	InvalidOutput: {
+		true, true, CountsAsSuccess, FromInput, false,
+		"What was handed in could not be accepted. Follow the message and the documented format.",
+	},
+	Timeout: {
+		true, true, CountsAsFailure, FromInput, false,
+		"The attempt took too long. Do less in one go, and say in progress lines what is being done.",
+	},
+	APIError: {
+		true, true, CountsAsFailure, FromConversation, false,
+		"The provider failed. Nothing needs to change; the same work is tried again.",
+	},
+	RateLimited: {
+		true, true, CountsAsFailure, FromConversation, false,
+		"The provider asked to slow down. The same work is tried again later.",
+	},
+	ResourceError: {
+		true, true, CountsAsFailure, FromConversation, false,
+		"The machine or its storage failed. The same work is tried again once it is mended.",
+	},
+	TokenBudget: {
+		false, false, Neutral, FromConversation, true,
+		"The budget is spent. Raise it with `maestro budget raise`, or ask for less.",
+	},
+	Auth: {
+		false, false, Neutral, FromConversation, false,
+		"The credentials were refused. Mend them in the worker's environment.",
+	},
+	WorkerLost: {
+		false, false, Neutral, FromInput, false,
+		"The worker died again and again during this work. Look at its log and at what the agent does to its host.",
+	},
+	Cancelled: {false, false, Neutral, FromInput, false, "The work was cancelled."},
+	Unknown: {
+		true, true, CountsAsFailure, FromInput, false,
+		"The agent failed for a reason it did not name. Read the output and avoid what it complains about.",
+	},
+	ContextOverflow: {
+		true, true, CountsAsSuccess, FromFiles, false,
+		"The conversation grew past what the model can read. Go on from the files as they are: read only the parts that matter, and take smaller steps.",
+	},
+	TurnLimit: {
+		true, true, CountsAsSuccess, FromFiles, false,
+		"The turns were spent before the work was finished. Go on from the files as they are, and finish first what the requirement needs most.",
+	},
+	Refused: {
+		true, true, CountsAsSuccess, FromInput, true,
+		"The model declined the work. Say in the instructions why it is legitimate, or give the persona another agent.",
+	},
 }
 
 // Failure says why an attempt did not succeed. It is what the next attempt gets

@@ -273,6 +273,10 @@ type OfferedAgent struct {
 	Digest      Digest `json:"digest"`
 	// Breaker names the agent's circuit breaker.
 	Breaker string `json:"breaker,omitempty"`
+	// Fallback names the agent that may work in this one's place.
+	Fallback string `json:"fallback,omitempty"`
+	// Unpriced: it spends tokens, and nobody has said what they cost.
+	Unpriced bool `json:"unpriced,omitempty"`
 }
 
 // OfferLifetime is how long an offer is believed after its last renewal;

@@ -45,7 +45,11 @@ type Persona struct {
 	Timeout Duration `json:"timeout,omitempty" yaml:"timeout,omitempty"`
 	// Budget caps what the persona may spend in one session.
 	Budget Cap `json:"budget,omitzero" yaml:"budget,omitempty"`
-	// MaxTurns bounds the turns of an agent that works in turns; zero: no bound.
+	// Fallback lets the fallback of the persona's agent work in its place while
+	// the agent's breaker is open, or after the agent has refused the work.
+	Fallback bool `json:"fallback,omitempty" yaml:"fallback,omitempty"`
+	// MaxTurns bounds the turns of an agent that works in turns; zero: the
+	// agent's own bound.
 	MaxTurns int `json:"max_turns,omitempty" yaml:"max_turns,omitempty"`
 	// Produces lists path patterns that every attempt must create or change.
 	Produces []string `json:"produces,omitempty" yaml:"produces,omitempty"`
@@ -82,6 +86,8 @@ type Phase struct {
 	// Integrator is the persona who mends the merged tree when personas
 	// conflict or the seal fails; the last persona unless said otherwise.
 	Integrator string `json:"integrator,omitempty" yaml:"integrator,omitempty"`
+	// Budget caps what the phase may spend in one session.
+	Budget Cap `json:"budget,omitzero" yaml:"budget,omitempty"`
 	// Approve asks for a person's approval of the sealed phase.
 	Approve bool `json:"approve,omitempty" yaml:"approve,omitempty"`
 }
@@ -104,7 +110,7 @@ type Retry struct {
 
 // Cap limits spending. Zero fields do not limit.
 type Cap struct {
-	// Tokens caps input and output tokens together.
+	// Tokens caps all tokens together, as [Usage.Tokens] counts them.
 	Tokens int64 `json:"tokens,omitempty" yaml:"tokens,omitempty"`
 	// USD caps the cost.
 	USD USD `json:"usd,omitempty" yaml:"usd,omitempty"`
@@ -125,11 +131,14 @@ const (
 
 // Budget caps what a session may spend and says when to warn.
 type Budget struct {
-	// Tokens caps input and output tokens together; zero: no cap.
+	// Tokens caps all tokens together; zero: no cap.
 	Tokens int64 `json:"tokens,omitempty" yaml:"tokens,omitempty"`
 	// USD caps the cost; zero: no cap.
 	USD USD `json:"usd,omitempty" yaml:"usd,omitempty"`
-	// WarnAt lists fractions of the cap at which the session says so.
+	// Daily caps what all sessions of the team in one store may spend in a day,
+	// by UTC.
+	Daily Cap `json:"daily,omitzero" yaml:"daily,omitempty"`
+	// WarnAt lists fractions of a cap at which the session says so, once each.
 	WarnAt []float64 `json:"warn_at,omitempty" yaml:"warn_at,omitempty"`
 	// OnExceeded is what happens when the cap is reached.
 	OnExceeded OnExceeded `json:"on_exceeded,omitempty" yaml:"on_exceeded,omitempty"`

@@ -66,13 +66,15 @@ func (u *USD) parse(s string) error {
 	return nil
 }
 
-// Usage is what work has cost. The four token counts are disjoint: cache tokens
-// are not part of the input tokens.
+// Usage is what work has cost. Input, output, cache read and cache write are
+// disjoint: cached tokens are not part of the input tokens.
 type Usage struct {
 	InputTokens      int64 `json:"input_tokens"`
 	OutputTokens     int64 `json:"output_tokens"`
 	CacheReadTokens  int64 `json:"cache_read_tokens"`
 	CacheWriteTokens int64 `json:"cache_write_tokens"`
+	// ReasoningTokens is how many of the output tokens went into thinking.
+	ReasoningTokens int64 `json:"reasoning_tokens,omitempty"`
 	// CostUSD is the money spent, as far as the agent knows it.
 	CostUSD USD `json:"cost_usd"`
 }
@@ -91,6 +93,7 @@ func (u Usage) Validate() error {
 		{"output_tokens", u.OutputTokens},
 		{"cache_read_tokens", u.CacheReadTokens},
 		{"cache_write_tokens", u.CacheWriteTokens},
+		{"reasoning_tokens", u.ReasoningTokens},
 	} {
 		if f.value < 0 || f.value > maxReported {
 			return fmt.Errorf("usage.%s is %d; it must be between 0 and %d", f.name, f.value, int64(maxReported))
@@ -109,12 +112,55 @@ func (u Usage) Add(v Usage) Usage {
 		OutputTokens:     u.OutputTokens + v.OutputTokens,
 		CacheReadTokens:  u.CacheReadTokens + v.CacheReadTokens,
 		CacheWriteTokens: u.CacheWriteTokens + v.CacheWriteTokens,
+		ReasoningTokens:  u.ReasoningTokens + v.ReasoningTokens,
 		CostUSD:          u.CostUSD + v.CostUSD,
 	}
 }
 
-// Tokens is the number of input and output tokens, which budgets count.
-func (u Usage) Tokens() int64 { return u.InputTokens + u.OutputTokens }
+// Tokens is the number of all tokens, read or written, cached or not: what
+// budgets of tokens count. Reasoning is part of the output.
+func (u Usage) Tokens() int64 {
+	return u.InputTokens + u.OutputTokens + u.CacheReadTokens + u.CacheWriteTokens
+}
+
+// Amount is what the usage draws from a budget.
+func (u Usage) Amount() Amount { return Amount{Tokens: u.Tokens(), USD: u.CostUSD} }
+
+// Amount is a part of a budget: tokens and money, each counted by itself.
+type Amount struct {
+	Tokens int64 `json:"tokens"`
+	USD    USD   `json:"usd"`
+}
+
+// Add returns the sum of both.
+func (a Amount) Add(b Amount) Amount { return Amount{a.Tokens + b.Tokens, a.USD + b.USD} }
+
+// Prices are what an agent's tokens cost, in USD per million.
+type Prices struct {
+	Input      USD `json:"input" yaml:"input"`
+	Output     USD `json:"output" yaml:"output"`
+	CacheRead  USD `json:"cache_read" yaml:"cache_read"`
+	CacheWrite USD `json:"cache_write" yaml:"cache_write"`
+}
+
+// Cost is what a usage costs at these prices, rounded up to the billionth of a
+// dollar. The usage's own CostUSD plays no part.
+func (p Prices) Cost(u Usage) USD {
+	sum := new(big.Int)
+	for _, part := range []struct {
+		tokens int64
+		price  USD
+	}{
+		{u.InputTokens, p.Input},
+		{u.OutputTokens, p.Output},
+		{u.CacheReadTokens, p.CacheRead},
+		{u.CacheWriteTokens, p.CacheWrite},
+	} {
+		sum.Add(sum, new(big.Int).Mul(big.NewInt(part.tokens), big.NewInt(int64(part.price))))
+	}
+	million := big.NewInt(1_000_000)
+	return USD(sum.Add(sum, big.NewInt(999_999)).Quo(sum, million).Int64())
+}
 
 // Exceeds tells whether the usage has reached the cap, and names what did.
 func (u Usage) Exceeds(c Cap) (string, bool) {

@@ -1,6 +1,7 @@
 package team
 
 import (
+	"context"
 	"fmt"
 	"sort"
 )
@@ -31,6 +32,12 @@ type Feedback struct {
 	Message  string   `json:"message"`
 	Output   string   `json:"output"`
 	Advice   string   `json:"advice"`
+	// Diff is what the failed attempt had changed, as a unified diff, cut to
+	// [MaxDiff].
+	Diff string `json:"diff,omitempty"`
+	// Kept: the directory has the failed attempt's files, so that the diff is
+	// there already; otherwise it starts from the input again.
+	Kept bool `json:"kept,omitempty"`
 }
 
 // FeedbackOn turns a failure into feedback; nil for nil.
@@ -64,8 +71,20 @@ type Job struct {
 	Tmp string
 	// Timeout bounds the attempt; zero means the agent's own.
 	Timeout Duration
-	// MaxTurns bounds the turns of an agent that works in turns; zero: no bound.
+	// MaxTurns bounds the turns of an agent that works in turns; zero: the
+	// agent's own bound.
 	MaxTurns int
+	// Deliver is what the work has to contain, so that an agent may look for
+	// itself before it hands in.
+	Deliver Contract
+	// Try runs one of Deliver's checks for the agent on the directory as it is,
+	// and leaves the directory as it was. A *Failure says what the check found.
+	Try func(ctx context.Context, check string) (output []byte, err error)
+	// Calls keeps what the attempt pays for. Nil: nobody does.
+	Calls Calls
+	// Continues: the directory and HOME are as the attempt's last execution or
+	// a failed attempt left them, so that a conversation in them can go on.
+	Continues bool
 	// Lock is held by what watches the agent, too, so that it outlives a killed
 	// worker for as long as the agent does. May be nil.
 	Lock Lock
@@ -117,6 +136,7 @@ const (
 	MaxDecisionsTotal = 8 * 1024
 	MaxMessage        = 300
 	MaxOutput         = 4 * 1024
+	MaxDiff           = 16 * 1024
 )
 
 // CheckDecisions refuses decisions whose names or sizes a session cannot carry.

@@ -1,0 +1,69 @@
+package team
+
+import "context"
+
+// CallKey names a paid call among those of its assignment. It says nothing of
+// incarnations or workers: whoever does the same turn of the same attempt again
+// finds the answer that was paid for.
+type CallKey struct {
+	// Epoch counts how often a person had the assignment begin afresh.
+	Epoch int `json:"epoch"`
+	// Round and Attempt count from 1; Attempt within the round.
+	Round   int `json:"round"`
+	Attempt int `json:"attempt"`
+	// Turn counts the calls of one conversation from 1. An agent that is paid
+	// by the attempt has the turn 0.
+	Turn int `json:"turn"`
+}
+
+// CallPlan is a call that an agent is about to pay for.
+type CallPlan struct {
+	Turn int
+	// Agent and Model say who answers.
+	Agent, Model string
+	// Request is the digest of all that the answer depends on.
+	Request Digest
+	// Want covers the call whatever it turns out to cost. Least is the least
+	// that makes it worth while, by the best guess of what its prompt costs.
+	Want, Least Amount
+	// Estimate is booked if nobody ever learns what the call has cost.
+	Estimate Usage
+}
+
+// StoredTurn is a turn that an earlier execution has paid for.
+type StoredTurn struct {
+	Answer []byte
+	Usage  Usage
+	// Tools is what was kept of the tools' work after the answer; nil: nothing,
+	// so that they have to work again.
+	Tools []byte
+}
+
+// Calls keeps what an attempt pays for, and holds it to the budgets. It is safe
+// for use by one agent at a time.
+type Calls interface {
+	// Stored returns the turn that an earlier execution has paid for, nil if
+	// there is none or its request was another.
+	Stored(ctx context.Context, turn int, request Digest) (*StoredTurn, error)
+	// Reserve notes durably that a call begins, and sets aside what it may
+	// cost: between plan.Least and plan.Want. It waits while others' calls
+	// under way may free what is missing. A *Failure of category token_budget
+	// says that what is left cannot pay for the call; it must end the attempt.
+	// Every call that was reserved ends with Settle or Abandon.
+	Reserve(ctx context.Context, plan CallPlan) (Amount, error)
+	// Settle stores a turn's answer and books what it cost, durably. Only then
+	// may the answer be used. It must hold no secret.
+	Settle(ctx context.Context, turn int, answer []byte, used Usage) error
+	// Abandon ends a call that brought no answer. If it is known what it cost,
+	// that is booked; if not, used is the estimate that stays unsettled.
+	Abandon(ctx context.Context, turn int, used Usage, known bool) error
+	// KeepTools stores what the turn's tools did, durably.
+	KeepTools(ctx context.Context, turn int, doc []byte) error
+	// Put and Get keep larger things that such a document names.
+	Put(ctx context.Context, data []byte) (Digest, error)
+	Get(ctx context.Context, name Digest) ([]byte, error)
+	// Spending tells what the call under way has used so far, for people to
+	// see. A *Failure of category token_budget says that it has passed what
+	// was reserved and nothing is left: the agent has to stop.
+	Spending(used Usage) error
+}
