@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -72,6 +73,23 @@ type Sessions interface {
 	// UpdateExecution rewrites execution_state.json under its lock. change
 	// gets what is stored, zero if nothing is.
 	UpdateExecution(key team.SessionKey, change func(*team.Execution)) error
+}
+
+// Ledgers keeps what sessions pay for.
+type Ledgers interface {
+	// Journal reads an assignment's journal; an empty one if there is none. Of
+	// a damaged one it returns what is intact, and quarantines the damage.
+	Journal(key team.SessionKey, id team.AssignmentID) (*budget.Journal, error)
+	// AppendEntry adds an entry to an assignment's journal, durably. Only the
+	// holder of the assignment's lock may call it.
+	AppendEntry(key team.SessionKey, id team.AssignmentID, e budget.Entry) error
+	// Ledger reads the session's ledger; an empty one if there is none.
+	Ledger(key team.SessionKey) (budget.Ledger, error)
+	// UpdateLedger rewrites the session's ledger under its lock, unless change
+	// returns an error, which it then returns. A ledger that is missing or
+	// damaged is made again from the journals before change gets it; only its
+	// limits are lost then.
+	UpdateLedger(key team.SessionKey, change func(*budget.Ledger) error) error
 }
 
 // Agents does the work of attempts and checks.

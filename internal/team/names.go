@@ -80,3 +80,12 @@ type AssignmentID struct {
 
 // String formats the id as phase/persona, as commands take it.
 func (a AssignmentID) String() string { return a.Phase + "/" + a.Persona }
+
+// ParseAssignmentID reads what [AssignmentID.String] writes.
+func ParseAssignmentID(s string) (AssignmentID, error) {
+	phase, persona, ok := strings.Cut(s, "/")
+	if !ok || CheckName(phase) != nil || CheckName(persona) != nil {
+		return AssignmentID{}, fmt.Errorf("%q names no assignment; write PHASE/PERSONA", Shorten(s, 80))
+	}
+	return AssignmentID{Phase: phase, Persona: persona}, nil
+}

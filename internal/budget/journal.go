@@ -1,0 +1,247 @@
+package budget
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// Kind says what a journal entry tells of a call.
+type Kind string
+
+// The kinds of entry. A call begins once and ends once; only what its tools did
+// comes after that, and what a person says about an unsettled one.
+const (
+	// Begun: the call is about to be made. Money may be spent from here on.
+	Begun Kind = "begun"
+	// Settled: the answer is stored, and its cost is known. An agent that is
+	// paid by the attempt may have this entry alone.
+	Settled Kind = "settled"
+	// Abandoned: there is no answer, and what that cost is known.
+	Abandoned Kind = "abandoned"
+	// Unsettled: there is no answer, and nobody knows the cost: the worker died
+	// or the connection broke. Usage is the estimate.
+	Unsettled Kind = "unsettled"
+	// Tools: what the tools did after the answer is stored.
+	Tools Kind = "tools"
+	// Closed: a person has said what an unsettled call cost; nothing, if it was
+	// written off.
+	Closed Kind = "closed"
+)
+
+// Entry is one line of an assignment's journal.
+type Entry struct {
+	// Seq counts the entries from 1.
+	Seq  int64     `json:"seq"`
+	Kind Kind      `json:"kind"`
+	At   time.Time `json:"at"`
+	// Call is the Seq of the entry with which the call began.
+	Call int64 `json:"call,omitempty"`
+
+	// What follows is told by the entry with which a call begins.
+
+	Key *team.CallKey `json:"key,omitempty"`
+	// Run is the workflow run that pays.
+	Run     string      `json:"run,omitempty"`
+	Agent   string      `json:"agent,omitempty"`
+	Model   string      `json:"model,omitempty"`
+	Request team.Digest `json:"request,omitempty"`
+	// Estimate is what is booked if nobody ever learns the cost.
+	Estimate *team.Usage `json:"estimate,omitempty"`
+
+	// Usage is the cost, or the estimate of an unsettled call.
+	Usage *team.Usage `json:"usage,omitempty"`
+	// Answer and Tools are the blobs of what a turn brought.
+	Answer team.Digest `json:"answer,omitempty"`
+	Tools  team.Digest `json:"tools,omitempty"`
+	// By and Note are a person's, for a closed call.
+	By   string `json:"by,omitempty"`
+	Note string `json:"note,omitempty"`
+}
+
+// Call is a paid call as its entries tell of it.
+type Call struct {
+	// ID is the Seq of the entry with which it began.
+	ID int64 `json:"id"`
+	// State is the kind of the last entry on its money; Begun: it is under way.
+	State    Kind         `json:"state"`
+	Key      team.CallKey `json:"key"`
+	Run      string       `json:"run,omitempty"`
+	Agent    string       `json:"agent"`
+	Model    string       `json:"model,omitempty"`
+	Request  team.Digest  `json:"request,omitempty"`
+	Estimate team.Usage   `json:"estimate"`
+	// Usage is what it has cost; zero while that is not known.
+	Usage  team.Usage  `json:"usage"`
+	Answer team.Digest `json:"answer,omitempty"`
+	Tools  team.Digest `json:"tools,omitempty"`
+	// BeganAt and EndedAt bound it; EndedAt is zero while it is under way. The
+	// money counts for the day of EndedAt.
+	BeganAt time.Time `json:"began_at"`
+	EndedAt time.Time `json:"ended_at,omitzero"`
+	By      string    `json:"by,omitempty"`
+	Note    string    `json:"note,omitempty"`
+}
+
+// Journal is all that an assignment has paid for, over all its rounds and
+// incarnations. Its zero value is empty.
+type Journal struct {
+	calls []Call
+	byID  map[int64]int
+	last  int64
+}
+
+// Calls lists the calls in the order in which they began. They must not be changed.
+func (j *Journal) Calls() []Call { return j.calls }
+
+// Next is the Seq of the entry to come.
+func (j *Journal) Next() int64 { return j.last + 1 }
+
+// Apply takes in the next entry. A number that was skipped is an entry that was
+// lost. An error says why the entry cannot follow what the journal has; the
+// journal is as it was then.
+func (j *Journal) Apply(e Entry) error {
+	if e.Seq <= j.last {
+		return fmt.Errorf("entry %d follows entry %d; their numbers grow", e.Seq, j.last)
+	}
+	if e.Key != nil {
+		if e.Kind != Begun && e.Kind != Settled {
+			return fmt.Errorf("entry %d begins a call as %q; a call begins as %q, or as %q if it is told of at its end", e.Seq, e.Kind, Begun, Settled)
+		}
+		j.begin(e)
+		j.last = e.Seq
+		return nil
+	}
+	i, ok := j.byID[e.Call]
+	if !ok {
+		return fmt.Errorf("entry %d is about call %d, which never began", e.Seq, e.Call)
+	}
+	call := j.calls[i]
+	if err := call.take(e); err != nil {
+		return fmt.Errorf("entry %d: %w", e.Seq, err)
+	}
+	j.calls[i], j.last = call, e.Seq
+	return nil
+}
+
+func (j *Journal) begin(e Entry) {
+	if j.byID == nil {
+		j.byID = map[int64]int{}
+	}
+	c := Call{
+		ID: e.Seq, State: e.Kind, Key: *e.Key, Run: e.Run, Agent: e.Agent, Model: e.Model,
+		Request: e.Request, Estimate: orZero(e.Estimate), BeganAt: e.At,
+	}
+	if e.Kind == Settled {
+		c.Usage, c.Answer, c.EndedAt = orZero(e.Usage), e.Answer, e.At
+	}
+	j.byID[c.ID] = len(j.calls)
+	j.calls = append(j.calls, c)
+}
+
+func (c *Call) take(e Entry) error {
+	allowed := map[Kind]Kind{Settled: Begun, Abandoned: Begun, Unsettled: Begun, Tools: Settled, Closed: Unsettled}
+	from, ok := allowed[e.Kind]
+	if !ok || c.State != from {
+		return fmt.Errorf("call %d is %s and cannot become %s", c.ID, c.State, e.Kind)
+	}
+	switch e.Kind {
+	case Tools:
+		c.Tools = e.Tools
+		return nil
+	case Settled:
+		c.Usage, c.Answer = orZero(e.Usage), e.Answer
+	case Abandoned:
+		c.Usage = orZero(e.Usage)
+	case Unsettled:
+		if e.Usage != nil {
+			c.Estimate = *e.Usage
+		}
+	case Closed:
+		c.Usage, c.By, c.Note = orZero(e.Usage), e.By, e.Note
+	case Begun:
+	}
+	c.State, c.EndedAt = e.Kind, e.At
+	return nil
+}
+
+func orZero(u *team.Usage) team.Usage {
+	if u == nil {
+		return team.Usage{}
+	}
+	return *u
+}
+
+// Find returns the newest settled call of a key and a request; nil if there is
+// none.
+func (j *Journal) Find(key team.CallKey, request team.Digest) *Call {
+	for i := len(j.calls) - 1; i >= 0; i-- {
+		if c := &j.calls[i]; c.State == Settled && c.Key == key && c.Request == request {
+			return c
+		}
+	}
+	return nil
+}
+
+// Open lists the calls that have begun and not ended.
+func (j *Journal) Open() []Call { return j.in(Begun) }
+
+// Unsettled lists the calls whose cost nobody knows.
+func (j *Journal) Unsettled() []Call { return j.in(Unsettled) }
+
+func (j *Journal) in(state Kind) []Call {
+	var calls []Call
+	for _, c := range j.calls {
+		if c.State == state {
+			calls = append(calls, c)
+		}
+	}
+	return calls
+}
+
+// Spent adds up all that is known to be spent.
+func (j *Journal) Spent() team.Usage {
+	var sum team.Usage
+	for _, c := range j.calls {
+		sum = sum.Add(c.Usage)
+	}
+	return sum
+}
+
+// SpentOn adds up what one run has spent on one attempt.
+func (j *Journal) SpentOn(run string, attempt team.CallKey) team.Usage {
+	var sum team.Usage
+	for _, c := range j.calls {
+		key := c.Key
+		key.Turn = attempt.Turn
+		if c.Run == run && key == attempt {
+			sum = sum.Add(c.Usage)
+		}
+	}
+	return sum
+}
+
+// Row sums the journal up for the session's ledger. The calls that are under way
+// keep what reserved says is set aside for them.
+func (j *Journal) Row(reserved map[int64]team.Amount) Row {
+	var row Row
+	for _, c := range j.calls {
+		switch c.State {
+		case Begun:
+			if row.Reserved == nil {
+				row.Reserved = map[int64]team.Amount{}
+			}
+			amount, ok := reserved[c.ID]
+			if !ok {
+				amount = c.Estimate.Amount()
+			}
+			row.Reserved[c.ID] = amount
+		case Unsettled:
+			row.Unsettled = row.Unsettled.Add(c.Estimate)
+		default:
+			row.book(c.EndedAt, c.Agent, c.Usage)
+		}
+	}
+	return row
+}

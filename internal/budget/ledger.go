@@ -1,0 +1,359 @@
+package budget
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// LedgerSchema names the format of a [Ledger].
+const LedgerSchema = "maestro.ledger/v1"
+
+// Limits are what a session may spend, raises included. A zero cap does not limit.
+type Limits struct {
+	Session  team.Cap            `json:"session,omitzero"`
+	Phases   map[string]team.Cap `json:"phases,omitempty"`
+	Personas map[string]team.Cap `json:"personas,omitempty"`
+	// WarnAt lists the fractions of a cap at which a warning is due.
+	WarnAt []float64 `json:"warn_at,omitempty"`
+}
+
+// LimitsOf are a team's limits before anything was raised.
+func LimitsOf(t team.Team) Limits {
+	l := Limits{Session: t.Budget.Cap(), Phases: map[string]team.Cap{}, Personas: map[string]team.Cap{}, WarnAt: t.Budget.WarnAt}
+	for _, p := range t.Phases {
+		if p.Budget != (team.Cap{}) {
+			l.Phases[p.Name] = p.Budget
+		}
+	}
+	for name, p := range t.Personas {
+		if p.Budget != (team.Cap{}) {
+			l.Personas[name] = p.Budget
+		}
+	}
+	return l
+}
+
+// Ledger is what a session has spent, by assignment, what is set aside for calls
+// under way, and what it may spend. It is a sum of journals and can be made again
+// from them at any time.
+type Ledger struct {
+	Schema   string `json:"schema"`
+	Revision int64  `json:"revision"`
+	Limits   Limits `json:"limits"`
+	// Day is what the session may spend of its team's daily budget; nil: there
+	// is none.
+	Day *Allowance `json:"day,omitempty"`
+	// Rows are the assignments', by "phase/persona".
+	Rows map[string]Row `json:"rows"`
+	// Warnings are those that were given, oldest first.
+	Warnings []Warning   `json:"warnings,omitempty"`
+	SHA256   team.Digest `json:"sha256"`
+}
+
+// Allowance is a session's part of a daily budget.
+type Allowance struct {
+	// Date is the day, by UTC, like 2026-01-31.
+	Date string `json:"date"`
+	// Granted is all that the session was granted for that day. A dimension
+	// that the daily budget does not cap is negative: not limited.
+	Granted team.Amount `json:"granted"`
+}
+
+// Row is what one assignment has spent.
+type Row struct {
+	// Spent is what is known to be spent, by day and agent.
+	Spent []Spending `json:"spent,omitempty"`
+	// Unsettled is the estimate of what calls have cost of which nobody knows.
+	Unsettled team.Usage `json:"unsettled,omitzero"`
+	// Reserved is what is set aside for the calls under way, by their id.
+	Reserved map[int64]team.Amount `json:"reserved,omitempty"`
+}
+
+// Spending is what an agent has cost on a day.
+type Spending struct {
+	Date  string     `json:"date"`
+	Agent string     `json:"agent"`
+	Calls int        `json:"calls"`
+	Usage team.Usage `json:"usage"`
+	// Largest is the most that one call has cost.
+	Largest team.Amount `json:"largest"`
+}
+
+// Warning says that a part of a cap is spent.
+type Warning struct {
+	Scope string `json:"scope"`
+	// At is the fraction of the cap, one of the limits' WarnAt.
+	At    float64     `json:"at"`
+	Spent team.Amount `json:"spent"`
+	Cap   team.Cap    `json:"cap"`
+	When  time.Time   `json:"when"`
+}
+
+// Date is the day on which money counts.
+func Date(t time.Time) string { return t.UTC().Format(time.DateOnly) }
+
+func (r *Row) book(at time.Time, agent string, used team.Usage) {
+	amount := used.Amount()
+	day := Date(at)
+	i := slices.IndexFunc(r.Spent, func(s Spending) bool { return s.Date == day && s.Agent == agent })
+	if i < 0 {
+		i = len(r.Spent)
+		r.Spent = append(r.Spent, Spending{Date: day, Agent: agent})
+	}
+	s := &r.Spent[i]
+	s.Calls++
+	s.Usage = s.Usage.Add(used)
+	s.Largest = team.Amount{Tokens: max(s.Largest.Tokens, amount.Tokens), USD: max(s.Largest.USD, amount.USD)}
+}
+
+// Usage is all that is known to be spent.
+func (r Row) Usage() team.Usage {
+	var sum team.Usage
+	for _, s := range r.Spent {
+		sum = sum.Add(s.Usage)
+	}
+	return sum
+}
+
+// held is what the row takes from budgets: spent, believed to be spent, and set aside.
+func (r Row) held() (spent, reserved team.Amount) {
+	spent = r.Usage().Amount().Add(r.Unsettled.Amount())
+	for _, a := range r.Reserved {
+		reserved = reserved.Add(a)
+	}
+	return spent, reserved
+}
+
+// rowName is the key of an assignment's row.
+func rowName(id team.AssignmentID) string { return id.String() }
+
+// Row returns an assignment's row; empty if it has none.
+func (l *Ledger) Row(id team.AssignmentID) Row { return l.Rows[rowName(id)] }
+
+// SetRow replaces an assignment's row with what its journal adds up to, and
+// gives the warnings that are due then.
+func (l *Ledger) SetRow(id team.AssignmentID, row Row, now time.Time) []Warning {
+	if l.Rows == nil {
+		l.Rows = map[string]Row{}
+	}
+	l.Rows[rowName(id)] = row
+	return l.warn(id, now)
+}
+
+// Usage adds up what is known to be spent by the whole session.
+func (l *Ledger) Usage() team.Usage {
+	var sum team.Usage
+	for _, r := range l.Rows {
+		sum = sum.Add(r.Usage())
+	}
+	return sum
+}
+
+// Unsettled adds up the estimates of what nobody knows.
+func (l *Ledger) Unsettled() team.Usage {
+	var sum team.Usage
+	for _, r := range l.Rows {
+		sum = sum.Add(r.Unsettled)
+	}
+	return sum
+}
+
+// Reserved adds up what is set aside for calls under way.
+func (l *Ledger) Reserved() team.Amount {
+	var sum team.Amount
+	for _, r := range l.Rows {
+		_, reserved := r.held()
+		sum = sum.Add(reserved)
+	}
+	return sum
+}
+
+// Largest is the most that one call of an agent has cost in this session; ok
+// tells whether there was one.
+func (l *Ledger) Largest(agent string) (most team.Amount, ok bool) {
+	for _, r := range l.Rows {
+		for _, s := range r.Spent {
+			if s.Agent == agent {
+				ok = true
+				most = team.Amount{Tokens: max(most.Tokens, s.Largest.Tokens), USD: max(most.USD, s.Largest.USD)}
+			}
+		}
+	}
+	return most, ok
+}
+
+// Guess is what an attempt of an agent may cost of which nobody has said it: as
+// much as its dearest so far. The first one of all gets whatever is left, alone.
+func (l *Ledger) Guess(agent string) (want, least team.Amount) {
+	if most, ok := l.Largest(agent); ok {
+		return most, most
+	}
+	return team.Amount{Tokens: math.MaxInt64 / 4, USD: math.MaxInt64 / 4}, team.Amount{Tokens: 1, USD: 1}
+}
+
+// SessionScope names the budget of a whole session; those of its parts are
+// "phase NAME" and "persona NAME".
+const SessionScope = "session"
+
+// scope is one budget that a call draws from.
+type scope struct {
+	name            string
+	cap             team.Cap
+	spent, reserved team.Amount
+}
+
+// left is what nobody has spent or reserved; negative is a dimension that is not
+// limited.
+func (s scope) left() team.Amount {
+	free := func(limit, used int64) int64 {
+		if limit <= 0 {
+			return -1
+		}
+		return max(limit-used, 0)
+	}
+	return team.Amount{
+		Tokens: free(s.cap.Tokens, s.spent.Tokens+s.reserved.Tokens),
+		USD:    team.USD(free(int64(s.cap.USD), int64(s.spent.USD+s.reserved.USD))),
+	}
+}
+
+// scopes are the budgets that an assignment's calls draw from, those without a
+// cap left out.
+func (l *Ledger) scopes(id team.AssignmentID, now time.Time) []scope {
+	var scopes []scope
+	add := func(name string, limit team.Cap, counts func(phase, persona string) bool) {
+		if limit == (team.Cap{}) {
+			return
+		}
+		s := scope{name: name, cap: limit}
+		for _, row := range slices.Sorted(maps.Keys(l.Rows)) {
+			of, err := team.ParseAssignmentID(row)
+			if err == nil && counts(of.Phase, of.Persona) {
+				spent, reserved := l.Rows[row].held()
+				s.spent, s.reserved = s.spent.Add(spent), s.reserved.Add(reserved)
+			}
+		}
+		scopes = append(scopes, s)
+	}
+	add("persona "+id.Persona, l.Limits.Personas[id.Persona], func(_, persona string) bool { return persona == id.Persona })
+	add("phase "+id.Phase, l.Limits.Phases[id.Phase], func(phase, _ string) bool { return phase == id.Phase })
+	add(SessionScope, l.Limits.Session, func(_, _ string) bool { return true })
+	return scopes
+}
+
+// Verdict says whether a call may be made.
+type Verdict struct {
+	// Granted is what is set aside for the call.
+	Granted team.Amount
+	// Wait: calls under way may free what is missing; ask again.
+	Wait bool
+	// Refused says, in a sentence, which budget cannot pay for the call; empty:
+	// it may be made, or has to wait.
+	Refused string
+	// Scope names that budget.
+	Scope string
+}
+
+// Reserve sets aside what a call may cost. It grants all of want if that is
+// left; waits while calls under way may free what is missing; and then grants
+// what is left, as long as that covers least.
+func (l *Ledger) Reserve(id team.AssignmentID, call int64, want, least team.Amount, now time.Time) Verdict {
+	granted := want
+	for _, s := range l.scopes(id, now) {
+		left := s.left()
+		switch {
+		case covers(left, want):
+		case s.reserved != team.Amount{}:
+			return Verdict{Wait: true, Scope: s.name}
+		case !covers(left, least):
+			return Verdict{Scope: s.name, Refused: s.refusal(left, least)}
+		default:
+			granted = within(left, granted)
+		}
+	}
+	row := l.Row(id)
+	row.Reserved = maps.Clone(row.Reserved)
+	if row.Reserved == nil {
+		row.Reserved = map[int64]team.Amount{}
+	}
+	row.Reserved[call] = granted
+	if l.Rows == nil {
+		l.Rows = map[string]Row{}
+	}
+	l.Rows[rowName(id)] = row
+	return Verdict{Granted: granted}
+}
+
+// covers tells whether what is left pays for an amount.
+func covers(left, amount team.Amount) bool {
+	return (left.Tokens < 0 || amount.Tokens <= left.Tokens) && (left.USD < 0 || amount.USD <= left.USD)
+}
+
+// within cuts an amount to what is left.
+func within(left, amount team.Amount) team.Amount {
+	if left.Tokens >= 0 {
+		amount.Tokens = min(amount.Tokens, left.Tokens)
+	}
+	if left.USD >= 0 {
+		amount.USD = min(amount.USD, left.USD)
+	}
+	return amount
+}
+
+func (s scope) label() string {
+	if s.name == SessionScope {
+		return "the session"
+	}
+	return s.name
+}
+
+func (s scope) refusal(left, least team.Amount) string {
+	if left.Tokens >= 0 && least.Tokens > left.Tokens {
+		return fmt.Sprintf("the budget of %s is spent: %d of %d tokens are left, and the next call needs %d",
+			s.label(), left.Tokens, s.cap.Tokens, least.Tokens)
+	}
+	return fmt.Sprintf("the budget of %s is spent: %s of %s USD are left, and the next call needs %s",
+		s.label(), left.USD, s.cap.USD, least.USD)
+}
+
+// fraction is how much of a budget is spent: the larger of tokens and money.
+func (s scope) fraction() float64 {
+	var f float64
+	if s.cap.Tokens > 0 {
+		f = float64(s.spent.Tokens) / float64(s.cap.Tokens)
+	}
+	if s.cap.USD > 0 {
+		f = max(f, float64(s.spent.USD)/float64(s.cap.USD))
+	}
+	return f
+}
+
+// warn gives the warnings that are due for an assignment's budgets, once each:
+// the same one is due again only when its cap was raised.
+func (l *Ledger) warn(id team.AssignmentID, now time.Time) []Warning {
+	var due []Warning
+	for _, s := range l.scopes(id, now) {
+		for _, at := range l.Limits.WarnAt {
+			given := slices.ContainsFunc(l.Warnings, func(w Warning) bool { return w.Scope == s.name && w.At == at && w.Cap == s.cap })
+			if !given && s.fraction() >= at {
+				due = append(due, Warning{Scope: s.name, At: at, Spent: s.spent, Cap: s.cap, When: now})
+			}
+		}
+	}
+	l.Warnings = append(l.Warnings, due...)
+	return due
+}
+
+// Fractions tells of each budget of an assignment how much of it is spent.
+func (l *Ledger) Fractions(id team.AssignmentID, now time.Time) map[string]float64 {
+	out := map[string]float64{}
+	for _, s := range l.scopes(id, now) {
+		out[s.name] = s.fraction()
+	}
+	return out
+}
