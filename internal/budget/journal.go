@@ -225,7 +225,7 @@ func (j *Journal) SpentOn(run string, attempt team.CallKey) team.Usage {
 // Row sums the journal up for the session's ledger. The calls that are under way
 // keep what reserved says is set aside for them.
 func (j *Journal) Row(reserved map[int64]team.Amount) Row {
-	var row Row
+	row := Row{Entries: j.last}
 	for _, c := range j.calls {
 		switch c.State {
 		case Begun:

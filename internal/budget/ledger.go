@@ -70,8 +70,12 @@ type Row struct {
 	Spent []Spending `json:"spent,omitempty"`
 	// Unsettled is the estimate of what calls have cost of which nobody knows.
 	Unsettled team.Usage `json:"unsettled,omitzero"`
-	// Reserved is what is set aside for the calls under way, by their id.
+	// Reserved is what is set aside for the calls under way, by their id. In a
+	// dimension that no budget limits it is zero for a call of which nobody
+	// knows what it may cost.
 	Reserved map[int64]team.Amount `json:"reserved,omitempty"`
+	// Entries is the number of the journal's last entry that the row has.
+	Entries int64 `json:"entries,omitempty"`
 }
 
 // Spending is what an agent has cost on a day.
@@ -193,7 +197,23 @@ func (l *Ledger) Guess(agent string) (want, least team.Amount) {
 	if most, ok := l.Largest(agent); ok {
 		return most, most
 	}
-	return team.Amount{Tokens: math.MaxInt64 / 4, USD: math.MaxInt64 / 4}, team.Amount{Tokens: 1, USD: 1}
+	return team.Amount{Tokens: whatever, USD: whatever}, team.Amount{Tokens: 1, USD: 1}
+}
+
+// whatever is wanted for a call that may cost all there is. It is far above what
+// can be spent, and small enough for two of it to be added.
+const whatever = math.MaxInt64 / 4
+
+// booked is what is set aside of what was granted: what is still without bounds
+// is limited by no budget, and would only spoil the sums.
+func booked(granted team.Amount) team.Amount {
+	if granted.Tokens >= whatever {
+		granted.Tokens = 0
+	}
+	if granted.USD >= whatever {
+		granted.USD = 0
+	}
+	return granted
 }
 
 // SessionScope names the budget of a whole session; those of its parts are
@@ -281,7 +301,7 @@ func (l *Ledger) Reserve(id team.AssignmentID, call int64, want, least team.Amou
 	if row.Reserved == nil {
 		row.Reserved = map[int64]team.Amount{}
 	}
-	row.Reserved[call] = granted
+	row.Reserved[call] = booked(granted)
 	if l.Rows == nil {
 		l.Rows = map[string]Row{}
 	}

@@ -25,3 +25,11 @@ func settle(root string, _ []string) (err error) {
 func clone(dst, src *os.File) bool {
 	return unix.IoctlFileClone(int(dst.Fd()), int(src.Fd())) == nil
 }
+
+// flushData makes what was written to a file outlive a power loss; times may not.
+func flushData(f *os.File) error {
+	if err := unix.Fdatasync(int(f.Fd())); err != nil {
+		return &os.PathError{Op: "fdatasync", Path: f.Name(), Err: err}
+	}
+	return nil
+}

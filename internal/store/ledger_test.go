@@ -1,0 +1,115 @@
+package store_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+func ledgerPath(s *store.Store) string {
+	return filepath.Join(s.Dir(), "sessions", session.Namespace, session.Session, "ledger.json")
+}
+
+func TestALedgerIsRevised(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	l, err := s.Ledger(session)
+	require.NoError(t, err)
+	require.Empty(t, l.Rows)
+	require.NoFileExists(t, ledgerPath(s))
+	for i := range 3 {
+		require.NoError(t, s.UpdateLedger(session, func(l *budget.Ledger) error {
+			require.EqualValues(t, i, l.Revision)
+			l.Limits.Session.Tokens, l.Revision = int64(1000+i), 99
+			return nil
+		}))
+	}
+	wont := errors.New("rather not")
+	require.ErrorIs(t, s.UpdateLedger(session, func(l *budget.Ledger) error {
+		l.Limits.Session.Tokens = 1
+		return wont
+	}), wont)
+	l, err = s.Ledger(session)
+	require.NoError(t, err)
+	require.EqualValues(t, 3, l.Revision)
+	require.EqualValues(t, 1002, l.Limits.Session.Tokens, "what was refused changes nothing")
+	require.Equal(t, budget.LedgerSchema, l.Schema)
+	require.True(t, l.SHA256.Valid())
+}
+
+func TestALostLedgerIsMadeFromTheJournals(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	journaled(t, s, session, id("backend"), 3)
+	journaled(t, s, session, id("frontend"), 2)
+	require.NoError(t, s.UpdateLedger(session, func(l *budget.Ledger) error {
+		l.Limits.Session.Tokens = 1000
+		return nil
+	}))
+	want, err := s.Ledger(session)
+	require.NoError(t, err)
+	require.Len(t, want.Rows, 2)
+	sound, err := os.ReadFile(ledgerPath(s))
+	require.NoError(t, err)
+	everyDamage(sound, func(damaged []byte, what string, at int) {
+		require.NoError(t, os.WriteFile(ledgerPath(s), damaged, 0o600))
+		l, err := s.Ledger(session)
+		require.NoError(t, err)
+		require.Equal(t, want.Rows, l.Rows, "%s at %d", what, at)
+		require.Zero(t, l.Limits, "%s at %d: no damaged limit is believed", what, at)
+	})
+	require.NoError(t, os.RemoveAll(ledgerPath(s)))
+	require.NoError(t, s.UpdateLedger(session, func(l *budget.Ledger) error {
+		require.Equal(t, want.Rows, l.Rows)
+		return nil
+	}))
+	require.FileExists(t, ledgerPath(s))
+}
+
+func TestALedgerKeepsWhatACallMayCostThatNobodyKnows(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	ids := []team.AssignmentID{id("backend"), id("frontend"), id("tester"), id("writer"), id("editor")}
+	for _, id := range ids {
+		require.NoError(t, s.UpdateLedger(session, func(l *budget.Ledger) error {
+			want, least := l.Guess("writer")
+			require.Empty(t, l.Reserve(id, 1, want, least, now).Refused)
+			return nil
+		}))
+	}
+	l, err := s.Ledger(session)
+	require.NoError(t, err)
+	require.Zero(t, l.Reserved(), "nothing is limited")
+}
+
+func BenchmarkReserveAndSettle(b *testing.B) {
+	s := newStore(b)
+	j := journaled(b, s, session, id("backend"), 3)
+	require.NoError(b, s.UpdateLedger(session, func(l *budget.Ledger) error {
+		l.Limits = budget.Limits{Session: team.Cap{Tokens: 1 << 50}, Phases: map[string]team.Cap{"build": {USD: 1 << 50}}}
+		for _, persona := range phases {
+			for _, phase := range phases {
+				l.SetRow(team.AssignmentID{Phase: phase, Persona: persona}, j.Row(nil), now)
+			}
+		}
+		return nil
+	}))
+	want := team.Amount{Tokens: 1000, USD: 1000}
+	for b.Loop() {
+		require.NoError(b, s.UpdateLedger(session, func(l *budget.Ledger) error {
+			l.Reserve(id("backend"), 1, want, want, now)
+			return nil
+		}))
+		require.NoError(b, s.UpdateLedger(session, func(l *budget.Ledger) error {
+			l.SetRow(id("backend"), j.Row(nil), now)
+			return nil
+		}))
+	}
+}
