@@ -6,6 +6,7 @@ import (
 
 	"go.temporal.io/sdk/activity"
 
+	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -21,6 +22,7 @@ type SearchAttributes interface {
 type Admissions struct {
 	Files            Files
 	Sessions         Sessions
+	Ledgers          Ledgers
 	SearchAttributes SearchAttributes
 	Clock            Clock
 }
@@ -60,12 +62,29 @@ func (a *Admissions) Admit(ctx context.Context, in AdmitInput) (Admission, error
 			return Admission{}, storeError(err)
 		}
 	}
+	if err := r.limit(); err != nil {
+		return Admission{}, storeError(err)
+	}
 	out := r.admission()
+	out.Fallbacks = t.Fallbacks(agents)
 	if out.Head, err = a.begin(ctx, r); err != nil {
 		return Admission{}, storeError(err)
 	}
 	out.SearchAttributes = a.SearchAttributes.Ready(ctx)
 	return out, nil
+}
+
+// limit holds the session to its team's budgets. What was raised stays raised.
+func (r *restoration) limit() error {
+	limits := budget.LimitsOf(r.team)
+	stored, err := r.Ledgers.Ledger(r.key)
+	if err != nil || stored.Limits.Equal(limits) {
+		return err
+	}
+	return r.Ledgers.UpdateLedger(r.key, func(l *budget.Ledger) error {
+		l.Limits = limits
+		return nil
+	})
 }
 
 // begin writes what a session has before its first phase: the checkpoint from

@@ -18,6 +18,7 @@ import (
 type Boundaries struct {
 	Files    Files
 	Sessions Sessions
+	Ledgers  Ledgers
 	// Breakers hears what it has yet to hear of earlier rounds; nil where there
 	// are none.
 	Breakers Breakers
@@ -141,7 +142,7 @@ func parkedReason(phase string) string {
 	return "phase " + phase + " is done; the session goes on when somebody says so"
 }
 
-// Mark writes that a parked session goes on.
+// Mark writes that a session parks for help, or that a parked one goes on.
 func (b *Boundaries) Mark(ctx context.Context, in MarkInput) error {
 	err := b.Sessions.UpdateExecution(sessionKey(activity.GetInfo(ctx)), func(e *team.Execution) {
 		if e.Incarnation > in.Incarnation || e.Status.Status.Closed() {
@@ -152,8 +153,9 @@ func (b *Boundaries) Mark(ctx context.Context, in MarkInput) error {
 				e.Phases[i].Status = team.Completed
 			}
 		}
-		e.Reason = ""
+		e.Help = append([]team.HelpRequest{}, in.Help...)
 		e.Stand()
+		e.Reason = in.Reason
 	})
 	if err != nil {
 		activity.GetLogger(ctx).Warn("execution_state.json lags behind", "error", err)
@@ -161,10 +163,16 @@ func (b *Boundaries) Mark(ctx context.Context, in MarkInput) error {
 	return nil
 }
 
-// Close writes how a session ended.
+// Close writes how a session ended, and what it has cost in all: also what nobody
+// was left to tell of.
 func (b *Boundaries) Close(ctx context.Context, in CloseInput) error {
+	key := sessionKey(activity.GetInfo(ctx))
 	now := b.Clock().UTC()
-	err := b.Sessions.UpdateExecution(sessionKey(activity.GetInfo(ctx)), func(e *team.Execution) {
+	spent := map[team.AssignmentID]team.Usage{}
+	if in.Status != team.Completed {
+		spent = b.reckon(ctx, key)
+	}
+	err := b.Sessions.UpdateExecution(key, func(e *team.Execution) {
 		if e.Incarnation > in.Incarnation {
 			return
 		}
@@ -173,6 +181,12 @@ func (b *Boundaries) Close(ctx context.Context, in CloseInput) error {
 		for i := range e.Phases {
 			closePhase(&e.Phases[i], in.Help)
 		}
+		for id, used := range spent {
+			if a := e.Assignment(id); a != nil {
+				a.Usage = used
+			}
+		}
+		e.Usage = e.Sum()
 	})
 	if err != nil {
 		activity.GetLogger(ctx).Warn("execution_state.json lags behind", "error", err)

@@ -1,6 +1,9 @@
 package activities
 
-import "github.com/maestro-hive/maestro/internal/team"
+import (
+	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/team"
+)
 
 // Name is the name of an activity on the wire.
 type Name string
@@ -22,8 +25,10 @@ const (
 	ReportBreakerName Name = "report-breaker"
 	// CloseName writes how the session ended; see [Boundaries.Close].
 	CloseName Name = "close-session"
-	// MarkName writes that a parked session goes on; see [Boundaries.Mark].
+	// MarkName writes that a session parks, or goes on; see [Boundaries.Mark].
 	MarkName Name = "mark-session"
+	// RaiseName adds to a budget; see [Boundaries.Raise].
+	RaiseName Name = "raise-budget"
 )
 
 // AdmitInput asks whether a session may start.
@@ -70,6 +75,8 @@ type Admission struct {
 	// is to run, as in [Advanced].
 	Inputs    map[string]team.Digest     `json:"inputs,omitempty"`
 	Conflicts map[string][]team.Conflict `json:"conflicts,omitempty"`
+	// Fallbacks names, by agent, those that may work in their place.
+	Fallbacks map[string]string `json:"fallbacks,omitempty"`
 	// SearchAttributes tells whether the namespace has Maestro's.
 	SearchAttributes bool `json:"search_attributes"`
 }
@@ -99,9 +106,16 @@ type RoundInput struct {
 	Integrating bool `json:"integrating,omitempty"`
 	// Rounds is how many rounds the assignment has in all.
 	Rounds int `json:"rounds"`
-	// SpentSession and SpentPersona are what finished rounds have used.
-	SpentSession team.Usage `json:"spent_session"`
-	SpentPersona team.Usage `json:"spent_persona"`
+	// Agent works in the place of the persona's own; empty: nobody does.
+	Agent string `json:"agent,omitempty"`
+	// After is the activity whose round this one goes on with, after its budget
+	// was raised or with another agent; empty: the round begins.
+	After string `json:"after,omitempty"`
+	// OnExceeded is what the session can do about a budget that is spent.
+	OnExceeded team.OnExceeded `json:"on_exceeded,omitempty"`
+	// Free lets an agent whose cost nobody has stated work although a budget is
+	// spent: it is there because others are too dear.
+	Free bool `json:"free,omitempty"`
 	// Lease is the holder of the lease under which the round tries its agent
 	// for others; empty for an ordinary round.
 	Lease string `json:"lease,omitempty"`
@@ -114,9 +128,27 @@ type RoundFailure struct {
 	// Attempts lists every failed attempt of the round, oldest first.
 	Attempts []team.AttemptFailure `json:"attempts"`
 	Lost     int                   `json:"lost"`
-	Usage    team.Usage            `json:"usage"`
+	// Total is all that the assignment has cost so far.
+	Total team.Usage `json:"total"`
 	// Unreported is the outcome that the agent's breaker has yet to hear of.
 	Unreported *team.BreakerReport `json:"unreported,omitempty"`
+}
+
+// BudgetStop is the detail of a BudgetSpent error: the round can go on once
+// there is money for it.
+type BudgetStop struct {
+	// Scope names the budget that is spent; Message says so in a sentence.
+	Scope   string `json:"scope"`
+	Message string `json:"message"`
+	Lost    int    `json:"lost,omitempty"`
+	// Total is all that the assignment has cost so far.
+	Total team.Usage `json:"total"`
+}
+
+// Interruption is the detail of the error of a round that was cancelled.
+type Interruption struct {
+	// Total is all that the assignment has cost so far.
+	Total team.Usage `json:"total"`
 }
 
 // Heartbeat is what a round tells Temporal while it works.
@@ -126,6 +158,10 @@ type Heartbeat struct {
 	Attempt int `json:"attempt"`
 	// Progress is the agent's last word.
 	Progress string `json:"progress,omitempty"`
+	// Agent is the one that works, and Spent what the attempt has cost so far,
+	// the call under way included as far as that is known.
+	Agent string     `json:"agent,omitempty"`
+	Spent team.Usage `json:"spent,omitzero"`
 }
 
 // SealInput asks for a phase's work to be merged and verified.
@@ -181,10 +217,26 @@ type Advanced struct {
 	Unreported []team.BreakerReport `json:"unreported,omitempty"`
 }
 
-// MarkInput says that a parked session goes on after a phase.
+// MarkInput says that a session parks, or goes on.
 type MarkInput struct {
-	Incarnation int    `json:"incarnation"`
-	Phase       string `json:"phase"`
+	Incarnation int `json:"incarnation"`
+	// Phase is the one after which it had parked; empty: it was for help.
+	Phase string `json:"phase,omitempty"`
+	// Help is all that a person is needed for now.
+	Help   []team.HelpRequest `json:"help,omitempty"`
+	Reason string             `json:"reason,omitempty"`
+}
+
+// RaiseInput adds to a budget of the session.
+type RaiseInput struct {
+	budget.Raise
+}
+
+// Raised is what a session may spend after a raise.
+type Raised struct {
+	Scope string      `json:"scope"`
+	Cap   team.Cap    `json:"cap"`
+	Spent team.Amount `json:"spent"`
 }
 
 // CloseInput says how a session ended, unless the last Advance has said so.

@@ -13,70 +13,123 @@ import (
 )
 
 // attempt is an assignment as the function that it is: a directory filled from
-// the input manifest, an agent at work in it, and the difference collected. The
-// outcome is set even where the attempt fails: what it cost is paid.
-func (r *round) attempt(ctx context.Context) (*team.RoundResult, team.Outcome, error) {
-	var outcome team.Outcome
-	dir, brief, err := r.prepare(ctx)
+// the manifest that it starts from, an agent at work in it, and the difference
+// collected. The outcome is set even where the attempt fails, and so is what it
+// left: the next one may go on from there.
+func (r *round) attempt(ctx context.Context) (*team.RoundResult, left, error) {
+	var l left
+	start := r.start(ctx)
+	dir, brief, err := r.prepare(ctx, start)
 	if err != nil {
-		return nil, outcome, err
+		return nil, l, err
 	}
-	persona := r.scene.team.Personas[r.in.Persona]
-	outcome, err = r.Agents.Run(ctx, team.Job{
-		Brief: brief, Agent: persona.Agent, Dir: dir.Tree, Home: dir.Home, Tmp: dir.Tmp,
-		Timeout: persona.Timeout, MaxTurns: persona.MaxTurns, Lock: r.held, Progress: r.say,
-	})
-	if err != nil {
-		return nil, outcome, err
+	if err := r.markBegun(ctx); err != nil {
+		return nil, l, err
 	}
-	contract := r.scene.team.Contract(r.in.AssignmentID)
-	if r.in.Integrating { // the seal verifies what it mended
-		contract = team.Contract{}
-	}
+	r.book.begin(r.attemptKey(), start.earlier)
+	contract := r.contract()
 	collect := team.Collect{
 		Base: r.in.Input, Dir: dir.Tree, Ignore: r.scene.team.Ignore,
 		Produces: contract.Produces, Secrets: r.Agents.Secrets(),
 	}
+	persona := r.scene.team.Personas[r.in.Persona]
+	l.outcome, err = r.Agents.Run(ctx, team.Job{
+		Brief: brief, Agent: r.agent(), Dir: dir.Tree, Home: dir.Home, Tmp: dir.Tmp,
+		Timeout: persona.Timeout, MaxTurns: persona.MaxTurns, Lock: r.held, Progress: r.say,
+		Deliver: contract, Try: r.try(dir, collect), Calls: r.book, Continues: start.continues,
+	})
+	if err != nil {
+		l.files = r.leftBy(ctx, err, collect)
+		return nil, l, err
+	}
 	collected, err := r.collect(ctx, collect)
 	if err != nil {
-		return nil, outcome, err
+		return nil, l, err
 	}
+	l.files = collected.Output
 	if f := missing(contract.Produces, collected.Changed); f != nil {
-		return nil, outcome, f
+		return nil, l, f
 	}
 	for _, check := range contract.Checks {
-		if collected, err = r.check(ctx, check, dir, collect, collected, &outcome); err != nil {
-			return nil, outcome, err
+		if collected, err = r.check(ctx, check, dir, collect, collected, &l.outcome); err != nil {
+			return nil, l, err
 		}
 	}
 	basis := team.BasisOf(r.in.AssignmentID, persona, r.Agents.Offered(persona.Agent), brief.Requirement, r.in.Input, brief.Decisions)
 	return &team.RoundResult{
 		Delta: collected.Delta, Output: collected.Output, Input: r.in.Input, Basis: &basis,
 		Files: len(collected.Changed) + len(collected.Deleted),
-	}, outcome, nil
+	}, l, nil
 }
 
-// prepare fills the assignment's directory anew and writes its brief.
-func (r *round) prepare(ctx context.Context) (dir team.WorkDir, brief team.Brief, err error) {
+// left is what an attempt leaves behind: what its agent reports, and the files,
+// empty where they are not known.
+type left struct {
+	outcome team.Outcome
+	files   team.Digest
+}
+
+// contract is what an attempt of the round is held to.
+func (r *round) contract() team.Contract {
+	if r.in.Integrating { // the seal verifies what it mended
+		return team.Contract{}
+	}
+	return r.scene.team.Contract(r.in.AssignmentID)
+}
+
+// leftBy collects what a failed agent left, for the next attempt to see or to go
+// on from. Files that cannot be kept are no further failure.
+func (r *round) leftBy(ctx context.Context, err error, req team.Collect) team.Digest {
+	if _, failed := asFailure(err); !failed || ctx.Err() != nil {
+		return ""
+	}
+	collected, err := r.Files.Collect(ctx, req)
+	if err != nil {
+		return ""
+	}
+	return collected.Output
+}
+
+// try lets an agent run a check on the directory as it is. What the check leaves
+// there goes again: what an attempt changes is for its agent alone to say.
+func (r *round) try(dir team.WorkDir, req team.Collect) func(ctx context.Context, check string) ([]byte, error) {
+	return func(ctx context.Context, check string) ([]byte, error) {
+		collected, err := r.collect(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		outcome, failed := r.Agents.Check(ctx, team.CheckJob{
+			Check: check, Dir: dir.Tree, Home: dir.Home, Tmp: dir.Tmp, Lock: r.held, Progress: r.say,
+		})
+		err = r.persist(ctx, func() error { return r.Files.Materialise(ctx, collected.Output, dir.Tree) })
+		return outcome.Log, errors.Join(failed, err)
+	}
+}
+
+// prepare fills the assignment's directory with what the attempt starts from and
+// writes its brief.
+func (r *round) prepare(ctx context.Context, s start) (dir team.WorkDir, brief team.Brief, err error) {
 	err = r.persist(ctx, func() error {
 		if dir, err = r.Sessions.WorkDir(r.scene.key, r.in.AssignmentID); err != nil {
 			return err
 		}
-		if err := r.Files.Materialise(ctx, r.in.Input, dir.Tree); err != nil {
-			return err
+		if !s.asLeft {
+			if err := r.Files.Materialise(ctx, s.files, dir.Tree); err != nil {
+				return err
+			}
 		}
-		brief, err = r.brief(ctx)
+		brief, err = r.brief(ctx, s)
 		return err
 	})
 	return dir, brief, err
 }
 
-func (r *round) brief(ctx context.Context) (team.Brief, error) {
+func (r *round) brief(ctx context.Context, s start) (team.Brief, error) {
 	inputs, err := r.Files.Paths(ctx, r.in.Input)
 	if err != nil {
 		return team.Brief{}, err
 	}
-	failure, err := r.lastFailure(ctx)
+	feedback, err := r.feedback(ctx, s)
 	if err != nil {
 		return team.Brief{}, err
 	}
@@ -86,8 +139,8 @@ func (r *round) brief(ctx context.Context) (team.Brief, error) {
 	return team.Brief{
 		Session: r.scene.key.Session, Phase: r.in.Phase, Persona: r.in.Persona, Role: persona.Role,
 		Instructions: persona.Instructions, Requirement: r.scene.checkpoint.Requirement,
-		Decisions: decisions, Inputs: inputs, Round: r.in.Round, Attempt: len(r.log.Attempts) + 1,
-		Feedback: team.FeedbackOn(failure),
+		Decisions: decisions, Inputs: inputs, Round: s.first.Round, Attempt: s.first.Attempt,
+		Feedback: feedback,
 	}, nil
 }
 

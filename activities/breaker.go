@@ -51,9 +51,10 @@ type TurnedAway struct {
 }
 
 // askBreaker lets the round begin or turns it away with a BreakerOpen error. A
-// round that has counted an attempt has begun, and is not asked again.
+// round that has counted an attempt since it was let through has begun, and is not
+// asked again.
 func (r *round) askBreaker(ctx context.Context) error {
-	if r.Breakers == nil || len(r.log.Attempts) > 0 {
+	if r.Breakers == nil || r.log.Pass != nil && len(r.log.Attempts) > 0 {
 		return nil
 	}
 	b := r.breaker()
@@ -78,7 +79,7 @@ func (r *round) askBreaker(ctx context.Context) error {
 		}
 	case team.BreakerIsOpen:
 	}
-	return r.turnedAway(ctx, TurnedAway{Breaker: b, Wait: view.Status().WaitFor(r.Clock().UTC()), Lost: r.log.Lost})
+	return r.turnedAway(ctx, TurnedAway{Breaker: b, Wait: view.Status().WaitFor(r.Clock().UTC())})
 }
 
 // probe asks to be the round that tries the agent for all others. Refused, it
@@ -119,16 +120,22 @@ func (r *round) readBreaker(ctx context.Context, name string) (breaker.View, err
 	}
 }
 
-// turnedAway leaves no trace of a round that has not begun.
+// turnedAway leaves no trace of a round that has not begun. One that had, before
+// it came to another agent, keeps what it has for the activity that goes on.
 func (r *round) turnedAway(ctx context.Context, t TurnedAway) error {
 	r.mu.Lock()
 	this := r.thisRound()
-	stored, key := this.Executions > 0, this.Key
-	r.record.Rounds = slices.DeleteFunc(r.record.Rounds, func(rr team.RoundRecord) bool { return rr.Key == key })
-	if !stored {
+	if len(this.Attempts) > 0 || this.Begun > 0 {
 		r.mu.Unlock()
 		return breakerOpen(t)
 	}
+	t.Lost = r.log.Lost // nobody else will tell of them
+	if this.Executions == 0 {
+		r.mu.Unlock()
+		return breakerOpen(t)
+	}
+	key := this.Key
+	r.record.Rounds = slices.DeleteFunc(r.record.Rounds, func(rr team.RoundRecord) bool { return rr.Key == key })
 	record := r.record
 	r.mu.Unlock()
 	if err := r.persist(ctx, func() error { return r.Sessions.PutRecord(r.scene.key, record) }); err != nil {
@@ -149,7 +156,7 @@ func isBreakerOpen(err error) bool {
 }
 
 func (r *round) breaker() team.Breaker {
-	return r.Agents.Breaker(r.scene.team.Personas[r.in.Persona].Agent)
+	return r.Agents.Breaker(r.agent())
 }
 
 func (r *round) pass(p team.BreakerPass) {

@@ -47,12 +47,16 @@ func (r *round) recorded() bool {
 func (r *round) heartbeat() Heartbeat {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	log := r.log
+	log, book := r.log, r.book
 	log.Attempts = slices.Clone(log.Attempts)
 	for i := range log.Attempts {
 		log.Attempts[i].Failure.Output = ""
 	}
-	return Heartbeat{Log: log, Attempt: len(log.Attempts) + 1, Progress: r.progress}
+	beat := Heartbeat{Log: log, Attempt: len(log.Attempts) + 1, Progress: r.progress}
+	if book != nil {
+		beat.Agent, beat.Spent = r.agent(), book.spent()
+	}
+	return beat
 }
 
 // say notes the agent's last word for the next heartbeat.

@@ -20,6 +20,9 @@ type Files interface {
 	// Changed lists the paths that a tree has and its input does not have, or
 	// has with other content, sorted.
 	Changed(ctx context.Context, input, tree team.Digest) ([]string, error)
+	// UnifiedDiff describes how one tree differs from another, for people and
+	// models, in about limit bytes at most.
+	UnifiedDiff(ctx context.Context, from, to team.Digest, limit int) (string, error)
 	// Materialise makes dir hold exactly the manifest's files: whatever else
 	// was there is removed. Files are copies, with modes 0644 or 0755.
 	Materialise(ctx context.Context, manifest team.Digest, dir string) error
@@ -101,6 +104,9 @@ type Agents interface {
 	Run(ctx context.Context, job team.Job) (team.Outcome, error)
 	// Check runs a check, on the same terms.
 	Check(ctx context.Context, job team.CheckJob) (team.Outcome, error)
+	// Continuable tells whether there is a conversation of the agent in an
+	// assignment's directory that could go on.
+	Continuable(agent string, dir team.WorkDir) bool
 	// Offered describes an agent; its zero for one that is not known.
 	Offered(agent string) team.OfferedAgent
 	// Keep lists the patterns of files that a check may leave.

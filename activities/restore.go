@@ -170,6 +170,13 @@ func (r *restoration) findRecorded() error {
 		if err != nil && !errors.Is(err, team.ErrNotFound) && !errors.Is(err, team.ErrCorrupt) {
 			return err
 		}
+		if len(record.Rounds) > 0 {
+			journal, err := r.Ledgers.Journal(r.key, id)
+			if err != nil {
+				return err
+			}
+			record.Usage = journal.Spent()
+		}
 		r.records[id] = record
 		if work, ok := recordedWork(record); ok {
 			if _, known := r.found[id]; !known {
@@ -336,12 +343,35 @@ func (r *restoration) fence() (ok bool, err error) {
 					stored.Rounds[i].Stale = stored.Rounds[i].Result != nil
 				}
 			}
+			if runs[id] && stored.Incarnation < r.in.Incarnation && r.beginsAfresh(*stored) {
+				stored.Epoch++
+			}
 		})
 		if err != nil {
 			return false, err
 		}
 	}
 	return ok, nil
+}
+
+// beginsAfresh tells whether an assignment that runs again is to ask its model
+// everything anew: because a person wants it so, or because the answers that are
+// stored led to a failure. Work that was cut off, and work with which nothing was
+// wrong but its provider or its budget, goes on from them.
+func (r *restoration) beginsAfresh(record team.Record) bool {
+	if slices.Contains(r.in.Course.Force, record.Assignment.Phase) {
+		return true
+	}
+	if len(record.Rounds) == 0 {
+		return false
+	}
+	last := record.Rounds[len(record.Rounds)-1]
+	if !last.GaveUp || len(last.Attempts) == 0 {
+		return false
+	}
+	f := last.Attempts[len(last.Attempts)-1].Failure
+	spent := last.Round >= r.team.Retry.Rounds || !f.RetryRound()
+	return spent && team.RuleFor(f.Category).Start != team.FromConversation
 }
 
 // results counts the rounds of a record that succeeded.

@@ -73,7 +73,7 @@ func TestForkKeepsHalfAPhase(t *testing.T) {
 	fork.team = relay().Resolved()
 	fork.reword(1, "q")
 	data := fork.encoded()
-	admissions := &activities.Admissions{Files: p.store, Sessions: p.store, SearchAttributes: none{}, Clock: time.Now}
+	admissions := &activities.Admissions{Files: p.store, Sessions: p.store, Ledgers: p.store, SearchAttributes: none{}, Clock: time.Now}
 	in := activities.AdmitInput{
 		Store: p.store.ID(), Team: p.blob(data), Requirement: p.blob([]byte("why")), Workspace: p.workspace,
 		Incarnation: 1, Base: p.head, Origin: &team.Origin{Session: "origin", Checkpoint: p.head},

@@ -76,7 +76,7 @@ func (p *past) admit(course team.Course) activities.Admission {
 		Worker: "w", RenewedAt: time.Now(), Agents: map[string]team.OfferedAgent{"a": {Kind: "command", Model: p.model}}, Checks: map[string]team.Digest{},
 	}))
 	p.incarnation++
-	admissions := &activities.Admissions{Files: p.store, Sessions: p.store, SearchAttributes: none{}, Clock: time.Now}
+	admissions := &activities.Admissions{Files: p.store, Sessions: p.store, Ledgers: p.store, SearchAttributes: none{}, Clock: time.Now}
 	var a activities.Admission
 	execute(p.t, admissions.Admit, activities.AdmitInput{
 		Store: p.store.ID(), Team: p.blob(p.encoded()), Requirement: p.blob([]byte(p.requirement)), Workspace: p.workspace,
@@ -111,7 +111,7 @@ func execute(t *testing.T, fn, in, out any) {
 func (p *past) work(id team.AssignmentID, input team.Digest, beside ...team.CheckpointAssignment) activities.RestoredWork {
 	p.t.Helper()
 	agents := &agents{run: leave(id.Phase+"-"+id.Persona+".txt", fmt.Sprint(p.incarnation))}
-	rounds := &activities.Rounds{Files: p.store, Sessions: p.store, Agents: modelled{agents, p.model}, Clock: time.Now, LostLimit: 5}
+	rounds := &activities.Rounds{Files: p.store, Sessions: p.store, Ledgers: p.store, Agents: modelled{agents, p.model}, Clock: time.Now, LostLimit: 5}
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
 	env.RegisterActivityWithOptions(rounds.Run, activity.RegisterOptions{Name: "x"})
@@ -153,7 +153,7 @@ func (p *past) phase(name string, input team.Digest, ready ...string) map[string
 			input = w.Output
 		}
 	}
-	boundaries := &activities.Boundaries{Files: p.store, Sessions: p.store, Clock: time.Now}
+	boundaries := &activities.Boundaries{Files: p.store, Sessions: p.store, Ledgers: p.store, Clock: time.Now}
 	var out activities.Advanced
 	execute(p.t, boundaries.Advance, activities.AdvanceInput{Phase: name, Head: p.head, Assignments: done, Ready: ready}, &out)
 	require.Empty(p.t, out.Conflicts)
@@ -337,7 +337,7 @@ func TestLaterIncarnationFencesTheEarlierOff(t *testing.T) {
 	require.Contains(t, app.Error(), "a later incarnation")
 	require.Empty(t, d.record().Rounds)
 
-	boundaries := &activities.Boundaries{Files: d.store, Sessions: d.store, Clock: time.Now}
+	boundaries := &activities.Boundaries{Files: d.store, Sessions: d.store, Ledgers: d.store, Clock: time.Now}
 	require.NoError(t, d.store.UpdateExecution(d.key(), func(e *team.Execution) { e.Incarnation = 2 }))
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()

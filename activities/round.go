@@ -5,12 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/temporal"
 
 	"github.com/maestro-hive/maestro/internal/failpoint"
 	"github.com/maestro-hive/maestro/internal/team"
@@ -20,6 +18,7 @@ import (
 type Rounds struct {
 	Files    Files
 	Sessions Sessions
+	Ledgers  Ledgers
 	Agents   Agents
 	// Breakers decides whether rounds may begin, and hears how they end; nil:
 	// every round may.
@@ -57,6 +56,8 @@ type round struct {
 	info  activity.Info
 	scene scene
 	held  team.Lock
+	// book is what the round pays; nil until the round is recalled.
+	book *book
 
 	mu       sync.Mutex
 	record   team.Record
@@ -81,7 +82,9 @@ type round struct {
 // execution that finds it there returns it without working. Lost workers, a
 // stopping worker and an unusable store use up no attempt. A round whose agent's
 // breaker is open does not begin: the non-retryable BreakerOpen with a
-// [TurnedAway] uses up nothing at all.
+// [TurnedAway] uses up nothing at all. Nor does the non-retryable BudgetSpent with
+// a [BudgetStop], if the session can do something about its budget: the round
+// goes on where it was in a later activity.
 func (rs *Rounds) Run(ctx context.Context, in RoundInput) (team.RoundResult, error) {
 	r := &round{Rounds: rs, in: in, info: activity.GetInfo(ctx)}
 	stop := r.beat(ctx)
@@ -102,6 +105,9 @@ func (rs *Rounds) Run(ctx context.Context, in RoundInput) (team.RoundResult, err
 	case result != nil:
 		return r.done(work, result), nil
 	}
+	if err := r.openBook(work); err != nil {
+		return team.RoundResult{}, r.interrupted(work, err)
+	}
 	if f := r.refused(); f != nil {
 		return team.RoundResult{}, r.giveUp(work, *f)
 	}
@@ -111,11 +117,11 @@ func (rs *Rounds) Run(ctx context.Context, in RoundInput) (team.RoundResult, err
 	defer r.keepLease(work)()
 	defer r.mirrorWork(work)()
 	started := r.Clock().UTC()
-	result, outcome, err := r.attempt(work)
+	result, left, err := r.attempt(work)
 	if err != nil {
-		return team.RoundResult{}, r.failed(work, outcome, err, started)
+		return team.RoundResult{}, r.failed(work, left, err, started)
 	}
-	if err := r.succeed(work, result, outcome, started); err != nil {
+	if err := r.succeed(work, result, left.outcome, started); err != nil {
 		return team.RoundResult{}, r.interrupted(work, err)
 	}
 	return r.done(work, result), nil
@@ -159,6 +165,7 @@ func (r *round) recall(ctx context.Context) (*team.RoundResult, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.record = record
+	r.goOn()
 	this := r.thisRound()
 	if this.Result != nil {
 		r.log = this.RoundLog
@@ -166,12 +173,41 @@ func (r *round) recall(ctx context.Context) (*team.RoundResult, error) {
 	}
 	r.log = laterLog(this.RoundLog, heartbeatLog(ctx))
 	r.log.Executions = int(r.info.Attempt)
-	r.log.Lost = max(r.log.Lost, int(r.info.Attempt)-1-len(r.log.Attempts)-r.log.HandedOver)
+	r.log.Lost = max(r.log.Lost, int(r.info.Attempt)-1-len(r.log.Attempts)-r.log.HandedOver+r.log.Earlier)
 	return nil, nil
 }
 
+// goOn takes over the entry of the activity that this one goes on with.
+func (r *round) goOn() {
+	before := r.key()
+	before.Activity = r.in.After
+	for i := range r.record.Rounds {
+		if this := &r.record.Rounds[i]; r.in.After != "" && this.Key == before {
+			this.Key, this.Pass, this.Executions = r.key(), nil, 0
+			this.Earlier = len(this.Attempts) + this.HandedOver + this.Lost
+		}
+	}
+}
+
+// markBegun notes durably that the attempt begins, for an agent that can go on in
+// the middle of one.
+func (r *round) markBegun(ctx context.Context) error {
+	if r.Agents.Offered(r.agent()).Conversation != team.InDirectory {
+		return nil
+	}
+	r.mu.Lock()
+	n := len(r.log.Attempts) + 1
+	begun := r.log.Begun == n
+	r.log.Begun = n
+	r.mu.Unlock()
+	if begun { // and was cut off
+		return nil
+	}
+	return r.writeRecord(ctx)
+}
+
 // refused tells why no attempt may start: the last one was counted before the
-// worker died, the worker dies of it, or the budget is spent.
+// worker died, or the worker dies of it. Budgets are asked call by call.
 func (r *round) refused() *team.Failure {
 	if n := len(r.log.Attempts); n > 0 {
 		if last := r.log.Attempts[n-1].Failure; n >= r.attempts() || !last.RetryAttempt() {
@@ -181,29 +217,26 @@ func (r *round) refused() *team.Failure {
 	if in := r.log.Lost - r.log.LostAtProgress; r.LostLimit > 0 && in >= r.LostLimit {
 		return team.Failf(team.WorkerLost, "the worker was lost %d times in a row during this work", in)
 	}
-	own := r.log.Usage()
-	if what, yes := r.in.SpentPersona.Add(own).Exceeds(r.scene.team.Personas[r.in.Persona].Budget); yes {
-		return team.Failf(team.TokenBudget, "the budget of persona %s is spent: %s", r.in.Persona, what)
-	}
-	if what, yes := r.in.SpentSession.Add(own).Exceeds(r.scene.team.Budget.Cap()); yes {
-		return team.Failf(team.TokenBudget, "the session's budget is spent: %s", what)
-	}
 	return nil
 }
 
 // failed notes a failed attempt and decides, from the failure table and the
 // persona's threshold, whether the round goes on.
-func (r *round) failed(ctx context.Context, outcome team.Outcome, err error, started time.Time) error {
+func (r *round) failed(ctx context.Context, l left, err error, started time.Time) error {
 	failure, ok := asFailure(err)
 	if !ok || ctx.Err() != nil {
 		return r.interrupted(ctx, err)
+	}
+	if r.canBeHelped(*failure) {
+		return r.budgetSpent(ctx, *failure)
 	}
 	f := *failure
 	f.Message = team.Shorten(r.Agents.Mask(f.Message), team.MaxMessage)
 	f.Output = team.Tail(r.Agents.Mask(f.Output), team.MaxOutput)
 	report := team.AttemptReport{
-		Attempt: len(r.log.Attempts) + 1, Failure: f, Usage: outcome.Usage,
-		StartedAt: started, EndedAt: r.Clock().UTC(), Log: r.keepLog(ctx, outcome.Log),
+		Attempt: len(r.log.Attempts) + 1, Failure: f, Agent: r.agent(), Usage: r.book.spent(),
+		Left: l.files, Diff: r.diff(ctx, l.files),
+		StartedAt: started, EndedAt: r.Clock().UTC(), Log: r.keepLog(ctx, l.outcome.Log),
 	}
 	r.mu.Lock()
 	r.log.Attempts = append(r.log.Attempts, report)
@@ -222,6 +255,9 @@ func (r *round) failed(ctx context.Context, outcome team.Outcome, err error, sta
 
 // giveUp ends the round with the report of all its attempts.
 func (r *round) giveUp(ctx context.Context, f team.Failure) error {
+	r.mu.Lock()
+	r.thisRound().GaveUp = true
+	r.mu.Unlock()
 	if err := r.writeRecord(ctx); err != nil {
 		return r.interrupted(ctx, err)
 	}
@@ -230,7 +266,7 @@ func (r *round) giveUp(ctx context.Context, f team.Failure) error {
 	} else {
 		r.mirror(ctx, team.Failed)
 	}
-	report := RoundFailure{Failure: f, Lost: r.log.Lost, Usage: r.log.Usage()}
+	report := RoundFailure{Failure: f, Lost: r.log.Lost, Total: r.book.total()}
 	for _, a := range r.log.Attempts {
 		report.Attempts = append(report.Attempts, team.AttemptFailure{Category: a.Failure.Category, Message: a.Failure.Message})
 	}
@@ -242,7 +278,7 @@ func (r *round) giveUp(ctx context.Context, f team.Failure) error {
 func (r *round) succeed(ctx context.Context, result *team.RoundResult, outcome team.Outcome, started time.Time) error {
 	result.Summary = team.Shorten(r.Agents.Mask(outcome.Summary), team.MaxSummary)
 	result.Decisions = outcome.Decisions
-	result.Usage = r.log.Usage().Add(outcome.Usage)
+	result.Agent, result.Usage, result.Total = r.agent(), r.log.Usage().Add(r.book.spent()), r.book.total()
 	result.Attempts, result.Lost = len(r.log.Attempts)+1, r.log.Lost
 	for _, a := range r.log.Attempts {
 		result.Failures = append(result.Failures, team.AttemptFailure{Category: a.Failure.Category, Message: a.Failure.Message})
@@ -284,7 +320,7 @@ func (r *round) interrupted(ctx context.Context, err error) error {
 		return storeError(team.ErrFenced)
 	case ctx.Err() != nil:
 		r.giveBack(ctx)
-		return temporal.NewCanceledError()
+		return r.cancelled()
 	case isBreakerOpen(err):
 		return err
 	}
@@ -332,54 +368,27 @@ func heartbeatLog(ctx context.Context) team.RoundLog {
 }
 
 func (r *round) newRecord() team.Record {
-	return team.Record{Schema: team.RecordSchema, Assignment: r.in.AssignmentID, Incarnation: r.in.Incarnation}
+	return team.Record{Schema: team.RecordSchema, Assignment: r.in.AssignmentID, Incarnation: r.in.Incarnation, Epoch: 1}
 }
+
+// key names the round's activity.
+func (r *round) key() team.RoundKey {
+	return team.RoundKey{Workflow: r.info.WorkflowExecution.ID, Run: r.info.WorkflowExecution.RunID, Activity: r.info.ActivityID}
+}
+
+// agent is the one that works: the persona's, unless the session has another do it.
+func (r *round) agent() string { return cmp.Or(r.in.Agent, r.scene.team.Personas[r.in.Persona].Agent) }
 
 // thisRound returns the record's entry for this activity, made if need be.
 func (r *round) thisRound() *team.RoundRecord {
-	key := team.RoundKey{Workflow: r.info.WorkflowExecution.ID, Run: r.info.WorkflowExecution.RunID, Activity: r.info.ActivityID}
+	key := r.key()
 	for i := range r.record.Rounds {
 		if r.record.Rounds[i].Key == key {
 			return &r.record.Rounds[i]
 		}
 	}
-	r.record.Rounds = append(r.record.Rounds, team.RoundRecord{Key: key, Round: r.in.Round, Integrating: r.in.Integrating})
+	r.record.Rounds = append(r.record.Rounds, team.RoundRecord{Key: key, Round: r.in.Round, Epoch: r.record.Epoch, Integrating: r.in.Integrating})
 	return &r.record.Rounds[len(r.record.Rounds)-1]
-}
-
-// lastFailure is the failure that the next attempt is told of: the one before
-// it in this round, else what sent the round here, else the last of the round
-// before.
-func (r *round) lastFailure(ctx context.Context) (*team.Failure, error) {
-	own, earlier := r.failuresSoFar()
-	switch {
-	case own != nil:
-		return own, nil
-	case r.in.Feedback != "":
-		return r.loadFeedback(ctx)
-	}
-	return earlier, nil
-}
-
-// failuresSoFar is the last failure of this round, and that of the rounds since
-// one succeeded.
-func (r *round) failuresSoFar() (own, earlier *team.Failure) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	last := func(attempts []team.AttemptReport) *team.Failure {
-		if len(attempts) == 0 {
-			return nil
-		}
-		f := attempts[len(attempts)-1].Failure
-		return &f
-	}
-	for _, before := range slices.Backward(r.record.Rounds) {
-		if before.Result != nil || earlier != nil {
-			break
-		}
-		earlier = last(before.Attempts)
-	}
-	return last(r.log.Attempts), earlier
 }
 
 func (r *round) loadFeedback(ctx context.Context) (*team.Failure, error) {

@@ -25,13 +25,19 @@ type agents struct {
 	run   func(ctx context.Context, job team.Job) (team.Outcome, error)
 	check func(job team.CheckJob) error
 	runs  []team.Brief
+	// reserve is what an attempt may cost.
+	reserve team.Amount
 	// breaker is how every agent's breaker is set.
 	breaker team.Breaker
 }
 
 func (a *agents) Run(ctx context.Context, job team.Job) (team.Outcome, error) {
 	a.runs = append(a.runs, job.Brief)
-	return a.run(ctx, job)
+	if _, err := job.Calls.Reserve(ctx, team.CallPlan{Agent: job.Agent, Want: a.reserve, Least: a.reserve}); err != nil {
+		return team.Outcome{}, err
+	}
+	out, err := a.run(ctx, job)
+	return out, errors.Join(err, job.Calls.Settle(ctx, 0, nil, out.Usage))
 }
 
 func (a *agents) Check(_ context.Context, job team.CheckJob) (team.Outcome, error) {
@@ -40,6 +46,8 @@ func (a *agents) Check(_ context.Context, job team.CheckJob) (team.Outcome, erro
 
 func (a *agents) Offered(string) team.OfferedAgent  { return team.OfferedAgent{Kind: "command"} }
 func (a *agents) Breaker(agent string) team.Breaker { return a.breaker.For(agent) }
+
+func (a *agents) Continuable(string, team.WorkDir) bool { return false }
 
 func (a *agents) Keep(string) []string    { return nil }
 func (a *agents) Mask(text string) string { return text }
@@ -86,7 +94,7 @@ func (d *desk) admit() {
 	require.NoError(d.t, d.store.PutOffer(ctx, team.Offer{
 		Worker: "w", RenewedAt: time.Now(), Agents: map[string]team.OfferedAgent{"a": {Digest: "d"}}, Checks: map[string]team.Digest{},
 	}))
-	admissions := &activities.Admissions{Files: d.store, Sessions: d.store, SearchAttributes: none{}, Clock: time.Now}
+	admissions := &activities.Admissions{Files: d.store, Sessions: d.store, Ledgers: d.store, SearchAttributes: none{}, Clock: time.Now}
 	var a activities.Admission
 	d.execute(admissions.Admit, activities.AdmitInput{Store: d.store.ID(), Team: blob, Requirement: requirement, Workspace: d.input, Incarnation: 1}, &a)
 	require.Empty(d.t, a.Faults)
@@ -111,7 +119,7 @@ func (d *desk) execute(fn, in, out any) {
 // attempts executions before it.
 func (d *desk) round(before activities.Heartbeat, options ...func(*testsuite.TestActivityEnvironment)) (team.RoundResult, error) {
 	d.t.Helper()
-	rounds := &activities.Rounds{Files: d.store, Sessions: d.store, Agents: d.agents, Breakers: d.breakers, Clock: time.Now, LostLimit: 5, Drain: time.Millisecond}
+	rounds := &activities.Rounds{Files: d.store, Sessions: d.store, Ledgers: d.store, Agents: d.agents, Breakers: d.breakers, Clock: time.Now, LostLimit: 5, Drain: time.Millisecond}
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
 	env.RegisterActivity(rounds.Run)
@@ -194,7 +202,7 @@ func TestFailuresAreCountedAndTold(t *testing.T) {
 	var report activities.RoundFailure
 	require.NoError(t, app.Details(&report))
 	require.Len(t, report.Attempts, 3)
-	require.Equal(t, int64(9), report.Usage.InputTokens)
+	require.Equal(t, int64(9), report.Total.InputTokens)
 	require.Equal(t, []int{1, 2, 3}, []int{d.agents.runs[0].Attempt, d.agents.runs[1].Attempt, d.agents.runs[2].Attempt})
 	require.Nil(t, d.agents.runs[0].Feedback)
 	require.Equal(t, team.TestFailure, d.agents.runs[1].Feedback.Category)
@@ -287,7 +295,7 @@ func TestUnusableStoreIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	failing := &flaky{Files: d.store, failures: 2}
-	rounds := &activities.Rounds{Files: failing, Sessions: d.store, Agents: d.agents, Clock: time.Now}
+	rounds := &activities.Rounds{Files: failing, Sessions: d.store, Ledgers: d.store, Agents: d.agents, Clock: time.Now}
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
 	env.RegisterActivity(rounds.Run)
@@ -318,7 +326,7 @@ func (f *flaky) Collect(ctx context.Context, req team.Collect) (team.Collected, 
 func TestForeignStoreIsRefused(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	admissions := &activities.Admissions{Files: d.store, Sessions: d.store, SearchAttributes: none{}, Clock: time.Now}
+	admissions := &activities.Admissions{Files: d.store, Sessions: d.store, Ledgers: d.store, SearchAttributes: none{}, Clock: time.Now}
 	var a activities.Admission
 	d.execute(admissions.Admit, activities.AdmitInput{Store: "another"}, &a)
 	require.Len(t, a.Faults, 1)

@@ -57,6 +57,26 @@ type GoOn struct {
 	Note string `json:"note,omitempty"`
 }
 
+// RaiseUpdate is the update, and the signal, that adds to a budget of a running
+// session. Its argument is a [Raise]. A session that has parked because the budget
+// is spent goes on, where it was.
+const RaiseUpdate = "raise-budget"
+
+// Raise adds to a budget.
+type Raise struct {
+	// Tokens and USD are what is added.
+	Tokens int64    `json:"tokens,omitempty"`
+	USD    team.USD `json:"usd,omitempty"`
+	// Persona or Phase says whose budget; neither: the session's.
+	Persona string `json:"persona,omitempty"`
+	Phase   string `json:"phase,omitempty"`
+	// By is who says so; Note is why.
+	By   string `json:"by,omitempty"`
+	Note string `json:"note,omitempty"`
+	// ID tells a signal from one that is sent again; an update has its own.
+	ID string `json:"id,omitempty"`
+}
+
 // SessionResult is what a completed session leaves.
 type SessionResult struct {
 	// Checkpoint is the last one.

@@ -19,24 +19,20 @@ const lastReportLimit = time.Minute
 // errNotBegun ends a wait for a breaker because nothing new may start.
 var errNotBegun = errors.New("the session ends before the round has begun")
 
-// throughBreaker executes one round, as soon as the breaker of its agent lets it
-// begin. Being turned away uses up no round and no attempt.
-func (s *session) throughBreaker(ctx workflow.Context, a *assignment) (team.RoundResult, error) {
-	id := fmt.Sprintf("%s.%s.%d", a.Phase, a.Persona, a.round)
-	lease := ""
-	for {
-		result, err := s.round(ctx, a, id, lease)
-		turned, away := turnedAway(err)
-		if !away {
-			return result, err
-		}
-		a.Lost += turned.Lost
-		a.waits++
-		if lease, err = s.awaitBreaker(ctx, a, turned); err != nil {
-			return result, err
-		}
-		id = fmt.Sprintf("%s.%s.%d.%d", a.Phase, a.Persona, a.round, a.waits)
+// afterTurnedAway decides what a round does that its breaker has turned away: the
+// agent's fallback does it if that may, else it waits. It returns the lease to try
+// the agent with, if the round is to be a probe.
+func (s *session) afterTurnedAway(ctx workflow.Context, a *assignment, turned activities.TurnedAway) (string, error) {
+	a.Lost += turned.Lost
+	other := s.fallbacks[s.team.Personas[a.Persona].Agent]
+	if a.agent == "" && other != "" && s.team.Personas[a.Persona].Fallback {
+		a.agent, a.refused = other, &turned
+		return "", nil
 	}
+	if a.refused != nil { // the fallback's breaker is open, too
+		turned, a.agent, a.refused = *a.refused, "", nil
+	}
+	return s.awaitBreaker(ctx, a, turned)
 }
 
 // awaitBreaker waits until the breaker lets the assignment try again: one

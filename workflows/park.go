@@ -84,13 +84,26 @@ func (s *session) park(ctx workflow.Context, phase string) error {
 		return err
 	}
 	defer s.boundary.Unlock()
-	return s.atBoundary(ctx, activities.MarkName, activities.MarkInput{Incarnation: s.status.Incarnation, Phase: phase}, nil)
+	return s.mark(ctx, phase)
+}
+
+// mark has the store know that the session parks for help, or goes on after a phase.
+func (s *session) mark(ctx workflow.Context, phase string) error {
+	return s.atBoundary(ctx, activities.MarkName, activities.MarkInput{
+		Incarnation: s.status.Incarnation, Phase: phase, Help: s.status.Help, Reason: s.status.Reason,
+	}, nil)
 }
 
 // standing says whether the session waits for a person or a breaker, or works.
 func (s *session) standing() {
 	s.status.Reason = ""
-	if s.status.Stand(); s.status.Status == team.WaitingForBreaker {
+	s.status.Stand()
+	switch {
+	case len(s.status.Help) > 0:
+		h := s.status.Help[0]
+		s.status.Reason = fmt.Sprintf("%s/%s: %s; %s", h.Phase, h.Persona, h.Message, h.Advice)
+		return
+	case s.status.Status == team.WaitingForBreaker:
 		return
 	}
 	for _, p := range s.team.Phases {

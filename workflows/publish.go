@@ -13,12 +13,12 @@ import (
 func (s *session) note(ctx workflow.Context, a *assignment, state team.State) {
 	status := s.status.Assignment(a.AssignmentID)
 	*status = team.AssignmentStatus{
-		Persona: a.Persona, Status: state, Rounds: a.Rounds, Attempts: a.Attempts, LostWorkers: a.Lost,
+		Persona: a.Persona, Status: state, Agent: a.agent, Rounds: a.Rounds, Attempts: a.Attempts, LostWorkers: a.Lost,
 		Usage: a.Usage, Failures: a.Failures, Summary: a.Summary,
 		Awaits: a.awaits,
 	}
 	s.status.Usage = s.status.Sum()
-	if len(s.parked) > 0 || a.awaits != nil || s.status.Status == team.WaitingForBreaker {
+	if len(s.parked) > 0 || len(s.broke) > 0 || a.awaits != nil || s.status.Status == team.WaitingForBreaker {
 		s.standing()
 	}
 	s.show(ctx)

@@ -27,8 +27,15 @@ type assignment struct {
 	integrating bool
 	// output is the manifest that the last round left.
 	output team.Digest
-	// awaits is the breaker that the assignment waits for, waits how often it
-	// had to.
+	// agent works in the place of the persona's own; empty: nobody does.
+	// degraded: it does so for good, because the own one is too dear.
+	agent    string
+	degraded bool
+	// refused is how the persona's own agent was turned away by its breaker;
+	// nil: it was not, in this round.
+	refused *activities.TurnedAway
+	// awaits is the breaker that the assignment waits for; waits counts how
+	// often its rounds went on in a further activity.
 	awaits *team.BreakerWait
 	waits  int
 }
@@ -113,7 +120,7 @@ func (s *session) runRounds(ctx workflow.Context, a *assignment) (bool, error) {
 		a.Rounds++
 		a.round++
 		s.note(ctx, a, team.Running)
-		result, err := s.throughBreaker(ctx, a)
+		result, err := s.carryOut(ctx, a)
 		if errors.Is(err, errNotBegun) {
 			return false, nil
 		}
@@ -125,6 +132,8 @@ func (s *session) runRounds(ctx workflow.Context, a *assignment) (bool, error) {
 		}
 		report, isFailure := roundFailure(err)
 		if !isFailure {
+			a.interrupt(err)
+			s.note(ctx, a, team.Waiting)
 			return false, err
 		}
 		a.charge(report)
@@ -136,6 +145,7 @@ func (s *session) runRounds(ctx workflow.Context, a *assignment) (bool, error) {
 			s.show(ctx)
 			return false, nil
 		}
+		s.chooseAgent(a, report.Failure)
 		s.note(ctx, a, team.Waiting)
 		summary := fmt.Sprintf("%s: round %d of %d after %s", a.AssignmentID, a.round+1, s.team.Retry.Rounds, report.Failure.Category)
 		if err := pause(ctx, wait, summary); err != nil {
@@ -158,23 +168,31 @@ func pause(ctx workflow.Context, d time.Duration, summary string) error {
 	return workflow.NewTimerWithOptions(ctx, d, workflow.TimerOptions{Summary: summary}).Get(ctx, nil)
 }
 
-// round executes one round on a worker that offers the persona's agent; lease is
-// set if it is to try the agent for others.
-func (s *session) round(ctx workflow.Context, a *assignment, id, lease string) (team.RoundResult, error) {
-	persona := s.team.Personas[a.Persona]
-	summary := fmt.Sprintf("%s by %s", a.AssignmentID, persona.Agent)
+// execution is one of the activities that a round may take.
+type execution struct {
+	// id is the activity's; after is that of the one before it, with whose
+	// round it goes on.
+	id, after string
+	// lease is set if the round is to try its agent for others.
+	lease string
+}
+
+// round executes a round, or goes on with it, on a worker that offers its agent.
+func (s *session) round(ctx workflow.Context, a *assignment, e execution) (team.RoundResult, error) {
+	agent := s.agentOf(a)
+	summary := fmt.Sprintf("%s by %s", a.AssignmentID, agent)
 	if a.integrating {
 		summary += ", mending the merged tree"
 	}
 	if a.round > 1 {
 		summary += fmt.Sprintf(", round %d of %d", a.round, s.team.Retry.Rounds)
 	}
-	ctx = s.agentContext(ctx, persona.Agent, id, summary)
+	ctx = s.agentContext(ctx, agent, e.id, summary)
 	var result team.RoundResult
 	err := workflow.ExecuteActivity(ctx, string(activities.RoundName), activities.RoundInput{
 		AssignmentID: a.AssignmentID, Round: a.round, Rounds: s.team.Retry.Rounds, Incarnation: s.status.Incarnation,
 		Head: s.head, Input: a.input, Beside: a.beside, Feedback: a.feedback, Integrating: a.integrating,
-		SpentSession: s.status.Usage, SpentPersona: s.spentBy(a.Persona), Lease: lease,
+		Agent: a.agent, After: e.after, Lease: e.lease, OnExceeded: s.onExceeded(a), Free: a.degraded,
 	}).Get(ctx, &result)
 	return result, err
 }
@@ -184,7 +202,7 @@ func (a *assignment) add(r team.RoundResult) {
 	a.Attempts += r.Attempts
 	a.Lost += r.Lost
 	a.Failures = append(a.Failures, r.Failures...)
-	a.Usage = a.Usage.Add(r.Usage)
+	a.Usage = r.Total
 	a.Seconds += r.EndedAt.Sub(r.StartedAt).Seconds()
 	a.Status, a.Summary, a.output = team.Completed, r.Summary, r.Output
 	work := team.Work{Delta: r.Delta, Decisions: r.Decisions}
@@ -200,7 +218,16 @@ func (a *assignment) charge(report activities.RoundFailure) {
 	a.Attempts += len(report.Attempts)
 	a.Lost += report.Lost
 	a.Failures = append(a.Failures, report.Attempts...)
-	a.Usage = a.Usage.Add(report.Usage)
+	a.Usage = report.Total
+}
+
+// interrupt books what a round that was cancelled has cost.
+func (a *assignment) interrupt(err error) {
+	var cancelled *temporal.CanceledError
+	var report activities.Interruption
+	if errors.As(err, &cancelled) && cancelled.HasDetails() && cancelled.Details(&report) == nil {
+		a.Usage = report.Total
+	}
 }
 
 // roundFailure reads why a round failed from its error; false for an error that
@@ -224,19 +251,6 @@ func roundFailure(err error) (activities.RoundFailure, bool) {
 	return report, true
 }
 
-// spentBy is what a persona has used in the session's finished rounds.
-func (s *session) spentBy(persona string) team.Usage {
-	var sum team.Usage
-	for _, p := range s.status.Phases {
-		for _, a := range p.Assignments {
-			if a.Persona == persona {
-				sum = sum.Add(a.Usage)
-			}
-		}
-	}
-	return sum
-}
-
 // askForHelp notes that a person is needed. Until a session can wait for one,
 // that ends it.
 func (s *session) askForHelp(id team.AssignmentID, f team.Failure, attempts []team.AttemptFailure, usage team.Usage) {
@@ -246,4 +260,5 @@ func (s *session) askForHelp(id team.AssignmentID, f team.Failure, attempts []te
 		Attempts: append([]team.AttemptFailure{}, attempts...), Usage: usage,
 	})
 	s.setPhase(id.Phase, team.Failed)
+	s.failing = true
 }

@@ -21,7 +21,7 @@ import (
 // its agents are gone.
 func TeamSession(ctx workflow.Context, in SessionInput) (SessionResult, error) {
 	s := &session{
-		in: in, inputs: map[string]team.Digest{}, todo: map[string]bool{}, parked: map[string]bool{},
+		in: in, inputs: map[string]team.Digest{}, broke: map[team.AssignmentID]activities.BudgetStop{}, todo: map[string]bool{}, parked: map[string]bool{},
 		partial: map[team.AssignmentID]activities.RestoredWork{}, boundary: workflow.NewMutex(ctx),
 	}
 	if err := workflow.SetQueryHandlerWithOptions(ctx, StatusQuery,
@@ -34,6 +34,9 @@ func TeamSession(ctx workflow.Context, in SessionInput) (SessionResult, error) {
 		return SessionResult{}, err
 	}
 	if err := s.takeWord(ctx); err != nil {
+		return SessionResult{}, err
+	}
+	if err := s.takeRaises(ctx); err != nil {
 		return SessionResult{}, err
 	}
 	return s.run(ctx)
@@ -62,6 +65,14 @@ type session struct {
 	endWritten bool
 	// unreported are outcomes of rounds that breakers have yet to hear of.
 	unreported []team.BreakerReport
+	// fallbacks names, by agent, those that may work in their place.
+	fallbacks map[string]string
+	// failing: an assignment has failed for good, so that nothing new starts.
+	failing bool
+	// broke has the assignments that wait for a budget to be raised, and raises
+	// counts how often one was.
+	broke  map[team.AssignmentID]activities.BudgetStop
+	raises int
 	// fault is an error of the machinery that ends the session.
 	fault error
 }
@@ -83,7 +94,7 @@ func (s *session) admit(ctx workflow.Context) error {
 			temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{a.Faults}})
 	}
 	started := workflow.GetInfo(ctx).WorkflowStartTime
-	s.team, s.head, s.attributes = a.Team, a.Head, a.SearchAttributes
+	s.team, s.head, s.attributes, s.fallbacks = a.Team, a.Head, a.SearchAttributes, a.Fallbacks
 	s.status = team.NewStatus(workflow.GetInfo(ctx).WorkflowExecution.ID, a.Team)
 	s.status.Status, s.status.Checkpoint, s.status.StartedAt = team.Running, a.Head, &started
 	s.status.Incarnation, s.status.Origin = a.Incarnation, s.in.Origin
@@ -133,6 +144,9 @@ func (s *session) run(ctx workflow.Context) (SessionResult, error) {
 	// when their agents are gone, and only then is the session over.
 	patient, _ := workflow.NewDisconnectedContext(ctx)
 	phases.Wait(patient)
+	if err := workflow.Await(patient, func() bool { return workflow.AllHandlersFinished(patient) }); err != nil {
+		return SessionResult{}, err
+	}
 	return s.close(ctx, patient)
 }
 
@@ -162,7 +176,7 @@ func (s *session) runPhase(ctx workflow.Context, p team.Phase) error {
 }
 
 // stopping tells whether nothing new may start.
-func (s *session) stopping() bool { return len(s.status.Help) > 0 || s.fault != nil }
+func (s *session) stopping() bool { return s.failing || s.fault != nil }
 
 // advance adds the finished phase to the chain of checkpoints and lets the
 // phases start that waited for it.

@@ -241,7 +241,7 @@ func (s *Set) Run(ctx context.Context, job team.Job) (team.Outcome, error) {
 	if err != nil {
 		return team.Outcome{}, err
 	}
-	return s.attempt(ctx, d, job, t)
+	return booked(ctx, d, job, func() (team.Outcome, error) { return s.attempt(ctx, d, job, t) })
 }
 
 // Breaker is how the breaker of an agent is set, defaults filled in.
@@ -271,10 +271,17 @@ func (s *Set) Offered(name string) team.OfferedAgent {
 	if !ok {
 		return team.OfferedAgent{}
 	}
-	return team.OfferedAgent{
+	offered := team.OfferedAgent{
 		Kind: d.Kind, Model: d.Model, Concurrency: d.Concurrency, Digest: s.digests[name], Breaker: s.Breaker(name).Name,
 		Fallback: d.Fallback, Unpriced: d.Prices == nil && (d.Kind == KindAnthropic || d.Kind == KindOpenAI),
 	}
+	switch {
+	case d.Kind == KindAnthropic || d.Kind == KindOpenAI:
+		offered.Conversation = team.InJournal
+	case d.Preset != "":
+		offered.Conversation = team.InDirectory
+	}
+	return offered
 }
 
 // OfferedChecks is what the worker publishes of its checks.

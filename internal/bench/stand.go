@@ -261,6 +261,7 @@ func (i instant) Offered(name string) team.OfferedAgent { return i.OfferedAgents
 func (instant) OfferedAgents() map[string]team.OfferedAgent {
 	return map[string]team.OfferedAgent{agentName: {Kind: agent.KindScripted, Concurrency: slots, Breaker: agentName}}
 }
+func (instant) Continuable(string, team.WorkDir) bool { return false }
 func (instant) Breaker(name string) team.Breaker      { return team.Breaker{}.For(name) }
 func (instant) OfferedChecks() map[string]team.Digest { return nil }
 func (instant) Keep(string) []string                  { return nil }

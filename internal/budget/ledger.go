@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/team"
@@ -13,7 +14,7 @@ import (
 // LedgerSchema names the format of a [Ledger].
 const LedgerSchema = "maestro.ledger/v1"
 
-// Limits are what a session may spend, raises included. A zero cap does not limit.
+// Limits are what a session may spend. A zero cap does not limit.
 type Limits struct {
 	Session  team.Cap            `json:"session,omitzero"`
 	Phases   map[string]team.Cap `json:"phases,omitempty"`
@@ -38,13 +39,20 @@ func LimitsOf(t team.Team) Limits {
 	return l
 }
 
+// IsZero tells whether nothing is limited.
+func (l Limits) IsZero() bool {
+	return l.Session == (team.Cap{}) && len(l.Phases)+len(l.Personas)+len(l.WarnAt) == 0
+}
+
 // Ledger is what a session has spent, by assignment, what is set aside for calls
 // under way, and what it may spend. It is a sum of journals and can be made again
 // from them at any time.
 type Ledger struct {
 	Schema   string `json:"schema"`
 	Revision int64  `json:"revision"`
-	Limits   Limits `json:"limits"`
+	// Limits are the team's; Raises were added to them, oldest first.
+	Limits Limits  `json:"limits"`
+	Raises []Raise `json:"raises,omitempty"`
 	// Day is what the session may spend of its team's daily budget; nil: there
 	// is none.
 	Day *Allowance `json:"day,omitempty"`
@@ -53,6 +61,49 @@ type Ledger struct {
 	// Warnings are those that were given, oldest first.
 	Warnings []Warning   `json:"warnings,omitempty"`
 	SHA256   team.Digest `json:"sha256"`
+}
+
+// Equal tells whether both limit the same.
+func (l Limits) Equal(m Limits) bool {
+	return l.Session == m.Session && maps.Equal(l.Phases, m.Phases) && maps.Equal(l.Personas, m.Personas) &&
+		slices.Equal(l.WarnAt, m.WarnAt)
+}
+
+// Raise is what a person has added to a budget.
+type Raise struct {
+	// ID tells one raise from another, so that one that is told of twice counts
+	// once.
+	ID string `json:"id"`
+	// Scope names the budget.
+	Scope string      `json:"scope"`
+	By    string      `json:"by,omitempty"`
+	Note  string      `json:"note,omitempty"`
+	Added team.Amount `json:"added"`
+	When  time.Time   `json:"when"`
+}
+
+// Raise adds to a budget; again under the same id, it does nothing.
+func (l *Ledger) Raise(r Raise) {
+	if !slices.ContainsFunc(l.Raises, func(before Raise) bool { return before.ID == r.ID }) {
+		l.Raises = append(l.Raises, r)
+	}
+}
+
+// raised is a budget's cap with what was added to it. What was never limited is
+// not by being raised.
+func (l *Ledger) raised(scope string, limit team.Cap) team.Cap {
+	for _, r := range l.Raises {
+		if r.Scope != scope {
+			continue
+		}
+		if limit.Tokens > 0 {
+			limit.Tokens += r.Added.Tokens
+		}
+		if limit.USD > 0 {
+			limit.USD += r.Added.USD
+		}
+	}
+	return limit
 }
 
 // Allowance is a session's part of a daily budget.
@@ -216,9 +267,14 @@ func booked(granted team.Amount) team.Amount {
 	return granted
 }
 
-// SessionScope names the budget of a whole session; those of its parts are
-// "phase NAME" and "persona NAME".
+// SessionScope names the budget of a whole session.
 const SessionScope = "session"
+
+// PhaseScope and PersonaScope name the budgets of its parts.
+func PhaseScope(phase string) string { return "phase " + phase }
+
+// PersonaScope names a persona's budget.
+func PersonaScope(persona string) string { return "persona " + persona }
 
 // scope is one budget that a call draws from.
 type scope struct {
@@ -244,26 +300,45 @@ func (s scope) left() team.Amount {
 
 // scopes are the budgets that an assignment's calls draw from, those without a
 // cap left out.
-func (l *Ledger) scopes(id team.AssignmentID, now time.Time) []scope {
+func (l *Ledger) scopes(id team.AssignmentID) []scope {
 	var scopes []scope
-	add := func(name string, limit team.Cap, counts func(phase, persona string) bool) {
-		if limit == (team.Cap{}) {
-			return
+	for _, name := range []string{PersonaScope(id.Persona), PhaseScope(id.Phase), SessionScope} {
+		if s := l.scope(name); s.cap != (team.Cap{}) {
+			scopes = append(scopes, s)
 		}
-		s := scope{name: name, cap: limit}
-		for _, row := range slices.Sorted(maps.Keys(l.Rows)) {
-			of, err := team.ParseAssignmentID(row)
-			if err == nil && counts(of.Phase, of.Persona) {
-				spent, reserved := l.Rows[row].held()
-				s.spent, s.reserved = s.spent.Add(spent), s.reserved.Add(reserved)
-			}
-		}
-		scopes = append(scopes, s)
 	}
-	add("persona "+id.Persona, l.Limits.Personas[id.Persona], func(_, persona string) bool { return persona == id.Persona })
-	add("phase "+id.Phase, l.Limits.Phases[id.Phase], func(phase, _ string) bool { return phase == id.Phase })
-	add(SessionScope, l.Limits.Session, func(_, _ string) bool { return true })
 	return scopes
+}
+
+// scope looks a budget up by its name.
+func (l *Ledger) scope(name string) scope {
+	s := scope{name: name}
+	kind, which, _ := strings.Cut(name, " ")
+	counts := func(team.AssignmentID) bool { return true }
+	switch kind {
+	case "persona":
+		s.cap = l.Limits.Personas[which]
+		counts = func(id team.AssignmentID) bool { return id.Persona == which }
+	case "phase":
+		s.cap = l.Limits.Phases[which]
+		counts = func(id team.AssignmentID) bool { return id.Phase == which }
+	default:
+		s.cap = l.Limits.Session
+	}
+	s.cap = l.raised(name, s.cap)
+	for row, r := range l.Rows {
+		if id, err := team.ParseAssignmentID(row); err == nil && counts(id) {
+			spent, reserved := r.held()
+			s.spent, s.reserved = s.spent.Add(spent), s.reserved.Add(reserved)
+		}
+	}
+	return s
+}
+
+// Budget returns a budget's cap, raises included, and what is spent of it.
+func (l *Ledger) Budget(name string) (limit team.Cap, spent team.Amount) {
+	s := l.scope(name)
+	return s.cap, s.spent
 }
 
 // Verdict says whether a call may be made.
@@ -284,7 +359,7 @@ type Verdict struct {
 // what is left, as long as that covers least.
 func (l *Ledger) Reserve(id team.AssignmentID, call int64, want, least team.Amount, now time.Time) Verdict {
 	granted := want
-	for _, s := range l.scopes(id, now) {
+	for _, s := range l.scopes(id) {
 		left := s.left()
 		switch {
 		case covers(left, want):
@@ -353,13 +428,13 @@ func (s scope) fraction() float64 {
 	return f
 }
 
-// warn gives the warnings that are due for an assignment's budgets, once each:
-// the same one is due again only when its cap was raised.
+// warn gives the warnings that are due for an assignment's budgets, once each,
+// whatever is raised later.
 func (l *Ledger) warn(id team.AssignmentID, now time.Time) []Warning {
 	var due []Warning
-	for _, s := range l.scopes(id, now) {
+	for _, s := range l.scopes(id) {
 		for _, at := range l.Limits.WarnAt {
-			given := slices.ContainsFunc(l.Warnings, func(w Warning) bool { return w.Scope == s.name && w.At == at && w.Cap == s.cap })
+			given := slices.ContainsFunc(l.Warnings, func(w Warning) bool { return w.Scope == s.name && w.At == at })
 			if !given && s.fraction() >= at {
 				due = append(due, Warning{Scope: s.name, At: at, Spent: s.spent, Cap: s.cap, When: now})
 			}
@@ -372,7 +447,7 @@ func (l *Ledger) warn(id team.AssignmentID, now time.Time) []Warning {
 // Fractions tells of each budget of an assignment how much of it is spent.
 func (l *Ledger) Fractions(id team.AssignmentID, now time.Time) map[string]float64 {
 	out := map[string]float64{}
-	for _, s := range l.scopes(id, now) {
+	for _, s := range l.scopes(id) {
 		out[s.name] = s.fraction()
 	}
 	return out

@@ -122,13 +122,14 @@ func (w *Worker) workflowQueue() worker.Worker {
 	q := worker.New(o.Client, team.WorkflowQueue(o.Store.ID()), WorkflowQueueOptions(o.Identity))
 	q.RegisterWorkflowWithOptions(workflows.TeamSession, workflow.RegisterOptions{Name: workflows.TeamSessionName})
 	q.RegisterWorkflowWithOptions(breaker.Workflow, workflow.RegisterOptions{Name: breaker.WorkflowName})
-	admissions := &activities.Admissions{Files: o.Store, Sessions: o.Store, SearchAttributes: o.Attributes, Clock: o.Clock}
-	boundaries := &activities.Boundaries{Files: o.Store, Sessions: o.Store, Breakers: w.breakers, Clock: o.Clock}
+	admissions := &activities.Admissions{Files: o.Store, Sessions: o.Store, Ledgers: o.Store, SearchAttributes: o.Attributes, Clock: o.Clock}
+	boundaries := &activities.Boundaries{Files: o.Store, Sessions: o.Store, Ledgers: o.Store, Breakers: w.breakers, Clock: o.Clock}
 	waits := &activities.BreakerWaits{Breakers: w.breakers, Sessions: o.Store, Clock: o.Clock, Logger: o.Logger}
 	reports := &activities.Reports{Breakers: w.breakers}
 	register(q, activities.AdmitName, admissions.Admit)
 	register(q, activities.AdvanceName, boundaries.Advance)
 	register(q, activities.MarkName, boundaries.Mark)
+	register(q, activities.RaiseName, boundaries.Raise)
 	register(q, activities.CloseName, boundaries.Close)
 	q.RegisterWorkflowWithOptions(workflows.PruneStore, workflow.RegisterOptions{Name: workflows.PruneStoreName})
 	register(q, activities.PruneName, w.pruning().Prune)
@@ -161,7 +162,7 @@ func (w *Worker) agentQueue(name string, concurrency int) worker.Worker {
 		DisableRegistrationAliasing:        true,
 	})
 	rounds := &activities.Rounds{
-		Files: o.Store, Sessions: o.Store, Agents: o.Agents, Breakers: w.breakers, Clock: o.Clock,
+		Files: o.Store, Sessions: o.Store, Ledgers: o.Store, Agents: o.Agents, Breakers: w.breakers, Clock: o.Clock,
 		LostLimit: o.LostLimit, Drain: o.Drain,
 	}
 	seals := &activities.Seals{Rounds: rounds}

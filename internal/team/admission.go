@@ -34,6 +34,12 @@ func (t Team) Admissible(offers []Offer, now time.Time) (agents map[string]Offer
 				name, strings.Join(slices.Sorted(maps.Values(digests)), " and ")))
 		}
 	}
+	faults = append(faults, t.fallbackFaults(live, agents)...)
+	for name, a := range agents {
+		if a.Unpriced && t.capsMoney() {
+			faults = append(faults, fmt.Sprintf("the team has a budget in USD, but what agent %q costs is not known; give it `prices` in the worker file", name))
+		}
+	}
 	for _, use := range t.CheckUses() {
 		ok := slices.ContainsFunc(live, func(o Offer) bool {
 			_, agent := o.Agents[use.Agent]
@@ -45,6 +51,61 @@ func (t Team) Admissible(offers []Offer, now time.Time) (agents map[string]Offer
 		}
 	}
 	return agents, faults
+}
+
+// fallbackFaults takes the fallbacks that the team may use into the agents, and
+// says which of them nobody offers.
+func (t Team) fallbackFaults(live []Offer, agents map[string]OfferedAgent) (faults []string) {
+	for _, name := range t.AgentNames() {
+		fallback := agents[name].Fallback
+		if fallback == "" || !t.usesFallback(name) {
+			continue
+		}
+		found := false
+		for _, o := range live {
+			if a, ok := o.Agents[fallback]; ok {
+				agents[fallback], found = a, true
+			}
+		}
+		if !found {
+			faults = append(faults, fmt.Sprintf("agent %q, the fallback of %q, is offered by no worker; offered: %s", fallback, name, offered(live)))
+		}
+	}
+	return faults
+}
+
+// usesFallback tells whether the fallback of an agent may ever work.
+func (t Team) usesFallback(agent string) bool {
+	for _, p := range t.Personas {
+		if p.Agent == agent && (p.Fallback || t.Budget.OnExceeded == OnExceededDegrade) {
+			return true
+		}
+	}
+	return false
+}
+
+// Fallbacks names, by agent, those that may work in the place of the team's.
+func (t Team) Fallbacks(agents map[string]OfferedAgent) map[string]string {
+	out := map[string]string{}
+	for _, name := range t.AgentNames() {
+		if fallback := agents[name].Fallback; fallback != "" && t.usesFallback(name) {
+			out[name] = fallback
+		}
+	}
+	return out
+}
+
+// capsMoney tells whether any of the team's budgets is one of money.
+func (t Team) capsMoney() bool {
+	if t.Budget.USD > 0 || t.Budget.Daily.USD > 0 {
+		return true
+	}
+	for _, p := range t.Personas {
+		if p.Budget.USD > 0 {
+			return true
+		}
+	}
+	return slices.ContainsFunc(t.Phases, func(p Phase) bool { return p.Budget.USD > 0 })
 }
 
 func (t Team) personasOf(agent string) []string {

@@ -18,10 +18,16 @@ type RoundKey struct {
 // came of it. It is written under the assignment's lock, before Temporal hears
 // of the result.
 type Record struct {
-	Schema      string        `json:"schema"`
-	Assignment  AssignmentID  `json:"assignment"`
-	Incarnation int           `json:"incarnation"`
-	Rounds      []RoundRecord `json:"rounds"`
+	Schema      string       `json:"schema"`
+	Assignment  AssignmentID `json:"assignment"`
+	Incarnation int          `json:"incarnation"`
+	// Epoch counts how often a person had the assignment begin afresh, from 1:
+	// stored answers of an earlier epoch are not used again.
+	Epoch  int           `json:"epoch"`
+	Rounds []RoundRecord `json:"rounds"`
+	// Usage is all that the assignment has cost so far, attempts that were cut
+	// off included: the sum of its journal.
+	Usage Usage `json:"usage"`
 	// SHA256 is over the canonical JSON of the rest.
 	SHA256 Digest `json:"sha256"`
 }
@@ -29,7 +35,9 @@ type Record struct {
 // Status sums the record up; whether the assignment runs or waits is for the
 // caller to say.
 func (r Record) Status() AssignmentStatus {
-	s := AssignmentStatus{Persona: r.Assignment.Persona, Rounds: len(r.Rounds), Status: Running, Failures: []AttemptFailure{}}
+	s := AssignmentStatus{
+		Persona: r.Assignment.Persona, Rounds: len(r.Rounds), Status: Running, Usage: r.Usage, Failures: []AttemptFailure{},
+	}
 	for _, round := range r.Rounds {
 		s.Attempts += len(round.Attempts)
 		s.LostWorkers += round.Lost
@@ -37,12 +45,10 @@ func (r Record) Status() AssignmentStatus {
 			s.Failures = append(s.Failures, AttemptFailure{a.Failure.Category, a.Failure.Message})
 		}
 		if round.Result == nil {
-			s.Usage = s.Usage.Add(round.Usage())
 			s.Status = Running
 			continue
 		}
 		s.Attempts++
-		s.Usage = s.Usage.Add(round.Result.Usage)
 		s.Summary, s.Status = round.Result.Summary, Completed
 	}
 	return s
@@ -52,9 +58,13 @@ func (r Record) Status() AssignmentStatus {
 type RoundRecord struct {
 	Key   RoundKey `json:"key"`
 	Round int      `json:"round"`
+	// Epoch is the record's when the round began.
+	Epoch int `json:"epoch"`
 	RoundLog
 	// Result is set once the round has succeeded, and never changes.
 	Result *RoundResult `json:"result,omitempty"`
+	// GaveUp: the round has failed for good.
+	GaveUp bool `json:"gave_up,omitempty"`
 	// Integrating: the round mended the phase's merged tree.
 	Integrating bool `json:"integrating,omitempty"`
 	// Stale: the assignment was to run again since, so that the result is kept
@@ -109,6 +119,12 @@ type RoundLog struct {
 	// Executions is how often Temporal had started the activity when the log
 	// was last brought up to date.
 	Executions int `json:"executions"`
+	// Earlier is what of the counts above is from activities that this one goes
+	// on from, after its budget was raised or with another agent.
+	Earlier int `json:"earlier,omitempty"`
+	// Begun is the attempt that was last begun by an agent whose conversation
+	// can go on; zero: none was.
+	Begun int `json:"begun,omitempty"`
 	// Pass is how the breaker of the round's agent let it through; nil: it has
 	// not been asked.
 	Pass *BreakerPass `json:"pass,omitempty"`
@@ -125,9 +141,16 @@ func (l RoundLog) Usage() Usage {
 
 // AttemptReport is the log of one failed attempt.
 type AttemptReport struct {
-	Attempt   int       `json:"attempt"`
-	Failure   Failure   `json:"failure"`
-	Usage     Usage     `json:"usage"`
+	Attempt int     `json:"attempt"`
+	Failure Failure `json:"failure"`
+	// Agent is the one that worked, which may be a fallback.
+	Agent string `json:"agent,omitempty"`
+	Usage Usage  `json:"usage"`
+	// Left is the manifest of the files that the attempt left, and Diff the
+	// blob of how they differ from what it started from; empty where they were
+	// not to be kept.
+	Left      Digest    `json:"left,omitempty"`
+	Diff      Digest    `json:"diff,omitempty"`
 	StartedAt time.Time `json:"started_at"`
 	EndedAt   time.Time `json:"ended_at"`
 	// Log is the blob of the attempt's transcript.
@@ -146,8 +169,12 @@ type RoundResult struct {
 	Basis     *Basis            `json:"basis,omitempty"`
 	Summary   string            `json:"summary,omitempty"`
 	Decisions map[string]string `json:"decisions,omitempty"`
-	// Usage covers every attempt of the round, the failed ones too.
+	// Agent is the one that worked, which may be a fallback.
+	Agent string `json:"agent,omitempty"`
+	// Usage covers every attempt of the round, the failed ones too; Total is
+	// all that the assignment has cost so far, over all rounds and incarnations.
 	Usage Usage `json:"usage"`
+	Total Usage `json:"total"`
 	// Attempts counts the attempts of the round, the last, successful one
 	// included; Failures are those that failed.
 	Attempts int              `json:"attempts"`
@@ -273,11 +300,25 @@ type OfferedAgent struct {
 	Digest      Digest `json:"digest"`
 	// Breaker names the agent's circuit breaker.
 	Breaker string `json:"breaker,omitempty"`
+	// Conversation says where the agent keeps what it was told and has answered.
+	Conversation Conversation `json:"conversation,omitempty"`
 	// Fallback names the agent that may work in this one's place.
 	Fallback string `json:"fallback,omitempty"`
 	// Unpriced: it spends tokens, and nobody has said what they cost.
 	Unpriced bool `json:"unpriced,omitempty"`
 }
+
+// Conversation says where an agent's conversation is, so that it can go on.
+type Conversation string
+
+// The places of conversations. An agent that has none begins each attempt anew.
+const (
+	// InJournal: among the stored calls. The agent goes through it again from
+	// its beginning, and pays only for what is new.
+	InJournal Conversation = "journal"
+	// InDirectory: in its HOME and working directory, as it left them.
+	InDirectory Conversation = "directory"
+)
 
 // OfferLifetime is how long an offer is believed after its last renewal;
 // OfferRenewal is how often a worker renews it.

@@ -1,6 +1,9 @@
 package team
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Team is a team file after parsing: who works (personas), in which order
 // (phases), and within which limits. [Team.Resolved] fills in what the file
@@ -147,6 +150,19 @@ type Budget struct {
 // Cap is the budget's limit without its reactions.
 func (b Budget) Cap() Cap { return Cap{Tokens: b.Tokens, USD: b.USD} }
 
+// Capped tells whether the team has any budget to be held to.
+func (t Team) Capped() bool {
+	if t.Budget.Cap() != (Cap{}) || t.Budget.Daily != (Cap{}) {
+		return true
+	}
+	for _, p := range t.Personas {
+		if p.Budget != (Cap{}) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(t.Phases, func(p Phase) bool { return p.Budget != (Cap{}) })
+}
+
 // HelpMode says what a session does when an assignment's rounds are spent.
 type HelpMode string
 
@@ -184,6 +200,8 @@ const (
 	DefaultRounds       = 2
 	DefaultRoundInitial = Duration(5 * time.Second)
 	DefaultRoundMax     = Duration(20 * time.Second)
+	// DefaultGiveUpAfter is how long a parked session waits for a person.
+	DefaultGiveUpAfter = Duration(7 * 24 * time.Hour)
 )
 
 // Resolved returns the team with every default filled in: needs made explicit,
@@ -196,6 +214,9 @@ func (t Team) Resolved() Team {
 	}
 	if t.Help.Mode == "" {
 		t.Help.Mode = HelpFail
+	}
+	if t.Budget.OnExceeded == OnExceededAsk {
+		setDefault(&t.Help.GiveUpAfter, DefaultGiveUpAfter)
 	}
 	personas := make(map[string]Persona, len(t.Personas))
 	for name, p := range t.Personas {

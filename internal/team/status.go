@@ -40,7 +40,7 @@ func (s State) Done() bool {
 // was under way is yet to do, and what waited for approval was done.
 func (s State) Settled() State {
 	switch s {
-	case Running, Waiting:
+	case Running, Waiting, HelpIsNeeded:
 		return Pending
 	case AwaitingApproval:
 		return Completed
@@ -90,6 +90,8 @@ type PhaseStatus struct {
 type AssignmentStatus struct {
 	Persona string `json:"persona"`
 	Status  State  `json:"status"`
+	// Agent works in the place of the persona's own; empty: nobody does.
+	Agent string `json:"agent,omitempty"`
 	// Rounds counts the rounds that were started.
 	Rounds int `json:"rounds"`
 	// Attempts counts the counted attempts, over all rounds.
@@ -144,17 +146,19 @@ func (s *Status) Assignment(id AssignmentID) *AssignmentStatus {
 	return nil
 }
 
-// Standing is where a session that has not ended stands: it waits for a breaker
-// when an assignment does, or for a person when a phase does, and nothing else is
-// at work.
+// Standing is where a session that has not ended stands: it waits for a person or
+// a breaker when an assignment does, or for a person when a phase does, and
+// nothing else is at work.
 func (s *Status) Standing() State {
-	parked, breaker := false, false
+	parked, breaker, help := false, false, false
 	for _, p := range s.Phases {
 		atWork := p.Status == Running // sealing, unless an assignment has yet to finish
 		for _, a := range p.Assignments {
 			switch {
 			case a.Awaits != nil:
 				breaker = true
+			case a.Status == HelpIsNeeded:
+				help = true
 			case a.Status == Running || a.Status == Waiting:
 				return Running
 			}
@@ -166,6 +170,8 @@ func (s *Status) Standing() State {
 		parked = parked || p.Status == AwaitingApproval
 	}
 	switch {
+	case help:
+		return HelpIsNeeded
 	case breaker:
 		return WaitingForBreaker
 	case parked:

@@ -262,7 +262,7 @@ func TestCutsKeepRunesWhole(t *testing.T) {
 func TestRecordSumsUp(t *testing.T) {
 	t.Parallel()
 	failed := AttemptReport{Attempt: 1, Failure: Failure{Category: Timeout, Message: "slow"}, Usage: Usage{InputTokens: 5}}
-	r := Record{Assignment: AssignmentID{"p", "a"}, Rounds: []RoundRecord{
+	r := Record{Assignment: AssignmentID{"p", "a"}, Usage: Usage{InputTokens: 22}, Rounds: []RoundRecord{
 		{Round: 1, RoundLog: RoundLog{Attempts: []AttemptReport{failed, failed}, Lost: 1}},
 		{Round: 2, RoundLog: RoundLog{Attempts: []AttemptReport{failed}}, Result: &RoundResult{Usage: Usage{InputTokens: 12}, Summary: "done"}},
 	}}

@@ -218,6 +218,10 @@ func (v *validator) waits(firstField string, first Duration, capField string, mo
 func (v *validator) budget() {
 	b := v.team.Budget
 	v.amount("$.budget", b.Cap())
+	v.amount("$.budget.daily", b.Daily)
+	for i, p := range v.team.Phases {
+		v.amount(ItemPath("$.phases", i)+".budget", p.Budget)
+	}
 	last := 0.0
 	for i, at := range b.WarnAt {
 		path := ItemPath("$.budget.warn_at", i)
@@ -229,15 +233,14 @@ func (v *validator) budget() {
 		}
 		last = math.Max(last, at)
 	}
-	if len(b.WarnAt) > 0 && b.Cap() == (Cap{}) {
+	if len(b.WarnAt) > 0 && !v.team.Capped() {
 		v.add("$.budget.warn_at", "has no budget to warn about; set tokens or usd beside it")
 	}
 	switch b.OnExceeded {
-	case "", OnExceededStop:
-	case OnExceededAsk, OnExceededDegrade:
-		v.add("$.budget.on_exceeded", "%s is not supported yet; write `on_exceeded: stop`, or leave it out", b.OnExceeded)
+	case "", OnExceededStop, OnExceededAsk, OnExceededDegrade:
 	default:
-		v.add("$.budget.on_exceeded", "is %q; the one that is supported is stop", Shorten(string(b.OnExceeded), 80))
+		v.add("$.budget.on_exceeded", "is %q; write stop, ask or degrade%s", Shorten(string(b.OnExceeded), 80),
+			DidYouMean(string(b.OnExceeded), []string{string(OnExceededStop), string(OnExceededAsk), string(OnExceededDegrade)}))
 	}
 }
 
@@ -253,8 +256,8 @@ func (v *validator) help() {
 	if h.Jira != nil {
 		v.add("$.help.jira", "is not supported yet: no tickets are made; leave it out")
 	}
-	if h.GiveUpAfter != 0 {
-		v.add("$.help.give_up_after", "is not supported yet: no session is parked; leave it out")
+	if h.GiveUpAfter != 0 && v.team.Budget.OnExceeded != OnExceededAsk {
+		v.add("$.help.give_up_after", "has nothing to end: a session parks for a budget only, with `on_exceeded: ask`; leave it out")
 	}
 }
 

@@ -1,0 +1,351 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/failpoint"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// book keeps what a round pays for: this is where a call is stored and where a
+// budget refuses one. It implements [team.Calls] over the assignment's journal,
+// which has the truth, and the session's ledger, which adds it up with all others.
+type book struct {
+	*round
+	// capped: the session has a budget to be held to.
+	capped bool
+	// attempt is the one under way; earlier are those whose conversation it
+	// goes on with, newest first.
+	attempt team.CallKey
+	earlier []team.CallKey
+
+	// guard is held only to look and to change, never to wait. Only the agent
+	// at work changes anything.
+	guard   sync.Mutex
+	journal *budget.Journal
+	// call is the one under way, zero if there is none that was noted; plan is
+	// what it was to be, and granted what was set aside for it.
+	call    int64
+	plan    team.CallPlan
+	granted team.Amount
+	// live is what the call under way has used so far.
+	live team.Usage
+	// refusal is the budget that could not pay; zero: all could.
+	refusal budget.Verdict
+}
+
+// The rhythm of waiting for a budget that calls under way may free.
+const (
+	budgetWait    = 50 * time.Millisecond
+	budgetWaitMax = time.Second
+)
+
+// openBook takes the assignment's journal up. What an execution that has died
+// had under way is unsettled from now on: its money may be spent.
+func (r *round) openBook(ctx context.Context) error {
+	b := &book{round: r, capped: r.scene.team.Capped()}
+	if err := r.persist(ctx, func() (err error) {
+		b.journal, err = r.Ledgers.Journal(r.scene.key, r.in.AssignmentID)
+		return err
+	}); err != nil {
+		return err
+	}
+	open := b.journal.Open()
+	for _, call := range open {
+		activity.GetLogger(ctx).Warn("a paid call was under way when its worker was lost; it stays unsettled",
+			"assignment", r.in.String(), "call", call.ID, "estimate", call.Estimate.Tokens())
+		if err := b.append(ctx, budget.Entry{Kind: budget.Unsettled, Call: call.ID}); err != nil {
+			return err
+		}
+	}
+	r.mu.Lock()
+	r.book = b
+	for _, call := range b.journal.Calls() {
+		r.record.Epoch = max(r.record.Epoch, call.Key.Epoch)
+	}
+	r.record.Epoch = max(r.record.Epoch, 1)
+	r.record.Usage = b.journal.Spent()
+	r.mu.Unlock()
+	if len(b.journal.Calls()) == 0 && !b.capped {
+		return nil
+	}
+	return b.enter(ctx)
+}
+
+// begin opens the page of an attempt.
+func (b *book) begin(attempt team.CallKey, earlier []team.CallKey) {
+	b.guard.Lock()
+	defer b.guard.Unlock()
+	b.attempt, b.earlier, b.refusal = attempt, earlier, budget.Verdict{}
+}
+
+// append adds an entry to the journal, in the store first. It is not given up
+// because the work is: what is paid for is paid for.
+func (b *book) append(ctx context.Context, e budget.Entry) error {
+	e.Seq, e.At = b.journal.Next(), b.Clock().UTC()
+	if err := b.persist(ctx, func() error { return b.Ledgers.AppendEntry(b.scene.key, b.in.AssignmentID, e) }); err != nil {
+		return err
+	}
+	b.guard.Lock()
+	defer b.guard.Unlock()
+	return b.journal.Apply(e)
+}
+
+// enter brings the assignment's row in the session's ledger up to date, and says
+// what warnings that gives.
+func (b *book) enter(ctx context.Context) error {
+	b.guard.Lock()
+	var reserved map[int64]team.Amount
+	if b.call != 0 {
+		reserved = map[int64]team.Amount{b.call: b.granted}
+	}
+	row := b.journal.Row(reserved)
+	b.guard.Unlock()
+	var warnings []budget.Warning
+	err := b.persist(ctx, func() error {
+		return b.Ledgers.UpdateLedger(b.scene.key, func(l *budget.Ledger) error {
+			b.limit(l)
+			warnings = l.SetRow(b.in.AssignmentID, row, b.Clock().UTC())
+			return nil
+		})
+	})
+	for _, w := range warnings {
+		activity.GetLogger(ctx).Warn("a budget is nearly spent", "session", b.scene.key.Session, "budget", w.Scope,
+			"at", w.At, "tokens", w.Spent.Tokens, "usd", w.Spent.USD.String())
+	}
+	return err
+}
+
+// limit sets the limits of a ledger that was lost.
+func (b *book) limit(l *budget.Ledger) {
+	if l.Revision == 0 || l.Limits.IsZero() {
+		l.Limits = budget.LimitsOf(b.scene.team)
+	}
+}
+
+// Stored looks the turn up among those of this attempt, and of the ones whose
+// conversation it goes on with.
+func (b *book) Stored(ctx context.Context, turn int, request team.Digest) (*team.StoredTurn, error) {
+	b.guard.Lock()
+	var call *budget.Call
+	for _, key := range append([]team.CallKey{b.attempt}, b.earlier...) {
+		key.Turn = turn
+		if call = b.journal.Find(key, request); call != nil {
+			break
+		}
+	}
+	b.guard.Unlock()
+	if call == nil {
+		return nil, nil
+	}
+	turnOf := &team.StoredTurn{Usage: call.Usage}
+	var err error
+	if turnOf.Answer, err = b.Get(ctx, call.Answer); err != nil {
+		activity.GetLogger(ctx).Warn("a stored answer is lost; the call has to be paid for again", "call", call.ID, "error", err)
+		return nil, ctx.Err()
+	}
+	if call.Tools != "" {
+		if turnOf.Tools, err = b.Get(ctx, call.Tools); err != nil {
+			turnOf.Tools = nil
+		}
+	}
+	return turnOf, nil
+}
+
+// Reserve sets aside what a call may cost, once the session's budgets have room
+// for it, and notes that it begins.
+func (b *book) Reserve(ctx context.Context, plan team.CallPlan) (team.Amount, error) {
+	b.guard.Lock()
+	b.plan, b.call, b.live, b.granted = plan, 0, team.Usage{}, plan.Want
+	b.guard.Unlock()
+	free := plan.Want == team.Amount{}
+	if free && (!b.capped || b.in.Free) {
+		return plan.Want, nil
+	}
+	seq := b.journal.Next() // nobody else appends
+	for wait := budgetWait; ; wait = min(2*wait, budgetWaitMax) {
+		verdict, plan, err := b.ask(ctx, seq, plan)
+		switch {
+		case err != nil:
+			return team.Amount{}, err
+		case verdict.Refused != "":
+			b.guard.Lock()
+			b.refusal = verdict
+			b.guard.Unlock()
+			return team.Amount{}, team.Failf(team.TokenBudget, "%s", verdict.Refused)
+		case verdict.Wait:
+			b.say(fmt.Sprintf("waiting: the budget of %s is set aside for calls under way", verdict.Scope))
+			if err := sleep(ctx, wait); err != nil {
+				return team.Amount{}, err
+			}
+			continue
+		case verdict.Granted == team.Amount{}:
+			return verdict.Granted, nil // it has never cost anything
+		}
+		b.guard.Lock()
+		b.plan, b.granted = plan, verdict.Granted
+		b.guard.Unlock()
+		key := b.attempt
+		key.Turn = plan.Turn
+		err = b.append(ctx, budget.Entry{
+			Kind: budget.Begun, Key: &key, Run: b.info.WorkflowExecution.RunID, Agent: plan.Agent, Model: plan.Model,
+			Request: plan.Request, Estimate: &plan.Estimate,
+		})
+		if err != nil {
+			return team.Amount{}, err
+		}
+		b.guard.Lock()
+		b.call = seq
+		b.guard.Unlock()
+		failpoint.Here("call begun")
+		return verdict.Granted, nil
+	}
+}
+
+// ask has the ledger decide. Where nobody has said what a call may cost, that is
+// guessed from what calls of the agent have cost before.
+func (b *book) ask(ctx context.Context, seq int64, plan team.CallPlan) (verdict budget.Verdict, as team.CallPlan, err error) {
+	err = b.persist(ctx, func() error {
+		return b.Ledgers.UpdateLedger(b.scene.key, func(l *budget.Ledger) error {
+			as = plan
+			if (plan.Want == team.Amount{}) {
+				as.Want, as.Least = l.Guess(plan.Agent)
+				if as.Want == as.Least {
+					as.Estimate = team.Usage{OutputTokens: as.Want.Tokens, CostUSD: as.Want.USD}
+				}
+			}
+			b.limit(l)
+			verdict = l.Reserve(b.in.AssignmentID, seq, as.Want, as.Least, b.Clock().UTC())
+			return nil
+		})
+	})
+	return verdict, as, err
+}
+
+// Settle stores an answer and books its cost.
+func (b *book) Settle(ctx context.Context, turn int, answer []byte, used team.Usage) error {
+	if b.call == 0 && (used == team.Usage{}) && answer == nil {
+		return nil // nothing was noted, and nothing was spent
+	}
+	ctx = context.WithoutCancel(ctx)
+	e := budget.Entry{Kind: budget.Settled, Call: b.call, Usage: &used}
+	if b.call == 0 {
+		key := b.attempt
+		key.Turn = turn
+		e.Key, e.Run, e.Agent, e.Model, e.Request = &key, b.info.WorkflowExecution.RunID, b.plan.Agent, b.plan.Model, b.plan.Request
+	}
+	if answer != nil {
+		var err error
+		if e.Answer, err = b.Put(ctx, answer); err != nil {
+			return err
+		}
+	}
+	failpoint.Here("answer stored, not booked")
+	return b.end(ctx, e)
+}
+
+// Abandon books what a call without an answer has cost, or that nobody knows.
+func (b *book) Abandon(ctx context.Context, turn int, used team.Usage, known bool) error {
+	if b.call == 0 {
+		return b.Settle(ctx, turn, nil, used)
+	}
+	kind := budget.Abandoned
+	if !known {
+		kind = budget.Unsettled
+	}
+	return b.end(context.WithoutCancel(ctx), budget.Entry{Kind: kind, Call: b.call, Usage: &used})
+}
+
+// end closes the call under way.
+func (b *book) end(ctx context.Context, e budget.Entry) error {
+	if err := b.append(ctx, e); err != nil {
+		return err
+	}
+	failpoint.Here("call booked")
+	b.guard.Lock()
+	b.call, b.live, b.granted = 0, team.Usage{}, team.Amount{}
+	spent := b.journal.Spent()
+	b.guard.Unlock()
+	b.mu.Lock()
+	b.record.Usage = spent
+	b.log.LostAtProgress = b.log.Lost // a stored call is progress
+	b.mu.Unlock()
+	return b.enter(ctx)
+}
+
+// KeepTools stores what the tools of the last settled turn did.
+func (b *book) KeepTools(ctx context.Context, turn int, doc []byte) error {
+	b.guard.Lock()
+	key := b.attempt
+	key.Turn = turn
+	var id int64
+	for _, call := range slices.Backward(b.journal.Calls()) {
+		if call.Key == key && call.State == budget.Settled {
+			id = call.ID
+			break
+		}
+	}
+	b.guard.Unlock()
+	if id == 0 {
+		return nil // the turn is an earlier attempt's, which has its tools
+	}
+	name, err := b.Put(ctx, doc)
+	if err != nil {
+		return err
+	}
+	return b.append(ctx, budget.Entry{Kind: budget.Tools, Call: id, Tools: name})
+}
+
+// Put stores a blob, waiting for a store that cannot take it.
+func (b *book) Put(ctx context.Context, data []byte) (name team.Digest, err error) {
+	err = b.persist(ctx, func() error {
+		name, err = b.Files.PutBlob(ctx, data)
+		return err
+	})
+	return name, err
+}
+
+// Get reads a blob.
+func (b *book) Get(ctx context.Context, name team.Digest) (data []byte, err error) {
+	err = b.persist(ctx, func() error {
+		data, err = b.Files.Blob(ctx, name)
+		return err
+	})
+	return data, err
+}
+
+// Spending notes what the call under way has used so far, and stops an agent
+// that has used more than was set aside for it.
+func (b *book) Spending(used team.Usage) error {
+	b.guard.Lock()
+	defer b.guard.Unlock()
+	b.live = used
+	if over := used.Amount(); b.call != 0 && (over.Tokens > b.granted.Tokens && b.granted.Tokens > 0 || over.USD > b.granted.USD && b.granted.USD > 0) {
+		b.refusal = budget.Verdict{Scope: budget.SessionScope}
+		return team.Failf(team.TokenBudget, "the attempt has used %d tokens and %s USD, more than the %d tokens and %s USD that were set aside for it",
+			over.Tokens, over.USD, b.granted.Tokens, b.granted.USD)
+	}
+	return nil
+}
+
+// spent is what this run has spent on the attempt under way, the call under way
+// included.
+func (b *book) spent() team.Usage {
+	b.guard.Lock()
+	defer b.guard.Unlock()
+	return b.journal.SpentOn(b.info.WorkflowExecution.RunID, b.attempt).Add(b.live)
+}
+
+// total is all that the assignment has cost.
+func (b *book) total() team.Usage {
+	b.guard.Lock()
+	defer b.guard.Unlock()
+	return b.journal.Spent()
+}

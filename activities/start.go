@@ -1,0 +1,140 @@
+package activities
+
+import (
+	"context"
+	"slices"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// start is what an attempt starts from: the failure table decides, by how the
+// attempt before it failed. This is where healing begins.
+type start struct {
+	// files is the manifest that the directory is filled from. asLeft: it is
+	// not filled, because the execution that was cut off has left it.
+	files  team.Digest
+	asLeft bool
+	// continues: a conversation in the directory and HOME can go on.
+	continues bool
+	// first is the attempt with which the conversation began, and earlier are
+	// the failed ones that it has gone through since, newest first: their paid
+	// answers are this attempt's, too.
+	first   team.CallKey
+	earlier []team.CallKey
+	// failure is what the conversation was begun after; nil: nothing. kept:
+	// the directory has what that attempt left.
+	failure *team.AttemptReport
+	kept    bool
+}
+
+// tried is a failed attempt and where it belongs.
+type tried struct {
+	key    team.CallKey
+	report team.AttemptReport
+}
+
+// start decides what the attempt to come starts from.
+func (r *round) start(ctx context.Context) start {
+	s := start{files: r.in.Input, first: r.attemptKey()}
+	history := r.tried()
+	for _, last := range slices.Backward(history) {
+		if !r.goesOn(last) {
+			break
+		}
+		s.earlier = append(s.earlier, last.key)
+		s.first = last.key
+		history = history[:len(history)-1]
+	}
+	if len(history) > 0 {
+		last := history[len(history)-1].report
+		s.failure = &last
+		s.kept = r.keeps(ctx, last)
+		if s.kept {
+			s.files = last.Left
+		}
+	}
+	dir, err := r.Sessions.WorkDir(r.scene.key, r.in.AssignmentID)
+	if err == nil && r.Agents.Continuable(r.agent(), dir) {
+		cutOff := r.log.Begun == len(r.log.Attempts)+1
+		s.asLeft = cutOff
+		s.continues = cutOff || s.kept
+	}
+	return s
+}
+
+// goesOn tells whether the conversation of a failed attempt goes on: one that the
+// journal has, so that the agent goes through it again from its beginning.
+func (r *round) goesOn(last tried) bool {
+	return r.Agents.Offered(r.agent()).Conversation == team.InJournal && last.report.Agent == r.agent() &&
+		last.key.Epoch == r.record.Epoch && team.RuleFor(last.report.Failure.Category).Start == team.FromConversation
+}
+
+// keeps tells whether the next attempt goes on from the files that one has left.
+func (r *round) keeps(ctx context.Context, last team.AttemptReport) bool {
+	from := team.RuleFor(last.Failure.Category).Start
+	if from == team.FromInput || last.Left == "" {
+		return false
+	}
+	continuable := false
+	if from == team.FromConversation { // only who remembers what it was doing goes on from its middle
+		dir, err := r.Sessions.WorkDir(r.scene.key, r.in.AssignmentID)
+		continuable = err == nil && r.Agents.Continuable(r.agent(), dir)
+	}
+	return (from == team.FromFiles || continuable) && r.Files.Intact(ctx, last.Left) == nil
+}
+
+// tried lists the failed attempts since the assignment last succeeded: those of
+// this round, of the failed rounds before it, and of earlier epochs. What was
+// found outside of them, at a seal, begins a new page. The same rounds in other
+// runs are not before this one: it goes through them again.
+func (r *round) tried() []tried {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var before []team.RoundRecord
+	for _, round := range slices.Backward(r.record.Rounds) {
+		if round.Result != nil || r.in.Feedback != "" {
+			break
+		}
+		ofThisRun := round.Key.Run == r.info.WorkflowExecution.RunID && round.Round < r.in.Round
+		if round.Epoch < r.record.Epoch || ofThisRun {
+			before = append(before, round)
+		}
+	}
+	var out []tried
+	add := func(epoch, round int, attempts []team.AttemptReport) {
+		for _, a := range attempts {
+			out = append(out, tried{team.CallKey{Epoch: epoch, Round: round, Attempt: a.Attempt}, a})
+		}
+	}
+	for _, round := range slices.Backward(before) {
+		add(round.Epoch, round.Round, round.Attempts)
+	}
+	add(r.record.Epoch, r.in.Round, r.log.Attempts)
+	return out
+}
+
+// attemptKey names the attempt under way.
+func (r *round) attemptKey() team.CallKey {
+	return team.CallKey{Epoch: r.record.Epoch, Round: r.in.Round, Attempt: len(r.log.Attempts) + 1}
+}
+
+// feedback tells the attempt what went wrong before: in an attempt of its own, or
+// at the seal.
+func (r *round) feedback(ctx context.Context, s start) (*team.Feedback, error) {
+	if s.failure == nil {
+		if r.in.Feedback == "" {
+			return nil, nil
+		}
+		f, err := r.loadFeedback(ctx)
+		return team.FeedbackOn(f), err
+	}
+	feedback := team.FeedbackOn(&s.failure.Failure)
+	feedback.Kept = s.kept
+	if s.failure.Diff != "" {
+		diff, err := r.Files.Blob(ctx, s.failure.Diff)
+		if err == nil {
+			feedback.Diff = string(diff)
+		}
+	}
+	return feedback, nil
+}

@@ -1,0 +1,89 @@
+package host_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// costing is an agent whose attempts say that they have cost 60 tokens.
+func costing() agent.Definition {
+	return shell(`echo work > $RANDOM.txt; echo '{"usage":{"output_tokens":60}}' > $MAESTRO_RESULT`)
+}
+
+func threeSteps(b team.Budget) team.Team {
+	persona := team.Persona{Role: "d", Agent: "a", Instructions: "do"}
+	return team.Team{
+		Version: 1, Name: "t", Personas: map[string]team.Persona{"dev": persona}, Budget: b,
+		Phases: []team.Phase{{Name: "one", Personas: []string{"dev"}}, {Name: "two", Personas: []string{"dev"}}, {Name: "three", Personas: []string{"dev"}}},
+	}
+}
+
+func TestBudgetStopsTheSession(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, agent.Config{Agents: map[string]agent.Definition{"a": costing()}})
+	_, err := s.run("s", threeSteps(team.Budget{Tokens: 150}))
+	require.ErrorContains(t, err, "three/dev needs help: token_budget: the budget of the session is spent: 30 of 150 tokens are left, and the next call needs 60")
+	require.Equal(t, int64(120), s.execution("s").Usage.Tokens(), "the cap is not passed by an attempt that is known to be too dear")
+	ledger, err := s.store.Ledger(team.SessionKey{Namespace: "default", Session: "s"})
+	require.NoError(t, err)
+	require.Equal(t, int64(120), ledger.Usage().Tokens())
+	require.Zero(t, ledger.Reserved())
+}
+
+func TestRaisedBudgetLetsAParkedSessionGoOnWhereItWas(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, agent.Config{Agents: map[string]agent.Definition{"a": costing()}})
+	run := s.start("s", threeSteps(team.Budget{Tokens: 150, WarnAt: []float64{0.3, 0.7}, OnExceeded: team.OnExceededAsk}))
+	key := team.SessionKey{Namespace: "default", Session: "s"}
+	parked := func() bool {
+		e, err := s.store.Execution(key)
+		return err == nil && e.Status.Status == team.HelpIsNeeded && len(e.Help) == 1
+	}
+	require.Eventually(t, parked, 20*time.Second, 20*time.Millisecond)
+	e := s.execution("s")
+	require.Equal(t, team.HelpIsNeeded, e.Assignment(team.AssignmentID{Phase: "three", Persona: "dev"}).Status)
+	require.Contains(t, e.Help[0].Advice, "maestro budget raise s --tokens N")
+	require.Contains(t, e.Reason, "30 of 150 tokens are left")
+
+	raise := func(id string, r workflows.Raise) (activities.Raised, error) {
+		handle, err := s.client.UpdateWorkflow(t.Context(), client.UpdateWorkflowOptions{
+			WorkflowID: "s", UpdateID: id, UpdateName: workflows.RaiseUpdate, Args: []any{r}, WaitForStage: client.WorkflowUpdateStageCompleted,
+		})
+		require.NoError(t, err)
+		var raised activities.Raised
+		return raised, handle.Get(t.Context(), &raised)
+	}
+	_, err := raise("wrong", workflows.Raise{USD: 1e9})
+	require.ErrorContains(t, err, "the session has no budget of USD")
+	raised, err := raise("more", workflows.Raise{Tokens: 10, By: "ann"})
+	require.NoError(t, err)
+	require.Equal(t, activities.Raised{Scope: "session", Cap: team.Cap{Tokens: 160}, Spent: team.Amount{Tokens: 120}}, raised)
+	require.Eventually(t, func() bool {
+		return parked() && s.execution("s").Help[0].Message == "the budget of the session is spent: 40 of 160 tokens are left, and the next call needs 60"
+	}, 20*time.Second, 20*time.Millisecond, "not enough: it parks again")
+	_, err = raise("enough", workflows.Raise{Tokens: 100})
+	require.NoError(t, err)
+
+	var result workflows.SessionResult
+	require.NoError(t, run.Get(t.Context(), &result))
+	s.keepHistory(run)
+	require.Equal(t, int64(180), result.Usage.Tokens())
+	e = s.execution("s")
+	require.Equal(t, team.Completed, e.Status.Status)
+	require.Empty(t, e.Help)
+	a := e.Assignment(team.AssignmentID{Phase: "three", Persona: "dev"})
+	require.Equal(t, 1, a.Attempts, "waiting for money uses up nothing")
+	require.Equal(t, 1, a.Rounds)
+	ledger, err := s.store.Ledger(key)
+	require.NoError(t, err)
+	require.Equal(t, "ann", ledger.Raises[0].By)
+	require.Len(t, ledger.Warnings, 2, "once each, whatever is raised: %v", ledger.Warnings)
+}

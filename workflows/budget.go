@@ -1,0 +1,244 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// carryOut executes one round, in as many activities as its agent's breaker and
+// the budgets make of it. An activity that was turned away, or that ran out of
+// money, uses up no round and no attempt: the next one goes on where it was.
+func (s *session) carryOut(ctx workflow.Context, a *assignment) (team.RoundResult, error) {
+	id := fmt.Sprintf("%s.%s.%d", a.Phase, a.Persona, a.round)
+	e := execution{id: id}
+	a.refused = nil
+	for {
+		result, err := s.round(ctx, a, e)
+		turned, away := turnedAway(err)
+		stop, broke := budgetStop(err)
+		if !away && !broke {
+			return result, err
+		}
+		a.waits++
+		lease := ""
+		if away {
+			lease, err = s.afterTurnedAway(ctx, a, turned)
+		} else {
+			err = s.afterBudgetSpent(ctx, a, stop)
+		}
+		if err != nil {
+			return result, err
+		}
+		e = execution{id: fmt.Sprintf("%s.%d", id, a.waits), after: e.id, lease: lease}
+	}
+}
+
+// agentOf is the agent that works for an assignment.
+func (s *session) agentOf(a *assignment) string {
+	if a.agent != "" {
+		return a.agent
+	}
+	return s.team.Personas[a.Persona].Agent
+}
+
+// chooseAgent decides who does the next round after a failed one: the persona's
+// own agent, unless that is too dear or has declined and there is another.
+func (s *session) chooseAgent(a *assignment, f team.Failure) {
+	if a.degraded {
+		return
+	}
+	a.agent = ""
+	persona := s.team.Personas[a.Persona]
+	if persona.Fallback && team.RuleFor(f.Category).Fallback {
+		a.agent = s.fallbacks[persona.Agent]
+	}
+}
+
+// onExceeded is what the session can do when a budget cannot pay for an
+// assignment's next call.
+func (s *session) onExceeded(a *assignment) team.OnExceeded {
+	wanted := s.team.Budget.OnExceeded
+	if wanted == team.OnExceededDegrade && (a.degraded || s.fallbacks[s.team.Personas[a.Persona].Agent] == "") {
+		return team.OnExceededStop
+	}
+	return wanted
+}
+
+// budgetStop reads from an error that a round waits for money.
+func budgetStop(err error) (activities.BudgetStop, bool) {
+	var stop activities.BudgetStop
+	var app *temporal.ApplicationError
+	if !errors.As(err, &app) || app.Type() != team.BudgetSpent || !app.HasDetails() {
+		return stop, false
+	}
+	return stop, app.Details(&stop) == nil
+}
+
+// afterBudgetSpent has the agent's fallback go on, or parks the assignment until a
+// person raises the budget. What does not need that budget goes on meanwhile.
+func (s *session) afterBudgetSpent(ctx workflow.Context, a *assignment, stop activities.BudgetStop) error {
+	a.Usage = stop.Total
+	if s.onExceeded(a) == team.OnExceededDegrade {
+		a.degraded, a.agent = true, s.fallbacks[s.team.Personas[a.Persona].Agent]
+		return nil
+	}
+	before := s.raises
+	s.broke[a.AssignmentID] = stop
+	s.status.Help = append(s.status.Help, s.moneyRequest(a, stop))
+	if err := s.standBy(ctx, a, team.HelpIsNeeded); err != nil {
+		return err
+	}
+	err := s.untilRaised(ctx, a, before)
+	delete(s.broke, a.AssignmentID)
+	if err != nil {
+		return err
+	}
+	s.status.Help = slices.DeleteFunc(s.status.Help, func(h team.HelpRequest) bool { return h.Phase == a.Phase && h.Persona == a.Persona })
+	return s.standBy(ctx, a, team.Running)
+}
+
+// untilRaised waits for a raise, for as long as the team lets a parked session
+// wait. Its end without one is errNotBegun: a person is needed, and none came.
+func (s *session) untilRaised(ctx workflow.Context, a *assignment, before int) error {
+	waiting, cancel := workflow.WithCancel(ctx)
+	defer cancel()
+	limit := s.team.Help.GiveUpAfter.Std()
+	timer := workflow.NewTimerWithOptions(waiting, limit, workflow.TimerOptions{
+		Summary: fmt.Sprintf("%s waits for `maestro budget raise %s`", a.AssignmentID, s.status.Session),
+	})
+	err := workflow.Await(ctx, func() bool { return s.raises > before || s.stopping() || timer.IsReady() })
+	switch {
+	case err != nil:
+		return err
+	case s.raises > before:
+		return nil
+	case !s.stopping():
+		s.failing = true
+		s.note(ctx, a, team.Failed)
+		s.setPhase(a.Phase, team.Failed)
+	}
+	return errNotBegun
+}
+
+// standBy tells everybody that an assignment parks, or goes on.
+func (s *session) standBy(ctx workflow.Context, a *assignment, state team.State) error {
+	s.note(ctx, a, state)
+	s.standing()
+	s.publish(ctx)
+	s.remember(ctx)
+	if err := s.boundary.Lock(ctx); err != nil {
+		return err
+	}
+	defer s.boundary.Unlock()
+	return s.mark(ctx, "")
+}
+
+// moneyRequest says what a person can do about a budget that is spent.
+func (s *session) moneyRequest(a *assignment, stop activities.BudgetStop) team.HelpRequest {
+	flags, argument := "", ""
+	kind, which, _ := strings.Cut(stop.Scope, " ")
+	if which != "" {
+		flags, argument = fmt.Sprintf(" --%s %s", kind, which), fmt.Sprintf(", %q: %q", kind, which)
+	}
+	return team.HelpRequest{
+		ID: fmt.Sprintf("%s.%s.budget.%d", a.Phase, a.Persona, a.waits), Phase: a.Phase, Persona: a.Persona,
+		Category: team.TokenBudget, Message: stop.Message, Attempts: append([]team.AttemptFailure{}, a.Failures...), Usage: a.Usage,
+		Advice: fmt.Sprintf("go on with `maestro budget raise %s%s --tokens N` (or --usd N), or with the update %s and {\"tokens\": N%s}",
+			s.status.Session, flags, RaiseUpdate, argument),
+	}
+}
+
+// takeRaises lets a person add to a budget at any time: by an update, which
+// answers, or by a signal, which needs no worker to be at hand.
+func (s *session) takeRaises(ctx workflow.Context) error {
+	signals := workflow.GetSignalChannel(ctx, RaiseUpdate)
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		for n := 1; ; n++ {
+			var r Raise
+			signals.Receive(ctx, &r)
+			if r.ID == "" {
+				r.ID = fmt.Sprintf("signal-%d", n)
+			}
+			err := s.raisable(r)
+			if err == nil {
+				_, err = s.raise(ctx, r)
+			}
+			if err != nil {
+				workflow.GetLogger(ctx).Warn("a signal to raise a budget is ignored", "error", err)
+			}
+		}
+	})
+	return workflow.SetUpdateHandlerWithOptions(ctx, RaiseUpdate,
+		func(ctx workflow.Context, r Raise) (activities.Raised, error) {
+			r.ID = workflow.GetCurrentUpdateInfo(ctx).ID
+			return s.raise(ctx, r)
+		},
+		workflow.UpdateHandlerOptions{
+			Validator: s.raisable,
+			Description: `Adds to a budget of the session; one that has parked because the budget is spent goes on. ` +
+				`The argument says what is added: {"tokens": 50000, "usd": 1.5, "by": "your name"}; with "persona" or "phase", to that one's budget.`,
+		})
+}
+
+// raise adds to a budget, and lets go on who waits for one.
+func (s *session) raise(ctx workflow.Context, r Raise) (activities.Raised, error) {
+	in := activities.RaiseInput{Raise: budget.Raise{
+		ID: r.ID, Scope: r.scope(), By: r.By, Note: r.Note, Added: team.Amount{Tokens: r.Tokens, USD: r.USD},
+	}}
+	var raised activities.Raised
+	if err := s.atBoundary(ctx, activities.RaiseName, in, &raised); err != nil {
+		return raised, err
+	}
+	s.raises++
+	return raised, nil
+}
+
+// scope names the budget that is raised.
+func (r Raise) scope() string {
+	switch {
+	case r.Persona != "":
+		return budget.PersonaScope(r.Persona)
+	case r.Phase != "":
+		return budget.PhaseScope(r.Phase)
+	}
+	return budget.SessionScope
+}
+
+// raisable refuses what would add nothing to any budget.
+func (s *session) raisable(r Raise) error {
+	limits := budget.LimitsOf(s.team)
+	limit, of := limits.Session, "the session"
+	switch {
+	case r.Persona != "" && r.Phase != "":
+		return notRaised("it names a persona and a phase; raise one budget at a time")
+	case r.Persona != "":
+		limit, of = limits.Personas[r.Persona], "persona "+team.Shorten(r.Persona, 80)
+	case r.Phase != "":
+		limit, of = limits.Phases[r.Phase], "phase "+team.Shorten(r.Phase, 80)
+	}
+	switch {
+	case r.Tokens < 0 || r.USD < 0:
+		return notRaised("a budget can only be raised; give positive numbers")
+	case r.Tokens == 0 && r.USD == 0:
+		return notRaised("it says neither tokens nor usd")
+	case r.Tokens > 0 && limit.Tokens == 0:
+		return notRaised(of + " has no budget of tokens")
+	case r.USD > 0 && limit.USD == 0:
+		return notRaised(of + " has no budget of USD")
+	}
+	return nil
+}
+
+func notRaised(why string) error {
+	return temporal.NewApplicationErrorWithOptions("the budget is not raised: "+why, "NotRaised",
+		temporal.ApplicationErrorOptions{NonRetryable: true})
+}
