@@ -111,6 +111,21 @@ func parseJournal(data []byte) *journalFile {
 	}
 }
 
+// untell leaves out what the turns brought, and keeps what they cost.
+func (f *journalFile) untell() error {
+	f.sound = nil
+	for i := range f.entries {
+		e := &f.entries[i]
+		e.Answer, e.Tools = "", ""
+		line, err := journalLine(*e)
+		if err != nil {
+			return err
+		}
+		f.sound = append(append(f.sound, line...), '\n')
+	}
+	return nil
+}
+
 // fault says what is wrong with the file; empty: nothing.
 func (f *journalFile) fault() string {
 	const few = 5

@@ -61,30 +61,36 @@ func unsealLedger(data []byte, l *budget.Ledger) error {
 
 // Ledger reads a session's ledger. Where it is missing or damaged it is what the
 // journals add up to, without limits; a damaged file is then in the quarantine.
-func (s *Store) Ledger(key team.SessionKey) (l budget.Ledger, err error) {
-	if known, err := s.HasSession(key); err != nil || !known {
-		return budget.Ledger{Schema: budget.LedgerSchema}, err
-	}
-	path, err := s.lockPath(key, ledgerFile)
-	if err != nil { // a store that is only for reading is not written to
-		return s.ledger(key)
-	}
-	lock := flock.New(path, flock.SetPermissions(fileMode))
-	if err := lock.RLock(); err != nil {
-		_ = lock.Close()
-		return s.ledger(key)
-	}
-	defer closing(lock, &err)
-	return s.ledger(key)
+func (s *Store) Ledger(key team.SessionKey) (budget.Ledger, error) {
+	l, err := s.lockedLedger(key)
+	return s.orSummed(key, l, err)
 }
 
-// ledger is as [Store.Ledger], for one who holds its lock.
-func (s *Store) ledger(key team.SessionKey) (budget.Ledger, error) {
-	l, err := s.storedLedger(key)
+// orSummed makes a ledger that could not be read from the journals.
+func (s *Store) orSummed(key team.SessionKey, l budget.Ledger, err error) (budget.Ledger, error) {
 	if errors.Is(err, team.ErrNotFound) || errors.Is(err, team.ErrCorrupt) {
 		return s.summed(key)
 	}
 	return l, err
+}
+
+// lockedLedger is as storedLedger, while nobody writes the ledger: its file may be
+// written over once it was replaced.
+func (s *Store) lockedLedger(key team.SessionKey) (l budget.Ledger, err error) {
+	if known, err := s.HasSession(key); err != nil || !known {
+		return s.storedLedger(key) // makes no lock for it
+	}
+	path, err := s.lockPath(key, ledgerFile)
+	if err != nil { // into a store that is only for reading nobody writes
+		return s.storedLedger(key)
+	}
+	lock := flock.New(path, flock.SetPermissions(fileMode))
+	if err := lock.RLock(); err != nil {
+		_ = lock.Close()
+		return s.storedLedger(key)
+	}
+	defer closing(lock, &err)
+	return s.storedLedger(key)
 }
 
 // storedLedger reads a session's ledger.json: [team.ErrNotFound] if there is
@@ -148,7 +154,8 @@ func (s *Store) UpdateLedger(key team.SessionKey, change func(*budget.Ledger) er
 		return err
 	}
 	return s.under(key, ledgerFile, func() error {
-		l, err := s.ledger(key)
+		stored, err := s.storedLedger(key)
+		l, err := s.orSummed(key, stored, err)
 		if err != nil {
 			return err
 		}
