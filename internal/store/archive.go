@@ -206,5 +206,42 @@ func (s *Store) archiveDocuments(ctx context.Context, key team.SessionKey, v *ve
 			return nil, err
 		}
 	}
-	return out, nil
+	return out, s.archivePaid(ctx, key, v, out)
+}
+
+// archivePaid renders what the session has paid for.
+func (s *Store) archivePaid(ctx context.Context, key team.SessionKey, v *verification, out map[string][]byte) error {
+	l, err := s.Ledger(key)
+	if err != nil {
+		return err
+	}
+	if err := v.paid(ctx, key); err != nil {
+		return err
+	}
+	ids, err := s.journals(ctx, key)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		path, err := s.journalPath(key, id)
+		if err != nil {
+			return err
+		}
+		f, err := s.readJournal(path)
+		if err != nil {
+			return err
+		}
+		if v.untold {
+			if err := f.untell(); err != nil {
+				return err
+			}
+		}
+		if len(f.sound) > 0 {
+			out[archiveRecord+journalName(id)] = f.sound
+		}
+	}
+	if len(l.Rows) > 0 || l.Revision > 0 {
+		out[ledgerFile], err = sealLedger(l)
+	}
+	return err
 }

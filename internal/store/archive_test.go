@@ -311,7 +311,7 @@ func TestAnArchiveThatWasTamperedWithIsRefused(t *testing.T) {
 func FuzzReadArchive(f *testing.F) {
 	from, err := store.Create(filepath.Join(f.TempDir(), "from"), options())
 	require.NoError(f, err)
-	chain(f, from, session)
+	busySession(f, from, session)
 	whole := unpacked(f, archive(f, from, session, true))
 	for i, e := range whole {
 		f.Add(byte(i), e.data)

@@ -290,10 +290,14 @@ func (s *Store) stuck(path string, cause error) error {
 
 // quarantine moves a file out of the way and returns where it lies now.
 func (s *Store) quarantine(path string) (string, error) {
-	flat := strings.ReplaceAll(s.rel(path), string(os.PathSeparator), "-")
-	stamp := s.now().UTC().Format("20060102T150405.000000000Z")
-	to := s.path("quarantine", flat+"."+stamp)
+	to := s.quarantined(path, s.now())
 	return to, s.install(path, to, untilPowerLoss)
+}
+
+// quarantined is where a file lies that was found damaged at a time.
+func (s *Store) quarantined(path string, at time.Time) string {
+	flat := strings.ReplaceAll(s.rel(path), string(os.PathSeparator), "-")
+	return s.path("quarantine", flat+"."+at.UTC().Format("20060102T150405.000000000Z"))
 }
 
 // otherwise reports a sound blob that is not what it was asked for as.

@@ -12,8 +12,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
-// busySession adds what chain leaves out: failed attempts with transcripts, and
-// an integrating round.
+// busySession adds what chain leaves out: failed attempts with transcripts, an
+// integrating round, and calls that were paid for.
 func busySession(t testing.TB, s *store.Store, key team.SessionKey) {
 	t.Helper()
 	names := chain(t, s, key)
@@ -42,6 +42,8 @@ func busySession(t testing.TB, s *store.Store, key team.SessionKey) {
 			{Attempt: 1, Failure: team.Failure{Category: team.Syntax, Message: "no"}, Log: put("failed log of " + key.Session)},
 		}}}},
 	}))
+	journaled(t, s, key, team.AssignmentID{Phase: "build", Persona: "ann"}, 2)
+	journaled(t, s, key, team.AssignmentID{Phase: "deploy", Persona: "bob"}, 1)
 }
 
 // offsets lists where a file of this size is damaged: everywhere in a small one,

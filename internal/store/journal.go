@@ -111,6 +111,21 @@ func parseJournal(data []byte) *journalFile {
 	}
 }
 
+// untell leaves out what the turns brought, and keeps what they cost.
+func (f *journalFile) untell() error {
+	f.sound = nil
+	for i := range f.entries {
+		e := &f.entries[i]
+		e.Answer, e.Tools = "", ""
+		line, err := journalLine(*e)
+		if err != nil {
+			return err
+		}
+		f.sound = append(append(f.sound, line...), '\n')
+	}
+	return nil
+}
+
 // fault says what is wrong with the file; empty: nothing.
 func (f *journalFile) fault() string {
 	const few = 5
@@ -153,16 +168,27 @@ func (s *Store) readJournal(path string) (*journalFile, error) {
 }
 
 // journalFault reports a damaged journal and keeps a copy of it, as it is, in the
-// quarantine: one, however often it is read.
+// quarantine: one, however often it is read before it changes again.
 func (s *Store) journalFault(path string, data []byte, what string) error {
-	flat := strings.ReplaceAll(s.rel(path), string(os.PathSeparator), "-")
-	kept := s.path("quarantine", flat+"."+digestOf(data).Short())
-	if _, err := os.Lstat(kept); err != nil {
-		if err := s.write(kept, data, untilPowerLoss); err != nil {
-			return &Fault{Path: s.rel(path), What: what + "; it cannot be copied to the quarantine: " + err.Error(), kind: team.ErrCorrupt}
-		}
+	kept, err := s.keepDamaged(path, data)
+	if err != nil {
+		return &Fault{Path: s.rel(path), What: what + "; it cannot be copied to the quarantine: " + err.Error(), kind: team.ErrCorrupt}
 	}
 	return &Fault{Path: s.rel(path), What: what, Quarantined: s.rel(kept), kind: team.ErrCorrupt}
+}
+
+// keepDamaged copies a file's content to the quarantine, under the time at which
+// the file was last changed.
+func (s *Store) keepDamaged(path string, data []byte) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	kept := s.quarantined(path, info.ModTime())
+	if there, err := os.ReadFile(kept); err == nil && bytes.Equal(there, data) {
+		return kept, nil
+	}
+	return kept, s.write(kept, data, untilPowerLoss)
 }
 
 // AppendEntry adds an entry to an assignment's journal; when it returns the entry

@@ -1,25 +1,96 @@
 package store
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
+
+	"github.com/gofrs/flock"
 
 	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/failpoint"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
-const ledgerFile = "ledger.json"
+const (
+	ledgerFile = "ledger.json"
+	// ledgerTail is how a ledger ends that has yet to get its digest.
+	ledgerTail = `"sha256":""}` + "\n"
+	// ledgerAfter is how much of that follows the digest.
+	ledgerAfter = len(`"}` + "\n")
+)
+
+// sealLedger returns a ledger as it is stored: JSON that ends with the SHA-256 of
+// the whole, taken while the digest is left out. Other documents are sealed over
+// their canonical form, which takes too long for what is written at every call.
+func sealLedger(l budget.Ledger) ([]byte, error) {
+	l.SHA256 = ""
+	data, err := json.Marshal(l)
+	if err != nil {
+		return nil, err
+	}
+	data = append(data, '\n')
+	if !bytes.HasSuffix(data, []byte(ledgerTail)) {
+		return nil, errors.New("a ledger does not end with its digest")
+	}
+	return slices.Insert(data, len(data)-ledgerAfter, []byte(digestOf(data))...), nil
+}
+
+// unsealLedger reads a ledger and refuses one that sealLedger cannot have written.
+func unsealLedger(data []byte, l *budget.Ledger) error {
+	const digest = 64
+	at := len(data) - ledgerAfter - digest
+	if at < 0 {
+		return errors.New("it is no ledger")
+	}
+	stated := team.Digest(data[at : at+digest])
+	rest := slices.Concat(data[:at], data[at+digest:])
+	if !bytes.HasSuffix(rest, []byte(ledgerTail)) || digestOf(rest) != stated {
+		return fmt.Errorf("its %s does not fit its content", sealField)
+	}
+	if err := json.Unmarshal(data, l); err != nil {
+		return err
+	}
+	return checkLedger(*l)
+}
 
 // Ledger reads a session's ledger. Where it is missing or damaged it is what the
 // journals add up to, without limits; a damaged file is then in the quarantine.
 func (s *Store) Ledger(key team.SessionKey) (budget.Ledger, error) {
-	l, err := s.storedLedger(key)
+	l, err := s.lockedLedger(key)
+	return s.orSummed(key, l, err)
+}
+
+// orSummed makes a ledger that could not be read from the journals.
+func (s *Store) orSummed(key team.SessionKey, l budget.Ledger, err error) (budget.Ledger, error) {
 	if errors.Is(err, team.ErrNotFound) || errors.Is(err, team.ErrCorrupt) {
 		return s.summed(key)
 	}
 	return l, err
+}
+
+// lockedLedger is as storedLedger, while nobody writes the ledger: its file may be
+// written over once it was replaced.
+func (s *Store) lockedLedger(key team.SessionKey) (l budget.Ledger, err error) {
+	if known, err := s.HasSession(key); err != nil || !known {
+		return s.storedLedger(key) // makes no lock for it
+	}
+	path, err := s.lockPath(key, ledgerFile)
+	if err != nil { // into a store that is only for reading nobody writes
+		return s.storedLedger(key)
+	}
+	lock := flock.New(path, flock.SetPermissions(fileMode))
+	if err := lock.RLock(); err != nil {
+		_ = lock.Close()
+		return s.storedLedger(key)
+	}
+	defer closing(lock, &err)
+	return s.storedLedger(key)
 }
 
 // storedLedger reads a session's ledger.json: [team.ErrNotFound] if there is
@@ -32,10 +103,7 @@ func (s *Store) storedLedger(key team.SessionKey) (budget.Ledger, error) {
 	var l budget.Ledger
 	err = s.readDocument(filepath.Join(dir, ledgerFile), "ledger", func(data []byte) error {
 		l = budget.Ledger{}
-		if err := s.unseal(data, &l); err != nil {
-			return err
-		}
-		return checkLedger(l)
+		return unsealLedger(data, &l)
 	})
 	if err != nil {
 		return budget.Ledger{}, err
@@ -86,7 +154,8 @@ func (s *Store) UpdateLedger(key team.SessionKey, change func(*budget.Ledger) er
 		return err
 	}
 	return s.under(key, ledgerFile, func() error {
-		l, err := s.Ledger(key)
+		stored, err := s.storedLedger(key)
+		l, err := s.orSummed(key, stored, err)
 		if err != nil {
 			return err
 		}
@@ -95,13 +164,46 @@ func (s *Store) UpdateLedger(key team.SessionKey, change func(*budget.Ledger) er
 			return err
 		}
 		l.Schema, l.Revision = budget.LedgerSchema, revision+1
-		data, err := s.seal(l)
-		if err != nil {
-			return fmt.Errorf("write the ledger of session %s: %w", key.Session, err)
+		data, err := sealLedger(l)
+		if err == nil {
+			err = s.swap(filepath.Join(dir, ledgerFile), data)
 		}
-		if err := s.write(filepath.Join(dir, ledgerFile), data, untilPowerLoss); err != nil {
+		if err != nil {
 			return fmt.Errorf("write the ledger of session %s: %w", key.Session, err)
 		}
 		return nil
 	})
+}
+
+// swap replaces the file at path as write does, for one who holds the lock under
+// which it is read, too. It writes over the file that was replaced last and
+// exchanges the two: on many file systems that takes a small part of the time
+// that a new file takes. Where it cannot, it writes a new file.
+func (s *Store) swap(path string, data []byte) error {
+	spare := s.path("tmp", "swap-"+digestOf([]byte(s.rel(path))).Short())
+	if err := overwrite(spare, data); err == nil && exchange(spare, path) == nil {
+		return nil
+	}
+	if err := s.write(path, data, untilPowerLoss); err != nil {
+		return err
+	}
+	// The next one finds a file to write over.
+	if f, err := os.OpenFile(spare, os.O_CREATE|os.O_WRONLY, fileMode); err == nil {
+		_ = f.Close()
+	}
+	return nil
+}
+
+// overwrite fills a file that is there.
+func overwrite(path string, data []byte) (err error) {
+	f, err := os.OpenFile(path, os.O_WRONLY, fileMode)
+	if err != nil {
+		return err
+	}
+	defer closing(f, &err)
+	failpoint.Torn(path, f, data)
+	if _, err := f.Write(data); err != nil {
+		return err
+	}
+	return f.Truncate(int64(len(data)))
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -21,6 +22,9 @@ type planted struct {
 	copies  map[string][]byte
 	records []team.Record
 	notes   prunedNote
+	// journals are whole; ledger is zero where nothing was paid.
+	journals map[team.AssignmentID]*journalFile
+	ledger   budget.Ledger
 }
 
 // plant puts a session into the store, all of its documents at once: after a
@@ -97,6 +101,14 @@ func (s *Store) render(p planted) (map[string][]byte, error) {
 	if len(p.notes.Checkpoints) > 0 {
 		p.notes.Schema, p.notes.Session = prunedSchema, p.key.Session
 		if out[prunedFile], err = seal(p.notes); err != nil {
+			return nil, err
+		}
+	}
+	for id, f := range p.journals {
+		out[filepath.Join("assignments", journalName(id))] = f.sound
+	}
+	if p.ledger.Schema != "" {
+		if out[ledgerFile], err = sealLedger(p.ledger); err != nil {
 			return nil, err
 		}
 	}

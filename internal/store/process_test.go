@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 )
@@ -41,6 +42,21 @@ var roles = map[string]func(dir string, args []string) error{
 		n, err := strconv.Atoi(args[0])
 		for range n {
 			err = errors.Join(err, s.UpdateExecution(session, func(e *team.Execution) { e.HistoryEvents++ }))
+		}
+		return err
+	},
+	"pay": func(dir string, args []string) error {
+		s, err := store.Open(dir, options())
+		if err != nil {
+			return err
+		}
+		for range 100 {
+			err = errors.Join(err, s.UpdateLedger(session, func(l *budget.Ledger) error {
+				row := l.Row(id(args[0]))
+				row.Unsettled.InputTokens++
+				l.SetRow(id(args[0]), row, now)
+				return nil
+			}))
 		}
 		return err
 	},
@@ -154,6 +170,40 @@ func TestProcessesReviseOneStateInTurn(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 240, e.Revision)
 	require.EqualValues(t, 240, e.HistoryEvents, "no update was lost")
+}
+
+func TestProcessesWriteOneLedgerInTurn(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	var cmds []*exec.Cmd
+	for i := range 6 {
+		cmds = append(cmds, process(t, "pay", s.Dir(), "p"+strconv.Itoa(i)))
+	}
+	stop, last := make(chan struct{}), make(chan error, 1)
+	go func() { // a reader never sees half a ledger, nor less than before
+		var err error
+		for newest := int64(0); err == nil; {
+			select {
+			case <-stop:
+				last <- nil
+				return
+			default:
+			}
+			l, rerr := s.Ledger(session)
+			if err = rerr; err == nil && (l.Revision < newest || l.Unsettled().InputTokens != l.Revision) {
+				err = fmt.Errorf("revision %d after %d has %d tokens", l.Revision, newest, l.Unsettled().InputTokens)
+			}
+			newest = l.Revision
+		}
+		last <- err
+	}()
+	together(t, cmds)
+	close(stop)
+	require.NoError(t, <-last)
+	l, err := s.Ledger(session)
+	require.NoError(t, err)
+	require.EqualValues(t, 600, l.Revision)
+	require.NoDirExists(t, filepath.Join(s.Dir(), "quarantine"))
 }
 
 func TestProcessesOfAnOlderIncarnationNeverWin(t *testing.T) {

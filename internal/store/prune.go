@@ -41,8 +41,8 @@ func withDefaults(o team.PruneOptions) team.PruneOptions {
 // Prune removes old checkpoints of closed sessions, the directories that these
 // worked in, and the blobs that nothing needs any more.
 //
-// Never removed is a blob that a kept checkpoint or a record of any session
-// names, directly or through manifests; one that was stored or used since a day
+// Never removed is a blob that a kept checkpoint, a record or a journal of any
+// session names, directly or through manifests; one that was stored or used since a day
 // before the oldest session that is not closed began; nor one younger than a day,
 // nor what such a one names. Sessions may run, and work be collected, meanwhile,
 // by any process. A store with a fault is not pruned: what a damaged document

@@ -73,12 +73,12 @@ func (p *pruning) mark(ctx context.Context) error {
 	return p.refuse(errors.Join(faults...))
 }
 
-// harmless tells of a fault that it hides nothing that is needed: what a copy or a
-// state says, checkpoints and records say, too; and a session that begins at this
-// moment has no state yet.
+// harmless tells of a fault that it hides nothing that is needed: what a copy, a
+// state or a ledger says, checkpoints, records and journals say, too; and a session
+// that begins at this moment has no state yet.
 func harmless(f Fault) bool {
 	file := filepath.Base(f.Path)
-	return errors.Is(f.kind, team.ErrNotFound) && (file == executionFile || strings.HasPrefix(file, checkpointPrefix))
+	return errors.Is(f.kind, team.ErrNotFound) && (file == executionFile || file == ledgerFile || strings.HasPrefix(file, checkpointPrefix))
 }
 
 // sweep removes the blobs that are neither needed nor young. What names others

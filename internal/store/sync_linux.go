@@ -33,3 +33,8 @@ func flushData(f *os.File) error {
 	}
 	return nil
 }
+
+// exchange makes two files take each other's names at once.
+func exchange(a, b string) error {
+	return unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
+}

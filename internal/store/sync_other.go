@@ -2,7 +2,10 @@
 
 package store
 
-import "os"
+import (
+	"errors"
+	"os"
+)
 
 // settle makes the named files outlive a power loss.
 func settle(_ string, files []string) error {
@@ -19,3 +22,6 @@ func clone(_, _ *os.File) bool { return false }
 
 // flushData makes what was written to a file outlive a power loss.
 func flushData(f *os.File) error { return f.Sync() }
+
+// exchange makes two files take each other's names at once, where that can be done.
+func exchange(_, _ string) error { return errors.ErrUnsupported }

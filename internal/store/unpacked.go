@@ -13,7 +13,7 @@ import (
 // session makes the session out of what the archive held, and requires that it
 // is whole.
 func (in *unpacking) session(ctx context.Context) (planted, Archived, error) {
-	p := planted{key: in.key, copies: map[string][]byte{}}
+	p := planted{key: in.key, copies: map[string][]byte{}, journals: map[team.AssignmentID]*journalFile{}}
 	out := Archived{
 		Session: in.key.Session, Records: len(in.documents), Blobs: len(in.blobs), Transcripts: in.index.Transcripts, Bytes: in.bytes,
 	}
@@ -58,6 +58,10 @@ func (in *unpacking) read(p *planted) error {
 		var err error
 		record, isRecord := strings.CutPrefix(name, archiveRecord)
 		switch {
+		case name == ledgerFile:
+			err = unsealLedger(data, &p.ledger)
+		case isRecord && strings.HasSuffix(record, journalSuffix):
+			err = in.journal(p, record, data)
 		case name == archiveState:
 			err = unseal(data, &p.state)
 			if err == nil && (p.state.Schema != team.ExecutionSchema || p.state.Session != own.Session) {
@@ -95,6 +99,22 @@ func (in *unpacking) record(p *planted, file string, data []byte) error {
 	}
 	p.records = append(p.records, r)
 	return checkRecord(r, id)
+}
+
+func (in *unpacking) journal(p *planted, file string, data []byte) error {
+	id, ok := journalOf(file)
+	if !ok {
+		return errors.New("is no journal of an assignment")
+	}
+	f := parseJournal(data)
+	switch {
+	case len(f.wrong) > 0:
+		return errors.New(f.fault())
+	case len(f.sound) != len(data):
+		return errors.New("its last line is cut off")
+	}
+	p.journals[id] = f
+	return nil
 }
 
 // chain reads the checkpoints from the archive's head on, the newest first.
@@ -137,6 +157,9 @@ func (in *unpacking) whole(ctx context.Context, p planted, chain []StoredCheckpo
 			return err
 		}
 	}
+	if err := in.paid(ctx, p, v); err != nil {
+		return err
+	}
 	for _, path := range slices.Sorted(maps.Keys(v.faults)) {
 		f := v.faults[path]
 		return archiveFault("", "it lacks something: %s; export it again", f.Error())
@@ -144,6 +167,33 @@ func (in *unpacking) whole(ctx context.Context, p planted, chain []StoredCheckpo
 	for _, name := range slices.Sorted(maps.Keys(v.needed)) {
 		if !in.blobs[name] {
 			return archiveFault(archiveBlobs+string(name), "is needed by %s and not in the archive; export it again", v.needed[name])
+		}
+	}
+	return nil
+}
+
+// paid looks at what the session has paid for.
+func (in *unpacking) paid(ctx context.Context, p planted, v *verification) error {
+	v.known = in.blobs
+	for name, row := range p.ledger.Rows {
+		id, err := team.ParseAssignmentID(name)
+		if err != nil {
+			return archiveFault(ledgerFile, "rows: %s", err)
+		}
+		if f := p.journals[id]; row.Entries > 0 && (f == nil || f.journal.Next() <= row.Entries) {
+			return archiveFault(archiveRecord+journalName(id), "has not all %d entries that the ledger has booked; export it again", row.Entries)
+		}
+	}
+	for id, f := range p.journals {
+		for _, c := range f.journal.Calls() {
+			if err := unnamed(v.call(ctx, c, "the journal of "+id.String())); err != nil {
+				return err
+			}
+		}
+		if v.untold {
+			if err := f.untell(); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -21,6 +21,7 @@ type Report struct {
 	Sessions    int   `json:"sessions"`
 	Checkpoints int   `json:"checkpoints"`
 	Records     int   `json:"records"`
+	Journals    int   `json:"journals"`
 	Blobs       int   `json:"blobs"`
 	Bytes       int64 `json:"bytes"`
 	// Faults lists what is damaged or missing, sorted by path; each once.
@@ -78,8 +79,10 @@ type verification struct {
 	// without are checkpoints that are about to be pruned: what only they name
 	// is not needed.
 	without map[team.Digest]bool
-	// untold: the transcripts of attempts are not needed.
+	// untold: the transcripts of attempts are not needed, nor what turns brought.
 	untold bool
+	// known are the blobs that agents' documents may name; nil: all of the store.
+	known map[team.Digest]bool
 }
 
 func newVerification(s *Store) *verification {
@@ -160,7 +163,7 @@ func (v *verification) session(ctx context.Context, key team.SessionKey) error {
 			return err
 		}
 	}
-	return nil
+	return v.paid(ctx, key)
 }
 
 func (v *verification) checkpoints(ctx context.Context, key team.SessionKey, w *chainWalk) error {

@@ -1,0 +1,147 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+
+	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// paid looks at a session's ledger and journals and notes the blobs that these
+// name. What the ledger has booked, the journals must have: an entry comes into
+// its journal before it comes into the ledger, which is read first, therefore.
+func (v *verification) paid(ctx context.Context, key team.SessionKey) error {
+	l, missing := v.store.lockedLedger(key)
+	if errors.Is(missing, team.ErrNotFound) {
+		// A session may write its first one at this moment.
+		l, missing = v.store.lockedLedger(key)
+	}
+	if missing != nil && !errors.Is(missing, team.ErrNotFound) {
+		if err := v.fault(missing, ""); err != nil {
+			return err
+		}
+		missing = nil
+	}
+	journals, err := v.store.journals(ctx, key)
+	if err != nil {
+		return err
+	}
+	booked := map[team.AssignmentID]int64{}
+	for _, id := range journals {
+		booked[id] = 0
+	}
+	for name, row := range l.Rows {
+		id, err := team.ParseAssignmentID(name)
+		if err != nil {
+			return err
+		}
+		booked[id] = row.Entries
+	}
+	entries := 0
+	for id, last := range booked {
+		n, err := v.journal(ctx, key, id, last)
+		if err != nil {
+			return err
+		}
+		entries += n
+	}
+	if missing != nil && entries > 0 {
+		return v.fault(missing, "session "+key.Session)
+	}
+	return nil
+}
+
+// journal looks at an assignment's journal, of which the ledger has booked the
+// entries up to a number, and returns how many it has.
+func (v *verification) journal(ctx context.Context, key team.SessionKey, id team.AssignmentID, booked int64) (int, error) {
+	path, err := v.store.journalPath(key, id)
+	if err != nil {
+		return 0, err
+	}
+	f, err := v.store.readJournal(path)
+	if err == nil && f.journal.Next() <= booked {
+		err = v.store.cutJournal(path, f.journal.Next()-1, booked)
+	}
+	if err := v.fault(err, ""); err != nil {
+		return 0, err
+	}
+	if len(f.entries) > 0 {
+		v.report.Journals++
+	}
+	by := "the journal of " + id.String() + " of session " + key.Session
+	for _, c := range f.journal.Calls() {
+		if err := v.call(ctx, c, by); err != nil {
+			return 0, err
+		}
+	}
+	return len(f.entries), nil
+}
+
+// cutJournal reports that a journal ends before what the ledger has booked.
+func (s *Store) cutJournal(path string, last, booked int64) error {
+	what := fmt.Sprintf("it ends with entry %d, and the ledger has booked up to entry %d", last, booked)
+	data, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return &Fault{Path: s.rel(path), What: "the store " + s.dir + " has no such journal, and the ledger has booked up to its entry " + fmt.Sprint(booked), kind: team.ErrNotFound}
+	case err != nil:
+		return fmt.Errorf("read the journal: %w", err)
+	}
+	return s.journalFault(path, data, what)
+}
+
+// call notes the blobs of a call's turn.
+func (v *verification) call(ctx context.Context, c budget.Call, by string) error {
+	if v.untold {
+		return nil
+	}
+	v.need(c.Answer, by)
+	if c.Tools == "" || v.trees[c.Tools] {
+		return nil
+	}
+	v.trees[c.Tools] = true
+	v.need(c.Tools, by)
+	doc, err := v.store.Blob(ctx, c.Tools)
+	if err != nil {
+		return v.fault(err, by)
+	}
+	return v.named(ctx, doc, by)
+}
+
+// digests finds what may be the name of a blob.
+var digests = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
+
+// named notes the blobs that an agent's document names, with what these name in
+// turn. Its form is the agent's own: what looks like the name of a blob, and is
+// one, is taken for it.
+func (v *verification) named(ctx context.Context, doc []byte, by string) error {
+	for _, match := range digests.FindAll(doc, -1) {
+		name := team.Digest(match)
+		if v.known != nil && !v.known[name] {
+			continue
+		}
+		kind, err := v.store.kindOf(name)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("look at blob %s: %w", name.Short(), err)
+		}
+		v.need(name, by)
+		switch kind {
+		case manifestBlob:
+			err = v.contents(ctx, []team.Digest{name}, nil, by)
+		case deltaBlob:
+			err = v.contents(ctx, nil, []team.Digest{name}, by)
+		case plainBlob, checkpointBlob:
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
