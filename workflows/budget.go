@@ -98,12 +98,13 @@ func (s *session) afterBudgetSpent(ctx workflow.Context, a *assignment, stop act
 		return err
 	}
 	err := s.untilRaised(ctx, a, before)
-	delete(s.broke, a.AssignmentID)
-	if err != nil {
-		return err
+	if err == nil {
+		s.status.Help = slices.DeleteFunc(s.status.Help, func(h team.HelpRequest) bool { return h.Phase == a.Phase && h.Persona == a.Persona })
+		err = s.standBy(ctx, a, team.Running)
 	}
-	s.status.Help = slices.DeleteFunc(s.status.Help, func(h team.HelpRequest) bool { return h.Phase == a.Phase && h.Persona == a.Persona })
-	return s.standBy(ctx, a, team.Running)
+	delete(s.broke, a.AssignmentID)
+	s.woken++
+	return err
 }
 
 // untilRaised waits for a raise, for as long as the team lets a parked session
@@ -144,7 +145,12 @@ func (s *session) standBy(ctx workflow.Context, a *assignment, state team.State)
 
 // moneyRequest says what a person can do about a budget that is spent.
 func (s *session) moneyRequest(a *assignment, stop activities.BudgetStop) team.HelpRequest {
-	flags, argument := "", ""
+	flags, argument, what, key := "", "", "--tokens N", "tokens"
+	if limit := s.limit(stop.Scope); limit.Tokens == 0 {
+		what, key = "--usd N", "usd"
+	} else if limit.USD > 0 {
+		what = "--tokens N --usd N"
+	}
 	kind, which, _ := strings.Cut(stop.Scope, " ")
 	if which != "" {
 		flags, argument = fmt.Sprintf(" --%s %s", kind, which), fmt.Sprintf(", %q: %q", kind, which)
@@ -152,8 +158,8 @@ func (s *session) moneyRequest(a *assignment, stop activities.BudgetStop) team.H
 	return team.HelpRequest{
 		ID: fmt.Sprintf("%s.%s.budget.%d", a.Phase, a.Persona, a.waits), Phase: a.Phase, Persona: a.Persona,
 		Category: team.TokenBudget, Message: stop.Message, Attempts: append([]team.AttemptFailure{}, a.Failures...), Usage: a.Usage,
-		Advice: fmt.Sprintf("go on with `maestro budget raise %s%s --tokens N` (or --usd N), or with the update %s and {\"tokens\": N%s}",
-			s.status.Session, flags, RaiseUpdate, argument),
+		Advice: fmt.Sprintf("go on with `maestro budget raise %s%s %s`, or with the update %s and {%q: N%s}",
+			s.status.Session, flags, what, RaiseUpdate, key, argument),
 	}
 }
 
@@ -180,7 +186,13 @@ func (s *session) takeRaises(ctx workflow.Context) error {
 	return workflow.SetUpdateHandlerWithOptions(ctx, RaiseUpdate,
 		func(ctx workflow.Context, r Raise) (activities.Raised, error) {
 			r.ID = workflow.GetCurrentUpdateInfo(ctx).ID
-			return s.raise(ctx, r)
+			waiting := s.woken + len(s.broke)
+			raised, err := s.raise(ctx, r)
+			if err != nil {
+				return raised, err
+			}
+			// Answered once everybody can see that the session goes on.
+			return raised, workflow.Await(ctx, func() bool { return s.woken >= waiting })
 		},
 		workflow.UpdateHandlerOptions{
 			Validator: s.raisable,
@@ -213,27 +225,27 @@ func (r Raise) scope() string {
 	return budget.SessionScope
 }
 
+// limit is a budget's cap, as the team has it.
+func (s *session) limit(scope string) team.Cap {
+	l := budget.Ledger{Limits: budget.LimitsOf(s.team)}
+	limit, _ := l.Budget(scope)
+	return limit
+}
+
 // raisable refuses what would add nothing to any budget.
 func (s *session) raisable(r Raise) error {
-	limits := budget.LimitsOf(s.team)
-	limit, of := limits.Session, "the session"
+	limit, of := s.limit(r.scope()), team.Shorten(r.scope(), 80)
 	switch {
 	case r.Persona != "" && r.Phase != "":
 		return notRaised("it names a persona and a phase; raise one budget at a time")
-	case r.Persona != "":
-		limit, of = limits.Personas[r.Persona], "persona "+team.Shorten(r.Persona, 80)
-	case r.Phase != "":
-		limit, of = limits.Phases[r.Phase], "phase "+team.Shorten(r.Phase, 80)
-	}
-	switch {
 	case r.Tokens < 0 || r.USD < 0:
 		return notRaised("a budget can only be raised; give positive numbers")
 	case r.Tokens == 0 && r.USD == 0:
 		return notRaised("it says neither tokens nor usd")
 	case r.Tokens > 0 && limit.Tokens == 0:
-		return notRaised(of + " has no budget of tokens")
+		return notRaised("there is no budget of tokens for the " + of)
 	case r.USD > 0 && limit.USD == 0:
-		return notRaised(of + " has no budget of USD")
+		return notRaised("there is no budget of USD for the " + of)
 	}
 	return nil
 }

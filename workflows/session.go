@@ -70,9 +70,9 @@ type session struct {
 	// failing: an assignment has failed for good, so that nothing new starts.
 	failing bool
 	// broke has the assignments that wait for a budget to be raised, and raises
-	// counts how often one was.
-	broke  map[team.AssignmentID]activities.BudgetStop
-	raises int
+	// counts how often one was; woken counts those that have gone on since.
+	broke         map[team.AssignmentID]activities.BudgetStop
+	raises, woken int
 	// fault is an error of the machinery that ends the session.
 	fault error
 }

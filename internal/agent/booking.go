@@ -14,7 +14,7 @@ func booked(ctx context.Context, d Definition, job team.Job, work func() (team.O
 	if job.Calls == nil {
 		return work()
 	}
-	aside := team.Amount{Tokens: d.Reserve.Tokens, USD: d.Reserve.USD}
+	aside := team.Amount(d.Reserve)
 	plan := team.CallPlan{
 		Agent: job.Agent, Model: d.Model, Want: aside, Least: aside,
 		Estimate: team.Usage{OutputTokens: d.Reserve.Tokens, CostUSD: d.Reserve.USD},

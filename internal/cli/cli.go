@@ -101,7 +101,7 @@ func newRoot(a *app) *cobra.Command {
 		}
 		root.AddCommand(commands...)
 	}
-	add(groupWork, newRun(a), newStatus(a), newWatch(a), newList(a), newResume(a), newFork(a), newCancel(a), newLogs(a), newArtifacts(a), newCheckpoints(a))
+	add(groupWork, newRun(a), newStatus(a), newWatch(a), newList(a), newResume(a), newFork(a), newCancel(a), newBudget(a), newLogs(a), newArtifacts(a), newCheckpoints(a))
 	add(groupServe, newDemo(a), newDev(a), newWorker(a), newBreaker(a))
 	add(groupInform, newValidate(a), newDoctor(a), newVersion(a))
 	root.SetHelpCommandGroupID(groupInform)

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/sdk/client"
 
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/store"
@@ -261,7 +260,11 @@ func (a *app) goOn(ctx context.Context, conn *temporalio.Connection, o resumeOpt
 			return err
 		}
 	}
-	if len(parked) == 0 {
+	switch {
+	case len(parked) > 0:
+	case v.Status.Status == team.HelpIsNeeded && len(v.Help) > 0:
+		a.say("session %s waits for more than a word: %s: %s", session, v.Help[0].Message, v.Help[0].Advice)
+	default:
 		a.say("session %s is running already; nothing was changed", session)
 	}
 	doc := runDocument{Session: session, RunID: v.RunID, Incarnation: v.Incarnation}
@@ -274,31 +277,17 @@ func (a *app) goOn(ctx context.Context, conn *temporalio.Connection, o resumeOpt
 	return a.follow(ctx, w)
 }
 
-// sendWord says that a session may go on: by an update, which answers, or where
-// no worker does in time, by a signal, which waits for one.
+// sendWord says that a session may go on.
 func (a *app) sendWord(ctx context.Context, conn *temporalio.Connection, session, phase string) error {
-	word := workflows.GoOn{Phase: phase, By: a.person()}
-	bounded, cancel := context.WithTimeout(ctx, answerPatience)
-	defer cancel()
-	handle, err := conn.UpdateWorkflow(bounded, client.UpdateWorkflowOptions{
-		WorkflowID: session, UpdateName: workflows.GoOnUpdate, Args: []any{word}, WaitForStage: client.WorkflowUpdateStageCompleted,
-	})
-	if err == nil {
-		err = handle.Get(bounded, nil)
-	}
+	answered, err := a.send(ctx, conn, session, word{update: workflows.GoOnUpdate, argument: workflows.GoOn{Phase: phase, By: a.person()}}, nil)
 	switch {
-	case err == nil:
-		a.say("session %s goes on after phase %s", session, phase)
-		return nil
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case bounded.Err() == nil:
-		return failf("session %s does not go on: %w", session, err)
-	}
-	if err := conn.SignalWorkflow(ctx, session, "", workflows.GoOnUpdate, word); err != nil {
+	case err != nil:
 		return err
+	case answered:
+		a.say("session %s goes on after phase %s", session, phase)
+	default:
+		a.say("no worker has answered within %s; session %s goes on after phase %s as soon as one does", answerPatience, session, phase)
 	}
-	a.say("no worker has answered within %s; session %s goes on after phase %s as soon as one does", answerPatience, session, phase)
 	return nil
 }
 

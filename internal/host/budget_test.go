@@ -62,7 +62,7 @@ func TestRaisedBudgetLetsAParkedSessionGoOnWhereItWas(t *testing.T) {
 		return raised, handle.Get(t.Context(), &raised)
 	}
 	_, err := raise("wrong", workflows.Raise{USD: 1e9})
-	require.ErrorContains(t, err, "the session has no budget of USD")
+	require.ErrorContains(t, err, "there is no budget of USD for the session")
 	raised, err := raise("more", workflows.Raise{Tokens: 10, By: "ann"})
 	require.NoError(t, err)
 	require.Equal(t, activities.Raised{Scope: "session", Cap: team.Cap{Tokens: 160}, Spent: team.Amount{Tokens: 120}}, raised)

@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	enumspb "go.temporal.io/api/enums/v1"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+func newBudget(a *app) *cobra.Command {
+	return group("budget", "Show and raise what a session may spend", newBudgetRaise(a))
+}
+
+// raiseDocument is the document of `budget raise -o json`.
+type raiseDocument struct {
+	Session string `json:"session"`
+	// Raised is what may be spent now; null where no worker has answered yet.
+	Raised *activities.Raised `json:"raised"`
+}
+
+func newBudgetRaise(a *app) *cobra.Command {
+	var r workflows.Raise
+	var usd string
+	cmd := &cobra.Command{
+		Use:   "raise SESSION (--tokens N | --usd X)",
+		Short: "Add to a budget of a running session",
+		Long: "Add to a budget of a running session: the session's, or with --persona or --phase that one's. " +
+			"A session that has parked because the budget is spent goes on where it was; nothing that is paid for is paid for again. " +
+			"Where no worker answers within " + answerPatience.String() + ", the raise waits for one.",
+		Args: arguments(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if usd != "" {
+				if err := r.USD.UnmarshalYAML([]byte(usd)); err != nil {
+					return usagef("--usd: %w", err)
+				}
+			}
+			if r.Tokens < 0 || r.USD < 0 || r.Tokens == 0 && r.USD == 0 {
+				return usagef("say what to add: --tokens N, --usd X or both, as positive numbers")
+			}
+			r.By = a.person()
+			return a.raise(cmd.Context(), args[0], r)
+		},
+	}
+	cmd.Flags().Int64Var(&r.Tokens, "tokens", 0, "tokens to add")
+	cmd.Flags().StringVar(&usd, "usd", "", "dollars to add")
+	cmd.Flags().StringVar(&r.Persona, "persona", "", "raise this persona's budget instead of the session's")
+	cmd.Flags().StringVar(&r.Phase, "phase", "", "raise this phase's budget instead of the session's")
+	cmd.Flags().StringVar(&r.Note, "note", "", "why, for the record")
+	cmd.MarkFlagsMutuallyExclusive("persona", "phase")
+	a.addTemporalFlags(cmd)
+	a.addStateDirFlag(cmd)
+	a.addOutputFlag(cmd)
+	cmd.ValidArgsFunction = a.completeSessions
+	return cmd
+}
+
+func (a *app) raise(ctx context.Context, session string, r workflows.Raise) error {
+	w, done, err := a.watch(ctx, session)
+	if err != nil {
+		return err
+	}
+	defer done()
+	d, err := w.conn.WorkflowService().DescribeWorkflowExecution(ctx, describeRequest(w.conn.Namespace, session))
+	info := d.GetWorkflowExecutionInfo()
+	switch {
+	case temporalio.NotFound(err):
+		return a.explainLook(w, errUnknown)
+	case err != nil:
+		return err
+	case info.GetType().GetName() != workflows.TeamSessionName:
+		return usagef("%s is a workflow, but no session of Maestro's", session)
+	case info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
+		return usagef("session %s has ended: it is %s; raise the budget in its team file and go on with it: %s", session,
+			closedState(info.GetStatus()), a.again("resume "+session+" --team FILE"))
+	}
+	r.ID = fmt.Sprintf("%s/%d", r.By, a.env.Now().UnixNano())
+	doc := raiseDocument{Session: session}
+	var raised activities.Raised
+	answered, err := a.send(ctx, w.conn, session, word{update: workflows.RaiseUpdate, id: r.ID, argument: r}, &raised)
+	switch {
+	case err != nil:
+		return err
+	case answered:
+		doc.Raised = &raised
+		a.say("the budget of %s is %s now, %s of it spent", scopeName(raised.Scope), capText(raised.Cap), amountText(raised.Spent, raised.Cap))
+	default:
+		a.say("no worker has answered within %s; the budget of session %s is raised as soon as one does", answerPatience, session)
+	}
+	if a.output == outputJSON {
+		return a.printJSON(doc)
+	}
+	return nil
+}
+
+func scopeName(scope string) string {
+	if scope == "session" {
+		return "the session"
+	}
+	return scope
+}
+
+// capText says what a cap allows.
+func capText(c team.Cap) string { return amountText(team.Amount(c), c) }
+
+// amountText says an amount in what the cap counts.
+func amountText(a team.Amount, c team.Cap) string {
+	switch {
+	case c.Tokens > 0 && c.USD > 0:
+		return fmt.Sprintf("%s tokens and %s USD", number(a.Tokens), a.USD)
+	case c.USD > 0:
+		return a.USD.String() + " USD"
+	}
+	return number(a.Tokens) + " tokens"
+}

@@ -1,0 +1,46 @@
+package cli
+
+import (
+	"context"
+	"errors"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/maestro-hive/maestro/internal/temporalio"
+)
+
+// word is what a person tells a running session. The session takes it as an
+// update and, under the same name, as a signal.
+type word struct {
+	update string
+	// id tells the update from one that is sent again; empty: a new one.
+	id       string
+	argument any
+}
+
+// send tells a session: by an update, which answers into answer, or where no
+// worker does in time, by a signal, which waits for one; answered is false then.
+func (a *app) send(ctx context.Context, conn *temporalio.Connection, session string, w word, answer any) (answered bool, err error) {
+	bounded, cancel := context.WithTimeout(ctx, answerPatience)
+	defer cancel()
+	handle, err := conn.UpdateWorkflow(bounded, client.UpdateWorkflowOptions{
+		WorkflowID: session, UpdateID: w.id, UpdateName: w.update, Args: []any{w.argument}, WaitForStage: client.WorkflowUpdateStageCompleted,
+	})
+	if err == nil {
+		err = handle.Get(bounded, answer)
+	}
+	switch {
+	case err == nil:
+		return true, nil
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case bounded.Err() == nil:
+		var refusal *temporal.ApplicationError
+		if errors.As(err, &refusal) {
+			return false, failf("session %s: %s", session, refusal.Message())
+		}
+		return false, failf("session %s: %w", session, err)
+	}
+	return false, conn.SignalWorkflow(ctx, session, "", w.update, w.argument)
+}
