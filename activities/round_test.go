@@ -25,6 +25,8 @@ type agents struct {
 	run   func(ctx context.Context, job team.Job) (team.Outcome, error)
 	check func(job team.CheckJob) error
 	runs  []team.Brief
+	// conversation is where it is kept.
+	conversation team.Conversation
 	// reserve is what an attempt may cost.
 	reserve team.Amount
 	// breaker is how every agent's breaker is set.
@@ -33,6 +35,9 @@ type agents struct {
 
 func (a *agents) Run(ctx context.Context, job team.Job) (team.Outcome, error) {
 	a.runs = append(a.runs, job.Brief)
+	if a.conversation == team.InJournal { // it is paid by the call
+		return a.run(ctx, job)
+	}
 	if _, err := job.Calls.Reserve(ctx, team.CallPlan{Agent: job.Agent, Want: a.reserve, Least: a.reserve}); err != nil {
 		return team.Outcome{}, err
 	}
@@ -44,7 +49,9 @@ func (a *agents) Check(_ context.Context, job team.CheckJob) (team.Outcome, erro
 	return team.Outcome{}, a.check(job)
 }
 
-func (a *agents) Offered(string) team.OfferedAgent  { return team.OfferedAgent{Kind: "command"} }
+func (a *agents) Offered(string) team.OfferedAgent {
+	return team.OfferedAgent{Kind: "command", Conversation: a.conversation}
+}
 func (a *agents) Breaker(agent string) team.Breaker { return a.breaker.For(agent) }
 
 func (a *agents) Continuable(string, team.WorkDir) bool { return false }
@@ -64,6 +71,10 @@ type desk struct {
 	// breakers is nil where every round passes; lease is what the round brings.
 	breakers activities.Breakers
 	lease    string
+	// onExceeded is what the session can do about its budget; after is the
+	// activity that the round goes on with.
+	onExceeded team.OnExceeded
+	after      string
 }
 
 func newDesk(t *testing.T) *desk {
@@ -127,15 +138,24 @@ func (d *desk) round(before activities.Heartbeat, options ...func(*testsuite.Tes
 	for _, o := range options {
 		o(env)
 	}
+	if d.after != "" { // another activity than the one before: ids are counted
+		env.RegisterActivity(d.breathe)
+		_, err := env.ExecuteActivity(d.breathe)
+		require.NoError(d.t, err)
+	}
 	var result team.RoundResult
 	value, err := env.ExecuteActivity(rounds.Run, activities.RoundInput{
 		AssignmentID: team.AssignmentID{Phase: "build", Persona: "dev"}, Round: 1, Rounds: 2, Incarnation: 1, Head: d.head, Input: d.input, Lease: d.lease,
+		OnExceeded: d.onExceeded, After: d.after,
 	})
 	if err != nil {
 		return result, err
 	}
 	return result, value.Get(&result)
 }
+
+// breathe is an activity that does nothing.
+func (*desk) breathe(context.Context) error { return nil }
 
 func (d *desk) record() team.Record {
 	d.t.Helper()

@@ -1,0 +1,247 @@
+package activities_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// errKilled ends an agent the way a kill does: nothing more is told.
+var errKilled = errors.New("killed")
+
+// conversation is an agent that makes turns calls, each paid for, and writes a
+// line for each into a file; it dies before the step that die names.
+type conversation struct {
+	turns int
+	paid  []string
+	die   func(step string) bool
+	// fails, if not nil, is how a turn's call ends.
+	fails func(turn int) *team.Failure
+}
+
+func (c *conversation) run(ctx context.Context, job team.Job) (team.Outcome, error) {
+	var used team.Usage
+	text := ""
+	for turn := 1; turn <= c.turns; turn++ {
+		at := func(step string) bool { return c.die != nil && c.die(fmt.Sprintf("%d %s", turn, step)) }
+		request := team.Digest(fmt.Sprintf("%064x", turn))
+		stored, err := job.Calls.Stored(ctx, turn, request)
+		if err != nil {
+			return team.Outcome{}, err
+		}
+		if stored == nil {
+			plan := team.CallPlan{Turn: turn, Agent: job.Agent, Model: "m", Request: request, Want: team.Amount{Tokens: 20}, Least: team.Amount{Tokens: 20}, Estimate: team.Usage{OutputTokens: 20}}
+			if _, err := job.Calls.Reserve(ctx, plan); err != nil {
+				return team.Outcome{Usage: used}, err
+			}
+			if at("reserved") {
+				return team.Outcome{}, errKilled
+			}
+			if c.fails != nil {
+				if f := c.fails(turn); f != nil {
+					return team.Outcome{Usage: used}, errors.Join(f, job.Calls.Abandon(ctx, turn, team.Usage{}, true))
+				}
+			}
+			c.paid = append(c.paid, fmt.Sprintf("%s %d", job.Brief.Phase, turn))
+			stored = &team.StoredTurn{Answer: fmt.Appendf(nil, "line %d\n", turn), Usage: team.Usage{InputTokens: 8, OutputTokens: 2}}
+			if at("answered") {
+				return team.Outcome{}, errKilled
+			}
+			if err := job.Calls.Settle(ctx, turn, stored.Answer, stored.Usage); err != nil {
+				return team.Outcome{}, err
+			}
+		}
+		if at("settled") {
+			return team.Outcome{}, errKilled
+		}
+		text += string(stored.Answer)
+		if stored.Tools == nil {
+			if err := job.Calls.KeepTools(ctx, turn, []byte("tools")); err != nil {
+				return team.Outcome{}, err
+			}
+		}
+		used = used.Add(stored.Usage)
+	}
+	return team.Outcome{Summary: "talked", Usage: used}, os.WriteFile(filepath.Join(job.Dir, "talk.txt"), []byte(text), 0o600)
+}
+
+// converse makes the desk's agent one that converses.
+func (d *desk) converse(c *conversation) {
+	d.agents.run, d.agents.conversation = c.run, team.InJournal
+}
+
+func (d *desk) ledger() *budget.Ledger {
+	d.t.Helper()
+	l, err := d.store.Ledger(d.key())
+	require.NoError(d.t, err)
+	return &l
+}
+
+func (d *desk) journal() *budget.Journal {
+	d.t.Helper()
+	j, err := d.store.Journal(d.key(), team.AssignmentID{Phase: "build", Persona: "dev"})
+	require.NoError(d.t, err)
+	return j
+}
+
+func TestNoStoredAnswerIsPaidForTwiceWhereverTheWorkerDies(t *testing.T) {
+	t.Parallel()
+	for turn := 1; turn <= 3; turn++ {
+		for _, step := range []string{"reserved", "answered", "settled"} {
+			t.Run(fmt.Sprint(turn, step), func(t *testing.T) {
+				t.Parallel()
+				d := newDesk(t)
+				c := &conversation{turns: 3}
+				died := false
+				c.die = func(at string) bool {
+					now := !died && at == fmt.Sprintf("%d %s", turn, step)
+					died = died || now
+					return now
+				}
+				d.converse(c)
+				_, err := d.round(activities.Heartbeat{})
+				require.Error(t, err)
+				result, err := d.round(activities.Heartbeat{})
+				require.NoError(t, err)
+				unstored := 0
+				if step == "answered" {
+					unstored = 1 // nobody has its answer
+				}
+				require.Len(t, c.paid, 3+unstored)
+				require.Equal(t, int64(30), result.Usage.Tokens())
+				require.Equal(t, int64(30), result.Total.Tokens())
+				require.Equal(t, 1, result.Attempts)
+				j := d.journal()
+				lost := 0
+				if step != "settled" {
+					lost = 1
+				}
+				require.Len(t, j.Unsettled(), lost, "a call that was under way is booked, not forgotten")
+				l := d.ledger()
+				require.Equal(t, j.Spent(), l.Usage())
+				require.Equal(t, int64(20*lost), l.Unsettled().Tokens())
+				require.Zero(t, l.Reserved())
+			})
+		}
+	}
+}
+
+func TestProvidersFailureCostsNoTurnTwice(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	failed := false
+	c := &conversation{turns: 4, fails: func(turn int) *team.Failure {
+		if turn == 3 && !failed {
+			failed = true
+			return team.Failf(team.APIError, "503")
+		}
+		return nil
+	}}
+	d.converse(c)
+	_, err := d.round(activities.Heartbeat{})
+	requireType(t, err, team.RecoverableError)
+	result, err := d.round(activities.Heartbeat{})
+	require.NoError(t, err)
+	require.Equal(t, []string{"build 1", "build 2", "build 3", "build 4"}, c.paid)
+	require.Equal(t, 2, result.Attempts)
+	require.Equal(t, int64(40), result.Usage.Tokens(), "each attempt is booked with what it paid itself")
+	require.Equal(t, d.agents.runs[0], d.agents.runs[1], "the conversation goes on, so it is begun in the same words")
+	require.Equal(t, int64(20), d.record().Rounds[0].Attempts[0].Usage.Tokens())
+}
+
+func TestNextAttemptGoesOnFromTheFilesOfAFailedTest(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.agents.run = func(_ context.Context, job team.Job) (team.Outcome, error) {
+		if job.Brief.Attempt == 1 {
+			require.NoError(t, os.WriteFile(filepath.Join(job.Dir, "half.txt"), []byte("half\n"), 0o600))
+			return team.Outcome{}, team.Failf(team.TestFailure, "no")
+		}
+		half, err := os.ReadFile(filepath.Join(job.Dir, "half.txt"))
+		require.NoError(t, err, "the failed attempt's files are there")
+		return team.Outcome{}, os.WriteFile(filepath.Join(job.Dir, "whole.txt"), append(half, "whole\n"...), 0o600)
+	}
+	_, err := d.round(activities.Heartbeat{})
+	requireType(t, err, team.RecoverableError)
+	_, err = d.round(activities.Heartbeat{})
+	require.NoError(t, err)
+	told := d.agents.runs[1].Feedback
+	require.True(t, told.Kept)
+	require.Equal(t, "--- /dev/null\n+++ b/half.txt\n@@ -0,0 +1 @@\n+half\n", told.Diff)
+}
+
+func TestNextAttemptAfterARefusedResultStartsFromItsInput(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.agents.run = func(_ context.Context, job team.Job) (team.Outcome, error) {
+		if job.Brief.Attempt == 1 {
+			require.NoError(t, os.WriteFile(filepath.Join(job.Dir, "bad.txt"), []byte("bad\n"), 0o600))
+			return team.Outcome{}, team.Failf(team.InvalidOutput, "no")
+		}
+		require.NoFileExists(t, filepath.Join(job.Dir, "bad.txt"))
+		return team.Outcome{}, os.WriteFile(filepath.Join(job.Dir, "good.txt"), []byte("good\n"), 0o600)
+	}
+	_, err := d.round(activities.Heartbeat{})
+	requireType(t, err, team.RecoverableError)
+	_, err = d.round(activities.Heartbeat{})
+	require.NoError(t, err)
+	told := d.agents.runs[1].Feedback
+	require.False(t, told.Kept)
+	require.Contains(t, told.Diff, "+bad", "it is told of what is gone")
+}
+
+func TestSpentBudgetParksARoundThatCanGoOn(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.team.Budget.Tokens = 45
+	d.admit()
+	c := &conversation{turns: 4}
+	d.converse(c)
+	d.onExceeded = team.OnExceededAsk
+	_, err := d.round(activities.Heartbeat{})
+	app := requireType(t, err, team.BudgetSpent)
+	require.True(t, app.NonRetryable())
+	var stop activities.BudgetStop
+	require.NoError(t, app.Details(&stop))
+	require.Equal(t, "session", stop.Scope)
+	require.Equal(t, int64(30), stop.Total.Tokens())
+	require.Empty(t, d.record().Rounds[0].Attempts, "no attempt is used")
+
+	require.NoError(t, d.store.UpdateLedger(d.key(), func(l *budget.Ledger) error {
+		l.Raise(budget.Raise{ID: "x", Scope: budget.SessionScope, Added: team.Amount{Tokens: 100}})
+		return nil
+	}))
+	d.after = d.record().Rounds[0].Key.Activity
+	result, err := d.round(activities.Heartbeat{})
+	require.NoError(t, err)
+	require.Len(t, c.paid, 4, "what was paid for before it parked is not paid for again")
+	require.Equal(t, 1, result.Attempts)
+	require.Equal(t, int64(40), result.Total.Tokens())
+	require.Len(t, d.record().Rounds, 1, "it is one round, in two activities")
+}
+
+func TestSpentBudgetFailsTheRoundWhereNobodyCanHelp(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.team.Budget.Tokens = 45
+	d.admit()
+	c := &conversation{turns: 4}
+	d.converse(c)
+	_, err := d.round(activities.Heartbeat{})
+	app := requireType(t, err, team.UnrecoverableError)
+	var report activities.RoundFailure
+	require.NoError(t, app.Details(&report))
+	require.Equal(t, team.TokenBudget, report.Failure.Category)
+	require.Equal(t, "the budget of the session is spent: 15 of 45 tokens are left, and the next call needs 20", report.Failure.Message)
+	require.Equal(t, int64(30), d.ledger().Usage().Tokens())
+	require.Zero(t, d.ledger().Reserved())
+}
