@@ -55,11 +55,27 @@ func (r *round) start(ctx context.Context) start {
 	}
 	dir, err := r.Sessions.WorkDir(r.scene.key, r.in.AssignmentID)
 	if err == nil && r.Agents.Continuable(r.agent(), dir) {
-		cutOff := r.log.Begun == len(r.log.Attempts)+1
+		cutOff := r.log.Begun == len(r.log.Attempts)+1 || r.inherits()
 		s.asLeft = cutOff
 		s.continues = cutOff || s.kept
 	}
 	return s
+}
+
+// inherits tells whether an earlier incarnation of the session was cut off in the
+// middle of an attempt that this round, at its beginning, can go on with.
+func (r *round) inherits() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.log.Attempts) > 0 || r.log.Begun > 0 || r.in.Feedback != "" {
+		return false
+	}
+	for _, round := range slices.Backward(r.record.Rounds) {
+		if round.Key.Run != r.info.WorkflowExecution.RunID {
+			return round.Result == nil && !round.GaveUp && round.Epoch == r.record.Epoch && round.Begun == len(round.Attempts)+1
+		}
+	}
+	return false
 }
 
 // goesOn tells whether the conversation of a failed attempt goes on: one that the
