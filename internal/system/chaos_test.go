@@ -43,10 +43,8 @@ phases:
 // and for which worker. In flaky sessions its first attempt does not pass.
 const busyAgent = `#!/bin/sh
 brief=$(cat)
-field() { echo "$brief" | sed "s/.*\"$1\":\"\{0,1\}\([^\",]*\).*/\1/"; }
+field() { printf '%s\n' "$brief" | sed "s/.*\"$1\":\"\{0,1\}\([^\",]*\).*/\1/"; }
 who="$(field session) $(field phase) $(field persona) $(cut -d ' ' -f 4 /proc/$PPID/stat)"
-set -- "$1" $who
-[ $# -eq 5 ] || exit 1 # what looked a field up was killed first
 echo "$(date +%s%N) begin $who" >> "$1"
 sleep "0.$(od -An -N1 -tu1 /dev/urandom | tr -d ' ')"
 file="$(field phase)-$(field persona).md"
