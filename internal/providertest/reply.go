@@ -201,12 +201,12 @@ func (r Reply) stop() Stop {
 	return Done
 }
 
-// id names a call of the reply; i is its index.
+// id names a call of the reply, the same for the same conversation; i is its index.
 func (r Reply) id(prefix string, of Request, i int) string {
 	if r.Calls[i].ID != "" {
 		return r.Calls[i].ID
 	}
-	return fmt.Sprintf("%s%d_%d", prefix, of.N, i)
+	return fmt.Sprintf("%s%d_%d", prefix, of.Turn(), i)
 }
 
 // pieces cuts a text in parts as a stream brings it, in the middle of words.
