@@ -37,7 +37,6 @@ type hearing struct {
 	told  int
 	// broke is why the call has to stop.
 	broke error
-	stop  context.CancelCauseFunc
 }
 
 // call asks the model. An error is a *team.Failure, or the cause of the context's
@@ -48,10 +47,10 @@ func (r *run) call(ctx context.Context, turn int, f forecast, limit int64) (Answ
 	defer stop(nil)
 	idle := time.AfterFunc(r.IdleTimeout, func() { stop(errIdle) })
 	defer idle.Stop()
-	h := &hearing{run: r, turn: turn, forecast: f, limit: limit, stop: stop}
+	h := &hearing{run: r, turn: turn, forecast: f, limit: limit}
 	client := &http.Client{Transport: meter{r.Transport, func() { idle.Reset(r.IdleTimeout) }}}
 	answer, err := r.Provider.Ask(calling, r.talk.request(limit), Exchange{HTTP: client, Hear: h.hear})
-	if err == nil && h.broke == nil {
+	if err == nil {
 		return r.accept(answer, h), spending{}, nil
 	}
 	if stopped := ended(ctx); stopped != nil {
@@ -70,8 +69,9 @@ func (r *run) call(ctx context.Context, turn int, f forecast, limit int64) (Answ
 	return Answer{}, h.spent(err), failed
 }
 
-// hear takes up a piece of news.
-func (h *hearing) hear(e Event) {
+// hear takes up a piece of news. An answer that spends more than it may is read
+// no further, unless it is whole: then it is paid for, and of use.
+func (h *hearing) hear(e Event) error {
 	if e.Call != nil {
 		h.run.say(fmt.Sprintf("turn %d: %s", h.turn, h.run.gist(*e.Call)))
 	}
@@ -80,13 +80,13 @@ func (h *hearing) hear(e Event) {
 	}
 	h.bytes += e.Bytes
 	if e.Usage == nil && h.bytes-h.told < spendEvery || h.run.job.Calls == nil {
-		return
+		return nil
 	}
 	h.told = h.bytes
-	if err := h.run.job.Calls.Spending(h.soFar()); err != nil && h.broke == nil {
+	if err := h.run.job.Calls.Spending(h.soFar()); err != nil && !e.Whole {
 		h.broke = err
-		h.stop(err)
 	}
+	return h.broke
 }
 
 // soFar is what the call has cost up to now: what the provider has counted, and

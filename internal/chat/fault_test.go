@@ -138,7 +138,7 @@ func TestStoreErrors(t *testing.T) {
 		_, err := b.run()
 		require.ErrorIs(t, err, errStore)
 		var f *team.Failure
-		require.False(t, errors.As(err, &f))
+		require.NotErrorAs(t, err, &f)
 		require.Zero(t, s.Count())
 	})
 }

@@ -19,22 +19,26 @@ func TestForecast(t *testing.T) {
 	}{
 		"the first call: bytes, and a quarter of them": {
 			forecast{fresh: 4000, total: 4000, maxOutput: 8192},
-			team.Amount{Tokens: 12192}, team.Amount{Tokens: 2024},
+			team.Amount{Tokens: 12192},
+			team.Amount{Tokens: 2024},
 			team.Usage{InputTokens: 1000, OutputTokens: 1024},
 		},
 		"a later call: what was counted, and what was appended": {
 			forecast{counted: 5000, fresh: 401, total: 20000, maxOutput: 512},
-			team.Amount{Tokens: 5913}, team.Amount{Tokens: 5613},
+			team.Amount{Tokens: 5913},
+			team.Amount{Tokens: 5613},
 			team.Usage{InputTokens: 5101, OutputTokens: 512},
 		},
 		"money: the dearest kind at most, the cache by the best guess": {
 			forecast{counted: 1_000_000, cached: 900_000, caches: true, total: 9_000_000, maxOutput: 1_000_000, prices: prices},
-			team.Amount{Tokens: 2_000_000, USD: 18_750_000_000}, team.Amount{Tokens: 1_001_024, USD: 270_000_000 + 375_000_000 + 15_360_000},
+			team.Amount{Tokens: 2_000_000, USD: 18_750_000_000},
+			team.Amount{Tokens: 1_001_024, USD: 270_000_000 + 375_000_000 + 15_360_000},
 			team.Usage{CacheReadTokens: 900_000, CacheWriteTokens: 100_000, OutputTokens: 1024, CostUSD: 660_360_000},
 		},
 		"what was taken out is guessed to be gone, but not counted on": {
 			forecast{counted: 5000, removed: 8000, total: 40000, maxOutput: 100},
-			team.Amount{Tokens: 5100}, team.Amount{Tokens: 3100},
+			team.Amount{Tokens: 5100},
+			team.Amount{Tokens: 3100},
 			team.Usage{InputTokens: 3000, OutputTokens: 100},
 		},
 	} {

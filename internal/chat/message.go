@@ -19,8 +19,9 @@ type Provider interface {
 type Exchange struct {
 	// HTTP carries the call.
 	HTTP *http.Client
-	// Hear is told what comes in while the answer does.
-	Hear func(Event)
+	// Hear is told what comes in while the answer does. An error is a reason to
+	// read no further, and Ask returns it.
+	Hear func(Event) error
 }
 
 // Event is a piece of news of an answer that is coming in.
@@ -31,6 +32,8 @@ type Event struct {
 	Usage *team.Usage
 	// Call is a tool call that is complete.
 	Call *Call
+	// Whole: nothing more of the answer's content is to come.
+	Whole bool
 }
 
 // Request is what a model is asked.

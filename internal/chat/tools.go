@@ -31,7 +31,30 @@ func number(description string) map[string]any {
 // toolsFor lists the tools of an assignment with these checks. Running a check is
 // among them only if there is one.
 func toolsFor(checks []string) []Tool {
-	tools := []Tool{
+	tools := append(lookingTools(), changingTools()...)
+	if len(checks) > 0 {
+		tools = append(tools, Tool{
+			Name: toolCheck, Description: "Run a check on the files as they are. The work is accepted only if every check passes.",
+			Properties: map[string]any{"name": map[string]any{"type": "string", "enum": slices.Compact(sorted(checks)), "description": "The check."}},
+			Required:   []string{"name"},
+		})
+	}
+	return append(tools,
+		Tool{
+			Name: toolDecide, Description: "Record a decision that those who work after you need to know, like the database that was chosen.",
+			Properties: map[string]any{"name": text("A short name, like database."), "value": text("What was decided, in a few words.")},
+			Required:   []string{"name", "value"},
+		},
+		Tool{
+			Name: toolFinish, Description: "End the work, when all of it is done. Nothing can be changed after it.",
+			Properties: map[string]any{"summary": text("What was done, in one or two sentences.")},
+			Required:   []string{"summary"},
+		},
+	)
+}
+
+func lookingTools() []Tool {
+	return []Tool{
 		{
 			Name: toolList, Description: "List the files in and below a directory, with their sizes in bytes.",
 			Properties: map[string]any{"path": text("The directory; left out: all of it.")},
@@ -53,6 +76,11 @@ func toolsFor(checks []string) []Tool {
 			},
 			Required: []string{"path"},
 		},
+	}
+}
+
+func changingTools() []Tool {
+	return []Tool{
 		{
 			Name: toolWrite, Description: "Create a text file, or replace all of one. To change a part of a file, use edit.",
 			Properties: map[string]any{
@@ -76,27 +104,6 @@ func toolsFor(checks []string) []Tool {
 			Properties: map[string]any{"path": text("The file.")}, Required: []string{"path"},
 		},
 	}
-	if len(checks) > 0 {
-		checks = slices.Clone(checks)
-		slices.Sort(checks)
-		tools = append(tools, Tool{
-			Name: toolCheck, Description: "Run a check on the files as they are. The work is accepted only if every check passes.",
-			Properties: map[string]any{"name": map[string]any{"type": "string", "enum": slices.Compact(checks), "description": "The check."}},
-			Required:   []string{"name"},
-		})
-	}
-	return append(tools,
-		Tool{
-			Name: toolDecide, Description: "Record a decision that those who work after you need to know, like the database that was chosen.",
-			Properties: map[string]any{"name": text("A short name, like database."), "value": text("What was decided, in a few words.")},
-			Required:   []string{"name", "value"},
-		},
-		Tool{
-			Name: toolFinish, Description: "End the work, when all of it is done. Nothing can be changed after it.",
-			Properties: map[string]any{"summary": text("What was done, in one or two sentences.")},
-			Required:   []string{"summary"},
-		},
-	)
 }
 
 // arguments is the union of all tools' arguments.

@@ -305,6 +305,9 @@ func (w *worker) store(ctx context.Context, call Call, path, content string, exe
 	if len(content) > maxWrite {
 		return "", wrongf("the file would have %d bytes; at most %d can be written", len(content), maxWrite)
 	}
+	if w.mask(content) != content {
+		return "", wrongf("%s holds a secret, and files that are delivered must not: write it anew without, and refer to the variable that holds it", name)
+	}
 	e := effect{Path: name}
 	if e.Executable, err = w.tree.write(name, content, executable); err != nil {
 		return "", err

@@ -14,7 +14,7 @@ import (
 // that makes the four places that the provider allows.
 func params(request chat.Request) sdk.MessageNewParams {
 	out := sdk.MessageNewParams{
-		Model: sdk.Model(request.Model), MaxTokens: request.MaxOutput,
+		Model: request.Model, MaxTokens: request.MaxOutput,
 		System: []sdk.TextBlockParam{{Text: request.System, CacheControl: sdk.NewCacheControlEphemeralParam()}},
 	}
 	for i, t := range request.Tools {

@@ -41,41 +41,56 @@ func (p Provider) Ask(ctx context.Context, request chat.Request, x chat.Exchange
 	messages := sdk.NewMessageService(options...)
 	stream := messages.NewStreaming(ctx, params(request))
 	defer stream.Close() //nolint:errcheck // read to its end, or given up
-	var message sdk.Message
-	whole := false
+	c := collector{inputs: map[int64]string{}}
 	for stream.Next() {
-		event := stream.Current()
-		if err := message.Accumulate(event); err != nil {
-			return chat.Answer{}, &chat.Fault{Status: http.StatusOK, Message: err.Error()}
+		news, err := c.take(stream.Current())
+		if err == nil {
+			err = x.Hear(news)
 		}
-		whole = whole || event.Type == "message_stop"
-		x.Hear(news(event, message))
+		if err != nil {
+			return chat.Answer{}, err
+		}
 	}
 	if err := stream.Err(); err != nil {
 		return chat.Answer{}, translate(err)
 	}
-	if !whole {
+	if !c.whole {
 		return chat.Answer{}, &chat.Fault{Status: http.StatusOK, Cut: true, Message: "the stream has no end"}
 	}
-	return answer(message), nil
+	return c.answer(), nil
 }
 
-// news is what an event says; message is the answer with it.
-func news(event sdk.MessageStreamEventUnion, message sdk.Message) chat.Event {
+// collector puts the events of an answer together.
+type collector struct {
+	message sdk.Message
+	// inputs is the arguments of tool calls by their block, as they came: the
+	// SDK keeps nothing of those that are no JSON.
+	inputs map[int64]string
+	whole  bool
+}
+
+// take takes up an event, and returns the news in it.
+func (c *collector) take(event sdk.MessageStreamEventUnion) (chat.Event, error) {
+	if err := c.message.Accumulate(event); err != nil {
+		return chat.Event{}, &chat.Fault{Status: http.StatusOK, Message: "what it sent is no answer: " + err.Error()}
+	}
 	switch event.Type {
 	case "message_start", "message_delta":
-		u := usage(message.Usage)
-		return chat.Event{Usage: &u}
+		u := usage(c.message.Usage)
+		return chat.Event{Usage: &u, Whole: c.message.StopReason != ""}, nil
 	case "content_block_delta":
 		d := event.Delta
-		return chat.Event{Bytes: len(d.Text) + len(d.PartialJSON) + len(d.Thinking)}
+		c.inputs[event.Index] += d.PartialJSON
+		return chat.Event{Bytes: len(d.Text) + len(d.PartialJSON) + len(d.Thinking)}, nil
 	case "content_block_stop":
-		if block := message.Content[event.Index]; block.Type == "tool_use" {
-			c := call(block)
-			return chat.Event{Call: &c}
+		if c.message.Content[event.Index].Type == "tool_use" {
+			call := c.call(int(event.Index))
+			return chat.Event{Call: &call}, nil
 		}
+	case "message_stop":
+		c.whole = true
 	}
-	return chat.Event{}
+	return chat.Event{}, nil
 }
 
 // usage is the provider's count; its cached tokens are apart from the input.
@@ -87,13 +102,18 @@ func usage(u sdk.Usage) team.Usage {
 	}
 }
 
-func call(block sdk.ContentBlockUnion) chat.Call {
-	return chat.Call{ID: block.ID, Name: block.Name, Arguments: string(block.Input)}
+func (c *collector) call(index int) chat.Call {
+	block := c.message.Content[index]
+	input := c.inputs[int64(index)]
+	if input == "" { // it came whole, with the start of the block
+		input = string(block.Input)
+	}
+	return chat.Call{ID: block.ID, Name: block.Name, Arguments: input}
 }
 
-func answer(message sdk.Message) chat.Answer {
-	a := chat.Answer{Stop: stop(message.StopReason), Usage: usage(message.Usage)}
-	for _, block := range message.Content {
+func (c *collector) answer() chat.Answer {
+	a := chat.Answer{Stop: stop(c.message.StopReason), Usage: usage(c.message.Usage)}
+	for i, block := range c.message.Content {
 		switch block.Type {
 		case "text":
 			a.Text += block.Text
@@ -102,7 +122,7 @@ func answer(message sdk.Message) chat.Answer {
 		case "redacted_thinking":
 			a.Thinking = append(a.Thinking, chat.Thinking{Redacted: block.Data})
 		case "tool_use":
-			a.Calls = append(a.Calls, call(block))
+			a.Calls = append(a.Calls, c.call(i))
 		}
 	}
 	return a

@@ -45,7 +45,9 @@ func (p Provider) Ask(ctx context.Context, request chat.Request, x chat.Exchange
 	defer stream.Close() //nolint:errcheck // read to its end, or given up
 	var c collector
 	for stream.Next() {
-		c.take(stream.Current(), x.Hear)
+		if err := x.Hear(c.take(stream.Current())); err != nil {
+			return chat.Answer{}, err
+		}
 	}
 	if err := stream.Err(); err != nil {
 		return chat.Answer{}, translate(err)
@@ -54,7 +56,9 @@ func (p Provider) Ask(ctx context.Context, request chat.Request, x chat.Exchange
 		return chat.Answer{}, &chat.Fault{Status: http.StatusOK, Cut: true, Message: "the stream has no end"}
 	}
 	for i := range c.calls {
-		x.Hear(chat.Event{Call: &c.calls[i]})
+		if err := x.Hear(chat.Event{Call: &c.calls[i], Whole: true}); err != nil {
+			return chat.Answer{}, err
+		}
 	}
 	return c.answer(), nil
 }
@@ -76,7 +80,8 @@ type collector struct {
 	usage  team.Usage
 }
 
-func (c *collector) take(chunk sdk.ChatCompletionChunk, hear func(chat.Event)) {
+// take takes up a chunk, and returns the news in it.
+func (c *collector) take(chunk sdk.ChatCompletionChunk) chat.Event {
 	event := chat.Event{}
 	if u := chunk.Usage; u.PromptTokens > 0 || u.CompletionTokens > 0 {
 		c.usage = usage(u)
@@ -98,7 +103,8 @@ func (c *collector) take(chunk sdk.ChatCompletionChunk, hear func(chat.Event)) {
 			c.finish = choice.FinishReason
 		}
 	}
-	hear(event)
+	event.Whole = c.finish != ""
+	return event
 }
 
 // call takes a part of a tool call. Some servers number every call 0, but begin
