@@ -157,6 +157,9 @@ func (c chatAPI) stream(of Request, r Reply) []event {
 		}
 		first := c.toolCall(of, r, i, parts[0])
 		first["index"] = i
+		if c.dialect.SameIndex {
+			first["index"] = 0
+		}
 		delta(map[string]any{"tool_calls": []any{first}})
 		for _, p := range parts[1:] {
 			delta(map[string]any{"tool_calls": []any{map[string]any{"index": i, "function": map[string]any{"arguments": p}}}})

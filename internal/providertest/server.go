@@ -48,6 +48,8 @@ type Dialect struct {
 	NoIDs bool
 	// WholeArguments sends a tool call's arguments in one chunk.
 	WholeArguments bool
+	// SameIndex numbers every tool call 0; it needs WholeArguments.
+	SameIndex bool
 	// StopForCalls ends an answer with tool calls with the reason "stop".
 	StopForCalls bool
 }
