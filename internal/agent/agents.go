@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -59,6 +60,8 @@ type Set struct {
 	player    string // the executable that plays scripts
 	masker    *masker
 	launcher  *launcher
+	// transport carries the calls of models.
+	transport http.RoundTripper
 }
 
 // New prepares the config's agents and checks: it validates the config, reads
@@ -75,13 +78,14 @@ func New(cfg Config, opts Options) (*Set, error) {
 	}
 	s := &Set{
 		config: cfg.WithDefaults(), getenv: opts.Getenv, now: opts.Now, cacheRoot: opts.CacheRoot,
-		scripts: map[string]*script{}, digests: map[string]team.Digest{},
+		scripts: map[string]*script{}, digests: map[string]team.Digest{}, transport: newTransport(),
 	}
 	account, err := findAccount(cfg.RunAs, os.Geteuid())
 	errs := []error{err, s.makeCacheRoot(), s.loadAgents()}
 	var values []string
 	for _, name := range cfg.secretNames() {
-		values = append(values, opts.Getenv(name))
+		value := opts.Getenv(name)
+		values = append(values, value, strings.TrimSpace(value))
 	}
 	s.masker = newMasker(values)
 	shim, player, err := executables(opts.Executable, len(cfg.Sandbox) > 0)
@@ -202,6 +206,9 @@ func (s *Set) warn(log *slog.Logger) {
 				log.Warn("a variable that an agent is to see is not set", "agent", name, "variable", variable)
 			}
 		}
+		if d.APIKeyEnv != "" && s.key(d) == "" {
+			log.Warn("the variable with the key of an agent's provider is not set", "agent", name, "variable", d.APIKeyEnv)
+		}
 		if d.Kind != KindCommand {
 			continue
 		}
@@ -230,6 +237,9 @@ func (s *Set) Run(ctx context.Context, job team.Job) (team.Outcome, error) {
 	d, ok := s.config.Agents[job.Agent]
 	if !ok {
 		return team.Outcome{}, team.Failf(team.ResourceError, "this worker's file defines no agent %q", team.Shorten(job.Agent, 80))
+	}
+	if isModel(d.Kind) {
+		return s.converse(ctx, d, job)
 	}
 	var t task
 	var err error
@@ -273,10 +283,10 @@ func (s *Set) Offered(name string) team.OfferedAgent {
 	}
 	offered := team.OfferedAgent{
 		Kind: d.Kind, Model: d.Model, Concurrency: d.Concurrency, Digest: s.digests[name], Breaker: s.Breaker(name).Name,
-		Fallback: d.Fallback, Unpriced: d.Prices == nil && (d.Kind == KindAnthropic || d.Kind == KindOpenAI),
+		Fallback: d.Fallback, Unpriced: d.Prices == nil && isModel(d.Kind),
 	}
 	switch {
-	case d.Kind == KindAnthropic || d.Kind == KindOpenAI:
+	case isModel(d.Kind):
 		offered.Conversation = team.InJournal
 	case d.Preset != "":
 		offered.Conversation = team.InDirectory

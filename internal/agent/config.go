@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/chat"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -166,6 +167,7 @@ const (
 	DefaultCheckTimeout        = team.Duration(10 * time.Minute)
 	DefaultCommandConcurrency  = 4
 	DefaultScriptedConcurrency = 8
+	DefaultModelConcurrency    = 8
 	DefaultFiles               = 200_000
 	DefaultFileBytes           = 100 * megabyte
 	DefaultOutputBytes         = 10 * megabyte
@@ -197,6 +199,12 @@ func (d Definition) withDefaults() Definition {
 	setDefault(&d.IdleTimeout, DefaultIdleTimeout)
 	if d.Kind == KindScripted {
 		setDefault(&d.Concurrency, DefaultScriptedConcurrency)
+	}
+	if isModel(d.Kind) {
+		setDefault(&d.Concurrency, DefaultModelConcurrency)
+		setDefault(&d.MaxTurns, chat.DefaultMaxTurns)
+		setDefault(&d.MaxOutputTokens, chat.DefaultMaxOutputTokens)
+		setDefault(&d.ContextTokens, chat.DefaultContextTokens)
 	}
 	setDefault(&d.Concurrency, DefaultCommandConcurrency)
 	return d

@@ -19,13 +19,17 @@ import (
 func TestConfigDefaults(t *testing.T) {
 	t.Parallel()
 	c := Config{
-		Agents: map[string]Definition{"c": {Kind: KindCommand}, "s": {Kind: KindScripted}, "own": {Kind: KindCommand, Timeout: 1, IdleTimeout: 2, Concurrency: 3}},
+		Agents: map[string]Definition{"c": {Kind: KindCommand}, "s": {Kind: KindScripted}, "m": {Kind: KindOpenAI}, "own": {Kind: KindCommand, Timeout: 1, IdleTimeout: 2, Concurrency: 3}},
 		Checks: map[string]CheckDefinition{"k": {}, "own": {Timeout: 5, Category: team.Syntax}},
 		Limits: Limits{Files: 7},
 	}
 	d := c.WithDefaults()
 	require.Equal(t, Definition{Kind: KindCommand, Timeout: DefaultTimeout, IdleTimeout: DefaultIdleTimeout, Concurrency: 4}, d.Agents["c"])
 	require.Equal(t, 8, d.Agents["s"].Concurrency)
+	require.Equal(t, Definition{
+		Kind: KindOpenAI, Timeout: DefaultTimeout, IdleTimeout: DefaultIdleTimeout, Concurrency: 8,
+		MaxTurns: 50, MaxOutputTokens: 8192, ContextTokens: 200_000,
+	}, d.Agents["m"])
 	require.Equal(t, c.Agents["own"], d.Agents["own"])
 	require.Equal(t, CheckDefinition{Timeout: DefaultCheckTimeout, Category: team.TestFailure}, d.Checks["k"])
 	require.Equal(t, c.Checks["own"], d.Checks["own"])
@@ -41,7 +45,19 @@ func TestConfigFaults(t *testing.T) {
 		{"another version", "version: 2", "$.version", "is 2"},
 		{"no agents", "version: 1", "$.agents", "at least one agent"},
 		{"no kind", "agents: {a: {argv: [x]}}", "$.agents.a.kind", "is missing"},
-		{"a later kind", "agents: {a: {kind: anthropic}}", "$.agents.a.kind", "kind anthropic is not supported yet; command and scripted are"},
+		{"a model without one", "agents: {a: {kind: anthropic, api_key_env: KEY}}", "$.agents.a.model", "is missing"},
+		{"a model without a key", "agents: {a: {kind: openai, model: m}}", "$.agents.a.api_key_env", "like OPENAI_API_KEY"},
+		{"a key instead of its variable", "agents: {a: {kind: openai, model: m, api_key_env: sk-123}}", "$.agents.a.api_key_env", "not the name of an environment variable"},
+		{"an address that is none", "agents: {a: {kind: openai, model: m, base_url: 'localhost:11434'}}", "$.agents.a.base_url", "write an http or https URL"},
+		{"a password in an address", "agents: {a: {kind: openai, model: m, base_url: 'http://a:b@c'}}", "$.agents.a.base_url", "keep secrets in the worker's environment"},
+		{"a query in an address", "agents: {a: {kind: openai, model: m, base_url: 'http://c?d=e'}}", "$.agents.a.base_url", "leave them out"},
+		{"a model as a program", "agents: {a: {kind: openai, model: m, argv: [x]}}", "$.agents.a.argv", "belongs to agents that are programs"},
+		{"a model with git", "agents: {a: {kind: anthropic, model: m, git: true}}", "$.agents.a.git", "belongs to agents that are programs"},
+		{"a program with an address", "agents: {a: {kind: command, argv: [x], base_url: 'http://c'}}", "$.agents.a.base_url", "belongs to the kinds anthropic and openai"},
+		{"too many turns", "agents: {a: {kind: openai, model: m, max_turns: 10001}}", "$.agents.a.max_turns", "between 1 and 10000"},
+		{"too short answers", "agents: {a: {kind: openai, model: m, max_output_tokens: 1}}", "$.agents.a.max_output_tokens", "between 256 and"},
+		{"no room for a prompt", "agents: {a: {kind: openai, model: m, context_tokens: 8000}}", "$.agents.a.max_output_tokens", "leaves no room for a prompt in context_tokens: 8000"},
+		{"a negative price", "agents: {a: {kind: command, argv: [x], prices: {cache_read: -1}}}", "$.agents.a.prices.cache_read", "not negative"},
 		{"a misspelled kind", "agents: {a: {kind: comand, argv: [x]}}", "$.agents.a.kind", `did you mean "command"?`},
 		{"no argv", "agents: {a: {kind: command}}", "$.agents.a.argv", "list the program"},
 		{"an empty program", "agents: {a: {kind: command, argv: ['']}}", "$.agents.a.argv[0]", "first entry is the program"},
@@ -96,9 +112,15 @@ func TestConfigFaults(t *testing.T) {
 			require.ErrorContains(t, err, c.path+" ", "nothing half-checked starts")
 		})
 	}
-	var cfg Config
-	require.NoError(t, yaml.UnmarshalWithOptions([]byte(good), &cfg, yaml.Strict()))
-	require.Empty(t, cfg.Faults())
+	for _, file := range []string{
+		good,
+		"version: 1\nagents: {a: {kind: anthropic, model: m, api_key_env: KEY, prices: {input: 3, output: 15}, max_turns: 9}}\n",
+		"version: 1\nagents: {a: {kind: openai, model: m, base_url: 'http://localhost:11434/v1'}}\n",
+	} {
+		var cfg Config
+		require.NoError(t, yaml.UnmarshalWithOptions([]byte(file), &cfg, yaml.Strict()))
+		require.Empty(t, cfg.Faults())
+	}
 }
 
 func TestByteSize(t *testing.T) {
@@ -184,12 +206,16 @@ func TestNewWarnsOfWhatWillNotWork(t *testing.T) {
 	var log strings.Builder
 	_, err := New(Config{
 		Version: 1, Dir: t.TempDir(),
-		Agents: map[string]Definition{"a": {Kind: KindCommand, Argv: []string{"no-such-program"}, Env: []string{"UNSET"}}},
+		Agents: map[string]Definition{
+			"a": {Kind: KindCommand, Argv: []string{"no-such-program"}, Env: []string{"UNSET"}},
+			"m": {Kind: KindAnthropic, Model: "m", APIKeyEnv: "NO_KEY"},
+		},
 		Checks: map[string]CheckDefinition{"c": {Argv: []string{"/no/such/check"}}, "tree": {Argv: []string{"./of-the-tree"}}},
 	}, Options{Getenv: func(string) string { return "" }, Now: time.Now, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	require.NoError(t, err)
 	require.Contains(t, log.String(), "no-such-program")
 	require.Contains(t, log.String(), "UNSET")
+	require.Contains(t, log.String(), "NO_KEY")
 	require.Contains(t, log.String(), "/no/such/check")
 	require.NotContains(t, log.String(), "of-the-tree")
 }

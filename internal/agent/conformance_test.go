@@ -3,6 +3,7 @@ package agent
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/providertest"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -87,14 +89,20 @@ func failure(t *testing.T, err error) *team.Failure {
 	return f
 }
 
-// TestAdapters holds both kinds of agent against the same promises.
+// TestAdapters holds all kinds of agent against the same promises, as far as they
+// apply to them.
 func TestAdapters(t *testing.T) {
 	t.Parallel()
 	for name, make := range map[string]func(b *bench, c conformance) *Set{
-		KindCommand:  func(b *bench, c conformance) *Set { return b.shell(c.shell) },
-		KindScripted: func(b *bench, c conformance) *Set { return b.played(c.play) },
+		KindCommand:   func(b *bench, c conformance) *Set { return b.shell(c.shell) },
+		KindScripted:  func(b *bench, c conformance) *Set { return b.played(c.play) },
+		KindAnthropic: func(b *bench, c conformance) *Set { return b.asked(KindAnthropic, c.model...) },
+		KindOpenAI:    func(b *bench, c conformance) *Set { return b.asked(KindOpenAI, c.model...) },
 	} {
 		for _, c := range conformances() {
+			if isModel(name) && c.model == nil {
+				continue // about processes
+			}
 			t.Run(name+"/"+c.name, func(t *testing.T) {
 				t.Parallel()
 				b := newBench(t)
@@ -114,9 +122,32 @@ func TestAdapters(t *testing.T) {
 	}
 }
 
-// conformance is one promise, kept by a shell script and by a play.
+// asked is a model that gives one reply after the other, the last one again and
+// again.
+func (b *bench) asked(kind string, replies ...providertest.Reply) *Set {
+	b.t.Helper()
+	server := providertest.New(b.t, func(r providertest.Request) providertest.Reply {
+		return replies[min(r.Turn(), len(replies))-1]
+	})
+	base := server.URL()
+	if kind == KindOpenAI {
+		base = server.OpenAIURL()
+	}
+	return b.set(Config{Agents: map[string]Definition{"x": {
+		Kind: kind, Model: "m", BaseURL: base, APIKeyEnv: "API_KEY", Prices: &team.Prices{Input: 50_000_000_000_000},
+	}}})
+}
+
+// calls is a reply that calls a tool so many times.
+func calls(times int, used team.Usage, tool string, arguments map[string]string) providertest.Reply {
+	call := providertest.Tool(tool, arguments)
+	return providertest.Reply{Usage: used, Calls: slices.Repeat([]providertest.Call{call}, times)}
+}
+
+// conformance is one promise, kept by a shell script, by a play and by a model.
 type conformance struct {
 	name, shell, play string
+	model             []providertest.Reply
 	timeout           time.Duration
 	limit             ByteSize
 	holds             func(t *testing.T, b *bench, out team.Outcome, err error)
@@ -128,6 +159,14 @@ func conformances() []conformance {
 			name:  "leaves files and a result",
 			shell: `mkdir -p docs; echo hello > docs/a.md; echo '{"summary":"did it","decisions":{"db":"sqlite"},"usage":{"input_tokens":5,"output_tokens":2,"cost_usd":0.25}}' > $MAESTRO_RESULT`,
 			play:  "turns: [{files: {docs/a.md: \"hello\\n\"}, usage: {input_tokens: 5, output_tokens: 2, cost_usd: 0.25}}]\nsummary: did it\ndecisions: {db: sqlite}",
+			model: []providertest.Reply{{
+				Usage: team.Usage{InputTokens: 5, OutputTokens: 2},
+				Calls: []providertest.Call{
+					providertest.Tool("write", map[string]string{"path": "docs/a.md", "content": "hello\n"}),
+					providertest.Tool("decide", map[string]string{"name": "db", "value": "sqlite"}),
+					providertest.Tool("finish", map[string]string{"summary": "did it"}),
+				},
+			}},
 			holds: func(t *testing.T, b *bench, out team.Outcome, err error) {
 				require.NoError(t, err)
 				data, err := os.ReadFile(b.path("docs/a.md"))
@@ -154,6 +193,9 @@ func conformances() []conformance {
 			name:  "what it says is progress and log, without secrets",
 			shell: `echo "using $API_KEY now" >&2`,
 			play:  "turns: [{say: using " + secret + " now}]",
+			model: []providertest.Reply{{Text: "using " + secret + " now", Calls: []providertest.Call{
+				providertest.Tool("finish", map[string]string{"summary": secret}),
+			}}},
 			holds: func(t *testing.T, b *bench, out team.Outcome, err error) {
 				require.NoError(t, err)
 				require.Contains(t, string(out.Log), "using")
@@ -166,6 +208,7 @@ func conformances() []conformance {
 			name:  "a decision that holds a secret is refused",
 			shell: `echo "{\"decisions\":{\"key\":\"$API_KEY\"}}" > $MAESTRO_RESULT`,
 			play:  "decisions: {key: " + secret + "}",
+			model: []providertest.Reply{calls(6, team.Usage{}, "decide", map[string]string{"name": "key", "value": secret})},
 			holds: func(t *testing.T, _ *bench, _ team.Outcome, err error) {
 				f := failure(t, err)
 				require.Equal(t, team.InvalidOutput, f.Category)
@@ -176,6 +219,7 @@ func conformances() []conformance {
 			name:    "a timeout stops it",
 			shell:   `sleep 100`,
 			play:    "turns: [{delay: 100s}]",
+			model:   []providertest.Reply{{Fault: providertest.Fault{Delay: time.Hour}}},
 			timeout: 300 * time.Millisecond,
 			holds: func(t *testing.T, _ *bench, _ team.Outcome, err error) {
 				f := failure(t, err)
@@ -184,9 +228,13 @@ func conformances() []conformance {
 			},
 		},
 		{
-			name:    "what it used before it was stopped is counted",
-			shell:   `echo begun > begun; echo '{"usage":{"input_tokens":7}}' > $MAESTRO_RESULT; sleep 100`,
-			play:    "turns: [{files: {begun: x}, usage: {input_tokens: 7}}, {hang: true}]",
+			name:  "what it used before it was stopped is counted",
+			shell: `echo begun > begun; echo '{"usage":{"input_tokens":7}}' > $MAESTRO_RESULT; sleep 100`,
+			play:  "turns: [{files: {begun: x}, usage: {input_tokens: 7}}, {hang: true}]",
+			model: []providertest.Reply{
+				calls(1, team.Usage{InputTokens: 7}, "write", map[string]string{"path": "begun", "content": "x"}),
+				{Fault: providertest.Fault{Delay: time.Hour}},
+			},
 			timeout: time.Second,
 			holds: func(t *testing.T, b *bench, out team.Outcome, err error) {
 				require.Equal(t, team.Timeout, failure(t, err).Category)
@@ -246,6 +294,7 @@ func conformances() []conformance {
 			name:  "texts are masked and bounded",
 			shell: `printf '{"summary":"%s %0900d"}' "$API_KEY" 1 > $MAESTRO_RESULT`,
 			play:  "summary: '" + secret + " " + strings.Repeat("0", 900) + "'",
+			model: []providertest.Reply{calls(1, team.Usage{}, "finish", map[string]string{"summary": secret + " " + strings.Repeat("0", 900)})},
 			holds: func(t *testing.T, _ *bench, out team.Outcome, err error) {
 				require.NoError(t, err)
 				require.True(t, strings.HasPrefix(out.Summary, "*** 000"))
@@ -256,6 +305,7 @@ func conformances() []conformance {
 			name:  "too many decisions are refused",
 			shell: `printf '{"decisions":{"a":"%01500d"},"usage":{"input_tokens":4}}' 1 > $MAESTRO_RESULT`,
 			play:  "usage: {input_tokens: 4}\ndecisions: {a: '${requirement}'}",
+			model: []providertest.Reply{calls(6, team.Usage{InputTokens: 4}, "decide", map[string]string{"name": "a", "value": strings.Repeat("1", 1500)})},
 			holds: func(t *testing.T, _ *bench, out team.Outcome, err error) {
 				f := failure(t, err)
 				require.Equal(t, team.InvalidOutput, f.Category)

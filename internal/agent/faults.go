@@ -99,6 +99,9 @@ func (v *validator) names(parent string, names []string) []string {
 	return names
 }
 
+// kinds lists the kinds of agent.
+var kinds = []string{KindCommand, KindAnthropic, KindOpenAI, KindScripted}
+
 func (v *validator) agent(path string, d Definition) {
 	switch d.Kind {
 	case KindCommand:
@@ -108,14 +111,20 @@ func (v *validator) agent(path string, d Definition) {
 		}
 	case KindScripted:
 		v.scripted(path, d)
-	case "anthropic", "openai":
-		v.add(path+".kind", "kind %s is not supported yet; command and scripted are", d.Kind)
+	case KindAnthropic, KindOpenAI:
+		v.model(path, d)
 	case "":
-		v.add(path+".kind", "is missing; write `kind: command` or `kind: scripted`")
+		v.add(path+".kind", "is missing; write one of %s, like `kind: command`", strings.Join(kinds, ", "))
 	default:
-		v.add(path+".kind", "is %q; command and scripted are supported%s", team.Shorten(d.Kind, 80),
-			team.DidYouMean(d.Kind, []string{KindCommand, KindScripted}))
+		v.add(path+".kind", "is %q; there are %s%s", team.Shorten(d.Kind, 80), strings.Join(kinds, ", "), team.DidYouMean(d.Kind, kinds))
 	}
+	if d.Kind == KindCommand || d.Kind == KindScripted {
+		v.notModel(path, d)
+	}
+	if err := checkVariable(d.APIKeyEnv); d.APIKeyEnv != "" && err != nil {
+		v.add(path+".api_key_env", "%s", err.Error())
+	}
+	v.prices(path+".prices", d.Prices)
 	v.list(path+".env", d.Env, checkEnv)
 	v.list(path+".caches", d.Caches, v.knownCache)
 	v.duration(path+".timeout", d.Timeout)
@@ -126,12 +135,8 @@ func (v *validator) agent(path string, d Definition) {
 		field   string
 		present bool
 	}{
-		{"model", d.Model != ""},
-		{"base_url", d.BaseURL != ""},
-		{"api_key_env", d.APIKeyEnv != ""},
 		{"preset", d.Preset != ""},
 		{"fallback", d.Fallback != ""},
-		{"prices", d.Prices != nil},
 	} {
 		v.later(path+"."+f.field, f.present)
 	}

@@ -36,6 +36,9 @@ func (c Config) secretNames() []string {
 	}
 	for _, d := range c.Agents {
 		add(d.Env)
+		if d.APIKeyEnv != "" {
+			names = append(names, d.APIKeyEnv)
+		}
 	}
 	for _, d := range c.Checks {
 		add(d.Env)

@@ -343,7 +343,8 @@ var synonyms = map[string][]string{
 	"agents": {"personas"}, "roles": {"personas"}, "members": {"personas"},
 	"outputs": {"produces", "keep"}, "artifacts": {"produces", "keep"}, "exclude": {"ignore"}, "tests": {"checks"},
 	"command": {"argv"}, "cmd": {"argv"}, "args": {"argv"}, "run": {"argv"}, "type": {"kind"}, "environment": {"env"},
-	"max_tokens": {"tokens"}, "cost": {"usd"}, "id": {"name"},
+	"max_tokens": {"tokens", "max_output_tokens"}, "cost": {"usd"}, "id": {"name"},
+	"api_key": {"api_key_env"}, "endpoint": {"base_url"}, "url": {"base_url"}, "max_iterations": {"max_turns"},
 }
 
 func (d *decoder) explicitZero(into reflect.Value, index int, path string, e entry) {

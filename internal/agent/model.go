@@ -1,0 +1,81 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/chat"
+	"github.com/maestro-hive/maestro/internal/chat/anthropic"
+	"github.com/maestro-hive/maestro/internal/chat/openai"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// isModel tells whether an agent of the kind is a model that works through tools.
+func isModel(kind string) bool { return kind == KindAnthropic || kind == KindOpenAI }
+
+// idleConnections is how many connections to one provider are kept for the next
+// calls.
+const idleConnections = 64
+
+// newTransport is what calls of models go through. Proxies are those of the
+// worker's environment.
+func newTransport() http.RoundTripper {
+	t, ok := http.DefaultTransport.(*http.Transport)
+	if !ok {
+		return http.DefaultTransport
+	}
+	t = t.Clone()
+	t.MaxIdleConnsPerHost = idleConnections
+	return t
+}
+
+// converse does an attempt of a model. Its calls are booked one by one, by the
+// conversation itself.
+func (s *Set) converse(ctx context.Context, d Definition, job team.Job) (team.Outcome, error) {
+	provider, err := s.provider(d, job.Agent)
+	if err != nil {
+		return team.Outcome{}, err
+	}
+	progress := newProgress(job.Progress)
+	defer progress.end()
+	job.Progress = func(line string) { progress.line(oneLine(line)) }
+	a := &chat.Agent{
+		Name: job.Agent, Kind: d.Kind, Model: d.Model, Provider: provider, Transport: s.transport, Prices: d.Prices,
+		MaxTurns: d.MaxTurns, MaxOutputTokens: d.MaxOutputTokens, ContextTokens: d.ContextTokens,
+		Timeout: d.Timeout.Std(), IdleTimeout: d.IdleTimeout.Std(), Mask: s.Mask, Now: s.now,
+		MaxLog: int(s.config.Limits.OutputBytes),
+	}
+	out, err := a.Run(ctx, job)
+	out.Summary, out.Log = plainText(out.Summary), []byte(plainText(string(out.Log)))
+	var f *team.Failure
+	if errors.As(err, &f) {
+		f.Output = plainText(f.Output)
+	}
+	return out, err
+}
+
+// provider makes the adapter of the definition's kind, with the key of the
+// worker's environment.
+func (s *Set) provider(d Definition, agent string) (chat.Provider, error) {
+	key := s.key(d)
+	if key == "" && d.APIKeyEnv != "" {
+		f := team.Failf(team.Auth, "agent %s: the variable %s, which is to hold the provider's key, is not set in the worker's environment", agent, d.APIKeyEnv)
+		f.Final = true
+		return nil, f
+	}
+	if d.Kind == KindAnthropic {
+		return anthropic.Provider{BaseURL: d.BaseURL, Key: key}, nil
+	}
+	return openai.Provider{BaseURL: d.BaseURL, Key: key}, nil
+}
+
+// key is the provider's key; empty: there is none. Variables that are set from
+// files often end with a line end.
+func (s *Set) key(d Definition) string {
+	if d.APIKeyEnv == "" {
+		return ""
+	}
+	return strings.TrimSpace(s.getenv(d.APIKeyEnv))
+}

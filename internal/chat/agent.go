@@ -1,0 +1,117 @@
+package chat
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// The defaults of an agent.
+const (
+	DefaultMaxTurns        = 50
+	DefaultMaxOutputTokens = 8192
+	DefaultContextTokens   = 200_000
+)
+
+// Agent is a model that works on assignments.
+type Agent struct {
+	// Name is the agent's, Kind that of its provider, Model the model's.
+	Name, Kind, Model string
+	Provider          Provider
+	// Transport carries the calls.
+	Transport http.RoundTripper
+	// Prices are what tokens cost; nil: nothing that is known.
+	Prices *team.Prices
+	// MaxTurns bounds the calls of an attempt whose job sets no bound.
+	MaxTurns int
+	// MaxOutputTokens bounds one answer, ContextTokens prompt and answer together.
+	MaxOutputTokens, ContextTokens int64
+	// Timeout bounds an attempt, IdleTimeout the time in which nothing comes in
+	// during a call.
+	Timeout, IdleTimeout time.Duration
+	// Mask replaces secrets.
+	Mask func(string) string
+	// Now tells the time, for waits that a provider asks for by a date.
+	Now func() time.Time
+	// MaxLog bounds the transcript, in bytes.
+	MaxLog int
+}
+
+// Run does one attempt. A *team.Failure says how it failed; the outcome then
+// still has the usage and the transcript. A context that ends stops the call
+// under way and returns the context's cause. Any other error is one of job.Calls
+// or job.Try, and no failure of the agent.
+//
+// The outcome's usage covers every turn of the conversation, also those that an
+// earlier execution has paid for, but no call that was cut off: what such a call
+// has cost nobody knows, and job.Calls keeps the estimate.
+func (a *Agent) Run(ctx context.Context, job team.Job) (team.Outcome, error) {
+	root, err := os.OpenRoot(job.Dir)
+	if err != nil {
+		return team.Outcome{}, team.Failf(team.ResourceError, "agent %s: open the directory: %v", a.Name, err)
+	}
+	defer root.Close() //nolint:errcheck // a directory
+	timeout := a.Timeout
+	if d := job.Timeout.Std(); d > 0 && d < timeout {
+		timeout = d
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, team.Failf(team.Timeout, "took longer than %s (timeout)", timeout))
+	defer cancel()
+	r := a.begin(job, tree{root})
+	err = r.work(ctx)
+	return r.end(err)
+}
+
+// run is one attempt under way.
+type run struct {
+	*Agent
+	job   team.Job
+	tree  tree
+	talk  *conversation
+	log   transcript
+	usage team.Usage
+
+	decided map[string]string
+	summary string
+	// changed: a file was written or a decision recorded.
+	changed bool
+	// malformed, truncated and silent count in a row: calls that no tool made
+	// sense of, answers that were cut off, and answers without a call.
+	malformed, truncated, silent int
+}
+
+func (a *Agent) begin(job team.Job, t tree) *run {
+	r := &run{Agent: a, job: job, tree: t, decided: map[string]string{}, log: transcript{limit: a.MaxLog}}
+	system, first := a.Mask(systemPrompt(job)), a.Mask(firstMessage(job.Brief))
+	r.talk = newConversation(a.Kind, a.Model, system, toolsFor(job.Deliver.Checks), first)
+	return r
+}
+
+// end makes the outcome. Every text in it is masked and bounded.
+func (r *run) end(err error) (team.Outcome, error) {
+	out := team.Outcome{Usage: r.usage, Summary: team.Shorten(r.Mask(r.summary), team.MaxSummary)}
+	var f *team.Failure
+	switch {
+	case errors.As(err, &f):
+		told := *f
+		told.Message = team.Shorten(r.Mask(oneLine("agent "+r.Name+": "+f.Message)), team.MaxMessage)
+		told.Output = team.Tail(r.Mask(f.Output), team.MaxOutput)
+		r.log.add("maestro: %s", told.Error())
+		err = &told
+	case err == nil:
+		out.Decisions = r.decided
+	}
+	out.Log = []byte(r.Mask(r.log.text()))
+	return out, err
+}
+
+// say tells people what is being done.
+func (r *run) say(line string) {
+	if r.job.Progress != nil {
+		r.job.Progress(r.Mask(line))
+	}
+}

@@ -1,0 +1,183 @@
+package chat
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// spendEvery is after how many bytes of an answer the estimate of its cost is
+// told again.
+const spendEvery = 2048
+
+// spending is what a call that brought no answer has cost, and whether that is
+// known or an estimate.
+type spending struct {
+	used  team.Usage
+	known bool
+}
+
+// hearing is a call under way: what came in so far.
+type hearing struct {
+	run      *run
+	turn     int
+	forecast forecast
+	// limit is the most tokens that the answer may have.
+	limit int64
+	// usage is what the provider has counted; nil: nothing yet.
+	usage *team.Usage
+	bytes int
+	told  int
+	// broke is why the call has to stop.
+	broke error
+}
+
+// call asks the model. An error is a *team.Failure, or the cause of the context's
+// end; what the call has cost is then told beside it.
+func (r *run) call(ctx context.Context, turn int, f forecast, limit int64) (Answer, spending, error) {
+	r.say(fmt.Sprintf("turn %d: asking %s", turn, r.Model))
+	calling, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	idle := time.AfterFunc(r.IdleTimeout, func() { stop(errIdle) })
+	defer idle.Stop()
+	h := &hearing{run: r, turn: turn, forecast: f, limit: limit}
+	client := &http.Client{Transport: meter{r.Transport, func() { idle.Reset(r.IdleTimeout) }}}
+	answer, err := r.Provider.Ask(calling, r.talk.request(limit), Exchange{HTTP: client, Hear: h.hear})
+	if err == nil {
+		return r.accept(answer, h), spending{}, nil
+	}
+	if stopped := ended(ctx); stopped != nil {
+		return Answer{}, h.spent(err), stopped
+	}
+	if h.broke != nil {
+		return Answer{}, h.spent(err), h.broke
+	}
+	if errors.Is(context.Cause(calling), errIdle) {
+		return Answer{}, h.spent(err), team.Failf(team.APIError, "the provider sent nothing for %s (idle_timeout)", r.IdleTimeout)
+	}
+	failed := failure(err, r.Now())
+	if failed.Category == team.ContextOverflow && unbilled(err) {
+		return Answer{Stop: Overflow}, spending{}, nil
+	}
+	return Answer{}, h.spent(err), failed
+}
+
+// hear takes up a piece of news. An answer that spends more than it may is read
+// no further, unless it is whole: then it is paid for, and of use.
+func (h *hearing) hear(e Event) error {
+	if e.Call != nil {
+		h.run.say(fmt.Sprintf("turn %d: %s", h.turn, h.run.gist(*e.Call)))
+	}
+	if e.Usage != nil {
+		h.usage = e.Usage
+	}
+	h.bytes += e.Bytes
+	if e.Usage == nil && h.bytes-h.told < spendEvery || h.run.job.Calls == nil {
+		return nil
+	}
+	h.told = h.bytes
+	if err := h.run.job.Calls.Spending(h.soFar()); err != nil && !e.Whole {
+		h.broke = err
+	}
+	return h.broke
+}
+
+// soFar is what the call has cost up to now: what the provider has counted, and
+// an estimate of the rest.
+func (h *hearing) soFar() team.Usage {
+	output := min(tokensOf(int64(h.bytes)), h.limit)
+	if h.usage == nil {
+		return h.forecast.estimated(output)
+	}
+	u := *h.usage
+	u.OutputTokens = max(u.OutputTokens, output)
+	return priced(u, h.run.Prices)
+}
+
+// spent is what a call has cost that ended with an error.
+func (h *hearing) spent(err error) spending {
+	if h.usage == nil && h.bytes == 0 && unbilled(err) {
+		return spending{known: true}
+	}
+	if h.usage == nil && h.bytes == 0 {
+		return spending{used: h.forecast.estimate()}
+	}
+	return spending{used: h.soFar()}
+}
+
+// accept makes an answer fit to be kept and used: without secrets, its calls
+// well-formed and with ids of their own, its usage complete.
+func (r *run) accept(answer Answer, h *hearing) Answer {
+	if answer.Usage.Tokens() == 0 {
+		// The server does not say. An estimate is nearer to the truth than nothing.
+		answer.Usage = h.forecast.estimated(min(tokensOf(int64(h.bytes)), h.limit))
+	}
+	answer.Usage = priced(answer.Usage, r.Prices)
+	answer.Text = strings.TrimSpace(r.Mask(strings.ToValidUTF8(answer.Text, "\uFFFD")))
+	thinking := make([]Thinking, 0, len(answer.Thinking))
+	for _, t := range answer.Thinking {
+		// A thought with a secret in it cannot be given back as it was.
+		if masked := r.Mask(t.Text); masked == t.Text {
+			thinking = append(thinking, t)
+		}
+	}
+	answer.Thinking = thinking
+	seen := map[string]bool{}
+	for i := range answer.Calls {
+		c := &answer.Calls[i]
+		c.Name = r.Mask(strings.ToValidUTF8(c.Name, "\uFFFD"))
+		r.tidy(c)
+		c.ID = r.Mask(c.ID)
+		if c.ID == "" || seen[c.ID] {
+			c.ID = fmt.Sprintf("call_%d_%d", h.turn, i+1)
+		}
+		seen[c.ID] = true
+	}
+	return answer
+}
+
+// tidy makes a call's arguments a JSON object without secrets.
+func (r *run) tidy(c *Call) {
+	raw := strings.TrimSpace(c.Arguments)
+	if raw == "" {
+		raw = "{}"
+	}
+	decoder := json.NewDecoder(bytes.NewReader([]byte(raw)))
+	decoder.UseNumber()
+	var object map[string]any
+	err := decoder.Decode(&object)
+	masked := r.Mask(string(encode(r.maskValue(object))))
+	if err != nil || object == nil || decoder.More() || !json.Valid([]byte(masked)) {
+		c.Arguments, c.Broken = "{}", team.Shorten(r.Mask(raw), 500)
+		return
+	}
+	c.Arguments, c.Masked = masked, masked != string(encode(object))
+}
+
+// maskValue masks the texts in a JSON value, however they were written.
+func (r *run) maskValue(v any) any {
+	switch v := v.(type) {
+	case string:
+		return r.Mask(v)
+	case []any:
+		out := make([]any, len(v))
+		for i := range v {
+			out[i] = r.maskValue(v[i])
+		}
+		return out
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for key, value := range v {
+			out[r.Mask(key)] = r.maskValue(value)
+		}
+		return out
+	}
+	return v
+}

@@ -1,0 +1,114 @@
+package chat
+
+import (
+	"math/big"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+const (
+	// bytesPerToken is the best guess at how many bytes of text are a token.
+	bytesPerToken = 4
+	// leastOutput is how many tokens an answer needs to be of use.
+	leastOutput = 1024
+)
+
+// forecast is what is known of a call's cost before it is made. The prompt has a
+// beginning that the provider has counted in the call before, and a rest of
+// which only the bytes are known: never fewer than its tokens.
+type forecast struct {
+	// counted is the tokens of the beginning. Cached is how many of them the
+	// provider will find in its cache, and caches tells that it charges for
+	// putting more there.
+	counted, cached int64
+	caches          bool
+	// removed is the bytes that were taken out of the beginning since.
+	removed int64
+	// fresh is the bytes of the rest, total those of the whole request.
+	fresh, total int64
+	// maxOutput is the most tokens that the answer may have.
+	maxOutput int64
+	// prices are what tokens cost; nil: nothing that is known.
+	prices *team.Prices
+}
+
+// bound is more tokens than the prompt can have.
+func (f forecast) bound() int64 { return min(f.counted+f.fresh, f.total) }
+
+// guess is how many tokens the prompt has by the best guess.
+func (f forecast) guess() int64 {
+	return min(max(f.counted-f.removed/bytesPerToken, 0)+tokensOf(f.fresh), f.bound())
+}
+
+// tokensOf guesses the tokens of a text of so many bytes.
+func tokensOf(bytes int64) int64 { return (bytes + bytesPerToken - 1) / bytesPerToken }
+
+// want covers the call whatever it turns out to cost.
+func (f forecast) want() team.Amount { return f.most(f.maxOutput) }
+
+// most covers a call whose answer has up to so many tokens: every token of the
+// prompt is priced as the dearest kind.
+func (f forecast) most(output int64) team.Amount {
+	a := team.Amount{Tokens: f.bound() + output}
+	if f.prices != nil {
+		dearest := team.Prices{Input: f.dearest(), Output: f.prices.Output}
+		a.USD = dearest.Cost(team.Usage{InputTokens: f.bound(), OutputTokens: output})
+	}
+	return a
+}
+
+// dearest is the price of the dearest kind of token that a prompt may have.
+func (f forecast) dearest() team.USD {
+	return max(f.prices.Input, f.prices.CacheRead, f.prices.CacheWrite)
+}
+
+// estimate is the usage of the call by the best guess, with a short answer.
+func (f forecast) estimate() team.Usage { return f.estimated(min(leastOutput, f.maxOutput)) }
+
+// estimated is the usage of the call with an answer of so many tokens.
+func (f forecast) estimated(output int64) team.Usage {
+	guess := f.guess()
+	u := team.Usage{CacheReadTokens: min(f.cached, guess), OutputTokens: output}
+	if rest := guess - u.CacheReadTokens; f.caches {
+		u.CacheWriteTokens = rest
+	} else {
+		u.InputTokens = rest
+	}
+	return priced(u, f.prices)
+}
+
+// least is the least that makes the call worth while.
+func (f forecast) least() team.Amount { return f.estimate().Amount() }
+
+// output is how many tokens the answer may have if so much was granted: as many
+// as surely stay within it, but never fewer than make the call worth while.
+func (f forecast) output(granted team.Amount) int64 {
+	room := granted.Tokens - f.bound()
+	if f.prices != nil && f.prices.Output > 0 {
+		room = min(room, f.affordable(granted.USD))
+	}
+	return max(min(room, f.maxOutput), min(leastOutput, f.maxOutput))
+}
+
+// affordable is how many tokens of an answer the money pays besides the prompt.
+func (f forecast) affordable(money team.USD) int64 {
+	perMillion := new(big.Int).Mul(big.NewInt(int64(money)), big.NewInt(1_000_000))
+	perMillion.Sub(perMillion, new(big.Int).Mul(big.NewInt(f.bound()), big.NewInt(int64(f.dearest()))))
+	if perMillion.Sign() <= 0 {
+		return 0
+	}
+	n := perMillion.Quo(perMillion, big.NewInt(int64(f.prices.Output)))
+	if !n.IsInt64() {
+		return f.maxOutput
+	}
+	return n.Int64()
+}
+
+// priced completes a usage with what it costs.
+func priced(u team.Usage, prices *team.Prices) team.Usage {
+	u.CostUSD = 0
+	if prices != nil {
+		u.CostUSD = prices.Cost(u)
+	}
+	return u
+}

@@ -1,0 +1,89 @@
+package chat
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+func TestForecast(t *testing.T) {
+	t.Parallel()
+	prices := &team.Prices{Input: 3e9, Output: 15e9, CacheRead: 3e8, CacheWrite: 3.75e9}
+	for name, c := range map[string]struct {
+		f           forecast
+		want, least team.Amount
+		estimate    team.Usage
+	}{
+		"the first call: bytes, and a quarter of them": {
+			forecast{fresh: 4000, total: 4000, maxOutput: 8192},
+			team.Amount{Tokens: 12192},
+			team.Amount{Tokens: 2024},
+			team.Usage{InputTokens: 1000, OutputTokens: 1024},
+		},
+		"a later call: what was counted, and what was appended": {
+			forecast{counted: 5000, fresh: 401, total: 20000, maxOutput: 512},
+			team.Amount{Tokens: 5913},
+			team.Amount{Tokens: 5613},
+			team.Usage{InputTokens: 5101, OutputTokens: 512},
+		},
+		"money: the dearest kind at most, the cache by the best guess": {
+			forecast{counted: 1_000_000, cached: 900_000, caches: true, total: 9_000_000, maxOutput: 1_000_000, prices: prices},
+			team.Amount{Tokens: 2_000_000, USD: 18_750_000_000},
+			team.Amount{Tokens: 1_001_024, USD: 270_000_000 + 375_000_000 + 15_360_000},
+			team.Usage{CacheReadTokens: 900_000, CacheWriteTokens: 100_000, OutputTokens: 1024, CostUSD: 660_360_000},
+		},
+		"what was taken out is guessed to be gone, but not counted on": {
+			forecast{counted: 5000, removed: 8000, total: 40000, maxOutput: 100},
+			team.Amount{Tokens: 5100},
+			team.Amount{Tokens: 3100},
+			team.Usage{InputTokens: 3000, OutputTokens: 100},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, c.want, c.f.want())
+			require.Equal(t, c.least, c.f.least())
+			require.Equal(t, c.estimate, c.f.estimate())
+		})
+	}
+}
+
+// TestForecastProperties tries what no table would.
+func TestForecastProperties(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2))
+	between := func(least, most int64) int64 { return least + random.Int64N(most-least+1) }
+	for range 20_000 {
+		f := forecast{
+			counted: between(0, 300_000), fresh: between(0, 300_000), maxOutput: between(1, 64_000), caches: random.IntN(2) == 0,
+		}
+		f.cached, f.removed = between(0, f.counted), between(0, 2*f.counted)
+		f.total = f.counted + f.fresh + between(0, 1_000_000)
+		if random.IntN(4) > 0 {
+			f.prices = &team.Prices{
+				Input: team.USD(between(0, 5e9)), Output: team.USD(between(0, 25e9)),
+				CacheRead: team.USD(between(0, 5e9)), CacheWrite: team.USD(between(0, 6e9)),
+			}
+		}
+		want, least := f.want(), f.least()
+		require.LessOrEqual(t, least.Tokens, want.Tokens, "%+v", f)
+		require.LessOrEqual(t, least.USD, want.USD, "%+v", f)
+		require.LessOrEqual(t, f.guess(), f.bound(), "%+v", f)
+		require.Equal(t, f.maxOutput, f.output(want), "all of it, if all is granted: %+v", f)
+
+		granted := team.Amount{Tokens: between(least.Tokens, want.Tokens), USD: team.USD(between(int64(least.USD), int64(want.USD)))}
+		output := f.output(granted)
+		useful := min(leastOutput, f.maxOutput)
+		require.GreaterOrEqual(t, output, useful, "%+v", f)
+		require.LessOrEqual(t, output, f.maxOutput, "%+v", f)
+		if most := f.most(output); output > useful {
+			require.LessOrEqual(t, most.Tokens, granted.Tokens, "%+v granted %+v", f, granted)
+			require.LessOrEqual(t, most.USD, granted.USD, "%+v granted %+v", f, granted)
+		}
+		more := granted.Add(team.Amount{Tokens: between(0, 1000), USD: team.USD(between(0, 1e9))})
+		require.GreaterOrEqual(t, f.output(more), output, "%+v granted %+v, then %+v", f, granted, more)
+	}
+}

@@ -1,0 +1,169 @@
+package providertest
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// responsesAPI is OpenAI's Responses, as far as agent programs need it.
+type responsesAPI struct{}
+
+type responsesItem struct {
+	Type      string          `json:"type"`
+	Role      string          `json:"role"`
+	Content   json.RawMessage `json:"content"`
+	CallID    string          `json:"call_id"`
+	Name      string          `json:"name"`
+	Arguments string          `json:"arguments"`
+	Input     string          `json:"input"`
+	Output    json.RawMessage `json:"output"`
+}
+
+func (responsesAPI) parse(body []byte, into *Request) error {
+	var in struct {
+		Model           string          `json:"model"`
+		Stream          bool            `json:"stream"`
+		Instructions    string          `json:"instructions"`
+		MaxOutputTokens int64           `json:"max_output_tokens"`
+		Input           json.RawMessage `json:"input"`
+		Tools           []struct {
+			Type string `json:"type"`
+			Name string `json:"name"`
+		} `json:"tools"`
+	}
+	if err := json.Unmarshal(body, &in); err != nil {
+		return err
+	}
+	into.Model, into.Stream, into.IncludeUsage = in.Model, in.Stream, true
+	into.System, into.MaxTokens = in.Instructions, in.MaxOutputTokens
+	for _, t := range in.Tools {
+		if t.Name == "" { // one of the provider's own
+			t.Name = t.Type
+		}
+		into.Tools = append(into.Tools, t.Name)
+	}
+	var text string
+	if json.Unmarshal(in.Input, &text) == nil {
+		into.Messages = []Message{{Role: "user", Text: text}}
+		return nil
+	}
+	var items []responsesItem
+	if err := json.Unmarshal(in.Input, &items); err != nil {
+		return fmt.Errorf("input: %w", err)
+	}
+	for _, item := range items {
+		into.item(item)
+	}
+	return nil
+}
+
+// item adds one item of the input to the conversation.
+func (r *Request) item(item responsesItem) {
+	switch item.Type {
+	case "function_call", "custom_tool_call":
+		call := Call{ID: item.CallID, Name: item.Name, Arguments: item.Arguments + item.Input}
+		if last := len(r.Messages) - 1; last >= 0 && r.Messages[last].Role == "assistant" {
+			r.Messages[last].Calls = append(r.Messages[last].Calls, call)
+			return
+		}
+		r.Messages = append(r.Messages, Message{Role: "assistant", Calls: []Call{call}})
+	case "function_call_output", "custom_tool_call_output":
+		r.result(Result{ID: item.CallID, Text: responsesText(item.Output)})
+	case "", "message":
+		text := responsesText(item.Content)
+		if item.Role == "system" || item.Role == "developer" {
+			r.System += text
+			return
+		}
+		r.Messages = append(r.Messages, Message{Role: item.Role, Text: text})
+	}
+}
+
+// responsesText reads a text, or a list of parts that have one.
+func responsesText(data json.RawMessage) string {
+	var text string
+	if json.Unmarshal(data, &text) == nil {
+		return text
+	}
+	var parts []struct {
+		Text string `json:"text"`
+	}
+	_ = json.Unmarshal(data, &parts) // other shapes have no text
+	var out []string
+	for _, p := range parts {
+		out = append(out, p.Text)
+	}
+	return strings.Join(out, "\n")
+}
+
+func (responsesAPI) failure(f Fault) any { return openaiFailure(f) }
+
+// items is what the reply puts out.
+func (responsesAPI) items(of Request, r Reply) []map[string]any {
+	var out []map[string]any
+	if r.Text != "" {
+		part := map[string]any{"type": "output_text", "text": r.Text, "annotations": []any{}}
+		if r.stop() == Refused {
+			part = map[string]any{"type": "refusal", "refusal": r.Text}
+		}
+		out = append(out, map[string]any{
+			"type": "message", "id": fmt.Sprintf("msg_%d", of.N), "role": "assistant", "status": "completed", "content": []any{part},
+		})
+	}
+	for i, c := range r.Calls {
+		out = append(out, map[string]any{
+			"type": "function_call", "id": fmt.Sprintf("fc_%d_%d", of.N, i), "call_id": r.id("call_", of, i),
+			"name": c.Name, "arguments": c.Arguments, "status": "completed",
+		})
+	}
+	return out
+}
+
+func (a responsesAPI) response(of Request, r Reply, status string) map[string]any {
+	out := map[string]any{
+		"id": fmt.Sprintf("resp_%d", of.N), "object": "response", "created_at": 1, "model": of.Model, "status": status,
+		"output": []any{}, "usage": nil, "error": nil, "incomplete_details": nil,
+	}
+	if status != "in_progress" {
+		out["output"], out["usage"] = a.items(of, r), openaiUsage(r, "input_tokens", "output_tokens")
+	}
+	if status == "incomplete" {
+		out["incomplete_details"] = map[string]any{"reason": "max_output_tokens"}
+	}
+	return out
+}
+
+func (a responsesAPI) whole(of Request, r Reply) any { return a.response(of, r, a.status(r)) }
+
+func (responsesAPI) status(r Reply) string {
+	if r.stop() == Truncated {
+		return "incomplete"
+	}
+	return "completed"
+}
+
+func (a responsesAPI) stream(of Request, r Reply) []event {
+	var out []event
+	add := func(name string, data map[string]any) {
+		data["type"], data["sequence_number"] = name, len(out)
+		out = append(out, event{name, data})
+	}
+	add("response.created", map[string]any{"response": a.response(of, r, "in_progress")})
+	for i, item := range a.items(of, r) {
+		add("response.output_item.added", map[string]any{"output_index": i, "item": item})
+		switch item["type"] {
+		case "message":
+			for _, p := range pieces(r.Text) {
+				add("response.output_text.delta", map[string]any{"item_id": item["id"], "output_index": i, "content_index": 0, "delta": p})
+			}
+			add("response.output_text.done", map[string]any{"item_id": item["id"], "output_index": i, "content_index": 0, "text": r.Text})
+		case "function_call":
+			add("response.function_call_arguments.done", map[string]any{"item_id": item["id"], "output_index": i, "arguments": item["arguments"]})
+		}
+		add("response.output_item.done", map[string]any{"output_index": i, "item": item})
+	}
+	status := a.status(r)
+	add("response."+status, map[string]any{"response": a.response(of, r, status)})
+	return out
+}
