@@ -72,7 +72,17 @@ func (r *round) openBook(ctx context.Context) error {
 	}
 	r.record.Epoch = max(r.record.Epoch, 1)
 	r.record.Usage = b.journal.Spent()
+	progress := len(b.journal.Calls()) - len(b.journal.Unsettled())
+	if progress > r.log.Calls { // whoever was lost had achieved something
+		r.log.Calls, r.log.LostAtProgress = progress, r.log.Lost
+	}
+	lost := r.log.Lost
 	r.mu.Unlock()
+	if lost > 0 {
+		if err := r.writeRecord(ctx); err != nil {
+			return err
+		}
+	}
 	if len(b.journal.Calls()) == 0 && !b.capped {
 		return nil
 	}
@@ -275,7 +285,6 @@ func (b *book) end(ctx context.Context, e budget.Entry) error {
 	b.guard.Unlock()
 	b.mu.Lock()
 	b.record.Usage = spent
-	b.log.LostAtProgress = b.log.Lost // a stored call is progress
 	b.mu.Unlock()
 	return b.enter(ctx)
 }

@@ -178,9 +178,9 @@ func (c *chaos) settle(deadline time.Time) {
 	}
 }
 
-func (c *chaos) open() *store.Store {
-	c.t.Helper()
-	s, err := store.Open(c.state, store.Options{Clock: time.Now})
-	require.NoError(c.t, err)
+func (w *world) open() *store.Store {
+	w.t.Helper()
+	s, err := store.Open(w.state, store.Options{Clock: time.Now})
+	require.NoError(w.t, err)
 	return s
 }

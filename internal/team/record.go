@@ -116,6 +116,9 @@ type RoundLog struct {
 	// LostAtProgress is Lost when something was last achieved; the difference
 	// is the number of losses in a row.
 	LostAtProgress int `json:"lost_at_progress"`
+	// Calls is how many paid calls were settled when the log was last looked
+	// at after a loss: more of them since are progress.
+	Calls int `json:"calls,omitempty"`
 	// Executions is how often Temporal had started the activity when the log
 	// was last brought up to date.
 	Executions int `json:"executions"`
