@@ -282,9 +282,10 @@ func PersonaScope(persona string) string { return "persona " + persona }
 
 // scope is one budget that a call draws from.
 type scope struct {
-	name            string
-	cap             team.Cap
-	spent, reserved team.Amount
+	name string
+	cap  team.Cap
+	// spent includes what is unsettled.
+	spent, unsettled, reserved team.Amount
 }
 
 // left is what nobody has spent or reserved; negative is a dimension that is not
@@ -334,6 +335,7 @@ func (l *Ledger) scope(name string) scope {
 		if id, err := team.ParseAssignmentID(row); err == nil && counts(id) {
 			spent, reserved := r.held()
 			s.spent, s.reserved = s.spent.Add(spent), s.reserved.Add(reserved)
+			s.unsettled = s.unsettled.Add(r.Unsettled.Amount())
 		}
 	}
 	return s
