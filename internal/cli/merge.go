@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/workflows"
 )
@@ -20,6 +21,7 @@ import (
 // session has ended, and how, is Temporal's word where Temporal knows it.
 func merge(session string, f facts) view {
 	v := base(session, f)
+	account(&v, f.ledger)
 	if f.description == nil {
 		v.Notes = append(v.Notes, "Temporal does not know this session any more; this is what the store has kept of it; `maestro resume` goes on with it")
 		return complete(v)
@@ -62,6 +64,26 @@ func base(session string, f facts) view {
 		s.Status = summary.Status
 	}
 	return view{Status: s}
+}
+
+// account has a session's costs from its ledger, which knows of calls a moment
+// after they end, and from the status what was paid before there were ledgers.
+func account(v *view, l *budget.Ledger) {
+	if l == nil || len(l.Rows) == 0 {
+		return
+	}
+	total, earlier := l.Usage(), map[team.AssignmentID]team.Usage{}
+	for _, cost := range mirroredCosts(v.Status, "", l) {
+		total = total.Add(cost.Usage)
+		earlier[team.AssignmentID{Phase: cost.Phase, Persona: cost.Persona}] = cost.Usage
+	}
+	for i, p := range v.Phases {
+		for j, as := range p.Assignments {
+			id := team.AssignmentID{Phase: p.Name, Persona: as.Persona}
+			v.Phases[i].Assignments[j].Usage = bookedFor(l, id).Add(earlier[id])
+		}
+	}
+	v.Usage, v.Unsettled, v.Reserved = total, l.Unsettled(), l.Reserved()
 }
 
 // overlay adds what Temporal knows of a running session's activities.
