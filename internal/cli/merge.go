@@ -3,6 +3,8 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,6 +42,7 @@ func merge(session string, f facts) view {
 	}
 	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		overlay(&v, f)
+		v.Notes = append(v.Notes, budgetNotes(f.ledger)...)
 	} else {
 		end(&v, f)
 	}
@@ -84,6 +87,26 @@ func account(v *view, l *budget.Ledger) {
 		}
 	}
 	v.Usage, v.Unsettled, v.Reserved = total, l.Unsettled(), l.Reserved()
+}
+
+// budgetNotes says of each budget that is warned of how much of it was spent.
+func budgetNotes(l *budget.Ledger) []string {
+	if l == nil {
+		return nil
+	}
+	most := map[string]budget.Warning{}
+	for _, w := range l.Warnings {
+		if w.At >= most[w.Scope].At {
+			most[w.Scope] = w
+		}
+	}
+	var notes []string
+	for _, scope := range slices.Sorted(maps.Keys(most)) {
+		w := most[scope]
+		notes = append(notes, fmt.Sprintf("%g%% of the budget of %s was spent at %s: %s of %s",
+			100*w.At, scopeName(scope), moment(&w.When), amountText(w.Spent, w.Cap), capText(w.Cap)))
+	}
+	return notes
 }
 
 // overlay adds what Temporal knows of a running session's activities.

@@ -104,6 +104,13 @@ func TestTheLedgerSaysWhatIsSpentSoFar(t *testing.T) {
 	require.Equal(t, team.Usage{OutputTokens: 9}, v.Unsettled)
 	require.Equal(t, team.Amount{Tokens: 100, USD: 8}, v.Reserved)
 
+	f.ledger.Warnings = []budget.Warning{
+		{Scope: "session", At: 0.8, Spent: team.Amount{Tokens: 85}, Cap: team.Cap{Tokens: 100}, When: time.Unix(1500, 0)},
+		{Scope: "session", At: 0.5, Spent: team.Amount{Tokens: 85}, Cap: team.Cap{Tokens: 100}, When: time.Unix(1500, 0)},
+	}
+	require.Len(t, merge("s", f).Notes, 1)
+	require.Regexp(t, "^80% of the budget of the session was spent at .*: 85 tokens of 100 tokens$", merge("s", f).Notes[0])
+
 	f.ledger = &budget.Ledger{}
 	v = merge("s", f)
 	require.Equal(t, mirrored.Usage, v.Usage)
