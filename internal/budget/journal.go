@@ -174,11 +174,11 @@ func orZero(u *team.Usage) team.Usage {
 	return *u
 }
 
-// Find returns the newest settled call of a key and a request; nil if there is
-// none.
+// Find returns the newest settled call of a key and a request whose answer was
+// stored; nil if there is none.
 func (j *Journal) Find(key team.CallKey, request team.Digest) *Call {
 	for i := len(j.calls) - 1; i >= 0; i-- {
-		if c := &j.calls[i]; c.State == Settled && c.Key == key && c.Request == request {
+		if c := &j.calls[i]; c.State == Settled && c.Key == key && c.Request == request && c.Answer != "" {
 			return c
 		}
 	}

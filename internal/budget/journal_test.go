@@ -109,6 +109,7 @@ func TestTheNewestAnswerToARequestIsFound(t *testing.T) {
 		Entry{Seq: 3, Kind: Settled, Key: turn(1), Request: "other", Answer: "other"},
 		Entry{Seq: 4, Kind: Begun, Key: turn(1), Request: "q"},
 		Entry{Seq: 5, Kind: Begun, Key: turn(2), Request: "q"},
+		Entry{Seq: 6, Kind: Settled, Key: turn(1), Request: "q"},
 	)
 	require.Equal(t, team.Digest("new"), j.Find(*turn(1), "q").Answer)
 	require.Nil(t, j.Find(*turn(1), "another"))

@@ -310,6 +310,12 @@ func testCost(t *testing.T, d *desk) {
 	require.Len(t, doc.Rows, 2)
 	require.EqualValues(t, 1320, doc.Total.Tokens)
 	require.Equal(t, []string{"think", "build"}, []string{doc.Rows[0].Phase, doc.Rows[1].Phase})
+	doc = costs{}
+	d.json(&doc, "usage", "s-1", "--by", "agent,day")
+	require.Equal(t, []string{"writer", "coder"}, []string{doc.Rows[0].Agent, doc.Rows[1].Agent})
+	require.Equal(t, budget.Date(time.Now()), doc.Rows[0].Day)
+	require.Equal(t, 2, doc.Total.Calls)
+	require.EqualValues(t, 1320, doc.Total.Tokens)
 
 	far := *d
 	far.t = t
