@@ -47,7 +47,8 @@ type Entry struct {
 	Agent   string      `json:"agent,omitempty"`
 	Model   string      `json:"model,omitempty"`
 	Request team.Digest `json:"request,omitempty"`
-	// Estimate is what is booked if nobody ever learns the cost.
+	// Estimate is what is booked if nobody ever learns the cost: no more than
+	// was set aside, or a budget could be passed by it.
 	Estimate *team.Usage `json:"estimate,omitempty"`
 
 	// Usage is the cost, or the estimate of an unsettled call.
@@ -173,11 +174,11 @@ func orZero(u *team.Usage) team.Usage {
 	return *u
 }
 
-// Find returns the newest settled call of a key and a request; nil if there is
-// none.
+// Find returns the newest settled call of a key and a request whose answer was
+// stored; nil if there is none.
 func (j *Journal) Find(key team.CallKey, request team.Digest) *Call {
 	for i := len(j.calls) - 1; i >= 0; i-- {
-		if c := &j.calls[i]; c.State == Settled && c.Key == key && c.Request == request {
+		if c := &j.calls[i]; c.State == Settled && c.Key == key && c.Request == request && c.Answer != "" {
 			return c
 		}
 	}
@@ -239,8 +240,9 @@ func (j *Journal) Row(reserved map[int64]team.Amount) Row {
 			row.Reserved[c.ID] = amount
 		case Unsettled:
 			row.Unsettled = row.Unsettled.Add(c.Estimate)
+			row.UnsettledCalls++
 		default:
-			row.book(c.EndedAt, c.Agent, c.Usage)
+			row.book(c)
 		}
 	}
 	return row

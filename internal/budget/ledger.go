@@ -117,10 +117,12 @@ type Allowance struct {
 
 // Row is what one assignment has spent.
 type Row struct {
-	// Spent is what is known to be spent, by day and agent.
+	// Spent is what is known to be spent, by day, agent and model.
 	Spent []Spending `json:"spent,omitempty"`
-	// Unsettled is the estimate of what calls have cost of which nobody knows.
-	Unsettled team.Usage `json:"unsettled,omitzero"`
+	// Unsettled is the estimate of what calls have cost of which nobody knows,
+	// and UnsettledCalls how many these are.
+	Unsettled      team.Usage `json:"unsettled,omitzero"`
+	UnsettledCalls int        `json:"unsettled_calls,omitempty"`
 	// Reserved is what is set aside for the calls under way, by their id. In a
 	// dimension that no budget limits it is zero for a call of which nobody
 	// knows what it may cost.
@@ -131,8 +133,10 @@ type Row struct {
 
 // Spending is what an agent has cost on a day.
 type Spending struct {
+	// Date is the day, by UTC, on which the calls ended.
 	Date  string     `json:"date"`
 	Agent string     `json:"agent"`
+	Model string     `json:"model,omitempty"`
 	Calls int        `json:"calls"`
 	Usage team.Usage `json:"usage"`
 	// Largest is the most that one call has cost.
@@ -152,17 +156,17 @@ type Warning struct {
 // Date is the day on which money counts.
 func Date(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
-func (r *Row) book(at time.Time, agent string, used team.Usage) {
-	amount := used.Amount()
-	day := Date(at)
-	i := slices.IndexFunc(r.Spent, func(s Spending) bool { return s.Date == day && s.Agent == agent })
+// book adds a call that has ended.
+func (r *Row) book(c Call) {
+	amount, day := c.Usage.Amount(), Date(c.EndedAt)
+	i := slices.IndexFunc(r.Spent, func(s Spending) bool { return s.Date == day && s.Agent == c.Agent && s.Model == c.Model })
 	if i < 0 {
 		i = len(r.Spent)
-		r.Spent = append(r.Spent, Spending{Date: day, Agent: agent})
+		r.Spent = append(r.Spent, Spending{Date: day, Agent: c.Agent, Model: c.Model})
 	}
 	s := &r.Spent[i]
 	s.Calls++
-	s.Usage = s.Usage.Add(used)
+	s.Usage = s.Usage.Add(c.Usage)
 	s.Largest = team.Amount{Tokens: max(s.Largest.Tokens, amount.Tokens), USD: max(s.Largest.USD, amount.USD)}
 }
 
@@ -278,9 +282,10 @@ func PersonaScope(persona string) string { return "persona " + persona }
 
 // scope is one budget that a call draws from.
 type scope struct {
-	name            string
-	cap             team.Cap
-	spent, reserved team.Amount
+	name string
+	cap  team.Cap
+	// spent includes what is unsettled.
+	spent, unsettled, reserved team.Amount
 }
 
 // left is what nobody has spent or reserved; negative is a dimension that is not
@@ -330,6 +335,7 @@ func (l *Ledger) scope(name string) scope {
 		if id, err := team.ParseAssignmentID(row); err == nil && counts(id) {
 			spent, reserved := r.held()
 			s.spent, s.reserved = s.spent.Add(spent), s.reserved.Add(reserved)
+			s.unsettled = s.unsettled.Add(r.Unsettled.Amount())
 		}
 	}
 	return s

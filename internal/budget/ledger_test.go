@@ -29,3 +29,44 @@ func TestReserveGrantsWaitsAndRefuses(t *testing.T) {
 	l.SetRow(a, Row{Spent: []Spending{{Date: "2026-01-31", Agent: "m", Usage: team.Usage{InputTokens: 900}}}}, noon)
 	require.Equal(t, Verdict{Granted: tokens(100)}, l.Reserve(a, 3, tokens(500), tokens(50), noon), "an answer is cut to what is left")
 }
+
+func TestBudgetsAreReported(t *testing.T) {
+	t.Parallel()
+	a, b := team.AssignmentID{Phase: "code", Persona: "a"}, team.AssignmentID{Phase: "test", Persona: "b"}
+	l := &Ledger{Limits: Limits{
+		Session: team.Cap{Tokens: 1000}, Phases: map[string]team.Cap{"test": {USD: 50}, "code": {}}, Personas: map[string]team.Cap{"a": {Tokens: 10}},
+	}}
+	l.SetRow(b, Row{
+		Spent: []Spending{{Date: "2026-01-31", Agent: "m", Usage: team.Usage{InputTokens: 100, CostUSD: 20}}}, Unsettled: team.Usage{OutputTokens: 30, CostUSD: 40},
+	}, noon)
+	l.Reserve(b, 2, tokens(7), tokens(7), noon)
+	l.Reserve(a, 1, tokens(9), tokens(9), noon)
+	l.Raise(Raise{ID: "1", Scope: SessionScope, Added: tokens(500)})
+	require.Equal(t, []team.AssignmentID{a, b}, l.Assignments())
+	require.Equal(t, []Budget{
+		{
+			Scope: "session", Cap: team.Cap{Tokens: 1500}, Spent: team.Amount{Tokens: 100, USD: 20}, Unsettled: team.Amount{Tokens: 30, USD: 40},
+			Reserved: tokens(16), Left: team.Amount{Tokens: 1354, USD: -1},
+		},
+		{
+			Scope: "phase test", Cap: team.Cap{USD: 50}, Spent: team.Amount{Tokens: 100, USD: 20}, Unsettled: team.Amount{Tokens: 30, USD: 40},
+			Reserved: tokens(7), Left: team.Amount{Tokens: -1, USD: 0},
+		},
+		{Scope: "persona a", Cap: team.Cap{Tokens: 10}, Reserved: tokens(9), Left: team.Amount{Tokens: 1, USD: -1}},
+	}, l.Budgets())
+}
+
+func TestACallOfWhichNobodyKnowsTheCostSpoilsNoSum(t *testing.T) {
+	t.Parallel()
+	l := &Ledger{Limits: Limits{Session: team.Cap{Tokens: 1000}}}
+	for i := range int64(9) {
+		want, least := l.Guess("m")
+		v := l.Reserve(team.AssignmentID{Phase: "p", Persona: "a"}, i+1, want, least, noon)
+		if i > 0 {
+			require.True(t, v.Wait, "the first one has all that is limited")
+			continue
+		}
+		require.Equal(t, team.Amount{Tokens: 1000, USD: want.USD}, v.Granted)
+	}
+	require.Equal(t, tokens(1000), l.Reserved(), "money is not limited")
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -101,7 +102,7 @@ func newRoot(a *app) *cobra.Command {
 		}
 		root.AddCommand(commands...)
 	}
-	add(groupWork, newRun(a), newStatus(a), newWatch(a), newList(a), newResume(a), newFork(a), newCancel(a), newBudget(a), newLogs(a), newArtifacts(a), newCheckpoints(a))
+	add(groupWork, newRun(a), newStatus(a), newWatch(a), newList(a), newResume(a), newFork(a), newCancel(a), newUsage(a), newBudget(a), newLogs(a), newArtifacts(a), newCheckpoints(a))
 	add(groupServe, newDemo(a), newDev(a), newWorker(a), newBreaker(a))
 	add(groupInform, newValidate(a), newDoctor(a), newVersion(a))
 	root.SetHelpCommandGroupID(groupInform)
@@ -160,28 +161,46 @@ func (a *app) addStateDirFlag(cmd *cobra.Command) {
 }
 
 // addOutputFlag gives a command -o table|json, and refuses anything else before
-// the command runs.
-func (a *app) addOutputFlag(cmd *cobra.Command) {
+// the command runs. Some have more formats.
+func (a *app) addOutputFlag(cmd *cobra.Command, more ...string) {
 	a.output = outputTable
-	cmd.Flags().VarP((*outputFlag)(&a.output), "output", "o", "table or json")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{outputTable, outputJSON}, cobra.ShellCompDirectiveNoFileComp))
+	formats := append([]string{outputTable, outputJSON}, more...)
+	cmd.Flags().VarP(&outputFlag{&a.output, formats}, "output", "o", enumeration(formats, "or"))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 }
 
 const (
 	outputTable = "table"
 	outputJSON  = "json"
+	// outputCSV is the format of tables for spreadsheets.
+	outputCSV = "csv"
 )
 
 // outputFlag is how results are written.
-type outputFlag string
+type outputFlag struct {
+	chosen  *string
+	formats []string
+}
 
-func (o *outputFlag) String() string { return string(*o) }
-func (o *outputFlag) Type() string   { return "table|json" }
+func (o *outputFlag) Type() string { return strings.Join(o.formats, "|") }
+
+func (o *outputFlag) String() string {
+	if o.chosen == nil {
+		return ""
+	}
+	return *o.chosen
+}
 
 func (o *outputFlag) Set(s string) error {
-	if s != outputTable && s != outputJSON {
-		return errors.New("the formats are table and json")
+	if !slices.Contains(o.formats, s) {
+		return errors.New("the formats are " + enumeration(o.formats, "and"))
 	}
-	*o = outputFlag(s)
+	*o.chosen = s
 	return nil
+}
+
+// enumeration joins words as a sentence does.
+func enumeration(words []string, last string) string {
+	n := len(words) - 1
+	return strings.Join(words[:n], ", ") + " " + last + " " + words[n]
 }

@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
@@ -53,6 +54,8 @@ type facts struct {
 	description *workflowservice.DescribeWorkflowExecutionResponse
 	// mirrored is nil where the store is not at hand or does not know it.
 	mirrored *team.Execution
+	// ledger is nil where nothing is mirrored.
+	ledger *budget.Ledger
 	// unreadable says why what is mirrored cannot be read at the moment.
 	unreadable error
 	// lag says in what the mirror is behind, wait what the session needs the
@@ -94,6 +97,9 @@ func (w *watcher) look(ctx context.Context) (view, error) {
 		f.description = nil
 	}
 	f.mirrored, f.unreadable = w.mirrored(f.description)
+	if f.mirrored != nil { // read before the ledger, which is then no older
+		f.ledger = w.ledger()
+	}
 	if f.description == nil {
 		if f.mirrored == nil {
 			return view{}, cmp.Or(f.unreadable, errUnknown)
@@ -132,6 +138,16 @@ func (w *watcher) mirrored(d *workflowservice.DescribeWorkflowExecutionResponse)
 		return nil, err
 	}
 	return &e, nil
+}
+
+// ledger reads the session's ledger; nil where it cannot be read, which `checkpoints
+// verify` explains.
+func (w *watcher) ledger() *budget.Ledger {
+	l, err := w.store.Ledger(team.SessionKey{Namespace: w.conn.Namespace, Session: w.session})
+	if err != nil {
+		return nil
+	}
+	return &l
 }
 
 // query asks a worker; nil if none answers in time.

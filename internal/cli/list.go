@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -19,8 +20,12 @@ import (
 	"github.com/maestro-hive/maestro/workflows"
 )
 
-// listPage is how many sessions are asked for at once.
-const listPage = 200
+const (
+	// listPage is how many sessions are asked for at once.
+	listPage = 200
+	// allSessions is a limit that bounds no listing.
+	allSessions = math.MaxInt
+)
 
 // listDocument is the document of `list -o json`.
 type listDocument struct {
@@ -46,6 +51,9 @@ type listedSession struct {
 	// Temporal tells whether Temporal knows the session; one that it has
 	// forgotten is listed from the store.
 	Temporal bool `json:"temporal"`
+
+	// usage is what Temporal knows of its costs, which may be less than Tokens.
+	usage team.Usage
 }
 
 func newList(a *app) *cobra.Command {
@@ -141,7 +149,7 @@ func fromVisibility(info *workflowpb.WorkflowExecutionInfo) listedSession {
 	l := listedSession{
 		Session: info.GetExecution().GetWorkflowId(), Team: memoOf[string](info, workflows.MemoTeam),
 		Store: memoOf[string](info, workflows.MemoStore), Requirement: memoOf[string](info, workflows.MemoRequirement),
-		Phases: []string{}, Tokens: summary.Usage.Tokens(), Temporal: true,
+		Phases: []string{}, Tokens: summary.Usage.Tokens(), Temporal: true, usage: summary.Usage,
 	}
 	if t := info.GetStartTime(); t != nil {
 		started := t.AsTime()

@@ -3,6 +3,8 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/workflows"
 )
@@ -20,6 +23,7 @@ import (
 // session has ended, and how, is Temporal's word where Temporal knows it.
 func merge(session string, f facts) view {
 	v := base(session, f)
+	account(&v, f.ledger)
 	if f.description == nil {
 		v.Notes = append(v.Notes, "Temporal does not know this session any more; this is what the store has kept of it; `maestro resume` goes on with it")
 		return complete(v)
@@ -38,6 +42,7 @@ func merge(session string, f facts) view {
 	}
 	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		overlay(&v, f)
+		v.Notes = append(v.Notes, budgetNotes(f.ledger)...)
 	} else {
 		end(&v, f)
 	}
@@ -62,6 +67,46 @@ func base(session string, f facts) view {
 		s.Status = summary.Status
 	}
 	return view{Status: s}
+}
+
+// account has a session's costs from its ledger, which knows of calls a moment
+// after they end, and from the status what was paid before there were ledgers.
+func account(v *view, l *budget.Ledger) {
+	if l == nil || len(l.Rows) == 0 {
+		return
+	}
+	total, earlier := l.Usage(), map[team.AssignmentID]team.Usage{}
+	for _, cost := range mirroredCosts(v.Status, "", l) {
+		total = total.Add(cost.Usage)
+		earlier[team.AssignmentID{Phase: cost.Phase, Persona: cost.Persona}] = cost.Usage
+	}
+	for i, p := range v.Phases {
+		for j, as := range p.Assignments {
+			id := team.AssignmentID{Phase: p.Name, Persona: as.Persona}
+			v.Phases[i].Assignments[j].Usage = bookedFor(l, id).Add(earlier[id])
+		}
+	}
+	v.Usage, v.Unsettled, v.Reserved = total, l.Unsettled(), l.Reserved()
+}
+
+// budgetNotes says of each budget that is warned of how much of it was spent.
+func budgetNotes(l *budget.Ledger) []string {
+	if l == nil {
+		return nil
+	}
+	most := map[string]budget.Warning{}
+	for _, w := range l.Warnings {
+		if w.At >= most[w.Scope].At {
+			most[w.Scope] = w
+		}
+	}
+	var notes []string
+	for _, scope := range slices.Sorted(maps.Keys(most)) {
+		w := most[scope]
+		notes = append(notes, fmt.Sprintf("%g%% of the budget of %s was spent at %s: %s of %s",
+			100*w.At, scopeName(scope), moment(&w.When), amountText(w.Spent, w.Cap), capText(w.Cap)))
+	}
+	return notes
 }
 
 // overlay adds what Temporal knows of a running session's activities.

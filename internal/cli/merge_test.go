@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/workflows"
 )
@@ -78,6 +79,45 @@ func TestWhatTheStoreMirrorsIsTheBaseAndHeartbeatsSayWhatHappensNow(t *testing.T
 	require.Equal(t, int64(42), v.HistoryEvents)
 	require.Equal(t, "Do it.", v.Requirement)
 	require.Empty(t, v.Notes)
+}
+
+func TestTheLedgerSaysWhatIsSpentSoFar(t *testing.T) {
+	t.Parallel()
+	spent := func(tokens int64) []budget.Spending {
+		return []budget.Spending{{Date: "2026-01-31", Agent: "coder", Calls: 1, Usage: team.Usage{InputTokens: tokens, CostUSD: team.USD(tokens)}}}
+	}
+	mirrored := execution(team.Running)
+	mirrored.Phases[0].Assignments[0].Usage = team.Usage{InputTokens: 10, CostUSD: 10}
+	mirrored.Phases[1].Assignments[0].Usage = team.Usage{InputTokens: 5}
+	mirrored.Dropped = team.Usage{InputTokens: 3, CostUSD: 3}
+	mirrored.Usage = mirrored.Sum()
+	f := facts{description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), mirrored: mirrored, ledger: &budget.Ledger{Rows: map[string]budget.Row{
+		"build/dev": {
+			Spent: spent(70), Unsettled: team.Usage{OutputTokens: 9}, UnsettledCalls: 1, Reserved: map[int64]team.Amount{4: {Tokens: 100, USD: 8}},
+		},
+		"gone/dev": {Spent: spent(3)},
+	}}}
+	v := merge("s", f)
+	require.Equal(t, team.Usage{InputTokens: 70, CostUSD: 70}, v.Phases[0].Assignments[0].Usage, "the mirror lags")
+	require.Equal(t, team.Usage{InputTokens: 5}, v.Phases[1].Assignments[0].Usage, "it was paid before there were ledgers")
+	require.Equal(t, team.Usage{InputTokens: 78, CostUSD: 73}, v.Usage, "what the team has no more counts once")
+	require.Equal(t, team.Usage{OutputTokens: 9}, v.Unsettled)
+	require.Equal(t, team.Amount{Tokens: 100, USD: 8}, v.Reserved)
+
+	f.ledger.Warnings = []budget.Warning{
+		{Scope: "session", At: 0.8, Spent: team.Amount{Tokens: 85}, Cap: team.Cap{Tokens: 100}, When: time.Unix(1500, 0)},
+		{Scope: "session", At: 0.5, Spent: team.Amount{Tokens: 85}, Cap: team.Cap{Tokens: 100}, When: time.Unix(1500, 0)},
+	}
+	require.Len(t, merge("s", f).Notes, 1)
+	require.Regexp(t, "^80% of the budget of the session was spent at .*: 85 tokens of 100 tokens$", merge("s", f).Notes[0])
+
+	f.ledger = &budget.Ledger{}
+	v = merge("s", f)
+	require.Equal(t, mirrored.Usage, v.Usage)
+	data, err := json.Marshal(v.Status)
+	require.NoError(t, err)
+	require.NotContains(t, string(data), "unsettled")
+	require.NotContains(t, string(data), "reserved")
 }
 
 func TestAWorkersAnswerIsCompletedByHeartbeats(t *testing.T) {

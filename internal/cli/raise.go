@@ -13,10 +13,6 @@ import (
 	"github.com/maestro-hive/maestro/workflows"
 )
 
-func newBudget(a *app) *cobra.Command {
-	return group("budget", "Show and raise what a session may spend", newBudgetRaise(a))
-}
-
 // raiseDocument is the document of `budget raise -o json`.
 type raiseDocument struct {
 	Session string `json:"session"`

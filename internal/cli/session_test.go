@@ -60,6 +60,7 @@ func TestASessionFromItsStartToItsFiles(t *testing.T) {
 	t.Run("listed", func(t *testing.T) { testListed(t, d) })
 	t.Run("artifacts", func(t *testing.T) { testArtifacts(t, d) })
 	t.Run("logs", func(t *testing.T) { testLogs(t, d) })
+	t.Run("cost", func(t *testing.T) { testCost(t, d) })
 	t.Run("taken", func(t *testing.T) {
 		got := d.run("run", teamFile, "Again.", "--session", "s-1")
 		require.Equal(t, 2, got.code)

@@ -107,11 +107,18 @@ func (a *app) writeStatus(out io.Writer, v view) {
 		}
 	}
 	_, _ = fmt.Fprintln(out)
+	if v.Reserved != (team.Amount{}) {
+		_, _ = fmt.Fprintf(out, "set aside for calls under way: %s\n", amount(v.Reserved))
+	}
+	if v.Unsettled != (team.Usage{}) {
+		_, _ = fmt.Fprintf(out, "unsettled, since nobody knows what some calls cost: about %s; see `maestro budget show %s`\n",
+			amount(v.Unsettled.Amount()), v.Session)
+	}
 }
 
 func phaseTable(p palette, s team.Status) *table {
 	t := &table{paint: p}
-	t.head("PHASE", "PERSONA", "STATE", "ROUNDS", "ATTEMPTS", "TOKENS", "")
+	t.head("PHASE", "PERSONA", "STATE", "ROUNDS", "ATTEMPTS", "TOKENS", "USD", "")
 	for _, phase := range s.Phases {
 		for i, as := range phase.Assignments {
 			name := ""
@@ -126,7 +133,7 @@ func phaseTable(p palette, s team.Status) *table {
 				word = fmt.Sprintf("(%s lost) %s", count(as.LostWorkers, "worker"), word)
 			}
 			t.add(plain(name), plain(as.Persona), cell{string(as.Status), stateColour(as.Status)},
-				blankZero(as.Rounds), blankZero(as.Attempts), tokens(as.Usage), cell{clip(word, 60), dim})
+				blankZero(as.Rounds), blankZero(as.Attempts), tokens(as.Usage), plain(dollars(as.Usage.CostUSD)), cell{clip(word, 60), dim})
 		}
 	}
 	return t

@@ -39,7 +39,10 @@ func busySession(t testing.TB, s *store.Store, key team.SessionKey) {
 	require.NoError(t, s.PutRecord(key, team.Record{
 		Assignment: team.AssignmentID{Phase: "deploy", Persona: "bob"}, Incarnation: 1,
 		Rounds: []team.RoundRecord{{Round: 1, RoundLog: team.RoundLog{Attempts: []team.AttemptReport{
-			{Attempt: 1, Failure: team.Failure{Category: team.Syntax, Message: "no"}, Log: put("failed log of " + key.Session)},
+			{
+				Attempt: 1, Failure: team.Failure{Category: team.Syntax, Message: "no"}, Log: put("failed log of " + key.Session),
+				Diff: put("half of the log of " + key.Session), Left: snapshot(t, s, map[string]string{"half.txt": "left by " + key.Session}),
+			},
 		}}}},
 	}))
 	journaled(t, s, key, team.AssignmentID{Phase: "build", Persona: "ann"}, 2)

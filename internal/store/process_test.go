@@ -60,6 +60,36 @@ var roles = map[string]func(dir string, args []string) error{
 		}
 		return err
 	},
+	"spend": func(dir string, args []string) error {
+		s, err := store.Open(dir, options())
+		if err != nil {
+			return err
+		}
+		me := id(args[0])
+		if _, ok, err := s.Lock(session, me); err != nil || !ok {
+			return errors.Join(err, errors.New("somebody else has the lock"))
+		}
+		j, err := s.Journal(session, me)
+		if err != nil {
+			return err
+		}
+		fmt.Println("ready")
+		add := func(e budget.Entry) error {
+			e.Seq, e.At = j.Next(), now
+			return errors.Join(s.AppendEntry(session, me, e), j.Apply(e), s.UpdateLedger(session, func(l *budget.Ledger) error {
+				l.SetRow(me, j.Row(l.Row(me).Reserved), now)
+				return nil
+			}))
+		}
+		for _, call := range j.Open() {
+			err = errors.Join(err, add(budget.Entry{Kind: budget.Unsettled, Call: call.ID}))
+		}
+		for i := 1; err == nil; i++ {
+			call := j.Next()
+			err = errors.Join(add(begun(call, i)), add(settled(0, call, "")))
+		}
+		return err
+	},
 	"record": func(dir string, args []string) error {
 		s, err := store.Open(dir, options())
 		if err != nil {
@@ -204,6 +234,57 @@ func TestProcessesWriteOneLedgerInTurn(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 600, l.Revision)
 	require.NoDirExists(t, filepath.Join(s.Dir(), "quarantine"))
+}
+
+func TestSpendersMayBeKilledAtAnyMoment(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	personas := []string{"a", "b", "c"}
+	for range 5 {
+		var cmds []*exec.Cmd
+		for _, persona := range personas {
+			cmd := process(t, "spend", s.Dir(), persona)
+			out, err := cmd.StdoutPipe()
+			require.NoError(t, err)
+			require.NoError(t, cmd.Start())
+			_, err = bufio.NewReader(out).ReadString('\n')
+			require.NoError(t, err)
+			cmds = append(cmds, cmd)
+		}
+		l, err := s.Ledger(session)
+		require.NoError(t, err)
+		from := l.Revision
+		require.Eventually(t, func() bool {
+			l, err := s.Ledger(session)
+			return err == nil && l.Revision > from+30
+		}, 30*time.Second, time.Millisecond)
+		for _, cmd := range cmds {
+			require.NoError(t, cmd.Process.Kill())
+			require.Error(t, cmd.Wait())
+		}
+		sound(t, s)
+		l, err = s.Ledger(session)
+		require.NoError(t, err)
+		var sum, booked team.Usage
+		for _, persona := range personas {
+			j, err := s.Journal(session, id(persona))
+			require.NoError(t, err)
+			row := l.Row(id(persona))
+			require.Less(t, row.Entries, j.Next(), "the ledger never has what the journal has not")
+			book(t, s, session, id(persona), j)
+			sum = sum.Add(j.Spent())
+		}
+		l, err = s.Ledger(session)
+		require.NoError(t, err)
+		for _, persona := range personas {
+			booked = booked.Add(l.Row(id(persona)).Usage())
+		}
+		require.Equal(t, sum, booked)
+		require.Equal(t, sum, l.Usage())
+	}
+	l, err := s.Ledger(session)
+	require.NoError(t, err)
+	require.NotZero(t, l.Usage())
 }
 
 func TestProcessesOfAnOlderIncarnationNeverWin(t *testing.T) {

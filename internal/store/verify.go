@@ -267,6 +267,11 @@ func (v *verification) record(ctx context.Context, key team.SessionKey, r team.R
 				v.need(log, by)
 			}
 		}
+		for _, attempt := range round.Attempts {
+			if err := v.contents(ctx, []team.Digest{attempt.Left}, nil, by); err != nil {
+				return err
+			}
+		}
 		if res := round.Result; res != nil {
 			if err := v.contents(ctx, []team.Digest{res.Input, res.Output}, []team.Digest{res.Delta}, by); err != nil {
 				return err

@@ -72,12 +72,15 @@ type RoundRecord struct {
 	Stale bool `json:"stale,omitempty"`
 }
 
-// Logs lists the blobs of the round's transcripts.
+// Logs lists the blobs of the round's transcripts, and of what failed attempts
+// had changed.
 func (r RoundRecord) Logs() []Digest {
 	var logs []Digest
 	for _, a := range r.Attempts {
-		if a.Log != "" {
-			logs = append(logs, a.Log)
+		for _, text := range []Digest{a.Log, a.Diff} {
+			if text != "" {
+				logs = append(logs, text)
+			}
 		}
 	}
 	if r.Result != nil && r.Result.Log != "" {
@@ -92,7 +95,7 @@ func (r Record) Untold() Record {
 	for i, round := range r.Rounds {
 		round.Attempts = slices.Clone(round.Attempts)
 		for j := range round.Attempts {
-			round.Attempts[j].Log = ""
+			round.Attempts[j].Log, round.Attempts[j].Diff = "", ""
 		}
 		if round.Result != nil {
 			result := *round.Result

@@ -63,6 +63,10 @@ type Status struct {
 	// Dropped is what assignments have cost that the team does not have any
 	// more. Usage includes it.
 	Dropped Usage `json:"dropped_usage,omitzero"`
+	// Unsettled estimates what calls have cost of which nobody knows, and
+	// Reserved is what is set aside for calls under way. No usage includes them.
+	Unsettled Usage  `json:"unsettled,omitzero"`
+	Reserved  Amount `json:"reserved,omitzero"`
 	// Help lists what a person has to look at.
 	Help []HelpRequest `json:"help"`
 	// Checkpoint is the newest checkpoint's digest.

@@ -1,0 +1,61 @@
+package budget
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// Budget is what there is of one budget, for people to see.
+type Budget struct {
+	// Scope names it: "session", "phase NAME" or "persona NAME".
+	Scope string
+	// Cap is what may be spent, raises included; zero dimensions are not limited.
+	Cap team.Cap
+	// Spent is what is known to be spent, Unsettled what is believed to be, and
+	// Reserved what is set aside for calls under way.
+	Spent, Unsettled, Reserved team.Amount
+	// Left is what nobody has spent or set aside. A dimension that is not
+	// limited is negative.
+	Left team.Amount
+}
+
+// Budgets lists the session's budgets that limit anything: its own, and those of
+// phases and personas, sorted.
+func (l *Ledger) Budgets() []Budget {
+	names := []string{SessionScope}
+	for _, phase := range slices.Sorted(maps.Keys(l.Limits.Phases)) {
+		names = append(names, PhaseScope(phase))
+	}
+	for _, persona := range slices.Sorted(maps.Keys(l.Limits.Personas)) {
+		names = append(names, PersonaScope(persona))
+	}
+	var budgets []Budget
+	for _, name := range names {
+		s := l.scope(name)
+		if s.cap == (team.Cap{}) {
+			continue
+		}
+		spent := team.Amount{Tokens: s.spent.Tokens - s.unsettled.Tokens, USD: s.spent.USD - s.unsettled.USD}
+		budgets = append(budgets, Budget{
+			Scope: name, Cap: s.cap, Spent: spent, Unsettled: s.unsettled, Reserved: s.reserved, Left: s.left(),
+		})
+	}
+	return budgets
+}
+
+// Assignments lists those that have a row, sorted.
+func (l *Ledger) Assignments() []team.AssignmentID {
+	var ids []team.AssignmentID
+	for name := range l.Rows {
+		if id, err := team.ParseAssignmentID(name); err == nil {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, func(a, b team.AssignmentID) int {
+		return cmp.Or(cmp.Compare(a.Phase, b.Phase), cmp.Compare(a.Persona, b.Persona))
+	})
+	return ids
+}

@@ -1,0 +1,205 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// budgetDocument is the document of `budget show -o json`.
+type budgetDocument struct {
+	Session string       `json:"session"`
+	Budgets []budgetLine `json:"budgets"`
+	// Raises are what people have added, and Warnings those that were given,
+	// oldest first.
+	Raises   []budget.Raise   `json:"raises"`
+	Warnings []budget.Warning `json:"warnings"`
+	// Open are the calls whose cost nobody knows, or knows yet.
+	Open []openCall `json:"open"`
+}
+
+// budgetLine is a budget as documents have it.
+type budgetLine struct {
+	Scope     string      `json:"scope"`
+	Cap       team.Cap    `json:"cap"`
+	Spent     team.Amount `json:"spent"`
+	Unsettled team.Amount `json:"unsettled"`
+	Reserved  team.Amount `json:"reserved"`
+	// Left has what is limited only.
+	Left budgetLeft `json:"left"`
+}
+
+type budgetLeft struct {
+	Tokens *int64    `json:"tokens,omitempty"`
+	USD    *team.USD `json:"usd,omitempty"`
+}
+
+// openCall is a call that has no known cost.
+type openCall struct {
+	team.AssignmentID
+	// Call is the number by which `budget settle` takes it.
+	Call int64 `json:"call"`
+	// State is unsettled, or begun while it is under way.
+	State    budget.Kind  `json:"state"`
+	Agent    string       `json:"agent"`
+	Model    string       `json:"model,omitempty"`
+	Key      team.CallKey `json:"key"`
+	BeganAt  time.Time    `json:"began_at"`
+	Estimate team.Usage   `json:"estimate"`
+}
+
+func newBudget(a *app) *cobra.Command {
+	return group("budget", "Show and raise what a session may spend, and settle calls whose cost nobody knows",
+		newBudgetShow(a), newBudgetRaise(a), newBudgetSettle(a))
+}
+
+func newBudgetShow(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show SESSION",
+		Short: "Show a session's budgets, what is left of them, and the calls whose cost nobody knows",
+		Args:  arguments(1, 1),
+		RunE:  func(cmd *cobra.Command, args []string) error { return a.showBudget(cmd.Context(), args[0]) },
+	}
+	a.addNamespaceFlags(cmd)
+	a.addStateDirFlag(cmd)
+	a.addOutputFlag(cmd)
+	cmd.ValidArgsFunction = a.completeSessions
+	return cmd
+}
+
+// budgetLines lists a ledger's budgets.
+func budgetLines(l budget.Ledger) []budgetLine {
+	lines := []budgetLine{}
+	for _, b := range l.Budgets() {
+		line := budgetLine{Scope: b.Scope, Cap: b.Cap, Spent: b.Spent, Unsettled: b.Unsettled, Reserved: b.Reserved}
+		if b.Left.Tokens >= 0 {
+			line.Left.Tokens = &b.Left.Tokens
+		}
+		if b.Left.USD >= 0 {
+			line.Left.USD = &b.Left.USD
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// budgetTable has a row for each dimension that a budget limits.
+func budgetTable(p palette, lines []budgetLine) *table {
+	t := &table{paint: p}
+	t.head("BUDGET", "LIMIT", "SPENT", "UNSETTLED", "RESERVED", "LEFT")
+	for _, b := range lines {
+		if left := b.Left.Tokens; left != nil {
+			t.add(plain(b.Scope), plain(number(b.Cap.Tokens)+" tokens"), plain(figure(b.Spent.Tokens)), plain(figure(b.Unsettled.Tokens)),
+				plain(figure(b.Reserved.Tokens)), cell{number(*left), leftColour(*left)})
+		}
+		if left := b.Left.USD; left != nil {
+			t.add(plain(b.Scope), plain(b.Cap.USD.String()+" USD"), plain(dollars(b.Spent.USD)), plain(dollars(b.Unsettled.USD)),
+				plain(dollars(b.Reserved.USD)), cell{left.String(), leftColour(int64(*left))})
+		}
+	}
+	return t
+}
+
+func leftColour(left int64) string {
+	if left == 0 {
+		return red
+	}
+	return ""
+}
+
+func (a *app) showBudget(_ context.Context, session string) error {
+	s, key, err := a.stored(session)
+	if err != nil {
+		return err
+	}
+	l, err := s.Ledger(key)
+	if err != nil {
+		return err
+	}
+	doc := budgetDocument{Session: session, Budgets: budgetLines(l), Raises: l.Raises, Warnings: l.Warnings, Open: []openCall{}}
+	if doc.Open, err = openCalls(s, key, l); err != nil {
+		return err
+	}
+	if doc.Raises == nil {
+		doc.Raises = []budget.Raise{}
+	}
+	if doc.Warnings == nil {
+		doc.Warnings = []budget.Warning{}
+	}
+	if a.output == outputJSON {
+		return a.printJSON(doc)
+	}
+	a.writeBudget(doc)
+	return nil
+}
+
+// openCalls lists the calls of a session whose cost is not known, oldest first
+// within each assignment.
+func openCalls(s *store.Store, key team.SessionKey, l budget.Ledger) ([]openCall, error) {
+	calls := []openCall{}
+	for _, id := range l.Assignments() {
+		j, err := s.Journal(key, id)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range j.Calls() {
+			if c.State == budget.Begun || c.State == budget.Unsettled {
+				calls = append(calls, openCall{
+					AssignmentID: id, Call: c.ID, State: c.State, Agent: c.Agent, Model: c.Model, Key: c.Key, BeganAt: c.BeganAt, Estimate: c.Estimate,
+				})
+			}
+		}
+	}
+	return calls, nil
+}
+
+func (a *app) writeBudget(doc budgetDocument) {
+	if len(doc.Budgets) == 0 {
+		a.print("session %s has no budget", doc.Session)
+	} else {
+		budgetTable(a.paint, doc.Budgets).write(a.env.Stdout)
+	}
+	for _, r := range doc.Raises {
+		a.print("%s raised by %s%s, %s%s", r.Scope, amount(r.Added), by(r.By), moment(&r.When), reason(r.Note))
+	}
+	for _, w := range doc.Warnings {
+		a.print("%s", a.paint.paint(yellow, fmt.Sprintf("%s was %g%% spent (%s) %s", w.Scope, 100*w.At, amount(w.Spent), moment(&w.When))))
+	}
+	if len(doc.Open) == 0 {
+		return
+	}
+	t := &table{paint: a.paint}
+	t.head("ASSIGNMENT", "CALL", "STATE", "AGENT", "BEGAN", "ESTIMATE")
+	unsettled := false
+	for _, c := range doc.Open {
+		unsettled = unsettled || c.State == budget.Unsettled
+		t.add(plain(c.String()), plain(fmt.Sprint(c.Call)), plain(callState(c.State)), plain(dash(printable(c.Agent))),
+			plain(moment(&c.BeganAt)), plain(amount(c.Estimate.Amount())))
+	}
+	a.print("")
+	t.write(a.env.Stdout)
+	if unsettled {
+		a.say("settle a call when you know what it cost: maestro budget settle %s PHASE/PERSONA CALL --output-tokens N --cost-usd X, or --write-off", doc.Session)
+	}
+}
+
+// callState is a call's state in words.
+func callState(k budget.Kind) string {
+	if k == budget.Begun {
+		return "under way"
+	}
+	return string(k)
+}
+
+func by(who string) string {
+	if who == "" {
+		return ""
+	}
+	return " by " + printable(who)
+}

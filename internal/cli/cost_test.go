@@ -1,0 +1,333 @@
+package cli_test
+
+import (
+	"encoding/csv"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// costs is the document of `usage -o json`.
+type costs struct {
+	Session, Source, Since string
+	By                     []string
+	Rows                   []costRow
+	Total                  costRow
+	Budgets                []struct {
+		Scope string
+		Cap   team.Cap
+		Spent team.Amount
+		Left  map[string]float64
+	}
+}
+
+type costRow struct {
+	Team, Session, Phase, Persona, Agent, Model, Day string
+
+	Calls     int
+	Usage     team.Usage
+	Tokens    int64
+	Unsettled struct {
+		Calls int
+		Usage team.Usage
+	}
+	Reserved struct {
+		Calls  int
+		Tokens int64
+		USD    team.USD
+	}
+}
+
+// bank is a store in which sessions have paid for calls.
+type bank struct {
+	*desk
+	store *store.Store
+}
+
+func newBank(t *testing.T) *bank {
+	t.Helper()
+	d := newDesk(t)
+	s, err := store.Create(d.state, store.Options{Clock: time.Now})
+	require.NoError(t, err)
+	return &bank{d, s}
+}
+
+func key(session string) team.SessionKey {
+	return team.SessionKey{Namespace: "default", Session: session}
+}
+
+// session makes a session of team that started so long ago, of the phases plan
+// and build with a persona each.
+func (b *bank) session(name, of string, ago time.Duration, used team.Usage) {
+	b.t.Helper()
+	started := time.Now().Add(-ago)
+	require.NoError(b.t, b.store.UpdateExecution(key(name), func(e *team.Execution) {
+		e.Team, e.StartedAt, e.ClosedAt, e.Status.Status = of, &started, &started, team.Completed
+		e.Phases = []team.PhaseStatus{
+			{Name: "plan", Status: team.Completed, Assignments: []team.AssignmentStatus{{Persona: "ann", Status: team.Completed, Usage: used}}},
+			{Name: "build", Status: team.Completed, Assignments: []team.AssignmentStatus{{Persona: "bob", Status: team.Completed}}},
+		}
+		e.Usage = e.Sum()
+	}))
+}
+
+// pay writes a call that ended so long ago as kind; begun: it has not.
+func (b *bank) pay(session string, id team.AssignmentID, agent string, ago time.Duration, kind budget.Kind, used team.Usage) int64 {
+	b.t.Helper()
+	j, err := b.store.Journal(key(session), id)
+	require.NoError(b.t, err)
+	call, at := j.Next(), time.Now().Add(-ago)
+	entries := []budget.Entry{{Seq: call, Kind: budget.Begun, At: at, Key: &team.CallKey{Turn: 1}, Agent: agent, Model: agent + "-1", Estimate: &used}}
+	if kind != budget.Begun {
+		entries = append(entries, budget.Entry{Seq: call + 1, Kind: kind, At: at, Call: call, Usage: &used})
+	}
+	for _, e := range entries {
+		require.NoError(b.t, j.Apply(e))
+		require.NoError(b.t, b.store.AppendEntry(key(session), id, e))
+	}
+	require.NoError(b.t, b.store.UpdateLedger(key(session), func(l *budget.Ledger) error {
+		l.SetRow(id, j.Row(l.Row(id).Reserved), at)
+		return nil
+	}))
+	return call
+}
+
+var (
+	planned = team.AssignmentID{Phase: "plan", Persona: "ann"}
+	built   = team.AssignmentID{Phase: "build", Persona: "bob"}
+)
+
+const day = 24 * time.Hour
+
+func tokensOf(input, output int64, usd team.USD) team.Usage {
+	return team.Usage{InputTokens: input, OutputTokens: output, CostUSD: usd}
+}
+
+func TestWhatASessionCost(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	b.session("s", "crew", time.Hour, team.Usage{})
+	b.pay("s", built, "coder", time.Hour, budget.Settled, team.Usage{InputTokens: 1, OutputTokens: 20, CacheReadTokens: 300, CacheWriteTokens: 4000, ReasoningTokens: 5, CostUSD: 1})
+	b.pay("s", built, "cheap", 3*day, budget.Abandoned, tokensOf(10, 0, 0))
+	b.pay("s", built, "coder", time.Hour, budget.Unsettled, tokensOf(7, 70, 2_500_000_000))
+	b.pay("s", planned, "writer", 9*day, budget.Settled, tokensOf(1000, 200, 100_000_000))
+	b.pay("s", planned, "writer", time.Minute, budget.Begun, tokensOf(500, 5, 0))
+	require.NoError(t, b.store.UpdateLedger(key("s"), func(l *budget.Ledger) error {
+		l.Limits = budget.Limits{Session: team.Cap{Tokens: 10_000}, Personas: map[string]team.Cap{"bob": {USD: 2_500_000_001}}}
+		return nil
+	}))
+
+	var doc costs
+	b.json(&doc, "usage", "s")
+	require.Equal(t, "store", doc.Source)
+	require.Equal(t, []string{"phase", "persona"}, doc.By)
+	require.Len(t, doc.Rows, 2)
+	require.Equal(t, "plan", doc.Rows[0].Phase, "phases come in the team's order")
+	require.Equal(t, 1, doc.Rows[0].Reserved.Calls)
+	require.EqualValues(t, 505, doc.Rows[0].Reserved.Tokens)
+	require.Equal(t, team.Usage{InputTokens: 11, OutputTokens: 20, CacheReadTokens: 300, CacheWriteTokens: 4000, ReasoningTokens: 5, CostUSD: 1}, doc.Rows[1].Usage)
+	require.Equal(t, 2, doc.Rows[1].Calls, "an abandoned call whose cost is known is one, too")
+	require.Equal(t, 1, doc.Rows[1].Unsettled.Calls)
+	require.Equal(t, team.USD(2_500_000_000), doc.Rows[1].Unsettled.Usage.CostUSD)
+	require.EqualValues(t, 5531, doc.Total.Tokens, "what is unsettled or reserved is in no other figure")
+	require.Equal(t, team.USD(100_000_001), doc.Total.Usage.CostUSD)
+	require.Equal(t, "persona bob", doc.Budgets[1].Scope)
+	require.Equal(t, map[string]float64{"usd": 0}, doc.Budgets[1].Left)
+	require.Equal(t, map[string]float64{"tokens": 10_000 - 5531 - 77 - 505}, doc.Budgets[0].Left)
+
+	b.json(&doc, "usage", "s", "--by", "agent,model", "--since", "4d")
+	require.Len(t, doc.Rows, 3)
+	require.Equal(t, "writer-1", doc.Rows[0].Model)
+	require.EqualValues(t, 4331, doc.Total.Tokens, "what was spent nine days ago does not count")
+	require.Equal(t, 1, doc.Total.Unsettled.Calls)
+
+	b.json(&doc, "usage", "s", "--by", "day")
+	require.Equal(t, budget.Date(time.Now().Add(-9*day)), doc.Rows[len(doc.Rows)-1].Day, "the newest day comes first")
+	table := b.must(0, "usage", "s")
+	require.Contains(t, table, "PHASE  PERSONA  CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  REASONING  TOKENS  USD")
+	require.Contains(t, table, "1 call: about 77 tokens, 2.5 USD")
+	require.Contains(t, table, "session      10,000 tokens")
+	require.Contains(t, table, "nobody knows yet what 1 call cost; see `maestro budget show s`")
+}
+
+func TestWhatAllSessionsCost(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	b.session("old", "crew", 5*day, tokensOf(100, 10, 7))
+	b.session("mixed", "band", 3*day, tokensOf(100, 10, 7))
+	b.pay("mixed", planned, "writer", 3*day, budget.Settled, tokensOf(40, 10, 7))
+	b.session("new", "crew", time.Hour, tokensOf(1, 0, 0))
+	b.pay("new", planned, "writer", time.Hour, budget.Settled, tokensOf(5, 0, 3))
+	b.pay("lost", built, "coder", time.Hour, budget.Settled, tokensOf(2, 0, 0))
+
+	var doc costs
+	b.json(&doc, "usage")
+	var got []string
+	for _, r := range doc.Rows {
+		got = append(got, fmt.Sprintf("%s of %s: %d tokens, %s USD, %d calls", r.Session, r.Team, r.Tokens, r.Usage.CostUSD, r.Calls))
+	}
+	require.Equal(t, []string{
+		"new of crew: 5 tokens, 0.000000003 USD, 1 calls",
+		"mixed of band: 110 tokens, 0.000000007 USD, 1 calls",
+		"old of crew: 110 tokens, 0.000000007 USD, 0 calls",
+		"lost of : 2 tokens, 0 USD, 1 calls",
+	}, got, "what was spent before there were ledgers counts as the state has it; what a ledger has counts once")
+	b.json(&doc, "usage", "--by", "team", "--since", "4d")
+	require.Equal(t, "crew", doc.Rows[0].Team)
+	require.EqualValues(t, 5, doc.Rows[0].Tokens)
+	require.EqualValues(t, 117, doc.Total.Tokens)
+
+	empty := newBank(t).run("usage")
+	require.Zero(t, empty.code)
+	require.Contains(t, empty.stderr.String(), "nothing was spent")
+}
+
+func TestCostsAddUpHoweverTheyAreSummed(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	random := rand.New(rand.NewPCG(7, 7))
+	var want team.Usage
+	for i := range 5 {
+		name := fmt.Sprintf("s%d", i)
+		b.session(name, fmt.Sprintf("team%d", i%2), time.Duration(i)*day, team.Usage{})
+		for range 12 {
+			used := team.Usage{
+				InputTokens: random.Int64N(1e6), OutputTokens: random.Int64N(1e6), CacheReadTokens: random.Int64N(1e6),
+				CacheWriteTokens: random.Int64N(1e6), ReasoningTokens: random.Int64N(1e6), CostUSD: team.USD(random.Int64N(1e12)),
+			}
+			id := []team.AssignmentID{planned, built}[random.IntN(2)]
+			b.pay(name, id, string(rune('a'+random.IntN(3))), time.Duration(random.IntN(200))*time.Hour, budget.Settled, used)
+			want = want.Add(used)
+		}
+	}
+	for _, by := range []string{"team", "session", "phase", "persona", "agent", "model", "day", "day,agent,team", "phase,persona,session,model"} {
+		var doc costs
+		b.json(&doc, "usage", "--by", by)
+		var sum team.Usage
+		calls := 0
+		for _, r := range doc.Rows {
+			require.Equal(t, r.Usage.Tokens(), r.Tokens)
+			sum, calls = sum.Add(r.Usage), calls+r.Calls
+		}
+		require.Equal(t, want, sum, by)
+		require.Equal(t, want, doc.Total.Usage, by)
+		require.Equal(t, 60, calls, by)
+	}
+	rows, err := csv.NewReader(strings.NewReader(b.must(0, "usage", "--by", "day,agent", "-o", "csv"))).ReadAll()
+	require.NoError(t, err)
+	require.Equal(t, []string{"day", "agent", "calls", "input_tokens"}, rows[0][:4])
+	var tokens int64
+	var money team.USD
+	for _, row := range rows[1:] {
+		n, err := strconv.ParseInt(row[8], 10, 64)
+		require.NoError(t, err)
+		var usd team.USD
+		require.NoError(t, usd.UnmarshalJSON([]byte(row[9])))
+		tokens, money = tokens+n, money+usd
+	}
+	require.Equal(t, want.Tokens(), tokens)
+	require.Equal(t, want.CostUSD, money)
+}
+
+func TestAPersonSettlesACall(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	b.session("s", "crew", time.Hour, team.Usage{})
+	known := b.pay("s", planned, "writer", time.Hour, budget.Settled, tokensOf(1, 0, 0))
+	first := b.pay("s", planned, "writer", time.Hour, budget.Unsettled, tokensOf(100, 0, 1_000_000_000))
+	second := b.pay("s", planned, "writer", time.Hour, budget.Unsettled, tokensOf(50, 0, 0))
+	dead := b.pay("s", planned, "writer", time.Hour, budget.Begun, tokensOf(25, 0, 0))
+	settle := func(call int64, args ...string) *command {
+		return b.run(append([]string{"budget", "settle", "s", "plan/ann", fmt.Sprint(call)}, args...)...)
+	}
+
+	var shown struct {
+		Open []struct {
+			Phase, Persona, State, Agent string
+			Call                         int64
+		}
+	}
+	b.json(&shown, "budget", "show", "s")
+	require.Len(t, shown.Open, 3)
+	require.Equal(t, first, shown.Open[0].Call)
+	require.Contains(t, b.must(0, "budget", "show", "s"), "session s has no budget")
+
+	lock, ok, err := b.store.Lock(key("s"), planned)
+	require.NoError(t, err)
+	require.True(t, ok)
+	got := settle(first, "--write-off")
+	require.Equal(t, 1, got.code)
+	require.Contains(t, got.stderr.String(), "is at work")
+	lock.Unlock()
+
+	got = settle(first, "--output-tokens", "5")
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.stderr.String(), "give --cost-usd, too")
+	require.Equal(t, 2, settle(99, "--write-off").code)
+	got = settle(known, "--write-off")
+	require.Equal(t, 1, got.code)
+	require.Contains(t, got.stderr.String(), "is known: 1 tokens")
+
+	got = settle(first, "--input-tokens", "90", "--output-tokens", "5", "--cost-usd", "0.75", "--note", "by the bill", "-o", "json")
+	require.Zero(t, got.code, got.stderr.String())
+	require.Contains(t, got.stdout.String(), `"unsettled": 1`)
+	require.Contains(t, settle(second, "--write-off").stdout.String(), "counts as nothing; it was estimated at 50 tokens")
+	require.Zero(t, settle(dead, "--output-tokens", "3").code, "its worker is dead")
+	require.Equal(t, 1, settle(first, "--write-off").code)
+
+	j, err := b.store.Journal(key("s"), planned)
+	require.NoError(t, err)
+	require.Contains(t, j.Calls()[1].By, "@desk")
+	require.Equal(t, "by the bill", j.Calls()[1].Note)
+	require.Equal(t, budget.Closed, j.Calls()[3].State)
+	l, err := b.store.Ledger(key("s"))
+	require.NoError(t, err)
+	require.Equal(t, j.Row(nil), l.Row(planned))
+	require.Equal(t, tokensOf(91, 8, 750_000_000), l.Usage())
+	require.Zero(t, l.Unsettled())
+	require.Zero(t, l.Reserved())
+	report, err := b.store.VerifyAll(t.Context())
+	require.NoError(t, err)
+	for _, f := range report.Faults {
+		require.NotContains(t, f.Path, "calls", f.What)
+		require.NotContains(t, f.Path, "ledger", f.What)
+	}
+}
+
+// testCost asks what the session s-1 has cost, with its store and without.
+func testCost(t *testing.T, d *desk) {
+	var doc costs
+	d.json(&doc, "usage", "s-1")
+	require.Len(t, doc.Rows, 2)
+	require.EqualValues(t, 1320, doc.Total.Tokens)
+	require.Equal(t, []string{"think", "build"}, []string{doc.Rows[0].Phase, doc.Rows[1].Phase})
+	doc = costs{}
+	d.json(&doc, "usage", "s-1", "--by", "agent,day")
+	require.Equal(t, []string{"writer", "coder"}, []string{doc.Rows[0].Agent, doc.Rows[1].Agent})
+	require.Equal(t, budget.Date(time.Now()), doc.Rows[0].Day)
+	require.Equal(t, 2, doc.Total.Calls)
+	require.EqualValues(t, 1320, doc.Total.Tokens)
+
+	far := *d
+	far.t = t
+	far.set("MAESTRO_STATE_DIR", d.dir+"/elsewhere")
+	doc = costs{}
+	far.json(&doc, "usage", "--by", "team")
+	require.Equal(t, "temporal", doc.Source)
+	require.Equal(t, "pair", doc.Rows[0].Team)
+	require.EqualValues(t, 1320, doc.Total.Tokens)
+	got := far.run("usage")
+	require.Contains(t, got.stderr.String(), "no store is at hand")
+	doc = costs{}
+	far.json(&doc, "usage", "s-1")
+	require.EqualValues(t, 1320, doc.Total.Tokens)
+}

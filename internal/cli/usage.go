@@ -1,0 +1,350 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// usageKeys are what costs can be summed up by.
+var usageKeys = []string{"team", "session", "phase", "persona", "agent", "model", "day"}
+
+// usageDocument is the document of `usage -o json`.
+type usageDocument struct {
+	// Session is the one that was asked for; empty: all of them.
+	Session string `json:"session,omitempty"`
+	// Source is "store", or "temporal" where no store is at hand.
+	Source string `json:"source"`
+	// Since is the first day that counts, by UTC; empty: all do.
+	Since string `json:"since,omitempty"`
+	// By are the rows' keys.
+	By    []string   `json:"by"`
+	Rows  []usageRow `json:"rows"`
+	Total spending   `json:"total"`
+	// Budgets are those of the session that was asked for.
+	Budgets []budgetLine `json:"budgets,omitempty"`
+}
+
+// usageRow is what some calls have cost. It has the keys that were asked for.
+type usageRow struct {
+	Team    string `json:"team,omitempty"`
+	Session string `json:"session,omitempty"`
+	Phase   string `json:"phase,omitempty"`
+	Persona string `json:"persona,omitempty"`
+	Agent   string `json:"agent,omitempty"`
+	Model   string `json:"model,omitempty"`
+	Day     string `json:"day,omitempty"`
+	spending
+}
+
+// key is where a row has what it is summed up by.
+func (r *usageRow) key(name string) *string {
+	switch name {
+	case "team":
+		return &r.Team
+	case "session":
+		return &r.Session
+	case "phase":
+		return &r.Phase
+	case "persona":
+		return &r.Persona
+	case "agent":
+		return &r.Agent
+	case "model":
+		return &r.Model
+	default:
+		return &r.Day
+	}
+}
+
+// spending is a sum of costs.
+type spending struct {
+	// Calls counts those whose cost is known; one of a session from before
+	// there were ledgers is not counted.
+	Calls int        `json:"calls"`
+	Usage team.Usage `json:"usage"`
+	// Tokens are all of them together. Where no store is at hand Temporal may
+	// know nothing else.
+	Tokens int64 `json:"tokens"`
+	// Unsettled is an estimate of what calls have cost of which nobody knows.
+	Unsettled unsettledCalls `json:"unsettled"`
+	// Reserved is set aside for calls under way.
+	Reserved reservedCalls `json:"reserved"`
+}
+
+type unsettledCalls struct {
+	Calls int        `json:"calls"`
+	Usage team.Usage `json:"usage"`
+}
+
+type reservedCalls struct {
+	Calls int `json:"calls"`
+	team.Amount
+}
+
+// spent is the cost of calls that is known.
+func spent(calls int, used team.Usage) spending {
+	return spending{Calls: calls, Usage: used, Tokens: used.Tokens()}
+}
+
+func (s spending) add(o spending) spending {
+	return spending{
+		Calls: s.Calls + o.Calls, Usage: s.Usage.Add(o.Usage), Tokens: s.Tokens + o.Tokens,
+		Unsettled: unsettledCalls{s.Unsettled.Calls + o.Unsettled.Calls, s.Unsettled.Usage.Add(o.Unsettled.Usage)},
+		Reserved:  reservedCalls{s.Reserved.Calls + o.Reserved.Calls, s.Reserved.Add(o.Reserved.Amount)},
+	}
+}
+
+func newUsage(a *app) *cobra.Command {
+	var since, by string
+	cmd := &cobra.Command{
+		Use:   "usage [SESSION]",
+		Short: "Say what sessions have cost",
+		Long: "Say what a session has cost, by phase and persona, or what all sessions of the store have cost, the newest first. " +
+			"Calls count on the day, by UTC, on which their cost became known. What is unsettled is an estimate, and in no other column.\n\n" +
+			"Where no store is at hand, it says what Temporal knows: the totals of each session, on the day on which it started.",
+		Args: arguments(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			doc := usageDocument{Session: strings.Join(args, ""), Rows: []usageRow{}}
+			var err error
+			if doc.By, err = parseBy(by, doc.Session != ""); err != nil {
+				return err
+			}
+			if doc.Since, err = parseSince(since, a.env.Now()); err != nil {
+				return err
+			}
+			return a.usage(cmd.Context(), doc)
+		},
+	}
+	cmd.Flags().StringVar(&since, "since", "", "count only what was spent since the day that was so long ago, like 7d or 12h (default: all)")
+	cmd.Flags().StringVar(&by, "by", "", "sum up by one or more of "+strings.Join(usageKeys, ", ")+" (default: phase,persona of a session, session,team of all)")
+	a.addTemporalFlags(cmd)
+	a.addStateDirFlag(cmd)
+	a.addOutputFlag(cmd, outputCSV)
+	cmd.ValidArgsFunction = a.completeSessions
+	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(usageKeys, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// parseBy reads --by.
+func parseBy(by string, session bool) ([]string, error) {
+	switch {
+	case by == "" && session:
+		return []string{"phase", "persona"}, nil
+	case by == "":
+		return []string{"session", "team"}, nil
+	}
+	var keys []string
+	for key := range strings.SplitSeq(by, ",") {
+		key = strings.TrimSpace(key)
+		if !slices.Contains(usageKeys, key) || slices.Contains(keys, key) {
+			return nil, usagef("--by is %q; it is one or more of %s, each once, with commas between", team.Shorten(by, 80), strings.Join(usageKeys, ", "))
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
+
+var daysPattern = regexp.MustCompile(`^([0-9]{1,5})d(.*)$`)
+
+// parseSince reads --since: the day, by UTC, that was so long ago.
+func parseSince(since string, now time.Time) (string, error) {
+	if since == "" {
+		return "", nil
+	}
+	rest, ago := since, time.Duration(0)
+	if m := daysPattern.FindStringSubmatch(since); m != nil {
+		days, _ := strconv.Atoi(m[1])
+		rest, ago = cmp.Or(m[2], "0s"), time.Duration(days)*24*time.Hour
+	}
+	d, err := time.ParseDuration(rest)
+	if err != nil || ago+d <= 0 {
+		return "", usagef("--since is %q; it is how long ago, like 7d, 12h or 1d12h", team.Shorten(since, 80))
+	}
+	return budget.Date(now.Add(-ago - d)), nil
+}
+
+// usage finds the costs, sums them up and prints them.
+func (a *app) usage(ctx context.Context, doc usageDocument) error {
+	s, err := a.findStore()
+	if err != nil {
+		return err
+	}
+	var costs []usageRow
+	switch {
+	case s == nil:
+		doc.Source = "temporal"
+		costs, err = a.temporalCosts(ctx, doc)
+	case doc.Session != "":
+		doc.Source = "store"
+		costs, doc.Budgets, err = a.sessionCosts(ctx, doc.Session)
+	default:
+		doc.Source = "store"
+		costs, err = a.storeCosts(ctx, s)
+	}
+	if err != nil {
+		return err
+	}
+	doc.sum(costs)
+	switch a.output {
+	case outputJSON:
+		return a.printJSON(doc)
+	case outputCSV:
+		return a.writeUsageCSV(doc)
+	}
+	a.writeUsage(doc)
+	return nil
+}
+
+// sum adds costs up by the document's keys, in the order in which they come; days
+// come newest first. Each cost is in one row, and in the total.
+func (doc *usageDocument) sum(costs []usageRow) {
+	at := map[usageRow]int{}
+	for _, cost := range costs {
+		if cost.Day != "" && cost.Day < doc.Since {
+			continue
+		}
+		var row usageRow
+		for _, key := range doc.By {
+			*row.key(key) = *cost.key(key)
+		}
+		i, ok := at[row]
+		if !ok {
+			i = len(doc.Rows)
+			at[row] = i
+			doc.Rows = append(doc.Rows, row)
+		}
+		doc.Rows[i].spending = doc.Rows[i].add(cost.spending)
+		doc.Total = doc.Total.add(cost.spending)
+	}
+	if slices.Contains(doc.By, "day") {
+		slices.SortStableFunc(doc.Rows, func(x, y usageRow) int { return strings.Compare(y.Day, x.Day) })
+	}
+}
+
+// refuseKeys refuses keys that the source does not know.
+func refuseKeys(by []string, known ...string) error {
+	for _, key := range by {
+		if !slices.Contains(known, key) {
+			return usagef("no store is at hand, and Temporal alone does not know what was spent by %s; give the store with --state-dir, or sum up by %s", key, strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
+
+// temporalCosts are what Temporal knows of costs.
+func (a *app) temporalCosts(ctx context.Context, doc usageDocument) ([]usageRow, error) {
+	if doc.Session != "" {
+		return a.askedCosts(ctx, doc)
+	}
+	if err := refuseKeys(doc.By, "team", "session", "day"); err != nil {
+		return nil, err
+	}
+	conn, err := a.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	known, err := visible(ctx, conn, allSessions)
+	if err != nil {
+		return nil, err
+	}
+	a.say("no store is at hand: these are the totals that Temporal knows, on the day on which each session started; one under way may have spent more")
+	var costs []usageRow
+	for _, l := range known {
+		cost := usageRow{Team: l.Team, Session: l.Session, Day: budget.Date(timeOf(l.StartedAt)), spending: spent(0, l.usage)}
+		cost.Tokens = l.Tokens
+		costs = append(costs, cost)
+	}
+	return costs, nil
+}
+
+// askedCosts are what a worker, or Temporal, says of one session.
+func (a *app) askedCosts(ctx context.Context, doc usageDocument) ([]usageRow, error) {
+	if err := refuseKeys(doc.By, "team", "session", "phase", "persona", "day"); err != nil {
+		return nil, err
+	}
+	w, done, err := a.watch(ctx, doc.Session)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	v, err := w.look(ctx)
+	if err != nil {
+		return nil, a.explainLook(w, err)
+	}
+	a.say("no store is at hand: this is what was last told to Temporal, on the day on which the session started")
+	return mirroredCosts(v.Status, budget.Date(timeOf(v.StartedAt)), nil), nil
+}
+
+// mirroredCosts are the costs that a status has beyond those that a ledger has
+// booked. The last has no assignment: it is what the status has in all besides.
+func mirroredCosts(s team.Status, day string, l *budget.Ledger) []usageRow {
+	var costs []usageRow
+	var told team.Usage
+	add := func(id team.AssignmentID, rest team.Usage) {
+		if rest != (team.Usage{}) {
+			costs = append(costs, usageRow{Team: s.Team, Session: s.Session, Phase: id.Phase, Persona: id.Persona, Day: day, spending: spent(0, rest)})
+		}
+	}
+	known := map[string]bool{}
+	for _, p := range s.Phases {
+		for _, as := range p.Assignments {
+			id := team.AssignmentID{Phase: p.Name, Persona: as.Persona}
+			known[id.String()] = true
+			told = told.Add(as.Usage)
+			add(id, beyond(as.Usage, bookedFor(l, id)))
+		}
+	}
+	var dropped team.Usage
+	if l != nil {
+		for name, row := range l.Rows {
+			if !known[name] {
+				dropped = dropped.Add(row.Usage())
+			}
+		}
+	}
+	add(team.AssignmentID{}, beyond(beyond(s.Usage, told), dropped))
+	return costs
+}
+
+func bookedFor(l *budget.Ledger, id team.AssignmentID) team.Usage {
+	if l == nil {
+		return team.Usage{}
+	}
+	return l.Row(id).Usage()
+}
+
+// beyond is what one usage has more than another: what was spent before there
+// were ledgers. Where it has less of anything, the other is the newer.
+func beyond(u, v team.Usage) team.Usage {
+	rest := team.Usage{
+		InputTokens: u.InputTokens - v.InputTokens, OutputTokens: u.OutputTokens - v.OutputTokens,
+		CacheReadTokens: u.CacheReadTokens - v.CacheReadTokens, CacheWriteTokens: u.CacheWriteTokens - v.CacheWriteTokens,
+		ReasoningTokens: u.ReasoningTokens - v.ReasoningTokens, CostUSD: u.CostUSD - v.CostUSD,
+	}
+	if min(rest.InputTokens, rest.OutputTokens, rest.CacheReadTokens, rest.CacheWriteTokens, rest.ReasoningTokens, int64(rest.CostUSD)) < 0 {
+		return team.Usage{}
+	}
+	return rest
+}
+
+func (s spending) csv() []string {
+	n := func(n int64) string { return strconv.FormatInt(n, 10) }
+	return []string{
+		fmt.Sprint(s.Calls), n(s.Usage.InputTokens), n(s.Usage.OutputTokens), n(s.Usage.CacheReadTokens), n(s.Usage.CacheWriteTokens),
+		n(s.Usage.ReasoningTokens), n(s.Tokens), s.Usage.CostUSD.String(),
+		fmt.Sprint(s.Unsettled.Calls), n(s.Unsettled.Usage.Tokens()), s.Unsettled.Usage.CostUSD.String(),
+		fmt.Sprint(s.Reserved.Calls), n(s.Reserved.Tokens), s.Reserved.USD.String(),
+	}
+}

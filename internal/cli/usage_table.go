@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"encoding/csv"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// column is a column of costs in a table.
+type column struct {
+	head string
+	// optional: it is left out where it is empty in all rows.
+	optional bool
+	text     func(s spending) string
+}
+
+func costColumns() []column {
+	part := func(head string, optional bool, of func(team.Usage) int64) column {
+		return column{head, optional, func(s spending) string { return figure(of(s.Usage)) }}
+	}
+	return []column{
+		{"CALLS", false, func(s spending) string { return figure(int64(s.Calls)) }},
+		part("INPUT", false, func(u team.Usage) int64 { return u.InputTokens }),
+		part("OUTPUT", false, func(u team.Usage) int64 { return u.OutputTokens }),
+		part("CACHE READ", true, func(u team.Usage) int64 { return u.CacheReadTokens }),
+		part("CACHE WRITE", true, func(u team.Usage) int64 { return u.CacheWriteTokens }),
+		part("REASONING", true, func(u team.Usage) int64 { return u.ReasoningTokens }),
+		{"TOKENS", false, func(s spending) string { return figure(s.Tokens) }},
+		{"USD", false, func(s spending) string { return dollars(s.Usage.CostUSD) }},
+		{"UNSETTLED", true, func(s spending) string { return aside(s.Unsettled.Calls, "about ", s.Unsettled.Usage.Amount()) }},
+		{"RESERVED", true, func(s spending) string { return aside(s.Reserved.Calls, "", s.Reserved.Amount) }},
+	}
+}
+
+// figure is a number, or a dash for none.
+func figure(n int64) string {
+	if n == 0 {
+		return "-"
+	}
+	return number(n)
+}
+
+// dollars is an amount of money, or a dash for none.
+func dollars(u team.USD) string {
+	if u == 0 {
+		return "-"
+	}
+	return u.String()
+}
+
+// aside is what calls may cost.
+func aside(calls int, about string, a team.Amount) string {
+	if calls == 0 {
+		return "-"
+	}
+	return count(calls, "call") + ": " + about + amount(a)
+}
+
+// amount writes what was or may be spent.
+func amount(a team.Amount) string {
+	text := number(a.Tokens) + " tokens"
+	if a.USD != 0 {
+		text += ", " + a.USD.String() + " USD"
+	}
+	return text
+}
+
+// writeUsage prints costs for people.
+func (a *app) writeUsage(doc usageDocument) {
+	if len(doc.Rows) == 0 {
+		a.say("nothing was spent")
+	} else {
+		a.costTable(doc).write(a.env.Stdout)
+	}
+	if len(doc.Budgets) > 0 {
+		a.print("")
+		budgetTable(a.paint, doc.Budgets).write(a.env.Stdout)
+	}
+	if doc.Session != "" && doc.Total.Unsettled.Calls > 0 {
+		a.print("\nnobody knows yet what %s cost; see `maestro budget show %s`", count(doc.Total.Unsettled.Calls, "call"), doc.Session)
+	}
+}
+
+func (a *app) costTable(doc usageDocument) *table {
+	columns := slices.DeleteFunc(costColumns(), func(c column) bool { return c.optional && c.text(doc.Total) == "-" })
+	t := &table{paint: a.paint}
+	var heads []string
+	for _, key := range doc.By {
+		heads = append(heads, strings.ToUpper(key))
+	}
+	for _, c := range columns {
+		heads = append(heads, c.head)
+	}
+	t.head(heads...)
+	for _, row := range doc.Rows {
+		var cells []cell
+		for _, key := range doc.By {
+			cells = append(cells, plain(dash(printable(*row.key(key)))))
+		}
+		for _, c := range columns {
+			cells = append(cells, plain(c.text(row.spending)))
+		}
+		t.add(cells...)
+	}
+	cells := make([]cell, len(doc.By))
+	cells[0] = cell{"total", bold}
+	for _, c := range columns {
+		cells = append(cells, cell{c.text(doc.Total), bold})
+	}
+	t.add(cells...)
+	return t
+}
+
+// writeUsageCSV prints costs for spreadsheets: a row for each sum, without a total.
+func (a *app) writeUsageCSV(doc usageDocument) error {
+	w := csv.NewWriter(a.env.Stdout)
+	head := slices.Concat(doc.By, []string{
+		"calls", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens", "tokens", "cost_usd",
+		"unsettled_calls", "unsettled_tokens", "unsettled_usd", "reserved_calls", "reserved_tokens", "reserved_usd",
+	})
+	if err := w.Write(head); err != nil {
+		return err
+	}
+	for _, row := range doc.Rows {
+		var record []string
+		for _, key := range doc.By {
+			record = append(record, *row.key(key))
+		}
+		if err := w.Write(append(record, row.csv()...)); err != nil {
+			return fmt.Errorf("write the table: %w", err)
+		}
+	}
+	w.Flush()
+	return w.Error()
+}
