@@ -211,6 +211,7 @@ func (s *session) raise(ctx workflow.Context, r Raise) (activities.Raised, error
 		return raised, err
 	}
 	s.raises++
+	s.caps[raised.Scope] = raised.Cap
 	return raised, nil
 }
 
@@ -225,8 +226,11 @@ func (r Raise) scope() string {
 	return budget.SessionScope
 }
 
-// limit is a budget's cap, as the team has it.
+// limit is a budget's cap, raises of this incarnation included.
 func (s *session) limit(scope string) team.Cap {
+	if raised, ok := s.caps[scope]; ok {
+		return raised
+	}
 	l := budget.Ledger{Limits: budget.LimitsOf(s.team)}
 	limit, _ := l.Budget(scope)
 	return limit

@@ -6,6 +6,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -76,11 +77,11 @@ func (s *session) show(ctx workflow.Context) {
 	if s.status.Reason != "" {
 		lines = append(lines, s.status.Reason, "")
 	}
-	lines = append(lines, "| phase | persona | state | rounds | attempts | tokens | summary or last failure |", "|---|---|---|---|---|---|---|")
+	lines = append(lines, "| phase | persona | state | rounds | attempts | tokens | USD | summary or last failure |", "|---|---|---|---|---|---|---|---|")
 	for _, p := range s.status.Phases {
 		for _, a := range p.Assignments {
-			lines = append(lines, fmt.Sprintf("| %s | %s | %s | %d | %d | %d | %s |",
-				p.Name, a.Persona, a.Status, a.Rounds, a.Attempts, a.Usage.Tokens(), cell(remark(a))))
+			lines = append(lines, fmt.Sprintf("| %s | %s | %s | %d | %d | %d | %s | %s |",
+				p.Name, a.Persona, a.Status, a.Rounds, a.Attempts, a.Usage.Tokens(), a.Usage.CostUSD, cell(remark(a))))
 		}
 	}
 	lines = append(lines, "", s.spending(), "")
@@ -115,18 +116,18 @@ func remark(a team.AssignmentStatus) string {
 // spending is a sentence on what was used of what is allowed; a warning once
 // one of the budget's thresholds is passed.
 func (s *session) spending() string {
-	used, budget := s.status.Usage, s.team.Budget
+	used, limit := s.status.Usage, s.limit(budget.SessionScope)
 	text := fmt.Sprintf("Used so far: %d tokens, %s USD.", used.Tokens(), used.CostUSD)
-	if budget.Tokens > 0 {
-		text += fmt.Sprintf(" Budget: %d tokens.", budget.Tokens)
+	if limit.Tokens > 0 {
+		text += fmt.Sprintf(" Budget: %d tokens.", limit.Tokens)
 	}
-	if budget.USD > 0 {
-		text += fmt.Sprintf(" Budget: %s USD.", budget.USD)
+	if limit.USD > 0 {
+		text += fmt.Sprintf(" Budget: %s USD.", limit.USD)
 	}
 	var passed float64
-	for _, at := range budget.WarnAt {
-		tokens := budget.Tokens > 0 && float64(used.Tokens()) >= at*float64(budget.Tokens)
-		money := budget.USD > 0 && float64(used.CostUSD) >= at*float64(budget.USD)
+	for _, at := range s.team.Budget.WarnAt {
+		tokens := limit.Tokens > 0 && float64(used.Tokens()) >= at*float64(limit.Tokens)
+		money := limit.USD > 0 && float64(used.CostUSD) >= at*float64(limit.USD)
 		if tokens || money {
 			passed = max(passed, at)
 		}

@@ -21,7 +21,7 @@ import (
 // its agents are gone.
 func TeamSession(ctx workflow.Context, in SessionInput) (SessionResult, error) {
 	s := &session{
-		in: in, inputs: map[string]team.Digest{}, broke: map[team.AssignmentID]activities.BudgetStop{}, todo: map[string]bool{}, parked: map[string]bool{},
+		in: in, inputs: map[string]team.Digest{}, broke: map[team.AssignmentID]activities.BudgetStop{}, caps: map[string]team.Cap{}, todo: map[string]bool{}, parked: map[string]bool{},
 		partial: map[team.AssignmentID]activities.RestoredWork{}, boundary: workflow.NewMutex(ctx),
 	}
 	if err := workflow.SetQueryHandlerWithOptions(ctx, StatusQuery,
@@ -73,6 +73,8 @@ type session struct {
 	// counts how often one was; woken counts those that have gone on since.
 	broke         map[team.AssignmentID]activities.BudgetStop
 	raises, woken int
+	// caps are those that were raised, by budget.
+	caps map[string]team.Cap
 	// fault is an error of the machinery that ends the session.
 	fault error
 }
