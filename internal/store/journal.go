@@ -92,18 +92,24 @@ type journalFile struct {
 // being written when its writer died, and nobody has relied on it.
 func parseJournal(data []byte) *journalFile {
 	f := &journalFile{}
+	damaged := false // the line before was
 	for n := 1; ; n++ {
 		line, rest, whole := bytes.Cut(data, []byte("\n"))
 		if !whole {
 			return f
 		}
+		want := f.journal.Next()
 		e, err := parseLine(line)
 		if err == nil {
 			err = f.journal.Apply(e)
 		}
-		if err != nil {
+		switch {
+		case err != nil:
 			f.wrong = append(f.wrong, fmt.Sprintf("line %d: %s", n, err))
-		} else {
+		case e.Seq != want && !damaged:
+			f.wrong = append(f.wrong, fmt.Sprintf("line %d: it is entry %d and not %d", n, e.Seq, want))
+		}
+		if damaged = err != nil; !damaged {
 			f.entries = append(f.entries, e)
 			f.sound = append(f.sound, data[:len(line)+1]...)
 		}
