@@ -123,6 +123,21 @@ func TestATornLastLineIsCutOffByTheNextAppend(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(s.Dir(), "quarantine"), "no damage was reported")
 }
 
+func TestAnEntryThatIsThereIsNotWrittenTwice(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	journaled(t, s, session, id("backend"), 1)
+	for range 3 {
+		require.NoError(t, s.AppendEntry(session, id("backend"), begun(4, 2)), "an append whose outcome was not known is tried again")
+	}
+	j, err := s.Journal(session, id("backend"))
+	require.NoError(t, err)
+	require.Len(t, j.Calls(), 2)
+	sound, err := os.ReadFile(journalPath(s, id("backend")))
+	require.NoError(t, err)
+	require.Equal(t, 4, bytes.Count(sound, []byte("\n")))
+}
+
 func TestADamagedLineIsSkippedAndKeptForInspection(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
