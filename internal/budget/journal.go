@@ -100,7 +100,8 @@ func (j *Journal) Calls() []Call { return j.calls }
 func (j *Journal) Next() int64 { return j.last + 1 }
 
 // Apply takes in the next entry. A number that was skipped is an entry that was
-// lost. An error says why the entry cannot follow what the journal has; the
+// lost: if a call began with it, what is told of its money later still counts. An
+// error says why the entry cannot follow what the journal has; the
 // journal is as it was then.
 func (j *Journal) Apply(e Entry) error {
 	if e.Seq <= j.last {
@@ -115,6 +116,10 @@ func (j *Journal) Apply(e Entry) error {
 		return nil
 	}
 	i, ok := j.byID[e.Call]
+	if !ok && e.endsLost() {
+		i, ok = len(j.calls), true
+		j.add(Call{ID: e.Call, State: Begun, BeganAt: e.At})
+	}
 	if !ok {
 		return fmt.Errorf("entry %d is about call %d, which never began", e.Seq, e.Call)
 	}
@@ -126,10 +131,22 @@ func (j *Journal) Apply(e Entry) error {
 	return nil
 }
 
-func (j *Journal) begin(e Entry) {
+// endsLost tells whether the entry ends a call, in the case that its beginning is
+// lost.
+func (e Entry) endsLost() bool {
+	ends := e.Kind == Settled || e.Kind == Abandoned || e.Kind == Unsettled
+	return ends && e.Usage != nil && 0 < e.Call && e.Call < e.Seq
+}
+
+func (j *Journal) add(c Call) {
 	if j.byID == nil {
 		j.byID = map[int64]int{}
 	}
+	j.byID[c.ID] = len(j.calls)
+	j.calls = append(j.calls, c)
+}
+
+func (j *Journal) begin(e Entry) {
 	c := Call{
 		ID: e.Seq, State: e.Kind, Key: *e.Key, Run: e.Run, Agent: e.Agent, Model: e.Model,
 		Request: e.Request, Estimate: orZero(e.Estimate), BeganAt: e.At,
@@ -137,8 +154,7 @@ func (j *Journal) begin(e Entry) {
 	if e.Kind == Settled {
 		c.Usage, c.Answer, c.EndedAt = orZero(e.Usage), e.Answer, e.At
 	}
-	j.byID[c.ID] = len(j.calls)
-	j.calls = append(j.calls, c)
+	j.add(c)
 }
 
 func (c *Call) take(e Entry) error {

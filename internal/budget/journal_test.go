@@ -101,6 +101,19 @@ func TestAJournalIsSummedUp(t *testing.T) {
 	require.Equal(t, "2026-02-01", Date(j.Calls()[2].EndedAt), "it counts for the day on which it became known")
 }
 
+func TestMoneyCountsThoughABeginningIsLost(t *testing.T) {
+	t.Parallel()
+	j := applied(t,
+		Entry{Seq: 2, Kind: Settled, At: noon, Call: 1, Usage: spent(10), Answer: "x"},
+		Entry{Seq: 3, Kind: Tools, At: noon, Call: 1, Tools: "y"},
+		Entry{Seq: 5, Kind: Unsettled, At: noon, Call: 4, Usage: spent(5)},
+		Entry{Seq: 6, Kind: Closed, At: noon, Call: 4, Usage: spent(3)},
+	)
+	require.Equal(t, *spent(13), j.Spent())
+	require.Nil(t, j.Find(team.CallKey{}, "q"), "nobody knows what it answered")
+	require.ErrorContains(t, j.Apply(Entry{Seq: 9, Kind: Tools, Call: 8}), "never began")
+}
+
 func TestTheNewestAnswerToARequestIsFound(t *testing.T) {
 	t.Parallel()
 	j := applied(t,

@@ -92,18 +92,24 @@ type journalFile struct {
 // being written when its writer died, and nobody has relied on it.
 func parseJournal(data []byte) *journalFile {
 	f := &journalFile{}
+	damaged := false // the line before was
 	for n := 1; ; n++ {
 		line, rest, whole := bytes.Cut(data, []byte("\n"))
 		if !whole {
 			return f
 		}
+		want := f.journal.Next()
 		e, err := parseLine(line)
 		if err == nil {
 			err = f.journal.Apply(e)
 		}
-		if err != nil {
+		switch {
+		case err != nil:
 			f.wrong = append(f.wrong, fmt.Sprintf("line %d: %s", n, err))
-		} else {
+		case e.Seq != want && !damaged:
+			f.wrong = append(f.wrong, fmt.Sprintf("line %d: it is entry %d and not %d", n, e.Seq, want))
+		}
+		if damaged = err != nil; !damaged {
 			f.entries = append(f.entries, e)
 			f.sound = append(f.sound, data[:len(line)+1]...)
 		}
@@ -192,9 +198,9 @@ func (s *Store) keepDamaged(path string, data []byte) (string, error) {
 }
 
 // AppendEntry adds an entry to an assignment's journal; when it returns the entry
-// outlives a power loss. After an error it may be there or not. Only the holder
-// of the assignment's lock may call it. What an append that was cut off has left
-// at the journal's end is cut away.
+// outlives a power loss. After an error it may be there or not; the same entry
+// again is then the same entry. Only the holder of the assignment's lock may call
+// it. What an append that was cut off has left at the journal's end is cut away.
 func (s *Store) AppendEntry(key team.SessionKey, id team.AssignmentID, e budget.Entry) error {
 	path, err := s.journalPath(key, id)
 	if err != nil {
@@ -223,11 +229,18 @@ func (s *Store) appendLine(path string, line []byte) (err error) {
 	if err != nil {
 		return err
 	}
-	failpoint.Torn(path, f, line)
-	if _, err = f.Write(line); err == nil {
+	there, err := endsWith(f, end, line)
+	if err != nil {
+		return err
+	}
+	if !there {
+		failpoint.Torn(path, f, line)
+		_, err = f.Write(line)
+	}
+	if err == nil {
 		err = flushData(f)
 	}
-	if err != nil {
+	if err != nil && !there {
 		// A later append cuts off what this cannot.
 		_ = f.Truncate(end)
 	}
@@ -270,6 +283,19 @@ func cutTorn(f *os.File) (int64, error) {
 		return end, nil
 	}
 	return end, f.Truncate(end)
+}
+
+// endsWith tells whether a file of some size ends with a line.
+func endsWith(f *os.File, size int64, line []byte) (bool, error) {
+	from := size - int64(len(line))
+	if from < 0 {
+		return false, nil
+	}
+	last := make([]byte, len(line))
+	if _, err := f.ReadAt(last, from); err != nil {
+		return false, err
+	}
+	return bytes.Equal(last, line), nil
 }
 
 // journals lists the assignments of a session that have a journal, sorted.

@@ -123,6 +123,21 @@ func TestATornLastLineIsCutOffByTheNextAppend(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(s.Dir(), "quarantine"), "no damage was reported")
 }
 
+func TestAnEntryThatIsThereIsNotWrittenTwice(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	journaled(t, s, session, id("backend"), 1)
+	for range 3 {
+		require.NoError(t, s.AppendEntry(session, id("backend"), begun(4, 2)), "an append whose outcome was not known is tried again")
+	}
+	j, err := s.Journal(session, id("backend"))
+	require.NoError(t, err)
+	require.Len(t, j.Calls(), 2)
+	sound, err := os.ReadFile(journalPath(s, id("backend")))
+	require.NoError(t, err)
+	require.Equal(t, 4, bytes.Count(sound, []byte("\n")))
+}
+
 func TestADamagedLineIsSkippedAndKeptForInspection(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -136,7 +151,8 @@ func TestADamagedLineIsSkippedAndKeptForInspection(t *testing.T) {
 	for range 3 {
 		j, err := s.Journal(session, id("backend"))
 		require.NoError(t, err)
-		require.Len(t, j.Calls(), 2, "the others are intact")
+		require.Len(t, j.Calls(), 3)
+		require.EqualValues(t, 3*77, j.Spent().Tokens(), "money counts though a beginning is lost")
 		require.EqualValues(t, 10, j.Next(), "no number is given twice")
 	}
 	copies, err := filepath.Glob(filepath.Join(s.Dir(), "quarantine", "*"))
@@ -148,7 +164,7 @@ func TestADamagedLineIsSkippedAndKeptForInspection(t *testing.T) {
 	require.NoError(t, s.AppendEntry(session, id("backend"), begun(10, 4)))
 	j, err := s.Journal(session, id("backend"))
 	require.NoError(t, err)
-	require.Len(t, j.Calls(), 3, "it goes on behind the damage")
+	require.Len(t, j.Calls(), 4, "it goes on behind the damage")
 }
 
 func TestDamageOfAJournalShows(t *testing.T) {
@@ -164,6 +180,23 @@ func TestDamageOfAJournalShows(t *testing.T) {
 		require.NoError(t, err)
 		require.NotEqual(t, want.Calls(), j.Calls(), "%s at %d", what, at)
 	})
+}
+
+func TestALineThatIsGoneIsMissed(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	path := journalPath(s, id("backend"))
+	journaled(t, s, session, id("backend"), 2)
+	whole, err := os.ReadFile(path)
+	require.NoError(t, err)
+	lines := bytes.SplitAfter(whole, []byte("\n"))
+	for i := range lines[:6] {
+		require.NoError(t, os.WriteFile(path, bytes.Join(append(append([][]byte{}, lines[:i]...), lines[i+1:]...), nil), 0o600))
+		report, err := s.VerifyAll(t.Context())
+		require.NoError(t, err)
+		require.Len(t, report.Faults, 1)
+		require.Contains(t, report.Faults[0].Path, "calls.jsonl", "line %d", i+1)
+	}
 }
 
 // FuzzJournalFile holds the reading of journals against files that somebody else

@@ -77,8 +77,12 @@ func (s *Store) orSummed(key team.SessionKey, l budget.Ledger, err error) (budge
 // lockedLedger is as storedLedger, while nobody writes the ledger: its file may be
 // written over once it was replaced.
 func (s *Store) lockedLedger(key team.SessionKey) (l budget.Ledger, err error) {
-	if known, err := s.HasSession(key); err != nil || !known {
-		return s.storedLedger(key) // makes no lock for it
+	dir, err := s.SessionDir(key)
+	if err != nil {
+		return l, err
+	}
+	if _, err := os.Lstat(filepath.Join(dir, ledgerFile)); err != nil {
+		return s.storedLedger(key) // makes no lock for what is not there
 	}
 	path, err := s.lockPath(key, ledgerFile)
 	if err != nil { // into a store that is only for reading nobody writes

@@ -113,3 +113,13 @@ func BenchmarkReserveAndSettle(b *testing.B) {
 		}))
 	}
 }
+
+func BenchmarkAppendEntry(b *testing.B) {
+	s := newStore(b)
+	j := &budget.Journal{}
+	for b.Loop() {
+		e := begun(j.Next(), 1)
+		require.NoError(b, s.AppendEntry(session, id("backend"), e))
+		require.NoError(b, j.Apply(e))
+	}
+}

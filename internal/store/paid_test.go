@@ -122,7 +122,7 @@ func TestAnArchiveOfHostileJournalsIsRefused(t *testing.T) {
 		data       []byte
 	}{
 		"a changed line":   {journal, "line 1", bytes.Replace(sound, []byte("writer"), []byte("winter"), 1)},
-		"a line left out":  {journal, "never began", bytes.Join(lines[1:], nil)},
+		"a line left out":  {journal, "line 1: it is entry 2 and not 1", bytes.Join(lines[1:], nil)},
 		"the last ones":    {journal, "booked", bytes.Join(lines[:3], nil)},
 		"half a line":      {journal, "cut off", sound[:len(sound)-1]},
 		"a changed ledger": {"ledger.json", "does not fit", bytes.Replace(entryOf(whole, "ledger.json"), []byte("writer"), []byte("winter"), 1)},
