@@ -109,13 +109,16 @@ func (b *book) enter(ctx context.Context) error {
 	row := b.journal.Row(reserved)
 	b.guard.Unlock()
 	var warnings []budget.Warning
+	var fractions map[string]float64
 	err := b.persist(ctx, func() error {
 		return b.Ledgers.UpdateLedger(b.scene.key, func(l *budget.Ledger) error {
 			b.limit(l)
 			warnings = l.SetRow(b.in.AssignmentID, row, b.Clock().UTC())
+			fractions = l.Fractions(b.in.AssignmentID, b.Clock().UTC())
 			return nil
 		})
 	})
+	b.showFractions(fractions)
 	for _, w := range warnings {
 		activity.GetLogger(ctx).Warn("a budget is nearly spent", "session", b.scene.key.Session, "budget", w.Scope,
 			"at", w.At, "tokens", w.Spent.Tokens, "usd", w.Spent.USD.String())
