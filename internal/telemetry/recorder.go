@@ -154,7 +154,7 @@ func (r *Recorder) StoreWaited(d time.Duration) { r.storeWait.Add(context.Backgr
 // AttemptBegun opens an attempt's span, and counts the attempt when it ends.
 func (r *Recorder) AttemptBegun(ctx context.Context, a activities.Attempt) (context.Context, func(activities.AttemptEnd)) {
 	began := r.clock()
-	ctx, span := r.tracer.Start(ctx, "attempt "+a.AssignmentID.String(), trace.WithTimestamp(began), trace.WithAttributes(
+	ctx, span := r.tracer.Start(ctx, "attempt "+a.String(), trace.WithTimestamp(began), trace.WithAttributes(
 		attribute.String("maestro.team", a.Team), attribute.String("maestro.session", a.Session),
 		attribute.String("maestro.phase", a.Phase), attribute.String("maestro.persona", a.Persona),
 		attribute.String("maestro.agent", a.Agent), attribute.Int("maestro.round", a.Round), attribute.Int("maestro.attempt", a.Attempt),

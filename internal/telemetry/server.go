@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -13,6 +14,9 @@ import (
 
 // MetricsPath is where metrics are served.
 const MetricsPath = "/metrics"
+
+// ErrListen marks the error of an address that cannot be listened on.
+var ErrListen = errors.New("metrics cannot be served")
 
 // headerLimit bounds how long a client may take to say what it wants.
 const headerLimit = 5 * time.Second
@@ -31,7 +35,7 @@ func serve(ctx context.Context, address string, registry *prometheus.Registry) (
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("metrics cannot be served on %s; choose another --metrics-address: %w", address, err)
+		return nil, fmt.Errorf("%w on %s; choose another --metrics-address: %w", ErrListen, address, err)
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET "+MetricsPath, promhttp.InstrumentMetricHandler(registry, promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry})))

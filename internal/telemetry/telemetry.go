@@ -39,6 +39,8 @@ type Options struct {
 	// MetricsAddress is the host and port to serve /metrics on; empty: nowhere.
 	// Port 0 takes a free one.
 	MetricsAddress string
+	// TracesOnly leaves metrics out, for a process that is about to end.
+	TracesOnly bool
 	// Getenv reads the environment. It says whether OTLP is exported; the
 	// exporters read their own settings from the process's environment.
 	Getenv func(string) string
@@ -67,6 +69,7 @@ func Start(ctx context.Context, o Options) (_ *Telemetry, err error) {
 	if err != nil {
 		return nil, err
 	}
+	asked.metrics.on = asked.metrics.on && !o.TracesOnly
 	t := &Telemetry{options: o}
 	if o.MetricsAddress == "" && !asked.metrics.on && !asked.traces.on {
 		return t, nil
@@ -164,6 +167,9 @@ func (t *Telemetry) Address() string {
 	}
 	return t.server.address
 }
+
+// URL is where a browser finds them.
+func (t *Telemetry) URL() string { return "http://" + t.Address() + MetricsPath }
 
 // Recorder takes what is to be exported; nil where nothing is.
 func (t *Telemetry) Recorder() *Recorder {
