@@ -114,7 +114,7 @@ func (t *Telemetry) startMetrics(ctx context.Context, asked asked, described *re
 	if t.options.MetricsAddress == "" && !asked.metrics.on {
 		return nil
 	}
-	with := []sdkmetric.Option{sdkmetric.WithResource(described), sdkmetric.WithView(temporalView())}
+	with := []sdkmetric.Option{sdkmetric.WithResource(described), sdkmetric.WithView(temporalView)}
 	if asked.metrics.on {
 		exporter, err := metricExporter(ctx, asked.metrics)
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"log/slog"
+	"strings"
 
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/metric"
@@ -34,12 +35,20 @@ func temporalMetrics(m metric.Meter, logger *slog.Logger) client.MetricsHandler 
 // temporalBounds are the buckets of the SDK's latencies, in seconds.
 var temporalBounds = []float64{0.01, 0.1, 1, 10, 60, 600, 3600}
 
-// temporalView keeps the SDK's latencies to a few buckets.
-func temporalView() sdkmetric.View {
-	return sdkmetric.NewView(
-		sdkmetric.Instrument{Name: "temporal_*", Kind: sdkmetric.InstrumentKindHistogram},
-		sdkmetric.Stream{Aggregation: sdkmetric.AggregationExplicitBucketHistogram{Boundaries: temporalBounds}},
-	)
+// temporalView keeps the SDK's latencies to a few buckets, and leaves out what it
+// measures of each try of a request, besides the request.
+func temporalView(i sdkmetric.Instrument) (sdkmetric.Stream, bool) {
+	if !strings.HasPrefix(i.Name, "temporal_") {
+		return sdkmetric.Stream{}, false
+	}
+	s := sdkmetric.Stream{Name: i.Name, Description: "A metric of Temporal's SDK.", Unit: i.Unit}
+	switch {
+	case strings.HasSuffix(i.Name, "_attempt"):
+		s.Aggregation = sdkmetric.AggregationDrop{}
+	case i.Kind == sdkmetric.InstrumentKindHistogram:
+		s.Aggregation = sdkmetric.AggregationExplicitBucketHistogram{Boundaries: temporalBounds}
+	}
+	return s, true
 }
 
 // interceptors trace a client and the workers made of it: from the command that
