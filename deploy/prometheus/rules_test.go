@@ -4,7 +4,6 @@ package prometheus_test
 
 import (
 	"os"
-	"regexp"
 	"testing"
 
 	"github.com/goccy/go-yaml"
@@ -46,7 +45,7 @@ func TestEveryAlertSaysWhatToDo(t *testing.T) {
 		for _, annotation := range []string{"summary", "description", "action"} {
 			require.NotEmpty(t, a.Annotations[annotation], "%s has no %s", a.Alert, annotation)
 		}
-		require.Regexp(t, regexp.MustCompile(`^(page|ticket)$`), a.Labels["severity"], a.Alert)
+		require.Regexp(t, `^(page|ticket)$`, a.Labels["severity"], a.Alert)
 	}
 }
 

@@ -168,7 +168,7 @@ func TestWhatAlertsWatchIsThereFromTheStart(t *testing.T) {
 	} {
 		require.Zero(t, s.Must(t, series[0], series[1:]...), "%v", series)
 	}
-	require.EqualValues(t, 1, s.Must(t, "maestro_build_info", "version", "v1.2.3"))
+	require.InDelta(t, 1, s.Must(t, "maestro_build_info", "version", "v1.2.3"), 0)
 	_, looked := s.Value(t, "maestro_worker_polling")
 	require.False(t, looked, "nobody has looked whether it polls")
 	for name, family := range s {
@@ -193,11 +193,11 @@ func TestCallsAreBookedOnceByTypeAndByTheConventions(t *testing.T) {
 
 	s := telemetrytest.Scrape(t, m.url)
 	for kind, want := range map[string]float64{"input": 100, "output": 20, "cache_read": 1000, "cache_write": 10} {
-		require.Equal(t, want, s.Must(t, "maestro_tokens_total", "team", "web", "agent", "coder", "type", kind), kind)
+		require.InDelta(t, want, s.Must(t, "maestro_tokens_total", "team", "web", "agent", "coder", "type", kind), 0, kind)
 	}
 	require.InDelta(t, 1.5, s.Must(t, "maestro_cost_usd_total", "team", "web", "agent", "coder"), 1e-9)
-	require.EqualValues(t, 1, s.Must(t, "maestro_calls_stored_total", "agent", "coder"))
-	require.EqualValues(t, 1, s.Must(t, "maestro_calls_replayed_total", "agent", "coder"))
+	require.InDelta(t, 1, s.Must(t, "maestro_calls_stored_total", "agent", "coder"), 0)
+	require.InDelta(t, 1, s.Must(t, "maestro_calls_replayed_total", "agent", "coder"), 0)
 
 	for kind, want := range map[string]float64{"input": 1110, "output": 20} {
 		found := false
@@ -219,8 +219,8 @@ func TestCallsAreBookedOnceByTypeAndByTheConventions(t *testing.T) {
 		}
 		require.True(t, found, kind)
 	}
-	require.EqualValues(t, 1, s.Must(t, "gen_ai_client_operation_duration_seconds", "error_type", "rate_limited"))
-	require.EqualValues(t, 1, s.Must(t, "gen_ai_client_operation_duration_seconds", "error_type", ""))
+	require.InDelta(t, 1, s.Must(t, "gen_ai_client_operation_duration_seconds", "error_type", "rate_limited"), 0)
+	require.InDelta(t, 1, s.Must(t, "gen_ai_client_operation_duration_seconds", "error_type", ""), 0)
 }
 
 func TestAnInterruptedAttemptIsNotCounted(t *testing.T) {
@@ -231,9 +231,9 @@ func TestAnInterruptedAttemptIsNotCounted(t *testing.T) {
 		ended(end)
 	}
 	s := telemetrytest.Scrape(t, m.url)
-	require.EqualValues(t, 1, s.Must(t, "maestro_attempts_total", "agent", "coder", "category", "ok"))
-	require.EqualValues(t, 1, s.Must(t, "maestro_attempts_total", "agent", "coder", "category", "test_failure"))
-	require.EqualValues(t, 2, s.Must(t, "maestro_attempt_duration_seconds", "agent", "coder"))
+	require.InDelta(t, 1, s.Must(t, "maestro_attempts_total", "agent", "coder", "category", "ok"), 0)
+	require.InDelta(t, 1, s.Must(t, "maestro_attempts_total", "agent", "coder", "category", "test_failure"), 0)
+	require.InDelta(t, 2, s.Must(t, "maestro_attempt_duration_seconds", "agent", "coder"), 0)
 }
 
 func TestTheBudgetThatIsFurthestShows(t *testing.T) {
@@ -260,14 +260,14 @@ func TestABreakerShowsItsStateOfNow(t *testing.T) {
 	m.Breaker(team.BreakerStatus{Name: "p", State: team.BreakerClosed})
 	require.Zero(t, state())
 	m.Breaker(open)
-	require.EqualValues(t, 2, state())
+	require.InDelta(t, 2, state(), 0)
 	m.Breaker(team.BreakerStatus{Name: "p", State: team.BreakerClosed, Since: since, Revision: 6}) // an older look, that comes late
-	require.EqualValues(t, 2, state())
+	require.InDelta(t, 2, state(), 0)
 	m.pass(time.Minute)
-	require.EqualValues(t, 1, state(), "its cooldown is over")
+	require.InDelta(t, 1, state(), 0, "its cooldown is over")
 	m.Breaker(team.BreakerStatus{Name: "p", State: team.BreakerClosed, Since: since, Generation: 2, Revision: 9})
 	require.Zero(t, state())
-	require.EqualValues(t, 2, m.value("maestro_breaker_transitions_total", "breaker", "p"))
+	require.InDelta(t, 2, m.value("maestro_breaker_transitions_total", "breaker", "p"), 0)
 }
 
 func TestTheMirrorLagsSinceTheFirstWriteThatFailed(t *testing.T) {
@@ -280,10 +280,10 @@ func TestTheMirrorLagsSinceTheFirstWriteThatFailed(t *testing.T) {
 	m.MirrorWritten(one, full, *m.now)
 	m.MirrorWritten(other, full, *m.now)
 	m.pass(time.Second)
-	require.EqualValues(t, 61, m.value("maestro_mirror_lag_seconds"))
+	require.InDelta(t, 61, m.value("maestro_mirror_lag_seconds"), 0)
 	require.Len(t, m.Lagging(), 2)
 	m.MirrorWritten(one, nil, *m.now)
-	require.EqualValues(t, 1, m.value("maestro_mirror_lag_seconds"))
+	require.InDelta(t, 1, m.value("maestro_mirror_lag_seconds"), 0)
 	m.MirrorWritten(other, nil, *m.now)
 	require.Zero(t, m.value("maestro_mirror_lag_seconds"))
 }
@@ -293,17 +293,17 @@ func TestSlotsAndTheFleet(t *testing.T) {
 	m := measure(t)
 	free := m.SlotTaken("coder")
 	m.SlotTaken("coder")
-	require.EqualValues(t, 2, m.value("maestro_agent_slots_used", "agent", "coder"))
+	require.InDelta(t, 2, m.value("maestro_agent_slots_used", "agent", "coder"), 0)
 	free()
-	require.EqualValues(t, 1, m.value("maestro_agent_slots_used", "agent", "coder"))
-	require.EqualValues(t, 4, m.value("maestro_agent_slots_limit", "agent", "coder"))
+	require.InDelta(t, 1, m.value("maestro_agent_slots_used", "agent", "coder"), 0)
+	require.InDelta(t, 4, m.value("maestro_agent_slots_limit", "agent", "coder"), 0)
 
 	m.Look(telemetry.Fleet{
 		Sessions: map[team.State]int64{team.HelpIsNeeded: 2}, Workers: map[string]int{"coder": 0}, Polls: true,
 	})
-	require.EqualValues(t, 2, m.value("maestro_sessions_open", "store", "st", "state", "help_needed"))
+	require.InDelta(t, 2, m.value("maestro_sessions_open", "store", "st", "state", "help_needed"), 0)
 	require.Zero(t, m.value("maestro_agent_workers", "agent", "coder"))
-	require.EqualValues(t, 1, m.value("maestro_worker_polling"))
+	require.InDelta(t, 1, m.value("maestro_worker_polling"), 0)
 	m.Look(telemetry.Fleet{})
 	require.Zero(t, m.value("maestro_worker_polling"))
 	_, there := telemetrytest.Scrape(t, m.url).Value(t, "maestro_sessions_open")

@@ -41,11 +41,11 @@ type Span struct {
 func (s Span) Trace() string { return hex.EncodeToString(s.TraceId) }
 
 // Text is an attribute that is a text; empty if there is none.
-func (s Span) Text(key string) string { return text(s.Span.Attributes, key) }
+func (s Span) Text(key string) string { return text(s.GetAttributes(), key) }
 
 // Int is an attribute that is a whole number; 0 if there is none.
 func (s Span) Int(key string) int64 {
-	for _, a := range s.Span.Attributes {
+	for _, a := range s.GetAttributes() {
 		if a.GetKey() == key {
 			return a.GetValue().GetIntValue()
 		}
