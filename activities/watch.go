@@ -49,8 +49,8 @@ type watchedCalls struct {
 	round *round
 	// attempt is what the calls belong to.
 	attempt context.Context
-	// ended ends what is watched of the last call, nil if that has
-	// ended, and end is what is known of it by then.
+	// ended ends what is watched of the last call, nil if that has ended, and
+	// end is what is known of it by then.
 	ended func(CallEnd)
 	end   CallEnd
 }

@@ -156,7 +156,7 @@ func (s *standing) define(i *instruments, clock func() time.Time) {
 		i.failed = append(i.failed, err)
 	}
 	gauge("maestro.breaker.state", "", "Where a breaker stands: 0 closed, 1 half-open, 2 open.", s.showBreakers)
-	gauge("maestro.budget.fraction", "1", "The part of a budget that is spent or reserved, of the session that is furthest.", s.showBudgets)
+	gauge("maestro.budget.fraction", "1", "The part of a budget that is spent, of the session that is furthest.", s.showBudgets)
 	gauge("maestro.mirror.lag", "s", "How long the mirrored state of some session could not be written; 0 when all are up to date.", s.showLag)
 	gauge("maestro.agent.slots.used", "{slot}", "Slots of an agent in use on this worker.", s.showUsed)
 	gauge("maestro.agent.slots.limit", "{slot}", "Slots of an agent on this worker.", s.showLimits)
