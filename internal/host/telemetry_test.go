@@ -48,6 +48,7 @@ func measuredWork(t *testing.T, tel *telemetry.Telemetry) *stand {
 	phases := []team.Phase{{Name: "build", Personas: []string{"dev"}}}
 	_, err := s.run("good", team.Team{
 		Version: 1, Name: "web", Personas: map[string]team.Persona{"dev": {Role: "d", Agent: "coder", Instructions: "do"}}, Retry: soon,
+		Budget: team.Budget{Tokens: 1000},
 		Phases: []team.Phase{{Name: "build", Personas: []string{"dev"}, Produces: []string{"answer"}, Checks: []string{"is-good"}}},
 	})
 	require.NoError(t, err)
@@ -88,6 +89,7 @@ func TestASessionShowsInTheMetrics(t *testing.T) {
 		{200, []string{"maestro_tokens_total", "team", "web", "agent", "coder", "type", "input"}},
 		{14, []string{"maestro_tokens_total", "team", "web", "agent", "coder", "type", "output"}},
 		{0.5, []string{"maestro_cost_usd_total", "team", "web", "agent", "coder"}},
+		{0.214, []string{"maestro_budget_fraction_ratio", "team", "web", "scope", "session"}},
 		{2, []string{"gen_ai_client_token_usage", "gen_ai_agent_name", "coder", "gen_ai_token_type", "output"}},
 		{2, []string{"gen_ai_client_operation_duration_seconds", "gen_ai_agent_name", "coder"}},
 		{4, []string{"gen_ai_client_operation_duration_seconds", "gen_ai_agent_name", "hopeless", "error_type", "unknown"}},
@@ -124,7 +126,6 @@ func TestDashboardAndAlertsLookAtWhatThereIs(t *testing.T) {
 	t.Parallel()
 	tel := measured(t)
 	measuredWork(t, tel)
-	tel.Recorder().BudgetFraction("web", "session", 0.5) // of sessions that have a budget
 	var m telemetrytest.Scraped
 	require.Eventually(t, func() bool {
 		m = telemetrytest.Scrape(t, tel.URL())
