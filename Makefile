@@ -34,6 +34,14 @@ demo: build ## run the example team on a real server; KEEP=1 stays up
 test: build ## run every test that needs nothing but Go, gcc, git and make
 	@for m in $(MODULES); do (cd $$m && $(GO) test -timeout 20m ./...) || exit 1; done
 
+# The test files that need more than Go, gcc, git and make, by their build tag.
+SYSTEM_TESTS := $(shell grep -rlE '^//go:build system$$' --include='*_test.go' --exclude-dir=node_modules .)
+
+.PHONY: test-system
+test-system: build ## run the tests that need programs of Debian and npm; .ci/run installs them
+	@$(GO) test -count=1 -tags system -timeout 20m -run "^($$(grep -hoE '^func Test[A-Za-z0-9_]+' $(SYSTEM_TESTS) | sed 's/func //' | paste -sd '|'))\$$" \
+		$(sort $(dir $(SYSTEM_TESTS)))
+
 .PHONY: race
 race: build ## run the tests with the race detector
 	@for m in $(MODULES); do (cd $$m && $(GO) test -race -timeout 30m ./...) || exit 1; done

@@ -24,7 +24,9 @@ type Admissions struct {
 	Sessions         Sessions
 	Ledgers          Ledgers
 	SearchAttributes SearchAttributes
-	Clock            Clock
+	// Observer hears of sessions that start.
+	Observer Observer
+	Clock    Clock
 }
 
 // Admit holds the team against what the store's live workers offer. If every
@@ -71,7 +73,21 @@ func (a *Admissions) Admit(ctx context.Context, in AdmitInput) (Admission, error
 		return Admission{}, storeError(err)
 	}
 	out.SearchAttributes = a.SearchAttributes.Ready(ctx)
+	a.observe(r.status)
 	return out, nil
+}
+
+// observe tells of the session, and of its assignments that need no work.
+func (a *Admissions) observe(s team.Status) {
+	o := observed(a.Observer)
+	o.SessionStarted(s.Team)
+	for _, phase := range s.Phases {
+		for _, assignment := range phase.Assignments {
+			if assignment.Status.Done() {
+				o.AssignmentEnded(s.Team, assignment.Status)
+			}
+		}
+	}
 }
 
 // limit holds the session to its team's budgets. What was raised stays raised.

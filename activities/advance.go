@@ -22,6 +22,8 @@ type Boundaries struct {
 	// Breakers hears what it has yet to hear of earlier rounds; nil where there
 	// are none.
 	Breakers Breakers
+	// Observer hears of sessions that end.
+	Observer Observer
 	Clock    Clock
 }
 
@@ -64,6 +66,9 @@ func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, er
 		out.Conflicts[in.Phase] = conflicts
 	}
 	b.mirror(ctx, s, next, head, in, len(conflicts) == 0)
+	if in.Complete && len(conflicts) == 0 {
+		observed(b.Observer).SessionEnded(s.team.Name, team.Completed, nil)
+	}
 	if len(in.Unreported) > 0 {
 		out.Unreported = deliverAll(ctx, b.Breakers, in.Unreported)
 	}
@@ -172,7 +177,9 @@ func (b *Boundaries) Close(ctx context.Context, in CloseInput) error {
 	if in.Status != team.Completed {
 		spent = b.reckon(ctx, key)
 	}
+	var name string
 	err := b.Sessions.UpdateExecution(key, func(e *team.Execution) {
+		name = e.Team
 		if e.Incarnation > in.Incarnation {
 			return
 		}
@@ -188,6 +195,7 @@ func (b *Boundaries) Close(ctx context.Context, in CloseInput) error {
 		}
 		e.Usage = e.Sum()
 	})
+	observed(b.Observer).SessionEnded(name, in.Status, in.Help)
 	if err != nil {
 		activity.GetLogger(ctx).Warn("execution_state.json lags behind", "error", err)
 	}

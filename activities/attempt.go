@@ -33,7 +33,7 @@ func (r *round) attempt(ctx context.Context) (*team.RoundResult, left, error) {
 		Produces: contract.Produces, Secrets: r.Agents.Secrets(),
 	}
 	persona := r.scene.team.Personas[r.in.Persona]
-	l.outcome, err = r.Agents.Run(ctx, team.Job{
+	l.outcome, err = r.work(ctx, team.Job{
 		Brief: brief, Agent: r.agent(), Dir: dir.Tree, Home: dir.Home, Tmp: dir.Tmp,
 		Timeout: persona.Timeout, MaxTurns: persona.MaxTurns, Lock: r.held, Progress: r.say,
 		Deliver: contract, Try: r.try(dir, collect), Calls: r.book, Continues: start.continues,

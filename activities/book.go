@@ -119,13 +119,16 @@ func (b *book) enter(ctx context.Context) error {
 	row := b.journal.Row(reserved)
 	b.guard.Unlock()
 	var warnings []budget.Warning
+	var fractions map[string]float64
 	err := b.persist(ctx, func() error {
 		return b.Ledgers.UpdateLedger(b.scene.key, func(l *budget.Ledger) error {
 			b.limit(l)
 			warnings = l.SetRow(b.in.AssignmentID, row, b.Clock().UTC())
+			fractions = l.Fractions(b.in.AssignmentID, b.Clock().UTC())
 			return nil
 		})
 	})
+	b.showFractions(fractions)
 	for _, w := range warnings {
 		activity.GetLogger(ctx).Warn("a budget is nearly spent", "session", b.scene.key.Session, "budget", w.Scope,
 			"at", w.At, "tokens", w.Spent.Tokens, "usd", w.Spent.USD.String())
@@ -199,6 +202,7 @@ func (b *book) Reserve(ctx context.Context, plan team.CallPlan) (team.Amount, er
 		case verdict.Granted == team.Amount{}:
 			return verdict.Granted, nil // it has never cost anything
 		}
+		plan.Estimate = within(plan.Estimate, verdict.Granted)
 		b.guard.Lock()
 		b.plan, b.granted = plan, verdict.Granted
 		b.guard.Unlock()
@@ -217,6 +221,16 @@ func (b *book) Reserve(ctx context.Context, plan team.CallPlan) (team.Amount, er
 		failpoint.Here("call begun")
 		return verdict.Granted, nil
 	}
+}
+
+// within cuts an estimate to what is set aside for the call: what stays unsettled
+// of it shall pass no cap.
+func within(estimate team.Usage, granted team.Amount) team.Usage {
+	if estimate.Tokens() > granted.Tokens {
+		estimate = team.Usage{OutputTokens: granted.Tokens, CostUSD: estimate.CostUSD}
+	}
+	estimate.CostUSD = min(estimate.CostUSD, granted.USD)
+	return estimate
 }
 
 // ask has the ledger decide. Where nobody has said what a call may cost, that is

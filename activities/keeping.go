@@ -135,6 +135,7 @@ func (r *round) persist(ctx context.Context, try func() error) error {
 		}
 		activity.GetLogger(ctx).Warn("the store cannot be used; trying again", "error", err, "wait", wait)
 		r.say(fmt.Sprintf("%s: waiting for the store: %s", team.ResourceError, team.Shorten(err.Error(), team.MaxMessage)))
+		observed(r.Observer).StoreWaited(wait)
 		if err := sleep(ctx, wait); err != nil {
 			return err
 		}

@@ -63,6 +63,9 @@ func (b *Boundaries) reckonOne(key team.SessionKey, id team.AssignmentID) (team.
 			return team.Usage{}, errAtWork
 		}
 		defer lock.Unlock()
+		if journal, err = b.Ledgers.Journal(key, id); err != nil { // it may have grown
+			return team.Usage{}, err
+		}
 		for _, call := range journal.Open() {
 			e := budget.Entry{Seq: journal.Next(), At: b.Clock().UTC(), Kind: budget.Unsettled, Call: call.ID}
 			if err := b.Ledgers.AppendEntry(key, id, e); err != nil {

@@ -23,6 +23,8 @@ type Rounds struct {
 	// Breakers decides whether rounds may begin, and hears how they end; nil:
 	// every round may.
 	Breakers Breakers
+	// Observer hears of rounds, attempts and calls.
+	Observer Observer
 	Clock    Clock
 	// LostLimit is the number of lost workers in a row, without progress
 	// between, after which an assignment is given up as worker_lost.
@@ -117,7 +119,7 @@ func (rs *Rounds) Run(ctx context.Context, in RoundInput) (team.RoundResult, err
 	defer r.keepLease(work)()
 	defer r.mirrorWork(work)()
 	started := r.Clock().UTC()
-	result, left, err := r.attempt(work)
+	result, left, err := r.observedAttempt(work)
 	if err != nil {
 		return team.RoundResult{}, r.failed(work, left, err, started)
 	}
@@ -173,7 +175,11 @@ func (r *round) recall(ctx context.Context) (*team.RoundResult, error) {
 	}
 	r.log = laterLog(this.RoundLog, heartbeatLog(ctx))
 	r.log.Executions = int(r.info.Attempt)
+	before := r.log.Lost
 	r.log.Lost = max(r.log.Lost, int(r.info.Attempt)-1-len(r.log.Attempts)-r.log.HandedOver+r.log.Earlier)
+	if r.log.Lost > before {
+		observed(r.Observer).WorkerLost(r.agent())
+	}
 	return nil, nil
 }
 
@@ -261,9 +267,11 @@ func (r *round) giveUp(ctx context.Context, f team.Failure) error {
 	if err := r.writeRecord(ctx); err != nil {
 		return r.interrupted(ctx, err)
 	}
+	observed(r.Observer).RoundEnded(r.agent(), f.Category)
 	if r.in.Round < r.in.Rounds && f.RetryRound() {
 		r.mirror(ctx, team.Waiting)
 	} else {
+		observed(r.Observer).AssignmentEnded(r.scene.team.Name, team.Failed)
 		r.mirror(ctx, team.Failed)
 	}
 	report := RoundFailure{Failure: f, Lost: r.log.Lost, Total: r.book.total()}
@@ -294,6 +302,10 @@ func (r *round) succeed(ctx context.Context, result *team.RoundResult, outcome t
 	r.mu.Lock()
 	r.durable = true
 	r.mu.Unlock()
+	observed(r.Observer).RoundEnded(r.agent(), "")
+	if !r.in.Integrating {
+		observed(r.Observer).AssignmentEnded(r.scene.team.Name, team.Completed)
+	}
 	failpoint.Here("recorded, not completed")
 	r.mirror(ctx, team.Completed)
 	return nil

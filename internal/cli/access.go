@@ -7,6 +7,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/telemetry"
 	"github.com/maestro-hive/maestro/internal/temporalio"
 	"github.com/maestro-hive/maestro/workflows"
 )
@@ -18,7 +19,23 @@ func (a *app) dial(ctx context.Context) (*temporalio.Connection, error) {
 		return nil, err
 	}
 	a.connected.address, a.connected.namespace = options.HostPort, options.Namespace
-	return temporalio.Dial(ctx, &a.temporal, a.environ, nil)
+	if a.telemetry == nil {
+		a.telemetry, err = telemetry.Start(ctx, telemetry.Options{
+			Service: "maestro", Version: buildVersion().Version, TracesOnly: true, Getenv: a.environ.get, Clock: a.env.Now,
+		})
+		if err != nil {
+			return nil, usagef("%w", err)
+		}
+	}
+	return temporalio.Dial(ctx, &a.temporal, a.environ, nil, a.telemetry.Instrument)
+}
+
+// closeTelemetry exports what is left. What cannot be exported is lost, and the
+// command is none the worse for it.
+func (a *app) closeTelemetry(t *telemetry.Telemetry) {
+	if err := t.Close(); err != nil {
+		a.say("the last metrics and traces are lost: %s", firstLine(err.Error()))
+	}
 }
 
 // attributes knows the search attributes of the connection's namespace.

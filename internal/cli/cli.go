@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/telemetry"
 	"github.com/maestro-hive/maestro/internal/temporalio"
 )
 
@@ -26,6 +27,7 @@ func Execute(ctx context.Context, env Env) int {
 	root.SetOut(env.Stdout)
 	root.SetErr(env.Stderr)
 	err := root.ExecuteContext(ctx)
+	a.closeTelemetry(a.telemetry)
 	a.complain(err)
 	return exitCode(err)
 }
@@ -56,6 +58,9 @@ type app struct {
 	temporal temporalio.Options
 	stateDir string
 	output   string
+
+	// telemetry traces what the command starts; nil until it is connected.
+	telemetry *telemetry.Telemetry
 
 	// connected is where Temporal was looked for, for messages.
 	connected struct{ address, namespace string }

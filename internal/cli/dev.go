@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/examples"
+	"github.com/maestro-hive/maestro/internal/host"
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
@@ -29,6 +31,7 @@ func newDev(a *app) *cobra.Command {
 			"The server listens on " + loopback + " only. The worker file is --agents, else MAESTRO_AGENTS, else ./agents.yaml, else that of the example that `maestro demo` runs.",
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.metricsAddress = cmp.Or(o.metricsAddress, a.environ.get(host.MetricsAddressVariable))
 			o.agents = func(s *store.Store) (string, error) { return a.workerFile(s, agents) }
 			return a.dev(cmd.Context(), o)
 		},
@@ -38,6 +41,7 @@ func newDev(a *app) *cobra.Command {
 	flags.IntVar(&o.uiPort, "ui-port", o.uiPort, "port of the Web UI; 0 takes a free one")
 	flags.BoolVar(&o.headless, "headless", false, "leave the Web UI out")
 	flags.StringVar(&agents, "agents", "", "worker file")
+	flags.StringVar(&o.metricsAddress, "metrics-address", "", host.MetricsAddressUsage)
 	flags.StringVar(&o.logLevel, "log-level", "warn", "debug, info, warn or error")
 	a.addStateDirFlag(cmd)
 	return cmd

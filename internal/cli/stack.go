@@ -20,6 +20,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/host"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/telemetry"
 	"github.com/maestro-hive/maestro/internal/temporalio"
 	"github.com/maestro-hive/maestro/workflows"
 )
@@ -36,6 +37,8 @@ type stackOptions struct {
 	port, uiPort int
 	headless     bool
 	logLevel     string
+	// metricsAddress is where the worker serves metrics; empty: nowhere.
+	metricsAddress string
 	// agents finds the worker file, once the store is there.
 	agents func(s *store.Store) (path string, err error)
 }
@@ -46,7 +49,9 @@ type stack struct {
 	store  *store.Store
 	server *server
 	conn   *temporalio.Connection
-	agents agent.Config
+	// telemetry takes what the worker does, and who starts sessions here.
+	telemetry *telemetry.Telemetry
+	agents    agent.Config
 	// file is the worker file.
 	file string
 	// ended is closed when the worker has ended, and err then says why.
@@ -76,6 +81,9 @@ func (a *app) bringUp(ctx context.Context, o stackOptions) (_ *stack, err error)
 	if err := k.prepare(ctx, o); err != nil {
 		return nil, err
 	}
+	if err := k.startTelemetry(ctx, o, logger); err != nil {
+		return nil, err
+	}
 	k.server, err = startServer(ctx, serverOptions{
 		executable: executable, port: o.port, uiPort: o.uiPort, headless: o.headless,
 		database:   filepath.Join(k.store.Dir(), "temporal", "temporal.db"),
@@ -85,7 +93,7 @@ func (a *app) bringUp(ctx context.Context, o stackOptions) (_ *stack, err error)
 		return nil, err
 	}
 	k.stops = append(k.stops, k.server.stop)
-	if k.conn, err = temporalio.DialAddress(ctx, k.server.address, "default", a.sdkLogger(o.logLevel)); err != nil {
+	if k.conn, err = temporalio.DialAddress(ctx, k.server.address, "default", a.sdkLogger(o.logLevel), k.telemetry.Instrument); err != nil {
 		return nil, err
 	}
 	k.stops = append(k.stops, k.conn.Close)
@@ -141,13 +149,27 @@ func (a *app) sdkLogger(level string) *slog.Logger {
 	return logger
 }
 
+// startTelemetry begins to export what is asked for.
+func (k *stack) startTelemetry(ctx context.Context, o stackOptions, logger *slog.Logger) (err error) {
+	a := k.app
+	k.telemetry, err = host.StartTelemetry(ctx, telemetry.Options{
+		Service: host.ServiceName, Version: buildVersion().Version, MetricsAddress: o.metricsAddress,
+		Getenv: a.environ.get, Clock: a.env.Now, Logger: logger,
+	})
+	if err != nil {
+		return a.served(err)
+	}
+	k.stops = append(k.stops, func() { a.closeTelemetry(k.telemetry) })
+	return nil
+}
+
 // startWorker starts the worker in this process.
 func (k *stack) startWorker(ctx context.Context, logger *slog.Logger) error {
 	env := k.app.env
 	w, err := host.Setup{
 		Config: k.agents, StateDir: k.store.Dir(), Connection: k.conn, Getenv: k.app.environ.get,
 		Host: env.Host, PID: env.PID, Version: buildVersion().Version, Drain: drainOnOneMachine,
-		Clock: env.Now, Logger: logger,
+		Telemetry: k.telemetry, Clock: env.Now, Logger: logger,
 	}.Build()
 	if err != nil {
 		return &codeError{exitUsage, err}
@@ -218,6 +240,9 @@ func (k *stack) describe() {
 		a.say("  Web UI    %s", k.server.ui)
 	}
 	a.say("  store     %s in %s", k.store.ID(), k.store.Dir())
+	if k.telemetry.Address() != "" {
+		a.say("  metrics   %s", k.telemetry.URL())
+	}
 	var agents []string
 	for _, name := range slices.Sorted(maps.Keys(k.agents.Agents)) {
 		agents = append(agents, fmt.Sprintf("%s (%s)", name, k.agents.Agents[name].Kind))

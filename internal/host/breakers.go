@@ -7,6 +7,7 @@ import (
 	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/telemetry"
 )
 
 // breakers are the store's breakers, with what is learnt of them mirrored in
@@ -14,8 +15,19 @@ import (
 // logged.
 type breakers struct {
 	*breaker.Client
-	store  *store.Store
-	logger *slog.Logger
+	store *store.Store
+	// recorder hears of what is learnt, too; nil: nobody measures.
+	recorder *telemetry.Recorder
+	logger   *slog.Logger
+}
+
+// Read returns a breaker as of its last acknowledged change.
+func (b *breakers) Read(ctx context.Context, name string) (breaker.View, error) {
+	view, err := b.Client.Read(ctx, name)
+	if err == nil && b.recorder != nil {
+		b.recorder.Breaker(view.Status())
+	}
+	return view, err
 }
 
 // Report delivers the outcome of a round.
@@ -37,6 +49,9 @@ func (b *breakers) keep(ctx context.Context) func(breaker.Answer, error) (breake
 	return func(a breaker.Answer, err error) (breaker.Answer, error) {
 		if err != nil {
 			return a, err
+		}
+		if b.recorder != nil {
+			b.recorder.Breaker(a.Status())
 		}
 		if err := b.store.PutBreaker(ctx, a.Status()); err != nil {
 			b.logger.Warn("the store's copy of a breaker lags behind", "breaker", a.Name, "error", err)

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/telemetry"
 	"github.com/maestro-hive/maestro/internal/temporalio"
 )
 
@@ -33,11 +35,22 @@ func (p Process) Getenv(name string) string {
 	return value
 }
 
+// serving is what the worker command is told.
+type serving struct {
+	connection                                 temporalio.Options
+	stateDir, agents, logFormat, metricsServed string
+	drain                                      time.Duration
+}
+
+// MetricsAddressVariable names the variable with the default of --metrics-address.
+const MetricsAddressVariable = "MAESTRO_METRICS_ADDRESS"
+
+// MetricsAddressUsage is the help of --metrics-address.
+const MetricsAddressUsage = "host:port to serve Prometheus metrics on (default $" + MetricsAddressVariable + ", else nowhere)"
+
 // NewCommand returns the command that serves one store until its context ends.
 func NewCommand(p Process) *cobra.Command {
-	var connection temporalio.Options
-	var stateDir, agents, logFormat string
-	var drain time.Duration
+	var s serving
 	cmd := &cobra.Command{
 		Use:   "worker",
 		Short: "Serve a store's sessions with the agents of a worker file",
@@ -46,44 +59,60 @@ func NewCommand(p Process) *cobra.Command {
 SIGTERM drains: the worker takes no new work, lets attempts go on for --drain,
 and hands over what is left to other workers, at no cost in attempts.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			logger, err := newLogger(p.Stderr, logFormat)
-			if err != nil {
-				return err
-			}
-			cfg, err := loadAgents(agents, p.Getenv)
-			if err != nil {
-				return err
-			}
-			dir, note, err := config.StateDir(stateDir, p.Getenv, false)
-			if err != nil {
-				return err
-			}
-			if note != "" {
-				logger.Info(note)
-			}
-			tasks := &begun{}
-			conn, err := temporalio.Dial(cmd.Context(), &connection, p.Env, logger, tasks.intercept)
-			if err != nil {
-				return err
-			}
-			defer conn.Close()
-			w, err := Setup{
-				Config: cfg, StateDir: dir, Connection: conn, Getenv: p.Getenv,
-				Host: p.Host, PID: p.PID, Version: Version(), Drain: drain, Clock: p.Now, Logger: logger, tasks: tasks,
-			}.Build()
-			if err != nil {
-				return err
-			}
-			return w.Run(cmd.Context())
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return p.serve(cmd.Context(), s) },
 	}
-	connection.AddFlags(cmd.Flags())
-	cmd.Flags().StringVar(&stateDir, "state-dir", "", "the store's directory (default $MAESTRO_STATE_DIR, else /var/maestro/state)")
-	cmd.Flags().StringVar(&agents, "agents", "", "worker file (default $MAESTRO_AGENTS)")
-	cmd.Flags().DurationVar(&drain, "drain", DefaultDrain, "how long attempts may go on after a stop before they are handed over")
-	cmd.Flags().StringVar(&logFormat, "log-format", "text", "text or json")
+	s.connection.AddFlags(cmd.Flags())
+	cmd.Flags().StringVar(&s.stateDir, "state-dir", "", "the store's directory (default $MAESTRO_STATE_DIR, else /var/maestro/state)")
+	cmd.Flags().StringVar(&s.agents, "agents", "", "worker file (default $MAESTRO_AGENTS)")
+	cmd.Flags().DurationVar(&s.drain, "drain", DefaultDrain, "how long attempts may go on after a stop before they are handed over")
+	cmd.Flags().StringVar(&s.logFormat, "log-format", "text", "text or json")
+	cmd.Flags().StringVar(&s.metricsServed, "metrics-address", "", MetricsAddressUsage)
 	return cmd
+}
+
+// serve makes a worker and runs it.
+func (p Process) serve(ctx context.Context, s serving) error {
+	logger, err := newLogger(p.Stderr, s.logFormat)
+	if err != nil {
+		return err
+	}
+	cfg, err := loadAgents(s.agents, p.Getenv)
+	if err != nil {
+		return err
+	}
+	dir, note, err := config.StateDir(s.stateDir, p.Getenv, false)
+	if err != nil {
+		return err
+	}
+	if note != "" {
+		logger.Info(note)
+	}
+	t, err := StartTelemetry(ctx, telemetry.Options{
+		Service: ServiceName, Version: Version(), MetricsAddress: cmp.Or(s.metricsServed, p.Getenv(MetricsAddressVariable)),
+		Getenv: p.Getenv, Clock: p.Now, Logger: logger,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := t.Close(); err != nil {
+			logger.Warn("the last metrics and traces are lost", "error", err)
+		}
+	}()
+	tasks := &begun{}
+	conn, err := temporalio.Dial(ctx, &s.connection, p.Env, logger, temporalio.Intercept(tasks.intercept), t.Instrument)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	w, err := Setup{
+		Config: cfg, StateDir: dir, Connection: conn, Getenv: p.Getenv, Host: p.Host, PID: p.PID, Version: Version(),
+		Drain: s.drain, Telemetry: t, Clock: p.Now, Logger: logger, tasks: tasks,
+	}.Build()
+	if err != nil {
+		return err
+	}
+	return w.Run(ctx)
 }
 
 func loadAgents(path string, getenv func(string) string) (agent.Config, error) {

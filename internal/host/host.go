@@ -21,6 +21,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/telemetry"
 	"github.com/maestro-hive/maestro/internal/temporalio"
 	"github.com/maestro-hive/maestro/workflows"
 )
@@ -60,6 +61,8 @@ type options struct {
 	// Drain is how long attempts may go on after a stop before they are
 	// handed over to another worker.
 	Drain time.Duration
+	// Telemetry takes what the worker does; nil: nobody measures.
+	Telemetry *telemetry.Telemetry
 	// Clock tells the time; Logger gets what happens.
 	Clock  func() time.Time
 	Logger *slog.Logger
@@ -94,10 +97,15 @@ func newWorker(o options) *Worker {
 		Schema: team.OfferSchema, Worker: o.Seat.name, Identity: o.Identity, Host: o.Host, PID: o.PID, Version: o.Version,
 		Agents: o.Agents.OfferedAgents(), Checks: o.Agents.OfferedChecks(), StartedAt: o.Clock().UTC(),
 	}}
-	w.breakers = &breakers{Client: &breaker.Client{Temporal: o.Client, Store: o.Store.ID()}, store: o.Store, logger: o.Logger}
+	w.breakers = &breakers{Client: &breaker.Client{Temporal: o.Client, Store: o.Store.ID()}, store: o.Store, recorder: o.Telemetry.Recorder(), logger: o.Logger}
 	w.queues = append(w.queues, w.workflowQueue())
+	slots := map[string]int{}
 	for name, offered := range w.offer.Agents {
 		w.queues = append(w.queues, w.agentQueue(name, offered.Concurrency))
+		slots[name] = offered.Concurrency
+	}
+	if r := o.Telemetry.Recorder(); r != nil {
+		r.Serves(o.Store.ID(), slots)
 	}
 	return w
 }
@@ -122,9 +130,10 @@ func (w *Worker) workflowQueue() worker.Worker {
 	q := worker.New(o.Client, team.WorkflowQueue(o.Store.ID()), WorkflowQueueOptions(o.Identity))
 	q.RegisterWorkflowWithOptions(workflows.TeamSession, workflow.RegisterOptions{Name: workflows.TeamSessionName})
 	q.RegisterWorkflowWithOptions(breaker.Workflow, workflow.RegisterOptions{Name: breaker.WorkflowName})
-	admissions := &activities.Admissions{Files: o.Store, Sessions: o.Store, Ledgers: o.Store, SearchAttributes: o.Attributes, Clock: o.Clock}
-	boundaries := &activities.Boundaries{Files: o.Store, Sessions: o.Store, Ledgers: o.Store, Breakers: w.breakers, Clock: o.Clock}
-	waits := &activities.BreakerWaits{Breakers: w.breakers, Sessions: o.Store, Clock: o.Clock, Logger: o.Logger}
+	sessions := o.sessions()
+	admissions := &activities.Admissions{Files: o.Store, Sessions: sessions, Ledgers: o.Store, SearchAttributes: o.Attributes, Observer: o.observer(), Clock: o.Clock}
+	boundaries := &activities.Boundaries{Files: o.Store, Sessions: sessions, Ledgers: o.Store, Breakers: w.breakers, Observer: o.observer(), Clock: o.Clock}
+	waits := &activities.BreakerWaits{Breakers: w.breakers, Sessions: sessions, Clock: o.Clock, Logger: o.Logger}
 	reports := &activities.Reports{Breakers: w.breakers}
 	register(q, activities.AdmitName, admissions.Admit)
 	register(q, activities.AdvanceName, boundaries.Advance)
@@ -162,12 +171,12 @@ func (w *Worker) agentQueue(name string, concurrency int) worker.Worker {
 		DisableRegistrationAliasing:        true,
 	})
 	rounds := &activities.Rounds{
-		Files: o.Store, Sessions: o.Store, Ledgers: o.Store, Agents: o.Agents, Breakers: w.breakers, Clock: o.Clock,
-		LostLimit: o.LostLimit, Drain: o.Drain,
+		Files: o.Store, Sessions: o.sessions(), Ledgers: o.Store, Agents: o.Agents, Breakers: w.breakers, Observer: o.observer(),
+		Clock: o.Clock, LostLimit: o.LostLimit, Drain: o.Drain,
 	}
 	seals := &activities.Seals{Rounds: rounds}
-	register(q, activities.RoundName, rounds.Run)
-	register(q, activities.SealName, seals.Seal)
+	register(q, activities.RoundName, inSlot(o.Telemetry.Recorder(), name, rounds.Run))
+	register(q, activities.SealName, inSlot(o.Telemetry.Recorder(), name, seals.Seal))
 	return q
 }
 
@@ -195,9 +204,10 @@ func (w *Worker) Run(ctx context.Context) error {
 			return errors.Join(fmt.Errorf("%w: start: %w", ErrServing, err), w.withdraw(), w.options.Seat.leave())
 		}
 	}
-	var orphans sync.WaitGroup
-	orphans.Go(func() { w.listOrphans(ctx) })
-	defer orphans.Wait()
+	var beside sync.WaitGroup
+	beside.Go(func() { w.listOrphans(ctx) })
+	beside.Go(func() { w.census(ctx) })
+	defer beside.Wait()
 	w.options.Logger.Info("worker serves", "store", w.options.Store.ID(), "dir", w.options.Store.Dir(), "identity", w.options.Identity)
 	w.renew(ctx)
 	w.options.Logger.Info("worker drains", "drain", w.options.Drain)

@@ -20,6 +20,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/host"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/telemetry"
 	"github.com/maestro-hive/maestro/internal/temporalio"
 	"github.com/maestro-hive/maestro/internal/temporalio/temporaltest"
 	"github.com/maestro-hive/maestro/workflows"
@@ -39,6 +40,12 @@ type stand struct {
 
 func newStand(t *testing.T, cfg agent.Config) *stand {
 	t.Helper()
+	return newStandWith(t, cfg, nil)
+}
+
+// newStandWith is a stand whose worker is measured.
+func newStandWith(t *testing.T, cfg agent.Config, tel *telemetry.Telemetry) *stand {
+	t.Helper()
 	path, err := filepath.Abs("../../bin/maestro-server")
 	require.NoError(t, err)
 	require.FileExists(t, path, "run `make build` first")
@@ -46,7 +53,7 @@ func newStand(t *testing.T, cfg agent.Config) *stand {
 	server, err := testsuite.StartDevServer(context.Background(), testsuite.DevServerOptions{ExistingPath: path, Stdout: io.Discard, Stderr: io.Discard})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Stop()) })
-	conn, err := temporalio.Dial(t.Context(), &temporalio.Options{Address: server.FrontendHostPort()}, noEnvironment{}, quiet)
+	conn, err := temporalio.Dial(t.Context(), &temporalio.Options{Address: server.FrontendHostPort()}, noEnvironment{}, quiet, tel.Instrument)
 	require.NoError(t, err)
 	t.Cleanup(conn.Close)
 
@@ -54,7 +61,7 @@ func newStand(t *testing.T, cfg agent.Config) *stand {
 	state := filepath.Join(t.TempDir(), "state")
 	w, err := host.Setup{
 		Config: cfg, StateDir: state, Connection: conn, Getenv: os.Getenv, Host: "test", PID: os.Getpid(),
-		Version: "test", Clock: time.Now, Logger: quiet,
+		Version: "test", Telemetry: tel, Clock: time.Now, Logger: quiet,
 	}.Build()
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())

@@ -9,6 +9,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/telemetry"
 	"github.com/maestro-hive/maestro/internal/temporalio"
 	"github.com/maestro-hive/maestro/workflows"
 )
@@ -35,6 +36,9 @@ type Setup struct {
 	Version string
 	// Drain is how long attempts may go on after a stop.
 	Drain time.Duration
+	// Telemetry takes what the worker does; nil: nobody measures. It has to
+	// have instrumented the connection, too. Closing it is the caller's.
+	Telemetry *telemetry.Telemetry
 	// Clock tells the time; Logger gets what happens.
 	Clock  func() time.Time
 	Logger *slog.Logger
@@ -74,7 +78,7 @@ func (s Setup) Build() (*Worker, error) {
 			workflows.AttributeTeam, workflows.AttributeStatus, workflows.AttributePhase, workflows.AttributeTokens),
 		LostLimit: cfg.Limits.LostWorkers, Retention: cfg.Retention,
 		Seat: place, Identity: "maestro-" + st.ID() + "@" + place.name, Host: s.Host, PID: s.PID, Version: s.Version,
-		Left: left, Drain: s.Drain, Clock: s.Clock, Logger: s.Logger,
+		Left: left, Drain: s.Drain, Telemetry: s.Telemetry, Clock: s.Clock, Logger: s.Logger,
 	}), nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -62,6 +63,8 @@ type world struct {
 	state   string
 	address string
 	server  *process
+	// variables are those that programs have besides the usual ones.
+	variables []string
 }
 
 // process is a program that a test has started and may kill.
@@ -130,10 +133,10 @@ func (p *process) kill() {
 }
 
 func (w *world) environment() []string {
-	return []string{
+	return append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir, "TMPDIR=" + os.TempDir(),
 		"TEMPORAL_ADDRESS=" + w.address, "MAESTRO_STATE_DIR=" + w.state, "MAESTRO_AGENTS=" + filepath.Join(w.dir, "agents.yaml"),
-	}
+	}, w.variables...)
 }
 
 // startServer starts the server, or starts it again after a kill, on the same
@@ -248,3 +251,17 @@ func (w *world) ends(session string) team.Status {
 }
 
 func tail(s string, n int) string { return s[max(0, len(s)-n):] }
+
+// exists tells whether a file of the ledger is there.
+func (w *world) exists(name string) bool {
+	_, err := os.Stat(w.ledger(name))
+	return err == nil
+}
+
+// metricsURL is where a worker says that it serves its metrics.
+func metricsURL(t *testing.T, worker *process) string {
+	t.Helper()
+	found := regexp.MustCompile(`url=(\S+/metrics)`).FindStringSubmatch(worker.output.String())
+	require.Len(t, found, 2, worker.output.String())
+	return found[1]
+}

@@ -50,28 +50,39 @@ type Connection struct {
 	Namespace string
 }
 
+// Instrument changes how a client is made: what watches its calls.
+type Instrument func(*client.Options)
+
+// Intercept has every call pass through an interceptor.
+func Intercept(i grpc.UnaryClientInterceptor) Instrument {
+	return func(o *client.Options) {
+		o.ConnectionOptions.DialOptions = append(o.ConnectionOptions.DialOptions, grpc.WithChainUnaryInterceptor(i))
+	}
+}
+
 // Dial connects to Temporal and returns once it has answered. It ends within 5
 // seconds: with a [*UnreachableError] where nobody answers, a [*RefusedError]
 // where the credentials are not good enough, a [*ConfigError] where the options
-// make no sense. The SDK's own messages go to logger; nil drops them. Every call
-// passes through the interceptors.
-func Dial(ctx context.Context, o *Options, env Environment, logger *slog.Logger, interceptors ...grpc.UnaryClientInterceptor) (*Connection, error) {
+// make no sense. The SDK's own messages go to logger; nil drops them.
+func Dial(ctx context.Context, o *Options, env Environment, logger *slog.Logger, instruments ...Instrument) (*Connection, error) {
 	options, err := o.ClientOptions(env)
 	if err != nil {
 		return nil, err
 	}
-	options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions, grpc.WithChainUnaryInterceptor(interceptors...))
-	return dial(ctx, options, logger)
+	return dial(ctx, options, logger, instruments)
 }
 
 // DialAddress connects to a server of our own, without TLS, on the same terms as
 // [Dial] and whatever the environment says.
-func DialAddress(ctx context.Context, address, namespace string, logger *slog.Logger) (*Connection, error) {
-	return dial(ctx, client.Options{HostPort: address, Namespace: namespace}, logger)
+func DialAddress(ctx context.Context, address, namespace string, logger *slog.Logger, instruments ...Instrument) (*Connection, error) {
+	return dial(ctx, client.Options{HostPort: address, Namespace: namespace}, logger, instruments)
 }
 
-func dial(ctx context.Context, options client.Options, logger *slog.Logger) (*Connection, error) {
+func dial(ctx context.Context, options client.Options, logger *slog.Logger, instruments []Instrument) (*Connection, error) {
 	options.Logger = newLogger(logger)
+	for _, add := range instruments {
+		add(&options)
+	}
 	bounded, cancel := context.WithTimeout(ctx, dialPatience)
 	defer cancel()
 	c, err := client.DialContext(bounded, options)

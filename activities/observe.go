@@ -1,0 +1,107 @@
+package activities
+
+import (
+	"context"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// Observer hears what happens, for figures and traces. Its methods return at
+// once and cannot fail. Wherever a struct here takes an Observer, nil is one that
+// nobody listens to.
+type Observer interface {
+	// SessionStarted: a session, or a further incarnation of one, is admitted.
+	SessionStarted(teamName string)
+	// SessionEnded: it is completed, failed or cancelled. help lists what it
+	// failed of, where a person has to help.
+	SessionEnded(teamName string, state team.State, help []team.HelpRequest)
+	// AssignmentEnded: its work is done, or given up. One that is restored,
+	// supplied or skipped has ended when its session starts.
+	AssignmentEnded(teamName string, state team.State)
+	// RoundEnded: it succeeded, with no category, or is given up. A round that
+	// another execution takes up again has not ended.
+	RoundEnded(agent string, category team.Category)
+	// WorkerLost: an execution of a round has found that the one before it
+	// ended without a word.
+	WorkerLost(agent string)
+	// StoreWaited: something had to be tried again since the store could not
+	// be used, after a wait of so long.
+	StoreWaited(d time.Duration)
+
+	// AttemptBegun opens an attempt. What happens in it goes by the context
+	// that is returned; ended has to be called once.
+	AttemptBegun(ctx context.Context, a Attempt) (attempt context.Context, ended func(AttemptEnd))
+	// CallBegun opens a paid call, of which the answer is not stored yet, on
+	// the same terms.
+	CallBegun(ctx context.Context, c Call) (call context.Context, ended func(CallEnd))
+	// CallReplayed: the answer to a call was found in the store, and nothing
+	// is paid.
+	CallReplayed(c Call)
+	// BudgetFraction tells which part of a budget is spent: 1 is all of it.
+	// Scope is persona, phase or session.
+	BudgetFraction(teamName, scope string, fraction float64)
+}
+
+// Attempt says whose attempt it is.
+type Attempt struct {
+	Team, Session string
+	team.AssignmentID
+	Agent string
+	// Round and Attempt count from 1; Attempt within the round.
+	Round, Attempt int
+}
+
+// AttemptEnd is what an attempt has come to.
+type AttemptEnd struct {
+	// Category is that of its failure; empty for a success.
+	Category team.Category
+	// Interrupted: it has neither succeeded nor failed, and is not counted.
+	Interrupted bool
+}
+
+// Call says who answers a paid call, and for whom.
+type Call struct {
+	Team, Session string
+	Agent         string
+	// Kind and Model are the agent's, as its worker offers it.
+	Kind, Model string
+}
+
+// CallEnd is what a paid call has come to.
+type CallEnd struct {
+	// Category is that of its failure; empty for an answer.
+	Category team.Category
+	// Usage is what is booked for it.
+	Usage team.Usage
+	// Stored: its answer is in the store, for whoever needs it again.
+	Stored bool
+}
+
+// observed is an observer that may be asked anything.
+func observed(o Observer) Observer {
+	if o == nil {
+		return unobserved{}
+	}
+	return o
+}
+
+// unobserved is an observer that nobody listens to.
+type unobserved struct{}
+
+func (unobserved) SessionStarted(string)                               {}
+func (unobserved) SessionEnded(string, team.State, []team.HelpRequest) {}
+func (unobserved) AssignmentEnded(string, team.State)                  {}
+func (unobserved) RoundEnded(string, team.Category)                    {}
+func (unobserved) WorkerLost(string)                                   {}
+func (unobserved) StoreWaited(time.Duration)                           {}
+func (unobserved) CallReplayed(Call)                                   {}
+func (unobserved) BudgetFraction(string, string, float64)              {}
+
+func (unobserved) AttemptBegun(ctx context.Context, _ Attempt) (context.Context, func(AttemptEnd)) {
+	return ctx, func(AttemptEnd) {}
+}
+
+func (unobserved) CallBegun(ctx context.Context, _ Call) (context.Context, func(CallEnd)) {
+	return ctx, func(CallEnd) {}
+}

@@ -1,0 +1,125 @@
+package activities
+
+import (
+	"cmp"
+	"context"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// observedAttempt does the attempt under the eyes of the observer.
+func (r *round) observedAttempt(ctx context.Context) (*team.RoundResult, left, error) {
+	watched, ended := observed(r.Observer).AttemptBegun(ctx, Attempt{
+		Team: r.scene.team.Name, Session: r.scene.key.Session, AssignmentID: r.in.AssignmentID,
+		Agent: r.agent(), Round: r.in.Round, Attempt: len(r.log.Attempts) + 1,
+	})
+	result, left, err := r.attempt(watched)
+	failure, failed := asFailure(err)
+	switch {
+	case err == nil:
+		ended(AttemptEnd{})
+	case failed && ctx.Err() == nil && !r.canBeHelped(*failure):
+		ended(AttemptEnd{Category: failure.Category})
+	default:
+		ended(AttemptEnd{Interrupted: true})
+	}
+	return result, left, err
+}
+
+// work has the agent do the attempt, with the calls that it pays for watched.
+func (r *round) work(ctx context.Context, job team.Job) (team.Outcome, error) {
+	calls := &watchedCalls{Calls: job.Calls, round: r, attempt: ctx}
+	job.Calls = calls
+	outcome, err := r.Agents.Run(ctx, job)
+	switch failure, failed := asFailure(err); {
+	case failed:
+		calls.over(failure.Category)
+	case err != nil:
+		calls.over(team.Cancelled)
+	default:
+		calls.over("")
+	}
+	return outcome, err
+}
+
+// watchedCalls are an attempt's calls under the eyes of the observer.
+type watchedCalls struct {
+	team.Calls
+	round *round
+	// attempt is what the calls belong to.
+	attempt context.Context
+	// ended ends what is watched of the last call, nil if that has ended, and
+	// end is what is known of it by then.
+	ended func(CallEnd)
+	end   CallEnd
+}
+
+// Stored tells of a turn that need not be paid for.
+func (c *watchedCalls) Stored(ctx context.Context, turn int, request team.Digest) (*team.StoredTurn, error) {
+	stored, err := c.Calls.Stored(ctx, turn, request)
+	if stored != nil {
+		observed(c.round.Observer).CallReplayed(c.call(c.round.agent(), ""))
+	}
+	return stored, err
+}
+
+// Reserve tells that a call begins, once it may.
+func (c *watchedCalls) Reserve(ctx context.Context, plan team.CallPlan) (team.Amount, error) {
+	c.over(team.Unknown) // one that brought no answer, and that the attempt got over
+	granted, err := c.Calls.Reserve(ctx, plan)
+	if err == nil {
+		_, c.ended = observed(c.round.Observer).CallBegun(c.attempt, c.call(plan.Agent, plan.Model))
+		c.end = CallEnd{}
+	}
+	return granted, err
+}
+
+// Settle tells what the call has cost. Whether one that is the whole attempt came
+// to something is known when the attempt ends.
+func (c *watchedCalls) Settle(ctx context.Context, turn int, answer []byte, used team.Usage) error {
+	err := c.Calls.Settle(ctx, turn, answer, used)
+	c.end = CallEnd{Usage: used, Stored: answer != nil && err == nil}
+	if turn > 0 {
+		c.over("")
+	}
+	return err
+}
+
+// Abandon tells what the call has cost, if that is known. Why it brought no answer
+// is known when the attempt ends.
+func (c *watchedCalls) Abandon(ctx context.Context, turn int, used team.Usage, known bool) error {
+	err := c.Calls.Abandon(ctx, turn, used, known)
+	if known {
+		c.end = CallEnd{Usage: used}
+	}
+	return err
+}
+
+// over ends what is watched of the last call, if that has not ended.
+func (c *watchedCalls) over(category team.Category) {
+	if c.ended != nil {
+		c.end.Category = category
+		c.ended(c.end)
+		c.ended = nil
+	}
+}
+
+// call says who answers.
+func (c *watchedCalls) call(agent, model string) Call {
+	r := c.round
+	offered := r.Agents.Offered(agent)
+	return Call{
+		Team: r.scene.team.Name, Session: r.scene.key.Session, Agent: agent,
+		Kind: offered.Kind, Model: cmp.Or(model, offered.Model),
+	}
+}
+
+// showFractions tells how much is spent of the budgets that an assignment draws
+// from, by the kind of budget.
+func (b *book) showFractions(fractions map[string]float64) {
+	for name, fraction := range fractions {
+		kind, _, _ := strings.Cut(name, " ")
+		observed(b.Observer).BudgetFraction(b.scene.team.Name, kind, fraction)
+	}
+}

@@ -1,0 +1,180 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// ok stands where the category of a failure would: there was none.
+const ok team.Category = "ok"
+
+// The attributes of Maestro's own metrics.
+const (
+	teamKey     = attribute.Key("team")
+	agentKey    = attribute.Key("agent")
+	stateKey    = attribute.Key("state")
+	categoryKey = attribute.Key("category")
+	typeKey     = attribute.Key("type")
+	storeKey    = attribute.Key("store")
+	breakerKey  = attribute.Key("breaker")
+	scopeKey    = attribute.Key("scope")
+)
+
+// Recorder takes what happens in a worker. It is an [activities.Observer], and
+// safe for use by many at once.
+type Recorder struct {
+	meter  metric.Meter
+	tracer trace.Tracer
+	clock  func() time.Time
+	calls  calls
+	standing
+
+	sessionsStarted, sessionsEnded, help, assignments metric.Int64Counter
+
+	rounds, attempts, lost metric.Int64Counter
+	attemptTime            metric.Float64Histogram
+	storeWait              metric.Float64Counter
+}
+
+var _ activities.Observer = (*Recorder)(nil)
+
+// attemptBounds are the buckets of an attempt's duration, in seconds.
+var attemptBounds = []float64{1, 5, 15, 30, 60, 120, 300, 600, 1200, 2400, 3600}
+
+func newRecorder(m metric.Meter, t trace.Tracer, clock func() time.Time) (*Recorder, error) {
+	r := &Recorder{meter: m, tracer: t, clock: clock}
+	i := &instruments{meter: m}
+	r.sessionsStarted = i.counter("maestro.sessions.started", "{session}", "Sessions and further incarnations that were admitted.")
+	r.sessionsEnded = i.counter("maestro.sessions.ended", "{session}", "Sessions that ended, by state.")
+	r.help = i.counter("maestro.help.requests", "{request}", "Assignments that are given up until a person helps, by the category of what they failed of.")
+	r.assignments = i.counter("maestro.assignments.ended", "{assignment}", "Assignments whose work is done or given up, by state.")
+	r.rounds = i.counter("maestro.rounds", "{round}", "Rounds that ended, by the category of what ended them; ok for a success.")
+	r.attempts = i.counter("maestro.attempts", "{attempt}", "Counted attempts, by the category of their failure; ok for a success.")
+	r.lost = i.counter("maestro.workers.lost", "{worker}", "Workers that were lost during a round.")
+	r.attemptTime = i.histogram("maestro.attempt.duration", "How long counted attempts took.", attemptBounds)
+	var err error
+	r.storeWait, err = m.Float64Counter("maestro.store.wait", metric.WithUnit("s"),
+		metric.WithDescription("Time that work has waited since the store could not be used."))
+	i.failed = append(i.failed, err)
+	r.calls.define(i)
+	r.define(i, clock)
+	return r, errors.Join(i.failed...)
+}
+
+// instruments defines instruments and gathers what is wrong with them.
+type instruments struct {
+	meter  metric.Meter
+	failed []error
+}
+
+func (i *instruments) counter(name, unit, help string) metric.Int64Counter {
+	c, err := i.meter.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(help))
+	i.failed = append(i.failed, err)
+	return c
+}
+
+func (i *instruments) histogram(name, help string, bounds []float64) metric.Float64Histogram {
+	h, err := i.meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(help), metric.WithExplicitBucketBoundaries(bounds...))
+	i.failed = append(i.failed, err)
+	return h
+}
+
+// build publishes which build this is.
+func (r *Recorder) build(version, goVersion string) error {
+	g, err := r.meter.Int64Gauge("maestro.build.info", metric.WithDescription("1; which build of Maestro runs, in its attributes."))
+	if err != nil {
+		return err
+	}
+	g.Record(context.Background(), 1, metric.WithAttributes(attribute.String("version", version), attribute.String("go_version", goVersion)))
+	return nil
+}
+
+// Serves names the store and the agents of a worker, with the slots that each
+// has. From then on every figure that an alert watches is there, at zero: the
+// first event of its kind would not show as an increase otherwise.
+func (r *Recorder) Serves(store string, slots map[string]int) {
+	ctx := context.Background()
+	for agent, limit := range slots {
+		r.lost.Add(ctx, 0, metric.WithAttributes(agentKey.String(agent)))
+		for _, c := range append(team.Categories(), ok) {
+			by := metric.WithAttributes(agentKey.String(agent), categoryKey.String(string(c)))
+			r.rounds.Add(ctx, 0, by)
+			r.attempts.Add(ctx, 0, by)
+		}
+		r.calls.begin(ctx, agent)
+		r.offers(agent, limit)
+	}
+	for _, c := range team.Categories() {
+		r.help.Add(ctx, 0, metric.WithAttributes(categoryKey.String(string(c))))
+	}
+	r.storeWait.Add(ctx, 0)
+	r.belongsTo(store)
+}
+
+// SessionStarted counts an admission.
+func (r *Recorder) SessionStarted(name string) {
+	r.sessionsStarted.Add(context.Background(), 1, metric.WithAttributes(teamKey.String(name)))
+}
+
+// SessionEnded counts an end, and the help that it asks for.
+func (r *Recorder) SessionEnded(name string, state team.State, help []team.HelpRequest) {
+	ctx := context.Background()
+	r.sessionsEnded.Add(ctx, 1, metric.WithAttributes(teamKey.String(name), stateKey.String(string(state))))
+	for _, h := range help {
+		r.help.Add(ctx, 1, metric.WithAttributes(categoryKey.String(string(h.Category))))
+	}
+}
+
+// AssignmentEnded counts an assignment.
+func (r *Recorder) AssignmentEnded(name string, state team.State) {
+	r.assignments.Add(context.Background(), 1, metric.WithAttributes(teamKey.String(name), stateKey.String(string(state))))
+}
+
+// RoundEnded counts a round.
+func (r *Recorder) RoundEnded(agent string, c team.Category) {
+	r.rounds.Add(context.Background(), 1, metric.WithAttributes(agentKey.String(agent), categoryKey.String(string(orOK(c)))))
+}
+
+// WorkerLost counts a lost worker.
+func (r *Recorder) WorkerLost(agent string) {
+	r.lost.Add(context.Background(), 1, metric.WithAttributes(agentKey.String(agent)))
+}
+
+// StoreWaited counts a wait for the store.
+func (r *Recorder) StoreWaited(d time.Duration) { r.storeWait.Add(context.Background(), d.Seconds()) }
+
+// AttemptBegun opens an attempt's span, and counts the attempt when it ends.
+func (r *Recorder) AttemptBegun(ctx context.Context, a activities.Attempt) (context.Context, func(activities.AttemptEnd)) {
+	began := r.clock()
+	ctx, span := r.tracer.Start(ctx, "attempt "+a.String(), trace.WithTimestamp(began), trace.WithAttributes(
+		attribute.String("maestro.team", a.Team), attribute.String("maestro.session", a.Session),
+		attribute.String("maestro.phase", a.Phase), attribute.String("maestro.persona", a.Persona),
+		attribute.String("maestro.agent", a.Agent), attribute.Int("maestro.round", a.Round), attribute.Int("maestro.attempt", a.Attempt),
+	))
+	return ctx, func(end activities.AttemptEnd) {
+		now := r.clock()
+		if end.Interrupted {
+			span.SetAttributes(attribute.Bool("maestro.interrupted", true))
+		} else {
+			r.attempts.Add(ctx, 1, metric.WithAttributes(agentKey.String(a.Agent), categoryKey.String(string(orOK(end.Category)))))
+			r.attemptTime.Record(ctx, now.Sub(began).Seconds(), metric.WithAttributes(agentKey.String(a.Agent)))
+		}
+		fail(span, end.Category)
+		span.End(trace.WithTimestamp(now))
+	}
+}
+
+func orOK(c team.Category) team.Category {
+	if c == "" {
+		return ok
+	}
+	return c
+}

@@ -1,0 +1,239 @@
+package telemetry
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// How long a budget's fraction stands.
+const (
+	// peakFor is how long the highest fraction stands before a lower one takes
+	// its place: sessions of one team take turns.
+	peakFor = time.Minute
+	// forgetAfter is how long a fraction stands that nobody reports any more.
+	forgetAfter = 15 * time.Minute
+)
+
+// standing is how things stand, for whoever looks.
+type standing struct {
+	mu       sync.Mutex
+	store    string
+	breakers map[string]team.BreakerStatus
+	budgets  map[budget]fraction
+	// lags has when the mirror of a session first could not be written.
+	lags     map[team.SessionKey]time.Time
+	slots    map[string]*slots
+	workers  map[string]int
+	sessions map[team.State]int64
+	// polls is nil where nobody has looked yet.
+	polls *bool
+}
+
+type budget struct{ team, scope string }
+
+type fraction struct {
+	value     float64
+	since, at time.Time
+}
+
+type slots struct{ used, limit int64 }
+
+// Fleet is what there is besides this worker.
+type Fleet struct {
+	// Sessions counts those that are open, by state; nil: it is not known.
+	Sessions map[team.State]int64
+	// Workers counts, for each agent of the store, the live workers that offer it.
+	Workers map[string]int
+	// Polls tells whether Temporal sees this worker ask for work.
+	Polls bool
+}
+
+// belongsTo names the worker's store.
+func (s *standing) belongsTo(store string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.store = store
+}
+
+// offers notes how many rounds of an agent may be at work here.
+func (s *standing) offers(agent string, limit int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	set(&s.slots, agent, &slots{limit: int64(limit)})
+}
+
+// SlotTaken notes that one of the agent's slots is in use until free is called.
+func (s *standing) SlotTaken(agent string) (free func()) {
+	add := func(n int64) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if of := s.slots[agent]; of != nil {
+			of.used += n
+		}
+	}
+	add(1)
+	return func() { add(-1) }
+}
+
+// Breaker notes what is known of a breaker.
+func (s *standing) Breaker(b team.BreakerStatus) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known := s.breakers[b.Name]; known.Since.Equal(b.Since) && known.Revision > b.Revision {
+		return // two looks at it have crossed
+	}
+	set(&s.breakers, b.Name, b)
+}
+
+// Look notes how the fleet stands.
+func (s *standing) Look(f Fleet) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.workers, s.sessions, s.polls = f.Workers, f.Sessions, &f.Polls
+}
+
+// MirrorWritten notes whether a change of a session's mirrored state could be
+// written at that moment.
+func (s *standing) MirrorWritten(key team.SessionKey, err error, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		delete(s.lags, key)
+	} else if _, lags := s.lags[key]; !lags {
+		set(&s.lags, key, now)
+	}
+}
+
+// Lagging lists the sessions whose mirrored state could not be written, and
+// since when.
+func (s *standing) Lagging() map[team.SessionKey]time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make(map[team.SessionKey]time.Time, len(s.lags))
+	for key, since := range s.lags {
+		out[key] = since
+	}
+	return out
+}
+
+// BudgetFraction notes a budget's fraction. Of a team's sessions, the one that
+// has spent most of its budget within the last minute shows.
+func (r *Recorder) BudgetFraction(name, scope string, value float64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now, b := r.clock(), budget{name, scope}
+	known := r.budgets[b]
+	if value >= known.value || now.Sub(known.since) >= peakFor {
+		known.value, known.since = value, now
+	}
+	known.at = now
+	set(&r.budgets, b, known)
+}
+
+func set[K comparable, V any](m *map[K]V, key K, value V) {
+	if *m == nil {
+		*m = map[K]V{}
+	}
+	(*m)[key] = value
+}
+
+// define makes the gauges that show how things stand.
+func (s *standing) define(i *instruments, clock func() time.Time) {
+	gauge := func(name, unit, help string, look func(now time.Time, show func(float64, ...attribute.KeyValue))) {
+		_, err := i.meter.Float64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(help),
+			metric.WithFloat64Callback(func(_ context.Context, o metric.Float64Observer) error {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				look(clock(), func(v float64, by ...attribute.KeyValue) { o.Observe(v, metric.WithAttributes(by...)) })
+				return nil
+			}))
+		i.failed = append(i.failed, err)
+	}
+	gauge("maestro.breaker.state", "", "Where a breaker stands: 0 closed, 1 half-open, 2 open.", s.showBreakers)
+	gauge("maestro.budget.fraction", "1", "The part of a budget that is spent, of the session that is furthest.", s.showBudgets)
+	gauge("maestro.mirror.lag", "s", "How long the mirrored state of some session could not be written; 0 when all are up to date.", s.showLag)
+	gauge("maestro.agent.slots.used", "{slot}", "Slots of an agent in use on this worker.", s.showUsed)
+	gauge("maestro.agent.slots.limit", "{slot}", "Slots of an agent on this worker.", s.showLimits)
+	gauge("maestro.agent.workers", "{worker}", "Live workers of the store that offer an agent.", s.showWorkers)
+	gauge("maestro.sessions.open", "{session}", "Sessions of the store that are open, by state.", s.showSessions)
+	gauge("maestro.worker.polling", "", "1 while Temporal sees this worker ask for work, else 0.", s.showPolls)
+	_, err := i.meter.Int64ObservableCounter("maestro.breaker.transitions", metric.WithUnit("{transition}"),
+		metric.WithDescription("Transitions of a breaker since it was first needed, whoever caused them."),
+		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			for name, b := range s.breakers {
+				o.Observe(b.Generation, metric.WithAttributes(storeKey.String(s.store), breakerKey.String(name)))
+			}
+			return nil
+		}))
+	i.failed = append(i.failed, err)
+}
+
+// show reports one figure.
+type show = func(float64, ...attribute.KeyValue)
+
+func (s *standing) showBreakers(now time.Time, show show) {
+	figures := map[team.BreakerState]float64{team.BreakerClosed: 0, team.BreakerHalfOpen: 1, team.BreakerIsOpen: 2}
+	for name, b := range s.breakers {
+		show(figures[b.At(now).State], storeKey.String(s.store), breakerKey.String(name))
+	}
+}
+
+func (s *standing) showBudgets(now time.Time, show show) {
+	for b, f := range s.budgets {
+		if now.Sub(f.at) >= forgetAfter {
+			delete(s.budgets, b)
+			continue
+		}
+		show(f.value, teamKey.String(b.team), scopeKey.String(b.scope))
+	}
+}
+
+func (s *standing) showLag(now time.Time, show show) {
+	var lag time.Duration
+	for _, since := range s.lags {
+		lag = max(lag, now.Sub(since))
+	}
+	show(lag.Seconds())
+}
+
+func (s *standing) showUsed(_ time.Time, show show) {
+	for agent, of := range s.slots {
+		show(float64(of.used), agentKey.String(agent))
+	}
+}
+
+func (s *standing) showLimits(_ time.Time, show show) {
+	for agent, of := range s.slots {
+		show(float64(of.limit), agentKey.String(agent))
+	}
+}
+
+func (s *standing) showWorkers(_ time.Time, show show) {
+	for agent, n := range s.workers {
+		show(float64(n), storeKey.String(s.store), agentKey.String(agent))
+	}
+}
+
+func (s *standing) showSessions(_ time.Time, show show) {
+	for state, n := range s.sessions {
+		show(float64(n), storeKey.String(s.store), stateKey.String(string(state)))
+	}
+}
+
+func (s *standing) showPolls(_ time.Time, show show) {
+	switch {
+	case s.polls == nil:
+	case *s.polls:
+		show(1)
+	default:
+		show(0)
+	}
+}
