@@ -48,7 +48,12 @@ func (r *run) call(ctx context.Context, turn int, f forecast, limit int64) (Answ
 	idle := time.AfterFunc(r.IdleTimeout, func() { stop(errIdle) })
 	defer idle.Stop()
 	h := &hearing{run: r, turn: turn, forecast: f, limit: limit}
-	client := &http.Client{Transport: meter{r.Transport, func() { idle.Reset(r.IdleTimeout) }}}
+	client := &http.Client{
+		Transport: meter{r.Transport, func() { idle.Reset(r.IdleTimeout) }},
+		CheckRedirect: func(to *http.Request, _ []*http.Request) error {
+			return fmt.Errorf("it redirects to %s, which is not given the key; write that into base_url if it is right", to.URL.Host)
+		},
+	}
 	answer, err := r.Provider.Ask(calling, r.talk.request(limit), Exchange{HTTP: client, Hear: h.hear})
 	if err == nil {
 		return r.accept(answer, h), spending{}, nil
@@ -115,7 +120,7 @@ func (h *hearing) spent(err error) spending {
 // accept makes an answer fit to be kept and used: without secrets, its calls
 // well-formed and with ids of their own, its usage complete.
 func (r *run) accept(answer Answer, h *hearing) Answer {
-	if answer.Usage.Tokens() == 0 {
+	if answer.Counted = answer.Usage.Tokens() > 0; !answer.Counted {
 		// The server does not say. An estimate is nearer to the truth than nothing.
 		answer.Usage = h.forecast.estimated(min(tokensOf(int64(h.bytes)), h.limit))
 	}
