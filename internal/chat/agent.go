@@ -31,7 +31,7 @@ type Agent struct {
 	// MaxOutputTokens bounds one answer, ContextTokens prompt and answer together.
 	MaxOutputTokens, ContextTokens int64
 	// Timeout bounds an attempt, IdleTimeout the time in which nothing comes in
-	// during a call.
+	// during a call. Both are required.
 	Timeout, IdleTimeout time.Duration
 	// Mask replaces secrets.
 	Mask func(string) string
@@ -79,6 +79,8 @@ type run struct {
 	summary string
 	// changed: a file was written or a decision recorded.
 	changed bool
+	// reminded: the model was told once what is missing.
+	reminded bool
 	// malformed, truncated and silent count in a row: calls that no tool made
 	// sense of, answers that were cut off, and answers without a call.
 	malformed, truncated, silent int

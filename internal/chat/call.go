@@ -48,7 +48,12 @@ func (r *run) call(ctx context.Context, turn int, f forecast, limit int64) (Answ
 	idle := time.AfterFunc(r.IdleTimeout, func() { stop(errIdle) })
 	defer idle.Stop()
 	h := &hearing{run: r, turn: turn, forecast: f, limit: limit}
-	client := &http.Client{Transport: meter{r.Transport, func() { idle.Reset(r.IdleTimeout) }}}
+	client := &http.Client{
+		Transport: meter{r.Transport, func() { idle.Reset(r.IdleTimeout) }},
+		CheckRedirect: func(to *http.Request, _ []*http.Request) error {
+			return fmt.Errorf("it redirects to %s, which is not given the key; write that into base_url if it is right", to.URL.Host)
+		},
+	}
 	answer, err := r.Provider.Ask(calling, r.talk.request(limit), Exchange{HTTP: client, Hear: h.hear})
 	if err == nil {
 		return r.accept(answer, h), spending{}, nil
@@ -101,6 +106,20 @@ func (h *hearing) soFar() team.Usage {
 	return priced(u, h.run.Prices)
 }
 
+// complete fills in what a server does not say of the cost: an estimate is nearer
+// to the truth than nothing. counted tells whether it says what the prompt cost.
+func (h *hearing) complete(u team.Usage) (complete team.Usage, counted bool) {
+	guess := h.forecast.estimated(min(tokensOf(int64(h.bytes)), h.limit))
+	if u.OutputTokens == 0 {
+		u.OutputTokens = guess.OutputTokens
+	}
+	counted = u.Tokens() > u.OutputTokens
+	if !counted {
+		u.InputTokens, u.CacheReadTokens, u.CacheWriteTokens = guess.InputTokens, guess.CacheReadTokens, guess.CacheWriteTokens
+	}
+	return priced(u, h.run.Prices), counted
+}
+
 // spent is what a call has cost that ended with an error.
 func (h *hearing) spent(err error) spending {
 	if h.usage == nil && h.bytes == 0 && unbilled(err) {
@@ -115,11 +134,7 @@ func (h *hearing) spent(err error) spending {
 // accept makes an answer fit to be kept and used: without secrets, its calls
 // well-formed and with ids of their own, its usage complete.
 func (r *run) accept(answer Answer, h *hearing) Answer {
-	if answer.Usage.Tokens() == 0 {
-		// The server does not say. An estimate is nearer to the truth than nothing.
-		answer.Usage = h.forecast.estimated(min(tokensOf(int64(h.bytes)), h.limit))
-	}
-	answer.Usage = priced(answer.Usage, r.Prices)
+	answer.Usage, answer.Counted = h.complete(answer.Usage)
 	answer.Text = strings.TrimSpace(r.Mask(strings.ToValidUTF8(answer.Text, "\uFFFD")))
 	thinking := make([]Thinking, 0, len(answer.Thinking))
 	for _, t := range answer.Thinking {

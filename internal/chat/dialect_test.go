@@ -19,7 +19,8 @@ func TestDialects(t *testing.T) {
 		"no ids":               {NoIDs: true},
 		"arguments in one":     {WholeArguments: true},
 		"another end of calls": {StopForCalls: true},
-		"all of it":            {NoUsage: true, NoIDs: true, WholeArguments: true, StopForCalls: true, SameIndex: true},
+		"no end":               {NoEnd: true},
+		"all of it":            {NoUsage: true, NoIDs: true, WholeArguments: true, StopForCalls: true, SameIndex: true, NoEnd: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -40,6 +41,18 @@ func TestDialects(t *testing.T) {
 			require.Len(t, results, 2)
 			require.NotEqual(t, results[0].ID, results[1].ID)
 		})
+	}
+}
+
+// TestWholeAnswersAreUsed although the connection broke behind them.
+func TestWholeAnswersAreUsed(t *testing.T) {
+	t.Parallel()
+	for kind := range kinds {
+		server := providertest.NewDialect(t, plays(finish()), providertest.Dialect{NoEnd: true})
+		b := newBench(t, kind, server.URL(), nil)
+		_, err := b.run()
+		require.NoError(t, err)
+		require.Empty(t, b.calls.abandons)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -139,6 +140,21 @@ func TestStoreErrors(t *testing.T) {
 		require.ErrorIs(t, err, errStore)
 		var f *team.Failure
 		require.NotErrorAs(t, err, &f)
+		require.Zero(t, s.Count())
+	})
+}
+
+// TestRedirectsGetNoKey: a key is for the server that the worker file names.
+func TestRedirectsGetNoKey(t *testing.T) {
+	t.Parallel()
+	each(t, plays(finish()), nil, func(t *testing.T, b *bench, s *providertest.Server) {
+		elsewhere := httptest.NewServer(http.RedirectHandler(s.URL()+"/v1/messages", http.StatusTemporaryRedirect))
+		defer elsewhere.Close()
+		b.agent.Provider = kinds[b.agent.Kind](elsewhere.URL)
+		_, err := b.run()
+		f := failed(t, err)
+		require.Equal(t, team.APIError, f.Category)
+		require.Contains(t, f.Message, "redirects")
 		require.Zero(t, s.Count())
 	})
 }

@@ -128,6 +128,9 @@ type Answer struct {
 	Text     string     `json:"text,omitempty"`
 	Calls    []Call     `json:"calls,omitempty"`
 	Stop     Stop       `json:"stop"`
+	// Counted: the provider has said what the call cost; otherwise Usage is an
+	// estimate.
+	Counted bool `json:"counted,omitempty"`
 	// Usage is what the provider says the call has cost, without money; zero if
 	// it does not say. The journal keeps it beside the answer.
 	Usage team.Usage `json:"-"`

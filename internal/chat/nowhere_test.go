@@ -125,6 +125,18 @@ func TestFinishingWithAFailure(t *testing.T) {
 	})
 }
 
+// TestWhatIsMissingIsAskedForOnce, because a check may make it.
+func TestWhatIsMissingIsAskedForOnce(t *testing.T) {
+	t.Parallel()
+	each(t, plays(finish()), map[string]string{"docs/a.md": ""}, func(t *testing.T, b *bench, s *providertest.Server) {
+		b.job.Deliver.Produces = []string{"docs/*.md", "cmd/**/main.go"}
+		_, err := b.run()
+		require.NoError(t, err)
+		require.Equal(t, 2, s.Count())
+		require.Contains(t, s.Requests()[1].Last().Results[0].Text, "no file matches cmd/**/main.go")
+	})
+}
+
 // TestTools is what tools say when they are used wrongly, and at their bounds.
 func TestTools(t *testing.T) {
 	t.Parallel()

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"unicode/utf8"
+
+	"github.com/bmatcuk/doublestar/v4"
 )
 
 const (
@@ -197,6 +199,12 @@ func (t tree) walk(name string, most int) (entries []entry, more bool, err error
 	}
 	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.path, b.path) })
 	return entries, more, nil
+}
+
+// has tells whether a file matches the pattern.
+func (t tree) has(pattern string) (bool, error) {
+	matches, err := doublestar.Glob(t.root.FS(), pattern, doublestar.WithFilesOnly(), doublestar.WithNoFollow())
+	return len(matches) > 0, err
 }
 
 func skip(d fs.DirEntry) error {

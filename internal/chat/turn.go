@@ -81,7 +81,7 @@ func (r *run) hear(answer Answer) {
 	if m.Text == "" && len(m.Calls) == 0 {
 		m.Text = "(nothing)" // no provider takes an empty message back
 	}
-	r.talk.answered(m, answer.Usage, answer.Usage.Tokens() > 0)
+	r.talk.answered(m, answer.Usage, answer.Counted)
 }
 
 // makeRoom takes old results out of a conversation that nearly fills the model's
@@ -108,12 +108,12 @@ func (r *run) halve() error {
 }
 
 // cutOff has the model go on after an answer that was too long. Its calls are not
-// done: the last one is not whole.
+// done, and its thoughts not given back: the last one is not whole.
 func (r *run) cutOff(answer Answer) error {
 	if r.truncated++; r.truncated > maxTruncated {
 		return team.Failf(team.InvalidOutput, "%d answers in a row were cut off at %d tokens (max_output_tokens)", r.truncated, r.MaxOutputTokens)
 	}
-	answer.Calls = nil
+	answer.Calls, answer.Thinking = nil, nil
 	r.hear(answer)
 	r.talk.add(Message{Role: User, Text: tellTruncated})
 	return nil
@@ -140,6 +140,7 @@ func (r *run) silence(answer Answer) (over bool, err error) {
 func (r *run) absorb(answer Answer, d done) (over bool, err error) {
 	maps.Copy(r.decided, d.Decisions)
 	r.changed = r.changed || len(d.Effects) > 0 || len(d.Decisions) > 0
+	r.reminded = r.reminded || d.Reminded
 	for i, result := range d.Results {
 		if i < len(answer.Calls) {
 			r.log.note("->", r.gist(answer.Calls[i])+": "+team.Shorten(result.Text, 500))
@@ -200,7 +201,7 @@ func (r *run) tools(ctx context.Context, turn int, answer Answer, stored *team.S
 			return d, err
 		}
 	}
-	w := worker{tree: r.tree, job: r.job, mask: r.Mask, decided: r.decided}
+	w := worker{tree: r.tree, job: r.job, mask: r.Mask, decided: r.decided, reminded: r.reminded}
 	if r.job.Calls != nil {
 		w.put = r.job.Calls.Put
 	}

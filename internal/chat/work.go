@@ -42,6 +42,8 @@ type done struct {
 	// Decisions were recorded, and Finished says how the work was ended.
 	Decisions map[string]string `json:"decisions,omitempty"`
 	Finished  *string           `json:"finished,omitempty"`
+	// Reminded: the model was told what is missing instead.
+	Reminded bool `json:"reminded,omitempty"`
 	// Malformed is how many calls no tool could make sense of, the last ones in
 	// a row.
 	Malformed int `json:"malformed,omitempty"`
@@ -52,8 +54,10 @@ type worker struct {
 	tree tree
 	job  team.Job
 	mask func(string) string
-	// decided is what was decided in earlier turns.
-	decided map[string]string
+	// decided is what was decided in earlier turns, and reminded tells whether the
+	// model was told then what is missing.
+	decided  map[string]string
+	reminded bool
 	// put keeps the content of a file; nil: nobody needs it.
 	put  func(context.Context, []byte) (team.Digest, error)
 	done *done
@@ -151,8 +155,7 @@ func (w *worker) call(ctx context.Context, call Call) (string, error) {
 	case toolDecide:
 		return w.decide(call, a)
 	case toolFinish:
-		w.done.Finished = &a.Summary
-		return "Ended.", nil
+		return w.finish(a)
 	}
 	return "", malformedf("there is no tool %q; there are %s", team.Shorten(call.Name, 80), strings.Join(toolNames(w.job.Deliver.Checks), ", "))
 }
@@ -402,4 +405,21 @@ func (w *worker) decide(call Call, a arguments) (string, error) {
 	}
 	w.done.Decisions[a.Name] = *a.Value
 	return "Recorded.", nil
+}
+
+// finish ends the work. A file that has to be there and is not is asked for once:
+// a check may yet make it.
+func (w *worker) finish(a arguments) (string, error) {
+	if !w.reminded {
+		for _, pattern := range w.job.Deliver.Produces {
+			found, err := w.tree.has(pattern)
+			if err != nil || found {
+				continue
+			}
+			w.done.Reminded = true
+			return "", wrongf("Not ended: no file matches %s, which has to be there in the end. Create it under exactly that path, and finish again.", pattern)
+		}
+	}
+	w.done.Finished = &a.Summary
+	return "Ended.", nil
 }

@@ -40,6 +40,9 @@ func (a answer) send(format api, request Request, reply Reply) {
 func (a answer) stream(w *cutWriter, format api, events []event, fault Fault) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache")
+	if a.server.dialect.NoEnd {
+		events = events[:len(events)-1]
+	}
 	for i, e := range events {
 		w.event(e)
 		if i > 0 {

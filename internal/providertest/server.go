@@ -39,8 +39,8 @@ type Server struct {
 	others   []string
 }
 
-// Dialect is how a server that is only compatible with OpenAI's Chat
-// Completions departs from it.
+// Dialect is how a server that is only compatible departs from the original.
+// What says nothing else is about Chat Completions.
 type Dialect struct {
 	// NoUsage leaves out the chunk with the usage, even if it is asked for.
 	NoUsage bool
@@ -52,6 +52,8 @@ type Dialect struct {
 	SameIndex bool
 	// StopForCalls ends an answer with tool calls with the reason "stop".
 	StopForCalls bool
+	// NoEnd leaves out the last event of a stream, in any format.
+	NoEnd bool
 }
 
 // New starts a server that the test closes at its end.
@@ -60,7 +62,7 @@ func New(t testing.TB, script Script) *Server {
 	return NewDialect(t, script, Dialect{})
 }
 
-// NewDialect starts a server that departs from Chat Completions.
+// NewDialect starts a server that is only compatible.
 func NewDialect(t testing.TB, script Script, dialect Dialect) *Server {
 	t.Helper()
 	s := start(script, dialect)

@@ -51,13 +51,15 @@ func (p Provider) Ask(ctx context.Context, request chat.Request, x chat.Exchange
 			return chat.Answer{}, err
 		}
 	}
+	// An answer that has said why it ends is whole, however its stream ends: it
+	// is paid for, and of use.
+	if c.message.StopReason != "" {
+		return c.answer(), nil
+	}
 	if err := stream.Err(); err != nil {
 		return chat.Answer{}, translate(err)
 	}
-	if !c.whole {
-		return chat.Answer{}, &chat.Fault{Status: http.StatusOK, Cut: true, Message: "the stream has no end"}
-	}
-	return c.answer(), nil
+	return chat.Answer{}, &chat.Fault{Status: http.StatusOK, Cut: true, Message: "the stream has no end"}
 }
 
 // collector puts the events of an answer together.
@@ -66,7 +68,6 @@ type collector struct {
 	// inputs is the arguments of tool calls by their block, as they came: the
 	// SDK keeps nothing of those that are no JSON.
 	inputs map[int64]string
-	whole  bool
 }
 
 // take takes up an event, and returns the news in it.
@@ -87,8 +88,6 @@ func (c *collector) take(event sdk.MessageStreamEventUnion) (chat.Event, error) 
 			call := c.call(int(event.Index))
 			return chat.Event{Call: &call}, nil
 		}
-	case "message_stop":
-		c.whole = true
 	}
 	return chat.Event{}, nil
 }

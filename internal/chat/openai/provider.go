@@ -49,7 +49,9 @@ func (p Provider) Ask(ctx context.Context, request chat.Request, x chat.Exchange
 			return chat.Answer{}, err
 		}
 	}
-	if err := stream.Err(); err != nil {
+	// An answer that has said why it ends is whole, however its stream ends: it
+	// is paid for, and of use.
+	if err := stream.Err(); err != nil && c.finish == "" {
 		return chat.Answer{}, translate(err)
 	}
 	if c.finish == "" {
