@@ -239,12 +239,14 @@ func (r *claudeReader) failure(e claudeEvent) *team.Failure {
 		f.Category = team.TokenBudget
 	case e.StopReason == "refusal":
 		f.Category = team.Refused
-	case e.TerminalReason == "prompt_too_long", r.fault == "max_output_tokens":
+	case e.TerminalReason == "prompt_too_long":
 		f.Category = team.ContextOverflow
+	case r.fault == "max_output_tokens":
+		f.Category = team.InvalidOutput
 	case r.fault == "authentication_failed", r.fault == "billing_error":
 		f.Category, f.Final = team.Auth, true
 	case e.APIErrorStatus != 0:
-		f.Category = categoryOfStatus(e.APIErrorStatus)
+		blame(f, e.APIErrorStatus)
 	case r.fault == "rate_limit":
 		f.Category = team.RateLimited
 	case r.fault == "server_error", r.fault == "overloaded", r.fault == "unknown":
@@ -253,7 +255,6 @@ func (r *claudeReader) failure(e claudeEvent) *team.Failure {
 	if f.Category == team.RateLimited {
 		f.RetryAfter = r.wait
 	}
-	f.Final = f.Final || f.Category == team.Auth
 	return f
 }
 

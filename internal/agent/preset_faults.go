@@ -35,19 +35,16 @@ var waitPattern = regexp.MustCompile(`(?i)(?:try again in|retry (?:in|after)|"re
 // otherwise is the category of a text that says nothing that is known.
 func failureOfText(text string, otherwise team.Category) *team.Failure {
 	f := team.Failf(otherwise, "%s", text)
+	known := false
 	if m := statusPattern.FindStringSubmatch(text); m != nil {
 		status, _ := strconv.Atoi(m[1]) // three digits
-		f.Category = categoryOfStatus(status)
+		known = blame(f, status)
 	}
-	if f.Category == team.Unknown || f.Category == otherwise {
-		for _, rule := range textRules {
-			if rule.pattern.MatchString(text) {
-				f.Category = rule.category
-				break
-			}
+	for _, rule := range textRules {
+		if !known && rule.pattern.MatchString(text) {
+			f.Category, f.Final, known = rule.category, rule.category == team.Auth, true
 		}
 	}
-	f.Final = f.Category == team.Auth
 	if f.Category == team.RateLimited {
 		f.RetryAfter = waitIn(text)
 	}
@@ -68,17 +65,22 @@ func waitIn(text string) team.Duration {
 	return milliseconds(n * float64(unit) / float64(time.Millisecond))
 }
 
-// categoryOfStatus is what an HTTP status of a provider means.
-func categoryOfStatus(status int) team.Category {
+// blame gives a failure the category of its provider's HTTP status. It returns
+// false where the status alone does not say what was wrong: with a request that
+// the provider refuses, which it would do again.
+func blame(f *team.Failure, status int) bool {
 	switch {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusPaymentRequired:
-		return team.Auth
+		f.Category, f.Final = team.Auth, true
 	case status == http.StatusTooManyRequests:
-		return team.RateLimited
+		f.Category = team.RateLimited
 	case status == http.StatusRequestEntityTooLarge:
-		return team.ContextOverflow
+		f.Category = team.ContextOverflow
 	case status == http.StatusRequestTimeout, status >= 500:
-		return team.APIError
+		f.Category = team.APIError
+	case status >= 400:
+		f.Category, f.Final = team.APIError, true
+		return false
 	}
-	return team.Unknown
+	return true
 }

@@ -138,8 +138,8 @@ func TestPresetFailures(t *testing.T) {
 		{presetClaude, "529", fault("server_error", `"api_error_status":529,"result":"overloaded"`), team.APIError, "overloaded", 0},
 		{presetClaude, "refused connection", fault("server_error", `"api_error_status":null,"result":"Unable to connect"`), team.APIError, "Unable to connect", 0},
 		{presetClaude, "overflow", fault("invalid_request", `"api_error_status":400,"terminal_reason":"prompt_too_long","result":"Prompt is too long"`), team.ContextOverflow, "Prompt is too long", 0},
-		{presetClaude, "output limit", fault("max_output_tokens", `"result":"exceeded the 64000 output token maximum"`), team.ContextOverflow, "64000", 0},
-		{presetClaude, "bad request", fault("invalid_request", `"api_error_status":400,"result":"bad"`), team.Unknown, "bad", 0},
+		{presetClaude, "output limit", fault("max_output_tokens", `"result":"exceeded the 64000 output token maximum"`), team.InvalidOutput, "64000", 0},
+		{presetClaude, "bad request", fault("invalid_request", `"api_error_status":400,"result":"bad"`), team.APIError, "bad", 0},
 		{presetClaude, "refusal", fault("invalid_request", `"stop_reason":"refusal","result":"unable to respond"`), team.Refused, "unable to respond", 0},
 		{presetClaude, "turns", result(`"subtype":"error_max_turns","errors":["Reached maximum number of turns (2)"]`), team.TurnLimit, "turns (2)", 0},
 		{presetClaude, "budget", result(`"subtype":"error_max_budget_usd","errors":["Reached maximum budget ($1)"]`), team.TokenBudget, "$1", 0},
@@ -159,7 +159,7 @@ func TestPresetFailures(t *testing.T) {
 		{presetCodex, "500", turn("We are currently experiencing high demand"), team.APIError, "high demand", 0},
 		{presetCodex, "overflow", turn("Codex ran out of room in the model context window."), team.ContextOverflow, "ran out of room", 0},
 		{presetCodex, "cut", turn("stream disconnected before completion: Transport error"), team.APIError, "stream disconnected", 0},
-		{presetCodex, "not found", turn("unexpected status 404 Not Found: no such model"), team.Unknown, "404", 0},
+		{presetCodex, "not found", turn("unexpected status 404 Not Found: no such model"), team.APIError, "404", 0},
 		{presetCodex, "only errors", says(codexBegins, `{"type":"error","message":"rate limit exceeded"}`) + "exit 1", team.RateLimited, "rate limit", 0},
 		{presetCodex, "no repository", "echo 'Not inside a trusted directory' >&2; exit 1", team.Unknown, "Not inside a trusted directory", 0},
 		{presetCodex, "no network", says(codexBegins) + "while :; do " + says(`{"type":"error","message":"Reconnecting... waiting for network (refused)"}`) + " sleep 0.05; done", team.APIError, "cannot reach its provider", 0},
@@ -185,7 +185,8 @@ func TestPresetFailures(t *testing.T) {
 			require.Contains(t, f.Message, c.message)
 			require.Contains(t, f.Message, "agent x")
 			require.Equal(t, team.Duration(c.wait), f.RetryAfter)
-			require.Equal(t, c.category == team.Auth, f.Final)
+			useless := c.category == team.Auth || c.name == "bad request" || c.name == "not found"
+			require.Equal(t, useless, f.Final)
 			require.NotContains(t, f.Output, `"type"`)
 			if c.name != "a cut stream" && c.name != "something else" {
 				require.Len(t, calls.settled, 1, "what it cost is known")
