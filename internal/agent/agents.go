@@ -241,17 +241,7 @@ func (s *Set) Run(ctx context.Context, job team.Job) (team.Outcome, error) {
 	if isModel(d.Kind) {
 		return s.converse(ctx, d, job)
 	}
-	var t task
-	var err error
-	if d.Kind == KindScripted {
-		t, err = s.scripted(job)
-	} else {
-		t, err = s.command(d, job)
-	}
-	if err != nil {
-		return team.Outcome{}, err
-	}
-	return booked(ctx, d, job, func() (team.Outcome, error) { return s.attempt(ctx, d, job, t) })
+	return s.booked(ctx, d, job)
 }
 
 // Breaker is how the breaker of an agent is set, defaults filled in.

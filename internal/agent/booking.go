@@ -7,24 +7,50 @@ import (
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
-// booked has an agent that is paid by the attempt do one, and books what it cost:
-// what its definition says that it may cost is set aside first, and what it says
-// that it did cost is settled whatever came of it.
-func booked(ctx context.Context, d Definition, job team.Job, work func() (team.Outcome, error)) (team.Outcome, error) {
+// attemptTurn is the turn under which an agent that is paid by the attempt books
+// it all.
+const attemptTurn = 0
+
+// booked runs an attempt of an agent that is paid by the attempt, and books what
+// it cost: what it may cost is set aside before the program starts. An attempt
+// that cannot be paid for is not started. One that was cut off, and of which
+// nobody knows what it cost, stays unsettled with what was set aside for it.
+func (s *Set) booked(ctx context.Context, d Definition, job team.Job) (team.Outcome, error) {
 	if job.Calls == nil {
-		return work()
+		got, err := s.attempt(ctx, d, job)
+		got.out.Usage = d.priced(got.out.Usage)
+		return got.out, err
 	}
 	aside := team.Amount(d.Reserve)
-	plan := team.CallPlan{
-		Agent: job.Agent, Model: d.Model, Want: aside, Least: aside,
-		Estimate: team.Usage{OutputTokens: d.Reserve.Tokens, CostUSD: d.Reserve.USD},
-	}
-	if _, err := job.Calls.Reserve(ctx, plan); err != nil {
+	granted, err := job.Calls.Reserve(ctx, team.CallPlan{
+		Turn: attemptTurn, Agent: job.Agent, Model: d.Model, Want: aside, Least: aside, Estimate: anyhow(aside),
+	})
+	if err != nil {
 		return team.Outcome{}, err
 	}
-	out, err := work()
-	if err != nil && ctx.Err() != nil && (out.Usage == team.Usage{}) {
-		return out, errors.Join(err, job.Calls.Abandon(ctx, 0, plan.Estimate, false))
+	got, err := s.attempt(ctx, d, job)
+	got.out.Usage = d.priced(got.out.Usage)
+	end := context.WithoutCancel(ctx) // what is paid for is booked whatever happens
+	var booking error
+	if got.known {
+		booking = job.Calls.Settle(end, attemptTurn, nil, got.out.Usage)
+	} else {
+		booking = job.Calls.Abandon(end, attemptTurn, anyhow(granted), false)
 	}
-	return out, errors.Join(err, job.Calls.Settle(ctx, 0, nil, out.Usage))
+	if booking != nil {
+		err = errors.Join(err, booking)
+	}
+	return got.out, err
+}
+
+// anyhow is an amount as a usage: nobody knows how it would divide up.
+func anyhow(a team.Amount) team.Usage { return team.Usage{OutputTokens: a.Tokens, CostUSD: a.USD} }
+
+// priced is a usage with its cost: what the agent itself said of it, or else
+// what it costs at the definition's prices.
+func (d Definition) priced(u team.Usage) team.Usage {
+	if u.CostUSD == 0 && d.Prices != nil {
+		u.CostUSD = d.Prices.Cost(u)
+	}
+	return u
 }

@@ -48,6 +48,10 @@ type stream struct {
 	last string
 	// told gets every line; nil: nobody wants them.
 	told func(line string)
+	// events, if not nil, takes what is printed instead of the log and all else
+	// here: it is a program's stream of events, and who reads it says what of it
+	// belongs into the log.
+	events *eventLines
 }
 
 func newCapture(m *masker, limit int64) *capture {
@@ -65,26 +69,44 @@ func newCapture(m *masker, limit int64) *capture {
 // Write takes what the process printed. It never fails and never blocks; what
 // is past the limit is dropped.
 func (s *stream) Write(data []byte) (int, error) {
+	if s.events != nil {
+		nudge(s.capture.active)
+		s.events.add(s.masked.next(data))
+		return len(data), nil
+	}
+	s.capture.mu.Lock()
+	s.add(s.masked.next(s.within(data)))
+	s.capture.mu.Unlock()
+	nudge(s.capture.active)
+	return len(data), nil
+}
+
+// say adds a text to the log and the evidence, as if the process had printed it.
+func (s *stream) say(text string) {
+	text = s.capture.masker.mask(plainText(text)) + "\n"
+	s.capture.mu.Lock()
+	defer s.capture.mu.Unlock()
+	s.add(s.within([]byte(text)))
+}
+
+// within counts what is printed and returns what of it is within the limit.
+func (s *stream) within(data []byte) []byte {
 	c := s.capture
-	c.mu.Lock()
 	left := c.limit - c.total
 	c.total += int64(len(data))
-	over := c.total > c.limit
-	take := data
-	if int64(len(take)) > left {
-		take = take[:max(left, 0)]
-	}
-	s.add(s.masked.next(take))
-	c.mu.Unlock()
-	nudge(c.active)
-	if over {
+	if int64(len(data)) > left {
 		nudge(c.full)
+		return data[:max(left, 0)]
 	}
-	return len(data), nil
+	return data
 }
 
 // Close takes the stream's end.
 func (s *stream) Close() error {
+	if s.events != nil {
+		s.events.add(s.masked.end())
+		s.events.end()
+	}
 	s.capture.mu.Lock()
 	defer s.capture.mu.Unlock()
 	s.add(s.masked.end())

@@ -12,14 +12,21 @@ import (
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
-// task is one attempt as both kinds of agent run it: an argv that reads a
-// document on its standard input and leaves files and a result.
+// task is one attempt of an agent that Maestro starts with a document on its
+// standard input, and that leaves files and a result.
 type task struct {
 	argv  []string
 	stdin []byte
 }
 
-// brief is the document that a command agent gets.
+// ran is how an attempt went.
+type ran struct {
+	out team.Outcome
+	// known: the outcome's usage is all that the attempt has cost.
+	known bool
+}
+
+// command is the task of a program that reads the brief as it is.
 func (s *Set) command(d Definition, job team.Job) (task, error) {
 	b := job.Brief
 	if b.Decisions == nil {
@@ -35,36 +42,77 @@ func (s *Set) command(d Definition, job team.Job) (task, error) {
 	return task{argv: s.resolve(d.Argv), stdin: append(data, '\n')}, nil
 }
 
-// attempt runs a task and reads its end.
-func (s *Set) attempt(ctx context.Context, d Definition, job team.Job, t task) (team.Outcome, error) {
+// stage is what is prepared for an attempt.
+type stage struct {
+	place   place
+	env     []string
+	box     *resultBox
+	timeout time.Duration
+}
+
+// stage prepares the directories, the environment, the place for the result
+// and, if the agent wants it, the repository. The caller closes the box.
+func (s *Set) stage(ctx context.Context, d Definition, job team.Job) (*stage, team.Outcome, error) {
 	subject := "agent " + job.Agent
 	p := place{dir: job.Dir, home: job.Home, tmp: job.Tmp}
 	if err := p.check(); err != nil {
-		return team.Outcome{}, broken(subject, err)
+		return nil, team.Outcome{}, broken(subject, err)
 	}
 	env, err := s.environment(p, d.Env, d.Caches)
 	if err != nil {
-		return team.Outcome{}, broken(subject, err)
+		return nil, team.Outcome{}, broken(subject, err)
 	}
 	if err := s.launcher.user.give(p.dir, p.home, p.tmp); err != nil {
-		return team.Outcome{}, broken(subject, err)
+		return nil, team.Outcome{}, broken(subject, err)
+	}
+	if d.Preset == "" || !job.Continues {
+		if err := forgetConversation(job.Home); err != nil {
+			return nil, team.Outcome{}, broken(subject, err)
+		}
 	}
 	box, err := newResultBox(p, s.launcher.user)
 	if err != nil {
-		return team.Outcome{}, broken(subject, err)
+		return nil, team.Outcome{}, broken(subject, err)
 	}
-	defer box.close()
 	if d.Git {
 		if out, err := s.commit(ctx, p, env, job.Lock); err != nil {
-			return out, err
+			box.close()
+			return nil, out, err
 		}
 	}
+	return &stage{
+		place: p, env: append(env, resultVariable+"="+box.path()), box: box,
+		timeout: smaller(d.Timeout.Std(), job.Timeout.Std()),
+	}, team.Outcome{}, nil
+}
+
+// attempt runs an agent that is a program, and reads its end.
+func (s *Set) attempt(ctx context.Context, d Definition, job team.Job) (ran, error) {
+	var t task
+	var err error
+	switch {
+	case d.Kind == KindScripted:
+		t, err = s.scripted(job)
+	case d.Preset == "":
+		t, err = s.command(d, job)
+	}
+	if err != nil {
+		return ran{known: true}, err
+	}
+	st, out, err := s.stage(ctx, d, job)
+	if err != nil {
+		return ran{out: out, known: true}, err
+	}
+	defer st.box.close()
+	if d.Preset != "" {
+		return s.program(ctx, d, job, st)
+	}
 	e := s.launcher.run(ctx, process{
-		argv: t.argv, dir: p.dir, env: append(env, resultVariable+"="+box.path()), stdin: t.stdin,
-		timeout: smaller(d.Timeout.Std(), job.Timeout.Std()), idle: d.IdleTimeout.Std(), lock: job.Lock,
+		argv: t.argv, dir: st.place.dir, env: st.env, stdin: t.stdin,
+		timeout: st.timeout, idle: d.IdleTimeout.Std(), lock: job.Lock,
 		progress: newProgress(job.Progress),
 	})
-	return s.judge(subject, e, box)
+	return s.judge("agent "+job.Agent, e, st.box)
 }
 
 func smaller(a, b time.Duration) time.Duration {
@@ -74,22 +122,30 @@ func smaller(a, b time.Duration) time.Duration {
 	return a
 }
 
-// judge turns the end of an agent into the attempt's outcome. What a failed
-// attempt says it used is counted as long as it can be read.
-func (s *Set) judge(subject string, e ending, box *resultBox) (team.Outcome, error) {
+// judge turns the end of an agent into the attempt's outcome.
+func (s *Set) judge(subject string, e ending, box *resultBox) (ran, error) {
 	r, wrong := box.result()
 	failure := s.failed(subject, e)
+	// What it says about a failure is the cause of its exit status. If it was
+	// stopped or killed, it is a leftover.
+	if r.Error != nil && e.own() && e.Signal == 0 {
+		failure = s.reported(subject, r.Error, e)
+	}
+	out, err := s.outcome(subject, e, r, wrong, failure)
+	return ran{out: out, known: r.Usage != (team.Usage{}) || e.own() && e.Signal == 0}, err
+}
+
+// outcome makes an attempt's outcome of what an agent left. wrong says why its
+// result is refused; nil: it is not. failure is how the attempt failed without
+// that; nil: it did not. What a failed attempt used is counted as long as it can
+// be read.
+func (s *Set) outcome(subject string, e ending, r result, wrong error, failure *team.Failure) (team.Outcome, error) {
 	if failure == nil && wrong != nil {
 		failure = &team.Failure{
 			Category: team.InvalidOutput,
 			Message:  s.message("%s: the result in $%s is refused: %v", subject, resultVariable, wrong),
 			Output:   e.said(),
 		}
-	}
-	// What it says about a failure is the cause of its exit status. If it was
-	// stopped or killed, it is a leftover.
-	if r.Error != nil && e.own() && e.Signal == 0 {
-		failure = s.reported(subject, r.Error, e)
 	}
 	if failure == nil {
 		failure = s.refuseSecrets(subject, r.Decisions)

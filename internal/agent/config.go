@@ -195,6 +195,7 @@ func (c Config) WithDefaults() Config {
 }
 
 func (d Definition) withDefaults() Definition {
+	d = d.withPreset()
 	setDefault(&d.Timeout, DefaultTimeout)
 	setDefault(&d.IdleTimeout, DefaultIdleTimeout)
 	if d.Kind == KindScripted {

@@ -55,6 +55,7 @@ func (c Config) Faults() []team.Fault {
 		v.checkDefinition(team.FieldPath("$.checks", name), c.Checks[name])
 	}
 	v.sharedBreakers()
+	v.fallbacks()
 	v.caches()
 	v.list("$.secrets", c.Secrets, checkVariable)
 	if len(c.Sandbox) > 0 {
@@ -105,7 +106,9 @@ var kinds = []string{KindCommand, KindAnthropic, KindOpenAI, KindScripted}
 func (v *validator) agent(path string, d Definition) {
 	switch d.Kind {
 	case KindCommand:
-		v.argv(path+".argv", d.Argv)
+		if len(d.Argv) > 0 || dialectOf(d.Preset) == nil {
+			v.argv(path+".argv", d.Argv)
+		}
 		if d.Script != "" {
 			v.add(path+".script", "belongs to kind scripted; leave it out, or write `kind: scripted`")
 		}
@@ -131,15 +134,8 @@ func (v *validator) agent(path string, d Definition) {
 	v.duration(path+".idle_timeout", d.IdleTimeout)
 	v.number(path+".concurrency", int64(d.Concurrency), 1, maxConcurrency)
 	v.breaker(path+".breaker", d.Breaker)
-	for _, f := range []struct {
-		field   string
-		present bool
-	}{
-		{"preset", d.Preset != ""},
-		{"fallback", d.Fallback != ""},
-	} {
-		v.later(path+"."+f.field, f.present)
-	}
+	v.preset(path, d)
+	v.paid(path, d)
 }
 
 func (v *validator) scripted(path string, d Definition) {

@@ -55,6 +55,11 @@ type process struct {
 	// progress gets the lines of stderr, and of stdout if both is set.
 	progress *progress
 	both     bool
+	// events, if not nil, makes what reads stdout: it is a stream of events, and
+	// out takes what of them belongs into the log.
+	events func(out *stream) *eventLines
+	// halt ends the process for the failure that it gets; nil: nothing does.
+	halt <-chan *team.Failure
 }
 
 // ending is how a process ended.
@@ -84,6 +89,9 @@ func (l *launcher) run(ctx context.Context, p process) ending {
 			c.out.told = p.progress.line
 		}
 		defer p.progress.end()
+	}
+	if p.events != nil {
+		c.out.events = p.events(c.out)
 	}
 	if ctx.Err() != nil {
 		return ending{capture: c, cancelled: context.Cause(ctx)}
@@ -248,6 +256,7 @@ func (s *running) watch(ctx context.Context, p process, c *capture) (stopped *te
 			}
 		case <-ctx.Done():
 			cancelled = context.Cause(ctx)
+		case stopped = <-p.halt:
 		case <-timeout.C:
 			stopped = team.Failf(team.Timeout, "ran into its timeout of %s", p.timeout)
 		case <-idle.C:

@@ -158,9 +158,12 @@ type resultBox struct {
 	root *os.Root
 }
 
+// resultDir is where the agent of a HOME leaves its result.
+func resultDir(home string) string { return filepath.Join(filepath.Dir(home), "result") }
+
 // newResultBox makes the directory.
 func newResultBox(p place, user *account) (*resultBox, error) {
-	dir := filepath.Join(filepath.Dir(p.home), "result")
+	dir := resultDir(p.home)
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, fmt.Errorf("clear the last result: %w", err)
 	}

@@ -1,0 +1,187 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// ledger is a team.Calls that notes what it is told.
+type ledger struct {
+	mu        sync.Mutex
+	reserved  []team.CallPlan
+	settled   []team.Usage
+	abandoned []team.Usage
+	spending  []team.Usage
+	// refuse is how Reserve fails, broke how Settle and Abandon do; cap is where
+	// Spending does.
+	refuse, broke error
+	cap           int64
+	// guess is what Reserve sets aside where nobody has said how much.
+	guess team.Amount
+}
+
+func (l *ledger) Reserve(_ context.Context, plan team.CallPlan) (team.Amount, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reserved = append(l.reserved, plan)
+	if (plan.Want == team.Amount{}) {
+		return l.guess, l.refuse
+	}
+	return plan.Want, l.refuse
+}
+
+func (l *ledger) Settle(ctx context.Context, turn int, _ []byte, used team.Usage) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if turn != 0 || ctx.Err() != nil {
+		return errors.New("settled in a way that books nothing")
+	}
+	l.settled = append(l.settled, used)
+	return l.broke
+}
+
+func (l *ledger) Abandon(ctx context.Context, turn int, used team.Usage, known bool) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if turn != 0 || known || ctx.Err() != nil {
+		return errors.New("abandoned in a way that books nothing")
+	}
+	l.abandoned = append(l.abandoned, used)
+	return l.broke
+}
+
+func (l *ledger) Spending(used team.Usage) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.spending = append(l.spending, used)
+	if l.cap > 0 && used.Tokens() > l.cap {
+		return team.Failf(team.TokenBudget, "%d tokens are spent, and nothing is left", used.Tokens())
+	}
+	return nil
+}
+
+func (*ledger) Stored(context.Context, int, team.Digest) (*team.StoredTurn, error) { return nil, nil }
+func (*ledger) KeepTools(context.Context, int, []byte) error                       { return nil }
+func (*ledger) Put(context.Context, []byte) (team.Digest, error)                   { return "", nil }
+
+func (*ledger) Get(context.Context, team.Digest) ([]byte, error) { return nil, nil }
+
+// paid is a command agent with a reserve and prices.
+func (b *bench) paid(script string) *Set {
+	return b.set(Config{Agents: map[string]Definition{"x": {
+		Kind: KindCommand, Argv: []string{"/bin/sh", "-c", script},
+		Reserve: team.Cap{Tokens: 500, USD: 2_000_000_000}, Prices: &team.Prices{Input: 3_000_000_000, Output: 15_000_000_000},
+	}}})
+}
+
+func TestAttemptsAreBooked(t *testing.T) {
+	t.Parallel()
+	estimate := team.Usage{OutputTokens: 500, CostUSD: 2_000_000_000}
+	for _, c := range []struct {
+		name, shell string
+		settled     []team.Usage
+		abandoned   []team.Usage
+	}{
+		{
+			"what it says it used, at the definition's prices", `echo '{"usage":{"input_tokens":1000,"output_tokens":100}}' > $MAESTRO_RESULT`,
+			[]team.Usage{{InputTokens: 1000, OutputTokens: 100, CostUSD: 4_500_000}},
+			nil,
+		},
+		{
+			"the cost that it says itself", `echo '{"usage":{"input_tokens":1000,"cost_usd":1}}' > $MAESTRO_RESULT`,
+			[]team.Usage{{InputTokens: 1000, CostUSD: 1_000_000_000}},
+			nil,
+		},
+		{
+			"a failed attempt, too", `echo '{"usage":{"input_tokens":1000}}' > $MAESTRO_RESULT; exit 3`,
+			[]team.Usage{{InputTokens: 1000, CostUSD: 3_000_000}},
+			nil,
+		},
+		{"an attempt that used nothing", `true`, []team.Usage{{}}, nil},
+		{"an attempt that was cut off, and said nothing", `kill -9 $$`, nil, []team.Usage{estimate}},
+		{
+			"an attempt that was cut off, and said something", `echo '{"usage":{"input_tokens":1000}}' > $MAESTRO_RESULT; kill -9 $$`,
+			[]team.Usage{{InputTokens: 1000, CostUSD: 3_000_000}},
+			nil,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			b, calls := newBench(t), &ledger{}
+			job := b.job()
+			job.Calls = calls
+			out, _ := b.paid(c.shell).Run(t.Context(), job)
+			require.Equal(t, []team.CallPlan{{
+				Agent: "x", Want: team.Amount{Tokens: 500, USD: 2_000_000_000}, Least: team.Amount{Tokens: 500, USD: 2_000_000_000},
+				Estimate: estimate,
+			}}, calls.reserved)
+			require.Equal(t, c.settled, calls.settled)
+			require.Equal(t, c.abandoned, calls.abandoned)
+			if len(c.settled) > 0 {
+				require.Equal(t, c.settled[0], out.Usage)
+			}
+		})
+	}
+}
+
+func TestAttemptThatCannotBePaidForIsNotStarted(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	job := b.job()
+	job.Calls = &ledger{refuse: team.Failf(team.TokenBudget, "nothing is left")}
+	_, err := b.paid("touch started").Run(t.Context(), job)
+	require.Equal(t, team.TokenBudget, failure(t, err).Category)
+	require.NoFileExists(t, b.path("started"))
+}
+
+func TestCancelledAttemptIsBooked(t *testing.T) {
+	t.Parallel()
+	b, calls := newBench(t), &ledger{}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	job, stop := b.job(), errors.New("the session was cancelled")
+	job.Calls = calls
+	job.Progress = func(string) { cancel(stop) }
+	_, err := b.paid("echo begun >&2; exec sleep 100").Run(ctx, job)
+	require.ErrorIs(t, err, stop)
+	require.Len(t, calls.abandoned, 1)
+	require.Empty(t, calls.settled)
+}
+
+func TestBookingThatFailsFailsTheAttempt(t *testing.T) {
+	t.Parallel()
+	for script, want := range map[string]team.Category{"true": team.ResourceError, "exit 1": team.Unknown} {
+		b := newBench(t)
+		job := b.job()
+		job.Calls = &ledger{broke: team.Failf(team.ResourceError, "the disk is full")}
+		_, err := b.paid(script).Run(t.Context(), job)
+		require.ErrorContains(t, err, "the disk is full")
+		require.Equal(t, want, failure(t, err).Category, "the first cause stays first")
+	}
+}
+
+func TestAgentWithoutReserveSetsNothingAside(t *testing.T) {
+	t.Parallel()
+	b, calls := newBench(t), &ledger{}
+	job := b.job()
+	job.Calls = calls
+	_, err := b.played("turns: [{usage: {input_tokens: 5}}]").Run(t.Context(), job)
+	require.NoError(t, err)
+	require.Equal(t, []team.CallPlan{{Agent: "x"}}, calls.reserved)
+	require.Equal(t, []team.Usage{{InputTokens: 5}}, calls.settled)
+}
+
+func TestGuessOfTheLedgerStaysUnsettled(t *testing.T) {
+	t.Parallel()
+	b, calls := newBench(t), &ledger{guess: team.Amount{Tokens: 70, USD: 5}}
+	job := b.job()
+	job.Calls = calls
+	_, err := b.shell("kill -9 $$").Run(t.Context(), job)
+	require.Error(t, err)
+	require.Equal(t, []team.Usage{{OutputTokens: 70, CostUSD: 5}}, calls.abandoned)
+}

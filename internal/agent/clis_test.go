@@ -1,0 +1,458 @@
+//go:build system
+
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/providertest"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// The tests here run the agent programs themselves, of the versions that
+// testdata/clis/package.json names, against servers on 127.0.0.1 that speak
+// their providers' protocols.
+
+// installed returns the directory of the programs, and installs them first if
+// they are not there.
+var installed = sync.OnceValues(func() (string, error) {
+	dir, err := filepath.Abs("testdata/clis")
+	if err != nil {
+		return "", err
+	}
+	bin := filepath.Join(dir, "node_modules", ".bin")
+	for _, name := range presetNames() {
+		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
+			cmd := exec.Command("npm", "ci", "--no-audit", "--no-fund")
+			cmd.Dir = dir
+			if out, err := cmd.CombinedOutput(); err != nil {
+				return "", fmt.Errorf("npm ci in %s: %w\n%s", dir, err, out)
+			}
+			break
+		}
+	}
+	return bin, nil
+})
+
+// cli is one of the programs, and how it is led to a server of the test.
+type cli struct {
+	preset string
+	serve  func(t *testing.T, script providertest.Script) *provider
+	// lead makes the agent's definition talk to a base URL.
+	lead func(t *testing.T, b *bench, url string) Definition
+	// run is the call with which the model runs a shell command.
+	run func(r providertest.Request, command string) providertest.Call
+	// partly: its stream tells what was used before its end.
+	partly bool
+}
+
+// provider is a server, however it is made.
+type provider struct {
+	url      string
+	requests func() []providertest.Request
+}
+
+func (p *provider) count() int { return len(p.requests()) }
+
+func serve(t *testing.T, script providertest.Script) *provider {
+	s := providertest.New(t, script)
+	return &provider{url: s.URL(), requests: s.Requests}
+}
+
+func clis() []cli {
+	return []cli{
+		{
+			preset: presetClaude, serve: serve, partly: true,
+			lead: func(_ *testing.T, b *bench, url string) Definition {
+				b.vars["ANTHROPIC_BASE_URL"], b.vars["ANTHROPIC_API_KEY"] = url, secret
+				b.vars["CLAUDE_CODE_MAX_RETRIES"], b.vars["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"] = "1", "1"
+				return Definition{Env: []string{
+					"ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "CLAUDE_CODE_MAX_RETRIES", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
+				}}
+			},
+			run: func(_ providertest.Request, command string) providertest.Call {
+				return providertest.Tool("Bash", map[string]string{"command": command, "description": "work"})
+			},
+		},
+		{
+			preset: presetCodex, serve: serve, partly: true,
+			lead: func(_ *testing.T, b *bench, url string) Definition {
+				b.vars["CODEX_API_KEY"] = secret
+				set := func(key, value string) []string { return []string{"-c", "model_providers.test." + key + "=" + value} }
+				return Definition{Env: []string{"CODEX_API_KEY"}, Model: "gpt-5", Argv: slices.Concat(
+					[]string{"codex", "exec", "--sandbox", "workspace-write", "-c", "model_provider=test"},
+					set("name", "test"), set("base_url", url+"/v1"), set("wire_api", "responses"), set("env_key", "CODEX_API_KEY"),
+					set("request_max_retries", "0"), set("stream_max_retries", "0"),
+				)}
+			},
+			run: func(r providertest.Request, command string) providertest.Call {
+				if slices.Contains(r.Tools, "exec_command") {
+					return providertest.Tool("exec_command", map[string]string{"cmd": command})
+				}
+				return providertest.Tool("shell_command", map[string]string{"command": command})
+			},
+		},
+		{
+			preset: presetGemini, serve: serveGemini,
+			lead: func(t *testing.T, b *bench, url string) Definition {
+				b.vars["GOOGLE_GEMINI_BASE_URL"], b.vars["GEMINI_API_KEY"] = url, secret
+				// With a base URL it has to be told what it authenticates with.
+				dir := filepath.Join(b.dir, "home", ".gemini")
+				require.NoError(t, os.Mkdir(dir, 0o700))
+				settings := `{"general":{"maxAttempts":1},"security":{"auth":{"selectedType":"gemini-api-key"}}}`
+				require.NoError(t, os.WriteFile(filepath.Join(dir, "settings.json"), []byte(settings), 0o600))
+				return Definition{Env: []string{"GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY"}, Model: "gemini-2.5-pro"}
+			},
+			run: func(_ providertest.Request, command string) providertest.Call {
+				return providertest.Tool("run_shell_command", map[string]string{"command": command, "description": "work"})
+			},
+		},
+	}
+}
+
+// agent prepares a bench with the program on it, led to a base URL.
+func (c cli) agent(t *testing.T, url string) (*bench, *Set) {
+	bin, err := installed()
+	require.NoError(t, err)
+	b := newBench(t)
+	b.vars["PATH"] = bin + ":" + os.Getenv("PATH")
+	d := c.lead(t, b, url)
+	d.Kind, d.Preset = KindCommand, c.preset
+	return b, b.set(Config{Agents: map[string]Definition{"x": d}})
+}
+
+// each runs a test for every program.
+func each(t *testing.T, test func(t *testing.T, c cli)) {
+	t.Parallel()
+	for _, c := range clis() {
+		t.Run(c.preset, func(t *testing.T) {
+			t.Parallel()
+			test(t, c)
+		})
+	}
+}
+
+// cost is what every call of the model costs.
+var cost = team.Usage{InputTokens: 100, OutputTokens: 30, CacheReadTokens: 40}
+
+// answers is a script in which the model runs the commands, one a turn, and then
+// says that it is done.
+func (c cli) answers(commands ...string) providertest.Script {
+	return func(r providertest.Request) providertest.Reply {
+		if turn := r.Turn(); turn <= len(commands) {
+			return providertest.Reply{Calls: []providertest.Call{c.run(r, commands[turn-1])}, Usage: cost}
+		}
+		return providertest.Reply{Text: "All is done now.", Usage: cost}
+	}
+}
+
+// times is n calls of the model.
+func times(u team.Usage, n int64) team.Usage {
+	return team.Usage{
+		InputTokens: n * u.InputTokens, OutputTokens: n * u.OutputTokens,
+		CacheReadTokens: n * u.CacheReadTokens, CacheWriteTokens: n * u.CacheWriteTokens,
+	}
+}
+
+// counted is a usage without what no server says.
+func counted(u team.Usage) team.Usage {
+	u.CostUSD, u.ReasoningTokens = 0, 0
+	return u
+}
+
+func TestCLIDoesTheWork(t *testing.T) {
+	each(t, func(t *testing.T, c cli) {
+		var b *bench
+		server := c.serve(t, func(r providertest.Request) providertest.Reply {
+			return c.answers(
+				"echo hello > made.txt; ls; cat input.txt",
+				`echo '{"summary":"made it","decisions":{"db":"sqlite"}}' > `+filepath.Join(b.dir, "result", "result.json"),
+			)(r)
+		})
+		b, s := c.agent(t, server.url)
+		require.NoError(t, os.WriteFile(b.path("input.txt"), []byte("the input\n"), 0o600))
+		job, calls := b.job(), &ledger{}
+		job.Calls = calls
+		job.Brief.Requirement = "Make made.txt, as only this requirement says."
+		out, err := s.Run(t.Context(), job)
+		require.NoError(t, err, "%s", out.Log)
+		require.FileExists(t, b.path("made.txt"))
+		require.Equal(t, "made it", out.Summary)
+		require.Equal(t, map[string]string{"db": "sqlite"}, out.Decisions)
+		require.Equal(t, 3, server.count())
+		require.Equal(t, times(cost, 3), counted(out.Usage))
+		require.Equal(t, []team.Usage{out.Usage}, calls.settled)
+		require.Contains(t, string(server.requests()[0].Body), "as only this requirement says")
+		require.Contains(t, string(out.Log), "the input", "what the tools brought")
+		require.Contains(t, string(out.Log), "All is done now.")
+		require.NotContains(t, string(out.Log), `{"type"`)
+		require.NotContains(t, strings.Join(b.said, "\n"), `{"type"`)
+		require.Contains(t, b.said, "All is done now.")
+	})
+}
+
+func TestCLIFailures(t *testing.T) {
+	for name, f := range map[string]struct {
+		reply    providertest.Reply
+		category team.Category
+	}{
+		"401":      {providertest.Unauthorized(), team.Auth},
+		"429":      {providertest.RateLimited("1"), team.RateLimited},
+		"500":      {providertest.ServerError(), team.APIError},
+		"overflow": {providertest.ContextOverflow(), team.ContextOverflow},
+		"cut":      {providertest.Reply{Text: "All is done now.", Fault: providertest.Fault{CutAfter: 100}}, team.APIError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, c cli) {
+				server := c.serve(t, func(providertest.Request) providertest.Reply { return f.reply })
+				b, s := c.agent(t, server.url)
+				out, err := s.Run(t.Context(), b.job())
+				got := failure(t, err)
+				require.Equal(t, f.category, got.Category, "%s\n%s", got.Message, out.Log)
+				require.Equal(t, f.category == team.Auth, got.Final)
+				if f.category == team.RateLimited && c.preset != presetCodex { // which does not say
+					require.Equal(t, team.Duration(time.Second), got.RetryAfter)
+				}
+				require.NotContains(t, got.Message+got.Output+string(out.Log), secret)
+			})
+		})
+	}
+}
+
+func TestCLIWithoutAProvider(t *testing.T) {
+	each(t, func(t *testing.T, c cli) {
+		b, s := c.agent(t, providertest.RefusingURL(t))
+		out, err := s.Run(t.Context(), b.job())
+		require.Equal(t, team.APIError, failure(t, err).Category, "%s", out.Log)
+		require.Zero(t, out.Usage)
+	})
+}
+
+// TestCLIContinues cuts a program off while it waits for an answer, and has it
+// continue: what was paid before is part of the conversation, and only what is
+// new is paid.
+func TestCLIContinues(t *testing.T) {
+	each(t, func(t *testing.T, c cli) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		stop := errors.New("the worker is lost")
+		var cut sync.Once
+		server := c.serve(t, func(r providertest.Request) providertest.Reply {
+			// Not by turns: programs add messages of their own when they continue.
+			for _, command := range []string{"echo first | tee -a made.txt", "echo second | tee -a made.txt"} {
+				if strings.Contains(string(r.Body), command) {
+					continue
+				}
+				reply := providertest.Reply{Calls: []providertest.Call{c.run(r, command)}, Usage: cost}
+				if strings.Contains(command, "second") {
+					cut.Do(func() {
+						cancel(stop)
+						reply.Fault.Delay = time.Minute // it ends when the program does
+					})
+				}
+				return reply
+			}
+			return providertest.Reply{Text: "All is done now.", Usage: cost}
+		})
+		b, s := c.agent(t, server.url)
+		first := &ledger{}
+		job := b.job()
+		job.Calls = first
+		job.Brief.Requirement = "The requirement is said once."
+		_, err := s.Run(ctx, job)
+		require.ErrorIs(t, err, stop)
+		if c.partly {
+			require.Equal(t, []team.Usage{cost}, []team.Usage{counted(first.settled[0])}, "the call that was answered")
+		} else {
+			require.Len(t, first.abandoned, 1)
+		}
+		require.True(t, s.Continuable("x", team.WorkDir{Tree: job.Dir, Home: job.Home, Tmp: job.Tmp}))
+		before := server.count()
+
+		second := &ledger{}
+		job.Calls, job.Continues = second, true
+		out, err := s.Run(t.Context(), job)
+		require.NoError(t, err, "%s", out.Log)
+		made, err := os.ReadFile(b.path("made.txt"))
+		require.NoError(t, err)
+		require.Equal(t, "first\nsecond\n", string(made), "nothing is done twice")
+		after := server.requests()[before:]
+		require.Len(t, after, 2)
+		require.Equal(t, 1, strings.Count(string(after[0].Body), "The requirement is said once."))
+		require.Contains(t, string(after[0].Body), "You were cut off")
+		require.Equal(t, times(cost, 2), counted(second.settled[0]), "what the first run has booked is not booked again")
+	})
+}
+
+func TestCLIThatHasForgotten(t *testing.T) {
+	each(t, func(t *testing.T, c cli) {
+		server := c.serve(t, c.answers("echo hello > made.txt"))
+		b, s := c.agent(t, server.url)
+		job := b.job()
+		require.NoError(t, conversation{Preset: c.preset, ID: "8b0ff4a4-6d8a-4a3c-9c5e-0d6f7c1b2a3d"}.write(job.Home))
+		job.Continues = true
+		job.Brief.Requirement = "The requirement is said anew."
+		out, err := s.Run(t.Context(), job)
+		require.NoError(t, err, "%s", out.Log)
+		require.FileExists(t, b.path("made.txt"))
+		require.Contains(t, string(server.requests()[0].Body), "The requirement is said anew.")
+		require.Equal(t, times(cost, 2), counted(out.Usage))
+	})
+}
+
+func TestCLISecrets(t *testing.T) {
+	each(t, func(t *testing.T, c cli) {
+		server := c.serve(t, c.answers("echo the key is "+secret, "echo "+secret+" >&2; exit 3"))
+		b, s := c.agent(t, server.url)
+		out, err := s.Run(t.Context(), b.job())
+		require.NoError(t, err, "%s", out.Log)
+		require.Contains(t, string(out.Log), "***")
+		require.NotContains(t, string(out.Log)+strings.Join(b.said, "\n")+out.Summary, secret)
+	})
+}
+
+func TestClaudeTurnLimit(t *testing.T) {
+	t.Parallel()
+	c := clis()[0]
+	server := c.serve(t, c.answers("true", "true", "true", "true"))
+	b, s := c.agent(t, server.url)
+	job := b.job()
+	job.MaxTurns = 2
+	out, err := s.Run(t.Context(), job)
+	require.Equal(t, team.TurnLimit, failure(t, err).Category)
+	require.Equal(t, times(cost, 2), counted(out.Usage))
+}
+
+func TestClaudeStopsWhenTheBudgetIsSpent(t *testing.T) {
+	t.Parallel()
+	c := clis()[0]
+	server := c.serve(t, c.answers(slices.Repeat([]string{"sleep 0.2"}, 50)...))
+	b, s := c.agent(t, server.url)
+	job, calls := b.job(), &ledger{cap: 3 * cost.Tokens()}
+	job.Calls = calls
+	_, err := s.Run(t.Context(), job)
+	require.Equal(t, team.TokenBudget, failure(t, err).Category)
+	require.Less(t, server.count(), 10)
+}
+
+// serveGemini serves Gemini's streamGenerateContent, as far as Gemini CLI asks.
+func serveGemini(t *testing.T, script providertest.Script) *provider {
+	var mu sync.Mutex
+	var requests []providertest.Request
+	closing := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil || !strings.HasSuffix(r.URL.Path, ":streamGenerateContent") {
+			http.NotFound(w, r)
+			return
+		}
+		request := readGemini(body)
+		mu.Lock()
+		requests = append(requests, request)
+		mu.Unlock()
+		reply := script(request)
+		if f := reply.Fault; f.Status != 0 {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(f.Status)
+			_, _ = w.Write(geminiFault(f))
+			return
+		}
+		if d := reply.Fault.Delay; d > 0 {
+			select {
+			case <-r.Context().Done():
+				return
+			case <-closing:
+				return
+			case <-time.After(d):
+			}
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		event := append(append([]byte("data: "), geminiReply(reply)...), "\r\n\r\n"...)
+		if n := reply.Fault.CutAfter; n > 0 {
+			_, _ = w.Write(event[:n])
+			panic(http.ErrAbortHandler)
+		}
+		_, _ = w.Write(event)
+	}))
+	t.Cleanup(func() {
+		close(closing)
+		server.Close()
+	})
+	return &provider{url: server.URL, requests: func() []providertest.Request {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(requests)
+	}}
+}
+
+func readGemini(body []byte) providertest.Request {
+	var in struct {
+		Contents []struct {
+			Role  string `json:"role"`
+			Parts []struct {
+				Text string `json:"text"`
+			} `json:"parts"`
+		} `json:"contents"`
+	}
+	_ = json.Unmarshal(body, &in) // what is missing is missed by the test
+	r := providertest.Request{Body: body}
+	for _, c := range in.Contents {
+		role := c.Role
+		if role == "model" {
+			role = "assistant"
+		}
+		r.Messages = append(r.Messages, providertest.Message{Role: role})
+	}
+	return r
+}
+
+func geminiReply(r providertest.Reply) []byte {
+	part := map[string]any{"text": r.Text}
+	if len(r.Calls) > 0 {
+		part = map[string]any{"functionCall": map[string]any{"name": r.Calls[0].Name, "args": json.RawMessage(r.Calls[0].Arguments)}}
+	}
+	const thoughts = 12
+	data, _ := json.Marshal(map[string]any{ // plain data
+		"candidates": []any{map[string]any{
+			"content": map[string]any{"role": "model", "parts": []any{part}}, "finishReason": "STOP", "index": 0,
+		}},
+		"usageMetadata": map[string]any{
+			"promptTokenCount": r.Usage.InputTokens + r.Usage.CacheReadTokens, "cachedContentTokenCount": r.Usage.CacheReadTokens,
+			"candidatesTokenCount": r.Usage.OutputTokens - thoughts, "thoughtsTokenCount": thoughts, "totalTokenCount": r.Usage.Tokens(),
+		},
+		"modelVersion": "gemini-2.5-pro",
+	})
+	return data
+}
+
+// geminiFault is how Gemini's API says what the fault is: a wrong key and a
+// prompt that is too long are both a 400.
+func geminiFault(f providertest.Fault) []byte {
+	status := map[int]string{http.StatusUnauthorized: "UNAUTHENTICATED", http.StatusTooManyRequests: "RESOURCE_EXHAUSTED", http.StatusInternalServerError: "INTERNAL"}[f.Status]
+	message, details := f.Message, []any{}
+	switch f.Status {
+	case http.StatusBadRequest:
+		message = "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."
+	case http.StatusTooManyRequests:
+		details = append(details, map[string]any{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f.RetryAfter + "s"})
+	}
+	data, _ := json.Marshal(map[string]any{"error": map[string]any{ // plain data
+		"code": f.Status, "status": or(status, "INVALID_ARGUMENT"), "message": message, "details": details,
+	}})
+	return data
+}

@@ -1,0 +1,94 @@
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"syscall"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+const (
+	// ConversationFile is the name of the file, beside an assignment's HOME, in
+	// which Maestro notes the conversation that the agent program leads. Who
+	// keeps a HOME so that the conversation in it can go on, keeps it, too.
+	ConversationFile = "conversation.json"
+	// maxConversation bounds it, in bytes.
+	maxConversation = 4 << 10
+)
+
+// conversation is one that an agent program leads, and keeps in its HOME.
+type conversation struct {
+	// Preset says whose it is, ID how the program calls it.
+	Preset string `json:"preset"`
+	ID     string `json:"id"`
+	// Booked is what earlier runs have booked of it, for programs that tell a
+	// conversation's usage and not a run's.
+	Booked team.Usage `json:"booked"`
+}
+
+// conversationID is what an id may look like: it becomes an argument.
+var conversationID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+
+// Continuable tells whether there is a conversation of the agent in the
+// directory that an attempt could continue, see [team.Job.Continues].
+func (s *Set) Continuable(agent string, dir team.WorkDir) bool {
+	d, ok := s.config.Agents[agent]
+	if !ok || d.Preset == "" {
+		return false
+	}
+	_, ok = readConversation(dir.Home, d.Preset)
+	return ok
+}
+
+func conversationPath(home string) string { return filepath.Join(filepath.Dir(home), ConversationFile) }
+
+// readConversation returns the preset's conversation in a HOME. A file that is
+// not what Maestro writes is none.
+func readConversation(home, preset string) (c conversation, ok bool) {
+	f, err := os.OpenFile(conversationPath(home), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return c, false
+	}
+	defer f.Close() //nolint:errcheck // only read
+	data, err := io.ReadAll(io.LimitReader(f, maxConversation))
+	if err != nil || json.Unmarshal(data, &c) != nil || c.Preset != preset ||
+		!conversationID.MatchString(c.ID) || c.Booked.Validate() != nil {
+		return conversation{}, false
+	}
+	return c, true
+}
+
+// write notes the conversation, whole or not at all.
+func (c conversation) write(home string) error {
+	data, err := json.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("encode the conversation: %w", err)
+	}
+	f, err := os.CreateTemp(filepath.Dir(home), ConversationFile+".*") // 0600
+	if err != nil {
+		return fmt.Errorf("note the conversation: %w", err)
+	}
+	_, err = f.Write(append(data, '\n'))
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), conversationPath(home))
+	}
+	if err != nil {
+		return fmt.Errorf("note the conversation: %w", errors.Join(err, os.Remove(f.Name())))
+	}
+	return nil
+}
+
+// forgetConversation removes what is noted of a HOME's conversation.
+func forgetConversation(home string) error {
+	if err := os.Remove(conversationPath(home)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("forget the last conversation: %w", err)
+	}
+	return nil
+}

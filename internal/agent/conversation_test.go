@@ -1,0 +1,216 @@
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// notes is a shell script's beginning that notes its arguments and its prompt,
+// those of every run.
+const notes = `printf '%s\n' "$@" "---" >> ../args; cat >> ../prompts; echo "---" >> ../prompts;`
+
+// noted returns what the runs were given, one entry a run.
+func (b *bench) noted(name string) []string {
+	b.t.Helper()
+	data, err := os.ReadFile(filepath.Join(b.dir, name))
+	require.NoError(b.t, err)
+	return strings.Split(strings.TrimSuffix(string(data), "---\n"), "---\n")
+}
+
+func TestConversationGoesOn(t *testing.T) {
+	t.Parallel()
+	for preset, c := range map[string]struct{ begins, ends, flags string }{
+		presetClaude: {claudeBegins, claudeEnds, "--resume\nc1\n"},
+		presetCodex:  {codexBegins, codexEnds, "resume\nc1\n-\n"},
+		presetGemini: {geminiBegins, geminiEnds, "--resume\nc1\n"},
+	} {
+		t.Run(preset, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			s := b.standIn(preset, notes+says(c.begins, c.ends))
+			job := b.job()
+			job.Brief.Requirement = "Build it."
+			dir := team.WorkDir{Tree: job.Dir, Home: job.Home, Tmp: job.Tmp}
+			require.False(t, s.Continuable("x", dir))
+			job.Continues = true // with nothing to continue
+			_, err := s.Run(t.Context(), job)
+			require.NoError(t, err)
+			require.True(t, s.Continuable("x", dir))
+			require.False(t, s.Continuable("y", dir))
+			info, err := os.Stat(filepath.Join(b.dir, ConversationFile))
+			require.NoError(t, err)
+			require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+
+			_, err = s.Run(t.Context(), job)
+			require.NoError(t, err)
+			job.Brief.Feedback = &team.Feedback{Category: team.TestFailure, Message: "check go-test failed", Output: "--- FAIL", Kept: true}
+			_, err = s.Run(t.Context(), job)
+			require.NoError(t, err)
+			job.Continues = false
+			_, err = s.Run(t.Context(), job)
+			require.NoError(t, err)
+
+			args, prompts := b.noted("args"), b.noted("prompts")
+			for i, goesOn := range []bool{false, true, true, false} {
+				require.Equal(t, goesOn, strings.HasSuffix(args[i], c.flags), args[i])
+				require.Equal(t, goesOn, !strings.Contains(prompts[i], "Build it."))
+				require.Contains(t, prompts[i], filepath.Join(b.dir, "result", "result.json"))
+			}
+			require.Contains(t, prompts[1], "You were cut off")
+			require.Contains(t, prompts[2], "it failed in the way that is described below")
+			require.Contains(t, prompts[2], "check go-test failed")
+			require.Contains(t, prompts[3], "check go-test failed")
+		})
+	}
+}
+
+func TestUnknownConversationBeginsAnew(t *testing.T) {
+	t.Parallel()
+	for preset, c := range map[string]struct{ refusal, begins, ends string }{
+		presetClaude: {`echo 'No conversation found with session ID: c0' >&2;` + says(`{"type":"result","subtype":"error_during_execution","is_error":true,"session_id":"c0","errors":["No conversation found"]}`) + "exit 1", claudeBegins, claudeEnds},
+		presetCodex:  {`echo 'Error: thread/resume: thread/resume failed: no rollout found for thread id c0' >&2; exit 1`, codexBegins, codexEnds},
+		presetGemini: {`echo 'Error resuming session: Invalid session identifier "c0".' >&2; exit 42`, geminiBegins, geminiEnds},
+		// It leads another one without a word, and would not know what to do.
+		"codex, mistaken": {says(`{"type":"thread.started","thread_id":"c9"}`) + "exec sleep 100", codexBegins, codexEnds},
+	} {
+		t.Run(preset, func(t *testing.T) {
+			t.Parallel()
+			b, calls := newBench(t), &ledger{}
+			preset, _, _ := strings.Cut(preset, ",")
+			s := b.standIn(preset, notes+`case "$*" in *resume*) `+c.refusal+`;; esac;`+says(c.begins, c.ends))
+			job := b.job()
+			job.Calls, job.Continues = calls, true
+			job.Brief.Requirement = "Build it."
+			require.NoError(t, conversation{Preset: preset, ID: "c0"}.write(job.Home))
+			_, err := s.Run(t.Context(), job)
+			require.NoError(t, err)
+			prompts := b.noted("prompts")
+			require.Len(t, prompts, 2)
+			require.NotContains(t, prompts[0], "Build it.")
+			require.Contains(t, prompts[1], "Build it.")
+			got, ok := readConversation(job.Home, preset)
+			require.True(t, ok)
+			require.Equal(t, "c1", got.ID)
+			require.Len(t, calls.reserved, 1, "it is one attempt")
+			require.Equal(t, []team.Usage{{InputTokens: 1, OutputTokens: 1}}, calls.settled)
+		})
+	}
+}
+
+func TestUnknownConversationIsTriedAnewOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s := b.standIn(presetClaude, notes+"echo 'No conversation found with session ID: c0' >&2; exit 1")
+	job := b.job()
+	job.Continues = true
+	require.NoError(t, conversation{Preset: presetClaude, ID: "c0"}.write(job.Home))
+	_, err := s.Run(t.Context(), job)
+	require.Equal(t, team.Unknown, failure(t, err).Category)
+	require.Len(t, b.noted("args"), 2)
+}
+
+// TestCodexBooksWhatIsNew is for a program that tells what the conversation has
+// cost in all.
+func TestCodexBooksWhatIsNew(t *testing.T) {
+	t.Parallel()
+	b, calls := newBench(t), &ledger{}
+	total := func(usage string) string {
+		return says(codexBegins, `{"type":"turn.completed","usage":`+usage+`}`)
+	}
+	s := b.standIn(presetCodex, `case "$*" in *resume*) `+total(`{"input_tokens":300,"cached_input_tokens":120,"output_tokens":90,"reasoning_output_tokens":36}`)+
+		`true;; *) `+total(`{"input_tokens":200,"cached_input_tokens":80,"output_tokens":60,"reasoning_output_tokens":24}`)+`true;; esac`)
+	job := b.job()
+	job.Calls = calls
+	for range 3 {
+		_, err := s.Run(t.Context(), job)
+		require.NoError(t, err)
+		job.Continues = true
+	}
+	require.Equal(t, []team.Usage{
+		{InputTokens: 120, OutputTokens: 60, CacheReadTokens: 80, ReasoningTokens: 24},
+		{InputTokens: 60, OutputTokens: 30, CacheReadTokens: 40, ReasoningTokens: 12},
+		{},
+	}, calls.settled)
+}
+
+func TestCodexBooksAFailedTurn(t *testing.T) {
+	t.Parallel()
+	const count = `{"type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"input_tokens":%,"cached_input_tokens":0,"output_tokens":5}}}}`
+	rollout := `d=$HOME/.codex/sessions/2026/11/21; mkdir -p $d; { ` +
+		says(`{"type":"session_meta"}`, strings.Replace(count, "%", "10", 1), `{"type":"event_msg","payload":{"type":"token_count","info":null}}`, strings.Replace(count, "%", "30", 1), "cut") +
+		`} > $d/rollout-2026-11-21T14-51-44-c1.jsonl;`
+	fails := says(codexBegins, `{"type":"turn.failed","error":{"message":"high demand"}}`) + "exit 1"
+	for name, c := range map[string]struct {
+		script string
+		used   team.Usage
+	}{
+		"a rollout": {rollout + fails, team.Usage{InputTokens: 30, OutputTokens: 5}},
+		"none":      {fails, team.Usage{}},
+		"a link":    {rollout + `mv $d/* $HOME/elsewhere; ln -s $HOME/elsewhere $d/rollout-2026-11-21T14-51-44-c1.jsonl;` + fails, team.Usage{}},
+		"a pipe":    {rollout + `rm $d/*; mkfifo $d/rollout-2026-11-21T14-51-44-c1.jsonl;` + fails, team.Usage{}},
+		"two":       {rollout + `cp $d/*.jsonl $d/rollout-2026-11-21T14-51-45-c1.jsonl;` + fails, team.Usage{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, calls := newBench(t), &ledger{}
+			job := b.job()
+			job.Calls = calls
+			_, err := b.standIn(presetCodex, c.script).Run(t.Context(), job)
+			require.Equal(t, team.APIError, failure(t, err).Category)
+			require.Equal(t, []team.Usage{c.used}, calls.settled)
+		})
+	}
+}
+
+func TestConversationFileThatIsNotOurs(t *testing.T) {
+	t.Parallel()
+	for name, content := range map[string]string{
+		"a flag":            `{"preset":"claude","id":"--dangerously-skip-permissions"}`,
+		"a path":            `{"preset":"claude","id":"../../x"}`,
+		"another preset":    `{"preset":"codex","id":"c0"}`,
+		"no id":             `{"preset":"claude"}`,
+		"no JSON":           `c0`,
+		"a negative amount": `{"preset":"claude","id":"c0","booked":{"input_tokens":-5}}`,
+		"too long":          `{"preset":"claude","id":"c0"` + strings.Repeat(" ", maxConversation) + `}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			require.NoError(t, os.WriteFile(filepath.Join(b.dir, ConversationFile), []byte(content), 0o600))
+			_, ok := readConversation(b.job().Home, presetClaude)
+			require.False(t, ok)
+		})
+	}
+	b := newBench(t)
+	require.NoError(t, os.WriteFile(filepath.Join(b.dir, "other"), []byte(`{"preset":"claude","id":"c0"}`), 0o600))
+	require.NoError(t, os.Symlink("other", filepath.Join(b.dir, ConversationFile)))
+	_, ok := readConversation(b.job().Home, presetClaude)
+	require.False(t, ok, "no link is followed")
+}
+
+func TestConversationThatHasOutgrownItsModelIsOver(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s := b.standIn(presetCodex, says(codexBegins, `{"type":"turn.failed","error":{"message":"ran out of room in the context window"}}`)+"exit 1")
+	job := b.job()
+	_, err := s.Run(t.Context(), job)
+	require.Equal(t, team.ContextOverflow, failure(t, err).Category)
+	require.False(t, s.Continuable("x", team.WorkDir{Home: job.Home}))
+}
+
+func TestAnotherAgentsWorkEndsTheConversation(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	job := b.job()
+	job.Continues = true
+	require.NoError(t, conversation{Preset: presetClaude, ID: "c0"}.write(job.Home))
+	_, err := b.shell("true").Run(t.Context(), job)
+	require.NoError(t, err)
+	require.NoFileExists(t, filepath.Join(b.dir, ConversationFile))
+}

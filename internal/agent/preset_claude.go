@@ -1,0 +1,270 @@
+package agent
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// claude is Claude Code, `claude -p --output-format stream-json`.
+type claude struct{}
+
+// usual lets Claude Code edit files in its directory and run any command. Unlike
+// --dangerously-skip-permissions it works for root, too.
+func (claude) usual() []string {
+	return []string{"claude", "--permission-mode", "acceptEdits", "--allowedTools", "Bash"}
+}
+
+func (claude) complete(argv []string, r run) []string {
+	argv = addSwitch(slices.Clone(argv), "--print", "-p")
+	argv = addFlag(argv, "stream-json", "--output-format")
+	argv = addSwitch(argv, "--verbose") // or it refuses stream-json
+	// The only events that tell what a call's output has cost before the end.
+	argv = addSwitch(argv, "--include-partial-messages")
+	argv = addFlag(argv, r.model, "--model")
+	if r.turns > 0 {
+		argv = addFlag(argv, strconv.Itoa(r.turns), "--max-turns")
+	}
+	argv = append(argv, "--add-dir", r.results)
+	if r.goesOn.ID != "" {
+		argv = append(argv, "--resume", r.goesOn.ID)
+	}
+	return argv
+}
+
+func (claude) unknown(stderr string) bool {
+	return strings.Contains(stderr, "No conversation found with session ID")
+}
+
+func (claude) reader(run) reader {
+	return &claudeReader{calls: map[string]team.Usage{}, open: map[string]string{}}
+}
+
+// claudeReader reads the stream of Claude Code.
+type claudeReader struct {
+	// calls is what every call of a model has used, by the id of its message,
+	// and sum all of it. A message comes in several events, each with its usage.
+	calls map[string]team.Usage
+	sum   team.Usage
+	// open is the message that is being written, by the tool call that it
+	// belongs to; that of the main conversation is empty.
+	open map[string]string
+	// fault is how the program calls what went wrong last.
+	fault string
+	// wait is how long it last waited before it asked an overloaded provider
+	// again.
+	wait team.Duration
+}
+
+// claudeEvent is every event of the stream, with the fields that matter.
+type claudeEvent struct {
+	Type      string        `json:"type"`
+	Subtype   string        `json:"subtype"`
+	SessionID string        `json:"session_id"`
+	Parent    string        `json:"parent_tool_use_id"`
+	Message   claudeMessage `json:"message"`
+	// Error is the program's word for what went wrong.
+	Error string `json:"error"`
+	Event struct {
+		Type    string        `json:"type"`
+		Message claudeMessage `json:"message"`
+		Usage   claudeUsage   `json:"usage"`
+	} `json:"event"`
+
+	ErrorStatus  int     `json:"error_status"`
+	RetryDelayMS float64 `json:"retry_delay_ms"`
+
+	IsError        bool    `json:"is_error"`
+	APIErrorStatus int     `json:"api_error_status"`
+	StopReason     string  `json:"stop_reason"`
+	TerminalReason string  `json:"terminal_reason"`
+	Result         string  `json:"result"`
+	TotalCostUSD   float64 `json:"total_cost_usd"`
+	// Usage is that of the main conversation, ModelUsage of everything.
+	Usage      claudeUsage `json:"usage"`
+	ModelUsage map[string]struct {
+		InputTokens              int64 `json:"inputTokens"`
+		OutputTokens             int64 `json:"outputTokens"`
+		CacheReadInputTokens     int64 `json:"cacheReadInputTokens"`
+		CacheCreationInputTokens int64 `json:"cacheCreationInputTokens"`
+	} `json:"modelUsage"`
+	Errors []string `json:"errors"`
+}
+
+type claudeMessage struct {
+	ID      string `json:"id"`
+	Content []struct {
+		Type    string          `json:"type"`
+		Text    string          `json:"text"`
+		Name    string          `json:"name"`
+		Input   json.RawMessage `json:"input"`
+		Content json.RawMessage `json:"content"`
+		IsError bool            `json:"is_error"`
+	} `json:"content"`
+	Usage claudeUsage `json:"usage"`
+}
+
+type claudeUsage struct {
+	InputTokens              int64 `json:"input_tokens"`
+	OutputTokens             int64 `json:"output_tokens"`
+	CacheReadInputTokens     int64 `json:"cache_read_input_tokens"`
+	CacheCreationInputTokens int64 `json:"cache_creation_input_tokens"`
+}
+
+// usage is the same in our words: Anthropic's cache tokens are none of its input
+// tokens.
+func (u claudeUsage) usage() team.Usage {
+	return team.Usage{
+		InputTokens: u.InputTokens, OutputTokens: u.OutputTokens,
+		CacheReadTokens: u.CacheReadInputTokens, CacheWriteTokens: u.CacheCreationInputTokens,
+	}
+}
+
+func (r *claudeReader) event(data []byte, s *story) bool {
+	var e claudeEvent
+	if !decodeEvent(data, &e) || e.Type == "" {
+		return false
+	}
+	switch e.Type {
+	case "system":
+		r.system(e, s)
+	case "stream_event":
+		r.partial(e, s)
+	case "assistant":
+		r.fault = e.Error
+		r.counts(e.Message.ID, e.Message.Usage, s)
+		for _, c := range e.Message.Content {
+			switch c.Type {
+			case "text":
+				if e.Error == "" { // that is the program's own text, and comes again
+					s.says(c.Text)
+				}
+			case "tool_use":
+				s.does(c.Name, shown(c.Input))
+			}
+		}
+	case "user":
+		for _, c := range e.Message.Content {
+			if c.Type == "tool_result" {
+				s.brought(shown(c.Content), c.IsError)
+			}
+		}
+	case "result":
+		r.result(e, s)
+	}
+	return true
+}
+
+func (r *claudeReader) system(e claudeEvent, s *story) {
+	switch e.Subtype {
+	case "init":
+		s.begin(e.SessionID)
+	case "api_retry":
+		if e.ErrorStatus == 429 {
+			r.wait = milliseconds(e.RetryDelayMS)
+		}
+		s.warns("the provider failed (" + or(e.Error, "unknown") + "); asking again")
+	}
+}
+
+// partial reads an event of the provider's stream: the end of a message tells
+// how many tokens it had.
+func (r *claudeReader) partial(e claudeEvent, s *story) {
+	switch e.Event.Type {
+	case "message_start":
+		r.open[e.Parent] = e.Event.Message.ID
+		r.counts(e.Event.Message.ID, e.Event.Message.Usage, s)
+	case "message_delta":
+		r.counts(r.open[e.Parent], e.Event.Usage, s)
+	}
+}
+
+// counts takes the usage of a message. What it says grows while the message is
+// written, and some events have only a part of it.
+func (r *claudeReader) counts(id string, u claudeUsage, s *story) {
+	if id == "" || u == (claudeUsage{}) {
+		return
+	}
+	before, now := r.calls[id], u.usage()
+	now = team.Usage{
+		InputTokens: max(now.InputTokens, before.InputTokens), OutputTokens: max(now.OutputTokens, before.OutputTokens),
+		CacheReadTokens:  max(now.CacheReadTokens, before.CacheReadTokens),
+		CacheWriteTokens: max(now.CacheWriteTokens, before.CacheWriteTokens),
+	}
+	r.calls[id] = now
+	r.sum.InputTokens += now.InputTokens - before.InputTokens
+	r.sum.OutputTokens += now.OutputTokens - before.OutputTokens
+	r.sum.CacheReadTokens += now.CacheReadTokens - before.CacheReadTokens
+	r.sum.CacheWriteTokens += now.CacheWriteTokens - before.CacheWriteTokens
+	s.uses(r.sum)
+}
+
+// result reads the last event, which sums everything up.
+func (r *claudeReader) result(e claudeEvent, s *story) {
+	used := e.Usage.usage()
+	if len(e.ModelUsage) > 0 {
+		used = team.Usage{}
+		for _, u := range e.ModelUsage {
+			used = used.Add(team.Usage{
+				InputTokens: u.InputTokens, OutputTokens: u.OutputTokens,
+				CacheReadTokens: u.CacheReadInputTokens, CacheWriteTokens: u.CacheCreationInputTokens,
+			})
+		}
+	}
+	if used.Tokens() < r.sum.Tokens() { // it forgot some: they are paid all the same
+		used = r.sum
+	}
+	used.CostUSD = dollars(e.TotalCostUSD)
+	s.uses(used)
+	if !e.IsError && e.Subtype == "success" {
+		s.summary = or(strings.TrimSpace(e.Result), s.summary)
+		s.ends(nil)
+		return
+	}
+	s.ends(r.failure(e))
+}
+
+// failure says why the program gave up.
+func (r *claudeReader) failure(e claudeEvent) *team.Failure {
+	why := or(e.Result, strings.Join(e.Errors, "; "))
+	f := team.Failf(team.Unknown, "%s", or(why, "it failed ("+e.Subtype+")"))
+	switch {
+	case e.Subtype == "error_max_turns":
+		f.Category = team.TurnLimit
+	case e.Subtype == "error_max_budget_usd":
+		f.Category = team.TokenBudget
+	case e.StopReason == "refusal":
+		f.Category = team.Refused
+	case e.TerminalReason == "prompt_too_long":
+		f.Category = team.ContextOverflow
+	case r.fault == "max_output_tokens":
+		f.Category = team.InvalidOutput
+	case r.fault == "authentication_failed", r.fault == "billing_error":
+		f.Category, f.Final = team.Auth, true
+	case e.APIErrorStatus != 0:
+		blame(f, e.APIErrorStatus)
+	case r.fault == "rate_limit":
+		f.Category = team.RateLimited
+	case r.fault == "server_error", r.fault == "overloaded", r.fault == "unknown":
+		f.Category = team.APIError
+	}
+	if f.Category == team.RateLimited {
+		f.RetryAfter = r.wait
+	}
+	return f
+}
+
+func (*claudeReader) end(int, string, *story) {}
+
+// dollars makes an amount of what a program printed; zero for what is none.
+func dollars(usd float64) team.USD {
+	const most = 1e6
+	if usd <= 0 || usd > most {
+		return 0
+	}
+	return team.USD(math.Round(usd * 1e9))
+}

@@ -1,0 +1,262 @@
+package agent
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// codex is Codex, `codex exec --json`.
+type codex struct{}
+
+// codexSkipsGit is the flag with which it works outside of a repository, too.
+const codexSkipsGit = "--skip-git-repo-check"
+
+// usual lets Codex change its directory and run commands that reach nothing
+// else, and no network.
+func (codex) usual() []string { return []string{"codex", "exec", "--sandbox", "workspace-write"} }
+
+func (codex) complete(argv []string, r run) []string {
+	argv = slices.Clone(argv)
+	if argv[len(argv)-1] == "-" {
+		argv = argv[:len(argv)-1]
+	}
+	if !slices.Contains(argv, "exec") {
+		argv = append(argv, "exec")
+	}
+	argv = addSwitch(argv, "--json")
+	argv = addFlag(argv, r.model, "--model", "-m")
+	argv = append(argv, "--add-dir", r.results)
+	if r.goesOn.ID != "" {
+		argv = append(argv, "resume", r.goesOn.ID)
+	}
+	return append(argv, "-") // the prompt comes on its standard input
+}
+
+func (codex) unknown(stderr string) bool {
+	return strings.Contains(stderr, "no rollout found for thread id") || strings.Contains(stderr, "thread/resume failed")
+}
+
+func (codex) reader(r run) reader { return &codexReader{run: r} }
+
+// codexReader reads the stream of Codex.
+type codexReader struct {
+	run run
+	// last is what it last said of an error that it may get over.
+	last string
+	// offline counts how often in a row it has said that there is no network.
+	offline int
+}
+
+// maxOffline is how often in a row Codex may say that it waits for the network.
+// Its pauses double, and it never gives up by itself: the fourth time comes
+// after about 45 s.
+const maxOffline = 4
+
+type codexEvent struct {
+	Type     string     `json:"type"`
+	ThreadID string     `json:"thread_id"`
+	Message  string     `json:"message"`
+	Usage    codexUsage `json:"usage"`
+	Error    struct {
+		Message string `json:"message"`
+	} `json:"error"`
+	Item codexItem `json:"item"`
+}
+
+type codexItem struct {
+	Type    string `json:"type"`
+	Text    string `json:"text"`
+	Message string `json:"message"`
+	Command string `json:"command"`
+	Output  string `json:"aggregated_output"`
+	Exit    *int   `json:"exit_code"`
+	Query   string `json:"query"`
+	Server  string `json:"server"`
+	Tool    string `json:"tool"`
+	Changes []struct {
+		Path string `json:"path"`
+		Kind string `json:"kind"`
+	} `json:"changes"`
+}
+
+type codexUsage struct {
+	Input      int64 `json:"input_tokens"`
+	Cached     int64 `json:"cached_input_tokens"`
+	CacheWrite int64 `json:"cache_write_input_tokens"`
+	Output     int64 `json:"output_tokens"`
+	Reasoning  int64 `json:"reasoning_output_tokens"`
+}
+
+// usage is the same in our words: OpenAI's cached tokens are a part of its input
+// tokens, and its reasoning tokens one of its output tokens.
+func (u codexUsage) usage() team.Usage {
+	return team.Usage{
+		InputTokens: max(u.Input-u.Cached-u.CacheWrite, 0), OutputTokens: u.Output,
+		CacheReadTokens: u.Cached, CacheWriteTokens: u.CacheWrite, ReasoningTokens: u.Reasoning,
+	}
+}
+
+func (r *codexReader) event(data []byte, s *story) bool {
+	var e codexEvent
+	if !decodeEvent(data, &e) || e.Type == "" {
+		return false
+	}
+	if e.Type != "error" {
+		r.offline = 0
+	}
+	switch e.Type {
+	case "thread.started":
+		s.begin(e.ThreadID)
+	case "item.started":
+		if e.Item.Type == "command_execution" {
+			s.does("run", e.Item.Command)
+		}
+	case "item.completed":
+		r.item(e.Item, s)
+	case "turn.completed":
+		r.counts(e.Usage, s)
+		s.ends(nil)
+	case "turn.failed":
+		s.ends(codexFailure(or(e.Error.Message, r.last)))
+	case "error":
+		r.last = e.Message
+		s.warns(e.Message)
+		if !strings.Contains(e.Message, "waiting for network") {
+			break
+		}
+		if r.offline++; r.offline == maxOffline {
+			s.giveUp(team.Failf(team.APIError, "was stopped: it cannot reach its provider: %s", e.Message))
+		}
+	}
+	return true
+}
+
+func (r *codexReader) item(item codexItem, s *story) {
+	switch item.Type {
+	case "agent_message":
+		s.says(item.Text)
+	case "command_execution":
+		s.brought(item.Output, item.Exit != nil && *item.Exit != 0)
+	case "file_change":
+		for _, c := range item.Changes {
+			s.does(or(c.Kind, "change"), c.Path)
+		}
+	case "mcp_tool_call":
+		s.does(item.Server+"."+item.Tool, "")
+	case "web_search":
+		s.does("search", item.Query)
+	case "error":
+		s.warns(item.Message)
+	}
+}
+
+// counts takes a usage that Codex tells: it is that of the whole conversation,
+// of which earlier runs have booked a part.
+func (r *codexReader) counts(total codexUsage, s *story) {
+	used := total.usage()
+	s.total = used
+	booked := r.run.goesOn.Booked
+	s.uses(team.Usage{
+		InputTokens:      max(used.InputTokens-booked.InputTokens, 0),
+		OutputTokens:     max(used.OutputTokens-booked.OutputTokens, 0),
+		CacheReadTokens:  max(used.CacheReadTokens-booked.CacheReadTokens, 0),
+		CacheWriteTokens: max(used.CacheWriteTokens-booked.CacheWriteTokens, 0),
+		ReasoningTokens:  max(used.ReasoningTokens-booked.ReasoningTokens, 0),
+	})
+}
+
+// billing is how Codex calls an account that has nothing left.
+var billing = regexp.MustCompile(`(?i)billing details|insufficient_quota|purchase more credits`)
+
+// codexFailure says why Codex gave up. It fails a turn only for what its
+// provider did, and has no word but text for it.
+func codexFailure(text string) *team.Failure {
+	f := failureOfText(or(text, "its turn failed"), team.APIError)
+	if billing.MatchString(text) {
+		f.Category, f.Final, f.RetryAfter = team.Auth, true, 0
+	}
+	return f
+}
+
+// end looks up what the conversation has cost when the stream does not tell: it
+// does so only when a turn is completed.
+func (r *codexReader) end(exit int, _ string, s *story) {
+	if exit != 0 && !s.done && r.last != "" {
+		s.ends(codexFailure(r.last))
+	}
+	if s.counted || s.id == "" {
+		return
+	}
+	if total, ok := rolloutUsage(r.run.home, s.id); ok {
+		r.counts(total, s)
+	}
+}
+
+const (
+	// maxRollout bounds how much of a rollout's end is searched, in bytes.
+	maxRollout = 4 << 20
+	// rolloutPattern is where Codex keeps conversations, below its HOME.
+	rolloutPattern = ".codex/sessions/*/*/*/rollout-*-"
+)
+
+// rolloutUsage reads what a conversation has cost from the file in which Codex
+// keeps it. That is no interface of Codex; a file that cannot be found or read
+// says nothing. The agent could have put anything there, so that no link is
+// followed and no pipe is waited for.
+func rolloutUsage(home, id string) (total codexUsage, ok bool) {
+	names, err := filepath.Glob(filepath.Join(home, rolloutPattern+id+".jsonl"))
+	if err != nil || len(names) != 1 {
+		return total, false
+	}
+	f, err := os.OpenFile(names[0], os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return total, false
+	}
+	defer f.Close() //nolint:errcheck // only read
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return total, false
+	}
+	if _, err := f.Seek(max(info.Size()-maxRollout, 0), io.SeekStart); err != nil {
+		return total, false
+	}
+	lines := bufio.NewReader(io.LimitReader(f, maxRollout))
+	for {
+		line, err := lines.ReadBytes('\n')
+		if u, counted := tokenCount(line); counted {
+			total, ok = u, true
+		}
+		if err != nil {
+			return total, ok && errors.Is(err, io.EOF)
+		}
+	}
+}
+
+// tokenCount reads the usage from one line of a rollout.
+func tokenCount(line []byte) (total codexUsage, ok bool) {
+	if !bytes.Contains(line, []byte(`"token_count"`)) {
+		return total, false
+	}
+	var e struct {
+		Payload struct {
+			Type string `json:"type"`
+			Info struct {
+				Total *codexUsage `json:"total_token_usage"`
+			} `json:"info"`
+		} `json:"payload"`
+	}
+	if !decodeEvent(bytes.TrimSpace(line), &e) || e.Payload.Type != "token_count" || e.Payload.Info.Total == nil {
+		return total, false
+	}
+	return *e.Payload.Info.Total, true
+}

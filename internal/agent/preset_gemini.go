@@ -1,0 +1,139 @@
+package agent
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// gemini is Gemini CLI, `gemini --output-format stream-json`.
+type gemini struct{}
+
+// usual lets Gemini CLI use all of its tools; it knows no bounds between that
+// and none that run commands. The directory is Maestro's, so that nobody has
+// told the program to trust it.
+func (gemini) usual() []string { return []string{"gemini", "--skip-trust", "--approval-mode", "yolo"} }
+
+func (gemini) complete(argv []string, r run) []string {
+	argv = addFlag(slices.Clone(argv), "stream-json", "--output-format", "-o")
+	argv = addFlag(argv, r.model, "--model", "-m")
+	argv = append(argv, "--include-directories", r.results)
+	if r.goesOn.ID != "" {
+		argv = append(argv, "--resume", r.goesOn.ID)
+	}
+	return argv
+}
+
+func (gemini) unknown(stderr string) bool { return strings.Contains(stderr, "Error resuming session") }
+
+func (gemini) reader(run) reader { return &geminiReader{} }
+
+// geminiReader reads the stream of Gemini CLI.
+type geminiReader struct {
+	// text is what the agent is saying: it comes in pieces.
+	text strings.Builder
+}
+
+type geminiEvent struct {
+	Type       string          `json:"type"`
+	SessionID  string          `json:"session_id"`
+	Role       string          `json:"role"`
+	Content    string          `json:"content"`
+	ToolName   string          `json:"tool_name"`
+	Parameters json.RawMessage `json:"parameters"`
+	Status     string          `json:"status"`
+	Output     string          `json:"output"`
+	Message    string          `json:"message"`
+	Error      struct {
+		Type    string `json:"type"`
+		Message string `json:"message"`
+	} `json:"error"`
+	Stats *geminiStats `json:"stats"`
+}
+
+type geminiStats struct {
+	Total  int64 `json:"total_tokens"`
+	Input  int64 `json:"input_tokens"`
+	Output int64 `json:"output_tokens"`
+	Cached int64 `json:"cached"`
+}
+
+// usage is the same in our words: Gemini's cached tokens are a part of its input
+// tokens, and what the total has beyond input and output is its thinking, which
+// is paid as output.
+func (g geminiStats) usage() team.Usage {
+	thinking := max(g.Total-g.Input-g.Output, 0)
+	return team.Usage{
+		InputTokens: max(g.Input-g.Cached, 0), CacheReadTokens: g.Cached,
+		OutputTokens: g.Output + thinking, ReasoningTokens: thinking,
+	}
+}
+
+func (r *geminiReader) event(data []byte, s *story) bool {
+	var e geminiEvent
+	if !decodeEvent(data, &e) || e.Type == "" {
+		return false
+	}
+	if e.Type == "message" && e.Role == "assistant" {
+		r.text.WriteString(e.Content)
+		return true
+	}
+	s.says(r.text.String())
+	r.text.Reset()
+	switch e.Type {
+	case "init":
+		s.begin(e.SessionID)
+	case "tool_use":
+		s.does(e.ToolName, shown(e.Parameters))
+	case "tool_result":
+		s.brought(or(e.Output, e.Error.Message), e.Status == "error")
+	case "error":
+		s.warns(e.Message)
+	case "result":
+		if e.Stats != nil {
+			s.uses(e.Stats.usage())
+		}
+		if e.Status == "success" {
+			s.ends(nil)
+		} else {
+			s.ends(geminiFailure(e))
+		}
+	}
+	return true
+}
+
+func geminiFailure(e geminiEvent) *team.Failure {
+	text := or(e.Error.Message, "it failed ("+or(e.Error.Type, e.Status)+")")
+	otherwise := team.Unknown
+	if strings.Contains(text, "API Error") {
+		otherwise = team.APIError
+	}
+	return failureOfText(text, otherwise)
+}
+
+// The exit statuses with which Gemini CLI ends before its stream begins, or
+// without a word in it.
+const (
+	geminiAuthentication = 41
+	geminiTurnLimit      = 53
+)
+
+func (r *geminiReader) end(exit int, stderr string, s *story) {
+	s.says(r.text.String())
+	if s.done {
+		return
+	}
+	switch exit {
+	case geminiAuthentication:
+		s.ends(&team.Failure{Category: team.Auth, Message: or(lastLine(stderr), "its credentials were refused"), Final: true})
+	case geminiTurnLimit:
+		s.ends(team.Failf(team.TurnLimit, "%s", or(lastLine(stderr), "its turns are spent")))
+	}
+}
+
+func lastLine(text string) string {
+	text = strings.TrimSpace(text)
+	return text[strings.LastIndexByte(text, '\n')+1:]
+}

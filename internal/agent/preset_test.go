@@ -1,0 +1,382 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// standIn is an agent of a preset whose program is a shell script.
+func (b *bench) standIn(preset, script string) *Set {
+	b.t.Helper()
+	return b.set(Config{Agents: map[string]Definition{"x": {
+		Kind: KindCommand, Preset: preset, Argv: []string{"/bin/sh", "-c", script, "stand-in"}, Env: []string{"API_KEY"},
+	}}})
+}
+
+// printed is a shell command that prints a stream of testdata.
+func printed(t *testing.T, name string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("testdata", "streams", name+".jsonl"))
+	require.NoError(t, err)
+	return "cat '" + path + "';"
+}
+
+// says is a shell command that prints events.
+func says(events ...string) string {
+	var b strings.Builder
+	for _, e := range events {
+		fmt.Fprintf(&b, "printf '%%s\\n' '%s';", strings.ReplaceAll(e, "'", `'\''`))
+	}
+	return b.String()
+}
+
+// The beginnings of streams.
+const (
+	claudeBegins = `{"type":"system","subtype":"init","session_id":"c1"}`
+	codexBegins  = `{"type":"thread.started","thread_id":"c1"}`
+	geminiBegins = `{"type":"init","session_id":"c1"}`
+	claudeEnds   = `{"type":"result","subtype":"success","is_error":false,"result":"done","usage":{"input_tokens":1,"output_tokens":1}}`
+	codexEnds    = `{"type":"turn.completed","usage":{"input_tokens":1,"output_tokens":1}}`
+	geminiEnds   = `{"type":"result","status":"success","stats":{"total_tokens":2,"input_tokens":1,"output_tokens":1}}`
+)
+
+func TestPresetsReadTheirStreams(t *testing.T) {
+	t.Parallel()
+	for preset, want := range map[string]struct {
+		id      string
+		usage   team.Usage
+		garbage string
+		live    []team.Usage
+	}{
+		presetClaude: {
+			"c0ffee00-0000-4000-8000-000000000001",
+			team.Usage{InputTokens: 130, OutputTokens: 30, CacheReadTokens: 7, CacheWriteTokens: 5, CostUSD: 1_179_500},
+			"Warning: this is no event",
+			[]team.Usage{
+				{InputTokens: 10, OutputTokens: 1, CacheReadTokens: 7, CacheWriteTokens: 5},
+				{InputTokens: 10, OutputTokens: 20, CacheReadTokens: 7, CacheWriteTokens: 5},
+				{InputTokens: 20, OutputTokens: 23, CacheReadTokens: 7, CacheWriteTokens: 5},
+				{InputTokens: 30, OutputTokens: 26, CacheReadTokens: 7, CacheWriteTokens: 5},
+				{InputTokens: 130, OutputTokens: 30, CacheReadTokens: 7, CacheWriteTokens: 5, CostUSD: 1_179_500},
+			},
+		},
+		presetCodex: {
+			"0dec0dec-0000-7000-8000-000000000001",
+			team.Usage{InputTokens: 100, OutputTokens: 60, CacheReadTokens: 80, CacheWriteTokens: 20, ReasoningTokens: 24},
+			"2026-11-21T15:01:19Z ERROR no event at all",
+			[]team.Usage{{InputTokens: 100, OutputTokens: 60, CacheReadTokens: 80, CacheWriteTokens: 20, ReasoningTokens: 24}},
+		},
+		presetGemini: {
+			"9e311111-0000-4000-8000-000000000001",
+			team.Usage{InputTokens: 120, OutputTokens: 60, CacheReadTokens: 80, ReasoningTokens: 24},
+			"",
+			[]team.Usage{{InputTokens: 120, OutputTokens: 60, CacheReadTokens: 80, ReasoningTokens: 24}},
+		},
+	} {
+		t.Run(preset, func(t *testing.T) {
+			t.Parallel()
+			b, calls := newBench(t), &ledger{}
+			job := b.job()
+			job.Calls = calls
+			out, err := b.standIn(preset, printed(t, preset+"-done")).Run(t.Context(), job)
+			require.NoError(t, err)
+			require.Equal(t, "All is done.", out.Summary)
+			require.Equal(t, want.usage, out.Usage)
+			require.Equal(t, want.live, calls.spending)
+			require.Equal(t, []team.Usage{want.usage}, calls.settled)
+			log := string(out.Log)
+			for _, text := range []string{"ls -l", "< total 0\n", "a.go\n", "All is done.\n", want.garbage} {
+				require.Contains(t, log, text)
+			}
+			require.NotContains(t, log, `"type"`, "events are not the log")
+			require.NotContains(t, log, "the prompt")
+			require.NotContains(t, strings.Join(b.said, "\n"), `"type"`)
+			c, ok := readConversation(job.Home, preset)
+			require.True(t, ok)
+			require.Equal(t, want.id, c.ID)
+		})
+	}
+}
+
+func TestPresetFailures(t *testing.T) {
+	t.Parallel()
+	result := func(fields string) string {
+		return says(claudeBegins, `{"type":"result","is_error":true,"usage":{},"modelUsage":{},`+fields+`}`) + "exit 1"
+	}
+	fault := func(word, fields string) string {
+		return says(claudeBegins, `{"type":"assistant","message":{"id":"s","content":[{"type":"text","text":"`+word+`"}]},"error":"`+word+`"}`,
+			`{"type":"result","is_error":true,"subtype":"success",`+fields+`}`) + "exit 1"
+	}
+	turn := func(text string) string {
+		return says(codexBegins, `{"type":"turn.failed","error":{"message":"`+text+`"}}`) + "exit 1"
+	}
+	status := func(text string) string {
+		return says(geminiBegins, `{"type":"result","status":"error","error":{"type":"unknown","message":"`+text+`"}}`) + "exit 144"
+	}
+	for _, c := range []struct {
+		preset, name, script string
+		category             team.Category
+		message              string
+		wait                 time.Duration
+	}{
+		{presetClaude, "429", printed(t, "claude-429") + "exit 1", team.RateLimited, "slow down", 2 * time.Second},
+		{presetClaude, "401", fault("authentication_failed", `"api_error_status":401,"result":"Invalid API key"`), team.Auth, "Invalid API key", 0},
+		{presetClaude, "no key", fault("authentication_failed", `"api_error_status":null,"result":"Not logged in"`), team.Auth, "Not logged in", 0},
+		{presetClaude, "no credit", fault("billing_error", `"api_error_status":400,"result":"Credit balance is too low"`), team.Auth, "Credit balance", 0},
+		{presetClaude, "500", fault("server_error", `"api_error_status":500,"result":"API Error: 500"`), team.APIError, "API Error: 500", 0},
+		{presetClaude, "529", fault("server_error", `"api_error_status":529,"result":"overloaded"`), team.APIError, "overloaded", 0},
+		{presetClaude, "refused connection", fault("server_error", `"api_error_status":null,"result":"Unable to connect"`), team.APIError, "Unable to connect", 0},
+		{presetClaude, "overflow", fault("invalid_request", `"api_error_status":400,"terminal_reason":"prompt_too_long","result":"Prompt is too long"`), team.ContextOverflow, "Prompt is too long", 0},
+		{presetClaude, "output limit", fault("max_output_tokens", `"result":"exceeded the 64000 output token maximum"`), team.InvalidOutput, "64000", 0},
+		{presetClaude, "bad request", fault("invalid_request", `"api_error_status":400,"result":"bad"`), team.APIError, "bad", 0},
+		{presetClaude, "refusal", fault("invalid_request", `"stop_reason":"refusal","result":"unable to respond"`), team.Refused, "unable to respond", 0},
+		{presetClaude, "turns", result(`"subtype":"error_max_turns","errors":["Reached maximum number of turns (2)"]`), team.TurnLimit, "turns (2)", 0},
+		{presetClaude, "budget", result(`"subtype":"error_max_budget_usd","errors":["Reached maximum budget ($1)"]`), team.TokenBudget, "$1", 0},
+		{presetClaude, "no reason", result(`"subtype":"error_during_execution"`), team.Unknown, "error_during_execution", 0},
+		{presetClaude, "a failure that exits 0", says(claudeBegins, `{"type":"result","is_error":true,"subtype":"error_max_turns"}`), team.TurnLimit, "error_max_turns", 0},
+		{presetClaude, "a bad flag", "echo 'error: unknown option' >&2; exit 1", team.Unknown, "exit status 1: error: unknown option", 0},
+		{presetClaude, "a cut stream", says(claudeBegins), team.Unknown, "its stream broke off", 0},
+		{presetClaude, "a success that exits 1", says(claudeBegins, claudeEnds) + "exit 1", team.Unknown, "exit status 1", 0},
+		{presetClaude, "its own word", says(claudeBegins, claudeEnds) + `echo '{"error":{"category":"contract_violation","message":"no spec"}}' > $MAESTRO_RESULT`, team.ContractViolation, "no spec", 0},
+		{presetClaude, "a bad result", says(claudeBegins, claudeEnds) + `echo '{' > $MAESTRO_RESULT`, team.InvalidOutput, "is refused", 0},
+
+		{presetCodex, "429 in the stream", printed(t, "codex-429") + "exit 1", team.RateLimited, "try again", 1500 * time.Millisecond},
+		{presetCodex, "429", turn("exceeded retry limit, last status: 429 Too Many Requests"), team.RateLimited, "429", 0},
+		{presetCodex, "401", turn("unexpected status 401 Unauthorized: Incorrect API key provided"), team.Auth, "401", 0},
+		{presetCodex, "quota", turn("Quota exceeded. Check your plan and billing details."), team.Auth, "Quota", 0},
+		{presetCodex, "usage limit", turn("You've hit your usage limit. Try again in 5 m."), team.RateLimited, "usage limit", 5 * time.Minute},
+		{presetCodex, "500", turn("We are currently experiencing high demand"), team.APIError, "high demand", 0},
+		{presetCodex, "overflow", turn("Codex ran out of room in the model context window."), team.ContextOverflow, "ran out of room", 0},
+		{presetCodex, "cut", turn("stream disconnected before completion: Transport error"), team.APIError, "stream disconnected", 0},
+		{presetCodex, "not found", turn("unexpected status 404 Not Found: no such model"), team.APIError, "404", 0},
+		{presetCodex, "only errors", says(codexBegins, `{"type":"error","message":"rate limit exceeded"}`) + "exit 1", team.RateLimited, "rate limit", 0},
+		{presetCodex, "no repository", "echo 'Not inside a trusted directory' >&2; exit 1", team.Unknown, "Not inside a trusted directory", 0},
+		{presetCodex, "no network", says(codexBegins) + "while :; do " + says(`{"type":"error","message":"Reconnecting... waiting for network (refused)"}`) + " sleep 0.05; done", team.APIError, "cannot reach its provider", 0},
+
+		{presetGemini, "429", printed(t, "gemini-429") + "exit 173", team.RateLimited, "Quota exceeded", 2 * time.Second},
+		{presetGemini, "wrong key", status(`[API Error: {\"error\":{\"code\":400,\"message\":\"API key not valid.\"}}]`), team.Auth, "API key not valid", 0},
+		{presetGemini, "overflow", status(`[API Error: {\"error\":{\"code\":400,\"message\":\"The input token count (12) exceeds the maximum number of tokens allowed (10).\"}}]`), team.ContextOverflow, "input token count", 0},
+		{presetGemini, "500", status(`[API Error: {\"error\":{\"code\":500,\"message\":\"internal\"}}]`), team.APIError, "internal", 0},
+		{presetGemini, "cut", status(`[API Error: terminated]`), team.APIError, "terminated", 0},
+		{presetGemini, "blocked", status(`[API Error: PROHIBITED_CONTENT]`), team.Refused, "PROHIBITED_CONTENT", 0},
+		{presetGemini, "no auth", "echo 'Invalid auth method selected.' >&2; exit 41", team.Auth, "Invalid auth method", 0},
+		{presetGemini, "turns", says(geminiBegins) + "echo 'Reached max session turns' >&2; exit 53", team.TurnLimit, "max session turns", 0},
+		{presetGemini, "something else", says(geminiBegins) + "echo 'odd' >&2; exit 1", team.Unknown, "exit status 1: odd", 0},
+	} {
+		t.Run(c.preset+"/"+c.name, func(t *testing.T) {
+			t.Parallel()
+			b, calls := newBench(t), &ledger{}
+			job := b.job()
+			job.Calls = calls
+			_, err := b.standIn(c.preset, c.script).Run(t.Context(), job)
+			f := failure(t, err)
+			require.Equal(t, c.category, f.Category, f.Message)
+			require.Contains(t, f.Message, c.message)
+			require.Contains(t, f.Message, "agent x")
+			require.Equal(t, team.Duration(c.wait), f.RetryAfter)
+			useless := c.category == team.Auth || c.name == "bad request" || c.name == "not found"
+			require.Equal(t, useless, f.Final)
+			require.NotContains(t, f.Output, `"type"`)
+			if c.name != "a cut stream" && c.name != "something else" {
+				require.Len(t, calls.settled, 1, "what it cost is known")
+			}
+		})
+	}
+}
+
+func TestPresetsStartTheirPrograms(t *testing.T) {
+	t.Parallel()
+	const results = "/w/result"
+	goesOn := conversation{ID: "c1"}
+	for _, c := range []struct {
+		name, preset string
+		argv         []string
+		run          run
+		want         string
+	}{
+		{"claude as usual", presetClaude, nil, run{}, "claude --permission-mode acceptEdits --allowedTools Bash --print --output-format stream-json --verbose --include-partial-messages --add-dir /w/result"},
+		{
+			"claude with flags of its own", presetClaude,
+			[]string{"claude", "-p", "--output-format=stream-json", "--model", "other", "--max-turns", "9"},
+			run{model: "m", turns: 3, goesOn: goesOn},
+			"claude -p --output-format=stream-json --model other --max-turns 9 --verbose --include-partial-messages --add-dir /w/result --resume c1",
+		},
+		{"claude with bounds", presetClaude, []string{"claude"}, run{model: "m", turns: 3}, "claude --print --output-format stream-json --verbose --include-partial-messages --model m --max-turns 3 --add-dir /w/result"},
+		{"codex as usual", presetCodex, nil, run{}, "codex exec --sandbox workspace-write --json --add-dir /w/result -"},
+		{"codex goes on", presetCodex, []string{"codex", "exec", "--json", "-m", "other", "-"}, run{model: "m", goesOn: goesOn}, "codex exec --json -m other --add-dir /w/result resume c1 -"},
+		{"codex in a wrapper", presetCodex, []string{"./codex.sh"}, run{model: "m"}, "./codex.sh exec --json --model m --add-dir /w/result -"},
+		{"gemini as usual", presetGemini, nil, run{}, "gemini --skip-trust --approval-mode yolo --output-format stream-json --include-directories /w/result"},
+		{"gemini goes on", presetGemini, []string{"gemini", "-o", "stream-json"}, run{model: "m", goesOn: goesOn}, "gemini -o stream-json --model m --include-directories /w/result --resume c1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			d := Definition{Kind: KindCommand, Preset: c.preset, Argv: c.argv}.withDefaults()
+			c.run.results = results
+			before := strings.Join(d.Argv, " ")
+			require.Equal(t, c.want, strings.Join(dialectOf(c.preset).complete(d.Argv, c.run), " "))
+			require.Equal(t, before, strings.Join(d.Argv, " "), "the definition stays as it is")
+		})
+	}
+	require.True(t, Definition{Kind: KindCommand, Preset: presetCodex}.withDefaults().Git)
+	require.False(t, Definition{Kind: KindCommand, Preset: presetCodex, Argv: []string{"codex", "exec", codexSkipsGit}}.withDefaults().Git)
+	require.False(t, Definition{Kind: KindCommand, Preset: presetClaude}.withDefaults().Git)
+}
+
+func TestPresetMasksSecrets(t *testing.T) {
+	t.Parallel()
+	for preset, events := range map[string][]string{
+		presetClaude: {
+			claudeBegins, `{"type":"assistant","message":{"id":"m","content":[{"type":"text","text":"key %s"},{"type":"tool_use","name":"Bash","input":{"command":"echo %s"}}]}}`,
+			`{"type":"user","message":{"content":[{"type":"tool_result","content":"%s"}]}}`, `%s`, `{"type":"result","is_error":true,"subtype":"success","result":"bad key %s"}`,
+		},
+		presetCodex: {
+			codexBegins, `{"type":"item.completed","item":{"type":"agent_message","text":"key %s"}}`, `{"type":"error","message":"%s"}`,
+			`{"type":"item.completed","item":{"type":"command_execution","aggregated_output":"%s"}}`, `%s`, `{"type":"turn.failed","error":{"message":"bad key %s"}}`,
+		},
+		presetGemini: {
+			geminiBegins, `{"type":"message","role":"assistant","content":"key ` + secret[:9] + `"}`, `{"type":"message","role":"assistant","content":"` + secret[9:] + `"}`,
+			`{"type":"tool_result","output":"%s"}`, `{"type":"tool_use","tool_name":"x","parameters":{"command":"echo %s"}}`, `%s`, `{"type":"result","status":"error","error":{"message":"bad key %s"}}`,
+		},
+	} {
+		for _, form := range []string{secret, `\u0073` + secret[1:]} { // as it is, and as JSON may spell it
+			t.Run(preset, func(t *testing.T) {
+				t.Parallel()
+				b := newBench(t)
+				script := says(strings.Split(strings.ReplaceAll(strings.Join(events, "\n"), "%s", form), "\n")...)
+				out, err := b.standIn(preset, "echo "+secret+" >&2; "+script+" exit 1").Run(t.Context(), b.job())
+				f := failure(t, err)
+				require.Contains(t, f.Message, "bad key ***")
+				for what, text := range map[string]string{
+					"log": string(out.Log), "message": f.Message, "output": f.Output, "summary": out.Summary, "progress": strings.Join(b.said, "\n"),
+				} {
+					require.NotContains(t, text, secret, what)
+				}
+				require.Contains(t, string(out.Log), "key ***")
+			})
+		}
+	}
+}
+
+func TestPresetResultCounts(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	script := says(claudeBegins, claudeEnds) + `echo '{"summary":"mine","decisions":{"db":"sqlite"},"usage":{"input_tokens":99}}' > $MAESTRO_RESULT`
+	out, err := b.standIn(presetClaude, script).Run(t.Context(), b.job())
+	require.NoError(t, err)
+	require.Equal(t, "mine", out.Summary)
+	require.Equal(t, map[string]string{"db": "sqlite"}, out.Decisions)
+	require.Equal(t, team.Usage{InputTokens: 1, OutputTokens: 1}, out.Usage, "the stream's usage goes before")
+
+	out, err = b.standIn(presetGemini, says(geminiBegins, `{"type":"result","status":"success"}`)+`echo '{"usage":{"input_tokens":99}}' > $MAESTRO_RESULT`).Run(t.Context(), b.job())
+	require.NoError(t, err)
+	require.Equal(t, team.Usage{InputTokens: 99}, out.Usage, "the stream has none")
+}
+
+func TestPresetPassesItsBudget(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	job, calls := b.job(), &ledger{cap: 100}
+	job.Calls = calls
+	script := says(claudeBegins,
+		`{"type":"assistant","message":{"id":"m1","content":[],"usage":{"input_tokens":60}}}`,
+		`{"type":"assistant","message":{"id":"m2","content":[],"usage":{"input_tokens":60}}}`) + "exec sleep 100"
+	out, err := b.standIn(presetClaude, script).Run(t.Context(), job)
+	f := failure(t, err)
+	require.Equal(t, team.TokenBudget, f.Category)
+	require.Contains(t, f.Message, "was stopped: 120 tokens are spent, and nothing is left")
+	require.Equal(t, team.Usage{InputTokens: 120}, out.Usage)
+	require.Equal(t, []team.Usage{{InputTokens: 120}}, calls.settled)
+}
+
+func TestPresetThatIsCutOff(t *testing.T) {
+	t.Parallel()
+	for preset, c := range map[string]struct {
+		script             string
+		settled, abandoned int
+	}{
+		presetClaude: {says(claudeBegins, `{"type":"assistant","message":{"id":"m1","content":[{"type":"text","text":"hi"}],"usage":{"input_tokens":60}}}`), 1, 0},
+		presetCodex:  {says(codexBegins, `{"type":"item.completed","item":{"type":"agent_message","text":"hi"}}`), 0, 1},
+	} {
+		b, calls := newBench(t), &ledger{}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		stop := errors.New("the worker stops")
+		job := b.job()
+		job.Calls = calls
+		job.Progress = func(string) { cancel(stop) }
+		s := b.standIn(preset, c.script+"exec sleep 100")
+		_, err := s.Run(ctx, job)
+		require.ErrorIs(t, err, stop, preset)
+		require.Len(t, calls.settled, c.settled, preset)
+		require.Len(t, calls.abandoned, c.abandoned, preset)
+		require.True(t, s.Continuable("x", team.WorkDir{Home: job.Home}), preset)
+	}
+}
+
+func TestEventLines(t *testing.T) {
+	t.Parallel()
+	var got []string
+	l := &eventLines{take: func(line []byte) { got = append(got, string(line)) }}
+	for _, piece := range []string{"{\"a\"", ":1}\r\n\n", "  {}\nlas", "t"} {
+		l.add([]byte(piece))
+	}
+	l.end()
+	require.Equal(t, []string{`{"a":1}`, "{}", "last"}, got)
+
+	got = nil
+	l.add(bytes.Repeat([]byte("x"), maxEvent))
+	l.add([]byte("x\n{}\n"))
+	l.end()
+	require.Equal(t, []string{"… an event past all bounds is left out …", "{}"}, got)
+	require.LessOrEqual(t, cap(l.line), 2*maxEvent)
+}
+
+func TestOutputLimitCountsWhatIsLogged(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	long := `{"type":"something_new","data":"` + strings.Repeat("x", 2000) + `"}`
+	s := b.standIn(presetClaude, "for i in 1 2 3 4 5 6 7 8 9 10; do "+says(long)+" done;"+says(claudeBegins, claudeEnds))
+	s.launcher.maxOutput = int64(8 * kilobyte)
+	_, err := s.Run(t.Context(), b.job())
+	require.NoError(t, err, "events are not printed to anyone")
+	s = b.standIn(presetClaude, "while :; do echo "+strings.Repeat("x", 2000)+"; done")
+	s.launcher.maxOutput = int64(8 * kilobyte)
+	_, err = s.Run(t.Context(), b.job())
+	require.Equal(t, team.InvalidOutput, failure(t, err).Category)
+}
+
+// FuzzPresetStreams feeds the readers anything: they must not fall over it,
+// count what cannot be, or name categories that there are not.
+func FuzzPresetStreams(f *testing.F) {
+	for _, preset := range presetNames() {
+		for _, end := range []string{"done", "429"} {
+			data, err := os.ReadFile(filepath.Join("testdata", "streams", preset+"-"+end+".jsonl"))
+			require.NoError(f, err)
+			f.Add(data)
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, preset := range presetNames() {
+			s := &story{log: func(string) {}, line: func(string) {}, begun: func(string) {}, spent: func(team.Usage) {}, stop: func(*team.Failure) {}}
+			r := dialectOf(preset).reader(run{home: "/nonexistent"})
+			l := &eventLines{take: func(line []byte) { r.event(line, s) }}
+			l.add(data)
+			l.end()
+			r.end(1, "", s)
+			require.NoError(t, s.used.Validate())
+			if s.failure != nil {
+				require.True(t, team.ValidCategory(s.failure.Category))
+			}
+		}
+	})
+}

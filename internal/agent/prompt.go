@@ -1,0 +1,147 @@
+package agent
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// maxListed is how many of the input's files a prompt lists. The agent can list
+// the rest itself.
+const maxListed = 200
+
+// prompt is the brief as a text, for agent programs that take one. goesOn: it
+// continues a conversation that had the brief already.
+func prompt(job team.Job, goesOn bool) string {
+	var p promptText
+	if goesOn {
+		p.goOn(job.Brief)
+	} else {
+		p.begin(job.Brief)
+	}
+	if job.Brief.Feedback != nil {
+		p.feedback(*job.Brief.Feedback)
+	}
+	p.contract(job.Deliver)
+	p.handIn(filepath.Join(resultDir(job.Home), resultName))
+	return p.String()
+}
+
+type promptText struct{ strings.Builder }
+
+func (p *promptText) f(format string, args ...any) { fmt.Fprintf(p, format, args...) }
+
+// section begins a section, unless it is the first of the text.
+func (p *promptText) section(title string) {
+	if p.Len() > 0 {
+		p.f("\n")
+	}
+	p.f("# %s\n\n", title)
+}
+
+// text writes a text that has a line's end.
+func (p *promptText) text(s string) { p.f("%s\n", strings.TrimSpace(s)) }
+
+// block writes what a program printed, fenced so that it cannot pass for a part
+// of the prompt.
+func (p *promptText) block(s string) {
+	fence := "```"
+	for strings.Contains(s, fence) {
+		fence += "`"
+	}
+	p.f("%s\n%s\n%s\n", fence, strings.TrimRight(s, "\n"), fence)
+}
+
+func (p *promptText) begin(b team.Brief) {
+	p.f("You are %q, one of a team%s. The team's work is in the phase %q, and your part of it follows. Nobody can answer questions: decide yourself, and say what you decided.\n",
+		b.Persona, role(b.Role), b.Phase)
+	if strings.TrimSpace(b.Instructions) != "" {
+		p.section("Instructions")
+		p.text(b.Instructions)
+	}
+	p.section("What is wanted")
+	p.text(b.Requirement)
+	if len(b.Decisions) > 0 {
+		p.section("Decisions that are made")
+		for _, name := range slices.Sorted(maps.Keys(b.Decisions)) {
+			p.f("- %s: %s\n", name, b.Decisions[name])
+		}
+	}
+	p.section("Files")
+	if len(b.Inputs) == 0 {
+		p.f("The working directory is empty. Work in it and nowhere else.\n")
+		return
+	}
+	p.f("Work in the working directory and nowhere else. It starts with these files:\n\n")
+	for i, name := range b.Inputs {
+		if i == maxListed {
+			p.f("- and %d more\n", len(b.Inputs)-i)
+			break
+		}
+		p.f("- %s\n", name)
+	}
+}
+
+func role(role string) string {
+	if role == "" {
+		return ""
+	}
+	return ", in the role of a " + role
+}
+
+// goOn says why the conversation goes on.
+func (p *promptText) goOn(b team.Brief) {
+	if b.Feedback == nil {
+		p.f("You were cut off in the middle of your work. The working directory is as you left it. Look at what is there, go on where you stopped, and finish.\n")
+		return
+	}
+	p.f("Your work is not finished yet: it failed in the way that is described below. The working directory is as you left it. Go on from there.\n")
+}
+
+func (p *promptText) feedback(f team.Feedback) {
+	p.section("What went wrong before")
+	p.f("%s (%s)\n", f.Message, f.Category)
+	if f.Advice != "" {
+		p.f("\n%s\n", f.Advice)
+	}
+	if strings.TrimSpace(f.Output) != "" {
+		p.f("\nIts output:\n\n")
+		p.block(f.Output)
+	}
+	if strings.TrimSpace(f.Diff) == "" {
+		return
+	}
+	if f.Kept {
+		p.f("\nWhat was changed then, and is still there:\n\n")
+	} else {
+		p.f("\nWhat was changed then, and is undone now:\n\n")
+	}
+	p.block(f.Diff)
+}
+
+func (p *promptText) contract(c team.Contract) {
+	if len(c.Produces)+len(c.Checks) == 0 {
+		return
+	}
+	p.section("What has to be delivered")
+	for _, pattern := range c.Produces {
+		p.f("- a file that you create or change and that is called %s\n", pattern)
+	}
+	for _, check := range c.Checks {
+		p.f("- files on which the check %q passes; it runs when you are done\n", check)
+	}
+}
+
+func (p *promptText) handIn(path string) {
+	p.section("How to hand in")
+	p.f(`Leave your work as files in the working directory. When it is finished, write one JSON object to the file %s (also named by $%s), like:
+
+{"summary": "what you did, in a sentence", "decisions": {"name": "value"}}
+
+Decisions are choices that those who work on this after you have to know; leave the field out if you made none. A name has letters, digits, -, _ and ., a value at most %d bytes. The object has no other fields. Never write a password, key or token into a file or a decision.
+`, path, resultVariable, team.MaxDecisionValue)
+}
