@@ -75,6 +75,8 @@ type desk struct {
 	// activity that the round goes on with.
 	onExceeded team.OnExceeded
 	after      string
+	// observer is nil where nobody listens.
+	observer activities.Observer
 }
 
 func newDesk(t *testing.T) *desk {
@@ -130,7 +132,7 @@ func (d *desk) execute(fn, in, out any) {
 // attempts executions before it.
 func (d *desk) round(before activities.Heartbeat, options ...func(*testsuite.TestActivityEnvironment)) (team.RoundResult, error) {
 	d.t.Helper()
-	rounds := &activities.Rounds{Files: d.store, Sessions: d.store, Ledgers: d.store, Agents: d.agents, Breakers: d.breakers, Clock: time.Now, LostLimit: 5, Drain: time.Millisecond}
+	rounds := &activities.Rounds{Files: d.store, Sessions: d.store, Ledgers: d.store, Agents: d.agents, Breakers: d.breakers, Observer: d.observer, Clock: time.Now, LostLimit: 5, Drain: time.Millisecond}
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
 	env.RegisterActivity(rounds.Run)
