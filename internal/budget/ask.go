@@ -17,6 +17,11 @@ type ask struct {
 	want, least  team.Amount
 }
 
+// atLeast is what a call needs: something of what it wants, in any case.
+func atLeast(r Draw) team.Amount {
+	return team.Amount{Tokens: max(r.Least.Tokens, min(r.Want.Tokens, 1)), USD: max(r.Least.USD, min(r.Want.USD, 1))}
+}
+
 // know puts what the agent's dearest call has cost in the place of what nobody
 // knows.
 func (a *ask) know(costs []Cost, agent string) {

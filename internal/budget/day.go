@@ -156,7 +156,7 @@ func (d Day) Draw(r Draw, now time.Time) (Day, Drawing) {
 	}
 	g.Serial, g.Carried = max(g.Serial, r.Serial)+1, false
 	granted, spent := d.sums(r.Session)
-	a := ask{left: left(d.Limit(), granted.Add(r.Held())), others: minus(granted, spent), want: r.Want, least: r.Least}
+	a := ask{left: left(d.Limit(), granted.Add(r.Held())), others: minus(granted, spent), want: r.Want, least: atLeast(r)}
 	a.know(d.Costs, r.Agent)
 	out := Drawing{Effect: a.decide(), Left: a.left, Others: a.others}
 	if out.Effect == Drawn {
