@@ -78,11 +78,8 @@ func (a ask) enough() team.Amount {
 }
 
 // grant is what the session gets beyond what it holds: what it wants and a spare
-// part of the rest, and nothing if it wants nothing.
+// part of the rest.
 func (a ask) grant() team.Amount {
-	if a.want == (team.Amount{}) {
-		return team.Amount{}
-	}
 	get := func(left, want int64) int64 {
 		if left < 0 {
 			return 0

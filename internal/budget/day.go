@@ -143,23 +143,21 @@ func (d Day) Draw(r Draw, now time.Time) (Day, Drawing) {
 	d.Grants, d.Costs = slices.Clone(d.Grants), slices.Clone(d.Costs)
 	d.learn(r)
 	g := d.grant(r.Session)
-	inStep := r.Serial >= g.Serial
-	if inStep || g.Carried {
-		g.Spent = r.Spent
-	} else {
+	switch inStep := r.Serial >= g.Serial; {
+	case inStep:
+		g.Granted, g.Spent = r.Held(), r.Spent
+	case g.Carried:
+		g.Granted, g.Spent = most(g.Granted, r.Spent), r.Spent
+	default: // it is late: what it says is reserved may have been given back since
 		g.Spent = most(g.Spent, r.Spent)
-	}
-	if inStep {
-		g.Granted = r.Held()
-	} else {
-		g.Granted = most(g.Granted, r.Held())
+		g.Granted = most(g.Granted, g.Spent)
 	}
 	g.Serial, g.Carried = max(g.Serial, r.Serial)+1, false
 	granted, spent := d.sums(r.Session)
 	a := ask{left: left(d.Limit(), granted.Add(r.Held())), others: minus(granted, spent), want: r.Want, least: atLeast(r)}
 	a.know(d.Costs, r.Agent)
 	out := Drawing{Effect: a.decide(), Left: a.left, Others: a.others}
-	if out.Effect == Drawn {
+	if out.Effect == Drawn && r.Want != (team.Amount{}) {
 		g.Granted = most(g.Granted, r.Held().Add(a.grant()))
 	}
 	out.Allowance = Allowance{
