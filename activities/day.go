@@ -62,9 +62,11 @@ func (b *book) draw(ctx context.Context, seq int64, plan team.CallPlan, d budget
 	switch {
 	case err != nil:
 	case drawing.Effect == budget.DrawRefused:
-		verdict = budget.Verdict{Scope: budget.DayScope, Refused: drawing.Refusal(b.scene.team.Name, d), Draw: &d}
+		d.Least = drawing.Least
+		verdict = budget.Verdict{Scope: budget.DayScope, Refused: drawing.Refusal(b.scene.team.Name), Draw: &d}
 		done = true
 	case drawing.Effect == budget.DrawWaits:
+		d.Want, d.Least = drawing.Want, drawing.Least
 		err = b.untilPromised(ctx, d)
 	case drawing.Effect == budget.OtherDay:
 		b.say(fmt.Sprintf("waiting: by this worker's clock it is %s, and by Temporal's %s", d.Date, drawing.Allowance.Date))

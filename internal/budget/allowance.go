@@ -141,15 +141,15 @@ func (d Drawing) Cut(asked Draw, want team.Amount) team.Amount {
 }
 
 // Refusal says in a sentence that the day of a team cannot pay for a call.
-func (d Drawing) Refusal(name string, asked Draw) string {
-	have, limit, need := fmt.Sprint(d.Left.Tokens), fmt.Sprintf("%d tokens", d.Allowance.Cap.Tokens), fmt.Sprint(asked.Least.Tokens)
+func (d Drawing) Refusal(name string) string {
+	have, limit, need := fmt.Sprint(d.Left.Tokens), fmt.Sprintf("%d tokens", d.Allowance.Cap.Tokens), fmt.Sprint(d.Least.Tokens)
 	others := fmt.Sprintf("%d tokens", d.Others.Tokens)
-	if d.Left.Tokens < 0 || asked.Least.Tokens <= d.Left.Tokens {
-		have, limit, need = d.Left.USD.String(), d.Allowance.Cap.USD.String()+" USD", asked.Least.USD.String()
+	if d.Left.Tokens < 0 || d.Least.Tokens <= d.Left.Tokens {
+		have, limit, need = d.Left.USD.String(), d.Allowance.Cap.USD.String()+" USD", d.Least.USD.String()
 		others = d.Others.USD.String() + " USD"
 	}
 	text := fmt.Sprintf("the daily budget of team %s is spent: %s of %s are left, and the next call needs %s; the next day begins at %s",
-		name, have, limit, need, NextDay(asked.Date).Format("2006-01-02 15:04 UTC"))
+		name, have, limit, need, NextDay(d.Allowance.Date).Format("2006-01-02 15:04 UTC"))
 	if d.Others != (team.Amount{}) {
 		text += "; sessions at work hold another " + others
 	}

@@ -6,8 +6,9 @@ import (
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
-// spare is the part of what is left that a session gets beyond its need.
-const spare = 8
+// spareShare is the part of what is left, one in so many, that a session gets
+// beyond its need.
+const spareShare = 8
 
 // ask is what a session asks of a day, and what there is to give.
 type ask struct {
@@ -31,9 +32,11 @@ func (a *ask) know(costs []Cost, agent string) {
 	}
 	if a.want.Tokens >= whatever {
 		a.want.Tokens = max(costs[i].Largest.Tokens, a.least.Tokens)
+		a.least.Tokens = a.want.Tokens
 	}
 	if a.want.USD >= whatever {
 		a.want.USD = max(costs[i].Largest.USD, a.least.USD)
+		a.least.USD = a.want.USD
 	}
 }
 
@@ -77,17 +80,16 @@ func (a ask) enough() team.Amount {
 	return enough
 }
 
-// grant is what the session gets beyond what it holds: what it wants and a spare
-// part of the rest.
-func (a ask) grant() team.Amount {
-	get := func(left, want int64) int64 {
-		if left < 0 {
-			return 0
-		}
-		want = min(want, left)
-		return want + (left-want)/spare
-	}
+// need is what the call gets of what is left.
+func (a ask) need() team.Amount {
+	get := func(left, want int64) int64 { return max(min(want, left), 0) }
 	return team.Amount{Tokens: get(a.left.Tokens, a.want.Tokens), USD: team.USD(get(int64(a.left.USD), int64(a.want.USD)))}
+}
+
+// spare is what the session gets beyond that, so that it draws seldom.
+func (a ask) spare() team.Amount {
+	rest := minus(a.left, a.need())
+	return team.Amount{Tokens: rest.Tokens / spareShare, USD: rest.USD / spareShare}
 }
 
 // left is what a cap leaves; negative is a dimension that is not limited.

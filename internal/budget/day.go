@@ -103,6 +103,10 @@ type Drawing struct {
 	Effect DrawEffect `json:"effect"`
 	// Allowance is all that the session may spend on the day from now on.
 	Allowance Allowance `json:"allowance"`
+	// Want and Least are those of the draw or, for a call of unknown cost, what
+	// others of its agent have cost.
+	Want  team.Amount `json:"want,omitzero"`
+	Least team.Amount `json:"least,omitzero"`
 	// Left is what nobody was granted when the call was asked for, and Others
 	// what other sessions were granted and have not said that they have spent.
 	Left   team.Amount `json:"left"`
@@ -156,9 +160,9 @@ func (d Day) Draw(r Draw, now time.Time) (Day, Drawing) {
 	granted, spent := d.sums(r.Session)
 	a := ask{left: left(d.Limit(), granted.Add(r.Held())), others: minus(granted, spent), want: r.Want, least: atLeast(r)}
 	a.know(d.Costs, r.Agent)
-	out := Drawing{Effect: a.decide(), Left: a.left, Others: a.others}
-	if out.Effect == Drawn && r.Want != (team.Amount{}) {
-		g.Granted = most(g.Granted, r.Held().Add(a.grant()))
+	out := Drawing{Effect: a.decide(), Want: a.want, Least: a.least, Left: a.left, Others: a.others}
+	if need := r.Held().Add(a.need()); out.Effect == Drawn && r.Want != (team.Amount{}) && most(g.Granted, need) != g.Granted {
+		g.Granted = most(g.Granted, need.Add(a.spare()))
 	}
 	out.Allowance = Allowance{
 		Date: d.Date, Serial: g.Serial, Granted: limited(g.Granted, d.Limit()), Told: g.Spent,
