@@ -135,39 +135,39 @@ func TestAViewPromisesWhatADrawWouldGet(t *testing.T) {
 	require.True(t, d.Raise(Raise{ID: "r", Added: tokens(1)}, noon).View("t").Promises("2026-01-31", tokens(101), tokens(101)))
 }
 
-// company is sessions that share days, over messages that are lost, late and
+// dayCompany is sessions that share days, over messages that are lost, late and
 // repeated, with clocks that disagree.
-type company struct {
+type dayCompany struct {
 	t        *testing.T
 	random   *rand.Rand
 	now      time.Time
 	day      Day
 	cap      int64
-	sessions []*worker
+	sessions []*daySession
 	draws    []Draw
-	answers  []answer
+	answers  []dayAnswer
 	// raised and spent are the truth, by date.
 	raised, spent map[string]int64
 	calls         int
 }
 
-type worker struct {
+type daySession struct {
 	name   string
 	ledger Ledger
 }
 
-type answer struct {
-	to *worker
+type dayAnswer struct {
+	to *daySession
 	Drawing
 }
 
-func newCompany(t *testing.T, seed uint64) *company {
-	c := &company{
+func newDayCompany(t *testing.T, seed uint64) *dayCompany {
+	c := &dayCompany{
 		t: t, random: rand.New(rand.NewPCG(seed, 1)), now: noon, cap: 10_000,
 		raised: map[string]int64{}, spent: map[string]int64{},
 	}
 	for i := range 5 {
-		c.sessions = append(c.sessions, &worker{
+		c.sessions = append(c.sessions, &daySession{
 			name: fmt.Sprint("s", i), ledger: Ledger{Limits: Limits{Daily: team.Cap{Tokens: c.cap}}},
 		})
 	}
@@ -175,11 +175,11 @@ func newCompany(t *testing.T, seed uint64) *company {
 }
 
 // clock is what somebody's clock says.
-func (c *company) clock() time.Time {
+func (c *dayCompany) clock() time.Time {
 	return c.now.Add(time.Duration(c.random.IntN(1200)-600) * time.Second)
 }
 
-func (c *company) step() {
+func (c *dayCompany) step() {
 	w := c.sessions[c.random.IntN(len(c.sessions))]
 	id := team.AssignmentID{Phase: "p", Persona: fmt.Sprint("a", c.random.IntN(3))}
 	busy := len(w.ledger.Row(id).Reserved) > 0
@@ -210,7 +210,7 @@ func (c *company) step() {
 	}
 }
 
-func (c *company) begin(w *worker, id team.AssignmentID) {
+func (c *dayCompany) begin(w *daySession, id team.AssignmentID) {
 	least := 1 + c.random.Int64N(200)
 	want := least + c.random.Int64N(1000)
 	if c.random.IntN(10) == 0 {
@@ -226,7 +226,7 @@ func (c *company) begin(w *worker, id team.AssignmentID) {
 	c.draws = append(c.draws, draw)
 }
 
-func (c *company) end(w *worker, id team.AssignmentID) {
+func (c *dayCompany) end(w *daySession, id team.AssignmentID) {
 	row := w.ledger.Row(id)
 	row.Reserved = maps.Clone(row.Reserved)
 	for call, granted := range row.Reserved {
@@ -242,7 +242,7 @@ func (c *company) end(w *worker, id team.AssignmentID) {
 }
 
 // deliver has the day hear of a draw: any of those under way, once or again.
-func (c *company) deliver() {
+func (c *dayCompany) deliver() {
 	if len(c.draws) == 0 {
 		return
 	}
@@ -258,13 +258,13 @@ func (c *company) deliver() {
 	c.day, out = c.day.Draw(draw, c.now)
 	for _, w := range c.sessions {
 		if w.name == draw.Session {
-			c.answers = append(c.answers, answer{w, out})
+			c.answers = append(c.answers, dayAnswer{w, out})
 		}
 	}
 }
 
 // hear has a session hear of an answer, or never.
-func (c *company) hear() {
+func (c *dayCompany) hear() {
 	if len(c.answers) == 0 {
 		return
 	}
@@ -278,7 +278,7 @@ func (c *company) hear() {
 	}
 }
 
-func (c *company) check() {
+func (c *dayCompany) check() {
 	for date, spent := range c.spent {
 		require.LessOrEqual(c.t, spent, c.cap+c.raised[date], "spent on %s", date)
 	}
@@ -293,7 +293,7 @@ func (c *company) check() {
 func TestNoDayIsEverPassed(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(100) {
-		c := newCompany(t, seed)
+		c := newDayCompany(t, seed)
 		for range 1500 {
 			c.step()
 			c.check()
