@@ -22,6 +22,8 @@ type Boundaries struct {
 	// Breakers hears what it has yet to hear of earlier rounds; nil where there
 	// are none.
 	Breakers Breakers
+	// Days takes back what sessions have not spent of daily budgets.
+	Days Days
 	// Observer hears of sessions that end.
 	Observer Observer
 	Clock    Clock
@@ -66,6 +68,9 @@ func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, er
 		out.Conflicts[in.Phase] = conflicts
 	}
 	b.mirror(ctx, s, next, head, in, len(conflicts) == 0)
+	if in.Complete {
+		b.giveBackDay(ctx, s.key)
+	}
 	if in.Complete && len(conflicts) == 0 {
 		observed(b.Observer).SessionEnded(s.team.Name, team.Completed, nil)
 	}
@@ -177,6 +182,7 @@ func (b *Boundaries) Close(ctx context.Context, in CloseInput) error {
 	if in.Status != team.Completed {
 		spent = b.reckon(ctx, key)
 	}
+	b.giveBackDay(ctx, key)
 	var name string
 	err := b.Sessions.UpdateExecution(key, func(e *team.Execution) {
 		name = e.Team

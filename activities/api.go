@@ -29,6 +29,8 @@ const (
 	MarkName Name = "mark-session"
 	// RaiseName adds to a budget; see [Boundaries.Raise].
 	RaiseName Name = "raise-budget"
+	// AwaitDayName waits for a team's daily budget; see [DayWaits.Await].
+	AwaitDayName Name = "await-day"
 )
 
 // AdmitInput asks whether a session may start.
@@ -140,7 +142,11 @@ type BudgetStop struct {
 	// Scope names the budget that is spent; Message says so in a sentence.
 	Scope   string `json:"scope"`
 	Message string `json:"message"`
-	Lost    int    `json:"lost,omitempty"`
+	// Date is the day whose budget is spent, if it is that, and Least what the
+	// next call needs of it.
+	Date  string      `json:"date,omitempty"`
+	Least team.Amount `json:"least,omitzero"`
+	Lost  int         `json:"lost,omitempty"`
 	// Total is all that the assignment has cost so far.
 	Total team.Usage `json:"total"`
 }

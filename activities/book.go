@@ -233,9 +233,23 @@ func within(estimate team.Usage, granted team.Amount) team.Usage {
 	return estimate
 }
 
-// ask has the ledger decide. Where nobody has said what a call may cost, that is
+// ask has the ledger decide, and the team's day if the session has too little of
+// it. Where nobody has said what a call may cost, that is
 // guessed from what calls of the agent have cost before.
 func (b *book) ask(ctx context.Context, seq int64, plan team.CallPlan) (verdict budget.Verdict, as team.CallPlan, err error) {
+	for {
+		verdict, as, err = b.askLedger(ctx, seq, plan)
+		if err != nil || verdict.Draw == nil {
+			return verdict, as, err
+		}
+		var done bool
+		if verdict, done, err = b.draw(ctx, seq, as, *verdict.Draw); err != nil || done {
+			return verdict, as, err
+		}
+	}
+}
+
+func (b *book) askLedger(ctx context.Context, seq int64, plan team.CallPlan) (verdict budget.Verdict, as team.CallPlan, err error) {
 	err = b.persist(ctx, func() error {
 		return b.Ledgers.UpdateLedger(b.scene.key, func(l *budget.Ledger) error {
 			as = plan
@@ -247,6 +261,9 @@ func (b *book) ask(ctx context.Context, seq int64, plan team.CallPlan) (verdict 
 			}
 			b.limit(l)
 			verdict = l.Reserve(b.in.AssignmentID, seq, as.Want, as.Least, b.Clock().UTC())
+			if verdict.Draw != nil {
+				verdict.Draw.Largest, _ = l.Largest(plan.Agent)
+			}
 			return nil
 		})
 	})

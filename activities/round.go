@@ -23,6 +23,8 @@ type Rounds struct {
 	// Breakers decides whether rounds may begin, and hears how they end; nil:
 	// every round may.
 	Breakers Breakers
+	// Days grants parts of daily budgets.
+	Days Days
 	// Observer hears of rounds, attempts and calls.
 	Observer Observer
 	Clock    Clock
@@ -105,8 +107,10 @@ func (rs *Rounds) Run(ctx context.Context, in RoundInput) (team.RoundResult, err
 	case err != nil:
 		return team.RoundResult{}, r.interrupted(work, err)
 	case result != nil:
+		r.giveBackDay(work)
 		return r.done(work, result), nil
 	}
+	defer r.giveBackDay(work)
 	if err := r.openBook(work); err != nil {
 		return team.RoundResult{}, r.interrupted(work, err)
 	}

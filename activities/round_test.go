@@ -71,6 +71,8 @@ type desk struct {
 	// breakers is nil where every round passes; lease is what the round brings.
 	breakers activities.Breakers
 	lease    string
+	// days is nil where the team has no daily budget.
+	days activities.Days
 	// onExceeded is what the session can do about its budget; after is the
 	// activity that the round goes on with.
 	onExceeded team.OnExceeded
@@ -132,7 +134,10 @@ func (d *desk) execute(fn, in, out any) {
 // attempts executions before it.
 func (d *desk) round(before activities.Heartbeat, options ...func(*testsuite.TestActivityEnvironment)) (team.RoundResult, error) {
 	d.t.Helper()
-	rounds := &activities.Rounds{Files: d.store, Sessions: d.store, Ledgers: d.store, Agents: d.agents, Breakers: d.breakers, Observer: d.observer, Clock: time.Now, LostLimit: 5, Drain: time.Millisecond}
+	rounds := &activities.Rounds{
+		Files: d.store, Sessions: d.store, Ledgers: d.store, Agents: d.agents, Breakers: d.breakers, Days: d.days,
+		Observer: d.observer, Clock: time.Now, LostLimit: 5, Drain: time.Millisecond,
+	}
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
 	env.RegisterActivity(rounds.Run)

@@ -29,6 +29,9 @@ func (r *round) budgetSpent(ctx context.Context, f team.Failure) error {
 	}
 	r.mirror(ctx, state)
 	stop := BudgetStop{Scope: r.book.refusal.Scope, Message: f.Message, Lost: r.log.Lost, Total: r.book.total()}
+	if d := r.book.refusal.Draw; d != nil {
+		stop.Date, stop.Least = d.Date, d.Least
+	}
 	return temporal.NewApplicationErrorWithOptions(f.Message, team.BudgetSpent,
 		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{stop}})
 }

@@ -68,7 +68,7 @@ func (s *stand) keepHistory() {
 // live for years, so what changes the commands of a running one fails here.
 func TestRecordedHistoriesReplay(t *testing.T) {
 	t.Parallel()
-	temporaltest.ReplayHistories(t, breaker.Workflow, breaker.WorkflowName)
+	temporaltest.ReplayHistories(t, map[string]any{breaker.WorkflowName: breaker.Workflow})
 }
 
 func (s *stand) must(answer breaker.Answer, err error) breaker.Answer {

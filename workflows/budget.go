@@ -107,8 +107,9 @@ func (s *session) afterBudgetSpent(ctx workflow.Context, a *assignment, stop act
 	return err
 }
 
-// untilRaised waits for a raise, for as long as the team lets a parked session
-// wait. Its end without one is errNotBegun: a person is needed, and none came.
+// untilRaised waits for a raise, or for the team's next day if it is the day that
+// is spent, for as long as the team lets a parked session wait. Its end without one
+// is errNotBegun: a person is needed, and none came.
 func (s *session) untilRaised(ctx workflow.Context, a *assignment, before int) error {
 	waiting, cancel := workflow.WithCancel(ctx)
 	defer cancel()
@@ -116,12 +117,15 @@ func (s *session) untilRaised(ctx workflow.Context, a *assignment, before int) e
 	timer := workflow.NewTimerWithOptions(waiting, limit, workflow.TimerOptions{
 		Summary: fmt.Sprintf("%s waits for `maestro budget raise %s`", a.AssignmentID, s.status.Session),
 	})
-	err := workflow.Await(ctx, func() bool { return s.raises > before || s.stopping() || timer.IsReady() })
+	day := s.awaitDay(waiting, a)
+	err := workflow.Await(ctx, func() bool { return s.raises > before || s.stopping() || timer.IsReady() || day.IsReady() })
 	switch {
 	case err != nil:
 		return err
 	case s.raises > before:
 		return nil
+	case day.IsReady() && !s.stopping():
+		return day.Get(ctx, nil)
 	case !s.stopping():
 		s.failing = true
 		s.note(ctx, a, team.Failed)
@@ -145,6 +149,9 @@ func (s *session) standBy(ctx workflow.Context, a *assignment, state team.State)
 
 // moneyRequest says what a person can do about a budget that is spent.
 func (s *session) moneyRequest(a *assignment, stop activities.BudgetStop) team.HelpRequest {
+	if stop.Date != "" {
+		return s.dayRequest(a, stop)
+	}
 	flags, argument, what, key := "", "", "--tokens N", "tokens"
 	if limit := s.limit(stop.Scope); limit.Tokens == 0 {
 		what, key = "--usd N", "usd"

@@ -7,9 +7,11 @@ import (
 	"github.com/maestro-hive/maestro/workflows"
 )
 
-// TestRecordedHistoriesReplay replays sessions of every kind that earlier code
-// has run: what changes the commands of a running session fails here.
+// TestRecordedHistoriesReplay replays sessions of every kind, and a daily budget,
+// that earlier code has run: what changes the commands of a running session fails here.
 func TestRecordedHistoriesReplay(t *testing.T) {
 	t.Parallel()
-	temporaltest.ReplayHistories(t, workflows.TeamSession, workflows.TeamSessionName)
+	temporaltest.ReplayHistories(t, map[string]any{
+		workflows.TeamSessionName: workflows.TeamSession, workflows.DailyBudgetName: workflows.DailyBudget,
+	})
 }

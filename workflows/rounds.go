@@ -223,9 +223,10 @@ func (a *assignment) charge(report activities.RoundFailure) {
 
 // interrupt books what a round that was cancelled has cost.
 func (a *assignment) interrupt(err error) {
+	var ofActivity *temporal.ActivityError // a wait in the workflow has other details
 	var cancelled *temporal.CanceledError
 	var report activities.Interruption
-	if errors.As(err, &cancelled) && cancelled.HasDetails() && cancelled.Details(&report) == nil {
+	if errors.As(err, &ofActivity) && errors.As(ofActivity, &cancelled) && cancelled.HasDetails() && cancelled.Details(&report) == nil {
 		a.Usage = report.Total
 	}
 }

@@ -19,13 +19,18 @@ type Limits struct {
 	Session  team.Cap            `json:"session,omitzero"`
 	Phases   map[string]team.Cap `json:"phases,omitempty"`
 	Personas map[string]team.Cap `json:"personas,omitempty"`
+	// Daily is what all sessions of the team may spend in a day; see [Day].
+	Daily team.Cap `json:"daily,omitzero"`
 	// WarnAt lists the fractions of a cap at which a warning is due.
 	WarnAt []float64 `json:"warn_at,omitempty"`
 }
 
 // LimitsOf are a team's limits before anything was raised.
 func LimitsOf(t team.Team) Limits {
-	l := Limits{Session: t.Budget.Cap(), Phases: map[string]team.Cap{}, Personas: map[string]team.Cap{}, WarnAt: t.Budget.WarnAt}
+	l := Limits{
+		Session: t.Budget.Cap(), Phases: map[string]team.Cap{}, Personas: map[string]team.Cap{},
+		Daily: t.Budget.Daily, WarnAt: t.Budget.WarnAt,
+	}
 	for _, p := range t.Phases {
 		if p.Budget != (team.Cap{}) {
 			l.Phases[p.Name] = p.Budget
@@ -41,7 +46,7 @@ func LimitsOf(t team.Team) Limits {
 
 // IsZero tells whether nothing is limited.
 func (l Limits) IsZero() bool {
-	return l.Session == (team.Cap{}) && len(l.Phases)+len(l.Personas)+len(l.WarnAt) == 0
+	return l.Session == (team.Cap{}) && l.Daily == (team.Cap{}) && len(l.Phases)+len(l.Personas)+len(l.WarnAt) == 0
 }
 
 // Ledger is what a session has spent, by assignment, what is set aside for calls
@@ -65,7 +70,7 @@ type Ledger struct {
 
 // Equal tells whether both limit the same.
 func (l Limits) Equal(m Limits) bool {
-	return l.Session == m.Session && maps.Equal(l.Phases, m.Phases) && maps.Equal(l.Personas, m.Personas) &&
+	return l.Session == m.Session && l.Daily == m.Daily && maps.Equal(l.Phases, m.Phases) && maps.Equal(l.Personas, m.Personas) &&
 		slices.Equal(l.WarnAt, m.WarnAt)
 }
 
@@ -96,23 +101,9 @@ func (l *Ledger) raised(scope string, limit team.Cap) team.Cap {
 		if r.Scope != scope {
 			continue
 		}
-		if limit.Tokens > 0 {
-			limit.Tokens += r.Added.Tokens
-		}
-		if limit.USD > 0 {
-			limit.USD += r.Added.USD
-		}
+		limit = raise(limit, r.Added)
 	}
 	return limit
-}
-
-// Allowance is a session's part of a daily budget.
-type Allowance struct {
-	// Date is the day, by UTC, like 2026-01-31.
-	Date string `json:"date"`
-	// Granted is all that the session was granted for that day. A dimension
-	// that the daily budget does not cap is negative: not limited.
-	Granted team.Amount `json:"granted"`
 }
 
 // Row is what one assignment has spent.
@@ -291,16 +282,7 @@ type scope struct {
 // left is what nobody has spent or reserved; negative is a dimension that is not
 // limited.
 func (s scope) left() team.Amount {
-	free := func(limit, used int64) int64 {
-		if limit <= 0 {
-			return -1
-		}
-		return max(limit-used, 0)
-	}
-	return team.Amount{
-		Tokens: free(s.cap.Tokens, s.spent.Tokens+s.reserved.Tokens),
-		USD:    team.USD(free(int64(s.cap.USD), int64(s.spent.USD+s.reserved.USD))),
-	}
+	return left(s.cap, s.spent.Add(s.reserved))
 }
 
 // scopes are the budgets that an assignment's calls draw from, those without a
@@ -358,6 +340,9 @@ type Verdict struct {
 	Refused string
 	// Scope names that budget.
 	Scope string
+	// Draw asks for a part of the team's day, if the session has too little of
+	// it for the call; nil: it has enough. After the answer, ask again.
+	Draw *Draw
 }
 
 // Reserve sets aside what a call may cost. It grants all of want if that is
@@ -376,6 +361,9 @@ func (l *Ledger) Reserve(id team.AssignmentID, call int64, want, least team.Amou
 		default:
 			granted = within(left, granted)
 		}
+	}
+	if draw := l.fromDay(granted, least, now); draw != nil {
+		return Verdict{Scope: DayScope, Draw: draw}
 	}
 	row := l.Row(id)
 	row.Reserved = maps.Clone(row.Reserved)
@@ -424,12 +412,16 @@ func (s scope) refusal(left, least team.Amount) string {
 
 // fraction is how much of a budget is spent: the larger of tokens and money.
 func (s scope) fraction() float64 {
+	return fraction(s.spent, s.cap)
+}
+
+func fraction(spent team.Amount, limit team.Cap) float64 {
 	var f float64
-	if s.cap.Tokens > 0 {
-		f = float64(s.spent.Tokens) / float64(s.cap.Tokens)
+	if limit.Tokens > 0 {
+		f = float64(spent.Tokens) / float64(limit.Tokens)
 	}
-	if s.cap.USD > 0 {
-		f = max(f, float64(s.spent.USD)/float64(s.cap.USD))
+	if limit.USD > 0 {
+		f = max(f, float64(spent.USD)/float64(limit.USD))
 	}
 	return f
 }
@@ -455,6 +447,9 @@ func (l *Ledger) Fractions(id team.AssignmentID, now time.Time) map[string]float
 	out := map[string]float64{}
 	for _, s := range l.scopes(id) {
 		out[s.name] = s.fraction()
+	}
+	if l.today(now) {
+		out[DayScope] = l.Day.fraction()
 	}
 	return out
 }

@@ -60,13 +60,22 @@ func newBudget(a *app) *cobra.Command {
 }
 
 func newBudgetShow(a *app) *cobra.Command {
+	var name string
 	cmd := &cobra.Command{
-		Use:   "show SESSION",
-		Short: "Show a session's budgets, what is left of them, and the calls whose cost nobody knows",
-		Args:  arguments(1, 1),
-		RunE:  func(cmd *cobra.Command, args []string) error { return a.showBudget(cmd.Context(), args[0]) },
+		Use:   "show (SESSION | --team TEAM)",
+		Short: "Show a session's budgets, what is left of them, and the calls whose cost nobody knows; or a team's day",
+		Long: "Show a session's budgets, what is left of them, and the calls whose cost nobody knows. " +
+			"With --team, show what the team may spend today over all its sessions; that is Temporal's to tell, and needs no worker.",
+		Args: sessionOrTeam(&name),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if name != "" {
+				return a.showDay(cmd.Context(), name)
+			}
+			return a.showBudget(cmd.Context(), args[0])
+		},
 	}
-	a.addNamespaceFlags(cmd)
+	a.addTeamFlag(cmd, &name, "show the daily budget of this team")
+	a.addTemporalFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
 	cmd.ValidArgsFunction = a.completeSessions

@@ -22,14 +22,15 @@ type raiseDocument struct {
 
 func newBudgetRaise(a *app) *cobra.Command {
 	var r workflows.Raise
-	var usd string
+	var usd, name string
 	cmd := &cobra.Command{
-		Use:   "raise SESSION (--tokens N | --usd X)",
-		Short: "Add to a budget of a running session",
+		Use:   "raise (SESSION | --team TEAM) (--tokens N | --usd X)",
+		Short: "Add to a budget of a running session, or to what a team may spend today",
 		Long: "Add to a budget of a running session: the session's, or with --persona or --phase that one's. " +
 			"A session that has parked because the budget is spent goes on where it was; nothing that is paid for is paid for again. " +
-			"Where no worker answers within " + answerPatience.String() + ", the raise waits for one.",
-		Args: arguments(1, 1),
+			"Where no worker answers within " + answerPatience.String() + ", the raise waits for one.\n\n" +
+			"With --team it adds to the team's daily budget, for today by UTC only: sessions that wait for tomorrow go on.",
+		Args: sessionOrTeam(&name),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if usd != "" {
 				if err := r.USD.UnmarshalYAML([]byte(usd)); err != nil {
@@ -40,6 +41,9 @@ func newBudgetRaise(a *app) *cobra.Command {
 				return usagef("say what to add: --tokens N, --usd X or both, as positive numbers")
 			}
 			r.By = a.person()
+			if name != "" {
+				return a.raiseDay(cmd.Context(), name, workflows.RaiseDay{Tokens: r.Tokens, USD: r.USD, By: r.By, Note: r.Note})
+			}
 			return a.raise(cmd.Context(), args[0], r)
 		},
 	}
@@ -48,7 +52,8 @@ func newBudgetRaise(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&r.Persona, "persona", "", "raise this persona's budget instead of the session's")
 	cmd.Flags().StringVar(&r.Phase, "phase", "", "raise this phase's budget instead of the session's")
 	cmd.Flags().StringVar(&r.Note, "note", "", "why, for the record")
-	cmd.MarkFlagsMutuallyExclusive("persona", "phase")
+	a.addTeamFlag(cmd, &name, "raise what all sessions of this team may spend today")
+	cmd.MarkFlagsMutuallyExclusive("persona", "phase", "team")
 	a.addTemporalFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)

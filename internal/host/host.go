@@ -87,6 +87,7 @@ const (
 type Worker struct {
 	options  options
 	breakers *breakers
+	days     *Days
 	offer    team.Offer
 	queues   []worker.Worker
 }
@@ -98,6 +99,7 @@ func newWorker(o options) *Worker {
 		Agents: o.Agents.OfferedAgents(), Checks: o.Agents.OfferedChecks(), StartedAt: o.Clock().UTC(),
 	}}
 	w.breakers = &breakers{Client: &breaker.Client{Temporal: o.Client, Store: o.Store.ID()}, store: o.Store, recorder: o.Telemetry.Recorder(), logger: o.Logger}
+	w.days = &Days{Temporal: o.Client, Store: o.Store.ID()}
 	w.queues = append(w.queues, w.workflowQueue())
 	slots := map[string]int{}
 	for name, offered := range w.offer.Agents {
@@ -130,9 +132,10 @@ func (w *Worker) workflowQueue() worker.Worker {
 	q := worker.New(o.Client, team.WorkflowQueue(o.Store.ID()), WorkflowQueueOptions(o.Identity))
 	q.RegisterWorkflowWithOptions(workflows.TeamSession, workflow.RegisterOptions{Name: workflows.TeamSessionName})
 	q.RegisterWorkflowWithOptions(breaker.Workflow, workflow.RegisterOptions{Name: breaker.WorkflowName})
+	q.RegisterWorkflowWithOptions(workflows.DailyBudget, workflow.RegisterOptions{Name: workflows.DailyBudgetName})
 	sessions := o.sessions()
 	admissions := &activities.Admissions{Files: o.Store, Sessions: sessions, Ledgers: o.Store, SearchAttributes: o.Attributes, Observer: o.observer(), Clock: o.Clock}
-	boundaries := &activities.Boundaries{Files: o.Store, Sessions: sessions, Ledgers: o.Store, Breakers: w.breakers, Observer: o.observer(), Clock: o.Clock}
+	boundaries := &activities.Boundaries{Files: o.Store, Sessions: sessions, Ledgers: o.Store, Breakers: w.breakers, Days: w.days, Observer: o.observer(), Clock: o.Clock}
 	waits := &activities.BreakerWaits{Breakers: w.breakers, Sessions: sessions, Clock: o.Clock, Logger: o.Logger}
 	reports := &activities.Reports{Breakers: w.breakers}
 	register(q, activities.AdmitName, admissions.Admit)
@@ -143,6 +146,7 @@ func (w *Worker) workflowQueue() worker.Worker {
 	q.RegisterWorkflowWithOptions(workflows.PruneStore, workflow.RegisterOptions{Name: workflows.PruneStoreName})
 	register(q, activities.PruneName, w.pruning().Prune)
 	register(q, activities.AwaitBreakerName, waits.Await)
+	register(q, activities.AwaitDayName, (&activities.DayWaits{Days: w.days, Clock: o.Clock}).Await)
 	register(q, activities.ReportBreakerName, reports.Report)
 	return q
 }
@@ -171,7 +175,7 @@ func (w *Worker) agentQueue(name string, concurrency int) worker.Worker {
 		DisableRegistrationAliasing:        true,
 	})
 	rounds := &activities.Rounds{
-		Files: o.Store, Sessions: o.sessions(), Ledgers: o.Store, Agents: o.Agents, Breakers: w.breakers, Observer: o.observer(),
+		Files: o.Store, Sessions: o.sessions(), Ledgers: o.Store, Agents: o.Agents, Breakers: w.breakers, Days: w.days, Observer: o.observer(),
 		Clock: o.Clock, LostLimit: o.LostLimit, Drain: o.Drain,
 	}
 	seals := &activities.Seals{Rounds: rounds}

@@ -1,6 +1,7 @@
 package system
 
 import (
+	"encoding/json"
 	"path/filepath"
 	"testing"
 
@@ -44,6 +45,48 @@ func TestWorkerKilledBetweenTwoLines(t *testing.T) {
 			s := w.ends(c.session)
 			require.Equal(t, team.Completed, s.Status, "%+v", s)
 			w.sound(s)
+		})
+	}
+}
+
+// TestWorkerKilledBetweenADayAndItsSpending kills a worker that has drawn from its
+// team's day, or is about to give back, and sees that nothing of the day is lost.
+func TestWorkerKilledBetweenADayAndItsSpending(t *testing.T) {
+	t.Parallel()
+	shared := newWorld(t)
+	for _, c := range []struct{ session, failpoint string }{
+		{"drawn-not-in-the-ledger", "drawn, not in the ledger@1"},
+		{"drawn-once-more", "drawn, not in the ledger@2"},
+		{"not-given-back", "given up, not given back@1"},
+		{"begun", "call begun@2"},
+	} {
+		t.Run(c.session, func(t *testing.T) {
+			t.Parallel()
+			w := shared.besides(t)
+			w.write("agents.yaml", `{version: 1, agents: {coder: {kind: command, argv: [/bin/sh, -c, 'echo x > $RANDOM.txt; echo "{\"usage\":{\"output_tokens\":60}}" > $MAESTRO_RESULT']}}}`)
+			teamFile := w.write("team.yaml", `{version: 1, name: daily, budget: {daily: {tokens: 320}},
+				personas: {dev: {role: r, agent: coder, instructions: do}}, phases: [{name: one, personas: [dev]}, {name: two, personas: [dev]}, {name: three, personas: [dev]}]}`)
+			worker := w.startFragile(c.failpoint)
+			w.start(filepath.Join(programs, "starter"), "run", teamFile, "survive", "--session", c.session)
+			w.dies(worker)
+			require.Contains(t, worker.output.String(), "failpoint: ")
+			w.startWorker()
+			s := w.ends(c.session)
+			require.Equal(t, team.Completed, s.Status, "%+v", s)
+			require.Equal(t, int64(180), s.Usage.Tokens())
+
+			var day struct{ Granted, Spent team.Amount }
+			require.NoError(t, json.Unmarshal([]byte(w.must("budget", "show", "--team", "daily", "-o", "json")), &day))
+			require.Equal(t, day.Spent, day.Granted, "all that is not spent is given back")
+			var budgets struct {
+				Open []struct{ Estimate team.Usage }
+			}
+			require.NoError(t, json.Unmarshal([]byte(w.must("budget", "show", c.session, "-o", "json")), &budgets))
+			want := int64(180)
+			for _, open := range budgets.Open {
+				want += open.Estimate.Tokens()
+			}
+			require.Equal(t, want, day.Spent.Tokens, "what nobody knows counts as spent")
 		})
 	}
 }

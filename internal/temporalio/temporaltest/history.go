@@ -42,8 +42,9 @@ func KeepHistory(ctx context.Context, t *testing.T, c client.Client, id, run, di
 }
 
 // ReplayHistories replays what KeepHistory has written to testdata/histories of
-// the test's package, each history in a test of its own.
-func ReplayHistories(t *testing.T, wf any, name string) {
+// the test's package, each history in a test of its own. registered are the
+// workflows by their wire names.
+func ReplayHistories(t *testing.T, registered map[string]any) {
 	t.Helper()
 	files, err := filepath.Glob("testdata/histories/*.json")
 	require.NoError(t, err)
@@ -53,7 +54,9 @@ func ReplayHistories(t *testing.T, wf any, name string) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
 			replayer := worker.NewWorkflowReplayer()
-			replayer.RegisterWorkflowWithOptions(wf, workflow.RegisterOptions{Name: name})
+			for name, wf := range registered {
+				replayer.RegisterWorkflowWithOptions(wf, workflow.RegisterOptions{Name: name})
+			}
 			require.NoError(t, replayer.ReplayWorkflowHistoryFromJSONFile(quiet, file))
 		})
 	}

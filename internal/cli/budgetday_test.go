@@ -1,0 +1,70 @@
+package cli_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+const dailyTeam = `
+version: 1
+name: daily
+personas:
+  dev: {role: Developer, agent: coder, instructions: do it}
+phases:
+  - {name: one, personas: [dev]}
+  - {name: two, personas: [dev]}
+budget: {daily: {tokens: 100}, on_exceeded: ask}
+`
+
+func TestATeamsDayIsShownAndRaised(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	w := d.withWorker(map[string]string{"coder": `echo x > $RANDOM.txt; echo '{"usage":{"output_tokens":60}}' > $MAESTRO_RESULT`})
+	unknown := d.run("budget", "show", "--team", "daily")
+	require.Equal(t, 2, unknown.code)
+	require.Contains(t, unknown.stderr.String(), `no session of team "daily"`)
+	both := d.run("budget", "show", "s", "--team", "daily")
+	require.Equal(t, 2, both.code)
+	require.Contains(t, both.stderr.String(), "not both")
+	require.Equal(t, 2, d.run("budget", "show").code)
+	require.Equal(t, 2, d.run("budget", "raise", "--team", "../x", "--tokens", "1").code)
+
+	d.must(0, "run", d.file("team.yaml", dailyTeam), "work", "--session", "s")
+	var status team.Status
+	until(t, func() bool {
+		d.json(&status, "status", "s")
+		return status.Status == team.HelpIsNeeded
+	}, "the session never parked")
+	var day struct {
+		Date, EndsAt string
+		Limit        team.Cap
+		Spent        team.Amount
+		Left         map[string]float64
+		Sessions     int
+	}
+	d.json(&day, "budget", "show", "--team", "daily")
+	require.Equal(t, time.Now().UTC().Format(time.DateOnly), day.Date)
+	require.Equal(t, team.Cap{Tokens: 100}, day.Limit)
+	require.Equal(t, team.Amount{Tokens: 60}, day.Spent)
+	require.Equal(t, map[string]float64{"tokens": 40}, day.Left)
+	require.Equal(t, 1, day.Sessions)
+	require.Contains(t, d.must(0, "budget", "show", "--team", "daily"), "100 tokens")
+
+	wrong := d.run("budget", "raise", "--team", "daily", "--usd", "1")
+	require.Equal(t, 1, wrong.code)
+	require.Contains(t, wrong.stderr.String(), "team daily has no daily budget of USD")
+	d.json(&day, "budget", "raise", "--team", "daily", "--tokens", "50")
+	require.Equal(t, team.Cap{Tokens: 150}, day.Limit)
+	until(t, func() bool {
+		d.json(&status, "status", "s")
+		return status.Status == team.Completed
+	}, "the session never went on")
+
+	w.interrupt()
+	w.wait()
+	require.Contains(t, d.must(0, "budget", "show", "--team", "daily"), "30", "it can be read without a worker")
+}

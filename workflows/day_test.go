@@ -1,0 +1,85 @@
+package workflows_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// spentDay is how a round ends whose team has spent its day.
+func spentDay() error {
+	return temporal.NewApplicationErrorWithOptions("spent", team.BudgetSpent, temporal.ApplicationErrorOptions{
+		NonRetryable: true,
+		Details: []any{activities.BudgetStop{
+			Scope: "day", Message: "the day is spent", Date: "2026-01-31", Least: team.Amount{Tokens: 60}, Total: team.Usage{InputTokens: 7},
+		}},
+	})
+}
+
+// asking is a stage whose first round finds the day spent.
+func asking() *stage {
+	s := &stage{team: newTeam(phase("build", "dev"))}
+	s.team.Budget = team.Budget{Daily: team.Cap{Tokens: 100}, OnExceeded: team.OnExceededAsk}
+	s.round = func(activities.RoundInput) (team.RoundResult, error) {
+		if len(s.rounds) == 1 {
+			return team.RoundResult{}, spentDay()
+		}
+		return team.RoundResult{}, nil
+	}
+	return s
+}
+
+func TestParkedSessionGoesOnByItselfAtMidnight(t *testing.T) {
+	t.Parallel()
+	s := asking()
+	var mu sync.Mutex
+	var waited []activities.AwaitDayInput
+	env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
+		env.RegisterActivityWithOptions(func(_ context.Context, in activities.AwaitDayInput) error {
+			mu.Lock()
+			defer mu.Unlock()
+			waited = append(waited, in)
+			return nil
+		}, activity.RegisterOptions{Name: string(activities.AwaitDayName)})
+	})
+	require.NoError(t, env.GetWorkflowError())
+	require.Equal(t, []activities.AwaitDayInput{{
+		AssignmentID: team.AssignmentID{Phase: "build", Persona: "dev"}, Team: "t", Date: "2026-01-31", Least: team.Amount{Tokens: 60},
+	}}, waited)
+	require.Len(t, s.rounds, 2)
+	require.Equal(t, 1, s.rounds[1].Round, "it goes on where it was")
+	require.Equal(t, "build.dev.1", s.rounds[1].After)
+	require.Equal(t, []string{"", ""}, s.marked, "the store is told that it parks, and that it goes on")
+	require.Empty(t, status(t, env).Help)
+	require.Equal(t, team.Completed, status(t, env).Status)
+}
+
+func TestCancelledWhileItWaitsForTheNextDay(t *testing.T) {
+	t.Parallel()
+	s := asking()
+	env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
+		env.RegisterActivityWithOptions(func(context.Context, activities.AwaitDayInput) error { return nil },
+			activity.RegisterOptions{Name: string(activities.AwaitDayName)})
+		env.OnActivity(string(activities.AwaitDayName), mock.Anything, mock.Anything).After(time.Hour).Return(nil)
+		env.RegisterDelayedCallback(func() {
+			got := status(t, env)
+			require.Equal(t, team.HelpIsNeeded, got.Status)
+			require.Contains(t, got.Help[0].Advice, "goes on by itself at 2026-02-01 00:00 UTC")
+			require.Contains(t, got.Help[0].Advice, "workflow budget/s/t")
+			env.CancelWorkflow()
+		}, time.Minute)
+	})
+	require.ErrorContains(t, env.GetWorkflowError(), "canceled")
+	require.Len(t, s.rounds, 1)
+	require.Equal(t, team.WasCancelled, s.closed[0].Status)
+}
