@@ -78,7 +78,7 @@ func (r *round) openBook(ctx context.Context) error {
 	}
 	lost := r.log.Lost
 	r.mu.Unlock()
-	if lost > 0 {
+	if lost > 0 && progress > 0 {
 		if err := r.writeRecord(ctx); err != nil {
 			return err
 		}
@@ -234,8 +234,8 @@ func within(estimate team.Usage, granted team.Amount) team.Usage {
 }
 
 // ask has the ledger decide, and the team's day if the session has too little of
-// it. Where nobody has said what a call may cost, that is
-// guessed from what calls of the agent have cost before.
+// it. Where nobody has said what a call may cost, that is guessed from what calls
+// of the agent have cost before.
 func (b *book) ask(ctx context.Context, seq int64, plan team.CallPlan) (verdict budget.Verdict, as team.CallPlan, err error) {
 	for {
 		verdict, as, err = b.askLedger(ctx, seq, plan)
@@ -299,7 +299,7 @@ func (b *book) Abandon(ctx context.Context, turn int, used team.Usage, known boo
 	}
 	kind := budget.Abandoned
 	if !known {
-		kind = budget.Unsettled
+		kind, used = budget.Unsettled, within(used, b.granted)
 	}
 	return b.end(context.WithoutCancel(ctx), budget.Entry{Kind: kind, Call: b.call, Usage: &used})
 }
