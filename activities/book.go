@@ -249,6 +249,7 @@ func (b *book) ask(ctx context.Context, seq int64, plan team.CallPlan) (verdict 
 	}
 }
 
+// askLedger has the session's own budgets decide; the verdict may be to ask the day.
 func (b *book) askLedger(ctx context.Context, seq int64, plan team.CallPlan) (verdict budget.Verdict, as team.CallPlan, err error) {
 	err = b.persist(ctx, func() error {
 		return b.Ledgers.UpdateLedger(b.scene.key, func(l *budget.Ledger) error {

@@ -238,9 +238,7 @@ func (s *session) limit(scope string) team.Cap {
 	if raised, ok := s.caps[scope]; ok {
 		return raised
 	}
-	l := budget.Ledger{Limits: budget.LimitsOf(s.team)}
-	limit, _ := l.Budget(scope)
-	return limit
+	return budget.CapOf(s.team, scope)
 }
 
 // raisable refuses what would add nothing to any budget.

@@ -44,6 +44,20 @@ func LimitsOf(t team.Team) Limits {
 	return l
 }
 
+// CapOf is one of a team's limits, by its scope.
+func CapOf(t team.Team, scope string) team.Cap {
+	switch kind, which, _ := strings.Cut(scope, " "); kind {
+	case "persona":
+		return t.Personas[which].Budget
+	case "phase":
+		p, _ := t.Phase(which)
+		return p.Budget
+	case DayScope:
+		return t.Budget.Daily
+	}
+	return t.Budget.Cap()
+}
+
 // IsZero tells whether nothing is limited.
 func (l Limits) IsZero() bool {
 	return l.Session == (team.Cap{}) && l.Daily == (team.Cap{}) && len(l.Phases)+len(l.Personas)+len(l.WarnAt) == 0

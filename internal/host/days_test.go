@@ -203,7 +203,7 @@ func TestDailyBudgetOverARealServer(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, tokens(8*200+7), view.Granted)
 	require.Equal(t, tokens(8*200+7), view.Spent)
-	d, err := conn.Client.DescribeWorkflowExecution(t.Context(), workflows.DailyBudgetID("store", "t"), "")
+	d, err := conn.DescribeWorkflowExecution(t.Context(), workflows.DailyBudgetID("store", "t"), "")
 	require.NoError(t, err)
 	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, d.GetWorkflowExecutionInfo().GetStatus())
 	require.NotEqual(t, d.GetWorkflowExecutionInfo().GetFirstRunId(), d.GetWorkflowExecutionInfo().GetExecution().GetRunId(), "it did continue as new")
