@@ -339,3 +339,28 @@ func TestASessionSpendsNothingThatItIsAboutToGiveBack(t *testing.T) {
 	require.Equal(t, "2026-02-01", l.Reserve(id, 5, tokens(1), tokens(1), tomorrow).Draw.Date, "each day is drawn from by itself")
 	require.Zero(t, l.Fractions(id, tomorrow.AddDate(0, 0, 1))[DayScope])
 }
+
+func TestADayOfMoneyLimitsNoTokens(t *testing.T) {
+	t.Parallel()
+	const dollar = team.USD(1_000_000_000)
+	id := team.AssignmentID{Phase: "code", Persona: "a"}
+	l := &Ledger{Limits: Limits{Daily: team.Cap{USD: 10 * dollar}}}
+	want, least := l.Guess("writer")
+	v := l.Reserve(id, 1, want, least, noon)
+	ask := *v.Draw
+	ask.Session, ask.Agent = "a", "writer"
+	d, out := Day{}.Draw(ask, noon)
+	require.Equal(t, Drawn, out.Effect)
+	require.Equal(t, team.Amount{Tokens: -1, USD: 10 * dollar}, out.Allowance.Granted)
+	l.Take(out)
+	require.Equal(t, 10*dollar, l.Reserve(id, 1, out.Cut(ask, want), least, noon).Granted.USD)
+	require.Equal(t, team.Amount{USD: 10 * dollar}, l.Row(id).Reserved[1], "what is limited by nothing spoils no sum")
+
+	dear := Draw{Session: "b", Date: "2026-01-31", Cap: team.Cap{USD: 10 * dollar}, Want: team.Amount{Tokens: 1e6, USD: dollar}, Least: team.Amount{Tokens: 1e6, USD: dollar}}
+	d, out = d.Draw(dear, noon)
+	require.Equal(t, DrawWaits, out.Effect)
+	d, _ = d.Draw(Draw{Session: "a", Date: "2026-01-31", Serial: 1, Cap: dear.Cap, Spent: team.Amount{Tokens: 5e6, USD: 95 * dollar / 10}}, noon)
+	_, out = d.Draw(dear, noon)
+	require.Equal(t, DrawRefused, out.Effect)
+	require.Contains(t, out.Refusal("t"), "0.5 of 10 USD are left, and the next call needs 1;")
+}
