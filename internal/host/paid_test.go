@@ -89,15 +89,14 @@ func (s *stand) firstTask(session string) int64 {
 // own fault, and with force.
 func TestResumeAsksOnlyWhatNobodyHasAsked(t *testing.T) {
 	t.Parallel()
-	arrived, stuck := make(chan struct{}, 1), make(chan struct{})
-	var poor atomic.Bool
+	arrived, stuck := make(chan struct{}), make(chan struct{})
+	var poor, held atomic.Bool
 	provider := providertest.New(t, func(r providertest.Request) providertest.Reply {
 		usage := team.Usage{InputTokens: 100, OutputTokens: 10}
 		if r.Turn() == 3 {
-			select {
-			case arrived <- struct{}{}:
+			if held.CompareAndSwap(false, true) { // the first one is never answered
+				close(arrived)
 				<-stuck
-			default:
 			}
 			return providertest.Reply{Usage: usage, Calls: []providertest.Call{{Name: "finish", Arguments: `{"summary":"done"}`}}}
 		}
