@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/chat"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -62,6 +63,8 @@ type Set struct {
 	launcher  *launcher
 	// transport carries the calls of models.
 	transport http.RoundTripper
+	// scales are what was learned of how their providers count, by agent.
+	scales map[string]*chat.Scale
 }
 
 // New prepares the config's agents and checks: it validates the config, reads
@@ -79,6 +82,7 @@ func New(cfg Config, opts Options) (*Set, error) {
 	s := &Set{
 		config: cfg.WithDefaults(), getenv: opts.Getenv, now: opts.Now, cacheRoot: opts.CacheRoot,
 		scripts: map[string]*script{}, digests: map[string]team.Digest{}, transport: newTransport(),
+		scales: map[string]*chat.Scale{},
 	}
 	account, err := findAccount(cfg.RunAs, os.Geteuid())
 	errs := []error{err, s.makeCacheRoot(), s.loadAgents()}
@@ -155,6 +159,7 @@ func (s *Set) makeCacheRoot() error {
 func (s *Set) loadAgents() error {
 	var errs []error
 	for name, d := range s.config.Agents {
+		s.scales[name] = &chat.Scale{}
 		var content []byte
 		if d.Kind == KindScripted {
 			path := s.relative(d.Script)

@@ -42,7 +42,7 @@ func (s *Set) converse(ctx context.Context, d Definition, job team.Job) (team.Ou
 	defer progress.end()
 	job.Progress = func(line string) { progress.line(oneLine(line)) }
 	a := &chat.Agent{
-		Name: job.Agent, Kind: d.Kind, Model: d.Model, Provider: provider, Transport: s.transport, Prices: d.Prices,
+		Name: job.Agent, Kind: d.Kind, Model: d.Model, Provider: provider, Transport: s.transport, Prices: d.Prices, Scale: s.scales[job.Agent],
 		MaxTurns: d.MaxTurns, MaxOutputTokens: d.MaxOutputTokens, ContextTokens: d.ContextTokens,
 		Timeout: d.Timeout.Std(), IdleTimeout: d.IdleTimeout.Std(), Mask: s.Mask, Now: s.now,
 		MaxLog: int(s.config.Limits.OutputBytes),

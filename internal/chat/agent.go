@@ -26,6 +26,8 @@ type Agent struct {
 	Transport http.RoundTripper
 	// Prices are what tokens cost; nil: nothing that is known.
 	Prices *team.Prices
+	// Scale is what was learned of how the provider counts; nil: nothing is.
+	Scale *Scale
 	// MaxTurns bounds the calls of an attempt whose job sets no bound.
 	MaxTurns int
 	// MaxOutputTokens bounds one answer, ContextTokens prompt and answer together.

@@ -24,12 +24,13 @@ func TestGrantsCutAnswers(t *testing.T) {
 		_, err := b.run()
 		require.NoError(t, err)
 		requests := s.Requests()
-		require.Equal(t, int64(8192-5000), requests[0].MaxTokens)
-		require.Equal(t, int64(1024), requests[1].MaxTokens)
+		require.GreaterOrEqual(t, requests[0].MaxTokens, int64(8192-5000), "a prompt has fewer tokens than bytes")
+		require.Less(t, requests[0].MaxTokens, int64(8192))
+		require.Equal(t, int64(16), requests[1].MaxTokens)
 		for i, p := range b.calls.plans {
 			used := b.calls.turns[i+1].stored.Usage
 			require.LessOrEqual(t, used.Tokens(), p.Want.Tokens, "what was wanted covers it")
-			require.Equal(t, p.Least, p.Estimate.Amount())
+			require.Less(t, p.Least.Tokens, p.Estimate.Tokens())
 			require.Equal(t, "writer", p.Agent)
 			require.Equal(t, "m", p.Model)
 			require.True(t, p.Request.Valid())

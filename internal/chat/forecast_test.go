@@ -20,25 +20,31 @@ func TestForecast(t *testing.T) {
 		"the first call: bytes, and a quarter of them": {
 			forecast{fresh: 4000, total: 4000, maxOutput: 8192},
 			team.Amount{Tokens: 12192},
-			team.Amount{Tokens: 2024},
+			team.Amount{Tokens: 1016},
 			team.Usage{InputTokens: 1000, OutputTokens: 1024},
 		},
 		"a later call: what was counted, and what was appended": {
 			forecast{counted: 5000, fresh: 401, total: 20000, maxOutput: 512},
 			team.Amount{Tokens: 5913},
-			team.Amount{Tokens: 5613},
+			team.Amount{Tokens: 5117},
 			team.Usage{InputTokens: 5101, OutputTokens: 512},
 		},
 		"money: the dearest kind at most, the cache by the best guess": {
 			forecast{counted: 1_000_000, cached: 900_000, caches: true, total: 9_000_000, maxOutput: 1_000_000, prices: prices},
 			team.Amount{Tokens: 2_000_000, USD: 18_750_000_000},
-			team.Amount{Tokens: 1_001_024, USD: 270_000_000 + 375_000_000 + 15_360_000},
+			team.Amount{Tokens: 1_000_016, USD: 270_000_000 + 375_000_000 + 240_000},
 			team.Usage{CacheReadTokens: 900_000, CacheWriteTokens: 100_000, OutputTokens: 1024, CostUSD: 660_360_000},
+		},
+		"what was learned: a third of a token for a byte": {
+			forecast{fresh: 6000, total: 6000, maxOutput: 100, learned: block / 3},
+			team.Amount{Tokens: 6100},
+			team.Amount{Tokens: 2016},
+			team.Usage{InputTokens: 2000, OutputTokens: 100},
 		},
 		"what was taken out is guessed to be gone, but not counted on": {
 			forecast{counted: 5000, removed: 8000, total: 40000, maxOutput: 100},
 			team.Amount{Tokens: 5100},
-			team.Amount{Tokens: 3100},
+			team.Amount{Tokens: 3016},
 			team.Usage{InputTokens: 3000, OutputTokens: 100},
 		},
 	} {
@@ -62,6 +68,7 @@ func TestForecastProperties(t *testing.T) {
 		}
 		f.cached, f.removed = between(0, f.counted), between(0, 2*f.counted)
 		f.total = f.counted + f.fresh + between(0, 1_000_000)
+		f.learned = between(0, block)
 		if random.IntN(4) > 0 {
 			f.prices = &team.Prices{
 				Input: team.USD(between(0, 5e9)), Output: team.USD(between(0, 25e9)),
@@ -79,11 +86,22 @@ func TestForecastProperties(t *testing.T) {
 		useful := min(leastOutput, f.maxOutput)
 		require.GreaterOrEqual(t, output, useful, "%+v", f)
 		require.LessOrEqual(t, output, f.maxOutput, "%+v", f)
-		if most := f.most(output); output > useful {
-			require.LessOrEqual(t, most.Tokens, granted.Tokens, "%+v granted %+v", f, granted)
-			require.LessOrEqual(t, most.USD, granted.USD, "%+v granted %+v", f, granted)
+		if likely := f.estimated(output).Amount(); output > useful {
+			require.LessOrEqual(t, likely.Tokens, granted.Tokens, "%+v granted %+v", f, granted)
+			require.LessOrEqual(t, likely.USD, granted.USD, "%+v granted %+v", f, granted)
 		}
 		more := granted.Add(team.Amount{Tokens: between(0, 1000), USD: team.USD(between(0, 1e9))})
 		require.GreaterOrEqual(t, f.output(more), output, "%+v granted %+v, then %+v", f, granted, more)
 	}
+}
+
+func TestScaleKeepsTheDearest(t *testing.T) {
+	t.Parallel()
+	var s Scale
+	s.learn(100, 6000)
+	s.learn(0, 6000)
+	s.learn(90, 6000)
+	require.Equal(t, int64(69), s.tokens.Load())
+	s.learn(1000, 6000)
+	require.Equal(t, int64(683), s.tokens.Load())
 }

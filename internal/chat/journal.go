@@ -47,6 +47,9 @@ func (r *run) answer(ctx context.Context, turn int) (Answer, *team.StoredTurn, e
 // buy reserves, makes and settles a call.
 func (r *run) buy(ctx context.Context, turn int, digest team.Digest) (Answer, error) {
 	f := r.talk.forecast(r.MaxOutputTokens, r.Prices)
+	if r.Scale != nil {
+		f.learned = r.Scale.tokens.Load()
+	}
 	granted, err := r.job.Calls.Reserve(ctx, team.CallPlan{
 		Turn: turn, Agent: r.Name, Model: r.Model, Request: digest,
 		Want: f.want(), Least: f.least(), Estimate: f.estimate(),
@@ -62,6 +65,9 @@ func (r *run) buy(ctx context.Context, turn int, digest team.Digest) (Answer, er
 			return Answer{}, errors.Join(err, fmt.Errorf("note how the call of turn %d ended: %w", turn, noted))
 		}
 		return Answer{}, err
+	}
+	if u := answer.Usage; r.Scale != nil && answer.Counted {
+		r.Scale.learn(u.InputTokens+u.CacheReadTokens+u.CacheWriteTokens, f.total)
 	}
 	if err := r.job.Calls.Settle(noting, turn, encode(answer), answer.Usage); err != nil {
 		return Answer{}, fmt.Errorf("settle the call of turn %d: %w", turn, err)
