@@ -362,20 +362,6 @@ func (b *book) Get(ctx context.Context, name team.Digest) (data []byte, err erro
 	return data, err
 }
 
-// Spending notes what the call under way has used so far, and stops an agent
-// that has used more than was set aside for it.
-func (b *book) Spending(used team.Usage) error {
-	b.guard.Lock()
-	defer b.guard.Unlock()
-	b.live = used
-	if over := used.Amount(); b.call != 0 && (over.Tokens > b.granted.Tokens && b.granted.Tokens > 0 || over.USD > b.granted.USD && b.granted.USD > 0) {
-		b.refusal = budget.Verdict{Scope: budget.SessionScope}
-		return team.Failf(team.TokenBudget, "the attempt has used %d tokens and %s USD, more than the %d tokens and %s USD that were set aside for it",
-			over.Tokens, over.USD, b.granted.Tokens, b.granted.USD)
-	}
-	return nil
-}
-
 // spent is what this run has spent on the attempt under way, the call under way
 // included.
 func (b *book) spent() team.Usage {

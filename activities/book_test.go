@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -244,4 +245,49 @@ func TestSpentBudgetFailsTheRoundWhereNobodyCanHelp(t *testing.T) {
 	require.Equal(t, "the budget of the session is spent: 15 of 45 tokens are left, and the next call needs 20", report.Failure.Message)
 	require.Equal(t, int64(30), d.ledger().Usage().Tokens())
 	require.Zero(t, d.ledger().Reserved())
+}
+
+func TestAttemptThatIsDearerThanWasSetAsideGetsMoreWhileThereIsSome(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []struct {
+		name           string
+		session, daily int64
+	}{{name: "session", session: 1000}, {name: "day", daily: 1000}} {
+		t.Run(limit.name, func(t *testing.T) {
+			t.Parallel()
+			d := newDesk(t)
+			d.team.Budget.Tokens, d.team.Budget.Daily.Tokens = limit.session, limit.daily
+			d.admit()
+			d.days, d.agents.reserve = &days{now: time.Now}, team.Amount{Tokens: 60}
+			d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+				out, err := leave("a.txt", "x")(ctx, job)
+				for out.Usage = (team.Usage{}); out.Usage.OutputTokens < 900 && err == nil; {
+					out.Usage.OutputTokens += 50
+					err = job.Calls.Spending(out.Usage)
+				}
+				return out, err
+			}
+			result, err := d.round(activities.Heartbeat{})
+			require.NoError(t, err)
+			require.Equal(t, int64(900), result.Usage.Tokens())
+			require.Zero(t, d.ledger().Reserved())
+		})
+	}
+	t.Run("stopped", func(t *testing.T) {
+		t.Parallel()
+		d := newDesk(t)
+		d.team.Budget.Tokens = 500
+		d.admit()
+		d.agents.reserve = team.Amount{Tokens: 60}
+		d.agents.run = func(ctx context.Context, job team.Job) (out team.Outcome, err error) {
+			for err == nil {
+				out.Usage.OutputTokens += 50
+				err = job.Calls.Spending(out.Usage)
+			}
+			return out, err
+		}
+		_, err := d.round(activities.Heartbeat{})
+		require.ErrorContains(t, err, "the attempt has used 550 tokens")
+		require.Zero(t, d.ledger().Reserved())
+	})
 }

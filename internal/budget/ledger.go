@@ -392,6 +392,31 @@ func (l *Ledger) Reserve(id team.AssignmentID, call int64, want, least team.Amou
 	return Verdict{Granted: granted}
 }
 
+// Extend sets more aside for a call under way that has turned out dearer than what
+// was set aside for it. It grants all of more if that is left, and else what is
+// left, as long as that covers least. It never says to wait: the call spends on.
+func (l *Ledger) Extend(id team.AssignmentID, call int64, more, least team.Amount, now time.Time) Verdict {
+	granted := more
+	for _, s := range l.scopes(id) {
+		left := s.left()
+		if !covers(left, least) {
+			return Verdict{Scope: s.name, Refused: s.refusal(left, least)}
+		}
+		granted = within(left, granted)
+	}
+	if draw := l.fromDay(granted, least, now); draw != nil {
+		return Verdict{Scope: DayScope, Draw: draw}
+	}
+	row := l.Row(id)
+	row.Reserved = maps.Clone(row.Reserved)
+	if row.Reserved == nil {
+		row.Reserved = map[int64]team.Amount{}
+	}
+	row.Reserved[call] = row.Reserved[call].Add(granted)
+	l.Rows[rowName(id)] = row
+	return Verdict{Granted: granted}
+}
+
 // covers tells whether what is left pays for an amount.
 func covers(left, amount team.Amount) bool {
 	return (left.Tokens < 0 || amount.Tokens <= left.Tokens) && (left.USD < 0 || amount.USD <= left.USD)

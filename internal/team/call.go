@@ -63,7 +63,8 @@ type Calls interface {
 	Put(ctx context.Context, data []byte) (Digest, error)
 	Get(ctx context.Context, name Digest) ([]byte, error)
 	// Spending tells what the call under way has used so far, for people to
-	// see. A *Failure of category token_budget says that it has passed what
-	// was reserved and nothing is left: the agent has to stop.
+	// see. One that has passed what was reserved gets more while there is some.
+	// A *Failure of category token_budget says that nothing is left: the agent
+	// has to stop.
 	Spending(used Usage) error
 }
