@@ -202,9 +202,10 @@ func (b *book) Reserve(ctx context.Context, plan team.CallPlan) (team.Amount, er
 		case verdict.Granted == team.Amount{}:
 			return verdict.Granted, nil // it has never cost anything
 		}
-		plan.Estimate = within(plan.Estimate, verdict.Granted)
+		granted := verdict.Aside()
+		plan.Estimate = within(plan.Estimate, granted)
 		b.guard.Lock()
-		b.plan, b.granted = plan, verdict.Granted
+		b.plan, b.granted = plan, granted
 		b.guard.Unlock()
 		key := b.attempt
 		key.Turn = plan.Turn
@@ -219,7 +220,7 @@ func (b *book) Reserve(ctx context.Context, plan team.CallPlan) (team.Amount, er
 		b.call = seq
 		b.guard.Unlock()
 		failpoint.Here("call begun")
-		return verdict.Granted, nil
+		return granted, nil
 	}
 }
 
@@ -253,13 +254,7 @@ func (b *book) ask(ctx context.Context, seq int64, plan team.CallPlan) (verdict 
 func (b *book) askLedger(ctx context.Context, seq int64, plan team.CallPlan) (verdict budget.Verdict, as team.CallPlan, err error) {
 	err = b.persist(ctx, func() error {
 		return b.Ledgers.UpdateLedger(b.scene.key, func(l *budget.Ledger) error {
-			as = plan
-			if (plan.Want == team.Amount{}) {
-				as.Want, as.Least = l.Guess(plan.Agent)
-				if as.Want == as.Least {
-					as.Estimate = team.Usage{OutputTokens: as.Want.Tokens, CostUSD: as.Want.USD}
-				}
-			}
+			as = guessed(l, plan)
 			b.limit(l)
 			verdict = l.Reserve(b.in.AssignmentID, seq, as.Want, as.Least, b.Clock().UTC())
 			if verdict.Draw != nil {
@@ -269,6 +264,29 @@ func (b *book) askLedger(ctx context.Context, seq int64, plan team.CallPlan) (ve
 		})
 	})
 	return verdict, as, err
+}
+
+// guessed is a plan with a guess where nobody has said what an attempt may cost:
+// of its tokens, its money, or both.
+func guessed(l *budget.Ledger, plan team.CallPlan) team.CallPlan {
+	if plan.Turn != 0 && plan.Want != (team.Amount{}) { // a turn's cost is known
+		return plan
+	}
+	want, least := l.Guess(plan.Agent)
+	known := want == least
+	if plan.Want.Tokens == 0 {
+		plan.Want.Tokens, plan.Least.Tokens = want.Tokens, least.Tokens
+		if known {
+			plan.Estimate.OutputTokens = want.Tokens
+		}
+	}
+	if plan.Want.USD == 0 {
+		plan.Want.USD, plan.Least.USD = want.USD, least.USD
+		if known {
+			plan.Estimate.CostUSD = want.USD
+		}
+	}
+	return plan
 }
 
 // Settle stores an answer and books its cost.

@@ -291,3 +291,45 @@ func TestAttemptThatIsDearerThanWasSetAsideGetsMoreWhileThereIsSome(t *testing.T
 		require.Zero(t, d.ledger().Reserved())
 	})
 }
+
+// byAttempt makes the desk's agent one that is paid by the attempt, of which aside
+// is known, and that does work.
+func (d *desk) byAttempt(aside team.Amount, work func(calls team.Calls, granted team.Amount) error) {
+	d.agents.conversation = team.InJournal // it books by itself
+	d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+		granted, err := job.Calls.Reserve(ctx, team.CallPlan{Agent: job.Agent, Want: aside, Least: aside})
+		if err != nil {
+			return team.Outcome{}, err
+		}
+		return team.Outcome{}, work(job.Calls, granted)
+	}
+}
+
+func TestCostThatNobodyKnowsIsEstimatedOnlyWhereABudgetBoundsIt(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.team.Budget.Tokens = 500
+	d.admit()
+	d.byAttempt(team.Amount{}, func(calls team.Calls, granted team.Amount) error {
+		used := team.Usage{OutputTokens: granted.Tokens, CostUSD: granted.USD}
+		return errors.Join(errKilled, calls.Abandon(t.Context(), 0, used, false))
+	})
+	_, err := d.round(activities.Heartbeat{})
+	require.Error(t, err)
+	require.Equal(t, team.Amount{Tokens: 500}, d.ledger().Unsettled().Amount())
+}
+
+func TestReserveInMoneyAloneIsHeldToABudgetOfTokens(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.team.Budget.Tokens = 500
+	d.admit()
+	d.byAttempt(team.Amount{USD: 1}, func(calls team.Calls, granted team.Amount) error {
+		require.Equal(t, team.Amount{Tokens: 500, USD: 1}, granted)
+		return errors.Join(team.Failf(team.Unknown, "no"), calls.Settle(t.Context(), 0, nil, team.Usage{OutputTokens: 300}))
+	})
+	_, err := d.round(activities.Heartbeat{})
+	requireType(t, err, team.RecoverableError)
+	_, err = d.round(activities.Heartbeat{Log: d.record().Rounds[0].RoundLog})
+	require.ErrorContains(t, err, "the budget of the session is spent: 200 of 500 tokens are left, and the next call needs 300")
+}

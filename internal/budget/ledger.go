@@ -345,7 +345,7 @@ func (l *Ledger) Budget(name string) (limit team.Cap, spent team.Amount) {
 
 // Verdict says whether a call may be made.
 type Verdict struct {
-	// Granted is what is set aside for the call.
+	// Granted is what the call may cost.
 	Granted team.Amount
 	// Wait: calls under way may free what is missing; ask again.
 	Wait bool
@@ -358,6 +358,10 @@ type Verdict struct {
 	// it for the call; nil: it has enough. After the answer, ask again.
 	Draw *Draw
 }
+
+// Aside is what of Granted is set aside: nothing in a dimension that no budget
+// limits, for a call of which nobody knows what it may cost.
+func (v Verdict) Aside() team.Amount { return booked(v.Granted) }
 
 // Reserve sets aside what a call may cost. It grants all of want if that is
 // left; waits while calls under way may free what is missing; and then grants
