@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"go.temporal.io/sdk/activity"
@@ -64,7 +65,7 @@ func (a *Admissions) Admit(ctx context.Context, in AdmitInput) (Admission, error
 			return Admission{}, storeError(err)
 		}
 	}
-	if err := r.limit(); err != nil {
+	if err := errors.Join(r.limit(), r.release()); err != nil {
 		return Admission{}, storeError(err)
 	}
 	out := r.admission()

@@ -33,10 +33,16 @@ func (b *Boundaries) reckon(ctx context.Context, key team.SessionKey) map[team.A
 	if err != nil {
 		return spent
 	}
+	ledger, err := b.Ledgers.Ledger(key)
+	if err != nil {
+		activity.GetLogger(ctx).Warn("what the session has cost is not known for certain", "error", err)
+		return spent
+	}
+	r := reckoning{b.Sessions, b.Ledgers, b.Clock}
 	for _, p := range e.Phases {
 		for _, a := range p.Assignments {
 			id := team.AssignmentID{Phase: p.Name, Persona: a.Persona}
-			used, err := b.reckonOne(key, id)
+			used, err := r.one(key, id, ledger.Row(id))
 			switch {
 			case errors.Is(err, errAtWork):
 			case err != nil:
@@ -49,13 +55,46 @@ func (b *Boundaries) reckon(ctx context.Context, key team.SessionKey) map[team.A
 	return spent
 }
 
-func (b *Boundaries) reckonOne(key team.SessionKey, id team.AssignmentID) (team.Usage, error) {
-	journal, err := b.Ledgers.Journal(key, id)
-	if err != nil || len(journal.Calls()) == 0 {
+// release gives up what is set aside for calls of earlier incarnations that nobody
+// works on any more: calls of this one would wait for them, and so might whoever
+// is to take them up.
+func (r *restoration) release() error {
+	if r.in.Incarnation == 1 {
+		return nil
+	}
+	ledger, err := r.Ledgers.Ledger(r.key)
+	if err != nil {
+		return err
+	}
+	for _, id := range ledger.Assignments() {
+		row := ledger.Row(id)
+		if len(row.Reserved) == 0 {
+			continue
+		}
+		_, err := reckoning{r.Sessions, r.Ledgers, r.Clock}.one(r.key, id, row)
+		if err != nil && !errors.Is(err, errAtWork) { // who is at work is fenced off, and gives up its own
+			return err
+		}
+	}
+	return nil
+}
+
+// reckoning adds up what assignments have cost on which nobody works any more.
+type reckoning struct {
+	sessions Sessions
+	ledgers  Ledgers
+	clock    Clock
+}
+
+// one returns what an assignment has cost, and brings its row in the ledger, which
+// is given, up to date.
+func (r reckoning) one(key team.SessionKey, id team.AssignmentID, row budget.Row) (team.Usage, error) {
+	journal, err := r.ledgers.Journal(key, id)
+	if err != nil || len(journal.Calls())+len(row.Reserved) == 0 {
 		return team.Usage{}, err
 	}
-	if len(journal.Open()) > 0 {
-		lock, ok, err := b.Sessions.Lock(key, id)
+	if len(journal.Open())+len(row.Reserved) > 0 {
+		lock, ok, err := r.sessions.Lock(key, id)
 		if err != nil {
 			return team.Usage{}, err
 		}
@@ -63,12 +102,12 @@ func (b *Boundaries) reckonOne(key team.SessionKey, id team.AssignmentID) (team.
 			return team.Usage{}, errAtWork
 		}
 		defer lock.Unlock()
-		if journal, err = b.Ledgers.Journal(key, id); err != nil { // it may have grown
+		if journal, err = r.ledgers.Journal(key, id); err != nil { // it may have grown
 			return team.Usage{}, err
 		}
 		for _, call := range journal.Open() {
-			e := budget.Entry{Seq: journal.Next(), At: b.Clock().UTC(), Kind: budget.Unsettled, Call: call.ID}
-			if err := b.Ledgers.AppendEntry(key, id, e); err != nil {
+			e := budget.Entry{Seq: journal.Next(), At: r.clock().UTC(), Kind: budget.Unsettled, Call: call.ID}
+			if err := r.ledgers.AppendEntry(key, id, e); err != nil {
 				return team.Usage{}, err
 			}
 			if err := journal.Apply(e); err != nil {
@@ -76,8 +115,8 @@ func (b *Boundaries) reckonOne(key team.SessionKey, id team.AssignmentID) (team.
 			}
 		}
 	}
-	return journal.Spent(), b.Ledgers.UpdateLedger(key, func(l *budget.Ledger) error {
-		l.SetRow(id, journal.Row(nil), b.Clock().UTC())
+	return journal.Spent(), r.ledgers.UpdateLedger(key, func(l *budget.Ledger) error {
+		l.SetRow(id, journal.Row(nil), r.clock().UTC())
 		return nil
 	})
 }

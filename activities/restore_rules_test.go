@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 )
@@ -199,4 +200,25 @@ func TestFenceHoldsForWhatStartsAfterIt(t *testing.T) {
 	_, err = d.round(activities.Heartbeat{})
 	require.ErrorContains(t, err, "a later incarnation")
 	require.Empty(t, d.agents.runs)
+}
+
+func TestNothingStaysSetAsideForCallsOfAnIncarnationThatIsOver(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	key := team.SessionKey{Namespace: "default-test-namespace", Session: "default-test-workflow-id"}
+	begun, reserved := team.AssignmentID{Phase: "pair", Persona: "p"}, team.AssignmentID{Phase: "pair", Persona: "q"}
+	require.NoError(t, p.store.AppendEntry(key, begun, budget.Entry{
+		Seq: 1, Kind: budget.Begun, At: time.Now(), Key: &team.CallKey{Epoch: 1, Round: 1, Attempt: 1}, Estimate: &team.Usage{OutputTokens: 7},
+	}))
+	require.NoError(t, p.store.UpdateLedger(key, func(l *budget.Ledger) error {
+		for _, id := range []team.AssignmentID{begun, reserved} {
+			require.Equal(t, team.Amount{Tokens: 50}, l.Reserve(id, 1, team.Amount{Tokens: 50}, team.Amount{Tokens: 50}, time.Now()).Granted)
+		}
+		return nil
+	}))
+	require.Empty(t, p.admit(team.Course{}).Faults)
+	l, err := p.store.Ledger(key)
+	require.NoError(t, err)
+	require.Zero(t, l.Reserved())
+	require.Equal(t, int64(7), l.Unsettled().Tokens())
 }
