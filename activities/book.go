@@ -71,6 +71,7 @@ func (r *round) openBook(ctx context.Context) error {
 		r.record.Epoch = max(r.record.Epoch, call.Key.Epoch)
 	}
 	r.record.Epoch = max(r.record.Epoch, 1)
+	r.thisRound().Epoch = r.record.Epoch // a record that only fences has none
 	r.record.Usage = b.journal.Spent()
 	progress := len(b.journal.Calls()) - len(b.journal.Unsettled())
 	if progress > r.log.Calls { // whoever was lost had achieved something

@@ -27,6 +27,8 @@ type agents struct {
 	runs  []team.Brief
 	// conversation is where it is kept.
 	conversation team.Conversation
+	// continuable: there is one that can go on.
+	continuable bool
 	// reserve is what an attempt may cost.
 	reserve team.Amount
 	// breaker is how every agent's breaker is set.
@@ -54,7 +56,7 @@ func (a *agents) Offered(string) team.OfferedAgent {
 }
 func (a *agents) Breaker(agent string) team.Breaker { return a.breaker.For(agent) }
 
-func (a *agents) Continuable(string, team.WorkDir) bool { return false }
+func (a *agents) Continuable(string, team.WorkDir) bool { return a.continuable }
 
 func (a *agents) Keep(string) []string    { return nil }
 func (a *agents) Mask(text string) string { return text }

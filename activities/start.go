@@ -71,7 +71,11 @@ func (r *round) inherits() bool {
 		return false
 	}
 	for _, round := range slices.Backward(r.record.Rounds) {
-		if round.Key.Run != r.info.WorkflowExecution.RunID {
+		switch {
+		case round.Key == r.key():
+		case round.Key.Run == r.info.WorkflowExecution.RunID:
+			return false // a round of this run has gone on with it already
+		default:
 			return round.Result == nil && !round.GaveUp && round.Epoch == r.record.Epoch && round.Begun == len(round.Attempts)+1
 		}
 	}

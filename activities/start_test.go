@@ -1,0 +1,55 @@
+package activities_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+func TestConversationOfACutOffIncarnationGoesOnOnce(t *testing.T) {
+	t.Parallel()
+	const run = "default-test-run-id"
+	cutOff := team.RoundRecord{Key: team.RoundKey{Run: "before", Activity: "1"}, Round: 1, Epoch: 1, RoundLog: team.RoundLog{Begun: 1}}
+	gaveUp := team.RoundRecord{Key: team.RoundKey{Run: run, Activity: "failed"}, Round: 1, Epoch: 1, GaveUp: true}
+	for _, test := range []struct {
+		name   string
+		rounds []team.RoundRecord
+		goesOn bool
+	}{
+		{"at the beginning", []team.RoundRecord{cutOff}, true},
+		{"not in the round after a failed one", []team.RoundRecord{cutOff, gaveUp}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			d := newDesk(t)
+			d.agents.conversation, d.agents.continuable = team.InDirectory, true
+			_, err := d.store.UpdateRecord(d.key(), team.AssignmentID{Phase: "build", Persona: "dev"}, 1, func(r *team.Record) {
+				r.Epoch, r.Rounds = 1, test.rounds
+			})
+			require.NoError(t, err)
+			goesOn := false
+			d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+				goesOn = job.Continues
+				return leave("a.txt", "x")(ctx, job)
+			}
+			_, err = d.round(activities.Heartbeat{})
+			require.NoError(t, err)
+			require.Equal(t, test.goesOn, goesOn)
+		})
+	}
+}
+
+func TestRoundAfterAFenceIsOfTheRecordsEpoch(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	_, err := d.store.UpdateRecord(d.key(), team.AssignmentID{Phase: "build", Persona: "dev"}, 1, func(*team.Record) {})
+	require.NoError(t, err)
+	_, err = d.round(activities.Heartbeat{})
+	require.NoError(t, err)
+	require.Equal(t, 1, d.record().Epoch)
+	require.Equal(t, 1, d.record().Rounds[0].Epoch)
+}
