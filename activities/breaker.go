@@ -125,8 +125,11 @@ func (r *round) readBreaker(ctx context.Context, name string) (breaker.View, err
 func (r *round) turnedAway(ctx context.Context, t TurnedAway) error {
 	r.mu.Lock()
 	this := r.thisRound()
-	if len(this.Attempts) > 0 || this.Begun > 0 {
+	if r.goesOnWith || len(this.Attempts) > 0 || this.Begun > 0 {
 		r.mu.Unlock()
+		if err := r.writeRecord(ctx); err != nil { // under the key by which the next one looks for it
+			return err
+		}
 		return breakerOpen(t)
 	}
 	t.Lost = r.log.Lost // nobody else will tell of them

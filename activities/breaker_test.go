@@ -115,6 +115,30 @@ func TestRoundThatWasHandedOverLeavesNoTraceEither(t *testing.T) {
 	require.Empty(t, d.record().Rounds)
 }
 
+func TestRoundThatIsTurnedAwayInItsMiddleGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.team.Budget.Tokens = 45
+	d.admit()
+	b := &breakers{}
+	d.breakers, d.onExceeded = b, team.OnExceededAsk
+	d.converse(&conversation{turns: 1, fails: func(int) *team.Failure { return team.Failf(team.APIError, "down") }})
+	_, err := d.round(activities.Heartbeat{})
+	requireType(t, err, team.RecoverableError)
+	c := &conversation{turns: 4}
+	d.converse(c)
+	_, err = d.round(activities.Heartbeat{})
+	requireType(t, err, team.BudgetSpent)
+	d.after = d.record().Rounds[0].Key.Activity
+
+	b.state = open(time.Hour)
+	_, err = d.round(activities.Heartbeat{})
+	requireType(t, err, team.BreakerOpen)
+	require.Len(t, d.record().Rounds, 1)
+	require.NotEqual(t, d.after, d.record().Rounds[0].Key.Activity, "the next one looks for what this one has")
+	require.Len(t, d.record().Rounds[0].Attempts, 1)
+}
+
 func TestRoundThatHasBegunIsNotTurnedAway(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

@@ -69,6 +69,8 @@ type round struct {
 	progress string
 	// durable: the record has the result, and nobody takes the round up again.
 	durable bool
+	// goesOnWith: the record has what an earlier activity did of the round.
+	goesOnWith bool
 
 	// mirroring orders what is written to the mirrored state; mirrored is what
 	// this execution has last written, and over tells that its work has ended.
@@ -195,6 +197,7 @@ func (r *round) goOn() {
 		if this := &r.record.Rounds[i]; r.in.After != "" && this.Key == before {
 			this.Key, this.Pass, this.Executions = r.key(), nil, 0
 			this.Earlier = len(this.Attempts) + this.HandedOver + this.Lost
+			r.goesOnWith = true
 		}
 	}
 }
