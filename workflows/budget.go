@@ -88,16 +88,16 @@ func budgetStop(err error) (activities.BudgetStop, bool) {
 func (s *session) afterBudgetSpent(ctx workflow.Context, a *assignment, stop activities.BudgetStop) error {
 	a.Usage = stop.Total
 	if s.onExceeded(a) == team.OnExceededDegrade {
-		a.degraded, a.agent = true, s.fallbacks[s.team.Personas[a.Persona].Agent]
+		a.degraded, a.agent, a.refused = true, s.fallbacks[s.team.Personas[a.Persona].Agent], nil
 		return nil
 	}
 	before := s.raises
 	s.broke[a.AssignmentID] = stop
 	s.status.Help = append(s.status.Help, s.moneyRequest(a, stop))
-	if err := s.standBy(ctx, a, team.HelpIsNeeded); err != nil {
-		return err
+	err := s.standBy(ctx, a, team.HelpIsNeeded)
+	if err == nil {
+		err = s.untilRaised(ctx, a, before)
 	}
-	err := s.untilRaised(ctx, a, before)
 	if err == nil {
 		s.status.Help = slices.DeleteFunc(s.status.Help, func(h team.HelpRequest) bool { return h.Phase == a.Phase && h.Persona == a.Persona })
 		err = s.standBy(ctx, a, team.Running)
@@ -179,7 +179,8 @@ func (s *session) takeRaises(ctx workflow.Context) error {
 			var r Raise
 			signals.Receive(ctx, &r)
 			if r.ID == "" {
-				r.ID = fmt.Sprintf("signal-%d", n)
+				// The ledger outlives the run. A reset has its signals again.
+				r.ID = fmt.Sprintf("signal-%s-%d", workflow.GetInfo(ctx).OriginalRunID, n)
 			}
 			err := s.raisable(r)
 			if err == nil {

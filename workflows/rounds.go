@@ -218,7 +218,9 @@ func (a *assignment) charge(report activities.RoundFailure) {
 	a.Attempts += len(report.Attempts)
 	a.Lost += report.Lost
 	a.Failures = append(a.Failures, report.Attempts...)
-	a.Usage = report.Total
+	if report.Total != (team.Usage{}) { // a round that could not look does not know
+		a.Usage = report.Total
+	}
 }
 
 // interrupt books what a round that was cancelled has cost.

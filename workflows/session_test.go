@@ -36,6 +36,8 @@ type stage struct {
 	course team.Course
 	// partial is the work that is at hand in phases that have yet to run.
 	partial []activities.RestoredWork
+	// fallbacks name, by agent, those that may work in their place.
+	fallbacks map[string]string
 
 	// deaf: Advance cannot tell breakers anything.
 	deaf bool
@@ -52,7 +54,7 @@ func (s *stage) admit(_ context.Context, in activities.AdmitInput) (activities.A
 	t := s.team.Resolved()
 	a := activities.Admission{
 		Faults: s.faults, Team: t.Outline(), Head: "head-init", Incarnation: 1,
-		Todo: t.Topological(), Inputs: map[string]team.Digest{}, Partial: s.partial,
+		Todo: t.Topological(), Inputs: map[string]team.Digest{}, Partial: s.partial, Fallbacks: s.fallbacks,
 	}
 	for _, p := range t.Phases {
 		if len(p.Needs) == 0 {
