@@ -1,9 +1,9 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -35,6 +35,8 @@ type book struct {
 	call    int64
 	plan    team.CallPlan
 	granted team.Amount
+	// told is the settled call whose answer the agent was given last.
+	told int64
 	// live is what the call under way has used so far.
 	live team.Usage
 	// refusal is the budget that could not pay; zero: all could.
@@ -154,6 +156,9 @@ func (b *book) Stored(ctx context.Context, turn int, request team.Digest) (*team
 		if call = b.journal.Find(key, request); call != nil {
 			break
 		}
+	}
+	if call != nil {
+		b.told = call.ID
 	}
 	b.guard.Unlock()
 	if call == nil {
@@ -331,7 +336,10 @@ func (b *book) end(ctx context.Context, e budget.Entry) error {
 	}
 	failpoint.Here("call booked")
 	b.guard.Lock()
-	b.call, b.live, b.granted = 0, team.Usage{}, team.Amount{}
+	b.call, b.live, b.granted, b.told = 0, team.Usage{}, team.Amount{}, 0
+	if e.Kind == budget.Settled {
+		b.told = cmp.Or(e.Call, b.journal.Next()-1) // a call that is told of at its end is its own entry
+	}
 	spent := b.journal.Spent()
 	b.guard.Unlock()
 	b.mu.Lock()
@@ -340,27 +348,17 @@ func (b *book) end(ctx context.Context, e budget.Entry) error {
 	return b.enter(ctx)
 }
 
-// KeepTools stores what the tools of the last settled turn did.
-func (b *book) KeepTools(ctx context.Context, turn int, doc []byte) error {
-	b.guard.Lock()
-	key := b.attempt
-	key.Turn = turn
-	var id int64
-	for _, call := range slices.Backward(b.journal.Calls()) {
-		if call.Key == key && call.State == budget.Settled {
-			id = call.ID
-			break
-		}
-	}
-	b.guard.Unlock()
-	if id == 0 {
-		return nil // the turn is an earlier attempt's, which has its tools
+// KeepTools stores what the tools of the turn did whose answer the agent was given
+// last. It may be an earlier attempt's, which was cut off before they had worked.
+func (b *book) KeepTools(ctx context.Context, _ int, doc []byte) error {
+	if b.told == 0 {
+		return nil // the answer is not kept
 	}
 	name, err := b.Put(ctx, doc)
 	if err != nil {
 		return err
 	}
-	return b.append(ctx, budget.Entry{Kind: budget.Tools, Call: id, Tools: name})
+	return b.append(ctx, budget.Entry{Kind: budget.Tools, Call: b.told, Tools: name})
 }
 
 // Put stores a blob, waiting for a store that cannot take it.

@@ -333,3 +333,33 @@ func TestReserveInMoneyAloneIsHeldToABudgetOfTokens(t *testing.T) {
 	_, err = d.round(activities.Heartbeat{Log: d.record().Rounds[0].RoundLog})
 	require.ErrorContains(t, err, "the budget of the session is spent: 200 of 500 tokens are left, and the next call needs 300")
 }
+
+func TestToolsOfAnEarlierAttemptsAnswerAreKeptOnce(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	worked := 0
+	d.agents.conversation = team.InJournal
+	d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+		stored, err := job.Calls.Stored(ctx, 1, "")
+		require.NoError(t, err)
+		if stored == nil {
+			_, err := job.Calls.Reserve(ctx, team.CallPlan{Turn: 1, Agent: job.Agent, Want: team.Amount{Tokens: 1}})
+			require.NoError(t, err)
+			require.NoError(t, job.Calls.Settle(ctx, 1, []byte("answer"), team.Usage{OutputTokens: 1}))
+			return team.Outcome{}, team.Failf(team.ResourceError, "the disk is full, before the tools could work")
+		}
+		if stored.Tools == nil {
+			worked++
+			require.NoError(t, job.Calls.KeepTools(ctx, 1, []byte("tools")))
+			return team.Outcome{}, errKilled
+		}
+		return leave("a.txt", "x")(ctx, job)
+	}
+	_, err := d.round(activities.Heartbeat{})
+	requireType(t, err, team.RecoverableError)
+	_, err = d.round(activities.Heartbeat{})
+	require.ErrorContains(t, err, "killed")
+	_, err = d.round(activities.Heartbeat{})
+	require.NoError(t, err)
+	require.Equal(t, 1, worked)
+}

@@ -367,6 +367,7 @@ func (v Verdict) Aside() team.Amount { return booked(v.Granted) }
 // left; waits while calls under way may free what is missing; and then grants
 // what is left, as long as that covers least.
 func (l *Ledger) Reserve(id team.AssignmentID, call int64, want, least team.Amount, now time.Time) Verdict {
+	l.unreserve(id, call)
 	granted := want
 	for _, s := range l.scopes(id) {
 		left := s.left()
@@ -394,6 +395,17 @@ func (l *Ledger) Reserve(id team.AssignmentID, call int64, want, least team.Amou
 	}
 	l.Rows[rowName(id)] = row
 	return Verdict{Granted: granted}
+}
+
+// unreserve forgets what an earlier request for the call has set aside: one that
+// is repeated, because its answer was lost, must not wait for itself.
+func (l *Ledger) unreserve(id team.AssignmentID, call int64) {
+	row := l.Row(id)
+	if _, ok := row.Reserved[call]; ok {
+		row.Reserved = maps.Clone(row.Reserved)
+		delete(row.Reserved, call)
+		l.Rows[rowName(id)] = row
+	}
 }
 
 // Extend sets more aside for a call under way that has turned out dearer than what

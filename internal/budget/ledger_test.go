@@ -70,3 +70,13 @@ func TestACallOfWhichNobodyKnowsTheCostSpoilsNoSum(t *testing.T) {
 	}
 	require.Equal(t, tokens(1000), l.Reserved(), "money is not limited")
 }
+
+func TestReservationThatIsRepeatedCountsOnce(t *testing.T) {
+	t.Parallel()
+	l := Ledger{Limits: Limits{Session: team.Cap{Tokens: 100}}}
+	id, want := team.AssignmentID{Phase: "p", Persona: "a"}, team.Amount{Tokens: 80}
+	for range 2 { // the first answer was lost
+		require.Equal(t, want, l.Reserve(id, 1, want, want, time.Time{}).Granted)
+	}
+	require.Equal(t, want, l.Reserved())
+}
