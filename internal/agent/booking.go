@@ -32,10 +32,13 @@ func (s *Set) booked(ctx context.Context, d Definition, job team.Job) (team.Outc
 	got.out.Usage = d.priced(got.out.Usage)
 	end := context.WithoutCancel(ctx) // what is paid for is booked whatever happens
 	var booking error
-	if got.known {
-		booking = job.Calls.Settle(end, attemptTurn, nil, got.out.Usage)
-	} else {
+	switch {
+	case !got.known:
 		booking = job.Calls.Abandon(end, attemptTurn, anyhow(granted), false)
+	case err != nil && got.out.Usage == team.Usage{}: // which is not what the next one costs
+		booking = job.Calls.Abandon(end, attemptTurn, team.Usage{}, true)
+	default:
+		booking = job.Calls.Settle(end, attemptTurn, nil, got.out.Usage)
 	}
 	if booking != nil {
 		err = errors.Join(err, booking)

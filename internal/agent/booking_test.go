@@ -49,8 +49,12 @@ func (l *ledger) Settle(ctx context.Context, turn int, _ []byte, used team.Usage
 func (l *ledger) Abandon(ctx context.Context, turn int, used team.Usage, known bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if turn != 0 || known || ctx.Err() != nil {
+	if turn != 0 || known && used != (team.Usage{}) || ctx.Err() != nil {
 		return errors.New("abandoned in a way that books nothing")
+	}
+	if known { // it came to nothing
+		l.settled = append(l.settled, used)
+		return l.broke
 	}
 	l.abandoned = append(l.abandoned, used)
 	return l.broke

@@ -77,9 +77,9 @@ func TestAJournalIsSummedUp(t *testing.T) {
 	)
 	row := Row{
 		Spent: []Spending{
-			{Date: "2026-01-31", Agent: "a", Model: "m", Calls: 1, Usage: *spent(10), Largest: spent(10).Amount()},
-			{Date: "2026-02-01", Agent: "a", Model: "m", Calls: 1, Usage: *spent(30), Largest: spent(30).Amount()},
-			{Date: "2026-02-01", Agent: "b", Calls: 1, Usage: *spent(7), Largest: spent(7).Amount()},
+			{Date: "2026-01-31", Agent: "a", Model: "m", Calls: 1, Usage: *spent(10), Largest: spent(10).Amount(), Answered: 1},
+			{Date: "2026-02-01", Agent: "a", Model: "m", Calls: 1, Usage: *spent(30), Largest: spent(30).Amount(), Answered: 1},
+			{Date: "2026-02-01", Agent: "b", Calls: 1, Usage: *spent(7), Largest: spent(7).Amount(), Answered: 1},
 			{Date: "2026-02-01", Agent: "a", Calls: 1, Usage: *spent(2), Largest: spent(2).Amount()},
 		},
 		Unsettled: *spent(40), UnsettledCalls: 1, Reserved: map[int64]team.Amount{10: tokens(20)}, Entries: 12,

@@ -146,6 +146,9 @@ type Spending struct {
 	Usage team.Usage `json:"usage"`
 	// Largest is the most that one call has cost.
 	Largest team.Amount `json:"largest"`
+	// Answered is how many of the calls were of use. What others have cost says
+	// nothing of what the next one may.
+	Answered int `json:"answered,omitempty"`
 }
 
 // Warning says that a part of a cap is spent.
@@ -171,6 +174,9 @@ func (r *Row) book(c Call) {
 	}
 	s := &r.Spent[i]
 	s.Calls++
+	if c.State == Settled {
+		s.Answered++
+	}
 	s.Usage = s.Usage.Add(c.Usage)
 	s.Largest = team.Amount{Tokens: max(s.Largest.Tokens, amount.Tokens), USD: max(s.Largest.USD, amount.USD)}
 }
@@ -238,12 +244,12 @@ func (l *Ledger) Reserved() team.Amount {
 }
 
 // Largest is the most that one call of an agent has cost in this session; ok
-// tells whether there was one.
+// tells whether there was one that was of use, or that has cost anything.
 func (l *Ledger) Largest(agent string) (most team.Amount, ok bool) {
 	for _, r := range l.Rows {
 		for _, s := range r.Spent {
 			if s.Agent == agent {
-				ok = true
+				ok = ok || s.Answered > 0 || s.Largest != team.Amount{}
 				most = team.Amount{Tokens: max(most.Tokens, s.Largest.Tokens), USD: max(most.USD, s.Largest.USD)}
 			}
 		}

@@ -80,3 +80,22 @@ func TestReservationThatIsRepeatedCountsOnce(t *testing.T) {
 	}
 	require.Equal(t, want, l.Reserved())
 }
+
+func TestCallThatCameToNothingSaysNothingOfWhatTheNextOneCosts(t *testing.T) {
+	t.Parallel()
+	l := Ledger{Limits: Limits{Session: team.Cap{Tokens: 100}}}
+	id := team.AssignmentID{Phase: "p", Persona: "a"}
+	j := &Journal{}
+	add := func(e Entry) {
+		e.Seq = j.Next()
+		require.NoError(t, j.Apply(e))
+		l.SetRow(id, j.Row(nil), noon)
+	}
+	add(Entry{Kind: Begun, Key: &team.CallKey{}, Agent: "x"})
+	add(Entry{Kind: Abandoned, Call: 1, Usage: &team.Usage{}})
+	want, least := l.Guess("x")
+	require.Equal(t, tokens(100), l.Reserve(id, 3, want, least, noon).Aside(), "nobody knows yet")
+	add(Entry{Kind: Settled, Key: &team.CallKey{}, Agent: "x", Usage: &team.Usage{}})
+	want, _ = l.Guess("x")
+	require.Zero(t, want, "it costs nothing")
+}
