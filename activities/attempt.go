@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/bmatcuk/doublestar/v4"
 
@@ -55,11 +56,34 @@ func (r *round) attempt(ctx context.Context) (*team.RoundResult, left, error) {
 			return nil, l, err
 		}
 	}
-	basis := team.BasisOf(r.in.AssignmentID, persona, r.Agents.Offered(persona.Agent), brief.Requirement, r.in.Input, brief.Decisions)
+	own, err := r.ownAgent(ctx, persona.Agent)
+	if err != nil {
+		return nil, l, err
+	}
+	basis := team.BasisOf(r.in.AssignmentID, persona, own, brief.Requirement, r.in.Input, brief.Decisions)
 	return &team.RoundResult{
 		Delta: collected.Delta, Output: collected.Output, Input: r.in.Input, Basis: &basis,
 		Files: len(collected.Changed) + len(collected.Deleted),
 	}, l, nil
+}
+
+// ownAgent describes the persona's own agent, which the work's basis names whoever
+// has worked. The worker of a fallback need not have it.
+func (r *round) ownAgent(ctx context.Context, name string) (own team.OfferedAgent, err error) {
+	if own = r.Agents.Offered(name); own.Kind != "" {
+		return own, nil
+	}
+	err = r.persist(ctx, func() error {
+		offers, err := r.Sessions.Offers(ctx)
+		slices.SortFunc(offers, func(a, b team.Offer) int { return a.RenewedAt.Compare(b.RenewedAt) })
+		for _, o := range offers { // the newest wins
+			if offered, ok := o.Agents[name]; ok {
+				own = offered
+			}
+		}
+		return err
+	})
+	return own, err
 }
 
 // left is what an attempt leaves behind: what its agent reports, and the files,

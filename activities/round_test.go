@@ -27,6 +27,8 @@ type agents struct {
 	runs  []team.Brief
 	// conversation is where it is kept.
 	conversation team.Conversation
+	// lacks is an agent that the worker does not have.
+	lacks string
 	// continuable: there is one that can go on.
 	continuable bool
 	// reserve is what an attempt may cost.
@@ -51,7 +53,10 @@ func (a *agents) Check(_ context.Context, job team.CheckJob) (team.Outcome, erro
 	return team.Outcome{}, a.check(job)
 }
 
-func (a *agents) Offered(string) team.OfferedAgent {
+func (a *agents) Offered(agent string) team.OfferedAgent {
+	if agent == a.lacks {
+		return team.OfferedAgent{}
+	}
 	return team.OfferedAgent{Kind: "command", Conversation: a.conversation}
 }
 func (a *agents) Breaker(agent string) team.Breaker { return a.breaker.For(agent) }

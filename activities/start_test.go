@@ -3,6 +3,7 @@ package activities_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -52,4 +53,16 @@ func TestRoundAfterAFenceIsOfTheRecordsEpoch(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, d.record().Epoch)
 	require.Equal(t, 1, d.record().Rounds[0].Epoch)
+}
+
+func TestBasisNamesThePersonasAgentWhereverItsFallbackWorks(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	own := team.OfferedAgent{Kind: "anthropic", Model: "dear"}
+	require.NoError(t, d.store.PutOffer(t.Context(), team.Offer{Worker: "w", RenewedAt: time.Now(), Agents: map[string]team.OfferedAgent{"a": own}}))
+	d.agents.lacks = "a"
+	result, err := d.round(activities.Heartbeat{})
+	require.NoError(t, err)
+	persona := d.team.Personas["dev"]
+	require.Equal(t, team.BasisOf(team.AssignmentID{Phase: "build", Persona: "dev"}, persona, own, "why", d.input, nil), *result.Basis)
 }
