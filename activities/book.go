@@ -184,11 +184,11 @@ func (b *book) Reserve(ctx context.Context, plan team.CallPlan) (team.Amount, er
 	b.guard.Lock()
 	b.plan, b.call, b.live, b.granted = plan, 0, team.Usage{}, plan.Want
 	b.guard.Unlock()
+	seq := b.journal.Next() // nobody else appends
 	free := plan.Want == team.Amount{}
 	if free && (!b.capped || b.in.Free) {
-		return plan.Want, nil
+		return plan.Want, b.noteFree(ctx, seq, plan)
 	}
-	seq := b.journal.Next() // nobody else appends
 	for wait := budgetWait; ; wait = min(2*wait, budgetWaitMax) {
 		verdict, plan, err := b.ask(ctx, seq, plan)
 		switch {
@@ -210,24 +210,48 @@ func (b *book) Reserve(ctx context.Context, plan team.CallPlan) (team.Amount, er
 		}
 		granted := verdict.Aside()
 		plan.Estimate = within(plan.Estimate, granted)
-		b.guard.Lock()
-		b.plan, b.granted = plan, granted
-		b.guard.Unlock()
-		key := b.attempt
-		key.Turn = plan.Turn
-		err = b.append(ctx, budget.Entry{
-			Kind: budget.Begun, Key: &key, Run: b.info.WorkflowExecution.RunID, Agent: plan.Agent, Model: plan.Model,
-			Request: plan.Request, Estimate: &plan.Estimate,
-		})
-		if err != nil {
-			return team.Amount{}, err
-		}
-		b.guard.Lock()
-		b.call = seq
-		b.guard.Unlock()
-		failpoint.Here("call begun")
-		return granted, nil
+		return granted, b.note(ctx, seq, plan, granted)
 	}
+}
+
+// noteFree notes that an attempt begins for which nothing is set aside, if its
+// program asks a model: that is paid, whatever becomes of the attempt. The best
+// guess at its cost is what the agent's dearest has cost.
+func (b *book) noteFree(ctx context.Context, seq int64, plan team.CallPlan) error {
+	if b.Agents.Offered(plan.Agent).Conversation != team.InDirectory {
+		return nil
+	}
+	var l budget.Ledger
+	if err := b.persist(ctx, func() (err error) {
+		l, err = b.Ledgers.Ledger(b.scene.key)
+		return err
+	}); err != nil {
+		return err
+	}
+	dearest, _ := l.Largest(plan.Agent)
+	plan.Estimate = team.Usage{OutputTokens: dearest.Tokens, CostUSD: dearest.USD}
+	return b.note(ctx, seq, plan, team.Amount{})
+}
+
+// note writes durably that the call begins, and what is set aside for it.
+func (b *book) note(ctx context.Context, seq int64, plan team.CallPlan, granted team.Amount) error {
+	b.guard.Lock()
+	b.plan, b.granted = plan, granted
+	b.guard.Unlock()
+	key := b.attempt
+	key.Turn = plan.Turn
+	err := b.append(ctx, budget.Entry{
+		Kind: budget.Begun, Key: &key, Run: b.info.WorkflowExecution.RunID, Agent: plan.Agent, Model: plan.Model,
+		Request: plan.Request, Estimate: &plan.Estimate,
+	})
+	if err != nil {
+		return err
+	}
+	b.guard.Lock()
+	b.call = seq
+	b.guard.Unlock()
+	failpoint.Here("call begun")
+	return nil
 }
 
 // within cuts an estimate to what is set aside for the call: what stays unsettled
@@ -322,11 +346,14 @@ func (b *book) Abandon(ctx context.Context, turn int, used team.Usage, known boo
 	if b.call == 0 {
 		return b.Settle(ctx, turn, nil, used)
 	}
-	kind := budget.Abandoned
+	e := budget.Entry{Kind: budget.Abandoned, Call: b.call, Usage: &used}
 	if !known {
-		kind, used = budget.Unsettled, within(used, b.granted)
+		e.Kind, used = budget.Unsettled, within(used, b.granted)
+		if used == (team.Usage{}) { // the estimate with which it began is better
+			e.Usage = nil
+		}
 	}
-	return b.end(context.WithoutCancel(ctx), budget.Entry{Kind: kind, Call: b.call, Usage: &used})
+	return b.end(context.WithoutCancel(ctx), e)
 }
 
 // end closes the call under way.

@@ -66,3 +66,25 @@ func TestBasisNamesThePersonasAgentWhereverItsFallbackWorks(t *testing.T) {
 	persona := d.team.Personas["dev"]
 	require.Equal(t, team.BasisOf(team.AssignmentID{Phase: "build", Persona: "dev"}, persona, own, "why", d.input, nil), *result.Basis)
 }
+
+func TestAttemptOfAProgramThatAsksAModelIsNotedWithoutABudget(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.agents.conversation = team.InDirectory
+	ends := []*team.Failure{team.Failf(team.Unknown, "no"), nil}
+	for _, f := range ends {
+		d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+			require.Len(t, d.journal().Open(), 1, "if its worker dies now, it is not forgotten")
+			out, err := leave("a.txt", "x")(ctx, job)
+			out.Usage = team.Usage{OutputTokens: 40}
+			if f != nil {
+				return out, f
+			}
+			require.Equal(t, int64(40), d.journal().Open()[0].Estimate.Tokens(), "what the one before has cost")
+			return out, err
+		}
+		_, _ = d.round(activities.Heartbeat{})
+	}
+	require.Equal(t, int64(80), d.journal().Spent().Tokens())
+	require.Zero(t, d.ledger().Reserved())
+}
