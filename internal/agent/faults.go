@@ -106,7 +106,7 @@ var kinds = []string{KindCommand, KindAnthropic, KindOpenAI, KindScripted}
 func (v *validator) agent(path string, d Definition) {
 	switch d.Kind {
 	case KindCommand:
-		if len(d.Argv) > 0 || dialectOf(d.Preset) == nil {
+		if len(d.Argv) > 0 || d.Preset == "" {
 			v.argv(path+".argv", d.Argv)
 		}
 		if d.Script != "" {
