@@ -164,6 +164,9 @@ func (b *Boundaries) Mark(ctx context.Context, in MarkInput) error {
 			}
 		}
 		e.Help = append([]team.HelpRequest{}, in.Help...)
+		for i := range e.Phases {
+			markAsked(&e.Phases[i], in.Help)
+		}
 		e.Stand()
 		e.Reason = in.Reason
 	})
@@ -171,6 +174,22 @@ func (b *Boundaries) Mark(ctx context.Context, in MarkInput) error {
 		activity.GetLogger(ctx).Warn("execution_state.json lags behind", "error", err)
 	}
 	return nil
+}
+
+// markAsked makes a phase's assignments stand as the session's requests say. The
+// round that parked one has written so itself; but the round that goes on with it
+// writes nothing for a while, in which nobody should be sent to help.
+func markAsked(p *team.PhaseStatus, help []team.HelpRequest) {
+	for i := range p.Assignments {
+		a := &p.Assignments[i]
+		asked := slices.ContainsFunc(help, func(h team.HelpRequest) bool { return h.Phase == p.Name && h.Persona == a.Persona })
+		switch {
+		case !asked && a.Status == team.HelpIsNeeded:
+			a.Status = team.Running
+		case asked && (a.Status == team.Running || a.Status == team.Waiting):
+			a.Status = team.HelpIsNeeded
+		}
+	}
 }
 
 // Close writes how a session ended, and what it has cost in all: also what nobody

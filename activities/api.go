@@ -168,6 +168,10 @@ type Heartbeat struct {
 	// the call under way included as far as that is known.
 	Agent string     `json:"agent,omitempty"`
 	Spent team.Usage `json:"spent,omitzero"`
+	// Call is the journal's number of the call under way; 0: none is. Live is the
+	// part of Spent that is its: no ledger has it before the call has ended.
+	Call int64      `json:"call,omitempty"`
+	Live team.Usage `json:"live,omitzero"`
 }
 
 // SealInput asks for a phase's work to be merged and verified.

@@ -414,6 +414,14 @@ func (b *book) spent() team.Usage {
 	return b.journal.SpentOn(b.info.WorkflowExecution.RunID, b.attempt).Add(b.live)
 }
 
+// underWay is the call under way and what it has cost so far, as far as that is
+// known.
+func (b *book) underWay() (call int64, live team.Usage) {
+	b.guard.Lock()
+	defer b.guard.Unlock()
+	return b.call, b.live
+}
+
 // total is all that the assignment has cost.
 func (b *book) total() team.Usage {
 	b.guard.Lock()

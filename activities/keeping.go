@@ -55,6 +55,7 @@ func (r *round) heartbeat() Heartbeat {
 	beat := Heartbeat{Log: log, Attempt: len(log.Attempts) + 1, Progress: r.progress}
 	if book != nil {
 		beat.Agent, beat.Spent = r.agent(), book.spent()
+		beat.Call, beat.Live = book.underWay()
 	}
 	return beat
 }

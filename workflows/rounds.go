@@ -259,7 +259,7 @@ func roundFailure(err error) (activities.RoundFailure, bool) {
 func (s *session) askForHelp(id team.AssignmentID, f team.Failure, attempts []team.AttemptFailure, usage team.Usage) {
 	s.status.Help = append(s.status.Help, team.HelpRequest{
 		ID: fmt.Sprintf("%s.%s.%d", id.Phase, id.Persona, len(s.status.Help)+1), Phase: id.Phase, Persona: id.Persona,
-		Category: f.Category, Message: f.Message, Advice: f.Advice(),
+		Category: f.Category, Message: f.Message, Advice: f.Remedy(),
 		Attempts: append([]team.AttemptFailure{}, attempts...), Usage: usage,
 	})
 	s.setPhase(id.Phase, team.Failed)

@@ -105,7 +105,8 @@ type Definition struct {
 
 	// What follows says nothing about what the agent does.
 
-	// Prices are what its tokens cost; nil: nothing that is known.
+	// Prices are what its tokens cost, see [team.Prices.WithDefaults]; nil: nothing
+	// that is known.
 	Prices *team.Prices `json:"-" yaml:"prices,omitempty"`
 	// Reserve is what one attempt of an agent that is paid by the attempt may
 	// cost: it is set aside in the budgets while the attempt runs.
@@ -208,6 +209,10 @@ func (d Definition) withDefaults() Definition {
 		setDefault(&d.ContextTokens, chat.DefaultContextTokens)
 	}
 	setDefault(&d.Concurrency, DefaultCommandConcurrency)
+	if d.Prices != nil {
+		full := d.Prices.WithDefaults()
+		d.Prices = &full
+	}
 	return d
 }
 

@@ -58,6 +58,9 @@ func TestConfigFaults(t *testing.T) {
 		{"too short answers", "agents: {a: {kind: openai, model: m, max_output_tokens: 1}}", "$.agents.a.max_output_tokens", "between 256 and"},
 		{"no room for a prompt", "agents: {a: {kind: openai, model: m, context_tokens: 8000}}", "$.agents.a.max_output_tokens", "leaves no room for a prompt in context_tokens: 8000"},
 		{"a negative price", "agents: {a: {kind: command, argv: [x], prices: {cache_read: -1}}}", "$.agents.a.prices.cache_read", "not negative"},
+		{"output for nothing", "agents: {a: {kind: command, argv: [x], prices: {input: 1}}}", "$.agents.a.prices.output", "is missing or 0"},
+		{"input for nothing", "agents: {a: {kind: command, argv: [x], prices: {output: 1}}}", "$.agents.a.prices.input", "is missing or 0"},
+		{"a whole address", "agents: {a: {kind: openai, model: m, base_url: 'http://c/v1/chat/completions/'}}", "$.agents.a.base_url", "ends in /chat/completions, which is appended"},
 		{"a misspelled kind", "agents: {a: {kind: comand, argv: [x]}}", "$.agents.a.kind", `did you mean "command"?`},
 		{"no argv", "agents: {a: {kind: command}}", "$.agents.a.argv", "list the program"},
 		{"an empty program", "agents: {a: {kind: command, argv: ['']}}", "$.agents.a.argv[0]", "first entry is the program"},
@@ -129,7 +132,7 @@ func TestConfigFaults(t *testing.T) {
 		"version: 1\nagents: {a: {kind: anthropic, model: m, api_key_env: KEY, prices: {input: 3, output: 15}, max_turns: 9}}\n",
 		"version: 1\nagents: {a: {kind: openai, model: m, base_url: 'http://localhost:11434/v1'}}\n",
 		"version: 1\nagents: {a: {kind: command, preset: claude, max_turns: 9}, b: {kind: command, preset: codex, model: m}, c: {kind: command, preset: gemini, argv: [gemini, -o, stream-json]}}\n",
-		"version: 1\nagents: {a: {kind: command, argv: [x], fallback: c, reserve: {tokens: 5, usd: 0.5}, prices: {input: 1}}, b: {kind: command, argv: [x], fallback: c}, c: {kind: scripted, script: s}}\n",
+		"version: 1\nagents: {a: {kind: command, argv: [x], fallback: c, reserve: {tokens: 5, usd: 0.5}, prices: {input: 1, output: 2}}, b: {kind: command, argv: [x], fallback: c}, c: {kind: scripted, script: s}}\n",
 	} {
 		var cfg Config
 		require.NoError(t, yaml.UnmarshalWithOptions([]byte(file), &cfg, yaml.Strict()))

@@ -20,7 +20,7 @@ func (v *validator) model(path string, d Definition) {
 	if strings.TrimSpace(d.Model) == "" {
 		v.add(path+".model", "is missing; name the model as its provider does")
 	}
-	v.baseURL(path+".base_url", d.BaseURL)
+	v.baseURL(path+".base_url", d)
 	if d.APIKeyEnv == "" && d.BaseURL == "" {
 		v.add(path+".api_key_env", "is missing; name the variable of the worker's environment that holds the provider's key, like %s_API_KEY", strings.ToUpper(d.Kind))
 	}
@@ -65,7 +65,12 @@ func (v *validator) notModel(path string, d Definition) {
 	}
 }
 
-func (v *validator) baseURL(path, base string) {
+// ownPaths are what is appended to a base_url: whoever ends it in one of them would
+// ask for a path that there is not.
+var ownPaths = map[string]string{KindAnthropic: "/v1/messages", KindOpenAI: "/chat/completions"}
+
+func (v *validator) baseURL(path string, d Definition) {
+	base := d.BaseURL
 	if base == "" {
 		return
 	}
@@ -77,6 +82,8 @@ func (v *validator) baseURL(path, base string) {
 		v.add(path, "has a user or password in it; keep secrets in the worker's environment (api_key_env)")
 	case u.RawQuery != "" || u.Fragment != "":
 		v.add(path, "has a query or a fragment; paths of the API are appended to it, so leave them out")
+	case ownPaths[d.Kind] != "" && strings.HasSuffix(strings.TrimRight(base, "/"), ownPaths[d.Kind]):
+		v.add(path, "ends in %s, which is appended to it; leave that out", ownPaths[d.Kind])
 	}
 }
 
@@ -97,5 +104,11 @@ func (v *validator) prices(path string, p *team.Prices) {
 		if f.price < 0 {
 			v.add(path+"."+f.field, "is %s; a price is in USD per million tokens, and not negative", f.price)
 		}
+	}
+	switch {
+	case p.Input > 0 && p.Output == 0:
+		v.add(path+".output", "is missing or 0, where input costs money; write what a million tokens of output cost")
+	case p.Output > 0 && p.Input == 0:
+		v.add(path+".input", "is missing or 0, where output costs money; write what a million tokens of input cost")
 	}
 }

@@ -132,13 +132,14 @@ func overlay(v *view, f facts) {
 		}
 		h, beaten := heartbeat(p)
 		if beaten && f.mirrored == nil {
-			addRound(a, h.Log)
+			addRound(a, h)
 		}
 		switch p.GetState() {
 		case enumspb.PENDING_ACTIVITY_STATE_STARTED:
 			a.Status = team.Running
 			if beaten {
 				a.Progress = h.Progress
+				addLive(v, a, f.ledger, assignmentOf(p.GetActivityId()), h)
 			}
 		case enumspb.PENDING_ACTIVITY_STATE_SCHEDULED:
 			a.Status, a.Progress = team.Waiting, delay(p)
@@ -172,12 +173,25 @@ func overlayWait(v *view, p *workflowpb.PendingActivityInfo) {
 }
 
 // addRound adds a round under way to an assignment whose finished rounds are known.
-func addRound(a *team.AssignmentStatus, log team.RoundLog) {
+func addRound(a *team.AssignmentStatus, h activities.Heartbeat) {
+	log := h.Log
 	a.Attempts += len(log.Attempts)
 	a.LostWorkers += log.Lost
-	a.Usage = a.Usage.Add(log.Usage())
+	a.Usage = a.Usage.Add(log.Usage()).Add(h.Spent)
 	for _, attempt := range log.Attempts {
 		a.Failures = append(a.Failures, team.AttemptFailure{Category: attempt.Failure.Category, Message: attempt.Failure.Message})
+	}
+}
+
+// addLive adds what the call under way has cost so far, which for a whole run of an
+// agent program may be much. The ledger has it once the call has ended, which the
+// heartbeat may not know yet.
+func addLive(v *view, a *team.AssignmentStatus, l *budget.Ledger, id team.AssignmentID, h activities.Heartbeat) {
+	if l == nil {
+		return
+	}
+	if _, open := l.Row(id).Reserved[h.Call]; open {
+		a.Usage, v.Usage = a.Usage.Add(h.Live), v.Usage.Add(h.Live)
 	}
 }
 

@@ -120,6 +120,26 @@ func TestTheLedgerSaysWhatIsSpentSoFar(t *testing.T) {
 	require.NotContains(t, string(data), "reserved")
 }
 
+func TestTheCallUnderWayCountsUntilTheLedgerHasIt(t *testing.T) {
+	t.Parallel()
+	row := budget.Row{
+		Spent:    []budget.Spending{{Date: "2026-01-31", Agent: "coder", Calls: 1, Usage: team.Usage{InputTokens: 70}}},
+		Reserved: map[int64]team.Amount{4: {}},
+	}
+	h := &activities.Heartbeat{Attempt: 1, Spent: team.Usage{InputTokens: 100}, Call: 4, Live: team.Usage{InputTokens: 30}}
+	look := func() view {
+		return merge("s", facts{
+			description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_STARTED, h)),
+			mirrored:    execution(team.Running), ledger: &budget.Ledger{Rows: map[string]budget.Row{"build/dev": row}},
+		})
+	}
+	require.Equal(t, team.Usage{InputTokens: 100}, look().Phases[0].Assignments[0].Usage)
+	require.Equal(t, team.Usage{InputTokens: 100}, look().Usage)
+
+	row.Spent[0].Usage.InputTokens, row.Reserved = 100, nil
+	require.Equal(t, team.Usage{InputTokens: 100}, look().Usage, "the call has ended, and the heartbeat does not know it yet")
+}
+
 func TestAWorkersAnswerIsCompletedByHeartbeats(t *testing.T) {
 	t.Parallel()
 	h := &activities.Heartbeat{Progress: "thinking", Attempt: 2, Log: team.RoundLog{Lost: 1, Attempts: []team.AttemptReport{

@@ -71,6 +71,7 @@ func TestRaisedBudgetLetsAParkedSessionGoOnWhereItWas(t *testing.T) {
 	}, 20*time.Second, 20*time.Millisecond, "not enough: it parks again")
 	_, err = raise("enough", workflows.Raise{Tokens: 100})
 	require.NoError(t, err)
+	require.NotEqual(t, team.HelpIsNeeded, s.execution("s").Status.Status, "who has helped is not told to help")
 
 	var result workflows.SessionResult
 	require.NoError(t, run.Get(t.Context(), &result))

@@ -1,6 +1,7 @@
 package team
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -80,8 +81,11 @@ type Rule struct {
 	Start Start
 	// Fallback: the agent's fallback may do better than the agent itself.
 	Fallback bool
-	// Advice tells the next attempt what to change, and a person what to look at.
+	// Advice tells the next attempt what to change.
 	Advice string
+	// Remedy tells a person what to do once the work was given up; empty: what
+	// Advice says is theirs to do as well.
+	Remedy string
 }
 
 // RuleFor returns the failure table's row for a category. A category that the
@@ -98,63 +102,78 @@ var failureTable = map[Category]Rule{
 	Syntax: {
 		true, true, CountsAsSuccess, FromFiles, false,
 		"The files do not parse or build. Read the output, mend exactly what it names, and leave the rest as it is.",
+		"The agent could not mend its files. See the output, make the instructions more precise, or give the persona an abler agent or more attempts.",
 	},
 	TestFailure: {
 		true, true, CountsAsSuccess, FromFiles, false,
 		"A check failed on your files. Read its output, find the cause in your files, and change them so that the check passes.",
+		"The agent could not make the check pass. See its output and whether the check asks for the right thing, make the instructions more precise, or give the persona an abler agent or more attempts.",
 	},
 	ContractViolation: {
 		true, true, CountsAsSuccess, FromFiles, false,
 		"The work lacks something it had to deliver. Deliver what the message names, under exactly that path or name.",
+		"The agent did not deliver what the team file asks for. See whether its produces and the instructions say the same, or give the persona an abler agent or more attempts.",
 	},
 	InvalidOutput: {
 		true, true, CountsAsSuccess, FromInput, false,
 		"What was handed in could not be accepted. Follow the message and the documented format.",
+		"What the agent handed in could not be accepted. The message names a limit or a format: raise the one in the worker file, have the agent keep to the other, or give the persona another agent.",
 	},
 	Timeout: {
 		true, true, CountsAsFailure, FromInput, false,
 		"The attempt took too long. Do less in one go, and say in progress lines what is being done.",
+		"Raise the timeout of the persona or of its agent, or divide the work among more phases.",
 	},
 	APIError: {
 		true, true, CountsAsFailure, FromConversation, false,
 		"The provider failed. Nothing needs to change; the same work is tried again.",
+		"Look at the message: where the provider refuses the request, mend model or base_url in the worker file; where it fails or cannot be reached, wait until it works again.",
 	},
 	RateLimited: {
 		true, true, CountsAsFailure, FromConversation, false,
 		"The provider asked to slow down. The same work is tried again later.",
+		"Wait until the provider takes requests again, have its limits raised, or lower the agent's concurrency in the worker file.",
 	},
 	ResourceError: {
 		true, true, CountsAsFailure, FromConversation, false,
 		"The machine or its storage failed. The same work is tried again once it is mended.",
+		"Mend the machine or its storage.",
 	},
 	TokenBudget: {
 		false, false, Neutral, FromConversation, true,
-		"The budget is spent. Raise it with `maestro budget raise`, or ask for less.",
+		"The budget is spent. Ask for less.",
+		"The budget is spent. Raise it in the team file, and go on with `maestro resume SESSION --team FILE`; with on_exceeded: ask a session waits for `maestro budget raise` instead.",
 	},
 	Auth: {
 		false, false, Neutral, FromConversation, false,
 		"The credentials were refused. Mend them in the worker's environment.",
+		"",
 	},
 	WorkerLost: {
 		false, false, Neutral, FromInput, false,
 		"The worker died again and again during this work. Look at its log and at what the agent does to its host.",
+		"",
 	},
-	Cancelled: {false, false, Neutral, FromInput, false, "The work was cancelled."},
+	Cancelled: {false, false, Neutral, FromInput, false, "The work was cancelled.", ""},
 	Unknown: {
 		true, true, CountsAsFailure, FromInput, false,
 		"The agent failed for a reason it did not name. Read the output and avoid what it complains about.",
+		"The agent failed for a reason it did not name. See what it printed: `maestro logs`.",
 	},
 	ContextOverflow: {
 		true, true, CountsAsSuccess, FromFiles, false,
 		"The conversation grew past what the model can read. Go on from the files as they are: read only the parts that matter, and take smaller steps.",
+		"Divide the work among more phases, or give the persona an agent with more context_tokens.",
 	},
 	TurnLimit: {
 		true, true, CountsAsSuccess, FromFiles, false,
 		"The turns were spent before the work was finished. Go on from the files as they are, and finish first what the requirement needs most.",
+		"Raise max_turns of the persona or of its agent, or divide the work among more phases.",
 	},
 	Refused: {
 		true, true, CountsAsSuccess, FromInput, true,
 		"The model declined the work. Say in the instructions why it is legitimate, or give the persona another agent.",
+		"",
 	},
 }
 
@@ -183,6 +202,12 @@ func (f *Failure) Error() string { return string(f.Category) + ": " + f.Message 
 
 // Advice tells the next attempt what to change.
 func (f *Failure) Advice() string { return RuleFor(f.Category).Advice }
+
+// Remedy tells a person what to do about work that was given up.
+func (f *Failure) Remedy() string {
+	rule := RuleFor(f.Category)
+	return cmp.Or(rule.Remedy, rule.Advice)
+}
 
 // RetryAttempt tells whether another attempt in the same round makes sense.
 func (f *Failure) RetryAttempt() bool { return !f.Final && RuleFor(f.Category).RetryAttempt }

@@ -127,7 +127,7 @@ type HelpRequest struct {
 	Persona  string   `json:"persona"`
 	Category Category `json:"category"`
 	Message  string   `json:"message"`
-	// Advice says what to look at.
+	// Advice says what a person can do about it.
 	Advice string `json:"advice"`
 	// Attempts reports every failed attempt, oldest first.
 	Attempts []AttemptFailure `json:"attempts"`

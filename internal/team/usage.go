@@ -1,6 +1,7 @@
 package team
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/big"
@@ -141,6 +142,14 @@ type Prices struct {
 	Output     USD `json:"output" yaml:"output"`
 	CacheRead  USD `json:"cache_read" yaml:"cache_read"`
 	CacheWrite USD `json:"cache_write" yaml:"cache_write"`
+}
+
+// WithDefaults has cached input cost as much as other input where nothing is said
+// of it: a budget had better be held too early than passed.
+func (p Prices) WithDefaults() Prices {
+	p.CacheRead = cmp.Or(p.CacheRead, p.Input)
+	p.CacheWrite = cmp.Or(p.CacheWrite, p.Input)
+	return p
 }
 
 // Cost is what a usage costs at these prices, rounded up to the billionth of a

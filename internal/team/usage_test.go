@@ -49,3 +49,11 @@ func TestUsageAddsUp(t *testing.T) {
 	require.Equal(t, Usage{InputTokens: 2, OutputTokens: 4, CacheReadTokens: 6, CacheWriteTokens: 8, CostUSD: 10}, a.Add(a))
 	require.Equal(t, int64(10), a.Tokens(), "cached or not, a token is a token")
 }
+
+func TestCachedInputIsNotFreeByDefault(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, Prices{Input: 3, Output: 15, CacheRead: 3, CacheWrite: 3}, Prices{Input: 3, Output: 15}.WithDefaults())
+	said := Prices{Input: 3, Output: 15, CacheRead: 1, CacheWrite: 4}
+	require.Equal(t, said, said.WithDefaults())
+	require.Equal(t, Prices{}, Prices{}.WithDefaults())
+}
