@@ -20,6 +20,7 @@ import (
 func (r *round) attempt(ctx context.Context) (*team.RoundResult, left, error) {
 	var l left
 	start := r.start(ctx)
+	l.from = start.from()
 	dir, brief, err := r.prepare(ctx, start)
 	if err != nil {
 		return nil, l, err
@@ -89,6 +90,8 @@ func (r *round) ownAgent(ctx context.Context, name string) (own team.OfferedAgen
 // left is what an attempt leaves behind: what its agent reports, and the files,
 // empty where they are not known.
 type left struct {
+	// from is what the attempt started from.
+	from    team.Start
 	outcome team.Outcome
 	files   team.Digest
 }

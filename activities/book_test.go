@@ -157,6 +157,7 @@ func TestProvidersFailureCostsNoTurnTwice(t *testing.T) {
 	require.Equal(t, int64(40), result.Usage.Tokens(), "each attempt is booked with what it paid itself")
 	require.Equal(t, d.agents.runs[0], d.agents.runs[1], "the conversation goes on, so it is begun in the same words")
 	require.Equal(t, int64(20), d.record().Rounds[0].Attempts[0].Usage.Tokens())
+	require.Equal(t, team.FromConversation, d.record().Rounds[0].Result.From)
 }
 
 func TestNextAttemptGoesOnFromTheFilesOfAFailedTest(t *testing.T) {
@@ -175,6 +176,8 @@ func TestNextAttemptGoesOnFromTheFilesOfAFailedTest(t *testing.T) {
 	requireType(t, err, team.RecoverableError)
 	_, err = d.round(activities.Heartbeat{})
 	require.NoError(t, err)
+	require.Equal(t, team.FromInput, d.record().Rounds[0].Attempts[0].From)
+	require.Equal(t, team.FromFiles, d.record().Rounds[0].Result.From)
 	told := d.agents.runs[1].Feedback
 	require.True(t, told.Kept)
 	require.Equal(t, "--- /dev/null\n+++ b/half.txt\n@@ -0,0 +1 @@\n+half\n", told.Diff)

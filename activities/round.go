@@ -129,7 +129,7 @@ func (rs *Rounds) Run(ctx context.Context, in RoundInput) (team.RoundResult, err
 	if err != nil {
 		return team.RoundResult{}, r.failed(work, left, err, started)
 	}
-	if err := r.succeed(work, result, left.outcome, started); err != nil {
+	if err := r.succeed(work, result, left, started); err != nil {
 		return team.RoundResult{}, r.interrupted(work, err)
 	}
 	return r.done(work, result), nil
@@ -247,7 +247,7 @@ func (r *round) failed(ctx context.Context, l left, err error, started time.Time
 	f.Message = team.Shorten(r.Agents.Mask(f.Message), team.MaxMessage)
 	f.Output = team.Tail(r.Agents.Mask(f.Output), team.MaxOutput)
 	report := team.AttemptReport{
-		Attempt: len(r.log.Attempts) + 1, Failure: f, Agent: r.agent(), Usage: r.book.spent(),
+		Attempt: len(r.log.Attempts) + 1, Failure: f, Agent: r.agent(), From: l.from, Usage: r.book.spent(),
 		Left: l.files, Diff: r.diff(ctx, l.files),
 		StartedAt: started, EndedAt: r.Clock().UTC(), Log: r.keepLog(ctx, l.outcome.Log),
 	}
@@ -290,9 +290,11 @@ func (r *round) giveUp(ctx context.Context, f team.Failure) error {
 }
 
 // succeed records the result before Temporal hears of it.
-func (r *round) succeed(ctx context.Context, result *team.RoundResult, outcome team.Outcome, started time.Time) error {
+func (r *round) succeed(ctx context.Context, result *team.RoundResult, l left, started time.Time) error {
+	outcome := l.outcome
 	result.Summary = team.Shorten(r.Agents.Mask(outcome.Summary), team.MaxSummary)
 	result.Decisions = outcome.Decisions
+	result.From = l.from
 	result.Agent, result.Usage, result.Total = r.agent(), r.log.Usage().Add(r.book.spent()), r.book.total()
 	result.Attempts, result.Lost = len(r.log.Attempts)+1, r.log.Lost
 	for _, a := range r.log.Attempts {

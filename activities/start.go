@@ -27,6 +27,17 @@ type start struct {
 	kept    bool
 }
 
+// from says in a word what the attempt starts from.
+func (s start) from() team.Start {
+	switch {
+	case s.continues || len(s.earlier) > 0:
+		return team.FromConversation
+	case s.kept:
+		return team.FromFiles
+	}
+	return team.FromInput
+}
+
 // tried is a failed attempt and where it belongs.
 type tried struct {
 	key    team.CallKey

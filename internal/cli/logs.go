@@ -29,15 +29,24 @@ type attemptLog struct {
 	// Status is completed or failed.
 	Status team.State `json:"status"`
 	// Category, Message and Output say why a failed attempt failed.
-	Category  team.Category `json:"category,omitempty"`
-	Message   string        `json:"message,omitempty"`
-	Output    string        `json:"output,omitempty"`
-	StartedAt time.Time     `json:"started_at"`
-	EndedAt   time.Time     `json:"ended_at"`
+	Category team.Category `json:"category,omitempty"`
+	Message  string        `json:"message,omitempty"`
+	Output   string        `json:"output,omitempty"`
+	// Agent worked; From is what the attempt started from: its input, the
+	// files of the failed one before it, or its conversation.
+	Agent string     `json:"agent,omitempty"`
+	From  team.Start `json:"from,omitempty"`
+	Usage team.Usage `json:"usage"`
+	// Changes is how the files that a failed attempt left differ from the input.
+	Changes   string    `json:"changes,omitempty"`
+	StartedAt time.Time `json:"started_at"`
+	EndedAt   time.Time `json:"ended_at"`
 	// Log is the blob of the transcript, and Text its content; both are empty
 	// for an attempt that left none.
 	Log  team.Digest `json:"log"`
 	Text string      `json:"text"`
+
+	diff team.Digest
 }
 
 func newLogs(a *app) *cobra.Command {
@@ -80,6 +89,9 @@ func (a *app) logs(ctx context.Context, session, selection string) error {
 	}
 	for i, l := range doc.Logs {
 		if doc.Logs[i].Text, err = transcript(ctx, s, l.Log); err != nil {
+			return err
+		}
+		if doc.Logs[i].Changes, err = transcript(ctx, s, l.diff); err != nil {
 			return err
 		}
 	}
@@ -132,16 +144,20 @@ func selectRecords(records []team.Record, e team.Execution, selection string) ([
 func attemptsOf(r team.Record) []attemptLog {
 	var out []attemptLog
 	for _, round := range r.Rounds {
+		failed := team.Usage{}
 		for _, at := range round.Attempts {
+			failed = failed.Add(at.Usage)
 			out = append(out, attemptLog{
 				AssignmentID: r.Assignment, Round: round.Round, Attempt: at.Attempt, Status: team.Failed,
 				Category: at.Failure.Category, Message: at.Failure.Message, Output: at.Failure.Output,
+				Agent: at.Agent, From: at.From, Usage: at.Usage, diff: at.Diff,
 				StartedAt: at.StartedAt, EndedAt: at.EndedAt, Log: at.Log,
 			})
 		}
 		if res := round.Result; res != nil {
 			out = append(out, attemptLog{
 				AssignmentID: r.Assignment, Round: round.Round, Attempt: res.Attempts, Status: team.Completed,
+				Agent: res.Agent, From: res.From, Usage: res.Usage.Minus(failed),
 				StartedAt: res.StartedAt, EndedAt: res.EndedAt, Log: res.Log,
 			})
 		}
@@ -173,6 +189,7 @@ func (a *app) writeLogs(doc logsDocument) {
 		if l.Status == team.Failed {
 			a.print("%s", a.paint.paint(red, fmt.Sprintf("%s: %s", l.Category, printable(l.Message))))
 		}
+		a.print("%s", a.paint.paint(dim, l.circumstances()))
 		text := l.Text
 		if a.env.IsTerminal(a.env.Stdout) {
 			text = safeText(text)
@@ -183,5 +200,27 @@ func (a *app) writeLogs(doc logsDocument) {
 		if l.Output != "" && !strings.Contains(l.Text, strings.TrimSpace(l.Output)) {
 			a.print("%s", strings.TrimRight(safeText(l.Output), "\n"))
 		}
+		if l.Changes != "" {
+			a.print("%s\n%s", a.paint.paint(dim, "-- what it had changed"), strings.TrimRight(safeText(l.Changes), "\n"))
+		}
 	}
+}
+
+// circumstances says who worked, from what, for how long and at what cost.
+func (l attemptLog) circumstances() string {
+	text := span(l.EndedAt.Sub(l.StartedAt))
+	if l.Agent != "" {
+		text = l.Agent + ", " + text
+	}
+	switch l.From {
+	case team.FromFiles:
+		text += ", from the files of the attempt before"
+	case team.FromConversation:
+		text += ", going on with its conversation"
+	case team.FromInput:
+	}
+	if l.Usage.Tokens() > 0 {
+		text += fmt.Sprintf(", %s tokens%s", number(l.Usage.Tokens()), money(l.Usage))
+	}
+	return text
 }

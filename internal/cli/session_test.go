@@ -152,6 +152,7 @@ func testLogs(t *testing.T, d *desk) {
 	one := d.must(0, "logs", "s-1", "build/dev")
 	require.NotContains(t, one, "think/analyst")
 	require.Contains(t, one, "== build/dev, round 1, attempt 2: completed")
+	require.Regexp(t, `(?m)^coder, \d+ms, 1,200 tokens$`, one)
 	var doc struct {
 		Logs []struct {
 			Phase, Persona, Status, Category, Text string

@@ -151,7 +151,9 @@ type AttemptReport struct {
 	Failure Failure `json:"failure"`
 	// Agent is the one that worked, which may be a fallback.
 	Agent string `json:"agent,omitempty"`
-	Usage Usage  `json:"usage"`
+	// From is what it started from.
+	From  Start `json:"from,omitempty"`
+	Usage Usage `json:"usage"`
 	// Left is the manifest of the files that the attempt left, and Diff the
 	// blob of how they differ from what it started from; empty where they were
 	// not to be kept.
@@ -177,6 +179,8 @@ type RoundResult struct {
 	Decisions map[string]string `json:"decisions,omitempty"`
 	// Agent is the one that worked, which may be a fallback.
 	Agent string `json:"agent,omitempty"`
+	// From is what the successful attempt started from.
+	From Start `json:"from,omitempty"`
 	// Usage covers every attempt of the round, the failed ones too; Total is
 	// all that the assignment has cost so far, over all rounds and incarnations.
 	Usage Usage `json:"usage"`

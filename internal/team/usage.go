@@ -118,6 +118,18 @@ func (u Usage) Add(v Usage) Usage {
 	}
 }
 
+// Minus returns the difference of both.
+func (u Usage) Minus(v Usage) Usage {
+	return Usage{
+		InputTokens:      u.InputTokens - v.InputTokens,
+		OutputTokens:     u.OutputTokens - v.OutputTokens,
+		CacheReadTokens:  u.CacheReadTokens - v.CacheReadTokens,
+		CacheWriteTokens: u.CacheWriteTokens - v.CacheWriteTokens,
+		ReasoningTokens:  u.ReasoningTokens - v.ReasoningTokens,
+		CostUSD:          u.CostUSD - v.CostUSD,
+	}
+}
+
 // Tokens is the number of all tokens, read or written, cached or not: what
 // budgets of tokens count. Reasoning is part of the output.
 func (u Usage) Tokens() int64 {
