@@ -145,6 +145,11 @@ func (r *round) prepare(ctx context.Context, s start) (dir team.WorkDir, brief t
 				return err
 			}
 		}
+		if !s.continues { // or this attempt, cut off before it has one, would go on with it
+			if err := r.Agents.Forget(dir); err != nil {
+				return err
+			}
+		}
 		brief, err = r.brief(ctx, s)
 		return err
 	})

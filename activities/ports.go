@@ -107,6 +107,8 @@ type Agents interface {
 	// Continuable tells whether there is a conversation of the agent in an
 	// assignment's directory that could go on.
 	Continuable(agent string, dir team.WorkDir) bool
+	// Forget ends the conversation in an assignment's directory, if there is one.
+	Forget(dir team.WorkDir) error
 	// Offered describes an agent; its zero for one that is not known.
 	Offered(agent string) team.OfferedAgent
 	// Keep lists the patterns of files that a check may leave.

@@ -63,6 +63,11 @@ func (a *agents) Breaker(agent string) team.Breaker { return a.breaker.For(agent
 
 func (a *agents) Continuable(string, team.WorkDir) bool { return a.continuable }
 
+func (a *agents) Forget(team.WorkDir) error {
+	a.continuable = false
+	return nil
+}
+
 func (a *agents) Keep(string) []string    { return nil }
 func (a *agents) Mask(text string) string { return text }
 func (a *agents) Secrets() []string       { return nil }

@@ -88,3 +88,23 @@ func TestAttemptOfAProgramThatAsksAModelIsNotedWithoutABudget(t *testing.T) {
 	require.Equal(t, int64(80), d.journal().Spent().Tokens())
 	require.Zero(t, d.ledger().Reserved())
 }
+
+func TestAttemptThatBeginsAnewHasNoEarlierConversationToGoOnWith(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.agents.conversation = team.InDirectory
+	d.agents.run = func(context.Context, team.Job) (team.Outcome, error) {
+		d.agents.continuable = true
+		return team.Outcome{}, team.Failf(team.InvalidOutput, "no")
+	}
+	_, err := d.round(activities.Heartbeat{})
+	requireType(t, err, team.RecoverableError)
+	d.agents.run = func(_ context.Context, job team.Job) (team.Outcome, error) {
+		require.False(t, job.Continues)
+		return team.Outcome{}, errKilled // before it has one
+	}
+	for range 2 {
+		_, err = d.round(activities.Heartbeat{})
+		require.Error(t, err)
+	}
+}

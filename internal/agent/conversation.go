@@ -47,6 +47,9 @@ func (s *Set) Continuable(agent string, dir team.WorkDir) bool {
 	return ok
 }
 
+// Forget ends the conversation in an assignment's directory, if there is one.
+func (s *Set) Forget(dir team.WorkDir) error { return forgetConversation(dir.Home) }
+
 func conversationPath(home string) string { return filepath.Join(filepath.Dir(home), ConversationFile) }
 
 // readConversation returns the preset's conversation in a HOME. A file that is

@@ -262,6 +262,7 @@ func (instant) OfferedAgents() map[string]team.OfferedAgent {
 	return map[string]team.OfferedAgent{agentName: {Kind: agent.KindScripted, Concurrency: slots, Breaker: agentName}}
 }
 func (instant) Continuable(string, team.WorkDir) bool { return false }
+func (instant) Forget(team.WorkDir) error             { return nil }
 func (instant) Breaker(name string) team.Breaker      { return team.Breaker{}.For(name) }
 func (instant) OfferedChecks() map[string]team.Digest { return nil }
 func (instant) Keep(string) []string                  { return nil }

@@ -40,7 +40,7 @@ func (t Team) Admissible(offers []Offer, now time.Time) (agents map[string]Offer
 			faults = append(faults, fmt.Sprintf("the team has a budget in USD, but what agent %q costs is not known; give it `prices` in the worker file", name))
 		}
 	}
-	for _, use := range t.CheckUses() {
+	for _, use := range append(t.CheckUses(), t.fallbackChecks(agents)...) {
 		ok := slices.ContainsFunc(live, func(o Offer) bool {
 			_, agent := o.Agents[use.Agent]
 			_, check := o.Checks[use.Check]
@@ -72,6 +72,25 @@ func (t Team) fallbackFaults(live []Offer, agents map[string]OfferedAgent) (faul
 		}
 	}
 	return faults
+}
+
+// fallbackChecks lists the checks that have to be at hand where fallbacks work, and
+// not where the team's own agents do: an attempt is held to them by its own worker.
+func (t Team) fallbackChecks(agents map[string]OfferedAgent) (uses []CheckUse) {
+	own := t.CheckUses()
+	for _, id := range t.Assignments() {
+		p := t.Personas[id.Persona]
+		fallback := agents[p.Agent].Fallback
+		if fallback == "" || !p.Fallback && t.Budget.OnExceeded != OnExceededDegrade {
+			continue
+		}
+		for _, check := range t.Contract(id).Checks {
+			if use := (CheckUse{check, fallback}); !slices.Contains(own, use) && !slices.Contains(uses, use) {
+				uses = append(uses, use)
+			}
+		}
+	}
+	return uses
 }
 
 // usesFallback tells whether the fallback of an agent may ever work.

@@ -225,6 +225,22 @@ func TestAdmissible(t *testing.T) {
 	require.Contains(t, faults[0], `agent "x" is defined differently by workers v and w`)
 }
 
+func TestFallbackNeedsTheChecksOfTheWorkThatItMayDo(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	d := Team{
+		Version: 1, Name: "t", Personas: map[string]Persona{"dev": {Role: "r", Agent: "dear", Fallback: true}},
+		Phases: []Phase{{Name: "build", Personas: []string{"dev"}, Checks: []string{"test"}}},
+	}.Resolved()
+	own := Offer{Worker: "v", RenewedAt: now, Agents: map[string]OfferedAgent{"dear": {Digest: "1", Fallback: "cheap"}}, Checks: map[string]Digest{"test": "c"}}
+	other := Offer{Worker: "w", RenewedAt: now, Agents: map[string]OfferedAgent{"cheap": {Digest: "2"}}, Checks: map[string]Digest{}}
+	_, faults := d.Admissible([]Offer{own, other}, now)
+	require.Equal(t, []string{`check "test" is offered by no worker that has agent "cheap"; define it in that worker's file`}, faults)
+	other.Checks["test"] = "c"
+	_, faults = d.Admissible([]Offer{own, other}, now)
+	require.Empty(t, faults)
+}
+
 func TestNames(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{"", "../x", "a/b", ".x", "a.b", "-x", "ä", strings.Repeat("a", 64), "a b", "a\n"} {
