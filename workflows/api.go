@@ -62,6 +62,9 @@ type GoOn struct {
 // is spent goes on, where it was.
 const RaiseUpdate = "raise-budget"
 
+// NotRaised is the type of the error that refuses a [Raise] which would add nothing.
+const NotRaised = "NotRaised"
+
 // Raise adds to a budget.
 type Raise struct {
 	// Tokens and USD are what is added.

@@ -253,14 +253,14 @@ func (s *session) raisable(r Raise) error {
 	case r.Tokens == 0 && r.USD == 0:
 		return notRaised("it says neither tokens nor usd")
 	case r.Tokens > 0 && limit.Tokens == 0:
-		return notRaised("there is no budget of tokens for the " + of)
+		return notRaised("there is no budget of tokens for the " + of + "; `maestro budget show` has those that there are")
 	case r.USD > 0 && limit.USD == 0:
-		return notRaised("there is no budget of USD for the " + of)
+		return notRaised("there is no budget of USD for the " + of + "; `maestro budget show` has those that there are")
 	}
 	return nil
 }
 
 func notRaised(why string) error {
-	return temporal.NewApplicationErrorWithOptions("the budget is not raised: "+why, "NotRaised",
+	return temporal.NewApplicationErrorWithOptions("the budget is not raised: "+why, NotRaised,
 		temporal.ApplicationErrorOptions{NonRetryable: true})
 }

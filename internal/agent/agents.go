@@ -278,7 +278,7 @@ func (s *Set) Offered(name string) team.OfferedAgent {
 	}
 	offered := team.OfferedAgent{
 		Kind: d.Kind, Model: d.Model, Concurrency: d.Concurrency, Digest: s.digests[name], Breaker: s.Breaker(name).Name,
-		Fallback: d.Fallback, Unpriced: d.Prices == nil && isModel(d.Kind),
+		Fallback: d.Fallback, Unpriced: d.Unpriced(),
 	}
 	switch {
 	case isModel(d.Kind):

@@ -49,6 +49,12 @@ func (s *Set) booked(ctx context.Context, d Definition, job team.Job) (team.Outc
 // anyhow is an amount as a usage: nobody knows how it would divide up.
 func anyhow(a team.Amount) team.Usage { return team.Usage{OutputTokens: a.Tokens, CostUSD: a.USD} }
 
+// Unpriced tells whether nobody can say what the agent's tokens cost: neither its
+// prices nor, as other programs may, the agent itself.
+func (d Definition) Unpriced() bool {
+	return d.Prices == nil && (isModel(d.Kind) || d.Preset == presetCodex || d.Preset == presetGemini)
+}
+
 // priced is a usage with its cost: what the agent itself said of it, or else
 // what it costs at the definition's prices.
 func (d Definition) priced(u team.Usage) team.Usage {

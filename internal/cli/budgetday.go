@@ -70,6 +70,8 @@ func (a *app) raiseDay(ctx context.Context, name string, r workflows.RaiseDay) e
 		view, err := days.Raise(bounded, id, name, r)
 		var refusal *temporal.ApplicationError
 		switch {
+		case errors.As(err, &refusal) && refusal.Type() == workflows.NotRaised:
+			return usagef("team %s: %s", name, refusal.Message())
 		case errors.As(err, &refusal):
 			return failf("team %s: %s", name, refusal.Message())
 		case ctx.Err() != nil:

@@ -55,8 +55,10 @@ func TestATeamsDayIsShownAndRaised(t *testing.T) {
 	require.Contains(t, d.must(0, "budget", "show", "--team", "daily"), "100 tokens")
 
 	wrong := d.run("budget", "raise", "--team", "daily", "--usd", "1")
-	require.Equal(t, 1, wrong.code)
+	require.Equal(t, 2, wrong.code)
 	require.Contains(t, wrong.stderr.String(), "team daily has no daily budget of USD")
+	wrong = d.run("budget", "raise", "x", "--persona", "a", "--phase", "b", "--tokens", "1")
+	require.Equal(t, 2, wrong.code, "%s", wrong.stderr.String())
 	d.json(&day, "budget", "raise", "--team", "daily", "--tokens", "50")
 	require.Equal(t, team.Cap{Tokens: 150}, day.Limit)
 	until(t, func() bool {

@@ -92,6 +92,12 @@ func newRoot(a *app) *cobra.Command {
 		SilenceUsage:  true,
 		Args:          unknownCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := cmd.ValidateFlagGroups(); err != nil { // cobra itself calls it no misuse
+				return usagef("%w", err)
+			}
+			return nil
+		},
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%s; see `%s --help`", err, cmd.CommandPath())

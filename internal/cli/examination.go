@@ -203,7 +203,11 @@ func (d *examination) workerFile(path string) {
 	}
 	d.add("worker file", good, "", "%s has agents %s and checks %s", path, names(cfg.Agents), names(cfg.Checks))
 	for _, name := range slices.Sorted(maps.Keys(cfg.Agents)) {
-		for _, variable := range cfg.Agents[name].Env {
+		needed := slices.Clone(cfg.Agents[name].Env)
+		if key := cfg.Agents[name].APIKeyEnv; key != "" {
+			needed = append(needed, key)
+		}
+		for _, variable := range needed {
 			if _, ok := d.app.environ.LookupEnv(variable); !ok {
 				d.add("agent "+name, odd, "set "+variable+" in the worker's environment", "%s is not set", variable)
 			}

@@ -76,6 +76,8 @@ func (a *app) raise(ctx context.Context, session string, r workflows.Raise) erro
 		return err
 	case info.GetType().GetName() != workflows.TeamSessionName:
 		return usagef("%s is a workflow, but no session of Maestro's", session)
+	case info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
+		return usagef("session %s is completed: nothing of it is left to pay for", session)
 	case info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
 		return usagef("session %s has ended: it is %s; raise the budget in its team file and go on with it: %s", session,
 			closedState(info.GetStatus()), a.again("resume "+session+" --team FILE"))

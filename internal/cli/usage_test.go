@@ -143,6 +143,12 @@ func TestValidateWithoutAnythingElse(t *testing.T) {
 	require.Contains(t, got.stderr.String(), `has no agent "writer", which team pair needs; it has coder`)
 	require.NoDirExists(t, d.state)
 
+	priceless := d.file("priceless.yaml", "version: 1\nagents: {coder: {kind: openai, model: m, base_url: 'http://h/v1'}}\n")
+	capped := d.file("capped.yaml", "version: 1\nname: t\npersonas: {a: {role: R, agent: coder, instructions: X.}}\nphases: [{name: p, personas: [a]}]\nbudget: {usd: 1}\n")
+	got = d.run("validate", capped, "--agents", priceless)
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.stderr.String(), `what agent "coder" costs is not known`)
+
 	broken := d.file("broken.yaml", strings.Replace(twoTeam, "agent: coder", "agnet: coder", 1))
 	got = d.run("validate", broken)
 	require.Equal(t, 2, got.code)

@@ -33,7 +33,7 @@ func newValidate(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate TEAM",
 		Short: "Check a team file, and with --agents that a worker file has what it needs",
-		Long:  "Check a team file. With --agents, check a worker file too, and that it has the agents and checks that the team names. Nothing is contacted and nothing is written.",
+		Long:  "Check a team file. With --agents, check a worker file too, that it has the agents and checks that the team names, and prices where the team has a budget of money. Nothing is contacted and nothing is written.",
 		Args:  arguments(1, 1),
 		RunE:  func(_ *cobra.Command, args []string) error { return a.validate(args[0], agents) },
 	}
@@ -117,6 +117,15 @@ func lacking(t team.Team, cfg agent.Config, file string) []config.Fault {
 			faults = append(faults, config.Fault{File: file, Field: "agents", Message: fmt.Sprintf(
 				"has no agent %q, which team %s needs; it has %s", name, t.Name, names(cfg.Agents))})
 		}
+	}
+	agents := map[string]team.OfferedAgent{}
+	for name, d := range cfg.Agents {
+		agents[name] = team.OfferedAgent{Fallback: d.Fallback, Unpriced: d.Unpriced()}
+	}
+	working := slices.Concat(t.AgentNames(), slices.Collect(maps.Values(t.Fallbacks(agents))))
+	maps.DeleteFunc(agents, func(name string, _ team.OfferedAgent) bool { return !slices.Contains(working, name) })
+	for _, fault := range t.Unpriced(agents) {
+		faults = append(faults, config.Fault{File: file, Field: "agents", Message: fault})
 	}
 	told := map[string]bool{}
 	for _, use := range t.CheckUses() {

@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/workflows"
 )
 
 // word is what a person tells a running session. The session takes it as an
@@ -37,6 +38,9 @@ func (a *app) send(ctx context.Context, conn *temporalio.Connection, session str
 		return false, ctx.Err()
 	case bounded.Err() == nil:
 		var refusal *temporal.ApplicationError
+		if errors.As(err, &refusal) && refusal.Type() == workflows.NotRaised {
+			return false, usagef("session %s: %s", session, refusal.Message())
+		}
 		if errors.As(err, &refusal) {
 			return false, failf("session %s: %s", session, refusal.Message())
 		}

@@ -35,11 +35,7 @@ func (t Team) Admissible(offers []Offer, now time.Time) (agents map[string]Offer
 		}
 	}
 	faults = append(faults, t.fallbackFaults(live, agents)...)
-	for name, a := range agents {
-		if a.Unpriced && t.capsMoney() {
-			faults = append(faults, fmt.Sprintf("the team has a budget in USD, but what agent %q costs is not known; give it `prices` in the worker file", name))
-		}
-	}
+	faults = append(faults, t.Unpriced(agents)...)
 	for _, use := range append(t.CheckUses(), t.fallbackChecks(agents)...) {
 		ok := slices.ContainsFunc(live, func(o Offer) bool {
 			_, agent := o.Agents[use.Agent]
@@ -51,6 +47,17 @@ func (t Team) Admissible(offers []Offer, now time.Time) (agents map[string]Offer
 		}
 	}
 	return agents, faults
+}
+
+// Unpriced says of which of the agents the team would have to know what they cost.
+func (t Team) Unpriced(agents map[string]OfferedAgent) (faults []string) {
+	for _, name := range slices.Sorted(maps.Keys(agents)) {
+		if agents[name].Unpriced && t.capsMoney() {
+			faults = append(faults, fmt.Sprintf("the team has a budget in USD, but what agent %q costs is not known; "+
+				"give it `prices` in the worker file: {input: 0, output: 0} if it costs nothing", name))
+		}
+	}
+	return faults
 }
 
 // fallbackFaults takes the fallbacks that the team may use into the agents, and
