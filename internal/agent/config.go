@@ -173,6 +173,8 @@ const (
 	DefaultFileBytes           = 100 * megabyte
 	DefaultOutputBytes         = 10 * megabyte
 	DefaultLostWorkers         = 5
+	// defaultClaudeTurns is far more than work takes that goes somewhere.
+	defaultClaudeTurns = 200
 )
 
 // WithDefaults returns the config with every default filled in. It does not
@@ -212,6 +214,9 @@ func (d Definition) withDefaults() Definition {
 	if d.Prices != nil {
 		full := d.Prices.WithDefaults()
 		d.Prices = &full
+	}
+	if d.Preset == presetClaude {
+		setDefault(&d.MaxTurns, defaultClaudeTurns)
 	}
 	return d
 }

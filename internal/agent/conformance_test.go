@@ -134,7 +134,7 @@ func (b *bench) asked(kind string, replies ...providertest.Reply) *Set {
 		base = server.OpenAIURL()
 	}
 	return b.set(Config{Agents: map[string]Definition{"x": {
-		Kind: kind, Model: "m", BaseURL: base, APIKeyEnv: "API_KEY", Prices: &team.Prices{Input: 50_000_000_000_000},
+		Kind: kind, Model: "m", BaseURL: base, APIKeyEnv: "API_KEY", Prices: &team.Prices{Input: 40_000_000_000_000, Output: 25_000_000_000_000},
 	}}})
 }
 

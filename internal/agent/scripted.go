@@ -67,7 +67,7 @@ func (p scriptPlay) part(job team.Job) (part, error) {
 	out.Result.Summary = f.fill(p.Summary)
 	switch {
 	case spent:
-		out.Result.Error = &resultError{Category: team.InvalidOutput, Message: fmt.Sprintf("the work was not done after %d turns (max_turns)", job.MaxTurns)}
+		out.Result.Error = &resultError{Category: team.TurnLimit, Message: fmt.Sprintf("the work was not done after %d turns (max_turns)", job.MaxTurns)}
 	case p.Fail != nil:
 		out.Result.Error = &resultError{
 			Category: p.Fail.Category, Message: f.fill(p.Fail.Message), Output: f.fill(p.Fail.Output), Retryable: p.Fail.Retryable,

@@ -65,6 +65,12 @@ func (t Team) Unpriced(agents map[string]OfferedAgent) (faults []string) {
 func (t Team) fallbackFaults(live []Offer, agents map[string]OfferedAgent) (faults []string) {
 	for _, name := range t.AgentNames() {
 		fallback := agents[name].Fallback
+		_, known := agents[name]
+		for _, persona := range t.personasOf(name) {
+			if known && fallback == "" && t.Personas[persona].Fallback {
+				faults = append(faults, fmt.Sprintf("persona %s has `fallback: true`, but agent %q has no fallback; name one in the worker file, or leave it out", persona, name))
+			}
+		}
 		if fallback == "" || !t.usesFallback(name) {
 			continue
 		}
