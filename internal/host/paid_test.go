@@ -2,8 +2,10 @@ package host_test
 
 import (
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
@@ -139,4 +141,40 @@ func TestResumeAsksOnlyWhatNobodyHasAsked(t *testing.T) {
 	require.NoError(t, again(4))
 	require.Equal(t, 10, provider.Count(), "bad answers are not taken for good again")
 	require.Equal(t, int64(990), s.execution("s").Usage.Tokens(), "all that was paid for is counted, once")
+}
+
+// TestResetGoesThroughFailuresForNothing resets a session whose first attempt has
+// failed a check that never says the same twice.
+func TestResetGoesThroughFailuresForNothing(t *testing.T) {
+	t.Parallel()
+	provider := providertest.New(t, func(r providertest.Request) providertest.Reply {
+		usage := team.Usage{InputTokens: 100, OutputTokens: 10}
+		if r.Turn() > 1 {
+			return providertest.Reply{Usage: usage, Calls: []providertest.Call{{Name: "finish", Arguments: `{"summary":"done"}`}}}
+		}
+		text := "bad"
+		if strings.Contains(r.Messages[0].Text, "test_failure") {
+			text = "good"
+		}
+		return providertest.Reply{Usage: usage, Calls: []providertest.Call{
+			{Name: "write", Arguments: fmt.Sprintf(`{"path":"a.txt","content":"%s\n"}`, text)},
+		}}
+	})
+	s := newStand(t, agent.Config{
+		Agents: map[string]agent.Definition{"coder": {Kind: agent.KindAnthropic, Model: "m", BaseURL: provider.URL()}},
+		Checks: map[string]agent.CheckDefinition{"good": {Argv: []string{"sh", "-c", "date +%s%N; grep good a.txt"}}},
+	})
+	tm := oneStep()
+	tm.Phases[0].Checks = []string{"good"}
+	tm.Retry = team.Retry{Attempts: 2, Rounds: 1, Initial: team.Duration(10 * time.Millisecond)}
+	_, err := s.run("s", tm)
+	require.NoError(t, err)
+	require.Equal(t, 4, provider.Count())
+
+	run := s.reset("s")
+	var result workflows.SessionResult
+	require.NoError(t, s.client.GetWorkflow(t.Context(), "s", run).Get(t.Context(), &result))
+	require.Equal(t, 4, provider.Count(), "both attempts are gone through again, and nothing is asked")
+	require.Equal(t, int64(440), result.Usage.Tokens())
+	require.Equal(t, map[string]string{"a.txt": "good\n"}, s.tree("s"))
 }
