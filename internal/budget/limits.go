@@ -1,0 +1,97 @@
+package budget
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// Limits are what a session may spend. A zero cap does not limit.
+type Limits struct {
+	Session  team.Cap            `json:"session,omitzero"`
+	Phases   map[string]team.Cap `json:"phases,omitempty"`
+	Personas map[string]team.Cap `json:"personas,omitempty"`
+	// Daily is what all sessions of the team may spend in a day; see [Day].
+	Daily team.Cap `json:"daily,omitzero"`
+	// WarnAt lists the fractions of a cap at which a warning is due.
+	WarnAt []float64 `json:"warn_at,omitempty"`
+}
+
+// LimitsOf are a team's limits before anything was raised.
+func LimitsOf(t team.Team) Limits {
+	l := Limits{
+		Session: t.Budget.Cap(), Phases: map[string]team.Cap{}, Personas: map[string]team.Cap{},
+		Daily: t.Budget.Daily, WarnAt: t.Budget.WarnAt,
+	}
+	for _, p := range t.Phases {
+		if p.Budget != (team.Cap{}) {
+			l.Phases[p.Name] = p.Budget
+		}
+	}
+	for name, p := range t.Personas {
+		if p.Budget != (team.Cap{}) {
+			l.Personas[name] = p.Budget
+		}
+	}
+	return l
+}
+
+// CapOf is one of a team's limits, by its scope.
+func CapOf(t team.Team, scope string) team.Cap {
+	switch kind, which, _ := strings.Cut(scope, " "); kind {
+	case "persona":
+		return t.Personas[which].Budget
+	case "phase":
+		p, _ := t.Phase(which)
+		return p.Budget
+	case DayScope:
+		return t.Budget.Daily
+	}
+	return t.Budget.Cap()
+}
+
+// IsZero tells whether nothing is limited.
+func (l Limits) IsZero() bool {
+	return l.Session == (team.Cap{}) && l.Daily == (team.Cap{}) && len(l.Phases)+len(l.Personas)+len(l.WarnAt) == 0
+}
+
+// Equal tells whether both limit the same.
+func (l Limits) Equal(m Limits) bool {
+	return l.Session == m.Session && l.Daily == m.Daily && maps.Equal(l.Phases, m.Phases) && maps.Equal(l.Personas, m.Personas) &&
+		slices.Equal(l.WarnAt, m.WarnAt)
+}
+
+// Raise is what a person has added to a budget.
+type Raise struct {
+	// ID tells one raise from another, so that one that is told of twice counts
+	// once.
+	ID string `json:"id"`
+	// Scope names the budget.
+	Scope string      `json:"scope"`
+	By    string      `json:"by,omitempty"`
+	Note  string      `json:"note,omitempty"`
+	Added team.Amount `json:"added"`
+	When  time.Time   `json:"when"`
+}
+
+// Raise adds to a budget; again under the same id, it does nothing.
+func (l *Ledger) Raise(r Raise) {
+	if !slices.ContainsFunc(l.Raises, func(before Raise) bool { return before.ID == r.ID }) {
+		l.Raises = append(l.Raises, r)
+	}
+}
+
+// raised is a budget's cap with what was added to it. What was never limited is
+// not by being raised.
+func (l *Ledger) raised(scope string, limit team.Cap) team.Cap {
+	for _, r := range l.Raises {
+		if r.Scope != scope {
+			continue
+		}
+		limit = raise(limit, r.Added)
+	}
+	return limit
+}
