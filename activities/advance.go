@@ -247,7 +247,7 @@ func closePhase(p *team.PhaseStatus, help []team.HelpRequest) {
 
 func assignmentStatus(a team.CheckpointAssignment) team.AssignmentStatus {
 	return team.AssignmentStatus{
-		Persona: a.Persona, Status: a.Status, Rounds: a.Rounds, Attempts: a.Attempts, LostWorkers: a.Lost,
+		Persona: a.Persona, Status: a.Status, Agent: a.Agent, Rounds: a.Rounds, Attempts: a.Attempts, LostWorkers: a.Lost,
 		Usage: a.Usage, Failures: append([]team.AttemptFailure{}, a.Failures...), Summary: a.Summary,
 	}
 }

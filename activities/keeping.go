@@ -194,7 +194,7 @@ func (r *round) write(ctx context.Context, state team.State) {
 	r.thisRound().RoundLog = r.log
 	status := r.record.Status()
 	r.mu.Unlock()
-	status.Status = state
+	status.Status, status.Agent = state, r.in.Agent
 	err := r.Sessions.UpdateExecution(r.scene.key, func(e *team.Execution) {
 		a := e.Assignment(r.in.AssignmentID)
 		if a == nil || e.Incarnation > r.in.Incarnation {

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -14,7 +15,7 @@ import (
 func (s *session) note(ctx workflow.Context, a *assignment, state team.State) {
 	status := s.status.Assignment(a.AssignmentID)
 	*status = team.AssignmentStatus{
-		Persona: a.Persona, Status: state, Agent: a.agent, Rounds: a.Rounds, Attempts: a.Attempts, LostWorkers: a.Lost,
+		Persona: a.Persona, Status: state, Agent: cmp.Or(a.agent, a.Agent), Rounds: a.Rounds, Attempts: a.Attempts, LostWorkers: a.Lost,
 		Usage: a.Usage, Failures: a.Failures, Summary: a.Summary,
 		Awaits: a.awaits,
 	}

@@ -204,7 +204,7 @@ func (a *assignment) add(r team.RoundResult) {
 	a.Failures = append(a.Failures, r.Failures...)
 	a.Usage = r.Total
 	a.Seconds += r.EndedAt.Sub(r.StartedAt).Seconds()
-	a.Status, a.Summary, a.output = team.Completed, r.Summary, r.Output
+	a.Status, a.Summary, a.output, a.Agent = team.Completed, r.Summary, r.Output, a.agent
 	work := team.Work{Delta: r.Delta, Decisions: r.Decisions}
 	if a.integrating {
 		a.Integrated = append(a.Integrated, work)

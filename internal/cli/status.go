@@ -129,6 +129,9 @@ func phaseTable(p palette, s team.Status) *table {
 			if as.Progress != "" {
 				word = as.Progress
 			}
+			if as.Agent != "" {
+				word = fmt.Sprintf("(by its fallback %s) %s", as.Agent, word)
+			}
 			if as.LostWorkers > 0 {
 				word = fmt.Sprintf("(%s lost) %s", count(as.LostWorkers, "worker"), word)
 			}

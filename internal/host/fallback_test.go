@@ -26,6 +26,7 @@ func TestFallbackWorksWhileTheBreakerIsOpen(t *testing.T) {
 	_, err = s.run("allowed", tm)
 	require.NoError(t, err)
 	a := s.execution("allowed").Phases[0].Assignments[0]
+	require.Equal(t, "spare", a.Agent, "it is said who has worked")
 	require.Equal(t, 1, a.Rounds, "being turned away by a breaker uses up no round")
 	require.Equal(t, map[string]string{"done.txt": "spare\n"}, s.tree("allowed"))
 	record, err := s.store.Record(team.SessionKey{Namespace: "default", Session: "allowed"}, team.AssignmentID{Phase: "build", Persona: "dev"})
@@ -45,6 +46,7 @@ func TestFallbackGoesOnWhenTheBudgetIsSpent(t *testing.T) {
 	require.Equal(t, "cheap\n", s.tree("s")["cheap.txt"])
 	for _, phase := range e.Phases[1:] {
 		require.Equal(t, 1, phase.Assignments[0].Attempts)
+		require.Equal(t, "cheap", phase.Assignments[0].Agent)
 	}
 }
 

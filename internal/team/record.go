@@ -244,7 +244,9 @@ type Ref struct {
 // CheckpointAssignment is a finished assignment in a checkpoint.
 type CheckpointAssignment struct {
 	AssignmentID
-	Status   State            `json:"status"`
+	Status State `json:"status"`
+	// Agent has worked in the place of the persona's own; empty: nobody has.
+	Agent    string           `json:"agent,omitempty"`
 	Rounds   int              `json:"rounds"`
 	Attempts int              `json:"attempts"`
 	Lost     int              `json:"lost_workers"`
