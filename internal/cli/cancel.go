@@ -7,8 +7,6 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/temporalio"
-	"github.com/maestro-hive/maestro/workflows"
 )
 
 // cancelDocument is the document of `cancel -o json`.
@@ -42,15 +40,10 @@ func (a *app) cancel(ctx context.Context, session string, wait bool) error {
 		return err
 	}
 	defer done()
-	d, err := w.conn.WorkflowService().DescribeWorkflowExecution(ctx, describeRequest(w.conn.Namespace, session))
-	info := d.GetWorkflowExecutionInfo()
+	info, err := a.describe(ctx, w)
 	switch {
-	case temporalio.NotFound(err):
-		return a.explainLook(w, errUnknown)
 	case err != nil:
 		return err
-	case info.GetType().GetName() != workflows.TeamSessionName:
-		return usagef("%s is a workflow, but no session of Maestro's", session)
 	case info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
 		return usagef("session %s has ended already: it is %s", session, closedState(info.GetStatus()))
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/temporalio"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -67,15 +66,10 @@ func (a *app) raise(ctx context.Context, session string, r workflows.Raise) erro
 		return err
 	}
 	defer done()
-	d, err := w.conn.WorkflowService().DescribeWorkflowExecution(ctx, describeRequest(w.conn.Namespace, session))
-	info := d.GetWorkflowExecutionInfo()
+	info, err := a.describe(ctx, w)
 	switch {
-	case temporalio.NotFound(err):
-		return a.explainLook(w, errUnknown)
 	case err != nil:
 		return err
-	case info.GetType().GetName() != workflows.TeamSessionName:
-		return usagef("%s is a workflow, but no session of Maestro's", session)
 	case info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
 		return usagef("session %s is completed: nothing of it is left to pay for", session)
 	case info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:

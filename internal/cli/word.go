@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
@@ -18,6 +19,21 @@ type word struct {
 	// id tells the update from one that is sent again; empty: a new one.
 	id       string
 	argument any
+}
+
+// describe is what Temporal knows of the session that is looked at.
+func (a *app) describe(ctx context.Context, w *watcher) (*workflowpb.WorkflowExecutionInfo, error) {
+	d, err := w.conn.WorkflowService().DescribeWorkflowExecution(ctx, describeRequest(w.conn.Namespace, w.session))
+	info := d.GetWorkflowExecutionInfo()
+	switch {
+	case temporalio.NotFound(err):
+		return nil, a.explainLook(w, errUnknown)
+	case err != nil:
+		return nil, err
+	case info.GetType().GetName() != workflows.TeamSessionName:
+		return nil, usagef("%s is a workflow, but no session of Maestro's", w.session)
+	}
+	return info, nil
 }
 
 // send tells a session: by an update, which answers into answer, or where no
