@@ -2,26 +2,16 @@ package breaker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
-	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/serviceerror"
-	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/converter"
-	"go.temporal.io/sdk/temporal"
 
+	"github.com/maestro-hive/maestro/internal/entity"
 	"github.com/maestro-hive/maestro/internal/team"
 )
-
-// retryWait is the wait before an update is sent again that met a breaker just
-// as it continued as new.
-const retryWait = 100 * time.Millisecond
 
 // Client reads and changes the breakers of one store. Every call takes at most
 // as long as its context allows.
@@ -33,30 +23,9 @@ type Client struct {
 // Read returns the breaker as of its last acknowledged update, without a worker
 // and without a trace in its history. A breaker that does not run is closed.
 func (c *Client) Read(ctx context.Context, name string) (View, error) {
-	closed := View{Name: name}
-	d, err := c.Temporal.DescribeWorkflowExecution(ctx, WorkflowID(c.Store, name), "")
-	var missing *serviceerror.NotFound
-	if errors.As(err, &missing) {
-		return closed, nil
-	}
-	if err != nil {
-		return closed, fmt.Errorf("read breaker %s: %w", name, err)
-	}
-	if d.GetWorkflowExecutionInfo().GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
-		return closed, nil
-	}
-	return viewIn(name, d.GetWorkflowExecutionInfo())
-}
-
-// viewIn reads the view out of a breaker's memo; closed if it has none yet.
-func viewIn(name string, info *workflowpb.WorkflowExecutionInfo) (View, error) {
 	view := View{Name: name}
-	payload, ok := info.GetMemo().GetFields()[MemoKey]
-	if !ok {
-		return view, nil
-	}
-	if err := converter.GetDefaultDataConverter().FromPayload(payload, &view); err != nil {
-		return view, fmt.Errorf("read breaker %s: its memo: %w", name, err)
+	if _, err := entity.Memo(ctx, c.Temporal, WorkflowID(c.Store, name), MemoKey, &view); err != nil {
+		return view, fmt.Errorf("read breaker %s: %w", name, err)
 	}
 	return view, nil
 }
@@ -120,51 +89,13 @@ func (c *Client) Reset(ctx context.Context, id, name string, r ResetRequest) (An
 
 // update sends an update to a breaker, which is started if it does not run.
 func (c *Client) update(ctx context.Context, name string, b team.Breaker, id string, update UpdateName, arg any) (Answer, error) {
-	for {
-		answer, err := c.updateOnce(ctx, name, b, id, update, arg)
-		if err == nil {
-			return answer, nil
-		}
-		if ctx.Err() != nil || lasting(err) {
-			return Answer{}, fmt.Errorf("%s breaker %s: %w", update, name, err)
-		}
-		timer := time.NewTimer(retryWait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return Answer{}, fmt.Errorf("%s breaker %s: %w", update, name, errors.Join(context.Cause(ctx), err))
-		}
-	}
-}
-
-func (c *Client) updateOnce(ctx context.Context, name string, b team.Breaker, id string, update UpdateName, arg any) (Answer, error) {
-	workflowID := WorkflowID(c.Store, name)
-	start := c.Temporal.NewWithStartWorkflowOperation(client.StartWorkflowOptions{
-		ID: workflowID, TaskQueue: team.WorkflowQueue(c.Store),
-		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
-		StaticSummary:            "circuit breaker " + name,
-	}, WorkflowName, Input{Store: c.Store, View: View{Name: name, Settings: b}})
-	handle, err := c.Temporal.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
-		StartWorkflowOperation: start,
-		UpdateOptions: client.UpdateWorkflowOptions{
-			WorkflowID: workflowID, UpdateID: id, UpdateName: string(update), Args: []any{arg},
-			WaitForStage: client.WorkflowUpdateStageCompleted,
-		},
-	})
-	if err != nil {
-		return Answer{}, err
-	}
 	var answer Answer
-	err = handle.Get(ctx, &answer)
-	return answer, err
-}
-
-// lasting tells whether an update would be refused again.
-func lasting(err error) bool {
-	var refused *temporal.ApplicationError
-	var invalid *serviceerror.InvalidArgument
-	var denied *serviceerror.PermissionDenied
-	var nowhere *serviceerror.NamespaceNotFound
-	return errors.As(err, &refused) || errors.As(err, &invalid) || errors.As(err, &denied) || errors.As(err, &nowhere)
+	err := entity.Update(ctx, c.Temporal, entity.Workflow{
+		ID: WorkflowID(c.Store, name), Queue: team.WorkflowQueue(c.Store), Name: WorkflowName,
+		Input: Input{Store: c.Store, View: View{Name: name, Settings: b}}, Summary: "circuit breaker " + name,
+	}, id, string(update), arg, &answer)
+	if err != nil {
+		return Answer{}, fmt.Errorf("%s breaker %s: %w", update, name, err)
+	}
+	return answer, nil
 }

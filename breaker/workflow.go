@@ -32,7 +32,7 @@ type Input struct {
 // when its history has grown it continues as new between two updates, with
 // everything that counts.
 func Workflow(ctx workflow.Context, in Input) error {
-	e := &entity{Input: in}
+	e := &running{Input: in}
 	if e.Since.IsZero() {
 		e.Since = workflow.Now(ctx).UTC()
 	}
@@ -49,10 +49,10 @@ func Workflow(ctx workflow.Context, in Input) error {
 	return workflow.NewContinueAsNewError(ctx, WorkflowName, e.Input)
 }
 
-// entity is a running breaker.
-type entity struct{ Input }
+// running is a running breaker.
+type running struct{ Input }
 
-func (e *entity) handle(ctx workflow.Context) error {
+func (e *running) handle(ctx workflow.Context) error {
 	err := workflow.SetQueryHandlerWithOptions(ctx, StateQuery, func() (View, error) { return e.View, nil },
 		workflow.QueryHandlerOptions{Description: "The breaker's state and settings."})
 	if err != nil {
@@ -87,7 +87,7 @@ func on[T any](ctx workflow.Context, name UpdateName, description string, apply 
 	})
 }
 
-func (e *entity) report(ctx workflow.Context, r team.BreakerReport) (Answer, error) {
+func (e *running) report(ctx workflow.Context, r team.BreakerReport) (Answer, error) {
 	return e.once(ctx, r.ID, func(random float64) Effect {
 		e.Settings = r.Breaker
 		return e.apply(ctx, Report{
@@ -96,16 +96,16 @@ func (e *entity) report(ctx workflow.Context, r team.BreakerReport) (Answer, err
 	})
 }
 
-func (e *entity) acquire(ctx workflow.Context, r AcquireRequest) (Answer, error) {
+func (e *running) acquire(ctx workflow.Context, r AcquireRequest) (Answer, error) {
 	e.Settings = r.Breaker
 	return e.answer(ctx, e.apply(ctx, Acquire{Holder: r.Holder}, 0))
 }
 
-func (e *entity) renew(ctx workflow.Context, r RenewRequest) (Answer, error) {
+func (e *running) renew(ctx workflow.Context, r RenewRequest) (Answer, error) {
 	return e.answer(ctx, e.apply(ctx, Renew(r), 0))
 }
 
-func (e *entity) trip(ctx workflow.Context, r TripRequest) (Answer, error) {
+func (e *running) trip(ctx workflow.Context, r TripRequest) (Answer, error) {
 	return e.once(ctx, workflow.GetCurrentUpdateInfo(ctx).ID, func(float64) Effect {
 		var until time.Time
 		if r.For > 0 {
@@ -115,7 +115,7 @@ func (e *entity) trip(ctx workflow.Context, r TripRequest) (Answer, error) {
 	})
 }
 
-func (e *entity) reset(ctx workflow.Context, r ResetRequest) (Answer, error) {
+func (e *running) reset(ctx workflow.Context, r ResetRequest) (Answer, error) {
 	return e.once(ctx, workflow.GetCurrentUpdateInfo(ctx).ID, func(float64) Effect {
 		return e.apply(ctx, Reset(r), 0)
 	})
@@ -123,7 +123,7 @@ func (e *entity) reset(ctx workflow.Context, r ResetRequest) (Answer, error) {
 
 // once applies what has not been applied under this id before. The id's hash
 // also is what spreads cooldowns, so that no event is spent on a random number.
-func (e *entity) once(ctx workflow.Context, id string, apply func(random float64) Effect) (Answer, error) {
+func (e *running) once(ctx workflow.Context, id string, apply func(random float64) Effect) (Answer, error) {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(id)) // never fails
 	mark := strconv.FormatUint(h.Sum64(), 36)
@@ -137,7 +137,7 @@ func (e *entity) once(ctx workflow.Context, id string, apply func(random float64
 }
 
 // apply runs the machine.
-func (e *entity) apply(ctx workflow.Context, event Event, random float64) Effect {
+func (e *running) apply(ctx workflow.Context, event Event, random float64) Effect {
 	var effect Effect
 	e.State, effect = Apply(e.State, SettingsOf(e.Settings), event, workflow.Now(ctx).UTC(), random)
 	return effect
@@ -145,7 +145,7 @@ func (e *entity) apply(ctx workflow.Context, event Event, random float64) Effect
 
 // answer shows the breaker in its memo, in the same step that acknowledges the
 // update.
-func (e *entity) answer(ctx workflow.Context, effect Effect) (Answer, error) {
+func (e *running) answer(ctx workflow.Context, effect Effect) (Answer, error) {
 	if effect == Applied || effect == Leased {
 		if err := workflow.UpsertMemo(ctx, map[string]any{MemoKey: e.View}); err != nil {
 			return Answer{}, err
