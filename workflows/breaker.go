@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
@@ -24,7 +23,7 @@ var errNotBegun = errors.New("the session ends before the round has begun")
 // the agent with, if the round is to be a probe.
 func (s *session) afterTurnedAway(ctx workflow.Context, a *assignment, turned activities.TurnedAway) (string, error) {
 	a.Lost += turned.Lost
-	other := s.fallbacks[s.team.Personas[a.Persona].Agent]
+	other := s.fallbackOf(a)
 	if a.agent == "" && other != "" && s.team.Personas[a.Persona].Fallback {
 		a.agent, a.refused = other, &turned
 		return "", nil
@@ -44,7 +43,8 @@ func (s *session) awaitBreaker(ctx workflow.Context, a *assignment, turned activ
 	a.awaits = &turned.Wait
 	a.Rounds-- // it has not begun
 	s.noteWait(ctx, a, team.Waiting)
-	future := workflow.ExecuteActivity(s.waitContext(waiting, a, turned.Breaker.Name), string(activities.AwaitBreakerName), activities.AwaitInput{
+	future := workflow.ExecuteActivity(waitContext(waiting, fmt.Sprintf("%s.%s.breaker.%d", a.Phase, a.Persona, a.waits),
+		fmt.Sprintf("%s waits for breaker %s", a.AssignmentID, turned.Breaker.Name)), string(activities.AwaitBreakerName), activities.AwaitInput{
 		AssignmentID: a.AssignmentID, Incarnation: s.status.Incarnation, Breaker: turned.Breaker, Wait: turned.Wait,
 	})
 	err := workflow.Await(ctx, func() bool { return future.IsReady() || s.stopping() })
@@ -62,16 +62,6 @@ func (s *session) awaitBreaker(ctx workflow.Context, a *assignment, turned activ
 	return awaited.Lease, nil
 }
 
-func (s *session) waitContext(ctx workflow.Context, a *assignment, breaker string) workflow.Context {
-	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		ActivityID:          fmt.Sprintf("%s.%s.breaker.%d", a.Phase, a.Persona, a.waits),
-		StartToCloseTimeout: 10 * backstop,
-		HeartbeatTimeout:    heartbeatTimeout,
-		Summary:             fmt.Sprintf("%s waits for breaker %s", a.AssignmentID, breaker),
-		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second},
-	})
-}
-
 // noteWait takes the beginning or end of a wait into the status, and tells
 // visibility where that changes what the whole session does.
 func (s *session) noteWait(ctx workflow.Context, a *assignment, state team.State) {
@@ -80,16 +70,6 @@ func (s *session) noteWait(ctx workflow.Context, a *assignment, state team.State
 	if s.status.Status != before {
 		s.publish(ctx)
 	}
-}
-
-// turnedAway reads from an error that the round has not begun.
-func turnedAway(err error) (activities.TurnedAway, bool) {
-	var turned activities.TurnedAway
-	var app *temporal.ApplicationError
-	if !errors.As(err, &app) || app.Type() != team.BreakerOpen || !app.HasDetails() {
-		return turned, false
-	}
-	return turned, app.Details(&turned) == nil
 }
 
 // carry keeps an outcome that a breaker has yet to hear of for the next boundary.

@@ -1,7 +1,6 @@
 package workflows
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,8 +22,8 @@ func (s *session) carryOut(ctx workflow.Context, a *assignment) (team.RoundResul
 	a.refused = nil
 	for {
 		result, err := s.round(ctx, a, e)
-		turned, away := turnedAway(err)
-		stop, broke := budgetStop(err)
+		turned, away := detail[activities.TurnedAway](err, team.BreakerOpen)
+		stop, broke := detail[activities.BudgetStop](err, team.BudgetSpent)
 		if !away && !broke {
 			return result, err
 		}
@@ -57,9 +56,8 @@ func (s *session) chooseAgent(a *assignment, f team.Failure) {
 		return
 	}
 	a.agent = ""
-	persona := s.team.Personas[a.Persona]
-	if persona.Fallback && team.RuleFor(f.Category).Fallback {
-		a.agent = s.fallbacks[persona.Agent]
+	if s.team.Personas[a.Persona].Fallback && team.RuleFor(f.Category).Fallback {
+		a.agent = s.fallbackOf(a)
 	}
 }
 
@@ -67,20 +65,16 @@ func (s *session) chooseAgent(a *assignment, f team.Failure) {
 // assignment's next call.
 func (s *session) onExceeded(a *assignment) team.OnExceeded {
 	wanted := s.team.Budget.OnExceeded
-	if wanted == team.OnExceededDegrade && (a.degraded || s.fallbacks[s.team.Personas[a.Persona].Agent] == "") {
+	if wanted == team.OnExceededDegrade && (a.degraded || s.fallbackOf(a) == "") {
 		return team.OnExceededStop
 	}
 	return wanted
 }
 
-// budgetStop reads from an error that a round waits for money.
-func budgetStop(err error) (activities.BudgetStop, bool) {
-	var stop activities.BudgetStop
-	var app *temporal.ApplicationError
-	if !errors.As(err, &app) || app.Type() != team.BudgetSpent || !app.HasDetails() {
-		return stop, false
-	}
-	return stop, app.Details(&stop) == nil
+// fallbackOf is the agent that may work in the place of the persona's own; empty:
+// there is none.
+func (s *session) fallbackOf(a *assignment) string {
+	return s.fallbacks[s.team.Personas[a.Persona].Agent]
 }
 
 // afterBudgetSpent has the agent's fallback go on, or parks the assignment until a
@@ -88,7 +82,7 @@ func budgetStop(err error) (activities.BudgetStop, bool) {
 func (s *session) afterBudgetSpent(ctx workflow.Context, a *assignment, stop activities.BudgetStop) error {
 	a.Usage = stop.Total
 	if s.onExceeded(a) == team.OnExceededDegrade {
-		a.degraded, a.agent, a.refused = true, s.fallbacks[s.team.Personas[a.Persona].Agent], nil
+		a.degraded, a.agent, a.refused = true, s.fallbackOf(a), nil
 		return nil
 	}
 	before := s.raises
@@ -149,9 +143,19 @@ func (s *session) standBy(ctx workflow.Context, a *assignment, state team.State)
 
 // moneyRequest says what a person can do about a budget that is spent.
 func (s *session) moneyRequest(a *assignment, stop activities.BudgetStop) team.HelpRequest {
+	advice := s.budgetAdvice(stop)
 	if stop.Date != "" {
-		return s.dayRequest(a, stop)
+		advice = s.dayAdvice(stop)
 	}
+	return team.HelpRequest{
+		ID: fmt.Sprintf("%s.%s.budget.%d", a.Phase, a.Persona, a.waits), Phase: a.Phase, Persona: a.Persona,
+		Category: team.TokenBudget, Message: stop.Message, Advice: advice,
+		Attempts: append([]team.AttemptFailure{}, a.Failures...), Usage: a.Usage,
+	}
+}
+
+// budgetAdvice says how one of the session's own budgets is raised.
+func (s *session) budgetAdvice(stop activities.BudgetStop) string {
 	flags, argument, what, key := "", "", "--tokens N", "tokens"
 	if limit := s.limit(stop.Scope); limit.Tokens == 0 {
 		what, key = "--usd N", "usd"
@@ -162,12 +166,8 @@ func (s *session) moneyRequest(a *assignment, stop activities.BudgetStop) team.H
 	if which != "" {
 		flags, argument = fmt.Sprintf(" --%s %s", kind, which), fmt.Sprintf(", %q: %q", kind, which)
 	}
-	return team.HelpRequest{
-		ID: fmt.Sprintf("%s.%s.budget.%d", a.Phase, a.Persona, a.waits), Phase: a.Phase, Persona: a.Persona,
-		Category: team.TokenBudget, Message: stop.Message, Attempts: append([]team.AttemptFailure{}, a.Failures...), Usage: a.Usage,
-		Advice: fmt.Sprintf("go on with `maestro budget raise %s%s %s`, or with the update %s and {%q: N%s}",
-			s.status.Session, flags, what, RaiseUpdate, key, argument),
-	}
+	return fmt.Sprintf("go on with `maestro budget raise %s%s %s`, or with the update %s and {%q: N%s}",
+		s.status.Session, flags, what, RaiseUpdate, key, argument)
 }
 
 // takeRaises lets a person add to a budget at any time: by an update, which

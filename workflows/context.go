@@ -42,6 +42,27 @@ func (s *session) agentContext(ctx workflow.Context, agent, id, summary string) 
 	})
 }
 
+// waitContext has one activity wait, however long that takes: for a breaker, or for
+// money.
+func waitContext(ctx workflow.Context, id, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		ActivityID:          id,
+		StartToCloseTimeout: 10 * backstop,
+		HeartbeatTimeout:    heartbeatTimeout,
+		Summary:             summary,
+		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second},
+	})
+}
+
+// detail reads what an activity says beside an error of a type.
+func detail[T any](err error, kind string) (said T, ok bool) {
+	var app *temporal.ApplicationError
+	if !errors.As(err, &app) || app.Type() != kind || !app.HasDetails() {
+		return said, false
+	}
+	return said, app.Details(&said) == nil
+}
+
 // atBoundary executes what happens between phases: as a local activity, which
 // costs one event; and, where the store cannot be used right now, as an
 // activity that waits for it and costs no further event however long that takes.

@@ -236,22 +236,17 @@ func (a *assignment) interrupt(err error) {
 // roundFailure reads why a round failed from its error; false for an error that
 // ends the session's coroutine instead, like a cancellation.
 func roundFailure(err error) (activities.RoundFailure, bool) {
-	var report activities.RoundFailure
 	if temporal.IsCanceledError(err) {
-		return report, false
+		return activities.RoundFailure{}, false
 	}
-	var app *temporal.ApplicationError
-	if errors.As(err, &app) && app.Type() == team.UnrecoverableError && app.HasDetails() {
-		if err := app.Details(&report); err == nil {
-			return report, true
-		}
+	if report, ok := detail[activities.RoundFailure](err, team.UnrecoverableError); ok {
+		return report, true
 	}
 	f := team.Failf(team.Unknown, "%s", team.Shorten(err.Error(), team.MaxMessage))
 	if temporal.IsTimeoutError(err) {
 		f.Category = team.Timeout
 	}
-	report.Failure = *f
-	return report, true
+	return activities.RoundFailure{Failure: *f}, true
 }
 
 // askForHelp notes that a person is needed. Until a session can wait for one,
