@@ -141,7 +141,7 @@ func (b *book) enter(ctx context.Context) error {
 
 // limit sets the limits of a ledger that was lost.
 func (b *book) limit(l *budget.Ledger) {
-	if l.Revision == 0 || l.Limits.IsZero() {
+	if l.Limits.IsZero() {
 		l.Limits = budget.LimitsOf(b.scene.team)
 	}
 }

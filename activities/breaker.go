@@ -105,17 +105,28 @@ func (r *round) probe(ctx context.Context, b team.Breaker) (now *breaker.View, p
 
 // readBreaker looks until there is an answer: a round that does not know whether
 // its breaker is open may not begin.
-func (r *round) readBreaker(ctx context.Context, name string) (breaker.View, error) {
+func (r *round) readBreaker(ctx context.Context, name string) (view breaker.View, err error) {
+	err = r.untilAnswered(ctx, "breaker "+name+" cannot be read", func(ctx context.Context) error {
+		view, err = r.Breakers.Read(ctx, name)
+		return err
+	})
+	return view, err
+}
+
+// untilAnswered asks what the round cannot do without until there is an answer.
+// Meanwhile the heartbeat says what is amiss, and no attempt is used up.
+func (r *round) untilAnswered(ctx context.Context, amiss string, ask func(context.Context) error) error {
 	for wait := storeWait; ; wait = min(2*wait, storeWaitMax) {
 		bounded, cancel := context.WithTimeout(ctx, readLimit)
-		view, err := r.Breakers.Read(bounded, name)
+		err := ask(bounded)
 		cancel()
 		if err == nil {
-			return view, nil
+			return nil
 		}
-		r.say(fmt.Sprintf("waiting: breaker %s cannot be read: %s", name, team.Shorten(err.Error(), team.MaxMessage)))
+		activity.GetLogger(ctx).Warn(amiss+"; trying again", "error", err, "wait", wait)
+		r.say(fmt.Sprintf("waiting: %s: %s", amiss, team.Shorten(err.Error(), team.MaxMessage)))
 		if err := sleep(ctx, wait); err != nil {
-			return view, err
+			return err
 		}
 	}
 }

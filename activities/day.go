@@ -78,21 +78,13 @@ func (b *book) draw(ctx context.Context, seq int64, plan team.CallPlan, d budget
 }
 
 // drawOnce sends a draw until it is answered.
-func (b *book) drawOnce(ctx context.Context, d budget.Draw) (budget.Drawing, error) {
+func (b *book) drawOnce(ctx context.Context, d budget.Draw) (drawing budget.Drawing, err error) {
 	id, name := b.updateID("draw"), b.scene.team.Name
-	for wait := storeWait; ; wait = min(2*wait, storeWaitMax) {
-		bounded, cancel := context.WithTimeout(ctx, readLimit)
-		drawing, err := b.Days.Draw(bounded, id, name, d)
-		cancel()
-		if err == nil {
-			return drawing, nil
-		}
-		activity.GetLogger(ctx).Warn("the daily budget does not answer; trying again", "team", name, "error", err, "wait", wait)
-		b.say(fmt.Sprintf("waiting: the daily budget of team %s does not answer: %s", name, team.Shorten(err.Error(), team.MaxMessage)))
-		if err := sleep(ctx, wait); err != nil {
-			return drawing, err
-		}
-	}
+	err = b.untilAnswered(ctx, "the daily budget of team "+name+" does not answer", func(ctx context.Context) error {
+		drawing, err = b.Days.Draw(ctx, id, name, d)
+		return err
+	})
+	return drawing, err
 }
 
 // untilPromised waits until it makes sense to draw again: something was given

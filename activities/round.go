@@ -281,27 +281,21 @@ func (r *round) giveUp(ctx context.Context, f team.Failure) error {
 		observed(r.Observer).AssignmentEnded(r.scene.team.Name, team.Failed)
 		r.mirror(ctx, team.Failed)
 	}
-	report := RoundFailure{Failure: f, Lost: r.log.Lost, Total: r.book.total()}
-	for _, a := range r.log.Attempts {
-		report.Attempts = append(report.Attempts, team.AttemptFailure{Category: a.Failure.Category, Message: a.Failure.Message})
-	}
+	report := RoundFailure{Failure: f, Attempts: r.log.Failures(), Lost: r.log.Lost, Total: r.book.total()}
 	report.Unreported = r.report(ctx, &f)
 	return unrecoverable(report, nil)
 }
 
 // succeed records the result before Temporal hears of it.
 func (r *round) succeed(ctx context.Context, result *team.RoundResult, l left, started time.Time) error {
-	outcome := l.outcome
-	result.Summary = team.Shorten(r.Agents.Mask(outcome.Summary), team.MaxSummary)
-	result.Decisions = outcome.Decisions
+	result.Summary = team.Shorten(r.Agents.Mask(l.outcome.Summary), team.MaxSummary)
+	result.Decisions = l.outcome.Decisions
 	result.From = l.from
 	result.Agent, result.Usage, result.Total = r.agent(), r.log.Usage().Add(r.book.spent()), r.book.total()
 	result.Attempts, result.Lost = len(r.log.Attempts)+1, r.log.Lost
-	for _, a := range r.log.Attempts {
-		result.Failures = append(result.Failures, team.AttemptFailure{Category: a.Failure.Category, Message: a.Failure.Message})
-	}
+	result.Failures = r.log.Failures()
 	result.StartedAt, result.EndedAt = started, r.Clock().UTC()
-	result.Log = r.keepLog(ctx, outcome.Log)
+	result.Log = r.keepLog(ctx, l.outcome.Log)
 	r.mu.Lock()
 	r.thisRound().Result = result
 	r.mu.Unlock()

@@ -56,21 +56,31 @@ func (r *round) start(ctx context.Context) start {
 		s.first = last.key
 		history = history[:len(history)-1]
 	}
+	continuable := r.continuable()
 	if len(history) > 0 {
 		last := history[len(history)-1].report
 		s.failure = &last
-		s.kept = r.keeps(ctx, last)
+		s.kept = r.keeps(ctx, last, continuable)
 		if s.kept {
 			s.files = last.Left
 		}
 	}
-	dir, err := r.Sessions.WorkDir(r.scene.key, r.in.AssignmentID)
-	if err == nil && r.Agents.Continuable(r.agent(), dir) {
+	if continuable {
 		cutOff := r.log.Begun == len(r.log.Attempts)+1 || r.inherits()
 		s.asLeft = cutOff
 		s.continues = cutOff || s.kept
 	}
 	return s
+}
+
+// continuable tells whether there is a conversation in the assignment's directory
+// that could go on.
+func (r *round) continuable() bool {
+	if r.Agents.Offered(r.agent()).Conversation != team.InDirectory {
+		return false
+	}
+	dir, err := r.Sessions.WorkDir(r.scene.key, r.in.AssignmentID)
+	return err == nil && r.Agents.Continuable(r.agent(), dir)
 }
 
 // inherits tells whether an earlier incarnation of the session was cut off in the
@@ -101,17 +111,11 @@ func (r *round) goesOn(last tried) bool {
 }
 
 // keeps tells whether the next attempt goes on from the files that one has left.
-func (r *round) keeps(ctx context.Context, last team.AttemptReport) bool {
+// From the middle of work only who remembers what it was doing can go on.
+func (r *round) keeps(ctx context.Context, last team.AttemptReport, continuable bool) bool {
 	from := team.RuleFor(last.Failure.Category).Start
-	if from == team.FromInput || last.Left == "" {
-		return false
-	}
-	continuable := false
-	if from == team.FromConversation { // only who remembers what it was doing goes on from its middle
-		dir, err := r.Sessions.WorkDir(r.scene.key, r.in.AssignmentID)
-		continuable = err == nil && r.Agents.Continuable(r.agent(), dir)
-	}
-	return (from == team.FromFiles || continuable) && r.Files.Intact(ctx, last.Left) == nil
+	may := from == team.FromFiles || from == team.FromConversation && continuable
+	return may && last.Left != "" && r.Files.Intact(ctx, last.Left) == nil
 }
 
 // tried lists the failed attempts since the assignment last succeeded: those of

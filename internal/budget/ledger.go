@@ -79,7 +79,7 @@ func Date(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
 // book adds a call that has ended.
 func (r *Row) book(c Call) {
-	amount, day := c.Usage.Amount(), Date(c.EndedAt)
+	day := Date(c.EndedAt)
 	i := slices.IndexFunc(r.Spent, func(s Spending) bool { return s.Date == day && s.Agent == c.Agent && s.Model == c.Model })
 	if i < 0 {
 		i = len(r.Spent)
@@ -91,7 +91,7 @@ func (r *Row) book(c Call) {
 		s.Answered++
 	}
 	s.Usage = s.Usage.Add(c.Usage)
-	s.Largest = team.Amount{Tokens: max(s.Largest.Tokens, amount.Tokens), USD: max(s.Largest.USD, amount.USD)}
+	s.Largest = most(s.Largest, c.Usage.Amount())
 }
 
 // Usage is all that is known to be spent.
@@ -158,16 +158,16 @@ func (l *Ledger) Reserved() team.Amount {
 
 // Largest is the most that one call of an agent has cost in this session; ok
 // tells whether there was one that was of use, or that has cost anything.
-func (l *Ledger) Largest(agent string) (most team.Amount, ok bool) {
+func (l *Ledger) Largest(agent string) (dearest team.Amount, ok bool) {
 	for _, r := range l.Rows {
 		for _, s := range r.Spent {
 			if s.Agent == agent {
 				ok = ok || s.Answered > 0 || s.Largest != team.Amount{}
-				most = team.Amount{Tokens: max(most.Tokens, s.Largest.Tokens), USD: max(most.USD, s.Largest.USD)}
+				dearest = most(dearest, s.Largest)
 			}
 		}
 	}
-	return most, ok
+	return dearest, ok
 }
 
 // Guess is what an attempt of an agent may cost of which nobody has said it: as
@@ -303,17 +303,23 @@ func (l *Ledger) Reserve(id team.AssignmentID, call int64, want, least team.Amou
 	if draw := l.fromDay(granted, least, now); draw != nil {
 		return Verdict{Scope: DayScope, Draw: draw}
 	}
+	l.setAside(id, call, booked(granted))
+	return Verdict{Granted: granted}
+}
+
+// setAside notes what is set aside for a call. The row that callers may hold stays
+// as it is.
+func (l *Ledger) setAside(id team.AssignmentID, call int64, amount team.Amount) {
 	row := l.Row(id)
 	row.Reserved = maps.Clone(row.Reserved)
 	if row.Reserved == nil {
 		row.Reserved = map[int64]team.Amount{}
 	}
-	row.Reserved[call] = booked(granted)
+	row.Reserved[call] = amount
 	if l.Rows == nil {
 		l.Rows = map[string]Row{}
 	}
 	l.Rows[rowName(id)] = row
-	return Verdict{Granted: granted}
 }
 
 // unreserve forgets what an earlier request for the call has set aside: one that
@@ -342,13 +348,7 @@ func (l *Ledger) Extend(id team.AssignmentID, call int64, more, least team.Amoun
 	if draw := l.fromDay(granted, least, now); draw != nil {
 		return Verdict{Scope: DayScope, Draw: draw}
 	}
-	row := l.Row(id)
-	row.Reserved = maps.Clone(row.Reserved)
-	if row.Reserved == nil {
-		row.Reserved = map[int64]team.Amount{}
-	}
-	row.Reserved[call] = row.Reserved[call].Add(granted)
-	l.Rows[rowName(id)] = row
+	l.setAside(id, call, l.Row(id).Reserved[call].Add(granted))
 	return Verdict{Granted: granted}
 }
 

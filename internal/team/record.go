@@ -41,9 +41,7 @@ func (r Record) Status() AssignmentStatus {
 	for _, round := range r.Rounds {
 		s.Attempts += len(round.Attempts)
 		s.LostWorkers += round.Lost
-		for _, a := range round.Attempts {
-			s.Failures = append(s.Failures, AttemptFailure{a.Failure.Category, a.Failure.Message})
-		}
+		s.Failures = append(s.Failures, round.Failures()...)
 		if round.Result == nil {
 			s.Status = Running
 			continue
@@ -143,6 +141,15 @@ func (l RoundLog) Usage() Usage {
 		total = total.Add(a.Usage)
 	}
 	return total
+}
+
+// Failures lists the failed attempts in short.
+func (l RoundLog) Failures() []AttemptFailure {
+	var failures []AttemptFailure
+	for _, a := range l.Attempts {
+		failures = append(failures, AttemptFailure{a.Failure.Category, a.Failure.Message})
+	}
+	return failures
 }
 
 // AttemptReport is the log of one failed attempt.

@@ -182,14 +182,3 @@ func (p Prices) Cost(u Usage) USD {
 	million := big.NewInt(1_000_000)
 	return USD(sum.Add(sum, big.NewInt(999_999)).Quo(sum, million).Int64())
 }
-
-// Exceeds tells whether the usage has reached the cap, and names what did.
-func (u Usage) Exceeds(c Cap) (string, bool) {
-	switch {
-	case c.Tokens > 0 && u.Tokens() >= c.Tokens:
-		return fmt.Sprintf("%d of %d tokens are spent", u.Tokens(), c.Tokens), true
-	case c.USD > 0 && u.CostUSD >= c.USD:
-		return fmt.Sprintf("%s of %s USD are spent", u.CostUSD, c.USD), true
-	}
-	return "", false
-}
