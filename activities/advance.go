@@ -69,7 +69,7 @@ func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, er
 	}
 	b.mirror(ctx, s, next, head, in, len(conflicts) == 0)
 	if in.Complete {
-		b.giveBackDay(ctx, s.key)
+		b.giveBackDay(ctx, s.key, s.team.Name)
 	}
 	if in.Complete && len(conflicts) == 0 {
 		observed(b.Observer).SessionEnded(s.team.Name, team.Completed, nil)
@@ -197,14 +197,18 @@ func markAsked(p *team.PhaseStatus, help []team.HelpRequest) {
 func (b *Boundaries) Close(ctx context.Context, in CloseInput) error {
 	key := sessionKey(activity.GetInfo(ctx))
 	now := b.Clock().UTC()
+	mirrored, err := b.Sessions.Execution(key)
+	if err != nil {
+		activity.GetLogger(ctx).Warn("execution_state.json cannot be read", "error", err)
+	}
 	spent := map[team.AssignmentID]team.Usage{}
 	if in.Status != team.Completed {
-		spent = b.reckon(ctx, key)
+		spent = b.reckon(ctx, key, mirrored.Phases)
 	}
-	b.giveBackDay(ctx, key)
-	var name string
-	err := b.Sessions.UpdateExecution(key, func(e *team.Execution) {
-		name = e.Team
+	if err == nil {
+		b.giveBackDay(ctx, key, mirrored.Team)
+	}
+	err = b.Sessions.UpdateExecution(key, func(e *team.Execution) {
 		if e.Incarnation > in.Incarnation {
 			return
 		}
@@ -220,7 +224,7 @@ func (b *Boundaries) Close(ctx context.Context, in CloseInput) error {
 		}
 		e.Usage = e.Sum()
 	})
-	observed(b.Observer).SessionEnded(name, in.Status, in.Help)
+	observed(b.Observer).SessionEnded(mirrored.Team, in.Status, in.Help)
 	if err != nil {
 		activity.GetLogger(ctx).Warn("execution_state.json lags behind", "error", err)
 	}

@@ -124,12 +124,8 @@ func (r *round) giveBackDay(ctx context.Context) {
 }
 
 // giveBackDay does so for a session that ends.
-func (b *Boundaries) giveBackDay(ctx context.Context, key team.SessionKey) {
-	e, err := b.Sessions.Execution(key)
-	if err != nil {
-		return
-	}
-	returnsOf(b.Days, b.Ledgers, b.Clock).giveBack(ctx, key, e.Team, "")
+func (b *Boundaries) giveBackDay(ctx context.Context, key team.SessionKey, name string) {
+	returnsOf(b.Days, b.Ledgers, b.Clock).giveBack(ctx, key, name, "")
 }
 
 // returns gives parts of daily budgets back.

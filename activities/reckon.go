@@ -27,19 +27,15 @@ var errAtWork = errors.New("somebody still works on it")
 
 // reckon adds up what the assignments of a session that ends have cost. Calls that
 // were under way when their worker was lost are unsettled from now on.
-func (b *Boundaries) reckon(ctx context.Context, key team.SessionKey) map[team.AssignmentID]team.Usage {
+func (b *Boundaries) reckon(ctx context.Context, key team.SessionKey, phases []team.PhaseStatus) map[team.AssignmentID]team.Usage {
 	spent := map[team.AssignmentID]team.Usage{}
-	e, err := b.Sessions.Execution(key)
-	if err != nil {
-		return spent
-	}
 	ledger, err := b.Ledgers.Ledger(key)
 	if err != nil {
 		activity.GetLogger(ctx).Warn("what the session has cost is not known for certain", "error", err)
 		return spent
 	}
 	r := reckoning{b.Sessions, b.Ledgers, b.Clock}
-	for _, p := range e.Phases {
+	for _, p := range phases {
 		for _, a := range p.Assignments {
 			id := team.AssignmentID{Phase: p.Name, Persona: a.Persona}
 			used, err := r.one(key, id, ledger.Row(id))

@@ -6,12 +6,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,6 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/clitest"
 	"github.com/maestro-hive/maestro/internal/providertest"
 	"github.com/maestro-hive/maestro/internal/team"
 )
@@ -31,24 +30,7 @@ import (
 
 // installed returns the directory of the programs, and installs them first if
 // they are not there.
-var installed = sync.OnceValues(func() (string, error) {
-	dir, err := filepath.Abs("testdata/clis")
-	if err != nil {
-		return "", err
-	}
-	bin := filepath.Join(dir, "node_modules", ".bin")
-	for _, name := range presetNames() {
-		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
-			cmd := exec.Command("npm", "ci", "--no-audit", "--no-fund")
-			cmd.Dir = dir
-			if out, err := cmd.CombinedOutput(); err != nil {
-				return "", fmt.Errorf("npm ci in %s: %w\n%s", dir, err, out)
-			}
-			break
-		}
-	}
-	return bin, nil
-})
+var installed = sync.OnceValues(func() (string, error) { return clitest.Install("testdata/clis", presetNames()...) })
 
 // cli is one of the programs, and how it is led to a server of the test.
 type cli struct {

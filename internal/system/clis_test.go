@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/clitest"
 	"github.com/maestro-hive/maestro/internal/providertest"
 	"github.com/maestro-hive/maestro/internal/team"
 )
@@ -24,20 +24,7 @@ import (
 // installedCLIs installs the agent programs of the presets' tests, and returns
 // the directory that they are in.
 var installedCLIs = sync.OnceValues(func() (string, error) {
-	dir, err := filepath.Abs("../agent/testdata/clis")
-	if err != nil {
-		return "", err
-	}
-	bin := filepath.Join(dir, "node_modules", ".bin")
-	if programs, err := filepath.Glob(filepath.Join(bin, "c*")); err == nil && len(programs) > 1 {
-		return bin, nil
-	}
-	cmd := exec.Command("npm", "ci", "--no-audit", "--no-fund")
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("npm ci in %s: %w\n%s", dir, err, out)
-	}
-	return bin, nil
+	return clitest.Install("../agent/testdata/clis", "claude", "codex")
 })
 
 // secondStep is what the second command has printed, as the programs note it.
