@@ -189,17 +189,10 @@ func (r *claudeReader) counts(id string, u claudeUsage, s *story) {
 	if id == "" || u == (claudeUsage{}) {
 		return
 	}
-	before, now := r.calls[id], u.usage()
-	now = team.Usage{
-		InputTokens: max(now.InputTokens, before.InputTokens), OutputTokens: max(now.OutputTokens, before.OutputTokens),
-		CacheReadTokens:  max(now.CacheReadTokens, before.CacheReadTokens),
-		CacheWriteTokens: max(now.CacheWriteTokens, before.CacheWriteTokens),
-	}
+	before := r.calls[id]
+	now := u.usage().Max(before)
 	r.calls[id] = now
-	r.sum.InputTokens += now.InputTokens - before.InputTokens
-	r.sum.OutputTokens += now.OutputTokens - before.OutputTokens
-	r.sum.CacheReadTokens += now.CacheReadTokens - before.CacheReadTokens
-	r.sum.CacheWriteTokens += now.CacheWriteTokens - before.CacheWriteTokens
+	r.sum = r.sum.Add(now.Minus(before))
 	s.uses(r.sum)
 }
 

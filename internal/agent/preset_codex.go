@@ -165,14 +165,7 @@ func (r *codexReader) item(item codexItem, s *story) {
 func (r *codexReader) counts(total codexUsage, s *story) {
 	used := total.usage()
 	s.total = used
-	booked := r.run.goesOn.Booked
-	s.uses(team.Usage{
-		InputTokens:      max(used.InputTokens-booked.InputTokens, 0),
-		OutputTokens:     max(used.OutputTokens-booked.OutputTokens, 0),
-		CacheReadTokens:  max(used.CacheReadTokens-booked.CacheReadTokens, 0),
-		CacheWriteTokens: max(used.CacheWriteTokens-booked.CacheWriteTokens, 0),
-		ReasoningTokens:  max(used.ReasoningTokens-booked.ReasoningTokens, 0),
-	})
+	s.uses(used.Minus(r.run.goesOn.Booked).Max(team.Usage{}))
 }
 
 // billing is how Codex calls an account that has nothing left.

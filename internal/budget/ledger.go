@@ -368,20 +368,21 @@ func within(left, amount team.Amount) team.Amount {
 	return amount
 }
 
-func (s scope) label() string {
-	if s.name == SessionScope {
+// Label names a budget in a sentence, by its scope.
+func Label(scope string) string {
+	if scope == SessionScope {
 		return "the session"
 	}
-	return s.name
+	return scope
 }
 
 func (s scope) refusal(left, least team.Amount) string {
 	if left.Tokens >= 0 && least.Tokens > left.Tokens {
 		return fmt.Sprintf("the budget of %s is spent: %d of %d tokens are left, and the next call needs %d",
-			s.label(), left.Tokens, s.cap.Tokens, least.Tokens)
+			Label(s.name), left.Tokens, s.cap.Tokens, least.Tokens)
 	}
 	return fmt.Sprintf("the budget of %s is spent: %s of %s USD are left, and the next call needs %s",
-		s.label(), left.USD, s.cap.USD, least.USD)
+		Label(s.name), left.USD, s.cap.USD, least.USD)
 }
 
 // fraction is how much of a budget is spent: the larger of tokens and money.

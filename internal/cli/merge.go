@@ -104,7 +104,7 @@ func budgetNotes(l *budget.Ledger) []string {
 	for _, scope := range slices.Sorted(maps.Keys(most)) {
 		w := most[scope]
 		notes = append(notes, fmt.Sprintf("%g%% of the budget of %s was spent at %s: %s of %s",
-			100*w.At, scopeName(scope), moment(&w.When), amountText(w.Spent, w.Cap), capText(w.Cap)))
+			100*w.At, budget.Label(scope), moment(&w.When), amountText(w.Spent, w.Cap), capText(w.Cap)))
 	}
 	return notes
 }

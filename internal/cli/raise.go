@@ -8,6 +8,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/workflows"
 )
@@ -85,7 +86,7 @@ func (a *app) raise(ctx context.Context, session string, r workflows.Raise) erro
 		return err
 	case answered:
 		doc.Raised = &raised
-		a.say("the budget of %s is %s now, %s of it spent", scopeName(raised.Scope), capText(raised.Cap), amountText(raised.Spent, raised.Cap))
+		a.say("the budget of %s is %s now, %s of it spent", budget.Label(raised.Scope), capText(raised.Cap), amountText(raised.Spent, raised.Cap))
 	default:
 		a.say("no worker has answered within %s; the budget of session %s is raised as soon as one does", answerPatience, session)
 	}
@@ -93,13 +94,6 @@ func (a *app) raise(ctx context.Context, session string, r workflows.Raise) erro
 		return a.printJSON(doc)
 	}
 	return nil
-}
-
-func scopeName(scope string) string {
-	if scope == "session" {
-		return "the session"
-	}
-	return scope
 }
 
 // capText says what a cap allows.

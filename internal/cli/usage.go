@@ -328,12 +328,8 @@ func bookedFor(l *budget.Ledger, id team.AssignmentID) team.Usage {
 // beyond is what one usage has more than another: what was spent before there
 // were ledgers. Where it has less of anything, the other is the newer.
 func beyond(u, v team.Usage) team.Usage {
-	rest := team.Usage{
-		InputTokens: u.InputTokens - v.InputTokens, OutputTokens: u.OutputTokens - v.OutputTokens,
-		CacheReadTokens: u.CacheReadTokens - v.CacheReadTokens, CacheWriteTokens: u.CacheWriteTokens - v.CacheWriteTokens,
-		ReasoningTokens: u.ReasoningTokens - v.ReasoningTokens, CostUSD: u.CostUSD - v.CostUSD,
-	}
-	if min(rest.InputTokens, rest.OutputTokens, rest.CacheReadTokens, rest.CacheWriteTokens, rest.ReasoningTokens, int64(rest.CostUSD)) < 0 {
+	rest := u.Minus(v)
+	if rest != rest.Max(team.Usage{}) {
 		return team.Usage{}
 	}
 	return rest

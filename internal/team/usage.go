@@ -130,6 +130,18 @@ func (u Usage) Minus(v Usage) Usage {
 	}
 }
 
+// Max returns the larger figure of both, each by itself.
+func (u Usage) Max(v Usage) Usage {
+	return Usage{
+		InputTokens:      max(u.InputTokens, v.InputTokens),
+		OutputTokens:     max(u.OutputTokens, v.OutputTokens),
+		CacheReadTokens:  max(u.CacheReadTokens, v.CacheReadTokens),
+		CacheWriteTokens: max(u.CacheWriteTokens, v.CacheWriteTokens),
+		ReasoningTokens:  max(u.ReasoningTokens, v.ReasoningTokens),
+		CostUSD:          max(u.CostUSD, v.CostUSD),
+	}
+}
+
 // Tokens is the number of all tokens, read or written, cached or not: what
 // budgets of tokens count. Reasoning is part of the output.
 func (u Usage) Tokens() int64 {
