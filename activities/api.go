@@ -29,6 +29,8 @@ const (
 	MarkName Name = "mark-session"
 	// RaiseName adds to a budget; see [Boundaries.Raise].
 	RaiseName Name = "raise-budget"
+	// NotifyName tells people outside; see [Notices.Notify].
+	NotifyName Name = "notify"
 	// AwaitDayName waits for a team's daily budget; see [DayWaits.Await].
 	AwaitDayName Name = "await-day"
 )
@@ -79,6 +81,8 @@ type Admission struct {
 	Conflicts map[string][]team.Conflict `json:"conflicts,omitempty"`
 	// Fallbacks names, by agent, those that may work in their place.
 	Fallbacks map[string]string `json:"fallbacks,omitempty"`
+	// Webhook: somebody wants to hear what happens to sessions.
+	Webhook bool `json:"webhook,omitempty"`
 	// SearchAttributes tells whether the namespace has Maestro's.
 	SearchAttributes bool `json:"search_attributes"`
 }
@@ -121,6 +125,19 @@ type RoundInput struct {
 	// Lease is the holder of the lease under which the round tries its agent
 	// for others; empty for an ordinary round.
 	Lease string `json:"lease,omitempty"`
+	// Series counts how often a person, or a phase that sent work back, has had
+	// the assignment begin afresh in this incarnation: the round's epoch is the
+	// incarnation's first and Series together.
+	Series int `json:"series,omitempty"`
+	// Note is what a person says to whoever tries again.
+	Note string `json:"note,omitempty"`
+	// Rework is set while the phase does again what was sent back.
+	Rework *team.Rework `json:"rework,omitempty"`
+	// MaySendBack is how often the phase may still send work back.
+	MaySendBack int `json:"may_send_back,omitempty"`
+	// Supplied is the manifest of a person's files, which stand for the work in
+	// place of an agent's; empty: an agent works.
+	Supplied team.Digest `json:"supplied,omitempty"`
 }
 
 // RoundFailure is the detail of the error that ends a failed round.
@@ -256,4 +273,19 @@ type CloseInput struct {
 	Status team.State         `json:"status"`
 	Reason string             `json:"reason"`
 	Help   []team.HelpRequest `json:"help,omitempty"`
+}
+
+// NotifyInput tells people outside of Temporal what happens to a session.
+type NotifyInput struct {
+	// Notice is complete but for what only workers know: addresses.
+	Notice team.Notice `json:"notice"`
+	// Jira says how a ticket is made of it; nil: none is.
+	Jira *team.HelpJira `json:"jira,omitempty"`
+	// Fingerprints names the failures whose tickets hear of it.
+	Fingerprints []string `json:"fingerprints,omitempty"`
+	// ReportTo is the key of the ticket that the requirement came from; it hears
+	// of everything.
+	ReportTo string `json:"report_to,omitempty"`
+	// Webhook: the webhook hears of it, too.
+	Webhook bool `json:"webhook,omitempty"`
 }

@@ -121,5 +121,21 @@ type Agents interface {
 	Secrets() []string
 }
 
+// Tickets is a ticket system. Its errors are *team.TicketTrouble.
+type Tickets interface {
+	// Find looks for the ticket of a project that carries a label, the oldest if
+	// there are several. One that was created just now may not be found yet.
+	Find(ctx context.Context, project, label string) (ticket team.Ticket, ok bool, err error)
+	// Create makes a ticket of a notice, and gives it the label. Only a trouble of
+	// kind Unclear leaves open whether there is one.
+	Create(ctx context.Context, how team.HelpJira, label string, n team.Notice) (team.Ticket, error)
+	// Comment adds a notice to a ticket, once, however often it is asked to: again
+	// says that an earlier try may have done so. occurrences is how often the
+	// ticket's failure has occurred by now.
+	Comment(ctx context.Context, key string, n team.Notice, occurrences int, again bool) error
+	// Address is the page of a ticket for people.
+	Address(key string) string
+}
+
 // Clock tells the time.
 type Clock func() time.Time

@@ -42,11 +42,32 @@ type SessionInput struct {
 	Base team.Digest `json:"base,omitempty"`
 	// Origin is set for a fork: Base is another session's then.
 	Origin *team.Origin `json:"origin,omitempty"`
+	// ReportTo is the key of the ticket that the requirement came from.
+	ReportTo string `json:"report_to,omitempty"`
 }
 
 // GoOnUpdate is the update, and the signal, that lets a session go on that has
 // parked after a phase. Its argument is a [GoOn].
 const GoOnUpdate = "go-on"
+
+// ResolveUpdate is the update, and the signal, that answers a request of the
+// session for a person. Its argument is a [team.Answer]; so is what the update
+// answers with, once everybody can see that the session goes on.
+const ResolveUpdate = "resolve"
+
+// TicketSignal tells a session which ticket was made for its request, or why none
+// is yet. Its argument is a [TicketNews].
+const TicketSignal = "ticket"
+
+// TicketNews is what becomes known of the ticket of a request.
+type TicketNews struct {
+	Request string      `json:"request"`
+	Ticket  team.Ticket `json:"ticket"`
+}
+
+// NotAwaited is the type of the error that refuses an answer nobody waits for: a
+// stale one, a repeated one, or one that the request does not take.
+const NotAwaited = "NotAwaited"
 
 // GoOn says that a parked session may go on.
 type GoOn struct {

@@ -32,13 +32,15 @@ const (
 	TurnLimit Category = "turn_limit"
 	// Refused: the model declined to do the work.
 	Refused Category = "refused"
+	// Rejected: a person, or a later phase, has sent the work back.
+	Rejected Category = "rejected"
 )
 
 // Categories lists every category, in the order of documentation.
 func Categories() []Category {
 	return []Category{
 		Syntax, TestFailure, ContractViolation, InvalidOutput, Timeout, APIError, RateLimited,
-		ResourceError, TokenBudget, Auth, WorkerLost, Cancelled, Unknown, ContextOverflow, TurnLimit, Refused,
+		ResourceError, TokenBudget, Auth, WorkerLost, Cancelled, Unknown, ContextOverflow, TurnLimit, Refused, Rejected,
 	}
 }
 
@@ -174,6 +176,11 @@ var failureTable = map[Category]Rule{
 		true, true, CountsAsSuccess, FromInput, true,
 		"The model declined the work. Say in the instructions why it is legitimate, or give the persona another agent.",
 		"",
+	},
+	Rejected: {
+		true, true, CountsAsSuccess, FromFiles, false,
+		"The work was sent back. Go on from the files as they are, and change what the reasons name.",
+		"The work was sent back as often as the team file allows. Look at the reasons, and say in a note what is to be done.",
 	},
 }
 

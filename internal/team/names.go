@@ -72,6 +72,13 @@ func WorkflowQueue(store string) string { return "maestro-" + store }
 // AgentQueue is the task queue of one agent's rounds and checks.
 func AgentQueue(store, agent string) string { return WorkflowQueue(store) + "." + agent }
 
+// TicketQueue is the task queue of what talks to the store's ticket system, and
+// WebhookQueue that of what calls its webhook. No agent's name has a colon.
+func TicketQueue(store string) string { return WorkflowQueue(store) + ":tickets" }
+
+// WebhookQueue is described with [TicketQueue].
+func WebhookQueue(store string) string { return WorkflowQueue(store) + ":webhook" }
+
 // AssignmentID names one persona's work in one phase.
 type AssignmentID struct {
 	Phase   string `json:"phase"`

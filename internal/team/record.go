@@ -23,7 +23,9 @@ type Record struct {
 	Incarnation int          `json:"incarnation"`
 	// Epoch counts how often a person had the assignment begin afresh, from 1:
 	// stored answers of an earlier epoch are not used again.
-	Epoch  int           `json:"epoch"`
+	Epoch int `json:"epoch"`
+	// Began is the epoch that the incarnation began with; zero: Epoch is.
+	Began  int           `json:"began,omitempty"`
 	Rounds []RoundRecord `json:"rounds"`
 	// Usage is all that the assignment has cost so far, attempts that were cut
 	// off included: the sum of its journal.
@@ -184,6 +186,9 @@ type RoundResult struct {
 	Basis     *Basis            `json:"basis,omitempty"`
 	Summary   string            `json:"summary,omitempty"`
 	Decisions map[string]string `json:"decisions,omitempty"`
+	// SendsBack has the reasons for which an earlier phase's work is sent back;
+	// empty: it is not. Such a round was held to no contract.
+	SendsBack []string `json:"sends_back,omitempty"`
 	// Agent is the one that worked, which may be a fallback.
 	Agent string `json:"agent,omitempty"`
 	// From is what the successful attempt started from.
@@ -232,8 +237,12 @@ type Checkpoint struct {
 	// Tree is the manifest of all work so far, folded.
 	Tree Digest `json:"tree"`
 	// Artifacts lists the files that assignments left, sorted by path.
-	Artifacts []Artifact  `json:"artifacts"`
-	Usage     Usage       `json:"usage"`
+	Artifacts []Artifact `json:"artifacts"`
+	Usage     Usage      `json:"usage"`
+	// Answers is what people have said to the session's requests, oldest first.
+	Answers []Answer `json:"answers,omitempty"`
+	// Reworks is the work that was sent back, oldest first.
+	Reworks   []Rework    `json:"reworks,omitempty"`
 	CreatedAt time.Time   `json:"created_at"`
 	Temporal  TemporalIDs `json:"temporal"`
 	// Previous is the checkpoint before; empty for the first.
@@ -299,16 +308,19 @@ type TemporalIDs struct {
 // Offer is what a live worker publishes in its store: what it can do. It holds
 // no secrets and no commands, only digests of their definitions.
 type Offer struct {
-	Schema    string                  `json:"schema"`
-	Worker    string                  `json:"worker"`
-	Identity  string                  `json:"identity"`
-	Host      string                  `json:"host"`
-	PID       int                     `json:"pid"`
-	Version   string                  `json:"version"`
-	Agents    map[string]OfferedAgent `json:"agents"`
-	Checks    map[string]Digest       `json:"checks"`
-	StartedAt time.Time               `json:"started_at"`
-	RenewedAt time.Time               `json:"renewed_at"`
+	Schema   string                  `json:"schema"`
+	Worker   string                  `json:"worker"`
+	Identity string                  `json:"identity"`
+	Host     string                  `json:"host"`
+	PID      int                     `json:"pid"`
+	Version  string                  `json:"version"`
+	Agents   map[string]OfferedAgent `json:"agents"`
+	Checks   map[string]Digest       `json:"checks"`
+	// Jira and Webhook: the worker makes tickets, and calls a webhook.
+	Jira      bool      `json:"jira,omitempty"`
+	Webhook   bool      `json:"webhook,omitempty"`
+	StartedAt time.Time `json:"started_at"`
+	RenewedAt time.Time `json:"renewed_at"`
 }
 
 // OfferedAgent is an agent in an offer.

@@ -93,6 +93,8 @@ type Phase struct {
 	Budget Cap `json:"budget,omitzero" yaml:"budget,omitempty"`
 	// Approve asks for a person's approval of the sealed phase.
 	Approve bool `json:"approve,omitempty" yaml:"approve,omitempty"`
+	// SendsBack lets the phase's personas send an earlier phase's work back.
+	SendsBack *SendsBack `json:"sends_back,omitempty" yaml:"sends_back,omitempty"`
 }
 
 // Retry holds the limits and waits of both retry levels.
@@ -184,12 +186,30 @@ type Help struct {
 	GiveUpAfter Duration `json:"give_up_after,omitempty" yaml:"give_up_after,omitempty"`
 }
 
-// HelpJira says where a session's ticket is made.
+// HelpJira says where and how a session's tickets are made.
 type HelpJira struct {
 	// Project is the Jira project's key.
 	Project string `json:"project" yaml:"project"`
-	// Type is the issue type's name.
+	// Type is the issue type's name; Bug unless said otherwise.
 	Type string `json:"type,omitempty" yaml:"type,omitempty"`
+	// Labels and Components are those of every ticket, by name.
+	Labels     []string `json:"labels,omitempty" yaml:"labels,omitempty"`
+	Components []string `json:"components,omitempty" yaml:"components,omitempty"`
+	// Priorities names the priority of tickets by the failure's category; a
+	// ticket of another category has the project's own default.
+	Priorities map[Category]string `json:"priorities,omitempty" yaml:"priorities,omitempty"`
+	// Fields are values of further fields, by id (customfield_10010), as Jira's
+	// API takes them.
+	Fields map[string]any `json:"fields,omitempty" yaml:"fields,omitempty"`
+}
+
+// SendsBack lets a phase send work back that it finds wanting.
+type SendsBack struct {
+	// To names the phase that is to do its work again, one that this phase
+	// builds on.
+	To string `json:"to" yaml:"to"`
+	// Times bounds how often; 1 unless said otherwise. Then a person is asked.
+	Times int `json:"times,omitempty" yaml:"times,omitempty"`
 }
 
 // The defaults of a team file.
@@ -200,6 +220,10 @@ const (
 	DefaultRounds       = 2
 	DefaultRoundInitial = Duration(5 * time.Second)
 	DefaultRoundMax     = Duration(20 * time.Second)
+	// DefaultTicketType is the type of tickets, DefaultSendsBack how often a
+	// phase may send work back.
+	DefaultTicketType = "Bug"
+	DefaultSendsBack  = 1
 	// DefaultGiveUpAfter is how long a parked session waits for a person.
 	DefaultGiveUpAfter = Duration(7 * 24 * time.Hour)
 )

@@ -119,21 +119,6 @@ type AttemptFailure struct {
 	Message  string   `json:"message"`
 }
 
-// HelpRequest is what a person needs to know when an assignment's rounds are
-// spent.
-type HelpRequest struct {
-	ID       string   `json:"id"`
-	Phase    string   `json:"phase"`
-	Persona  string   `json:"persona"`
-	Category Category `json:"category"`
-	Message  string   `json:"message"`
-	// Advice says what a person can do about it.
-	Advice string `json:"advice"`
-	// Attempts reports every failed attempt, oldest first.
-	Attempts []AttemptFailure `json:"attempts"`
-	Usage    Usage            `json:"usage"`
-}
-
 // Assignment returns the assignment's status for changing; nil if the session
 // has no such assignment.
 func (s *Status) Assignment(id AssignmentID) *AssignmentStatus {

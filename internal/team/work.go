@@ -24,6 +24,15 @@ type Brief struct {
 	Attempt int `json:"attempt"`
 	// Feedback says what went wrong before; nil on the first attempt.
 	Feedback *Feedback `json:"feedback"`
+	// MaySendBack is set where the persona may send an earlier phase's work back.
+	MaySendBack *MaySendBack `json:"may_send_back,omitempty"`
+}
+
+// MaySendBack tells an agent that it may send work back that it finds wanting.
+type MaySendBack struct {
+	// To is the phase whose work it is; Left is how often it still may.
+	To   string `json:"to"`
+	Left int    `json:"left"`
 }
 
 // Feedback tells an attempt how the one before it failed.
@@ -38,6 +47,8 @@ type Feedback struct {
 	// Kept: the directory has the failed attempt's files, so that the diff is
 	// there already; otherwise it starts from the input again.
 	Kept bool `json:"kept,omitempty"`
+	// Note is what a person says to whoever tries again.
+	Note string `json:"note,omitempty"`
 }
 
 // FeedbackOn turns a failure into feedback; nil for nil.
@@ -107,6 +118,9 @@ type Outcome struct {
 	Summary string
 	// Decisions are the choices made, by name.
 	Decisions map[string]string
+	// SendsBack has the reasons for which the agent sends an earlier phase's work
+	// back; empty: it does not.
+	SendsBack []string
 	// Usage is what the attempt cost, as far as the agent knows.
 	Usage Usage
 	// Log is the transcript: what the agent printed, secrets masked, cut to

@@ -1,0 +1,114 @@
+package team
+
+import (
+	"slices"
+	"time"
+)
+
+// RequestKind says what a person is needed for.
+type RequestKind string
+
+// The kinds of requests.
+const (
+	// ForHelp: an assignment's rounds are spent, or work does not fit together.
+	ForHelp RequestKind = "help"
+	// ForMoney: a budget is spent.
+	ForMoney RequestKind = "budget"
+	// ForApproval: a phase is done, and what builds on it waits for a word.
+	ForApproval RequestKind = "approval"
+)
+
+// HelpRequest is what a session waits for a person with: what happened, what was
+// tried, and what can be said to it.
+type HelpRequest struct {
+	// ID names the request in its answer. It is another one after a reset, and
+	// in every incarnation.
+	ID   string      `json:"id"`
+	Kind RequestKind `json:"kind,omitempty"`
+	// Phase and Persona say whose work it is about; an approval has no persona.
+	Phase    string   `json:"phase"`
+	Persona  string   `json:"persona"`
+	Category Category `json:"category"`
+	Message  string   `json:"message"`
+	// Advice says what a person can do about it.
+	Advice string `json:"advice"`
+	// Answers are the verbs that the request takes.
+	Answers []Verb `json:"answers,omitempty"`
+	// Attempts reports every failed attempt, oldest first.
+	Attempts []AttemptFailure `json:"attempts"`
+	// Usage is what the assignment, or for an approval the phase, has cost so far.
+	Usage Usage `json:"usage"`
+	// Since is when it was asked; Until is when the session gives up waiting:
+	// zero, never.
+	Since time.Time `json:"since,omitzero"`
+	Until time.Time `json:"until,omitzero"`
+	// Ticket is the one that was made for it.
+	Ticket *Ticket `json:"ticket,omitempty"`
+}
+
+// Takes tells whether the request can be answered with a verb.
+func (h HelpRequest) Takes(v Verb) bool { return slices.Contains(h.Answers, v) }
+
+// Verb is what a person says to a request.
+type Verb string
+
+// The verbs.
+const (
+	// Retrying: try again, with new rounds, told what the note says.
+	Retrying Verb = "retry"
+	// Skipping: go on without the assignment's work.
+	Skipping Verb = "skip"
+	// Supplying: files stand for the work, checked like an agent's.
+	Supplying Verb = "supply"
+	// Aborting: end the session.
+	Aborting Verb = "abort"
+	// Approving: what builds on the phase may begin.
+	Approving Verb = "approve"
+	// Rejecting: the phase does its work again, told what the note says.
+	Rejecting Verb = "reject"
+)
+
+// Answer is what a person says to a request. It travels through histories.
+type Answer struct {
+	// Request is the request's id.
+	Request string `json:"request"`
+	Verb    Verb   `json:"action"`
+	// Note is why, for whoever works next: at most MaxNote bytes.
+	Note string `json:"note,omitempty"`
+	// By is who says so, as they call themselves.
+	By string `json:"by,omitempty"`
+	// Files is the manifest of what is supplied.
+	Files Digest `json:"files,omitempty"`
+	// Phase, Persona and At are the request's and the session's to say.
+	Phase   string    `json:"phase,omitempty"`
+	Persona string    `json:"persona,omitempty"`
+	At      time.Time `json:"at,omitzero"`
+}
+
+// MaxNote and MaxReasons bound what a person, and what an agent that sends work
+// back, can say in a history.
+const (
+	MaxNote    = 4 * 1024
+	MaxReasons = 4 * 1024
+)
+
+// Rework is work that was sent back, by a later phase or by a person: what was
+// done is undone, and it and all that builds on it is done again.
+type Rework struct {
+	// To is the phase whose work was sent back.
+	To string `json:"to"`
+	// From is who found it wanting; the zero value: a person, named by By.
+	From AssignmentID `json:"from,omitzero"`
+	By   string       `json:"by,omitempty"`
+	// Reasons says what is wrong with it.
+	Reasons []string `json:"reasons"`
+	// Pass counts how often From has sent work back, this time included; Of is
+	// how often it may. Both are zero for a person.
+	Pass int       `json:"pass,omitempty"`
+	Of   int       `json:"of,omitempty"`
+	At   time.Time `json:"at"`
+	// Open lists the phases that have yet to be done again.
+	Open []string `json:"open,omitempty"`
+	// Undone is the work as it was before, for the record. Histories do without.
+	Undone []CheckpointAssignment `json:"undone,omitempty"`
+}
