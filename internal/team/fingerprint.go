@@ -8,7 +8,7 @@ import (
 // What differs between two occurrences of one failure, in the order in which it
 // is taken out of an error's text.
 var (
-	volatileWords = regexp.MustCompile(`(?i)\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b(?:0x)?[0-9a-f]*[0-9][0-9a-f]*\b|\b[a-z]*[0-9][a-z0-9_]*\b`)
+	volatileWords = regexp.MustCompile(`\b[a-z_-]*[0-9][a-z0-9_-]*\b`)
 	volatilePaths = regexp.MustCompile(`(?:[A-Za-z]:)?(?:/[^\s/:"'()]+)+/([^\s/:"'()]+)`)
 	blanks        = regexp.MustCompile(`[\s#]+`)
 )
