@@ -50,7 +50,7 @@ func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, er
 		return Advanced{}, storeError(err)
 	}
 	failpoint.Here("advance after its checkpoint")
-	out := Advanced{Head: head, Decisions: next.Decisions, Inputs: map[string]team.Digest{}, Conflicts: map[string][]team.Conflict{}}
+	out := Advanced{Head: head, Decisions: next.Decisions, Inputs: map[string]team.Digest{}, Conflicts: map[string][]team.Conflict{}, Merged: map[string]team.Digest{}}
 	for _, phase := range in.Ready {
 		input := team.Folded{Manifest: next.Tree, Conflicts: conflicts}
 		if above := s.team.Ancestors(phase); !covers(above, next.Assignments) {
@@ -59,7 +59,7 @@ func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, er
 			}
 		}
 		if len(input.Conflicts) > 0 {
-			out.Conflicts[phase] = input.Conflicts
+			out.Conflicts[phase], out.Merged[phase] = input.Conflicts, input.Manifest
 			continue
 		}
 		out.Inputs[phase] = input.Manifest
@@ -96,12 +96,27 @@ func (b *Boundaries) owned(key team.SessionKey, incarnation int) error {
 
 // next is the checkpoint after the phase, and what its work disagrees on.
 func (b *Boundaries) next(ctx context.Context, s scene, in AdvanceInput) (team.Checkpoint, []team.Conflict, error) {
-	c := s.checkpoint
-	c.CurrentPhase, c.Previous, c.CreatedAt = in.Phase, in.Head, b.Clock().UTC()
-	c.Temporal, c.SHA256 = temporalIDs(activity.GetInfo(ctx)), ""
-	c.Partial = slices.DeleteFunc(slices.Clone(c.Partial), func(a team.CheckpointAssignment) bool { return a.Phase == in.Phase })
+	c := b.following(ctx, s.checkpoint, in.Head)
+	c.CurrentPhase = in.Phase
+	c.Partial = without(c.Partial, []string{in.Phase})
+	c.Reworks = slices.Clone(c.Reworks)
+	for i, r := range c.Reworks {
+		c.Reworks[i].Open = slices.DeleteFunc(slices.Clone(r.Open), func(open string) bool { return open == in.Phase })
+	}
 	conflicts, err := b.ground(s).fill(ctx, &c, s.done(in.Assignments))
 	return c, conflicts, err
+}
+
+// following is the checkpoint after one, with nothing changed yet.
+func (b *Boundaries) following(ctx context.Context, c team.Checkpoint, head team.Digest) team.Checkpoint {
+	c.Previous, c.CreatedAt = head, b.Clock().UTC()
+	c.Temporal, c.SHA256 = temporalIDs(activity.GetInfo(ctx)), ""
+	return c
+}
+
+// without leaves the work of phases out.
+func without(work []team.CheckpointAssignment, phases []string) []team.CheckpointAssignment {
+	return slices.DeleteFunc(slices.Clone(work), func(a team.CheckpointAssignment) bool { return slices.Contains(phases, a.Phase) })
 }
 
 func (b *Boundaries) ground(s scene) ground {
@@ -131,6 +146,7 @@ func (b *Boundaries) mirror(ctx context.Context, s scene, c team.Checkpoint, hea
 			}
 			if in.Park && p.Name == in.Phase {
 				e.Phases[i].Status, e.Reason = team.AwaitingApproval, parkedReason(in.Phase)
+				e.Help = append([]team.HelpRequest{}, in.Help...)
 			}
 		}
 		e.Stand()
@@ -150,46 +166,6 @@ func (b *Boundaries) mirror(ctx context.Context, s scene, c team.Checkpoint, hea
 // parkedReason says what a session waits for that parks after a phase.
 func parkedReason(phase string) string {
 	return "phase " + phase + " is done; the session goes on when somebody says so"
-}
-
-// Mark writes that a session parks for help, or that a parked one goes on.
-func (b *Boundaries) Mark(ctx context.Context, in MarkInput) error {
-	err := b.Sessions.UpdateExecution(sessionKey(activity.GetInfo(ctx)), func(e *team.Execution) {
-		if e.Incarnation > in.Incarnation || e.Status.Status.Closed() {
-			return
-		}
-		for i, p := range e.Phases {
-			if p.Name == in.Phase && p.Status == team.AwaitingApproval {
-				e.Phases[i].Status = team.Completed
-			}
-		}
-		e.Help = append([]team.HelpRequest{}, in.Help...)
-		for i := range e.Phases {
-			markAsked(&e.Phases[i], in.Help)
-		}
-		e.Stand()
-		e.Reason = in.Reason
-	})
-	if err != nil {
-		activity.GetLogger(ctx).Warn("execution_state.json lags behind", "error", err)
-	}
-	return nil
-}
-
-// markAsked makes a phase's assignments stand as the session's requests say. The
-// round that parked one has written so itself; but the round that goes on with it
-// writes nothing for a while, in which nobody should be sent to help.
-func markAsked(p *team.PhaseStatus, help []team.HelpRequest) {
-	for i := range p.Assignments {
-		a := &p.Assignments[i]
-		asked := slices.ContainsFunc(help, func(h team.HelpRequest) bool { return h.Phase == p.Name && h.Persona == a.Persona })
-		switch {
-		case !asked && a.Status == team.HelpIsNeeded:
-			a.Status = team.Running
-		case asked && (a.Status == team.Running || a.Status == team.Waiting):
-			a.Status = team.HelpIsNeeded
-		}
-	}
 }
 
 // Close writes how a session ended, and what it has cost in all: also what nobody

@@ -27,6 +27,8 @@ const (
 	CloseName Name = "close-session"
 	// MarkName writes that a session parks, or goes on; see [Boundaries.Mark].
 	MarkName Name = "mark-session"
+	// ReworkName sends a phase's work back; see [Boundaries.Rework].
+	ReworkName Name = "rework-session"
 	// RaiseName adds to a budget; see [Boundaries.Raise].
 	RaiseName Name = "raise-budget"
 	// NotifyName tells people outside; see [Notices.Notify].
@@ -79,6 +81,13 @@ type Admission struct {
 	// is to run, as in [Advanced].
 	Inputs    map[string]team.Digest     `json:"inputs,omitempty"`
 	Conflicts map[string][]team.Conflict `json:"conflicts,omitempty"`
+	Merged    map[string]team.Digest     `json:"merged,omitempty"`
+	// Unapproved names the finished phases that nobody has approved who has to.
+	Unapproved []string `json:"unapproved,omitempty"`
+	// Reworks is the work that was sent back so far.
+	Reworks []team.Rework `json:"reworks,omitempty"`
+	// Notes is what a person last said to who has yet to finish, by assignment.
+	Notes map[string]string `json:"notes,omitempty"`
 	// Fallbacks names, by agent, those that may work in their place.
 	Fallbacks map[string]string `json:"fallbacks,omitempty"`
 	// Webhook: somebody wants to hear what happens to sessions.
@@ -224,8 +233,10 @@ type AdvanceInput struct {
 	Last bool `json:"last,omitempty"`
 	// Complete: nor is anybody's word awaited, so the session is complete.
 	Complete bool `json:"complete,omitempty"`
-	// Park: the session waits for a person's word after this phase.
-	Park bool `json:"park,omitempty"`
+	// Park: the session waits for a person's word after this phase. Help is all
+	// that a person is needed for then.
+	Park bool               `json:"park,omitempty"`
+	Help []team.HelpRequest `json:"help,omitempty"`
 	// Unreported are outcomes of rounds that breakers have yet to hear of.
 	Unreported []team.BreakerReport `json:"unreported,omitempty"`
 }
@@ -236,8 +247,10 @@ type Advanced struct {
 	// Inputs has the input manifest of every ready phase that can start.
 	Inputs map[string]team.Digest `json:"inputs,omitempty"`
 	// Conflicts has, for ready phases that cannot, what the phases before
-	// them disagree on; and for a last phase, what nobody has settled.
+	// them disagree on; and for a last phase, what nobody has settled. Merged
+	// has what they would start from, with the later version of everything.
 	Conflicts map[string][]team.Conflict `json:"conflicts,omitempty"`
+	Merged    map[string]team.Digest     `json:"merged,omitempty"`
 	// Decisions are all so far, merged.
 	Decisions map[string]string `json:"decisions,omitempty"`
 	// Unreported is what of the input's breakers have still not heard of.
@@ -252,6 +265,39 @@ type MarkInput struct {
 	// Help is all that a person is needed for now.
 	Help   []team.HelpRequest `json:"help,omitempty"`
 	Reason string             `json:"reason,omitempty"`
+	// Answer is why it goes on, to be kept in a checkpoint after Head; nil: it
+	// parks, or nobody has answered anything.
+	Answer *team.Answer `json:"answer,omitempty"`
+	Head   team.Digest  `json:"head,omitempty"`
+}
+
+// Marked is the session's newest checkpoint after an answer was kept.
+type Marked struct {
+	Head team.Digest `json:"head,omitempty"`
+	// Nothing is the blob of a delta that changes nothing.
+	Nothing team.Digest `json:"nothing,omitempty"`
+}
+
+// ReworkInput sends a phase's work back.
+type ReworkInput struct {
+	Incarnation int         `json:"incarnation"`
+	Head        team.Digest `json:"head"`
+	// Rework says what, by whom and why; Open has the phases to be done again.
+	Rework team.Rework `json:"rework"`
+	// Left is the work of the phase that sends it back, which no checkpoint has.
+	Left []team.CheckpointAssignment `json:"left,omitempty"`
+	// Answer is the person's who wants it so; nil: an agent does.
+	Answer *team.Answer       `json:"answer,omitempty"`
+	Help   []team.HelpRequest `json:"help,omitempty"`
+	Reason string             `json:"reason,omitempty"`
+}
+
+// Reworked is what a session goes on from after work was sent back.
+type Reworked struct {
+	Head team.Digest `json:"head"`
+	// Input is the manifest that the phase starts from, again.
+	Input     team.Digest       `json:"input"`
+	Decisions map[string]string `json:"decisions,omitempty"`
 }
 
 // RaiseInput adds to a budget of the session.

@@ -42,6 +42,8 @@ func (g ground) fill(ctx context.Context, c *team.Checkpoint, done map[team.Assi
 		if a, ok := done[id]; ok {
 			c.Assignments = append(c.Assignments, digested(a))
 			c.Usage = c.Usage.Add(a.Usage)
+		} else if a, ok := c.Undone(id); ok { // it has cost what it has cost
+			c.Usage = c.Usage.Add(a.Usage)
 		}
 	}
 	c.Artifacts, err = g.files.Artifacts(ctx, steps)

@@ -83,6 +83,8 @@ type Answer struct {
 	Phase   string    `json:"phase,omitempty"`
 	Persona string    `json:"persona,omitempty"`
 	At      time.Time `json:"at,omitzero"`
+	// Work names what an approval is for; see [Checkpoint.WorkOf].
+	Work Digest `json:"work,omitempty"`
 }
 
 // MaxNote and MaxReasons bound what a person, and what an agent that sends work
@@ -111,4 +113,48 @@ type Rework struct {
 	Open []string `json:"open,omitempty"`
 	// Undone is the work as it was before, for the record. Histories do without.
 	Undone []CheckpointAssignment `json:"undone,omitempty"`
+}
+
+// WorkOf names the work of a phase as the checkpoint has it, as a whole.
+func (c Checkpoint) WorkOf(phase string) Digest { return WorkOf(phase, c.Assignments) }
+
+// WorkOf names the work of a phase as a whole: another digest for any change.
+func WorkOf(phase string, done []CheckpointAssignment) Digest {
+	var deltas []Digest
+	for _, a := range done {
+		if a.Phase != phase {
+			continue
+		}
+		deltas = append(deltas, a.Delta)
+		for _, w := range a.Integrated {
+			deltas = append(deltas, w.Delta)
+		}
+	}
+	return digestOf(deltas)
+}
+
+// Reworking is the rework for which a phase has yet to be done again; nil: none.
+func (c Checkpoint) Reworking(phase string) *Rework {
+	for _, r := range slices.Backward(c.Reworks) {
+		if slices.Contains(r.Open, phase) {
+			return &r
+		}
+	}
+	return nil
+}
+
+// Undone is an assignment's work as it was before it was last sent back.
+func (c Checkpoint) Undone(id AssignmentID) (CheckpointAssignment, bool) {
+	for _, r := range slices.Backward(c.Reworks) {
+		if i := slices.IndexFunc(r.Undone, func(a CheckpointAssignment) bool { return a.AssignmentID == id }); i >= 0 {
+			return r.Undone[i], true
+		}
+	}
+	return CheckpointAssignment{}, false
+}
+
+// Outline is the rework without the work that it undid, small enough for a history.
+func (r Rework) Outline() Rework {
+	r.Undone = nil
+	return r
 }

@@ -1,0 +1,182 @@
+package activities
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// Mark writes that a session parks, or that a parked one goes on. An answer that
+// it goes on at is in a checkpoint once Mark has returned: who, when and why. The
+// mirrored state may lag.
+func (b *Boundaries) Mark(ctx context.Context, in MarkInput) (Marked, error) {
+	var out Marked
+	if in.Answer != nil && in.Head != "" {
+		var err error
+		if out, err = b.keepAnswer(ctx, in); err != nil {
+			return Marked{}, storeError(err)
+		}
+	}
+	b.mirrorHelp(ctx, in, func(e *team.Execution) {
+		for i, p := range e.Phases {
+			if p.Name == in.Phase && p.Status == team.AwaitingApproval {
+				e.Phases[i].Status = team.Completed
+			}
+		}
+		if out.Head != "" {
+			e.Head, e.Checkpoint = out.Head, out.Head
+		}
+	})
+	return out, nil
+}
+
+// keepAnswer adds an answer to the chain of checkpoints.
+func (b *Boundaries) keepAnswer(ctx context.Context, in MarkInput) (Marked, error) {
+	s, err := loadScene(ctx, b.Files, b.Sessions, in.Head)
+	if err == nil {
+		err = b.owned(s.key, s.checkpoint.Incarnation)
+	}
+	if err != nil {
+		return Marked{}, err
+	}
+	c := b.following(ctx, s.checkpoint, in.Head)
+	c.Answers = answered(c, *in.Answer)
+	var out Marked
+	if out.Head, err = b.Sessions.PutCheckpoint(ctx, s.key, c); err != nil {
+		return Marked{}, err
+	}
+	nothing, err := b.Files.Overlay(ctx, c.Workspace, c.Workspace)
+	out.Nothing = nothing.Delta
+	return out, err
+}
+
+// answered is what people have said by now. An approval names the work that it is
+// for: other work of the phase is not approved.
+func answered(c team.Checkpoint, a team.Answer) []team.Answer {
+	if a.Verb == team.Approving {
+		a.Work = c.WorkOf(a.Phase)
+	}
+	earlier := slices.DeleteFunc(slices.Clone(c.Answers), func(b team.Answer) bool { return b.Request == a.Request })
+	return append(earlier, a)
+}
+
+// Rework sends a phase's work back: it and what builds on it leave the checkpoint,
+// which keeps them as undone, and their recorded results count as stale from now
+// on. Doing it again writes the same link of the chain once more.
+func (b *Boundaries) Rework(ctx context.Context, in ReworkInput) (Reworked, error) {
+	s, err := loadScene(ctx, b.Files, b.Sessions, in.Head)
+	if err == nil {
+		err = b.owned(s.key, s.checkpoint.Incarnation)
+	}
+	if err != nil {
+		return Reworked{}, storeError(err)
+	}
+	c, input, err := b.undone(ctx, s, in)
+	if err != nil {
+		return Reworked{}, storeError(err)
+	}
+	if err := b.markStale(s, in); err != nil {
+		return Reworked{}, storeError(err)
+	}
+	head, err := b.Sessions.PutCheckpoint(ctx, s.key, c)
+	if err != nil {
+		return Reworked{}, storeError(err)
+	}
+	b.mirrorHelp(ctx, MarkInput{Incarnation: in.Incarnation, Help: in.Help, Reason: in.Reason}, func(e *team.Execution) {
+		for i := range e.Phases {
+			if slices.Contains(in.Rework.Open, e.Phases[i].Name) {
+				reopen(&e.Phases[i])
+			}
+		}
+		e.Head, e.Checkpoint, e.Tree, e.Decisions = head, head, c.Tree, maps.Clone(c.Decisions)
+	})
+	return Reworked{Head: head, Input: input, Decisions: c.Decisions}, nil
+}
+
+// undone is the checkpoint after work was sent back, and what the phase starts from.
+func (b *Boundaries) undone(ctx context.Context, s scene, in ReworkInput) (team.Checkpoint, team.Digest, error) {
+	c := b.following(ctx, s.checkpoint, in.Head)
+	rework := in.Rework
+	for _, a := range slices.Concat(c.Assignments, c.Partial, in.Left) {
+		if slices.Contains(rework.Open, a.Phase) {
+			rework.Undone = append(rework.Undone, a)
+		}
+	}
+	if in.Answer != nil {
+		c.Answers = answered(c, *in.Answer)
+	}
+	c.Reworks = append(slices.Clone(c.Reworks), rework)
+	c.Partial = without(c.Partial, rework.Open)
+	s.checkpoint.Assignments = without(c.Assignments, rework.Open)
+	if _, err := b.ground(s).fill(ctx, &c, s.done(nil)); err != nil {
+		return c, "", err
+	}
+	input, _, err := b.ground(s).fold(ctx, s.team.Ancestors(rework.To), s.done(nil))
+	return c, input.Manifest, err
+}
+
+// markStale has no later incarnation take what was sent back for finished.
+func (b *Boundaries) markStale(s scene, in ReworkInput) error {
+	for _, id := range s.team.Assignments() {
+		if !slices.Contains(in.Rework.Open, id.Phase) {
+			continue
+		}
+		if _, err := b.Sessions.UpdateRecord(s.key, id, in.Incarnation, func(r *team.Record) {
+			for i := range r.Rounds {
+				r.Rounds[i].Stale = r.Rounds[i].Result != nil
+			}
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reopen makes a phase yet to be done again. What it has cost stays.
+func reopen(p *team.PhaseStatus) {
+	p.Status = team.Pending
+	for i := range p.Assignments {
+		a := &p.Assignments[i]
+		a.Status, a.Summary, a.Progress, a.Awaits = team.Pending, "", "", nil
+	}
+}
+
+// mirrorHelp brings what a person is needed for in execution_state.json up to date.
+// It may lag, so a failure to write it is only logged.
+func (b *Boundaries) mirrorHelp(ctx context.Context, in MarkInput, more func(*team.Execution)) {
+	err := b.Sessions.UpdateExecution(sessionKey(activity.GetInfo(ctx)), func(e *team.Execution) {
+		if e.Incarnation > in.Incarnation || e.Status.Status.Closed() {
+			return
+		}
+		more(e)
+		e.Help = append([]team.HelpRequest{}, in.Help...)
+		for i := range e.Phases {
+			markAsked(&e.Phases[i], in.Help)
+		}
+		e.Stand()
+		e.Reason = in.Reason
+	})
+	if err != nil {
+		activity.GetLogger(ctx).Warn("execution_state.json lags behind", "error", err)
+	}
+}
+
+// markAsked makes a phase's assignments stand as the session's requests say. The
+// round that parked one has written so itself; but the round that goes on with it
+// writes nothing for a while, in which nobody should be sent to help.
+func markAsked(p *team.PhaseStatus, help []team.HelpRequest) {
+	for i := range p.Assignments {
+		a := &p.Assignments[i]
+		asked := slices.ContainsFunc(help, func(h team.HelpRequest) bool { return h.Phase == p.Name && h.Persona == a.Persona })
+		switch {
+		case !asked && a.Status == team.HelpIsNeeded:
+			a.Status = team.Running
+		case asked && (a.Status == team.Running || a.Status == team.Waiting):
+			a.Status = team.HelpIsNeeded
+		}
+	}
+}
