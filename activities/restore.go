@@ -44,9 +44,12 @@ type restoration struct {
 	// inputs and conflicts are those of the phases that may start at once.
 	inputs    map[string]team.Digest
 	conflicts map[string][]team.Conflict
-	status    team.Status
-	plan      []team.PlanEntry
-	faults    []string
+	merged    map[string]team.Digest
+	// unapproved are the finished phases that nobody has approved who has to.
+	unapproved []string
+	status     team.Status
+	plan       []team.PlanEntry
+	faults     []string
 }
 
 // finished is an assignment's work as the store has it.
@@ -63,7 +66,7 @@ func (a *Admissions) restore(ctx context.Context, in AdmitInput, t team.Team, ag
 		Admissions: a, ctx: ctx, in: in, key: sessionKey(activity.GetInfo(ctx)), team: t, agents: agents, given: in.Course.Given,
 		records: map[team.AssignmentID]team.Record{}, found: map[team.AssignmentID]finished{},
 		done: map[team.AssignmentID]team.CheckpointAssignment{}, changed: map[string]string{},
-		inputs: map[string]team.Digest{}, conflicts: map[string][]team.Conflict{},
+		inputs: map[string]team.Digest{}, conflicts: map[string][]team.Conflict{}, merged: map[string]team.Digest{},
 	}
 	requirement, err := a.Files.Blob(ctx, in.Requirement)
 	if err != nil {
@@ -288,12 +291,44 @@ func (r *restoration) finish() {
 			r.status.Phases[i].Status = cmp.Or(phaseState(r.status.Phases[i]), team.Restored)
 		}
 	}
+	r.approvals()
 	r.status.Dropped = r.dropped
 	r.status.Usage = r.status.Sum()
 	r.status.Decisions = r.decisions(r.team.PhaseNames())
 	if r.in.Base != "" || len(r.in.Course.Only)+len(r.in.Course.Supplied) > 0 {
 		r.status.Plan = r.plan
 	}
+}
+
+// approvals finds the finished phases that wait for a person's word: those whose
+// work, as it is, nobody has approved, unless the session has gone on from it.
+func (r *restoration) approvals() {
+	for i, p := range r.team.Phases {
+		if !p.Approve || !r.in.Course.Selects(p.Name) || !r.status.Phases[i].Status.Done() || r.builtOn(p.Name) {
+			continue
+		}
+		var work []team.CheckpointAssignment
+		for _, persona := range p.Personas {
+			work = append(work, r.done[team.AssignmentID{Phase: p.Name, Persona: persona}])
+		}
+		name := team.WorkOf(p.Name, work)
+		if !slices.ContainsFunc(r.base.Answers, func(a team.Answer) bool {
+			return a.Verb == team.Approving && a.Phase == p.Name && a.Work == name
+		}) {
+			r.unapproved = append(r.unapproved, p.Name)
+			r.status.Phases[i].Status = team.AwaitingApproval
+		}
+	}
+}
+
+// builtOn tells whether finished work builds on a phase.
+func (r *restoration) builtOn(phase string) bool {
+	for id := range r.done {
+		if slices.Contains(r.team.Ancestors(id.Phase), phase) {
+			return true
+		}
+	}
+	return false
 }
 
 // spent is what an assignment that has yet to run has cost so far.
@@ -308,12 +343,20 @@ func (r *restoration) spent(id team.AssignmentID) team.AssignmentStatus {
 	return s
 }
 
-// phaseState is supplied for a phase in which anything is.
+// phaseState is supplied for a phase in which anything is, and skipped for one in
+// which everything was.
 func phaseState(p team.PhaseStatus) team.State {
+	skipped := 0
 	for _, a := range p.Assignments {
-		if a.Status == team.Supplied {
+		switch a.Status {
+		case team.Supplied:
 			return team.Supplied
+		case team.Skipped:
+			skipped++
 		}
+	}
+	if skipped == len(p.Assignments) {
+		return team.Skipped
 	}
 	return ""
 }
@@ -343,8 +386,11 @@ func (r *restoration) fence() (ok bool, err error) {
 					stored.Rounds[i].Stale = stored.Rounds[i].Result != nil
 				}
 			}
-			if runs[id] && stored.Incarnation < r.in.Incarnation && r.beginsAfresh(*stored) {
-				stored.Epoch++
+			if stored.Incarnation < r.in.Incarnation {
+				if runs[id] && r.beginsAfresh(*stored) {
+					stored.Epoch++
+				}
+				stored.Began = stored.Epoch
 			}
 		})
 		if err != nil {
@@ -366,6 +412,9 @@ func (r *restoration) beginsAfresh(record team.Record) bool {
 		return false
 	}
 	last := record.Rounds[len(record.Rounds)-1]
+	if r.base.Reworking(record.Assignment.Phase) != nil && last.Result != nil {
+		return true // what was sent back has yet to be begun again
+	}
 	if !last.GaveUp || len(last.Attempts) == 0 {
 		return false
 	}
@@ -392,11 +441,15 @@ func (r *restoration) checkpoint() (team.Checkpoint, error) {
 		Requirement: r.requirement, Workspace: r.in.Workspace, Tree: r.in.Workspace, Given: r.given, Origin: r.in.Origin,
 		CurrentPhase: team.ReservedPhase, Decisions: r.status.Decisions, Previous: r.in.Base,
 		Assignments: []team.CheckpointAssignment{}, Artifacts: []team.Artifact{},
+		Answers: r.base.Answers, Reworks: slices.Clone(r.base.Reworks),
+	}
+	for i, rework := range c.Reworks { // supplied work is done again, too
+		c.Reworks[i].Open = slices.DeleteFunc(slices.Clone(rework.Open), func(p string) bool { return !slices.Contains(r.todo, p) })
 	}
 	for _, a := range r.partial {
 		c.Partial = append(c.Partial, a.CheckpointAssignment)
 	}
-	if len(r.done) == 0 {
+	if len(r.done)+len(c.Reworks) == 0 {
 		return c, nil
 	}
 	_, err := r.ground().fill(r.ctx, &c, r.done)
@@ -409,9 +462,13 @@ const carriedFailures = 5
 
 // admission is what the workflow needs to know of it.
 func (r *restoration) admission() Admission {
-	out := Admission{Team: r.team.Outline(), Incarnation: r.in.Incarnation, Todo: r.todo, Partial: r.partial, Inputs: r.inputs, Conflicts: r.conflicts}
+	out := Admission{Team: r.team.Outline(), Incarnation: r.in.Incarnation, Todo: r.todo, Partial: r.partial, Inputs: r.inputs, Conflicts: r.conflicts, Merged: r.merged}
 	if r.in.Base == "" && len(r.in.Course.Supplied) == 0 {
 		return out
+	}
+	out.Unapproved, out.Notes = r.unapproved, r.notes()
+	for _, rework := range r.base.Reworks {
+		out.Reworks = append(out.Reworks, rework.Outline())
 	}
 	out.Decisions, out.Dropped = r.status.Decisions, r.dropped
 	for _, p := range r.status.Phases {
@@ -422,6 +479,18 @@ func (r *restoration) admission() Admission {
 		out.Phases = append(out.Phases, p)
 	}
 	return out
+}
+
+// notes is what a person last said to those who have yet to finish.
+func (r *restoration) notes() map[string]string {
+	notes := map[string]string{}
+	for _, a := range r.base.Answers {
+		id := team.AssignmentID{Phase: a.Phase, Persona: a.Persona}
+		if record := r.records[id]; a.Verb == team.Retrying && results(record) == 0 && len(record.Rounds) > 0 {
+			notes[id.String()] = a.Note
+		}
+	}
+	return notes
 }
 
 // damage says what of an assignment's work is missing from the store; empty if

@@ -97,9 +97,12 @@ func (v *verdict) restore(id team.AssignmentID, a finished, reason string) error
 		reason += "; its " + strings.Join(parts, ", ") + " changed since, which makes no work stale"
 	}
 	v.note(id, team.Restore, reason)
-	a.Status = team.Restored
-	if a.Basis == nil {
+	switch {
+	case a.Status == team.Skipped: // a person has said so
+	case a.Basis == nil:
 		a.Status = team.Supplied
+	default:
+		a.Status = team.Restored
 	}
 	if v.phase.Order == team.OrderSequence {
 		// The next persona of a sequence builds on this one's own work.
@@ -128,7 +131,7 @@ func (v *verdict) sealed() bool {
 		}
 	}
 	recorded := slices.ContainsFunc(v.stands, func(a finished) bool { return !a.sealed })
-	return !recorded || (v.phase.Solo() && !slices.Contains(v.in.Course.PauseAfter, v.phase.Name))
+	return !recorded || (v.phase.Solo() && !v.phase.Approve && !slices.Contains(v.in.Course.PauseAfter, v.phase.Name))
 }
 
 // settle takes the phase's standing work over, and says what is left to do.
@@ -181,7 +184,7 @@ func (v *verdict) start() (err error) {
 		}
 	}
 	if len(v.input.Conflicts) > 0 {
-		v.conflicts[v.phase.Name] = v.input.Conflicts
+		v.conflicts[v.phase.Name], v.merged[v.phase.Name] = v.input.Conflicts, v.input.Manifest
 		return nil
 	}
 	v.inputs[v.phase.Name] = v.input.Manifest

@@ -250,7 +250,7 @@ func (v *verification) checkpoint(ctx context.Context, c team.Checkpoint, by str
 		v.need(a.SHA256, by)
 	}
 	var deltas []team.Digest
-	for _, a := range slices.Concat(c.Assignments, c.Partial) {
+	for _, a := range c.All() {
 		deltas = append(deltas, a.Delta)
 		for _, w := range a.Integrated {
 			deltas = append(deltas, w.Delta)

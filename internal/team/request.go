@@ -115,6 +115,15 @@ type Rework struct {
 	Undone []CheckpointAssignment `json:"undone,omitempty"`
 }
 
+// All is all the work that the checkpoint tells of, undone work included.
+func (c Checkpoint) All() []CheckpointAssignment {
+	all := slices.Concat(c.Assignments, c.Partial)
+	for _, r := range c.Reworks {
+		all = append(all, r.Undone...)
+	}
+	return all
+}
+
 // WorkOf names the work of a phase as the checkpoint has it, as a whole.
 func (c Checkpoint) WorkOf(phase string) Digest { return WorkOf(phase, c.Assignments) }
 
