@@ -147,6 +147,8 @@ type RoundInput struct {
 	// Supplied is the manifest of a person's files, which stand for the work in
 	// place of an agent's; empty: an agent works.
 	Supplied team.Digest `json:"supplied,omitempty"`
+	// SuppliedBy is whose files they are.
+	SuppliedBy string `json:"supplied_by,omitempty"`
 }
 
 // RoundFailure is the detail of the error that ends a failed round.
@@ -327,11 +329,17 @@ type NotifyInput struct {
 	Notice team.Notice `json:"notice"`
 	// Jira says how a ticket is made of it; nil: none is.
 	Jira *team.HelpJira `json:"jira,omitempty"`
-	// Fingerprints names the failures whose tickets hear of it.
+	// Fingerprints names the failures whose tickets hear of it; that of the notice's
+	// own request does in any case.
 	Fingerprints []string `json:"fingerprints,omitempty"`
 	// ReportTo is the key of the ticket that the requirement came from; it hears
 	// of everything.
 	ReportTo string `json:"report_to,omitempty"`
 	// Webhook: the webhook hears of it, too.
 	Webhook bool `json:"webhook,omitempty"`
+}
+
+// Notified says which failure's ticket hears of a notice's request; empty: none.
+type Notified struct {
+	Fingerprint string `json:"fingerprint,omitempty"`
 }

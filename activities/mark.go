@@ -173,10 +173,12 @@ func markAsked(p *team.PhaseStatus, help []team.HelpRequest) {
 		a := &p.Assignments[i]
 		asked := slices.ContainsFunc(help, func(h team.HelpRequest) bool { return h.Phase == p.Name && h.Persona == a.Persona })
 		switch {
-		case !asked && a.Status == team.HelpIsNeeded:
-			a.Status = team.Running
-		case asked && (a.Status == team.Running || a.Status == team.Waiting):
+		case asked:
 			a.Status = team.HelpIsNeeded
+		case a.Status == team.HelpIsNeeded && p.Status.Done():
+			a.Status = team.Completed
+		case a.Status == team.HelpIsNeeded:
+			a.Status = team.Running
 		}
 	}
 }

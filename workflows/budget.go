@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"go.temporal.io/sdk/temporal"
@@ -17,7 +16,7 @@ import (
 // the budgets make of it. An activity that was turned away, or that ran out of
 // money, uses up no round and no attempt: the next one goes on where it was.
 func (s *session) carryOut(ctx workflow.Context, a *assignment) (team.RoundResult, error) {
-	id := fmt.Sprintf("%s.%s.%d", a.Phase, a.Persona, a.round)
+	id := fmt.Sprintf("%s.%s.%d", a.Phase, a.Persona, a.rounds)
 	e := execution{id: id}
 	a.refused = nil
 	for {
@@ -78,7 +77,8 @@ func (s *session) fallbackOf(a *assignment) string {
 }
 
 // afterBudgetSpent has the agent's fallback go on, or parks the assignment until a
-// person raises the budget. What does not need that budget goes on meanwhile.
+// person raises the budget, or says otherwise. What does not need that budget goes
+// on meanwhile.
 func (s *session) afterBudgetSpent(ctx workflow.Context, a *assignment, stop activities.BudgetStop) error {
 	a.Usage = stop.Total
 	if s.onExceeded(a) == team.OnExceededDegrade {
@@ -87,71 +87,35 @@ func (s *session) afterBudgetSpent(ctx workflow.Context, a *assignment, stop act
 	}
 	before := s.raises
 	s.broke[a.AssignmentID] = stop
-	s.status.Help = append(s.status.Help, s.moneyRequest(a, stop))
-	err := s.standBy(ctx, a, team.HelpIsNeeded)
-	if err == nil {
-		err = s.untilRaised(ctx, a, before)
+	r := s.moneyRequest(ctx, a, stop)
+	r.wake = func() bool { return s.raises > before }
+	if stop.Date != "" {
+		r.day = func(ctx workflow.Context) workflow.Future { return s.awaitDay(ctx, a) }
 	}
-	if err == nil {
-		s.status.Help = slices.DeleteFunc(s.status.Help, func(h team.HelpRequest) bool { return h.Phase == a.Phase && h.Persona == a.Persona })
-		err = s.standBy(ctx, a, team.Running)
-	}
+	answer, err := s.ask(ctx, a, r)
 	delete(s.broke, a.AssignmentID)
 	s.woken++
-	return err
-}
-
-// untilRaised waits for a raise, or for the team's next day if it is the day that
-// is spent, for as long as the team lets a parked session wait. Its end without one
-// is errNotBegun: a person is needed, and none came.
-func (s *session) untilRaised(ctx workflow.Context, a *assignment, before int) error {
-	waiting, cancel := workflow.WithCancel(ctx)
-	defer cancel()
-	limit := s.team.Help.GiveUpAfter.Std()
-	timer := workflow.NewTimerWithOptions(waiting, limit, workflow.TimerOptions{
-		Summary: fmt.Sprintf("%s waits for `maestro budget raise %s`", a.AssignmentID, s.status.Session),
-	})
-	day := s.awaitDay(waiting, a)
-	err := workflow.Await(ctx, func() bool { return s.raises > before || s.stopping() || timer.IsReady() || day.IsReady() })
 	switch {
-	case err != nil:
+	case err != nil || answer == nil:
 		return err
-	case s.raises > before:
+	case answer.Verb == team.Retrying:
+		a.note = answer.Note
 		return nil
-	case day.IsReady() && !s.stopping():
-		return day.Get(ctx, nil)
-	case !s.stopping():
-		s.failing = true
-		s.note(ctx, a, team.Failed)
-		s.setPhase(a.Phase, team.Failed)
 	}
-	return errNotBegun
+	return &answered{*answer}
 }
 
-// standBy tells everybody that an assignment parks, or goes on.
-func (s *session) standBy(ctx workflow.Context, a *assignment, state team.State) error {
-	s.note(ctx, a, state)
-	s.standing()
-	s.publish(ctx)
-	s.remember(ctx)
-	if err := s.boundary.Lock(ctx); err != nil {
-		return err
-	}
-	defer s.boundary.Unlock()
-	return s.mark(ctx, "")
-}
-
-// moneyRequest says what a person can do about a budget that is spent.
-func (s *session) moneyRequest(a *assignment, stop activities.BudgetStop) team.HelpRequest {
+// moneyRequest asks a person about a budget that is spent.
+func (s *session) moneyRequest(ctx workflow.Context, a *assignment, stop activities.BudgetStop) *request {
 	advice := s.budgetAdvice(stop)
 	if stop.Date != "" {
 		advice = s.dayAdvice(stop)
 	}
-	return team.HelpRequest{
-		ID: fmt.Sprintf("%s.%s.budget.%d", a.Phase, a.Persona, a.waits), Phase: a.Phase, Persona: a.Persona,
-		Category: team.TokenBudget, Message: stop.Message, Advice: advice,
+	return s.newRequest(ctx, team.HelpRequest{
+		Kind: team.ForMoney, Phase: a.Phase, Persona: a.Persona, Category: team.TokenBudget, Message: stop.Message, Advice: advice,
+		Answers:  []team.Verb{team.Retrying, team.Skipping, team.Supplying, team.Aborting},
 		Attempts: append([]team.AttemptFailure{}, a.Failures...), Usage: a.Usage,
-	}
+	})
 }
 
 // budgetAdvice says how one of the session's own budgets is raised.

@@ -13,10 +13,6 @@ import (
 // that could not: at midnight, or when it is raised or something given back.
 func (s *session) awaitDay(ctx workflow.Context, a *assignment) workflow.Future {
 	stop := s.broke[a.AssignmentID]
-	if stop.Date == "" {
-		never, _ := workflow.NewFuture(ctx)
-		return never
-	}
 	ctx = waitContext(ctx, fmt.Sprintf("%s.%s.day.%d", a.Phase, a.Persona, a.waits),
 		fmt.Sprintf("%s waits for the daily budget of team %s", a.AssignmentID, s.team.Name))
 	return workflow.ExecuteActivity(ctx, string(activities.AwaitDayName), activities.AwaitDayInput{

@@ -4,15 +4,13 @@ import (
 	"fmt"
 	"slices"
 
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
-// takeWord lets a person say that a parked session may go on: by an update,
-// which answers, or by a signal, which needs no worker to be at hand.
+// takeWord lets a person say that a session that has parked after a phase may go
+// on, by naming the phase: the short form of approving its request.
 func (s *session) takeWord(ctx workflow.Context) error {
 	signals := workflow.GetSignalChannel(ctx, GoOnUpdate)
 	workflow.Go(ctx, func(ctx workflow.Context) {
@@ -23,12 +21,12 @@ func (s *session) takeWord(ctx workflow.Context) error {
 				workflow.GetLogger(ctx).Warn("a signal to go on is ignored", "error", err)
 				continue
 			}
-			delete(s.parked, word.Phase)
+			s.goOn(ctx, word)
 		}
 	})
 	return workflow.SetUpdateHandlerWithOptions(ctx, GoOnUpdate,
-		func(_ workflow.Context, word GoOn) error {
-			delete(s.parked, word.Phase)
+		func(ctx workflow.Context, word GoOn) error {
+			s.goOn(ctx, word)
 			return nil
 		},
 		workflow.UpdateHandlerOptions{
@@ -37,46 +35,74 @@ func (s *session) takeWord(ctx workflow.Context) error {
 		})
 }
 
+func (s *session) goOn(ctx workflow.Context, word GoOn) {
+	s.accept(ctx, team.Answer{Request: s.parked[word.Phase].ID, Verb: team.Approving, By: word.By, Note: word.Note})
+}
+
 // awaited refuses a word that nobody waits for: a stale one, or a repeated one.
 func (s *session) awaited(word GoOn) error {
-	if s.parked[word.Phase] {
+	if r := s.parked[word.Phase]; r != nil && r.answer == nil {
 		return nil
 	}
 	waiting := "it is not parked"
 	for _, p := range s.team.Phases {
-		if s.parked[p.Name] {
+		if r := s.parked[p.Name]; r != nil && r.answer == nil {
 			waiting = "it is parked after " + p.Name
 		}
 	}
-	return temporal.NewApplicationErrorWithOptions(fmt.Sprintf("the session does not wait for a word on phase %q: %s", word.Phase, waiting),
-		"NotAwaited", temporal.ApplicationErrorOptions{NonRetryable: true})
+	return notAwaited("the session does not wait for a word on phase %q: %s", word.Phase, waiting)
 }
 
 // pausesAfter tells whether the session is to park after a phase.
-func (s *session) pausesAfter(phase string) bool {
-	return slices.Contains(s.in.Course.PauseAfter, phase)
+func (s *session) pausesAfter(p team.Phase) bool {
+	return p.Approve || slices.Contains(s.in.Course.PauseAfter, p.Name)
 }
 
 // heldBack tells whether a phase builds on one after which the session has parked.
 func (s *session) heldBack(phase string) bool {
-	return slices.ContainsFunc(s.team.Ancestors(phase), func(above string) bool { return s.parked[above] })
+	return slices.ContainsFunc(s.team.Ancestors(phase), func(above string) bool { return s.parked[above] != nil || s.unapproved[above] })
+}
+
+// approval asks for a person's word on a phase that is done.
+func (s *session) approval(ctx workflow.Context, p team.Phase) *request {
+	var used team.Usage
+	for _, persona := range p.Personas {
+		used = used.Add(s.status.Assignment(team.AssignmentID{Phase: p.Name, Persona: persona}).Usage)
+	}
+	return s.newRequest(ctx, team.HelpRequest{
+		Kind: team.ForApproval, Phase: p.Name, Message: fmt.Sprintf("phase %s is done and waits for approval", p.Name), Usage: used,
+		Answers: []team.Verb{team.Approving, team.Rejecting},
+	})
 }
 
 // park waits after a recorded phase for a person's word, if the session is to.
-// What does not build on the phase goes on meanwhile.
-func (s *session) park(ctx workflow.Context, phase string) error {
-	if !s.parked[phase] {
+// What does not build on the phase goes on meanwhile. A rejection has the phase do
+// its work again.
+func (s *session) park(ctx workflow.Context, p team.Phase) error {
+	r := s.parked[p.Name]
+	if r == nil {
 		return nil
 	}
-	s.setPhase(phase, team.AwaitingApproval)
+	done := s.phaseState(p.Name)
+	s.setPhase(p.Name, team.AwaitingApproval)
 	s.standing()
 	s.publish(ctx)
 	s.remember(ctx)
-	err := workflow.Await(ctx, func() bool { return !s.parked[phase] || s.stopping() })
-	if err != nil || s.parked[phase] {
+	s.tell(ctx, team.ApprovalAsked, &r.HelpRequest, nil)
+	err := workflow.Await(ctx, func() bool { return r.answer != nil || s.stopping() })
+	if err != nil && s.recalled[p.Name] {
+		delete(s.parked, p.Name)
+		s.withdraw(r)
+	}
+	if err != nil || r.answer == nil {
 		return err // it ends parked: nobody has said a word
 	}
-	s.setPhase(phase, team.Completed)
+	if r.answer.Verb == team.Rejecting {
+		return s.reject(ctx, p, r)
+	}
+	delete(s.parked, p.Name)
+	s.forget(r)
+	s.setPhase(p.Name, done)
 	s.standing()
 	s.publish(ctx)
 	s.remember(ctx)
@@ -84,32 +110,37 @@ func (s *session) park(ctx workflow.Context, phase string) error {
 		return err
 	}
 	defer s.boundary.Unlock()
-	return s.mark(ctx, phase)
-}
-
-// mark has the store know that the session parks for help, or goes on after a phase.
-func (s *session) mark(ctx workflow.Context, phase string) error {
-	return s.atBoundary(ctx, activities.MarkName, activities.MarkInput{
-		Incarnation: s.status.Incarnation, Phase: phase, Help: s.status.Help, Reason: s.status.Reason,
-	}, nil)
+	err = s.mark(ctx, p.Name, r.answer)
+	r.over = true
+	s.tell(ctx, team.WentOn, &r.HelpRequest, r.answer)
+	return err
 }
 
 // standing says whether the session waits for a person or a breaker, or works.
 func (s *session) standing() {
 	s.status.Reason = ""
 	s.status.Stand()
-	switch {
-	case len(s.status.Help) > 0:
-		h := s.status.Help[0]
-		s.status.Reason = fmt.Sprintf("%s/%s: %s; %s", h.Phase, h.Persona, h.Message, h.Advice)
-		return
-	case s.status.Status == team.WaitingForBreaker:
+	if s.status.Status == team.WaitingForBreaker {
 		return
 	}
-	for _, p := range s.team.Phases {
-		if s.parked[p.Name] {
-			s.status.Reason = fmt.Sprintf("phase %s is done; the session goes on at `maestro resume %s`, or at the update %s with {\"phase\": %q}",
-				p.Name, s.status.Session, GoOnUpdate, p.Name)
+	if r := s.foremost(); r != nil {
+		who := r.Phase
+		if r.Persona != "" {
+			who += "/" + r.Persona
+		}
+		s.status.Reason = fmt.Sprintf("%s: %s; %s", who, r.Message, r.Advice)
+	}
+}
+
+// foremost is the open request that a person should look at first: one for help
+// before one for approval; nil: there is none.
+func (s *session) foremost() *request {
+	for _, approvals := range []bool{false, true} {
+		for _, r := range s.open {
+			if (r.Kind == team.ForApproval) == approvals {
+				return r
+			}
 		}
 	}
+	return nil
 }

@@ -20,7 +20,7 @@ func (s *session) note(ctx workflow.Context, a *assignment, state team.State) {
 		Awaits: a.awaits,
 	}
 	s.status.Usage = s.status.Sum()
-	if len(s.parked) > 0 || len(s.broke) > 0 || a.awaits != nil || s.status.Status == team.WaitingForBreaker {
+	if len(s.open) > 0 || a.awaits != nil || s.status.Status == team.WaitingForBreaker {
 		s.standing()
 	}
 	s.show(ctx)
@@ -57,7 +57,7 @@ func (s *session) publish(ctx workflow.Context) {
 // allDone tells whether every phase that was to run is recorded, and nothing is
 // in dispute or waits for a person.
 func (s *session) allDone() bool {
-	return !s.stopping() && len(s.todo) == 0 && len(s.parked) == 0
+	return !s.stopping() && len(s.todo) == 0 && len(s.parked)+len(s.disputes)+len(s.unapproved) == 0
 }
 
 // remember leaves the end of the session in its memo, for listings.
@@ -86,24 +86,12 @@ func (s *session) show(ctx workflow.Context) {
 		}
 	}
 	lines = append(lines, "", s.spending(), "")
-	for _, h := range s.status.Help {
-		lines = append(lines, helpPage(h)...)
+	for _, r := range s.open {
+		lines = append(lines, s.requestPage(r)...)
 	}
 	lines = append(lines, fmt.Sprintf("For live progress: `maestro watch %s`; for the files so far: `maestro artifacts list %s`.",
 		s.status.Session, s.status.Session))
 	workflow.SetCurrentDetails(ctx, strings.Join(lines, "\n"))
-}
-
-// helpPage says what a person has to look at.
-func helpPage(h team.HelpRequest) []string {
-	lines := []string{
-		fmt.Sprintf("### Help needed: %s/%s", h.Phase, h.Persona), "",
-		fmt.Sprintf("%s: %s", h.Category, h.Message), "", h.Advice, "",
-	}
-	for i, f := range h.Attempts {
-		lines = append(lines, fmt.Sprintf("%d. %s: %s", i+1, f.Category, f.Message))
-	}
-	return append(lines, "")
 }
 
 func remark(a team.AssignmentStatus) string {

@@ -16,7 +16,9 @@ import (
 // counts and usage include those of earlier incarnations.
 type assignment struct {
 	team.CheckpointAssignment
-	// round counts the rounds of this incarnation, which retry limits are for.
+	// counts outlives what is sent back and done again.
+	*counts
+	// round counts the rounds of the series, which retry limits are for.
 	round int
 	// input is the manifest that the next round starts from.
 	input team.Digest
@@ -34,21 +36,49 @@ type assignment struct {
 	// refused is how the persona's own agent was turned away by its breaker;
 	// nil: it was not, in this round.
 	refused *activities.TurnedAway
-	// awaits is the breaker that the assignment waits for; waits counts how
-	// often its rounds went on in a further activity.
+	// awaits is the breaker that the assignment waits for.
 	awaits *team.BreakerWait
-	waits  int
+	// note is what a person says to whoever tries again.
+	note string
+	// supplied is the manifest of a person's files, which the next round takes
+	// for the work; empty: an agent works.
+	supplied   team.Digest
+	suppliedBy string
+	// settled: a person wants the phase's merged tree as it is.
+	settled bool
+	// sendsBack has the reasons for which the work of an earlier phase is sent back.
+	sendsBack []string
+}
+
+// counts is what of an assignment is never counted anew in an incarnation: the
+// names of activities are made of it.
+type counts struct {
+	// rounds counts all rounds; waits how often one went on in a further activity.
+	rounds, waits int
+	// series counts how often it began afresh, at a person's word or because its
+	// phase was sent back.
+	series int
+}
+
+// countsOf returns an assignment's counts.
+func (s *session) countsOf(id team.AssignmentID) *counts {
+	if s.counted[id] == nil {
+		s.counted[id] = &counts{}
+	}
+	return s.counted[id]
 }
 
 // newAssignment takes an assignment up where it stands: with its finished work,
 // or with what it has cost so far.
 func (s *session) newAssignment(id team.AssignmentID, input team.Digest) *assignment {
 	if w, ok := s.partial[id]; ok {
-		w.Status = team.Restored
-		return &assignment{CheckpointAssignment: w.CheckpointAssignment, input: input, output: w.Output}
+		if !w.Status.Done() {
+			w.Status = team.Restored
+		}
+		return &assignment{CheckpointAssignment: w.CheckpointAssignment, counts: s.countsOf(id), input: input, output: w.Output}
 	}
 	before := s.status.Assignment(id)
-	return &assignment{input: input, CheckpointAssignment: team.CheckpointAssignment{
+	return &assignment{input: input, counts: s.countsOf(id), note: s.notes[id.String()], CheckpointAssignment: team.CheckpointAssignment{
 		AssignmentID: id, Status: team.Pending, Rounds: before.Rounds, Attempts: before.Attempts, Lost: before.LostWorkers,
 		Failures: append([]team.AttemptFailure{}, before.Failures...), Usage: before.Usage,
 	}}
@@ -82,6 +112,9 @@ func (s *session) runAssignments(ctx workflow.Context, p team.Phase, input team.
 			if ok, err := s.runRounds(ctx, a); err != nil || !ok {
 				return nil, err
 			}
+			if len(a.sendsBack) > 0 { // those after it would build on what is sent back
+				return work[:i+1], nil
+			}
 		}
 		return work, nil
 	}
@@ -111,45 +144,67 @@ func (s *session) runAssignments(ctx workflow.Context, p team.Phase, input team.
 	return work, nil
 }
 
-// runRounds is retry level 2: rounds of one assignment until one succeeds, the
-// rounds are spent, or another is useless. Level 1, the attempts inside a
-// round, is decided in activities/round.go. It returns false after asking for
-// help.
+// runRounds is retry level 2: rounds of one assignment until one succeeds. Once
+// they are spent, or another is useless, a person decides how it goes on. Level 1,
+// the attempts inside a round, is decided in activities/round.go. It returns false
+// for an assignment without a result in a session that ends.
 func (s *session) runRounds(ctx workflow.Context, a *assignment) (bool, error) {
 	for {
+		failure, err := s.series(ctx, a)
+		var said *answered
+		var then next
+		switch {
+		case errors.As(err, &said):
+			then = s.follow(ctx, a, said.Answer)
+		case err != nil || failure == nil:
+			return err == nil, unlessOver(err)
+		default:
+			s.note(ctx, a, team.Failed)
+			then, err = s.askFor(ctx, a, *failure, a.Failures)
+			s.show(ctx)
+		}
+		if err != nil || then != itTriesAgain {
+			return then == itIsSettled, err
+		}
+	}
+}
+
+// series is the rounds that an assignment has before a person is asked. It returns
+// the failure that they came to; nil: one has succeeded.
+func (s *session) series(ctx workflow.Context, a *assignment) (*team.Failure, error) {
+	for {
 		a.Rounds++
+		a.rounds++
 		a.round++
 		s.note(ctx, a, team.Running)
 		result, err := s.carryOut(ctx, a)
-		if errors.Is(err, errNotBegun) {
-			return false, nil
+		var said *answered
+		if errors.Is(err, errNotBegun) || errors.As(err, &said) {
+			return nil, err
 		}
 		if err == nil {
 			s.carry(result.Unreported)
 			a.add(result)
-			s.note(ctx, a, team.Completed)
-			return true, nil
+			s.note(ctx, a, a.Status)
+			return nil, nil
 		}
 		report, isFailure := roundFailure(err)
 		if !isFailure {
 			a.interrupt(err)
 			s.note(ctx, a, team.Waiting)
-			return false, err
+			return nil, err
 		}
 		a.charge(report)
 		s.carry(report.Unreported)
 		wait, again := afterRound(report.Failure, a.round, s.team.Retry)
-		if !again {
-			s.note(ctx, a, team.Failed)
-			s.askForHelp(a.AssignmentID, report.Failure, a.Failures, a.Usage)
-			s.show(ctx)
-			return false, nil
+		if !again || a.supplied != "" {
+			return &report.Failure, nil
 		}
 		s.chooseAgent(a, report.Failure)
 		s.note(ctx, a, team.Waiting)
 		summary := fmt.Sprintf("%s: round %d of %d after %s", a.AssignmentID, a.round+1, s.team.Retry.Rounds, report.Failure.Category)
 		if err := pause(ctx, wait, summary); err != nil {
-			return false, err
+			return nil, err
 		}
 	}
 }
@@ -184,6 +239,9 @@ func (s *session) round(ctx workflow.Context, a *assignment, e execution) (team.
 	if a.integrating {
 		summary += ", mending the merged tree"
 	}
+	if a.supplied != "" {
+		summary = fmt.Sprintf("%s, supplied by %s", a.AssignmentID, a.suppliedBy)
+	}
 	if a.round > 1 {
 		summary += fmt.Sprintf(", round %d of %d", a.round, s.team.Retry.Rounds)
 	}
@@ -193,6 +251,8 @@ func (s *session) round(ctx workflow.Context, a *assignment, e execution) (team.
 		AssignmentID: a.AssignmentID, Round: a.round, Rounds: s.team.Retry.Rounds, Incarnation: s.status.Incarnation,
 		Head: s.head, Input: a.input, Beside: a.beside, Feedback: a.feedback, Integrating: a.integrating,
 		Agent: a.agent, After: e.after, Lease: e.lease, OnExceeded: s.onExceeded(a), Free: a.degraded,
+		Series: a.counts.series, Note: a.note, Rework: s.reworking[a.Phase], MaySendBack: s.maySendBack(a.Phase),
+		Supplied: a.supplied, SuppliedBy: a.suppliedBy,
 	}).Get(ctx, &result)
 	return result, err
 }
@@ -206,11 +266,37 @@ func (a *assignment) add(r team.RoundResult) {
 	a.Seconds += r.EndedAt.Sub(r.StartedAt).Seconds()
 	a.Status, a.Summary, a.output, a.Agent = team.Completed, r.Summary, r.Output, a.agent
 	work := team.Work{Delta: r.Delta, Decisions: r.Decisions}
+	if a.supplied != "" {
+		a.Status, a.supplied = team.Supplied, ""
+	}
 	if a.integrating {
 		a.Integrated = append(a.Integrated, work)
 		return
 	}
-	a.Input, a.Work, a.Basis = r.Input, work, r.Basis
+	a.Input, a.Work, a.Basis, a.sendsBack = r.Input, work, r.Basis, r.SendsBack
+}
+
+// skip settles an assignment without its work: with what changes nothing, or, on
+// the phase's merged tree, with the tree as it is.
+func (a *assignment) skip(nothing team.Digest) {
+	if a.integrating {
+		// Nobody mends what the personas disagree on: the later version stands.
+		a.Status, a.settled = team.Completed, true
+		a.Integrated = append(a.Integrated, team.Work{Delta: nothing})
+		return
+	}
+	if len(a.sendsBack) > 0 { // what it finds wanting is accepted, and so is what it left
+		a.Status, a.sendsBack = team.Completed, nil
+		return
+	}
+	a.Status, a.Summary, a.output = team.Skipped, "skipped by a person", a.input
+	a.Input, a.Work, a.Basis = a.input, team.Work{Delta: nothing}, nil
+}
+
+// again begins a new series of rounds.
+func (a *assignment) again(note string) {
+	a.counts.series++
+	a.round, a.note, a.agent = 0, note, ""
 }
 
 // charge books what a failed round has cost.
@@ -247,16 +333,4 @@ func roundFailure(err error) (activities.RoundFailure, bool) {
 		f.Category = team.Timeout
 	}
 	return activities.RoundFailure{Failure: *f}, true
-}
-
-// askForHelp notes that a person is needed. Until a session can wait for one,
-// that ends it.
-func (s *session) askForHelp(id team.AssignmentID, f team.Failure, attempts []team.AttemptFailure, usage team.Usage) {
-	s.status.Help = append(s.status.Help, team.HelpRequest{
-		ID: fmt.Sprintf("%s.%s.%d", id.Phase, id.Persona, len(s.status.Help)+1), Phase: id.Phase, Persona: id.Persona,
-		Category: f.Category, Message: f.Message, Advice: f.Remedy(),
-		Attempts: append([]team.AttemptFailure{}, attempts...), Usage: usage,
-	})
-	s.setPhase(id.Phase, team.Failed)
-	s.failing = true
 }

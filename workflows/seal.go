@@ -20,8 +20,9 @@ func (s *session) seal(ctx workflow.Context, p team.Phase, input team.Digest, wo
 			integrator = a
 		}
 	}
-	for n := 1; ; n++ {
-		result, err := s.sealOnce(ctx, p, input, work, n)
+	for {
+		s.seals[p.Name]++
+		result, err := s.sealOnce(ctx, p, input, work, s.seals[p.Name])
 		if err != nil {
 			return false, err
 		}
@@ -31,25 +32,30 @@ func (s *session) seal(ctx workflow.Context, p team.Phase, input team.Digest, wo
 			}
 			return true, nil
 		}
-		wait, again := afterRound(*result.Failure, integrator.round, s.team.Retry)
-		if !again {
-			s.note(ctx, integrator, team.Failed)
-			report := slices.Concat(integrator.Failures, []team.AttemptFailure{{Category: result.Failure.Category, Message: result.Failure.Message}})
-			s.askForHelp(integrator.AssignmentID, *result.Failure, report, integrator.Usage)
-			s.show(ctx)
-			return false, nil
-		}
-		s.note(ctx, integrator, team.Waiting)
-		summary := fmt.Sprintf("%s: the merged tree does not hold together (%s)", p.Name, result.Failure.Category)
-		if err := pause(ctx, wait, summary); err != nil {
-			return false, err
-		}
 		integrator.integrating, integrator.input, integrator.feedback = true, result.Tree, result.Feedback
 		integrator.beside = entries(work)
-		if ok, err := s.runRounds(ctx, integrator); err != nil || !ok {
-			return false, err
+		if ok, err := s.mayMend(ctx, p, integrator, *result.Failure); err != nil || !ok || integrator.settled {
+			return ok, err
+		}
+		if ok, err := s.runRounds(ctx, integrator); err != nil || !ok || integrator.settled {
+			return ok, err
 		}
 	}
+}
+
+// mayMend waits until the integrator has its next round: for a while, or for a
+// person's word if its rounds are spent. It returns false in a session that ends.
+func (s *session) mayMend(ctx workflow.Context, p team.Phase, integrator *assignment, f team.Failure) (bool, error) {
+	wait, again := afterRound(f, integrator.round, s.team.Retry)
+	if !again {
+		s.note(ctx, integrator, team.Failed)
+		report := slices.Concat(integrator.Failures, []team.AttemptFailure{{Category: f.Category, Message: f.Message}})
+		then, err := s.askFor(ctx, integrator, f, report)
+		s.show(ctx)
+		return then != itEnds, err
+	}
+	s.note(ctx, integrator, team.Waiting)
+	return true, pause(ctx, wait, fmt.Sprintf("%s: the merged tree does not hold together (%s)", p.Name, f.Category))
 }
 
 func (s *session) sealOnce(ctx workflow.Context, p team.Phase, input team.Digest, work []*assignment, n int) (activities.SealResult, error) {

@@ -17,13 +17,11 @@ import (
 // it needs are recorded. A session completes when every phase is. It fails with
 // NotAdmitted before anything ran, or with HelpNeeded and the report of every
 // attempt when an assignment's rounds are spent; what was at work then is still
-// finished and recorded, and nothing new starts. A cancelled session ends when
-// its agents are gone.
+// finished and recorded, and nothing new starts. A team that wants to be asked has
+// its session wait for a person first: see [session.ask]. A cancelled session ends
+// when its agents are gone.
 func TeamSession(ctx workflow.Context, in SessionInput) (SessionResult, error) {
-	s := &session{
-		in: in, inputs: map[string]team.Digest{}, broke: map[team.AssignmentID]activities.BudgetStop{}, caps: map[string]team.Cap{}, todo: map[string]bool{}, parked: map[string]bool{},
-		partial: map[team.AssignmentID]activities.RestoredWork{}, boundary: workflow.NewMutex(ctx),
-	}
+	s := newSession(ctx, in)
 	if err := workflow.SetQueryHandlerWithOptions(ctx, StatusQuery,
 		func() (team.Status, error) { return s.status, nil },
 		workflow.QueryHandlerOptions{Description: "The session's phases, assignments, decisions and usage, as of the last finished step."},
@@ -33,13 +31,24 @@ func TeamSession(ctx workflow.Context, in SessionInput) (SessionResult, error) {
 	if err := s.admit(ctx); err != nil {
 		return SessionResult{}, err
 	}
-	if err := s.takeWord(ctx); err != nil {
-		return SessionResult{}, err
+	for _, take := range []func(workflow.Context) error{s.takeWord, s.takeRaises, s.takeAnswers} {
+		if err := take(ctx); err != nil {
+			return SessionResult{}, err
+		}
 	}
-	if err := s.takeRaises(ctx); err != nil {
-		return SessionResult{}, err
-	}
+	s.takeTickets(ctx)
 	return s.run(ctx)
+}
+
+func newSession(ctx workflow.Context, in SessionInput) *session {
+	return &session{
+		in: in, inputs: map[string]team.Digest{}, todo: map[string]bool{}, atWork: map[string]func(){}, seals: map[string]int{},
+		partial: map[team.AssignmentID]activities.RestoredWork{}, counted: map[team.AssignmentID]*counts{}, notes: map[string]string{},
+		broke: map[team.AssignmentID]activities.BudgetStop{}, caps: map[string]team.Cap{}, asked: map[string]int{},
+		parked: map[string]*request{}, unapproved: map[string]bool{}, disputes: map[string]dispute{},
+		reworking: map[string]*team.Rework{}, recalled: map[string]bool{}, sentBack: map[string]int{},
+		boundary: workflow.NewMutex(ctx), telling: workflow.NewMutex(ctx),
+	}
 }
 
 // session is the control state of a running session.
@@ -53,12 +62,39 @@ type session struct {
 	// phase that may start.
 	head   team.Digest
 	inputs map[string]team.Digest
-	// todo has the phases that have yet to be recorded.
-	todo map[string]bool
+	// todo has the phases that have yet to be recorded; atWork ends the work of
+	// those that are under way.
+	todo   map[string]bool
+	atWork map[string]func()
 	// partial is the work that stands in phases that have yet to run.
 	partial map[team.AssignmentID]activities.RestoredWork
-	// parked has the phases after which a person's word is awaited.
-	parked map[string]bool
+	// counted numbers the activities of assignments, seals those of phases.
+	counted map[team.AssignmentID]*counts
+	seals   map[string]int
+	// open are the requests for a person, oldest first; asked counts them.
+	open  []*request
+	asked map[string]int
+	// parked has the phases after which a person's word is awaited; unapproved
+	// those for which it is to be asked for again.
+	parked     map[string]*request
+	unapproved map[string]bool
+	// disputes has the phases that build on work which does not fit together.
+	disputes map[string]dispute
+	// notes is what a person said before to who has yet to finish.
+	notes map[string]string
+	// nothing is the blob of a delta that changes nothing.
+	nothing team.Digest
+	// reworking says, by phase, for what it is done again; recalled that it is
+	// being taken back; sentBack counts how often a phase has sent work back.
+	reworking map[string]*team.Rework
+	recalled  map[string]bool
+	sentBack  map[string]int
+	// told has the fingerprints of the failures that tickets were made for.
+	told    []string
+	telling workflow.Mutex
+	notices int
+	untold  int
+	webhook bool
 	// boundary lets one phase at a time add its checkpoint to the chain.
 	boundary workflow.Mutex
 	// endWritten: the last phase's checkpoint was that of a complete session.
@@ -67,8 +103,11 @@ type session struct {
 	unreported []team.BreakerReport
 	// fallbacks names, by agent, those that may work in their place.
 	fallbacks map[string]string
-	// failing: an assignment has failed for good, so that nothing new starts.
+	// failing: an assignment has failed for good, so that nothing new starts; ended
+	// is the request that nobody has helped with, and endedBy says why.
 	failing bool
+	ended   *request
+	endedBy string
 	// broke has the assignments that wait for a budget to be raised, and raises
 	// counts how often one was; woken counts those that have gone on since.
 	broke         map[team.AssignmentID]activities.BudgetStop
@@ -96,17 +135,17 @@ func (s *session) admit(ctx workflow.Context) error {
 			temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{a.Faults}})
 	}
 	started := workflow.GetInfo(ctx).WorkflowStartTime
-	s.team, s.head, s.attributes, s.fallbacks = a.Team, a.Head, a.SearchAttributes, a.Fallbacks
+	s.team, s.head, s.attributes, s.fallbacks, s.webhook = a.Team, a.Head, a.SearchAttributes, a.Fallbacks, a.Webhook
 	s.status = team.NewStatus(workflow.GetInfo(ctx).WorkflowExecution.ID, a.Team)
 	s.status.Status, s.status.Checkpoint, s.status.StartedAt = team.Running, a.Head, &started
 	s.status.Incarnation, s.status.Origin = a.Incarnation, s.in.Origin
-	s.takeOver(a)
+	s.takeOver(ctx, a)
 	s.publish(ctx)
 	return nil
 }
 
 // takeOver begins with the work that is at hand.
-func (s *session) takeOver(a activities.Admission) {
+func (s *session) takeOver(ctx workflow.Context, a activities.Admission) {
 	if len(a.Phases) > 0 {
 		s.status.Phases, s.status.Decisions, s.status.Dropped = a.Phases, a.Decisions, a.Dropped
 		s.status.Usage = s.status.Sum()
@@ -117,13 +156,25 @@ func (s *session) takeOver(a activities.Admission) {
 	for _, w := range a.Partial {
 		s.partial[w.AssignmentID] = w
 	}
+	for _, phase := range a.Unapproved {
+		s.unapproved[phase] = true
+	}
+	s.takeReworks(a.Reworks)
+	if a.Notes != nil {
+		s.notes = a.Notes
+	}
 	for _, phase := range a.Todo {
-		if input := a.Inputs[phase]; input != "" {
-			s.inputs[phase] = input
-		}
-		if conflicts := a.Conflicts[phase]; len(conflicts) > 0 {
-			s.cannotJoin(phase, conflicts)
-		}
+		s.mayStart(ctx, phase, a.Inputs[phase], a.Merged[phase], a.Conflicts[phase])
+	}
+}
+
+// mayStart notes what a phase starts from, or why it cannot.
+func (s *session) mayStart(ctx workflow.Context, phase string, input, merged team.Digest, conflicts []team.Conflict) {
+	if input != "" {
+		s.inputs[phase] = input
+	}
+	if len(conflicts) > 0 {
+		s.cannotJoin(ctx, phase, merged, conflicts)
 	}
 }
 
@@ -131,7 +182,7 @@ func (s *session) takeOver(a activities.Admission) {
 func (s *session) run(ctx workflow.Context) (SessionResult, error) {
 	phases := workflow.NewWaitGroup(ctx)
 	for _, p := range s.team.Phases {
-		if !s.todo[p.Name] {
+		if !s.in.Course.Selects(p.Name) {
 			continue
 		}
 		phases.Add(1)
@@ -146,18 +197,64 @@ func (s *session) run(ctx workflow.Context) (SessionResult, error) {
 	// when their agents are gone, and only then is the session over.
 	patient, _ := workflow.NewDisconnectedContext(ctx)
 	phases.Wait(patient)
+	for _, r := range s.open {
+		r.over = true
+	}
 	if err := workflow.Await(patient, func() bool { return workflow.AllHandlersFinished(patient) }); err != nil {
 		return SessionResult{}, err
 	}
 	return s.close(ctx, patient)
 }
 
-// runPhase takes one phase from its input to its checkpoint. A phase that needs
-// help, or never starts because another does, is no error.
+// runPhase takes a phase from its input to its checkpoint whenever it is to be
+// done, until nothing is left that could send its work back.
 func (s *session) runPhase(ctx workflow.Context, p team.Phase) error {
-	err := workflow.Await(ctx, func() bool { return s.stopping() || (s.inputs[p.Name] != "" && !s.heldBack(p.Name)) })
-	if err != nil || s.stopping() {
-		return err
+	for {
+		err := workflow.Await(ctx, func() bool { return s.stopping() || s.begins(p.Name) || s.quiet() })
+		if err != nil || s.stopping() || !s.begins(p.Name) {
+			return err
+		}
+		if err := s.pass(ctx, p); err != nil {
+			return err
+		}
+	}
+}
+
+// begins tells whether there is something to do for a phase now.
+func (s *session) begins(phase string) bool {
+	_, disputed := s.disputes[phase]
+	return disputed || s.unapproved[phase] || s.todo[phase] && s.inputs[phase] != "" && !s.heldBack(phase)
+}
+
+// quiet tells whether no phase is left to run or to be decided on.
+func (s *session) quiet() bool {
+	return len(s.todo)+len(s.atWork)+len(s.disputes)+len(s.unapproved) == 0
+}
+
+// pass does what there is to do for a phase, once. What it builds on may be sent
+// back meanwhile, which ends the pass and is no error.
+func (s *session) pass(ctx workflow.Context, p team.Phase) error {
+	ctx, cancel := workflow.WithCancel(ctx)
+	defer cancel()
+	s.atWork[p.Name] = cancel
+	err := s.work(ctx, p)
+	delete(s.atWork, p.Name)
+	if s.recalled[p.Name] && temporal.IsCanceledError(err) {
+		return nil
+	}
+	return err
+}
+
+// work takes one phase from its input to its checkpoint, and past a person who is
+// to approve of it. A phase that needs help in vain is no error.
+func (s *session) work(ctx workflow.Context, p team.Phase) error {
+	if d, ok := s.disputes[p.Name]; ok {
+		return s.arbitrate(ctx, p, d)
+	}
+	if s.unapproved[p.Name] {
+		delete(s.unapproved, p.Name)
+		s.parked[p.Name] = s.approval(ctx, p)
+		return s.park(ctx, p)
 	}
 	s.setPhase(p.Name, team.Running)
 	s.show(ctx)
@@ -165,6 +262,11 @@ func (s *session) runPhase(ctx workflow.Context, p team.Phase) error {
 	work, err := s.runAssignments(ctx, p, input)
 	if err != nil || work == nil {
 		return err
+	}
+	if sender := whoSendsBack(work); sender != nil {
+		if accepted, err := s.sendBack(ctx, p, sender, work); err != nil || !accepted {
+			return err
+		}
 	}
 	if !p.Solo() {
 		if sealed, err := s.seal(ctx, p, input, work); err != nil || !sealed {
@@ -174,7 +276,7 @@ func (s *session) runPhase(ctx workflow.Context, p team.Phase) error {
 	if err := s.advance(ctx, p, work); err != nil {
 		return err
 	}
-	return s.park(ctx, p.Name)
+	return s.park(ctx, p)
 }
 
 // stopping tells whether nothing new may start.
@@ -187,28 +289,32 @@ func (s *session) advance(ctx workflow.Context, p team.Phase, work []*assignment
 		return err
 	}
 	defer s.boundary.Unlock()
-	in := activities.AdvanceInput{Phase: p.Name, Head: s.head, Assignments: entries(work), Park: s.pausesAfter(p.Name), Unreported: s.unreported}
+	in := activities.AdvanceInput{Phase: p.Name, Head: s.head, Assignments: entries(work), Park: s.pausesAfter(p), Unreported: s.unreported}
 	in.Ready, in.Last = s.unlockedBy(p.Name)
-	in.Complete = in.Last && !in.Park && len(s.parked) == 0
+	in.Complete = in.Last && !in.Park && len(s.parked)+len(s.unapproved)+len(s.disputes) == 0
+	var approval *request
+	if in.Park {
+		approval = s.approval(ctx, p)
+		in.Help = s.status.Help
+	}
 	var out activities.Advanced
 	if err := s.atBoundary(ctx, activities.AdvanceName, in, &out); err != nil {
+		if in.Park {
+			s.withdraw(approval)
+		}
 		return err
 	}
-	s.endWritten = in.Complete
+	s.endWritten = in.Complete && len(out.Conflicts[p.Name]) == 0
 	s.unreported = append(out.Unreported, s.unreported[len(in.Unreported):]...)
 	s.head, s.status.Checkpoint, s.status.Decisions = out.Head, out.Head, out.Decisions
-	s.setPhase(p.Name, team.Completed)
+	s.setPhase(p.Name, stateOf(work))
 	delete(s.todo, p.Name)
+	delete(s.reworking, p.Name)
 	if in.Park {
-		s.parked[p.Name] = true
+		s.parked[p.Name] = approval
 	}
 	for _, phase := range append(in.Ready, p.Name) {
-		if input := out.Inputs[phase]; input != "" {
-			s.inputs[phase] = input
-		}
-		if conflicts := out.Conflicts[phase]; len(conflicts) > 0 {
-			s.cannotJoin(phase, conflicts)
-		}
+		s.mayStart(ctx, phase, out.Inputs[phase], out.Merged[phase], out.Conflicts[phase])
 	}
 	s.publish(ctx)
 	return nil
@@ -231,12 +337,21 @@ func (s *session) unlockedBy(p string) (ready []string, last bool) {
 	return ready, last
 }
 
-// cannotJoin asks for help with a phase whose predecessors, side by side, left
-// work that does not fit together.
-func (s *session) cannotJoin(phase string, conflicts []team.Conflict) {
-	p, _ := s.team.Phase(phase)
-	f := team.Failf(team.ContractViolation, "what phase %s builds on does not fit together: %s", phase, conflicts[0])
-	s.askForHelp(team.AssignmentID{Phase: phase, Persona: p.Integrator}, *f, nil, team.Usage{})
+// stateOf is the state of a phase whose work is done.
+func stateOf(work []*assignment) team.State {
+	skipped := 0
+	for _, a := range work {
+		switch a.Status {
+		case team.Supplied:
+			return team.Supplied
+		case team.Skipped:
+			skipped++
+		}
+	}
+	if skipped == len(work) {
+		return team.Skipped
+	}
+	return team.Completed
 }
 
 // settle marks what was under way when the session ended as yet to do.
@@ -271,14 +386,18 @@ func (s *session) close(ctx, patient workflow.Context) (SessionResult, error) {
 		}
 		s.remember(patient)
 		s.show(patient)
+		s.tellEnd(patient, team.SessionCompleted)
 		return SessionResult{Checkpoint: s.head, Decisions: s.status.Decisions, Usage: s.status.Usage}, nil
 	case ctx.Err() != nil:
 		s.status.Status, s.status.Reason = team.WasCancelled, "the session was cancelled"
 		end = temporal.NewCanceledError()
-	case len(s.status.Help) > 0:
-		h := s.status.Help[0]
+	case s.ended != nil:
+		h := s.ended
 		s.status.Status = team.Failed
 		s.status.Reason = fmt.Sprintf("%s/%s needs help: %s: %s", h.Phase, h.Persona, h.Category, h.Message)
+		if s.endedBy != "" {
+			s.status.Reason += " (" + s.endedBy + ")"
+		}
 		end = temporal.NewApplicationErrorWithOptions(s.status.Reason, team.HelpNeeded,
 			temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{s.status.Help}})
 	default:
@@ -292,6 +411,11 @@ func (s *session) close(ctx, patient workflow.Context) (SessionResult, error) {
 	}
 	s.publish(patient)
 	s.remember(patient)
+	event := team.SessionFailed
+	if s.status.Status == team.WasCancelled {
+		event = team.SessionCancelled
+	}
+	s.tellEnd(patient, event)
 	return SessionResult{}, end
 }
 

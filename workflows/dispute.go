@@ -1,0 +1,75 @@
+package workflows
+
+import (
+	"fmt"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// dispute is what side by side phases disagree on, before a phase that builds on
+// them all, or at the end.
+type dispute struct {
+	failure team.Failure
+	// merged is what the phase would start from, with the later version of
+	// everything; empty: the phase is done, and no other builds on the others.
+	merged team.Digest
+}
+
+// cannotJoin notes that what a phase builds on, or all work at the end, does not
+// fit together. A team that does not want to be asked has its session end.
+func (s *session) cannotJoin(ctx workflow.Context, phase string, merged team.Digest, conflicts []team.Conflict) {
+	f := team.Failf(team.ContractViolation, "what phase %s builds on does not fit together: %s", phase, conflicts[0])
+	if s.team.Help.Mode == team.HelpAsk {
+		s.disputes[phase] = dispute{failure: *f, merged: merged}
+		return
+	}
+	p, _ := s.team.Phase(phase)
+	s.endAtOnce(ctx, team.HelpRequest{
+		Kind: team.ForHelp, Phase: phase, Persona: p.Integrator, Category: f.Category, Message: f.Message, Advice: f.Remedy(),
+	})
+}
+
+// arbitrate asks a person what becomes of a dispute: the phase's personas make one
+// version of both, told what does not fit, or the later version stands.
+func (s *session) arbitrate(ctx workflow.Context, p team.Phase, d dispute) error {
+	a := s.newAssignment(team.AssignmentID{Phase: p.Name, Persona: p.Integrator}, d.merged)
+	before, state := *s.status.Assignment(a.AssignmentID), s.phaseState(p.Name)
+	h := team.HelpRequest{
+		Kind: team.ForHelp, Phase: a.Phase, Persona: a.Persona, Category: d.failure.Category, Message: d.failure.Message,
+		Advice:  "Skip, and the later version stands; or retry, and the phase's personas make one version of both.",
+		Answers: []team.Verb{team.Retrying, team.Skipping, team.Aborting}, Usage: before.Usage,
+	}
+	if d.merged == "" {
+		h.Advice, h.Answers = "Skip, and the later version stands.", []team.Verb{team.Skipping, team.Aborting}
+	}
+	answer, err := s.ask(ctx, a, s.newRequest(ctx, h))
+	if err != nil {
+		return unlessOver(err)
+	}
+	delete(s.disputes, p.Name)
+	*s.status.Assignment(a.AssignmentID) = before
+	s.setPhase(p.Name, state)
+	if d.merged == "" {
+		return nil
+	}
+	s.inputs[p.Name] = d.merged
+	if answer.Verb == team.Retrying {
+		for _, persona := range p.Personas {
+			id := team.AssignmentID{Phase: p.Name, Persona: persona}
+			s.notes[id.String()] = fmt.Sprintf("%s. The files have the version of the one named last; make one version that serves all. %s", d.failure.Message, answer.Note)
+		}
+	}
+	return nil
+}
+
+// phaseState is where a phase stands.
+func (s *session) phaseState(name string) team.State {
+	for _, p := range s.status.Phases {
+		if p.Name == name {
+			return p.Status
+		}
+	}
+	return team.Pending
+}
