@@ -154,9 +154,9 @@ func (s *stage) order() []string {
 	return out
 }
 
-// newTeam makes a team from lines like "build: a b" (a phase and its personas).
+// newTeam makes a team of phases, whose sessions end when nobody could help.
 func newTeam(phases ...team.Phase) team.Team {
-	t := team.Team{Version: 1, Name: "t", Personas: map[string]team.Persona{}, Phases: phases}
+	t := team.Team{Version: 1, Name: "t", Personas: map[string]team.Persona{}, Phases: phases, Help: team.Help{Mode: team.HelpFail}}
 	for _, p := range phases {
 		for _, persona := range p.Personas {
 			t.Personas[persona] = team.Persona{Role: persona, Agent: "agent-" + persona, Instructions: "work"}

@@ -137,6 +137,7 @@ name: web
 personas: {dev: {role: Developer, agent: %s, instructions: do it}}
 phases: [{name: build, personas: [dev]}]
 retry: {attempts: 1, rounds: 1}
+help: {mode: fail}
 `, agent))
 	cmd := exec.CommandContext(s.t.Context(), temporaltest.Binary(s.t, "maestro"), "run", team, "Build.", "--session", session, "--watch")
 	cmd.Env = s.environ

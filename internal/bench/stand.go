@@ -174,7 +174,7 @@ func (st *stand) maestro(ctx context.Context, name string, phases int, dir strin
 
 // lineOf is a team with phases one after the other, of one persona each.
 func lineOf(phases int) team.Team {
-	t := team.Team{Version: 1, Name: "bench", Personas: map[string]team.Persona{}}
+	t := team.Team{Version: 1, Name: "bench", Personas: map[string]team.Persona{}, Help: team.Help{Mode: team.HelpFail}}
 	for i := range phases {
 		name := fmt.Sprintf("p%03d", i+1)
 		t.Personas[name] = team.Persona{Role: "role", Agent: agentName, Instructions: "Do what there is to do."}

@@ -31,7 +31,7 @@ type exportDocument struct {
 }
 
 func newArtifacts(a *app) *cobra.Command {
-	return group("artifacts", "List and get the files that a session has made", newArtifactsList(a), newArtifactsGet(a))
+	return group("artifacts", "List, get and compare the files that a session has made", newArtifactsList(a), newArtifactsGet(a), newArtifactsDiff(a))
 }
 
 func newArtifactsList(a *app) *cobra.Command {

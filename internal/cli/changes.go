@@ -16,11 +16,38 @@ func changes(p palette, before, now team.Status) []string {
 	for _, phase := range now.Phases {
 		lines = append(lines, phaseChanges(p, phaseOf(before, phase.Name), phase, now.Usage)...)
 	}
+	lines = append(lines, requestChanges(p, before, now)...)
 	if before.Session != "" && before.Status != now.Status {
 		lines = append(lines, fmt.Sprintf("session %s: %s", now.Session, p.state(now.Status)))
 	}
 	if now.Status == team.WaitingForBreaker && before.Reason != now.Reason {
 		lines = append(lines, printable(now.Reason))
+	}
+	return lines
+}
+
+// requestChanges says what a session has begun to wait for a person with, which
+// tickets were made for it, and what it does not wait with any more.
+func requestChanges(p palette, before, now team.Status) []string {
+	var lines []string
+	open := map[string]team.HelpRequest{}
+	for _, h := range before.Help {
+		open[h.ID] = h
+	}
+	for _, h := range now.Help {
+		old, known := open[h.ID]
+		delete(open, h.ID)
+		if !known && !now.Status.Closed() {
+			lines = append(lines, fmt.Sprintf("%s: %s: %s", subject(h), p.paint(red, asks(h)), clip(matter(h), 200)))
+		}
+		if t := ticketText(h.Ticket); t != "" && t != ticketText(old.Ticket) {
+			lines = append(lines, fmt.Sprintf("%s: %s", subject(h), t))
+		}
+	}
+	for _, h := range before.Help {
+		if _, gone := open[h.ID]; gone && !now.Status.Closed() {
+			lines = append(lines, fmt.Sprintf("%s: goes on", subject(h)))
+		}
 	}
 	return lines
 }

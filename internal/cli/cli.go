@@ -78,6 +78,7 @@ func (a *app) print(format string, args ...any) {
 
 const (
 	groupWork   = "work"
+	groupPerson = "person"
 	groupServe  = "serve"
 	groupInform = "inform"
 )
@@ -104,6 +105,7 @@ func newRoot(a *app) *cobra.Command {
 	})
 	root.AddGroup(
 		&cobra.Group{ID: groupWork, Title: "Sessions:"},
+		&cobra.Group{ID: groupPerson, Title: "When a person is needed:"},
 		&cobra.Group{ID: groupServe, Title: "Servers and workers:"},
 		&cobra.Group{ID: groupInform, Title: "More:"},
 	)
@@ -114,6 +116,7 @@ func newRoot(a *app) *cobra.Command {
 		root.AddCommand(commands...)
 	}
 	add(groupWork, newRun(a), newStatus(a), newWatch(a), newList(a), newResume(a), newFork(a), newCancel(a), newUsage(a), newBudget(a), newLogs(a), newArtifacts(a), newCheckpoints(a))
+	add(groupPerson, newInbox(a), newResolve(a), newApprove(a), newReject(a))
 	add(groupServe, newDemo(a), newDev(a), newWorker(a), newBreaker(a))
 	add(groupInform, newValidate(a), newDoctor(a), newVersion(a))
 	root.SetHelpCommandGroupID(groupInform)

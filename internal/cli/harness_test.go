@@ -244,5 +244,6 @@ phases:
   - {name: think, personas: [analyst], produces: ["docs/*.md"]}
   - {name: build, personas: [dev], checks: [has-code]}
 retry: {rounds: 1, initial: 10ms, max: 10ms}
+help: {mode: fail}
 `
 )

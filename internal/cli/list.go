@@ -54,6 +54,8 @@ type listedSession struct {
 
 	// usage is what Temporal knows of its costs, which may be less than Tokens.
 	usage team.Usage
+	// reason is its memo's.
+	reason string
 }
 
 func newList(a *app) *cobra.Command {
@@ -101,7 +103,7 @@ func (a *app) list(ctx context.Context, limit int) error {
 // listing merges what Temporal and the store know.
 func listing(ctx context.Context, conn *temporalio.Connection, s *store.Store, limit int) (listDocument, error) {
 	var doc listDocument
-	known, err := visible(ctx, conn, limit+1)
+	known, err := visible(ctx, conn, limit+1, "")
 	if err != nil {
 		return doc, err
 	}
@@ -118,13 +120,17 @@ func listing(ctx context.Context, conn *temporalio.Connection, s *store.Store, l
 	return doc, nil
 }
 
-// visible lists the sessions that Temporal knows, the newest first.
-func visible(ctx context.Context, conn *temporalio.Connection, limit int) ([]listedSession, error) {
+// visible lists the sessions that Temporal knows and for which a condition holds,
+// the newest first. An empty condition holds for all.
+func visible(ctx context.Context, conn *temporalio.Connection, limit int, condition string) ([]listedSession, error) {
 	out := []listedSession{}
 	listed := map[string]bool{} // only the newest incarnation of each
 	request := &workflowservice.ListWorkflowExecutionsRequest{
 		Namespace: conn.Namespace, PageSize: listPage,
 		Query: "WorkflowType = '" + workflows.TeamSessionName + "'",
+	}
+	if condition != "" {
+		request.Query += " AND " + condition
 	}
 	for {
 		answer, err := conn.ListWorkflow(ctx, request)
@@ -149,7 +155,7 @@ func fromVisibility(info *workflowpb.WorkflowExecutionInfo) listedSession {
 	l := listedSession{
 		Session: info.GetExecution().GetWorkflowId(), Team: memoOf[string](info, workflows.MemoTeam),
 		Store: memoOf[string](info, workflows.MemoStore), Requirement: memoOf[string](info, workflows.MemoRequirement),
-		Phases: []string{}, Tokens: summary.Usage.Tokens(), Temporal: true, usage: summary.Usage,
+		Phases: []string{}, Tokens: summary.Usage.Tokens(), Temporal: true, usage: summary.Usage, reason: summary.Reason,
 	}
 	if t := info.GetStartTime(); t != nil {
 		started := t.AsTime()
@@ -250,6 +256,15 @@ func (a *app) writeList(doc listDocument) {
 			plain(number(l.Tokens)), plain(moment(l.StartedAt)), plain(took))
 	}
 	t.write(a.env.Stdout)
+	waiting := 0
+	for _, l := range doc.Sessions {
+		if l.Status == team.HelpIsNeeded || l.Status == team.AwaitingApproval {
+			waiting++
+		}
+	}
+	if waiting > 0 {
+		a.say("%s for a person: `%s`", verbed(waiting, "session", "waits", "wait"), a.again("inbox"))
+	}
 	if doc.More {
 		a.say("%s", fmt.Sprintf("there are more; see them with --limit %d", 2*len(doc.Sessions)))
 	}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/team"
@@ -24,20 +23,14 @@ func settled(s team.State) bool {
 	return s.Closed() || s == team.HelpIsNeeded || s == team.AwaitingApproval
 }
 
-// reportFailure says on standard error why a session failed: every attempt of
-// what needs help, and what to do next.
+// reportFailure says on standard error why a session failed, or what it waits
+// for: every attempt of what needs help, and what to do next.
 func (a *app) reportFailure(s team.Status) {
 	if s.Reason != "" && len(s.Help) == 0 {
 		a.say("%s: %s", s.Session, printable(s.Reason))
 	}
 	for _, h := range s.Help {
-		a.say("%s/%s needs help: %s: %s", h.Phase, h.Persona, h.Category, printable(h.Message))
-		for i, f := range h.Attempts {
-			a.say("  attempt %d: %s: %s", i+1, f.Category, printable(f.Message))
-		}
-		if h.Advice != "" {
-			a.say("  %s", h.Advice)
-		}
+		a.say("%s", strings.Join(a.requestLines(s, h, true), "\n"))
 	}
 	a.say("%s", a.nextStep(s))
 }
@@ -46,10 +39,14 @@ func (a *app) reportFailure(s team.Status) {
 func (a *app) nextStep(s team.Status) string {
 	goOn := "go on with it, its finished work restored: " + a.again("resume "+s.Session)
 	switch {
-	case s.Status == team.AwaitingApproval:
+	case s.Status == team.AwaitingApproval && len(s.Help) == 0:
 		return "go on: " + a.again("resume "+s.Session)
 	case len(s.Help) > 0 && len(s.Help[0].Attempts) > 0:
-		return "what it printed: " + a.again(fmt.Sprintf("logs %s %s/%s", s.Session, s.Help[0].Phase, s.Help[0].Persona)) + "\n" + goOn
+		printed := "what it printed: " + a.again("logs "+s.Session+" "+subject(s.Help[0]))
+		if s.Status.Closed() {
+			return printed + "\n" + goOn
+		}
+		return printed
 	case s.Status.Closed():
 		return goOn
 	}
@@ -61,7 +58,7 @@ func (a *app) again(command string) string {
 	for _, f := range []struct{ name, value string }{
 		{"address", a.temporal.Address}, {"namespace", a.temporal.Namespace}, {"profile", a.temporal.Profile}, {"state-dir", a.stateDir},
 	} {
-		takesAddress := !strings.HasPrefix(command, "logs ")
+		takesAddress := !strings.HasPrefix(command, "logs ") && !strings.HasPrefix(command, "artifacts ")
 		if f.value != "" && (takesAddress || f.name != "address") {
 			command += " --" + f.name + " " + f.value
 		}

@@ -123,6 +123,14 @@ func count(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun + "s"
 }
 
+// verbed is a number, its noun, and the verb that goes with it.
+func verbed(n int, noun, one, many string) string {
+	if n == 1 {
+		return "1 " + noun + " " + one
+	}
+	return count(n, noun) + " " + many
+}
+
 // size writes a number of bytes for people.
 func size(bytes int64) string {
 	const unit = 1024

@@ -247,24 +247,18 @@ func (a *app) goOn(ctx context.Context, conn *temporalio.Connection, o resumeOpt
 		return usagef("session %s is running, so its work cannot be changed; stop it first: %s", session, a.again("cancel "+session))
 	}
 	if s := w.query(ctx); s != nil { // the mirror may lag
-		v.Phases = s.Phases
+		v.Phases, v.Help = s.Phases, s.Help
 	}
-	var parked []string
-	for _, p := range v.Phases {
-		if p.Status == team.AwaitingApproval {
-			parked = append(parked, p.Name)
-		}
-	}
+	parked := a.pausedAfter(ctx, w, v)
 	for _, phase := range parked {
 		if err := a.sendWord(ctx, conn, session, phase); err != nil {
 			return err
 		}
 	}
-	switch {
-	case len(parked) > 0:
-	case v.Status.Status == team.HelpIsNeeded && len(v.Help) > 0:
-		a.say("session %s waits for more than a word: %s: %s", session, v.Help[0].Message, v.Help[0].Advice)
-	default:
+	if len(parked) == 0 {
+		if len(v.Help) > 0 {
+			return a.moreThanAWord(session, v.Help)
+		}
 		a.say("session %s is running already; nothing was changed", session)
 	}
 	doc := runDocument{Session: session, RunID: v.RunID, Incarnation: v.Incarnation}
@@ -275,6 +269,53 @@ func (a *app) goOn(ctx context.Context, conn *temporalio.Connection, o resumeOpt
 		return err
 	}
 	return a.follow(ctx, w)
+}
+
+// pausedAfter lists the phases after which the session has parked only because it
+// was started with --pause-after. A phase that the team wants approved is not among
+// them: that takes `approve`.
+func (a *app) pausedAfter(ctx context.Context, w *watcher, v view) []string {
+	var parked []string
+	for _, p := range v.Phases {
+		asked := slices.ContainsFunc(v.Help, func(h team.HelpRequest) bool { return kindOf(h) == team.ForApproval && h.Phase == p.Name })
+		if p.Status == team.AwaitingApproval && (!asked || !a.wantsApproval(ctx, w, p.Name)) {
+			parked = append(parked, p.Name)
+		}
+	}
+	return parked
+}
+
+// wantsApproval tells whether a session's team has a phase approved. Where the
+// session's store is not at hand, it may.
+func (a *app) wantsApproval(ctx context.Context, w *watcher, phase string) bool {
+	if w.store == nil {
+		return true
+	}
+	c, err := a.newest(ctx, w.store, team.SessionKey{Namespace: w.conn.Namespace, Session: w.session})
+	if err != nil {
+		return true
+	}
+	t, err := a.teamOf(ctx, w.store, c, "")
+	if err != nil {
+		return true
+	}
+	p, ok := t.Phase(phase)
+	return !ok || p.Approve
+}
+
+// moreThanAWord refuses to let a session go on that waits for a person's answer,
+// and says how it is given.
+func (a *app) moreThanAWord(session string, open []team.HelpRequest) error {
+	var b strings.Builder
+	for _, h := range open {
+		fmt.Fprintf(&b, "\n%s %s: %s", subject(h), asks(h), clip(matter(h), 200))
+		if c := a.goesOn(session, h, open); c != "" {
+			fmt.Fprintf(&b, "\n  go on: %s", c)
+		} else if h.Advice != "" {
+			fmt.Fprintf(&b, "\n  %s", printable(h.Advice))
+		}
+	}
+	return usagef("session %s runs, and waits for a person's answer, which `resume` does not give:%s", session, &b)
 }
 
 // sendWord says that a session may go on.

@@ -59,6 +59,7 @@ func TestASessionFromItsStartToItsFiles(t *testing.T) {
 
 	t.Run("listed", func(t *testing.T) { testListed(t, d) })
 	t.Run("artifacts", func(t *testing.T) { testArtifacts(t, d) })
+	t.Run("diff", func(t *testing.T) { testDiff(t, d) })
 	t.Run("logs", func(t *testing.T) { testLogs(t, d) })
 	t.Run("cost", func(t *testing.T) { testCost(t, d) })
 	t.Run("taken", func(t *testing.T) {
@@ -141,6 +142,32 @@ func testArtifacts(t *testing.T, d *desk) {
 	got = d.run("artifacts", "get", "s-1", "nowhere.txt", "--out", some)
 	require.Equal(t, 2, got.code)
 	require.Contains(t, got.stderr.String(), "nowhere.txt")
+}
+
+func testDiff(t *testing.T, d *desk) {
+	require.Equal(t, `--- /dev/null
++++ b/code.txt
+@@ -0,0 +1,2 @@
++package code
++# Design
+`, d.must(0, "artifacts", "diff", "s-1", "build"), "the first phase's document is no part of it")
+	require.Equal(t, "PATH            CHANGE  ADDED  REMOVED\ndocs/design.md  added   +1     -0\n", d.must(0, "artifacts", "diff", "s-1", "think", "--stat"))
+	var doc struct {
+		Phase    string
+		From, To team.Digest
+		Files    []struct {
+			Path, Change, Diff string
+			Added, Removed     int
+		}
+	}
+	d.json(&doc, "artifacts", "diff", "s-1", "build")
+	require.Len(t, doc.Files, 1)
+	require.Equal(t, 2, doc.Files[0].Added)
+	require.Contains(t, doc.Files[0].Diff, "+package code")
+	require.NotEqual(t, doc.From, doc.To)
+	got := d.run("artifacts", "diff", "s-1", "biuld")
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.stderr.String(), `did you mean`)
 }
 
 func testLogs(t *testing.T, d *desk) {

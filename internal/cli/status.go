@@ -84,7 +84,7 @@ func (a *app) writeStatus(out io.Writer, v view) {
 	if v.Requirement != "" {
 		_, _ = fmt.Fprintf(out, "%s\n", p.paint(dim, clip(v.Requirement, 100)))
 	}
-	if v.Reason != "" {
+	if v.Reason != "" && len(v.Help) == 0 { // else its requests say it, and more
 		_, _ = fmt.Fprintf(out, "%s\n", printable(v.Reason))
 	}
 	for _, note := range v.Notes {
@@ -97,6 +97,9 @@ func (a *app) writeStatus(out io.Writer, v view) {
 		phaseTable(p, v.Status).write(out)
 	}
 	writeFailures(out, p, v.Status)
+	for _, h := range v.Help {
+		_, _ = fmt.Fprintf(out, "\n%s\n", strings.Join(a.requestLines(v.Status, h, len(failuresOf(v.Status, h)) == 0), "\n"))
+	}
 	writeDecisions(out, v.Status)
 	_, _ = fmt.Fprintf(out, "\n%s tokens%s, %s events, started %s", number(v.Usage.Tokens()), money(v.Usage),
 		number(v.HistoryEvents), moment(v.StartedAt))
@@ -170,12 +173,14 @@ func writeFailures(out io.Writer, p palette, s team.Status) {
 			}
 		}
 	}
-	for _, h := range s.Help {
-		_, _ = fmt.Fprintf(out, "\n%s %s/%s: %s: %s\n", p.paint(red, "help needed"), h.Phase, h.Persona, h.Category, clip(h.Message, 300))
-		if h.Advice != "" {
-			_, _ = fmt.Fprintf(out, "  %s\n", h.Advice)
-		}
+}
+
+// failuresOf lists the failures of the assignment that a request is about.
+func failuresOf(s team.Status, h team.HelpRequest) []team.AttemptFailure {
+	if a := s.Assignment(team.AssignmentID{Phase: h.Phase, Persona: h.Persona}); a != nil {
+		return a.Failures
 	}
+	return nil
 }
 
 func writeDecisions(out io.Writer, s team.Status) {

@@ -255,7 +255,7 @@ func (a *app) temporalCosts(ctx context.Context, doc usageDocument) ([]usageRow,
 		return nil, err
 	}
 	defer conn.Close()
-	known, err := visible(ctx, conn, allSessions)
+	known, err := visible(ctx, conn, allSessions, "")
 	if err != nil {
 		return nil, err
 	}

@@ -62,6 +62,7 @@ func oneStep() team.Team {
 		Version: 1, Name: "t", Personas: map[string]team.Persona{"dev": {Role: "d", Agent: "coder", Instructions: "do"}},
 		Phases: []team.Phase{{Name: "build", Personas: []string{"dev"}}},
 		Retry:  team.Retry{Attempts: 1, Rounds: 1},
+		Help:   team.Help{Mode: team.HelpFail},
 	}
 }
 

@@ -21,7 +21,7 @@ func costing() agent.Definition {
 func threeSteps(b team.Budget) team.Team {
 	persona := team.Persona{Role: "d", Agent: "a", Instructions: "do"}
 	return team.Team{
-		Version: 1, Name: "t", Personas: map[string]team.Persona{"dev": persona}, Budget: b,
+		Version: 1, Name: "t", Personas: map[string]team.Persona{"dev": persona}, Budget: b, Help: team.Help{Mode: team.HelpFail},
 		Phases: []team.Phase{{Name: "one", Personas: []string{"dev"}}, {Name: "two", Personas: []string{"dev"}}, {Name: "three", Personas: []string{"dev"}}},
 	}
 }

@@ -30,7 +30,7 @@ func TestThirtyTwoPersonasOnOneCap(t *testing.T) {
 	}})
 	tm := team.Team{
 		Version: 1, Name: "crowd", Personas: map[string]team.Persona{}, Phases: []team.Phase{{Name: "all"}},
-		Retry: team.Retry{Attempts: 1, Rounds: 1},
+		Retry: team.Retry{Attempts: 1, Rounds: 1}, Help: team.Help{Mode: team.HelpFail},
 	}
 	for n := range crowd {
 		name := fmt.Sprintf("p%02d", n)

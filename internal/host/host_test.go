@@ -262,6 +262,7 @@ func TestSpentRoundsFailWithHelpNeeded(t *testing.T) {
 		Version: 1, Name: "t", Personas: map[string]team.Persona{"dev": {Role: "d", Agent: "a", Instructions: "do"}},
 		Phases: []team.Phase{{Name: "build", Personas: []string{"dev"}}},
 		Retry:  team.Retry{Attempts: 2, Initial: team.Duration(10 * time.Millisecond), RoundInitial: team.Duration(10 * time.Millisecond)},
+		Help:   team.Help{Mode: team.HelpFail},
 	})
 	var app *temporal.ApplicationError
 	require.ErrorAs(t, err, &app)

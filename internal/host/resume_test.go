@@ -28,6 +28,7 @@ func pairs() team.Team {
 			{Name: "end", Personas: []string{"good"}},
 		},
 		Retry: team.Retry{Attempts: 1, Initial: team.Duration(10 * time.Millisecond), RoundInitial: team.Duration(10 * time.Millisecond), Rounds: 1},
+		Help:  team.Help{Mode: team.HelpFail},
 	}
 }
 

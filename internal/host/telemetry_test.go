@@ -54,7 +54,7 @@ func measuredWork(t *testing.T, tel *telemetry.Telemetry) *stand {
 	require.NoError(t, err)
 	_, err = s.run("bad", team.Team{
 		Version: 1, Name: "lost", Personas: map[string]team.Persona{"dev": {Role: "d", Agent: "hopeless", Instructions: "do"}}, Retry: soon,
-		Phases: phases,
+		Phases: phases, Help: team.Help{Mode: team.HelpFail},
 	})
 	require.Error(t, err)
 	return s

@@ -108,6 +108,7 @@ func TestAgentThatKillsItsWorkerIsGivenUp(t *testing.T) {
 name: deadly
 personas: {worker: {role: Worker, agent: killing, instructions: Do the phase.}}
 phases: [{name: design, personas: [worker]}]
+help: {mode: fail}
 `)
 	start := func() *process {
 		worker := w.startWorker()

@@ -1,0 +1,233 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/temporalio"
+)
+
+// inboxDocument is the document of `inbox -o json`.
+type inboxDocument struct {
+	// Waiting has the open requests, those that have waited longest first.
+	Waiting []inboxEntry `json:"waiting"`
+}
+
+// inboxEntry is an open request of a session for a person.
+type inboxEntry struct {
+	Session string     `json:"session"`
+	Team    string     `json:"team"`
+	Status  team.State `json:"status"`
+	Store   string     `json:"store"`
+	// Request is its id; empty where only the session's state is known, because
+	// its store is not at hand. So are the fields below that are not known then.
+	Request  string           `json:"request"`
+	Kind     team.RequestKind `json:"kind"`
+	Phase    string           `json:"phase"`
+	Persona  string           `json:"persona"`
+	Category team.Category    `json:"category"`
+	Message  string           `json:"message"`
+	Advice   string           `json:"advice"`
+	Answers  []team.Verb      `json:"answers"`
+	Since    *time.Time       `json:"since"`
+	Until    *time.Time       `json:"until"`
+	// Usage is the session's so far.
+	Usage  team.Usage   `json:"usage"`
+	Ticket *team.Ticket `json:"ticket"`
+	// Commands are what a person can type, what goes on first.
+	Commands []string `json:"commands"`
+}
+
+// waiter is a session that waits for a person.
+type waiter struct {
+	team.Status
+	Store string
+	// known: its requests are. Otherwise all that is known is what a listing has.
+	known bool
+}
+
+func newInbox(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "inbox",
+		Short: "List what waits for a person, over all sessions",
+		Long: "List what waits for a person, over all sessions of the namespace: what for, since when, what the session has cost, and the command that goes on. " +
+			"It works while no worker runs. Of sessions in other stores it says what Temporal knows.",
+		Args: arguments(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.inbox(cmd.Context()) },
+	}
+	a.addTemporalFlags(cmd)
+	a.addStateDirFlag(cmd)
+	a.addOutputFlag(cmd)
+	return cmd
+}
+
+func (a *app) inbox(ctx context.Context) error {
+	s, err := a.findStore()
+	if err != nil {
+		return err
+	}
+	conn, err := a.dial(ctx)
+	var unreachable *temporalio.UnreachableError
+	switch {
+	case errors.As(err, &unreachable) && s != nil:
+		a.say("Temporal cannot be reached, so this is what the store in %s knows: %s", s.Dir(), firstLine(unreachable.Error()))
+	case err != nil:
+		return err
+	default:
+		defer conn.Close()
+	}
+	found, err := a.waiters(ctx, conn, s)
+	if err != nil {
+		return err
+	}
+	doc := inboxDocument{Waiting: []inboxEntry{}}
+	for _, w := range found {
+		doc.Waiting = append(doc.Waiting, a.entries(w)...)
+	}
+	slices.SortStableFunc(doc.Waiting, func(x, y inboxEntry) int { return timeOf(x.Since).Compare(timeOf(y.Since)) })
+	if a.output == outputJSON {
+		return a.printJSON(doc)
+	}
+	a.writeInbox(doc)
+	return nil
+}
+
+// waiters finds the sessions that wait for a person. What the store mirrors of
+// its own sessions is confirmed by Temporal where conn is not nil, and Temporal
+// adds those of other stores.
+func (a *app) waiters(ctx context.Context, conn *temporalio.Connection, s *store.Store) ([]waiter, error) {
+	namespace, err := a.namespace()
+	if err != nil {
+		return nil, err
+	}
+	var mirrored []team.Execution
+	if s != nil {
+		// What cannot be read is `checkpoints verify`'s to report.
+		mirrored, _ = s.Executions(ctx, namespace)
+	}
+	running, open := []listedSession{}, map[string]bool{}
+	if conn != nil {
+		if running, err = visible(ctx, conn, allSessions, "ExecutionStatus = 'Running'"); err != nil {
+			return nil, err
+		}
+	}
+	for _, l := range running {
+		open[l.Session] = true
+	}
+	var found []waiter
+	mine := map[string]bool{}
+	for _, e := range mirrored {
+		mine[e.Session] = true
+		if e.Status.Status.Closed() || len(e.Help) == 0 {
+			continue
+		}
+		if conn != nil && !open[e.Session] { // visibility may lag, or the mirror
+			runs, err := a.runs(ctx, conn, e)
+			if err != nil {
+				return nil, err
+			}
+			if !runs {
+				continue
+			}
+		}
+		found = append(found, waiter{booked(s, namespace, e), e.Store, true})
+	}
+	for _, l := range running {
+		waits := l.Status == team.HelpIsNeeded || l.Status == team.AwaitingApproval
+		if waits && (!mine[l.Session] || l.Store != s.ID()) {
+			found = append(found, waiter{Status: team.Status{
+				Session: l.Session, Team: l.Team, Status: l.Status, Usage: l.usage, Reason: l.reason,
+			}, Store: l.Store})
+		}
+	}
+	return found, nil
+}
+
+// runs tells whether the run that a store mirrors has not ended.
+func (a *app) runs(ctx context.Context, conn *temporalio.Connection, e team.Execution) (bool, error) {
+	info, err := a.sessionInfo(ctx, conn, e.Session)
+	if err != nil || info == nil {
+		return false, err
+	}
+	return info.GetCloseTime() == nil && info.GetExecution().GetRunId() == e.RunID, nil
+}
+
+// booked is a mirrored status with what the ledger knows of its costs.
+func booked(s *store.Store, namespace string, e team.Execution) team.Status {
+	v := view{Status: e.Status}
+	if l, err := s.Ledger(team.SessionKey{Namespace: namespace, Session: e.Session}); err == nil {
+		account(&v, &l)
+	}
+	return v.Status
+}
+
+// entries lists what a session waits with.
+func (a *app) entries(w waiter) []inboxEntry {
+	if !w.known {
+		kind := team.ForHelp
+		if w.Status.Status == team.AwaitingApproval {
+			kind = team.ForApproval
+		}
+		return []inboxEntry{{
+			Session: w.Session, Team: w.Team, Status: w.Status.Status, Store: w.Store, Kind: kind, Message: w.Reason, Usage: w.Usage,
+			Answers: []team.Verb{}, Commands: []string{a.again("status " + w.Session)},
+		}}
+	}
+	var all []inboxEntry
+	for _, h := range w.Help {
+		e := inboxEntry{
+			Session: w.Session, Team: w.Team, Status: w.Status.Status, Store: w.Store, Request: h.ID, Kind: kindOf(h), Phase: h.Phase, Persona: h.Persona,
+			Category: h.Category, Message: h.Message, Advice: h.Advice, Answers: append([]team.Verb{}, h.Answers...),
+			Since: unlessZero(h.Since), Until: unlessZero(h.Until), Usage: w.Usage, Ticket: h.Ticket, Commands: []string{},
+		}
+		for _, c := range ways(w.Session, h, w.Help) {
+			e.Commands = append(e.Commands, a.again(c.command))
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+func unlessZero(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+func (a *app) writeInbox(doc inboxDocument) {
+	if len(doc.Waiting) == 0 {
+		a.say("nothing waits for you")
+		return
+	}
+	t := &table{paint: a.paint}
+	t.head("SESSION", "TEAM", "NEEDS", "OF", "WAITS", "TOKENS", "USD", "TICKET", "WHY")
+	for _, e := range doc.Waiting {
+		h := team.HelpRequest{Phase: e.Phase, Persona: e.Persona, Category: e.Category, Message: e.Message}
+		waits, ticket := "-", "-"
+		if e.Since != nil {
+			waits = ago(a.env.Now().Sub(*e.Since))
+		}
+		if e.Ticket != nil {
+			ticket = cmp.Or(printable(e.Ticket.Key), "not yet")
+		}
+		t.add(plain(e.Session), plain(dash(e.Team)), cell{string(e.Kind), stateColour(e.Status)}, plain(dash(subject(h))), plain(waits),
+			plain(number(e.Usage.Tokens())), plain(dollars(e.Usage.CostUSD)), plain(ticket), cell{clip(matter(h), 60), dim})
+	}
+	t.write(a.env.Stdout)
+	a.print("\ngo on:")
+	for _, e := range doc.Waiting {
+		command := a.again("status " + e.Session)
+		if len(e.Commands) > 0 {
+			command = e.Commands[0]
+		}
+		a.print("  %s", command)
+	}
+}

@@ -1,0 +1,122 @@
+package cli_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// helpVerbs are what requests for help take.
+var helpVerbs = []team.Verb{team.Retrying, team.Skipping, team.Supplying, team.Aborting}
+
+// asks has a session of the bank wait for a person.
+func (b *bank) asks(session string, state team.State, open ...team.HelpRequest) {
+	b.t.Helper()
+	b.session(session, "crew", time.Hour, tokensOf(1200, 34, 500_000_000))
+	require.NoError(b.t, b.store.UpdateExecution(key(session), func(e *team.Execution) {
+		e.ClosedAt, e.Status.Status, e.Help = nil, state, open
+	}))
+}
+
+// inbox is the document of `inbox -o json`.
+type inbox struct {
+	Waiting []struct {
+		Session, Team, Status, Store, Request, Kind, Phase, Persona, Category, Message string
+
+		Answers, Commands []string
+		Since             *time.Time
+		Usage             team.Usage
+		Ticket            *team.Ticket
+	}
+}
+
+func TestInboxListsWhatWaitsLongestFirst(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	empty := b.run("inbox")
+	require.Zero(t, empty.code, empty.stderr.String())
+	require.Contains(t, empty.stderr.String(), "Temporal cannot be reached")
+	require.Contains(t, empty.stderr.String(), "nothing waits for you")
+	require.Empty(t, empty.stdout.String())
+
+	now := time.Now()
+	b.session("done", "crew", time.Hour, team.Usage{})
+	b.asks("judged", team.Running, team.HelpRequest{
+		ID: "plan.approval.1", Kind: team.ForApproval, Phase: "plan", Message: "phase plan is done", Since: now.Add(-5*time.Minute - 30*time.Second),
+		Answers: []team.Verb{team.Approving, team.Rejecting},
+	})
+	b.asks("stuck", team.HelpIsNeeded, team.HelpRequest{
+		ID: "build.bob.1", Kind: team.ForHelp, Phase: "build", Persona: "bob", Category: team.TestFailure, Message: "TestX fails", Since: now.Add(-26*time.Hour - time.Minute),
+		Answers: helpVerbs, Ticket: &team.Ticket{Key: "MD-7", URL: "https://jira.example/browse/MD-7", Occurrences: 2},
+	})
+	b.asks("broke", team.HelpIsNeeded, team.HelpRequest{
+		ID: "build.bob.1", Kind: team.ForMoney, Phase: "build", Persona: "bob", Category: team.TokenBudget, Message: "it is spent", Since: now.Add(-3*time.Hour - time.Minute),
+		Advice: "go on with `maestro budget raise broke --tokens N`, or wait", Answers: helpVerbs, Ticket: &team.Ticket{Trouble: "Jira says 401"},
+	})
+	require.Equal(t, `SESSION  TEAM  NEEDS     OF         WAITS   TOKENS  USD  TICKET   WHY
+stuck    crew  help      build/bob  1d 2h   1,234   0.5  MD-7     test_failure: TestX fails
+broke    crew  budget    build/bob  3h 1m   1,234   0.5  not yet  token_budget: it is spent
+judged   crew  approval  plan       5m 30s  1,234   0.5  -        phase plan is done
+
+go on:
+  maestro resolve stuck retry
+  maestro budget raise broke --tokens N
+  maestro approve judged plan
+`, b.must(0, "inbox"))
+
+	var doc inbox
+	b.json(&doc, "inbox")
+	require.Len(t, doc.Waiting, 3)
+	require.Equal(t, "build.bob.1", doc.Waiting[0].Request)
+	require.Equal(t, "MD-7", doc.Waiting[0].Ticket.Key)
+	require.Equal(t, []string{"retry", "skip", "supply", "abort"}, doc.Waiting[0].Answers)
+	require.Contains(t, doc.Waiting[0].Commands, "maestro resolve stuck supply PATH")
+	require.EqualValues(t, 1234, doc.Waiting[0].Usage.Tokens())
+	require.Equal(t, []string{"maestro approve judged plan", "maestro reject judged plan --note TEXT", "maestro artifacts diff judged plan"}, doc.Waiting[2].Commands)
+
+	for begun, want := range map[string]string{
+		"resolve|":              "stuck\tbuild/bob needs help",
+		"resolve|stuck|":        "retry\tbuild/bob needs help",
+		"resolve|stuck|s":       "skip",
+		"approve|judged|":       "plan\tplan needs approval",
+		"resolve|stuck|--for|":  "build/bob",
+		"artifacts|diff|stuck|": "build",
+	} {
+		require.Contains(t, b.must(0, append([]string{"__complete"}, strings.Split(begun, "|")...)...), want, begun)
+	}
+	require.NotContains(t, b.must(0, "__complete", "resolve", ""), "done", "it waits for nobody")
+	require.NotContains(t, b.must(0, "__complete", "approve", "stuck", ""), "build")
+}
+
+func TestWhatCannotBeSaidIsRefused(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	for _, c := range []struct {
+		says string
+		args []string
+	}{
+		{"something is missing", []string{"resolve"}},
+		{"something is missing", []string{"resolve", "s"}},
+		{`"again" is no answer; write retry, skip, supply PATH or abort`, []string{"resolve", "s", "again"}},
+		{"`maestro approve s PHASE`", []string{"resolve", "s", "approve"}},
+		{"`maestro resolve s supply PATH`", []string{"resolve", "s", "supply"}},
+		{"retry takes no path", []string{"resolve", "s", "retry", "build/dev"}},
+		{"--note is longer than 4.0 KiB", []string{"resolve", "s", "retry", "--note", strings.Repeat("x", team.MaxNote+1)}},
+		{"no UTF-8 text", []string{"approve", "s", "--note", "\xff"}},
+		{"add --all", []string{"resolve", "s", "retry", "--yes"}},
+		{"and no session", []string{"resolve", "--all", "s", "retry"}},
+		{"`maestro resolve --all retry`, skip or abort", []string{"resolve", "--all", "supply"}},
+		{"[all request]", []string{"resolve", "--all", "retry", "--request", "x"}},
+		{"--note is missing; say what is wrong", []string{"reject", "s", "design"}},
+		{"--note is missing", []string{"reject", "s", "design", "--note", "  "}},
+		{`"x" is too much`, []string{"approve", "s", "design", "x"}},
+	} {
+		got := d.run(c.args...)
+		require.Equal(t, 2, got.code, "%v: %s", c.args, got.stderr.String())
+		require.Contains(t, got.stderr.String(), c.says, "%v", c.args)
+	}
+}

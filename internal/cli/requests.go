@@ -1,0 +1,250 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// requests says what a running session waits for a person with: in a worker's
+// words or, where none answers, as the store mirrors it. known is false where
+// neither says anything.
+func (w *watcher) requests(ctx context.Context) (open []team.HelpRequest, known bool, err error) {
+	if s := w.query(ctx); s != nil {
+		return s.Help, true, nil
+	}
+	f, err := w.compare(ctx)
+	if err != nil || f.mirrored == nil || f.behind() {
+		return nil, false, err
+	}
+	return f.mirrored.Help, true, nil
+}
+
+// kindOf is a request's kind. Sessions that began before there were kinds ask for
+// help only.
+func kindOf(h team.HelpRequest) team.RequestKind { return cmp.Or(h.Kind, team.ForHelp) }
+
+// subject is whose work a request is about: an assignment's, or a phase's.
+func subject(h team.HelpRequest) string {
+	if h.Persona == "" {
+		return h.Phase
+	}
+	return team.AssignmentID{Phase: h.Phase, Persona: h.Persona}.String()
+}
+
+// matter is what a request says is the matter.
+func matter(h team.HelpRequest) string {
+	if h.Category == "" {
+		return printable(h.Message)
+	}
+	return string(h.Category) + ": " + printable(h.Message)
+}
+
+// asks is what a request is for, in words.
+func asks(h team.HelpRequest) string {
+	switch kindOf(h) {
+	case team.ForMoney:
+		return "needs a larger budget"
+	case team.ForApproval:
+		return "needs approval"
+	case team.ForHelp:
+	}
+	return "needs help"
+}
+
+// way is something that a person can type about a request.
+type way struct {
+	command string // without the program's name
+	does    string
+}
+
+// ways lists what can be typed about one of a session's open requests, what goes
+// on with it first.
+func ways(session string, h team.HelpRequest, open []team.HelpRequest) []way {
+	var all []way
+	if kindOf(h) == team.ForMoney {
+		if c := advised(h); c != "" {
+			all = append(all, way{c, "goes on where it was"})
+		}
+	}
+	of := ""
+	if len(open) > 1 {
+		of = " --for " + subject(h)
+	}
+	for _, verb := range h.Answers {
+		switch verb {
+		case team.Retrying:
+			all = append(all, way{"resolve " + session + " retry" + of, "tries again; --note TEXT reaches the next attempt"})
+		case team.Skipping:
+			all = append(all, way{"resolve " + session + " skip" + of, "goes on without this work"})
+		case team.Supplying:
+			all = append(all, way{"resolve " + session + " supply PATH" + of, "takes your files for it, checked like an agent's"})
+		case team.Aborting:
+			all = append(all, way{"resolve " + session + " abort" + of, "ends the session"})
+		case team.Approving:
+			all = append(all, way{"approve " + session + " " + h.Phase, "lets begin what builds on it"})
+		case team.Rejecting:
+			all = append(all, way{"reject " + session + " " + h.Phase + " --note TEXT", "has it done again, told what the note says"},
+				way{"artifacts diff " + session + " " + h.Phase, "shows what it has changed"})
+		}
+	}
+	return all
+}
+
+// advised is the first command that a request's advice names.
+func advised(h team.HelpRequest) string {
+	_, rest, _ := strings.Cut(h.Advice, "`maestro ")
+	command, _, ok := strings.Cut(rest, "`")
+	if !ok {
+		return ""
+	}
+	return command
+}
+
+// goesOn is the command that goes on with a request; empty: none is known.
+func (a *app) goesOn(session string, h team.HelpRequest, open []team.HelpRequest) string {
+	if all := ways(session, h, open); len(all) > 0 {
+		return a.again(all[0].command)
+	}
+	return ""
+}
+
+// waitsFor lists open requests, a line each.
+func waitsFor(open []team.HelpRequest) string {
+	var b strings.Builder
+	for _, h := range open {
+		fmt.Fprintf(&b, "\n  %s  %s of %s: %s", h.ID, kindOf(h), subject(h), clip(matter(h), 120))
+	}
+	return b.String()
+}
+
+// requestLines says all about an open request. Its attempts are left out where
+// they are said elsewhere; so are the commands of a session that has ended.
+func (a *app) requestLines(s team.Status, h team.HelpRequest, attempts bool) []string {
+	lines := []string{fmt.Sprintf("%s %s: %s", subject(h), a.paint.paint(red, asks(h)), clip(matter(h), 300))}
+	add := func(format string, args ...any) { lines = append(lines, "  "+fmt.Sprintf(format, args...)) }
+	if !h.Since.IsZero() {
+		since := fmt.Sprintf("waits since %s (%s)", moment(&h.Since), ago(a.env.Now().Sub(h.Since)))
+		if !h.Until.IsZero() {
+			since += ", gives up " + moment(&h.Until)
+		}
+		if h.ID != "" {
+			since += ", request " + h.ID
+		}
+		add("%s", since)
+	}
+	if attempts {
+		for i, f := range h.Attempts {
+			add("attempt %d: %s: %s", i+1, f.Category, clip(f.Message, 300))
+		}
+	}
+	if h.Advice != "" {
+		add("%s", printable(h.Advice))
+	}
+	if t := ticketText(h.Ticket); t != "" {
+		add("%s", t)
+	}
+	if s.Status.Closed() {
+		return lines
+	}
+	if all := ways(s.Session, h, s.Help); len(all) > 0 {
+		add("go on:")
+		width := 0
+		for _, w := range all {
+			width = max(width, len(a.again(w.command)))
+		}
+		for _, w := range all {
+			add("  %-*s  %s", width, a.again(w.command), a.paint.paint(dim, w.does))
+		}
+	}
+	return lines
+}
+
+// ticketText says which ticket there is for a request, or why there is none yet;
+// empty where none is made.
+func ticketText(t *team.Ticket) string {
+	if t == nil || *t == (team.Ticket{}) {
+		return ""
+	}
+	text := "no ticket yet"
+	if t.Key != "" {
+		text = "ticket " + printable(t.Key)
+	}
+	if t.URL != "" {
+		text += ", " + printable(t.URL)
+	}
+	if t.Occurrences > 1 {
+		text += fmt.Sprintf(", this failure's occurrence number %d", t.Occurrences)
+	}
+	if t.Trouble != "" {
+		text += ": " + printable(t.Trouble)
+	}
+	return text
+}
+
+// ago writes how long something has lasted, in its two largest units.
+func ago(d time.Duration) string {
+	d = max(d, 0).Truncate(time.Second)
+	days := int(d / (24 * time.Hour))
+	switch {
+	case days > 0:
+		return fmt.Sprintf("%dd %dh", days, int(d.Hours())%24)
+	case d >= time.Hour:
+		return fmt.Sprintf("%dh %dm", int(d.Hours()), int(d.Minutes())%60)
+	case d >= time.Minute:
+		return fmt.Sprintf("%dm %ds", int(d.Minutes()), int(d.Seconds())%60)
+	}
+	return fmt.Sprintf("%ds", int(d.Seconds()))
+}
+
+// selector says which of a session's open requests is answered, and how.
+type selector struct {
+	// request is an id; of a phase, or PHASE/PERSONA. Empty: any.
+	request, of string
+	verb        team.Verb
+}
+
+func (s selector) matches(h team.HelpRequest) bool {
+	return (s.request == "" || s.request == h.ID) && (s.of == "" || s.of == h.Phase || s.of == subject(h))
+}
+
+// choose finds the one open request that a selector means.
+func (s selector) choose(session string, open []team.HelpRequest) (team.HelpRequest, error) {
+	var none team.HelpRequest
+	if len(open) == 0 {
+		return none, usagef("session %s waits for no person; `maestro status %s` says where it stands", session, session)
+	}
+	named := slices.DeleteFunc(slices.Clone(open), func(h team.HelpRequest) bool { return !s.matches(h) })
+	if len(named) == 0 {
+		return none, usagef("session %s has no open request %s; it waits with%s", session, cmp.Or(s.request, s.of), waitsFor(open))
+	}
+	taking := slices.DeleteFunc(slices.Clone(named), func(h team.HelpRequest) bool { return !h.Takes(s.verb) })
+	switch len(taking) {
+	case 0:
+		return none, usagef("session %s waits with nothing that takes %s%s%s", session, s.verb, waitsFor(named), instead(session, named[0], open))
+	case 1:
+		return taking[0], nil
+	}
+	how := "name one with --request ID or --for PHASE/PERSONA"
+	if s.verb == team.Approving || s.verb == team.Rejecting {
+		how = "name the phase"
+	}
+	return none, usagef("session %s waits with %d requests that take %s; %s:%s", session, len(taking), s.verb, how, waitsFor(taking))
+}
+
+// instead names the commands that a request does take.
+func instead(session string, h team.HelpRequest, open []team.HelpRequest) string {
+	var all []string
+	for _, w := range ways(session, h, open) {
+		all = append(all, "`maestro "+w.command+"`")
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return "\nwrite " + strings.Join(all, ", or ")
+}

@@ -1,0 +1,168 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+var anHour = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// helpVerbs are what requests for help take.
+var helpVerbs = []team.Verb{team.Retrying, team.Skipping, team.Supplying, team.Aborting}
+
+func forHelp() team.HelpRequest {
+	return team.HelpRequest{
+		ID: "build.dev.1", Kind: team.ForHelp, Phase: "build", Persona: "dev", Category: team.TestFailure, Message: "TestX fails",
+		Advice: "look at the log", Answers: helpVerbs, Since: anHour, Until: anHour.Add(7 * 24 * time.Hour),
+		Attempts: []team.AttemptFailure{{Category: team.TestFailure, Message: "TestX fails"}},
+		Ticket:   &team.Ticket{Key: "MD-7", URL: "https://jira.example/browse/MD-7", Occurrences: 3},
+	}
+}
+
+func forMoney() team.HelpRequest {
+	return team.HelpRequest{
+		ID: "ship.dev.1", Kind: team.ForMoney, Phase: "ship", Persona: "dev", Category: team.TokenBudget, Message: "it is spent",
+		Advice: "go on with `maestro budget raise s --persona dev --usd N`, or with the update raise-budget", Answers: helpVerbs, Since: anHour,
+	}
+}
+
+func forApproval() team.HelpRequest {
+	return team.HelpRequest{
+		ID: "design.approval.1", Kind: team.ForApproval, Phase: "design", Message: "phase design is done",
+		Answers: []team.Verb{team.Approving, team.Rejecting}, Since: anHour,
+	}
+}
+
+// at is an app two hours and three minutes after requests were made.
+func at() *app {
+	return &app{env: Env{Now: func() time.Time { return anHour.Add(2*time.Hour + 3*time.Minute) }}}
+}
+
+func TestRequestsSayWhatHappenedAndWhatCanBeTyped(t *testing.T) {
+	t.Parallel()
+	since, until := anHour, anHour.Add(7*24*time.Hour)
+	for _, c := range []struct {
+		name string
+		open []team.HelpRequest
+		want string
+	}{
+		{"help", []team.HelpRequest{forHelp()}, `build/dev needs help: test_failure: TestX fails
+  waits since ` + moment(&since) + ` (2h 3m), gives up ` + moment(&until) + `, request build.dev.1
+  attempt 1: test_failure: TestX fails
+  look at the log
+  ticket MD-7, https://jira.example/browse/MD-7, this failure's occurrence number 3
+  go on:
+    maestro resolve s retry        tries again; --note TEXT reaches the next attempt
+    maestro resolve s skip         goes on without this work
+    maestro resolve s supply PATH  takes your files for it, checked like an agent's
+    maestro resolve s abort        ends the session`},
+		{"budget beside another", []team.HelpRequest{forMoney(), forHelp()}, `ship/dev needs a larger budget: token_budget: it is spent
+  waits since ` + moment(&since) + ` (2h 3m), request ship.dev.1
+  go on with ` + "`maestro budget raise s --persona dev --usd N`" + `, or with the update raise-budget
+  go on:
+    maestro budget raise s --persona dev --usd N       goes on where it was
+    maestro resolve s retry --for ship/dev             tries again; --note TEXT reaches the next attempt
+    maestro resolve s skip --for ship/dev              goes on without this work
+    maestro resolve s supply PATH --for ship/dev       takes your files for it, checked like an agent's
+    maestro resolve s abort --for ship/dev             ends the session`},
+		{"approval", []team.HelpRequest{forApproval()}, `design needs approval: phase design is done
+  waits since ` + moment(&since) + ` (2h 3m), request design.approval.1
+  go on:
+    maestro approve s design             lets begin what builds on it
+    maestro reject s design --note TEXT  has it done again, told what the note says
+    maestro artifacts diff s design      shows what it has changed`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := team.Status{Session: "s", Status: team.HelpIsNeeded, Help: c.open}
+			got := at().requestLines(s, c.open[0], true)
+			require.Equal(t, fields(c.want), fields(strings.Join(got, "\n")))
+			s.Status = team.Failed
+			require.NotContains(t, strings.Join(at().requestLines(s, c.open[0], true), "\n"), "go on:\n", "nobody answers a session that has ended")
+		})
+	}
+}
+
+// fields leaves aside how columns are aligned.
+func fields(text string) []string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		lines = append(lines, strings.Join(strings.Fields(line), " "))
+	}
+	return lines
+}
+
+func TestTicketsThatAreNotThereYetSayWhy(t *testing.T) {
+	t.Parallel()
+	require.Empty(t, ticketText(nil))
+	require.Empty(t, ticketText(&team.Ticket{}))
+	require.Equal(t, "no ticket yet: Jira says 401", ticketText(&team.Ticket{Trouble: "Jira says 401"}))
+	require.Equal(t, "ticket MD-1: its comment is not there yet", ticketText(&team.Ticket{Key: "MD-1", Occurrences: 1, Trouble: "its comment is not there yet"}))
+}
+
+func TestAnswersFindTheirRequest(t *testing.T) {
+	t.Parallel()
+	second := forHelp()
+	second.ID, second.Persona = "build.tester.1", "tester"
+	all := []team.HelpRequest{forHelp(), second, forApproval()}
+	for _, c := range []struct {
+		name string
+		sel  selector
+		open []team.HelpRequest
+		want string // an id, or what the error says
+	}{
+		{"the only one", selector{verb: team.Retrying}, []team.HelpRequest{forHelp()}, "build.dev.1"},
+		{"the only one that takes it", selector{verb: team.Approving}, all, "design.approval.1"},
+		{"by its phase", selector{verb: team.Rejecting, of: "design"}, all, "design.approval.1"},
+		{"by its assignment", selector{verb: team.Skipping, of: "build/tester"}, all, "build.tester.1"},
+		{"by its id", selector{verb: team.Aborting, request: "build.dev.1"}, all, "build.dev.1"},
+		{"several", selector{verb: team.Retrying}, all, "2 requests that take retry; name one with --request ID or --for PHASE/PERSONA:\n  build.dev.1  help of build/dev"},
+		{"none open", selector{verb: team.Retrying}, nil, "session s waits for no person"},
+		{"another id", selector{verb: team.Retrying, request: "build.dev.0"}, all, "has no open request build.dev.0; it waits with\n  build.dev.1"},
+		{"another phase", selector{verb: team.Approving, of: "build"}, all, "nothing that takes approve\n  build.dev.1"},
+		{"the wrong verb", selector{verb: team.Retrying}, []team.HelpRequest{forApproval()}, "write `maestro approve s design`, or `maestro reject s design --note TEXT`"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := c.sel.choose("s", c.open)
+			if err == nil {
+				require.Equal(t, c.want, got.ID)
+				return
+			}
+			require.ErrorContains(t, err, c.want)
+			require.Equal(t, exitUsage, exitCode(err))
+		})
+	}
+}
+
+func TestWatchTellsOfRequests(t *testing.T) {
+	t.Parallel()
+	running := team.NewStatus("s", crew())
+	running.Status = team.Running
+	asked := team.NewStatus("s", crew())
+	asked.Status, asked.Help = team.Running, []team.HelpRequest{forHelp(), forApproval()}
+	asked.Help[0].Ticket = nil
+	ticketed := team.NewStatus("s", crew())
+	ticketed.Status, ticketed.Help = team.Running, []team.HelpRequest{forHelp()}
+	require.Equal(t, []string{
+		"build/dev: needs help: test_failure: TestX fails", "design: needs approval: phase design is done",
+	}, changes(palette{}, running, asked))
+	require.Equal(t, []string{
+		"build/dev: ticket MD-7, https://jira.example/browse/MD-7, this failure's occurrence number 3", "design: goes on",
+	}, changes(palette{}, asked, ticketed))
+	require.Equal(t, []string{"build/dev: goes on"}, changes(palette{}, ticketed, running))
+}
+
+func TestSpansForPeople(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		-time.Second: "0s", 12 * time.Second: "12s", 5*time.Minute + 3*time.Second: "5m 3s", 26 * time.Hour: "1d 2h", 2*time.Hour + 59*time.Minute: "2h 59m",
+	} {
+		require.Equal(t, want, ago(d))
+	}
+}

@@ -1,0 +1,262 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+
+	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// resolveVerbs are what `resolve` says. Approvals have commands of their own.
+var resolveVerbs = []team.Verb{team.Retrying, team.Skipping, team.Supplying, team.Aborting}
+
+// answerDocument is the document of `resolve`, `approve` and `reject` with -o json.
+type answerDocument struct {
+	Session string           `json:"session"`
+	Kind    team.RequestKind `json:"kind,omitempty"`
+	// Answer is what was said; once the session has taken it, as it keeps it.
+	Answer team.Answer `json:"answer"`
+	// Taken: the session has taken it. Otherwise no worker has answered yet, and
+	// it takes it, or finds it stale, as soon as one does.
+	Taken bool `json:"taken"`
+	// Trouble says why it could not be said; of `resolve --all` only.
+	Trouble string `json:"trouble,omitempty"`
+}
+
+// resolveOptions are the flags of `resolve`.
+type resolveOptions struct {
+	selector
+	note, by string
+	batch    batchOptions
+}
+
+func newResolve(a *app) *cobra.Command {
+	var o resolveOptions
+	cmd := &cobra.Command{
+		Use:   "resolve SESSION retry|skip|abort | resolve SESSION supply PATH | resolve --all retry|skip|abort",
+		Short: "Answer a session that needs help, so that it goes on",
+		Long: "Answer a session's open request for help: retry has the assignment begin new rounds, told what --note says; skip goes on without its work; " +
+			"supply has the files of PATH stand for its work, held against the same contract as an agent's; abort ends the session.\n\n" +
+			"Where no worker answers within " + answerPatience.String() + ", the answer waits for one. An answer that nobody waits for any more changes nothing. " +
+			"With --all, every open request of the store's sessions that matches --team, --phase and --category is answered; --dry-run lists them, --yes sends.",
+		Example: "  maestro resolve web-20261121-abcdef retry --note \"The port is 8081.\"\n" +
+			"  maestro resolve web-20261121-abcdef supply fixed/ --for implementation/backend\n" +
+			"  maestro resolve --all --category auth retry --note \"The key is renewed.\" --yes",
+		Args: func(cmd *cobra.Command, args []string) error { return checkResolve(cmd, o, args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.by == "" {
+				o.by = a.person()
+			}
+			if o.batch.all {
+				return a.resolveAll(cmd.Context(), o, args[0])
+			}
+			o.verb = team.Verb(args[1])
+			return a.resolve(cmd.Context(), o, args[0], strings.Join(args[2:], ""))
+		},
+		ValidArgsFunction: a.completeResolve,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.request, "request", "", "id of the request to answer, where there are several")
+	flags.StringVar(&o.of, "for", "", "PHASE/PERSONA whose request to answer, where there are several")
+	o.addAnswerFlags(cmd)
+	o.batch.add(cmd)
+	for _, single := range []string{"request", "for"} {
+		cmd.MarkFlagsMutuallyExclusive("all", single)
+	}
+	a.addTemporalFlags(cmd)
+	a.addStateDirFlag(cmd)
+	a.addOutputFlag(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("request", a.completeRequests(func(h team.HelpRequest) string { return h.ID }))
+	_ = cmd.RegisterFlagCompletionFunc("for", a.completeRequests(subject))
+	return cmd
+}
+
+// addAnswerFlags gives a command what every answer may carry.
+func (o *resolveOptions) addAnswerFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.note, "note", "", "why, for the record and for whoever works next")
+	cmd.Flags().StringVar(&o.by, "by", "", "who says so (default: you, as user@host)")
+}
+
+// checkResolve refuses what `resolve` cannot mean.
+func checkResolve(cmd *cobra.Command, o resolveOptions, args []string) error {
+	if o.batch.all {
+		if len(args) != 1 || !slices.Contains(batchVerbs, team.Verb(args[0])) {
+			return usagef("with --all write `maestro resolve --all retry`, skip or abort, and no session")
+		}
+		return checkNote(o.note)
+	}
+	if o.batch.given() {
+		return usagef("--team, --phase, --category, --dry-run and --yes select among all sessions; add --all")
+	}
+	if err := arguments(2, 3)(cmd, args); err != nil {
+		return err
+	}
+	verb := team.Verb(args[1])
+	switch {
+	case verb == team.Approving || verb == team.Rejecting:
+		return usagef("a phase is approved or rejected with `maestro %s %s PHASE`", verb, args[0])
+	case !slices.Contains(resolveVerbs, verb):
+		return usagef("%q is no answer; write retry, skip, supply PATH or abort", team.Shorten(args[1], 40))
+	case verb == team.Supplying && len(args) < 3:
+		return usagef("name the file or directory that stands for the work: `maestro resolve %s supply PATH`", args[0])
+	case verb != team.Supplying && len(args) == 3:
+		return usagef("%q is too much; %s takes no path (--for PHASE/PERSONA selects a request, --note says why)", args[2], verb)
+	}
+	return checkNote(o.note)
+}
+
+// checkNote refuses a note that no history should hold.
+func checkNote(note string) error {
+	switch {
+	case len(note) > team.MaxNote:
+		return usagef("--note is longer than %s; put the rest into a file that you supply or that --edit lays over the work", size(team.MaxNote))
+	case !utf8.ValidString(note) || strings.ContainsRune(note, 0):
+		return usagef("--note is no UTF-8 text")
+	}
+	return nil
+}
+
+// resolve answers one request of a session.
+func (a *app) resolve(ctx context.Context, o resolveOptions, session, path string) error {
+	w, done, err := a.watch(ctx, session)
+	if err != nil {
+		return err
+	}
+	defer done()
+	info, err := a.describe(ctx, w)
+	if err == nil {
+		err = a.mustWait(info, session)
+	}
+	if err != nil {
+		return err
+	}
+	h, open, err := a.find(ctx, w, o.selector)
+	if err != nil {
+		return err
+	}
+	answer := team.Answer{Request: h.ID, Verb: o.verb, Note: o.note, By: o.by}
+	if o.verb == team.Supplying {
+		if answer.Files, err = a.handedIn(ctx, w, info, h, path); err != nil {
+			return err
+		}
+	}
+	doc, err := a.answer(ctx, w, h, answer)
+	if err != nil {
+		return a.refused(ctx, w, err)
+	}
+	if a.output == outputJSON {
+		return a.printJSON(doc)
+	}
+	a.print("%s", doc.sentence(h))
+	if left := len(open) - 1; left > 0 {
+		a.say("%s open still: `%s`", count(left, "request"), a.again("status "+session))
+	}
+	return nil
+}
+
+// mustWait refuses a session that has ended: nobody can answer it any more.
+func (a *app) mustWait(info *workflowpb.WorkflowExecutionInfo, session string) error {
+	switch info.GetStatus() {
+	case enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
+		return nil
+	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
+		return usagef("session %s is completed: it waits for nobody", session)
+	}
+	return usagef("session %s has ended: it is %s, and waits for nobody; go on with it: %s", session, closedState(info.GetStatus()), a.again("resume "+session))
+}
+
+// find finds the request that a selector means, and all that are open.
+func (a *app) find(ctx context.Context, w *watcher, s selector) (h team.HelpRequest, open []team.HelpRequest, err error) {
+	open, known, err := w.requests(ctx)
+	switch {
+	case err != nil:
+		return h, nil, err
+	case known:
+		h, err = s.choose(w.session, open)
+		return h, open, err
+	case s.request == "":
+		return h, nil, failf("nobody can say what session %s waits for: no worker answers, and its state is not in a store at hand; start a worker, give --state-dir, or name the request with --request ID", w.session)
+	}
+	phase, persona, _ := strings.Cut(s.of, "/")
+	return team.HelpRequest{ID: s.request, Phase: phase, Persona: persona}, nil, nil
+}
+
+// handedIn stores the files that stand for an assignment's work.
+func (a *app) handedIn(ctx context.Context, w *watcher, info *workflowpb.WorkflowExecutionInfo, h team.HelpRequest, path string) (team.Digest, error) {
+	owner := memoOf[string](info, workflows.MemoStore)
+	if w.store == nil || owner != "" && owner != w.store.ID() {
+		return "", usagef("the files go to the store of session %s (%s), which is not at hand; give its --state-dir", w.session, dash(owner))
+	}
+	key := team.SessionKey{Namespace: w.conn.Namespace, Session: w.session}
+	from, err := a.newest(ctx, w.store, key)
+	if err != nil {
+		return "", err
+	}
+	t, err := a.teamOf(ctx, w.store, from, "")
+	if err != nil {
+		return "", err
+	}
+	phase, ok := t.Phase(h.Phase)
+	if !ok {
+		return "", usagef("the phase of request %s is not known; select it with --for PHASE/PERSONA", h.ID)
+	}
+	phase.Produces = slices.Concat(t.Personas[h.Persona].Produces, phase.Produces)
+	return a.suppliedFiles(ctx, w.store, t, phase, "supply", path)
+}
+
+// answer says something to a request, and waits until the session has taken it.
+func (a *app) answer(ctx context.Context, w *watcher, h team.HelpRequest, answer team.Answer) (answerDocument, error) {
+	doc := answerDocument{Session: w.session, Kind: h.Kind, Answer: answer}
+	var taken team.Answer
+	answered, err := a.send(ctx, w.conn, w.session, word{update: workflows.ResolveUpdate, argument: answer}, &taken)
+	if err == nil && answered {
+		doc.Answer, doc.Taken = taken, true
+	}
+	return doc, err
+}
+
+// refused adds to a refusal what the session waits for now.
+func (a *app) refused(ctx context.Context, w *watcher, err error) error {
+	var stale notAwaited
+	if !errors.As(err, &stale) {
+		return err
+	}
+	open, known, lookErr := w.requests(ctx)
+	switch {
+	case lookErr != nil || !known:
+		return err
+	case len(open) == 0:
+		return failf("%w; it waits for nobody now", err)
+	}
+	return failf("%w; it waits now with%s", err, waitsFor(open))
+}
+
+// sentence says in one line what an answer does.
+func (d answerDocument) sentence(h team.HelpRequest) string {
+	if !d.Taken {
+		return fmt.Sprintf("no worker has answered within %s; session %s is told %q for request %s as soon as one does",
+			answerPatience, d.Session, d.Answer.Verb, h.ID)
+	}
+	of, told := subject(h), ""
+	if d.Answer.Note != "" {
+		told = ", told what the note says"
+	}
+	does := map[team.Verb]string{
+		team.Retrying:  fmt.Sprintf("goes on: %s tries again%s", of, told),
+		team.Skipping:  fmt.Sprintf("goes on without the work of %s", of),
+		team.Supplying: fmt.Sprintf("goes on: your files stand for the work of %s, once they have passed its checks", of),
+		team.Aborting:  fmt.Sprintf("ends without the work of %s", of),
+		team.Approving: fmt.Sprintf("goes on after phase %s", of),
+		team.Rejecting: fmt.Sprintf("goes on: phase %s does its work again%s", of, told),
+	}
+	return fmt.Sprintf("session %s %s", d.Session, does[d.Answer.Verb])
+}

@@ -1,0 +1,173 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// batchVerbs are the answers that can be given to many requests at once.
+var batchVerbs = []team.Verb{team.Retrying, team.Skipping, team.Aborting}
+
+// batchOptions are the flags of `resolve --all`.
+type batchOptions struct {
+	all                   bool
+	team, phase, category string
+	dryRun, yes           bool
+}
+
+// add gives `resolve` the flags.
+func (o *batchOptions) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.BoolVar(&o.all, "all", false, "answer every open request of all sessions that matches")
+	flags.StringVar(&o.team, "team", "", "with --all: only sessions of this team")
+	flags.StringVar(&o.phase, "phase", "", "with --all: only requests about this phase")
+	flags.StringVar(&o.category, "category", "", "with --all: only requests of this category, like auth")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "with --all: list what would be answered, and answer nothing")
+	flags.BoolVar(&o.yes, "yes", false, "with --all: do answer")
+}
+
+// given tells whether flags select among all sessions.
+func (o batchOptions) given() bool {
+	return o.team != "" || o.phase != "" || o.category != "" || o.dryRun || o.yes
+}
+
+func (o batchOptions) matches(w waiter, h team.HelpRequest) bool {
+	return (o.team == "" || o.team == w.Team) && (o.phase == "" || o.phase == h.Phase) && (o.category == "" || o.category == string(h.Category))
+}
+
+// batchDocument is the document of `resolve --all -o json`.
+type batchDocument struct {
+	DryRun  bool             `json:"dry_run"`
+	Answers []answerDocument `json:"answers"`
+}
+
+// pending is a request that is to be answered.
+type pending struct {
+	watcher *watcher
+	request team.HelpRequest
+}
+
+// resolveAll gives one answer to the open requests of all sessions that match.
+func (a *app) resolveAll(ctx context.Context, o resolveOptions, verb string) error {
+	s, err := a.findStore()
+	if err != nil {
+		return err
+	}
+	conn, err := a.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	found, err := a.waiters(ctx, conn, s)
+	if err != nil {
+		return err
+	}
+	o.verb = team.Verb(verb)
+	var all []pending
+	for _, waiting := range found {
+		w := &watcher{conn: conn, store: s, session: waiting.Session, now: a.env.Now}
+		if !waiting.known && (o.batch.team == "" || o.batch.team == waiting.Team) {
+			status := w.query(ctx)
+			if status == nil {
+				a.say("session %s is left out: no worker answers for it, and its store is not at hand", waiting.Session)
+				continue
+			}
+			waiting.Help = status.Help
+		}
+		for _, h := range waiting.Help {
+			if h.Takes(o.verb) && o.batch.matches(waiting, h) {
+				all = append(all, pending{w, h})
+			}
+		}
+	}
+	if o.batch.dryRun || !o.batch.yes {
+		return a.listPending(o, all)
+	}
+	return a.sendAll(ctx, o, all)
+}
+
+// listPending says what would be answered. Without --dry-run that is not what was
+// asked for.
+func (a *app) listPending(o resolveOptions, all []pending) error {
+	doc := batchDocument{DryRun: true, Answers: []answerDocument{}}
+	for _, p := range all {
+		doc.Answers = append(doc.Answers, answerDocument{Session: p.watcher.session, Kind: kindOf(p.request), Answer: o.answerTo(p.request)})
+		if a.output == outputTable {
+			a.print("%s: %s %s: %s", p.watcher.session, o.verb, subject(p.request), clip(matter(p.request), 100))
+		}
+	}
+	if a.output == outputJSON {
+		if err := a.printJSON(doc); err != nil {
+			return err
+		}
+	}
+	switch {
+	case len(all) == 0:
+		a.say("no open request matches")
+	case !o.batch.dryRun:
+		return usagef("nothing was answered; add --yes to answer %s", count(len(all), "request"))
+	}
+	return nil
+}
+
+func (o resolveOptions) answerTo(h team.HelpRequest) team.Answer {
+	return team.Answer{Request: h.ID, Verb: o.verb, Note: o.note, By: o.by}
+}
+
+// sendAll answers one request after the other. Once no worker has answered, the
+// rest is sent without waiting for one.
+func (a *app) sendAll(ctx context.Context, o resolveOptions, all []pending) error {
+	doc := batchDocument{Answers: []answerDocument{}}
+	served, failed := true, 0
+	for _, p := range all {
+		d, err := a.answerPending(ctx, p, o.answerTo(p.request), served)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		line := ""
+		switch {
+		case err != nil && temporalio.Lost(err):
+			return err
+		case err != nil:
+			failed++
+			d.Trouble = a.sentence(err)
+			line = d.Trouble
+		case d.Taken:
+			line = d.sentence(p.request)
+		default:
+			served = false
+			line = fmt.Sprintf("session %s is told %q for %s as soon as a worker answers", d.Session, d.Answer.Verb, subject(p.request))
+		}
+		doc.Answers = append(doc.Answers, d)
+		if a.output == outputTable {
+			a.print("%s", line)
+		}
+	}
+	if a.output == outputJSON {
+		if err := a.printJSON(doc); err != nil {
+			return err
+		}
+	}
+	if len(all) == 0 {
+		a.say("no open request matches")
+	}
+	if failed > 0 {
+		return failf("%d of %s could not be answered", failed, count(len(all), "request"))
+	}
+	return nil
+}
+
+// answerPending answers by an update or, where no worker serves, by a signal.
+func (a *app) answerPending(ctx context.Context, p pending, answer team.Answer, served bool) (answerDocument, error) {
+	if served {
+		return a.answer(ctx, p.watcher, p.request, answer)
+	}
+	doc := answerDocument{Session: p.watcher.session, Kind: p.request.Kind, Answer: answer}
+	return doc, p.watcher.conn.SignalWorkflow(ctx, p.watcher.session, "", workflows.ResolveUpdate, answer)
+}
