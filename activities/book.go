@@ -69,11 +69,8 @@ func (r *round) openBook(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	r.book = b
-	for _, call := range b.journal.Calls() {
-		r.record.Epoch = max(r.record.Epoch, call.Key.Epoch)
-	}
-	r.record.Epoch = max(r.record.Epoch, 1)
-	r.thisRound().Epoch = r.record.Epoch // a record that only fences has none
+	unsaid := r.settleEpochs(b.journal.Calls())
+	r.thisRound().Epoch = r.epoch() // a record that only fences has none
 	r.record.Usage = b.journal.Spent()
 	progress := len(b.journal.Calls()) - len(b.journal.Unsettled())
 	if progress > r.log.Calls { // whoever was lost had achieved something
@@ -81,7 +78,7 @@ func (r *round) openBook(ctx context.Context) error {
 	}
 	lost := r.log.Lost
 	r.mu.Unlock()
-	if lost > 0 && progress > 0 {
+	if unsaid || lost > 0 && progress > 0 {
 		if err := r.writeRecord(ctx); err != nil {
 			return err
 		}

@@ -402,7 +402,7 @@ func (r *round) thisRound() *team.RoundRecord {
 			return &r.record.Rounds[i]
 		}
 	}
-	r.record.Rounds = append(r.record.Rounds, team.RoundRecord{Key: key, Round: r.in.Round, Epoch: r.record.Epoch, Integrating: r.in.Integrating})
+	r.record.Rounds = append(r.record.Rounds, team.RoundRecord{Key: key, Round: r.in.Round, Epoch: r.epoch(), Integrating: r.in.Integrating, Supplied: r.in.Supplied != ""})
 	return &r.record.Rounds[len(r.record.Rounds)-1]
 }
 

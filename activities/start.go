@@ -1,9 +1,11 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
+	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -23,8 +25,10 @@ type start struct {
 	earlier []team.CallKey
 	// failure is what the conversation was begun after; nil: nothing. kept:
 	// the directory has what that attempt left.
-	failure *team.AttemptReport
+	failure *tried
 	kept    bool
+	// former: the directory has the assignment's work that was sent back.
+	former bool
 }
 
 // from says in a word what the attempt starts from.
@@ -32,7 +36,7 @@ func (s start) from() team.Start {
 	switch {
 	case s.continues || len(s.earlier) > 0:
 		return team.FromConversation
-	case s.kept:
+	case s.kept || s.former:
 		return team.FromFiles
 	}
 	return team.FromInput
@@ -56,19 +60,22 @@ func (r *round) start(ctx context.Context) start {
 		s.first = last.key
 		history = history[:len(history)-1]
 	}
+	if files := r.formerWork(ctx); files != "" {
+		s.files, s.former = files, true
+	}
 	continuable := r.continuable()
 	if len(history) > 0 {
-		last := history[len(history)-1].report
-		s.failure = &last
+		s.failure = &history[len(history)-1]
+		last := s.failure.report
 		s.kept = r.keeps(ctx, last, continuable)
 		if s.kept {
-			s.files = last.Left
+			s.files, s.former = last.Left, false
 		}
 	}
 	if continuable {
 		cutOff := r.log.Begun == len(r.log.Attempts)+1 || r.inherits()
 		s.asLeft = cutOff
-		s.continues = cutOff || s.kept
+		s.continues = cutOff || s.kept || s.former && s.failure == nil
 	}
 	return s
 }
@@ -97,7 +104,7 @@ func (r *round) inherits() bool {
 		case round.Key.Run == r.info.WorkflowExecution.RunID:
 			return false // a round of this run has gone on with it already
 		default:
-			return round.Result == nil && !round.GaveUp && round.Epoch == r.record.Epoch && round.Begun == len(round.Attempts)+1
+			return round.Result == nil && !round.GaveUp && round.Epoch == r.epoch() && round.Begun == len(round.Attempts)+1
 		}
 	}
 	return false
@@ -107,7 +114,7 @@ func (r *round) inherits() bool {
 // journal has, so that the agent goes through it again from its beginning.
 func (r *round) goesOn(last tried) bool {
 	return r.Agents.Offered(r.agent()).Conversation == team.InJournal && last.report.Agent == r.agent() &&
-		last.key.Epoch == r.record.Epoch && team.RuleFor(last.report.Failure.Category).Start == team.FromConversation
+		last.key.Epoch == r.epoch() && team.RuleFor(last.report.Failure.Category).Start == team.FromConversation
 }
 
 // keeps tells whether the next attempt goes on from the files that one has left.
@@ -119,9 +126,10 @@ func (r *round) keeps(ctx context.Context, last team.AttemptReport, continuable 
 }
 
 // tried lists the failed attempts since the assignment last succeeded: those of
-// this round, of the failed rounds before it, and of earlier epochs. What was
-// found outside of them, at a seal, begins a new page. The same rounds in other
-// runs are not before this one: it goes through them again.
+// this round, of the failed rounds before it in its epoch, and of earlier epochs.
+// What was found outside of them, at a seal, begins a new page, and what a person
+// had supplied was no attempt. The same rounds in other runs are not before this
+// one, nor are those of later epochs: it goes through them again.
 func (r *round) tried() []tried {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -130,8 +138,8 @@ func (r *round) tried() []tried {
 		if round.Result != nil || r.in.Feedback != "" {
 			break
 		}
-		ofThisRun := round.Key.Run == r.info.WorkflowExecution.RunID && round.Round < r.in.Round
-		if round.Epoch < r.record.Epoch || ofThisRun {
+		ofThisRun := round.Key.Run == r.info.WorkflowExecution.RunID && round.Epoch == r.epoch() && round.Round < r.in.Round
+		if !round.Supplied && (round.Epoch < r.epoch() || ofThisRun) {
 			before = append(before, round)
 		}
 	}
@@ -144,18 +152,67 @@ func (r *round) tried() []tried {
 	for _, round := range slices.Backward(before) {
 		add(round.Epoch, round.Round, round.Attempts)
 	}
-	add(r.record.Epoch, r.in.Round, r.log.Attempts)
+	add(r.epoch(), r.in.Round, r.log.Attempts)
 	return out
+}
+
+// epoch is the round's: that of the incarnation's beginning, and one more for
+// every time that the assignment has begun afresh since. A session that was reset
+// comes to the same ones again, whatever the record has seen by then.
+func (r *round) epoch() int { return cmp.Or(r.record.Began, r.record.Epoch) + r.in.Series }
+
+// settleEpochs fills in the epochs that the record does not know: where it was
+// lost, the journal still tells of those that were paid for. It returns true if
+// the incarnation's first one cannot be told from the journal later: the record has
+// to say so before anything is paid.
+func (r *round) settleEpochs(paid []budget.Call) (write bool) {
+	highest, ofThisRun := max(r.record.Epoch, 1), 0
+	for _, call := range paid {
+		highest = max(highest, call.Key.Epoch)
+		if call.Run == r.info.WorkflowExecution.RunID && (ofThisRun == 0 || call.Key.Epoch < ofThisRun) {
+			ofThisRun = call.Key.Epoch
+		}
+	}
+	if r.record.Began == 0 {
+		r.record.Began = cmp.Or(ofThisRun, highest)
+		write = r.in.Series > 0
+	}
+	r.record.Epoch = max(highest, r.epoch())
+	return write
 }
 
 // attemptKey names the attempt under way.
 func (r *round) attemptKey() team.CallKey {
-	return team.CallKey{Epoch: r.record.Epoch, Round: r.in.Round, Attempt: len(r.log.Attempts) + 1}
+	return team.CallKey{Epoch: r.epoch(), Round: r.in.Round, Attempt: len(r.log.Attempts) + 1}
 }
 
-// feedback tells the attempt what went wrong before: in an attempt of its own, or
-// at the seal.
+// feedback tells the attempt what went wrong before, in an attempt of its own or at
+// the seal; that its work, or what it builds on, was sent back; and what a person
+// says. What the work was sent back for is told until the work is accepted.
 func (r *round) feedback(ctx context.Context, s start) (*team.Feedback, error) {
+	f, err := r.wentWrong(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case r.in.Rework == nil:
+	case f == nil:
+		f = r.sentBack(ctx, s)
+	default:
+		f.SentBack = r.whySentBack()
+	}
+	if r.in.Note == "" {
+		return f, nil
+	}
+	if f == nil {
+		f = &team.Feedback{}
+	}
+	f.Note = r.in.Note
+	return f, nil
+}
+
+// wentWrong tells of the failure before; nil if there was none.
+func (r *round) wentWrong(ctx context.Context, s start) (*team.Feedback, error) {
 	if s.failure == nil {
 		if r.in.Feedback == "" {
 			return nil, nil
@@ -175,22 +232,22 @@ func (r *round) feedback(ctx context.Context, s start) (*team.Feedback, error) {
 	return feedback, nil
 }
 
-// asBefore is a failure in the words in which another run of the session has had
-// it: the same attempt, on the same files, failing in the same way. What a check
+// asBefore is a failure in the words in which a run of the session first had it:
+// the same attempt, on the same files, failing in the same way. What a check
 // prints may name times and paths; told in other words, the next attempt would
 // ask anew what is paid for.
-func (r *round) asBefore(a team.AttemptReport) team.AttemptReport {
+func (r *round) asBefore(t tried) team.AttemptReport {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, round := range r.record.Rounds {
-		if round.Key == r.key() || round.Epoch != r.record.Epoch || round.Round != r.in.Round {
+		if round.Epoch != t.key.Epoch || round.Round != t.key.Round {
 			continue
 		}
 		for _, before := range round.Attempts {
-			if before.Attempt == a.Attempt && before.Left == a.Left && before.Failure.Category == a.Failure.Category {
+			if before.Attempt == t.key.Attempt && before.Left == t.report.Left && before.Failure.Category == t.report.Failure.Category {
 				return before
 			}
 		}
 	}
-	return a
+	return t.report
 }

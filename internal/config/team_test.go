@@ -42,6 +42,7 @@ func TestTeamFileSaysWhatItSays(t *testing.T) {
 	}, needs, "empty needs are a root, absent ones the phase before")
 	require.Equal(t, team.OrderSequence, got.Phases[3].Order)
 	require.Equal(t, "tester", got.Phases[4].Integrator)
+	require.Equal(t, &team.SendsBack{To: "implementation", Times: 2}, got.Phases[4].SendsBack)
 	require.Equal(t, int64(500_000), got.Budget.Tokens)
 	require.Equal(t, []float64{0.5, 0.8}, got.Budget.WarnAt)
 }

@@ -58,7 +58,7 @@ func (r Record) Status() AssignmentStatus {
 type RoundRecord struct {
 	Key   RoundKey `json:"key"`
 	Round int      `json:"round"`
-	// Epoch is the record's when the round began.
+	// Epoch is the one that the round belongs to.
 	Epoch int `json:"epoch"`
 	RoundLog
 	// Result is set once the round has succeeded, and never changes.
@@ -67,6 +67,9 @@ type RoundRecord struct {
 	GaveUp bool `json:"gave_up,omitempty"`
 	// Integrating: the round mended the phase's merged tree.
 	Integrating bool `json:"integrating,omitempty"`
+	// Supplied: a person's files stood for the work. How they failed is no
+	// attempt of the assignment's.
+	Supplied bool `json:"supplied,omitempty"`
 	// Stale: the assignment was to run again since, so that the result is kept
 	// for its cost and its log only.
 	Stale bool `json:"stale,omitempty"`

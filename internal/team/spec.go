@@ -264,6 +264,9 @@ func (t Team) Resolved() Team {
 		if p.Integrator == "" && len(p.Personas) > 0 {
 			p.Integrator = p.Personas[len(p.Personas)-1]
 		}
+		if p.SendsBack != nil && p.SendsBack.Times == 0 {
+			p.SendsBack = &SendsBack{To: p.SendsBack.To, Times: DefaultSendsBack}
+		}
 		phases[i] = p
 	}
 	t.Phases = phases

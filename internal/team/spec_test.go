@@ -75,3 +75,14 @@ func TestOutlineHasNoProse(t *testing.T) {
 	require.NotContains(t, string(data), "prose")
 	require.Equal(t, "prose", d.Personas["a"].Instructions, "the team itself keeps it")
 }
+
+func TestPhaseSendsWorkBackOnceUnlessItSaysOtherwise(t *testing.T) {
+	t.Parallel()
+	tm := sound()
+	tm.Phases[1].SendsBack, tm.Phases[2].SendsBack = &SendsBack{To: "design"}, &SendsBack{To: "design", Times: 3}
+	require.Empty(t, tm.Faults())
+	resolved := tm.Resolved()
+	require.Equal(t, &SendsBack{To: "design", Times: 1}, resolved.Phases[1].SendsBack)
+	require.Equal(t, &SendsBack{To: "design", Times: 3}, resolved.Phases[2].SendsBack)
+	require.Zero(t, tm.Phases[1].SendsBack.Times, "what was parsed stays as it was")
+}

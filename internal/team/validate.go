@@ -28,6 +28,7 @@ const (
 
 	maxAttempts     = 20
 	maxRounds       = 10
+	maxSendsBack    = 20
 	maxTurns        = 1000
 	maxPersonas     = 256
 	maxPhases       = 200

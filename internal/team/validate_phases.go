@@ -24,7 +24,9 @@ func (v *validator) phases() {
 			v.add(path+".approve", "is not supported yet: nobody would be asked; leave it out")
 		}
 	}
+	before := len(v.faults)
 	v.needs()
+	v.sendsBack(len(v.faults) == before)
 }
 
 func (v *validator) phaseName(path, name string, folded map[string]string) {
@@ -100,6 +102,36 @@ func (v *validator) needs() {
 		}
 	}
 	v.cycles()
+}
+
+// sendsBack checks where phases send work back to: only what a phase builds on can
+// be done again for it. sound: the graph has no faults from which others follow.
+func (v *validator) sendsBack(sound bool) {
+	graph := v.team.Resolved()
+	for i, p := range v.team.Phases {
+		if p.SendsBack == nil {
+			continue
+		}
+		path, to := ItemPath("$.phases", i)+".sends_back", p.SendsBack.To
+		v.count(path+".times", p.SendsBack.Times, maxSendsBack)
+		above := graph.Ancestors(p.Name)
+		_, known := v.team.Phase(to)
+		switch {
+		case to == "":
+			v.add(path+".to", "is missing; name the phase that is to do its work again%s", choice("", above, "one of"))
+		case !known && slices.ContainsFunc(v.team.Phases, func(p Phase) bool { return p.Name == "" }):
+			// it is likely to be that one's
+		case !known:
+			v.add(path+".to", "unknown phase %q%s", Shorten(to, 80), choice(to, above, "choose one of"))
+		case !sound || slices.Contains(above, to):
+		case len(above) == 0:
+			v.add(path, "has no work to send back: %q builds on no phase; leave it out", Shorten(p.Name, 80))
+		case to == p.Name:
+			v.add(path+".to", "%q cannot send its own work back, which it can mend itself%s", Shorten(to, 80), choice("", above, "choose one of"))
+		default:
+			v.add(path+".to", "%q does not build on %q, so it cannot send its work back%s", Shorten(p.Name, 80), Shorten(to, 80), choice("", above, "choose one of"))
+		}
+	}
 }
 
 // cycles faults each cycle once, at the edge that closes it. Edges that have a

@@ -83,6 +83,16 @@ func TestFaults(t *testing.T) {
 		"self":             {phase(2, func(p *Phase) { p.Needs = []string{"test"} }), "$.phases[2].needs[0]", "cannot need itself"},
 		"need twice":       {phase(2, func(p *Phase) { p.Needs = []string{"build", "build"} }), "$.phases[2].needs[1]", "a second time"},
 		"cycle":            {phase(0, func(p *Phase) { p.Needs = []string{"test"} }), "$.phases[0].needs[0]", "design → test → build → design"},
+		"back to nothing":  {phase(2, func(p *Phase) { p.SendsBack = &SendsBack{} }), "$.phases[2].sends_back.to", "is missing; name the phase that is to do its work again; one of design, build"},
+		"back to unknown":  {phase(2, func(p *Phase) { p.SendsBack = &SendsBack{To: "biuld"} }), "$.phases[2].sends_back.to", `unknown phase "biuld"; did you mean "build"?`},
+		"back to itself":   {phase(2, func(p *Phase) { p.SendsBack = &SendsBack{To: "test"} }), "$.phases[2].sends_back.to", "cannot send its own work back, which it can mend itself; choose one of design, build"},
+		"back to a later":  {phase(1, func(p *Phase) { p.SendsBack = &SendsBack{To: "test"} }), "$.phases[1].sends_back.to", `"build" does not build on "test", so it cannot send its work back; choose one of design`},
+		"back from a root": {phase(0, func(p *Phase) { p.SendsBack = &SendsBack{To: "build"} }), "$.phases[0].sends_back", `has no work to send back: "design" builds on no phase`},
+		"back beside": {func(tm *Team) {
+			tm.Phases[2].Needs, tm.Phases[2].SendsBack = []string{"design"}, &SendsBack{To: "build"}
+		}, "$.phases[2].sends_back.to", "choose one of design"},
+		"back too often":   {phase(2, func(p *Phase) { p.SendsBack = &SendsBack{To: "design", Times: 21} }), "$.phases[2].sends_back.times", "is 21; it must be between 1 and 20"},
+		"back in a circle": {func(tm *Team) { tm.Phases[0].Needs, tm.Phases[2].SendsBack = []string{"test"}, &SendsBack{To: "build"} }, "$.phases[0].needs[0]", "design → test → build → design"},
 		"rounds":           {func(tm *Team) { tm.Retry.Rounds = 11 }, "$.retry.rounds", "between 1 and 10"},
 		"wait":             {func(tm *Team) { tm.Retry.Initial = Duration(48 * time.Hour) }, "$.retry.initial", "between 1ms and 24h"},
 		"waits":            {func(tm *Team) { tm.Retry.RoundInitial, tm.Retry.RoundMax = 4e9, 3e9 }, "$.retry.round_max", "is 3s, less than round_initial (4s)"},

@@ -2,8 +2,10 @@ package team
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sort"
+	"strings"
 )
 
 // Brief is the document that tells an agent what to do: a command agent reads
@@ -35,7 +37,7 @@ type MaySendBack struct {
 	Left int    `json:"left"`
 }
 
-// Feedback tells an attempt how the one before it failed.
+// Feedback tells an attempt how the one before it failed, and what people say.
 type Feedback struct {
 	Category Category `json:"category"`
 	Message  string   `json:"message"`
@@ -47,8 +49,13 @@ type Feedback struct {
 	// Kept: the directory has the failed attempt's files, so that the diff is
 	// there already; otherwise it starts from the input again.
 	Kept bool `json:"kept,omitempty"`
-	// Note is what a person says to whoever tries again.
+	// Note is what a person says to whoever tries again. It comes with every
+	// attempt from then on, also where there is no failure to tell of: Category
+	// and Message are empty then.
 	Note string `json:"note,omitempty"`
+	// SentBack says who has sent the work back before, and why, where something
+	// else has gone wrong since: what was asked for then still holds.
+	SentBack string `json:"sent_back,omitempty"`
 }
 
 // FeedbackOn turns a failure into feedback; nil for nil.
@@ -173,6 +180,25 @@ func CheckDecisions(decisions map[string]string) error {
 	}
 	if total > MaxDecisionsTotal {
 		return fmt.Errorf("the decisions have %d bytes together; at most %d are allowed: put longer texts into files", total, MaxDecisionsTotal)
+	}
+	return nil
+}
+
+// CheckReasons refuses reasons for sending work back that say nothing, or that a
+// session cannot carry.
+func CheckReasons(reasons []string) error {
+	if len(reasons) == 0 {
+		return errors.New("there are no reasons; list at least one, so that whoever does the work again knows what to change")
+	}
+	total := 0
+	for i, reason := range reasons {
+		if strings.TrimSpace(reason) == "" {
+			return fmt.Errorf("reason %d is empty; say what is wrong and what would be right, or leave it out", i+1)
+		}
+		total += len(reason)
+	}
+	if total > MaxReasons {
+		return fmt.Errorf("the reasons have %d bytes together; at most %d are allowed: say it in short, and put longer texts into a file", total, MaxReasons)
 	}
 	return nil
 }

@@ -1,0 +1,112 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// formerWork is what the assignment had left before its phase's work was sent back,
+// on the same input; empty where it starts from its input like any other. Files
+// that are lost are no reason not to do the work again.
+func (r *round) formerWork(ctx context.Context) team.Digest {
+	if r.in.Rework == nil || r.in.Rework.To != r.in.Phase || r.in.Integrating {
+		return ""
+	}
+	was, ok := r.scene.undone(r.in.AssignmentID)
+	if !ok || was.Delta == "" || was.Input != r.in.Input {
+		return ""
+	}
+	steps := []team.Step{{By: r.in.AssignmentID, Work: was.Work}}
+	if phase, _ := r.scene.team.Phase(r.in.Phase); phase.Solo() { // else it was made on others' work, too
+		for _, w := range was.Integrated {
+			steps = append(steps, team.Step{By: r.in.AssignmentID, Work: w, On: map[int]bool{len(steps) - 1: true}})
+		}
+	}
+	var folded team.Folded
+	err := r.persist(ctx, func() (err error) {
+		folded, err = r.Files.Fold(ctx, r.in.Input, steps)
+		return err
+	})
+	if err != nil {
+		activity.GetLogger(ctx).Warn("the work that was sent back is lost; it is done from the beginning", "error", err)
+		return ""
+	}
+	if folded.Manifest == r.in.Input {
+		return ""
+	}
+	return folded.Manifest
+}
+
+// undone is an assignment's work as it was when its own phase was last sent back.
+func (s scene) undone(id team.AssignmentID) (team.CheckpointAssignment, bool) {
+	for _, back := range slices.Backward(s.checkpoint.Reworks) {
+		if back.To != id.Phase {
+			continue
+		}
+		i := slices.IndexFunc(back.Undone, func(a team.CheckpointAssignment) bool { return a.AssignmentID == id })
+		if i >= 0 {
+			return back.Undone[i], true
+		}
+		return team.CheckpointAssignment{}, false
+	}
+	return team.CheckpointAssignment{}, false
+}
+
+// sentBack tells an attempt, where nothing else went wrong, that work was sent back:
+// that of its own phase, or of one that it builds on.
+func (r *round) sentBack(ctx context.Context, s start) *team.Feedback {
+	f := team.FeedbackOn(&team.Failure{Category: team.Rejected, Message: r.saysSentBack(), Output: r.reasons()})
+	switch {
+	case r.in.Rework.To != r.in.Phase:
+		f.Advice = "The files that you build on were mended for these reasons. Do your part on them as they are now, and see whether they are what was asked for."
+	case !s.former:
+		f.Advice = "The files are as they were before that work. Do it again, and heed what the reasons name."
+	default:
+		f.Kept = true
+		diff, err := r.Files.UnifiedDiff(ctx, r.in.Input, s.files, team.MaxDiff)
+		if err != nil {
+			activity.GetLogger(ctx).Warn("the attempt is not told what had been changed before", "error", err)
+		}
+		f.Diff = r.Agents.Mask(diff)
+	}
+	return f
+}
+
+// saysSentBack is a sentence on who has sent the work back.
+func (r *round) saysSentBack() string {
+	back := r.in.Rework
+	work, since := "the work", ""
+	if back.To != r.in.Phase {
+		work, since = "the work of "+back.To, "; it was done again since"
+	}
+	if back.From == (team.AssignmentID{}) {
+		by := "a person"
+		if back.By != "" {
+			by = team.Shorten(back.By, 80)
+		}
+		return by + " rejected " + work + since
+	}
+	pass := ""
+	if back.Of > 0 {
+		pass = fmt.Sprintf(" (%d of %d)", back.Pass, back.Of)
+	}
+	return back.From.String() + " sent " + work + " back" + pass + since
+}
+
+// reasons lists what the work was sent back for, a line each.
+func (r *round) reasons() string {
+	var b strings.Builder
+	for _, reason := range r.in.Rework.Reasons {
+		fmt.Fprintf(&b, "- %s\n", strings.TrimSpace(reason))
+	}
+	return b.String()
+}
+
+// whySentBack is all of that in one text.
+func (r *round) whySentBack() string { return r.saysSentBack() + ":\n" + r.reasons() }
