@@ -227,7 +227,9 @@ func (v *validator) size(path string, b, least, most ByteSize) {
 	}
 }
 
-func (v *validator) duration(path string, d team.Duration) { v.between(path, d, minTimeout, maxTimeout) }
+func (v *validator) duration(path string, d team.Duration) {
+	v.between(path, d, minTimeout, maxTimeout)
+}
 
 // between faults a duration that is given and not between least and most.
 func (v *validator) between(path string, d, least, most team.Duration) {
