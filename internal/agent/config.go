@@ -49,9 +49,13 @@ type Config struct {
 	// Retention says what a scheduled prune of the store keeps.
 	Retention Retention `json:"retention,omitzero" yaml:"retention,omitempty"`
 
-	// Jira and Webhook are refused until they are supported.
-	Jira    any `json:"-" yaml:"jira,omitempty"`
-	Webhook any `json:"-" yaml:"webhook,omitempty"`
+	// Jira makes the worker one that makes tickets, Webhook one that calls a
+	// webhook; nil: it does not.
+	Jira    *Jira    `json:"jira,omitempty" yaml:"jira,omitempty"`
+	Webhook *Webhook `json:"webhook,omitempty" yaml:"webhook,omitempty"`
+	// WebUI is the address of Temporal's Web UI, which links in tickets and
+	// webhooks start with; empty: there are no links.
+	WebUI string `json:"web_ui,omitempty" yaml:"web_ui,omitempty"`
 
 	// Dir is the worker file's directory, which relative paths in it start
 	// from. Whoever reads the file sets it; empty: the working directory.
@@ -194,6 +198,7 @@ func (c Config) WithDefaults() Config {
 	setDefault(&c.Limits.FileBytes, DefaultFileBytes)
 	setDefault(&c.Limits.OutputBytes, DefaultOutputBytes)
 	setDefault(&c.Limits.LostWorkers, DefaultLostWorkers)
+	c.Jira, c.Webhook = c.Jira.withDefaults(), c.Webhook.withDefaults()
 	return c
 }
 

@@ -62,8 +62,7 @@ func (c Config) Faults() []team.Fault {
 		v.argv("$.sandbox", c.Sandbox)
 	}
 	v.limits()
-	v.later("$.jira", c.Jira != nil)
-	v.later("$.webhook", c.Webhook != nil)
+	v.telling()
 	v.retention()
 	return v.faults
 }
@@ -75,13 +74,6 @@ type validator struct {
 
 func (v *validator) add(path, format string, args ...any) {
 	v.faults = append(v.faults, team.Fault{Path: path, Message: fmt.Sprintf(format, args...)})
-}
-
-// later faults a feature that another version brings.
-func (v *validator) later(path string, present bool) {
-	if present {
-		v.add(path, "is not supported yet; leave it out")
-	}
 }
 
 // names checks names that become file and queue names, and returns them all.
@@ -219,9 +211,7 @@ func (v *validator) limits() {
 func (v *validator) retention() {
 	r := v.config.Retention
 	v.number("$.retention.keep", int64(r.Keep), 1, maxKeep)
-	if r.OlderThan != 0 && (r.OlderThan < minOlderThan || r.OlderThan > maxOlderThan) {
-		v.add("$.retention.older_than", "is %s; it must be between %s and %s", r.OlderThan, minOlderThan, maxOlderThan)
-	}
+	v.between("$.retention.older_than", r.OlderThan, minOlderThan, maxOlderThan)
 }
 
 // number faults a number that is given and not between least and most.
@@ -238,8 +228,13 @@ func (v *validator) size(path string, b, least, most ByteSize) {
 }
 
 func (v *validator) duration(path string, d team.Duration) {
-	if d != 0 && (d < minTimeout || d > maxTimeout) {
-		v.add(path, "is %s; it must be between %s and %s", d, minTimeout, maxTimeout)
+	v.between(path, d, minTimeout, maxTimeout)
+}
+
+// between faults a duration that is given and not between least and most.
+func (v *validator) between(path string, d, least, most team.Duration) {
+	if d != 0 && (d < least || d > most) {
+		v.add(path, "is %s; it must be between %s and %s", d, least, most)
 	}
 }
 

@@ -26,7 +26,7 @@ func isSecretName(name string) bool {
 
 // secretNames lists the variables of the worker's environment that hold secrets.
 func (c Config) secretNames() []string {
-	names := slices.Clone(c.Secrets)
+	names := append(slices.Clone(c.Secrets), c.tellingSecrets()...)
 	add := func(env []string) {
 		for _, name := range env {
 			if isSecretName(name) {

@@ -344,7 +344,9 @@ var synonyms = map[string][]string{
 	"outputs": {"produces", "keep"}, "artifacts": {"produces", "keep"}, "exclude": {"ignore"}, "tests": {"checks"},
 	"command": {"argv"}, "cmd": {"argv"}, "args": {"argv"}, "run": {"argv"}, "type": {"kind"}, "environment": {"env"},
 	"max_tokens": {"tokens", "max_output_tokens"}, "cost": {"usd"}, "id": {"name"},
-	"api_key": {"api_key_env"}, "endpoint": {"base_url"}, "url": {"base_url"}, "max_iterations": {"max_turns"},
+	"api_key": {"api_key_env"}, "endpoint": {"base_url"}, "url": {"base_url", "url_env"}, "max_iterations": {"max_turns"},
+	"token": {"token_env"}, "email": {"email_env"}, "user": {"email_env"}, "secret": {"secret_env"}, "custom_fields": {"fields"},
+	"issue_type": {"type"}, "project_key": {"project"}, "priority": {"priorities"}, "component": {"components"},
 }
 
 func (d *decoder) explicitZero(into reflect.Value, index int, path string, e entry) {
@@ -385,7 +387,8 @@ func (d *decoder) list(node ast.Node, into reflect.Value, path string, at place)
 	}
 }
 
-// anything keeps what a field holds whose form is not checked here.
+// anything keeps what a field holds whose form is not checked here, as the plain
+// data that JSON's reader would make of it.
 func (d *decoder) anything(node ast.Node, into reflect.Value, path string, at place) {
 	var v reflect.Value
 	switch node.(type) {
@@ -393,9 +396,16 @@ func (d *decoder) anything(node ast.Node, into reflect.Value, path string, at pl
 		v = reflect.ValueOf(&map[string]any{}).Elem()
 	case *ast.SequenceNode:
 		v = reflect.ValueOf(&[]any{}).Elem()
+	case *ast.BoolNode:
+		v = reflect.ValueOf(new(bool)).Elem()
+	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
+		if number := textOf(node); !exactNumber(number) {
+			d.add(at, path, "is %s, which not every reader takes for the same number; put it in quotes", clip(number))
+			return
+		}
+		v = reflect.ValueOf(new(float64)).Elem()
 	default:
-		into.Set(reflect.ValueOf(textOf(node)))
-		return
+		v = reflect.ValueOf(new(string)).Elem()
 	}
 	d.value(node, v, path, at)
 	into.Set(v)

@@ -2,6 +2,8 @@ package config
 
 import (
 	"encoding"
+	"encoding/json"
+	"math"
 	"reflect"
 	"regexp"
 	"strconv"
@@ -28,6 +30,17 @@ func isScalar(k reflect.Kind) bool {
 
 // wholeNumber has no leading zeros, which other readers take for octal.
 var wholeNumber = regexp.MustCompile(`^-?(0|[1-9][0-9_]*)$`)
+
+// exactNumber tells whether a number is written as JSON writes it, and is small
+// enough to stay what it is as a floating-point number.
+func exactNumber(text string) bool {
+	number := strings.ReplaceAll(text, "_", "")
+	if !json.Valid([]byte(number)) {
+		return false
+	}
+	f, err := strconv.ParseFloat(number, 64)
+	return err == nil && math.Abs(f) <= 1<<53
+}
 
 // scalar fills in a value that is one word, number or text.
 func (d *decoder) scalar(node ast.Node, into reflect.Value, path string, at place) {

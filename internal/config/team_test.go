@@ -45,6 +45,18 @@ func TestTeamFileSaysWhatItSays(t *testing.T) {
 	require.Equal(t, &team.SendsBack{To: "implementation", Times: 2}, got.Phases[4].SendsBack)
 	require.Equal(t, int64(500_000), got.Budget.Tokens)
 	require.Equal(t, []float64{0.5, 0.8}, got.Budget.WarnAt)
+	require.True(t, got.Phases[4].Approve)
+	require.Equal(t, team.Help{
+		Mode: team.HelpAsk, GiveUpAfter: team.Duration(48 * time.Hour),
+		Jira: &team.HelpJira{
+			Project: "MD", Type: "Incident", Labels: []string{"agents", "web-service"}, Components: []string{"Back end"},
+			Priorities: map[team.Category]string{team.Auth: "Highest", team.TestFailure: "Low"},
+			Fields: map[string]any{
+				"customfield_10010": map[string]any{"value": "Berlin", "child": map[string]any{"value": "Mitte"}},
+				"customfield_10011": []any{1.0, 2.5, true, "2026-11-21"},
+			},
+		},
+	}, got.Help, "further fields are the plain data that JSON's reader would make of them")
 }
 
 func TestLineEndingsAndByteOrderMarksDoNotMatter(t *testing.T) {

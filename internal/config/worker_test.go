@@ -3,10 +3,12 @@ package config
 import (
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/team"
 )
 
 func TestBadWorkers(t *testing.T) {
@@ -36,6 +38,12 @@ func TestWorkerFileSaysWhatItSays(t *testing.T) {
 	require.Equal(t, agent.DefaultTimeout, cfg.Agents["demo"].Timeout)
 	require.Equal(t, "GOCACHE", cfg.Caches["go-build"].Env)
 	require.Equal(t, "100MB", cfg.Limits.FileBytes.String())
+	require.Equal(t, &agent.Jira{
+		URL: "https://example.atlassian.net", Deployment: agent.JiraCloud, EmailEnv: "JIRA_EMAIL", TokenEnv: "JIRA_TOKEN",
+		IndexDelay: team.Duration(5 * time.Minute), Timeout: agent.DefaultJiraTimeout,
+	}, cfg.Jira)
+	require.Equal(t, &agent.Webhook{URLEnv: "MAESTRO_WEBHOOK_URL", SecretEnv: "MAESTRO_WEBHOOK_SECRET", Timeout: agent.DefaultWebhookTimeout}, cfg.Webhook)
+	require.Equal(t, "http://localhost:8233", cfg.WebUI)
 }
 
 // FuzzWorker: no text brings the loader down, and every configuration that is

@@ -239,8 +239,13 @@ func (t Team) Resolved() Team {
 	if t.Help.Mode == "" {
 		t.Help.Mode = HelpFail
 	}
-	if t.Budget.OnExceeded == OnExceededAsk {
+	if t.asks() {
 		setDefault(&t.Help.GiveUpAfter, DefaultGiveUpAfter)
+	}
+	if t.Help.Jira != nil {
+		tickets := *t.Help.Jira
+		setDefault(&tickets.Type, DefaultTicketType)
+		t.Help.Jira = &tickets
 	}
 	personas := make(map[string]Persona, len(t.Personas))
 	for name, p := range t.Personas {

@@ -37,6 +37,30 @@ func TestResolvedFillsInWhatTheFileLeavesOut(t *testing.T) {
 	require.Zero(t, in.Personas["b"].Attempts)
 }
 
+func TestWhoeverMayWaitForAPersonGivesUpSomeTime(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		in   Team
+		want Duration
+	}{
+		"nothing to wait for": {Team{Help: Help{Mode: HelpFail}}, 0},
+		"help":                {Team{Help: Help{Mode: HelpAsk}}, DefaultGiveUpAfter},
+		"a budget":            {Team{Budget: Budget{OnExceeded: OnExceededAsk}}, DefaultGiveUpAfter},
+		"an approval":         {Team{Phases: []Phase{{Name: "one", Approve: true}}}, DefaultGiveUpAfter},
+		"its own":             {Team{Help: Help{Mode: HelpAsk, GiveUpAfter: 5}}, 5},
+	} {
+		require.Equal(t, tt.want, tt.in.Resolved().Help.GiveUpAfter, name)
+	}
+}
+
+func TestTicketsAreBugsUnlessSaidOtherwise(t *testing.T) {
+	t.Parallel()
+	in := Team{Help: Help{Jira: &HelpJira{Project: "MD"}}}
+	require.Equal(t, DefaultTicketType, in.Resolved().Help.Jira.Type)
+	require.Empty(t, in.Help.Jira.Type, "the team itself stays as it is")
+	require.Equal(t, "Task", Team{Help: Help{Jira: &HelpJira{Type: "Task"}}}.Resolved().Help.Jira.Type)
+}
+
 func TestDefaultWaitsGiveWayToTheOneThatIsGiven(t *testing.T) {
 	t.Parallel()
 	second := Duration(time.Second)

@@ -245,23 +245,6 @@ func (v *validator) budget() {
 	}
 }
 
-func (v *validator) help() {
-	h := v.team.Help
-	switch h.Mode {
-	case "", HelpFail:
-	case HelpAsk:
-		v.add("$.help.mode", "ask is not supported yet; write `mode: fail`, or leave it out")
-	default:
-		v.add("$.help.mode", "is %q; the one that is supported is fail", Shorten(string(h.Mode), 80))
-	}
-	if h.Jira != nil {
-		v.add("$.help.jira", "is not supported yet: no tickets are made; leave it out")
-	}
-	if h.GiveUpAfter != 0 && v.team.Budget.OnExceeded != OnExceededAsk {
-		v.add("$.help.give_up_after", "has nothing to end: a session parks for a budget only, with `on_exceeded: ask`; leave it out")
-	}
-}
-
 // size faults teams that are fine in every part and too large in all.
 func (v *validator) size() {
 	assignments := 0

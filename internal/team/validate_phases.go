@@ -20,9 +20,6 @@ func (v *validator) phases() {
 		}
 		v.list(path+".produces", p.Produces, CheckPattern)
 		v.list(path+".checks", p.Checks, CheckName)
-		if p.Approve {
-			v.add(path+".approve", "is not supported yet: nobody would be asked; leave it out")
-		}
 	}
 	before := len(v.faults)
 	v.needs()

@@ -44,6 +44,12 @@ func TestFaults(t *testing.T) {
 	phase := func(i int, change func(*Phase)) func(*Team) {
 		return func(tm *Team) { change(&tm.Phases[i]) }
 	}
+	jira := func(change func(*HelpJira)) func(*Team) {
+		return func(tm *Team) {
+			tm.Help.Jira = &HelpJira{Project: "MD"}
+			change(tm.Help.Jira)
+		}
+	}
 	for name, tt := range map[string]struct {
 		change        func(*Team)
 		path, message string
@@ -78,7 +84,6 @@ func TestFaults(t *testing.T) {
 		"crowd":            {phase(1, func(p *Phase) { p.Personas = slices.Repeat([]string{"backend", "tester"}, 33) }), "$.phases[1].personas", "at most 64"},
 		"order":            {phase(1, func(p *Phase) { p.Order = "paralle" }), "$.phases[1].order", `did you mean "parallel"?`},
 		"integrator":       {phase(1, func(p *Phase) { p.Integrator = "analyst" }), "$.phases[1].integrator", "choose one of backend, tester"},
-		"approve":          {phase(1, func(p *Phase) { p.Approve = true }), "$.phases[1].approve", "not supported yet"},
 		"unknown need":     {phase(2, func(p *Phase) { p.Needs = []string{"desing"} }), "$.phases[2].needs[0]", `did you mean "design"?`},
 		"self":             {phase(2, func(p *Phase) { p.Needs = []string{"test"} }), "$.phases[2].needs[0]", "cannot need itself"},
 		"need twice":       {phase(2, func(p *Phase) { p.Needs = []string{"build", "build"} }), "$.phases[2].needs[1]", "a second time"},
@@ -101,9 +106,26 @@ func TestFaults(t *testing.T) {
 		"nothing to warn":  {func(tm *Team) { tm.Budget.WarnAt = []float64{0.5} }, "$.budget.warn_at", "no budget to warn about"},
 		"on_exceeded":      {func(tm *Team) { tm.Budget.OnExceeded = "aks" }, "$.budget.on_exceeded", "did you mean"},
 		"explode":          {func(tm *Team) { tm.Budget.OnExceeded = "explode" }, "$.budget.on_exceeded", `is "explode"`},
-		"help ask":         {func(tm *Team) { tm.Help.Mode = HelpAsk }, "$.help.mode", "not supported yet"},
 		"help else":        {func(tm *Team) { tm.Help.Mode = "pray" }, "$.help.mode", `is "pray"`},
-		"jira":             {func(tm *Team) { tm.Help.Jira = &HelpJira{Project: "MD"} }, "$.help.jira", "not supported yet"},
+		"help slip":        {func(tm *Team) { tm.Help.Mode = "asks" }, "$.help.mode", `did you mean "ask"?`},
+		"no project":       {jira(func(j *HelpJira) { j.Project = "" }), "$.help.jira.project", "is missing"},
+		"project's case":   {jira(func(j *HelpJira) { j.Project = "md" }), "$.help.jira.project", `did you mean "MD"?`},
+		"ticket's key":     {jira(func(j *HelpJira) { j.Project = "MD-12" }), "$.help.jira.project", `did you mean "MD"?`},
+		"project's name":   {jira(func(j *HelpJira) { j.Project = "Ma\"estro" }), "$.help.jira.project", "no project's key"},
+		"long project":     {jira(func(j *HelpJira) { j.Project = strings.Repeat("M", 256) }), "$.help.jira.project", "at most 255"},
+		"ticket's type":    {jira(func(j *HelpJira) { j.Type = "Bug\nfix" }), "$.help.jira.type", "no name in Jira has"},
+		"label":            {jira(func(j *HelpJira) { j.Labels = []string{"needs help"} }), "$.help.jira.labels[0]", `write "needs-help"`},
+		"own label":        {jira(func(j *HelpJira) { j.Labels = []string{"x", "Maestro-1"} }), "$.help.jira.labels[1]", "begins with maestro-"},
+		"label twice":      {jira(func(j *HelpJira) { j.Labels = []string{"x", "x"} }), "$.help.jira.labels[1]", "a second time"},
+		"component":        {jira(func(j *HelpJira) { j.Components = []string{" "} }), "$.help.jira.components[0]", "is empty"},
+		"long component":   {jira(func(j *HelpJira) { j.Components = []string{strings.Repeat("ä", 256)} }), "$.help.jira.components[0]", "has 256 characters"},
+		"category":         {jira(func(j *HelpJira) { j.Priorities = map[Category]string{"timeouts": "High"} }), "$.help.jira.priorities.timeouts", `did you mean "timeout"?`},
+		"priority":         {jira(func(j *HelpJira) { j.Priorities = map[Category]string{Auth: ""} }), "$.help.jira.priorities.auth", "is empty"},
+		"field":            {jira(func(j *HelpJira) { j.Fields = map[string]any{"Story Points": 3.0} }), "$.help.jira.fields.'Story Points'", "like customfield_10010"},
+		"own field":        {jira(func(j *HelpJira) { j.Fields = map[string]any{"summary": "x"} }), "$.help.jira.fields.summary", "Maestro writes itself"},
+		"other field":      {jira(func(j *HelpJira) { j.Fields = map[string]any{"issuetype": "x"} }), "$.help.jira.fields.issuetype", "help.jira.type"},
+		"large fields":     {jira(func(j *HelpJira) { j.Fields = map[string]any{"environment": strings.Repeat("x", 17000)} }), "$.help.jira.fields", "bytes as JSON"},
+		"give up at once":  {func(tm *Team) { tm.Help = Help{Mode: HelpAsk, GiveUpAfter: 1} }, "$.help.give_up_after", "between 1s and 8760h"},
 		"give up":          {func(tm *Team) { tm.Help.GiveUpAfter = 1 }, "$.help.give_up_after", "nothing to end"},
 		"ignore":           {func(tm *Team) { tm.Ignore = []string{"*.log", "*.log"} }, "$.ignore[1]", "a second time"},
 		"no phases":        {func(tm *Team) { tm.Phases = nil }, "$.phases", "is missing"},

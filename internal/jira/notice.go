@@ -1,0 +1,298 @@
+package jira
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// noticeMark begins the last line of a comment, which names its notice.
+const noticeMark = "maestro notice "
+
+// leastAttempts is how many attempts a ticket reports however short it has to be.
+const leastAttempts = 3
+
+// summary is the ticket's title: whose work it is about and what is wrong.
+func summary(n team.Notice) string {
+	parts := []string{"[maestro] " + n.Team}
+	if r := n.Request; r != nil {
+		parts = append(parts, subject(*r))
+		if r.Category != "" {
+			parts = append(parts, string(r.Category))
+		}
+		parts = append(parts, r.Message)
+	} else {
+		parts = append(parts, "session "+n.Session, string(n.Status), n.Reason)
+	}
+	said := parts[:0]
+	for _, p := range parts {
+		if p = oneLine(p); p != "" {
+			said = append(said, p)
+		}
+	}
+	return cutLine(strings.Join(said, ": "), maxSummary)
+}
+
+// subject is whose work a request is about.
+func subject(r team.HelpRequest) string {
+	if r.Persona == "" {
+		return r.Phase
+	}
+	return team.AssignmentID{Phase: r.Phase, Persona: r.Persona}.String()
+}
+
+// description is what the ticket of a notice says.
+func description(n team.Notice) func(quote int) document {
+	return func(quote int) document {
+		d := document{{kind: paragraph, spans: append(opening(n), plain(" "+session(n)+"."))}}
+		d = append(d, happened(n, quote)...)
+		d = append(d, tried(n, quote)...)
+		d = append(d, cost(n)...)
+		d = append(d, goingOn(n, quote)...)
+		return append(d, artifacts(n)...)
+	}
+}
+
+// comment is what a notice says on a ticket that is there already.
+func comment(n team.Notice, occurrences int) func(quote int) document {
+	return func(quote int) document {
+		var d document
+		switch n.Event {
+		case team.HelpAsked:
+			first := opening(n)
+			if occurrences > 1 {
+				first = []span{strong(fmt.Sprintf("This has happened again, %d times by now.", occurrences)), plain(" ")}
+				first = append(first, opening(n)...)
+			}
+			d = document{{kind: paragraph, spans: append(first, plain(" "+session(n)+"."))}}
+			d = append(d, happened(n, quote)...)
+			d = append(d, tried(n, quote)...)
+			d = append(d, cost(n)...)
+			d = append(d, goingOn(n, quote)...)
+		case team.ApprovalAsked:
+			d = document{{kind: paragraph, spans: append(opening(n), plain(" "+session(n)+"."))}}
+			d = append(d, cost(n)...)
+			d = append(d, goingOn(n, quote)...)
+			d = append(d, artifacts(n)...)
+		case team.WentOn:
+			d = wentOn(n, quote)
+		default:
+			d = ended(n, quote)
+		}
+		return append(d, block{kind: paragraph, spans: []span{plain(mark(n.ID))}})
+	}
+}
+
+// mark is the line that names a comment's notice.
+func mark(id string) string { return noticeMark + oneLine(id) }
+
+// isComment tells whether a comment's body, as the API gives it, is that of a notice.
+func isComment(body json.RawMessage, id string) bool {
+	want := mark(id)
+	text, wiki := "", ""
+	if err := json.Unmarshal(body, &wiki); err == nil {
+		text = wiki
+	} else {
+		text = plainText(body)
+	}
+	lines := strings.Split(strings.TrimSpace(strings.ReplaceAll(text, "\r", "")), "\n")
+	last := strings.TrimSpace(lines[len(lines)-1])
+	return last == want || wiki != "" && last == wikiEscape(want)
+}
+
+// opening says what a person is needed for.
+func opening(n team.Notice) []span {
+	r := n.Request
+	if r == nil {
+		return []span{strong(fmt.Sprintf("Team %s is %s.", n.Team, words(n.Status)))}
+	}
+	switch r.Kind {
+	case team.ForApproval:
+		return []span{strong(fmt.Sprintf("Phase %s of team %s is done and waits for approval.", r.Phase, n.Team))}
+	case team.ForMoney:
+		return []span{strong(fmt.Sprintf("A budget of team %s is spent, and %s waits.", n.Team, subject(*r)))}
+	default:
+		return []span{strong(fmt.Sprintf("%s of team %s could not finish and waits for a person.", subject(*r), n.Team))}
+	}
+}
+
+// session names the notice's session.
+func session(n team.Notice) string {
+	s := fmt.Sprintf("Session %s in namespace %s, store %s", n.Session, n.Namespace, n.Store)
+	if n.Incarnation > 1 {
+		s += fmt.Sprintf(", incarnation %d", n.Incarnation)
+	}
+	return s
+}
+
+// words is a state as prose has it.
+func words(s team.State) string { return strings.ReplaceAll(string(s), "_", " ") }
+
+func happened(n team.Notice, quote int) document {
+	d := document{{kind: heading, spans: []span{plain("What happened")}}}
+	r := n.Request
+	if r == nil {
+		return append(d, block{kind: code, text: cutText(n.Reason, quote)})
+	}
+	if r.Category != "" {
+		d = append(d, block{kind: paragraph, spans: []span{plain("Category of the failure: "), strong(string(r.Category))}})
+	}
+	if r.Message != "" {
+		d = append(d, block{kind: code, text: cutText(r.Message, quote)})
+	}
+	if r.Advice != "" {
+		d = append(d, block{kind: paragraph, spans: []span{plain(team.Shorten(oneLine(r.Advice), max(quote, 40)))}})
+	}
+	var times []string
+	if !r.Since.IsZero() {
+		times = append(times, "Waiting since "+clock(r.Since)+".")
+	}
+	if !r.Until.IsZero() {
+		times = append(times, "Without an answer the session ends as failed at "+clock(r.Until)+".")
+	}
+	if len(times) > 0 {
+		d = append(d, block{kind: paragraph, spans: []span{plain(strings.Join(times, " "))}})
+	}
+	return d
+}
+
+func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+func tried(n team.Notice, quote int) document {
+	if n.Request == nil || len(n.Request.Attempts) == 0 {
+		return nil
+	}
+	attempts := n.Request.Attempts
+	left := max(len(attempts)-max(quote/32, leastAttempts), 0)
+	list := block{kind: bullets}
+	for i, a := range attempts[left:] {
+		list.items = append(list.items, []span{
+			strong(fmt.Sprintf("Attempt %d, %s", left+i+1, a.Category)),
+			plain(": " + team.Shorten(oneLine(a.Message), max(quote/2, 40))),
+		})
+	}
+	d := document{{kind: heading, spans: []span{plain("What was tried")}}}
+	if left > 0 {
+		d = append(d, block{kind: paragraph, spans: []span{plain(fmt.Sprintf("%d attempts; the first %d are left out here.", len(attempts), left))}})
+	}
+	return append(d, list)
+}
+
+func cost(n team.Notice) document {
+	items := [][]span{{plain("the session so far: " + spent(n.Usage))}}
+	if r := n.Request; r != nil {
+		items = append([][]span{{plain(subject(*r) + ": " + spent(r.Usage))}}, items...)
+	}
+	return document{{kind: heading, spans: []span{plain("What it cost")}}, {kind: bullets, items: items}}
+}
+
+func spent(u team.Usage) string {
+	return fmt.Sprintf("%d tokens (%d in, %d out), %s USD", u.Tokens(), u.InputTokens, u.OutputTokens, u.CostUSD)
+}
+
+// goingOn says how to answer, in a terminal and in Temporal's Web UI.
+func goingOn(n team.Notice, quote int) document {
+	d := document{{kind: heading, spans: []span{plain("How to go on")}}}
+	if len(n.Commands) > 0 {
+		d = append(d,
+			block{kind: paragraph, spans: []span{plain("In a terminal, one of:")}},
+			block{kind: code, text: cutText(strings.Join(n.Commands, "\n"), max(quote, 2000))})
+	}
+	r := n.Request
+	if r == nil || len(r.Answers) == 0 {
+		return d
+	}
+	where := []span{plain("In Temporal's Web UI: open the workflow " + n.Session + " in namespace " + n.Namespace)}
+	if n.WebUI != "" {
+		where = []span{plain("In Temporal's Web UI: open "), {text: "the session's page", link: n.WebUI}}
+	}
+	verbs := make([]string, len(r.Answers))
+	for i, v := range r.Answers {
+		verbs[i] = string(v)
+	}
+	where = append(where,
+		plain(" and send the Update "), strong("resolve"),
+		plain(" with the JSON below. The action is one of "+strings.Join(verbs, ", ")+"; a \"note\" tells whoever works next why."))
+	return append(d, block{kind: paragraph, spans: where}, block{kind: code, text: answerJSON(*r)})
+}
+
+// answerJSON is the likeliest answer to a request, as the Web UI takes it.
+func answerJSON(r team.HelpRequest) string {
+	data, err := json.Marshal(struct {
+		Request string    `json:"request"`
+		Action  team.Verb `json:"action"`
+		By      string    `json:"by"`
+	}{r.ID, r.Answers[0], "your name"})
+	if err != nil {
+		return ""
+	}
+	return string(data)
+}
+
+func artifacts(n team.Notice) document {
+	where := fmt.Sprintf("In store %s, under session %s", n.Store, n.Session)
+	if n.Checkpoint != "" {
+		where += ", checkpoint " + n.Checkpoint.Short()
+	}
+	commands := fmt.Sprintf("maestro artifacts list %s\nmaestro artifacts get %s --out DIR", n.Session, n.Session)
+	if r := n.Request; r != nil && r.Persona != "" {
+		commands += fmt.Sprintf("\nmaestro logs %s %s", n.Session, subject(*r))
+	}
+	return document{
+		{kind: heading, spans: []span{plain("Where the artifacts are")}},
+		{kind: paragraph, spans: []span{plain(where + ":")}},
+		{kind: code, text: commands},
+	}
+}
+
+// wentOn says who answered what to which request, when and why.
+func wentOn(n team.Notice, quote int) document {
+	a := n.Answer
+	if a == nil {
+		return document{{kind: paragraph, spans: []span{strong("Session " + n.Session + " goes on.")}}}
+	}
+	by := oneLine(a.By)
+	if by == "" {
+		by = "Somebody"
+	}
+	about := a.Phase
+	if a.Persona != "" {
+		about += "/" + a.Persona
+	}
+	said := fmt.Sprintf(" said %s", a.Verb)
+	if about != "" {
+		said += " to " + about
+	}
+	if !a.At.IsZero() {
+		said += " at " + clock(a.At)
+	}
+	d := document{{kind: paragraph, spans: []span{strong(by), plain(said + ": session " + n.Session + " goes on.")}}}
+	if strings.TrimSpace(a.Note) != "" {
+		d = append(d, block{kind: paragraph, spans: []span{plain("Why:")}}, block{kind: code, text: cutText(a.Note, quote)})
+	}
+	return d
+}
+
+// ended says how a session ended.
+func ended(n team.Notice, quote int) document {
+	how := map[team.Event]string{
+		team.SessionCompleted: "has completed its work",
+		team.SessionFailed:    "has failed",
+		team.SessionCancelled: "was cancelled",
+	}[n.Event]
+	if how == "" {
+		how = "is " + words(n.Status)
+	}
+	d := document{{kind: paragraph, spans: []span{strong(fmt.Sprintf("Session %s of team %s %s.", n.Session, n.Team, how))}}}
+	if n.Reason != "" {
+		d = append(d, block{kind: code, text: cutText(n.Reason, quote)})
+	}
+	d = append(d, cost(n)...)
+	if len(n.Commands) > 0 {
+		d = append(d, goingOn(n, quote)...)
+	}
+	return append(d, artifacts(n)...)
+}

@@ -1,0 +1,257 @@
+package jira
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+const (
+	// maxSearchPages bounds a search: Cloud may give pages that are empty before
+	// the one with the ticket.
+	maxSearchPages = 20
+	// commentsAtOnce is how many comments are asked for at once, maxComments how
+	// many are looked at.
+	commentsAtOnce = 100
+	maxComments    = 5_000
+	// maxFieldErrors bounds what a message repeats of what is wrong with fields.
+	maxFieldErrors = 8
+)
+
+// Find looks for the ticket of a project that carries a label, the oldest if
+// there are several. One that was created just now may not be found yet: Jira's
+// search lags.
+func (c *Client) Find(ctx context.Context, project, label string) (team.Ticket, bool, error) {
+	jql := fmt.Sprintf("project = %s AND labels = %s ORDER BY created ASC", jqlString(project), jqlString(label))
+	query := url.Values{"jql": {jql}, "fields": {"created"}, "maxResults": {"1"}}
+	path := c.path("search", "jql")
+	if c.config.Deployment == DataCenter {
+		path = c.path("search")
+	}
+	for range maxSearchPages {
+		var found struct {
+			Issues []struct {
+				Key string `json:"key"`
+			} `json:"issues"`
+			NextPageToken string `json:"nextPageToken"`
+		}
+		err := c.do(ctx, call{
+			what: "look for the ticket in project " + project, method: http.MethodGet, path: path, query: query, into: &found,
+			refused: func(r refusal) *team.TicketTrouble {
+				if r.status != http.StatusBadRequest {
+					return nil
+				}
+				return misconfigured("Jira at %s cannot search project %s %s; check help.jira.project in the team file, and that the account of %s may browse the project",
+					c.base.Host, project, r.said(), c.credentials())
+			},
+		})
+		if err != nil {
+			return team.Ticket{}, false, err
+		}
+		if len(found.Issues) > 0 {
+			return c.ticket(found.Issues[0].Key), true, nil
+		}
+		if found.NextPageToken == "" {
+			break
+		}
+		query.Set("nextPageToken", found.NextPageToken)
+	}
+	return team.Ticket{}, false, nil
+}
+
+func (c *Client) ticket(key string) team.Ticket {
+	return team.Ticket{Key: key, URL: c.Address(key)}
+}
+
+// jqlString is a text as a string of Jira's query language.
+func jqlString(text string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\r", `\r`, "\t", `\t`).Replace(text) + `"`
+}
+
+// Create makes a ticket of a notice, and gives it the label. Only a trouble of
+// kind Unclear leaves open whether there is one.
+func (c *Client) Create(ctx context.Context, how team.HelpJira, label string, n team.Notice) (team.Ticket, error) {
+	kind := how.Type
+	if kind == "" {
+		kind = team.DefaultTicketType
+	}
+	fields := map[string]any{}
+	maps.Copy(fields, how.Fields)
+	fields["project"] = map[string]string{"key": how.Project}
+	fields["issuetype"] = map[string]string{"name": kind}
+	fields["summary"] = summary(n)
+	fields["description"] = c.text(description(n), maxDescription)
+	fields["labels"] = append(slices.Clone(how.Labels), label)
+	if len(how.Components) > 0 {
+		fields["components"] = named(how.Components)
+	}
+	category := categoryOf(n)
+	if priority := how.Priorities[category]; priority != "" {
+		fields["priority"] = map[string]string{"name": priority}
+	}
+	var created struct {
+		Key string `json:"key"`
+	}
+	k := call{
+		what: "create a ticket in project " + how.Project, method: http.MethodPost, path: c.path("issue"),
+		body: map[string]any{"fields": fields}, into: &created,
+		refused: func(r refusal) *team.TicketTrouble { return c.createRefused(how.Project, kind, category, r) },
+	}
+	if err := c.do(ctx, k); err != nil {
+		return team.Ticket{}, err
+	}
+	if created.Key == "" {
+		return team.Ticket{}, c.lost(k, fmt.Errorf("its answer names no ticket"), true)
+	}
+	return c.ticket(created.Key), nil
+}
+
+func named(names []string) []map[string]string {
+	list := make([]map[string]string, len(names))
+	for i, name := range names {
+		list[i] = map[string]string{"name": name}
+	}
+	return list
+}
+
+// categoryOf is the failure's category, as far as the notice is of one.
+func categoryOf(n team.Notice) team.Category {
+	if n.Request == nil {
+		return ""
+	}
+	return n.Request.Category
+}
+
+// createRefused says what is to be mended before a ticket can be made.
+func (c *Client) createRefused(project, kind string, category team.Category, r refusal) *team.TicketTrouble {
+	switch r.status {
+	case http.StatusForbidden:
+		return misconfigured("Jira at %s does not let the account of %s create tickets in project %s %s; give it the permissions Browse Projects and Create Issues there, or name another project in help.jira.project",
+			c.base.Host, c.credentials(), project, r.said())
+	case http.StatusNotFound:
+		return misconfigured("Jira at %s has no project %s that the account of %s can see %s; check help.jira.project in the team file, and jira.url in the worker file",
+			c.base.Host, project, c.credentials(), r.said())
+	case http.StatusBadRequest:
+	default:
+		return nil
+	}
+	if len(r.fields) == 0 {
+		return misconfigured("Jira at %s does not take a ticket of type %s for project %s %s; check help.jira in the team file",
+			c.base.Host, kind, project, r.said())
+	}
+	var wrong []string
+	for _, field := range slices.Sorted(maps.Keys(r.fields)) {
+		if len(wrong) == maxFieldErrors {
+			wrong = append(wrong, fmt.Sprintf("and %d more", len(r.fields)-maxFieldErrors))
+			break
+		}
+		wrong = append(wrong, fmt.Sprintf("%s: %s (%s)", team.Shorten(field, 80), quoted(r.fields[field]), setBy(field, category)))
+	}
+	if len(r.messages) > 0 {
+		wrong = append(wrong, quoted(strings.Join(r.messages, "; ")))
+	}
+	return misconfigured("Jira at %s does not take a ticket of type %s for project %s (%d): %s",
+		c.base.Host, kind, project, r.status, strings.Join(wrong, "; "))
+}
+
+// setBy says which key of the team file is to be mended for a field.
+func setBy(field string, category team.Category) string {
+	switch field {
+	case "project":
+		return "set by help.jira.project"
+	case "issuetype":
+		return "set by help.jira.type"
+	case "labels":
+		return "Maestro finds its tickets by a label: let the project's create screen have the field; more are set by help.jira.labels"
+	case "components":
+		return "set by help.jira.components"
+	case "priority":
+		return "set by help.jira.priorities." + string(category)
+	case "summary", "description":
+		return "written by Maestro; let the project's create screen have the field"
+	}
+	return fmt.Sprintf("set by help.jira.fields.%s", team.Shorten(field, 80))
+}
+
+// Comment adds a notice to a ticket. Where again says that an earlier try may have
+// done so, it looks for that comment first, and adds no second one. occurrences is
+// how often the ticket's failure has occurred by now.
+func (c *Client) Comment(ctx context.Context, key string, n team.Notice, occurrences int, again bool) error {
+	if again {
+		there, err := c.commented(ctx, key, n.ID)
+		if err != nil || there {
+			return err
+		}
+	}
+	return c.do(ctx, call{
+		what: "comment on " + key, method: http.MethodPost, path: c.path("issue", key, "comment"),
+		body: map[string]any{"body": c.text(comment(n, occurrences), maxComment)},
+		refused: func(r refusal) *team.TicketTrouble {
+			return c.ticketRefused(key, "Add Comments", r)
+		},
+	})
+}
+
+// ticketRefused says why something cannot be done with a ticket. permission is
+// what it takes.
+func (c *Client) ticketRefused(key, permission string, r refusal) *team.TicketTrouble {
+	switch r.status {
+	case http.StatusNotFound:
+		return &team.TicketTrouble{
+			Kind: team.Gone,
+			Message: fmt.Sprintf("Jira at %s has no ticket %s that the account of %s can see %s; it was deleted, or the account lacks the permission Browse Projects",
+				c.base.Host, key, c.credentials(), r.said()),
+		}
+	case http.StatusForbidden:
+		return misconfigured("Jira at %s does not let the account of %s do that with %s %s; give it the permission %s in project %s",
+			c.base.Host, c.credentials(), key, r.said(), permission, projectOf(key))
+	}
+	return nil
+}
+
+// projectOf is the project's part of a ticket's key.
+func projectOf(key string) string {
+	project, _, _ := strings.Cut(key, "-")
+	return project
+}
+
+// commented tells whether a ticket has the comment of a notice.
+func (c *Client) commented(ctx context.Context, key, id string) (bool, error) {
+	for start := 0; start < maxComments; {
+		var page struct {
+			Comments []struct {
+				Body json.RawMessage `json:"body"`
+			} `json:"comments"`
+			Total int `json:"total"`
+		}
+		err := c.do(ctx, call{
+			what: "list the comments of " + key, method: http.MethodGet, path: c.path("issue", key, "comment"),
+			query: url.Values{"startAt": {strconv.Itoa(start)}, "maxResults": {strconv.Itoa(commentsAtOnce)}, "orderBy": {"-created"}},
+			into:  &page,
+			refused: func(r refusal) *team.TicketTrouble {
+				return c.ticketRefused(key, "Browse Projects", r)
+			},
+		})
+		if err != nil {
+			return false, err
+		}
+		for _, comment := range page.Comments {
+			if isComment(comment.Body, id) {
+				return true, nil
+			}
+		}
+		start += len(page.Comments)
+		if len(page.Comments) == 0 || start >= page.Total {
+			break
+		}
+	}
+	return false, nil
+}

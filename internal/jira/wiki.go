@@ -1,0 +1,103 @@
+package jira
+
+import (
+	"regexp"
+	"strings"
+)
+
+// wiki is the document as version 2 of the API takes it: Jira's wiki markup.
+func (d document) wiki() string {
+	blocks := make([]string, 0, len(d))
+	for _, b := range d {
+		switch b.kind {
+		case heading:
+			blocks = append(blocks, "h3. "+wikiLine(b.spans))
+		case paragraph:
+			blocks = append(blocks, wikiLine(b.spans))
+		case code:
+			blocks = append(blocks, "{noformat}\n"+wikiVerbatim(b.text)+"\n{noformat}")
+		case bullets:
+			items := make([]string, len(b.items))
+			for i, item := range b.items {
+				items[i] = "* " + wikiLine(item)
+			}
+			if len(items) > 0 {
+				blocks = append(blocks, strings.Join(items, "\n"))
+			}
+		}
+	}
+	return strings.Join(blocks, "\n\n")
+}
+
+func wikiLine(spans []span) string {
+	var b strings.Builder
+	for _, s := range spans {
+		text := wikiEscape(s.text)
+		switch {
+		case text == "":
+			continue
+		case s.link != "":
+			text = "[" + text + "|" + wikiAddress(s.link) + "]"
+		case s.strong:
+			// The braces let markup begin and end inside a word.
+			text = "{*}" + text + "{*}"
+		}
+		b.WriteString(text)
+	}
+	return b.String()
+}
+
+// wikiMarks are the characters that mean something in wiki markup: a backslash
+// before one takes its meaning. The backslash itself has no such form.
+const wikiMarks = `{}[]()*_-+^~?|!#:`
+
+// blockMarks begin a heading or a quotation at the beginning of a line.
+var blockMarks = regexp.MustCompile(`^\s*(h[0-9]|bq)\.`)
+
+// wikiEscape is a text in one line that no wiki renderer takes for markup.
+func wikiEscape(text string) string {
+	text = breaksAsSpaces(clean(text))
+	var b strings.Builder
+	if at := blockMarks.FindStringIndex(text); at != nil {
+		b.WriteString(text[:at[1]-1] + "&#46;")
+		text = text[at[1]:]
+	}
+	for i, r := range text {
+		switch {
+		case r == '\\':
+			b.WriteString("&#92;")
+		case r == '&' && entityFollows(text[i+1:]):
+			b.WriteString("&amp;")
+		case strings.ContainsRune(wikiMarks, r):
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// entityFollows tells whether an ampersand before the text begins an entity.
+func entityFollows(rest string) bool {
+	return rest != "" && (rest[0] == '#' || rest[0]|0x20 >= 'a' && rest[0]|0x20 <= 'z')
+}
+
+// breaksAsSpaces is a text in one line, with the spaces at its ends kept: spans
+// follow one another.
+func breaksAsSpaces(text string) string {
+	return strings.NewReplacer("\n", " ", "\t", " ").Replace(text)
+}
+
+// wikiAddress is an address inside a link, which ends at a bracket or a bar.
+func wikiAddress(address string) string {
+	return strings.NewReplacer("|", "%7C", "]", "%5D", "[", "%5B", "{", "%7B", "}", "%7D", " ", "%20", "\\", "%5C", "\n", "").Replace(clean(address))
+}
+
+// wikiVerbatim is a text inside {noformat}, where nothing but its own end means
+// anything: a zero-width space keeps a text from having that.
+func wikiVerbatim(text string) string {
+	return noformat.ReplaceAllString(clean(text), "{\u200b$1")
+}
+
+var noformat = regexp.MustCompile(`(?i)\{(noformat)`)
