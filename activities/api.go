@@ -145,10 +145,9 @@ type RoundInput struct {
 	// MaySendBack is how often the phase may still send work back.
 	MaySendBack int `json:"may_send_back,omitempty"`
 	// Supplied is the manifest of a person's files, which stand for the work in
-	// place of an agent's; empty: an agent works.
-	Supplied team.Digest `json:"supplied,omitempty"`
-	// SuppliedBy is whose files they are.
-	SuppliedBy string `json:"supplied_by,omitempty"`
+	// place of an agent's; empty: an agent works. SuppliedBy is who the person is.
+	Supplied   team.Digest `json:"supplied,omitempty"`
+	SuppliedBy string      `json:"supplied_by,omitempty"`
 }
 
 // RoundFailure is the detail of the error that ends a failed round.

@@ -49,13 +49,12 @@ func (r *round) attempt(ctx context.Context) (*team.RoundResult, left, error) {
 		return nil, l, err
 	}
 	l.files = collected.Output
-	if f := missing(contract.Produces, collected.Changed); f != nil {
-		return nil, l, f
-	}
-	for _, check := range contract.Checks {
-		if collected, err = r.check(ctx, check, dir, collect, collected, &l.outcome); err != nil {
-			return nil, l, err
+	if len(l.outcome.SendsBack) > 0 { // what is declared not to be done is held to nothing
+		if f := r.mayNotSendBack(); f != nil {
+			return nil, l, f
 		}
+	} else if collected, err = r.hold(ctx, contract, dir, collect, collected, &l.outcome); err != nil {
+		return nil, l, err
 	}
 	own, err := r.ownAgent(ctx, persona.Agent)
 	if err != nil {
@@ -64,8 +63,42 @@ func (r *round) attempt(ctx context.Context) (*team.RoundResult, left, error) {
 	basis := team.BasisOf(r.in.AssignmentID, persona, own, brief.Requirement, r.in.Input, brief.Decisions)
 	return &team.RoundResult{
 		Delta: collected.Delta, Output: collected.Output, Input: r.in.Input, Basis: &basis,
-		Files: len(collected.Changed) + len(collected.Deleted),
+		Files:     len(collected.Changed) + len(collected.Deleted),
+		SendsBack: l.outcome.SendsBack,
 	}, l, nil
+}
+
+// hold sees whether collected work fulfils the contract. It returns the work with what the
+// checks left and may keep, also where one of them has failed.
+func (r *round) hold(ctx context.Context, c team.Contract, dir team.WorkDir, req team.Collect, work team.Collected, outcome *team.Outcome) (team.Collected, error) {
+	if f := missing(c.Produces, work.Changed); f != nil {
+		return work, f
+	}
+	for _, check := range c.Checks {
+		var err error
+		if work, err = r.check(ctx, check, dir, req, work, outcome); err != nil {
+			return work, err
+		}
+	}
+	return work, nil
+}
+
+// mayNotSendBack refuses to send work back in a phase that does not.
+func (r *round) mayNotSendBack() *team.Failure {
+	if phase, _ := r.scene.team.Phase(r.in.Phase); phase.SendsBack != nil {
+		return nil
+	}
+	return team.Failf(team.InvalidOutput,
+		"the result sends work back, but the phase %s has no sends_back in the team file; do the work, or report an error", r.in.Phase)
+}
+
+// maySendBack tells the agent to which phase it may send work back; nil: to none.
+func (r *round) maySendBack() *team.MaySendBack {
+	phase, _ := r.scene.team.Phase(r.in.Phase)
+	if phase.SendsBack == nil {
+		return nil
+	}
+	return &team.MaySendBack{To: phase.SendsBack.To, Left: r.in.MaySendBack}
 }
 
 // ownAgent describes the persona's own agent, which the work's basis names whoever
@@ -172,7 +205,7 @@ func (r *round) brief(ctx context.Context, s start) (team.Brief, error) {
 		Session: r.scene.key.Session, Phase: r.in.Phase, Persona: r.in.Persona, Role: persona.Role,
 		Instructions: persona.Instructions, Requirement: r.scene.checkpoint.Requirement,
 		Decisions: decisions, Inputs: inputs, Round: s.first.Round, Attempt: s.first.Attempt,
-		Feedback: feedback,
+		Feedback: feedback, MaySendBack: r.maySendBack(),
 	}, nil
 }
 

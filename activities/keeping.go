@@ -53,7 +53,7 @@ func (r *round) heartbeat() Heartbeat {
 		log.Attempts[i].Failure.Output = ""
 	}
 	beat := Heartbeat{Log: log, Attempt: len(log.Attempts) + 1, Progress: r.progress}
-	if book != nil {
+	if book != nil && r.in.Supplied == "" {
 		beat.Agent, beat.Spent = r.agent(), book.spent()
 		beat.Call, beat.Live = book.underWay()
 	}

@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -24,7 +25,7 @@ func (b *Boundaries) Mark(ctx context.Context, in MarkInput) (Marked, error) {
 	b.mirrorHelp(ctx, in, func(e *team.Execution) {
 		for i, p := range e.Phases {
 			if p.Name == in.Phase && p.Status == team.AwaitingApproval {
-				e.Phases[i].Status = team.Completed
+				e.Phases[i].Status = cmp.Or(phaseState(p), team.Completed)
 			}
 		}
 		if out.Head != "" {

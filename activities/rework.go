@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -24,8 +25,10 @@ func (r *round) formerWork(ctx context.Context) team.Digest {
 	}
 	steps := []team.Step{{By: r.in.AssignmentID, Work: was.Work}}
 	if phase, _ := r.scene.team.Phase(r.in.Phase); phase.Solo() { // else it was made on others' work, too
-		for _, w := range was.Integrated {
-			steps = append(steps, team.Step{By: r.in.AssignmentID, Work: w, On: map[int]bool{len(steps) - 1: true}})
+		on := map[int]bool{}
+		for i, w := range was.Integrated {
+			on[i] = true
+			steps = append(steps, team.Step{By: r.in.AssignmentID, Work: w, On: maps.Clone(on)})
 		}
 	}
 	var folded team.Folded

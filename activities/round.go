@@ -91,6 +91,10 @@ type round struct {
 // [TurnedAway] uses up nothing at all. Nor does the non-retryable BudgetSpent with
 // a [BudgetStop], if the session can do something about its budget: the round
 // goes on where it was in a later activity.
+//
+// A round that a person has supplied files for has no agent, no breaker and no
+// attempts: the files are held to the assignment's contract, and the round ends with
+// them as its result, or with a final failure in an UnrecoverableError.
 func (rs *Rounds) Run(ctx context.Context, in RoundInput) (team.RoundResult, error) {
 	r := &round{Rounds: rs, in: in, info: activity.GetInfo(ctx)}
 	stop := r.beat(ctx)
@@ -115,6 +119,9 @@ func (rs *Rounds) Run(ctx context.Context, in RoundInput) (team.RoundResult, err
 	defer r.giveBackDay(work)
 	if err := r.openBook(work); err != nil {
 		return team.RoundResult{}, r.interrupted(work, err)
+	}
+	if in.Supplied != "" {
+		return r.takeSupplied(work)
 	}
 	if f := r.refused(); f != nil {
 		return team.RoundResult{}, r.giveUp(work, *f)
@@ -296,6 +303,20 @@ func (r *round) succeed(ctx context.Context, result *team.RoundResult, l left, s
 	result.Failures = r.log.Failures()
 	result.StartedAt, result.EndedAt = started, r.Clock().UTC()
 	result.Log = r.keepLog(ctx, l.outcome.Log)
+	if err := r.recordResult(ctx, result); err != nil {
+		return err
+	}
+	observed(r.Observer).RoundEnded(r.agent(), "")
+	if !r.in.Integrating {
+		observed(r.Observer).AssignmentEnded(r.scene.team.Name, team.Completed)
+	}
+	failpoint.Here("recorded, not completed")
+	r.mirror(ctx, team.Completed)
+	return nil
+}
+
+// recordResult has the result outlive everything.
+func (r *round) recordResult(ctx context.Context, result *team.RoundResult) error {
 	r.mu.Lock()
 	r.thisRound().Result = result
 	r.mu.Unlock()
@@ -305,12 +326,6 @@ func (r *round) succeed(ctx context.Context, result *team.RoundResult, l left, s
 	r.mu.Lock()
 	r.durable = true
 	r.mu.Unlock()
-	observed(r.Observer).RoundEnded(r.agent(), "")
-	if !r.in.Integrating {
-		observed(r.Observer).AssignmentEnded(r.scene.team.Name, team.Completed)
-	}
-	failpoint.Here("recorded, not completed")
-	r.mirror(ctx, team.Completed)
 	return nil
 }
 

@@ -35,6 +35,8 @@ type agents struct {
 	reserve team.Amount
 	// breaker is how every agent's breaker is set.
 	breaker team.Breaker
+	// secrets are what no artifact may hold.
+	secrets []string
 }
 
 func (a *agents) Run(ctx context.Context, job team.Job) (team.Outcome, error) {
@@ -70,7 +72,7 @@ func (a *agents) Forget(team.WorkDir) error {
 
 func (a *agents) Keep(string) []string    { return nil }
 func (a *agents) Mask(text string) string { return text }
-func (a *agents) Secrets() []string       { return nil }
+func (a *agents) Secrets() []string       { return a.secrets }
 
 // desk is a store with an admitted session of one persona in one phase.
 type desk struct {
@@ -91,6 +93,8 @@ type desk struct {
 	after      string
 	// observer is nil where nobody listens.
 	observer activities.Observer
+	// earlier counts the activities that the session has executed before.
+	earlier int
 }
 
 func newDesk(t *testing.T) *desk {
@@ -119,7 +123,7 @@ func (d *desk) admit() {
 	d.input, err = d.store.PutManifest(ctx, store.Manifest{})
 	require.NoError(d.t, err)
 	require.NoError(d.t, d.store.PutOffer(ctx, team.Offer{
-		Worker: "w", RenewedAt: time.Now(), Agents: map[string]team.OfferedAgent{"a": {Digest: "d"}}, Checks: map[string]team.Digest{},
+		Worker: "w", RenewedAt: time.Now(), Agents: map[string]team.OfferedAgent{"a": {Digest: "d"}}, Checks: map[string]team.Digest{"good": "d"},
 	}))
 	admissions := &activities.Admissions{Files: d.store, Sessions: d.store, Ledgers: d.store, SearchAttributes: none{}, Clock: time.Now}
 	var a activities.Admission
@@ -146,6 +150,19 @@ func (d *desk) execute(fn, in, out any) {
 // attempts executions before it.
 func (d *desk) round(before activities.Heartbeat, options ...func(*testsuite.TestActivityEnvironment)) (team.RoundResult, error) {
 	d.t.Helper()
+	return d.roundOf(d.roundInput(), before, options...)
+}
+
+// roundInput asks for the first round of the one assignment.
+func (d *desk) roundInput() activities.RoundInput {
+	return activities.RoundInput{
+		AssignmentID: team.AssignmentID{Phase: "build", Persona: "dev"}, Round: 1, Rounds: 2, Incarnation: 1, Head: d.head, Input: d.input, Lease: d.lease,
+		OnExceeded: d.onExceeded, After: d.after,
+	}
+}
+
+func (d *desk) roundOf(in activities.RoundInput, before activities.Heartbeat, options ...func(*testsuite.TestActivityEnvironment)) (team.RoundResult, error) {
+	d.t.Helper()
 	rounds := &activities.Rounds{
 		Files: d.store, Sessions: d.store, Ledgers: d.store, Agents: d.agents, Breakers: d.breakers, Days: d.days,
 		Observer: d.observer, Clock: time.Now, LostLimit: 5, Drain: time.Millisecond,
@@ -157,16 +174,17 @@ func (d *desk) round(before activities.Heartbeat, options ...func(*testsuite.Tes
 	for _, o := range options {
 		o(env)
 	}
-	if d.after != "" { // another activity than the one before: ids are counted
-		env.RegisterActivity(d.breathe)
+	env.RegisterActivity(d.breathe)
+	earlier := d.earlier
+	if d.after != "" {
+		earlier++
+	}
+	for range earlier { // another activity than the one before: ids are counted
 		_, err := env.ExecuteActivity(d.breathe)
 		require.NoError(d.t, err)
 	}
 	var result team.RoundResult
-	value, err := env.ExecuteActivity(rounds.Run, activities.RoundInput{
-		AssignmentID: team.AssignmentID{Phase: "build", Persona: "dev"}, Round: 1, Rounds: 2, Incarnation: 1, Head: d.head, Input: d.input, Lease: d.lease,
-		OnExceeded: d.onExceeded, After: d.after,
-	})
+	value, err := env.ExecuteActivity(rounds.Run, in)
 	if err != nil {
 		return result, err
 	}

@@ -102,8 +102,9 @@ func (s *Store) ingest(ctx context.Context, req team.Collect, before Manifest) (
 	if err := sc.scan(ctx); err != nil {
 		return nil, err
 	}
-	in := &ingestion{
-		store: s, root: root, base: before, index: s.loadIndex(dir), secrets: newSecrets(req.Secrets), mend: true,
+	in := &ingestion{store: s, root: root, base: before, secrets: newSecrets(req.Secrets), mend: true}
+	if !req.Unseen {
+		in.index = s.loadIndex(dir)
 	}
 	return in, in.run(ctx, sc.files)
 }

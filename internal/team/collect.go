@@ -16,6 +16,10 @@ type Collect struct {
 	On   Digest
 	// Secrets lists values that no collected file may hold.
 	Secrets []string
+	// Unseen: the directory was filled with files that were never collected, a
+	// person's, so every one that the base does not have is read, whatever the
+	// store remembers of the directory.
+	Unseen bool
 }
 
 // Collected is what a collection found and stored.

@@ -41,15 +41,20 @@ func (r Record) Status() AssignmentStatus {
 		Persona: r.Assignment.Persona, Rounds: len(r.Rounds), Status: Running, Usage: r.Usage, Failures: []AttemptFailure{},
 	}
 	for _, round := range r.Rounds {
-		s.Attempts += len(round.Attempts)
 		s.LostWorkers += round.Lost
-		s.Failures = append(s.Failures, round.Failures()...)
-		if round.Result == nil {
-			s.Status = Running
-			continue
+		if !round.Supplied {
+			s.Attempts += len(round.Attempts)
+			s.Failures = append(s.Failures, round.Failures()...)
 		}
-		s.Attempts++
-		s.Summary, s.Status = round.Result.Summary, Completed
+		switch {
+		case round.Result == nil:
+			s.Status = Running
+		case round.Supplied:
+			s.Summary, s.Status = round.Result.Summary, Supplied
+		default:
+			s.Attempts++
+			s.Summary, s.Status = round.Result.Summary, Completed
+		}
 	}
 	return s
 }

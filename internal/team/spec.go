@@ -178,7 +178,7 @@ const (
 
 // Help says what happens when an assignment's rounds are spent.
 type Help struct {
-	// Mode is fail or ask.
+	// Mode is ask unless said otherwise.
 	Mode HelpMode `json:"mode,omitempty" yaml:"mode,omitempty"`
 	// Jira says where a ticket is made.
 	Jira *HelpJira `json:"jira,omitempty" yaml:"jira,omitempty"`
@@ -237,7 +237,7 @@ func (t Team) Resolved() Team {
 		t.Budget.OnExceeded = OnExceededStop
 	}
 	if t.Help.Mode == "" {
-		t.Help.Mode = HelpFail
+		t.Help.Mode = HelpAsk
 	}
 	if t.asks() {
 		setDefault(&t.Help.GiveUpAfter, DefaultGiveUpAfter)

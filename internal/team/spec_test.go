@@ -26,7 +26,7 @@ func TestResolvedFillsInWhatTheFileLeavesOut(t *testing.T) {
 	require.Equal(t, 7, out.Personas["a"].Attempts)
 	require.Equal(t, 3, out.Personas["b"].Attempts)
 	require.Equal(t, OnExceededStop, out.Budget.OnExceeded)
-	require.Equal(t, HelpFail, out.Help.Mode)
+	require.Equal(t, HelpAsk, out.Help.Mode)
 	require.Equal(t, []Phase{
 		{Name: "one", Needs: []string{}, Personas: []string{"a", "b"}, Order: OrderParallel, Integrator: "b"},
 		{Name: "two", Needs: []string{"one"}, Personas: []string{"b"}, Order: OrderParallel, Integrator: "b"},

@@ -1,0 +1,384 @@
+package activities_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// retried is a session whose rounds are spent before a person has them begin
+// afresh: a model that gets it right once it has heard the person's note twice.
+type retried struct {
+	*desk
+	paid   int
+	checks int
+}
+
+func newRetried(t *testing.T) *retried {
+	r := &retried{desk: newDesk(t)}
+	r.team.Phases[0].Checks = []string{"good"}
+	r.team.Retry.Attempts, r.team.Retry.Rounds = 2, 2
+	r.team.Personas["dev"] = team.Persona{Role: "r", Agent: "a", Instructions: "do", Attempts: 2}
+	r.admit()
+	r.agents.conversation, r.agents.run = team.InJournal, r.answer
+	r.agents.check = func(job team.CheckJob) error {
+		r.checks++
+		if text, err := os.ReadFile(filepath.Join(job.Dir, "a.txt")); err != nil || string(text) != "good" {
+			return team.Failf(team.TestFailure, "no good at %d", r.checks) // never in the same words
+		}
+		return nil
+	}
+	return r
+}
+
+// answer asks once, for what the brief says, and pays unless the answer is stored.
+func (r *retried) answer(ctx context.Context, job team.Job) (team.Outcome, error) {
+	said, err := json.Marshal(job.Brief.Feedback)
+	if err != nil {
+		return team.Outcome{}, err
+	}
+	sum := sha256.Sum256(said)
+	request := team.Digest(hex.EncodeToString(sum[:]))
+	stored, err := job.Calls.Stored(ctx, 1, request)
+	if err != nil {
+		return team.Outcome{}, err
+	}
+	if stored == nil {
+		r.paid++
+		stored = &team.StoredTurn{Answer: []byte("bad"), Usage: team.Usage{OutputTokens: 5}}
+		if f := job.Brief.Feedback; f != nil && f.Note != "" && job.Brief.Attempt == 2 {
+			stored.Answer = []byte("good")
+		}
+		plan := team.CallPlan{Turn: 1, Agent: job.Agent, Request: request, Want: team.Amount{Tokens: 9}, Least: team.Amount{Tokens: 9}}
+		if _, err := job.Calls.Reserve(ctx, plan); err != nil {
+			return team.Outcome{}, err
+		}
+		if err := job.Calls.Settle(ctx, 1, stored.Answer, stored.Usage); err != nil {
+			return team.Outcome{}, err
+		}
+	}
+	return team.Outcome{Usage: stored.Usage}, os.WriteFile(filepath.Join(job.Dir, "a.txt"), stored.Answer, 0o600)
+}
+
+// session executes what the workflow would: two rounds of two attempts, and then
+// one of the series that a person has asked for.
+func (r *retried) session() team.RoundResult {
+	r.t.Helper()
+	in := r.roundInput()
+	r.earlier = 0
+	for _, in.Round = range []int{1, 2} {
+		_, err := r.roundOf(in, activities.Heartbeat{})
+		requireType(r.t, err, team.RecoverableError)
+		_, err = r.roundOf(in, activities.Heartbeat{})
+		requireType(r.t, err, team.UnrecoverableError)
+		r.earlier++
+	}
+	in.Round, in.Series, in.Note = 1, 1, "it is to be good"
+	_, err := r.roundOf(in, activities.Heartbeat{})
+	requireType(r.t, err, team.RecoverableError)
+	result, err := r.roundOf(in, activities.Heartbeat{})
+	require.NoError(r.t, err)
+	return result
+}
+
+// TestResetGoesThroughEverySeriesForNothing is a reset of a session in which a
+// person has had an assignment begin afresh: by then the record has seen the later
+// epoch, and the model's answers of the first one are what the session has to find.
+func TestResetGoesThroughEverySeriesForNothing(t *testing.T) {
+	t.Parallel()
+	r := newRetried(t)
+	first := r.session()
+	require.Equal(t, 6, r.paid)
+	var epochs []int
+	for _, call := range r.journal().Calls() {
+		epochs = append(epochs, call.Key.Epoch)
+	}
+	require.Equal(t, []int{1, 1, 1, 1, 2, 2}, epochs, "the model is asked anew in the second series")
+	require.Equal(t, 2, r.record().Epoch)
+
+	_, err := r.store.UpdateRecord(r.key(), r.roundInput().AssignmentID, 1, func(record *team.Record) {
+		for i := range record.Rounds { // what follows is another run's
+			record.Rounds[i].Key.Run = "before the reset"
+		}
+	})
+	require.NoError(t, err)
+	second := r.session()
+	require.Equal(t, 6, r.paid, "no answer is paid for again")
+	require.Equal(t, first.Delta, second.Delta)
+	require.Equal(t, first.Total, second.Total)
+	require.Equal(t, r.agents.runs[:6], r.agents.runs[6:], "every attempt is told what it was told before")
+	require.Equal(t, 2, r.record().Epoch)
+}
+
+func TestSeriesCountsItsRoundsFromOneAndKnowsTheFailuresBefore(t *testing.T) {
+	t.Parallel()
+	r := newRetried(t)
+	result := r.session()
+	require.Equal(t, 2, result.Attempts)
+	last := r.agents.runs[4]
+	require.Equal(t, 1, last.Round)
+	require.Equal(t, 1, last.Attempt)
+	require.Equal(t, team.TestFailure, last.Feedback.Category, "of the series before")
+	require.Contains(t, last.Feedback.Message, "no good at 4")
+	require.True(t, last.Feedback.Kept)
+}
+
+// TestSeriesWithoutARecordIsPaidForOnce: an assignment that first works in a later
+// series of its session dies after it has paid.
+func TestSeriesWithoutARecordIsPaidForOnce(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	c := &conversation{turns: 2, die: func(step string) bool { return step == "2 reserved" }}
+	d.converse(c)
+	in := d.roundInput()
+	in.Series = 1
+	_, err := d.roundOf(in, activities.Heartbeat{})
+	require.Error(t, err)
+	c.die = nil
+	_, err = d.roundOf(in, activities.Heartbeat{})
+	require.NoError(t, err)
+	require.Len(t, c.paid, 2, "the first answer was stored")
+	require.Equal(t, 2, d.record().Epoch)
+	require.Equal(t, 2, d.record().Rounds[0].Epoch)
+}
+
+func TestRecordThatWasLostLearnsItsEpochsFromTheJournal(t *testing.T) {
+	t.Parallel()
+	for name, forget := range map[string]func(*team.Record){
+		"nothing is left":                func(r *team.Record) { *r = team.Record{Schema: r.Schema, Assignment: r.Assignment, Incarnation: 1} },
+		"an earlier version has made it": func(r *team.Record) { r.Began = 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDesk(t)
+			c := &conversation{turns: 2, fails: func(turn int) *team.Failure {
+				if turn == 2 {
+					return team.Failf(team.Auth, "no")
+				}
+				return nil
+			}}
+			d.converse(c)
+			in := d.roundInput()
+			for in.Series = range 2 {
+				_, err := d.roundOf(in, activities.Heartbeat{})
+				require.Error(t, err)
+				d.earlier++
+			}
+			require.Len(t, c.paid, 2)
+			_, err := d.store.UpdateRecord(d.key(), in.AssignmentID, 1, forget)
+			require.NoError(t, err)
+			in.Series, c.fails = 1, nil
+			_, err = d.roundOf(in, activities.Heartbeat{})
+			require.NoError(t, err)
+			require.Len(t, c.paid, 3, "only the second turn, which has no answer yet")
+		})
+	}
+}
+
+func TestNoteReachesEveryAttempt(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	in := d.roundInput()
+	in.Note = "mind the tests"
+	d.agents.run = fail(team.TestFailure)
+	for range 2 {
+		_, err := d.roundOf(in, activities.Heartbeat{})
+		requireType(t, err, team.RecoverableError)
+	}
+	require.Equal(t, &team.Feedback{Note: "mind the tests"}, d.agents.runs[0].Feedback, "also without a failure to tell of")
+	require.Equal(t, team.TestFailure, d.agents.runs[1].Feedback.Category)
+	require.Equal(t, "mind the tests", d.agents.runs[1].Feedback.Note)
+}
+
+// sentBack is a desk whose assignment has done its work, a file a.txt, which a
+// later phase has then sent back.
+func sentBack(t *testing.T) (*desk, activities.RoundInput) {
+	d := newDesk(t)
+	d.team.Personas["tester"] = team.Persona{Role: "r", Agent: "a", Instructions: "do", Attempts: 3}
+	d.team.Phases = append(d.team.Phases, team.Phase{
+		Name: "test", Personas: []string{"tester"}, Produces: []string{"report.txt"}, SendsBack: &team.SendsBack{To: "build", Times: 2},
+	})
+	d.team = d.team.Resolved()
+	d.admit()
+	done, err := d.round(activities.Heartbeat{})
+	require.NoError(t, err)
+	rework := team.Rework{
+		To: "build", From: team.AssignmentID{Phase: "test", Persona: "tester"},
+		Reasons: []string{"b.txt is missing", "a.txt is too short"}, Pass: 1, Of: 2, At: time.Now(), Open: []string{"build", "test"},
+	}
+	kept := rework
+	kept.Undone = []team.CheckpointAssignment{{
+		AssignmentID: d.roundInput().AssignmentID, Status: team.Completed, Input: d.input, Work: team.Work{Delta: done.Delta},
+	}}
+	c, err := d.store.Checkpoint(t.Context(), d.head)
+	require.NoError(t, err)
+	c.Reworks, c.Previous, c.SHA256 = []team.Rework{kept}, d.head, ""
+	d.head, err = d.store.PutCheckpoint(t.Context(), d.key(), c)
+	require.NoError(t, err)
+	d.agents.runs = nil
+	d.earlier++
+	in := d.roundInput()
+	in.Series, in.Rework = 1, &rework
+	return d, in
+}
+
+const reasons = "- b.txt is missing\n- a.txt is too short\n"
+
+// here lists what an attempt finds in its directory.
+func here(t *testing.T, job team.Job) []string {
+	t.Helper()
+	entries, err := os.ReadDir(job.Dir)
+	require.NoError(t, err)
+	names := []string{}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func TestWorkThatWasSentBackIsDoneOnFromItsFiles(t *testing.T) {
+	t.Parallel()
+	d, in := sentBack(t)
+	d.agents.conversation, d.agents.continuable = team.InDirectory, true
+	d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+		require.Equal(t, []string{"a.txt"}, here(t, job))
+		require.True(t, job.Continues, "in its conversation")
+		return leave("b.txt", "y")(ctx, job)
+	}
+	result, err := d.roundOf(in, activities.Heartbeat{})
+	require.NoError(t, err)
+	f := d.agents.runs[0].Feedback
+	require.Equal(t, team.Rejected, f.Category)
+	require.Equal(t, "test/tester sent the work back (1 of 2)", f.Message)
+	require.Equal(t, reasons, f.Output)
+	require.Equal(t, team.RuleFor(team.Rejected).Advice, f.Advice)
+	require.True(t, f.Kept)
+	require.Contains(t, f.Diff, "a.txt")
+	require.Equal(t, team.FromConversation, result.From)
+	require.Equal(t, d.input, result.Input, "the work is still a function of its input")
+	require.Equal(t, 2, result.Files, "so that it has the files of both passes")
+	require.Equal(t, 2, d.record().Rounds[1].Epoch)
+}
+
+func TestReasonsAreToldUntilTheWorkIsAccepted(t *testing.T) {
+	t.Parallel()
+	for category, found := range map[team.Category][]string{
+		team.TestFailure:   {"a.txt", "b.txt"}, // the failed attempt's
+		team.InvalidOutput: {"a.txt"},          // what the series has begun with
+	} {
+		t.Run(string(category), func(t *testing.T) {
+			t.Parallel()
+			d, in := sentBack(t)
+			d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+				out, err := leave("b.txt", "y")(ctx, job)
+				require.NoError(t, err)
+				return out, team.Failf(category, "no good")
+			}
+			_, err := d.roundOf(in, activities.Heartbeat{})
+			requireType(t, err, team.RecoverableError)
+			d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+				require.Equal(t, found, here(t, job))
+				return leave("c.txt", "z")(ctx, job)
+			}
+			result, err := d.roundOf(in, activities.Heartbeat{})
+			require.NoError(t, err)
+			require.Equal(t, team.FromFiles, result.From)
+			f := d.agents.runs[1].Feedback
+			require.Equal(t, category, f.Category)
+			require.Equal(t, "test/tester sent the work back (1 of 2):\n"+reasons, f.SentBack)
+		})
+	}
+}
+
+func TestReworkOfOtherInputBeginsFromIt(t *testing.T) {
+	t.Parallel()
+	d, in := sentBack(t)
+	in.Rework.From, in.Rework.By = team.AssignmentID{}, "ada"
+	in.Input = d.manifest(map[string]string{"new.txt": "new"})
+	d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+		require.Equal(t, []string{"new.txt"}, here(t, job))
+		return leave("b.txt", "y")(ctx, job)
+	}
+	result, err := d.roundOf(in, activities.Heartbeat{})
+	require.NoError(t, err)
+	require.Equal(t, team.FromInput, result.From)
+	f := d.agents.runs[0].Feedback
+	require.Equal(t, "ada rejected the work", f.Message)
+	require.False(t, f.Kept)
+	require.Contains(t, f.Advice, "Do it again")
+}
+
+func TestLaterPhasesAreToldOfARework(t *testing.T) {
+	t.Parallel()
+	d, in := sentBack(t)
+	in.Phase, in.Persona, in.MaySendBack = "test", "tester", 1
+	d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+		require.Empty(t, here(t, job))
+		return leave("report.txt", "y")(ctx, job)
+	}
+	_, err := d.roundOf(in, activities.Heartbeat{})
+	require.NoError(t, err)
+	brief := d.agents.runs[0]
+	require.Equal(t, "test/tester sent the work of build back (1 of 2); it was done again since", brief.Feedback.Message)
+	require.Equal(t, reasons, brief.Feedback.Output)
+	require.Contains(t, brief.Feedback.Advice, "Do your part")
+	require.Equal(t, &team.MaySendBack{To: "build", Left: 1}, brief.MaySendBack)
+}
+
+func TestResultMaySendWorkBack(t *testing.T) {
+	t.Parallel()
+	finds := func(_ context.Context, job team.Job) (team.Outcome, error) {
+		return team.Outcome{Summary: "found", SendsBack: []string{"it does not build"}}, nil
+	}
+	t.Run("where the phase may", func(t *testing.T) {
+		t.Parallel()
+		for _, left := range []int{1, 0} { // with none left, it is the session that asks a person
+			d, in := sentBack(t)
+			in.Phase, in.Persona, in.MaySendBack, in.Rework, in.Series = "test", "tester", left, nil, 0
+			d.agents.run = finds
+			result, err := d.roundOf(in, activities.Heartbeat{})
+			require.NoError(t, err, "it is held to no contract")
+			require.Equal(t, []string{"it does not build"}, result.SendsBack)
+			require.Equal(t, &team.MaySendBack{To: "build", Left: left}, d.agents.runs[0].MaySendBack)
+			again, err := d.roundOf(in, activities.Heartbeat{})
+			require.NoError(t, err)
+			require.Equal(t, result.SendsBack, again.SendsBack, "also when the worker died before it could say so")
+			require.Len(t, d.agents.runs, 1)
+		}
+	})
+	t.Run("and nowhere else", func(t *testing.T) {
+		t.Parallel()
+		d := newDesk(t)
+		d.agents.run = finds
+		_, err := d.round(activities.Heartbeat{})
+		requireType(t, err, team.RecoverableError)
+		require.ErrorContains(t, err, "invalid_output: the result sends work back, but the phase build has no sends_back in the team file")
+		require.Nil(t, d.agents.runs[0].MaySendBack)
+	})
+}
+
+// manifest stores files.
+func (d *desk) manifest(files map[string]string) team.Digest {
+	d.t.Helper()
+	dir := d.t.TempDir()
+	for name, text := range files {
+		require.NoError(d.t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
+		require.NoError(d.t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	empty, err := d.store.Overlay(d.t.Context(), d.input, d.input)
+	require.NoError(d.t, err)
+	collected, err := d.store.Collect(d.t.Context(), team.Collect{Base: empty.Output, Dir: dir})
+	require.NoError(d.t, err, fmt.Sprint(files))
+	return collected.Output
+}

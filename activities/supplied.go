@@ -1,0 +1,123 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/failpoint"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// takeSupplied ends a round with a person's files. They are the person's last word:
+// what is wrong with them only another word can mend.
+func (r *round) takeSupplied(ctx context.Context) (team.RoundResult, error) {
+	started := r.Clock().UTC()
+	if len(r.log.Attempts) > 0 { // an execution before this one has come to its end
+		return team.RoundResult{}, r.supplyRefused(r.log.Attempts[0].Failure)
+	}
+	if f := r.refused(); f != nil {
+		return team.RoundResult{}, r.refuseSupplied(ctx, *f, left{}, started)
+	}
+	defer r.mirrorWork(ctx)()
+	result, l, err := r.supplied(ctx)
+	if err == nil {
+		result.Log, result.StartedAt, result.EndedAt = r.keepLog(ctx, l.outcome.Log), started, r.Clock().UTC()
+		if err := r.recordResult(ctx, result); err != nil {
+			return team.RoundResult{}, r.interrupted(ctx, err)
+		}
+		failpoint.Here("recorded, not completed")
+		if !r.in.Integrating {
+			observed(r.Observer).AssignmentEnded(r.scene.team.Name, team.Supplied)
+		}
+		r.mirror(ctx, team.Supplied)
+		return *result, nil
+	}
+	failure, ok := asFailure(err)
+	if !ok || ctx.Err() != nil {
+		return team.RoundResult{}, r.interrupted(ctx, err)
+	}
+	return team.RoundResult{}, r.refuseSupplied(ctx, *failure, l, started)
+}
+
+// supplied is a person as the function from the input to a delta: the input's files
+// with the person's over them, collected and held to the contract like an agent's.
+func (r *round) supplied(ctx context.Context) (*team.RoundResult, left, error) {
+	var l left
+	dir, err := r.layOut(ctx)
+	if err != nil {
+		return nil, l, err
+	}
+	contract := r.contract()
+	req := team.Collect{
+		Base: r.in.Input, Dir: dir.Tree, Ignore: r.scene.team.Ignore, Produces: contract.Produces, Secrets: r.Agents.Secrets(), Unseen: true,
+	}
+	work, err := r.collect(ctx, req)
+	if err != nil {
+		return nil, l, err
+	}
+	l.files = work.Output
+	if len(work.Changed)+len(work.Deleted) == 0 && len(contract.Produces)+len(contract.Checks) > 0 {
+		return nil, l, team.Failf(team.ContractViolation,
+			"none of the supplied files differs from what %s starts from; supply the files that are to stand for its work", r.in.AssignmentID)
+	}
+	if work, err = r.hold(ctx, contract, dir, req, work, &l.outcome); err != nil {
+		return nil, l, err
+	}
+	by := r.in.SuppliedBy
+	if by == "" {
+		by = "a person"
+	}
+	return &team.RoundResult{
+		Delta: work.Delta, Output: work.Output, Input: r.in.Input, Files: len(work.Changed) + len(work.Deleted),
+		Summary: team.Shorten(fmt.Sprintf("supplied by %s: %s", r.Agents.Mask(by), few(work.Changed)), team.MaxSummary),
+		Total:   r.book.total(), Lost: r.log.Lost,
+	}, l, nil
+}
+
+// layOut fills the assignment's directory. A conversation that was led there is
+// over: it was about other files.
+func (r *round) layOut(ctx context.Context) (dir team.WorkDir, err error) {
+	err = r.persist(ctx, func() error {
+		laid, err := r.Files.Overlay(ctx, r.in.Input, r.in.Supplied)
+		if err != nil {
+			return err
+		}
+		if dir, err = r.Sessions.WorkDir(r.scene.key, r.in.AssignmentID); err != nil {
+			return err
+		}
+		if err := r.Files.Materialise(ctx, laid.Output, dir.Tree); err != nil {
+			return err
+		}
+		return r.Agents.Forget(dir)
+	})
+	if errors.Is(err, team.ErrNotFound) || errors.Is(err, team.ErrCorrupt) {
+		err = team.Failf(team.ResourceError, "the store does not have what is supplied, manifest %s: %v; supply the files again", r.in.Supplied.Short(), err)
+	}
+	return dir, err
+}
+
+// refuseSupplied keeps what is wrong with the files, and ends the round.
+func (r *round) refuseSupplied(ctx context.Context, f team.Failure, l left, started time.Time) error {
+	f.Message = team.Shorten(r.Agents.Mask(f.Message), team.MaxMessage)
+	f.Output, f.Final = team.Tail(r.Agents.Mask(f.Output), team.MaxOutput), true
+	report := team.AttemptReport{
+		Attempt: 1, Failure: f, From: team.FromFiles, Left: l.files, Diff: r.diff(ctx, l.files),
+		StartedAt: started, EndedAt: r.Clock().UTC(), Log: r.keepLog(ctx, l.outcome.Log),
+	}
+	r.mu.Lock()
+	r.log.Attempts = []team.AttemptReport{report}
+	r.thisRound().GaveUp = true
+	r.mu.Unlock()
+	if err := r.writeRecord(ctx); err != nil {
+		return r.interrupted(ctx, err)
+	}
+	r.mirror(ctx, team.Failed)
+	return r.supplyRefused(f)
+}
+
+// supplyRefused is the error of a round whose files do not stand for the work.
+func (r *round) supplyRefused(f team.Failure) error {
+	return unrecoverable(RoundFailure{Failure: f, Attempts: []team.AttemptFailure{}, Lost: r.log.Lost, Total: r.book.total()}, nil)
+}
