@@ -141,6 +141,7 @@ func (w *Worker) workflowQueue() worker.Worker {
 	register(q, activities.AdmitName, admissions.Admit)
 	register(q, activities.AdvanceName, boundaries.Advance)
 	register(q, activities.MarkName, boundaries.Mark)
+	register(q, activities.ReworkName, boundaries.Rework)
 	register(q, activities.RaiseName, boundaries.Raise)
 	register(q, activities.CloseName, boundaries.Close)
 	q.RegisterWorkflowWithOptions(workflows.PruneStore, workflow.RegisterOptions{Name: workflows.PruneStoreName})
