@@ -153,6 +153,9 @@ func (s *Set) outcome(subject string, e ending, r result, wrong error, failure *
 	out := team.Outcome{Usage: r.Usage, Summary: team.Shorten(s.Mask(plainText(r.Summary)), team.MaxSummary)}
 	if failure == nil {
 		out.Decisions = r.Decisions
+		if r.SendsBack != nil {
+			out.SendsBack = s.maskedReasons(r.SendsBack.Reasons)
+		}
 	}
 	err := e.close(&out, failure)
 	return out, err
@@ -242,6 +245,15 @@ func (s *Set) refuseSecrets(subject string, decisions map[string]string) *team.F
 		}
 	}
 	return nil
+}
+
+// maskedReasons are the reasons for which work is sent back, fit to be told.
+func (s *Set) maskedReasons(reasons []string) []string {
+	out := make([]string, len(reasons))
+	for i, reason := range reasons {
+		out[i] = s.Mask(plainText(reason))
+	}
+	return out
 }
 
 // message makes a failure's message: one masked line of bounded length.

@@ -43,6 +43,11 @@ func TestCommandFailures(t *testing.T) {
 		{"decision of a bad name", `echo '{"decisions":{"a b":"c"}}' > $MAESTRO_RESULT`, team.InvalidOutput, "not a usable decision name"},
 		{"category of ours", `echo '{"error":{"category":"cancelled"}}' > $MAESTRO_RESULT`, team.InvalidOutput, "Maestro's to say"},
 		{"misspelled category", `echo '{"error":{"category":"time_out"}}' > $MAESTRO_RESULT`, team.InvalidOutput, `did you mean "timeout"?`},
+		{"sends back without a reason", `echo '{"sends_back":{}}' > $MAESTRO_RESULT`, team.InvalidOutput, "sends_back: there are no reasons; list at least one"},
+		{"sends back for nothing", `echo '{"sends_back":{"reasons":["a",""]}}' > $MAESTRO_RESULT`, team.InvalidOutput, "sends_back: reason 2 is empty"},
+		{"sends back something else", `echo '{"sends_back":{"reason":"a"}}' > $MAESTRO_RESULT`, team.InvalidOutput, `"reason" is unknown`},
+		{"reasons of a wrong type", `echo '{"sends_back":{"reasons":"a"}}' > $MAESTRO_RESULT`, team.InvalidOutput, "sends_back.reasons is a JSON string; it must be an array"},
+		{"sends back and fails", `echo '{"sends_back":{"reasons":["a"]},"error":{"message":"b"}}' > $MAESTRO_RESULT`, team.InvalidOutput, "sends_back stands beside error"},
 		{"secret in a message", `echo "{\"error\":{\"message\":\"key $API_KEY\"}}" > $MAESTRO_RESULT`, team.Unknown, "key ***"},
 		{"result and exit status", `echo '{"sumry":1}' > $MAESTRO_RESULT; exit 5`, team.Unknown, "exit status 5"},
 	} {
@@ -56,6 +61,20 @@ func TestCommandFailures(t *testing.T) {
 			require.LessOrEqual(t, len(f.Message), team.MaxMessage)
 		})
 	}
+}
+
+func TestCommandIsToldOfNotesAndWhetherItMaySendWorkBack(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	job := b.job()
+	job.Brief.Feedback = &team.Feedback{Note: "mind the tests"}
+	job.Brief.MaySendBack = &team.MaySendBack{To: "design", Left: 2}
+	_, err := b.shell(`cat > brief.json`).Run(t.Context(), job)
+	require.NoError(t, err)
+	brief, err := os.ReadFile(b.path("brief.json"))
+	require.NoError(t, err)
+	require.Contains(t, string(brief), `"feedback":{"category":"","message":"","output":"","advice":"","note":"mind the tests"}`)
+	require.Contains(t, string(brief), `"may_send_back":{"to":"design","left":2}`)
 }
 
 func TestCommandGetsBriefAndEnvironment(t *testing.T) {

@@ -112,6 +112,7 @@ func TestAdapters(t *testing.T) {
 				}
 				job := b.job()
 				job.Brief.Requirement = strings.Repeat("1", 1500)
+				job.Brief.MaySendBack = &team.MaySendBack{To: "design", Left: 1}
 				if c.timeout > 0 {
 					job.Timeout = team.Duration(c.timeout)
 				}
@@ -139,7 +140,7 @@ func (b *bench) asked(kind string, replies ...providertest.Reply) *Set {
 }
 
 // calls is a reply that calls a tool so many times.
-func calls(times int, used team.Usage, tool string, arguments map[string]string) providertest.Reply {
+func calls(times int, used team.Usage, tool string, arguments any) providertest.Reply {
 	call := providertest.Tool(tool, arguments)
 	return providertest.Reply{Usage: used, Calls: slices.Repeat([]providertest.Call{call}, times)}
 }
@@ -299,6 +300,32 @@ func conformances() []conformance {
 				require.NoError(t, err)
 				require.True(t, strings.HasPrefix(out.Summary, "*** 000"))
 				require.LessOrEqual(t, len(out.Summary), team.MaxSummary)
+			},
+		},
+		{
+			name:  "it sends work back, with reasons",
+			shell: `echo "{\"summary\":\"no\",\"sends_back\":{\"reasons\":[\"it does not build\",\"it holds $API_KEY\"]}}" > $MAESTRO_RESULT`,
+			play:  "summary: 'no'\nsends_back: {reasons: [it does not build, it holds " + secret + "]}",
+			model: []providertest.Reply{providertest.Use(providertest.Tool("finish", map[string]any{
+				"summary": "no", "sends_back": []string{"it does not build", "it holds " + secret},
+			}))},
+			holds: func(t *testing.T, _ *bench, out team.Outcome, err error) {
+				require.NoError(t, err)
+				require.Equal(t, "no", out.Summary)
+				require.Equal(t, []string{"it does not build", "it holds ***"}, out.SendsBack)
+			},
+		},
+		{
+			name:  "reasons without end are refused",
+			shell: `printf '{"sends_back":{"reasons":["%04500d"]},"usage":{"input_tokens":4}}' 1 > $MAESTRO_RESULT`,
+			play:  "usage: {input_tokens: 4}\nsends_back: {reasons: ['${requirement}${requirement}${requirement}']}",
+			model: []providertest.Reply{calls(6, team.Usage{InputTokens: 4}, "finish", map[string]any{"sends_back": []string{strings.Repeat("1", 4500)}})},
+			holds: func(t *testing.T, _ *bench, out team.Outcome, err error) {
+				f := failure(t, err)
+				require.Equal(t, team.InvalidOutput, f.Category)
+				require.Contains(t, f.Message, "the reasons have 4500 bytes together; at most 4096")
+				require.Empty(t, out.SendsBack)
+				require.Equal(t, int64(4), out.Usage.InputTokens, "refused, but paid")
 			},
 		},
 		{

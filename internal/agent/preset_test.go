@@ -283,6 +283,21 @@ func TestPresetResultCounts(t *testing.T) {
 	require.Equal(t, team.Usage{InputTokens: 99}, out.Usage, "the stream has none")
 }
 
+func TestPresetsSendWorkBack(t *testing.T) {
+	t.Parallel()
+	for preset, script := range map[string]string{
+		presetClaude: says(claudeBegins, claudeEnds), presetCodex: says(codexBegins, codexEnds), presetGemini: says(geminiBegins, geminiEnds),
+	} {
+		t.Run(preset, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			out, err := b.standIn(preset, script+`echo '{"sends_back":{"reasons":["it does not build"]}}' > $MAESTRO_RESULT`).Run(t.Context(), b.job())
+			require.NoError(t, err)
+			require.Equal(t, []string{"it does not build"}, out.SendsBack)
+		})
+	}
+}
+
 func TestPresetPassesItsBudget(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

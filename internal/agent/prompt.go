@@ -27,7 +27,7 @@ func prompt(job team.Job, goesOn bool) string {
 		p.feedback(*job.Brief.Feedback)
 	}
 	p.contract(job.Deliver)
-	p.handIn(filepath.Join(resultDir(job.Home), resultName))
+	p.handIn(filepath.Join(resultDir(job.Home), resultName), job.Brief.MaySendBack)
 	return p.String()
 }
 
@@ -95,21 +95,42 @@ func role(role string) string {
 
 // goOn says why the conversation goes on.
 func (p *promptText) goOn(b team.Brief) {
-	if b.Feedback == nil {
+	switch {
+	case b.Feedback == nil || b.Feedback.Category == "":
 		p.f("You were cut off in the middle of your work. The working directory is as you left it. Look at what is there, go on where you stopped, and finish.\n")
-		return
+	case b.Feedback.Category == team.Rejected:
+		p.f("Work was sent back, for the reasons that are given below. The working directory is as you left it. Go on from there.\n")
+	default:
+		p.f("Your work is not finished yet: it failed in the way that is described below. The working directory is as you left it. Go on from there.\n")
 	}
-	p.f("Your work is not finished yet: it failed in the way that is described below. The working directory is as you left it. Go on from there.\n")
 }
 
 func (p *promptText) feedback(f team.Feedback) {
-	p.section("What went wrong before")
+	if f.Category != "" {
+		p.failure(f)
+	}
+	if f.SentBack != "" {
+		p.section("What the work was sent back for before that")
+		p.text(f.SentBack)
+	}
+	if f.Note != "" {
+		p.section("What people say")
+		p.f("A person who has looked at it says: %s\n", strings.TrimSpace(f.Note))
+	}
+}
+
+func (p *promptText) failure(f team.Feedback) {
+	title, output := "What went wrong before", "Its output:"
+	if f.Category == team.Rejected {
+		title, output = "The work was sent back", "The reasons:"
+	}
+	p.section(title)
 	p.f("%s (%s)\n", f.Message, f.Category)
 	if f.Advice != "" {
 		p.f("\n%s\n", f.Advice)
 	}
 	if strings.TrimSpace(f.Output) != "" {
-		p.f("\nIts output:\n\n")
+		p.f("\n%s\n\n", output)
 		p.block(f.Output)
 	}
 	if strings.TrimSpace(f.Diff) == "" {
@@ -136,12 +157,30 @@ func (p *promptText) contract(c team.Contract) {
 	}
 }
 
-func (p *promptText) handIn(path string) {
+func (p *promptText) handIn(path string, back *team.MaySendBack) {
 	p.section("How to hand in")
 	p.f(`Leave your work as files in the working directory. When it is finished, write one JSON object to the file %s (also named by $%s), like:
 
 {"summary": "what you did, in a sentence", "decisions": {"name": "value"}}
 
-Decisions are choices that those who work on this after you have to know; leave the field out if you made none. A name has letters, digits, -, _ and ., a value at most %d bytes. The object has no other fields. Never write a password, key or token into a file or a decision.
-`, path, resultVariable, team.MaxDecisionValue)
+Decisions are choices that those who work on this after you have to know; leave the field out if you made none. A name has letters, digits, -, _ and ., a value at most %d bytes. The object has no other fields%s. Never write a password, key or token into a file or a decision.
+`, path, resultVariable, team.MaxDecisionValue, besides(back))
+	if back == nil {
+		return
+	}
+	p.section("How to send work back")
+	p.f(`If the work of the phase %q, which you build on, is wrong in a way that is not yours to mend, send it back instead of handing in. Add to the object:
+
+{"sends_back": {"reasons": ["what is wrong, where, and what would be right"]}}
+
+Those who did that work then mend it for these reasons, all together at most %d bytes, and your turn comes again after them. %s
+`, back.To, team.MaxReasons, back.Remains())
+}
+
+// besides goes on from what fields a result has.
+func besides(back *team.MaySendBack) string {
+	if back == nil {
+		return ""
+	}
+	return " but the one below"
 }

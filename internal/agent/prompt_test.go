@@ -43,6 +43,39 @@ func TestPromptSaysAllOfTheBrief(t *testing.T) {
 	}
 }
 
+func TestPromptTellsWhatOthersSay(t *testing.T) {
+	t.Parallel()
+	job := team.Job{Home: "/w/home", Brief: team.Brief{Persona: "dev", Phase: "build", Requirement: "A shop."}}
+	require.NotContains(t, prompt(job, false), "sends_back")
+	require.Contains(t, prompt(job, false), "The object has no other fields.")
+	job.Brief.MaySendBack = &team.MaySendBack{To: "design", Left: 1}
+	require.Contains(t, prompt(job, false), `{"sends_back": {"reasons": [`)
+	require.Contains(t, prompt(job, false), `the phase "design"`)
+	require.Contains(t, prompt(job, false), "This can be done once more")
+
+	job.Brief.Feedback = &team.Feedback{Note: "mind the tests"}
+	text := prompt(job, false)
+	require.Contains(t, text, "A person who has looked at it says: mind the tests\n")
+	require.NotContains(t, text, "# What went wrong")
+	require.Contains(t, prompt(job, true), "You were cut off in the middle", "nothing has failed")
+
+	job.Brief.Feedback = &team.Feedback{
+		Category: team.Rejected, Message: "test/tester sent the work back (1 of 2)", Output: "- it does not build\n", Advice: "Go on.", Kept: true, Diff: "+a",
+	}
+	text = prompt(job, true)
+	for _, want := range []string{
+		"Work was sent back, for the reasons", "# The work was sent back\n\ntest/tester sent the work back (1 of 2) (rejected)",
+		"The reasons:\n\n```\n- it does not build\n```", "and is still there:\n\n```\n+a",
+	} {
+		require.Contains(t, text, want)
+	}
+	job.Brief.Feedback = &team.Feedback{Category: team.Syntax, Message: "no", SentBack: "ada rejected the work:\n- too slow\n", Note: "hurry"}
+	text = prompt(job, true)
+	require.Contains(t, text, "no (syntax)")
+	require.Contains(t, text, "# What the work was sent back for before that\n\nada rejected the work:\n- too slow\n")
+	require.Contains(t, text, "says: hurry")
+}
+
 func TestPromptListsSomeOfManyFiles(t *testing.T) {
 	t.Parallel()
 	var job team.Job

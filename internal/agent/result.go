@@ -29,7 +29,21 @@ type result struct {
 	Summary   string            `json:"summary"`
 	Decisions map[string]string `json:"decisions"`
 	Usage     team.Usage        `json:"usage"`
+	SendsBack *sentBack         `json:"sends_back,omitempty"`
 	Error     *resultError      `json:"error,omitempty"`
+}
+
+// sentBack is how an agent says that it sends an earlier phase's work back, and
+// what for.
+type sentBack struct {
+	Reasons []string `json:"reasons" yaml:"reasons"`
+}
+
+func (b *sentBack) check() error {
+	if b == nil {
+		return nil
+	}
+	return team.CheckReasons(b.Reasons)
 }
 
 // resultError is how an agent says that it failed.
@@ -62,6 +76,18 @@ func parseResult(data []byte) (result, error) {
 	for _, check := range []func() error{
 		r.Usage.Validate,
 		func() error { return team.CheckDecisions(r.Decisions) },
+		func() error {
+			if err := r.SendsBack.check(); err != nil {
+				return fmt.Errorf("sends_back: %w", err)
+			}
+			return nil
+		},
+		func() error {
+			if r.SendsBack != nil && r.Error != nil {
+				return errors.New("sends_back stands beside error; an attempt either sends work back or fails: write one of them")
+			}
+			return nil
+		},
 		func() error {
 			if err := r.Error.check(); err != nil {
 				return fmt.Errorf("error.category %w", err)
@@ -133,7 +159,7 @@ func explain(err error) error {
 		return errors.New("it is not JSON: it ends in the middle")
 	}
 	if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return fmt.Errorf("field %s is unknown; a result has summary, decisions, usage and error", team.Shorten(field, 80))
+		return fmt.Errorf("field %s is unknown; a result has summary, decisions, usage, sends_back and error", team.Shorten(field, 80))
 	}
 	return err
 }
@@ -146,6 +172,8 @@ func describeKind(t reflect.Type) string {
 		return "true or false"
 	case reflect.Int64:
 		return "a whole number"
+	case reflect.Slice:
+		return "an array"
 	default:
 		return "an object"
 	}

@@ -22,7 +22,7 @@ import (
 //
 // Every text, path and decision may refer to ${decision.NAME}, ${requirement},
 // ${session}, ${phase}, ${persona}, ${role}, ${instructions}, ${round},
-// ${attempt} and ${feedback.category}, .message, .output and .advice. A default
+// ${attempt} and ${feedback.category}, .message, .output, .advice and .note. A default
 // follows ":-", as in ${decision.database:-sqlite}; $${...} stands for itself
 // without the first dollar. Whatever else is between ${ and } stays.
 type script struct {
@@ -39,6 +39,9 @@ type scriptPlay struct {
 	// fits is played, the last one where none does.
 	Round   int `yaml:"round,omitempty"`
 	Attempt int `yaml:"attempt,omitempty"`
+	// Feedback restricts the play to attempts whose feedback is of this category:
+	// rejected for all in which work is done again that was sent back.
+	Feedback team.Category `yaml:"feedback,omitempty"`
 	// Turns are played in order.
 	Turns []scriptTurn `yaml:"turns,omitempty"`
 	// Summary, Decisions and Usage are reported at the end; the usage is
@@ -46,6 +49,8 @@ type scriptPlay struct {
 	Summary   string            `yaml:"summary,omitempty"`
 	Decisions map[string]string `yaml:"decisions,omitempty"`
 	Usage     scriptUsage       `yaml:"usage,omitempty"`
+	// SendsBack has the attempt send an earlier phase's work back.
+	SendsBack *sentBack `yaml:"sends_back,omitempty"`
 	// Fail has the attempt fail after its turns.
 	Fail *scriptFailure `yaml:"fail,omitempty"`
 }
@@ -118,7 +123,7 @@ func (s *script) choose(b team.Brief) (scriptPlay, bool) {
 	for _, key := range []string{b.Phase + "/" + b.Persona, b.Persona, "*"} {
 		plays := s.Plays[key]
 		for _, p := range plays {
-			if (p.Round == 0 || p.Round == b.Round) && (p.Attempt == 0 || p.Attempt == b.Attempt) {
+			if p.fits(b) {
 				return p, true
 			}
 		}
@@ -127,4 +132,19 @@ func (s *script) choose(b team.Brief) (scriptPlay, bool) {
 		}
 	}
 	return scriptPlay{}, false
+}
+
+// fits tells whether the play is for an attempt with this brief.
+func (p scriptPlay) fits(b team.Brief) bool {
+	if p.Round != 0 && p.Round != b.Round || p.Attempt != 0 && p.Attempt != b.Attempt {
+		return false
+	}
+	switch f := b.Feedback; {
+	case p.Feedback == "":
+		return true
+	case f == nil:
+		return false
+	default:
+		return f.Category == p.Feedback || p.Feedback == team.Rejected && f.SentBack != ""
+	}
 }

@@ -19,6 +19,8 @@ plays:
     - {attempt: 1, round: 1, summary: first of all}
     - {attempt: 1, summary: first of a later round}
     - {round: 2, summary: second round}
+    - {feedback: rejected, attempt: 3, summary: once more}
+    - {feedback: syntax, attempt: 3, summary: mended}
     - {attempt: 9, summary: the last}
   dev:
     - summary: anywhere
@@ -42,6 +44,17 @@ plays:
 		require.True(t, ok)
 		require.Equal(t, c.want, play.Summary)
 	}
+	for want, f := range map[string]*team.Feedback{
+		"once more": {Category: team.Rejected},
+		"mended":    {Category: team.Syntax},
+		"the last":  {Note: "x"},
+	} {
+		play, _ := s.choose(team.Brief{Phase: "build", Persona: "dev", Round: 1, Attempt: 3, Feedback: f})
+		require.Equal(t, want, play.Summary)
+	}
+	again := &team.Feedback{Category: team.Syntax, SentBack: "ada rejected the work"}
+	play, _ := s.choose(team.Brief{Phase: "build", Persona: "dev", Round: 1, Attempt: 3, Feedback: again})
+	require.Equal(t, "once more", play.Summary, "work that was sent back is still done again")
 	_, ok := (&script{}).choose(team.Brief{})
 	require.False(t, ok)
 }
@@ -62,13 +75,13 @@ func TestScriptFillsTexts(t *testing.T) {
 	brief := team.Brief{
 		Session: "s", Phase: "p", Persona: "q", Role: "r", Instructions: "i", Requirement: "do ${phase}", Round: 2, Attempt: 3,
 		Decisions: map[string]string{"color": "blue", "a.b-c": "dotted", "empty": ""},
-		Feedback:  &team.Feedback{Category: team.Syntax, Message: "m", Output: "o", Advice: "a"},
+		Feedback:  &team.Feedback{Category: team.Syntax, Message: "m", Output: "o", Advice: "a", Note: "n"},
 	}
 	for text, want := range map[string]string{
-		"${session}/${phase}/${persona}/${role}/${instructions}/${round}/${attempt}":     "s/p/q/r/i/2/3",
-		"${feedback.category} ${feedback.message} ${feedback.output} ${feedback.advice}": "syntax m o a",
-		"${decision.color} ${decision.a.b-c} [${decision.empty}] ${decision.empty:-x}":   "blue dotted [] x",
-		"${decision.gone:-red} ${decision.gone:-}.":                                      "red .",
+		"${session}/${phase}/${persona}/${role}/${instructions}/${round}/${attempt}":                      "s/p/q/r/i/2/3",
+		"${feedback.category} ${feedback.message} ${feedback.output} ${feedback.advice} ${feedback.note}": "syntax m o a n",
+		"${decision.color} ${decision.a.b-c} [${decision.empty}] ${decision.empty:-x}":                    "blue dotted [] x",
+		"${decision.gone:-red} ${decision.gone:-}.":                                                       "red .",
 		"${requirement}":             "do ${phase}",
 		"$${phase} $$${phase} ${":    "${phase} $${phase} ${",
 		"${HOME} ${x.y} $phase ${ }": "${HOME} ${x.y} $phase ${ }",
@@ -204,6 +217,9 @@ func TestScriptFaultsNameTheirPlace(t *testing.T) {
 		{"version: 1\nplays: {a: [{turns: [{files: {x: {content: y, link: z}}}]}]}\n", "several things at once"},
 		{"version: 1\nplays: {a: [{turns: [{crash: true, hang: true}]}]}\n", "stands beside crash"},
 		{"version: 1\nplays: {a: [{decisions: {a b: c}}]}\n", "not a usable decision name"},
+		{"version: 1\nplays: {a: [{feedback: rejcted}]}\n", `is none of the failure categories; did you mean "rejected"?`},
+		{"version: 1\nplays: {a: [{sends_back: {reasons: []}}]}\n", "$.plays.a[0].sends_back.reasons there are no reasons"},
+		{"version: 1\nplays: {a: [{sends_back: {reasons: [x]}, fail: {}}]}\n", "either fails or sends work back"},
 		{"version: 1\nplays: {a: [{round: -1, attempt: -1}]}\n", "rounds count from 1"},
 	} {
 		_, err := parseScript("s.yaml", []byte(c.script))

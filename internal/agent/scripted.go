@@ -65,6 +65,12 @@ func (p scriptPlay) part(job team.Job) (part, error) {
 		out.Turns = append(out.Turns, t.part(f))
 	}
 	out.Result.Summary = f.fill(p.Summary)
+	if p.SendsBack != nil && !spent {
+		out.Result.SendsBack = &sentBack{}
+		for _, reason := range p.SendsBack.Reasons {
+			out.Result.SendsBack.Reasons = append(out.Result.SendsBack.Reasons, f.fill(reason))
+		}
+	}
 	switch {
 	case spent:
 		out.Result.Error = &resultError{Category: team.TurnLimit, Message: fmt.Sprintf("the work was not done after %d turns (max_turns)", job.MaxTurns)}

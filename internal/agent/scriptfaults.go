@@ -143,11 +143,18 @@ func (v *validator) play(path string, p scriptPlay) {
 	if p.Attempt < 0 {
 		v.add(path+".attempt", "is %d; attempts count from 1, and left out means any", p.Attempt)
 	}
+	if p.Feedback != "" && !team.ValidCategory(p.Feedback) {
+		v.add(path+".feedback", "%q is none of the failure categories%s", team.Shorten(string(p.Feedback), 80), categoryHint(p.Feedback))
+	}
 	for i, t := range p.Turns {
 		v.turn(team.ItemPath(path+".turns", i), t)
 	}
 	v.check(path+".decisions", team.CheckDecisions(p.Decisions))
 	v.check(path+".usage", p.Usage.usage().Validate())
+	v.check(path+".sends_back.reasons", p.SendsBack.check())
+	if p.SendsBack != nil && p.Fail != nil {
+		v.add(path+".fail", "stands beside sends_back; a play either fails or sends work back")
+	}
 	if p.Fail != nil {
 		v.check(path+".fail.category", (&resultError{Category: p.Fail.Category}).check())
 	}

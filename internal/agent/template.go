@@ -14,7 +14,7 @@ import (
 // placeholder is what texts of a script may refer to. Anything else between ${
 // and } is left as it is: it belongs to the program that the text is.
 var placeholder = regexp.MustCompile(`\$?\$\{(?:decision\.([A-Za-z0-9][A-Za-z0-9._-]*)|` +
-	`(requirement|session|phase|persona|role|instructions|round|attempt|feedback\.(?:category|message|output|advice)))(:-[^}]*)?\}`)
+	`(requirement|session|phase|persona|role|instructions|round|attempt|feedback\.(?:category|message|output|advice|note)))(:-[^}]*)?\}`)
 
 // filler fills in the placeholders of a play.
 type filler struct {
@@ -39,6 +39,7 @@ func newFiller(b team.Brief) *filler {
 		f.values["feedback.message"] = said.Message
 		f.values["feedback.output"] = said.Output
 		f.values["feedback.advice"] = said.Advice
+		f.values["feedback.note"] = said.Note
 	}
 	return f
 }

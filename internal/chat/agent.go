@@ -77,8 +77,9 @@ type run struct {
 	log   transcript
 	usage team.Usage
 
-	decided map[string]string
-	summary string
+	decided   map[string]string
+	summary   string
+	sendsBack []string
 	// changed: a file was written or a decision recorded.
 	changed bool
 	// reminded: the model was told once what is missing.
@@ -91,7 +92,7 @@ type run struct {
 func (a *Agent) begin(job team.Job, t tree) *run {
 	r := &run{Agent: a, job: job, tree: t, decided: map[string]string{}, log: transcript{limit: a.MaxLog}}
 	system, first := a.Mask(systemPrompt(job)), a.Mask(firstMessage(job.Brief))
-	r.talk = newConversation(a.Kind, a.Model, system, toolsFor(job.Deliver.Checks), first)
+	r.talk = newConversation(a.Kind, a.Model, system, toolsFor(job), first)
 	return r
 }
 
@@ -108,6 +109,9 @@ func (r *run) end(err error) (team.Outcome, error) {
 		err = &told
 	case err == nil:
 		out.Decisions = r.decided
+		for _, reason := range r.sendsBack {
+			out.SendsBack = append(out.SendsBack, r.Mask(reason))
+		}
 	}
 	out.Log = []byte(r.Mask(r.log.text()))
 	return out, err

@@ -59,6 +59,7 @@ func TestCallsThatMakeNoSense(t *testing.T) {
 		"the wrong type": {providertest.Tool("read", args{"path": 5}), "path must not be a JSON number"},
 		"no content":     {providertest.Tool("write", args{"path": "a"}), "content is missing"},
 		"no such check":  {providertest.Tool("run_check", args{"name": "x"}), `"x" is no check of this work`},
+		"sends nothing":  {providertest.Tool("finish", args{"sends_back": []string{"it is bad"}}), "this work may not send any back"},
 		"no decision":    {providertest.Tool("decide", args{"name": "no/name", "value": "x"}), "no/name"},
 	} {
 		t.Run(name, func(t *testing.T) {

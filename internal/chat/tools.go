@@ -28,9 +28,10 @@ func number(description string) map[string]any {
 	return map[string]any{"type": "integer", "minimum": 1, "description": description}
 }
 
-// toolsFor lists the tools of an assignment with these checks. Running a check is
-// among them only if there is one.
-func toolsFor(checks []string) []Tool {
+// toolsFor lists the tools of a job. Running a check is among them only if there is
+// one, and finish sends work back only where the job may.
+func toolsFor(job team.Job) []Tool {
+	checks := job.Deliver.Checks
 	tools := append(lookingTools(), changingTools()...)
 	if len(checks) > 0 {
 		tools = append(tools, Tool{
@@ -45,12 +46,23 @@ func toolsFor(checks []string) []Tool {
 			Properties: map[string]any{"name": text("A short name, like database."), "value": text("What was decided, in a few words.")},
 			Required:   []string{"name", "value"},
 		},
-		Tool{
-			Name: toolFinish, Description: "End the work, when all of it is done. Nothing can be changed after it.",
-			Properties: map[string]any{"summary": text("What was done, in one or two sentences.")},
-			Required:   []string{"summary"},
-		},
+		finishTool(job.Brief.MaySendBack),
 	)
+}
+
+func finishTool(back *team.MaySendBack) Tool {
+	t := Tool{
+		Name: toolFinish, Description: "End the work, when all of it is done. Nothing can be changed after it.",
+		Properties: map[string]any{"summary": text("What was done, in one or two sentences.")},
+		Required:   []string{"summary"},
+	}
+	if back != nil {
+		t.Properties["sends_back"] = map[string]any{
+			"type": "array", "items": map[string]any{"type": "string"},
+			"description": "Only to send the work of the phase " + back.To + " back instead of handing in: the reasons, each saying what is wrong, where, and what would be right.",
+		}
+	}
+	return t
 }
 
 func lookingTools() []Tool {
@@ -119,6 +131,8 @@ type arguments struct {
 	Name       string  `json:"name"`
 	Value      *string `json:"value"`
 	Summary    string  `json:"summary"`
+	// SendsBack is nil where the call does not say anything of it.
+	SendsBack []string `json:"sends_back"`
 }
 
 // gist is the call in a few words, for people.

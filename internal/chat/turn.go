@@ -147,7 +147,7 @@ func (r *run) absorb(answer Answer, d done) (over bool, err error) {
 		}
 	}
 	if d.Finished != nil {
-		r.summary = *d.Finished
+		r.summary, r.sendsBack = *d.Finished, d.SendsBack
 		return true, nil
 	}
 	if r.malformed = d.Malformed; r.malformed > maxMalformed {

@@ -42,6 +42,8 @@ type done struct {
 	// Decisions were recorded, and Finished says how the work was ended.
 	Decisions map[string]string `json:"decisions,omitempty"`
 	Finished  *string           `json:"finished,omitempty"`
+	// SendsBack has the reasons, if it was ended by sending work back.
+	SendsBack []string `json:"sends_back,omitempty"`
 	// Reminded: the model was told what is missing instead.
 	Reminded bool `json:"reminded,omitempty"`
 	// Malformed is how many calls no tool could make sense of, the last ones in
@@ -95,7 +97,7 @@ func (w *worker) work(ctx context.Context, calls []Call, before int) (done, erro
 		w.done.Results = append(w.done.Results, Result{ID: call.ID, Text: w.present(said), Error: err != nil})
 	}
 	if w.done.Finished != nil && failed {
-		w.done.Finished = nil
+		w.done.Finished, w.done.SendsBack = nil, nil
 		for i, call := range calls {
 			if call.Name == toolFinish && !w.done.Results[i].Error {
 				w.done.Results[i].Text = "Not ended: another call of the same answer failed. Look at it, and finish again."
@@ -157,12 +159,12 @@ func (w *worker) call(ctx context.Context, call Call) (string, error) {
 	case toolFinish:
 		return w.finish(a)
 	}
-	return "", malformedf("there is no tool %q; there are %s", team.Shorten(call.Name, 80), strings.Join(toolNames(w.job.Deliver.Checks), ", "))
+	return "", malformedf("there is no tool %q; there are %s", team.Shorten(call.Name, 80), strings.Join(toolNames(w.job), ", "))
 }
 
-func toolNames(checks []string) []string {
+func toolNames(job team.Job) []string {
 	var names []string
-	for _, t := range toolsFor(checks) {
+	for _, t := range toolsFor(job) {
 		names = append(names, t.Name)
 	}
 	return names
@@ -408,8 +410,11 @@ func (w *worker) decide(call Call, a arguments) (string, error) {
 }
 
 // finish ends the work. A file that has to be there and is not is asked for once:
-// a check may yet make it.
+// a check may yet make it. Nothing has to be there where work is sent back.
 func (w *worker) finish(a arguments) (string, error) {
+	if len(a.SendsBack) > 0 {
+		return w.sendBack(a)
+	}
 	if !w.reminded {
 		for _, pattern := range w.job.Deliver.Produces {
 			found, err := w.tree.has(pattern)
@@ -422,4 +427,15 @@ func (w *worker) finish(a arguments) (string, error) {
 	}
 	w.done.Finished = &a.Summary
 	return "Ended.", nil
+}
+
+func (w *worker) sendBack(a arguments) (string, error) {
+	if w.job.Brief.MaySendBack == nil {
+		return "", malformedf("this work may not send any back; leave sends_back out, and mend yourself what is wrong")
+	}
+	if err := team.CheckReasons(a.SendsBack); err != nil {
+		return "", malformedf("sends_back: %v", err)
+	}
+	w.done.Finished, w.done.SendsBack = &a.Summary, a.SendsBack
+	return "Sent back.", nil
 }

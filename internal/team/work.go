@@ -37,6 +37,17 @@ type MaySendBack struct {
 	Left int    `json:"left"`
 }
 
+// Remains is a sentence on how often work may still be sent back.
+func (m MaySendBack) Remains() string {
+	switch m.Left {
+	case 0:
+		return "It was sent back as often as it may be: sent back once more, it goes to a person."
+	case 1:
+		return "This can be done once more; after that it goes to a person."
+	}
+	return fmt.Sprintf("This can be done %d times more; after that it goes to a person.", m.Left)
+}
+
 // Feedback tells an attempt how the one before it failed, and what people say.
 type Feedback struct {
 	Category Category `json:"category"`
