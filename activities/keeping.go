@@ -174,16 +174,24 @@ func (r *round) mirrorWork(ctx context.Context) (over func()) {
 
 // mirror writes what the round has come to. The next phase boundary writes what a
 // round has done that was over before anybody was told that it had begun, if it
-// was all of its phase.
+// was all of its phase, and the phase comes to a boundary.
 func (r *round) mirror(ctx context.Context, state team.State) {
 	r.mirroring.Lock()
 	defer r.mirroring.Unlock()
 	phase, _ := r.scene.team.Phase(r.in.Phase)
-	if state == team.Completed && r.mirrored == "" && phase.Solo() {
+	if state == team.Completed && r.mirrored == "" && phase.Solo() && !r.sendsBack() {
 		r.over = true
 		return
 	}
 	r.write(ctx, state)
+}
+
+// sendsBack tells whether the round has sent an earlier phase's work back.
+func (r *round) sendsBack() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	result := r.thisRound().Result
+	return result != nil && len(result.SendsBack) > 0
 }
 
 // write brings the assignment's entry in execution_state.json up to date. It may

@@ -88,12 +88,18 @@ func (b *Boundaries) Rework(ctx context.Context, in ReworkInput) (Reworked, erro
 		return Reworked{}, storeError(err)
 	}
 	b.mirrorHelp(ctx, MarkInput{Incarnation: in.Incarnation, Help: in.Help, Reason: in.Reason}, func(e *team.Execution) {
+		for _, a := range in.Left {
+			if status := e.Assignment(a.AssignmentID); status != nil {
+				*status = assignmentStatus(a)
+			}
+		}
 		for i := range e.Phases {
 			if slices.Contains(in.Rework.Open, e.Phases[i].Name) {
 				reopen(&e.Phases[i])
 			}
 		}
 		e.Head, e.Checkpoint, e.Tree, e.Decisions = head, head, c.Tree, maps.Clone(c.Decisions)
+		e.Usage = e.Sum()
 	})
 	return Reworked{Head: head, Input: input, Decisions: c.Decisions}, nil
 }

@@ -260,20 +260,32 @@ func picky() agent.Definition {
 		echo '{"sends_back":{"reasons":["work.txt is not good"]},"usage":{"output_tokens":5}}' > $MAESTRO_RESULT`)
 }
 
-func TestPhaseSendsWorkBack(t *testing.T) {
+func TestWhatIsSentBackTakesItsBranchesAlong(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, agent.Config{Agents: map[string]agent.Definition{
 		"a": shell(`cat > brief.json
-			if grep -q 'is not good' brief.json; then echo "$(cat work.txt) good" > work.txt; else echo first > work.txt; fi; rm brief.json
-			echo '{"usage":{"output_tokens":10}}' > $MAESTRO_RESULT`),
+			case $(cat brief.json) in
+			*'"phase":"docs"'*) rm brief.json; if grep -q good work.txt; then cp work.txt docs.txt; else sleep 60; fi; exit 0;;
+			*'is not good'*) echo "$(cat work.txt) good" > work.txt;;
+			*) echo first > work.txt;;
+			esac
+			rm brief.json; echo '{"usage":{"output_tokens":10}}' > $MAESTRO_RESULT`),
 		"b": picky(),
 	}})
 	run := s.start("s", short(
 		team.Phase{Name: "one", Personas: []string{"dev"}},
-		team.Phase{Name: "docs", Personas: []string{"dev"}, Needs: []string{"one"}, Produces: []string{"work.txt"}},
+		team.Phase{Name: "docs", Personas: []string{"dev"}, Needs: []string{"one"}, Produces: []string{"docs.txt"}},
 		team.Phase{Name: "two", Personas: []string{"other"}, Needs: []string{"one"}, Produces: []string{"report.txt"}, SendsBack: &team.SendsBack{To: "one", Times: 2}},
+		team.Phase{Name: "end", Personas: []string{"other"}, Needs: []string{"docs", "two"}},
 	))
-	_ = run
+	require.NoError(t, run.Get(t.Context(), nil))
+	s.keepHistory(run)
+	e := s.execution("s")
+	require.Equal(t, "first good\n", s.tree("s")["docs.txt"], "what was at work on undone work is stopped, and begins again")
+	require.Equal(t, []int{2, 2, 2, 1}, []int{
+		e.Phases[0].Assignments[0].Rounds, e.Phases[1].Assignments[0].Rounds, e.Phases[2].Assignments[0].Rounds, e.Phases[3].Assignments[0].Rounds,
+	})
+	require.Empty(t, e.Phases[1].Assignments[0].Failures)
 }
 
 func TestWorkIsSentBackAsOftenAsItMay(t *testing.T) {
