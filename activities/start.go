@@ -134,12 +134,15 @@ func (r *round) tried() []tried {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var before []team.RoundRecord
+search:
 	for _, round := range slices.Backward(r.record.Rounds) {
-		if round.Result != nil || r.in.Feedback != "" {
-			break
-		}
 		ofThisRun := round.Key.Run == r.info.WorkflowExecution.RunID && round.Epoch == r.epoch() && round.Round < r.in.Round
-		if !round.Supplied && (round.Epoch < r.epoch() || ofThisRun) {
+		switch {
+		case round.Epoch >= r.epoch() && !ofThisRun:
+			continue
+		case round.Result != nil || r.in.Feedback != "":
+			break search
+		case !round.Supplied:
 			before = append(before, round)
 		}
 	}

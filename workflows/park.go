@@ -75,6 +75,17 @@ func (s *session) approval(ctx workflow.Context, p team.Phase) *request {
 	})
 }
 
+// askAgain asks for approval of a phase that was done in an earlier incarnation.
+func (s *session) askAgain(ctx workflow.Context, p team.Phase) error {
+	delete(s.unapproved, p.Name)
+	s.parked[p.Name] = s.approval(ctx, p)
+	s.standing()
+	if err := s.marked(ctx); err != nil {
+		return err
+	}
+	return s.park(ctx, p)
+}
+
 // park waits after a recorded phase for a person's word, if the session is to.
 // What does not build on the phase goes on meanwhile. A rejection has the phase do
 // its work again.
@@ -84,6 +95,9 @@ func (s *session) park(ctx workflow.Context, p team.Phase) error {
 		return nil
 	}
 	done := s.phaseState(p.Name)
+	if done == team.AwaitingApproval { // since an earlier incarnation
+		done = team.Restored
+	}
 	s.setPhase(p.Name, team.AwaitingApproval)
 	s.standing()
 	s.publish(ctx)

@@ -252,9 +252,7 @@ func (s *session) work(ctx workflow.Context, p team.Phase) error {
 		return s.arbitrate(ctx, p, d)
 	}
 	if s.unapproved[p.Name] {
-		delete(s.unapproved, p.Name)
-		s.parked[p.Name] = s.approval(ctx, p)
-		return s.park(ctx, p)
+		return s.askAgain(ctx, p)
 	}
 	s.setPhase(p.Name, team.Running)
 	s.show(ctx)

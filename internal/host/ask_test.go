@@ -99,10 +99,10 @@ func TestRetryGoesOnWithTheNote(t *testing.T) {
 
 	for want, wrong := range map[string]team.Answer{
 		"does not wait for an answer to request \"one.dev.2\": it waits for one.dev.1 (retry, skip, supply, abort)": {Request: "one.dev.2", Verb: team.Retrying},
-		"does not wait for an answer to request \"\"":             {Verb: team.Retrying},
-		"cannot be answered with action \"approve\"":              {Request: h.ID, Verb: team.Approving},
-		"cannot be answered with action \"again\"; it takes retry": {Request: h.ID, Verb: "again"},
-		"files names no manifest": {Request: h.ID, Verb: team.Supplying},
+		"does not wait for an answer to request \"\"":                                                               {Verb: team.Retrying},
+		"cannot be answered with action \"approve\"":                                                                {Request: h.ID, Verb: team.Approving},
+		"cannot be answered with action \"again\"; it takes retry":                                                  {Request: h.ID, Verb: "again"},
+		"files names no manifest":                                                                                   {Request: h.ID, Verb: team.Supplying},
 	} {
 		_, err := s.answer("s", wrong)
 		require.ErrorContains(t, err, want)
@@ -206,7 +206,9 @@ func TestSuppliedFilesAreCheckedLikeAnAgents(t *testing.T) {
 		require.NoError(t, err)
 	}
 	supply("wrong\n")
-	require.Eventually(t, func() bool { return slices.ContainsFunc(s.execution("s").Help, func(h team.HelpRequest) bool { return h.ID == "one.dev.2" }) },
+	require.Eventually(t, func() bool {
+		return slices.ContainsFunc(s.execution("s").Help, func(h team.HelpRequest) bool { return h.ID == "one.dev.2" })
+	},
 		30*time.Second, 20*time.Millisecond)
 	require.Equal(t, team.TestFailure, s.asks("s").Category)
 	supply("right\n")

@@ -1,7 +1,6 @@
 package host_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/agent"
-	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
 	"github.com/maestro-hive/maestro/workflows"
@@ -24,24 +22,6 @@ import (
 
 func (s *stand) breakers() *breaker.Client {
 	return &breaker.Client{Temporal: s.client, Store: s.store.ID()}
-}
-
-// start starts a session without waiting for its end.
-func (s *stand) start(session string, tm team.Team) client.WorkflowRun {
-	s.t.Helper()
-	ctx := s.t.Context()
-	data, err := json.Marshal(tm.Resolved())
-	require.NoError(s.t, err)
-	blob, err := s.store.PutBlob(ctx, data)
-	require.NoError(s.t, err)
-	requirement, err := s.store.PutBlob(ctx, []byte("the requirement"))
-	require.NoError(s.t, err)
-	empty, err := s.store.PutManifest(ctx, store.Manifest{})
-	require.NoError(s.t, err)
-	run, err := s.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: session, TaskQueue: team.WorkflowQueue(s.store.ID())},
-		workflows.TeamSessionName, workflows.SessionInput{Store: s.store.ID(), Team: blob, Requirement: requirement, Workspace: empty})
-	require.NoError(s.t, err)
-	return run
 }
 
 // waiting tells whether a session waits for a breaker, in all that is written of it.

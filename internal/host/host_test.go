@@ -86,6 +86,16 @@ func (noEnvironment) LookupEnv(string) (string, bool) { return "", false }
 // run has the team work on a requirement to the session's end.
 func (s *stand) run(session string, tm team.Team, options ...func(*workflows.SessionInput)) (workflows.SessionResult, error) {
 	s.t.Helper()
+	run := s.start(session, tm, options...)
+	var result workflows.SessionResult
+	err := run.Get(s.t.Context(), &result)
+	s.keepHistory(run)
+	return result, err
+}
+
+// start has the team begin to work on a requirement.
+func (s *stand) start(session string, tm team.Team, options ...func(*workflows.SessionInput)) client.WorkflowRun {
+	s.t.Helper()
 	ctx := s.t.Context()
 	data, err := json.Marshal(tm.Resolved())
 	require.NoError(s.t, err)
@@ -103,10 +113,7 @@ func (s *stand) run(session string, tm team.Team, options ...func(*workflows.Ses
 	run, err := s.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: session, TaskQueue: team.WorkflowQueue(s.store.ID())},
 		workflows.TeamSessionName, in)
 	require.NoError(s.t, err)
-	var result workflows.SessionResult
-	err = run.Get(ctx, &result)
-	s.keepHistory(run)
-	return result, err
+	return run
 }
 
 // histories is where the histories of these sessions are kept, for the replay
