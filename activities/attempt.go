@@ -83,10 +83,14 @@ func (r *round) hold(ctx context.Context, c team.Contract, dir team.WorkDir, req
 	return work, nil
 }
 
-// mayNotSendBack refuses to send work back in a phase that does not.
+// mayNotSendBack refuses to send work back where that is not foreseen.
 func (r *round) mayNotSendBack() *team.Failure {
-	if phase, _ := r.scene.team.Phase(r.in.Phase); phase.SendsBack != nil {
+	switch {
+	case r.maySendBack() != nil:
 		return nil
+	case r.in.Integrating:
+		return team.Failf(team.InvalidOutput,
+			"the result sends work back, but this round mends what the personas of the phase %s have left; mend it, or report an error", r.in.Phase)
 	}
 	return team.Failf(team.InvalidOutput,
 		"the result sends work back, but the phase %s has no sends_back in the team file; do the work, or report an error", r.in.Phase)
@@ -95,7 +99,7 @@ func (r *round) mayNotSendBack() *team.Failure {
 // maySendBack tells the agent to which phase it may send work back; nil: to none.
 func (r *round) maySendBack() *team.MaySendBack {
 	phase, _ := r.scene.team.Phase(r.in.Phase)
-	if phase.SendsBack == nil {
+	if phase.SendsBack == nil || r.in.Integrating {
 		return nil
 	}
 	return &team.MaySendBack{To: phase.SendsBack.To, Left: r.in.MaySendBack}

@@ -69,7 +69,7 @@ func (r *round) sentBack(ctx context.Context, s start) *team.Feedback {
 	case r.in.Rework.To != r.in.Phase:
 		f.Advice = "The files that you build on were mended for these reasons. Do your part on them as they are now, and see whether they are what was asked for."
 	case !s.former:
-		f.Advice = "The files are as they were before that work. Do it again, and heed what the reasons name."
+		f.Advice = "What was done then is not in the directory. Do it again on the files as they are now, and heed what the reasons name."
 	default:
 		f.Kept = true
 		diff, err := r.Files.UnifiedDiff(ctx, r.in.Input, s.files, team.MaxDiff)

@@ -307,10 +307,14 @@ func (r *round) succeed(ctx context.Context, result *team.RoundResult, l left, s
 		return err
 	}
 	observed(r.Observer).RoundEnded(r.agent(), "")
+	failpoint.Here("recorded, not completed")
+	if len(result.SendsBack) > 0 { // it is done again after what it builds on
+		r.mirror(ctx, team.Waiting)
+		return nil
+	}
 	if !r.in.Integrating {
 		observed(r.Observer).AssignmentEnded(r.scene.team.Name, team.Completed)
 	}
-	failpoint.Here("recorded, not completed")
 	r.mirror(ctx, team.Completed)
 	return nil
 }

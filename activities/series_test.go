@@ -346,16 +346,30 @@ func TestResultMaySendWorkBack(t *testing.T) {
 		for _, left := range []int{1, 0} { // with none left, it is the session that asks a person
 			d, in := sentBack(t)
 			in.Phase, in.Persona, in.MaySendBack, in.Rework, in.Series = "test", "tester", left, nil, 0
-			d.agents.run = finds
+			heard := &witness{}
+			d.agents.run, d.observer = finds, heard
 			result, err := d.roundOf(in, activities.Heartbeat{})
 			require.NoError(t, err, "it is held to no contract")
 			require.Equal(t, []string{"it does not build"}, result.SendsBack)
 			require.Equal(t, &team.MaySendBack{To: "build", Left: left}, d.agents.runs[0].MaySendBack)
+			require.NotContains(t, heard.heard, "assignment of t completed")
+			e, err := d.store.Execution(d.key())
+			require.NoError(t, err)
+			require.Equal(t, team.Waiting, e.Assignment(in.AssignmentID).Status)
 			again, err := d.roundOf(in, activities.Heartbeat{})
 			require.NoError(t, err)
 			require.Equal(t, result.SendsBack, again.SendsBack, "also when the worker died before it could say so")
 			require.Len(t, d.agents.runs, 1)
 		}
+	})
+	t.Run("but not when it mends the merged tree", func(t *testing.T) {
+		t.Parallel()
+		d, in := sentBack(t)
+		in.Phase, in.Persona, in.Rework, in.Integrating = "test", "tester", nil, true
+		d.agents.run = finds
+		_, err := d.roundOf(in, activities.Heartbeat{})
+		require.ErrorContains(t, err, "invalid_output: the result sends work back, but this round mends")
+		require.Nil(t, d.agents.runs[0].MaySendBack)
 	})
 	t.Run("and nowhere else", func(t *testing.T) {
 		t.Parallel()

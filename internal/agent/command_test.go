@@ -42,6 +42,7 @@ func TestCommandFailures(t *testing.T) {
 		{"decision of a wrong type", `echo '{"decisions":{"a":["b"]}}' > $MAESTRO_RESULT`, team.InvalidOutput, "decisions is a JSON array; it must be a string"},
 		{"decision of a bad name", `echo '{"decisions":{"a b":"c"}}' > $MAESTRO_RESULT`, team.InvalidOutput, "not a usable decision name"},
 		{"category of ours", `echo '{"error":{"category":"cancelled"}}' > $MAESTRO_RESULT`, team.InvalidOutput, "Maestro's to say"},
+		{"category of work sent back", `echo '{"error":{"category":"rejected"}}' > $MAESTRO_RESULT`, team.InvalidOutput, "write sends_back in place of error"},
 		{"misspelled category", `echo '{"error":{"category":"time_out"}}' > $MAESTRO_RESULT`, team.InvalidOutput, `did you mean "timeout"?`},
 		{"sends back without a reason", `echo '{"sends_back":{}}' > $MAESTRO_RESULT`, team.InvalidOutput, "sends_back: there are no reasons; list at least one"},
 		{"sends back for nothing", `echo '{"sends_back":{"reasons":["a",""]}}' > $MAESTRO_RESULT`, team.InvalidOutput, "sends_back: reason 2 is empty"},

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -122,19 +123,22 @@ func (e *resultError) check() error {
 		return nil
 	}
 	switch {
+	case e.Category == team.Rejected:
+		return fmt.Errorf("%q is for work that was sent back; to send some back, write sends_back in place of error", e.Category)
 	case e.Category == team.WorkerLost || e.Category == team.Cancelled:
 		return fmt.Errorf("%q is Maestro's to say, not an agent's; use unknown or a more precise one", e.Category)
 	case e.Category != "" && !team.ValidCategory(e.Category):
 		return fmt.Errorf("%q is none of the failure categories%s",
-			team.Shorten(string(e.Category), 80), categoryHint(e.Category))
+			team.Shorten(string(e.Category), 80), categoryHint(e.Category, team.WorkerLost, team.Cancelled, team.Rejected))
 	}
 	return nil
 }
 
-func categoryHint(c team.Category) string {
+// categoryHint ends a message on what is no category with what would be one.
+func categoryHint(c team.Category, but ...team.Category) string {
 	var names []string
 	for _, known := range team.Categories() {
-		if known != team.WorkerLost && known != team.Cancelled {
+		if !slices.Contains(but, known) {
 			names = append(names, string(known))
 		}
 	}

@@ -61,11 +61,13 @@ func TestOthersAreHeard(t *testing.T) {
 			{&team.Feedback{Note: "mind the tests"}, []string{"A person who has looked at it says: mind the tests"}, "An earlier attempt failed"},
 			{
 				&team.Feedback{Category: team.APIError, Message: "down", Note: "mind the time", SentBack: "ada rejected the work:\n- too slow"},
-				[]string{"says: mind the time", "Why work was sent back before that", "- too slow"}, "down",
+				[]string{"says: mind the time", "Why work was sent back before that", "- too slow"},
+				"down",
 			},
 			{
 				&team.Feedback{Category: team.Rejected, Message: "test/tester sent the work back (1 of 2)", Output: "- it does not build", Advice: "Go on.", Kept: true},
-				[]string{"# Work was sent back", "test/tester sent the work back (1 of 2)", "Reasons:\n```\n- it does not build", "The work is in the directory as it was"}, "Its changes",
+				[]string{"# Work was sent back", "test/tester sent the work back (1 of 2)", "Reasons:\n```\n- it does not build", "The work is in the directory as it was"},
+				"Its changes",
 			},
 		} {
 			b.job.Brief.Feedback = test.feedback
