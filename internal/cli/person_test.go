@@ -224,3 +224,42 @@ func TestManySessionsAreAnsweredAtOnce(t *testing.T) {
 	}
 	require.Empty(t, d.inbox())
 }
+
+func TestASkippedAssignmentIsNotAtWork(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	d.withWorker(map[string]string{"coder": "exit 7", "writer": "exit 7"})
+	d.must(0, "run", d.file("team.yaml", `
+version: 1
+name: two
+personas:
+  dev: {role: Developer, agent: coder, instructions: "Write code."}
+  tester: {role: Tester, agent: writer, instructions: "Test it."}
+phases:
+  - {name: build, personas: [dev, tester]}
+retry: {attempts: 1, rounds: 1}
+`), "Make it so.", "--session", "s")
+	var s team.Status
+	until(t, func() bool {
+		d.json(&s, "status", "s")
+		return s.Status == team.HelpIsNeeded && len(s.Help) == 2
+	}, "they do not ask")
+	got := d.run("resolve", "s", "retry")
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.stderr.String(), "2 requests that take retry; name one with --request ID or --for PHASE/PERSONA")
+	require.Equal(t, "session s goes on without the work of build/dev\n", d.must(0, "resolve", "s", "skip", "--for", "build/dev"))
+	elsewhere := *d // a worker says so there, the store here
+	elsewhere.set("MAESTRO_STATE_DIR", d.dir+"/elsewhere")
+	for _, at := range []*desk{d, &elsewhere} {
+		until(t, func() bool {
+			at.json(&s, "status", "s")
+			return s.Status == team.HelpIsNeeded && s.Phases[0].Assignments[0].Status == team.Skipped && len(s.Help) == 1
+		}, "it is not said that the session waits: %+v", &s)
+	}
+	require.Equal(t, 3, d.run("watch", "s").code)
+	require.Contains(t, d.must(0, "resolve", "s", "abort", "--note", "no use"), "session s ends without the work of build/tester")
+	require.Equal(t, 1, d.run("watch", "s").code)
+	table := d.must(0, "status", "s")
+	require.Contains(t, table, "build/tester needs help")
+	require.NotContains(t, table, "go on:")
+}
