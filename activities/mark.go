@@ -28,6 +28,11 @@ func (b *Boundaries) Mark(ctx context.Context, in MarkInput) (Marked, error) {
 				e.Phases[i].Status = cmp.Or(phaseState(p), team.Completed)
 			}
 		}
+		if in.Answer != nil && in.Answer.Verb == team.Skipping { // no round will write so
+			if a := e.Assignment(team.AssignmentID{Phase: in.Answer.Phase, Persona: in.Answer.Persona}); a != nil {
+				a.Status = team.Skipped
+			}
+		}
 		if out.Head != "" {
 			e.Head, e.Checkpoint = out.Head, out.Head
 		}

@@ -183,10 +183,32 @@ func (a *app) writeCheckpoint(c store.StoredCheckpoint) {
 			a.print("  %s = %s", name, clip(c.Decisions[name], 200))
 		}
 	}
+	a.writeWords(c.Checkpoint)
 	if len(c.Artifacts) > 0 {
 		a.print("\nartifacts:")
 		for _, f := range c.Artifacts {
 			a.print("  %s (%s, %s)", printable(f.Path), size(f.Size), f.AssignmentID)
 		}
+	}
+}
+
+// writeWords says what people have answered, and which work was sent back.
+func (a *app) writeWords(c team.Checkpoint) {
+	if len(c.Answers) > 0 {
+		a.print("\nanswers:")
+	}
+	for _, answer := range c.Answers {
+		of := subject(team.HelpRequest{Phase: answer.Phase, Persona: answer.Persona})
+		a.print("  %s: %s%s, %s%s", of, answer.Verb, by(answer.By), moment(&answer.At), reason(answer.Note))
+	}
+	if len(c.Reworks) > 0 {
+		a.print("\nsent back:")
+	}
+	for _, r := range c.Reworks {
+		who := by(r.By)
+		if r.From != (team.AssignmentID{}) {
+			who = " by " + r.From.String()
+		}
+		a.print("  %s%s, %s: %s", r.To, who, moment(&r.At), clip(strings.Join(r.Reasons, "; "), 200))
 	}
 }

@@ -32,10 +32,13 @@ func (a *app) reportFailure(s team.Status) {
 	for _, h := range s.Help {
 		a.say("%s", strings.Join(a.requestLines(s, h, true), "\n"))
 	}
-	a.say("%s", a.nextStep(s))
+	if next := a.nextStep(s); next != "" {
+		a.say("%s", next)
+	}
 }
 
-// nextStep is what to do about a session that has not completed.
+// nextStep is what to do about a session that has not completed, besides what its
+// requests say themselves.
 func (a *app) nextStep(s team.Status) string {
 	goOn := "go on with it, its finished work restored: " + a.again("resume "+s.Session)
 	switch {
@@ -49,6 +52,8 @@ func (a *app) nextStep(s team.Status) string {
 		return printed
 	case s.Status.Closed():
 		return goOn
+	case len(s.Help) > 0:
+		return ""
 	}
 	return "more: " + a.again("status "+s.Session)
 }

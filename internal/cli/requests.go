@@ -143,26 +143,39 @@ func (a *app) requestLines(s team.Status, h team.HelpRequest, attempts bool) []s
 			add("attempt %d: %s: %s", i+1, f.Category, clip(f.Message, 300))
 		}
 	}
-	if h.Advice != "" {
-		add("%s", printable(h.Advice))
+	all := ways(s.Session, h, s.Help)
+	if s.Status.Closed() {
+		all = nil
+	}
+	if advice := besides(h, len(all) > 0); advice != "" {
+		add("%s", printable(advice))
 	}
 	if t := ticketText(h.Ticket); t != "" {
 		add("%s", t)
 	}
-	if s.Status.Closed() {
+	if len(all) == 0 {
 		return lines
 	}
-	if all := ways(s.Session, h, s.Help); len(all) > 0 {
-		add("go on:")
-		width := 0
-		for _, w := range all {
-			width = max(width, len(a.again(w.command)))
-		}
-		for _, w := range all {
-			add("  %-*s  %s", width, a.again(w.command), a.paint.paint(dim, w.does))
-		}
+	add("go on:")
+	width := 0
+	for _, w := range all {
+		width = max(width, len(a.again(w.command)))
+	}
+	for _, w := range all {
+		add("  %-*s  %s", width, a.again(w.command), a.paint.paint(dim, w.does))
 	}
 	return lines
+}
+
+// besides is a request's advice without what only names commands, where those are
+// listed anyway.
+func besides(h team.HelpRequest, listed bool) string {
+	if !listed {
+		return h.Advice
+	}
+	return strings.Join(slices.DeleteFunc(strings.Split(h.Advice, "; "), func(clause string) bool {
+		return strings.Contains(clause, "`maestro ") || strings.Contains(clause, "send the update ")
+	}), "; ")
 }
 
 // ticketText says which ticket there is for a request, or why there is none yet;

@@ -18,7 +18,7 @@ var helpVerbs = []team.Verb{team.Retrying, team.Skipping, team.Supplying, team.A
 func forHelp() team.HelpRequest {
 	return team.HelpRequest{
 		ID: "build.dev.1", Kind: team.ForHelp, Phase: "build", Persona: "dev", Category: team.TestFailure, Message: "TestX fails",
-		Advice: "look at the log", Answers: helpVerbs, Since: anHour, Until: anHour.Add(7 * 24 * time.Hour),
+		Advice: "look at the log; go on with `maestro resolve s retry --request build.dev.1` (actions: retry, skip), or send the update resolve with {}", Answers: helpVerbs, Since: anHour, Until: anHour.Add(7 * 24 * time.Hour),
 		Attempts: []team.AttemptFailure{{Category: team.TestFailure, Message: "TestX fails"}},
 		Ticket:   &team.Ticket{Key: "MD-7", URL: "https://jira.example/browse/MD-7", Occurrences: 3},
 	}
@@ -63,7 +63,6 @@ func TestRequestsSayWhatHappenedAndWhatCanBeTyped(t *testing.T) {
     maestro resolve s abort        ends the session`},
 		{"budget beside another", []team.HelpRequest{forMoney(), forHelp()}, `ship/dev needs a larger budget: token_budget: it is spent
   waits since ` + moment(&since) + ` (2h 3m), request ship.dev.1
-  go on with ` + "`maestro budget raise s --persona dev --usd N`" + `, or with the update raise-budget
   go on:
     maestro budget raise s --persona dev --usd N       goes on where it was
     maestro resolve s retry --for ship/dev             tries again; --note TEXT reaches the next attempt

@@ -165,10 +165,10 @@ func (a *app) resolve(ctx context.Context, o resolveOptions, session, path strin
 
 // mustWait refuses a session that has ended: nobody can answer it any more.
 func (a *app) mustWait(info *workflowpb.WorkflowExecutionInfo, session string) error {
-	switch info.GetStatus() {
-	case enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
+	switch {
+	case info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
 		return nil
-	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
+	case info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
 		return usagef("session %s is completed: it waits for nobody", session)
 	}
 	return usagef("session %s has ended: it is %s, and waits for nobody; go on with it: %s", session, closedState(info.GetStatus()), a.again("resume "+session))

@@ -138,6 +138,9 @@ func phaseTable(p palette, s team.Status) *table {
 			if as.LostWorkers > 0 {
 				word = fmt.Sprintf("(%s lost) %s", count(as.LostWorkers, "worker"), word)
 			}
+			if i == 0 && phase.Status == team.AwaitingApproval {
+				word = "(the phase waits for approval) " + word
+			}
 			t.add(plain(name), plain(as.Persona), cell{string(as.Status), stateColour(as.Status)},
 				blankZero(as.Rounds), blankZero(as.Attempts), tokens(as.Usage), plain(dollars(as.Usage.CostUSD)), cell{clip(word, 60), dim})
 		}

@@ -1,0 +1,265 @@
+package cli_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// askingTeam has a phase that is to be approved, and one whose persona may need help.
+const askingTeam = `
+version: 1
+name: asking
+personas:
+  analyst: {role: Analyst, agent: writer, instructions: "Write docs."}
+  dev: {role: Developer, agent: coder, instructions: "Write code."}
+phases:
+  - {name: think, personas: [analyst], approve: true, produces: ["docs/*.md"]}
+  - {name: build, personas: [dev], checks: [has-code]}
+retry: {attempts: 1, rounds: 1, initial: 10ms, max: 10ms}
+help: {mode: ask}
+`
+
+const (
+	// heedingWriter writes a line, and another one when it is told more.
+	heedingWriter = `brief=$(cat); mkdir -p docs; echo "# Design" > docs/design.md
+case "$brief" in *SQLite*) echo "SQLite" >> docs/design.md;; esac`
+	// stubbornCoder fails unless it is told how to do it.
+	stubbornCoder = `brief=$(cat); case "$brief" in *"port is 8081"*) echo "port 8081" > code.txt;; *) echo "which port" >&2; exit 7;; esac`
+)
+
+// asked waits until a session waits for a person with nothing else at work, and
+// returns its only request.
+func (d *desk) asked(session, phase string, kind team.RequestKind) team.HelpRequest {
+	d.t.Helper()
+	var s team.Status
+	until(d.t, func() bool {
+		d.json(&s, "status", session)
+		return settled(s.Status) && len(s.Help) == 1 && s.Help[0].Phase == phase && s.Help[0].Kind == kind
+	}, "session %s does not ask: %+v", session, &s)
+	return s.Help[0]
+}
+
+func settled(s team.State) bool { return s == team.HelpIsNeeded || s == team.AwaitingApproval }
+
+func TestASessionGoesOnAtAPersonsWords(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	d.withWorker(map[string]string{"writer": heedingWriter, "coder": stubbornCoder})
+	got := d.run("run", d.file("team.yaml", askingTeam), "Make it so.", "--session", "s", "--watch")
+	require.Equal(t, 3, got.code, "%s", got.stderr.String())
+	require.Contains(t, got.stdout.String(), "think: needs approval: phase think is done")
+	require.Contains(t, got.stderr.String(), "maestro approve s think")
+
+	first := d.asked("s", "think", team.ForApproval)
+	got = d.run("resume", "s")
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.stderr.String(), "go on: maestro approve s think")
+	require.Contains(t, d.must(0, "artifacts", "diff", "s", "think", "--stat"), "docs/design.md  added   +1     -0\n")
+	got = d.run("approve", "s", "build")
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.stderr.String(), "no open request build; it waits with\n  "+first.ID)
+	got = d.run("resolve", "s", "retry")
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.stderr.String(), "write `maestro approve s think`")
+	require.Equal(t, "session s goes on: phase think does its work again, told what the note says\n",
+		d.must(0, "reject", "s", "think", "--note", "Use SQLite."))
+
+	var second team.HelpRequest
+	until(t, func() bool {
+		second = d.asked("s", "think", team.ForApproval)
+		return second.ID != first.ID
+	}, "it does not ask again")
+	require.Contains(t, d.must(0, "artifacts", "diff", "s", "think"), "+SQLite\n")
+	got = d.run("reject", "s", "--request", first.ID, "--note", "stale")
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.stderr.String(), "has no open request "+first.ID)
+	var answered struct {
+		Taken  bool
+		Answer team.Answer
+	}
+	d.json(&answered, "approve", "s", "--note", "Agreed.", "--by", "ann")
+	require.True(t, answered.Taken)
+	require.Equal(t, team.Approving, answered.Answer.Verb)
+	require.Equal(t, "ann", answered.Answer.By)
+	require.Equal(t, "think", answered.Answer.Phase)
+
+	h := d.asked("s", "build", team.ForHelp)
+	table := d.must(0, "status", "s")
+	for _, want := range []string{"build/dev needs help: unknown: ", "go on:", "maestro resolve s supply PATH", "request " + h.ID} {
+		require.Contains(t, table, want)
+	}
+	require.Equal(t, 3, d.run("watch", "s").code)
+	t.Run("inbox", func(t *testing.T) { testInbox(t, d, h) })
+	d.must(0, "resolve", "s", "retry", "--note", "The port is 8081.")
+	require.Equal(t, 0, d.run("watch", "s").code)
+	shown := d.must(0, "checkpoints", "show", "s")
+	require.Contains(t, shown, "think: approve by ann, ")
+	require.Contains(t, shown, "build/dev: retry by ")
+	require.Contains(t, shown, "Use SQLite.")
+	got = d.run("resolve", "s", "retry")
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.stderr.String(), "session s is completed: it waits for nobody")
+	require.Contains(t, d.run("inbox").stderr.String(), "nothing waits for you")
+}
+
+func testInbox(t *testing.T, d *desk, h team.HelpRequest) {
+	var doc inbox
+	d.json(&doc, "inbox")
+	require.Len(t, doc.Waiting, 1)
+	require.Equal(t, h.ID, doc.Waiting[0].Request)
+	require.Equal(t, "maestro resolve s retry", doc.Waiting[0].Commands[0])
+	require.Contains(t, d.run("list").stderr.String(), "1 session waits for a person: `maestro inbox`")
+
+	elsewhere := *d // the store is not at hand
+	elsewhere.t = t
+	elsewhere.set("MAESTRO_STATE_DIR", filepath.Join(d.dir, "elsewhere"))
+	until(t, func() bool {
+		doc = inbox{}
+		elsewhere.json(&doc, "inbox")
+		return len(doc.Waiting) == 1 && doc.Waiting[0].Status == string(team.HelpIsNeeded)
+	}, "the session is not listed")
+	require.Equal(t, []string{"maestro status s"}, doc.Waiting[0].Commands)
+	got := elsewhere.run("resolve", "s", "supply", d.dir)
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.stderr.String(), "give its --state-dir")
+}
+
+func TestFilesOfAPersonStandForTheWork(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	worker := d.withWorker(map[string]string{"coder": stubbornCoder})
+	teamFile := d.file("team.yaml", oneTeam+"retry: {attempts: 1, rounds: 1}\n")
+	require.Equal(t, 3, d.run("run", teamFile, "Make it so.", "--session", "s", "--watch").code)
+	first := d.asked("s", "build", team.ForHelp)
+	got := d.run("resolve", "s", "supply", filepath.Join(d.dir, "nowhere"))
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.stderr.String(), "cannot be read")
+
+	// What does not pass is asked about again.
+	d.file("empty/notes.txt", "no code\n")
+	d.must(0, "resolve", "s", "supply", filepath.Join(d.dir, "empty"))
+	var second team.HelpRequest
+	until(t, func() bool {
+		second = d.asked("s", "build", team.ForHelp)
+		return second.ID != first.ID
+	}, "it does not ask again")
+	require.Equal(t, team.ContractViolation, second.Category, "%+v", second)
+
+	// Without a worker the answer waits for one.
+	worker.interrupt()
+	require.Equal(t, 0, worker.wait(), worker.stderr.String())
+	require.Len(t, d.inbox(), 1)
+	got = d.run("resolve", "s", "supply", d.file("mine.txt", "package mine\n"))
+	require.Equal(t, 0, got.code, got.stderr.String())
+	require.Contains(t, got.stdout.String(), "no worker has answered within 10s")
+	require.Contains(t, got.stderr.String(), "mine.txt stands for code.txt")
+	d.withWorker(map[string]string{"coder": stubbornCoder})
+	var s team.Status
+	until(t, func() bool {
+		d.json(&s, "status", "s")
+		return s.Status == team.Completed
+	}, "the answer is lost: %+v", &s)
+	require.Equal(t, team.Supplied, s.Phases[0].Assignments[0].Status)
+	out := filepath.Join(d.dir, "out")
+	d.must(0, "artifacts", "get", "s", "--out", out)
+	code, err := os.ReadFile(filepath.Join(out, "code.txt"))
+	require.NoError(t, err)
+	require.Equal(t, "package mine\n", string(code))
+}
+
+func (d *desk) inbox() []string {
+	d.t.Helper()
+	var doc inbox
+	d.json(&doc, "inbox")
+	var sessions []string
+	for _, w := range doc.Waiting {
+		sessions = append(sessions, w.Session)
+	}
+	return sessions
+}
+
+func TestManySessionsAreAnsweredAtOnce(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	d.withWorker(map[string]string{"coder": `cat > brief; test -e ` + d.dir + `/mended || { echo broken >&2; exit 7; }; echo x > code.txt`})
+	teamFile := d.file("team.yaml", oneTeam+"retry: {attempts: 1, rounds: 1}\n")
+	for _, session := range []string{"a", "b", "c"} {
+		d.must(0, "run", teamFile, "Make it so.", "--session", session)
+	}
+	for _, session := range []string{"a", "b", "c"} {
+		d.asked(session, "build", team.ForHelp)
+	}
+	got := d.run("resolve", "--all", "retry")
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.stderr.String(), "nothing was answered; add --yes to answer 3 requests")
+	require.Contains(t, got.stdout.String(), "b: retry build/dev: unknown: ")
+	require.Contains(t, d.run("resolve", "--all", "retry", "--category", "auth", "--yes").stderr.String(), "no open request matches")
+	require.Contains(t, d.run("resolve", "--all", "skip", "--team", "other", "--dry-run").stderr.String(), "no open request matches")
+
+	var doc struct {
+		DryRun  bool `json:"dry_run"`
+		Answers []struct {
+			Session string
+			Taken   bool
+			Answer  team.Answer
+		}
+	}
+	d.json(&doc, "resolve", "--all", "abort", "--phase", "build", "--dry-run")
+	require.True(t, doc.DryRun)
+	require.Len(t, doc.Answers, 3)
+	require.False(t, doc.Answers[0].Taken)
+
+	d.file("mended", "")
+	d.json(&doc, "resolve", "--all", "retry", "--category", "unknown", "--note", "mended", "--yes")
+	require.Len(t, doc.Answers, 3)
+	for _, answer := range doc.Answers {
+		require.True(t, answer.Taken, answer.Session)
+		require.Equal(t, "mended", answer.Answer.Note)
+		require.Equal(t, 0, d.run("watch", answer.Session).code)
+	}
+	require.Empty(t, d.inbox())
+}
+
+func TestASkippedAssignmentIsNotAtWork(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	d.withWorker(map[string]string{"coder": "exit 7", "writer": "exit 7"})
+	d.must(0, "run", d.file("team.yaml", `
+version: 1
+name: two
+personas:
+  dev: {role: Developer, agent: coder, instructions: "Write code."}
+  tester: {role: Tester, agent: writer, instructions: "Test it."}
+phases:
+  - {name: build, personas: [dev, tester]}
+retry: {attempts: 1, rounds: 1}
+`), "Make it so.", "--session", "s")
+	var s team.Status
+	until(t, func() bool {
+		d.json(&s, "status", "s")
+		return s.Status == team.HelpIsNeeded && len(s.Help) == 2
+	}, "they do not ask")
+	got := d.run("resolve", "s", "retry")
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.stderr.String(), "2 requests that take retry; name one with --request ID or --for PHASE/PERSONA")
+	require.Equal(t, "session s goes on without the work of build/dev\n", d.must(0, "resolve", "s", "skip", "--for", "build/dev"))
+	elsewhere := *d // a worker says so there, the store here
+	elsewhere.set("MAESTRO_STATE_DIR", d.dir+"/elsewhere")
+	for _, at := range []*desk{d, &elsewhere} {
+		until(t, func() bool {
+			at.json(&s, "status", "s")
+			return s.Status == team.HelpIsNeeded && s.Phases[0].Assignments[0].Status == team.Skipped && len(s.Help) == 1
+		}, "it is not said that the session waits: %+v", &s)
+	}
+	require.Equal(t, 3, d.run("watch", "s").code)
+	require.Contains(t, d.must(0, "resolve", "s", "abort", "--note", "no use"), "session s ends without the work of build/tester")
+	require.Equal(t, 1, d.run("watch", "s").code)
+	table := d.must(0, "status", "s")
+	require.Contains(t, table, "build/tester needs help")
+	require.NotContains(t, table, "go on:")
+}
