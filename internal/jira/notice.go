@@ -12,6 +12,9 @@ import (
 // noticeMark begins the last line of a comment, which names its notice.
 const noticeMark = "maestro notice "
 
+// maxBy bounds the name of who answered, in bytes.
+const maxBy = 100
+
 // leastAttempts is how many attempts a ticket reports however short it has to be.
 const leastAttempts = 3
 
@@ -254,7 +257,7 @@ func wentOn(n team.Notice, quote int) document {
 	if a == nil {
 		return document{{kind: paragraph, spans: []span{strong("Session " + n.Session + " goes on.")}}}
 	}
-	by := oneLine(a.By)
+	by := team.Shorten(oneLine(a.By), maxBy)
 	if by == "" {
 		by = "Somebody"
 	}

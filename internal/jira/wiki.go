@@ -3,6 +3,7 @@ package jira
 import (
 	"regexp"
 	"strings"
+	"unicode/utf8"
 )
 
 // wiki is the document as version 2 of the API takes it: Jira's wiki markup.
@@ -49,7 +50,10 @@ func wikiLine(spans []span) string {
 
 // wikiMarks are the characters that mean something in wiki markup: a backslash
 // before one takes its meaning. The backslash itself has no such form.
-const wikiMarks = `{}[]()*_-+^~?|!#:`
+const wikiMarks = `{}[]()*_+^~?|!#`
+
+// looseMarks mean something unless they stand between letters and digits.
+const looseMarks = `-:`
 
 // blockMarks begin a heading or a quotation at the beginning of a line.
 var blockMarks = regexp.MustCompile(`^\s*(h[0-9]|bq)\.`)
@@ -62,18 +66,22 @@ func wikiEscape(text string) string {
 		b.WriteString(text[:at[1]-1] + "&#46;")
 		text = text[at[1]:]
 	}
+	before := ' '
 	for i, r := range text {
+		next, _ := utf8.DecodeRuneInString(text[i+utf8.RuneLen(r):])
 		switch {
 		case r == '\\':
 			b.WriteString("&#92;")
 		case r == '&' && entityFollows(text[i+1:]):
 			b.WriteString("&amp;")
-		case strings.ContainsRune(wikiMarks, r):
+		case strings.ContainsRune(wikiMarks, r),
+			strings.ContainsRune(looseMarks, r) && !(wordRune(before) && (wordRune(next) || r == ':' && next == ' ')):
 			b.WriteByte('\\')
 			b.WriteRune(r)
 		default:
 			b.WriteRune(r)
 		}
+		before = r
 	}
 	return b.String()
 }

@@ -1,0 +1,273 @@
+package jira_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/jira"
+	"github.com/maestro-hive/maestro/internal/jiratest"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+var _ activities.Tickets = (*jira.Client)(nil)
+
+const label = "maestro-0123456789abcdef"
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// configOf is a client's configuration for a server.
+func configOf(s *jiratest.Server, o jiratest.Options) jira.Config {
+	c := jira.Config{
+		URL: s.URL(), Deployment: jira.Cloud, Email: jiratest.Email, Token: jiratest.Token,
+		EmailEnv: "JIRA_EMAIL", TokenEnv: "JIRA_TOKEN", Timeout: 10 * time.Second,
+		Now: func() time.Time { return noon },
+	}
+	if o.DataCenter {
+		c.Deployment, c.Email, c.EmailEnv = jira.DataCenter, "", ""
+	}
+	return c
+}
+
+// open starts a server and a client of it.
+func open(t *testing.T, o jiratest.Options) (*jiratest.Server, *jira.Client) {
+	t.Helper()
+	s := jiratest.New(t, o)
+	c, err := jira.New(configOf(s, o))
+	require.NoError(t, err)
+	return s, c
+}
+
+// onBoth runs a test against Cloud and against Data Center under a path.
+func onBoth(t *testing.T, test func(t *testing.T, o jiratest.Options)) {
+	t.Helper()
+	t.Run("cloud", func(t *testing.T) {
+		t.Parallel()
+		test(t, jiratest.Options{})
+	})
+	t.Run("datacenter", func(t *testing.T) {
+		t.Parallel()
+		test(t, jiratest.Options{DataCenter: true, ContextPath: "/jira"})
+	})
+}
+
+// asked is a notice of a session that needs a person.
+func asked() team.Notice {
+	return team.Notice{
+		Schema: team.NoticeSchema, ID: "web-service/s-1/implementation.backend.1/help_needed", Event: team.HelpAsked, At: noon,
+		Session: "s-1", Run: "r-1", Namespace: "default", Store: "st0re", Team: "web-service", Incarnation: 1,
+		Status: team.HelpIsNeeded,
+		Request: &team.HelpRequest{
+			ID: "implementation.backend.1", Kind: team.ForHelp, Phase: "implementation", Persona: "backend",
+			Category: team.TestFailure, Message: "check go-test failed: exit status 1\n--- FAIL: TestSum (0.00s)",
+			Advice: "See the check's output.", Answers: []team.Verb{team.Retrying, team.Skipping, team.Supplying, team.Aborting},
+			Attempts: []team.AttemptFailure{
+				{Category: team.Syntax, Message: "main.go:3: expected '}'"},
+				{Category: team.TestFailure, Message: "check go-test failed: exit status 1"},
+			},
+			Usage: team.Usage{InputTokens: 1200, OutputTokens: 34, CostUSD: 120_000_000},
+			Since: noon, Until: noon.Add(7 * 24 * time.Hour),
+		},
+		Usage:      team.Usage{InputTokens: 5000, OutputTokens: 600, CostUSD: 1_500_000_000},
+		Checkpoint: "4f1c0a9e7b3d5f1c0a9e7b3d", WebUI: "http://localhost:8233/namespaces/default/workflows/s-1/r-1",
+		Commands: []string{`maestro resolve s-1 retry --note "..."`, "maestro resolve s-1 abort"},
+	}
+}
+
+// trouble is an error's *team.TicketTrouble.
+func trouble(t *testing.T, err error) *team.TicketTrouble {
+	t.Helper()
+	require.Error(t, err)
+	var found *team.TicketTrouble
+	require.True(t, errors.As(err, &found), "%T: %v", err, err)
+	require.NotContains(t, found.Message, jiratest.Token)
+	return found
+}
+
+func TestTicketIsCreatedAndFound(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, o jiratest.Options) {
+		o.Projects = []jiratest.Project{{
+			Key: "MD", Types: []jiratest.Type{{Name: "Incident", Fields: []jiratest.Field{{ID: "customfield_10010", Name: "Site", Required: true, Options: []string{"Berlin"}}}}},
+			Components: []string{"Back end"}, Priorities: []string{"High", "Low"},
+		}}
+		s, c := open(t, o)
+		how := team.HelpJira{
+			Project: "MD", Type: "Incident", Labels: []string{"agents"}, Components: []string{"Back end"},
+			Priorities: map[team.Category]string{team.TestFailure: "Low", team.Auth: "High"},
+			Fields:     map[string]any{"customfield_10010": map[string]any{"value": "Berlin"}},
+		}
+		_, ok, err := c.Find(t.Context(), "MD", label)
+		require.NoError(t, err)
+		require.False(t, ok)
+
+		ticket, err := c.Create(t.Context(), how, label, asked())
+		require.NoError(t, err)
+		require.Equal(t, team.Ticket{Key: "MD-1", URL: s.URL() + "/browse/MD-1"}, ticket)
+		issue := s.Issues()[0]
+		require.Equal(t, []string{"agents", label}, issue.Labels())
+		require.Equal(t, "[maestro] web-service: implementation/backend: test_failure: check go-test failed: exit status 1 --- FAIL: TestSum (0.00s)", issue.Text("summary"))
+		require.JSONEq(t, `{"name": "Low"}`, string(issue.Fields["priority"]), "the priority of the failure's category")
+		require.Equal(t, []string{"agents"}, how.Labels, "what it was given stays as it is")
+
+		found, ok, err := c.Find(t.Context(), "MD", label)
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.Equal(t, ticket, found)
+	})
+}
+
+func TestOldestOfSeveralTicketsIsFound(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, o jiratest.Options) {
+		s, c := open(t, o)
+		s.Add("MD", map[string]any{"labels": []string{"other"}})
+		want := s.Add("MD", map[string]any{"labels": []string{"x", label}})
+		s.Add("MD", map[string]any{"labels": []string{label}})
+		found, ok, err := c.Find(t.Context(), "MD", label)
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.Equal(t, want, found.Key)
+	})
+}
+
+func TestNewTicketIsNotFoundAtOnce(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, o jiratest.Options) {
+		o.IndexDelay = 300 * time.Millisecond
+		_, c := open(t, o)
+		_, err := c.Create(t.Context(), team.HelpJira{Project: "MD"}, label, asked())
+		require.NoError(t, err)
+		_, ok, err := c.Find(t.Context(), "MD", label)
+		require.NoError(t, err)
+		require.False(t, ok, "the search lags")
+		require.Eventually(t, func() bool {
+			_, ok, err := c.Find(context.Background(), "MD", label)
+			return err == nil && ok
+		}, 10*time.Second, 20*time.Millisecond)
+	})
+}
+
+func TestSearchTakesNoQueryFromItsStrings(t *testing.T) {
+	t.Parallel()
+	s, c := open(t, jiratest.Options{Projects: []jiratest.Project{{Key: `M"D\`, Types: []jiratest.Type{{Name: "Bug"}}}}})
+	s.Add(`M"D\`, map[string]any{"labels": []string{`a" OR project = "X`}})
+	_, ok, err := c.Find(t.Context(), `M"D\`, `a" OR project = "X`)
+	require.NoError(t, err)
+	require.True(t, ok, "quotes and backslashes are those of the label")
+}
+
+// TestCloudPagesThatAreEmpty: Cloud may say that there is more without giving any.
+func TestCloudPagesThatAreEmpty(t *testing.T) {
+	t.Parallel()
+	s, c := open(t, jiratest.Options{})
+	s.Add("MD", map[string]any{"labels": []string{label}})
+	s.Fail(jiratest.Fault{Status: 200, Body: `{"issues":[],"nextPageToken":"abc","isLast":false}`}.On("GET", "/search/jql").Once())
+	_, ok, err := c.Find(t.Context(), "MD", label)
+	require.NoError(t, err)
+	require.True(t, ok)
+	requests := s.Requests()
+	require.Equal(t, "abc", requests[len(requests)-1].Query.Get("nextPageToken"))
+}
+
+func TestCommentIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, o jiratest.Options) {
+		s, c := open(t, o)
+		key := s.Add("MD", map[string]any{})
+		n := asked()
+		require.NoError(t, c.Comment(t.Context(), key, n, 2, false))
+		other := n
+		other.ID += "2" // ends as the first begins
+		require.NoError(t, c.Comment(t.Context(), key, other, 3, true))
+		require.Len(t, s.Issues()[0].Comments, 2, "another notice is another comment")
+		for range 250 {
+			s.Comment(key, foreign(o))
+		}
+		for _, notice := range []team.Notice{n, other} {
+			require.NoError(t, c.Comment(t.Context(), key, notice, 3, true))
+		}
+		require.Len(t, s.Issues()[0].Comments, 252, "it is found behind two pages of others")
+		require.NoError(t, c.Comment(t.Context(), key, n, 3, false))
+		require.Len(t, s.Issues()[0].Comments, 253, "it is not looked for unless it may be there")
+	})
+}
+
+// foreign is a comment of somebody who repeats what Maestro has said.
+func foreign(o jiratest.Options) any {
+	text := "maestro notice " + asked().ID + " is what I mean"
+	if o.DataCenter {
+		return text
+	}
+	return map[string]any{"type": "doc", "version": 1, "content": []any{
+		map[string]any{"type": "paragraph", "content": []any{map[string]any{"type": "text", "text": text}}},
+	}}
+}
+
+func TestCommentWhoseAnswerWasLostIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, o jiratest.Options) {
+		s, c := open(t, o)
+		key := s.Add("MD", map[string]any{})
+		s.Fail(jiratest.Fault{Lost: true}.On("POST", "/comment").Once())
+		require.Equal(t, team.Unclear, trouble(t, c.Comment(t.Context(), key, asked(), 1, false)).Kind)
+		require.NoError(t, c.Comment(t.Context(), key, asked(), 1, true))
+		require.Len(t, s.Issues()[0].Comments, 1)
+	})
+}
+
+func TestCommentOnWhatIsGone(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, o jiratest.Options) {
+		_, c := open(t, o)
+		for _, again := range []bool{false, true} {
+			got := trouble(t, c.Comment(t.Context(), "MD-7", asked(), 1, again))
+			require.Equal(t, team.Gone, got.Kind)
+			require.Contains(t, got.Message, "MD-7")
+		}
+	})
+}
+
+// TestTextsFitIntoJira: however much there is to say, Jira takes it.
+func TestTextsFitIntoJira(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, o jiratest.Options) {
+		s, c := open(t, o)
+		n := asked()
+		long := strings.Repeat("ü\"{}😀 ", 8_000)
+		n.Request.Message, n.Request.Advice = long, long
+		n.Request.Attempts = nil
+		for i := range 500 {
+			n.Request.Attempts = append(n.Request.Attempts, team.AttemptFailure{Category: team.Unknown, Message: fmt.Sprint(i, long[:4000])})
+		}
+		n.Answer = &team.Answer{Verb: team.Retrying, Note: long, By: long}
+		_, err := c.Create(t.Context(), team.HelpJira{Project: "MD"}, label, n)
+		require.NoError(t, err)
+		for _, event := range []team.Event{team.HelpAsked, team.ApprovalAsked, team.WentOn, team.SessionFailed, "unheard_of"} {
+			n.Event, n.Reason = event, long
+			n.ID = string(event)
+			require.NoError(t, c.Comment(t.Context(), "MD-1", n, 2, false), event)
+			require.NoError(t, c.Comment(t.Context(), "MD-1", n, 2, true), event)
+		}
+		comments := len(s.Issues()[0].Comments)
+		require.Equal(t, 5, comments, "the line that names the notice is never cut")
+	})
+}
+
+func TestEmptyNoticesAreTold(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, o jiratest.Options) {
+		s, c := open(t, o)
+		_, err := c.Create(t.Context(), team.HelpJira{Project: "MD"}, label, team.Notice{Team: "web"})
+		require.NoError(t, err)
+		require.NoError(t, c.Comment(t.Context(), "MD-1", team.Notice{Event: team.WentOn, ID: "x"}, 0, false))
+		require.NoError(t, c.Comment(t.Context(), "MD-1", team.Notice{Event: team.HelpAsked, ID: "y", Request: &team.HelpRequest{}}, 0, false))
+		require.Len(t, s.Issues()[0].Comments, 2)
+	})
+}

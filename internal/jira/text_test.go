@@ -1,0 +1,170 @@
+package jira
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/jiratest"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+var update = flag.Bool("update", false, "write what tickets and comments say into testdata")
+
+// golden compares a text with a file in testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		require.NoError(t, os.WriteFile(file, []byte(got), 0o600))
+	}
+	want, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, string(want), got)
+}
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// notice is one whose texts try to be markup.
+func notice(event team.Event) team.Notice {
+	n := team.Notice{
+		ID: "s-1/implementation.backend.1", Event: event, At: noon,
+		Session: "s-1", Run: "r-1", Namespace: "default", Store: "st0re", Team: "web-service", Incarnation: 2, Status: team.HelpIsNeeded,
+		Request: &team.HelpRequest{
+			ID: "implementation.backend.1", Kind: team.ForHelp, Phase: "implementation", Persona: "backend", Category: team.TestFailure,
+			Message: "check failed:\n{noformat}\n[~admin] !http://x/y.png! {color:red}*now*{color}",
+			Advice:  "Ask [~admin], see {code}x{code} | *bold* & &#123;macro}",
+			Answers: []team.Verb{team.Retrying, team.Aborting},
+			Attempts: []team.AttemptFailure{
+				{Category: team.Syntax, Message: "main.go:3: expected '}' in a[i] \\ b"},
+				{Category: team.TestFailure, Message: "h1. not a title\n----\n* no list"},
+			},
+			Usage: team.Usage{InputTokens: 1200, OutputTokens: 34, CostUSD: 120_000_000},
+			Since: noon, Until: noon.Add(7 * 24 * time.Hour),
+		},
+		Answer: &team.Answer{
+			Request: "implementation.backend.1", Verb: team.Retrying, Note: "The port is 8081, not {8080}.", By: "Ada [~x]",
+			Phase: "implementation", Persona: "backend", At: noon.Add(time.Hour),
+		},
+		Usage: team.Usage{InputTokens: 5000, OutputTokens: 600, CostUSD: 1_500_000_000}, Checkpoint: "4f1c0a9e7b3d5f1c0a9e7b3d",
+		WebUI: "http://localhost:8233/namespaces/default/workflows/s-1/r-1", Commands: []string{`maestro resolve s-1 retry --note "..."`, "maestro resolve s-1 abort"},
+	}
+	switch event {
+	case team.SessionFailed:
+		n.Request, n.Commands, n.Status, n.Reason = nil, nil, team.Failed, "HelpNeeded: nobody answered"
+	case team.ApprovalAsked:
+		n.Request.Kind, n.Request.Persona, n.Request.Category, n.Request.Attempts = team.ForApproval, "", "", nil
+		n.Request.Answers = []team.Verb{team.Approving, team.Rejecting}
+	}
+	return n
+}
+
+// TestTexts: what a ticket and comments of every kind say, in both forms. Those for
+// Cloud are held to the schema.
+func TestTexts(t *testing.T) {
+	t.Parallel()
+	for name, write := range map[string]func(int) document{
+		"ticket":     description(notice(team.HelpAsked)),
+		"recurrence": comment(notice(team.HelpAsked), 3),
+		"approval":   comment(notice(team.ApprovalAsked), 0),
+		"went_on":    comment(notice(team.WentOn), 1),
+		"failed":     comment(notice(team.SessionFailed), 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := write(maxDescription)
+			golden(t, name+".wiki", d.wiki()+"\n")
+			var data bytes.Buffer
+			e := json.NewEncoder(&data)
+			e.SetEscapeHTML(false)
+			e.SetIndent("", " ")
+			require.NoError(t, e.Encode(d.adf()))
+			require.Empty(t, jiratest.CheckADF(data.Bytes()))
+			golden(t, name+".json", data.String())
+		})
+	}
+}
+
+func TestSummaries(t *testing.T) {
+	t.Parallel()
+	long := team.Notice{Team: "web", Request: &team.HelpRequest{Phase: "build", Persona: "dev", Category: team.Timeout, Message: strings.Repeat("😀", 300)}}
+	require.LessOrEqual(t, units(summary(long)), 255)
+	require.True(t, strings.HasSuffix(summary(long), "😀…"), summary(long))
+	for want, n := range map[string]team.Notice{
+		"[maestro] web: build/dev: timeout: too slow":          {Team: "web", Request: &team.HelpRequest{Phase: "build", Persona: "dev", Category: team.Timeout, Message: "too\n\tslow\r\n"}},
+		"[maestro] web: build: Is it good?":                    {Team: "web", Request: &team.HelpRequest{Phase: "build", Message: "Is it good?"}},
+		"[maestro] web: session s-1: failed: nobody has come.": {Team: "web", Session: "s-1", Status: team.Failed, Reason: "nobody has come."},
+	} {
+		require.Equal(t, want, summary(n))
+	}
+}
+
+func TestCutLine(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		text string
+		most int
+		want string
+	}{
+		{"abc", 3, "abc"},
+		{"abcd", 3, "ab…"},
+		{"ab cd", 4, "ab…"},
+		{"😀😀", 4, "😀😀"},
+		{"😀😀x", 4, "😀…"},
+		{"äöü", 3, "äöü"},
+	} {
+		require.Equal(t, tt.want, cutLine(tt.text, tt.most))
+	}
+}
+
+// unescapedMarks finds what a renderer of wiki markup would act on.
+var unescapedMarks = regexp.MustCompile(`(^|[^\\])[{}\[\]()*_+^~?|!#]|(^|[^\\\pL\pN])[-:]|[\pL\pN][-:]($|[^\pL\pN ])|[\pL\pN]- |\\\\|\n`)
+
+func FuzzWikiEscape(f *testing.F) {
+	for _, seed := range []string{"{code}", `\{code}`, `\\`, "[~user]", "!x.png!", "h1. x", " bq. x", "a&#123;b", "&amp;", "----", "||a||", "😀\x00\xff\u202e"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		got := wikiEscape(text)
+		// An entity's own characters are not the text's.
+		bare := regexp.MustCompile(`&#(92|46);`).ReplaceAllString(got, "E")
+		require.NotRegexp(t, unescapedMarks, bare, "of %q", text)
+		require.NotRegexp(t, `^\s*(h[0-9]|bq)\.`, got)
+		require.Equal(t, breaksAsSpaces(clean(text)), wikiUnescape(got), "nothing is lost")
+
+		inside := wikiVerbatim(text)
+		require.NotContains(t, strings.ToLower(inside), "{noformat")
+	})
+}
+
+// wikiUnescape is what a reader of escaped text sees.
+func wikiUnescape(text string) string {
+	text = regexp.MustCompile(`\\([^a-zA-Z0-9\s])`).ReplaceAllString(text, "$1")
+	return strings.NewReplacer("&#92;", `\`, "&#46;", ".", "&amp;", "&").Replace(text)
+}
+
+// FuzzADF: no text makes a document that the format forbids.
+func FuzzADF(f *testing.F) {
+	f.Add("text", "", "http://x")
+	f.Add("\x00", "\n\n", "x|y")
+	f.Fuzz(func(t *testing.T, one, two, address string) {
+		n := notice(team.HelpAsked)
+		n.Request.Message, n.Request.Advice, n.WebUI = one, two, address
+		n.Request.Attempts = []team.AttemptFailure{{Message: two}, {Category: team.Category(one)}}
+		data, err := json.Marshal(comment(n, 2)(200).adf())
+		require.NoError(t, err)
+		require.Empty(t, jiratest.CheckADF(data))
+		require.True(t, isComment(data, n.ID))
+		wiki, err := json.Marshal(comment(n, 2)(200).wiki())
+		require.NoError(t, err)
+		require.True(t, isComment(wiki, n.ID))
+	})
+}
