@@ -17,7 +17,7 @@ import (
 const (
 	// ticketCallLimit bounds one call of the ticket system. A worker that dies in
 	// the middle of one goes unnoticed until then.
-	ticketCallLimit = time.Minute
+	ticketCallLimit = 2 * time.Minute
 	// pollerPatience is how long a call waits for a worker before the ticket says
 	// that there is none; pollerPatienceMax once it has said so.
 	pollerPatience    = time.Minute
