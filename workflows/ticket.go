@@ -20,7 +20,7 @@ const TicketName = "ticket"
 func TicketID(store, name string) string { return "ticket/" + store + "/" + name }
 
 // TicketLabel is the label that the ticket of a failure carries.
-func TicketLabel(fingerprint string) string { return "maestro-" + fingerprint }
+func TicketLabel(fingerprint string) string { return team.TicketLabelPrefix + fingerprint }
 
 // The updates and the query of a ticket.
 const (
