@@ -105,4 +105,4 @@ func troubled(err error) error {
 
 // maxTrouble bounds, in bytes, what is said of a ticket system or a webhook that does
 // not do as asked: it is kept in a memo.
-const maxTrouble = 600
+const maxTrouble = 1200

@@ -28,8 +28,6 @@ const (
 	steadyWait   = time.Minute
 	longWait     = 5 * time.Minute
 	patientTries = 15
-	// mostAsked bounds the wait that a ticket system may ask for.
-	mostAsked = time.Hour
 	// defaultIndexDelay is used where the worker does not say how long after its
 	// creation a ticket may not be found.
 	defaultIndexDelay = team.Duration(2 * time.Minute)
@@ -90,7 +88,7 @@ func (t *ticket) settle(err error) time.Duration {
 	case fault.Kind == team.Unclear && !o.Doubt.IsZero():
 		return searchWait
 	case fault.RetryAfter > 0:
-		return min(fault.RetryAfter.Std(), mostAsked)
+		return fault.RetryAfter.Std()
 	}
 	return waitAfter(o.Failed)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
@@ -14,6 +15,7 @@ import (
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/entity"
+	"github.com/maestro-hive/maestro/internal/jira"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/webhook"
 	"github.com/maestro-hive/maestro/workflows"
@@ -120,6 +122,11 @@ func (w *Worker) callQueue(name string, slots int) worker.Worker {
 
 // outside makes what talks to those outside, as far as the worker file names them.
 func (s Setup) outside(cfg agent.Config) (tickets activities.Tickets, hook activities.Webhook, err error) {
+	if cfg.Jira != nil {
+		if tickets, err = Jira(*cfg.Jira, s.Getenv, s.Clock); err != nil {
+			return nil, nil, fmt.Errorf("worker file: jira: %w", err)
+		}
+	}
 	if cfg.Webhook != nil {
 		secret := ""
 		if cfg.Webhook.SecretEnv != "" {
@@ -135,4 +142,17 @@ func (s Setup) outside(cfg agent.Config) (tickets activities.Tickets, hook activ
 		}
 	}
 	return tickets, hook, nil
+}
+
+// Jira returns a client of the Jira that a worker file names, with the credentials of
+// the environment.
+func Jira(j agent.Jira, getenv func(string) string, clock func() time.Time) (*jira.Client, error) {
+	email := ""
+	if j.EmailEnv != "" {
+		email = getenv(j.EmailEnv)
+	}
+	return jira.New(jira.Config{
+		URL: j.URL, Deployment: jira.Deployment(j.Deployment), Email: email, Token: getenv(j.TokenEnv),
+		EmailEnv: j.EmailEnv, TokenEnv: j.TokenEnv, Timeout: j.Timeout.Std(), Now: clock,
+	})
 }
