@@ -46,26 +46,33 @@ const (
 
 // Notify hands a notice to those who tell it: when it returns, they have it for good,
 // and the session need not care how long telling takes. It needs nothing but Temporal,
-// and may be repeated.
-func (n *Notices) Notify(ctx context.Context, in NotifyInput) error {
+// and may be repeated. It returns which failure the notice's request is about, if a
+// ticket hears of it.
+func (n *Notices) Notify(ctx context.Context, in NotifyInput) (out Notified, err error) {
 	notice := n.fit(in.Notice)
 	if in.Jira != nil {
-		for _, fingerprint := range in.Fingerprints {
+		failures := slices.Clone(in.Fingerprints)
+		if r := in.Notice.Request; r != nil {
+			out.Fingerprint = r.Fingerprint(in.Notice.Team)
+		}
+		if out.Fingerprint != "" && !slices.Contains(failures, out.Fingerprint) {
+			failures = append(failures, out.Fingerprint)
+		}
+		for _, fingerprint := range failures {
 			if err := n.Outside.TellFailure(ctx, fingerprint, Telling{Notice: notice, Jira: in.Jira}); err != nil {
-				return err
+				return out, err
 			}
 		}
 	}
 	if in.ReportTo != "" {
-		own := in.Jira != nil && len(in.Fingerprints) > 0
-		if err := n.Outside.TellTicket(ctx, in.ReportTo, Telling{Notice: notice, Quiet: own}); err != nil {
-			return err
+		if err := n.Outside.TellTicket(ctx, in.ReportTo, Telling{Notice: notice, Quiet: out.Fingerprint != ""}); err != nil {
+			return out, err
 		}
 	}
 	if in.Webhook {
-		return n.Outside.TellWebhook(ctx, notice)
+		return out, n.Outside.TellWebhook(ctx, notice)
 	}
-	return nil
+	return out, nil
 }
 
 // fit makes a notice fit to leave: with its address, without secrets, and no longer

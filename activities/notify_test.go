@@ -40,33 +40,43 @@ func (o *outside) take(who string, t activities.Telling) error {
 func TestNoticeReachesEveryoneWhoIsToHearOfIt(t *testing.T) {
 	t.Parallel()
 	jira := &team.HelpJira{Project: "MD"}
+	help := team.Notice{Team: "t", Request: &team.HelpRequest{Phase: "build", Persona: "dev", Category: team.Timeout, Message: "took 30 s"}}
+	own := team.Fingerprint("t", team.AssignmentID{Phase: "build", Persona: "dev"}, team.Timeout, "took 45 s")
+	approval := team.Notice{Team: "t", Request: &team.HelpRequest{Kind: team.ForApproval, Phase: "build"}}
 	for name, tt := range map[string]struct {
 		in   activities.NotifyInput
 		want []string
+		own  string
 	}{
-		"nobody":          {activities.NotifyInput{}, nil},
-		"a failure":       {activities.NotifyInput{Jira: jira, Fingerprints: []string{"f1", "f2"}}, []string{"failure f1", "failure f2"}},
-		"without tickets": {activities.NotifyInput{Fingerprints: []string{"f1"}}, nil},
-		"the origin":      {activities.NotifyInput{ReportTo: "MD-1"}, []string{"ticket MD-1"}},
-		"the webhook":     {activities.NotifyInput{Webhook: true}, []string{"webhook"}},
-		"all":             {activities.NotifyInput{Jira: jira, Fingerprints: []string{"f"}, ReportTo: "MD-1", Webhook: true}, []string{"failure f", "ticket MD-1", "webhook"}},
+		"nobody":          {activities.NotifyInput{Notice: help}, nil, ""},
+		"a failure":       {activities.NotifyInput{Notice: help, Jira: jira}, []string{"failure " + own}, own},
+		"an end":          {activities.NotifyInput{Jira: jira, Fingerprints: []string{"f1", "f2"}}, []string{"failure f1", "failure f2"}, ""},
+		"an approval":     {activities.NotifyInput{Notice: approval, Jira: jira, ReportTo: "MD-1"}, []string{"ticket MD-1"}, ""},
+		"without tickets": {activities.NotifyInput{Fingerprints: []string{"f1"}}, nil, ""},
+		"the origin":      {activities.NotifyInput{Notice: help, ReportTo: "MD-1"}, []string{"ticket MD-1"}, ""},
+		"the webhook":     {activities.NotifyInput{Webhook: true}, []string{"webhook"}, ""},
+		"all": {activities.NotifyInput{Notice: help, Jira: jira, Fingerprints: []string{own}, ReportTo: "MD-1", Webhook: true},
+			[]string{"failure " + own, "ticket MD-1", "webhook"}, own},
 	} {
 		o := &outside{}
 		n := &activities.Notices{Outside: o, Mask: func(s string) string { return s }}
-		require.NoError(t, n.Notify(t.Context(), tt.in), name)
+		out, err := n.Notify(t.Context(), tt.in)
+		require.NoError(t, err, name)
 		require.Equal(t, tt.want, o.told, name)
-		if name == "all" {
+		require.Equal(t, tt.own, out.Fingerprint, name)
+		switch name {
+		case "all":
 			require.Equal(t, jira, o.telling[0].Jira)
 			require.True(t, o.telling[1].Quiet, "the request's ticket is that of the failure")
 			require.Nil(t, o.telling[1].Jira)
-		}
-		if name == "the origin" {
+		case "the origin", "an approval":
 			require.False(t, o.telling[0].Quiet)
 		}
 	}
 	o := &outside{err: errors.New("Temporal is away")}
 	n := &activities.Notices{Outside: o, Mask: func(s string) string { return s }}
-	require.ErrorContains(t, n.Notify(t.Context(), activities.NotifyInput{ReportTo: "MD-1", Webhook: true}), "Temporal is away")
+	_, err := n.Notify(t.Context(), activities.NotifyInput{ReportTo: "MD-1", Webhook: true})
+	require.ErrorContains(t, err, "Temporal is away")
 }
 
 func TestNoticeLeavesWithoutSecretsAndWithItsAddress(t *testing.T) {
@@ -84,7 +94,8 @@ func TestNoticeLeavesWithoutSecretsAndWithItsAddress(t *testing.T) {
 	for range 30 {
 		in.Request.Attempts = append(in.Request.Attempts, team.AttemptFailure{Message: "hunter22 " + strings.Repeat("x", 1000)})
 	}
-	require.NoError(t, n.Notify(t.Context(), activities.NotifyInput{Notice: in, Webhook: true}))
+	_, err := n.Notify(t.Context(), activities.NotifyInput{Notice: in, Webhook: true})
+	require.NoError(t, err)
 	require.Equal(t, team.NoticeSchema, o.notice.Schema)
 	require.Equal(t, "http://localhost:8233/namespaces/default/workflows/s/r", o.notice.WebUI)
 	require.Equal(t, "key ***", o.notice.Reason)

@@ -41,6 +41,14 @@ func (s *stand) notices() *activities.Notices {
 	return &activities.Notices{Outside: s.outside(), Mask: func(text string) string { return text }}
 }
 
+// tells has people told.
+func (s *stand) tells(in activities.NotifyInput) activities.Notified {
+	s.t.Helper()
+	out, err := s.notices().Notify(s.t.Context(), in)
+	require.NoError(s.t, err)
+	return out
+}
+
 // receiver is who hears of sessions over HTTP.
 type receiver struct {
 	mu   sync.Mutex
@@ -98,7 +106,7 @@ func TestWebhookHearsOfEveryNoticeOnce(t *testing.T) {
 
 	in := activities.NotifyInput{Notice: notice("s", team.HelpAsked, 1), Webhook: true}
 	for range 3 {
-		require.NoError(t, s.notices().Notify(t.Context(), in), "said again, it counts once")
+		s.tells(in) // said again, it counts once
 	}
 	id := workflows.WebhookID(s.store.ID(), "s.1")
 	require.NoError(t, s.client.GetWorkflow(t.Context(), id, "").Get(t.Context(), nil))
@@ -107,7 +115,7 @@ func TestWebhookHearsOfEveryNoticeOnce(t *testing.T) {
 	require.Len(t, got, 2, "the first was answered with 503")
 	require.Equal(t, "s.1", got[1].ID)
 	require.Equal(t, "3 tests fail", got[1].Request.Message)
-	require.NoError(t, s.notices().Notify(t.Context(), in))
+	s.tells(in)
 	require.Len(t, r.heard(), 2, "a notice that was handed over stays so")
 }
 
@@ -119,7 +127,7 @@ func TestWebhookThatRefusesEndsAtOnceAndSaysWhy(t *testing.T) {
 	s := newStandIn(t, agent.Config{
 		Agents: map[string]agent.Definition{"a": shell("true")}, Webhook: &agent.Webhook{URLEnv: "HOOK"},
 	}, nil, environment(map[string]string{"HOOK": server.URL + "/verysecret"}))
-	require.NoError(t, s.notices().Notify(t.Context(), activities.NotifyInput{Notice: notice("s", team.SessionFailed, 1), Webhook: true}))
+	s.tells(activities.NotifyInput{Notice: notice("s", team.SessionFailed, 1), Webhook: true})
 	id := workflows.WebhookID(s.store.ID(), "s.1")
 	err := s.client.GetWorkflow(t.Context(), id, "").Get(t.Context(), nil)
 	require.ErrorContains(t, err, "the webhook answers with 404 Not Found, so the notice is dropped")
