@@ -55,8 +55,11 @@ func TestNoticeReachesEveryoneWhoIsToHearOfIt(t *testing.T) {
 		"without tickets": {activities.NotifyInput{Fingerprints: []string{"f1"}}, nil, ""},
 		"the origin":      {activities.NotifyInput{Notice: help, ReportTo: "MD-1"}, []string{"ticket MD-1"}, ""},
 		"the webhook":     {activities.NotifyInput{Webhook: true}, []string{"webhook"}, ""},
-		"all": {activities.NotifyInput{Notice: help, Jira: jira, Fingerprints: []string{own}, ReportTo: "MD-1", Webhook: true},
-			[]string{"failure " + own, "ticket MD-1", "webhook"}, own},
+		"all": {
+			activities.NotifyInput{Notice: help, Jira: jira, Fingerprints: []string{own}, ReportTo: "MD-1", Webhook: true},
+			[]string{"failure " + own, "ticket MD-1", "webhook"},
+			own,
+		},
 	} {
 		o := &outside{}
 		n := &activities.Notices{Outside: o, Mask: func(s string) string { return s }}

@@ -320,8 +320,10 @@ func TestWhatIsMisconfiguredIsSaidAndTriedWhenSomebodyMayHaveMendedIt(t *testing
 			b.tell(time.Second, told("a", team.HelpAsked, 1))
 			mend(b)
 			b.end(10*time.Minute, failure)
-			require.Equal(t, heard{"a", workflows.TicketNews{Request: "a.request",
-				Ticket: team.Ticket{Occurrences: 1, Trouble: "project MD has no type Bug"}}}, b.heard[0])
+			require.Equal(t, heard{"a", workflows.TicketNews{
+				Request: "a.request",
+				Ticket:  team.Ticket{Occurrences: 1, Trouble: "project MD has no type Bug"},
+			}}, b.heard[0])
 			last := b.heard[len(b.heard)-1]
 			require.Equal(t, "MD-1", last.Ticket.Key)
 			require.Empty(t, last.Ticket.Trouble)
@@ -462,9 +464,13 @@ func TestKnownTicketIsCommentedAndNeverMade(t *testing.T) {
 	require.Zero(t, b.jira.calls["create"]+b.jira.calls["find"])
 	require.Len(t, b.jira.made[0].comments, 2)
 	require.Zero(t, b.jira.made[0].comments[0].occurrences)
-	require.Equal(t, []heard{{"b", workflows.TicketNews{Request: "b.request",
-		Ticket: team.Ticket{Key: "MD-5", URL: "https://jira/browse/MD-5"}}}, {"b", workflows.TicketNews{Request: "b.request",
-		Ticket: team.Ticket{Key: "MD-5", URL: "https://jira/browse/MD-5", Trouble: "MD-5 is not there"}}}}, b.heard)
+	require.Equal(t, []heard{{"b", workflows.TicketNews{
+		Request: "b.request",
+		Ticket:  team.Ticket{Key: "MD-5", URL: "https://jira/browse/MD-5"},
+	}}, {"b", workflows.TicketNews{
+		Request: "b.request",
+		Ticket:  team.Ticket{Key: "MD-5", URL: "https://jira/browse/MD-5", Trouble: "MD-5 is not there"},
+	}}}, b.heard)
 	require.Empty(t, next.Outbox.Waiting, "after a week nobody will read it")
 }
 

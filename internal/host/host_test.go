@@ -81,7 +81,7 @@ func newStandIn(t *testing.T, cfg agent.Config, tel *telemetry.Telemetry, getenv
 		offers, err := st.Offers(t.Context())
 		return err == nil && len(offers) == 1
 	}, 10*time.Second, 10*time.Millisecond)
-	return &stand{t: t, client: conn, store: st}
+	return &stand{t: t, client: conn.Client, store: st}
 }
 
 type noEnvironment struct{}

@@ -150,10 +150,16 @@ func TestWorkerFileNamesAWebhookThatIsNotThere(t *testing.T) {
 		want string
 	}{
 		"no address": {agent.Config{Webhook: &agent.Webhook{URLEnv: "HOOK"}}, nil, "webhook.url_env names HOOK: the webhook's address is no http or https URL"},
-		"no secret": {agent.Config{Webhook: &agent.Webhook{URLEnv: "HOOK", SecretEnv: "KEY"}}, map[string]string{"HOOK": "https://example.org"},
-			"webhook.secret_env names KEY, which is not set"},
-		"no token": {agent.Config{Jira: &agent.Jira{URL: "https://jira.example.org", Deployment: agent.JiraDataCenter, TokenEnv: "PAT"}}, nil,
-			"jira: the credentials for jira.example.org are incomplete: PAT is not set"},
+		"no secret": {
+			agent.Config{Webhook: &agent.Webhook{URLEnv: "HOOK", SecretEnv: "KEY"}},
+			map[string]string{"HOOK": "https://example.org"},
+			"webhook.secret_env names KEY, which is not set",
+		},
+		"no token": {
+			agent.Config{Jira: &agent.Jira{URL: "https://jira.example.org", Deployment: agent.JiraDataCenter, TokenEnv: "PAT"}},
+			nil,
+			"jira: the credentials for jira.example.org are incomplete: PAT is not set",
+		},
 	} {
 		tt.cfg.Version, tt.cfg.Agents = 1, map[string]agent.Definition{"a": shell("true")}
 		_, err := host.Setup{
