@@ -84,7 +84,7 @@ func (c *Client) why(err error) string {
 		return fmt.Sprintf("it did not answer within %s", team.Duration(c.config.Timeout))
 	}
 	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(inner) {
-		err = inner // the innermost says what happened, those around it where
+		err = inner                          // the innermost says what happened, those around it where
 		if _, ok := err.(*net.OpError); ok { //nolint:errorlint // The chain is walked here.
 			break
 		}
@@ -279,4 +279,3 @@ func waitText(wait team.Duration) string {
 	}
 	return wait.String()
 }
-
