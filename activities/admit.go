@@ -69,7 +69,7 @@ func (a *Admissions) Admit(ctx context.Context, in AdmitInput) (Admission, error
 		return Admission{}, storeError(err)
 	}
 	out := r.admission()
-	out.Fallbacks = t.Fallbacks(agents)
+	out.Fallbacks, out.Webhook = t.Fallbacks(agents), team.Webhook(offers, a.Clock())
 	if out.Head, err = a.begin(ctx, r); err != nil {
 		return Admission{}, storeError(err)
 	}

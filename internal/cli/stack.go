@@ -169,7 +169,7 @@ func (k *stack) startWorker(ctx context.Context, logger *slog.Logger) error {
 	w, err := host.Setup{
 		Config: k.agents, StateDir: k.store.Dir(), Connection: k.conn, Getenv: k.app.environ.get,
 		Host: env.Host, PID: env.PID, Version: buildVersion().Version, Drain: drainOnOneMachine,
-		Telemetry: k.telemetry, Clock: env.Now, Logger: logger,
+		Telemetry: k.telemetry, WebUI: k.server.ui, Clock: env.Now, Logger: logger,
 	}.Build()
 	if err != nil {
 		return &codeError{exitUsage, err}

@@ -39,6 +39,7 @@ func (a *app) status(ctx context.Context, session string) error {
 	if err != nil {
 		return a.explainLook(w, err)
 	}
+	w.askTickets(ctx, &v)
 	if a.output == outputJSON {
 		for _, note := range v.Notes {
 			a.say("%s", note)

@@ -51,6 +51,13 @@ type options struct {
 	LostLimit int
 	// Retention is the worker file's.
 	Retention agent.Retention
+	// Tickets is the ticket system, and IndexDelay how long its search may lag; Webhook
+	// is who else hears of sessions. nil: the worker does not talk to them.
+	Tickets    activities.Tickets
+	IndexDelay team.Duration
+	Webhook    activities.Webhook
+	// WebUI is the address of Temporal's Web UI; empty where it is not known.
+	WebUI string
 	// Seat is the worker's place among those of its store; Identity is what
 	// Temporal knows it by; Version is the build's.
 	Seat                    *seat
@@ -96,11 +103,12 @@ type Worker struct {
 func newWorker(o options) *Worker {
 	w := &Worker{options: o, offer: team.Offer{
 		Schema: team.OfferSchema, Worker: o.Seat.name, Identity: o.Identity, Host: o.Host, PID: o.PID, Version: o.Version,
-		Agents: o.Agents.OfferedAgents(), Checks: o.Agents.OfferedChecks(), StartedAt: o.Clock().UTC(),
+		Agents: o.Agents.OfferedAgents(), Checks: o.Agents.OfferedChecks(), Jira: o.Tickets != nil, Webhook: o.Webhook != nil, StartedAt: o.Clock().UTC(),
 	}}
 	w.breakers = &breakers{Client: &breaker.Client{Temporal: o.Client, Store: o.Store.ID()}, store: o.Store, recorder: o.Telemetry.Recorder(), logger: o.Logger}
 	w.days = &Days{Temporal: o.Client, Store: o.Store.ID()}
 	w.queues = append(w.queues, w.workflowQueue())
+	w.queues = append(w.queues, w.outsideQueues()...)
 	slots := map[string]int{}
 	for name, offered := range w.offer.Agents {
 		w.queues = append(w.queues, w.agentQueue(name, offered.Concurrency))
@@ -149,6 +157,7 @@ func (w *Worker) workflowQueue() worker.Worker {
 	register(q, activities.AwaitBreakerName, waits.Await)
 	register(q, activities.AwaitDayName, (&activities.DayWaits{Days: w.days, Clock: o.Clock}).Await)
 	register(q, activities.ReportBreakerName, reports.Report)
+	w.registerTelling(q)
 	return q
 }
 

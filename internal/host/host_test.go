@@ -46,6 +46,12 @@ func newStand(t *testing.T, cfg agent.Config) *stand {
 // newStandWith is a stand whose worker is measured.
 func newStandWith(t *testing.T, cfg agent.Config, tel *telemetry.Telemetry) *stand {
 	t.Helper()
+	return newStandIn(t, cfg, tel, os.Getenv)
+}
+
+// newStandIn is a stand whose worker has an environment of its own.
+func newStandIn(t *testing.T, cfg agent.Config, tel *telemetry.Telemetry, getenv func(string) string) *stand {
+	t.Helper()
 	path, err := filepath.Abs("../../bin/maestro-server")
 	require.NoError(t, err)
 	require.FileExists(t, path, "run `make build` first")
@@ -60,7 +66,7 @@ func newStandWith(t *testing.T, cfg agent.Config, tel *telemetry.Telemetry) *sta
 	cfg.Version, cfg.Dir = 1, t.TempDir()
 	state := filepath.Join(t.TempDir(), "state")
 	w, err := host.Setup{
-		Config: cfg, StateDir: state, Connection: conn, Getenv: os.Getenv, Host: "test", PID: os.Getpid(),
+		Config: cfg, StateDir: state, Connection: conn, Getenv: getenv, Host: "test", PID: os.Getpid(),
 		Version: "test", Telemetry: tel, Clock: time.Now, Logger: quiet,
 	}.Build()
 	require.NoError(t, err)
@@ -75,7 +81,7 @@ func newStandWith(t *testing.T, cfg agent.Config, tel *telemetry.Telemetry) *sta
 		offers, err := st.Offers(t.Context())
 		return err == nil && len(offers) == 1
 	}, 10*time.Second, 10*time.Millisecond)
-	return &stand{t: t, client: conn, store: st}
+	return &stand{t: t, client: conn.Client, store: st}
 }
 
 type noEnvironment struct{}

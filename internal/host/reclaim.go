@@ -41,7 +41,8 @@ func (w *Worker) reclaimAll(ctx context.Context) (n int, err error) {
 	service := w.options.Client.WorkflowService()
 	request := &workflowservice.ListWorkflowExecutionsRequest{
 		Namespace: w.options.Namespace,
-		Query:     fmt.Sprintf("WorkflowType = '%s' AND ExecutionStatus = 'Running'", workflows.TeamSessionName),
+		Query: fmt.Sprintf("WorkflowType IN ('%s', '%s', '%s') AND ExecutionStatus = 'Running'",
+			workflows.TeamSessionName, workflows.TicketName, workflows.WebhookName),
 	}
 	for {
 		page, err := service.ListWorkflowExecutions(ctx, request)
@@ -60,10 +61,10 @@ func (w *Worker) reclaimAll(ctx context.Context) (n int, err error) {
 	}
 }
 
-// reclaimFrom fails the session's activities that were started under this
-// worker's identity, so that Temporal starts them again.
-func (w *Worker) reclaimFrom(ctx context.Context, session *commonpb.WorkflowExecution) (n int, err error) {
-	d, err := w.options.Client.DescribeWorkflowExecution(ctx, session.GetWorkflowId(), session.GetRunId())
+// reclaimFrom fails a workflow's activities that were started under this worker's
+// identity, so that Temporal, or the workflow itself, starts them again.
+func (w *Worker) reclaimFrom(ctx context.Context, cut *commonpb.WorkflowExecution) (n int, err error) {
+	d, err := w.options.Client.DescribeWorkflowExecution(ctx, cut.GetWorkflowId(), cut.GetRunId())
 	if err != nil {
 		return 0, err
 	}
@@ -73,7 +74,7 @@ func (w *Worker) reclaimFrom(ctx context.Context, session *commonpb.WorkflowExec
 		}
 		lost := temporal.NewApplicationErrorWithOptions("the worker died and is back", team.HandedOver,
 			temporal.ApplicationErrorOptions{NextRetryDelay: time.Millisecond})
-		if err := w.options.Client.CompleteActivityByID(ctx, w.options.Namespace, session.GetWorkflowId(), session.GetRunId(), a.GetActivityId(), nil, lost); err != nil {
+		if err := w.options.Client.CompleteActivityByID(ctx, w.options.Namespace, cut.GetWorkflowId(), cut.GetRunId(), a.GetActivityId(), nil, lost); err != nil {
 			return n, err
 		}
 		n++
@@ -81,9 +82,9 @@ func (w *Worker) reclaimFrom(ctx context.Context, session *commonpb.WorkflowExec
 	if n == 0 {
 		return 0, nil
 	}
-	// The session's next step need not wait for the dead worker's cache either.
+	// The workflow's next step need not wait for the dead worker's cache either.
 	_, err = w.options.Client.WorkflowService().ResetStickyTaskQueue(ctx, &workflowservice.ResetStickyTaskQueueRequest{
-		Namespace: w.options.Namespace, Execution: session,
+		Namespace: w.options.Namespace, Execution: cut,
 	})
 	return n, err
 }

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -24,6 +25,8 @@ type Setup struct {
 	// Agents works in the place of the worker file's agents and checks; nil:
 	// they do.
 	Agents Agents
+	// WebUI is the address of Temporal's Web UI, where the worker file has none.
+	WebUI string
 	// StateDir is the store's directory; the store is made if there is none.
 	StateDir string
 	// Connection to Temporal. Closing it is the caller's.
@@ -62,6 +65,10 @@ func (s Setup) Build() (*Worker, error) {
 			return nil, fmt.Errorf("worker file: %w", err)
 		}
 	}
+	tickets, hook, err := s.outside(cfg)
+	if err != nil {
+		return nil, err
+	}
 	place, err := takeSeat(filepath.Join(st.Dir(), "workers"), s.Host)
 	if err != nil {
 		return nil, err
@@ -72,14 +79,19 @@ func (s Setup) Build() (*Worker, error) {
 			return nil, errors.Join(err, place.leave())
 		}
 	}
-	return newWorker(options{
+	o := options{
 		Client: s.Connection.Client, Namespace: s.Connection.Namespace, Store: st, Agents: agents,
 		Attributes: temporalio.NewSearchAttributes(s.Connection, s.Connection.Namespace, s.Clock,
 			workflows.AttributeTeam, workflows.AttributeStatus, workflows.AttributePhase, workflows.AttributeTokens),
 		LostLimit: cfg.Limits.LostWorkers, Retention: cfg.Retention,
+		Tickets: tickets, Webhook: hook, WebUI: cmp.Or(cfg.WebUI, s.WebUI),
 		Seat: place, Identity: "maestro-" + st.ID() + "@" + place.name, Host: s.Host, PID: s.PID, Version: s.Version,
 		Left: left, Drain: s.Drain, Telemetry: s.Telemetry, Clock: s.Clock, Logger: s.Logger,
-	}), nil
+	}
+	if cfg.Jira != nil {
+		o.IndexDelay = cfg.Jira.IndexDelay
+	}
+	return newWorker(o), nil
 }
 
 // indexFrom is the size of a tree, in files, from which on it pays to remember

@@ -85,8 +85,25 @@ func comment(n team.Notice, occurrences int) func(quote int) document {
 		default:
 			d = ended(n, quote)
 		}
+		if others := others(n); others != "" {
+			d = append(d, block{kind: paragraph, spans: []span{plain(others)}})
+		}
 		return append(d, block{kind: paragraph, spans: []span{plain(mark(n.ID))}})
 	}
+}
+
+// others says what else a notice stands for.
+func others(n team.Notice) string {
+	if n.Times < 2 {
+		return ""
+	}
+	if more := n.Times - 1 - len(n.Also); more > 0 && len(n.Also) > 0 {
+		return fmt.Sprintf("The same holds for sessions %s, and %d times more.", strings.Join(n.Also, ", "), more)
+	}
+	if len(n.Also) == 0 {
+		return fmt.Sprintf("This was so %d times.", n.Times)
+	}
+	return fmt.Sprintf("The same holds for sessions %s.", strings.Join(n.Also, ", "))
 }
 
 // mark is the line that names a comment's notice.

@@ -36,6 +36,10 @@ func (t Team) Admissible(offers []Offer, now time.Time) (agents map[string]Offer
 	}
 	faults = append(faults, t.fallbackFaults(live, agents)...)
 	faults = append(faults, t.Unpriced(agents)...)
+	if t.Help.Jira != nil && !slices.ContainsFunc(live, func(o Offer) bool { return o.Jira }) {
+		faults = append(faults, "the team has help.jira, but no worker makes tickets; write `jira: {url: https://example.atlassian.net, "+
+			"deployment: cloud, email_env: JIRA_EMAIL, token_env: JIRA_TOKEN}` into the worker file, or take help.jira out")
+	}
 	for _, use := range append(t.CheckUses(), t.fallbackChecks(agents)...) {
 		ok := slices.ContainsFunc(live, func(o Offer) bool {
 			_, agent := o.Agents[use.Agent]
@@ -158,4 +162,9 @@ func offered(live []Offer) string {
 	}
 	slices.Sort(names)
 	return strings.Join(slices.Compact(names), ", ")
+}
+
+// Webhook tells whether any live worker calls a webhook.
+func Webhook(offers []Offer, now time.Time) bool {
+	return slices.ContainsFunc(offers, func(o Offer) bool { return o.Webhook && o.Live(now) })
 }

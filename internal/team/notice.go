@@ -50,6 +50,19 @@ type Notice struct {
 	Commands []string `json:"commands,omitempty"`
 	// WebUI is the address of the session's page; empty where it is not known.
 	WebUI string `json:"web_ui,omitempty"`
+	// Times is how many occurrences the notice stands for, where several that
+	// waited together are told of in one; zero: just this one. Also names the
+	// first other sessions that they happened to.
+	Times int      `json:"times,omitempty"`
+	Also  []string `json:"also,omitempty"`
+}
+
+// Asks tells whether the notice is about a session that waits for a person.
+func (n Notice) Asks() bool { return n.Event == HelpAsked || n.Event == ApprovalAsked }
+
+// Ends tells whether the notice is about a session that has ended.
+func (n Notice) Ends() bool {
+	return n.Event == SessionCompleted || n.Event == SessionFailed || n.Event == SessionCancelled
 }
 
 // Ticket is a ticket as far as it is known.
@@ -91,3 +104,17 @@ type TicketTrouble struct {
 
 // Error makes it an error.
 func (t *TicketTrouble) Error() string { return t.Message }
+
+// WebhookTrouble is the error of a webhook that has not taken a notice.
+type WebhookTrouble struct {
+	// Message is a sentence on what is wrong, and what would be right. It holds no
+	// secrets, and so not the webhook's address.
+	Message string
+	// Final: it would not take the notice another time either.
+	Final bool
+	// RetryAfter is the wait that was asked for; zero: none was.
+	RetryAfter Duration
+}
+
+// Error makes it an error.
+func (t *WebhookTrouble) Error() string { return t.Message }

@@ -49,6 +49,15 @@ type HelpRequest struct {
 // Takes tells whether the request can be answered with a verb.
 func (h HelpRequest) Takes(v Verb) bool { return slices.Contains(h.Answers, v) }
 
+// Fingerprint names the failure that the request is about, the same over sessions of
+// a team; empty for an approval, which is about none.
+func (h HelpRequest) Fingerprint(team string) string {
+	if h.Kind == ForApproval {
+		return ""
+	}
+	return Fingerprint(team, AssignmentID{Phase: h.Phase, Persona: h.Persona}, h.Category, h.Message)
+}
+
 // Verb is what a person says to a request.
 type Verb string
 

@@ -225,6 +225,26 @@ func TestAdmissible(t *testing.T) {
 	require.Contains(t, faults[0], `agent "x" is defined differently by workers v and w`)
 }
 
+func TestTicketsNeedAWorkerThatMakesThem(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	d := Team{
+		Version: 1, Name: "t", Personas: map[string]Persona{"dev": {Role: "r", Agent: "a"}},
+		Phases: []Phase{{Name: "build", Personas: []string{"dev"}}}, Help: Help{Jira: &HelpJira{Project: "MD"}},
+	}.Resolved()
+	works := Offer{Worker: "w", RenewedAt: now, Agents: map[string]OfferedAgent{"a": {Digest: "1"}}}
+	tells := Offer{Worker: "v", RenewedAt: now, Jira: true, Webhook: true}
+	dead := tells
+	dead.RenewedAt = now.Add(-time.Hour)
+	_, faults := d.Admissible([]Offer{works, dead}, now)
+	require.Len(t, faults, 1)
+	require.Contains(t, faults[0], "the team has help.jira, but no worker makes tickets; write `jira: {url: ")
+	_, faults = d.Admissible([]Offer{works, tells}, now)
+	require.Empty(t, faults)
+	require.False(t, Webhook([]Offer{works, dead}, now))
+	require.True(t, Webhook([]Offer{works, tells}, now))
+}
+
 func TestFallbackNeedsTheChecksOfTheWorkThatItMayDo(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)

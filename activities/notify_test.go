@@ -1,0 +1,113 @@
+package activities_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// outside keeps what it is told, by whom it is for.
+type outside struct {
+	told    []string
+	telling []activities.Telling
+	notice  team.Notice
+	err     error
+}
+
+func (o *outside) TellFailure(_ context.Context, fingerprint string, t activities.Telling) error {
+	return o.take("failure "+fingerprint, t)
+}
+
+func (o *outside) TellTicket(_ context.Context, key string, t activities.Telling) error {
+	return o.take("ticket "+key, t)
+}
+
+func (o *outside) TellWebhook(_ context.Context, n team.Notice) error {
+	return o.take("webhook", activities.Telling{Notice: n})
+}
+
+func (o *outside) take(who string, t activities.Telling) error {
+	o.told, o.telling, o.notice = append(o.told, who), append(o.telling, t), t.Notice
+	return o.err
+}
+
+func TestNoticeReachesEveryoneWhoIsToHearOfIt(t *testing.T) {
+	t.Parallel()
+	jira := &team.HelpJira{Project: "MD"}
+	help := team.Notice{Team: "t", Request: &team.HelpRequest{Phase: "build", Persona: "dev", Category: team.Timeout, Message: "took 30 s"}}
+	own := team.Fingerprint("t", team.AssignmentID{Phase: "build", Persona: "dev"}, team.Timeout, "took 45 s")
+	approval := team.Notice{Team: "t", Request: &team.HelpRequest{Kind: team.ForApproval, Phase: "build"}}
+	for name, tt := range map[string]struct {
+		in   activities.NotifyInput
+		want []string
+		own  string
+	}{
+		"nobody":          {activities.NotifyInput{Notice: help}, nil, ""},
+		"a failure":       {activities.NotifyInput{Notice: help, Jira: jira}, []string{"failure " + own}, own},
+		"an end":          {activities.NotifyInput{Jira: jira, Fingerprints: []string{"f1", "f2"}}, []string{"failure f1", "failure f2"}, ""},
+		"an approval":     {activities.NotifyInput{Notice: approval, Jira: jira, ReportTo: "MD-1"}, []string{"ticket MD-1"}, ""},
+		"without tickets": {activities.NotifyInput{Fingerprints: []string{"f1"}}, nil, ""},
+		"the origin":      {activities.NotifyInput{Notice: help, ReportTo: "MD-1"}, []string{"ticket MD-1"}, ""},
+		"the webhook":     {activities.NotifyInput{Webhook: true}, []string{"webhook"}, ""},
+		"all": {
+			activities.NotifyInput{Notice: help, Jira: jira, Fingerprints: []string{own}, ReportTo: "MD-1", Webhook: true},
+			[]string{"failure " + own, "ticket MD-1", "webhook"},
+			own,
+		},
+	} {
+		o := &outside{}
+		n := &activities.Notices{Outside: o, Mask: func(s string) string { return s }}
+		out, err := n.Notify(t.Context(), tt.in)
+		require.NoError(t, err, name)
+		require.Equal(t, tt.want, o.told, name)
+		require.Equal(t, tt.own, out.Fingerprint, name)
+		switch name {
+		case "all":
+			require.Equal(t, jira, o.telling[0].Jira)
+			require.True(t, o.telling[1].Quiet, "the request's ticket is that of the failure")
+			require.Nil(t, o.telling[1].Jira)
+		case "the origin", "an approval":
+			require.False(t, o.telling[0].Quiet)
+		}
+	}
+	o := &outside{err: errors.New("Temporal is away")}
+	n := &activities.Notices{Outside: o, Mask: func(s string) string { return s }}
+	_, err := n.Notify(t.Context(), activities.NotifyInput{ReportTo: "MD-1", Webhook: true})
+	require.ErrorContains(t, err, "Temporal is away")
+}
+
+func TestNoticeLeavesWithoutSecretsAndWithItsAddress(t *testing.T) {
+	t.Parallel()
+	o := &outside{}
+	n := &activities.Notices{
+		Outside: o, WebUI: "http://localhost:8233/",
+		Mask: func(s string) string { return strings.ReplaceAll(s, "hunter22", "***") },
+	}
+	in := team.Notice{
+		ID: "1", Session: "s", Namespace: "default", Run: "r", Reason: "key hunter22",
+		Request: &team.HelpRequest{Message: "hunter22 is wrong", Advice: "use hunter22"},
+		Answer:  &team.Answer{Note: "hunter22", By: "ann"}, Commands: []string{"maestro resolve s retry --note hunter22"},
+	}
+	for range 30 {
+		in.Request.Attempts = append(in.Request.Attempts, team.AttemptFailure{Message: "hunter22 " + strings.Repeat("x", 1000)})
+	}
+	_, err := n.Notify(t.Context(), activities.NotifyInput{Notice: in, Webhook: true})
+	require.NoError(t, err)
+	require.Equal(t, team.NoticeSchema, o.notice.Schema)
+	require.Equal(t, "http://localhost:8233/namespaces/default/workflows/s/r", o.notice.WebUI)
+	require.Equal(t, "key ***", o.notice.Reason)
+	require.Equal(t, "*** is wrong", o.notice.Request.Message)
+	require.Equal(t, "use ***", o.notice.Request.Advice)
+	require.Equal(t, team.Answer{Note: "***", By: "ann"}, *o.notice.Answer)
+	require.Equal(t, []string{"maestro resolve s retry --note ***"}, o.notice.Commands)
+	require.Len(t, o.notice.Request.Attempts, 20)
+	require.LessOrEqual(t, len(o.notice.Request.Attempts[0].Message), team.MaxMessage)
+	require.True(t, strings.HasPrefix(o.notice.Request.Attempts[0].Message, "*** x"))
+	require.Contains(t, in.Request.Message, "hunter22", "the session's own is not touched")
+}

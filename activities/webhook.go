@@ -1,0 +1,46 @@
+package activities
+
+import (
+	"context"
+	"errors"
+
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// CallWebhookName hands a notice to the webhook, on [team.WebhookQueue]; see
+// [WebhookCalls.Call].
+const CallWebhookName Name = "call-webhook"
+
+// The types of the errors of a webhook call: it may be made again, or not.
+const (
+	WebhookUnreached = "WebhookUnreached"
+	WebhookRefused   = "WebhookRefused"
+)
+
+// Webhook is whoever wants to hear what happens to sessions. Its errors are
+// *team.WebhookTrouble.
+type Webhook interface {
+	// Deliver hands over a notice. A receiver that hears one twice knows it by its id.
+	Deliver(ctx context.Context, n team.Notice) error
+}
+
+// WebhookCalls calls the webhook.
+type WebhookCalls struct{ Webhook Webhook }
+
+// Call tries once to hand over a notice. Its error says whether, and when, it makes
+// sense to try again.
+func (c *WebhookCalls) Call(ctx context.Context, n team.Notice) error {
+	err := c.Webhook.Deliver(ctx, n)
+	var trouble *team.WebhookTrouble
+	switch {
+	case !errors.As(err, &trouble):
+		return err
+	case trouble.Final:
+		return temporal.NewApplicationErrorWithOptions(team.Shorten(trouble.Message, maxTrouble), WebhookRefused,
+			temporal.ApplicationErrorOptions{NonRetryable: true})
+	}
+	return temporal.NewApplicationErrorWithOptions(team.Shorten(trouble.Message, maxTrouble), WebhookUnreached,
+		temporal.ApplicationErrorOptions{NextRetryDelay: trouble.RetryAfter.Std()})
+}

@@ -1,0 +1,32 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/host"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// ticketPatience bounds the look at the tickets of a session.
+const ticketPatience = 2 * time.Second
+
+// askTickets fills in the tickets of requests that the session does not know of: their
+// workflows may know what is in the way where the session cannot say so.
+func (w *watcher) askTickets(ctx context.Context, v *view) {
+	if w.store == nil || v.Status.Status.Closed() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, ticketPatience)
+	defer cancel()
+	for i, h := range v.Help {
+		fingerprint := h.Fingerprint(v.Team)
+		if fingerprint == "" || h.Ticket != nil && h.Ticket.Key != "" {
+			continue
+		}
+		shown, ok, err := host.ReadTicket(ctx, w.conn.Client, w.store.ID(), fingerprint)
+		if err == nil && ok && shown.Ticket != (team.Ticket{}) {
+			v.Help[i].Ticket = &shown.Ticket
+		}
+	}
+}

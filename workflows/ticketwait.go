@@ -1,0 +1,118 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// The patience of a ticket's workflow.
+const (
+	// ticketCallLimit bounds one call of the ticket system. A worker that dies in
+	// the middle of one goes unnoticed until then.
+	ticketCallLimit = 2 * time.Minute
+	// pollerPatience is how long a call waits for a worker before the ticket says
+	// that there is none; pollerPatienceMax once it has said so.
+	pollerPatience    = time.Minute
+	pollerPatienceMax = 5 * time.Minute
+	// firstWait doubles up to steadyWait; after patientTries tries in a row it
+	// doubles on up to longWait.
+	firstWait    = 5 * time.Second
+	steadyWait   = time.Minute
+	longWait     = 5 * time.Minute
+	patientTries = 15
+	// defaultIndexDelay is used where the worker does not say how long after its
+	// creation a ticket may not be found.
+	defaultIndexDelay = team.Duration(2 * time.Minute)
+	// searchWait is the wait between two searches for a ticket that may be there.
+	searchWait = 5 * time.Second
+	// goneLimit is how long a notice waits for a ticket that is not there, and that
+	// nobody may make.
+	goneLimit = 7 * 24 * time.Hour
+)
+
+// faultOf reads what the ticket system has said; said false: nothing is known of what
+// was done.
+func faultOf(err error) (fault activities.TicketFault, said bool) {
+	if queued(err) {
+		return activities.TicketFault{Kind: team.Unreached, Message: fmt.Sprintf(
+			"no worker has taken it up within %s; start one whose worker file has `jira`, with its credentials", pollerPatience)}, true
+	}
+	return detail[activities.TicketFault](err, activities.TicketTroubled)
+}
+
+// queued tells whether an activity has never started.
+func queued(err error) bool {
+	var timeout *temporal.TimeoutError
+	return errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START
+}
+
+// settle takes in what a try has come to, and returns the wait before the next one.
+func (t *ticket) settle(err error) time.Duration {
+	o := &t.Outbox
+	switch {
+	case err == nil:
+		o.fine()
+		return 0
+	case errors.Is(err, errUnsure):
+		o.Kind, o.Failed = team.Unclear, 0
+		o.Ticket.Trouble = fmt.Sprintf("the answer to the creation of a ticket was lost; searching for the ticket until %s, before another is made",
+			o.Doubt.Add(o.IndexDelay.Std()).UTC().Format(time.TimeOnly+" MST"))
+		return searchWait
+	}
+	fault, said := faultOf(err)
+	if !said {
+		fault = activities.TicketFault{Kind: team.Unreached, Message: "a worker was lost in the middle of it, or the ticket system took too long; trying again"}
+		if !o.Doubt.IsZero() || o.Waiting[0].Tried {
+			fault.Kind = team.Unclear
+		}
+	}
+	o.Failed++
+	o.Kind, o.Ticket.Trouble = fault.Kind, fault.Message
+	switch {
+	case queued(err):
+		return 0 // the next try waits in the queue
+	case fault.Kind == team.Misconfigured:
+		return longWait
+	case fault.Kind == team.Gone && t.Fingerprint != "":
+		return firstWait
+	case fault.Kind == team.Gone:
+		return longWait
+	case fault.Kind == team.Unclear && !o.Doubt.IsZero():
+		return searchWait
+	case fault.RetryAfter > 0:
+		return fault.RetryAfter.Std()
+	}
+	return waitAfter(o.Failed)
+}
+
+// waitAfter is the wait after so many tries in a row that came to nothing.
+func waitAfter(failed int) time.Duration {
+	wait, limit := firstWait, steadyWait
+	for n := 1; n < failed && wait < longWait; n++ {
+		if n >= patientTries {
+			limit = longWait
+		}
+		wait = min(2*wait, limit)
+	}
+	return wait
+}
+
+// pause waits before the next try. What somebody has to mend first is also tried when
+// a notice comes, since the one who sends it may have mended it; anything, when
+// somebody says so.
+func (t *ticket) pause(ctx workflow.Context, wait time.Duration) error {
+	timed, cancel := workflow.WithCancel(ctx)
+	defer cancel()
+	timer := workflow.NewTimerWithOptions(timed, wait, workflow.TimerOptions{Summary: "before the next try"})
+	return workflow.Await(ctx, func() bool {
+		return timer.IsReady() || t.woken || t.told && t.Outbox.Kind == team.Misconfigured || t.continues(ctx)
+	})
+}

@@ -1,0 +1,47 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// WebhookName is the wire name of [Webhook].
+const WebhookName = "webhook"
+
+// WebhookID is the workflow id of what hands one notice to the webhook.
+func WebhookID(store, notice string) string { return "webhook/" + store + "/" + notice }
+
+// How long, and how often, a notice is handed to the webhook.
+const (
+	webhookLimit     = 24 * time.Hour
+	webhookCallLimit = 2 * time.Minute
+	webhookFirstWait = 5 * time.Second
+	webhookLastWait  = 5 * time.Minute
+)
+
+// WebhookInput says what the webhook is told.
+type WebhookInput struct {
+	Store  string      `json:"store"`
+	Notice team.Notice `json:"notice"`
+}
+
+// Webhook hands one notice to the webhook, as often as it takes within a day. It fails
+// when the webhook refuses the notice, or when the day is over; the session that the
+// notice is about does not notice.
+func Webhook(ctx workflow.Context, in WebhookInput) error {
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue:              team.WebhookQueue(in.Store),
+		ScheduleToCloseTimeout: webhookLimit,
+		StartToCloseTimeout:    webhookCallLimit,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval: webhookFirstWait, BackoffCoefficient: 2, MaximumInterval: webhookLastWait,
+		},
+		Summary: string(in.Notice.Event) + " of session " + in.Notice.Session,
+	})
+	return workflow.ExecuteActivity(ctx, string(activities.CallWebhookName), in.Notice).Get(ctx, nil)
+}
