@@ -1,0 +1,83 @@
+package host_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// quarrel is a stand on which two personas of a phase write different versions of
+// one file, and mend that only when a person has told them how.
+func quarrel(t *testing.T) (*stand, team.Team) {
+	t.Helper()
+	work := func(word string) agent.Definition {
+		return shell(`cat > brief.json
+			if grep -q 'use both' brief.json; then echo both > word; elif [ ! -e word ]; then echo ` + word + ` > word; fi; rm brief.json`)
+	}
+	s := newStand(t, agent.Config{Agents: map[string]agent.Definition{"a": work("yes"), "b": work("no"), "c": shell("cat > /dev/null; cp word after")}})
+	tm := short(team.Phase{Name: "one", Personas: []string{"dev", "other"}}, team.Phase{Name: "two", Personas: []string{"last"}})
+	tm.Personas["last"] = team.Persona{Role: "l", Agent: "c", Instructions: "do"}
+	return s, tm
+}
+
+func TestPersonAnswersForAMergedTree(t *testing.T) {
+	t.Parallel()
+	for verb, want := range map[team.Verb]string{team.Retrying: "both\n", team.Skipping: "no\n", team.Supplying: "mine\n"} {
+		t.Run(string(verb), func(t *testing.T) {
+			t.Parallel()
+			s, tm := quarrel(t)
+			run := s.start("s", tm)
+			h := s.asks("s")
+			require.Equal(t, "one.other.1", h.ID)
+			require.Equal(t, team.ContractViolation, h.Category)
+			_, err := s.answer("s", team.Answer{Request: h.ID, Verb: verb, Note: "use both", Files: s.files(map[string]string{"word": "mine\n"})})
+			require.NoError(t, err)
+			require.NoError(t, run.Get(t.Context(), nil))
+			require.Equal(t, want, s.tree("s")["after"])
+			require.Empty(t, s.execution("s").Help)
+		})
+	}
+}
+
+func TestPersonAnswersForPhasesThatDoNotFitTogether(t *testing.T) {
+	t.Parallel()
+	for verb, want := range map[team.Verb]string{team.Retrying: "both\n", team.Skipping: "no\n"} {
+		t.Run(string(verb), func(t *testing.T) {
+			t.Parallel()
+			s, tm := quarrel(t)
+			tm.Phases = []team.Phase{
+				{Name: "left", Personas: []string{"dev"}, Needs: []string{}}, {Name: "right", Personas: []string{"other"}, Needs: []string{}},
+				{Name: "joined", Personas: []string{"dev"}, Needs: []string{"left", "right"}},
+			}
+			run := s.start("s", tm)
+			h := s.asks("s")
+			require.Equal(t, "joined.dev.1", h.ID)
+			_, err := s.answer("s", team.Answer{Request: h.ID, Verb: verb, Note: "use both"})
+			require.NoError(t, err)
+			require.NoError(t, run.Get(t.Context(), nil))
+			require.Equal(t, want, s.tree("s")["word"])
+			require.Equal(t, team.Completed, s.execution("s").Phases[2].Status)
+		})
+	}
+}
+
+func TestPersonAnswersForLeavesThatDoNotFitTogether(t *testing.T) {
+	t.Parallel()
+	s, tm := quarrel(t)
+	tm.Phases = []team.Phase{
+		{Name: "left", Personas: []string{"dev"}, Needs: []string{}}, {Name: "right", Personas: []string{"other"}, Needs: []string{}},
+	}
+	run := s.start("s", tm)
+	h := s.asks("s")
+	require.Equal(t, []team.Verb{team.Skipping, team.Aborting}, h.Answers)
+	_, err := s.answer("s", team.Answer{Request: h.ID, Verb: team.Skipping})
+	require.NoError(t, err)
+	require.NoError(t, run.Get(t.Context(), nil))
+	e := s.execution("s")
+	require.Equal(t, team.Completed, e.Status.Status)
+	require.Equal(t, []team.State{team.Completed, team.Completed}, []team.State{e.Phases[0].Status, e.Phases[1].Status})
+	require.Equal(t, []team.State{team.Completed, team.Completed}, []team.State{e.Phases[0].Assignments[0].Status, e.Phases[1].Assignments[0].Status})
+}
