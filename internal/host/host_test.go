@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -14,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
-	"go.temporal.io/sdk/testsuite"
 
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/host"
@@ -52,14 +50,8 @@ func newStandWith(t *testing.T, cfg agent.Config, tel *telemetry.Telemetry) *sta
 // newStandIn is a stand whose worker has an environment of its own.
 func newStandIn(t *testing.T, cfg agent.Config, tel *telemetry.Telemetry, getenv func(string) string) *stand {
 	t.Helper()
-	path, err := filepath.Abs("../../bin/maestro-server")
-	require.NoError(t, err)
-	require.FileExists(t, path, "run `make build` first")
 	quiet := slog.New(slog.DiscardHandler)
-	server, err := testsuite.StartDevServer(context.Background(), testsuite.DevServerOptions{ExistingPath: path, Stdout: io.Discard, Stderr: io.Discard})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, server.Stop()) })
-	conn, err := temporalio.Dial(t.Context(), &temporalio.Options{Address: server.FrontendHostPort()}, noEnvironment{}, quiet, tel.Instrument)
+	conn, err := temporalio.Dial(t.Context(), &temporalio.Options{Address: temporaltest.Start(t)}, noEnvironment{}, quiet, tel.Instrument)
 	require.NoError(t, err)
 	t.Cleanup(conn.Close)
 
