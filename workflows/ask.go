@@ -343,6 +343,7 @@ func (s *session) follow(ctx workflow.Context, a *assignment, answer team.Answer
 		return itIsSettled
 	default:
 		a.again(answer.Note)
+		s.notes[a.String()] = answer.Note // it stands if the work is sent back later
 		return itTriesAgain
 	}
 }

@@ -168,7 +168,6 @@ func (s *session) reopen(phase string) {
 	for _, persona := range p.Personas {
 		id := team.AssignmentID{Phase: phase, Persona: persona}
 		delete(s.partial, id)
-		delete(s.notes, id.String())
 		s.countsOf(id).series++
 		a := s.status.Assignment(id)
 		a.Status, a.Summary, a.Awaits = team.Pending, "", nil

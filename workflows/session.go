@@ -80,7 +80,7 @@ type session struct {
 	unapproved map[string]bool
 	// disputes has the phases that build on work which does not fit together.
 	disputes map[string]dispute
-	// notes is what a person said before to who has yet to finish.
+	// notes is what a person last said to an assignment's agent.
 	notes map[string]string
 	// nothing is the blob of a delta that changes nothing.
 	nothing team.Digest
