@@ -322,7 +322,8 @@ func (r *round) succeed(ctx context.Context, result *team.RoundResult, l left, s
 // recordResult has the result outlive everything.
 func (r *round) recordResult(ctx context.Context, result *team.RoundResult) error {
 	r.mu.Lock()
-	r.thisRound().Result = result
+	this := r.thisRound()
+	this.Result, this.Stale = result, len(result.SendsBack) > 0
 	r.mu.Unlock()
 	if err := r.writeRecord(ctx); err != nil {
 		return err

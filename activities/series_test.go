@@ -164,7 +164,7 @@ func TestRecordThatWasLostLearnsItsEpochsFromTheJournal(t *testing.T) {
 			d := newDesk(t)
 			c := &conversation{turns: 2, fails: func(turn int) *team.Failure {
 				if turn == 2 {
-					return team.Failf(team.Auth, "no")
+					return team.Failf(team.InvalidOutput, "no")
 				}
 				return nil
 			}}
@@ -184,6 +184,30 @@ func TestRecordThatWasLostLearnsItsEpochsFromTheJournal(t *testing.T) {
 			require.Len(t, c.paid, 3, "only the second turn, which has no answer yet")
 		})
 	}
+}
+
+// TestRetryAfterItsProviderHasFailedPaysForNothingAgain: a model's key was refused
+// in the middle of a conversation, and a person has replaced it.
+func TestRetryAfterItsProviderHasFailedPaysForNothingAgain(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	c := &conversation{turns: 3, fails: func(turn int) *team.Failure {
+		if turn == 3 {
+			return team.Failf(team.Auth, "no")
+		}
+		return nil
+	}}
+	d.converse(c)
+	in := d.roundInput()
+	_, err := d.roundOf(in, activities.Heartbeat{})
+	requireType(t, err, team.UnrecoverableError)
+	d.earlier++
+	in.Series, c.fails = 1, nil
+	result, err := d.roundOf(in, activities.Heartbeat{})
+	require.NoError(t, err)
+	require.Equal(t, []string{"build 1", "build 2", "build 3"}, c.paid)
+	require.Equal(t, team.FromConversation, result.From)
+	require.Equal(t, int64(30), result.Total.Tokens())
 }
 
 func TestNoteReachesEveryAttempt(t *testing.T) {

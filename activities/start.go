@@ -111,10 +111,12 @@ func (r *round) inherits() bool {
 }
 
 // goesOn tells whether the conversation of a failed attempt goes on: one that the
-// journal has, so that the agent goes through it again from its beginning.
+// journal has, so that the agent goes through it again from its beginning. It does
+// so in a later series, too: there was nothing wrong with the answers. Where a
+// person has said something new, it is another conversation by itself.
 func (r *round) goesOn(last tried) bool {
 	return r.Agents.Offered(r.agent()).Conversation == team.InJournal && last.report.Agent == r.agent() &&
-		last.key.Epoch == r.epoch() && team.RuleFor(last.report.Failure.Category).Start == team.FromConversation
+		last.key.Epoch >= r.record.Began && team.RuleFor(last.report.Failure.Category).Start == team.FromConversation
 }
 
 // keeps tells whether the next attempt goes on from the files that one has left.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -166,4 +167,44 @@ func TestResumeGoesOnInTheMiddleOfARework(t *testing.T) {
 	require.Equal(t, 5, asked.Count(), "only the call that nobody has answered is made")
 	require.Equal(t, 3, looked.Count())
 	require.Equal(t, map[string]string{"a.txt": "bad\n", "b.txt": "good\n", "report.txt": "fine\n"}, s.tree("s"))
+}
+
+// TestWorkThatWasSentBackIsNotRestored aborts a session whose tester has sent work
+// back once too often: resumed, it has nothing finished of the tester's.
+func TestWorkThatWasSentBackIsNotRestored(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, agent.Config{Agents: map[string]agent.Definition{
+		"a": shell("cat > brief.json; if grep -q 'make it good' brief.json; then echo good > work.txt; else echo more >> work.txt; fi; rm brief.json"),
+		"b": picky(),
+	}})
+	run := s.start("s", sendsBack())
+	_, err := s.answer("s", team.Answer{Request: s.asks("s").ID, Verb: team.Aborting, By: "ada"})
+	require.NoError(t, err)
+	require.ErrorContains(t, run.Get(t.Context(), nil), "aborted by ada")
+
+	answered := make(chan error, 1)
+	go func() {
+		for { // the session is still the old one for a while
+			e, err := s.store.Execution(team.SessionKey{Namespace: "default", Session: "s"})
+			if err == nil && e.Incarnation == 2 && len(e.Help) == 1 {
+				_, err = s.answer("s", team.Answer{Request: e.Help[0].ID, Verb: team.Retrying, Note: "make it good", By: "ada"})
+				answered <- err
+				return
+			}
+			select {
+			case <-t.Context().Done():
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}()
+	_, err = s.run("s", sendsBack(), func(in *workflows.SessionInput) { in.Base, in.Incarnation = s.execution("s").Head, 2 })
+	require.NoError(t, err)
+	select {
+	case err := <-answered:
+		require.NoError(t, err, "it asks again")
+	case <-time.After(30 * time.Second):
+		t.Fatal("it did not ask again")
+	}
+	require.Equal(t, map[string]string{"work.txt": "good\n", "report.txt": "tested\n"}, s.tree("s"))
 }

@@ -75,8 +75,9 @@ type RoundRecord struct {
 	// Supplied: a person's files stood for the work. How they failed is no
 	// attempt of the assignment's.
 	Supplied bool `json:"supplied,omitempty"`
-	// Stale: the assignment was to run again since, so that the result is kept
-	// for its cost and its log only.
+	// Stale: the assignment is to run again, because it was to since or because
+	// it has sent work back, so that no later incarnation takes the result for
+	// finished work. It is kept for its cost and its log.
 	Stale bool `json:"stale,omitempty"`
 }
 
