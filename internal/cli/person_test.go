@@ -165,6 +165,9 @@ func TestFilesOfAPersonStandForTheWork(t *testing.T) {
 		return s.Status == team.Completed
 	}, "the answer is lost: %+v", &s)
 	require.Equal(t, team.Supplied, s.Phases[0].Assignments[0].Status)
+	logs := d.must(0, "logs", "s")
+	require.Contains(t, logs, "== build/dev, round 2, attempt 1: failed\ncontract_violation: code.txt was neither created nor changed\nfiles that a person has supplied, ")
+	require.Regexp(t, `(?m)^== build/dev, round 3, attempt 1: supplied\nsupplied by .*@desk: code.txt, `, logs)
 	out := filepath.Join(d.dir, "out")
 	d.must(0, "artifacts", "get", "s", "--out", out)
 	code, err := os.ReadFile(filepath.Join(out, "code.txt"))
