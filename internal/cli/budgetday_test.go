@@ -39,6 +39,15 @@ func TestATeamsDayIsShownAndRaised(t *testing.T) {
 		d.json(&status, "status", "s")
 		return status.Status == team.HelpIsNeeded
 	}, "the session never parked")
+	var waiting inbox
+	d.json(&waiting, "inbox")
+	require.Len(t, waiting.Waiting, 1)
+	require.Equal(t, string(team.ForMoney), waiting.Waiting[0].Kind)
+	require.Equal(t, "maestro budget raise --team daily --tokens N", waiting.Waiting[0].Commands[0])
+	require.Contains(t, d.must(0, "status", "s"), "two/dev needs a larger budget: token_budget: ")
+	resumed := d.run("resume", "s")
+	require.Equal(t, 2, resumed.code)
+	require.Contains(t, resumed.stderr.String(), "go on: maestro budget raise --team daily --tokens N")
 	var day struct {
 		Date, EndsAt string
 		Limit        team.Cap

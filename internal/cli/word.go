@@ -57,18 +57,10 @@ func (a *app) send(ctx context.Context, conn *temporalio.Connection, session str
 		if !errors.As(err, &refusal) {
 			return false, failf("session %s: %w", session, err)
 		}
-		switch refusal.Type() {
-		case workflows.NotRaised:
+		if refusal.Type() == workflows.NotRaised {
 			return false, usagef("session %s: %s", session, refusal.Message())
-		case workflows.NotAwaited:
-			return false, failf("session %s: %w", session, notAwaited(refusal.Message()))
 		}
 		return false, failf("session %s: %s", session, refusal.Message())
 	}
 	return false, conn.SignalWorkflow(ctx, session, "", w.update, w.argument)
 }
-
-// notAwaited is a session's refusal of an answer that it does not wait for.
-type notAwaited string
-
-func (n notAwaited) Error() string { return string(n) }
