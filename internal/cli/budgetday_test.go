@@ -37,7 +37,7 @@ func TestATeamsDayIsShownAndRaised(t *testing.T) {
 	var status team.Status
 	until(t, func() bool {
 		d.json(&status, "status", "s")
-		return status.Status == team.HelpIsNeeded
+		return status.Status == team.HelpIsNeeded && len(status.Help) > 0
 	}, "the session never parked")
 	var waiting inbox
 	d.json(&waiting, "inbox")
