@@ -37,8 +37,17 @@ func TestATeamsDayIsShownAndRaised(t *testing.T) {
 	var status team.Status
 	until(t, func() bool {
 		d.json(&status, "status", "s")
-		return status.Status == team.HelpIsNeeded
+		return status.Status == team.HelpIsNeeded && len(status.Help) > 0
 	}, "the session never parked")
+	var waiting inbox
+	d.json(&waiting, "inbox")
+	require.Len(t, waiting.Waiting, 1)
+	require.Equal(t, string(team.ForMoney), waiting.Waiting[0].Kind)
+	require.Equal(t, "maestro budget raise --team daily --tokens N", waiting.Waiting[0].Commands[0])
+	require.Contains(t, d.must(0, "status", "s"), "two/dev needs a larger budget: token_budget: ")
+	resumed := d.run("resume", "s")
+	require.Equal(t, 2, resumed.code)
+	require.Contains(t, resumed.stderr.String(), "go on: maestro budget raise --team daily --tokens N")
 	var day struct {
 		Date, EndsAt string
 		Limit        team.Cap

@@ -26,7 +26,8 @@ type attemptLog struct {
 	Round int `json:"round"`
 	// Attempt counts from 1 within the round.
 	Attempt int `json:"attempt"`
-	// Status is completed or failed.
+	// Status is completed, failed, or supplied where a person's files stand for
+	// the work.
 	Status team.State `json:"status"`
 	// Category, Message and Output say why a failed attempt failed.
 	Category team.Category `json:"category,omitempty"`
@@ -37,6 +38,10 @@ type attemptLog struct {
 	Agent string     `json:"agent,omitempty"`
 	From  team.Start `json:"from,omitempty"`
 	Usage team.Usage `json:"usage"`
+	// Supplied: it was a person's files that were tried.
+	Supplied bool `json:"supplied,omitempty"`
+	// Summary says what a finished one has done.
+	Summary string `json:"summary,omitempty"`
 	// Changes is how the files that a failed attempt left differ from the input.
 	Changes   string    `json:"changes,omitempty"`
 	StartedAt time.Time `json:"started_at"`
@@ -150,16 +155,20 @@ func attemptsOf(r team.Record) []attemptLog {
 			out = append(out, attemptLog{
 				AssignmentID: r.Assignment, Round: round.Round, Attempt: at.Attempt, Status: team.Failed,
 				Category: at.Failure.Category, Message: at.Failure.Message, Output: at.Failure.Output,
-				Agent: at.Agent, From: at.From, Usage: at.Usage, diff: at.Diff,
+				Agent: at.Agent, From: at.From, Usage: at.Usage, Supplied: round.Supplied, diff: at.Diff,
 				StartedAt: at.StartedAt, EndedAt: at.EndedAt, Log: at.Log,
 			})
 		}
 		if res := round.Result; res != nil {
-			out = append(out, attemptLog{
+			l := attemptLog{
 				AssignmentID: r.Assignment, Round: round.Round, Attempt: res.Attempts, Status: team.Completed,
-				Agent: res.Agent, From: res.From, Usage: res.Usage.Minus(failed),
+				Agent: res.Agent, From: res.From, Usage: res.Usage.Minus(failed), Supplied: round.Supplied, Summary: res.Summary,
 				StartedAt: res.StartedAt, EndedAt: res.EndedAt, Log: res.Log,
-			})
+			}
+			if round.Supplied {
+				l.Status, l.Attempt = team.Supplied, 1
+			}
+			out = append(out, l)
 		}
 	}
 	return out
@@ -209,7 +218,12 @@ func (a *app) writeLogs(doc logsDocument) {
 // circumstances says who worked, from what, for how long and at what cost.
 func (l attemptLog) circumstances() string {
 	text := span(l.EndedAt.Sub(l.StartedAt))
-	if l.Agent != "" {
+	switch {
+	case l.Supplied && l.Summary != "":
+		return printable(l.Summary) + ", " + text
+	case l.Supplied:
+		return "files that a person has supplied, " + text
+	case l.Agent != "":
 		text = l.Agent + ", " + text
 	}
 	switch l.From {

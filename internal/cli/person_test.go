@@ -165,6 +165,9 @@ func TestFilesOfAPersonStandForTheWork(t *testing.T) {
 		return s.Status == team.Completed
 	}, "the answer is lost: %+v", &s)
 	require.Equal(t, team.Supplied, s.Phases[0].Assignments[0].Status)
+	logs := d.must(0, "logs", "s")
+	require.Contains(t, logs, "== build/dev, round 2, attempt 1: failed\ncontract_violation: code.txt was neither created nor changed\nfiles that a person has supplied, ")
+	require.Regexp(t, `(?m)^== build/dev, round 3, attempt 1: supplied\nsupplied by .*@desk: code.txt, `, logs)
 	out := filepath.Join(d.dir, "out")
 	d.must(0, "artifacts", "get", "s", "--out", out)
 	code, err := os.ReadFile(filepath.Join(out, "code.txt"))
@@ -262,4 +265,46 @@ retry: {attempts: 1, rounds: 1}
 	table := d.must(0, "status", "s")
 	require.Contains(t, table, "build/tester needs help")
 	require.NotContains(t, table, "go on:")
+}
+
+func TestAPausedSessionIsResumedOrSentBack(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	d.withWorker(map[string]string{"writer": heedingWriter, "coder": coderScript})
+	got := d.run("run", d.file("team.yaml", twoTeam), "Make it so.", "--session", "s", "--pause-after", "think,build", "--watch")
+	require.Equal(t, 3, got.code, got.stderr.String())
+	first := d.asked("s", "think", team.ForApproval)
+	d.must(0, "reject", "s", "--note", "Use SQLite.")
+	until(t, func() bool { return d.asked("s", "think", team.ForApproval).ID != first.ID }, "it does not ask again")
+	got = d.run("resume", "s")
+	require.Equal(t, 0, got.code, got.stderr.String())
+	require.Contains(t, got.stderr.String(), "session s goes on after phase think")
+	d.asked("s", "build", team.ForApproval)
+	require.Contains(t, d.must(0, "status", "s"), "(the phase waits for approval)")
+	require.Contains(t, d.must(0, "approve", "s", "build"), "session s goes on after phase build")
+	require.Equal(t, 0, d.run("watch", "s").code)
+	require.Contains(t, d.must(0, "artifacts", "diff", "s", "build"), "+SQLite\n", "what was done again is built on")
+}
+
+func TestOfManyAnswersToARequestOneCounts(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	d.withWorker(map[string]string{"coder": stubbornCoder})
+	d.must(0, "run", d.file("team.yaml", oneTeam+"retry: {attempts: 1, rounds: 1}\n"), "Make it so.", "--session", "s")
+	first := d.asked("s", "build", team.ForHelp)
+	var all []*command
+	for range 4 {
+		all = append(all, d.begin("resolve", "s", "retry", "--request", first.ID))
+	}
+	taken := 0
+	for _, c := range all {
+		if c.wait() == 0 {
+			taken++
+			continue
+		}
+		require.Regexp(t, `answered already|does not wait for an answer|no open request|waits for no person`, c.stderr.String())
+	}
+	require.Equal(t, 1, taken)
+	until(t, func() bool { return d.asked("s", "build", team.ForHelp).ID != first.ID }, "it does not ask again")
+	require.Len(t, d.asked("s", "build", team.ForHelp).Attempts, 2, "it has tried again once")
 }

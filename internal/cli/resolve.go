@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -151,7 +150,7 @@ func (a *app) resolve(ctx context.Context, o resolveOptions, session, path strin
 	}
 	doc, err := a.answer(ctx, w, h, answer)
 	if err != nil {
-		return a.refused(ctx, w, err)
+		return err
 	}
 	if a.output == outputJSON {
 		return a.printJSON(doc)
@@ -222,22 +221,6 @@ func (a *app) answer(ctx context.Context, w *watcher, h team.HelpRequest, answer
 		doc.Answer, doc.Taken = taken, true
 	}
 	return doc, err
-}
-
-// refused adds to a refusal what the session waits for now.
-func (a *app) refused(ctx context.Context, w *watcher, err error) error {
-	var stale notAwaited
-	if !errors.As(err, &stale) {
-		return err
-	}
-	open, known, lookErr := w.requests(ctx)
-	switch {
-	case lookErr != nil || !known:
-		return err
-	case len(open) == 0:
-		return failf("%w; it waits for nobody now", err)
-	}
-	return failf("%w; it waits now with%s", err, waitsFor(open))
 }
 
 // sentence says in one line what an answer does.

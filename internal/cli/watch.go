@@ -62,7 +62,7 @@ func (a *app) track(ctx context.Context, w *watcher) (view, error) {
 	defer ticker.Stop()
 	var last view
 	var said []string
-	lost, known := false, false
+	lost, known, unexplained := false, false, false
 	for {
 		v, err := w.look(ctx)
 		switch {
@@ -76,7 +76,11 @@ func (a *app) track(ctx context.Context, w *watcher) (view, error) {
 			said = a.tell(last.Status, v, said)
 			last = v
 			if settled(v.Status.Status) {
-				return v, nil
+				// What a session waits for is mirrored a moment after that it waits.
+				if v.Status.Status.Closed() || len(v.Help) > 0 || unexplained {
+					return v, nil
+				}
+				unexplained = true
 			}
 		case !temporalio.Lost(err) && (!known || !errors.Is(err, errUnknown)):
 			return last, err

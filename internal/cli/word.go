@@ -47,28 +47,20 @@ func (a *app) send(ctx context.Context, conn *temporalio.Connection, session str
 	if err == nil {
 		err = handle.Get(bounded, answer)
 	}
-	var refusal *temporal.ApplicationError
 	switch {
 	case err == nil:
 		return true, nil
 	case ctx.Err() != nil:
 		return false, ctx.Err()
 	case bounded.Err() == nil:
-		if !errors.As(err, &refusal) {
-			return false, failf("session %s: %w", session, err)
-		}
-		switch refusal.Type() {
-		case workflows.NotRaised:
+		var refusal *temporal.ApplicationError
+		if errors.As(err, &refusal) && refusal.Type() == workflows.NotRaised {
 			return false, usagef("session %s: %s", session, refusal.Message())
-		case workflows.NotAwaited:
-			return false, failf("session %s: %w", session, notAwaited(refusal.Message()))
 		}
-		return false, failf("session %s: %s", session, refusal.Message())
+		if errors.As(err, &refusal) {
+			return false, failf("session %s: %s", session, refusal.Message())
+		}
+		return false, failf("session %s: %w", session, err)
 	}
 	return false, conn.SignalWorkflow(ctx, session, "", w.update, w.argument)
 }
-
-// notAwaited is a session's refusal of an answer that it does not wait for.
-type notAwaited string
-
-func (n notAwaited) Error() string { return string(n) }

@@ -36,7 +36,7 @@ var jiraOwn = map[string]string{
 
 // asks tells whether a session of the team, as its file has it, may wait for a person.
 func (t Team) asks() bool {
-	return t.Help.Mode == HelpAsk || t.Budget.OnExceeded == OnExceededAsk ||
+	return t.Help.Mode != HelpFail || t.Budget.OnExceeded == OnExceededAsk ||
 		slices.ContainsFunc(t.Phases, func(p Phase) bool { return p.Approve })
 }
 

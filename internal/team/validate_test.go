@@ -30,6 +30,9 @@ func TestSoundTeamHasNoFaults(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, sound().Faults())
 	require.Empty(t, sound().Resolved().Faults(), "nor has it any once resolved")
+	patient := sound()
+	patient.Help.GiveUpAfter = Duration(48 * time.Hour)
+	require.Empty(t, patient.Faults(), "to ask is the default")
 }
 
 func TestFaults(t *testing.T) {
@@ -126,7 +129,7 @@ func TestFaults(t *testing.T) {
 		"other field":      {jira(func(j *HelpJira) { j.Fields = map[string]any{"issuetype": "x"} }), "$.help.jira.fields.issuetype", "help.jira.type"},
 		"large fields":     {jira(func(j *HelpJira) { j.Fields = map[string]any{"environment": strings.Repeat("x", 17000)} }), "$.help.jira.fields", "bytes as JSON"},
 		"give up at once":  {func(tm *Team) { tm.Help = Help{Mode: HelpAsk, GiveUpAfter: 1} }, "$.help.give_up_after", "between 1s and 8760h"},
-		"give up":          {func(tm *Team) { tm.Help.GiveUpAfter = 1 }, "$.help.give_up_after", "nothing to end"},
+		"give up":          {func(tm *Team) { tm.Help = Help{Mode: HelpFail, GiveUpAfter: 1} }, "$.help.give_up_after", "nothing to end"},
 		"ignore":           {func(tm *Team) { tm.Ignore = []string{"*.log", "*.log"} }, "$.ignore[1]", "a second time"},
 		"no phases":        {func(tm *Team) { tm.Phases = nil }, "$.phases", "is missing"},
 		"no personas":      {func(tm *Team) { tm.Personas = nil }, "$.personas", "is missing"},
