@@ -40,7 +40,8 @@ func TestCheck(t *testing.T) {
 		"another value": {
 			team.HelpJira{Project: "MD", Fields: map[string]any{"customfield_10010": []any{map[string]any{"value": "Brelin"}}}},
 			jiratest.Project{Types: []jiratest.Type{{Name: "Bug", Fields: []jiratest.Field{site}}}},
-			map[string]string{jira.WhatFields: `has no value "Brelin"; did you mean "Berlin"?`}, "help.jira.fields.customfield_10010",
+			map[string]string{jira.WhatFields: `has no value "Brelin"; did you mean "Berlin"?`},
+			"help.jira.fields.customfield_10010",
 		},
 		"a field too many": {team.HelpJira{Project: "MD", Fields: map[string]any{"customfield_9": "x"}}, jiratest.Project{}, map[string]string{jira.WhatFields: "has no field customfield_9"}, "leave it out of help.jira"},
 		"no labels":        {team.HelpJira{Project: "MD"}, jiratest.Project{Types: []jiratest.Type{{Name: "Bug", Without: []string{"labels"}}}}, map[string]string{jira.WhatFields: "has no field labels"}, "finds its tickets by a label"},

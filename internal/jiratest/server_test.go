@@ -23,7 +23,7 @@ func ask(t *testing.T, s *jiratest.Server, dataCenter bool, method, path, body s
 	}
 	resp, err := http.DefaultClient.Do(r)
 	require.NoError(t, err)
-	defer resp.Body.Close() //nolint:errcheck // It was only read.
+	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	return resp.StatusCode, string(text)
