@@ -232,8 +232,8 @@ func (c *Client) Open(ctx context.Context, a Attachment) (io.ReadCloser, error) 
 	}
 	if resp.StatusCode != http.StatusOK {
 		defer cancel()
-		defer resp.Body.Close()                                     //nolint:errcheck // It was only read.
-		body, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) //nolint:errcheck // What there is of it says why.
+		defer resp.Body.Close() //nolint:errcheck // It was only read.
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 		if trouble := c.judge(k, answer{status: resp.StatusCode, header: resp.Header, body: body}); trouble != nil {
 			return nil, trouble
 		}
@@ -256,7 +256,7 @@ func (d *download) Read(p []byte) (int, error) {
 	switch {
 	case d.left < 0:
 		return 0, fmt.Errorf("the attachment is larger than Jira says")
-	case err == io.EOF && d.left > 0: //nolint:errorlint // A reader returns it as it is.
+	case err == io.EOF && d.left > 0:
 		return n, io.ErrUnexpectedEOF
 	}
 	return n, err

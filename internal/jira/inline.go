@@ -166,7 +166,7 @@ func escapeMarkdown(text string) string {
 		switch {
 		case r == '\\' || r == '`' || r == '*' || r == '[' || r == ']',
 			r == '~' && next == '~',
-			r == '_' && !(wordRune(before) && wordRune(next)),
+			r == '_' && (!wordRune(before) || !wordRune(next)),
 			r == '<' && (unicode.IsLetter(next) || next == '/' || next == '!' || next == '?'),
 			r == '&' && entityFollows(text[i+1:]):
 			b.WriteByte('\\')

@@ -2,7 +2,6 @@ package jira_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -85,7 +84,7 @@ func trouble(t *testing.T, err error) *team.TicketTrouble {
 	t.Helper()
 	require.Error(t, err)
 	var found *team.TicketTrouble
-	require.True(t, errors.As(err, &found), "%T: %v", err, err)
+	require.ErrorAs(t, err, &found)
 	require.NotContains(t, found.Message, jiratest.Token)
 	return found
 }

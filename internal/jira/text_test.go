@@ -57,7 +57,7 @@ func notice(event team.Event) team.Notice {
 		Usage: team.Usage{InputTokens: 5000, OutputTokens: 600, CostUSD: 1_500_000_000}, Checkpoint: "4f1c0a9e7b3d5f1c0a9e7b3d",
 		WebUI: "http://localhost:8233/namespaces/default/workflows/s-1/r-1", Commands: []string{`maestro resolve s-1 retry --note "..."`, "maestro resolve s-1 abort"},
 	}
-	switch event {
+	switch event { //nolint:exhaustive // The others are told of with all that there is.
 	case team.SessionFailed:
 		n.Request, n.Commands, n.Status, n.Reason = nil, nil, team.Failed, "HelpNeeded: nobody answered"
 	case team.ApprovalAsked:

@@ -165,7 +165,7 @@ func (c *Client) createRefused(project, kind string, category team.Category, r r
 // setBy says which key of the team file is to be mended for a field.
 func setBy(field string, category team.Category) string {
 	switch field {
-	case "project":
+	case "project", "pid":
 		return "set by help.jira.project"
 	case "issuetype":
 		return "set by help.jira.type"

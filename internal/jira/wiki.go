@@ -48,12 +48,10 @@ func wikiLine(spans []span) string {
 	return b.String()
 }
 
-// wikiMarks are the characters that mean something in wiki markup: a backslash
-// before one takes its meaning. The backslash itself has no such form.
+// wikiMarks are the characters that mean something in wiki markup wherever they
+// stand, unlike hyphens and colons: a backslash before one takes its meaning. The
+// backslash itself has no such form.
 const wikiMarks = `{}[]()*_+^~?|!#`
-
-// looseMarks mean something unless they stand between letters and digits.
-const looseMarks = `-:`
 
 // blockMarks begin a heading or a quotation at the beginning of a line.
 var blockMarks = regexp.MustCompile(`^\s*(h[0-9]|bq)\.`)
@@ -75,7 +73,8 @@ func wikiEscape(text string) string {
 		case r == '&' && entityFollows(text[i+1:]):
 			b.WriteString("&amp;")
 		case strings.ContainsRune(wikiMarks, r),
-			strings.ContainsRune(looseMarks, r) && !(wordRune(before) && (wordRune(next) || r == ':' && next == ' ')):
+			r == '-' && (!wordRune(before) || !wordRune(next)),
+			r == ':' && (!wordRune(before) || !wordRune(next) && next != ' '):
 			b.WriteByte('\\')
 			b.WriteRune(r)
 		default:

@@ -3,7 +3,6 @@ package jiratest
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -263,5 +262,5 @@ func (s *Server) attachmentOfServer(w http.ResponseWriter, rest string) {
 func serveFile(w http.ResponseWriter, f Attachment) {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Disposition", "attachment")
-	_, _ = io.WriteString(w, string(f.Content))
+	_, _ = w.Write(f.Content)
 }
