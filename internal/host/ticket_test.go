@@ -101,8 +101,6 @@ func TestOneFailureInSeveralSessionsIsOneTicket(t *testing.T) {
 			text := fmt.Sprintf("%s", issues[0].Comments)
 			require.Contains(t, text, "12 times by now")
 			require.Equal(t, 1, strings.Count(text, "session s3 goes on")+strings.Count(text, "Session s3 goes on"))
-			id := workflows.TicketID(s.store.ID(), failure)
-			temporaltest.KeepHistory(t.Context(), t, s.client, id, "", *histories)
 		})
 	}
 }
@@ -126,7 +124,6 @@ func TestAnswerToACreationIsLostAndThereIsOneTicket(t *testing.T) {
 			require.Len(t, jira.Issues(), 1)
 			require.Equal(t, jira.Issues()[0].Key, view.Key)
 			require.Len(t, jira.Issues()[0].Comments, 1)
-			temporaltest.KeepHistory(t.Context(), t, s.client, workflows.TicketID(s.store.ID(), failure), "", *histories)
 		})
 	}
 }
@@ -145,6 +142,7 @@ func TestJiraIsAwayForAWholeSession(t *testing.T) {
 	s.current(failure)
 	require.Len(t, jira.Issues(), 1)
 	require.Len(t, jira.Issues()[0].Comments, 2)
+	temporaltest.KeepHistory(t.Context(), t, s.client, workflows.TicketID(s.store.ID(), failure), "", *histories)
 }
 
 func TestMisconfiguredJiraIsSaidToTheSessionAndMended(t *testing.T) {
