@@ -54,6 +54,8 @@ type AdmitInput struct {
 	Base team.Digest `json:"base,omitempty"`
 	// Origin is set for a fork: Base is another session's then.
 	Origin *team.Origin `json:"origin,omitempty"`
+	// ReportTo is the key of the ticket that the requirement came from.
+	ReportTo string `json:"report_to,omitempty"`
 	// OriginalRun is the run itself or, after a reset, the one that it follows.
 	OriginalRun string `json:"original_run,omitempty"`
 }

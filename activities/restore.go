@@ -438,7 +438,7 @@ func (r *restoration) checkpoint() (team.Checkpoint, error) {
 	c := team.Checkpoint{
 		Schema: team.CheckpointSchema, Session: r.key.Session, Incarnation: r.in.Incarnation,
 		Team:        team.Ref{Name: r.team.Name, Blob: r.in.Team},
-		Requirement: r.requirement, Workspace: r.in.Workspace, Tree: r.in.Workspace, Given: r.given, Origin: r.in.Origin,
+		Requirement: r.requirement, Workspace: r.in.Workspace, Tree: r.in.Workspace, Given: r.given, Origin: r.in.Origin, ReportTo: r.in.ReportTo,
 		CurrentPhase: team.ReservedPhase, Decisions: r.status.Decisions, Previous: r.in.Base,
 		Assignments: []team.CheckpointAssignment{}, Artifacts: []team.Artifact{},
 		Answers: r.base.Answers, Reworks: slices.Clone(r.base.Reworks),

@@ -125,7 +125,7 @@ func (s *session) admit(ctx workflow.Context) error {
 	err := s.atBoundary(ctx, activities.AdmitName, activities.AdmitInput{
 		Store: s.in.Store, Team: s.in.Team, Requirement: s.in.Requirement,
 		Workspace: s.in.Workspace, Incarnation: max(s.in.Incarnation, 1),
-		Course: s.in.Course, Base: s.in.Base, Origin: s.in.Origin, OriginalRun: workflow.GetInfo(ctx).OriginalRunID,
+		Course: s.in.Course, Base: s.in.Base, Origin: s.in.Origin, ReportTo: s.in.ReportTo, OriginalRun: workflow.GetInfo(ctx).OriginalRunID,
 	}, &a)
 	if err != nil {
 		return err

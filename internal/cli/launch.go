@@ -41,6 +41,8 @@ type launch struct {
 	course team.Course
 	// base is what the session goes on from; nil for a new one.
 	base *startingPoint
+	// reportTo is the key of the ticket that the requirement came from.
+	reportTo string
 	// session is the id; empty until start has chosen one.
 	session string
 }
@@ -134,7 +136,7 @@ func (l *launch) start(ctx context.Context) (runDocument, error) {
 
 // keep puts team and requirement into the store.
 func (l *launch) keep(ctx context.Context) (workflows.SessionInput, error) {
-	in := workflows.SessionInput{Store: l.store.ID(), Workspace: l.workspace, Course: l.course}
+	in := workflows.SessionInput{Store: l.store.ID(), Workspace: l.workspace, Course: l.course, ReportTo: l.reportTo}
 	if l.base != nil {
 		in.Base, in.Incarnation, in.Origin = l.base.Name, l.base.incarnation, l.base.origin
 	}

@@ -140,7 +140,7 @@ func (a *app) restoration(ctx context.Context, s *store.Store, key team.SessionK
 		return nil, err
 	}
 	from, e := found.checkpoint, found.state
-	l := &launch{app: a, store: s, session: key.Session, requirement: from.Requirement, workspace: from.Workspace}
+	l := &launch{app: a, store: s, session: key.Session, requirement: from.Requirement, workspace: from.Workspace, reportTo: from.ReportTo}
 	l.base = &startingPoint{StoredCheckpoint: from, incarnation: max(e.Incarnation, from.Incarnation) + 1}
 	if l.team, err = a.teamOf(ctx, s, from, o.team); err != nil {
 		return nil, err

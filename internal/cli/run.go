@@ -26,6 +26,8 @@ type runOptions struct {
 	workspace string
 	include   []string
 	file      string
+	fromJira  string
+	agents    string
 	watch     bool
 	course    courseFlags
 	supplied  suppliedFlags
@@ -52,7 +54,7 @@ func newRun(a *app) *cobra.Command {
 		Long: "Start a session: the team of a team file works on a requirement, which is given as text, in a file (-f), or on standard input (-).\n\n" +
 			"The session's id is printed once workers have admitted the session; from then on it goes on by itself, whatever happens to this command.",
 		Example: "  maestro run team.yaml \"A URL shortener in Go\"\n  maestro run team.yaml -f requirement.md --workspace . --watch\n" +
-			"  maestro run team.yaml -f requirement.md --from implementation --input design=docs/design.md",
+			"  maestro run team.yaml --from-jira MD-123\n  maestro run team.yaml -f requirement.md --from implementation --input design=docs/design.md",
 		Args: arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.run(cmd.Context(), o, args) },
 	}
@@ -64,6 +66,8 @@ func newRun(a *app) *cobra.Command {
 	o.course.add(cmd, phasesOfFile)
 	flags.StringArrayVar(&o.supplied.inputs, "input", nil, "PHASE=PATH: the files of a directory, or one file, stand for the work of a phase that is not run; repeatable")
 	flags.StringArrayVar(&o.supplied.decisions, "decision", nil, "NAME=VALUE: a decision that was made before the session; repeatable")
+	flags.StringVar(&o.fromJira, "from-jira", "", "KEY of the ticket that says what to do, with its attachments; it hears how the session goes on")
+	flags.StringVar(&o.agents, "agents", "", "worker file that names the Jira of --from-jira (default: MAESTRO_AGENTS)")
 	flags.BoolVar(&o.watch, "watch", false, "follow the session until it ends, and exit with its outcome")
 	a.addTemporalFlags(cmd)
 	a.addStateDirFlag(cmd)
@@ -76,11 +80,11 @@ func (a *app) run(ctx context.Context, o runOptions, args []string) error {
 	if err != nil {
 		return err
 	}
-	requirement, err := a.requirement(o.file, args[1:])
-	if err != nil {
+	if err := checkRun(o, args[1:]); err != nil {
 		return err
 	}
-	if err := checkRun(o, t); err != nil {
+	ticket, requirement, err := a.work(ctx, o, args[1:])
+	if err != nil {
 		return err
 	}
 	course, err := o.course.course(t)
@@ -103,10 +107,30 @@ func (a *app) run(ctx context.Context, o runOptions, args []string) error {
 	if l.workspace, err = a.snapshot(ctx, s, o, t); err != nil {
 		return err
 	}
+	if ticket != nil {
+		l.reportTo = ticket.Key
+		if l.workspace, err = a.attach(ctx, s, ticket, l.workspace); err != nil {
+			return err
+		}
+	}
 	if err := a.supply(ctx, s, t, o.supplied, "", &l.course); err != nil {
 		return err
 	}
 	return l.launch(ctx, o.watch)
+}
+
+// work is what the team shall do, and the ticket that says so; nil: none does.
+func (a *app) work(ctx context.Context, o runOptions, args []string) (*origin, string, error) {
+	if o.fromJira == "" {
+		requirement, err := a.requirement(o.file, args)
+		return nil, requirement, err
+	}
+	ticket, err := a.fromJira(ctx, o.fromJira, o.agents)
+	if err != nil {
+		return nil, "", err
+	}
+	requirement, err := ticket.requirement()
+	return ticket, requirement, err
 }
 
 // launch starts the session, waits until it is admitted, and announces it.
@@ -155,7 +179,13 @@ func phasesOfFile(args []string) []string {
 }
 
 // checkRun refuses flags that make no sense before anything is contacted.
-func checkRun(o runOptions, t team.Team) error {
+func checkRun(o runOptions, text []string) error {
+	switch {
+	case o.fromJira != "" && (o.file != "" || len(text) > 0):
+		return usagef("the requirement is given twice, by --from-jira %s and by -f or an argument; leave one out", o.fromJira)
+	case o.fromJira == "" && o.agents != "":
+		return usagef("--agents says which Jira --from-jira reads from; give that, too, or leave it out")
+	}
 	if o.session != "" {
 		if err := team.CheckSession(o.session); err != nil {
 			return usagef("--session: %w", err)
@@ -198,7 +228,11 @@ func (a *app) requirement(file string, args []string) (string, error) {
 	default:
 		text, from = args[0], "the requirement"
 	}
-	text = strings.TrimPrefix(text, "\uFEFF")
+	return checkRequirement(strings.TrimPrefix(text, "\uFEFF"), from)
+}
+
+// checkRequirement refuses a requirement that no team can work on.
+func checkRequirement(text, from string) (string, error) {
 	switch {
 	case strings.TrimSpace(text) == "":
 		return "", usagef("%s is empty; say what the team shall do", from)

@@ -235,6 +235,8 @@ type Checkpoint struct {
 	Given map[string]string `json:"given,omitempty"`
 	// Origin says from which session this one was forked.
 	Origin *Origin `json:"origin,omitempty"`
+	// ReportTo is the key of the ticket that the requirement came from.
+	ReportTo string `json:"report_to,omitempty"`
 	// CurrentPhase is the phase that the checkpoint was taken after; init for
 	// the first.
 	CurrentPhase string                 `json:"current_phase"`

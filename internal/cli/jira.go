@@ -1,0 +1,214 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/host"
+	"github.com/maestro-hive/maestro/internal/jira"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// attachmentsDir is where a ticket's attachments are in a workspace.
+const attachmentsDir = "attachments"
+
+// jira makes a client of the Jira that a worker file names.
+func (a *app) jira(file string) (*jira.Client, agent.Config, error) {
+	if file == "" {
+		file = a.environ.get("MAESTRO_AGENTS")
+	}
+	if file == "" {
+		return nil, agent.Config{}, usagef("which Jira is meant stands in a worker file; name one with --agents or MAESTRO_AGENTS")
+	}
+	cfg, err := config.LoadWorker(file)
+	if err != nil {
+		return nil, cfg, err
+	}
+	if cfg.Jira == nil {
+		return nil, cfg, usagef("%s has no `jira`; add it, like jira: {url: https://example.atlassian.net, deployment: cloud, email_env: JIRA_EMAIL, token_env: JIRA_TOKEN}", file)
+	}
+	client, err := host.Jira(*cfg.Jira, a.environ.get, a.env.Now)
+	if err != nil {
+		return nil, cfg, &codeError{exitUsage, err}
+	}
+	return client, cfg, nil
+}
+
+// origin is the ticket that a requirement comes from.
+type origin struct {
+	jira.Issue
+	client *jira.Client
+}
+
+// fromJira reads the ticket that a session is to work on.
+func (a *app) fromJira(ctx context.Context, key, file string) (*origin, error) {
+	client, cfg, err := a.jira(file)
+	if err != nil {
+		return nil, err
+	}
+	limits := jira.DefaultLimits()
+	limits.Bytes = min(limits.Bytes, int64(cfg.Limits.FileBytes))
+	issue, err := client.Fetch(ctx, key, limits)
+	var trouble *team.TicketTrouble
+	switch {
+	case errors.As(err, &trouble) && trouble.Kind != team.Unreached:
+		return nil, usagef("--from-jira %s: %w", key, err)
+	case err != nil:
+		return nil, fmt.Errorf("--from-jira %s: %w", key, err)
+	}
+	for _, left := range issue.Left {
+		a.say("the attachment %s of %s is left out: %s", printable(left.Name), issue.Key, left.Why)
+	}
+	return &origin{issue, client}, nil
+}
+
+// requirement is what the ticket asks for.
+func (o *origin) requirement() (string, error) {
+	text := o.Summary
+	if d := strings.TrimSpace(o.Description); d != "" {
+		text += "\n\n" + d
+	}
+	if len(o.Attachments) > 0 {
+		text += "\n\nFiles that belong to it:\n"
+		for _, f := range o.Attachments {
+			text += "\n- " + attachmentsDir + "/" + f.Name
+		}
+	}
+	return checkRequirement(text, "ticket "+o.Key)
+}
+
+// attach lays the ticket's attachments over a workspace.
+func (a *app) attach(ctx context.Context, s *store.Store, o *origin, workspace team.Digest) (team.Digest, error) {
+	if len(o.Attachments) == 0 {
+		return workspace, nil
+	}
+	tree, err := s.Manifest(ctx, workspace)
+	if err != nil {
+		return "", err
+	}
+	for _, f := range o.Attachments {
+		if _, taken := tree[attachmentsDir+"/"+f.Name]; taken {
+			return "", usagef("both the workspace and ticket %s have a file %s/%s; rename one of them", o.Key, attachmentsDir, f.Name)
+		}
+	}
+	dir, err := os.MkdirTemp("", "maestro-attachments-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // a directory of the system's own for such things
+	if err := o.download(ctx, filepath.Join(dir, attachmentsDir)); err != nil {
+		return "", err
+	}
+	snap, err := s.Snapshot(ctx, dir, store.SnapshotOptions{})
+	if err != nil {
+		return "", err
+	}
+	if len(snap.Private) > 0 {
+		a.say("left out, because they look as if they held keys: %s", listed(snap.Private, 5))
+	}
+	laid, err := s.Overlay(ctx, workspace, snap.Manifest)
+	if err != nil {
+		return "", err
+	}
+	a.say("the session gets %s (%s) of %s, in %s/", count(snap.Files, "attachment"), size(snap.Bytes), o.Key, attachmentsDir)
+	return laid.Output, nil
+}
+
+// download writes the attachments to a directory that is not there yet.
+func (o *origin) download(ctx context.Context, dir string) (err error) {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	for _, f := range o.Attachments {
+		if err := o.save(ctx, root, f); err != nil {
+			return fmt.Errorf("attachment %s of %s: %w", f.Name, o.Key, err)
+		}
+	}
+	return nil
+}
+
+func (o *origin) save(ctx context.Context, root *os.Root, f jira.Attachment) (err error) {
+	content, err := o.client.Open(ctx, f)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, content.Close()) }()
+	file, err := root.OpenFile(f.Name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	_, err = io.Copy(file, content)
+	return err
+}
+
+// jiraFlags say what `doctor --jira` looks at.
+type jiraFlags struct {
+	on                  bool
+	team, project, kind string
+}
+
+func (f jiraFlags) check() error {
+	switch {
+	case !f.on && (f.team != "" || f.project != "" || f.kind != ""):
+		return usagef("--team, --project and --type say what --jira looks at; give --jira, too")
+	case f.team != "" && (f.project != "" || f.kind != ""):
+		return usagef("--team says which project and type are meant; leave out --project and --type")
+	case f.kind != "" && f.project == "":
+		return usagef("--type %s is a type of a project; name that with --project", f.kind)
+	}
+	return nil
+}
+
+// how is what tickets are to be like.
+func (f jiraFlags) how() (team.HelpJira, error) {
+	if f.team == "" {
+		return team.HelpJira{Project: f.project, Type: f.kind}, nil
+	}
+	t, err := config.LoadTeam(f.team)
+	switch {
+	case err != nil:
+		return team.HelpJira{}, err
+	case t.Help.Jira == nil:
+		return team.HelpJira{}, usagef("%s has no help.jira, so its sessions make no tickets; add it, like help: {jira: {project: MD, type: Bug}}", f.team)
+	}
+	return *t.Resolved().Help.Jira, nil
+}
+
+// tickets looks whether tickets could be made, without making one.
+func (d *examination) tickets(ctx context.Context, file string, f jiraFlags) error {
+	how, err := f.how()
+	if err != nil {
+		return err
+	}
+	client, _, err := d.app.jira(file)
+	var trouble *team.TicketTrouble
+	switch {
+	case errors.As(err, &trouble):
+		d.add("jira", bad, "", "%s", trouble.Message)
+		return nil
+	case err != nil:
+		return err
+	}
+	for _, found := range client.Check(ctx, how) {
+		result := good
+		if !found.OK {
+			result = bad
+		}
+		d.add("jira "+found.What, result, found.Remedy, "%s", found.Message)
+	}
+	return nil
+}

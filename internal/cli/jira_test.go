@@ -1,0 +1,125 @@
+package cli_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/jiratest"
+)
+
+// withJira gives the desk a Jira, and returns the path of a worker file that names it.
+func (d *desk) withJira(o jiratest.Options) (*jiratest.Server, string) {
+	d.t.Helper()
+	jira := jiratest.New(d.t, o)
+	d.set("JIRA_EMAIL", jiratest.Email)
+	d.set("JIRA_TOKEN", jiratest.Token)
+	d.file("coder.sh", `cat > brief.json; cp brief.json code.txt; find attachments notes.md -type f >> code.txt`)
+	return jira, d.file("agents.yaml", fmt.Sprintf(`version: 1
+agents: {coder: {kind: command, argv: [sh, %s/coder.sh]}}
+jira: {url: %s, deployment: cloud, email_env: JIRA_EMAIL, token_env: JIRA_TOKEN}
+`, d.dir, jira.URL()))
+}
+
+// document is a text as Jira Cloud has it.
+func document(text string) map[string]any {
+	return map[string]any{"type": "doc", "version": 1, "content": []any{
+		map[string]any{"type": "paragraph", "content": []any{map[string]any{"type": "text", "text": text}}},
+	}}
+}
+
+func TestRequirementComesFromATicket(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	jira, agents := d.withJira(jiratest.Options{})
+	d.begin("worker", "--agents", agents, "--drain", "1s")
+	key := jira.Add("MD", map[string]any{"summary": "A URL shortener", "description": document("It keeps its links in memory.")},
+		jiratest.Attachment{Name: "sketch.txt", Content: []byte("a sketch")}, jiratest.Attachment{Name: "../server.key", Content: []byte("a key")})
+	teamFile := d.file("team.yaml", oneTeam)
+	d.file("ws/notes.md", "some notes\n")
+	until(t, func() bool { return strings.Contains(d.run("doctor", "-o", "json").stdout.String(), `"worker desk-`) }, "no worker came up")
+
+	got := d.run("run", teamFile, "--from-jira", "md-1", "--agents", agents, "--workspace", filepath.Join(d.dir, "ws"), "--session", "s", "--watch")
+	require.Equal(t, 0, got.code, got.stderr.String())
+	require.Equal(t, "MD-1", key)
+	require.Contains(t, got.stderr.String(), "the session gets 1 attachment (8 B) of MD-1, in attachments/")
+	require.Contains(t, got.stderr.String(), "left out, because they look as if they held keys: attachments/")
+	out := filepath.Join(d.dir, "out")
+	d.must(0, "artifacts", "get", "s", "--out", out)
+	code, err := os.ReadFile(filepath.Join(out, "code.txt"))
+	require.NoError(t, err)
+	require.Contains(t, string(code), `A URL shortener\n\nIt keeps its links in memory.`)
+	require.Contains(t, string(code), `attachments/sketch.txt`)
+	require.Contains(t, string(code), "\nnotes.md\n")
+	sketch, err := os.ReadFile(filepath.Join(out, "attachments", "sketch.txt"))
+	require.NoError(t, err)
+	require.Equal(t, "a sketch", string(sketch))
+	until(t, func() bool { return len(jira.Issues()[0].Comments) == 1 }, "the ticket never heard of the end")
+	require.Contains(t, string(jira.Issues()[0].Comments[0]), "Session s of team solo has completed its work")
+
+	var shown struct {
+		ReportTo string `json:"report_to"`
+	}
+	d.json(&shown, "checkpoints", "show", "s")
+	require.Equal(t, "MD-1", shown.ReportTo, "a resumed session still knows")
+}
+
+func TestWhatStandsInTheWayOfATicketIsSaid(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	jira, agents := d.withJira(jiratest.Options{})
+	empty := jira.Add("MD", map[string]any{"summary": " "})
+	teamFile := d.file("team.yaml", oneTeam)
+	without := d.file("without.yaml", "version: 1\nagents: {coder: {kind: command, argv: [\"true\"]}}\n")
+	for want, args := range map[string][]string{
+		"name one with --agents or MAESTRO_AGENTS":                  {"--from-jira", "MD-1"},
+		without + " has no `jira`; add it, like jira: {url: ":       {"--from-jira", "MD-1", "--agents", without},
+		"by --from-jira MD-1 and by -f or an argument":              {"the text", "--from-jira", "MD-1"},
+		"--agents says which Jira --from-jira reads from":           {"the text", "--agents", agents},
+		"--from-jira MD-99: Jira at 127.0.0.1":                      {"--from-jira", "MD-99", "--agents", agents},
+		`"MD" is no ticket's key; write it as Jira shows it`:        {"--from-jira", "MD", "--agents", agents},
+		"ticket " + empty + " is empty; say what the team shall do": {"--from-jira", empty, "--agents", agents},
+	} {
+		got := d.run(append([]string{"run", teamFile}, args...)...)
+		require.Equal(t, 2, got.code, "%s\n%s", args, got.stderr.String())
+		require.Contains(t, got.stderr.String(), want)
+	}
+}
+
+func TestDoctorChecksTicketsWithoutMakingOne(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	jira, agents := d.withJira(jiratest.Options{Projects: []jiratest.Project{{
+		Key: "MD", Types: []jiratest.Type{{Name: "Bug"}, {Name: "Incident", Fields: []jiratest.Field{{ID: "customfield_10010", Name: "Team", Required: true}}}},
+	}}})
+	check := func(code int, args ...string) string {
+		t.Helper()
+		return d.must(code, append([]string{"doctor", "--jira", "--agents", agents}, args...)...)
+	}
+	require.Contains(t, check(0), "jira credentials")
+	require.Contains(t, check(0, "--project", "MD"), "jira issue type")
+	require.Contains(t, check(1, "--project", "NO"), "check help.jira.project")
+	require.Contains(t, check(1, "--project", "MD", "--type", "Incident"), "customfield_10010")
+	teamFile := d.file("team.yaml", oneTeam+"help: {jira: {project: MD, type: Incident, fields: {customfield_10010: web}}}\n")
+	require.Contains(t, check(0, "--team", teamFile), "jira fields")
+	for want, args := range map[string][]string{
+		"give --jira, too":                  {"doctor", "--project", "MD"},
+		"leave out --project and --type":    {"doctor", "--jira", "--team", teamFile, "--project", "MD"},
+		"name that with --project":          {"doctor", "--jira", "--type", "Bug"},
+		"has no help.jira":                  {"doctor", "--jira", "--agents", agents, "--team", d.file("other.yaml", oneTeam)},
+		"name one with --agents or MAESTRO": {"doctor", "--jira"},
+	} {
+		got := d.run(args...)
+		require.Equal(t, 2, got.code, "%s\n%s", args, got.stderr.String())
+		require.Contains(t, got.stderr.String(), want)
+	}
+	jira.Revoke("another token")
+	require.Contains(t, check(1, "--project", "MD"), "JIRA_EMAIL and JIRA_TOKEN")
+	d.set("JIRA_TOKEN", "")
+	require.Contains(t, check(1), "JIRA_TOKEN is not set")
+	require.Empty(t, jira.Issues())
+}

@@ -1,0 +1,324 @@
+package host_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/host"
+	"github.com/maestro-hive/maestro/internal/jiratest"
+	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/internal/temporalio/temporaltest"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// newJiraStand is a stand whose worker makes tickets.
+func newJiraStand(t *testing.T, o jiratest.Options) (*stand, *jiratest.Server) {
+	t.Helper()
+	jira := jiratest.New(t, o)
+	file := &agent.Jira{URL: jira.URL(), Deployment: agent.JiraCloud, EmailEnv: "MAIL", TokenEnv: "PAT", IndexDelay: team.Duration(2 * time.Second)}
+	if o.DataCenter {
+		file.Deployment, file.EmailEnv = agent.JiraDataCenter, ""
+	}
+	return newStandIn(t, agent.Config{Agents: map[string]agent.Definition{"a": shell("exit 1")}, Jira: file}, nil,
+		environment(map[string]string{"MAIL": jiratest.Email, "PAT": jiratest.Token})), jira
+}
+
+// helps is what a session says that cannot go on.
+func helps(session string, event team.Event, n int) activities.NotifyInput {
+	return activities.NotifyInput{Notice: notice(session, event, n), Jira: &team.HelpJira{Project: "MD", Type: "Bug"}}
+}
+
+// ticket is what the workflow of a failure's ticket shows.
+func (s *stand) ticket(fingerprint string) workflows.TicketView {
+	s.t.Helper()
+	view, _, err := host.ReadTicket(s.t.Context(), s.client, s.store.ID(), fingerprint)
+	require.NoError(s.t, err)
+	return view
+}
+
+// current waits until a ticket has all that it was told.
+func (s *stand) current(fingerprint string) workflows.TicketView {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool { return s.ticket(fingerprint).State == workflows.TicketCurrent }, 30*time.Second, 50*time.Millisecond,
+		"%+v", s.ticket(fingerprint))
+	return s.ticket(fingerprint)
+}
+
+// hearing stands for a session that waits for a person: it ends when it has heard of
+// its ticket what it waits for.
+func hearing(ctx workflow.Context, want string) (heard []workflows.TicketNews, err error) {
+	signals := workflow.GetSignalChannel(ctx, workflows.TicketSignal)
+	for {
+		var news workflows.TicketNews
+		signals.Receive(ctx, &news)
+		heard = append(heard, news)
+		if news.Ticket.Key == want {
+			return heard, nil
+		}
+	}
+}
+
+func TestOneFailureInSeveralSessionsIsOneTicket(t *testing.T) {
+	t.Parallel()
+	for _, o := range []jiratest.Options{{}, {DataCenter: true, ContextPath: "/jira"}} {
+		t.Run(fmt.Sprintf("data center %t", o.DataCenter), func(t *testing.T) {
+			t.Parallel()
+			s, jira := newJiraStand(t, o)
+			var all sync.WaitGroup
+			for n := range 12 {
+				all.Go(func() {
+					for range 2 { // the second time, because nobody knows whether the first came through
+						if _, err := s.notices().Notify(t.Context(), helps(fmt.Sprint("s", n), team.HelpAsked, 1)); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			all.Wait()
+			failure := s.tells(helps("s3", team.WentOn, 2)).Fingerprint
+			view := s.current(failure)
+			require.Equal(t, 12, view.Occurrences)
+			issues := jira.Issues()
+			require.Len(t, issues, 1)
+			require.Equal(t, view.Key, issues[0].Key)
+			require.Equal(t, jira.URL()+"/browse/"+view.Key, view.URL)
+			require.LessOrEqual(t, len(issues[0].Comments), 12)
+			text := fmt.Sprintf("%s", issues[0].Comments)
+			require.Contains(t, text, "12 times by now")
+			require.Equal(t, 1, strings.Count(text, "session s3 goes on")+strings.Count(text, "Session s3 goes on"))
+		})
+	}
+}
+
+func TestAnswerToACreationIsLostAndThereIsOneTicket(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]jiratest.Fault{
+		"lost":              {Lost: true},
+		"half an answer":    {Half: true},
+		"an error, done":    {Status: http.StatusBadGateway, Done: true},
+		"an error, undone":  {Status: http.StatusBadGateway},
+		"cut, nothing done": {Cut: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, jira := newJiraStand(t, jiratest.Options{IndexDelay: time.Second})
+			jira.Fail(fault.On(http.MethodPost, "/issue").Once())
+			failure := s.tells(helps("a", team.HelpAsked, 1)).Fingerprint
+			s.tells(helps("b", team.HelpAsked, 1))
+			view := s.current(failure)
+			require.Len(t, jira.Issues(), 1)
+			require.Equal(t, jira.Issues()[0].Key, view.Key)
+			require.Len(t, jira.Issues()[0].Comments, 1)
+		})
+	}
+}
+
+// TestJiraIsAwayForAWholeSession has all that a session has to say wait for Jira.
+func TestJiraIsAwayForAWholeSession(t *testing.T) {
+	t.Parallel()
+	s, jira := newJiraStand(t, jiratest.Options{})
+	jira.Fail(jiratest.Fault{Cut: true})
+	failure := s.tells(helps("a", team.HelpAsked, 1)).Fingerprint
+	s.tells(helps("a", team.WentOn, 2))
+	s.tells(helps("a", team.SessionCompleted, 3))
+	require.Eventually(t, func() bool { return s.ticket(failure).Kind == team.Unreached }, 20*time.Second, 50*time.Millisecond)
+	require.Equal(t, 3, s.ticket(failure).Waiting)
+	jira.Mend()
+	s.current(failure)
+	require.Len(t, jira.Issues(), 1)
+	require.Len(t, jira.Issues()[0].Comments, 2)
+	temporaltest.KeepHistory(t.Context(), t, s.client, workflows.TicketID(s.store.ID(), failure), "", *histories)
+}
+
+func TestMisconfiguredJiraIsSaidToTheSessionAndMended(t *testing.T) {
+	t.Parallel()
+	s, jira := newJiraStand(t, jiratest.Options{})
+	w := worker.New(s.client, "sessions", worker.Options{})
+	w.RegisterWorkflowWithOptions(hearing, workflow.RegisterOptions{Name: "hearing"})
+	require.NoError(t, w.Start())
+	t.Cleanup(w.Stop)
+	session, err := s.client.ExecuteWorkflow(t.Context(), startOptions("a", "sessions"), "hearing", "MD-1")
+	require.NoError(t, err)
+
+	jira.Revoke("another token")
+	failure := s.tells(helps("a", team.HelpAsked, 1)).Fingerprint
+	require.Eventually(t, func() bool { return s.ticket(failure).Kind == team.Misconfigured }, 20*time.Second, 50*time.Millisecond)
+	require.Contains(t, s.ticket(failure).Trouble, "MAIL and PAT")
+	jira.Revoke(jiratest.Token)
+	handle, err := s.client.UpdateWorkflow(t.Context(), retryOptions(s.store.ID(), failure))
+	require.NoError(t, err)
+	require.NoError(t, handle.Get(t.Context(), nil))
+	var heard []workflows.TicketNews
+	require.NoError(t, session.Get(t.Context(), &heard))
+	require.Contains(t, heard[0].Ticket.Trouble, "MAIL and PAT")
+	require.Equal(t, "a.request", heard[0].Request)
+	last := heard[len(heard)-1].Ticket
+	require.Equal(t, "MD-1", last.Key)
+	require.Empty(t, last.Trouble)
+}
+
+// TestTicketOverManyRuns has the workflow of a ticket continue as new while it is told.
+func TestTicketOverManyRuns(t *testing.T) {
+	t.Parallel()
+	conn, err := temporalio.DialAddress(t.Context(), temporaltest.Start(t, "--dynamic-config-value", "limit.historyCount.suggestContinueAsNew=40"), "default", nil)
+	require.NoError(t, err)
+	t.Cleanup(conn.Close)
+	jira := jiratest.New(t, jiratest.Options{})
+	tickets, err := host.Jira(agent.Jira{URL: jira.URL(), Deployment: agent.JiraCloud, EmailEnv: "MAIL", TokenEnv: "PAT"},
+		environment(map[string]string{"MAIL": jiratest.Email, "PAT": jiratest.Token}), time.Now)
+	require.NoError(t, err)
+	start := func() worker.Worker {
+		calls := &activities.TicketCalls{Tickets: tickets, IndexDelay: team.Duration(time.Second)}
+		w := worker.New(conn.Client, team.WorkflowQueue("store"), worker.Options{StickyScheduleToStartTimeout: time.Second})
+		w.RegisterWorkflowWithOptions(workflows.Ticket, workflow.RegisterOptions{Name: workflows.TicketName})
+		q := worker.New(conn.Client, team.TicketQueue("store"), worker.Options{DisableWorkflowWorker: true})
+		registerActivity(q, activities.FindTicketName, calls.Find)
+		registerActivity(q, activities.CreateTicketName, calls.Create)
+		registerActivity(q, activities.CommentTicketName, calls.Comment)
+		require.NoError(t, w.Start())
+		require.NoError(t, q.Start())
+		t.Cleanup(q.Stop)
+		return w
+	}
+	w := start()
+	outside := &host.Outside{Temporal: conn.Client, Store: "store"}
+	var all sync.WaitGroup
+	for c := range 6 {
+		all.Go(func() {
+			for n := range 20 {
+				in := helps(fmt.Sprintf("s%d-%d", c, n), team.HelpAsked, 1)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				for range 2 {
+					if err := outside.TellFailure(ctx, "f00", activities.Telling{Notice: in.Notice, Jira: in.Jira}); err != nil {
+						t.Error(err)
+					}
+				}
+				cancel()
+			}
+		})
+	}
+	w.Stop() // in the middle of it
+	w = start()
+	t.Cleanup(func() { w.Stop() })
+	all.Wait()
+	view := func() workflows.TicketView {
+		v, _, err := host.ReadTicket(t.Context(), conn.Client, "store", "f00")
+		require.NoError(t, err)
+		return v
+	}
+	require.Eventually(t, func() bool { return view().State == workflows.TicketCurrent }, 30*time.Second, 50*time.Millisecond)
+	require.Equal(t, 120, view().Occurrences)
+	require.Len(t, jira.Issues(), 1)
+	seen := map[string]bool{}
+	for _, c := range jira.Issues()[0].Comments {
+		text := string(c)
+		at := strings.LastIndex(text, "maestro notice ")
+		require.False(t, seen[text[at:]], "a comment is there twice")
+		seen[text[at:]] = true
+	}
+	require.Contains(t, fmt.Sprintf("%s", jira.Issues()[0].Comments), "120 times by now")
+	d, err := conn.DescribeWorkflowExecution(t.Context(), workflows.TicketID("store", "f00"), "")
+	require.NoError(t, err)
+	require.NotEqual(t, d.GetWorkflowExecutionInfo().GetFirstRunId(), d.GetWorkflowExecutionInfo().GetExecution().GetRunId(), "it did continue as new")
+}
+
+// withTickets is a team that gives up at once, asks, and makes tickets.
+func withTickets() team.Team {
+	tm := short(team.Phase{Name: "one", Personas: []string{"dev"}, Produces: []string{"work.txt"}})
+	tm.Help.Jira = &team.HelpJira{Project: "MD"}
+	return tm
+}
+
+// newNoteStand has an agent that waits for a person's note, and makes tickets.
+func newNoteStand(t *testing.T) (*stand, *jiratest.Server) {
+	t.Helper()
+	jira := jiratest.New(t, jiratest.Options{})
+	return newStandIn(t, agent.Config{
+		Agents: map[string]agent.Definition{"a": needsNote()},
+		Jira: &agent.Jira{
+			URL: jira.URL(), Deployment: agent.JiraCloud, EmailEnv: "MAIL", TokenEnv: "PAT", IndexDelay: team.Duration(time.Second),
+		},
+	}, nil, environment(map[string]string{"MAIL": jiratest.Email, "PAT": jiratest.Token})), jira
+}
+
+// TestSessionHasATicketThatFollowsIt parks, is helped, and completes; the ticket that the
+// requirement came from hears of it, too.
+func TestSessionHasATicketThatFollowsIt(t *testing.T) {
+	t.Parallel()
+	s, jira := newNoteStand(t)
+	origin := jira.Add("MD", map[string]any{"summary": "A server"})
+	run := s.start("s", withTickets(), func(in *workflows.SessionInput) { in.ReportTo = origin })
+	require.Eventually(t, func() bool {
+		h := s.asks("s")
+		return h.Ticket != nil && h.Ticket.Key != ""
+	}, 30*time.Second, 50*time.Millisecond)
+	h := s.asks("s")
+	require.Equal(t, team.Ticket{Key: "MD-2", URL: jira.URL() + "/browse/MD-2", Occurrences: 1}, *h.Ticket)
+	_, err := s.answer("s", team.Answer{Request: h.ID, Verb: team.Retrying, Note: "use the other port", By: "ada"})
+	require.NoError(t, err)
+	require.NoError(t, run.Get(t.Context(), nil))
+	s.keepHistory(run)
+	s.current(h.Fingerprint("t"))
+	require.Eventually(t, func() bool {
+		issues := jira.Issues()
+		return len(issues) == 2 && len(issues[0].Comments) == 3 && len(issues[1].Comments) == 2
+	}, 20*time.Second, 50*time.Millisecond)
+	issues := jira.Issues()
+	require.Contains(t, string(issues[1].Fields["description"]), "maestro resolve s retry --request one.dev.1")
+	for _, comments := range [][]json.RawMessage{issues[0].Comments[1:], issues[1].Comments} {
+		require.Contains(t, string(comments[0]), "ada")
+		require.Contains(t, string(comments[0]), "use the other port")
+		require.Contains(t, string(comments[1]), "has completed its work")
+	}
+}
+
+// TestSessionEndsWhileJiraIsAway is never held up, and its ticket follows.
+func TestSessionEndsWhileJiraIsAway(t *testing.T) {
+	t.Parallel()
+	s, jira := newNoteStand(t)
+	jira.Fail(jiratest.Fault{Cut: true})
+	run := s.start("s", withTickets())
+	h := s.asks("s")
+	require.Eventually(t, func() bool {
+		h = s.asks("s")
+		return h.Ticket != nil && h.Ticket.Trouble != ""
+	}, 20*time.Second, 50*time.Millisecond, "the session says what is in the way")
+	_, err := s.answer("s", team.Answer{Request: h.ID, Verb: team.Retrying, Note: "use the other port", By: "ada"})
+	require.NoError(t, err)
+	require.NoError(t, run.Get(t.Context(), nil))
+	require.Empty(t, jira.Issues())
+	jira.Mend()
+	s.current(h.Fingerprint("t"))
+	require.Len(t, jira.Issues(), 1)
+	require.Len(t, jira.Issues()[0].Comments, 2)
+}
+
+func startOptions(id, queue string) client.StartWorkflowOptions {
+	return client.StartWorkflowOptions{ID: id, TaskQueue: queue}
+}
+
+// retryOptions are those of the update that tries a ticket at once.
+func retryOptions(store, failure string) client.UpdateWorkflowOptions {
+	return client.UpdateWorkflowOptions{
+		WorkflowID: workflows.TicketID(store, failure), UpdateName: workflows.RetryUpdate, WaitForStage: client.WorkflowUpdateStageCompleted,
+	}
+}
+
+func registerActivity(q worker.Worker, name activities.Name, fn any) {
+	q.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: string(name)})
+}
