@@ -1,7 +1,6 @@
 package activities
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -143,7 +142,7 @@ func (b *Boundaries) mirror(ctx context.Context, s scene, c team.Checkpoint, hea
 		}
 		for i, p := range e.Phases {
 			if !p.Status.Done() && !slices.ContainsFunc(p.Assignments, func(a team.AssignmentStatus) bool { return !a.Status.Done() }) {
-				e.Phases[i].Status = cmp.Or(phaseState(p), team.Completed)
+				e.Phases[i].Status = p.Done(team.Completed)
 			}
 			if in.Park && p.Name == in.Phase {
 				e.Phases[i].Status, e.Reason = team.AwaitingApproval, parkedReason(in.Phase)

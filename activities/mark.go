@@ -1,7 +1,6 @@
 package activities
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -25,19 +24,29 @@ func (b *Boundaries) Mark(ctx context.Context, in MarkInput) (Marked, error) {
 	b.mirrorHelp(ctx, in, func(e *team.Execution) {
 		for i, p := range e.Phases {
 			if p.Name == in.Phase && p.Status == team.AwaitingApproval {
-				e.Phases[i].Status = cmp.Or(phaseState(p), team.Completed)
+				e.Phases[i].Status = p.Done(team.Completed)
 			}
 		}
-		if in.Answer != nil && in.Answer.Verb == team.Skipping { // no round will write so
-			if a := e.Assignment(team.AssignmentID{Phase: in.Answer.Phase, Persona: in.Answer.Persona}); a != nil {
-				a.Status = team.Skipped
-			}
+		if in.Answer != nil && in.Answer.Verb == team.Skipping {
+			skip(e, *in.Answer)
 		}
 		if out.Head != "" {
 			e.Head, e.Checkpoint = out.Head, out.Head
 		}
 	})
 	return out, nil
+}
+
+// skip writes what no round will: that an assignment counts as done. Where the
+// phase is done already, it is its disagreement with others that is skipped.
+func skip(e *team.Execution, answer team.Answer) {
+	for i, p := range e.Phases {
+		for j, a := range p.Assignments {
+			if p.Name == answer.Phase && a.Persona == answer.Persona && !p.Status.Done() {
+				e.Phases[i].Assignments[j].Status = team.Skipped
+			}
+		}
+	}
 }
 
 // keepAnswer adds an answer to the chain of checkpoints.

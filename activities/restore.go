@@ -1,7 +1,6 @@
 package activities
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -288,7 +287,7 @@ func (r *restoration) finish() {
 			complete = complete && ok
 		}
 		if complete {
-			r.status.Phases[i].Status = cmp.Or(phaseState(r.status.Phases[i]), team.Restored)
+			r.status.Phases[i].Status = r.status.Phases[i].Done(team.Restored)
 		}
 	}
 	r.approvals()
@@ -341,24 +340,6 @@ func (r *restoration) spent(id team.AssignmentID) team.AssignmentStatus {
 	}
 	s.Persona, s.Status, s.Summary = id.Persona, team.Pending, ""
 	return s
-}
-
-// phaseState is supplied for a phase in which anything is, and skipped for one in
-// which everything was.
-func phaseState(p team.PhaseStatus) team.State {
-	skipped := 0
-	for _, a := range p.Assignments {
-		switch a.Status {
-		case team.Supplied:
-			return team.Supplied
-		case team.Skipped:
-			skipped++
-		}
-	}
-	if skipped == len(p.Assignments) {
-		return team.Skipped
-	}
-	return ""
 }
 
 // fence takes the assignments over from executors of earlier incarnations, and

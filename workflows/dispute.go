@@ -35,7 +35,7 @@ func (s *session) cannotJoin(ctx workflow.Context, phase string, merged team.Dig
 // version of both, told what does not fit, or the later version stands.
 func (s *session) arbitrate(ctx workflow.Context, p team.Phase, d dispute) error {
 	a := s.newAssignment(team.AssignmentID{Phase: p.Name, Persona: p.Integrator}, d.merged)
-	before, state := *s.status.Assignment(a.AssignmentID), s.phaseState(p.Name)
+	before, state := *s.status.Assignment(a.AssignmentID), s.phase(p.Name).Status
 	h := team.HelpRequest{
 		Kind: team.ForHelp, Phase: a.Phase, Persona: a.Persona, Category: d.failure.Category, Message: d.failure.Message,
 		Advice:  "Skip, and the later version stands; or retry, and the phase's personas make one version of both.",
@@ -62,14 +62,4 @@ func (s *session) arbitrate(ctx workflow.Context, p team.Phase, d dispute) error
 		}
 	}
 	return nil
-}
-
-// phaseState is where a phase stands.
-func (s *session) phaseState(name string) team.State {
-	for _, p := range s.status.Phases {
-		if p.Name == name {
-			return p.Status
-		}
-	}
-	return team.Pending
 }

@@ -94,7 +94,7 @@ func (s *session) park(ctx workflow.Context, p team.Phase) error {
 	if r == nil {
 		return nil
 	}
-	done := s.phaseState(p.Name)
+	done := s.phase(p.Name).Status
 	if done == team.AwaitingApproval { // since an earlier incarnation
 		done = team.Restored
 	}

@@ -168,7 +168,7 @@ func (s *session) reopen(phase string) {
 	for _, persona := range p.Personas {
 		id := team.AssignmentID{Phase: phase, Persona: persona}
 		delete(s.partial, id)
-		s.countsOf(id).series++
+		s.countsOf(id).afresh++
 		a := s.status.Assignment(id)
 		a.Status, a.Summary, a.Awaits = team.Pending, "", nil
 	}

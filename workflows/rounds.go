@@ -55,9 +55,9 @@ type assignment struct {
 type counts struct {
 	// rounds counts all rounds; waits how often one went on in a further activity.
 	rounds, waits int
-	// series counts how often it began afresh, at a person's word or because its
+	// afresh counts how often it began afresh, at a person's word or because its
 	// phase was sent back.
-	series int
+	afresh int
 }
 
 // countsOf returns an assignment's counts.
@@ -251,7 +251,7 @@ func (s *session) round(ctx workflow.Context, a *assignment, e execution) (team.
 		AssignmentID: a.AssignmentID, Round: a.round, Rounds: s.team.Retry.Rounds, Incarnation: s.status.Incarnation,
 		Head: s.head, Input: a.input, Beside: a.beside, Feedback: a.feedback, Integrating: a.integrating,
 		Agent: a.agent, After: e.after, Lease: e.lease, OnExceeded: s.onExceeded(a), Free: a.degraded,
-		Series: a.counts.series, Note: a.note, Rework: s.reworking[a.Phase], MaySendBack: s.maySendBack(a.Phase),
+		Series: a.afresh, Note: a.note, Rework: s.reworking[a.Phase], MaySendBack: s.maySendBack(a.Phase),
 		Supplied: a.supplied, SuppliedBy: a.suppliedBy,
 	}).Get(ctx, &result)
 	return result, err
@@ -295,7 +295,7 @@ func (a *assignment) skip(nothing team.Digest) {
 
 // again begins a new series of rounds.
 func (a *assignment) again(note string) {
-	a.counts.series++
+	a.afresh++
 	a.round, a.note, a.agent = 0, note, ""
 }
 

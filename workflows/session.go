@@ -305,7 +305,7 @@ func (s *session) advance(ctx workflow.Context, p team.Phase, work []*assignment
 	s.endWritten = in.Complete && len(out.Conflicts[p.Name]) == 0
 	s.unreported = append(out.Unreported, s.unreported[len(in.Unreported):]...)
 	s.head, s.status.Checkpoint, s.status.Decisions = out.Head, out.Head, out.Decisions
-	s.setPhase(p.Name, stateOf(work))
+	s.setPhase(p.Name, s.phase(p.Name).Done(team.Completed))
 	delete(s.todo, p.Name)
 	delete(s.reworking, p.Name)
 	if in.Park {
@@ -335,23 +335,6 @@ func (s *session) unlockedBy(p string) (ready []string, last bool) {
 	return ready, last
 }
 
-// stateOf is the state of a phase whose work is done.
-func stateOf(work []*assignment) team.State {
-	skipped := 0
-	for _, a := range work {
-		switch a.Status {
-		case team.Supplied:
-			return team.Supplied
-		case team.Skipped:
-			skipped++
-		}
-	}
-	if skipped == len(work) {
-		return team.Skipped
-	}
-	return team.Completed
-}
-
 // settle marks what was under way when the session ended as yet to do.
 func (s *session) settle() {
 	for i, p := range s.status.Phases {
@@ -363,14 +346,14 @@ func (s *session) settle() {
 	}
 }
 
-// setPhase notes where a phase stands.
-func (s *session) setPhase(name string, state team.State) {
-	for i := range s.status.Phases {
-		if s.status.Phases[i].Name == name {
-			s.status.Phases[i].Status = state
-		}
-	}
+// phase returns where a phase stands, for changing.
+func (s *session) phase(name string) *team.PhaseStatus {
+	i := slices.IndexFunc(s.status.Phases, func(p team.PhaseStatus) bool { return p.Name == name })
+	return &s.status.Phases[i]
 }
+
+// setPhase notes where a phase stands.
+func (s *session) setPhase(name string, state team.State) { s.phase(name).Status = state }
 
 // close writes how the session ended, and ends it that way.
 func (s *session) close(ctx, patient workflow.Context) (SessionResult, error) {

@@ -49,7 +49,8 @@ func TestPersonAnswersForPhasesThatDoNotFitTogether(t *testing.T) {
 			t.Parallel()
 			s, tm := quarrel(t)
 			tm.Phases = []team.Phase{
-				{Name: "left", Personas: []string{"dev"}, Needs: []string{}}, {Name: "right", Personas: []string{"other"}, Needs: []string{}},
+				{Name: "left", Personas: []string{"dev"}, Needs: []string{}},
+				{Name: "right", Personas: []string{"other"}, Needs: []string{}},
 				{Name: "joined", Personas: []string{"dev"}, Needs: []string{"left", "right"}},
 			}
 			run := s.start("s", tm)
@@ -68,7 +69,8 @@ func TestPersonAnswersForLeavesThatDoNotFitTogether(t *testing.T) {
 	t.Parallel()
 	s, tm := quarrel(t)
 	tm.Phases = []team.Phase{
-		{Name: "left", Personas: []string{"dev"}, Needs: []string{}}, {Name: "right", Personas: []string{"other"}, Needs: []string{}},
+		{Name: "left", Personas: []string{"dev"}, Needs: []string{}},
+		{Name: "right", Personas: []string{"other"}, Needs: []string{}},
 	}
 	run := s.start("s", tm)
 	h := s.asks("s")

@@ -95,10 +95,10 @@ func (s *stand) parkedTask(run string) (task int64) {
 	for events.HasNext() {
 		event, err := events.Next()
 		require.NoError(s.t, err)
-		switch event.GetEventType() {
-		case enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+		if event.GetEventType() == enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED {
 			before, task = task, event.GetEventId()
-		case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
+		}
+		if event.GetEventType() == enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED {
 			return before // the last one has accepted the answer
 		}
 	}

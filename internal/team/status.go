@@ -90,6 +90,24 @@ type PhaseStatus struct {
 	Assignments []AssignmentStatus `json:"assignments"`
 }
 
+// Done is the state of the phase once all its assignments are done: supplied if
+// anything was, skipped if everything was, and otherwise the usual one.
+func (p PhaseStatus) Done(usual State) State {
+	skipped := 0
+	for _, a := range p.Assignments {
+		if a.Status == Supplied {
+			return Supplied
+		}
+		if a.Status == Skipped {
+			skipped++
+		}
+	}
+	if skipped == len(p.Assignments) {
+		return Skipped
+	}
+	return usual
+}
+
 // AssignmentStatus is where one assignment stands.
 type AssignmentStatus struct {
 	Persona string `json:"persona"`
