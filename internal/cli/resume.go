@@ -43,7 +43,7 @@ func newResume(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resume SESSION",
 		Short: "Go on with a session that has parked, failed, was cancelled, or is gone from Temporal",
-		Long: "Go on with a session: one that has parked after a phase goes on as it is; one that has ended, or that Temporal does not know any more, starts again from the store.\n\n" +
+		Long: "Go on with a session: one that has parked after a phase of --pause-after goes on as it is; one that has ended, or that Temporal does not know any more, starts again from the store.\n\n" +
 			"What is finished is restored and not done again, unless what it rests on has changed: the persona, its agent or model, its instructions, the requirement, its input files, the decisions before it. What is restored and what runs is printed with the reasons.",
 		Example: "  maestro resume web-20261121-abcdef --watch\n  maestro resume web-20261121-abcdef --team team.yaml --force testing\n" +
 			"  maestro resume web-20261121-abcdef --edit design=edited/",
