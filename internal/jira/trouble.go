@@ -114,13 +114,13 @@ func (c *Client) judge(k call, a answer) *team.TicketTrouble {
 			Message: fmt.Sprintf("Jira at %s asks to wait %s before it is asked to %s (%d)", c.base.Host, waitText(wait), k.what, a.status),
 		}
 	case a.status >= 500:
-		return c.lost(k, fmt.Errorf("it answered %d %s%s", a.status, http.StatusText(a.status), page(a)), true)
+		return c.lost(k, fmt.Errorf("it answered %d %s%s", a.status, http.StatusText(a.status), c.masked(page(a))), true)
 	case a.status >= 300 && a.status < 400:
 		return misconfigured("%s answers with a redirect (%d) to %s where Jira's API is asked to %s; write Jira's own address into jira.url, and let the worker past the single sign-on in front of it, if there is one",
 			c.base.Host, a.status, c.masked(place(a)), k.what)
 	case a.html():
 		return misconfigured("%s answers with a web page (%d%s) where Jira's API is asked to %s; something in front of Jira, such as a proxy or a single sign-on, has answered: write Jira's own address into jira.url, and let the worker past it",
-			c.base.Host, a.status, page(a), k.what)
+			c.base.Host, a.status, c.masked(page(a)), k.what)
 	case a.status >= 200 && a.status < 300:
 		return nil
 	}

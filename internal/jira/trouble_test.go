@@ -90,6 +90,23 @@ func TestWhatGoesWrong(t *testing.T) {
 	}
 }
 
+// TestCreateThatAnswersAnError: what a proxy says does not tell what Jira has done.
+func TestCreateThatAnswersAnError(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, o jiratest.Options) {
+		s, c := open(t, o)
+		f := jiratest.Page(504, "Gateway Time-out").On(http.MethodPost, "/issue").Once()
+		f.Done = true
+		s.Fail(f)
+		_, err := c.Create(t.Context(), team.HelpJira{Project: "MD"}, label, asked())
+		require.Equal(t, team.Unclear, trouble(t, err).Kind)
+		ticket, ok, err := c.Find(t.Context(), "MD", label)
+		require.NoError(t, err)
+		require.True(t, ok, "it is there, and found by its label")
+		require.Equal(t, "MD-1", ticket.Key)
+	})
+}
+
 // captcha is what Jira says once too many logins have failed.
 func captcha() jiratest.Fault {
 	f := jiratest.Page(403, "Forbidden (403)")
