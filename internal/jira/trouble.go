@@ -118,6 +118,9 @@ func (c *Client) judge(k call, a answer) *team.TicketTrouble {
 	case a.status >= 300 && a.status < 400:
 		return misconfigured("%s answers with a redirect (%d) to %s where Jira's API is asked to %s; write Jira's own address into jira.url, and let the worker past the single sign-on in front of it, if there is one",
 			c.base.Host, a.status, c.masked(place(a)), k.what)
+	case a.html() && a.status == http.StatusNotFound:
+		return misconfigured("%s has nothing at the address at which Jira's API is asked to %s (404%s); check jira.url, its path included, and jira.deployment, which is %s",
+			c.base.Host, k.what, c.masked(page(a)), c.config.Deployment)
 	case a.html():
 		return misconfigured("%s answers with a web page (%d%s) where Jira's API is asked to %s; something in front of Jira, such as a proxy or a single sign-on, has answered: write Jira's own address into jira.url, and let the worker past it",
 			c.base.Host, a.status, c.masked(page(a)), k.what)

@@ -189,6 +189,22 @@ func TestMissingCredentialsAreSaidAtOnce(t *testing.T) {
 	require.Contains(t, trouble(t, err).Message, "write it in full")
 }
 
+// TestOtherDeployment: an API of the other version, or a path that is left out, is
+// told from a refusal.
+func TestOtherDeployment(t *testing.T) {
+	t.Parallel()
+	o := jiratest.Options{DataCenter: true, ContextPath: "/jira"}
+	s := jiratest.New(t, o)
+	config := configOf(s, o)
+	config.URL = strings.TrimSuffix(config.URL, "/jira")
+	c, err := jira.New(config)
+	require.NoError(t, err)
+	_, err = c.Create(t.Context(), team.HelpJira{Project: "MD"}, label, asked())
+	got := trouble(t, err)
+	require.Equal(t, team.Misconfigured, got.Kind)
+	require.Contains(t, got.Message, "check jira.url, its path included, and jira.deployment, which is datacenter")
+}
+
 // TestNobodyThere: what was never sent is not done.
 func TestNobodyThere(t *testing.T) {
 	t.Parallel()
