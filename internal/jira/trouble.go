@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"html"
+	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	gojira "github.com/andygrunwald/go-jira"
@@ -59,7 +61,7 @@ func (c *Client) lost(k call, err error, sent bool) *team.TicketTrouble {
 	if sent && k.method != http.MethodGet {
 		return &team.TicketTrouble{
 			Kind:    team.Unclear,
-			Message: fmt.Sprintf("Jira at %s was asked to %s, and its answer was lost: %s; it may have been done", c.base.Host, k.what, why),
+			Message: fmt.Sprintf("Jira at %s was asked to %s, and gave no usable answer: %s; it may have been done", c.base.Host, k.what, why),
 		}
 	}
 	return &team.TicketTrouble{
@@ -80,6 +82,8 @@ func (c *Client) why(err error) string {
 		return fmt.Sprintf("its certificate is not trusted (%s); have the worker's host trust who signed it", cert.Err)
 	case errors.Is(err, context.Canceled):
 		return "the worker is stopping"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
+		return "the connection was cut"
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return fmt.Sprintf("it did not answer within %s", team.Duration(c.config.Timeout))
 	}

@@ -26,9 +26,9 @@ func TestWhatGoesWrong(t *testing.T) {
 		after                 time.Duration
 		message               string
 	}{
-		"cut":                     {jiratest.Fault{Cut: true}, team.Unclear, team.Unreached, team.Unclear, 0, "answer was lost"},
-		"answer lost":             {jiratest.Fault{Lost: true}, team.Unclear, team.Unreached, team.Unclear, 0, "answer was lost"},
-		"half an answer":          {jiratest.Fault{Half: true}, team.Unclear, team.Unreached, "", 0, "answer was lost"},
+		"cut":                     {jiratest.Fault{Cut: true}, team.Unclear, team.Unreached, team.Unclear, 0, "the connection was cut"},
+		"answer lost":             {jiratest.Fault{Lost: true}, team.Unclear, team.Unreached, team.Unclear, 0, "the connection was cut"},
+		"half an answer":          {jiratest.Fault{Half: true}, team.Unclear, team.Unreached, "", 0, "the connection was cut"},
 		"slow":                    {jiratest.Fault{Delay: time.Minute}, team.Unclear, team.Unreached, team.Unclear, 0, "did not answer within"},
 		"500":                     {jiratest.Refusal(500, nil, "Internal server error"), team.Unclear, team.Unreached, team.Unclear, 0, "answered 500"},
 		"502 of a proxy":          {jiratest.Page(502, "Bad Gateway"), team.Unclear, team.Unreached, team.Unclear, 0, `"Bad Gateway"`},
