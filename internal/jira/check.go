@@ -215,16 +215,20 @@ func pages[T any](ctx context.Context, k *check, what, to string, parts ...strin
 	var all []T
 	for range maxMetaPages {
 		var page struct {
-			Types  []T `json:"issueTypes"`
-			Fields []T `json:"fields"`
-			Values []T `json:"values"`
-			Total  int `json:"total"`
+			Types   []T `json:"issueTypes"`
+			Fields  []T `json:"fields"`
+			Results []T `json:"results"` // the published name of what Cloud calls fields
+			Values  []T `json:"values"`
+			Total   int `json:"total"`
 		}
 		query := url.Values{"startAt": {strconv.Itoa(len(all))}, "maxResults": {strconv.Itoa(metaAtOnce)}}
 		if !k.ask(ctx, what, to, query, &page, parts...) {
 			return nil, false
 		}
 		got := slices.Concat(page.Types, page.Fields, page.Values)
+		if len(got) == 0 {
+			got = page.Results
+		}
 		all = append(all, got...)
 		if len(got) == 0 || len(all) >= page.Total {
 			break

@@ -83,7 +83,8 @@ func comment(n team.Notice, occurrences int) func(quote int) document {
 		case team.WentOn:
 			d = wentOn(n, quote)
 		default:
-			d = ended(n, quote)
+			d = append(ended(n, quote), cost(n)...)
+			d = append(d, artifacts(n)...)
 		}
 		if others := others(n); others != "" {
 			d = append(d, block{kind: paragraph, spans: []span{plain(others)}})
@@ -98,7 +99,7 @@ func others(n team.Notice) string {
 		return ""
 	}
 	if more := n.Times - 1 - len(n.Also); more > 0 && len(n.Also) > 0 {
-		return fmt.Sprintf("The same holds for sessions %s, and %d times more.", strings.Join(n.Also, ", "), more)
+		return fmt.Sprintf("The same holds for sessions %s, and for %d more occurrences.", strings.Join(n.Also, ", "), more)
 	}
 	if len(n.Also) == 0 {
 		return fmt.Sprintf("This was so %d times.", n.Times)
@@ -296,7 +297,7 @@ func wentOn(n team.Notice, quote int) document {
 	return d
 }
 
-// ended says how a session ended.
+// ended says how a session ended, and why.
 func ended(n team.Notice, quote int) document {
 	how := map[team.Event]string{
 		team.SessionCompleted: "has completed its work",
@@ -310,9 +311,5 @@ func ended(n team.Notice, quote int) document {
 	if n.Reason != "" {
 		d = append(d, block{kind: code, text: cutText(n.Reason, quote)})
 	}
-	d = append(d, cost(n)...)
-	if len(n.Commands) > 0 {
-		d = append(d, goingOn(n, quote)...)
-	}
-	return append(d, artifacts(n)...)
+	return d
 }

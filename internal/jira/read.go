@@ -193,9 +193,9 @@ func (w markdownWriter) list(n adfNode, depth int) string {
 		case item.Type == n.Type && (n.Type == "taskList" || n.Type == "decisionList"):
 			out = append(out, prefixed("  ", w.list(item, depth+1))) // a list of its own, inside the one before it
 			continue
-		case item.Type == "taskItem" && item.attr("state") == "DONE":
+		case (item.Type == "taskItem" || item.Type == "blockTaskItem") && item.attr("state") == "DONE":
 			mark = "- [x] "
-		case item.Type == "taskItem":
+		case item.Type == "taskItem" || item.Type == "blockTaskItem":
 			mark = "- [ ] "
 		case n.Type == "orderedList":
 			mark = fmt.Sprintf("%d. ", number)

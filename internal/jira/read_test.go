@@ -64,8 +64,8 @@ func TestMarkdownOfADF(t *testing.T) {
 			"9. a\n\n   more\n10. b\n\n    ```\n    x\n    y\n    ```",
 		},
 		"tasks": {
-			`{"type":"taskList","content":[{"type":"taskItem","attrs":{"state":"DONE"},"content":[` + word("a") + `]},{"type":"taskItem","attrs":{"state":"TODO"},"content":[` + word("b", "strong") + `]},{"type":"taskList","content":[{"type":"taskItem","attrs":{},"content":[` + word("c") + `]}]}]}`,
-			"- [x] a\n- [ ] **b**\n  - [ ] c",
+			`{"type":"taskList","content":[{"type":"taskItem","attrs":{"state":"DONE"},"content":[` + word("a") + `]},{"type":"taskItem","attrs":{"state":"TODO"},"content":[` + word("b", "strong") + `]},{"type":"taskList","content":[{"type":"taskItem","attrs":{},"content":[` + word("c") + `]}]},{"type":"blockTaskItem","attrs":{"state":"DONE"},"content":[` + para(word("d")) + `]}]}`,
+			"- [x] a\n- [ ] **b**\n  - [ ] c\n- [x] d",
 		},
 		"decisions":       {`{"type":"decisionList","content":[{"type":"decisionItem","attrs":{"state":"DECIDED"},"content":[` + word("go") + `]}]}`, "- go"},
 		"a code block":    {`{"type":"codeBlock","attrs":{"language":"go"},"content":[{"type":"text","text":"a := 1\n"}]}`, "```go\na := 1\n```"},

@@ -59,7 +59,8 @@ func notice(event team.Event) team.Notice {
 	}
 	switch event { //nolint:exhaustive // The others are told of with all that there is.
 	case team.SessionFailed:
-		n.Request, n.Commands, n.Status, n.Reason = nil, nil, team.Failed, "HelpNeeded: nobody answered"
+		n.Request, n.Status, n.Reason = nil, team.Failed, "HelpNeeded: nobody answered"
+		n.Times, n.Also = 4, []string{"s-2", "s-3"}
 	case team.ApprovalAsked:
 		n.Request.Kind, n.Request.Persona, n.Request.Category, n.Request.Attempts = team.ForApproval, "", "", nil
 		n.Request.Answers = []team.Verb{team.Approving, team.Rejecting}

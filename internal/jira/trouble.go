@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"html"
+	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	gojira "github.com/andygrunwald/go-jira"
@@ -59,7 +61,7 @@ func (c *Client) lost(k call, err error, sent bool) *team.TicketTrouble {
 	if sent && k.method != http.MethodGet {
 		return &team.TicketTrouble{
 			Kind:    team.Unclear,
-			Message: fmt.Sprintf("Jira at %s was asked to %s, and its answer was lost: %s; it may have been done", c.base.Host, k.what, why),
+			Message: fmt.Sprintf("Jira at %s was asked to %s, and gave no usable answer: %s; it may have been done", c.base.Host, k.what, why),
 		}
 	}
 	return &team.TicketTrouble{
@@ -80,6 +82,8 @@ func (c *Client) why(err error) string {
 		return fmt.Sprintf("its certificate is not trusted (%s); have the worker's host trust who signed it", cert.Err)
 	case errors.Is(err, context.Canceled):
 		return "the worker is stopping"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
+		return "the connection was cut"
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return fmt.Sprintf("it did not answer within %s", team.Duration(c.config.Timeout))
 	}
@@ -114,13 +118,16 @@ func (c *Client) judge(k call, a answer) *team.TicketTrouble {
 			Message: fmt.Sprintf("Jira at %s asks to wait %s before it is asked to %s (%d)", c.base.Host, waitText(wait), k.what, a.status),
 		}
 	case a.status >= 500:
-		return c.lost(k, fmt.Errorf("it answered %d %s%s", a.status, http.StatusText(a.status), page(a)), true)
+		return c.lost(k, fmt.Errorf("it answered %d %s%s", a.status, http.StatusText(a.status), c.masked(page(a))), true)
 	case a.status >= 300 && a.status < 400:
 		return misconfigured("%s answers with a redirect (%d) to %s where Jira's API is asked to %s; write Jira's own address into jira.url, and let the worker past the single sign-on in front of it, if there is one",
 			c.base.Host, a.status, c.masked(place(a)), k.what)
+	case a.html() && a.status == http.StatusNotFound:
+		return misconfigured("%s has nothing at the address at which Jira's API is asked to %s (404%s); check jira.url, its path included, and jira.deployment, which is %s",
+			c.base.Host, k.what, c.masked(page(a)), c.config.Deployment)
 	case a.html():
 		return misconfigured("%s answers with a web page (%d%s) where Jira's API is asked to %s; something in front of Jira, such as a proxy or a single sign-on, has answered: write Jira's own address into jira.url, and let the worker past it",
-			c.base.Host, a.status, page(a), k.what)
+			c.base.Host, a.status, c.masked(page(a)), k.what)
 	case a.status >= 200 && a.status < 300:
 		return nil
 	}

@@ -26,9 +26,9 @@ func TestWhatGoesWrong(t *testing.T) {
 		after                 time.Duration
 		message               string
 	}{
-		"cut":                     {jiratest.Fault{Cut: true}, team.Unclear, team.Unreached, team.Unclear, 0, "answer was lost"},
-		"answer lost":             {jiratest.Fault{Lost: true}, team.Unclear, team.Unreached, team.Unclear, 0, "answer was lost"},
-		"half an answer":          {jiratest.Fault{Half: true}, team.Unclear, team.Unreached, "", 0, "answer was lost"},
+		"cut":                     {jiratest.Fault{Cut: true}, team.Unclear, team.Unreached, team.Unclear, 0, "the connection was cut"},
+		"answer lost":             {jiratest.Fault{Lost: true}, team.Unclear, team.Unreached, team.Unclear, 0, "the connection was cut"},
+		"half an answer":          {jiratest.Fault{Half: true}, team.Unclear, team.Unreached, "", 0, "the connection was cut"},
 		"slow":                    {jiratest.Fault{Delay: time.Minute}, team.Unclear, team.Unreached, team.Unclear, 0, "did not answer within"},
 		"500":                     {jiratest.Refusal(500, nil, "Internal server error"), team.Unclear, team.Unreached, team.Unclear, 0, "answered 500"},
 		"502 of a proxy":          {jiratest.Page(502, "Bad Gateway"), team.Unclear, team.Unreached, team.Unclear, 0, `"Bad Gateway"`},
@@ -88,6 +88,23 @@ func TestWhatGoesWrong(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCreateThatAnswersAnError: what a proxy says does not tell what Jira has done.
+func TestCreateThatAnswersAnError(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, o jiratest.Options) {
+		s, c := open(t, o)
+		f := jiratest.Page(504, "Gateway Time-out").On(http.MethodPost, "/issue").Once()
+		f.Done = true
+		s.Fail(f)
+		_, err := c.Create(t.Context(), team.HelpJira{Project: "MD"}, label, asked())
+		require.Equal(t, team.Unclear, trouble(t, err).Kind)
+		ticket, ok, err := c.Find(t.Context(), "MD", label)
+		require.NoError(t, err)
+		require.True(t, ok, "it is there, and found by its label")
+		require.Equal(t, "MD-1", ticket.Key)
+	})
 }
 
 // captcha is what Jira says once too many logins have failed.
@@ -170,6 +187,22 @@ func TestMissingCredentialsAreSaidAtOnce(t *testing.T) {
 	require.Contains(t, trouble(t, err).Message, "TOK is not set")
 	_, err = jira.New(jira.Config{URL: "x.org", Deployment: jira.DataCenter, TokenEnv: "TOK", Token: "t"})
 	require.Contains(t, trouble(t, err).Message, "write it in full")
+}
+
+// TestOtherDeployment: an API of the other version, or a path that is left out, is
+// told from a refusal.
+func TestOtherDeployment(t *testing.T) {
+	t.Parallel()
+	o := jiratest.Options{DataCenter: true, ContextPath: "/jira"}
+	s := jiratest.New(t, o)
+	config := configOf(s, o)
+	config.URL = strings.TrimSuffix(config.URL, "/jira")
+	c, err := jira.New(config)
+	require.NoError(t, err)
+	_, err = c.Create(t.Context(), team.HelpJira{Project: "MD"}, label, asked())
+	got := trouble(t, err)
+	require.Equal(t, team.Misconfigured, got.Kind)
+	require.Contains(t, got.Message, "check jira.url, its path included, and jira.deployment, which is datacenter")
 }
 
 // TestNobodyThere: what was never sent is not done.
