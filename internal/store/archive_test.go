@@ -239,6 +239,9 @@ func TestADamagedArchiveLeavesNoSession(t *testing.T) {
 		}
 		flipped := bytes.Clone(data)
 		flipped[at] ^= 1 << (at % 8)
+		if bytes.Equal(inflated(flipped), inflated(data)) {
+			continue // the bits between the last block of the compression and its sum say nothing
+		}
 		for what, damaged := range map[string][]byte{"flipped": flipped, "cut": data[:at]} {
 			_, err := to.ReadArchive(t.Context(), bytes.NewReader(damaged), "default", "")
 			var fault *store.ArchiveError
@@ -246,6 +249,19 @@ func TestADamagedArchiveLeavesNoSession(t *testing.T) {
 			empty(t, to, what)
 		}
 	}
+}
+
+// inflated is what was compressed; nil if that cannot be told.
+func inflated(data []byte) []byte {
+	r, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil
+	}
+	plain, err := io.ReadAll(r)
+	if err != nil {
+		return nil
+	}
+	return plain
 }
 
 func TestAnArchiveThatWasTamperedWithIsRefused(t *testing.T) {
