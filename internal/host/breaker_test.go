@@ -16,7 +16,6 @@ import (
 	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/temporalio"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -195,7 +194,7 @@ func TestReportWaitsInTheSessionForAnAbsentBreaker(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, view.State.Failures)
 
-	w := worker.New(s.client.(*temporalio.Connection).Client, "nobody's", worker.Options{})
+	w := worker.New(s.client, "nobody's", worker.Options{})
 	w.RegisterWorkflowWithOptions(breaker.Workflow, workflow.RegisterOptions{Name: breaker.WorkflowName})
 	require.NoError(t, w.Start())
 	t.Cleanup(w.Stop)

@@ -144,7 +144,7 @@ var failureTable = map[Category]Rule{
 	TokenBudget: {
 		false, false, Neutral, FromConversation, true,
 		"The budget is spent. Ask for less.",
-		"The budget is spent. Raise it in the team file, and go on with `maestro resume SESSION --team FILE`; with on_exceeded: ask a session waits for `maestro budget raise` instead.",
+		"The budget is spent. Raise it with `maestro budget raise`, and then retry; a session that has ended goes on with `maestro resume SESSION --team FILE` and a larger budget in that file.",
 	},
 	Auth: {
 		false, false, Neutral, FromConversation, false,
