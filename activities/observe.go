@@ -28,6 +28,8 @@ type Observer interface {
 	// StoreWaited: something had to be tried again since the store could not
 	// be used, after a wait of so long.
 	StoreWaited(d time.Duration)
+	// OutsideCalled: a call of those outside has ended, as [CallOutcomes] has it.
+	OutsideCalled(whom Whom, outcome string)
 
 	// AttemptBegun opens an attempt. What happens in it goes by the context
 	// that is returned; ended has to be called once.
@@ -42,6 +44,28 @@ type Observer interface {
 	// Scope is persona, phase or session.
 	BudgetFraction(teamName, scope string, fraction float64)
 }
+
+// Whom is who is called outside.
+type Whom string
+
+// Those outside.
+const (
+	TicketSystem    Whom = "jira"
+	WebhookReceiver Whom = "webhook"
+)
+
+// CallOutcomes lists what calls of those outside can come to.
+func CallOutcomes() map[Whom][]string {
+	return map[Whom][]string{
+		TicketSystem:    {callDone, string(team.Unreached), string(team.Unclear), string(team.Misconfigured), string(team.Gone)},
+		WebhookReceiver: {callDone, string(team.Unreached), callRefused},
+	}
+}
+
+const (
+	callDone    = "ok"
+	callRefused = "refused"
+)
 
 // Attempt says whose attempt it is.
 type Attempt struct {
@@ -95,6 +119,7 @@ func (unobserved) AssignmentEnded(string, team.State)                  {}
 func (unobserved) RoundEnded(string, team.Category)                    {}
 func (unobserved) WorkerLost(string)                                   {}
 func (unobserved) StoreWaited(time.Duration)                           {}
+func (unobserved) OutsideCalled(Whom, string)                          {}
 func (unobserved) CallReplayed(Call)                                   {}
 func (unobserved) BudgetFraction(string, string, float64)              {}
 

@@ -68,12 +68,14 @@ type TicketCalls struct {
 	Tickets Tickets
 	// IndexDelay is how long after its creation a ticket may not be found.
 	IndexDelay team.Duration
+	// Observer hears what calls come to.
+	Observer Observer
 }
 
 // Find looks for a ticket.
 func (c *TicketCalls) Find(ctx context.Context, in FindTicket) (FoundTicket, error) {
 	ticket, ok, err := c.Tickets.Find(ctx, in.Project, in.Label)
-	return FoundTicket{Ticket: ticket, Found: ok, IndexDelay: c.IndexDelay}, troubled(err)
+	return FoundTicket{Ticket: ticket, Found: ok, IndexDelay: c.IndexDelay}, c.troubled(err)
 }
 
 // Create makes a ticket. If its error is not TicketTroubled, or of kind unclear, there
@@ -81,20 +83,28 @@ func (c *TicketCalls) Find(ctx context.Context, in FindTicket) (FoundTicket, err
 func (c *TicketCalls) Create(ctx context.Context, in CreateTicket) (team.Ticket, error) {
 	ticket, err := c.Tickets.Create(ctx, in.How, in.Label, in.Notice)
 	failpoint.Here("ticket created, not told")
-	return ticket, troubled(err)
+	return ticket, c.troubled(err)
 }
 
 // Comment adds a notice to a ticket, and returns the ticket's address.
 func (c *TicketCalls) Comment(ctx context.Context, in CommentTicket) (team.Ticket, error) {
 	err := c.Tickets.Comment(ctx, in.Key, in.Notice, in.Occurrences, in.Again)
 	failpoint.Here("ticket commented, not told")
-	return team.Ticket{Key: in.Key, URL: c.Tickets.Address(in.Key)}, troubled(err)
+	return team.Ticket{Key: in.Key, URL: c.Tickets.Address(in.Key)}, c.troubled(err)
 }
 
 // troubled is how a ticket system's error leaves an activity.
-func troubled(err error) error {
+func (c *TicketCalls) troubled(err error) error {
+	outcome := callDone
 	var trouble *team.TicketTrouble
-	if !errors.As(err, &trouble) {
+	switch {
+	case errors.As(err, &trouble):
+		outcome = string(trouble.Kind)
+	case err != nil:
+		outcome = string(team.Unclear)
+	}
+	observed(c.Observer).OutsideCalled(TicketSystem, outcome)
+	if trouble == nil {
 		return err
 	}
 	message := team.Shorten(trouble.Message, maxTrouble)

@@ -31,8 +31,11 @@ func (w *witness) AssignmentEnded(name string, state team.State) {
 func (w *witness) RoundEnded(agent string, c team.Category) {
 	w.hear("round of %s ended: %q", agent, c)
 }
-func (w *witness) WorkerLost(agent string)        { w.hear("worker of %s lost", agent) }
-func (w *witness) StoreWaited(time.Duration)      { w.hear("store waited") }
+func (w *witness) WorkerLost(agent string)   { w.hear("worker of %s lost", agent) }
+func (w *witness) StoreWaited(time.Duration) { w.hear("store waited") }
+func (w *witness) OutsideCalled(whom activities.Whom, outcome string) {
+	w.hear("call of %s: %s", whom, outcome)
+}
 func (w *witness) CallReplayed(c activities.Call) { w.hear("call of %s replayed", c.Agent) }
 func (w *witness) BudgetFraction(name, scope string, f float64) {
 	w.hear("%s %s %.2f", name, scope, f)

@@ -27,7 +27,11 @@ type Webhook interface {
 }
 
 // WebhookCalls calls the webhook.
-type WebhookCalls struct{ Webhook Webhook }
+type WebhookCalls struct {
+	Webhook Webhook
+	// Observer hears what calls come to.
+	Observer Observer
+}
 
 // Call tries once to hand over a notice. Its error says whether, and when, it makes
 // sense to try again.
@@ -35,12 +39,17 @@ func (c *WebhookCalls) Call(ctx context.Context, n team.Notice) error {
 	err := c.Webhook.Deliver(ctx, n)
 	var trouble *team.WebhookTrouble
 	switch {
+	case err == nil:
+		observed(c.Observer).OutsideCalled(WebhookReceiver, callDone)
+		return nil
 	case !errors.As(err, &trouble):
 		return err
 	case trouble.Final:
+		observed(c.Observer).OutsideCalled(WebhookReceiver, callRefused)
 		return temporal.NewApplicationErrorWithOptions(team.Shorten(trouble.Message, maxTrouble), WebhookRefused,
 			temporal.ApplicationErrorOptions{NonRetryable: true})
 	}
+	observed(c.Observer).OutsideCalled(WebhookReceiver, string(team.Unreached))
 	return temporal.NewApplicationErrorWithOptions(team.Shorten(trouble.Message, maxTrouble), WebhookUnreached,
 		temporal.ApplicationErrorOptions{NextRetryDelay: trouble.RetryAfter.Std()})
 }

@@ -94,7 +94,7 @@ func (w *Worker) outsideQueues() (queues []worker.Worker) {
 	o := w.options
 	if o.Tickets != nil {
 		q := w.callQueue(team.TicketQueue(o.Store.ID()), ticketSlots)
-		calls := &activities.TicketCalls{Tickets: o.Tickets, IndexDelay: o.IndexDelay}
+		calls := &activities.TicketCalls{Tickets: o.Tickets, IndexDelay: o.IndexDelay, Observer: o.observer()}
 		register(q, activities.FindTicketName, calls.Find)
 		register(q, activities.CreateTicketName, calls.Create)
 		register(q, activities.CommentTicketName, calls.Comment)
@@ -102,7 +102,7 @@ func (w *Worker) outsideQueues() (queues []worker.Worker) {
 	}
 	if o.Webhook != nil {
 		q := w.callQueue(team.WebhookQueue(o.Store.ID()), webhookSlots)
-		register(q, activities.CallWebhookName, (&activities.WebhookCalls{Webhook: o.Webhook}).Call)
+		register(q, activities.CallWebhookName, (&activities.WebhookCalls{Webhook: o.Webhook, Observer: o.observer()}).Call)
 		queues = append(queues, q)
 	}
 	return queues

@@ -26,6 +26,8 @@ const (
 	storeKey    = attribute.Key("store")
 	breakerKey  = attribute.Key("breaker")
 	scopeKey    = attribute.Key("scope")
+	whomKey     = attribute.Key("whom")
+	outcomeKey  = attribute.Key("outcome")
 )
 
 // Recorder takes what happens in a worker. It is an [activities.Observer], and
@@ -42,6 +44,7 @@ type Recorder struct {
 	rounds, attempts, lost metric.Int64Counter
 	attemptTime            metric.Float64Histogram
 	storeWait              metric.Float64Counter
+	outside                metric.Int64Counter
 }
 
 var _ activities.Observer = (*Recorder)(nil)
@@ -59,6 +62,7 @@ func newRecorder(m metric.Meter, t trace.Tracer, clock func() time.Time) (*Recor
 	r.rounds = i.counter("maestro.rounds", "{round}", "Rounds that ended, by the category of what ended them; ok for a success.")
 	r.attempts = i.counter("maestro.attempts", "{attempt}", "Counted attempts, by the category of their failure; ok for a success.")
 	r.lost = i.counter("maestro.workers.lost", "{worker}", "Workers that were lost during a round.")
+	r.outside = i.counter("maestro.outside.calls", "{call}", "Calls of Jira and of the webhook, by what they came to.")
 	r.attemptTime = i.histogram("maestro.attempt.duration", "How long counted attempts took.", attemptBounds)
 	var err error
 	r.storeWait, err = m.Float64Counter("maestro.store.wait", metric.WithUnit("s"),
@@ -116,6 +120,11 @@ func (r *Recorder) Serves(store string, slots map[string]int) {
 		r.help.Add(ctx, 0, metric.WithAttributes(categoryKey.String(string(c))))
 	}
 	r.storeWait.Add(ctx, 0)
+	for whom, outcomes := range activities.CallOutcomes() {
+		for _, outcome := range outcomes {
+			r.outside.Add(ctx, 0, metric.WithAttributes(whomKey.String(string(whom)), outcomeKey.String(outcome)))
+		}
+	}
 	r.belongsTo(store)
 }
 
@@ -150,6 +159,11 @@ func (r *Recorder) WorkerLost(agent string) {
 
 // StoreWaited counts a wait for the store.
 func (r *Recorder) StoreWaited(d time.Duration) { r.storeWait.Add(context.Background(), d.Seconds()) }
+
+// OutsideCalled counts a call of Jira, or of the webhook.
+func (r *Recorder) OutsideCalled(whom activities.Whom, outcome string) {
+	r.outside.Add(context.Background(), 1, metric.WithAttributes(whomKey.String(string(whom)), outcomeKey.String(outcome)))
+}
 
 // AttemptBegun opens an attempt's span, and counts the attempt when it ends.
 func (r *Recorder) AttemptBegun(ctx context.Context, a activities.Attempt) (context.Context, func(activities.AttemptEnd)) {
