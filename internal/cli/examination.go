@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/host"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
@@ -181,11 +182,23 @@ func (d *examination) workers(ctx context.Context) {
 			continue
 		}
 		live++
-		d.add("worker "+o.Worker, good, "", "alive %s ago, with agents %s and checks %s", age, names(o.Agents), names(o.Checks))
+		d.add("worker "+o.Worker, good, "", "alive %s ago, with agents %s and checks %s%s", age, names(o.Agents), names(o.Checks), tells(o))
 	}
 	if live == 0 {
 		d.add("workers", bad, "start one with `maestro worker --agents FILE`, or `maestro dev`", "no worker serves the store %s", d.store.ID())
 	}
+}
+
+// tells says whom a worker tells of sessions.
+func tells(o team.Offer) string {
+	text := ""
+	if o.Jira {
+		text += "; it makes tickets"
+	}
+	if o.Webhook {
+		text += "; it calls a webhook"
+	}
+	return text
 }
 
 // workerFile looks at a worker file and at what it needs of this machine.
@@ -202,6 +215,13 @@ func (d *examination) workerFile(path string) {
 		return
 	}
 	d.add("worker file", good, "", "%s has agents %s and checks %s", path, names(cfg.Agents), names(cfg.Checks))
+	if cfg.Jira != nil {
+		if _, err := host.Jira(*cfg.Jira, d.app.environ.get, d.app.env.Now); err != nil {
+			d.add("jira", odd, "set it in the worker's environment", "%s", err)
+		} else {
+			d.add("jira", good, "", "%s; `maestro doctor --jira` asks it whether tickets can be made", cfg.Jira.URL)
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(cfg.Agents)) {
 		needed := slices.Clone(cfg.Agents[name].Env)
 		if key := cfg.Agents[name].APIKeyEnv; key != "" {

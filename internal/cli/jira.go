@@ -33,7 +33,7 @@ func (a *app) jira(file string) (*jira.Client, agent.Config, error) {
 		return nil, cfg, err
 	}
 	if cfg.Jira == nil {
-		return nil, cfg, usagef("%s has no `jira`; add it, like jira: {url: https://example.atlassian.net, deployment: cloud, email_env: JIRA_EMAIL, token_env: JIRA_TOKEN}", file)
+		return nil, cfg, usagef("%s has no `jira`; add it, like %s", file, team.JiraExample)
 	}
 	client, err := host.Jira(*cfg.Jira, a.environ.get, a.env.Now)
 	if err != nil {
@@ -120,6 +120,13 @@ func (a *app) attach(ctx context.Context, s *store.Store, o *origin, workspace t
 	}
 	a.say("the session gets %s (%s) of %s, in %s/", count(snap.Files, "attachment"), size(snap.Bytes), o.Key, attachmentsDir)
 	return laid.Output, nil
+}
+
+// warnUntold says so where the ticket will not hear of the session.
+func (a *app) warnUntold(ctx context.Context, s *store.Store, o *origin) {
+	if offers, err := s.Offers(ctx); err == nil && !team.Jira(offers, a.env.Now()) {
+		a.say("%s hears of the session once a worker of the store has `jira` in its worker file: none has now", o.Key)
+	}
 }
 
 // download writes the attachments to a directory that is not there yet.

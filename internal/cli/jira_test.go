@@ -55,6 +55,7 @@ func TestRequirementComesFromATicket(t *testing.T) {
 	require.Contains(t, string(code), `A URL shortener\n\nIt keeps its links in memory.`)
 	require.Contains(t, string(code), `attachments/sketch.txt`)
 	require.Contains(t, string(code), "\nnotes.md\n")
+	require.Contains(t, d.run("doctor", "--agents", agents).stdout.String(), "; it makes tickets")
 	sketch, err := os.ReadFile(filepath.Join(out, "attachments", "sketch.txt"))
 	require.NoError(t, err)
 	require.Equal(t, "a sketch", string(sketch))
@@ -88,6 +89,18 @@ func TestWhatStandsInTheWayOfATicketIsSaid(t *testing.T) {
 		require.Equal(t, 2, got.code, "%s\n%s", args, got.stderr.String())
 		require.Contains(t, got.stderr.String(), want)
 	}
+}
+
+func TestTeamWithTicketsNeedsAWorkerFileWithJira(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	_, agents := d.withJira(jiratest.Options{})
+	without := d.file("without.yaml", "version: 1\nagents: {coder: {kind: command, argv: [\"true\"]}}\n")
+	teamFile := d.file("team.yaml", oneTeam+"help: {mode: ask, jira: {project: MD}}\n")
+	d.must(0, "validate", teamFile, "--agents", agents)
+	got := d.run("validate", teamFile, "--agents", without)
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.stderr.String(), "is missing, and team solo has help.jira; write `jira: {url: ")
 }
 
 func TestDoctorChecksTicketsWithoutMakingOne(t *testing.T) {

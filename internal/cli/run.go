@@ -109,6 +109,7 @@ func (a *app) run(ctx context.Context, o runOptions, args []string) error {
 	}
 	if ticket != nil {
 		l.reportTo = ticket.Key
+		a.warnUntold(ctx, s, ticket)
 		if l.workspace, err = a.attach(ctx, s, ticket, l.workspace); err != nil {
 			return err
 		}

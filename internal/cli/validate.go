@@ -127,6 +127,10 @@ func lacking(t team.Team, cfg agent.Config, file string) []config.Fault {
 	for _, fault := range t.Unpriced(agents) {
 		faults = append(faults, config.Fault{File: file, Field: "agents", Message: fault})
 	}
+	if t.Help.Jira != nil && cfg.Jira == nil {
+		faults = append(faults, config.Fault{File: file, Field: "jira", Message: fmt.Sprintf(
+			"is missing, and team %s has help.jira; write `%s`", t.Name, team.JiraExample)})
+	}
 	told := map[string]bool{}
 	for _, use := range t.CheckUses() {
 		if _, ok := cfg.Checks[use.Check]; !ok && !told[use.Check] {

@@ -249,7 +249,7 @@ func newNoteStand(t *testing.T) (*stand, *jiratest.Server) {
 	t.Helper()
 	jira := jiratest.New(t, jiratest.Options{})
 	return newStandIn(t, agent.Config{
-		Agents: map[string]agent.Definition{"a": needsNote()},
+		Agents: map[string]agent.Definition{"a": needsNote()}, WebUI: "http://localhost:8233",
 		Jira: &agent.Jira{
 			URL: jira.URL(), Deployment: agent.JiraCloud, EmailEnv: "MAIL", TokenEnv: "PAT", IndexDelay: team.Duration(time.Second),
 		},
@@ -280,6 +280,7 @@ func TestSessionHasATicketThatFollowsIt(t *testing.T) {
 	}, 20*time.Second, 50*time.Millisecond)
 	issues := jira.Issues()
 	require.Contains(t, string(issues[1].Fields["description"]), "maestro resolve s retry --request one.dev.1")
+	require.Contains(t, string(issues[1].Fields["description"]), "http://localhost:8233/namespaces/default/workflows/s/"+run.GetRunID())
 	for _, comments := range [][]json.RawMessage{issues[0].Comments[1:], issues[1].Comments} {
 		require.Contains(t, string(comments[0]), "ada")
 		require.Contains(t, string(comments[0]), "use the other port")

@@ -8,6 +8,9 @@ import (
 	"time"
 )
 
+// JiraExample is what a worker file says of Jira, for messages.
+const JiraExample = "jira: {url: https://example.atlassian.net, deployment: cloud, email_env: JIRA_EMAIL, token_env: JIRA_TOKEN}"
+
 // Admissible says, a sentence each, what of the team the live workers cannot
 // do, and returns the agents that they offer for it. The team must be resolved.
 func (t Team) Admissible(offers []Offer, now time.Time) (agents map[string]OfferedAgent, faults []string) {
@@ -36,9 +39,8 @@ func (t Team) Admissible(offers []Offer, now time.Time) (agents map[string]Offer
 	}
 	faults = append(faults, t.fallbackFaults(live, agents)...)
 	faults = append(faults, t.Unpriced(agents)...)
-	if t.Help.Jira != nil && !slices.ContainsFunc(live, func(o Offer) bool { return o.Jira }) {
-		faults = append(faults, "the team has help.jira, but no worker makes tickets; write `jira: {url: https://example.atlassian.net, "+
-			"deployment: cloud, email_env: JIRA_EMAIL, token_env: JIRA_TOKEN}` into the worker file, or take help.jira out")
+	if t.Help.Jira != nil && !Jira(live, now) {
+		faults = append(faults, "the team has help.jira, but no worker makes tickets; write `"+JiraExample+"` into the worker file, or take help.jira out")
 	}
 	for _, use := range append(t.CheckUses(), t.fallbackChecks(agents)...) {
 		ok := slices.ContainsFunc(live, func(o Offer) bool {
@@ -164,7 +166,13 @@ func offered(live []Offer) string {
 	return strings.Join(slices.Compact(names), ", ")
 }
 
-// Webhook tells whether any live worker calls a webhook.
+// Jira tells whether any live worker makes tickets, Webhook whether one calls a
+// webhook.
+func Jira(offers []Offer, now time.Time) bool {
+	return slices.ContainsFunc(offers, func(o Offer) bool { return o.Jira && o.Live(now) })
+}
+
+// Webhook is described with [Jira].
 func Webhook(offers []Offer, now time.Time) bool {
 	return slices.ContainsFunc(offers, func(o Offer) bool { return o.Webhook && o.Live(now) })
 }
