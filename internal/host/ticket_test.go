@@ -128,6 +128,32 @@ func TestAnswerToACreationIsLostAndThereIsOneTicket(t *testing.T) {
 	}
 }
 
+func TestAnswerToACommentIsLostAndThereIsOneComment(t *testing.T) {
+	t.Parallel()
+	s, jira := newJiraStand(t, jiratest.Options{})
+	failure := s.tells(helps("a", team.HelpAsked, 1)).Fingerprint
+	s.current(failure)
+	jira.Fail(jiratest.Fault{Lost: true}.On(http.MethodPost, "/comment").Once())
+	s.tells(helps("a", team.WentOn, 2))
+	s.current(failure)
+	require.Len(t, jira.Issues()[0].Comments, 1)
+}
+
+func TestTicketThatSomebodyDeletesIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	s, jira := newJiraStand(t, jiratest.Options{DataCenter: true})
+	failure := s.tells(helps("a", team.HelpAsked, 1)).Fingerprint
+	jira.Delete(s.current(failure).Key)
+	s.tells(helps("a", team.WentOn, 2))
+	require.Empty(t, s.current(failure).Key)
+	require.Empty(t, jira.Issues())
+	s.tells(helps("b", team.HelpAsked, 1))
+	view := s.current(failure)
+	require.Len(t, jira.Issues(), 1)
+	require.Equal(t, jira.Issues()[0].Key, view.Key)
+	require.Equal(t, 2, view.Occurrences)
+}
+
 // TestJiraIsAwayForAWholeSession has all that a session has to say wait for Jira.
 func TestJiraIsAwayForAWholeSession(t *testing.T) {
 	t.Parallel()
