@@ -32,8 +32,10 @@ type Outbox struct {
 	How *team.HelpJira `json:"how,omitempty"`
 	// Waiting are the notices that the ticket does not have, in order.
 	Waiting []WaitingNotice `json:"waiting,omitempty"`
-	// Told is how many occurrences the ticket tells of.
-	Told int `json:"told,omitempty"`
+	// Told is how many occurrences the ticket tells of, and Counted when it last told
+	// of one.
+	Told    int       `json:"told,omitempty"`
+	Counted time.Time `json:"counted,omitzero"`
 	// Asking are the sessions that wait for a person because of the failure.
 	Asking []AskingSession `json:"asking,omitempty"`
 	// Seen has a short hash of each notice that was taken, the oldest first.
@@ -156,9 +158,10 @@ func (w *WaitingNotice) add(session string) {
 }
 
 // sent takes the first in line out: the ticket has it.
-func (o *Outbox) sent() {
+func (o *Outbox) sent(now time.Time) {
 	if o.Waiting[0].Notice.Event == team.HelpAsked {
 		o.Told += o.Waiting[0].Notice.Times
+		o.Counted = now
 	}
 	o.Waiting = slices.Delete(o.Waiting, 0, 1)
 }

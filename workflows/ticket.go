@@ -192,6 +192,9 @@ func (t *ticket) deliver(ctx workflow.Context) error {
 	if len(t.Outbox.Waiting) == 0 {
 		return nil
 	}
+	if wait := t.gathering(ctx); wait > 0 && !t.woken {
+		return t.pause(ctx, wait)
+	}
 	t.busy, t.told, t.woken = true, false, false
 	var err error
 	if t.Outbox.Ticket.Key == "" {
@@ -228,13 +231,13 @@ func (t *ticket) establish(ctx workflow.Context) error {
 		t.knows(found.Ticket)
 		if !o.Doubt.IsZero() { // it was made of the first in line
 			o.Doubt = time.Time{}
-			o.sent()
+			o.sent(workflow.Now(ctx))
 		}
 		return nil
 	case began.Before(o.Doubt.Add(o.IndexDelay.Std())):
 		return errUnsure
 	case !first.Asks():
-		o.sent() // nobody has to look at a ticket for that
+		o.sent(workflow.Now(ctx)) // nobody has to look at a ticket for that
 		return nil
 	}
 	var made team.Ticket
@@ -243,7 +246,7 @@ func (t *ticket) establish(ctx workflow.Context) error {
 	case err == nil:
 		t.knows(made)
 		o.Doubt = time.Time{}
-		o.sent()
+		o.sent(workflow.Now(ctx))
 	case !said || fault.Kind == team.Unclear:
 		o.Waiting[0].Tried, o.Doubt = true, workflow.Now(ctx)
 	}
@@ -267,13 +270,13 @@ func (t *ticket) comment(ctx workflow.Context) error {
 	switch fault, said := faultOf(err); {
 	case err == nil:
 		t.knows(told)
-		o.sent()
+		o.sent(workflow.Now(ctx))
 	case !said || fault.Kind == team.Unclear:
 		o.Waiting[0].Tried = true
 	case fault.Kind == team.Gone && t.Fingerprint != "":
 		o.Gone, o.Ticket.Key, o.Ticket.URL = o.Ticket.Key, "", ""
 	case fault.Kind == team.Gone && workflow.Now(ctx).Sub(in.Notice.At) > goneLimit:
-		o.sent() // nobody will ever read it
+		o.sent(workflow.Now(ctx)) // nobody will ever read it
 	}
 	return err
 }

@@ -377,6 +377,21 @@ func TestManySessionsWithOneFailure(t *testing.T) {
 	require.Empty(t, next.Outbox.Asking, "all of them went on")
 }
 
+// TestSessionsThatFailOneAfterTheOther are told together, too.
+func TestSessionsThatFailOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	b := newTicketBench(t)
+	for n := range 50 {
+		b.tell(2*time.Second, told(fmt.Sprint("s", n), team.HelpAsked, 1))
+	}
+	b.tell(time.Second, told("s49", team.WentOn, 2))
+	b.end(5*time.Minute, failure)
+	comments := b.jira.made[0].comments
+	require.LessOrEqual(t, len(comments), 12)
+	require.Equal(t, team.WentOn, comments[len(comments)-1].Event)
+	require.Equal(t, 50, comments[len(comments)-2].occurrences)
+}
+
 func TestOrderOfASessionsNoticesStays(t *testing.T) {
 	t.Parallel()
 	b := newTicketBench(t)

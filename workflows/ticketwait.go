@@ -28,6 +28,9 @@ const (
 	steadyWait   = time.Minute
 	longWait     = 5 * time.Minute
 	patientTries = 15
+	// gatherFor is the least time between two comments that count occurrences: what
+	// happens to many sessions within it is one comment.
+	gatherFor = 10 * time.Second
 	// defaultIndexDelay is used where the worker does not say how long after its
 	// creation a ticket may not be found.
 	defaultIndexDelay = team.Duration(2 * time.Minute)
@@ -103,6 +106,16 @@ func waitAfter(failed int) time.Duration {
 		wait = min(2*wait, limit)
 	}
 	return wait
+}
+
+// gathering is how long the first in line may wait for others that say the same.
+func (t *ticket) gathering(ctx workflow.Context) time.Duration {
+	o := &t.Outbox
+	first := o.Waiting[0]
+	if t.Fingerprint == "" || o.Ticket.Key == "" || first.Tried || first.Notice.Event != team.HelpAsked {
+		return 0
+	}
+	return o.Counted.Add(gatherFor).Sub(workflow.Now(ctx))
 }
 
 // pause waits before the next try. What somebody has to mend first is also tried when

@@ -54,7 +54,7 @@ func (s *stand) ticket(fingerprint string) workflows.TicketView {
 // current waits until a ticket has all that it was told.
 func (s *stand) current(fingerprint string) workflows.TicketView {
 	s.t.Helper()
-	require.Eventually(s.t, func() bool { return s.ticket(fingerprint).State == workflows.TicketCurrent }, 30*time.Second, 50*time.Millisecond,
+	require.Eventually(s.t, func() bool { return s.ticket(fingerprint).State == workflows.TicketCurrent }, 90*time.Second, 50*time.Millisecond,
 		"%+v", s.ticket(fingerprint))
 	return s.ticket(fingerprint)
 }
@@ -97,7 +97,7 @@ func TestOneFailureInSeveralSessionsIsOneTicket(t *testing.T) {
 			require.Len(t, issues, 1)
 			require.Equal(t, view.Key, issues[0].Key)
 			require.Equal(t, jira.URL()+"/browse/"+view.Key, view.URL)
-			require.LessOrEqual(t, len(issues[0].Comments), 12)
+			require.LessOrEqual(t, len(issues[0].Comments), 3)
 			text := fmt.Sprintf("%s", issues[0].Comments)
 			require.Contains(t, text, "12 times by now")
 			require.Equal(t, 1, strings.Count(text, "session s3 goes on")+strings.Count(text, "Session s3 goes on"))
@@ -119,7 +119,7 @@ func TestAnswerToACreationIsLostAndThereIsOneTicket(t *testing.T) {
 			s, jira := newJiraStand(t, jiratest.Options{IndexDelay: time.Second})
 			jira.Fail(fault.On(http.MethodPost, "/issue").Once())
 			failure := s.tells(helps("a", team.HelpAsked, 1)).Fingerprint
-			s.tells(helps("b", team.HelpAsked, 1))
+			s.tells(helps("a", team.WentOn, 2))
 			view := s.current(failure)
 			require.Len(t, jira.Issues(), 1)
 			require.Equal(t, jira.Issues()[0].Key, view.Key)
@@ -247,7 +247,7 @@ func TestTicketOverManyRuns(t *testing.T) {
 		require.NoError(t, err)
 		return v
 	}
-	require.Eventually(t, func() bool { return view().State == workflows.TicketCurrent }, 30*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return view().State == workflows.TicketCurrent }, 90*time.Second, 50*time.Millisecond)
 	require.Equal(t, 120, view().Occurrences)
 	require.Len(t, jira.Issues(), 1)
 	seen := map[string]bool{}
