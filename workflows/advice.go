@@ -27,68 +27,157 @@ func (s *session) command(h team.HelpRequest) string {
 }
 
 // howToAnswer says what a person can do about a request: what to look at, what to
-// type, and what to send from Temporal's Web UI.
+// type, and what to send from Temporal's Web UI. Code is in backticks, without which
+// the Web UI, whose pages are Markdown, would set other quotation marks.
 func (s *session) howToAnswer(r *request) string {
 	if len(r.Answers) == 0 {
 		return r.Advice
 	}
 	if r.Kind == team.ForApproval {
-		return fmt.Sprintf("look at it with `maestro artifacts diff %[1]s %[2]s`; go on with `%[3]s`, or send it back with `maestro reject %[1]s %[2]s --note \"what to change\"`; or send the update %[4]s with %[5]s",
-			s.status.Session, r.Phase, r.command, ResolveUpdate, paste(r, team.Approving))
+		return fmt.Sprintf("look at it with `maestro artifacts diff %[1]s %[2]s`; go on with `%[3]s`, or send it back with `maestro reject %[1]s %[2]s --note \"what to change\"`; or send the update `%[4]s` with `%[5]s`",
+			s.status.Session, r.Phase, r.command, ResolveUpdate, argument(r, team.Approving))
 	}
 	more := fmt.Sprintf("go on with `%s`", r.command)
 	if r.Kind == team.ForMoney {
 		more = "or answer"
 	}
-	return fmt.Sprintf("%s; %s (actions: %s), or send the update %s with %s",
-		strings.TrimSuffix(r.Advice, "."), more, list(r.Answers), ResolveUpdate, paste(r, r.Answers[0]))
+	return fmt.Sprintf("%s; %s (actions: %s), or send the update `%s` with `%s`",
+		strings.TrimSuffix(r.Advice, "."), more, list(r.Answers), ResolveUpdate, argument(r, r.Answers[0]))
 }
 
-// paste is the argument of the update that answers a request.
-func paste(r *request, v team.Verb) string {
-	if v == team.Rejecting {
-		return fmt.Sprintf(`{"request": %q, "action": %q, "note": "what to change", "by": "your name"}`, r.ID, v)
-	}
+// argument is that of the update that answers a request.
+func argument(r *request, v team.Verb) string {
 	return fmt.Sprintf(`{"request": %q, "action": %q, "by": "your name"}`, r.ID, v)
 }
 
 // requestPage says what a person has to look at, in the Web UI, and what to send
-// from there.
+// from there. The page is for somebody who has never seen one: first what happened,
+// then what to click, then the rest.
 func (s *session) requestPage(r *request) []string {
-	title := fmt.Sprintf("### Help needed: %s/%s", r.Phase, r.Persona)
-	if r.Kind == team.ForApproval {
-		title = "### Approval needed: phase " + r.Phase
+	lines := []string{fmt.Sprintf("## Help needed: %s/%s", r.Phase, r.Persona), ""}
+	switch {
+	case r.Kind == team.ForApproval:
+		lines = []string{"## Approval needed: phase " + r.Phase, "", "It is done, and what builds on it waits for a person's word.", ""}
+		lines = append(lines, s.made(r.Phase)...)
+	case r.Category != "":
+		lines = append(lines, fmt.Sprintf("%s: %s", r.Category, verbatim(r.Message)), "")
+	default:
+		lines = append(lines, verbatim(r.Message), "")
 	}
-	lines := []string{title, ""}
-	if r.Category != "" {
-		lines = append(lines, fmt.Sprintf("%s: %s", r.Category, r.Message), "")
-	} else {
-		lines = append(lines, r.Message, "")
+	raising := s.raising(r)
+	if r.remedy != "" && raising == nil {
+		lines = append(lines, upper(r.remedy), "")
 	}
-	for i, f := range r.Attempts {
-		lines = append(lines, fmt.Sprintf("%d. %s: %s", i+1, f.Category, f.Message))
+	if len(r.Answers) > 0 {
+		lines = append(lines, s.answers(r, raising)...)
 	}
 	if len(r.Attempts) > 0 {
-		lines = append(lines, "")
+		lines = append(lines, "### What was tried", "")
 	}
-	lines = append(lines, r.Advice, "", fmt.Sprintf("Cost of it so far: %d tokens, %s USD.", r.Usage.Tokens(), r.Usage.CostUSD))
+	for i, f := range r.Attempts {
+		lines = append(lines, fmt.Sprintf("%d. %s: %s", i+1, f.Category, verbatim(f.Message)))
+	}
+	lines = append(lines, "", fmt.Sprintf("Cost of it so far: %d tokens, %s USD.", r.Usage.Tokens(), r.Usage.CostUSD))
 	if !r.Until.IsZero() {
-		lines = append(lines, "Without an answer the session ends at "+r.Until.Format("2006-01-02 15:04 UTC")+".")
+		lines = append(lines, "Without an answer the session ends as failed at "+r.Until.Format("2006-01-02 15:04 UTC")+".")
 	}
-	lines = append(lines, "")
 	if r.Ticket != nil {
-		lines = append(lines, ticketLine(*r.Ticket), "")
+		lines = append(lines, "", ticketLine(*r.Ticket))
 	}
-	if len(r.Answers) == 0 {
-		return lines
-	}
-	lines = append(lines, fmt.Sprintf("**To go on from here**: More Actions, Send an Update, name `%s`, and as input one of:", ResolveUpdate), "", "```json")
-	for _, v := range r.Answers {
-		if v != team.Supplying { // needs files, which only the command can store
-			lines = append(lines, paste(r, v))
+	return append(lines, "")
+}
+
+// made says what a phase's personas say that they have done, and where to see it.
+func (s *session) made(phase string) []string {
+	var lines []string
+	for _, p := range s.status.Phases {
+		for _, a := range p.Assignments {
+			if p.Name == phase && a.Summary != "" {
+				lines = append(lines, fmt.Sprintf("- %s: %s", a.Persona, verbatim(a.Summary)))
+			}
 		}
 	}
-	return append(lines, "```", "")
+	return append(lines, "", fmt.Sprintf("What has changed: `maestro artifacts diff %s %s`.", s.status.Session, phase), "")
+}
+
+// effect says what comes of an answer that can be pasted.
+func effect(r *request, v team.Verb) string {
+	switch {
+	case v == team.Retrying && r.Kind == team.ForMoney:
+		return "Try again with what is left of the budget."
+	case v == team.Retrying:
+		return "Try again. The note is for the next attempt: what to do differently."
+	case v == team.Skipping:
+		return "Go on without this work."
+	case v == team.Approving:
+		return "Approve it: what builds on it begins."
+	case v == team.Rejecting:
+		return "Send it back. It is done again, told what your note says; without a note this is refused."
+	default:
+		return "End the session as failed."
+	}
+}
+
+// answers says how a request is answered from the Web UI. What is to be pasted is
+// laid out as the Web UI's form does it itself, so the form stays as it is when it
+// is sent; what a person has to fill in is empty, so no example is sent by mistake.
+func (s *session) answers(r *request, raising []string) []string {
+	lines := []string{
+		"### What to do", "",
+		"1. Copy one of the answers below.",
+		fmt.Sprintf("2. At the top right, **More Actions**, **Send an Update**. Its **Name** is `%s`.", ResolveUpdate),
+		"3. Paste the answer into **Data**, fill in what is empty, **Submit**.",
+		"4. Load this page again, to see how it goes on, and before another answer: the form would send nothing.", "",
+	}
+	lines = append(lines, raising...)
+	for _, v := range r.Answers {
+		if v == team.Supplying {
+			continue // needs files, which only the command can store
+		}
+		lines = append(lines, fmt.Sprintf("**%s**", effect(r, v)), "", "```json",
+			fmt.Sprintf("{\n  \"request\": %q,\n  \"action\": %q,\n  \"note\": \"\",\n  \"by\": \"\"\n}", r.ID, v), "```", "")
+	}
+	if r.Takes(team.Supplying) {
+		lines = append(lines, fmt.Sprintf("**Put files of your own in its place**, from a terminal: `maestro resolve %s %s PATH --request %s`",
+			s.status.Session, team.Supplying, r.ID), "")
+	}
+	return append(lines, fmt.Sprintf("The first answer from a terminal: `%s`", r.command), "")
+}
+
+// raising says how the budget is raised that a request is about; nothing where it
+// is about none, or about a day's, which another workflow keeps.
+func (s *session) raising(r *request) []string {
+	stop, broke := s.broke[team.AssignmentID{Phase: r.Phase, Persona: r.Persona}]
+	if r.Kind != team.ForMoney || !broke || stop.Date != "" {
+		return nil
+	}
+	fields := []string{}
+	limit := s.limit(stop.Scope)
+	if limit.Tokens > 0 {
+		fields = append(fields, `"tokens": 0`)
+	}
+	if limit.USD > 0 {
+		fields = append(fields, `"usd": 0`)
+	}
+	if kind, which, found := strings.Cut(stop.Scope, " "); found {
+		fields = append(fields, fmt.Sprintf("%q: %q", kind, which))
+	}
+	fields = append(fields, `"by": ""`)
+	return []string{
+		fmt.Sprintf("**Raise the budget, and go on where it was.** The **Name** is `%s` here; for 0 put in what to add.", RaiseUpdate), "",
+		"```json", "{\n  " + strings.Join(fields, ",\n  ") + "\n}", "```", "",
+	}
+}
+
+// verbatim has a page show what an agent or a check has said as it is, and not as
+// Markdown or HTML.
+func verbatim(text string) string {
+	return "`" + strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "`", "'") + "`"
+}
+
+// upper begins a sentence with a capital.
+func upper(sentence string) string {
+	return strings.ToUpper(sentence[:1]) + sentence[1:]
 }
 
 // ticketLine says which ticket there is, or why there is none.

@@ -17,6 +17,8 @@ import (
 // request is what the session waits for a person with.
 type request struct {
 	team.HelpRequest
+	// remedy is the advice without how to answer.
+	remedy string
 	// command is the shortest way to go on.
 	command string
 	// answer is a person's; nil: none has come yet.
@@ -58,9 +60,9 @@ func (s *session) takeAnswers(ctx workflow.Context) error {
 		},
 		workflow.UpdateHandlerOptions{
 			Validator: s.answerable,
-			Description: `Answers a request of the session for a person. The page "User Metadata" has what to paste: ` +
+			Description: `Answers a session that waits for a person. Copy the answer from the tab User Metadata, Current Details: ` +
 				`{"request": "design.architect.1", "action": "retry", "note": "what to do differently", "by": "your name"}. ` +
-				`Actions are retry, skip, supply and abort; for an approval, approve and reject.`,
+				`For help, the action is retry, skip or abort; for an approval, approve or reject.`,
 		})
 }
 
@@ -68,6 +70,8 @@ func (s *session) takeAnswers(ctx workflow.Context) error {
 func (s *session) answerable(a team.Answer) error {
 	r := s.find(a.Request)
 	switch {
+	case a == (team.Answer{}):
+		return notAwaited("the answer is empty; %s. A form of the Web UI that is opened again sends nothing of what it shows: load the page again, and paste the answer", s.waitsFor())
 	case r == nil:
 		return notAwaited("the session does not wait for an answer to request %q: %s", team.Shorten(a.Request, 200), s.waitsFor())
 	case r.answer != nil:
@@ -148,7 +152,7 @@ func (s *session) newRequest(ctx workflow.Context, h team.HelpRequest) *request 
 	if limit := s.team.Help.GiveUpAfter.Std(); limit > 0 && h.Kind != team.ForApproval {
 		h.Until = h.Since.Add(limit)
 	}
-	r := &request{HelpRequest: h}
+	r := &request{HelpRequest: h, remedy: h.Advice}
 	r.command = s.command(h)
 	r.Advice = s.howToAnswer(r)
 	s.open = append(s.open, r)
@@ -229,7 +233,7 @@ func (s *session) untilAnswered(ctx workflow.Context, a *assignment, r *request)
 	waiting, cancel := workflow.WithCancel(ctx)
 	defer cancel()
 	timer := workflow.NewTimerWithOptions(waiting, s.team.Help.GiveUpAfter.Std(), workflow.TimerOptions{
-		Summary: team.Shorten(fmt.Sprintf("%s waits for a person: %s", a.AssignmentID, r.command), 200),
+		Summary: team.Shorten(fmt.Sprintf("HELP NEEDED: %s waits for a person. The tab User Metadata says what to do", a.AssignmentID), 200),
 	})
 	day := never(ctx)
 	if r.day != nil {

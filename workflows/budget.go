@@ -130,7 +130,7 @@ func (s *session) budgetAdvice(stop activities.BudgetStop) string {
 	if which != "" {
 		flags, argument = fmt.Sprintf(" --%s %s", kind, which), fmt.Sprintf(", %q: %q", kind, which)
 	}
-	return fmt.Sprintf("go on with `maestro budget raise %s%s %s`, or with the update %s and {%q: N%s}",
+	return fmt.Sprintf("go on with `maestro budget raise %s%s %s`, or with the update `%s` and `{%q: N%s}`",
 		s.status.Session, flags, what, RaiseUpdate, key, argument)
 }
 

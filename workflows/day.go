@@ -22,6 +22,6 @@ func (s *session) awaitDay(ctx workflow.Context, a *assignment) workflow.Future 
 
 // dayAdvice says when the day is over, and how it is raised by who cannot wait.
 func (s *session) dayAdvice(stop activities.BudgetStop) string {
-	return fmt.Sprintf("the session goes on by itself at %s; go on at once with `maestro budget raise --team %s --tokens N` (or --usd N), or with the update %s and {\"tokens\": N} to workflow %s",
+	return fmt.Sprintf("the session goes on by itself at %s; go on at once with `maestro budget raise --team %s --tokens N` (or --usd N), or with the update `%s` and `{\"tokens\": N}` to workflow %s",
 		budget.NextDay(stop.Date).Format("2006-01-02 15:04 UTC"), s.team.Name, RaiseDayUpdate, DailyBudgetID(s.in.Store, s.team.Name))
 }

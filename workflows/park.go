@@ -31,7 +31,7 @@ func (s *session) takeWord(ctx workflow.Context) error {
 		},
 		workflow.UpdateHandlerOptions{
 			Validator:   s.awaited,
-			Description: `Lets a session go on that has parked after a phase. The argument names the phase: {"phase": "design", "by": "your name"}`,
+			Description: `Approves a phase, like resolve with the action approve. The argument names the phase: {"phase": "design", "by": "your name"}`,
 		})
 }
 

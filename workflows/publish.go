@@ -71,24 +71,26 @@ func (s *session) remember(ctx workflow.Context) {
 	}
 }
 
-// show writes the page that the Web UI has on the session: where it stands, in
-// words for somebody who has never seen it. It costs no event.
+// show writes the page that the Web UI has on the session, for somebody who has
+// never seen it: what a person is needed for, and then where the session stands. It
+// costs no event.
 func (s *session) show(ctx workflow.Context) {
-	lines := []string{fmt.Sprintf("## Session %s of team %s: %s", s.status.Session, s.status.Team, s.status.Status), ""}
-	if s.status.Reason != "" {
-		lines = append(lines, s.status.Reason, "")
-	}
-	lines = append(lines, "| phase | persona | state | rounds | attempts | tokens | USD | summary or last failure |", "|---|---|---|---|---|---|---|---|")
-	for _, p := range s.status.Phases {
-		for _, a := range p.Assignments {
-			lines = append(lines, fmt.Sprintf("| %s | %s | %s | %d | %d | %d | %s | %s |",
-				p.Name, a.Persona, a.Status, a.Rounds, a.Attempts, a.Usage.Tokens(), a.Usage.CostUSD, cell(remark(a))))
-		}
-	}
-	lines = append(lines, "", s.spending(), "")
+	var lines []string
 	for _, r := range s.open {
 		lines = append(lines, s.requestPage(r)...)
 	}
+	lines = append(lines, fmt.Sprintf("## Session %s of team %s: %s", s.status.Session, s.status.Team, s.status.Status), "")
+	if s.status.Reason != "" && len(s.open) == 0 {
+		lines = append(lines, tagless(s.status.Reason), "")
+	}
+	lines = append(lines, "| work | state | attempts | cost | summary or last failure |", "|---|---|---|---|---|")
+	for _, p := range s.status.Phases {
+		for _, a := range p.Assignments {
+			lines = append(lines, fmt.Sprintf("| %s/%s | %s | %d | %d tokens, %s USD | %s |",
+				p.Name, a.Persona, strings.ReplaceAll(string(a.Status), "_", " "), a.Attempts, a.Usage.Tokens(), a.Usage.CostUSD, cell(remark(a))))
+		}
+	}
+	lines = append(lines, "", s.spending(), "")
 	lines = append(lines, fmt.Sprintf("For live progress: `maestro watch %s`; for the files so far: `maestro artifacts list %s`.",
 		s.status.Session, s.status.Session))
 	workflow.SetCurrentDetails(ctx, strings.Join(lines, "\n"))
@@ -127,7 +129,13 @@ func (s *session) spending() string {
 	return text
 }
 
-// cell keeps text from breaking a table.
+// cell keeps text from breaking a table, or from being taken for Markdown or HTML.
 func cell(s string) string {
-	return team.Shorten(strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "|", "\\|"), 200)
+	return marks.Replace(team.Shorten(strings.Join(strings.Fields(s), " "), 120))
 }
+
+// marks takes the meaning from what means something in Markdown and HTML.
+var marks = strings.NewReplacer(`\`, `\\`, "|", `\|`, "<", `\<`, "*", `\*`, "_", `\_`, "`", "\\`", "[", `\[`)
+
+// tagless keeps what looks like HTML in a text from being dropped from a page.
+func tagless(s string) string { return strings.ReplaceAll(s, "<", `\<`) }

@@ -193,7 +193,7 @@ func details(session string, t team.Team, requirement string) string {
 	for line := range strings.Lines(team.Shorten(strings.TrimSpace(requirement), shownRequirement)) {
 		b.WriteString("> " + strings.TrimRight(line, "\r\n") + "\n")
 	}
-	fmt.Fprintf(&b, "\nFollow it: `maestro watch %[1]s`. Its files: `maestro artifacts list %[1]s`. Cancel it: `maestro cancel %[1]s`, or the button above.\n", session)
+	fmt.Fprintf(&b, "\nWhether it needs a person, and what to do then, is in the current details on this page.\n\nFollow it: `maestro watch %[1]s`. Its files: `maestro artifacts list %[1]s`. Cancel it: `maestro cancel %[1]s`, or the button above.\n", session)
 	return b.String()
 }
 

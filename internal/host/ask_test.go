@@ -99,6 +99,7 @@ func TestRetryGoesOnWithTheNote(t *testing.T) {
 
 	for want, wrong := range map[string]team.Answer{
 		"does not wait for an answer to request \"one.dev.2\": it waits for one.dev.1 (retry, skip, supply, abort)": {Request: "one.dev.2", Verb: team.Retrying},
+		"the answer is empty; it waits for one.dev.1":                                                               {},
 		"does not wait for an answer to request \"\"":                                                               {Verb: team.Retrying},
 		"cannot be answered with action \"approve\"":                                                                {Request: h.ID, Verb: team.Approving},
 		"cannot be answered with action \"again\"; it takes retry":                                                  {Request: h.ID, Verb: "again"},

@@ -1,0 +1,251 @@
+//go:build system
+
+package system
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+)
+
+// browser is a Chromium that one test looks at Temporal's Web UI with. It does what
+// a person does: it reads what the page shows, and clicks where something is.
+type browser struct {
+	t   *testing.T
+	ctx context.Context
+}
+
+// newBrowser starts a Chromium that ends with the test and reaches nothing but this
+// machine.
+func newBrowser(t *testing.T) *browser {
+	t.Helper()
+	program, err := exec.LookPath("chromium")
+	require.NoError(t, err, "install Debian's package chromium")
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(program), chromedp.UserDataDir(t.TempDir()), chromedp.WindowSize(1366, 900),
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"), chromedp.Flag("no-proxy-server", true))
+	if os.Getuid() == 0 {
+		options = append(options, chromedp.NoSandbox) // Chromium's sandbox is not for root
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 3*limit)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
+	t.Cleanup(cancel)
+	ctx, _ = chromedp.NewContext(ctx)
+	b := &browser{t: t, ctx: ctx}
+	t.Cleanup(func() {
+		if err := chromedp.Cancel(ctx); err != nil {
+			t.Log("Chromium has not ended well:", err)
+		}
+	})
+	require.NoError(t, chromedp.Do(ctx, chromedp.Navigate("about:blank")))
+	return b
+}
+
+// check fails the test with a picture of what the browser shows.
+func (b *browser) check(err error, what string) {
+	b.t.Helper()
+	if err == nil {
+		return
+	}
+	picture, failed := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+	if failed != nil {
+		require.FailNow(b.t, what, "%v; and there is no picture of it: %v", err, failed)
+	}
+	dir, failed := os.MkdirTemp("", "maestro-web-ui-")
+	require.NoError(b.t, failed)
+	path := filepath.Join(dir, "failed.png")
+	require.NoError(b.t, os.WriteFile(path, picture, 0o600))
+	require.FailNow(b.t, what, "%v; the browser shows %s", err, path)
+}
+
+// until waits for a condition on what the page shows.
+func (b *browser) until(what string, condition func() (bool, error)) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, limit)
+	defer cancel()
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		met, err := condition()
+		if met || err != nil {
+			b.check(err, what)
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			b.check(ctx.Err(), what)
+		}
+	}
+}
+
+func (b *browser) visit(url string) {
+	b.t.Helper()
+	b.check(chromedp.Do(b.ctx, chromedp.Navigate(url)), "open "+url)
+}
+
+func (b *browser) reload() error { return chromedp.Do(b.ctx, chromedp.Reload()) }
+
+// place returns the middle of the first element of a selector that a person can see
+// and reach, whose first line is the text; any text, if that is empty. It is null
+// while there is none, or while it is covered.
+const place = `((selector, text) => {
+	for (const e of document.querySelectorAll(selector)) {
+		const line = e.innerText.trim().split("\n")[0].trim();
+		if (!e.checkVisibility({visibilityProperty: true, opacityProperty: true}) || e.disabled || text !== "" && line !== text) continue;
+		let r = e.getBoundingClientRect();
+		if (r.top < 60 || r.bottom > innerHeight) e.scrollIntoView({block: "center"});
+		r = e.getBoundingClientRect();
+		const at = [r.x + r.width / 2, r.y + r.height / 2];
+		if (e.contains(document.elementFromPoint(...at))) return at;
+	}
+	return null;
+})(%s, %s)`
+
+// click clicks at an element once it stands still.
+func (b *browser) click(selector, text string) {
+	b.t.Helper()
+	what := fmt.Sprintf("click %s %q", selector, text)
+	script := fmt.Sprintf(place, quoted(selector), quoted(text))
+	var before []float64
+	b.until(what, func() (bool, error) {
+		at, err := chromedp.Run(b.ctx, chromedp.Evaluate[[]float64](script))
+		still := len(at) == 2 && len(before) == 2 && at[0] == before[0] && at[1] == before[1]
+		before = at
+		return still, err
+	})
+	b.check(chromedp.Do(b.ctx, chromedp.MouseClickXY(before[0], before[1])), what)
+}
+
+func quoted(s string) string {
+	data, _ := json.Marshal(s) // never fails for a string
+	return string(data)
+}
+
+// shown returns what the visible elements of a selector say, frames included.
+func (b *browser) shown(selector string) string {
+	b.t.Helper()
+	text, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](fmt.Sprintf(
+		`[...document.querySelectorAll(%s)].filter(e => e.checkVisibility()).map(e => (e.contentDocument?.body ?? e).innerText).join("\n")`, quoted(selector))))
+	b.check(err, "read "+selector)
+	return text
+}
+
+// reads waits until an element says something.
+func (b *browser) reads(selector, text string) {
+	b.t.Helper()
+	b.until(fmt.Sprintf("%s says %q", selector, text), func() (bool, error) {
+		return strings.Contains(b.shown(selector), text), nil
+	})
+}
+
+// frame runs a script in the frame that has a session's current details, where the
+// script finds it as d.
+func frame[T any](b *browser, script string) T {
+	b.t.Helper()
+	value, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](
+		`(d => `+script+`)(document.querySelector("#user-metadata-current-details")?.contentDocument ?? new Document())`))
+	b.check(err, "read the current details")
+	return value
+}
+
+// details loads a session's page until its current details say something, and
+// returns all of them. A page that was loaded again also has a new form for updates:
+// an old one shows what it had, and sends nothing of it.
+func (b *browser) details(says string) string {
+	b.t.Helper()
+	text := ""
+	b.until(fmt.Sprintf("the current details say %q", says), func() (bool, error) {
+		text = frame[string](b, `d.body?.innerText ?? ""`)
+		if text == "" || strings.Contains(text, says) {
+			return text != "", nil
+		}
+		return false, b.reload()
+	})
+	// What does not fit into the frame is cut off.
+	require.True(b.t, frame[bool](b, `d.documentElement.scrollWidth <= d.documentElement.clientWidth`), "the details are wider than their frame:\n%s", text)
+	require.True(b.t, frame[bool](b, `[...d.querySelectorAll("pre")].every(e => e.scrollWidth <= e.clientWidth)`), "an answer is cut off:\n%s", text)
+	return text
+}
+
+// copied returns what a person gets who selects the code under some words of the
+// current details, and copies it.
+func (b *browser) copied(under string) string {
+	b.t.Helper()
+	text := frame[string](b, fmt.Sprintf(`{
+		const words = [...d.querySelectorAll("p")].find(e => e.innerText.startsWith(%s));
+		if (words?.nextElementSibling?.tagName !== "PRE") return "";
+		d.getSelection().selectAllChildren(words.nextElementSibling);
+		return d.getSelection().toString();
+	}`, quoted(under)))
+	require.True(b.t, json.Valid([]byte(text)), "under %q there is no JSON to copy, but %q", under, text)
+	return text
+}
+
+// send sends an update as a person does; the form stays open at a refusal.
+func (b *browser) send(update, argument string) {
+	b.t.Helper()
+	b.click("button", "More Actions")
+	b.click("[data-testid=update-button]", "Send an Update")
+	b.click("dialog[open] [data-testid=update-select-button]", "")
+	b.click("dialog[open] [role=option]", update)
+	b.click("dialog[open] .cm-content", "")
+	_, err := chromedp.Call(b.ctx, input.InsertText, input.InsertTextParams{Text: argument})
+	b.check(err, "paste")
+	require.JSONEq(b.t, argument, b.shown("dialog[open] .cm-content"))
+	b.click("dialog[open] button", "Submit")
+}
+
+// accepted waits until the form of an update is closed.
+func (b *browser) accepted() {
+	b.t.Helper()
+	b.until("the update is accepted", func() (bool, error) {
+		refusal := b.shown("dialog[open] [role=alert]")
+		if strings.TrimSpace(refusal) != "" {
+			return false, fmt.Errorf("it is refused: %s", refusal)
+		}
+		return b.shown("dialog[open]") == "", nil
+	})
+}
+
+// refused waits until the form says why an update is refused, and leaves it.
+func (b *browser) refused(why string) {
+	b.t.Helper()
+	b.reads("dialog[open]", why)
+	b.check(b.reload(), "load the page again")
+}
+
+// newDev starts `maestro dev` with a worker file, as a person does, and returns the
+// address of its Web UI.
+func newDev(t *testing.T, agents string) (*world, string) {
+	t.Helper()
+	dir := t.TempDir()
+	w := &world{t: t, dir: dir, state: filepath.Join(dir, "state")}
+	w.write("agents.yaml", agents)
+	program, err := filepath.Abs("../../bin/maestro")
+	require.NoError(t, err)
+	require.FileExists(t, program, "run `make build` first")
+	dev := w.start(program, "dev", "--port", "0", "--ui-port", "0")
+	t.Cleanup(func() {
+		dev.signal(syscall.SIGINT)
+		w.dies(dev)
+	})
+	w.eventually("maestro dev is up", func() bool { return strings.Contains(dev.output.String(), "Stop with Ctrl-C") })
+	said := regexp.MustCompile(`Temporal +(127\.0\.0\.1:\d+)[\s\S]*Web UI +(http://127\.0\.0\.1:\d+)`).FindStringSubmatch(dev.output.String())
+	require.Len(t, said, 3, dev.output.String())
+	w.address = said[1]
+	return w, said[2]
+}
