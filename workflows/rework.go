@@ -46,36 +46,51 @@ func whoSendsBack(work []*assignment) *assignment {
 // gives. Once that has happened as often as it may, a person decides: to send the
 // work back once more, or to accept it as it is, which is when it returns true.
 func (s *session) sendBack(ctx workflow.Context, p team.Phase, sender *assignment, work []*assignment) (accepted bool, err error) {
-	rework := team.Rework{
-		To: p.SendsBack.To, From: sender.AssignmentID, Reasons: sender.sendsBack, Pass: s.sentBack[p.Name] + 1, Of: p.SendsBack.Times,
-	}
-	why := fmt.Sprintf("%s sends the work of phase %s back, which it may no more than %d times: %s",
-		sender.AssignmentID, rework.To, rework.Of, strings.Join(rework.Reasons, "; "))
-	allowed := rework.Pass <= rework.Of
-	if !s.in.Course.Selects(rework.To) {
-		why = fmt.Sprintf("%s sends the work of phase %s back, which this session is not to run: %s",
-			sender.AssignmentID, rework.To, strings.Join(rework.Reasons, "; "))
-		allowed = false
-	}
-	for !allowed {
-		f := team.Failf(team.Rejected, "%s", team.Shorten(why, team.MaxMessage))
+	rework := team.Rework{To: p.SendsBack.To, From: sender.AssignmentID, Pass: s.sentBack[p.Name] + 1, Of: p.SendsBack.Times}
+	runs := s.in.Course.Selects(rework.To)
+	for {
+		rework.Reasons = reasons(sender, work)
+		if runs && rework.Pass <= rework.Of {
+			break
+		}
+		bound := fmt.Sprintf("it may no more than %d times", rework.Of)
+		if !runs {
+			bound = "this session is not to run"
+		}
+		f := team.Failf(team.Rejected, "%s", team.Shorten(fmt.Sprintf("%s sends the work of phase %s back, which %s: %s",
+			sender.AssignmentID, rework.To, bound, strings.Join(rework.Reasons, "; ")), team.MaxMessage))
 		s.note(ctx, sender, team.Failed)
 		then, err := s.askFor(ctx, sender, *f, append(slices.Clone(sender.Failures), team.AttemptFailure{Category: f.Category, Message: f.Message}))
 		if err != nil || then != itTriesAgain {
 			return then == itIsSettled, err
 		}
-		if sender.supplied == "" && s.in.Course.Selects(rework.To) {
+		if runs && sender.supplied == "" {
 			if sender.note != "" {
-				rework.Reasons = append(slices.Clone(rework.Reasons), "A person adds: "+sender.note)
+				rework.Reasons = append(rework.Reasons, "A person adds: "+sender.note)
 			}
 			break
 		}
 		if ok, err := s.runRounds(ctx, sender); err != nil || !ok || len(sender.sendsBack) == 0 {
 			return ok, err
 		}
-		rework.Reasons = sender.sendsBack
 	}
-	return false, s.rework(ctx, p, rework, work, nil)
+	left := slices.DeleteFunc(slices.Clone(work), func(a *assignment) bool { return !a.Status.Done() })
+	return false, s.rework(ctx, p, rework, left, nil)
+}
+
+// reasons are those of the persona that sends work back, and of all others of its
+// phase that do.
+func reasons(sender *assignment, work []*assignment) []string {
+	all := slices.Clone(sender.sendsBack)
+	for _, a := range work {
+		if a == sender {
+			continue
+		}
+		for _, reason := range a.sendsBack {
+			all = append(all, a.Persona+" adds: "+reason)
+		}
+	}
+	return all
 }
 
 // reject has a phase do its work again, because a person wants it so.

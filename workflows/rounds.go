@@ -92,14 +92,37 @@ func entries(work []*assignment) []team.CheckpointAssignment {
 	return out
 }
 
-// runAssignments has the phase's personas work: side by side on the same input,
-// or each on what the one before left. It returns nil work if one of them needs
-// help; the others finish all the same.
-func (s *session) runAssignments(ctx workflow.Context, p team.Phase, input team.Digest) ([]*assignment, error) {
+// assignments takes up the work of a phase's personas, in their order.
+func (s *session) assignments(p team.Phase, input team.Digest) []*assignment {
 	work := make([]*assignment, len(p.Personas))
 	for i, persona := range p.Personas {
 		work[i] = s.newAssignment(team.AssignmentID{Phase: p.Name, Persona: persona}, input)
 	}
+	return work
+}
+
+// produce has the phase's personas do their work. It returns false where the phase
+// comes to nothing for now: it needs help in vain, or has sent work back.
+func (s *session) produce(ctx workflow.Context, p team.Phase, work []*assignment) (bool, error) {
+	for {
+		if ok, err := s.runAssignments(ctx, p, work); err != nil || !ok {
+			return false, err
+		}
+		sender := whoSendsBack(work)
+		if sender == nil {
+			return true, nil
+		}
+		// What a person accepts that one of them finds wanting, the others go on from.
+		if accepted, err := s.sendBack(ctx, p, sender, work); err != nil || !accepted {
+			return false, err
+		}
+	}
+}
+
+// runAssignments has the phase's personas work who are not done: side by side on the
+// same input, or each on what the one before left, until one of these sends work back.
+// It returns false if one of them needs help; the others finish all the same.
+func (s *session) runAssignments(ctx workflow.Context, p team.Phase, work []*assignment) (bool, error) {
 	done, failed := 0, error(nil)
 	if p.Order == team.OrderSequence {
 		for i, a := range work {
@@ -110,13 +133,13 @@ func (s *session) runAssignments(ctx workflow.Context, p team.Phase, input team.
 				continue
 			}
 			if ok, err := s.runRounds(ctx, a); err != nil || !ok {
-				return nil, err
+				return false, err
 			}
 			if len(a.sendsBack) > 0 { // those after it would build on what is sent back
-				return work[:i+1], nil
+				return true, nil
 			}
 		}
-		return work, nil
+		return true, nil
 	}
 	all := workflow.NewWaitGroup(ctx)
 	for _, a := range work {
@@ -138,10 +161,7 @@ func (s *session) runAssignments(ctx workflow.Context, p team.Phase, input team.
 	}
 	patient, _ := workflow.NewDisconnectedContext(ctx)
 	all.Wait(patient)
-	if failed != nil || done < len(work) {
-		return nil, failed
-	}
-	return work, nil
+	return failed == nil && done == len(work), failed
 }
 
 // runRounds is retry level 2: rounds of one assignment until one succeeds. Once
@@ -296,7 +316,10 @@ func (a *assignment) skip(nothing team.Digest) {
 // again begins a new series of rounds.
 func (a *assignment) again(note string) {
 	a.afresh++
-	a.round, a.note, a.agent = 0, note, ""
+	a.round, a.note = 0, note
+	if !a.degraded {
+		a.agent = ""
+	}
 }
 
 // charge books what a failed round has cost.

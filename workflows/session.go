@@ -257,14 +257,9 @@ func (s *session) work(ctx workflow.Context, p team.Phase) error {
 	s.setPhase(p.Name, team.Running)
 	s.show(ctx)
 	input := s.inputs[p.Name]
-	work, err := s.runAssignments(ctx, p, input)
-	if err != nil || work == nil {
+	work := s.assignments(p, input)
+	if ok, err := s.produce(ctx, p, work); err != nil || !ok {
 		return err
-	}
-	if sender := whoSendsBack(work); sender != nil {
-		if accepted, err := s.sendBack(ctx, p, sender, work); err != nil || !accepted {
-			return err
-		}
 	}
 	if !p.Solo() {
 		if sealed, err := s.seal(ctx, p, input, work); err != nil || !sealed {

@@ -36,6 +36,8 @@ type stage struct {
 	course team.Course
 	// partial is the work that is at hand in phases that have yet to run.
 	partial []activities.RestoredWork
+	// begun, if set, has the phases that are left to do, with what they start from.
+	begun map[string]team.Digest
 	// fallbacks name, by agent, those that may work in their place.
 	fallbacks map[string]string
 
@@ -48,6 +50,12 @@ type stage struct {
 	advanced []activities.AdvanceInput
 	closed   []activities.CloseInput
 	marked   []string
+	// answers are what people have said, reworks what was sent back.
+	answers []team.Answer
+	reworks []activities.ReworkInput
+	// marking, if set, is called while an answer is kept; sending while work is sent back.
+	marking func(in activities.MarkInput)
+	sending func(in activities.ReworkInput)
 }
 
 func (s *stage) admit(_ context.Context, in activities.AdmitInput) (activities.Admission, error) {
@@ -61,14 +69,35 @@ func (s *stage) admit(_ context.Context, in activities.AdmitInput) (activities.A
 			a.Inputs[p.Name] = in.Workspace
 		}
 	}
+	if s.begun != nil {
+		a.Inputs = s.begun
+		a.Todo = slices.DeleteFunc(a.Todo, func(p string) bool { return s.begun[p] == "" })
+	}
 	return a, nil
 }
 
-func (s *stage) mark(_ context.Context, in activities.MarkInput) error {
+func (s *stage) mark(_ context.Context, in activities.MarkInput) (activities.Marked, error) {
+	if s.marking != nil {
+		s.marking(in)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.marked = append(s.marked, in.Phase)
-	return nil
+	if in.Answer == nil {
+		return activities.Marked{}, nil
+	}
+	s.answers = append(s.answers, *in.Answer)
+	return activities.Marked{Head: "head-" + team.Digest(in.Answer.Request), Nothing: "nothing"}, nil
+}
+
+func (s *stage) sendBack(_ context.Context, in activities.ReworkInput) (activities.Reworked, error) {
+	if s.sending != nil {
+		s.sending(in)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reworks = append(s.reworks, in)
+	return activities.Reworked{Head: team.Digest(fmt.Sprintf("head-rework-%d", len(s.reworks))), Input: team.Digest("input-" + in.Rework.To)}, nil
 }
 
 func (s *stage) run(_ context.Context, in activities.RoundInput) (team.RoundResult, error) {
@@ -134,7 +163,7 @@ func (s *stage) play(t *testing.T, during ...func(*testsuite.TestWorkflowEnviron
 	for name, fn := range map[activities.Name]any{
 		activities.AdmitName: s.admit, activities.RoundName: s.run, activities.SealName: s.sealed,
 		activities.AdvanceName: s.advance, activities.CloseName: s.close,
-		activities.MarkName: s.mark,
+		activities.MarkName: s.mark, activities.ReworkName: s.sendBack,
 	} {
 		env.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: string(name)})
 	}

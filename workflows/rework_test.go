@@ -1,0 +1,125 @@
+package workflows_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// patient makes a team of phases whose sessions wait for a person.
+func patient(phases ...team.Phase) team.Team {
+	t := newTeam(phases...)
+	t.Help.Mode = team.HelpAsk
+	t.Retry = team.Retry{Attempts: 1, Rounds: 1}
+	return t
+}
+
+// says has a person answer a request after a while, by a signal. The environment has
+// every run look like a reset one, which the ids of requests tell.
+func says(after time.Duration, a team.Answer) func(*testsuite.TestWorkflowEnvironment) {
+	a.Request += "-default-"
+	return func(env *testsuite.TestWorkflowEnvironment) {
+		env.RegisterDelayedCallback(func() { env.SignalWorkflow(workflows.ResolveUpdate, a) }, after)
+	}
+}
+
+// sendingBack is the result of a round that sends work back.
+func sendingBack(in activities.RoundInput, reason string) team.RoundResult {
+	r := success(in)
+	r.SendsBack = []string{reason}
+	return r
+}
+
+// TestAcceptedWorkIsGoneOnFrom has the first of a sequence send work back in vain: once
+// a person accepts the work as it is, those after it work on what it left.
+func TestAcceptedWorkIsGoneOnFrom(t *testing.T) {
+	t.Parallel()
+	for order, input := range map[team.Order]team.Digest{team.OrderSequence: "tree-two.tester.1", team.OrderParallel: "input-two"} {
+		t.Run(string(order), func(t *testing.T) {
+			t.Parallel()
+			two := phase("two", "tester", "writer")
+			two.Order, two.SendsBack = order, &team.SendsBack{To: "one"}
+			s := &stage{team: patient(phase("one", "dev"), two)}
+			s.course.Only = []string{"two"} // so that nothing can be sent back
+			s.round = func(in activities.RoundInput) (team.RoundResult, error) {
+				if in.Persona == "tester" {
+					return sendingBack(in, "no good"), nil
+				}
+				return team.RoundResult{}, nil
+			}
+			s.begun = map[string]team.Digest{"two": "input-two"}
+			env := s.play(t, says(time.Hour, team.Answer{Request: "two.tester.1", Verb: team.Skipping}))
+			require.NoError(t, env.GetWorkflowError())
+			require.Equal(t, input, s.rounds[len(s.rounds)-1].Input)
+			require.Len(t, s.advanced, 1)
+			require.Len(t, s.advanced[0].Assignments, 2, "nobody's work is left out")
+			require.Equal(t, team.Digest("delta-two.writer.1"), s.advanced[0].Assignments[1].Delta)
+		})
+	}
+}
+
+// TestAllReasonsAreTold has two personas of a phase send work back at once.
+func TestAllReasonsAreTold(t *testing.T) {
+	t.Parallel()
+	two := phase("two", "tester", "reader")
+	two.SendsBack = &team.SendsBack{To: "one", Times: 1}
+	s := &stage{team: patient(phase("one", "dev"), two)}
+	s.round = func(in activities.RoundInput) (team.RoundResult, error) {
+		if in.Phase == "two" && in.Rework == nil {
+			return sendingBack(in, "not for the "+in.Persona), nil
+		}
+		return team.RoundResult{}, nil
+	}
+	require.NoError(t, s.play(t).GetWorkflowError())
+	require.Len(t, s.reworks, 1)
+	require.Equal(t, []string{"not for the tester", "reader adds: not for the reader"}, s.reworks[0].Rework.Reasons)
+	require.Len(t, s.reworks[0].Left, 2)
+	require.Equal(t, s.reworks[0].Rework.Reasons, s.rounds[3].Rework.Reasons)
+}
+
+// TestWhatOnePersonaFindsWantingIsAcceptedForItOnly has a person decide about every
+// persona that sends work back.
+func TestWhatOnePersonaFindsWantingIsAcceptedForItOnly(t *testing.T) {
+	t.Parallel()
+	two := phase("two", "tester", "reader")
+	two.SendsBack = &team.SendsBack{To: "one"}
+	s := &stage{team: patient(phase("one", "dev"), two), begun: map[string]team.Digest{"two": "input-two"}}
+	s.course.Only = []string{"two"}
+	s.round = func(in activities.RoundInput) (team.RoundResult, error) { return sendingBack(in, "no good"), nil }
+	env := s.play(t, says(time.Hour, team.Answer{Request: "two.tester.1", Verb: team.Skipping}),
+		says(2*time.Hour, team.Answer{Request: "two.reader.1", Verb: team.Skipping}))
+	require.NoError(t, env.GetWorkflowError())
+	require.Len(t, s.answers, 2)
+	require.Len(t, s.advanced, 1)
+}
+
+// TestRetryStaysWithTheCheaperAgent has a person have an assignment tried again whose
+// own agent is too dear: it is the cheaper one's still, which no budget stops.
+func TestRetryStaysWithTheCheaperAgent(t *testing.T) {
+	t.Parallel()
+	tm := patient(phase("one", "dev"))
+	tm.Budget.OnExceeded = team.OnExceededDegrade
+	s := &stage{team: tm, fallbacks: map[string]string{"agent-dev": "cheap"}}
+	s.round = func(in activities.RoundInput) (team.RoundResult, error) {
+		switch {
+		case in.Agent == "":
+			return team.RoundResult{}, temporal.NewApplicationErrorWithOptions("spent", team.BudgetSpent,
+				temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{activities.BudgetStop{Scope: "session", Message: "spent"}}})
+		case in.Series == 0:
+			return team.RoundResult{}, failedRound(team.TestFailure, "red")
+		}
+		return team.RoundResult{}, nil
+	}
+	env := s.play(t, says(time.Hour, team.Answer{Request: "one.dev.1", Verb: team.Retrying}))
+	require.NoError(t, env.GetWorkflowError())
+	last := s.rounds[len(s.rounds)-1]
+	require.Equal(t, "cheap", last.Agent)
+	require.Len(t, s.rounds, 3)
+}
