@@ -83,7 +83,7 @@ func (n *Notices) fit(notice team.Notice) team.Notice {
 	notice.Reason = said(notice.Reason)
 	if r := notice.Request; r != nil {
 		request := *r
-		request.Message, request.Advice = said(r.Message), said(r.Advice)
+		request.Message, request.Suggestion, request.Advice = said(r.Message), said(r.Suggestion), said(r.Advice)
 		request.Attempts = slices.Clone(r.Attempts[max(0, len(r.Attempts)-maxToldAttempts):])
 		for i, a := range request.Attempts {
 			request.Attempts[i].Message = team.Shorten(n.Mask(a.Message), team.MaxMessage)

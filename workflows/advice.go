@@ -4,45 +4,52 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
-// command is the shortest way to go on from a request. A money request's is made of
-// its advice, which names the budget.
+// command is the shortest way to go on from a request.
 func (s *session) command(h team.HelpRequest) string {
-	switch h.Kind {
-	case team.ForApproval:
+	switch {
+	case len(h.Answers) == 0:
+		return ""
+	case h.Kind == team.ForApproval:
 		return fmt.Sprintf("maestro approve %s %s", s.status.Session, h.Phase)
-	case team.ForMoney:
-		_, command, _ := strings.Cut(h.Advice, "`")
-		command, _, _ = strings.Cut(command, "`")
-		return command
-	default:
-		verb := team.Skipping
-		if h.Takes(team.Retrying) {
-			verb = team.Retrying
-		}
-		return fmt.Sprintf("maestro resolve %s %s --request %s", s.status.Session, verb, h.ID)
+	case h.Kind == team.ForMoney:
+		return s.raiseCommand(s.stopOf(h))
 	}
+	return fmt.Sprintf("maestro resolve %s %s --request %s", s.status.Session, h.Answers[0], h.ID)
+}
+
+// stopOf is how the budget has stopped an assignment that a request is about.
+func (s *session) stopOf(h team.HelpRequest) activities.BudgetStop {
+	return s.broke[team.AssignmentID{Phase: h.Phase, Persona: h.Persona}]
 }
 
 // howToAnswer says what a person can do about a request: what to look at, what to
 // type, and what to send from Temporal's Web UI. Code is in backticks, without which
 // the Web UI, whose pages are Markdown, would set other quotation marks.
 func (s *session) howToAnswer(r *request) string {
-	if len(r.Answers) == 0 {
-		return r.Advice
+	var ways []string
+	if r.Suggestion != "" {
+		ways = append(ways, strings.TrimSuffix(r.Suggestion, "."))
 	}
-	if r.Kind == team.ForApproval {
-		return fmt.Sprintf("look at it with `maestro artifacts diff %[1]s %[2]s`; go on with `%[3]s`, or send it back with `maestro reject %[1]s %[2]s --note \"what to change\"`; or send the update `%[4]s` with `%[5]s`",
-			s.status.Session, r.Phase, r.command, ResolveUpdate, argument(r, team.Approving))
+	update := ""
+	if len(r.Answers) > 0 {
+		update = fmt.Sprintf("(actions: %s), or send the update `%s` with `%s`", list(r.Answers), ResolveUpdate, argument(r, r.Answers[0]))
 	}
-	more := fmt.Sprintf("go on with `%s`", r.command)
-	if r.Kind == team.ForMoney {
-		more = "or answer"
+	switch {
+	case len(r.Answers) == 0:
+		return r.Suggestion
+	case r.Kind == team.ForApproval:
+		ways = append(ways, fmt.Sprintf("look at it with `maestro artifacts diff %s %s`", s.status.Session, r.Phase),
+			fmt.Sprintf("go on with `%s`, or send it back with `maestro reject %s %s --note \"what to change\"` %s", r.Command, s.status.Session, r.Phase, update))
+	case r.Kind == team.ForMoney:
+		ways = append(ways, fmt.Sprintf("go on with `%s`, or with %s", r.Command, s.raiseUpdate(s.stopOf(r.HelpRequest))), "or answer "+update)
+	default:
+		ways = append(ways, fmt.Sprintf("go on with `%s` %s", r.Command, update))
 	}
-	return fmt.Sprintf("%s; %s (actions: %s), or send the update `%s` with `%s`",
-		strings.TrimSuffix(r.Advice, "."), more, list(r.Answers), ResolveUpdate, argument(r, r.Answers[0]))
+	return strings.Join(ways, "; ")
 }
 
 // argument is that of the update that answers a request.
@@ -65,8 +72,8 @@ func (s *session) requestPage(r *request) []string {
 		lines = append(lines, verbatim(r.Message), "")
 	}
 	raising := s.raising(r)
-	if r.remedy != "" && raising == nil {
-		lines = append(lines, upper(r.remedy), "")
+	if r.Suggestion != "" {
+		lines = append(lines, upper(r.Suggestion), "")
 	}
 	if len(r.Answers) > 0 {
 		lines = append(lines, s.answers(r, raising)...)
@@ -141,14 +148,14 @@ func (s *session) answers(r *request, raising []string) []string {
 		lines = append(lines, fmt.Sprintf("**Put files of your own in its place**, from a terminal: `maestro resolve %s %s PATH --request %s`",
 			s.status.Session, team.Supplying, r.ID), "")
 	}
-	return append(lines, fmt.Sprintf("The first answer from a terminal: `%s`", r.command), "")
+	return append(lines, fmt.Sprintf("The first answer from a terminal: `%s`", r.Command), "")
 }
 
 // raising says how the budget is raised that a request is about; nothing where it
 // is about none, or about a day's, which another workflow keeps.
 func (s *session) raising(r *request) []string {
-	stop, broke := s.broke[team.AssignmentID{Phase: r.Phase, Persona: r.Persona}]
-	if r.Kind != team.ForMoney || !broke || stop.Date != "" {
+	stop := s.stopOf(r.HelpRequest)
+	if r.Kind != team.ForMoney || stop.Scope == "" || stop.Date != "" {
 		return nil
 	}
 	fields := []string{}

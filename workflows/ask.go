@@ -17,10 +17,6 @@ import (
 // request is what the session waits for a person with.
 type request struct {
 	team.HelpRequest
-	// remedy is the advice without how to answer.
-	remedy string
-	// command is the shortest way to go on.
-	command string
 	// answer is a person's; nil: none has come yet.
 	answer *team.Answer
 	// over: everybody can see that the session goes on, or has ended.
@@ -152,8 +148,8 @@ func (s *session) newRequest(ctx workflow.Context, h team.HelpRequest) *request 
 	if limit := s.team.Help.GiveUpAfter.Std(); limit > 0 && h.Kind != team.ForApproval {
 		h.Until = h.Since.Add(limit)
 	}
-	r := &request{HelpRequest: h, remedy: h.Advice}
-	r.command = s.command(h)
+	h.Command = s.command(h)
+	r := &request{HelpRequest: h}
 	r.Advice = s.howToAnswer(r)
 	s.open = append(s.open, r)
 	s.listRequests()
@@ -302,7 +298,7 @@ const (
 // team that does not want to be asked has its session end.
 func (s *session) askFor(ctx workflow.Context, a *assignment, f team.Failure, attempts []team.AttemptFailure) (next, error) {
 	h := team.HelpRequest{
-		Kind: team.ForHelp, Phase: a.Phase, Persona: a.Persona, Category: f.Category, Message: f.Message, Advice: f.Remedy(),
+		Kind: team.ForHelp, Phase: a.Phase, Persona: a.Persona, Category: f.Category, Message: f.Message, Suggestion: f.Remedy(),
 		Attempts: append([]team.AttemptFailure{}, attempts...), Usage: a.Usage,
 	}
 	if s.team.Help.Mode != team.HelpAsk {
@@ -328,7 +324,7 @@ func unlessOver(err error) error {
 // endAtOnce fails the session: its team does not want it to wait for a person.
 func (s *session) endAtOnce(ctx workflow.Context, h team.HelpRequest) {
 	r := s.newRequest(ctx, h)
-	r.Advice, r.Until = h.Advice, time.Time{} // nothing is left to answer
+	r.Until = time.Time{} // nothing is left to answer
 	s.listRequests()
 	s.setPhase(h.Phase, team.Failed)
 	s.failing, s.ended = true, r

@@ -107,31 +107,48 @@ func (s *session) afterBudgetSpent(ctx workflow.Context, a *assignment, stop act
 
 // moneyRequest asks a person about a budget that is spent.
 func (s *session) moneyRequest(ctx workflow.Context, a *assignment, stop activities.BudgetStop) *request {
-	advice := s.budgetAdvice(stop)
+	suggestion := ""
 	if stop.Date != "" {
-		advice = s.dayAdvice(stop)
+		suggestion = "the session goes on by itself at " + budget.NextDay(stop.Date).Format("2006-01-02 15:04 UTC")
 	}
 	return s.newRequest(ctx, team.HelpRequest{
-		Kind: team.ForMoney, Phase: a.Phase, Persona: a.Persona, Category: team.TokenBudget, Message: stop.Message, Advice: advice,
+		Kind: team.ForMoney, Phase: a.Phase, Persona: a.Persona, Category: team.TokenBudget, Message: stop.Message, Suggestion: suggestion,
 		Answers:  []team.Verb{team.Retrying, team.Skipping, team.Supplying, team.Aborting},
 		Attempts: append([]team.AttemptFailure{}, a.Failures...), Usage: a.Usage,
 	})
 }
 
-// budgetAdvice says how one of the session's own budgets is raised.
-func (s *session) budgetAdvice(stop activities.BudgetStop) string {
-	flags, argument, what, key := "", "", "--tokens N", "tokens"
+// raiseCommand is what a person types to raise the budget that has stopped an
+// assignment.
+func (s *session) raiseCommand(stop activities.BudgetStop) string {
+	if stop.Date != "" {
+		return fmt.Sprintf("maestro budget raise --team %s --tokens N", s.team.Name)
+	}
+	flags, what := "", "--tokens N"
 	if limit := s.limit(stop.Scope); limit.Tokens == 0 {
-		what, key = "--usd N", "usd"
+		what = "--usd N"
 	} else if limit.USD > 0 {
 		what = "--tokens N --usd N"
 	}
-	kind, which, _ := strings.Cut(stop.Scope, " ")
-	if which != "" {
-		flags, argument = fmt.Sprintf(" --%s %s", kind, which), fmt.Sprintf(", %q: %q", kind, which)
+	if kind, which, found := strings.Cut(stop.Scope, " "); found {
+		flags = fmt.Sprintf(" --%s %s", kind, which)
 	}
-	return fmt.Sprintf("go on with `maestro budget raise %s%s %s`, or with the update `%s` and `{%q: N%s}`",
-		s.status.Session, flags, what, RaiseUpdate, key, argument)
+	return fmt.Sprintf("maestro budget raise %s%s %s", s.status.Session, flags, what)
+}
+
+// raiseUpdate is the update that does the same.
+func (s *session) raiseUpdate(stop activities.BudgetStop) string {
+	if stop.Date != "" {
+		return fmt.Sprintf("the update `%s` and `{\"tokens\": N}` to workflow %s", RaiseDayUpdate, DailyBudgetID(s.in.Store, s.team.Name))
+	}
+	key, whose := "tokens", ""
+	if s.limit(stop.Scope).Tokens == 0 {
+		key = "usd"
+	}
+	if kind, which, found := strings.Cut(stop.Scope, " "); found {
+		whose = fmt.Sprintf(", %q: %q", kind, which)
+	}
+	return fmt.Sprintf("the update `%s` and `{%q: N%s}`", RaiseUpdate, key, whose)
 }
 
 // takeRaises lets a person add to a budget at any time: by an update, which

@@ -6,7 +6,6 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/budget"
 )
 
 // awaitDay has somebody look when the team's day can pay again, if it is the day
@@ -18,10 +17,4 @@ func (s *session) awaitDay(ctx workflow.Context, a *assignment) workflow.Future 
 	return workflow.ExecuteActivity(ctx, string(activities.AwaitDayName), activities.AwaitDayInput{
 		AssignmentID: a.AssignmentID, Team: s.team.Name, Date: stop.Date, Least: stop.Least,
 	})
-}
-
-// dayAdvice says when the day is over, and how it is raised by who cannot wait.
-func (s *session) dayAdvice(stop activities.BudgetStop) string {
-	return fmt.Sprintf("the session goes on by itself at %s; go on at once with `maestro budget raise --team %s --tokens N` (or --usd N), or with the update `%s` and `{\"tokens\": N}` to workflow %s",
-		budget.NextDay(stop.Date).Format("2006-01-02 15:04 UTC"), s.team.Name, RaiseDayUpdate, DailyBudgetID(s.in.Store, s.team.Name))
 }

@@ -27,7 +27,7 @@ func (s *session) cannotJoin(ctx workflow.Context, phase string, merged team.Dig
 	}
 	p, _ := s.team.Phase(phase)
 	s.endAtOnce(ctx, team.HelpRequest{
-		Kind: team.ForHelp, Phase: phase, Persona: p.Integrator, Category: f.Category, Message: f.Message, Advice: f.Remedy(),
+		Kind: team.ForHelp, Phase: phase, Persona: p.Integrator, Category: f.Category, Message: f.Message, Suggestion: f.Remedy(),
 	})
 }
 
@@ -38,11 +38,11 @@ func (s *session) arbitrate(ctx workflow.Context, p team.Phase, d dispute) error
 	before, state := *s.status.Assignment(a.AssignmentID), s.phase(p.Name).Status
 	h := team.HelpRequest{
 		Kind: team.ForHelp, Phase: a.Phase, Persona: a.Persona, Category: d.failure.Category, Message: d.failure.Message,
-		Advice:  "Skip, and the later version stands; or retry, and the phase's personas make one version of both.",
-		Answers: []team.Verb{team.Retrying, team.Skipping, team.Aborting}, Usage: before.Usage,
+		Suggestion: "Skip, and the later version stands; or retry, and the phase's personas make one version of both.",
+		Answers:    []team.Verb{team.Retrying, team.Skipping, team.Aborting}, Usage: before.Usage,
 	}
 	if d.merged == "" {
-		h.Advice, h.Answers = "Skip, and the later version stands.", []team.Verb{team.Skipping, team.Aborting}
+		h.Suggestion, h.Answers = "Skip, and the later version stands.", []team.Verb{team.Skipping, team.Aborting}
 	}
 	answer, err := s.ask(ctx, a, s.newRequest(ctx, h))
 	if err != nil {

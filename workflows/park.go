@@ -142,7 +142,7 @@ func (s *session) standing() {
 		if r.Persona != "" {
 			who += "/" + r.Persona
 		}
-		s.status.Reason = fmt.Sprintf("%s: %s; %s", who, r.Message, r.Advice)
+		s.status.Reason = fmt.Sprintf("%s: %s; go on with `%s`", who, r.Message, r.Command)
 	}
 }
 

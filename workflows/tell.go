@@ -107,6 +107,9 @@ func (s *session) notice(ctx workflow.Context, event team.Event, h *team.HelpReq
 	in.Jira = s.team.Help.Jira
 	if h == nil { // all that a ticket was made for hears of it
 		in.Fingerprints = slices.Clone(s.told)
+		if s.ended != nil {
+			in.Notice.Answer = s.ended.answer
+		}
 	}
 	return in
 }
@@ -125,7 +128,7 @@ func (s *session) commands(h *team.HelpRequest, answer *team.Answer) []string {
 	}
 	var commands []string
 	if r := s.find(h.ID); r != nil && h.Kind == team.ForMoney {
-		commands = append(commands, r.command)
+		commands = append(commands, r.Command)
 	}
 	if h.Takes(team.Retrying) {
 		commands = append(commands, fmt.Sprintf("maestro resolve %s retry --request %s --note \"what to do differently\"", name, h.ID))

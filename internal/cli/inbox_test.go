@@ -55,7 +55,7 @@ func TestInboxListsWhatWaitsLongestFirst(t *testing.T) {
 	})
 	b.asks("broke", team.HelpIsNeeded, team.HelpRequest{
 		ID: "build.bob.1", Kind: team.ForMoney, Phase: "build", Persona: "bob", Category: team.TokenBudget, Message: "it is spent", Since: now.Add(-3*time.Hour - time.Minute),
-		Advice: "go on with `maestro budget raise broke --tokens N`, or wait", Answers: helpVerbs, Ticket: &team.Ticket{Trouble: "Jira says 401"},
+		Command: "maestro budget raise broke --tokens N", Answers: helpVerbs, Ticket: &team.Ticket{Trouble: "Jira says 401"},
 	})
 	require.Equal(t, `SESSION  TEAM  NEEDS     OF         WAITS   TOKENS  USD  TICKET   WHY
 stuck    crew  help      build/bob  1d 2h   1,234   0.5  MD-7     test_failure: TestX fails

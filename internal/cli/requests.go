@@ -68,7 +68,7 @@ type way struct {
 func ways(session string, h team.HelpRequest, open []team.HelpRequest) []way {
 	var all []way
 	if kindOf(h) == team.ForMoney {
-		if c := advised(h); c != "" {
+		if c := strings.TrimPrefix(h.Command, "maestro "); c != "" {
 			all = append(all, way{c, "goes on where it was"})
 		}
 	}
@@ -94,16 +94,6 @@ func ways(session string, h team.HelpRequest, open []team.HelpRequest) []way {
 		}
 	}
 	return all
-}
-
-// advised is the first command that a request's advice names.
-func advised(h team.HelpRequest) string {
-	_, rest, _ := strings.Cut(h.Advice, "`maestro ")
-	command, _, ok := strings.Cut(rest, "`")
-	if !ok {
-		return ""
-	}
-	return command
 }
 
 // goesOn is the command that goes on with a request; empty: none is known.
@@ -147,8 +137,8 @@ func (a *app) requestLines(s team.Status, h team.HelpRequest, attempts bool) []s
 	if s.Status.Closed() {
 		all = nil
 	}
-	if advice := besides(h, len(all) > 0); advice != "" {
-		add("%s", printable(advice))
+	if h.Suggestion != "" {
+		add("%s", printable(h.Suggestion))
 	}
 	if t := ticketText(h.Ticket); t != "" {
 		add("%s", t)
@@ -165,17 +155,6 @@ func (a *app) requestLines(s team.Status, h team.HelpRequest, attempts bool) []s
 		add("  %-*s  %s", width, a.again(w.command), a.paint.paint(dim, w.does))
 	}
 	return lines
-}
-
-// besides is a request's advice without what only names commands, where those are
-// listed anyway.
-func besides(h team.HelpRequest, listed bool) string {
-	if !listed {
-		return h.Advice
-	}
-	return strings.Join(slices.DeleteFunc(strings.Split(h.Advice, "; "), func(clause string) bool {
-		return strings.Contains(clause, "`maestro ") || strings.Contains(clause, "send the update ")
-	}), "; ")
 }
 
 // ticketText says which ticket there is for a request, or why there is none yet;

@@ -18,7 +18,7 @@ var helpVerbs = []team.Verb{team.Retrying, team.Skipping, team.Supplying, team.A
 func forHelp() team.HelpRequest {
 	return team.HelpRequest{
 		ID: "build.dev.1", Kind: team.ForHelp, Phase: "build", Persona: "dev", Category: team.TestFailure, Message: "TestX fails",
-		Advice: "look at the log; go on with `maestro resolve s retry --request build.dev.1` (actions: retry, skip), or send the update resolve with {}", Answers: helpVerbs, Since: anHour, Until: anHour.Add(7 * 24 * time.Hour),
+		Suggestion: "look at the log", Command: "maestro resolve s retry --request build.dev.1", Answers: helpVerbs, Since: anHour, Until: anHour.Add(7 * 24 * time.Hour),
 		Attempts: []team.AttemptFailure{{Category: team.TestFailure, Message: "TestX fails"}},
 		Ticket:   &team.Ticket{Key: "MD-7", URL: "https://jira.example/browse/MD-7", Occurrences: 3},
 	}
@@ -27,7 +27,7 @@ func forHelp() team.HelpRequest {
 func forMoney() team.HelpRequest {
 	return team.HelpRequest{
 		ID: "ship.dev.1", Kind: team.ForMoney, Phase: "ship", Persona: "dev", Category: team.TokenBudget, Message: "it is spent",
-		Advice: "go on with `maestro budget raise s --persona dev --usd N`, or with the update raise-budget", Answers: helpVerbs, Since: anHour,
+		Command: "maestro budget raise s --persona dev --usd N", Answers: helpVerbs, Since: anHour,
 	}
 }
 

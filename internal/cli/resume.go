@@ -311,8 +311,6 @@ func (a *app) moreThanAWord(session string, open []team.HelpRequest) error {
 		fmt.Fprintf(&b, "\n%s %s: %s", subject(h), asks(h), clip(matter(h), 200))
 		if c := a.goesOn(session, h, open); c != "" {
 			fmt.Fprintf(&b, "\n  go on: %s", c)
-		} else if h.Advice != "" {
-			fmt.Fprintf(&b, "\n  %s", printable(h.Advice))
 		}
 	}
 	return usagef("session %s runs, and waits for a person's answer, which `resume` does not give:%s", session, &b)

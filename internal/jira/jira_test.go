@@ -65,7 +65,7 @@ func asked() team.Notice {
 		Request: &team.HelpRequest{
 			ID: "implementation.backend.1", Kind: team.ForHelp, Phase: "implementation", Persona: "backend",
 			Category: team.TestFailure, Message: "check go-test failed: exit status 1\n--- FAIL: TestSum (0.00s)",
-			Advice: "See the check's output.", Answers: []team.Verb{team.Retrying, team.Skipping, team.Supplying, team.Aborting},
+			Suggestion: "See the check's output.", Answers: []team.Verb{team.Retrying, team.Skipping, team.Supplying, team.Aborting},
 			Attempts: []team.AttemptFailure{
 				{Category: team.Syntax, Message: "main.go:3: expected '}'"},
 				{Category: team.TestFailure, Message: "check go-test failed: exit status 1"},
@@ -240,7 +240,7 @@ func TestTextsFitIntoJira(t *testing.T) {
 		s, c := open(t, o)
 		n := asked()
 		long := strings.Repeat("ü\"{}😀 ", 8_000)
-		n.Request.Message, n.Request.Advice = long, long
+		n.Request.Message, n.Request.Suggestion = long, long
 		n.Request.Attempts = nil
 		for i := range 500 {
 			n.Request.Attempts = append(n.Request.Attempts, team.AttemptFailure{Category: team.Unknown, Message: fmt.Sprint(i, long[:4000])})

@@ -164,8 +164,8 @@ func happened(n team.Notice, quote int) document {
 	if r.Message != "" {
 		d = append(d, block{kind: code, text: cutText(r.Message, quote)})
 	}
-	if r.Advice != "" {
-		d = append(d, block{kind: paragraph, spans: []span{plain(team.Shorten(oneLine(r.Advice), max(quote, 40)))}})
+	if r.Suggestion != "" {
+		d = append(d, block{kind: paragraph, spans: []span{plain(team.Shorten(oneLine(r.Suggestion), max(quote, 40)))}})
 	}
 	var times []string
 	if !r.Since.IsZero() {
@@ -271,10 +271,15 @@ func artifacts(n team.Notice) document {
 
 // wentOn says who answered what to which request, when and why.
 func wentOn(n team.Notice, quote int) document {
-	a := n.Answer
-	if a == nil {
-		return document{{kind: paragraph, spans: []span{strong("Session " + n.Session + " goes on.")}}}
+	goes := "session " + n.Session + " goes on."
+	if n.Answer == nil {
+		return document{{kind: paragraph, spans: []span{strong("S" + goes[1:])}}}
 	}
+	return said(*n.Answer, ": "+goes, quote)
+}
+
+// said tells what a person has said, when and why, and what comes of it.
+func said(a team.Answer, then string, quote int) document {
 	by := team.Shorten(oneLine(a.By), maxBy)
 	if by == "" {
 		by = "Somebody"
@@ -283,14 +288,14 @@ func wentOn(n team.Notice, quote int) document {
 	if a.Persona != "" {
 		about += "/" + a.Persona
 	}
-	said := fmt.Sprintf(" said %s", a.Verb)
+	text := fmt.Sprintf(" said %s", a.Verb)
 	if about != "" {
-		said += " to " + about
+		text += " to " + about
 	}
 	if !a.At.IsZero() {
-		said += " at " + clock(a.At)
+		text += " at " + clock(a.At)
 	}
-	d := document{{kind: paragraph, spans: []span{strong(by), plain(said + ": session " + n.Session + " goes on.")}}}
+	d := document{{kind: paragraph, spans: []span{strong(by), plain(text + then)}}}
 	if strings.TrimSpace(a.Note) != "" {
 		d = append(d, block{kind: paragraph, spans: []span{plain("Why:")}}, block{kind: code, text: cutText(a.Note, quote)})
 	}
@@ -310,6 +315,9 @@ func ended(n team.Notice, quote int) document {
 	d := document{{kind: paragraph, spans: []span{strong(fmt.Sprintf("Session %s of team %s %s.", n.Session, n.Team, how))}}}
 	if n.Reason != "" {
 		d = append(d, block{kind: code, text: cutText(n.Reason, quote)})
+	}
+	if n.Answer != nil {
+		d = append(d, said(*n.Answer, ".", quote)...)
 	}
 	return d
 }

@@ -40,9 +40,9 @@ func notice(event team.Event) team.Notice {
 		Session: "s-1", Run: "r-1", Namespace: "default", Store: "st0re", Team: "web-service", Incarnation: 2, Status: team.HelpIsNeeded,
 		Request: &team.HelpRequest{
 			ID: "implementation.backend.1", Kind: team.ForHelp, Phase: "implementation", Persona: "backend", Category: team.TestFailure,
-			Message: "check failed:\n{noformat}\n[~admin] !http://x/y.png! {color:red}*now*{color}",
-			Advice:  "Ask [~admin], see {code}x{code} | *bold* & &#123;macro}",
-			Answers: []team.Verb{team.Retrying, team.Aborting},
+			Message:    "check failed:\n{noformat}\n[~admin] !http://x/y.png! {color:red}*now*{color}",
+			Suggestion: "Ask [~admin], see {code}x{code} | *bold* & &#123;macro}",
+			Answers:    []team.Verb{team.Retrying, team.Aborting},
 			Attempts: []team.AttemptFailure{
 				{Category: team.Syntax, Message: "main.go:3: expected '}' in a[i] \\ b"},
 				{Category: team.TestFailure, Message: "h1. not a title\n----\n* no list"},
@@ -158,7 +158,7 @@ func FuzzADF(f *testing.F) {
 	f.Add("\x00", "\n\n", "x|y")
 	f.Fuzz(func(t *testing.T, one, two, address string) {
 		n := notice(team.HelpAsked)
-		n.Request.Message, n.Request.Advice, n.WebUI = one, two, address
+		n.Request.Message, n.Request.Suggestion, n.WebUI = one, two, address
 		n.Request.Attempts = []team.AttemptFailure{{Message: two}, {Category: team.Category(one)}}
 		data, err := json.Marshal(comment(n, 2)(200).adf())
 		require.NoError(t, err)

@@ -30,7 +30,12 @@ type HelpRequest struct {
 	Persona  string   `json:"persona"`
 	Category Category `json:"category"`
 	Message  string   `json:"message"`
-	// Advice says what a person can do about it.
+	// Suggestion says what may have to be mended first, by category.
+	Suggestion string `json:"suggestion,omitempty"`
+	// Command is the shortest way to go on.
+	Command string `json:"command,omitempty"`
+	// Advice is all that a person can do about it: the suggestion, the command, and
+	// what to send from Temporal's Web UI.
 	Advice string `json:"advice"`
 	// Answers are the verbs that the request takes.
 	Answers []Verb `json:"answers,omitempty"`
