@@ -67,9 +67,9 @@ func (s *session) requestPage(r *request) []string {
 		lines = []string{"## Approval needed: phase " + r.Phase, "", "It is done, and what builds on it waits for a person's word.", ""}
 		lines = append(lines, s.made(r.Phase)...)
 	case r.Category != "":
-		lines = append(lines, fmt.Sprintf("%s: %s", r.Category, verbatim(r.Message)), "")
+		lines = append(lines, fmt.Sprintf("What happened (%s): %s", r.Category, verbatim(r.Message)), "")
 	default:
-		lines = append(lines, verbatim(r.Message), "")
+		lines = append(lines, "What happened: "+verbatim(r.Message), "")
 	}
 	raising := s.raising(r)
 	if r.Suggestion != "" {

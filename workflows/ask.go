@@ -229,6 +229,7 @@ func (s *session) untilAnswered(ctx workflow.Context, a *assignment, r *request)
 	waiting, cancel := workflow.WithCancel(ctx)
 	defer cancel()
 	timer := workflow.NewTimerWithOptions(waiting, s.team.Help.GiveUpAfter.Std(), workflow.TimerOptions{
+		// The timeline is the first that a person sees of a session in the Web UI.
 		Summary: team.Shorten(fmt.Sprintf("HELP NEEDED: %s waits for a person. The tab User Metadata says what to do", a.AssignmentID), 200),
 	})
 	day := never(ctx)

@@ -74,7 +74,7 @@ func (b *browser) check(err error, what string) {
 // until waits for a condition on what the page shows.
 func (b *browser) until(what string, condition func() (bool, error)) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, limit)
+	ctx, cancel := context.WithTimeout(b.ctx, limit/2)
 	defer cancel()
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
@@ -106,14 +106,20 @@ const place = `((selector, text) => {
 	for (const e of document.querySelectorAll(selector)) {
 		const line = e.innerText.trim().split("\n")[0].trim();
 		if (!e.checkVisibility({visibilityProperty: true, opacityProperty: true}) || e.disabled || text !== "" && line !== text) continue;
-		let r = e.getBoundingClientRect();
-		if (r.top < 60 || r.bottom > innerHeight) e.scrollIntoView({block: "center"});
-		r = e.getBoundingClientRect();
+		const r = e.getBoundingClientRect();
 		const at = [r.x + r.width / 2, r.y + r.height / 2];
 		if (e.contains(document.elementFromPoint(...at))) return at;
+		e.scrollIntoView({block: "center"});
 	}
 	return null;
 })(%s, %s)`
+
+// enter types into a field.
+func (b *browser) enter(selector, text string) {
+	b.t.Helper()
+	b.click(selector, "")
+	b.check(chromedp.Do(b.ctx, chromedp.KeyEvent(text)), "type "+text)
+}
 
 // click clicks at an element once it stands still.
 func (b *browser) click(selector, text string) {
@@ -144,11 +150,11 @@ func (b *browser) shown(selector string) string {
 	return text
 }
 
-// reads waits until an element says something.
+// reads waits until an element says something, wherever its lines break.
 func (b *browser) reads(selector, text string) {
 	b.t.Helper()
 	b.until(fmt.Sprintf("%s says %q", selector, text), func() (bool, error) {
-		return strings.Contains(b.shown(selector), text), nil
+		return strings.Contains(strings.Join(strings.Fields(b.shown(selector)), " "), text), nil
 	})
 }
 

@@ -51,7 +51,12 @@ help: {mode: ask}
 	b := newBrowser(t)
 
 	w.eventually("the session waits for a person", func() bool { return strings.Contains(w.must("inbox"), "web-1") })
-	b.visit(ui + `/namespaces/default/workflows?query=MaestroStatus%3D%22help_needed%22`)
+	b.visit(ui)
+	b.click("main button", "Add Filter")
+	b.click("li", "MaestroStatus")
+	b.enter("input[placeholder='Enter value...']", "help_needed")
+	b.click("button", "Apply")
+	b.reads("main", "1 Workflow Refresh")
 	b.click("main a", "web-1")
 	b.reads("iframe[title=Summary]", "HELP NEEDED: build/builder waits for a person. The tab User Metadata says what to do")
 	b.click("[data-testid=user-metadata-tab]", "User Metadata")
