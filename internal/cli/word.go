@@ -52,7 +52,7 @@ func (a *app) send(ctx context.Context, conn *temporalio.Connection, session str
 		return true, nil
 	case ctx.Err() != nil:
 		return false, ctx.Err()
-	case bounded.Err() == nil:
+	case !unanswered(bounded, err):
 		var refusal *temporal.ApplicationError
 		if errors.As(err, &refusal) && refusal.Type() == workflows.NotRaised {
 			return false, usagef("session %s: %s", session, refusal.Message())
@@ -63,4 +63,12 @@ func (a *app) send(ctx context.Context, conn *temporalio.Connection, session str
 		return false, failf("session %s: %w", session, err)
 	}
 	return false, conn.SignalWorkflow(ctx, session, "", w.update, w.argument)
+}
+
+// unanswered tells whether a call to a workflow has failed only because nobody
+// answered it in time. The server, which knows the deadline, may say so a moment
+// before bounded itself is over.
+func unanswered(bounded context.Context, err error) bool {
+	var late *client.WorkflowUpdateServiceTimeoutOrCanceledError
+	return err != nil && (bounded.Err() != nil || errors.As(err, &late))
 }
