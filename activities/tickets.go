@@ -107,7 +107,11 @@ func (c *TicketCalls) troubled(err error) error {
 	if trouble == nil {
 		return err
 	}
-	message := team.Shorten(trouble.Message, maxTrouble)
+	message := trouble.Message
+	if trouble.Kind == team.Unreached {
+		message += "; it is tried again"
+	}
+	message = team.Shorten(message, maxTrouble)
 	return temporal.NewApplicationErrorWithOptions(message, TicketTroubled, temporal.ApplicationErrorOptions{
 		NonRetryable: true, Details: []any{TicketFault{Kind: trouble.Kind, Message: message, RetryAfter: trouble.RetryAfter}},
 	})

@@ -175,7 +175,7 @@ func (s *session) runRounds(ctx workflow.Context, a *assignment) (bool, error) {
 		var then next
 		switch {
 		case errors.As(err, &said):
-			then = s.follow(ctx, a, said.Answer)
+			then, err = s.follow(ctx, a, said.Answer), nil
 		case err != nil || failure == nil:
 			return err == nil, unlessOver(err)
 		default:

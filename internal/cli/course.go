@@ -27,7 +27,7 @@ func (f *courseFlags) add(cmd *cobra.Command, of func(args []string) []string) {
 	flags.StringSliceVar(&f.only, "only", nil, "run just these phases, separated by commas")
 	flags.StringVar(&f.from, "from", "", "run this phase and all that builds on it")
 	flags.StringVar(&f.until, "until", "", "run this phase and all that it builds on")
-	flags.StringSliceVar(&f.pauseAfter, "pause-after", nil, "park after these phases until `maestro resume` says to go on")
+	flags.StringSliceVar(&f.pauseAfter, "pause-after", nil, "park after these phases, until approve or resume says to go on")
 	complete := func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		return of(args), cobra.ShellCompDirectiveNoFileComp
 	}

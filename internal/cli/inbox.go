@@ -51,6 +51,9 @@ type waiter struct {
 	Store string
 	// known: its requests are. Otherwise all that is known is what a listing has.
 	known bool
+	// lost: Temporal does not know the session any more, so that it takes no answer
+	// before it is resumed from the store.
+	lost bool
 }
 
 func newInbox(a *app) *cobra.Command {
@@ -58,7 +61,7 @@ func newInbox(a *app) *cobra.Command {
 		Use:   "inbox",
 		Short: "List what waits for a person, over all sessions",
 		Long: "List what waits for a person, over all sessions of the namespace: what for, since when, what the session has cost, and the command that goes on. " +
-			"It works while no worker runs. Of sessions in other stores it says what Temporal knows.",
+			"It works while no worker runs. Of sessions in other stores it says what Temporal knows; those that Temporal has lost are resumed first.",
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.inbox(cmd.Context()) },
 	}
@@ -128,16 +131,19 @@ func (a *app) waiters(ctx context.Context, conn *temporalio.Connection, s *store
 		if e.Status.Status.Closed() || len(e.Help) == 0 {
 			continue
 		}
+		w := waiter{Status: booked(s, namespace, e), Store: e.Store, known: true}
 		if conn != nil && !open[e.Session] { // visibility may lag, or the mirror
-			runs, err := a.runs(ctx, conn, e)
-			if err != nil {
+			info, err := a.sessionInfo(ctx, conn, e.Session)
+			switch {
+			case err != nil:
 				return nil, err
-			}
-			if !runs {
+			case info == nil:
+				w.lost = true
+			case info.GetCloseTime() != nil || info.GetExecution().GetRunId() != e.RunID:
 				continue
 			}
 		}
-		found = append(found, waiter{booked(s, namespace, e), e.Store, true})
+		found = append(found, w)
 	}
 	for _, l := range running {
 		waits := l.Status == team.HelpIsNeeded || l.Status == team.AwaitingApproval
@@ -148,15 +154,6 @@ func (a *app) waiters(ctx context.Context, conn *temporalio.Connection, s *store
 		}
 	}
 	return found, nil
-}
-
-// runs tells whether the run that a store mirrors has not ended.
-func (a *app) runs(ctx context.Context, conn *temporalio.Connection, e team.Execution) (bool, error) {
-	info, err := a.sessionInfo(ctx, conn, e.Session)
-	if err != nil || info == nil {
-		return false, err
-	}
-	return info.GetCloseTime() == nil && info.GetExecution().GetRunId() == e.RunID, nil
 }
 
 // booked is a mirrored status with what the ledger knows of its costs.
@@ -186,6 +183,11 @@ func (a *app) entries(w waiter) []inboxEntry {
 			Session: w.Session, Team: w.Team, Status: w.Status.Status, Store: w.Store, Request: h.ID, Kind: kindOf(h), Phase: h.Phase, Persona: h.Persona,
 			Category: h.Category, Message: h.Message, Advice: h.Advice, Answers: append([]team.Verb{}, h.Answers...),
 			Since: unlessZero(h.Since), Until: unlessZero(h.Until), Usage: w.Usage, Ticket: h.Ticket, Commands: []string{},
+		}
+		if w.lost {
+			e.Commands = []string{a.again("resume " + w.Session)}
+			all = append(all, e)
+			continue
 		}
 		for _, c := range ways(w.Session, h, w.Help) {
 			e.Commands = append(e.Commands, a.again(c.command))
@@ -223,11 +225,15 @@ func (a *app) writeInbox(doc inboxDocument) {
 	}
 	t.write(a.env.Stdout)
 	a.print("\ngo on:")
+	said := map[string]bool{} // a session that is resumed may ask for more than one thing
 	for _, e := range doc.Waiting {
 		command := a.again("status " + e.Session)
 		if len(e.Commands) > 0 {
 			command = e.Commands[0]
 		}
-		a.print("  %s", command)
+		if !said[command] {
+			a.print("  %s", command)
+		}
+		said[command] = true
 	}
 }

@@ -92,6 +92,29 @@ go on:
 	require.NotContains(t, b.must(0, "__complete", "approve", "stuck", ""), "build")
 }
 
+func TestSessionsThatTemporalHasLostWaitToBeResumed(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	b.withServer() // which has never heard of the session
+	b.asks("lost", team.HelpIsNeeded,
+		team.HelpRequest{ID: "build.bob.1", Kind: team.ForHelp, Phase: "build", Persona: "bob", Message: "TestX fails", Answers: helpVerbs},
+		team.HelpRequest{ID: "build.eve.1", Kind: team.ForHelp, Phase: "build", Persona: "eve", Message: "TestY fails", Answers: helpVerbs})
+	var got inbox
+	b.json(&got, "inbox")
+	require.Len(t, got.Waiting, 2)
+	require.Equal(t, []string{"maestro resume lost"}, got.Waiting[0].Commands, "no answer reaches it before")
+	require.Equal(t, 1, strings.Count(b.must(0, "inbox"), "maestro resume lost"), "once for all of its requests")
+
+	answer := b.run("resolve", "lost", "retry", "--for", "build/bob")
+	require.Equal(t, 2, answer.code)
+	require.Contains(t, answer.stderr.String(), "Temporal has lost session lost")
+	require.Contains(t, answer.stderr.String(), "maestro resume lost")
+	all := b.run("resolve", "--all", "retry", "--yes")
+	require.Zero(t, all.code)
+	require.Contains(t, all.stderr.String(), "session lost is left out: Temporal has lost it; maestro resume lost")
+	require.Contains(t, b.run("resolve", "never", "retry").stderr.String(), `there is no session "never"`)
+}
+
 func TestWhatCannotBeSaidIsRefused(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

@@ -37,10 +37,15 @@ func (a *app) reportFailure(s team.Status) {
 	}
 }
 
+// resumption says how a session that has ended without completing goes on.
+func (a *app) resumption(session string) string {
+	return "go on with it, its finished work restored: " + a.again("resume "+session)
+}
+
 // nextStep is what to do about a session that has not completed, besides what its
 // requests say themselves.
 func (a *app) nextStep(s team.Status) string {
-	goOn := "go on with it, its finished work restored: " + a.again("resume "+s.Session)
+	goOn := a.resumption(s.Session)
 	switch {
 	case s.Status == team.AwaitingApproval && len(s.Help) == 0:
 		return "go on: " + a.again("resume "+s.Session)

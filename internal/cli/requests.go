@@ -113,20 +113,18 @@ func waitsFor(open []team.HelpRequest) string {
 	return b.String()
 }
 
-// requestLines says all about an open request. Its attempts are left out where
-// they are said elsewhere; so are the commands of a session that has ended.
+// requestLines says all about a request. Its attempts are left out where they are
+// said elsewhere. Of a session that has ended it says what the request came to, and
+// nothing of how it is answered.
 func (a *app) requestLines(s team.Status, h team.HelpRequest, attempts bool) []string {
-	lines := []string{fmt.Sprintf("%s %s: %s", subject(h), a.paint.paint(red, asks(h)), clip(matter(h), 300))}
+	title := fmt.Sprintf("%s %s: %s", subject(h), a.paint.paint(red, asks(h)), clip(matter(h), 300))
+	if s.Status.Closed() && strings.HasPrefix(s.Reason, subject(h)+" ") {
+		title = printable(s.Reason) // it says who has ended the session, or that nobody has come
+	}
+	lines := []string{title}
 	add := func(format string, args ...any) { lines = append(lines, "  "+fmt.Sprintf(format, args...)) }
 	if !h.Since.IsZero() {
-		since := fmt.Sprintf("waits since %s (%s)", moment(&h.Since), ago(a.env.Now().Sub(h.Since)))
-		if !h.Until.IsZero() {
-			since += ", gives up " + moment(&h.Until)
-		}
-		if h.ID != "" {
-			since += ", request " + h.ID
-		}
-		add("%s", since)
+		add("%s", a.openSince(h, s.Status.Closed()))
 	}
 	if attempts {
 		for i, f := range h.Attempts {
@@ -155,6 +153,22 @@ func (a *app) requestLines(s team.Status, h team.HelpRequest, attempts bool) []s
 		add("  %-*s  %s", width, a.again(w.command), a.paint.paint(dim, w.does))
 	}
 	return lines
+}
+
+// openSince says since when a request is open, or when one was made that nobody
+// waits for any more.
+func (a *app) openSince(h team.HelpRequest, over bool) string {
+	since := fmt.Sprintf("waits since %s (%s)", moment(&h.Since), ago(a.env.Now().Sub(h.Since)))
+	switch {
+	case over:
+		since = "asked " + moment(&h.Since)
+	case !h.Until.IsZero():
+		since += ", gives up " + moment(&h.Until)
+	}
+	if h.ID != "" {
+		since += ", request " + h.ID
+	}
+	return since
 }
 
 // ticketText says which ticket there is for a request, or why there is none yet;

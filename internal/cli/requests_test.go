@@ -82,7 +82,13 @@ func TestRequestsSayWhatHappenedAndWhatCanBeTyped(t *testing.T) {
 			got := at().requestLines(s, c.open[0], true)
 			require.Equal(t, fields(c.want), fields(strings.Join(got, "\n")))
 			s.Status = team.Failed
-			require.NotContains(t, strings.Join(at().requestLines(s, c.open[0], true), "\n"), "go on:\n", "nobody answers a session that has ended")
+			ended := strings.Join(at().requestLines(s, c.open[0], true), "\n")
+			for _, answering := range []string{"go on:\n", "maestro resolve", "maestro approve", "maestro budget", "waits since", "gives up"} {
+				require.NotContains(t, ended, answering, "nobody answers a session that has ended")
+			}
+			require.Contains(t, ended, "asked "+moment(&since))
+			s.Reason = subject(c.open[0]) + " needed somebody (aborted by ann)"
+			require.Contains(t, at().requestLines(s, c.open[0], true)[0], "aborted by ann", "it says what the request came to")
 		})
 	}
 }

@@ -72,6 +72,10 @@ func (a *app) resolveAll(ctx context.Context, o resolveOptions, verb string) err
 	var all []pending
 	for _, waiting := range found {
 		w := &watcher{conn: conn, store: s, session: waiting.Session, now: a.env.Now}
+		if waiting.lost {
+			a.say("session %s is left out: Temporal has lost it; %s", waiting.Session, a.again("resume "+waiting.Session))
+			continue
+		}
 		if !waiting.known && (o.batch.team == "" || o.batch.team == waiting.Team) {
 			status := w.query(ctx)
 			if status == nil {

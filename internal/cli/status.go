@@ -118,6 +118,9 @@ func (a *app) writeStatus(out io.Writer, v view) {
 		_, _ = fmt.Fprintf(out, "unsettled, since nobody knows what some calls cost: about %s; see `maestro budget show %s`\n",
 			amount(v.Unsettled.Amount()), v.Session)
 	}
+	if v.Status.Status.Closed() && v.Status.Status != team.Completed {
+		_, _ = fmt.Fprintln(out, a.resumption(v.Session))
+	}
 }
 
 func phaseTable(p palette, s team.Status) *table {

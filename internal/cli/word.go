@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
 	"github.com/maestro-hive/maestro/workflows"
 )
@@ -26,6 +27,8 @@ func (a *app) describe(ctx context.Context, w *watcher) (*workflowpb.WorkflowExe
 	d, err := w.conn.WorkflowService().DescribeWorkflowExecution(ctx, describeRequest(w.conn.Namespace, w.session))
 	info := d.GetWorkflowExecutionInfo()
 	switch {
+	case temporalio.NotFound(err) && w.kept():
+		return nil, usagef("Temporal has lost session %s, and nobody can tell it anything before it goes on from the store: %s", w.session, a.again("resume "+w.session))
 	case temporalio.NotFound(err):
 		return nil, a.explainLook(w, errUnknown)
 	case err != nil:
@@ -34,6 +37,15 @@ func (a *app) describe(ctx context.Context, w *watcher) (*workflowpb.WorkflowExe
 		return nil, usagef("%s is a workflow, but no session of Maestro's", w.session)
 	}
 	return info, nil
+}
+
+// kept tells whether the store has the session that is looked at.
+func (w *watcher) kept() bool {
+	if w.store == nil {
+		return false
+	}
+	_, err := w.store.Execution(team.SessionKey{Namespace: w.conn.Namespace, Session: w.session})
+	return err == nil
 }
 
 // send tells a session: by an update, which answers into answer, or where no
@@ -52,7 +64,7 @@ func (a *app) send(ctx context.Context, conn *temporalio.Connection, session str
 		return true, nil
 	case ctx.Err() != nil:
 		return false, ctx.Err()
-	case bounded.Err() == nil:
+	case !unanswered(bounded, err):
 		var refusal *temporal.ApplicationError
 		if errors.As(err, &refusal) && refusal.Type() == workflows.NotRaised {
 			return false, usagef("session %s: %s", session, refusal.Message())
@@ -63,4 +75,12 @@ func (a *app) send(ctx context.Context, conn *temporalio.Connection, session str
 		return false, failf("session %s: %w", session, err)
 	}
 	return false, conn.SignalWorkflow(ctx, session, "", w.update, w.argument)
+}
+
+// unanswered tells whether a call to a workflow has failed only because nobody
+// answered it in time. The server, which knows the deadline, may say so a moment
+// before bounded itself is over.
+func unanswered(bounded context.Context, err error) bool {
+	var late *client.WorkflowUpdateServiceTimeoutOrCanceledError
+	return err != nil && (bounded.Err() != nil || errors.As(err, &late))
 }

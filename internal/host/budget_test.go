@@ -88,3 +88,26 @@ func TestRaisedBudgetLetsAParkedSessionGoOnWhereItWas(t *testing.T) {
 	require.Equal(t, "ann", ledger.Raises[0].By)
 	require.Len(t, ledger.Warnings, 2, "once each, whatever is raised: %v", ledger.Warnings)
 }
+
+func TestSkippingWhatABudgetHasStoppedSettlesIt(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, agent.Config{Agents: map[string]agent.Definition{"a": costing()}})
+	run := s.start("s", threeSteps(team.Budget{Tokens: 90, OnExceeded: team.OnExceededAsk}))
+	for _, phase := range []string{"two", "three"} {
+		open := func() bool {
+			e, err := s.store.Execution(team.SessionKey{Namespace: "default", Session: "s"})
+			return err == nil && len(e.Help) == 1 && e.Help[0].Phase == phase
+		}
+		require.Eventually(t, open, 20*time.Second, 20*time.Millisecond, phase)
+		handle, err := s.client.UpdateWorkflow(t.Context(), client.UpdateWorkflowOptions{
+			WorkflowID: "s", UpdateName: workflows.ResolveUpdate, WaitForStage: client.WorkflowUpdateStageCompleted,
+			Args: []any{team.Answer{Request: s.execution("s").Help[0].ID, Verb: team.Skipping, By: "ann"}},
+		})
+		require.NoError(t, err)
+		require.NoError(t, handle.Get(t.Context(), nil))
+	}
+	require.NoError(t, run.Get(t.Context(), nil), "an answer is no failure of the session")
+	e := s.execution("s")
+	require.Equal(t, team.Skipped, e.Assignment(team.AssignmentID{Phase: "two", Persona: "dev"}).Status)
+	require.Equal(t, team.Completed, e.Status.Status)
+}

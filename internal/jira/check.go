@@ -134,6 +134,11 @@ func (k *check) project(ctx context.Context) bool {
 	for _, component := range found.Components {
 		k.components = append(k.components, component.Name)
 	}
+	if found.Key != "" && found.Key != k.how.Project { // Jira still shows it under a key that it had
+		k.bad(WhatProject, "write "+found.Key+" into help.jira.project in the team file",
+			"%s is %s, whose key is %s now: tickets are not made under the old one", k.how.Project, quoted(found.Name), found.Key)
+		return false
+	}
 	k.good(WhatProject, "%s is %s", k.how.Project, quoted(found.Name))
 	return true
 }
@@ -188,10 +193,9 @@ func (f metaField) id() string {
 	return f.Key
 }
 
-// allows lists the values that the field takes, by any of their names; none: it
-// takes others than listed ones.
-func (f metaField) allows() []string {
-	var names []string
+// allows lists the values that the field takes: all names of each, and what people
+// call it. Both are empty for a field that takes others than listed ones.
+func (f metaField) allows() (names, called []string) {
 	for _, raw := range f.AllowedValues {
 		var v struct {
 			ID    string `json:"id"`
@@ -201,13 +205,12 @@ func (f metaField) allows() []string {
 		if json.Unmarshal(raw, &v) != nil {
 			continue
 		}
-		for _, name := range []string{v.Name, v.Value, v.ID} {
-			if name != "" {
-				names = append(names, name)
-			}
+		known := slices.DeleteFunc([]string{v.Name, v.Value, v.ID}, func(name string) bool { return name == "" })
+		if len(known) > 0 {
+			names, called = append(names, known...), append(called, known[0])
 		}
 	}
-	return names
+	return names, called
 }
 
 // pages reads a list of the metadata, which Cloud and Data Center name differently.
@@ -292,8 +295,8 @@ func (k *check) required(fields map[string]metaField) {
 			continue
 		}
 		values := ""
-		if allowed := f.allows(); len(allowed) > 0 {
-			values = "; it takes " + team.Shorten(strings.Join(allowed, ", "), maxSaid)
+		if _, called := f.allows(); len(called) > 0 {
+			values = "; it takes " + team.Shorten(strings.Join(called, ", "), maxSaid)
 		}
 		remedy := fmt.Sprintf("give it a value in help.jira.fields.%s in the team file", id)
 		switch id {
@@ -348,15 +351,15 @@ func (k *check) onScreen(fields map[string]metaField) {
 // values finds values of further fields that Jira does not take.
 func (k *check) values(fields map[string]metaField) {
 	for _, id := range slices.Sorted(maps.Keys(k.how.Fields)) {
-		allowed := fields[id].allows()
+		allowed, called := fields[id].allows()
 		if len(allowed) == 0 {
 			continue
 		}
 		for _, name := range chosen(k.how.Fields[id]) {
 			if !slices.Contains(allowed, name) {
 				k.bad(WhatFields, fmt.Sprintf("write one of them into help.jira.fields.%s in the team file", id),
-					"%s (%s) has no value %s%s; it has %s", quoted(fields[id].Name), id, quoted(name), team.DidYouMean(name, allowed),
-					team.Shorten(strings.Join(allowed, ", "), maxSaid))
+					"%s (%s) has no value %s%s; it has %s", quoted(fields[id].Name), id, quoted(name), team.DidYouMean(name, called),
+					team.Shorten(strings.Join(called, ", "), maxSaid))
 			}
 		}
 	}
@@ -387,9 +390,9 @@ func (k *check) named(what, id string, names []string, fields map[string]metaFie
 	if len(names) == 0 {
 		return
 	}
-	allowed := fields[id].allows()
+	allowed, called := fields[id].allows()
 	if len(allowed) == 0 {
-		allowed = otherwise
+		allowed, called = otherwise, otherwise
 	}
 	key := map[string]string{WhatComponents: "help.jira.components", WhatPriorities: "help.jira.priorities"}[what]
 	sound := true
@@ -397,7 +400,7 @@ func (k *check) named(what, id string, names []string, fields map[string]metaFie
 		if !slices.Contains(allowed, name) {
 			sound = false
 			k.bad(what, fmt.Sprintf("write one that there is into %s in the team file, or make it in Jira", key),
-				"%s has no %s%s; it has %s", k.how.Project, quoted(name), team.DidYouMean(name, allowed), team.Shorten(strings.Join(allowed, ", "), maxSaid))
+				"%s has no %s%s; it has %s", k.how.Project, quoted(name), team.DidYouMean(name, called), team.Shorten(strings.Join(called, ", "), maxSaid))
 		}
 	}
 	if sound {

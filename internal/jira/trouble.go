@@ -66,7 +66,7 @@ func (c *Client) lost(k call, err error, sent bool) *team.TicketTrouble {
 	}
 	return &team.TicketTrouble{
 		Kind:    team.Unreached,
-		Message: fmt.Sprintf("Jira at %s could not be asked to %s: %s; it is tried again", c.base.Host, k.what, why),
+		Message: fmt.Sprintf("Jira at %s could not be asked to %s: %s", c.base.Host, k.what, why),
 	}
 }
 
