@@ -19,7 +19,9 @@ type request struct {
 	team.HelpRequest
 	// answer is a person's; nil: none has come yet.
 	answer *team.Answer
-	// over: everybody can see that the session goes on, or has ended.
+	// heeded: the session has done as the answer says, and everybody can see it.
+	heeded bool
+	// over: nobody waits for an answer any more.
 	over bool
 	// wake tells that the answer is not needed any more; day is ready when a
 	// daily budget may pay again. Either may be nil.
@@ -51,8 +53,14 @@ func (s *session) takeAnswers(ctx workflow.Context) error {
 	return workflow.SetUpdateHandlerWithOptions(ctx, ResolveUpdate,
 		func(ctx workflow.Context, a team.Answer) (team.Answer, error) {
 			r := s.accept(ctx, a)
-			err := workflow.Await(ctx, func() bool { return r.over })
-			return *r.answer, err
+			patient, _ := workflow.NewDisconnectedContext(ctx) // a session that is cancelled says so, too
+			if err := workflow.Await(patient, func() bool { return r.over }); err != nil {
+				return *r.answer, err
+			}
+			if !r.heeded {
+				return *r.answer, notAwaited("request %s was taken back before its answer was heeded: the session ends, or phase %s is done again", r.ID, r.Phase)
+			}
+			return *r.answer, nil
 		},
 		workflow.UpdateHandlerOptions{
 			Validator: s.answerable,
@@ -72,6 +80,8 @@ func (s *session) answerable(a team.Answer) error {
 		return notAwaited("the session does not wait for an answer to request %q: %s", team.Shorten(a.Request, 200), s.waitsFor())
 	case r.answer != nil:
 		return notAwaited("request %s is answered already: %s, by %s", r.ID, r.answer.Verb, r.answer.By)
+	case !s.awaits(r):
+		return notAwaited("the session ends, and waits for an answer to request %s no more", r.ID)
 	case !r.Takes(a.Verb):
 		return notAwaited("request %s cannot be answered with action %q; it takes %s", r.ID, team.Shorten(string(a.Verb), 40), list(r.Answers))
 	case len(a.Note) > team.MaxNote:
@@ -99,11 +109,16 @@ func (s *session) find(id string) *request {
 	return s.open[i]
 }
 
+// awaits tells whether an answer to a request would still be heeded.
+func (s *session) awaits(r *request) bool {
+	return r != nil && r.answer == nil && !r.over && !s.stopping()
+}
+
 // waitsFor says which requests are open.
 func (s *session) waitsFor() string {
 	var open []string
 	for _, r := range s.open {
-		if r.answer == nil {
+		if s.awaits(r) {
 			open = append(open, fmt.Sprintf("%s (%s)", r.ID, list(r.Answers)))
 		}
 	}
@@ -199,7 +214,9 @@ func (s *session) ask(ctx workflow.Context, a *assignment, r *request) (*team.An
 	if err := s.standBy(ctx, a, team.HelpIsNeeded, nil); err != nil {
 		return nil, s.unasked(r, err)
 	}
-	s.tell(ctx, team.HelpAsked, &r.HelpRequest, nil)
+	if !s.stopping() {
+		s.tell(ctx, team.HelpAsked, &r.HelpRequest, nil)
+	}
 	if err := s.untilAnswered(ctx, a, r); err != nil {
 		return nil, s.unasked(r, err)
 	}
@@ -210,6 +227,7 @@ func (s *session) ask(ctx workflow.Context, a *assignment, r *request) (*team.An
 	s.forget(r)
 	err := s.standBy(ctx, a, team.Running, answer)
 	if err == nil {
+		r.heeded = true
 		s.tell(ctx, team.WentOn, &r.HelpRequest, answer)
 	}
 	return answer, err
@@ -242,13 +260,14 @@ func (s *session) untilAnswered(ctx workflow.Context, a *assignment, r *request)
 	switch {
 	case err != nil:
 		return err
+	case s.stopping():
+		return errNotBegun
 	case r.answer != nil || r.wake != nil && r.wake():
 		return nil
-	case day.IsReady() && !s.stopping():
+	case day.IsReady():
 		return day.Get(ctx, nil)
-	case !s.stopping():
-		s.end(ctx, a, r, fmt.Sprintf("nobody has answered within %s", s.team.Help.GiveUpAfter))
 	}
+	s.end(ctx, a, r, fmt.Sprintf("nobody has answered within %s", s.team.Help.GiveUpAfter))
 	return errNotBegun
 }
 
@@ -271,12 +290,9 @@ func (s *session) abort(ctx workflow.Context, a *assignment, r *request) error {
 	if r.answer.Note != "" {
 		why += ": " + r.answer.Note
 	}
+	r.heeded = true
 	s.end(ctx, a, r, why)
-	if err := s.boundary.Lock(ctx); err != nil {
-		return err
-	}
-	defer s.boundary.Unlock()
-	if err := s.mark(ctx, "", r.answer); err != nil {
+	if err := s.keep(ctx, "", r.answer); err != nil {
 		return err
 	}
 	return errNotBegun
@@ -302,7 +318,10 @@ func (s *session) askFor(ctx workflow.Context, a *assignment, f team.Failure, at
 		Kind: team.ForHelp, Phase: a.Phase, Persona: a.Persona, Category: f.Category, Message: f.Message, Suggestion: f.Remedy(),
 		Attempts: append([]team.AttemptFailure{}, attempts...), Usage: a.Usage,
 	}
-	if s.team.Help.Mode != team.HelpAsk {
+	if err := ctx.Err(); err != nil { // the phase is done again, or the session is cancelled
+		return itEnds, err
+	}
+	if s.team.Help.Mode != team.HelpAsk || s.stopping() {
 		s.endAtOnce(ctx, h)
 		return itEnds, nil
 	}
@@ -322,13 +341,17 @@ func unlessOver(err error) error {
 	return err
 }
 
-// endAtOnce fails the session: its team does not want it to wait for a person.
+// endAtOnce fails the session, which does not wait for a person: because its team does
+// not want it to, or because it ends already.
 func (s *session) endAtOnce(ctx workflow.Context, h team.HelpRequest) {
 	r := s.newRequest(ctx, h)
 	r.Until = time.Time{} // nothing is left to answer
 	s.listRequests()
 	s.setPhase(h.Phase, team.Failed)
-	s.failing, s.ended = true, r
+	s.failing = true
+	if s.ended == nil {
+		s.ended = r
+	}
 }
 
 // follow does with an assignment what a person has said.
@@ -356,16 +379,16 @@ func (s *session) standBy(ctx workflow.Context, a *assignment, state team.State,
 	s.standing()
 	s.publish(ctx)
 	s.remember(ctx)
+	return s.keep(ctx, "", answer)
+}
+
+// keep has the store know of the open requests, that the session goes on after a
+// phase if one is named, and the answer at which it goes on if there is one.
+func (s *session) keep(ctx workflow.Context, phase string, answer *team.Answer) error {
 	if err := s.boundary.Lock(ctx); err != nil {
 		return err
 	}
 	defer s.boundary.Unlock()
-	return s.mark(ctx, "", answer)
-}
-
-// mark has the store know that the session parks for help, or goes on after a
-// phase, and keeps the answer at which it does.
-func (s *session) mark(ctx workflow.Context, phase string, answer *team.Answer) error {
 	in := activities.MarkInput{
 		Incarnation: s.status.Incarnation, Phase: phase, Help: s.status.Help, Reason: s.status.Reason, Answer: answer, Head: s.head,
 	}

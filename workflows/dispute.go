@@ -45,12 +45,14 @@ func (s *session) arbitrate(ctx workflow.Context, p team.Phase, d dispute) error
 		h.Suggestion, h.Answers = "Skip, and the later version stands.", []team.Verb{team.Skipping, team.Aborting}
 	}
 	answer, err := s.ask(ctx, a, s.newRequest(ctx, h))
+	if err == nil || s.recalled[p.Name] {
+		*s.status.Assignment(a.AssignmentID) = before
+		s.setPhase(p.Name, state)
+	}
 	if err != nil {
 		return unlessOver(err)
 	}
 	delete(s.disputes, p.Name)
-	*s.status.Assignment(a.AssignmentID) = before
-	s.setPhase(p.Name, state)
 	if d.merged == "" {
 		return nil
 	}

@@ -41,12 +41,12 @@ func (s *session) goOn(ctx workflow.Context, word GoOn) {
 
 // awaited refuses a word that nobody waits for: a stale one, or a repeated one.
 func (s *session) awaited(word GoOn) error {
-	if r := s.parked[word.Phase]; r != nil && r.answer == nil {
+	if s.awaits(s.parked[word.Phase]) {
 		return nil
 	}
 	waiting := "it is not parked"
 	for _, p := range s.team.Phases {
-		if r := s.parked[p.Name]; r != nil && r.answer == nil {
+		if s.awaits(s.parked[p.Name]) {
 			waiting = "it is parked after " + p.Name
 		}
 	}
@@ -80,7 +80,7 @@ func (s *session) askAgain(ctx workflow.Context, p team.Phase) error {
 	delete(s.unapproved, p.Name)
 	s.parked[p.Name] = s.approval(ctx, p)
 	s.standing()
-	if err := s.marked(ctx); err != nil {
+	if err := s.keep(ctx, "", nil); err != nil {
 		return err
 	}
 	return s.park(ctx, p)
@@ -94,6 +94,7 @@ func (s *session) park(ctx workflow.Context, p team.Phase) error {
 	if r == nil {
 		return nil
 	}
+	defer func() { r.over = true }()
 	done := s.phase(p.Name).Status
 	if done == team.AwaitingApproval { // since an earlier incarnation
 		done = team.Restored
@@ -104,12 +105,8 @@ func (s *session) park(ctx workflow.Context, p team.Phase) error {
 	s.remember(ctx)
 	s.tell(ctx, team.ApprovalAsked, &r.HelpRequest, nil)
 	err := workflow.Await(ctx, func() bool { return r.answer != nil || s.stopping() })
-	if err != nil && s.recalled[p.Name] {
-		delete(s.parked, p.Name)
-		s.withdraw(r)
-	}
-	if err != nil || r.answer == nil {
-		return err // it ends parked: nobody has said a word
+	if err != nil || s.stopping() {
+		return err // it ends parked, or the phase is done again
 	}
 	if r.answer.Verb == team.Rejecting {
 		return s.reject(ctx, p, r)
@@ -120,14 +117,13 @@ func (s *session) park(ctx workflow.Context, p team.Phase) error {
 	s.standing()
 	s.publish(ctx)
 	s.remember(ctx)
-	if err := s.boundary.Lock(ctx); err != nil {
+	if err := s.keep(ctx, p.Name, r.answer); err != nil {
+		s.parked[p.Name] = r // nobody has heard the word
 		return err
 	}
-	defer s.boundary.Unlock()
-	err = s.mark(ctx, p.Name, r.answer)
-	r.over = true
+	r.heeded = true
 	s.tell(ctx, team.WentOn, &r.HelpRequest, r.answer)
-	return err
+	return nil
 }
 
 // standing says whether the session waits for a person or a breaker, or works.

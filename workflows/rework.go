@@ -98,8 +98,8 @@ func (s *session) reject(ctx workflow.Context, p team.Phase, r *request) error {
 	delete(s.parked, p.Name)
 	s.forget(r)
 	err := s.rework(ctx, p, team.Rework{To: p.Name, By: r.answer.By, Reasons: []string{r.answer.Note}}, nil, r.answer)
-	r.over = true
 	if err == nil {
+		r.heeded = true
 		s.tell(ctx, team.WentOn, &r.HelpRequest, r.answer)
 	}
 	return err
@@ -113,7 +113,7 @@ func (s *session) rework(ctx workflow.Context, by team.Phase, rework team.Rework
 	}
 	defer s.boundary.Unlock()
 	open := s.begunFrom(rework.To)
-	if err := s.recall(ctx, open, by.Name); err != nil {
+	if err := s.recall(ctx, append(s.settleEnd(), open...), by.Name); err != nil {
 		return err
 	}
 	rework.Open, rework.At = open, workflow.Now(ctx).UTC()
@@ -148,11 +148,33 @@ func (s *session) begunFrom(to string) []string {
 			continue
 		}
 		delete(s.inputs, p.Name) // what it would have started from is undone
-		if !s.todo[p.Name] || s.atWork[p.Name] != nil {
+		delete(s.disputes, p.Name)
+		if !s.todo[p.Name] || s.atWork[p.Name] != nil || s.begun(p) {
 			open = append(open, p.Name)
 		}
 	}
 	return open
+}
+
+// begun tells whether some of a phase's work is at hand.
+func (s *session) begun(p team.Phase) bool {
+	return slices.ContainsFunc(p.Personas, func(persona string) bool {
+		_, ok := s.partial[team.AssignmentID{Phase: p.Name, Persona: persona}]
+		return ok
+	})
+}
+
+// settleEnd ends the disputes at the session's end, and lists their phases: what did
+// not fit together may do so once some of it was done again.
+func (s *session) settleEnd() []string {
+	var settled []string
+	for _, p := range s.team.Phases {
+		if d, ok := s.disputes[p.Name]; ok && d.merged == "" {
+			delete(s.disputes, p.Name)
+			settled = append(settled, p.Name)
+		}
+	}
+	return settled
 }
 
 // recall ends the work of phases that are to be done again, and waits until their
@@ -177,8 +199,11 @@ func (s *session) recall(ctx workflow.Context, phases []string, but string) erro
 func (s *session) reopen(phase string) {
 	p, _ := s.team.Phase(phase)
 	s.todo[phase] = true
-	delete(s.disputes, phase)
 	delete(s.unapproved, phase)
+	if r := s.parked[phase]; r != nil {
+		delete(s.parked, phase)
+		s.withdraw(r)
+	}
 	s.setPhase(phase, team.Pending)
 	for _, persona := range p.Personas {
 		id := team.AssignmentID{Phase: phase, Persona: persona}

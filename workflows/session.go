@@ -284,7 +284,7 @@ func (s *session) advance(ctx workflow.Context, p team.Phase, work []*assignment
 	defer s.boundary.Unlock()
 	in := activities.AdvanceInput{Phase: p.Name, Head: s.head, Assignments: entries(work), Park: s.pausesAfter(p), Unreported: s.unreported}
 	in.Ready, in.Last = s.unlockedBy(p.Name)
-	in.Complete = in.Last && !in.Park && len(s.parked)+len(s.unapproved)+len(s.disputes) == 0
+	in.Complete = in.Last && !in.Park && len(s.atWork) == 1 && len(s.parked)+len(s.unapproved)+len(s.disputes) == 0
 	var approval *request
 	if in.Park {
 		approval = s.approval(ctx, p)

@@ -36,6 +36,8 @@ type stage struct {
 	course team.Course
 	// partial is the work that is at hand in phases that have yet to run.
 	partial []activities.RestoredWork
+	// unapproved are phases that were finished before, and that nobody has approved.
+	unapproved []string
 	// begun, if set, has the phases that are left to do, with what they start from.
 	begun map[string]team.Digest
 	// fallbacks name, by agent, those that may work in their place.
@@ -56,6 +58,8 @@ type stage struct {
 	// marking, if set, is called while an answer is kept; sending while work is sent back.
 	marking func(in activities.MarkInput)
 	sending func(in activities.ReworkInput)
+	// onAdvance, if set, is called once a phase is advanced.
+	onAdvance func(in activities.AdvanceInput)
 }
 
 func (s *stage) admit(_ context.Context, in activities.AdmitInput) (activities.Admission, error) {
@@ -63,6 +67,7 @@ func (s *stage) admit(_ context.Context, in activities.AdmitInput) (activities.A
 	a := activities.Admission{
 		Faults: s.faults, Team: t.Outline(), Head: "head-init", Incarnation: 1,
 		Todo: t.Topological(), Inputs: map[string]team.Digest{}, Partial: s.partial, Fallbacks: s.fallbacks,
+		Unapproved: s.unapproved,
 	}
 	for _, p := range t.Phases {
 		if len(p.Needs) == 0 {
@@ -144,6 +149,12 @@ func (s *stage) advance(_ context.Context, in activities.AdvanceInput) (activiti
 			continue
 		}
 		out.Inputs[phase] = team.Digest("input-" + phase)
+	}
+	if c := s.conflicts[in.Phase]; in.Last && len(c) > 0 {
+		out.Conflicts[in.Phase] = c
+	}
+	if s.onAdvance != nil {
+		s.onAdvance(in)
 	}
 	return out, nil
 }

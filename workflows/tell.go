@@ -28,20 +28,11 @@ func (s *session) takeTickets(ctx workflow.Context) {
 			r.Ticket = &news.Ticket
 			s.listRequests()
 			s.show(ctx)
-			if err := s.marked(ctx); err != nil {
+			if err := s.keep(ctx, "", nil); err != nil {
 				workflow.GetLogger(ctx).Warn("the store does not know of a ticket", "ticket", news.Ticket.Key, "error", err)
 			}
 		}
 	})
-}
-
-// marked brings the store up to date with the open requests.
-func (s *session) marked(ctx workflow.Context) error {
-	if err := s.boundary.Lock(ctx); err != nil {
-		return err
-	}
-	defer s.boundary.Unlock()
-	return s.mark(ctx, "", nil)
 }
 
 // heard tells whether anybody outside wants to hear of the session.

@@ -1,0 +1,201 @@
+package workflows_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/testsuite"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// reply keeps what an update has come to.
+type reply struct{ refused, failed error }
+
+func (r *reply) Accept()                   {}
+func (r *reply) Reject(err error)          { r.refused = err }
+func (r *reply) Complete(_ any, err error) { r.failed = err }
+
+// resolve answers a request by an update.
+func resolve(env *testsuite.TestWorkflowEnvironment, a team.Answer) *reply {
+	r := &reply{}
+	a.Request += "-default-"
+	env.UpdateWorkflow(workflows.ResolveUpdate, "update-"+a.Request, r, a)
+	return r
+}
+
+// TestApprovalInTheTaskOfTheEnd has a session cancelled while one approval is being
+// kept and another one waits for that: the session ends, and the second person hears
+// that the word came too late.
+func TestApprovalInTheTaskOfTheEnd(t *testing.T) {
+	t.Parallel()
+	s := &stage{team: leaves(), course: team.Course{PauseAfter: []string{"left", "right"}}}
+	late := &reply{}
+	s.play(t, says(time.Hour, team.Answer{Request: "left.approval.1", Verb: team.Approving}), func(env *testsuite.TestWorkflowEnvironment) {
+		s.marking = func(activities.MarkInput) {
+			late = resolve(env, team.Answer{Request: "right.approval.1", Verb: team.Approving})
+			env.CancelWorkflow()
+		}
+	})
+	require.NoError(t, late.refused)
+	require.ErrorContains(t, late.failed, "request right.approval.1-default- was taken back before its answer was heeded")
+	require.Equal(t, team.WasCancelled, s.closed[0].Status)
+}
+
+// TestApprovalOfWorkThatIsSentBackMeanwhile has a person approve of work while what it
+// builds on is sent back: the person hears that the word came too late, and the work is
+// there to be approved of again.
+func TestApprovalOfWorkThatIsSentBackMeanwhile(t *testing.T) {
+	t.Parallel()
+	tm := patient(phase("aside", "a"), phase("one", "b"), phase("two", "c"), phase("docs", "d"))
+	tm.Phases[1].Needs, tm.Phases[3].Needs, tm.Phases[3].Approve = []string{}, []string{"one"}, true
+	tm.Phases[2].SendsBack = &team.SendsBack{To: "one", Times: 1}
+	s := &stage{team: tm}
+	late, advancing, looking := &reply{}, make(chan struct{}), make(chan struct{})
+	s.round = func(in activities.RoundInput) (team.RoundResult, error) {
+		switch {
+		case in.Persona == "a":
+			<-advancing
+		case in.Persona == "c" && in.Rework == nil:
+			<-looking
+			return sendingBack(in, "no"), nil
+		}
+		return team.RoundResult{}, nil
+	}
+	env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
+		s.onAdvance = func(in activities.AdvanceInput) {
+			switch {
+			case in.Phase == "docs" && len(s.advanced) == 2:
+				close(advancing)
+			case in.Phase == "aside":
+				late = resolve(env, team.Answer{Request: "docs.approval.1", Verb: team.Approving})
+				close(looking)
+				time.Sleep(100 * time.Millisecond) // for the environment to bring both to wait
+			}
+		}
+	}, says(time.Hour, team.Answer{Request: "docs.approval.2", Verb: team.Approving}))
+	require.NoError(t, env.GetWorkflowError())
+	require.NoError(t, late.refused)
+	require.ErrorContains(t, late.failed, "request docs.approval.1-default- was taken back before its answer was heeded")
+	require.Len(t, s.reworks, 1)
+	require.Len(t, s.answers, 1)
+}
+
+// TestSessionThatEndsTakesNoMoreAnswers has a person abort one branch while another
+// one still works, and somebody answer a third.
+func TestSessionThatEndsTakesNoMoreAnswers(t *testing.T) {
+	t.Parallel()
+	tm := patient(phase("one", "a"), phase("two", "b"), phase("three", "c"))
+	tm.Phases[1].Needs, tm.Phases[2].Needs = []string{}, []string{}
+	tm.Retry.Rounds, tm.Retry.RoundInitial, tm.Retry.RoundMax = 2, team.Duration(5*time.Hour), team.Duration(5*time.Hour)
+	s := &stage{team: tm, round: func(in activities.RoundInput) (team.RoundResult, error) {
+		switch {
+		case in.Persona == "c" && in.Round == 1:
+			return team.RoundResult{}, failedRound(team.APIError, "away") // a second round follows after 5 h
+		case in.Persona == "c":
+			return team.RoundResult{}, nil
+		}
+		return team.RoundResult{}, failedRound(team.Auth, "no key")
+	}}
+	late, word := &reply{}, &reply{}
+	env := s.play(t, says(time.Hour, team.Answer{Request: "one.a.1", Verb: team.Aborting}), func(env *testsuite.TestWorkflowEnvironment) {
+		env.RegisterDelayedCallback(func() {
+			late = resolve(env, team.Answer{Request: "two.b.1", Verb: team.Retrying})
+			env.UpdateWorkflow(workflows.GoOnUpdate, "go-on", word, workflows.GoOn{Phase: "two"})
+		}, 2*time.Hour)
+	})
+	require.ErrorContains(t, env.GetWorkflowError(), "one/a needs help")
+	require.ErrorContains(t, late.refused, "the session ends, and waits for an answer to request two.b.1-default- no more")
+	require.ErrorContains(t, word.refused, "it is not parked")
+	require.Len(t, s.answers, 1)
+	require.Len(t, s.advanced, 1, "what was at work is still finished")
+	require.Len(t, s.closed[0].Help, 2)
+}
+
+// TestSessionIsNotCompleteBeforeItsApprovalIsKept has the last phase end while the
+// approval of another one waits to be kept.
+func TestSessionIsNotCompleteBeforeItsApprovalIsKept(t *testing.T) {
+	t.Parallel()
+	tm := patient(phase("middle", "b"), phase("left", "a"), phase("right", "c")) // in the order in which they take turns
+	tm.Phases[1].Needs, tm.Phases[2].Needs = []string{}, []string{}
+	s := &stage{team: tm, course: team.Course{PauseAfter: []string{"middle", "right"}}}
+	released := make(chan struct{})
+	s.round = func(in activities.RoundInput) (team.RoundResult, error) {
+		if in.Persona == "a" {
+			<-released
+		}
+		return team.RoundResult{}, nil
+	}
+	env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
+		s.onAdvance = func(activities.AdvanceInput) {
+			if len(s.advanced) == 2 {
+				resolve(env, team.Answer{Request: "middle.approval.1", Verb: team.Approving})
+			}
+		}
+		s.marking = func(in activities.MarkInput) {
+			if in.Phase == "middle" {
+				resolve(env, team.Answer{Request: "right.approval.1", Verb: team.Approving})
+				close(released)
+				time.Sleep(100 * time.Millisecond) // for the environment to bring both to wait
+			}
+		}
+	})
+	require.NoError(t, env.GetWorkflowError())
+	require.Len(t, s.answers, 2)
+	for _, in := range s.advanced {
+		require.False(t, in.Complete, in.Phase)
+	}
+	require.Len(t, s.closed, 1)
+}
+
+// TestRejectionTakesRestoredWorkAlong has a person reject what half a phase, restored
+// and held back, builds on.
+func TestRejectionTakesRestoredWorkAlong(t *testing.T) {
+	t.Parallel()
+	half := activities.RestoredWork{Output: "tree-old", CheckpointAssignment: team.CheckpointAssignment{
+		AssignmentID: team.AssignmentID{Phase: "two", Persona: "b"}, Status: team.Completed, Input: "input-old", Work: team.Work{Delta: "delta-old"},
+	}}
+	one := phase("one", "a")
+	one.Approve = true
+	s := &stage{team: patient(one, phase("two", "b", "c")), partial: []activities.RestoredWork{half},
+		begun: map[string]team.Digest{"two": "input-old"}, unapproved: []string{"one"}}
+	env := s.play(t, says(time.Hour, team.Answer{Request: "one.approval.1", Verb: team.Rejecting, Note: "no"}),
+		says(2*time.Hour, team.Answer{Request: "one.approval.2", Verb: team.Approving}))
+	require.NoError(t, env.GetWorkflowError())
+	require.Equal(t, []string{"one", "two"}, s.reworks[0].Rework.Open)
+	require.ElementsMatch(t, []string{"one/a.1", "two/b.1", "two/c.1"}, s.order())
+}
+
+// TestDisputeAtTheEndIsOverWhenWorkIsDoneAgain has a person reject a phase while
+// another one waits to hear what becomes of their disagreement.
+func TestDisputeAtTheEndIsOverWhenWorkIsDoneAgain(t *testing.T) {
+	t.Parallel()
+	tm := patient(phase("left", "a"), phase("right", "b"))
+	tm.Phases[0].Approve, tm.Phases[1].Needs = true, []string{}
+	s := &stage{team: tm, conflicts: map[string][]team.Conflict{"right": {{Path: "main.go"}}}}
+	wait := make(chan struct{})
+	s.round = func(in activities.RoundInput) (team.RoundResult, error) {
+		if in.Persona == "b" {
+			<-wait
+		}
+		return team.RoundResult{}, nil
+	}
+	s.onAdvance = func(in activities.AdvanceInput) {
+		if in.Phase == "left" && len(s.advanced) == 1 {
+			close(wait)
+		}
+	}
+	late := &reply{}
+	env := s.play(t, says(time.Hour, team.Answer{Request: "left.approval.1", Verb: team.Rejecting, Note: "no"}),
+		says(3*time.Hour, team.Answer{Request: "left.approval.2", Verb: team.Approving}), func(env *testsuite.TestWorkflowEnvironment) {
+			env.RegisterDelayedCallback(func() { late = resolve(env, team.Answer{Request: "right.b.1", Verb: team.Skipping}) }, 2*time.Hour)
+		})
+	require.NoError(t, env.GetWorkflowError())
+	require.ErrorContains(t, late.refused, "does not wait for an answer to request")
+	got := status(t, env)
+	require.Equal(t, team.Completed, got.Phases[1].Status)
+	require.Equal(t, team.Completed, got.Phases[1].Assignments[0].Status)
+}
