@@ -19,6 +19,8 @@ type request struct {
 	team.HelpRequest
 	// answer is a person's; nil: none has come yet.
 	answer *team.Answer
+	// told: people outside have heard of the request.
+	told bool
 	// heeded: the session has done as the answer says, and everybody can see it.
 	heeded bool
 	// over: nobody waits for an answer any more.
@@ -200,9 +202,12 @@ func (s *session) forget(r *request) {
 }
 
 // withdraw does so with a request that nobody needs to answer any more.
-func (s *session) withdraw(r *request) {
+func (s *session) withdraw(ctx workflow.Context, r *request) {
 	r.over = true
 	s.forget(r)
+	if r.told {
+		s.tell(ctx, team.WentOn, &r.HelpRequest, nil)
+	}
 }
 
 // ask parks an assignment until a person has answered, or until an answer is not
@@ -212,13 +217,14 @@ func (s *session) withdraw(r *request) {
 func (s *session) ask(ctx workflow.Context, a *assignment, r *request) (*team.Answer, error) {
 	defer func() { r.over = true }()
 	if err := s.standBy(ctx, a, team.HelpIsNeeded, nil); err != nil {
-		return nil, s.unasked(r, err)
+		return nil, s.unasked(ctx, r, err)
 	}
 	if !s.stopping() {
+		r.told = true
 		s.tell(ctx, team.HelpAsked, &r.HelpRequest, nil)
 	}
 	if err := s.untilAnswered(ctx, a, r); err != nil {
-		return nil, s.unasked(r, err)
+		return nil, s.unasked(ctx, r, err)
 	}
 	answer := r.answer
 	if answer != nil && answer.Verb == team.Aborting {
@@ -235,9 +241,9 @@ func (s *session) ask(ctx workflow.Context, a *assignment, r *request) (*team.An
 
 // unasked takes a request back whose phase is to be done again, and leaves that of
 // a session that ends: its end says for what nobody has come.
-func (s *session) unasked(r *request, err error) error {
+func (s *session) unasked(ctx workflow.Context, r *request, err error) error {
 	if temporal.IsCanceledError(err) && s.recalled[r.Phase] {
-		s.withdraw(r)
+		s.withdraw(ctx, r)
 	}
 	return err
 }

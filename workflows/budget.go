@@ -99,7 +99,9 @@ func (s *session) afterBudgetSpent(ctx workflow.Context, a *assignment, stop act
 	case err != nil || answer == nil:
 		return err
 	case answer.Verb == team.Retrying:
-		a.note = answer.Note
+		if answer.Note != "" { // the round goes on as it began unless there is something to say
+			a.note, s.notes[a.String()] = answer.Note, answer.Note
+		}
 		return nil
 	}
 	return &answered{*answer}

@@ -103,6 +103,7 @@ func (s *session) park(ctx workflow.Context, p team.Phase) error {
 	s.standing()
 	s.publish(ctx)
 	s.remember(ctx)
+	r.told = true
 	s.tell(ctx, team.ApprovalAsked, &r.HelpRequest, nil)
 	err := workflow.Await(ctx, func() bool { return r.answer != nil || s.stopping() })
 	if err != nil || s.stopping() {

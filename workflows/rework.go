@@ -118,7 +118,7 @@ func (s *session) rework(ctx workflow.Context, by team.Phase, rework team.Rework
 	}
 	rework.Open, rework.At = open, workflow.Now(ctx).UTC()
 	for _, phase := range open {
-		s.reopen(phase)
+		s.reopen(ctx, phase)
 	}
 	s.standing()
 	var out activities.Reworked
@@ -196,13 +196,13 @@ func (s *session) recall(ctx workflow.Context, phases []string, but string) erro
 }
 
 // reopen makes a phase yet to be done. What it has cost stays.
-func (s *session) reopen(phase string) {
+func (s *session) reopen(ctx workflow.Context, phase string) {
 	p, _ := s.team.Phase(phase)
 	s.todo[phase] = true
 	delete(s.unapproved, phase)
 	if r := s.parked[phase]; r != nil {
 		delete(s.parked, phase)
-		s.withdraw(r)
+		s.withdraw(ctx, r)
 	}
 	s.setPhase(phase, team.Pending)
 	for _, persona := range p.Personas {

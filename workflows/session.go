@@ -293,7 +293,7 @@ func (s *session) advance(ctx workflow.Context, p team.Phase, work []*assignment
 	var out activities.Advanced
 	if err := s.atBoundary(ctx, activities.AdvanceName, in, &out); err != nil {
 		if in.Park {
-			s.withdraw(approval)
+			s.withdraw(ctx, approval)
 		}
 		return err
 	}

@@ -36,6 +36,9 @@ type stage struct {
 	course team.Course
 	// partial is the work that is at hand in phases that have yet to run.
 	partial []activities.RestoredWork
+	// webhook: somebody wants to hear of the session; told is what they have heard.
+	webhook bool
+	told    []activities.NotifyInput
 	// unapproved are phases that were finished before, and that nobody has approved.
 	unapproved []string
 	// begun, if set, has the phases that are left to do, with what they start from.
@@ -58,6 +61,8 @@ type stage struct {
 	// marking, if set, is called while an answer is kept; sending while work is sent back.
 	marking func(in activities.MarkInput)
 	sending func(in activities.ReworkInput)
+	// telling, if set, is called while people are told something.
+	telling func(in activities.NotifyInput)
 	// onAdvance, if set, is called once a phase is advanced.
 	onAdvance func(in activities.AdvanceInput)
 }
@@ -67,7 +72,7 @@ func (s *stage) admit(_ context.Context, in activities.AdmitInput) (activities.A
 	a := activities.Admission{
 		Faults: s.faults, Team: t.Outline(), Head: "head-init", Incarnation: 1,
 		Todo: t.Topological(), Inputs: map[string]team.Digest{}, Partial: s.partial, Fallbacks: s.fallbacks,
-		Unapproved: s.unapproved,
+		Unapproved: s.unapproved, Webhook: s.webhook,
 	}
 	for _, p := range t.Phases {
 		if len(p.Needs) == 0 {
@@ -103,6 +108,19 @@ func (s *stage) sendBack(_ context.Context, in activities.ReworkInput) (activiti
 	defer s.mu.Unlock()
 	s.reworks = append(s.reworks, in)
 	return activities.Reworked{Head: team.Digest(fmt.Sprintf("head-rework-%d", len(s.reworks))), Input: team.Digest("input-" + in.Rework.To)}, nil
+}
+
+func (s *stage) notify(_ context.Context, in activities.NotifyInput) (out activities.Notified, err error) {
+	if s.telling != nil {
+		s.telling(in)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.told = append(s.told, in)
+	if r := in.Notice.Request; r != nil && in.Jira != nil {
+		out.Fingerprint = "of " + r.Phase
+	}
+	return out, nil
 }
 
 func (s *stage) run(_ context.Context, in activities.RoundInput) (team.RoundResult, error) {
@@ -175,6 +193,7 @@ func (s *stage) play(t *testing.T, during ...func(*testsuite.TestWorkflowEnviron
 		activities.AdmitName: s.admit, activities.RoundName: s.run, activities.SealName: s.sealed,
 		activities.AdvanceName: s.advance, activities.CloseName: s.close,
 		activities.MarkName: s.mark, activities.ReworkName: s.sendBack,
+		activities.NotifyName: s.notify,
 	} {
 		env.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: string(name)})
 	}

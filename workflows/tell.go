@@ -53,6 +53,9 @@ func (s *session) tell(ctx workflow.Context, event team.Event, h *team.HelpReque
 			return
 		}
 		defer s.telling.Unlock()
+		if in.Jira != nil && h == nil { // all that a ticket was made for by now hears of it
+			in.Fingerprints = slices.Clone(s.told)
+		}
 		var out activities.Notified
 		if err := s.atBoundary(ctx, activities.NotifyName, in, &out); err != nil {
 			workflow.GetLogger(ctx).Error("nobody outside hears of it", "event", event, "error", err)
@@ -88,30 +91,24 @@ func (s *session) notice(ctx workflow.Context, event team.Event, h *team.HelpReq
 			Event: event, At: workflow.Now(ctx).UTC(), Session: s.status.Session, Run: info.WorkflowExecution.RunID,
 			Namespace: info.Namespace, Store: s.in.Store, Team: s.team.Name, Incarnation: s.status.Incarnation,
 			Status: s.status.Status, Reason: team.Shorten(s.status.Reason, team.MaxMessage), Request: h, Answer: answer,
-			Usage: s.status.Usage, Checkpoint: s.head, Commands: s.commands(h, answer),
+			Usage: s.status.Usage, Checkpoint: s.head,
 		},
-		ReportTo: s.in.ReportTo, Webhook: s.webhook,
+		Jira: s.team.Help.Jira, ReportTo: s.in.ReportTo, Webhook: s.webhook,
 	}
-	if s.team.Help.Jira == nil {
-		return in
+	in.Notice.Commands = []string{"maestro status " + s.status.Session, "maestro artifacts list " + s.status.Session}
+	if in.Notice.Asks() {
+		in.Notice.Commands = s.commands(*h)
 	}
-	in.Jira = s.team.Help.Jira
-	if h == nil { // all that a ticket was made for hears of it
-		in.Fingerprints = slices.Clone(s.told)
-		if s.ended != nil {
-			in.Notice.Answer = s.ended.answer
-		}
+	if h == nil && s.ended != nil {
+		in.Notice.Answer = s.ended.answer
 	}
 	return in
 }
 
-// commands are what a person can type, the most useful one first.
-func (s *session) commands(h *team.HelpRequest, answer *team.Answer) []string {
+// commands are what a person can type about a request, the most useful one first.
+func (s *session) commands(h team.HelpRequest) []string {
 	name := s.status.Session
-	switch {
-	case h == nil || answer != nil:
-		return []string{"maestro status " + name, "maestro artifacts list " + name}
-	case h.Kind == team.ForApproval:
+	if h.Kind == team.ForApproval {
 		return []string{
 			fmt.Sprintf("maestro artifacts diff %s %s", name, h.Phase), fmt.Sprintf("maestro approve %s %s", name, h.Phase),
 			fmt.Sprintf("maestro reject %s %s --note \"what to change\"", name, h.Phase),

@@ -1,0 +1,113 @@
+package workflows_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/testsuite"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// events lists what people have heard of, in order.
+func (s *stage) events() []team.Event {
+	var all []team.Event
+	for _, in := range s.told {
+		all = append(all, in.Notice.Event)
+	}
+	return all
+}
+
+// TestNobodyIsToldToAnswerWhatIsAnswered has a budget raised, which answers a request
+// without a word to it.
+func TestNobodyIsToldToAnswerWhatIsAnswered(t *testing.T) {
+	t.Parallel()
+	s := &stage{team: patient(phase("build", "a")), webhook: true}
+	s.team.Budget = team.Budget{Tokens: 100, OnExceeded: team.OnExceededAsk}
+	s.round = func(activities.RoundInput) (team.RoundResult, error) {
+		if len(s.rounds) == 1 {
+			return team.RoundResult{}, spent()
+		}
+		return team.RoundResult{}, nil
+	}
+	env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
+		env.RegisterActivityWithOptions(func(_ context.Context, in activities.RaiseInput) (activities.Raised, error) {
+			return activities.Raised{Scope: in.Scope, Cap: team.Cap{Tokens: 1000}}, nil
+		}, activity.RegisterOptions{Name: string(activities.RaiseName)})
+		env.RegisterDelayedCallback(func() { env.SignalWorkflow(workflows.RaiseUpdate, workflows.Raise{Tokens: 900}) }, time.Hour)
+	})
+	require.NoError(t, env.GetWorkflowError())
+	require.Equal(t, []team.Event{team.HelpAsked, team.WentOn, team.SessionCompleted}, s.events())
+	name := s.told[0].Notice.Session
+	require.Contains(t, s.told[0].Notice.Commands, "maestro resolve "+name+" skip --request build.a.1-default-")
+	for _, in := range s.told[1:] {
+		require.Equal(t, []string{"maestro status " + name, "maestro artifacts list " + name}, in.Notice.Commands)
+	}
+}
+
+// TestPeopleHearThatARequestIsTakenBack has work sent back whose approval is awaited.
+func TestPeopleHearThatARequestIsTakenBack(t *testing.T) {
+	t.Parallel()
+	tm := patient(phase("one", "a"), phase("two", "b"), phase("docs", "c"))
+	tm.Phases[1].SendsBack, tm.Phases[2].Needs, tm.Phases[2].Approve = &team.SendsBack{To: "one", Times: 1}, []string{"one"}, true
+	asked := make(chan struct{})
+	s := &stage{team: tm, webhook: true}
+	s.round = func(in activities.RoundInput) (team.RoundResult, error) {
+		if in.Persona == "b" && in.Rework == nil {
+			<-asked
+			return sendingBack(in, "no"), nil
+		}
+		return team.RoundResult{}, nil
+	}
+	s.onAdvance = func(in activities.AdvanceInput) {
+		if in.Phase == "docs" && len(s.advanced) == 2 {
+			close(asked)
+		}
+	}
+	env := s.play(t, says(time.Hour, team.Answer{Request: "docs.approval.2", Verb: team.Approving}))
+	require.NoError(t, env.GetWorkflowError())
+	require.Equal(t, []team.Event{team.ApprovalAsked, team.WentOn, team.ApprovalAsked, team.WentOn, team.SessionCompleted}, s.events())
+	require.Nil(t, s.told[1].Notice.Answer)
+	require.Equal(t, "docs.approval.1-default-", s.told[1].Notice.Request.ID)
+}
+
+// TestTicketOfARequestHearsOfAnEndThatComesAtOnce has a session end while its ticket is
+// being told that it waits.
+func TestTicketOfARequestHearsOfAnEndThatComesAtOnce(t *testing.T) {
+	t.Parallel()
+	s := &stage{team: patient(phase("build", "a"))}
+	s.team.Help.Jira = &team.HelpJira{Project: "MD"}
+	s.round = func(activities.RoundInput) (team.RoundResult, error) {
+		return team.RoundResult{}, failedRound(team.Auth, "no key")
+	}
+	s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
+		s.telling = func(in activities.NotifyInput) {
+			if in.Notice.Event == team.HelpAsked {
+				resolve(env, team.Answer{Request: "build.a.1", Verb: team.Aborting})
+				time.Sleep(100 * time.Millisecond) // for the session to come to its end
+			}
+		}
+	})
+	require.Equal(t, []team.Event{team.HelpAsked, team.SessionFailed}, s.events())
+	require.Equal(t, []string{"of build"}, s.told[1].Fingerprints)
+}
+
+// TestRetryWithoutANoteLeavesWhatWasSaid has a person go on after a budget, too.
+func TestRetryWithoutANoteLeavesWhatWasSaid(t *testing.T) {
+	t.Parallel()
+	s := &stage{team: patient(phase("build", "a"))}
+	s.team.Budget = team.Budget{Tokens: 100, OnExceeded: team.OnExceededAsk}
+	ends := []error{failedRound(team.TestFailure, "red"), spent(), nil}
+	s.round = func(activities.RoundInput) (team.RoundResult, error) {
+		return team.RoundResult{}, ends[len(s.rounds)-1]
+	}
+	env := s.play(t, says(time.Hour, team.Answer{Request: "build.a.1", Verb: team.Retrying, Note: "make it green"}),
+		says(2*time.Hour, team.Answer{Request: "build.a.2", Verb: team.Retrying}))
+	require.NoError(t, env.GetWorkflowError())
+	require.Equal(t, "make it green", s.rounds[2].Note)
+}
