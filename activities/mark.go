@@ -37,12 +37,12 @@ func (b *Boundaries) Mark(ctx context.Context, in MarkInput) (Marked, error) {
 	return out, nil
 }
 
-// skip writes what no round will: that an assignment counts as done. Where the
-// phase is done already, it is its disagreement with others that is skipped.
+// skip writes what no round will: that an assignment counts as done. Where its phase
+// has not begun, or is done, what others disagree on is skipped.
 func skip(e *team.Execution, answer team.Answer) {
 	for i, p := range e.Phases {
 		for j, a := range p.Assignments {
-			if p.Name == answer.Phase && a.Persona == answer.Persona && !p.Status.Done() {
+			if p.Name == answer.Phase && a.Persona == answer.Persona && p.Status == team.Running {
 				e.Phases[i].Assignments[j].Status = team.Skipped
 			}
 		}
@@ -122,8 +122,9 @@ func (b *Boundaries) Rework(ctx context.Context, in ReworkInput) (Reworked, erro
 func (b *Boundaries) undone(ctx context.Context, s scene, in ReworkInput) (team.Checkpoint, team.Digest, error) {
 	c := b.following(ctx, s.checkpoint, in.Head)
 	rework := in.Rework
-	for _, a := range slices.Concat(c.Assignments, c.Partial, in.Left) {
-		if slices.Contains(rework.Open, a.Phase) {
+	for _, a := range slices.Concat(in.Left, c.Assignments, c.Partial) { // restored work may be among what is left, too
+		known := slices.ContainsFunc(rework.Undone, func(u team.CheckpointAssignment) bool { return u.AssignmentID == a.AssignmentID })
+		if !known && slices.Contains(rework.Open, a.Phase) {
 			rework.Undone = append(rework.Undone, a)
 		}
 	}
