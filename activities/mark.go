@@ -170,10 +170,12 @@ func reopen(p *team.PhaseStatus) {
 // mirrorHelp brings what a person is needed for in execution_state.json up to date.
 // It may lag, so a failure to write it is only logged.
 func (b *Boundaries) mirrorHelp(ctx context.Context, in MarkInput, more func(*team.Execution)) {
-	err := b.Sessions.UpdateExecution(sessionKey(activity.GetInfo(ctx)), func(e *team.Execution) {
+	info := activity.GetInfo(ctx)
+	err := b.Sessions.UpdateExecution(sessionKey(info), func(e *team.Execution) {
 		if e.Incarnation > in.Incarnation || e.Status.Status.Closed() {
 			return
 		}
+		e.RunID = info.WorkflowExecution.RunID // another one since a reset
 		more(e)
 		e.Help = append([]team.HelpRequest{}, in.Help...)
 		for i := range e.Phases {

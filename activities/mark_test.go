@@ -100,6 +100,19 @@ func TestForkPaysForNothingThatItsOriginHasUndone(t *testing.T) {
 	require.Len(t, p.checkpoint().Reworks[0].Undone, 1)
 }
 
+// TestParkedSessionIsThatOfItsRun: a session that was reset to where it had parked writes
+// nothing else, and yet what the store has of it is of the present run.
+func TestParkedSessionIsThatOfItsRun(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	key := team.SessionKey{Namespace: "default-test-namespace", Session: "default-test-workflow-id"}
+	require.NoError(t, p.store.UpdateExecution(key, func(e *team.Execution) { e.RunID = "before the reset" }))
+	execute(t, p.boundaries().Mark, activities.MarkInput{Incarnation: p.incarnation, Head: p.head}, &activities.Marked{})
+	e, err := p.store.Execution(key)
+	require.NoError(t, err)
+	require.Equal(t, "default-test-run-id", e.RunID)
+}
+
 // TestOnlyWorkUnderWayIsSkipped: a person who skips what others disagree on skips no
 // work of the phase that builds on them.
 func TestOnlyWorkUnderWayIsSkipped(t *testing.T) {
