@@ -172,10 +172,14 @@ func reopen(p *team.PhaseStatus) {
 func (b *Boundaries) mirrorHelp(ctx context.Context, in MarkInput, more func(*team.Execution)) {
 	info := activity.GetInfo(ctx)
 	err := b.Sessions.UpdateExecution(sessionKey(info), func(e *team.Execution) {
-		if e.Incarnation > in.Incarnation || e.Status.Status.Closed() {
+		run := info.WorkflowExecution.RunID
+		if e.Incarnation > in.Incarnation || e.Status.Status.Closed() && e.RunID == run {
 			return
 		}
-		e.RunID = info.WorkflowExecution.RunID // another one since a reset
+		if e.Status.Status.Closed() { // the session was reset since
+			e.Status.Status, e.ClosedAt = team.Running, nil
+		}
+		e.RunID = run
 		more(e)
 		e.Help = append([]team.HelpRequest{}, in.Help...)
 		for i := range e.Phases {

@@ -101,16 +101,35 @@ func TestForkPaysForNothingThatItsOriginHasUndone(t *testing.T) {
 }
 
 // TestParkedSessionIsThatOfItsRun: a session that was reset to where it had parked writes
-// nothing else, and yet what the store has of it is of the present run.
+// nothing else, and yet what the store has of it is of the present run, also where the
+// run before had ended. What a run writes late that has ended changes nothing.
 func TestParkedSessionIsThatOfItsRun(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
 	key := team.SessionKey{Namespace: "default-test-namespace", Session: "default-test-workflow-id"}
-	require.NoError(t, p.store.UpdateExecution(key, func(e *team.Execution) { e.RunID = "before the reset" }))
-	execute(t, p.boundaries().Mark, activities.MarkInput{Incarnation: p.incarnation, Head: p.head}, &activities.Marked{})
-	e, err := p.store.Execution(key)
-	require.NoError(t, err)
-	require.Equal(t, "default-test-run-id", e.RunID)
+	help := []team.HelpRequest{{ID: "pair.q.1", Phase: "pair", Persona: "q"}}
+	now := time.Now()
+	for _, tt := range []struct {
+		run          string
+		status, want team.State
+	}{
+		{"before the reset", team.Running, team.HelpIsNeeded},
+		{"before the reset", team.Completed, team.HelpIsNeeded},
+		{"default-test-run-id", team.Completed, team.Completed},
+	} {
+		require.NoError(t, p.store.UpdateExecution(key, func(e *team.Execution) {
+			e.RunID, e.Status.Status, e.ClosedAt, e.Help = tt.run, tt.status, &now, nil
+		}))
+		execute(t, p.boundaries().Mark, activities.MarkInput{Incarnation: p.incarnation, Head: p.head, Help: help}, &activities.Marked{})
+		e, err := p.store.Execution(key)
+		require.NoError(t, err)
+		require.Equal(t, "default-test-run-id", e.RunID)
+		require.Equal(t, tt.want, e.Status.Status)
+		require.Equal(t, tt.want == team.HelpIsNeeded, len(e.Help) == 1)
+		if tt.status == team.Completed {
+			require.Equal(t, tt.want == team.Completed, e.ClosedAt != nil)
+		}
+	}
 }
 
 // TestOnlyWorkUnderWayIsSkipped: a person who skips what others disagree on skips no
