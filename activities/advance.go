@@ -191,7 +191,7 @@ func (b *Boundaries) Close(ctx context.Context, in CloseInput) error {
 		e.Status.Status, e.Reason, e.ClosedAt, e.UpdatedAt = in.Status, in.Reason, &now, now
 		e.Help = append([]team.HelpRequest{}, in.Help...)
 		for i := range e.Phases {
-			closePhase(&e.Phases[i], in.Help)
+			e.Phases[i].Close(in.Help)
 		}
 		for id, used := range spent {
 			if a := e.Assignment(id); a != nil {
@@ -205,24 +205,6 @@ func (b *Boundaries) Close(ctx context.Context, in CloseInput) error {
 		activity.GetLogger(ctx).Warn("execution_state.json lags behind", "error", err)
 	}
 	return nil
-}
-
-// closePhase settles what was under way when the session ended: what a person
-// has to help with has failed, the rest is yet to do.
-func closePhase(p *team.PhaseStatus, help []team.HelpRequest) {
-	for i, a := range p.Assignments {
-		failed := slices.ContainsFunc(help, func(h team.HelpRequest) bool {
-			return h.Phase == p.Name && h.Persona == a.Persona
-		})
-		switch {
-		case failed:
-			p.Assignments[i].Status, p.Status = team.Failed, team.Failed
-		case !a.Status.Done():
-			p.Assignments[i].Status = team.Pending
-		}
-		p.Assignments[i].Progress, p.Assignments[i].Awaits = "", nil
-	}
-	p.Status = p.Status.Settled()
 }
 
 func assignmentStatus(a team.CheckpointAssignment) team.AssignmentStatus {

@@ -37,12 +37,12 @@ func (b *Boundaries) Mark(ctx context.Context, in MarkInput) (Marked, error) {
 	return out, nil
 }
 
-// skip writes what no round will: that an assignment counts as done. Where the
-// phase is done already, it is its disagreement with others that is skipped.
+// skip writes what no round will: that an assignment counts as done. Where its phase
+// has not begun, or is done, what others disagree on is skipped.
 func skip(e *team.Execution, answer team.Answer) {
 	for i, p := range e.Phases {
 		for j, a := range p.Assignments {
-			if p.Name == answer.Phase && a.Persona == answer.Persona && !p.Status.Done() {
+			if p.Name == answer.Phase && a.Persona == answer.Persona && p.Status == team.Running {
 				e.Phases[i].Assignments[j].Status = team.Skipped
 			}
 		}
@@ -122,8 +122,9 @@ func (b *Boundaries) Rework(ctx context.Context, in ReworkInput) (Reworked, erro
 func (b *Boundaries) undone(ctx context.Context, s scene, in ReworkInput) (team.Checkpoint, team.Digest, error) {
 	c := b.following(ctx, s.checkpoint, in.Head)
 	rework := in.Rework
-	for _, a := range slices.Concat(c.Assignments, c.Partial, in.Left) {
-		if slices.Contains(rework.Open, a.Phase) {
+	for _, a := range slices.Concat(in.Left, c.Assignments, c.Partial) { // restored work may be among what is left, too
+		known := slices.ContainsFunc(rework.Undone, func(u team.CheckpointAssignment) bool { return u.AssignmentID == a.AssignmentID })
+		if !known && slices.Contains(rework.Open, a.Phase) {
 			rework.Undone = append(rework.Undone, a)
 		}
 	}
@@ -169,10 +170,16 @@ func reopen(p *team.PhaseStatus) {
 // mirrorHelp brings what a person is needed for in execution_state.json up to date.
 // It may lag, so a failure to write it is only logged.
 func (b *Boundaries) mirrorHelp(ctx context.Context, in MarkInput, more func(*team.Execution)) {
-	err := b.Sessions.UpdateExecution(sessionKey(activity.GetInfo(ctx)), func(e *team.Execution) {
-		if e.Incarnation > in.Incarnation || e.Status.Status.Closed() {
+	info := activity.GetInfo(ctx)
+	err := b.Sessions.UpdateExecution(sessionKey(info), func(e *team.Execution) {
+		run := info.WorkflowExecution.RunID
+		if e.Incarnation > in.Incarnation || e.Status.Status.Closed() && e.RunID == run {
 			return
 		}
+		if e.Status.Status.Closed() { // the session was reset since
+			e.Status.Status, e.ClosedAt = team.Running, nil
+		}
+		e.RunID = run
 		more(e)
 		e.Help = append([]team.HelpRequest{}, in.Help...)
 		for i := range e.Phases {

@@ -426,6 +426,10 @@ func (r *restoration) checkpoint() (team.Checkpoint, error) {
 	}
 	for i, rework := range c.Reworks { // supplied work is done again, too
 		c.Reworks[i].Open = slices.DeleteFunc(slices.Clone(rework.Open), func(p string) bool { return !slices.Contains(r.todo, p) })
+		c.Reworks[i].Undone = slices.Clone(rework.Undone)
+		for j, a := range rework.Undone {
+			c.Reworks[i].Undone[j] = r.shared(a)
+		}
 	}
 	for _, a := range r.partial {
 		c.Partial = append(c.Partial, a.CheckpointAssignment)
@@ -462,12 +466,16 @@ func (r *restoration) admission() Admission {
 	return out
 }
 
-// notes is what a person last said to those who have yet to finish.
+// notes is what a person last said to those who have yet to finish their own work, or
+// what they had begun to mend of their phase's.
 func (r *restoration) notes() map[string]string {
 	notes := map[string]string{}
 	for _, a := range r.base.Answers {
 		id := team.AssignmentID{Phase: a.Phase, Persona: a.Persona}
-		if record := r.records[id]; a.Verb == team.Retrying && results(record) == 0 && len(record.Rounds) > 0 {
+		record := r.records[id]
+		_, finished := recordedWork(record)
+		mends := slices.ContainsFunc(r.partial, func(w RestoredWork) bool { return w.AssignmentID == id })
+		if a.Verb == team.Retrying && a.Note != "" && len(record.Rounds) > 0 && (mends || !finished) {
 			notes[id.String()] = a.Note
 		}
 	}

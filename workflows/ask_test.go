@@ -113,6 +113,9 @@ func TestSessionThatEndsTakesNoMoreAnswers(t *testing.T) {
 	require.Len(t, s.answers, 1)
 	require.Len(t, s.advanced, 1, "what was at work is still finished")
 	require.Len(t, s.closed[0].Help, 2)
+	got := status(t, env)
+	require.Equal(t, []team.State{team.Failed, team.Failed, team.Completed}, []team.State{got.Phases[0].Status, got.Phases[1].Status, got.Phases[2].Status},
+		"as the store has it, too")
 }
 
 // TestSessionIsNotCompleteBeforeItsApprovalIsKept has the last phase end while the

@@ -75,7 +75,7 @@ func (s *session) newAssignment(id team.AssignmentID, input team.Digest) *assign
 		if !w.Status.Done() {
 			w.Status = team.Restored
 		}
-		return &assignment{CheckpointAssignment: w.CheckpointAssignment, counts: s.countsOf(id), input: input, output: w.Output}
+		return &assignment{CheckpointAssignment: w.CheckpointAssignment, counts: s.countsOf(id), input: input, output: w.Output, note: s.notes[id.String()]}
 	}
 	before := s.status.Assignment(id)
 	return &assignment{input: input, counts: s.countsOf(id), note: s.notes[id.String()], CheckpointAssignment: team.CheckpointAssignment{

@@ -330,17 +330,6 @@ func (s *session) unlockedBy(p string) (ready []string, last bool) {
 	return ready, last
 }
 
-// settle marks what was under way when the session ended as yet to do.
-func (s *session) settle() {
-	for i, p := range s.status.Phases {
-		s.status.Phases[i].Status = p.Status.Settled()
-		for j, a := range p.Assignments {
-			s.status.Phases[i].Assignments[j].Status = a.Status.Settled()
-			s.status.Phases[i].Assignments[j].Awaits = nil
-		}
-	}
-}
-
 // phase returns where a phase stands, for changing.
 func (s *session) phase(name string) *team.PhaseStatus {
 	i := slices.IndexFunc(s.status.Phases, func(p team.PhaseStatus) bool { return p.Name == name })
@@ -380,7 +369,9 @@ func (s *session) close(ctx, patient workflow.Context) (SessionResult, error) {
 		s.status.Status, s.status.Reason = team.Failed, s.fault.Error()
 		end = s.fault
 	}
-	s.settle()
+	for i := range s.status.Phases {
+		s.status.Phases[i].Close(s.status.Help)
+	}
 	err := s.atBoundary(patient, activities.CloseName, s.ending(), nil)
 	if err != nil {
 		workflow.GetLogger(ctx).Warn("the store does not know how the session ended", "error", err)

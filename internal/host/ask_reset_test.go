@@ -75,6 +75,10 @@ func TestResetReplaysNoAnswer(t *testing.T) {
 		}, 20*time.Second, 20*time.Millisecond)
 		require.False(t, seen[again.ID], "another id than %v: %s", seen, again.ID)
 		seen[again.ID] = true
+		require.Eventually(t, func() bool {
+			e := s.execution("s")
+			return e.RunID == answer.GetRunId() && len(e.Help) == 1 && e.Help[0].ID == again.ID && e.Status.Status == team.HelpIsNeeded && e.ClosedAt == nil
+		}, 20*time.Second, 20*time.Millisecond, "who asks the store finds it, too")
 		_, err = s.answer("s", team.Answer{Request: first.ID, Verb: team.Retrying})
 		require.ErrorContains(t, err, "does not wait for an answer to request")
 		require.Equal(t, 4, provider.Count(), "waiting, and the failure before it, cost nothing")

@@ -2,6 +2,7 @@ package team
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -88,6 +89,22 @@ type PhaseStatus struct {
 	Name        string             `json:"name"`
 	Status      State              `json:"status"`
 	Assignments []AssignmentStatus `json:"assignments"`
+}
+
+// Close settles what was under way when the session ended: what a person has to help
+// with has failed, the rest is yet to do.
+func (p *PhaseStatus) Close(help []HelpRequest) {
+	for i := range p.Assignments {
+		a := &p.Assignments[i]
+		switch {
+		case slices.ContainsFunc(help, func(h HelpRequest) bool { return h.Phase == p.Name && h.Persona == a.Persona }):
+			a.Status, p.Status = Failed, Failed
+		case !a.Status.Done():
+			a.Status = Pending
+		}
+		a.Progress, a.Awaits = "", nil
+	}
+	p.Status = p.Status.Settled()
 }
 
 // Done is the state of the phase once all its assignments are done: supplied if

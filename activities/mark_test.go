@@ -1,0 +1,148 @@
+package activities_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// boundaries are those of the session's store.
+func (p *past) boundaries() *activities.Boundaries {
+	return &activities.Boundaries{Files: p.store, Sessions: p.store, Ledgers: p.store, Clock: time.Now}
+}
+
+// sendBack sends a phase's work back, with what builds on it.
+func (p *past) sendBack(to string, open []string, left ...team.CheckpointAssignment) {
+	p.t.Helper()
+	var out activities.Reworked
+	execute(p.t, p.boundaries().Rework, activities.ReworkInput{
+		Incarnation: p.incarnation, Head: p.head, Left: left, Rework: team.Rework{To: to, By: "ada", Reasons: []string{"no"}, Open: open},
+	}, &out)
+	p.head = out.Head
+}
+
+// says keeps what a person has said.
+func (p *past) says(a team.Answer) {
+	p.t.Helper()
+	var out activities.Marked
+	execute(p.t, p.boundaries().Mark, activities.MarkInput{Incarnation: p.incarnation, Head: p.head, Answer: &a}, &out)
+	p.head = out.Head
+}
+
+func (p *past) checkpoint() team.Checkpoint {
+	p.t.Helper()
+	c, err := p.store.Checkpoint(p.t.Context(), p.head)
+	require.NoError(p.t, err)
+	return c
+}
+
+// TestNotesOutliveTheIncarnation: who goes on is told what a person said last, also
+// where finished work was sent back before, and where only the merged tree is to be mended.
+func TestNotesOutliveTheIncarnation(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	in := p.phase("root", p.workspace, "pair")
+	pair := p.phase("pair", in["pair"])
+	require.Empty(t, pair)
+	p.sendBack("pair", []string{"pair"})
+	p.says(team.Answer{Request: "1", Phase: "pair", Persona: "p", Verb: team.Retrying, Note: "use the other port"})
+	p.says(team.Answer{Request: "2", Phase: "pair", Persona: "p", Verb: team.Retrying})
+	require.Equal(t, map[string]string{"pair/p": "use the other port"}, p.admit(team.Course{}).Notes)
+
+	p = newPast(t)
+	in = p.phase("root", p.workspace, "pair")
+	p.work(team.AssignmentID{Phase: "pair", Persona: "q"}, in["pair"])
+	p.says(team.Answer{Request: "1", Phase: "pair", Persona: "q", Verb: team.Retrying, Note: "take both"})
+	a := p.admit(team.Course{})
+	require.Len(t, a.Partial, 1)
+	require.Equal(t, map[string]string{"pair/q": "take both"}, a.Notes)
+}
+
+// TestUndoneWorkIsKeptOnce sends back a phase half of which was restored.
+func TestUndoneWorkIsKeptOnce(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	in := p.phase("root", p.workspace, "pair")
+	restored := p.work(team.AssignmentID{Phase: "pair", Persona: "p"}, in["pair"])
+	require.Len(t, p.admit(team.Course{}).Partial, 1)
+	rest := p.work(team.AssignmentID{Phase: "pair", Persona: "q"}, in["pair"])
+	p.sendBack("root", []string{"root", "pair"}, restored.CheckpointAssignment, rest.CheckpointAssignment)
+	var undone []string
+	for _, a := range p.checkpoint().Reworks[0].Undone {
+		undone = append(undone, a.AssignmentID.String())
+	}
+	require.ElementsMatch(t, []string{"root/p", "pair/p", "pair/q"}, undone)
+}
+
+// TestForkPaysForNothingThatItsOriginHasUndone: the record of a fork adds up to what
+// the fork has cost.
+func TestForkPaysForNothingThatItsOriginHasUndone(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	in := p.phase("root", p.workspace, "pair")
+	w := p.work(team.AssignmentID{Phase: "pair", Persona: "p"}, in["pair"])
+	w.Usage = team.Usage{InputTokens: 7}
+	p.sendBack("pair", []string{"pair"}, w.CheckpointAssignment)
+	require.Equal(t, int64(17), p.checkpoint().Usage.Tokens())
+	admissions := &activities.Admissions{Files: p.store, Sessions: p.store, Ledgers: p.store, SearchAttributes: none{}, Clock: time.Now}
+	var a activities.Admission
+	admitAs(t, "fork", admissions.Admit, activities.AdmitInput{
+		Store: p.store.ID(), Team: p.blob(p.encoded()), Requirement: p.blob([]byte(p.requirement)), Workspace: p.workspace,
+		Incarnation: 1, Base: p.head, Origin: &team.Origin{Session: "origin", Checkpoint: p.head},
+	}, &a)
+	require.Empty(t, a.Faults)
+	p.head = a.Head
+	require.Zero(t, p.checkpoint().Usage)
+	require.Len(t, p.checkpoint().Reworks[0].Undone, 1)
+}
+
+// TestParkedSessionIsThatOfItsRun: a session that was reset to where it had parked writes
+// nothing else, and yet what the store has of it is of the present run, also where the
+// run before had ended. What a run writes late that has ended changes nothing.
+func TestParkedSessionIsThatOfItsRun(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	key := team.SessionKey{Namespace: "default-test-namespace", Session: "default-test-workflow-id"}
+	help := []team.HelpRequest{{ID: "pair.q.1", Phase: "pair", Persona: "q"}}
+	now := time.Now()
+	for _, tt := range []struct {
+		run          string
+		status, want team.State
+	}{
+		{"before the reset", team.Running, team.HelpIsNeeded},
+		{"before the reset", team.Completed, team.HelpIsNeeded},
+		{"default-test-run-id", team.Completed, team.Completed},
+	} {
+		require.NoError(t, p.store.UpdateExecution(key, func(e *team.Execution) {
+			e.RunID, e.Status.Status, e.ClosedAt, e.Help = tt.run, tt.status, &now, nil
+		}))
+		execute(t, p.boundaries().Mark, activities.MarkInput{Incarnation: p.incarnation, Head: p.head, Help: help}, &activities.Marked{})
+		e, err := p.store.Execution(key)
+		require.NoError(t, err)
+		require.Equal(t, "default-test-run-id", e.RunID)
+		require.Equal(t, tt.want, e.Status.Status)
+		require.Equal(t, tt.want == team.HelpIsNeeded, len(e.Help) == 1)
+		if tt.status == team.Completed {
+			require.Equal(t, tt.want == team.Completed, e.ClosedAt != nil)
+		}
+	}
+}
+
+// TestOnlyWorkUnderWayIsSkipped: a person who skips what others disagree on skips no
+// work of the phase that builds on them.
+func TestOnlyWorkUnderWayIsSkipped(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	key := team.SessionKey{Namespace: "default-test-namespace", Session: "default-test-workflow-id"}
+	for _, tt := range []struct{ begun, want team.State }{{team.Pending, team.Pending}, {team.Running, team.Skipped}} {
+		require.NoError(t, p.store.UpdateExecution(key, func(e *team.Execution) { e.Phases[1].Status = tt.begun }))
+		p.says(team.Answer{Request: "1", Phase: "pair", Persona: "q", Verb: team.Skipping})
+		e, err := p.store.Execution(key)
+		require.NoError(t, err)
+		require.Equal(t, tt.want, e.Phases[1].Assignments[1].Status)
+	}
+}
