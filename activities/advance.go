@@ -67,6 +67,9 @@ func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, er
 	if in.Last && len(conflicts) > 0 {
 		out.Conflicts[in.Phase] = conflicts
 	}
+	if in.Park {
+		out.Left = few(leftBy(in.Phase, next.Artifacts))
+	}
 	b.mirror(ctx, s, next, head, in, len(conflicts) == 0)
 	if in.Complete {
 		b.giveBackDay(ctx, s.key, s.team.Name)
@@ -78,6 +81,16 @@ func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, er
 		out.Unreported = deliverAll(ctx, b.Breakers, in.Unreported)
 	}
 	return out, nil
+}
+
+// leftBy lists the files that a phase has left.
+func leftBy(phase string, artifacts []team.Artifact) (paths []string) {
+	for _, a := range artifacts {
+		if a.Phase == phase {
+			paths = append(paths, a.Path)
+		}
+	}
+	return paths
 }
 
 // owned refuses an incarnation that a later one has followed.

@@ -258,6 +258,9 @@ type Advanced struct {
 	Decisions map[string]string `json:"decisions,omitempty"`
 	// Unreported is what of the input's breakers have still not heard of.
 	Unreported []team.BreakerReport `json:"unreported,omitempty"`
+	// Left names, in short, the files that a phase has left after which the session
+	// parks.
+	Left string `json:"left,omitempty"`
 }
 
 // MarkInput says that a session parks, or goes on.

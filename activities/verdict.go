@@ -250,7 +250,7 @@ func (r *restoration) supply(p team.Phase, s team.SuppliedWork) error {
 
 // few names the first of many paths.
 func few(paths []string) string {
-	const shown = 3
+	const shown = 5
 	switch {
 	case len(paths) == 0:
 		return "no file that differs"

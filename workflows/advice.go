@@ -65,7 +65,7 @@ func (s *session) requestPage(r *request) []string {
 	switch {
 	case r.Kind == team.ForApproval:
 		lines = []string{"## Approval needed: phase " + r.Phase, "", "It is done, and what builds on it waits for a person's word.", ""}
-		lines = append(lines, s.made(r.Phase)...)
+		lines = append(lines, s.made(r)...)
 	case r.Category != "":
 		lines = append(lines, fmt.Sprintf("What happened (%s): %s", r.Category, verbatim(r.Message)), "")
 	default:
@@ -95,16 +95,19 @@ func (s *session) requestPage(r *request) []string {
 }
 
 // made says what a phase's personas say that they have done, and where to see it.
-func (s *session) made(phase string) []string {
+func (s *session) made(r *request) []string {
 	var lines []string
 	for _, p := range s.status.Phases {
 		for _, a := range p.Assignments {
-			if p.Name == phase && a.Summary != "" {
+			if p.Name == r.Phase && a.Summary != "" {
 				lines = append(lines, fmt.Sprintf("- %s: %s", a.Persona, verbatim(a.Summary)))
 			}
 		}
 	}
-	return append(lines, "", fmt.Sprintf("What has changed: `maestro artifacts diff %s %s`.", s.status.Session, phase), "")
+	if r.left != "" {
+		lines = append(lines, "- files: "+verbatim(r.left))
+	}
+	return append(lines, "", fmt.Sprintf("What has changed: `maestro artifacts diff %s %s`.", s.status.Session, r.Phase), "")
 }
 
 // effect says what comes of an answer that can be pasted.

@@ -17,6 +17,8 @@ import (
 // request is what the session waits for a person with.
 type request struct {
 	team.HelpRequest
+	// left names the files that a phase which wants approval has left.
+	left string
 	// answer is a person's; nil: none has come yet.
 	answer *team.Answer
 	// told: people outside have heard of the request.

@@ -304,6 +304,7 @@ func (s *session) advance(ctx workflow.Context, p team.Phase, work []*assignment
 	delete(s.todo, p.Name)
 	delete(s.reworking, p.Name)
 	if in.Park {
+		approval.left = out.Left
 		s.parked[p.Name] = approval
 	}
 	for _, phase := range append(in.Ready, p.Name) {

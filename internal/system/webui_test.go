@@ -75,6 +75,7 @@ help: {mode: ask}
 	page = b.details("Approval needed: phase build")
 	require.NotContains(t, page, "Help needed")
 	require.Contains(t, page, "builder: listens on <port> 9090")
+	require.Contains(t, page, "files: work.txt")
 
 	b.send("resolve", again)
 	b.refused(`the session does not wait for an answer to request "build.builder.1": it waits for build.approval.1 (approve, reject)`)
