@@ -139,7 +139,10 @@ func (s *session) standing() {
 		if r.Persona != "" {
 			who += "/" + r.Persona
 		}
-		s.status.Reason = fmt.Sprintf("%s: %s; go on with `%s`", who, r.Message, r.Command)
+		s.status.Reason = who + ": " + r.Message
+		if r.Command != "" {
+			s.status.Reason += fmt.Sprintf("; go on with `%s`", r.Command)
+		}
 	}
 }
 
