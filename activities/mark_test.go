@@ -73,7 +73,7 @@ func TestUndoneWorkIsKeptOnce(t *testing.T) {
 	p.sendBack("root", []string{"root", "pair"}, restored.CheckpointAssignment, rest.CheckpointAssignment)
 	var undone []string
 	for _, a := range p.checkpoint().Reworks[0].Undone {
-		undone = append(undone, a.AssignmentID.String())
+		undone = append(undone, a.String())
 	}
 	require.ElementsMatch(t, []string{"root/p", "pair/p", "pair/q"}, undone)
 }

@@ -163,8 +163,10 @@ func TestRejectionTakesRestoredWorkAlong(t *testing.T) {
 	}}
 	one := phase("one", "a")
 	one.Approve = true
-	s := &stage{team: patient(one, phase("two", "b", "c")), partial: []activities.RestoredWork{half},
-		begun: map[string]team.Digest{"two": "input-old"}, unapproved: []string{"one"}}
+	s := &stage{
+		team: patient(one, phase("two", "b", "c")), partial: []activities.RestoredWork{half},
+		begun: map[string]team.Digest{"two": "input-old"}, unapproved: []string{"one"},
+	}
 	env := s.play(t, says(time.Hour, team.Answer{Request: "one.approval.1", Verb: team.Rejecting, Note: "no"}),
 		says(2*time.Hour, team.Answer{Request: "one.approval.2", Verb: team.Approving}))
 	require.NoError(t, env.GetWorkflowError())

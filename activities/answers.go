@@ -1,0 +1,54 @@
+package activities
+
+import (
+	"slices"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// approvals finds the finished phases that wait for a person's word: those whose
+// work, as it is, nobody has approved, unless the session has gone on from it.
+func (r *restoration) approvals() {
+	for i, p := range r.team.Phases {
+		if !p.Approve || !r.in.Course.Selects(p.Name) || !r.status.Phases[i].Status.Done() || r.builtOn(p.Name) {
+			continue
+		}
+		var work []team.CheckpointAssignment
+		for _, persona := range p.Personas {
+			work = append(work, r.done[team.AssignmentID{Phase: p.Name, Persona: persona}])
+		}
+		name := team.WorkOf(p.Name, work)
+		if !slices.ContainsFunc(r.base.Answers, func(a team.Answer) bool {
+			return a.Verb == team.Approving && a.Phase == p.Name && a.Work == name
+		}) {
+			r.unapproved = append(r.unapproved, p.Name)
+			r.status.Phases[i].Status = team.AwaitingApproval
+		}
+	}
+}
+
+// builtOn tells whether finished work builds on a phase.
+func (r *restoration) builtOn(phase string) bool {
+	for id := range r.done {
+		if slices.Contains(r.team.Ancestors(id.Phase), phase) {
+			return true
+		}
+	}
+	return false
+}
+
+// notes is what a person last said to those who have yet to finish their own work, or
+// what they had begun to mend of their phase's.
+func (r *restoration) notes() map[string]string {
+	notes := map[string]string{}
+	for _, a := range r.base.Answers {
+		id := team.AssignmentID{Phase: a.Phase, Persona: a.Persona}
+		record := r.records[id]
+		_, finished := recordedWork(record)
+		mends := slices.ContainsFunc(r.partial, func(w RestoredWork) bool { return w.AssignmentID == id })
+		if a.Verb == team.Retrying && a.Note != "" && len(record.Rounds) > 0 && (mends || !finished) {
+			notes[id.String()] = a.Note
+		}
+	}
+	return notes
+}
