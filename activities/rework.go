@@ -96,7 +96,7 @@ func (r *round) saysSentBack() string {
 		return by + " rejected " + work + since
 	}
 	pass := ""
-	if back.Of > 0 {
+	if 0 < back.Pass && back.Pass <= back.Of { // beyond that a person has wanted it so
 		pass = fmt.Sprintf(" (%d of %d)", back.Pass, back.Of)
 	}
 	return back.From.String() + " sent " + work + " back" + pass + since

@@ -343,6 +343,17 @@ func TestReworkOfOtherInputBeginsFromIt(t *testing.T) {
 	require.Contains(t, f.Advice, "Do it again")
 }
 
+// TestPassThatAPersonGrantsIsNotCounted: it is more than the phase may send work back.
+func TestPassThatAPersonGrantsIsNotCounted(t *testing.T) {
+	t.Parallel()
+	d, in := sentBack(t)
+	in.Rework.Pass = 3
+	d.agents.run = leave("b.txt", "y")
+	_, err := d.roundOf(in, activities.Heartbeat{})
+	require.NoError(t, err)
+	require.Equal(t, "test/tester sent the work back", d.agents.runs[0].Feedback.Message)
+}
+
 func TestLaterPhasesAreToldOfARework(t *testing.T) {
 	t.Parallel()
 	d, in := sentBack(t)

@@ -75,7 +75,7 @@ func (s *session) sendBack(ctx workflow.Context, p team.Phase, sender *assignmen
 		}
 	}
 	left := slices.DeleteFunc(slices.Clone(work), func(a *assignment) bool { return !a.Status.Done() })
-	return false, s.rework(ctx, p, rework, left, nil)
+	return false, unlessOver(s.rework(ctx, p, rework, left, nil))
 }
 
 // reasons are those of the persona that sends work back, and of all others of its
@@ -102,16 +102,20 @@ func (s *session) reject(ctx workflow.Context, p team.Phase, r *request) error {
 		r.heeded = true
 		s.tell(ctx, team.WentOn, &r.HelpRequest, r.answer)
 	}
-	return err
+	return unlessOver(err)
 }
 
 // rework undoes a phase and all that builds on it, and lets them begin again. left
-// is the work of the phase by that wants it, which no checkpoint has.
+// is the work of the phase by that wants it, which no checkpoint has. errNotBegun says
+// that the session ends first.
 func (s *session) rework(ctx workflow.Context, by team.Phase, rework team.Rework, left []*assignment, answer *team.Answer) error {
 	if err := s.boundary.Lock(ctx); err != nil {
 		return err
 	}
 	defer s.boundary.Unlock()
+	if s.stopping() { // nothing new starts, and what is at work is finished
+		return errNotBegun
+	}
 	open := s.begunFrom(rework.To)
 	if err := s.recall(ctx, append(s.settleEnd(), open...), by.Name); err != nil {
 		return err

@@ -123,3 +123,28 @@ func TestRetryStaysWithTheCheaperAgent(t *testing.T) {
 	require.Equal(t, "cheap", last.Agent)
 	require.Len(t, s.rounds, 3)
 }
+
+// TestNothingIsSentBackInASessionThatEnds has work found wanting after a person has
+// aborted another branch: what is at work beside it is still finished and recorded.
+func TestNothingIsSentBackInASessionThatEnds(t *testing.T) {
+	t.Parallel()
+	tm := patient(phase("aside", "a"), phase("one", "b"), phase("two", "c"), phase("docs", "d"))
+	tm.Phases[1].Needs, tm.Phases[3].Needs, tm.Phases[2].SendsBack = []string{}, []string{"one"}, &team.SendsBack{To: "one", Times: 1}
+	tm.Retry.Rounds, tm.Retry.RoundInitial, tm.Retry.RoundMax = 3, team.Duration(5*time.Hour), team.Duration(5*time.Hour)
+	s := &stage{team: tm, round: func(in activities.RoundInput) (team.RoundResult, error) {
+		switch {
+		case in.Persona == "a":
+			return team.RoundResult{}, failedRound(team.Auth, "no key")
+		case in.Persona == "c" && in.Round == 2:
+			return sendingBack(in, "no"), nil
+		case in.Persona == "c", in.Persona == "d" && in.Round < 3:
+			return team.RoundResult{}, failedRound(team.APIError, "away")
+		}
+		return team.RoundResult{}, nil
+	}}
+	env := s.play(t, says(time.Hour, team.Answer{Request: "aside.a.1", Verb: team.Aborting}))
+	require.ErrorContains(t, env.GetWorkflowError(), "aside/a needs help")
+	require.Empty(t, s.reworks)
+	require.Len(t, s.advanced, 2)
+	require.Equal(t, "docs", s.advanced[1].Phase)
+}

@@ -55,15 +55,6 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&o.Headers, "grpc-meta", nil, "gRPC header, as KEY=VALUE; repeatable")
 }
 
-// FlagNames lists the flags of [Options.AddFlags], so that help can group them.
-func FlagNames() []string {
-	var names []string
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	new(Options).AddFlags(flags)
-	flags.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	return names
-}
-
 // ConfigError is a fault in flags, environment or temporal.toml.
 type ConfigError struct{ Err error }
 
