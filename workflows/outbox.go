@@ -86,6 +86,9 @@ func (o *Outbox) take(t activities.Telling, failure, busy bool) {
 	}
 	n.Times, n.Also = 1, nil
 	if into := o.company(n, busy); into != nil && (failure || len(o.Waiting) >= maxWaiting) {
+		if !alike(into.Notice, n) {
+			into.Notice.Answer = nil // several were given
+		}
 		into.add(n.Session)
 		return
 	}
@@ -120,14 +123,14 @@ func (o *Outbox) heed(n team.Notice, quiet bool) {
 }
 
 // company finds the notice in line that a new one can be told with: one that says the
-// same of other sessions, and after which nothing else is told of this one. nil: there
-// is none.
+// same of other sessions, and after which nothing else is told of this one; in a full
+// line, one of the same event. nil: there is none.
 func (o *Outbox) company(n team.Notice, busy bool) *WaitingNotice {
 	full := len(o.Waiting) >= maxWaiting
 	for i := len(o.Waiting) - 1; i >= 0; i-- {
 		w := &o.Waiting[i]
 		first := i == 0 && (busy || o.Ticket.Key == "") // it is being told, or becomes the ticket
-		if alike(w.Notice, n) && !w.Tried && !first {
+		if (alike(w.Notice, n) || full && w.Notice.Event == n.Event) && !w.Tried && !first {
 			return w
 		}
 		if !full && (slices.Contains(w.Sessions, n.Session) || len(w.Sessions) == maxAsking) {

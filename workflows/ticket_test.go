@@ -299,6 +299,31 @@ func TestDifferentAnswersAreDifferentComments(t *testing.T) {
 	require.Equal(t, "give up", comments[1].Answer.Note)
 }
 
+// TestFullLineGrowsNoLonger has people answer hundreds of sessions, each in other words,
+// while Jira is away: what waits stays small enough for the workflow to continue as new.
+func TestFullLineGrowsNoLonger(t *testing.T) {
+	t.Parallel()
+	b := newTicketBench(t)
+	b.jira.fail = unreachable(0, time.Hour)
+	b.tell(time.Second, told("a", team.HelpAsked, 1))
+	for n := range 200 {
+		answered := told(fmt.Sprint("s", n), team.WentOn, 1)
+		answered.Notice.Answer = &team.Answer{Verb: team.Retrying, Note: fmt.Sprint("note ", n), By: "ann"}
+		b.tell(time.Second, answered)
+	}
+	next := b.end(time.Minute, failure)
+	require.Len(t, next.Outbox.Waiting, 50)
+	require.Equal(t, 201, func() (all int) {
+		for _, w := range next.Outbox.Waiting {
+			all += w.Notice.Times
+		}
+		return all
+	}(), "all are told of")
+	last := next.Outbox.Waiting[49].Notice
+	require.Equal(t, 152, last.Times)
+	require.Nil(t, last.Answer, "the answers differ")
+}
+
 // TestJiraAwayForADayCostsLittle counts the tries of a day.
 func TestJiraAwayForADayCostsLittle(t *testing.T) {
 	t.Parallel()
