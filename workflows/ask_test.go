@@ -174,6 +174,32 @@ func TestRejectionTakesRestoredWorkAlong(t *testing.T) {
 	require.ElementsMatch(t, []string{"one/a.1", "two/b.1", "two/c.1"}, s.order())
 }
 
+// TestParkedPhaseOutlivesADisputeAtTheEnd has a person reject a phase while another one,
+// at which the work of all was found not to fit together, waits for approval.
+func TestParkedPhaseOutlivesADisputeAtTheEnd(t *testing.T) {
+	t.Parallel()
+	tm := patient(phase("left", "a"), phase("right", "b"))
+	tm.Phases[0].Approve, tm.Phases[1].Approve, tm.Phases[1].Needs = true, true, []string{}
+	s := &stage{team: tm, conflicts: map[string][]team.Conflict{"right": {{Path: "main.go"}}}}
+	wait := make(chan struct{})
+	s.round = func(in activities.RoundInput) (team.RoundResult, error) {
+		if in.Persona == "b" {
+			<-wait
+		}
+		return team.RoundResult{}, nil
+	}
+	s.onAdvance = func(in activities.AdvanceInput) {
+		if in.Phase == "left" && len(s.advanced) == 1 {
+			close(wait)
+		}
+	}
+	env := s.play(t, says(time.Hour, team.Answer{Request: "left.approval.1", Verb: team.Rejecting, Note: "no"}),
+		says(2*time.Hour, team.Answer{Request: "left.approval.2", Verb: team.Approving}),
+		says(3*time.Hour, team.Answer{Request: "right.approval.1", Verb: team.Approving}))
+	require.NoError(t, env.GetWorkflowError())
+	require.Len(t, s.answers, 2)
+}
+
 // TestDisputeAtTheEndIsOverWhenWorkIsDoneAgain has a person reject a phase while
 // another one waits to hear what becomes of their disagreement.
 func TestDisputeAtTheEndIsOverWhenWorkIsDoneAgain(t *testing.T) {

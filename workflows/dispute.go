@@ -44,15 +44,20 @@ func (s *session) arbitrate(ctx workflow.Context, p team.Phase, d dispute) error
 	if d.merged == "" {
 		h.Suggestion, h.Answers = "Skip, and the later version stands.", []team.Verb{team.Skipping, team.Aborting}
 	}
-	answer, err := s.ask(ctx, a, s.newRequest(ctx, h))
-	if err == nil || s.recalled[p.Name] {
-		*s.status.Assignment(a.AssignmentID) = before
-		s.setPhase(p.Name, state)
+	r := s.newRequest(ctx, h)
+	if d.merged == "" {
+		r.wake = func() bool { // some of the work is done again
+			_, disputed := s.disputes[p.Name]
+			return !disputed
+		}
 	}
+	answer, err := s.ask(ctx, a, r)
 	if err != nil {
 		return unlessOver(err)
 	}
 	delete(s.disputes, p.Name)
+	*s.status.Assignment(a.AssignmentID) = before
+	s.setPhase(p.Name, state)
 	if d.merged == "" {
 		return nil
 	}

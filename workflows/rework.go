@@ -117,7 +117,8 @@ func (s *session) rework(ctx workflow.Context, by team.Phase, rework team.Rework
 		return errNotBegun
 	}
 	open := s.begunFrom(rework.To)
-	if err := s.recall(ctx, append(s.settleEnd(), open...), by.Name); err != nil {
+	s.settleEnd()
+	if err := s.recall(ctx, open, by.Name); err != nil {
 		return err
 	}
 	rework.Open, rework.At = open, workflow.Now(ctx).UTC()
@@ -168,17 +169,14 @@ func (s *session) begun(p team.Phase) bool {
 	})
 }
 
-// settleEnd ends the disputes at the session's end, and lists their phases: what did
-// not fit together may do so once some of it was done again.
-func (s *session) settleEnd() []string {
-	var settled []string
+// settleEnd ends the disputes at the session's end: what did not fit together may do
+// so once some of it was done again.
+func (s *session) settleEnd() {
 	for _, p := range s.team.Phases {
 		if d, ok := s.disputes[p.Name]; ok && d.merged == "" {
 			delete(s.disputes, p.Name)
-			settled = append(settled, p.Name)
 		}
 	}
-	return settled
 }
 
 // recall ends the work of phases that are to be done again, and waits until their
