@@ -21,7 +21,7 @@ type dispute struct {
 // fit together. A team that does not want to be asked has its session end.
 func (s *session) cannotJoin(ctx workflow.Context, phase string, merged team.Digest, conflicts []team.Conflict) {
 	what := "what phase " + phase + " builds on"
-	if merged == "" {
+	if s.phase(phase).Status.Done() {
 		what = "the work of all phases"
 	}
 	f := team.Failf(team.ContractViolation, "%s does not fit together: %s", what, conflicts[0])
