@@ -20,7 +20,11 @@ type dispute struct {
 // cannotJoin notes that what a phase builds on, or all work at the end, does not
 // fit together. A team that does not want to be asked has its session end.
 func (s *session) cannotJoin(ctx workflow.Context, phase string, merged team.Digest, conflicts []team.Conflict) {
-	f := team.Failf(team.ContractViolation, "what phase %s builds on does not fit together: %s", phase, conflicts[0])
+	what := "what phase " + phase + " builds on"
+	if s.phase(phase).Status.Done() {
+		what = "the work of all phases"
+	}
+	f := team.Failf(team.ContractViolation, "%s does not fit together: %s", what, conflicts[0])
 	if s.team.Help.Mode == team.HelpAsk {
 		s.disputes[phase] = dispute{failure: *f, merged: merged}
 		return

@@ -99,6 +99,9 @@ func (s *session) notice(ctx workflow.Context, event team.Event, h *team.HelpReq
 	if in.Notice.Asks() {
 		in.Notice.Commands = s.commands(*h)
 	}
+	if event == team.SessionFailed || event == team.SessionCancelled {
+		in.Notice.Commands = slices.Insert(in.Notice.Commands, 0, "maestro resume "+s.status.Session)
+	}
 	if in.Notice.Ends() && s.ended != nil { // somebody may have wanted it so
 		in.Notice.Answer = s.ended.answer
 	}

@@ -133,6 +133,7 @@ func TestWhatCannotBeSaidIsRefused(t *testing.T) {
 		{"add --all", []string{"resolve", "s", "retry", "--yes"}},
 		{"and no session", []string{"resolve", "--all", "s", "retry"}},
 		{"`maestro resolve --all retry`, skip or abort", []string{"resolve", "--all", "supply"}},
+		{`no failure category "auht"; did you mean "auth"?`, []string{"resolve", "--all", "--category", "auht", "retry"}},
 		{"[all request]", []string{"resolve", "--all", "retry", "--request", "x"}},
 		{"--note is missing; say what is wrong", []string{"reject", "s", "design"}},
 		{"--note is missing", []string{"reject", "s", "design", "--note", "  "}},

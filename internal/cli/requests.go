@@ -219,15 +219,20 @@ func (s selector) matches(h team.HelpRequest) bool {
 	return (s.request == "" || s.request == h.ID) && (s.of == "" || s.of == h.Phase || s.of == subject(h))
 }
 
-// choose finds the one open request that a selector means.
+// choose finds the one open request that a selector means. What is not open any more
+// is a failure, since somebody may have been faster; what never was is bad usage.
 func (s selector) choose(session string, open []team.HelpRequest) (team.HelpRequest, error) {
 	var none team.HelpRequest
 	if len(open) == 0 {
-		return none, usagef("session %s waits for no person; `maestro status %s` says where it stands", session, session)
+		return none, failf("session %s waits for no person; `maestro status %s` says where it stands", session, session)
 	}
 	named := slices.DeleteFunc(slices.Clone(open), func(h team.HelpRequest) bool { return !s.matches(h) })
 	if len(named) == 0 {
-		return none, usagef("session %s has no open request %s; it waits with%s", session, cmp.Or(s.request, s.of), waitsFor(open))
+		refuse := usagef
+		if s.request != "" {
+			refuse = failf
+		}
+		return none, refuse("session %s has no open request %s; it waits with%s", session, cmp.Or(s.request, s.of), waitsFor(open))
 	}
 	taking := slices.DeleteFunc(slices.Clone(named), func(h team.HelpRequest) bool { return !h.Takes(s.verb) })
 	switch len(taking) {

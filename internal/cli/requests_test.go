@@ -140,7 +140,11 @@ func TestAnswersFindTheirRequest(t *testing.T) {
 				return
 			}
 			require.ErrorContains(t, err, c.want)
-			require.Equal(t, exitUsage, exitCode(err))
+			code := exitUsage
+			if len(c.open) == 0 || c.sel.request != "" {
+				code = exitFailed // somebody may have been faster
+			}
+			require.Equal(t, code, exitCode(err))
 		})
 	}
 }

@@ -91,6 +91,9 @@ func checkResolve(cmd *cobra.Command, o resolveOptions, args []string) error {
 		if len(args) != 1 || !slices.Contains(batchVerbs, team.Verb(args[0])) {
 			return usagef("with --all write `maestro resolve --all retry`, skip or abort, and no session")
 		}
+		if err := o.batch.checkCategory(); err != nil {
+			return err
+		}
 		return checkNote(o.note)
 	}
 	if o.batch.given() {
@@ -168,9 +171,9 @@ func (a *app) mustWait(info *workflowpb.WorkflowExecutionInfo, session string) e
 	case info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
 		return nil
 	case info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
-		return usagef("session %s is completed: it waits for nobody", session)
+		return failf("session %s is completed: it waits for nobody", session)
 	}
-	return usagef("session %s has ended: it is %s, and waits for nobody; go on with it: %s", session, closedState(info.GetStatus()), a.again("resume "+session))
+	return failf("session %s has ended: it is %s, and waits for nobody; go on with it: %s", session, closedState(info.GetStatus()), a.again("resume "+session))
 }
 
 // find finds the request that a selector means, and all that are open.

@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -28,8 +30,27 @@ func (o *batchOptions) add(cmd *cobra.Command) {
 	flags.StringVar(&o.team, "team", "", "with --all: only sessions of this team")
 	flags.StringVar(&o.phase, "phase", "", "with --all: only requests about this phase")
 	flags.StringVar(&o.category, "category", "", "with --all: only requests of this category, like auth")
+	_ = cmd.RegisterFlagCompletionFunc("category", cobra.FixedCompletions(categoryNames(), cobra.ShellCompDirectiveNoFileComp))
 	flags.BoolVar(&o.dryRun, "dry-run", false, "with --all: list what would be answered, and answer nothing")
 	flags.BoolVar(&o.yes, "yes", false, "with --all: do answer")
+}
+
+// categoryNames lists the failure categories as they are written.
+func categoryNames() []string {
+	var names []string
+	for _, c := range team.Categories() {
+		names = append(names, string(c))
+	}
+	return names
+}
+
+// checkCategory refuses a category that no failure has, which would match nothing.
+func (o batchOptions) checkCategory() error {
+	if o.category == "" || slices.Contains(categoryNames(), o.category) {
+		return nil
+	}
+	return usagef("--category: there is no failure category %q%s; there are %s", team.Shorten(o.category, 40),
+		team.DidYouMean(o.category, categoryNames()), strings.Join(categoryNames(), ", "))
 }
 
 // given tells whether flags select among all sessions.

@@ -34,9 +34,10 @@ func TestCheck(t *testing.T) {
 		"credentials alone": {team.HelpJira{}, jiratest.Project{}, nil, ""},
 		"no project":        {team.HelpJira{Project: "NO"}, jiratest.Project{}, map[string]string{jira.WhatProject: "no project NO"}, "help.jira.project"},
 		"unseen project":    {team.HelpJira{Project: "MD"}, jiratest.Project{Denied: []string{"BROWSE_PROJECTS"}}, map[string]string{jira.WhatProject: "no project MD"}, "Browse Projects"},
+		"moved project":     {team.HelpJira{Project: "OLD"}, jiratest.Project{Was: "OLD"}, map[string]string{jira.WhatProject: "whose key is MD now"}, "write MD into help.jira.project"},
 		"no permissions":    {team.HelpJira{Project: "MD"}, jiratest.Project{Denied: []string{"CREATE_ISSUES", "ADD_COMMENTS"}}, map[string]string{jira.WhatPermissions: "lacks Add Comments, Create Issues in project MD"}, "permissions in project MD"},
 		"no type":           {team.HelpJira{Project: "MD", Type: "Taks"}, jiratest.Project{Types: []jiratest.Type{{Name: "Task"}}}, map[string]string{jira.WhatType: `did you mean "Task"?; it has Task`}, "help.jira.type"},
-		"a field to fill":   {team.HelpJira{Project: "MD"}, jiratest.Project{Types: []jiratest.Type{{Name: "Bug", Fields: []jiratest.Field{site}}}}, map[string]string{jira.WhatFields: `"Site" (customfield_10010), which nothing fills; it takes Berlin`}, "help.jira.fields.customfield_10010"},
+		"a field to fill":   {team.HelpJira{Project: "MD"}, jiratest.Project{Types: []jiratest.Type{{Name: "Bug", Fields: []jiratest.Field{site}}}}, map[string]string{jira.WhatFields: `"Site" (customfield_10010), which nothing fills; it takes Berlin, Bonn`}, "help.jira.fields.customfield_10010"},
 		"another value": {
 			team.HelpJira{Project: "MD", Fields: map[string]any{"customfield_10010": []any{map[string]any{"value": "Brelin"}}}},
 			jiratest.Project{Types: []jiratest.Type{{Name: "Bug", Fields: []jiratest.Field{site}}}},

@@ -84,6 +84,9 @@ func comment(n team.Notice, occurrences int) func(quote int) document {
 			d = wentOn(n, quote)
 		default:
 			d = append(ended(n, quote), cost(n)...)
+			if n.Event == team.SessionFailed || n.Event == team.SessionCancelled {
+				d = append(d, goingOn(n, quote)...)
+			}
 			d = append(d, artifacts(n)...)
 		}
 		if others := others(n); others != "" {

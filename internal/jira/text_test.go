@@ -60,7 +60,7 @@ func notice(event team.Event) team.Notice {
 	switch event { //nolint:exhaustive // The others are told of with all that there is.
 	case team.SessionFailed:
 		n.Request, n.Status, n.Reason = nil, team.Failed, "HelpNeeded: nobody answered"
-		n.Times, n.Also = 4, []string{"s-2", "s-3"}
+		n.Times, n.Also, n.Commands = 4, []string{"s-2", "s-3"}, []string{"maestro resume s-1", "maestro status s-1"}
 	case team.ApprovalAsked:
 		n.Request.Kind, n.Request.Persona, n.Request.Category, n.Request.Attempts = team.ForApproval, "", "", nil
 		n.Request.Answers = []team.Verb{team.Approving, team.Rejecting}

@@ -40,6 +40,11 @@ func (s *Server) permissions(w http.ResponseWriter, r Request) {
 
 // project answers for a project that the account can see.
 func (s *Server) project(w http.ResponseWriter, key string) {
+	for _, moved := range s.options.Projects {
+		if moved.Was != "" && moved.Was == key {
+			key = moved.Key
+		}
+	}
 	p := s.visible(w, key)
 	if p == nil {
 		return

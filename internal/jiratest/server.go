@@ -44,7 +44,10 @@ type Options struct {
 
 // Project is a project and its settings.
 type Project struct {
-	Key        string
+	Key string
+	// Was is a key that the project had: it is still shown under it, and takes no
+	// new ticket there.
+	Was        string
 	Types      []Type
 	Components []string
 	Priorities []string
