@@ -8,7 +8,6 @@ import (
 	"os/user"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -20,9 +19,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/temporalio"
 	"github.com/maestro-hive/maestro/workflows"
 )
-
-// answerPatience bounds the wait for a session's answer to a person's word.
-const answerPatience = 10 * time.Second
 
 // resumeOptions are the flags of `resume`.
 type resumeOptions struct {

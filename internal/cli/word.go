@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"time"
 
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/client"
@@ -11,6 +12,14 @@ import (
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
 	"github.com/maestro-hive/maestro/workflows"
+)
+
+// The bounds of what a person waits for.
+const (
+	// answerPatience is for a worker that takes a word.
+	answerPatience = 10 * time.Second
+	// settlePatience is for a session that has it to do as it says.
+	settlePatience = time.Minute
 )
 
 // word is what a person tells a running session. The session takes it as an
@@ -49,15 +58,19 @@ func (w *watcher) kept() bool {
 }
 
 // send tells a session: by an update, which answers into answer, or where no
-// worker does in time, by a signal, which waits for one; answered is false then.
+// worker takes it in time, by a signal, which waits for one; answered is false then.
 func (a *app) send(ctx context.Context, conn *temporalio.Connection, session string, w word, answer any) (answered bool, err error) {
 	bounded, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
 	handle, err := conn.UpdateWorkflow(bounded, client.UpdateWorkflowOptions{
-		WorkflowID: session, UpdateID: w.id, UpdateName: w.update, Args: []any{w.argument}, WaitForStage: client.WorkflowUpdateStageCompleted,
+		WorkflowID: session, UpdateID: w.id, UpdateName: w.update, Args: []any{w.argument}, WaitForStage: client.WorkflowUpdateStageAccepted,
 	})
-	if err == nil {
-		err = handle.Get(bounded, answer)
+	if err == nil { // the session has it, and may have agents to stop before it has done it
+		settling, cancel := context.WithTimeout(ctx, settlePatience)
+		defer cancel()
+		if err = handle.Get(settling, answer); unanswered(settling, err) && ctx.Err() == nil {
+			return true, failf("session %s has taken it, and has not done it within %s; see %s", session, settlePatience, a.again("status "+session))
+		}
 	}
 	switch {
 	case err == nil:
