@@ -135,6 +135,42 @@ func TestGoodFiles(t *testing.T) {
 	}
 }
 
+// TestShownFiles holds the complete files that pages show, and those that `init`
+// writes, against the schemas.
+func TestShownFiles(t *testing.T) {
+	t.Parallel()
+	team, worker := kinds(t)
+	pages, err := filepath.Glob("../../docs/*.md")
+	require.NoError(t, err)
+	shown := map[string][]string{}
+	block := regexp.MustCompile("(?s)```yaml\n# (team|agents)\\.yaml\n(.*?)```")
+	for _, page := range append(pages, "../../README.md") {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		for _, m := range block.FindAllStringSubmatch(string(text), -1) {
+			shown[m[1]] = append(shown[m[1]], m[2])
+		}
+	}
+	for _, name := range []string{"team", "agents"} {
+		files, err := filepath.Glob("../cli/scaffold/*/" + name + ".yaml")
+		require.NoError(t, err)
+		require.Len(t, files, 2)
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			shown[name] = append(shown[name], strings.ReplaceAll(string(text), "{{.Name}}", "web"))
+		}
+	}
+	for name, k := range map[string]kind{"team": team, "agents": worker} {
+		require.Greater(t, len(shown[name]), 2)
+		for _, text := range shown[name] {
+			file := filepath.Join(t.TempDir(), "file.yaml")
+			require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+			require.NoError(t, k.validate(t, file), text)
+		}
+	}
+}
+
 // unknowable are the faults that no schema can see, by file of the loader's tests.
 var unknowable = map[string]string{
 	"team/absurd-timeout":            "a duration is out of its bounds",
