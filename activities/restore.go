@@ -61,12 +61,8 @@ type finished struct {
 // restore walks the phases in the order in which they build on each other.
 func (a *Admissions) restore(ctx context.Context, in AdmitInput, t team.Team, agents map[string]team.OfferedAgent) (*restoration, error) {
 	in.Incarnation = max(in.Incarnation, 1)
-	r := &restoration{
-		Admissions: a, ctx: ctx, in: in, key: sessionKey(activity.GetInfo(ctx)), team: t, agents: agents, given: in.Course.Given,
-		records: map[team.AssignmentID]team.Record{}, found: map[team.AssignmentID]finished{},
-		done: map[team.AssignmentID]team.CheckpointAssignment{}, changed: map[string]string{},
-		inputs: map[string]team.Digest{}, conflicts: map[string][]team.Conflict{}, merged: map[string]team.Digest{},
-	}
+	r := a.restoration(ctx, in, t)
+	r.key, r.agents = sessionKey(activity.GetInfo(ctx)), agents
 	requirement, err := a.Files.Blob(ctx, in.Requirement)
 	if err != nil {
 		return nil, fmt.Errorf("read requirement: %w", err)
@@ -80,11 +76,8 @@ func (a *Admissions) restore(ctx context.Context, in AdmitInput, t team.Team, ag
 	if err := r.find(); err != nil {
 		return nil, err
 	}
-	for _, name := range t.Topological() {
-		phase, _ := t.Phase(name)
-		if err := r.phase(phase); err != nil {
-			return nil, err
-		}
+	if err := r.decide(); err != nil {
+		return nil, err
 	}
 	r.finish()
 	return r, nil

@@ -64,7 +64,7 @@ type Config struct {
 
 // Definition says what a named agent is.
 type Definition struct {
-	// Kind is one of the kinds above.
+	// Kind is how the agent works: command, anthropic, openai or scripted.
 	Kind string `json:"kind" yaml:"kind"`
 	// Argv is the program of a command agent and its arguments. A program
 	// without a slash is looked up in PATH; a relative one with a slash
@@ -109,8 +109,8 @@ type Definition struct {
 
 	// What follows says nothing about what the agent does.
 
-	// Prices are what its tokens cost, see [team.Prices.WithDefaults]; nil: nothing
-	// that is known.
+	// Prices are what its tokens cost, in USD per million. Left out (nil), it is
+	// not known.
 	Prices *team.Prices `json:"-" yaml:"prices,omitempty"`
 	// Reserve is what one attempt of an agent that is paid by the attempt may
 	// cost: it is set aside in the budgets while the attempt runs.

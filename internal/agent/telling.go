@@ -14,7 +14,7 @@ type Jira struct {
 	// URL is the address of the site, with the path that it is served under, if
 	// there is one.
 	URL string `json:"url" yaml:"url"`
-	// Deployment is one of the deployments below: they differ in their API.
+	// Deployment is cloud or datacenter: they differ in their API.
 	Deployment string `json:"deployment" yaml:"deployment"`
 	// EmailEnv and TokenEnv name the variables of the worker's environment that
 	// hold the account's email address (Cloud only) and its API token or personal

@@ -30,6 +30,18 @@ func (a *app) dial(ctx context.Context) (*temporalio.Connection, error) {
 	return temporalio.Dial(ctx, &a.temporal, a.environ, nil, a.telemetry.Instrument)
 }
 
+// dialToLook connects for a command that can do without Temporal. Where it cannot be
+// reached, the connection is nil, and a person is told what follows from that.
+func (a *app) dialToLook(ctx context.Context, so string) (*temporalio.Connection, error) {
+	conn, err := a.dial(ctx)
+	var unreachable *temporalio.UnreachableError
+	if errors.As(err, &unreachable) {
+		a.say("%s; %s", firstLine(err.Error()), so)
+		return nil, nil
+	}
+	return conn, err
+}
+
 // closeTelemetry exports what is left. What cannot be exported is lost, and the
 // command is none the worse for it.
 func (a *app) closeTelemetry(t *telemetry.Telemetry) {

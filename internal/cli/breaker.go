@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -152,14 +151,11 @@ func (a *app) knownBreakers(ctx context.Context, s *store.Store, conn *temporali
 // lookAtBreakers gathers the store's breakers for a command that only looks.
 // Without Temporal, a person is told.
 func (a *app) lookAtBreakers(ctx context.Context, s *store.Store) ([]listedBreaker, error) {
-	conn, err := a.dial(ctx)
-	var unreachable *temporalio.UnreachableError
-	switch {
-	case errors.As(err, &unreachable):
-		a.say("%s; this is the store's copy", firstLine(err.Error()))
-	case err != nil:
+	conn, err := a.dialToLook(ctx, "this is the store's copy")
+	if err != nil {
 		return nil, err
-	default:
+	}
+	if conn != nil {
 		defer conn.Close()
 	}
 	return a.knownBreakers(ctx, s, conn)

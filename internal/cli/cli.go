@@ -115,10 +115,10 @@ func newRoot(a *app) *cobra.Command {
 		}
 		root.AddCommand(commands...)
 	}
-	add(groupWork, newRun(a), newStatus(a), newWatch(a), newList(a), newResume(a), newFork(a), newCancel(a), newUsage(a), newBudget(a), newLogs(a), newArtifacts(a), newCheckpoints(a))
+	add(groupWork, newPlan(a), newRun(a), newStatus(a), newWatch(a), newList(a), newResume(a), newFork(a), newCancel(a), newUsage(a), newBudget(a), newLogs(a), newArtifacts(a), newCheckpoints(a))
 	add(groupPerson, newInbox(a), newResolve(a), newApprove(a), newReject(a))
-	add(groupServe, newDemo(a), newDev(a), newWorker(a), newBreaker(a))
-	add(groupInform, newValidate(a), newDoctor(a), newVersion(a))
+	add(groupServe, newDemo(a), newDev(a), newWorker(a), newAgents(a), newBreaker(a))
+	add(groupInform, newInit(a), newValidate(a), newSchema(a), newDoctor(a), newVersion(a))
 	root.SetHelpCommandGroupID(groupInform)
 	root.SetCompletionCommandGroupID(groupInform)
 	return root
@@ -177,9 +177,14 @@ func (a *app) addStateDirFlag(cmd *cobra.Command) {
 // addOutputFlag gives a command -o table|json, and refuses anything else before
 // the command runs. Some have more formats.
 func (a *app) addOutputFlag(cmd *cobra.Command, more ...string) {
-	a.output = outputTable
-	formats := append([]string{outputTable, outputJSON}, more...)
-	cmd.Flags().VarP(&outputFlag{&a.output, formats}, "output", "o", enumeration(formats, "or"))
+	addFormats(cmd, &a.output, append([]string{outputTable, outputJSON}, more...)...)
+}
+
+// addFormats gives a command the flag -o with formats of its own, the usual one
+// first.
+func addFormats(cmd *cobra.Command, chosen *string, formats ...string) {
+	*chosen = formats[0]
+	cmd.Flags().VarP(&outputFlag{chosen, formats}, "output", "o", enumeration(formats, "or"))
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 }
 
@@ -213,8 +218,11 @@ func (o *outputFlag) Set(s string) error {
 	return nil
 }
 
-// enumeration joins words as a sentence does.
+// enumeration joins words, at least one, as a sentence does.
 func enumeration(words []string, last string) string {
 	n := len(words) - 1
+	if n == 0 {
+		return words[0]
+	}
 	return strings.Join(words[:n], ", ") + " " + last + " " + words[n]
 }

@@ -79,6 +79,21 @@ type suppliedFlags struct {
 	edits     []string
 }
 
+// add gives a command the flags for a session that begins. They complete the
+// phases that of lists.
+func (f *suppliedFlags) add(cmd *cobra.Command, of func(args []string) []string) {
+	flags := cmd.Flags()
+	flags.StringArrayVar(&f.inputs, "input", nil, "PHASE=PATH: the files of a directory, or one file, stand for the work of a phase that is not run; repeatable")
+	flags.StringArrayVar(&f.decisions, "decision", nil, "NAME=VALUE: a decision that was made before the session; repeatable")
+	_ = cmd.RegisterFlagCompletionFunc("input", func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		var out []string
+		for _, phase := range of(args) {
+			out = append(out, phase+"=")
+		}
+		return out, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
+	})
+}
+
 // pair splits what is written in a form like NAME=VALUE.
 func pair(flag, form, text string) (name, value string, err error) {
 	name, value, ok := strings.Cut(text, "=")

@@ -64,8 +64,7 @@ func newRun(a *app) *cobra.Command {
 	flags.StringVar(&o.workspace, "workspace", "", "directory whose files the session starts from (default: none); it is only read")
 	flags.StringArrayVar(&o.include, "include", nil, "pattern of files to take although they are ignored or look as if they held keys; repeatable")
 	o.course.add(cmd, phasesOfFile)
-	flags.StringArrayVar(&o.supplied.inputs, "input", nil, "PHASE=PATH: the files of a directory, or one file, stand for the work of a phase that is not run; repeatable")
-	flags.StringArrayVar(&o.supplied.decisions, "decision", nil, "NAME=VALUE: a decision that was made before the session; repeatable")
+	o.supplied.add(cmd, phasesOfFile)
 	flags.StringVar(&o.fromJira, "from-jira", "", "KEY of the ticket that says what to do, with its attachments; it hears how the session goes on")
 	flags.StringVar(&o.agents, "agents", "", "worker file that names the Jira of --from-jira (default: MAESTRO_AGENTS)")
 	flags.BoolVar(&o.watch, "watch", false, "follow the session until it ends, and exit with its outcome")
@@ -192,15 +191,20 @@ func checkRun(o runOptions, text []string) error {
 			return usagef("--session: %w", err)
 		}
 	}
-	if o.workspace == "" {
-		if len(o.include) > 0 {
+	return checkWorkspace(o.workspace, o.include)
+}
+
+// checkWorkspace refuses a workspace that is no directory, and patterns without one.
+func checkWorkspace(dir string, include []string) error {
+	if dir == "" {
+		if len(include) > 0 {
 			return usagef("--include selects files of a workspace; name one with --workspace")
 		}
 		return nil
 	}
-	info, err := os.Stat(o.workspace)
+	info, err := os.Stat(dir)
 	if err != nil || !info.IsDir() {
-		return usagef("--workspace %s is not a directory that can be read; name one, or leave it out", o.workspace)
+		return usagef("--workspace %s is not a directory that can be read; name one, or leave it out", dir)
 	}
 	return nil
 }

@@ -125,7 +125,7 @@ func lacking(t team.Team, cfg agent.Config, file string) []config.Fault {
 	working := slices.Concat(t.AgentNames(), slices.Collect(maps.Values(t.Fallbacks(agents))))
 	maps.DeleteFunc(agents, func(name string, _ team.OfferedAgent) bool { return !slices.Contains(working, name) })
 	for _, fault := range t.Unpriced(agents) {
-		faults = append(faults, config.Fault{File: file, Field: "agents", Message: fault})
+		faults = append(faults, config.Fault{File: file, Field: "agents", Message: fault.String()})
 	}
 	if t.Help.Jira != nil && cfg.Jira == nil {
 		faults = append(faults, config.Fault{File: file, Field: "jira", Message: fmt.Sprintf(

@@ -11,12 +11,35 @@ import (
 // JiraExample is what a worker file says of Jira, for messages.
 const JiraExample = "jira: {url: https://example.atlassian.net, deployment: cloud, email_env: JIRA_EMAIL, token_env: JIRA_TOKEN}"
 
+// Lack is something that a team needs and that its workers do not have.
+type Lack struct {
+	Message string `json:"message"`
+	// Remedy says what to do.
+	Remedy string `json:"remedy"`
+}
+
+// String is both in one sentence.
+func (l Lack) String() string { return l.Message + "; " + l.Remedy }
+
+func lackf(remedy, message string, args ...any) Lack {
+	return Lack{Message: fmt.Sprintf(message, args...), Remedy: remedy}
+}
+
 // Admissible says, a sentence each, what of the team the live workers cannot
 // do, and returns the agents that they offer for it. The team must be resolved.
 func (t Team) Admissible(offers []Offer, now time.Time) (agents map[string]OfferedAgent, faults []string) {
+	agents, lacks := t.Lacks(offers, now)
+	for _, l := range lacks {
+		faults = append(faults, l.String())
+	}
+	return agents, faults
+}
+
+// Lacks is [Team.Admissible] with what to do told apart.
+func (t Team) Lacks(offers []Offer, now time.Time) (agents map[string]OfferedAgent, lacks []Lack) {
 	live := slices.DeleteFunc(slices.Clone(offers), func(o Offer) bool { return !o.Live(now) })
 	if len(live) == 0 {
-		return nil, []string{"no worker serves this store; start one with `maestro worker --agents FILE`, or run `maestro dev`"}
+		return nil, []Lack{lackf("start one with `maestro worker --agents FILE`, or run `maestro dev`", "no worker serves this store")}
 	}
 	agents = map[string]OfferedAgent{}
 	for _, name := range t.AgentNames() {
@@ -29,18 +52,18 @@ func (t Team) Admissible(offers []Offer, now time.Time) (agents map[string]Offer
 		}
 		switch len(digests) {
 		case 0:
-			faults = append(faults, fmt.Sprintf("agent %q of persona %s is offered by no worker; offered: %s",
+			lacks = append(lacks, lackf("define it in a worker's file, or name another agent in the team file", "agent %q of persona %s is offered by no worker; offered: %s",
 				name, strings.Join(t.personasOf(name), ", "), offered(live)))
 		case 1:
 		default:
-			faults = append(faults, fmt.Sprintf("agent %q is defined differently by workers %s; give them the same worker file",
+			lacks = append(lacks, lackf("give them the same worker file", "agent %q is defined differently by workers %s",
 				name, strings.Join(slices.Sorted(maps.Values(digests)), " and ")))
 		}
 	}
-	faults = append(faults, t.fallbackFaults(live, agents)...)
-	faults = append(faults, t.Unpriced(agents)...)
+	lacks = append(lacks, t.fallbackLacks(live, agents)...)
+	lacks = append(lacks, t.Unpriced(agents)...)
 	if t.Help.Jira != nil && !Jira(live, now) {
-		faults = append(faults, "the team has help.jira, but no worker makes tickets; write `"+JiraExample+"` into the worker file, or take help.jira out")
+		lacks = append(lacks, lackf("write `"+JiraExample+"` into the worker file, or take help.jira out", "the team has help.jira, but no worker makes tickets"))
 	}
 	for _, use := range append(t.CheckUses(), t.fallbackChecks(agents)...) {
 		ok := slices.ContainsFunc(live, func(o Offer) bool {
@@ -49,32 +72,32 @@ func (t Team) Admissible(offers []Offer, now time.Time) (agents map[string]Offer
 			return agent && check
 		})
 		if _, known := agents[use.Agent]; known && !ok {
-			faults = append(faults, fmt.Sprintf("check %q is offered by no worker that has agent %q; define it in that worker's file", use.Check, use.Agent))
+			lacks = append(lacks, lackf("define it in that worker's file", "check %q is offered by no worker that has agent %q", use.Check, use.Agent))
 		}
 	}
-	return agents, faults
+	return agents, lacks
 }
 
 // Unpriced says of which of the agents the team would have to know what they cost.
-func (t Team) Unpriced(agents map[string]OfferedAgent) (faults []string) {
+func (t Team) Unpriced(agents map[string]OfferedAgent) (lacks []Lack) {
 	for _, name := range slices.Sorted(maps.Keys(agents)) {
 		if agents[name].Unpriced && t.capsMoney() {
-			faults = append(faults, fmt.Sprintf("the team has a budget in USD, but what agent %q costs is not known; "+
-				"give it `prices` in the worker file: {input: 0, output: 0} if it costs nothing", name))
+			lacks = append(lacks, lackf("give it `prices` in the worker file: {input: 0, output: 0} if it costs nothing",
+				"the team has a budget in USD, but what agent %q costs is not known", name))
 		}
 	}
-	return faults
+	return lacks
 }
 
-// fallbackFaults takes the fallbacks that the team may use into the agents, and
+// fallbackLacks takes the fallbacks that the team may use into the agents, and
 // says which of them nobody offers.
-func (t Team) fallbackFaults(live []Offer, agents map[string]OfferedAgent) (faults []string) {
+func (t Team) fallbackLacks(live []Offer, agents map[string]OfferedAgent) (lacks []Lack) {
 	for _, name := range t.AgentNames() {
 		fallback := agents[name].Fallback
 		_, known := agents[name]
 		for _, persona := range t.personasOf(name) {
 			if known && fallback == "" && t.Personas[persona].Fallback {
-				faults = append(faults, fmt.Sprintf("persona %s has `fallback: true`, but agent %q has no fallback; name one in the worker file, or leave it out", persona, name))
+				lacks = append(lacks, lackf("name one in the worker file, or leave it out", "persona %s has `fallback: true`, but agent %q has no fallback", persona, name))
 			}
 		}
 		if fallback == "" || !t.usesFallback(name) {
@@ -87,10 +110,11 @@ func (t Team) fallbackFaults(live []Offer, agents map[string]OfferedAgent) (faul
 			}
 		}
 		if !found {
-			faults = append(faults, fmt.Sprintf("agent %q, the fallback of %q, is offered by no worker; offered: %s", fallback, name, offered(live)))
+			lacks = append(lacks, lackf("define it in a worker's file, or give the agent another fallback",
+				"agent %q, the fallback of %q, is offered by no worker; offered: %s", fallback, name, offered(live)))
 		}
 	}
-	return faults
+	return lacks
 }
 
 // fallbackChecks lists the checks that have to be at hand where fallbacks work, and

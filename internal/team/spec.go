@@ -42,17 +42,17 @@ type Persona struct {
 	// instructions. A resolved team has its content in Instructions instead.
 	InstructionsFile string `json:"-" yaml:"instructions_file,omitempty"`
 	// Attempts is the persona's give-up threshold inside one round.
-	// Zero means the team's.
+	// Left out, it is the team's.
 	Attempts int `json:"attempts,omitempty" yaml:"attempts,omitempty"`
-	// Timeout bounds one attempt. Zero means the agent's.
+	// Timeout bounds one attempt. Left out, it is the agent's.
 	Timeout Duration `json:"timeout,omitempty" yaml:"timeout,omitempty"`
 	// Budget caps what the persona may spend in one session.
 	Budget Cap `json:"budget,omitzero" yaml:"budget,omitempty"`
 	// Fallback lets the fallback of the persona's agent work in its place while
 	// the agent's breaker is open, or after the agent has refused the work.
 	Fallback bool `json:"fallback,omitempty" yaml:"fallback,omitempty"`
-	// MaxTurns bounds the turns of an agent that works in turns; zero: the
-	// agent's own bound.
+	// MaxTurns bounds the turns of an agent that works in turns. Left out, the
+	// agent's own bound holds.
 	MaxTurns int `json:"max_turns,omitempty" yaml:"max_turns,omitempty"`
 	// Produces lists path patterns that every attempt must create or change.
 	Produces []string `json:"produces,omitempty" yaml:"produces,omitempty"`
@@ -75,8 +75,8 @@ const (
 type Phase struct {
 	// Name identifies the phase.
 	Name string `json:"name" yaml:"name"`
-	// Needs names the phases whose work this one builds on. Nil, as opposed
-	// to empty, means the phase before it in the file.
+	// Needs names the phases whose work this one builds on. Left out (nil), as
+	// opposed to empty, it means the phase before it in the file.
 	Needs []string `json:"needs" yaml:"needs,omitempty"`
 	// Personas who work in the phase, in folding order.
 	Personas []string `json:"personas" yaml:"personas"`

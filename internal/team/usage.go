@@ -162,8 +162,11 @@ func (a Amount) Add(b Amount) Amount { return Amount{a.Tokens + b.Tokens, a.USD 
 
 // Prices are what an agent's tokens cost, in USD per million.
 type Prices struct {
-	Input      USD `json:"input" yaml:"input"`
-	Output     USD `json:"output" yaml:"output"`
+	// Input and Output are those of what the model reads and writes.
+	Input  USD `json:"input" yaml:"input"`
+	Output USD `json:"output" yaml:"output"`
+	// CacheRead and CacheWrite are those of input that the provider had cached,
+	// and of input that it has cached now. Left out, they are those of other input.
 	CacheRead  USD `json:"cache_read" yaml:"cache_read"`
 	CacheWrite USD `json:"cache_write" yaml:"cache_write"`
 }

@@ -1,0 +1,199 @@
+package cli
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"text/template"
+
+	"github.com/spf13/cobra"
+
+	"github.com/maestro-hive/maestro/docs/schema"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// scaffold holds the templates of `init`, a directory each.
+//
+//go:embed scaffold
+var scaffold embed.FS
+
+// scaffolds says what each template is for.
+var scaffolds = map[string]string{
+	"software": "three personas take a small program from a requirement to a tested tree",
+	"blank":    "one persona, one phase",
+}
+
+const defaultScaffold = "software"
+
+// initDocument is the document of `init -o json`.
+type initDocument struct {
+	Dir      string `json:"dir"`
+	Template string `json:"template"`
+	// Team is the name that the team was given.
+	Team string `json:"team"`
+	// Files are those that were written, relative to the directory.
+	Files []string `json:"files"`
+}
+
+func newInit(a *app) *cobra.Command {
+	chosen := defaultScaffold
+	known := slices.Sorted(maps.Keys(scaffolds))
+	var described []string
+	for _, name := range known {
+		described = append(described, cobra.CompletionWithDesc(name, scaffolds[name]))
+	}
+	cmd := &cobra.Command{
+		Use:   "init [DIR]",
+		Short: "Write a team file and a worker file to begin with",
+		Long: "Write a commented team file and worker file, with agents that are shell scripts, so that a session runs at once, without a model or a key. " +
+			"Nothing that is there already is overwritten.\n\nTemplates:\n" + templateList(known),
+		Example: "  maestro init\n  maestro init greeter --template blank",
+		Args:    arguments(0, 1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			dir := a.env.Dir
+			if len(args) > 0 {
+				dir = args[0]
+			}
+			return a.init(dir, chosen)
+		},
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		},
+	}
+	cmd.Flags().StringVar(&chosen, "template", chosen, strings.Join(known, " or "))
+	_ = cmd.RegisterFlagCompletionFunc("template", cobra.FixedCompletions(described, cobra.ShellCompDirectiveNoFileComp))
+	a.addOutputFlag(cmd)
+	return cmd
+}
+
+func templateList(known []string) string {
+	var lines []string
+	for _, name := range known {
+		lines = append(lines, "  "+name+": "+scaffolds[name])
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (a *app) init(dir, chosen string) error {
+	if _, ok := scaffolds[chosen]; !ok {
+		known := slices.Sorted(maps.Keys(scaffolds))
+		return usagef("there is no template %q; write %s%s", team.Shorten(chosen, 80), enumeration(known, "or"), team.DidYouMean(chosen, known))
+	}
+	named, err := filepath.Abs(dir)
+	if err != nil {
+		return usagef("%s cannot be found: %w", dir, err)
+	}
+	doc := initDocument{Dir: dir, Template: chosen, Team: teamName(filepath.Base(named))}
+	files, err := filled(chosen, doc.Team)
+	if err != nil {
+		return err
+	}
+	doc.Files = slices.Sorted(maps.Keys(files))
+	if err := writeNew(dir, files); err != nil {
+		return err
+	}
+	if a.output == outputJSON {
+		return a.printJSON(doc)
+	}
+	for _, file := range doc.Files {
+		a.print("%s", filepath.Join(dir, filepath.FromSlash(file)))
+	}
+	at := func(file string) string {
+		if dir == a.env.Dir {
+			return file
+		}
+		return filepath.Join(dir, file)
+	}
+	a.say("\nLook at it:      maestro plan %[1]s\nServe its team:  maestro dev --agents %[2]s\nRun a session:   maestro run %[1]s \"Greet people by name\" --watch    (in another terminal)",
+		at("team.yaml"), at("agents.yaml"))
+	return nil
+}
+
+var unfitForName = regexp.MustCompile(`[^A-Za-z0-9]+`)
+
+// teamName makes a directory's name a team's.
+func teamName(dir string) string {
+	name := strings.Trim(unfitForName.ReplaceAllString(dir, "-"), "-")
+	if team.CheckName(name) != nil {
+		return "team"
+	}
+	return name
+}
+
+// filled are the files of a template by path, with slashes, and the schemas that
+// their first lines name.
+func filled(chosen, name string) (map[string][]byte, error) {
+	files := map[string][]byte{".maestro/team.schema.json": schema.Team, ".maestro/worker.schema.json": schema.Worker}
+	root := path.Join("scaffold", chosen)
+	err := fs.WalkDir(scaffold, root, func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := fs.ReadFile(scaffold, file)
+		if err != nil {
+			return err
+		}
+		if path.Base(file) == "team.yaml" {
+			t, err := template.New(file).Parse(string(data))
+			if err != nil {
+				return err
+			}
+			var b bytes.Buffer
+			if err := t.Execute(&b, struct{ Name string }{name}); err != nil {
+				return err
+			}
+			data = b.Bytes()
+		}
+		files[strings.TrimPrefix(file, root+"/")] = data
+		return nil
+	})
+	return files, err
+}
+
+// writeNew writes files into a directory, all of them or, where one is there
+// already, none.
+func writeNew(dir string, files map[string][]byte) error {
+	names := slices.Sorted(maps.Keys(files))
+	var taken []string
+	for _, name := range names {
+		if _, err := os.Lstat(filepath.Join(dir, filepath.FromSlash(name))); err == nil {
+			taken = append(taken, name)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return usagef("%s cannot be written to: %w", dir, err)
+		}
+	}
+	if len(taken) > 0 {
+		return usagef("%s has %s already, and nothing is overwritten; choose another directory, like `maestro init web`", dir, listed(taken, 5))
+	}
+	for _, name := range names {
+		if err := writeOnce(filepath.Join(dir, filepath.FromSlash(name)), files[name]); err != nil {
+			return failf("%w; see that the directory is yours and its disk has room", err)
+		}
+	}
+	return nil
+}
+
+// writeOnce writes a file that must not be there. Scripts can be executed.
+func writeOnce(file string, data []byte) (err error) {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	mode := fs.FileMode(0o644)
+	if filepath.Ext(file) == ".sh" {
+		mode = 0o755
+	}
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Close())
+}

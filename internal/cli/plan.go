@@ -1,0 +1,216 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+const (
+	outputText = "text"
+	// outputMermaid is the format of diagrams that Markdown pages show.
+	outputMermaid = "mermaid"
+)
+
+// planDocument is the document of `plan -o json`.
+type planDocument struct {
+	Team        string `json:"team"`
+	Description string `json:"description,omitempty"`
+	// Phases, each after those that it needs.
+	Phases []plannedPhase `json:"phases"`
+	// Agents and Checks are what workers have to offer for the team.
+	Agents []string    `json:"agents"`
+	Checks []string    `json:"checks"`
+	Retry  team.Retry  `json:"retry"`
+	Budget team.Budget `json:"budget"`
+	Help   team.Help   `json:"help"`
+}
+
+// plannedPhase is a phase and what a run would make of it.
+type plannedPhase struct {
+	Name  string   `json:"name"`
+	Needs []string `json:"needs"`
+	// Without names phases that this one builds on and that have no work: it does
+	// without them.
+	Without    []string         `json:"without"`
+	Order      team.Order       `json:"order"`
+	Personas   []plannedPersona `json:"personas"`
+	Produces   []string         `json:"produces"`
+	Checks     []string         `json:"checks"`
+	Integrator string           `json:"integrator"`
+	Approve    bool             `json:"approve"`
+	SendsBack  *team.SendsBack  `json:"sends_back"`
+	Budget     team.Cap         `json:"budget"`
+	// PauseAfter: the session parks after the phase until somebody says go on.
+	PauseAfter bool `json:"pause_after"`
+}
+
+// plannedPersona is a persona in a phase, and what becomes of its work.
+type plannedPersona struct {
+	Persona string `json:"persona"`
+	Role    string `json:"role"`
+	Agent   string `json:"agent"`
+	// Fallback: the agent's fallback may work in its place.
+	Fallback bool          `json:"fallback"`
+	Attempts int           `json:"attempts"`
+	Timeout  team.Duration `json:"timeout,omitzero"`
+	MaxTurns int           `json:"max_turns,omitempty"`
+	// Produces and Checks are what an attempt is held to besides what the phase is.
+	Produces []string `json:"produces"`
+	Checks   []string `json:"checks"`
+	Budget   team.Cap `json:"budget"`
+	// Action and Reason are those of the session's admission.
+	Action team.Action `json:"action"`
+	Reason string      `json:"reason"`
+}
+
+// planOptions are the flags of `plan`: those of `run` that say what is done.
+type planOptions struct {
+	workspace string
+	include   []string
+	course    courseFlags
+	supplied  suppliedFlags
+}
+
+func newPlan(a *app) *cobra.Command {
+	var o planOptions
+	var format string
+	cmd := &cobra.Command{
+		Use:   "plan TEAM",
+		Short: "Show a team's phases, and what `run` with the same flags would do",
+		Long: "Show the phases of a team file in order: what each needs, who works in it, on which agents, held to what; and what `run` with the same flags " +
+			"would do with each persona's work. It is decided as a session's admission decides it, but no worker and no Temporal is needed, and nothing is started or kept.",
+		Example: "  maestro plan team.yaml\n  maestro plan team.yaml --from testing --input implementation=./src\n  maestro plan team.yaml -o mermaid > team.mmd",
+		Args:    arguments(1, 1),
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.plan(cmd.Context(), o, args[0], format) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.workspace, "workspace", "", "directory whose files the session would start from, for what --input adds to them (default: none)")
+	flags.StringArrayVar(&o.include, "include", nil, "pattern of files to take although they are ignored or look as if they held keys; repeatable")
+	o.course.add(cmd, phasesOfFile)
+	o.supplied.add(cmd, phasesOfFile)
+	addFormats(cmd, &format, outputText, outputMermaid, outputJSON)
+	return cmd
+}
+
+func (a *app) plan(ctx context.Context, o planOptions, file, format string) error {
+	t, err := config.LoadTeam(file)
+	if err != nil {
+		return err
+	}
+	if err := checkWorkspace(o.workspace, o.include); err != nil {
+		return err
+	}
+	course, err := o.course.course(t)
+	if err != nil {
+		return err
+	}
+	entries, err := a.foresee(ctx, t, o, &course)
+	if err != nil {
+		return err
+	}
+	doc := planned(t, course, entries)
+	switch format {
+	case outputJSON:
+		return a.printJSON(doc)
+	case outputMermaid:
+		a.print("%s", doc.mermaid())
+	default:
+		a.writePlan(doc)
+	}
+	return nil
+}
+
+// foresee asks what an admission would decide, on a store that is thrown away.
+func (a *app) foresee(ctx context.Context, t team.Team, o planOptions, c *team.Course) (entries []team.PlanEntry, err error) {
+	dir, err := os.MkdirTemp("", "maestro-plan-")
+	if err != nil {
+		return nil, failf("there is no room for a plan: %w", err)
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // what is left there is in nobody's way
+	s, err := store.Create(dir, store.Options{Clock: a.env.Now})
+	if err != nil {
+		return nil, err
+	}
+	workspace, err := a.snapshot(ctx, s, runOptions{workspace: o.workspace, include: o.include}, t)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.supply(ctx, s, t, o.supplied, "", c); err != nil {
+		return nil, err
+	}
+	entries, faults, err := activities.Plan(ctx, s, t, *c, workspace)
+	if err == nil && len(faults) > 0 {
+		err = refusal(faults)
+	}
+	return entries, err
+}
+
+// planned puts a team and what becomes of its work together.
+func planned(t team.Team, c team.Course, entries []team.PlanEntry) planDocument {
+	doc := planDocument{
+		Team: t.Name, Description: t.Description, Phases: []plannedPhase{}, Agents: some(t.AgentNames()), Checks: []string{},
+		Retry: t.Retry, Budget: t.Budget, Help: t.Help,
+	}
+	for _, use := range t.CheckUses() {
+		if !slices.Contains(doc.Checks, use.Check) {
+			doc.Checks = append(doc.Checks, use.Check)
+		}
+	}
+	left := map[string]bool{}
+	for _, e := range entries {
+		left[e.Phase] = left[e.Phase] || e.Action == team.Leave
+	}
+	for _, name := range t.Topological() {
+		p, _ := t.Phase(name)
+		phase := plannedPhase{
+			Name: name, Needs: some(p.Needs), Without: []string{}, Order: p.Order, Personas: []plannedPersona{}, Produces: some(p.Produces),
+			Checks: some(p.Checks), Integrator: p.Integrator, Approve: p.Approve, SendsBack: p.SendsBack, Budget: p.Budget,
+			PauseAfter: slices.Contains(c.PauseAfter, name),
+		}
+		for _, above := range t.Ancestors(name) {
+			if left[above] && !left[name] {
+				phase.Without = append(phase.Without, above)
+			}
+		}
+		for _, e := range entries {
+			if e.Phase == name {
+				phase.Personas = append(phase.Personas, plannedFor(e, t.Personas[e.Persona]))
+			}
+		}
+		doc.Phases = append(doc.Phases, phase)
+	}
+	return doc
+}
+
+func plannedFor(e team.PlanEntry, p team.Persona) plannedPersona {
+	return plannedPersona{
+		Persona: e.Persona, Role: p.Role, Agent: p.Agent, Fallback: p.Fallback, Attempts: p.Attempts, Timeout: p.Timeout, MaxTurns: p.MaxTurns,
+		Produces: some(p.Produces), Checks: some(p.Checks), Budget: p.Budget, Action: e.Action, Reason: e.Reason,
+	}
+}
+
+// some is a list that is none in JSON, too, where it is empty.
+func some(list []string) []string { return append([]string{}, list...) }
+
+// acts says what becomes of an assignment's work.
+func (p plannedPersona) acts() string {
+	switch p.Action {
+	case team.RunIt:
+		return "runs"
+	case team.SupplyIt:
+		return strings.Replace(p.Reason, "supplied: ", "is supplied: ", 1)
+	case team.Leave:
+		return "is left: " + p.Reason
+	case team.Restore, team.Drop: // what a new session has none of
+	}
+	return string(p.Action) + ": " + p.Reason
+}

@@ -1,0 +1,192 @@
+package cli_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+const planTeam = `
+version: 1
+name: web
+description: Builds a page.
+personas:
+  analyst: {role: Analyst, agent: writer, instructions: Write., budget: {tokens: 1000, usd: 0.5}}
+  backend: {role: Backend developer, agent: coder, instructions: Write., attempts: 2, timeout: 30m}
+  frontend: {role: Frontend developer, agent: coder, instructions: Write., fallback: true, produces: ["web/*.js"]}
+  tester: {role: Tester, agent: writer, instructions: Test., max_turns: 9}
+phases:
+  - {name: design, personas: [analyst], produces: [docs/design.md], approve: true}
+  - {name: survey, personas: [analyst], needs: []}
+  - {name: build, personas: [backend, frontend], needs: [design, survey], order: sequence, checks: [go-test], integrator: backend, budget: {usd: 3}}
+  - {name: test, personas: [tester, analyst], sends_back: {to: build, times: 2}}
+budget: {tokens: 50000, on_exceeded: ask, daily: {usd: 20}}
+help: {give_up_after: 2h, jira: {project: MD}}
+`
+
+// plannedDocument is what the tests read of `plan -o json`.
+type plannedDocument struct {
+	Team   string
+	Agents []string
+	Checks []string
+	Phases []struct {
+		Name     string
+		Needs    []string
+		Without  []string
+		Pause    bool `json:"pause_after"`
+		Personas []struct {
+			Persona string
+			Action  team.Action
+			Reason  string
+		}
+	}
+}
+
+func TestPlanInWords(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	out := d.must(0, "plan", d.file("team.yaml", planTeam))
+	require.Equal(t, `team web: Builds a page.
+4 phases; with agents coder, writer and checks go-test
+
+1. design, from the beginning
+   analyst  runs  Analyst  agent writer (may spend 1,000 tokens, 0.5 USD)
+   produces docs/design.md
+   then waits for a person's approval
+
+2. survey, from the beginning
+   analyst  runs  Analyst  agent writer (may spend 1,000 tokens, 0.5 USD)
+
+3. build, after design and survey
+   backend   runs  Backend developer   agent coder (30m an attempt)
+   frontend  runs  Frontend developer  agent coder (or its fallback; produces web/*.js)
+   they work in sequence, each on what the one before left; backend mends what does not fit together
+   checked by go-test
+   may spend 3 USD
+
+4. test, after build
+   tester   runs  Tester   agent writer (9 turns at most)
+   analyst  runs  Analyst  agent writer (may spend 1,000 tokens, 0.5 USD)
+   they work side by side; analyst mends what does not fit together
+   may send the work of build back, 2 times at most
+
+retries: 3 attempts a round, 2 for backend; 2 rounds each; then a person is asked, who has 2h, and a ticket is made in MD
+budget: 50,000 tokens; then a person is asked
+budget of a day, for all sessions of the team: 20 USD; then a person is asked
+`, out)
+	require.NoDirExists(t, d.state, "a plan makes no store")
+}
+
+func TestPlanAsMermaid(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	out := d.must(0, "plan", d.file("team.yaml", planTeam), "--only", "build", "-o", "mermaid")
+	require.Equal(t, `flowchart LR
+  subgraph p0["design"]
+    p0_0["analyst<br/>writer"]:::leave
+  end
+  subgraph p1["survey"]
+    p1_0["analyst<br/>writer"]:::leave
+  end
+  subgraph p2["build"]
+    p2_0["backend<br/>coder"]:::run
+    p2_1["frontend<br/>coder"]:::run
+    p2_0 --> p2_1
+  end
+  subgraph p3["test"]
+    p3_0["tester<br/>writer"]:::leave
+    p3_1["analyst<br/>writer"]:::leave
+  end
+  p0 -->|"approved"| p2
+  p1 --> p2
+  p2 --> p3
+  p3 -.->|"sends back, 2 times at most"| p2
+  classDef run fill:#dbeafe,stroke:#2563eb,color:#111827
+  classDef supply fill:#dcfce7,stroke:#16a34a,color:#111827
+  classDef leave fill:#f3f4f6,stroke:#9ca3af,color:#6b7280,stroke-dasharray:4
+`, out)
+}
+
+func TestPlanOfAPart(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	file := d.file("team.yaml", planTeam)
+	var doc plannedDocument
+	d.json(&doc, "plan", file, "--from", "build", "--input", "design="+d.file("my.md", "# Design\n"), "--pause-after", "build")
+	require.Equal(t, []string{"coder", "writer"}, doc.Agents)
+	require.Equal(t, []string{"go-test"}, doc.Checks)
+	actions, without := map[string]team.Action{}, map[string][]string{}
+	for _, p := range doc.Phases {
+		require.Equal(t, p.Name == "build", p.Pause)
+		without[p.Name] = p.Without
+		for _, who := range p.Personas {
+			actions[p.Name+"/"+who.Persona] = who.Action
+		}
+	}
+	require.Equal(t, map[string]team.Action{
+		"design/analyst": team.SupplyIt, "survey/analyst": team.Leave, "build/backend": team.RunIt, "build/frontend": team.RunIt,
+		"test/tester": team.RunIt, "test/analyst": team.RunIt,
+	}, actions)
+	require.Equal(t, map[string][]string{"design": {}, "survey": {}, "build": {"survey"}, "test": {"survey"}}, without)
+}
+
+func TestPlanRefusesWhatARunWould(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	file := d.file("team.yaml", planTeam)
+	d.file("empty-handed/other.md", "x")
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--only", "biuld"}, `did you mean "build"?`},
+		{[]string{"--only", "build", "--from", "design"}, "leave out --from and --until"},
+		{[]string{"--input", "design=" + filepath.Join(d.dir, "empty-handed")}, "does not stand for it"},
+		{[]string{"--input", "design=nowhere"}, "cannot be read"},
+		{[]string{"--workspace", "nowhere"}, "is not a directory"},
+		{[]string{"-o", "table"}, "the formats are text, mermaid and json"},
+	} {
+		got := d.run(append([]string{"plan", file}, c.args...)...)
+		require.Equal(t, 2, got.code, "%v", c.args)
+		require.Contains(t, got.stderr.String(), c.says)
+	}
+}
+
+func TestPlanCompletes(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	file := d.file("team.yaml", planTeam)
+	require.Equal(t, "design=\nsurvey=\nbuild=\ntest=\n:6\n", d.must(0, "__complete", "plan", file, "--input", ""))
+	require.Equal(t, "design\nsurvey\nbuild\ntest\n:4\n", d.must(0, "__complete", "plan", file, "--only", ""))
+	require.Equal(t, "text\nmermaid\njson\n:4\n", d.must(0, "__complete", "plan", file, "-o", ""))
+}
+
+// TestPlanIsTheAdmissions runs what was planned, and compares.
+func TestPlanIsTheAdmissions(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	d.withWorker(map[string]string{"writer": "mkdir -p docs; echo hi > docs/a.md\n", "coder": "echo x > code.txt\n"})
+	file := d.file("team.yaml", twoTeam)
+	d.file("mine/docs/mine.md", "hi\n")
+	for _, flags := range [][]string{
+		{"--only", "think"},
+		{"--from", "build", "--input", "think=" + filepath.Join(d.dir, "mine")},
+	} {
+		var doc plannedDocument
+		d.json(&doc, append([]string{"plan", file}, flags...)...)
+		var foreseen []team.PlanEntry
+		for _, p := range doc.Phases {
+			for _, who := range p.Personas {
+				foreseen = append(foreseen, team.PlanEntry{
+					AssignmentID: team.AssignmentID{Phase: p.Name, Persona: who.Persona}, Action: who.Action, Reason: who.Reason,
+				})
+			}
+		}
+		var run struct{ Plan []team.PlanEntry }
+		d.json(&run, append([]string{"run", file, "Do it."}, flags...)...)
+		require.Equal(t, run.Plan, foreseen, "%v", flags)
+	}
+}

@@ -1,0 +1,193 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// writePlan prints a plan for people, a paragraph for each phase.
+func (a *app) writePlan(doc planDocument) {
+	head := "team " + a.paint.paint(bold, doc.Team)
+	if doc.Description != "" {
+		head += ": " + printable(doc.Description)
+	}
+	a.print("%s", head)
+	a.print("%s; with agents %s%s", count(len(doc.Phases), "phase"), strings.Join(doc.Agents, ", "), withChecks(doc.Checks))
+	for i, p := range doc.Phases {
+		a.print("\n%d. %s%s", i+1, a.paint.paint(bold, p.Name), p.begins())
+		t := &table{paint: a.paint}
+		for _, who := range p.Personas {
+			t.add(plain("   "+who.Persona), cell{who.acts(), actionColour(who.Action)}, plain(clip(who.Role, 60)), plain("agent "+who.Agent+who.besides()))
+		}
+		t.write(a.env.Stdout)
+		for _, line := range p.terms() {
+			a.print("   %s", line)
+		}
+	}
+	a.print("")
+	for _, line := range doc.limits() {
+		a.print("%s", line)
+	}
+}
+
+func actionColour(action team.Action) string {
+	switch action {
+	case team.RunIt:
+		return cyan
+	case team.SupplyIt, team.Restore:
+		return green
+	case team.Leave, team.Drop:
+		return dim
+	}
+	return ""
+}
+
+// begins says when the phase may begin.
+func (p plannedPhase) begins() string {
+	text := ", from the beginning"
+	if len(p.Needs) > 0 {
+		text = ", after " + enumeration(p.Needs, "and")
+	}
+	if len(p.Without) > 0 {
+		text += ", without the work of " + enumeration(p.Without, "and")
+	}
+	return text
+}
+
+// besides is what is set for the persona alone.
+func (p plannedPersona) besides() string {
+	var more []string
+	if p.Fallback {
+		more = append(more, "or its fallback")
+	}
+	if p.Timeout > 0 {
+		more = append(more, p.Timeout.String()+" an attempt")
+	}
+	if p.MaxTurns > 0 {
+		more = append(more, count(p.MaxTurns, "turn")+" at most")
+	}
+	if len(p.Produces) > 0 {
+		more = append(more, "produces "+enumeration(p.Produces, "and"))
+	}
+	if len(p.Checks) > 0 {
+		more = append(more, "checked by "+enumeration(p.Checks, "and"))
+	}
+	if budget := capOf(p.Budget); budget != "" {
+		more = append(more, "may spend "+budget)
+	}
+	if len(more) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(more, "; ") + ")"
+}
+
+// terms says how the phase's personas work together and what it is held to.
+func (p plannedPhase) terms() (lines []string) {
+	if len(p.Personas) > 1 {
+		how := "they work side by side"
+		if p.Order == team.OrderSequence {
+			how = "they work in sequence, each on what the one before left"
+		}
+		lines = append(lines, how+"; "+p.Integrator+" mends what does not fit together")
+	}
+	if len(p.Produces) > 0 {
+		lines = append(lines, "produces "+enumeration(p.Produces, "and"))
+	}
+	if len(p.Checks) > 0 {
+		lines = append(lines, "checked by "+enumeration(p.Checks, "and"))
+	}
+	if p.SendsBack != nil {
+		lines = append(lines, fmt.Sprintf("may send the work of %s back, %s at most", p.SendsBack.To, count(p.SendsBack.Times, "time")))
+	}
+	if budget := capOf(p.Budget); budget != "" {
+		lines = append(lines, "may spend "+budget)
+	}
+	if p.Approve {
+		lines = append(lines, "then waits for a person's approval")
+	}
+	if p.PauseAfter {
+		lines = append(lines, "then pauses until `maestro resume`")
+	}
+	return lines
+}
+
+// capOf is a limit of spending; empty if there is none.
+func capOf(c team.Cap) string {
+	var parts []string
+	if c.Tokens > 0 {
+		parts = append(parts, number(c.Tokens)+" tokens")
+	}
+	if c.USD > 0 {
+		parts = append(parts, c.USD.String()+" USD")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// limits says what holds for the whole session.
+func (doc planDocument) limits() []string {
+	retry := fmt.Sprintf("retries: %s a round", count(doc.Retry.Attempts, "attempt"))
+	for _, p := range doc.Phases {
+		for _, who := range p.Personas {
+			if own := fmt.Sprintf("%d for %s", who.Attempts, who.Persona); who.Attempts != doc.Retry.Attempts && !strings.Contains(retry, own) {
+				retry += ", " + own
+			}
+		}
+	}
+	retry += "; " + count(doc.Retry.Rounds, "round") + " each; then "
+	if doc.Help.Mode == team.HelpFail {
+		retry += "the session fails"
+	} else {
+		retry += "a person is asked, who has " + doc.Help.GiveUpAfter.String()
+	}
+	if doc.Help.Jira != nil {
+		retry += ", and a ticket is made in " + doc.Help.Jira.Project
+	}
+	lines := []string{retry}
+	reaction := map[team.OnExceeded]string{
+		team.OnExceededStop: "then the work fails", team.OnExceededAsk: "then a person is asked", team.OnExceededDegrade: "then fallbacks go on",
+	}[doc.Budget.OnExceeded]
+	if session := capOf(doc.Budget.Cap()); session != "" {
+		lines = append(lines, "budget: "+session+"; "+reaction)
+	}
+	if daily := capOf(doc.Budget.Daily); daily != "" {
+		lines = append(lines, "budget of a day, for all sessions of the team: "+daily+"; "+reaction)
+	}
+	return lines
+}
+
+// mermaid is the plan as a flowchart: a box for each phase with its personas in it.
+// Nothing in it comes from prose, so that it needs no escaping.
+func (doc planDocument) mermaid() string {
+	var b strings.Builder
+	b.WriteString("flowchart LR\n")
+	index := map[string]int{}
+	for i, p := range doc.Phases {
+		index[p.Name] = i
+		fmt.Fprintf(&b, "  subgraph p%d[\"%s\"]\n", i, p.Name)
+		for j, who := range p.Personas {
+			fmt.Fprintf(&b, "    p%d_%d[\"%s<br/>%s\"]:::%s\n", i, j, who.Persona, who.Agent, who.Action)
+			if j > 0 && p.Order == team.OrderSequence {
+				fmt.Fprintf(&b, "    p%d_%d --> p%d_%d\n", i, j-1, i, j)
+			}
+		}
+		b.WriteString("  end\n")
+	}
+	for i, p := range doc.Phases {
+		for _, need := range p.Needs {
+			label := ""
+			if doc.Phases[index[need]].Approve {
+				label = `|"approved"|`
+			}
+			fmt.Fprintf(&b, "  p%d -->%s p%d\n", index[need], label, i)
+		}
+		if p.SendsBack != nil {
+			fmt.Fprintf(&b, "  p%d -.->|\"sends back, %s at most\"| p%d\n", i, count(p.SendsBack.Times, "time"), index[p.SendsBack.To])
+		}
+	}
+	b.WriteString("  classDef run fill:#dbeafe,stroke:#2563eb,color:#111827\n" +
+		"  classDef supply fill:#dcfce7,stroke:#16a34a,color:#111827\n" +
+		"  classDef leave fill:#f3f4f6,stroke:#9ca3af,color:#6b7280,stroke-dasharray:4")
+	return b.String()
+}

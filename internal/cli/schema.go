@@ -1,0 +1,34 @@
+package cli
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/maestro-hive/maestro/docs/schema"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+func newSchema(a *app) *cobra.Command {
+	files := map[string][]byte{"team": schema.Team, "worker": schema.Worker}
+	known := slices.Sorted(maps.Keys(files))
+	return &cobra.Command{
+		Use:   "schema team|worker",
+		Short: "Print the JSON Schema of team files or worker files, for editors",
+		Long: "Print the JSON Schema (draft 2020-12) of team files or worker files. An editor with the YAML language server completes, explains and " +
+			"checks a file whose first line names it:\n\n  # yaml-language-server: $schema=team.schema.json\n\n" +
+			"A schema does not know all: what spans a file, like that a phase exists, `maestro validate` checks.",
+		Example:           "  maestro schema team > team.schema.json\n  maestro schema worker > worker.schema.json",
+		Args:              arguments(1, 1),
+		ValidArgsFunction: cobra.FixedCompletions(known, cobra.ShellCompDirectiveNoFileComp),
+		RunE: func(_ *cobra.Command, args []string) error {
+			data, ok := files[args[0]]
+			if !ok {
+				return usagef("there is no schema of %q files; write %s%s", team.Shorten(args[0], 80), enumeration(known, "or"), team.DidYouMean(args[0], known))
+			}
+			_, err := a.env.Stdout.Write(data)
+			return err
+		},
+	}
+}

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	aTeam = `{"version": 1, "name": "web", "personas": {"dev": {"role": "Developer", "agent": "coder", "instructions": "Write."},
+		"lead": {"role": "Lead", "agent": "coder", "instructions": "Look."}},
+		"phases": [{"name": "build", "personas": ["dev"]}, {"name": "look", "personas": ["lead"]}]}`
+	aWorker = `{"version": 1, "caches": {"go": {"env": "GOCACHE"}}, "checks": {"vet": {"argv": ["go", "vet"]}}, "agents": {
+		"c": {"kind": "command", "argv": ["./c.sh"]}, "p": {"kind": "command", "preset": "claude"}, "q": {"kind": "command", "preset": "codex"},
+		"s": {"kind": "scripted", "script": "s.yaml"},
+		"m": {"kind": "anthropic", "model": "m", "api_key_env": "KEY"}, "o": {"kind": "openai", "model": "m", "base_url": "http://localhost:1/v1"}}}`
+	aJira = `{"url": "https://example.atlassian.net", "deployment": "cloud", "email_env": "E", "token_env": "T"}`
+)
+
+// ruling is a place in a file, values that the loader takes there, and values that
+// it refuses.
+type ruling struct {
+	at         string
+	good, evil []string
+}
+
+// within are the borders of a number and what lies beyond.
+func within(at, least, most string) ruling {
+	below, _ := strconv.ParseInt(least, 10, 64)
+	above, _ := strconv.ParseInt(most, 10, 64)
+	return ruling{at, []string{least, most}, []string{strconv.FormatInt(below-1, 10), strconv.FormatInt(above+1, 10), `"3"`, "2.5"}}
+}
+
+var (
+	aName     = []string{`"a b"`, `"-a"`, `"` + strings.Repeat("a", 64) + `"`}
+	aDuration = ruling{"", []string{`"90s"`, `"1h30m"`, `"1.5h"`}, []string{`"0s"`, `30`, `"30"`, `"-1s"`, `"5 m"`, `"0h0m"`}}
+	aGlob     = ruling{
+		"",
+		[]string{`["docs/*.md"]`, `["**"]`, `["a/{b,c}/[a-z]?.go"]`, `["[!0-9].x", "b"]`},
+		[]string{
+			`["/a"]`, `["a/"]`, `["../a"]`, `["a/./b"]`, `["a//b"]`, `["a**"]`, `["***"]`, `[".git/x"]`, `["{a"]`, `["{a{b}}"]`,
+			`["[a"]`, `["a]"]`, `[" a"]`, `[""]`, `["a\\b"]`, `["a", "a"]`, `"a"`,
+		},
+	}
+	anAddress = ruling{
+		"",
+		[]string{`"https://example.com"`, `"http://localhost:8233/v1"`},
+		[]string{`"example.com"`, `"ftp://example.com"`, `"https://u:p@example.com"`, `"https://example.com/?a=b"`, `"https://example.com/#a"`},
+	}
+	anArgv = ruling{"", []string{`["go", 1, true]`}, []string{`[]`, `[" "]`, `"go test"`, `[["a"]]`}}
+)
+
+// in puts a ruling in places.
+func (r ruling) in(places ...string) (out []ruling) {
+	for _, p := range places {
+		out = append(out, ruling{p, r.good, r.evil})
+	}
+	return out
+}
+
+var teamRulings = append(append([]ruling{
+	{"version", []string{"1"}, []string{"2", "0", `"1"`}},
+	{"name", []string{`"a"`, `"Web-1_x"`}, aName},
+	{"description", []string{`"x"`}, []string{`"` + strings.Repeat("x", 4097) + `"`, "3"}},
+	{"personas.dev.role", []string{`"x"`}, []string{`" "`, `"` + strings.Repeat("x", 201) + `"`, "5"}},
+	{"personas.dev.agent", []string{`"x"`}, aName},
+	{"personas.dev.instructions_file", nil, []string{`"/etc/passwd"`}},
+	{"personas.dev.fallback", []string{"true"}, []string{`"yes"`, "1"}},
+	within("personas.dev.attempts", "1", "20"), within("personas.dev.max_turns", "1", "1000"),
+	{"personas.dev.checks", []string{`["a", "b"]`}, []string{`["a", "a"]`, `["a b"]`, `"a"`}},
+	{"personas.dev.unknown", nil, []string{"1"}},
+	{"phases.0.name", nil, []string{`"init"`, `"INIT"`, `"a b"`}},
+	{"phases.1.needs", []string{`[]`, `["build"]`}, []string{`["build", "build"]`, `"build"`}},
+	{"phases.0.personas", nil, []string{`[]`, `["dev", "dev"]`}},
+	{"phases.0.order", []string{`"sequence"`}, []string{`"serial"`}},
+	{"phases.0.approve", []string{"true"}, []string{`"true"`}},
+	{"phases.1.sends_back", []string{`{"to": "build"}`, `{"to": "build", "times": 20}`}, []string{`{}`, `{"to": "build", "times": 21}`, `{"to": "build", "times": 0}`}},
+	within("retry.attempts", "1", "20"), within("retry.rounds", "1", "10"),
+	within("budget.tokens", "1", "1000000000000"), within("phases.0.budget.tokens", "1", "1000000000000"),
+	{"budget.usd", []string{"0.5", "1000000"}, []string{"0", "-1", "1000001", `"5"`}},
+	{"phases.0.budget.usd", []string{"0.5", "1000000"}, []string{"0", "-1", "1000001"}},
+	{"budget", []string{`{"tokens": 9, "warn_at": [0.5, 0.8]}`}, []string{`{"tokens": 9, "warn_at": [1]}`, `{"tokens": 9, "warn_at": [0]}`, `{"tokens": 9, "warn_at": [0.5, 0.5]}`}},
+	{"budget.on_exceeded", []string{`"ask"`, `"stop"`, `"degrade"`}, []string{`"fail"`}},
+	{"help.mode", []string{`"ask"`, `"fail"`}, []string{`"stop"`}},
+	{"help.jira.project", []string{`"MD"`}, []string{`"md"`, `"MD-1"`}},
+	{"help.jira", nil, []string{`{}`, `{"project": "MD", "labels": ["a b"]}`, `{"project": "MD", "labels": ["maestro-x"]}`, `{"project": "MD", "type": " "}`}},
+	{"help.jira", []string{`{"project": "MD", "priorities": {"auth": "High"}}`}, []string{`{"project": "MD", "priorities": {"bad": "High"}}`, `{"project": "MD", "priorities": {"auth": 5}}`}},
+	{
+		"help.jira",
+		[]string{`{"project": "MD", "fields": {"customfield_1": {"a": [1, "b", true]}}}`},
+		[]string{`{"project": "MD", "fields": {"summary": "x"}}`, `{"project": "MD", "fields": {"a b": 1}}`, `{"project": "MD", "fields": {"a": null}}`, `{"project": "MD", "fields": {"a": 9007199254740999}}`},
+	},
+	{"ignore", []string{`["*.log", "!x", "a/"]`}, []string{`["#x"]`, `[" x"]`, `[""]`, `["x", "x"]`}},
+}, aDuration.in("personas.dev.timeout", "retry.initial", "retry.round_max", "help.give_up_after")...),
+	aGlob.in("personas.dev.produces", "phases.0.produces")...)
+
+var workerRulings = append(append(append(append([]ruling{
+	{"version", []string{"1"}, []string{"2"}},
+	{"agents", nil, []string{`{}`, `{"a b": {"kind": "command", "argv": ["x"]}}`, `{"a": {"kind": "shell"}}`, `{"a": {}}`}},
+	{"secrets", []string{`["A_B"]`}, []string{`["A=b"]`, `["1A"]`, `["A", "A"]`}},
+	{"agents.c.env", []string{`["LANG"]`}, []string{`["HOME"]`, `["MAESTRO_RESULT"]`, `["TMPDIR"]`, `["GIT_CEILING_DIRECTORIES"]`, `["A=b"]`}},
+	{"agents.c.script", nil, []string{`"x.yaml"`}},
+	{"agents.c.model", nil, []string{`"m"`}},
+	{"agents.c.max_turns", nil, []string{"5"}},
+	{"agents.c.base_url", nil, []string{`"http://x"`}},
+	{"agents.c.api_key_env", nil, []string{`"K"`}},
+	{"agents.c.context_tokens", nil, []string{"5000"}},
+	{"agents.c.max_output_tokens", nil, []string{"5000"}},
+	{"agents.c.git", []string{"true"}, []string{"1"}},
+	within("agents.c.concurrency", "1", "1000"), within("agents.p.max_turns", "1", "10000"),
+	{"agents.q.max_turns", nil, []string{"5"}},
+	{"agents.p.model", []string{`"m"`}, []string{`5`}},
+	{"agents.p.preset", []string{`"claude"`, `"codex"`, `"gemini"`}, []string{`"cursor"`}},
+	{"agents.s.git", nil, []string{"true"}},
+	{"agents.s.argv", nil, []string{`["x"]`}},
+	{"agents.s.preset", nil, []string{`"claude"`}},
+	{"agents.s", nil, []string{`{"kind": "scripted"}`}},
+	{"agents.c", nil, []string{`{"kind": "command"}`}},
+	{"agents.m", nil, []string{`{"kind": "anthropic", "model": "m"}`, `{"kind": "anthropic", "api_key_env": "K"}`}},
+	{"agents.m.env", nil, []string{`["A"]`}},
+	{"agents.m.git", nil, []string{"true"}},
+	{"agents.m.preset", nil, []string{`"claude"`}},
+	{"agents.m.reserve", nil, []string{`{"tokens": 5}`}},
+	{"agents.c.reserve", []string{`{"tokens": 5, "usd": 0.5}`}, []string{`{"usd": 0}`, `{"tokens": -1}`}},
+	{"agents.m.base_url", nil, []string{`"https://example.com/v1/messages"`}},
+	{"agents.o.base_url", nil, []string{`"https://example.com/v1/chat/completions/"`}},
+	within("agents.o.max_turns", "1", "10000"),
+	{"agents.o.max_output_tokens", []string{"256", "4096"}, []string{"255", "100000001"}},
+	{"agents.o.context_tokens", []string{"100000000"}, []string{"4095", "100000001"}},
+	{
+		"agents.m.prices",
+		[]string{`{"input": 3, "output": 15, "cache_read": 0.3}`, `{"input": 0, "output": 0}`},
+		[]string{`{"input": 3}`, `{"output": 3}`, `{"input": 3, "output": 0}`, `{"input": -3, "output": 1}`, `{"input": "3", "output": 1}`},
+	},
+	within("agents.c.breaker.threshold", "1", "1000"), within("agents.c.breaker.probes", "1", "10"),
+	{"agents.c.breaker.name", []string{`"b"`}, aName},
+	{"agents.c.breaker.counts", []string{`["auth", "timeout"]`, `[]`}, []string{`["auth", "auth"]`, `["bad"]`}},
+	{"checks.vet.category", []string{`"syntax"`, `"test_failure"`}, []string{`"auth"`}},
+	{"checks.vet", nil, []string{`{}`}},
+	{"caches.go.env", nil, []string{`"HOME"`, `"a b"`}},
+	within("limits.files", "1", "10000000"), within("limits.lost_workers", "1", "100"), within("retention.keep", "1", "1000000"),
+	{"limits.file_bytes", []string{`"100MB"`, `"2 GiB"`, `1`, `"5"`}, []string{`"0B"`, `0`, `"5 parsecs"`, `"-5MB"`, `"1.5MB"`, `100000000001`}},
+	{"limits.output_bytes", []string{`"10MB"`, `4000`, `1000000000`}, []string{`3999`, `1000000001`}},
+	{"jira", []string{aJira}, []string{`{"url": "https://example.atlassian.net", "deployment": "datacenter", "token_env": "T"}`, `{"url": "https://example.com", "deployment": "cloud", "token_env": "T"}`}},
+	{"jira", []string{`{"url": "https://example.com", "deployment": "datacenter", "token_env": "T"}`}, []string{`{"url": "https://example.com", "deployment": "datacenter", "email_env": "E", "token_env": "T"}`, `{"url": "https://example.com", "deployment": "other", "token_env": "T"}`}},
+	{"webhook", []string{`{"url_env": "U", "secret_env": "S", "timeout": "5s"}`}, []string{`{}`, `{"url_env": "a b"}`}},
+}, aDuration.in("agents.c.timeout", "agents.c.idle_timeout", "agents.c.breaker.cooldown", "checks.vet.timeout")...),
+	aGlob.in("checks.vet.keep")...),
+	anAddress.in("web_ui", "agents.m.base_url")...),
+	anArgv.in("agents.c.argv", "checks.vet.argv")...)
+
+// TestRulesAreTheLoaders holds the schemas against the loader at the borders of
+// what it takes: they accept what it accepts, and refuse what it refuses.
+func TestRulesAreTheLoaders(t *testing.T) {
+	t.Parallel()
+	team, worker := kinds(t)
+	for _, c := range []struct {
+		kind    kind
+		base    string
+		rulings []ruling
+	}{{team, aTeam, teamRulings}, {worker, aWorker, workerRulings}} {
+		c.kind.answers(t, c.base, true)
+		for _, r := range c.rulings {
+			for _, value := range r.good {
+				c.kind.answers(t, with(t, c.base, r.at, value), true)
+			}
+			for _, value := range r.evil {
+				c.kind.answers(t, with(t, c.base, r.at, value), false)
+			}
+		}
+	}
+}
+
+// answers holds both the loader and the schema to an answer on a file.
+func (k kind) answers(t *testing.T, text string, good bool) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "file.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+	require.NoError(t, err)
+	loaded, validated := k.load(file), k.schema.Validate(doc)
+	if good {
+		require.NoError(t, loaded, "the loader refuses %s", text)
+		require.NoError(t, validated, "the schema refuses %s", text)
+		return
+	}
+	require.Error(t, loaded, "the loader accepts %s", text)
+	require.Error(t, validated, "the schema accepts %s", text)
+}
+
+// with puts a value into a document, making the mappings on the way to it.
+func with(t *testing.T, document, at, value string) string {
+	t.Helper()
+	var doc any
+	require.NoError(t, json.Unmarshal([]byte(document), &doc))
+	steps := strings.Split(at, ".")
+	here := doc
+	for _, step := range steps[:len(steps)-1] {
+		if list, ok := here.([]any); ok {
+			i, err := strconv.Atoi(step)
+			require.NoError(t, err)
+			here = list[i]
+			continue
+		}
+		m := here.(map[string]any)
+		if m[step] == nil {
+			m[step] = map[string]any{}
+		}
+		here = m[step]
+	}
+	here.(map[string]any)[steps[len(steps)-1]] = json.RawMessage(value)
+	data, err := json.Marshal(doc)
+	require.NoError(t, err)
+	return string(data)
+}
