@@ -32,10 +32,10 @@ type Outbox struct {
 	How *team.HelpJira `json:"how,omitempty"`
 	// Waiting are the notices that the ticket does not have, in order.
 	Waiting []WaitingNotice `json:"waiting,omitempty"`
-	// Told is how many occurrences the ticket tells of, and Counted when it last told
-	// of one.
-	Told    int       `json:"told,omitempty"`
-	Counted time.Time `json:"counted,omitzero"`
+	// Told is how many occurrences the ticket tells of, and Commented when it was last
+	// told of anything.
+	Told      int       `json:"told,omitempty"`
+	Commented time.Time `json:"commented,omitzero"`
 	// Asking are the sessions that wait for a person because of the failure.
 	Asking []AskingSession `json:"asking,omitempty"`
 	// Seen has a short hash of each notice that was taken, the oldest first.
@@ -164,8 +164,8 @@ func (w *WaitingNotice) add(session string) {
 func (o *Outbox) sent(now time.Time) {
 	if o.Waiting[0].Notice.Event == team.HelpAsked {
 		o.Told += o.Waiting[0].Notice.Times
-		o.Counted = now
 	}
+	o.Commented = now
 	o.Waiting = slices.Delete(o.Waiting, 0, 1)
 }
 

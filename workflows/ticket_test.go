@@ -248,6 +248,26 @@ func TestManySessionsWithOneFailure(t *testing.T) {
 }
 
 // TestSessionsThatFailOneAfterTheOther are told together, too.
+// TestCrowdIsToldOfInFewComments: what befalls twenty sessions of one failure, one
+// after the other, does not make a comment each.
+func TestCrowdIsToldOfInFewComments(t *testing.T) {
+	t.Parallel()
+	b := newTicketBench(t)
+	for i, event := range []team.Event{team.HelpAsked, team.WentOn, team.SessionCompleted} {
+		for n := range 20 {
+			b.tell(2*time.Second, told(fmt.Sprint("s", n), event, i))
+		}
+	}
+	b.end(10*time.Minute, failure)
+	require.Len(t, b.jira.made, 1)
+	events := map[team.Event]int{team.HelpAsked: 1} // the ticket itself
+	for _, c := range b.jira.made[0].comments {
+		events[c.Event] += c.Times
+	}
+	require.Equal(t, map[team.Event]int{team.HelpAsked: 20, team.WentOn: 20, team.SessionCompleted: 20}, events, "nothing is lost")
+	require.LessOrEqual(t, len(b.jira.made[0].comments), 10)
+}
+
 func TestSessionsThatFailOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	b := newTicketBench(t)

@@ -28,9 +28,12 @@ const (
 	steadyWait   = time.Minute
 	longWait     = 5 * time.Minute
 	patientTries = 15
-	// gatherFor is the least time between two comments that count occurrences: what
-	// happens to many sessions within it is one comment.
-	gatherFor = 10 * time.Second
+	// gatherFor is the least time between two comments on a failure's ticket: what
+	// happens to many sessions within it is one comment. It is gatherCrowd once the
+	// failure has occurred crowd times.
+	gatherFor   = 10 * time.Second
+	gatherCrowd = 30 * time.Second
+	crowd       = 20
 	// defaultIndexDelay is used where the worker does not say how long after its
 	// creation a ticket may not be found.
 	defaultIndexDelay = team.Duration(2 * time.Minute)
@@ -112,10 +115,14 @@ func waitAfter(failed int) time.Duration {
 func (t *ticket) gathering(ctx workflow.Context) time.Duration {
 	o := &t.Outbox
 	first := o.Waiting[0]
-	if t.Fingerprint == "" || o.Ticket.Key == "" || first.Tried || first.Notice.Event != team.HelpAsked {
+	if t.Fingerprint == "" || o.Ticket.Key == "" || first.Tried {
 		return 0
 	}
-	return o.Counted.Add(gatherFor).Sub(workflow.Now(ctx))
+	gather := gatherFor
+	if o.Ticket.Occurrences >= crowd {
+		gather = gatherCrowd
+	}
+	return o.Commented.Add(gather).Sub(workflow.Now(ctx))
 }
 
 // pause waits before the next try. What somebody has to mend first is also tried when
