@@ -52,3 +52,39 @@ func (r *restoration) notes() map[string]string {
 	}
 	return notes
 }
+
+// findSkipped takes the assignments that a person has settled without work for done:
+// those of phases that were not recorded since. One that was at work again, or whose
+// phase was sent back, after that has to be asked about anew.
+func (r *restoration) findSkipped() error {
+	if !slices.ContainsFunc(r.base.Answers, func(a team.Answer) bool { return a.Settles }) {
+		return nil
+	}
+	nothing, err := r.Files.Overlay(r.ctx, r.in.Workspace, r.in.Workspace)
+	if err != nil {
+		return err
+	}
+	for _, id := range r.team.Assignments() {
+		if _, known := r.found[id]; !known && r.skipped(id) {
+			s := r.records[id].Status()
+			r.found[id] = finished{RestoredWork{CheckpointAssignment: team.CheckpointAssignment{
+				AssignmentID: id, Status: team.Skipped, Rounds: s.Rounds, Attempts: s.Attempts, Lost: s.LostWorkers, Failures: s.Failures,
+				Usage: s.Usage, Summary: "skipped by a person", Input: r.in.Workspace, Work: team.Work{Delta: nothing.Delta},
+			}}, false}
+		}
+	}
+	return nil
+}
+
+// skipped tells whether the last that a person has said of an assignment is to go on
+// without it.
+func (r *restoration) skipped(id team.AssignmentID) bool {
+	for _, a := range slices.Backward(r.base.Answers) {
+		if a.Phase != id.Phase || a.Persona != id.Persona {
+			continue
+		}
+		undone := slices.ContainsFunc(r.base.Reworks, func(w team.Rework) bool { return w.At.After(a.At) && slices.Contains(w.Open, id.Phase) })
+		return a.Settles && !undone
+	}
+	return false
+}

@@ -34,6 +34,8 @@ type Notices struct {
 	Outside Outside
 	// Mask replaces every secret that the worker knows.
 	Mask func(text string) string
+	// Where says where the worker finds Temporal and the store.
+	Where string
 	// WebUI is the address of Temporal's Web UI; empty where it is not known.
 	WebUI string
 }
@@ -99,6 +101,7 @@ func (n *Notices) fit(notice team.Notice) team.Notice {
 	for i, c := range notice.Commands {
 		notice.Commands[i] = said(c)
 	}
+	notice.Where = n.Where
 	if n.WebUI != "" {
 		notice.WebUI = strings.TrimRight(n.WebUI, "/") + "/namespaces/" + url.PathEscape(notice.Namespace) +
 			"/workflows/" + url.PathEscape(notice.Session) + "/" + url.PathEscape(notice.Run)

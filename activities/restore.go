@@ -179,7 +179,7 @@ func (r *restoration) findRecorded() error {
 			}
 		}
 	}
-	return nil
+	return r.findSkipped()
 }
 
 // recordedWork is an assignment's own work in its record, before any mending of

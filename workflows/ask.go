@@ -23,6 +23,9 @@ type request struct {
 	answer *team.Answer
 	// told: people outside have heard of the request.
 	told bool
+	// own: it is about the assignment's own work, and not about how that fits
+	// together with others'.
+	own bool
 	// heeded: the session has done as the answer says, and everybody can see it.
 	heeded bool
 	// over: nobody waits for an answer any more.
@@ -233,6 +236,9 @@ func (s *session) ask(ctx workflow.Context, a *assignment, r *request) (*team.An
 		return nil, s.abort(ctx, a, r)
 	}
 	s.forget(r)
+	if answer != nil {
+		answer.Settles = answer.Verb == team.Skipping && r.own
+	}
 	err := s.standBy(ctx, a, team.Running, answer)
 	if err == nil {
 		r.heeded = true
@@ -334,7 +340,9 @@ func (s *session) askFor(ctx workflow.Context, a *assignment, f team.Failure, at
 		return itEnds, nil
 	}
 	h.Answers = []team.Verb{team.Retrying, team.Skipping, team.Supplying, team.Aborting}
-	answer, err := s.ask(ctx, a, s.newRequest(ctx, h))
+	r := s.newRequest(ctx, h)
+	r.own = a.ownWork()
+	answer, err := s.ask(ctx, a, r)
 	if err != nil {
 		return itEnds, unlessOver(err)
 	}

@@ -88,7 +88,7 @@ func (s *session) afterBudgetSpent(ctx workflow.Context, a *assignment, stop act
 	before := s.raises
 	s.broke[a.AssignmentID] = stop
 	r := s.moneyRequest(ctx, a, stop)
-	r.wake = func() bool { return s.raises > before }
+	r.wake, r.own = func() bool { return s.raises > before }, a.ownWork()
 	if stop.Date != "" {
 		r.day = func(ctx workflow.Context) workflow.Future { return s.awaitDay(ctx, a) }
 	}

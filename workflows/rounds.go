@@ -296,6 +296,10 @@ func (a *assignment) add(r team.RoundResult) {
 	a.Input, a.Work, a.Basis, a.sendsBack = r.Input, work, r.Basis, r.SendsBack
 }
 
+// ownWork tells whether the assignment is at its own work: not at mending others', and
+// not done with it because it finds others' wanting.
+func (a *assignment) ownWork() bool { return !a.integrating && len(a.sendsBack) == 0 }
+
 // skip settles an assignment without its work: with what changes nothing, or, on
 // the phase's merged tree, with the tree as it is.
 func (a *assignment) skip(nothing team.Digest) {

@@ -105,3 +105,13 @@ func (a *app) findStore() (*store.Store, error) {
 	}
 	return s, err
 }
+
+// both opens the store, as open does, and connects to Temporal.
+func (a *app) both(ctx context.Context, open func() (*store.Store, error)) (*store.Store, *temporalio.Connection, error) {
+	s, err := open()
+	if err != nil {
+		return nil, nil, err
+	}
+	conn, err := a.dial(ctx)
+	return s, conn, err
+}

@@ -327,11 +327,7 @@ func (a *app) setBreaker(ctx context.Context, name string, change func(context.C
 	if err := team.CheckName(name); err != nil {
 		return usagef("%w", err)
 	}
-	s, err := a.openStore()
-	if err != nil {
-		return err
-	}
-	conn, err := a.dial(ctx)
+	s, conn, err := a.both(ctx, a.openStore)
 	if err != nil {
 		return err
 	}

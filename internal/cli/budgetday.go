@@ -90,11 +90,7 @@ func (a *app) raiseDay(ctx context.Context, name string, r workflows.RaiseDay) e
 
 // withDays looks a team's day up, which somebody has to have drawn from.
 func (a *app) withDays(ctx context.Context, name string, use func(*host.Days, budget.DayView) error) error {
-	s, err := a.openStore()
-	if err != nil {
-		return err
-	}
-	conn, err := a.dial(ctx)
+	s, conn, err := a.both(ctx, a.openStore)
 	if err != nil {
 		return err
 	}

@@ -80,11 +80,7 @@ func newList(a *app) *cobra.Command {
 }
 
 func (a *app) list(ctx context.Context, limit int) error {
-	s, err := a.findStore()
-	if err != nil {
-		return err
-	}
-	conn, err := a.dial(ctx)
+	s, conn, err := a.both(ctx, a.findStore)
 	if err != nil {
 		return err
 	}

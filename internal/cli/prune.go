@@ -77,11 +77,7 @@ func (f pruneFlags) check(given func(string) bool) error {
 }
 
 func (a *app) prune(ctx context.Context, f pruneFlags) error {
-	s, err := a.openStore()
-	if err != nil {
-		return err
-	}
-	conn, err := a.dial(ctx)
+	s, conn, err := a.both(ctx, a.openStore)
 	if err != nil {
 		return err
 	}
@@ -141,11 +137,7 @@ func (a *app) schedulePrune(ctx context.Context, f pruneFlags, given func(string
 	if f.schedule != scheduleOff && (err != nil || every < leastSchedule) {
 		return usagef("--schedule %q is neither a duration of at least %s, like 24h, nor off", f.schedule, leastSchedule)
 	}
-	s, err := a.openStore()
-	if err != nil {
-		return err
-	}
-	conn, err := a.dial(ctx)
+	s, conn, err := a.both(ctx, a.openStore)
 	if err != nil {
 		return err
 	}

@@ -76,11 +76,7 @@ type pending struct {
 
 // resolveAll gives one answer to the open requests of all sessions that match.
 func (a *app) resolveAll(ctx context.Context, o resolveOptions, verb string) error {
-	s, err := a.findStore()
-	if err != nil {
-		return err
-	}
-	conn, err := a.dial(ctx)
+	s, conn, err := a.both(ctx, a.findStore)
 	if err != nil {
 		return err
 	}

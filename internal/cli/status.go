@@ -55,11 +55,7 @@ func (a *app) watch(ctx context.Context, session string) (*watcher, func(), erro
 	if err := team.CheckSession(session); err != nil {
 		return nil, nil, usagef("%w", err)
 	}
-	s, err := a.findStore()
-	if err != nil {
-		return nil, nil, err
-	}
-	conn, err := a.dial(ctx)
+	s, conn, err := a.both(ctx, a.findStore)
 	if err != nil {
 		return nil, nil, err
 	}

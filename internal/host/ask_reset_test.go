@@ -2,6 +2,8 @@ package host_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -160,4 +162,28 @@ func TestResumeKeepsWhatPeopleHaveSaid(t *testing.T) {
 
 	run = s.start("s", tm, func(in *workflows.SessionInput) { in.Base, in.Incarnation = s.execution("s").Head, 6 })
 	require.NoError(t, run.Get(t.Context(), nil), "what is approved stays approved")
+}
+
+// TestResumeKeepsWhatWasSkipped ends a session after a person has skipped one of two
+// personas, and while the other works.
+func TestResumeKeepsWhatWasSkipped(t *testing.T) {
+	t.Parallel()
+	hurry := filepath.Join(t.TempDir(), "hurry")
+	s := newStand(t, agent.Config{Agents: map[string]agent.Definition{
+		"a": shell("cat > /dev/null; exit 1"), "b": shell("cat > /dev/null; echo b > b.txt; [ -e " + hurry + " ] || sleep 60"),
+	}})
+	tm := short(team.Phase{Name: "one", Personas: []string{"dev", "other"}})
+	run := s.start("s", tm)
+	_, err := s.answer("s", team.Answer{Request: s.asks("s").ID, Verb: team.Skipping, By: "ada"})
+	require.NoError(t, err)
+	require.NoError(t, s.client.CancelWorkflow(t.Context(), "s", ""))
+	require.Error(t, run.Get(t.Context(), nil))
+	require.NoError(t, os.WriteFile(hurry, nil, 0o600))
+
+	_, err = s.run("s", tm, func(in *workflows.SessionInput) { in.Base, in.Incarnation = s.execution("s").Head, 2 })
+	require.NoError(t, err)
+	e := s.execution("s")
+	require.Equal(t, team.Skipped, e.Phases[0].Assignments[0].Status)
+	require.Equal(t, 1, e.Phases[0].Assignments[0].Attempts, "nobody has tried again")
+	require.Equal(t, map[string]string{"b.txt": "b\n"}, s.tree("s"))
 }

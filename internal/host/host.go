@@ -56,8 +56,10 @@ type options struct {
 	Tickets    activities.Tickets
 	IndexDelay team.Duration
 	Webhook    activities.Webhook
-	// WebUI is the address of Temporal's Web UI; empty where it is not known.
-	WebUI string
+	// WebUI is the address of Temporal's Web UI; empty where it is not known. Address
+	// is Temporal's own.
+	WebUI   string
+	Address string
 	// Seat is the worker's place among those of its store; Identity is what
 	// Temporal knows it by; Version is the build's.
 	Seat                    *seat

@@ -85,7 +85,10 @@ func (w *Worker) registerTelling(q worker.Worker) {
 	o := w.options
 	q.RegisterWorkflowWithOptions(workflows.Ticket, workflow.RegisterOptions{Name: workflows.TicketName})
 	q.RegisterWorkflowWithOptions(workflows.Webhook, workflow.RegisterOptions{Name: workflows.WebhookName})
-	notices := &activities.Notices{Outside: &Outside{Temporal: o.Client, Store: o.Store.ID()}, Mask: o.Agents.Mask, WebUI: o.WebUI}
+	notices := &activities.Notices{
+		Outside: &Outside{Temporal: o.Client, Store: o.Store.ID()}, Mask: o.Agents.Mask, WebUI: o.WebUI,
+		Where: fmt.Sprintf("--address %s --namespace %s --state-dir %s, as seen from %s", o.Address, o.Namespace, o.Store.Dir(), o.Host),
+	}
 	register(q, activities.NotifyName, notices.Notify)
 }
 

@@ -84,7 +84,7 @@ func (s Setup) Build() (*Worker, error) {
 		Attributes: temporalio.NewSearchAttributes(s.Connection, s.Connection.Namespace, s.Clock,
 			workflows.AttributeTeam, workflows.AttributeStatus, workflows.AttributePhase, workflows.AttributeTokens),
 		LostLimit: cfg.Limits.LostWorkers, Retention: cfg.Retention,
-		Tickets: tickets, Webhook: hook, WebUI: cmp.Or(cfg.WebUI, s.WebUI),
+		Tickets: tickets, Webhook: hook, WebUI: cmp.Or(cfg.WebUI, s.WebUI), Address: s.Connection.Address,
 		Seat: place, Identity: "maestro-" + st.ID() + "@" + place.name, Host: s.Host, PID: s.PID, Version: s.Version,
 		Left: left, Drain: s.Drain, Telemetry: s.Telemetry, Clock: s.Clock, Logger: s.Logger,
 	}

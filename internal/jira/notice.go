@@ -224,6 +224,9 @@ func goingOn(n team.Notice, quote int) document {
 		d = append(d,
 			block{kind: paragraph, spans: []span{plain("In a terminal, one of:")}},
 			block{kind: code, text: cutText(strings.Join(n.Commands, "\n"), max(quote, 2000))})
+		if n.Where != "" {
+			d = append(d, block{kind: paragraph, spans: []span{plain("Where Temporal and the store are: " + oneLine(n.Where) + ".")}})
+		}
 	}
 	r := n.Request
 	if r == nil || len(r.Answers) == 0 {

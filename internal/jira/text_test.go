@@ -55,6 +55,7 @@ func notice(event team.Event) team.Notice {
 			Phase: "implementation", Persona: "backend", At: noon.Add(time.Hour),
 		},
 		Usage: team.Usage{InputTokens: 5000, OutputTokens: 600, CostUSD: 1_500_000_000}, Checkpoint: "4f1c0a9e7b3d5f1c0a9e7b3d",
+		Where: "--address temporal:7233 --namespace default --state-dir /var/maestro/state, as seen from build-1",
 		WebUI: "http://localhost:8233/namespaces/default/workflows/s-1/r-1", Commands: []string{`maestro resolve s-1 retry --note "..."`, "maestro resolve s-1 abort"},
 	}
 	switch event { //nolint:exhaustive // The others are told of with all that there is.

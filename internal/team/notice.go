@@ -48,6 +48,9 @@ type Notice struct {
 	Checkpoint Digest `json:"checkpoint,omitempty"`
 	// Commands are what a person can type, the most useful one first.
 	Commands []string `json:"commands,omitempty"`
+	// Where says where the commands find Temporal and the store, as the worker does
+	// that tells it.
+	Where string `json:"where,omitempty"`
 	// WebUI is the address of the session's page; empty where it is not known.
 	WebUI string `json:"web_ui,omitempty"`
 	// Times is how many occurrences the notice stands for, where several that

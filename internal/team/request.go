@@ -97,6 +97,8 @@ type Answer struct {
 	Phase   string    `json:"phase,omitempty"`
 	Persona string    `json:"persona,omitempty"`
 	At      time.Time `json:"at,omitzero"`
+	// Settles: the assignment counts as done from now on, without work of its own.
+	Settles bool `json:"settles,omitempty"`
 	// Work names what an approval is for; see [Checkpoint.WorkOf].
 	Work Digest `json:"work,omitempty"`
 }
