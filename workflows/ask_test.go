@@ -73,7 +73,9 @@ func TestApprovalOfWorkThatIsSentBackMeanwhile(t *testing.T) {
 			case in.Phase == "aside":
 				late = resolve(env, team.Answer{Request: "docs.approval.1", Verb: team.Approving})
 				close(looking)
-				time.Sleep(100 * time.Millisecond) // for the environment to bring both to wait
+				until(t, env, func(now team.Status) bool { // both wait for the boundary
+					return len(now.Help) == 0 && now.Assignment(team.AssignmentID{Phase: "two", Persona: "c"}).Status == team.Completed
+				})
 			}
 		}
 	}, says(time.Hour, team.Answer{Request: "docs.approval.2", Verb: team.Approving}))
@@ -142,7 +144,9 @@ func TestSessionIsNotCompleteBeforeItsApprovalIsKept(t *testing.T) {
 			if in.Phase == "middle" {
 				resolve(env, team.Answer{Request: "right.approval.1", Verb: team.Approving})
 				close(released)
-				time.Sleep(100 * time.Millisecond) // for the environment to bring both to wait
+				until(t, env, func(now team.Status) bool { // both wait for the boundary
+					return len(now.Help) == 0 && now.Assignment(team.AssignmentID{Phase: "left", Persona: "a"}).Status == team.Completed
+				})
 			}
 		}
 	})

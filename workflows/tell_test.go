@@ -86,10 +86,16 @@ func TestTicketOfARequestHearsOfAnEndThatComesAtOnce(t *testing.T) {
 		return team.RoundResult{}, failedRound(team.Auth, "no key")
 	}
 	s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
+		ending := make(chan struct{}) // the session waits, for a minute at most, until people are told of its end
+		env.SetOnTimerScheduledListener(func(_ string, d time.Duration) {
+			if d == time.Minute {
+				close(ending)
+			}
+		})
 		s.telling = func(in activities.NotifyInput) {
 			if in.Notice.Event == team.HelpAsked {
 				resolve(env, team.Answer{Request: "build.a.1", Verb: team.Aborting})
-				time.Sleep(100 * time.Millisecond) // for the session to come to its end
+				<-ending
 			}
 		}
 	})
