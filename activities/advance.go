@@ -33,10 +33,7 @@ type Boundaries struct {
 // writes the checkpoint, and says what the next phases start from. Doing it
 // again writes the same link of the chain once more.
 func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, error) {
-	s, err := loadScene(ctx, b.Files, b.Sessions, in.Head)
-	if err == nil {
-		err = b.owned(s.key, s.checkpoint.Incarnation)
-	}
+	s, err := b.scene(ctx, in.Head)
 	if err != nil {
 		return Advanced{}, storeError(err)
 	}
@@ -91,6 +88,16 @@ func leftBy(phase string, artifacts []team.Artifact) (paths []string) {
 		}
 	}
 	return paths
+}
+
+// scene is what a boundary knows of its session, if no later incarnation has
+// followed.
+func (b *Boundaries) scene(ctx context.Context, head team.Digest) (scene, error) {
+	s, err := loadScene(ctx, b.Files, b.Sessions, head)
+	if err == nil {
+		err = b.owned(s.key, s.checkpoint.Incarnation)
+	}
+	return s, err
 }
 
 // owned refuses an incarnation that a later one has followed.

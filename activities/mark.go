@@ -51,10 +51,7 @@ func skip(e *team.Execution, answer team.Answer) {
 
 // keepAnswer adds an answer to the chain of checkpoints.
 func (b *Boundaries) keepAnswer(ctx context.Context, in MarkInput) (Marked, error) {
-	s, err := loadScene(ctx, b.Files, b.Sessions, in.Head)
-	if err == nil {
-		err = b.owned(s.key, s.checkpoint.Incarnation)
-	}
+	s, err := b.scene(ctx, in.Head)
 	if err != nil {
 		return Marked{}, err
 	}
@@ -83,10 +80,7 @@ func answered(c team.Checkpoint, a team.Answer) []team.Answer {
 // which keeps them as undone, and their recorded results count as stale from now
 // on. Doing it again writes the same link of the chain once more.
 func (b *Boundaries) Rework(ctx context.Context, in ReworkInput) (Reworked, error) {
-	s, err := loadScene(ctx, b.Files, b.Sessions, in.Head)
-	if err == nil {
-		err = b.owned(s.key, s.checkpoint.Incarnation)
-	}
+	s, err := b.scene(ctx, in.Head)
 	if err != nil {
 		return Reworked{}, storeError(err)
 	}
