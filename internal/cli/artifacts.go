@@ -81,12 +81,18 @@ func (a *app) newest(ctx context.Context, s *store.Store, key team.SessionKey) (
 	return chain[0], nil
 }
 
-func (a *app) listArtifacts(ctx context.Context, session string) error {
+// latest opens the store for a session's newest checkpoint that can be read.
+func (a *app) latest(ctx context.Context, session string) (*store.Store, store.StoredCheckpoint, error) {
 	s, key, err := a.stored(session)
 	if err != nil {
-		return err
+		return nil, store.StoredCheckpoint{}, err
 	}
 	c, err := a.newest(ctx, s, key)
+	return s, c, err
+}
+
+func (a *app) listArtifacts(ctx context.Context, session string) error {
+	_, c, err := a.latest(ctx, session)
 	if err != nil {
 		return err
 	}
@@ -115,11 +121,7 @@ func (a *app) listArtifacts(ctx context.Context, session string) error {
 }
 
 func (a *app) getArtifacts(ctx context.Context, session string, wanted []string, out string, overwrite bool) error {
-	s, key, err := a.stored(session)
-	if err != nil {
-		return err
-	}
-	c, err := a.newest(ctx, s, key)
+	s, c, err := a.latest(ctx, session)
 	if err != nil {
 		return err
 	}

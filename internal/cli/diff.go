@@ -55,11 +55,7 @@ func newArtifactsDiff(a *app) *cobra.Command {
 }
 
 func (a *app) diff(ctx context.Context, session, phase string, stat bool) error {
-	s, key, err := a.stored(session)
-	if err != nil {
-		return err
-	}
-	c, err := a.newest(ctx, s, key)
+	s, c, err := a.latest(ctx, session)
 	if err != nil {
 		return err
 	}
