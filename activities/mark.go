@@ -27,26 +27,16 @@ func (b *Boundaries) Mark(ctx context.Context, in MarkInput) (Marked, error) {
 				e.Phases[i].Status = p.Done(team.Completed)
 			}
 		}
-		if in.Answer != nil && in.Answer.Verb == team.Skipping {
-			skip(e, *in.Answer)
+		if a := in.Answer; a != nil && a.Settles { // no round will write so
+			if skipped := e.Assignment(team.AssignmentID{Phase: a.Phase, Persona: a.Persona}); skipped != nil {
+				skipped.Status = team.Skipped
+			}
 		}
 		if out.Head != "" {
 			e.Head, e.Checkpoint = out.Head, out.Head
 		}
 	})
 	return out, nil
-}
-
-// skip writes what no round will: that an assignment counts as done. Where its phase
-// has not begun, or is done, what others disagree on is skipped.
-func skip(e *team.Execution, answer team.Answer) {
-	for i, p := range e.Phases {
-		for j, a := range p.Assignments {
-			if p.Name == answer.Phase && a.Persona == answer.Persona && p.Status == team.Running {
-				e.Phases[i].Assignments[j].Status = team.Skipped
-			}
-		}
-	}
 }
 
 // keepAnswer adds an answer to the chain of checkpoints.

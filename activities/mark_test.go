@@ -138,9 +138,12 @@ func TestOnlyWorkUnderWayIsSkipped(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
 	key := team.SessionKey{Namespace: "default-test-namespace", Session: "default-test-workflow-id"}
-	for _, tt := range []struct{ begun, want team.State }{{team.Pending, team.Pending}, {team.Running, team.Skipped}} {
+	for _, tt := range []struct {
+		begun, want team.State
+		own         bool
+	}{{team.Pending, team.Pending, false}, {team.Running, team.Skipped, true}} {
 		require.NoError(t, p.store.UpdateExecution(key, func(e *team.Execution) { e.Phases[1].Status = tt.begun }))
-		p.says(team.Answer{Request: "1", Phase: "pair", Persona: "q", Verb: team.Skipping})
+		p.says(team.Answer{Request: "1", Phase: "pair", Persona: "q", Verb: team.Skipping, Settles: tt.own})
 		e, err := p.store.Execution(key)
 		require.NoError(t, err)
 		require.Equal(t, tt.want, e.Phases[1].Assignments[1].Status)
