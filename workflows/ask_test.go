@@ -178,36 +178,9 @@ func TestRejectionTakesRestoredWorkAlong(t *testing.T) {
 	require.ElementsMatch(t, []string{"one/a.1", "two/b.1", "two/c.1"}, s.order())
 }
 
-// TestParkedPhaseOutlivesADisputeAtTheEnd has a person reject a phase while another one,
-// at which the work of all was found not to fit together, waits for approval.
-func TestParkedPhaseOutlivesADisputeAtTheEnd(t *testing.T) {
-	t.Parallel()
-	tm := patient(phase("left", "a"), phase("right", "b"))
-	tm.Phases[0].Approve, tm.Phases[1].Approve, tm.Phases[1].Needs = true, true, []string{}
-	s := &stage{team: tm, conflicts: map[string][]team.Conflict{"right": {{Path: "main.go"}}}}
-	wait := make(chan struct{})
-	s.round = func(in activities.RoundInput) (team.RoundResult, error) {
-		if in.Persona == "b" {
-			<-wait
-		}
-		return team.RoundResult{}, nil
-	}
-	s.onAdvance = func(in activities.AdvanceInput) {
-		if in.Phase == "left" && len(s.advanced) == 1 {
-			close(wait)
-		}
-	}
-	env := s.play(t, says(time.Hour, team.Answer{Request: "left.approval.1", Verb: team.Rejecting, Note: "no"}),
-		says(2*time.Hour, team.Answer{Request: "left.approval.2", Verb: team.Approving}),
-		says(3*time.Hour, team.Answer{Request: "right.approval.1", Verb: team.Approving}))
-	require.NoError(t, env.GetWorkflowError())
-	require.Len(t, s.answers, 2)
-}
-
-// TestDisputeAtTheEndIsOverWhenWorkIsDoneAgain has a person reject a phase while
-// another one waits to hear what becomes of their disagreement.
-func TestDisputeAtTheEndIsOverWhenWorkIsDoneAgain(t *testing.T) {
-	t.Parallel()
+// disagreeing has two phases side by side, the first of which wants approval, and whose
+// work is found not to fit together once the second has ended.
+func disagreeing() *stage {
 	tm := patient(phase("left", "a"), phase("right", "b"))
 	tm.Phases[0].Approve, tm.Phases[1].Needs = true, []string{}
 	s := &stage{team: tm, conflicts: map[string][]team.Conflict{"right": {{Path: "main.go"}}}}
@@ -223,6 +196,27 @@ func TestDisputeAtTheEndIsOverWhenWorkIsDoneAgain(t *testing.T) {
 			close(wait)
 		}
 	}
+	return s
+}
+
+// TestParkedPhaseOutlivesADisputeAtTheEnd has a person reject a phase while another one,
+// at which the work of all was found not to fit together, waits for approval.
+func TestParkedPhaseOutlivesADisputeAtTheEnd(t *testing.T) {
+	t.Parallel()
+	s := disagreeing()
+	s.team.Phases[1].Approve = true
+	env := s.play(t, says(time.Hour, team.Answer{Request: "left.approval.1", Verb: team.Rejecting, Note: "no"}),
+		says(2*time.Hour, team.Answer{Request: "left.approval.2", Verb: team.Approving}),
+		says(3*time.Hour, team.Answer{Request: "right.approval.1", Verb: team.Approving}))
+	require.NoError(t, env.GetWorkflowError())
+	require.Len(t, s.answers, 2)
+}
+
+// TestDisputeAtTheEndIsOverWhenWorkIsDoneAgain has a person reject a phase while
+// another one waits to hear what becomes of their disagreement.
+func TestDisputeAtTheEndIsOverWhenWorkIsDoneAgain(t *testing.T) {
+	t.Parallel()
+	s := disagreeing()
 	late := &reply{}
 	env := s.play(t, says(time.Hour, team.Answer{Request: "left.approval.1", Verb: team.Rejecting, Note: "no"}),
 		says(3*time.Hour, team.Answer{Request: "left.approval.2", Verb: team.Approving}), func(env *testsuite.TestWorkflowEnvironment) {

@@ -9,9 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/providertest"
@@ -62,32 +60,28 @@ func TestResetReplaysNoAnswer(t *testing.T) {
 
 	seen := map[string]bool{first.ID: true}
 	for _, at := range []int64{s.parkedTask(run.GetRunID()), s.firstTask("s")} {
-		answer, err := s.client.ResetWorkflowExecution(t.Context(), &workflowservice.ResetWorkflowExecutionRequest{
-			Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: "s", RunId: run.GetRunID()}, Reason: "a test",
-			WorkflowTaskFinishEventId: at, RequestId: fmt.Sprintf("reset-%d", at),
-		})
-		require.NoError(t, err)
-		var again team.HelpRequest
+		again := s.resetTo("s", run.GetRunID(), at)
+		var asked team.HelpRequest
 		require.Eventually(t, func() bool {
-			open := s.requests("s", answer.GetRunId())
+			open := s.requests("s", again)
 			if len(open) == 1 {
-				again = open[0]
+				asked = open[0]
 			}
 			return len(open) == 1
 		}, 20*time.Second, 20*time.Millisecond)
-		require.False(t, seen[again.ID], "another id than %v: %s", seen, again.ID)
-		seen[again.ID] = true
+		require.False(t, seen[asked.ID], "another id than %v: %s", seen, asked.ID)
+		seen[asked.ID] = true
 		require.Eventually(t, func() bool {
 			e := s.execution("s")
-			return e.RunID == answer.GetRunId() && len(e.Help) == 1 && e.Help[0].ID == again.ID && e.Status.Status == team.HelpIsNeeded && e.ClosedAt == nil
+			return e.RunID == again && len(e.Help) == 1 && e.Help[0].ID == asked.ID && e.Status.Status == team.HelpIsNeeded && e.ClosedAt == nil
 		}, 20*time.Second, 20*time.Millisecond, "who asks the store finds it, too")
 		_, err = s.answer("s", team.Answer{Request: first.ID, Verb: team.Retrying})
 		require.ErrorContains(t, err, "does not wait for an answer to request")
 		require.Equal(t, 4, provider.Count(), "waiting, and the failure before it, cost nothing")
-		_, err = s.answer("s", team.Answer{Request: again.ID, Verb: team.Retrying, Note: "write it well", By: "ada"})
+		_, err = s.answer("s", team.Answer{Request: asked.ID, Verb: team.Retrying, Note: "write it well", By: "ada"})
 		require.NoError(t, err)
 		var result workflows.SessionResult
-		require.NoError(t, s.client.GetWorkflow(t.Context(), "s", answer.GetRunId()).Get(t.Context(), &result))
+		require.NoError(t, s.client.GetWorkflow(t.Context(), "s", again).Get(t.Context(), &result))
 		require.Equal(t, 4, provider.Count(), "what the helped attempt has asked is stored, too")
 		require.Equal(t, int64(440), result.Usage.Tokens())
 	}

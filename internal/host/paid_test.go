@@ -63,9 +63,16 @@ func TestResetSessionPaysForNothingAgain(t *testing.T) {
 // reset has a session begin again from its first workflow task.
 func (s *stand) reset(session string) (run string) {
 	s.t.Helper()
+	return s.resetTo(session, "", s.firstTask(session))
+}
+
+// resetTo has a session begin again from where one of its runs, or the last, was when a
+// workflow task ended.
+func (s *stand) resetTo(session, of string, task int64) (run string) {
+	s.t.Helper()
 	answer, err := s.client.ResetWorkflowExecution(s.t.Context(), &workflowservice.ResetWorkflowExecutionRequest{
-		Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: session}, Reason: "a test",
-		WorkflowTaskFinishEventId: s.firstTask(session), RequestId: session + "-reset",
+		Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: session, RunId: of}, Reason: "a test",
+		WorkflowTaskFinishEventId: task, RequestId: fmt.Sprintf("%s-reset-%d", session, task),
 	})
 	require.NoError(s.t, err)
 	return answer.GetRunId()
