@@ -88,3 +88,32 @@ func (r *restoration) skipped(id team.AssignmentID) bool {
 	}
 	return false
 }
+
+// disagreement finds what all work disagrees on where nothing is left to run, as it
+// was at the end of an incarnation that nobody had told which version stands.
+func (r *restoration) disagreement() error {
+	if r.in.Base == "" || len(r.todo) > 0 {
+		return nil
+	}
+	folded, err := r.fold(r.team.PhaseNames())
+	if err != nil || len(folded.Conflicts) == 0 {
+		return err
+	}
+	var done []team.CheckpointAssignment
+	for _, id := range r.team.Assignments() {
+		if a, ok := r.done[id]; ok {
+			done = append(done, a)
+		}
+	}
+	all := team.WorkOf("", done)
+	if slices.ContainsFunc(r.base.Answers, func(a team.Answer) bool { return a.Verb == team.Skipping && a.Work == all }) {
+		return nil
+	}
+	for _, name := range slices.Backward(r.team.Topological()) {
+		if r.in.Course.Selects(name) {
+			r.conflicts[name] = folded.Conflicts
+			return nil
+		}
+	}
+	return nil
+}

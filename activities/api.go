@@ -80,7 +80,7 @@ type Admission struct {
 	// Dropped is what assignments have cost that the team does not have any more.
 	Dropped team.Usage `json:"dropped_usage,omitzero"`
 	// Inputs and Conflicts are those of the phases that build on nothing that
-	// is to run, as in [Advanced].
+	// is to run, as in [Advanced]; a finished phase has the conflicts of all work.
 	Inputs    map[string]team.Digest     `json:"inputs,omitempty"`
 	Conflicts map[string][]team.Conflict `json:"conflicts,omitempty"`
 	Merged    map[string]team.Digest     `json:"merged,omitempty"`

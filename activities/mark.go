@@ -57,10 +57,14 @@ func (b *Boundaries) keepAnswer(ctx context.Context, in MarkInput) (Marked, erro
 }
 
 // answered is what people have said by now. An approval names the work that it is
-// for: other work of the phase is not approved.
+// for: other work of the phase is not approved. So does the word that the later
+// version of what does not fit together stands.
 func answered(c team.Checkpoint, a team.Answer) []team.Answer {
-	if a.Verb == team.Approving {
+	switch {
+	case a.Verb == team.Approving:
 		a.Work = c.WorkOf(a.Phase)
+	case a.Verb == team.Skipping && !a.Settles:
+		a.Work = c.WorkOf("")
 	}
 	earlier := slices.DeleteFunc(slices.Clone(c.Answers), func(b team.Answer) bool { return b.Request == a.Request })
 	return append(earlier, a)

@@ -40,5 +40,5 @@ func (r *restoration) decide() error {
 			return err
 		}
 	}
-	return nil
+	return r.disagreement()
 }

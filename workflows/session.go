@@ -166,6 +166,11 @@ func (s *session) takeOver(ctx workflow.Context, a activities.Admission) {
 	for _, phase := range a.Todo {
 		s.mayStart(ctx, phase, a.Inputs[phase], a.Merged[phase], a.Conflicts[phase])
 	}
+	for _, p := range s.team.Phases {
+		if !s.todo[p.Name] { // all is done, and does not fit together
+			s.mayStart(ctx, p.Name, "", "", a.Conflicts[p.Name])
+		}
+	}
 }
 
 // mayStart notes what a phase starts from, or why it cannot.

@@ -2,11 +2,13 @@ package host_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/workflows"
 )
 
 // quarrel is a stand on which two personas of a phase write different versions of
@@ -82,4 +84,42 @@ func TestPersonAnswersForLeavesThatDoNotFitTogether(t *testing.T) {
 	require.Equal(t, team.Completed, e.Status.Status)
 	require.Equal(t, []team.State{team.Completed, team.Completed}, []team.State{e.Phases[0].Status, e.Phases[1].Status})
 	require.Equal(t, []team.State{team.Completed, team.Completed}, []team.State{e.Phases[0].Assignments[0].Status, e.Phases[1].Assignments[0].Status})
+}
+
+// TestDisputeOutlivesItsSession leaves it open which version stands, and resumes:
+// the question is asked again, until somebody has answered it.
+func TestDisputeOutlivesItsSession(t *testing.T) {
+	t.Parallel()
+	s, tm := quarrel(t)
+	tm.Phases = []team.Phase{
+		{Name: "left", Personas: []string{"dev"}, Needs: []string{}},
+		{Name: "right", Personas: []string{"other"}, Needs: []string{}},
+	}
+	incarnation := func(n int) func(*workflows.SessionInput) {
+		return func(in *workflows.SessionInput) { in.Base, in.Incarnation = s.execution("s").Head, n }
+	}
+	run := s.start("s", tm)
+	_, err := s.answer("s", team.Answer{Request: s.asks("s").ID, Verb: team.Aborting})
+	require.NoError(t, err)
+	require.Error(t, run.Get(t.Context(), nil))
+
+	run = s.start("s", tm, incarnation(2))
+	var asked team.HelpRequest
+	require.Eventually(t, func() bool {
+		e := s.execution("s")
+		if e.Incarnation != 2 || len(e.Help) != 1 || e.Status.Status != team.HelpIsNeeded {
+			return false
+		}
+		asked = e.Help[0]
+		return true
+	}, 30*time.Second, 20*time.Millisecond)
+	require.Contains(t, asked.Message, "the work of all phases does not fit together")
+	_, err = s.answer("s", team.Answer{Request: asked.ID, Verb: team.Skipping})
+	require.NoError(t, err)
+	require.NoError(t, run.Get(t.Context(), nil))
+
+	result, err := s.run("s", tm, incarnation(3))
+	require.NoError(t, err, "what was answered is not asked again")
+	require.NotEmpty(t, result.Checkpoint)
+	require.Equal(t, team.Completed, s.execution("s").Status.Status)
 }

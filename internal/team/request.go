@@ -99,7 +99,8 @@ type Answer struct {
 	At      time.Time `json:"at,omitzero"`
 	// Settles: the assignment counts as done from now on, without work of its own.
 	Settles bool `json:"settles,omitempty"`
-	// Work names what an approval is for; see [Checkpoint.WorkOf].
+	// Work names what an approval is for (see [Checkpoint.WorkOf]), or all the work
+	// that is let stand although parts of it do not fit together.
 	Work Digest `json:"work,omitempty"`
 }
 
@@ -143,11 +144,12 @@ func (c Checkpoint) All() []CheckpointAssignment {
 // WorkOf names the work of a phase as the checkpoint has it, as a whole.
 func (c Checkpoint) WorkOf(phase string) Digest { return WorkOf(phase, c.Assignments) }
 
-// WorkOf names the work of a phase as a whole: another digest for any change.
+// WorkOf names the work of a phase as a whole, or of all phases where none is
+// named: another digest for any change.
 func WorkOf(phase string, done []CheckpointAssignment) Digest {
 	var deltas []Digest
 	for _, a := range done {
-		if a.Phase != phase {
+		if phase != "" && a.Phase != phase {
 			continue
 		}
 		deltas = append(deltas, a.Delta)
