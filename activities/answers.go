@@ -66,11 +66,10 @@ func (r *restoration) findSkipped() error {
 	}
 	for _, id := range r.team.Assignments() {
 		if _, known := r.found[id]; !known && r.skipped(id) {
-			s := r.records[id].Status()
-			r.found[id] = finished{RestoredWork{CheckpointAssignment: team.CheckpointAssignment{
-				AssignmentID: id, Status: team.Skipped, Rounds: s.Rounds, Attempts: s.Attempts, Lost: s.LostWorkers, Failures: s.Failures,
-				Usage: s.Usage, Summary: "skipped by a person", Input: r.in.Workspace, Work: team.Work{Delta: nothing.Delta},
-			}}, false}
+			a := r.records[id].Counted()
+			a.AssignmentID, a.Status, a.Summary = id, team.Skipped, "skipped by a person"
+			a.Input, a.Work = r.in.Workspace, team.Work{Delta: nothing.Delta}
+			r.found[id] = finished{RestoredWork{CheckpointAssignment: a}, false}
 		}
 	}
 	return nil

@@ -189,12 +189,9 @@ func recordedWork(record team.Record) (RestoredWork, bool) {
 		if round.Result == nil || round.Integrating || round.Stale {
 			continue
 		}
-		s, res := record.Status(), round.Result
-		a := team.CheckpointAssignment{
-			AssignmentID: record.Assignment, Rounds: s.Rounds, Attempts: s.Attempts, Lost: s.LostWorkers, Failures: s.Failures,
-			Seconds: res.EndedAt.Sub(res.StartedAt).Seconds(), Usage: s.Usage, Summary: res.Summary, Input: res.Input, Basis: res.Basis,
-			Work: team.Work{Delta: res.Delta, Decisions: res.Decisions},
-		}
+		a, res := record.Counted(), round.Result
+		a.Seconds, a.Summary, a.Input, a.Basis = res.EndedAt.Sub(res.StartedAt).Seconds(), res.Summary, res.Input, res.Basis
+		a.Work = team.Work{Delta: res.Delta, Decisions: res.Decisions}
 		return RestoredWork{digested(a), res.Output}, true
 	}
 	return RestoredWork{}, false

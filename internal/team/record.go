@@ -59,6 +59,15 @@ func (r Record) Status() AssignmentStatus {
 	return s
 }
 
+// Counted is the assignment as a checkpoint has it, with what it took to get this
+// far, and yet without its work.
+func (r Record) Counted() CheckpointAssignment {
+	s := r.Status()
+	return CheckpointAssignment{
+		AssignmentID: r.Assignment, Rounds: s.Rounds, Attempts: s.Attempts, Lost: s.LostWorkers, Failures: s.Failures, Usage: s.Usage,
+	}
+}
+
 // RoundRecord is one round in a record.
 type RoundRecord struct {
 	Key   RoundKey `json:"key"`
