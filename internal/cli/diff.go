@@ -2,8 +2,8 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,19 +12,35 @@ import (
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
+// diffOptions are the flags of `artifacts diff`.
+type diffOptions struct {
+	// with names another session, and maybe a phase of it.
+	with    string
+	dir     string
+	include []string
+	// paths selects files.
+	paths   []string
+	reverse bool
+	stat    bool
+	binary  bool
+}
+
 // diffDocument is the document of `artifacts diff -o json`.
 type diffDocument struct {
 	Session string `json:"session"`
-	Phase   string `json:"phase"`
-	// Checkpoint is the one that the phase's work is taken from; From and To are
-	// the manifests that are compared.
-	Checkpoint team.Digest   `json:"checkpoint"`
-	From       team.Digest   `json:"from"`
-	To         team.Digest   `json:"to"`
-	Files      []changedFile `json:"files"`
+	// Phase is set where the question is what a phase has changed.
+	Phase string `json:"phase"`
+	// Checkpoint is the one that the session's work is taken from.
+	Checkpoint team.Digest `json:"checkpoint"`
+	// Before and After say what is compared; From and To are its manifests.
+	Before string        `json:"before"`
+	After  string        `json:"after"`
+	From   team.Digest   `json:"from"`
+	To     team.Digest   `json:"to"`
+	Files  []changedFile `json:"files"`
 }
 
-// changedFile is how a phase has changed a file.
+// changedFile is how a file differs.
 type changedFile struct {
 	Path string `json:"path"`
 	// Change is added, changed or removed.
@@ -32,21 +48,51 @@ type changedFile struct {
 	// Added and Removed count lines.
 	Added   int `json:"added"`
 	Removed int `json:"removed"`
-	// Diff is the unified difference; left out with --stat.
+	// Binary: it is no text, or too large to be compared by lines.
+	Binary bool `json:"binary,omitempty"`
+	// Diff is the file's part of the patch; left out with --stat.
 	Diff string `json:"diff,omitempty"`
 }
 
 func newArtifactsDiff(a *app) *cobra.Command {
-	var stat bool
+	var o diffOptions
 	cmd := &cobra.Command{
-		Use:   "diff SESSION PHASE",
-		Short: "Show what a phase has changed, compared with what it started from",
-		Long: "Show what a finished phase has changed, as a unified diff against the files that it started from: what to look at before " +
-			"`maestro approve` or `maestro reject`. It reads the store only.",
-		Args: arguments(2, 2),
-		RunE: func(cmd *cobra.Command, args []string) error { return a.diff(cmd.Context(), args[0], args[1], stat) },
+		Use:   "diff SESSION [PHASE | PHASE..PHASE] [-- PATH...]",
+		Short: "Compare a session's files: with what it began with, between phases, with another session or a directory",
+		Long: "Compare trees of files, as a patch that `git apply` takes:\n\n" +
+			"  SESSION              what the session began with, and its newest tree\n" +
+			"  SESSION PHASE        what PHASE has changed: look at it before `maestro approve` or `maestro reject`\n" +
+			"  SESSION PHASE..PHASE the trees after two phases; left out, a side is what the session began with, or its newest tree\n" +
+			"  --with OTHER[:PHASE] the session's tree (after PHASE, if one is named), and that of another session\n" +
+			"  --dir DIR            the session's tree, and a directory, taken as `run --workspace` takes it\n\n" +
+			"The tree after a phase has the work of the phase and of all that it builds on. A PATH is a file, a directory or a pattern.",
+		Example: "  maestro artifacts diff web-7 --stat\n  maestro artifacts diff web-7 design..testing -- src docs\n" +
+			"  maestro artifacts diff web-7 --with web-8\n  maestro artifacts diff web-7 --dir .",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if n := cmd.ArgsLenAtDash(); n >= 0 {
+				args, o.paths = args[:n], args[n:]
+			}
+			if len(args) > 2 {
+				return usagef("%q is too much; paths come after --: `%s`", args[2], cmd.UseLine())
+			}
+			return arguments(1, 2)(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.diff(cmd.Context(), o, args[:len(args)-len(o.paths)])
+		},
 	}
-	cmd.Flags().BoolVar(&stat, "stat", false, "list the files and how many lines were added and removed")
+	flags := cmd.Flags()
+	flags.StringVar(&o.with, "with", "", "OTHER[:PHASE]: session, and phase of it, to compare with")
+	flags.StringVar(&o.dir, "dir", "", "directory to compare with; what is in it is kept in the store like a workspace, until it is pruned")
+	flags.StringArrayVar(&o.include, "include", nil, "pattern of files of --dir to take although they are ignored or look as if they held keys; repeatable")
+	flags.BoolVarP(&o.reverse, "reverse", "R", false, "swap the two sides")
+	flags.BoolVar(&o.stat, "stat", false, "list the files and how many lines were added and removed")
+	flags.BoolVar(&o.binary, "binary", false, "put the content of files that are no text into the patch, too")
+	_ = cmd.RegisterFlagCompletionFunc("with", func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+		return a.completeSessions(cmd, nil, begun)
+	})
+	_ = cmd.MarkFlagDirname("dir")
+	cmd.MarkFlagsMutuallyExclusive("with", "dir")
 	a.addNamespaceFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
@@ -54,79 +100,68 @@ func newArtifactsDiff(a *app) *cobra.Command {
 	return cmd
 }
 
-func (a *app) diff(ctx context.Context, session, phase string, stat bool) error {
-	s, c, err := a.latest(ctx, session)
+func (a *app) diff(ctx context.Context, o diffOptions, args []string) error {
+	if len(o.include) > 0 && o.dir == "" {
+		return usagef("--include selects files of a directory; name one with --dir")
+	}
+	l, err := a.lookAt(ctx, args[0])
 	if err != nil {
 		return err
 	}
-	doc := diffDocument{Session: session, Phase: phase, Checkpoint: c.Name, Files: []changedFile{}}
-	if doc.From, doc.To, err = a.phaseTrees(ctx, s, c, phase); err != nil {
+	doc := diffDocument{Session: args[0], Checkpoint: l.Name, Files: []changedFile{}}
+	from, to, err := a.sides(ctx, l, o, strings.Join(args[1:], ""), &doc)
+	if err != nil {
 		return err
 	}
-	for d, err := range s.PathDiffs(ctx, doc.From, doc.To) {
+	if o.reverse {
+		from, to = to, from
+	}
+	doc.From, doc.Before, doc.To, doc.After = from.tree, from.name, to.tree, to.name
+	for d, err := range l.store.Patch(ctx, from.tree, to.tree, store.PatchOptions{Paths: o.paths, Binary: o.binary}) {
+		if errors.Is(err, team.ErrNotFound) && len(o.paths) > 0 {
+			return usagef("%w", err)
+		}
 		if err != nil {
 			return err
 		}
-		f := changedFile{Path: d.Path, Change: "changed", Added: d.Added, Removed: d.Removed}
-		switch {
-		case !d.Had:
-			f.Change = "added"
-		case !d.Has:
-			f.Change = "removed"
-		}
-		if !stat {
-			f.Diff = d.Text
-		}
-		doc.Files = append(doc.Files, f)
+		doc.Files = append(doc.Files, describeFile(d, o.stat))
 	}
 	switch {
 	case a.output == outputJSON:
 		return a.printJSON(doc)
+	case len(doc.Files) == 0 && doc.Phase != "":
+		a.say("phase %s has changed no file", doc.Phase)
 	case len(doc.Files) == 0:
-		a.say("phase %s has changed no file", phase)
-	case stat:
-		a.writeStat(doc)
+		a.say("nothing differs between %s and %s", doc.Before, doc.After)
+	case o.stat:
+		a.writeStat(doc.Files)
 	default:
-		a.writeDiff(doc)
+		a.writePatch(doc.Files)
 	}
 	return nil
 }
 
-// phaseTrees are the files that a phase started from, and those with its work.
-func (a *app) phaseTrees(ctx context.Context, s *store.Store, c store.StoredCheckpoint, phase string) (from, to team.Digest, err error) {
-	t, err := a.teamOf(ctx, s, c, "")
-	if err != nil {
-		return "", "", err
+func describeFile(d store.PathDiff, stat bool) changedFile {
+	f := changedFile{Path: d.Path, Change: changeOf(d.Had, d.Has), Added: d.Added, Removed: d.Removed, Binary: d.Opaque}
+	if !stat {
+		f.Diff = d.Text
 	}
-	if err := checkPhase(t, "artifacts diff", phase); err != nil {
-		return "", "", err
-	}
-	done := map[team.AssignmentID]team.CheckpointAssignment{}
-	var finished []string
-	for _, as := range c.Assignments {
-		done[as.AssignmentID] = as
-		if !slices.Contains(finished, as.Phase) {
-			finished = append(finished, as.Phase)
-		}
-	}
-	if !slices.Contains(finished, phase) {
-		have := "none has yet"
-		if len(finished) > 0 {
-			have = "there is that of " + strings.Join(finished, ", ")
-		}
-		return "", "", usagef("phase %s of session %s has no finished work; %s", phase, c.Session, have)
-	}
-	above := t.Ancestors(phase)
-	before, err := s.Fold(ctx, c.Workspace, t.Steps(above, done))
-	if err != nil {
-		return "", "", err
-	}
-	after, err := s.Fold(ctx, c.Workspace, t.Steps(append(slices.Clone(above), phase), done))
-	return before.Manifest, after.Manifest, err
+	return f
 }
 
-func (a *app) writeDiff(doc diffDocument) {
-	for _, f := range doc.Files {
+// changeOf names what has become of a path.
+func changeOf(had, has bool) string {
+	switch {
+	case !had:
+		return "added"
+	case !has:
+		return "removed"
+	}
+	return "changed"
+}
+
+func (a *app) writePatch(files []changedFile) {
+	for _, f := range files {
 		for line := range strings.Lines(f.Diff) {
 			if a.env.IsTerminal(a.env.Stdout) {
 				line = a.paint.paint(diffColour(line), strings.TrimSuffix(safeText(line), "\n")) + "\n"
@@ -138,9 +173,12 @@ func (a *app) writeDiff(doc diffDocument) {
 
 // diffColour is the colour of a line of a unified difference.
 func diffColour(line string) string {
+	for _, head := range []string{"diff --git ", "index ", "--- ", "+++ ", "old mode ", "new mode ", "new file mode ", "deleted file mode "} {
+		if strings.HasPrefix(line, head) {
+			return bold
+		}
+	}
 	switch {
-	case strings.HasPrefix(line, "--- "), strings.HasPrefix(line, "+++ "):
-		return bold
 	case strings.HasPrefix(line, "@@"):
 		return cyan
 	case strings.HasPrefix(line, "+"):
@@ -151,14 +189,18 @@ func diffColour(line string) string {
 	return ""
 }
 
-func (a *app) writeStat(doc diffDocument) {
+func (a *app) writeStat(files []changedFile) {
 	t := &table{paint: a.paint}
 	t.head("PATH", "CHANGE", "ADDED", "REMOVED")
 	added, removed := 0, 0
-	for _, f := range doc.Files {
+	for _, f := range files {
 		added, removed = added+f.Added, removed+f.Removed
-		t.add(plain(printable(f.Path)), plain(f.Change), cell{fmt.Sprintf("+%d", f.Added), green}, cell{fmt.Sprintf("-%d", f.Removed), red})
+		plus, minus := cell{fmt.Sprintf("+%d", f.Added), green}, cell{fmt.Sprintf("-%d", f.Removed), red}
+		if f.Binary {
+			plus, minus = cell{"binary", dim}, plain("")
+		}
+		t.add(plain(printable(f.Path)), plain(f.Change), plus, minus)
 	}
 	t.write(a.env.Stdout)
-	a.say("%s, +%d -%d lines", count(len(doc.Files), "file"), added, removed)
+	a.say("%s, +%d -%d lines", count(len(files), "file"), added, removed)
 }

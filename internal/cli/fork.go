@@ -68,7 +68,7 @@ func (a *app) fork(ctx context.Context, o forkOptions, session string) error {
 	if err := checkPhase(l.team, "--from", o.from); err != nil {
 		return err
 	}
-	l.course = team.Course{Force: []string{o.from}, Given: from.Given}
+	l.course = team.Course{Force: []string{o.from}, Given: from.Given, Source: found.state.Course.Source}
 	if l.conn, err = a.dial(ctx); err != nil {
 		return err
 	}

@@ -144,7 +144,7 @@ func (a *app) restoration(ctx context.Context, s *store.Store, key team.SessionK
 	if l.course, err = o.course.course(l.team); err != nil {
 		return nil, err
 	}
-	l.course.Force, l.course.Given = o.force, from.Given
+	l.course.Force, l.course.Given, l.course.Source = o.force, from.Given, e.Course.Source
 	if e.Status.Status != team.Completed {
 		if err := keepCourse(&l.course, e.Course, l.team); err != nil {
 			return nil, err

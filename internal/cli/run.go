@@ -106,6 +106,7 @@ func (a *app) run(ctx context.Context, o runOptions, args []string) error {
 	if l.workspace, err = a.snapshot(ctx, s, o, t); err != nil {
 		return err
 	}
+	l.course.Source = a.source(ctx, o)
 	if ticket != nil {
 		l.reportTo = ticket.Key
 		a.warnUntold(ctx, s, ticket)

@@ -145,7 +145,10 @@ func testArtifacts(t *testing.T, d *desk) {
 }
 
 func testDiff(t *testing.T, d *desk) {
-	require.Equal(t, `--- /dev/null
+	require.Equal(t, `diff --git a/code.txt b/code.txt
+new file mode 100644
+index 0000000000000000000000000000000000000000..8d0bfd2b657984c663d3ea66f14c55b45be3c9b1
+--- /dev/null
 +++ b/code.txt
 @@ -0,0 +1,2 @@
 +package code

@@ -31,6 +31,9 @@ type SnapshotOptions struct {
 	// Include lists patterns of files that are taken although they are
 	// ignored, or look as if they held keys.
 	Include []string
+	// Known lists paths that are taken whatever is ignored: those of a tree that
+	// the directory is to be compared with.
+	Known []string
 }
 
 // Snapshot is a workspace as it was stored.
@@ -72,10 +75,11 @@ func (s *Store) snapshot(ctx context.Context, dir string, o SnapshotOptions) (sn
 	defer closing(root, &err)
 	sc := &scanner{
 		root: root, limits: s.limits, wanted: o.Include,
+		base:    slices.Sorted(slices.Values(o.Known)),
 		extra:   parseIgnore(nil, ".", strings.Join(o.Ignore, "\n")),
 		skipped: func(p string) { snap.Ignored = append(snap.Ignored, p) },
 	}
-	if sc.leaveOut, err = s.private(&snap, o.Include); err != nil {
+	if sc.leaveOut, err = s.private(&snap, o.Include, sc); err != nil {
 		return snap, err
 	}
 	if err := sc.scan(ctx); err != nil {
@@ -104,7 +108,7 @@ func (s *Store) snapshot(ctx context.Context, dir string, o SnapshotOptions) (sn
 
 // private returns what tells which files a snapshot leaves out as private. It
 // leaves out stores as well.
-func (s *Store) private(snap *Snapshot, include patterns) (func(string, fs.FileInfo) bool, error) {
+func (s *Store) private(snap *Snapshot, include patterns, sc *scanner) (func(string, fs.FileInfo) bool, error) {
 	own, err := os.Stat(s.dir)
 	if err != nil {
 		return nil, err
@@ -115,13 +119,13 @@ func (s *Store) private(snap *Snapshot, include patterns) (func(string, fs.FileI
 				snap.Ignored = append(snap.Ignored, p+"/")
 				return true
 			}
-			if slices.Contains(privateDirs, path.Base(p)) && !include.below(p) {
+			if slices.Contains(privateDirs, path.Base(p)) && !include.below(p) && !sc.hadBelow(p) {
 				snap.Private = append(snap.Private, p+"/")
 				return true
 			}
 			return false
 		}
-		if !isPrivate(p) || include.match(p) {
+		if !isPrivate(p) || include.match(p) || sc.had(p) {
 			return false
 		}
 		snap.Private = append(snap.Private, p)

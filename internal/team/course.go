@@ -21,6 +21,23 @@ type Course struct {
 	Given map[string]string `json:"given,omitempty"`
 	// Supplied is work that stands for that of phases.
 	Supplied []SuppliedWork `json:"supplied,omitempty"`
+	// Source says where the workspace was taken from; nil: there was none, or
+	// nobody knows.
+	Source *Source `json:"source,omitempty"`
+}
+
+// Source is the directory that a session's workspace was taken from.
+type Source struct {
+	// Host is the machine that the directory is on.
+	Host string `json:"host"`
+	// Dir is its path, absolute.
+	Dir string `json:"dir"`
+	// Commit is what was checked out there; empty: it was in no git repository,
+	// or nothing was committed yet.
+	Commit string `json:"commit,omitempty"`
+	// Include lists the patterns of what was taken although it was ignored, or
+	// looked as if it held keys.
+	Include []string `json:"include,omitempty"`
 }
 
 // SuppliedWork is a person's work in place of a phase's.

@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+// gitVariables are those of git's that would have it work elsewhere than where it
+// is told to.
+var gitVariables = []string{"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_NAMESPACE"}
+
+// git runs git in a directory.
+type git struct {
+	dir string
+	// env is the command's environment.
+	env []string
+	// options come before each command's name.
+	options []string
+}
+
+// gitIn runs git in a directory, as the user's own environment sets it up.
+func (a *app) gitIn(dir string) git {
+	env := slices.DeleteFunc(slices.Clone(a.environ), func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		return slices.Contains(gitVariables, name)
+	})
+	return git{dir: dir, env: append(env, "LC_ALL=C")}
+}
+
+// with is the same git with more variables.
+func (g git) with(env ...string) git {
+	g.env = append(slices.Clip(g.env), env...)
+	return g
+}
+
+// run runs a command and returns what it printed, without the newline at its end.
+func (g git) run(ctx context.Context, stdin io.Reader, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "git", append(slices.Clip(g.options), args...)...)
+	cmd.Dir, cmd.Env, cmd.Stdin = g.dir, g.env, stdin
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	switch {
+	case ctx.Err() != nil:
+		return "", ctx.Err()
+	case errors.Is(err, exec.ErrNotFound):
+		return "", failf("git is not installed")
+	case err != nil:
+		return "", &gitError{args[0], strings.TrimSpace(stderr.String()), err}
+	}
+	return strings.TrimSuffix(stdout.String(), "\n"), nil
+}
+
+// says is what a command prints; empty where it fails.
+func (g git) says(ctx context.Context, args ...string) string {
+	out, err := g.run(ctx, nil, args...)
+	if err != nil {
+		return ""
+	}
+	return out
+}
+
+// gitError is a command of git's that has failed.
+type gitError struct {
+	command, said string
+	err           error
+}
+
+func (e *gitError) Error() string {
+	if e.said == "" {
+		return fmt.Sprintf("git %s: %v", e.command, e.err)
+	}
+	return fmt.Sprintf("git %s: %s", e.command, e.said)
+}
+
+func (e *gitError) Unwrap() error { return e.err }

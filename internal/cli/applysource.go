@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// source says where the workspace of a session that is about to start is taken
+// from; nil where it has none.
+func (a *app) source(ctx context.Context, o runOptions) *team.Source {
+	if o.workspace == "" {
+		return nil
+	}
+	dir, err := filepath.Abs(o.workspace)
+	if err != nil {
+		return nil
+	}
+	return &team.Source{
+		Host: a.env.Host, Dir: dir, Include: o.include,
+		Commit: a.gitIn(dir).says(ctx, "rev-parse", "--verify", "--quiet", "HEAD^{commit}"),
+	}
+}
+
+// sourceOf is where a session's workspace was taken from, as far as the store
+// knows; its zero where it does not.
+func (a *app) sourceOf(s *store.Store, key team.SessionKey) team.Source {
+	e, err := s.Execution(key)
+	if err != nil || e.Course.Source == nil {
+		return team.Source{}
+	}
+	return *e.Course.Source
+}
+
+// place is a directory that was named, absolute; a relative one is below the
+// working directory.
+func (a *app) place(dir string) string {
+	if filepath.IsAbs(dir) {
+		return filepath.Clean(dir)
+	}
+	return filepath.Join(a.env.Dir, dir)
+}
+
+// directory is a place that has to be a directory.
+func (a *app) directory(flag, dir string) (string, error) {
+	dir = a.place(dir)
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return "", usagef("%s %s is not a directory that can be read; name one", flag, dir)
+	}
+	return dir, nil
+}

@@ -1,0 +1,149 @@
+package cli
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// kept is what the store has of a session: its newest checkpoint that can be read.
+type kept struct {
+	store.StoredCheckpoint
+	store *store.Store
+	key   team.SessionKey
+	team  team.Team
+}
+
+// lookAt reads what the store has of a session.
+func (a *app) lookAt(ctx context.Context, session string) (kept, error) {
+	s, key, err := a.stored(session)
+	if err != nil {
+		return kept{}, err
+	}
+	k := kept{store: s, key: key}
+	if k.StoredCheckpoint, err = a.newest(ctx, s, key); err != nil {
+		return k, err
+	}
+	k.team, err = a.teamOf(ctx, s, k.StoredCheckpoint, "")
+	return k, err
+}
+
+// treeSide is one side of a comparison.
+type treeSide struct {
+	name string
+	tree team.Digest
+}
+
+// sides finds what is to be compared. which is a phase, two phases with .. between
+// them, or empty.
+func (a *app) sides(ctx context.Context, k kept, o diffOptions, which string, doc *diffDocument) (from, to treeSide, err error) {
+	other := o.with != "" || o.dir != ""
+	first, second, isRange := strings.Cut(which, "..")
+	switch {
+	case isRange && other:
+		return from, to, usagef("%s compares two trees of one session; leave it out, or name one phase, with --with and --dir", which)
+	case isRange:
+		if from, err = k.after(ctx, first, k.input()); err == nil {
+			to, err = k.after(ctx, second, k.newest())
+		}
+		return from, to, err
+	case other:
+		if from, err = k.after(ctx, which, k.newest()); err != nil {
+			return from, to, err
+		}
+		to, err = a.otherSide(ctx, k, o, from)
+		return from, to, err
+	case which != "":
+		doc.Phase = which
+		return k.phase(ctx, which)
+	}
+	return k.input(), k.newest(), nil
+}
+
+// otherSide is what a session's tree is compared with.
+func (a *app) otherSide(ctx context.Context, k kept, o diffOptions, from treeSide) (treeSide, error) {
+	if o.dir != "" {
+		return a.directorySide(ctx, k, o, from)
+	}
+	session, phase, _ := strings.Cut(o.with, ":")
+	other, err := a.lookAt(ctx, session)
+	if err != nil {
+		return treeSide{}, err
+	}
+	return other.after(ctx, phase, other.newest())
+}
+
+// directorySide takes a directory as `run --workspace` does, and whatever is in it
+// that the session's tree has.
+func (a *app) directorySide(ctx context.Context, k kept, o diffOptions, from treeSide) (treeSide, error) {
+	dir, err := a.directory("--dir", o.dir)
+	if err != nil {
+		return treeSide{}, err
+	}
+	known, err := k.store.Paths(ctx, from.tree)
+	if err != nil {
+		return treeSide{}, err
+	}
+	snap, err := k.store.Snapshot(ctx, dir, store.SnapshotOptions{
+		Ignore: k.team.Ignore, Include: append(a.sourceOf(k.store, k.key).Include, o.include...), Known: known,
+	})
+	if err != nil {
+		return treeSide{}, err
+	}
+	if len(snap.Private) > 0 {
+		a.say("left out of %s, because they look as if they held keys: %s (take them with --include)", dir, listed(snap.Private, 5))
+	}
+	return treeSide{dir, snap.Manifest}, nil
+}
+
+// input is what the session began with, newest what it has by now.
+func (k kept) input() treeSide { return treeSide{"what " + k.Session + " began with", k.Workspace} }
+
+func (k kept) newest() treeSide {
+	name := "the newest tree of " + k.Session
+	if k.CurrentPhase != team.ReservedPhase {
+		name += ", after " + k.CurrentPhase
+	}
+	return treeSide{name, k.Tree}
+}
+
+// after is the tree after a phase, or without one the usual.
+func (k kept) after(ctx context.Context, phase string, usual treeSide) (treeSide, error) {
+	if phase == "" {
+		return usual, nil
+	}
+	_, to, err := k.phase(ctx, phase)
+	return to, err
+}
+
+// phase is what a phase started from, and that with its work.
+func (k kept) phase(ctx context.Context, phase string) (from, to treeSide, err error) {
+	if err := checkPhase(k.team, "artifacts diff", phase); err != nil {
+		return from, to, err
+	}
+	done := map[team.AssignmentID]team.CheckpointAssignment{}
+	var finished []string
+	for _, as := range k.Assignments {
+		done[as.AssignmentID] = as
+		if !slices.Contains(finished, as.Phase) {
+			finished = append(finished, as.Phase)
+		}
+	}
+	if !slices.Contains(finished, phase) {
+		have := "none has yet"
+		if len(finished) > 0 {
+			have = "there is that of " + strings.Join(finished, ", ")
+		}
+		return from, to, usagef("phase %s of session %s has no finished work; %s", phase, k.Session, have)
+	}
+	above := k.team.Ancestors(phase)
+	before, err := k.store.Fold(ctx, k.Workspace, k.team.Steps(above, done))
+	if err != nil {
+		return from, to, err
+	}
+	after, err := k.store.Fold(ctx, k.Workspace, k.team.Steps(append(slices.Clone(above), phase), done))
+	return treeSide{k.Session + " before " + phase, before.Manifest}, treeSide{k.Session + " after " + phase, after.Manifest}, err
+}
