@@ -68,7 +68,7 @@ func (a *app) again(command string) string {
 	for _, f := range []struct{ name, value string }{
 		{"address", a.temporal.Address}, {"namespace", a.temporal.Namespace}, {"profile", a.temporal.Profile}, {"state-dir", a.stateDir},
 	} {
-		takesAddress := !strings.HasPrefix(command, "logs ") && !strings.HasPrefix(command, "artifacts ")
+		takesAddress := !strings.HasPrefix(command, "logs ") && !strings.HasPrefix(command, "artifacts ") && !strings.HasPrefix(command, "apply ")
 		if f.value != "" && (takesAddress || f.name != "address") {
 			command += " --" + f.name + " " + f.value
 		}

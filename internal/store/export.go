@@ -40,12 +40,30 @@ func (s *Store) Export(ctx context.Context, manifest team.Digest, wanted []strin
 	if err := makeWay(root, paths, overwrite); err != nil {
 		return nil, fmt.Errorf("write to %s: %w", dir, err)
 	}
+	return paths, s.exportAll(ctx, root, m, paths, dir)
+}
+
+// ExportPaths writes files and links of a manifest into a directory that has none
+// of them, and makes it if need be.
+func (s *Store) ExportPaths(ctx context.Context, m Manifest, paths []string, dir string) (err error) {
+	if err := os.MkdirAll(dir, executableMode); err != nil {
+		return fmt.Errorf("make the directory to write to: %w", err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("open the directory to write to: %w", err)
+	}
+	defer closing(root, &err)
+	return s.exportAll(ctx, root, m, paths, dir)
+}
+
+func (s *Store) exportAll(ctx context.Context, root *os.Root, m Manifest, paths []string, dir string) error {
 	for _, p := range paths {
 		if err := s.export(ctx, root, p, m[p]); err != nil {
-			return nil, fmt.Errorf("write %s: %w", filepath.Join(dir, p), err)
+			return fmt.Errorf("write %s: %w", filepath.Join(dir, p), err)
 		}
 	}
-	return paths, nil
+	return nil
 }
 
 // makeWay refuses paths that exist, or removes them.

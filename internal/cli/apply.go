@@ -1,0 +1,294 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// applyOptions are the flags of `apply`.
+type applyOptions struct {
+	dir    string
+	patch  bool
+	branch string
+	force  bool
+	dryRun bool
+	// paths selects files of the session's tree.
+	paths []string
+}
+
+// applyDocument is the document of `apply -o json`.
+type applyDocument struct {
+	Session string `json:"session"`
+	// Status is the session's, Phase the one that its newest checkpoint was taken
+	// after.
+	Status     team.State  `json:"status"`
+	Checkpoint team.Digest `json:"checkpoint"`
+	Phase      string      `json:"phase"`
+	// Dir is the directory, absolute; empty for a patch.
+	Dir    string `json:"dir,omitempty"`
+	DryRun bool   `json:"dry_run,omitempty"`
+	// Files is what the session has changed.
+	Files     []appliedFile   `json:"files"`
+	Conflicts []applyConflict `json:"conflicts"`
+	Branch    *appliedBranch  `json:"branch,omitempty"`
+	Patch     string          `json:"patch,omitempty"`
+}
+
+// appliedFile is a file that a session has changed.
+type appliedFile struct {
+	Path string `json:"path"`
+	// Change is added, changed or removed.
+	Change string `json:"change"`
+	// Already: it was as the session has it, so that there was nothing to do.
+	Already bool `json:"already,omitempty"`
+}
+
+// applyConflict is a path that is not as the session began with it.
+type applyConflict struct {
+	Path   string `json:"path"`
+	Reason string `json:"reason"`
+	// Blocked: not even --force writes there.
+	Blocked bool `json:"blocked,omitempty"`
+}
+
+// appliedBranch is the branch that holds a session's work.
+type appliedBranch struct {
+	Name string `json:"name"`
+	// Commit is the new one, empty where none was made; Parent is the one that it
+	// is made on, empty for a repository without commits.
+	Commit string `json:"commit"`
+	Parent string `json:"parent"`
+}
+
+func newApply(a *app) *cobra.Command {
+	var o applyOptions
+	cmd := &cobra.Command{
+		Use:   "apply SESSION [PATH...]",
+		Short: "Take a session's result home: into its directory, as a patch, or as a commit on a branch",
+		Long: "Write what a session has changed into the directory that it was started from (or --dir): files that it made or changed are written, those that it removed are deleted. " +
+			"A PATH of the session's tree selects: a file, a directory or a pattern.\n\n" +
+			"Your own changes are safe: a file must be as the session began with it, or as the session has left it already. If one is not, nothing is written at all, and the files are listed. " +
+			"--force writes over them. --patch prints a patch for `git apply` instead. --branch makes a commit on a new branch, and touches neither working tree nor index; the commit that the session was started on is its parent.\n\n" +
+			"Of a session that has not ended, its newest checkpoint is taken.",
+		Example: "  maestro apply web-7 --dry-run\n  maestro apply web-7 src docs\n  maestro apply web-7 --branch web-7 && git merge web-7\n" +
+			"  maestro apply web-7 --patch | git apply --3way",
+		Args: arguments(1, -1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.paths = args[1:]
+			return a.apply(cmd.Context(), o, args[0], cmd.Flags().Changed("branch"))
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.dir, "dir", "", "directory to write to (default: the one that the session was started from, else the current one)")
+	flags.BoolVar(&o.patch, "patch", false, "print a patch instead, binary files included")
+	flags.StringVar(&o.branch, "branch", "", "make a commit on this new branch of the directory's git repository instead")
+	flags.BoolVar(&o.force, "force", false, "write over what was changed there meanwhile; with --branch, replace the branch")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "only list what would be done")
+	_ = cmd.MarkFlagDirname("dir")
+	cmd.MarkFlagsMutuallyExclusive("patch", "branch")
+	for _, other := range []string{"dir", "force", "dry-run"} {
+		cmd.MarkFlagsMutuallyExclusive("patch", other)
+	}
+	a.addNamespaceFlags(cmd)
+	a.addStateDirFlag(cmd)
+	a.addOutputFlag(cmd)
+	cmd.ValidArgsFunction = a.completeChanged
+	return cmd
+}
+
+func (a *app) apply(ctx context.Context, o applyOptions, session string, branch bool) error {
+	if branch && o.branch == "" {
+		return usagef("--branch is empty; name the branch to make")
+	}
+	k, err := a.lookAt(ctx, session)
+	if err != nil {
+		return err
+	}
+	doc := applyDocument{
+		Session: session, Checkpoint: k.Name, Phase: k.CurrentPhase, DryRun: o.dryRun,
+		Files: []appliedFile{}, Conflicts: []applyConflict{},
+	}
+	if e, err := k.store.Execution(k.key); err == nil {
+		doc.Status = e.Status.Status
+	}
+	if doc.Status != "" && !doc.Status.Closed() {
+		a.say("session %s has not ended (%s): this is %s", session, doc.Status, k.newest().name)
+	}
+	source := a.sourceOf(k.store, k.key)
+	switch {
+	case o.patch:
+		err = a.applyPatch(ctx, k, o, doc)
+	default:
+		if doc.Dir, err = a.applyDir(o, source); err != nil {
+			return err
+		}
+		if o.branch != "" {
+			err = a.applyBranch(ctx, k, o, source, doc)
+		} else {
+			err = a.applyFiles(ctx, k, o, doc)
+		}
+	}
+	if errors.Is(err, team.ErrNotFound) && len(o.paths) > 0 {
+		return usagef("%w", err)
+	}
+	return err
+}
+
+// applyDir is the directory to write to.
+func (a *app) applyDir(o applyOptions, source team.Source) (string, error) {
+	switch {
+	case o.dir != "":
+		return a.directory("--dir", o.dir)
+	case source.Dir == "":
+		return a.env.Dir, nil
+	case source.Host != a.env.Host:
+		return "", usagef("the session was started from %s on %s, which is another machine; name a directory of this one with --dir", source.Dir, source.Host)
+	}
+	dir, err := a.directory("the session was started from", source.Dir)
+	if err != nil {
+		return "", usagef("%s was the session's directory and is gone; name another one with --dir", source.Dir)
+	}
+	return dir, nil
+}
+
+// applyPatch prints what a session has changed as a patch.
+func (a *app) applyPatch(ctx context.Context, k kept, o applyOptions, doc applyDocument) error {
+	var text strings.Builder
+	for d, err := range k.store.Patch(ctx, k.Workspace, k.Tree, store.PatchOptions{Paths: o.paths, Binary: true}) {
+		if err != nil {
+			return err
+		}
+		text.WriteString(d.Text)
+		doc.Files = append(doc.Files, appliedFile{Path: d.Path, Change: changeOf(d.Had, d.Has)})
+	}
+	doc.Patch = text.String()
+	if a.output == outputJSON {
+		return a.printJSON(doc)
+	}
+	if len(doc.Files) == 0 {
+		a.say("session %s has changed no file", doc.Session)
+	}
+	_, err := fmt.Fprint(a.env.Stdout, doc.Patch)
+	return err
+}
+
+// applyFiles writes what a session has changed into a directory.
+func (a *app) applyFiles(ctx context.Context, k kept, o applyOptions, doc applyDocument) (err error) {
+	p, err := k.store.PlanApply(ctx, doc.Dir, k.Workspace, k.Tree, o.paths)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	blocked := false
+	for _, l := range p.Landings {
+		doc.Files = append(doc.Files, appliedFile{Path: l.Path, Change: changeOf(l.Had, l.Has), Already: l.Already})
+		if l.Conflict != "" {
+			doc.Conflicts = append(doc.Conflicts, applyConflict{l.Path, l.Conflict, l.Blocked})
+			blocked = blocked || l.Blocked
+		}
+	}
+	if len(doc.Conflicts) > 0 && (!o.force || blocked) {
+		return a.refuseConflicts(doc, "nothing was written to "+doc.Dir, "it")
+	}
+	if !o.dryRun {
+		if err := p.Write(ctx); err != nil {
+			return failf("%w\nsome files may have been written to %s; `%s` again writes the rest", err, doc.Dir, a.again("apply "+doc.Session))
+		}
+	}
+	if a.output == outputJSON {
+		return a.printJSON(doc)
+	}
+	a.tellApplied(doc)
+	return nil
+}
+
+// tellApplied lists what was written, or would be.
+func (a *app) tellApplied(doc applyDocument) {
+	written := 0
+	for _, f := range doc.Files {
+		if !f.Already {
+			written++
+			a.print("%-8s %s", f.Change, printable(f.Path))
+		}
+	}
+	did := "applied"
+	if doc.DryRun {
+		did = "would apply"
+	}
+	from := doc.Session
+	if doc.Phase != team.ReservedPhase {
+		from += " after " + doc.Phase
+	}
+	switch already := len(doc.Files) - written; {
+	case len(doc.Files) == 0:
+		a.say("session %s has changed no file", doc.Session)
+	case already > 0:
+		a.say("%s %s of %s to %s; %d were as the session has them already", did, count(written, "file"), from, doc.Dir, already)
+	default:
+		a.say("%s %s of %s to %s", did, count(written, "file"), from, doc.Dir)
+	}
+}
+
+// refuseConflicts lists what keeps a session's work from being applied, and the
+// choices that there are.
+func (a *app) refuseConflicts(doc applyDocument, nothing, where string) error {
+	if a.output == outputJSON {
+		if err := a.printJSON(doc); err != nil {
+			return err
+		}
+		return exit(exitFailed)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s as session %s began with %s", nothing, areNot(len(doc.Conflicts)), doc.Session, where)
+	blocked := 0
+	for _, c := range doc.Conflicts {
+		fmt.Fprintf(&b, "\n  %s: %s", printable(c.Path), printable(c.Reason))
+		if c.Blocked {
+			blocked++
+		}
+	}
+	again := a.again("apply " + doc.Session)
+	b.WriteString("\nchoose:")
+	if doc.Branch == nil {
+		fmt.Fprintf(&b, "\n  %s --branch NAME   makes a commit for `git merge`, on what the session was started from", again)
+	}
+	if blocked == 0 {
+		fmt.Fprintf(&b, "\n  %s --force         takes the session's files as they are, and loses what differs there", again)
+	} else {
+		fmt.Fprintf(&b, "\n  move away what is in the way of %s, and apply again", count(blocked, "file"))
+	}
+	fmt.Fprintf(&b, "\n  %s --patch         prints a patch, for `git apply --3way` or to be edited", again)
+	return failf("%s", &b)
+}
+
+func areNot(files int) string {
+	if files == 1 {
+		return "1 file is not"
+	}
+	return fmt.Sprintf("%d files are not", files)
+}
+
+// completeChanged completes a session, and then the paths that it has changed.
+func (a *app) completeChanged(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return a.completeSessions(cmd, args, begun)
+	}
+	k, err := a.lookAt(cmd.Context(), args[0])
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var out []string
+	for _, f := range k.Artifacts {
+		if strings.HasPrefix(f.Path, begun) {
+			out = append(out, f.Path)
+		}
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
