@@ -89,7 +89,7 @@ func newApply(a *app) *cobra.Command {
 	flags.StringVar(&o.dir, "dir", "", "directory to write to (default: the one that the session was started from, else the current one)")
 	flags.BoolVar(&o.patch, "patch", false, "print a patch instead, binary files included")
 	flags.StringVar(&o.branch, "branch", "", "make a commit on this new branch of the directory's git repository instead")
-	flags.BoolVar(&o.force, "force", false, "write over what was changed there meanwhile; with --branch, replace the branch")
+	flags.BoolVar(&o.force, "force", false, "write over what was changed there meanwhile; with --branch, replace the branch, too")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "only list what would be done")
 	_ = cmd.MarkFlagDirname("dir")
 	cmd.MarkFlagsMutuallyExclusive("patch", "branch")
@@ -195,7 +195,7 @@ func (a *app) applyFiles(ctx context.Context, k kept, o applyOptions, doc applyD
 		}
 	}
 	if len(doc.Conflicts) > 0 && (!o.force || blocked) {
-		return a.refuseConflicts(doc, "nothing was written to "+doc.Dir, "it")
+		return a.refuseConflicts(doc, "nothing was written to "+doc.Dir)
 	}
 	if !o.dryRun {
 		if err := p.Write(ctx); err != nil {
@@ -237,8 +237,8 @@ func (a *app) tellApplied(doc applyDocument) {
 }
 
 // refuseConflicts lists what keeps a session's work from being applied, and the
-// choices that there are.
-func (a *app) refuseConflicts(doc applyDocument, nothing, where string) error {
+// choices that there are. nothing says what was not done.
+func (a *app) refuseConflicts(doc applyDocument, nothing string) error {
 	if a.output == outputJSON {
 		if err := a.printJSON(doc); err != nil {
 			return err
@@ -246,7 +246,7 @@ func (a *app) refuseConflicts(doc applyDocument, nothing, where string) error {
 		return exit(exitFailed)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s as session %s began with %s", nothing, areNot(len(doc.Conflicts)), doc.Session, where)
+	fmt.Fprintf(&b, "%s: %s as session %s began with it", nothing, areNot(len(doc.Conflicts)), doc.Session)
 	blocked := 0
 	for _, c := range doc.Conflicts {
 		fmt.Fprintf(&b, "\n  %s: %s", printable(c.Path), printable(c.Reason))
@@ -260,7 +260,7 @@ func (a *app) refuseConflicts(doc applyDocument, nothing, where string) error {
 		fmt.Fprintf(&b, "\n  %s --branch NAME   makes a commit for `git merge`, on what the session was started from", again)
 	}
 	if blocked == 0 {
-		fmt.Fprintf(&b, "\n  %s --force         takes the session's files as they are, and loses what differs there", again)
+		fmt.Fprintf(&b, "\n  %s --force         takes the session's files, and loses what differs there", again)
 	} else {
 		fmt.Fprintf(&b, "\n  move away what is in the way of %s, and apply again", count(blocked, "file"))
 	}

@@ -65,7 +65,7 @@ func (a *app) applyBranch(ctx context.Context, k kept, o applyOptions, source te
 	}
 	blocked := slices.ContainsFunc(doc.Conflicts, func(c applyConflict) bool { return c.Blocked })
 	if len(doc.Conflicts) > 0 && (!o.force || blocked) {
-		return a.refuseConflicts(doc, "no commit was made", cmp.Or(short(b.parent), "the repository"))
+		return a.refuseConflicts(doc, "no commit was made on "+cmp.Or(short(b.parent), "nothing"))
 	}
 	if changed && !o.dryRun {
 		if doc.Branch.Commit, err = b.commit(ctx, tree); err != nil {

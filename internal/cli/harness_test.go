@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -66,6 +67,8 @@ type desk struct {
 	stdin    string
 	bin      string
 	terminal bool
+	// host is the machine's name, cwd the working directory; empty: the usual ones.
+	host, cwd string
 }
 
 func newDesk(t *testing.T) *desk {
@@ -125,7 +128,7 @@ func (d *desk) begin(args ...string) *command {
 	env := cli.Env{
 		Args: args, Stdin: strings.NewReader(d.stdin), Stdout: &c.stdout, Stderr: &c.stderr,
 		IsTerminal: func(any) bool { return d.terminal }, Environ: d.environ, Executable: d.bin,
-		Dir: d.dir, Host: "desk", PID: os.Getpid(), Now: time.Now,
+		Dir: cmp.Or(d.cwd, d.dir), Host: cmp.Or(d.host, "desk"), PID: os.Getpid(), Now: time.Now,
 	}
 	go func() {
 		defer close(c.done)

@@ -1,0 +1,146 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// applied is the document of `apply -o json`.
+type applied struct {
+	Session, Status, Phase, Dir, Patch string
+	DryRun                             bool `json:"dry_run"`
+	Files                              []struct {
+		Path, Change string
+		Already      bool
+	}
+	Conflicts []struct {
+		Path, Reason string
+		Blocked      bool
+	}
+	Branch struct{ Name, Commit, Parent string }
+}
+
+func TestAResultIsWrittenWhereItBegan(t *testing.T) {
+	t.Parallel()
+	d := crafted(t)
+	ws := filepath.Join(d.dir, "ws")
+	before := tree(t, ws)
+	lines := "changed  README.md\nadded    data.bin\nadded    docs/design.md\nadded    latest\nremoved  old.txt\nchanged  script\nadded    tool.sh\n"
+	got := d.run("apply", "s", "--dry-run")
+	require.Equal(t, lines, got.stdout.String(), got.stderr.String())
+	require.Contains(t, got.stderr.String(), "would apply 7 files of s after make to "+ws)
+	require.Equal(t, before, tree(t, ws))
+
+	d.file("ws/README.md", "hello, mine\n")
+	d.file("ws/tool.sh", "mine\n")
+	d.file("ws/other.txt", "mine\n")
+	mine := tree(t, ws)
+	got = d.run("apply", "s")
+	require.Equal(t, 1, got.code)
+	require.Empty(t, got.stdout.String())
+	for _, want := range []string{
+		"nothing was written to " + ws + ": 2 files are not as session s began with it\n",
+		"  README.md: was changed there, too\n  tool.sh: is there already, and differs\n",
+		"maestro apply s --branch NAME", "maestro apply s --force", "maestro apply s --patch",
+	} {
+		require.Contains(t, got.stderr.String(), want)
+	}
+	require.Equal(t, mine, tree(t, ws))
+	var doc applied
+	got = d.run("apply", "s", "-o", "json")
+	require.Equal(t, 1, got.code)
+	require.NoError(t, json.Unmarshal([]byte(got.stdout.String()), &doc))
+	require.Len(t, doc.Conflicts, 2)
+	require.Equal(t, "README.md", doc.Conflicts[0].Path)
+
+	require.Equal(t, "added    docs/design.md\n", d.must(0, "apply", "s", "docs"), "a part that is in no conflict")
+	d.json(&doc, "apply", "s", "--force")
+	require.Equal(t, "completed", doc.Status)
+	require.Equal(t, ws, doc.Dir)
+	require.Equal(t, 1, strings.Count(got.stdout.String(), `"docs/design.md"`))
+	want := maps.Clone(result)
+	want["other.txt"] = "mine\n"
+	require.Equal(t, want, tree(t, ws))
+	got = d.run("apply", "s")
+	require.Equal(t, 0, got.code)
+	require.Contains(t, got.stderr.String(), "applied 0 files of s after make to "+ws+"; 7 were as the session has them already")
+
+	t.Run("elsewhere", func(t *testing.T) { testApplyElsewhere(t, d) })
+	t.Run("misuse", func(t *testing.T) {
+		for want, args := range map[string][]string{
+			"is not a directory that can be read":         {"s", "--dir", d.dir + "/nowhere"},
+			`"nowhere" is not found`:                      {"s", "nowhere"},
+			"--branch is empty":                           {"s", "--branch", ""},
+			"[branch patch] were all set":                 {"s", "--patch", "--branch", "x"},
+			"--branch needs a git repository, and " + ws:  {"s", "--branch", "x"},
+			`no session "nobody"`:                         {"nobody"},
+			"something is missing; write `maestro apply ": {},
+		} {
+			got := d.run(append([]string{"apply"}, args...)...)
+			require.Equal(t, 2, got.code, "%v: %s", args, got.stderr.String())
+			require.Contains(t, got.stderr.String(), want)
+		}
+	})
+	t.Run("completion", func(t *testing.T) {
+		require.Contains(t, d.must(0, "__complete", "apply", ""), "s\tcompleted, team craft")
+		require.Contains(t, d.must(0, "__complete", "apply", "s", "do"), "docs/design.md")
+	})
+}
+
+// testApplyElsewhere brings the result to other directories, and as a patch.
+func testApplyElsewhere(t *testing.T, d *desk) {
+	clean := filepath.Join(d.dir, "clean")
+	for _, name := range []string{"README.md", "old.txt", "script"} {
+		content := map[string]string{"README.md": "hello\n", "old.txt": "old\n", "script": "#!/bin/sh\n"}[name]
+		d.file("clean/"+name, content)
+		d.file("patched/"+name, content)
+	}
+	want := maps.Clone(result)
+	delete(want, ".env")
+	d.must(0, "apply", "s", "--dir", clean)
+	require.Equal(t, want, tree(t, clean))
+	runGit(t, filepath.Join(d.dir, "patched"), d.must(0, "apply", "s", "--patch"), "apply", "-")
+	require.Equal(t, want, tree(t, filepath.Join(d.dir, "patched")))
+	var doc applied
+	d.json(&doc, "apply", "s", "--patch", "data.bin")
+	require.Len(t, doc.Files, 1)
+	require.Contains(t, doc.Patch, "GIT binary patch\n")
+
+	away := *d // the store came from another machine
+	away.host = "another"
+	got := away.run("apply", "s")
+	require.Equal(t, 2, got.code)
+	require.Contains(t, got.stderr.String(), "on desk, which is another machine; name a directory of this one with --dir")
+}
+
+func TestASessionUnderWayIsAppliedAsFarAsItIs(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	d.withWorker(map[string]string{"writer": craftWriter, "coder": "sleep 600"})
+	d.must(0, "run", d.file("team.yaml", craftTeam), "Make it so.", "--session", "s")
+	here := filepath.Join(d.dir, "here")
+	require.NoError(t, os.Mkdir(here, 0o700))
+	until(t, func() bool {
+		var s team.Status
+		d.json(&s, "status", "s")
+		return len(s.Phases) == 2 && s.Phases[0].Status == team.Completed && s.Phases[1].Status == team.Running
+	}, "the second phase does not begin")
+	there := *d
+	there.cwd = here // it was started from nowhere
+	got := there.run("apply", "s")
+	require.Equal(t, 0, got.code, got.stderr.String())
+	require.Contains(t, got.stderr.String(), "session s has not ended (running): this is the newest tree of s, after think")
+	require.Equal(t, map[string]string{"README.md": "more\n", "docs/design.md": "# Design\n"}, tree(t, here))
+	d.file("here/README.md", "mine\n")
+	got = there.run("apply", "s")
+	require.Equal(t, 1, got.code)
+	require.Contains(t, got.stderr.String(), "README.md: is there already, and differs")
+}
