@@ -23,6 +23,10 @@ type logsDocument struct {
 // attemptLog is what one attempt printed.
 type attemptLog struct {
 	team.AssignmentID
+	// Pass counts how often the assignment was begun afresh, this time included:
+	// because its work was sent back, or because a person had it tried again.
+	// Rounds count from 1 in each.
+	Pass  int `json:"pass"`
 	Round int `json:"round"`
 	// Attempt counts from 1 within the round.
 	Attempt int `json:"attempt"`
@@ -52,51 +56,64 @@ type attemptLog struct {
 	Text string      `json:"text"`
 
 	diff team.Digest
+	// again: there is more than one pass.
+	again bool
+}
+
+// logsOptions are the flags of `logs`.
+type logsOptions struct {
+	session string
+	// selection is PHASE, PHASE/PERSONA or empty.
+	selection string
+	follow    bool
+	// tail is how many attempts are printed at most, the newest; negative: all.
+	tail int
+	// since leaves out what ended longer ago; zero: nothing.
+	since time.Duration
 }
 
 func newLogs(a *app) *cobra.Command {
+	var o logsOptions
 	cmd := &cobra.Command{
 		Use:   "logs SESSION [PHASE/PERSONA]",
-		Short: "Print what a session's agents printed",
-		Long:  "Print the transcripts of a session's finished attempts, the failed ones too, from the store. PHASE or PHASE/PERSONA selects.",
-		Args:  arguments(1, 2),
+		Short: "Print what a session's agents printed, and follow it",
+		Long: "Print the transcripts of a session's finished attempts, the failed ones too, from the store. PHASE or PHASE/PERSONA selects.\n\n" +
+			"With -f go on until the session ends or waits for a person: transcripts as attempts end, and meanwhile what agents say they do, every few seconds, after the name of their assignment. " +
+			"The exit code is the session's outcome, as with `watch`. Without Temporal only the store is followed, which has no word of attempts under way.",
+		Example: "  maestro logs web-7 build/backend\n  maestro logs web-7 -f --tail 1",
+		Args:    arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.logs(cmd.Context(), args[0], strings.Join(args[1:], ""))
+			o.session, o.selection = args[0], strings.Join(args[1:], "")
+			return a.logs(cmd.Context(), o)
 		},
 	}
-	a.addNamespaceFlags(cmd)
+	flags := cmd.Flags()
+	flags.BoolVarP(&o.follow, "follow", "f", false, "go on until the session ends or waits for a person; -o json is a document a line then")
+	flags.IntVar(&o.tail, "tail", -1, "begin with so many attempts, the newest (default: all)")
+	flags.DurationVar(&o.since, "since", 0, "begin with the attempts that ended within so long, like 90m (default: all)")
+	a.addTemporalFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
 	cmd.ValidArgsFunction = a.completeAssignments
 	return cmd
 }
 
-func (a *app) logs(ctx context.Context, session, selection string) error {
-	s, key, err := a.stored(session)
+func (a *app) logs(ctx context.Context, o logsOptions) error {
+	s, key, err := a.stored(o.session)
 	if err != nil {
 		return err
 	}
-	e, err := s.Execution(key)
-	if err != nil && !errors.Is(err, team.ErrNotFound) && !errors.Is(err, team.ErrCorrupt) {
+	r := &logReader{app: a, store: s, key: key, options: o}
+	if o.follow {
+		return r.follow(ctx)
+	}
+	doc := logsDocument{Session: o.session}
+	if doc.Logs, err = r.attempts(ctx); err != nil {
 		return err
 	}
-	records, err := s.Records(ctx, key)
-	if err != nil {
-		a.say("%s", err)
-	}
-	records = inOrder(records, e.Phases)
-	if records, err = selectRecords(records, e, selection); err != nil {
-		return err
-	}
-	doc := logsDocument{Session: session, Logs: []attemptLog{}}
-	for _, r := range records {
-		doc.Logs = append(doc.Logs, attemptsOf(r)...)
-	}
-	for i, l := range doc.Logs {
-		if doc.Logs[i].Text, err = transcript(ctx, s, l.Log); err != nil {
-			return err
-		}
-		if doc.Logs[i].Changes, err = transcript(ctx, s, l.diff); err != nil {
+	doc.Logs = o.newest(doc.Logs, a.env.Now())
+	for i := range doc.Logs {
+		if err := r.tell(ctx, &doc.Logs[i]); err != nil {
 			return err
 		}
 	}
@@ -105,6 +122,71 @@ func (a *app) logs(ctx context.Context, session, selection string) error {
 	}
 	a.writeLogs(doc)
 	return nil
+}
+
+// newest keeps the attempts that the flags ask for, in their order.
+func (o logsOptions) newest(logs []attemptLog, now time.Time) []attemptLog {
+	if o.since > 0 {
+		logs = slices.DeleteFunc(logs, func(l attemptLog) bool { return now.Sub(l.EndedAt) > o.since })
+	}
+	if o.tail < 0 || o.tail >= len(logs) {
+		return logs
+	}
+	ends := make([]time.Time, len(logs))
+	for i, l := range logs {
+		ends[i] = l.EndedAt
+	}
+	slices.SortFunc(ends, func(x, y time.Time) int { return y.Compare(x) })
+	kept := 0
+	return slices.DeleteFunc(logs, func(l attemptLog) bool {
+		late := o.tail > 0 && kept < o.tail && !l.EndedAt.Before(ends[o.tail-1])
+		if late {
+			kept++
+		}
+		return !late
+	})
+}
+
+// logReader reads a session's attempts from the store.
+type logReader struct {
+	app     *app
+	store   *store.Store
+	key     team.SessionKey
+	options logsOptions
+	// warned is the damage that was said already.
+	warned string
+}
+
+// attempts lists the selected attempts that have finished, without their texts, as
+// their phases and personas are in the team file.
+func (r *logReader) attempts(ctx context.Context) ([]attemptLog, error) {
+	e, err := r.store.Execution(r.key)
+	if err != nil && !errors.Is(err, team.ErrNotFound) && !errors.Is(err, team.ErrCorrupt) {
+		return nil, err
+	}
+	records, err := r.store.Records(ctx, r.key)
+	if err != nil && r.warned != err.Error() {
+		r.warned = err.Error()
+		r.app.say("%s", err)
+	}
+	records = inOrder(records, e.Phases)
+	if records, err = selectRecords(records, e, r.options.selection); err != nil {
+		return nil, err
+	}
+	logs := []attemptLog{}
+	for _, record := range records {
+		logs = append(logs, attemptsOf(record)...)
+	}
+	return logs, nil
+}
+
+// tell reads an attempt's texts.
+func (r *logReader) tell(ctx context.Context, l *attemptLog) (err error) {
+	if l.Text, err = transcript(ctx, r.store, l.Log); err != nil {
+		return err
+	}
+	l.Changes, err = transcript(ctx, r.store, l.diff)
+	return err
 }
 
 // inOrder sorts records as their phases and personas are in the team file.
@@ -148,7 +230,9 @@ func selectRecords(records []team.Record, e team.Execution, selection string) ([
 // attemptsOf lists a record's attempts, oldest first.
 func attemptsOf(r team.Record) []attemptLog {
 	var out []attemptLog
+	passes := passesOf(r)
 	for _, round := range r.Rounds {
+		first := len(out)
 		failed := team.Usage{}
 		for _, at := range round.Attempts {
 			failed = failed.Add(at.Usage)
@@ -170,8 +254,25 @@ func attemptsOf(r team.Record) []attemptLog {
 			}
 			out = append(out, l)
 		}
+		for i := range out[first:] {
+			out[first+i].Pass, out[first+i].again = passes[round.Epoch], len(passes) > 1
+		}
 	}
 	return out
+}
+
+// passesOf numbers the epochs of a record's rounds, from 1.
+func passesOf(r team.Record) map[int]int {
+	var epochs []int
+	for _, round := range r.Rounds {
+		epochs = append(epochs, round.Epoch)
+	}
+	slices.Sort(epochs)
+	passes := map[int]int{}
+	for i, epoch := range slices.Compact(epochs) {
+		passes[epoch] = i + 1
+	}
+	return passes
 }
 
 func transcript(ctx context.Context, s *store.Store, log team.Digest) (string, error) {
@@ -187,32 +288,45 @@ func transcript(ctx context.Context, s *store.Store, log team.Digest) (string, e
 
 func (a *app) writeLogs(doc logsDocument) {
 	if len(doc.Logs) == 0 {
-		a.say("no attempt has finished yet; follow the session with `%s`", a.again("watch "+doc.Session))
+		a.say("no attempt has finished yet; follow the session with `%s`", a.again("logs -f "+doc.Session))
 		return
 	}
 	for i, l := range doc.Logs {
 		if i > 0 {
 			a.print("")
 		}
-		a.print("%s", a.paint.paint(bold, fmt.Sprintf("== %s, round %d, attempt %d: %s", l.AssignmentID, l.Round, l.Attempt, l.Status)))
-		if l.Status == team.Failed {
-			a.print("%s", a.paint.paint(red, fmt.Sprintf("%s: %s", l.Category, printable(l.Message))))
-		}
-		a.print("%s", a.paint.paint(dim, l.circumstances()))
-		text := l.Text
-		if a.env.IsTerminal(a.env.Stdout) {
-			text = safeText(text)
-		}
-		if text = strings.TrimRight(text, "\n"); text != "" {
-			a.print("%s", text)
-		}
-		if l.Output != "" && !strings.Contains(l.Text, strings.TrimSpace(l.Output)) {
-			a.print("%s", strings.TrimRight(safeText(l.Output), "\n"))
-		}
-		if l.Changes != "" {
-			a.print("%s\n%s", a.paint.paint(dim, "-- what it had changed"), strings.TrimRight(safeText(l.Changes), "\n"))
-		}
+		a.writeLog(l)
 	}
+}
+
+func (a *app) writeLog(l attemptLog) {
+	a.print("%s", a.paint.paint(bold, l.title()))
+	if l.Status == team.Failed {
+		a.print("%s", a.paint.paint(red, fmt.Sprintf("%s: %s", l.Category, printable(l.Message))))
+	}
+	a.print("%s", a.paint.paint(dim, l.circumstances()))
+	text := l.Text
+	if a.env.IsTerminal(a.env.Stdout) {
+		text = safeText(text)
+	}
+	if text = strings.TrimRight(text, "\n"); text != "" {
+		a.print("%s", text)
+	}
+	if l.Output != "" && !strings.Contains(l.Text, strings.TrimSpace(l.Output)) {
+		a.print("%s", strings.TrimRight(safeText(l.Output), "\n"))
+	}
+	if l.Changes != "" {
+		a.print("%s\n%s", a.paint.paint(dim, "-- what it had changed"), strings.TrimRight(safeText(l.Changes), "\n"))
+	}
+}
+
+// title names the attempt and its outcome.
+func (l attemptLog) title() string {
+	pass := ""
+	if l.again {
+		pass = fmt.Sprintf("pass %d, ", l.Pass)
+	}
+	return fmt.Sprintf("== %s, %sround %d, attempt %d: %s", l.AssignmentID, pass, l.Round, l.Attempt, l.Status)
 }
 
 // circumstances says who worked, from what, for how long and at what cost.

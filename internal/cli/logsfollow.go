@@ -1,0 +1,202 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/temporalio"
+)
+
+// The documents of `logs -f -o json`, a line each. Kind says which one it is.
+type (
+	// followedAttempt is an attempt that has ended; its kind is attempt.
+	followedAttempt struct {
+		Kind string `json:"kind"`
+		attemptLog
+	}
+	// followedProgress is what an agent says it does; its kind is progress.
+	followedProgress struct {
+		Kind string `json:"kind"`
+		team.AssignmentID
+		Text string    `json:"text"`
+		At   time.Time `json:"at"`
+	}
+	// followedEnd is where the session has come to, the last document; its kind is
+	// session.
+	followedEnd struct {
+		Kind    string     `json:"kind"`
+		Session string     `json:"session"`
+		Status  team.State `json:"status"`
+		Reason  string     `json:"reason,omitempty"`
+	}
+)
+
+// logFollower prints a session's logs as they come.
+type logFollower struct {
+	*logReader
+	// watcher is nil without Temporal.
+	watcher *watcher
+	// printed are the attempts that need not be printed any more.
+	printed map[string]bool
+	// progress is each assignment's last word.
+	progress map[team.AssignmentID]string
+	lost     bool
+}
+
+// follow prints attempts and what agents say until the session ends or parks, or
+// ctx ends. A lost connection is waited out.
+func (r *logReader) follow(ctx context.Context) error {
+	f := &logFollower{logReader: r, progress: map[team.AssignmentID]string{}}
+	conn, err := r.app.dialToLook(ctx, "only the store is followed, which has no word of attempts under way")
+	if err != nil {
+		return err
+	}
+	if conn != nil {
+		defer conn.Close()
+		f.watcher = &watcher{conn: conn, store: r.store, session: r.key.Session, now: r.app.env.Now}
+	}
+	ticker := time.NewTicker(watchEvery)
+	defer ticker.Stop()
+	for {
+		status, err := f.look(ctx)
+		if err == nil {
+			err = f.step(ctx, status)
+		}
+		if err == nil && settled(status.Status) {
+			return f.end(status)
+		}
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			r.app.say("session %s goes on; follow it again: %s", r.key.Session, r.app.again("logs -f "+r.key.Session))
+			return exit(exitInterrupted)
+		case <-ticker.C:
+		}
+	}
+}
+
+// look is where the session stands: by Temporal, or as far as the store knows.
+func (f *logFollower) look(ctx context.Context) (team.Status, error) {
+	if f.watcher != nil {
+		v, err := f.watcher.look(ctx)
+		switch {
+		case err == nil && f.lost:
+			f.app.say("the connection is back")
+			f.lost = false
+			return v.Status, nil
+		case err == nil || ctx.Err() != nil || !temporalio.Lost(err):
+			return v.Status, err
+		case !f.lost:
+			f.lost = true
+			f.app.say("lost the connection to Temporal at %s; following the store alone until it is back", f.watcher.conn.Address)
+		}
+	}
+	e, err := f.store.Execution(f.key)
+	if errors.Is(err, team.ErrNotFound) || errors.Is(err, team.ErrCorrupt) {
+		return team.Status{}, ctx.Err() // it will be written again
+	}
+	if f.watcher != nil && e.Status.Status.Closed() {
+		e.Status.Status = team.Running // whether it has ended is Temporal's word, once it can be asked
+	}
+	return e.Status, err
+}
+
+// step prints what is new.
+func (f *logFollower) step(ctx context.Context, status team.Status) error {
+	logs, err := f.attempts(ctx)
+	if err != nil {
+		return err
+	}
+	first := f.printed == nil
+	if first {
+		f.printed = map[string]bool{}
+	}
+	fresh := slices.DeleteFunc(slices.Clone(logs), func(l attemptLog) bool { return f.printed[l.key()] })
+	for _, l := range fresh {
+		f.printed[l.key()] = true
+	}
+	if first {
+		fresh = f.options.newest(fresh, f.app.env.Now())
+	}
+	slices.SortStableFunc(fresh, func(x, y attemptLog) int { return x.EndedAt.Compare(y.EndedAt) })
+	for _, l := range fresh {
+		if err := f.tell(ctx, &l); err != nil {
+			return err
+		}
+		if err := f.printAttempt(l); err != nil {
+			return err
+		}
+	}
+	return f.says(status)
+}
+
+// key tells an attempt from all others of the session.
+func (l attemptLog) key() string {
+	return fmt.Sprintf("%s %d %d %d %s %d", l.AssignmentID, l.Pass, l.Round, l.Attempt, l.Status, l.EndedAt.UnixNano())
+}
+
+func (f *logFollower) printAttempt(l attemptLog) error {
+	if f.app.output == outputJSON {
+		return f.line(followedAttempt{"attempt", l})
+	}
+	f.app.writeLog(l)
+	f.app.print("")
+	return nil
+}
+
+// says prints what agents say that they have not said before.
+func (f *logFollower) says(status team.Status) error {
+	phase, persona, _ := strings.Cut(f.options.selection, "/")
+	for _, p := range status.Phases {
+		for _, as := range p.Assignments {
+			id := team.AssignmentID{Phase: p.Name, Persona: as.Persona}
+			selected := (phase == "" || phase == id.Phase) && (persona == "" || persona == id.Persona)
+			if !selected || as.Progress == f.progress[id] {
+				continue
+			}
+			f.progress[id] = as.Progress
+			if as.Progress == "" {
+				continue
+			}
+			if f.app.output != outputJSON {
+				f.app.print("%s %s", f.app.paint.paint(cyan, id.String()+" |"), printable(as.Progress))
+				continue
+			}
+			if err := f.line(followedProgress{"progress", id, as.Progress, f.app.env.Now().UTC()}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// end says where the session has come to, and returns it as an exit code.
+func (f *logFollower) end(status team.Status) error {
+	if f.app.output == outputJSON {
+		if err := f.line(followedEnd{"session", f.key.Session, status.Status, status.Reason}); err != nil {
+			return err
+		}
+		return exit(outcomeCode(status.Status))
+	}
+	f.app.say("session %s: %s", f.key.Session, status.Status)
+	if code := outcomeCode(status.Status); code != exitDone {
+		f.app.say("more: %s", f.app.again("status "+f.key.Session))
+		return exit(code)
+	}
+	return nil
+}
+
+// line writes a document as one line.
+func (f *logFollower) line(document any) error {
+	e := json.NewEncoder(f.app.env.Stdout)
+	e.SetEscapeHTML(false)
+	return e.Encode(document)
+}
