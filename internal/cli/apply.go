@@ -93,7 +93,7 @@ func newApply(a *app) *cobra.Command {
 	flags.BoolVar(&o.dryRun, "dry-run", false, "only list what would be done")
 	_ = cmd.MarkFlagDirname("dir")
 	cmd.MarkFlagsMutuallyExclusive("patch", "branch")
-	for _, other := range []string{"dir", "force", "dry-run"} {
+	for _, other := range []string{"force", "dry-run"} {
 		cmd.MarkFlagsMutuallyExclusive("patch", other)
 	}
 	a.addNamespaceFlags(cmd)
@@ -124,7 +124,7 @@ func (a *app) apply(ctx context.Context, o applyOptions, session string, branch 
 	source := a.sourceOf(k.store, k.key)
 	switch {
 	case o.patch:
-		err = a.applyPatch(ctx, k, o, doc)
+		err = a.applyPatch(ctx, k, o, source, doc)
 	default:
 		if doc.Dir, err = a.applyDir(o, source); err != nil {
 			return err
@@ -158,10 +158,17 @@ func (a *app) applyDir(o applyOptions, source team.Source) (string, error) {
 	return dir, nil
 }
 
-// applyPatch prints what a session has changed as a patch.
-func (a *app) applyPatch(ctx context.Context, k kept, o applyOptions, doc applyDocument) error {
+// applyPatch prints what a session has changed as a patch. Its paths begin at the
+// top of the repository that the directory is in, as `git apply` takes them.
+func (a *app) applyPatch(ctx context.Context, k kept, o applyOptions, source team.Source, doc applyDocument) error {
+	var prefix string
+	if dir, err := a.applyDir(o, source); err == nil {
+		prefix = a.gitIn(dir).says(ctx, "rev-parse", "--show-prefix")
+	} else if o.dir != "" {
+		return err
+	}
 	var text strings.Builder
-	for d, err := range k.store.Patch(ctx, k.Workspace, k.Tree, store.PatchOptions{Paths: o.paths, Binary: true}) {
+	for d, err := range k.store.Patch(ctx, k.Workspace, k.Tree, store.PatchOptions{Paths: o.paths, Binary: true, Prefix: prefix}) {
 		if err != nil {
 			return err
 		}
@@ -169,11 +176,13 @@ func (a *app) applyPatch(ctx context.Context, k kept, o applyOptions, doc applyD
 		doc.Files = append(doc.Files, appliedFile{Path: d.Path, Change: changeOf(d.Had, d.Has)})
 	}
 	doc.Patch = text.String()
-	if a.output == outputJSON {
+	switch {
+	case a.output == outputJSON:
 		return a.printJSON(doc)
-	}
-	if len(doc.Files) == 0 {
+	case len(doc.Files) == 0:
 		a.say("session %s has changed no file", doc.Session)
+	case prefix != "":
+		a.say("the paths begin at the top of the repository: %s", prefix)
 	}
 	_, err := fmt.Fprint(a.env.Stdout, doc.Patch)
 	return err

@@ -66,6 +66,14 @@ func TestAResultBecomesACommit(t *testing.T) {
 	}
 	require.Equal(t, want, tree(t, filepath.Join(d.dir, "out")))
 
+	d.file("repo/app/README.md", "hello\n")
+	patch := d.must(0, "apply", "s", "--patch")
+	for _, dir := range []string{".", "app"} {
+		runGit(t, repo, patch, "-C", dir, "apply", "-")
+		require.Equal(t, "hello\nmore\n", tree(t, repo)["app/README.md"])
+		runGit(t, repo, patch, "apply", "--reverse", "-")
+	}
+
 	t.Run("names", func(t *testing.T) { testBranchNames(t, d, repo) })
 	t.Run("moved on", func(t *testing.T) { testMovedOn(t, d, repo, first) })
 }

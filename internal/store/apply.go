@@ -80,10 +80,9 @@ func (a *Application) Close() error { return a.root.Close() }
 
 // land compares what is at a path with what was and what shall be.
 func (a *Application) land(ctx context.Context, p string) (Landing, error) {
-	l := Landing{Path: p}
-	old, now := Entry{}, Entry{}
-	old, l.Had = a.before[p]
-	now, l.Has = a.after[p]
+	old, had := a.before[p]
+	now, has := a.after[p]
+	l := Landing{Path: p, Had: had, Has: has}
 	there, err := a.standing(ctx, p, old, now)
 	if err != nil {
 		return l, err

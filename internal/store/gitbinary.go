@@ -11,8 +11,9 @@ import (
 // git85 are the digits of git's base 85.
 const git85 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 
-// gitLine is how many bytes a line of a binary patch encodes at most.
-const gitLine = 52
+// gitLengths are the letters for the number of bytes, from 1 on, that a line of a
+// binary patch encodes.
+const gitLengths = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 // writeBinary writes git's binary patch from one content to another, and back.
 func writeBinary(text *strings.Builder, before, after string) error {
@@ -38,21 +39,14 @@ func writeLiteral(text *strings.Builder, content string) error {
 	}
 	fmt.Fprintf(text, "literal %d\n", len(content))
 	for rest := deflated.Bytes(); len(rest) > 0; {
-		n := min(len(rest), gitLine)
-		text.WriteByte(lengthLetter(n))
+		n := min(len(rest), len(gitLengths))
+		text.WriteByte(gitLengths[n-1])
 		writeBase85(text, rest[:n])
 		text.WriteByte('\n')
 		rest = rest[n:]
 	}
 	text.WriteByte('\n')
 	return nil
-}
-
-func lengthLetter(n int) byte {
-	if n <= 26 {
-		return byte('A' + n - 1)
-	}
-	return byte('a' + n - 27)
 }
 
 // writeBase85 writes five digits for every four bytes, the last of which are

@@ -29,6 +29,9 @@ type PatchOptions struct {
 	// git's binary patches. Without it they are only said to differ, and git
 	// refuses to apply the patch.
 	Binary bool
+	// Prefix stands before each path in the texts: a directory, empty or ending in
+	// a slash.
+	Prefix string
 }
 
 // PathDiff is how two trees differ at one path.
@@ -57,7 +60,7 @@ func (s *Store) Patch(ctx context.Context, from, to team.Digest, o PatchOptions)
 			return
 		}
 		for _, path := range paths {
-			d, err := s.patch(ctx, path, before, after, o.Binary)
+			d, err := s.patch(ctx, path, before, after, o)
 			if !yield(d, err) || err != nil {
 				return
 			}
@@ -95,7 +98,7 @@ func (s *Store) differing(ctx context.Context, from, to team.Digest, wanted []st
 
 // patch describes how one path differs. A link that takes a file's place is a
 // removal and an addition, as git has it.
-func (s *Store) patch(ctx context.Context, path string, before, after Manifest, binary bool) (PathDiff, error) {
+func (s *Store) patch(ctx context.Context, path string, before, after Manifest, o PatchOptions) (PathDiff, error) {
 	old, had := before[path]
 	now, has := after[path]
 	d := PathDiff{Path: path, Had: had, Has: has}
@@ -105,7 +108,7 @@ func (s *Store) patch(ctx context.Context, path string, before, after Manifest, 
 	}
 	var text strings.Builder
 	for _, pair := range sides {
-		if err := s.patchPair(ctx, &d, &text, pair[0], pair[1], binary); err != nil {
+		if err := s.patchPair(ctx, &d, &text, pair[0], pair[1], o); err != nil {
 			return d, fmt.Errorf("compare %s: %w", path, err)
 		}
 	}
@@ -121,8 +124,9 @@ func side(e Entry, present bool) *Entry {
 }
 
 // patchPair writes how one entry differs from another of its kind; nil is absent.
-func (s *Store) patchPair(ctx context.Context, d *PathDiff, text *strings.Builder, old, now *Entry, binary bool) error {
-	fmt.Fprintf(text, "diff --git %s %s\n", gitName("a/"+d.Path), gitName("b/"+d.Path))
+func (s *Store) patchPair(ctx context.Context, d *PathDiff, text *strings.Builder, old, now *Entry, o PatchOptions) error {
+	name := o.Prefix + d.Path
+	fmt.Fprintf(text, "diff --git %s %s\n", gitName("a/"+name), gitName("b/"+name))
 	mode := ""
 	switch {
 	case old == nil:
@@ -151,14 +155,14 @@ func (s *Store) patchPair(ctx context.Context, d *PathDiff, text *strings.Builde
 	}
 	if max(len(before), len(after)) > maxCompared || !isText(before) || !isText(after) {
 		d.Opaque = true
-		if binary {
+		if o.Binary {
 			return writeBinary(text, before, after)
 		}
 		fmt.Fprintf(text, "Binary files %s and %s differ\n",
-			strings.TrimSuffix(sideName("a/", d.Path, old != nil), "\t"), strings.TrimSuffix(sideName("b/", d.Path, now != nil), "\t"))
+			strings.TrimSuffix(sideName("a/", name, old != nil), "\t"), strings.TrimSuffix(sideName("b/", name, now != nil), "\t"))
 		return nil
 	}
-	u, err := unified(d.Path, old != nil, now != nil, before, after)
+	u, err := unified(name, old != nil, now != nil, before, after)
 	if err != nil {
 		return err
 	}
