@@ -24,8 +24,9 @@ type logsDocument struct {
 type attemptLog struct {
 	team.AssignmentID
 	// Pass counts how often the assignment was begun afresh, this time included:
-	// because its work was sent back, or because a person had it tried again.
-	// Rounds count from 1 in each.
+	// because its work was sent back, because a person had it tried again, or
+	// because it was done and what it rests on has changed. Rounds count from 1 in
+	// each.
 	Pass  int `json:"pass"`
 	Round int `json:"round"`
 	// Attempt counts from 1 within the round.
@@ -231,7 +232,7 @@ func selectRecords(records []team.Record, e team.Execution, selection string) ([
 func attemptsOf(r team.Record) []attemptLog {
 	var out []attemptLog
 	passes := passesOf(r)
-	for _, round := range r.Rounds {
+	for i, round := range r.Rounds {
 		first := len(out)
 		failed := team.Usage{}
 		for _, at := range round.Attempts {
@@ -254,23 +255,27 @@ func attemptsOf(r team.Record) []attemptLog {
 			}
 			out = append(out, l)
 		}
-		for i := range out[first:] {
-			out[first+i].Pass, out[first+i].again = passes[round.Epoch], len(passes) > 1
+		for j := first; j < len(out); j++ {
+			out[j].Pass, out[j].again = passes[i], passes[len(passes)-1] > 1
 		}
 	}
 	return out
 }
 
-// passesOf numbers the epochs of a record's rounds, from 1.
-func passesOf(r team.Record) map[int]int {
-	var epochs []int
-	for _, round := range r.Rounds {
-		epochs = append(epochs, round.Epoch)
-	}
-	slices.Sort(epochs)
-	passes := map[int]int{}
-	for i, epoch := range slices.Compact(epochs) {
-		passes[epoch] = i + 1
+// passesOf numbers the pass of each round of a record, from 1.
+func passesOf(r team.Record) []int {
+	passes := make([]int, len(r.Rounds))
+	for i, round := range r.Rounds {
+		if i == 0 {
+			passes[i] = 1
+			continue
+		}
+		before := r.Rounds[i-1]
+		passes[i] = passes[i-1]
+		again := before.Result != nil && !round.Integrating && round.Key.Run != before.Key.Run
+		if round.Epoch != before.Epoch || again {
+			passes[i]++
+		}
 	}
 	return passes
 }

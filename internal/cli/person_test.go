@@ -284,6 +284,7 @@ func TestAPausedSessionIsResumedOrSentBack(t *testing.T) {
 	require.Contains(t, d.must(0, "approve", "s", "build"), "session s goes on after phase build")
 	require.Equal(t, 0, d.run("watch", "s").code)
 	require.Contains(t, d.must(0, "artifacts", "diff", "s", "build"), "+SQLite\n", "what was done again is built on")
+	require.Contains(t, d.must(0, "logs", "s", "think"), "== think/analyst, pass 2, round 1, attempt 1: completed\n")
 }
 
 func TestOfManyAnswersToARequestOneCounts(t *testing.T) {
