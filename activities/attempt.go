@@ -36,7 +36,7 @@ func (r *round) attempt(ctx context.Context) (*team.RoundResult, left, error) {
 	}
 	persona := r.scene.team.Personas[r.in.Persona]
 	l.outcome, err = r.work(ctx, team.Job{
-		Brief: brief, Agent: r.agent(), Dir: dir.Tree, Home: dir.Home, Tmp: dir.Tmp,
+		Brief: brief, Agent: r.agent(), Dir: dir.Tree, Home: dir.Home, Tmp: dir.Tmp, Said: dir.Said,
 		Timeout: persona.Timeout, MaxTurns: persona.MaxTurns, Lock: r.held, Progress: r.say,
 		Deliver: contract, Try: r.try(dir, collect), Calls: r.book, Continues: start.continues,
 	})

@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"unicode"
@@ -35,7 +36,8 @@ type capture struct {
 	mu    sync.Mutex
 	total int64
 	log   ends
-	tail  ends // the end of both streams together
+	said  *os.File // takes what the log takes, at once; nil: nothing does
+	tail  ends     // the end of both streams together
 }
 
 // stream is one of the two streams of a process.
@@ -138,7 +140,7 @@ func (s *stream) add(text []byte) {
 }
 
 func (s *stream) endLine() {
-	s.capture.log.add(s.line)
+	s.capture.keep(s.line)
 	s.capture.tail.add(s.line)
 	s.tail.add(s.line)
 	// A carriage return inside a line means that it was overwritten, as
@@ -163,7 +165,41 @@ func (s *stream) endLine() {
 func (c *capture) note(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.log.add([]byte("maestro: " + fmt.Sprintf(format, args...) + "\n"))
+	c.keep([]byte("maestro: " + fmt.Sprintf(format, args...) + "\n"))
+}
+
+// keep adds lines to the log. The caller holds the lock.
+func (c *capture) keep(lines []byte) {
+	c.log.add(lines)
+	if c.said == nil {
+		return
+	}
+	if _, err := c.said.Write(lines); err != nil { // who follows it has the log in the end
+		_ = c.said.Close()
+		c.said = nil
+	}
+}
+
+// sayInto has a new file take what the log takes, until it is ended. That it cannot
+// be made is no reason not to work.
+func (c *capture) sayInto(path string) (end func()) {
+	if path == "" {
+		return func() {}
+	}
+	_ = os.Remove(path)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return func() {}
+	}
+	c.said = f
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.said != nil {
+			_ = c.said.Close()
+			c.said = nil
+		}
+	}
 }
 
 // transcript returns the log.

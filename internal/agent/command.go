@@ -110,7 +110,7 @@ func (s *Set) attempt(ctx context.Context, d Definition, job team.Job) (ran, err
 	e := s.launcher.run(ctx, process{
 		argv: t.argv, dir: st.place.dir, env: st.env, stdin: t.stdin,
 		timeout: st.timeout, idle: d.IdleTimeout.Std(), lock: job.Lock,
-		progress: newProgress(job.Progress),
+		progress: newProgress(job.Progress), said: job.Said,
 	})
 	return s.judge("agent "+job.Agent, e, st.box)
 }

@@ -64,6 +64,43 @@ func TestCommandFailures(t *testing.T) {
 	}
 }
 
+func TestWhatIsPrintedCanBeFollowed(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	job := b.job()
+	job.Said = filepath.Join(t.TempDir(), "said.log")
+	victim := filepath.Join(t.TempDir(), "victim")
+	require.NoError(t, os.WriteFile(victim, []byte("mine"), 0o600))
+	require.NoError(t, os.Symlink(victim, job.Said)) // an agent's doing
+	type end struct {
+		out team.Outcome
+		err error
+	}
+	ended := make(chan end, 1)
+	go func() {
+		out, err := b.shell(`echo "one $API_KEY" >&2; echo two >&2; while [ ! -e go ]; do sleep 0.05; done; echo three >&2; exit 3`).Run(t.Context(), job)
+		ended <- end{out, err}
+	}()
+	require.Eventually(t, func() bool {
+		said, _ := os.ReadFile(job.Said)
+		return string(said) == "one ***\ntwo\n"
+	}, time.Minute, 10*time.Millisecond, "nothing is heard while it works")
+	require.NoError(t, os.WriteFile(b.path("go"), nil, 0o600))
+	e := <-ended
+	require.Error(t, e.err)
+	said, err := os.ReadFile(job.Said)
+	require.NoError(t, err)
+	require.Equal(t, "one ***\ntwo\nthree\n", string(said))
+	require.True(t, strings.HasPrefix(string(e.out.Log), string(said)))
+	untouched, err := os.ReadFile(victim)
+	require.NoError(t, err)
+	require.Equal(t, "mine", string(untouched))
+
+	job.Said = filepath.Join(t.TempDir(), "nowhere", "said.log")
+	_, err = b.shell(`true`).Run(t.Context(), job)
+	require.NoError(t, err, "who cannot be followed works all the same")
+}
+
 func TestCommandIsToldOfNotesAndWhetherItMaySendWorkBack(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -53,7 +53,7 @@ func (s *Set) talk(ctx context.Context, d Definition, job team.Job, st *stage, g
 	told, reader := s.story(d, job, goesOn, progress, halt), dialect.reader(r)
 	e := s.launcher.run(ctx, process{
 		argv: dialect.complete(s.resolve(d.Argv), r), stdin: []byte(prompt(job, goesOn.ID != "")),
-		dir: st.place.dir, env: st.env, timeout: st.timeout, idle: d.IdleTimeout.Std(), lock: job.Lock, progress: progress,
+		dir: st.place.dir, env: st.env, timeout: st.timeout, idle: d.IdleTimeout.Std(), lock: job.Lock, progress: progress, said: job.Said,
 		halt: halt,
 		events: func(out *stream) *eventLines {
 			told.log = out.say

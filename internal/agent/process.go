@@ -55,6 +55,8 @@ type process struct {
 	// progress gets the lines of stderr, and of stdout if both is set.
 	progress *progress
 	both     bool
+	// said is the file that takes the transcript as it grows; empty: none does.
+	said string
 	// events, if not nil, makes what reads stdout: it is a stream of events, and
 	// out takes what of them belongs into the log.
 	events func(out *stream) *eventLines
@@ -83,6 +85,7 @@ func (e ending) own() bool {
 // run runs the process and returns when it and all that it started are gone.
 func (l *launcher) run(ctx context.Context, p process) ending {
 	c := newCapture(l.masker, l.maxOutput)
+	defer c.sayInto(p.said)()
 	if p.progress != nil {
 		c.err.told = p.progress.line
 		if p.both {

@@ -79,8 +79,8 @@ func newLogs(a *app) *cobra.Command {
 		Use:   "logs SESSION [PHASE/PERSONA]",
 		Short: "Print what a session's agents printed, and follow it",
 		Long: "Print the transcripts of a session's finished attempts, the failed ones too, from the store. PHASE or PHASE/PERSONA selects.\n\n" +
-			"With -f go on until the session ends or waits for a person: transcripts as attempts end, and meanwhile what agents say they do, every few seconds, after the name of their assignment. " +
-			"The exit code is the session's outcome, as with `watch`. Without Temporal only the store is followed, which has no word of attempts under way.",
+			"With -f go on until the session ends or waits for a person: what agents print as they print it, after the name of their assignment, and their attempts as they end. " +
+			"Of agents that are no programs, and of checks, the newest lines come every few seconds. The exit code is the session's outcome, as with `watch`. Without Temporal the store is followed alone.",
 		Example: "  maestro logs web-7 build/backend\n  maestro logs web-7 -f --tail 1",
 		Args:    arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {

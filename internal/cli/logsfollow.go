@@ -44,16 +44,19 @@ type logFollower struct {
 	watcher *watcher
 	// printed are the attempts that need not be printed any more.
 	printed map[string]bool
-	// progress is each assignment's last word.
+	// progress is each assignment's last word, and live what the attempt under way
+	// has printed.
 	progress map[team.AssignmentID]string
+	live     map[team.AssignmentID]*liveLog
 	lost     bool
 }
 
 // follow prints attempts and what agents say until the session ends or parks, or
 // ctx ends. A lost connection is waited out.
 func (r *logReader) follow(ctx context.Context) error {
-	f := &logFollower{logReader: r, progress: map[team.AssignmentID]string{}}
-	conn, err := r.app.dialToLook(ctx, "only the store is followed, which has no word of attempts under way")
+	f := &logFollower{logReader: r, progress: map[team.AssignmentID]string{}, live: map[team.AssignmentID]*liveLog{}}
+	defer f.close()
+	conn, err := r.app.dialToLook(ctx, "only the store is followed")
 	if err != nil {
 		return err
 	}
@@ -131,6 +134,9 @@ func (f *logFollower) step(ctx context.Context, status team.Status) error {
 		if err := f.tell(ctx, &l); err != nil {
 			return err
 		}
+		if err := f.finish(&l); err != nil {
+			return err
+		}
 		if err := f.printAttempt(l); err != nil {
 			return err
 		}
@@ -152,28 +158,42 @@ func (f *logFollower) printAttempt(l attemptLog) error {
 	return nil
 }
 
-// says prints what agents say that they have not said before.
+// says prints what agents under way have printed, and say that they do, as far as
+// it has not been printed before.
 func (f *logFollower) says(status team.Status) error {
 	phase, persona, _ := strings.Cut(f.options.selection, "/")
 	for _, p := range status.Phases {
 		for _, as := range p.Assignments {
 			id := team.AssignmentID{Phase: p.Name, Persona: as.Persona}
 			selected := (phase == "" || phase == id.Phase) && (persona == "" || persona == id.Persona)
-			if !selected || as.Progress == f.progress[id] {
+			if !selected {
+				continue
+			}
+			if err := f.hear(id, as.Status == team.Running); err != nil {
+				return err
+			}
+			if as.Progress == f.progress[id] {
 				continue
 			}
 			f.progress[id] = as.Progress
-			if as.Progress == "" {
+			if as.Progress == "" || f.live[id].has(as.Progress) {
 				continue
 			}
-			if f.app.output != outputJSON {
-				f.app.print("%s %s", f.app.paint.paint(cyan, id.String()+" |"), printable(as.Progress))
-				continue
-			}
-			if err := f.line(followedProgress{"progress", id, as.Progress, f.app.env.Now().UTC()}); err != nil {
+			if err := f.say(id, as.Progress); err != nil {
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+// say prints a line of an assignment under way.
+func (f *logFollower) say(id team.AssignmentID, text string) error {
+	if f.app.output == outputJSON {
+		return f.line(followedProgress{"progress", id, text, f.app.env.Now().UTC()})
+	}
+	if text = printable(text); text != "" {
+		f.app.print("%s %s", f.app.paint.paint(cyan, id.String()+" |"), text)
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ help: {mode: ask}
 
 // gated is an agent that says where it is, and goes on once a file is there.
 func gated(d *desk, name string) string {
-	return `echo "` + name + ` is under way" >&2; while [ ! -e ` + filepath.Join(d.dir, "go-"+name) + ` ]; do sleep 0.1; done; echo "` + name + ` is done" >&2; echo x > ` + name + `.txt`
+	return `echo "` + name + ` is under way" >&2; for i in 1 2 3 4 5 6 7 8 9; do echo "` + name + ` step $i" >&2; done; while [ ! -e ` + filepath.Join(d.dir, "go-"+name) + ` ]; do sleep 0.1; done; echo "` + name + ` is done" >&2; echo x > ` + name + `.txt`
 }
 
 func TestLogsAreFollowed(t *testing.T) {
@@ -41,9 +41,13 @@ func TestLogsAreFollowed(t *testing.T) {
 	all, one, documents := d.begin("logs", "-f", "s"), d.begin("logs", "-f", "s", "both/right"), d.begin("logs", "-f", "s", "-o", "json")
 	all.shows("both/left | left is under way\n")
 	all.shows("both/right | right is under way\n")
+	for _, step := range []string{"1", "5", "9"} { // each line, however fast they come
+		all.shows("both/left | left step " + step + "\n")
+	}
 	d.file("go-left", "")
 	all.shows("== both/left, round 1, attempt 1: completed\n")
-	all.shows("left is under way\nleft is done\n")
+	require.Equal(t, 1, strings.Count(all.stdout.String(), "left is under way\n"), "what was printed before is not printed again")
+	require.Equal(t, 1, strings.Count(all.stdout.String(), "left is done\n"))
 	require.NotContains(t, all.stdout.String(), "right is done")
 	interrupted := d.begin("logs", "-f", "s", "--tail", "0")
 	interrupted.shows("both/right | ")
@@ -78,6 +82,8 @@ func TestLogsAreFollowed(t *testing.T) {
 	require.Equal(t, 1, kinds["session"])
 	require.GreaterOrEqual(t, kinds["progress"], 2)
 
+	late := d.run("logs", "-f", "s", "both/left")
+	require.Contains(t, late.stdout.String(), "left is under way\nleft step 1\n", "who comes late gets it as a whole")
 	t.Run("passes", func(t *testing.T) { testPasses(t, d) })
 	t.Run("without Temporal", func(t *testing.T) {
 		alone := *d

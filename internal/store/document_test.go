@@ -3,8 +3,10 @@ package store_test
 import (
 	"bytes"
 	"encoding/json"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -269,6 +271,17 @@ func TestWorkDirectories(t *testing.T) {
 	w, err := s.WorkDir(session, id("backend"))
 	require.NoError(t, err)
 	require.Equal(t, filepath.Join(s.Dir(), "work/default/web-1/build/backend/tree"), w.Tree)
+	_, err = s.OpenSaid(session, id("backend"))
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.NoError(t, os.WriteFile(w.Said, []byte("hello"), 0o600))
+	said, err := s.OpenSaid(session, id("backend"))
+	require.NoError(t, err)
+	require.NoError(t, said.Close())
+	require.NoError(t, os.Remove(w.Said))
+	require.NoError(t, syscall.Mkfifo(w.Said, 0o600)) // an agent's doing
+	_, err = s.OpenSaid(session, id("backend"))
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.NoError(t, os.Remove(w.Said))
 	again, err := s.WorkDir(session, id("backend"))
 	require.NoError(t, err)
 	require.Equal(t, w, again)

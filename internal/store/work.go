@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/maestro-hive/maestro/internal/team"
 )
@@ -21,7 +22,7 @@ func (s *Store) WorkDir(key team.SessionKey, id team.AssignmentID) (team.WorkDir
 		return team.WorkDir{}, err
 	}
 	dir = filepath.Join(dir, id.Phase, id.Persona)
-	w := team.WorkDir{Tree: filepath.Join(dir, "tree"), Home: filepath.Join(dir, "home"), Tmp: filepath.Join(dir, "tmp")}
+	w := team.WorkDir{Tree: filepath.Join(dir, "tree"), Home: filepath.Join(dir, "home"), Tmp: filepath.Join(dir, "tmp"), Said: filepath.Join(dir, saidFile)}
 	if err := s.makeWorkParents(dir); err != nil {
 		return team.WorkDir{}, fmt.Errorf("make a directory to work in: %w", err)
 	}
@@ -31,6 +32,32 @@ func (s *Store) WorkDir(key team.SessionKey, id team.AssignmentID) (team.WorkDir
 		}
 	}
 	return w, nil
+}
+
+// saidFile is the file in an assignment's directory that holds what its attempt
+// under way, or the last one, has printed.
+const saidFile = "said.log"
+
+// OpenSaid opens what an assignment's attempt has printed so far; [fs.ErrNotExist]
+// where no attempt has begun, or nothing is kept of it. The file grows until the
+// attempt has ended; the next one makes another. An agent may have put something
+// else in its place: only a file is opened, and no link is followed.
+func (s *Store) OpenSaid(key team.SessionKey, id team.AssignmentID) (_ *os.File, err error) {
+	dir, err := s.workPath(key)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkAssignment(id); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, id.Phase, id.Persona, saidFile), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(fs.ErrNotExist, err, f.Close())
+	}
+	return f, nil
 }
 
 // makeWorkParents makes the directories above those that are worked in. Outside

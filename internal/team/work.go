@@ -98,6 +98,9 @@ type Job struct {
 	Home string
 	// Tmp is the attempt's TMPDIR.
 	Tmp string
+	// Said is a file that takes the transcript as it grows, for whoever follows it;
+	// it is made anew. Empty: nobody does.
+	Said string
 	// Timeout bounds the attempt; zero means the agent's own.
 	Timeout Duration
 	// MaxTurns bounds the turns of an agent that works in turns; zero: the
@@ -127,6 +130,9 @@ type Job struct {
 type WorkDir struct {
 	// Tree holds the files; Home is the agent's HOME and Tmp its TMPDIR.
 	Tree, Home, Tmp string
+	// Said is the file that holds what the attempt under way, or the last one, has
+	// printed.
+	Said string
 }
 
 // Outcome is what an attempt reports besides the files it left. An attempt that
