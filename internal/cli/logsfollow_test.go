@@ -29,7 +29,7 @@ help: {mode: ask}
 
 // gated is an agent that says where it is, and goes on once a file is there.
 func gated(d *desk, name string) string {
-	return `echo "` + name + ` is under way" >&2; for i in 1 2 3 4 5 6 7 8 9; do echo "` + name + ` step $i" >&2; done; while [ ! -e ` + filepath.Join(d.dir, "go-"+name) + ` ]; do sleep 0.1; done; echo "` + name + ` is done" >&2; echo x > ` + name + `.txt`
+	return `echo "` + name + ` is under way" >&2; for i in 1 2 3 4 5 6 7 8 9; do printf '` + name + ` \033[32mstep %d\033[0m\n' $i >&2; done; while [ ! -e ` + filepath.Join(d.dir, "go-"+name) + ` ]; do sleep 0.1; done; echo "` + name + ` is done" >&2; echo x > ` + name + `.txt`
 }
 
 func TestLogsAreFollowed(t *testing.T) {
@@ -83,7 +83,7 @@ func TestLogsAreFollowed(t *testing.T) {
 	require.GreaterOrEqual(t, kinds["progress"], 2)
 
 	late := d.run("logs", "-f", "s", "both/left")
-	require.Contains(t, late.stdout.String(), "left is under way\nleft step 1\n", "who comes late gets it as a whole")
+	require.Contains(t, late.stdout.String(), "left is under way\nleft \x1b[32mstep 1\x1b[0m\n", "who comes late gets it as a whole")
 	t.Run("passes", func(t *testing.T) { testPasses(t, d) })
 	t.Run("without Temporal", func(t *testing.T) {
 		alone := *d

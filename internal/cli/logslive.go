@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/team"
@@ -12,6 +13,9 @@ import (
 // maxHeard bounds how much of what an attempt prints is remembered, in bytes: more
 // than a transcript has.
 const maxHeard = 2 << 20
+
+// escapes are what colours a terminal, or moves its cursor.
+var escapes = regexp.MustCompile(`\x1b(\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-Z\\^_])`)
 
 // liveLog is what an attempt under way prints.
 type liveLog struct {
@@ -23,7 +27,7 @@ type liveLog struct {
 
 // has tells whether a line was printed.
 func (l *liveLog) has(line string) bool {
-	return l != nil && bytes.Contains(l.text, []byte(strings.TrimSuffix(line, "…")))
+	return l != nil && bytes.Contains(escapes.ReplaceAll(l.text, nil), []byte(strings.TrimSuffix(line, "…")))
 }
 
 // hear prints what an assignment's attempt has printed since it was last heard. Of
@@ -72,7 +76,7 @@ func (f *logFollower) drain(id team.AssignmentID) error {
 			return nil
 		}
 		l.text, l.rest = append(append(l.text, line...), '\n'), rest
-		if err := f.say(id, string(line)); err != nil {
+		if err := f.say(id, escapes.ReplaceAllString(string(line), "")); err != nil {
 			return err
 		}
 		if len(l.text) > maxHeard {
