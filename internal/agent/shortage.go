@@ -106,17 +106,22 @@ func (c Config) program(of, program, preset string, path []string) []Shortage {
 	return []Shortage{lack}
 }
 
-// interpreters read the program that they run from a file.
-var interpreters = []string{"sh", "bash", "dash", "zsh", "python", "python3", "node", "perl", "ruby"}
+// interpreters read the program that they run from a file, unless one of these flags
+// says otherwise.
+var interpreters = map[string][]string{
+	"sh": {"-c", "-s"}, "bash": {"-c", "-s"}, "dash": {"-c", "-s"}, "zsh": {"-c", "-s"},
+	"python": {"-c", "-m"}, "python3": {"-c", "-m"}, "node": {"-e", "-p"}, "perl": {"-e", "-E"}, "ruby": {"-e"},
+}
 
 // scriptOf looks for the file that an interpreter is to run. A relative one belongs to
 // the tree.
 func scriptOf(of string, argv []string) []Shortage {
-	if !slices.Contains(interpreters, filepath.Base(argv[0])) {
+	otherwise, known := interpreters[filepath.Base(argv[0])]
+	if !known {
 		return nil
 	}
 	for _, arg := range argv[1:] {
-		if arg == "-c" || arg == "-e" || arg == "-m" {
+		if slices.Contains(otherwise, arg) {
 			return nil
 		}
 		if !strings.HasPrefix(arg, "-") {
@@ -158,6 +163,9 @@ func (c Config) Presets() map[string]string {
 	for name, d := range c.WithDefaults().Agents {
 		if d.Preset != "" && d.Kind == KindCommand && filepath.Base(d.Argv[0]) == d.Preset {
 			out[name] = d.Argv[0]
+			if strings.Contains(d.Argv[0], "/") {
+				out[name] = c.relative(d.Argv[0])
+			}
 		}
 	}
 	return out

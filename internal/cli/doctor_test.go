@@ -203,6 +203,7 @@ webhook: {url_env: NO_HOOK}
 	require.Contains(t, fs.of(t, "check build in file", "bad").Message, "no-such-check is not in PATH")
 	require.Contains(t, fs.of(t, "webhook", "warning").Message, "NO_HOOK")
 	require.Contains(t, fs.of(t, "programs", "ok").Message, "fine")
+	require.Contains(t, fs.of(t, "tool in file", "ok").Message, "codex, version codex-cli 1.2.3")
 	f := fs.of(t, "agent coder in file", "bad")
 	require.Equal(t, "chmod +x "+script, f.Command)
 	d.follow(f)

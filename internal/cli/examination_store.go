@@ -164,7 +164,8 @@ func (d *examination) writable(ctx context.Context, dir string) {
 	before := d.app.env.Now()
 	now, err := d.store.Clock()
 	if err != nil {
-		return // said already: it could not be written
+		d.unwritable(dir, err)
+		return
 	}
 	d.fileClock = now.Sub(before)
 	d.clock("store clock", "the clock of the store's file system", "by the time of a file that was just written", d.fileClock)
