@@ -92,7 +92,7 @@ func (c Config) program(of, program, preset string, path []string) []Shortage {
 		return nil
 	case errors.Is(err, syscall.EACCES):
 		lack.Message = "its program cannot be started: " + program + " is not executable"
-		lack.Remedy, lack.Command = "make it executable", "chmod +x "+quoted(program)
+		lack.Remedy, lack.Command = "make it executable", "chmod +x "+ShellWord(program)
 	case strings.Contains(program, "/"):
 		lack.Message = "its program cannot be started: " + program + " is not there"
 		lack.Remedy = "put it there, or mend argv in the worker file"
@@ -143,13 +143,13 @@ func unreadable(of, file string) []Shortage {
 	lack := Shortage{Of: of, Fatal: true, Message: fmt.Sprintf("its script %s is not there", file), Remedy: "put it there, or mend the worker file"}
 	if !errors.Is(err, fs.ErrNotExist) {
 		lack.Message = fmt.Sprintf("its script cannot be read: %s", err)
-		lack.Remedy, lack.Command = "let the worker's user read it", "chmod a+r "+quoted(file)
+		lack.Remedy, lack.Command = "let the worker's user read it", "chmod a+r "+ShellWord(file)
 	}
 	return []Shortage{lack}
 }
 
-// quoted is a word for a shell.
-func quoted(word string) string {
+// ShellWord is a word as a shell has to be given it.
+func ShellWord(word string) string {
 	if !strings.ContainsAny(word, " \t\n'\"\\$`&|;<>()*?[]#~!{}") {
 		return word
 	}

@@ -77,6 +77,6 @@ func TestShortages(t *testing.T) {
 
 func TestQuotedForAShell(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, "/a/b.sh", quoted("/a/b.sh"))
-	require.Equal(t, `'/a b/it'\''s.sh'`, quoted("/a b/it's.sh"))
+	require.Equal(t, "/a/b.sh", ShellWord("/a/b.sh"))
+	require.Equal(t, `'/a b/it'\''s.sh'`, ShellWord("/a b/it's.sh"))
 }

@@ -360,3 +360,19 @@ func TestDoctorsRemediesForTemporal(t *testing.T) {
 	require.Contains(t, short.Message, "short forgets sessions 1 day after their end")
 	require.Contains(t, short.Command, "namespace update --address "+address+" --namespace short --retention 7d")
 }
+
+// TestCommandsAreQuotedForAShell follows what commands say to type, in a directory that
+// a shell would take for two words.
+func TestCommandsAreQuotedForAShell(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.state = filepath.Join(d.dir, "my state")
+	d.set("MAESTRO_STATE_DIR", d.state)
+	require.NoError(t, os.MkdirAll(d.state, 0o755)) //nolint:gosec // which is what is found
+	require.NoError(t, os.WriteFile(filepath.Join(d.state, "store.json"), []byte(`{"id": "abcdefgh", "version": 1}`), 0o600))
+	d.follow(d.findings().of(t, "store private", "warning"))
+	d.findings().of(t, "store private", "ok")
+	started := d.run("init", filepath.Join(d.dir, "my team"))
+	require.Zero(t, started.code)
+	require.Contains(t, started.stderr.String(), "maestro plan '"+filepath.Join(d.dir, "my team", "team.yaml")+"'")
+}

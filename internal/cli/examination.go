@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
@@ -128,7 +129,7 @@ func inPath(program, path string) (string, error) {
 
 // startWorker is a command that starts a worker.
 func (d *examination) startWorker() string {
-	return d.app.again("worker --agents " + cmp.Or(d.agents, "agents.yaml"))
+	return d.app.again("worker --agents " + agent.ShellWord(cmp.Or(d.agents, "agents.yaml")))
 }
 
 // remedyOf parts an error's text: Maestro's say after their last semicolon what would

@@ -116,7 +116,7 @@ func (d *examination) processes(ctx context.Context, cfg agent.Config, path stri
 		how = "as " + cfg.RunAs
 		if os.Geteuid() != 0 {
 			d.add("processes", odd, "try it as the user that the worker runs as", "only root can run agents as %s, and this is %s", cfg.RunAs, userName(os.Geteuid())).
-				Command = "sudo maestro doctor --agents " + path
+				Command = "sudo maestro doctor --agents " + agent.ShellWord(path)
 			return
 		}
 	}

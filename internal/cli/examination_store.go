@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
@@ -72,7 +73,7 @@ func (d *examination) unopened(dir, why string, err error) {
 		command := ""
 		if unix.Access(parent, unix.W_OK|unix.X_OK) != nil {
 			remedy = "make the directory, and let this user own it; or name another with --state-dir"
-			command = fmt.Sprintf("sudo install -d -m 700 -o %s %s", userName(os.Geteuid()), dir)
+			command = fmt.Sprintf("sudo install -d -m 700 -o %s %s", userName(os.Geteuid()), agent.ShellWord(dir))
 		}
 		d.add("store", odd, remedy, "there is no store in %s yet (%s)", dir, why).Command = command
 	case errors.Is(err, fs.ErrPermission):
@@ -98,7 +99,7 @@ func (d *examination) elsewhere(ctx context.Context, dir string) {
 		for _, o := range offers {
 			if o.Live(d.app.env.Now()) {
 				d.add("another store", odd, "name it, if it is the one that is meant", "worker %s serves the store in %s", o.Worker, other).
-					Command = "maestro doctor --state-dir " + other
+					Command = "maestro doctor --state-dir " + agent.ShellWord(other)
 				return
 			}
 		}
@@ -126,7 +127,7 @@ func (d *examination) asOwner(dir string) string {
 	if _, err := strconv.Atoi(name); err == nil {
 		name = "'#" + name + "'"
 	}
-	return "sudo -u " + name + " maestro doctor --state-dir " + dir
+	return "sudo -u " + name + " maestro doctor --state-dir " + agent.ShellWord(dir)
 }
 
 func ownerOf(dir string) (uid int, ok bool) {
@@ -176,11 +177,11 @@ func (d *examination) unwritable(dir string, err error) {
 	remedy, command := "see what keeps this user from writing there", ""
 	switch {
 	case errors.Is(err, unix.EROFS):
-		remedy, command = "mount it so that it can be written", "sudo mount -o remount,rw "+mountOf(dir)
+		remedy, command = "mount it so that it can be written", "sudo mount -o remount,rw "+agent.ShellWord(mountOf(dir))
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		remedy, command = "free space: old checkpoints and what nothing needs can go", d.app.again("checkpoints prune --dry-run")
 	case errors.Is(err, fs.ErrPermission):
-		remedy, command = "give its owner the right to write", "chmod -R u+rwX "+dir
+		remedy, command = "give its owner the right to write", "chmod -R u+rwX "+agent.ShellWord(dir)
 	}
 	d.add("store writable", bad, remedy, "%s", err).Command = command
 }
@@ -209,7 +210,7 @@ func (d *examination) permissions(dir string) {
 	}
 	if open := info.Mode().Perm() & 0o077; open != 0 {
 		d.add("store private", odd, "close it", "others may look into %s (mode %04o): it holds what agents saw and made", dir, info.Mode().Perm()).
-			Command = "chmod 700 " + dir
+			Command = "chmod 700 " + agent.ShellWord(dir)
 		return
 	}
 	d.add("store private", good, "", "only its owner can enter it")

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/host"
 	"github.com/maestro-hive/maestro/internal/team"
 )
@@ -66,7 +67,7 @@ func (d *examination) deadWorker(o team.Offer) {
 	case err != nil: // it has just ended
 	case age > longDead:
 		d.add("worker "+o.Worker, odd, "start it again on its machine, or forget it", "on %s, not heard of for %s", o.Host, brief(age.Truncate(time.Hour))).
-			Command = "rm " + path
+			Command = "rm " + agent.ShellWord(path)
 	default:
 		d.add("worker "+o.Worker, odd, "start it again on "+o.Host+"; its work has gone to others, or waits", "on %s, not heard of for %s", o.Host, span(age)).
 			Command = d.startWorker()
