@@ -44,14 +44,12 @@ var printsLine = map[string]string{
 	"zsh":  `line() { printf '\nLINE=[%s]\n' "$BUFFER"; zle reset-prompt; }; zle -N line; bindkey '^G' line; bindkey '^U' kill-whole-line; unsetopt beep zle_bracketed_paste 2>/dev/null; unset zle_bracketed_paste`,
 }
 
-// shell starts an interactive shell in the desk's directory, with maestro in PATH,
-// and has it run the lines.
-func (d *desk) shell(name string, argv []string, lines ...string) *terminal {
+// shell starts an interactive shell in the desk's directory, which is its home, too.
+func (d *desk) shell(name string, args ...string) *terminal {
 	d.t.Helper()
-	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd := exec.Command(name, args...)
 	cmd.Dir = d.dir
-	cmd.Env = append(d.environ[:len(d.environ):len(d.environ)], "TERM=xterm", "PS1=$ ", "LANG=C.UTF-8",
-		"PATH="+filepath.Dir(temporaltest.Binary(d.t, "maestro"))+":"+os.Getenv("PATH"))
+	cmd.Env = append(d.withMaestro(), "TERM=xterm", "PS1=$ ", "LANG=C.UTF-8")
 	f, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 50, Cols: 120})
 	require.NoError(d.t, err, "%s is needed; .ci/run installs it", name)
 	sh := &terminal{t: d.t, pty: f}
@@ -75,9 +73,7 @@ func (d *desk) shell(name string, argv []string, lines ...string) *terminal {
 		_ = f.Close()
 		<-read
 	})
-	for _, line := range append(lines, printsLine[name]) {
-		sh.press(line + "\n")
-	}
+	sh.press(printsLine[name] + "\n")
 	sh.press("echo rea''dy\n")
 	sh.until("ready\r\n")
 	return sh
@@ -124,32 +120,52 @@ func (sh *terminal) types(begun string, tabs int) (line, shown string) {
 	return found[1], shown
 }
 
-// shells are those that completion is tried in, and how each is set up as the
-// documentation says.
-func shells(t *testing.T) map[string]func(d *desk) *terminal {
-	t.Helper()
-	const package_ = "/usr/share/bash-completion/bash_completion"
-	require.FileExists(t, package_, "the package bash-completion is needed; .ci/run installs it")
-	bash := []string{"bash", "--norc", "--noprofile", "-i"}
+const bashPackage = "/usr/share/bash-completion/bash_completion"
+
+// install does what docs/cli.md says for a shell.
+func (d *desk) install(shell string) {
+	d.t.Helper()
+	page, err := os.ReadFile("../../docs/cli.md")
+	require.NoError(d.t, err)
+	_, block, found := strings.Cut(string(page), "```\n# "+shell)
+	require.True(d.t, found, "docs/cli.md does not say how to install completion for %s", shell)
+	_, block, _ = strings.Cut(block, "\n")
+	block, _, _ = strings.Cut(block, "```")
+	cmd := exec.Command("sh", "-ec", block)
+	cmd.Env = d.withMaestro()
+	out, err := cmd.CombinedOutput()
+	require.NoError(d.t, err, "%s", out)
+	require.Empty(d.t, string(out))
+}
+
+// withMaestro is the desk's environment, with maestro in PATH.
+func (d *desk) withMaestro() []string {
+	return append(d.environ[:len(d.environ):len(d.environ)], "PATH="+filepath.Dir(temporaltest.Binary(d.t, "maestro"))+":"+os.Getenv("PATH"))
+}
+
+// shells are those that completion is tried in, set up as the documentation says.
+func shells() map[string]func(d *desk) *terminal {
 	return map[string]func(d *desk) *terminal{
 		"bash with its package": func(d *desk) *terminal {
-			return d.shell("bash", bash, "source "+package_, "mkdir -p ~/.local/share/bash-completion/completions",
-				"maestro completion bash > ~/.local/share/bash-completion/completions/maestro")
+			require.FileExists(d.t, bashPackage, "the package bash-completion is needed; .ci/run installs it")
+			d.file(".bashrc", ". "+bashPackage+"\n") // as distributions have it
+			d.install("bash, with")
+			return d.shell("bash", "-i")
 		},
-		"bare bash": func(d *desk) *terminal { return d.shell("bash", bash, "source <(maestro completion bash)") },
+		"bare bash": func(d *desk) *terminal {
+			d.install("bash, without")
+			return d.shell("bash", "-i")
+		},
 		"zsh": func(d *desk) *terminal {
-			return d.shell("zsh", []string{"zsh", "-f", "-i"}, "mkdir -p ~/.zfunc", "maestro completion zsh > ~/.zfunc/_maestro",
-				"fpath=(~/.zfunc $fpath)", "autoload -Uz compinit && compinit -u")
-		},
-		"zsh, sourced": func(d *desk) *terminal {
-			return d.shell("zsh", []string{"zsh", "-f", "-i"}, "autoload -Uz compinit && compinit -u", "source <(maestro completion zsh)")
+			d.install("zsh")
+			return d.shell("zsh", "-i")
 		},
 	}
 }
 
 func TestCompletionInRealShells(t *testing.T) {
 	t.Parallel()
-	for name, open := range shells(t) {
+	for name, open := range shells() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBank(t).withCrew()
@@ -211,6 +227,7 @@ func TestCompletionInFish(t *testing.T) {
 	b.file("team.yaml", planTeam)
 	b.file("notes.txt", "")
 	b.file("src/main.go", "")
+	b.install("fish")
 	for begun, want := range map[string]string{
 		"maestro wat":                             "watch\tFollow a session until it ends, and exit with its outcome",
 		"maestro watch st":                        "stuck\thelp_needed, team crew",
@@ -225,9 +242,8 @@ func TestCompletionInFish(t *testing.T) {
 		"maestro list no":                         "",
 		"maestro init s":                          "src/\nstate/",
 	} {
-		cmd := exec.Command("fish", "--no-config", "--command", "maestro completion fish | source; complete --do-complete '"+begun+"'")
-		cmd.Dir = b.dir
-		cmd.Env = append(b.environ[:len(b.environ):len(b.environ)], "PATH="+filepath.Dir(temporaltest.Binary(t, "maestro"))+":"+os.Getenv("PATH"))
+		cmd := exec.Command("fish", "--command", "complete --do-complete '"+begun+"'")
+		cmd.Dir, cmd.Env = b.dir, b.withMaestro()
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s", out)
 		require.Equal(t, want, strings.TrimSpace(string(out)), begun)
