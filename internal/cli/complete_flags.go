@@ -307,7 +307,7 @@ func (a *app) completeCalls(cmd *cobra.Command, args []string, begun string) ([]
 	}
 	var out []string
 	for _, c := range a.unknownCosts(args[0]) {
-		id := c.AssignmentID.String()
+		id := c.String()
 		switch {
 		case len(args) == 1:
 			out = append(out, id)

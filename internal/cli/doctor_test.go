@@ -125,7 +125,7 @@ func TestDoctorLooksAtTheOwner(t *testing.T) {
 	if os.Geteuid() != 0 {
 		b := newBank(t)
 		require.NoError(t, os.Chmod(b.state, 0o500))
-		defer os.Chmod(b.state, 0o700) //nolint:errcheck // for the cleanup
+		defer os.Chmod(b.state, 0o700)
 		f := b.findings().of(t, "store writable", "bad")
 		require.NoError(t, os.Chmod(b.state, 0o700))
 		b.follow(f)
@@ -368,7 +368,7 @@ func TestCommandsAreQuotedForAShell(t *testing.T) {
 	d := newDesk(t)
 	d.state = filepath.Join(d.dir, "my state")
 	d.set("MAESTRO_STATE_DIR", d.state)
-	require.NoError(t, os.MkdirAll(d.state, 0o755)) //nolint:gosec // which is what is found
+	require.NoError(t, os.MkdirAll(d.state, 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(d.state, "store.json"), []byte(`{"id": "abcdefgh", "version": 1}`), 0o600))
 	d.follow(d.findings().of(t, "store private", "warning"))
 	d.findings().of(t, "store private", "ok")

@@ -101,7 +101,7 @@ func versionOf(ctx context.Context, program string, env environ) (string, error)
 	}
 	ctx, cancel := context.WithTimeout(ctx, versionPatience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, path, "--version") //nolint:gosec // git, or a program that the worker file has agents start
+	cmd := exec.CommandContext(ctx, path, "--version") // git, or a program that the worker file has agents start
 	cmd.Env = env
 	cmd.WaitDelay = time.Second
 	out, err := cmd.Output()

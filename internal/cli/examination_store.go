@@ -223,7 +223,7 @@ func (d *examination) space(dir string) {
 		return
 	}
 	free := int64(fs.Bavail) * int64(fs.Bsize) //nolint:gosec,unconvert // the types differ by platform, and no disk is that large
-	d.room(free, int64(fs.Ffree), fs.Files > 0)
+	d.room(free, int64(fs.Ffree), fs.Files > 0) //nolint:gosec // no disk has that many files
 }
 
 // room says whether there is room for so many bytes and files; counted: the file
