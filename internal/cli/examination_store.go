@@ -222,7 +222,7 @@ func (d *examination) space(dir string) {
 	if err := unix.Statfs(dir, &fs); err != nil {
 		return
 	}
-	free := int64(fs.Bavail) * int64(fs.Bsize) //nolint:gosec,unconvert // the types differ by platform, and no disk is that large
+	free := int64(fs.Bavail) * int64(fs.Bsize)  //nolint:gosec,unconvert // the types differ by platform, and no disk is that large
 	d.room(free, int64(fs.Ffree), fs.Files > 0) //nolint:gosec // no disk has that many files
 }
 
