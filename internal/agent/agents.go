@@ -180,12 +180,14 @@ func (s *Set) loadAgents() error {
 	return errors.Join(errs...)
 }
 
+func (s *Set) relative(path string) string { return s.config.relative(path) }
+
 // relative resolves a path of the worker file.
-func (s *Set) relative(path string) string {
+func (c Config) relative(path string) string {
 	if filepath.IsAbs(path) {
 		return path
 	}
-	dir := s.config.Dir
+	dir := c.Dir
 	if abs, err := filepath.Abs(dir); err == nil {
 		dir = abs
 	}
@@ -204,30 +206,8 @@ func (s *Set) resolve(argv []string) []string {
 
 // warn says what will probably not work.
 func (s *Set) warn(log *slog.Logger) {
-	path := []string{"PATH=" + or(s.getenv("PATH"), defaultPath)}
-	for name, d := range s.config.Agents {
-		for _, variable := range d.Env {
-			if s.getenv(variable) == "" {
-				log.Warn("a variable that an agent is to see is not set", "agent", name, "variable", variable)
-			}
-		}
-		if d.APIKeyEnv != "" && s.key(d) == "" {
-			log.Warn("the variable with the key of an agent's provider is not set", "agent", name, "variable", d.APIKeyEnv)
-		}
-		if d.Kind != KindCommand {
-			continue
-		}
-		if _, err := lookUp(s.resolve(d.Argv)[0], s.config.Dir, path); err != nil {
-			log.Warn("an agent's program cannot be started", "agent", name, "error", err)
-		}
-	}
-	for name, d := range s.config.Checks {
-		if strings.Contains(d.Argv[0], "/") && !filepath.IsAbs(d.Argv[0]) {
-			continue // belongs to the trees
-		}
-		if _, err := lookUp(d.Argv[0], s.config.Dir, path); err != nil {
-			log.Warn("a check's program cannot be started", "check", name, "error", err)
-		}
+	for _, lack := range s.config.Shortages(s.getenv) {
+		log.Warn(lack.Message, "of", lack.Of, "remedy", lack.Remedy)
 	}
 	if s.config.RunAs == "" && os.Geteuid() == 0 {
 		log.Warn("agents and checks run as root; set run_as in the worker file, or start the worker as another user")

@@ -22,6 +22,9 @@ import (
 // to a minute.
 const polledWithin = 2 * time.Minute
 
+// nobodyAsks begins what is said of a queue that nobody polls.
+const nobodyAsks = "nobody asks Temporal"
+
 // agentsDocument is the document of `agents -o json`.
 type agentsDocument struct {
 	// Store is the id of the store that the workers serve.
@@ -168,7 +171,7 @@ func (a *app) offered(ctx context.Context, s *store.Store, conn *temporalio.Conn
 		doc.Queues = append(doc.Queues, q)
 		if len(q.Pollers) == 0 && len(doc.Workers) > 0 {
 			doc.Missing = append(doc.Missing, team.Lack{
-				Message: fmt.Sprintf("nobody asks Temporal at %s, namespace %s, for the work of %s", conn.Address, conn.Namespace, q.For),
+				Message: fmt.Sprintf(nobodyAsks+" at %s, namespace %s, for the work of %s", conn.Address, conn.Namespace, q.For),
 				Remedy:  "see that the worker is connected to the same address and namespace, and that it does not just start",
 			})
 		}

@@ -68,7 +68,7 @@ func newArtifactsGet(a *app) *cobra.Command {
 	a.addNamespaceFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
-	cmd.ValidArgsFunction = a.completeSessions
+	cmd.ValidArgsFunction = a.completeArtifacts
 	return cmd
 }
 

@@ -53,7 +53,6 @@ func sessionOrTeam(name *string) cobra.PositionalArgs {
 // of a session.
 func (a *app) addTeamFlag(cmd *cobra.Command, name *string, usage string) {
 	cmd.Flags().StringVar(name, "team", "", usage)
-	_ = cmd.RegisterFlagCompletionFunc("team", cobra.NoFileCompletions)
 }
 
 // showDay shows what a team may spend today.

@@ -28,9 +28,7 @@ func (f *courseFlags) add(cmd *cobra.Command, of func(args []string) []string) {
 	flags.StringVar(&f.from, "from", "", "run this phase and all that builds on it")
 	flags.StringVar(&f.until, "until", "", "run this phase and all that it builds on")
 	flags.StringSliceVar(&f.pauseAfter, "pause-after", nil, "park after these phases, until approve or resume says to go on")
-	complete := func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		return of(args), cobra.ShellCompDirectiveNoFileComp
-	}
+	complete := listOf(func(_ *cobra.Command, args []string) []string { return of(args) })
 	for _, name := range []string{"only", "from", "until", "pause-after"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, complete)
 	}
@@ -85,13 +83,7 @@ func (f *suppliedFlags) add(cmd *cobra.Command, of func(args []string) []string)
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.inputs, "input", nil, "PHASE=PATH: the files of a directory, or one file, stand for the work of a phase that is not run; repeatable")
 	flags.StringArrayVar(&f.decisions, "decision", nil, "NAME=VALUE: a decision that was made before the session; repeatable")
-	_ = cmd.RegisterFlagCompletionFunc("input", func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		var out []string
-		for _, phase := range of(args) {
-			out = append(out, phase+"=")
-		}
-		return out, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
-	})
+	_ = cmd.RegisterFlagCompletionFunc("input", pairsOf(of))
 }
 
 // pair splits what is written in a form like NAME=VALUE.

@@ -1,10 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
+	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -29,51 +33,77 @@ type finding struct {
 	// Result is ok, warning or bad.
 	Result  string `json:"result"`
 	Message string `json:"message"`
-	// Remedy is what to do; empty for ok.
+	// Remedy says what to do; empty for ok.
 	Remedy string `json:"remedy,omitempty"`
+	// Command does it, for a shell, where one command can.
+	Command string `json:"command,omitempty"`
+}
+
+// doctorFlags say what is looked at.
+type doctorFlags struct {
+	agents string
+	jiraFlags
 }
 
 func newDoctor(a *app) *cobra.Command {
-	var agents string
-	var tickets jiraFlags
+	var f doctorFlags
 	cmd := &cobra.Command{
-		Use:   "doctor",
+		Use:   "doctor [TEAM]",
 		Short: "Check that everything a session needs is there, and say what to do where it is not",
-		Args:  arguments(0, 0),
-		RunE:  func(cmd *cobra.Command, _ []string) error { return a.doctor(cmd.Context(), agents, tickets) },
+		Long: "Check that everything a session needs is there: Temporal, its namespace and clock, the store, the workers, who asks for work, breakers; with --agents " +
+			"or MAESTRO_AGENTS what a worker file needs of this machine, and with TEAM what a team needs of the workers. Each finding has its remedy. " +
+			"Where Temporal does not answer, all else is checked. The exit code is 1 if a finding is bad; warnings leave it 0.\n\n" +
+			"It changes nothing: into the store it writes a file that it removes again, and of Temporal it asks for work once where there is none, to compare clocks.",
+		Example: "  maestro doctor\n  maestro doctor team.yaml --agents agents.yaml\n  maestro doctor --jira --agents agents.yaml --team team.yaml",
+		Args:    arguments(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				if f.team != "" {
+					return usagef("the team is given twice, as %s and by --team %s; leave one out", args[0], f.team)
+				}
+				f.team = args[0]
+			}
+			return a.doctor(cmd.Context(), f)
+		},
 	}
-	cmd.Flags().StringVar(&agents, "agents", "", "worker file to check (default: MAESTRO_AGENTS)")
-	cmd.Flags().BoolVar(&tickets.on, "jira", false, "check only whether tickets can be made in the Jira of the worker file; none is made")
-	cmd.Flags().StringVar(&tickets.team, "team", "", "team file whose help.jira is checked with --jira")
-	cmd.Flags().StringVar(&tickets.project, "project", "", "key of the project that is checked with --jira")
-	cmd.Flags().StringVar(&tickets.kind, "type", "", "type of the tickets that are checked with --jira (default: "+team.DefaultTicketType+")")
+	cmd.Flags().StringVar(&f.agents, "agents", "", "worker file to check (default: MAESTRO_AGENTS)")
+	cmd.Flags().StringVar(&f.team, "team", "", "team file whose needs are checked, as TEAM; with --jira only its help.jira")
+	cmd.Flags().BoolVar(&f.on, "jira", false, "check only whether tickets can be made in the Jira of the worker file; none is made")
+	cmd.Flags().StringVar(&f.project, "project", "", "key of the project that is checked with --jira")
+	cmd.Flags().StringVar(&f.kind, "type", "", "type of the tickets that are checked with --jira (default: "+team.DefaultTicketType+")")
 	a.addTemporalFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
 	return cmd
 }
 
-func (a *app) doctor(ctx context.Context, agents string, tickets jiraFlags) error {
-	if err := tickets.check(); err != nil {
+func (a *app) doctor(ctx context.Context, f doctorFlags) error {
+	if err := f.check(); err != nil {
 		return err
 	}
-	d := &examination{app: a}
-	if tickets.on {
-		if err := d.tickets(ctx, agents, tickets); err != nil {
+	d := &examination{app: a, agents: cmp.Or(f.agents, a.environ.get("MAESTRO_AGENTS"))}
+	what := "sessions"
+	if f.on {
+		what = "tickets"
+		if err := d.tickets(ctx, f.agents, f.jiraFlags); err != nil {
 			return err
 		}
 	} else {
-		d.program()
-		d.state(ctx)
-		d.temporal(ctx)
-		d.workers(ctx)
-		d.workerFile(agents)
+		var t team.Team
+		if f.team != "" {
+			var err error
+			if t, err = config.LoadTeam(f.team); err != nil {
+				return err
+			}
+		}
+		d.all(ctx, t)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 	}
 	doc := doctorDocument{OK: true, Findings: d.findings}
 	for _, f := range d.findings {
-		if f.Result == bad {
-			doc.OK = false
-		}
+		doc.OK = doc.OK && f.Result != bad
 	}
 	if a.output == outputJSON {
 		if err := a.printJSON(doc); err != nil {
@@ -83,29 +113,64 @@ func (a *app) doctor(ctx context.Context, agents string, tickets jiraFlags) erro
 		a.writeFindings(doc)
 	}
 	if !doc.OK {
-		what := "sessions"
-		if tickets.on {
-			what = "tickets"
-		}
 		return failf("something is in the way of %s; the findings above say what to do", what)
 	}
 	return nil
 }
 
+const (
+	// pageWidth is the width, in characters, that findings are wrapped to. Only
+	// commands, which are to be copied, and words that are longer go beyond.
+	pageWidth = 80
+	// resultWidth and checkWidth are those of the first columns; a longer name of a
+	// check has a line for itself.
+	resultWidth = len(odd) + 2
+	checkWidth  = 19
+)
+
+// writeFindings prints findings for people.
 func (a *app) writeFindings(doc doctorDocument) {
-	t := &table{paint: a.paint}
 	for _, f := range doc.Findings {
-		colour := green
-		switch f.Result {
-		case odd:
-			colour = yellow
-		case bad:
-			colour = red
+		colour := map[string]string{good: green, odd: yellow, bad: red}[f.Result]
+		head := a.paint.paint(colour, f.Result) + strings.Repeat(" ", resultWidth-len(f.Result)) + f.Check
+		gap := checkWidth - utf8.RuneCountInString(f.Check)
+		if gap < 2 {
+			a.print("%s", head)
+			head, gap = "", resultWidth+checkWidth
 		}
-		t.add(cell{f.Result, colour}, plain(f.Check), plain(f.Message))
-		if f.Remedy != "" {
-			t.add(plain(""), plain(""), plain("-> "+f.Remedy))
+		margin := resultWidth + checkWidth
+		lines := wrap(f.Message, pageWidth-margin)
+		a.print("%s%s%s", head, strings.Repeat(" ", gap), lines[0])
+		for _, line := range lines[1:] {
+			a.print("%*s%s", margin, "", line)
+		}
+		mark := "-> "
+		for _, line := range wrap(f.Remedy, pageWidth-margin-len(mark)) {
+			if line != "" {
+				a.print("%*s%s%s", margin, "", mark, line)
+			}
+			mark = "   "
+		}
+		if f.Command != "" {
+			a.print("%*s$ %s", resultWidth, "", f.Command)
 		}
 	}
-	t.write(a.env.Stdout)
+}
+
+// wrap breaks text into lines of at most width characters, at spaces. A word that is
+// longer has a line for itself.
+func wrap(text string, width int) []string {
+	lines := []string{""}
+	for _, word := range strings.Fields(printable(text)) {
+		last := &lines[len(lines)-1]
+		switch {
+		case *last == "":
+			*last = word
+		case utf8.RuneCountInString(*last)+1+utf8.RuneCountInString(word) <= width:
+			*last += " " + word
+		default:
+			lines = append(lines, word)
+		}
+	}
+	return lines
 }

@@ -1,159 +1,145 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"os"
-	"slices"
+	"os/exec"
 	"strings"
 	"time"
 
-	"go.temporal.io/api/workflowservice/v1"
-	"golang.org/x/sys/unix"
-
-	"github.com/maestro-hive/maestro/internal/config"
-	"github.com/maestro-hive/maestro/internal/host"
+	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
-	"github.com/maestro-hive/maestro/workflows"
 )
 
-// lowSpace is the free space, in bytes, below which a store is in danger.
-const lowSpace = 1 << 30
+// lookPatience bounds each check, so that a disk or a server that hangs is a finding
+// and not the end of the rest.
+const lookPatience = 6 * time.Second
 
 // examination collects findings.
 type examination struct {
 	app      *app
-	store    *store.Store // nil: there is none
+	store    *store.Store           // nil: there is none
+	conn     *temporalio.Connection // nil: it cannot be reached
 	findings []finding
+	// agents is the worker file; empty: none is given.
+	agents string
+	// fileClock is how far the clock of the store's file system is ahead of this
+	// machine's.
+	fileClock time.Duration
 }
 
-func (d *examination) add(check, result, remedy, message string, args ...any) {
-	d.findings = append(d.findings, finding{check, result, fmt.Sprintf(message, args...), remedy})
+// add notes a finding. The caller may still give it a command.
+func (d *examination) add(check, result, remedy, message string, args ...any) *finding {
+	d.findings = append(d.findings, finding{Check: check, Result: result, Message: fmt.Sprintf(message, args...), Remedy: remedy})
+	return &d.findings[len(d.findings)-1]
 }
 
-// program looks at this program and the server beside it.
-func (d *examination) program() {
+// all looks at everything.
+func (d *examination) all(ctx context.Context, t team.Team) {
+	d.bounded(ctx, "program", (*examination).program)
+	d.bounded(ctx, "store", (*examination).state)
+	d.connect(ctx)
+	if d.conn != nil {
+		defer d.conn.Close()
+		d.temporal(ctx)
+	}
+	d.bounded(ctx, "workers", (*examination).workers)
+	d.bounded(ctx, "agents", func(d *examination, ctx context.Context) { d.served(ctx, t) })
+	d.bounded(ctx, "breakers", (*examination).breakers)
+	d.workerFile(ctx)
+}
+
+// bounded takes over what look finds, unless it takes too long: then that is what is
+// found, and whatever look still does is of no consequence.
+func (d *examination) bounded(ctx context.Context, check string, look func(*examination, context.Context)) {
+	ctx, cancel := context.WithTimeout(ctx, lookPatience)
+	defer cancel()
+	apart := &examination{app: d.app, store: d.store, conn: d.conn, agents: d.agents, fileClock: d.fileClock}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		look(apart, ctx)
+	}()
+	select {
+	case <-done:
+		d.store, d.fileClock = apart.store, apart.fileClock
+		d.findings = append(d.findings, apart.findings...)
+	case <-ctx.Done():
+		d.add(check, bad, "see what hangs there: a disk, a mount, a program or a network", "no answer within %s", lookPatience)
+	}
+}
+
+// program looks at this program, and those that it needs.
+func (d *examination) program(ctx context.Context) {
 	v := buildVersion()
 	d.add("program", good, "", "maestro %s, %s, Temporal SDK %s", v.Version, v.Go, dash(v.SDK))
 	if path, err := findServer(d.app.env.Executable); err != nil {
-		d.add("server program", odd, "build it with `make build`, if `maestro dev` or `maestro demo` shall run here", "%s is not beside this program", serverProgram)
+		d.add("server program", odd, "build it, if `maestro dev` or `maestro demo` shall run here", "%s is not beside this program", serverProgram).Command = "make build"
 	} else {
 		d.add("server program", good, "", "%s", path)
 	}
-}
-
-// state looks at the state directory.
-func (d *examination) state(ctx context.Context) {
-	dir, note, err := config.StateDir(d.app.stateDir, d.app.environ.get, false)
+	version, err := versionOf(ctx, "git", d.app.environ)
 	if err != nil {
-		d.add("store", bad, "name a state directory with --state-dir or MAESTRO_STATE_DIR", "%s", err)
-		return
-	}
-	if note != "" {
-		d.add("state directory", good, "", "%s", note)
-	}
-	d.store, err = store.Open(dir, store.Options{Clock: d.app.env.Now})
-	switch {
-	case errors.Is(err, team.ErrNotFound):
-		d.add("store", odd, "`maestro dev`, `maestro worker` and `maestro run` make one", "there is no store in %s yet", dir)
-		return
-	case err != nil:
-		d.add("store", bad, "see that the directory is there and yours, or name another with --state-dir", "%s", err)
-		return
-	}
-	d.add("store", good, "", "%s in %s", d.store.ID(), dir)
-	if _, err := d.store.PutBlob(ctx, []byte("maestro doctor\n")); err != nil {
-		d.add("store writable", bad, "give this user write permission, or free space on the disk", "%s", err)
+		d.add("git", odd, "install it, if agents have `git: true`, or work shall be applied as a branch", "%s", err).Command = "sudo apt-get install git"
 	} else {
-		d.add("store writable", good, "", "a blob was written and kept")
+		d.add("git", good, "", "%s", version)
 	}
-	d.permissions(dir)
-	d.space(dir)
 }
 
-func (d *examination) permissions(dir string) {
-	info, err := os.Stat(dir)
+// versionPatience bounds the wait for a program to say its version.
+const versionPatience = 4 * time.Second
+
+// versionOf asks a program for its version: the first line that it prints.
+func versionOf(ctx context.Context, program string, env environ) (string, error) {
+	path, err := inPath(program, env.get("PATH"))
 	if err != nil {
-		return // said already: the store could not be opened
+		return "", err
 	}
-	if open := info.Mode().Perm() & 0o077; open != 0 {
-		d.add("store private", odd, "chmod 700 "+dir, "others may look into %s (mode %04o): it holds what agents saw and made", dir, info.Mode().Perm())
-		return
+	ctx, cancel := context.WithTimeout(ctx, versionPatience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, "--version") // git, or a program that the worker file has agents start
+	cmd.Env = env
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
+	switch {
+	case ctx.Err() != nil:
+		return "", fmt.Errorf("%s does not say its version within %s", path, versionPatience)
+	case err != nil:
+		return "", fmt.Errorf("%s --version: %w", path, err)
 	}
-	d.add("store private", good, "", "only its owner can enter it")
+	return clip(firstLine(strings.TrimSpace(string(out))), 60), nil
 }
 
-func (d *examination) space(dir string) {
-	var fs unix.Statfs_t
-	if err := unix.Statfs(dir, &fs); err != nil {
-		return
+// inPath finds a program in a PATH that need not be this process's.
+func inPath(program, path string) (string, error) {
+	if strings.Contains(program, "/") {
+		return program, nil
 	}
-	free := int64(fs.Bavail) * int64(fs.Bsize) //nolint:gosec,unconvert // the types differ by platform, and no disk is that large
-	if free < lowSpace {
-		d.add("store space", odd, "free space on the disk of "+dir, "only %s are free", size(free))
-		return
-	}
-	d.add("store space", good, "", "%s free", size(free))
-}
-
-// temporal looks at the Temporal that flags, environment and profile name.
-func (d *examination) temporal(ctx context.Context) {
-	conn, err := d.app.dial(ctx)
-	if err != nil {
-		d.add("temporal", bad, "start it with `maestro dev`, or say where it is with --address, TEMPORAL_ADDRESS or a profile", "%s", d.unreached(err))
-		return
-	}
-	defer conn.Close()
-	_, err = conn.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: conn.Namespace})
-	switch {
-	case temporalio.NoNamespace(err):
-		d.add("temporal", bad, "temporal operator namespace create --namespace "+conn.Namespace, "%s has no namespace %q", conn.Address, conn.Namespace)
-		return
-	case err != nil:
-		d.add("temporal", odd, "", "%s answers, but says nothing about namespace %s: %s", conn.Address, conn.Namespace, firstLine(err.Error()))
-	default:
-		d.add("temporal", good, "", "%s, namespace %s", conn.Address, conn.Namespace)
-	}
-	d.mirrors(ctx, conn)
-	d.pruning(ctx, conn)
-	missing, err := d.app.attributes(conn).Missing(ctx)
-	switch {
-	case err != nil:
-		d.add("search attributes", odd, "", "they cannot be listed (%s); sessions go without them", firstLine(err.Error()))
-	case len(missing) > 0:
-		var names []string
-		for _, key := range missing {
-			names = append(names, key.GetName())
+	for dir := range strings.SplitSeq(path, ":") {
+		if found, err := exec.LookPath(dir + "/" + program); dir != "" && err == nil {
+			return found, nil
 		}
-		d.add("search attributes", odd, temporalio.AddCommand(conn.Namespace, missing),
-			"%s missing; sessions run without them, and cannot be found by them", strings.Join(names, ", "))
-	default:
-		d.add("search attributes", good, "", "all there")
 	}
+	return "", fmt.Errorf("%s is not in PATH", program)
 }
 
-// pruning looks for the schedule that prunes the store.
-func (d *examination) pruning(ctx context.Context, conn *temporalio.Connection) {
-	if d.store == nil {
-		return
+// startWorker is a command that starts a worker.
+func (d *examination) startWorker() string {
+	return d.app.again("worker --agents " + agent.ShellWord(cmp.Or(d.agents, "agents.yaml")))
+}
+
+// remedyOf parts an error's text: Maestro's say after their last semicolon what would
+// be right.
+func remedyOf(err error, otherwise string) (what, remedy string) {
+	text := err.Error()
+	if i := strings.LastIndex(text, "; "); i >= 0 {
+		return text[:i], text[i+2:]
 	}
-	described, err := conn.ScheduleClient().GetHandle(ctx, workflows.PruneID(d.store.ID())).Describe(ctx)
-	switch {
-	case temporalio.NotFound(err):
-		d.add("store pruning", good, "", "no schedule; `maestro checkpoints prune --schedule 24h` makes one")
-	case err != nil:
-		d.add("store pruning", odd, "", "its schedule cannot be read: %s", firstLine(err.Error()))
-	default:
-		every := "on a schedule"
-		if spec := described.Schedule.Spec; spec != nil && len(spec.Intervals) == 1 {
-			every = "every " + spec.Intervals[0].Every.String()
-		}
-		d.add("store pruning", good, "", "%s, by schedule %s", every, workflows.PruneID(d.store.ID()))
-	}
+	return text, otherwise
 }
 
 // unreached says why there is no connection, without the remedy.
@@ -165,72 +151,20 @@ func (d *examination) unreached(err error) string {
 	return d.app.sentence(err)
 }
 
-// workers looks at what the store's workers publish.
-func (d *examination) workers(ctx context.Context) {
-	if d.store == nil {
-		return
-	}
-	offers, err := d.store.Offers(ctx)
-	if err != nil {
-		d.add("workers", bad, "see that the store's directory can be read", "%s", err)
-		return
-	}
-	live := 0
-	for _, o := range offers {
-		age := d.app.env.Now().Sub(o.RenewedAt).Truncate(time.Second)
-		if !o.Live(d.app.env.Now()) {
-			continue
-		}
-		live++
-		d.add("worker "+o.Worker, good, "", "alive %s ago, with agents %s and checks %s%s", age, names(o.Agents), names(o.Checks), tells(o))
-	}
-	if live == 0 {
-		d.add("workers", bad, "start one with `maestro worker --agents FILE`, or `maestro dev`", "no worker serves the store %s", d.store.ID())
-	}
-}
+// clockTolerance is how far clocks may be apart before it is said: offers of workers
+// are believed for 30 s, and times in listings would mislead.
+const clockTolerance = 5 * time.Second
 
-// tells says whom a worker tells of sessions.
-func tells(o team.Offer) string {
-	text := ""
-	if o.Jira {
-		text += "; it makes tickets"
-	}
-	if o.Webhook {
-		text += "; it calls a webhook"
-	}
-	return text
-}
-
-// workerFile looks at a worker file and at what it needs of this machine.
-func (d *examination) workerFile(path string) {
-	if path == "" {
-		path = d.app.environ.get("MAESTRO_AGENTS")
-	}
-	if path == "" {
+// clock notes how far another clock is from this machine's.
+func (d *examination) clock(check, whose, how string, ahead time.Duration) {
+	const remedy = "have all machines take the time from one source"
+	if ahead.Abs() <= clockTolerance {
+		d.add(check, good, "", "%s goes with this machine's, to %s (%s)", whose, ahead.Abs().Round(time.Millisecond), how)
 		return
 	}
-	cfg, err := config.LoadWorker(path)
-	if err != nil {
-		d.add("worker file", bad, "mend the file", "%s", err)
-		return
+	side := "ahead of"
+	if ahead < 0 {
+		side = "behind"
 	}
-	d.add("worker file", good, "", "%s has agents %s and checks %s", path, names(cfg.Agents), names(cfg.Checks))
-	if cfg.Jira != nil {
-		if _, err := host.Jira(*cfg.Jira, d.app.environ.get, d.app.env.Now); err != nil {
-			d.add("jira", odd, "set it in the worker's environment", "%s", err)
-		} else {
-			d.add("jira", good, "", "%s; `maestro doctor --jira` asks it whether tickets can be made", cfg.Jira.URL)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(cfg.Agents)) {
-		needed := slices.Clone(cfg.Agents[name].Env)
-		if key := cfg.Agents[name].APIKeyEnv; key != "" {
-			needed = append(needed, key)
-		}
-		for _, variable := range needed {
-			if _, ok := d.app.environ.LookupEnv(variable); !ok {
-				d.add("agent "+name, odd, "set "+variable+" in the worker's environment", "%s is not set", variable)
-			}
-		}
-	}
+	d.add(check, odd, remedy, "%s is %s %s this machine's (%s)", whose, ahead.Abs().Round(time.Second), side, how).Command = "sudo timedatectl set-ntp true"
 }

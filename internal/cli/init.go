@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/docs/schema"
+	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -110,7 +111,7 @@ func (a *app) init(dir, chosen string) error {
 		if dir == a.env.Dir {
 			return file
 		}
-		return filepath.Join(dir, file)
+		return agent.ShellWord(filepath.Join(dir, file))
 	}
 	a.say("\nLook at it:      maestro plan %[1]s\nServe its team:  maestro dev --agents %[2]s\nRun a session:   maestro run %[1]s \"Greet people by name\" --watch    (in another terminal)",
 		at("team.yaml"), at("agents.yaml"))
@@ -171,7 +172,7 @@ func writeNew(dir string, files map[string][]byte) error {
 		}
 	}
 	if len(taken) > 0 {
-		return usagef("%s has %s already, and nothing is overwritten; choose another directory, like `maestro init web`", dir, listed(taken, 5))
+		return usagef("%s has %s already, and nothing is overwritten; choose a directory of its own, like `maestro init my-team`", dir, listed(taken, 5))
 	}
 	for _, name := range names {
 		if err := writeOnce(filepath.Join(dir, filepath.FromSlash(name)), files[name]); err != nil {

@@ -28,7 +28,7 @@ func TestInitRuns(t *testing.T) {
 			written := strings.Fields(strings.ReplaceAll(c.stdout.String(), dir, ""))
 			require.Contains(t, written, "/team.yaml")
 			team, agents := filepath.Join(dir, "team.yaml"), filepath.Join(dir, "agents.yaml")
-			require.Contains(t, c.stderr.String(), "maestro dev --agents "+agents)
+			require.Contains(t, c.stderr.String(), "maestro dev --agents '"+agents+"'")
 
 			require.Contains(t, d.must(0, "validate", team, "--agents", agents), "my-project")
 			for _, file := range []string{team, agents} {

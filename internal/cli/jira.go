@@ -170,8 +170,8 @@ type jiraFlags struct {
 
 func (f jiraFlags) check() error {
 	switch {
-	case !f.on && (f.team != "" || f.project != "" || f.kind != ""):
-		return usagef("--team, --project and --type say what --jira looks at; give --jira, too")
+	case !f.on && (f.project != "" || f.kind != ""):
+		return usagef("--project and --type say what --jira looks at; give --jira, too")
 	case f.team != "" && (f.project != "" || f.kind != ""):
 		return usagef("--team says which project and type are meant; leave out --project and --type")
 	case f.kind != "" && f.project == "":

@@ -55,7 +55,7 @@ func TestRequirementComesFromATicket(t *testing.T) {
 	require.Contains(t, string(code), `A URL shortener\n\nIt keeps its links in memory.`)
 	require.Contains(t, string(code), `attachments/sketch.txt`)
 	require.Contains(t, string(code), "\nnotes.md\n")
-	require.Contains(t, d.run("doctor", "--agents", agents).stdout.String(), "; it makes tickets")
+	require.Contains(t, d.run("doctor", "--agents", agents, "-o", "json").stdout.String(), "; it makes tickets")
 	sketch, err := os.ReadFile(filepath.Join(out, "attachments", "sketch.txt"))
 	require.NoError(t, err)
 	require.Equal(t, "a sketch", string(sketch))

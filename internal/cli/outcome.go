@@ -3,6 +3,7 @@ package cli
 import (
 	"strings"
 
+	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -70,7 +71,7 @@ func (a *app) again(command string) string {
 	} {
 		takesAddress := !strings.HasPrefix(command, "logs ") && !strings.HasPrefix(command, "artifacts ") && !strings.HasPrefix(command, "apply ")
 		if f.value != "" && (takesAddress || f.name != "address") {
-			command += " --" + f.name + " " + f.value
+			command += " --" + f.name + " " + agent.ShellWord(f.value)
 		}
 	}
 	return "maestro " + command

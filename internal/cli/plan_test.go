@@ -62,8 +62,10 @@ func TestPlanInWords(t *testing.T) {
 
 3. build, after design and survey
    backend   runs  Backend developer   agent coder (30m an attempt)
-   frontend  runs  Frontend developer  agent coder (or its fallback; produces web/*.js)
-   they work in sequence, each on what the one before left; backend mends what does not fit together
+   frontend  runs  Frontend developer  agent coder
+     or its fallback; produces web/*.js
+   they work in sequence, each on what the one before left; backend mends what
+     does not fit together
    checked by go-test
    may spend 3 USD
 
@@ -73,7 +75,8 @@ func TestPlanInWords(t *testing.T) {
    they work side by side; analyst mends what does not fit together
    may send the work of build back, 2 times at most
 
-retries: 3 attempts a round, 2 for backend; 2 rounds each; then a person is asked, who has 2h, and a ticket is made in MD
+retries: 3 attempts a round, 2 for backend; 2 rounds each; then a person is
+  asked, who has 2h, and a ticket is made in MD
 budget: 50,000 tokens; then a person is asked
 budget of a day, for all sessions of the team: 20 USD; then a person is asked
 `, out)

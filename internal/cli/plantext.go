@@ -1,34 +1,79 @@
 package cli
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // writePlan prints a plan for people, a paragraph for each phase.
 func (a *app) writePlan(doc planDocument) {
-	head := "team " + a.paint.paint(bold, doc.Team)
+	head := "team " + doc.Team
 	if doc.Description != "" {
-		head += ": " + printable(doc.Description)
+		head += ": " + doc.Description
 	}
-	a.print("%s", head)
+	for i, line := range wrap(head, pageWidth) {
+		if i == 0 {
+			line = strings.Replace(line, doc.Team, a.paint.paint(bold, doc.Team), 1)
+		}
+		a.print("%s", line)
+	}
 	a.print("%s; with agents %s%s", count(len(doc.Phases), "phase"), strings.Join(doc.Agents, ", "), withChecks(doc.Checks))
 	for i, p := range doc.Phases {
 		a.print("\n%d. %s%s", i+1, a.paint.paint(bold, p.Name), p.begins())
-		t := &table{paint: a.paint}
-		for _, who := range p.Personas {
-			t.add(plain("   "+who.Persona), cell{who.acts(), actionColour(who.Action)}, plain(clip(who.Role, 60)), plain("agent "+who.Agent+who.besides()))
-		}
-		t.write(a.env.Stdout)
-		for _, line := range p.terms() {
-			a.print("   %s", line)
+		a.writePersonas(p.Personas)
+		for _, term := range p.terms() {
+			a.writeTerm("   ", term)
 		}
 	}
 	a.print("")
-	for _, line := range doc.limits() {
-		a.print("%s", line)
+	for _, limit := range doc.limits() {
+		a.writeTerm("", limit)
+	}
+}
+
+// writeTerm prints a line behind a margin; what is too long for it goes below.
+func (a *app) writeTerm(margin, text string) {
+	for i, line := range wrap(text, pageWidth-len(margin)-2) {
+		if i > 0 {
+			line = "  " + line
+		}
+		a.print("%s%s", margin, line)
+	}
+}
+
+// writePersonas prints a phase's personas, a line for each; what is set for one alone
+// goes below where it would make the line too long.
+func (a *app) writePersonas(personas []plannedPersona) {
+	var rows bytes.Buffer
+	bare := &table{}
+	painted := &table{paint: a.paint}
+	for _, who := range personas {
+		for _, t := range []*table{bare, painted} {
+			t.add(plain("   "+who.Persona), cell{who.acts(), actionColour(who.Action)}, plain(clip(who.Role, 32)), plain("agent "+who.Agent))
+		}
+	}
+	painted.write(&rows)
+	lines := strings.Split(rows.String(), "\n")
+	rows.Reset()
+	bare.write(&rows)
+	widths := strings.Split(rows.String(), "\n")
+	for i, who := range personas {
+		more := who.besides()
+		if fits := utf8.RuneCountInString(widths[i])+len(" ()")+utf8.RuneCountInString(more) <= pageWidth; more != "" && fits {
+			a.print("%s (%s)", lines[i], more)
+			continue
+		}
+		a.print("%s", lines[i])
+		if more != "" {
+			for _, line := range wrap(more, pageWidth-len("     ")) {
+				a.print("     %s", line)
+			}
+		}
 	}
 }
 
@@ -77,10 +122,7 @@ func (p plannedPersona) besides() string {
 	if budget := capOf(p.Budget); budget != "" {
 		more = append(more, "may spend "+budget)
 	}
-	if len(more) == 0 {
-		return ""
-	}
-	return " (" + strings.Join(more, "; ") + ")"
+	return strings.Join(more, "; ")
 }
 
 // terms says how the phase's personas work together and what it is held to.
@@ -157,6 +199,18 @@ func (doc planDocument) limits() []string {
 	return lines
 }
 
+// parks says that a phase waits for a person at its end, where no arrow says so.
+func (doc planDocument) parks(p plannedPhase) string {
+	text := ""
+	if p.Approve && !slices.ContainsFunc(doc.Phases, func(q plannedPhase) bool { return slices.Contains(q.Needs, p.Name) }) {
+		text += ", then approval"
+	}
+	if p.PauseAfter {
+		text += ", then a pause"
+	}
+	return text
+}
+
 // mermaid is the plan as a flowchart: a box for each phase with its personas in it.
 // Nothing in it comes from prose, so that it needs no escaping.
 func (doc planDocument) mermaid() string {
@@ -165,7 +219,7 @@ func (doc planDocument) mermaid() string {
 	index := map[string]int{}
 	for i, p := range doc.Phases {
 		index[p.Name] = i
-		fmt.Fprintf(&b, "  subgraph p%d[\"%s\"]\n", i, p.Name)
+		fmt.Fprintf(&b, "  subgraph p%d[\"%s\"]\n", i, p.Name+doc.parks(p))
 		for j, who := range p.Personas {
 			fmt.Fprintf(&b, "    p%d_%d[\"%s<br/>%s\"]:::%s\n", i, j, who.Persona, who.Agent, who.Action)
 			if j > 0 && p.Order == team.OrderSequence {

@@ -65,14 +65,7 @@ func (a *app) phasesOfSession(args []string) []string {
 	if len(args) == 0 {
 		return nil
 	}
-	s, key, err := a.stored(args[0])
-	if err != nil {
-		return nil
-	}
-	e, err := s.Execution(key)
-	if err != nil {
-		return nil
-	}
+	e, _ := a.execution(args[0])
 	var out []string
 	for _, p := range e.Phases {
 		out = append(out, p.Name)

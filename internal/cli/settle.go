@@ -64,7 +64,7 @@ func newBudgetSettle(a *app) *cobra.Command {
 	a.addNamespaceFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
-	cmd.ValidArgsFunction = a.completeAssignments
+	cmd.ValidArgsFunction = a.completeCalls
 	return cmd
 }
 

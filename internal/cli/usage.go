@@ -132,7 +132,7 @@ func newUsage(a *app) *cobra.Command {
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd, outputCSV)
 	cmd.ValidArgsFunction = a.completeSessions
-	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(usageKeys, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("by", listOf(func(*cobra.Command, []string) []string { return usageKeys }))
 	return cmd
 }
 

@@ -156,32 +156,6 @@ func TestValidateWithoutAnythingElse(t *testing.T) {
 	require.Contains(t, got.stderr.String(), "agnet")
 }
 
-func TestDoctorNamesEachFaultAndItsRemedy(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	d.set("MAESTRO_AGENTS", d.file("agents.yaml", "version: 1\nagents:\n  a: {kind: command, argv: [\"true\"], env: [NOT_SET_HERE]}\n"))
-	got := d.run("doctor", "-o", "json")
-	require.Equal(t, 1, got.code)
-	var doc struct {
-		OK       bool
-		Findings []struct{ Check, Result, Message, Remedy string }
-	}
-	require.NoError(t, json.Unmarshal([]byte(got.stdout.String()), &doc))
-	require.False(t, doc.OK)
-	results := map[string]string{}
-	for _, f := range doc.Findings {
-		results[f.Check] = f.Result
-		if f.Result != "ok" {
-			require.NotEmpty(t, f.Remedy, f.Check)
-		}
-	}
-	require.Equal(t, "bad", results["temporal"])
-	require.Equal(t, "warning", results["store"])
-	require.Equal(t, "warning", results["server program"])
-	require.Equal(t, "warning", results["agent a"])
-	require.NoDirExists(t, d.state, "doctor only looks")
-}
-
 func TestColourOnlyOnATerminal(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

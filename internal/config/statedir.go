@@ -61,6 +61,15 @@ func stateDir(usual, flag string, env func(string) string, create bool) (dir, no
 	return own, fmt.Sprintf("created %s for the state, because %s %s", own, usual, why), nil
 }
 
+// UsualStateDirs are the directories in which the state is where nobody names one.
+func UsualStateDirs(env func(string) string) []string {
+	dirs := []string{DefaultStateDir}
+	if own := ownStateDir(env); own != "" {
+		dirs = append(dirs, own)
+	}
+	return dirs
+}
+
 // ownStateDir is the user's own state directory; empty where the environment
 // does not say where the user's things are. As the XDG specification has it, a
 // relative XDG_STATE_HOME does not count.

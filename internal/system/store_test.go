@@ -139,7 +139,7 @@ func TestAMirrorThatCannotBeWrittenCatchesUp(t *testing.T) {
 	w.eventually("status says that the mirror lags", func() bool {
 		return strings.Contains(w.must("status", "lags"), "lags behind")
 	})
-	require.Contains(t, w.maestro("doctor").stdout, "session lags: the state that the store mirrors lags behind")
+	require.Contains(t, w.maestro("doctor", "-o", "json").stdout, "session lags: the state that the store mirrors lags behind")
 	require.NoError(t, os.Remove(lock))
 	w.release("implementation")
 	s := w.ends("lags")

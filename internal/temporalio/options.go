@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -200,3 +202,13 @@ func (b *optionalBool) Set(s string) error {
 }
 
 func (b *optionalBool) Type() string { return "bool" }
+
+// Profiles lists the profiles in temporal.toml, sorted; none where it cannot be
+// read.
+func (o *Options) Profiles(env Environment) []string {
+	config, err := envconfig.LoadClientConfig(envconfig.LoadClientConfigOptions{ConfigFilePath: o.ConfigFile, EnvLookup: env})
+	if err != nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(config.Profiles))
+}

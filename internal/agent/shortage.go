@@ -1,0 +1,172 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// Shortage is something that a worker file needs of the machine and environment that
+// it is used on, and that is not there.
+type Shortage struct {
+	// Of is what needs it: agent NAME, check NAME or sandbox.
+	Of string
+	// Fatal: without it, that cannot work at all. Variables may be set elsewhere than
+	// where one looks.
+	Fatal bool
+	// Message says what is missing, and Remedy what to do; Command does it, where one
+	// command can.
+	Message, Remedy, Command string
+}
+
+// packages are the npm packages of the presets' programs.
+var packages = map[string]string{
+	presetClaude: "@anthropic-ai/claude-code", presetCodex: "@openai/codex", presetGemini: "@google/gemini-cli",
+}
+
+// Shortages lists what the config needs and this machine does not have, as far as can
+// be seen without starting anything: programs, scripts, and variables of the
+// environment that getenv reads.
+func (c Config) Shortages(getenv func(string) string) (out []Shortage) {
+	c = c.WithDefaults()
+	path := []string{"PATH=" + or(getenv("PATH"), defaultPath)}
+	if len(c.Sandbox) > 0 {
+		out = append(out, c.program("sandbox", c.Sandbox[0], "", path)...)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
+		d, of := c.Agents[name], "agent "+name
+		out = append(out, variables(of, d.Env, getenv)...)
+		switch d.Kind {
+		case KindCommand:
+			out = append(out, c.program(of, d.Argv[0], d.Preset, path)...)
+			out = append(out, scriptOf(of, d.Argv)...)
+			if d.Git {
+				out = append(out, c.program(of+", which has git: true,", "git", "", path)...)
+			}
+		case KindScripted:
+			out = append(out, unreadable(of, c.relative(d.Script))...)
+		default:
+			if d.APIKeyEnv != "" {
+				out = append(out, variables(of, []string{d.APIKeyEnv}, getenv)...)
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Checks)) {
+		d, of := c.Checks[name], "check "+name
+		out = append(out, variables(of, d.Env, getenv)...)
+		if strings.Contains(d.Argv[0], "/") && !filepath.IsAbs(d.Argv[0]) {
+			continue // belongs to the trees
+		}
+		out = append(out, c.program(of, d.Argv[0], "", path)...)
+		out = append(out, scriptOf(of, d.Argv)...)
+	}
+	return out
+}
+
+func variables(of string, names []string, getenv func(string) string) (out []Shortage) {
+	for _, name := range names {
+		if strings.TrimSpace(getenv(name)) == "" {
+			out = append(out, Shortage{
+				Of: of, Message: "variable " + name + ", which it is to see, is not set", Remedy: "set " + name + " in the environment of the worker",
+			})
+		}
+	}
+	return out
+}
+
+// program looks for a program that is to be started.
+func (c Config) program(of, program, preset string, path []string) []Shortage {
+	if strings.Contains(program, "/") {
+		program = c.relative(program)
+	}
+	_, err := lookUp(program, c.Dir, path)
+	lack := Shortage{Of: of, Fatal: true, Message: "its program cannot be started: " + program + " is not in PATH"}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, syscall.EACCES):
+		lack.Message = "its program cannot be started: " + program + " is not executable"
+		lack.Remedy, lack.Command = "make it executable", "chmod +x "+ShellWord(program)
+	case strings.Contains(program, "/"):
+		lack.Message = "its program cannot be started: " + program + " is not there"
+		lack.Remedy = "put it there, or mend argv in the worker file"
+	case preset != "" && filepath.Base(program) == preset:
+		lack.Remedy, lack.Command = "install it, or write its whole path into argv", "npm install --global "+packages[preset]
+	case program == "git":
+		lack.Remedy, lack.Command = "install it", "sudo apt-get install git"
+	default:
+		lack.Remedy = "install " + program + ", or write its whole path into argv"
+	}
+	return []Shortage{lack}
+}
+
+// interpreters read the program that they run from a file, unless one of these flags
+// says otherwise.
+var interpreters = map[string][]string{
+	"sh": {"-c", "-s"}, "bash": {"-c", "-s"}, "dash": {"-c", "-s"}, "zsh": {"-c", "-s"},
+	"python": {"-c", "-m"}, "python3": {"-c", "-m"}, "node": {"-e", "-p"}, "perl": {"-e", "-E"}, "ruby": {"-e"},
+}
+
+// scriptOf looks for the file that an interpreter is to run. A relative one belongs to
+// the tree.
+func scriptOf(of string, argv []string) []Shortage {
+	otherwise, known := interpreters[filepath.Base(argv[0])]
+	if !known {
+		return nil
+	}
+	for _, arg := range argv[1:] {
+		if slices.Contains(otherwise, arg) {
+			return nil
+		}
+		if !strings.HasPrefix(arg, "-") {
+			if filepath.IsAbs(arg) {
+				return unreadable(of, arg)
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
+func unreadable(of, file string) []Shortage {
+	f, err := os.Open(file)
+	if err == nil {
+		_ = f.Close()
+		return nil
+	}
+	lack := Shortage{Of: of, Fatal: true, Message: fmt.Sprintf("its script %s is not there", file), Remedy: "put it there, or mend the worker file"}
+	if !errors.Is(err, fs.ErrNotExist) {
+		lack.Message = fmt.Sprintf("its script cannot be read: %s", err)
+		lack.Remedy, lack.Command = "let the worker's user read it", "chmod a+r "+ShellWord(file)
+	}
+	return []Shortage{lack}
+}
+
+// ShellWord is a word as a shell has to be given it.
+func ShellWord(word string) string {
+	if !strings.ContainsAny(word, " \t\n'\"\\$`&|;<>()*?[]#~!{}") {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// Presets lists the agents that have a preset whose own program they start, and that
+// program.
+func (c Config) Presets() map[string]string {
+	out := map[string]string{}
+	for name, d := range c.WithDefaults().Agents {
+		if d.Preset != "" && d.Kind == KindCommand && filepath.Base(d.Argv[0]) == d.Preset {
+			out[name] = d.Argv[0]
+			if strings.Contains(d.Argv[0], "/") {
+				out[name] = c.relative(d.Argv[0])
+			}
+		}
+	}
+	return out
+}

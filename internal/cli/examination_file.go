@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/host"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// workerFile looks at a worker file and at what it needs of this machine.
+func (d *examination) workerFile(ctx context.Context) {
+	path := d.agents
+	if path == "" {
+		return
+	}
+	cfg, err := config.LoadWorker(path)
+	if err != nil {
+		d.faulty(path, err)
+		return
+	}
+	d.add("worker file", good, "", "%s has agents %s and checks %s", path, names(cfg.Agents), names(cfg.Checks))
+	d.outside(cfg)
+	d.shortages(cfg)
+	d.bounded(ctx, "processes", func(d *examination, ctx context.Context) { d.processes(ctx, cfg, path) })
+	presets := cfg.Presets()
+	for _, name := range slices.Sorted(maps.Keys(presets)) {
+		d.bounded(ctx, name+" in file", func(d *examination, ctx context.Context) {
+			if version, err := versionOf(ctx, presets[name], d.app.environ); err == nil {
+				d.add(name+" in file", good, "", "%s, version %s", presets[name], version)
+			}
+		})
+	}
+}
+
+// faulty says what is wrong with a worker file, fault by fault.
+func (d *examination) faulty(path string, err error) {
+	var faults *config.Faults
+	if !errors.As(err, &faults) {
+		d.add("worker file", bad, "mend it", "%s", err)
+		return
+	}
+	for _, f := range faults.List {
+		where := path
+		if f.Line > 0 {
+			where = fmt.Sprintf("%s:%d", path, f.Line)
+		}
+		d.add("worker file", bad, "mend it; a worker does not start with it", "%s: %s", where, f.Message)
+	}
+}
+
+// outside looks at the credentials of those outside that workers tell of sessions.
+func (d *examination) outside(cfg agent.Config) {
+	getenv := d.app.environ.get
+	if cfg.Jira != nil {
+		if _, err := host.Jira(*cfg.Jira, getenv, d.app.env.Now); err != nil {
+			d.add("jira", odd, "set it in the worker's environment", "%s", err)
+		} else {
+			d.add("jira", good, "", "%s; `maestro doctor --jira` asks it whether tickets can be made", cfg.Jira.URL)
+		}
+	}
+	if cfg.Webhook == nil {
+		return
+	}
+	missing := 0
+	for _, name := range []string{cfg.Webhook.URLEnv, cfg.Webhook.SecretEnv} {
+		if name != "" && getenv(name) == "" {
+			missing++
+			d.add("webhook", odd, "set "+name+" in the worker's environment", "%s is not set", name)
+		}
+	}
+	if missing == 0 {
+		d.add("webhook", good, "", "its variables are set")
+	}
+}
+
+// shortages says what the file needs of this machine and environment that is not
+// there.
+func (d *examination) shortages(cfg agent.Config) {
+	short := map[string]bool{}
+	for _, lack := range cfg.Shortages(d.app.environ.get) {
+		result := odd
+		if lack.Fatal {
+			result = bad
+		}
+		short[lack.Of] = true
+		d.add(lack.Of+" in file", result, lack.Remedy, "%s", lack.Message).Command = lack.Command
+	}
+	var fine []string
+	for _, name := range slices.Sorted(maps.Keys(cfg.Agents)) {
+		if !short["agent "+name] {
+			fine = append(fine, name)
+		}
+	}
+	if len(fine) > 0 {
+		d.add("programs", good, "", "what agents %s start is there, and their variables are set", strings.Join(fine, ", "))
+	}
+}
+
+// tried is the check that is run to see whether anything can be.
+const tried = "maestro-doctor"
+
+// processes runs a program as agents are run: behind the shim, in the sandbox, as the
+// user that the file names.
+func (d *examination) processes(ctx context.Context, cfg agent.Config, path string) {
+	how := "as " + userName(os.Geteuid())
+	if cfg.RunAs != "" {
+		how = "as " + cfg.RunAs
+		if os.Geteuid() != 0 {
+			d.add("processes", odd, "try it as the user that the worker runs as", "only root can run agents as %s, and this is %s", cfg.RunAs, userName(os.Geteuid())).
+				Command = "sudo maestro doctor --agents " + agent.ShellWord(path)
+			return
+		}
+	}
+	if len(cfg.Sandbox) > 0 {
+		how += ", below " + cfg.Sandbox[0]
+	}
+	switch err := d.run(ctx, cfg); {
+	case err != nil:
+		what, remedy := remedyOf(err, "mend `sandbox` or `run_as` of "+path)
+		d.add("processes", bad, remedy, "agents and checks cannot be run %s: %s", how, what)
+	case cfg.RunAs == "" && os.Geteuid() == 0:
+		d.add("processes", odd, "write `run_as: nobody`, or a user of their own, into "+path+"; or start the worker as another user", "agents and checks run as root")
+	default:
+		d.add("processes", good, "", "a program was run %s", how)
+	}
+}
+
+// run runs `true` by the worker file's rules.
+func (d *examination) run(ctx context.Context, cfg agent.Config) (err error) {
+	dir, err := os.MkdirTemp("", "maestro-doctor-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)                      //nolint:errcheck // what is left there is in nobody's way
+	if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // another user has to get through
+		return err
+	}
+	job := team.CheckJob{Check: tried, Dir: filepath.Join(dir, "tree"), Home: filepath.Join(dir, "home"), Tmp: filepath.Join(dir, "tmp")}
+	for _, sub := range []string{job.Dir, job.Home, job.Tmp} {
+		if err := os.Mkdir(sub, 0o700); err != nil {
+			return err
+		}
+	}
+	cfg.Checks = map[string]agent.CheckDefinition{tried: {Argv: []string{"true"}}}
+	set, err := agent.New(cfg, agent.Options{Getenv: d.app.environ.get, CacheRoot: filepath.Join(dir, "caches"), Now: d.app.env.Now})
+	if err != nil {
+		return err
+	}
+	_, err = set.Check(ctx, job)
+	var failure *team.Failure
+	if errors.As(err, &failure) && strings.TrimSpace(failure.Output) != "" {
+		return fmt.Errorf("%s: %s", failure.Message, firstLine(strings.TrimSpace(failure.Output)))
+	}
+	return err
+}

@@ -1,0 +1,246 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+const (
+	// lowSpace is the free space, in bytes, below which a store is in danger.
+	lowSpace = 1 << 30
+	// lowFiles is the number of files that may still be made, likewise.
+	lowFiles = 50_000
+)
+
+// state looks at the state directory.
+func (d *examination) state(ctx context.Context) {
+	dir, note, err := config.StateDir(d.app.stateDir, d.app.environ.get, false)
+	if err != nil {
+		what, remedy := remedyOf(err, "name a state directory with --state-dir or "+config.StateDirEnv)
+		d.add("store", bad, remedy, "%s", what)
+		return
+	}
+	why := "the usual place"
+	switch {
+	case d.app.stateDir != "":
+		why = "as --state-dir says"
+	case d.app.environ.get(config.StateDirEnv) != "":
+		why = "as " + config.StateDirEnv + " says"
+	case note != "":
+		_, why, _ = strings.Cut(note, ", ")
+	}
+	d.store, err = store.Open(dir, store.Options{Clock: d.app.env.Now})
+	if err != nil {
+		d.unopened(dir, why, err)
+		d.elsewhere(ctx, dir)
+		return
+	}
+	d.add("store", good, "", "%s in %s, %s", d.store.ID(), dir, why)
+	if d.owner(dir) {
+		d.writable(ctx, dir)
+	}
+	d.permissions(dir)
+	d.space(dir)
+}
+
+// unopened says why there is no store in a directory.
+func (d *examination) unopened(dir, why string, err error) {
+	switch {
+	case errors.Is(err, team.ErrNotFound):
+		remedy := "`maestro worker`, `maestro dev` and `maestro run` make one"
+		parent := dir
+		for { // the nearest directory that is there
+			if _, err := os.Stat(parent); err == nil || parent == filepath.Dir(parent) {
+				break
+			}
+			parent = filepath.Dir(parent)
+		}
+		command := ""
+		if unix.Access(parent, unix.W_OK|unix.X_OK) != nil {
+			remedy = "make the directory, and let this user own it; or name another with --state-dir"
+			command = fmt.Sprintf("sudo install -d -m 700 -o %s %s", userName(os.Geteuid()), agent.ShellWord(dir))
+		}
+		d.add("store", odd, remedy, "there is no store in %s yet (%s)", dir, why).Command = command
+	case errors.Is(err, fs.ErrPermission):
+		d.add("store", bad, "run this as the owner, or name another directory with --state-dir", "%s", err).Command = d.asOwner(dir)
+	default:
+		what, remedy := remedyOf(err, "see that the directory is there and yours, or name another with --state-dir")
+		d.add("store", bad, remedy, "%s (%s)", what, why)
+	}
+}
+
+// elsewhere looks for a store with live workers in the other usual places, where none
+// was found.
+func (d *examination) elsewhere(ctx context.Context, dir string) {
+	for _, other := range config.UsualStateDirs(d.app.environ.get) {
+		if other == dir {
+			continue
+		}
+		s, err := store.Open(other, store.Options{Clock: d.app.env.Now})
+		if err != nil {
+			continue
+		}
+		offers, _ := s.Offers(ctx)
+		for _, o := range offers {
+			if o.Live(d.app.env.Now()) {
+				d.add("another store", odd, "name it, if it is the one that is meant", "worker %s serves the store in %s", o.Worker, other).
+					Command = "maestro doctor --state-dir " + agent.ShellWord(other)
+				return
+			}
+		}
+	}
+}
+
+// owner looks whose directory it is. It returns whether this user should write there.
+func (d *examination) owner(dir string) bool {
+	uid, ok := ownerOf(dir)
+	if !ok || uid == os.Geteuid() {
+		return true
+	}
+	d.add("store owner", odd, "work with it as its owner", "%s belongs to %s, and this is %s: what one makes there the other cannot read, or should not",
+		dir, userName(uid), userName(os.Geteuid())).Command = d.asOwner(dir)
+	return false
+}
+
+// asOwner is a command that does what this one does as a directory's owner.
+func (d *examination) asOwner(dir string) string {
+	uid, ok := ownerOf(dir)
+	if !ok {
+		return ""
+	}
+	name := userName(uid)
+	if _, err := strconv.Atoi(name); err == nil {
+		name = "'#" + name + "'"
+	}
+	return "sudo -u " + name + " maestro doctor --state-dir " + agent.ShellWord(dir)
+}
+
+func ownerOf(dir string) (uid int, ok bool) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return 0, false
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, false
+	}
+	return int(stat.Uid), true
+}
+
+// userName is a user's name, or number where it has none.
+func userName(uid int) string {
+	if u, err := user.LookupId(strconv.Itoa(uid)); err == nil {
+		return u.Username
+	}
+	return strconv.Itoa(uid)
+}
+
+// writable tries what a worker does with a store: write, lock, and go by its times.
+func (d *examination) writable(ctx context.Context, dir string) {
+	if _, err := d.store.PutBlob(ctx, []byte("maestro doctor\n")); err != nil {
+		d.unwritable(dir, err)
+		return
+	}
+	d.add("store writable", good, "", "a blob was written and kept")
+	if err := d.store.CheckLocks(); err != nil {
+		d.add("store locks", bad, "move the store to a file system that knows flock: a local disk, or NFS version 4", "%s", err)
+	} else {
+		d.add("store locks", good, "", "of two that lock a file one is refused")
+	}
+	before := d.app.env.Now()
+	now, err := d.store.Clock()
+	if err != nil {
+		d.unwritable(dir, err)
+		return
+	}
+	d.fileClock = now.Sub(before)
+	d.clock("store clock", "the clock of the store's file system", "by the time of a file that was just written", d.fileClock)
+}
+
+// unwritable says what to do about a store that cannot be written.
+func (d *examination) unwritable(dir string, err error) {
+	remedy, command := "see what keeps this user from writing there", ""
+	switch {
+	case errors.Is(err, unix.EROFS):
+		remedy, command = "mount it so that it can be written", "sudo mount -o remount,rw "+agent.ShellWord(mountOf(dir))
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		remedy, command = "free space: old checkpoints and what nothing needs can go", d.app.again("checkpoints prune --dry-run")
+	case errors.Is(err, fs.ErrPermission):
+		remedy, command = "give its owner the right to write", "chmod -R u+rwX "+agent.ShellWord(dir)
+	}
+	d.add("store writable", bad, remedy, "%s", err).Command = command
+}
+
+// mountOf is the mount point that a directory is below.
+func mountOf(dir string) string {
+	device := func(path string) (uint64, bool) {
+		var stat unix.Stat_t
+		err := unix.Stat(path, &stat)
+		return uint64(stat.Dev), err == nil //nolint:unconvert // its type differs by platform
+	}
+	own, ok := device(dir)
+	for ok && dir != "/" {
+		if above, known := device(filepath.Dir(dir)); !known || above != own {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	return dir
+}
+
+func (d *examination) permissions(dir string) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return // said already: the store could not be opened
+	}
+	if open := info.Mode().Perm() & 0o077; open != 0 {
+		d.add("store private", odd, "close it", "others may look into %s (mode %04o): it holds what agents saw and made", dir, info.Mode().Perm()).
+			Command = "chmod 700 " + agent.ShellWord(dir)
+		return
+	}
+	d.add("store private", good, "", "only its owner can enter it")
+}
+
+// space looks how much room there is, in bytes and in files.
+func (d *examination) space(dir string) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return
+	}
+	free := int64(fs.Bavail) * int64(fs.Bsize)  //nolint:gosec,unconvert // the types differ by platform, and no disk is that large
+	d.room(free, int64(fs.Ffree), fs.Files > 0) //nolint:gosec // no disk has that many files
+}
+
+// room says whether there is room for so many bytes and files; counted: the file
+// system has a limit on files at all.
+func (d *examination) room(bytes, files int64, counted bool) {
+	command := d.app.again("checkpoints prune --dry-run")
+	text := size(bytes) + " free"
+	if counted {
+		text += ", and room for " + number(files) + " files"
+	}
+	switch {
+	case bytes < lowSpace:
+		d.add("store space", odd, "free space on its disk; old checkpoints and what nothing needs can go", "only %s", text).Command = command
+	case counted && files < lowFiles:
+		d.add("store space", odd, "a blob is a file: remove files from its disk; old checkpoints and what nothing needs can go",
+			"%s free, but room for only %s (inodes)", size(bytes), number(files)+" files").Command = command
+	default:
+		d.add("store space", good, "", "%s", text)
+	}
+}

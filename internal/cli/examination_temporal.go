@@ -1,0 +1,205 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.temporal.io/api/operatorservice/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+const (
+	// slowAnswer is how long Temporal may take to answer before that is said: a
+	// phase takes some ten calls.
+	slowAnswer = 300 * time.Millisecond
+	// leastRetention is how long Temporal should keep sessions that have ended: over
+	// a weekend, so that on Monday somebody can look what Friday's did. A webhook's
+	// notice, too, is known for so long as one that was sent.
+	leastRetention = 3 * 24 * time.Hour
+	// oldestServer is the oldest version of the server's that Maestro was tried with.
+	oldestServer = "1.29"
+)
+
+// connect reaches the Temporal that flags, environment and profile name.
+func (d *examination) connect(ctx context.Context) {
+	conn, err := d.app.dial(ctx)
+	if err != nil {
+		d.add("temporal", bad, "start one on this machine, or say where it is with --address, TEMPORAL_ADDRESS or a profile", "%s", d.unreached(err)).
+			Command = "maestro dev"
+		return
+	}
+	d.conn = conn
+}
+
+// temporal looks at the server and the namespace. Where the namespace is not there,
+// nothing else is asked.
+func (d *examination) temporal(ctx context.Context) {
+	d.bounded(ctx, "temporal", (*examination).server)
+	d.bounded(ctx, "namespace", (*examination).namespace)
+	there := false
+	for _, f := range d.findings {
+		there = there || f.Check == "namespace" && f.Result != bad
+	}
+	if !there {
+		d.conn = nil // who has begun it, closes it
+		return
+	}
+	d.bounded(ctx, "server clock", (*examination).serverClock)
+	d.bounded(ctx, "search attributes", (*examination).searchAttributes)
+	d.bounded(ctx, "mirror", func(d *examination, ctx context.Context) { d.mirrors(ctx, d.conn) })
+	d.bounded(ctx, "store pruning", func(d *examination, ctx context.Context) { d.pruning(ctx, d.conn) })
+}
+
+// server looks at the server's version and how fast it answers.
+func (d *examination) server(ctx context.Context) {
+	began := d.app.env.Now()
+	info, err := d.conn.WorkflowService().GetSystemInfo(ctx, &workflowservice.GetSystemInfoRequest{})
+	took := d.app.env.Now().Sub(began)
+	switch {
+	case err != nil:
+		d.add("temporal", odd, "see in the server's log why", "%s answers, but does not say what it is: %s", d.conn.Address, firstLine(err.Error()))
+	case older(info.GetServerVersion(), oldestServer):
+		d.add("temporal", odd, "upgrade the server to "+oldestServer+" or newer", "%s has version %s, which Maestro was never tried with", d.conn.Address, info.GetServerVersion())
+	case took > slowAnswer:
+		d.add("temporal", odd, "bring them closer together: a phase takes some ten calls", "%s, version %s, takes %s to answer", d.conn.Address, info.GetServerVersion(), span(took))
+	default:
+		d.add("temporal", good, "", "%s, version %s, answers in %s", d.conn.Address, info.GetServerVersion(), span(max(took, time.Millisecond)))
+	}
+}
+
+// older tells whether a version, like 1.28.3, comes before another, like 1.29. What
+// cannot be read is not older.
+func older(version, than string) bool {
+	have, want := strings.Split(version, "."), strings.Split(than, ".")
+	for i := range min(len(have), len(want)) {
+		h, err := strconv.Atoi(have[i])
+		w, _ := strconv.Atoi(want[i])
+		if err != nil || h != w {
+			return err == nil && h < w
+		}
+	}
+	return false
+}
+
+// namespace looks whether the namespace is there, can what sessions need, and keeps
+// them for long enough.
+func (d *examination) namespace(ctx context.Context) {
+	name := d.conn.Namespace
+	answer, err := d.conn.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: name})
+	switch {
+	case temporalio.NoNamespace(err):
+		d.add("namespace", bad, "make it, or name another with --namespace", "%s has no namespace %q", d.conn.Address, name).
+			Command = fmt.Sprintf("temporal operator namespace create --address %s --namespace %s --retention 7d", d.conn.Address, name)
+		return
+	case err != nil:
+		d.add("namespace", odd, "let these credentials describe the namespace, to have it checked", "nothing is said about %s: %s", name, firstLine(err.Error()))
+		return
+	}
+	keeps := answer.GetConfig().GetWorkflowExecutionRetentionTtl().AsDuration()
+	can := answer.GetNamespaceInfo().GetCapabilities()
+	switch {
+	case !can.GetSyncUpdate():
+		d.add("namespace", bad, "switch on the server's dynamic setting frontend.enableUpdateWorkflowExecution", "%s refuses Updates, by which people answer sessions and rounds tell breakers", name)
+	case keeps > 0 && keeps < leastRetention:
+		d.add("namespace", odd, "keep them over a weekend at least", "%s forgets sessions %s after their end: by then only the store knows them", name, brief(keeps)).
+			Command = fmt.Sprintf("temporal operator namespace update --address %s --namespace %s --retention 7d", d.conn.Address, name)
+	default:
+		d.add("namespace", good, "", "%s, which keeps sessions for %s after their end", name, brief(keeps))
+	}
+}
+
+// brief is a time in days where it is one of whole days.
+func brief(d time.Duration) string {
+	if days := d / (24 * time.Hour); days > 0 && d%(24*time.Hour) == 0 {
+		return count(int(days), "day")
+	}
+	return span(d)
+}
+
+// serverClock compares the server's clock with this machine's.
+func (d *examination) serverClock(ctx context.Context) {
+	queue, identity := "maestro-doctor", fmt.Sprintf("maestro-doctor-%d@%s/%d", d.app.env.PID, d.app.env.Host, d.app.env.Now().UnixNano())
+	offset, err := temporalio.ClockOffset(ctx, d.conn, queue, identity, d.app.env.Now)
+	if err != nil {
+		d.add("server clock", odd, "let these credentials poll task queue "+queue+", to have it compared", "it cannot be compared: %s", firstLine(err.Error()))
+		return
+	}
+	d.clock("server clock", "Temporal's clock", "by the time that it notes of a poll, ±"+max(offset.Within, time.Millisecond).Round(time.Millisecond).String(), offset.Ahead)
+}
+
+// searchAttributes looks whether the namespace has those that sessions are found by.
+func (d *examination) searchAttributes(ctx context.Context) {
+	const check = "search attributes"
+	missing, err := d.app.attributes(d.conn).Missing(ctx)
+	if err != nil {
+		d.add(check, odd, "let these credentials list them, to have it checked", "they cannot be listed (%s); sessions go without them", firstLine(err.Error()))
+		return
+	}
+	has, err := d.conn.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: d.conn.Namespace})
+	if err != nil {
+		return // it could be done a moment ago
+	}
+	var absent, wrong []temporal.SearchAttributeKey
+	for _, key := range missing {
+		if _, there := has.GetCustomAttributes()[key.GetName()]; there {
+			wrong = append(wrong, key)
+		} else {
+			absent = append(absent, key)
+		}
+	}
+	where := " --address " + d.conn.Address
+	if len(absent) > 0 {
+		d.add(check, odd, "add them", "%s missing; sessions run without them, and cannot be found by them", attributeNames(absent)).
+			Command = temporalio.AddCommand(d.conn.Namespace, absent) + where
+	}
+	if len(wrong) > 0 {
+		command := "temporal operator search-attribute remove --yes --namespace " + d.conn.Namespace
+		for _, key := range wrong {
+			command += " --name " + key.GetName()
+		}
+		d.add(check, odd, "remove them, if nobody else uses them, and add them again", "%s of another type than sessions write; sessions run without them, and cannot be found by them", attributeNames(wrong)).
+			Command = command + where + " && " + temporalio.AddCommand(d.conn.Namespace, wrong) + where
+	}
+	if len(missing) == 0 {
+		d.add(check, good, "", "all there")
+	}
+}
+
+func attributeNames(keys []temporal.SearchAttributeKey) string {
+	var names []string
+	for _, key := range keys {
+		names = append(names, key.GetName())
+	}
+	verb := " are"
+	if len(names) == 1 {
+		verb = " is"
+	}
+	return enumeration(names, "and") + verb
+}
+
+// pruning looks for the schedule that prunes the store.
+func (d *examination) pruning(ctx context.Context, conn *temporalio.Connection) {
+	if d.store == nil {
+		return
+	}
+	described, err := conn.ScheduleClient().GetHandle(ctx, workflows.PruneID(d.store.ID())).Describe(ctx)
+	switch {
+	case temporalio.NotFound(err):
+		d.add("store pruning", good, "", "no schedule; `maestro checkpoints prune --schedule 24h` makes one")
+	case err != nil:
+		d.add("store pruning", odd, "let these credentials describe schedules, to have it checked", "its schedule cannot be read: %s", firstLine(err.Error()))
+	default:
+		every := "on a schedule"
+		if spec := described.Schedule.Spec; spec != nil && len(spec.Intervals) == 1 {
+			every = "every " + spec.Intervals[0].Every.String()
+		}
+		d.add("store pruning", good, "", "%s, by schedule %s", every, workflows.PruneID(d.store.ID()))
+	}
+}

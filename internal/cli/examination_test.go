@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+func examined() *examination { return &examination{app: &app{}} }
+
+func TestRoomInBytesAndFiles(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		bytes, files  int64
+		counted       bool
+		result, wants string
+	}{
+		{50 << 30, 1_000_000, true, good, "50.0 GiB free, and room for 1,000,000 files"},
+		{50 << 30, 0, false, good, "50.0 GiB free"}, // some file systems count no files
+		{100 << 20, 1_000_000, true, odd, "only 100.0 MiB free"},
+		{50 << 30, 900, true, odd, "room for only 900 files (inodes)"},
+	} {
+		d := examined()
+		d.room(c.bytes, c.files, c.counted)
+		require.Equal(t, c.result, d.findings[0].Result)
+		require.Contains(t, d.findings[0].Message, c.wants)
+		require.Equal(t, c.result != good, d.findings[0].Command == "maestro checkpoints prune --dry-run")
+	}
+}
+
+func TestRemediesForAStoreThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{&os.PathError{Op: "open", Path: "x", Err: unix.EROFS}, "sudo mount -o remount,rw /"},
+		{fmt.Errorf("write: %w", unix.ENOSPC), "maestro checkpoints prune --dry-run"},
+		{&os.PathError{Op: "open", Path: "x", Err: unix.EACCES}, "chmod -R u+rwX /proc"},
+		{errors.New("something else"), ""},
+	} {
+		d := examined()
+		d.unwritable("/proc", c.err)
+		require.Equal(t, bad, d.findings[0].Result)
+		require.NotEmpty(t, d.findings[0].Remedy)
+		require.True(t, strings.HasPrefix(d.findings[0].Command, c.want), d.findings[0].Command)
+	}
+}
+
+func TestClocksThatGoDifferently(t *testing.T) {
+	t.Parallel()
+	for ahead, want := range map[time.Duration]string{
+		0:                       "ok it goes with this machine's, to 0s (measured)",
+		4900 * time.Millisecond: "ok it goes with this machine's, to 4.9s (measured)",
+		6 * time.Second:         "warning it is 6s ahead of this machine's (measured)",
+		-time.Hour:              "warning it is 1h0m0s behind this machine's (measured)",
+	} {
+		d := examined()
+		d.clock("clock", "it", "measured", ahead)
+		require.Equal(t, want, d.findings[0].Result+" "+d.findings[0].Message)
+		require.Equal(t, strings.HasPrefix(want, odd), d.findings[0].Command != "")
+	}
+}
+
+func TestVersionsThatAreOlder(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]bool{
+		"1.28.3": true, "1.9": true, "0.30.0": true, "1.29.0": false, "1.32.1": false, "2.0": false, "": false, "edge": false,
+	} {
+		require.Equal(t, want, older(version, "1.29"), version)
+	}
+}
+
+func TestWrap(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, []string{""}, wrap("", 10))
+	require.Equal(t, []string{"one two", "three", "/a/path/that/is/long", "four"}, wrap("one two\nthree /a/path/that/is/long  four", 10))
+	for _, line := range wrap(strings.Repeat("größer ", 30), 20) {
+		require.LessOrEqual(t, utf8.RuneCountInString(line), 20)
+	}
+}
+
+func TestRemediesInErrors(t *testing.T) {
+	t.Parallel()
+	what, remedy := remedyOf(errors.New("it is shut; see why; open it"), "wait")
+	require.Equal(t, "it is shut; see why", what)
+	require.Equal(t, "open it", remedy)
+	_, remedy = remedyOf(errors.New("it is shut"), "wait")
+	require.Equal(t, "wait", remedy)
+}
