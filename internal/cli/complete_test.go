@@ -125,7 +125,7 @@ func TestCompletion(t *testing.T) {
 		{"completion ", []string{
 			"bash\tPrint the completion script for bash", "fish\tPrint the completion script for fish", "zsh\tPrint the completion script for zsh",
 		}, noFiles},
-		{"help artifacts d", []string{"diff\tShow what a phase has changed, compared with what it started from"}, noFiles},
+		{"help artifacts d", []string{"diff\tCompare a session's files: with what it began with, between phases, with another session or a directory"}, noFiles},
 	} {
 		words, directive := b.completes(strings.Split(c.typed, " ")...)
 		require.ElementsMatch(t, c.want, words, c.typed)
