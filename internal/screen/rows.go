@@ -1,0 +1,233 @@
+package screen
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// Widths of terminals from which on there is room for more.
+const (
+	// wideFrom: what agents say is beside their rows, and not below.
+	wideFrom = 120
+	// figuresFrom: tokens and money have columns.
+	figuresFrom = 72
+	// tokensFrom: tokens have one.
+	tokensFrom = 56
+)
+
+// columns are the widths of a row's columns, in cells; zero: it has no such.
+type columns struct{ name, state, time, tokens, cost, word int }
+
+// gap is between columns.
+const gap = 2
+
+func columnsFor(width int, longest int) columns {
+	c := columns{state: 22, time: 7, tokens: 6, cost: 7}
+	switch {
+	case width < tokensFrom:
+		c = columns{state: 14, time: 7}
+	case width < figuresFrom:
+		c = columns{state: 14, time: 7, tokens: 6}
+	case width >= wideFrom:
+		c.state = 30
+	}
+	used := 2 // margins
+	for _, w := range []int{c.state, c.time, c.tokens, c.cost} {
+		if w > 0 {
+			used += w + gap
+		}
+	}
+	c.name = max(width-used, 4)
+	if width >= wideFrom {
+		c.name = min(c.name, max(longest, 24))
+		c.word = width - used - c.name - gap
+	}
+	return c
+}
+
+// row is a line of the drawing's body. Rows of an assignment name it.
+type row struct {
+	text string
+	of   team.AssignmentID
+}
+
+// painter draws the rows of a session.
+type painter struct {
+	theme
+	columns
+	width    int
+	now      time.Time
+	selected team.AssignmentID
+	rows     []row
+}
+
+// body draws the phases and their assignments.
+func (p *painter) body(s Session) []row {
+	all := layers(s.Phases)
+	p.columns = columnsFor(p.width, longestName(s.Phases)+8)
+	for depth, layer := range all {
+		for i, phase := range layer {
+			r := rails(i, len(layer), depth == 0, depth == len(all)-1)
+			var before []Phase
+			if depth > 0 {
+				before = all[depth-1]
+			}
+			p.phase(r, phase, after(phase, before))
+			for _, a := range phase.Assignments {
+				p.assignment(r, phase, a)
+			}
+		}
+	}
+	return p.rows
+}
+
+func longestName(phases []Phase) int {
+	longest := 0
+	for _, p := range phases {
+		longest = max(longest, len(p.Name))
+		for _, a := range p.Assignments {
+			longest = max(longest, len(a.Persona))
+		}
+	}
+	return longest
+}
+
+// phase draws the row of a phase: its name, a bar with a part for each assignment,
+// and where there are several, what they have cost together.
+func (p *painter) phase(r rail, phase Phase, when string) {
+	l := lookOf(phase.State)
+	name := p.paint(faint, r.head) + p.paint(l.meaning, l.sign) + " " + p.paint(strong, team.Printable(phase.Name))
+	var states []team.State
+	var usage team.Usage
+	var worked time.Duration
+	done := 0
+	for _, a := range phase.Assignments {
+		states = append(states, a.State)
+		usage, worked = usage.Add(a.Usage), worked+a.elapsed(p.now)
+		if a.State.Done() {
+			done++
+		}
+	}
+	bar := p.bar(states, 10)
+	if len(states) > 1 {
+		bar += fmt.Sprintf(" %d/%d", done, len(states))
+	} else {
+		usage, worked = team.Usage{}, 0
+	}
+	var words []string
+	if phase.State == team.AwaitingApproval {
+		words = append(words, "awaits approval")
+	}
+	if phase.Pass > 1 {
+		words = append(words, fmt.Sprintf("pass %d, sent back before", phase.Pass))
+	}
+	if when != "" {
+		words = append(words, when)
+	}
+	word := team.Printable(strings.Join(words, "; "))
+	p.line(row{}, name, bar, worked, usage, p.paint(faint, word))
+	if p.word == 0 && word != "" {
+		p.below(row{}, r, 2, p.paint(faint, word))
+	}
+}
+
+// assignment draws the row of an assignment and, where there is no room beside it,
+// what its agent says below.
+func (p *painter) assignment(r rail, phase Phase, a Assignment) {
+	of := row{of: team.AssignmentID{Phase: phase.Name, Persona: a.Persona}}
+	l := lookOf(a.State)
+	mark, name := "  ", team.Printable(a.Persona)
+	if of.of == p.selected {
+		mark, name = p.paint(active, "▸ "), p.paint(strong, name)
+	}
+	state := p.paint(l.meaning, l.word) + p.tried(a)
+	word := p.says(a)
+	p.line(of, p.paint(faint, r.body)+mark+p.paint(l.meaning, l.sign)+" "+name, state, a.elapsed(p.now), a.Usage, word)
+	if p.word == 0 && word != "" && !a.State.Done() {
+		p.below(of, r, 4, word)
+	}
+}
+
+// tried says which round and attempt it is, where that is not plainly the first.
+func (p *painter) tried(a Assignment) string {
+	switch {
+	case a.Attempt == 0, a.Round <= 1 && a.Attempt == 1 && a.State != team.Running:
+		return ""
+	case p.width < figuresFrom && a.Round > 1:
+		return fmt.Sprintf(" r%d a%d", a.Round, a.Attempt)
+	case p.width < figuresFrom:
+		return fmt.Sprintf(" a%d", a.Attempt)
+	case p.width < wideFrom && a.Round > 1:
+		return fmt.Sprintf(", r%d a%d", a.Round, a.Attempt)
+	case a.Round > 1:
+		return fmt.Sprintf(", round %d, attempt %d", a.Round, a.Attempt)
+	}
+	return fmt.Sprintf(", attempt %d", a.Attempt)
+}
+
+// says is what is to be said of an assignment in a line: what it waits for, what its
+// agent is doing or has done, or how its last attempt failed.
+func (p *painter) says(a Assignment) string {
+	var b strings.Builder
+	if a.Agent != "" {
+		fmt.Fprintf(&b, "(by its fallback %s) ", team.Printable(a.Agent))
+	}
+	if a.LostWorkers > 0 {
+		fmt.Fprintf(&b, "(%s lost) ", count(a.LostWorkers, "worker"))
+	}
+	prefix := p.paint(faint, b.String())
+	switch {
+	case a.Awaits != nil:
+		return prefix + p.paint(slow, "breaker "+team.Printable(a.Awaits.Breaker)+" is open, "+yet(a.Awaits.Until, p.now))
+	case a.State.Done():
+		return prefix + p.paint(faint, team.Printable(a.Summary))
+	case a.State == team.HelpIsNeeded, a.State == team.Failed, a.Progress == "":
+		if n := len(a.Failures); n > 0 {
+			f := a.Failures[n-1]
+			return prefix + p.paint(bad, fmt.Sprintf("attempt failed: %s: %s", f.Category, team.Printable(f.Message)))
+		}
+	}
+	return prefix + p.paint(faint, team.Printable(a.Progress))
+}
+
+// yet says how long something lasts that ends at a moment.
+func yet(until *time.Time, now time.Time) string {
+	switch {
+	case until == nil:
+		return "until somebody resets it"
+	case !until.After(now):
+		return "about to be tried"
+	}
+	return lasted(until.Sub(now)+time.Second-1) + " yet"
+}
+
+// line adds a row with all its columns.
+func (p *painter) line(of row, name, state string, worked time.Duration, usage team.Usage, word string) {
+	cells := []string{fit(name, p.name), fit(state, p.state)}
+	duration := ""
+	if worked > 0 {
+		duration = lasted(worked)
+	}
+	cells = append(cells, flush(duration, p.time))
+	if p.columns.tokens > 0 {
+		cells = append(cells, flush(tokens(usage.Tokens()), p.columns.tokens))
+	}
+	if p.cost > 0 {
+		cells = append(cells, flush(dollars(usage.CostUSD), p.cost))
+	}
+	if p.word > 0 {
+		cells = append(cells, clip(word, p.word))
+	}
+	of.text = strings.TrimRight(" "+strings.Join(cells, strings.Repeat(" ", gap)), " ")
+	p.rows = append(p.rows, of)
+}
+
+// below adds a row with more about the one before it.
+func (p *painter) below(of row, r rail, indent int, text string) {
+	lead := " " + p.paint(faint, r.body) + strings.Repeat(" ", indent)
+	of.text = clip(lead+text, p.width-1)
+	p.rows = append(p.rows, of)
+}
