@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
+
+	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // helpText says what can be typed and what the signs mean.
@@ -32,7 +34,9 @@ time, cost        of the assignment, over all its attempts and passes
 `
 
 // closes tells whether a key closes what is open over the picture.
-func closes(key string) bool { return key == "esc" || key == "q" || key == "backspace" || key == "left" }
+func closes(key string) bool {
+	return key == "esc" || key == "q" || key == "backspace" || key == "left"
+}
 
 // scroll moves a pane's text by a key.
 func scroll(p *pane, key string, height int) {
@@ -66,7 +70,7 @@ func (m *Model) listKey(key string) tea.Cmd {
 		return m.closed()
 	case key == "enter" || key == "l" || key == "right":
 		if a, ok := l.selected(); ok {
-			l.open = &pane{title: clean(a.Path), loading: true}
+			l.open = &pane{title: team.Printable(a.Path), loading: true}
 			l.open.resize(m.width)
 			return m.readContent(l.open, a.Path)
 		}

@@ -67,7 +67,7 @@ func (l *list) draw(t theme, width, height int, footer string) []string {
 	}
 	for i := from; i < min(from+rows, len(l.all)); i++ {
 		a := l.all[i]
-		mark, path := "  ", clean(a.Path)
+		mark, path := "  ", team.Printable(a.Path)
 		if i == l.cursor {
 			mark, path = t.paint(active, "▸ "), t.paint(strong, path)
 		}
@@ -83,9 +83,6 @@ func (l *list) draw(t theme, width, height int, footer string) []string {
 	}
 	return append(lines[:rows+1], t.paint(faint, " "+clip(footer, width-2)))
 }
-
-// clean makes a path harmless.
-func clean(path string) string { return team.Printable(path) }
 
 // bytes writes a size.
 func bytes(n int64) string {

@@ -337,8 +337,10 @@ type Offer struct {
 	Agents   map[string]OfferedAgent `json:"agents"`
 	Checks   map[string]Digest       `json:"checks"`
 	// Jira and Webhook: the worker makes tickets, and calls a webhook.
-	Jira      bool      `json:"jira,omitempty"`
-	Webhook   bool      `json:"webhook,omitempty"`
+	Jira    bool `json:"jira,omitempty"`
+	Webhook bool `json:"webhook,omitempty"`
+	// WebUI is the address of Temporal's Web UI; empty where it is not known.
+	WebUI     string    `json:"web_ui,omitempty"`
 	StartedAt time.Time `json:"started_at"`
 	RenewedAt time.Time `json:"renewed_at"`
 }
