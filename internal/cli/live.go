@@ -100,7 +100,7 @@ type closerLook struct {
 func (c *closerLook) quietly() (*app, *bytes.Buffer) {
 	out := &bytes.Buffer{}
 	quiet := *c.app
-	quiet.env.Stdout, quiet.env.Stderr, quiet.output = out, out, outputTable
+	quiet.env.Stdout, quiet.env.Stderr, quiet.output = out, io.Discard, outputTable
 	quiet.env.IsTerminal = func(any) bool { return true } // it ends up on one
 	return &quiet, out
 }
@@ -109,6 +109,9 @@ func (c *closerLook) quietly() (*app, *bytes.Buffer) {
 func (c *closerLook) Logs(ctx context.Context, id team.AssignmentID) (string, error) {
 	quiet, out := c.quietly()
 	err := quiet.logs(ctx, c.session, id.String())
+	if err == nil && out.Len() == 0 {
+		return "no attempt has finished yet", nil
+	}
 	return out.String(), err
 }
 

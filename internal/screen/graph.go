@@ -64,6 +64,9 @@ func after(p Phase, before []Phase) string {
 // before its name, and before what is below it.
 type rail struct{ head, body string }
 
+// slim is the body for narrow terminals.
+func (r rail) slim() string { return string([]rune(r.body)[:2]) }
+
 // rails draws the flow around the i-th of a layer's phases. first and last tell
 // whether the layer is the first or the last one.
 func rails(i, of int, first, last bool) rail {

@@ -82,9 +82,15 @@ func New(source Source, options Options) *Model {
 // Left tells whether the person has left before the session had ended.
 func (m *Model) Left() bool { return m.left }
 
-// Final is the last picture, as high as it takes: what stays on the screen.
+// Final is the last picture, as high as it takes: what stays on the screen. What
+// is to be done about a session that has come to its end, or waits, is left to be
+// said below it.
 func (m *Model) Final() []string {
-	return Picture{Session: m.session, Width: m.width, Now: m.options.Now(), Colours: m.options.Colours, Trouble: m.trouble}.Lines()
+	s := m.session
+	if m.ends {
+		s.Requests, s.Reason = nil, ""
+	}
+	return Picture{Session: s, Width: m.width, Now: m.options.Now(), Colours: m.options.Colours, Trouble: m.trouble}.Lines()
 }
 
 // Init begins to redraw the times.

@@ -44,7 +44,7 @@ func (p *pane) rewrap() {
 	p.lines = nil
 	for line := range strings.Lines(p.text) {
 		line = strings.ReplaceAll(strings.TrimRight(line, "\r\n"), "\t", "    ")
-		p.lines = append(p.lines, strings.Split(ansi.Hardwrap(line, max(p.width-2, 1), true), "\n")...)
+		p.lines = append(p.lines, wrap(line, p.width-2)...)
 	}
 	if p.live != "" {
 		p.lines = append(p.lines, "", p.live)

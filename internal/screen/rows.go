@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"charm.land/lipgloss/v2"
+
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -28,7 +30,7 @@ func columnsFor(width int, longest int) columns {
 	c := columns{state: 22, time: 7, tokens: 6, cost: 7}
 	switch {
 	case width < tokensFrom:
-		c = columns{state: 14, time: 7}
+		c = columns{state: 13, time: 7}
 	case width < figuresFrom:
 		c = columns{state: 14, time: 7, tokens: 6}
 	case width >= wideFrom:
@@ -111,10 +113,11 @@ func (p *painter) phase(r rail, phase Phase, when string) {
 			done++
 		}
 	}
-	bar := p.bar(states, 10)
-	if len(states) > 1 {
+	spill := min(max(lipgloss.Width(name)-p.name, 0), 8) // a long name shortens the bar
+	bar := p.bar(states, 10-spill)
+	if len(states) > 1 && spill == 0 {
 		bar += fmt.Sprintf(" %d/%d", done, len(states))
-	} else {
+	} else if len(states) <= 1 {
 		usage, worked = team.Usage{}, 0
 	}
 	var words []string
@@ -128,7 +131,7 @@ func (p *painter) phase(r rail, phase Phase, when string) {
 		words = append(words, when)
 	}
 	word := team.Printable(strings.Join(words, "; "))
-	p.line(row{}, name, bar, worked, usage, p.paint(faint, word))
+	p.line(row{}, fit(name, p.name+spill)+strings.Repeat(" ", gap)+fit(bar, p.state-spill), worked, usage, p.paint(faint, word))
 	if p.word == 0 && word != "" {
 		p.below(row{}, r, 2, p.paint(faint, word))
 	}
@@ -145,7 +148,12 @@ func (p *painter) assignment(r rail, phase Phase, a Assignment) {
 	}
 	state := p.paint(l.meaning, l.word) + p.tried(a)
 	word := p.says(a)
-	p.line(of, p.paint(faint, r.body)+mark+p.paint(l.meaning, l.sign)+" "+name, state, a.elapsed(p.now), a.Usage, word)
+	body := r.body
+	if p.width < tokensFrom {
+		body = r.slim()
+	}
+	name = p.paint(faint, body) + mark + p.paint(l.meaning, l.sign) + " " + name
+	p.line(of, fit(name, p.name)+strings.Repeat(" ", gap)+fit(state, p.state), a.elapsed(p.now), a.Usage, word)
 	if p.word == 0 && word != "" && !a.State.Done() {
 		p.below(of, r, 4, word)
 	}
@@ -204,9 +212,9 @@ func yet(until *time.Time, now time.Time) string {
 	return lasted(until.Sub(now)+time.Second-1) + " yet"
 }
 
-// line adds a row with all its columns.
-func (p *painter) line(of row, name, state string, worked time.Duration, usage team.Usage, word string) {
-	cells := []string{fit(name, p.name), fit(state, p.state)}
+// line adds a row: what it is and how it stands, and the figures.
+func (p *painter) line(of row, stands string, worked time.Duration, usage team.Usage, word string) {
+	cells := []string{stands}
 	duration := ""
 	if worked > 0 {
 		duration = lasted(worked)
@@ -227,7 +235,11 @@ func (p *painter) line(of row, name, state string, worked time.Duration, usage t
 
 // below adds a row with more about the one before it.
 func (p *painter) below(of row, r rail, indent int, text string) {
-	lead := " " + p.paint(faint, r.body) + strings.Repeat(" ", indent)
+	body := r.body
+	if p.width < tokensFrom {
+		body = r.slim()
+	}
+	lead := " " + p.paint(faint, body) + strings.Repeat(" ", indent)
 	of.text = clip(lead+text, p.width-1)
 	p.rows = append(p.rows, of)
 }

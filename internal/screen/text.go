@@ -46,7 +46,7 @@ func apart(left, right string, width int) string {
 // wrap breaks a line that may have colours at a width, between words where that
 // is possible.
 func wrap(line string, width int) []string {
-	return strings.Split(ansi.Wrap(line, max(width, 1), ""), "\n")
+	return strings.Split(ansi.Wrap(line, max(width, 1), " "), "\n")
 }
 
 // lasted writes a duration in its two largest units.
