@@ -5,8 +5,6 @@ import (
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
-
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // helpText says what can be typed and what the signs mean.
@@ -70,7 +68,7 @@ func (m *Model) listKey(key string) tea.Cmd {
 		return m.closed()
 	case key == "enter" || key == "l" || key == "right":
 		if a, ok := l.selected(); ok {
-			l.open = &pane{title: team.Printable(a.Path), loading: true}
+			l.open = &pane{title: safe(a.Path), loading: true}
 			l.open.resize(m.width)
 			return m.readContent(l.open, a.Path)
 		}

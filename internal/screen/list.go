@@ -4,8 +4,6 @@ import (
 	"fmt"
 
 	"charm.land/lipgloss/v2"
-
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // list is the list of artifacts, to select one of.
@@ -22,7 +20,7 @@ type list struct {
 func (l *list) set(all []Artifact, err error) {
 	l.all, l.known, l.why = all, true, ""
 	if err != nil {
-		l.why = team.Printable(err.Error())
+		l.why = safe(err.Error())
 	}
 	l.cursor = min(l.cursor, max(len(all)-1, 0))
 }
@@ -67,7 +65,7 @@ func (l *list) draw(t theme, width, height int, footer string) []string {
 	}
 	for i := from; i < min(from+rows, len(l.all)); i++ {
 		a := l.all[i]
-		mark, path := "  ", team.Printable(a.Path)
+		mark, path := "  ", safe(a.Path)
 		if i == l.cursor {
 			mark, path = t.paint(active, "▸ "), t.paint(strong, path)
 		}

@@ -163,7 +163,7 @@ func (m *Model) live() string {
 		return ""
 	}
 	t := theme{m.options.Colours}
-	word := cmp.Or(team.Printable(a.Progress), lookOf(a.State).word)
+	word := cmp.Or(safe(a.Progress), lookOf(a.State).word)
 	if a.Attempt == 0 {
 		return t.paint(active, "now: "+word)
 	}
@@ -173,7 +173,7 @@ func (m *Model) live() string {
 func (m *Model) load(msg loaded) {
 	text := msg.text
 	if msg.err != nil {
-		text = "it cannot be read: " + team.Printable(msg.err.Error())
+		text = "it cannot be read: " + safe(msg.err.Error())
 	}
 	target := m.pane
 	if m.list != nil && m.list.open != nil {
@@ -294,7 +294,11 @@ func (m *Model) address() tea.Cmd {
 		m.said = "the Web UI's address is not known; name it as web_ui in the worker file"
 		return nil
 	}
-	m.said = m.session.WebUI
+	if m.said = m.session.WebUI; len(m.said) > m.width-2 {
+		m.pane, m.logs = &pane{title: "The session's page"}, team.AssignmentID{}
+		m.pane.resize(m.width)
+		m.pane.set(m.said, m.height)
+	}
 	return tea.SetClipboard(m.session.WebUI)
 }
 

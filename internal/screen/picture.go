@@ -61,7 +61,7 @@ func (p Picture) Lines() []string {
 		lines = append(lines, t.paint(faint, " "+clip(p.Footer, p.Width-2)))
 	}
 	for i, line := range lines {
-		lines[i] = clip(line, p.Width)
+		lines[i] = strings.TrimRight(clip(line, p.Width), " ")
 	}
 	if p.Height > 0 {
 		lines = lines[:min(len(lines), p.Height)]
@@ -73,17 +73,19 @@ func (p Picture) Lines() []string {
 func (p Picture) head(t theme, cramped bool) []string {
 	s := p.Session
 	l := lookOf(s.State)
-	title := " " + t.paint(strong, team.Printable(s.ID)) + "  " + t.paint(l.meaning, l.sign+" "+l.word)
+	state, took := l.sign+" "+l.word, lasted(s.elapsed(p.Now))
+	room := p.Width - lipgloss.Width(state) - len(took) - 6 // of which the id takes what it needs
+	title := " " + t.paint(strong, clip(safe(s.ID), max(room, 6))) + "  " + t.paint(l.meaning, state)
 	if s.Incarnation > 1 {
 		title += t.paint(faint, fmt.Sprintf(", run %d", s.Incarnation))
 	}
-	lines := []string{apart(title, lasted(s.elapsed(p.Now)), p.Width-1)}
+	lines := []string{apart(title, took, p.Width-1)}
 	if !cramped {
 		about := "team " + s.Team
 		if s.Requirement != "" {
 			about += " · " + s.Requirement
 		}
-		lines = append(lines, " "+t.paint(faint, clip(team.Printable(about), p.Width-2)))
+		lines = append(lines, " "+t.paint(faint, clip(safe(about), p.Width-2)))
 	}
 	lines = append(lines, p.totals(t))
 	if !cramped {
@@ -149,9 +151,9 @@ func (p Picture) people(t theme, brief bool) []string {
 	s := p.Session
 	var lines []string
 	add := func(m meaning, sign, text string) {
-		wrapped := wrap(team.Printable(text), p.Width-4)
+		wrapped := fold(safe(text), p.Width-4)
 		if brief {
-			wrapped = []string{clip(team.Printable(text), p.Width-4)}
+			wrapped = []string{clip(safe(text), p.Width-4)}
 		}
 		for i, line := range wrapped {
 			if i > 0 {
@@ -220,17 +222,17 @@ func (p Picture) commands(t theme, all []Command, brief bool) []string {
 	}
 	longest := 0
 	for _, c := range all {
-		longest = max(longest, lipgloss.Width(team.Printable(c.Text)))
+		longest = max(longest, lipgloss.Width(safe(c.Text)))
 	}
 	var lines []string
 	for _, c := range all {
-		text := team.Printable(c.Text)
+		text := safe(c.Text)
 		room := p.Width - 6 - longest - gap
 		if room >= 16 {
-			lines = append(lines, "   "+t.paint(strong, fit(text, longest))+"  "+t.paint(faint, clip(team.Printable(c.Does), room)))
+			lines = append(lines, "   "+t.paint(strong, fit(text, longest))+"  "+t.paint(faint, clip(safe(c.Does), room)))
 			continue
 		}
-		for i, line := range wrap(text, p.Width-6) {
+		for i, line := range fold(text, p.Width-6) {
 			lead := "   "
 			if i > 0 {
 				lead = "     "

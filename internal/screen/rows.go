@@ -101,7 +101,7 @@ func longestName(phases []Phase) int {
 // and where there are several, what they have cost together.
 func (p *painter) phase(r rail, phase Phase, when string) {
 	l := lookOf(phase.State)
-	name := p.paint(faint, r.head) + p.paint(l.meaning, l.sign) + " " + p.paint(strong, team.Printable(phase.Name))
+	name := p.paint(faint, r.head) + p.paint(l.meaning, l.sign) + " " + p.paint(strong, safe(phase.Name))
 	var states []team.State
 	var usage team.Usage
 	var worked time.Duration
@@ -125,12 +125,12 @@ func (p *painter) phase(r rail, phase Phase, when string) {
 		words = append(words, "awaits approval")
 	}
 	if phase.Pass > 1 {
-		words = append(words, fmt.Sprintf("pass %d, sent back before", phase.Pass))
+		words = append(words, fmt.Sprintf("pass %d, since work was sent back", phase.Pass))
 	}
 	if when != "" {
 		words = append(words, when)
 	}
-	word := team.Printable(strings.Join(words, "; "))
+	word := safe(strings.Join(words, "; "))
 	p.line(row{}, fit(name, p.name+spill)+strings.Repeat(" ", gap)+fit(bar, p.state-spill), worked, usage, p.paint(faint, word))
 	if p.word == 0 && word != "" {
 		p.below(row{}, r, 2, p.paint(faint, word))
@@ -142,7 +142,7 @@ func (p *painter) phase(r rail, phase Phase, when string) {
 func (p *painter) assignment(r rail, phase Phase, a Assignment) {
 	of := row{of: team.AssignmentID{Phase: phase.Name, Persona: a.Persona}}
 	l := lookOf(a.State)
-	mark, name := "  ", team.Printable(a.Persona)
+	mark, name := "  ", safe(a.Persona)
 	if of.of == p.selected {
 		mark, name = p.paint(active, "▸ "), p.paint(strong, name)
 	}
@@ -162,6 +162,8 @@ func (p *painter) assignment(r rail, phase Phase, a Assignment) {
 // tried says which round and attempt it is, where that is not plainly the first.
 func (p *painter) tried(a Assignment) string {
 	switch {
+	case p.width < tokensFrom && a.State == team.HelpIsNeeded: // there is no room
+		return ""
 	case a.Attempt == 0, a.Round <= 1 && a.Attempt == 1 && a.State != team.Running:
 		return ""
 	case p.width < figuresFrom && a.Round > 1:
@@ -181,7 +183,7 @@ func (p *painter) tried(a Assignment) string {
 func (p *painter) says(a Assignment) string {
 	var b strings.Builder
 	if a.Agent != "" {
-		fmt.Fprintf(&b, "(by its fallback %s) ", team.Printable(a.Agent))
+		fmt.Fprintf(&b, "(by its fallback %s) ", safe(a.Agent))
 	}
 	if a.LostWorkers > 0 {
 		fmt.Fprintf(&b, "(%s lost) ", count(a.LostWorkers, "worker"))
@@ -189,16 +191,16 @@ func (p *painter) says(a Assignment) string {
 	prefix := p.paint(faint, b.String())
 	switch {
 	case a.Awaits != nil:
-		return prefix + p.paint(slow, "breaker "+team.Printable(a.Awaits.Breaker)+" is open, "+yet(a.Awaits.Until, p.now))
+		return prefix + p.paint(slow, "breaker "+safe(a.Awaits.Breaker)+" is open, "+yet(a.Awaits.Until, p.now))
 	case a.State.Done():
-		return prefix + p.paint(faint, team.Printable(a.Summary))
+		return prefix + p.paint(faint, safe(a.Summary))
 	case a.State == team.HelpIsNeeded, a.State == team.Failed, a.Progress == "":
 		if n := len(a.Failures); n > 0 {
 			f := a.Failures[n-1]
-			return prefix + p.paint(bad, fmt.Sprintf("attempt failed: %s: %s", f.Category, team.Printable(f.Message)))
+			return prefix + p.paint(bad, fmt.Sprintf("attempt failed: %s: %s", f.Category, safe(f.Message)))
 		}
 	}
-	return prefix + p.paint(faint, team.Printable(a.Progress))
+	return prefix + p.paint(faint, safe(a.Progress))
 }
 
 // yet says how long something lasts that ends at a moment.

@@ -44,10 +44,32 @@ func apart(left, right string, width int) string {
 }
 
 // wrap breaks a line that may have colours at a width, between words where that
-// is possible.
+// is possible, and keeps its spaces.
 func wrap(line string, width int) []string {
-	return strings.Split(ansi.Wrap(line, max(width, 1), " "), "\n")
+	return strings.Split(ansi.Wrap(line, max(width, 1), ""), "\n")
 }
+
+// fold breaks a text without colours at a width, between its words only: what a
+// person types stays whole unless a word alone is too long.
+func fold(text string, width int) []string {
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(text) {
+		switch {
+		case line == "":
+			line = word
+		case lipgloss.Width(line)+1+lipgloss.Width(word) <= width:
+			line += " " + word
+		default:
+			lines, line = append(lines, line), word
+		}
+	}
+	lines = append(lines, line)
+	return strings.Split(ansi.Hardwrap(strings.Join(lines, "\n"), max(width, 1), false), "\n")
+}
+
+// safe is text of any origin as one line that is only seen.
+func safe(text string) string { return team.Printable(ansi.Strip(text)) }
 
 // lasted writes a duration in its two largest units.
 func lasted(d time.Duration) string {

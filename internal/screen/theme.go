@@ -86,7 +86,7 @@ func lookOf(s team.State) look {
 	case team.Pending:
 		return look{"○", "pending", faint, "·"}
 	}
-	return look{"○", team.Printable(string(s)), faint, "·"}
+	return look{"○", safe(string(s)), faint, "·"}
 }
 
 // bar draws the states of the parts of a whole, each as wide as the others. Runs of
