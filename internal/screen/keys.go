@@ -102,7 +102,7 @@ func (m *Model) listFooter() string {
 // ending says that only what is open keeps the program.
 func (m *Model) ending() string {
 	if m.ends {
-		return "   (the session has nothing more to show; esc ends the watching)"
+		return "   (nothing more happens; esc ends the watching)"
 	}
 	return ""
 }

@@ -138,8 +138,7 @@ func (m *Model) renew(s Session) tea.Cmd {
 	if m.pane == nil || m.logs == (team.AssignmentID{}) {
 		return nil
 	}
-	m.pane.live = m.live()
-	m.pane.set(m.pane.text, m.height)
+	m.pane.tell(m.live(), m.height)
 	if seen := m.stage(); seen != m.seen {
 		m.seen = seen
 		return m.readLogs()

@@ -24,8 +24,18 @@ type pane struct {
 
 // set puts another text into the pane. Who was at its end stays there.
 func (p *pane) set(text string, height int) {
-	ended := len(p.lines) > 0 && p.offset >= p.most(height)
+	ended := !p.loading && p.offset >= p.most(height)
 	p.text, p.loading = text, false
+	p.rewrap()
+	if ended {
+		p.offset = p.most(height)
+	}
+}
+
+// tell changes what is happening now, below the text.
+func (p *pane) tell(live string, height int) {
+	ended := p.offset >= p.most(height)
+	p.live = live
 	p.rewrap()
 	if ended {
 		p.offset = p.most(height)

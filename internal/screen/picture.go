@@ -43,10 +43,11 @@ func (p Picture) Lines() []string {
 		if p.Footer != "" {
 			room--
 		}
-		if least := min(len(rows), 6); len(people)+least > room {
+		most := max(min(room-min(len(rows), 6), room*2/3), 1)
+		if len(people) > most {
 			people = p.people(t, true)
 		}
-		people = people[:min(len(people), max(room*2/3, 1))]
+		people = people[:min(len(people), most)]
 		rows = window(t, rows, max(room-len(people), 1), p.Selected)
 	}
 	lines := head
@@ -76,7 +77,7 @@ func (p Picture) head(t theme, cramped bool) []string {
 	state, took := l.sign+" "+l.word, lasted(s.elapsed(p.Now))
 	room := p.Width - lipgloss.Width(state) - len(took) - 6 // of which the id takes what it needs
 	title := " " + t.paint(strong, clip(safe(s.ID), max(room, 6))) + "  " + t.paint(l.meaning, state)
-	if s.Incarnation > 1 {
+	if s.Incarnation > 1 && p.Width >= tokensFrom {
 		title += t.paint(faint, fmt.Sprintf(", run %d", s.Incarnation))
 	}
 	lines := []string{apart(title, took, p.Width-1)}
