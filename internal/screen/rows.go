@@ -104,11 +104,10 @@ func (p *painter) phase(r rail, phase Phase, when string) {
 	name := p.paint(faint, r.head) + p.paint(l.meaning, l.sign) + " " + p.paint(strong, safe(phase.Name))
 	var states []team.State
 	var usage team.Usage
-	var worked time.Duration
 	done := 0
 	for _, a := range phase.Assignments {
 		states = append(states, a.State)
-		usage, worked = usage.Add(a.Usage), worked+a.elapsed(p.now)
+		usage = usage.Add(a.Usage)
 		if a.State.Done() {
 			done++
 		}
@@ -118,7 +117,7 @@ func (p *painter) phase(r rail, phase Phase, when string) {
 	if len(states) > 1 && spill == 0 {
 		bar += fmt.Sprintf(" %d/%d", done, len(states))
 	} else if len(states) <= 1 {
-		usage, worked = team.Usage{}, 0
+		usage = team.Usage{}
 	}
 	var words []string
 	if phase.State == team.AwaitingApproval {
@@ -131,7 +130,7 @@ func (p *painter) phase(r rail, phase Phase, when string) {
 		words = append(words, when)
 	}
 	word := safe(strings.Join(words, "; "))
-	p.line(row{}, fit(name, p.name+spill)+strings.Repeat(" ", gap)+fit(bar, p.state-spill), worked, usage, p.paint(faint, word))
+	p.line(row{}, fit(name, p.name+spill)+strings.Repeat(" ", gap)+fit(bar, p.state-spill), 0, usage, p.paint(faint, word))
 	if p.word == 0 && word != "" {
 		p.below(row{}, r, 2, p.paint(faint, word))
 	}
