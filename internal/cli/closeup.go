@@ -29,15 +29,10 @@ type workDone struct {
 	worked         time.Duration
 }
 
-// read brings it up to date with a view. What cannot be read stays as it was.
-func (c *closeUp) read(ctx context.Context, v view) {
-	if c.store == nil {
-		return
-	}
-	if v.Checkpoint != "" && v.Checkpoint != c.checkpoint {
-		c.readCheckpoint(ctx, v.Checkpoint)
-	}
-	if v.revision == c.revision && c.work != nil {
+// readWork reads the records of assignments, and where the Web UI is, where the
+// mirror has changed since. What cannot be read is left out.
+func (c *closeUp) readWork(ctx context.Context, v view) {
+	if c.store == nil || v.revision == c.revision && c.work != nil {
 		return
 	}
 	c.work = map[team.AssignmentID]workDone{}
@@ -63,7 +58,12 @@ func (c *closeUp) key() team.SessionKey {
 	return team.SessionKey{Namespace: c.conn.Namespace, Session: c.session}
 }
 
+// readCheckpoint reads the newest checkpoint and its team. What cannot be read stays
+// as it was.
 func (c *closeUp) readCheckpoint(ctx context.Context, name team.Digest) {
+	if c.store == nil || name == "" || name == c.checkpoint {
+		return
+	}
 	found, err := c.store.Checkpoint(ctx, name)
 	if err != nil {
 		return
@@ -102,7 +102,7 @@ func workDoneIn(r team.Record) workDone {
 
 // passes says in which pass phases are whose work was sent back.
 func (c *closeUp) passes(ctx context.Context, v view) map[string]int {
-	c.read(ctx, v)
+	c.readCheckpoint(ctx, v.Checkpoint)
 	passes := map[string]int{}
 	for _, p := range v.Phases {
 		if pass := c.known.Pass(p.Name); pass > 1 {
@@ -115,6 +115,7 @@ func (c *closeUp) passes(ctx context.Context, v view) map[string]int {
 // drawn is the session as it is drawn.
 func (c *closeUp) drawn(ctx context.Context, a *app, v view) screen.Session {
 	passes := c.passes(ctx, v)
+	c.readWork(ctx, v)
 	s := screen.Session{
 		ID: v.Session, Team: v.Team, State: v.Status.Status, Incarnation: v.Incarnation, Requirement: v.Requirement,
 		Usage: v.Usage, Limit: v.limit, Spent: v.spent, Reason: v.Reason,

@@ -208,3 +208,39 @@ func TestWatchingCostsNoHistory(t *testing.T) {
 	}, "the other one does not end")
 	require.Equal(t, events("unseen"), events("seen"))
 }
+
+// reviewedTeam has work that is sent back once.
+const reviewedTeam = `
+version: 1
+name: reviewed
+personas:
+  dev: {role: Developer, agent: coder, instructions: "Write code."}
+  critic: {role: Reviewer, agent: critic, instructions: "Review it."}
+phases:
+  - {name: build, personas: [dev], produces: [code.txt]}
+  - {name: review, personas: [critic], sends_back: {to: build, times: 1}}
+`
+
+func TestWatchingTellsThePassOfWorkThatWasSentBack(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	d.withWorker(map[string]string{
+		"coder": "date +%N > code.txt",
+		"critic": `if [ ! -f ` + d.dir + `/sent ]; then touch ` + d.dir + `/sent; echo '{"sends_back":{"reasons":["too short"]}}' > "$MAESTRO_RESULT"; exit; fi
+while [ ! -f ` + d.dir + `/go ]; do sleep 0.05; done; echo good > review.txt`,
+	})
+	teamFile := d.file("team.yaml", reviewedTeam)
+	d.must(0, "run", teamFile, "Make it so.", "--session", "s")
+	lines := d.begin("watch", "s")
+	drawn := d.onTerminal(80, 24, nil, "watch", "s")
+	lines.shows("build (pass 2): completed")
+	lines.shows("review (pass 2): started")
+	drawn.showsLine(`✓ build .*\n.*pass 2`)
+	drawn.showsLine(`● review .*\n.*pass 2`)
+	d.file("go", "")
+	require.Equal(t, 0, lines.wait())
+	require.Contains(t, lines.stdout.String(), "review/critic (pass 2): completed")
+	code, printed := drawn.ends()
+	require.Equal(t, 0, code, printed)
+	require.Regexp(t, `✓ review .*\n.*pass 2`, drawn.sees(), "also once it is done")
+}
