@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/url"
@@ -139,6 +140,9 @@ func (c *closeUp) drawn(ctx context.Context, a *app, v view) screen.Session {
 		}
 		for _, as := range p.Assignments {
 			phase.Assignments = append(phase.Assignments, c.drawnAssignment(v, p.Name, as))
+			if p.Status == team.Pending && as.Status == team.Running {
+				phase.State = team.Running // the mirror says so in a moment
+			}
 			if as.Awaits != nil {
 				waits = append(waits, as.Awaits.String())
 			}
@@ -175,9 +179,8 @@ func (c *closeUp) drawnAssignment(v view, phase string, as team.AssignmentStatus
 	}
 	if at, ok := v.live[id]; ok {
 		out.Since = at.since
-		if at.number > 0 {
-			out.Attempt = at.number
-		}
+		out.Round = max(out.Round, 1) // the record may be a moment behind
+		out.Attempt = cmp.Or(at.number, max(out.Attempt, 1))
 	}
 	if as.Status == team.Pending {
 		out.Round, out.Attempt = 0, 0

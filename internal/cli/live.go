@@ -58,7 +58,7 @@ func (a *app) live(ctx context.Context, w *watcher, terminal *os.File) (view, er
 				panic(r)
 			}
 		}()
-		v, err = a.track(life, w, &onScreen{app: a, close: &closeUp{watcher: w}, program: program})
+		v, err = a.track(life, w, &onScreen{app: a, near: &closeUp{watcher: w}, program: program})
 		program.Send(screen.Ended{})
 	}()
 	_, drawn := program.Run()
@@ -79,12 +79,12 @@ func (a *app) live(ctx context.Context, w *watcher, terminal *os.File) (view, er
 // onScreen is an audience that looks at a drawing.
 type onScreen struct {
 	app     *app
-	close   *closeUp
+	near    *closeUp
 	program *tea.Program
 }
 
 func (o *onScreen) shows(ctx context.Context, v view) {
-	o.program.Send(screen.Update{Session: o.close.drawn(ctx, o.app, v)})
+	o.program.Send(screen.Update{Session: o.near.drawn(ctx, o.app, v)})
 }
 
 func (o *onScreen) lost(why string) { o.program.Send(screen.Lost{Why: why}) }

@@ -122,13 +122,13 @@ func (a *app) track(ctx context.Context, w *watcher, to audience) (view, error) 
 // lines is an audience that says what has changed, a line each.
 type lines struct {
 	app    *app
-	close  *closeUp
+	near   *closeUp
 	before team.Status
 	said   []string // the notes that have been said
 	gone   bool     // the connection is lost
 }
 
-func (a *app) lines(w *watcher) *lines { return &lines{app: a, close: &closeUp{watcher: w}} }
+func (a *app) lines(w *watcher) *lines { return &lines{app: a, near: &closeUp{watcher: w}} }
 
 // shows prints what has changed, and notes that have not been said already.
 func (l *lines) shows(ctx context.Context, now view) {
@@ -138,7 +138,7 @@ func (l *lines) shows(ctx context.Context, now view) {
 		l.gone = false
 	}
 	stamp := a.paint.paint(dim, a.env.Now().Local().Format(time.TimeOnly))
-	for _, line := range changes(a.paint, l.before, now.Status, l.close.passes(ctx, now)) {
+	for _, line := range changes(a.paint, l.before, now.Status, l.near.passes(ctx, now)) {
 		a.print("%s  %s", stamp, line)
 	}
 	for _, note := range now.Notes {

@@ -41,8 +41,10 @@ func working() screen.Session {
 			}},
 			{Name: "implementation", State: team.Running, Needs: []string{"design"}, Pass: 2, Assignments: []screen.Assignment{
 				{Persona: "backend", State: team.Running, Round: 1, Attempt: 1, Worked: 61 * time.Second, Since: now.Add(-11 * time.Second), Usage: used(240_045, "0.94"), Progress: "go test ./store: 日本語 names \x1b[31mpass\x07"},
-				{Persona: "frontend", State: team.Running, Round: 2, Attempt: 3, Worked: 31 * time.Second, Since: now.Add(-5 * time.Second), Usage: used(120_000, "0.71"),
-					Failures: []team.AttemptFailure{{Category: team.TestFailure, Message: "TestLogin: want 200, got 404"}}, LostWorkers: 1},
+				{
+					Persona: "frontend", State: team.Running, Round: 2, Attempt: 3, Worked: 31 * time.Second, Since: now.Add(-5 * time.Second), Usage: used(120_000, "0.71"),
+					Failures: []team.AttemptFailure{{Category: team.TestFailure, Message: "TestLogin: want 200, got 404"}}, LostWorkers: 1,
+				},
 			}},
 			{Name: "manual", State: team.Running, Needs: []string{"design"}, Pass: 1, Assignments: []screen.Assignment{
 				{Persona: "writer", State: team.Waiting, Round: 1, Attempt: 1, Usage: used(19_000, "0.07"), Progress: "waits for a free worker"},
@@ -114,6 +116,11 @@ func situations() map[string]screen.Picture {
 		Commands: []screen.Command{{Text: "maestro resume shortener-20261121-k3j2ab", Does: "goes on, its finished work restored"}},
 	}}
 
+	sealing := working()
+	for i := range sealing.Phases[1].Assignments {
+		sealing.Phases[1].Assignments[i].State = done
+	}
+
 	idle := working()
 	idle.Notes = []string{"no worker offers agent coder: nobody polls queue maestro-abc-agent-coder; start a worker whose file defines it"}
 
@@ -128,6 +135,7 @@ func situations() map[string]screen.Picture {
 			Session: idle, Selected: team.AssignmentID{Phase: "implementation", Persona: "frontend"},
 			Trouble: "lost the connection to Temporal at 127.0.0.1:7233; trying again until it is back (the session is safe)",
 		},
+		"sealing": {Session: sealing, Selected: team.AssignmentID{Phase: "manual", Persona: "writer"}},
 		"nothing": {Session: screen.Session{ID: "solo-1", Team: "solo", State: team.Admitted, Started: now}},
 	}
 }

@@ -120,8 +120,11 @@ func (p *painter) phase(r rail, phase Phase, when string) {
 		usage = team.Usage{}
 	}
 	var words []string
-	if phase.State == team.AwaitingApproval {
+	switch {
+	case phase.State == team.AwaitingApproval:
 		words = append(words, "awaits approval")
+	case phase.State == team.Running && done == len(states) && done > 1:
+		words = append(words, "its work is merged and checked")
 	}
 	if phase.Pass > 1 {
 		words = append(words, fmt.Sprintf("pass %d, since work was sent back", phase.Pass))
@@ -221,8 +224,8 @@ func (p *painter) line(of row, stands string, worked time.Duration, usage team.U
 		duration = lasted(worked)
 	}
 	cells = append(cells, flush(duration, p.time))
-	if p.columns.tokens > 0 {
-		cells = append(cells, flush(tokens(usage.Tokens()), p.columns.tokens))
+	if p.tokens > 0 {
+		cells = append(cells, flush(tokens(usage.Tokens()), p.tokens))
 	}
 	if p.cost > 0 {
 		cells = append(cells, flush(dollars(usage.CostUSD), p.cost))
