@@ -26,27 +26,38 @@ type closeUp struct {
 
 // workDone is what an assignment's record tells of its attempts.
 type workDone struct {
-	round, attempt int
-	worked         time.Duration
+	pass, round, attempt int
+	worked               time.Duration
+	over                 bool // the last round has its result
 }
 
-// readWork reads the records of assignments, and where the Web UI is, where the
-// mirror has changed since. What cannot be read is left out.
+// readWork reads the records of assignments: of those that have yet to be done each
+// time, since the mirror may be written before them, and of the others where the
+// mirror has changed. What cannot be read is left out.
 func (c *closeUp) readWork(ctx context.Context, v view) {
-	if c.store == nil || v.revision == c.revision && c.work != nil {
+	if c.store == nil {
 		return
 	}
-	c.work = map[team.AssignmentID]workDone{}
+	changed := v.revision != c.revision || c.work == nil
+	if changed {
+		c.work, c.revision = map[team.AssignmentID]workDone{}, v.revision
+		c.readWebUI(ctx)
+	}
 	for _, p := range v.Phases {
 		for _, as := range p.Assignments {
+			if as.Status == team.Pending || as.Status.Done() && !changed {
+				continue
+			}
 			id := team.AssignmentID{Phase: p.Name, Persona: as.Persona}
-			r, err := c.store.Record(c.key(), id)
-			if err == nil {
+			if r, err := c.store.Record(c.key(), id); err == nil {
 				c.work[id] = workDoneIn(r)
 			}
 		}
 	}
-	c.revision = v.revision
+}
+
+// readWebUI asks the live workers' offers where the Web UI is.
+func (c *closeUp) readWebUI(ctx context.Context) {
 	offers, _ := c.store.Offers(ctx)
 	for _, o := range offers {
 		if o.WebUI != "" && o.Live(c.now()) {
@@ -91,23 +102,32 @@ func workDoneIn(r team.Record) workDone {
 		return w
 	}
 	last := r.Rounds[len(r.Rounds)-1]
-	w.round, w.attempt = last.Round, len(last.Attempts)
+	w.pass, w.round, w.attempt = r.Passes()[len(r.Rounds)-1], last.Round, len(last.Attempts)
 	switch {
 	case last.Result != nil:
-		w.attempt = last.Result.Attempts
+		w.attempt, w.over = last.Result.Attempts, true
 	case !last.GaveUp:
 		w.attempt++ // under way, or about to be
 	}
 	return w
 }
 
-// passes says in which pass phases are whose work was sent back.
-func (c *closeUp) passes(ctx context.Context, v view) map[string]int {
+// passes says in which pass the work is that was begun afresh, by assignments and,
+// without a persona, by phases.
+func (c *closeUp) passes(ctx context.Context, v view) map[team.AssignmentID]int {
 	c.readCheckpoint(ctx, v.Checkpoint)
-	passes := map[string]int{}
+	c.readWork(ctx, v)
+	passes := map[team.AssignmentID]int{}
 	for _, p := range v.Phases {
-		if pass := c.known.Pass(p.Name); pass > 1 {
-			passes[p.Name] = pass
+		phase := team.AssignmentID{Phase: p.Name}
+		passes[phase] = c.known.SentBack(p.Name) + 1 // its records may have yet to begin
+		for _, as := range p.Assignments {
+			id := team.AssignmentID{Phase: p.Name, Persona: as.Persona}
+			passes[id] = c.work[id].pass
+			if _, atWork := v.live[id]; atWork && c.work[id].over { // its record tells of the round when it ends
+				passes[id] = max(passes[id], c.known.SentBack(p.Name)+1)
+			}
+			passes[phase] = max(passes[phase], passes[id])
 		}
 	}
 	return passes
@@ -116,7 +136,6 @@ func (c *closeUp) passes(ctx context.Context, v view) map[string]int {
 // drawn is the session as it is drawn.
 func (c *closeUp) drawn(ctx context.Context, a *app, v view) screen.Session {
 	passes := c.passes(ctx, v)
-	c.readWork(ctx, v)
 	s := screen.Session{
 		ID: v.Session, Team: v.Team, State: v.Status.Status, Incarnation: v.Incarnation, Requirement: v.Requirement,
 		Usage: v.Usage, Limit: v.limit, Spent: v.spent, Reason: v.Reason,
@@ -132,14 +151,14 @@ func (c *closeUp) drawn(ctx context.Context, a *app, v view) screen.Session {
 	}
 	var waits []string
 	for i, p := range v.Phases {
-		phase := screen.Phase{Name: p.Name, State: p.Status, Pass: max(passes[p.Name], 1)}
+		phase := screen.Phase{Name: p.Name, State: p.Status, SentBack: c.known.SentBack(p.Name)}
 		if needs, ok := c.needs[p.Name]; ok {
 			phase.Needs = needs
 		} else if i > 0 { // what the graph is, nobody says
 			phase.Needs = []string{v.Phases[i-1].Name}
 		}
 		for _, as := range p.Assignments {
-			phase.Assignments = append(phase.Assignments, c.drawnAssignment(v, p.Name, as))
+			phase.Assignments = append(phase.Assignments, c.drawnAssignment(v, p.Name, as, passes))
 			if p.Status == team.Pending && as.Status == team.Running {
 				phase.State = team.Running // the mirror says so in a moment
 			}
@@ -167,23 +186,26 @@ func containsAny(text string, parts []string) bool {
 	return false
 }
 
-func (c *closeUp) drawnAssignment(v view, phase string, as team.AssignmentStatus) screen.Assignment {
+func (c *closeUp) drawnAssignment(v view, phase string, as team.AssignmentStatus, passes map[team.AssignmentID]int) screen.Assignment {
 	id := team.AssignmentID{Phase: phase, Persona: as.Persona}
 	work, known := c.work[id]
 	if !known {
 		work = workDone{round: as.Rounds, attempt: min(as.Attempts, 1)}
 	}
 	out := screen.Assignment{
-		Persona: as.Persona, State: as.Status, Agent: as.Agent, Round: work.round, Attempt: work.attempt, Worked: work.worked,
+		Persona: as.Persona, State: as.Status, Agent: as.Agent, Pass: passes[id], Round: work.round, Attempt: work.attempt, Worked: work.worked,
 		Usage: as.Usage, Progress: as.Progress, Summary: as.Summary, Failures: as.Failures, LostWorkers: as.LostWorkers, Awaits: as.Awaits,
 	}
 	if at, ok := v.live[id]; ok {
 		out.Since = at.since
+		if out.Pass > work.pass {
+			out.Round, out.Attempt = 1, 1
+		}
 		out.Round = max(out.Round, 1) // the record may be a moment behind
 		out.Attempt = cmp.Or(at.number, max(out.Attempt, 1))
 	}
 	if as.Status == team.Pending {
-		out.Round, out.Attempt = 0, 0
+		out.Pass, out.Round, out.Attempt = 0, 0, 0
 	}
 	return out
 }

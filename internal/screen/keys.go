@@ -27,7 +27,8 @@ In logs, files and here: up, down, page up, page down, home, end scroll.
 r2 a3             round 2, attempt 3: an attempt that fails is repeated
                   within its round; a round that fails is followed by
                   another one after a wait
-pass 2            the phase's work was sent back and is done again
+p2, pass 2        the work is begun afresh: it was sent back, or a person
+                  has had it tried again
 time, cost        of the assignment, over all its attempts and passes
 `
 

@@ -36,21 +36,21 @@ func working() screen.Session {
 		Started:     now.Add(-252 * time.Second), Usage: used(412_345, "1.84"), Limit: limit, Spent: team.Amount{Tokens: 412_345},
 		WebUI: "http://127.0.0.1:8233/namespaces/default/workflows/shortener-20261121-k3j2ab",
 		Phases: []screen.Phase{
-			{Name: "design", State: team.Completed, Pass: 1, Assignments: []screen.Assignment{
+			{Name: "design", State: team.Completed, Assignments: []screen.Assignment{
 				{Persona: "architect", State: team.Completed, Round: 1, Attempt: 2, Worked: 72 * time.Second, Usage: used(33_300, "0.12"), Summary: "Links live in SQLite; codes have seven letters."},
 			}},
-			{Name: "implementation", State: team.Running, Needs: []string{"design"}, Pass: 2, Assignments: []screen.Assignment{
-				{Persona: "backend", State: team.Running, Round: 1, Attempt: 1, Worked: 61 * time.Second, Since: now.Add(-11 * time.Second), Usage: used(240_045, "0.94"), Progress: "go test ./store: 日本語 names \x1b[31mpass\x07"},
+			{Name: "implementation", State: team.Running, Needs: []string{"design"}, SentBack: 1, Assignments: []screen.Assignment{
+				{Persona: "backend", State: team.Running, Pass: 2, Round: 1, Attempt: 1, Worked: 61 * time.Second, Since: now.Add(-11 * time.Second), Usage: used(240_045, "0.94"), Progress: "go test ./store: 日本語 names \x1b[31mpass\x07"},
 				{
-					Persona: "frontend", State: team.Running, Round: 2, Attempt: 3, Worked: 31 * time.Second, Since: now.Add(-5 * time.Second), Usage: used(120_000, "0.71"),
+					Persona: "frontend", State: team.Running, Pass: 2, Round: 2, Attempt: 3, Worked: 31 * time.Second, Since: now.Add(-5 * time.Second), Usage: used(120_000, "0.71"),
 					Failures: []team.AttemptFailure{{Category: team.TestFailure, Message: "TestLogin: want 200, got 404"}}, LostWorkers: 1,
 				},
 			}},
-			{Name: "manual", State: team.Running, Needs: []string{"design"}, Pass: 1, Assignments: []screen.Assignment{
+			{Name: "manual", State: team.Running, Needs: []string{"design"}, Assignments: []screen.Assignment{
 				{Persona: "writer", State: team.Waiting, Round: 1, Attempt: 1, Usage: used(19_000, "0.07"), Progress: "waits for a free worker"},
 			}},
-			{Name: "testing", State: team.Pending, Needs: []string{"implementation"}, Pass: 1, Assignments: []screen.Assignment{{Persona: "tester", State: team.Pending}}},
-			{Name: "release", State: team.Pending, Needs: []string{"testing", "manual"}, Pass: 1, Assignments: []screen.Assignment{{Persona: "operator", State: team.Pending}}},
+			{Name: "testing", State: team.Pending, Needs: []string{"implementation"}, Assignments: []screen.Assignment{{Persona: "tester", State: team.Pending}}},
+			{Name: "release", State: team.Pending, Needs: []string{"testing", "manual"}, Assignments: []screen.Assignment{{Persona: "operator", State: team.Pending}}},
 		},
 	}
 }
@@ -60,7 +60,7 @@ func linear(state team.State, phases ...team.State) screen.Session {
 	s := working()
 	s.State, s.Phases, s.Limit = state, nil, team.Cap{}
 	for i, name := range []string{"requirements", "design", "implementation", "testing", "deployment"} {
-		p := screen.Phase{Name: name, State: phases[i], Pass: 1, Assignments: []screen.Assignment{
+		p := screen.Phase{Name: name, State: phases[i], Assignments: []screen.Assignment{
 			{Persona: []string{"analyst", "architect", "developer", "tester", "operator"}[i], State: phases[i]},
 		}}
 		if i > 0 {

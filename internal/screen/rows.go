@@ -34,7 +34,7 @@ func columnsFor(width int, longest int) columns {
 	case width < figuresFrom:
 		c = columns{state: 14, time: 7, tokens: 6}
 	case width >= wideFrom:
-		c.state = 30
+		c.state = 36
 	}
 	used := 2 // margins
 	for _, w := range []int{c.state, c.time, c.tokens, c.cost} {
@@ -126,8 +126,11 @@ func (p *painter) phase(r rail, phase Phase, when string) {
 	case phase.State == team.Running && done == len(states) && done > 1:
 		words = append(words, "its work is merged and checked")
 	}
-	if phase.Pass > 1 {
-		words = append(words, fmt.Sprintf("pass %d, since work was sent back", phase.Pass))
+	switch {
+	case phase.SentBack == 1:
+		words = append(words, "done again: work was sent back")
+	case phase.SentBack > 1:
+		words = append(words, fmt.Sprintf("done again: work was sent back %d times", phase.SentBack))
 	}
 	if when != "" {
 		words = append(words, when)
@@ -161,23 +164,36 @@ func (p *painter) assignment(r rail, phase Phase, a Assignment) {
 	}
 }
 
-// tried says which round and attempt it is, where that is not plainly the first.
+// tried says which pass, round and attempt it is, where that is not plainly the first.
 func (p *painter) tried(a Assignment) string {
-	switch {
-	case p.width < tokensFrom && a.State == team.HelpIsNeeded: // there is no room
-		return ""
-	case a.Attempt == 0, a.Round <= 1 && a.Attempt == 1 && a.State != team.Running:
-		return ""
-	case p.width < figuresFrom && a.Round > 1:
-		return fmt.Sprintf(" r%d a%d", a.Round, a.Attempt)
-	case p.width < figuresFrom:
-		return fmt.Sprintf(" a%d", a.Attempt)
-	case p.width < wideFrom && a.Round > 1:
-		return fmt.Sprintf(", r%d a%d", a.Round, a.Attempt)
-	case a.Round > 1:
-		return fmt.Sprintf(", round %d, attempt %d", a.Round, a.Attempt)
+	first := a.Pass <= 1 && a.Round <= 1 && a.Attempt == 1
+	if a.Attempt == 0 || first && a.State != team.Running || p.width < tokensFrom && a.State == team.HelpIsNeeded {
+		return "" // in the last case there is no room
 	}
-	return fmt.Sprintf(", attempt %d", a.Attempt)
+	var parts []string
+	add := func(long, short string, n int) {
+		if p.width < wideFrom {
+			parts = append(parts, fmt.Sprintf("%s%d", short, n))
+			return
+		}
+		parts = append(parts, fmt.Sprintf("%s %d", long, n))
+	}
+	if a.Pass > 1 {
+		add("pass", "p", a.Pass)
+	}
+	if a.Round > 1 {
+		add("round", "r", a.Round)
+	}
+	add("attempt", "a", a.Attempt)
+	switch {
+	case p.width >= wideFrom:
+		return ", " + strings.Join(parts, ", ")
+	case p.width < figuresFrom:
+		return " " + strings.Join(parts, " ")
+	case len(parts) == 1: // there is room for the word
+		return fmt.Sprintf(", attempt %d", a.Attempt)
+	}
+	return ", " + strings.Join(parts, " ")
 }
 
 // says is what is to be said of an assignment in a line: what it waits for, what its

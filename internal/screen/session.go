@@ -43,9 +43,8 @@ type Phase struct {
 	State team.State
 	// Needs names the phases that it builds on.
 	Needs []string
-	// Pass counts how often its work was begun, from 1: more than once where it was
-	// sent back.
-	Pass        int
+	// SentBack counts how often it was begun again because work was sent back.
+	SentBack    int
 	Assignments []Assignment
 }
 
@@ -55,9 +54,10 @@ type Assignment struct {
 	State   team.State
 	// Agent works in the place of the persona's own; empty: nobody does.
 	Agent string
-	// Round is the present one of the pass, and Attempt the present one of the
-	// round, or the last; both count from 1 and are zero before the first.
-	Round, Attempt int
+	// Pass counts how often the assignment was begun afresh, from 1; zero before the
+	// first. Round is the present one of the pass, and Attempt the present one of the
+	// round, or the last; they count in the same way.
+	Pass, Round, Attempt int
 	// Worked is the time at work in finished attempts, and Since when the attempt
 	// under way began; zero: none is, or it is not known.
 	Worked time.Duration

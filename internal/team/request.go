@@ -170,17 +170,17 @@ func (c Checkpoint) Reworking(phase string) *Rework {
 	return nil
 }
 
-// Pass counts how often the work of a phase was begun, from 1: once more for each
-// time that it, or what it builds on, was sent back.
-func (c Checkpoint) Pass(phase string) int {
-	pass := 1
+// SentBack counts how often a phase was begun again because its work, or what it
+// builds on, was sent back, by itself or by others.
+func (c Checkpoint) SentBack(phase string) int {
+	times := 0
 	for _, r := range c.Reworks {
 		undone := slices.ContainsFunc(r.Undone, func(a CheckpointAssignment) bool { return a.Phase == phase })
 		if undone || r.To == phase || r.From.Phase == phase || slices.Contains(r.Open, phase) {
-			pass++
+			times++
 		}
 	}
-	return pass
+	return times
 }
 
 // Undone is an assignment's work as it was before it was last sent back.

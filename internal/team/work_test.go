@@ -31,7 +31,7 @@ func TestReasonsSayWhatIsWrongInBounds(t *testing.T) {
 	}
 }
 
-func TestPassesAreCountedForAllThatWasSentBack(t *testing.T) {
+func TestWhatIsDoneAgainWasSentBack(t *testing.T) {
 	t.Parallel()
 	id := func(phase string) CheckpointAssignment {
 		return CheckpointAssignment{AssignmentID: AssignmentID{Phase: phase, Persona: "p"}}
@@ -40,10 +40,10 @@ func TestPassesAreCountedForAllThatWasSentBack(t *testing.T) {
 		{To: "build", From: AssignmentID{Phase: "test", Persona: "p"}, Undone: []CheckpointAssignment{id("build"), id("manual")}},
 		{To: "build", From: AssignmentID{Phase: "test", Persona: "p"}, Open: []string{"build", "test", "release"}},
 	}}
-	for phase, pass := range map[string]int{"design": 1, "build": 3, "test": 3, "manual": 2, "release": 2} {
-		require.Equal(t, pass, c.Pass(phase), phase)
+	for phase, times := range map[string]int{"design": 0, "build": 2, "test": 2, "manual": 1, "release": 1} {
+		require.Equal(t, times, c.SentBack(phase), phase)
 	}
-	require.Equal(t, 1, Checkpoint{}.Pass("build"))
+	require.Zero(t, Checkpoint{}.SentBack("build"))
 }
 
 func TestPrintableTextIsOneHarmlessLine(t *testing.T) {
@@ -56,4 +56,22 @@ func TestPrintableTextIsOneHarmlessLine(t *testing.T) {
 	} {
 		require.Equal(t, want, Printable(text))
 	}
+}
+
+func TestPassesBeginWhereWorkIsBegunAfresh(t *testing.T) {
+	t.Parallel()
+	done := &RoundResult{}
+	round := func(run string, epoch int, result *RoundResult) RoundRecord {
+		return RoundRecord{Key: RoundKey{Run: run}, Epoch: epoch, Result: result}
+	}
+	mended := round("b", 2, done)
+	mended.Integrating = true
+	r := Record{Rounds: []RoundRecord{
+		round("a", 1, nil), round("a", 1, done), // a second round
+		round("a", 2, done), // sent back
+		mended,              // mends the merged work of the same pass
+		round("c", 2, nil),  // begun again in a later incarnation
+	}}
+	require.Equal(t, []int{1, 1, 2, 2, 3}, r.Passes())
+	require.Empty(t, Record{}.Passes())
 }
