@@ -14,6 +14,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/maestro-hive/maestro/internal/screen"
+	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -108,7 +109,7 @@ func (c *closerLook) quietly() (*app, *bytes.Buffer) {
 // Logs is what `logs` prints of an assignment.
 func (c *closerLook) Logs(ctx context.Context, id team.AssignmentID) (string, error) {
 	quiet, out := c.quietly()
-	err := quiet.logs(ctx, c.session, id.String())
+	err := quiet.logs(ctx, logsOptions{session: c.session, selection: id.String(), tail: -1})
 	if err == nil && out.Len() == 0 {
 		return "no attempt has finished yet", nil
 	}
@@ -133,7 +134,7 @@ func (c *closerLook) Content(ctx context.Context, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for d, err := range s.PathDiffs(ctx, newest.Workspace, newest.Tree) {
+	for d, err := range s.Patch(ctx, newest.Workspace, newest.Tree, store.PatchOptions{}) {
 		if err != nil {
 			return "", err
 		}

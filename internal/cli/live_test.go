@@ -16,8 +16,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
-// sideTeam has two personas side by side after a phase of one.
-const sideTeam = `
+// crewTeam has two personas side by side after a phase of one.
+const crewTeam = `
 version: 1
 name: side
 personas:
@@ -39,7 +39,7 @@ func TestASessionIsDrawnOnATerminal(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withServer()
 	d.withWorker(map[string]string{"writer": writerScript, "coder": d.gated()})
-	x := d.onTerminal(80, 24, nil, "run", d.file("team.yaml", sideTeam), "Make it so, and make it good.", "--session", "s", "--watch")
+	x := d.onTerminal(80, 24, nil, "run", d.file("team.yaml", crewTeam), "Make it so, and make it good.", "--session", "s", "--watch")
 	x.shows("● running")
 	x.shows("✓ analyst")
 	x.shows("reading the design")
@@ -78,7 +78,7 @@ func TestLeavingATerminalLeavesTheSession(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withServer()
 	d.withWorker(map[string]string{"writer": writerScript, "coder": d.gated()})
-	d.must(0, "run", d.file("team.yaml", sideTeam), "Make it so.", "--session", "s")
+	d.must(0, "run", d.file("team.yaml", crewTeam), "Make it so.", "--session", "s")
 	for name, leave := range map[string]func(*terminal){
 		"q":       func(x *terminal) { x.types("q") },
 		"Ctrl-C":  func(x *terminal) { x.types("\x03") },
@@ -103,7 +103,7 @@ func TestATerminalIsToldWhatToTypeWhenAPersonIsNeeded(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withServer()
 	d.withWorker(map[string]string{"writer": writerScript, "coder": "echo 'the key is missing' >&2; exit 1"})
-	x := d.onTerminal(100, 40, nil, "run", d.file("team.yaml", sideTeam), "Make it so.", "--session", "s", "--watch")
+	x := d.onTerminal(100, 40, nil, "run", d.file("team.yaml", crewTeam), "Make it so.", "--session", "s", "--watch")
 	code, _ := x.ends()
 	require.Equal(t, 3, code)
 	require.Contains(t, x.sees(), "! needs help")
@@ -117,7 +117,7 @@ func TestTerminalsThatCannot(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withServer()
 	d.withWorker(map[string]string{"writer": writerScript, "coder": d.gated()})
-	d.must(0, "run", d.file("team.yaml", sideTeam), "Make it so.", "--session", "s")
+	d.must(0, "run", d.file("team.yaml", crewTeam), "Make it so.", "--session", "s")
 
 	mute := d.onTerminal(80, 24, func(cmd *exec.Cmd) { cmd.Stdin = nil }, "watch", "s")
 	mute.shows("Ctrl-C leaves; the session goes on")
@@ -196,7 +196,7 @@ func TestWatchingCostsNoHistory(t *testing.T) {
 		}
 		return all, own
 	}
-	teamFile := d.file("team.yaml", sideTeam)
+	teamFile := d.file("team.yaml", crewTeam)
 	for _, session := range []string{"unseen", "seen"} {
 		d.must(0, "run", teamFile, "Make it so.", "--session", session)
 		until(t, func() bool { return strings.Count(d.must(0, "status", session), "reading the") == 2 }, "the agents do not work")
