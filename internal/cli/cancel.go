@@ -60,7 +60,7 @@ func (a *app) cancel(ctx context.Context, session string, wait bool) error {
 	if !wait {
 		return nil
 	}
-	v, err := a.track(ctx, w)
+	v, err := a.track(ctx, w, a.lines(w))
 	if err != nil {
 		return err
 	}

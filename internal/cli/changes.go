@@ -7,14 +7,15 @@ import (
 )
 
 // changes says, a line each, what has happened to a session between two looks at
-// it, in the order of its phases. The first look is compared with nothing.
-func changes(p palette, before, now team.Status) []string {
+// it, in the order of its phases. The first look is compared with nothing. passes
+// has the pass of assignments and, without a persona, of phases.
+func changes(p palette, before, now team.Status, passes map[team.AssignmentID]int) []string {
 	var lines []string
 	if before.Session == "" {
 		lines = append(lines, fmt.Sprintf("session %s of team %s: %s", now.Session, dash(now.Team), p.state(now.Status)))
 	}
 	for _, phase := range now.Phases {
-		lines = append(lines, phaseChanges(p, phaseOf(before, phase.Name), phase, now.Usage)...)
+		lines = append(lines, phaseChanges(p, phaseOf(before, phase.Name), phase, now.Usage, passes)...)
 	}
 	lines = append(lines, requestChanges(p, before, now)...)
 	if before.Session != "" && before.Status != now.Status {
@@ -62,10 +63,11 @@ func phaseOf(s team.Status, name string) team.PhaseStatus {
 	return team.PhaseStatus{Name: name, Status: team.Pending}
 }
 
-func phaseChanges(p palette, before, now team.PhaseStatus, usage team.Usage) []string {
+func phaseChanges(p palette, before, now team.PhaseStatus, usage team.Usage, passes map[team.AssignmentID]int) []string {
 	var lines []string
+	again := passText(passes[team.AssignmentID{Phase: now.Name}])
 	if before.Status == team.Pending && now.Status != team.Pending {
-		lines = append(lines, fmt.Sprintf("%s: started", p.paint(bold, now.Name)))
+		lines = append(lines, fmt.Sprintf("%s%s: started", p.paint(bold, now.Name), again))
 	}
 	for _, a := range now.Assignments {
 		old := team.AssignmentStatus{Persona: a.Persona, Status: team.Pending}
@@ -76,7 +78,7 @@ func phaseChanges(p palette, before, now team.PhaseStatus, usage team.Usage) []s
 		}
 		id := team.AssignmentID{Phase: now.Name, Persona: a.Persona}
 		for _, line := range assignmentChanges(p, old, a) {
-			lines = append(lines, fmt.Sprintf("%s: %s", id, line))
+			lines = append(lines, fmt.Sprintf("%s%s: %s", id, passText(passes[id]), line))
 		}
 	}
 	if before.Status == now.Status {
@@ -84,11 +86,19 @@ func phaseChanges(p palette, before, now team.PhaseStatus, usage team.Usage) []s
 	}
 	switch {
 	case now.Status.Done():
-		lines = append(lines, fmt.Sprintf("%s: %s, %s tokens%s so far", p.paint(bold, now.Name), p.state(now.Status), number(usage.Tokens()), money(usage)))
+		lines = append(lines, fmt.Sprintf("%s%s: %s, %s tokens%s so far", p.paint(bold, now.Name), again, p.state(now.Status), number(usage.Tokens()), money(usage)))
 	case now.Status != team.Running && now.Status != team.Pending:
-		lines = append(lines, fmt.Sprintf("%s: %s", p.paint(bold, now.Name), p.state(now.Status)))
+		lines = append(lines, fmt.Sprintf("%s%s: %s", p.paint(bold, now.Name), again, p.state(now.Status)))
 	}
 	return lines
+}
+
+// passText says which pass it is, where it is not the first.
+func passText(pass int) string {
+	if pass <= 1 {
+		return ""
+	}
+	return fmt.Sprintf(" (pass %d)", pass)
 }
 
 func assignmentChanges(p palette, before, now team.AssignmentStatus) []string {

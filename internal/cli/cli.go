@@ -19,7 +19,9 @@ import (
 // approval is awaited, 4 when Temporal cannot be reached, and 130 when ctx ended
 // a command that had not come to its end.
 func Execute(ctx context.Context, env Env) int {
-	a := &app{env: env, environ: environ(env.Environ)}
+	behind := &curtain{out: env.Stderr}
+	env.Stderr = behind
+	a := &app{env: env, environ: environ(env.Environ), curtain: behind}
 	a.paint = palette{on: env.IsTerminal(env.Stdout) && a.environ.get("NO_COLOR") == "" && a.environ.get("TERM") != "dumb"}
 	root := newRoot(a)
 	root.SetArgs(env.Args)
@@ -58,6 +60,11 @@ type app struct {
 	temporal temporalio.Options
 	stateDir string
 	output   string
+	// plain: a session is followed by lines, also on a terminal.
+	plain bool
+
+	// curtain is standard error, kept back while a session is drawn.
+	curtain *curtain
 
 	// telemetry traces what the command starts; nil until it is connected.
 	telemetry *telemetry.Telemetry

@@ -24,6 +24,7 @@ func newDemo(a *app) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&keep, "keep", false, "stay up until Ctrl-C, for a look at the Web UI")
 	cmd.Flags().StringVar(&logLevel, "log-level", "error", "debug, info, warn or error")
+	a.addPlainFlag(cmd.Flags())
 	a.addStateDirFlag(cmd)
 	return cmd
 }
@@ -47,7 +48,7 @@ func (a *app) demo(ctx context.Context, keep bool, logLevel string) error {
 	if err != nil {
 		return err
 	}
-	v, err := a.track(ctx, w)
+	v, err := a.show(ctx, w)
 	if err != nil {
 		return err
 	}

@@ -32,6 +32,7 @@ func newFork(a *app) *cobra.Command {
 	flags.StringVar(&o.as, "as", "", "id of the new session (default: the team's name, the date and a random part)")
 	flags.StringVar(&o.team, "team", "", "team file of the new session (default: the other one's team)")
 	flags.BoolVar(&o.watch, "watch", false, "follow the new session until it ends, and exit with its outcome")
+	a.addPlainFlag(flags)
 	_ = cmd.RegisterFlagCompletionFunc("from", func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		return a.phasesOfSession(args), cobra.ShellCompDirectiveNoFileComp
 	})

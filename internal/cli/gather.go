@@ -46,6 +46,20 @@ type view struct {
 	mirrored bool
 	// faults says why a session was not admitted.
 	faults []string
+	// revision is the mirror's, and limit and spent are the session's budget, where
+	// there is one.
+	revision int64
+	limit    team.Cap
+	spent    team.Amount
+	// live has the attempts at work, as Temporal knows them.
+	live map[team.AssignmentID]liveAttempt
+}
+
+// liveAttempt is an attempt at work: its number in its round, zero where no heartbeat
+// has told it yet, and when it began.
+type liveAttempt struct {
+	number int
+	since  time.Time
 }
 
 // facts is what the sources have said.

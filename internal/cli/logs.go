@@ -231,7 +231,7 @@ func selectRecords(records []team.Record, e team.Execution, selection string) ([
 // attemptsOf lists a record's attempts, oldest first.
 func attemptsOf(r team.Record) []attemptLog {
 	var out []attemptLog
-	passes := passesOf(r)
+	passes := r.Passes()
 	for i, round := range r.Rounds {
 		first := len(out)
 		failed := team.Usage{}
@@ -260,24 +260,6 @@ func attemptsOf(r team.Record) []attemptLog {
 		}
 	}
 	return out
-}
-
-// passesOf numbers the pass of each round of a record, from 1.
-func passesOf(r team.Record) []int {
-	passes := make([]int, len(r.Rounds))
-	for i, round := range r.Rounds {
-		if i == 0 {
-			passes[i] = 1
-			continue
-		}
-		before := r.Rounds[i-1]
-		passes[i] = passes[i-1]
-		again := before.Result != nil && !round.Integrating && round.Key.Run != before.Key.Run
-		if round.Epoch != before.Epoch || again {
-			passes[i]++
-		}
-	}
-	return passes
 }
 
 func transcript(ctx context.Context, s *store.Store, log team.Digest) (string, error) {

@@ -53,7 +53,7 @@ func merge(session string, f facts) view {
 func base(session string, f facts) view {
 	switch {
 	case f.mirrored != nil:
-		return view{Status: f.mirrored.Status, RunID: f.mirrored.RunID, mirrored: true}
+		return view{Status: f.mirrored.Status, RunID: f.mirrored.RunID, mirrored: true, revision: f.mirrored.Revision}
 	case f.queried != nil:
 		return view{Status: *f.queried}
 	}
@@ -72,7 +72,11 @@ func base(session string, f facts) view {
 // account has a session's costs from its ledger, which knows of calls a moment
 // after they end, and from the status what was paid before there were ledgers.
 func account(v *view, l *budget.Ledger) {
-	if l == nil || len(l.Rows) == 0 {
+	if l == nil {
+		return
+	}
+	v.limit, v.spent = l.Budget(budget.SessionScope)
+	if len(l.Rows) == 0 {
 		return
 	}
 	total, earlier := l.Usage(), map[team.AssignmentID]team.Usage{}
@@ -137,6 +141,7 @@ func overlay(v *view, f facts) {
 		switch p.GetState() {
 		case enumspb.PENDING_ACTIVITY_STATE_STARTED:
 			a.Status = team.Running
+			v.begun(assignmentOf(p.GetActivityId()), liveAttempt{h.Attempt, p.GetLastStartedTime().AsTime()})
 			if beaten {
 				a.Progress = h.Progress
 				addLive(v, a, f.ledger, assignmentOf(p.GetActivityId()), h)
@@ -150,6 +155,14 @@ func overlay(v *view, f facts) {
 		v.Reason = idleReason(f)
 		v.Notes = append(v.Notes, v.Reason)
 	}
+}
+
+// begun notes an attempt at work.
+func (v *view) begun(id team.AssignmentID, attempt liveAttempt) {
+	if v.live == nil {
+		v.live = map[team.AssignmentID]liveAttempt{}
+	}
+	v.live[id] = attempt
 }
 
 // overlayWait shows an assignment that waits for its agent's breaker.

@@ -269,8 +269,8 @@ func TestChangesTellEachThingOnce(t *testing.T) {
 	}
 	var before team.Status
 	for _, s := range steps {
-		require.Equal(t, s.want, changes(palette{}, before, s.now))
-		require.Empty(t, changes(palette{}, s.now, s.now))
+		require.Equal(t, s.want, changes(palette{}, before, s.now, nil))
+		require.Empty(t, changes(palette{}, s.now, s.now, nil))
 		before = s.now
 	}
 }

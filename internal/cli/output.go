@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/maestro-hive/maestro/internal/team"
@@ -170,18 +169,7 @@ func money(u team.Usage) string {
 
 // printable makes text that came from an agent one line that cannot move a
 // terminal's cursor or change its state.
-func printable(text string) string {
-	text = strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsSpace(r):
-			return ' '
-		case !unicode.IsPrint(r):
-			return -1
-		}
-		return r
-	}, text)
-	return strings.Join(strings.Fields(text), " ")
-}
+func printable(text string) string { return team.Printable(text) }
 
 // clip is text as one line of at most width characters.
 func clip(text string, width int) string {

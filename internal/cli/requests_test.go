@@ -160,11 +160,11 @@ func TestWatchTellsOfRequests(t *testing.T) {
 	ticketed.Status, ticketed.Help = team.Running, []team.HelpRequest{forHelp()}
 	require.Equal(t, []string{
 		"build/dev: needs help: test_failure: TestX fails", "design: needs approval: phase design is done",
-	}, changes(palette{}, running, asked))
+	}, changes(palette{}, running, asked, nil))
 	require.Equal(t, []string{
 		"build/dev: ticket MD-7, https://jira.example/browse/MD-7, this failure's occurrence number 3", "design: goes on",
-	}, changes(palette{}, asked, ticketed))
-	require.Equal(t, []string{"build/dev: goes on"}, changes(palette{}, ticketed, running))
+	}, changes(palette{}, asked, ticketed, nil))
+	require.Equal(t, []string{"build/dev: goes on"}, changes(palette{}, ticketed, running, nil))
 }
 
 func TestSpansForPeople(t *testing.T) {

@@ -52,6 +52,7 @@ func newResume(a *app) *cobra.Command {
 	flags.StringArrayVar(&o.edits, "edit", nil, "PHASE=PATH: lay the files of a directory, or one file, over the phase's work; what builds on it runs again; repeatable")
 	o.course.add(cmd, a.phasesOfSession)
 	flags.BoolVar(&o.watch, "watch", false, "follow the session until it ends, and exit with its outcome")
+	a.addPlainFlag(flags)
 	a.addTemporalFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)

@@ -68,6 +68,7 @@ func newRun(a *app) *cobra.Command {
 	flags.StringVar(&o.fromJira, "from-jira", "", "KEY of the ticket that says what to do, with its attachments; it hears how the session goes on")
 	flags.StringVar(&o.agents, "agents", "", "worker file that names the Jira of --from-jira (default: MAESTRO_AGENTS)")
 	flags.BoolVar(&o.watch, "watch", false, "follow the session until it ends, and exit with its outcome")
+	a.addPlainFlag(flags)
 	a.addTemporalFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)

@@ -3,10 +3,12 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
@@ -15,11 +17,20 @@ import (
 // watchEvery is how often a watched session is looked at.
 const watchEvery = time.Second
 
+// audience hears what befalls a watched session.
+type audience interface {
+	// shows brings a session as it is now.
+	shows(ctx context.Context, v view)
+	// lost says that the connection is lost; the next view ends that.
+	lost(why string)
+}
+
 func newWatch(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch SESSION",
 		Short: "Follow a session until it ends, and exit with its outcome",
-		Long: "Follow a session until it ends or needs a person: a line for each change. The exit code is the session's outcome: " +
+		Long: "Follow a session until it ends or needs a person: on a terminal a live picture of its phases, with keys to look closer (? lists them); " +
+			"otherwise, and with --plain, a line for each change. The exit code is the session's outcome: " +
 			"0 completed, 1 failed or cancelled, 3 help or approval awaited. Ctrl-C ends the watching, not the session.",
 		Args: arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -31,17 +42,23 @@ func newWatch(a *app) *cobra.Command {
 			return a.follow(cmd.Context(), w)
 		},
 	}
+	a.addPlainFlag(cmd.Flags())
 	a.addTemporalFlags(cmd)
 	a.addStateDirFlag(cmd)
 	cmd.ValidArgsFunction = a.completeSessions
 	return cmd
 }
 
-// follow prints a line for each change of a session until it ends or parks, and
-// returns its outcome as an exit code.
+// addPlainFlag gives a command that follows a session the flag for plain lines.
+func (a *app) addPlainFlag(flags *pflag.FlagSet) {
+	flags.BoolVar(&a.plain, "plain", false, "follow the session by a line for each change, also on a terminal")
+}
+
+// follow shows a session until it ends or parks, and returns its outcome as an
+// exit code.
 func (a *app) follow(ctx context.Context, w *watcher) error {
-	v, err := a.track(ctx, w)
-	if ctx.Err() != nil {
+	v, err := a.show(ctx, w)
+	if errors.Is(err, context.Canceled) {
 		a.say("session %s goes on; watch it again: %s", w.session, a.again("watch "+w.session))
 		return exit(exitInterrupted)
 	}
@@ -55,13 +72,22 @@ func (a *app) follow(ctx context.Context, w *watcher) error {
 	return exit(code)
 }
 
-// track prints a session's changes until it ends, parks or ctx ends, and returns
-// the last view. A lost connection is waited out.
-func (a *app) track(ctx context.Context, w *watcher) (view, error) {
+// show shows a session until it ends or parks: live where there is a terminal that
+// can, and by a line for each change otherwise. The error is context.Canceled where
+// ctx has ended or the person has left before.
+func (a *app) show(ctx context.Context, w *watcher) (view, error) {
+	if terminal, ok := a.canDraw(); ok {
+		return a.live(ctx, w, terminal)
+	}
+	return a.track(ctx, w, a.lines(w))
+}
+
+// track has an audience hear of a session until it ends, parks or ctx ends, and
+// returns the last view. A lost connection is waited out.
+func (a *app) track(ctx context.Context, w *watcher, to audience) (view, error) {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
 	var last view
-	var said []string
 	lost, known, unexplained := false, false, false
 	for {
 		v, err := w.look(ctx)
@@ -69,11 +95,8 @@ func (a *app) track(ctx context.Context, w *watcher) (view, error) {
 		case ctx.Err() != nil:
 			return last, ctx.Err()
 		case err == nil:
-			if lost {
-				a.say("the connection is back")
-			}
 			lost, known = false, true
-			said = a.tell(last.Status, v, said)
+			to.shows(ctx, v)
 			last = v
 			if settled(v.Status.Status) {
 				// What a session waits for is mirrored a moment after that it waits.
@@ -86,7 +109,7 @@ func (a *app) track(ctx context.Context, w *watcher) (view, error) {
 			return last, err
 		case !lost:
 			lost = true
-			a.say("lost the connection to Temporal at %s; trying again until it is back (the session is safe)", w.conn.Address)
+			to.lost(fmt.Sprintf("lost the connection to Temporal at %s; trying again until it is back (the session is safe)", w.conn.Address))
 		}
 		select {
 		case <-ctx.Done():
@@ -96,16 +119,37 @@ func (a *app) track(ctx context.Context, w *watcher) (view, error) {
 	}
 }
 
-// tell prints what has changed, and notes that have not been said already.
-func (a *app) tell(before team.Status, now view, said []string) []string {
+// lines is an audience that says what has changed, a line each.
+type lines struct {
+	app    *app
+	near   *closeUp
+	before team.Status
+	said   []string // the notes that have been said
+	gone   bool     // the connection is lost
+}
+
+func (a *app) lines(w *watcher) *lines { return &lines{app: a, near: &closeUp{watcher: w}} }
+
+// shows prints what has changed, and notes that have not been said already.
+func (l *lines) shows(ctx context.Context, now view) {
+	a := l.app
+	if l.gone {
+		a.say("the connection is back")
+		l.gone = false
+	}
 	stamp := a.paint.paint(dim, a.env.Now().Local().Format(time.TimeOnly))
-	for _, line := range changes(a.paint, before, now.Status) {
+	for _, line := range changes(a.paint, l.before, now.Status, l.near.passes(ctx, now)) {
 		a.print("%s  %s", stamp, line)
 	}
 	for _, note := range now.Notes {
-		if !slices.Contains(said, note) {
+		if !slices.Contains(l.said, note) {
 			a.say("%s", note)
 		}
 	}
-	return now.Notes
+	l.before, l.said = now.Status, now.Notes
+}
+
+func (l *lines) lost(why string) {
+	l.gone = true
+	l.app.say("%s", why)
 }

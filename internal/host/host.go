@@ -105,7 +105,8 @@ type Worker struct {
 func newWorker(o options) *Worker {
 	w := &Worker{options: o, offer: team.Offer{
 		Schema: team.OfferSchema, Worker: o.Seat.name, Identity: o.Identity, Host: o.Host, PID: o.PID, Version: o.Version,
-		Agents: o.Agents.OfferedAgents(), Checks: o.Agents.OfferedChecks(), Jira: o.Tickets != nil, Webhook: o.Webhook != nil, StartedAt: o.Clock().UTC(),
+		Agents: o.Agents.OfferedAgents(), Checks: o.Agents.OfferedChecks(), Jira: o.Tickets != nil, Webhook: o.Webhook != nil,
+		WebUI: o.WebUI, StartedAt: o.Clock().UTC(),
 	}}
 	w.breakers = &breakers{Client: &breaker.Client{Temporal: o.Client, Store: o.Store.ID()}, store: o.Store, recorder: o.Telemetry.Recorder(), logger: o.Logger}
 	w.days = &Days{Temporal: o.Client, Store: o.Store.ID()}

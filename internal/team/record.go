@@ -107,6 +107,26 @@ func (r RoundRecord) Logs() []Digest {
 	return logs
 }
 
+// Passes numbers the pass of each round, from 1: another one begins where the
+// assignment was begun afresh, because work was sent back, because a person had it
+// tried again, or in a later incarnation.
+func (r Record) Passes() []int {
+	passes := make([]int, len(r.Rounds))
+	for i, round := range r.Rounds {
+		if i == 0 {
+			passes[i] = 1
+			continue
+		}
+		before := r.Rounds[i-1]
+		passes[i] = passes[i-1]
+		again := before.Result != nil && !round.Integrating && round.Key.Run != before.Key.Run
+		if round.Epoch != before.Epoch || again {
+			passes[i]++
+		}
+	}
+	return passes
+}
+
 // Untold is the record without its transcripts.
 func (r Record) Untold() Record {
 	r.Rounds = slices.Clone(r.Rounds)
@@ -337,8 +357,10 @@ type Offer struct {
 	Agents   map[string]OfferedAgent `json:"agents"`
 	Checks   map[string]Digest       `json:"checks"`
 	// Jira and Webhook: the worker makes tickets, and calls a webhook.
-	Jira      bool      `json:"jira,omitempty"`
-	Webhook   bool      `json:"webhook,omitempty"`
+	Jira    bool `json:"jira,omitempty"`
+	Webhook bool `json:"webhook,omitempty"`
+	// WebUI is the address of Temporal's Web UI; empty where it is not known.
+	WebUI     string    `json:"web_ui,omitempty"`
 	StartedAt time.Time `json:"started_at"`
 	RenewedAt time.Time `json:"renewed_at"`
 }

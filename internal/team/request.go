@@ -170,6 +170,19 @@ func (c Checkpoint) Reworking(phase string) *Rework {
 	return nil
 }
 
+// SentBack counts how often a phase was begun again because its work, or what it
+// builds on, was sent back, by itself or by others.
+func (c Checkpoint) SentBack(phase string) int {
+	times := 0
+	for _, r := range c.Reworks {
+		undone := slices.ContainsFunc(r.Undone, func(a CheckpointAssignment) bool { return a.Phase == phase })
+		if undone || r.To == phase || r.From.Phase == phase || slices.Contains(r.Open, phase) {
+			times++
+		}
+	}
+	return times
+}
+
 // Undone is an assignment's work as it was before it was last sent back.
 func (c Checkpoint) Undone(id AssignmentID) (CheckpointAssignment, bool) {
 	for _, r := range slices.Backward(c.Reworks) {

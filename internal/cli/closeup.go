@@ -1,0 +1,247 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/screen"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// closeUp knows of a watched session what its status does not tell, as far as the
+// store has it. It reads again only what has changed.
+type closeUp struct {
+	*watcher
+	checkpoint team.Digest // the one that was read
+	revision   int64       // the mirror's when records were read
+	known      team.Checkpoint
+	needs      map[string][]string
+	work       map[team.AssignmentID]workDone
+	webUI      string
+}
+
+// workDone is what an assignment's record tells of its attempts.
+type workDone struct {
+	pass, round, attempt int
+	worked               time.Duration
+	over                 bool // the last round has its result
+}
+
+// readWork reads the records of assignments: of those that have yet to be done each
+// time, since the mirror may be written before them, and of the others where the
+// mirror has changed. What cannot be read is left out.
+func (c *closeUp) readWork(ctx context.Context, v view) {
+	if c.store == nil {
+		return
+	}
+	changed := v.revision != c.revision || c.work == nil
+	if changed {
+		c.work, c.revision = map[team.AssignmentID]workDone{}, v.revision
+		c.readWebUI(ctx)
+	}
+	for _, p := range v.Phases {
+		for _, as := range p.Assignments {
+			if as.Status == team.Pending || as.Status.Done() && !changed {
+				continue
+			}
+			id := team.AssignmentID{Phase: p.Name, Persona: as.Persona}
+			if r, err := c.store.Record(c.key(), id); err == nil {
+				c.work[id] = workDoneIn(r)
+			}
+		}
+	}
+}
+
+// readWebUI asks the live workers' offers where the Web UI is.
+func (c *closeUp) readWebUI(ctx context.Context) {
+	offers, _ := c.store.Offers(ctx)
+	for _, o := range offers {
+		if o.WebUI != "" && o.Live(c.now()) {
+			c.webUI = strings.TrimRight(o.WebUI, "/")
+		}
+	}
+}
+
+func (c *closeUp) key() team.SessionKey {
+	return team.SessionKey{Namespace: c.conn.Namespace, Session: c.session}
+}
+
+// readCheckpoint reads the newest checkpoint and its team. What cannot be read stays
+// as it was.
+func (c *closeUp) readCheckpoint(ctx context.Context, name team.Digest) {
+	if c.store == nil || name == "" || name == c.checkpoint {
+		return
+	}
+	found, err := c.store.Checkpoint(ctx, name)
+	if err != nil {
+		return
+	}
+	c.checkpoint, c.known = name, found
+	var t team.Team
+	data, err := c.store.Blob(ctx, found.Team.Blob)
+	if err != nil || json.Unmarshal(data, &t) != nil {
+		return
+	}
+	c.needs = map[string][]string{}
+	for _, p := range t.Phases {
+		c.needs[p.Name] = p.Needs
+	}
+}
+
+// workDoneIn sums up the attempts of a record.
+func workDoneIn(r team.Record) workDone {
+	var w workDone
+	for _, at := range attemptsOf(r) {
+		w.worked += max(at.EndedAt.Sub(at.StartedAt), 0)
+	}
+	if len(r.Rounds) == 0 {
+		return w
+	}
+	last := r.Rounds[len(r.Rounds)-1]
+	w.pass, w.round, w.attempt = r.Passes()[len(r.Rounds)-1], last.Round, len(last.Attempts)
+	switch {
+	case last.Result != nil:
+		w.attempt, w.over = last.Result.Attempts, true
+	case !last.GaveUp:
+		w.attempt++ // under way, or about to be
+	}
+	return w
+}
+
+// passes says in which pass the work is that was begun afresh, by assignments and,
+// without a persona, by phases.
+func (c *closeUp) passes(ctx context.Context, v view) map[team.AssignmentID]int {
+	c.readCheckpoint(ctx, v.Checkpoint)
+	c.readWork(ctx, v)
+	passes := map[team.AssignmentID]int{}
+	for _, p := range v.Phases {
+		phase := team.AssignmentID{Phase: p.Name}
+		passes[phase] = c.known.SentBack(p.Name) + 1 // its records may have yet to begin
+		for _, as := range p.Assignments {
+			id := team.AssignmentID{Phase: p.Name, Persona: as.Persona}
+			passes[id] = c.work[id].pass
+			if _, atWork := v.live[id]; atWork && c.work[id].over { // its record tells of the round when it ends
+				passes[id] = max(passes[id], c.known.SentBack(p.Name)+1)
+			}
+			passes[phase] = max(passes[phase], passes[id])
+		}
+	}
+	return passes
+}
+
+// drawn is the session as it is drawn.
+func (c *closeUp) drawn(ctx context.Context, a *app, v view) screen.Session {
+	passes := c.passes(ctx, v)
+	s := screen.Session{
+		ID: v.Session, Team: v.Team, State: v.Status.Status, Incarnation: v.Incarnation, Requirement: v.Requirement,
+		Usage: v.Usage, Limit: v.limit, Spent: v.spent, Reason: v.Reason,
+	}
+	if v.StartedAt != nil {
+		s.Started = *v.StartedAt
+	}
+	if v.ClosedAt != nil {
+		s.Closed = *v.ClosedAt
+	}
+	if c.webUI != "" {
+		s.WebUI = c.webUI + "/namespaces/" + url.PathEscape(c.conn.Namespace) + "/workflows/" + url.PathEscape(c.session)
+	}
+	var waits []string
+	for i, p := range v.Phases {
+		phase := screen.Phase{Name: p.Name, State: p.Status, SentBack: c.known.SentBack(p.Name)}
+		if needs, ok := c.needs[p.Name]; ok {
+			phase.Needs = needs
+		} else if i > 0 { // what the graph is, nobody says
+			phase.Needs = []string{v.Phases[i-1].Name}
+		}
+		for _, as := range p.Assignments {
+			phase.Assignments = append(phase.Assignments, c.drawnAssignment(v, p.Name, as, passes))
+			if p.Status == team.Pending && as.Status == team.Running {
+				phase.State = team.Running // the mirror says so in a moment
+			}
+			if as.Awaits != nil {
+				waits = append(waits, as.Awaits.String())
+			}
+		}
+		s.Phases = append(s.Phases, phase)
+	}
+	for _, note := range v.Notes {
+		if !containsAny(note, waits) { // the drawing tells of breakers itself
+			s.Notes = append(s.Notes, note)
+		}
+	}
+	s.Requests = a.drawnRequests(v.Status)
+	return s
+}
+
+func containsAny(text string, parts []string) bool {
+	for _, part := range parts {
+		if strings.Contains(text, part) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *closeUp) drawnAssignment(v view, phase string, as team.AssignmentStatus, passes map[team.AssignmentID]int) screen.Assignment {
+	id := team.AssignmentID{Phase: phase, Persona: as.Persona}
+	work, known := c.work[id]
+	if !known {
+		work = workDone{round: as.Rounds, attempt: min(as.Attempts, 1)}
+	}
+	out := screen.Assignment{
+		Persona: as.Persona, State: as.Status, Agent: as.Agent, Pass: passes[id], Round: work.round, Attempt: work.attempt, Worked: work.worked,
+		Usage: as.Usage, Progress: as.Progress, Summary: as.Summary, Failures: as.Failures, LostWorkers: as.LostWorkers, Awaits: as.Awaits,
+	}
+	if at, ok := v.live[id]; ok {
+		out.Since = at.since
+		if out.Pass > work.pass {
+			out.Round, out.Attempt = 1, 1
+		}
+		out.Round = max(out.Round, 1) // the record may be a moment behind
+		out.Attempt = cmp.Or(at.number, max(out.Attempt, 1))
+	}
+	if as.Status == team.Pending {
+		out.Pass, out.Round, out.Attempt = 0, 0, 0
+	}
+	return out
+}
+
+// drawnRequests are what a person is needed for, with what to type. Of a session
+// that has ended without completing it is how it goes on.
+func (a *app) drawnRequests(s team.Status) []screen.Request {
+	goOn := screen.Command{Text: a.again("resume " + s.Session), Does: "goes on, its finished work restored"}
+	var all []screen.Request
+	for _, h := range s.Help {
+		r := screen.Request{Title: subject(h) + " " + asks(h) + ": " + matter(h), Until: h.Until}
+		for _, w := range ways(s.Session, h, s.Help) {
+			r.Commands = append(r.Commands, screen.Command{Text: a.again(w.command), Does: w.does})
+		}
+		if s.Status.Closed() {
+			r.Commands = []screen.Command{goOn}
+		}
+		all = append(all, r)
+	}
+	switch {
+	case len(all) > 0:
+	case s.Status == team.AwaitingApproval:
+		for _, p := range s.Phases {
+			if p.Status == team.AwaitingApproval {
+				all = append(all, screen.Request{
+					Title:    "phase " + p.Name + " is done, and the session was to pause after it",
+					Commands: []screen.Command{{Text: a.again("resume " + s.Session), Does: "goes on"}},
+				})
+			}
+		}
+	case s.Status == team.Failed, s.Status == team.WasCancelled:
+		title := printable(s.Reason)
+		if title == "" {
+			title = "the session has ended without completing"
+		}
+		all = append(all, screen.Request{Title: title, Commands: []screen.Command{goOn}})
+	}
+	return all
+}

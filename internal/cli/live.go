@@ -1,0 +1,194 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/maestro-hive/maestro/internal/screen"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// canDraw tells whether the session can be drawn live, and on what: on a terminal
+// that can move its cursor, where nobody has asked for lines or for JSON.
+func (a *app) canDraw() (*os.File, bool) {
+	terminal, ok := a.env.Stdout.(*os.File)
+	name := a.environ.get("TERM")
+	if !ok || !a.env.IsTerminal(terminal) || name == "" || name == "dumb" || a.plain || a.output == outputJSON {
+		return nil, false
+	}
+	return terminal, true
+}
+
+// live draws a session on a terminal until it ends or parks, and leaves the last
+// picture there. The terminal is itself again when it returns, whatever happens.
+func (a *app) live(ctx context.Context, w *watcher, terminal *os.File) (view, error) {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
+	defer stop()
+	options := []tea.ProgramOption{
+		tea.WithContext(ctx), tea.WithoutSignalHandler(), tea.WithOutput(terminal), tea.WithEnvironment(a.env.Environ), tea.WithInput(nil),
+	}
+	keys, typed := a.env.Stdin.(*os.File)
+	if typed = typed && a.env.IsTerminal(keys); typed {
+		options = append(options, tea.WithInput(keys))
+	}
+	model := screen.New(&closerLook{app: a, session: w.session}, screen.Options{Now: a.env.Now, Colours: a.paint.on, Keys: typed})
+	program := tea.NewProgram(model, options...)
+
+	a.curtain.draw()
+	defer a.curtain.open()
+	life, end := context.WithCancel(ctx)
+	defer end()
+	tracked := make(chan struct{})
+	var v view
+	var err error
+	go func() {
+		defer close(tracked)
+		defer func() {
+			if r := recover(); r != nil {
+				program.Kill()
+				panic(r)
+			}
+		}()
+		v, err = a.track(life, w, &onScreen{app: a, near: &closeUp{watcher: w}, program: program})
+		program.Send(screen.Ended{})
+	}()
+	_, drawn := program.Run()
+	end()
+	<-tracked
+	for _, line := range model.Final() {
+		a.print("%s", line)
+	}
+	switch {
+	case ctx.Err() != nil || model.Left():
+		return v, context.Canceled
+	case drawn != nil:
+		return v, failf("the session cannot be drawn any more: %w; it goes on, and --plain shows it by lines", drawn)
+	}
+	return v, err
+}
+
+// onScreen is an audience that looks at a drawing.
+type onScreen struct {
+	app     *app
+	near    *closeUp
+	program *tea.Program
+}
+
+func (o *onScreen) shows(ctx context.Context, v view) {
+	o.program.Send(screen.Update{Session: o.near.drawn(ctx, o.app, v)})
+}
+
+func (o *onScreen) lost(why string) { o.program.Send(screen.Lost{Why: why}) }
+
+// closerLook reads from the store what a person asks to see of a session.
+type closerLook struct {
+	app     *app
+	session string
+}
+
+// quietly is the command line with its output kept, for commands whose output is
+// shown elsewhere.
+func (c *closerLook) quietly() (*app, *bytes.Buffer) {
+	out := &bytes.Buffer{}
+	quiet := *c.app
+	quiet.env.Stdout, quiet.env.Stderr, quiet.output = out, io.Discard, outputTable
+	quiet.env.IsTerminal = func(any) bool { return true } // it ends up on one
+	return &quiet, out
+}
+
+// Logs is what `logs` prints of an assignment.
+func (c *closerLook) Logs(ctx context.Context, id team.AssignmentID) (string, error) {
+	quiet, out := c.quietly()
+	err := quiet.logs(ctx, logsOptions{session: c.session, selection: id.String(), tail: -1})
+	if err == nil && out.Len() == 0 {
+		return "no attempt has finished yet", nil
+	}
+	return out.String(), err
+}
+
+// Artifacts lists the files as of the newest checkpoint.
+func (c *closerLook) Artifacts(ctx context.Context) ([]screen.Artifact, error) {
+	quiet, _ := c.quietly()
+	_, newest, err := quiet.latest(ctx, c.session)
+	var all []screen.Artifact
+	for _, f := range newest.Artifacts {
+		all = append(all, screen.Artifact{Path: f.Path, Size: f.Size, By: f.AssignmentID})
+	}
+	return all, err
+}
+
+// Content is how a file differs from what the session started from.
+func (c *closerLook) Content(ctx context.Context, path string) (string, error) {
+	quiet, _ := c.quietly()
+	s, newest, err := quiet.latest(ctx, c.session)
+	if err != nil {
+		return "", err
+	}
+	for d, err := range s.Patch(ctx, newest.Workspace, newest.Tree, store.PatchOptions{}) {
+		if err != nil {
+			return "", err
+		}
+		if d.Path == path {
+			return c.app.painted(d.Text), nil
+		}
+	}
+	return "", fmt.Errorf("%s is as it was when the session started", path)
+}
+
+// painted is a unified difference made safe, in colours where there are any.
+func (a *app) painted(diff string) string {
+	var b strings.Builder
+	for line := range strings.Lines(diff) {
+		b.WriteString(a.paint.paint(diffColour(line), strings.TrimSuffix(safeText(line), "\n")) + "\n")
+	}
+	return b.String()
+}
+
+// curtain keeps what is written to a terminal back while something is drawn on it.
+type curtain struct {
+	mu    sync.Mutex
+	out   io.Writer
+	held  bytes.Buffer
+	drawn bool
+}
+
+// heldMost bounds what is kept back; the rest is dropped.
+const heldMost = 64 * 1024
+
+func (c *curtain) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.drawn {
+		return c.out.Write(p)
+	}
+	if c.held.Len() < heldMost {
+		c.held.Write(p)
+	}
+	return len(p), nil
+}
+
+// draw keeps back what is written from now on.
+func (c *curtain) draw() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drawn = true
+}
+
+// open writes what was kept back, and lets everything through.
+func (c *curtain) open() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drawn = false
+	_, _ = c.out.Write(c.held.Bytes())
+	c.held.Reset()
+}

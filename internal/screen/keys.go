@@ -1,0 +1,111 @@
+package screen
+
+import (
+	"cmp"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+)
+
+// helpText says what can be typed and what the signs mean.
+const helpText = `up, down, k, j    select an assignment
+home, end, g, G   select the first, the last
+l, enter          the logs of the selected assignment: what its finished
+                  attempts printed, and what it is doing now
+a                 the files that the session has made so far; enter shows one
+w                 the address of the session's page in Temporal's Web UI; a
+                  terminal that can do so copies it
+?                 this page
+esc               close what is open
+q, Ctrl-C         leave; the session goes on
+
+In logs, files and here: up, down, page up, page down, home, end scroll.
+
+✓ done   ● at work   ◌ waits   ○ yet to do   ! needs a person
+? awaits approval   ✗ failed   - skipped
+
+r2 a3             round 2, attempt 3: an attempt that fails is repeated
+                  within its round; a round that fails is followed by
+                  another one after a wait
+p2, pass 2        the work is begun afresh: it was sent back, or a person
+                  has had it tried again
+time, cost        of the assignment, over all its attempts and passes
+`
+
+// closes tells whether a key closes what is open over the picture.
+func closes(key string) bool {
+	return key == "esc" || key == "q" || key == "backspace" || key == "left"
+}
+
+// scroll moves a pane's text by a key.
+func scroll(p *pane, key string, height int) {
+	page := max(rowsOf(height)-1, 1)
+	switch key {
+	case "up", "k":
+		p.scroll(-1, height)
+	case "down", "j", "enter":
+		p.scroll(1, height)
+	case "pgup", "b", "ctrl+b":
+		p.scroll(-page, height)
+	case "pgdown", "space", "f", "ctrl+f":
+		p.scroll(page, height)
+	case "home", "g":
+		p.scroll(-len(p.lines), height)
+	case "end", "G":
+		p.scroll(len(p.lines), height)
+	}
+}
+
+// listKey does what a key stands for in the list of artifacts.
+func (m *Model) listKey(key string) tea.Cmd {
+	l := m.list
+	switch {
+	case l.open != nil && closes(key):
+		l.open = nil
+	case l.open != nil:
+		scroll(l.open, key, m.height)
+	case closes(key):
+		m.list = nil
+		return m.closed()
+	case key == "enter" || key == "l" || key == "right":
+		if a, ok := l.selected(); ok {
+			l.open = &pane{title: safe(a.Path), loading: true}
+			l.open.resize(m.width)
+			return m.readContent(l.open, a.Path)
+		}
+	default:
+		l.move(key, m.height)
+	}
+	return nil
+}
+
+// footer says what can be typed at the picture.
+func (m *Model) footer() string {
+	if !m.options.Keys {
+		return "Ctrl-C leaves; the session goes on"
+	}
+	keys := "↑↓ select  l logs  a artifacts  w Web UI  ? help  q leave"
+	if m.width < 62 {
+		keys = "↑↓  l logs  a files  ? help  q leave"
+	}
+	return cmp.Or(m.said, keys)
+}
+
+func (m *Model) paneFooter() string { return "↑↓ scroll  esc close" + m.ending() }
+
+func (m *Model) listFooter() string {
+	if m.list.open != nil {
+		return m.paneFooter()
+	}
+	return "↑↓ select  enter show  esc close" + m.ending()
+}
+
+// ending says that only what is open keeps the program.
+func (m *Model) ending() string {
+	if m.ends {
+		return "   (nothing more happens; esc ends the watching)"
+	}
+	return ""
+}
+
+func join(lines []string) string { return strings.Join(lines, "\n") }

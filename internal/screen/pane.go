@@ -1,0 +1,97 @@
+package screen
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/charmbracelet/x/ansi"
+)
+
+// pane is a text that a person scrolls through.
+type pane struct {
+	title string
+	// text is what there is to see; empty, and loading, until it is there.
+	text    string
+	loading bool
+	// live is what is happening now, below the text.
+	live string
+	// offset is the first line in sight.
+	offset int
+	// lines are the text's, as wrapped for width.
+	lines []string
+	width int
+}
+
+// set puts another text into the pane. Who was at its end stays there.
+func (p *pane) set(text string, height int) {
+	ended := !p.loading && p.offset >= p.most(height)
+	p.text, p.loading = text, false
+	p.rewrap()
+	if ended {
+		p.offset = p.most(height)
+	}
+}
+
+// tell changes what is happening now, below the text.
+func (p *pane) tell(live string, height int) {
+	ended := p.offset >= p.most(height)
+	p.live = live
+	p.rewrap()
+	if ended {
+		p.offset = p.most(height)
+	}
+}
+
+// resize wraps the text anew where the width has changed.
+func (p *pane) resize(width int) {
+	if p.width != width {
+		p.width = width
+		p.rewrap()
+	}
+}
+
+func (p *pane) rewrap() {
+	p.lines = nil
+	for line := range strings.Lines(p.text) {
+		line = strings.ReplaceAll(strings.TrimRight(line, "\r\n"), "\t", "    ")
+		p.lines = append(p.lines, wrap(line, p.width-2)...)
+	}
+	if p.live != "" {
+		p.lines = append(p.lines, "", p.live)
+	}
+}
+
+// most is the largest offset that leaves no room below the text.
+func (p *pane) most(height int) int { return max(len(p.lines)-rowsOf(height), 0) }
+
+// rowsOf is how many lines of text a pane of a height has, besides title and footer.
+func rowsOf(height int) int { return max(height-2, 1) }
+
+// scroll moves the text by lines, down where that is positive.
+func (p *pane) scroll(lines, height int) {
+	p.offset = min(max(p.offset+lines, 0), p.most(height))
+}
+
+// draw draws the pane over the whole terminal.
+func (p *pane) draw(t theme, width, height int, footer string) []string {
+	rows := rowsOf(height)
+	p.offset = min(p.offset, p.most(height))
+	where := ""
+	switch {
+	case p.loading:
+		where = "reading"
+	case len(p.lines) > rows:
+		where = fmt.Sprintf("%d-%d of %d", p.offset+1, min(p.offset+rows, len(p.lines)), len(p.lines))
+	}
+	lines := []string{apart(" "+t.paint(strong, p.title), t.paint(faint, where), width-1)}
+	for _, line := range p.lines[p.offset:min(p.offset+rows, len(p.lines))] {
+		if !t.colours {
+			line = ansi.Strip(line)
+		}
+		lines = append(lines, " "+clip(line, width-1))
+	}
+	for len(lines) <= rows {
+		lines = append(lines, "")
+	}
+	return append(lines, t.paint(faint, " "+clip(footer, width-2)))
+}

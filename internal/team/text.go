@@ -1,0 +1,21 @@
+package team
+
+import (
+	"strings"
+	"unicode"
+)
+
+// Printable makes text that came from outside one line that cannot move a
+// terminal's cursor or change its state.
+func Printable(text string) string {
+	text = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case !unicode.IsPrint(r):
+			return -1
+		}
+		return r
+	}, text)
+	return strings.Join(strings.Fields(text), " ")
+}
