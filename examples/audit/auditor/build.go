@@ -22,8 +22,7 @@ func (a *auditor) build() (result, error) {
 	doc := buildDocument{Packages: l.total, Problems: append([]problem{}, l.problems...)}
 	if len(l.sound) > 0 {
 		a.say("building %s", count(len(l.sound), "package"))
-		// Without paths in what is compiled, the next audit finds it in the cache.
-		c, err := a.goCommand(append([]string{"build", "-trimpath", "-o", "/dev/null"}, l.sound...)...)
+		c, err := a.goCommand(append([]string{"build", "-o", "/dev/null"}, l.sound...)...)
 		if err != nil {
 			return result{}, err
 		}
