@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -27,12 +28,29 @@ func (r report) markdown() string {
 	p.problems("What does not build", r.Build.Problems)
 	p.problems("What go list says", r.Inventory.Problems)
 	p.problems("Findings of go vet", r.Vet.Findings)
-	p.problems("What go vet could not look at", without(append([]problem{}, r.Vet.Unvetted...), r.Build.Problems))
-	p.problems("Tests that could not be run", without(append([]problem{}, r.Tests.Problems...), r.Build.Problems))
+	p.problems("What go vet could not look at", r.unvetted())
+	p.problems("Tests that could not be run", r.untested())
 	p.failures(r.Tests.Failures)
 	p.list("Go files of no package on this platform", r.Inventory.ExcludedFiles)
 	p.list("Other modules below it, left out", r.Inventory.NestedModules)
 	return p.String()
+}
+
+// unvetted is what keeps go vet, and not the compiler, from looking at a package.
+func (r report) unvetted() []problem {
+	return slices.DeleteFunc(slices.Clone(r.Vet.Unvetted), func(p problem) bool {
+		return slices.ContainsFunc(r.Build.Problems, func(b problem) bool { return b.File == p.File && b.Line == p.Line && b.File != "" })
+	})
+}
+
+// untested is what keeps tests alone from being compiled. Coverage moves columns, so
+// that what is known already is known by its line.
+func (r report) untested() []problem {
+	known := slices.Concat(r.Build.Problems, r.Vet.Findings)
+	return slices.DeleteFunc(slices.Clone(r.Tests.Problems), func(p problem) bool {
+		return slices.ContainsFunc(r.Build.Problems, func(b problem) bool { return b.Package != "" && b.Package == p.Package }) ||
+			slices.ContainsFunc(known, func(k problem) bool { return k.File == p.File && k.Line == p.Line && k.File != "" })
+	})
 }
 
 // verdict says in a sentence what a reader has come for.

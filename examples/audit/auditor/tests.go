@@ -75,12 +75,11 @@ func (a *auditor) test() (result, error) {
 		return result{}, err
 	}
 	defer os.RemoveAll(scratch) //nolint:errcheck // it is below TMPDIR, which goes as a whole
-	at := filepath.Join(scratch, "module")
+	at, profile := filepath.Join(scratch, filepath.Base(scratch)), filepath.Join(scratch, "coverage.out")
 	if err := os.CopyFS(at, os.DirFS(a.root)); err != nil {
 		return result{}, fmt.Errorf("copy the module: %w", err)
 	}
 	copied := &auditor{root: at, environ: toolchainEnvironment(a.environ, at), progress: a.progress}
-	profile := filepath.Join(scratch, "coverage.out")
 	run := newTestRun(copied)
 	stderr, ok, err := copied.stream(run.read, "test", "-json", "-coverprofile="+profile, "./...")
 	if err != nil {
@@ -212,6 +211,7 @@ func (r *testRun) end(id testID, action string) {
 func (r *testRun) endPackage(e event) {
 	p := r.packages[e.Package]
 	p.Seconds = e.Elapsed
+	said := r.said(testID{e.Package, ""})
 	var cut []string
 	for id := range r.outputs {
 		if id.pkg == e.Package && id.test != "" {
@@ -219,9 +219,10 @@ func (r *testRun) endPackage(e event) {
 		}
 	}
 	for _, test := range slices.Sorted(slices.Values(cut)) {
-		r.end(testID{e.Package, test}, "fail")
+		id := testID{e.Package, test}
+		r.outputs[id].add("(did not end)\n" + said)
+		r.end(id, "fail")
 	}
-	said := r.said(testID{e.Package, ""})
 	delete(r.outputs, testID{e.Package, ""})
 	switch {
 	case e.Action == "fail" && (e.FailedBuild != "" || strings.Contains(said, " failed]")):

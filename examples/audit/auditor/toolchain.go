@@ -184,9 +184,13 @@ func (a *auditor) placed(pkg string, e *listError) problem {
 	return problem{Package: pkg, Message: strings.TrimSpace(e.Err)}
 }
 
-// relative makes a path of the module's one that starts at its root.
+// relative makes a path of the module's one that starts at its root. Tools name files
+// from elsewhere, too, like ../../audit/store.go.
 func relative(root, file string) string {
 	if within, err := filepath.Rel(root, file); err == nil && filepath.IsAbs(file) && filepath.IsLocal(within) {
+		file = within
+	}
+	if _, within, ok := strings.Cut(file, "/"+filepath.Base(root)+"/"); ok && strings.HasPrefix(file, "../") {
 		file = within
 	}
 	return filepath.ToSlash(strings.TrimPrefix(file, "./"))
