@@ -41,7 +41,7 @@ func TestAuditOfCobra(t *testing.T) {
 
 	tests, all := want.tests()
 	require.Equal(t, all, r.Tests.figures)
-	require.Equal(t, want.total(), fmt.Sprintf("%.1f%%", 100*float64(r.Tests.Coverage.Covered)/float64(r.Tests.Coverage.Total)))
+	require.Equal(t, want.total(), fmt.Sprintf("%.1f%%", r.Tests.Percent))
 
 	require.Len(t, r.Packages, len(packages))
 	require.Equal(t, len(packages), r.Inventory.Packages)

@@ -93,7 +93,7 @@ type audited struct {
 	}
 	Tests struct {
 		figures
-		Coverage covered
+		Percent  float64 `json:"coverage_percent"`
 		Failures []struct{ Package, Test, Output string }
 		Problems []found
 	}
@@ -102,8 +102,7 @@ type audited struct {
 	}
 	Packages []struct {
 		Path, Kind string
-		Outcome    string `json:"tests"`
-		Coverage   covered
+		Outcome    string   `json:"tests"`
 		Percent    *float64 `json:"coverage_percent"`
 		figures
 		Builds      bool
@@ -119,8 +118,6 @@ type found struct {
 	Package, File, Message, Analyzer string
 	Line, Column                     int
 }
-
-type covered struct{ Total, Covered int }
 
 // figures are counts of different things; those of other things stay 0.
 type figures struct {

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"math"
 	"path"
+	"strconv"
 	"strings"
 )
 
@@ -14,19 +16,21 @@ type statements struct {
 	Covered int `json:"covered"`
 }
 
-// percent is how many of a hundred are covered; false: there are none.
-func (s statements) percent() (float64, bool) {
+// percent is how many of a hundred are covered, with one decimal; nil: there are none.
+func (s statements) percent() *float64 {
 	if s.Total == 0 {
-		return 0, false
+		return nil
 	}
-	return 100 * float64(s.Covered) / float64(s.Total), true
+	percent := math.Round(1000*float64(s.Covered)/float64(s.Total)) / 10
+	return &percent
 }
 
-func (s statements) String() string {
-	if p, ok := s.percent(); ok {
-		return fmt.Sprintf("%.1f %%", p)
+// percentage says how much is covered; nil: there is nothing to cover.
+func percentage(percent *float64) string {
+	if percent == nil {
+		return "–"
 	}
-	return "–"
+	return fmt.Sprintf("%.1f %%", *percent)
 }
 
 // readProfile counts the statements of a coverage profile by package. A block that
@@ -62,4 +66,25 @@ func readProfile(profile io.Reader) (map[string]statements, error) {
 		packages[path.Dir(file)] = s
 	}
 	return packages, scanner.Err()
+}
+
+// total is what go tool cover says of all functions of a profile together.
+func (a *auditor) total(profile string, counted statements) (*float64, error) {
+	last := ""
+	_, ok, err := a.stream(func(stdout io.Reader) error {
+		scanner := bufio.NewScanner(stdout)
+		for scanner.Scan() {
+			last = scanner.Text()
+		}
+		return scanner.Err()
+	}, "tool", "cover", "-func="+profile)
+	if err != nil || !ok || counted.Total == 0 || last == "" {
+		return counted.percent(), err
+	}
+	words := strings.Fields(last)
+	percent, err := strconv.ParseFloat(strings.TrimSuffix(words[len(words)-1], "%"), 64)
+	if err != nil {
+		return nil, fmt.Errorf("go tool cover ends with %q, and not with the total: %w", last, err)
+	}
+	return &percent, nil
 }

@@ -78,10 +78,25 @@ func (r report) figures(p *page) {
 	p.line("| Build | %s |", map[bool]string{true: "builds", false: count(len(r.Build.Problems), "problem")}[r.Build.Builds])
 	p.line("| go vet | %s |", count(len(r.Vet.Findings), "finding"))
 	p.line("| Tests | %d run (%d without subtests): %d passed, %d failed, %d skipped |", r.Tests.Run, r.Tests.TopLevel, r.Tests.Passed, r.Tests.Failed, r.Tests.Skipped)
-	p.line("| Coverage | %s (%d of %d statements) |", r.Tests.Coverage, r.Tests.Coverage.Covered, r.Tests.Coverage.Total)
+	p.line("| Coverage | %s%s; %d of %d statements |", percentage(r.Tests.Percent), r.uncovered(), r.Tests.Coverage.Covered, r.Tests.Coverage.Total)
 	p.line("| Exported | %d identifiers: %d funcs, %d types, %d methods, %d consts, %d vars |", all.sum(), all.Funcs, all.Types, all.Methods, all.Consts, all.Vars)
 	p.line("| Of these, importable | %d identifiers: %d funcs, %d types, %d methods, %d consts, %d vars |\n",
 		public.sum(), public.Funcs, public.Types, public.Methods, public.Consts, public.Vars)
+}
+
+// uncovered says which packages the coverage knows nothing of, because their tests
+// broke off.
+func (r report) uncovered() string {
+	var names []string
+	for _, k := range r.Packages {
+		if k.TestFiles > 0 && k.Coverage.Total == 0 && k.Outcome != "passed" {
+			names = append(names, code(k.Path))
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return ", without " + shorten(strings.Join(names, ", "), 500) + ", whose tests were not run to their end"
 }
 
 // table has a line for each package.
@@ -95,7 +110,7 @@ func (r report) table(p *page) {
 	p.line("|---|---|---|--:|--:|--:|--:|--:|---|--:|--:|--:|--:|--:|")
 	for _, k := range r.Packages {
 		p.line("| `%s` | %s | %s | %d | %d | %d | %d | %d | %s | %d | %d | %d | %s | %d |", k.Path, k.Kind, map[bool]string{true: "yes", false: "**no**"}[k.Builds],
-			k.CodeFiles, k.CodeLines, k.TestFiles, k.TestLines, k.VetFindings, k.Outcome, k.Tests.Run, k.Tests.Failed, k.Tests.Skipped, k.Coverage, k.Exported.sum())
+			k.CodeFiles, k.CodeLines, k.TestFiles, k.TestLines, k.VetFindings, k.Outcome, k.Tests.Run, k.Tests.Failed, k.Tests.Skipped, percentage(k.Percent), k.Exported.sum())
 	}
 	p.line("")
 }

@@ -78,7 +78,7 @@ func (a *auditor) report() (result, error) {
 		Packages: len(inv.Packages), NestedModules: inv.Nested, ExcludedFiles: inv.Excluded, Totals: inv.Totals, Problems: inv.Problems,
 	}
 	r.Tests = reportedTests{
-		testCounts: tests.Totals, Coverage: tests.Coverage, Percent: rounded(tests.Coverage), Failures: tests.Failures, Problems: tests.Problems,
+		testCounts: tests.Totals, Coverage: tests.Coverage, Percent: tests.Percent, Failures: tests.Failures, Problems: tests.Problems,
 	}
 	r.API = reportedAPI{All: surface.Totals, Public: surface.Public}
 	for _, p := range inv.Packages {
@@ -89,7 +89,7 @@ func (a *auditor) report() (result, error) {
 		summary = "The module does not build: " + r.Build.Problems[0].String() + "."
 	}
 	summary += fmt.Sprintf(" %s, %s of go vet, %s of %d failed, coverage %s.", count(len(inv.Packages), "package"),
-		count(len(r.Vet.Findings), "finding"), count(r.Tests.Failed, "test"), r.Tests.Run, r.Tests.Coverage)
+		count(len(r.Vet.Findings), "finding"), count(r.Tests.Failed, "test"), r.Tests.Run, percentage(r.Tests.Percent))
 	return result{Summary: summary}, errors.Join(a.save("report.json", r), a.write("report.md", []byte(r.markdown())))
 }
 
@@ -104,20 +104,13 @@ func rowOf(p packageInfo, r report, tests testDocument, surface apiDocument) row
 	}
 	if i := slices.IndexFunc(tests.Packages, func(t testedPackage) bool { return t.Path == p.Path }); i >= 0 {
 		t := tests.Packages[i]
-		out.Outcome, out.Tests, out.Coverage, out.Percent = t.Outcome, t.testCounts, t.Coverage, rounded(t.Coverage)
+		out.Outcome, out.Tests, out.Coverage, out.Percent = t.Outcome, t.testCounts, t.Coverage, t.Coverage.percent()
+	}
+	if out.TestFiles == 0 && out.Builds {
+		out.Outcome = "no tests" // go test calls it failed if go vet finds something in it
 	}
 	if i := slices.IndexFunc(surface.Packages, func(s packageAPI) bool { return s.Path == p.Path }); i >= 0 {
 		out.Exported = surface.Packages[i].exported
 	}
 	return out
-}
-
-// rounded is a percentage with one decimal; nil: there is nothing to cover.
-func rounded(s statements) *float64 {
-	percent, ok := s.percent()
-	if !ok {
-		return nil
-	}
-	percent = float64(int(percent*10+0.5)) / 10
-	return &percent
 }
