@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,18 +34,16 @@ func newStand(t *testing.T) *stand {
 		"TEMPORAL_CONFIG_FILE="+filepath.Join(dir, "none.toml"), "TEMPORAL_ADDRESS="+temporaltest.Start(t))}
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	var said bytes.Buffer
 	go func() {
 		defer close(done)
-		s.execute(ctx, &said, &said, "worker", "--agents", "audit/agents.yaml", "--drain", "1s")
+		s.execute(ctx, io.Discard, io.Discard, "worker", "--agents", "audit/agents.yaml", "--drain", "1s")
 	}()
 	t.Cleanup(func() {
 		stop()
 		<-done
 	})
 	require.Eventually(t, func() bool {
-		var out bytes.Buffer
-		return s.execute(ctx, &out, &out, "agents", "--team", "audit/team.yaml") == 0
+		return s.execute(ctx, io.Discard, io.Discard, "agents", "--team", "audit/team.yaml") == 0
 	}, time.Minute, 50*time.Millisecond, "the worker does not come up")
 	caches := filepath.Join(state, "caches")
 	require.NoError(t, os.MkdirAll(caches, 0o700))
@@ -54,7 +53,7 @@ func newStand(t *testing.T) *stand {
 	return s
 }
 
-func (s *stand) execute(ctx context.Context, stdout, stderr *bytes.Buffer, args ...string) int {
+func (s *stand) execute(ctx context.Context, stdout, stderr io.Writer, args ...string) int {
 	return cli.Execute(ctx, cli.Env{
 		Args: args, Stdin: strings.NewReader(""), Stdout: stdout, Stderr: stderr, IsTerminal: func(any) bool { return false },
 		Environ: s.environ, Dir: ".", Host: "stand", PID: os.Getpid(), Now: time.Now,

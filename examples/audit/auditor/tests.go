@@ -49,7 +49,7 @@ func (c *testCounts) add(o testCounts) {
 // testedPackage is how the tests of a package have ended.
 type testedPackage struct {
 	Path string `json:"path"`
-	// Outcome is passed, failed, no tests or not built.
+	// Outcome is passed, failed, no tests or not run.
 	Outcome  string     `json:"outcome"`
 	Seconds  float64    `json:"seconds"`
 	Coverage statements `json:"coverage"`
@@ -232,7 +232,7 @@ func (r *testRun) endPackage(e event) {
 	delete(r.outputs, testID{e.Package, ""})
 	switch {
 	case e.Action == "fail" && (e.FailedBuild != "" || strings.Contains(said, " failed]")):
-		p.Outcome = "not built"
+		p.Outcome = "not run"
 	case e.Action == "fail":
 		p.Outcome = "failed"
 		if p.Failed == 0 {
@@ -264,7 +264,7 @@ func (r *testRun) document(stderr string, ok bool) testDocument {
 		return strings.Compare(x.Package+"\n"+x.Test, y.Package+"\n"+y.Test)
 	})
 	printed := r.builds.String() + r.text.String() + stderr
-	unbuilt := slices.ContainsFunc(doc.Packages, func(p testedPackage) bool { return p.Outcome == "not built" })
+	unbuilt := slices.ContainsFunc(doc.Packages, func(p testedPackage) bool { return p.Outcome == "not run" })
 	if unbuilt || !ok && len(doc.Failures) == 0 {
 		doc.Problems = append(doc.Problems, r.auditor.problemsOf(printed)...)
 	}
