@@ -232,6 +232,18 @@ func TestAuditOfWhatIsWanting(t *testing.T) {
 		require.Equal(t, "go.mod", r.Build.Problems[0].File)
 		require.Equal(t, 3, r.Build.Problems[0].Line)
 		require.Contains(t, r.page, "go.mod:3: requires go >= 1.999")
+		require.Equal(t, 1, r.Inventory.Packages, "what is there is counted all the same")
+		require.False(t, r.Packages[0].Builds)
+	})
+	t.Run("lacks what it requires", func(t *testing.T) {
+		t.Parallel()
+		r := s.audit(t, tree(t, map[string]string{
+			"go.mod": "module example.com/lacking\n\ngo 1.24\n\nrequire example.com/nowhere v1.0.0\n",
+			"a.go":   "package lacking\n\nimport \"example.com/nowhere\"\n\nvar A = nowhere.A\n",
+		}), "lacking", 1)
+		require.Contains(t, r.page, "example.com/nowhere")
+		require.Equal(t, figures{Vars: 1}, r.API.All)
+		require.False(t, r.Packages[0].Builds)
 	})
 	t.Run("is no module", func(t *testing.T) {
 		t.Parallel()

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"go/build"
 	"io/fs"
 	"os"
 	"path"
@@ -82,6 +83,9 @@ func (a *auditor) inventory() (result, error) {
 	if err != nil {
 		return result{}, err
 	}
+	if len(problems) > 0 && len(packages) == 0 {
+		packages = a.listByHand(doc.Module, tree)
+	}
 	doc.Problems = append(doc.Problems, problems...)
 	inPackage := map[string]bool{}
 	for _, p := range packages {
@@ -108,6 +112,31 @@ func (a *auditor) inventory() (result, error) {
 			count(doc.Totals.CodeFiles, "file"), doc.Totals.CodeLines, count(doc.Totals.TestFiles, "test file"), doc.Totals.TestLines),
 		Decisions: map[string]string{"module": shorten(doc.Module, 1000), "packages": fmt.Sprint(len(doc.Packages)), "toolchain": doc.Toolchain},
 	}, a.save("inventory.json", doc)
+}
+
+// listByHand finds the packages where go list cannot, as for want of what go.mod
+// requires: what is here can be counted all the same.
+func (a *auditor) listByHand(module string, tree tree) []listed {
+	var packages []listed
+	seen := map[string]bool{}
+	for _, file := range tree.goFiles {
+		dir := path.Dir(file)
+		if seen[dir] {
+			continue
+		}
+		seen[dir] = true
+		// Of files that are wanting, as without a package clause, those remain that are not.
+		p, _ := build.Default.ImportDir(filepath.Join(a.root, filepath.FromSlash(dir)), 0)
+		if len(p.GoFiles)+len(p.CgoFiles)+len(p.TestGoFiles)+len(p.XTestGoFiles) == 0 {
+			continue
+		}
+		packages = append(packages, listed{
+			Dir: p.Dir, ImportPath: path.Join(module, dir), Name: p.Name, GoFiles: p.GoFiles, CgoFiles: p.CgoFiles,
+			TestGoFiles: p.TestGoFiles, XTestGoFiles: p.XTestGoFiles,
+		})
+	}
+	slices.SortFunc(packages, func(x, y listed) int { return strings.Compare(x.ImportPath, y.ImportPath) })
+	return packages
 }
 
 // noModule says that there is nothing to examine, and where there may be.

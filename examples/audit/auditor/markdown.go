@@ -26,9 +26,9 @@ func (r report) markdown() string {
 	r.figures(&p)
 	r.table(&p)
 	p.problems("What does not build", r.Build.Problems)
-	p.problems("What go list says", r.Inventory.Problems)
+	p.problems("What go list says", without(r.Inventory.Problems, r.Build.Problems))
 	p.problems("Findings of go vet", r.Vet.Findings)
-	p.problems("What go vet could not look at", r.unvetted())
+	p.problems("What go vet could not look at", without(r.Vet.Unvetted, r.Build.Problems))
 	p.problems("Tests that could not be run", r.untested())
 	p.failures(r.Tests.Failures)
 	p.list("Go files of no package on this platform", r.Inventory.ExcludedFiles)
@@ -36,21 +36,12 @@ func (r report) markdown() string {
 	return p.String()
 }
 
-// unvetted is what keeps go vet, and not the compiler, from looking at a package.
-func (r report) unvetted() []problem {
-	return slices.DeleteFunc(slices.Clone(r.Vet.Unvetted), func(p problem) bool {
-		return slices.ContainsFunc(r.Build.Problems, func(b problem) bool { return b.File == p.File && b.Line == p.Line && b.File != "" })
-	})
-}
-
-// untested is what keeps tests alone from being compiled. Coverage moves columns, so
-// that what is known already is known by its line.
+// untested is what keeps tests alone from being compiled.
 func (r report) untested() []problem {
-	known := slices.Concat(r.Build.Problems, r.Vet.Findings)
-	return slices.DeleteFunc(slices.Clone(r.Tests.Problems), func(p problem) bool {
-		return slices.ContainsFunc(r.Build.Problems, func(b problem) bool { return b.Package != "" && b.Package == p.Package }) ||
-			slices.ContainsFunc(known, func(k problem) bool { return k.File == p.File && k.Line == p.Line && k.File != "" })
+	ofTests := slices.DeleteFunc(slices.Clone(r.Tests.Problems), func(p problem) bool {
+		return slices.ContainsFunc(r.Build.Problems, func(b problem) bool { return b.Package != "" && b.Package == p.Package })
 	})
+	return without(ofTests, slices.Concat(r.Build.Problems, r.Vet.Findings))
 }
 
 // verdict says in a sentence what a reader has come for.
@@ -78,10 +69,18 @@ func (r report) figures(p *page) {
 	p.line("| Build | %s |", map[bool]string{true: "builds", false: count(len(r.Build.Problems), "problem")}[r.Build.Builds])
 	p.line("| go vet | %s |", count(len(r.Vet.Findings), "finding"))
 	p.line("| Tests | %d run (%d without subtests): %d passed, %d failed, %d skipped |", r.Tests.Run, r.Tests.TopLevel, r.Tests.Passed, r.Tests.Failed, r.Tests.Skipped)
-	p.line("| Coverage | %s%s; %d of %d statements |", percentage(r.Tests.Percent), r.uncovered(), r.Tests.Coverage.Covered, r.Tests.Coverage.Total)
+	p.line("| Coverage | %s%s |", r.coverage(), r.uncovered())
 	p.line("| Exported | %d identifiers: %d funcs, %d types, %d methods, %d consts, %d vars |", all.sum(), all.Funcs, all.Types, all.Methods, all.Consts, all.Vars)
 	p.line("| Of these, importable | %d identifiers: %d funcs, %d types, %d methods, %d consts, %d vars |\n",
 		public.sum(), public.Funcs, public.Types, public.Methods, public.Consts, public.Vars)
+}
+
+// coverage says how much go tool cover finds covered, and what go test counts.
+func (r report) coverage() string {
+	if r.Tests.Coverage.Total == 0 {
+		return percentage(nil)
+	}
+	return fmt.Sprintf("%s of functions; %d of %d statements in all", percentage(r.Tests.Percent), r.Tests.Coverage.Covered, r.Tests.Coverage.Total)
 }
 
 // uncovered says which packages the coverage knows nothing of, because their tests

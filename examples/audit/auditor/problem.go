@@ -37,11 +37,13 @@ func (p problem) place() string {
 	}
 }
 
+// String is the problem on one line.
 func (p problem) String() string {
+	message := strings.Join(strings.Fields(p.Message), " ")
 	if place := p.place(); place != "" {
-		return place + ": " + p.Message
+		return place + ": " + message
 	}
-	return p.Message
+	return message
 }
 
 var (
@@ -96,7 +98,8 @@ func (a *auditor) problemsOf(output string) []problem {
 	if p.Message == "" {
 		p.Message = "the toolchain has failed without a word"
 	}
-	if rest, ok := strings.CutPrefix(p.Message, "go: go.mod requires go "); ok {
+	p.Message = strings.TrimPrefix(p.Message, "go: ")
+	if rest, ok := strings.CutPrefix(p.Message, "go.mod requires go "); ok {
 		p.File, p.Line, p.Message = "go.mod", a.lineOf("go.mod", "go "), "requires go "+rest
 	}
 	return []problem{p}
@@ -132,9 +135,12 @@ func distinct(problems []problem) []problem {
 	})
 }
 
-// without drops the problems that are among others.
+// without returns the problems that are not among others. Tools do not agree on columns
+// and words, so that what is in a file is known by its line.
 func without(problems, others []problem) []problem {
-	return slices.DeleteFunc(problems, func(p problem) bool {
-		return slices.ContainsFunc(others, func(o problem) bool { return o.place() == p.place() && o.Message == p.Message })
+	return slices.DeleteFunc(slices.Clone(problems), func(p problem) bool {
+		return slices.ContainsFunc(others, func(o problem) bool {
+			return o.File == p.File && o.Line == p.Line && (p.File != "" || o.Message == p.Message)
+		})
 	})
 }
