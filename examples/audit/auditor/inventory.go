@@ -186,24 +186,21 @@ func (a *auditor) measure(p listed) (packageInfo, error) {
 		Path: p.ImportPath, Name: p.Name, Dir: relative(a.root, p.Dir), Kind: kind(p), Cgo: len(p.CgoFiles) > 0,
 		Code: slices.Sorted(slices.Values(slices.Concat(p.GoFiles, p.CgoFiles))), Tests: slices.Sorted(slices.Values(slices.Concat(p.TestGoFiles, p.XTestGoFiles))),
 	}
-	for _, file := range info.Code {
+	for _, file := range slices.Concat(info.Code, info.Tests) {
 		lines, generated, err := measureFile(filepath.Join(p.Dir, file))
 		if err != nil {
 			return info, err
 		}
-		info.CodeFiles++
-		info.CodeLines += lines
 		if generated {
 			info.GeneratedFiles++
 		}
-	}
-	for _, file := range info.Tests {
-		lines, _, err := measureFile(filepath.Join(p.Dir, file))
-		if err != nil {
-			return info, err
+		if strings.HasSuffix(file, "_test.go") {
+			info.TestFiles++
+			info.TestLines += lines
+		} else {
+			info.CodeFiles++
+			info.CodeLines += lines
 		}
-		info.TestFiles++
-		info.TestLines += lines
 	}
 	return info, nil
 }

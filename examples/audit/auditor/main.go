@@ -5,7 +5,7 @@
 //
 // It is the agent of the example `audit`: it reads its brief on standard input and
 // writes its result to $MAESTRO_RESULT. It imports the standard library alone, so that
-// `go run` needs nothing but the toolchain.
+// compiling it takes nothing but the toolchain.
 package main
 
 import (
