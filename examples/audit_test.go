@@ -285,15 +285,16 @@ func TestHalf(t *testing.T) {
 func TestLater(t *testing.T) { t.Skip("later") }
 `,
 		"half/testdata/more.go": "package nothing that parses\n",
+		"bench/only_test.go":    "package bench\n\nimport \"testing\"\n\nfunc BenchmarkNothing(b *testing.B) {}\n",
 		"nested/go.mod":         "module example.com/mix/nested\n",
 		"nested/nested.go":      "package nested\n",
 		"vendored/README":       "no Go here\n",
 	}), "mix", 0)
 	require.True(t, r.Build.Builds)
-	require.Equal(t, 4, r.Inventory.Packages)
+	require.Equal(t, 5, r.Inventory.Packages)
 	require.Equal(t, []string{"nested"}, r.Inventory.Nested)
 	require.Equal(t, []string{"plain_windows.go"}, r.Inventory.Excluded)
-	require.Equal(t, figures{CodeFiles: 4, TestFiles: 1, CodeLines: 30, TestLines: 16}, r.Inventory.Totals)
+	require.Equal(t, figures{CodeFiles: 4, TestFiles: 2, CodeLines: 30, TestLines: 21}, r.Inventory.Totals)
 	require.Len(t, r.Vet.Findings, 1)
 	require.Equal(t, found{
 		Package: "example.com/mix/cmd/tool", File: "cmd/tool/main.go", Line: 5, Column: 27, Analyzer: "printf",
@@ -309,6 +310,6 @@ func TestLater(t *testing.T) { t.Skip("later") }
 	}
 	require.Equal(t, map[string]string{
 		"example.com/mix": "library, no tests", "example.com/mix/cmd/tool": "command, no tests",
-		"example.com/mix/half": "library, failed", "example.com/mix/internal/deep": "internal, no tests",
+		"example.com/mix/bench": "library, no tests", "example.com/mix/half": "library, failed", "example.com/mix/internal/deep": "internal, no tests",
 	}, rows)
 }

@@ -88,7 +88,7 @@ func (r report) coverage() string {
 func (r report) uncovered() string {
 	var names []string
 	for _, k := range r.Packages {
-		if k.TestFiles > 0 && k.Coverage.Total == 0 && k.Outcome != "passed" {
+		if k.TestFiles > 0 && k.Coverage.Total == 0 && (k.Outcome == "failed" || k.Outcome == "not run") {
 			names = append(names, code(k.Path))
 		}
 	}

@@ -23,7 +23,7 @@ func toolchainEnvironment(environ []string, dir string) []string {
 }
 
 // maxOutput bounds what is kept of a command's output, in bytes.
-const maxOutput = 4 << 20
+const maxOutput = 64 << 20
 
 // bounded keeps the beginning of what is written to it.
 type bounded struct{ bytes.Buffer }
@@ -61,12 +61,10 @@ func (a *auditor) goCommand(args ...string) (command, error) {
 
 // listed is a package as go list describes it.
 type listed struct {
-	Dir, ImportPath, Name, ForTest      string
-	GoFiles, CgoFiles, IgnoredGoFiles   []string
-	TestGoFiles, XTestGoFiles           []string
-	CFiles, CXXFiles, SFiles, SysoFiles []string
-	Error                               *listError
-	DepsErrors                          []*listError
+	Dir, ImportPath, Name, ForTest               string
+	GoFiles, CgoFiles, TestGoFiles, XTestGoFiles []string
+	Error                                        *listError
+	DepsErrors                                   []*listError
 }
 
 // listError is why a package, or one that it imports, cannot be loaded.
@@ -76,7 +74,7 @@ type listError struct{ Pos, Err string }
 // be. Packages that cannot be loaded are among them. The problems are those for
 // which there is no list at all.
 func (a *auditor) list(flags ...string) ([]listed, []problem, error) {
-	pattern := "-json=Dir,ImportPath,Name,ForTest,GoFiles,CgoFiles,IgnoredGoFiles,TestGoFiles,XTestGoFiles,CFiles,CXXFiles,SFiles,SysoFiles,Error,DepsErrors"
+	pattern := "-json=Dir,ImportPath,Name,ForTest,GoFiles,CgoFiles,TestGoFiles,XTestGoFiles,Error,DepsErrors"
 	var packages []listed
 	stderr, ok, err := a.stream(func(stdout io.Reader) error {
 		decoder := json.NewDecoder(stdout)
@@ -115,14 +113,15 @@ func (a *auditor) stream(read func(io.Reader) error, args ...string) (stderr str
 	return errors.String(), ok, readErr
 }
 
-// loaded says which of the module's packages can be compiled at all, because what they
-// import is there; soundWithTests are those of which that is true of their tests, too.
+// loaded says which of the module's packages can be compiled, because what they import
+// is there.
 type loaded struct {
-	sound          []string
-	problems       []problem
-	testProblems   []problem
-	soundWithTests []string
-	total          int
+	// total counts all packages; sound are those that have code, and soundWithTests those
+	// whose tests lack nothing, either.
+	total                 int
+	sound, soundWithTests []string
+	// problems are what packages lack, testProblems what their tests alone do.
+	problems, testProblems []problem
 }
 
 // loadPackages finds what the module's packages and tests lack.
@@ -161,7 +160,7 @@ func (a *auditor) loadPackages() (loaded, error) {
 			continue
 		}
 		l.total++
-		if !broken[p.ImportPath] {
+		if !broken[p.ImportPath] && len(p.GoFiles)+len(p.CgoFiles) > 0 { // go build takes no package that is all tests
 			l.sound = append(l.sound, p.ImportPath)
 		}
 		if !broken[p.ImportPath] && !testsBroken[p.ImportPath] {
