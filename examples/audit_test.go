@@ -241,7 +241,7 @@ func TestAuditOfWhatIsWanting(t *testing.T) {
 			"go.mod": "module example.com/lacking\n\ngo 1.24\n\nrequire example.com/nowhere v1.0.0\n",
 			"a.go":   "package lacking\n\nimport \"example.com/nowhere\"\n\nvar A = nowhere.A\n",
 		}), "lacking", 1)
-		require.Contains(t, r.page, "example.com/nowhere")
+		require.Contains(t, r.page, "a.go:3:8: missing go.sum entry for module providing package example.com/nowhere")
 		require.Equal(t, figures{Vars: 1}, r.API.All)
 		require.False(t, r.Packages[0].Builds)
 	})

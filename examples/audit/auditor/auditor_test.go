@@ -51,11 +51,24 @@ func TestParseProblems(t *testing.T) {
 // TestProblemsOf holds that a failure is never without a word.
 func TestProblemsOf(t *testing.T) {
 	t.Parallel()
-	a := &auditor{root: module(t, map[string]string{"go.mod": "module m\n\ngo 1.99\n"})}
+	a := &auditor{root: module(t, map[string]string{"go.mod": "module m\n\ngo 1.99\n\nrequire (\n\texample.com/x v1.0.0 // indirect\n)\n"})}
 	require.Equal(t, []problem{{Message: "the toolchain has failed without a word"}}, a.problemsOf("\n"))
 	require.Equal(t, []problem{{Message: "ld: cannot find -lodd\ncollect2: error"}}, a.problemsOf("go: downloading x\nld: cannot find -lodd\ncollect2: error\n"))
 	require.Equal(t, []problem{{File: "go.mod", Line: 3, Message: "requires go >= 1.99 (running go 1.26.8; GOTOOLCHAIN=local)"}},
 		a.problemsOf("go: go.mod requires go >= 1.99 (running go 1.26.8; GOTOOLCHAIN=local)\n"))
+}
+
+// TestProblemsOfModules places what is said of a module where it is required.
+func TestProblemsOfModules(t *testing.T) {
+	t.Parallel()
+	a := &auditor{root: module(t, map[string]string{"go.mod": "module m\n\nrequire \"example.com/x\" v1.0.0\n\nrequire (\n\texample.com/y v1.0.0 // indirect\n)\n"})}
+	for want, output := range map[string]string{
+		"go.mod:3: example.com/x@v1.0.0: missing go.sum entry for go.mod file": "go: example.com/x@v1.0.0: missing go.sum entry for go.mod file\n",
+		"go.mod:6: example.com/y@v1.0.0: module lookup disabled":               "go: example.com/y@v1.0.0: module lookup disabled\n",
+		"example.com/z@v1.0.0: module lookup disabled":                         "go: example.com/z@v1.0.0: module lookup disabled\n",
+	} {
+		require.Equal(t, want, a.problemsOf(output)[0].String())
+	}
 }
 
 // TestFindings reads what go vet -json has printed in different versions.

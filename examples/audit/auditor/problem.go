@@ -49,6 +49,8 @@ func (p problem) String() string {
 var (
 	// located is a line of a tool's that says where; cover puts more before it.
 	located = regexp.MustCompile(`^(?:vet: |go: |[0-9/]+ [0-9:]+ cover: \S+: )?([^\s:]+):([0-9]+)(?::([0-9]+))?: (.*)$`)
+	// ofModule is what the go command says of a module that another requires.
+	ofModule = regexp.MustCompile(`^(\S+)@v[^\s:]+: `)
 	// headed is the line before the problems of a package.
 	headed = regexp.MustCompile(`^# (?:\[([^\s\]]+)\]|([^\s\[]\S*))(?: \[\S+\])?$`)
 )
@@ -100,22 +102,26 @@ func (a *auditor) problemsOf(output string) []problem {
 	}
 	p.Message = strings.TrimPrefix(p.Message, "go: ")
 	if rest, ok := strings.CutPrefix(p.Message, "go.mod requires go "); ok {
-		p.File, p.Line, p.Message = "go.mod", a.lineOf("go.mod", "go "), "requires go "+rest
+		p.File, p.Line, p.Message = "go.mod", a.required("go"), "requires go "+rest
+	} else if m := ofModule.FindStringSubmatch(p.Message); m != nil {
+		if p.Line = a.required(m[1]); p.Line > 0 {
+			p.File = "go.mod"
+		}
 	}
 	return []problem{p}
 }
 
-// lineOf returns the number of the first line of a file that begins with a word; 0:
-// there is none.
-func (a *auditor) lineOf(file, word string) int {
-	data, err := os.ReadFile(filepath.Join(a.root, file))
+// required returns the number of the line of go.mod that requires a module, or a version
+// of go; 0: there is none.
+func (a *auditor) required(name string) int {
+	data, err := os.ReadFile(filepath.Join(a.root, "go.mod"))
 	if err != nil {
 		return 0
 	}
 	number := 0
 	for line := range strings.Lines(string(data)) {
 		number++
-		if strings.HasPrefix(line, word) {
+		if words := strings.Fields(strings.TrimPrefix(line, "require ")); len(words) > 1 && strings.Trim(words[0], "\"`") == name {
 			return number
 		}
 	}
