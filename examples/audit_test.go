@@ -289,6 +289,7 @@ func TestLater(t *testing.T) { t.Skip("later") }
 		"nested/go.mod":         "module example.com/mix/nested\n",
 		"nested/nested.go":      "package nested\n",
 		"vendored/README":       "no Go here\n",
+		".gitignore":            "audit/\n*.out\n*.json\n",
 	}), "mix", 0)
 	require.True(t, r.Build.Builds)
 	require.Equal(t, 5, r.Inventory.Packages)
