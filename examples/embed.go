@@ -1,10 +1,16 @@
 // Package examples carries the example teams inside the maestro binary, so that
-// `maestro demo` needs nothing beside it.
+// `maestro demo` and `maestro init` need nothing beside it.
 package examples
 
 import "embed"
 
-// FS holds the examples' files, a directory each.
+// FS holds the files of the examples that play scripts, or are scripts, a
+// directory each.
 //
 //go:embed shortener shell
 var FS embed.FS
+
+// Audit holds those of the example `audit`, in its directory.
+//
+//go:embed audit
+var Audit embed.FS

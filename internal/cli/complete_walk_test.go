@@ -39,6 +39,7 @@ var free = map[string]string{
 	"cache-read-tokens": "a number", "cache-write-tokens": "a number", "reasoning-tokens": "a number",
 	"keep":            "a number",
 	"limit":           "a number",
+	"tail":            "a number",
 	"lines":           "a number",
 	"port":            "a number",
 	"ui-port":         "a number",

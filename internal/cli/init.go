@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"embed"
 	"errors"
 	"io/fs"
@@ -12,27 +11,46 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"text/template"
 
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/docs/schema"
+	"github.com/maestro-hive/maestro/examples"
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
-// scaffold holds the templates of `init`, a directory each.
-//
 //go:embed scaffold
 var scaffold embed.FS
 
-// scaffolds says what each template is for.
-var scaffolds = map[string]string{
-	"software": "three personas take a small program from a requirement to a tested tree",
-	"blank":    "one persona, one phase",
+// template is something to begin with.
+type template struct {
+	// about says what it is for.
+	about string
+	// files has its files below root.
+	files fs.FS
+	root  string
+	// try is what is typed after the team file to run a session.
+	try string
 }
 
-const defaultScaffold = "software"
+// templates are those of `init`, by name.
+var templates = map[string]template{
+	"software": {
+		about: "three personas take a small program from a requirement to a tested tree",
+		files: scaffold, root: "scaffold/software", try: `"Greet people by name"`,
+	},
+	"audit": {
+		about: "the Go toolchain examines a Go module, and reports",
+		files: examples.Audit, root: "audit", try: `"Audit this module" --workspace PATH/TO/MODULE`,
+	},
+	"blank": {
+		about: "one persona, one phase",
+		files: scaffold, root: "scaffold/blank", try: `"Greet people by name"`,
+	},
+}
+
+const defaultTemplate = "software"
 
 // initDocument is the document of `init -o json`.
 type initDocument struct {
@@ -45,18 +63,18 @@ type initDocument struct {
 }
 
 func newInit(a *app) *cobra.Command {
-	chosen := defaultScaffold
-	known := slices.Sorted(maps.Keys(scaffolds))
+	chosen := defaultTemplate
+	known := slices.Sorted(maps.Keys(templates))
 	var described []string
 	for _, name := range known {
-		described = append(described, cobra.CompletionWithDesc(name, scaffolds[name]))
+		described = append(described, cobra.CompletionWithDesc(name, templates[name].about))
 	}
 	cmd := &cobra.Command{
 		Use:   "init [DIR]",
 		Short: "Write a team file and a worker file to begin with",
-		Long: "Write a commented team file and worker file, with agents that are shell scripts, so that a session runs at once, without a model or a key. " +
+		Long: "Write a commented team file and worker file, with agents that are programs, so that a session runs at once, without a model or a key. " +
 			"Nothing that is there already is overwritten.\n\nTemplates:\n" + templateList(known),
-		Example: "  maestro init\n  maestro init greeter --template blank",
+		Example: "  maestro init\n  maestro init greeter --template blank\n  maestro init audit --template audit",
 		Args:    arguments(0, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			dir := a.env.Dir
@@ -69,7 +87,7 @@ func newInit(a *app) *cobra.Command {
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},
 	}
-	cmd.Flags().StringVar(&chosen, "template", chosen, strings.Join(known, " or "))
+	cmd.Flags().StringVar(&chosen, "template", chosen, enumeration(known, "or"))
 	_ = cmd.RegisterFlagCompletionFunc("template", cobra.FixedCompletions(described, cobra.ShellCompDirectiveNoFileComp))
 	a.addOutputFlag(cmd)
 	return cmd
@@ -78,14 +96,15 @@ func newInit(a *app) *cobra.Command {
 func templateList(known []string) string {
 	var lines []string
 	for _, name := range known {
-		lines = append(lines, "  "+name+": "+scaffolds[name])
+		lines = append(lines, "  "+name+": "+templates[name].about)
 	}
 	return strings.Join(lines, "\n")
 }
 
 func (a *app) init(dir, chosen string) error {
-	if _, ok := scaffolds[chosen]; !ok {
-		known := slices.Sorted(maps.Keys(scaffolds))
+	from, ok := templates[chosen]
+	if !ok {
+		known := slices.Sorted(maps.Keys(templates))
 		return usagef("there is no template %q; write %s%s", team.Shorten(chosen, 80), enumeration(known, "or"), team.DidYouMean(chosen, known))
 	}
 	named, err := filepath.Abs(dir)
@@ -93,7 +112,7 @@ func (a *app) init(dir, chosen string) error {
 		return usagef("%s cannot be found: %w", dir, err)
 	}
 	doc := initDocument{Dir: dir, Template: chosen, Team: teamName(filepath.Base(named))}
-	files, err := filled(chosen, doc.Team)
+	files, err := from.filled(doc.Team)
 	if err != nil {
 		return err
 	}
@@ -113,8 +132,8 @@ func (a *app) init(dir, chosen string) error {
 		}
 		return agent.ShellWord(filepath.Join(dir, file))
 	}
-	a.say("\nLook at it:      maestro plan %[1]s\nServe its team:  maestro dev --agents %[2]s\nRun a session:   maestro run %[1]s \"Greet people by name\" --watch    (in another terminal)",
-		at("team.yaml"), at("agents.yaml"))
+	a.say("\nLook at it:      maestro plan %[1]s\nServe its team:  maestro dev --agents %[2]s\nRun a session:   maestro run %[1]s %[3]s --watch    (in another terminal)",
+		at("team.yaml"), at("agents.yaml"), from.try)
 	return nil
 }
 
@@ -129,31 +148,32 @@ func teamName(dir string) string {
 	return name
 }
 
-// filled are the files of a template by path, with slashes, and the schemas that
-// their first lines name.
-func filled(chosen, name string) (map[string][]byte, error) {
+var (
+	// ownName is the line of a team file that names the team, ownSchema the one that
+	// names an editor's schema where the template is kept.
+	ownName   = regexp.MustCompile(`(?m)^name: .*$`)
+	ownSchema = regexp.MustCompile(`\$schema=\S*/docs/schema/(team|worker)\.json`)
+)
+
+// filled are the template's files by path, with slashes, and the schemas that their
+// first lines name. Its tests stay behind.
+func (t template) filled(name string) (map[string][]byte, error) {
 	files := map[string][]byte{".maestro/team.schema.json": schema.Team, ".maestro/worker.schema.json": schema.Worker}
-	root := path.Join("scaffold", chosen)
-	err := fs.WalkDir(scaffold, root, func(file string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+	err := fs.WalkDir(t.files, t.root, func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || strings.HasSuffix(file, "_test.go") {
 			return err
 		}
-		data, err := fs.ReadFile(scaffold, file)
+		data, err := fs.ReadFile(t.files, file)
 		if err != nil {
 			return err
 		}
-		if path.Base(file) == "team.yaml" {
-			t, err := template.New(file).Parse(string(data))
-			if err != nil {
-				return err
-			}
-			var b bytes.Buffer
-			if err := t.Execute(&b, struct{ Name string }{name}); err != nil {
-				return err
-			}
-			data = b.Bytes()
+		if path.Ext(file) == ".yaml" {
+			data = ownSchema.ReplaceAll(data, []byte("$$schema=.maestro/$1.schema.json"))
 		}
-		files[strings.TrimPrefix(file, root+"/")] = data
+		if path.Base(file) == "team.yaml" {
+			data = ownName.ReplaceAll(data, []byte("name: "+name))
+		}
+		files[strings.TrimPrefix(file, t.root+"/")] = data
 		return nil
 	})
 	return files, err

@@ -158,7 +158,7 @@ func TestShownFiles(t *testing.T) {
 		for _, file := range files {
 			text, err := os.ReadFile(file)
 			require.NoError(t, err)
-			shown[name] = append(shown[name], strings.ReplaceAll(string(text), "{{.Name}}", "web"))
+			shown[name] = append(shown[name], string(text))
 		}
 	}
 	for name, k := range map[string]kind{"team": team, "agents": worker} {

@@ -1,0 +1,316 @@
+package examples_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/cli"
+	"github.com/maestro-hive/maestro/internal/temporalio/temporaltest"
+)
+
+// stand is a server, a store and a worker that offers what the audit needs.
+type stand struct {
+	t       *testing.T
+	environ []string
+}
+
+// newStand shares what is compiled and downloaded with whoever runs the tests.
+func newStand(t *testing.T) *stand {
+	t.Helper()
+	dir := t.TempDir()
+	state := filepath.Join(dir, "state")
+	s := &stand{t: t, environ: append(os.Environ(), "HOME="+dir, "MAESTRO_STATE_DIR="+state,
+		"TEMPORAL_CONFIG_FILE="+filepath.Join(dir, "none.toml"), "TEMPORAL_ADDRESS="+temporaltest.Start(t))}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.execute(ctx, io.Discard, io.Discard, "worker", "--agents", "audit/agents.yaml", "--drain", "1s")
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-done
+	})
+	require.Eventually(t, func() bool {
+		return s.execute(ctx, io.Discard, io.Discard, "agents", "--team", "audit/team.yaml") == 0
+	}, time.Minute, 50*time.Millisecond, "the worker does not come up")
+	caches := filepath.Join(state, "caches")
+	require.NoError(t, os.MkdirAll(caches, 0o700))
+	for cache, variable := range map[string]string{"go-build": "GOCACHE", "go-mod": "GOMODCACHE"} {
+		require.NoError(t, os.Symlink(strings.TrimSpace(goOutput(t, ".", "env", variable)), filepath.Join(caches, cache)))
+	}
+	return s
+}
+
+func (s *stand) execute(ctx context.Context, stdout, stderr io.Writer, args ...string) int {
+	return cli.Execute(ctx, cli.Env{
+		Args: args, Stdin: strings.NewReader(""), Stdout: stdout, Stderr: stderr, IsTerminal: func(any) bool { return false },
+		Environ: s.environ, Dir: ".", Host: "stand", PID: os.Getpid(), Now: time.Now,
+	})
+}
+
+// must executes a command that has to end with a code.
+func (s *stand) must(t *testing.T, code int, args ...string) string {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	require.Equal(t, code, s.execute(t.Context(), &stdout, &stderr, args...), "maestro %s\n%s%s", strings.Join(args, " "), &stdout, &stderr)
+	return stdout.String()
+}
+
+func (s *stand) json(t *testing.T, document any, args ...string) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal([]byte(s.must(t, 0, append(args, "-o", "json")...)), document))
+}
+
+// audited is the report of an audit: what of it tests look at.
+type audited struct {
+	Inventory struct {
+		Module   string
+		Packages int
+		Nested   []string `json:"nested_modules"`
+		Excluded []string `json:"excluded_go_files"`
+		Totals   figures
+	}
+	Build struct {
+		Builds   bool
+		Problems []found
+	}
+	Vet struct {
+		Findings []found
+		Unvetted []found
+	}
+	Tests struct {
+		figures
+		Percent  float64 `json:"coverage_percent"`
+		Failures []struct{ Package, Test, Output string }
+		Problems []found
+	}
+	API struct {
+		All, Public figures
+	}
+	Packages []struct {
+		Path, Kind string
+		Outcome    string   `json:"tests"`
+		Percent    *float64 `json:"coverage_percent"`
+		figures
+		Builds      bool
+		VetFindings int     `json:"vet_findings"`
+		Tests       figures `json:"test_counts"`
+		Exported    figures
+	}
+	// page is report.md.
+	page string
+}
+
+type found struct {
+	Package, File, Message, Analyzer string
+	Line, Column                     int
+}
+
+// figures are counts of different things; those of other things stay 0.
+type figures struct {
+	CodeFiles int `json:"code_files"`
+	TestFiles int `json:"test_files"`
+	CodeLines int `json:"code_lines"`
+	TestLines int `json:"test_lines"`
+
+	Run, Passed, Failed, Skipped        int
+	Funcs, Types, Methods, Consts, Vars int
+}
+
+// audit takes a module through the audit and returns its report. No phase may touch
+// anything but audit/.
+func (s *stand) audit(t *testing.T, module, session string, code int) audited {
+	t.Helper()
+	s.must(t, code, "run", "audit/team.yaml", "Audit this module", "--workspace", module, "--session", session, "--watch")
+	var list struct{ Artifacts []struct{ Path string } }
+	s.json(t, &list, "artifacts", "list", session)
+	require.NotEmpty(t, list.Artifacts)
+	for _, artifact := range list.Artifacts {
+		require.True(t, strings.HasPrefix(artifact.Path, "audit/"), "the audit has written %s", artifact.Path)
+	}
+	out := filepath.Join(t.TempDir(), "out")
+	s.must(t, 0, "artifacts", "get", session, "--out", out)
+	var r audited
+	require.NoError(t, json.Unmarshal([]byte(read(t, filepath.Join(out, "audit", "report.json"))), &r))
+	r.page = read(t, filepath.Join(out, "audit", "report.md"))
+	return r
+}
+
+// phases returns how a session's phases have ended.
+func (s *stand) phases(t *testing.T, session string) map[string]string {
+	t.Helper()
+	var status struct {
+		Phases []struct{ Name, Status string }
+	}
+	s.json(t, &status, "status", session)
+	ended := map[string]string{}
+	for _, p := range status.Phases {
+		ended[p.Name] = p.Status
+	}
+	return ended
+}
+
+// tree writes a module and returns its directory.
+func tree(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range files {
+		file := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		require.NoError(t, os.WriteFile(file, []byte(content), 0o644))
+	}
+	return dir
+}
+
+// goOutput is what a go command prints that has to work.
+func goOutput(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	stdout, stderr, ok := goCommand(t, dir, args...)
+	require.True(t, ok, "go %s\n%s", strings.Join(args, " "), stderr)
+	return stdout
+}
+
+func goCommand(t *testing.T, dir string, args ...string) (stdout, stderr string, ok bool) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd := exec.Command("go", args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &errs
+	err := cmd.Run()
+	return out.String(), errs.String(), err == nil
+}
+
+// TestAuditOfWhatIsWanting audits modules that have something wrong: in one that does
+// not build a phase fails, and the report says what is wrong and where all the same.
+func TestAuditOfWhatIsWanting(t *testing.T) {
+	t.Parallel()
+	s := newStand(t)
+	t.Run("does not build", func(t *testing.T) {
+		t.Parallel()
+		r := s.audit(t, tree(t, map[string]string{
+			"go.mod":              "module example.com/broken\n\ngo 1.24\n",
+			"store/store.go":      "package store\n\nfunc Get() int {\n\treturn missing\n}\n",
+			"lost/lost.go":        "package lost\n\nimport _ \"example.com/elsewhere/thing\"\n",
+			"torn/torn.go":        "package torn\n\nfunc (\n",
+			"whole/whole.go":      "package whole\n\nfunc One() int { return 1 }\n",
+			"whole/whole_test.go": "package whole\n\nimport \"testing\"\n\nfunc TestOne(t *testing.T) { One() }\n",
+		}), "broken", 1)
+		require.Equal(t, map[string]string{
+			"inventory": "completed", "build": "completed", "examination": "completed", "api": "completed", "report": "completed", "gate": "failed",
+		}, s.phases(t, "broken"))
+		require.False(t, r.Build.Builds)
+		for _, want := range []found{
+			{Package: "example.com/broken/store", File: "store/store.go", Line: 4, Column: 9, Message: "undefined: missing"},
+			{Package: "example.com/broken/torn", File: "torn/torn.go", Line: 4, Column: 1, Message: "syntax error: unexpected EOF, expected )"},
+		} {
+			require.Contains(t, r.Build.Problems, want)
+			require.Contains(t, r.page, want.Message)
+		}
+		require.Contains(t, r.page, "store/store.go:4:9: undefined: missing")
+		require.Contains(t, r.page, "lost/lost.go:3:8: no required module provides package example.com/elsewhere/thing")
+		require.Equal(t, 1, r.Tests.Passed, "what builds is tested all the same")
+		status := s.must(t, 0, "status", "broken")
+		require.Contains(t, status, "the module does not build: lost/lost.go:3:8: no required module")
+		require.Contains(t, status, fmt.Sprintf("(and %d more, see audit/report.md)", len(r.Build.Problems)-1))
+	})
+	t.Run("asks for a newer Go", func(t *testing.T) {
+		t.Parallel()
+		r := s.audit(t, tree(t, map[string]string{"go.mod": "module example.com/new\n\ngo 1.999\n", "new.go": "package new\n"}), "newer", 1)
+		require.Equal(t, "example.com/new", r.Inventory.Module)
+		require.Len(t, r.Build.Problems, 1)
+		require.Equal(t, "go.mod", r.Build.Problems[0].File)
+		require.Equal(t, 3, r.Build.Problems[0].Line)
+		require.Contains(t, r.page, "go.mod:3: requires go >= 1.999")
+		require.Equal(t, 1, r.Inventory.Packages, "what is there is counted all the same")
+		require.False(t, r.Packages[0].Builds)
+	})
+	t.Run("lacks what it requires", func(t *testing.T) {
+		t.Parallel()
+		r := s.audit(t, tree(t, map[string]string{
+			"go.mod": "module example.com/lacking\n\ngo 1.24\n\nrequire example.com/nowhere v1.0.0\n",
+			"a.go":   "package lacking\n\nimport \"example.com/nowhere\"\n\nvar A = nowhere.A\n",
+		}), "lacking", 1)
+		require.Contains(t, r.page, "a.go:3:8: missing go.sum entry for module providing package example.com/nowhere")
+		require.Equal(t, figures{Vars: 1}, r.API.All)
+		require.False(t, r.Packages[0].Builds)
+	})
+	t.Run("is no module", func(t *testing.T) {
+		t.Parallel()
+		dir := tree(t, map[string]string{"below/go.mod": "module example.com/below\n", "main.go": "package main\n"})
+		s.must(t, 1, "run", "audit/team.yaml", "Audit this", "--workspace", dir, "--session", "none", "--watch")
+		require.Contains(t, s.must(t, 0, "status", "none"), "the workspace has no go.mod: give the directory of a Go module with --workspace; below it are below")
+	})
+	t.Run("has this and that", func(t *testing.T) {
+		t.Parallel()
+		s.auditMixture(t)
+	})
+}
+
+// auditMixture audits a module that builds, with all that is not to be counted.
+func (s *stand) auditMixture(t *testing.T) {
+	t.Helper()
+	r := s.audit(t, tree(t, map[string]string{
+		"go.mod":                "module example.com/mix\n\ngo 1.24\n",
+		"plain.go":              "// Package mix has no tests.\npackage mix\n\nvar A, b = 1, 2\n\nconst C = b0\n\nconst b0 = 3\n",
+		"plain_windows.go":      "package mix\n\nfunc OnWindows() {}\n",
+		"cmd/tool/main.go":      "package main\n\nimport \"fmt\"\n\nfunc main() { fmt.Printf(\"%d\\n\", \"x\") }\n",
+		"internal/deep/deep.go": "package deep\n\ntype Box[T any] struct{}\n\nfunc (b *Box[T]) Open() {}\n\ntype shut struct{}\n\nfunc (shut) Open() {}\n",
+		"half/half.go":          "package half\n\nfunc Half(n int) int {\n\tif n < 0 {\n\t\treturn -1\n\t}\n\treturn n / 2\n}\n",
+		"half/half_test.go": `package half
+
+import (
+	"os"
+	"testing"
+)
+
+func TestHalf(t *testing.T) {
+	if err := os.WriteFile("left-behind.txt", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("right", func(t *testing.T) { Half(2) })
+	t.Run("wrong", func(t *testing.T) { t.Errorf("half of 4 is %d", Half(4)+1) })
+}
+
+func TestLater(t *testing.T) { t.Skip("later") }
+`,
+		"half/testdata/more.go": "package nothing that parses\n",
+		"bench/only_test.go":    "package bench\n\nimport \"testing\"\n\nfunc BenchmarkNothing(b *testing.B) {}\n",
+		"nested/go.mod":         "module example.com/mix/nested\n",
+		"nested/nested.go":      "package nested\n",
+		"vendored/README":       "no Go here\n",
+		".gitignore":            "audit/\n*.out\n*.json\n",
+	}), "mix", 0)
+	require.True(t, r.Build.Builds)
+	require.Equal(t, 5, r.Inventory.Packages)
+	require.Equal(t, []string{"nested"}, r.Inventory.Nested)
+	require.Equal(t, []string{"plain_windows.go"}, r.Inventory.Excluded)
+	require.Equal(t, figures{CodeFiles: 4, TestFiles: 2, CodeLines: 30, TestLines: 21}, r.Inventory.Totals)
+	require.Len(t, r.Vet.Findings, 1)
+	require.Equal(t, found{
+		Package: "example.com/mix/cmd/tool", File: "cmd/tool/main.go", Line: 5, Column: 27, Analyzer: "printf",
+		Message: `fmt.Printf format %d has arg "x" of wrong type string`,
+	}, r.Vet.Findings[0])
+	require.Equal(t, figures{Run: 4, Passed: 1, Failed: 2, Skipped: 1}, r.Tests.figures)
+	require.Contains(t, r.page, "half of 4 is 3")
+	require.Equal(t, figures{Funcs: 1, Types: 1, Methods: 1, Consts: 1, Vars: 1}, r.API.All)
+	require.Equal(t, figures{Funcs: 1, Consts: 1, Vars: 1}, r.API.Public)
+	rows := map[string]string{}
+	for _, p := range r.Packages {
+		rows[p.Path] = p.Kind + ", " + p.Outcome
+	}
+	require.Equal(t, map[string]string{
+		"example.com/mix": "library, no tests", "example.com/mix/cmd/tool": "command, no tests",
+		"example.com/mix/bench": "library, no tests", "example.com/mix/half": "library, failed", "example.com/mix/internal/deep": "internal, no tests",
+	}, rows)
+}
