@@ -32,7 +32,7 @@ func (r *round) attempt(ctx context.Context) (*team.RoundResult, left, error) {
 	contract := r.contract()
 	collect := team.Collect{
 		Base: r.in.Input, Dir: dir.Tree, Ignore: r.scene.team.Ignore,
-		Produces: contract.Produces, Secrets: r.Agents.Secrets(),
+		Produces: r.scene.team.Outputs(r.in.AssignmentID), Secrets: r.Agents.Secrets(),
 	}
 	persona := r.scene.team.Personas[r.in.Persona]
 	l.outcome, err = r.work(ctx, team.Job{

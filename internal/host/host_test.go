@@ -293,3 +293,17 @@ func TestTeamThatNoWorkerCanServeIsNotAdmitted(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, known, "a session that may not start leaves nothing")
 }
+
+// TestPhaseOfSeveralProducesWhatIsIgnored: what a phase has to produce is kept of each
+// of its personas, ignored or not.
+func TestPhaseOfSeveralProducesWhatIsIgnored(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, agent.Config{Agents: map[string]agent.Definition{
+		"a": shell("cat > /dev/null; echo a > a.out; echo no > a.log"), "b": shell("cat > /dev/null; echo b > b.out"),
+	}})
+	tm := short(team.Phase{Name: "both", Personas: []string{"dev", "other"}, Produces: []string{"a.out", "b.out"}})
+	tm.Ignore = []string{"*.out", "*.log"}
+	_, err := s.run("s", tm)
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"a.out": "a\n", "b.out": "b\n"}, s.tree("s"))
+}

@@ -90,6 +90,13 @@ func (t Team) Contract(id AssignmentID) Contract {
 	return c
 }
 
+// Outputs are the patterns of what an assignment, or its phase as a whole, has to
+// produce: such files are its work even where they are ignored otherwise.
+func (t Team) Outputs(id AssignmentID) []string {
+	phase, _ := t.Phase(id.Phase)
+	return appendNew(slices.Clone(t.Personas[id.Persona].Produces), phase.Produces)
+}
+
 // Solo tells whether one persona works in the phase alone, so that its attempts
 // answer for everything and nothing is left to seal.
 func (p Phase) Solo() bool { return len(p.Personas) == 1 }
