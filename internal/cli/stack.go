@@ -39,6 +39,9 @@ type stackOptions struct {
 	logLevel     string
 	// metricsAddress is where the worker serves metrics; empty: nowhere.
 	metricsAddress string
+	// healthPort is where the worker says how it is, if servesHealth.
+	healthPort   int
+	servesHealth bool
 	// agents finds the worker file, once the store is there.
 	agents func(s *store.Store) (path string, err error)
 }
@@ -54,6 +57,8 @@ type stack struct {
 	agents    agent.Config
 	// file is the worker file.
 	file string
+	// health is the port where the worker says how it is; 0: none.
+	health int
 	// ended is closed when the worker has ended, and err then says why.
 	ended chan struct{}
 	err   error
@@ -97,7 +102,7 @@ func (a *app) bringUp(ctx context.Context, o stackOptions) (_ *stack, err error)
 		return nil, err
 	}
 	k.stops = append(k.stops, k.conn.Close)
-	if err := k.startWorker(ctx, logger); err != nil {
+	if err := k.startWorker(ctx, o, logger); err != nil {
 		return nil, err
 	}
 	return k, k.awaitOffer(ctx)
@@ -164,7 +169,7 @@ func (k *stack) startTelemetry(ctx context.Context, o stackOptions, logger *slog
 }
 
 // startWorker starts the worker in this process.
-func (k *stack) startWorker(ctx context.Context, logger *slog.Logger) error {
+func (k *stack) startWorker(ctx context.Context, o stackOptions, logger *slog.Logger) error {
 	env := k.app.env
 	w, err := host.Setup{
 		Config: k.agents, StateDir: k.store.Dir(), Connection: k.conn, Getenv: k.app.environ.get,
@@ -173,6 +178,14 @@ func (k *stack) startWorker(ctx context.Context, logger *slog.Logger) error {
 	}.Build()
 	if err != nil {
 		return &codeError{exitUsage, err}
+	}
+	if o.servesHealth {
+		port, stop, err := w.ServeHealth(ctx, o.healthPort, k.telemetry)
+		if err != nil {
+			return k.app.served(err)
+		}
+		k.health = port
+		k.stops = append(k.stops, stop)
 	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	go func() {
@@ -242,6 +255,9 @@ func (k *stack) describe() {
 	a.say("  store     %s in %s", k.store.ID(), k.store.Dir())
 	if k.telemetry.Address() != "" {
 		a.say("  metrics   %s", k.telemetry.URL())
+	}
+	if k.health != 0 {
+		a.say("  health    http://%s:%d%s and %s", loopback, k.health, host.HealthPath, host.ReadyPath)
 	}
 	var agents []string
 	for _, name := range slices.Sorted(maps.Keys(k.agents.Agents)) {

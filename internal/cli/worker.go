@@ -21,6 +21,11 @@ func newWorker(a *app) *cobra.Command {
 		}
 		return a.served(serve(cmd, args))
 	}
+	for _, sub := range cmd.Commands() {
+		ask := sub.RunE
+		sub.Args = arguments(0, 0)
+		sub.RunE = func(cmd *cobra.Command, args []string) error { return a.served(ask(cmd, args)) }
+	}
 	return cmd
 }
 
@@ -44,7 +49,7 @@ func (a *app) newLogger(level string) (*slog.Logger, error) {
 // served is the outcome of a worker. What keeps one from starting is a matter of
 // what was typed or written, unless Temporal is.
 func (a *app) served(err error) error {
-	if err == nil || exitCode(err) != exitFailed || errors.Is(err, host.ErrServing) {
+	if err == nil || exitCode(err) != exitFailed || errors.Is(err, host.ErrServing) || errors.Is(err, host.ErrNotReady) {
 		return err
 	}
 	return &codeError{exitUsage, err}

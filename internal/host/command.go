@@ -39,6 +39,7 @@ func (p Process) Getenv(name string) string {
 type serving struct {
 	connection                                 temporalio.Options
 	stateDir, agents, logFormat, metricsServed string
+	healthPort                                 string
 	drain                                      time.Duration
 }
 
@@ -67,12 +68,18 @@ and hands over what is left to other workers, at no cost in attempts.`,
 	cmd.Flags().DurationVar(&s.drain, "drain", DefaultDrain, "how long attempts may go on after a stop before they are handed over")
 	cmd.Flags().StringVar(&s.logFormat, "log-format", "text", "text or json")
 	cmd.Flags().StringVar(&s.metricsServed, "metrics-address", "", MetricsAddressUsage)
+	cmd.Flags().StringVar(&s.healthPort, "health-port", "", HealthPortUsage)
+	cmd.AddCommand(p.newHealth())
 	return cmd
 }
 
 // serve makes a worker and runs it.
 func (p Process) serve(ctx context.Context, s serving) error {
 	logger, err := newLogger(p.Stderr, s.logFormat)
+	if err != nil {
+		return err
+	}
+	port, serveHealth, err := HealthPort(s.healthPort, p.Getenv)
 	if err != nil {
 		return err
 	}
@@ -111,6 +118,13 @@ func (p Process) serve(ctx context.Context, s serving) error {
 	}.Build()
 	if err != nil {
 		return err
+	}
+	if serveHealth {
+		_, stop, err := w.ServeHealth(ctx, port, t)
+		if err != nil {
+			return err
+		}
+		defer stop()
 	}
 	return w.Run(ctx)
 }
@@ -151,6 +165,7 @@ func Main() int {
 	agent.Shim()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	if err := agent.Harden(); err != nil {
 		fmt.Fprintln(os.Stderr, "maestro-worker:", err)
 		return 1

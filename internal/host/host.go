@@ -97,16 +97,23 @@ type Worker struct {
 	options  options
 	breakers *breakers
 	days     *Days
-	offer    team.Offer
 	queues   []worker.Worker
+	life     life
+	since    time.Time
+
+	// offering guards the offer. Once it is withdrawn, it is not renewed.
+	offering  sync.Mutex
+	offer     team.Offer
+	withdrawn bool
 }
 
 // newWorker wires a worker. Nothing runs yet.
 func newWorker(o options) *Worker {
-	w := &Worker{options: o, offer: team.Offer{
+	w := &Worker{options: o, since: o.Clock().UTC(), life: life{stage: Starting}}
+	w.offer = team.Offer{
 		Schema: team.OfferSchema, Worker: o.Seat.name, Identity: o.Identity, Host: o.Host, PID: o.PID, Version: o.Version,
-		Agents: o.Agents.OfferedAgents(), Checks: o.Agents.OfferedChecks(), Jira: o.Tickets != nil, Webhook: o.Webhook != nil, StartedAt: o.Clock().UTC(),
-	}}
+		Agents: o.Agents.OfferedAgents(), Checks: o.Agents.OfferedChecks(), Jira: o.Tickets != nil, Webhook: o.Webhook != nil, StartedAt: w.since,
+	}
 	w.breakers = &breakers{Client: &breaker.Client{Temporal: o.Client, Store: o.Store.ID()}, store: o.Store, recorder: o.Telemetry.Recorder(), logger: o.Logger}
 	w.days = &Days{Temporal: o.Client, Store: o.Store.ID()}
 	w.queues = append(w.queues, w.workflowQueue())
@@ -225,7 +232,11 @@ func (w *Worker) Run(ctx context.Context) error {
 	beside.Go(func() { w.census(ctx) })
 	defer beside.Wait()
 	w.options.Logger.Info("worker serves", "store", w.options.Store.ID(), "dir", w.options.Store.Dir(), "identity", w.options.Identity)
-	w.renew(ctx)
+	w.life.beat(w.options.Clock())
+	w.life.enter(Serving)
+	beside.Go(func() { w.renew(ctx) })
+	w.goOn(ctx)
+	w.life.enter(Draining)
 	w.options.Logger.Info("worker drains", "drain", w.options.Drain)
 	err := w.withdraw()
 	stopAll(w.queues)
@@ -248,13 +259,39 @@ func (w *Worker) renew(ctx context.Context) {
 	}
 }
 
+// pulse is how often the main loop comes round at least.
+const pulse = time.Second
+
+// goOn is the main loop, until ctx ends.
+func (w *Worker) goOn(ctx context.Context) {
+	ticker := time.NewTicker(pulse)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			w.life.beat(w.options.Clock())
+		}
+	}
+}
+
+// publish says in the store what the worker offers.
 func (w *Worker) publish(ctx context.Context) error {
+	w.offering.Lock()
+	defer w.offering.Unlock()
+	if w.withdrawn {
+		return nil
+	}
 	w.offer.RenewedAt = w.options.Clock().UTC()
 	return w.options.Store.PutOffer(ctx, w.offer)
 }
 
 // withdraw takes the offer back, also when the worker's own context is over.
 func (w *Worker) withdraw() error {
+	w.offering.Lock()
+	defer w.offering.Unlock()
+	w.withdrawn = true
 	return w.options.Store.RemoveOffer(context.Background(), w.options.Seat.name)
 }
 
