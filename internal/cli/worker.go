@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"log/slog"
 
 	"github.com/spf13/cobra"
 
@@ -35,15 +34,6 @@ func (a *app) harden() error {
 		return nil
 	}
 	return a.env.Harden()
-}
-
-// newLogger logs to standard error.
-func (a *app) newLogger(level string) (*slog.Logger, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, usagef("--log-level %q is none of debug, info, warn and error", level)
-	}
-	return slog.New(slog.NewTextHandler(a.env.Stderr, &slog.HandlerOptions{Level: l})), nil
 }
 
 // served is the outcome of a worker. What keeps one from starting is a matter of

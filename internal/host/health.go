@@ -52,6 +52,7 @@ type Health struct {
 	// Status is ok, or stuck.
 	Status   string    `json:"status"`
 	Version  string    `json:"version"`
+	Commit   string    `json:"commit"`
 	Identity string    `json:"identity"`
 	Store    string    `json:"store"`
 	Since    time.Time `json:"since"`
@@ -65,6 +66,8 @@ type Readiness struct {
 	Status string `json:"status"`
 	// Failed lists what keeps the worker from taking work.
 	Failed []FailedCheck `json:"failed,omitempty"`
+	// File is the worker file that the worker goes by.
+	File WorkerFile `json:"worker_file"`
 }
 
 // FailedCheck is something that keeps a worker from taking work.
@@ -83,6 +86,7 @@ type life struct {
 	pulse time.Time
 	// fatal is why the queues that it names are polled no more.
 	fatal map[string]error
+	file  WorkerFile
 
 	temporal, store probe
 }
@@ -206,7 +210,7 @@ func answering(ask func(context.Context) (document any, ok bool)) http.Handler {
 
 func (w *Worker) health() Health {
 	o := w.options
-	h := Health{Status: "ok", Version: o.Version, Identity: o.Identity, Store: o.Store.ID(), Since: w.since}
+	h := Health{Status: "ok", Version: o.Version, Commit: o.Commit, Identity: o.Identity, Store: o.Store.ID(), Since: w.since}
 	if err := w.life.trouble(o.Clock()); err != nil {
 		h.Status, h.Trouble = "stuck", err.Error()
 	}
@@ -219,24 +223,29 @@ const ready = "ready"
 // whatever does not.
 func (w *Worker) readiness(ctx context.Context) Readiness {
 	w.life.mu.Lock()
-	stage := w.life.stage
+	stage, file := w.life.stage, w.life.file
 	w.life.mu.Unlock()
+	status, failed := w.failedChecks(ctx, stage)
+	return Readiness{Status: status, Failed: failed, File: file}
+}
+
+// failedChecks lists what keeps a worker from taking work, and says so in a word.
+func (w *Worker) failedChecks(ctx context.Context, stage Stage) (status string, failed []FailedCheck) {
 	switch stage {
 	case Starting:
-		return Readiness{Status: string(stage), Failed: []FailedCheck{{
+		return string(stage), []FailedCheck{{
 			Check: "polling", Trouble: "the worker has not asked for work yet", Remedy: "wait; the log says what it waits for",
-		}}}
+		}}
 	case Draining:
-		return Readiness{Status: string(stage), Failed: []FailedCheck{{
+		return string(stage), []FailedCheck{{
 			Check: "polling", Trouble: "the worker stops and takes no new work", Remedy: "none is needed; other workers take the work up",
-		}}}
+		}}
 	case Serving:
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	temporal := w.life.temporal.look(w.options.Clock, w.askTemporal)
 	disk := w.life.store.look(w.options.Clock, w.publish)
-	var failed []FailedCheck
 	if err := w.life.trouble(w.options.Clock()); err != nil {
 		failed = append(failed, FailedCheck{Check: "polling", Trouble: err.Error(), Remedy: "start the worker again"})
 	}
@@ -249,9 +258,9 @@ func (w *Worker) readiness(ctx context.Context) Readiness {
 			"see that Temporal runs at %s and can be reached from here; the worker goes on by itself when it answers", w.options.Address)})
 	}
 	if len(failed) > 0 {
-		return Readiness{Status: "not ready", Failed: failed}
+		return "not ready", failed
 	}
-	return Readiness{Status: ready}
+	return ready, nil
 }
 
 // askTemporal asks what costs a server the least.
