@@ -96,11 +96,13 @@ func (w *watch) InterceptActivity(_ context.Context, next interceptor.ActivityIn
 type watched struct {
 	interceptor.ActivityInboundInterceptorBase
 	watch *watch
+	// about are the attributes of all lines of the activity.
+	about []any
 }
 
 // Init puts its logger in the place of the SDK's.
 func (w *watched) Init(outbound interceptor.ActivityOutboundInterceptor) error {
-	return w.Next.Init(&telling{ActivityOutboundInterceptorBase: interceptor.ActivityOutboundInterceptorBase{Next: outbound}, watch: w.watch})
+	return w.Next.Init(&telling{ActivityOutboundInterceptorBase: interceptor.ActivityOutboundInterceptorBase{Next: outbound}, watched: w})
 }
 
 // ExecuteActivity does the activity.
@@ -121,7 +123,7 @@ func (w *watched) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteAc
 	if a.phase == "" {
 		return w.Next.ExecuteActivity(ctx, in)
 	}
-	ctx = logs.With(ctx, a.attributes()...)
+	w.about = a.attributes()
 	if w.watch.agent == "" {
 		return w.Next.ExecuteActivity(ctx, in)
 	}
@@ -138,18 +140,19 @@ func (w *watched) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteAc
 
 type telling struct {
 	interceptor.ActivityOutboundInterceptorBase
-	watch *watch
+	watched *watched
 }
 
-// GetLogger is the SDK's logger with what the context's lines are about.
+// GetLogger is the SDK's logger with what the activity's and the context's lines are
+// about.
 func (t *telling) GetLogger(ctx context.Context) log.Logger {
-	return log.With(t.Next.GetLogger(ctx), logs.Of(ctx)...)
+	return log.With(t.Next.GetLogger(ctx), append(slices.Clip(t.watched.about), logs.Of(ctx)...)...)
 }
 
 // GetWorkerStopChannel is closed when rounds have to come to an end.
 func (t *telling) GetWorkerStopChannel(ctx context.Context) <-chan struct{} {
-	if t.watch.agent == "" {
+	if t.watched.watch.agent == "" {
 		return t.Next.GetWorkerStopChannel(ctx)
 	}
-	return t.watch.worker.stopping
+	return t.watched.watch.worker.stopping
 }

@@ -20,12 +20,14 @@ func newLogger(logger *slog.Logger) log.Logger {
 }
 
 // everyday are the SDK's messages that deserve another level here. An attempt
-// that fails is part of the work, and told where it belongs; that queues are
-// polled goes without saying.
+// that fails is part of the work, and told where it belongs, and so is one that is
+// cancelled, which is what a report of its progress is answered with; that queues
+// are polled goes without saying.
 var everyday = map[string]slog.Level{
-	"Activity error.": slog.LevelDebug,
-	"Started Worker":  slog.LevelDebug,
-	"Stopped Worker":  slog.LevelDebug,
+	"Activity error.":                    slog.LevelDebug,
+	"RecordActivityHeartbeat with error": slog.LevelDebug,
+	"Started Worker":                     slog.LevelDebug,
+	"Stopped Worker":                     slog.LevelDebug,
 }
 
 // names are Maestro's for what the SDK's lines are about; those without one are
