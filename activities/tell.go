@@ -16,7 +16,7 @@ const dollar = 1_000_000_000
 
 // spending are the attributes of what something has cost.
 func spending(u team.Usage) []any {
-	return []any{"tokens", u.Tokens(), "cost_usd", float64(u.CostUSD)/dollar}
+	return []any{"tokens", u.Tokens(), "cost_usd", float64(u.CostUSD) / dollar}
 }
 
 // tellAttempt logs how an attempt has ended.
@@ -37,7 +37,10 @@ func tellHelp(ctx context.Context, before, now []team.HelpRequest) {
 		if slices.ContainsFunc(before, func(b team.HelpRequest) bool { return b.ID == h.ID }) {
 			continue
 		}
-		about := []any{"request", h.ID, "category", h.Category, "error", h.Message, logs.Phase, h.Phase}
+		about := []any{"request", h.ID, "why", h.Message, logs.Phase, h.Phase}
+		if h.Category != "" {
+			about = append(about, "category", h.Category)
+		}
 		if h.Persona != "" {
 			about = append(about, logs.Persona, h.Persona)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -62,31 +63,50 @@ func New(w io.Writer, format, level string) (*Log, error) {
 // Mask has every text pass through a function from now on.
 func (l *Log) Mask(mask func(string) string) { l.mask.Store(&mask) }
 
-// handler makes values fit for a line.
+// handler makes values fit for a line, and has each name once: what is said last
+// counts.
 type handler struct {
 	slog.Handler
 	mask *atomic.Pointer[func(string) string]
+	// attrs are those of all lines. Once a group is open, the handler has them.
+	attrs []slog.Attr
+	group bool
 }
 
 func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 	fit := slog.NewRecord(r.Time, r.Level, h.text(r.Message), r.PC)
+	attrs := slices.Clone(h.attrs)
 	r.Attrs(func(a slog.Attr) bool {
-		fit.AddAttrs(h.attr(a))
+		attrs = put(attrs, h.attr(a))
 		return true
 	})
+	fit.AddAttrs(attrs...)
 	return h.Handler.Handle(ctx, fit)
 }
 
 func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	fit := make([]slog.Attr, len(attrs))
-	for i, a := range attrs {
-		fit[i] = h.attr(a)
+	with := *h
+	with.attrs = slices.Clone(h.attrs)
+	for _, a := range attrs {
+		with.attrs = put(with.attrs, h.attr(a))
 	}
-	return &handler{Handler: h.Handler.WithAttrs(fit), mask: h.mask}
+	if h.group {
+		with.Handler, with.attrs = h.Handler.WithAttrs(with.attrs), nil
+	}
+	return &with
 }
 
 func (h *handler) WithGroup(name string) slog.Handler {
-	return &handler{Handler: h.Handler.WithGroup(name), mask: h.mask}
+	return &handler{Handler: h.Handler.WithAttrs(h.attrs).WithGroup(name), mask: h.mask, group: true}
+}
+
+// put adds an attribute, in the place of one with its name if there is one.
+func put(attrs []slog.Attr, a slog.Attr) []slog.Attr {
+	if i := slices.IndexFunc(attrs, func(b slog.Attr) bool { return a.Key != "" && a.Key == b.Key }); i >= 0 {
+		attrs[i] = a
+		return attrs
+	}
+	return append(attrs, a)
 }
 
 func (h *handler) attr(a slog.Attr) slog.Attr {

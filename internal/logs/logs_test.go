@@ -39,8 +39,8 @@ func TestTextLinesAreTold(t *testing.T) {
 	l, err := logs.New(&out, logs.Text, "warn")
 	require.NoError(t, err)
 	l.Info("not this")
-	l.Warn("this", logs.Session, "s")
-	require.Contains(t, out.String(), "level=WARN msg=this session=s\n")
+	l.With(logs.Session, "s", logs.Phase, "one").Warn("this", logs.Phase, "two")
+	require.Contains(t, out.String(), "level=WARN msg=this session=s phase=two\n", "each name is there once")
 	require.NotContains(t, out.String(), "not this")
 }
 
