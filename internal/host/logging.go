@@ -2,6 +2,7 @@ package host
 
 import (
 	"cmp"
+	"fmt"
 	"io"
 
 	"github.com/spf13/pflag"
@@ -32,7 +33,11 @@ func (o *LogOptions) AddFlags(flags *pflag.FlagSet, level string) {
 
 // New logs to w.
 func (o LogOptions) New(w io.Writer, getenv func(string) string) (*logs.Log, error) {
-	return logs.New(w, cmp.Or(o.Format, getenv(LogFormatVariable), logs.Text), o.AtLeast(getenv))
+	log, err := logs.New(w, cmp.Or(o.Format, getenv(LogFormatVariable), logs.Text), o.AtLeast(getenv))
+	if err != nil {
+		return nil, fmt.Errorf("%w; see --log-format, --log-level, %s and %s", err, LogFormatVariable, LogLevelVariable)
+	}
+	return log, nil
 }
 
 // AtLeast is the level that lines have at least.

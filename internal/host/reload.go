@@ -74,7 +74,7 @@ func (w *Worker) reload(ctx context.Context) {
 func (w *Worker) fileRead(err error) {
 	w.life.mu.Lock()
 	defer w.life.mu.Unlock()
-	w.life.file.Trouble = ""
+	w.life.file.Path, w.life.file.Trouble = w.options.File, ""
 	if err == nil {
 		w.life.file.LoadedAt = w.options.Clock().UTC()
 	} else {

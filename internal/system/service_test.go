@@ -69,6 +69,7 @@ func TestHangUpTakesOverTheWorkerFileAndOnlyARightOne(t *testing.T) {
 	var r host.Readiness
 	require.Equal(t, http.StatusOK, w.asks(port, host.ReadyPath, &r), "it goes on with the file of before")
 	require.Contains(t, r.File.Trouble, "concurency")
+	require.Equal(t, filepath.Join(w.dir, "agents.yaml"), r.File.Path)
 	require.InDelta(t, 0, reloaded(), 0)
 	require.Equal(t, []string{"holding"}, w.offered())
 
@@ -294,7 +295,7 @@ func buildTagged(t *testing.T, tag string) (program, commit string) {
 
 func TestAWorkerOfAnotherVersionTakesUpWhatTheOldOneHad(t *testing.T) {
 	t.Parallel()
-	upgraded, commit := buildTagged(t, "v9.8.7")
+	upgraded, commit := buildTagged(t, "v1.98.7")
 	w := newWorld(t)
 	teamFile := w.withHoldingAgent()
 	worker := w.startWorker()
@@ -304,8 +305,8 @@ func TestAWorkerOfAnotherVersionTakesUpWhatTheOldOneHad(t *testing.T) {
 	worker.kill()
 	back := time.Now()
 	again := w.serves(w.start(upgraded, "--drain", "1s"))
-	require.NotContains(t, worker.output.String(), "v9.8.7")
-	require.Regexp(t, `identity="maestro-\S+-0 v9\.8\.7\+`+commit[:7]+`"`, again.output.String())
+	require.NotContains(t, worker.output.String(), "v1.98.7")
+	require.Regexp(t, `identity="maestro-\S+-0 v1\.98\.7\+`+commit[:7]+`"`, again.output.String())
 	w.eventually("it is at work again", func() bool { return w.held("s", "requirements") != before })
 	require.Less(t, time.Since(back), 20*time.Second, "before the heartbeat's timeout")
 	require.Contains(t, again.output.String(), tookUp)
