@@ -132,7 +132,7 @@ func TestDevReadsItsWorkerFileAgainAtHangUp(t *testing.T) {
 	d.set("TEMPORAL_ADDRESS", address(t, stderr.String()))
 	port := regexp.MustCompile(`health    http://127.0.0.1:(\d+)/healthz and /readyz`).FindStringSubmatch(stderr.String())
 	require.Len(t, port, 2, stderr.String())
-	d.must(0, "worker", "health", "--health-port", port[1])
+	until(t, func() bool { return d.run("worker", "health", "--health-port", port[1]).code == 0 }, "the worker is not ready: %s", stderr)
 	file("reviewer")
 	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
 	until(t, func() bool { return strings.Contains(d.run("agents").stdout.String(), "reviewer") }, "nothing is reloaded: %s", stderr)

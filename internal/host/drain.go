@@ -17,7 +17,6 @@ func (w *Worker) poll(p *plan) error {
 		return err
 	}
 	w.follow(p, begun)
-	w.fileRead(nil)
 	return nil
 }
 

@@ -114,8 +114,8 @@ func newWorker(o options) *Worker {
 	w.queues = queues{polled: map[string]*queue{}, slots: map[string]*slots{}}
 	if r := o.Telemetry.Recorder(); r != nil {
 		r.Serves(o.Store.ID(), o.Plan.slots())
-		r.FileLoaded(true)
 	}
+	w.fileRead(nil)
 	return w
 }
 
