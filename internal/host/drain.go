@@ -9,17 +9,6 @@ import (
 // tellDrain is how often a worker that drains says what it still waits for.
 const tellDrain = 5 * time.Second
 
-// poll begins to poll all that a plan needs.
-func (w *Worker) poll(p *plan) error {
-	begun, err := w.begin(p)
-	if err != nil {
-		w.queues.retiring.Wait()
-		return err
-	}
-	w.follow(p, begun)
-	return nil
-}
-
 // drain takes no new work and returns when what was under way has ended or is
 // handed over, or when that takes too long.
 func (w *Worker) drain() error {

@@ -129,13 +129,20 @@ func (w *Worker) Run(ctx context.Context) error {
 	// Asked early, so that a namespace without the attributes has had time to
 	// get them when the first session asks.
 	w.options.Attributes.Ready(ctx)
+	// Made before anybody knows of the worker, who would wait for it to poll.
+	polled, err := w.missing(w.plan.Load())
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrServing, err)
+	}
 	if err := w.publish(ctx); err != nil {
 		return fmt.Errorf("%w: publish what it offers: %w", ErrServing, err)
 	}
 	w.reclaim(ctx)
-	if err := w.poll(w.plan.Load()); err != nil {
+	if err := w.start(polled); err != nil {
+		w.queues.retiring.Wait()
 		return errors.Join(fmt.Errorf("%w: start: %w", ErrServing, err), w.withdraw(), w.options.Seat.leave())
 	}
+	w.follow(w.plan.Load(), polled)
 	var beside sync.WaitGroup
 	beside.Go(func() { w.listOrphans(ctx) })
 	beside.Go(func() { w.census(ctx) })

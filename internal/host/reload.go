@@ -53,7 +53,10 @@ func (w *Worker) reload(ctx context.Context) {
 	p, err := o.Reread(old)
 	var begun map[string]*queue
 	if err == nil {
-		begun, err = w.begin(p)
+		begun, err = w.missing(p)
+	}
+	if err == nil {
+		err = w.start(begun)
 	}
 	w.fileRead(err)
 	if err != nil {
@@ -98,33 +101,16 @@ func logFaults(logger *slog.Logger, file string, err error) {
 	}
 }
 
-// begin has the queues polled that a plan needs and that are not polled yet, or
-// not with its concurrency: all of them, or none.
-func (w *Worker) begin(p *plan) (begun map[string]*queue, err error) {
-	begun = map[string]*queue{}
-	defer func() {
-		if err != nil {
-			for _, q := range begun {
-				w.queues.retiring.Go(q.Stop)
-			}
-		}
-	}()
-	start := func(name string, q *queue) error {
-		if err := q.Start(); err != nil {
-			return fmt.Errorf("poll %s: %w", name, err)
-		}
-		begun[name] = q
-		return nil
-	}
+// missing makes the queues that a plan needs and that are not polled yet, or not
+// with its concurrency.
+func (w *Worker) missing(p *plan) (map[string]*queue, error) {
+	made := map[string]*queue{}
 	store, polled := w.options.Store.ID(), w.queues.polled
 	for name, build := range map[string]func(*plan) *queue{
 		team.WorkflowQueue(store): w.workflowQueue, team.TicketQueue(store): w.ticketQueue, team.WebhookQueue(store): w.webhookQueue,
 	} {
-		if polled[name] != nil || !w.needs(p, name) {
-			continue
-		}
-		if err := start(name, build(p)); err != nil {
-			return nil, err
+		if polled[name] == nil && w.needs(p, name) {
+			made[name] = build(p)
 		}
 	}
 	for agent, concurrency := range p.slots() {
@@ -136,11 +122,24 @@ func (w *Worker) begin(p *plan) (begun map[string]*queue, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := start(name, q); err != nil {
-			return nil, err
-		}
+		made[name] = q
 	}
-	return begun, nil
+	return made, nil
+}
+
+// start has queues polled: all of them, or none.
+func (w *Worker) start(made map[string]*queue) error {
+	var begun []*queue
+	for name, q := range made {
+		if err := q.Start(); err != nil {
+			for _, b := range begun {
+				w.queues.retiring.Go(b.Stop)
+			}
+			return fmt.Errorf("poll %s: %w", name, err)
+		}
+		begun = append(begun, q)
+	}
+	return nil
 }
 
 // needs tells whether a plan has work for a queue that is no agent's.
