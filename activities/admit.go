@@ -75,6 +75,7 @@ func (a *Admissions) Admit(ctx context.Context, in AdmitInput) (Admission, error
 	}
 	out.SearchAttributes = a.SearchAttributes.Ready(ctx)
 	a.observe(r.status)
+	activity.GetLogger(ctx).Info("session admitted", "team", t.Name, "incarnation", out.Incarnation, "phases", len(out.Todo))
 	return out, nil
 }
 

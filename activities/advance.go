@@ -146,10 +146,13 @@ func (b *Boundaries) ground(s scene) ground {
 // mirror brings execution_state.json up to date. It may lag, so a failure to
 // write it is only logged: the next change catches up.
 func (b *Boundaries) mirror(ctx context.Context, s scene, c team.Checkpoint, head team.Digest, in AdvanceInput, agreed bool) {
+	var asked []team.HelpRequest
+	var used team.Usage
 	err := b.Sessions.UpdateExecution(s.key, func(e *team.Execution) {
 		if e.Incarnation > c.Incarnation {
 			return
 		}
+		asked = e.Help
 		if len(e.Phases) == 0 { // lost: begin again from what the checkpoint knows
 			e.Status = team.NewStatus(s.key.Session, s.team)
 			e.Status.Status = team.Running
@@ -174,12 +177,20 @@ func (b *Boundaries) mirror(ctx context.Context, s scene, c team.Checkpoint, hea
 		e.Incarnation, e.RunID = c.Incarnation, s.run
 		e.Advance(c.CurrentPhase, head, c.Tree, now)
 		e.Decisions, e.Usage = maps.Clone(c.Decisions), e.Sum()
+		used = e.Usage
 		if in.Complete && agreed {
 			e.Status.Status, e.ClosedAt = team.Completed, &now
 		}
 	})
 	if err != nil {
 		activity.GetLogger(ctx).Warn("execution_state.json lags behind", "error", err)
+	}
+	activity.GetLogger(ctx).Info("phase sealed", "checkpoint", head)
+	if in.Park {
+		tellHelp(ctx, asked, in.Help)
+	}
+	if in.Complete && agreed {
+		tellEnd(ctx, s.team.Name, team.Completed, "", used)
 	}
 }
 
@@ -204,6 +215,7 @@ func (b *Boundaries) Close(ctx context.Context, in CloseInput) error {
 	if err == nil {
 		b.giveBackDay(ctx, key, mirrored.Team)
 	}
+	var used team.Usage
 	err = b.Sessions.UpdateExecution(key, func(e *team.Execution) {
 		if e.Incarnation > in.Incarnation {
 			return
@@ -213,14 +225,17 @@ func (b *Boundaries) Close(ctx context.Context, in CloseInput) error {
 		for i := range e.Phases {
 			e.Phases[i].Close(in.Help)
 		}
-		for id, used := range spent {
+		for id, total := range spent {
 			if a := e.Assignment(id); a != nil {
-				a.Usage = used
+				a.Usage = total
 			}
 		}
 		e.Usage = e.Sum()
+		used = e.Usage
 	})
 	observed(b.Observer).SessionEnded(mirrored.Team, in.Status, in.Help)
+	tellHelp(ctx, mirrored.Help, in.Help)
+	tellEnd(ctx, mirrored.Team, in.Status, in.Reason, used)
 	if err != nil {
 		activity.GetLogger(ctx).Warn("execution_state.json lags behind", "error", err)
 	}

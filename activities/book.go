@@ -130,7 +130,7 @@ func (b *book) enter(ctx context.Context) error {
 	})
 	b.showFractions(fractions)
 	for _, w := range warnings {
-		activity.GetLogger(ctx).Warn("a budget is nearly spent", "session", b.scene.key.Session, "budget", w.Scope,
+		activity.GetLogger(ctx).Warn("a budget is nearly spent", "budget", w.Scope,
 			"at", w.At, "tokens", w.Spent.Tokens, "usd", w.Spent.USD.String())
 	}
 	return err

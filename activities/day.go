@@ -109,7 +109,7 @@ func (b *book) untilPromised(ctx context.Context, d budget.Draw) error {
 // warnOfDay tells that a daily budget is nearly spent.
 func warnOfDay(ctx context.Context, key team.SessionKey, name string, warnings []budget.Warning) {
 	for _, w := range warnings {
-		activity.GetLogger(ctx).Warn("a daily budget is nearly spent", "team", name, "session", key.Session,
+		activity.GetLogger(ctx).Warn("a daily budget is nearly spent", "team", name,
 			"at", w.At, "tokens", w.Spent.Tokens, "usd", w.Spent.USD.String())
 	}
 }

@@ -159,6 +159,7 @@ func reopen(p *team.PhaseStatus) {
 // It may lag, so a failure to write it is only logged.
 func (b *Boundaries) mirrorHelp(ctx context.Context, in MarkInput, more func(*team.Execution)) {
 	info := activity.GetInfo(ctx)
+	var asked []team.HelpRequest
 	err := b.Sessions.UpdateExecution(sessionKey(info), func(e *team.Execution) {
 		run := info.WorkflowExecution.RunID
 		if e.Incarnation > in.Incarnation || e.Status.Status.Closed() && e.RunID == run {
@@ -169,6 +170,7 @@ func (b *Boundaries) mirrorHelp(ctx context.Context, in MarkInput, more func(*te
 		}
 		e.RunID = run
 		more(e)
+		asked = e.Help
 		e.Help = append([]team.HelpRequest{}, in.Help...)
 		for i := range e.Phases {
 			markAsked(&e.Phases[i], in.Help)
@@ -179,6 +181,7 @@ func (b *Boundaries) mirrorHelp(ctx context.Context, in MarkInput, more func(*te
 	if err != nil {
 		activity.GetLogger(ctx).Warn("execution_state.json lags behind", "error", err)
 	}
+	tellHelp(ctx, asked, in.Help)
 }
 
 // markAsked makes a phase's assignments stand as the session's requests say. The

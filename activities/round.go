@@ -282,6 +282,7 @@ func (r *round) giveUp(ctx context.Context, f team.Failure) error {
 		return r.interrupted(ctx, err)
 	}
 	observed(r.Observer).RoundEnded(r.agent(), f.Category)
+	activity.GetLogger(ctx).Info("round given up", append([]any{"category", f.Category, "error", f.Message, "attempts", len(r.log.Attempts)}, spending(r.book.spent())...)...)
 	if r.in.Round < r.in.Rounds && f.RetryRound() {
 		r.mirror(ctx, team.Waiting)
 	} else {

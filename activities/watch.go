@@ -5,17 +5,24 @@ import (
 	"context"
 	"strings"
 
+	"go.temporal.io/sdk/activity"
+
+	"github.com/maestro-hive/maestro/internal/logs"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // observedAttempt does the attempt under the eyes of the observer.
 func (r *round) observedAttempt(ctx context.Context) (*team.RoundResult, left, error) {
+	attempt, began := len(r.log.Attempts)+1, r.Clock()
+	ctx = logs.With(ctx, logs.Attempt, attempt)
+	activity.GetLogger(ctx).Info("attempt started")
 	watched, ended := observed(r.Observer).AttemptBegun(ctx, Attempt{
 		Team: r.scene.team.Name, Session: r.scene.key.Session, AssignmentID: r.in.AssignmentID,
-		Agent: r.agent(), Round: r.in.Round, Attempt: len(r.log.Attempts) + 1,
+		Agent: r.agent(), Round: r.in.Round, Attempt: attempt,
 	})
 	result, left, err := r.attempt(watched)
 	failure, failed := asFailure(err)
+	interrupted := false
 	switch {
 	case err == nil:
 		ended(AttemptEnd{})
@@ -23,7 +30,9 @@ func (r *round) observedAttempt(ctx context.Context) (*team.RoundResult, left, e
 		ended(AttemptEnd{Category: failure.Category})
 	default:
 		ended(AttemptEnd{Interrupted: true})
+		interrupted = true
 	}
+	tellAttempt(ctx, failure, interrupted, r.Clock().Sub(began), r.book.spent())
 	return result, left, err
 }
 

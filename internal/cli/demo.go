@@ -7,34 +7,35 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/host"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
 func newDemo(a *app) *cobra.Command {
 	var keep bool
-	var logLevel string
+	var log host.LogOptions
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "See a session from its start to its end, with nothing to set up",
 		Long: "Start a Temporal server and a worker on free ports, run the example team on its requirement, and show what it does and leaves. " +
 			"The agents play scripts; what they build is really built and tested. It ends by itself with the session's exit code.",
 		Args: arguments(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.demo(cmd.Context(), keep, logLevel) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.demo(cmd.Context(), keep, log) },
 	}
 	cmd.Flags().BoolVar(&keep, "keep", false, "stay up until Ctrl-C, for a look at the Web UI")
-	cmd.Flags().StringVar(&logLevel, "log-level", "error", "debug, info, warn or error")
+	log.AddFlags(cmd.Flags(), "error")
 	a.addPlainFlag(cmd.Flags())
 	a.addStateDirFlag(cmd)
 	return cmd
 }
 
-func (a *app) demo(ctx context.Context, keep bool, logLevel string) error {
+func (a *app) demo(ctx context.Context, keep bool, log host.LogOptions) error {
 	if err := a.harden(); err != nil {
 		return err
 	}
 	var example string
-	k, err := a.bringUp(ctx, stackOptions{logLevel: logLevel, agents: func(s *store.Store) (file string, err error) {
+	k, err := a.bringUp(ctx, stackOptions{log: log, agents: func(s *store.Store) (file string, err error) {
 		example, err = a.extractExample(s)
 		return filepath.Join(example, "agents.yaml"), err
 	}})

@@ -23,15 +23,21 @@ const (
 
 func newDev(a *app) *cobra.Command {
 	o := stackOptions{port: defaultPort, uiPort: defaultUIPort}
-	var agents string
+	var agents, healthPort string
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Run a Temporal server, its Web UI and a worker on this machine",
 		Long: "Run a Temporal server, its Web UI and a worker on this machine, until Ctrl-C. Everything is kept in the state directory, and the next start goes on with it.\n\n" +
-			"The server listens on " + loopback + " only. The worker file is --agents, else MAESTRO_AGENTS, else ./agents.yaml, else that of the example that `maestro demo` runs.",
+			"The server listens on " + loopback + " only. The worker file is --agents, else MAESTRO_AGENTS, else ./agents.yaml, else that of the example that `maestro demo` runs. SIGHUP reads it again.",
 		Args: arguments(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			o.metricsAddress = cmp.Or(o.metricsAddress, a.environ.get(host.MetricsAddressVariable))
+			if o.healthPort, o.servesHealth, err = host.HealthPort(healthPort, a.environ.get); err != nil {
+				return usagef("%w", err)
+			}
+			reloads, stop := host.Reloads()
+			defer stop()
+			o.reloads = reloads
 			o.agents = func(s *store.Store) (string, error) { return a.workerFile(s, agents) }
 			return a.dev(cmd.Context(), o)
 		},
@@ -42,7 +48,8 @@ func newDev(a *app) *cobra.Command {
 	flags.BoolVar(&o.headless, "headless", false, "leave the Web UI out")
 	flags.StringVar(&agents, "agents", "", "worker file")
 	flags.StringVar(&o.metricsAddress, "metrics-address", "", host.MetricsAddressUsage)
-	flags.StringVar(&o.logLevel, "log-level", "warn", "debug, info, warn or error")
+	flags.StringVar(&healthPort, "health-port", "", host.HealthPortUsage)
+	o.log.AddFlags(flags, quietly)
 	a.addStateDirFlag(cmd)
 	return cmd
 }

@@ -112,6 +112,41 @@ func TestDevIsKilledAndGoesOnWhereItWas(t *testing.T) {
 	require.Zero(t, serverOf(t, d.state))
 }
 
+func TestDevReadsItsWorkerFileAgainAtHangUp(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withProgram()
+	file := func(agent string) string {
+		return d.file("agents.yaml", fmt.Sprintf("version: 1\nagents:\n  %s: {kind: command, argv: [\"true\"]}\n", agent))
+	}
+	cmd := exec.Command(os.Args[0], "dev", "--port", "0", "--headless", "--health-port", "0", "--log-format", "json", "--agents", file("coder"))
+	cmd.Env = append(d.environ, asProgram+"="+d.bin)
+	stderr := &buffer{}
+	cmd.Stderr = stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal whose end SIGHUP could tell of
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	until(t, func() bool { return strings.Contains(stderr.String(), "Stop with Ctrl-C") }, "dev is not up: %s", stderr)
+	d.set("TEMPORAL_ADDRESS", address(t, stderr.String()))
+	port := regexp.MustCompile(`health    http://127.0.0.1:(\d+)/healthz and /readyz`).FindStringSubmatch(stderr.String())
+	require.Len(t, port, 2, stderr.String())
+	until(t, func() bool { return d.run("worker", "health", "--health-port", port[1]).code == 0 }, "the worker is not ready: %s", stderr)
+	file("reviewer")
+	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
+	until(t, func() bool { return strings.Contains(d.run("agents").stdout.String(), "reviewer") }, "nothing is reloaded: %s", stderr)
+	require.NotContains(t, d.must(0, "agents"), "coder")
+	d.file("agents.yaml", "version: 2\n")
+	require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
+	until(t, func() bool {
+		return strings.Contains(stderr.String(), `"msg":"worker file not reloaded`)
+	}, "nobody complains: %s", stderr)
+	require.Contains(t, d.must(0, "agents"), "reviewer")
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, cmd.Wait(), stderr.String())
+}
+
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -18,7 +18,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/maestro-hive/maestro/internal/host"
+	"github.com/maestro-hive/maestro/internal/buildinfo"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio/temporaltest"
 )
@@ -151,11 +151,11 @@ func TestDoctorLooksAtWorkers(t *testing.T) {
 			Agents: map[string]team.OfferedAgent{"coder": {Kind: "command"}},
 		}))
 	}
-	offer("fine", host.Version(), now)
+	offer("fine", buildinfo.This().String(), now)
 	offer("other", "v9.9.9", now)
-	offer("ahead", host.Version(), now.Add(20*time.Second))
-	offer("killed", host.Version(), now.Add(-time.Minute))
-	offer("gone", host.Version(), now.Add(-72*time.Hour))
+	offer("ahead", buildinfo.This().String(), now.Add(20*time.Second))
+	offer("killed", buildinfo.This().String(), now.Add(-time.Minute))
+	offer("gone", buildinfo.This().String(), now.Add(-72*time.Hour))
 	fs := b.findings()
 	fs.of(t, "worker fine", "ok")
 	require.Contains(t, fs.of(t, "worker other", "warning").Message, "it is version v9.9.9")

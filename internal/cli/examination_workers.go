@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/agent"
-	"github.com/maestro-hive/maestro/internal/host"
+	"github.com/maestro-hive/maestro/internal/buildinfo"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -43,7 +43,7 @@ func (d *examination) workers(ctx context.Context) {
 func (d *examination) liveWorker(o team.Offer) {
 	check, now := "worker "+o.Worker, d.app.env.Now()
 	text := fmt.Sprintf("alive %s ago, with agents %s and checks %s%s", now.Sub(o.RenewedAt).Truncate(time.Second).Abs(), names(o.Agents), names(o.Checks), tells(o))
-	if mine := host.Version(); o.Version != mine {
+	if mine := buildinfo.This().String(); o.Version != mine {
 		d.add(check, odd, "start it again with this build, or use the maestro of its own", "%s; it is version %s, and this program %s", text, dash(o.Version), mine)
 	} else {
 		d.add(check, good, "", "%s", text)

@@ -16,8 +16,10 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/buildinfo"
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/host"
+	"github.com/maestro-hive/maestro/internal/logs"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/telemetry"
@@ -32,13 +34,21 @@ const offerPatience = 20 * time.Second
 // together: what is not done by then is taken up at the next start.
 const drainOnOneMachine = 2 * time.Second
 
+// quietly is the level of the log where a person looks on.
+const quietly = "warn"
+
 // stackOptions say what to run on one machine.
 type stackOptions struct {
 	port, uiPort int
 	headless     bool
-	logLevel     string
+	log          host.LogOptions
+	// reloads asks for the worker file to be read again.
+	reloads <-chan os.Signal
 	// metricsAddress is where the worker serves metrics; empty: nowhere.
 	metricsAddress string
+	// healthPort is where the worker says how it is, if servesHealth.
+	healthPort   int
+	servesHealth bool
 	// agents finds the worker file, once the store is there.
 	agents func(s *store.Store) (path string, err error)
 }
@@ -54,9 +64,12 @@ type stack struct {
 	agents    agent.Config
 	// file is the worker file.
 	file string
+	// health is the port where the worker says how it is; 0: none.
+	health int
 	// ended is closed when the worker has ended, and err then says why.
 	ended chan struct{}
 	err   error
+	log   *logs.Log
 
 	stops []func()
 }
@@ -64,15 +77,15 @@ type stack struct {
 // bringUp starts server and worker. What it leaves in the state directory is
 // taken up by the next.
 func (a *app) bringUp(ctx context.Context, o stackOptions) (_ *stack, err error) {
-	logger, err := a.newLogger(o.logLevel)
+	log, err := o.log.New(a.env.Stderr, a.environ.get)
 	if err != nil {
-		return nil, err
+		return nil, usagef("%w", err)
 	}
 	executable, err := findServer(a.env.Executable)
 	if err != nil {
 		return nil, err
 	}
-	k := &stack{app: a, ended: make(chan struct{})}
+	k := &stack{app: a, log: log, ended: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			k.stop()
@@ -81,7 +94,7 @@ func (a *app) bringUp(ctx context.Context, o stackOptions) (_ *stack, err error)
 	if err := k.prepare(ctx, o); err != nil {
 		return nil, err
 	}
-	if err := k.startTelemetry(ctx, o, logger); err != nil {
+	if err := k.startTelemetry(ctx, o); err != nil {
 		return nil, err
 	}
 	k.server, err = startServer(ctx, serverOptions{
@@ -93,11 +106,11 @@ func (a *app) bringUp(ctx context.Context, o stackOptions) (_ *stack, err error)
 		return nil, err
 	}
 	k.stops = append(k.stops, k.server.stop)
-	if k.conn, err = temporalio.DialAddress(ctx, k.server.address, "default", a.sdkLogger(o.logLevel), k.telemetry.Instrument); err != nil {
+	if k.conn, err = temporalio.DialAddress(ctx, k.server.address, "default", k.sdkLogger(o), k.telemetry.Instrument); err != nil {
 		return nil, err
 	}
 	k.stops = append(k.stops, k.conn.Close)
-	if err := k.startWorker(ctx, logger); err != nil {
+	if err := k.startWorker(ctx, o); err != nil {
 		return nil, err
 	}
 	return k, k.awaitOffer(ctx)
@@ -138,23 +151,32 @@ func (k *stack) prepare(ctx context.Context, o stackOptions) (err error) {
 
 // sdkLogger drops the SDK's warnings, unless more than the usual is asked for: a
 // server of our own that comes and goes is told of where it is supervised.
-func (a *app) sdkLogger(level string) *slog.Logger {
-	if level == "warn" {
-		level = "error"
+func (k *stack) sdkLogger(o stackOptions) *slog.Logger {
+	if o.log.AtLeast(k.app.environ.get) != quietly {
+		return k.log.Logger
 	}
-	logger, err := a.newLogger(level)
-	if err != nil {
-		return nil
-	}
-	return logger
+	return slog.New(errorsOnly{k.log.Handler()})
 }
 
+// errorsOnly is a handler that drops what is no error.
+type errorsOnly struct{ slog.Handler }
+
+func (h errorsOnly) Enabled(ctx context.Context, l slog.Level) bool {
+	return l >= slog.LevelError && h.Handler.Enabled(ctx, l)
+}
+
+func (h errorsOnly) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return errorsOnly{h.Handler.WithAttrs(attrs)}
+}
+
+func (h errorsOnly) WithGroup(name string) slog.Handler { return errorsOnly{h.Handler.WithGroup(name)} }
+
 // startTelemetry begins to export what is asked for.
-func (k *stack) startTelemetry(ctx context.Context, o stackOptions, logger *slog.Logger) (err error) {
+func (k *stack) startTelemetry(ctx context.Context, o stackOptions) (err error) {
 	a := k.app
 	k.telemetry, err = host.StartTelemetry(ctx, telemetry.Options{
 		Service: host.ServiceName, Version: buildVersion().Version, MetricsAddress: o.metricsAddress,
-		Getenv: a.environ.get, Clock: a.env.Now, Logger: logger,
+		Getenv: a.environ.get, Clock: a.env.Now, Logger: k.log.Logger,
 	})
 	if err != nil {
 		return a.served(err)
@@ -164,15 +186,24 @@ func (k *stack) startTelemetry(ctx context.Context, o stackOptions, logger *slog
 }
 
 // startWorker starts the worker in this process.
-func (k *stack) startWorker(ctx context.Context, logger *slog.Logger) error {
-	env := k.app.env
+func (k *stack) startWorker(ctx context.Context, o stackOptions) error {
+	env, build := k.app.env, buildinfo.This()
 	w, err := host.Setup{
-		Config: k.agents, StateDir: k.store.Dir(), Connection: k.conn, Getenv: k.app.environ.get,
-		Host: env.Host, PID: env.PID, Version: buildVersion().Version, Drain: drainOnOneMachine,
-		Telemetry: k.telemetry, WebUI: k.server.ui, Clock: env.Now, Logger: logger,
+		Config: k.agents, File: k.file, Reloads: o.reloads, StateDir: k.store.Dir(), Connection: k.conn, Getenv: k.app.environ.get,
+		Host: env.Host, PID: env.PID, Version: build.String(), Commit: build.Commit, Drain: drainOnOneMachine,
+		Telemetry: k.telemetry, WebUI: k.server.ui, Clock: env.Now, Logger: k.log.Logger,
 	}.Build()
 	if err != nil {
 		return &codeError{exitUsage, err}
+	}
+	k.log.Mask(w.Mask)
+	if o.servesHealth {
+		port, stop, err := w.ServeHealth(ctx, o.healthPort, k.telemetry)
+		if err != nil {
+			return k.app.served(err)
+		}
+		k.health = port
+		k.stops = append(k.stops, stop)
 	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	go func() {
@@ -242,6 +273,9 @@ func (k *stack) describe() {
 	a.say("  store     %s in %s", k.store.ID(), k.store.Dir())
 	if k.telemetry.Address() != "" {
 		a.say("  metrics   %s", k.telemetry.URL())
+	}
+	if k.health != 0 {
+		a.say("  health    http://%s:%d%s and %s", loopback, k.health, host.HealthPath, host.ReadyPath)
 	}
 	var agents []string
 	for _, name := range slices.Sorted(maps.Keys(k.agents.Agents)) {

@@ -1,9 +1,11 @@
 package cli
 
 import (
-	"runtime/debug"
+	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/maestro-hive/maestro/internal/buildinfo"
 )
 
 // versionDocument is the document of `version -o json`.
@@ -11,11 +13,15 @@ type versionDocument struct {
 	Version string `json:"version"`
 	// Commit is empty for a build that does not know it.
 	Commit string `json:"commit"`
+	// CommittedAt is the commit's time; null for a build that does not know it.
+	CommittedAt *time.Time `json:"committed_at"`
 	// Modified: the build's source differs from the commit.
 	Modified bool   `json:"modified"`
 	Go       string `json:"go"`
 	// SDK is the version of Temporal's SDK.
 	SDK string `json:"sdk"`
+	// Platform is the operating system and architecture.
+	Platform string `json:"platform"`
 }
 
 func newVersion(a *app) *cobra.Command {
@@ -31,11 +37,14 @@ func newVersion(a *app) *cobra.Command {
 			commit := ""
 			if v.Commit != "" {
 				commit = ", commit " + v.Commit
+				if v.CommittedAt != nil {
+					commit += " of " + v.CommittedAt.Format(time.RFC3339)
+				}
 				if v.Modified {
 					commit += " and changes"
 				}
 			}
-			a.print("maestro %s (%s, Temporal SDK %s%s)", v.Version, v.Go, dash(v.SDK), commit)
+			a.print("maestro %s (%s, %s, Temporal SDK %s%s)", v.Version, v.Go, v.Platform, dash(v.SDK), commit)
 			return nil
 		},
 	}
@@ -45,27 +54,10 @@ func newVersion(a *app) *cobra.Command {
 
 // buildVersion is the build as the Go toolchain has recorded it.
 func buildVersion() versionDocument {
-	v := versionDocument{Version: "(devel)"}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return v
-	}
-	v.Go = info.GoVersion
-	if info.Main.Version != "" {
-		v.Version = info.Main.Version
-	}
-	for _, s := range info.Settings {
-		switch s.Key {
-		case "vcs.revision":
-			v.Commit = s.Value
-		case "vcs.modified":
-			v.Modified = s.Value == "true"
-		}
-	}
-	for _, d := range info.Deps {
-		if d.Path == "go.temporal.io/sdk" {
-			v.SDK = d.Version
-		}
+	b := buildinfo.This()
+	v := versionDocument{Version: b.Version, Commit: b.Commit, Modified: b.Modified, Go: b.Go, SDK: b.SDK, Platform: b.Platform}
+	if !b.Time.IsZero() {
+		v.CommittedAt = &b.Time
 	}
 	return v
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"log/slog"
 
 	"github.com/spf13/cobra"
 
@@ -21,6 +20,11 @@ func newWorker(a *app) *cobra.Command {
 		}
 		return a.served(serve(cmd, args))
 	}
+	for _, sub := range cmd.Commands() {
+		ask := sub.RunE
+		sub.Args = arguments(0, 0)
+		sub.RunE = func(cmd *cobra.Command, args []string) error { return a.served(ask(cmd, args)) }
+	}
 	return cmd
 }
 
@@ -32,19 +36,10 @@ func (a *app) harden() error {
 	return a.env.Harden()
 }
 
-// newLogger logs to standard error.
-func (a *app) newLogger(level string) (*slog.Logger, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, usagef("--log-level %q is none of debug, info, warn and error", level)
-	}
-	return slog.New(slog.NewTextHandler(a.env.Stderr, &slog.HandlerOptions{Level: l})), nil
-}
-
 // served is the outcome of a worker. What keeps one from starting is a matter of
 // what was typed or written, unless Temporal is.
 func (a *app) served(err error) error {
-	if err == nil || exitCode(err) != exitFailed || errors.Is(err, host.ErrServing) {
+	if err == nil || exitCode(err) != exitFailed || errors.Is(err, host.ErrServing) || errors.Is(err, host.ErrNotReady) {
 		return err
 	}
 	return &codeError{exitUsage, err}

@@ -63,7 +63,7 @@ func (w *Worker) lookAround(ctx context.Context, r *telemetry.Recorder) {
 // breakerNames are those of the worker's agents.
 func (w *Worker) breakerNames() []string {
 	names := map[string]bool{}
-	for _, a := range w.offer.Agents {
+	for _, a := range w.plan.Load().agents.OfferedAgents() {
 		if a.Breaker != "" {
 			names[a.Breaker] = true
 		}

@@ -5,16 +5,15 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/buildinfo"
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/telemetry"
 	"github.com/maestro-hive/maestro/internal/temporalio"
@@ -37,9 +36,10 @@ func (p Process) Getenv(name string) string {
 
 // serving is what the worker command is told.
 type serving struct {
-	connection                                 temporalio.Options
-	stateDir, agents, logFormat, metricsServed string
-	drain                                      time.Duration
+	connection                                  temporalio.Options
+	stateDir, agents, metricsServed, healthPort string
+	log                                         LogOptions
+	drain                                       time.Duration
 }
 
 // MetricsAddressVariable names the variable with the default of --metrics-address.
@@ -57,7 +57,9 @@ func NewCommand(p Process) *cobra.Command {
 		Long: `Serve a store's sessions with the agents and checks of a worker file.
 
 SIGTERM drains: the worker takes no new work, lets attempts go on for --drain,
-and hands over what is left to other workers, at no cost in attempts.`,
+and hands over what is left to other workers, at no cost in attempts. A second
+one ends it at once. SIGHUP reads the worker file again: if it is right, what
+begins from then on goes by it; if not, the log says why and nothing changes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return p.serve(cmd.Context(), s) },
 	}
@@ -65,18 +67,27 @@ and hands over what is left to other workers, at no cost in attempts.`,
 	cmd.Flags().StringVar(&s.stateDir, "state-dir", "", "the store's directory (default $MAESTRO_STATE_DIR, else /var/maestro/state)")
 	cmd.Flags().StringVar(&s.agents, "agents", "", "worker file (default $MAESTRO_AGENTS)")
 	cmd.Flags().DurationVar(&s.drain, "drain", DefaultDrain, "how long attempts may go on after a stop before they are handed over")
-	cmd.Flags().StringVar(&s.logFormat, "log-format", "text", "text or json")
+	s.log.AddFlags(cmd.Flags(), "info")
 	cmd.Flags().StringVar(&s.metricsServed, "metrics-address", "", MetricsAddressUsage)
+	cmd.Flags().StringVar(&s.healthPort, "health-port", "", HealthPortUsage)
+	cmd.AddCommand(p.newHealth())
 	return cmd
 }
 
 // serve makes a worker and runs it.
 func (p Process) serve(ctx context.Context, s serving) error {
-	logger, err := newLogger(p.Stderr, s.logFormat)
+	reloads, stop := Reloads()
+	defer stop()
+	log, err := s.log.New(p.Stderr, p.Getenv)
 	if err != nil {
 		return err
 	}
-	cfg, err := loadAgents(s.agents, p.Getenv)
+	logger := log.Logger
+	port, serveHealth, err := HealthPort(s.healthPort, p.Getenv)
+	if err != nil {
+		return err
+	}
+	file, cfg, err := loadAgents(s.agents, p.Getenv)
 	if err != nil {
 		return err
 	}
@@ -87,8 +98,9 @@ func (p Process) serve(ctx context.Context, s serving) error {
 	if note != "" {
 		logger.Info(note)
 	}
+	build := buildinfo.This()
 	t, err := StartTelemetry(ctx, telemetry.Options{
-		Service: ServiceName, Version: Version(), MetricsAddress: cmp.Or(s.metricsServed, p.Getenv(MetricsAddressVariable)),
+		Service: ServiceName, Version: build.Version, MetricsAddress: cmp.Or(s.metricsServed, p.Getenv(MetricsAddressVariable)),
 		Getenv: p.Getenv, Clock: p.Now, Logger: logger,
 	})
 	if err != nil {
@@ -106,42 +118,29 @@ func (p Process) serve(ctx context.Context, s serving) error {
 	}
 	defer conn.Close()
 	w, err := Setup{
-		Config: cfg, StateDir: dir, Connection: conn, Getenv: p.Getenv, Host: p.Host, PID: p.PID, Version: Version(),
-		Drain: s.drain, Telemetry: t, Clock: p.Now, Logger: logger, tasks: tasks,
+		Config: cfg, File: file, Reloads: reloads, StateDir: dir, Connection: conn, Getenv: p.Getenv,
+		Host: p.Host, PID: p.PID, Version: build.String(), Commit: build.Commit, Drain: s.drain, Telemetry: t, Clock: p.Now, Logger: logger, tasks: tasks,
 	}.Build()
 	if err != nil {
 		return err
 	}
+	log.Mask(w.Mask)
+	if serveHealth {
+		_, stop, err := w.ServeHealth(ctx, port, t)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
 	return w.Run(ctx)
 }
 
-func loadAgents(path string, getenv func(string) string) (agent.Config, error) {
-	if path == "" {
-		path = getenv("MAESTRO_AGENTS")
+func loadAgents(path string, getenv func(string) string) (file string, cfg agent.Config, err error) {
+	if file = cmp.Or(path, getenv("MAESTRO_AGENTS")); file == "" {
+		return "", cfg, fmt.Errorf("no worker file: name one with --agents or MAESTRO_AGENTS")
 	}
-	if path == "" {
-		return agent.Config{}, fmt.Errorf("no worker file: name one with --agents or MAESTRO_AGENTS")
-	}
-	return config.LoadWorker(path)
-}
-
-func newLogger(w io.Writer, format string) (*slog.Logger, error) {
-	switch format {
-	case "text":
-		return slog.New(slog.NewTextHandler(w, nil)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(w, nil)), nil
-	}
-	return nil, fmt.Errorf("--log-format %s is neither text nor json", format)
-}
-
-// Version is the build's version, as the module system knows it.
-func Version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "(devel)"
-	}
-	return info.Main.Version
+	cfg, err = config.LoadWorker(file)
+	return file, cfg, err
 }
 
 // Main runs the worker command in this process and returns its exit code. It
@@ -151,6 +150,7 @@ func Main() int {
 	agent.Shim()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	if err := agent.Harden(); err != nil {
 		fmt.Fprintln(os.Stderr, "maestro-worker:", err)
 		return 1

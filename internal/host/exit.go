@@ -21,7 +21,7 @@ func exitCode(err error) int {
 	switch {
 	case errors.As(err, &unreachable), errors.As(err, &refused):
 		return exitUnreachable
-	case errors.Is(err, ErrServing):
+	case errors.Is(err, ErrServing), errors.Is(err, ErrNotReady):
 		return exitFailed
 	}
 	return exitUsage

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/endpoint"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/telemetry"
@@ -20,7 +21,7 @@ const ServiceName = "maestro-worker"
 // [ErrServing].
 func StartTelemetry(ctx context.Context, o telemetry.Options) (*telemetry.Telemetry, error) {
 	t, err := telemetry.Start(ctx, o)
-	if errors.Is(err, telemetry.ErrListen) {
+	if errors.Is(err, endpoint.ErrListen) {
 		return nil, fmt.Errorf("%w: %w", ErrServing, err)
 	}
 	if t.Address() != "" && o.Logger != nil {

@@ -9,7 +9,6 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
@@ -81,46 +80,41 @@ const (
 )
 
 // registerTelling has the workflow queue serve what tells people.
-func (w *Worker) registerTelling(q worker.Worker) {
-	o := w.options
+func (w *Worker) registerTelling(q *queue) {
 	q.RegisterWorkflowWithOptions(workflows.Ticket, workflow.RegisterOptions{Name: workflows.TicketName})
 	q.RegisterWorkflowWithOptions(workflows.Webhook, workflow.RegisterOptions{Name: workflows.WebhookName})
-	notices := &activities.Notices{
-		Outside: &Outside{Temporal: o.Client, Store: o.Store.ID()}, Mask: o.Agents.Mask, WebUI: o.WebUI,
+	register(q, activities.NotifyName, newest(func() *activities.Notices { return w.notices(q.plan.Load()) }, (*activities.Notices).Notify))
+}
+
+// notices hands over what happens to sessions.
+func (w *Worker) notices(p *plan) *activities.Notices {
+	o := w.options
+	return &activities.Notices{
+		Outside: &Outside{Temporal: o.Client, Store: o.Store.ID()}, Mask: p.agents.Mask, WebUI: p.webUI,
 		Where: fmt.Sprintf("--address %s --namespace %s --state-dir %s, as seen from %s", o.Address, o.Namespace, o.Store.Dir(), o.Host),
 	}
-	register(q, activities.NotifyName, notices.Notify)
 }
 
-// outsideQueues serve the calls of those outside that the worker can reach.
-func (w *Worker) outsideQueues() (queues []worker.Worker) {
-	o := w.options
-	if o.Tickets != nil {
-		q := w.callQueue(team.TicketQueue(o.Store.ID()), ticketSlots)
-		calls := &activities.TicketCalls{Tickets: o.Tickets, IndexDelay: o.IndexDelay, Observer: o.observer()}
-		register(q, activities.FindTicketName, calls.Find)
-		register(q, activities.CreateTicketName, calls.Create)
-		register(q, activities.CommentTicketName, calls.Comment)
-		queues = append(queues, q)
+// ticketQueue serves the calls of the ticket system.
+func (w *Worker) ticketQueue(p *plan) *queue {
+	q := w.callQueue(team.TicketQueue(w.options.Store.ID()), ticketSlots, p)
+	calls := func() *activities.TicketCalls {
+		p := q.plan.Load()
+		return &activities.TicketCalls{Tickets: p.tickets, IndexDelay: p.indexDelay(), Observer: w.options.observer()}
 	}
-	if o.Webhook != nil {
-		q := w.callQueue(team.WebhookQueue(o.Store.ID()), webhookSlots)
-		register(q, activities.CallWebhookName, (&activities.WebhookCalls{Webhook: o.Webhook, Observer: o.observer()}).Call)
-		queues = append(queues, q)
-	}
-	return queues
+	register(q, activities.FindTicketName, newest(calls, (*activities.TicketCalls).Find))
+	register(q, activities.CreateTicketName, newest(calls, (*activities.TicketCalls).Create))
+	register(q, activities.CommentTicketName, newest(calls, (*activities.TicketCalls).Comment))
+	return q
 }
 
-// callQueue serves short calls. A worker that stops lets them end.
-func (w *Worker) callQueue(name string, slots int) worker.Worker {
-	return worker.New(w.options.Client, name, worker.Options{
-		Identity:                           w.options.Identity,
-		DisableWorkflowWorker:              true,
-		MaxConcurrentActivityExecutionSize: slots,
-		MaxConcurrentActivityTaskPollers:   2,
-		WorkerStopTimeout:                  settle,
-		DisableRegistrationAliasing:        true,
+// webhookQueue serves the calls of the webhook.
+func (w *Worker) webhookQueue(p *plan) *queue {
+	q := w.callQueue(team.WebhookQueue(w.options.Store.ID()), webhookSlots, p)
+	register(q, activities.CallWebhookName, func(ctx context.Context, n team.Notice) error {
+		return (&activities.WebhookCalls{Webhook: q.plan.Load().hook, Observer: w.options.observer()}).Call(ctx, n)
 	})
+	return q
 }
 
 // outside makes what talks to those outside, as far as the worker file names them.

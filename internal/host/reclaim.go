@@ -22,8 +22,8 @@ import (
 const reclaimLimit = 10 * time.Second
 
 // reclaim has Temporal start again, at once, what a process with this worker's
-// identity had under way when it died. It is correct because the worker holds
-// the lock on its seat: nobody else works under this identity.
+// seat had under way when it died. It is correct because the worker holds the
+// lock on its seat: nobody else works from it.
 func (w *Worker) reclaim(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, reclaimLimit)
 	defer cancel()
@@ -61,8 +61,8 @@ func (w *Worker) reclaimAll(ctx context.Context) (n int, err error) {
 	}
 }
 
-// reclaimFrom fails a workflow's activities that were started under this worker's
-// identity, so that Temporal, or the workflow itself, starts them again.
+// reclaimFrom fails a workflow's activities that were started from this worker's
+// seat, so that Temporal, or the workflow itself, starts them again.
 func (w *Worker) reclaimFrom(ctx context.Context, cut *commonpb.WorkflowExecution) (n int, err error) {
 	d, err := w.options.Client.DescribeWorkflowExecution(ctx, cut.GetWorkflowId(), cut.GetRunId())
 	if err != nil {
@@ -89,6 +89,8 @@ func (w *Worker) reclaimFrom(ctx context.Context, cut *commonpb.WorkflowExecutio
 	return n, err
 }
 
+// had tells whether an activity was started from this worker's seat: by a process
+// that is gone, perhaps of another version.
 func (w *Worker) had(a *workflowpb.PendingActivityInfo) bool {
-	return a.GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED && a.GetLastWorkerIdentity() == w.options.Identity
+	return a.GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED && sameSeat(a.GetLastWorkerIdentity(), w.options.Identity)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/gofrs/flock"
 )
@@ -15,6 +16,22 @@ import (
 type seat struct {
 	name string
 	lock *flock.Flock
+}
+
+// identity is what Temporal knows a worker by: its seat and, behind a space, the
+// build that holds it.
+func identity(store string, s *seat, version string) string {
+	if version == "" {
+		return "maestro-" + store + "@" + s.name
+	}
+	return "maestro-" + store + "@" + s.name + " " + version
+}
+
+// sameSeat tells whether two identities are those of one seat, of whatever builds.
+func sameSeat(a, b string) bool {
+	a, _, _ = strings.Cut(a, " ")
+	b, _, _ = strings.Cut(b, " ")
+	return a == b
 }
 
 // maxSeats bounds the workers of one store on one host.

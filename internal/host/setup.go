@@ -1,10 +1,10 @@
 package host
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -22,6 +22,10 @@ const DefaultDrain = 20 * time.Second
 type Setup struct {
 	// Config is the parsed worker file.
 	Config agent.Config
+	// File is the worker file's path, to read it again at a signal from Reloads;
+	// empty: the worker goes by Config for good.
+	File    string
+	Reloads <-chan os.Signal
 	// Agents works in the place of the worker file's agents and checks; nil:
 	// they do.
 	Agents Agents
@@ -33,10 +37,11 @@ type Setup struct {
 	Connection *temporalio.Connection
 	// Getenv reads the worker's environment, which agents get parts of.
 	Getenv func(string) string
-	// Host and PID name the process; Version is the build's.
-	Host    string
-	PID     int
-	Version string
+	// Host and PID name the process; Version is the build's, in one word, and
+	// Commit the one that it was made of, if it is known.
+	Host            string
+	PID             int
+	Version, Commit string
 	// Drain is how long attempts may go on after a stop.
 	Drain time.Duration
 	// Telemetry takes what the worker does; nil: nobody measures. It has to
@@ -57,15 +62,7 @@ func (s Setup) Build() (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	agents := s.Agents
-	if agents == nil {
-		if agents, err = agent.New(cfg, agent.Options{
-			Getenv: s.Getenv, CacheRoot: filepath.Join(workBeside(st.Dir(), cfg), "caches"), Now: s.Clock, Logger: s.Logger,
-		}); err != nil {
-			return nil, fmt.Errorf("worker file: %w", err)
-		}
-	}
-	tickets, hook, err := s.outside(cfg)
+	p, err := s.plan(cfg, st)
 	if err != nil {
 		return nil, err
 	}
@@ -80,16 +77,15 @@ func (s Setup) Build() (*Worker, error) {
 		}
 	}
 	o := options{
-		Client: s.Connection.Client, Namespace: s.Connection.Namespace, Store: st, Agents: agents,
+		Client: s.Connection.Client, Namespace: s.Connection.Namespace, Store: st, Plan: p, Reloads: s.Reloads, File: s.File,
 		Attributes: temporalio.NewSearchAttributes(s.Connection, s.Connection.Namespace, s.Clock,
 			workflows.AttributeTeam, workflows.AttributeStatus, workflows.AttributePhase, workflows.AttributeTokens),
-		LostLimit: cfg.Limits.LostWorkers, Retention: cfg.Retention,
-		Tickets: tickets, Webhook: hook, WebUI: cmp.Or(cfg.WebUI, s.WebUI), Address: s.Connection.Address,
-		Seat: place, Identity: "maestro-" + st.ID() + "@" + place.name, Host: s.Host, PID: s.PID, Version: s.Version,
+		Address: s.Connection.Address,
+		Seat:    place, Identity: identity(st.ID(), place, s.Version), Host: s.Host, PID: s.PID, Version: s.Version, Commit: s.Commit,
 		Left: left, Drain: s.Drain, Telemetry: s.Telemetry, Clock: s.Clock, Logger: s.Logger,
 	}
-	if cfg.Jira != nil {
-		o.IndexDelay = cfg.Jira.IndexDelay
+	if s.File != "" {
+		o.Reread = s.reread
 	}
 	return newWorker(o), nil
 }

@@ -101,12 +101,16 @@ func (r *Recorder) build(version, goVersion string) error {
 	return nil
 }
 
+// FileLoaded tells whether the worker file could be taken over when it was last
+// read.
+func (r *Recorder) FileLoaded(ok bool) { r.fileLoaded(ok) }
+
 // Serves names the store and the agents of a worker, with the slots that each
-// has. From then on every figure that an alert watches is there, at zero: the
+// has; an agent that it had and has no more has none. From then on every figure that an alert watches is there, at zero: the
 // first event of its kind would not show as an increase otherwise.
 func (r *Recorder) Serves(store string, slots map[string]int) {
 	ctx := context.Background()
-	for agent, limit := range slots {
+	for agent := range slots {
 		r.lost.Add(ctx, 0, metric.WithAttributes(agentKey.String(agent)))
 		for _, c := range append(team.Categories(), ok) {
 			by := metric.WithAttributes(agentKey.String(agent), categoryKey.String(string(c)))
@@ -114,8 +118,8 @@ func (r *Recorder) Serves(store string, slots map[string]int) {
 			r.attempts.Add(ctx, 0, by)
 		}
 		r.calls.begin(ctx, agent)
-		r.offers(agent, limit)
 	}
+	r.offers(slots)
 	for _, c := range team.Categories() {
 		r.help.Add(ctx, 0, metric.WithAttributes(categoryKey.String(string(c))))
 	}

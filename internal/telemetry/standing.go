@@ -33,6 +33,9 @@ type standing struct {
 	sessions map[team.State]int64
 	// polls is nil where nobody has looked yet.
 	polls *bool
+	// loaded tells whether the worker file could be taken over when it was last
+	// read; nil: it has not been read.
+	loaded *bool
 }
 
 type budget struct{ team, scope string }
@@ -61,11 +64,25 @@ func (s *standing) belongsTo(store string) {
 	s.store = store
 }
 
-// offers notes how many rounds of an agent may be at work here.
-func (s *standing) offers(agent string, limit int) {
+// offers notes how many rounds of each agent may be at work here.
+func (s *standing) offers(limits map[string]int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	set(&s.slots, agent, &slots{limit: int64(limit)})
+	for agent := range limits {
+		if s.slots[agent] == nil {
+			set(&s.slots, agent, &slots{})
+		}
+	}
+	for agent, of := range s.slots {
+		of.limit = int64(limits[agent])
+	}
+}
+
+// fileLoaded notes whether the worker file could be taken over.
+func (s *standing) fileLoaded(ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.loaded = &ok
 }
 
 // SlotTaken notes that one of the agent's slots is in use until free is called.
@@ -162,6 +179,7 @@ func (s *standing) define(i *instruments, clock func() time.Time) {
 	gauge("maestro.agent.slots.limit", "{slot}", "Slots of an agent on this worker.", s.showLimits)
 	gauge("maestro.agent.workers", "{worker}", "Live workers of the store that offer an agent.", s.showWorkers)
 	gauge("maestro.sessions.open", "{session}", "Sessions of the store that are open, by state.", s.showSessions)
+	gauge("maestro.worker_file.reload.success", "", "1 if the worker file could be taken over when it was last read, else 0.", s.showLoaded)
 	gauge("maestro.worker.polling", "", "1 while Temporal sees this worker ask for work, else 0.", s.showPolls)
 	_, err := i.meter.Int64ObservableCounter("maestro.breaker.transitions", metric.WithUnit("{transition}"),
 		metric.WithDescription("Transitions of a breaker since it was first needed, whoever caused them."),
@@ -228,10 +246,15 @@ func (s *standing) showSessions(_ time.Time, show show) {
 	}
 }
 
-func (s *standing) showPolls(_ time.Time, show show) {
+func (s *standing) showPolls(_ time.Time, show show) { showBool(s.polls, show) }
+
+func (s *standing) showLoaded(_ time.Time, show show) { showBool(s.loaded, show) }
+
+// showBool shows 1 or 0, and nothing for what is not known.
+func showBool(b *bool, show show) {
 	switch {
-	case s.polls == nil:
-	case *s.polls:
+	case b == nil:
+	case *b:
 		show(1)
 	default:
 		show(0)

@@ -22,6 +22,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	notrace "go.opentelemetry.io/otel/trace/noop"
 	"go.temporal.io/sdk/client"
+
+	"github.com/maestro-hive/maestro/internal/endpoint"
 )
 
 // scope names the instruments and spans that are Maestro's own.
@@ -58,7 +60,7 @@ type Telemetry struct {
 	tracers *sdktrace.TracerProvider
 	// recorder is nil where there is neither a meter nor a tracer.
 	recorder *Recorder
-	server   *server
+	server   *endpoint.Server
 }
 
 // Start begins to export what the options and the environment ask for. Where
@@ -165,7 +167,15 @@ func (t *Telemetry) Address() string {
 	if t == nil || t.server == nil {
 		return ""
 	}
-	return t.server.address
+	return t.server.Address()
+}
+
+// Server is what serves /metrics, and may serve more; nil where nothing does.
+func (t *Telemetry) Server() *endpoint.Server {
+	if t == nil {
+		return nil
+	}
+	return t.server
 }
 
 // URL is where a browser finds them.
@@ -212,7 +222,7 @@ func (t *Telemetry) Close() error {
 		failed = append(failed, t.meters.Shutdown(ctx))
 	}
 	if t.server != nil {
-		failed = append(failed, t.server.stop(ctx))
+		failed = append(failed, t.server.Close(ctx))
 	}
 	return errors.Join(failed...)
 }

@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/endpoint"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/telemetry"
 	"github.com/maestro-hive/maestro/internal/telemetry/telemetrytest"
@@ -116,11 +117,11 @@ func TestMetricsAreServedOnlyWhereTheyCanBe(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, answer.StatusCode)
 
 	_, err = telemetry.Start(t.Context(), telemetry.Options{MetricsAddress: tel.Address(), Getenv: variables(), Clock: time.Now})
-	require.ErrorIs(t, err, telemetry.ErrListen)
+	require.ErrorIs(t, err, endpoint.ErrListen)
 	require.ErrorContains(t, err, "metrics cannot be served on "+tel.Address()+"; choose another --metrics-address: ")
 
 	_, err = telemetry.Start(t.Context(), telemetry.Options{MetricsAddress: "9464", Getenv: variables(), Clock: time.Now})
-	require.NotErrorIs(t, err, telemetry.ErrListen)
+	require.NotErrorIs(t, err, endpoint.ErrListen)
 	require.EqualError(t, err, `metrics address "9464" is not a host and port, like 127.0.0.1:9464`)
 
 	require.NoError(t, tel.Close())

@@ -1,0 +1,86 @@
+// Package buildinfo says which build this program is, as the Go toolchain has
+// recorded it.
+package buildinfo
+
+import (
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+)
+
+// Unversioned is the version of a build that knows none.
+const Unversioned = "(devel)"
+
+// Build describes a build.
+type Build struct {
+	// Version is the tag, or the pseudo-version of a commit without one.
+	Version string
+	// Commit is the commit's full name; empty for a build that does not know it.
+	Commit string
+	// Time is the commit's; zero where it is not known.
+	Time time.Time
+	// Modified: the source differs from the commit.
+	Modified bool
+	// Go is the toolchain's version, SDK that of Temporal's SDK; empty: unknown.
+	Go, SDK string
+	// Platform is the operating system and architecture, like linux/amd64.
+	Platform string
+}
+
+// shortCommit is how many characters of a commit name it well enough.
+const shortCommit = 7
+
+// sdkModule is Temporal's SDK.
+const sdkModule = "go.temporal.io/sdk"
+
+// This returns the running program's build.
+func This() Build {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{GoVersion: runtime.Version()}
+	}
+	return Of(info)
+}
+
+// Of reads what the toolchain has recorded.
+func Of(info *debug.BuildInfo) Build {
+	b := Build{Version: Unversioned, Go: info.GoVersion, Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if info.Main.Version != "" {
+		b.Version = info.Main.Version
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			b.Commit = s.Value
+		case "vcs.time":
+			b.Time, _ = time.Parse(time.RFC3339, s.Value) // zero if it is no time
+		case "vcs.modified":
+			b.Modified = s.Value == "true"
+		}
+	}
+	for _, d := range info.Deps {
+		if d.Path == sdkModule {
+			b.SDK = d.Version
+		}
+	}
+	return b
+}
+
+// String is the version with the commit, like v1.2.3+abc1234, in one word. A
+// pseudo-version has its commit already.
+func (b Build) String() string {
+	version, dirty := strings.CutSuffix(b.Version, "+dirty")
+	commit := b.Commit[:min(shortCommit, len(b.Commit))]
+	var more []string
+	if commit != "" && !strings.Contains(version, commit) {
+		more = append(more, commit)
+	}
+	if dirty || b.Modified {
+		more = append(more, "dirty")
+	}
+	if len(more) == 0 {
+		return version
+	}
+	return version + "+" + strings.Join(more, ".")
+}

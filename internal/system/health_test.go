@@ -1,0 +1,133 @@
+package system
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/host"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// servedWorker is a worker with health endpoints, and where they are.
+func (w *world) servedWorker(args ...string) (worker *process, port string) {
+	w.t.Helper()
+	worker = w.serves(w.start(filepath.Join(programs, "worker"), append([]string{"--drain", "1s", "--health-port", "0"}, args...)...))
+	found := regexp.MustCompile(`health is served.*:(\d+)"?[ ,]`).FindStringSubmatch(worker.output.String())
+	require.Len(w.t, found, 2, worker.output.String())
+	return worker, found[1]
+}
+
+// asks gets a path of a worker's endpoints; status 0 if nobody answers.
+func (w *world) asks(port, path string, into any) (status int) {
+	w.t.Helper()
+	answer, err := http.Get("http://127.0.0.1:" + port + path)
+	if err != nil {
+		return 0
+	}
+	defer answer.Body.Close()
+	require.NoError(w.t, json.NewDecoder(answer.Body).Decode(into))
+	return answer.StatusCode
+}
+
+func TestAWorkerSaysHowItIsThroughItsLife(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	teamFile := w.withHoldingAgent()
+	worker, port := w.servedWorker()
+	var h host.Health
+	require.Equal(t, http.StatusOK, w.asks(port, host.HealthPath, &h))
+	require.Equal(t, "ok", h.Status)
+	require.NotEmpty(t, h.Version)
+	require.True(t, strings.HasPrefix(h.Identity, "maestro-"+h.Store+"@"), "%+v", h)
+	require.NotZero(t, h.Since)
+
+	is := func(status int, what string) host.Readiness {
+		t.Helper()
+		var r host.Readiness
+		w.eventually("ready is "+what, func() bool {
+			r = host.Readiness{}
+			return w.asks(port, host.ReadyPath, &r) == status && r.Status == what
+		})
+		require.Equal(t, http.StatusOK, w.asks(port, host.HealthPath, &h), "it is alive all the time: %+v", h)
+		return r
+	}
+	is(http.StatusOK, "ready")
+	require.Zero(t, w.maestro("worker", "health", "--health-port", port).code)
+
+	w.server.kill()
+	r := is(http.StatusServiceUnavailable, "not ready")
+	require.Len(t, r.Failed, 1, "%+v", r)
+	require.Equal(t, "temporal", r.Failed[0].Check)
+	require.Contains(t, r.Failed[0].Remedy, w.address)
+	got := w.maestro("worker", "health", "--health-port", port)
+	require.Equal(t, 1, got.code)
+	require.Contains(t, got.stderr, `"check":"temporal"`)
+	w.startServer()
+	is(http.StatusOK, "ready")
+
+	offers := filepath.Join(w.state, "workers")
+	require.NoError(t, os.Rename(offers, offers+".away"))
+	require.NoError(t, os.WriteFile(offers, nil, 0o600))
+	r = is(http.StatusServiceUnavailable, "not ready")
+	require.Equal(t, "store", r.Failed[0].Check, "%+v", r)
+	require.Contains(t, r.Failed[0].Remedy, w.state)
+	require.NoError(t, os.Remove(offers))
+	require.NoError(t, os.Rename(offers+".away", offers))
+	is(http.StatusOK, "ready")
+
+	w.hold("requirements")
+	w.must("run", teamFile, "drain", "--session", "s")
+	w.held("s", "requirements")
+	worker.signal(syscall.SIGTERM)
+	r = is(http.StatusServiceUnavailable, "draining")
+	require.Equal(t, "polling", r.Failed[0].Check)
+	w.dies(worker)
+	require.Zero(t, worker.cmd.ProcessState.ExitCode(), worker.output.String())
+	got = w.maestro("worker", "health", "--health-port", port)
+	require.Equal(t, 1, got.code)
+	require.Contains(t, got.stderr, "does not answer")
+
+	w.release("requirements")
+	w.startWorker()
+	require.Equal(t, team.Completed, w.ends("s").Status)
+}
+
+func TestMetricsAndHealthShareAListener(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.withHoldingAgent()
+	port := freePort(t)
+	w.variables = []string{"MAESTRO_HEALTH_PORT=" + port}
+	worker := w.serves(w.start(filepath.Join(programs, "worker"), "--metrics-address", "127.0.0.1:"+port))
+	require.Equal(t, "http://127.0.0.1:"+port+"/metrics", metricsURL(t, worker))
+	var r host.Readiness
+	require.Equal(t, http.StatusOK, w.asks(port, host.ReadyPath, &r))
+	answer, err := http.Get(metricsURL(t, worker))
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	require.Equal(t, http.StatusOK, answer.StatusCode)
+	require.Zero(t, w.maestro("worker", "health").code, "by the variable")
+
+	other := w.start(filepath.Join(programs, "worker"))
+	w.dies(other)
+	require.Equal(t, 1, other.cmd.ProcessState.ExitCode())
+	require.Contains(t, other.output.String(), "health cannot be served on port "+port+"; choose another --health-port")
+}
+
+func TestHealthNeedsAPort(t *testing.T) {
+	t.Parallel()
+	w := &world{t: t, dir: t.TempDir(), address: "127.0.0.1:1"}
+	for _, args := range [][]string{{"worker", "health"}, {"worker", "health", "--health-port", "x"}, {"worker", "--health-port", "70000"}} {
+		got := w.maestro(args...)
+		require.Equal(t, 2, got.code, "%v: %s", args, got.stderr)
+		require.Contains(t, got.stderr, "port")
+	}
+}
