@@ -62,7 +62,7 @@ func newReader(t *testing.T, builds bool) *reader {
 	t.Helper()
 	home := t.TempDir()
 	require.NoError(t, copySource("..", filepath.Join(home, "maestro")))
-	r := &reader{home: home, terminals: map[string]*terminal{}, port: freePort(t), uiPort: freePort(t)}
+	r := &reader{home: home, terminals: map[string]*terminal{}, port: freePort(t), uiPort: freePort(t), log: t.Logf}
 	t.Cleanup(r.leave)
 	path := os.Getenv("PATH")
 	if !builds {

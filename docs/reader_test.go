@@ -27,6 +27,8 @@ type reader struct {
 	// port and uiPort are where this reader's `maestro dev` listens in place of
 	// 7233 and 8233, which other readers need, too.
 	port, uiPort string
+	// log hears of every command and what it printed.
+	log func(format string, args ...any)
 }
 
 // terminal is a shell: where it is, what it exports, and what works in it.
@@ -119,6 +121,7 @@ func (r *reader) enter(t *terminal, c command, exit int, stays bool) error {
 		}
 	}
 	p := t.running
+	defer func() { r.log("$ %s\n%s", c.typed, p.printed()[before:]) }()
 	if stays && c.typed != interrupt {
 		return r.awaits(p, c)
 	}
