@@ -1,17 +1,14 @@
 package examples_test
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/cli"
 	"github.com/maestro-hive/maestro/internal/config"
 )
 
@@ -60,22 +57,6 @@ func TestMakeTargetsExist(t *testing.T) {
 			for _, target := range strings.Fields(m[1]) {
 				require.Contains(t, makefile, "\n"+target+":", "%s names make %s", page, target)
 			}
-		}
-	}
-}
-
-// TestCommandsExist asks the program for help on every command that a page names.
-func TestCommandsExist(t *testing.T) {
-	t.Parallel()
-	command := regexp.MustCompile("(?m)(?:^|`)maestro ([a-z]+)")
-	for _, page := range pages(t) {
-		for _, m := range command.FindAllStringSubmatch(read(t, page), -1) {
-			var out bytes.Buffer
-			code := cli.Execute(t.Context(), cli.Env{
-				Args: []string{m[1], "--help"}, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &out,
-				IsTerminal: func(any) bool { return false }, Now: time.Now,
-			})
-			require.Zero(t, code, "%s names maestro %s: %s", page, m[1], out.String())
 		}
 	}
 }
