@@ -42,7 +42,8 @@ func TestWhatAPageShowsIsComparedWithWhatIsPrinted(t *testing.T) {
 func TestPagesAreParsed(t *testing.T) {
 	t.Parallel()
 	text := "```sh\n#!/bin/sh\n# agents/a.sh\nexit 0\n```\n\n```yaml\nversion: 1\n# team.yaml\n```\n" +
-		"```console exit=3 terminal=dev\n$ one \\\n>   two\nout\n\n$ three\n^C\nbye\n```\n<!-- console\n$ four\n-->\n<!-- a remark -->\n"
+		"```console exit=3 terminal=dev\n$ one \\\n>   two\nout\n\n$ three\n^C\nbye\n```\n<!-- console\n$ four\n-->\n<!-- a remark -->\n" +
+		"<!-- sh\n# b.sh\n-->\n"
 	p, err := parsePage("p.md", text)
 	require.NoError(t, err)
 	require.Equal(t, page{name: "p.md", steps: []step{
@@ -51,6 +52,7 @@ func TestPagesAreParsed(t *testing.T) {
 			{line: 12, typed: "one \\\n  two", shown: []string{"out", ""}}, {line: 16, typed: "three"}, {line: 17, typed: "^C", shown: []string{"bye"}},
 		}},
 		{line: 20, commands: []command{{line: 21, typed: "four"}}},
+		{line: 24, file: "b.sh", content: "# b.sh\n"},
 	}}, p)
 	for text, want := range map[string]string{
 		"```console\n$ a\n":            "p.md:1: the block does not end",

@@ -23,8 +23,9 @@ import (
 //     block of that terminal interrupts it.
 //   - A block of another language whose first line, or second line below `#!`, is
 //     a comment with a file's name is that file, which the reader writes.
-//   - A block inside a comment of the page, from a line `<!-- console` to one
-//     `-->`, is done, too, and not shown: what a page takes for granted.
+//   - A block inside a comment of the page, from a line `<!-- console`, or with
+//     another language, to one `-->`, is done, too, and not shown: what a page takes
+//     for granted.
 //
 // All other blocks are only looked at.
 type page struct {
@@ -55,7 +56,7 @@ type command struct {
 
 var (
 	fileName = regexp.MustCompile(`^(?:#|//) ([\w./-]+\.(?:yaml|sh|py|go|json))$`)
-	opening  = regexp.MustCompile("^(?:```|<!-- )(\\w+)(.*)$")
+	opening  = regexp.MustCompile("^(?:```(\\w+)(.*)|<!-- (console|yaml|sh)((?: [a-z]+=\\w+)*))$")
 )
 
 // parsePage reads the steps of a page. It fails where a block is not as [page] says.
@@ -64,12 +65,11 @@ func parsePage(name, text string) (page, error) {
 	lines := strings.Split(text, "\n")
 	for i := 0; i < len(lines); i++ {
 		m := opening.FindStringSubmatch(lines[i])
-		hidden := strings.HasPrefix(lines[i], "<!-- ")
-		if m == nil || hidden && m[1] != "console" {
+		if m == nil {
 			continue
 		}
 		end, closing := i+1, "```"
-		if hidden {
+		if m[3] != "" {
 			closing = "-->"
 		}
 		for end < len(lines) && lines[end] != closing {
@@ -79,7 +79,7 @@ func parsePage(name, text string) (page, error) {
 			return page{}, fmt.Errorf("%s:%d: the block does not end", name, i+1)
 		}
 		s := step{line: i + 1}
-		if err := s.read(m[1], strings.Fields(m[2]), lines[i+1:end]); err != nil {
+		if err := s.read(m[1]+m[3], strings.Fields(m[2]+m[4]), lines[i+1:end]); err != nil {
 			return page{}, fmt.Errorf("%s:%d: %w", name, i+1, err)
 		}
 		if s.file != "" || len(s.commands) > 0 {
