@@ -32,8 +32,11 @@ func normal(text string) string {
 }
 
 // shows tells whether what was printed is what the lines of a page show. With more,
-// it may go on past them.
+// it may go on past them. Empty lines at the end are for the eye.
 func shows(lines []string, printed string, more bool) bool {
+	for len(lines) > 0 && lines[len(lines)-1] == "" {
+		lines = lines[:len(lines)-1]
+	}
 	var pattern strings.Builder
 	pattern.WriteString(`\A`)
 	for _, line := range lines {
@@ -51,8 +54,8 @@ func shows(lines []string, printed string, more bool) bool {
 		pattern.WriteString(`\z`)
 	}
 	printed = normal(printed)
-	if printed != "" && !strings.HasSuffix(printed, "\n") && !more {
-		printed += "\n"
+	if !more {
+		printed = strings.TrimRight(printed, "\n") + "\n"
 	}
 	return regexp.MustCompile(pattern.String()).MatchString(printed)
 }

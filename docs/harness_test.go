@@ -15,6 +15,7 @@ func TestWhatAPageShowsIsComparedWithWhatIsPrinted(t *testing.T) {
 	}{
 		{"the same", "a\nb", "a\nb\n", true},
 		{"without a newline at the end", "a", "a", true},
+		{"an empty line before the next prompt", "a\n", "a\n", true},
 		{"another word", "a", "b\n", false},
 		{"a line too few", "a\nb", "a\n", false},
 		{"a line too many", "a", "a\nb\n", false},
