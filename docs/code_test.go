@@ -59,7 +59,7 @@ func TestThePageShowsTheExample(t *testing.T) {
 	for file, language := range map[string]string{"python/counter.py": "python", "shell/writer.sh": "sh"} {
 		program, err := os.ReadFile("../examples/" + file)
 		require.NoError(t, err)
-		require.True(t, strings.Contains(page, "```"+language+"\n"+string(program)+"```\n"), "%s is not what the page shows", file)
+		require.Contains(t, page, "```"+language+"\n"+string(program)+"```\n", "%s is not what the page shows", file)
 	}
 }
 

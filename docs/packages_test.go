@@ -57,7 +57,7 @@ func TestDrawnPackagesImportEachOther(t *testing.T) {
 	for name := range drawn {
 		args = append(args, "../"+name)
 	}
-	out, err := exec.Command("go", args...).Output() //nolint:gosec // our own
+	out, err := exec.Command("go", args...).Output()
 	require.NoError(t, err)
 	for _, line := range strings.Split(strings.TrimSpace(string(out)), "\n") {
 		words := strings.Fields(strings.ReplaceAll(line, module, ""))

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
 func buildAndRun(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "maestro-docs-")
 	if err == nil {
-		defer os.RemoveAll(dir) //nolint:errcheck // temporary
+		defer os.RemoveAll(dir)
 		programs = dir
 		err = build(dir)
 	}
@@ -48,7 +48,7 @@ func build(dir string) error {
 		return err
 	}
 	for name, pkg := range map[string]string{"maestro": "../starter", "maestro-worker": "../worker"} {
-		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, name), pkg) //nolint:gosec // our own
+		cmd := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(dir, name), pkg)
 		cmd.Stderr = os.Stderr
 		if err := cmd.Run(); err != nil {
 			return err
@@ -75,7 +75,7 @@ func newReader(t *testing.T, builds bool) *reader {
 		"XDG_STATE_HOME=" + filepath.Join(home, ".local/state"), "XDG_CONFIG_HOME=" + filepath.Join(home, ".config"),
 	}
 	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPROXY", "GOFLAGS", "GOSUMDB", "GOTOOLCHAIN"} {
-		value, err := exec.Command("go", "env", name).Output() //nolint:gosec // a list of names
+		value, err := exec.Command("go", "env", name).Output()
 		require.NoError(t, err)
 		r.environ = append(r.environ, name+"="+strings.TrimSpace(string(value)))
 	}
@@ -193,7 +193,7 @@ func TestReadmesCommands(t *testing.T) {
 			done += "\n" + c.typed + "\n"
 		}
 	}
-	typed := regexp.MustCompile("(?m)^(?:\\$ )?(make .*)$").FindAllStringSubmatch(string(readme), -1)
+	typed := regexp.MustCompile(`(?m)^(?:\$ )?(make .*)$`).FindAllStringSubmatch(string(readme), -1)
 	require.Len(t, typed, 2)
 	for _, m := range typed {
 		require.Contains(t, done, "\n"+m[1]+"\n")

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// patience bounds every command of a page; the slowest builds Maestro.
-const patience = 4 * time.Minute
+// patience bounds every command of a page; the slowest builds Maestro and runs the demo.
+const patience = 8 * time.Minute
 
 // reader does what a page says, in a home directory of its own, in which maestro/ is a
 // copy of the source. Terminals are named; the first has no name.
@@ -45,7 +45,6 @@ type process struct {
 	mu     sync.Mutex
 	output bytes.Buffer
 	done   chan struct{}
-	err    error
 }
 
 func (p *process) Write(b []byte) (int, error) {
@@ -147,7 +146,7 @@ func (r *reader) awaits(p *process, c command) error {
 			if shows(c.shown, r.asThere(p.printed(), c.shown), true) {
 				return nil
 			}
-			return fmt.Errorf("it ended (%v); printed:\n%s", p.err, p.printed())
+			return fmt.Errorf("it ended (%s); printed:\n%s", p.cmd.ProcessState, p.printed())
 		case <-deadline:
 			return differs(c.shown, r.asThere(p.printed(), c.shown))
 		case <-time.After(50 * time.Millisecond):
@@ -169,7 +168,7 @@ func (t *terminal) start(line string) error {
 	}
 	_ = note.Close()
 	p := &process{note: note.Name(), done: make(chan struct{})}
-	p.cmd = exec.Command("bash", "--norc", "-c", `trap '{ pwd; env -0; } > "`+p.note+`"' EXIT`+"\n"+line) //nolint:gosec // the page's
+	p.cmd = exec.Command("bash", "--norc", "-c", `trap '{ pwd; env -0; } > "`+p.note+`"' EXIT`+"\n"+line)
 	p.cmd.Dir, p.cmd.Env = t.dir, t.environ
 	p.cmd.Stdout, p.cmd.Stderr = p, p
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -177,7 +176,7 @@ func (t *terminal) start(line string) error {
 	if err := p.cmd.Start(); err != nil {
 		return err
 	}
-	go func() { p.err = p.cmd.Wait(); close(p.done) }()
+	go func() { _ = p.cmd.Wait(); close(p.done) }()
 	t.running = p
 	return nil
 }

@@ -6,9 +6,11 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/config"
 )
 
@@ -64,21 +66,26 @@ func TestMakeTargetsExist(t *testing.T) {
 // TestFilesInPagesLoad loads the complete files that pages show.
 func TestFilesInPagesLoad(t *testing.T) {
 	t.Parallel()
-	block := regexp.MustCompile("(?s)```yaml\n# (team|agents)\\.yaml\n(.*?)```")
+	block := regexp.MustCompile("(?s)```yaml\n# (team|agents|script)\\.yaml\n(.*?)```")
 	found := 0
 	for _, page := range pages(t) {
 		for _, m := range block.FindAllStringSubmatch(read(t, page), -1) {
 			file := filepath.Join(t.TempDir(), m[1]+".yaml")
 			require.NoError(t, os.WriteFile(file, []byte(m[2]), 0o600))
 			var err error
-			if m[1] == "team" {
+			switch m[1] {
+			case "team":
 				_, err = config.LoadTeam(file)
-			} else {
+			case "agents":
 				_, err = config.LoadWorker(file)
+			case "script":
+				_, err = agent.New(agent.Config{
+					Version: 1, Dir: filepath.Dir(file), Agents: map[string]agent.Definition{"player": {Kind: agent.KindScripted, Script: "script.yaml"}},
+				}.WithDefaults(), agent.Options{Getenv: os.Getenv, CacheRoot: t.TempDir(), Now: time.Now})
 			}
 			require.NoError(t, err, page)
 			found++
 		}
 	}
-	require.GreaterOrEqual(t, found, 2)
+	require.GreaterOrEqual(t, found, 6)
 }

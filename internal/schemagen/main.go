@@ -69,5 +69,5 @@ func (d document) write(w words, out, pages string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", d.page, err)
 	}
-	return os.WriteFile(page, []byte(written), 0o644)
+	return os.WriteFile(page, []byte(written), 0o644) //nolint:gosec // the file that was read
 }
