@@ -67,16 +67,18 @@ func TestMakeTargetsExist(t *testing.T) {
 func TestFilesInPagesLoad(t *testing.T) {
 	t.Parallel()
 	block := regexp.MustCompile("(?s)```yaml\n# (team|agents|script)\\.yaml\n(.*?)```")
+	unnamed := regexp.MustCompile("(?s)```yaml\n()(version: 1\nagents:.*?)```")
 	found := 0
 	for _, page := range pages(t) {
-		for _, m := range block.FindAllStringSubmatch(read(t, page), -1) {
+		text := read(t, page)
+		for _, m := range append(block.FindAllStringSubmatch(text, -1), unnamed.FindAllStringSubmatch(text, -1)...) {
 			file := filepath.Join(t.TempDir(), m[1]+".yaml")
 			require.NoError(t, os.WriteFile(file, []byte(m[2]), 0o600))
 			var err error
 			switch m[1] {
 			case "team":
 				_, err = config.LoadTeam(file)
-			case "agents":
+			case "agents", "":
 				_, err = config.LoadWorker(file)
 			case "script":
 				_, err = agent.New(agent.Config{
@@ -87,5 +89,5 @@ func TestFilesInPagesLoad(t *testing.T) {
 			found++
 		}
 	}
-	require.GreaterOrEqual(t, found, 6)
+	require.GreaterOrEqual(t, found, 8)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,6 +15,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // written is a line of a page that names commands.
@@ -255,4 +258,25 @@ func trimmed(lines []string) []string {
 		lines[i] = strings.TrimSpace(lines[i])
 	}
 	return lines
+}
+
+// TestFieldsAreInThePage looks for every field of the documents that people's programs
+// read.
+func TestFieldsAreInThePage(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/cli.md")
+	require.NoError(t, err)
+	_, fields, ok := strings.Cut(string(page), "\n## JSON\n")
+	require.True(t, ok)
+	for _, document := range []any{
+		team.Status{}, team.PhaseStatus{}, team.AssignmentStatus{}, team.AttemptFailure{}, team.HelpRequest{}, team.Ticket{}, team.Usage{},
+		team.BreakerWait{}, team.PlanEntry{}, team.Origin{}, team.BreakerStatus{}, team.Breaker{},
+	} {
+		for f := range reflect.TypeOf(document).Fields() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if name != "" && name != "-" && !strings.Contains(fields, "`"+name+"`") {
+				t.Errorf("the page does not have %s of %T", name, document)
+			}
+		}
+	}
 }
