@@ -15,7 +15,7 @@ var varying = []struct {
 	{regexp.MustCompile(`\b\d\d:\d\d:\d\d\b`), "TIME"},
 	{regexp.MustCompile(`\b(\d+h ?)?(\d+m ?)?\d+(\.\d+)?(ms|µs|s)\b`), "DURATION"},
 	{regexp.MustCompile(`\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`), "UUID"},
-	{regexp.MustCompile(`\b([0-9a-f]{64}|[0-9a-f]{12})\b`), "DIGEST"},
+	{regexp.MustCompile(`\b([0-9a-f]{64}|[0-9a-f]{40}|[0-9a-f]{12})\b`), "DIGEST"},
 	{regexp.MustCompile(`go1\.\d+(\.\d+)?`), "GO"},
 	{regexp.MustCompile(`  +`), " "}, // columns are as wide as what stands in them
 	{regexp.MustCompile(`(?m) +$`), ""},
