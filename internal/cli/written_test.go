@@ -268,10 +268,21 @@ func TestFieldsAreInThePage(t *testing.T) {
 	require.NoError(t, err)
 	_, fields, ok := strings.Cut(string(page), "\n## JSON\n")
 	require.True(t, ok)
-	for _, document := range []any{
-		team.Status{}, team.PhaseStatus{}, team.AssignmentStatus{}, team.AttemptFailure{}, team.HelpRequest{}, team.Ticket{}, team.Usage{},
-		team.BreakerWait{}, team.PlanEntry{}, team.Origin{}, team.BreakerStatus{}, team.Breaker{},
-	} {
+	documents := []any{
+		team.Status{},
+		team.PhaseStatus{},
+		team.AssignmentStatus{},
+		team.AttemptFailure{},
+		team.HelpRequest{},
+		team.Ticket{},
+		team.Usage{},
+		team.BreakerWait{},
+		team.PlanEntry{},
+		team.Origin{},
+		team.BreakerStatus{},
+		team.Breaker{},
+	}
+	for _, document := range documents {
 		for f := range reflect.TypeOf(document).Fields() {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			if name != "" && name != "-" && !strings.Contains(fields, "`"+name+"`") {
