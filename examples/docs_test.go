@@ -1,7 +1,6 @@
 package examples_test
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/cli"
+	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/config"
 )
 
@@ -64,40 +63,31 @@ func TestMakeTargetsExist(t *testing.T) {
 	}
 }
 
-// TestCommandsExist asks the program for help on every command that a page names.
-func TestCommandsExist(t *testing.T) {
-	t.Parallel()
-	command := regexp.MustCompile("(?m)(?:^|`)maestro ([a-z]+)")
-	for _, page := range pages(t) {
-		for _, m := range command.FindAllStringSubmatch(read(t, page), -1) {
-			var out bytes.Buffer
-			code := cli.Execute(t.Context(), cli.Env{
-				Args: []string{m[1], "--help"}, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &out,
-				IsTerminal: func(any) bool { return false }, Now: time.Now,
-			})
-			require.Zero(t, code, "%s names maestro %s: %s", page, m[1], out.String())
-		}
-	}
-}
-
 // TestFilesInPagesLoad loads the complete files that pages show.
 func TestFilesInPagesLoad(t *testing.T) {
 	t.Parallel()
-	block := regexp.MustCompile("(?s)```yaml\n# (team|agents)\\.yaml\n(.*?)```")
+	block := regexp.MustCompile("(?s)```yaml\n# (team|agents|script)\\.yaml\n(.*?)```")
+	unnamed := regexp.MustCompile("(?s)```yaml\n()(version: 1\nagents:.*?)```")
 	found := 0
 	for _, page := range pages(t) {
-		for _, m := range block.FindAllStringSubmatch(read(t, page), -1) {
+		text := read(t, page)
+		for _, m := range append(block.FindAllStringSubmatch(text, -1), unnamed.FindAllStringSubmatch(text, -1)...) {
 			file := filepath.Join(t.TempDir(), m[1]+".yaml")
 			require.NoError(t, os.WriteFile(file, []byte(m[2]), 0o600))
 			var err error
-			if m[1] == "team" {
+			switch m[1] {
+			case "team":
 				_, err = config.LoadTeam(file)
-			} else {
+			case "agents", "":
 				_, err = config.LoadWorker(file)
+			case "script":
+				_, err = agent.New(agent.Config{
+					Version: 1, Dir: filepath.Dir(file), Agents: map[string]agent.Definition{"player": {Kind: agent.KindScripted, Script: "script.yaml"}},
+				}.WithDefaults(), agent.Options{Getenv: os.Getenv, CacheRoot: t.TempDir(), Now: time.Now})
 			}
 			require.NoError(t, err, page)
 			found++
 		}
 	}
-	require.GreaterOrEqual(t, found, 2)
+	require.GreaterOrEqual(t, found, 8)
 }

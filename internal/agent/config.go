@@ -28,20 +28,23 @@ const (
 type Config struct {
 	// Version of the worker file's format; 1 is the only one.
 	Version int `json:"version" yaml:"version"`
-	// Agents by name.
+	// Agents are what the worker can have work done by, by name.
 	Agents map[string]Definition `json:"agents" yaml:"agents"`
-	// Checks by name.
+	// Checks are what it can hold work against, by name.
 	Checks map[string]CheckDefinition `json:"checks,omitempty" yaml:"checks,omitempty"`
-	// Caches by name: directories that attempts and checks share.
+	// Caches are directories below the store's caches/ that attempts and checks share, by
+	// name.
 	Caches map[string]Cache `json:"caches,omitempty" yaml:"caches,omitempty"`
-	// Secrets names variables of the worker's environment whose values are
-	// masked in everything that is captured, besides those that name
-	// themselves (KEY, TOKEN, SECRET, PASSWORD).
+	// Secrets names variables of the worker's environment whose values are masked in
+	// everything that is captured, besides those that name themselves (KEY, TOKEN, SECRET,
+	// PASSWORD).
 	Secrets []string `json:"secrets,omitempty" yaml:"secrets,omitempty"`
-	// Sandbox is the argv put before that of every agent and check.
+	// Sandbox is an argv that is put before that of every agent and check, like [bwrap,
+	// ...].
 	Sandbox []string `json:"sandbox,omitempty" yaml:"sandbox,omitempty"`
-	// RunAs is the user that agents and checks run as; empty: the worker's
-	// own. Only a worker that runs as root can change it.
+	// RunAs is the user that agents and checks run as. The worker has to be root, and
+	// directories and caches are then beside the store, in a directory named like it with
+	// .work. Left out, it is the worker's own.
 	RunAs string `json:"run_as,omitempty" yaml:"run_as,omitempty"`
 	// Limits bound what attempts may leave and print.
 	Limits Limits `json:"limits" yaml:"limits,omitempty"`
@@ -49,12 +52,12 @@ type Config struct {
 	// Retention says what a scheduled prune of the store keeps.
 	Retention Retention `json:"retention,omitzero" yaml:"retention,omitempty"`
 
-	// Jira makes the worker one that makes tickets, Webhook one that calls a
-	// webhook; nil: it does not.
-	Jira    *Jira    `json:"jira,omitempty" yaml:"jira,omitempty"`
+	// Jira has the worker make tickets; left out (nil), it makes none.
+	Jira *Jira `json:"jira,omitempty" yaml:"jira,omitempty"`
+	// Webhook has the worker call an address; left out (nil), it calls none.
 	Webhook *Webhook `json:"webhook,omitempty" yaml:"webhook,omitempty"`
-	// WebUI is the address of Temporal's Web UI, which links in tickets and
-	// webhooks start with; empty: there are no links.
+	// WebUI is the address of Temporal's Web UI, which links in tickets and webhooks start
+	// with; left out, there are no links.
 	WebUI string `json:"web_ui,omitempty" yaml:"web_ui,omitempty"`
 
 	// Dir is the worker file's directory, which relative paths in it start
@@ -64,11 +67,12 @@ type Config struct {
 
 // Definition says what a named agent is.
 type Definition struct {
-	// Kind is how the agent works: command, anthropic, openai or scripted.
+	// Kind is how the agent works: command is a program, anthropic and openai are models
+	// behind such an API, scripted plays a file.
 	Kind string `json:"kind" yaml:"kind"`
-	// Argv is the program of a command agent and its arguments. A program
-	// without a slash is looked up in PATH; a relative one with a slash
-	// starts from the worker file's directory.
+	// Argv is the program of a command agent and its arguments. A program without a slash
+	// is looked up in PATH; a relative one with a slash starts from the worker file's
+	// directory. With a preset it may be left out.
 	Argv []string `json:"argv,omitempty" yaml:"argv,omitempty"`
 	// Script is the file that a scripted agent plays, relative to the worker
 	// file's directory.
@@ -77,45 +81,50 @@ type Definition struct {
 	Env []string `json:"env,omitempty" yaml:"env,omitempty"`
 	// Caches names the shared directories that the agent gets.
 	Caches []string `json:"caches,omitempty" yaml:"caches,omitempty"`
-	// Git makes the directory a repository with its input committed.
+	// Git makes the directory a repository, with its input committed.
 	Git bool `json:"git,omitempty" yaml:"git,omitempty"`
 	// Timeout bounds an attempt.
 	Timeout team.Duration `json:"timeout,omitempty" yaml:"timeout,omitempty"`
-	// IdleTimeout bounds the time in which the agent prints nothing.
+	// IdleTimeout bounds the time in which the agent prints nothing, or in which nothing
+	// comes in during a model's call.
 	IdleTimeout team.Duration `json:"idle_timeout,omitempty" yaml:"idle_timeout,omitempty"`
 	// Concurrency is how many attempts the worker runs side by side.
 	Concurrency int `json:"concurrency,omitempty" yaml:"concurrency,omitempty"`
 
-	// Breaker is how the agent's circuit breaker is set; what is left out has
-	// defaults. It says nothing about what the agent does.
+	// Breaker is how the agent's circuit breaker is set.
 	Breaker team.Breaker `json:"-" yaml:"breaker,omitempty"`
 
-	// Model is the model that an anthropic or openai agent asks.
+	// Model is the model that the agent asks, as its provider names it. Kinds anthropic
+	// and openai require it.
 	Model string `json:"model,omitempty" yaml:"model,omitempty"`
-	// BaseURL is the provider's address; empty: its public one.
+	// BaseURL is another server than the provider's own: for openai what comes before
+	// /chat/completions, for anthropic what comes before /v1/messages.
 	BaseURL string `json:"base_url,omitempty" yaml:"base_url,omitempty"`
-	// APIKeyEnv names the variable of the worker's environment that holds the
-	// provider's key.
+	// APIKeyEnv names the variable of the worker's environment that holds the provider's
+	// key, whose value is a secret. It is required where there is no BaseURL.
 	APIKeyEnv string `json:"api_key_env,omitempty" yaml:"api_key_env,omitempty"`
-	// MaxTurns bounds the turns of an attempt whose persona sets no bound.
+	// MaxTurns bounds the turns of an attempt, which are calls of a model; the persona's
+	// wins.
 	MaxTurns int `json:"max_turns,omitempty" yaml:"max_turns,omitempty"`
 	// MaxOutputTokens bounds one answer of the model.
 	MaxOutputTokens int64 `json:"max_output_tokens,omitempty" yaml:"max_output_tokens,omitempty"`
-	// ContextTokens is how much the model can read and write in one call.
+	// ContextTokens bounds prompt and answer of one call together.
 	ContextTokens int64 `json:"context_tokens,omitempty" yaml:"context_tokens,omitempty"`
-	// Preset says which of the known agent programs a command agent starts:
-	// how its stream is read and how its conversation goes on.
+	// Preset says which of the known agent programs a command agent starts, and so how its
+	// stream is read and its conversation goes on.
 	Preset string `json:"preset,omitempty" yaml:"preset,omitempty"`
 
 	// What follows says nothing about what the agent does.
 
-	// Prices are what its tokens cost, in USD per million. Left out (nil), it is
-	// not known.
+	// Prices are what its tokens cost. Left out (nil), it is not known, and the agent is
+	// held to budgets of tokens only.
 	Prices *team.Prices `json:"-" yaml:"prices,omitempty"`
-	// Reserve is what one attempt of an agent that is paid by the attempt may
-	// cost: it is set aside in the budgets while the attempt runs.
+	// Reserve is what one attempt of a command or scripted agent may cost: it is set aside
+	// in the budgets while the attempt runs. Left out, it is what its dearest attempt in
+	// the session has cost.
 	Reserve team.Cap `json:"-" yaml:"reserve,omitempty"`
-	// Fallback names the agent that may work in this one's place.
+	// Fallback names the agent that may work in this one's place, where the team allows
+	// it.
 	Fallback string `json:"-" yaml:"fallback,omitempty"`
 }
 
@@ -131,7 +140,8 @@ type CheckDefinition struct {
 	Env []string `json:"env,omitempty" yaml:"env,omitempty"`
 	// Caches names the shared directories that the check gets.
 	Caches []string `json:"caches,omitempty" yaml:"caches,omitempty"`
-	// Keep lists the patterns of files that the check may leave in the tree.
+	// Keep lists the patterns of files that the check may leave in the tree; all else that
+	// it leaves is dropped.
 	Keep []string `json:"keep,omitempty" yaml:"keep,omitempty"`
 	// Category is what a failing check means: test_failure, or syntax for a
 	// check that only builds or parses.
@@ -152,7 +162,8 @@ type Limits struct {
 	FileBytes ByteSize `json:"file_bytes,omitempty" yaml:"file_bytes,omitempty"`
 	// OutputBytes is how much an attempt may print; past it, it is stopped.
 	OutputBytes ByteSize `json:"output_bytes,omitempty" yaml:"output_bytes,omitempty"`
-	// LostWorkers is how many workers in a row an assignment may take down.
+	// LostWorkers is how many workers in a row an assignment may take down without
+	// progress.
 	LostWorkers int `json:"lost_workers,omitempty" yaml:"lost_workers,omitempty"`
 }
 
@@ -161,7 +172,8 @@ type Limits struct {
 type Retention struct {
 	// Keep is how many checkpoints of each closed session stay, the newest.
 	Keep int `json:"keep,omitempty" yaml:"keep,omitempty"`
-	// OlderThan is the age up to which checkpoints stay.
+	// OlderThan is the age up to which checkpoints stay, and the directories that closed
+	// sessions worked in.
 	OlderThan team.Duration `json:"older_than,omitempty" yaml:"older_than,omitempty"`
 }
 

@@ -14,14 +14,17 @@ type Jira struct {
 	// URL is the address of the site, with the path that it is served under, if
 	// there is one.
 	URL string `json:"url" yaml:"url"`
-	// Deployment is cloud or datacenter: they differ in their API.
+	// Deployment says which Jira it is: cloud, a site of Atlassian's, or datacenter, a
+	// server of your own. They differ in their API.
 	Deployment string `json:"deployment" yaml:"deployment"`
-	// EmailEnv and TokenEnv name the variables of the worker's environment that
-	// hold the account's email address (Cloud only) and its API token or personal
-	// access token.
+	// EmailEnv names the variable of the worker's environment that holds the account's
+	// email address. Cloud requires it, and nothing else has it.
 	EmailEnv string `json:"email_env,omitempty" yaml:"email_env,omitempty"`
+	// TokenEnv names the variable that holds the account's API token (Cloud) or personal
+	// access token (Data Center).
 	TokenEnv string `json:"token_env" yaml:"token_env"`
-	// IndexDelay is how long Jira's search may take to find a new ticket.
+	// IndexDelay is how long Jira's search may take to find a new ticket: when the answer
+	// to a creation was lost, nothing is created again before.
 	IndexDelay team.Duration `json:"index_delay,omitempty" yaml:"index_delay,omitempty"`
 	// Timeout bounds one request.
 	Timeout team.Duration `json:"timeout,omitempty" yaml:"timeout,omitempty"`
@@ -39,7 +42,7 @@ type Webhook struct {
 	// address, which often is a secret in itself.
 	URLEnv string `json:"url_env" yaml:"url_env"`
 	// SecretEnv names the variable that holds the key of the requests' signatures,
-	// HMAC-SHA256; empty: they are not signed.
+	// HMAC-SHA256; left out, they are not signed.
 	SecretEnv string `json:"secret_env,omitempty" yaml:"secret_env,omitempty"`
 	// Timeout bounds one request.
 	Timeout team.Duration `json:"timeout,omitempty" yaml:"timeout,omitempty"`

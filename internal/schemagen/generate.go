@@ -23,11 +23,13 @@ type document struct {
 	// of is what the loader reads such a file into.
 	of    any
 	rules rules
+	// page is the Markdown page that has the reference of such files.
+	page string
 }
 
 var documents = []document{
-	{"team.json", "A Maestro team file", team.Team{}, teamRules},
-	{"worker.json", "A Maestro worker file", agent.Config{}, workerRules},
+	{"team.json", "A Maestro team file", team.Team{}, teamRules, "team-file.md"},
+	{"worker.json", "A Maestro worker file", agent.Config{}, workerRules, "worker-file.md"},
 }
 
 // rules say by type (`Phase`) and by field (`Phase.name`) what Go's types do not.
@@ -37,7 +39,7 @@ type rules map[string][]rule
 type rule func(*jsonschema.Schema)
 
 // generate makes the schema. It fails where a rule is for a field that there is not.
-func (d document) generate(w words) ([]byte, error) {
+func (d document) generate(w words) (*jsonschema.Schema, error) {
 	r := &jsonschema.Reflector{
 		Anonymous: true, ExpandedStruct: true, FieldNameTag: "yaml", LookupComment: w.of, Mapper: scalar,
 	}
@@ -62,15 +64,20 @@ func (d document) generate(w words) ([]byte, error) {
 	}
 	s.Title = d.title
 	maps.Copy(s.Definitions, used(s))
+	return s, nil
+}
+
+// encode is the schema as its file has it.
+func encode(s *jsonschema.Schema) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(s); err != nil {
-		return nil, fmt.Errorf("%s: %w", d.name, err)
+		return nil, err
 	}
 	var indented bytes.Buffer
 	if err := json.Indent(&indented, b.Bytes(), "", "  "); err != nil {
-		return nil, fmt.Errorf("%s: %w", d.name, err)
+		return nil, err
 	}
 	return indented.Bytes(), nil
 }
@@ -149,11 +156,15 @@ func keyed(t reflect.Type, text string) string {
 	return text
 }
 
-var docLink = regexp.MustCompile(`\[([A-Za-z.]+)\]`)
+var (
+	docLink = regexp.MustCompile(`\[([A-Za-z.]+)\]`)
+	ofGo    = regexp.MustCompile(` \((?:as opposed to )?nil[^)]*\)`)
+)
 
-// plain is a docstring as one paragraph without links.
+// plain is a docstring as one paragraph without links, and without what it says in
+// brackets of nil, which no file has.
 func plain(doc string) string {
-	return docLink.ReplaceAllString(strings.Join(strings.Fields(doc), " "), "$1")
+	return ofGo.ReplaceAllString(docLink.ReplaceAllString(strings.Join(strings.Fields(doc), " "), "$1"), "")
 }
 
 // scalar refers to the definition of what is written as one word or number and is

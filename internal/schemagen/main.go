@@ -1,4 +1,5 @@
-// Command schemagen writes the JSON Schemas of team and worker files.
+// Command schemagen writes the JSON Schemas of team and worker files, and the
+// tables of keys in the pages on them.
 //
 // What a file may say is in the Go types that it is read into, and what it means in
 // their docstrings; both are taken from there. What the types do not say — bounds,
@@ -20,26 +21,53 @@ import (
 func main() {
 	source := flag.String("source", ".", "the module's directory, whose docstrings become descriptions")
 	out := flag.String("out", "docs/schema", "directory to write team.json and worker.json into")
+	pages := flag.String("pages", "docs", "directory of team-file.md and worker-file.md, whose tables are written anew")
 	flag.Parse()
-	if err := write(*source, *out); err != nil {
+	if err := write(*source, *out, *pages); err != nil {
 		fmt.Fprintln(flag.CommandLine.Output(), "schemagen:", err)
 		os.Exit(1)
 	}
 }
 
-// write generates both schemas into a directory.
-func write(source, out string) error {
+// write generates both schemas into a directory, and the tables into the pages.
+func write(source, out, pages string) error {
 	words, err := readWords(source)
 	if err != nil {
 		return err
 	}
 	var failed []error
 	for _, d := range documents {
-		data, err := d.generate(words)
-		if err == nil {
-			err = os.WriteFile(filepath.Join(out, d.name), data, 0o644)
+		if err := d.write(words, out, pages); err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", d.name, err))
 		}
-		failed = append(failed, err)
 	}
 	return errors.Join(failed...)
+}
+
+func (d document) write(w words, out, pages string) error {
+	s, err := d.generate(w)
+	if err != nil {
+		return err
+	}
+	data, err := encode(s)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(out, d.name), data, 0o644); err != nil {
+		return err
+	}
+	page := filepath.Join(pages, d.page)
+	text, err := os.ReadFile(page)
+	if err != nil {
+		return err
+	}
+	tables, err := d.tables(s)
+	if err != nil {
+		return err
+	}
+	written, err := fill(string(text), tables)
+	if err != nil {
+		return fmt.Errorf("%s: %w", d.page, err)
+	}
+	return os.WriteFile(page, []byte(written), 0o644) //nolint:gosec // the file that was read
 }

@@ -66,10 +66,22 @@ func (k kind) validate(t *testing.T, file string) error {
 	return k.schema.Validate(plain)
 }
 
-func TestSchemasAreUpToDate(t *testing.T) {
+func TestSchemasAndPagesAreUpToDate(t *testing.T) {
 	t.Parallel()
-	out := t.TempDir()
-	require.NoError(t, write("../..", out))
+	out, pages := t.TempDir(), t.TempDir()
+	shown := map[string]string{}
+	for _, d := range documents {
+		text, err := os.ReadFile(filepath.Join("../../docs", d.page))
+		require.NoError(t, err)
+		shown[d.page] = string(text)
+		require.NoError(t, os.WriteFile(filepath.Join(pages, d.page), text, 0o600))
+	}
+	require.NoError(t, write("../..", out, pages))
+	for page, text := range shown {
+		written, err := os.ReadFile(filepath.Join(pages, page))
+		require.NoError(t, err)
+		require.Equal(t, string(written), text, "run `go generate ./docs/schema`")
+	}
 	for name, embedded := range map[string][]byte{"team.json": schema.Team, "worker.json": schema.Worker} {
 		generated, err := os.ReadFile(filepath.Join(out, name))
 		require.NoError(t, err)

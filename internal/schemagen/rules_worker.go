@@ -4,6 +4,7 @@ import (
 	"github.com/invopop/jsonschema"
 
 	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -105,11 +106,12 @@ var workerRules = rules{
 	"CheckDefinition.category": {one(team.TestFailure, team.Syntax), otherwise(team.TestFailure)},
 	"Cache.env":                {passed},
 
-	"Limits.files":        {between(1, 10_000_000), otherwise(agent.DefaultFiles)},
-	"Limits.file_bytes":   {between(1, 100_000_000_000), otherwise(agent.DefaultFileBytes)},
-	"Limits.output_bytes": {between(4000, 1_000_000_000), otherwise(agent.DefaultOutputBytes)},
-	"Limits.lost_workers": {between(1, 100), otherwise(agent.DefaultLostWorkers)},
-	"Retention.keep":      {between(1, 1_000_000)},
+	"Limits.files":         {between(1, 10_000_000), otherwise(agent.DefaultFiles)},
+	"Limits.file_bytes":    {between(1, 100_000_000_000), otherwise(agent.DefaultFileBytes)},
+	"Limits.output_bytes":  {between(4000, 1_000_000_000), otherwise(agent.DefaultOutputBytes)},
+	"Limits.lost_workers":  {between(1, 100), otherwise(agent.DefaultLostWorkers)},
+	"Retention.keep":       {between(1, 1_000_000), otherwise(store.DefaultKeep)},
+	"Retention.older_than": {otherwise(team.Duration(store.DefaultOlderThan))},
 
 	"Jira": {
 		when("deployment", agent.JiraCloud, requiring("email_env")),

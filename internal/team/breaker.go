@@ -9,20 +9,20 @@ import (
 // Breaker is how the circuit breaker of an agent is set in a worker file.
 // Agents with the same breaker name share one.
 type Breaker struct {
-	// Name identifies the breaker in its store; the agent's name unless said
-	// otherwise.
+	// Name identifies the breaker in its store. Agents that name the same one share it,
+	// and have to set it alike. Left out, it is the agent's name.
 	Name string `json:"name" yaml:"name,omitempty"`
 	// Threshold is how many counted failures in a row open it.
 	Threshold int `json:"threshold" yaml:"threshold,omitempty"`
-	// Cooldown is how long it stays open the first time; it doubles each time
-	// that a probe fails, up to MaxCooldown.
-	Cooldown    Duration `json:"cooldown" yaml:"cooldown,omitempty"`
+	// Cooldown is how long it stays open at first. It doubles whenever a probe fails.
+	Cooldown Duration `json:"cooldown" yaml:"cooldown,omitempty"`
+	// MaxCooldown is the longest cooldown.
 	MaxCooldown Duration `json:"max_cooldown" yaml:"max_cooldown,omitempty"`
 	// Probes is how many rounds may try the agent at a time once the cooldown
 	// is over.
 	Probes int `json:"probes" yaml:"probes,omitempty"`
-	// Counts lists the categories that count as failures. Nil, as opposed to
-	// empty, means those of the failure table.
+	// Counts lists the categories that count as failures. Left out (nil, as opposed to
+	// empty), it is those of the failure table.
 	Counts []Category `json:"counts,omitempty" yaml:"counts,omitempty"`
 }
 

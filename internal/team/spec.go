@@ -15,18 +15,18 @@ type Team struct {
 	Name string `json:"name" yaml:"name"`
 	// Description says what the team is for.
 	Description string `json:"description,omitempty" yaml:"description,omitempty"`
-	// Personas by name.
+	// Personas are the roles, by name.
 	Personas map[string]Persona `json:"personas" yaml:"personas"`
-	// Phases in the order of the file, which is also the order in which
-	// deltas are folded where the graph leaves a choice.
+	// Phases are the steps of the work. Where what they need leaves a choice, their work
+	// is put together in the order of the file.
 	Phases []Phase `json:"phases" yaml:"phases"`
 	// Retry holds the limits and waits of both retry levels.
 	Retry Retry `json:"retry" yaml:"retry,omitempty"`
 	// Budget caps what a session may spend.
 	Budget Budget `json:"budget" yaml:"budget,omitempty"`
-	// Help says what happens when an assignment's rounds are spent.
+	// Help says what happens when a person is needed.
 	Help Help `json:"help" yaml:"help,omitempty"`
-	// Ignore lists gitignore patterns of files that never become artifacts.
+	// Ignore lists patterns, as in a .gitignore, of files that never become artifacts.
 	Ignore []string `json:"ignore,omitempty" yaml:"ignore,omitempty"`
 }
 
@@ -36,27 +36,29 @@ type Persona struct {
 	Role string `json:"role" yaml:"role"`
 	// Agent names the worker-file agent that does the persona's work.
 	Agent string `json:"agent" yaml:"agent"`
-	// Instructions are the persona's standing orders.
+	// Instructions are the persona's standing orders: either they or InstructionsFile are
+	// required.
 	Instructions string `json:"instructions,omitempty" yaml:"instructions,omitempty"`
-	// InstructionsFile is a file, relative to the team file, that holds the
-	// instructions. A resolved team has its content in Instructions instead.
+	// InstructionsFile is a file below the team file's directory that holds the
+	// instructions.
 	InstructionsFile string `json:"-" yaml:"instructions_file,omitempty"`
-	// Attempts is the persona's give-up threshold inside one round.
-	// Left out, it is the team's.
+	// Attempts is how many counted attempts one round of the persona has. Left out, it is
+	// that of the team's retry.
 	Attempts int `json:"attempts,omitempty" yaml:"attempts,omitempty"`
-	// Timeout bounds one attempt. Left out, it is the agent's.
+	// Timeout bounds one attempt; the agent's own holds where it is shorter. Left out, it
+	// is the agent's.
 	Timeout Duration `json:"timeout,omitempty" yaml:"timeout,omitempty"`
 	// Budget caps what the persona may spend in one session.
 	Budget Cap `json:"budget,omitzero" yaml:"budget,omitempty"`
-	// Fallback lets the fallback of the persona's agent work in its place while
-	// the agent's breaker is open, or after the agent has refused the work.
+	// Fallback lets the fallback of the persona's agent work in its place while the
+	// agent's breaker is open, and in the round after the agent has refused the work.
 	Fallback bool `json:"fallback,omitempty" yaml:"fallback,omitempty"`
-	// MaxTurns bounds the turns of an agent that works in turns. Left out, the
-	// agent's own bound holds.
+	// MaxTurns bounds the turns of an attempt, for agents that work in turns: models,
+	// Claude Code, scripts. Left out, it is the agent's.
 	MaxTurns int `json:"max_turns,omitempty" yaml:"max_turns,omitempty"`
-	// Produces lists path patterns that every attempt must create or change.
+	// Produces lists patterns of files that every attempt must create or change.
 	Produces []string `json:"produces,omitempty" yaml:"produces,omitempty"`
-	// Checks names worker-file checks that every attempt must pass.
+	// Checks names the checks, of the worker file, that every attempt must pass.
 	Checks []string `json:"checks,omitempty" yaml:"checks,omitempty"`
 }
 
@@ -75,25 +77,27 @@ const (
 type Phase struct {
 	// Name identifies the phase.
 	Name string `json:"name" yaml:"name"`
-	// Needs names the phases whose work this one builds on. Left out (nil), as
-	// opposed to empty, it means the phase before it in the file.
+	// Needs names the phases whose work this one builds on; an empty list (as opposed to
+	// nil) makes it one that needs none. Left out, it is the phase before it in the file.
 	Needs []string `json:"needs" yaml:"needs,omitempty"`
-	// Personas who work in the phase, in folding order.
+	// Personas are those who work in the phase. In this order their work is put together.
 	Personas []string `json:"personas" yaml:"personas"`
-	// Order of the personas; parallel unless said otherwise.
+	// Order says how the personas share the phase's input. With parallel all start from
+	// it, with sequence each starts from what the one before has left.
 	Order Order `json:"order,omitempty" yaml:"order,omitempty"`
-	// Produces lists path patterns that the phase must create or change.
+	// Produces lists patterns of files that the phase must create or change.
 	Produces []string `json:"produces,omitempty" yaml:"produces,omitempty"`
-	// Checks names worker-file checks that the phase's merged tree must pass.
+	// Checks names the checks, of the worker file, that the phase's merged tree must pass.
 	Checks []string `json:"checks,omitempty" yaml:"checks,omitempty"`
-	// Integrator is the persona who mends the merged tree when personas
-	// conflict or the seal fails; the last persona unless said otherwise.
+	// Integrator is the persona who mends the merged tree when personas conflict or a
+	// check fails. Left out, it is the last one.
 	Integrator string `json:"integrator,omitempty" yaml:"integrator,omitempty"`
 	// Budget caps what the phase may spend in one session.
 	Budget Cap `json:"budget,omitzero" yaml:"budget,omitempty"`
-	// Approve asks for a person's approval of the sealed phase.
+	// Approve has what builds on the phase wait, once it is done, until a person approves
+	// it; a person who rejects it has it done again, told why.
 	Approve bool `json:"approve,omitempty" yaml:"approve,omitempty"`
-	// SendsBack lets the phase's personas send an earlier phase's work back.
+	// SendsBack lets the phase's personas send the work of an earlier phase back.
 	SendsBack *SendsBack `json:"sends_back,omitempty" yaml:"sends_back,omitempty"`
 }
 
@@ -101,13 +105,15 @@ type Phase struct {
 type Retry struct {
 	// Attempts is the number of counted attempts in one round.
 	Attempts int `json:"attempts" yaml:"attempts,omitempty"`
-	// Initial is the wait after a round's first failed attempt; it doubles.
+	// Initial is the wait after a round's first failed attempt. It doubles with every
+	// further one.
 	Initial Duration `json:"initial" yaml:"initial,omitempty"`
 	// Max caps the wait between attempts.
 	Max Duration `json:"max" yaml:"max,omitempty"`
 	// Rounds is the number of rounds for one assignment.
 	Rounds int `json:"rounds" yaml:"rounds,omitempty"`
-	// RoundInitial is the wait after an assignment's first failed round; it doubles.
+	// RoundInitial is the wait after an assignment's first failed round. It doubles with
+	// every further one.
 	RoundInitial Duration `json:"round_initial" yaml:"round_initial,omitempty"`
 	// RoundMax caps the wait between rounds.
 	RoundMax Duration `json:"round_max" yaml:"round_max,omitempty"`
@@ -115,9 +121,9 @@ type Retry struct {
 
 // Cap limits spending. Zero fields do not limit.
 type Cap struct {
-	// Tokens caps all tokens together, as [Usage.Tokens] counts them.
+	// Tokens caps all tokens together, cached or not; left out, there is no cap.
 	Tokens int64 `json:"tokens,omitempty" yaml:"tokens,omitempty"`
-	// USD caps the cost.
+	// USD caps the cost; left out, there is no cap.
 	USD USD `json:"usd,omitempty" yaml:"usd,omitempty"`
 }
 
@@ -136,16 +142,19 @@ const (
 
 // Budget caps what a session may spend and says when to warn.
 type Budget struct {
-	// Tokens caps all tokens together; zero: no cap.
+	// Tokens caps all tokens together, cached or not; left out, there is no cap.
 	Tokens int64 `json:"tokens,omitempty" yaml:"tokens,omitempty"`
-	// USD caps the cost; zero: no cap.
+	// USD caps the cost; left out, there is no cap.
 	USD USD `json:"usd,omitempty" yaml:"usd,omitempty"`
 	// Daily caps what all sessions of the team in one store may spend in a day,
 	// by UTC.
 	Daily Cap `json:"daily,omitzero" yaml:"daily,omitempty"`
-	// WarnAt lists fractions of a cap at which the session says so, once each.
+	// WarnAt lists the fractions of every budget at which the worker's log, the status and
+	// the Web UI say so, once each.
 	WarnAt []float64 `json:"warn_at,omitempty" yaml:"warn_at,omitempty"`
-	// OnExceeded is what happens when the cap is reached.
+	// OnExceeded is what happens when a budget is spent. With stop the assignment fails
+	// with token_budget, with ask it waits until a person raises the budget, and with
+	// degrade the agent's fallback goes on.
 	OnExceeded OnExceeded `json:"on_exceeded,omitempty" yaml:"on_exceeded,omitempty"`
 }
 
@@ -178,11 +187,15 @@ const (
 
 // Help says what happens when an assignment's rounds are spent.
 type Help struct {
-	// Mode is ask unless said otherwise.
+	// Mode is what a session does whose rounds are spent. With ask it waits for a person's
+	// answer, while everything else goes on; with fail it ends as failed, with the report
+	// of every attempt.
 	Mode HelpMode `json:"mode,omitempty" yaml:"mode,omitempty"`
-	// Jira says where a ticket is made.
+	// Jira has a ticket made when a person is needed; left out, none is made. With mode
+	// fail nobody is asked, and none is made, when rounds are spent.
 	Jira *HelpJira `json:"jira,omitempty" yaml:"jira,omitempty"`
-	// GiveUpAfter bounds how long a parked session waits.
+	// GiveUpAfter bounds how long a session waits for a person's help, or for a budget to
+	// be raised; then it ends as failed. An approval is waited for without end.
 	GiveUpAfter Duration `json:"give_up_after,omitempty" yaml:"give_up_after,omitempty"`
 }
 
@@ -190,25 +203,27 @@ type Help struct {
 type HelpJira struct {
 	// Project is the Jira project's key.
 	Project string `json:"project" yaml:"project"`
-	// Type is the issue type's name; Bug unless said otherwise.
+	// Type is the issue type's name.
 	Type string `json:"type,omitempty" yaml:"type,omitempty"`
-	// Labels and Components are those of every ticket, by name.
-	Labels     []string `json:"labels,omitempty" yaml:"labels,omitempty"`
+	// Labels are those of every ticket. A label has no spaces, and does not begin with
+	// maestro-.
+	Labels []string `json:"labels,omitempty" yaml:"labels,omitempty"`
+	// Components are those of every ticket, by name.
 	Components []string `json:"components,omitempty" yaml:"components,omitempty"`
 	// Priorities names the priority of tickets by the failure's category; a
 	// ticket of another category has the project's own default.
 	Priorities map[Category]string `json:"priorities,omitempty" yaml:"priorities,omitempty"`
-	// Fields are values of further fields, by id (customfield_10010), as Jira's
-	// API takes them.
+	// Fields are the values of further fields by id, like customfield_10010, as Jira's API
+	// takes them.
 	Fields map[string]any `json:"fields,omitempty" yaml:"fields,omitempty"`
 }
 
 // SendsBack lets a phase send work back that it finds wanting.
 type SendsBack struct {
-	// To names the phase that is to do its work again, one that this phase
-	// builds on.
+	// To names the phase that is to do its work again, one that this phase builds on,
+	// directly or not.
 	To string `json:"to" yaml:"to"`
-	// Times bounds how often; 1 unless said otherwise. Then a person is asked.
+	// Times bounds how often in one session. After that a person is asked.
 	Times int `json:"times,omitempty" yaml:"times,omitempty"`
 }
 

@@ -162,12 +162,15 @@ func (a Amount) Add(b Amount) Amount { return Amount{a.Tokens + b.Tokens, a.USD 
 
 // Prices are what an agent's tokens cost, in USD per million.
 type Prices struct {
-	// Input and Output are those of what the model reads and writes.
-	Input  USD `json:"input" yaml:"input"`
+	// Input is what a million tokens cost that the model reads.
+	Input USD `json:"input" yaml:"input"`
+	// Output is what a million tokens cost that the model writes.
 	Output USD `json:"output" yaml:"output"`
-	// CacheRead and CacheWrite are those of input that the provider had cached,
-	// and of input that it has cached now. Left out, they are those of other input.
-	CacheRead  USD `json:"cache_read" yaml:"cache_read"`
+	// CacheRead is that of input which the provider had cached. Left out, it is that of
+	// other input.
+	CacheRead USD `json:"cache_read" yaml:"cache_read"`
+	// CacheWrite is that of input which the provider has cached now. Left out, it is that
+	// of other input.
 	CacheWrite USD `json:"cache_write" yaml:"cache_write"`
 }
 

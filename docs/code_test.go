@@ -1,0 +1,210 @@
+package docs_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/breaker"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+func readPage(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	return string(text)
+}
+
+// TestTheFailureTableIsTheCodes holds each category's row against its rule.
+func TestTheFailureTableIsTheCodes(t *testing.T) {
+	t.Parallel()
+	_, table, _ := strings.Cut(readPage(t, "team-file.md"), "## What happens to a failed attempt\n")
+	table, _, _ = strings.Cut(table, "\n\nAn attempt is told")
+	rows := map[team.Category][]string{}
+	for _, line := range strings.Split(table, "\n") {
+		cells := strings.Split(strings.Trim(line, "| "), " | ")
+		for _, m := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(cells[0], -1) {
+			rows[team.Category(m[1])] = cells
+		}
+	}
+	starts := map[team.Start]string{team.FromInput: "the input", team.FromFiles: "the failed one's files", team.FromConversation: "the same turn of the same conversation"}
+	weights := map[team.Weight]string{team.CountsAsFailure: "a failure", team.CountsAsSuccess: "a success", team.Neutral: "nothing"}
+	for _, c := range team.Categories() {
+		rule, cells := team.RuleFor(c), rows[c]
+		require.Len(t, cells, 5, "%s has no row", c)
+		require.Equal(t, rule.RetryAttempt, strings.HasPrefix(cells[1], "yes"), c)
+		require.Equal(t, rule.RetryRound, strings.HasPrefix(cells[3], "yes"), c)
+		require.True(t, strings.HasPrefix(cells[4], weights[rule.Breaker]), c)
+		if rule.RetryAttempt && c != team.Rejected { // whose work did not fail
+			require.Equal(t, starts[rule.Start], cells[2], c)
+		}
+	}
+}
+
+// TestThePageShowsTheExample holds the program in the page to be the one that is run.
+func TestThePageShowsTheExample(t *testing.T) {
+	t.Parallel()
+	page := readPage(t, "writing-an-agent.md")
+	for file, language := range map[string]string{"python/counter.py": "python", "shell/writer.sh": "sh"} {
+		program, err := os.ReadFile("../examples/" + file)
+		require.NoError(t, err)
+		require.Contains(t, page, "```"+language+"\n"+string(program)+"```\n", "%s is not what the page shows", file)
+	}
+}
+
+// diagrams are the state diagrams of the page on architecture: their arrows, from a
+// state to another.
+func diagrams(t *testing.T) [][][2]string {
+	t.Helper()
+	var all [][][2]string
+	for _, m := range regexp.MustCompile("(?s)```mermaid\nstateDiagram-v2\n(.*?)```").FindAllStringSubmatch(readPage(t, "architecture.md"), -1) {
+		var arrows [][2]string
+		for _, line := range strings.Split(strings.TrimSpace(m[1]), "\n") {
+			arrow := regexp.MustCompile(`^ *(\S+) --> (\w+)(?:: \S.*)?$`).FindStringSubmatch(line)
+			require.NotNil(t, arrow, "%q is no arrow", line)
+			arrows = append(arrows, [2]string{arrow[1], arrow[2]})
+		}
+		all = append(all, arrows)
+	}
+	require.Len(t, all, 4, "session, phase, assignment, breaker")
+	return all
+}
+
+func states(arrows [][2]string) []string {
+	var found []string
+	for _, a := range arrows {
+		found = append(found, a[0], a[1])
+	}
+	slices.Sort(found)
+	return slices.DeleteFunc(slices.Compact(found), func(s string) bool { return s == "[*]" })
+}
+
+// constants are the values of all constants of a type in a Go file.
+func constants(t *testing.T, file, of string) []string {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+	require.NoError(t, err)
+	var values []string
+	ast.Inspect(f, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok {
+			return true
+		}
+		if kind, ok := spec.Type.(*ast.Ident); ok && kind.Name == of {
+			value, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+			require.NoError(t, err)
+			values = append(values, value)
+		}
+		return true
+	})
+	slices.Sort(values)
+	require.NotEmpty(t, values)
+	return values
+}
+
+// TestDiagramsHaveTheCodesStates finds every state of the code in a diagram, and every
+// state of a diagram in the code.
+func TestDiagramsHaveTheCodesStates(t *testing.T) {
+	t.Parallel()
+	all := diagrams(t)
+	drawn := slices.Concat(states(all[0]), states(all[1]), states(all[2]))
+	slices.Sort(drawn)
+	require.Equal(t, constants(t, "../internal/team/status.go", "State"), slices.Compact(drawn))
+	require.Equal(t, constants(t, "../internal/team/breaker.go", "BreakerState"), states(all[3]))
+	for _, arrow := range all[0] {
+		if team.State(arrow[0]).Closed() {
+			require.Equal(t, string(team.Admitted), arrow[1], "only resume leads on from %s", arrow[0])
+		}
+	}
+}
+
+// TestTheBreakersArrowsAreItsTransitions plays every event in every state that a
+// breaker comes to.
+func TestTheBreakersArrowsAreItsTransitions(t *testing.T) {
+	t.Parallel()
+	drawn := map[[2]string]bool{}
+	for _, arrow := range diagrams(t)[3] {
+		if arrow[0] != arrow[1] && arrow[0] != "[*]" {
+			drawn[arrow] = true
+		}
+	}
+	set := breaker.SettingsOf(team.Breaker{Name: "b", Threshold: 2})
+	type moment struct {
+		state breaker.State
+		now   time.Time
+	}
+	seen := map[[2]string]bool{}
+	moments := []moment{{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}}
+	for range 5 {
+		var next []moment
+		for _, m := range moments {
+			from := string(m.state.At(m.now))
+			events := []breaker.Event{breaker.Acquire{Holder: "h"}, breaker.Renew{Holder: "h"}, breaker.Trip{By: "b"}, breaker.Reset{By: "b"}}
+			for _, weight := range []team.Weight{team.CountsAsFailure, team.CountsAsSuccess, team.Neutral} {
+				events = append(events, breaker.Report{Outcome: weight, Generation: m.state.Generation, Holder: "h"})
+			}
+			for _, e := range events {
+				after, _ := breaker.Apply(m.state, set, e, m.now, 0.5)
+				next = append(next, moment{after, m.now})
+				seen[[2]string{from, string(after.At(m.now))}] = true
+			}
+			later := m.now.Add(2 * set.Cooldown.Std())
+			next = append(next, moment{m.state, later})
+			seen[[2]string{from, string(m.state.At(later))}] = true
+		}
+		moments = next
+	}
+	for arrow := range seen {
+		if arrow[0] == arrow[1] {
+			delete(seen, arrow)
+		}
+	}
+	require.Equal(t, drawn, seen)
+}
+
+// TestNamedFunctionsExist looks up every function that a page finds in a file.
+func TestNamedFunctionsExist(t *testing.T) {
+	t.Parallel()
+	place := regexp.MustCompile("((?:`\\w+`(?:, | and )?)+) in\\s+\\[([\\w/]+\\.go)\\]\\(")
+	found := 0
+	for _, page := range []string{"architecture.md", "migration.md", "resuming.md"} {
+		for _, m := range place.FindAllStringSubmatch(readPage(t, page), -1) {
+			f, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", m[2]), nil, 0)
+			require.NoError(t, err, "%s names %s", page, m[2])
+			var functions []string
+			for _, d := range f.Decls {
+				if f, ok := d.(*ast.FuncDecl); ok {
+					functions = append(functions, f.Name.Name)
+				}
+			}
+			for _, name := range regexp.MustCompile(`\w+`).FindAllString(strings.ReplaceAll(m[1], " and ", ""), -1) {
+				require.Contains(t, functions, name, "%s says that it is in %s", page, m[2])
+				found++
+			}
+		}
+	}
+	require.Greater(t, found, 40)
+}
+
+// TestNamedFilesExist looks up every path of the source that a page names in code.
+func TestNamedFilesExist(t *testing.T) {
+	t.Parallel()
+	path := regexp.MustCompile("`((?:internal|activities|workflows|breaker|server|starter|worker|deploy|examples|docs)/[\\w/.-]*)`")
+	for _, page := range []string{"architecture.md", "operations.md", "cost.md", "../README.md", "../CONTRIBUTING.md"} {
+		for _, m := range path.FindAllStringSubmatch(readPage(t, page), -1) {
+			_, err := os.Stat(filepath.Join("..", m[1]))
+			require.NoError(t, err, "%s names it", page)
+		}
+	}
+}

@@ -1,0 +1,201 @@
+// Package docs_test does what the project's pages say, as their reader would: with the
+// built programs, on a real Temporal server.
+package docs_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// programs is where TestMain leaves maestro, maestro-worker and maestro-server.
+var programs string
+
+func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
+
+func buildAndRun(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "maestro-docs-")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		programs = dir
+		err = build(dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "build the programs:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+func build(dir string) error {
+	server, err := filepath.Abs("../bin/maestro-server")
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(server); err != nil {
+		return fmt.Errorf("%w; run `make build` first", err)
+	}
+	if err := os.Symlink(server, filepath.Join(dir, "maestro-server")); err != nil {
+		return err
+	}
+	for name, pkg := range map[string]string{"maestro": "../starter", "maestro-worker": "../worker"} {
+		cmd := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(dir, name), pkg)
+		cmd.Stderr = os.Stderr
+		if err := cmd.Run(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// newReader is somebody with the source in ~/maestro, and with the programs in PATH
+// unless the page is to have them built.
+func newReader(t *testing.T, builds bool) *reader {
+	t.Helper()
+	home := t.TempDir()
+	require.NoError(t, copySource("..", filepath.Join(home, "maestro")))
+	r := &reader{home: home, terminals: map[string]*terminal{}, port: freePort(t), uiPort: freePort(t), log: t.Logf}
+	t.Cleanup(r.leave)
+	path := os.Getenv("PATH")
+	if !builds {
+		path = programs + string(filepath.ListSeparator) + path
+	}
+	r.environ = []string{
+		"PATH=" + path, "HOME=" + home, "USER=you", "LANG=C.UTF-8", "TMPDIR=" + os.TempDir(),
+		"TEMPORAL_ADDRESS=127.0.0.1:" + r.port,
+		"XDG_STATE_HOME=" + filepath.Join(home, ".local/state"), "XDG_CONFIG_HOME=" + filepath.Join(home, ".config"),
+	}
+	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPROXY", "GOFLAGS", "GOSUMDB", "GOTOOLCHAIN"} {
+		value, err := exec.Command("go", "env", name).Output()
+		require.NoError(t, err)
+		r.environ = append(r.environ, name+"="+strings.TrimSpace(string(value)))
+	}
+	return r
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	require.NoError(t, err)
+	return port
+}
+
+// copySource copies the source as a reader has it, with the server, which takes
+// minutes, built already.
+func copySource(from, to string) error {
+	err := filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		switch entry.Name() {
+		case ".git", "bin", "node_modules":
+			if entry.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		target := filepath.Join(to, name)
+		if entry.IsDir() {
+			return os.MkdirAll(target, 0o755)
+		}
+		return copyFile(path, target)
+	})
+	if err != nil {
+		return err
+	}
+	server, err := filepath.EvalSymlinks(filepath.Join(programs, "maestro-server"))
+	bin := filepath.Join(to, "bin")
+	if err = errors.Join(err, os.Mkdir(bin, 0o755)); err != nil {
+		return err
+	}
+	if os.Link(server, filepath.Join(bin, "maestro-server")) == nil {
+		return nil
+	}
+	return copyFile(server, filepath.Join(bin, "maestro-server")) // on another disk
+}
+
+// copyFile keeps the time, so that what was built from the file counts as built.
+func copyFile(from, to string) error {
+	info, err := os.Stat(from)
+	if err != nil || !info.Mode().IsRegular() {
+		return err
+	}
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(to, data, info.Mode().Perm()); err != nil {
+		return err
+	}
+	return os.Chtimes(to, info.ModTime(), info.ModTime())
+}
+
+// follow has a new reader do what a page says.
+func follow(t *testing.T, file string, builds bool) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	p, err := parsePage(file, string(text))
+	require.NoError(t, err)
+	require.NotEmpty(t, p.steps, "%s has nothing to do", file)
+	if err := newReader(t, builds).follow(p); err != nil {
+		require.Fail(t, err.Error())
+	}
+}
+
+// TestPages does what the pages say that need Go, gcc, git and make only.
+func TestPages(t *testing.T) {
+	t.Parallel()
+	for file, builds := range map[string]bool{
+		"../README.md":       true,
+		"getting-started.md": true,
+		"team-file.md":       false,
+		"resuming.md":        false,
+		"migration.md":       false,
+		"cli.md":             false,
+		"operations.md":      false,
+	} {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			follow(t, file, builds)
+		})
+	}
+}
+
+// TestReadmesCommands has each `make` of the README done here, or by what CI runs.
+func TestReadmesCommands(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("../README.md")
+	require.NoError(t, err)
+	ci, err := os.ReadFile("../.ci/run")
+	require.NoError(t, err)
+	p, err := parsePage("README.md", string(readme))
+	require.NoError(t, err)
+	done := string(ci)
+	for _, s := range p.steps {
+		for _, c := range s.commands {
+			done += "\n" + c.typed + "\n"
+		}
+	}
+	typed := regexp.MustCompile(`(?m)^(?:\$ )?(make .*)$`).FindAllStringSubmatch(string(readme), -1)
+	require.Len(t, typed, 2)
+	for _, m := range typed {
+		require.Contains(t, done, "\n"+m[1]+"\n")
+	}
+}
