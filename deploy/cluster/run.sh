@@ -276,7 +276,7 @@ watch_over() {
 	local pid status name
 	while true; do
 		status=0
-		wait -n -p pid "${!running[@]}" || status=$?
+		wait -n -p pid "${!running[@]}" 2>/dev/null || status=$?
 		[ -n "${pid:-}" ] || continue
 		name=${running[$pid]}
 		unset "running[$pid]"
