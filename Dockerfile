@@ -34,9 +34,9 @@ ENV MAESTRO_STATE_DIR=/var/maestro/state \
     MAESTRO_AGENTS=/etc/maestro/agents.yaml \
     MAESTRO_HEALTH_PORT=8081 \
     MAESTRO_METRICS_ADDRESS=0.0.0.0:9464
-# A named volume takes its owner from this directory. A directory of the host that
+# No VOLUME: it would hide what is mounted at /var/maestro. A named volume that is
+# mounted at the state directory takes its owner from this directory. A directory of the host that
 # is mounted here has to belong to user 10001, with mode 0700.
-VOLUME /var/maestro/state
 EXPOSE 8081 9464
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 CMD ["maestro-worker", "health"]
 ENTRYPOINT ["maestro-worker"]

@@ -4,7 +4,7 @@
 MAKEFLAGS += --no-print-directory
 GO ?= go
 GOBUILD := $(GO) build -trimpath -buildvcs=auto
-MODULES := . server deploy/compose
+MODULES := . server deploy/validation
 
 GOLANGCI_LINT := v2.15.0
 WORKFLOWCHECK := v0.6.0
