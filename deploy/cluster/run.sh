@@ -160,11 +160,11 @@ alive() { kill -0 "$1" 2>/dev/null; }
 
 # await waits until a check holds while a process lives.
 await() {
-	local what=$1 pid=$2 deadline=$((SECONDS + 60))
+	local what=$1 pid=$2 deadline=$((SECONDS + 120))
 	shift 2
 	until "$@" >/dev/null 2>&1; do
 		alive "$pid" || fail "$what ended: $(tail -n 3 "$dir/log/${running[$pid]}.log")"
-		[ "$SECONDS" -lt "$deadline" ] || fail "$what did not come up within a minute; see $dir/log"
+		[ "$SECONDS" -lt "$deadline" ] || fail "$what did not come up within two minutes; see $dir/log"
 		sleep 0.1
 	done
 }
@@ -236,16 +236,11 @@ start_temporal() {
 	maestro-namespace 9>&- || fail "Temporal does not come up: $(tail -n 3 "$dir/log/temporal.log")"
 }
 
-# serves tells whether a worker has said that it serves, since its log had a
-# certain size.
-serves() { tail -c "+$(($2 + 1))" "$1" | grep -q 'worker serves'; }
-
 start_worker() {
-	local log=$dir/log/worker-$1.log before
-	touch "$log"
-	before=$(stat -c %s "$log")
-	launch "worker-$1" TERM maestro-worker --agents "$agents" --drain "$drain"
-	await "worker $1" "$last" serves "$log" "$before"
+	local health
+	health=$(free_port)
+	MAESTRO_HEALTH_PORT=$health launch "worker-$1" TERM maestro-worker --agents "$agents" --drain "$drain"
+	await "worker $1" "$last" maestro-worker health --health-port "$health"
 }
 
 start_all() {
@@ -254,6 +249,8 @@ start_all() {
 	start_temporal
 	local n
 	for n in $(seq "$workers"); do start_worker "$n"; done
+	# Temporal shows who asks for work a moment after they have begun to.
+	await 'every queue' "$last" maestro agents
 	(
 		umask 077
 		printf 'export %s=%q\n' TEMPORAL_ADDRESS "$TEMPORAL_ADDRESS" MAESTRO_STATE_DIR "$MAESTRO_STATE_DIR" \
