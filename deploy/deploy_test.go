@@ -4,7 +4,6 @@ package deploy_test
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -229,7 +228,7 @@ func TestEveryVariableIsRead(t *testing.T) {
 	cmd.SetArgs(nil)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	var unreachable *temporalio.UnreachableError
-	require.True(t, errors.As(cmd.ExecuteContext(t.Context()), &unreachable))
+	require.ErrorAs(t, cmd.ExecuteContext(t.Context()), &unreachable)
 	for name, s := range services(t) {
 		for variable := range s.env {
 			require.Contains(t, env.asked, variable, "%s sets a variable that a worker does not read", name)
