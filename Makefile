@@ -4,7 +4,7 @@
 MAKEFLAGS += --no-print-directory
 GO ?= go
 GOBUILD := $(GO) build -trimpath -buildvcs=auto
-MODULES := . server deploy/compose
+MODULES := . server deploy/validation
 
 GOLANGCI_LINT := v2.15.0
 WORKFLOWCHECK := v0.6.0
@@ -18,13 +18,22 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: bin/maestro-server ## build bin/maestro, bin/maestro-worker and bin/maestro-server
+build: bin/maestro-server ## build what bin/ has: maestro, maestro-worker, maestro-namespace, maestro-server
 	@$(GOBUILD) -o bin/maestro ./starter
 	@$(GOBUILD) -o bin/maestro-worker ./worker
+	@$(GOBUILD) -o bin/maestro-namespace ./deploy/namespace
 
 bin/maestro-server: $(SERVER_SOURCES)
 	@echo "building bin/maestro-server (the Temporal server; 2 to 5 minutes the first time)"
 	@cd server && $(GOBUILD) -ldflags='-s -w' -o ../$@ .
+
+bin/temporal-server bin/temporal-sql-tool: server/go.mod server/go.sum
+	@echo "building $@ (Temporal's own, for PostgreSQL)"
+	@cd server && $(GOBUILD) -ldflags='-s -w' -o ../$@ go.temporal.io/server/cmd/$(if $(findstring sql,$@),tools/sql,server)
+
+.PHONY: cluster
+cluster: build bin/temporal-server bin/temporal-sql-tool ## PostgreSQL, Temporal and two workers, until Ctrl-C
+	@deploy/cluster/run.sh
 
 .PHONY: demo
 demo: build ## run the example team on a real server; KEEP=1 stays up

@@ -214,7 +214,8 @@ func (s *site) startPrometheus(name, worker string) *api {
 	rules, err := filepath.Abs("maestro.rules.yml")
 	require.NoError(s.t, err)
 	text := string(config)
-	for _, change := range [][2]string{{"127.0.0.1:9464", worker}, {"maestro.rules.yml", rules}, {"_interval: 15s", "_interval: 1s"}} {
+	targets := s.write("targets.yml", fmt.Sprintf("- targets: [%q]\n", worker))
+	for _, change := range [][2]string{{"targets.yml", targets}, {"maestro.rules.yml", rules}, {"_interval: 15s", "_interval: 1s"}} {
 		require.Contains(s.t, text, change[0])
 		text = strings.ReplaceAll(text, change[0], change[1])
 	}

@@ -1,0 +1,315 @@
+//go:build system
+
+// Package cluster_test runs the cluster of run.sh, which needs Debian's
+// PostgreSQL, and has a team work on it while parts of it are killed.
+package cluster_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
+)
+
+// limit bounds every wait in these tests. The first start may have to build
+// Temporal's server.
+const limit = 8 * time.Minute
+
+// TestATeamWorksThroughKillsAndARestartOfTheCluster has the example's team work
+// on a cluster of which a worker is killed first, and all of it stopped and
+// started again then.
+func TestATeamWorksThroughKillsAndARestartOfTheCluster(t *testing.T) {
+	t.Parallel()
+	dir := place(t)
+	first := start(t, dir)
+	first.up()
+	require.Empty(t, findings(t, dir), "doctor has something to say of a fresh cluster")
+
+	run := shell(t, dir, "maestro run ../../examples/shortener/team.yaml -f ../../examples/shortener/requirement.md --session s1 --watch")
+	run.says("implementation: started")
+	workers := first.children("maestro-worker")
+	require.Len(t, workers, 2)
+	require.NoError(t, syscall.Kill(workers[0], syscall.SIGKILL))
+	first.says("is started again")
+	require.Eventually(t, func() bool {
+		now := first.children("maestro-worker")
+		return len(now) == 2 && !slices.Contains(now, workers[0])
+	}, limit, 50*time.Millisecond, "the killed worker is not replaced")
+
+	run.says("implementation: completed")
+	all := first.children("")
+	first.signal(syscall.SIGTERM)
+	require.Equal(t, 128+int(syscall.SIGTERM), first.wait())
+	gone(t, all)
+
+	second := start(t, dir)
+	second.up()
+	require.Zero(t, run.wait(), "who watches has seen it through: %s", run.output)
+	bothTakePart(t, dir, holders(t, dir, "s1"))
+	require.Empty(t, findings(t, dir))
+
+	all = second.children("")
+	require.GreaterOrEqual(t, len(all), 4)
+	second.signal(syscall.SIGKILL)
+	require.Equal(t, -1, second.wait())
+	gone(t, all)
+}
+
+// bothTakePart starts sessions until the second worker has had a part in one:
+// which worker gets a task is for Temporal to say.
+func bothTakePart(t *testing.T, dir string, seen []string) {
+	t.Helper()
+	for n, deadline := 0, time.Now().Add(limit); len(seen) < 2 && time.Now().Before(deadline); n++ {
+		session := fmt.Sprintf("small-%d", n)
+		run := shell(t, dir, "maestro run ../../examples/shortener/team.yaml -f ../../examples/shortener/requirement.md --only requirements --watch --session "+session)
+		require.Zero(t, run.wait(), "%s", run.output)
+		seen = slices.Concat(seen, holders(t, dir, session))
+		slices.Sort(seen)
+		seen = slices.Compact(seen)
+	}
+	require.Len(t, seen, 2)
+}
+
+func TestACommandHasTheClusterForItsTime(t *testing.T) {
+	t.Parallel()
+	dir := place(t)
+	c := start(t, dir, "--workers", "1", "--", "sh", "-c", `maestro agents && echo "at $TEMPORAL_ADDRESS" && exit 7`)
+	c.up()
+	all := c.children("")
+	require.Equal(t, 7, c.wait(), "%s", c.output)
+	require.Contains(t, c.output.String(), "ASKED BY")
+	require.Regexp(t, `at 127\.0\.0\.1:\d+`, c.output.String())
+	gone(t, all)
+}
+
+func TestWhatCannotStartSaysWhy(t *testing.T) {
+	t.Parallel()
+	dir := place(t)
+	for _, c := range []struct {
+		flags []string
+		code  int
+		says  string
+	}{
+		{[]string{"--workers", "none"}, 2, "--workers none is not a number from 1 to 99"},
+		{[]string{"--port"}, 2, "--port needs a value"},
+		{[]string{"--port", "80"}, 2, "--port 80 is not a number from 1024 on"},
+		{[]string{"--agents", "nowhere.yaml"}, 2, "there is no worker file"},
+		{[]string{"maestro"}, 2, "a command comes after --"},
+		{[]string{"--agents", "run.sh"}, 1, "worker 1 ended"}, // found out late, after all the rest has started
+	} {
+		p := start(t, dir, c.flags...)
+		require.Equal(t, c.code, p.wait(), "%s: %s", c.flags, p.output)
+		require.Contains(t, p.output.String(), c.says)
+		require.Empty(t, inDirectory(t, dir), "%s left processes", c.flags)
+	}
+}
+
+// place makes a directory that the database's own user may enter.
+func place(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "maestro-cluster-")
+	require.NoError(t, err)
+	require.NoError(t, os.Chmod(dir, 0o711))
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	return dir
+}
+
+// process is a program that a test has started.
+type process struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	output *output
+	ended  chan struct{}
+}
+
+// output is what a program has printed so far.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
+func start(t *testing.T, dir string, flags ...string) *process {
+	t.Helper()
+	return begin(t, exec.Command("./run.sh", append([]string{"--dir", dir, "--drain", "1s"}, flags...)...))
+}
+
+// shell runs a line in a shell that has read the cluster's environment.
+func shell(t *testing.T, dir, line string) *process {
+	t.Helper()
+	return begin(t, exec.Command("bash", "-c", `. "$0/environment" && exec `+line, dir))
+}
+
+func begin(t *testing.T, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{t: t, cmd: cmd, output: &output{}, ended: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = p.output, p.output
+	require.NoError(t, cmd.Start())
+	go func() { _ = cmd.Wait(); close(p.ended) }()
+	t.Cleanup(func() {
+		p.signal(syscall.SIGTERM)
+		p.wait()
+		if t.Failed() {
+			t.Logf("%s:\n%s", cmd, p.output)
+		}
+	})
+	return p
+}
+
+func (p *process) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
+
+// wait waits for the end and returns the exit code, -1 for a killed process.
+func (p *process) wait() int {
+	p.t.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(limit):
+		_ = p.cmd.Process.Kill()
+		require.Fail(p.t, "it does not end", "%s\n%s", p.cmd, p.output)
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// says waits until the process has printed a text.
+func (p *process) says(text string) {
+	p.t.Helper()
+	require.Eventually(p.t, func() bool {
+		select {
+		case <-p.ended:
+			return true
+		default:
+			return strings.Contains(p.output.String(), text)
+		}
+	}, limit, 20*time.Millisecond)
+	require.Contains(p.t, p.output.String(), text, "%s has ended", p.cmd)
+}
+
+func (p *process) up() {
+	p.t.Helper()
+	p.says("Maestro is up")
+}
+
+var statFields = regexp.MustCompile(`^\d+ \((.*)\) (\S) (\d+) `)
+
+// children lists the processes that a process has started, and that are called
+// like that; an empty name stands for all.
+func (p *process) children(name string) []int {
+	p.t.Helper()
+	var found []int
+	for _, pid := range processes(p.t) {
+		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		fields := statFields.FindStringSubmatch(string(stat))
+		if fields != nil && fields[3] == strconv.Itoa(p.cmd.Process.Pid) && fields[2] != "Z" && strings.HasPrefix(fields[1], name) {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
+func processes(t *testing.T) []int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	require.NoError(t, err)
+	var pids []int
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// gone waits until processes have ended, and with them PostgreSQL's own.
+func gone(t *testing.T, pids []int) {
+	t.Helper()
+	require.NotEmpty(t, pids)
+	require.Eventually(t, func() bool {
+		return !slices.ContainsFunc(pids, func(pid int) bool {
+			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+			fields := statFields.FindStringSubmatch(string(stat))
+			return err == nil && fields != nil && fields[2] != "Z"
+		})
+	}, limit, 50*time.Millisecond, "some of %v still run", pids)
+}
+
+// inDirectory lists the processes that name a directory in their arguments.
+func inDirectory(t *testing.T, dir string) []string {
+	t.Helper()
+	var found []string
+	for _, pid := range processes(t) {
+		argv, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if strings.Contains(string(argv), dir) {
+			found = append(found, strings.ReplaceAll(string(argv), "\x00", " "))
+		}
+	}
+	return found
+}
+
+// findings lists what doctor has to say besides that all is well.
+func findings(t *testing.T, dir string) []string {
+	t.Helper()
+	doctor := shell(t, dir, "maestro doctor -o json")
+	require.Zero(t, doctor.wait(), "%s", doctor.output)
+	var doc struct {
+		Findings []struct{ Check, Result, Message string }
+	}
+	require.NoError(t, json.Unmarshal([]byte(doctor.output.String()), &doc))
+	require.NotEmpty(t, doc.Findings)
+	var odd []string
+	for _, f := range doc.Findings {
+		if f.Result != "ok" {
+			odd = append(odd, f.Check+": "+f.Message)
+		}
+	}
+	return odd
+}
+
+// holders lists the workers that a session's history names.
+func holders(t *testing.T, dir, session string) []string {
+	t.Helper()
+	address := shell(t, dir, `printenv TEMPORAL_ADDRESS`)
+	require.Zero(t, address.wait())
+	c, err := client.Dial(client.Options{HostPort: strings.TrimSpace(address.output.String()), Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))})
+	require.NoError(t, err)
+	defer c.Close()
+	var found []string
+	history := c.GetWorkflowHistory(t.Context(), session, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for history.HasNext() {
+		event, err := history.Next()
+		require.NoError(t, err)
+		for _, identity := range []string{
+			event.GetActivityTaskStartedEventAttributes().GetIdentity(), event.GetWorkflowTaskStartedEventAttributes().GetIdentity(),
+		} {
+			if identity != "" && !slices.Contains(found, identity) {
+				found = append(found, identity)
+			}
+		}
+	}
+	return found
+}

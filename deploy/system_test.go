@@ -1,0 +1,277 @@
+//go:build system
+
+package deploy_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/temporalio/temporaltest"
+)
+
+// limit bounds every wait in these tests.
+const limit = 2 * time.Minute
+
+// run runs a command that has to succeed, and returns what it printed.
+func run(t *testing.T, argv ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), argv[0], argv[1:]...).CombinedOutput()
+	require.NoError(t, err, "%s\n%s", strings.Join(argv, " "), out)
+	return string(out)
+}
+
+func TestScriptsAreSound(t *testing.T) {
+	t.Parallel()
+	run(t, "shellcheck", "cluster/run.sh", "temporal/schema.sh", "../.ci/run")
+}
+
+// TestKubeScoreFindsNoFault leaves two of its checks out: the image is named by a
+// release, which does not change; and pods are spread by topology instead of
+// anti-affinity.
+func TestKubeScoreFindsNoFault(t *testing.T) {
+	t.Parallel()
+	said := run(t, "go", "run", "github.com/zegl/kube-score/cmd/kube-score@v1.20.0", "score", "--output-format", "ci", "--exit-one-on-warning",
+		"--ignore-test", "container-image-pull-policy,deployment-has-host-podantiaffinity", "--enable-optional-test", "container-seccomp-profile",
+		"kubernetes/agents.yaml", "kubernetes/store.yaml", "kubernetes/network.yaml", "kubernetes/worker.yaml")
+	require.Contains(t, said, "[OK] maestro-worker apps/v1/Deployment")
+}
+
+// TestTheUnitIsSoundAndTight has systemd read the unit as it would be installed,
+// and say how exposed the service is, from 0 to 100.
+func TestTheUnitIsSoundAndTight(t *testing.T) {
+	t.Parallel()
+	require.Empty(t, verify(t, read(t, "systemd/maestro-worker.service")))
+	require.Contains(t, verify(t, strings.ReplaceAll(read(t, "systemd/maestro-worker.service"), "KillMode=mixed", "KilMode=mixed")), "KilMode")
+	run(t, "systemd-analyze", "security", "--offline=true", "--threshold=20", "systemd/maestro-worker.service")
+}
+
+// verify is what systemd has to say of a unit.
+func verify(t *testing.T, unit string) string {
+	t.Helper()
+	root := t.TempDir()
+	install := func(path, content string, mode os.FileMode) {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, path)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(root, path), []byte(content), mode))
+	}
+	for _, program := range []string{"usr/local/bin/maestro-worker", "bin/kill"} {
+		install(program, "#!/bin/sh\n", 0o755)
+	}
+	for _, name := range []string{"sysinit.target", "basic.target", "shutdown.target", "network-online.target", "multi-user.target"} {
+		install("etc/systemd/system/"+name, "[Unit]\nDescription="+name+"\n", 0o644)
+	}
+	install("etc/systemd/system/maestro-worker.service", unit, 0o644)
+	return run(t, "systemd-analyze", "verify", "--man=no", "--root="+root, "maestro-worker.service")
+}
+
+// install is a host on which the unit is installed, below a directory, and that
+// runs it as systemd would: by its own user, without any privilege.
+type install struct {
+	t    *testing.T
+	dir  string
+	unit settings
+}
+
+func newInstall(t *testing.T) *install {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "maestro-unit-")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	i := &install{t: t, dir: dir, unit: unit(t)}
+	for _, name := range []string{"/usr/local/bin", "/etc/maestro", "/var/lib/maestro", "/marks"} {
+		require.NoError(t, os.MkdirAll(dir+name, 0o755))
+	}
+	for _, name := range []string{"maestro", "maestro-worker"} {
+		data, err := os.ReadFile(temporaltest.Binary(t, name))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(dir+"/usr/local/bin/"+name, data, 0o755))
+	}
+	require.NoError(t, os.Chmod(dir, 0o755))
+	require.NoError(t, os.Chmod(dir+"/var/lib/maestro", 0o700)) // StateDirectoryMode
+	if os.Getuid() == 0 {
+		for _, name := range []string{"/var/lib/maestro", "/marks"} {
+			require.NoError(t, os.Chown(dir+name, nobody, nobody))
+		}
+	}
+	return i
+}
+
+// nobody stands for the unit's user, which need not be there.
+const nobody = 65534
+
+func (i *install) write(path, content string) {
+	i.t.Helper()
+	require.NoError(i.t, os.WriteFile(i.dir+path, []byte(content), 0o644))
+}
+
+// here puts the unit's paths below the directory.
+func (i *install) here(text string) string {
+	for _, path := range []string{"/usr/local/bin/", "/etc/maestro/", "/var/lib/maestro"} {
+		text = strings.ReplaceAll(text, path, i.dir+path)
+	}
+	return text
+}
+
+// command is a command line with the unit's environment, user and privileges.
+func (i *install) command(argv ...string) *exec.Cmd {
+	i.t.Helper()
+	confined := []string{"setpriv", "--no-new-privs", "--inh-caps=-all"}
+	if os.Getuid() == 0 {
+		confined = append(confined, "--bounding-set=-all", "--reuid", strconv.Itoa(nobody), "--regid", strconv.Itoa(nobody), "--clear-groups")
+	}
+	argv = append(append(confined, "--"), argv...)
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+	for _, e := range i.unit["Environment"] {
+		cmd.Env = append(cmd.Env, i.here(e))
+	}
+	// The file's variables come after the unit's, and win.
+	path, optional := strings.CutPrefix(i.unit["EnvironmentFile"][0], "-")
+	require.True(i.t, optional)
+	for line := range strings.Lines(read(i.t, i.here(path))) {
+		cmd.Env = append(cmd.Env, strings.TrimSpace(line))
+	}
+	cmd.Dir = i.here(i.unit["WorkingDirectory"][0])
+	if os.Getuid() == 0 { // the directory is the user's alone
+		cmd.Dir = "/"
+	}
+	return cmd
+}
+
+// process is the process of the unit.
+type process struct {
+	cmd   *exec.Cmd
+	log   *logged
+	ended chan struct{}
+}
+
+// logged is what a process has logged so far.
+type logged struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// start runs ExecStart until the test ends or stops it.
+func (i *install) start() *process {
+	i.t.Helper()
+	p := &process{cmd: i.command(strings.Fields(i.here(i.unit["ExecStart"][0]))...), log: &logged{}, ended: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = io.Discard, p.log
+	require.NoError(i.t, p.cmd.Start())
+	go func() { _ = p.cmd.Wait(); close(p.ended) }()
+	i.t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+		if i.t.Failed() {
+			i.t.Logf("maestro-worker:\n%s", p.log)
+		}
+	})
+	i.eventually("the worker is ready", func() bool {
+		return i.command(i.here("/usr/local/bin/maestro-worker"), "health").Run() == nil
+	})
+	return p
+}
+
+func (i *install) eventually(what string, condition func() bool) {
+	i.t.Helper()
+	require.Eventually(i.t, condition, limit, 50*time.Millisecond, what)
+}
+
+// exists tells whether an agent has left a mark.
+func (i *install) exists(mark string) bool {
+	_, err := os.Stat(i.dir + "/marks/" + mark)
+	return err == nil
+}
+
+// maestro runs the command line as the unit's user.
+func (i *install) maestro(args ...string) string {
+	i.t.Helper()
+	cmd := i.command(append([]string{i.here("/usr/local/bin/maestro")}, args...)...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.NoError(i.t, err, "maestro %s\n%s", strings.Join(args, " "), stderr.String())
+	return string(out)
+}
+
+// TestTheUnitReloadsAndDrains runs the unit's command lines by hand. A stop while
+// an agent works lets it finish, and its work is neither lost nor done again.
+func TestTheUnitReloadsAndDrains(t *testing.T) {
+	t.Parallel()
+	i := newInstall(t)
+	i.write("/etc/maestro/worker.env", fmt.Sprintf("TEMPORAL_ADDRESS=%s\nMAESTRO_HEALTH_PORT=%s\nMAESTRO_METRICS_ADDRESS=127.0.0.1:0\n",
+		temporaltest.Start(t), freePort(t)))
+	agents := fmt.Sprintf(`version: 1
+agents:
+  slow: {kind: command, argv: [sh, -c, 'echo x >>%[1]s/ran; until [ -e %[1]s/go ]; do sleep 0.05; done; echo done >done.txt']}
+`, i.dir+"/marks")
+	i.write("/etc/maestro/agents.yaml", agents)
+	i.write("/etc/maestro/team.yaml", `version: 1
+name: web
+personas: {dev: {role: Developer, agent: slow, instructions: do it}}
+phases: [{name: build, personas: [dev], produces: [done.txt]}]
+`)
+	first := i.start()
+	i.write("/etc/maestro/agents.yaml", agents+"  another: {kind: command, argv: [sh, -c, 'true']}\n")
+	reload := strings.ReplaceAll(i.unit["ExecReload"][0], "$MAINPID", strconv.Itoa(first.cmd.Process.Pid))
+	require.NoError(t, i.command(strings.Fields(reload)...).Run())
+	i.eventually("the reloaded worker offers the new agent", func() bool {
+		return strings.Contains(i.maestro("agents"), "another")
+	})
+
+	i.maestro("run", i.here("/etc/maestro/team.yaml"), "Build.", "--session", "s")
+	i.eventually("the agent works", func() bool { return i.exists("ran") })
+	require.NoError(t, first.cmd.Process.Signal(syscall.SIGTERM))
+	i.eventually("the worker drains", func() bool { return strings.Contains(first.log.String(), "drain") })
+	require.NoError(t, os.WriteFile(i.dir+"/marks/go", nil, 0o644))
+	select {
+	case <-first.ended:
+	case <-time.After(limit):
+		require.Fail(t, "the worker does not end", first.log.String())
+	}
+	require.Zero(t, first.cmd.ProcessState.ExitCode(), first.log.String())
+
+	i.start()
+	var status team.Status
+	i.eventually("the session ends", func() bool {
+		require.NoError(t, json.Unmarshal([]byte(i.maestro("status", "s", "-o", "json")), &status))
+		return status.Status.Closed()
+	})
+	require.Equal(t, team.Completed, status.Status)
+	require.Equal(t, "x\n", read(t, i.dir+"/marks/ran"), "the agent ran once")
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	require.NoError(t, err)
+	return port
+}

@@ -1,0 +1,178 @@
+// Package validation holds what deploys Maestro in containers against the
+// specifications and the linters of those who read it: docker-compose.yml, the
+// Dockerfile and the manifests for Kubernetes. Nothing is started: that takes an
+// engine.
+package validation
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/compose-spec/compose-go/v2/cli"
+	"github.com/compose-spec/compose-go/v2/types"
+	"github.com/stretchr/testify/require"
+)
+
+func load(t *testing.T, env ...string) (*types.Project, error) {
+	t.Helper()
+	options, err := cli.NewProjectOptions([]string{"../../docker-compose.yml"}, cli.WithName("maestro"), cli.WithEnv(env))
+	require.NoError(t, err)
+	return options.LoadProject(t.Context()) // validates against the schema
+}
+
+func project(t *testing.T) *types.Project {
+	t.Helper()
+	p, err := load(t, "POSTGRES_PASSWORD=correct horse")
+	require.NoError(t, err)
+	return p
+}
+
+// workers are the services that run a worker, by name.
+func workers(t *testing.T) map[string]types.ServiceConfig {
+	t.Helper()
+	found := map[string]types.ServiceConfig{}
+	for name, service := range project(t).Services {
+		if strings.HasPrefix(name, "worker") {
+			found[name] = service
+		}
+	}
+	return found
+}
+
+// ends tells whether a service is a job.
+func ends(s types.ServiceConfig) bool {
+	return strings.HasPrefix(s.Restart, types.RestartPolicyOnFailure)
+}
+
+// TestDependenciesCanBeMet looks for a service that waits for something that
+// never comes: an unknown service, the health of one without a health check, or
+// the end of one that does not end.
+func TestDependenciesCanBeMet(t *testing.T) {
+	t.Parallel()
+	p := project(t)
+	for name, service := range p.Services {
+		for on, dependency := range service.DependsOn {
+			target, ok := p.Services[on]
+			require.True(t, ok, "%s waits for %s, which is not there", name, on)
+			switch dependency.Condition {
+			case types.ServiceConditionHealthy:
+				require.NotNil(t, target.HealthCheck, "%s waits for the health of %s, which has no check", name, on)
+			case types.ServiceConditionCompletedSuccessfully:
+				require.True(t, ends(target), "%s waits for the end of %s, which does not end", name, on)
+			default:
+				require.Fail(t, "whether it has been started says nothing", "%s on %s", name, on)
+			}
+		}
+	}
+}
+
+func TestWhatStaysUpIsHealthyAndStartedAgain(t *testing.T) {
+	t.Parallel()
+	for name, service := range project(t).Services {
+		if ends(service) {
+			continue
+		}
+		require.Equal(t, types.RestartPolicyUnlessStopped, service.Restart, name)
+		require.NotNil(t, service.HealthCheck, "%s has no health check", name)
+		require.Equal(t, "CMD", service.HealthCheck.Test[0], name)
+	}
+}
+
+func TestPortsAreBoundToThisHost(t *testing.T) {
+	t.Parallel()
+	for name, service := range project(t).Services {
+		for _, port := range service.Ports {
+			require.Equal(t, "127.0.0.1", port.HostIP, name)
+		}
+	}
+}
+
+func TestImagesArePinned(t *testing.T) {
+	t.Parallel()
+	for name, service := range project(t).Services {
+		if service.Build == nil {
+			require.Regexp(t, `:v?\d+`, service.Image, name)
+		}
+	}
+}
+
+func TestServicesAreConfined(t *testing.T) {
+	t.Parallel()
+	for name, service := range project(t).Services {
+		require.Contains(t, service.SecurityOpt, "no-new-privileges:true", name)
+		require.Equal(t, []string{"ALL"}, service.CapDrop, name)
+		require.False(t, service.Privileged, name)
+		if name != "postgresql" { // its image changes the user by itself
+			require.Empty(t, service.CapAdd, name)
+		}
+	}
+	for name, worker := range workers(t) {
+		require.True(t, worker.ReadOnly, name)
+		require.Equal(t, "10001:10001", worker.User, name)
+		require.Len(t, worker.Tmpfs, 1, name)
+		require.NotZero(t, worker.PidsLimit, name)
+	}
+}
+
+func TestTwoWorkersShareAStore(t *testing.T) {
+	t.Parallel()
+	all := workers(t)
+	require.Len(t, all, 2)
+	var hosts, stores []string
+	for name, worker := range all {
+		hosts = append(hosts, worker.Hostname)
+		for _, v := range worker.Volumes {
+			if v.Target == *worker.Environment["MAESTRO_STATE_DIR"] {
+				require.Equal(t, types.VolumeTypeVolume, v.Type, name)
+				require.False(t, v.ReadOnly, name)
+				stores = append(stores, v.Source)
+			}
+		}
+		require.GreaterOrEqual(t, time.Duration(*worker.StopGracePeriod), 30*time.Second, "%s: drain and what a stop needs besides", name)
+	}
+	slices.Sort(hosts)
+	require.Equal(t, []string{"worker-1", "worker-2"}, hosts, "seats in the store go by host names")
+	require.Len(t, stores, 2)
+	require.Equal(t, stores[0], stores[1])
+	require.Contains(t, project(t).Volumes, stores[0])
+}
+
+func TestPrometheusHasItsConfigurationAndTheWorkers(t *testing.T) {
+	t.Parallel()
+	mounted := map[string]string{}
+	for _, v := range project(t).Services["prometheus"].Volumes {
+		mounted[v.Target] = v.Source
+	}
+	require.Equal(t, "deploy/prometheus", relative(t, mounted["/etc/prometheus"]))
+	require.Equal(t, "deploy/prometheus/compose-targets.yml", relative(t, mounted["/etc/prometheus/targets.yml"]))
+	require.Contains(t, project(t).Services["prometheus"].Command, "--config.file=/etc/prometheus/prometheus.yml")
+}
+
+// relative is a path below the repository, which has to be there.
+func relative(t *testing.T, path string) string {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	_, err = os.Stat(path)
+	require.NoError(t, err)
+	short, err := filepath.Rel(root, path)
+	require.NoError(t, err)
+	return filepath.ToSlash(short)
+}
+
+func TestSecretsComeFromTheEnvironment(t *testing.T) {
+	t.Parallel()
+	_, err := load(t)
+	require.ErrorContains(t, err, "put POSTGRES_PASSWORD=... into .env")
+	for name, variable := range map[string]string{"postgresql": "POSTGRES_PASSWORD", "schema": "SQL_PASSWORD", "temporal": "POSTGRES_PWD"} {
+		require.Equal(t, "correct horse", *project(t).Services[name].Environment[variable])
+	}
+	for name, worker := range workers(t) {
+		require.Len(t, worker.EnvFiles, 1, name)
+		require.False(t, bool(worker.EnvFiles[0].Required), "%s starts without keys", name)
+	}
+}

@@ -1,0 +1,130 @@
+package validation
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+// cluster is what kubectl would apply.
+type cluster struct {
+	yaml       []byte
+	accounts   []corev1.ServiceAccount
+	configs    []corev1.ConfigMap
+	claims     []corev1.PersistentVolumeClaim
+	networks   []networkingv1.NetworkPolicy
+	budgets    []policyv1.PodDisruptionBudget
+	deployment appsv1.Deployment
+}
+
+// build runs kustomize over the manifests and reads what it makes strictly: a
+// field that Kubernetes does not know is an error.
+func build(t *testing.T) cluster {
+	t.Helper()
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../kubernetes")
+	require.NoError(t, err)
+	var c cluster
+	c.yaml, err = resources.AsYaml()
+	require.NoError(t, err)
+	for _, document := range bytes.Split(c.yaml, []byte("\n---\n")) {
+		var kind metav1.TypeMeta
+		require.NoError(t, yaml.Unmarshal(document, &kind))
+		switch kind.APIVersion + " " + kind.Kind {
+		case "v1 ServiceAccount":
+			c.accounts = append(c.accounts, strictly[corev1.ServiceAccount](t, document))
+		case "v1 ConfigMap":
+			c.configs = append(c.configs, strictly[corev1.ConfigMap](t, document))
+		case "v1 PersistentVolumeClaim":
+			c.claims = append(c.claims, strictly[corev1.PersistentVolumeClaim](t, document))
+		case "networking.k8s.io/v1 NetworkPolicy":
+			c.networks = append(c.networks, strictly[networkingv1.NetworkPolicy](t, document))
+		case "policy/v1 PodDisruptionBudget":
+			c.budgets = append(c.budgets, strictly[policyv1.PodDisruptionBudget](t, document))
+		case "apps/v1 Deployment":
+			c.deployment = strictly[appsv1.Deployment](t, document)
+		default:
+			require.Fail(t, "no test knows this kind", "%+v", kind)
+		}
+	}
+	return c
+}
+
+func strictly[T any](t *testing.T, document []byte) T {
+	t.Helper()
+	var object T
+	require.NoError(t, yaml.UnmarshalStrict(document, &object), "%s", document)
+	return object
+}
+
+func TestManifestsNameEachOther(t *testing.T) {
+	t.Parallel()
+	c := build(t)
+	pod := c.deployment.Spec.Template
+	require.Equal(t, "maestro", c.deployment.Namespace)
+	require.Equal(t, c.accounts[0].Name, pod.Spec.ServiceAccountName)
+	require.False(t, *c.accounts[0].AutomountServiceAccountToken)
+
+	mounts := map[string]string{}
+	for _, m := range pod.Spec.Containers[0].VolumeMounts {
+		mounts[m.Name] = m.MountPath
+	}
+	for _, v := range pod.Spec.Volumes {
+		require.Contains(t, mounts, v.Name, "nothing mounts volume %s", v.Name)
+		switch {
+		case v.PersistentVolumeClaim != nil:
+			require.Equal(t, c.claims[0].Name, v.PersistentVolumeClaim.ClaimName)
+		case v.ConfigMap != nil:
+			require.Equal(t, c.configs[0].Name, v.ConfigMap.Name)
+			require.Contains(t, c.configs[0].Data, "agents.yaml")
+		}
+	}
+	require.Len(t, mounts, len(pod.Spec.Volumes))
+	require.Greater(t, *c.deployment.Spec.Replicas, int32(1))
+	require.Contains(t, c.claims[0].Spec.AccessModes, corev1.ReadWriteMany, "several pods share the store")
+
+	named := map[string]bool{}
+	for _, p := range pod.Spec.Containers[0].Ports {
+		named[p.Name] = true
+	}
+	for _, p := range c.networks[0].Spec.Ingress[0].Ports {
+		require.True(t, named[p.Port.StrVal], "the network policy admits to port %s, which no container has", p.Port)
+	}
+	for what, selector := range map[string]*metav1.LabelSelector{
+		"deployment": c.deployment.Spec.Selector, "budget": c.budgets[0].Spec.Selector, "network": &c.networks[0].Spec.PodSelector,
+		"spread": pod.Spec.TopologySpreadConstraints[0].LabelSelector,
+	} {
+		chosen, err := metav1.LabelSelectorAsSelector(selector)
+		require.NoError(t, err)
+		require.True(t, chosen.Matches(labels.Set(pod.Labels)), "the %s does not select the workers", what)
+	}
+}
+
+func TestPodsAreConfinedAndDrain(t *testing.T) {
+	t.Parallel()
+	pod := build(t).deployment.Spec.Template.Spec
+	worker := pod.Containers[0]
+	require.False(t, *pod.AutomountServiceAccountToken)
+	require.False(t, *pod.EnableServiceLinks)
+	require.True(t, *pod.SecurityContext.RunAsNonRoot)
+	require.Equal(t, corev1.SeccompProfileTypeRuntimeDefault, pod.SecurityContext.SeccompProfile.Type)
+	require.True(t, *worker.SecurityContext.ReadOnlyRootFilesystem)
+	require.False(t, *worker.SecurityContext.AllowPrivilegeEscalation)
+	require.Equal(t, []corev1.Capability{"ALL"}, worker.SecurityContext.Capabilities.Drop)
+	for name, probe := range map[string]*corev1.Probe{"startup": worker.StartupProbe, "liveness": worker.LivenessProbe, "readiness": worker.ReadinessProbe} {
+		require.NotNil(t, probe, name)
+		require.Equal(t, "health", probe.HTTPGet.Port.StrVal, name)
+	}
+	require.Equal(t, "/readyz", worker.ReadinessProbe.HTTPGet.Path)
+	require.Equal(t, "/healthz", worker.LivenessProbe.HTTPGet.Path, "a worker that is not ready is no reason to kill it")
+	require.GreaterOrEqual(t, *pod.TerminationGracePeriodSeconds, int64(30), "drain and what a stop needs besides")
+}
