@@ -20,8 +20,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/temporalio/temporaltest"
 )
 
-// terminal is a shell that somebody types at.
-type terminal struct {
+// prompt is a shell that somebody types at.
+type prompt struct {
 	t   *testing.T
 	pty *os.File
 
@@ -45,14 +45,14 @@ var printsLine = map[string]string{
 }
 
 // shell starts an interactive shell in the desk's directory, which is its home, too.
-func (d *desk) shell(name string, args ...string) *terminal {
+func (d *desk) shell(name string, args ...string) *prompt {
 	d.t.Helper()
 	cmd := exec.Command(name, args...)
 	cmd.Dir = d.dir
 	cmd.Env = append(d.withMaestro(), "TERM=xterm", "PS1=$ ", "LANG=C.UTF-8")
 	f, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 50, Cols: 120})
 	require.NoError(d.t, err, "%s is needed; .ci/run installs it", name)
-	sh := &terminal{t: d.t, pty: f}
+	sh := &prompt{t: d.t, pty: f}
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
@@ -79,14 +79,14 @@ func (d *desk) shell(name string, args ...string) *terminal {
 	return sh
 }
 
-func (sh *terminal) press(keys string) {
+func (sh *prompt) press(keys string) {
 	sh.t.Helper()
 	_, err := sh.pty.WriteString(keys)
 	require.NoError(sh.t, err)
 }
 
 // until waits for text and returns what was shown up to its end.
-func (sh *terminal) until(text string) string {
+func (sh *prompt) until(text string) string {
 	sh.t.Helper()
 	var all string
 	require.Eventually(sh.t, func() bool {
@@ -106,7 +106,7 @@ var printed = regexp.MustCompile(`LINE=\[(.*)\]`)
 
 // types types what is begun and presses tab as often as said; it returns the line that
 // is there then, and what was shown on the way.
-func (sh *terminal) types(begun string, tabs int) (line, shown string) {
+func (sh *prompt) types(begun string, tabs int) (line, shown string) {
 	sh.t.Helper()
 	sh.press(begun)
 	for range tabs {
@@ -144,19 +144,19 @@ func (d *desk) withMaestro() []string {
 }
 
 // shells are those that completion is tried in, set up as the documentation says.
-func shells() map[string]func(d *desk) *terminal {
-	return map[string]func(d *desk) *terminal{
-		"bash with its package": func(d *desk) *terminal {
+func shells() map[string]func(d *desk) *prompt {
+	return map[string]func(d *desk) *prompt{
+		"bash with its package": func(d *desk) *prompt {
 			require.FileExists(d.t, bashPackage, "the package bash-completion is needed; .ci/run installs it")
 			d.file(".bashrc", ". "+bashPackage+"\n") // as distributions have it
 			d.install("bash, with")
 			return d.shell("bash", "-i")
 		},
-		"bare bash": func(d *desk) *terminal {
+		"bare bash": func(d *desk) *prompt {
 			d.install("bash, without")
 			return d.shell("bash", "-i")
 		},
-		"zsh": func(d *desk) *terminal {
+		"zsh": func(d *desk) *prompt {
 			d.install("zsh")
 			return d.shell("zsh", "-i")
 		},
