@@ -283,7 +283,8 @@ func findings(t *testing.T, dir string) []string {
 	require.NotEmpty(t, doc.Findings)
 	var odd []string
 	for _, f := range doc.Findings {
-		if f.Result != "ok" {
+		asRoot := f.Check == "processes" && os.Getuid() == 0 // which it rightly warns of
+		if f.Result != "ok" && !asRoot {
 			odd = append(odd, f.Check+": "+f.Message)
 		}
 	}
