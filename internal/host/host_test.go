@@ -26,6 +26,10 @@ import (
 
 func TestMain(m *testing.M) {
 	agent.Shim()
+	if os.Getenv(asSignalled) != "" {
+		beSignalled()
+		return
+	}
 	os.Exit(m.Run())
 }
 

@@ -8,19 +8,25 @@ import (
 
 // Reloads sends something when the worker file is to be read again: at SIGHUP,
 // until it is stopped. A process that has lost its terminal is told so by SIGHUP,
-// too: that one is taken for a SIGTERM.
+// too: that is taken for a SIGTERM, once, though shell and kernel may both tell of
+// it. Where SIGHUP was ignored at the start, as nohup has it, the process is to
+// outlive its terminal, and reads the file again.
 func Reloads() (reloads <-chan os.Signal, stop func()) {
 	hangups, asked := make(chan os.Signal, 1), make(chan os.Signal, 1)
-	had := hasTerminal()
+	had := !signal.Ignored(syscall.SIGHUP) && hasTerminal()
 	signal.Notify(hangups, syscall.SIGHUP)
 	done := make(chan struct{})
 	go func() {
+		lost := false
 		for {
 			select {
 			case <-done:
 				return
 			case s := <-hangups:
-				if had && !hasTerminal() {
+				if lost {
+					continue
+				}
+				if lost = had && !hasTerminal(); lost {
 					_ = syscall.Kill(os.Getpid(), syscall.SIGTERM) // one may always signal oneself
 					continue
 				}
