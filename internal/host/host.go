@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -96,6 +97,10 @@ type Worker struct {
 	// plan is the newest; only the main loop changes it.
 	plan atomic.Pointer[plan]
 
+	// knowing are those who know secrets, newest first. Only the main loop
+	// changes it.
+	knowing atomic.Pointer[[]Agents]
+
 	// offering guards the offer. Once it is withdrawn, it is not renewed.
 	offering  sync.Mutex
 	offer     team.Offer
@@ -106,6 +111,7 @@ type Worker struct {
 func newWorker(o options) *Worker {
 	w := &Worker{options: o, since: o.Clock().UTC(), stopping: make(chan struct{}), life: life{stage: Starting}}
 	w.plan.Store(o.Plan)
+	w.learn(o.Plan.agents)
 	w.offer = o.Plan.offer(team.Offer{
 		Schema: team.OfferSchema, Worker: o.Seat.name, Identity: o.Identity, Host: o.Host, PID: o.PID, Version: o.Version, StartedAt: w.since,
 	})
@@ -172,8 +178,28 @@ func (w *Worker) renew(ctx context.Context) {
 	}
 }
 
-// Mask replaces every secret that the worker knows.
-func (w *Worker) Mask(text string) string { return w.plan.Load().agents.Mask(text) }
+// Mask replaces every secret that the worker knows, or has known.
+func (w *Worker) Mask(text string) string {
+	for _, a := range *w.knowing.Load() {
+		text = a.Mask(text)
+	}
+	return text
+}
+
+// learn has the secrets of agents masked. Those before them stay as far as they
+// know others: work that has begun with these may still speak of them.
+func (w *Worker) learn(newest Agents) {
+	knowing, known := []Agents{newest}, newest.Secrets()
+	if before := w.knowing.Load(); before != nil {
+		for _, a := range *before {
+			secrets := a.Secrets()
+			if slices.ContainsFunc(secrets, func(s string) bool { return !slices.Contains(known, s) }) {
+				knowing, known = append(knowing, a), append(known, secrets...)
+			}
+		}
+	}
+	w.knowing.Store(&knowing)
+}
 
 // pulse is how often the main loop comes round at least.
 const pulse = time.Second

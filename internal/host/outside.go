@@ -90,7 +90,7 @@ func (w *Worker) registerTelling(q *queue) {
 func (w *Worker) notices(p *plan) *activities.Notices {
 	o := w.options
 	return &activities.Notices{
-		Outside: &Outside{Temporal: o.Client, Store: o.Store.ID()}, Mask: p.agents.Mask, WebUI: p.webUI,
+		Outside: &Outside{Temporal: o.Client, Store: o.Store.ID()}, Mask: w.Mask, WebUI: p.webUI,
 		Where: fmt.Sprintf("--address %s --namespace %s --state-dir %s, as seen from %s", o.Address, o.Namespace, o.Store.Dir(), o.Host),
 	}
 }

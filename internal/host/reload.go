@@ -56,6 +56,7 @@ func (w *Worker) reload(ctx context.Context) {
 		begun, err = w.missing(p)
 	}
 	if err == nil {
+		w.learn(p.agents)
 		err = w.start(begun)
 	}
 	w.fileRead(err)
