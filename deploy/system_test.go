@@ -55,13 +55,16 @@ func TestKubeScoreFindsNoFault(t *testing.T) {
 // and say how exposed the service is, from 0 to 100.
 func TestTheUnitIsSoundAndTight(t *testing.T) {
 	t.Parallel()
-	require.Empty(t, verify(t, read(t, "systemd/maestro-worker.service")))
-	require.Contains(t, verify(t, strings.ReplaceAll(read(t, "systemd/maestro-worker.service"), "KillMode=mixed", "KilMode=mixed")), "KilMode")
+	unit, dropIn := read(t, "systemd/maestro-worker.service"), read(t, "systemd/run-as.conf")
+	require.Empty(t, verify(t, unit, ""))
+	require.Contains(t, verify(t, strings.ReplaceAll(unit, "KillMode=mixed", "KilMode=mixed"), ""), "KilMode")
+	require.Empty(t, verify(t, unit, dropIn))
+	require.Contains(t, verify(t, unit, strings.ReplaceAll(dropIn, "User=", "Usr=")), "Usr")
 	run(t, "systemd-analyze", "security", "--offline=true", "--threshold=20", "systemd/maestro-worker.service")
 }
 
-// verify is what systemd has to say of a unit.
-func verify(t *testing.T, unit string) string {
+// verify is what systemd has to say of a unit with what is dropped in.
+func verify(t *testing.T, unit, dropIn string) string {
 	t.Helper()
 	root := t.TempDir()
 	install := func(path, content string, mode os.FileMode) {
@@ -75,6 +78,7 @@ func verify(t *testing.T, unit string) string {
 		install("etc/systemd/system/"+name, "[Unit]\nDescription="+name+"\n", 0o644)
 	}
 	install("etc/systemd/system/maestro-worker.service", unit, 0o644)
+	install("etc/systemd/system/maestro-worker.service.d/run-as.conf", dropIn, 0o644)
 	return run(t, "systemd-analyze", "verify", "--man=no", "--root="+root, "maestro-worker.service")
 }
 
