@@ -95,6 +95,13 @@ func TestACommandHasTheClusterForItsTime(t *testing.T) {
 	require.Contains(t, c.output.String(), "ASKED BY")
 	require.Regexp(t, `at 127\.0\.0\.1:\d+`, c.output.String())
 	gone(t, all)
+
+	c = start(t, dir, "--workers", "1", "--", "sleep", "500")
+	require.Eventually(t, func() bool { return len(c.children("sleep")) == 1 }, limit, 50*time.Millisecond)
+	all = c.children("")
+	c.signal(syscall.SIGKILL)
+	require.Equal(t, -1, c.wait())
+	gone(t, all)
 }
 
 func TestWhatCannotStartSaysWhy(t *testing.T) {

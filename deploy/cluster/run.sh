@@ -301,7 +301,7 @@ main() {
 	start_all
 	describe
 	if [ ${#command[@]} -gt 0 ]; then
-		env --default-signal=INT,QUIT "${command[@]}" <&0 9>&- &
+		setpriv --pdeathsig TERM -- env --default-signal=INT,QUIT "${command[@]}" <&0 9>&- &
 		running[$!]="command"
 	fi
 	watch_over
