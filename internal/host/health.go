@@ -84,8 +84,6 @@ type life struct {
 	stage Stage
 	// pulse is when the main loop last came round.
 	pulse time.Time
-	// fatal is why the queues that it names are polled no more.
-	fatal map[string]error
 	file  WorkerFile
 
 	temporal, store probe
@@ -103,25 +101,12 @@ func (l *life) beat(now time.Time) {
 	l.pulse = now
 }
 
-// gaveUp notes that Temporal has refused a queue's polls for good.
-func (l *life) gaveUp(queue string, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.fatal == nil {
-		l.fatal = map[string]error{}
-	}
-	l.fatal[queue] = err
-}
-
 // trouble is why the process should be started again; nil: there is no reason.
 func (l *life) trouble(now time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if still := now.Sub(l.pulse); l.stage == Serving && still > stuckAfter {
 		return fmt.Errorf("the worker's main loop has stood still for %s", still.Round(time.Second))
-	}
-	for queue, err := range l.fatal {
-		return fmt.Errorf("the queue %s is polled no more: %w", queue, err)
 	}
 	return nil
 }

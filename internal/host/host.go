@@ -94,6 +94,8 @@ type Worker struct {
 	since    time.Time
 	// stopping is closed when the worker begins to drain.
 	stopping chan struct{}
+	// refused gets why a queue is polled no more, which ends the worker.
+	refused chan error
 	// plan is the newest; only the main loop changes it.
 	plan atomic.Pointer[plan]
 
@@ -109,7 +111,7 @@ type Worker struct {
 
 // newWorker wires a worker. Nothing runs yet.
 func newWorker(o options) *Worker {
-	w := &Worker{options: o, since: o.Clock().UTC(), stopping: make(chan struct{}), life: life{stage: Starting}}
+	w := &Worker{options: o, since: o.Clock().UTC(), stopping: make(chan struct{}), refused: make(chan error, 1), life: life{stage: Starting}}
 	w.plan.Store(o.Plan)
 	w.learn(o.Plan.agents)
 	w.offer = o.Plan.offer(team.Offer{
@@ -130,8 +132,12 @@ var ErrServing = errors.New("worker")
 
 // Run serves until ctx ends, then drains: it takes back its offer, takes no new
 // work, lets attempts go on for the drain time and hands over what is left. It
-// returns nil after a complete drain.
+// returns nil after a complete drain. Where Temporal refuses its polls for good, as
+// those of a namespace that is gone, it drains as well, and returns an [ErrServing]:
+// whoever supervises it may start it again.
 func (w *Worker) Run(ctx context.Context) error {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	// Asked early, so that a namespace without the attributes has had time to
 	// get them when the first session asks.
 	w.options.Attributes.Ready(ctx)
@@ -157,9 +163,10 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.life.beat(w.options.Clock())
 	w.life.enter(Serving)
 	beside.Go(func() { w.renew(ctx) })
-	w.goOn(ctx)
+	refused := w.goOn(ctx)
+	end()
 	w.life.enter(Draining)
-	return errors.Join(w.withdraw(), w.drain(), w.options.Seat.leave())
+	return errors.Join(refused, w.withdraw(), w.drain(), w.options.Seat.leave())
 }
 
 // renew keeps the worker's offer alive until ctx ends.
@@ -204,14 +211,17 @@ func (w *Worker) learn(newest Agents) {
 // pulse is how often the main loop comes round at least.
 const pulse = time.Second
 
-// goOn is the main loop, until ctx ends.
-func (w *Worker) goOn(ctx context.Context) {
+// goOn is the main loop, until ctx ends or Temporal refuses to be polled.
+func (w *Worker) goOn(ctx context.Context) error {
 	ticker := time.NewTicker(pulse)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return nil
+		case err := <-w.refused:
+			w.options.Logger.Error("the worker ends, because Temporal refuses its polls for good", "error", err)
+			return fmt.Errorf("%w: %w", ErrServing, err)
 		case <-ticker.C:
 		case <-w.options.Reloads:
 			w.reload(ctx)

@@ -64,10 +64,18 @@ func WorkflowQueueOptions(identity string) worker.Options {
 
 // newQueue makes a queue that goes by a plan.
 func (w *Worker) newQueue(name string, p *plan, o worker.Options) *queue {
-	o.OnFatalError = func(err error) { w.life.gaveUp(name, err) }
+	o.OnFatalError = func(err error) { w.gaveUp(name, err) }
 	q := &queue{Worker: worker.New(w.options.Client, name, o)}
 	q.plan.Store(p)
 	return q
+}
+
+// gaveUp ends the worker, because Temporal has refused a queue's polls for good.
+func (w *Worker) gaveUp(queue string, err error) {
+	select {
+	case w.refused <- fmt.Errorf("the queue %s is polled no more: %w", queue, err):
+	default: // one is enough
+	}
 }
 
 // workflowQueue serves the sessions themselves and what is between phases.
