@@ -104,6 +104,21 @@ func TestACommandHasTheClusterForItsTime(t *testing.T) {
 	gone(t, all)
 }
 
+func TestNothingGoesOnWithoutTemporal(t *testing.T) {
+	t.Parallel()
+	c := start(t, place(t), "--workers", "1")
+	c.up()
+	all := c.children("")
+	servers := c.children("temporal-server")
+	require.Len(t, servers, 1)
+	require.NoError(t, syscall.Kill(servers[0], syscall.SIGKILL))
+	require.Equal(t, 1, c.wait())
+	require.Contains(t, c.output.String(), "temporal ended (status 137), and nothing goes on without it")
+	require.Contains(t, c.output.String(), "log/temporal.log")
+	require.Less(t, len(c.output.String()), 4000, "whole stacks are left to the log")
+	gone(t, all)
+}
+
 func TestWhatCannotStartSaysWhy(t *testing.T) {
 	t.Parallel()
 	dir := place(t)
@@ -117,7 +132,8 @@ func TestWhatCannotStartSaysWhy(t *testing.T) {
 		{[]string{"--port", "80"}, 2, "--port 80 is not a number from 1024 on"},
 		{[]string{"--agents", "nowhere.yaml"}, 2, "there is no worker file"},
 		{[]string{"maestro"}, 2, "a command comes after --"},
-		{[]string{"--agents", "run.sh"}, 1, "worker 1 ended"}, // found out late, after all the rest has started
+		{[]string{"--dir", "run.sh/below"}, 1, "run.sh/below cannot be used: mkdir: "},
+		{[]string{"--agents", "run.sh"}, 1, "worker 1 ended: maestro-worker: "}, // found out late, after all the rest has started
 	} {
 		p := start(t, dir, c.flags...)
 		require.Equal(t, c.code, p.wait(), "%s: %s", c.flags, p.output)

@@ -40,6 +40,10 @@ fail() {
 	exit "${2:-1}"
 }
 
+# said prints the end of a program's log, and where the rest is. Temporal's lines
+# carry whole stacks: what they are about stands at their beginning.
+said() { printf '%s\n(all of it is in %s)' "$(tail -n 8 "$dir/log/$1.log" | cut -c 1-300)" "$dir/log/$1.log"; }
+
 # absolute makes a path that does not depend on the working directory.
 absolute() { case $1 in /*) printf '%s' "$1" ;; *) printf '%s/%s' "$PWD" "$1" ;; esac; }
 
@@ -69,8 +73,12 @@ check_flags() {
 	[[ -z $port || $port =~ ^[1-9][0-9]{3,4}$ ]] || fail "--port $port is not a number from 1024 on" 2
 	[ -f "$agents" ] || fail "there is no worker file $agents" 2
 	if [ -z "$dir" ]; then
-		dir=${XDG_STATE_HOME:-$HOME/.local/state}/maestro-cluster
-		if [ "$(id -u)" -eq 0 ]; then dir=/var/lib/maestro-cluster; fi
+		if [ "$(id -u)" -eq 0 ]; then
+			dir=/var/lib/maestro-cluster
+		else
+			[ -n "${XDG_STATE_HOME:-${HOME:-}}" ] || fail 'HOME is not set; say with --dir where all of it is kept' 2
+			dir=${XDG_STATE_HOME:-$HOME/.local/state}/maestro-cluster
+		fi
 	fi
 }
 
@@ -90,8 +98,10 @@ find_programs() {
 }
 
 make_directory() {
-	mkdir -p "$dir/log" "$dir/store" "$dir/postgresql"
-	chmod 700 "$dir/store" "$dir/log"
+	local refused
+	if ! refused=$(mkdir -p "$dir/log" "$dir/store" "$dir/postgresql" 2>&1 && chmod 700 "$dir/store" "$dir/log" 2>&1); then
+		fail "$dir cannot be used: ${refused%%$'\n'*}; choose a --dir that user $(id -un) owns"
+	fi
 	# Children do not inherit the lock: it is free when the script is gone.
 	exec 9>"$dir/lock"
 	flock -n 9 || fail "another run.sh uses $dir"
@@ -163,7 +173,7 @@ await() {
 	local what=$1 pid=$2 deadline=$((SECONDS + 120))
 	shift 2
 	until "$@" >/dev/null 2>&1; do
-		alive "$pid" || fail "$what ended: $(tail -n 3 "$dir/log/${running[$pid]}.log")"
+		alive "$pid" || fail "$what ended: $(said "${running[$pid]}")"
 		[ "$SECONDS" -lt "$deadline" ] || fail "$what did not come up within two minutes; see $dir/log"
 		sleep 0.1
 	done
@@ -214,7 +224,7 @@ start_postgresql() {
 		# Made aside and moved into place: what is there is whole.
 		rm -rf "$data.new"
 		"${as_owner[@]}" "$postgresql/initdb" -D "$data.new" -U temporal --auth=scram-sha-256 --encoding=UTF8 --no-locale \
-			--pwfile="$secret" >"$dir/log/initdb.log" 2>&1 || fail "initdb failed: $(tail -n 3 "$dir/log/initdb.log")"
+			--pwfile="$secret" >"$dir/log/initdb.log" 2>&1 || fail "initdb failed: $(said initdb)"
 		mv "$data.new" "$data"
 	fi
 	launch postgresql INT "$postgresql/postgres" -D "$data" -p "${ports[DB_PORT]}" \
@@ -231,9 +241,9 @@ start_temporal() {
 	for name in "${port_names[@]}"; do settings+=("$name=${ports[$name]}"); done
 	SQL_HOST=$host SQL_PORT=${ports[DB_PORT]} SQL_USER=temporal SQL_PASSWORD=$password \
 		"$root/deploy/temporal/schema.sh" >"$dir/log/schema.log" 2>&1 9>&- ||
-		fail "the schema cannot be made: $(tail -n 3 "$dir/log/schema.log")"
+		fail "the schema cannot be made: $(said schema)"
 	POSTGRES_PWD=$password launch temporal TERM env "${settings[@]}" temporal-server --allow-no-auth start
-	maestro-namespace 9>&- || fail "Temporal does not come up: $(tail -n 3 "$dir/log/temporal.log")"
+	maestro-namespace 9>&- || fail "Temporal does not come up: $(said temporal)"
 }
 
 start_worker() {
@@ -262,7 +272,7 @@ describe() {
 	say "Maestro is up"
 	say "  Temporal    $TEMPORAL_ADDRESS, namespace default, HTTP on $host:${ports[FRONTEND_HTTP_PORT]}"
 	say "  PostgreSQL  $host:${ports[DB_PORT]}, user temporal, password in $dir/postgresql/password"
-	say "  store       $MAESTRO_STATE_DIR, $workers workers"
+	say "  store       $MAESTRO_STATE_DIR, workers: $workers"
 	say "  logs        $dir/log"
 	say "  elsewhere   . $dir/environment"
 }
@@ -284,7 +294,11 @@ watch_over() {
 			sleep 0.5
 			start_worker "${name#worker-}"
 			;;
-		*) fail "$name ended (status $status): $(tail -n 3 "$dir/log/$name.log")" ;;
+		*)
+			fail "$name ended (status $status), and nothing goes on without it: all of it stops.
+The next run on $dir goes on with its sessions. The last that $name said:
+$(said "$name")"
+			;;
 		esac
 	done
 }

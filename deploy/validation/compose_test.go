@@ -93,9 +93,18 @@ func TestPortsAreBoundToThisHost(t *testing.T) {
 
 func TestImagesArePinned(t *testing.T) {
 	t.Parallel()
+	built := map[string]string{}
 	for name, service := range project(t).Services {
-		if service.Build == nil {
+		if service.Build != nil {
+			require.Empty(t, built[service.Image], "%s builds %s, too", name, service.Image)
+			built[service.Image] = name
+		}
+	}
+	for name, service := range project(t).Services {
+		if builder := built[service.Image]; builder == "" {
 			require.Regexp(t, `:v?\d+`, service.Image, name)
+		} else if builder != name {
+			require.Contains(t, service.DependsOn, builder, "%s starts by an image that nobody need have built", name)
 		}
 	}
 }
