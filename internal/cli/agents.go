@@ -165,7 +165,7 @@ func (a *app) offered(ctx context.Context, s *store.Store, conn *temporalio.Conn
 		return doc, nil
 	}
 	for _, q := range queues(s.ID(), doc.Workers) {
-		if q.Pollers, err = a.pollers(ctx, conn, q); err != nil {
+		if q.Pollers, err = a.pollers(ctx, conn, q, doc.Workers); err != nil {
 			return doc, err
 		}
 		doc.Queues = append(doc.Queues, q)
@@ -216,8 +216,9 @@ func queues(store string, workers []offeringWorker) []polledQueue {
 	return out
 }
 
-// pollers are the identities of those who have asked a queue for work lately.
-func (a *app) pollers(ctx context.Context, conn *temporalio.Connection, q polledQueue) ([]string, error) {
+// pollers are the identities of those who have asked a queue for work lately. Builds
+// that one of the live workers has replaced are left out.
+func (a *app) pollers(ctx context.Context, conn *temporalio.Connection, q polledQueue, live []offeringWorker) ([]string, error) {
 	kind := enumspb.TASK_QUEUE_TYPE_ACTIVITY
 	if q.For == "sessions" {
 		kind = enumspb.TASK_QUEUE_TYPE_WORKFLOW
@@ -228,12 +229,23 @@ func (a *app) pollers(ctx context.Context, conn *temporalio.Connection, q polled
 	}
 	found := []string{}
 	for _, p := range answer.GetPollers() {
-		if a.env.Now().Sub(p.GetLastAccessTime().AsTime()) < polledWithin {
+		asked := p.GetLastAccessTime().AsTime()
+		replaced := slices.ContainsFunc(live, func(w offeringWorker) bool { return w.replaced(p.GetIdentity(), asked) })
+		if a.env.Now().Sub(asked) < polledWithin && !replaced {
 			found = append(found, p.GetIdentity())
 		}
 	}
 	slices.Sort(found)
 	return slices.Compact(found), nil
+}
+
+// replaced tells whether an identity is that of another build which had this
+// worker's seat before it: a seat has one holder at a time, and that one last asked
+// for work before this worker started.
+func (w offeringWorker) replaced(identity string, asked time.Time) bool {
+	own, _, _ := strings.Cut(w.Identity, " ")
+	seat, _, _ := strings.Cut(identity, " ")
+	return seat == own && identity != w.Identity && asked.Before(w.Since)
 }
 
 func (a *app) writeAgents(doc agentsDocument) {

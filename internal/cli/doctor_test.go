@@ -3,6 +3,8 @@ package cli_test
 import (
 	"context"
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -82,6 +84,24 @@ func TestDoctorWithoutAnything(t *testing.T) {
 	require.Contains(t, fs.of(t, "agent a in file", "warning").Message, "NOT_SET_HERE")
 	require.NoDirExists(t, d.state, "doctor only looks")
 	require.Contains(t, d.findings(d.file("team.yaml", oneTeam)).of(t, "team solo", "bad").Message, "there is no store")
+}
+
+func TestDoctorSaysWhatKeepsItFromTemporal(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	other := httptest.NewServer(http.NotFoundHandler())
+	defer other.Close()
+	address := other.Listener.Addr().String()
+
+	listens := d.findings("--address", address).of(t, "temporal", "bad")
+	require.Contains(t, listens.Message, "something listens at "+address)
+	require.Contains(t, listens.Remedy, "--tls")
+	require.Empty(t, listens.Command, "another server would not help")
+
+	options := d.findings("--tls-cert-path", d.file("only-half.pem", "")).of(t, "temporal", "bad")
+	require.Contains(t, options.Message, "key path")
+	require.Contains(t, options.Remedy, "mend the flag")
+	require.Empty(t, options.Command)
 }
 
 func TestDoctorFitsThePage(t *testing.T) {

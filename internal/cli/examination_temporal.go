@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -30,12 +32,34 @@ const (
 // connect reaches the Temporal that flags, environment and profile name.
 func (d *examination) connect(ctx context.Context) {
 	conn, err := d.app.dial(ctx)
-	if err != nil {
+	var fault *temporalio.ConfigError
+	var refused *temporalio.RefusedError
+	var unreachable *temporalio.UnreachableError
+	switch {
+	case err == nil:
+		d.conn = conn
+	case errors.As(err, &fault):
+		d.add("temporal", bad, "mend the flag, the TEMPORAL_… variable or the profile that this is about", "%s", d.unreached(err))
+	case errors.As(err, &refused):
+		what, remedy := remedyOf(err, "see which credentials it wants")
+		d.add("temporal", bad, remedy, "%s", what)
+	case errors.As(err, &unreachable) && listens(ctx, unreachable.Address):
+		d.add("temporal", bad, "see that this is Temporal's gRPC port and that it is well; and whether it takes TLS (--tls), or does not (--tls=false)",
+			"something listens at %s, and does not answer as Temporal does", unreachable.Address)
+	default:
 		d.add("temporal", bad, "start one on this machine, or say where it is with --address, TEMPORAL_ADDRESS or a profile", "%s", d.unreached(err)).
 			Command = "maestro dev"
-		return
 	}
-	d.conn = conn
+}
+
+// listens tells whether anything takes connections at an address.
+func listens(ctx context.Context, address string) bool {
+	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	return true
 }
 
 // temporal looks at the server and the namespace. Where the namespace is not there,

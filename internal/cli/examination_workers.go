@@ -149,8 +149,9 @@ func (d *examination) strangers(doc agentsDocument) {
 				continue
 			}
 			known[identity] = true
-			d.add("same store", odd, "if it has not just ended: have it use the directory "+d.store.Dir()+", or this command the worker's, with --state-dir",
-				"%s asks for the work of store %s, and is not known in this directory: it uses another copy of the store", identity, d.store.ID())
+			d.add("same store", odd, "if this is said in two minutes, too: have it use the directory "+d.store.Dir()+", or this command the worker's, with --state-dir",
+				"%s has asked for the work of store %s, and is not known in this directory: it has just ended, or it uses another copy of the store",
+				identity, d.store.ID())
 		}
 	}
 }
