@@ -28,6 +28,8 @@ type queue struct {
 	plan atomic.Pointer[plan]
 	// concurrency is how many rounds may be at work; 0: it is no agent's queue.
 	concurrency int
+	// share is what an agent's queue takes its slots by.
+	share *share
 }
 
 // queues are those that the worker polls, by name, and those that it has polled
@@ -128,7 +130,8 @@ func (w *Worker) agentQueue(name string, concurrency int, p *plan) (*queue, erro
 		taken = newSlots(concurrency)
 		w.queues.slots[name] = taken
 	}
-	tuner, err := taken.tuner()
+	mine := taken.share()
+	tuner, err := mine.tuner()
 	if err != nil {
 		return nil, fmt.Errorf("agent %s: %w", name, err)
 	}
@@ -142,7 +145,7 @@ func (w *Worker) agentQueue(name string, concurrency int, p *plan) (*queue, erro
 		DisableRegistrationAliasing:      true,
 		Interceptors:                     []interceptor.WorkerInterceptor{&watch{worker: w, agent: name}},
 	})
-	q.concurrency = concurrency
+	q.concurrency, q.share = concurrency, mine
 	rounds := func() *activities.Rounds { return w.rounds(q.plan.Load()) }
 	seals := func() *activities.Seals { return &activities.Seals{Rounds: rounds()} }
 	register(q, activities.RoundName, inSlot(o.Telemetry.Recorder(), name, newest(rounds, (*activities.Rounds).Run)))

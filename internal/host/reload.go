@@ -160,17 +160,22 @@ func (w *Worker) needs(p *plan, name string) bool {
 func (w *Worker) follow(p *plan, begun map[string]*queue) (over []*queue) {
 	slots, store := p.slots(), w.options.Store.ID()
 	agents := map[string]bool{}
-	for agent, concurrency := range slots {
+	for agent := range slots {
 		agents[team.AgentQueue(store, agent)] = true
-		w.queues.slots[agent].resize(concurrency)
 	}
 	for name, q := range w.queues.polled {
 		if begun[name] != nil || !agents[name] && !w.needs(p, name) {
+			if q.share != nil {
+				q.share.end() // before slots become free by a larger bound
+			}
 			over = append(over, q)
 			delete(w.queues.polled, name)
 			continue
 		}
 		q.plan.Store(p)
+	}
+	for agent, concurrency := range slots {
+		w.queues.slots[agent].resize(concurrency)
 	}
 	maps.Copy(w.queues.polled, begun)
 	w.plan.Store(p)

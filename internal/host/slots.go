@@ -8,8 +8,7 @@ import (
 )
 
 // slots bounds how many rounds of one agent are at work in this process, also
-// where a queue that is polled no more still has some. It is a
-// [worker.SlotSupplier].
+// where a queue that is polled no more still has some.
 type slots struct {
 	mu           sync.Mutex
 	limit, taken int
@@ -32,11 +31,29 @@ func (s *slots) wake() {
 	s.changed = make(chan struct{})
 }
 
-// take takes a slot, or returns what is closed when it is worth another try.
-func (s *slots) take() (ok bool, again <-chan struct{}) {
+// share is what one queue takes slots by. It is a [worker.SlotSupplier].
+type share struct {
+	*slots
+	// over: the queue is to be polled no more. The slots' lock guards it.
+	over bool
+}
+
+func (s *slots) share() *share { return &share{slots: s} }
+
+// end has the queue begin no further poll. A poller that waited for a slot and got
+// one just before its queue stops would be handed a task by Temporal and drop it:
+// nobody would work on that until its heartbeat is missed.
+func (s *share) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.taken >= s.limit {
+	s.over = true
+}
+
+// take takes a slot, or returns what is closed when it is worth another try.
+func (s *share) take() (ok bool, again <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over || s.taken >= s.limit {
 		return false, s.changed
 	}
 	s.taken++
@@ -44,7 +61,7 @@ func (s *slots) take() (ok bool, again <-chan struct{}) {
 }
 
 // ReserveSlot waits for a slot.
-func (s *slots) ReserveSlot(ctx context.Context, _ worker.SlotReservationInfo) (*worker.SlotPermit, error) {
+func (s *share) ReserveSlot(ctx context.Context, _ worker.SlotReservationInfo) (*worker.SlotPermit, error) {
 	for {
 		ok, again := s.take()
 		if ok {
@@ -59,7 +76,7 @@ func (s *slots) ReserveSlot(ctx context.Context, _ worker.SlotReservationInfo) (
 }
 
 // TryReserveSlot takes a slot if one is free.
-func (s *slots) TryReserveSlot(worker.SlotReservationInfo) *worker.SlotPermit {
+func (s *share) TryReserveSlot(worker.SlotReservationInfo) *worker.SlotPermit {
 	if ok, _ := s.take(); ok {
 		return &worker.SlotPermit{}
 	}
@@ -85,7 +102,7 @@ func (s *slots) MaxSlots() int {
 }
 
 // tuner has a worker's activities take these slots.
-func (s *slots) tuner() (worker.WorkerTuner, error) {
+func (s *share) tuner() (worker.WorkerTuner, error) {
 	fixed, err := worker.NewFixedSizeSlotSupplier(1) // for what such a queue does not serve
 	if err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 
 func TestSlotsAreBoundedHoweverTheyAreResized(t *testing.T) {
 	t.Parallel()
-	s := newSlots(2)
+	s := newSlots(2).share()
 	require.NotNil(t, s.TryReserveSlot(nil))
 	require.NotNil(t, s.TryReserveSlot(nil))
 	require.Nil(t, s.TryReserveSlot(nil))
@@ -36,6 +36,28 @@ func TestSlotsAreBoundedHoweverTheyAreResized(t *testing.T) {
 	go reserve(t.Context())
 	s.ReleaseSlot(nil)
 	require.NoError(t, <-reserved)
+}
+
+func TestAQueueThatIsPolledNoMoreTakesNoSlot(t *testing.T) {
+	t.Parallel()
+	all := newSlots(1)
+	old, next := all.share(), all.share()
+	require.NotNil(t, old.TryReserveSlot(nil))
+	ctx, cancel := context.WithCancel(t.Context())
+	reserved := make(chan error, 2)
+	reserve := func(ctx context.Context, s *share) {
+		_, err := s.ReserveSlot(ctx, nil)
+		reserved <- err
+	}
+	go reserve(ctx, old)
+	old.end()
+	all.resize(2)
+	go reserve(t.Context(), next)
+	require.NoError(t, <-reserved, "the slot is for the queue that goes on")
+	old.ReleaseSlot(nil)
+	require.Nil(t, old.TryReserveSlot(nil))
+	cancel()
+	require.ErrorIs(t, <-reserved, context.Canceled)
 }
 
 func TestASeatIsTheSameWhateverBuildHoldsIt(t *testing.T) {
