@@ -348,7 +348,7 @@ func (a *app) setBreaker(ctx context.Context, name string, change func(context.C
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case unanswered(bounded, err):
-		return failf("no worker has answered for breaker %s within %s; start one with `maestro worker`, look with `maestro breaker show %s`, and try again", name, answerPatience, name)
+		return failf("no worker has answered for breaker %s within %s; start one with `maestro worker`, which may still take this up: look with `maestro breaker show %s` before you try again", name, answerPatience, name)
 	case err != nil:
 		return failf("breaker %s: %w", name, err)
 	}

@@ -90,6 +90,7 @@ func TestChangingABreakerNeedsAWorkerAndSaysSo(t *testing.T) {
 	c := d.run("breaker", "reset", "coder")
 	require.Equal(t, 1, c.code)
 	require.Contains(t, c.stderr.String(), "no worker has answered for breaker coder within 10s")
+	require.Contains(t, c.stderr.String(), "may still take this up")
 	var shown team.BreakerStatus
 	d.json(&shown, "breaker", "show", "coder")
 	require.Equal(t, team.BreakerIsOpen, shown.State, "it can be read without a worker")

@@ -76,7 +76,7 @@ func (a *app) raiseDay(ctx context.Context, name string, r workflows.RaiseDay) e
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case unanswered(bounded, err):
-			return failf("no worker has answered for the daily budget of team %s within %s; start one with `maestro worker`, look with `maestro budget show --team %s`, and try again",
+			return failf("no worker has answered for the daily budget of team %s within %s; start one with `maestro worker`, which may still take this up: look with `maestro budget show --team %s` before you try again",
 				name, answerPatience, name)
 		case err != nil:
 			return failf("%w", err)
