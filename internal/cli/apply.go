@@ -184,8 +184,7 @@ func (a *app) applyPatch(ctx context.Context, k kept, o applyOptions, source tea
 	case prefix != "":
 		a.say("the paths begin at the top of the repository: %s", prefix)
 	}
-	_, err := fmt.Fprint(a.env.Stdout, doc.Patch)
-	return err
+	return a.writePatch(doc.Patch)
 }
 
 // applyFiles writes what a session has changed into a directory.

@@ -109,6 +109,9 @@ func testApplyElsewhere(t *testing.T, d *desk) {
 	require.Equal(t, want, tree(t, clean))
 	runGit(t, filepath.Join(d.dir, "patched"), d.must(0, "apply", "s", "--patch"), "apply", "-")
 	require.Equal(t, want, tree(t, filepath.Join(d.dir, "patched")))
+	onScreen := *d
+	onScreen.terminal = true
+	require.Contains(t, onScreen.must(0, "apply", "s", "--patch", "tool.sh"), "\x1b[32m+echo ]0;done\x1b[0m\n", "only colours reach a terminal")
 	var doc applied
 	d.json(&doc, "apply", "s", "--patch", "data.bin")
 	require.Len(t, doc.Files, 1)
