@@ -207,7 +207,7 @@ func (a *app) applyFiles(ctx context.Context, k kept, o applyOptions, doc applyD
 	}
 	if !o.dryRun {
 		if err := p.Write(ctx); err != nil {
-			return failf("%w\nsome files may have been written to %s; `%s` again writes the rest", err, doc.Dir, a.again("apply "+doc.Session))
+			return fmt.Errorf("%w\nsome files may have been written to %s; `%s` again writes the rest", err, doc.Dir, a.again("apply "+doc.Session))
 		}
 	}
 	if a.output == outputJSON {
