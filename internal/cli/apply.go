@@ -282,21 +282,3 @@ func areNot(files int) string {
 	}
 	return fmt.Sprintf("%d files are not", files)
 }
-
-// completeChanged completes a session, and then the paths that it has changed.
-func (a *app) completeChanged(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	if len(args) == 0 {
-		return a.completeSessions(cmd, args, begun)
-	}
-	k, err := a.lookAt(cmd.Context(), args[0])
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var out []string
-	for _, f := range k.Artifacts {
-		if strings.HasPrefix(f.Path, begun) {
-			out = append(out, f.Path)
-		}
-	}
-	return out, cobra.ShellCompDirectiveNoFileComp
-}

@@ -91,7 +91,8 @@ func TestAResultIsWrittenWhereItBegan(t *testing.T) {
 	})
 	t.Run("completion", func(t *testing.T) {
 		require.Contains(t, d.must(0, "__complete", "apply", ""), "s\tcompleted, team craft")
-		require.Contains(t, d.must(0, "__complete", "apply", "s", "do"), "docs/design.md")
+		require.Equal(t, "README.md\ndata.bin\ndocs/\nlatest\nold.txt\nscript\ntool.sh\n:6\n", d.must(0, "__complete", "apply", "s", ""), "also what it has removed")
+		require.Contains(t, d.must(0, "__complete", "apply", "s", "docs/"), "docs/design.md\n")
 	})
 }
 
