@@ -184,8 +184,7 @@ func (a *app) applyPatch(ctx context.Context, k kept, o applyOptions, source tea
 	case prefix != "":
 		a.say("the paths begin at the top of the repository: %s", prefix)
 	}
-	_, err := fmt.Fprint(a.env.Stdout, doc.Patch)
-	return err
+	return a.writePatch(doc.Patch)
 }
 
 // applyFiles writes what a session has changed into a directory.
@@ -208,7 +207,7 @@ func (a *app) applyFiles(ctx context.Context, k kept, o applyOptions, doc applyD
 	}
 	if !o.dryRun {
 		if err := p.Write(ctx); err != nil {
-			return failf("%w\nsome files may have been written to %s; `%s` again writes the rest", err, doc.Dir, a.again("apply "+doc.Session))
+			return fmt.Errorf("%w\nsome files may have been written to %s; `%s` again writes the rest", err, doc.Dir, a.again("apply "+doc.Session))
 		}
 	}
 	if a.output == outputJSON {
@@ -282,22 +281,4 @@ func areNot(files int) string {
 		return "1 file is not"
 	}
 	return fmt.Sprintf("%d files are not", files)
-}
-
-// completeChanged completes a session, and then the paths that it has changed.
-func (a *app) completeChanged(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	if len(args) == 0 {
-		return a.completeSessions(cmd, args, begun)
-	}
-	k, err := a.lookAt(cmd.Context(), args[0])
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var out []string
-	for _, f := range k.Artifacts {
-		if strings.HasPrefix(f.Path, begun) {
-			out = append(out, f.Path)
-		}
-	}
-	return out, cobra.ShellCompDirectiveNoFileComp
 }

@@ -91,7 +91,8 @@ func TestAResultIsWrittenWhereItBegan(t *testing.T) {
 	})
 	t.Run("completion", func(t *testing.T) {
 		require.Contains(t, d.must(0, "__complete", "apply", ""), "s\tcompleted, team craft")
-		require.Contains(t, d.must(0, "__complete", "apply", "s", "do"), "docs/design.md")
+		require.Equal(t, "README.md\ndata.bin\ndocs/\nlatest\nold.txt\nscript\ntool.sh\n:6\n", d.must(0, "__complete", "apply", "s", ""), "also what it has removed")
+		require.Contains(t, d.must(0, "__complete", "apply", "s", "docs/"), "docs/design.md\n")
 	})
 }
 
@@ -109,6 +110,9 @@ func testApplyElsewhere(t *testing.T, d *desk) {
 	require.Equal(t, want, tree(t, clean))
 	runGit(t, filepath.Join(d.dir, "patched"), d.must(0, "apply", "s", "--patch"), "apply", "-")
 	require.Equal(t, want, tree(t, filepath.Join(d.dir, "patched")))
+	onScreen := *d
+	onScreen.terminal = true
+	require.Contains(t, onScreen.must(0, "apply", "s", "--patch", "tool.sh"), "\x1b[32m+echo ]0;done\x1b[0m\n", "only colours reach a terminal")
 	var doc applied
 	d.json(&doc, "apply", "s", "--patch", "data.bin")
 	require.Len(t, doc.Files, 1)

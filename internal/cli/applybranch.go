@@ -255,7 +255,7 @@ func (b *branching) commit(ctx context.Context, tree string) (string, error) {
 	}
 	// The branch must still be as it was looked at.
 	if _, err := g.run(ctx, nil, "update-ref", "-m", "maestro apply "+b.k.Session, b.ref, commit, b.had); err != nil {
-		return "", failf("the commit %s was made, and the branch was not: %w", commit, err)
+		return "", fmt.Errorf("the commit %s was made, and the branch was not: %w", commit, err)
 	}
 	return commit, nil
 }

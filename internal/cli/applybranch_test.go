@@ -78,6 +78,20 @@ func TestAResultBecomesACommit(t *testing.T) {
 	t.Run("moved on", func(t *testing.T) { testMovedOn(t, d, repo, first) })
 }
 
+// A filter of the user's may take its time, and outlives git when that is ended.
+func TestMakingABranchIsLeftWhileAFilterWorks(t *testing.T) {
+	t.Parallel()
+	d, _ := inRepository(t)
+	begun, enough := filepath.Join(d.dir, "begun"), filepath.Join(d.dir, "enough")
+	t.Cleanup(func() { d.file("enough", "") })
+	d.file("gitconfig", "[core]\n\tattributesFile = "+d.file("attributes", "*.md filter=slow\n")+
+		"\n[filter \"slow\"]\n\tclean = \"touch "+begun+"; while [ ! -e "+enough+" ]; do sleep 0.05; done\"\n")
+	c := d.begin("apply", "s", "--branch", "team/s")
+	until(t, func() bool { _, err := os.Stat(begun); return err == nil }, "the filter does not begin")
+	c.interrupt()
+	require.Equal(t, 130, c.wait(), c.stderr.String())
+}
+
 func testBranchNames(t *testing.T, d *desk, repo string) {
 	for name, want := range map[string]string{
 		"main": "branch main is checked out", "team/s": "branch team/s is checked out",

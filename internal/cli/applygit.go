@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"time"
 )
 
 // gitVariables are those of git's that would have it work elsewhere than where it
@@ -43,6 +44,7 @@ func (g git) with(env ...string) git {
 func (g git) run(ctx context.Context, stdin io.Reader, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "git", append(slices.Clip(g.options), args...)...)
 	cmd.Dir, cmd.Env, cmd.Stdin = g.dir, g.env, stdin
+	cmd.WaitDelay = time.Second // a filter that git has started may outlive it, and hold on to what it prints
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()

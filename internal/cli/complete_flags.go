@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -260,15 +261,27 @@ func distinct(words []string) []string {
 	return slices.Compact(words)
 }
 
-// completeArtifacts completes a session and then paths of its files, a directory at a
-// time.
+// completeArtifacts completes a session and then paths of its files.
 func (a *app) completeArtifacts(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	return a.completeInTree(cmd, args, begun, func(_, tree store.Manifest) []string { return tree.Paths() })
+}
+
+// completeChanged completes a session and then paths that it has changed, of files
+// that it has removed, too.
+func (a *app) completeChanged(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	return a.completeInTree(cmd, args, begun, func(workspace, tree store.Manifest) []string {
+		return slices.Collect(maps.Keys(store.Diff(workspace, tree)))
+	})
+}
+
+// completeInTree completes a session and then those of the paths that of names, a
+// directory at a time.
+func (a *app) completeInTree(cmd *cobra.Command, args []string, begun string, of func(workspace, tree store.Manifest) []string) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 0 {
 		return a.completeSessions(cmd, args, begun)
 	}
-	tree := a.treeOf(cmd.Context(), args[0])
 	var out []string
-	for path := range tree {
+	for _, path := range of(a.treesOf(cmd.Context(), args[0])) {
 		if !strings.HasPrefix(path, begun) {
 			continue
 		}
@@ -285,18 +298,19 @@ func (a *app) completeArtifacts(cmd *cobra.Command, args []string, begun string)
 	return out, directive
 }
 
-// treeOf are the files of a session's work so far; none where they are not known.
-func (a *app) treeOf(ctx context.Context, session string) store.Manifest {
+// treesOf are the files that a session began with, and those of its work so far; none
+// where they are not known.
+func (a *app) treesOf(ctx context.Context, session string) (workspace, tree store.Manifest) {
 	e, ok := a.execution(session)
-	if !ok || e.Tree == "" {
-		return nil
-	}
 	s, _ := a.quietStore()
-	if s == nil {
-		return nil
+	if !ok || s == nil || e.Tree == "" {
+		return nil, nil
 	}
-	tree, _ := s.Manifest(ctx, e.Tree)
-	return tree
+	tree, _ = s.Manifest(ctx, e.Tree)
+	if head, err := s.Checkpoint(ctx, e.Head); err == nil {
+		workspace, _ = s.Manifest(ctx, head.Workspace)
+	}
+	return workspace, tree
 }
 
 // completeCalls completes a session, one of its assignments that has calls whose cost

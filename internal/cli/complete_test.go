@@ -138,7 +138,7 @@ func TestCompletionNeverComplains(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	broken := d.file("broken.yaml", "version: 1\nphases: nothing\n")
-	for _, typed := range []string{"watch ", "resolve ", "resolve gone ", "logs gone ", "artifacts get gone ", "budget settle gone ", "breaker trip ", "plan " + broken + " --only ", "list --profile "} {
+	for _, typed := range []string{"watch ", "resolve ", "resolve gone ", "logs gone ", "artifacts get gone ", "apply gone ", "budget settle gone ", "breaker trip ", "plan " + broken + " --only ", "list --profile "} {
 		c := d.run(append([]string{"__complete"}, strings.Split(typed, " ")...)...)
 		require.Zero(t, c.code, typed)
 		require.NotContains(t, c.stdout.String(), "gone")

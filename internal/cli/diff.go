@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -136,7 +137,11 @@ func (a *app) diff(ctx context.Context, o diffOptions, args []string) error {
 	case o.stat:
 		a.writeStat(doc.Files)
 	default:
-		a.writePatch(doc.Files)
+		for _, f := range doc.Files {
+			if err := a.writePatch(f.Diff); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -160,15 +165,23 @@ func changeOf(had, has bool) string {
 	return "changed"
 }
 
-func (a *app) writePatch(files []changedFile) {
-	for _, f := range files {
-		for line := range strings.Lines(f.Diff) {
-			if a.env.IsTerminal(a.env.Stdout) {
-				line = a.paint.paint(diffColour(line), strings.TrimSuffix(safeText(line), "\n")) + "\n"
-			}
-			_, _ = fmt.Fprint(a.env.Stdout, line)
-		}
+// writePatch prints a patch as it is, but to a terminal in colours and without what
+// would change the terminal's state.
+func (a *app) writePatch(patch string) error {
+	if a.env.IsTerminal(a.env.Stdout) {
+		patch = a.painted(patch)
 	}
+	_, err := io.WriteString(a.env.Stdout, patch)
+	return err
+}
+
+// painted is a patch made safe, in colours where there are any.
+func (a *app) painted(patch string) string {
+	var b strings.Builder
+	for line := range strings.Lines(patch) {
+		b.WriteString(a.paint.paint(diffColour(line), strings.TrimSuffix(safeText(line), "\n")) + "\n")
+	}
+	return b.String()
 }
 
 // diffColour is the colour of a line of a unified difference.

@@ -27,7 +27,7 @@ retry: {attempts: 1, rounds: 1, initial: 10ms, max: 10ms}
 ignore: ["*.log"]
 `
 	craftWriter = `mkdir -p docs; echo "# Design" > docs/design.md; echo "more" >> README.md; echo noise > run.log`
-	craftMaker  = `printf 'echo done' > tool.sh; chmod +x tool.sh; printf 'a\000b' > data.bin; rm -f old.txt; ln -s docs/design.md latest
+	craftMaker  = `printf 'echo \033]0;done' > tool.sh; chmod +x tool.sh; printf 'a\000b' > data.bin; rm -f old.txt; ln -s docs/design.md latest
 sed -i s/Design/Plan/ docs/design.md; chmod +x script`
 )
 
@@ -106,7 +106,7 @@ func runGit(t *testing.T, dir, stdin string, args ...string) string {
 // result is what a session on the workspace of crafted leaves in it.
 var result = map[string]string{
 	"README.md": "hello\nmore\n", "script": "+x #!/bin/sh\n", "docs/design.md": "# Plan\n", "latest": "-> docs/design.md",
-	"tool.sh": "+x echo done", "data.bin": "a\x00b", ".env": "KEY=secret\n",
+	"tool.sh": "+x echo \x1b]0;done", "data.bin": "a\x00b", ".env": "KEY=secret\n",
 }
 
 func TestArtifactsAreCompared(t *testing.T) {

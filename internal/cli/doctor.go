@@ -53,7 +53,7 @@ func newDoctor(a *app) *cobra.Command {
 		Long: "Check that everything a session needs is there: Temporal, its namespace and clock, the store, the workers, who asks for work, breakers; with --agents " +
 			"or MAESTRO_AGENTS what a worker file needs of this machine, and with TEAM what a team needs of the workers. Each finding has its remedy. " +
 			"Where Temporal does not answer, all else is checked. The exit code is 1 if a finding is bad; warnings leave it 0.\n\n" +
-			"It changes nothing: into the store it writes a file that it removes again, and of Temporal it asks for work once where there is none, to compare clocks.",
+			"It changes nothing: into the store it writes files that it removes again, and of Temporal it asks for work once where there is none, to compare clocks.",
 		Example: "  maestro doctor\n  maestro doctor team.yaml --agents agents.yaml\n  maestro doctor --jira --agents agents.yaml --team team.yaml",
 		Args:    arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -119,7 +119,9 @@ func TestDoctorFitsThePage(t *testing.T) {
 func TestDoctorsRemediesForTheStore(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
+	untouched := tree(t, b.state)
 	fs := b.findings()
+	require.Equal(t, untouched, tree(t, b.state), "it leaves nothing behind")
 	for _, check := range []string{"store", "store writable", "store locks", "store clock", "store private", "store space", "git"} {
 		fs.of(t, check, "ok")
 	}
@@ -158,7 +160,7 @@ func TestDoctorLooksAtTheOwner(t *testing.T) {
 	f := fs.of(t, "store owner", "warning")
 	require.Contains(t, f.Message, "belongs to 65533")
 	require.Equal(t, "sudo -u '#65533' maestro doctor --state-dir "+b.state, f.Command)
-	require.NotContains(t, fs, finding{Check: "store writable", Result: "ok", Message: "a blob was written and kept"}, "nothing of root's is left there")
+	require.NotContains(t, fs, finding{Check: "store writable", Result: "ok", Message: "a file was written, and removed again"}, "nothing of root's is left there")
 }
 
 func TestDoctorLooksAtWorkers(t *testing.T) {

@@ -102,7 +102,7 @@ func (d *examination) served(ctx context.Context, t team.Team) {
 	}
 	d.polled(doc)
 	if d.conn != nil {
-		d.strangers(doc)
+		d.strangers(ctx, doc)
 	}
 	if t.Name == "" {
 		return
@@ -134,12 +134,12 @@ func (d *examination) polled(doc agentsDocument) {
 
 // strangers looks for workers that ask for this store's work and have no offer in it:
 // they serve a copy of it in another directory.
-func (d *examination) strangers(doc agentsDocument) {
+func (d *examination) strangers(ctx context.Context, doc agentsDocument) {
 	known := map[string]bool{}
 	for _, w := range doc.Workers {
 		known[w.Identity] = true
 	}
-	offers, _ := d.store.Offers(context.Background())
+	offers, _ := d.store.Offers(ctx)
 	for _, o := range offers { // the dead are remembered by the server for a while
 		known[o.Identity] = true
 	}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"sync"
 	"syscall"
 
@@ -143,15 +142,6 @@ func (c *closerLook) Content(ctx context.Context, path string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("%s is as it was when the session started", path)
-}
-
-// painted is a unified difference made safe, in colours where there are any.
-func (a *app) painted(diff string) string {
-	var b strings.Builder
-	for line := range strings.Lines(diff) {
-		b.WriteString(a.paint.paint(diffColour(line), strings.TrimSuffix(safeText(line), "\n")) + "\n")
-	}
-	return b.String()
 }
 
 // curtain keeps what is written to a terminal back while something is drawn on it.

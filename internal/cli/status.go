@@ -42,7 +42,7 @@ func (a *app) status(ctx context.Context, session string) error {
 	w.askTickets(ctx, &v)
 	if a.output == outputJSON {
 		for _, note := range v.Notes {
-			a.say("%s", note)
+			a.say("%s", printable(note))
 		}
 		return a.printJSON(v.Status)
 	}
@@ -86,7 +86,7 @@ func (a *app) writeStatus(out io.Writer, v view) {
 	}
 	for _, note := range v.Notes {
 		if note != v.Reason {
-			_, _ = fmt.Fprintf(out, "%s\n", p.paint(yellow, note))
+			_, _ = fmt.Fprintf(out, "%s\n", p.paint(yellow, printable(note)))
 		}
 	}
 	if len(v.Phases) > 0 {

@@ -143,7 +143,7 @@ func (l *lines) shows(ctx context.Context, now view) {
 	}
 	for _, note := range now.Notes {
 		if !slices.Contains(l.said, note) {
-			a.say("%s", note)
+			a.say("%s", printable(note))
 		}
 	}
 	l.before, l.said = now.Status, now.Notes

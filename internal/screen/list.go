@@ -69,7 +69,7 @@ func (l *list) draw(t theme, width, height int, footer string) []string {
 		if i == l.cursor {
 			mark, path = t.paint(active, "▸ "), t.paint(strong, path)
 		}
-		right := fmt.Sprintf("%s  %s", flush(bytes(a.Size), 7), fit(a.By.String(), min(24, width/4)))
+		right := fmt.Sprintf("%s  %s", flush(bytes(a.Size), 7), fit(safe(a.By.String()), min(24, width/4)))
 		if width < tokensFrom {
 			right = flush(bytes(a.Size), 7)
 		}

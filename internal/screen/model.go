@@ -258,7 +258,7 @@ func (m *Model) openLogs() tea.Cmd {
 		return nil
 	}
 	m.logs, m.chosen = m.selected, true
-	m.pane = &pane{title: "Logs of " + m.logs.String(), loading: true, live: m.live()}
+	m.pane = &pane{title: "Logs of " + safe(m.logs.String()), loading: true, live: m.live()}
 	m.pane.resize(m.width)
 	m.seen = m.stage()
 	return m.readLogs()
@@ -293,7 +293,7 @@ func (m *Model) address() tea.Cmd {
 		m.said = "the Web UI's address is not known; name it as web_ui in the worker file"
 		return nil
 	}
-	if m.said = m.session.WebUI; len(m.said) > m.width-2 {
+	if m.said = safe(m.session.WebUI); len(m.said) > m.width-2 {
 		m.pane, m.logs = &pane{title: "The session's page"}, team.AssignmentID{}
 		m.pane.resize(m.width)
 		m.pane.set(m.said, m.height)

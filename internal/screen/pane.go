@@ -34,6 +34,9 @@ func (p *pane) set(text string, height int) {
 
 // tell changes what is happening now, below the text.
 func (p *pane) tell(live string, height int) {
+	if live == p.live {
+		return // long logs are not to be wrapped anew with every look at the session
+	}
 	ended := p.offset >= p.most(height)
 	p.live = live
 	p.rewrap()

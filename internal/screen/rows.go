@@ -215,7 +215,7 @@ func (p *painter) says(a Assignment) string {
 	case a.State == team.HelpIsNeeded, a.State == team.Failed, a.Progress == "":
 		if n := len(a.Failures); n > 0 {
 			f := a.Failures[n-1]
-			return prefix + p.paint(bad, fmt.Sprintf("attempt failed: %s: %s", f.Category, safe(f.Message)))
+			return prefix + p.paint(bad, fmt.Sprintf("attempt failed: %s: %s", safe(string(f.Category)), safe(f.Message)))
 		}
 	}
 	return prefix + p.paint(faint, safe(a.Progress))

@@ -223,8 +223,10 @@ func sortOfFile(mode fs.FileMode) string {
 }
 
 // Write makes the difference, conflicts or not; a blocked path is an error, before
-// anything is written. Each file is replaced as a whole: after a crash, planning
-// and writing again finishes the work.
+// anything is written. A path that has come into conflict since it was planned ends
+// the writing before it is touched: a person may be at work there. Each file is
+// replaced as a whole: after that as after a crash, planning and writing again
+// finishes the work.
 func (a *Application) Write(ctx context.Context) error {
 	if i := slices.IndexFunc(a.Landings, func(l Landing) bool { return l.Blocked }); i >= 0 {
 		return fmt.Errorf("%s %s", a.Landings[i].Path, a.Landings[i].Conflict)
@@ -232,6 +234,9 @@ func (a *Application) Write(ctx context.Context) error {
 	for _, l := range slices.Backward(a.Landings) { // what is in a directory comes before it
 		if l.Has || l.Already {
 			continue
+		}
+		if err := a.still(ctx, l); err != nil {
+			return err
 		}
 		if err := a.remove(l.Path); err != nil {
 			return err
@@ -241,12 +246,27 @@ func (a *Application) Write(ctx context.Context) error {
 		if !l.Has || l.Already {
 			continue
 		}
-		if err := ctx.Err(); err != nil {
+		if err := a.still(ctx, l); err != nil {
 			return err
 		}
 		if err := a.put(ctx, l.Path, a.after[l.Path]); err != nil {
 			return fmt.Errorf("write %s: %w", l.Path, err)
 		}
+	}
+	return nil
+}
+
+// still refuses a path whose conflict is not the one that it was planned with.
+func (a *Application) still(ctx context.Context, planned Landing) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	now, err := a.land(ctx, planned.Path)
+	if err != nil {
+		return fmt.Errorf("look at %s again: %w", planned.Path, err)
+	}
+	if now.Conflict != "" && now.Conflict != planned.Conflict {
+		return fmt.Errorf("%s was changed while the difference was made: it %s", planned.Path, now.Conflict)
 	}
 	return nil
 }
@@ -298,14 +318,22 @@ func (a *Application) put(ctx context.Context, p string, e Entry) error {
 // removeEmpty removes a directory that holds nothing but directories.
 func (a *Application) removeEmpty(dir string) error {
 	var dirs []string
-	err := fs.WalkDir(a.root.FS(), dir, func(p string, _ fs.DirEntry, err error) error {
+	err := fs.WalkDir(a.root.FS(), dir, func(p string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			err = fmt.Errorf("%s is in the way", p)
+		}
 		dirs = append(dirs, p)
 		return err
 	})
-	for _, p := range slices.Backward(dirs) {
-		err = errors.Join(err, a.root.Remove(p))
+	if err != nil {
+		return err
 	}
-	return err
+	for _, p := range slices.Backward(dirs) {
+		if err := a.root.Remove(p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // write makes a new file. It gets the permissions of the file that it is to

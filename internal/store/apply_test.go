@@ -138,6 +138,34 @@ func TestABlockedPathIsNeverWritten(t *testing.T) {
 	require.Equal(t, map[string]string{"a": "a\n", "d/x": "x\n"}, readTree(t, dir))
 }
 
+// A person goes on working while a long difference is made.
+func TestWhatChangesAfterThePlanIsKept(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	before := map[string]string{"edit": "one\n", "gone": "bye\n", "z": "z\n"}
+	from, to := snapshot(t, s, before), snapshot(t, s, map[string]string{"edit": "two\n", "new": "new\n", "z": "Z\n"})
+	for name, mine := range map[string]map[string]string{
+		"a file that the session has changed": {"edit": "mine\n"},
+		"one that it has removed":             {"gone": "mine\n"},
+		"one that it has made":                {"new": "mine\n"},
+		"a directory in its place":            {"new/mine": "mine\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			writeTree(t, dir, before)
+			a, err := s.PlanApply(t.Context(), dir, from, to, nil)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, a.Close()) }()
+			writeTree(t, dir, mine)
+			require.ErrorContains(t, a.Write(t.Context()), "while the difference was made")
+			for p, content := range mine {
+				require.Equal(t, content, readTree(t, dir)[p])
+			}
+		})
+	}
+}
+
 // TestAHalfMadeDifferenceIsFinished stops after each file, as a crash does.
 func TestAHalfMadeDifferenceIsFinished(t *testing.T) {
 	t.Parallel()

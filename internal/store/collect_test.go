@@ -42,7 +42,7 @@ func TestWhatIsCollected(t *testing.T) {
 		{name: "file becomes directory", base: map[string]string{"a": "1"}, remove: []string{"a"}, add: map[string]string{"a/b": "1"}, changed: []string{"a/b"}, deleted: []string{"a"}},
 		{name: "directory becomes file", base: map[string]string{"a/b": "1"}, remove: []string{"a"}, add: map[string]string{"a": "1"}, changed: []string{"a"}, deleted: []string{"a/b"}},
 		{name: "links", base: map[string]string{"a": "1", "d/e": "1"}, add: map[string]string{"l": "-> a", "d/up": "-> ../a", "dangling": "-> nowhere"}, changed: []string{"d/up", "dangling", "l"}},
-		{name: "caches", add: map[string]string{"node_modules/x/y": "1", "a/target/x": "1", ".venv/x": "1", "b/__pycache__/x": "1", ".git/config": "1", "sub/.git": "gitdir: x", "ok": "1"}, changed: []string{"ok"}},
+		{name: "caches", add: map[string]string{"node_modules/x/y": "1", "a/target/x": "1", ".venv/x": "1", "b/__pycache__/x": "1", ".git/config": "1", "sub/.git": "gitdir: x", "other/.GIT/config": "1", "ok": "1"}, changed: []string{"ok"}},
 		{name: "files named like caches", add: map[string]string{"target": "1", "a/node_modules": "1"}, changed: []string{"a/node_modules", "target"}},
 		{name: "links instead of caches", add: map[string]string{"node_modules": "-> /outside"}},
 		{name: "own .gitignore", add: map[string]string{".gitignore": "*.log\n", "a.log": "1", "d/b.log": "1", "d/.gitignore": "!b.log"}, changed: []string{".gitignore", "d/.gitignore", "d/b.log"}},

@@ -9,9 +9,10 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// gitDir is git's own directory or file: never part of a tree, whatever
-// patterns say, since what it holds is executed by whoever runs git there.
-const gitDir = ".git"
+// isGitDir tells whether a name is that of git's own directory or file: never part
+// of a tree, whatever patterns say, since what it holds is executed by whoever runs
+// git there. Some file systems take .GIT for the same, and a tree may come to one.
+func isGitDir(name string) bool { return strings.EqualFold(name, ".git") }
 
 // maxIgnoreFile is the largest .gitignore that is read, in bytes.
 const maxIgnoreFile = 256 << 10

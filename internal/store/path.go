@@ -48,7 +48,7 @@ func checkComponent(name string) error {
 		return errors.New("the path has an empty or . part")
 	case name == "..":
 		return errors.New("the path has a .. part; it must stay inside the tree")
-	case name == gitDir:
+	case isGitDir(name):
 		return errors.New("the path belongs to git itself; that is never part of a tree")
 	case len(name) > MaxName:
 		return fmt.Errorf("the path has a name of %d bytes; at most %d are allowed", len(name), MaxName)

@@ -20,7 +20,7 @@ func TestCheckPath(t *testing.T) {
 	}
 	for _, p := range []string{
 		"", "/", "/a", "a/", "a//b", ".", "..", "./a", "a/.", "a/./b", "../a", "a/..", "a/../b",
-		"a\x00b", "a\nb", "a\x7f", "a\u0085b", "a\xffb", ".git", "a/.git/hooks/x", long + "a",
+		"a\x00b", "a\nb", "a\x7f", "a\u0085b", "a\xffb", ".git", "a/.git/hooks/x", ".GIT/config", "a/.Git", long + "a",
 		long + "/" + long + "/" + long + "/" + long + "/a",
 	} {
 		require.Error(t, store.CheckPath(p), p)

@@ -93,7 +93,7 @@ func (sc *scanner) dir(ctx context.Context, root *os.Root, dir string, rules *ig
 		if err != nil {
 			return fmt.Errorf("look at %q: %w", p, err)
 		}
-		if e.Name() == gitDir || sc.leaveOut != nil && sc.leaveOut(p, info) {
+		if isGitDir(e.Name()) || sc.leaveOut != nil && sc.leaveOut(p, info) {
 			continue
 		}
 		if info.IsDir() {
