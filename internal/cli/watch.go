@@ -124,11 +124,15 @@ type lines struct {
 	app    *app
 	near   *closeUp
 	before team.Status
-	said   []string // the notes that have been said
-	gone   bool     // the connection is lost
+	// sentBack counts how often the work of phases has been, as of the last look.
+	sentBack map[string]int
+	said     []string // the notes that have been said
+	gone     bool     // the connection is lost
 }
 
-func (a *app) lines(w *watcher) *lines { return &lines{app: a, near: &closeUp{watcher: w}} }
+func (a *app) lines(w *watcher) *lines {
+	return &lines{app: a, near: &closeUp{watcher: w}, sentBack: map[string]int{}}
+}
 
 // shows prints what has changed, and notes that have not been said already.
 func (l *lines) shows(ctx context.Context, now view) {
@@ -138,7 +142,9 @@ func (l *lines) shows(ctx context.Context, now view) {
 		l.gone = false
 	}
 	stamp := a.paint.paint(dim, a.env.Now().Local().Format(time.TimeOnly))
-	for _, line := range changes(a.paint, l.before, now.Status, l.near.passes(ctx, now)) {
+	passes := l.near.passes(ctx, now)
+	l.beginAgain(now.Phases)
+	for _, line := range changes(a.paint, l.before, now.Status, passes) {
 		a.print("%s  %s", stamp, line)
 	}
 	for _, note := range now.Notes {
@@ -147,6 +153,18 @@ func (l *lines) shows(ctx context.Context, now view) {
 		}
 	}
 	l.before, l.said = now.Status, now.Notes
+}
+
+// beginAgain has phases whose work was sent back since the last look begin anew: they
+// may have come as far again by now as they were.
+func (l *lines) beginAgain(phases []team.PhaseStatus) {
+	for _, p := range phases {
+		times := l.near.known.SentBack(p.Name)
+		if i := slices.IndexFunc(l.before.Phases, func(b team.PhaseStatus) bool { return b.Name == p.Name }); i >= 0 && times > l.sentBack[p.Name] {
+			l.before.Phases[i] = team.PhaseStatus{Name: p.Name, Status: team.Pending}
+		}
+		l.sentBack[p.Name] = times
+	}
 }
 
 func (l *lines) lost(why string) {
