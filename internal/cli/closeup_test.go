@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,4 +28,11 @@ func TestPhaseStandsStillWhenOnlyAPersonCanGoOn(t *testing.T) {
 		}
 		require.Equal(t, c.want, standsStill(p), name)
 	}
+}
+
+func TestADrawnDifferenceHasShortNames(t *testing.T) {
+	t.Parallel()
+	name, none := strings.Repeat("4b", 20), strings.Repeat("0", 40)
+	drawn := withShortNames("index " + none + ".." + name + " 100644\n+index " + name + ".." + none + "\n")
+	require.Equal(t, "index 0000000000..4b4b4b4b4b 100644\n+index "+name+".."+none+"\n", drawn, "a file's own lines stay")
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -132,11 +133,11 @@ func (a *app) requestLines(s team.Status, h team.HelpRequest, attempts bool) []s
 		add("%s", a.openSince(h, s.Status.Closed()))
 	}
 	if attempts {
-		for i, f := range h.Attempts {
-			if len(h.Attempts) == 1 && string(f.Category)+": "+printable(f.Message) == matter(h) {
+		for _, r := range inRows(h.Attempts) {
+			if len(h.Attempts) == 1 && string(r.Category)+": "+printable(r.Message) == matter(h) {
 				break // the title says so
 			}
-			add("attempt %d: %s: %s", i+1, f.Category, clip(f.Message, 300))
+			add("attempt %s: %s: %s", r.numbers(), r.Category, clip(r.Message, 300))
 		}
 	}
 	all := ways(s.Session, h, s.Help)
@@ -172,6 +173,33 @@ func (a *app) wayLines(all []way) []string {
 		lines = append(lines, "    "+a.again(w.command), "      "+a.paint.paint(dim, w.does))
 	}
 	return lines
+}
+
+// failedRow is a row of failed attempts that have failed in the same way.
+type failedRow struct {
+	team.AttemptFailure
+	first, last int // their numbers
+}
+
+// inRows puts failed attempts that follow each other and say the same together.
+func inRows(failures []team.AttemptFailure) []failedRow {
+	var rows []failedRow
+	for i, f := range failures {
+		if n := len(rows); n > 0 && rows[n-1].AttemptFailure == f {
+			rows[n-1].last = i + 1
+			continue
+		}
+		rows = append(rows, failedRow{f, i + 1, i + 1})
+	}
+	return rows
+}
+
+// numbers are those of the row's attempts, like 3 or 1-3.
+func (r failedRow) numbers() string {
+	if r.first == r.last {
+		return strconv.Itoa(r.first)
+	}
+	return fmt.Sprintf("%d-%d", r.first, r.last)
 }
 
 // openSince says since when a request is open, or when one was made that nobody

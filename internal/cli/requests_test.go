@@ -181,3 +181,14 @@ func TestSpansForPeople(t *testing.T) {
 		require.Equal(t, want, ago(d))
 	}
 }
+
+func TestAttemptsThatFailAlikeAreSaidOnce(t *testing.T) {
+	t.Parallel()
+	alike, other := team.AttemptFailure{Category: team.Unknown, Message: "exit status 1"}, team.AttemptFailure{Category: team.TestFailure, Message: "TestX"}
+	var numbers []string
+	for _, r := range inRows([]team.AttemptFailure{alike, alike, other, alike, alike, alike}) {
+		numbers = append(numbers, r.numbers()+" "+string(r.Category))
+	}
+	require.Equal(t, []string{"1-2 unknown", "3 test_failure", "4-6 unknown"}, numbers)
+	require.Empty(t, inRows(nil))
+}
