@@ -261,6 +261,7 @@ func (r *round) failed(ctx context.Context, l left, err error, started time.Time
 	r.mu.Lock()
 	r.log.Attempts = append(r.log.Attempts, report)
 	r.log.LostAtProgress = r.log.Lost
+	r.progress = "" // it is of the attempt that is over
 	spent := len(r.log.Attempts) >= r.attempts()
 	r.mu.Unlock()
 	if spent || !f.RetryAttempt() {

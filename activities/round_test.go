@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/worker"
@@ -307,6 +308,27 @@ func TestLogInTheHeartbeatServesWhenTheRecordIsGone(t *testing.T) {
 	two := team.RoundLog{Attempts: []team.AttemptReport{{Attempt: 1}, {Attempt: 2}}}
 	_, err := d.round(activities.Heartbeat{Log: two})
 	requireType(t, err, team.UnrecoverableError)
+}
+
+// The next attempt is not seen doing what the failed one did last.
+func TestFailedAttemptLeavesNoLastWord(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.agents.run = func(_ context.Context, job team.Job) (team.Outcome, error) {
+		job.Progress("packing up")
+		return team.Outcome{}, &team.Failure{Category: team.TestFailure, Message: "no"}
+	}
+	var last activities.Heartbeat
+	_, err := d.round(activities.Heartbeat{}, func(env *testsuite.TestActivityEnvironment) {
+		env.SetOnActivityHeartbeatListener(func(_ *activity.Info, details converter.EncodedValues) {
+			if err := details.Get(&last); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+	require.Error(t, err)
+	require.Len(t, last.Log.Attempts, 1, "the last report is of the failure")
+	require.Empty(t, last.Progress)
 }
 
 func TestWorkerThatDiesEachTimeIsGivenUp(t *testing.T) {

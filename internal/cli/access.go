@@ -57,14 +57,15 @@ func (a *app) attributes(conn *temporalio.Connection) *temporalio.SearchAttribut
 }
 
 // storeDir is the state directory. Where it is not the usual one, a person is
-// told, unless quiet.
+// told, unless quiet, and once.
 func (a *app) storeDir(create, quiet bool) (string, error) {
 	dir, note, err := config.StateDir(a.stateDir, a.environ.get, create)
 	if err != nil {
 		return "", usagef("%w", err)
 	}
-	if note != "" && !quiet {
+	if note != "" && !quiet && !a.noted {
 		a.say("%s", note)
+		a.noted = true
 	}
 	return dir, nil
 }

@@ -217,6 +217,14 @@ func (a *app) applyFiles(ctx context.Context, k kept, o applyOptions, doc applyD
 	return nil
 }
 
+// alreadySo says how many files were not written, since there was no need.
+func alreadySo(n int) string {
+	if n == 1 {
+		return "1 was as the session has it already"
+	}
+	return fmt.Sprintf("%d were as the session has them already", n)
+}
+
 // tellApplied lists what was written, or would be.
 func (a *app) tellApplied(doc applyDocument) {
 	written := 0
@@ -238,7 +246,7 @@ func (a *app) tellApplied(doc applyDocument) {
 	case len(doc.Files) == 0:
 		a.say("session %s has changed no file", doc.Session)
 	case already > 0:
-		a.say("%s %s of %s to %s; %d were as the session has them already", did, count(written, "file"), from, doc.Dir, already)
+		a.say("%s %s of %s to %s; %s", did, count(written, "file"), from, doc.Dir, alreadySo(already))
 	default:
 		a.say("%s %s of %s to %s", did, count(written, "file"), from, doc.Dir)
 	}

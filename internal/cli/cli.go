@@ -63,6 +63,9 @@ type app struct {
 	// plain: a session is followed by lines, also on a terminal.
 	plain bool
 
+	// noted: a person has been told where the store is.
+	noted bool
+
 	// curtain is standard error, kept back while a session is drawn.
 	curtain *curtain
 

@@ -166,6 +166,9 @@ func (c *closeUp) drawn(ctx context.Context, a *app, v view) screen.Session {
 				waits = append(waits, as.Awaits.String())
 			}
 		}
+		if p.Status == team.Running && standsStill(p) {
+			phase.State = team.HelpIsNeeded
+		}
 		s.Phases = append(s.Phases, phase)
 	}
 	for _, note := range v.Notes {
@@ -175,6 +178,18 @@ func (c *closeUp) drawn(ctx context.Context, a *app, v view) screen.Session {
 	}
 	s.Requests = a.drawnRequests(v.Status)
 	return s
+}
+
+// standsStill tells whether nothing happens in a phase before a person has helped.
+func standsStill(p team.PhaseStatus) bool {
+	still := false
+	for _, as := range p.Assignments {
+		if as.Status == team.Running || as.Status == team.Waiting {
+			return false
+		}
+		still = still || as.Status == team.HelpIsNeeded
+	}
+	return still
 }
 
 func containsAny(text string, parts []string) bool {

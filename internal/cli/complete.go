@@ -189,6 +189,18 @@ func (a *app) completePhases(cmd *cobra.Command, args []string, begun string) ([
 	})
 }
 
+// completePhasePairs completes a session and then a phase or, behind the dots, the second
+// of two.
+func (a *app) completePhasePairs(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	first := ""
+	if before, _, two := strings.Cut(begun, ".."); two {
+		first = before + ".."
+	}
+	return a.completeWithin(cmd, args, begun, func(p team.PhaseStatus) []string {
+		return []string{cobra.CompletionWithDesc(first+p.Name, string(p.Status))}
+	})
+}
+
 // completeAssignments completes a session and then its assignments.
 func (a *app) completeAssignments(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	return a.completeWithin(cmd, args, begun, func(p team.PhaseStatus) (ids []string) {

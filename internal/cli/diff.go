@@ -97,7 +97,7 @@ func newArtifactsDiff(a *app) *cobra.Command {
 	a.addNamespaceFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
-	cmd.ValidArgsFunction = a.completePhases
+	cmd.ValidArgsFunction = a.completePhasePairs
 	return cmd
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"sync"
 	"syscall"
 
@@ -138,11 +139,17 @@ func (c *closerLook) Content(ctx context.Context, path string) (string, error) {
 			return "", err
 		}
 		if d.Path == path {
-			return c.app.painted(d.Text), nil
+			return c.app.painted(withShortNames(d.Text)), nil
 		}
 	}
 	return "", fmt.Errorf("%s is as it was when the session started", path)
 }
+
+// objectNames are those of a difference's two sides.
+var objectNames = regexp.MustCompile(`(?m)^index ([0-9a-f]{10})[0-9a-f]*\.\.([0-9a-f]{10})[0-9a-f]*`)
+
+// withShortNames is a difference whose objects' names fit into a line of a terminal.
+func withShortNames(diff string) string { return objectNames.ReplaceAllString(diff, "index $1..$2") }
 
 // curtain keeps what is written to a terminal back while something is drawn on it.
 type curtain struct {

@@ -75,8 +75,8 @@ func TestPlanInWords(t *testing.T) {
    they work side by side; analyst mends what does not fit together
    may send the work of build back, 2 times at most
 
-retries: 3 attempts a round, 2 for backend; 2 rounds each; then a person is
-  asked, who has 2h, and a ticket is made in MD
+retries: 3 attempts a round, 2 for backend; 2 rounds each; then a person has
+  2h to help, and a ticket is made in MD
 budget: 50,000 tokens; then a person is asked
 budget of a day, for all sessions of the team: 20 USD; then a person is asked
 `, out)

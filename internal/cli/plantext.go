@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/maestro-hive/maestro/internal/team"
@@ -34,6 +35,15 @@ func (a *app) writePlan(doc planDocument) {
 	for _, limit := range doc.limits() {
 		a.writeTerm("", limit)
 	}
+}
+
+// days writes a duration for people: in days where these are all that it is.
+func days(d team.Duration) string {
+	const day = 24 * time.Hour
+	if d.Std() >= day && d.Std()%day == 0 {
+		return count(int(d.Std()/day), "day")
+	}
+	return d.String()
 }
 
 // writeTerm prints a line behind a margin; what is too long for it goes below.
@@ -181,7 +191,7 @@ func (doc planDocument) limits() []string {
 	if doc.Help.Mode == team.HelpFail {
 		retry += "the session fails"
 	} else {
-		retry += "a person is asked, who has " + doc.Help.GiveUpAfter.String()
+		retry += "a person has " + days(doc.Help.GiveUpAfter) + " to help"
 	}
 	if doc.Help.Jira != nil {
 		retry += ", and a ticket is made in " + doc.Help.Jira.Project

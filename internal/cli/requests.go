@@ -5,8 +5,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/maestro-hive/maestro/internal/team"
 )
@@ -79,17 +81,17 @@ func ways(session string, h team.HelpRequest, open []team.HelpRequest) []way {
 	for _, verb := range h.Answers {
 		switch verb {
 		case team.Retrying:
-			all = append(all, way{"resolve " + session + " retry" + of, "tries again; --note TEXT reaches the next attempt"})
+			all = append(all, way{"resolve " + session + " retry" + of, "tries again; --note TEXT tells it more"})
 		case team.Skipping:
-			all = append(all, way{"resolve " + session + " skip" + of, "goes on without this work"})
+			all = append(all, way{"resolve " + session + " skip" + of, "goes on without it"})
 		case team.Supplying:
-			all = append(all, way{"resolve " + session + " supply PATH" + of, "takes your files for it, checked like an agent's"})
+			all = append(all, way{"resolve " + session + " supply PATH" + of, "takes your files, checked like an agent's"})
 		case team.Aborting:
 			all = append(all, way{"resolve " + session + " abort" + of, "ends the session"})
 		case team.Approving:
 			all = append(all, way{"approve " + session + " " + h.Phase, "lets begin what builds on it"})
 		case team.Rejecting:
-			all = append(all, way{"reject " + session + " " + h.Phase + " --note TEXT", "has it done again, told what the note says"},
+			all = append(all, way{"reject " + session + " " + h.Phase + " --note TEXT", "has it done again, told why"},
 				way{"artifacts diff " + session + " " + h.Phase, "shows what it has changed"})
 		}
 	}
@@ -122,13 +124,20 @@ func (a *app) requestLines(s team.Status, h team.HelpRequest, attempts bool) []s
 		title = printable(s.Reason) // it says who has ended the session, or that nobody has come
 	}
 	lines := []string{title}
-	add := func(format string, args ...any) { lines = append(lines, "  "+fmt.Sprintf(format, args...)) }
+	add := func(format string, args ...any) {
+		for i, line := range wrap(fmt.Sprintf(format, args...), pageWidth-4) {
+			lines = append(lines, "  "+strings.Repeat("  ", min(i, 1))+line)
+		}
+	}
 	if !h.Since.IsZero() {
 		add("%s", a.openSince(h, s.Status.Closed()))
 	}
 	if attempts {
-		for i, f := range h.Attempts {
-			add("attempt %d: %s: %s", i+1, f.Category, clip(f.Message, 300))
+		for _, r := range inRows(h.Attempts) {
+			if len(h.Attempts) == 1 && string(r.Category)+": "+printable(r.Message) == matter(h) {
+				break // the title says so
+			}
+			add("attempt %s: %s: %s", r.numbers(), r.Category, clip(r.Message, 300))
 		}
 	}
 	all := ways(s.Session, h, s.Help)
@@ -144,15 +153,53 @@ func (a *app) requestLines(s team.Status, h team.HelpRequest, attempts bool) []s
 	if len(all) == 0 {
 		return lines
 	}
-	add("go on:")
-	width := 0
+	return append(append(lines, "  go on:"), a.wayLines(all)...)
+}
+
+// wayLines lists what can be typed, what it does beside it; below it, where a line
+// would be too long for a page. Commands are never broken.
+func (a *app) wayLines(all []way) []string {
+	command, does := 0, 0
 	for _, w := range all {
-		width = max(width, len(a.again(w.command)))
+		command = max(command, utf8.RuneCountInString(a.again(w.command)))
+		does = max(does, utf8.RuneCountInString(w.does))
 	}
+	var lines []string
 	for _, w := range all {
-		add("  %-*s  %s", width, a.again(w.command), a.paint.paint(dim, w.does))
+		if 4+command+2+does <= pageWidth {
+			lines = append(lines, fmt.Sprintf("    %-*s  %s", command, a.again(w.command), a.paint.paint(dim, w.does)))
+			continue
+		}
+		lines = append(lines, "    "+a.again(w.command), "      "+a.paint.paint(dim, w.does))
 	}
 	return lines
+}
+
+// failedRow is a row of failed attempts that have failed in the same way.
+type failedRow struct {
+	team.AttemptFailure
+	first, last int // their numbers
+}
+
+// inRows puts failed attempts that follow each other and say the same together.
+func inRows(failures []team.AttemptFailure) []failedRow {
+	var rows []failedRow
+	for i, f := range failures {
+		if n := len(rows); n > 0 && rows[n-1].AttemptFailure == f {
+			rows[n-1].last = i + 1
+			continue
+		}
+		rows = append(rows, failedRow{f, i + 1, i + 1})
+	}
+	return rows
+}
+
+// numbers are those of the row's attempts, like 3 or 1-3.
+func (r failedRow) numbers() string {
+	if r.first == r.last {
+		return strconv.Itoa(r.first)
+	}
+	return fmt.Sprintf("%d-%d", r.first, r.last)
 }
 
 // openSince says since when a request is open, or when one was made that nobody

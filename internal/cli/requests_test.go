@@ -52,28 +52,34 @@ func TestRequestsSayWhatHappenedAndWhatCanBeTyped(t *testing.T) {
 		want string
 	}{
 		{"help", []team.HelpRequest{forHelp()}, `build/dev needs help: test_failure: TestX fails
-  waits since ` + moment(&since) + ` (2h 3m), gives up ` + moment(&until) + `, request build.dev.1
-  attempt 1: test_failure: TestX fails
+  waits since ` + moment(&since) + ` (2h 3m), gives up ` + moment(&until) + `,
+    request build.dev.1
   look at the log
-  ticket MD-7, https://jira.example/browse/MD-7, this failure's occurrence number 3
+  ticket MD-7, https://jira.example/browse/MD-7, this failure's occurrence
+    number 3
   go on:
-    maestro resolve s retry        tries again; --note TEXT reaches the next attempt
-    maestro resolve s skip         goes on without this work
-    maestro resolve s supply PATH  takes your files for it, checked like an agent's
+    maestro resolve s retry        tries again; --note TEXT tells it more
+    maestro resolve s skip         goes on without it
+    maestro resolve s supply PATH  takes your files, checked like an agent's
     maestro resolve s abort        ends the session`},
 		{"budget beside another", []team.HelpRequest{forMoney(), forHelp()}, `ship/dev needs a larger budget: token_budget: it is spent
   waits since ` + moment(&since) + ` (2h 3m), request ship.dev.1
   go on:
-    maestro budget raise s --persona dev --usd N       goes on where it was
-    maestro resolve s retry --for ship/dev             tries again; --note TEXT reaches the next attempt
-    maestro resolve s skip --for ship/dev              goes on without this work
-    maestro resolve s supply PATH --for ship/dev       takes your files for it, checked like an agent's
-    maestro resolve s abort --for ship/dev             ends the session`},
+    maestro budget raise s --persona dev --usd N
+      goes on where it was
+    maestro resolve s retry --for ship/dev
+      tries again; --note TEXT tells it more
+    maestro resolve s skip --for ship/dev
+      goes on without it
+    maestro resolve s supply PATH --for ship/dev
+      takes your files, checked like an agent's
+    maestro resolve s abort --for ship/dev
+      ends the session`},
 		{"approval", []team.HelpRequest{forApproval()}, `design needs approval: phase design is done
   waits since ` + moment(&since) + ` (2h 3m), request design.approval.1
   go on:
     maestro approve s design             lets begin what builds on it
-    maestro reject s design --note TEXT  has it done again, told what the note says
+    maestro reject s design --note TEXT  has it done again, told why
     maestro artifacts diff s design      shows what it has changed`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -174,4 +180,15 @@ func TestSpansForPeople(t *testing.T) {
 	} {
 		require.Equal(t, want, ago(d))
 	}
+}
+
+func TestAttemptsThatFailAlikeAreSaidOnce(t *testing.T) {
+	t.Parallel()
+	alike, other := team.AttemptFailure{Category: team.Unknown, Message: "exit status 1"}, team.AttemptFailure{Category: team.TestFailure, Message: "TestX"}
+	var numbers []string
+	for _, r := range inRows([]team.AttemptFailure{alike, alike, other, alike, alike, alike}) {
+		numbers = append(numbers, r.numbers()+" "+string(r.Category))
+	}
+	require.Equal(t, []string{"1-2 unknown", "3 test_failure", "4-6 unknown"}, numbers)
+	require.Empty(t, inRows(nil))
 }

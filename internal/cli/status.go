@@ -171,8 +171,8 @@ func writeFailures(out io.Writer, p palette, s team.Status) {
 			}
 			id := team.AssignmentID{Phase: phase.Name, Persona: as.Persona}
 			_, _ = fmt.Fprintf(out, "\nfailed attempts of %s:\n", id)
-			for i, f := range as.Failures {
-				_, _ = fmt.Fprintf(out, "  %d. %s: %s\n", i+1, p.paint(red, string(f.Category)), clip(f.Message, 300))
+			for _, r := range inRows(as.Failures) {
+				_, _ = fmt.Fprintf(out, "  %s. %s: %s\n", r.numbers(), p.paint(red, string(r.Category)), clip(r.Message, 300))
 			}
 		}
 	}

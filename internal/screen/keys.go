@@ -7,30 +7,41 @@ import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// helpText says what can be typed and what the signs mean.
-const helpText = `up, down, k, j    select an assignment
-home, end, g, G   select the first, the last
-l, enter          the logs of the selected assignment: what its finished
-                  attempts printed, and what it is doing now
-a                 the files that the session has made so far; enter shows one
-w                 the address of the session's page in Temporal's Web UI; a
-                  terminal that can do so copies it
-?                 this page
-esc               close what is open
-q, Ctrl-C         leave; the session goes on
+// helpText says what can be typed and what the signs mean; what is explained stands
+// before a tab.
+const helpText = "up, down, k, j\tselect an assignment\n" +
+	"home, end, g, G\tselect the first, the last\n" +
+	"l, enter\tthe logs of the selected assignment: what its finished attempts printed, and what it is doing now\n" +
+	"a\tthe files that the session has made so far; enter shows one\n" +
+	"w\tthe address of the session's page in Temporal's Web UI; a terminal that can do so copies it\n" +
+	"?\tthis page\n" +
+	"esc\tclose what is open\n" +
+	"q, Ctrl-C\tleave; the session goes on\n" +
+	"\n" +
+	"In logs, files and here: up, down, page up, page down, home, end scroll.\n" +
+	"\n" +
+	"✓ done   ● at work   ◌ waits   ○ yet to do   ! needs a person\n" +
+	"? awaits approval   ✗ failed   - skipped\n" +
+	"\n" +
+	"r2 a3\tround 2, attempt 3: an attempt that fails is repeated within its round; a round that fails is followed by another one after a wait\n" +
+	"p2, pass 2\tthe work is begun afresh: it was sent back, or a person has had it tried again\n" +
+	"time, cost\tof the assignment, over all its attempts and passes\n"
 
-In logs, files and here: up, down, page up, page down, home, end scroll.
-
-✓ done   ● at work   ◌ waits   ○ yet to do   ! needs a person
-? awaits approval   ✗ failed   - skipped
-
-r2 a3             round 2, attempt 3: an attempt that fails is repeated
-                  within its round; a round that fails is followed by
-                  another one after a wait
-p2, pass 2        the work is begun afresh: it was sent back, or a person
-                  has had it tried again
-time, cost        of the assignment, over all its attempts and passes
-`
+// explained lays out a line of helpText: beside what stands before the tab, its
+// explanation has a column of its own.
+func explained(line string, width int) []string {
+	const column, widest = 18, 80
+	term, text, ok := strings.Cut(line, "\t")
+	if !ok {
+		return wrap(line, width)
+	}
+	lines := fold(text, max(min(width, widest)-column, 1))
+	for i := range lines {
+		lines[i] = fit(term, column) + lines[i]
+		term = ""
+	}
+	return lines
+}
 
 // closes tells whether a key closes what is open over the picture.
 func closes(key string) bool {

@@ -223,6 +223,7 @@ func (m *Model) key(key string) tea.Cmd {
 	case "?", "h":
 		m.pane, m.logs = &pane{title: "Keys, signs and words"}, team.AssignmentID{}
 		m.pane.resize(m.width)
+		m.pane.lay = explained
 		m.pane.set(helpText, m.height)
 	}
 	return nil

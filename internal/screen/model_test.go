@@ -235,6 +235,9 @@ func TestHelpIsShown(t *testing.T) {
 	v := watch(t, &shelf{})
 	v.types("?")
 	require.Contains(t, v.sees(), "leave; the session goes on")
+	require.Contains(t, v.sees(), "\n "+"l, enter          the logs of the selected assignment: what its finished\n                   attempts printed, and what it is doing now\n")
+	v.gets(tea.WindowSizeMsg{Width: 60, Height: 40})
+	require.Contains(t, v.sees(), "\n "+"l, enter          the logs of the selected assignment:\n                   what its finished attempts printed, and\n")
 	v.types("q")
 	require.False(t, v.quit, "q closes what is open first")
 }

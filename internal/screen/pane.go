@@ -13,6 +13,8 @@ type pane struct {
 	// text is what there is to see; empty, and loading, until it is there.
 	text    string
 	loading bool
+	// lay lays out a line of the text; nil: it is wrapped.
+	lay func(line string, width int) []string
 	// live is what is happening now, below the text.
 	live string
 	// offset is the first line in sight.
@@ -56,8 +58,12 @@ func (p *pane) resize(width int) {
 func (p *pane) rewrap() {
 	p.lines = nil
 	for line := range strings.Lines(p.text) {
-		line = strings.ReplaceAll(strings.TrimRight(line, "\r\n"), "\t", "    ")
-		p.lines = append(p.lines, wrap(line, p.width-2)...)
+		line = strings.TrimRight(line, "\r\n")
+		if p.lay != nil {
+			p.lines = append(p.lines, p.lay(line, p.width-2)...)
+			continue
+		}
+		p.lines = append(p.lines, wrap(strings.ReplaceAll(line, "\t", "    "), p.width-2)...)
 	}
 	if p.live != "" {
 		p.lines = append(p.lines, "", p.live)

@@ -230,7 +230,7 @@ func (p Picture) commands(t theme, all []Command, brief bool) []string {
 		text := safe(c.Text)
 		room := p.Width - 6 - longest - gap
 		if room >= 16 {
-			lines = append(lines, "   "+t.paint(strong, fit(text, longest))+"  "+t.paint(faint, clip(safe(c.Does), room)))
+			lines = append(lines, "   "+t.paint(strong, fit(text, longest))+"  "+t.paint(faint, inBrief(safe(c.Does), room)))
 			continue
 		}
 		for i, line := range fold(text, p.Width-6) {

@@ -94,9 +94,9 @@ func situations() map[string]screen.Picture {
 		Title: "implementation/developer needs help: test_failure: TestLogin fails: want 200, got 404, because the route is missing in the handler",
 		Until: now.Add(50 * time.Hour),
 		Commands: []screen.Command{
-			{Text: "maestro resolve shortener-20261121-k3j2ab retry", Does: "tries again; --note TEXT reaches the next attempt"},
-			{Text: "maestro resolve shortener-20261121-k3j2ab skip", Does: "goes on without this work"},
-			{Text: "maestro resolve shortener-20261121-k3j2ab supply PATH", Does: "takes your files for it, checked like an agent's"},
+			{Text: "maestro resolve shortener-20261121-k3j2ab retry", Does: "tries again; --note TEXT tells it more"},
+			{Text: "maestro resolve shortener-20261121-k3j2ab skip", Does: "goes on without it"},
+			{Text: "maestro resolve shortener-20261121-k3j2ab supply PATH", Does: "takes your files, checked like an agent's"},
 		},
 	}}
 

@@ -170,30 +170,29 @@ func (p *painter) tried(a Assignment) string {
 	if a.Attempt == 0 || first && a.State != team.Running || p.width < tokensFrom && a.State == team.HelpIsNeeded {
 		return "" // in the last case there is no room
 	}
-	var parts []string
-	add := func(long, short string, n int) {
-		if p.width < wideFrom {
-			parts = append(parts, fmt.Sprintf("%s%d", short, n))
-			return
+	var long, short []string
+	higher := "" // what is not the first of its kind
+	for _, c := range []struct {
+		name string
+		n    int
+	}{{"pass", a.Pass}, {"round", a.Round}, {"attempt", a.Attempt}} {
+		if c.n <= 1 && c.name != "attempt" {
+			continue
 		}
-		parts = append(parts, fmt.Sprintf("%s %d", long, n))
+		long, short = append(long, fmt.Sprintf("%s %d", c.name, c.n)), append(short, fmt.Sprintf("%s%d", c.name[:1], c.n))
+		if c.n > 1 {
+			higher = long[len(long)-1]
+		}
 	}
-	if a.Pass > 1 {
-		add("pass", "p", a.Pass)
-	}
-	if a.Round > 1 {
-		add("round", "r", a.Round)
-	}
-	add("attempt", "a", a.Attempt)
 	switch {
-	case p.width >= wideFrom:
-		return ", " + strings.Join(parts, ", ")
+	case p.width >= wideFrom || len(long) == 1 && p.width >= figuresFrom:
+		return ", " + strings.Join(long, ", ")
+	case len(long) == 2 && a.Attempt == 1 && p.width >= figuresFrom:
+		return ", " + higher // there is room for a word
 	case p.width < figuresFrom:
-		return " " + strings.Join(parts, " ")
-	case len(parts) == 1: // there is room for the word
-		return fmt.Sprintf(", attempt %d", a.Attempt)
+		return " " + strings.Join(short, " ")
 	}
-	return ", " + strings.Join(parts, " ")
+	return ", " + strings.Join(short, " ")
 }
 
 // says is what is to be said of an assignment in a line: what it waits for, what its

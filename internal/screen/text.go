@@ -31,6 +31,14 @@ func flush(text string, width int) string {
 	return strings.Repeat(" ", max(width-lipgloss.Width(text), 0)) + text
 }
 
+// inBrief is what fits of a sentence: all of it, or its first clause.
+func inBrief(sentence string, width int) string {
+	if end := strings.IndexAny(sentence, ",;"); end > 0 && lipgloss.Width(sentence) > width {
+		sentence = sentence[:end]
+	}
+	return clip(sentence, width)
+}
+
 // apart puts two texts at both ends of a line; the left one gives way.
 func apart(left, right string, width int) string {
 	if right == "" {

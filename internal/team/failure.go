@@ -159,8 +159,8 @@ var failureTable = map[Category]Rule{
 	Cancelled: {false, false, Neutral, FromInput, false, "The work was cancelled.", ""},
 	Unknown: {
 		true, true, CountsAsFailure, FromInput, false,
-		"The agent failed for a reason it did not name. Read the output and avoid what it complains about.",
-		"The agent failed for a reason it did not name. See what it printed: `maestro logs`.",
+		"The agent failed, and did not say in which way. Read the message and the output, and avoid what they complain about.",
+		"The agent did not say in which way it failed: the message and what it printed (`maestro logs`) are all there is.",
 	},
 	ContextOverflow: {
 		true, true, CountsAsSuccess, FromFiles, false,

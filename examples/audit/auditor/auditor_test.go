@@ -242,6 +242,19 @@ func TestDirective(t *testing.T) {
 	require.Empty(t, directive(modfile, "retract"))
 }
 
+// What a package lacks is said of the first that it keeps from being compiled; it keeps
+// all that import it from that, too.
+func TestBrokenPackages(t *testing.T) {
+	t.Parallel()
+	l := loaded{
+		lacking: map[string]bool{"m/config": true},
+		imports: map[string][]string{"m/config": {"fmt"}, "m/store": nil, "m/server": {"m/store", "fmt"}, "m": {"m/server"}, "m/text": {"fmt"}},
+	}
+	require.Equal(t, []string{"m/config"}, l.broken(nil))
+	require.Equal(t, []string{"m", "m/config", "m/server", "m/store"}, l.broken([]problem{{Package: "m/store", Message: "undefined: x"}}))
+	require.Equal(t, []string{"m/config"}, l.broken([]problem{{Message: "no space left on device"}}), "that is no package's")
+}
+
 // TestRun holds the auditor to an agent's contract.
 func TestRun(t *testing.T) {
 	t.Parallel()

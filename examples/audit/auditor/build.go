@@ -10,6 +10,8 @@ type buildDocument struct {
 	Builds   bool      `json:"builds"`
 	Packages int       `json:"packages"`
 	Problems []problem `json:"problems"`
+	// Broken are the packages that do not compile, be it for what they import.
+	Broken []string `json:"broken"`
 }
 
 // build compiles every package. What imports something that is not there keeps
@@ -30,7 +32,7 @@ func (a *auditor) build() (result, error) {
 			doc.Problems = distinct(append(doc.Problems, a.problemsOf(c.output())...))
 		}
 	}
-	doc.Builds = len(doc.Problems) == 0
+	doc.Builds, doc.Broken = len(doc.Problems) == 0, l.broken(doc.Problems)
 	summary := fmt.Sprintf("%s built.", count(doc.Packages, "package"))
 	if !doc.Builds {
 		summary = "It does not build: " + doc.Problems[0].String()

@@ -80,7 +80,7 @@ func (r report) coverage() string {
 	if r.Tests.Coverage.Total == 0 {
 		return percentage(nil)
 	}
-	return fmt.Sprintf("%s of functions; %d of %d statements in all", percentage(r.Tests.Percent), r.Tests.Coverage.Covered, r.Tests.Coverage.Total)
+	return fmt.Sprintf("%s of statements in functions; %d of %d in all", percentage(r.Tests.Percent), r.Tests.Coverage.Covered, r.Tests.Coverage.Total)
 }
 
 // uncovered says which packages the coverage knows nothing of, because their tests

@@ -96,7 +96,8 @@ func (a *auditor) report() (result, error) {
 func rowOf(p packageInfo, r report, tests testDocument, surface apiDocument) row {
 	out := row{Path: p.Path, Name: p.Name, Kind: p.Kind, Cgo: p.Cgo, sizes: p.sizes, Outcome: "not run"}
 	here := func(found problem) bool { return found.Package == p.Path }
-	out.Builds = !slices.ContainsFunc(r.Build.Problems, func(found problem) bool { return here(found) || found.Package == "" })
+	ofNone := slices.ContainsFunc(r.Build.Problems, func(found problem) bool { return found.Package == "" })
+	out.Builds = !ofNone && !slices.Contains(r.Build.Broken, p.Path)
 	for _, finding := range r.Vet.Findings {
 		if here(finding) {
 			out.VetFindings++

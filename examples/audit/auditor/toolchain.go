@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -63,6 +65,7 @@ func (a *auditor) goCommand(args ...string) (command, error) {
 type listed struct {
 	Dir, ImportPath, Name, ForTest               string
 	GoFiles, CgoFiles, TestGoFiles, XTestGoFiles []string
+	Imports                                      []string
 	Error                                        *listError
 	DepsErrors                                   []*listError
 }
@@ -74,7 +77,7 @@ type listError struct{ Pos, Err string }
 // be. Packages that cannot be loaded are among them. The problems are those for
 // which there is no list at all.
 func (a *auditor) list(flags ...string) ([]listed, []problem, error) {
-	pattern := "-json=Dir,ImportPath,Name,ForTest,GoFiles,CgoFiles,TestGoFiles,XTestGoFiles,Error,DepsErrors"
+	pattern := "-json=Dir,ImportPath,Name,ForTest,GoFiles,CgoFiles,TestGoFiles,XTestGoFiles,Imports,Error,DepsErrors"
 	var packages []listed
 	stderr, ok, err := a.stream(func(stdout io.Reader) error {
 		decoder := json.NewDecoder(stdout)
@@ -122,6 +125,30 @@ type loaded struct {
 	sound, soundWithTests []string
 	// problems are what packages lack, testProblems what their tests alone do.
 	problems, testProblems []problem
+	// lacking are the packages that lack something, be it what an import of theirs
+	// does, and imports is what each package imports.
+	lacking map[string]bool
+	imports map[string][]string
+}
+
+// broken lists the packages that do not compile, given what does not: those that lack
+// something or have a problem of their own, and those that import them.
+func (l loaded) broken(problems []problem) []string {
+	broken := maps.Clone(l.lacking)
+	for _, p := range problems {
+		if _, own := l.imports[p.Package]; own {
+			broken[p.Package] = true
+		}
+	}
+	for grown := true; grown; {
+		grown = false
+		for pkg, imports := range l.imports {
+			if !broken[pkg] && slices.ContainsFunc(imports, func(i string) bool { return broken[i] }) {
+				broken[pkg], grown = true, true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(broken))
 }
 
 // loadPackages finds what the module's packages and tests lack.
@@ -130,8 +157,8 @@ func (a *auditor) loadPackages() (loaded, error) {
 	if err != nil {
 		return loaded{}, err
 	}
-	l := loaded{problems: problems}
-	broken, testsBroken := map[string]bool{}, map[string]bool{}
+	l := loaded{problems: problems, lacking: map[string]bool{}, imports: map[string][]string{}}
+	testsBroken := map[string]bool{}
 	for _, p := range packages {
 		own, _, _ := strings.Cut(p.ImportPath, " ")
 		subject, isTest := own, p.ForTest != ""
@@ -150,7 +177,7 @@ func (a *auditor) loadPackages() (loaded, error) {
 				testsBroken[subject] = true
 				l.testProblems = append(l.testProblems, found)
 			} else {
-				broken[subject] = true
+				l.lacking[subject] = true
 				l.problems = append(l.problems, found)
 			}
 		}
@@ -160,10 +187,11 @@ func (a *auditor) loadPackages() (loaded, error) {
 			continue
 		}
 		l.total++
-		if !broken[p.ImportPath] && len(p.GoFiles)+len(p.CgoFiles) > 0 { // go build takes no package that is all tests
+		l.imports[p.ImportPath] = p.Imports
+		if !l.lacking[p.ImportPath] && len(p.GoFiles)+len(p.CgoFiles) > 0 { // go build takes no package that is all tests
 			l.sound = append(l.sound, p.ImportPath)
 		}
-		if !broken[p.ImportPath] && !testsBroken[p.ImportPath] {
+		if !l.lacking[p.ImportPath] && !testsBroken[p.ImportPath] {
 			l.soundWithTests = append(l.soundWithTests, p.ImportPath)
 		}
 	}

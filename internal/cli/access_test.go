@@ -1,0 +1,25 @@
+package cli
+
+import (
+	"bytes"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestWhereTheStoreIsIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	var said bytes.Buffer
+	dir := t.TempDir()
+	a := &app{env: Env{Stderr: &said}, environ: environ{"HOME=" + dir, "XDG_STATE_HOME=" + dir}}
+	for range 2 {
+		got, err := a.storeDir(true, false)
+		require.NoError(t, err)
+		if got != filepath.Join(dir, "maestro") {
+			t.Skip("this machine has a store at the usual place")
+		}
+	}
+	require.Equal(t, 1, strings.Count(said.String(), filepath.Join(dir, "maestro")), said.String())
+}
