@@ -103,7 +103,7 @@ func TestATerminalIsToldWhatToTypeWhenAPersonIsNeeded(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withServer()
 	d.withWorker(map[string]string{"writer": writerScript, "coder": "echo 'the key is missing' >&2; exit 1"})
-	x := d.onTerminal(100, 40, nil, "run", d.file("team.yaml", crewTeam), "Make it so.", "--session", "s", "--watch")
+	x := d.onTerminal(100, 60, nil, "run", d.file("team.yaml", crewTeam), "Make it so.", "--session", "s", "--watch")
 	code, _ := x.ends()
 	require.Equal(t, 3, code)
 	require.Contains(t, x.sees(), "! needs help")

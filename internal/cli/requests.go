@@ -212,10 +212,10 @@ func (a *app) openSince(h team.HelpRequest, over bool) string {
 	case !h.Until.IsZero():
 		since += ", gives up " + moment(&h.Until)
 	}
-	if h.ID != "" {
-		since += ", request " + h.ID
+	if h.ID == "" {
+		return since
 	}
-	return since
+	return "request " + h.ID + " " + since // the id first, where no end of a line can part them
 }
 
 // ticketText says which ticket there is for a request, or why there is none yet;

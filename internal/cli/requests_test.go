@@ -52,8 +52,8 @@ func TestRequestsSayWhatHappenedAndWhatCanBeTyped(t *testing.T) {
 		want string
 	}{
 		{"help", []team.HelpRequest{forHelp()}, `build/dev needs help: test_failure: TestX fails
-  waits since ` + moment(&since) + ` (2h 3m), gives up ` + moment(&until) + `,
-    request build.dev.1
+  request build.dev.1 waits since ` + moment(&since) + ` (2h 3m), gives up
+    ` + moment(&until) + `
   look at the log
   ticket MD-7, https://jira.example/browse/MD-7, this failure's occurrence
     number 3
@@ -63,7 +63,7 @@ func TestRequestsSayWhatHappenedAndWhatCanBeTyped(t *testing.T) {
     maestro resolve s supply PATH  takes your files, checked like an agent's
     maestro resolve s abort        ends the session`},
 		{"budget beside another", []team.HelpRequest{forMoney(), forHelp()}, `ship/dev needs a larger budget: token_budget: it is spent
-  waits since ` + moment(&since) + ` (2h 3m), request ship.dev.1
+  request ship.dev.1 waits since ` + moment(&since) + ` (2h 3m)
   go on:
     maestro budget raise s --persona dev --usd N
       goes on where it was
@@ -76,7 +76,7 @@ func TestRequestsSayWhatHappenedAndWhatCanBeTyped(t *testing.T) {
     maestro resolve s abort --for ship/dev
       ends the session`},
 		{"approval", []team.HelpRequest{forApproval()}, `design needs approval: phase design is done
-  waits since ` + moment(&since) + ` (2h 3m), request design.approval.1
+  request design.approval.1 waits since ` + moment(&since) + ` (2h 3m)
   go on:
     maestro approve s design             lets begin what builds on it
     maestro reject s design --note TEXT  has it done again, told why
