@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/porttest"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio/temporaltest"
 )
@@ -229,7 +229,7 @@ func TestTheUnitReloadsAndDrains(t *testing.T) {
 	t.Parallel()
 	i := newInstall(t)
 	i.write("/etc/maestro/worker.env", fmt.Sprintf("TEMPORAL_ADDRESS=%s\nMAESTRO_HEALTH_PORT=%s\nMAESTRO_METRICS_ADDRESS=127.0.0.1:0\n",
-		temporaltest.Start(t), freePort(t)))
+		temporaltest.Start(t), porttest.Free(t)))
 	agents := fmt.Sprintf(`version: 1
 agents:
   slow: {kind: command, argv: [sh, -c, 'echo x >>%[1]s/ran; until [ -e %[1]s/go ]; do sleep 0.05; done; echo done >done.txt']}
@@ -268,14 +268,4 @@ phases: [{name: build, personas: [dev], produces: [done.txt]}]
 	})
 	require.Equal(t, team.Completed, status.Status)
 	require.Equal(t, "x\n", read(t, i.dir+"/marks/ran"), "the agent ran once")
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	require.NoError(t, err)
-	return port
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/porttest"
 )
 
 // programs is where TestMain leaves maestro, maestro-worker and maestro-server.
@@ -63,7 +64,7 @@ func newReader(t *testing.T, builds bool) *reader {
 	t.Helper()
 	home := t.TempDir()
 	require.NoError(t, copySource("..", filepath.Join(home, "maestro")))
-	r := &reader{home: home, terminals: map[string]*terminal{}, port: freePort(t), uiPort: freePort(t), log: t.Logf}
+	r := &reader{home: home, terminals: map[string]*terminal{}, port: porttest.Free(t), uiPort: porttest.Free(t), log: t.Logf}
 	t.Cleanup(r.leave)
 	path := os.Getenv("PATH")
 	if !builds {
@@ -80,16 +81,6 @@ func newReader(t *testing.T, builds bool) *reader {
 		r.environ = append(r.environ, name+"="+strings.TrimSpace(string(value)))
 	}
 	return r
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { require.NoError(t, l.Close()) }()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	require.NoError(t, err)
-	return port
 }
 
 // copySource copies the source as a reader has it, with the server, which takes

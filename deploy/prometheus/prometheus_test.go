@@ -20,6 +20,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/porttest"
 	"github.com/maestro-hive/maestro/internal/temporalio/temporaltest"
 )
 
@@ -219,7 +220,7 @@ func (s *site) startPrometheus(name, worker string) *api {
 		require.Contains(s.t, text, change[0])
 		text = strings.ReplaceAll(text, change[0], change[1])
 	}
-	address := freeAddress(s.t)
+	address := net.JoinHostPort("127.0.0.1", porttest.Free(s.t))
 	r := s.start(name, "--config.file="+s.write("prometheus.yml", text), "--storage.tsdb.path="+filepath.Join(s.dir, "tsdb"),
 		"--web.listen-address="+address)
 	a := &api{t: s.t, base: "http://" + address}
@@ -232,14 +233,6 @@ func (s *site) startPrometheus(name, worker string) *api {
 		return answer.StatusCode == http.StatusOK
 	}, limit, 50*time.Millisecond, "%s", r.output)
 	return a
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { require.NoError(t, l.Close()) }()
-	return l.Addr().String()
 }
 
 // api is a Prometheus to ask.

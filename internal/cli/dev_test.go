@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/porttest"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -78,7 +79,7 @@ func TestDevServesASessionThroughTheDeathOfItsServer(t *testing.T) {
 func TestDevIsKilledAndGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withProgram()
-	port := freePort(t)
+	port := porttest.Free(t)
 	start := func() (*exec.Cmd, *buffer) {
 		cmd := exec.Command(os.Args[0], "dev", "--port", port, "--headless", "--agents",
 			d.file("agents.yaml", "version: 1\nagents:\n  coder: {kind: command, argv: [sleep, \"600\"]}\n"))
@@ -145,16 +146,6 @@ func TestDevReadsItsWorkerFileAgainAtHangUp(t *testing.T) {
 	require.Contains(t, d.must(0, "agents"), "reviewer")
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, cmd.Wait(), stderr.String())
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { require.NoError(t, l.Close()) }()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	require.NoError(t, err)
-	return port
 }
 
 func TestDevRefusesAPortInUseBeforeAnythingStarts(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 
+	"github.com/maestro-hive/maestro/internal/porttest"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -77,7 +77,7 @@ type process struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	dir := t.TempDir()
-	w := &world{t: t, dir: dir, state: filepath.Join(dir, "state"), address: "127.0.0.1:" + freePort(t)}
+	w := &world{t: t, dir: dir, state: filepath.Join(dir, "state"), address: "127.0.0.1:" + porttest.Free(t)}
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "ledger"), 0o700))
 	w.startServer()
 	return w
@@ -89,14 +89,6 @@ func (w *world) besides(t *testing.T) *world {
 	dir := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "ledger"), 0o700))
 	return &world{t: t, dir: dir, state: filepath.Join(dir, "state"), address: w.address, server: w.server}
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
 
 // start runs a program until the test ends or kills it.
