@@ -12,14 +12,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/porttest"
+	"github.com/maestro-hive/maestro/internal/proctest"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio/temporaltest"
 )
@@ -159,32 +158,14 @@ func (i *install) command(argv ...string) *exec.Cmd {
 // process is the process of the unit.
 type process struct {
 	cmd   *exec.Cmd
-	log   *logged
+	log   *proctest.Output
 	ended chan struct{}
-}
-
-// logged is what a process has logged so far.
-type logged struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // start runs ExecStart until the test ends or stops it.
 func (i *install) start() *process {
 	i.t.Helper()
-	p := &process{cmd: i.command(strings.Fields(i.here(i.unit["ExecStart"][0]))...), log: &logged{}, ended: make(chan struct{})}
+	p := &process{cmd: i.command(strings.Fields(i.here(i.unit["ExecStart"][0]))...), log: &proctest.Output{}, ended: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = io.Discard, p.log
 	require.NoError(i.t, p.cmd.Start())
 	go func() { _ = p.cmd.Wait(); close(p.ended) }()
@@ -229,7 +210,7 @@ func TestTheUnitReloadsAndDrains(t *testing.T) {
 	t.Parallel()
 	i := newInstall(t)
 	i.write("/etc/maestro/worker.env", fmt.Sprintf("TEMPORAL_ADDRESS=%s\nMAESTRO_HEALTH_PORT=%s\nMAESTRO_METRICS_ADDRESS=127.0.0.1:0\n",
-		temporaltest.Start(t), porttest.Free(t)))
+		temporaltest.Start(t), proctest.FreePort(t)))
 	agents := fmt.Sprintf(`version: 1
 agents:
   slow: {kind: command, argv: [sh, -c, 'echo x >>%[1]s/ran; until [ -e %[1]s/go ]; do sleep 0.05; done; echo done >done.txt']}

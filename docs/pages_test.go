@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/porttest"
+	"github.com/maestro-hive/maestro/internal/proctest"
 )
 
 // programs is where TestMain leaves maestro, maestro-worker and maestro-server.
@@ -64,7 +64,7 @@ func newReader(t *testing.T, builds bool) *reader {
 	t.Helper()
 	home := t.TempDir()
 	require.NoError(t, copySource("..", filepath.Join(home, "maestro")))
-	r := &reader{home: home, terminals: map[string]*terminal{}, port: porttest.Free(t), uiPort: porttest.Free(t), log: t.Logf}
+	r := &reader{home: home, terminals: map[string]*terminal{}, port: proctest.FreePort(t), uiPort: proctest.FreePort(t), log: t.Logf}
 	t.Cleanup(r.leave)
 	path := os.Getenv("PATH")
 	if !builds {

@@ -5,7 +5,6 @@
 package cluster_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -15,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -24,6 +22,8 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
+
+	"github.com/maestro-hive/maestro/internal/proctest"
 )
 
 // limit bounds every wait in these tests. The first start may have to build
@@ -156,26 +156,8 @@ func place(t *testing.T) string {
 type process struct {
 	t      *testing.T
 	cmd    *exec.Cmd
-	output *output
+	output *proctest.Output
 	ended  chan struct{}
-}
-
-// output is what a program has printed so far.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
 }
 
 func start(t *testing.T, dir string, flags ...string) *process {
@@ -191,7 +173,7 @@ func shell(t *testing.T, dir, line string) *process {
 
 func begin(t *testing.T, cmd *exec.Cmd) *process {
 	t.Helper()
-	p := &process{t: t, cmd: cmd, output: &output{}, ended: make(chan struct{})}
+	p := &process{t: t, cmd: cmd, output: &proctest.Output{}, ended: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = p.output, p.output
 	require.NoError(t, cmd.Start())
 	go func() { _ = cmd.Wait(); close(p.ended) }()

@@ -3,7 +3,6 @@
 package prometheus_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -20,7 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/porttest"
+	"github.com/maestro-hive/maestro/internal/proctest"
 	"github.com/maestro-hive/maestro/internal/temporalio/temporaltest"
 )
 
@@ -149,34 +148,16 @@ help: {mode: fail}
 // running is a program under way.
 type running struct {
 	cmd    *exec.Cmd
-	output *output
+	output *proctest.Output
 	// address is where it serves HTTP.
 	address string
 	kill    func()
 }
 
-// output is what a program has printed so far.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
-
 // start starts a program until the test ends or kills it.
 func (s *site) start(name string, args ...string) *running {
 	s.t.Helper()
-	r := &running{cmd: exec.Command(name, args...), output: &output{}}
+	r := &running{cmd: exec.Command(name, args...), output: &proctest.Output{}}
 	r.cmd.Stdout, r.cmd.Stderr, r.cmd.Env, r.cmd.Dir = r.output, r.output, s.environ, s.dir
 	require.NoError(s.t, r.cmd.Start())
 	r.kill = sync.OnceFunc(func() {
@@ -220,7 +201,7 @@ func (s *site) startPrometheus(name, worker string) *api {
 		require.Contains(s.t, text, change[0])
 		text = strings.ReplaceAll(text, change[0], change[1])
 	}
-	address := net.JoinHostPort("127.0.0.1", porttest.Free(s.t))
+	address := net.JoinHostPort("127.0.0.1", proctest.FreePort(s.t))
 	r := s.start(name, "--config.file="+s.write("prometheus.yml", text), "--storage.tsdb.path="+filepath.Join(s.dir, "tsdb"),
 		"--web.listen-address="+address)
 	a := &api{t: s.t, base: "http://" + address}

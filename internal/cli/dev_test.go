@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/porttest"
+	"github.com/maestro-hive/maestro/internal/proctest"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -79,12 +79,12 @@ func TestDevServesASessionThroughTheDeathOfItsServer(t *testing.T) {
 func TestDevIsKilledAndGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withProgram()
-	port := porttest.Free(t)
-	start := func() (*exec.Cmd, *buffer) {
+	port := proctest.FreePort(t)
+	start := func() (*exec.Cmd, *proctest.Output) {
 		cmd := exec.Command(os.Args[0], "dev", "--port", port, "--headless", "--agents",
 			d.file("agents.yaml", "version: 1\nagents:\n  coder: {kind: command, argv: [sleep, \"600\"]}\n"))
 		cmd.Env = append(d.environ, asProgram+"="+d.bin)
-		stderr := &buffer{}
+		stderr := &proctest.Output{}
 		cmd.Stderr = stderr
 		require.NoError(t, cmd.Start())
 		t.Cleanup(func() {
@@ -121,7 +121,7 @@ func TestDevReadsItsWorkerFileAgainAtHangUp(t *testing.T) {
 	}
 	cmd := exec.Command(os.Args[0], "dev", "--port", "0", "--headless", "--health-port", "0", "--log-format", "json", "--agents", file("coder"))
 	cmd.Env = append(d.environ, asProgram+"="+d.bin)
-	stderr := &buffer{}
+	stderr := &proctest.Output{}
 	cmd.Stderr = stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal whose end SIGHUP could tell of
 	require.NoError(t, cmd.Start())

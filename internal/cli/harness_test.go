@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -10,7 +9,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -18,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/cli"
+	"github.com/maestro-hive/maestro/internal/proctest"
 	"github.com/maestro-hive/maestro/internal/temporalio/temporaltest"
 )
 
@@ -35,24 +34,6 @@ func TestMain(m *testing.M) {
 		}))
 	}
 	os.Exit(m.Run())
-}
-
-// buffer is a stream that a test may read while a command writes.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 // desk is a place to type commands at: a directory, a store and an environment
@@ -114,7 +95,7 @@ func (d *desk) file(name, content string) string {
 // command is a command line under way or done.
 type command struct {
 	t              *testing.T
-	stdout, stderr buffer
+	stdout, stderr proctest.Output
 	code           int
 	interrupt      context.CancelFunc
 	done           chan struct{}
@@ -196,7 +177,7 @@ func (c *command) shows(text string) {
 	c.reads(&c.stdout, text)
 }
 
-func (c *command) reads(b *buffer, text string) {
+func (c *command) reads(b *proctest.Output, text string) {
 	c.t.Helper()
 	deadline := time.After(patience)
 	for !strings.Contains(b.String(), text) {

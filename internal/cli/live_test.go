@@ -13,7 +13,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
 
-	"github.com/maestro-hive/maestro/internal/porttest"
+	"github.com/maestro-hive/maestro/internal/proctest"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -156,7 +156,7 @@ func TestADrawingSurvivesTheDeathOfTheServer(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withProgram()
 	agents := d.file("agents.yaml", "version: 1\nagents:\n  coder: {kind: command, argv: [sh, "+d.file("coder.sh", d.gated())+"]}\n")
-	dev := d.begin("dev", "--port", "0", "--ui-port", porttest.Free(t), "--agents", agents)
+	dev := d.begin("dev", "--port", "0", "--ui-port", proctest.FreePort(t), "--agents", agents)
 	dev.says("Stop with Ctrl-C")
 	d.set("TEMPORAL_ADDRESS", address(t, dev.stderr.String()))
 	d.must(0, "run", d.file("team.yaml", strings.Replace(oneTeam, ", produces: [code.txt]", "", 1)), "Build.", "--session", "s")

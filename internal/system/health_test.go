@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/host"
-	"github.com/maestro-hive/maestro/internal/porttest"
+	"github.com/maestro-hive/maestro/internal/proctest"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -105,7 +105,7 @@ func TestMetricsAndHealthShareAListener(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.withHoldingAgent()
-	port := porttest.Free(t)
+	port := proctest.FreePort(t)
 	w.variables = []string{"MAESTRO_HEALTH_PORT=" + port}
 	worker := w.serves(w.start(filepath.Join(programs, "worker"), "--metrics-address", "127.0.0.1:"+port))
 	require.Equal(t, "http://127.0.0.1:"+port+"/metrics", metricsURL(t, worker))

@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 
-	"github.com/maestro-hive/maestro/internal/porttest"
+	"github.com/maestro-hive/maestro/internal/proctest"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -70,14 +70,14 @@ type world struct {
 // process is a program that a test has started and may kill.
 type process struct {
 	cmd    *exec.Cmd
-	output *safeBuffer
+	output *proctest.Output
 	done   chan struct{}
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	dir := t.TempDir()
-	w := &world{t: t, dir: dir, state: filepath.Join(dir, "state"), address: "127.0.0.1:" + porttest.Free(t)}
+	w := &world{t: t, dir: dir, state: filepath.Join(dir, "state"), address: "127.0.0.1:" + proctest.FreePort(t)}
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "ledger"), 0o700))
 	w.startServer()
 	return w
@@ -100,7 +100,7 @@ func (w *world) start(name string, args ...string) *process {
 // startWith starts a program with more variables than the others have.
 func (w *world) startWith(variables []string, name string, args ...string) *process {
 	w.t.Helper()
-	p := &process{cmd: exec.Command(name, args...), output: &safeBuffer{}, done: make(chan struct{})}
+	p := &process{cmd: exec.Command(name, args...), output: &proctest.Output{}, done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
 	p.cmd.Env = append(w.environment(), variables...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
