@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -64,10 +65,6 @@ func (c *closeUp) readWebUI(ctx context.Context) {
 			c.webUI = strings.TrimRight(o.WebUI, "/")
 		}
 	}
-}
-
-func (c *closeUp) key() team.SessionKey {
-	return team.SessionKey{Namespace: c.conn.Namespace, Session: c.session}
 }
 
 // readCheckpoint reads the newest checkpoint and its team. What cannot be read stays
@@ -172,7 +169,7 @@ func (c *closeUp) drawn(ctx context.Context, a *app, v view) screen.Session {
 		s.Phases = append(s.Phases, phase)
 	}
 	for _, note := range v.Notes {
-		if !containsAny(note, waits) { // the drawing tells of breakers itself
+		if !slices.ContainsFunc(waits, func(w string) bool { return strings.Contains(note, w) }) { // the drawing tells of breakers itself
 			s.Notes = append(s.Notes, note)
 		}
 	}
@@ -190,15 +187,6 @@ func standsStill(p team.PhaseStatus) bool {
 		still = still || as.Status == team.HelpIsNeeded
 	}
 	return still
-}
-
-func containsAny(text string, parts []string) bool {
-	for _, part := range parts {
-		if strings.Contains(text, part) {
-			return true
-		}
-	}
-	return false
 }
 
 func (c *closeUp) drawnAssignment(v view, phase string, as team.AssignmentStatus, passes map[team.AssignmentID]int) screen.Assignment {

@@ -100,7 +100,7 @@ func (k *stack) summarise(ctx context.Context, w *watcher, v view, keep bool) er
 	}
 	a.print("")
 	a.writeStatus(a.env.Stdout, v)
-	key := team.SessionKey{Namespace: k.conn.Namespace, Session: w.session}
+	key := w.key()
 	c, err := a.newest(ctx, k.store, key)
 	if err != nil {
 		return err

@@ -119,9 +119,6 @@ func (a *app) doctor(ctx context.Context, f doctorFlags) error {
 }
 
 const (
-	// pageWidth is the width, in characters, that findings are wrapped to. Only
-	// commands, which are to be copied, and words that are longer go beyond.
-	pageWidth = 80
 	// resultWidth and checkWidth are those of the first columns; a longer name of a
 	// check has a line for itself.
 	resultWidth = len(odd) + 2
@@ -155,22 +152,4 @@ func (a *app) writeFindings(doc doctorDocument) {
 			a.print("%*s$ %s", resultWidth, "", f.Command)
 		}
 	}
-}
-
-// wrap breaks text into lines of at most width characters, at spaces. A word that is
-// longer has a line for itself.
-func wrap(text string, width int) []string {
-	lines := []string{""}
-	for _, word := range strings.Fields(printable(text)) {
-		last := &lines[len(lines)-1]
-		switch {
-		case *last == "":
-			*last = word
-		case utf8.RuneCountInString(*last)+1+utf8.RuneCountInString(word) <= width:
-			*last += " " + word
-		default:
-			lines = append(lines, word)
-		}
-	}
-	return lines
 }

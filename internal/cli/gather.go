@@ -33,6 +33,11 @@ type watcher struct {
 	now     func() time.Time
 }
 
+// key is what the store knows the session by.
+func (w *watcher) key() team.SessionKey {
+	return team.SessionKey{Namespace: w.conn.Namespace, Session: w.session}
+}
+
 // view is what is known of a session.
 type view struct {
 	team.Status
@@ -144,7 +149,7 @@ func (w *watcher) mirrored(d *workflowservice.DescribeWorkflowExecutionResponse)
 	if owner := memo[string](d, workflows.MemoStore); owner != "" && owner != w.store.ID() {
 		return nil, nil
 	}
-	e, err := w.store.Execution(team.SessionKey{Namespace: w.conn.Namespace, Session: w.session})
+	e, err := w.store.Execution(w.key())
 	switch {
 	case errors.Is(err, team.ErrNotFound), errors.Is(err, team.ErrCorrupt):
 		return nil, nil // the session itself goes on without its mirror
@@ -157,7 +162,7 @@ func (w *watcher) mirrored(d *workflowservice.DescribeWorkflowExecutionResponse)
 // ledger reads the session's ledger; nil where it cannot be read, which `checkpoints
 // verify` explains.
 func (w *watcher) ledger() *budget.Ledger {
-	l, err := w.store.Ledger(team.SessionKey{Namespace: w.conn.Namespace, Session: w.session})
+	l, err := w.store.Ledger(w.key())
 	if err != nil {
 		return nil
 	}

@@ -115,12 +115,7 @@ func number(n int64) string {
 }
 
 // count is a number and its noun.
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return strconv.Itoa(n) + " " + noun + "s"
-}
+func count(n int, noun string) string { return team.Count(n, noun) }
 
 // verbed is a number, its noun, and the verb that goes with it.
 func verbed(n int, noun, one, many string) string {
@@ -191,4 +186,26 @@ func dash(text string) string {
 		return "-"
 	}
 	return text
+}
+
+// pageWidth is the width, in characters, that text for people is wrapped to. Only
+// commands, which are to be copied, and words that are longer go beyond.
+const pageWidth = 80
+
+// wrap breaks text into lines of at most width characters, at spaces. A word that is
+// longer has a line for itself.
+func wrap(text string, width int) []string {
+	lines := []string{""}
+	for _, word := range strings.Fields(printable(text)) {
+		last := &lines[len(lines)-1]
+		switch {
+		case *last == "":
+			*last = word
+		case utf8.RuneCountInString(*last)+1+utf8.RuneCountInString(word) <= width:
+			*last += " " + word
+		default:
+			lines = append(lines, word)
+		}
+	}
+	return lines
 }

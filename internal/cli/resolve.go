@@ -198,7 +198,7 @@ func (a *app) handedIn(ctx context.Context, w *watcher, info *workflowpb.Workflo
 	if w.store == nil || owner != "" && owner != w.store.ID() {
 		return "", usagef("the files go to the store of session %s (%s), which is not at hand; give its --state-dir", w.session, dash(owner))
 	}
-	key := team.SessionKey{Namespace: w.conn.Namespace, Session: w.session}
+	key := w.key()
 	from, err := a.newest(ctx, w.store, key)
 	if err != nil {
 		return "", err

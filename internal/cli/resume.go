@@ -281,7 +281,7 @@ func (a *app) wantsApproval(ctx context.Context, w *watcher, phase string) bool 
 	if w.store == nil {
 		return true
 	}
-	c, err := a.newest(ctx, w.store, team.SessionKey{Namespace: w.conn.Namespace, Session: w.session})
+	c, err := a.newest(ctx, w.store, w.key())
 	if err != nil {
 		return true
 	}

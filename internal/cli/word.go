@@ -9,7 +9,6 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
 	"github.com/maestro-hive/maestro/workflows"
 )
@@ -53,7 +52,7 @@ func (w *watcher) kept() bool {
 	if w.store == nil {
 		return false
 	}
-	_, err := w.store.Execution(team.SessionKey{Namespace: w.conn.Namespace, Session: w.session})
+	_, err := w.store.Execution(w.key())
 	return err == nil
 }
 

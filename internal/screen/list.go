@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"charm.land/lipgloss/v2"
+
+	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // list is the list of artifacts, to select one of.
@@ -52,7 +54,7 @@ func (l *list) draw(t theme, width, height int, footer string) []string {
 	from := max(l.cursor-rows+1, 0)
 	title := "Artifacts"
 	if len(l.all) > 0 {
-		title = fmt.Sprintf("Artifacts: %s", count(len(l.all), "file"))
+		title = fmt.Sprintf("Artifacts: %s", team.Count(len(l.all), "file"))
 	}
 	lines := []string{" " + t.paint(strong, title)}
 	switch {

@@ -203,7 +203,7 @@ func (p *painter) says(a Assignment) string {
 		fmt.Fprintf(&b, "(by its fallback %s) ", safe(a.Agent))
 	}
 	if a.LostWorkers > 0 {
-		fmt.Fprintf(&b, "(%s lost) ", count(a.LostWorkers, "worker"))
+		fmt.Fprintf(&b, "(%s lost) ", team.Count(a.LostWorkers, "worker"))
 	}
 	prefix := p.paint(faint, b.String())
 	switch {

@@ -128,11 +128,3 @@ func tokens(n int64) string {
 	}
 	return short(n)
 }
-
-// count is a number and its noun.
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}

@@ -1,6 +1,7 @@
 package team
 
 import (
+	"strconv"
 	"strings"
 	"unicode"
 )
@@ -18,4 +19,12 @@ func Printable(text string) string {
 		return r
 	}, text)
 	return strings.Join(strings.Fields(text), " ")
+}
+
+// Count is a number and its noun, as people write them.
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
 }
