@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -302,14 +303,20 @@ func self(t *testing.T) string {
 	return path
 }
 
+// freePort is a port that nobody listens on, from where neither the system nor a server takes any by itself.
 func freePort(t *testing.T) int {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { _ = listener.Close() }()
-	address, ok := listener.Addr().(*net.TCPAddr)
-	require.True(t, ok)
-	return address.Port
+	const least, most = 10_000, 12_000
+	for range 100 {
+		port := least + rand.IntN(most-least)
+		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err == nil {
+			require.NoError(t, listener.Close())
+			return port
+		}
+	}
+	t.Fatalf("no port between %d and %d is free", least, most)
+	return 0
 }
 
 func quiet() sdklog.Logger { return sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)) }

@@ -251,10 +251,16 @@ func (m *startMessages) pass() {
 	m.held.Reset()
 }
 
-// said is the last line of what was held back.
+// said is why the server ended: the last line of what was held back, or what it
+// crashed of, which stands before the stacks.
 func (m *startMessages) said() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	lines := strings.Split(strings.TrimSpace(m.held.String()), "\n")
+	for _, line := range lines {
+		if strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") {
+			return line
+		}
+	}
 	return lines[len(lines)-1]
 }

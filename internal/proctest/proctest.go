@@ -5,32 +5,30 @@ package proctest
 import (
 	"bytes"
 	"math/rand/v2"
-	"net"
 	"strconv"
 	"sync"
 	"testing"
 )
 
-// The range is below those that systems take ports for outgoing connections from: a
-// port there could be gone before the server that it is for has started.
+// The range is below those that systems take ports for outgoing connections from, and
+// that the development server takes its own from.
 const (
 	least = 12_000
-	most  = 32_000
+	most  = 20_000
 )
 
-// FreePort returns a TCP port of 127.0.0.1 that nobody listens on.
+// FreePort returns a TCP port of 127.0.0.1 that nobody listens on. Until the test ends,
+// no other test gets it: a server may start on it late, and again.
 func FreePort(t *testing.T) string {
 	t.Helper()
 	for range 100 {
-		port := strconv.Itoa(least + rand.IntN(most-least)) //nolint:gosec // any will do
-		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort("127.0.0.1", port))
+		port := least + rand.IntN(most-least) //nolint:gosec // any will do
+		release, err := hold(port)
 		if err != nil {
 			continue
 		}
-		if err := l.Close(); err != nil {
-			t.Fatalf("give port %s back: %s", port, err)
-		}
-		return port
+		t.Cleanup(release)
+		return strconv.Itoa(port)
 	}
 	t.Fatalf("no port between %d and %d is free", least, most)
 	return ""

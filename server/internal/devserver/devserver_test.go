@@ -188,11 +188,47 @@ func TestPorts(t *testing.T) {
 	listener, err := net.Listen("tcp", address)
 	require.NoError(t, err, "its holder can open it")
 	first.release()
-	require.ErrorContains(t, claimPort(t.Context(), "web UI", internalIP, first.port),
-		"cannot listen on "+address+" for the web UI: another process uses this port")
+	_, err = claimPort(t.Context(), "web UI", internalIP, first.port)
+	require.ErrorContains(t, err, "cannot listen on "+address+" for the web UI: another process uses this port")
 
 	time.AfterFunc(portPatience/10, func() { _ = listener.Close() })
-	require.NoError(t, claimPort(t.Context(), "web UI", internalIP, first.port), "a port that is being given up is waited for")
+	claimed, err := claimPort(t.Context(), "web UI", internalIP, first.port)
+	require.NoError(t, err, "a port that is being given up is waited for")
+	claimed.release()
+	claimed, err = claimPort(t.Context(), "web UI", internalIP, first.port)
+	require.NoError(t, err)
+	t.Cleanup(claimed.release)
+	_, err = holdPort(internalIP, first.port)
+	require.Error(t, err, "a claimed port is held")
+}
+
+// TestOnePortForSeveral has the port held, so that each of the servers finds it free and all but one lose it between
+// that and their listening.
+func TestOnePortForSeveral(t *testing.T) {
+	t.Parallel()
+	port, err := reservePort(internalIP)
+	require.NoError(t, err)
+	t.Cleanup(port.release)
+	const servers = 3
+	errs := make(chan error, servers)
+	for range servers {
+		go func() {
+			server, err := Start(t.Context(), Options{IP: internalIP, Port: port.port, Headless: true})
+			if err == nil {
+				t.Cleanup(func() { _ = server.Stop() })
+			}
+			errs <- err
+		}()
+	}
+	started := 0
+	for range servers {
+		if err := <-errs; err != nil {
+			require.Regexp(t, "address already in use|another process uses this port", err)
+			continue
+		}
+		started++
+	}
+	require.Equal(t, 1, started)
 }
 
 func TestDatabaseFileOfAnotherProgram(t *testing.T) {

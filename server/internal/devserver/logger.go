@@ -42,6 +42,16 @@ func (l *lifecycle) die(err error) {
 	})
 }
 
+// absorb, deferred, ends the panic that follows a fatal fault: a sync.OnceValue under which Fatal ends the goroutine
+// panics. Other panics go on.
+func (l *lifecycle) absorb() {
+	select {
+	case <-l.died:
+		_ = recover()
+	default:
+	}
+}
+
 func (l *logger) With(tags ...tag.Tag) log.Logger {
 	return &logger{sink: slog.New(l.sink.Handler().WithAttrs(attributes(tags))), life: l.life}
 }

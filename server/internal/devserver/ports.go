@@ -46,9 +46,13 @@ func reservePort(ip string) (reservation, error) {
 	return reservation{}, fmt.Errorf("no free port on %s: %w", ip, last)
 }
 
-// claimPort checks that nothing listens on a port that was asked for, and waits a moment for one that is just being
-// given up. It does not hold the port: whoever takes it after this makes the listener fail, which is reported too.
-func claimPort(ctx context.Context, what, ip string, port int) error {
+// claimPort takes a port that was asked for, and waits a moment for one that is just being given up. Where connections
+// of a former server linger, nobody can be kept from it: whoever takes it then makes the listener fail, which is
+// reported, too.
+func claimPort(ctx context.Context, what, ip string, port int) (reservation, error) {
+	if release, err := holdPort(ip, port); err == nil {
+		return reservation{port: port, release: release}, nil
+	}
 	address := net.JoinHostPort(ip, strconv.Itoa(port))
 	var config net.ListenConfig
 	deadline := time.NewTimer(portPatience)
@@ -56,16 +60,16 @@ func claimPort(ctx context.Context, what, ip string, port int) error {
 	for {
 		listener, err := config.Listen(ctx, "tcp", address)
 		if err == nil {
-			return listener.Close()
+			return reservation{port: port, release: func() {}}, listener.Close()
 		}
 		if !errors.Is(err, syscall.EADDRINUSE) {
-			return fmt.Errorf("cannot listen on %s for the %s: %w", address, what, err)
+			return reservation{}, fmt.Errorf("cannot listen on %s for the %s: %w", address, what, err)
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return reservation{}, ctx.Err()
 		case <-deadline.C:
-			return fmt.Errorf("cannot listen on %s for the %s: another process uses this port", address, what)
+			return reservation{}, fmt.Errorf("cannot listen on %s for the %s: another process uses this port", address, what)
 		case <-time.After(portPause):
 		}
 	}

@@ -78,6 +78,7 @@ func startOn(ctx context.Context, options Options, db *database) (*Server, error
 func (s *Server) startTemporal(ctx context.Context, options Options, ports *ports) error {
 	started := make(chan error, 1)
 	go func() {
+		defer s.life.absorb()
 		var err error
 		s.temporal, err = temporal.NewServer(serverOptions(options, ports, s.database.config, s.life)...)
 		if err == nil {

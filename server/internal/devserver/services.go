@@ -20,7 +20,7 @@ const (
 	internalIP = "127.0.0.1"
 )
 
-// ports are the ports of one server; the internal ones are held until release.
+// ports are the ports of one server; they are held until release.
 type ports struct {
 	frontend, history, matching, worker, ui int
 
@@ -42,7 +42,7 @@ func (p *ports) choose(ctx context.Context, options Options) error {
 		if err := p.reserve(options.IP, &p.frontend); err != nil {
 			return err
 		}
-	} else if err := claimPort(ctx, "Temporal frontend", options.IP, options.Port); err != nil {
+	} else if err := p.claim(ctx, "Temporal frontend", options.IP, options.Port); err != nil {
 		return err
 	}
 	for _, port := range []*int{&p.history, &p.matching, &p.worker} {
@@ -59,7 +59,7 @@ func (p *ports) choose(ctx context.Context, options Options) error {
 func (p *ports) chooseUI(ctx context.Context, options Options) error {
 	if options.UIPort != 0 {
 		p.ui = options.UIPort
-		return claimPort(ctx, "web UI", options.UIIP, options.UIPort)
+		return p.claim(ctx, "web UI", options.UIIP, options.UIPort)
 	}
 	if beside := options.Port + uiPortOffset; options.Port != 0 && beside <= maxPort {
 		if release, err := holdPort(options.UIIP, beside); err == nil {
@@ -78,6 +78,15 @@ func (p *ports) reserve(ip string, port *int) error {
 	}
 	p.held = append(p.held, taken)
 	*port = taken.port
+	return nil
+}
+
+func (p *ports) claim(ctx context.Context, what, ip string, port int) error {
+	taken, err := claimPort(ctx, what, ip, port)
+	if err != nil {
+		return err
+	}
+	p.held = append(p.held, taken)
 	return nil
 }
 
