@@ -106,7 +106,7 @@ func TestHelpElsewhereEndsTheWait(t *testing.T) {
 		<-ctx.Done()
 		return activities.Awaited{}, ctx.Err()
 	}, nil))
-	require.ErrorContains(t, env.GetWorkflowError(), "build/b needs help")
+	require.ErrorContains(t, env.GetWorkflowError(), "build/b failed")
 	got := status(t, env)
 	require.Equal(t, team.Pending, got.Phases[0].Assignments[0].Status)
 	require.Equal(t, 0, got.Phases[0].Assignments[0].Rounds)

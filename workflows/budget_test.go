@@ -80,7 +80,7 @@ func TestRoundThatCouldNotLookDoesNotForgetWhatWasSpent(t *testing.T) {
 			temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{report}})
 	}
 	env := s.play(t)
-	help := requireHelp(t, env, "build/a needs help: resource_error: a blob is gone")
+	help := requireHelp(t, env, "build/a failed: resource_error: a blob is gone")
 	require.Equal(t, int64(7), help[0].Usage.Tokens())
 	require.Equal(t, int64(7), status(t, env).Usage.Tokens())
 }

@@ -365,7 +365,7 @@ func (s *session) close(ctx, patient workflow.Context) (SessionResult, error) {
 	case s.ended != nil:
 		h := s.ended
 		s.status.Status = team.Failed
-		s.status.Reason = fmt.Sprintf("%s/%s needs help: %s: %s", h.Phase, h.Persona, h.Category, h.Message)
+		s.status.Reason = fmt.Sprintf("%s/%s %s: %s: %s", h.Phase, h.Persona, h.Need(), h.Category, h.Message)
 		if s.endedBy != "" {
 			s.status.Reason += " (" + s.endedBy + ")"
 		}

@@ -307,7 +307,7 @@ func TestBranchesThatDoNotFitTogetherNeedHelp(t *testing.T) {
 	s := &stage{team: newTeam(left, right, join), conflicts: map[string][]team.Conflict{
 		"join": {{Path: "main.go", Between: []team.AssignmentID{{Phase: "left", Persona: "a"}, {Phase: "right", Persona: "b"}}}},
 	}}
-	requireHelp(t, s.play(t), "join/c needs help: contract_violation: what phase join builds on does not fit together: main.go (left/a, right/b)")
+	requireHelp(t, s.play(t), "join/c failed: contract_violation: what phase join builds on does not fit together: main.go (left/a, right/b)")
 	require.NotContains(t, s.order(), "join/c.1")
 }
 
@@ -360,7 +360,7 @@ func TestSpentRoundsEndTheSessionWithTheReportOfEveryAttempt(t *testing.T) {
 		return team.RoundResult{}, failedRound(team.TestFailure, "TestX fails")
 	}
 	env := s.play(t)
-	help := requireHelp(t, env, "build/a needs help: test_failure: TestX fails")
+	help := requireHelp(t, env, "build/a failed: test_failure: TestX fails")
 	require.Len(t, help[0].Attempts, 4, "two rounds of two attempts")
 	require.NotEmpty(t, help[0].Advice)
 	require.Equal(t, []string{"build/a.1", "build/a.2"}, s.order())
@@ -378,7 +378,7 @@ func TestUselessRoundsAreNotTried(t *testing.T) {
 		s.round = func(activities.RoundInput) (team.RoundResult, error) {
 			return team.RoundResult{}, failedRound(c, "no use")
 		}
-		requireHelp(t, s.play(t), "build/a needs help: "+string(c))
+		requireHelp(t, s.play(t), "build/a failed: "+string(c))
 		require.Len(t, s.rounds, 1, c)
 	}
 }
@@ -396,7 +396,7 @@ func TestOthersFinishWhenOneNeedsHelp(t *testing.T) {
 		}
 		return team.RoundResult{}, nil
 	}
-	requireHelp(t, s.play(t), "build/a needs help: auth: bad key")
+	requireHelp(t, s.play(t), "build/a failed: auth: bad key")
 	require.ElementsMatch(t, []string{"build/a.1", "build/b.1", "docs/c.1"}, s.order())
 	require.Len(t, s.advanced, 1, "finished work is recorded")
 	require.Equal(t, "docs", s.advanced[0].Phase)
@@ -433,7 +433,7 @@ func TestSealThatKeepsFailingNeedsHelp(t *testing.T) {
 	s.seal = func(activities.SealInput) activities.SealResult {
 		return activities.SealResult{Tree: "merged", Failure: team.Failf(team.TestFailure, "does not build")}
 	}
-	help := requireHelp(t, s.play(t), "build/b needs help: test_failure: does not build")
+	help := requireHelp(t, s.play(t), "build/b failed: test_failure: does not build")
 	require.Equal(t, []team.AttemptFailure{{Category: team.TestFailure, Message: "does not build"}}, help[0].Attempts)
 	require.Len(t, s.seals, 2, "the integrator has one round left after its own")
 	require.Empty(t, s.advanced)

@@ -39,7 +39,7 @@ func requestChanges(p palette, before, now team.Status) []string {
 		old, known := open[h.ID]
 		delete(open, h.ID)
 		if !known && !now.Status.Closed() {
-			lines = append(lines, fmt.Sprintf("%s: %s: %s", subject(h), p.paint(red, asks(h)), clip(matter(h), 200)))
+			lines = append(lines, fmt.Sprintf("%s: %s: %s", subject(h), p.paint(red, h.Need()), clip(matter(h), 200)))
 		}
 		if t := ticketText(h.Ticket); t != "" && t != ticketText(old.Ticket) {
 			lines = append(lines, fmt.Sprintf("%s: %s", subject(h), t))

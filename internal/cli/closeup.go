@@ -219,7 +219,7 @@ func (a *app) drawnRequests(s team.Status) []screen.Request {
 	goOn := screen.Command{Text: a.again("resume " + s.Session), Does: "goes on, its finished work restored"}
 	var all []screen.Request
 	for _, h := range s.Help {
-		r := screen.Request{Title: subject(h) + " " + asks(h) + ": " + matter(h), Until: h.Until}
+		r := screen.Request{Title: subject(h) + " " + h.Need() + ": " + matter(h), Until: h.Until}
 		for _, w := range ways(s.Session, h, s.Help) {
 			r.Commands = append(r.Commands, screen.Command{Text: a.again(w.command), Does: w.does})
 		}

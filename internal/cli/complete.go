@@ -97,7 +97,7 @@ func (a *app) completeOpen(cmd *cobra.Command, args []string, begun string, of f
 		for _, e := range a.waiting(cmd.Context()) {
 			for _, h := range e.Help {
 				if len(of(h)) > 0 {
-					offer(e.Session, subject(h)+" "+asks(h))
+					offer(e.Session, subject(h)+" "+h.Need())
 				}
 			}
 		}
@@ -106,7 +106,7 @@ func (a *app) completeOpen(cmd *cobra.Command, args []string, begun string, of f
 	e, _ := a.execution(args[0])
 	for _, h := range e.Help {
 		for _, word := range of(h) {
-			offer(word, subject(h)+" "+asks(h))
+			offer(word, subject(h)+" "+h.Need())
 		}
 	}
 	return out, asGiven

@@ -47,18 +47,6 @@ func matter(h team.HelpRequest) string {
 	return string(h.Category) + ": " + printable(h.Message)
 }
 
-// asks is what a request is for, in words.
-func asks(h team.HelpRequest) string {
-	switch kindOf(h) {
-	case team.ForMoney:
-		return "needs a larger budget"
-	case team.ForApproval:
-		return "needs approval"
-	case team.ForHelp:
-	}
-	return "needs help"
-}
-
 // way is something that a person can type about a request.
 type way struct {
 	command string // without the program's name
@@ -119,7 +107,7 @@ func waitsFor(open []team.HelpRequest) string {
 // said elsewhere. Of a session that has ended it says what the request came to, and
 // nothing of how it is answered.
 func (a *app) requestLines(s team.Status, h team.HelpRequest, attempts bool) []string {
-	title := fmt.Sprintf("%s %s: %s", subject(h), a.paint.paint(red, asks(h)), clip(matter(h), 300))
+	title := fmt.Sprintf("%s %s: %s", subject(h), a.paint.paint(red, h.Need()), clip(matter(h), 300))
 	if s.Status.Closed() && strings.HasPrefix(s.Reason, subject(h)+" ") {
 		title = printable(s.Reason) // it says who has ended the session, or that nobody has come
 	}
@@ -129,7 +117,7 @@ func (a *app) requestLines(s team.Status, h team.HelpRequest, attempts bool) []s
 			lines = append(lines, "  "+strings.Repeat("  ", min(i, 1))+line)
 		}
 	}
-	if !h.Since.IsZero() {
+	if !h.Since.IsZero() && (len(h.Answers) > 0 || !s.Status.Closed()) { // else nobody was asked
 		add("%s", a.openSince(h, s.Status.Closed()))
 	}
 	if attempts {

@@ -252,7 +252,7 @@ func TestASpentSessionExitsOneWithEveryAttempt(t *testing.T) {
 	got = d.run("run", d.file("team.yaml", twoTeam), "-", "--session", "s-2", "--watch")
 	require.Equal(t, 1, got.code, got.stderr.String())
 	for _, want := range []string{
-		"build/dev needs help: unknown:", "  attempt 1-2: unknown:",
+		"build/dev failed: unknown:", "  attempt 1-2: unknown:",
 		"what it printed: maestro logs s-2 build/dev",
 	} {
 		require.Contains(t, got.stderr.String(), want)

@@ -30,7 +30,7 @@ func TestBudgetStopsTheSession(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, agent.Config{Agents: map[string]agent.Definition{"a": costing()}})
 	_, err := s.run("s", threeSteps(team.Budget{Tokens: 150}))
-	require.ErrorContains(t, err, "three/dev needs help: token_budget: the budget of the session is spent: 30 of 150 tokens are left, and the next call needs 60")
+	require.ErrorContains(t, err, "three/dev failed: token_budget: the budget of the session is spent: 30 of 150 tokens are left, and the next call needs 60")
 	require.Equal(t, int64(120), s.execution("s").Usage.Tokens(), "the cap is not passed by an attempt that is known to be too dear")
 	ledger, err := s.store.Ledger(team.SessionKey{Namespace: "default", Session: "s"})
 	require.NoError(t, err)

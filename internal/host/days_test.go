@@ -97,7 +97,7 @@ func TestSpentDayStopsASessionThatMayNotAsk(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, agent.Config{Agents: map[string]agent.Definition{"a": costing()}})
 	_, err := s.run("s", threeSteps(team.Budget{Daily: team.Cap{Tokens: 150}}))
-	require.ErrorContains(t, err, "three/dev needs help: token_budget: the daily budget of team t is spent: 30 of 150 tokens are left, and the next call needs 60; the next day begins at "+tomorrow())
+	require.ErrorContains(t, err, "three/dev failed: token_budget: the daily budget of team t is spent: 30 of 150 tokens are left, and the next call needs 60; the next day begins at "+tomorrow())
 	require.Equal(t, int64(120), s.spentBy("s"))
 	require.Equal(t, tokens(120), s.day().Granted)
 }

@@ -43,7 +43,7 @@ func TestResumedSession(t *testing.T) {
 	}})
 	tm := pairs()
 	_, err := s.run("s", tm)
-	require.ErrorContains(t, err, "pair/moody needs help")
+	require.ErrorContains(t, err, "pair/moody failed")
 	require.Equal(t, int64(21), s.execution("s").Usage.InputTokens)
 	tm.Personas["moody"] = team.Persona{Role: "moody", Agent: "moody", Instructions: "do", Attempts: 2}
 	require.NoError(t, os.WriteFile(mended, nil, 0o600))

@@ -104,12 +104,12 @@ var failureTable = map[Category]Rule{
 	Syntax: {
 		true, true, CountsAsSuccess, FromFiles, false,
 		"The files do not parse or build. Read the output, mend exactly what it names, and leave the rest as it is.",
-		"The agent could not mend its files. See the output, make the instructions more precise, or give the persona an abler agent or more attempts.",
+		"Its files still do not parse or build. See the output: mend what it names, make the instructions more precise, or give the persona an abler agent or more attempts.",
 	},
 	TestFailure: {
 		true, true, CountsAsSuccess, FromFiles, false,
 		"A check failed on your files. Read its output, find the cause in your files, and change them so that the check passes.",
-		"The agent could not make the check pass. See its output and whether the check asks for the right thing, make the instructions more precise, or give the persona an abler agent or more attempts.",
+		"The check still does not pass. See its output and whether the check asks for the right thing, make the instructions more precise, or give the persona an abler agent or more attempts.",
 	},
 	ContractViolation: {
 		true, true, CountsAsSuccess, FromFiles, false,

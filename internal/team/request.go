@@ -54,6 +54,21 @@ type HelpRequest struct {
 // Takes tells whether the request can be answered with a verb.
 func (h HelpRequest) Takes(v Verb) bool { return slices.Contains(h.Answers, v) }
 
+// Need says in words what the request is for. A request without answers is for
+// nothing: its team asks no person, and what it is about has failed.
+func (h HelpRequest) Need() string {
+	switch {
+	case len(h.Answers) == 0:
+		return "failed"
+	case h.Kind == ForMoney:
+		return "needs a larger budget"
+	case h.Kind == ForApproval:
+		return "needs approval"
+	default:
+		return "needs help"
+	}
+}
+
 // Fingerprint names the failure that the request is about, the same over sessions of
 // a team; empty for an approval, which is about none.
 func (h HelpRequest) Fingerprint(team string) string {
