@@ -12,10 +12,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/proctest"
+	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -179,6 +181,9 @@ func TestDevSaysWhatIsMissingBesideIt(t *testing.T) {
 func TestDemoRunsTheExampleAndEndsByItselfOrStaysUp(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withProgram()
+	_, err := store.Create(d.state, store.Options{Clock: time.Now})
+	require.NoError(t, err)
+	d.shareGoCaches()
 	out := d.must(0, "demo")
 	for _, want := range []string{
 		"requirements: started", "attempt 1 failed: test_failure", "session shortener-", ": completed",
