@@ -68,6 +68,8 @@ func (a *app) follow(ctx context.Context, w *watcher) error {
 	code := outcomeCode(v.Status.Status)
 	if code != exitDone {
 		a.reportFailure(v.Status)
+	} else if w.store != nil { // else its files are elsewhere
+		a.say("what it has changed: %s\ntake it over:        %s", a.again("artifacts diff "+w.session), a.again("apply "+w.session))
 	}
 	return exit(code)
 }
