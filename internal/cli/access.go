@@ -36,7 +36,7 @@ func (a *app) dialToLook(ctx context.Context, so string) (*temporalio.Connection
 	conn, err := a.dial(ctx)
 	var unreachable *temporalio.UnreachableError
 	if errors.As(err, &unreachable) {
-		a.say("%s; %s", firstLine(err.Error()), so)
+		a.say("%s; %s", team.FirstLine(err.Error()), so)
 		return nil, nil
 	}
 	return conn, err
@@ -46,7 +46,7 @@ func (a *app) dialToLook(ctx context.Context, so string) (*temporalio.Connection
 // command is none the worse for it.
 func (a *app) closeTelemetry(t *telemetry.Telemetry) {
 	if err := t.Close(); err != nil {
-		a.say("the last metrics and traces are lost: %s", firstLine(err.Error()))
+		a.say("the last metrics and traces are lost: %s", team.FirstLine(err.Error()))
 	}
 }
 

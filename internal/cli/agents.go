@@ -16,6 +16,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 // polledWithin is how fresh a poller has to be to count as one. A poll takes up
@@ -254,20 +255,20 @@ func (a *app) writeAgents(doc agentsDocument) {
 		a.print("")
 	}
 	if len(doc.Queues) > 0 && len(doc.Workers) > 0 {
-		t := &table{paint: a.paint}
-		t.head("QUEUE", "FOR", "ASKED BY")
+		t := terminal.NewTable(a.palette)
+		t.Head("QUEUE", "FOR", "ASKED BY")
 		for _, q := range doc.Queues {
-			by := cell{strings.Join(q.Pollers, ", "), ""}
+			by := terminal.Painted(strings.Join(q.Pollers, ", "), "")
 			if len(q.Pollers) == 0 {
-				by = cell{"nobody", red}
+				by = terminal.Painted("nobody", terminal.Red)
 			}
-			t.add(plain(q.Queue), plain(q.For), by)
+			t.Add(terminal.Plain(q.Queue), terminal.Plain(q.For), by)
 		}
-		t.write(a.env.Stdout)
+		t.Write(a.env.Stdout)
 		a.print("")
 	}
 	for _, l := range doc.Missing {
-		a.print("%s %s\n  -> %s", a.paint.paint(red, "missing:"), l.Message, l.Remedy)
+		a.print("%s %s\n  -> %s", a.palette.Paint(terminal.Red, "missing:"), l.Message, l.Remedy)
 	}
 	if len(doc.Missing) == 0 && doc.Team != "" {
 		a.print("team %s has all that it needs", doc.Team)
@@ -276,9 +277,9 @@ func (a *app) writeAgents(doc agentsDocument) {
 
 // writeOffers prints the workers and their agents.
 func (a *app) writeOffers(doc agentsDocument) {
-	workers, agents := &table{paint: a.paint}, &table{paint: a.paint}
-	workers.head("WORKER", "HOST", "PID", "VERSION", "SINCE", "CHECKS", "TELLS")
-	agents.head("AGENT", "WORKER", "KIND", "MODEL", "AT ONCE", "BREAKER", "STATE", "FALLBACK")
+	workers, agents := terminal.NewTable(a.palette), terminal.NewTable(a.palette)
+	workers.Head("WORKER", "HOST", "PID", "VERSION", "SINCE", "CHECKS", "TELLS")
+	agents.Head("AGENT", "WORKER", "KIND", "MODEL", "AT ONCE", "BREAKER", "STATE", "FALLBACK")
 	for _, w := range doc.Workers {
 		var tells []string
 		if w.Jira {
@@ -287,14 +288,14 @@ func (a *app) writeOffers(doc agentsDocument) {
 		if w.Webhook {
 			tells = append(tells, "a webhook")
 		}
-		workers.add(plain(w.Worker), plain(w.Host), plain(strconv.Itoa(w.PID)), plain(dash(w.Version)), plain(moment(&w.Since)),
-			plain(dash(strings.Join(w.Checks, ", "))), plain(dash(strings.Join(tells, ", "))))
+		workers.Add(terminal.Plain(w.Worker), terminal.Plain(w.Host), terminal.Plain(strconv.Itoa(w.PID)), terminal.Plain(terminal.Dash(w.Version)), terminal.Plain(terminal.Moment(&w.Since)),
+			terminal.Plain(terminal.Dash(strings.Join(w.Checks, ", "))), terminal.Plain(terminal.Dash(strings.Join(tells, ", "))))
 		for _, o := range w.Agents {
-			agents.add(plain(o.Agent), plain(w.Worker), plain(o.Kind), plain(dash(o.Model)), plain(strconv.Itoa(o.Concurrency)),
-				plain(dash(o.Breaker)), cell{dash(string(o.State)), breakerColour(o.State)}, plain(dash(o.Fallback)))
+			agents.Add(terminal.Plain(o.Agent), terminal.Plain(w.Worker), terminal.Plain(o.Kind), terminal.Plain(terminal.Dash(o.Model)), terminal.Plain(strconv.Itoa(o.Concurrency)),
+				terminal.Plain(terminal.Dash(o.Breaker)), terminal.Painted(terminal.Dash(string(o.State)), breakerColour(o.State)), terminal.Plain(terminal.Dash(o.Fallback)))
 		}
 	}
-	workers.write(a.env.Stdout)
+	workers.Write(a.env.Stdout)
 	a.print("")
-	agents.write(a.env.Stdout)
+	agents.Write(a.env.Stdout)
 }

@@ -231,7 +231,7 @@ func (a *app) tellApplied(doc applyDocument) {
 	for _, f := range doc.Files {
 		if !f.Already {
 			written++
-			a.print("%-8s %s", f.Change, printable(f.Path))
+			a.print("%-8s %s", f.Change, team.Printable(f.Path))
 		}
 	}
 	did := "applied"
@@ -246,9 +246,9 @@ func (a *app) tellApplied(doc applyDocument) {
 	case len(doc.Files) == 0:
 		a.say("session %s has changed no file", doc.Session)
 	case already > 0:
-		a.say("%s %s of %s to %s; %s", did, count(written, "file"), from, doc.Dir, alreadySo(already))
+		a.say("%s %s of %s to %s; %s", did, team.Count(written, "file"), from, doc.Dir, alreadySo(already))
 	default:
-		a.say("%s %s of %s to %s", did, count(written, "file"), from, doc.Dir)
+		a.say("%s %s of %s to %s", did, team.Count(written, "file"), from, doc.Dir)
 	}
 }
 
@@ -265,7 +265,7 @@ func (a *app) refuseConflicts(doc applyDocument, nothing string) error {
 	fmt.Fprintf(&b, "%s: %s as session %s began with it", nothing, areNot(len(doc.Conflicts)), doc.Session)
 	blocked := 0
 	for _, c := range doc.Conflicts {
-		fmt.Fprintf(&b, "\n  %s: %s", printable(c.Path), printable(c.Reason))
+		fmt.Fprintf(&b, "\n  %s: %s", team.Printable(c.Path), team.Printable(c.Reason))
 		if c.Blocked {
 			blocked++
 		}
@@ -278,7 +278,7 @@ func (a *app) refuseConflicts(doc applyDocument, nothing string) error {
 	if blocked == 0 {
 		fmt.Fprintf(&b, "\n  %s --force         takes the session's files, and loses what differs there", again)
 	} else {
-		fmt.Fprintf(&b, "\n  move away what is in the way of %s, and apply again", count(blocked, "file"))
+		fmt.Fprintf(&b, "\n  move away what is in the way of %s, and apply again", team.Count(blocked, "file"))
 	}
 	fmt.Fprintf(&b, "\n  %s --patch         prints a patch, for `git apply --3way` or to be edited", again)
 	return failf("%s", &b)

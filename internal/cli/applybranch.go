@@ -12,6 +12,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 // plainIndex makes git take files as they are, whatever the repository is set to,
@@ -84,7 +85,7 @@ func (b *branching) find(ctx context.Context, o applyOptions, source team.Source
 	gitDir, err := b.git.run(ctx, nil, "rev-parse", "--absolute-git-dir")
 	var refused *gitError
 	if errors.As(err, &refused) {
-		return usagef("--branch needs a git repository, and %s is in none that git can use (%s); name another --dir, or leave --branch out", b.git.dir, firstLine(refused.said))
+		return usagef("--branch needs a git repository, and %s is in none that git can use (%s); name another --dir, or leave --branch out", b.git.dir, team.FirstLine(refused.said))
 	}
 	if err != nil {
 		return err
@@ -262,7 +263,7 @@ func (b *branching) commit(ctx context.Context, tree string) (string, error) {
 
 // message is the commit's: what was asked for, and by which session it was done.
 func (b *branching) message() string {
-	subject := clip(firstLine(strings.TrimSpace(b.k.Requirement)), 72)
+	subject := terminal.Clip(team.FirstLine(strings.TrimSpace(b.k.Requirement)), 72)
 	return fmt.Sprintf("%s\n\nThe work of session %s of team %s, after phase %s.\n\nMaestro-Session: %s\nMaestro-Checkpoint: %s\n",
 		cmp.Or(subject, "The work of session "+b.k.Session), b.k.Session, b.k.Team.Name, b.k.CurrentPhase, b.k.Session, b.k.Name)
 }
@@ -278,7 +279,7 @@ func (b *branching) tell(ctx context.Context, doc applyDocument, changed bool) {
 	for _, f := range doc.Files {
 		if !f.Already {
 			written++
-			b.app.print("%-8s %s", f.Change, printable(b.prefix+f.Path))
+			b.app.print("%-8s %s", f.Change, team.Printable(b.prefix+f.Path))
 		}
 	}
 	on := "without a parent"
@@ -286,10 +287,10 @@ func (b *branching) tell(ctx context.Context, doc applyDocument, changed bool) {
 		on = "on " + short(b.parent)
 	}
 	if doc.DryRun {
-		b.app.say("would commit %s %s, as branch %s", count(written, "file"), on, name)
+		b.app.say("would commit %s %s, as branch %s", team.Count(written, "file"), on, name)
 		return
 	}
-	b.app.say("branch %s: commit %s with %s, %s; take it over with `git merge %s`", name, short(doc.Branch.Commit), count(written, "file"), on, name)
+	b.app.say("branch %s: commit %s with %s, %s; take it over with `git merge %s`", name, short(doc.Branch.Commit), team.Count(written, "file"), on, name)
 	if head := b.git.says(ctx, "rev-parse", "--verify", "--quiet", "HEAD^{commit}"); head != b.parent && b.parent != "" {
 		b.app.say("what is checked out has moved on since the session was started, from %s to %s", short(b.parent), short(head))
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 // artifactsDocument is the document of `artifacts list -o json`.
@@ -107,16 +108,16 @@ func (a *app) listArtifacts(ctx context.Context, session string) error {
 		a.say("no phase has left a file yet (the newest checkpoint is that after %s)", c.CurrentPhase)
 		return nil
 	}
-	t := &table{paint: a.paint}
-	t.head("PATH", "SIZE", "BY", "SHA256")
+	t := terminal.NewTable(a.palette)
+	t.Head("PATH", "SIZE", "BY", "SHA256")
 	for _, f := range c.Artifacts {
-		bytes, digest := size(f.Size), f.SHA256.Short()
+		bytes, digest := terminal.Size(f.Size), f.SHA256.Short()
 		if f.SHA256 == "" {
 			bytes, digest = "link", "-"
 		}
-		t.add(plain(printable(f.Path)), plain(bytes), plain(f.String()), cell{digest, dim})
+		t.Add(terminal.Plain(team.Printable(f.Path)), terminal.Plain(bytes), terminal.Plain(f.String()), terminal.Painted(digest, terminal.Dim))
 	}
-	t.write(a.env.Stdout)
+	t.Write(a.env.Stdout)
 	return nil
 }
 
@@ -139,8 +140,8 @@ func (a *app) getArtifacts(ctx context.Context, session string, wanted []string,
 		return a.printJSON(exportDocument{Session: session, Checkpoint: c.Name, Out: out, Files: files})
 	}
 	for _, f := range files {
-		a.print("%s", printable(f))
+		a.print("%s", team.Printable(f))
 	}
-	a.say("wrote %s to %s (as of the checkpoint after %s)", count(len(files), "file"), out, c.CurrentPhase)
+	a.say("wrote %s to %s (as of the checkpoint after %s)", team.Count(len(files), "file"), out, c.CurrentPhase)
 	return nil
 }

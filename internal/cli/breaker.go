@@ -13,6 +13,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 // breakerListDocument is the document of `breaker list -o json`.
@@ -224,29 +225,29 @@ func (a *app) listBreakers(ctx context.Context) error {
 		a.say("there are no breakers yet; a worker brings one for each of its agents")
 		return nil
 	}
-	t := &table{paint: a.paint}
-	t.head("BREAKER", "STATE", "FAILURES", "UNTIL", "AGENTS", "")
+	t := terminal.NewTable(a.palette)
+	t.Head("BREAKER", "STATE", "FAILURES", "UNTIL", "AGENTS", "")
 	for _, b := range known {
 		why := ""
 		if b.State != team.BreakerClosed {
 			why = b.Because()
 		}
-		t.add(plain(b.Name), cell{string(b.State), breakerColour(b.State)}, plain(fmt.Sprint(b.Failures)), plain(moment(b.OpenUntil)),
-			plain(dash(strings.Join(b.Agents, ", "))), cell{clip(why, 80), dim})
+		t.Add(terminal.Plain(b.Name), terminal.Painted(string(b.State), breakerColour(b.State)), terminal.Plain(fmt.Sprint(b.Failures)), terminal.Plain(terminal.Moment(b.OpenUntil)),
+			terminal.Plain(terminal.Dash(strings.Join(b.Agents, ", "))), terminal.Painted(terminal.Clip(why, 80), terminal.Dim))
 	}
-	t.write(a.env.Stdout)
+	t.Write(a.env.Stdout)
 	return nil
 }
 
-func breakerColour(s team.BreakerState) string {
+func breakerColour(s team.BreakerState) terminal.Colour {
 	switch s {
 	case team.BreakerIsOpen:
-		return red
+		return terminal.Red
 	case team.BreakerHalfOpen:
-		return yellow
+		return terminal.Yellow
 	case team.BreakerClosed:
 	}
-	return green
+	return terminal.Green
 }
 
 // findBreaker picks a breaker by name out of those of the store.
@@ -286,31 +287,31 @@ func (a *app) printBreaker(b listedBreaker) error {
 	if a.output == outputJSON {
 		return a.printJSON(b)
 	}
-	p := a.paint
-	a.print("%s  %s", p.paint(bold, b.Name), p.paint(breakerColour(b.State), string(b.State)))
+	p := a.palette
+	a.print("%s  %s", p.Paint(terminal.Bold, b.Name), p.Paint(breakerColour(b.State), string(b.State)))
 	if b.State != team.BreakerClosed {
-		a.print("%s", printable(b.Because()))
+		a.print("%s", team.Printable(b.Because()))
 		switch {
 		case b.OpenUntil == nil:
 			a.print("open until it is reset")
 		case b.State == team.BreakerIsOpen:
-			a.print("open until %s, for another %s", moment(b.OpenUntil), span(b.OpenUntil.Sub(a.env.Now())))
+			a.print("open until %s, for another %s", terminal.Moment(b.OpenUntil), terminal.Span(b.OpenUntil.Sub(a.env.Now())))
 		default:
-			a.print("the cooldown is over since %s; probes at work: %d of %d", moment(b.OpenUntil), len(b.Probes), b.Settings.Probes)
+			a.print("the cooldown is over since %s; probes at work: %d of %d", terminal.Moment(b.OpenUntil), len(b.Probes), b.Settings.Probes)
 		}
 	} else if b.LastFailure != nil && b.Failures > 0 {
-		a.print("the last failure: %s: %s", b.LastFailure.Category, printable(b.LastFailure.Message))
+		a.print("the last failure: %s: %s", b.LastFailure.Category, team.Printable(b.LastFailure.Message))
 	}
 	if b.ChangedBy != "" {
-		a.print("last changed by %s%s", printable(b.ChangedBy), reason(b.Why))
+		a.print("last changed by %s%s", team.Printable(b.ChangedBy), reason(b.Why))
 	}
 	a.print("")
 	a.print("failures in a row  %d of %d", b.Failures, b.Settings.Threshold)
 	a.print("openings in a row  %d", b.Trips)
 	a.print("cooldown           %s, at most %s", b.Settings.Cooldown, b.Settings.MaxCooldown)
-	a.print("agents             %s", dash(strings.Join(b.Agents, ", ")))
+	a.print("agents             %s", terminal.Dash(strings.Join(b.Agents, ", ")))
 	if !b.ChangedAt.IsZero() {
-		a.print("changed            %s, generation %d", moment(&b.ChangedAt), b.Generation)
+		a.print("changed            %s, generation %d", terminal.Moment(&b.ChangedAt), b.Generation)
 	}
 	return nil
 }
@@ -319,7 +320,7 @@ func reason(why string) string {
 	if why == "" {
 		return ""
 	}
-	return ": " + printable(why)
+	return ": " + team.Printable(why)
 }
 
 // setBreaker changes a breaker by hand and shows it as it is then.

@@ -10,6 +10,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 // budgetDocument is the document of `budget show -o json`.
@@ -99,25 +100,25 @@ func budgetLines(l budget.Ledger) []budgetLine {
 }
 
 // budgetTable has a row for each dimension that a budget limits.
-func budgetTable(p palette, lines []budgetLine) *table {
-	t := &table{paint: p}
-	t.head("BUDGET", "LIMIT", "SPENT", "UNSETTLED", "RESERVED", "LEFT")
+func budgetTable(p terminal.Palette, lines []budgetLine) *terminal.Table {
+	t := terminal.NewTable(p)
+	t.Head("BUDGET", "LIMIT", "SPENT", "UNSETTLED", "RESERVED", "LEFT")
 	for _, b := range lines {
 		if left := b.Left.Tokens; left != nil {
-			t.add(plain(b.Scope), plain(number(b.Cap.Tokens)+" tokens"), plain(figure(b.Spent.Tokens)), plain(figure(b.Unsettled.Tokens)),
-				plain(figure(b.Reserved.Tokens)), cell{number(*left), leftColour(*left)})
+			t.Add(terminal.Plain(b.Scope), terminal.Plain(terminal.Number(b.Cap.Tokens)+" tokens"), terminal.Plain(terminal.Figure(b.Spent.Tokens)), terminal.Plain(terminal.Figure(b.Unsettled.Tokens)),
+				terminal.Plain(terminal.Figure(b.Reserved.Tokens)), terminal.Painted(terminal.Number(*left), leftColour(*left)))
 		}
 		if left := b.Left.USD; left != nil {
-			t.add(plain(b.Scope), plain(b.Cap.USD.String()+" USD"), plain(dollars(b.Spent.USD)), plain(dollars(b.Unsettled.USD)),
-				plain(dollars(b.Reserved.USD)), cell{left.String(), leftColour(int64(*left))})
+			t.Add(terminal.Plain(b.Scope), terminal.Plain(b.Cap.USD.String()+" USD"), terminal.Plain(terminal.Dollars(b.Spent.USD)), terminal.Plain(terminal.Dollars(b.Unsettled.USD)),
+				terminal.Plain(terminal.Dollars(b.Reserved.USD)), terminal.Painted(left.String(), leftColour(int64(*left))))
 		}
 	}
 	return t
 }
 
-func leftColour(left int64) string {
+func leftColour(left int64) terminal.Colour {
 	if left == 0 {
-		return red
+		return terminal.Red
 	}
 	return ""
 }
@@ -172,27 +173,27 @@ func (a *app) writeBudget(doc budgetDocument) {
 	if len(doc.Budgets) == 0 {
 		a.print("session %s has no budget", doc.Session)
 	} else {
-		budgetTable(a.paint, doc.Budgets).write(a.env.Stdout)
+		budgetTable(a.palette, doc.Budgets).Write(a.env.Stdout)
 	}
 	for _, r := range doc.Raises {
-		a.print("%s raised by %s%s, %s%s", r.Scope, amount(r.Added), by(r.By), moment(&r.When), reason(r.Note))
+		a.print("%s raised by %s%s, %s%s", r.Scope, terminal.Amount(r.Added), by(r.By), terminal.Moment(&r.When), reason(r.Note))
 	}
 	for _, w := range doc.Warnings {
-		a.print("%s", a.paint.paint(yellow, fmt.Sprintf("%s was %g%% spent (%s) %s", w.Scope, 100*w.At, amount(w.Spent), moment(&w.When))))
+		a.print("%s", a.palette.Paint(terminal.Yellow, fmt.Sprintf("%s was %g%% spent (%s) %s", w.Scope, 100*w.At, terminal.Amount(w.Spent), terminal.Moment(&w.When))))
 	}
 	if len(doc.Open) == 0 {
 		return
 	}
-	t := &table{paint: a.paint}
-	t.head("ASSIGNMENT", "CALL", "STATE", "AGENT", "BEGAN", "ESTIMATE")
+	t := terminal.NewTable(a.palette)
+	t.Head("ASSIGNMENT", "CALL", "STATE", "AGENT", "BEGAN", "ESTIMATE")
 	unsettled := false
 	for _, c := range doc.Open {
 		unsettled = unsettled || c.State == budget.Unsettled
-		t.add(plain(c.String()), plain(fmt.Sprint(c.Call)), plain(callState(c.State)), plain(dash(printable(c.Agent))),
-			plain(moment(&c.BeganAt)), plain(amount(c.Estimate.Amount())))
+		t.Add(terminal.Plain(c.String()), terminal.Plain(fmt.Sprint(c.Call)), terminal.Plain(callState(c.State)), terminal.Plain(terminal.Dash(team.Printable(c.Agent))),
+			terminal.Plain(terminal.Moment(&c.BeganAt)), terminal.Plain(terminal.Amount(c.Estimate.Amount())))
 	}
 	a.print("")
-	t.write(a.env.Stdout)
+	t.Write(a.env.Stdout)
 	if unsettled {
 		a.say("settle a call when you know what it cost: maestro budget settle %s PHASE/PERSONA CALL --output-tokens N --cost-usd X, or --write-off", doc.Session)
 	}
@@ -210,5 +211,5 @@ func by(who string) string {
 	if who == "" {
 		return ""
 	}
-	return " by " + printable(who)
+	return " by " + team.Printable(who)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/host"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -82,7 +83,7 @@ func (a *app) raiseDay(ctx context.Context, name string, r workflows.RaiseDay) e
 			return failf("%w", err)
 		}
 		a.say("team %s may spend %s on %s; the next day begins at %s without the raise",
-			name, capText(view.Limit), view.Date, budget.NextDay(view.Date).Format("2006-01-02 15:04 UTC"))
+			name, terminal.Cap(view.Limit), view.Date, budget.NextDay(view.Date).Format("2006-01-02 15:04 UTC"))
 		return a.printDay(view)
 	})
 }
@@ -121,17 +122,17 @@ func (a *app) printDay(v budget.DayView) error {
 	if a.output == outputJSON {
 		return a.printJSON(doc)
 	}
-	a.print("team %s on %s (UTC), %s", printable(v.Team), v.Date, count(v.Sessions, "session"))
-	t := &table{paint: a.paint}
-	t.head("LIMIT", "SPENT", "GRANTED BEYOND", "LEFT")
+	a.print("team %s on %s (UTC), %s", team.Printable(v.Team), v.Date, team.Count(v.Sessions, "session"))
+	t := terminal.NewTable(a.palette)
+	t.Head("LIMIT", "SPENT", "GRANTED BEYOND", "LEFT")
 	if doc.Left.Tokens != nil {
-		t.add(plain(number(v.Limit.Tokens)+" tokens"), plain(figure(v.Spent.Tokens)), plain(figure(v.Granted.Tokens-v.Spent.Tokens)),
-			cell{number(left.Tokens), leftColour(left.Tokens)})
+		t.Add(terminal.Plain(terminal.Number(v.Limit.Tokens)+" tokens"), terminal.Plain(terminal.Figure(v.Spent.Tokens)), terminal.Plain(terminal.Figure(v.Granted.Tokens-v.Spent.Tokens)),
+			terminal.Painted(terminal.Number(left.Tokens), leftColour(left.Tokens)))
 	}
 	if doc.Left.USD != nil {
-		t.add(plain(v.Limit.USD.String()+" USD"), plain(dollars(v.Spent.USD)), plain(dollars(v.Granted.USD-v.Spent.USD)),
-			cell{left.USD.String(), leftColour(int64(left.USD))})
+		t.Add(terminal.Plain(v.Limit.USD.String()+" USD"), terminal.Plain(terminal.Dollars(v.Spent.USD)), terminal.Plain(terminal.Dollars(v.Granted.USD-v.Spent.USD)),
+			terminal.Painted(left.USD.String(), leftColour(int64(left.USD))))
 	}
-	t.write(a.env.Stdout)
+	t.Write(a.env.Stdout)
 	return nil
 }

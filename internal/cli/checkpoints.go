@@ -13,6 +13,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 // checkpointsDocument is the document of `checkpoints list -o json`.
@@ -107,8 +108,8 @@ func (a *app) listCheckpoints(ctx context.Context, session string) error {
 		return err
 	}
 	doc := checkpointsDocument{Session: session, Checkpoints: []listedCheckpoint{}}
-	t := &table{paint: a.paint}
-	t.head("PHASE", "CHECKPOINT", "ASSIGNMENTS", "ARTIFACTS", "TOKENS", "TAKEN")
+	t := terminal.NewTable(a.palette)
+	t.Head("PHASE", "CHECKPOINT", "ASSIGNMENTS", "ARTIFACTS", "TOKENS", "TAKEN")
 	for _, c := range chain {
 		file, err := s.CheckpointPath(key, c.CurrentPhase)
 		if err != nil {
@@ -118,13 +119,13 @@ func (a *app) listCheckpoints(ctx context.Context, session string) error {
 			Checkpoint: c.Name, Phase: c.CurrentPhase, Incarnation: c.Incarnation, CreatedAt: c.CreatedAt,
 			Assignments: len(c.Assignments), Artifacts: len(c.Artifacts), Usage: c.Usage, Previous: c.Previous, File: file,
 		})
-		t.add(plain(c.CurrentPhase), plain(c.Name.Short()), plain(fmt.Sprint(len(c.Assignments))),
-			plain(fmt.Sprint(len(c.Artifacts))), plain(number(c.Usage.Tokens())), plain(moment(&c.CreatedAt)))
+		t.Add(terminal.Plain(c.CurrentPhase), terminal.Plain(c.Name.Short()), terminal.Plain(fmt.Sprint(len(c.Assignments))),
+			terminal.Plain(fmt.Sprint(len(c.Artifacts))), terminal.Plain(terminal.Number(c.Usage.Tokens())), terminal.Plain(terminal.Moment(&c.CreatedAt)))
 	}
 	if a.output == outputJSON {
 		return a.printJSON(doc)
 	}
-	t.write(a.env.Stdout)
+	t.Write(a.env.Stdout)
 	return nil
 }
 
@@ -164,30 +165,30 @@ func pick(chain []store.StoredCheckpoint, session, which string) (store.StoredCh
 }
 
 func (a *app) writeCheckpoint(c store.StoredCheckpoint) {
-	a.print("%s  after phase %s of session %s, team %s", a.paint.paint(bold, c.Name.Short()), c.CurrentPhase, c.Session, c.Team.Name)
-	a.print("taken %s, incarnation %d, %s tokens%s, previous %s", moment(&c.CreatedAt), c.Incarnation,
-		number(c.Usage.Tokens()), money(c.Usage), dash(c.Previous.Short()))
+	a.print("%s  after phase %s of session %s, team %s", a.palette.Paint(terminal.Bold, c.Name.Short()), c.CurrentPhase, c.Session, c.Team.Name)
+	a.print("taken %s, incarnation %d, %s tokens%s, previous %s", terminal.Moment(&c.CreatedAt), c.Incarnation,
+		terminal.Number(c.Usage.Tokens()), terminal.Money(c.Usage), terminal.Dash(c.Previous.Short()))
 	if len(c.Assignments) > 0 {
-		t := &table{paint: a.paint}
-		t.head("ASSIGNMENT", "STATE", "ROUNDS", "ATTEMPTS", "TOKENS", "SECONDS", "")
+		t := terminal.NewTable(a.palette)
+		t.Head("ASSIGNMENT", "STATE", "ROUNDS", "ATTEMPTS", "TOKENS", "SECONDS", "")
 		for _, as := range c.Assignments {
-			t.add(plain(as.String()), cell{string(as.Status), stateColour(as.Status)}, blankZero(as.Rounds), blankZero(as.Attempts),
-				tokens(as.Usage), plain(fmt.Sprintf("%.1f", as.Seconds)), cell{clip(as.Summary, 60), dim})
+			t.Add(terminal.Plain(as.String()), terminal.Painted(string(as.Status), terminal.StateColour(as.Status)), blankZero(as.Rounds), blankZero(as.Attempts),
+				tokens(as.Usage), terminal.Plain(fmt.Sprintf("%.1f", as.Seconds)), terminal.Painted(terminal.Clip(as.Summary, 60), terminal.Dim))
 		}
 		a.print("")
-		t.write(a.env.Stdout)
+		t.Write(a.env.Stdout)
 	}
 	if len(c.Decisions) > 0 {
 		a.print("\ndecisions:")
 		for _, name := range slices.Sorted(maps.Keys(c.Decisions)) {
-			a.print("  %s = %s", name, clip(c.Decisions[name], 200))
+			a.print("  %s = %s", name, terminal.Clip(c.Decisions[name], 200))
 		}
 	}
 	a.writeWords(c.Checkpoint)
 	if len(c.Artifacts) > 0 {
 		a.print("\nartifacts:")
 		for _, f := range c.Artifacts {
-			a.print("  %s (%s, %s)", printable(f.Path), size(f.Size), f.AssignmentID)
+			a.print("  %s (%s, %s)", team.Printable(f.Path), terminal.Size(f.Size), f.AssignmentID)
 		}
 	}
 }
@@ -199,7 +200,7 @@ func (a *app) writeWords(c team.Checkpoint) {
 	}
 	for _, answer := range c.Answers {
 		of := subject(team.HelpRequest{Phase: answer.Phase, Persona: answer.Persona})
-		a.print("  %s: %s%s, %s%s", of, answer.Verb, by(answer.By), moment(&answer.At), reason(answer.Note))
+		a.print("  %s: %s%s, %s%s", of, answer.Verb, by(answer.By), terminal.Moment(&answer.At), reason(answer.Note))
 	}
 	if len(c.Reworks) > 0 {
 		a.print("\nsent back:")
@@ -209,6 +210,6 @@ func (a *app) writeWords(c team.Checkpoint) {
 		if r.From != (team.AssignmentID{}) {
 			who = " by " + r.From.String()
 		}
-		a.print("  %s%s, %s: %s", r.To, who, moment(&r.At), clip(strings.Join(r.Reasons, "; "), 200))
+		a.print("  %s%s, %s: %s", r.To, who, terminal.Moment(&r.At), terminal.Clip(strings.Join(r.Reasons, "; "), 200))
 	}
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/telemetry"
 	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 // Execute runs one command line and returns its exit code: 0 done, 1 failed, 2
@@ -22,7 +24,7 @@ func Execute(ctx context.Context, env Env) int {
 	behind := &curtain{out: env.Stderr}
 	env.Stderr = behind
 	a := &app{env: env, environ: environ(env.Environ), curtain: behind}
-	a.paint = palette{on: env.IsTerminal(env.Stdout) && a.environ.get("NO_COLOR") == "" && a.environ.get("TERM") != "dumb"}
+	a.palette = terminal.Palette{On: env.IsTerminal(env.Stdout) && a.environ.get("NO_COLOR") == "" && a.environ.get("TERM") != "dumb"}
 	root := newRoot(a)
 	root.SetArgs(env.Args)
 	root.SetIn(env.Stdin)
@@ -55,7 +57,7 @@ func (a *app) complain(err error) {
 type app struct {
 	env     Env
 	environ environ
-	paint   palette
+	palette terminal.Palette
 
 	temporal temporalio.Options
 	stateDir string
@@ -84,6 +86,14 @@ func (a *app) say(format string, args ...any) {
 // print writes a line to standard output.
 func (a *app) print(format string, args ...any) {
 	_, _ = fmt.Fprintf(a.env.Stdout, format+"\n", args...)
+}
+
+// printJSON writes a document to standard output.
+func (a *app) printJSON(document any) error {
+	e := json.NewEncoder(a.env.Stdout)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(document)
 }
 
 const (
@@ -194,7 +204,7 @@ func (a *app) addOutputFlag(cmd *cobra.Command, more ...string) {
 // first.
 func addFormats(cmd *cobra.Command, chosen *string, formats ...string) {
 	*chosen = formats[0]
-	cmd.Flags().VarP(&outputFlag{chosen, formats}, "output", "o", enumeration(formats, "or"))
+	cmd.Flags().VarP(&outputFlag{chosen, formats}, "output", "o", terminal.Enumeration(formats, "or"))
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 }
 
@@ -222,17 +232,8 @@ func (o *outputFlag) String() string {
 
 func (o *outputFlag) Set(s string) error {
 	if !slices.Contains(o.formats, s) {
-		return errors.New("the formats are " + enumeration(o.formats, "and"))
+		return errors.New("the formats are " + terminal.Enumeration(o.formats, "and"))
 	}
 	*o.chosen = s
 	return nil
-}
-
-// enumeration joins words, at least one, as a sentence does.
-func enumeration(words []string, last string) string {
-	n := len(words) - 1
-	if n == 0 {
-		return words[0]
-	}
-	return strings.Join(words[:n], ", ") + " " + last + " " + words[n]
 }

@@ -240,7 +240,7 @@ func (a *app) drawnRequests(s team.Status) []screen.Request {
 			}
 		}
 	case s.Status == team.Failed, s.Status == team.WasCancelled:
-		title := printable(s.Reason)
+		title := team.Printable(s.Reason)
 		if title == "" {
 			title = "the session has ended without completing"
 		}

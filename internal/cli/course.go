@@ -12,6 +12,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 // courseFlags say which part of a team's work a session is to do.
@@ -177,7 +178,7 @@ func (a *app) suppliedFiles(ctx context.Context, s *store.Store, t team.Team, ph
 	if !info.IsDir() {
 		data, err := readUpTo(where, store.DefaultFileBytes+1)
 		if err != nil || int64(len(data)) > store.DefaultFileBytes {
-			return "", usagef("%s: %s cannot be read, or is larger than %s", flag, where, size(store.DefaultFileBytes))
+			return "", usagef("%s: %s cannot be read, or is larger than %s", flag, where, terminal.Size(store.DefaultFileBytes))
 		}
 		name, err := s.PutBlob(ctx, data)
 		if err != nil {

@@ -114,7 +114,7 @@ func (k *stack) summarise(ctx context.Context, w *watcher, v view, keep bool) er
 	if err != nil {
 		return err
 	}
-	a.print("\nartifacts    %s in %s", count(len(files), "file"), out)
+	a.print("\nartifacts    %s in %s", team.Count(len(files), "file"), out)
 	a.print("checkpoints  %s", filepath.Join(checkpoints, "checkpoint_*.json"))
 	flags := a.stateFlag()
 	switch {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 // diffOptions are the flags of `artifacts diff`.
@@ -169,51 +170,51 @@ func changeOf(had, has bool) string {
 // would change the terminal's state.
 func (a *app) writePatch(patch string) error {
 	if a.env.IsTerminal(a.env.Stdout) {
-		patch = a.painted(patch)
+		patch = a.paintedCell(patch)
 	}
 	_, err := io.WriteString(a.env.Stdout, patch)
 	return err
 }
 
 // painted is a patch made safe, in colours where there are any.
-func (a *app) painted(patch string) string {
+func (a *app) paintedCell(patch string) string {
 	var b strings.Builder
 	for line := range strings.Lines(patch) {
-		b.WriteString(a.paint.paint(diffColour(line), strings.TrimSuffix(safeText(line), "\n")) + "\n")
+		b.WriteString(a.palette.Paint(diffColour(line), strings.TrimSuffix(terminal.Harmless(line), "\n")) + "\n")
 	}
 	return b.String()
 }
 
 // diffColour is the colour of a line of a unified difference.
-func diffColour(line string) string {
+func diffColour(line string) terminal.Colour {
 	for _, head := range []string{"diff --git ", "index ", "--- ", "+++ ", "old mode ", "new mode ", "new file mode ", "deleted file mode "} {
 		if strings.HasPrefix(line, head) {
-			return bold
+			return terminal.Bold
 		}
 	}
 	switch {
 	case strings.HasPrefix(line, "@@"):
-		return cyan
+		return terminal.Cyan
 	case strings.HasPrefix(line, "+"):
-		return green
+		return terminal.Green
 	case strings.HasPrefix(line, "-"):
-		return red
+		return terminal.Red
 	}
 	return ""
 }
 
 func (a *app) writeStat(files []changedFile) {
-	t := &table{paint: a.paint}
-	t.head("PATH", "CHANGE", "ADDED", "REMOVED")
+	t := terminal.NewTable(a.palette)
+	t.Head("PATH", "CHANGE", "ADDED", "REMOVED")
 	added, removed := 0, 0
 	for _, f := range files {
 		added, removed = added+f.Added, removed+f.Removed
-		plus, minus := cell{fmt.Sprintf("+%d", f.Added), green}, cell{fmt.Sprintf("-%d", f.Removed), red}
+		plus, minus := terminal.Painted(fmt.Sprintf("+%d", f.Added), terminal.Green), terminal.Painted(fmt.Sprintf("-%d", f.Removed), terminal.Red)
 		if f.Binary {
-			plus, minus = cell{"binary", dim}, plain("")
+			plus, minus = terminal.Painted("binary", terminal.Dim), terminal.Plain("")
 		}
-		t.add(plain(printable(f.Path)), plain(f.Change), plus, minus)
+		t.Add(terminal.Plain(team.Printable(f.Path)), terminal.Plain(f.Change), plus, minus)
 	}
-	t.write(a.env.Stdout)
-	a.say("%s, +%d -%d lines", count(len(files), "file"), added, removed)
+	t.Write(a.env.Stdout)
+	a.say("%s, +%d -%d lines", team.Count(len(files), "file"), added, removed)
 }

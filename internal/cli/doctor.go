@@ -10,6 +10,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 // The results of a check.
@@ -128,21 +129,21 @@ const (
 // writeFindings prints findings for people.
 func (a *app) writeFindings(doc doctorDocument) {
 	for _, f := range doc.Findings {
-		colour := map[string]string{good: green, odd: yellow, bad: red}[f.Result]
-		head := a.paint.paint(colour, f.Result) + strings.Repeat(" ", resultWidth-len(f.Result)) + f.Check
+		colour := map[string]terminal.Colour{good: terminal.Green, odd: terminal.Yellow, bad: terminal.Red}[f.Result]
+		head := a.palette.Paint(colour, f.Result) + strings.Repeat(" ", resultWidth-len(f.Result)) + f.Check
 		gap := checkWidth - utf8.RuneCountInString(f.Check)
 		if gap < 2 {
 			a.print("%s", head)
 			head, gap = "", resultWidth+checkWidth
 		}
 		margin := resultWidth + checkWidth
-		lines := wrap(f.Message, pageWidth-margin)
+		lines := terminal.Wrap(f.Message, terminal.PageWidth-margin)
 		a.print("%s%s%s", head, strings.Repeat(" ", gap), lines[0])
 		for _, line := range lines[1:] {
 			a.print("%*s%s", margin, "", line)
 		}
 		mark := "-> "
-		for _, line := range wrap(f.Remedy, pageWidth-margin-len(mark)) {
+		for _, line := range terminal.Wrap(f.Remedy, terminal.PageWidth-margin-len(mark)) {
 			if line != "" {
 				a.print("%*s%s%s", margin, "", mark, line)
 			}

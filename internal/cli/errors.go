@@ -95,7 +95,7 @@ func (a *app) sentence(err error) string {
 	case errors.Is(err, context.Canceled):
 		return "interrupted"
 	case temporalio.Lost(err):
-		return fmt.Sprintf("lost the connection to Temporal (%s); see that it runs, and try again", firstLine(err.Error()))
+		return fmt.Sprintf("lost the connection to Temporal (%s); see that it runs, and try again", team.FirstLine(err.Error()))
 	}
 	return err.Error()
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 // lookPatience bounds each check, so that a disk or a server that hangs is a finding
@@ -76,7 +77,7 @@ func (d *examination) bounded(ctx context.Context, check string, look func(*exam
 // program looks at this program, and those that it needs.
 func (d *examination) program(ctx context.Context) {
 	v := buildVersion()
-	d.add("program", good, "", "maestro %s, %s, Temporal SDK %s", v.Version, v.Go, dash(v.SDK))
+	d.add("program", good, "", "maestro %s, %s, Temporal SDK %s", v.Version, v.Go, terminal.Dash(v.SDK))
 	if path, err := findServer(d.app.env.Executable); err != nil {
 		d.add("server program", odd, "build it, if `maestro dev` or `maestro demo` shall run here", "%s is not beside this program", serverProgram).Command = "make build"
 	} else {
@@ -111,7 +112,7 @@ func versionOf(ctx context.Context, program string, env environ) (string, error)
 	case err != nil:
 		return "", fmt.Errorf("%s --version: %w", path, err)
 	}
-	return clip(firstLine(strings.TrimSpace(string(out))), 60), nil
+	return terminal.Clip(team.FirstLine(strings.TrimSpace(string(out))), 60), nil
 }
 
 // inPath finds a program in a PATH that need not be this process's.

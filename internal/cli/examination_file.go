@@ -158,7 +158,7 @@ func (d *examination) run(ctx context.Context, cfg agent.Config) (err error) {
 	_, err = set.Check(ctx, job)
 	var failure *team.Failure
 	if errors.As(err, &failure) && strings.TrimSpace(failure.Output) != "" {
-		return fmt.Errorf("%s: %s", failure.Message, firstLine(strings.TrimSpace(failure.Output)))
+		return fmt.Errorf("%s: %s", failure.Message, team.FirstLine(strings.TrimSpace(failure.Output)))
 	}
 	return err
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 const (
@@ -226,16 +227,16 @@ func (d *examination) space(dir string) {
 // system has a limit on files at all.
 func (d *examination) room(bytes, files int64, counted bool) {
 	command := d.app.again("checkpoints prune --dry-run")
-	text := size(bytes) + " free"
+	text := terminal.Size(bytes) + " free"
 	if counted {
-		text += ", and room for " + number(files) + " files"
+		text += ", and room for " + terminal.Number(files) + " files"
 	}
 	switch {
 	case bytes < lowSpace:
 		d.add("store space", odd, "free space on its disk; old checkpoints and what nothing needs can go", "only %s", text).Command = command
 	case counted && files < lowFiles:
 		d.add("store space", odd, "a blob is a file: remove files from its disk; old checkpoints and what nothing needs can go",
-			"%s free, but room for only %s (inodes)", size(bytes), number(files)+" files").Command = command
+			"%s free, but room for only %s (inodes)", terminal.Size(bytes), terminal.Number(files)+" files").Command = command
 	default:
 		d.add("store space", good, "", "%s", text)
 	}

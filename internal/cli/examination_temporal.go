@@ -13,7 +13,9 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -88,13 +90,13 @@ func (d *examination) server(ctx context.Context) {
 	took := d.app.env.Now().Sub(began)
 	switch {
 	case err != nil:
-		d.add("temporal", odd, "see in the server's log why", "%s answers, but does not say what it is: %s", d.conn.Address, firstLine(err.Error()))
+		d.add("temporal", odd, "see in the server's log why", "%s answers, but does not say what it is: %s", d.conn.Address, team.FirstLine(err.Error()))
 	case older(info.GetServerVersion(), oldestServer):
 		d.add("temporal", odd, "upgrade the server to "+oldestServer+" or newer", "%s has version %s, which Maestro was never tried with", d.conn.Address, info.GetServerVersion())
 	case took > slowAnswer:
-		d.add("temporal", odd, "bring them closer together: a phase takes some ten calls", "%s, version %s, takes %s to answer", d.conn.Address, info.GetServerVersion(), span(took))
+		d.add("temporal", odd, "bring them closer together: a phase takes some ten calls", "%s, version %s, takes %s to answer", d.conn.Address, info.GetServerVersion(), terminal.Span(took))
 	default:
-		d.add("temporal", good, "", "%s, version %s, answers in %s", d.conn.Address, info.GetServerVersion(), span(max(took, time.Millisecond)))
+		d.add("temporal", good, "", "%s, version %s, answers in %s", d.conn.Address, info.GetServerVersion(), terminal.Span(max(took, time.Millisecond)))
 	}
 }
 
@@ -123,7 +125,7 @@ func (d *examination) namespace(ctx context.Context) {
 			Command = fmt.Sprintf("temporal operator namespace create --address %s --namespace %s --retention 7d", d.conn.Address, name)
 		return
 	case err != nil:
-		d.add("namespace", odd, "let these credentials describe the namespace, to have it checked", "nothing is said about %s: %s", name, firstLine(err.Error()))
+		d.add("namespace", odd, "let these credentials describe the namespace, to have it checked", "nothing is said about %s: %s", name, team.FirstLine(err.Error()))
 		return
 	}
 	keeps := answer.GetConfig().GetWorkflowExecutionRetentionTtl().AsDuration()
@@ -142,9 +144,9 @@ func (d *examination) namespace(ctx context.Context) {
 // brief is a time in days where it is one of whole days.
 func brief(d time.Duration) string {
 	if days := d / (24 * time.Hour); days > 0 && d%(24*time.Hour) == 0 {
-		return count(int(days), "day")
+		return team.Count(int(days), "day")
 	}
-	return span(d)
+	return terminal.Span(d)
 }
 
 // serverClock compares the server's clock with this machine's.
@@ -152,7 +154,7 @@ func (d *examination) serverClock(ctx context.Context) {
 	queue, identity := "maestro-doctor", fmt.Sprintf("maestro-doctor-%d@%s/%d", d.app.env.PID, d.app.env.Host, d.app.env.Now().UnixNano())
 	offset, err := temporalio.ClockOffset(ctx, d.conn, queue, identity, d.app.env.Now)
 	if err != nil {
-		d.add("server clock", odd, "let these credentials poll task queue "+queue+", to have it compared", "it cannot be compared: %s", firstLine(err.Error()))
+		d.add("server clock", odd, "let these credentials poll task queue "+queue+", to have it compared", "it cannot be compared: %s", team.FirstLine(err.Error()))
 		return
 	}
 	d.clock("server clock", "Temporal's clock", "by the time that it notes of a poll, ±"+max(offset.Within, time.Millisecond).Round(time.Millisecond).String(), offset.Ahead)
@@ -163,7 +165,7 @@ func (d *examination) searchAttributes(ctx context.Context) {
 	const check = "search attributes"
 	missing, err := d.app.attributes(d.conn).Missing(ctx)
 	if err != nil {
-		d.add(check, odd, "let these credentials list them, to have it checked", "they cannot be listed (%s); sessions go without them", firstLine(err.Error()))
+		d.add(check, odd, "let these credentials list them, to have it checked", "they cannot be listed (%s); sessions go without them", team.FirstLine(err.Error()))
 		return
 	}
 	has, err := d.conn.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: d.conn.Namespace})
@@ -205,7 +207,7 @@ func attributeNames(keys []temporal.SearchAttributeKey) string {
 	if len(names) == 1 {
 		verb = " is"
 	}
-	return enumeration(names, "and") + verb
+	return terminal.Enumeration(names, "and") + verb
 }
 
 // pruning looks for the schedule that prunes the store.
@@ -218,7 +220,7 @@ func (d *examination) pruning(ctx context.Context, conn *temporalio.Connection) 
 	case temporalio.NotFound(err):
 		d.add("store pruning", good, "", "no schedule; `maestro checkpoints prune --schedule 24h` makes one")
 	case err != nil:
-		d.add("store pruning", odd, "let these credentials describe schedules, to have it checked", "its schedule cannot be read: %s", firstLine(err.Error()))
+		d.add("store pruning", odd, "let these credentials describe schedules, to have it checked", "its schedule cannot be read: %s", team.FirstLine(err.Error()))
 	default:
 		every := "on a schedule"
 		if spec := described.Schedule.Spec; spec != nil && len(spec.Intervals) == 1 {

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -75,15 +74,6 @@ func TestVersionsThatAreOlder(t *testing.T) {
 		"1.28.3": true, "1.9": true, "0.30.0": true, "1.29.0": false, "1.32.1": false, "2.0": false, "": false, "edge": false,
 	} {
 		require.Equal(t, want, older(version, "1.29"), version)
-	}
-}
-
-func TestWrap(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, []string{""}, wrap("", 10))
-	require.Equal(t, []string{"one two", "three", "/a/path/that/is/long", "four"}, wrap("one two\nthree /a/path/that/is/long  four", 10))
-	for _, line := range wrap(strings.Repeat("größer ", 30), 20) {
-		require.LessOrEqual(t, utf8.RuneCountInString(line), 20)
 	}
 }
 

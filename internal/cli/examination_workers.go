@@ -10,6 +10,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/buildinfo"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 // longDead is the age of an offer whose worker is not coming back.
@@ -44,7 +45,7 @@ func (d *examination) liveWorker(o team.Offer) {
 	check, now := "worker "+o.Worker, d.app.env.Now()
 	text := fmt.Sprintf("alive %s ago, with agents %s and checks %s%s", now.Sub(o.RenewedAt).Truncate(time.Second).Abs(), names(o.Agents), names(o.Checks), tells(o))
 	if mine := buildinfo.This().String(); o.Version != mine {
-		d.add(check, odd, "start it again with this build, or use the maestro of its own", "%s; it is version %s, and this program %s", text, dash(o.Version), mine)
+		d.add(check, odd, "start it again with this build, or use the maestro of its own", "%s; it is version %s, and this program %s", text, terminal.Dash(o.Version), mine)
 	} else {
 		d.add(check, good, "", "%s", text)
 	}
@@ -69,7 +70,7 @@ func (d *examination) deadWorker(o team.Offer) {
 		d.add("worker "+o.Worker, odd, "start it again on its machine, or forget it", "on %s, not heard of for %s", o.Host, brief(age.Truncate(time.Hour))).
 			Command = "rm " + agent.ShellWord(path)
 	default:
-		d.add("worker "+o.Worker, odd, "start it again on "+o.Host+"; its work has gone to others, or waits", "on %s, not heard of for %s", o.Host, span(age)).
+		d.add("worker "+o.Worker, odd, "start it again on "+o.Host+"; its work has gone to others, or waits", "on %s, not heard of for %s", o.Host, terminal.Span(age)).
 			Command = d.startWorker()
 	}
 }
@@ -97,7 +98,7 @@ func (d *examination) served(ctx context.Context, t team.Team) {
 	}
 	doc, err := d.app.offered(ctx, d.store, d.conn, t)
 	if err != nil {
-		d.add("agents", odd, "see that the store and Temporal can be read", "what workers offer is not known: %s", firstLine(err.Error()))
+		d.add("agents", odd, "see that the store and Temporal can be read", "what workers offer is not known: %s", team.FirstLine(err.Error()))
 		return
 	}
 	d.polled(doc)
@@ -121,14 +122,14 @@ func (d *examination) polled(doc agentsDocument) {
 	var unasked []string
 	for _, q := range doc.Queues {
 		if len(q.Pollers) > 0 {
-			d.add(q.For, good, "", "asked for by %s", enumeration(q.Pollers, "and"))
+			d.add(q.For, good, "", "asked for by %s", terminal.Enumeration(q.Pollers, "and"))
 		} else {
 			unasked = append(unasked, q.For)
 		}
 	}
 	if len(unasked) > 0 && len(doc.Workers) > 0 {
 		d.add("queues", bad, "see that the worker is connected to the same address and namespace, and that it does not just start",
-			nobodyAsks+" at %s, namespace %s, for the work of %s", d.conn.Address, d.conn.Namespace, enumeration(unasked, "and"))
+			nobodyAsks+" at %s, namespace %s, for the work of %s", d.conn.Address, d.conn.Namespace, terminal.Enumeration(unasked, "and"))
 	}
 }
 
@@ -163,7 +164,7 @@ func (d *examination) breakers(ctx context.Context) {
 	}
 	known, err := d.app.knownBreakers(ctx, d.store, d.conn)
 	if err != nil {
-		d.add("breakers", odd, "see that the store and Temporal can be read", "they cannot be listed: %s", firstLine(err.Error()))
+		d.add("breakers", odd, "see that the store and Temporal can be read", "they cannot be listed: %s", team.FirstLine(err.Error()))
 		return
 	}
 	open := 0
@@ -174,12 +175,12 @@ func (d *examination) breakers(ctx context.Context) {
 		open++
 		until := "until it is reset"
 		if b.OpenUntil != nil {
-			until = "until " + moment(b.OpenUntil)
+			until = "until " + terminal.Moment(b.OpenUntil)
 		}
 		d.add("breaker "+b.Name, odd, "mend what it says; it closes by itself then, unless somebody opened it by hand: close it", "%s, %s: %s", b.State, until, b.Because()).
 			Command = d.app.again("breaker reset " + b.Name)
 	}
 	if open == 0 && len(known) > 0 {
-		d.add("breakers", good, "", "%s closed", verbed(len(known), "breaker", "is", "are"))
+		d.add("breakers", good, "", "%s closed", terminal.Verbed(len(known), "breaker", "is", "are"))
 	}
 }

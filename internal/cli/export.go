@@ -12,6 +12,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 // archiveSuffix is how the name of an archive ends unless --out says otherwise.
@@ -72,8 +73,8 @@ func (a *app) export(ctx context.Context, session, out string, transcripts bool)
 	if a.output == outputJSON {
 		return a.printJSON(doc)
 	}
-	a.print("%s: session %s, %s, %s and %s (%s)", out, session, count(doc.Checkpoints, "checkpoint"),
-		count(doc.Records, "record"), count(doc.Blobs, "blob"), size(doc.Bytes))
+	a.print("%s: session %s, %s, %s and %s (%s)", out, session, team.Count(doc.Checkpoints, "checkpoint"),
+		team.Count(doc.Records, "record"), team.Count(doc.Blobs, "blob"), terminal.Size(doc.Bytes))
 	return nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/hive"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 // maxHive bounds a checkpoint of Maestro Hive, in bytes.
@@ -92,13 +93,13 @@ func (a *app) importFile(ctx context.Context, file, teamFile, session string) er
 		return err
 	}
 	for _, note := range doc.Notes {
-		a.say("%s", printable(note))
+		a.say("%s", team.Printable(note))
 	}
 	if a.output == outputJSON {
 		return a.printJSON(doc)
 	}
 	a.print("%s", doc.Session)
-	a.say("imported session %s, with the work of %s; go on with `%s`", doc.Session, dash(strings.Join(doc.Phases, ", ")), a.again("resume "+doc.Session))
+	a.say("imported session %s, with the work of %s; go on with `%s`", doc.Session, terminal.Dash(strings.Join(doc.Phases, ", ")), a.again("resume "+doc.Session))
 	return nil
 }
 
@@ -140,7 +141,7 @@ func (a *app) importHive(ctx context.Context, file string, r io.Reader, key team
 	case err != nil:
 		return importedDocument{}, usagef("%s: %w", file, err)
 	case len(data) > maxHive:
-		return importedDocument{}, usagef("%s is larger than %s; no checkpoint of Maestro Hive is", file, size(maxHive))
+		return importedDocument{}, usagef("%s is larger than %s; no checkpoint of Maestro Hive is", file, terminal.Size(maxHive))
 	}
 	c, err := hive.Parse(data)
 	if json.Valid(data) && !hive.Recognise(data) || !bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {

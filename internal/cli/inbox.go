@@ -12,6 +12,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 // inboxDocument is the document of `inbox -o json`.
@@ -80,7 +81,7 @@ func (a *app) inbox(ctx context.Context) error {
 	var unreachable *temporalio.UnreachableError
 	switch {
 	case errors.As(err, &unreachable) && s != nil:
-		a.say("Temporal cannot be reached, so this is what the store in %s knows: %s", s.Dir(), firstLine(unreachable.Error()))
+		a.say("Temporal cannot be reached, so this is what the store in %s knows: %s", s.Dir(), team.FirstLine(unreachable.Error()))
 	case err != nil:
 		return err
 	default:
@@ -209,21 +210,21 @@ func (a *app) writeInbox(doc inboxDocument) {
 		a.say("nothing waits for you")
 		return
 	}
-	t := &table{paint: a.paint}
-	t.head("SESSION", "TEAM", "NEEDS", "OF", "WAITS", "TOKENS", "USD", "TICKET", "WHY")
+	t := terminal.NewTable(a.palette)
+	t.Head("SESSION", "TEAM", "NEEDS", "OF", "WAITS", "TOKENS", "USD", "TICKET", "WHY")
 	for _, e := range doc.Waiting {
 		h := team.HelpRequest{Phase: e.Phase, Persona: e.Persona, Category: e.Category, Message: e.Message}
 		waits, ticket := "-", "-"
 		if e.Since != nil {
-			waits = ago(a.env.Now().Sub(*e.Since))
+			waits = terminal.Age(a.env.Now().Sub(*e.Since))
 		}
 		if e.Ticket != nil {
-			ticket = cmp.Or(printable(e.Ticket.Key), "not yet")
+			ticket = cmp.Or(team.Printable(e.Ticket.Key), "not yet")
 		}
-		t.add(plain(e.Session), plain(dash(e.Team)), cell{string(e.Kind), stateColour(e.Status)}, plain(dash(subject(h))), plain(waits),
-			plain(number(e.Usage.Tokens())), plain(dollars(e.Usage.CostUSD)), plain(ticket), cell{clip(matter(h), 60), dim})
+		t.Add(terminal.Plain(e.Session), terminal.Plain(terminal.Dash(e.Team)), terminal.Painted(string(e.Kind), terminal.StateColour(e.Status)), terminal.Plain(terminal.Dash(subject(h))), terminal.Plain(waits),
+			terminal.Plain(terminal.Number(e.Usage.Tokens())), terminal.Plain(terminal.Dollars(e.Usage.CostUSD)), terminal.Plain(ticket), terminal.Painted(terminal.Clip(matter(h), 60), terminal.Dim))
 	}
-	t.write(a.env.Stdout)
+	t.Write(a.env.Stdout)
 	a.print("\ngo on:")
 	said := map[string]bool{} // a session that is resumed may ask for more than one thing
 	for _, e := range doc.Waiting {

@@ -18,6 +18,7 @@ import (
 	"github.com/maestro-hive/maestro/examples"
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 //go:embed scaffold
@@ -87,7 +88,7 @@ func newInit(a *app) *cobra.Command {
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},
 	}
-	cmd.Flags().StringVar(&chosen, "template", chosen, enumeration(known, "or"))
+	cmd.Flags().StringVar(&chosen, "template", chosen, terminal.Enumeration(known, "or"))
 	_ = cmd.RegisterFlagCompletionFunc("template", cobra.FixedCompletions(described, cobra.ShellCompDirectiveNoFileComp))
 	a.addOutputFlag(cmd)
 	return cmd
@@ -105,7 +106,7 @@ func (a *app) init(dir, chosen string) error {
 	from, ok := templates[chosen]
 	if !ok {
 		known := slices.Sorted(maps.Keys(templates))
-		return usagef("there is no template %q; write %s%s", team.Shorten(chosen, 80), enumeration(known, "or"), team.DidYouMean(chosen, known))
+		return usagef("there is no template %q; write %s%s", team.Shorten(chosen, 80), terminal.Enumeration(known, "or"), team.DidYouMean(chosen, known))
 	}
 	named, err := filepath.Abs(dir)
 	if err != nil {

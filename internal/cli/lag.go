@@ -10,6 +10,7 @@ import (
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -22,11 +23,11 @@ const lagPatience = 10 * time.Second
 func lag(f facts, now time.Time) string {
 	switch {
 	case f.unreadable != nil:
-		return fmt.Sprintf("the state that the store mirrors cannot be read: %s", firstLine(f.unreadable.Error()))
+		return fmt.Sprintf("the state that the store mirrors cannot be read: %s", team.FirstLine(f.unreadable.Error()))
 	case f.description == nil, f.mirrored == nil, f.behind():
 		return ""
 	}
-	since := "the state that the store mirrors lags behind, from " + moment(&f.mirrored.UpdatedAt) + ": "
+	since := "the state that the store mirrors lags behind, from " + terminal.Moment(&f.mirrored.UpdatedAt) + ": "
 	const mend = "; it catches up at the next change once it can be written"
 	info := f.description.GetWorkflowExecutionInfo()
 	if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
@@ -49,7 +50,7 @@ func lag(f facts, now time.Time) string {
 			return since + fmt.Sprintf("it says that %s is %s, which is at work", id, a.Status) + mend
 		}
 		if h, beaten := heartbeat(p); beaten && a.Attempts < len(h.Log.Attempts) {
-			return since + fmt.Sprintf("it knows %s of %s, of which there are %d", count(a.Attempts, "attempt"), id, len(h.Log.Attempts)) + mend
+			return since + fmt.Sprintf("it knows %s of %s, of which there are %d", team.Count(a.Attempts, "attempt"), id, len(h.Log.Attempts)) + mend
 		}
 	}
 	return ""
@@ -62,7 +63,7 @@ func storeWait(f facts) string {
 		switch activities.Name(p.GetActivityType().GetName()) {
 		case activities.AdmitName, activities.AdvanceName, activities.CloseName:
 			if failure := p.GetLastFailure(); failure != nil {
-				return fmt.Sprintf("%s: waiting for the store: %s", team.ResourceError, firstLine(failure.GetMessage()))
+				return fmt.Sprintf("%s: waiting for the store: %s", team.ResourceError, team.FirstLine(failure.GetMessage()))
 			}
 		default: // rounds say so themselves
 		}
@@ -77,7 +78,7 @@ func (d *examination) mirrors(ctx context.Context, conn *temporalio.Connection) 
 	}
 	open, err := temporalio.OpenSessions(ctx, conn, conn.Namespace, workflows.TeamSessionName, team.WorkflowQueue(d.store.ID()))
 	if err != nil {
-		d.add("mirror", odd, "", "the sessions that run cannot be listed: %s", firstLine(err.Error()))
+		d.add("mirror", odd, "", "the sessions that run cannot be listed: %s", team.FirstLine(err.Error()))
 		return
 	}
 	behind := 0
@@ -95,7 +96,7 @@ func (d *examination) mirrors(ctx context.Context, conn *temporalio.Connection) 
 		}
 	}
 	if behind == 0 {
-		d.add("mirror", good, "", "up to date with %s", count(len(open), "running session"))
+		d.add("mirror", good, "", "up to date with %s", team.Count(len(open), "running session"))
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -163,9 +164,9 @@ func (l *launch) options(ctx context.Context) client.StartWorkflowOptions {
 		Memo: map[string]any{
 			workflows.MemoStore:       l.store.ID(),
 			workflows.MemoTeam:        l.team.Name,
-			workflows.MemoRequirement: clip(l.requirement, memoRequirement),
+			workflows.MemoRequirement: terminal.Clip(l.requirement, memoRequirement),
 		},
-		StaticSummary: fmt.Sprintf("team %s: %s", l.team.Name, clip(l.requirement, 100)),
+		StaticSummary: fmt.Sprintf("team %s: %s", l.team.Name, terminal.Clip(l.requirement, 100)),
 		StaticDetails: details(l.session, l.team, l.requirement),
 	}
 	if l.resumes() {

@@ -17,6 +17,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -237,21 +238,21 @@ func (a *app) writeList(doc listDocument) {
 		a.say("there are no sessions yet; start one with `maestro run TEAM TEXT`")
 		return
 	}
-	t := &table{paint: a.paint}
-	t.head("SESSION", "TEAM", "STATE", "PHASE", "TOKENS", "STARTED", "TOOK")
+	t := terminal.NewTable(a.palette)
+	t.Head("SESSION", "TEAM", "STATE", "PHASE", "TOKENS", "STARTED", "TOOK")
 	for _, l := range doc.Sessions {
 		took := ""
 		if l.StartedAt != nil && l.ClosedAt != nil {
-			took = span(l.ClosedAt.Sub(*l.StartedAt))
+			took = terminal.Span(l.ClosedAt.Sub(*l.StartedAt))
 		}
 		state := string(l.Status)
 		if !l.Temporal {
 			state += " (store only)"
 		}
-		t.add(plain(l.Session), plain(dash(l.Team)), cell{state, stateColour(l.Status)}, plain(strings.Join(l.Phases, ", ")),
-			plain(number(l.Tokens)), plain(moment(l.StartedAt)), plain(took))
+		t.Add(terminal.Plain(l.Session), terminal.Plain(terminal.Dash(l.Team)), terminal.Painted(state, terminal.StateColour(l.Status)), terminal.Plain(strings.Join(l.Phases, ", ")),
+			terminal.Plain(terminal.Number(l.Tokens)), terminal.Plain(terminal.Moment(l.StartedAt)), terminal.Plain(took))
 	}
-	t.write(a.env.Stdout)
+	t.Write(a.env.Stdout)
 	waiting := 0
 	for _, l := range doc.Sessions {
 		if l.Status == team.HelpIsNeeded || l.Status == team.AwaitingApproval {
@@ -259,7 +260,7 @@ func (a *app) writeList(doc listDocument) {
 		}
 	}
 	if waiting > 0 {
-		a.say("%s for a person: `%s`", verbed(waiting, "session", "waits", "wait"), a.again("inbox"))
+		a.say("%s for a person: `%s`", terminal.Verbed(waiting, "session", "waits", "wait"), a.again("inbox"))
 	}
 	if doc.More {
 		a.say("%s", fmt.Sprintf("there are more; see them with --limit %d", 2*len(doc.Sessions)))

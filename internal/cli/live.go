@@ -41,7 +41,7 @@ func (a *app) live(ctx context.Context, w *watcher, terminal *os.File) (view, er
 	if typed = typed && a.env.IsTerminal(keys); typed {
 		options = append(options, tea.WithInput(keys))
 	}
-	model := screen.New(&closerLook{app: a, session: w.session}, screen.Options{Now: a.env.Now, Colours: a.paint.on, Keys: typed})
+	model := screen.New(&closerLook{app: a, session: w.session}, screen.Options{Now: a.env.Now, Colours: a.palette.On, Keys: typed})
 	program := tea.NewProgram(model, options...)
 
 	a.curtain.draw()
@@ -139,7 +139,7 @@ func (c *closerLook) Content(ctx context.Context, path string) (string, error) {
 			return "", err
 		}
 		if d.Path == path {
-			return c.app.painted(withShortNames(d.Text)), nil
+			return c.app.paintedCell(withShortNames(d.Text)), nil
 		}
 	}
 	return "", fmt.Errorf("%s is as it was when the session started", path)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 // logsDocument is the document of `logs -o json`.
@@ -287,23 +288,23 @@ func (a *app) writeLogs(doc logsDocument) {
 }
 
 func (a *app) writeLog(l attemptLog) {
-	a.print("%s", a.paint.paint(bold, l.title()))
+	a.print("%s", a.palette.Paint(terminal.Bold, l.title()))
 	if l.Status == team.Failed {
-		a.print("%s", a.paint.paint(red, fmt.Sprintf("%s: %s", l.Category, printable(l.Message))))
+		a.print("%s", a.palette.Paint(terminal.Red, fmt.Sprintf("%s: %s", l.Category, team.Printable(l.Message))))
 	}
-	a.print("%s", a.paint.paint(dim, l.circumstances()))
+	a.print("%s", a.palette.Paint(terminal.Dim, l.circumstances()))
 	text := l.Text
 	if a.env.IsTerminal(a.env.Stdout) {
-		text = safeText(text)
+		text = terminal.Harmless(text)
 	}
 	if text = strings.TrimRight(text, "\n"); text != "" {
 		a.print("%s", text)
 	}
 	if l.Output != "" && !strings.Contains(l.Text, strings.TrimSpace(l.Output)) {
-		a.print("%s", strings.TrimRight(safeText(l.Output), "\n"))
+		a.print("%s", strings.TrimRight(terminal.Harmless(l.Output), "\n"))
 	}
 	if l.Changes != "" {
-		a.print("%s\n%s", a.paint.paint(dim, "-- what it had changed"), strings.TrimRight(safeText(l.Changes), "\n"))
+		a.print("%s\n%s", a.palette.Paint(terminal.Dim, "-- what it had changed"), strings.TrimRight(terminal.Harmless(l.Changes), "\n"))
 	}
 }
 
@@ -318,10 +319,10 @@ func (l attemptLog) title() string {
 
 // circumstances says who worked, from what, for how long and at what cost.
 func (l attemptLog) circumstances() string {
-	text := span(l.EndedAt.Sub(l.StartedAt))
+	text := terminal.Span(l.EndedAt.Sub(l.StartedAt))
 	switch {
 	case l.Supplied && l.Summary != "":
-		return printable(l.Summary) + ", " + text
+		return team.Printable(l.Summary) + ", " + text
 	case l.Supplied:
 		return "files that a person has supplied, " + text
 	case l.Agent != "":
@@ -335,7 +336,7 @@ func (l attemptLog) circumstances() string {
 	case team.FromInput:
 	}
 	if l.Usage.Tokens() > 0 {
-		text += fmt.Sprintf(", %s tokens%s", number(l.Usage.Tokens()), money(l.Usage))
+		text += fmt.Sprintf(", %s tokens%s", terminal.Number(l.Usage.Tokens()), terminal.Money(l.Usage))
 	}
 	return text
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 // The documents of `logs -f -o json`, a line each. Kind says which one it is.
@@ -192,8 +193,8 @@ func (f *logFollower) say(id team.AssignmentID, text string) error {
 	if f.app.output == outputJSON {
 		return f.line(followedProgress{"progress", id, text, f.app.env.Now().UTC()})
 	}
-	if text = printable(text); text != "" {
-		f.app.print("%s %s", f.app.paint.paint(cyan, id.String()+" |"), text)
+	if text = team.Printable(text); text != "" {
+		f.app.print("%s %s", f.app.palette.Paint(terminal.Cyan, id.String()+" |"), text)
 	}
 	return nil
 }

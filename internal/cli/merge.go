@@ -15,6 +15,7 @@ import (
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -108,7 +109,7 @@ func budgetNotes(l *budget.Ledger) []string {
 	for _, scope := range slices.Sorted(maps.Keys(most)) {
 		w := most[scope]
 		notes = append(notes, fmt.Sprintf("%g%% of the budget of %s was spent at %s: %s of %s",
-			100*w.At, budget.Label(scope), moment(&w.When), amountText(w.Spent, w.Cap), capText(w.Cap)))
+			100*w.At, budget.Label(scope), terminal.Moment(&w.When), terminal.AmountIn(w.Spent, w.Cap), terminal.Cap(w.Cap)))
 	}
 	return notes
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -269,8 +270,8 @@ func TestChangesTellEachThingOnce(t *testing.T) {
 	}
 	var before team.Status
 	for _, s := range steps {
-		require.Equal(t, s.want, changes(palette{}, before, s.now, nil))
-		require.Empty(t, changes(palette{}, s.now, s.now, nil))
+		require.Equal(t, s.want, changes(terminal.Palette{}, before, s.now, nil))
+		require.Empty(t, changes(terminal.Palette{}, s.now, s.now, nil))
 		before = s.now
 	}
 }
@@ -289,10 +290,10 @@ func TestOutcomesHaveTheirCodes(t *testing.T) {
 func TestNumbersForPeople(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1000: "-1,000"} {
-		require.Equal(t, want, number(n))
+		require.Equal(t, want, terminal.Number(n))
 	}
 	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1536: "1.5 KiB", 5 << 30: "5.0 GiB"} {
-		require.Equal(t, want, size(n))
+		require.Equal(t, want, terminal.Size(n))
 	}
-	require.Equal(t, "ab c…", clip("ab\n\tc d e", 5))
+	require.Equal(t, "ab c…", terminal.Clip("ab\n\tc d e", 5))
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 const (
@@ -71,7 +73,7 @@ func occupy(dir string, pid int) (release func(), err error) {
 			return nil, fmt.Errorf("take %s: %w", dir, err)
 		}
 		return nil, failf("another `maestro dev` or `maestro demo` (process %s) runs on %s; stop it, use it, or choose another --state-dir",
-			dash(strings.TrimSpace(string(holder))), filepath.Dir(dir))
+			terminal.Dash(strings.TrimSpace(string(holder))), filepath.Dir(dir))
 	}
 	if err := f.Truncate(0); err == nil {
 		_, _ = f.WriteAt([]byte(strconv.Itoa(pid)+"\n"), 0)

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 // writePlan prints a plan for people, a paragraph for each phase.
@@ -17,15 +18,15 @@ func (a *app) writePlan(doc planDocument) {
 	if doc.Description != "" {
 		head += ": " + doc.Description
 	}
-	for i, line := range wrap(head, pageWidth) {
+	for i, line := range terminal.Wrap(head, terminal.PageWidth) {
 		if i == 0 {
-			line = strings.Replace(line, doc.Team, a.paint.paint(bold, doc.Team), 1)
+			line = strings.Replace(line, doc.Team, a.palette.Paint(terminal.Bold, doc.Team), 1)
 		}
 		a.print("%s", line)
 	}
-	a.print("%s; with agents %s%s", count(len(doc.Phases), "phase"), strings.Join(doc.Agents, ", "), withChecks(doc.Checks))
+	a.print("%s; with agents %s%s", team.Count(len(doc.Phases), "phase"), strings.Join(doc.Agents, ", "), withChecks(doc.Checks))
 	for i, p := range doc.Phases {
-		a.print("\n%d. %s%s", i+1, a.paint.paint(bold, p.Name), p.begins())
+		a.print("\n%d. %s%s", i+1, a.palette.Paint(terminal.Bold, p.Name), p.begins())
 		a.writePersonas(p.Personas)
 		for _, term := range p.terms() {
 			a.writeTerm("   ", term)
@@ -41,14 +42,14 @@ func (a *app) writePlan(doc planDocument) {
 func days(d team.Duration) string {
 	const day = 24 * time.Hour
 	if d.Std() >= day && d.Std()%day == 0 {
-		return count(int(d.Std()/day), "day")
+		return team.Count(int(d.Std()/day), "day")
 	}
 	return d.String()
 }
 
 // writeTerm prints a line behind a margin; what is too long for it goes below.
 func (a *app) writeTerm(margin, text string) {
-	for i, line := range wrap(text, pageWidth-len(margin)-2) {
+	for i, line := range terminal.Wrap(text, terminal.PageWidth-len(margin)-2) {
 		if i > 0 {
 			line = "  " + line
 		}
@@ -60,41 +61,41 @@ func (a *app) writeTerm(margin, text string) {
 // goes below where it would make the line too long.
 func (a *app) writePersonas(personas []plannedPersona) {
 	var rows bytes.Buffer
-	bare := &table{}
-	painted := &table{paint: a.paint}
+	bare := terminal.NewTable(terminal.Palette{})
+	painted := terminal.NewTable(a.palette)
 	for _, who := range personas {
-		for _, t := range []*table{bare, painted} {
-			t.add(plain("   "+who.Persona), cell{who.acts(), actionColour(who.Action)}, plain(clip(who.Role, 32)), plain("agent "+who.Agent))
+		for _, t := range []*terminal.Table{bare, painted} {
+			t.Add(terminal.Plain("   "+who.Persona), terminal.Painted(who.acts(), actionColour(who.Action)), terminal.Plain(terminal.Clip(who.Role, 32)), terminal.Plain("agent "+who.Agent))
 		}
 	}
-	painted.write(&rows)
+	painted.Write(&rows)
 	lines := strings.Split(rows.String(), "\n")
 	rows.Reset()
-	bare.write(&rows)
+	bare.Write(&rows)
 	widths := strings.Split(rows.String(), "\n")
 	for i, who := range personas {
 		more := who.besides()
-		if fits := utf8.RuneCountInString(widths[i])+len(" ()")+utf8.RuneCountInString(more) <= pageWidth; more != "" && fits {
+		if fits := utf8.RuneCountInString(widths[i])+len(" ()")+utf8.RuneCountInString(more) <= terminal.PageWidth; more != "" && fits {
 			a.print("%s (%s)", lines[i], more)
 			continue
 		}
 		a.print("%s", lines[i])
 		if more != "" {
-			for _, line := range wrap(more, pageWidth-len("     ")) {
+			for _, line := range terminal.Wrap(more, terminal.PageWidth-len("     ")) {
 				a.print("     %s", line)
 			}
 		}
 	}
 }
 
-func actionColour(action team.Action) string {
+func actionColour(action team.Action) terminal.Colour {
 	switch action {
 	case team.RunIt:
-		return cyan
+		return terminal.Cyan
 	case team.SupplyIt, team.Restore:
-		return green
+		return terminal.Green
 	case team.Leave, team.Drop:
-		return dim
+		return terminal.Dim
 	}
 	return ""
 }
@@ -103,10 +104,10 @@ func actionColour(action team.Action) string {
 func (p plannedPhase) begins() string {
 	text := ", from the beginning"
 	if len(p.Needs) > 0 {
-		text = ", after " + enumeration(p.Needs, "and")
+		text = ", after " + terminal.Enumeration(p.Needs, "and")
 	}
 	if len(p.Without) > 0 {
-		text += ", without the work of " + enumeration(p.Without, "and")
+		text += ", without the work of " + terminal.Enumeration(p.Without, "and")
 	}
 	return text
 }
@@ -121,13 +122,13 @@ func (p plannedPersona) besides() string {
 		more = append(more, p.Timeout.String()+" an attempt")
 	}
 	if p.MaxTurns > 0 {
-		more = append(more, count(p.MaxTurns, "turn")+" at most")
+		more = append(more, team.Count(p.MaxTurns, "turn")+" at most")
 	}
 	if len(p.Produces) > 0 {
-		more = append(more, "produces "+enumeration(p.Produces, "and"))
+		more = append(more, "produces "+terminal.Enumeration(p.Produces, "and"))
 	}
 	if len(p.Checks) > 0 {
-		more = append(more, "checked by "+enumeration(p.Checks, "and"))
+		more = append(more, "checked by "+terminal.Enumeration(p.Checks, "and"))
 	}
 	if budget := capOf(p.Budget); budget != "" {
 		more = append(more, "may spend "+budget)
@@ -145,13 +146,13 @@ func (p plannedPhase) terms() (lines []string) {
 		lines = append(lines, how+"; "+p.Integrator+" mends what does not fit together")
 	}
 	if len(p.Produces) > 0 {
-		lines = append(lines, "produces "+enumeration(p.Produces, "and"))
+		lines = append(lines, "produces "+terminal.Enumeration(p.Produces, "and"))
 	}
 	if len(p.Checks) > 0 {
-		lines = append(lines, "checked by "+enumeration(p.Checks, "and"))
+		lines = append(lines, "checked by "+terminal.Enumeration(p.Checks, "and"))
 	}
 	if p.SendsBack != nil {
-		lines = append(lines, fmt.Sprintf("may send the work of %s back, %s at most", p.SendsBack.To, count(p.SendsBack.Times, "time")))
+		lines = append(lines, fmt.Sprintf("may send the work of %s back, %s at most", p.SendsBack.To, team.Count(p.SendsBack.Times, "time")))
 	}
 	if budget := capOf(p.Budget); budget != "" {
 		lines = append(lines, "may spend "+budget)
@@ -169,7 +170,7 @@ func (p plannedPhase) terms() (lines []string) {
 func capOf(c team.Cap) string {
 	var parts []string
 	if c.Tokens > 0 {
-		parts = append(parts, number(c.Tokens)+" tokens")
+		parts = append(parts, terminal.Number(c.Tokens)+" tokens")
 	}
 	if c.USD > 0 {
 		parts = append(parts, c.USD.String()+" USD")
@@ -179,7 +180,7 @@ func capOf(c team.Cap) string {
 
 // limits says what holds for the whole session.
 func (doc planDocument) limits() []string {
-	retry := fmt.Sprintf("retries: %s a round", count(doc.Retry.Attempts, "attempt"))
+	retry := fmt.Sprintf("retries: %s a round", team.Count(doc.Retry.Attempts, "attempt"))
 	for _, p := range doc.Phases {
 		for _, who := range p.Personas {
 			if own := fmt.Sprintf("%d for %s", who.Attempts, who.Persona); who.Attempts != doc.Retry.Attempts && !strings.Contains(retry, own) {
@@ -187,7 +188,7 @@ func (doc planDocument) limits() []string {
 			}
 		}
 	}
-	retry += "; " + count(doc.Retry.Rounds, "round") + " each; then "
+	retry += "; " + team.Count(doc.Retry.Rounds, "round") + " each; then "
 	if doc.Help.Mode == team.HelpFail {
 		retry += "the session fails"
 	} else {
@@ -247,7 +248,7 @@ func (doc planDocument) mermaid() string {
 			fmt.Fprintf(&b, "  p%d -->%s p%d\n", index[need], label, i)
 		}
 		if p.SendsBack != nil {
-			fmt.Fprintf(&b, "  p%d -.->|\"sends back, %s at most\"| p%d\n", i, count(p.SendsBack.Times, "time"), index[p.SendsBack.To])
+			fmt.Fprintf(&b, "  p%d -.->|\"sends back, %s at most\"| p%d\n", i, team.Count(p.SendsBack.Times, "time"), index[p.SendsBack.To])
 		}
 	}
 	b.WriteString("  classDef run fill:#dbeafe,stroke:#2563eb,color:#111827\n" +

@@ -14,6 +14,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -108,20 +109,20 @@ func (a *app) writePruned(r team.PruneReport) {
 		did = "would be removed"
 	}
 	if len(r.Pruned)+len(r.Spared) > 0 {
-		t := &table{paint: a.paint}
-		t.head("SESSION", "CHECKPOINTS", "")
+		t := terminal.NewTable(a.palette)
+		t.Head("SESSION", "CHECKPOINTS", "")
 		for _, p := range r.Pruned {
-			t.add(plain(p.Session), plain(fmt.Sprint(len(p.Checkpoints))), plain(did))
+			t.Add(terminal.Plain(p.Session), terminal.Plain(fmt.Sprint(len(p.Checkpoints))), terminal.Plain(did))
 		}
 		for _, p := range r.Spared {
-			t.add(plain(p.Session), plain("-"), cell{"keeps everything: " + p.Reason, dim})
+			t.Add(terminal.Plain(p.Session), terminal.Plain("-"), terminal.Painted("keeps everything: "+p.Reason, terminal.Dim))
 		}
-		t.write(a.env.Stdout)
+		t.Write(a.env.Stdout)
 		a.print("")
 	}
-	a.print("%s looked at: %s, %s (%s) and the working directories of %s %s; %s kept", count(r.Sessions, "session"),
-		count(r.Checkpoints, "checkpoint"), count(r.Blobs, "blob"), size(r.Bytes), count(r.WorkDirs, "session"), did,
-		count(r.Kept, "checkpoint"))
+	a.print("%s looked at: %s, %s (%s) and the working directories of %s %s; %s kept", team.Count(r.Sessions, "session"),
+		team.Count(r.Checkpoints, "checkpoint"), team.Count(r.Blobs, "blob"), terminal.Size(r.Bytes), team.Count(r.WorkDirs, "session"), did,
+		team.Count(r.Kept, "checkpoint"))
 }
 
 // pruneScheduled is the document of `checkpoints prune --schedule -o json`.

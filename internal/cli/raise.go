@@ -9,7 +9,7 @@ import (
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/budget"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -86,7 +86,7 @@ func (a *app) raise(ctx context.Context, session string, r workflows.Raise) erro
 		return err
 	case answered:
 		doc.Raised = &raised
-		a.say("the budget of %s is %s now, %s of it spent", budget.Label(raised.Scope), capText(raised.Cap), amountText(raised.Spent, raised.Cap))
+		a.say("the budget of %s is %s now, %s of it spent", budget.Label(raised.Scope), terminal.Cap(raised.Cap), terminal.AmountIn(raised.Spent, raised.Cap))
 	default:
 		a.say("no worker has answered within %s; the budget of session %s is raised as soon as one does", answerPatience, session)
 	}
@@ -94,18 +94,4 @@ func (a *app) raise(ctx context.Context, session string, r workflows.Raise) erro
 		return a.printJSON(doc)
 	}
 	return nil
-}
-
-// capText says what a cap allows.
-func capText(c team.Cap) string { return amountText(team.Amount(c), c) }
-
-// amountText says an amount in what the cap counts.
-func amountText(a team.Amount, c team.Cap) string {
-	switch {
-	case c.Tokens > 0 && c.USD > 0:
-		return fmt.Sprintf("%s tokens and %s USD", number(a.Tokens), a.USD)
-	case c.USD > 0:
-		return a.USD.String() + " USD"
-	}
-	return number(a.Tokens) + " tokens"
 }

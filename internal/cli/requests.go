@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 // requests says what a running session waits for a person with: in a worker's
@@ -42,9 +42,9 @@ func subject(h team.HelpRequest) string {
 // matter is what a request says is the matter.
 func matter(h team.HelpRequest) string {
 	if h.Category == "" {
-		return printable(h.Message)
+		return team.Printable(h.Message)
 	}
-	return string(h.Category) + ": " + printable(h.Message)
+	return string(h.Category) + ": " + team.Printable(h.Message)
 }
 
 // way is something that a person can type about a request.
@@ -98,7 +98,7 @@ func (a *app) goesOn(session string, h team.HelpRequest, open []team.HelpRequest
 func waitsFor(open []team.HelpRequest) string {
 	var b strings.Builder
 	for _, h := range open {
-		fmt.Fprintf(&b, "\n  %s  %s of %s: %s", h.ID, kindOf(h), subject(h), clip(matter(h), 120))
+		fmt.Fprintf(&b, "\n  %s  %s of %s: %s", h.ID, kindOf(h), subject(h), terminal.Clip(matter(h), 120))
 	}
 	return b.String()
 }
@@ -107,13 +107,13 @@ func waitsFor(open []team.HelpRequest) string {
 // said elsewhere. Of a session that has ended it says what the request came to, and
 // nothing of how it is answered.
 func (a *app) requestLines(s team.Status, h team.HelpRequest, attempts bool) []string {
-	title := fmt.Sprintf("%s %s: %s", subject(h), a.paint.paint(red, h.Need()), clip(matter(h), 300))
+	title := fmt.Sprintf("%s %s: %s", subject(h), a.palette.Paint(terminal.Red, h.Need()), terminal.Clip(matter(h), 300))
 	if s.Status.Closed() && strings.HasPrefix(s.Reason, subject(h)+" ") {
-		title = printable(s.Reason) // it says who has ended the session, or that nobody has come
+		title = team.Printable(s.Reason) // it says who has ended the session, or that nobody has come
 	}
 	lines := []string{title}
 	add := func(format string, args ...any) {
-		for i, line := range wrap(fmt.Sprintf(format, args...), pageWidth-4) {
+		for i, line := range terminal.Wrap(fmt.Sprintf(format, args...), terminal.PageWidth-4) {
 			lines = append(lines, "  "+strings.Repeat("  ", min(i, 1))+line)
 		}
 	}
@@ -122,10 +122,10 @@ func (a *app) requestLines(s team.Status, h team.HelpRequest, attempts bool) []s
 	}
 	if attempts {
 		for _, r := range inRows(h.Attempts) {
-			if len(h.Attempts) == 1 && string(r.Category)+": "+printable(r.Message) == matter(h) {
+			if len(h.Attempts) == 1 && string(r.Category)+": "+team.Printable(r.Message) == matter(h) {
 				break // the title says so
 			}
-			add("attempt %s: %s: %s", r.numbers(), r.Category, clip(r.Message, 300))
+			add("attempt %s: %s: %s", r.numbers(), r.Category, terminal.Clip(r.Message, 300))
 		}
 	}
 	all := ways(s.Session, h, s.Help)
@@ -133,7 +133,7 @@ func (a *app) requestLines(s team.Status, h team.HelpRequest, attempts bool) []s
 		all = nil
 	}
 	if h.Suggestion != "" {
-		add("%s", printable(h.Suggestion))
+		add("%s", team.Printable(h.Suggestion))
 	}
 	if t := ticketText(h.Ticket); t != "" {
 		add("%s", t)
@@ -154,11 +154,11 @@ func (a *app) wayLines(all []way) []string {
 	}
 	var lines []string
 	for _, w := range all {
-		if 4+command+2+does <= pageWidth {
-			lines = append(lines, fmt.Sprintf("    %-*s  %s", command, a.again(w.command), a.paint.paint(dim, w.does)))
+		if 4+command+2+does <= terminal.PageWidth {
+			lines = append(lines, fmt.Sprintf("    %-*s  %s", command, a.again(w.command), a.palette.Paint(terminal.Dim, w.does)))
 			continue
 		}
-		lines = append(lines, "    "+a.again(w.command), "      "+a.paint.paint(dim, w.does))
+		lines = append(lines, "    "+a.again(w.command), "      "+a.palette.Paint(terminal.Dim, w.does))
 	}
 	return lines
 }
@@ -193,12 +193,12 @@ func (r failedRow) numbers() string {
 // openSince says since when a request is open, or when one was made that nobody
 // waits for any more.
 func (a *app) openSince(h team.HelpRequest, over bool) string {
-	since := fmt.Sprintf("waits since %s (%s)", moment(&h.Since), ago(a.env.Now().Sub(h.Since)))
+	since := fmt.Sprintf("waits since %s (%s)", terminal.Moment(&h.Since), terminal.Age(a.env.Now().Sub(h.Since)))
 	switch {
 	case over:
-		since = "asked " + moment(&h.Since)
+		since = "asked " + terminal.Moment(&h.Since)
 	case !h.Until.IsZero():
-		since += ", gives up " + moment(&h.Until)
+		since += ", gives up " + terminal.Moment(&h.Until)
 	}
 	if h.ID == "" {
 		return since
@@ -214,33 +214,18 @@ func ticketText(t *team.Ticket) string {
 	}
 	text := "no ticket yet"
 	if t.Key != "" {
-		text = "ticket " + printable(t.Key)
+		text = "ticket " + team.Printable(t.Key)
 	}
 	if t.URL != "" {
-		text += ", " + printable(t.URL)
+		text += ", " + team.Printable(t.URL)
 	}
 	if t.Occurrences > 1 {
 		text += fmt.Sprintf(", this failure's occurrence number %d", t.Occurrences)
 	}
 	if t.Trouble != "" {
-		text += ": " + printable(t.Trouble)
+		text += ": " + team.Printable(t.Trouble)
 	}
 	return text
-}
-
-// ago writes how long something has lasted, in its two largest units.
-func ago(d time.Duration) string {
-	d = max(d, 0).Truncate(time.Second)
-	days := int(d / (24 * time.Hour))
-	switch {
-	case days > 0:
-		return fmt.Sprintf("%dd %dh", days, int(d.Hours())%24)
-	case d >= time.Hour:
-		return fmt.Sprintf("%dh %dm", int(d.Hours()), int(d.Minutes())%60)
-	case d >= time.Minute:
-		return fmt.Sprintf("%dm %ds", int(d.Minutes()), int(d.Seconds())%60)
-	}
-	return fmt.Sprintf("%ds", int(d.Seconds()))
 }
 
 // selector says which of a session's open requests is answered, and how.

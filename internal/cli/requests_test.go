@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 var anHour = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -52,8 +53,8 @@ func TestRequestsSayWhatHappenedAndWhatCanBeTyped(t *testing.T) {
 		want string
 	}{
 		{"help", []team.HelpRequest{forHelp()}, `build/dev needs help: test_failure: TestX fails
-  request build.dev.1 waits since ` + moment(&since) + ` (2h 3m), gives up
-    ` + moment(&until) + `
+  request build.dev.1 waits since ` + terminal.Moment(&since) + ` (2h 3m), gives up
+    ` + terminal.Moment(&until) + `
   look at the log
   ticket MD-7, https://jira.example/browse/MD-7, this failure's occurrence
     number 3
@@ -63,7 +64,7 @@ func TestRequestsSayWhatHappenedAndWhatCanBeTyped(t *testing.T) {
     maestro resolve s supply PATH  takes your files, checked like an agent's
     maestro resolve s abort        ends the session`},
 		{"budget beside another", []team.HelpRequest{forMoney(), forHelp()}, `ship/dev needs a larger budget: token_budget: it is spent
-  request ship.dev.1 waits since ` + moment(&since) + ` (2h 3m)
+  request ship.dev.1 waits since ` + terminal.Moment(&since) + ` (2h 3m)
   go on:
     maestro budget raise s --persona dev --usd N
       goes on where it was
@@ -76,7 +77,7 @@ func TestRequestsSayWhatHappenedAndWhatCanBeTyped(t *testing.T) {
     maestro resolve s abort --for ship/dev
       ends the session`},
 		{"approval", []team.HelpRequest{forApproval()}, `design needs approval: phase design is done
-  request design.approval.1 waits since ` + moment(&since) + ` (2h 3m)
+  request design.approval.1 waits since ` + terminal.Moment(&since) + ` (2h 3m)
   go on:
     maestro approve s design             lets begin what builds on it
     maestro reject s design --note TEXT  has it done again, told why
@@ -92,7 +93,7 @@ func TestRequestsSayWhatHappenedAndWhatCanBeTyped(t *testing.T) {
 			for _, answering := range []string{"go on:\n", "maestro resolve", "maestro approve", "maestro budget", "waits since", "gives up"} {
 				require.NotContains(t, ended, answering, "nobody answers a session that has ended")
 			}
-			require.Contains(t, ended, "asked "+moment(&since))
+			require.Contains(t, ended, "asked "+terminal.Moment(&since))
 			s.Reason = subject(c.open[0]) + " needed somebody (aborted by ann)"
 			require.Contains(t, at().requestLines(s, c.open[0], true)[0], "aborted by ann", "it says what the request came to")
 		})
@@ -166,20 +167,11 @@ func TestWatchTellsOfRequests(t *testing.T) {
 	ticketed.Status, ticketed.Help = team.Running, []team.HelpRequest{forHelp()}
 	require.Equal(t, []string{
 		"build/dev: needs help: test_failure: TestX fails", "design: needs approval: phase design is done",
-	}, changes(palette{}, running, asked, nil))
+	}, changes(terminal.Palette{}, running, asked, nil))
 	require.Equal(t, []string{
 		"build/dev: ticket MD-7, https://jira.example/browse/MD-7, this failure's occurrence number 3", "design: goes on",
-	}, changes(palette{}, asked, ticketed, nil))
-	require.Equal(t, []string{"build/dev: goes on"}, changes(palette{}, ticketed, running, nil))
-}
-
-func TestSpansForPeople(t *testing.T) {
-	t.Parallel()
-	for d, want := range map[time.Duration]string{
-		-time.Second: "0s", 12 * time.Second: "12s", 5*time.Minute + 3*time.Second: "5m 3s", 26 * time.Hour: "1d 2h", 2*time.Hour + 59*time.Minute: "2h 59m",
-	} {
-		require.Equal(t, want, ago(d))
-	}
+	}, changes(terminal.Palette{}, asked, ticketed, nil))
+	require.Equal(t, []string{"build/dev: goes on"}, changes(terminal.Palette{}, ticketed, running, nil))
 }
 
 func TestAttemptsThatFailAlikeAreSaidOnce(t *testing.T) {

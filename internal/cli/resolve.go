@@ -12,6 +12,7 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -120,7 +121,7 @@ func checkResolve(cmd *cobra.Command, o resolveOptions, args []string) error {
 func checkNote(note string) error {
 	switch {
 	case len(note) > team.MaxNote:
-		return usagef("--note is longer than %s; put the rest into a file that you supply or that --edit lays over the work", size(team.MaxNote))
+		return usagef("--note is longer than %s; put the rest into a file that you supply or that --edit lays over the work", terminal.Size(team.MaxNote))
 	case !utf8.ValidString(note) || strings.ContainsRune(note, 0):
 		return usagef("--note is no UTF-8 text")
 	}
@@ -160,7 +161,7 @@ func (a *app) resolve(ctx context.Context, o resolveOptions, session, path strin
 	}
 	a.print("%s", doc.sentence(h))
 	if left := len(open) - 1; left > 0 {
-		a.say("%s open still: `%s`", count(left, "request"), a.again("status "+session))
+		a.say("%s open still: `%s`", team.Count(left, "request"), a.again("status "+session))
 	}
 	return nil
 }
@@ -196,7 +197,7 @@ func (a *app) find(ctx context.Context, w *watcher, s selector) (h team.HelpRequ
 func (a *app) handedIn(ctx context.Context, w *watcher, info *workflowpb.WorkflowExecutionInfo, h team.HelpRequest, path string) (team.Digest, error) {
 	owner := memoOf[string](info, workflows.MemoStore)
 	if w.store == nil || owner != "" && owner != w.store.ID() {
-		return "", usagef("the files go to the store of session %s (%s), which is not at hand; give its --state-dir", w.session, dash(owner))
+		return "", usagef("the files go to the store of session %s (%s), which is not at hand; give its --state-dir", w.session, terminal.Dash(owner))
 	}
 	key := w.key()
 	from, err := a.newest(ctx, w.store, key)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -120,7 +121,7 @@ func (a *app) listPending(o resolveOptions, all []pending) error {
 	for _, p := range all {
 		doc.Answers = append(doc.Answers, answerDocument{Session: p.watcher.session, Kind: kindOf(p.request), Answer: o.answerTo(p.request)})
 		if a.output == outputTable {
-			a.print("%s: %s %s: %s", p.watcher.session, o.verb, subject(p.request), clip(matter(p.request), 100))
+			a.print("%s: %s %s: %s", p.watcher.session, o.verb, subject(p.request), terminal.Clip(matter(p.request), 100))
 		}
 	}
 	if a.output == outputJSON {
@@ -132,7 +133,7 @@ func (a *app) listPending(o resolveOptions, all []pending) error {
 	case len(all) == 0:
 		a.say("no open request matches")
 	case !o.batch.dryRun:
-		return usagef("nothing was answered; add --yes to answer %s", count(len(all), "request"))
+		return usagef("nothing was answered; add --yes to answer %s", team.Count(len(all), "request"))
 	}
 	return nil
 }
@@ -179,7 +180,7 @@ func (a *app) sendAll(ctx context.Context, o resolveOptions, all []pending) erro
 		a.say("no open request matches")
 	}
 	if failed > 0 {
-		return failf("%d of %s could not be answered", failed, count(len(all), "request"))
+		return failf("%d of %s could not be answered", failed, team.Count(len(all), "request"))
 	}
 	return nil
 }

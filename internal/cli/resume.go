@@ -17,6 +17,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -298,7 +299,7 @@ func (a *app) wantsApproval(ctx context.Context, w *watcher, phase string) bool 
 func (a *app) moreThanAWord(session string, open []team.HelpRequest) error {
 	var b strings.Builder
 	for _, h := range open {
-		fmt.Fprintf(&b, "\n%s %s: %s", subject(h), h.Need(), clip(matter(h), 200))
+		fmt.Fprintf(&b, "\n%s %s: %s", subject(h), h.Need(), terminal.Clip(matter(h), 200))
 		if c := a.goesOn(session, h, open); c != "" {
 			fmt.Fprintf(&b, "\n  go on: %s", c)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 // maxRequirement bounds a requirement, in bytes.
@@ -163,7 +164,7 @@ func (l *launch) launch(ctx context.Context, watch bool) error {
 func (a *app) tellPlan(plan []team.PlanEntry) {
 	words := map[team.Action]string{team.Restore: "restores", team.RunIt: "runs", team.SupplyIt: "takes", team.Leave: "leaves", team.Drop: "drops"}
 	for _, p := range plan {
-		a.say("%-9s %s: %s", words[p.Action], p.AssignmentID, printable(p.Reason))
+		a.say("%-9s %s: %s", words[p.Action], p.AssignmentID, team.Printable(p.Reason))
 	}
 }
 
@@ -273,7 +274,7 @@ func (a *app) snapshot(ctx context.Context, s *store.Store, o runOptions, t team
 	if err != nil {
 		dir = o.workspace
 	}
-	a.say("the session starts from %s (%s) of %s", count(snap.Files, "file"), size(snap.Bytes), dir)
+	a.say("the session starts from %s (%s) of %s", team.Count(snap.Files, "file"), terminal.Size(snap.Bytes), dir)
 	if len(snap.Private) > 0 {
 		a.say("left out, because they look as if they held keys: %s (take them with --include)", listed(snap.Private, 5))
 	}

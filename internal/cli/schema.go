@@ -8,6 +8,7 @@ import (
 
 	"github.com/maestro-hive/maestro/docs/schema"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 func newSchema(a *app) *cobra.Command {
@@ -25,7 +26,7 @@ func newSchema(a *app) *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			data, ok := files[args[0]]
 			if !ok {
-				return usagef("there is no schema of %q files; write %s%s", team.Shorten(args[0], 80), enumeration(known, "or"), team.DidYouMean(args[0], known))
+				return usagef("there is no schema of %q files; write %s%s", team.Shorten(args[0], 80), terminal.Enumeration(known, "or"), team.DidYouMean(args[0], known))
 			}
 			_, err := a.env.Stdout.Write(data)
 			return err

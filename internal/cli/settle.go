@@ -9,6 +9,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 // settleFlags are what a person says of a call.
@@ -151,9 +152,9 @@ func findOpen(j *budget.Journal, session string, id team.AssignmentID, call int6
 	case budget.Begun, budget.Unsettled:
 		return c, nil
 	case budget.Closed:
-		return c, failf("call %d of %s was settled by hand already%s, %s: %s", call, id, by(c.By), moment(&c.EndedAt), amount(c.Usage.Amount()))
+		return c, failf("call %d of %s was settled by hand already%s, %s: %s", call, id, by(c.By), terminal.Moment(&c.EndedAt), terminal.Amount(c.Usage.Amount()))
 	default:
-		return c, failf("what call %d of %s has cost is known: %s", call, id, amount(c.Usage.Amount()))
+		return c, failf("what call %d of %s has cost is known: %s", call, id, terminal.Amount(c.Usage.Amount()))
 	}
 }
 
@@ -187,13 +188,13 @@ func (a *app) writeSettled(doc settledDocument) error {
 	if a.output == outputJSON {
 		return a.printJSON(doc)
 	}
-	what := amount(doc.Usage.Amount())
+	what := terminal.Amount(doc.Usage.Amount())
 	if doc.WrittenOff {
 		what = "nothing"
 	}
-	a.print("call %d of %s in session %s counts as %s; it was estimated at %s", doc.Call, doc.AssignmentID, doc.Session, what, amount(doc.Estimate.Amount()))
+	a.print("call %d of %s in session %s counts as %s; it was estimated at %s", doc.Call, doc.AssignmentID, doc.Session, what, terminal.Amount(doc.Estimate.Amount()))
 	if doc.Unsettled > 0 {
-		a.print("%s of the session unsettled still; see `maestro budget show %s`", count(doc.Unsettled, "call"), doc.Session)
+		a.print("%s of the session unsettled still; see `maestro budget show %s`", team.Count(doc.Unsettled, "call"), doc.Session)
 	}
 	return nil
 }

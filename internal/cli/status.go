@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 func newStatus(a *app) *cobra.Command {
@@ -42,7 +43,7 @@ func (a *app) status(ctx context.Context, session string) error {
 	w.askTickets(ctx, &v)
 	if a.output == outputJSON {
 		for _, note := range v.Notes {
-			a.say("%s", printable(note))
+			a.say("%s", team.Printable(note))
 		}
 		return a.printJSON(v.Status)
 	}
@@ -76,52 +77,52 @@ func (a *app) explainLook(w *watcher, err error) error {
 
 // writeStatus prints a status for people.
 func (a *app) writeStatus(out io.Writer, v view) {
-	p := a.paint
-	_, _ = fmt.Fprintf(out, "%s  %s  team %s\n", p.paint(bold, v.Session), p.state(v.Status.Status), dash(v.Team))
+	p := a.palette
+	_, _ = fmt.Fprintf(out, "%s  %s  team %s\n", p.Paint(terminal.Bold, v.Session), p.State(v.Status.Status), terminal.Dash(v.Team))
 	if v.Requirement != "" {
-		_, _ = fmt.Fprintf(out, "%s\n", p.paint(dim, clip(v.Requirement, 100)))
+		_, _ = fmt.Fprintf(out, "%s\n", p.Paint(terminal.Dim, terminal.Clip(v.Requirement, 100)))
 	}
 	if v.Reason != "" && len(v.Help) == 0 { // else its requests say it, and more
-		_, _ = fmt.Fprintf(out, "%s\n", printable(v.Reason))
+		_, _ = fmt.Fprintf(out, "%s\n", team.Printable(v.Reason))
 	}
 	for _, note := range v.Notes {
 		if note != v.Reason {
-			_, _ = fmt.Fprintf(out, "%s\n", p.paint(yellow, printable(note)))
+			_, _ = fmt.Fprintf(out, "%s\n", p.Paint(terminal.Yellow, team.Printable(note)))
 		}
 	}
 	if len(v.Phases) > 0 {
 		_, _ = fmt.Fprintln(out)
-		phaseTable(p, v.Status).write(out)
+		phaseTable(p, v.Status).Write(out)
 	}
 	writeFailures(out, p, v.Status)
 	for _, h := range v.Help {
 		_, _ = fmt.Fprintf(out, "\n%s\n", strings.Join(a.requestLines(v.Status, h, len(failuresOf(v.Status, h)) == 0), "\n"))
 	}
 	writeDecisions(out, v.Status)
-	_, _ = fmt.Fprintf(out, "\n%s tokens%s, %s events, started %s", number(v.Usage.Tokens()), money(v.Usage),
-		number(v.HistoryEvents), moment(v.StartedAt))
+	_, _ = fmt.Fprintf(out, "\n%s tokens%s, %s events, started %s", terminal.Number(v.Usage.Tokens()), terminal.Money(v.Usage),
+		terminal.Number(v.HistoryEvents), terminal.Moment(v.StartedAt))
 	if v.ClosedAt != nil {
-		_, _ = fmt.Fprintf(out, ", ended %s", moment(v.ClosedAt))
+		_, _ = fmt.Fprintf(out, ", ended %s", terminal.Moment(v.ClosedAt))
 		if v.StartedAt != nil {
-			_, _ = fmt.Fprintf(out, " (%s)", span(v.ClosedAt.Sub(*v.StartedAt)))
+			_, _ = fmt.Fprintf(out, " (%s)", terminal.Span(v.ClosedAt.Sub(*v.StartedAt)))
 		}
 	}
 	_, _ = fmt.Fprintln(out)
 	if v.Reserved != (team.Amount{}) {
-		_, _ = fmt.Fprintf(out, "set aside for calls under way: %s\n", amount(v.Reserved))
+		_, _ = fmt.Fprintf(out, "set aside for calls under way: %s\n", terminal.Amount(v.Reserved))
 	}
 	if v.Unsettled != (team.Usage{}) {
 		_, _ = fmt.Fprintf(out, "unsettled, since nobody knows what some calls cost: about %s; see `maestro budget show %s`\n",
-			amount(v.Unsettled.Amount()), v.Session)
+			terminal.Amount(v.Unsettled.Amount()), v.Session)
 	}
 	if v.Status.Status.Closed() && v.Status.Status != team.Completed {
 		_, _ = fmt.Fprintln(out, a.resumption(v.Session))
 	}
 }
 
-func phaseTable(p palette, s team.Status) *table {
-	t := &table{paint: p}
-	t.head("PHASE", "PERSONA", "STATE", "ROUNDS", "ATTEMPTS", "TOKENS", "USD", "")
+func phaseTable(p terminal.Palette, s team.Status) *terminal.Table {
+	t := terminal.NewTable(p)
+	t.Head("PHASE", "PERSONA", "STATE", "ROUNDS", "ATTEMPTS", "TOKENS", "USD", "")
 	for _, phase := range s.Phases {
 		for i, as := range phase.Assignments {
 			name := ""
@@ -136,34 +137,34 @@ func phaseTable(p palette, s team.Status) *table {
 				word = fmt.Sprintf("(by its fallback %s) %s", as.Agent, word)
 			}
 			if as.LostWorkers > 0 {
-				word = fmt.Sprintf("(%s lost) %s", count(as.LostWorkers, "worker"), word)
+				word = fmt.Sprintf("(%s lost) %s", team.Count(as.LostWorkers, "worker"), word)
 			}
 			if i == 0 && phase.Status == team.AwaitingApproval {
 				word = "(the phase waits for approval) " + word
 			}
-			t.add(plain(name), plain(as.Persona), cell{string(as.Status), stateColour(as.Status)},
-				blankZero(as.Rounds), blankZero(as.Attempts), tokens(as.Usage), plain(dollars(as.Usage.CostUSD)), cell{clip(word, 60), dim})
+			t.Add(terminal.Plain(name), terminal.Plain(as.Persona), terminal.Painted(string(as.Status), terminal.StateColour(as.Status)),
+				blankZero(as.Rounds), blankZero(as.Attempts), tokens(as.Usage), terminal.Plain(terminal.Dollars(as.Usage.CostUSD)), terminal.Painted(terminal.Clip(word, 60), terminal.Dim))
 		}
 	}
 	return t
 }
 
-func blankZero(n int) cell {
+func blankZero(n int) terminal.Cell {
 	if n == 0 {
-		return plain("-")
+		return terminal.Plain("-")
 	}
-	return plain(fmt.Sprint(n))
+	return terminal.Plain(fmt.Sprint(n))
 }
 
-func tokens(u team.Usage) cell {
+func tokens(u team.Usage) terminal.Cell {
 	if u.Tokens() == 0 {
-		return plain("-")
+		return terminal.Plain("-")
 	}
-	return plain(number(u.Tokens()))
+	return terminal.Plain(terminal.Number(u.Tokens()))
 }
 
 // writeFailures lists the failed attempts, by assignment.
-func writeFailures(out io.Writer, p palette, s team.Status) {
+func writeFailures(out io.Writer, p terminal.Palette, s team.Status) {
 	for _, phase := range s.Phases {
 		for _, as := range phase.Assignments {
 			if len(as.Failures) == 0 {
@@ -172,7 +173,7 @@ func writeFailures(out io.Writer, p palette, s team.Status) {
 			id := team.AssignmentID{Phase: phase.Name, Persona: as.Persona}
 			_, _ = fmt.Fprintf(out, "\nfailed attempts of %s:\n", id)
 			for _, r := range inRows(as.Failures) {
-				_, _ = fmt.Fprintf(out, "  %s. %s: %s\n", r.numbers(), p.paint(red, string(r.Category)), clip(r.Message, 300))
+				_, _ = fmt.Fprintf(out, "  %s. %s: %s\n", r.numbers(), p.Paint(terminal.Red, string(r.Category)), terminal.Clip(r.Message, 300))
 			}
 		}
 	}
@@ -192,7 +193,7 @@ func writeDecisions(out io.Writer, s team.Status) {
 	}
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(s.Decisions)) {
-		all = append(all, name+"="+clip(s.Decisions[name], 60))
+		all = append(all, name+"="+terminal.Clip(s.Decisions[name], 60))
 	}
 	_, _ = fmt.Fprintf(out, "\ndecisions: %s\n", strings.Join(all, ", "))
 }

@@ -1,9 +1,6 @@
 package cli
 
 import (
-	"strings"
-	"unicode"
-
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/store"
@@ -47,14 +44,4 @@ func (a *app) stored(session string) (*store.Store, team.SessionKey, error) {
 		return nil, key, usagef("the store in %s has no session %q (namespace %s); `maestro list` shows those that there are", s.Dir(), session, key.Namespace)
 	}
 	return s, key, nil
-}
-
-// safeText keeps text from changing a terminal's state.
-func safeText(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
-			return r
-		}
-		return -1
-	}, text)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 // column is a column of costs in a table.
@@ -19,36 +20,20 @@ type column struct {
 
 func costColumns() []column {
 	part := func(head string, optional bool, of func(team.Usage) int64) column {
-		return column{head, optional, func(s spending) string { return figure(of(s.Usage)) }}
+		return column{head, optional, func(s spending) string { return terminal.Figure(of(s.Usage)) }}
 	}
 	return []column{
-		{"CALLS", false, func(s spending) string { return figure(int64(s.Calls)) }},
+		{"CALLS", false, func(s spending) string { return terminal.Figure(int64(s.Calls)) }},
 		part("INPUT", false, func(u team.Usage) int64 { return u.InputTokens }),
 		part("OUTPUT", false, func(u team.Usage) int64 { return u.OutputTokens }),
 		part("CACHE READ", true, func(u team.Usage) int64 { return u.CacheReadTokens }),
 		part("CACHE WRITE", true, func(u team.Usage) int64 { return u.CacheWriteTokens }),
 		part("REASONING", true, func(u team.Usage) int64 { return u.ReasoningTokens }),
-		{"TOKENS", false, func(s spending) string { return figure(s.Tokens) }},
-		{"USD", false, func(s spending) string { return dollars(s.Usage.CostUSD) }},
+		{"TOKENS", false, func(s spending) string { return terminal.Figure(s.Tokens) }},
+		{"USD", false, func(s spending) string { return terminal.Dollars(s.Usage.CostUSD) }},
 		{"UNSETTLED", true, func(s spending) string { return aside(s.Unsettled.Calls, "about ", s.Unsettled.Usage.Amount()) }},
 		{"RESERVED", true, func(s spending) string { return aside(s.Reserved.Calls, "", s.Reserved.Amount) }},
 	}
-}
-
-// figure is a number, or a dash for none.
-func figure(n int64) string {
-	if n == 0 {
-		return "-"
-	}
-	return number(n)
-}
-
-// dollars is an amount of money, or a dash for none.
-func dollars(u team.USD) string {
-	if u == 0 {
-		return "-"
-	}
-	return u.String()
 }
 
 // aside is what calls may cost.
@@ -56,16 +41,7 @@ func aside(calls int, about string, a team.Amount) string {
 	if calls == 0 {
 		return "-"
 	}
-	return count(calls, "call") + ": " + about + amount(a)
-}
-
-// amount writes what was or may be spent.
-func amount(a team.Amount) string {
-	text := number(a.Tokens) + " tokens"
-	if a.USD != 0 {
-		text += ", " + a.USD.String() + " USD"
-	}
-	return text
+	return team.Count(calls, "call") + ": " + about + terminal.Amount(a)
 }
 
 // writeUsage prints costs for people.
@@ -73,20 +49,20 @@ func (a *app) writeUsage(doc usageDocument) {
 	if len(doc.Rows) == 0 {
 		a.say("nothing was spent")
 	} else {
-		a.costTable(doc).write(a.env.Stdout)
+		a.costTable(doc).Write(a.env.Stdout)
 	}
 	if len(doc.Budgets) > 0 {
 		a.print("")
-		budgetTable(a.paint, doc.Budgets).write(a.env.Stdout)
+		budgetTable(a.palette, doc.Budgets).Write(a.env.Stdout)
 	}
 	if doc.Session != "" && doc.Total.Unsettled.Calls > 0 {
-		a.print("\nnobody knows yet what %s cost; see `maestro budget show %s`", count(doc.Total.Unsettled.Calls, "call"), doc.Session)
+		a.print("\nnobody knows yet what %s cost; see `maestro budget show %s`", team.Count(doc.Total.Unsettled.Calls, "call"), doc.Session)
 	}
 }
 
-func (a *app) costTable(doc usageDocument) *table {
+func (a *app) costTable(doc usageDocument) *terminal.Table {
 	columns := slices.DeleteFunc(costColumns(), func(c column) bool { return c.optional && c.text(doc.Total) == "-" })
-	t := &table{paint: a.paint}
+	t := terminal.NewTable(a.palette)
 	var heads []string
 	for _, key := range doc.By {
 		heads = append(heads, strings.ToUpper(key))
@@ -94,23 +70,23 @@ func (a *app) costTable(doc usageDocument) *table {
 	for _, c := range columns {
 		heads = append(heads, c.head)
 	}
-	t.head(heads...)
+	t.Head(heads...)
 	for _, row := range doc.Rows {
-		var cells []cell
+		var cells []terminal.Cell
 		for _, key := range doc.By {
-			cells = append(cells, plain(dash(printable(*row.key(key)))))
+			cells = append(cells, terminal.Plain(terminal.Dash(team.Printable(*row.key(key)))))
 		}
 		for _, c := range columns {
-			cells = append(cells, plain(c.text(row.spending)))
+			cells = append(cells, terminal.Plain(c.text(row.spending)))
 		}
-		t.add(cells...)
+		t.Add(cells...)
 	}
-	cells := make([]cell, len(doc.By))
-	cells[0] = cell{"total", bold}
+	cells := make([]terminal.Cell, len(doc.By))
+	cells[0] = terminal.Painted("total", terminal.Bold)
 	for _, c := range columns {
-		cells = append(cells, cell{c.text(doc.Total), bold})
+		cells = append(cells, terminal.Painted(c.text(doc.Total), terminal.Bold))
 	}
-	t.add(cells...)
+	t.Add(cells...)
 	return t
 }
 

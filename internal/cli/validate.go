@@ -65,8 +65,8 @@ func (a *app) validate(teamFile, workerFile string) error {
 			return err
 		}
 	} else if doc.Valid {
-		a.print("%s: %s of %s, %s, with agents %s%s: valid", teamFile, count(len(doc.Phases), "phase"), doc.Team,
-			count(len(doc.Personas), "persona"), strings.Join(doc.Agents, ", "), withChecks(doc.Checks))
+		a.print("%s: %s of %s, %s, with agents %s%s: valid", teamFile, team.Count(len(doc.Phases), "phase"), doc.Team,
+			team.Count(len(doc.Personas), "persona"), strings.Join(doc.Agents, ", "), withChecks(doc.Checks))
 	}
 	if doc.Valid {
 		return nil

@@ -6,6 +6,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 func newCheckpointsVerify(a *app) *cobra.Command {
@@ -48,13 +50,13 @@ func (a *app) verify(ctx context.Context, session []string) error {
 		}
 	} else {
 		for _, f := range report.Faults {
-			a.print("%s", a.paint.paint(red, f.Error()))
+			a.print("%s", a.palette.Paint(terminal.Red, f.Error()))
 		}
-		a.print("%s, %s, %s and %s (%s) read: %s", count(report.Sessions, "session"), count(report.Checkpoints, "checkpoint"),
-			count(report.Records, "record"), count(report.Blobs, "blob"), size(report.Bytes), verdict(len(report.Faults)))
+		a.print("%s, %s, %s and %s (%s) read: %s", team.Count(report.Sessions, "session"), team.Count(report.Checkpoints, "checkpoint"),
+			team.Count(report.Records, "record"), team.Count(report.Blobs, "blob"), terminal.Size(report.Bytes), verdict(len(report.Faults)))
 	}
 	if n := len(report.Faults); n > 0 {
-		return failf("%s found; restore the named files from a backup, or run the session again", count(n, "fault"))
+		return failf("%s found; restore the named files from a backup, or run the session again", team.Count(n, "fault"))
 	}
 	return nil
 }
@@ -78,5 +80,5 @@ func verdict(faults int) string {
 	if faults == 0 {
 		return "all intact"
 	}
-	return count(faults, "fault")
+	return team.Count(faults, "fault")
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/buildinfo"
+	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 // versionDocument is the document of `version -o json`.
@@ -44,7 +45,7 @@ func newVersion(a *app) *cobra.Command {
 					commit += " and changes"
 				}
 			}
-			a.print("maestro %s (%s, %s, Temporal SDK %s%s)", v.Version, v.Go, v.Platform, dash(v.SDK), commit)
+			a.print("maestro %s (%s, %s, Temporal SDK %s%s)", v.Version, v.Go, v.Platform, terminal.Dash(v.SDK), commit)
 			return nil
 		},
 	}

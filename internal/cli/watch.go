@@ -12,6 +12,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 // watchEvery is how often a watched session is looked at.
@@ -143,15 +144,15 @@ func (l *lines) shows(ctx context.Context, now view) {
 		a.say("the connection is back")
 		l.gone = false
 	}
-	stamp := a.paint.paint(dim, a.env.Now().Local().Format(time.TimeOnly))
+	stamp := a.palette.Paint(terminal.Dim, a.env.Now().Local().Format(time.TimeOnly))
 	passes := l.near.passes(ctx, now)
 	l.beginAgain(now.Phases)
-	for _, line := range changes(a.paint, l.before, now.Status, passes) {
+	for _, line := range changes(a.palette, l.before, now.Status, passes) {
 		a.print("%s  %s", stamp, line)
 	}
 	for _, note := range now.Notes {
 		if !slices.Contains(l.said, note) {
-			a.say("%s", printable(note))
+			a.say("%s", team.Printable(note))
 		}
 	}
 	l.before, l.said = now.Status, now.Notes

@@ -21,6 +21,12 @@ func Printable(text string) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
+// FirstLine is text up to its first line end.
+func FirstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
+}
+
 // Count is a number and its noun, as people write them.
 func Count(n int, noun string) string {
 	if n == 1 {

@@ -1,0 +1,117 @@
+package terminal
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// Number writes n in groups of three, as people read large numbers.
+func Number(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// Verbed is a number, its noun, and the verb that goes with it.
+func Verbed(n int, noun, one, many string) string {
+	if n == 1 {
+		return "1 " + noun + " " + one
+	}
+	return team.Count(n, noun) + " " + many
+}
+
+// Size writes a number of bytes for people.
+func Size(bytes int64) string {
+	const unit = 1024
+	if bytes < unit {
+		return fmt.Sprintf("%d B", bytes)
+	}
+	value, exp := float64(bytes)/unit, 0
+	for value >= unit && exp < 4 {
+		value, exp = value/unit, exp+1
+	}
+	return fmt.Sprintf("%.1f %ciB", value, "KMGTP"[exp])
+}
+
+// Span writes a duration for people, to the second.
+func Span(d time.Duration) string {
+	if d < time.Second {
+		return d.Round(time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+// Moment writes a time for people; a dash for none.
+func Moment(t *time.Time) string {
+	if t == nil || t.IsZero() {
+		return "-"
+	}
+	return t.Local().Format(time.DateTime)
+}
+
+// Money is the cost of usage, to be said after its tokens; empty where it is not known.
+func Money(u team.Usage) string {
+	if u.CostUSD == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %s USD", u.CostUSD)
+}
+
+// Age writes how long something has lasted, in its two largest units.
+func Age(d time.Duration) string {
+	d = max(d, 0).Truncate(time.Second)
+	days := int(d / (24 * time.Hour))
+	switch {
+	case days > 0:
+		return fmt.Sprintf("%dd %dh", days, int(d.Hours())%24)
+	case d >= time.Hour:
+		return fmt.Sprintf("%dh %dm", int(d.Hours()), int(d.Minutes())%60)
+	case d >= time.Minute:
+		return fmt.Sprintf("%dm %ds", int(d.Minutes()), int(d.Seconds())%60)
+	}
+	return fmt.Sprintf("%ds", int(d.Seconds()))
+}
+
+// Figure is a number, or a dash for none.
+func Figure(n int64) string {
+	if n == 0 {
+		return "-"
+	}
+	return Number(n)
+}
+
+// Dollars is an amount of money, or a dash for none.
+func Dollars(u team.USD) string {
+	if u == 0 {
+		return "-"
+	}
+	return u.String()
+}
+
+// Amount writes what was or may be spent.
+func Amount(a team.Amount) string {
+	text := Number(a.Tokens) + " tokens"
+	if a.USD != 0 {
+		text += ", " + a.USD.String() + " USD"
+	}
+	return text
+}
+
+// Cap says what a cap allows.
+func Cap(c team.Cap) string { return AmountIn(team.Amount(c), c) }
+
+// AmountIn says an amount in what the cap counts.
+func AmountIn(a team.Amount, c team.Cap) string {
+	switch {
+	case c.Tokens > 0 && c.USD > 0:
+		return fmt.Sprintf("%s tokens and %s USD", Number(a.Tokens), a.USD)
+	case c.USD > 0:
+		return a.USD.String() + " USD"
+	}
+	return Number(a.Tokens) + " tokens"
+}

@@ -1,0 +1,67 @@
+package terminal
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// Clip is text as one line of at most width characters.
+func Clip(text string, width int) string {
+	text = team.Printable(text)
+	if utf8.RuneCountInString(text) <= width {
+		return text
+	}
+	return string([]rune(text)[:width-1]) + "…"
+}
+
+// Dash is a dash where there is no text.
+func Dash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// PageWidth is the width, in characters, that text for people is wrapped to. Only
+// commands, which are to be copied, and words that are longer go beyond.
+const PageWidth = 80
+
+// Wrap breaks text into lines of at most width characters, at spaces. A word that is
+// longer has a line for itself.
+func Wrap(text string, width int) []string {
+	lines := []string{""}
+	for _, word := range strings.Fields(team.Printable(text)) {
+		last := &lines[len(lines)-1]
+		switch {
+		case *last == "":
+			*last = word
+		case utf8.RuneCountInString(*last)+1+utf8.RuneCountInString(word) <= width:
+			*last += " " + word
+		default:
+			lines = append(lines, word)
+		}
+	}
+	return lines
+}
+
+// Harmless keeps text from changing a terminal's state.
+func Harmless(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
+			return r
+		}
+		return -1
+	}, text)
+}
+
+// Enumeration joins words, at least one, as a sentence does.
+func Enumeration(words []string, last string) string {
+	n := len(words) - 1
+	if n == 0 {
+		return words[0]
+	}
+	return strings.Join(words[:n], ", ") + " " + last + " " + words[n]
+}
