@@ -19,7 +19,7 @@ func main() {
 	dir, _ := os.Getwd()
 	host, _ := os.Hostname()
 	os.Exit(cli.Execute(ctx, cli.Env{
-		Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, IsTerminal: cli.IsTerminal,
+		Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, IsTerminal: cli.IsTerminal, Width: cli.Width,
 		Environ: os.Environ(), Executable: executable, Dir: dir, Host: host, PID: os.Getpid(),
 		Harden: cli.Harden, Now: time.Now,
 	}))

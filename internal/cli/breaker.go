@@ -233,8 +233,9 @@ func (a *app) listBreakers(ctx context.Context) error {
 			why = b.Because()
 		}
 		t.Add(terminal.Plain(b.Name), terminal.Painted(string(b.State), breakerColour(b.State)), terminal.Plain(fmt.Sprint(b.Failures)), terminal.Plain(terminal.Moment(b.OpenUntil)),
-			terminal.Plain(terminal.Dash(strings.Join(b.Agents, ", "))), terminal.Painted(terminal.Clip(why, 80), terminal.Dim))
+			terminal.Plain(terminal.Dash(strings.Join(b.Agents, ", "))), terminal.Painted(why, terminal.Dim))
 	}
+	t.Fit(a.width(a.env.Stdout))
 	t.Write(a.env.Stdout)
 	return nil
 }

@@ -173,9 +173,10 @@ func (a *app) writeCheckpoint(c store.StoredCheckpoint) {
 		t.Head("ASSIGNMENT", "STATE", "ROUNDS", "ATTEMPTS", "TOKENS", "SECONDS", "")
 		for _, as := range c.Assignments {
 			t.Add(terminal.Plain(as.String()), terminal.Painted(string(as.Status), terminal.StateColour(as.Status)), blankZero(as.Rounds), blankZero(as.Attempts),
-				tokens(as.Usage), terminal.Plain(fmt.Sprintf("%.1f", as.Seconds)), terminal.Painted(terminal.Clip(as.Summary, 60), terminal.Dim))
+				tokens(as.Usage), terminal.Plain(fmt.Sprintf("%.1f", as.Seconds)), terminal.Painted(as.Summary, terminal.Dim))
 		}
 		a.print("")
+		t.Fit(a.width(a.env.Stdout))
 		t.Write(a.env.Stdout)
 	}
 	if len(c.Decisions) > 0 {

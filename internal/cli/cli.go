@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -94,6 +95,14 @@ func (a *app) printJSON(document any) error {
 	e.SetIndent("", "  ")
 	e.SetEscapeHTML(false)
 	return e.Encode(document)
+}
+
+// width is how many characters a line of a stream has; zero: nobody knows.
+func (a *app) width(of io.Writer) int {
+	if a.env.Width == nil {
+		return 0
+	}
+	return a.env.Width(of)
 }
 
 const (

@@ -19,6 +19,9 @@ type Env struct {
 	Stdout, Stderr io.Writer
 	// IsTerminal tells whether a stream is a terminal; see [IsTerminal].
 	IsTerminal func(stream any) bool
+	// Width is how many characters a line of a stream has; zero: nobody knows. Nil:
+	// so of all streams. See [Width].
+	Width func(stream any) int
 	// Environ lists the environment as NAME=VALUE; of a name that occurs
 	// twice, the last counts.
 	Environ []string
@@ -47,6 +50,19 @@ func Harden() error { return agent.Harden() }
 func IsTerminal(stream any) bool {
 	f, ok := stream.(interface{ Fd() uintptr })
 	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// Width is how many characters a line of a terminal has; zero for any other stream.
+func Width(stream any) int {
+	f, ok := stream.(interface{ Fd() uintptr })
+	if !ok {
+		return 0
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
 }
 
 // environ is an environment for what reads one.

@@ -222,8 +222,9 @@ func (a *app) writeInbox(doc inboxDocument) {
 			ticket = cmp.Or(team.Printable(e.Ticket.Key), "not yet")
 		}
 		t.Add(terminal.Plain(e.Session), terminal.Plain(terminal.Dash(e.Team)), terminal.Painted(string(e.Kind), terminal.StateColour(e.Status)), terminal.Plain(terminal.Dash(subject(h))), terminal.Plain(waits),
-			terminal.Plain(terminal.Number(e.Usage.Tokens())), terminal.Plain(terminal.Dollars(e.Usage.CostUSD)), terminal.Plain(ticket), terminal.Painted(terminal.Clip(matter(h), 60), terminal.Dim))
+			terminal.Plain(terminal.Number(e.Usage.Tokens())), terminal.Plain(terminal.Dollars(e.Usage.CostUSD)), terminal.Plain(ticket), terminal.Painted(matter(h), terminal.Dim))
 	}
+	t.Fit(a.width(a.env.Stdout))
 	t.Write(a.env.Stdout)
 	a.print("\ngo on:")
 	said := map[string]bool{} // a session that is resumed may ask for more than one thing

@@ -92,7 +92,9 @@ func (a *app) writeStatus(out io.Writer, v view) {
 	}
 	if len(v.Phases) > 0 {
 		_, _ = fmt.Fprintln(out)
-		phaseTable(p, v.Status).Write(out)
+		phases := phaseTable(p, v.Status)
+		phases.Fit(a.width(out))
+		phases.Write(out)
 	}
 	writeFailures(out, p, v.Status)
 	for _, h := range v.Help {
@@ -143,7 +145,7 @@ func phaseTable(p terminal.Palette, s team.Status) *terminal.Table {
 				word = "(the phase waits for approval) " + word
 			}
 			t.Add(terminal.Plain(name), terminal.Plain(as.Persona), terminal.Painted(string(as.Status), terminal.StateColour(as.Status)),
-				blankZero(as.Rounds), blankZero(as.Attempts), tokens(as.Usage), terminal.Plain(terminal.Dollars(as.Usage.CostUSD)), terminal.Painted(terminal.Clip(word, 60), terminal.Dim))
+				blankZero(as.Rounds), blankZero(as.Attempts), tokens(as.Usage), terminal.Plain(terminal.Dollars(as.Usage.CostUSD)), terminal.Painted(word, terminal.Dim))
 		}
 	}
 	return t

@@ -40,8 +40,37 @@ func (t *Table) Head(names ...string) {
 // Add adds a row.
 func (t *Table) Add(cells ...Cell) { t.rows = append(t.rows, cells) }
 
-// Write prints the table, two spaces between columns and none at line ends.
-func (t *Table) Write(w io.Writer) {
+// The last column of a table that is to fit gets no narrower than leastWords, and is
+// as wide as usualWords where nobody knows the width that there is.
+const (
+	leastWords = 20
+	usualWords = 60
+)
+
+// Fit clips the last column, so that lines are at most width characters long as far
+// as the other columns let them. Zero: the width is not known, as of a file.
+func (t *Table) Fit(width int) {
+	widths := t.widths()
+	last := len(widths) - 1
+	room := usualWords
+	if width > 0 {
+		room = width
+		for _, w := range widths[:last] {
+			room -= w + columnGap
+		}
+		room = max(room, leastWords)
+	}
+	for _, row := range t.rows {
+		if len(row) > last {
+			row[last].text = Clip(row[last].text, room)
+		}
+	}
+}
+
+const columnGap = 2
+
+// widths are the columns'.
+func (t *Table) widths() []int {
 	var widths []int
 	for _, row := range t.rows {
 		for i, c := range row {
@@ -51,16 +80,22 @@ func (t *Table) Write(w io.Writer) {
 			widths[i] = max(widths[i], utf8.RuneCountInString(c.text))
 		}
 	}
+	return widths
+}
+
+// Write prints the table, two spaces between columns and none at line ends.
+func (t *Table) Write(w io.Writer) {
+	widths := t.widths()
 	for _, row := range t.rows {
 		var b strings.Builder
 		gap := 0
 		for i, c := range row {
 			if c.text == "" {
-				gap += widths[i] + 2
+				gap += widths[i] + columnGap
 				continue
 			}
 			b.WriteString(strings.Repeat(" ", gap) + t.paint.Paint(c.colour, c.text))
-			gap = widths[i] - utf8.RuneCountInString(c.text) + 2
+			gap = widths[i] - utf8.RuneCountInString(c.text) + columnGap
 		}
 		_, _ = fmt.Fprintln(w, b.String())
 	}
