@@ -141,6 +141,13 @@ func (w *watcher) look(ctx context.Context) (view, error) {
 	return merge(w.session, f), ctx.Err()
 }
 
+// lookWithin is a look that is given up after a while.
+func (w *watcher) lookWithin(ctx context.Context, patience time.Duration) (view, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return w.look(ctx)
+}
+
 // mirrored reads the session's execution_state.json, if it is in this store.
 func (w *watcher) mirrored(d *workflowservice.DescribeWorkflowExecutionResponse) (*team.Execution, error) {
 	if w.store == nil {

@@ -18,6 +18,10 @@ import (
 // watchEvery is how often a watched session is looked at.
 const watchEvery = time.Second
 
+// lostAfter is how long a look at a watched session may take: a server that hangs is
+// as good as gone, and a person is told so.
+const lostAfter = 12 * time.Second
+
 // audience hears what befalls a watched session.
 type audience interface {
 	// shows brings a session as it is now.
@@ -93,7 +97,7 @@ func (a *app) track(ctx context.Context, w *watcher, to audience) (view, error) 
 	var last view
 	lost, known, unexplained := false, false, false
 	for {
-		v, err := w.look(ctx)
+		v, err := w.lookWithin(ctx, lostAfter)
 		switch {
 		case ctx.Err() != nil:
 			return last, ctx.Err()

@@ -62,5 +62,5 @@ func TestEveryStateHasAColour(t *testing.T) {
 	require.Equal(t, "\x1b[31mfailed\x1b[0m", on.State(team.Failed))
 	require.Equal(t, "failed", terminal.Palette{}.State(team.Failed))
 	require.Equal(t, "of another version", on.State("of another version"))
-	require.Equal(t, "", on.Paint(terminal.Red, ""))
+	require.Empty(t, on.Paint(terminal.Red, ""))
 }
