@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -11,29 +12,50 @@ import (
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
-// beat reports the round to Temporal while it works. The returned function
-// stops it and sends a last report, for whoever takes the round up again: none
-// of a round that has succeeded. Work that is done within a second costs no
-// report at all.
-func (r *round) beat(ctx context.Context) (stop func()) {
-	done, stopped := make(chan struct{}), make(chan struct{})
+// atWork is the context of the round's work: see [round.untilStopped]. While it lasts,
+// Temporal hears that the round is at work. The returned function ends both; it sends a
+// last report, for whoever takes the round up again: none of a round that has succeeded.
+func (r *round) atWork(ctx context.Context) (work context.Context, over func()) {
+	work, release := r.untilStopped(ctx)
+	if r.Heartbeats == nil {
+		return work, release
+	}
+	beating, halt := context.WithCancel(ctx)
+	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		ticker := time.NewTicker(beatEvery)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-done:
-				if !r.recorded() {
-					activity.RecordHeartbeat(ctx, r.heartbeat())
-				}
-				return
-			case <-ticker.C:
-				activity.RecordHeartbeat(ctx, r.heartbeat())
-			}
-		}
+		r.beat(beating)
 	}()
-	return func() { close(done); <-stopped }
+	return work, func() {
+		release()
+		halt()
+		<-stopped
+		if !r.recorded() {
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastBeatLimit)
+			defer cancel()
+			_ = r.Heartbeats.Beat(last, r.heartbeat()) // it is in the record, too
+		}
+	}
+}
+
+// beat reports the round until ctx ends. Work that is done within a second costs no
+// report at all.
+//
+// The SDK's own heartbeats would end the activity's context when Temporal cannot be
+// reached for some seconds, and with it an agent's work of hours. They have their way
+// only when Temporal has answered that nobody waits for the round any more.
+func (r *round) beat(ctx context.Context) {
+	for wait := firstBeat; sleep(ctx, wait) == nil; wait = beatEvery {
+		bounded, cancel := context.WithTimeout(ctx, beatLimit)
+		err := r.Heartbeats.Beat(bounded, r.heartbeat())
+		cancel()
+		switch {
+		case errors.Is(err, ErrUnwanted):
+			activity.RecordHeartbeat(ctx, r.heartbeat())
+		case err != nil && ctx.Err() == nil:
+			activity.GetLogger(ctx).Warn("Temporal cannot be told that the round is at work; it goes on", "error", err)
+		}
+	}
 }
 
 // recorded tells whether the round's result is in the record for good.
@@ -157,7 +179,7 @@ func (r *round) putRecord() error {
 // mirrorWork writes that the round is at work, after it has worked long enough
 // for somebody to look. Once the returned function has returned, it does not.
 func (r *round) mirrorWork(ctx context.Context) (over func()) {
-	timer := time.AfterFunc(beatEvery, func() {
+	timer := time.AfterFunc(firstBeat, func() {
 		r.mirroring.Lock()
 		defer r.mirroring.Unlock()
 		if r.mirrored == "" && !r.over {

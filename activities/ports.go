@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/budget"
@@ -136,6 +137,18 @@ type Tickets interface {
 	// Address is the page of a ticket for people.
 	Address(key string) string
 }
+
+// Heartbeats tells Temporal that an activity is at work.
+type Heartbeats interface {
+	// Beat reports for the activity that ctx is of. ErrUnwanted says that nobody waits
+	// for its end any more. Any other error means that Temporal cannot be told now, or
+	// does not say: the work is as wanted as before.
+	Beat(ctx context.Context, beat Heartbeat) error
+}
+
+// ErrUnwanted says that nobody waits for the end of an activity any more: it was
+// cancelled, or paused, or its workflow has ended or does without it.
+var ErrUnwanted = errors.New("nobody waits for this work any more")
 
 // Clock tells the time.
 type Clock func() time.Time

@@ -23,6 +23,8 @@ type Rounds struct {
 	// Breakers decides whether rounds may begin, and hears how they end; nil:
 	// every round may.
 	Breakers Breakers
+	// Heartbeats reports rounds to Temporal; nil: none is reported.
+	Heartbeats Heartbeats
 	// Days grants parts of daily budgets.
 	Days Days
 	// Observer hears of rounds, attempts and calls.
@@ -38,9 +40,12 @@ type Rounds struct {
 
 // The rhythm of a round at work.
 const (
-	// beatEvery is how often a round reports to Temporal; the SDK thins that
-	// out by its throttle.
-	beatEvery = time.Second
+	// firstBeat is when a round first reports to Temporal, and beatEvery how often
+	// after that. beatLimit bounds a report, lastBeatLimit one that its end waits for.
+	firstBeat     = time.Second
+	beatEvery     = 5 * time.Second
+	beatLimit     = 10 * time.Second
+	lastBeatLimit = 3 * time.Second
 	// lockEvery is how often a round looks whether another executor of its
 	// assignment, on a worker that lost touch, has ended.
 	lockEvery = 50 * time.Millisecond
@@ -97,11 +102,8 @@ type round struct {
 // them as its result, or with a final failure in an UnrecoverableError.
 func (rs *Rounds) Run(ctx context.Context, in RoundInput) (team.RoundResult, error) {
 	r := &round{Rounds: rs, in: in, info: activity.GetInfo(ctx)}
-	stop := r.beat(ctx)
-	defer stop()
-
-	work, release := r.untilStopped(ctx)
-	defer release()
+	work, over := r.atWork(ctx)
+	defer over()
 	unlock, err := r.lock(work)
 	if err != nil {
 		return team.RoundResult{}, r.interrupted(work, err)

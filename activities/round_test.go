@@ -166,7 +166,7 @@ func (d *desk) roundOf(in activities.RoundInput, before activities.Heartbeat, op
 	d.t.Helper()
 	rounds := &activities.Rounds{
 		Files: d.store, Sessions: d.store, Ledgers: d.store, Agents: d.agents, Breakers: d.breakers, Days: d.days,
-		Observer: d.observer, Clock: time.Now, LostLimit: 5, Drain: time.Millisecond,
+		Heartbeats: sdkHeartbeats{}, Observer: d.observer, Clock: time.Now, LostLimit: 5, Drain: time.Millisecond,
 	}
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
@@ -190,6 +190,14 @@ func (d *desk) roundOf(in activities.RoundInput, before activities.Heartbeat, op
 		return result, err
 	}
 	return result, value.Get(&result)
+}
+
+// sdkHeartbeats has the test environment hear of rounds.
+type sdkHeartbeats struct{}
+
+func (sdkHeartbeats) Beat(ctx context.Context, beat activities.Heartbeat) error {
+	activity.RecordHeartbeat(ctx, beat)
+	return nil
 }
 
 // breathe is an activity that does nothing.

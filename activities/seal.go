@@ -25,10 +25,8 @@ func (s *Seals) Seal(ctx context.Context, in SealInput) (SealResult, error) {
 	// A seal is at work like a round: it beats, it stops with its worker, and
 	// it holds the lock of the integrator, in whose directory it works.
 	r := &round{Rounds: s.Rounds, info: activity.GetInfo(ctx)}
-	stop := r.beat(ctx)
-	defer stop()
-	work, release := r.untilStopped(ctx)
-	defer release()
+	work, over := r.atWork(ctx)
+	defer over()
 	if err := r.persist(work, func() (err error) {
 		r.scene, err = loadScene(work, r.Files, r.Sessions, in.Head)
 		return err

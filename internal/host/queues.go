@@ -140,7 +140,6 @@ func (w *Worker) agentQueue(name string, concurrency int, p *plan) (*queue, erro
 		DisableWorkflowWorker:            true,
 		Tuner:                            tuner,
 		MaxConcurrentActivityTaskPollers: min(pollers, max(concurrency, 2)),
-		MaxHeartbeatThrottleInterval:     heartbeatThrottle,
 		WorkerStopTimeout:                math.MaxInt64,
 		DisableRegistrationAliasing:      true,
 		Interceptors:                     []interceptor.WorkerInterceptor{&watch{worker: w, agent: name}},
@@ -157,8 +156,8 @@ func (w *Worker) agentQueue(name string, concurrency int, p *plan) (*queue, erro
 func (w *Worker) rounds(p *plan) *activities.Rounds {
 	o := w.options
 	return &activities.Rounds{
-		Files: p.files, Sessions: o.sessions(), Ledgers: o.Store, Agents: p.agents, Breakers: w.breakers, Days: w.days, Observer: o.observer(),
-		Clock: o.Clock, LostLimit: p.config.Limits.LostWorkers, Drain: o.Drain,
+		Files: p.files, Sessions: o.sessions(), Ledgers: o.Store, Agents: p.agents, Breakers: w.breakers, Days: w.days,
+		Heartbeats: heartbeats{o.Client}, Observer: o.observer(), Clock: o.Clock, LostLimit: p.config.Limits.LostWorkers, Drain: o.Drain,
 	}
 }
 

@@ -8,8 +8,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
 
 	"github.com/maestro-hive/maestro/internal/team"
 )
@@ -161,6 +163,47 @@ func TestKilledServerCostsNothing(t *testing.T) {
 	require.Equal(t, team.Completed, s.Status, "%+v", s)
 	require.Equal(t, 1, w.executed("outage")["design"])
 	w.sound(s)
+}
+
+// TestAnOutageEndsNoAttempt has the server away for longer than it waits for heartbeats:
+// it gives the activity up then, and starts another execution. The agent works on all
+// the while, once, and the other execution takes over what it comes to.
+func TestAnOutageEndsNoAttempt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	teamFile := w.withHoldingAgent()
+	w.startWorker()
+	w.hold("design")
+	w.must("run", teamFile, "work on", "--session", "outage")
+	agent := w.held("outage", "design")
+	w.server.kill()
+	time.Sleep(35 * time.Second) // the outage itself: heartbeats time out after 30 s
+	w.startServer()
+	w.eventually("the activity is started anew", func() bool { return w.attemptOf("outage") > 1 })
+	require.NoError(t, syscall.Kill(agent, 0), "the agent has been ended")
+	w.release("design")
+	s := w.ends("outage")
+	require.Equal(t, team.Completed, s.Status, "%+v", s)
+	require.Equal(t, 1, w.executed("outage")["design"])
+	design := s.Phases[1].Assignments[0]
+	require.Equal(t, 1, design.Attempts)
+	require.Zero(t, design.LostWorkers)
+	w.sound(s)
+}
+
+// attemptOf is the number of the execution, of the one activity that a session waits
+// for, as Temporal counts them; zero where it waits for none.
+func (w *world) attemptOf(session string) int32 {
+	w.t.Helper()
+	c, err := client.Dial(client.Options{HostPort: w.address, Logger: quiet{}})
+	require.NoError(w.t, err)
+	defer c.Close()
+	described, err := c.DescribeWorkflowExecution(w.t.Context(), session, "")
+	require.NoError(w.t, err)
+	for _, p := range described.GetPendingActivities() {
+		return p.GetAttempt()
+	}
+	return 0
 }
 
 // TestKilledCommandsChangeNothing kills the commands that follow a session.
