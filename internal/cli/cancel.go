@@ -7,6 +7,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/view"
 )
 
 // cancelDocument is the document of `cancel -o json`.
@@ -45,10 +46,10 @@ func (a *app) cancel(ctx context.Context, session string, wait bool) error {
 	case err != nil:
 		return err
 	case info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
-		return usagef("session %s has ended already: it is %s", session, closedState(info.GetStatus()))
+		return usagef("session %s has ended already: it is %s", session, view.ClosedState(info.GetStatus()))
 	}
 	run := info.GetExecution().GetRunId()
-	if err := w.conn.CancelWorkflow(ctx, session, run); err != nil {
+	if err := w.Conn.CancelWorkflow(ctx, session, run); err != nil {
 		return err
 	}
 	a.say("asked session %s to stop; it ends as soon as its agents have", session)

@@ -11,12 +11,13 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/screen"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/view"
 )
 
 // closeUp knows of a watched session what its status does not tell, as far as the
 // store has it. It reads again only what has changed.
 type closeUp struct {
-	*watcher
+	*view.Watcher
 	checkpoint team.Digest // the one that was read
 	revision   int64       // the mirror's when records were read
 	known      team.Checkpoint
@@ -35,13 +36,13 @@ type workDone struct {
 // readWork reads the records of assignments: of those that have yet to be done each
 // time, since the mirror may be written before them, and of the others where the
 // mirror has changed. What cannot be read is left out.
-func (c *closeUp) readWork(ctx context.Context, v view) {
-	if c.store == nil {
+func (c *closeUp) readWork(ctx context.Context, v view.Session) {
+	if c.Store == nil {
 		return
 	}
-	changed := v.revision != c.revision || c.work == nil
+	changed := v.Revision != c.revision || c.work == nil
 	if changed {
-		c.work, c.revision = map[team.AssignmentID]workDone{}, v.revision
+		c.work, c.revision = map[team.AssignmentID]workDone{}, v.Revision
 		c.readWebUI(ctx)
 	}
 	for _, p := range v.Phases {
@@ -50,7 +51,7 @@ func (c *closeUp) readWork(ctx context.Context, v view) {
 				continue
 			}
 			id := team.AssignmentID{Phase: p.Name, Persona: as.Persona}
-			if r, err := c.store.Record(c.key(), id); err == nil {
+			if r, err := c.Store.Record(c.Key(), id); err == nil {
 				c.work[id] = workDoneIn(r)
 			}
 		}
@@ -59,9 +60,9 @@ func (c *closeUp) readWork(ctx context.Context, v view) {
 
 // readWebUI asks the live workers' offers where the Web UI is.
 func (c *closeUp) readWebUI(ctx context.Context) {
-	offers, _ := c.store.Offers(ctx)
+	offers, _ := c.Store.Offers(ctx)
 	for _, o := range offers {
-		if o.WebUI != "" && o.Live(c.now()) {
+		if o.WebUI != "" && o.Live(c.Now()) {
 			c.webUI = strings.TrimRight(o.WebUI, "/")
 		}
 	}
@@ -70,16 +71,16 @@ func (c *closeUp) readWebUI(ctx context.Context) {
 // readCheckpoint reads the newest checkpoint and its team. What cannot be read stays
 // as it was.
 func (c *closeUp) readCheckpoint(ctx context.Context, name team.Digest) {
-	if c.store == nil || name == "" || name == c.checkpoint {
+	if c.Store == nil || name == "" || name == c.checkpoint {
 		return
 	}
-	found, err := c.store.Checkpoint(ctx, name)
+	found, err := c.Store.Checkpoint(ctx, name)
 	if err != nil {
 		return
 	}
 	c.checkpoint, c.known = name, found
 	var t team.Team
-	data, err := c.store.Blob(ctx, found.Team.Blob)
+	data, err := c.Store.Blob(ctx, found.Team.Blob)
 	if err != nil || json.Unmarshal(data, &t) != nil {
 		return
 	}
@@ -111,7 +112,7 @@ func workDoneIn(r team.Record) workDone {
 
 // passes says in which pass the work is that was begun afresh, by assignments and,
 // without a persona, by phases.
-func (c *closeUp) passes(ctx context.Context, v view) map[team.AssignmentID]int {
+func (c *closeUp) passes(ctx context.Context, v view.Session) map[team.AssignmentID]int {
 	c.readCheckpoint(ctx, v.Checkpoint)
 	c.readWork(ctx, v)
 	passes := map[team.AssignmentID]int{}
@@ -121,7 +122,7 @@ func (c *closeUp) passes(ctx context.Context, v view) map[team.AssignmentID]int 
 		for _, as := range p.Assignments {
 			id := team.AssignmentID{Phase: p.Name, Persona: as.Persona}
 			passes[id] = c.work[id].pass
-			if _, atWork := v.live[id]; atWork && c.work[id].over { // its record tells of the round when it ends
+			if _, atWork := v.Live[id]; atWork && c.work[id].over { // its record tells of the round when it ends
 				passes[id] = max(passes[id], c.known.SentBack(p.Name)+1)
 			}
 			passes[phase] = max(passes[phase], passes[id])
@@ -131,11 +132,11 @@ func (c *closeUp) passes(ctx context.Context, v view) map[team.AssignmentID]int 
 }
 
 // drawn is the session as it is drawn.
-func (c *closeUp) drawn(ctx context.Context, a *app, v view) screen.Session {
+func (c *closeUp) drawn(ctx context.Context, a *app, v view.Session) screen.Session {
 	passes := c.passes(ctx, v)
 	s := screen.Session{
 		ID: v.Session, Team: v.Team, State: v.Status.Status, Incarnation: v.Incarnation, Requirement: v.Requirement,
-		Usage: v.Usage, Limit: v.limit, Spent: v.spent, Reason: v.Reason,
+		Usage: v.Usage, Limit: v.Limit, Spent: v.Spent, Reason: v.Reason,
 	}
 	if v.StartedAt != nil {
 		s.Started = *v.StartedAt
@@ -144,7 +145,7 @@ func (c *closeUp) drawn(ctx context.Context, a *app, v view) screen.Session {
 		s.Closed = *v.ClosedAt
 	}
 	if c.webUI != "" {
-		s.WebUI = c.webUI + "/namespaces/" + url.PathEscape(c.conn.Namespace) + "/workflows/" + url.PathEscape(c.session)
+		s.WebUI = c.webUI + "/namespaces/" + url.PathEscape(c.Conn.Namespace) + "/workflows/" + url.PathEscape(c.Session)
 	}
 	var waits []string
 	for i, p := range v.Phases {
@@ -168,7 +169,7 @@ func (c *closeUp) drawn(ctx context.Context, a *app, v view) screen.Session {
 		}
 		s.Phases = append(s.Phases, phase)
 	}
-	for _, note := range v.Notes {
+	for _, note := range notesOf(v) {
 		if !slices.ContainsFunc(waits, func(w string) bool { return strings.Contains(note, w) }) { // the drawing tells of breakers itself
 			s.Notes = append(s.Notes, note)
 		}
@@ -189,7 +190,7 @@ func standsStill(p team.PhaseStatus) bool {
 	return still
 }
 
-func (c *closeUp) drawnAssignment(v view, phase string, as team.AssignmentStatus, passes map[team.AssignmentID]int) screen.Assignment {
+func (c *closeUp) drawnAssignment(v view.Session, phase string, as team.AssignmentStatus, passes map[team.AssignmentID]int) screen.Assignment {
 	id := team.AssignmentID{Phase: phase, Persona: as.Persona}
 	work, known := c.work[id]
 	if !known {
@@ -199,13 +200,13 @@ func (c *closeUp) drawnAssignment(v view, phase string, as team.AssignmentStatus
 		Persona: as.Persona, State: as.Status, Agent: as.Agent, Pass: passes[id], Round: work.round, Attempt: work.attempt, Worked: work.worked,
 		Usage: as.Usage, Progress: as.Progress, Summary: as.Summary, Failures: as.Failures, LostWorkers: as.LostWorkers, Awaits: as.Awaits,
 	}
-	if at, ok := v.live[id]; ok {
-		out.Since = at.since
+	if at, ok := v.Live[id]; ok {
+		out.Since = at.Since
 		if out.Pass > work.pass {
 			out.Round, out.Attempt = 1, 1
 		}
 		out.Round = max(out.Round, 1) // the record may be a moment behind
-		out.Attempt = cmp.Or(at.number, max(out.Attempt, 1))
+		out.Attempt = cmp.Or(at.Number, max(out.Attempt, 1))
 	}
 	if as.Status == team.Pending {
 		out.Pass, out.Round, out.Attempt = 0, 0, 0

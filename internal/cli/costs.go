@@ -103,7 +103,7 @@ func costsOf(s *store.Store, key team.SessionKey, e team.Execution, l budget.Led
 	if e.ClosedAt != nil {
 		day = *e.ClosedAt
 	}
-	return append(costs, mirroredCosts(e.Status, budget.Date(day), &l)...), nil
+	return append(costs, unbookedCosts(e.Status, budget.Date(day), &l)...), nil
 }
 
 // rowCosts takes an assignment's row apart. Of calls whose cost is not known the

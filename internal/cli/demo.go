@@ -10,6 +10,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/host"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/view"
 )
 
 func newDemo(a *app) *cobra.Command {
@@ -66,7 +67,7 @@ func (a *app) demo(ctx context.Context, keep bool, log host.LogOptions) error {
 }
 
 // startExample starts a session of the example's team on its requirement.
-func (k *stack) startExample(ctx context.Context, dir string) (*watcher, error) {
+func (k *stack) startExample(ctx context.Context, dir string) (*view.Watcher, error) {
 	a := k.app
 	t, err := config.LoadTeam(filepath.Join(dir, "team.yaml"))
 	if err != nil {
@@ -87,25 +88,25 @@ func (k *stack) startExample(ctx context.Context, dir string) (*watcher, error) 
 	if err != nil {
 		return nil, err
 	}
-	w := &watcher{conn: k.conn, store: k.store, session: doc.Session, now: a.env.Now}
+	w := &view.Watcher{Conn: k.conn, Store: k.store, Session: doc.Session, Now: a.env.Now}
 	_, err = a.awaitAdmission(ctx, w, doc.RunID)
 	return w, err
 }
 
 // summarise says what the session has left, and what to try next.
-func (k *stack) summarise(ctx context.Context, w *watcher, v view, keep bool) error {
+func (k *stack) summarise(ctx context.Context, w *view.Watcher, v view.Session, keep bool) error {
 	a := k.app
 	if v.Status.Status != team.Completed {
 		a.reportFailure(v.Status)
 	}
 	a.print("")
 	a.writeStatus(a.env.Stdout, v)
-	key := w.key()
+	key := w.Key()
 	c, err := a.newest(ctx, k.store, key)
 	if err != nil {
 		return err
 	}
-	out := filepath.Join(k.store.Dir(), "demo", w.session)
+	out := filepath.Join(k.store.Dir(), "demo", w.Session)
 	files, err := k.store.Export(ctx, c.Tree, nil, out, true)
 	if err != nil {
 		return err
@@ -119,10 +120,10 @@ func (k *stack) summarise(ctx context.Context, w *watcher, v view, keep bool) er
 	flags := a.stateFlag()
 	switch {
 	case keep:
-		a.print("Web UI       %s/namespaces/%s/workflows/%s", k.server.ui, k.conn.Namespace, w.session)
+		a.print("Web UI       %s/namespaces/%s/workflows/%s", k.server.ui, k.conn.Namespace, w.Session)
 	default:
 		a.print("Web UI       `maestro demo --keep%s` leaves it up; `maestro dev%s` shows this session again", flags, flags)
 	}
-	a.print("\nlook closer:\n  maestro logs %[1]s%[2]s\n  maestro artifacts list %[1]s%[2]s\n  maestro checkpoints list %[1]s%[2]s", w.session, flags)
+	a.print("\nlook closer:\n  maestro logs %[1]s%[2]s\n  maestro artifacts list %[1]s%[2]s\n  maestro checkpoints list %[1]s%[2]s", w.Session, flags)
 	return nil
 }

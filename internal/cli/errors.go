@@ -11,6 +11,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/internal/view"
 )
 
 // The exit codes.
@@ -66,12 +67,13 @@ func exitCode(err error) int {
 	var unreachable *temporalio.UnreachableError
 	var refused *temporalio.RefusedError
 	var path *store.RefusedError
+	var other *view.OtherWorkflowError
 	switch {
 	case err == nil:
 		return exitDone
 	case errors.As(err, &coded):
 		return coded.code
-	case errors.As(err, &faults), errors.As(err, &connection), errors.As(err, &path), temporalio.NoNamespace(err):
+	case errors.As(err, &faults), errors.As(err, &connection), errors.As(err, &path), errors.As(err, &other), temporalio.NoNamespace(err):
 		return exitUsage
 	case errors.As(err, &unreachable), errors.As(err, &refused), temporalio.Lost(err):
 		return exitUnreachable

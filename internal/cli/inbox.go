@@ -13,6 +13,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/view"
 )
 
 // inboxDocument is the document of `inbox -o json`.
@@ -159,11 +160,10 @@ func (a *app) waiters(ctx context.Context, conn *temporalio.Connection, s *store
 
 // booked is a mirrored status with what the ledger knows of its costs.
 func booked(s *store.Store, namespace string, e team.Execution) team.Status {
-	v := view{Status: e.Status}
 	if l, err := s.Ledger(team.SessionKey{Namespace: namespace, Session: e.Session}); err == nil {
-		account(&v, &l)
+		return view.Accounted(e.Status, &l)
 	}
-	return v.Status
+	return e.Status
 }
 
 // entries lists what a session waits with.

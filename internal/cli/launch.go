@@ -18,6 +18,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/view"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -88,11 +89,13 @@ func refusal(faults []string) error {
 
 // checkFree refuses a session id that Temporal or the store knows.
 func (l *launch) checkFree(ctx context.Context) error {
-	_, err := l.conn.WorkflowService().DescribeWorkflowExecution(ctx, describeRequest(l.conn.Namespace, l.session))
+	w := &view.Watcher{Conn: l.conn, Session: l.session, Now: l.app.env.Now}
+	_, err := w.Describe(ctx)
+	var other *view.OtherWorkflowError
 	switch {
-	case err == nil:
+	case err == nil, errors.As(err, &other):
 		return l.taken("Temporal")
-	case !temporalio.NotFound(err):
+	case !errors.Is(err, view.ErrUnknown):
 		return err
 	}
 	known, err := l.store.HasSession(team.SessionKey{Namespace: l.conn.Namespace, Session: l.session})
@@ -213,28 +216,28 @@ func newSessionID(teamName string, now time.Time) string {
 
 // awaitAdmission waits until workers have admitted a run of the session. A refusal
 // lists its faults.
-func (a *app) awaitAdmission(ctx context.Context, w *watcher, run string) (view, error) {
+func (a *app) awaitAdmission(ctx context.Context, w *view.Watcher, run string) (view.Session, error) {
 	bounded, cancel := context.WithTimeout(ctx, admissionPatience)
 	defer cancel()
 	ticker := time.NewTicker(admissionPause)
 	defer ticker.Stop()
 	for {
-		v, err := w.look(bounded)
+		v, err := w.Look(bounded)
 		switch {
-		case len(v.faults) > 0:
-			return v, refusal(v.faults)
-		case err == nil && w.admitted(v, run):
+		case len(v.Faults) > 0:
+			return v, refusal(v.Faults)
+		case err == nil && w.Admitted(v, run):
 			return v, nil
 		case err != nil && ctx.Err() == nil && bounded.Err() == nil && !temporalio.Lost(err):
 			return v, err
 		}
 		select {
 		case <-ctx.Done():
-			a.say("the session is started, and goes on by itself: %s", a.again("watch "+w.session))
+			a.say("the session is started, and goes on by itself: %s", a.again("watch "+w.Session))
 			return v, ctx.Err()
 		case <-bounded.Done():
 			return v, failf("the session is started, but no worker has admitted it within %s; it begins as soon as one does: %s",
-				admissionPatience, a.again("watch "+w.session))
+				admissionPatience, a.again("watch "+w.Session))
 		case <-ticker.C:
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/view"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -148,10 +149,10 @@ func visible(ctx context.Context, conn *temporalio.Connection, limit int, condit
 }
 
 func fromVisibility(info *workflowpb.WorkflowExecutionInfo) listedSession {
-	summary := memoOf[workflows.MemoSummary](info, workflows.MemoStatus)
+	summary := view.Memo[workflows.MemoSummary](info, workflows.MemoStatus)
 	l := listedSession{
-		Session: info.GetExecution().GetWorkflowId(), Team: memoOf[string](info, workflows.MemoTeam),
-		Store: memoOf[string](info, workflows.MemoStore), Requirement: memoOf[string](info, workflows.MemoRequirement),
+		Session: info.GetExecution().GetWorkflowId(), Team: view.Memo[string](info, workflows.MemoTeam),
+		Store: view.Memo[string](info, workflows.MemoStore), Requirement: view.Memo[string](info, workflows.MemoRequirement),
 		Phases: []string{}, Tokens: summary.Usage.Tokens(), Temporal: true, usage: summary.Usage, reason: summary.Reason,
 	}
 	if t := info.GetStartTime(); t != nil {
@@ -162,7 +163,7 @@ func fromVisibility(info *workflowpb.WorkflowExecutionInfo) listedSession {
 		closed := t.AsTime()
 		l.ClosedAt = &closed
 	}
-	l.Status = closedState(info.GetStatus())
+	l.Status = view.ClosedState(info.GetStatus())
 	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		l.Status = team.Running
 		if s := attribute[string](info, workflows.AttributeStatus.GetName()); s != "" && !team.State(s).Closed() {

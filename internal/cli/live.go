@@ -16,6 +16,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/screen"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/view"
 )
 
 // canDraw tells whether the session can be drawn live, and on what: on a terminal
@@ -31,7 +32,7 @@ func (a *app) canDraw() (*os.File, bool) {
 
 // live draws a session on a terminal until it ends or parks, and leaves the last
 // picture there. The terminal is itself again when it returns, whatever happens.
-func (a *app) live(ctx context.Context, w *watcher, terminal *os.File) (view, error) {
+func (a *app) live(ctx context.Context, w *view.Watcher, terminal *os.File) (view.Session, error) {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
 	defer stop()
 	options := []tea.ProgramOption{
@@ -41,7 +42,7 @@ func (a *app) live(ctx context.Context, w *watcher, terminal *os.File) (view, er
 	if typed = typed && a.env.IsTerminal(keys); typed {
 		options = append(options, tea.WithInput(keys))
 	}
-	model := screen.New(&closerLook{app: a, session: w.session}, screen.Options{Now: a.env.Now, Colours: a.palette.On, Keys: typed})
+	model := screen.New(&closerLook{app: a, session: w.Session}, screen.Options{Now: a.env.Now, Colours: a.palette.On, Keys: typed})
 	program := tea.NewProgram(model, options...)
 
 	a.curtain.draw()
@@ -49,7 +50,7 @@ func (a *app) live(ctx context.Context, w *watcher, terminal *os.File) (view, er
 	life, end := context.WithCancel(ctx)
 	defer end()
 	tracked := make(chan struct{})
-	var v view
+	var v view.Session
 	var err error
 	go func() {
 		defer close(tracked)
@@ -59,7 +60,7 @@ func (a *app) live(ctx context.Context, w *watcher, terminal *os.File) (view, er
 				panic(r)
 			}
 		}()
-		v, err = a.track(life, w, &onScreen{app: a, near: &closeUp{watcher: w}, program: program})
+		v, err = a.track(life, w, &onScreen{app: a, near: &closeUp{Watcher: w}, program: program})
 		program.Send(screen.Ended{})
 	}()
 	_, drawn := program.Run()
@@ -84,7 +85,7 @@ type onScreen struct {
 	program *tea.Program
 }
 
-func (o *onScreen) shows(ctx context.Context, v view) {
+func (o *onScreen) shows(ctx context.Context, v view.Session) {
 	o.program.Send(screen.Update{Session: o.near.drawn(ctx, o.app, v)})
 }
 

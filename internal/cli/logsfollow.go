@@ -12,6 +12,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/view"
 )
 
 // The documents of `logs -f -o json`, a line each. Kind says which one it is.
@@ -42,7 +43,7 @@ type (
 type logFollower struct {
 	*logReader
 	// watcher is nil without Temporal.
-	watcher *watcher
+	watcher *view.Watcher
 	// printed are the attempts that need not be printed any more.
 	printed map[string]bool
 	// progress is each assignment's last word, and live what the attempt under way
@@ -63,7 +64,7 @@ func (r *logReader) follow(ctx context.Context) error {
 	}
 	if conn != nil {
 		defer conn.Close()
-		f.watcher = &watcher{conn: conn, store: r.store, session: r.key.Session, now: r.app.env.Now}
+		f.watcher = &view.Watcher{Conn: conn, Store: r.store, Session: r.key.Session, Now: r.app.env.Now}
 	}
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
@@ -90,7 +91,7 @@ func (r *logReader) follow(ctx context.Context) error {
 // look is where the session stands: by Temporal, or as far as the store knows.
 func (f *logFollower) look(ctx context.Context) (team.Status, error) {
 	if f.watcher != nil {
-		v, err := f.watcher.look(ctx)
+		v, err := f.watcher.Look(ctx)
 		switch {
 		case err == nil && f.lost:
 			f.app.say("the connection is back")
@@ -100,7 +101,7 @@ func (f *logFollower) look(ctx context.Context) (team.Status, error) {
 			return v.Status, err
 		case !f.lost:
 			f.lost = true
-			f.app.say("lost the connection to Temporal at %s; following the store alone until it is back", f.watcher.conn.Address)
+			f.app.say("lost the connection to Temporal at %s; following the store alone until it is back", f.watcher.Conn.Address)
 		}
 	}
 	e, err := f.store.Execution(f.key)

@@ -7,7 +7,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/view"
 )
 
 // A note tells why a breaker was opened: in the words of a person or a provider.
@@ -15,12 +18,24 @@ func TestNotesAreOnlySeen(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	a := &app{env: Env{Stdout: &out, Stderr: &out, Now: func() time.Time { return time.Unix(0, 0) }}}
-	v := view{Status: team.Status{Session: "s"}, Notes: []string{"it moves\x1b[2J"}}
+	v := view.Session{Status: team.Status{Session: "s"}, Notes: []string{"it moves\x1b[2J"}}
 	a.writeStatus(&out, v)
 	require.Contains(t, out.String(), "it moves")
 	require.NotContains(t, out.String(), "\x1b")
 	out.Reset()
-	a.lines(&watcher{}).shows(t.Context(), v)
+	a.lines(&view.Watcher{}).shows(t.Context(), v)
 	require.Contains(t, out.String(), "it moves")
 	require.NotContains(t, out.String(), "\x1b")
+}
+
+func TestWarningsAreNotes(t *testing.T) {
+	t.Parallel()
+	when := time.Unix(1500, 0)
+	v := view.Session{Notes: []string{"a note"}, Warnings: []budget.Warning{
+		{Scope: "session", At: 0.8, Spent: team.Amount{Tokens: 85}, Cap: team.Cap{Tokens: 100}, When: when},
+	}}
+	require.Equal(t, []string{
+		"a note", "80% of the budget of the session was spent at " + terminal.Moment(&when) + ": 85 tokens of 100 tokens",
+	}, notesOf(v))
+	require.Equal(t, []string{"a note"}, v.Notes)
 }

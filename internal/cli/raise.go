@@ -10,6 +10,7 @@ import (
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/view"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -75,12 +76,12 @@ func (a *app) raise(ctx context.Context, session string, r workflows.Raise) erro
 		return usagef("session %s is completed: nothing of it is left to pay for", session)
 	case info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
 		return usagef("session %s has ended: it is %s; raise the budget in its team file and go on with it: %s", session,
-			closedState(info.GetStatus()), a.again("resume "+session+" --team FILE"))
+			view.ClosedState(info.GetStatus()), a.again("resume "+session+" --team FILE"))
 	}
 	r.ID = fmt.Sprintf("%s/%d", r.By, a.env.Now().UnixNano())
 	doc := raiseDocument{Session: session}
 	var raised activities.Raised
-	answered, err := a.send(ctx, w.conn, session, word{update: workflows.RaiseUpdate, id: r.ID, argument: r}, &raised)
+	answered, err := a.send(ctx, w.Conn, session, word{update: workflows.RaiseUpdate, id: r.ID, argument: r}, &raised)
 	switch {
 	case err != nil:
 		return err

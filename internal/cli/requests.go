@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,20 +11,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
 )
-
-// requests says what a running session waits for a person with: in a worker's
-// words or, where none answers, as the store mirrors it. known is false where
-// neither says anything.
-func (w *watcher) requests(ctx context.Context) (open []team.HelpRequest, known bool, err error) {
-	if s := w.query(ctx); s != nil {
-		return s.Help, true, nil
-	}
-	f, err := w.compare(ctx)
-	if err != nil || f.mirrored == nil || f.behind() {
-		return nil, false, err
-	}
-	return f.mirrored.Help, true, nil
-}
 
 // kindOf is a request's kind. Sessions that began before there were kinds ask for
 // help only.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/view"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -174,37 +175,37 @@ func (a *app) mustWait(info *workflowpb.WorkflowExecutionInfo, session string) e
 	case info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
 		return failf("session %s is completed: it waits for nobody", session)
 	}
-	return failf("session %s has ended: it is %s, and waits for nobody; go on with it: %s", session, closedState(info.GetStatus()), a.again("resume "+session))
+	return failf("session %s has ended: it is %s, and waits for nobody; go on with it: %s", session, view.ClosedState(info.GetStatus()), a.again("resume "+session))
 }
 
 // find finds the request that a selector means, and all that are open.
-func (a *app) find(ctx context.Context, w *watcher, s selector) (h team.HelpRequest, open []team.HelpRequest, err error) {
-	open, known, err := w.requests(ctx)
+func (a *app) find(ctx context.Context, w *view.Watcher, s selector) (h team.HelpRequest, open []team.HelpRequest, err error) {
+	open, known, err := w.Requests(ctx)
 	switch {
 	case err != nil:
 		return h, nil, err
 	case known:
-		h, err = s.choose(w.session, open)
+		h, err = s.choose(w.Session, open)
 		return h, open, err
 	case s.request == "":
-		return h, nil, failf("nobody can say what session %s waits for: no worker answers, and its state is not in a store at hand; start a worker, give --state-dir, or name the request with --request ID", w.session)
+		return h, nil, failf("nobody can say what session %s waits for: no worker answers, and its state is not in a store at hand; start a worker, give --state-dir, or name the request with --request ID", w.Session)
 	}
 	phase, persona, _ := strings.Cut(s.of, "/")
 	return team.HelpRequest{ID: s.request, Phase: phase, Persona: persona}, nil, nil
 }
 
 // handedIn stores the files that stand for an assignment's work.
-func (a *app) handedIn(ctx context.Context, w *watcher, info *workflowpb.WorkflowExecutionInfo, h team.HelpRequest, path string) (team.Digest, error) {
-	owner := memoOf[string](info, workflows.MemoStore)
-	if w.store == nil || owner != "" && owner != w.store.ID() {
-		return "", usagef("the files go to the store of session %s (%s), which is not at hand; give its --state-dir", w.session, terminal.Dash(owner))
+func (a *app) handedIn(ctx context.Context, w *view.Watcher, info *workflowpb.WorkflowExecutionInfo, h team.HelpRequest, path string) (team.Digest, error) {
+	owner := view.Memo[string](info, workflows.MemoStore)
+	if w.Store == nil || owner != "" && owner != w.Store.ID() {
+		return "", usagef("the files go to the store of session %s (%s), which is not at hand; give its --state-dir", w.Session, terminal.Dash(owner))
 	}
-	key := w.key()
-	from, err := a.newest(ctx, w.store, key)
+	key := w.Key()
+	from, err := a.newest(ctx, w.Store, key)
 	if err != nil {
 		return "", err
 	}
-	t, err := a.teamOf(ctx, w.store, from, "")
+	t, err := a.teamOf(ctx, w.Store, from, "")
 	if err != nil {
 		return "", err
 	}
@@ -213,14 +214,14 @@ func (a *app) handedIn(ctx context.Context, w *watcher, info *workflowpb.Workflo
 		return "", usagef("the phase of request %s is not known; select it with --for PHASE/PERSONA", h.ID)
 	}
 	phase.Produces = slices.Concat(t.Personas[h.Persona].Produces, phase.Produces)
-	return a.suppliedFiles(ctx, w.store, t, phase, "supply", path)
+	return a.suppliedFiles(ctx, w.Store, t, phase, "supply", path)
 }
 
 // answer says something to a request, and waits until the session has taken it.
-func (a *app) answer(ctx context.Context, w *watcher, h team.HelpRequest, answer team.Answer) (answerDocument, error) {
-	doc := answerDocument{Session: w.session, Kind: h.Kind, Answer: answer}
+func (a *app) answer(ctx context.Context, w *view.Watcher, h team.HelpRequest, answer team.Answer) (answerDocument, error) {
+	doc := answerDocument{Session: w.Session, Kind: h.Kind, Answer: answer}
 	var taken team.Answer
-	answered, err := a.send(ctx, w.conn, w.session, word{update: workflows.ResolveUpdate, argument: answer}, &taken)
+	answered, err := a.send(ctx, w.Conn, w.Session, word{update: workflows.ResolveUpdate, argument: answer}, &taken)
 	if err == nil && answered {
 		doc.Answer, doc.Taken = taken, true
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/view"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -71,7 +72,7 @@ type batchDocument struct {
 
 // pending is a request that is to be answered.
 type pending struct {
-	watcher *watcher
+	watcher *view.Watcher
 	request team.HelpRequest
 }
 
@@ -89,13 +90,13 @@ func (a *app) resolveAll(ctx context.Context, o resolveOptions, verb string) err
 	o.verb = team.Verb(verb)
 	var all []pending
 	for _, waiting := range found {
-		w := &watcher{conn: conn, store: s, session: waiting.Session, now: a.env.Now}
+		w := &view.Watcher{Conn: conn, Store: s, Session: waiting.Session, Now: a.env.Now}
 		if waiting.lost {
 			a.say("session %s is left out: Temporal has lost it; %s", waiting.Session, a.again("resume "+waiting.Session))
 			continue
 		}
 		if !waiting.known && (o.batch.team == "" || o.batch.team == waiting.Team) {
-			status := w.query(ctx)
+			status := w.Query(ctx)
 			if status == nil {
 				a.say("session %s is left out: no worker answers for it, and its store is not at hand", waiting.Session)
 				continue
@@ -119,9 +120,9 @@ func (a *app) resolveAll(ctx context.Context, o resolveOptions, verb string) err
 func (a *app) listPending(o resolveOptions, all []pending) error {
 	doc := batchDocument{DryRun: true, Answers: []answerDocument{}}
 	for _, p := range all {
-		doc.Answers = append(doc.Answers, answerDocument{Session: p.watcher.session, Kind: kindOf(p.request), Answer: o.answerTo(p.request)})
+		doc.Answers = append(doc.Answers, answerDocument{Session: p.watcher.Session, Kind: kindOf(p.request), Answer: o.answerTo(p.request)})
 		if a.output == outputTable {
-			a.print("%s: %s %s: %s", p.watcher.session, o.verb, subject(p.request), terminal.Clip(matter(p.request), 100))
+			a.print("%s: %s %s: %s", p.watcher.Session, o.verb, subject(p.request), terminal.Clip(matter(p.request), 100))
 		}
 	}
 	if a.output == outputJSON {
@@ -190,6 +191,6 @@ func (a *app) answerPending(ctx context.Context, p pending, answer team.Answer, 
 	if served {
 		return a.answer(ctx, p.watcher, p.request, answer)
 	}
-	doc := answerDocument{Session: p.watcher.session, Kind: p.request.Kind, Answer: answer}
-	return doc, p.watcher.conn.SignalWorkflow(ctx, p.watcher.session, "", workflows.ResolveUpdate, answer)
+	doc := answerDocument{Session: p.watcher.Session, Kind: p.request.Kind, Answer: answer}
+	return doc, p.watcher.Conn.SignalWorkflow(ctx, p.watcher.Session, "", workflows.ResolveUpdate, answer)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/view"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -95,7 +96,7 @@ func (a *app) resume(ctx context.Context, o resumeOptions, session string) error
 	if err != nil {
 		return err
 	}
-	if owner := memoOf[string](info, workflows.MemoStore); owner != "" && owner != s.ID() {
+	if owner := view.Memo[string](info, workflows.MemoStore); owner != "" && owner != s.ID() {
 		return usagef("session %s belongs to store %s, not to the one in %s (%s); give its --state-dir", session, owner, s.Dir(), s.ID())
 	}
 	l, err := a.restoration(ctx, s, key, o)
@@ -111,16 +112,12 @@ func (a *app) resume(ctx context.Context, o resumeOptions, session string) error
 
 // sessionInfo is what Temporal knows of a session; nil if it does not know it.
 func (a *app) sessionInfo(ctx context.Context, conn *temporalio.Connection, session string) (*workflowpb.WorkflowExecutionInfo, error) {
-	d, err := conn.WorkflowService().DescribeWorkflowExecution(ctx, describeRequest(conn.Namespace, session))
-	switch {
-	case temporalio.NotFound(err):
+	w := &view.Watcher{Conn: conn, Session: session, Now: a.env.Now}
+	info, err := w.Describe(ctx)
+	if errors.Is(err, view.ErrUnknown) {
 		return nil, nil
-	case err != nil:
-		return nil, err
-	case d.GetWorkflowExecutionInfo().GetType().GetName() != workflows.TeamSessionName:
-		return nil, usagef("%s is a workflow, but no session of Maestro's", session)
 	}
-	return d.GetWorkflowExecutionInfo(), nil
+	return info, err
 }
 
 // restoration prepares the next incarnation of a session that has ended. It
@@ -225,19 +222,19 @@ func (a *app) teamOf(ctx context.Context, s *store.Store, from store.StoredCheck
 
 // goOn lets a running session go on that has parked; any other goes on by itself.
 func (a *app) goOn(ctx context.Context, conn *temporalio.Connection, o resumeOptions, session string) error {
-	w := &watcher{conn: conn, session: session, now: a.env.Now}
+	w := &view.Watcher{Conn: conn, Session: session, Now: a.env.Now}
 	var err error
-	if w.store, err = a.findStore(); err != nil {
+	if w.Store, err = a.findStore(); err != nil {
 		return err
 	}
-	v, err := w.look(ctx)
+	v, err := w.Look(ctx)
 	if err != nil {
 		return a.explainLook(w, err)
 	}
 	if o.changes() {
 		return usagef("session %s is running, so its work cannot be changed; stop it first: %s", session, a.again("cancel "+session))
 	}
-	if s := w.query(ctx); s != nil { // the mirror may lag
+	if s := w.Query(ctx); s != nil { // the mirror may lag
 		v.Phases, v.Help = s.Phases, s.Help
 	}
 	parked := a.pausedAfter(ctx, w, v)
@@ -253,8 +250,8 @@ func (a *app) goOn(ctx context.Context, conn *temporalio.Connection, o resumeOpt
 		a.say("session %s is running already; nothing was changed", session)
 	}
 	doc := runDocument{Session: session, RunID: v.RunID, Incarnation: v.Incarnation}
-	if w.store != nil {
-		doc.Store = w.store.ID()
+	if w.Store != nil {
+		doc.Store = w.Store.ID()
 	}
 	if err := a.announce(doc); err != nil || !o.watch {
 		return err
@@ -265,7 +262,7 @@ func (a *app) goOn(ctx context.Context, conn *temporalio.Connection, o resumeOpt
 // pausedAfter lists the phases after which the session has parked only because it
 // was started with --pause-after. A phase that the team wants approved is not among
 // them: that takes `approve`.
-func (a *app) pausedAfter(ctx context.Context, w *watcher, v view) []string {
+func (a *app) pausedAfter(ctx context.Context, w *view.Watcher, v view.Session) []string {
 	var parked []string
 	for _, p := range v.Phases {
 		asked := slices.ContainsFunc(v.Help, func(h team.HelpRequest) bool { return kindOf(h) == team.ForApproval && h.Phase == p.Name })
@@ -278,15 +275,15 @@ func (a *app) pausedAfter(ctx context.Context, w *watcher, v view) []string {
 
 // wantsApproval tells whether a session's team has a phase approved. Where the
 // session's store is not at hand, it may.
-func (a *app) wantsApproval(ctx context.Context, w *watcher, phase string) bool {
-	if w.store == nil {
+func (a *app) wantsApproval(ctx context.Context, w *view.Watcher, phase string) bool {
+	if w.Store == nil {
 		return true
 	}
-	c, err := a.newest(ctx, w.store, w.key())
+	c, err := a.newest(ctx, w.Store, w.Key())
 	if err != nil {
 		return true
 	}
-	t, err := a.teamOf(ctx, w.store, c, "")
+	t, err := a.teamOf(ctx, w.Store, c, "")
 	if err != nil {
 		return true
 	}

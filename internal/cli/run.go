@@ -16,6 +16,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/view"
 )
 
 // maxRequirement bounds a requirement, in bytes.
@@ -143,7 +144,7 @@ func (l *launch) launch(ctx context.Context, watch bool) error {
 	if err != nil {
 		return err
 	}
-	w := &watcher{conn: l.conn, store: l.store, session: doc.Session, now: a.env.Now}
+	w := &view.Watcher{Conn: l.conn, Store: l.store, Session: doc.Session, Now: a.env.Now}
 	v, refused := a.awaitAdmission(ctx, w, doc.RunID)
 	if refused != nil && exitCode(refused) == exitUsage {
 		return refused

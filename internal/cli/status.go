@@ -11,8 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/view"
 )
 
 func newStatus(a *app) *cobra.Command {
@@ -36,13 +38,13 @@ func (a *app) status(ctx context.Context, session string) error {
 		return err
 	}
 	defer done()
-	v, err := w.look(ctx)
+	v, err := w.Look(ctx)
 	if err != nil {
 		return a.explainLook(w, err)
 	}
-	w.askTickets(ctx, &v)
+	askTickets(ctx, w, &v)
 	if a.output == outputJSON {
-		for _, note := range v.Notes {
+		for _, note := range notesOf(v) {
 			a.say("%s", team.Printable(note))
 		}
 		return a.printJSON(v.Status)
@@ -52,7 +54,7 @@ func (a *app) status(ctx context.Context, session string) error {
 }
 
 // watch readies a look at a session. The returned function ends it.
-func (a *app) watch(ctx context.Context, session string) (*watcher, func(), error) {
+func (a *app) watch(ctx context.Context, session string) (*view.Watcher, func(), error) {
 	if err := team.CheckSession(session); err != nil {
 		return nil, nil, usagef("%w", err)
 	}
@@ -60,23 +62,34 @@ func (a *app) watch(ctx context.Context, session string) (*watcher, func(), erro
 	if err != nil {
 		return nil, nil, err
 	}
-	return &watcher{conn: conn, store: s, session: session, now: a.env.Now}, conn.Close, nil
+	return &view.Watcher{Conn: conn, Store: s, Session: session, Now: a.env.Now}, conn.Close, nil
 }
 
 // explainLook says where an unknown session was looked for.
-func (a *app) explainLook(w *watcher, err error) error {
-	if !errors.Is(err, errUnknown) {
+func (a *app) explainLook(w *view.Watcher, err error) error {
+	if !errors.Is(err, view.ErrUnknown) {
 		return err
 	}
-	where := fmt.Sprintf("Temporal at %s (namespace %s)", w.conn.Address, w.conn.Namespace)
-	if w.store != nil {
-		where += " and the store in " + w.store.Dir()
+	where := fmt.Sprintf("Temporal at %s (namespace %s)", w.Conn.Address, w.Conn.Namespace)
+	if w.Store != nil {
+		where += " and the store in " + w.Store.Dir()
 	}
-	return usagef("there is no session %q in %s; `maestro list` shows those that there are", w.session, where)
+	return usagef("there is no session %q in %s; `maestro list` shows those that there are", w.Session, where)
+}
+
+// notesOf says, a sentence each, what a person should know about a session besides its
+// status.
+func notesOf(v view.Session) []string {
+	notes := slices.Clone(v.Notes)
+	for _, w := range v.Warnings {
+		notes = append(notes, fmt.Sprintf("%g%% of the budget of %s was spent at %s: %s of %s",
+			100*w.At, budget.Label(w.Scope), terminal.Moment(&w.When), terminal.AmountIn(w.Spent, w.Cap), terminal.Cap(w.Cap)))
+	}
+	return notes
 }
 
 // writeStatus prints a status for people.
-func (a *app) writeStatus(out io.Writer, v view) {
+func (a *app) writeStatus(out io.Writer, v view.Session) {
 	p := a.palette
 	_, _ = fmt.Fprintf(out, "%s  %s  team %s\n", p.Paint(terminal.Bold, v.Session), p.State(v.Status.Status), terminal.Dash(v.Team))
 	if v.Requirement != "" {
@@ -85,7 +98,7 @@ func (a *app) writeStatus(out io.Writer, v view) {
 	if v.Reason != "" && len(v.Help) == 0 { // else its requests say it, and more
 		_, _ = fmt.Fprintf(out, "%s\n", team.Printable(v.Reason))
 	}
-	for _, note := range v.Notes {
+	for _, note := range notesOf(v) {
 		if note != v.Reason {
 			_, _ = fmt.Fprintf(out, "%s\n", p.Paint(terminal.Yellow, team.Printable(note)))
 		}

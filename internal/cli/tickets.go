@@ -6,6 +6,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/host"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/view"
 )
 
 // ticketPatience bounds the look at the tickets of a session.
@@ -13,8 +14,8 @@ const ticketPatience = 2 * time.Second
 
 // askTickets fills in the tickets of requests that the session does not know of: their
 // workflows may know what is in the way where the session cannot say so.
-func (w *watcher) askTickets(ctx context.Context, v *view) {
-	if w.store == nil || v.Status.Status.Closed() {
+func askTickets(ctx context.Context, w *view.Watcher, v *view.Session) {
+	if w.Store == nil || v.Status.Status.Closed() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, ticketPatience)
@@ -24,7 +25,7 @@ func (w *watcher) askTickets(ctx context.Context, v *view) {
 		if fingerprint == "" || h.Ticket != nil && h.Ticket.Key != "" {
 			continue
 		}
-		shown, ok, err := host.ReadTicket(ctx, w.conn.Client, w.store.ID(), fingerprint)
+		shown, ok, err := host.ReadTicket(ctx, w.Conn.Client, w.Store.ID(), fingerprint)
 		if err == nil && ok && shown.Ticket != (team.Ticket{}) {
 			v.Help[i].Ticket = &shown.Ticket
 		}

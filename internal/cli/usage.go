@@ -279,60 +279,22 @@ func (a *app) askedCosts(ctx context.Context, doc usageDocument) ([]usageRow, er
 		return nil, err
 	}
 	defer done()
-	v, err := w.look(ctx)
+	v, err := w.Look(ctx)
 	if err != nil {
 		return nil, a.explainLook(w, err)
 	}
 	a.say("no store is at hand: this is what was last told to Temporal, on the day on which the session started")
-	return mirroredCosts(v.Status, budget.Date(timeOf(v.StartedAt)), nil), nil
+	return unbookedCosts(v.Status, budget.Date(timeOf(v.StartedAt)), nil), nil
 }
 
-// mirroredCosts are the costs that a status has beyond those that a ledger has
-// booked. The last has no assignment: it is what the status has in all besides.
-func mirroredCosts(s team.Status, day string, l *budget.Ledger) []usageRow {
+// unbookedCosts are the costs that a status has beyond those that a ledger has booked.
+func unbookedCosts(s team.Status, day string, l *budget.Ledger) []usageRow {
 	var costs []usageRow
-	var told team.Usage
-	add := func(id team.AssignmentID, rest team.Usage) {
-		if rest != (team.Usage{}) {
-			costs = append(costs, usageRow{Team: s.Team, Session: s.Session, Phase: id.Phase, Persona: id.Persona, Day: day, spending: spent(0, rest)})
-		}
+	for _, u := range budget.FindUnbooked(s, l) {
+		id := u.Assignment
+		costs = append(costs, usageRow{Team: s.Team, Session: s.Session, Phase: id.Phase, Persona: id.Persona, Day: day, spending: spent(0, u.Usage)})
 	}
-	known := map[string]bool{}
-	for _, p := range s.Phases {
-		for _, as := range p.Assignments {
-			id := team.AssignmentID{Phase: p.Name, Persona: as.Persona}
-			known[id.String()] = true
-			told = told.Add(as.Usage)
-			add(id, beyond(as.Usage, bookedFor(l, id)))
-		}
-	}
-	var dropped team.Usage
-	if l != nil {
-		for name, row := range l.Rows {
-			if !known[name] {
-				dropped = dropped.Add(row.Usage())
-			}
-		}
-	}
-	add(team.AssignmentID{}, beyond(beyond(s.Usage, told), dropped))
 	return costs
-}
-
-func bookedFor(l *budget.Ledger, id team.AssignmentID) team.Usage {
-	if l == nil {
-		return team.Usage{}
-	}
-	return l.Row(id).Usage()
-}
-
-// beyond is what one usage has more than another: what was spent before there
-// were ledgers. Where it has less of anything, the other is the newer.
-func beyond(u, v team.Usage) team.Usage {
-	rest := u.Minus(v)
-	if rest != rest.Max(team.Usage{}) {
-		return team.Usage{}
-	}
-	return rest
 }
 
 func (s spending) csv() []string {

@@ -13,6 +13,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/view"
 )
 
 // watchEvery is how often a watched session is looked at.
@@ -25,7 +26,7 @@ const lostAfter = 12 * time.Second
 // audience hears what befalls a watched session.
 type audience interface {
 	// shows brings a session as it is now.
-	shows(ctx context.Context, v view)
+	shows(ctx context.Context, v view.Session)
 	// lost says that the connection is lost; the next view ends that.
 	lost(why string)
 }
@@ -61,10 +62,10 @@ func (a *app) addPlainFlag(flags *pflag.FlagSet) {
 
 // follow shows a session until it ends or parks, and returns its outcome as an
 // exit code.
-func (a *app) follow(ctx context.Context, w *watcher) error {
+func (a *app) follow(ctx context.Context, w *view.Watcher) error {
 	v, err := a.show(ctx, w)
 	if errors.Is(err, context.Canceled) {
-		a.say("session %s goes on; watch it again: %s", w.session, a.again("watch "+w.session))
+		a.say("session %s goes on; watch it again: %s", w.Session, a.again("watch "+w.Session))
 		return exit(exitInterrupted)
 	}
 	if err != nil {
@@ -73,8 +74,8 @@ func (a *app) follow(ctx context.Context, w *watcher) error {
 	code := outcomeCode(v.Status.Status)
 	if code != exitDone {
 		a.reportFailure(v.Status)
-	} else if w.store != nil { // else its files are elsewhere
-		a.say("what it has changed: %s\ntake it over:        %s", a.again("artifacts diff "+w.session), a.again("apply "+w.session))
+	} else if w.Store != nil { // else its files are elsewhere
+		a.say("what it has changed: %s\ntake it over:        %s", a.again("artifacts diff "+w.Session), a.again("apply "+w.Session))
 	}
 	return exit(code)
 }
@@ -82,7 +83,7 @@ func (a *app) follow(ctx context.Context, w *watcher) error {
 // show shows a session until it ends or parks: live where there is a terminal that
 // can, and by a line for each change otherwise. The error is context.Canceled where
 // ctx has ended or the person has left before.
-func (a *app) show(ctx context.Context, w *watcher) (view, error) {
+func (a *app) show(ctx context.Context, w *view.Watcher) (view.Session, error) {
 	if terminal, ok := a.canDraw(); ok {
 		return a.live(ctx, w, terminal)
 	}
@@ -91,13 +92,13 @@ func (a *app) show(ctx context.Context, w *watcher) (view, error) {
 
 // track has an audience hear of a session until it ends, parks or ctx ends, and
 // returns the last view. A lost connection is waited out.
-func (a *app) track(ctx context.Context, w *watcher, to audience) (view, error) {
+func (a *app) track(ctx context.Context, w *view.Watcher, to audience) (view.Session, error) {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
-	var last view
+	var last view.Session
 	lost, known, unexplained := false, false, false
 	for {
-		v, err := w.lookWithin(ctx, lostAfter)
+		v, err := w.LookWithin(ctx, lostAfter)
 		switch {
 		case ctx.Err() != nil:
 			return last, ctx.Err()
@@ -112,11 +113,11 @@ func (a *app) track(ctx context.Context, w *watcher, to audience) (view, error) 
 				}
 				unexplained = true
 			}
-		case !temporalio.Lost(err) && (!known || !errors.Is(err, errUnknown)):
+		case !temporalio.Lost(err) && (!known || !errors.Is(err, view.ErrUnknown)):
 			return last, err
 		case !lost:
 			lost = true
-			to.lost(fmt.Sprintf("lost the connection to Temporal at %s; trying again until it is back (the session is safe)", w.conn.Address))
+			to.lost(fmt.Sprintf("lost the connection to Temporal at %s; trying again until it is back (the session is safe)", w.Conn.Address))
 		}
 		select {
 		case <-ctx.Done():
@@ -137,12 +138,12 @@ type lines struct {
 	gone     bool     // the connection is lost
 }
 
-func (a *app) lines(w *watcher) *lines {
-	return &lines{app: a, near: &closeUp{watcher: w}, sentBack: map[string]int{}}
+func (a *app) lines(w *view.Watcher) *lines {
+	return &lines{app: a, near: &closeUp{Watcher: w}, sentBack: map[string]int{}}
 }
 
 // shows prints what has changed, and notes that have not been said already.
-func (l *lines) shows(ctx context.Context, now view) {
+func (l *lines) shows(ctx context.Context, now view.Session) {
 	a := l.app
 	if l.gone {
 		a.say("the connection is back")
@@ -154,12 +155,13 @@ func (l *lines) shows(ctx context.Context, now view) {
 	for _, line := range changes(a.palette, l.before, now.Status, passes) {
 		a.print("%s  %s", stamp, line)
 	}
-	for _, note := range now.Notes {
+	notes := notesOf(now)
+	for _, note := range notes {
 		if !slices.Contains(l.said, note) {
 			a.say("%s", team.Printable(note))
 		}
 	}
-	l.before, l.said = now.Status, now.Notes
+	l.before, l.said = now.Status, notes
 }
 
 // beginAgain has phases whose work was sent back since the last look begin anew: they

@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/internal/view"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -31,29 +32,15 @@ type word struct {
 }
 
 // describe is what Temporal knows of the session that is looked at.
-func (a *app) describe(ctx context.Context, w *watcher) (*workflowpb.WorkflowExecutionInfo, error) {
-	d, err := w.conn.WorkflowService().DescribeWorkflowExecution(ctx, describeRequest(w.conn.Namespace, w.session))
-	info := d.GetWorkflowExecutionInfo()
-	switch {
-	case temporalio.NotFound(err) && w.kept():
-		return nil, usagef("Temporal has lost session %s, and nobody can tell it anything before it goes on from the store: %s", w.session, a.again("resume "+w.session))
-	case temporalio.NotFound(err):
-		return nil, a.explainLook(w, errUnknown)
-	case err != nil:
-		return nil, err
-	case info.GetType().GetName() != workflows.TeamSessionName:
-		return nil, usagef("%s is a workflow, but no session of Maestro's", w.session)
+func (a *app) describe(ctx context.Context, w *view.Watcher) (*workflowpb.WorkflowExecutionInfo, error) {
+	info, err := w.Describe(ctx)
+	if errors.Is(err, view.ErrUnknown) && w.Kept() {
+		return nil, usagef("Temporal has lost session %s, and nobody can tell it anything before it goes on from the store: %s", w.Session, a.again("resume "+w.Session))
+	}
+	if err != nil {
+		return nil, a.explainLook(w, err)
 	}
 	return info, nil
-}
-
-// kept tells whether the store has the session that is looked at.
-func (w *watcher) kept() bool {
-	if w.store == nil {
-		return false
-	}
-	_, err := w.store.Execution(w.key())
-	return err == nil
 }
 
 // send tells a session: by an update, which answers into answer, or where no

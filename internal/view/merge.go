@@ -1,4 +1,4 @@
-package cli
+package view
 
 import (
 	"errors"
@@ -10,19 +10,47 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/workflows"
 )
+
+// facts is what the sources have said.
+type facts struct {
+	// description is nil for a session that Temporal does not know.
+	description *workflowservice.DescribeWorkflowExecutionResponse
+	// mirrored is nil where the store is not at hand or does not know it.
+	mirrored *team.Execution
+	// ledger is nil where nothing is mirrored.
+	ledger *budget.Ledger
+	// unreadable says why what is mirrored cannot be read at the moment.
+	unreadable error
+	// lag says in what the mirror is behind, wait what the session needs the
+	// store for; each is empty where there is nothing to say.
+	lag, wait string
+	// queried is a worker's answer, asked for only where nothing is mirrored.
+	queried *team.Status
+	// end is how a closed session that did not complete ended.
+	end error
+	// idle lists the queues that hold work and that nobody polls.
+	idle []string
+}
+
+// behind tells whether the mirror is still that of an earlier run of the session:
+// the present one has yet to be admitted, or was refused.
+func (f facts) behind() bool {
+	return f.mirrored != nil && f.description != nil &&
+		f.mirrored.RunID != f.description.GetWorkflowExecutionInfo().GetExecution().GetRunId()
+}
 
 // merge makes one view of what the sources have said. What the store mirrors is
 // the base, a worker's answer the next best, the memo the least; whether the
 // session has ended, and how, is Temporal's word where Temporal knows it.
-func merge(session string, f facts) view {
+func merge(session string, f facts) Session {
 	v := base(session, f)
 	account(&v, f.ledger)
 	if f.description == nil {
@@ -31,7 +59,7 @@ func merge(session string, f facts) view {
 	}
 	info := f.description.GetWorkflowExecutionInfo()
 	v.RunID, v.HistoryEvents = info.GetExecution().GetRunId(), info.GetHistoryLength()
-	v.Requirement = memoOf[string](info, workflows.MemoRequirement)
+	v.Requirement = Memo[string](info, workflows.MemoRequirement)
 	if info.GetStartTime() != nil {
 		started := info.GetStartTime().AsTime()
 		v.StartedAt = &started
@@ -43,7 +71,7 @@ func merge(session string, f facts) view {
 	}
 	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		overlay(&v, f)
-		v.Notes = append(v.Notes, budgetNotes(f.ledger)...)
+		v.Warnings = warnings(f.ledger)
 	} else {
 		end(&v, f)
 	}
@@ -51,51 +79,57 @@ func merge(session string, f facts) view {
 }
 
 // base is the most detailed status that a source has given.
-func base(session string, f facts) view {
+func base(session string, f facts) Session {
 	switch {
 	case f.mirrored != nil:
-		return view{Status: f.mirrored.Status, RunID: f.mirrored.RunID, mirrored: true, revision: f.mirrored.Revision}
+		return Session{Status: f.mirrored.Status, RunID: f.mirrored.RunID, mirrored: true, Revision: f.mirrored.Revision}
 	case f.queried != nil:
-		return view{Status: *f.queried}
+		return Session{Status: *f.queried}
 	}
 	info := f.description.GetWorkflowExecutionInfo()
-	summary := memoOf[workflows.MemoSummary](info, workflows.MemoStatus)
+	summary := Memo[workflows.MemoSummary](info, workflows.MemoStatus)
 	s := team.Status{
-		Session: session, Team: memoOf[string](info, workflows.MemoTeam), Status: team.Admitted, Incarnation: 1,
+		Session: session, Team: Memo[string](info, workflows.MemoTeam), Status: team.Admitted, Incarnation: 1,
 		Checkpoint: summary.Checkpoint, Usage: summary.Usage, Reason: summary.Reason,
 	}
 	if summary.Status != "" {
 		s.Status = summary.Status
 	}
-	return view{Status: s}
+	return Session{Status: s}
 }
 
-// account has a session's costs from its ledger, which knows of calls a moment
-// after they end, and from the status what was paid before there were ledgers.
-func account(v *view, l *budget.Ledger) {
-	if l == nil {
-		return
+// account has a session's costs and its budget from its ledger.
+func account(v *Session, l *budget.Ledger) {
+	if l != nil {
+		v.Limit, v.Spent = l.Budget(budget.SessionScope)
+		v.Status = Accounted(v.Status, l)
 	}
-	v.limit, v.spent = l.Budget(budget.SessionScope)
+}
+
+// Accounted is a status with the costs that the ledger tells, which knows of calls a
+// moment after they end; what was paid before there were ledgers stays. It changes the
+// status's assignments in place.
+func Accounted(s team.Status, l *budget.Ledger) team.Status {
 	if len(l.Rows) == 0 {
-		return
+		return s
 	}
 	total, earlier := l.Usage(), map[team.AssignmentID]team.Usage{}
-	for _, cost := range mirroredCosts(v.Status, "", l) {
-		total = total.Add(cost.Usage)
-		earlier[team.AssignmentID{Phase: cost.Phase, Persona: cost.Persona}] = cost.Usage
+	for _, u := range budget.FindUnbooked(s, l) {
+		total = total.Add(u.Usage)
+		earlier[u.Assignment] = u.Usage
 	}
-	for i, p := range v.Phases {
+	for i, p := range s.Phases {
 		for j, as := range p.Assignments {
 			id := team.AssignmentID{Phase: p.Name, Persona: as.Persona}
-			v.Phases[i].Assignments[j].Usage = bookedFor(l, id).Add(earlier[id])
+			s.Phases[i].Assignments[j].Usage = l.Row(id).Usage().Add(earlier[id])
 		}
 	}
-	v.Usage, v.Unsettled, v.Reserved = total, l.Unsettled(), l.Reserved()
+	s.Usage, s.Unsettled, s.Reserved = total, l.Unsettled(), l.Reserved()
+	return s
 }
 
-// budgetNotes says of each budget that is warned of how much of it was spent.
-func budgetNotes(l *budget.Ledger) []string {
+// warnings are the greatest of each budget, by the budgets' names.
+func warnings(l *budget.Ledger) []budget.Warning {
 	if l == nil {
 		return nil
 	}
@@ -105,17 +139,15 @@ func budgetNotes(l *budget.Ledger) []string {
 			most[w.Scope] = w
 		}
 	}
-	var notes []string
+	var all []budget.Warning
 	for _, scope := range slices.Sorted(maps.Keys(most)) {
-		w := most[scope]
-		notes = append(notes, fmt.Sprintf("%g%% of the budget of %s was spent at %s: %s of %s",
-			100*w.At, budget.Label(scope), terminal.Moment(&w.When), terminal.AmountIn(w.Spent, w.Cap), terminal.Cap(w.Cap)))
+		all = append(all, most[scope])
 	}
-	return notes
+	return all
 }
 
 // overlay adds what Temporal knows of a running session's activities.
-func overlay(v *view, f facts) {
+func overlay(v *Session, f facts) {
 	v.ClosedAt = nil
 	switch {
 	case f.behind():
@@ -142,7 +174,7 @@ func overlay(v *view, f facts) {
 		switch p.GetState() {
 		case enumspb.PENDING_ACTIVITY_STATE_STARTED:
 			a.Status = team.Running
-			v.begun(assignmentOf(p.GetActivityId()), liveAttempt{h.Attempt, p.GetLastStartedTime().AsTime()})
+			v.begun(assignmentOf(p.GetActivityId()), Attempt{h.Attempt, p.GetLastStartedTime().AsTime()})
 			if beaten {
 				a.Progress = h.Progress
 				addLive(v, a, f.ledger, assignmentOf(p.GetActivityId()), h)
@@ -159,15 +191,15 @@ func overlay(v *view, f facts) {
 }
 
 // begun notes an attempt at work.
-func (v *view) begun(id team.AssignmentID, attempt liveAttempt) {
-	if v.live == nil {
-		v.live = map[team.AssignmentID]liveAttempt{}
+func (v *Session) begun(id team.AssignmentID, attempt Attempt) {
+	if v.Live == nil {
+		v.Live = map[team.AssignmentID]Attempt{}
 	}
-	v.live[id] = attempt
+	v.Live[id] = attempt
 }
 
 // overlayWait shows an assignment that waits for its agent's breaker.
-func overlayWait(v *view, p *workflowpb.PendingActivityInfo) {
+func overlayWait(v *Session, p *workflowpb.PendingActivityInfo) {
 	id := assignmentOf(p.GetActivityId())
 	a := v.Assignment(id)
 	if a == nil || a.Status.Done() {
@@ -200,7 +232,7 @@ func addRound(a *team.AssignmentStatus, h activities.Heartbeat) {
 // addLive adds what the call under way has cost so far, which for a whole run of an
 // agent program may be much. The ledger has it once the call has ended, which the
 // heartbeat may not know yet.
-func addLive(v *view, a *team.AssignmentStatus, l *budget.Ledger, id team.AssignmentID, h activities.Heartbeat) {
+func addLive(v *Session, a *team.AssignmentStatus, l *budget.Ledger, id team.AssignmentID, h activities.Heartbeat) {
 	if l == nil {
 		return
 	}
@@ -219,7 +251,7 @@ func delay(p *workflowpb.PendingActivityInfo) string {
 
 // idleReason names the queues that nobody polls, and what to do.
 func idleReason(f facts) string {
-	store := memo[string](f.description, workflows.MemoStore)
+	store := memoIn[string](f.description, workflows.MemoStore)
 	var agents []string
 	for _, queue := range f.idle {
 		name, isAgent := strings.CutPrefix(queue, team.AgentQueue(store, ""))
@@ -233,12 +265,12 @@ func idleReason(f facts) string {
 }
 
 // end settles a session that Temporal has closed.
-func end(v *view, f facts) {
+func end(v *Session, f facts) {
 	info := f.description.GetWorkflowExecutionInfo()
 	closed := info.GetCloseTime().AsTime()
 	v.ClosedAt = &closed
 	before := v.Status.Status
-	v.Status.Status = closedState(info.GetStatus())
+	v.Status.Status = ClosedState(info.GetStatus())
 	if v.Status.Status == team.Completed {
 		v.Reason = ""
 		return
@@ -250,7 +282,7 @@ func end(v *view, f facts) {
 		v.Reason, v.Help = "", nil
 	}
 	if faults, refused := notAdmitted(f.end); refused {
-		v.faults, v.Reason = faults, "not admitted: "+strings.Join(faults, "; ")
+		v.Faults, v.Reason = faults, "not admitted: "+strings.Join(faults, "; ")
 	} else if help := helpNeeded(f.end); len(help) > 0 {
 		v.Help = help
 	}
@@ -259,19 +291,6 @@ func end(v *view, f facts) {
 	}
 	for i := range v.Phases {
 		settle(&v.Phases[i], v.Help)
-	}
-}
-
-func closedState(s enumspb.WorkflowExecutionStatus) team.State {
-	switch s {
-	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
-		return team.Completed
-	case enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED:
-		return team.WasCancelled
-	case enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW:
-		return team.Running
-	default:
-		return team.Failed
 	}
 }
 
@@ -311,7 +330,7 @@ func settle(p *team.PhaseStatus, help []team.HelpRequest) {
 }
 
 // complete leaves no list of the document null.
-func complete(v view) view {
+func complete(v Session) Session {
 	if v.Phases == nil {
 		v.Phases = []team.PhaseStatus{}
 	}

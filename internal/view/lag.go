@@ -1,17 +1,15 @@
-package cli
+package view
 
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/temporalio"
-	"github.com/maestro-hive/maestro/internal/terminal"
-	"github.com/maestro-hive/maestro/workflows"
 )
 
 // lagPatience is how long the mirror may take to follow Temporal before it is said
@@ -27,7 +25,7 @@ func lag(f facts, now time.Time) string {
 	case f.description == nil, f.mirrored == nil, f.behind():
 		return ""
 	}
-	since := "the state that the store mirrors lags behind, from " + terminal.Moment(&f.mirrored.UpdatedAt) + ": "
+	since := "the state that the store mirrors lags behind, from " + f.mirrored.UpdatedAt.Local().Format(time.DateTime) + ": "
 	const mend = "; it catches up at the next change once it can be written"
 	info := f.description.GetWorkflowExecutionInfo()
 	if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
@@ -71,40 +69,21 @@ func storeWait(f facts) string {
 	return ""
 }
 
-// mirrors looks whether the mirrored state of the sessions that run is up to date.
-func (d *examination) mirrors(ctx context.Context, conn *temporalio.Connection) {
-	if d.store == nil {
-		return
-	}
-	open, err := temporalio.OpenSessions(ctx, conn, conn.Namespace, workflows.TeamSessionName, team.WorkflowQueue(d.store.ID()))
+// Lags says in what the mirrored state is behind what Temporal tells, and what the
+// session waits for at the store: a sentence each. It asks no workers.
+func (w *Watcher) Lags(ctx context.Context) ([]string, error) {
+	f, err := w.compare(ctx)
 	if err != nil {
-		d.add("mirror", odd, "", "the sessions that run cannot be listed: %s", team.FirstLine(err.Error()))
-		return
+		return nil, err
 	}
-	behind := 0
-	for key := range open {
-		w := &watcher{conn: conn, store: d.store, session: key.Session, now: d.app.env.Now}
-		f, err := w.compare(ctx)
-		if err != nil {
-			continue // it may have ended since
-		}
-		for _, what := range []string{lag(f, d.app.env.Now()), storeWait(f)} {
-			if what != "" {
-				behind++
-				d.add("mirror", odd, "see that "+d.store.Dir()+" can be written and has room", "session %s: %s", key.Session, what)
-			}
-		}
-	}
-	if behind == 0 {
-		d.add("mirror", good, "", "up to date with %s", team.Count(len(open), "running session"))
-	}
+	return slices.DeleteFunc([]string{lag(f, w.Now()), storeWait(f)}, func(s string) bool { return s == "" }), nil
 }
 
 // compare gathers what Temporal and the mirror say, without asking workers.
-func (w *watcher) compare(ctx context.Context) (facts, error) {
+func (w *Watcher) compare(ctx context.Context) (facts, error) {
 	var f facts
 	var err error
-	f.description, err = w.conn.WorkflowService().DescribeWorkflowExecution(ctx, describeRequest(w.conn.Namespace, w.session))
+	f.description, err = w.description(ctx)
 	if err == nil {
 		f.mirrored, f.unreadable = w.mirrored(f.description)
 	}

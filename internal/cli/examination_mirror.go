@@ -1,0 +1,37 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/internal/view"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// mirrors looks whether the mirrored state of the sessions that run is up to date.
+func (d *examination) mirrors(ctx context.Context, conn *temporalio.Connection) {
+	if d.store == nil {
+		return
+	}
+	open, err := temporalio.OpenSessions(ctx, conn, conn.Namespace, workflows.TeamSessionName, team.WorkflowQueue(d.store.ID()))
+	if err != nil {
+		d.add("mirror", odd, "", "the sessions that run cannot be listed: %s", team.FirstLine(err.Error()))
+		return
+	}
+	behind := 0
+	for key := range open {
+		w := &view.Watcher{Conn: conn, Store: d.store, Session: key.Session, Now: d.app.env.Now}
+		lags, err := w.Lags(ctx)
+		if err != nil {
+			continue // it may have ended since
+		}
+		for _, what := range lags {
+			behind++
+			d.add("mirror", odd, "see that "+d.store.Dir()+" can be written and has room", "session %s: %s", key.Session, what)
+		}
+	}
+	if behind == 0 {
+		d.add("mirror", good, "", "up to date with %s", team.Count(len(open), "running session"))
+	}
+}
