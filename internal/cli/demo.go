@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/devstack"
 	"github.com/maestro-hive/maestro/internal/host"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
@@ -36,17 +37,17 @@ func (a *app) demo(ctx context.Context, keep bool, log host.LogOptions) error {
 		return err
 	}
 	var example string
-	k, err := a.bringUp(ctx, stackOptions{log: log, agents: func(s *store.Store) (file string, err error) {
+	k, err := a.bringUp(ctx, devOptions{log: log}, func(s *store.Store) (file string, err error) {
 		example, err = a.extractExample(s)
 		return filepath.Join(example, "agents.yaml"), err
-	}})
+	})
 	if err != nil {
 		return err
 	}
-	defer k.stop()
-	k.describe()
+	defer k.Stop()
+	a.describeStack(k)
 	a.say("")
-	w, err := k.startExample(ctx, example)
+	w, err := a.startExample(ctx, k, example)
 	if err != nil {
 		return err
 	}
@@ -54,12 +55,12 @@ func (a *app) demo(ctx context.Context, keep bool, log host.LogOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := k.summarise(ctx, w, v, keep); err != nil {
+	if err := a.summarise(ctx, k, w, v, keep); err != nil {
 		return err
 	}
 	if keep {
 		a.say("\nEverything stays up until Ctrl-C.")
-		if err := k.wait(ctx); err != nil {
+		if err := k.Wait(ctx); err != nil {
 			return err
 		}
 	}
@@ -67,8 +68,7 @@ func (a *app) demo(ctx context.Context, keep bool, log host.LogOptions) error {
 }
 
 // startExample starts a session of the example's team on its requirement.
-func (k *stack) startExample(ctx context.Context, dir string) (*view.Watcher, error) {
-	a := k.app
+func (a *app) startExample(ctx context.Context, k *devstack.Stack, dir string) (*view.Watcher, error) {
 	t, err := config.LoadTeam(filepath.Join(dir, "team.yaml"))
 	if err != nil {
 		return nil, err
@@ -77,41 +77,40 @@ func (k *stack) startExample(ctx context.Context, dir string) (*view.Watcher, er
 	if err != nil {
 		return nil, err
 	}
-	l := &launch{app: a, conn: k.conn, store: k.store, team: t, requirement: requirement}
+	l := &launch{app: a, conn: k.Conn, store: k.Store, team: t, requirement: requirement}
 	if err := l.precheck(ctx); err != nil {
 		return nil, err
 	}
-	if l.workspace, err = k.store.PutManifest(ctx, store.Manifest{}); err != nil {
+	if l.workspace, err = k.Store.PutManifest(ctx, store.Manifest{}); err != nil {
 		return nil, err
 	}
 	doc, err := l.start(ctx)
 	if err != nil {
 		return nil, err
 	}
-	w := &view.Watcher{Conn: k.conn, Store: k.store, Session: doc.Session, Now: a.env.Now}
+	w := &view.Watcher{Conn: k.Conn, Store: k.Store, Session: doc.Session, Now: a.env.Now}
 	_, err = a.awaitAdmission(ctx, w, doc.RunID)
 	return w, err
 }
 
 // summarise says what the session has left, and what to try next.
-func (k *stack) summarise(ctx context.Context, w *view.Watcher, v view.Session, keep bool) error {
-	a := k.app
+func (a *app) summarise(ctx context.Context, k *devstack.Stack, w *view.Watcher, v view.Session, keep bool) error {
 	if v.Status.Status != team.Completed {
 		a.reportFailure(v.Status)
 	}
 	a.print("")
 	a.writeStatus(a.env.Stdout, v)
 	key := w.Key()
-	c, err := a.newest(ctx, k.store, key)
+	c, err := a.newest(ctx, k.Store, key)
 	if err != nil {
 		return err
 	}
-	out := filepath.Join(k.store.Dir(), "demo", w.Session)
-	files, err := k.store.Export(ctx, c.Tree, nil, out, true)
+	out := filepath.Join(k.Store.Dir(), "demo", w.Session)
+	files, err := k.Store.Export(ctx, c.Tree, nil, out, true)
 	if err != nil {
 		return err
 	}
-	checkpoints, err := k.store.SessionDir(key)
+	checkpoints, err := k.Store.SessionDir(key)
 	if err != nil {
 		return err
 	}
@@ -120,7 +119,7 @@ func (k *stack) summarise(ctx context.Context, w *view.Watcher, v view.Session, 
 	flags := a.stateFlag()
 	switch {
 	case keep:
-		a.print("Web UI       %s/namespaces/%s/workflows/%s", k.server.ui, k.conn.Namespace, w.Session)
+		a.print("Web UI       %s/namespaces/%s/workflows/%s", k.WebUI(), k.Conn.Namespace, w.Session)
 	default:
 		a.print("Web UI       `maestro demo --keep%s` leaves it up; `maestro dev%s` shows this session again", flags, flags)
 	}

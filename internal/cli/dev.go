@@ -4,12 +4,17 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/examples"
+	"github.com/maestro-hive/maestro/internal/devstack"
 	"github.com/maestro-hive/maestro/internal/host"
 	"github.com/maestro-hive/maestro/internal/store"
 )
@@ -19,66 +24,132 @@ const (
 	defaultUIPort = 8233
 	// exampleName is the example that the binary carries and demo runs.
 	exampleName = "shortener"
+	maxPort     = 65535
+	// quietly is the level of the log where a person looks on.
+	quietly = "warn"
 )
 
+// devOptions say what `dev` runs and logs, as far as its flags do.
+type devOptions struct {
+	devstack.Options
+	log host.LogOptions
+}
+
 func newDev(a *app) *cobra.Command {
-	o := stackOptions{port: defaultPort, uiPort: defaultUIPort}
+	o := devOptions{Options: devstack.Options{Port: defaultPort, UIPort: defaultUIPort}}
 	var agents, healthPort string
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Run a Temporal server, its Web UI and a worker on this machine",
 		Long: "Run a Temporal server, its Web UI and a worker on this machine, until Ctrl-C. Everything is kept in the state directory, and the next start goes on with it.\n\n" +
-			"The server listens on " + loopback + " only. The worker file is --agents, else MAESTRO_AGENTS, else ./agents.yaml, else that of the example that `maestro demo` runs. SIGHUP reads it again.",
+			"The server listens on " + devstack.Loopback + " only. The worker file is --agents, else MAESTRO_AGENTS, else ./agents.yaml, else that of the example that `maestro demo` runs. SIGHUP reads it again.",
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			o.metricsAddress = cmp.Or(o.metricsAddress, a.environ.get(host.MetricsAddressVariable))
-			if o.healthPort, o.servesHealth, err = host.HealthPort(healthPort, a.environ.get); err != nil {
+			o.MetricsAddress = cmp.Or(o.MetricsAddress, a.environ.get(host.MetricsAddressVariable))
+			if o.HealthPort, o.ServesHealth, err = host.HealthPort(healthPort, a.environ.get); err != nil {
 				return usagef("%w", err)
 			}
 			reloads, stop := host.Reloads()
 			defer stop()
-			o.reloads = reloads
-			o.agents = func(s *store.Store) (string, error) { return a.workerFile(s, agents) }
-			return a.dev(cmd.Context(), o)
+			o.Reloads = reloads
+			return a.dev(cmd.Context(), o, agents)
 		},
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&o.port, "port", o.port, "port of the Temporal server; 0 takes a free one")
-	flags.IntVar(&o.uiPort, "ui-port", o.uiPort, "port of the Web UI; 0 takes a free one")
-	flags.BoolVar(&o.headless, "headless", false, "leave the Web UI out")
+	flags.IntVar(&o.Port, "port", o.Port, "port of the Temporal server; 0 takes a free one")
+	flags.IntVar(&o.UIPort, "ui-port", o.UIPort, "port of the Web UI; 0 takes a free one")
+	flags.BoolVar(&o.Headless, "headless", false, "leave the Web UI out")
 	flags.StringVar(&agents, "agents", "", "worker file")
-	flags.StringVar(&o.metricsAddress, "metrics-address", "", host.MetricsAddressUsage)
+	flags.StringVar(&o.MetricsAddress, "metrics-address", "", host.MetricsAddressUsage)
 	flags.StringVar(&healthPort, "health-port", "", host.HealthPortUsage)
 	o.log.AddFlags(flags, quietly)
 	a.addStateDirFlag(cmd)
 	return cmd
 }
 
-func (a *app) dev(ctx context.Context, o stackOptions) error {
+func (a *app) dev(ctx context.Context, o devOptions, agents string) error {
 	if err := a.harden(); err != nil {
 		return err
 	}
-	k, err := a.bringUp(ctx, o)
+	if err := checkPorts(o); err != nil {
+		return err
+	}
+	k, err := a.bringUp(ctx, o, func(s *store.Store) (string, error) { return a.workerFile(s, agents) })
 	if err != nil {
 		return err
 	}
-	defer k.stop()
-	k.describe()
+	defer k.Stop()
+	a.describeStack(k)
 	a.say("\nStart a session:  maestro run TEAM.yaml \"what to build\"%s", a.reach(k))
 	a.say("Stop with Ctrl-C; sessions go on at the next start.")
-	if err := k.wait(ctx); err != nil {
+	if err := k.Wait(ctx); err != nil {
 		return err
 	}
 	a.say("stopping: what agents do not finish now is taken up at the next start")
 	return nil
 }
 
+// checkPorts refuses ports that do not exist.
+func checkPorts(o devOptions) error {
+	if err := checkPort("port", o.Port); err != nil || o.Headless {
+		return err
+	}
+	return checkPort("ui-port", o.UIPort)
+}
+
+func checkPort(flag string, port int) error {
+	if port < 0 || port > maxPort {
+		return usagef("--%s is %d; ports are 1 to %d, and 0 takes a free one", flag, port, maxPort)
+	}
+	return nil
+}
+
+// bringUp starts server and worker, with the store that the command names. The agents
+// are those of the worker file that find finds.
+func (a *app) bringUp(ctx context.Context, o devOptions, find func(s *store.Store) (string, error)) (_ *devstack.Stack, err error) {
+	if o.Log, err = o.log.New(a.env.Stderr, a.environ.get); err != nil {
+		return nil, usagef("%w", err)
+	}
+	if o.Server, err = devstack.FindServer(a.env.Executable); err != nil {
+		return nil, err
+	}
+	if o.Store, err = a.createStore(true); err != nil {
+		return nil, err
+	}
+	o.Agents = func() (string, error) { return find(o.Store) }
+	o.SDKWarnings = o.log.AtLeast(a.environ.get) != quietly
+	o.Stderr, o.Say, o.Getenv = a.env.Stderr, a.say, a.environ.get
+	o.Now, o.Host, o.PID = a.env.Now, a.env.Host, a.env.PID
+	return devstack.Start(ctx, o.Options)
+}
+
+// describeStack says where everything is.
+func (a *app) describeStack(k *devstack.Stack) {
+	a.say("Maestro is up")
+	a.say("  Temporal  %s, namespace %s", k.Conn.Address, k.Conn.Namespace)
+	if k.WebUI() != "" {
+		a.say("  Web UI    %s", k.WebUI())
+	}
+	a.say("  store     %s in %s", k.Store.ID(), k.Store.Dir())
+	if k.Telemetry.Address() != "" {
+		a.say("  metrics   %s", k.Telemetry.URL())
+	}
+	if k.HealthPort != 0 {
+		a.say("  health    http://%s:%d%s and %s", devstack.Loopback, k.HealthPort, host.HealthPath, host.ReadyPath)
+	}
+	var agents []string
+	for _, name := range slices.Sorted(maps.Keys(k.Agents.Agents)) {
+		agents = append(agents, fmt.Sprintf("%s (%s)", name, k.Agents.Agents[name].Kind))
+	}
+	a.say("  agents    %s, from %s", strings.Join(agents, ", "), k.File)
+}
+
 // reach is the flags with which another command finds the stack, where they are
 // needed.
-func (a *app) reach(k *stack) string {
+func (a *app) reach(k *devstack.Stack) string {
 	flags := ""
-	if k.server.options.port != defaultPort {
-		flags += " --address " + k.conn.Address
+	if k.Port() != defaultPort {
+		flags += " --address " + k.Conn.Address
 	}
 	return flags + a.stateFlag()
 }
@@ -118,4 +189,27 @@ func (a *app) extractExample(s *store.Store) (string, error) {
 		return "", fmt.Errorf("write the example to %s: %w", dir, err)
 	}
 	return filepath.Join(dir, exampleName), nil
+}
+
+// extract writes an embedded tree into a directory, replacing what it wrote
+// there before.
+func extract(from fs.FS, dir string) error {
+	return fs.WalkDir(from, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(dir, filepath.FromSlash(path))
+		if d.IsDir() {
+			return os.MkdirAll(target, 0o700)
+		}
+		data, err := fs.ReadFile(from, path)
+		if err != nil {
+			return err
+		}
+		mode := fs.FileMode(0o600)
+		if strings.HasSuffix(path, ".sh") {
+			mode = 0o700
+		}
+		return os.WriteFile(target, data, mode)
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 
 	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/devstack"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
@@ -68,6 +69,7 @@ func exitCode(err error) int {
 	var refused *temporalio.RefusedError
 	var path *store.RefusedError
 	var other *view.OtherWorkflowError
+	var setup *devstack.SetupError
 	switch {
 	case err == nil:
 		return exitDone
@@ -79,6 +81,8 @@ func exitCode(err error) int {
 		return exitUnreachable
 	case errors.Is(err, context.Canceled):
 		return exitInterrupted
+	case errors.As(err, &setup):
+		return exitUsage
 	}
 	return exitFailed
 }

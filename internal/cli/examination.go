@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/devstack"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
@@ -78,8 +79,8 @@ func (d *examination) bounded(ctx context.Context, check string, look func(*exam
 func (d *examination) program(ctx context.Context) {
 	v := buildVersion()
 	d.add("program", good, "", "maestro %s, %s, Temporal SDK %s", v.Version, v.Go, terminal.Dash(v.SDK))
-	if path, err := findServer(d.app.env.Executable); err != nil {
-		d.add("server program", odd, "build it, if `maestro dev` or `maestro demo` shall run here", "%s is not beside this program", serverProgram).Command = "make build"
+	if path, err := devstack.FindServer(d.app.env.Executable); err != nil {
+		d.add("server program", odd, "build it, if `maestro dev` or `maestro demo` shall run here", "%s is not beside this program", devstack.ServerProgram).Command = "make build"
 	} else {
 		d.add("server program", good, "", "%s", path)
 	}

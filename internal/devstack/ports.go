@@ -1,6 +1,7 @@
-package cli
+package devstack
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,24 +15,19 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 const (
-	loopback = "127.0.0.1"
-	maxPort  = 65535
+	// Loopback is where everything listens.
+	Loopback = "127.0.0.1"
 	// A server that was killed a moment ago may still hold its port.
 	portPatience = 2 * time.Second
 	portPause    = 25 * time.Millisecond
 )
 
-// checkPort refuses a port that does not exist or that another process uses.
-// Port 0 stands for a free one.
+// checkPort refuses a port that another process uses, and names the flag that chooses
+// another. Port 0 stands for a free one.
 func checkPort(ctx context.Context, flag string, port int) error {
-	if port < 0 || port > maxPort {
-		return usagef("--%s is %d; ports are 1 to %d, and 0 takes a free one", flag, port, maxPort)
-	}
 	if port == 0 {
 		return nil
 	}
@@ -39,18 +35,18 @@ func checkPort(ctx context.Context, flag string, port int) error {
 	defer cancel()
 	for {
 		var config net.ListenConfig
-		listener, err := config.Listen(ctx, "tcp", net.JoinHostPort(loopback, strconv.Itoa(port)))
+		listener, err := config.Listen(ctx, "tcp", net.JoinHostPort(Loopback, strconv.Itoa(port)))
 		if err == nil {
 			return listener.Close()
 		}
 		if !errors.Is(err, syscall.EADDRINUSE) {
-			return failf("port %d cannot be used: %w; choose another with --%s", port, err, flag)
+			return fmt.Errorf("port %d cannot be used: %w; choose another with --%s", port, err, flag)
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-bounded.Done():
-			return failf("port %d is in use by another process; stop that one, or choose another port with --%s", port, flag)
+			return fmt.Errorf("port %d is in use by another process; stop that one, or choose another port with --%s", port, flag)
 		case <-time.After(portPause):
 		}
 	}
@@ -72,8 +68,8 @@ func occupy(dir string, pid int) (release func(), err error) {
 		if !errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, fmt.Errorf("take %s: %w", dir, err)
 		}
-		return nil, failf("another `maestro dev` or `maestro demo` (process %s) runs on %s; stop it, use it, or choose another --state-dir",
-			terminal.Dash(strings.TrimSpace(string(holder))), filepath.Dir(dir))
+		return nil, fmt.Errorf("another `maestro dev` or `maestro demo` (process %s) runs on %s; stop it, use it, or choose another --state-dir",
+			cmp.Or(strings.TrimSpace(string(holder)), "-"), filepath.Dir(dir))
 	}
 	if err := f.Truncate(0); err == nil {
 		_, _ = f.WriteAt([]byte(strconv.Itoa(pid)+"\n"), 0)

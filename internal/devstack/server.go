@@ -1,4 +1,4 @@
-package cli
+package devstack
 
 import (
 	"bufio"
@@ -22,7 +22,8 @@ import (
 )
 
 const (
-	serverProgram = "maestro-server"
+	// ServerProgram is the name of the Temporal server that is built with Maestro.
+	ServerProgram = "maestro-server"
 	// serverPatience bounds the wait for a server to answer, and stopPatience
 	// that for it to end.
 	serverPatience = time.Minute
@@ -61,14 +62,14 @@ type server struct {
 	done     chan struct{}
 }
 
-// findServer finds maestro-server beside our own executable.
-func findServer(executable string) (string, error) {
+// FindServer finds [ServerProgram] beside our own executable.
+func FindServer(executable string) (string, error) {
 	if resolved, err := filepath.EvalSymlinks(executable); err == nil {
 		executable = resolved
 	}
-	path := filepath.Join(filepath.Dir(executable), serverProgram)
+	path := filepath.Join(filepath.Dir(executable), ServerProgram)
 	if info, err := os.Stat(path); executable == "" || err != nil || info.IsDir() {
-		return "", failf("%s is not beside this program (looked for %s); build it with `make build`, or use another Temporal with --address and `maestro worker`", serverProgram, path)
+		return "", fmt.Errorf("%s is not beside this program (looked for %s); build it with `make build`, or use another Temporal with --address and `maestro worker`", ServerProgram, path)
 	}
 	return path, nil
 }
@@ -91,7 +92,7 @@ func startServer(ctx context.Context, o serverOptions) (*server, error) {
 		return nil, ctx.Err()
 	case <-time.After(serverPatience):
 		s.stop()
-		return nil, failf("the Temporal server did not answer within %s", serverPatience)
+		return nil, fmt.Errorf("the Temporal server did not answer within %s", serverPatience)
 	}
 }
 
@@ -171,7 +172,7 @@ func (s *server) once(life context.Context, ready func()) error {
 	err = cmd.Wait()
 	_ = stdin.Close()
 	if said := messages.said(); said != "" {
-		return fmt.Errorf("the Temporal server did not start: %s", strings.TrimPrefix(said, serverProgram+": "))
+		return fmt.Errorf("the Temporal server did not start: %s", strings.TrimPrefix(said, ServerProgram+": "))
 	}
 	if err == nil {
 		err = errors.New("exit status 0")
@@ -182,7 +183,7 @@ func (s *server) once(life context.Context, ready func()) error {
 func (s *server) arguments() []string {
 	o := s.options
 	args := []string{
-		"server", "start-dev", "--ip", loopback, "--port", strconv.Itoa(o.port), "--db-filename", o.database,
+		"server", "start-dev", "--ip", Loopback, "--port", strconv.Itoa(o.port), "--db-filename", o.database,
 		"--log-level", "error", "--until-stdin-closes",
 	}
 	if o.headless {
