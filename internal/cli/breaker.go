@@ -10,23 +10,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/breaker"
+	"github.com/maestro-hive/maestro/internal/roster"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/temporalio"
 	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 // breakerListDocument is the document of `breaker list -o json`.
 type breakerListDocument struct {
 	// Breakers are sorted by name.
-	Breakers []listedBreaker `json:"breakers"`
-}
-
-// listedBreaker is a breaker and who stands behind it.
-type listedBreaker struct {
-	team.BreakerStatus
-	// Agents are those of the live workers that have the breaker.
-	Agents []string `json:"agents"`
+	Breakers []roster.Breaker `json:"breakers"`
 }
 
 func newBreaker(a *app) *cobra.Command {
@@ -115,43 +108,9 @@ func (a *app) addBreakerFlags(cmd *cobra.Command) {
 	a.addOutputFlag(cmd)
 }
 
-// knownBreakers gathers the store's breakers: Temporal's word, else the store's
-// copy, else that of the workers that offer them. conn is nil where Temporal
-// cannot be reached.
-func (a *app) knownBreakers(ctx context.Context, s *store.Store, conn *temporalio.Connection) ([]listedBreaker, error) {
-	known := map[string]team.BreakerStatus{}
-	mirrored, err := s.Breakers(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, b := range mirrored {
-		known[b.Name] = b
-	}
-	behind, err := a.agentsBehind(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	for name := range behind {
-		if _, ok := known[name]; !ok {
-			known[name] = breaker.View{Name: name, Settings: team.Breaker{}.For(name)}.Status()
-		}
-	}
-	if conn != nil {
-		if err := addRunning(ctx, &breaker.Client{Temporal: conn.Client, Store: s.ID()}, known); err != nil {
-			return nil, err
-		}
-	}
-	out := []listedBreaker{}
-	for name, b := range known {
-		out = append(out, listedBreaker{b.At(a.env.Now()), append([]string{}, behind[name]...)})
-	}
-	slices.SortFunc(out, func(x, y listedBreaker) int { return strings.Compare(x.Name, y.Name) })
-	return out, nil
-}
-
 // lookAtBreakers gathers the store's breakers for a command that only looks.
 // Without Temporal, a person is told.
-func (a *app) lookAtBreakers(ctx context.Context, s *store.Store) ([]listedBreaker, error) {
+func (a *app) lookAtBreakers(ctx context.Context, s *store.Store) ([]roster.Breaker, error) {
 	conn, err := a.dialToLook(ctx, "this is the store's copy")
 	if err != nil {
 		return nil, err
@@ -159,54 +118,7 @@ func (a *app) lookAtBreakers(ctx context.Context, s *store.Store) ([]listedBreak
 	if conn != nil {
 		defer conn.Close()
 	}
-	return a.knownBreakers(ctx, s, conn)
-}
-
-// addRunning puts what Temporal says over what the store has.
-func addRunning(ctx context.Context, c *breaker.Client, known map[string]team.BreakerStatus) error {
-	views, err := c.List(ctx)
-	if err != nil {
-		return err
-	}
-	for _, view := range views {
-		known[view.Name] = view.Status()
-	}
-	for name := range known { // a listing lags behind; a look at one does not
-		view, err := c.Read(ctx, name)
-		if err != nil {
-			return err
-		}
-		if status := view.Status(); !view.Since.IsZero() {
-			known[name] = status
-		} else if known[name].State != team.BreakerClosed || known[name].Failures > 0 {
-			status.Settings = known[name].Settings
-			known[name] = status // it does not run any more, which means closed
-		}
-	}
-	return nil
-}
-
-// agentsBehind lists, by breaker, the agents that live workers offer.
-func (a *app) agentsBehind(ctx context.Context, s *store.Store) (map[string][]string, error) {
-	offers, err := s.Offers(ctx)
-	if err != nil {
-		return nil, err
-	}
-	behind := map[string][]string{}
-	for _, o := range offers {
-		if !o.Live(a.env.Now()) {
-			continue
-		}
-		for name, offered := range o.Agents {
-			if offered.Breaker != "" && !slices.Contains(behind[offered.Breaker], name) {
-				behind[offered.Breaker] = append(behind[offered.Breaker], name)
-			}
-		}
-	}
-	for _, agents := range behind {
-		slices.Sort(agents)
-	}
-	return behind, nil
+	return roster.Breakers(ctx, s, conn, a.env.Now())
 }
 
 func (a *app) listBreakers(ctx context.Context) error {
@@ -252,7 +164,7 @@ func breakerColour(s team.BreakerState) terminal.Colour {
 }
 
 // findBreaker picks a breaker by name out of those of the store.
-func findBreaker(known []listedBreaker, s *store.Store, name string) (listedBreaker, error) {
+func findBreaker(known []roster.Breaker, s *store.Store, name string) (roster.Breaker, error) {
 	var names []string
 	for _, b := range known {
 		if b.Name == name {
@@ -260,7 +172,7 @@ func findBreaker(known []listedBreaker, s *store.Store, name string) (listedBrea
 		}
 		names = append(names, b.Name)
 	}
-	return listedBreaker{}, usagef("the store in %s has no breaker %q%s; `maestro breaker list` shows those that there are",
+	return roster.Breaker{}, usagef("the store in %s has no breaker %q%s; `maestro breaker list` shows those that there are",
 		s.Dir(), name, team.DidYouMean(name, names))
 }
 
@@ -284,7 +196,7 @@ func (a *app) showBreaker(ctx context.Context, name string) error {
 }
 
 // printBreaker shows one breaker.
-func (a *app) printBreaker(b listedBreaker) error {
+func (a *app) printBreaker(b roster.Breaker) error {
 	if a.output == outputJSON {
 		return a.printJSON(b)
 	}
@@ -334,7 +246,7 @@ func (a *app) setBreaker(ctx context.Context, name string, change func(context.C
 		return err
 	}
 	defer conn.Close()
-	known, err := a.knownBreakers(ctx, s, conn)
+	known, err := roster.Breakers(ctx, s, conn, a.env.Now())
 	if err != nil {
 		return err
 	}
@@ -357,7 +269,7 @@ func (a *app) setBreaker(ctx context.Context, name string, change func(context.C
 	if err := s.PutBreaker(ctx, answer.Status()); err != nil {
 		a.say("the store's copy of breaker %s lags behind: %v", name, err)
 	}
-	return a.printBreaker(listedBreaker{answer.Status().At(a.env.Now()), before.Agents})
+	return a.printBreaker(roster.Breaker{BreakerStatus: answer.Status().At(a.env.Now()), Agents: before.Agents})
 }
 
 // completeBreakers completes the names of the breakers that the store knows.
@@ -366,16 +278,11 @@ func (a *app) completeBreakers(cmd *cobra.Command, args []string, begun string) 
 	if err != nil || s == nil || len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+	known, _ := roster.Breakers(cmd.Context(), s, nil, a.env.Now())
 	var out []string
-	known, _ := s.Breakers(cmd.Context())
 	for _, b := range known {
 		out = append(out, b.Name)
 	}
-	behind, _ := a.agentsBehind(cmd.Context(), s)
-	for name := range behind {
-		out = append(out, name)
-	}
-	slices.Sort(out)
-	out = slices.DeleteFunc(slices.Compact(out), func(name string) bool { return !strings.HasPrefix(name, begun) })
+	out = slices.DeleteFunc(out, func(name string) bool { return !strings.HasPrefix(name, begun) })
 	return out, cobra.ShellCompDirectiveNoFileComp
 }

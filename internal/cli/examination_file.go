@@ -14,6 +14,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/host"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 // workerFile looks at a worker file and at what it needs of this machine.
@@ -27,7 +28,7 @@ func (d *examination) workerFile(ctx context.Context) {
 		d.faulty(path, err)
 		return
 	}
-	d.add("worker file", good, "", "%s has agents %s and checks %s", path, names(cfg.Agents), names(cfg.Checks))
+	d.add("worker file", good, "", "%s has agents %s and checks %s", path, terminal.Names(cfg.Agents), terminal.Names(cfg.Checks))
 	d.outside(cfg)
 	d.shortages(cfg)
 	d.bounded(ctx, "processes", func(d *examination, ctx context.Context) { d.processes(ctx, cfg, path) })

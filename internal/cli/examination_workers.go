@@ -3,12 +3,11 @@ package cli
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/buildinfo"
+	"github.com/maestro-hive/maestro/internal/roster"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
 )
@@ -43,7 +42,7 @@ func (d *examination) workers(ctx context.Context) {
 // liveWorker looks at a worker that is alive.
 func (d *examination) liveWorker(o team.Offer) {
 	check, now := "worker "+o.Worker, d.app.env.Now()
-	text := fmt.Sprintf("alive %s ago, with agents %s and checks %s%s", now.Sub(o.RenewedAt).Truncate(time.Second).Abs(), names(o.Agents), names(o.Checks), tells(o))
+	text := fmt.Sprintf("alive %s ago, with agents %s and checks %s%s", now.Sub(o.RenewedAt).Truncate(time.Second).Abs(), terminal.Names(o.Agents), terminal.Names(o.Checks), tells(o))
 	if mine := buildinfo.This().String(); o.Version != mine {
 		d.add(check, odd, "start it again with this build, or use the maestro of its own", "%s; it is version %s, and this program %s", text, terminal.Dash(o.Version), mine)
 	} else {
@@ -96,19 +95,21 @@ func (d *examination) served(ctx context.Context, t team.Team) {
 		}
 		return
 	}
-	doc, err := d.app.offered(ctx, d.store, d.conn, t)
+	now := d.app.env.Now()
+	doc, err := roster.Look(ctx, d.store, d.conn, t, now)
 	if err != nil {
 		d.add("agents", odd, "see that the store and Temporal can be read", "what workers offer is not known: %s", team.FirstLine(err.Error()))
 		return
 	}
+	offers, _ := d.store.Offers(ctx) // they could be read a moment ago
 	d.polled(doc)
 	if d.conn != nil {
-		d.strangers(ctx, doc)
+		d.strangers(doc, offers)
 	}
 	if t.Name == "" {
 		return
 	}
-	lacks := slices.DeleteFunc(doc.Missing, func(l team.Lack) bool { return strings.HasPrefix(l.Message, nobodyAsks) })
+	_, lacks := t.Lacks(offers, now)
 	for _, l := range lacks {
 		d.add("team "+t.Name, bad, l.Remedy, "%s", l.Message)
 	}
@@ -118,7 +119,7 @@ func (d *examination) served(ctx context.Context, t team.Team) {
 }
 
 // polled says who asks for the work of each agent, and of the sessions themselves.
-func (d *examination) polled(doc agentsDocument) {
+func (d *examination) polled(doc roster.Roster) {
 	var unasked []string
 	for _, q := range doc.Queues {
 		if len(q.Pollers) > 0 {
@@ -129,18 +130,17 @@ func (d *examination) polled(doc agentsDocument) {
 	}
 	if len(unasked) > 0 && len(doc.Workers) > 0 {
 		d.add("queues", bad, "see that the worker is connected to the same address and namespace, and that it does not just start",
-			nobodyAsks+" at %s, namespace %s, for the work of %s", d.conn.Address, d.conn.Namespace, terminal.Enumeration(unasked, "and"))
+			"nobody asks Temporal at %s, namespace %s, for the work of %s", d.conn.Address, d.conn.Namespace, terminal.Enumeration(unasked, "and"))
 	}
 }
 
 // strangers looks for workers that ask for this store's work and have no offer in it:
 // they serve a copy of it in another directory.
-func (d *examination) strangers(ctx context.Context, doc agentsDocument) {
+func (d *examination) strangers(doc roster.Roster, offers []team.Offer) {
 	known := map[string]bool{}
 	for _, w := range doc.Workers {
 		known[w.Identity] = true
 	}
-	offers, _ := d.store.Offers(ctx)
 	for _, o := range offers { // the dead are remembered by the server for a while
 		known[o.Identity] = true
 	}
@@ -162,7 +162,7 @@ func (d *examination) breakers(ctx context.Context) {
 	if d.store == nil {
 		return
 	}
-	known, err := d.app.knownBreakers(ctx, d.store, d.conn)
+	known, err := roster.Breakers(ctx, d.store, d.conn, d.app.env.Now())
 	if err != nil {
 		d.add("breakers", odd, "see that the store and Temporal can be read", "they cannot be listed: %s", team.FirstLine(err.Error()))
 		return

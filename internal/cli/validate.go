@@ -12,6 +12,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 // validateDocument is the document of `validate -o json`.
@@ -115,7 +116,7 @@ func lacking(t team.Team, cfg agent.Config, file string) []config.Fault {
 	for _, name := range t.AgentNames() {
 		if _, ok := cfg.Agents[name]; !ok {
 			faults = append(faults, config.Fault{File: file, Field: "agents", Message: fmt.Sprintf(
-				"has no agent %q, which team %s needs; it has %s", name, t.Name, names(cfg.Agents))})
+				"has no agent %q, which team %s needs; it has %s", name, t.Name, terminal.Names(cfg.Agents))})
 		}
 	}
 	agents := map[string]team.OfferedAgent{}
@@ -136,15 +137,8 @@ func lacking(t team.Team, cfg agent.Config, file string) []config.Fault {
 		if _, ok := cfg.Checks[use.Check]; !ok && !told[use.Check] {
 			told[use.Check] = true
 			faults = append(faults, config.Fault{File: file, Field: "checks", Message: fmt.Sprintf(
-				"has no check %q, which team %s needs; it has %s", use.Check, t.Name, names(cfg.Checks))})
+				"has no check %q, which team %s needs; it has %s", use.Check, t.Name, terminal.Names(cfg.Checks))})
 		}
 	}
 	return faults
-}
-
-func names[V any](m map[string]V) string {
-	if len(m) == 0 {
-		return "none"
-	}
-	return strings.Join(slices.Sorted(maps.Keys(m)), ", ")
 }

@@ -1,6 +1,8 @@
 package terminal
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -64,4 +66,12 @@ func Enumeration(words []string, last string) string {
 		return words[0]
 	}
 	return strings.Join(words[:n], ", ") + " " + last + " " + words[n]
+}
+
+// Names lists what a map has names for, in their order.
+func Names[V any](m map[string]V) string {
+	if len(m) == 0 {
+		return "none"
+	}
+	return strings.Join(slices.Sorted(maps.Keys(m)), ", ")
 }
