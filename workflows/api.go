@@ -24,6 +24,11 @@ var (
 	AttributeTokens = temporal.NewSearchAttributeKeyInt64("MaestroTokens")
 )
 
+// SearchAttributes are all of a session's.
+func SearchAttributes() []temporal.SearchAttributeKey {
+	return []temporal.SearchAttributeKey{AttributeTeam, AttributeStatus, AttributePhase, AttributeTokens}
+}
+
 // SessionInput starts a session.
 type SessionInput struct {
 	// Store is the id of the store that holds the blobs below.

@@ -52,8 +52,7 @@ func (a *app) closeTelemetry(t *telemetry.Telemetry) {
 
 // attributes knows the search attributes of the connection's namespace.
 func (a *app) attributes(conn *temporalio.Connection) *temporalio.SearchAttributes {
-	return temporalio.NewSearchAttributes(conn, conn.Namespace, a.env.Now,
-		workflows.AttributeTeam, workflows.AttributeStatus, workflows.AttributePhase, workflows.AttributeTokens)
+	return temporalio.NewSearchAttributes(conn, conn.Namespace, a.env.Now, workflows.SearchAttributes()...)
 }
 
 // storeDir is the state directory. Where it is not the usual one, a person is

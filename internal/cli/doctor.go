@@ -9,35 +9,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/devstack"
+	"github.com/maestro-hive/maestro/internal/doctor"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
-)
-
-// The results of a check.
-const (
-	good = "ok"
-	// odd is worth knowing and no reason not to start.
-	odd = "warning"
-	bad = "bad"
 )
 
 // doctorDocument is the document of `doctor -o json`.
 type doctorDocument struct {
 	// OK: no finding is bad.
-	OK       bool      `json:"ok"`
-	Findings []finding `json:"findings"`
-}
-
-// finding is what one check has found.
-type finding struct {
-	Check string `json:"check"`
-	// Result is ok, warning or bad.
-	Result  string `json:"result"`
-	Message string `json:"message"`
-	// Remedy says what to do; empty for ok.
-	Remedy string `json:"remedy,omitempty"`
-	// Command does it, for a shell, where one command can.
-	Command string `json:"command,omitempty"`
+	OK       bool             `json:"ok"`
+	Findings []doctor.Finding `json:"findings"`
 }
 
 // doctorFlags say what is looked at.
@@ -82,29 +64,17 @@ func (a *app) doctor(ctx context.Context, f doctorFlags) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	d := &examination{app: a, agents: cmp.Or(f.agents, a.environ.get("MAESTRO_AGENTS"))}
-	what := "sessions"
+	look, what := a.examineAll, "sessions"
 	if f.on {
-		what = "tickets"
-		if err := d.tickets(ctx, f.agents, f.jiraFlags); err != nil {
-			return err
-		}
-	} else {
-		var t team.Team
-		if f.team != "" {
-			var err error
-			if t, err = config.LoadTeam(f.team); err != nil {
-				return err
-			}
-		}
-		d.all(ctx, t)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
+		look, what = a.examineTickets, "tickets"
 	}
-	doc := doctorDocument{OK: true, Findings: d.findings}
-	for _, f := range d.findings {
-		doc.OK = doc.OK && f.Result != bad
+	found, err := look(ctx, f)
+	if err != nil {
+		return err
+	}
+	doc := doctorDocument{OK: true, Findings: found}
+	for _, f := range found {
+		doc.OK = doc.OK && f.Result != doctor.Bad
 	}
 	if a.output == outputJSON {
 		if err := a.printJSON(doc); err != nil {
@@ -119,17 +89,37 @@ func (a *app) doctor(ctx context.Context, f doctorFlags) error {
 	return nil
 }
 
+// examineAll looks at all that a session needs.
+func (a *app) examineAll(ctx context.Context, f doctorFlags) ([]doctor.Finding, error) {
+	var t team.Team
+	if f.team != "" {
+		var err error
+		if t, err = config.LoadTeam(f.team); err != nil {
+			return nil, err
+		}
+	}
+	server, err := devstack.FindServer(a.env.Executable)
+	if err != nil {
+		server = "" // which is a finding
+	}
+	return doctor.Examine(ctx, doctor.Options{
+		StateDir: a.stateDir, Agents: cmp.Or(f.agents, a.environ.get("MAESTRO_AGENTS")), Server: server,
+		Dial: a.dial, Again: a.again, Explain: a.sentence, Environ: a.environ, Getenv: a.environ.get,
+		Now: a.env.Now, Host: a.env.Host, PID: a.env.PID,
+	}, t)
+}
+
 const (
 	// resultWidth and checkWidth are those of the first columns; a longer name of a
 	// check has a line for itself.
-	resultWidth = len(odd) + 2
+	resultWidth = len(doctor.Warning) + 2
 	checkWidth  = 19
 )
 
 // writeFindings prints findings for people.
 func (a *app) writeFindings(doc doctorDocument) {
 	for _, f := range doc.Findings {
-		colour := map[string]terminal.Colour{good: terminal.Green, odd: terminal.Yellow, bad: terminal.Red}[f.Result]
+		colour := map[string]terminal.Colour{doctor.OK: terminal.Green, doctor.Warning: terminal.Yellow, doctor.Bad: terminal.Red}[f.Result]
 		head := a.palette.Paint(colour, f.Result) + strings.Repeat(" ", resultWidth-len(f.Result)) + f.Check
 		gap := checkWidth - utf8.RuneCountInString(f.Check)
 		if gap < 2 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/doctor"
 	"github.com/maestro-hive/maestro/internal/host"
 	"github.com/maestro-hive/maestro/internal/jira"
 	"github.com/maestro-hive/maestro/internal/store"
@@ -196,27 +197,27 @@ func (f jiraFlags) how() (team.HelpJira, error) {
 	return *t.Resolved().Help.Jira, nil
 }
 
-// tickets looks whether tickets could be made, without making one.
-func (d *examination) tickets(ctx context.Context, file string, f jiraFlags) error {
+// examineTickets looks whether tickets could be made, without making one.
+func (a *app) examineTickets(ctx context.Context, f doctorFlags) ([]doctor.Finding, error) {
 	how, err := f.how()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	client, _, err := d.app.jira(file)
+	client, _, err := a.jira(f.agents)
 	var trouble *team.TicketTrouble
 	switch {
 	case errors.As(err, &trouble):
-		d.add("jira", bad, "", "%s", trouble.Message)
-		return nil
+		return []doctor.Finding{{Check: "jira", Result: doctor.Bad, Message: trouble.Message}}, nil
 	case err != nil:
-		return err
+		return nil, err
 	}
-	for _, found := range client.Check(ctx, how) {
-		result := good
-		if !found.OK {
-			result = bad
+	var found []doctor.Finding
+	for _, c := range client.Check(ctx, how) {
+		result := doctor.OK
+		if !c.OK {
+			result = doctor.Bad
 		}
-		d.add("jira "+found.What, result, found.Remedy, "%s", found.Message)
+		found = append(found, doctor.Finding{Check: "jira " + c.What, Result: result, Message: c.Message, Remedy: c.Remedy})
 	}
-	return nil
+	return found, nil
 }

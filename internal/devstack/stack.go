@@ -11,8 +11,6 @@ import (
 	"slices"
 	"time"
 
-	"go.temporal.io/sdk/temporal"
-
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/buildinfo"
 	"github.com/maestro-hive/maestro/internal/config"
@@ -127,7 +125,7 @@ func Start(ctx context.Context, o Options) (_ *Stack, err error) {
 	k.server, err = startServer(ctx, serverOptions{
 		executable: o.Server, port: o.Port, uiPort: o.UIPort, headless: o.Headless,
 		database:   filepath.Join(o.Store.Dir(), "temporal", "temporal.db"),
-		attributes: searchAttributes(), stderr: o.Stderr, say: o.Say, now: o.Now,
+		attributes: workflows.SearchAttributes(), stderr: o.Stderr, say: o.Say, now: o.Now,
 	})
 	if err != nil {
 		return nil, err
@@ -148,13 +146,6 @@ func (k *Stack) WebUI() string { return k.server.ui }
 
 // Port is the Temporal server's.
 func (k *Stack) Port() int { return portOf(k.server.address) }
-
-// searchAttributes are those of a session.
-func searchAttributes() []temporal.SearchAttributeKey {
-	return []temporal.SearchAttributeKey{
-		workflows.AttributeTeam, workflows.AttributeStatus, workflows.AttributePhase, workflows.AttributeTokens,
-	}
-}
 
 // prepare does what can fail because of what a person wrote or runs, before
 // anything starts.

@@ -1,4 +1,4 @@
-package cli
+package doctor
 
 import (
 	"context"
@@ -30,28 +30,28 @@ const (
 
 // state looks at the state directory.
 func (d *examination) state(ctx context.Context) {
-	dir, note, err := config.StateDir(d.app.stateDir, d.app.environ.get, false)
+	dir, note, err := config.StateDir(d.options.StateDir, d.options.Getenv, false)
 	if err != nil {
 		what, remedy := remedyOf(err, "name a state directory with --state-dir or "+config.StateDirEnv)
-		d.add("store", bad, remedy, "%s", what)
+		d.add("store", Bad, remedy, "%s", what)
 		return
 	}
 	why := "the usual place"
 	switch {
-	case d.app.stateDir != "":
+	case d.options.StateDir != "":
 		why = "as --state-dir says"
-	case d.app.environ.get(config.StateDirEnv) != "":
+	case d.options.Getenv(config.StateDirEnv) != "":
 		why = "as " + config.StateDirEnv + " says"
 	case note != "":
 		_, why, _ = strings.Cut(note, ", ")
 	}
-	d.store, err = store.Open(dir, store.Options{Clock: d.app.env.Now})
+	d.store, err = store.Open(dir, store.Options{Clock: d.options.Now})
 	if err != nil {
 		d.unopened(dir, why, err)
 		d.elsewhere(ctx, dir)
 		return
 	}
-	d.add("store", good, "", "%s in %s, %s", d.store.ID(), dir, why)
+	d.add("store", OK, "", "%s in %s, %s", d.store.ID(), dir, why)
 	if d.owner(dir) {
 		d.writable(dir)
 	}
@@ -76,30 +76,30 @@ func (d *examination) unopened(dir, why string, err error) {
 			remedy = "make the directory, and let this user own it; or name another with --state-dir"
 			command = fmt.Sprintf("sudo install -d -m 700 -o %s %s", userName(os.Geteuid()), agent.ShellWord(dir))
 		}
-		d.add("store", odd, remedy, "there is no store in %s yet (%s)", dir, why).Command = command
+		d.add("store", Warning, remedy, "there is no store in %s yet (%s)", dir, why).Command = command
 	case errors.Is(err, fs.ErrPermission):
-		d.add("store", bad, "run this as the owner, or name another directory with --state-dir", "%s", err).Command = d.asOwner(dir)
+		d.add("store", Bad, "run this as the owner, or name another directory with --state-dir", "%s", err).Command = d.asOwner(dir)
 	default:
 		what, remedy := remedyOf(err, "see that the directory is there and yours, or name another with --state-dir")
-		d.add("store", bad, remedy, "%s (%s)", what, why)
+		d.add("store", Bad, remedy, "%s (%s)", what, why)
 	}
 }
 
 // elsewhere looks for a store with live workers in the other usual places, where none
 // was found.
 func (d *examination) elsewhere(ctx context.Context, dir string) {
-	for _, other := range config.UsualStateDirs(d.app.environ.get) {
+	for _, other := range config.UsualStateDirs(d.options.Getenv) {
 		if other == dir {
 			continue
 		}
-		s, err := store.Open(other, store.Options{Clock: d.app.env.Now})
+		s, err := store.Open(other, store.Options{Clock: d.options.Now})
 		if err != nil {
 			continue
 		}
 		offers, _ := s.Offers(ctx)
 		for _, o := range offers {
-			if o.Live(d.app.env.Now()) {
-				d.add("another store", odd, "name it, if it is the one that is meant", "worker %s serves the store in %s", o.Worker, other).
+			if o.Live(d.options.Now()) {
+				d.add("another store", Warning, "name it, if it is the one that is meant", "worker %s serves the store in %s", o.Worker, other).
 					Command = "maestro doctor --state-dir " + agent.ShellWord(other)
 				return
 			}
@@ -113,7 +113,7 @@ func (d *examination) owner(dir string) bool {
 	if !ok || uid == os.Geteuid() {
 		return true
 	}
-	d.add("store owner", odd, "work with it as its owner", "%s belongs to %s, and this is %s: what one makes there the other cannot read, or should not",
+	d.add("store owner", Warning, "work with it as its owner", "%s belongs to %s, and this is %s: what one makes there the other cannot read, or should not",
 		dir, userName(uid), userName(os.Geteuid())).Command = d.asOwner(dir)
 	return false
 }
@@ -153,18 +153,18 @@ func userName(uid int) string {
 
 // writable tries what a worker does with a store: write, lock, and go by its times.
 func (d *examination) writable(dir string) {
-	before := d.app.env.Now()
+	before := d.options.Now()
 	now, err := d.store.Clock()
 	if err != nil {
 		d.unwritable(dir, err)
 		return
 	}
-	d.add("store writable", good, "", "a file was written, and removed again")
+	d.add("store writable", OK, "", "a file was written, and removed again")
 	d.fileClock = now.Sub(before)
 	if err := d.store.CheckLocks(); err != nil {
-		d.add("store locks", bad, "move the store to a file system that knows flock: a local disk, or NFS version 4", "%s", err)
+		d.add("store locks", Bad, "move the store to a file system that knows flock: a local disk, or NFS version 4", "%s", err)
 	} else {
-		d.add("store locks", good, "", "of two that lock a file one is refused")
+		d.add("store locks", OK, "", "of two that lock a file one is refused")
 	}
 	d.clock("store clock", "the clock of the store's file system", "by the time of a file that was just written", d.fileClock)
 }
@@ -176,11 +176,11 @@ func (d *examination) unwritable(dir string, err error) {
 	case errors.Is(err, unix.EROFS):
 		remedy, command = "mount it so that it can be written", "sudo mount -o remount,rw "+agent.ShellWord(mountOf(dir))
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
-		remedy, command = "free space: old checkpoints and what nothing needs can go", d.app.again("checkpoints prune --dry-run")
+		remedy, command = "free space: old checkpoints and what nothing needs can go", d.options.Again("checkpoints prune --dry-run")
 	case errors.Is(err, fs.ErrPermission):
 		remedy, command = "give its owner the right to write", "chmod -R u+rwX "+agent.ShellWord(dir)
 	}
-	d.add("store writable", bad, remedy, "%s", err).Command = command
+	d.add("store writable", Bad, remedy, "%s", err).Command = command
 }
 
 // mountOf is the mount point that a directory is below.
@@ -206,11 +206,11 @@ func (d *examination) permissions(dir string) {
 		return // said already: the store could not be opened
 	}
 	if open := info.Mode().Perm() & 0o077; open != 0 {
-		d.add("store private", odd, "close it", "others may look into %s (mode %04o): it holds what agents saw and made", dir, info.Mode().Perm()).
+		d.add("store private", Warning, "close it", "others may look into %s (mode %04o): it holds what agents saw and made", dir, info.Mode().Perm()).
 			Command = "chmod 700 " + agent.ShellWord(dir)
 		return
 	}
-	d.add("store private", good, "", "only its owner can enter it")
+	d.add("store private", OK, "", "only its owner can enter it")
 }
 
 // space looks how much room there is, in bytes and in files.
@@ -226,18 +226,18 @@ func (d *examination) space(dir string) {
 // room says whether there is room for so many bytes and files; counted: the file
 // system has a limit on files at all.
 func (d *examination) room(bytes, files int64, counted bool) {
-	command := d.app.again("checkpoints prune --dry-run")
+	command := d.options.Again("checkpoints prune --dry-run")
 	text := terminal.Size(bytes) + " free"
 	if counted {
 		text += ", and room for " + terminal.Number(files) + " files"
 	}
 	switch {
 	case bytes < lowSpace:
-		d.add("store space", odd, "free space on its disk; old checkpoints and what nothing needs can go", "only %s", text).Command = command
+		d.add("store space", Warning, "free space on its disk; old checkpoints and what nothing needs can go", "only %s", text).Command = command
 	case counted && files < lowFiles:
-		d.add("store space", odd, "a blob is a file: remove files from its disk; old checkpoints and what nothing needs can go",
+		d.add("store space", Warning, "a blob is a file: remove files from its disk; old checkpoints and what nothing needs can go",
 			"%s free, but room for only %s (inodes)", terminal.Size(bytes), terminal.Number(files)+" files").Command = command
 	default:
-		d.add("store space", good, "", "%s", text)
+		d.add("store space", OK, "", "%s", text)
 	}
 }

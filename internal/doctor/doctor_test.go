@@ -1,4 +1,4 @@
-package cli
+package doctor
 
 import (
 	"errors"
@@ -12,7 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func examined() *examination { return &examination{app: &app{}} }
+func examined() *examination {
+	return &examination{options: Options{Again: func(command string) string { return "maestro " + command }}}
+}
 
 func TestRoomInBytesAndFiles(t *testing.T) {
 	t.Parallel()
@@ -21,16 +23,16 @@ func TestRoomInBytesAndFiles(t *testing.T) {
 		counted       bool
 		result, wants string
 	}{
-		{50 << 30, 1_000_000, true, good, "50.0 GiB free, and room for 1,000,000 files"},
-		{50 << 30, 0, false, good, "50.0 GiB free"}, // some file systems count no files
-		{100 << 20, 1_000_000, true, odd, "only 100.0 MiB free"},
-		{50 << 30, 900, true, odd, "room for only 900 files (inodes)"},
+		{50 << 30, 1_000_000, true, OK, "50.0 GiB free, and room for 1,000,000 files"},
+		{50 << 30, 0, false, OK, "50.0 GiB free"}, // some file systems count no files
+		{100 << 20, 1_000_000, true, Warning, "only 100.0 MiB free"},
+		{50 << 30, 900, true, Warning, "room for only 900 files (inodes)"},
 	} {
 		d := examined()
 		d.room(c.bytes, c.files, c.counted)
 		require.Equal(t, c.result, d.findings[0].Result)
 		require.Contains(t, d.findings[0].Message, c.wants)
-		require.Equal(t, c.result != good, d.findings[0].Command == "maestro checkpoints prune --dry-run")
+		require.Equal(t, c.result != OK, d.findings[0].Command == "maestro checkpoints prune --dry-run")
 	}
 }
 
@@ -47,7 +49,7 @@ func TestRemediesForAStoreThatCannotBeWritten(t *testing.T) {
 	} {
 		d := examined()
 		d.unwritable("/proc", c.err)
-		require.Equal(t, bad, d.findings[0].Result)
+		require.Equal(t, Bad, d.findings[0].Result)
 		require.NotEmpty(t, d.findings[0].Remedy)
 		require.True(t, strings.HasPrefix(d.findings[0].Command, c.want), d.findings[0].Command)
 	}
@@ -64,7 +66,7 @@ func TestClocksThatGoDifferently(t *testing.T) {
 		d := examined()
 		d.clock("clock", "it", "measured", ahead)
 		require.Equal(t, want, d.findings[0].Result+" "+d.findings[0].Message)
-		require.Equal(t, strings.HasPrefix(want, odd), d.findings[0].Command != "")
+		require.Equal(t, strings.HasPrefix(want, Warning), d.findings[0].Command != "")
 	}
 }
 

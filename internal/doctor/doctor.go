@@ -1,4 +1,4 @@
-package cli
+package doctor
 
 import (
 	"cmp"
@@ -10,12 +10,46 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/agent"
-	"github.com/maestro-hive/maestro/internal/devstack"
+	"github.com/maestro-hive/maestro/internal/buildinfo"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
 	"github.com/maestro-hive/maestro/internal/terminal"
 )
+
+// Options say what is examined, and what with.
+type Options struct {
+	// StateDir is the state directory that was named; empty: none, and the environment
+	// or the usual places have it.
+	StateDir string
+	// Agents is a worker file; empty: none is given.
+	Agents string
+	// Server is the path of the Temporal server's program; empty: there is none beside
+	// this program.
+	Server string
+	// Dial connects to Temporal.
+	Dial func(ctx context.Context) (*temporalio.Connection, error)
+	// Again is a subcommand of this program as a whole command, for a person to type
+	// where this one was typed; Explain is what a person reads of an error.
+	Again   func(command string) string
+	Explain func(err error) string
+	// Environ lists the environment, for programs that are run, and Getenv reads it.
+	Environ []string
+	Getenv  func(name string) string
+	// Now tells the time.
+	Now func() time.Time
+	// Host is the machine's name, and PID this process's number.
+	Host string
+	PID  int
+}
+
+// Examine looks at everything that a session needs, and at what the team needs, if it
+// has a name. What is not as it should be is a finding; it fails only when ctx ends.
+func Examine(ctx context.Context, o Options, t team.Team) ([]Finding, error) {
+	d := &examination{options: o}
+	d.all(ctx, t)
+	return d.findings, ctx.Err()
+}
 
 // lookPatience bounds each check, so that a disk or a server that hangs is a finding
 // and not the end of the rest.
@@ -23,20 +57,18 @@ const lookPatience = 6 * time.Second
 
 // examination collects findings.
 type examination struct {
-	app      *app
+	options  Options
 	store    *store.Store           // nil: there is none
 	conn     *temporalio.Connection // nil: it cannot be reached
-	findings []finding
-	// agents is the worker file; empty: none is given.
-	agents string
+	findings []Finding
 	// fileClock is how far the clock of the store's file system is ahead of this
 	// machine's.
 	fileClock time.Duration
 }
 
 // add notes a finding. The caller may still give it a command.
-func (d *examination) add(check, result, remedy, message string, args ...any) *finding {
-	d.findings = append(d.findings, finding{Check: check, Result: result, Message: fmt.Sprintf(message, args...), Remedy: remedy})
+func (d *examination) add(check, result, remedy, message string, args ...any) *Finding {
+	d.findings = append(d.findings, Finding{Check: check, Result: result, Message: fmt.Sprintf(message, args...), Remedy: remedy})
 	return &d.findings[len(d.findings)-1]
 }
 
@@ -60,7 +92,7 @@ func (d *examination) all(ctx context.Context, t team.Team) {
 func (d *examination) bounded(ctx context.Context, check string, look func(*examination, context.Context)) {
 	ctx, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
-	apart := &examination{app: d.app, store: d.store, conn: d.conn, agents: d.agents, fileClock: d.fileClock}
+	apart := &examination{options: d.options, store: d.store, conn: d.conn, fileClock: d.fileClock}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -71,24 +103,24 @@ func (d *examination) bounded(ctx context.Context, check string, look func(*exam
 		d.store, d.fileClock = apart.store, apart.fileClock
 		d.findings = append(d.findings, apart.findings...)
 	case <-ctx.Done():
-		d.add(check, bad, "see what hangs there: a disk, a mount, a program or a network", "no answer within %s", lookPatience)
+		d.add(check, Bad, "see what hangs there: a disk, a mount, a program or a network", "no answer within %s", lookPatience)
 	}
 }
 
 // program looks at this program, and those that it needs.
 func (d *examination) program(ctx context.Context) {
-	v := buildVersion()
-	d.add("program", good, "", "maestro %s, %s, Temporal SDK %s", v.Version, v.Go, terminal.Dash(v.SDK))
-	if path, err := devstack.FindServer(d.app.env.Executable); err != nil {
-		d.add("server program", odd, "build it, if `maestro dev` or `maestro demo` shall run here", "%s is not beside this program", devstack.ServerProgram).Command = "make build"
+	v := buildinfo.This()
+	d.add("program", OK, "", "maestro %s, %s, Temporal SDK %s", v.Version, v.Go, terminal.Dash(v.SDK))
+	if d.options.Server == "" {
+		d.add("server program", Warning, "build it, if `maestro dev` or `maestro demo` shall run here", "maestro-server is not beside this program").Command = "make build"
 	} else {
-		d.add("server program", good, "", "%s", path)
+		d.add("server program", OK, "", "%s", d.options.Server)
 	}
-	version, err := versionOf(ctx, "git", d.app.environ)
+	version, err := d.versionOf(ctx, "git")
 	if err != nil {
-		d.add("git", odd, "install it, if agents have `git: true`, or work shall be applied as a branch", "%s", err).Command = "sudo apt-get install git"
+		d.add("git", Warning, "install it, if agents have `git: true`, or work shall be applied as a branch", "%s", err).Command = "sudo apt-get install git"
 	} else {
-		d.add("git", good, "", "%s", version)
+		d.add("git", OK, "", "%s", version)
 	}
 }
 
@@ -96,15 +128,15 @@ func (d *examination) program(ctx context.Context) {
 const versionPatience = 4 * time.Second
 
 // versionOf asks a program for its version: the first line that it prints.
-func versionOf(ctx context.Context, program string, env environ) (string, error) {
-	path, err := inPath(program, env.get("PATH"))
+func (d *examination) versionOf(ctx context.Context, program string) (string, error) {
+	path, err := inPath(program, d.options.Getenv("PATH"))
 	if err != nil {
 		return "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, versionPatience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, "--version") // git, or a program that the worker file has agents start
-	cmd.Env = env
+	cmd.Env = d.options.Environ
 	cmd.WaitDelay = time.Second
 	out, err := cmd.Output()
 	switch {
@@ -131,7 +163,7 @@ func inPath(program, path string) (string, error) {
 
 // startWorker is a command that starts a worker.
 func (d *examination) startWorker() string {
-	return d.app.again("worker --agents " + agent.ShellWord(cmp.Or(d.agents, "agents.yaml")))
+	return d.options.Again("worker --agents " + agent.ShellWord(cmp.Or(d.options.Agents, "agents.yaml")))
 }
 
 // remedyOf parts an error's text: Maestro's say after their last semicolon what would
@@ -150,7 +182,7 @@ func (d *examination) unreached(err error) string {
 	if errors.As(err, &unreachable) {
 		return "nothing answers at " + unreachable.Address
 	}
-	return d.app.sentence(err)
+	return d.options.Explain(err)
 }
 
 // clockTolerance is how far clocks may be apart before it is said: offers of workers
@@ -161,12 +193,12 @@ const clockTolerance = 5 * time.Second
 func (d *examination) clock(check, whose, how string, ahead time.Duration) {
 	const remedy = "have all machines take the time from one source"
 	if ahead.Abs() <= clockTolerance {
-		d.add(check, good, "", "%s goes with this machine's, to %s (%s)", whose, ahead.Abs().Round(time.Millisecond), how)
+		d.add(check, OK, "", "%s goes with this machine's, to %s (%s)", whose, ahead.Abs().Round(time.Millisecond), how)
 		return
 	}
 	side := "ahead of"
 	if ahead < 0 {
 		side = "behind"
 	}
-	d.add(check, odd, remedy, "%s is %s %s this machine's (%s)", whose, ahead.Abs().Round(time.Second), side, how).Command = "sudo timedatectl set-ntp true"
+	d.add(check, Warning, remedy, "%s is %s %s this machine's (%s)", whose, ahead.Abs().Round(time.Second), side, how).Command = "sudo timedatectl set-ntp true"
 }

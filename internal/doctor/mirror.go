@@ -1,4 +1,4 @@
-package cli
+package doctor
 
 import (
 	"context"
@@ -16,22 +16,22 @@ func (d *examination) mirrors(ctx context.Context, conn *temporalio.Connection) 
 	}
 	open, err := temporalio.OpenSessions(ctx, conn, conn.Namespace, workflows.TeamSessionName, team.WorkflowQueue(d.store.ID()))
 	if err != nil {
-		d.add("mirror", odd, "", "the sessions that run cannot be listed: %s", team.FirstLine(err.Error()))
+		d.add("mirror", Warning, "", "the sessions that run cannot be listed: %s", team.FirstLine(err.Error()))
 		return
 	}
 	behind := 0
 	for key := range open {
-		w := &view.Watcher{Conn: conn, Store: d.store, Session: key.Session, Now: d.app.env.Now}
+		w := &view.Watcher{Conn: conn, Store: d.store, Session: key.Session, Now: d.options.Now}
 		lags, err := w.Lags(ctx)
 		if err != nil {
 			continue // it may have ended since
 		}
 		for _, what := range lags {
 			behind++
-			d.add("mirror", odd, "see that "+d.store.Dir()+" can be written and has room", "session %s: %s", key.Session, what)
+			d.add("mirror", Warning, "see that "+d.store.Dir()+" can be written and has room", "session %s: %s", key.Session, what)
 		}
 	}
 	if behind == 0 {
-		d.add("mirror", good, "", "up to date with %s", team.Count(len(open), "running session"))
+		d.add("mirror", OK, "", "up to date with %s", team.Count(len(open), "running session"))
 	}
 }

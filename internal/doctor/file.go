@@ -1,4 +1,4 @@
-package cli
+package doctor
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 
 // workerFile looks at a worker file and at what it needs of this machine.
 func (d *examination) workerFile(ctx context.Context) {
-	path := d.agents
+	path := d.options.Agents
 	if path == "" {
 		return
 	}
@@ -28,15 +28,15 @@ func (d *examination) workerFile(ctx context.Context) {
 		d.faulty(path, err)
 		return
 	}
-	d.add("worker file", good, "", "%s has agents %s and checks %s", path, terminal.Names(cfg.Agents), terminal.Names(cfg.Checks))
+	d.add("worker file", OK, "", "%s has agents %s and checks %s", path, terminal.Names(cfg.Agents), terminal.Names(cfg.Checks))
 	d.outside(cfg)
 	d.shortages(cfg)
 	d.bounded(ctx, "processes", func(d *examination, ctx context.Context) { d.processes(ctx, cfg, path) })
 	presets := cfg.Presets()
 	for _, name := range slices.Sorted(maps.Keys(presets)) {
 		d.bounded(ctx, name+" in file", func(d *examination, ctx context.Context) {
-			if version, err := versionOf(ctx, presets[name], d.app.environ); err == nil {
-				d.add(name+" in file", good, "", "%s, version %s", presets[name], version)
+			if version, err := d.versionOf(ctx, presets[name]); err == nil {
+				d.add(name+" in file", OK, "", "%s, version %s", presets[name], version)
 			}
 		})
 	}
@@ -46,7 +46,7 @@ func (d *examination) workerFile(ctx context.Context) {
 func (d *examination) faulty(path string, err error) {
 	var faults *config.Faults
 	if !errors.As(err, &faults) {
-		d.add("worker file", bad, "mend it", "%s", err)
+		d.add("worker file", Bad, "mend it", "%s", err)
 		return
 	}
 	for _, f := range faults.List {
@@ -54,18 +54,18 @@ func (d *examination) faulty(path string, err error) {
 		if f.Line > 0 {
 			where = fmt.Sprintf("%s:%d", path, f.Line)
 		}
-		d.add("worker file", bad, "mend it; a worker does not start with it", "%s: %s", where, f.Message)
+		d.add("worker file", Bad, "mend it; a worker does not start with it", "%s: %s", where, f.Message)
 	}
 }
 
 // outside looks at the credentials of those outside that workers tell of sessions.
 func (d *examination) outside(cfg agent.Config) {
-	getenv := d.app.environ.get
+	getenv := d.options.Getenv
 	if cfg.Jira != nil {
-		if _, err := host.Jira(*cfg.Jira, getenv, d.app.env.Now); err != nil {
-			d.add("jira", odd, "set it in the worker's environment", "%s", err)
+		if _, err := host.Jira(*cfg.Jira, getenv, d.options.Now); err != nil {
+			d.add("jira", Warning, "set it in the worker's environment", "%s", err)
 		} else {
-			d.add("jira", good, "", "%s; `maestro doctor --jira` asks it whether tickets can be made", cfg.Jira.URL)
+			d.add("jira", OK, "", "%s; `maestro doctor --jira` asks it whether tickets can be made", cfg.Jira.URL)
 		}
 	}
 	if cfg.Webhook == nil {
@@ -75,11 +75,11 @@ func (d *examination) outside(cfg agent.Config) {
 	for _, name := range []string{cfg.Webhook.URLEnv, cfg.Webhook.SecretEnv} {
 		if name != "" && getenv(name) == "" {
 			missing++
-			d.add("webhook", odd, "set "+name+" in the worker's environment", "%s is not set", name)
+			d.add("webhook", Warning, "set "+name+" in the worker's environment", "%s is not set", name)
 		}
 	}
 	if missing == 0 {
-		d.add("webhook", good, "", "its variables are set")
+		d.add("webhook", OK, "", "its variables are set")
 	}
 }
 
@@ -87,10 +87,10 @@ func (d *examination) outside(cfg agent.Config) {
 // there.
 func (d *examination) shortages(cfg agent.Config) {
 	short := map[string]bool{}
-	for _, lack := range cfg.Shortages(d.app.environ.get) {
-		result := odd
+	for _, lack := range cfg.Shortages(d.options.Getenv) {
+		result := Warning
 		if lack.Fatal {
-			result = bad
+			result = Bad
 		}
 		short[lack.Of] = true
 		d.add(lack.Of+" in file", result, lack.Remedy, "%s", lack.Message).Command = lack.Command
@@ -102,7 +102,7 @@ func (d *examination) shortages(cfg agent.Config) {
 		}
 	}
 	if len(fine) > 0 {
-		d.add("programs", good, "", "what agents %s start is there, and their variables are set", strings.Join(fine, ", "))
+		d.add("programs", OK, "", "what agents %s start is there, and their variables are set", strings.Join(fine, ", "))
 	}
 }
 
@@ -116,7 +116,7 @@ func (d *examination) processes(ctx context.Context, cfg agent.Config, path stri
 	if cfg.RunAs != "" {
 		how = "as " + cfg.RunAs
 		if os.Geteuid() != 0 {
-			d.add("processes", odd, "try it as the user that the worker runs as", "only root can run agents as %s, and this is %s", cfg.RunAs, userName(os.Geteuid())).
+			d.add("processes", Warning, "try it as the user that the worker runs as", "only root can run agents as %s, and this is %s", cfg.RunAs, userName(os.Geteuid())).
 				Command = "sudo maestro doctor --agents " + agent.ShellWord(path)
 			return
 		}
@@ -127,11 +127,11 @@ func (d *examination) processes(ctx context.Context, cfg agent.Config, path stri
 	switch err := d.run(ctx, cfg); {
 	case err != nil:
 		what, remedy := remedyOf(err, "mend `sandbox` or `run_as` of "+path)
-		d.add("processes", bad, remedy, "agents and checks cannot be run %s: %s", how, what)
+		d.add("processes", Bad, remedy, "agents and checks cannot be run %s: %s", how, what)
 	case cfg.RunAs == "" && os.Geteuid() == 0:
-		d.add("processes", odd, "write `run_as: nobody`, or a user of their own, into "+path+"; or start the worker as another user", "agents and checks run as root")
+		d.add("processes", Warning, "write `run_as: nobody`, or a user of their own, into "+path+"; or start the worker as another user", "agents and checks run as root")
 	default:
-		d.add("processes", good, "", "a program was run %s", how)
+		d.add("processes", OK, "", "a program was run %s", how)
 	}
 }
 
@@ -152,7 +152,7 @@ func (d *examination) run(ctx context.Context, cfg agent.Config) (err error) {
 		}
 	}
 	cfg.Checks = map[string]agent.CheckDefinition{tried: {Argv: []string{"true"}}}
-	set, err := agent.New(cfg, agent.Options{Getenv: d.app.environ.get, CacheRoot: filepath.Join(dir, "caches"), Now: d.app.env.Now})
+	set, err := agent.New(cfg, agent.Options{Getenv: d.options.Getenv, CacheRoot: filepath.Join(dir, "caches"), Now: d.options.Now})
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package cli
+package doctor
 
 import (
 	"context"
@@ -33,7 +33,7 @@ const (
 
 // connect reaches the Temporal that flags, environment and profile name.
 func (d *examination) connect(ctx context.Context) {
-	conn, err := d.app.dial(ctx)
+	conn, err := d.options.Dial(ctx)
 	var fault *temporalio.ConfigError
 	var refused *temporalio.RefusedError
 	var unreachable *temporalio.UnreachableError
@@ -41,15 +41,15 @@ func (d *examination) connect(ctx context.Context) {
 	case err == nil:
 		d.conn = conn
 	case errors.As(err, &fault):
-		d.add("temporal", bad, "mend the flag, the TEMPORAL_… variable or the profile that this is about", "%s", d.unreached(err))
+		d.add("temporal", Bad, "mend the flag, the TEMPORAL_… variable or the profile that this is about", "%s", d.unreached(err))
 	case errors.As(err, &refused):
 		what, remedy := remedyOf(err, "see which credentials it wants")
-		d.add("temporal", bad, remedy, "%s", what)
+		d.add("temporal", Bad, remedy, "%s", what)
 	case errors.As(err, &unreachable) && listens(ctx, unreachable.Address):
-		d.add("temporal", bad, "see that this is Temporal's gRPC port and that it is well; and whether it takes TLS (--tls), or does not (--tls=false)",
+		d.add("temporal", Bad, "see that this is Temporal's gRPC port and that it is well; and whether it takes TLS (--tls), or does not (--tls=false)",
 			"something listens at %s, and does not answer as Temporal does", unreachable.Address)
 	default:
-		d.add("temporal", bad, "start one on this machine, or say where it is with --address, TEMPORAL_ADDRESS or a profile", "%s", d.unreached(err)).
+		d.add("temporal", Bad, "start one on this machine, or say where it is with --address, TEMPORAL_ADDRESS or a profile", "%s", d.unreached(err)).
 			Command = "maestro dev"
 	}
 }
@@ -71,7 +71,7 @@ func (d *examination) temporal(ctx context.Context) {
 	d.bounded(ctx, "namespace", (*examination).namespace)
 	there := false
 	for _, f := range d.findings {
-		there = there || f.Check == "namespace" && f.Result != bad
+		there = there || f.Check == "namespace" && f.Result != Bad
 	}
 	if !there {
 		d.conn = nil // who has begun it, closes it
@@ -85,18 +85,18 @@ func (d *examination) temporal(ctx context.Context) {
 
 // server looks at the server's version and how fast it answers.
 func (d *examination) server(ctx context.Context) {
-	began := d.app.env.Now()
+	began := d.options.Now()
 	info, err := d.conn.WorkflowService().GetSystemInfo(ctx, &workflowservice.GetSystemInfoRequest{})
-	took := d.app.env.Now().Sub(began)
+	took := d.options.Now().Sub(began)
 	switch {
 	case err != nil:
-		d.add("temporal", odd, "see in the server's log why", "%s answers, but does not say what it is: %s", d.conn.Address, team.FirstLine(err.Error()))
+		d.add("temporal", Warning, "see in the server's log why", "%s answers, but does not say what it is: %s", d.conn.Address, team.FirstLine(err.Error()))
 	case older(info.GetServerVersion(), oldestServer):
-		d.add("temporal", odd, "upgrade the server to "+oldestServer+" or newer", "%s has version %s, which Maestro was never tried with", d.conn.Address, info.GetServerVersion())
+		d.add("temporal", Warning, "upgrade the server to "+oldestServer+" or newer", "%s has version %s, which Maestro was never tried with", d.conn.Address, info.GetServerVersion())
 	case took > slowAnswer:
-		d.add("temporal", odd, "bring them closer together: a phase takes some ten calls", "%s, version %s, takes %s to answer", d.conn.Address, info.GetServerVersion(), terminal.Span(took))
+		d.add("temporal", Warning, "bring them closer together: a phase takes some ten calls", "%s, version %s, takes %s to answer", d.conn.Address, info.GetServerVersion(), terminal.Span(took))
 	default:
-		d.add("temporal", good, "", "%s, version %s, answers in %s", d.conn.Address, info.GetServerVersion(), terminal.Span(max(took, time.Millisecond)))
+		d.add("temporal", OK, "", "%s, version %s, answers in %s", d.conn.Address, info.GetServerVersion(), terminal.Span(max(took, time.Millisecond)))
 	}
 }
 
@@ -121,23 +121,23 @@ func (d *examination) namespace(ctx context.Context) {
 	answer, err := d.conn.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: name})
 	switch {
 	case temporalio.NoNamespace(err):
-		d.add("namespace", bad, "make it, or name another with --namespace", "%s has no namespace %q", d.conn.Address, name).
+		d.add("namespace", Bad, "make it, or name another with --namespace", "%s has no namespace %q", d.conn.Address, name).
 			Command = fmt.Sprintf("temporal operator namespace create --address %s --namespace %s --retention 7d", d.conn.Address, name)
 		return
 	case err != nil:
-		d.add("namespace", odd, "let these credentials describe the namespace, to have it checked", "nothing is said about %s: %s", name, team.FirstLine(err.Error()))
+		d.add("namespace", Warning, "let these credentials describe the namespace, to have it checked", "nothing is said about %s: %s", name, team.FirstLine(err.Error()))
 		return
 	}
 	keeps := answer.GetConfig().GetWorkflowExecutionRetentionTtl().AsDuration()
 	can := answer.GetNamespaceInfo().GetCapabilities()
 	switch {
 	case !can.GetSyncUpdate():
-		d.add("namespace", bad, "switch on the server's dynamic setting frontend.enableUpdateWorkflowExecution", "%s refuses Updates, by which people answer sessions and rounds tell breakers", name)
+		d.add("namespace", Bad, "switch on the server's dynamic setting frontend.enableUpdateWorkflowExecution", "%s refuses Updates, by which people answer sessions and rounds tell breakers", name)
 	case keeps > 0 && keeps < leastRetention:
-		d.add("namespace", odd, "keep them over a weekend at least", "%s forgets sessions %s after their end: by then only the store knows them", name, brief(keeps)).
+		d.add("namespace", Warning, "keep them over a weekend at least", "%s forgets sessions %s after their end: by then only the store knows them", name, brief(keeps)).
 			Command = fmt.Sprintf("temporal operator namespace update --address %s --namespace %s --retention 7d", d.conn.Address, name)
 	default:
-		d.add("namespace", good, "", "%s, which keeps sessions for %s after their end", name, brief(keeps))
+		d.add("namespace", OK, "", "%s, which keeps sessions for %s after their end", name, brief(keeps))
 	}
 }
 
@@ -151,10 +151,10 @@ func brief(d time.Duration) string {
 
 // serverClock compares the server's clock with this machine's.
 func (d *examination) serverClock(ctx context.Context) {
-	queue, identity := "maestro-doctor", fmt.Sprintf("maestro-doctor-%d@%s/%d", d.app.env.PID, d.app.env.Host, d.app.env.Now().UnixNano())
-	offset, err := temporalio.ClockOffset(ctx, d.conn, queue, identity, d.app.env.Now)
+	queue, identity := "maestro-doctor", fmt.Sprintf("maestro-doctor-%d@%s/%d", d.options.PID, d.options.Host, d.options.Now().UnixNano())
+	offset, err := temporalio.ClockOffset(ctx, d.conn, queue, identity, d.options.Now)
 	if err != nil {
-		d.add("server clock", odd, "let these credentials poll task queue "+queue+", to have it compared", "it cannot be compared: %s", team.FirstLine(err.Error()))
+		d.add("server clock", Warning, "let these credentials poll task queue "+queue+", to have it compared", "it cannot be compared: %s", team.FirstLine(err.Error()))
 		return
 	}
 	d.clock("server clock", "Temporal's clock", "by the time that it notes of a poll, ±"+max(offset.Within, time.Millisecond).Round(time.Millisecond).String(), offset.Ahead)
@@ -163,9 +163,9 @@ func (d *examination) serverClock(ctx context.Context) {
 // searchAttributes looks whether the namespace has those that sessions are found by.
 func (d *examination) searchAttributes(ctx context.Context) {
 	const check = "search attributes"
-	missing, err := d.app.attributes(d.conn).Missing(ctx)
+	missing, err := temporalio.NewSearchAttributes(d.conn, d.conn.Namespace, d.options.Now, workflows.SearchAttributes()...).Missing(ctx)
 	if err != nil {
-		d.add(check, odd, "let these credentials list them, to have it checked", "they cannot be listed (%s); sessions go without them", team.FirstLine(err.Error()))
+		d.add(check, Warning, "let these credentials list them, to have it checked", "they cannot be listed (%s); sessions go without them", team.FirstLine(err.Error()))
 		return
 	}
 	has, err := d.conn.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: d.conn.Namespace})
@@ -182,7 +182,7 @@ func (d *examination) searchAttributes(ctx context.Context) {
 	}
 	where := " --address " + d.conn.Address
 	if len(absent) > 0 {
-		d.add(check, odd, "add them", "%s missing; sessions run without them, and cannot be found by them", attributeNames(absent)).
+		d.add(check, Warning, "add them", "%s missing; sessions run without them, and cannot be found by them", attributeNames(absent)).
 			Command = temporalio.AddCommand(d.conn.Namespace, absent) + where
 	}
 	if len(wrong) > 0 {
@@ -190,11 +190,11 @@ func (d *examination) searchAttributes(ctx context.Context) {
 		for _, key := range wrong {
 			command += " --name " + key.GetName()
 		}
-		d.add(check, odd, "remove them, if nobody else uses them, and add them again", "%s of another type than sessions write; sessions run without them, and cannot be found by them", attributeNames(wrong)).
+		d.add(check, Warning, "remove them, if nobody else uses them, and add them again", "%s of another type than sessions write; sessions run without them, and cannot be found by them", attributeNames(wrong)).
 			Command = command + where + " && " + temporalio.AddCommand(d.conn.Namespace, wrong) + where
 	}
 	if len(missing) == 0 {
-		d.add(check, good, "", "all there")
+		d.add(check, OK, "", "all there")
 	}
 }
 
@@ -218,14 +218,14 @@ func (d *examination) pruning(ctx context.Context, conn *temporalio.Connection) 
 	described, err := conn.ScheduleClient().GetHandle(ctx, workflows.PruneID(d.store.ID())).Describe(ctx)
 	switch {
 	case temporalio.NotFound(err):
-		d.add("store pruning", good, "", "no schedule; `maestro checkpoints prune --schedule 24h` makes one")
+		d.add("store pruning", OK, "", "no schedule; `maestro checkpoints prune --schedule 24h` makes one")
 	case err != nil:
-		d.add("store pruning", odd, "let these credentials describe schedules, to have it checked", "its schedule cannot be read: %s", team.FirstLine(err.Error()))
+		d.add("store pruning", Warning, "let these credentials describe schedules, to have it checked", "its schedule cannot be read: %s", team.FirstLine(err.Error()))
 	default:
 		every := "on a schedule"
 		if spec := described.Schedule.Spec; spec != nil && len(spec.Intervals) == 1 {
 			every = "every " + spec.Intervals[0].Every.String()
 		}
-		d.add("store pruning", good, "", "%s, by schedule %s", every, workflows.PruneID(d.store.ID()))
+		d.add("store pruning", OK, "", "%s, by schedule %s", every, workflows.PruneID(d.store.ID()))
 	}
 }

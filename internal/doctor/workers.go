@@ -1,4 +1,4 @@
-package cli
+package doctor
 
 import (
 	"context"
@@ -22,12 +22,12 @@ func (d *examination) workers(ctx context.Context) {
 	}
 	offers, err := d.store.Offers(ctx)
 	if err != nil {
-		d.add("workers", bad, "see that the store's directory can be read", "%s", err)
+		d.add("workers", Bad, "see that the store's directory can be read", "%s", err)
 		return
 	}
 	live := 0
 	for _, o := range offers {
-		if o.Live(d.app.env.Now()) {
+		if o.Live(d.options.Now()) {
 			live++
 			d.liveWorker(o)
 		} else {
@@ -35,18 +35,18 @@ func (d *examination) workers(ctx context.Context) {
 		}
 	}
 	if live == 0 {
-		d.add("workers", bad, "start one", "no worker serves the store %s", d.store.ID()).Command = d.startWorker()
+		d.add("workers", Bad, "start one", "no worker serves the store %s", d.store.ID()).Command = d.startWorker()
 	}
 }
 
 // liveWorker looks at a worker that is alive.
 func (d *examination) liveWorker(o team.Offer) {
-	check, now := "worker "+o.Worker, d.app.env.Now()
+	check, now := "worker "+o.Worker, d.options.Now()
 	text := fmt.Sprintf("alive %s ago, with agents %s and checks %s%s", now.Sub(o.RenewedAt).Truncate(time.Second).Abs(), terminal.Names(o.Agents), terminal.Names(o.Checks), tells(o))
 	if mine := buildinfo.This().String(); o.Version != mine {
-		d.add(check, odd, "start it again with this build, or use the maestro of its own", "%s; it is version %s, and this program %s", text, terminal.Dash(o.Version), mine)
+		d.add(check, Warning, "start it again with this build, or use the maestro of its own", "%s; it is version %s, and this program %s", text, terminal.Dash(o.Version), mine)
 	} else {
-		d.add(check, good, "", "%s", text)
+		d.add(check, OK, "", "%s", text)
 	}
 	_, written, err := d.store.OfferFile(o.Worker)
 	if err != nil {
@@ -62,14 +62,14 @@ func (d *examination) liveWorker(o team.Offer) {
 // lies there until the worker comes back.
 func (d *examination) deadWorker(o team.Offer) {
 	path, _, err := d.store.OfferFile(o.Worker)
-	age := d.app.env.Now().Sub(o.RenewedAt)
+	age := d.options.Now().Sub(o.RenewedAt)
 	switch {
 	case err != nil: // it has just ended
 	case age > longDead:
-		d.add("worker "+o.Worker, odd, "start it again on its machine, or forget it", "on %s, not heard of for %s", o.Host, brief(age.Truncate(time.Hour))).
+		d.add("worker "+o.Worker, Warning, "start it again on its machine, or forget it", "on %s, not heard of for %s", o.Host, brief(age.Truncate(time.Hour))).
 			Command = "rm " + agent.ShellWord(path)
 	default:
-		d.add("worker "+o.Worker, odd, "start it again on "+o.Host+"; its work has gone to others, or waits", "on %s, not heard of for %s", o.Host, terminal.Span(age)).
+		d.add("worker "+o.Worker, Warning, "start it again on "+o.Host+"; its work has gone to others, or waits", "on %s, not heard of for %s", o.Host, terminal.Span(age)).
 			Command = d.startWorker()
 	}
 }
@@ -91,14 +91,14 @@ func tells(o team.Offer) string {
 func (d *examination) served(ctx context.Context, t team.Team) {
 	if d.store == nil {
 		if t.Name != "" {
-			d.add("team "+t.Name, bad, "start one", "there is no store, and so no worker that serves it").Command = d.startWorker()
+			d.add("team "+t.Name, Bad, "start one", "there is no store, and so no worker that serves it").Command = d.startWorker()
 		}
 		return
 	}
-	now := d.app.env.Now()
+	now := d.options.Now()
 	doc, err := roster.Look(ctx, d.store, d.conn, t, now)
 	if err != nil {
-		d.add("agents", odd, "see that the store and Temporal can be read", "what workers offer is not known: %s", team.FirstLine(err.Error()))
+		d.add("agents", Warning, "see that the store and Temporal can be read", "what workers offer is not known: %s", team.FirstLine(err.Error()))
 		return
 	}
 	offers, _ := d.store.Offers(ctx) // they could be read a moment ago
@@ -111,10 +111,10 @@ func (d *examination) served(ctx context.Context, t team.Team) {
 	}
 	_, lacks := t.Lacks(offers, now)
 	for _, l := range lacks {
-		d.add("team "+t.Name, bad, l.Remedy, "%s", l.Message)
+		d.add("team "+t.Name, Bad, l.Remedy, "%s", l.Message)
 	}
 	if len(lacks) == 0 {
-		d.add("team "+t.Name, good, "", "all that it needs is offered")
+		d.add("team "+t.Name, OK, "", "all that it needs is offered")
 	}
 }
 
@@ -123,13 +123,13 @@ func (d *examination) polled(doc roster.Roster) {
 	var unasked []string
 	for _, q := range doc.Queues {
 		if len(q.Pollers) > 0 {
-			d.add(q.For, good, "", "asked for by %s", terminal.Enumeration(q.Pollers, "and"))
+			d.add(q.For, OK, "", "asked for by %s", terminal.Enumeration(q.Pollers, "and"))
 		} else {
 			unasked = append(unasked, q.For)
 		}
 	}
 	if len(unasked) > 0 && len(doc.Workers) > 0 {
-		d.add("queues", bad, "see that the worker is connected to the same address and namespace, and that it does not just start",
+		d.add("queues", Bad, "see that the worker is connected to the same address and namespace, and that it does not just start",
 			"nobody asks Temporal at %s, namespace %s, for the work of %s", d.conn.Address, d.conn.Namespace, terminal.Enumeration(unasked, "and"))
 	}
 }
@@ -150,7 +150,7 @@ func (d *examination) strangers(doc roster.Roster, offers []team.Offer) {
 				continue
 			}
 			known[identity] = true
-			d.add("same store", odd, "if this is said in two minutes, too: have it use the directory "+d.store.Dir()+", or this command the worker's, with --state-dir",
+			d.add("same store", Warning, "if this is said in two minutes, too: have it use the directory "+d.store.Dir()+", or this command the worker's, with --state-dir",
 				"%s has asked for the work of store %s, and is not known in this directory: it has just ended, or it uses another copy of the store",
 				identity, d.store.ID())
 		}
@@ -162,9 +162,9 @@ func (d *examination) breakers(ctx context.Context) {
 	if d.store == nil {
 		return
 	}
-	known, err := roster.Breakers(ctx, d.store, d.conn, d.app.env.Now())
+	known, err := roster.Breakers(ctx, d.store, d.conn, d.options.Now())
 	if err != nil {
-		d.add("breakers", odd, "see that the store and Temporal can be read", "they cannot be listed: %s", team.FirstLine(err.Error()))
+		d.add("breakers", Warning, "see that the store and Temporal can be read", "they cannot be listed: %s", team.FirstLine(err.Error()))
 		return
 	}
 	open := 0
@@ -177,10 +177,10 @@ func (d *examination) breakers(ctx context.Context) {
 		if b.OpenUntil != nil {
 			until = "until " + terminal.Moment(b.OpenUntil)
 		}
-		d.add("breaker "+b.Name, odd, "mend what it says; it closes by itself then, unless somebody opened it by hand: close it", "%s, %s: %s", b.State, until, b.Because()).
-			Command = d.app.again("breaker reset " + b.Name)
+		d.add("breaker "+b.Name, Warning, "mend what it says; it closes by itself then, unless somebody opened it by hand: close it", "%s, %s: %s", b.State, until, b.Because()).
+			Command = d.options.Again("breaker reset " + b.Name)
 	}
 	if open == 0 && len(known) > 0 {
-		d.add("breakers", good, "", "%s closed", terminal.Verbed(len(known), "breaker", "is", "are"))
+		d.add("breakers", OK, "", "%s closed", terminal.Verbed(len(known), "breaker", "is", "are"))
 	}
 }
