@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/apply"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -35,36 +36,10 @@ type applyDocument struct {
 	Dir    string `json:"dir,omitempty"`
 	DryRun bool   `json:"dry_run,omitempty"`
 	// Files is what the session has changed.
-	Files     []appliedFile   `json:"files"`
-	Conflicts []applyConflict `json:"conflicts"`
-	Branch    *appliedBranch  `json:"branch,omitempty"`
-	Patch     string          `json:"patch,omitempty"`
-}
-
-// appliedFile is a file that a session has changed.
-type appliedFile struct {
-	Path string `json:"path"`
-	// Change is added, changed or removed.
-	Change string `json:"change"`
-	// Already: it was as the session has it, so that there was nothing to do.
-	Already bool `json:"already,omitempty"`
-}
-
-// applyConflict is a path that is not as the session began with it.
-type applyConflict struct {
-	Path   string `json:"path"`
-	Reason string `json:"reason"`
-	// Blocked: not even --force writes there.
-	Blocked bool `json:"blocked,omitempty"`
-}
-
-// appliedBranch is the branch that holds a session's work.
-type appliedBranch struct {
-	Name string `json:"name"`
-	// Commit is the new one, empty where none was made; Parent is the one that it
-	// is made on, empty for a repository without commits.
-	Commit string `json:"commit"`
-	Parent string `json:"parent"`
+	Files     []apply.File     `json:"files"`
+	Conflicts []apply.Conflict `json:"conflicts"`
+	Branch    *apply.Branch    `json:"branch,omitempty"`
+	Patch     string           `json:"patch,omitempty"`
 }
 
 func newApply(a *app) *cobra.Command {
@@ -113,7 +88,7 @@ func (a *app) apply(ctx context.Context, o applyOptions, session string, branch 
 	}
 	doc := applyDocument{
 		Session: session, Checkpoint: k.Name, Phase: k.CurrentPhase, DryRun: o.dryRun,
-		Files: []appliedFile{}, Conflicts: []applyConflict{},
+		Files: []apply.File{}, Conflicts: []apply.Conflict{},
 	}
 	if e, err := k.store.Execution(k.key); err == nil {
 		doc.Status = e.Status.Status
@@ -121,24 +96,35 @@ func (a *app) apply(ctx context.Context, o applyOptions, session string, branch 
 	if doc.Status != "" && !doc.Status.Closed() {
 		a.say("session %s has not ended (%s): this is %s", session, doc.Status, k.newest().name)
 	}
-	source := a.sourceOf(k.store, k.key)
+	work, source := apply.Work{StoredCheckpoint: k.StoredCheckpoint, Store: k.store}, a.sourceOf(k.store, k.key)
 	switch {
 	case o.patch:
-		err = a.applyPatch(ctx, k, o, source, doc)
+		err = a.applyPatch(ctx, work, o, source, doc)
 	default:
 		if doc.Dir, err = a.applyDir(o, source); err != nil {
 			return err
 		}
 		if o.branch != "" {
-			err = a.applyBranch(ctx, k, o, source, doc)
+			err = a.applyBranch(ctx, work, o, source, doc)
 		} else {
-			err = a.applyFiles(ctx, k, o, doc)
+			err = a.applyFiles(ctx, work, o, doc)
 		}
 	}
 	if errors.Is(err, team.ErrNotFound) && len(o.paths) > 0 {
 		return usagef("%w", err)
 	}
 	return err
+}
+
+// target is a directory for the part of a session's work that was asked for.
+func (a *app) target(dir string, o applyOptions) apply.Target {
+	return apply.Target{Dir: dir, Paths: o.paths, Force: o.force, DryRun: o.dryRun, Environ: a.environ}
+}
+
+// has is the document with what was done.
+func (d applyDocument) has(out apply.Outcome) applyDocument {
+	d.Files, d.Conflicts = append(d.Files, out.Files...), append(d.Conflicts, out.Conflicts...)
+	return d
 }
 
 // applyDir is the directory to write to.
@@ -158,24 +144,17 @@ func (a *app) applyDir(o applyOptions, source team.Source) (string, error) {
 	return dir, nil
 }
 
-// applyPatch prints what a session has changed as a patch. Its paths begin at the
-// top of the repository that the directory is in, as `git apply` takes them.
-func (a *app) applyPatch(ctx context.Context, k kept, o applyOptions, source team.Source, doc applyDocument) error {
-	var prefix string
-	if dir, err := a.applyDir(o, source); err == nil {
-		prefix = a.gitIn(dir).says(ctx, "rev-parse", "--show-prefix")
-	} else if o.dir != "" {
+// applyPatch prints what a session has changed as a patch.
+func (a *app) applyPatch(ctx context.Context, w apply.Work, o applyOptions, source team.Source, doc applyDocument) error {
+	dir, err := a.applyDir(o, source)
+	if err != nil && o.dir != "" {
 		return err
 	}
-	var text strings.Builder
-	for d, err := range k.store.Patch(ctx, k.Workspace, k.Tree, store.PatchOptions{Paths: o.paths, Binary: true, Prefix: prefix}) {
-		if err != nil {
-			return err
-		}
-		text.WriteString(d.Text)
-		doc.Files = append(doc.Files, appliedFile{Path: d.Path, Change: changeOf(d.Had, d.Has)})
+	text, prefix, files, err := apply.Patch(ctx, w, a.target(dir, o))
+	if err != nil {
+		return err
 	}
-	doc.Patch = text.String()
+	doc.Patch, doc.Files = text, append(doc.Files, files...)
 	switch {
 	case a.output == outputJSON:
 		return a.printJSON(doc)
@@ -188,33 +167,69 @@ func (a *app) applyPatch(ctx context.Context, k kept, o applyOptions, source tea
 }
 
 // applyFiles writes what a session has changed into a directory.
-func (a *app) applyFiles(ctx context.Context, k kept, o applyOptions, doc applyDocument) (err error) {
-	p, err := k.store.PlanApply(ctx, doc.Dir, k.Workspace, k.Tree, o.paths)
-	if err != nil {
+func (a *app) applyFiles(ctx context.Context, w apply.Work, o applyOptions, doc applyDocument) error {
+	out, err := apply.Files(ctx, w, a.target(doc.Dir, o))
+	var begun *apply.WriteError
+	switch doc = doc.has(out); {
+	case errors.As(err, &begun):
+		return fmt.Errorf("%w\nsome files may have been written to %s; `%s` again writes the rest", err, doc.Dir, a.again("apply "+doc.Session))
+	case err != nil:
 		return err
-	}
-	defer func() { err = errors.Join(err, p.Close()) }()
-	blocked := false
-	for _, l := range p.Landings {
-		doc.Files = append(doc.Files, appliedFile{Path: l.Path, Change: changeOf(l.Had, l.Has), Already: l.Already})
-		if l.Conflict != "" {
-			doc.Conflicts = append(doc.Conflicts, applyConflict{l.Path, l.Conflict, l.Blocked})
-			blocked = blocked || l.Blocked
-		}
-	}
-	if len(doc.Conflicts) > 0 && (!o.force || blocked) {
+	case out.Refused:
 		return a.refuseConflicts(doc, "nothing was written to "+doc.Dir)
-	}
-	if !o.dryRun {
-		if err := p.Write(ctx); err != nil {
-			return fmt.Errorf("%w\nsome files may have been written to %s; `%s` again writes the rest", err, doc.Dir, a.again("apply "+doc.Session))
-		}
-	}
-	if a.output == outputJSON {
+	case a.output == outputJSON:
 		return a.printJSON(doc)
 	}
 	a.tellApplied(doc)
 	return nil
+}
+
+// applyBranch makes a commit on a branch of what a session has changed.
+func (a *app) applyBranch(ctx context.Context, w apply.Work, o applyOptions, source team.Source, doc applyDocument) error {
+	out, err := apply.Commit(ctx, w, a.target(doc.Dir, o), o.branch, source.Commit)
+	for _, who := range out.Unnamed {
+		a.say("git does not know who you are (user.name, user.email), so the commit's %s is Maestro", who)
+	}
+	doc = doc.has(out.Outcome)
+	doc.Branch = &out.Branch
+	switch {
+	case err != nil:
+		return err
+	case out.Refused:
+		return a.refuseConflicts(doc, "no commit was made on "+cmp.Or(apply.Short(out.Branch.Parent), "nothing"))
+	case a.output == outputJSON:
+		return a.printJSON(doc)
+	}
+	a.tellCommitted(out, doc.DryRun)
+	return nil
+}
+
+// tellCommitted says which commit was made, or would be, and what it holds.
+func (a *app) tellCommitted(out apply.Committed, dryRun bool) {
+	name, parent := out.Branch.Name, apply.Short(out.Branch.Parent)
+	if !out.Changed {
+		a.say("nothing differs from %s, so no branch was made", cmp.Or(parent, "an empty tree"))
+		return
+	}
+	written := 0
+	for _, f := range out.Files {
+		if !f.Already {
+			written++
+			a.print("%-8s %s", f.Change, team.Printable(out.Prefix+f.Path))
+		}
+	}
+	on := "without a parent"
+	if parent != "" {
+		on = "on " + parent
+	}
+	if dryRun {
+		a.say("would commit %s %s, as branch %s", team.Count(written, "file"), on, name)
+		return
+	}
+	a.say("branch %s: commit %s with %s, %s; take it over with `git merge %s`", name, apply.Short(out.Branch.Commit), team.Count(written, "file"), on, name)
+	if out.Head != out.Branch.Parent && parent != "" {
+		a.say("what is checked out has moved on since the session was started, from %s to %s", parent, apply.Short(out.Head))
+	}
 }
 
 // alreadySo says how many files were not written, since there was no need.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/maestro-hive/maestro/internal/apply"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 )
@@ -21,7 +22,7 @@ func (a *app) source(ctx context.Context, o runOptions) *team.Source {
 	}
 	return &team.Source{
 		Host: a.env.Host, Dir: dir, Include: o.include,
-		Commit: a.gitIn(dir).says(ctx, "rev-parse", "--verify", "--quiet", "HEAD^{commit}"),
+		Commit: apply.Head(ctx, dir, a.environ),
 	}
 }
 

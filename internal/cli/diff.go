@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/maestro-hive/maestro/internal/apply"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
@@ -148,36 +149,25 @@ func (a *app) diff(ctx context.Context, o diffOptions, args []string) error {
 }
 
 func describeFile(d store.PathDiff, stat bool) changedFile {
-	f := changedFile{Path: d.Path, Change: changeOf(d.Had, d.Has), Added: d.Added, Removed: d.Removed, Binary: d.Opaque}
+	f := changedFile{Path: d.Path, Change: apply.ChangeOf(d.Had, d.Has), Added: d.Added, Removed: d.Removed, Binary: d.Opaque}
 	if !stat {
 		f.Diff = d.Text
 	}
 	return f
 }
 
-// changeOf names what has become of a path.
-func changeOf(had, has bool) string {
-	switch {
-	case !had:
-		return "added"
-	case !has:
-		return "removed"
-	}
-	return "changed"
-}
-
 // writePatch prints a patch as it is, but to a terminal in colours and without what
 // would change the terminal's state.
 func (a *app) writePatch(patch string) error {
 	if a.env.IsTerminal(a.env.Stdout) {
-		patch = a.paintedCell(patch)
+		patch = a.painted(patch)
 	}
 	_, err := io.WriteString(a.env.Stdout, patch)
 	return err
 }
 
 // painted is a patch made safe, in colours where there are any.
-func (a *app) paintedCell(patch string) string {
+func (a *app) painted(patch string) string {
 	var b strings.Builder
 	for line := range strings.Lines(patch) {
 		b.WriteString(a.palette.Paint(diffColour(line), strings.TrimSuffix(terminal.Harmless(line), "\n")) + "\n")

@@ -7,6 +7,7 @@ import (
 
 	"go.temporal.io/api/serviceerror"
 
+	"github.com/maestro-hive/maestro/internal/apply"
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/devstack"
 	"github.com/maestro-hive/maestro/internal/store"
@@ -70,12 +71,13 @@ func exitCode(err error) int {
 	var path *store.RefusedError
 	var other *view.OtherWorkflowError
 	var setup *devstack.SetupError
+	var refusedBranch *apply.RefusedError
 	switch {
 	case err == nil:
 		return exitDone
 	case errors.As(err, &coded):
 		return coded.code
-	case errors.As(err, &faults), errors.As(err, &connection), errors.As(err, &path), errors.As(err, &other), temporalio.NoNamespace(err):
+	case errors.As(err, &faults), errors.As(err, &connection), errors.As(err, &path), errors.As(err, &other), errors.As(err, &refusedBranch), temporalio.NoNamespace(err):
 		return exitUsage
 	case errors.As(err, &unreachable), errors.As(err, &refused), temporalio.Lost(err):
 		return exitUnreachable

@@ -140,7 +140,7 @@ func (c *closerLook) Content(ctx context.Context, path string) (string, error) {
 			return "", err
 		}
 		if d.Path == path {
-			return c.app.paintedCell(withShortNames(d.Text)), nil
+			return c.app.painted(withShortNames(d.Text)), nil
 		}
 	}
 	return "", fmt.Errorf("%s is as it was when the session started", path)

@@ -1,4 +1,4 @@
-package cli
+package apply
 
 import (
 	"bytes"
@@ -26,12 +26,21 @@ type git struct {
 }
 
 // gitIn runs git in a directory, as the user's own environment sets it up.
-func (a *app) gitIn(dir string) git {
-	env := slices.DeleteFunc(slices.Clone(a.environ), func(entry string) bool {
+func gitIn(dir string, environ []string) git {
+	env := slices.DeleteFunc(slices.Clone(environ), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
 		return slices.Contains(gitVariables, name)
 	})
 	return git{dir: dir, env: append(env, "LC_ALL=C")}
+}
+
+// Head is the commit that is checked out in a directory; empty where there is none.
+func Head(ctx context.Context, dir string, environ []string) string {
+	return gitIn(dir, environ).head(ctx)
+}
+
+func (g git) head(ctx context.Context) string {
+	return g.says(ctx, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
 }
 
 // with is the same git with more variables.
@@ -52,7 +61,7 @@ func (g git) run(ctx context.Context, stdin io.Reader, args ...string) (string, 
 	case ctx.Err() != nil:
 		return "", ctx.Err()
 	case errors.Is(err, exec.ErrNotFound):
-		return "", failf("git is not installed")
+		return "", errors.New("git is not installed")
 	case err != nil:
 		return "", &gitError{args[0], strings.TrimSpace(stderr.String()), err}
 	}

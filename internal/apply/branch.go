@@ -1,4 +1,4 @@
-package cli
+package apply
 
 import (
 	"cmp"
@@ -25,11 +25,34 @@ var plainIndex = []string{
 // gitLinkMode is the mode of a submodule in git's trees.
 const gitLinkMode = "160000"
 
+// Branch is the branch that holds a session's work.
+type Branch struct {
+	Name string `json:"name"`
+	// Commit is the new one, empty where none was made; Parent is the one that it
+	// is made on, empty for a repository without commits.
+	Commit string `json:"commit"`
+	Parent string `json:"parent"`
+}
+
+// Committed is what became of a branch.
+type Committed struct {
+	Outcome
+	Branch Branch
+	// Changed: the commit is not as its parent is already, which would make none.
+	Changed bool
+	// Prefix is the directory's path in the repository, empty or ending in a slash.
+	Prefix string
+	// Head is what is checked out, where a commit was made.
+	Head string
+	// Unnamed are those of author and committer that git has no name for, so that
+	// they are Maestro.
+	Unnamed []string
+}
+
 // branching makes a commit of a session's work without a working tree.
 type branching struct {
-	app *app
-	k   kept
-	git git
+	work Work
+	git  git
 	// ref is the branch, had its commit before; empty: it is new.
 	ref, had string
 	// parent is the commit to build on; empty: the repository has none.
@@ -42,74 +65,72 @@ type branching struct {
 	paths []string
 }
 
-// applyBranch makes a commit on a branch of what a session has changed.
-func (a *app) applyBranch(ctx context.Context, k kept, o applyOptions, source team.Source, doc applyDocument) (err error) {
-	b := &branching{app: a, k: k, git: a.gitIn(doc.Dir)}
-	if err := b.find(ctx, o, source); err != nil {
-		return err
+// Commit makes a commit of what a session has changed, on a new branch of the repository
+// that the target's directory is in; with force an old one is replaced. Its parent is the
+// commit that the session was started on, if the repository has that, else the one that is
+// checked out. It fails with a [RefusedError] where that cannot be.
+func Commit(ctx context.Context, w Work, t Target, branch, startedOn string) (out Committed, err error) {
+	b := &branching{work: w, git: gitIn(t.Dir, t.Environ)}
+	if err := b.find(ctx, t, branch, startedOn); err != nil {
+		return out, err
 	}
-	doc.Branch = &appliedBranch{Name: o.branch, Parent: b.parent}
-	for d, err := range k.store.Patch(ctx, k.Workspace, k.Tree, store.PatchOptions{Paths: o.paths}) {
+	out.Branch, out.Prefix = Branch{Name: branch, Parent: b.parent}, b.prefix
+	for d, err := range w.Store.Patch(ctx, w.Workspace, w.Tree, store.PatchOptions{Paths: t.Paths}) {
 		if err != nil {
-			return err
+			return out, err
 		}
 		b.paths = append(b.paths, d.Path)
-		doc.Files = append(doc.Files, appliedFile{Path: d.Path, Change: changeOf(d.Had, d.Has)})
+		out.Files = append(out.Files, File{Path: d.Path, Change: ChangeOf(d.Had, d.Has)})
 	}
 	if b.scratch, err = os.MkdirTemp("", "maestro-apply-"); err != nil {
-		return err
+		return out, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(b.scratch)) }()
-	tree, changed, err := b.trees(ctx, &doc)
+	tree, changed, err := b.trees(ctx, &out.Outcome)
 	if err != nil {
-		return err
+		return out, err
 	}
-	blocked := slices.ContainsFunc(doc.Conflicts, func(c applyConflict) bool { return c.Blocked })
-	if len(doc.Conflicts) > 0 && (!o.force || blocked) {
-		return a.refuseConflicts(doc, "no commit was made on "+cmp.Or(short(b.parent), "nothing"))
+	out.Changed = changed
+	if out.refuse(t.Force) || t.DryRun || !changed {
+		return out, nil
 	}
-	if changed && !o.dryRun {
-		if doc.Branch.Commit, err = b.commit(ctx, tree); err != nil {
-			return err
-		}
+	if out.Branch.Commit, out.Unnamed, err = b.commit(ctx, tree); err != nil {
+		return out, err
 	}
-	if a.output == outputJSON {
-		return a.printJSON(doc)
-	}
-	b.tell(ctx, doc, changed)
-	return nil
+	out.Head = b.git.head(ctx)
+	return out, nil
 }
 
 // find looks at the repository and refuses what cannot be.
-func (b *branching) find(ctx context.Context, o applyOptions, source team.Source) error {
+func (b *branching) find(ctx context.Context, t Target, branch, startedOn string) error {
 	gitDir, err := b.git.run(ctx, nil, "rev-parse", "--absolute-git-dir")
 	var refused *gitError
 	if errors.As(err, &refused) {
-		return usagef("--branch needs a git repository, and %s is in none that git can use (%s); name another --dir, or leave --branch out", b.git.dir, team.FirstLine(refused.said))
+		return refusef("--branch needs a git repository, and %s is in none that git can use (%s); name another --dir, or leave --branch out", b.git.dir, team.FirstLine(refused.said))
 	}
 	if err != nil {
 		return err
 	}
 	if b.git.says(ctx, "rev-parse", "--is-inside-work-tree") != "true" {
-		return usagef("%s is in no working tree of a git repository; name one with --dir", b.git.dir)
+		return refusef("%s is in no working tree of a git repository; name one with --dir", b.git.dir)
 	}
 	if b.prefix, err = b.git.run(ctx, nil, "rev-parse", "--show-prefix"); err != nil {
 		return err
 	}
-	b.ref = "refs/heads/" + o.branch
-	if _, err := b.git.run(ctx, nil, "check-ref-format", b.ref); err != nil || strings.HasPrefix(o.branch, "-") {
-		return usagef("--branch %s is no name that git takes; choose another", o.branch)
+	b.ref = "refs/heads/" + branch
+	if _, err := b.git.run(ctx, nil, "check-ref-format", b.ref); err != nil || strings.HasPrefix(branch, "-") {
+		return refusef("--branch %s is no name that git takes; choose another", branch)
 	}
 	b.had = b.git.says(ctx, "rev-parse", "--verify", "--quiet", b.ref)
 	switch {
 	case b.git.says(ctx, "symbolic-ref", "--quiet", "HEAD") == b.ref, b.git.says(ctx, "for-each-ref", "--format=%(worktreepath)", b.ref) != "":
-		return usagef("branch %s is checked out, and a commit on it would leave its working tree behind; choose another", o.branch)
-	case b.had != "" && !o.force:
-		return usagef("branch %s exists already; choose another, or replace it with --force", o.branch)
+		return refusef("branch %s is checked out, and a commit on it would leave its working tree behind; choose another", branch)
+	case b.had != "" && !t.Force:
+		return refusef("branch %s exists already; choose another, or replace it with --force", branch)
 	}
-	b.parent = b.git.says(ctx, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-	if source.Commit != "" && b.git.says(ctx, "cat-file", "-t", source.Commit) == "commit" {
-		b.parent = source.Commit
+	b.parent = b.git.head(ctx)
+	if startedOn != "" && b.git.says(ctx, "cat-file", "-t", startedOn) == "commit" {
+		b.parent = startedOn
 	}
 	b.git = b.git.with("GIT_DIR=" + gitDir)
 	return nil
@@ -118,16 +139,16 @@ func (b *branching) find(ctx context.Context, o applyOptions, source team.Source
 // trees builds the parent's tree with the session's work, and notes what of the
 // parent is not as the session began with it. changed is false where the tree is
 // the parent's own.
-func (b *branching) trees(ctx context.Context, doc *applyDocument) (tree string, changed bool, err error) {
+func (b *branching) trees(ctx context.Context, out *Outcome) (tree string, changed bool, err error) {
 	parent, err := b.tree(ctx, "", nil)
 	if err != nil {
 		return "", false, err
 	}
-	before, err := b.tree(ctx, "before", &b.k.Workspace)
+	before, err := b.tree(ctx, "before", &b.work.Workspace)
 	if err != nil {
 		return "", false, err
 	}
-	if tree, err = b.tree(ctx, "after", &b.k.Tree); err != nil {
+	if tree, err = b.tree(ctx, "after", &b.work.Tree); err != nil {
 		return "", false, err
 	}
 	lost, err := b.differences(ctx, parent, before)
@@ -140,23 +161,23 @@ func (b *branching) trees(ctx context.Context, doc *applyDocument) (tree string,
 	}
 	for path, mode := range made {
 		if mode == gitLinkMode {
-			doc.Conflicts = append(doc.Conflicts, applyConflict{b.within(path), "is a submodule, which has commits of its own; apply what is below it with --dir", true})
+			out.Conflicts = append(out.Conflicts, Conflict{b.within(path), "is a submodule, which has commits of its own; apply what is below it with --dir", true})
 		} else if _, differs := lost[path]; differs {
-			doc.Conflicts = append(doc.Conflicts, applyConflict{b.within(path), b.against(mode, doc, path), false})
+			out.Conflicts = append(out.Conflicts, Conflict{b.within(path), b.against(mode, out, path), false})
 		}
 	}
-	slices.SortFunc(doc.Conflicts, func(x, y applyConflict) int { return cmp.Compare(x.Path, y.Path) })
-	for i, f := range doc.Files {
+	slices.SortFunc(out.Conflicts, func(x, y Conflict) int { return cmp.Compare(x.Path, y.Path) })
+	for i, f := range out.Files {
 		_, differs := made[b.prefix+f.Path]
-		doc.Files[i].Already = !differs
+		out.Files[i].Already = !differs
 	}
 	return tree, tree != parent, nil
 }
 
 // against says how the parent contradicts what the session began with.
-func (b *branching) against(mode string, doc *applyDocument, path string) string {
-	at := short(b.parent)
-	had := slices.ContainsFunc(doc.Files, func(f appliedFile) bool { return b.prefix+f.Path == path && f.Change != "added" })
+func (b *branching) against(mode string, out *Outcome, path string) string {
+	at := Short(b.parent)
+	had := slices.ContainsFunc(out.Files, func(f File) bool { return b.prefix+f.Path == path && f.Change != "added" })
 	switch {
 	case mode == "000000":
 		return "is not in " + at + ", and the session began with it"
@@ -196,7 +217,7 @@ func (b *branching) tree(ctx context.Context, name string, manifest *team.Digest
 
 // lay makes the index hold the session's paths as a manifest has them.
 func (b *branching) lay(ctx context.Context, g git, manifest team.Digest) error {
-	m, err := b.k.store.Manifest(ctx, manifest)
+	m, err := b.work.Store.Manifest(ctx, manifest)
 	if err != nil {
 		return err
 	}
@@ -213,7 +234,7 @@ func (b *branching) lay(ctx context.Context, g git, manifest team.Digest) error 
 	if _, err := g.run(ctx, strings.NewReader(gone.String()), "update-index", "--force-remove", "-z", "--stdin"); err != nil || len(set) == 0 {
 		return err
 	}
-	if err := b.k.store.ExportPaths(ctx, m, set, filepath.Join(g.dir, filepath.FromSlash(b.prefix))); err != nil {
+	if err := b.work.Store.ExportPaths(ctx, m, set, filepath.Join(g.dir, filepath.FromSlash(b.prefix))); err != nil {
 		return err
 	}
 	_, err = g.run(ctx, strings.NewReader(there.String()), "update-index", "--add", "--replace", "-z", "--stdin")
@@ -237,12 +258,13 @@ func (b *branching) differences(ctx context.Context, from, to string) (map[strin
 	return out, nil
 }
 
-// commit makes the commit, and then the branch.
-func (b *branching) commit(ctx context.Context, tree string) (string, error) {
+// commit makes the commit, and then the branch. unnamed are those of author and
+// committer that git knows no name of.
+func (b *branching) commit(ctx context.Context, tree string) (commit string, unnamed []string, err error) {
 	g := b.git
 	for _, who := range []string{"AUTHOR", "COMMITTER"} {
 		if _, err := g.run(ctx, nil, "var", "GIT_"+who+"_IDENT"); err != nil {
-			b.app.say("git does not know who you are (user.name, user.email), so the commit's %s is Maestro", strings.ToLower(who))
+			unnamed = append(unnamed, strings.ToLower(who))
 			g = g.with("GIT_"+who+"_NAME=Maestro", "GIT_"+who+"_EMAIL=maestro@localhost")
 		}
 	}
@@ -250,51 +272,22 @@ func (b *branching) commit(ctx context.Context, tree string) (string, error) {
 	if b.parent != "" {
 		args = append(args, "-p", b.parent)
 	}
-	commit, err := g.run(ctx, strings.NewReader(b.message()), args...)
-	if err != nil {
-		return "", err
+	if commit, err = g.run(ctx, strings.NewReader(b.message()), args...); err != nil {
+		return "", unnamed, err
 	}
 	// The branch must still be as it was looked at.
-	if _, err := g.run(ctx, nil, "update-ref", "-m", "maestro apply "+b.k.Session, b.ref, commit, b.had); err != nil {
-		return "", fmt.Errorf("the commit %s was made, and the branch was not: %w", commit, err)
+	if _, err := g.run(ctx, nil, "update-ref", "-m", "maestro apply "+b.work.Session, b.ref, commit, b.had); err != nil {
+		return "", unnamed, fmt.Errorf("the commit %s was made, and the branch was not: %w", commit, err)
 	}
-	return commit, nil
+	return commit, unnamed, nil
 }
 
 // message is the commit's: what was asked for, and by which session it was done.
 func (b *branching) message() string {
-	subject := terminal.Clip(team.FirstLine(strings.TrimSpace(b.k.Requirement)), 72)
+	subject := terminal.Clip(team.FirstLine(strings.TrimSpace(b.work.Requirement)), 72)
 	return fmt.Sprintf("%s\n\nThe work of session %s of team %s, after phase %s.\n\nMaestro-Session: %s\nMaestro-Checkpoint: %s\n",
-		cmp.Or(subject, "The work of session "+b.k.Session), b.k.Session, b.k.Team.Name, b.k.CurrentPhase, b.k.Session, b.k.Name)
+		cmp.Or(subject, "The work of session "+b.work.Session), b.work.Session, b.work.Team.Name, b.work.CurrentPhase, b.work.Session, b.work.Name)
 }
 
-// tell says which commit was made, and what it holds.
-func (b *branching) tell(ctx context.Context, doc applyDocument, changed bool) {
-	name := doc.Branch.Name
-	if !changed {
-		b.app.say("nothing differs from %s, so no branch was made", cmp.Or(short(b.parent), "an empty tree"))
-		return
-	}
-	written := 0
-	for _, f := range doc.Files {
-		if !f.Already {
-			written++
-			b.app.print("%-8s %s", f.Change, team.Printable(b.prefix+f.Path))
-		}
-	}
-	on := "without a parent"
-	if b.parent != "" {
-		on = "on " + short(b.parent)
-	}
-	if doc.DryRun {
-		b.app.say("would commit %s %s, as branch %s", team.Count(written, "file"), on, name)
-		return
-	}
-	b.app.say("branch %s: commit %s with %s, %s; take it over with `git merge %s`", name, short(doc.Branch.Commit), team.Count(written, "file"), on, name)
-	if head := b.git.says(ctx, "rev-parse", "--verify", "--quiet", "HEAD^{commit}"); head != b.parent && b.parent != "" {
-		b.app.say("what is checked out has moved on since the session was started, from %s to %s", short(b.parent), short(head))
-	}
-}
-
-// short is the beginning of a commit's name.
-func short(commit string) string { return commit[:min(len(commit), 10)] }
+// Short is the beginning of a commit's name.
+func Short(commit string) string { return commit[:min(len(commit), 10)] }
