@@ -15,8 +15,6 @@ import (
 	"syscall"
 	"time"
 
-	"go.temporal.io/sdk/temporal"
-
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -35,9 +33,7 @@ func startServer(program, dir string) (*server, error) {
 		"server", "start-dev", "--ip", "127.0.0.1", "--port", "0", "--headless",
 		"--db-filename", s.database, "--log-level", "error", "--until-stdin-closes",
 	}
-	for _, key := range []temporal.SearchAttributeKey{
-		workflows.AttributeTeam, workflows.AttributeStatus, workflows.AttributePhase, workflows.AttributeTokens,
-	} {
+	for _, key := range workflows.SearchAttributes() {
 		args = append(args, "--search-attribute", key.GetName()+"="+key.GetValueType().String())
 	}
 	s.cmd = exec.Command(program, args...)

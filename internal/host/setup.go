@@ -78,10 +78,9 @@ func (s Setup) Build() (*Worker, error) {
 	}
 	o := options{
 		Client: s.Connection.Client, Namespace: s.Connection.Namespace, Store: st, Plan: p, Reloads: s.Reloads, File: s.File,
-		Attributes: temporalio.NewSearchAttributes(s.Connection, s.Connection.Namespace, s.Clock,
-			workflows.AttributeTeam, workflows.AttributeStatus, workflows.AttributePhase, workflows.AttributeTokens),
-		Address: s.Connection.Address,
-		Seat:    place, Identity: identity(st.ID(), place, s.Version), Host: s.Host, PID: s.PID, Version: s.Version, Commit: s.Commit,
+		Attributes: temporalio.NewSearchAttributes(s.Connection, s.Connection.Namespace, s.Clock, workflows.SearchAttributes()...),
+		Address:    s.Connection.Address,
+		Seat:       place, Identity: identity(st.ID(), place, s.Version), Host: s.Host, PID: s.PID, Version: s.Version, Commit: s.Commit,
 		Left: left, Drain: s.Drain, Telemetry: s.Telemetry, Clock: s.Clock, Logger: s.Logger,
 	}
 	if s.File != "" {
