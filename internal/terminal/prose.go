@@ -68,7 +68,7 @@ func Enumeration(words []string, last string) string {
 	return strings.Join(words[:n], ", ") + " " + last + " " + words[n]
 }
 
-// Names lists what a map has names for, in their order.
+// Names lists the names that a map is by, sorted; "none" for an empty one.
 func Names[V any](m map[string]V) string {
 	if len(m) == 0 {
 		return "none"
