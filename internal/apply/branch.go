@@ -38,7 +38,7 @@ type Branch struct {
 type Committed struct {
 	Outcome
 	Branch Branch
-	// Changed: the commit is not as its parent is already, which would make none.
+	// Changed: the work differs from the parent; where it does not, no commit is made.
 	Changed bool
 	// Prefix is the directory's path in the repository, empty or ending in a slash.
 	Prefix string
