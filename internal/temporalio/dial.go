@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"time"
 
 	"go.temporal.io/api/serviceerror"
@@ -80,6 +81,9 @@ func DialAddress(ctx context.Context, address, namespace string, logger *slog.Lo
 
 func dial(ctx context.Context, options client.Options, logger *slog.Logger, instruments []Instrument) (*Connection, error) {
 	options.Logger = newLogger(logger)
+	if nearby(options.HostPort) {
+		options.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
+	}
 	for _, add := range instruments {
 		add(&options)
 	}
@@ -90,6 +94,17 @@ func dial(ctx context.Context, options client.Options, logger *slog.Logger, inst
 		return nil, explain(ctx, options.HostPort, err)
 	}
 	return &Connection{Client: c, Address: options.HostPort, Namespace: options.Namespace}, nil
+}
+
+// nearby tells whether a server is reached without a network between: to compress
+// what is said to it would cost both sides time and save nothing.
+func nearby(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // explain tells refusals from silence. A caller that gave up gets its own error.

@@ -1,12 +1,16 @@
 package temporalio_test
 
 import (
+	"context"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
+	"google.golang.org/grpc"
 
 	"github.com/maestro-hive/maestro/internal/temporalio"
 	"github.com/maestro-hive/maestro/internal/temporalio/temporaltest"
@@ -51,6 +55,33 @@ func TestDialSaysInTimeThatNobodyAnswers(t *testing.T) {
 			require.True(t, temporalio.Lost(err))
 			require.Less(t, time.Since(started), 20*time.Second)
 		})
+	}
+}
+
+// TestOnlyWhatCrossesANetworkIsCompressed dials the same server by two names.
+func TestOnlyWhatCrossesANetworkIsCompressed(t *testing.T) {
+	t.Parallel()
+	address := temporaltest.Start(t)
+	for name, compressed := range map[string]bool{address: false, "passthrough:///temporal.example:7233": true} {
+		var asked atomic.Bool
+		c, err := temporalio.DialAddress(t.Context(), name, "default", nil, func(o *client.Options) {
+			o.ConnectionOptions.DialOptions = append(o.ConnectionOptions.DialOptions,
+				grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+					return new(net.Dialer).DialContext(ctx, "tcp", address)
+				}))
+		}, temporalio.Intercept(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			for _, o := range opts {
+				if how, ok := o.(grpc.CompressorCallOption); ok {
+					asked.Store(how.CompressorType != "")
+				}
+			}
+			return invoke(ctx, method, req, reply, conn, opts...)
+		}))
+		require.NoError(t, err)
+		_, err = c.DescribeWorkflowExecution(t.Context(), "nobody", "")
+		require.True(t, temporalio.NotFound(err), "%v", err)
+		require.Equal(t, compressed, asked.Load(), name)
+		c.Close()
 	}
 }
 
