@@ -26,6 +26,7 @@ import (
 // The kinds of work.
 const (
 	bareKind    = "bare"
+	shapeKind   = "shape"
 	maestroKind = "maestro"
 	shimKind    = "shim"
 )
@@ -82,10 +83,12 @@ func (st *stand) open(ctx context.Context, s settings, dir string) (err error) {
 		switch name {
 		case bareKind:
 			err = st.bare(s.phases)
+		case shapeKind:
+			err = st.shape(s.phases)
 		case maestroKind, shimKind:
 			err = st.maestro(ctx, name, s.phases, filepath.Join(dir, name))
 		default:
-			err = fmt.Errorf("-kinds: there is no kind %q; there are bare, maestro and shim", name)
+			err = fmt.Errorf("-kinds: there is no kind %q; there are bare, shape, maestro and shim", name)
 		}
 		if err != nil {
 			return err
