@@ -39,9 +39,13 @@ cluster: build bin/temporal-server bin/temporal-sql-tool ## PostgreSQL, Temporal
 demo: build ## run the example team on a real server; KEEP=1 stays up
 	@bin/maestro demo $(if $(KEEP),--keep)
 
+# Most tests wait for servers and processes, so more run side by side than there are
+# processors.
+SIDE_BY_SIDE := -parallel 4
+
 .PHONY: test
 test: build ## run every test that needs nothing but Go, gcc, git and make
-	@for m in $(MODULES); do (cd $$m && $(GO) test -timeout 20m ./...) || exit 1; done
+	@for m in $(MODULES); do (cd $$m && $(GO) test $(SIDE_BY_SIDE) -timeout 20m ./...) || exit 1; done
 
 # The test files that need more than Go, gcc, git and make, by their build tag.
 SYSTEM_TESTS := $(shell grep -rlE '^//go:build system$$' --include='*_test.go' --exclude-dir=node_modules .)
@@ -53,7 +57,7 @@ test-system: build ## run the tests that need programs of Debian and npm; .ci/ru
 
 .PHONY: race
 race: build ## run the tests with the race detector
-	@for m in $(MODULES); do (cd $$m && $(GO) test -race -timeout 30m ./...) || exit 1; done
+	@for m in $(MODULES); do (cd $$m && $(GO) test $(SIDE_BY_SIDE) -race -timeout 30m ./...) || exit 1; done
 
 AT ?= 1,16,64
 ROUNDS ?= 3

@@ -172,8 +172,9 @@ func (a *app) writeCheckpoint(c store.StoredCheckpoint) {
 		t := terminal.NewTable(a.palette)
 		t.Head("ASSIGNMENT", "STATE", "ROUNDS", "ATTEMPTS", "TOKENS", "SECONDS", "")
 		for _, as := range c.Assignments {
-			t.Add(terminal.Plain(as.String()), terminal.Painted(string(as.Status), terminal.StateColour(as.Status)), blankZero(as.Rounds), blankZero(as.Attempts),
-				tokens(as.Usage), terminal.Plain(fmt.Sprintf("%.1f", as.Seconds)), terminal.Painted(as.Summary, terminal.Dim))
+			t.Add(terminal.Plain(as.String()), terminal.Painted(string(as.Status), terminal.StateColour(as.Status)),
+				terminal.Plain(terminal.Figure(int64(as.Rounds))), terminal.Plain(terminal.Figure(int64(as.Attempts))),
+				terminal.Plain(terminal.Figure(as.Usage.Tokens())), terminal.Plain(fmt.Sprintf("%.1f", as.Seconds)), terminal.Painted(as.Summary, terminal.Dim))
 		}
 		a.print("")
 		t.Fit(a.width(a.env.Stdout))

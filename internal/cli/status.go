@@ -158,24 +158,11 @@ func phaseTable(p terminal.Palette, s team.Status) *terminal.Table {
 				word = "(the phase waits for approval) " + word
 			}
 			t.Add(terminal.Plain(name), terminal.Plain(as.Persona), terminal.Painted(string(as.Status), terminal.StateColour(as.Status)),
-				blankZero(as.Rounds), blankZero(as.Attempts), tokens(as.Usage), terminal.Plain(terminal.Dollars(as.Usage.CostUSD)), terminal.Painted(word, terminal.Dim))
+				terminal.Plain(terminal.Figure(int64(as.Rounds))), terminal.Plain(terminal.Figure(int64(as.Attempts))),
+				terminal.Plain(terminal.Figure(as.Usage.Tokens())), terminal.Plain(terminal.Dollars(as.Usage.CostUSD)), terminal.Painted(word, terminal.Dim))
 		}
 	}
 	return t
-}
-
-func blankZero(n int) terminal.Cell {
-	if n == 0 {
-		return terminal.Plain("-")
-	}
-	return terminal.Plain(fmt.Sprint(n))
-}
-
-func tokens(u team.Usage) terminal.Cell {
-	if u.Tokens() == 0 {
-		return terminal.Plain("-")
-	}
-	return terminal.Plain(terminal.Number(u.Tokens()))
 }
 
 // writeFailures lists the failed attempts, by assignment.
