@@ -154,6 +154,14 @@ func (s *stage) sealed(_ context.Context, in activities.SealInput) (activities.S
 }
 
 func (s *stage) advance(_ context.Context, in activities.AdvanceInput) (activities.Advanced, error) {
+	out := s.advancedTo(in)
+	if s.onAdvance != nil {
+		s.onAdvance(in) // without the lock: it may wait for a round
+	}
+	return out, nil
+}
+
+func (s *stage) advancedTo(in activities.AdvanceInput) activities.Advanced {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.advanced = append(s.advanced, in)
@@ -171,10 +179,7 @@ func (s *stage) advance(_ context.Context, in activities.AdvanceInput) (activiti
 	if c := s.conflicts[in.Phase]; in.Last && len(c) > 0 {
 		out.Conflicts[in.Phase] = c
 	}
-	if s.onAdvance != nil {
-		s.onAdvance(in)
-	}
-	return out, nil
+	return out
 }
 
 func (s *stage) close(_ context.Context, in activities.CloseInput) error {
