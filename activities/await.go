@@ -89,7 +89,7 @@ func (bw *BreakerWaits) Await(ctx context.Context, in AwaitInput) (Awaited, erro
 			bw.mirror(ctx, in, nil)
 			return awaited, nil
 		case <-activity.GetWorkerStopChannel(ctx):
-			return Awaited{}, handedOver()
+			return Awaited{}, handedOver(errHandedOver)
 		case <-ctx.Done():
 			return Awaited{}, temporal.NewCanceledError()
 		case <-beat.C:

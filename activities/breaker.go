@@ -247,7 +247,7 @@ func (r *round) report(ctx context.Context, f *team.Failure) *team.BreakerReport
 
 // giveBack ends a probe that came to nothing: it says nothing about the agent.
 func (r *round) giveBack(ctx context.Context) {
-	if r.log.Pass != nil && r.log.Pass.Holder != "" {
+	if r.recalled() && r.log.Pass != nil && r.log.Pass.Holder != "" {
 		r.report(ctx, &team.Failure{Category: team.Cancelled})
 	}
 }

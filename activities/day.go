@@ -207,7 +207,7 @@ func (w *DayWaits) Await(ctx context.Context, in AwaitDayInput) error {
 	for {
 		select {
 		case <-activity.GetWorkerStopChannel(ctx):
-			return handedOver()
+			return handedOver(errHandedOver)
 		case <-ctx.Done():
 			return temporal.NewCanceledError()
 		case <-poll.C:

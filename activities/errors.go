@@ -13,6 +13,10 @@ import (
 // errHandedOver is the cause of a context that ends because the worker stops.
 var errHandedOver = errors.New("the worker stops")
 
+// errReplaced is the cause of a context that ends because Temporal has given up an
+// execution that had not begun to work.
+var errReplaced = errors.New("Temporal has given this execution up")
+
 // lasting tells whether a store's error will be the same next time: the content
 // is gone or wrong, as opposed to a directory that cannot be used at the moment.
 func lasting(err error) bool {
@@ -64,7 +68,8 @@ func unrecoverable(report RoundFailure, cause error) error {
 		temporal.ApplicationErrorOptions{NonRetryable: true, Cause: cause, Details: []any{report}})
 }
 
-func handedOver() error {
-	return temporal.NewApplicationErrorWithOptions(errHandedOver.Error()+"; another takes over", team.HandedOver,
+// handedOver has Temporal start the next execution at once, where it may.
+func handedOver(why error) error {
+	return temporal.NewApplicationErrorWithOptions(why.Error()+"; another takes over", team.HandedOver,
 		temporal.ApplicationErrorOptions{NextRetryDelay: time.Millisecond})
 }

@@ -16,18 +16,18 @@ import (
 // Temporal hears that the round is at work. The returned function ends both; it sends a
 // last report, for whoever takes the round up again: none of a round that has succeeded.
 func (r *round) atWork(ctx context.Context) (work context.Context, over func()) {
-	work, release := r.untilStopped(ctx)
+	work, end := r.untilStopped(ctx)
 	if r.Heartbeats == nil {
-		return work, release
+		return work, func() { end(context.Canceled) }
 	}
 	beating, halt := context.WithCancel(ctx)
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		r.beat(beating)
+		r.beat(beating, end)
 	}()
 	return work, func() {
-		release()
+		end(context.Canceled)
 		halt()
 		<-stopped
 		if !r.recorded() {
@@ -38,23 +38,54 @@ func (r *round) atWork(ctx context.Context) (work context.Context, over func()) 
 	}
 }
 
-// beat reports the round until ctx ends. Work that is done within a second costs no
-// report at all.
+// beat reports the round until ctx ends, or ends its work if it has none: see
+// [round.giveWay]. Work that is done within a second costs no report at all.
 //
 // The SDK's own heartbeats would end the activity's context when Temporal cannot be
 // reached for some seconds, and with it an agent's work of hours. They have their way
 // only when Temporal has answered that nobody waits for the round any more.
-func (r *round) beat(ctx context.Context) {
+func (r *round) beat(ctx context.Context, end context.CancelCauseFunc) {
+	const heard, unheard, replaced = "heard", "unheard", "replaced"
+	logger, stands := activity.GetLogger(ctx), heard
 	for wait := firstBeat; sleep(ctx, wait) == nil; wait = beatEvery {
 		bounded, cancel := context.WithTimeout(ctx, beatLimit)
 		err := r.Heartbeats.Beat(bounded, r.heartbeat())
 		cancel()
+		before := stands
 		switch {
+		case ctx.Err() != nil:
+			return
 		case errors.Is(err, ErrUnwanted):
 			activity.RecordHeartbeat(ctx, r.heartbeat())
-		case err != nil && ctx.Err() == nil:
-			activity.GetLogger(ctx).Warn("Temporal cannot be told that the round is at work; it goes on", "error", err)
+		case errors.Is(err, ErrReplaced):
+			stands = replaced
+			r.giveWay(end)
+		case err != nil:
+			stands = unheard
+		default:
+			stands = heard
 		}
+		if stands == before { // an outage of hours is worth one line
+			continue
+		}
+		switch stands {
+		case unheard:
+			logger.Warn("Temporal cannot be told that the round is at work; it goes on", "error", err)
+		case replaced:
+			logger.Warn("Temporal has given this execution of the round up; the one in its place waits for what it comes to")
+		default:
+			logger.Info("Temporal hears again that the round is at work")
+		}
+	}
+}
+
+// giveWay ends an execution that Temporal has given up while it waited for the
+// assignment's lock: the one in its place waits for it, too, and the slot is needed.
+func (r *round) giveWay(end context.CancelCauseFunc) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.held == nil {
+		end(errReplaced)
 	}
 }
 
@@ -91,8 +122,9 @@ func (r *round) say(line string) {
 
 // untilStopped ends its context, with errHandedOver as the cause, when the
 // worker stops and the time to drain is over; and with team.ErrFenced when a
-// later incarnation of the session has taken the assignment over.
-func (r *round) untilStopped(ctx context.Context) (context.Context, func()) {
+// later incarnation of the session has taken the assignment over. The returned
+// function ends it, too.
+func (r *round) untilStopped(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	work, cancel := context.WithCancelCause(ctx)
 	if r.in.Persona != "" {
 		go r.watchFence(work, cancel)
@@ -111,7 +143,7 @@ func (r *round) untilStopped(ctx context.Context) (context.Context, func()) {
 			cancel(errHandedOver)
 		}
 	}()
-	return work, func() { cancel(context.Canceled) }
+	return work, cancel
 }
 
 // watchFence looks now and then whether the assignment is still this
@@ -129,22 +161,44 @@ func (r *round) watchFence(ctx context.Context, cancel context.CancelCauseFunc) 
 // to end: on a worker that Temporal has given up but that still lives, or agents
 // that are dying after their worker was killed.
 func (r *round) lock(ctx context.Context) (unlock func(), err error) {
-	for {
+	for wait := lockEvery; ; wait = min(2*wait, lockEveryMost) {
+		var held team.Lock
 		var ok bool
 		if err := r.persist(ctx, func() (err error) {
-			r.held, ok, err = r.Sessions.Lock(sessionKey(r.info), r.in.AssignmentID)
+			held, ok, err = r.Sessions.Lock(sessionKey(r.info), r.in.AssignmentID)
 			return err
 		}); err != nil {
 			return nil, err
 		}
 		if ok {
-			return r.held.Unlock, nil
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.held = held
+			r.progress = ""
+			return held.Unlock, nil
+		}
+		if !r.waited {
+			r.waited, r.found = true, r.ended()
 		}
 		r.say("waiting: another process still works on this assignment")
-		if err := sleep(ctx, lockEvery); err != nil {
+		if err := sleep(ctx, wait); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// ended counts the round's executions whose end is in the record.
+func (r *round) ended() int {
+	record, err := r.Sessions.Record(sessionKey(r.info), r.in.AssignmentID)
+	if err != nil {
+		return 0
+	}
+	for _, this := range record.Rounds {
+		if this.Key == r.key() {
+			return this.Ended()
+		}
+	}
+	return 0
 }
 
 // persist tries something with the store until the store can be used. Meanwhile

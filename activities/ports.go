@@ -141,7 +141,8 @@ type Tickets interface {
 // Heartbeats tells Temporal that an activity is at work.
 type Heartbeats interface {
 	// Beat reports for the activity that ctx is of. ErrUnwanted says that nobody waits
-	// for its end any more. Any other error means that Temporal cannot be told now, or
+	// for its end any more, and ErrReplaced that another execution of it is to wait for
+	// what this one comes to. Any other error means that Temporal cannot be told now, or
 	// does not say: the work is as wanted as before.
 	Beat(ctx context.Context, beat Heartbeat) error
 }
@@ -149,6 +150,10 @@ type Heartbeats interface {
 // ErrUnwanted says that nobody waits for the end of an activity any more: it was
 // cancelled, or paused, or its workflow has ended or does without it.
 var ErrUnwanted = errors.New("nobody waits for this work any more")
+
+// ErrReplaced says that Temporal has given up an execution of an activity that is
+// still wanted, and has started another in its place, or is about to.
+var ErrReplaced = errors.New("another execution of this work is in its place")
 
 // Clock tells the time.
 type Clock func() time.Time

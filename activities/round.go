@@ -46,9 +46,11 @@ const (
 	beatEvery     = 5 * time.Second
 	beatLimit     = 10 * time.Second
 	lastBeatLimit = 3 * time.Second
-	// lockEvery is how often a round looks whether another executor of its
-	// assignment, on a worker that lost touch, has ended.
-	lockEvery = 50 * time.Millisecond
+	// lockEvery is how often a round looks at first whether another executor of its
+	// assignment, on a worker that lost touch, has ended; lockEveryMost how seldom
+	// once that takes long.
+	lockEvery     = 50 * time.Millisecond
+	lockEveryMost = time.Second
 	// fenceEvery is how often a round looks whether a later incarnation of its
 	// session has taken over.
 	fenceEvery = 3 * time.Second
@@ -64,12 +66,18 @@ type round struct {
 	in    RoundInput
 	info  activity.Info
 	scene scene
-	held  team.Lock
+	// waited: another executor had the assignment when this one came, and the record
+	// had the ends of found executions of the round then.
+	waited bool
+	found  int
 	// book is what the round pays; nil until the round is recalled.
 	book *book
 
-	mu       sync.Mutex
-	record   team.Record
+	mu sync.Mutex
+	// held is the assignment's lock; nil until this is its executor.
+	held   team.Lock
+	record team.Record
+	// log is the last heartbeat's until the round is recalled.
 	log      team.RoundLog
 	progress string
 	// durable: the record has the result, and nobody takes the round up again.
@@ -101,7 +109,7 @@ type round struct {
 // attempts: the files are held to the assignment's contract, and the round ends with
 // them as its result, or with a final failure in an UnrecoverableError.
 func (rs *Rounds) Run(ctx context.Context, in RoundInput) (team.RoundResult, error) {
-	r := &round{Rounds: rs, in: in, info: activity.GetInfo(ctx)}
+	r := &round{Rounds: rs, in: in, info: activity.GetInfo(ctx), log: heartbeatLog(ctx)}
 	work, over := r.atWork(ctx)
 	defer over()
 	unlock, err := r.lock(work)
@@ -127,6 +135,9 @@ func (rs *Rounds) Run(ctx context.Context, in RoundInput) (team.RoundResult, err
 	}
 	if f := r.refused(); f != nil {
 		return team.RoundResult{}, r.giveUp(work, *f)
+	}
+	if err := r.rest(work); err != nil {
+		return team.RoundResult{}, r.interrupted(work, err)
 	}
 	if err := r.askBreaker(work); err != nil {
 		return team.RoundResult{}, r.interrupted(work, err)
@@ -189,13 +200,29 @@ func (r *round) recall(ctx context.Context) (*team.RoundResult, error) {
 		return this.Result, nil
 	}
 	r.log = laterLog(this.RoundLog, heartbeatLog(ctx))
-	r.log.Executions = int(r.info.Attempt)
-	before := r.log.Lost
-	r.log.Lost = max(r.log.Lost, int(r.info.Attempt)-1-len(r.log.Attempts)-r.log.HandedOver+r.log.Earlier)
-	if r.log.Lost > before {
+	if r.log.Begin(int(r.info.Attempt), r.waited && this.Ended() > r.found) {
 		observed(r.Observer).WorkerLost(r.agent())
 	}
 	return nil, nil
+}
+
+// rest waits until the next attempt may begin. Temporal does, where it has heard how
+// the one before ended; where it has not, that attempt's execution was given up, or
+// lost, before it could say so.
+func (r *round) rest(ctx context.Context) error {
+	n := len(r.log.Attempts)
+	if n == 0 || r.goesOnWith || r.log.Attempts[n-1].Agent != r.agent() {
+		return nil // or the session has decided when it goes on
+	}
+	last := r.log.Attempts[n-1]
+	wait := r.wait(last.Failure)
+	left := min(wait, last.EndedAt.Add(wait).Sub(r.Clock())) // clocks differ
+	if left <= 0 {
+		return nil
+	}
+	r.say(fmt.Sprintf("waiting: the next attempt begins in %s", left.Round(time.Second)))
+	defer r.say("")
+	return sleep(ctx, left)
 }
 
 // goOn takes over the entry of the activity that this one goes on with.
@@ -204,8 +231,8 @@ func (r *round) goOn() {
 	before.Activity = r.in.After
 	for i := range r.record.Rounds {
 		if this := &r.record.Rounds[i]; r.in.After != "" && this.Key == before {
-			this.Key, this.Pass, this.Executions = r.key(), nil, 0
-			this.Earlier = len(this.Attempts) + this.HandedOver + this.Lost
+			this.Key, this.Pass, this.Executions, this.Idle = r.key(), nil, 0, 0
+			this.Earlier = this.Ended() + this.Lost
 			r.goesOnWith = true
 		}
 	}
@@ -345,15 +372,12 @@ func (r *round) interrupted(ctx context.Context, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(context.Cause(ctx), errHandedOver):
-		r.mu.Lock()
-		r.log.HandedOver++
-		r.mu.Unlock()
-		if r.record.Schema != "" { // recalled, so there is a log to keep
-			if err := r.putRecord(); err != nil {
-				activity.GetLogger(ctx).Warn("the hand-over is only in the heartbeat", "error", err)
-			}
-		}
-		return handedOver()
+		return r.handOver(ctx)
+	case errors.Is(context.Cause(ctx), activity.ErrActivityPaused), errors.Is(context.Cause(ctx), activity.ErrActivityReset):
+		r.giveBack(ctx)
+		return r.handOver(ctx)
+	case errors.Is(context.Cause(ctx), errReplaced):
+		return handedOver(errReplaced)
 	case errors.Is(context.Cause(ctx), team.ErrFenced):
 		r.giveBack(ctx)
 		return storeError(team.ErrFenced)
@@ -369,6 +393,23 @@ func (r *round) interrupted(ctx context.Context, err error) error {
 	return storeError(err)
 }
 
+// handOver leaves the round to the execution that Temporal starts next. No worker is
+// lost by that, and no attempt has failed.
+func (r *round) handOver(ctx context.Context) error {
+	r.mu.Lock()
+	r.log.HandedOver++
+	r.mu.Unlock()
+	if r.recalled() { // so there is a record to keep it
+		if err := r.putRecord(); err != nil {
+			activity.GetLogger(ctx).Warn("the hand-over is only in the heartbeat", "error", err)
+		}
+	}
+	return handedOver(context.Cause(ctx))
+}
+
+// recalled tells whether the round knows its record.
+func (r *round) recalled() bool { return r.record.Schema != "" }
+
 // attempts is the persona's threshold.
 func (r *round) attempts() int { return r.scene.team.Personas[r.in.Persona].Attempts }
 
@@ -382,17 +423,20 @@ func (r *round) wait(f team.Failure) time.Duration {
 	return team.Backoff(retry.Initial, retry.Max, len(r.log.Attempts)).Std()
 }
 
-// laterLog is the one of two logs of the same round that knows more.
+// laterLog is the one of two logs of the same round that knows more. Neither need know
+// of all hand-overs: an execution that waited for another's end tells of its own only
+// in a heartbeat.
 func laterLog(a, b team.RoundLog) team.RoundLog {
-	later := cmp.Or(
+	later, handedOver := a, max(a.HandedOver, b.HandedOver)
+	if cmp.Or(
 		cmp.Compare(len(b.Attempts), len(a.Attempts)),
 		cmp.Compare(b.HandedOver, a.HandedOver),
 		cmp.Compare(b.Executions, a.Executions),
-	)
-	if later > 0 {
-		return b
+	) > 0 {
+		later = b
 	}
-	return a
+	later.HandedOver = handedOver
+	return later
 }
 
 // heartbeatLog is the log in the last heartbeat that reached Temporal.

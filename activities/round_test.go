@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/worker"
@@ -84,8 +86,11 @@ type desk struct {
 	head   team.Digest
 	input  team.Digest
 	// breakers is nil where every round passes; lease is what the round brings.
-	breakers activities.Breakers
-	lease    string
+	breakers   activities.Breakers
+	lease      string
+	heartbeats activities.Heartbeats
+	// logger is nil where no line matters.
+	logger *slog.Logger
 	// days is nil where the team has no daily budget.
 	days activities.Days
 	// onExceeded is what the session can do about its budget; after is the
@@ -102,10 +107,11 @@ func newDesk(t *testing.T) *desk {
 	t.Helper()
 	st, err := store.Create(filepath.Join(t.TempDir(), "state"), store.Options{Clock: time.Now})
 	require.NoError(t, err)
-	d := &desk{t: t, store: st, agents: &agents{run: leave("a.txt", "x")}}
+	d := &desk{t: t, store: st, agents: &agents{run: leave("a.txt", "x")}, heartbeats: sdkHeartbeats{}}
 	d.team = team.Team{
 		Version: 1, Name: "t", Personas: map[string]team.Persona{"dev": {Role: "r", Agent: "a", Instructions: "do"}},
 		Phases: []team.Phase{{Name: "build", Personas: []string{"dev"}, Produces: []string{"*.txt"}}},
+		Retry:  team.Retry{Initial: team.Duration(time.Millisecond)},
 	}.Resolved()
 	d.admit()
 	return d
@@ -166,9 +172,12 @@ func (d *desk) roundOf(in activities.RoundInput, before activities.Heartbeat, op
 	d.t.Helper()
 	rounds := &activities.Rounds{
 		Files: d.store, Sessions: d.store, Ledgers: d.store, Agents: d.agents, Breakers: d.breakers, Days: d.days,
-		Heartbeats: sdkHeartbeats{}, Observer: d.observer, Clock: time.Now, LostLimit: 5, Drain: time.Millisecond,
+		Heartbeats: d.heartbeats, Observer: d.observer, Clock: time.Now, LostLimit: 5, Drain: time.Millisecond,
 	}
 	var suite testsuite.WorkflowTestSuite
+	if d.logger != nil {
+		suite.SetLogger(log.NewStructuredLogger(d.logger))
+	}
 	env := suite.NewTestActivityEnvironment()
 	env.RegisterActivity(rounds.Run)
 	env.SetHeartbeatDetails(before)
@@ -260,7 +269,7 @@ func TestFailuresAreCountedAndTold(t *testing.T) {
 		_, err := d.round(activities.Heartbeat{})
 		app := requireType(t, err, team.RecoverableError)
 		require.False(t, app.NonRetryable())
-		require.Equal(t, time.Duration(attempt)*time.Second, app.NextRetryDelay())
+		require.Equal(t, time.Duration(attempt)*time.Millisecond, app.NextRetryDelay())
 	}
 	_, err := d.round(activities.Heartbeat{})
 	app := requireType(t, err, team.UnrecoverableError)

@@ -38,9 +38,9 @@ func (h heartbeats) Beat(ctx context.Context, beat activities.Heartbeat) error {
 	return err
 }
 
-// stillWanted is nil if Temporal has only given up this execution of the activity, as
-// it does when it hears nothing for too long. The one that it starts in its place waits
-// for the assignment's lock, and takes over what this one comes to.
+// stillWanted is ErrReplaced if Temporal has only given up this execution of the
+// activity, as it does when it hears nothing for too long. The one that it starts in its
+// place waits for the assignment's lock, and takes over what this one comes to.
 func (h heartbeats) stillWanted(ctx context.Context, info activity.Info) error {
 	described, err := h.client.DescribeWorkflowExecution(ctx, info.WorkflowExecution.ID, info.WorkflowExecution.RunID)
 	var gone *serviceerror.NotFound
@@ -50,7 +50,7 @@ func (h heartbeats) stillWanted(ctx context.Context, info activity.Info) error {
 	case err != nil:
 		return err
 	case awaits(described.GetPendingActivities(), info.ActivityID):
-		return nil
+		return activities.ErrReplaced
 	}
 	return fmt.Errorf("%w: the session does not wait for it", activities.ErrUnwanted)
 }

@@ -163,6 +163,9 @@ type RoundLog struct {
 	// Executions is how often Temporal had started the activity when the log
 	// was last brought up to date.
 	Executions int `json:"executions"`
+	// Idle counts those that waited for another one's end and were given up
+	// before they had anything to do.
+	Idle int `json:"idle,omitempty"`
 	// Earlier is what of the counts above is from activities that this one goes
 	// on from, after its budget was raised or with another agent.
 	Earlier int `json:"earlier,omitempty"`
@@ -172,6 +175,27 @@ type RoundLog struct {
 	// Pass is how the breaker of the round's agent let it through; nil: it has
 	// not been asked.
 	Pass *BreakerPass `json:"pass,omitempty"`
+}
+
+// Ended counts the executions that have left word how they ended, without a result.
+func (l RoundLog) Ended() int { return len(l.Attempts) + l.HandedOver }
+
+// Begin notes that an execution has come to work, the given one as Temporal counts
+// them, and returns whether a worker was lost before it: whoever has left no word of
+// its end. relieved: the one before has, while this one waited for it. Nobody was lost
+// then, and those that Temporal has started between have waited like this one.
+func (l *RoundLog) Begin(execution int, relieved bool) (lost bool) {
+	l.Executions = execution
+	gone := execution - 1 - l.Idle - l.Ended() + l.Earlier - l.Lost
+	switch {
+	case gone <= 0:
+		return false
+	case relieved:
+		l.Idle += gone
+		return false
+	}
+	l.Lost += gone
+	return true
 }
 
 // Usage adds up what the failed attempts have cost.
