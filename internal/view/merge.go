@@ -246,6 +246,9 @@ func delay(p *workflowpb.PendingActivityInfo) string {
 	if next := p.GetNextAttemptScheduleTime(); next != nil {
 		return "the next attempt starts at " + next.AsTime().Local().Format(time.TimeOnly)
 	}
+	if p.GetLastFailure().GetTimeoutFailureInfo() != nil {
+		return "waits for a free worker; Temporal has lost touch with the last one, which may still be at work"
+	}
 	return "waits for a free worker"
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
+	failurepb "go.temporal.io/api/failure/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
@@ -214,6 +215,23 @@ func TestTheMirrorMayKnowTheEndBeforeTemporal(t *testing.T) {
 	v := merge("s", facts{description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), mirrored: execution(team.Completed)})
 	require.Equal(t, team.Running, v.Status.Status)
 	require.Nil(t, v.ClosedAt)
+}
+
+// TestRoundThatNobodyHasTakenUpSaysWhatIsKnownOfItsWorker, who may be at work on it
+// where Temporal has not heard of it for too long.
+func TestRoundThatNobodyHasTakenUpSaysWhatIsKnownOfItsWorker(t *testing.T) {
+	t.Parallel()
+	for want, last := range map[string]*failurepb.Failure{
+		"waits for a free worker": {FailureInfo: &failurepb.Failure_ApplicationFailureInfo{}},
+		"waits for a free worker; Temporal has lost touch with the last one, which may still be at work": {
+			FailureInfo: &failurepb.Failure_TimeoutFailureInfo{TimeoutFailureInfo: &failurepb.TimeoutFailureInfo{TimeoutType: enumspb.TIMEOUT_TYPE_HEARTBEAT}},
+		},
+	} {
+		p := pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_SCHEDULED, nil)
+		p.LastFailure = last
+		v := merge("s", facts{description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, p), mirrored: execution(team.Running)})
+		require.Equal(t, want, v.Phases[0].Assignments[0].Progress)
+	}
 }
 
 func TestNobodyPolls(t *testing.T) {
