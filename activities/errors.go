@@ -15,7 +15,7 @@ var errHandedOver = errors.New("the worker stops")
 
 // errReplaced is the cause of a context that ends because Temporal has given up an
 // execution that had not begun to work.
-var errReplaced = errors.New("Temporal has given this execution up")
+var errReplaced = errors.New("given up by Temporal")
 
 // lasting tells whether a store's error will be the same next time: the content
 // is gone or wrong, as opposed to a directory that cannot be used at the moment.
