@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// ServerProgram is the name of the Temporal server that is built with Maestro.
-	ServerProgram = "maestro-server"
+	// serverProgram is the name of the Temporal server that is built with Maestro.
+	serverProgram = "maestro-server"
 	// serverPatience bounds the wait for a server to answer, and stopPatience
 	// that for it to end.
 	serverPatience = time.Minute
@@ -62,14 +62,14 @@ type server struct {
 	done     chan struct{}
 }
 
-// FindServer finds [ServerProgram] beside our own executable.
+// FindServer finds [serverProgram] beside our own executable.
 func FindServer(executable string) (string, error) {
 	if resolved, err := filepath.EvalSymlinks(executable); err == nil {
 		executable = resolved
 	}
-	path := filepath.Join(filepath.Dir(executable), ServerProgram)
+	path := filepath.Join(filepath.Dir(executable), serverProgram)
 	if info, err := os.Stat(path); executable == "" || err != nil || info.IsDir() {
-		return "", fmt.Errorf("%s is not beside this program (looked for %s); build it with `make build`, or use another Temporal with --address and `maestro worker`", ServerProgram, path)
+		return "", fmt.Errorf("%s is not beside this program (looked for %s); build it with `make build`, or use another Temporal with --address and `maestro worker`", serverProgram, path)
 	}
 	return path, nil
 }
@@ -172,7 +172,7 @@ func (s *server) once(life context.Context, ready func()) error {
 	err = cmd.Wait()
 	_ = stdin.Close()
 	if said := messages.said(); said != "" {
-		return fmt.Errorf("the Temporal server did not start: %s", strings.TrimPrefix(said, ServerProgram+": "))
+		return fmt.Errorf("the Temporal server did not start: %s", strings.TrimPrefix(said, serverProgram+": "))
 	}
 	if err == nil {
 		err = errors.New("exit status 0")
