@@ -106,7 +106,8 @@ func (b *branching) find(ctx context.Context, t Target, branch, startedOn string
 	gitDir, err := b.git.run(ctx, nil, "rev-parse", "--absolute-git-dir")
 	var refused *gitError
 	if errors.As(err, &refused) {
-		return refusef("--branch needs a git repository, and %s is in none that git can use (%s); name another --dir, or leave --branch out", b.git.dir, team.FirstLine(refused.said))
+		return refusef("--branch needs a git repository, and %s is in none that git can use (%s); name another --dir, or leave --branch out",
+			b.git.dir, team.FirstLine(refused.said))
 	}
 	if err != nil {
 		return err

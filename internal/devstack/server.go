@@ -69,7 +69,8 @@ func FindServer(executable string) (string, error) {
 	}
 	path := filepath.Join(filepath.Dir(executable), serverProgram)
 	if info, err := os.Stat(path); executable == "" || err != nil || info.IsDir() {
-		return "", fmt.Errorf("%s is not beside this program (looked for %s); build it with `make build`, or use another Temporal with --address and `maestro worker`", serverProgram, path)
+		return "", fmt.Errorf("%s is not beside this program (looked for %s); build it with `make build`, or use another Temporal with --address and `maestro worker`",
+			serverProgram, path)
 	}
 	return path, nil
 }

@@ -200,6 +200,7 @@ func mountOf(dir string) string {
 	return dir
 }
 
+// permissions looks whether others may read what is kept.
 func (d *examination) permissions(dir string) {
 	info, err := os.Stat(dir)
 	if err != nil {

@@ -92,9 +92,11 @@ func (d *examination) server(ctx context.Context) {
 	case err != nil:
 		d.add("temporal", Warning, "see in the server's log why", "%s answers, but does not say what it is: %s", d.conn.Address, team.FirstLine(err.Error()))
 	case older(info.GetServerVersion(), oldestServer):
-		d.add("temporal", Warning, "upgrade the server to "+oldestServer+" or newer", "%s has version %s, which Maestro was never tried with", d.conn.Address, info.GetServerVersion())
+		d.add("temporal", Warning, "upgrade the server to "+oldestServer+" or newer",
+			"%s has version %s, which Maestro was never tried with", d.conn.Address, info.GetServerVersion())
 	case took > slowAnswer:
-		d.add("temporal", Warning, "bring them closer together: a phase takes some ten calls", "%s, version %s, takes %s to answer", d.conn.Address, info.GetServerVersion(), terminal.Span(took))
+		d.add("temporal", Warning, "bring them closer together: a phase takes some ten calls",
+			"%s, version %s, takes %s to answer", d.conn.Address, info.GetServerVersion(), terminal.Span(took))
 	default:
 		d.add("temporal", OK, "", "%s, version %s, answers in %s", d.conn.Address, info.GetServerVersion(), terminal.Span(max(took, time.Millisecond)))
 	}
@@ -132,7 +134,8 @@ func (d *examination) namespace(ctx context.Context) {
 	can := answer.GetNamespaceInfo().GetCapabilities()
 	switch {
 	case !can.GetSyncUpdate():
-		d.add("namespace", Bad, "switch on the server's dynamic setting frontend.enableUpdateWorkflowExecution", "%s refuses Updates, by which people answer sessions and rounds tell breakers", name)
+		d.add("namespace", Bad, "switch on the server's dynamic setting frontend.enableUpdateWorkflowExecution",
+			"%s refuses Updates, by which people answer sessions and rounds tell breakers", name)
 	case keeps > 0 && keeps < leastRetention:
 		d.add("namespace", Warning, "keep them over a weekend at least", "%s forgets sessions %s after their end: by then only the store knows them", name, brief(keeps)).
 			Command = fmt.Sprintf("temporal operator namespace update --address %s --namespace %s --retention 7d", d.conn.Address, name)
@@ -157,7 +160,8 @@ func (d *examination) serverClock(ctx context.Context) {
 		d.add("server clock", Warning, "let these credentials poll task queue "+queue+", to have it compared", "it cannot be compared: %s", team.FirstLine(err.Error()))
 		return
 	}
-	d.clock("server clock", "Temporal's clock", "by the time that it notes of a poll, ±"+max(offset.Within, time.Millisecond).Round(time.Millisecond).String(), offset.Ahead)
+	within := max(offset.Within, time.Millisecond).Round(time.Millisecond)
+	d.clock("server clock", "Temporal's clock", "by the time that it notes of a poll, ±"+within.String(), offset.Ahead)
 }
 
 // searchAttributes looks whether the namespace has those that sessions are found by.
@@ -190,7 +194,8 @@ func (d *examination) searchAttributes(ctx context.Context) {
 		for _, key := range wrong {
 			command += " --name " + key.GetName()
 		}
-		d.add(check, Warning, "remove them, if nobody else uses them, and add them again", "%s of another type than sessions write; sessions run without them, and cannot be found by them", attributeNames(wrong)).
+		d.add(check, Warning, "remove them, if nobody else uses them, and add them again",
+			"%s of another type than sessions write; sessions run without them, and cannot be found by them", attributeNames(wrong)).
 			Command = command + where + " && " + temporalio.AddCommand(d.conn.Namespace, wrong) + where
 	}
 	if len(missing) == 0 {

@@ -42,9 +42,11 @@ func (d *examination) workers(ctx context.Context) {
 // liveWorker looks at a worker that is alive.
 func (d *examination) liveWorker(o team.Offer) {
 	check, now := "worker "+o.Worker, d.options.Now()
-	text := fmt.Sprintf("alive %s ago, with agents %s and checks %s%s", now.Sub(o.RenewedAt).Truncate(time.Second).Abs(), terminal.Names(o.Agents), terminal.Names(o.Checks), tells(o))
+	text := fmt.Sprintf("alive %s ago, with agents %s and checks %s%s",
+		now.Sub(o.RenewedAt).Truncate(time.Second).Abs(), terminal.Names(o.Agents), terminal.Names(o.Checks), tells(o))
 	if mine := buildinfo.This().String(); o.Version != mine {
-		d.add(check, Warning, "start it again with this build, or use the maestro of its own", "%s; it is version %s, and this program %s", text, terminal.Dash(o.Version), mine)
+		d.add(check, Warning, "start it again with this build, or use the maestro of its own",
+			"%s; it is version %s, and this program %s", text, terminal.Dash(o.Version), mine)
 	} else {
 		d.add(check, OK, "", "%s", text)
 	}
@@ -69,7 +71,8 @@ func (d *examination) deadWorker(o team.Offer) {
 		d.add("worker "+o.Worker, Warning, "start it again on its machine, or forget it", "on %s, not heard of for %s", o.Host, brief(age.Truncate(time.Hour))).
 			Command = "rm " + agent.ShellWord(path)
 	default:
-		d.add("worker "+o.Worker, Warning, "start it again on "+o.Host+"; its work has gone to others, or waits", "on %s, not heard of for %s", o.Host, terminal.Span(age)).
+		d.add("worker "+o.Worker, Warning, "start it again on "+o.Host+"; its work has gone to others, or waits",
+			"on %s, not heard of for %s", o.Host, terminal.Span(age)).
 			Command = d.startWorker()
 	}
 }
@@ -177,7 +180,8 @@ func (d *examination) breakers(ctx context.Context) {
 		if b.OpenUntil != nil {
 			until = "until " + terminal.Moment(b.OpenUntil)
 		}
-		d.add("breaker "+b.Name, Warning, "mend what it says; it closes by itself then, unless somebody opened it by hand: close it", "%s, %s: %s", b.State, until, b.Because()).
+		d.add("breaker "+b.Name, Warning, "mend what it says; it closes by itself then, unless somebody opened it by hand: close it",
+			"%s, %s: %s", b.State, until, b.Because()).
 			Command = d.options.Again("breaker reset " + b.Name)
 	}
 	if open == 0 && len(known) > 0 {
