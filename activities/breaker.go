@@ -2,7 +2,6 @@ package activities
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -162,11 +161,6 @@ func breakerOpen(t TurnedAway) error {
 	return temporal.NewApplicationErrorWithOptions(
 		fmt.Sprintf("breaker %s is open: %s", t.Breaker.Name, t.Wait.Why), team.BreakerOpen,
 		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{t}})
-}
-
-func isBreakerOpen(err error) bool {
-	var app *temporal.ApplicationError
-	return errors.As(err, &app) && app.Type() == team.BreakerOpen
 }
 
 func (r *round) breaker() team.Breaker {

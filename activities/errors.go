@@ -68,6 +68,12 @@ func unrecoverable(report RoundFailure, cause error) error {
 		temporal.ApplicationErrorOptions{NonRetryable: true, Cause: cause, Details: []any{report}})
 }
 
+// isAnswer tells whether an error says already what Temporal has to do.
+func isAnswer(err error) bool {
+	var app *temporal.ApplicationError
+	return errors.As(err, &app) && (app.Type() == team.BreakerOpen || app.Type() == team.RecoverableError)
+}
+
 // handedOver has Temporal start the next execution at once, where it may.
 func handedOver(why error) error {
 	return temporal.NewApplicationErrorWithOptions(why.Error()+"; another takes over", team.HandedOver,

@@ -102,6 +102,28 @@ func TestNextAttemptWaitsWhereTemporalHasNot(t *testing.T) {
 	require.GreaterOrEqual(t, result.StartedAt.Sub(d.record().Rounds[0].Attempts[0].EndedAt), wait)
 }
 
+// TestTemporalIsToldAgainOfALongWait: nobody sits it out in a slot, and it counts neither
+// as an attempt nor as a lost worker.
+func TestTemporalIsToldAgainOfALongWait(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.agents.run = func(context.Context, team.Job) (team.Outcome, error) {
+		f := team.Failf(team.RateLimited, "slow down")
+		f.RetryAfter = team.Duration(time.Hour)
+		return team.Outcome{}, f
+	}
+	_, err := d.round(activities.Heartbeat{})
+	requireType(t, err, team.RecoverableError)
+	_, err = d.round(activities.Heartbeat{})
+	app := requireType(t, err, team.RecoverableError)
+	require.InDelta(t, time.Hour, app.NextRetryDelay(), float64(time.Minute))
+	require.Less(t, app.NextRetryDelay(), time.Hour)
+	require.Len(t, d.agents.runs, 1)
+	log := d.record().Rounds[0].RoundLog
+	require.Len(t, log.Attempts, 1)
+	require.Equal(t, 1, log.HandedOver)
+}
+
 // TestExecutionTakesUpWhatItHasWaitedFor: the failed attempt of the one before is
 // counted once, and the next one is begun once.
 func TestExecutionTakesUpWhatItHasWaitedFor(t *testing.T) {

@@ -51,6 +51,8 @@ const (
 	// once that takes long.
 	lockEvery     = 50 * time.Millisecond
 	lockEveryMost = time.Second
+	// restMost is the longest wait between attempts that a round makes up for itself.
+	restMost = 5 * time.Second
 	// fenceEvery is how often a round looks whether a later incarnation of its
 	// session has taken over.
 	fenceEvery = 3 * time.Second
@@ -160,82 +162,6 @@ func (r *round) done(ctx context.Context, result *team.RoundResult) team.RoundRe
 	out := *result
 	out.Unreported = r.report(ctx, nil)
 	return out
-}
-
-// recall loads what earlier executions of the round have left: the log of its
-// attempts and, if it had succeeded, its result. It counts lost workers: every
-// execution that ended without a word.
-func (r *round) recall(ctx context.Context) (*team.RoundResult, error) {
-	if err := r.persist(ctx, func() (err error) {
-		r.scene, err = loadScene(ctx, r.Files, r.Sessions, r.in.Head)
-		return err
-	}); err != nil {
-		return nil, err
-	}
-	var record team.Record
-	err := r.persist(ctx, func() (err error) {
-		record, err = r.Sessions.Record(r.scene.key, r.in.AssignmentID)
-		return err
-	})
-	switch {
-	case err == nil:
-	case errors.Is(err, team.ErrNotFound):
-		record = r.newRecord()
-	case errors.Is(err, team.ErrCorrupt):
-		activity.GetLogger(ctx).Warn("the assignment's record was corrupt; its log goes on from the heartbeat", "error", err)
-		record = r.newRecord()
-	default:
-		return nil, err
-	}
-	if record.Incarnation > r.in.Incarnation {
-		return nil, team.ErrFenced
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.record = record
-	r.goOn()
-	this := r.thisRound()
-	if this.Result != nil {
-		r.log = this.RoundLog
-		return this.Result, nil
-	}
-	r.log = laterLog(this.RoundLog, heartbeatLog(ctx))
-	if r.log.Begin(int(r.info.Attempt), r.waited && this.Ended() > r.found) {
-		observed(r.Observer).WorkerLost(r.agent())
-	}
-	return nil, nil
-}
-
-// rest waits until the next attempt may begin. Temporal does, where it has heard how
-// the one before ended; where it has not, that attempt's execution was given up, or
-// lost, before it could say so.
-func (r *round) rest(ctx context.Context) error {
-	n := len(r.log.Attempts)
-	if n == 0 || r.goesOnWith || r.log.Attempts[n-1].Agent != r.agent() {
-		return nil // or the session has decided when it goes on
-	}
-	last := r.log.Attempts[n-1]
-	wait := r.wait(last.Failure)
-	left := min(wait, last.EndedAt.Add(wait).Sub(r.Clock())) // clocks differ
-	if left <= 0 {
-		return nil
-	}
-	r.say(fmt.Sprintf("waiting: the next attempt begins in %s", left.Round(time.Second)))
-	defer r.say("")
-	return sleep(ctx, left)
-}
-
-// goOn takes over the entry of the activity that this one goes on with.
-func (r *round) goOn() {
-	before := r.key()
-	before.Activity = r.in.After
-	for i := range r.record.Rounds {
-		if this := &r.record.Rounds[i]; r.in.After != "" && this.Key == before {
-			this.Key, this.Pass, this.Executions, this.Idle = r.key(), nil, 0, 0
-			this.Earlier = this.Ended() + this.Lost
-			r.goesOnWith = true
-		}
-	}
 }
 
 // markBegun notes durably that the attempt begins, for an agent that can go on in
@@ -384,7 +310,7 @@ func (r *round) interrupted(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		r.giveBack(ctx)
 		return r.cancelled()
-	case isBreakerOpen(err):
+	case isAnswer(err):
 		return err
 	}
 	if lasting(err) {
@@ -396,6 +322,12 @@ func (r *round) interrupted(ctx context.Context, err error) error {
 // handOver leaves the round to the execution that Temporal starts next. No worker is
 // lost by that, and no attempt has failed.
 func (r *round) handOver(ctx context.Context) error {
+	r.noteHandOver(ctx)
+	return handedOver(context.Cause(ctx))
+}
+
+// noteHandOver counts an execution that ends for no reason of the work's.
+func (r *round) noteHandOver(ctx context.Context) {
 	r.mu.Lock()
 	r.log.HandedOver++
 	r.mu.Unlock()
@@ -404,7 +336,6 @@ func (r *round) handOver(ctx context.Context) error {
 			activity.GetLogger(ctx).Warn("the hand-over is only in the heartbeat", "error", err)
 		}
 	}
-	return handedOver(context.Cause(ctx))
 }
 
 // recalled tells whether the round knows its record.
@@ -421,37 +352,6 @@ func (r *round) wait(f team.Failure) time.Duration {
 		return f.RetryAfter.Std()
 	}
 	return team.Backoff(retry.Initial, retry.Max, len(r.log.Attempts)).Std()
-}
-
-// laterLog is the one of two logs of the same round that knows more. Neither need know
-// of all hand-overs: an execution that waited for another's end tells of its own only
-// in a heartbeat.
-func laterLog(a, b team.RoundLog) team.RoundLog {
-	later, handedOver := a, max(a.HandedOver, b.HandedOver)
-	if cmp.Or(
-		cmp.Compare(len(b.Attempts), len(a.Attempts)),
-		cmp.Compare(b.HandedOver, a.HandedOver),
-		cmp.Compare(b.Executions, a.Executions),
-	) > 0 {
-		later = b
-	}
-	later.HandedOver = handedOver
-	return later
-}
-
-// heartbeatLog is the log in the last heartbeat that reached Temporal.
-func heartbeatLog(ctx context.Context) team.RoundLog {
-	var last Heartbeat
-	if activity.HasHeartbeatDetails(ctx) {
-		if err := activity.GetHeartbeatDetails(ctx, &last); err != nil {
-			return team.RoundLog{}
-		}
-	}
-	return last.Log
-}
-
-func (r *round) newRecord() team.Record {
-	return team.Record{Schema: team.RecordSchema, Assignment: r.in.AssignmentID, Incarnation: r.in.Incarnation, Epoch: 1}
 }
 
 // key names the round's activity.
