@@ -243,19 +243,6 @@ func failedRound(c team.Category, message string) error {
 		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{report}})
 }
 
-// until has an activity wait until the session's status is as wanted. It looks from
-// the environment's own loop, between two workflow tasks.
-func until(t *testing.T, env *testsuite.TestWorkflowEnvironment, wanted func(team.Status) bool) {
-	seen := make(chan bool)
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
-		env.RegisterDelayedCallback(func() { seen <- wanted(status(t, env)) }, 0)
-		if <-seen {
-			return
-		}
-	}
-	t.Error("the session did not come to where it was to be")
-}
-
 func status(t *testing.T, env *testsuite.TestWorkflowEnvironment) team.Status {
 	t.Helper()
 	value, err := env.QueryWorkflow(workflows.StatusQuery)
