@@ -145,17 +145,25 @@ func TestCrashInTheThirdPhase(t *testing.T) {
 	w.sound(s)
 }
 
-// TestKilledServerCostsNothing kills the server alone in the middle of a phase:
-// the agent works on, and its work counts.
-func TestKilledServerCostsNothing(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
+// withoutServer is a world whose server was killed while the agent of phase design, whose
+// process is returned, is held at work on the session outage.
+func withoutServer(t *testing.T) (w *world, agent int) {
+	t.Helper()
+	w = newWorld(t)
 	teamFile := w.withHoldingAgent()
 	w.startWorker()
 	w.hold("design")
 	w.must("run", teamFile, "work on", "--session", "outage")
-	agent := w.held("outage", "design")
+	agent = w.held("outage", "design")
 	w.server.kill()
+	return w, agent
+}
+
+// TestKilledServerCostsNothing kills the server alone in the middle of a phase:
+// the agent works on, and its work counts.
+func TestKilledServerCostsNothing(t *testing.T) {
+	t.Parallel()
+	w, agent := withoutServer(t)
 	w.release("design")
 	w.eventually("the agent ends in the outage", func() bool { return syscall.Kill(agent, 0) != nil })
 	w.startServer()
@@ -170,16 +178,11 @@ func TestKilledServerCostsNothing(t *testing.T) {
 // the while, once, and the other execution takes over what it comes to.
 func TestAnOutageEndsNoAttempt(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	teamFile := w.withHoldingAgent()
-	w.startWorker()
-	w.hold("design")
-	w.must("run", teamFile, "work on", "--session", "outage")
-	agent := w.held("outage", "design")
-	w.server.kill()
+	w, agent := withoutServer(t)
 	time.Sleep(35 * time.Second) // the outage itself: heartbeats time out after 30 s
 	w.startServer()
-	w.eventually("the activity is started anew", func() bool { return w.attemptOf("outage") > 1 })
+	c := w.client()
+	w.eventually("the activity is started anew", func() bool { return attemptOf(t, c, "outage") > 1 })
 	require.NoError(t, syscall.Kill(agent, 0), "the agent has been ended")
 	w.release("design")
 	s := w.ends("outage")
@@ -193,13 +196,10 @@ func TestAnOutageEndsNoAttempt(t *testing.T) {
 
 // attemptOf is the number of the execution, of the one activity that a session waits
 // for, as Temporal counts them; zero where it waits for none.
-func (w *world) attemptOf(session string) int32 {
-	w.t.Helper()
-	c, err := client.Dial(client.Options{HostPort: w.address, Logger: quiet{}})
-	require.NoError(w.t, err)
-	defer c.Close()
-	described, err := c.DescribeWorkflowExecution(w.t.Context(), session, "")
-	require.NoError(w.t, err)
+func attemptOf(t *testing.T, c client.Client, session string) int32 {
+	t.Helper()
+	described, err := c.DescribeWorkflowExecution(t.Context(), session, "")
+	require.NoError(t, err)
 	for _, p := range described.GetPendingActivities() {
 		return p.GetAttempt()
 	}

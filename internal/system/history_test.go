@@ -5,17 +5,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/sdk/client"
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
 // history is everything that Temporal keeps of a session, payloads decoded.
 func (w *world) history(session string) string {
 	w.t.Helper()
-	c, err := client.Dial(client.Options{HostPort: w.address, Logger: quiet{}})
-	require.NoError(w.t, err)
-	defer c.Close()
-	events := c.GetWorkflowHistory(context.Background(), session, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	events := w.client().GetWorkflowHistory(context.Background(), session, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	var all string
 	for events.HasNext() {
 		event, err := events.Next()

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/client"
 
 	"github.com/maestro-hive/maestro/internal/team"
 )
@@ -118,10 +117,7 @@ func TestResumeAfterEveryKindOfEnd(t *testing.T) {
 	require.Equal(t, team.Restore, doc.plan()["requirements"])
 	require.Equal(t, "not done yet", doc.reason("design"))
 	w.held("s", "design")
-	c, err := client.Dial(client.Options{HostPort: w.address, Logger: quiet{}})
-	require.NoError(t, err)
-	defer c.Close()
-	require.NoError(t, c.TerminateWorkflow(context.Background(), "s", "", "a test"))
+	require.NoError(t, w.client().TerminateWorkflow(context.Background(), "s", "", "a test"))
 	w.release("design")
 
 	doc = w.begin("resume", "s")

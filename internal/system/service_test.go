@@ -17,7 +17,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/sdk/client"
 
 	"github.com/maestro-hive/maestro/internal/host"
 	"github.com/maestro-hive/maestro/internal/team"
@@ -215,9 +214,7 @@ func TestTheBuildIsInTheIdentityOfPollers(t *testing.T) {
 	require.Regexp(t, `^maestro-`+h.Store+`@\S+-0 \S+$`, h.Identity)
 	require.True(t, strings.HasSuffix(h.Identity, " "+h.Version), "%+v", h)
 
-	c, err := client.Dial(client.Options{HostPort: w.address, Logger: quiet{}})
-	require.NoError(t, err)
-	defer c.Close()
+	c := w.client()
 	for queue, kind := range map[string]enumspb.TaskQueueType{
 		team.WorkflowQueue(h.Store): enumspb.TASK_QUEUE_TYPE_WORKFLOW, team.AgentQueue(h.Store, "holding"): enumspb.TASK_QUEUE_TYPE_ACTIVITY,
 	} {
