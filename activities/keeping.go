@@ -193,10 +193,8 @@ func (r *round) ended() int {
 	if err != nil {
 		return 0
 	}
-	for _, this := range record.Rounds {
-		if this.Key == r.key() {
-			return this.Ended()
-		}
+	if this := record.Round(r.key()); this != nil {
+		return this.Ended()
 	}
 	return 0
 }

@@ -47,7 +47,7 @@ func (r *round) recall(ctx context.Context) (*team.RoundResult, error) {
 		r.log = this.RoundLog
 		return this.Result, nil
 	}
-	r.log = laterLog(this.RoundLog, heartbeatLog(ctx))
+	r.log = laterLog(this.RoundLog, r.log)
 	if r.log.Begin(int(r.info.Attempt), r.waited && this.Ended() > r.found) {
 		observed(r.Observer).WorkerLost(r.agent())
 	}
@@ -78,14 +78,15 @@ func (r *round) rest(ctx context.Context) error {
 
 // goOn takes over the entry of the activity that this one goes on with.
 func (r *round) goOn() {
+	if r.in.After == "" {
+		return
+	}
 	before := r.key()
 	before.Activity = r.in.After
-	for i := range r.record.Rounds {
-		if this := &r.record.Rounds[i]; r.in.After != "" && this.Key == before {
-			this.Key, this.Pass, this.Executions, this.Idle = r.key(), nil, 0, 0
-			this.Earlier = this.Ended() + this.Lost
-			r.goesOnWith = true
-		}
+	if this := r.record.Round(before); this != nil {
+		this.Key, this.Pass, this.Executions, this.Idle = r.key(), nil, 0, 0
+		this.Earlier = this.Ended() + this.Lost
+		r.goesOnWith = true
 	}
 }
 

@@ -365,10 +365,8 @@ func (r *round) agent() string { return cmp.Or(r.in.Agent, r.scene.team.Personas
 // thisRound returns the record's entry for this activity, made if need be.
 func (r *round) thisRound() *team.RoundRecord {
 	key := r.key()
-	for i := range r.record.Rounds {
-		if r.record.Rounds[i].Key == key {
-			return &r.record.Rounds[i]
-		}
+	if this := r.record.Round(key); this != nil {
+		return this
 	}
 	r.record.Rounds = append(r.record.Rounds, team.RoundRecord{Key: key, Round: r.in.Round, Epoch: r.epoch(), Integrating: r.in.Integrating, Supplied: r.in.Supplied != ""})
 	return &r.record.Rounds[len(r.record.Rounds)-1]

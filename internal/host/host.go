@@ -74,7 +74,8 @@ const (
 	pollers = 16
 	// workflowSlots bounds what runs side by side on the workflow queue.
 	workflowSlots = 2000
-	// heartbeatThrottle bounds how stale a lost worker's last report is.
+	// heartbeatThrottle bounds how stale the last report of a wait is that a lost
+	// worker had. Rounds report by themselves: see heartbeats.go.
 	heartbeatThrottle = 5 * time.Second
 	// stickyTimeout is how long a workflow task waits for a worker that is gone.
 	stickyTimeout = time.Second

@@ -177,6 +177,16 @@ type RoundLog struct {
 	Pass *BreakerPass `json:"pass,omitempty"`
 }
 
+// Round is the entry of an activity, for changing; nil if there is none.
+func (r *Record) Round(key RoundKey) *RoundRecord {
+	for i := range r.Rounds {
+		if r.Rounds[i].Key == key {
+			return &r.Rounds[i]
+		}
+	}
+	return nil
+}
+
 // Ended counts the executions that have left word how they ended, without a result.
 func (l RoundLog) Ended() int { return len(l.Attempts) + l.HandedOver }
 
