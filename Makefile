@@ -105,6 +105,17 @@ chaos: build ## kill workers and the server KILLS times under SESSIONS sessions,
 	@$(GO) test -count=1 -timeout 15m -v -run '^TestChaos$$' ./internal/system -args \
 		-chaos.seed $(SEED) -chaos.sessions $(SESSIONS) -chaos.kills $(KILLS) -chaos.workers 3 -chaos.within $(WITHIN)
 
+SEEDS ?= 60s
+FROM ?= 1
+
+.PHONY: simulate
+simulate: ## run sessions in virtual time with faults chosen by a seed: SEEDS=1000 or SEEDS=10m, FROM the first seed
+	@$(GO) test -count=1 -timeout 0 -v -run '^TestSimulate$$' ./internal/simulator -args -simulate.seeds $(SEEDS) -simulate.from $(FROM)
+
+.PHONY: simulate-faults
+simulate-faults: ## put mended faults back one at a time, and tell how many seeds find each
+	@$(GO) test -count=1 -timeout 0 -v -run '^TestFaultsAreFound$$' ./internal/simulator -args -simulate.faults -simulate.seeds 1000
+
 .PHONY: histories
 histories: build ## record the histories that the replay tests of workflows and breaker replay
 	@$(GO) test -count=1 ./internal/host -args -histories $(CURDIR)/workflows/testdata/histories

@@ -21,9 +21,11 @@ type SearchAttributes interface {
 // Admissions decides whether sessions may start, and what of their work stands
 // already.
 type Admissions struct {
-	Files            Files
-	Sessions         Sessions
-	Ledgers          Ledgers
+	Files    Files
+	Sessions Sessions
+	Ledgers  Ledgers
+	// Programs reads the usage of calls that were cut off; nil: nobody does.
+	Programs         ProgramUsage
 	SearchAttributes SearchAttributes
 	// Observer hears of sessions that start.
 	Observer Observer
@@ -96,11 +98,11 @@ func (a *Admissions) observe(s team.Status) {
 func (r *restoration) limit() error {
 	limits := budget.LimitsOf(r.team)
 	stored, err := r.Ledgers.Ledger(r.key)
-	if err != nil || stored.Limits.Equal(limits) {
+	if err != nil || stored.Limits.Equal(limits) && (limits.IsZero() || stored.Team == r.team.Name) {
 		return err
 	}
 	return r.Ledgers.UpdateLedger(r.key, func(l *budget.Ledger) error {
-		l.Limits = limits
+		l.Limit(r.team.Name, limits)
 		return nil
 	})
 }
@@ -113,7 +115,7 @@ func (a *Admissions) begin(ctx context.Context, r *restoration) (team.Digest, er
 	if err != nil {
 		return "", err
 	}
-	next.CreatedAt, next.Temporal = a.Clock().UTC(), temporalIDs(info)
+	next.CreatedAt, next.Temporal = r.in.At, temporalIDs(info)
 	head, err := a.Sessions.PutCheckpoint(ctx, r.key, next)
 	if err != nil {
 		return "", err
@@ -121,14 +123,15 @@ func (a *Admissions) begin(ctx context.Context, r *restoration) (team.Digest, er
 	return head, a.Sessions.UpdateExecution(r.key, func(e *team.Execution) {
 		run := info.WorkflowExecution.RunID
 		begun := e.Incarnation == next.Incarnation && e.RunID == run && e.Phase != team.ReservedPhase
-		if e.Incarnation > next.Incarnation || begun { // this try of it is late
+		if begun || e.IsPast(next.Incarnation, r.in.At) { // this try of it is late
 			return
 		}
 		e.OriginalRun = r.in.OriginalRun
 		e.Status, e.Course = r.status, r.in.Course
 		e.Status.Status, e.StartedAt = team.Running, &next.CreatedAt
 		e.Schema, e.Namespace, e.Store, e.RunID = team.ExecutionSchema, r.key.Namespace, r.in.Store, run
-		e.Advance(team.ReservedPhase, head, next.Tree, next.CreatedAt)
+		e.Advance(team.ReservedPhase, head, next.Tree, a.Clock().UTC())
+		e.BoundaryAt = r.in.At
 	})
 }
 

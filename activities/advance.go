@@ -19,11 +19,11 @@ type Boundaries struct {
 	Files    Files
 	Sessions Sessions
 	Ledgers  Ledgers
+	// Programs reads the usage of calls that were cut off; nil: nobody does.
+	Programs ProgramUsage
 	// Breakers hears what it has yet to hear of earlier rounds; nil where there
 	// are none.
 	Breakers Breakers
-	// Days takes back what sessions have not spent of daily budgets.
-	Days Days
 	// Observer hears of sessions that end.
 	Observer Observer
 	Clock    Clock
@@ -67,9 +67,8 @@ func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, er
 	if in.Park {
 		out.Left = few(leftBy(in.Phase, next.Artifacts))
 	}
-	b.mirror(ctx, s, next, head, in, len(conflicts) == 0)
-	if in.Complete {
-		b.giveBackDay(ctx, s.key, s.team.Name)
+	if err := b.mirror(ctx, s, next, head, in, len(conflicts) == 0); err != nil {
+		return Advanced{}, storeError(err)
 	}
 	if in.Complete && len(conflicts) == 0 {
 		observed(b.Observer).SessionEnded(s.team.Name, team.Completed, nil)
@@ -116,7 +115,7 @@ func (b *Boundaries) owned(key team.SessionKey, incarnation int) error {
 
 // next is the checkpoint after the phase, and what its work disagrees on.
 func (b *Boundaries) next(ctx context.Context, s scene, in AdvanceInput) (team.Checkpoint, []team.Conflict, error) {
-	c := b.following(ctx, s.checkpoint, in.Head)
+	c := following(ctx, s.checkpoint, in.Head, in.Boundary)
 	c.CurrentPhase = in.Phase
 	c.Partial = without(c.Partial, []string{in.Phase})
 	c.Reworks = slices.Clone(c.Reworks)
@@ -128,8 +127,8 @@ func (b *Boundaries) next(ctx context.Context, s scene, in AdvanceInput) (team.C
 }
 
 // following is the checkpoint after one, with nothing changed yet.
-func (b *Boundaries) following(ctx context.Context, c team.Checkpoint, head team.Digest) team.Checkpoint {
-	c.Previous, c.CreatedAt = head, b.Clock().UTC()
+func following(ctx context.Context, c team.Checkpoint, head team.Digest, at Boundary) team.Checkpoint {
+	c.Previous, c.CreatedAt = head, at.At
 	c.Temporal, c.SHA256 = temporalIDs(activity.GetInfo(ctx)), ""
 	return c
 }
@@ -143,21 +142,12 @@ func (b *Boundaries) ground(s scene) ground {
 	return ground{b.Files, s.team, s.checkpoint.Workspace, s.checkpoint.Given}
 }
 
-// mirror brings execution_state.json up to date. It may lag, so a failure to
-// write it is only logged: the next change catches up.
-func (b *Boundaries) mirror(ctx context.Context, s scene, c team.Checkpoint, head team.Digest, in AdvanceInput, agreed bool) {
+// mirror brings execution_state.json up to date. It may lag until the session ends: the
+// next change catches up.
+func (b *Boundaries) mirror(ctx context.Context, s scene, c team.Checkpoint, head team.Digest, in AdvanceInput, agreed bool) error {
 	var asked []team.HelpRequest
-	var used team.Usage
-	err := b.Sessions.UpdateExecution(s.key, func(e *team.Execution) {
-		if e.Incarnation > c.Incarnation {
-			return
-		}
+	after, err := b.updateMirror(ctx, mirrorStep{in.Boundary, c.Incarnation, in.Head, in.Help}, func(e *team.Execution) {
 		asked = e.Help
-		if len(e.Phases) == 0 { // lost: begin again from what the checkpoint knows
-			e.Status = team.NewStatus(s.key.Session, s.team)
-			e.Status.Status = team.Running
-			e.Schema, e.Namespace, e.Store, e.RunID = team.ExecutionSchema, s.key.Namespace, b.Sessions.ID(), s.run
-		}
 		for _, a := range c.Assignments {
 			if status := e.Assignment(a.AssignmentID); status != nil {
 				*status = assignmentStatus(a)
@@ -177,11 +167,13 @@ func (b *Boundaries) mirror(ctx context.Context, s scene, c team.Checkpoint, hea
 		e.Incarnation, e.RunID = c.Incarnation, s.run
 		e.Advance(c.CurrentPhase, head, c.Tree, now)
 		e.Decisions, e.Usage = maps.Clone(c.Decisions), e.Sum()
-		used = e.Usage
 		if in.Complete && agreed {
 			e.Status.Status, e.ClosedAt = team.Completed, &now
 		}
 	})
+	if err != nil && in.Complete { // nothing would catch up
+		return err
+	}
 	if err != nil {
 		activity.GetLogger(ctx).Warn("execution_state.json lags behind", "error", err)
 	}
@@ -190,8 +182,9 @@ func (b *Boundaries) mirror(ctx context.Context, s scene, c team.Checkpoint, hea
 		tellHelp(ctx, asked, in.Help)
 	}
 	if in.Complete && agreed {
-		tellEnd(ctx, s.team.Name, team.Completed, "", used)
+		tellEnd(ctx, s.team.Name, team.Completed, "", after.Usage)
 	}
+	return nil
 }
 
 // parkedReason says what a session waits for that parks after a phase.
@@ -200,7 +193,7 @@ func parkedReason(phase string) string {
 }
 
 // Close writes how a session ended, and what it has cost in all: also what nobody
-// was left to tell of.
+// was left to tell of. It fails as long as that cannot be written.
 func (b *Boundaries) Close(ctx context.Context, in CloseInput) error {
 	key := sessionKey(activity.GetInfo(ctx))
 	now := b.Clock().UTC()
@@ -212,14 +205,7 @@ func (b *Boundaries) Close(ctx context.Context, in CloseInput) error {
 	if in.Status != team.Completed {
 		spent = b.reckon(ctx, key, mirrored.Phases)
 	}
-	if err == nil {
-		b.giveBackDay(ctx, key, mirrored.Team)
-	}
-	var used team.Usage
-	err = b.Sessions.UpdateExecution(key, func(e *team.Execution) {
-		if e.Incarnation > in.Incarnation {
-			return
-		}
+	after, err := b.updateMirror(ctx, mirrorStep{in.Boundary, in.Incarnation, in.Head, in.Help}, func(e *team.Execution) {
 		e.Status.Status, e.Reason, e.ClosedAt, e.UpdatedAt = in.Status, in.Reason, &now, now
 		e.Help = append([]team.HelpRequest{}, in.Help...)
 		for i := range e.Phases {
@@ -231,14 +217,13 @@ func (b *Boundaries) Close(ctx context.Context, in CloseInput) error {
 			}
 		}
 		e.Usage = e.Sum()
-		used = e.Usage
 	})
+	if err != nil { // nothing would catch up
+		return storeError(err)
+	}
 	observed(b.Observer).SessionEnded(mirrored.Team, in.Status, in.Help)
 	tellHelp(ctx, mirrored.Help, in.Help)
-	tellEnd(ctx, mirrored.Team, in.Status, in.Reason, used)
-	if err != nil {
-		activity.GetLogger(ctx).Warn("execution_state.json lags behind", "error", err)
-	}
+	tellEnd(ctx, mirrored.Team, in.Status, in.Reason, after.Usage)
 	return nil
 }
 

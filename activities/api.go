@@ -1,6 +1,8 @@
 package activities
 
 import (
+	"time"
+
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/team"
 )
@@ -33,12 +35,14 @@ const (
 	RaiseName Name = "raise-budget"
 	// NotifyName tells people outside; see [Notices.Notify].
 	NotifyName Name = "notify"
-	// AwaitDayName waits for a team's daily budget; see [DayWaits.Await].
-	AwaitDayName Name = "await-day"
+	// AwaitBudgetName waits for a budget that is spent; see [BudgetWaits.Await].
+	AwaitBudgetName Name = "await-budget"
 )
 
 // AdmitInput asks whether a session may start.
 type AdmitInput struct {
+	// At is when the session came here, by its workflow's time.
+	At time.Time `json:"at"`
 	// Store is the id of the store that the session was made for.
 	Store string `json:"store"`
 	// Team is the blob of the resolved team.
@@ -104,6 +108,32 @@ type RestoredWork struct {
 	Output team.Digest `json:"output,omitempty"`
 }
 
+// OutageNews is what a round's activity tells its session of an outage while it goes on.
+type OutageNews struct {
+	team.AssignmentID
+	// Over: it is over. Otherwise it lasts, and the round waits without working.
+	Over bool `json:"over,omitempty"`
+	// Since is when it began; Failure, the last one, is why the round waits.
+	Since   time.Time           `json:"since,omitzero"`
+	Failure team.AttemptFailure `json:"failure,omitzero"`
+	// Total is all that the assignment has cost so far.
+	Total team.Usage `json:"total"`
+}
+
+// OutageOrder says how a round goes on that is in the middle of an outage. Without one
+// it waits until the team's patience is over.
+type OutageOrder string
+
+// The orders.
+const (
+	// OutageNoticed: people know, so it waits on without end.
+	OutageNoticed OutageOrder = "noticed"
+	// OutageOver: the team's patience is over.
+	OutageOver OutageOrder = "over"
+	// OutageRetry: a person has it try now; patience begins anew.
+	OutageRetry OutageOrder = "retry"
+)
+
 // RoundInput asks for one round of an assignment.
 type RoundInput struct {
 	team.AssignmentID
@@ -128,14 +158,19 @@ type RoundInput struct {
 	// After is the activity whose round this one goes on with, after its budget
 	// was raised or with another agent; empty: the round begins.
 	After string `json:"after,omitempty"`
+	// Seq numbers the assignment's rounds and what goes on with them, in this workflow
+	// run: an activity that one with a larger number has followed is fenced.
+	Seq int `json:"seq,omitempty"`
+	// Outage says how a round goes on that has waited for its provider so far.
+	Outage OutageOrder `json:"outage,omitempty"`
 	// OnExceeded is what the session can do about a budget that is spent.
 	OnExceeded team.OnExceeded `json:"on_exceeded,omitempty"`
 	// Free lets an agent whose cost nobody has stated work although a budget is
 	// spent: it is there because others are too dear.
 	Free bool `json:"free,omitempty"`
-	// Lease is the holder of the lease under which the round tries its agent
-	// for others; empty for an ordinary round.
-	Lease string `json:"lease,omitempty"`
+	// Lease is the one under which the round tries its agent for others; its zero, for
+	// an ordinary round.
+	Lease team.BreakerPass `json:"lease,omitzero"`
 	// Series counts how often a person, or a phase that sent work back, has had
 	// the assignment begin afresh in this incarnation: the round's epoch is the
 	// incarnation's first and Series together.
@@ -172,10 +207,13 @@ type BudgetStop struct {
 	Scope   string `json:"scope"`
 	Message string `json:"message"`
 	// Date is the day whose budget is spent, if it is that, and Least what the
-	// next call needs of it.
+	// next call needs.
 	Date  string      `json:"date,omitempty"`
 	Least team.Amount `json:"least,omitzero"`
-	Lost  int         `json:"lost,omitempty"`
+	// Unsettled: calls whose cost nobody knows have a part in it, so that settling
+	// them may help.
+	Unsettled bool `json:"unsettled,omitempty"`
+	Lost      int  `json:"lost,omitempty"`
 	// Total is all that the assignment has cost so far.
 	Total team.Usage `json:"total"`
 }
@@ -205,10 +243,15 @@ type Heartbeat struct {
 
 // SealInput asks for a phase's work to be merged and verified.
 type SealInput struct {
-	Phase       string                      `json:"phase"`
+	Phase string `json:"phase"`
+	// Integrator is the persona in whose directory, and under whose lock, it is done.
+	Integrator  string                      `json:"integrator"`
+	Incarnation int                         `json:"incarnation"`
 	Head        team.Digest                 `json:"head"`
 	Input       team.Digest                 `json:"input"`
 	Assignments []team.CheckpointAssignment `json:"assignments"`
+	// Outage says how a merge goes on that has waited for its host so far.
+	Outage OutageOrder `json:"outage,omitempty"`
 }
 
 // SealResult is the merged tree and what is wrong with it.
@@ -225,8 +268,21 @@ type SealResult struct {
 	Feedback team.Digest   `json:"feedback,omitempty"`
 }
 
+// Boundary is what every step between phases brings.
+type Boundary struct {
+	// At is when the session came to the step, by its workflow's time. However often and
+	// however late the step is executed, it writes the same; and what the session has
+	// written since stays.
+	At time.Time `json:"at"`
+	// Course and OriginalRun are those of [AdmitInput], for a mirrored state that was
+	// lost.
+	Course      team.Course `json:"course,omitzero"`
+	OriginalRun string      `json:"original_run,omitempty"`
+}
+
 // AdvanceInput asks for the checkpoint after a phase.
 type AdvanceInput struct {
+	Boundary
 	Phase       string                      `json:"phase"`
 	Head        team.Digest                 `json:"head"`
 	Assignments []team.CheckpointAssignment `json:"assignments"`
@@ -265,6 +321,7 @@ type Advanced struct {
 
 // MarkInput says that a session parks, or goes on.
 type MarkInput struct {
+	Boundary
 	Incarnation int `json:"incarnation"`
 	// Phase is the one after which it had parked; empty: it was for help.
 	Phase string `json:"phase,omitempty"`
@@ -286,6 +343,7 @@ type Marked struct {
 
 // ReworkInput sends a phase's work back.
 type ReworkInput struct {
+	Boundary
 	Incarnation int         `json:"incarnation"`
 	Head        team.Digest `json:"head"`
 	// Rework says what, by whom and why; Open has the phases to be done again.
@@ -320,7 +378,10 @@ type Raised struct {
 
 // CloseInput says how a session ended, unless the last Advance has said so.
 type CloseInput struct {
+	Boundary
 	Incarnation int `json:"incarnation"`
+	// Head is the newest checkpoint.
+	Head team.Digest `json:"head,omitempty"`
 
 	Status team.State         `json:"status"`
 	Reason string             `json:"reason"`

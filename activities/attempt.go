@@ -25,7 +25,8 @@ func (r *round) attempt(ctx context.Context) (*team.RoundResult, left, error) {
 	if err != nil {
 		return nil, l, err
 	}
-	if err := r.markBegun(ctx); err != nil {
+	l.filled = true
+	if err := r.noteStart(ctx, start.begun); err != nil {
 		return nil, l, err
 	}
 	r.book.begin(r.attemptKey(), start.earlier)
@@ -36,11 +37,14 @@ func (r *round) attempt(ctx context.Context) (*team.RoundResult, left, error) {
 	}
 	persona := r.scene.team.Personas[r.in.Persona]
 	l.outcome, err = r.work(ctx, team.Job{
-		Brief: brief, Agent: r.agent(), Dir: dir.Tree, Home: dir.Home, Tmp: dir.Tmp, Said: dir.Said,
+		Brief: brief, Agent: r.agent(), Dir: dir.Tree, Home: dir.Home, Tmp: dir.Tmp, Said: dir.Said, Begun: start.begun,
 		Timeout: persona.Timeout, MaxTurns: persona.MaxTurns, Lock: r.held, Progress: r.say,
 		Deliver: contract, Try: r.try(dir, collect), Calls: r.book, Continues: start.continues,
 	})
 	if err != nil {
+		if f := r.filledDisk(ctx, err); f != nil {
+			return nil, l, f
+		}
 		l.files = r.leftBy(ctx, err, collect)
 		return nil, l, err
 	}
@@ -54,6 +58,9 @@ func (r *round) attempt(ctx context.Context) (*team.RoundResult, left, error) {
 			return nil, l, f
 		}
 	} else if collected, err = r.hold(ctx, contract, dir, collect, collected, &l.outcome); err != nil {
+		if f := r.filledDisk(ctx, err); f != nil {
+			err = f
+		}
 		return nil, l, err
 	}
 	own, err := r.ownAgent(ctx, persona.Agent)
@@ -127,8 +134,9 @@ func (r *round) ownAgent(ctx context.Context, name string) (own team.OfferedAgen
 // left is what an attempt leaves behind: what its agent reports, and the files,
 // empty where they are not known.
 type left struct {
-	// from is what the attempt started from.
+	// from is what the attempt started from. filled: the directory was filled for it.
 	from    team.Start
+	filled  bool
 	outcome team.Outcome
 	files   team.Digest
 }
@@ -162,19 +170,29 @@ func (r *round) try(dir team.WorkDir, req team.Collect) func(ctx context.Context
 		if err != nil {
 			return nil, err
 		}
-		outcome, failed := r.Agents.Check(ctx, team.CheckJob{
-			Check: check, Dir: dir.Tree, Home: dir.Home, Tmp: dir.Tmp, Lock: r.held, Progress: r.say,
-		})
+		outcome, failed := r.runCheck(ctx, check, dir)
 		err = r.persist(ctx, func() error { return r.Files.Materialise(ctx, collected.Output, dir.Tree) })
 		return outcome.Log, errors.Join(failed, err)
 	}
+}
+
+// workDir is the assignment's directory, in which nothing is at work.
+func (r *round) workDir() (team.WorkDir, error) {
+	dir, err := r.Sessions.WorkDir(sessionKey(r.info), r.in.AssignmentID)
+	if err == nil {
+		err = r.Agents.Sweep(dir)
+	}
+	if err == nil {
+		r.changePlace(func(p *place) { *p = place{dir: dir} })
+	}
+	return dir, err
 }
 
 // prepare fills the assignment's directory with what the attempt starts from and
 // writes its brief.
 func (r *round) prepare(ctx context.Context, s start) (dir team.WorkDir, brief team.Brief, err error) {
 	err = r.persist(ctx, func() error {
-		if dir, err = r.Sessions.WorkDir(r.scene.key, r.in.AssignmentID); err != nil {
+		if dir, err = r.workDir(); err != nil {
 			return err
 		}
 		if !s.asLeft {
@@ -217,6 +235,9 @@ func (r *round) brief(ctx context.Context, s start) (team.Brief, error) {
 // that cannot take it is waited for.
 func (r *round) collect(ctx context.Context, req team.Collect) (collected team.Collected, err error) {
 	err = r.persist(ctx, func() error {
+		if full := r.placeNow().full; full != nil {
+			return filledError{full}
+		}
 		collected, err = r.Files.Collect(ctx, req)
 		return err
 	})
@@ -226,9 +247,7 @@ func (r *round) collect(ctx context.Context, req team.Collect) (collected team.C
 // check runs one check over the tree, and collects what it may keep.
 func (r *round) check(ctx context.Context, name string, dir team.WorkDir, req team.Collect, before team.Collected, outcome *team.Outcome) (team.Collected, error) {
 	r.say("check " + name)
-	result, err := r.Agents.Check(ctx, team.CheckJob{
-		Check: name, Dir: dir.Tree, Home: dir.Home, Tmp: dir.Tmp, Lock: r.held, Progress: r.say,
-	})
+	result, err := r.runCheck(ctx, name, dir)
 	outcome.Log = appendCheckLog(outcome.Log, name, result.Log)
 	if err != nil {
 		return before, err
@@ -239,6 +258,16 @@ func (r *round) check(ctx context.Context, name string, dir team.WorkDir, req te
 	}
 	req.Only, req.On = keep, before.Delta
 	return r.collect(ctx, req)
+}
+
+func (r *round) runCheck(ctx context.Context, name string, dir team.WorkDir) (outcome team.Outcome, err error) {
+	err = r.watchingDisk(ctx, "the check "+name, true, func(ctx context.Context) (err error) {
+		outcome, err = r.Agents.Check(ctx, team.CheckJob{
+			Check: name, Dir: dir.Tree, Home: dir.Home, Tmp: dir.Tmp, Lock: r.held, Progress: r.say,
+		})
+		return err
+	})
+	return outcome, err
 }
 
 func appendCheckLog(log []byte, name string, output []byte) []byte {

@@ -2,9 +2,9 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -38,9 +38,9 @@ type AwaitInput struct {
 
 // Awaited ends a wait.
 type Awaited struct {
-	// Lease is the holder of the probe that the round is; empty for a round
-	// that may simply begin.
-	Lease string `json:"lease,omitempty"`
+	// Lease is that of the probe that the round is; its zero, for a round that may
+	// simply begin.
+	Lease team.BreakerPass `json:"lease,omitzero"`
 }
 
 // BreakerWaits waits for breakers on behalf of sessions. All waits for one
@@ -48,8 +48,12 @@ type Awaited struct {
 type BreakerWaits struct {
 	Breakers Breakers
 	Sessions Sessions
-	Clock    Clock
-	Logger   *slog.Logger
+	// Heartbeats tells whether a wait is still wanted that is to get a lease; nil: it is.
+	Heartbeats Heartbeats
+	Clock      Clock
+	// Random spreads the polls.
+	Random Random
+	Logger *slog.Logger
 
 	mu     sync.Mutex
 	queues map[string]*waitQueue
@@ -67,6 +71,9 @@ type waitQueue struct {
 type waiter struct {
 	holder   string
 	released chan Awaited
+	// wanted asks whether the session still waits; unwanted is closed once it does not.
+	wanted   func() bool
+	unwanted chan struct{}
 }
 
 // Await returns when the breaker is closed, or when it is half-open and this
@@ -75,19 +82,22 @@ type waiter struct {
 // wait over.
 func (bw *BreakerWaits) Await(ctx context.Context, in AwaitInput) (Awaited, error) {
 	info := activity.GetInfo(ctx)
-	me := &waiter{holder: activityKey(info), released: make(chan Awaited, 1)}
+	me := &waiter{holder: activityKey(info), released: make(chan Awaited, 1), unwanted: make(chan struct{})}
+	me.wanted = func() bool { return bw.wanted(ctx, in.Wait) }
 	bw.join(in.Breaker, me)
-	defer bw.leave(in.Breaker.Name, me)
+	defer bw.leave(ctx, in.Breaker, me)
 	beat := time.NewTicker(waitBeat)
 	defer beat.Stop()
 	wait := in.Wait
-	bw.mirror(ctx, in, &wait)
+	bw.mirror(ctx, in, &wait, true)
 	for {
 		activity.RecordHeartbeat(ctx, Heartbeat{Progress: wait.String()})
 		select {
 		case awaited := <-me.released:
-			bw.mirror(ctx, in, nil)
+			bw.mirror(ctx, in, nil, false)
 			return awaited, nil
+		case <-me.unwanted:
+			return Awaited{}, handedOver(ErrUnwanted)
 		case <-activity.GetWorkerStopChannel(ctx):
 			return Awaited{}, handedOver(errHandedOver)
 		case <-ctx.Done():
@@ -95,10 +105,22 @@ func (bw *BreakerWaits) Await(ctx context.Context, in AwaitInput) (Awaited, erro
 		case <-beat.C:
 			if now, changed := bw.news(in.Breaker.Name, wait); changed {
 				wait = now
-				bw.mirror(ctx, in, &wait)
+				bw.mirror(ctx, in, &wait, false)
 			}
 		}
 	}
+}
+
+// wanted tells whether the session still waits. A session that has ended its wait hears
+// nothing of a lease, and the activity of that end only with a later heartbeat.
+func (bw *BreakerWaits) wanted(ctx context.Context, wait team.BreakerWait) bool {
+	if bw.Heartbeats == nil {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	err := bw.Heartbeats.Beat(ctx, Heartbeat{Progress: wait.String()})
+	return !errors.Is(err, ErrUnwanted) && !errors.Is(err, ErrReplaced)
 }
 
 // join adds a waiter, and starts the breaker's poller for the first.
@@ -118,8 +140,18 @@ func (bw *BreakerWaits) join(b team.Breaker, me *waiter) {
 	q.breaker, q.waiters = b, append(q.waiters, me)
 }
 
-// leave takes a waiter out; with the last the poller ends.
-func (bw *BreakerWaits) leave(name string, me *waiter) {
+// leave takes a waiter out; with the last the poller ends. A lease that the waiter has got
+// and that nobody hears of any more is given back.
+func (bw *BreakerWaits) leave(ctx context.Context, b team.Breaker, me *waiter) {
+	bw.remove(b.Name, me)
+	select {
+	case awaited := <-me.released:
+		bw.giveBack(ctx, b, awaited.Lease)
+	default:
+	}
+}
+
+func (bw *BreakerWaits) remove(name string, me *waiter) {
 	bw.mu.Lock()
 	defer bw.mu.Unlock()
 	q := bw.queues[name]
@@ -157,7 +189,7 @@ func (bw *BreakerWaits) poll(ctx context.Context, name string, q *waitQueue) {
 
 // look lets go whom the breaker lets through, and says when to look again.
 func (bw *BreakerWaits) look(ctx context.Context, name string, q *waitQueue) time.Duration {
-	next := pollLeast + rand.N(pollMost-pollLeast) //nolint:gosec // spreads polls; guards nothing
+	next := bw.Random.between(pollLeast, pollMost)
 	bounded, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
 	view, err := bw.Breakers.Read(bounded, name)
@@ -180,7 +212,7 @@ func (bw *BreakerWaits) look(ctx context.Context, name string, q *waitQueue) tim
 		}
 	case team.BreakerHalfOpen:
 		for range view.Settings.For(name).Probes - len(status.Probes) {
-			if !bw.probe(bounded, q) {
+			if !bw.probe(ctx, q) {
 				break
 			}
 		}
@@ -188,15 +220,19 @@ func (bw *BreakerWaits) look(ctx context.Context, name string, q *waitQueue) tim
 	return next
 }
 
-// probe gets a lease for the longest waiter and lets it go.
+// probe gets a lease for the longest waiter and lets it go. It sees that through when nobody
+// waits any more: a lease of which nobody hears would have to run out.
 func (bw *BreakerWaits) probe(ctx context.Context, q *waitQueue) bool {
-	bw.mu.Lock()
-	if len(q.waiters) == 0 {
-		bw.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readLimit)
+	defer cancel()
+	b, first := bw.first(q)
+	for first != nil && !first.wanted() {
+		bw.drop(q, first)
+		b, first = bw.first(q)
+	}
+	if first == nil {
 		return false
 	}
-	b, first := q.breaker, q.waiters[0]
-	bw.mu.Unlock()
 	answer, err := bw.Breakers.Acquire(ctx, fmt.Sprintf("%s/acquire/%d", first.holder, bw.Clock().UnixNano()), b, first.holder)
 	switch {
 	case err != nil:
@@ -210,23 +246,51 @@ func (bw *BreakerWaits) probe(ctx context.Context, q *waitQueue) bool {
 	return false
 }
 
+// first is who has waited for the longest; nil: nobody waits.
+func (bw *BreakerWaits) first(q *waitQueue) (team.Breaker, *waiter) {
+	bw.mu.Lock()
+	defer bw.mu.Unlock()
+	if len(q.waiters) == 0 {
+		return q.breaker, nil
+	}
+	return q.breaker, q.waiters[0]
+}
+
+// drop ends a wait that nobody wants any more.
+func (bw *BreakerWaits) drop(q *waitQueue, w *waiter) {
+	bw.mu.Lock()
+	defer bw.mu.Unlock()
+	if i := slices.Index(q.waiters, w); i >= 0 {
+		q.waiters = slices.Delete(q.waiters, i, i+1)
+		close(w.unwanted)
+	}
+}
+
 // release lets one waiter go with its lease. If it has left meanwhile, the lease
 // is given back.
 func (bw *BreakerWaits) release(ctx context.Context, q *waitQueue, first *waiter, answer breaker.Answer) {
+	lease := team.BreakerPass{Generation: answer.State.Generation, Holder: first.holder}
 	bw.mu.Lock()
 	waits := slices.Contains(q.waiters, first)
 	q.waiters = slices.DeleteFunc(q.waiters, func(w *waiter) bool { return w == first })
+	if waits {
+		first.released <- Awaited{Lease: lease}
+	}
 	b := q.breaker
 	bw.mu.Unlock()
-	if waits {
-		first.released <- Awaited{Lease: first.holder}
+	if !waits {
+		bw.giveBack(ctx, b, lease)
+	}
+}
+
+// giveBack ends a probe that nobody carries out.
+func (bw *BreakerWaits) giveBack(ctx context.Context, b team.Breaker, lease team.BreakerPass) {
+	if lease.Holder == "" {
 		return
 	}
-	_, err := bw.Breakers.Report(ctx, team.BreakerReport{
-		ID: fmt.Sprintf("%s/back/%d", first.holder, bw.Clock().UnixNano()), Breaker: b, Outcome: team.Neutral,
-		BreakerPass: team.BreakerPass{Generation: answer.State.Generation, Holder: first.holder},
-	})
-	if err != nil {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportLimit)
+	defer cancel()
+	if _, err := bw.Breakers.Report(ctx, lease.GiveBack(b, bw.Clock())); err != nil {
 		bw.Logger.Warn("a lease that nobody needs any more has to run out", "breaker", b.Name, "error", err)
 	}
 }
@@ -240,12 +304,16 @@ func (bw *BreakerWaits) releaseAll(q *waitQueue) {
 	q.waiters = nil
 }
 
-// mirror shows the wait, or its end, in execution_state.json. It may lag, so a
-// failure to write it is only logged.
-func (bw *BreakerWaits) mirror(ctx context.Context, in AwaitInput, wait *team.BreakerWait) {
+// mirror shows the wait, or its end, in execution_state.json; begins tells that it begins.
+// One that the session has ended hears of that with a later heartbeat, and changes nothing
+// by then. The state may lag, so a failure to write it is only logged.
+func (bw *BreakerWaits) mirror(ctx context.Context, in AwaitInput, wait *team.BreakerWait, begins bool) {
 	err := bw.Sessions.UpdateExecution(sessionKey(activity.GetInfo(ctx)), func(e *team.Execution) {
 		a := e.Assignment(in.AssignmentID)
 		if a == nil || e.Incarnation > in.Incarnation || e.Status.Status.Closed() {
+			return
+		}
+		if shown := a.Awaits; !begins && (shown == nil || !shown.Since.Equal(in.Wait.Since)) {
 			return
 		}
 		a.Awaits, a.Status, a.Progress = wait, team.Waiting, ""

@@ -3,6 +3,7 @@ package activities
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -39,6 +40,9 @@ type book struct {
 	told int64
 	// live is what the call under way has used so far.
 	live team.Usage
+	// report is a report that the store could not take: it may be there or not, so
+	// it comes before every other entry. nil: there is none.
+	report *budget.Entry
 	// refusal is the budget that could not pay; zero: all could.
 	refusal budget.Verdict
 }
@@ -61,11 +65,13 @@ func (r *round) openBook(ctx context.Context) error {
 	}
 	open := b.journal.Open()
 	for _, call := range open {
-		activity.GetLogger(ctx).Warn("a paid call was under way when its worker was lost; it stays unsettled",
-			"assignment", r.in.String(), "call", call.ID, "estimate", call.Estimate.Tokens())
-		if err := b.append(ctx, budget.Entry{Kind: budget.Unsettled, Call: call.ID}); err != nil {
+		e := unsettled(r.Agents, r.Sessions, r.scene.key, r.in.AssignmentID, call)
+		if err := b.append(ctx, e); err != nil {
 			return err
 		}
+		ended := b.journal.Call(call.ID)
+		activity.GetLogger(ctx).Warn("a paid call was under way when its worker was lost; what is not known of its cost stays unsettled",
+			"assignment", r.in.String(), "call", call.ID, "known", ended.Usage.Tokens(), "estimate", ended.Estimate.Tokens())
 	}
 	r.mu.Lock()
 	r.book = b
@@ -99,10 +105,25 @@ func (b *book) begin(attempt team.CallKey, earlier []team.CallKey) {
 // append adds an entry to the journal, in the store first. It is not given up
 // because the work is: what is paid for is paid for.
 func (b *book) append(ctx context.Context, e budget.Entry) error {
+	if b.report != nil {
+		if err := b.write(ctx, *b.report); err != nil {
+			return err
+		}
+		b.report = nil
+	}
 	e.Seq, e.At = b.journal.Next(), b.Clock().UTC()
+	return b.write(ctx, e)
+}
+
+// write writes a numbered entry, waiting for a store that cannot take it.
+func (b *book) write(ctx context.Context, e budget.Entry) error {
 	if err := b.persist(ctx, func() error { return b.Ledgers.AppendEntry(b.scene.key, b.in.AssignmentID, e) }); err != nil {
 		return err
 	}
+	return b.apply(e)
+}
+
+func (b *book) apply(e budget.Entry) error {
 	b.guard.Lock()
 	defer b.guard.Unlock()
 	return b.journal.Apply(e)
@@ -124,7 +145,7 @@ func (b *book) enter(ctx context.Context) error {
 		return b.Ledgers.UpdateLedger(b.scene.key, func(l *budget.Ledger) error {
 			b.limit(l)
 			warnings = l.SetRow(b.in.AssignmentID, row, b.Clock().UTC())
-			fractions = l.Fractions(b.in.AssignmentID, b.Clock().UTC())
+			fractions = l.Fractions(b.in.AssignmentID)
 			return nil
 		})
 	})
@@ -139,7 +160,7 @@ func (b *book) enter(ctx context.Context) error {
 // limit sets the limits of a ledger that was lost.
 func (b *book) limit(l *budget.Ledger) {
 	if l.Limits.IsZero() {
-		l.Limits = budget.LimitsOf(b.scene.team)
+		l.Limit(b.scene.team.Name, budget.LimitsOf(b.scene.team))
 	}
 }
 
@@ -197,7 +218,7 @@ func (b *book) Reserve(ctx context.Context, plan team.CallPlan) (team.Amount, er
 			b.guard.Unlock()
 			return team.Amount{}, team.Failf(team.TokenBudget, "%s", verdict.Refused)
 		case verdict.Wait:
-			b.say(fmt.Sprintf("waiting: the budget of %s is set aside for calls under way", verdict.Scope))
+			b.say(fmt.Sprintf("waiting: the budget of %s is set aside for calls under way", budget.Label(verdict.Scope)))
 			if err := sleep(ctx, wait); err != nil {
 				return team.Amount{}, err
 			}
@@ -225,8 +246,10 @@ func (b *book) noteFree(ctx context.Context, seq int64, plan team.CallPlan) erro
 	}); err != nil {
 		return err
 	}
-	dearest, _ := l.Largest(plan.Agent)
-	plan.Estimate = team.Usage{OutputTokens: dearest.Tokens, CostUSD: dearest.USD}
+	if plan.Estimate == (team.Usage{}) {
+		dearest, _ := l.Largest(plan.Agent)
+		plan.Estimate = team.Usage{OutputTokens: dearest.Tokens, CostUSD: dearest.USD}
+	}
 	return b.note(ctx, seq, plan, team.Amount{})
 }
 
@@ -239,7 +262,7 @@ func (b *book) note(ctx context.Context, seq int64, plan team.CallPlan, granted 
 	key.Turn = plan.Turn
 	err := b.append(ctx, budget.Entry{
 		Kind: budget.Begun, Key: &key, Run: b.info.WorkflowExecution.RunID, Agent: plan.Agent, Model: plan.Model,
-		Request: plan.Request, Estimate: &plan.Estimate,
+		Request: plan.Request, Estimate: &plan.Estimate, Granted: granted,
 	})
 	if err != nil {
 		return err
@@ -251,44 +274,39 @@ func (b *book) note(ctx context.Context, seq int64, plan team.CallPlan, granted 
 	return nil
 }
 
-// within cuts an estimate to what is set aside for the call: what stays unsettled
-// of it shall pass no cap.
+// within cuts an estimate to what is set aside for the call, so that no cap is passed
+// by it. The answer is cut first: what the prompt has cost is the surer part.
 func within(estimate team.Usage, granted team.Amount) team.Usage {
-	if estimate.Tokens() > granted.Tokens {
-		estimate = team.Usage{OutputTokens: granted.Tokens, CostUSD: estimate.CostUSD}
+	for _, part := range []*int64{&estimate.OutputTokens, &estimate.InputTokens, &estimate.CacheWriteTokens, &estimate.CacheReadTokens} {
+		over := estimate.Tokens() - granted.Tokens
+		*part -= max(0, min(*part, over))
 	}
+	estimate.ReasoningTokens = min(estimate.ReasoningTokens, estimate.OutputTokens)
 	estimate.CostUSD = min(estimate.CostUSD, granted.USD)
 	return estimate
 }
 
-// ask has the ledger decide, and the team's day if the session has too little of
-// it. Where nobody has said what a call may cost, that is guessed from what calls
-// of the agent have cost before.
-func (b *book) ask(ctx context.Context, seq int64, plan team.CallPlan) (verdict budget.Verdict, as team.CallPlan, err error) {
-	for {
-		verdict, as, err = b.askLedger(ctx, seq, plan)
-		if err != nil || verdict.Draw == nil {
-			return verdict, as, err
-		}
-		var done bool
-		if verdict, done, err = b.draw(ctx, seq, as, *verdict.Draw); err != nil || done {
-			return verdict, as, err
-		}
-	}
-}
+// errWaits leaves a ledger as it is in which a call has found no room.
+var errWaits = errors.New("the call has to wait")
 
-// askLedger has the session's own budgets decide; the verdict may be to ask the day.
-func (b *book) askLedger(ctx context.Context, seq int64, plan team.CallPlan) (verdict budget.Verdict, as team.CallPlan, err error) {
+// ask has the ledger decide. Where nobody has said what a call may cost, that is
+// guessed from what calls of the agent have cost before.
+func (b *book) ask(ctx context.Context, seq int64, plan team.CallPlan) (verdict budget.Verdict, as team.CallPlan, err error) {
 	err = b.persist(ctx, func() error {
-		return b.Ledgers.UpdateLedger(b.scene.key, func(l *budget.Ledger) error {
+		err := b.Ledgers.UpdateLedger(b.scene.key, func(l *budget.Ledger) error {
 			as = guessed(l, plan)
 			b.limit(l)
-			verdict = l.Reserve(b.in.AssignmentID, seq, as.Want, as.Least, b.Clock().UTC())
-			if verdict.Draw != nil {
-				verdict.Draw.Largest, _ = l.Largest(plan.Agent)
+			asked := len(l.Row(b.in.AssignmentID).Reserved) > 0
+			verdict = l.Reserve(b.in.AssignmentID, seq, as.Want, as.Least)
+			if verdict.Wait && !asked {
+				return errWaits
 			}
 			return nil
 		})
+		if errors.Is(err, errWaits) {
+			return nil
+		}
+		return err
 	})
 	return verdict, as, err
 }
@@ -304,7 +322,7 @@ func guessed(l *budget.Ledger, plan team.CallPlan) team.CallPlan {
 	if plan.Want.Tokens == 0 {
 		plan.Want.Tokens, plan.Least.Tokens = want.Tokens, least.Tokens
 		if known {
-			plan.Estimate.OutputTokens = want.Tokens
+			plan.Estimate = team.Usage{OutputTokens: want.Tokens, CostUSD: plan.Estimate.CostUSD}
 		}
 	}
 	if plan.Want.USD == 0 {
@@ -338,23 +356,50 @@ func (b *book) Settle(ctx context.Context, turn int, answer []byte, used team.Us
 	return b.end(ctx, e)
 }
 
-// Abandon books what a call without an answer has cost, or that nobody knows.
-func (b *book) Abandon(ctx context.Context, turn int, used team.Usage, known bool) error {
+// Abandon books what a call without an answer has cost.
+func (b *book) Abandon(ctx context.Context, turn int, used team.Usage) error {
 	if b.call == 0 {
 		return b.Settle(ctx, turn, nil, used)
 	}
-	e := budget.Entry{Kind: budget.Abandoned, Call: b.call, Usage: &used}
-	if !known {
-		e.Kind, used = budget.Unsettled, within(used, b.granted)
-		if used == (team.Usage{}) { // the estimate with which it began is better
-			e.Usage = nil
-		}
+	return b.end(context.WithoutCancel(ctx), budget.Entry{Kind: budget.Abandoned, Call: b.call, Usage: &used})
+}
+
+// Unsettle books what is known of a call's cost, and an estimate of the rest. Both
+// are booked as they are: what the provider has counted may be more than what was set
+// aside.
+func (b *book) Unsettle(ctx context.Context, turn int, used, estimate team.Usage) error {
+	if b.call == 0 {
+		return b.Settle(ctx, turn, nil, used.Add(estimate))
+	}
+	e := budget.Entry{Kind: budget.Unsettled, Call: b.call, Usage: &used}
+	if estimate != (team.Usage{}) {
+		e.Estimate = &estimate
 	}
 	return b.end(context.WithoutCancel(ctx), e)
 }
 
-// end closes the call under way.
+// unsettled is the entry that ends a call which was under way when its worker was
+// lost. Of an agent program, its own files tell what it has used since it was last
+// noted.
+func unsettled(programs ProgramUsage, sessions Sessions, key team.SessionKey, id team.AssignmentID, call budget.Call) budget.Entry {
+	e := budget.Entry{Kind: budget.Unsettled, Call: call.ID}
+	if call.Key.Turn != 0 || programs == nil {
+		return e
+	}
+	dir, err := sessions.WorkDir(key, id)
+	if err != nil {
+		return e
+	}
+	if used, estimate, ok := programs.Reported(call.Agent, dir); ok {
+		estimate.CostUSD = cmp.Or(estimate.CostUSD, call.Estimate.CostUSD)
+		e.Usage, e.Estimate = &used, &estimate
+	}
+	return e
+}
+
+// end closes the call under way. No process that it was for is at work any more.
 func (b *book) end(ctx context.Context, e budget.Entry) error {
+	b.changePlace(func(p *place) { p.busy = false })
 	if err := b.append(ctx, e); err != nil {
 		return err
 	}
@@ -369,6 +414,9 @@ func (b *book) end(ctx context.Context, e budget.Entry) error {
 	b.mu.Lock()
 	b.record.Usage = spent
 	b.mu.Unlock()
+	if e.Answer != "" {
+		b.progressed(ctx, true)
+	}
 	return b.enter(ctx)
 }
 

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -49,7 +48,7 @@ func (c *conversation) run(ctx context.Context, job team.Job) (team.Outcome, err
 			}
 			if c.fails != nil {
 				if f := c.fails(turn); f != nil {
-					return team.Outcome{Usage: used}, errors.Join(f, job.Calls.Abandon(ctx, turn, team.Usage{}, true))
+					return team.Outcome{Usage: used}, errors.Join(f, job.Calls.Abandon(ctx, turn, team.Usage{}))
 				}
 			}
 			c.paid = append(c.paid, fmt.Sprintf("%s %d", job.Brief.Phase, turn))
@@ -261,7 +260,7 @@ func TestAttemptThatIsDearerThanWasSetAsideGetsMoreWhileThereIsSome(t *testing.T
 			d := newDesk(t)
 			d.team.Budget.Tokens, d.team.Budget.Daily.Tokens = limit.session, limit.daily
 			d.admit()
-			d.days, d.agents.reserve = &days{now: time.Now}, team.Amount{Tokens: 60}
+			d.agents.reserve = team.Amount{Tokens: 60}
 			d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
 				out, err := leave("a.txt", "x")(ctx, job)
 				for out.Usage = (team.Usage{}); out.Usage.OutputTokens < 900 && err == nil; {
@@ -315,11 +314,47 @@ func TestCostThatNobodyKnowsIsEstimatedOnlyWhereABudgetBoundsIt(t *testing.T) {
 	d.admit()
 	d.byAttempt(team.Amount{}, func(calls team.Calls, granted team.Amount) error {
 		used := team.Usage{OutputTokens: granted.Tokens, CostUSD: granted.USD}
-		return errors.Join(errKilled, calls.Abandon(t.Context(), 0, used, false))
+		return errors.Join(errKilled, calls.Unsettle(t.Context(), 0, team.Usage{}, used))
 	})
 	_, err := d.round(activities.Heartbeat{})
 	require.Error(t, err)
 	require.Equal(t, team.Amount{Tokens: 500}, d.ledger().Unsettled().Amount())
+}
+
+func TestWhatAProviderHasCountedIsBookedAsItIs(t *testing.T) {
+	t.Parallel()
+	counted := team.Usage{InputTokens: 70, CacheReadTokens: 30, OutputTokens: 5}
+	for _, end := range []struct {
+		name string
+		call func(job team.Job) error
+		want team.Usage
+	}{
+		{"beyond what was set aside", func(job team.Job) error {
+			return errors.Join(errKilled, job.Calls.Unsettle(t.Context(), 1, team.Usage{}, counted))
+		}, counted},
+		{"killed, so that the estimate counts, which passes no cap", func(team.Job) error { return errKilled }, team.Usage{InputTokens: 40, OutputTokens: 20}},
+	} {
+		t.Run(end.name, func(t *testing.T) {
+			t.Parallel()
+			d := newDesk(t)
+			d.team.Budget.Tokens = 60
+			d.admit()
+			d.agents.conversation = team.InJournal
+			d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+				_, err := job.Calls.Reserve(ctx, team.CallPlan{
+					Turn: 1, Agent: job.Agent, Want: team.Amount{Tokens: 1000}, Least: team.Amount{Tokens: 50}, Estimate: team.Usage{InputTokens: 40, OutputTokens: 90},
+				})
+				require.NoError(t, err)
+				return team.Outcome{}, end.call(job)
+			}
+			_, err := d.round(activities.Heartbeat{})
+			require.Error(t, err)
+			d.agents.run = leave("a.txt", "x")
+			_, err = d.round(activities.Heartbeat{})
+			require.NoError(t, err)
+			require.Equal(t, end.want, d.ledger().Unsettled())
+		})
+	}
 }
 
 func TestReserveInMoneyAloneIsHeldToABudgetOfTokens(t *testing.T) {

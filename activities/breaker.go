@@ -45,15 +45,18 @@ const (
 type TurnedAway struct {
 	Breaker team.Breaker     `json:"breaker"`
 	Wait    team.BreakerWait `json:"wait"`
-	// Lost counts the workers that were lost before the round had begun.
-	Lost int `json:"lost,omitempty"`
+	// PatienceUntil is when the team's patience with the provider is over; zero: a person
+	// has opened the breaker, or nothing is waited out. Outage is the one that the round is
+	// in the middle of; nil: it has met none.
+	PatienceUntil time.Time    `json:"patience_until,omitzero"`
+	Outage        *team.Outage `json:"outage,omitempty"`
 }
 
 // askBreaker lets the round begin or turns it away with a BreakerOpen error. A
 // round that has counted an attempt since it was let through has begun, and is not
 // asked again.
 func (r *round) askBreaker(ctx context.Context) error {
-	if r.Breakers == nil || r.log.Pass != nil && len(r.log.Attempts) > 0 {
+	if r.Breakers == nil || r.log.Pass != nil && len(r.log.Attempts) > 0 && r.outage() == nil {
 		return nil
 	}
 	b := r.breaker()
@@ -78,7 +81,7 @@ func (r *round) askBreaker(ctx context.Context) error {
 		}
 	case team.BreakerIsOpen:
 	}
-	return r.turnedAway(ctx, TurnedAway{Breaker: b, Wait: view.Status().WaitFor(r.Clock().UTC())})
+	return r.turnedAway(ctx, &view)
 }
 
 // probe asks to be the round that tries the agent for all others. Refused, it
@@ -132,18 +135,25 @@ func (r *round) untilAnswered(ctx context.Context, amiss string, ask func(contex
 
 // turnedAway leaves no trace of a round that has not begun. One that had, before
 // it came to another agent, keeps what it has for the activity that goes on.
-func (r *round) turnedAway(ctx context.Context, t TurnedAway) error {
+func (r *round) turnedAway(ctx context.Context, view *breaker.View) error {
+	now, patience := r.Clock().UTC(), r.scene.team.Retry.WaitsOut()
+	t := TurnedAway{Breaker: r.breaker(), Wait: view.Status().WaitFor(now)}
+	if t.Outage = r.outage(); t.Outage != nil {
+		t.Outage.Failure.Output = ""
+		t.PatienceUntil = t.Outage.PatienceUntil(patience)
+	} else if patience > 0 && view.State.Forced == nil {
+		t.PatienceUntil = now.Add(patience.Std())
+	}
 	r.mu.Lock()
 	this := r.thisRound()
-	if r.goesOnWith || len(this.Attempts) > 0 || this.Begun > 0 {
+	if r.goesOnWith || len(r.log.Attempts) > 0 || r.log.Begun > 0 || r.log.Lost > 0 || r.log.Outage != nil {
 		r.mu.Unlock()
 		if err := r.writeRecord(ctx); err != nil { // under the key by which the next one looks for it
 			return err
 		}
 		return breakerOpen(t)
 	}
-	t.Lost = r.log.Lost // nobody else will tell of them
-	if this.Executions == 0 {
+	if !r.stored {
 		r.mu.Unlock()
 		return breakerOpen(t)
 	}
@@ -175,8 +185,8 @@ func (r *round) pass(p team.BreakerPass) {
 
 // holder is what the round's lease goes by: the wait's, if it brings one.
 func (r *round) holder() string {
-	if r.in.Lease != "" {
-		return r.in.Lease
+	if r.in.Lease.Holder != "" {
+		return r.in.Lease.Holder
 	}
 	return activityKey(r.info)
 }
@@ -204,7 +214,7 @@ func (r *round) keepLease(ctx context.Context) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for ; sleep(ctx, wait) == nil; wait = renewEvery {
+		for ; sleep(ctx, wait) == nil && r.holds(holder); wait = renewEvery {
 			bounded, cancel := context.WithTimeout(ctx, readLimit)
 			answer, err := r.Breakers.Renew(bounded, r.updateID("renew"), b, holder)
 			cancel()
@@ -216,14 +226,24 @@ func (r *round) keepLease(ctx context.Context) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
+// holds tells whether the round still tries its agent under a lease.
+func (r *round) holds(holder string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.log.Pass != nil && r.log.Pass.Holder == holder
+}
+
 // report tells the breaker how the round ended; f is nil for a success. It
 // returns what could not be delivered in time, for the session to carry. It also
 // works when the round's own time is over.
 func (r *round) report(ctx context.Context, f *team.Failure) *team.BreakerReport {
-	if r.Breakers == nil || r.log.Pass == nil {
+	r.mu.Lock()
+	pass := r.log.Pass
+	r.mu.Unlock()
+	if r.Breakers == nil || pass == nil {
 		return nil
 	}
-	report := team.BreakerReport{ID: activityKey(r.info), Breaker: r.breaker(), BreakerPass: *r.log.Pass, Outcome: team.CountsAsSuccess}
+	report := team.BreakerReport{ID: activityKey(r.info), Breaker: r.breaker(), BreakerPass: *pass, Outcome: team.CountsAsSuccess}
 	if f != nil {
 		report.Outcome, report.Category, report.Message = report.Breaker.Weigh(f.Category), f.Category, team.Shorten(f.Message, team.MaxMessage)
 	}

@@ -1,6 +1,7 @@
 package activities_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -24,6 +25,8 @@ type breakers struct {
 	seen    map[string]bool
 	reports []team.BreakerReport
 	leases  int
+	// leased is called with each lease, if it is set.
+	leased func()
 }
 
 func (b *breakers) apply(spec team.Breaker, e breaker.Event) breaker.Answer {
@@ -38,11 +41,11 @@ func (b *breakers) Read(_ context.Context, name string) (breaker.View, error) {
 	return breaker.View{Name: name, State: b.state}, nil
 }
 
-func (b *breakers) Report(_ context.Context, r team.BreakerReport) (breaker.Answer, error) {
+func (b *breakers) Report(ctx context.Context, r team.BreakerReport) (breaker.Answer, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.err != nil {
-		return breaker.Answer{}, b.err
+	if err := cmp.Or(b.err, ctx.Err()); err != nil {
+		return breaker.Answer{}, err
 	}
 	b.reports = append(b.reports, r)
 	if b.seen[r.ID] {
@@ -64,6 +67,9 @@ func (b *breakers) Acquire(_ context.Context, _ string, spec team.Breaker, holde
 	answer := b.apply(spec, breaker.Acquire{Holder: holder})
 	if answer.Effect == breaker.Leased {
 		b.leases++
+		if b.leased != nil {
+			b.leased()
+		}
 	}
 	return answer, nil
 }
@@ -82,17 +88,33 @@ func TestOpenBreakerTurnsTheRoundAwayWithoutATrace(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.breakers = &breakers{state: open(time.Hour)}
-	_, err := d.round(activities.Heartbeat{Log: team.RoundLog{Lost: 2, Executions: 3}})
+	_, err := d.round(activities.Heartbeat{})
 	app := requireType(t, err, team.BreakerOpen)
 	require.True(t, app.NonRetryable())
 	var turned activities.TurnedAway
 	require.NoError(t, app.Details(&turned))
 	require.Equal(t, "a", turned.Wait.Breaker)
-	require.Equal(t, 2, turned.Lost)
 	require.WithinDuration(t, time.Now().Add(time.Hour), *turned.Wait.Until, time.Minute)
 	require.Empty(t, d.agents.runs)
 	_, err = d.store.Record(d.key(), team.AssignmentID{Phase: "build", Persona: "dev"})
 	require.ErrorIs(t, err, team.ErrNotFound)
+}
+
+// TestLostWorkersOfARoundThatIsTurnedAwayStayCounted.
+func TestLostWorkersOfARoundThatIsTurnedAwayStayCounted(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	b := &breakers{}
+	d.breakers = b
+	d.lose(2)
+	b.state = open(time.Hour)
+	_, err := d.round(activities.Heartbeat{})
+	requireType(t, err, team.BreakerOpen)
+	b.state = breaker.State{}
+	d.after = d.record().Rounds[0].Key.Activity
+	result, err := d.round(activities.Heartbeat{})
+	require.NoError(t, err)
+	require.Equal(t, 2, result.Lost)
 }
 
 func TestRoundThatWasHandedOverLeavesNoTraceEither(t *testing.T) {
@@ -341,6 +363,18 @@ func (d *desk) waits(b activities.Breakers) *activities.BreakerWaits {
 	return &activities.BreakerWaits{Breakers: b, Sessions: d.store, Clock: time.Now, Logger: slog.New(slog.DiscardHandler)}
 }
 
+// TestWaitThatNobodyWantsTakesNoLease: its session has ended it, and the activity has yet to
+// hear of that.
+func TestWaitThatNobodyWantsTakesNoLease(t *testing.T) {
+	t.Parallel()
+	b := &breakers{state: open(-time.Second)}
+	waits := newDesk(t).waits(b)
+	waits.Heartbeats = &beats{answer: activities.ErrUnwanted}
+	_, err := await(waits, make(chan struct{}))
+	requireType(t, err, team.HandedOver)
+	require.Zero(t, b.leases)
+}
+
 func await(waits *activities.BreakerWaits, stop chan struct{}) (activities.Awaited, error) {
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
@@ -381,11 +415,56 @@ func TestWaitIsShownAndEndsWithALease(t *testing.T) {
 	require.Equal(t, team.Waiting, e.Phases[0].Assignments[0].Status)
 	awaited := <-done
 	require.NotEmpty(t, awaited.Lease)
-	require.Equal(t, awaited.Lease, b.state.Probes[0].Holder)
+	require.Equal(t, awaited.Lease.Holder, b.state.Probes[0].Holder)
 	e, err = d.store.Execution(d.key())
 	require.NoError(t, err)
 	require.Equal(t, team.Running, e.Status.Status)
 	require.Empty(t, e.Reason)
+}
+
+// TestWaitThatTheSessionHasEndedChangesNoState: the session goes on before the activity
+// hears that it is cancelled.
+func TestWaitThatTheSessionHasEndedChangesNoState(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	waits, done := d.waits(&breakers{state: open(2 * time.Second)}), make(chan error, 1)
+	go func() {
+		_, err := await(waits, make(chan struct{}))
+		done <- err
+	}()
+	require.Eventually(t, func() bool {
+		e, err := d.store.Execution(d.key())
+		return err == nil && e.Status.Status == team.WaitingForBreaker
+	}, 20*time.Second, 10*time.Millisecond)
+	in := activities.MarkInput{Incarnation: 1, Answer: &team.Answer{Phase: "build", Persona: "dev", Verb: team.Skipping, Settles: true}}
+	d.execute((&activities.Boundaries{Files: d.store, Sessions: d.store, Ledgers: d.store, Clock: time.Now}).Mark, in, &activities.Marked{})
+	require.NoError(t, <-done)
+	e, err := d.store.Execution(d.key())
+	require.NoError(t, err)
+	require.Equal(t, team.Skipped, e.Phases[0].Assignments[0].Status)
+	require.Nil(t, e.Phases[0].Assignments[0].Awaits)
+	require.NotEqual(t, team.WaitingForBreaker, e.Status.Status)
+}
+
+// TestLeaseOfAWaitThatHasEndedIsGivenBack: others need not wait until it runs out.
+func TestLeaseOfAWaitThatHasEndedIsGivenBack(t *testing.T) {
+	t.Parallel()
+	for range 20 { // the end of the wait and the lease come in any order
+		b := &breakers{state: open(-time.Second)}
+		waits, stop := newDesk(t).waits(b), make(chan struct{})
+		b.leased = sync.OnceFunc(func() { close(stop) })
+		awaited, err := await(waits, stop)
+		if err == nil {
+			require.NotEmpty(t, awaited.Lease.Holder)
+			continue
+		}
+		requireType(t, err, team.HandedOver)
+		require.Eventually(t, func() bool {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return len(b.state.Probes) == 0
+		}, 30*time.Second, 10*time.Millisecond)
+	}
 }
 
 func TestStoppingWorkerHandsTheWaitOver(t *testing.T) {

@@ -2,7 +2,6 @@ package activities_test
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -15,142 +14,159 @@ import (
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
-// days is a team's day in memory, at the other end of a bad line.
-type days struct {
-	now func() time.Time
-	// lose is how many answers get lost after the draw was applied.
-	lose int
-
-	mu    sync.Mutex
-	day   budget.Day
-	draws []budget.Draw
-	ids   []string
-	view  *budget.DayView
-}
-
-func (d *days) Read(context.Context, string) (budget.DayView, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.view != nil {
-		return *d.view, nil
-	}
-	return d.day.View("t"), nil
-}
-
-func (d *days) Draw(_ context.Context, id, _ string, r budget.Draw) (out budget.Drawing, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.draws, d.ids = append(d.draws, r), append(d.ids, id)
-	d.day, out = d.day.Draw(r, d.now())
-	if d.lose > 0 {
-		d.lose--
-		return budget.Drawing{}, errors.New("the line is cut")
-	}
-	return out, nil
-}
-
 // withDay gives the desk's team a daily budget, and its attempts a cost.
-func withDay(t *testing.T, limit int64, d *days) *desk {
+func withDay(t *testing.T, limit int64) *desk {
 	t.Helper()
-	desk := newDesk(t)
-	desk.team.Budget.Daily = team.Cap{Tokens: limit}
-	desk.admit()
-	desk.days, desk.agents.reserve = d, team.Amount{Tokens: 60}
-	desk.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
-		out, err := leave("a.txt", "x")(ctx, job)
-		out.Usage = team.Usage{OutputTokens: 50}
-		return out, err
-	}
-	return desk
-}
-
-func TestADrawWhoseAnswerIsLostIsGrantedOnce(t *testing.T) {
-	t.Parallel()
-	line := &days{now: time.Now, lose: 1}
-	d := withDay(t, 100, line)
-	result, err := d.round(activities.Heartbeat{})
-	require.NoError(t, err)
-	require.Equal(t, int64(50), result.Usage.Tokens())
-	require.Equal(t, line.ids[0], line.ids[1], "it is sent again under its id")
-	require.Len(t, line.draws, 3, "asked, asked again, and given back: %+v", line.draws)
-	require.Equal(t, team.Amount{Tokens: 50}, line.day.View("t").Granted)
-	require.Equal(t, team.Amount{Tokens: 50}, line.day.View("t").Spent)
-	ledger, err := d.store.Ledger(d.key())
-	require.NoError(t, err)
-	require.Equal(t, int64(50), ledger.Day.Granted.Tokens)
-}
-
-func TestWhatCouldNotBeGivenBackIsThereForTheNextRound(t *testing.T) {
-	t.Parallel()
-	line := &days{now: time.Now}
-	d := withDay(t, 110, line)
+	d := newDesk(t)
+	d.team.Budget.Daily = team.Cap{Tokens: limit}
+	d.admit()
+	d.agents.reserve = team.Amount{Tokens: 60}
 	d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
-		line.mu.Lock()
-		line.lose, line.day = 1, budget.Day{} // the budget and its answer are lost
-		line.mu.Unlock()
 		out, err := leave("a.txt", "x")(ctx, job)
 		out.Usage = team.Usage{OutputTokens: 50}
 		return out, err
 	}
-	_, err := d.round(activities.Heartbeat{})
-	require.NoError(t, err)
-	require.Equal(t, team.Amount{Tokens: 50}, line.day.View("t").Granted, "a lost budget learns what was spent")
+	return d
 }
 
-func TestAWorkerWhoseClockIsAheadWaitsForTheDay(t *testing.T) {
+func (d *desk) day() *budget.Day {
+	d.t.Helper()
+	day, err := d.store.Day(d.key().Namespace, "t")
+	require.NoError(d.t, err)
+	return &day
+}
+
+// other has another session of the team hold something of the day.
+func (d *desk) other(row budget.Row) {
+	d.t.Helper()
+	key := team.SessionKey{Namespace: d.key().Namespace, Session: "other"}
+	require.NoError(d.t, d.store.UpdateLedger(key, func(l *budget.Ledger) error {
+		l.Limit("t", budget.LimitsOf(d.team))
+		l.SetRow(team.AssignmentID{Phase: "build", Persona: "dev"}, row, time.Now())
+		return nil
+	}))
+}
+
+func TestWhatACallDoesNotSpendIsGivenBackToTheDay(t *testing.T) {
 	t.Parallel()
-	asked := 0
-	line := &days{now: func() time.Time {
-		if asked++; asked == 1 {
-			return time.Now().AddDate(0, 0, -1)
-		}
-		return time.Now()
-	}}
-	d := withDay(t, 100, line)
+	d := withDay(t, 100)
+	work := d.agents.run
+	d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+		require.Equal(t, team.Amount{Tokens: 60}, d.day().Sum().Reserved)
+		return work(ctx, job)
+	}
 	_, err := d.round(activities.Heartbeat{})
 	require.NoError(t, err)
-	require.Equal(t, team.Amount{Tokens: 50}, line.day.View("t").Spent)
+	require.Equal(t, budget.DayRow{Spent: team.Amount{Tokens: 50}}, d.day().Sum())
 }
 
 func TestASpentDayFailsTheAttempt(t *testing.T) {
 	t.Parallel()
-	line := &days{now: time.Now}
-	d := withDay(t, 59, line)
+	d := withDay(t, 100)
+	d.other(budget.Row{Unsettled: []budget.UnsettledCall{{Call: 7, Date: budget.Date(time.Now()), Estimate: team.Usage{OutputTokens: 50}}}})
 	_, err := d.round(activities.Heartbeat{})
-	require.ErrorContains(t, err, "the daily budget of team t is spent: 59 of 59 tokens are left, and the next call needs 60; the next day begins at")
-	require.Zero(t, line.day.View("t").Granted)
+	require.ErrorContains(t, err, "the daily budget of team t is spent: 50 of 100 tokens are left, and the next call needs 60; "+
+		"50 tokens of it are estimates of 1 unsettled call of session other: maestro budget settle other build/dev 7 --write-off; the next day begins at")
+	require.Zero(t, d.day().Sum().Reserved)
 	require.Len(t, d.record().Rounds[0].Attempts, 1)
 	require.Equal(t, team.TokenBudget, d.record().Rounds[0].Attempts[0].Failure.Category)
 }
 
-func TestTheWaitForADayEndsAtMidnightOrWhenItCanPay(t *testing.T) {
+func TestACallWaitsForWhatAnotherSessionHoldsOfTheDay(t *testing.T) {
+	t.Parallel()
+	d := withDay(t, 100)
+	d.other(budget.Row{Reserved: map[int64]team.Amount{1: {Tokens: 50}}})
+	ends := time.AfterFunc(300*time.Millisecond, func() { d.other(budget.Row{}) })
+	defer ends.Stop()
+	began := time.Now()
+	_, err := d.round(activities.Heartbeat{})
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, time.Since(began), 250*time.Millisecond)
+	require.Equal(t, budget.DayRow{Spent: team.Amount{Tokens: 50}}, d.day().Sum())
+}
+
+// money is what a store says of a budget.
+type money struct {
+	activities.Ledgers
+	mu     sync.Mutex
+	day    budget.Day
+	ledger budget.Ledger
+}
+
+func (m *money) Day(string, string) (budget.Day, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.day, nil
+}
+
+func (m *money) Ledger(team.SessionKey) (budget.Ledger, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ledger, nil
+}
+
+func TestTheWaitForABudgetEndsWhenItCanPay(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
-	spent := budget.DayView{Team: "t", Date: "2026-01-31", Limit: team.Cap{Tokens: 100}, Granted: team.Amount{Tokens: 100}, Spent: team.Amount{Tokens: 100}}
-	for name, change := range map[string]func(now *time.Time, v *budget.DayView){
-		"midnight": func(now *time.Time, _ *budget.DayView) { *now = noon.Add(12 * time.Hour) },
-		"a raise":  func(_ *time.Time, v *budget.DayView) { v.Limit.Tokens = 160 },
-		"a return": func(_ *time.Time, v *budget.DayView) { v.Granted.Tokens = 40; v.Spent.Tokens = 40 },
+	spent := budget.DayRow{Spent: team.Amount{Tokens: 100}}
+	id := team.AssignmentID{Phase: "build", Persona: "dev"}
+	unsettled := budget.Row{Unsettled: []budget.UnsettledCall{{Call: 1, Date: "2026-01-31", Estimate: team.Usage{OutputTokens: 60}}}}
+	for name, c := range map[string]struct {
+		date   string
+		change func(now *time.Time, m *money)
+	}{
+		"midnight":    {"2026-01-31", func(now *time.Time, _ *money) { *now = noon.Add(12 * time.Hour) }},
+		"a raise":     {"2026-01-31", func(_ *time.Time, m *money) { m.day.Raise(budget.Raise{Added: team.Amount{Tokens: 60}}) }},
+		"a return":    {"2026-01-31", func(_ *time.Time, m *money) { m.day.Rows = nil }},
+		"a write-off": {"", func(_ *time.Time, m *money) { m.ledger.Rows = nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			now, view := noon, spent
-			line := &days{view: &view}
+			now, scope := noon, budget.SessionScope
+			m := &money{day: budget.Day{Date: "2026-01-31", Cap: team.Cap{Tokens: 100}, Rows: map[string]budget.DayRow{"s": spent}}}
+			m.ledger.Limits.Session.Tokens = 100
+			m.ledger.Rows = map[string]budget.Row{id.String(): unsettled}
+			if c.date != "" {
+				scope = budget.DayScope
+			}
 			looks := 0
-			waits := &activities.DayWaits{Days: line, Clock: func() time.Time {
-				line.mu.Lock()
-				defer line.mu.Unlock()
+			look := func() time.Time {
+				m.mu.Lock()
+				defer m.mu.Unlock()
 				if looks++; looks == 2 {
-					change(&now, &view)
+					c.change(&now, m)
 				}
+				return now
+			}
+			waits := &activities.BudgetWaits{Ledgers: watched{m, look}, Clock: func() time.Time {
+				m.mu.Lock()
+				defer m.mu.Unlock()
 				return now
 			}}
 			var suite testsuite.WorkflowTestSuite
 			env := suite.NewTestActivityEnvironment()
 			env.RegisterActivity(waits.Await)
-			_, err := env.ExecuteActivity(waits.Await, activities.AwaitDayInput{Team: "t", Date: "2026-01-31", Least: team.Amount{Tokens: 60}})
+			_, err := env.ExecuteActivity(waits.Await, activities.AwaitBudgetInput{
+				AssignmentID: id, Scope: scope, Team: "t", Date: c.date, Least: team.Amount{Tokens: 60},
+			})
 			require.NoError(t, err)
-			require.GreaterOrEqual(t, looks, 2, "the spent day was waited for")
+			require.GreaterOrEqual(t, looks, 2, "the spent budget was waited for")
 		})
 	}
+}
+
+// watched tells of each look at the money.
+type watched struct {
+	*money
+	look func() time.Time
+}
+
+func (w watched) Day(namespace, name string) (budget.Day, error) {
+	w.look()
+	return w.money.Day(namespace, name)
+}
+
+func (w watched) Ledger(key team.SessionKey) (budget.Ledger, error) {
+	w.look()
+	return w.money.Ledger(key)
 }

@@ -1,12 +1,45 @@
 package activities
 
 import (
-	"context"
-	"fmt"
+	"cmp"
 
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/team"
 )
+
+// Report notes durably what an agent program has reported, and holds it to its
+// budgets as Spending does. What the store cannot take now it takes with the next
+// report, or at the end.
+func (b *book) Report(used, estimate team.Usage) error {
+	if b.call != 0 {
+		estimate.CostUSD = cmp.Or(estimate.CostUSD, b.plan.Estimate.CostUSD)
+		if err := b.noteReport(budget.Entry{Kind: budget.Reported, Call: b.call, Usage: &used, Estimate: &estimate}); err != nil {
+			return err
+		}
+	}
+	return b.Spending(used)
+}
+
+// noteReport appends a report to the journal, after one that could not be.
+func (b *book) noteReport(e budget.Entry) error {
+	for _, next := range []*budget.Entry{b.report, &e} {
+		if next == nil {
+			continue
+		}
+		if next == &e {
+			e.Seq, e.At = b.journal.Next(), b.Clock().UTC()
+		}
+		b.report = next
+		if b.Ledgers.AppendEntry(b.scene.key, b.in.AssignmentID, *next) != nil {
+			return nil
+		}
+		b.report = nil
+		if err := b.apply(*next); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // Spending notes what the call under way has used so far. One that has used more
 // than was set aside for it gets more, as long as there is some, and else is
@@ -48,32 +81,10 @@ func dearer(used, aside team.Amount) (more, least team.Amount) {
 	return more, least
 }
 
-// extend sets more aside for the call under way: of the session's budgets and, if
-// the session has too little of it, of the team's day.
+// extend sets more aside for the call under way.
 func (b *book) extend(call int64, more, least team.Amount) (verdict budget.Verdict, err error) {
 	err = b.Ledgers.UpdateLedger(b.scene.key, func(l *budget.Ledger) error {
-		verdict = l.Extend(b.in.AssignmentID, call, more, least, b.Clock().UTC())
-		return nil
-	})
-	if err != nil || verdict.Draw == nil {
-		return verdict, err
-	}
-	d := *verdict.Draw
-	d.Session, d.Agent = b.scene.key.Session, b.plan.Agent
-	bounded, cancel := context.WithTimeout(context.Background(), readLimit)
-	defer cancel()
-	drawing, err := b.Days.Draw(bounded, b.updateID("extend"), b.scene.team.Name, d)
-	if err != nil {
-		return budget.Verdict{Scope: budget.DayScope, Draw: &d, Refused: fmt.Sprintf("the daily budget of team %s does not answer", b.scene.team.Name)}, nil
-	}
-	err = b.Ledgers.UpdateLedger(b.scene.key, func(l *budget.Ledger) error {
-		l.Take(drawing)
-		verdict = budget.Verdict{Scope: budget.DayScope, Draw: &d, Refused: drawing.Refusal(b.scene.team.Name)}
-		if drawing.Effect == budget.Drawn {
-			if v := l.Extend(b.in.AssignmentID, call, drawing.Cut(d, more), least, b.Clock().UTC()); v.Draw == nil {
-				verdict = v
-			}
-		}
+		verdict = l.Extend(b.in.AssignmentID, call, more, least)
 		return nil
 	})
 	return verdict, err

@@ -18,12 +18,12 @@ var errHandedOver = errors.New("the worker stops")
 var errReplaced = errors.New("given up by Temporal")
 
 // lasting tells whether a store's error will be the same next time: the content
-// is gone or wrong, as opposed to a directory that cannot be used at the moment.
+// is gone or wrong, as opposed to a directory that cannot be used at the moment. A
+// deadline or a cancellation says nothing about the content.
 func lasting(err error) bool {
 	_, failed := asFailure(err)
 	return failed || errors.Is(err, team.ErrNotFound) ||
-		errors.Is(err, team.ErrCorrupt) || errors.Is(err, team.ErrFenced) ||
-		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+		errors.Is(err, team.ErrCorrupt) || errors.Is(err, team.ErrFenced)
 }
 
 // storeError is how a store's error leaves an activity: as retryable as it is.
@@ -71,7 +71,7 @@ func unrecoverable(report RoundFailure, cause error) error {
 // isAnswer tells whether an error says already what Temporal has to do.
 func isAnswer(err error) bool {
 	var app *temporal.ApplicationError
-	return errors.As(err, &app) && (app.Type() == team.BreakerOpen || app.Type() == team.RecoverableError)
+	return errors.As(err, &app)
 }
 
 // handedOver has Temporal start the next execution at once, where it may.

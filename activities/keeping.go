@@ -101,9 +101,14 @@ func (r *round) heartbeat() Heartbeat {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	log, book := r.log, r.book
-	log.Attempts = slices.Clone(log.Attempts)
+	log.Attempts, log.Started = slices.Clone(log.Attempts), log.Started && !r.unnoted
 	for i := range log.Attempts {
 		log.Attempts[i].Failure.Output = ""
+	}
+	if log.Outage != nil {
+		o := *log.Outage
+		o.Failure.Output = ""
+		log.Outage = &o
 	}
 	beat := Heartbeat{Log: log, Attempt: len(log.Attempts) + 1, Progress: r.progress}
 	if book != nil && r.in.Supplied == "" {
@@ -177,26 +182,12 @@ func (r *round) lock(ctx context.Context) (unlock func(), err error) {
 			r.progress = ""
 			return held.Unlock, nil
 		}
-		if !r.waited {
-			r.waited, r.found = true, r.ended()
-		}
+		r.Agents.EndStopped()
 		r.say("waiting: another process still works on this assignment")
 		if err := sleep(ctx, wait); err != nil {
 			return nil, err
 		}
 	}
-}
-
-// ended counts the round's executions whose end is in the record.
-func (r *round) ended() int {
-	record, err := r.Sessions.Record(sessionKey(r.info), r.in.AssignmentID)
-	if err != nil {
-		return 0
-	}
-	if this := record.Round(r.key()); this != nil {
-		return this.Ended()
-	}
-	return 0
 }
 
 // persist tries something with the store until the store can be used. Meanwhile
@@ -205,8 +196,13 @@ func (r *round) ended() int {
 func (r *round) persist(ctx context.Context, try func() error) error {
 	for wait := storeWait; ; wait = min(2*wait, storeWaitMax) {
 		err := try()
-		if err == nil || lasting(err) {
+		switch {
+		case err == nil || lasting(err):
 			return err
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case diskFull(err) && r.makeRoom(ctx, err):
+			continue
 		}
 		activity.GetLogger(ctx).Warn("the store cannot be used; trying again", "error", err, "wait", wait)
 		r.say(fmt.Sprintf("%s: waiting for the store: %s", team.ResourceError, team.Shorten(err.Error(), team.MaxMessage)))
@@ -277,9 +273,13 @@ func (r *round) write(ctx context.Context, state team.State) {
 	status := r.record.Status()
 	r.mu.Unlock()
 	status.Status, status.Agent = state, r.in.Agent
+	if o := r.outage(); o != nil && state == team.Waiting {
+		status.Progress = o.String()
+	}
 	err := r.Sessions.UpdateExecution(r.scene.key, func(e *team.Execution) {
 		a := e.Assignment(r.in.AssignmentID)
-		if a == nil || e.Incarnation > r.in.Incarnation {
+		ended := e.Status.Status.Closed() && e.RunID == r.info.WorkflowExecution.RunID
+		if a == nil || e.Incarnation > r.in.Incarnation || ended { // nothing to change, or too late
 			return
 		}
 		*a = status

@@ -27,9 +27,12 @@ func (b *Boundaries) Mark(ctx context.Context, in MarkInput) (Marked, error) {
 				e.Phases[i].Status = p.Done(team.Completed)
 			}
 		}
-		if a := in.Answer; a != nil && a.Settles { // no round will write so
-			if skipped := e.Assignment(team.AssignmentID{Phase: a.Phase, Persona: a.Persona}); skipped != nil {
-				skipped.Status = team.Skipped
+		if a := in.Answer; a != nil {
+			if of := e.Assignment(team.AssignmentID{Phase: a.Phase, Persona: a.Persona}); of != nil {
+				of.Awaits = nil // the wait for a breaker that it ends is told too late to write so
+				if a.Settles {  // nor will a round
+					of.Status = team.Skipped
+				}
 			}
 		}
 		if out.Head != "" {
@@ -45,7 +48,7 @@ func (b *Boundaries) keepAnswer(ctx context.Context, in MarkInput) (Marked, erro
 	if err != nil {
 		return Marked{}, err
 	}
-	c := b.following(ctx, s.checkpoint, in.Head)
+	c := following(ctx, s.checkpoint, in.Head, in.Boundary)
 	c.Answers = answered(c, *in.Answer)
 	var out Marked
 	if out.Head, err = b.Sessions.PutCheckpoint(ctx, s.key, c); err != nil {
@@ -89,7 +92,7 @@ func (b *Boundaries) Rework(ctx context.Context, in ReworkInput) (Reworked, erro
 	if err != nil {
 		return Reworked{}, storeError(err)
 	}
-	b.mirrorHelp(ctx, MarkInput{Incarnation: in.Incarnation, Help: in.Help, Reason: in.Reason}, func(e *team.Execution) {
+	b.mirrorHelp(ctx, MarkInput{Boundary: in.Boundary, Incarnation: in.Incarnation, Head: in.Head, Help: in.Help, Reason: in.Reason}, func(e *team.Execution) {
 		for _, a := range in.Left {
 			if status := e.Assignment(a.AssignmentID); status != nil {
 				*status = assignmentStatus(a)
@@ -108,7 +111,7 @@ func (b *Boundaries) Rework(ctx context.Context, in ReworkInput) (Reworked, erro
 
 // undone is the checkpoint after work was sent back, and what the phase starts from.
 func (b *Boundaries) undone(ctx context.Context, s scene, in ReworkInput) (team.Checkpoint, team.Digest, error) {
-	c := b.following(ctx, s.checkpoint, in.Head)
+	c := following(ctx, s.checkpoint, in.Head, in.Boundary)
 	rework := in.Rework
 	for _, a := range slices.Concat(in.Left, c.Assignments, c.Partial) { // restored work may be among what is left, too
 		known := slices.ContainsFunc(rework.Undone, func(u team.CheckpointAssignment) bool { return u.AssignmentID == a.AssignmentID })
@@ -160,9 +163,9 @@ func reopen(p *team.PhaseStatus) {
 func (b *Boundaries) mirrorHelp(ctx context.Context, in MarkInput, more func(*team.Execution)) {
 	info := activity.GetInfo(ctx)
 	var asked []team.HelpRequest
-	err := b.Sessions.UpdateExecution(sessionKey(info), func(e *team.Execution) {
+	_, err := b.updateMirror(ctx, mirrorStep{in.Boundary, in.Incarnation, in.Head, in.Help}, func(e *team.Execution) {
 		run := info.WorkflowExecution.RunID
-		if e.Incarnation > in.Incarnation || e.Status.Status.Closed() && e.RunID == run {
+		if e.Status.Status.Closed() && e.RunID == run {
 			return
 		}
 		if e.Status.Status.Closed() { // the session was reset since
@@ -190,10 +193,12 @@ func (b *Boundaries) mirrorHelp(ctx context.Context, in MarkInput, more func(*te
 func markAsked(p *team.PhaseStatus, help []team.HelpRequest) {
 	for i := range p.Assignments {
 		a := &p.Assignments[i]
-		asked := slices.ContainsFunc(help, func(h team.HelpRequest) bool { return h.Phase == p.Name && h.Persona == a.Persona })
+		asked := slices.ContainsFunc(help, func(h team.HelpRequest) bool {
+			return h.Phase == p.Name && h.Persona == a.Persona && h.Kind != team.ForOutage
+		})
 		switch {
 		case asked:
-			a.Status = team.HelpIsNeeded
+			a.Status, a.Awaits = team.HelpIsNeeded, nil
 		case a.Status == team.HelpIsNeeded && p.Status.Done():
 			a.Status = team.Completed
 		case a.Status == team.HelpIsNeeded:

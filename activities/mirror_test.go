@@ -2,6 +2,8 @@ package activities_test
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -70,4 +72,54 @@ func TestFailedWorkIsMirroredHoweverShort(t *testing.T) {
 	requireType(t, err, team.RecoverableError)
 	state, _ := d.mirrored()
 	require.Equal(t, team.Waiting, state)
+}
+
+// TestALostMirrorIsMadeAgain: a state that was damaged is complete again once the session
+// says that it waits, whatever it had come to.
+func TestALostMirrorIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	key := team.SessionKey{Namespace: "default-test-namespace", Session: "default-test-workflow-id"}
+	in := p.phase("root", p.workspace, "pair", "side")
+	p.work(team.AssignmentID{Phase: "pair", Persona: "q"}, in["pair"])
+	before, err := p.store.Execution(key)
+	require.NoError(t, err)
+	path := filepath.Join(p.dir, "sessions", key.Namespace, key.Session, "execution_state.json")
+	require.NoError(t, os.WriteFile(path, []byte("{"), 0o600))
+
+	help := []team.HelpRequest{{ID: "pair.p.1", Kind: team.ForHelp, Phase: "pair", Persona: "p", Message: "stuck"}}
+	execute(t, p.boundaries().Mark, activities.MarkInput{
+		Boundary:    activities.Boundary{At: time.Now().UTC(), OriginalRun: "first", Course: team.Course{Only: []string{"root", "pair"}}},
+		Incarnation: p.incarnation, Head: p.head, Help: help, Reason: "pair/p: stuck",
+	}, &activities.Marked{})
+	e, err := p.store.Execution(key)
+	require.NoError(t, err)
+	require.Equal(t, team.HelpIsNeeded, e.Status.Status)
+	require.Equal(t, []any{"pair/p: stuck", "relay", p.head, p.head, before.Tree, "first", []string{"root", "pair"}, p.incarnation},
+		[]any{e.Reason, e.Team, e.Head, e.Checkpoint, e.Tree, e.OriginalRun, e.Course.Only, e.Incarnation})
+	require.Equal(t, help, e.Help)
+	require.Equal(t, before.StartedAt, e.StartedAt)
+	require.Equal(t, before.Phases[0], e.Phases[0], "a finished phase")
+	require.Equal(t, team.Completed, e.Assignment(team.AssignmentID{Phase: "pair", Persona: "q"}).Status, "finished in a phase that is not")
+	require.Equal(t, team.HelpIsNeeded, e.Assignment(team.AssignmentID{Phase: "pair", Persona: "p"}).Status)
+	require.Equal(t, team.Pending, e.Phases[3].Status)
+}
+
+// TestAnEndStaysAsItIs: an executor of a session's last step that was stopped meanwhile
+// and goes on later changes nothing.
+func TestAnEndStaysAsItIs(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	key := team.SessionKey{Namespace: "default-test-namespace", Session: "default-test-workflow-id"}
+	p.admit(team.Course{})
+	in := activities.CloseInput{Boundary: activities.Boundary{At: time.Now().UTC()}, Incarnation: p.incarnation, Head: p.head, Status: team.WasCancelled}
+	execute(t, p.boundaries().Close, in, nil)
+	before, err := p.store.Execution(key)
+	require.NoError(t, err)
+	late := p.boundaries()
+	late.Clock = func() time.Time { return time.Now().Add(time.Hour) }
+	execute(t, late.Close, in, nil)
+	after, err := p.store.Execution(key)
+	require.NoError(t, err)
+	require.Equal(t, before, after)
 }

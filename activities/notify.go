@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -80,7 +81,7 @@ func (n *Notices) Notify(ctx context.Context, in NotifyInput) (out Notified, err
 // fit makes a notice fit to leave: with its address, without secrets, and no longer
 // than it has to be.
 func (n *Notices) fit(notice team.Notice) team.Notice {
-	said := func(text string) string { return team.Shorten(n.Mask(text), maxToldText) }
+	said := func(text string) string { return team.Shorten(n.Mask(safetext.Block(text)), maxToldText) }
 	notice.Schema = team.NoticeSchema
 	notice.Reason = said(notice.Reason)
 	if r := notice.Request; r != nil {
@@ -88,7 +89,7 @@ func (n *Notices) fit(notice team.Notice) team.Notice {
 		request.Message, request.Suggestion, request.Advice = said(r.Message), said(r.Suggestion), said(r.Advice)
 		request.Attempts = slices.Clone(r.Attempts[max(0, len(r.Attempts)-maxToldAttempts):])
 		for i, a := range request.Attempts {
-			request.Attempts[i].Message = team.Shorten(n.Mask(a.Message), team.MaxMessage)
+			request.Attempts[i].Message = team.Shorten(n.Mask(safetext.Line(a.Message)), team.MaxMessage)
 		}
 		notice.Request = &request
 	}

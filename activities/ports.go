@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/budget"
@@ -27,6 +28,7 @@ type Files interface {
 	// Materialise makes dir hold exactly the manifest's files: whatever else
 	// was there is removed. Files are copies, with modes 0644 or 0755.
 	Materialise(ctx context.Context, manifest team.Digest, dir string) error
+	DiskSpace
 	// Collect compares dir with the base manifest and stores what changed.
 	// What may not be kept is a *team.Failure of category invalid_output.
 	Collect(ctx context.Context, req team.Collect) (team.Collected, error)
@@ -44,6 +46,19 @@ type Files interface {
 	// Artifacts lists the files that the steps left and that are still in the
 	// folded tree, sorted by path.
 	Artifacts(ctx context.Context, steps []team.Step) ([]team.Artifact, error)
+}
+
+// DiskSpace is the disk that assignments' directories are on.
+type DiskSpace interface {
+	// Disk tells what the disk has left.
+	Disk() (team.Disk, error)
+	// Written measures what was written into an assignment's directories since a time,
+	// and is still there.
+	Written(ctx context.Context, dir team.WorkDir, since time.Time) (team.Written, error)
+	// ClearTmp removes everything in an assignment's TMPDIR; ClearWork first that, then
+	// the tree, then the rest. Nothing may be at work there.
+	ClearTmp(dir team.WorkDir) error
+	ClearWork(dir team.WorkDir) error
 }
 
 // Sessions keeps what the store knows of sessions.
@@ -90,10 +105,14 @@ type Ledgers interface {
 	// Ledger reads the session's ledger; an empty one if there is none.
 	Ledger(key team.SessionKey) (budget.Ledger, error)
 	// UpdateLedger rewrites the session's ledger under its lock, unless change
-	// returns an error, which it then returns. A ledger that is missing or
-	// damaged is made again from the journals before change gets it; only its
-	// limits are lost then.
+	// returns an error, which it then returns. change may be called more than
+	// once. A ledger that is missing or damaged is made again from the journals
+	// before change gets it. If the session has a daily budget, the team's day is
+	// changed with the ledger.
 	UpdateLedger(key team.SessionKey, change func(*budget.Ledger) error) error
+	// Day returns what a team has spent today; team.ErrNotFound if no session of
+	// the team has a daily budget.
+	Day(namespace, name string) (budget.Day, error)
 }
 
 // Agents does the work of attempts and checks.
@@ -108,8 +127,18 @@ type Agents interface {
 	// Continuable tells whether there is a conversation of the agent in an
 	// assignment's directory that could go on.
 	Continuable(agent string, dir team.WorkDir) bool
+	// Sweep ends the processes of earlier attempts that are still at work in an
+	// assignment's directory. A *team.Failure names those that it cannot end.
+	Sweep(dir team.WorkDir) error
+	// Removed is how many bytes on disk the files in an assignment's directories take up
+	// that are removed, and that a process still has open.
+	Removed(dir team.WorkDir) int64
+	// EndStopped ends what would watch agents of workers that are gone, and is stopped:
+	// it would keep its assignment locked.
+	EndStopped()
 	// Forget ends the conversation in an assignment's directory, if there is one.
 	Forget(dir team.WorkDir) error
+	ProgramUsage
 	// Offered describes an agent; its zero for one that is not known.
 	Offered(agent string) team.OfferedAgent
 	// Keep lists the patterns of files that a check may leave.
@@ -120,6 +149,15 @@ type Agents interface {
 	Mask(text string) string
 	// Secrets lists the values that no artifact may hold.
 	Secrets() []string
+}
+
+// ProgramUsage reads what agent programs have noted of their usage by themselves.
+type ProgramUsage interface {
+	// Reported reads what an agent program has noted in an assignment's directory
+	// since its last call began: what that call has used, and an estimate of what
+	// the request that may have been under way costs besides. The program has to be
+	// gone. ok is false if nothing is known.
+	Reported(agent string, dir team.WorkDir) (used, estimate team.Usage, ok bool)
 }
 
 // Tickets is a ticket system. Its errors are *team.TicketTrouble.
@@ -157,3 +195,18 @@ var ErrReplaced = errors.New("another execution of this work is in its place")
 
 // Clock tells the time.
 type Clock func() time.Time
+
+// Random returns numbers in [0, 1) that spread waits; nil is math/rand.
+type Random func() float64
+
+func (r Random) next() float64 {
+	if r == nil {
+		return rand.Float64() //nolint:gosec // spreads waits; guards nothing
+	}
+	return r()
+}
+
+// between is a time between two others.
+func (r Random) between(least, most time.Duration) time.Duration {
+	return least + time.Duration(r.next()*float64(most-least))
+}

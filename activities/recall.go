@@ -1,7 +1,6 @@
 package activities
 
 import (
-	"cmp"
 	"context"
 	"errors"
 
@@ -11,8 +10,8 @@ import (
 )
 
 // recall loads what earlier executions of the round have left: the log of its
-// attempts and, if it had succeeded, its result. It counts lost workers: every
-// execution that ended without a word.
+// attempts and, if it had succeeded, its result. The caller holds the assignment's lock: if
+// the agent was started and nobody has noted how that ended, a worker was lost.
 func (r *round) recall(ctx context.Context) (*team.RoundResult, error) {
 	if err := r.persist(ctx, func() (err error) {
 		r.scene, err = loadScene(ctx, r.Files, r.Sessions, r.in.Head)
@@ -35,20 +34,33 @@ func (r *round) recall(ctx context.Context) (*team.RoundResult, error) {
 	default:
 		return nil, err
 	}
-	if record.Incarnation > r.in.Incarnation {
+	run := r.info.WorkflowExecution.RunID
+	if record.Incarnation > r.in.Incarnation || record.Run == run && record.Seq > r.in.Seq {
 		return nil, team.ErrFenced
 	}
+	record.Run, record.Seq = run, r.in.Seq
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.record = record
 	r.goOn()
+	r.stored = r.record.Round(r.key()) != nil
 	this := r.thisRound()
 	if this.Result != nil {
 		r.log = this.RoundLog
 		return this.Result, nil
 	}
-	r.log = laterLog(this.RoundLog, r.log)
-	if r.log.Begin(int(r.info.Attempt), r.waited && this.Ended() > r.found) {
+	if this.Revision >= r.log.Revision {
+		r.log = this.RoundLog
+	}
+	if r.log.Started {
+		r.log.Revision++
+		r.log.Started = false
+		r.log.Lost++
+		if r.log.Outage != nil { // the files may be half of what the agent was writing
+			outage := *r.log.Outage
+			outage.Left = false
+			r.log.Outage = &outage
+		}
 		observed(r.Observer).WorkerLost(r.agent())
 	}
 	return nil, nil
@@ -59,6 +71,9 @@ func (r *round) recall(ctx context.Context) (*team.RoundResult, error) {
 // given up or lost before, a short wait is made up for here. For a long one Temporal is
 // told again, in a RecoverableError: the round holds a slot of its agent.
 func (r *round) rest(ctx context.Context) error {
+	if o := r.outage(); o != nil {
+		return r.restOutage(ctx, *o)
+	}
 	n := len(r.log.Attempts)
 	if n == 0 || r.goesOnWith || r.log.Attempts[n-1].Agent != r.agent() {
 		return nil // or the session has decided when it goes on
@@ -70,7 +85,6 @@ func (r *round) rest(ctx context.Context) error {
 	case left <= 0:
 		return nil
 	case left > restMost:
-		r.noteHandOver(ctx)
 		return recoverable(last.Failure, left)
 	}
 	return sleep(ctx, left)
@@ -84,26 +98,15 @@ func (r *round) goOn() {
 	before := r.key()
 	before.Activity = r.in.After
 	if this := r.record.Round(before); this != nil {
-		this.Key, this.Pass, this.Executions, this.Idle = r.key(), nil, 0, 0
-		this.Earlier = this.Ended() + this.Lost
+		this.Key, this.Pass = r.key(), nil
+		if o := this.Outage; o != nil {
+			o.Noticed = r.in.Outage == OutageNoticed
+			if now := r.Clock().UTC(); r.in.Outage == OutageRetry {
+				o.Since, o.PatienceFrom, o.Until, o.Waits, o.Told = now, now, now, 0, ""
+			}
+		}
 		r.goesOnWith = true
 	}
-}
-
-// laterLog is the one of two logs of the same round that knows more. Neither need know
-// of all hand-overs: an execution that waited for another's end tells of its own only
-// in a heartbeat.
-func laterLog(a, b team.RoundLog) team.RoundLog {
-	later, handedOver := a, max(a.HandedOver, b.HandedOver)
-	if cmp.Or(
-		cmp.Compare(len(b.Attempts), len(a.Attempts)),
-		cmp.Compare(b.HandedOver, a.HandedOver),
-		cmp.Compare(b.Executions, a.Executions),
-	) > 0 {
-		later = b
-	}
-	later.HandedOver = handedOver
-	return later
 }
 
 // heartbeatLog is the log in the last heartbeat that reached Temporal.

@@ -34,7 +34,7 @@ func (b *Boundaries) reckon(ctx context.Context, key team.SessionKey, phases []t
 		activity.GetLogger(ctx).Warn("what the session has cost is not known for certain", "error", err)
 		return spent
 	}
-	r := reckoning{b.Sessions, b.Ledgers, b.Clock}
+	r := reckoning{b.Programs, b.Sessions, b.Ledgers, b.Clock}
 	for _, p := range phases {
 		for _, a := range p.Assignments {
 			id := team.AssignmentID{Phase: p.Name, Persona: a.Persona}
@@ -67,7 +67,7 @@ func (r *restoration) release() error {
 		if len(row.Reserved) == 0 {
 			continue
 		}
-		_, err := reckoning{r.Sessions, r.Ledgers, r.Clock}.one(r.key, id, row)
+		_, err := reckoning{r.Programs, r.Sessions, r.Ledgers, r.Clock}.one(r.key, id, row)
 		if err != nil && !errors.Is(err, errAtWork) { // who is at work is fenced off, and gives up its own
 			return err
 		}
@@ -77,6 +77,7 @@ func (r *restoration) release() error {
 
 // reckoning adds up what assignments have cost on which nobody works any more.
 type reckoning struct {
+	programs ProgramUsage
 	sessions Sessions
 	ledgers  Ledgers
 	clock    Clock
@@ -102,7 +103,8 @@ func (r reckoning) one(key team.SessionKey, id team.AssignmentID, row budget.Row
 			return team.Usage{}, err
 		}
 		for _, call := range journal.Open() {
-			e := budget.Entry{Seq: journal.Next(), At: r.clock().UTC(), Kind: budget.Unsettled, Call: call.ID}
+			e := unsettled(r.programs, r.sessions, key, id, call)
+			e.Seq, e.At = journal.Next(), r.clock().UTC()
 			if err := r.ledgers.AppendEntry(key, id, e); err != nil {
 				return team.Usage{}, err
 			}

@@ -212,7 +212,7 @@ func TestNothingStaysSetAsideForCallsOfAnIncarnationThatIsOver(t *testing.T) {
 	}))
 	require.NoError(t, p.store.UpdateLedger(key, func(l *budget.Ledger) error {
 		for _, id := range []team.AssignmentID{begun, reserved} {
-			require.Equal(t, team.Amount{Tokens: 50}, l.Reserve(id, 1, team.Amount{Tokens: 50}, team.Amount{Tokens: 50}, time.Now()).Granted)
+			require.Equal(t, team.Amount{Tokens: 50}, l.Reserve(id, 1, team.Amount{Tokens: 50}, team.Amount{Tokens: 50}).Granted)
 		}
 		return nil
 	}))

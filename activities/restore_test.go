@@ -103,7 +103,9 @@ func execute(t *testing.T, fn, in, out any) {
 	env.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: "x"})
 	value, err := env.ExecuteActivity("x", in)
 	require.NoError(t, err)
-	require.NoError(t, value.Get(out))
+	if out != nil {
+		require.NoError(t, value.Get(out))
+	}
 }
 
 // work has an assignment done, as its round does it, and returns what the
@@ -335,7 +337,9 @@ func TestLaterIncarnationFencesTheEarlierOff(t *testing.T) {
 	app := requireType(t, err, team.UnrecoverableError)
 	require.True(t, app.NonRetryable())
 	require.Contains(t, app.Error(), "a later incarnation")
-	require.Empty(t, d.record().Rounds)
+	require.Equal(t, 2, d.record().Incarnation)
+	require.Len(t, d.record().Rounds, 1)
+	require.Nil(t, d.record().Rounds[0].Result)
 
 	boundaries := &activities.Boundaries{Files: d.store, Sessions: d.store, Ledgers: d.store, Clock: time.Now}
 	require.NoError(t, d.store.UpdateExecution(d.key(), func(e *team.Execution) { e.Incarnation = 2 }))
@@ -344,4 +348,24 @@ func TestLaterIncarnationFencesTheEarlierOff(t *testing.T) {
 	env.RegisterActivity(boundaries.Advance)
 	_, err = env.ExecuteActivity(boundaries.Advance, activities.AdvanceInput{Phase: "build", Head: d.head})
 	require.ErrorContains(t, err, "incarnation 2, this is 1")
+}
+
+// TestLaterActivityFencesTheEarlierOff: an execution that waited for the lock until a
+// later activity had done the round does nothing.
+func TestLaterActivityFencesTheEarlierOff(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	late, later := d.roundInput(), d.roundInput()
+	late.Seq, later.Seq = 1, 2
+	_, err := d.roundOf(later, activities.Heartbeat{})
+	require.NoError(t, err)
+	before := d.record()
+	d.agents.run = func(context.Context, team.Job) (team.Outcome, error) {
+		t.Error("the agent works again")
+		return team.Outcome{}, nil
+	}
+	d.earlier = 1 // it is another activity
+	_, err = d.roundOf(late, activities.Heartbeat{})
+	require.True(t, requireType(t, err, team.UnrecoverableError).NonRetryable())
+	require.Equal(t, before, d.record())
 }

@@ -25,10 +25,15 @@ type Rounds struct {
 	Breakers Breakers
 	// Heartbeats reports rounds to Temporal; nil: none is reported.
 	Heartbeats Heartbeats
-	// Days grants parts of daily budgets.
-	Days Days
 	// Observer hears of rounds, attempts and calls.
 	Observer Observer
+	// Signals tells workflows of outages while their rounds go on; nil: they learn of them
+	// from rounds' ends.
+	Signals Signals
+	// HoldSlot is for how long an outage keeps the agent's slot; zero: a minute. Random
+	// spreads the waits for a provider.
+	HoldSlot time.Duration
+	Random   Random
 	Clock    Clock
 	// LostLimit is the number of lost workers in a row, without progress
 	// between, after which an assignment is given up as worker_lost.
@@ -68,12 +73,11 @@ type round struct {
 	in    RoundInput
 	info  activity.Info
 	scene scene
-	// waited: another executor had the assignment when this one came, and the record
-	// had the ends of found executions of the round then.
-	waited bool
-	found  int
 	// book is what the round pays; nil until the round is recalled.
 	book *book
+
+	// announcing is under way while others are told that the provider is back.
+	announcing sync.WaitGroup
 
 	mu sync.Mutex
 	// held is the assignment's lock; nil until this is its executor.
@@ -84,8 +88,15 @@ type round struct {
 	progress string
 	// durable: the record has the result, and nobody takes the round up again.
 	durable bool
-	// goesOnWith: the record has what an earlier activity did of the round.
-	goesOnWith bool
+	// stored: the record had the round when this execution came to it. goesOnWith: it
+	// has what an earlier activity did of the round.
+	stored, goesOnWith bool
+	// place is where the round works.
+	place place
+	// unnoted: the log says that the agent starts, and the record does not yet.
+	unnoted bool
+	// merging: this is the merge of a phase, and its checks are noted as started.
+	merging bool
 
 	// mirroring orders what is written to the mirrored state; mirrored is what
 	// this execution has last written, and over tells that its work has ended.
@@ -102,8 +113,10 @@ type round struct {
 // result is on disk in the assignment's record before it is returned, and an
 // execution that finds it there returns it without working. Lost workers, a
 // stopping worker and an unusable store use up no attempt. A round whose agent's
-// breaker is open does not begin: the non-retryable BreakerOpen with a
-// [TurnedAway] uses up nothing at all. Nor does the non-retryable BudgetSpent with
+// breaker is open does not begin, or stops: the non-retryable BreakerOpen with a
+// [TurnedAway] uses up nothing at all. Nor does trouble of the provider: the same attempt
+// goes on after a wait, in this execution or the next, and after the team's patience in
+// a later activity, which a non-retryable ProviderOutage with an [OutageStop] asks for. Nor does the non-retryable BudgetSpent with
 // a [BudgetStop], if the session can do something about its budget: the round
 // goes on where it was in a later activity.
 //
@@ -112,6 +125,7 @@ type round struct {
 // them as its result, or with a final failure in an UnrecoverableError.
 func (rs *Rounds) Run(ctx context.Context, in RoundInput) (team.RoundResult, error) {
 	r := &round{Rounds: rs, in: in, info: activity.GetInfo(ctx), log: heartbeatLog(ctx)}
+	defer r.announcing.Wait()
 	work, over := r.atWork(ctx)
 	defer over()
 	unlock, err := r.lock(work)
@@ -125,36 +139,56 @@ func (rs *Rounds) Run(ctx context.Context, in RoundInput) (team.RoundResult, err
 	case err != nil:
 		return team.RoundResult{}, r.interrupted(work, err)
 	case result != nil:
-		r.giveBackDay(work)
 		return r.done(work, result), nil
 	}
-	defer r.giveBackDay(work)
+	r.mayClear()
 	if err := r.openBook(work); err != nil {
 		return team.RoundResult{}, r.interrupted(work, err)
 	}
+	r.relieve(work)
+	defer r.relieve(work)
 	if in.Supplied != "" {
 		return r.takeSupplied(work)
 	}
 	if f := r.refused(); f != nil {
 		return team.RoundResult{}, r.giveUp(work, *f)
 	}
-	if err := r.rest(work); err != nil {
-		return team.RoundResult{}, r.interrupted(work, err)
-	}
-	if err := r.askBreaker(work); err != nil {
-		return team.RoundResult{}, r.interrupted(work, err)
-	}
-	defer r.keepLease(work)()
 	defer r.mirrorWork(work)()
-	started := r.Clock().UTC()
-	result, left, err := r.observedAttempt(work)
-	if err != nil {
-		return team.RoundResult{}, r.failed(work, left, err, started)
+	for {
+		result, err := r.once(work)
+		if err != nil || result != nil {
+			return *cmp.Or(result, &team.RoundResult{}), err
+		}
 	}
-	if err := r.succeed(work, result, left, started); err != nil {
-		return team.RoundResult{}, r.interrupted(work, err)
+}
+
+// once does the attempt when it may begin or go on. It returns nothing at all if the
+// provider has failed, and the attempt is to go on after a wait.
+func (r *round) once(ctx context.Context) (*team.RoundResult, error) {
+	if err := r.rest(ctx); err != nil {
+		return nil, r.interrupted(ctx, err)
 	}
-	return r.done(work, result), nil
+	if err := r.askBreaker(ctx); err != nil {
+		return nil, r.interrupted(ctx, err)
+	}
+	defer r.keepLease(ctx)()
+	started := r.Clock().UTC() // of an attempt that comes to nothing before it begins
+	result, left, err := r.observedAttempt(ctx)
+	if err != nil && ctx.Err() == nil {
+		err = counted(err)
+	}
+	failure, failed := asFailure(err)
+	switch {
+	case failed && ctx.Err() == nil && r.waitsOut(*failure):
+		return nil, r.interrupted(ctx, r.beginOutage(ctx, *failure, left))
+	case err != nil:
+		return nil, r.failed(ctx, left, err, started)
+	}
+	if err := r.succeed(ctx, result, left); err != nil {
+		return nil, r.interrupted(ctx, err)
+	}
+	done := r.done(ctx, result)
+	return &done, nil
 }
 
 // done hands a recorded result to the session, and tells the breaker.
@@ -164,21 +198,47 @@ func (r *round) done(ctx context.Context, result *team.RoundResult) team.RoundRe
 	return out
 }
 
-// markBegun notes durably that the attempt begins, for an agent that can go on in
-// the middle of one.
-func (r *round) markBegun(ctx context.Context) error {
-	if r.Agents.Offered(r.agent()).Conversation != team.InDirectory {
-		return nil
+// noteStart notes durably that the agent, or what stands in for it, is about to be
+// started: see [team.RoundLog.Started]. begun is when an earlier execution has begun the
+// attempt.
+func (r *round) noteStart(ctx context.Context, begun time.Time) error {
+	goesOn := r.in.Supplied == "" && r.Agents.Offered(r.agent()).Conversation == team.InDirectory
+	r.changeLog(func(l *team.RoundLog) {
+		l.Started, r.unnoted = true, true
+		if l.AttemptAt = begun; begun.IsZero() {
+			l.AttemptAt = r.Clock().UTC()
+		}
+		if goesOn {
+			l.Begun = len(l.Attempts) + 1
+		}
+	})
+	if err := r.writeRecord(ctx); err != nil {
+		return err
 	}
 	r.mu.Lock()
-	n := len(r.log.Attempts) + 1
-	begun := r.log.Begun == n
-	r.log.Begun = n
-	r.mu.Unlock()
-	if begun { // and was cut off
-		return nil
+	defer r.mu.Unlock()
+	r.unnoted = false
+	return nil
+}
+
+// noteEnd notes that what was started has ended, by an end that is neither a result nor
+// an attempt's failure. Where the store cannot take that now, the heartbeat has it.
+func (r *round) noteEnd(ctx context.Context) {
+	if !r.log.Started || !r.recalled() {
+		return
 	}
-	return r.writeRecord(ctx)
+	r.changeLog(func(l *team.RoundLog) { l.Started = false })
+	if err := r.putRecord(); err != nil {
+		activity.GetLogger(ctx).Warn("how the execution ended is only in its heartbeat", "error", err)
+	}
+}
+
+// changeLog changes the round's log, for the next record and the next heartbeat.
+func (r *round) changeLog(change func(*team.RoundLog)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.log.Revision++
+	change(&r.log)
 }
 
 // refused tells why no attempt may start: the last one was counted before the
@@ -205,21 +265,12 @@ func (r *round) failed(ctx context.Context, l left, err error, started time.Time
 	if r.canBeHelped(*failure) {
 		return r.budgetSpent(ctx, *failure)
 	}
-	f := *failure
-	f.Message = team.Shorten(r.Agents.Mask(f.Message), team.MaxMessage)
-	f.Output = team.Tail(r.Agents.Mask(f.Output), team.MaxOutput)
-	report := team.AttemptReport{
-		Attempt: len(r.log.Attempts) + 1, Failure: f, Agent: r.agent(), From: l.from, Usage: r.book.spent(),
-		Left: l.files, Diff: r.diff(ctx, l.files),
-		StartedAt: started, EndedAt: r.Clock().UTC(), Log: r.keepLog(ctx, l.outcome.Log),
-	}
-	r.mu.Lock()
-	r.log.Attempts = append(r.log.Attempts, report)
-	r.log.LostAtProgress = r.log.Lost
-	r.progress = "" // it is of the attempt that is over
-	spent := len(r.log.Attempts) >= r.attempts()
-	r.mu.Unlock()
-	if spent || !f.RetryAttempt() {
+	f := r.masked(*failure)
+	r.count(ctx, f, team.AttemptReport{
+		Agent: r.agent(), From: l.from, Usage: r.book.spent(), Left: l.files, Diff: r.diff(ctx, l.files),
+		StartedAt: started, Log: r.keepLog(ctx, l.outcome.Log),
+	})
+	if len(r.log.Attempts) >= r.attempts() || !f.RetryAttempt() {
 		return r.giveUp(ctx, f)
 	}
 	if err := r.writeRecord(ctx); err != nil {
@@ -227,6 +278,29 @@ func (r *round) failed(ctx context.Context, l left, err error, started time.Time
 	}
 	r.mirror(ctx, team.Waiting)
 	return recoverable(f, r.wait(f))
+}
+
+// count adds a failed attempt to the round's log.
+func (r *round) count(ctx context.Context, f team.Failure, report team.AttemptReport) {
+	if !f.WaitedOut() {
+		r.progressed(ctx, false)
+	}
+	r.changeLog(func(l *team.RoundLog) {
+		report.Attempt, report.Failure, report.EndedAt = len(l.Attempts)+1, f, r.Clock().UTC()
+		if !l.AttemptAt.IsZero() {
+			report.StartedAt = l.AttemptAt
+		}
+		l.Attempts = append(l.Attempts, report)
+		l.LostAtProgress, l.Started, l.Outage, l.AttemptAt = l.Lost, false, nil, time.Time{}
+	})
+	r.say("") // what was said last is of the attempt that is over
+}
+
+// masked is a failure without secrets, and no longer than a record can hold.
+func (r *round) masked(f team.Failure) team.Failure {
+	f.Message = team.Shorten(r.Agents.Mask(f.Message), team.MaxMessage)
+	f.Output = team.Tail(r.Agents.Mask(f.Output), team.MaxOutput)
+	return f
 }
 
 // giveUp ends the round with the report of all its attempts.
@@ -251,14 +325,14 @@ func (r *round) giveUp(ctx context.Context, f team.Failure) error {
 }
 
 // succeed records the result before Temporal hears of it.
-func (r *round) succeed(ctx context.Context, result *team.RoundResult, l left, started time.Time) error {
+func (r *round) succeed(ctx context.Context, result *team.RoundResult, l left) error {
 	result.Summary = team.Shorten(r.Agents.Mask(l.outcome.Summary), team.MaxSummary)
 	result.Decisions = l.outcome.Decisions
 	result.From = l.from
 	result.Agent, result.Usage, result.Total = r.agent(), r.log.Usage().Add(r.book.spent()), r.book.total()
 	result.Attempts, result.Lost = len(r.log.Attempts)+1, r.log.Lost
 	result.Failures = r.log.Failures()
-	result.StartedAt, result.EndedAt = started, r.Clock().UTC()
+	result.StartedAt, result.EndedAt = r.log.AttemptAt, r.Clock().UTC()
 	result.Log = r.keepLog(ctx, l.outcome.Log)
 	if err := r.recordResult(ctx, result); err != nil {
 		return err
@@ -278,10 +352,11 @@ func (r *round) succeed(ctx context.Context, result *team.RoundResult, l left, s
 
 // recordResult has the result outlive everything.
 func (r *round) recordResult(ctx context.Context, result *team.RoundResult) error {
-	r.mu.Lock()
-	this := r.thisRound()
-	this.Result, this.Stale = result, len(result.SendsBack) > 0
-	r.mu.Unlock()
+	r.changeLog(func(l *team.RoundLog) {
+		l.Started, l.Outage = false, nil
+		this := r.thisRound()
+		this.Result, this.Stale = result, len(result.SendsBack) > 0
+	})
 	if err := r.writeRecord(ctx); err != nil {
 		return err
 	}
@@ -294,14 +369,16 @@ func (r *round) recordResult(ctx context.Context, result *team.RoundResult) erro
 // interrupted turns the end of an execution that is no attempt's failure into
 // what Temporal has to do about it.
 func (r *round) interrupted(ctx context.Context, err error) error {
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
+	}
+	r.noteEnd(ctx)
+	switch {
 	case errors.Is(context.Cause(ctx), errHandedOver):
-		return r.handOver(ctx)
+		return handedOver(errHandedOver)
 	case errors.Is(context.Cause(ctx), activity.ErrActivityPaused), errors.Is(context.Cause(ctx), activity.ErrActivityReset):
 		r.giveBack(ctx)
-		return r.handOver(ctx)
+		return handedOver(context.Cause(ctx))
 	case errors.Is(context.Cause(ctx), errReplaced):
 		return handedOver(errReplaced)
 	case errors.Is(context.Cause(ctx), team.ErrFenced):
@@ -319,25 +396,6 @@ func (r *round) interrupted(ctx context.Context, err error) error {
 	return storeError(err)
 }
 
-// handOver leaves the round to the execution that Temporal starts next. No worker is
-// lost by that, and no attempt has failed.
-func (r *round) handOver(ctx context.Context) error {
-	r.noteHandOver(ctx)
-	return handedOver(context.Cause(ctx))
-}
-
-// noteHandOver counts an execution that ends for no reason of the work's.
-func (r *round) noteHandOver(ctx context.Context) {
-	r.mu.Lock()
-	r.log.HandedOver++
-	r.mu.Unlock()
-	if r.recalled() { // so there is a record to keep it
-		if err := r.putRecord(); err != nil {
-			activity.GetLogger(ctx).Warn("the hand-over is only in the heartbeat", "error", err)
-		}
-	}
-}
-
 // recalled tells whether the round knows its record.
 func (r *round) recalled() bool { return r.record.Schema != "" }
 
@@ -349,7 +407,7 @@ func (r *round) attempts() int { return r.scene.team.Personas[r.in.Persona].Atte
 func (r *round) wait(f team.Failure) time.Duration {
 	retry := r.scene.team.Retry
 	if f.RetryAfter > 0 {
-		return f.RetryAfter.Std()
+		return min(f.RetryAfter, team.MaxRetryAfter).Std()
 	}
 	return team.Backoff(retry.Initial, retry.Max, len(r.log.Attempts)).Std()
 }

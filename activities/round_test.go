@@ -16,7 +16,6 @@ import (
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
-	"go.temporal.io/sdk/worker"
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/store"
@@ -40,10 +39,22 @@ type agents struct {
 	breaker team.Breaker
 	// secrets are what no artifact may hold.
 	secrets []string
+	// reported is what a program's files tell of the call under way; nil: nothing.
+	reported *team.Usage
+	// survives is why processes of an earlier attempt cannot be ended; nil: there are none.
+	survives error
 }
 
 func (a *agents) Run(ctx context.Context, job team.Job) (team.Outcome, error) {
 	a.runs = append(a.runs, job.Brief)
+	out, err := a.attempt(ctx, job)
+	if errors.Is(err, errKilled) {
+		panic(err) // nobody notes how that ended
+	}
+	return out, err
+}
+
+func (a *agents) attempt(ctx context.Context, job team.Job) (team.Outcome, error) {
 	if a.conversation == team.InJournal { // it is paid by the call
 		return a.run(ctx, job)
 	}
@@ -68,6 +79,19 @@ func (a *agents) Breaker(agent string) team.Breaker { return a.breaker.For(agent
 
 func (a *agents) Continuable(string, team.WorkDir) bool { return a.continuable }
 
+func (a *agents) Reported(string, team.WorkDir) (used, estimate team.Usage, ok bool) {
+	if a.reported == nil {
+		return used, estimate, false
+	}
+	return *a.reported, team.Usage{InputTokens: 12_000}, true
+}
+
+func (a *agents) Sweep(team.WorkDir) error { return a.survives }
+
+func (a *agents) Removed(team.WorkDir) int64 { return 0 }
+
+func (a *agents) EndStopped() {}
+
 func (a *agents) Forget(team.WorkDir) error {
 	a.continuable = false
 	return nil
@@ -86,19 +110,27 @@ type desk struct {
 	head   team.Digest
 	input  team.Digest
 	// breakers is nil where every round passes; lease is what the round brings.
-	breakers   activities.Breakers
+	breakers activities.Breakers
+	// ledgers is nil where it is the store.
+	ledgers    activities.Ledgers
 	lease      string
 	heartbeats activities.Heartbeats
 	// logger is nil where no line matters.
 	logger *slog.Logger
-	// days is nil where the team has no daily budget.
-	days activities.Days
 	// onExceeded is what the session can do about its budget; after is the
 	// activity that the round goes on with.
 	onExceeded team.OnExceeded
 	after      string
 	// observer is nil where nobody listens.
 	observer activities.Observer
+	// holdSlot is for how long an outage keeps the slot; zero: a minute. random spreads its
+	// waits; nil: math/rand does.
+	holdSlot time.Duration
+	random   func() float64
+	// files are the store's, or stand between it and the rounds.
+	files activities.Files
+	// signals is nil where nobody listens.
+	signals activities.Signals
 	// earlier counts the activities that the session has executed before.
 	earlier int
 }
@@ -111,7 +143,7 @@ func newDesk(t *testing.T) *desk {
 	d.team = team.Team{
 		Version: 1, Name: "t", Personas: map[string]team.Persona{"dev": {Role: "r", Agent: "a", Instructions: "do"}},
 		Phases: []team.Phase{{Name: "build", Personas: []string{"dev"}, Produces: []string{"*.txt"}}},
-		Retry:  team.Retry{Initial: team.Duration(time.Millisecond)},
+		Retry:  team.Retry{Initial: team.Duration(time.Millisecond), Patience: new(team.Duration)}, // providers' failures count
 	}.Resolved()
 	d.admit()
 	return d
@@ -163,7 +195,7 @@ func (d *desk) round(before activities.Heartbeat, options ...func(*testsuite.Tes
 // roundInput asks for the first round of the one assignment.
 func (d *desk) roundInput() activities.RoundInput {
 	return activities.RoundInput{
-		AssignmentID: team.AssignmentID{Phase: "build", Persona: "dev"}, Round: 1, Rounds: 2, Incarnation: 1, Head: d.head, Input: d.input, Lease: d.lease,
+		AssignmentID: team.AssignmentID{Phase: "build", Persona: "dev"}, Round: 1, Rounds: 2, Incarnation: 1, Head: d.head, Input: d.input, Lease: team.BreakerPass{Holder: d.lease},
 		OnExceeded: d.onExceeded, After: d.after,
 	}
 }
@@ -171,8 +203,14 @@ func (d *desk) roundInput() activities.RoundInput {
 func (d *desk) roundOf(in activities.RoundInput, before activities.Heartbeat, options ...func(*testsuite.TestActivityEnvironment)) (team.RoundResult, error) {
 	d.t.Helper()
 	rounds := &activities.Rounds{
-		Files: d.store, Sessions: d.store, Ledgers: d.store, Agents: d.agents, Breakers: d.breakers, Days: d.days,
-		Heartbeats: d.heartbeats, Observer: d.observer, Clock: time.Now, LostLimit: 5, Drain: time.Millisecond,
+		Files: d.store, Sessions: d.store, Ledgers: d.store, Agents: d.agents, Breakers: d.breakers,
+		Heartbeats: d.heartbeats, Observer: d.observer, HoldSlot: d.holdSlot, Random: d.random, Signals: d.signals, Clock: time.Now, LostLimit: 5, Drain: time.Millisecond,
+	}
+	if d.ledgers != nil {
+		rounds.Ledgers = d.ledgers
+	}
+	if d.files != nil {
+		rounds.Files = d.files
 	}
 	var suite testsuite.WorkflowTestSuite
 	if d.logger != nil {
@@ -322,7 +360,7 @@ func TestLogInTheHeartbeatServesWhenTheRecordIsGone(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.agents.run = fail(team.TestFailure)
-	two := team.RoundLog{Attempts: []team.AttemptReport{{Attempt: 1}, {Attempt: 2}}}
+	two := team.RoundLog{Revision: 4, Attempts: []team.AttemptReport{{Attempt: 1}, {Attempt: 2}}}
 	_, err := d.round(activities.Heartbeat{Log: two})
 	requireType(t, err, team.UnrecoverableError)
 }
@@ -351,80 +389,10 @@ func TestFailedAttemptLeavesNoLastWord(t *testing.T) {
 func TestWorkerThatDiesEachTimeIsGivenUp(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	_, err := d.round(activities.Heartbeat{Log: team.RoundLog{Lost: 5, Executions: 6}})
+	d.lose(5)
+	_, err := d.round(activities.Heartbeat{})
 	app := requireType(t, err, team.UnrecoverableError)
 	require.Contains(t, app.Error(), "worker_lost: the worker was lost 5 times in a row")
-	require.Empty(t, d.agents.runs)
-}
-
-func TestLossesWithProgressBetweenAreForgiven(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	result, err := d.round(activities.Heartbeat{Log: team.RoundLog{Lost: 6, LostAtProgress: 2, HandedOver: 1}})
-	require.NoError(t, err)
-	require.Equal(t, 6, result.Lost)
-	require.Equal(t, 1, result.Attempts)
-}
-
-func TestStoppingWorkerHandsOverAndCountsNothing(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	stop := make(chan struct{})
-	d.agents.run = func(ctx context.Context, _ team.Job) (team.Outcome, error) {
-		close(stop)
-		<-ctx.Done()
-		return team.Outcome{}, context.Cause(ctx)
-	}
-	_, err := d.round(activities.Heartbeat{}, func(env *testsuite.TestActivityEnvironment) {
-		env.SetWorkerStopChannel(stop)
-		env.SetWorkerOptions(worker.Options{})
-	})
-	requireType(t, err, team.HandedOver)
-	r := d.record().Rounds[0]
-	require.Equal(t, 1, r.HandedOver)
-	require.Empty(t, r.Attempts)
-}
-
-// TestUnusableStoreIsWaitedFor: the finished work of an attempt is not lost to
-// a store that cannot take it, and no attempt is used.
-func TestUnusableStoreIsWaitedFor(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	failing := &flaky{Files: d.store, failures: 2}
-	rounds := &activities.Rounds{Files: failing, Sessions: d.store, Ledgers: d.store, Agents: d.agents, Clock: time.Now}
-	var suite testsuite.WorkflowTestSuite
-	env := suite.NewTestActivityEnvironment()
-	env.RegisterActivity(rounds.Run)
-	value, err := env.ExecuteActivity(rounds.Run, activities.RoundInput{
-		AssignmentID: team.AssignmentID{Phase: "build", Persona: "dev"}, Round: 1, Rounds: 1, Incarnation: 1, Head: d.head, Input: d.input,
-	})
-	require.NoError(t, err)
-	var result team.RoundResult
-	require.NoError(t, value.Get(&result))
-	require.Len(t, d.agents.runs, 1, "what was paid for is not done again")
-	require.Equal(t, 1, result.Attempts)
-	require.Negative(t, failing.failures)
-}
-
-// flaky is a store that cannot be written for a while.
-type flaky struct {
-	activities.Files
-	failures int
-}
-
-func (f *flaky) Collect(ctx context.Context, req team.Collect) (team.Collected, error) {
-	if f.failures--; f.failures >= 0 {
-		return team.Collected{}, errors.New("no space left on device")
-	}
-	return f.Files.Collect(ctx, req)
-}
-
-func TestForeignStoreIsRefused(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	admissions := &activities.Admissions{Files: d.store, Sessions: d.store, Ledgers: d.store, SearchAttributes: none{}, Clock: time.Now}
-	var a activities.Admission
-	d.execute(admissions.Admit, activities.AdmitInput{Store: "another"}, &a)
-	require.Len(t, a.Faults, 1)
-	require.Contains(t, a.Faults[0], "belongs to store another")
+	require.Len(t, d.agents.runs, 5)
+	require.Equal(t, 5, d.record().Rounds[0].Lost)
 }

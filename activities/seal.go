@@ -20,11 +20,13 @@ type Seals struct {
 // phase produced what it must, and runs its checks on the merged tree. What is
 // wrong with the work is in the result: it is for the workflow to have it
 // mended. An unusable store or a stopping worker is an error that Temporal
-// tries again.
+// tries again. A check that takes its worker down again and again is given up as
+// worker_lost, and a merge of an earlier incarnation is fenced, like a round.
 func (s *Seals) Seal(ctx context.Context, in SealInput) (SealResult, error) {
 	// A seal is at work like a round: it beats, it stops with its worker, and
 	// it holds the lock of the integrator, in whose directory it works.
 	r := &round{Rounds: s.Rounds, info: activity.GetInfo(ctx)}
+	r.in = RoundInput{AssignmentID: team.AssignmentID{Phase: in.Phase, Persona: in.Integrator}, Incarnation: in.Incarnation, Input: in.Input}
 	work, over := r.atWork(ctx)
 	defer over()
 	if err := r.persist(work, func() (err error) {
@@ -34,14 +36,17 @@ func (s *Seals) Seal(ctx context.Context, in SealInput) (SealResult, error) {
 		return SealResult{}, r.interrupted(work, err)
 	}
 	phase, _ := r.scene.team.Phase(in.Phase)
-	r.in = RoundInput{AssignmentID: team.AssignmentID{Phase: in.Phase, Persona: phase.Integrator}, Input: in.Input}
 	unlock, err := r.lock(work)
 	if err != nil {
 		return SealResult{}, r.interrupted(work, err)
 	}
 	defer unlock()
 
+	defer r.relieve(work)
 	result, err := r.sealed(work, phase, in)
+	if ended := r.endMerge(work); err == nil {
+		err = ended
+	}
 	if err == nil && result.Failure != nil {
 		f := *result.Failure
 		result.Failure = &team.Failure{Category: f.Category, Message: team.Shorten(f.Message, team.MaxMessage)}
@@ -72,12 +77,12 @@ func (r *round) sealed(ctx context.Context, phase team.Phase, in SealInput) (Sea
 		result.Failure = conflictFailure(phase.Name, conflicts)
 		return result, nil
 	}
-	return r.verify(ctx, phase, in.Input, result)
+	return r.verify(ctx, phase, in, result)
 }
 
 // verify holds the merged tree against what the phase has to produce and pass.
-func (r *round) verify(ctx context.Context, phase team.Phase, input team.Digest, result SealResult) (SealResult, error) {
-	changed, err := r.changedBetween(ctx, input, result.Tree)
+func (r *round) verify(ctx context.Context, phase team.Phase, in SealInput, result SealResult) (SealResult, error) {
+	changed, err := r.changedBetween(ctx, in.Input, result.Tree)
 	if err != nil {
 		return result, err
 	}
@@ -86,19 +91,25 @@ func (r *round) verify(ctx context.Context, phase team.Phase, input team.Digest,
 	}
 	var dir team.WorkDir
 	if err := r.persist(ctx, func() error {
-		if dir, err = r.Sessions.WorkDir(r.scene.key, r.in.AssignmentID); err != nil {
+		if dir, err = r.workDir(); err != nil {
 			return err
 		}
 		return r.Files.Materialise(ctx, result.Tree, dir.Tree)
 	}); err != nil {
+		result.Failure, err = r.failedChecks(ctx, in.Outage, err)
 		return result, err
 	}
 	req := team.Collect{Base: result.Tree, Dir: dir.Tree, Ignore: r.scene.team.Ignore, Secrets: r.Agents.Secrets()}
+	if f, err := r.startMerge(ctx); err != nil || f != nil {
+		result.Failure = f
+		return result, err
+	}
 	var kept team.Collected
 	var outcome team.Outcome
 	for _, check := range phase.Checks {
 		if kept, err = r.check(ctx, check, dir, req, kept, &outcome); err != nil {
-			return failedSeal(result, err)
+			result.Failure, err = r.failedChecks(ctx, in.Outage, counted(err))
+			return result, err
 		}
 	}
 	if kept.Delta != "" {
@@ -107,14 +118,86 @@ func (r *round) verify(ctx context.Context, phase team.Phase, input team.Digest,
 	return result, nil
 }
 
-// failedSeal keeps a failure of the work in the result; other errors are the
-// activity's.
-func failedSeal(result SealResult, err error) (SealResult, error) {
-	if f, ok := asFailure(err); ok {
-		result.Failure = f
-		return result, nil
+// startMerge notes durably that the checks are about to be started, and counts a lost worker
+// if an execution before this one has not noted their end. The failure says that
+// they take their workers down.
+func (r *round) startMerge(ctx context.Context) (failure *team.Failure, err error) {
+	err = r.changeMerge(ctx, func(m *team.MergeLog) {
+		if m.Started {
+			m.Lost++
+			observed(r.Observer).WorkerLost(r.agent())
+		}
+		m.Started = r.LostLimit == 0 || m.Lost < r.LostLimit
+		if !m.Started {
+			failure = team.Failf(team.WorkerLost, "the worker was lost %d times in a row during the checks of phase %s", m.Lost, r.in.Phase)
+		}
+	})
+	return failure, err
+}
+
+// endMerge notes that the checks have ended. It does so, too, for an execution that
+// is stopped: only where the store cannot take it, the next one counts a lost worker.
+func (r *round) endMerge(ctx context.Context) error {
+	if !r.merging {
+		return nil
 	}
-	return result, err
+	end := func(m *team.MergeLog) { m.Started = false }
+	if ctx.Err() == nil {
+		return r.changeMerge(ctx, end)
+	}
+	return r.putMerge(end)
+}
+
+// changeMerge changes the merge's log in the integrator's record, durably.
+func (r *round) changeMerge(ctx context.Context, change func(*team.MergeLog)) error {
+	err := r.persist(ctx, func() error { return r.putMerge(change) })
+	r.merging = err == nil
+	return err
+}
+
+func (r *round) putMerge(change func(*team.MergeLog)) error {
+	_, err := r.Sessions.UpdateRecord(r.scene.key, r.in.AssignmentID, r.in.Incarnation, func(record *team.Record) {
+		if record.Merge == nil || record.Merge.Key != r.key() {
+			record.Merge = &team.MergeLog{Key: r.key()}
+		}
+		change(record.Merge)
+	})
+	return err
+}
+
+// failedChecks tells a failure of the work, which somebody has to mend, from the
+// activity's own errors. Trouble of the host is waited out like that of a round: by
+// another execution of the merge, without a slot.
+func (r *round) failedChecks(ctx context.Context, order OutageOrder, err error) (*team.Failure, error) {
+	f, ok := asFailure(err)
+	switch {
+	case !ok:
+		return nil, err
+	case ctx.Err() != nil || !r.waitsOut(*f):
+		return f, nil
+	}
+	now, patience := r.Clock().UTC(), r.scene.team.Retry.WaitsOut()
+	var o team.Outage
+	if err := r.changeMerge(ctx, func(m *team.MergeLog) {
+		o = m.Outage.After(r.masked(*f), r.agent(), now, patience, r.Random.next())
+		m.Outage = &o
+	}); err != nil {
+		return nil, err
+	}
+	until := o.PatienceUntil(patience)
+	switch {
+	case order == OutageNoticed:
+		return nil, recoverable(o.Failure, o.Until.Sub(now))
+	case now.Before(until):
+		return nil, recoverable(o.Failure, min(o.Until.Sub(now), until.Sub(now)))
+	case r.scene.team.Retry.OnOutage == team.OutageFail:
+		return f, nil
+	}
+	record, err := r.Sessions.Record(r.scene.key, r.in.AssignmentID)
+	if err != nil {
+		return nil, err
+	}
+	return nil, providerOutage(o, record.Usage)
 }
 
 // changedBetween lists the files of a tree that differ from its input's.

@@ -19,6 +19,7 @@ func (r *round) canBeHelped(f team.Failure) bool {
 // budgetSpent ends the activity and not the round: no attempt is used, and a later
 // activity goes on with the same one.
 func (r *round) budgetSpent(ctx context.Context, f team.Failure) error {
+	r.changeLog(func(l *team.RoundLog) { l.Started = false })
 	if err := r.writeRecord(ctx); err != nil {
 		return r.interrupted(ctx, err)
 	}
@@ -28,9 +29,10 @@ func (r *round) budgetSpent(ctx context.Context, f team.Failure) error {
 		state = team.HelpIsNeeded
 	}
 	r.mirror(ctx, state)
-	stop := BudgetStop{Scope: r.book.refusal.Scope, Message: f.Message, Lost: r.log.Lost, Total: r.book.total()}
-	if d := r.book.refusal.Draw; d != nil {
-		stop.Date, stop.Least = d.Date, d.Least
+	refusal := r.book.refusal
+	stop := BudgetStop{
+		Scope: refusal.Scope, Message: f.Message, Date: refusal.Date, Least: refusal.Least, Unsettled: refusal.Unsettled,
+		Lost: r.log.Lost, Total: r.book.total(),
 	}
 	return temporal.NewApplicationErrorWithOptions(f.Message, team.BudgetSpent,
 		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{stop}})

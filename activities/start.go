@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/team"
@@ -16,6 +17,9 @@ type start struct {
 	// not filled, because the execution that was cut off has left it.
 	files  team.Digest
 	asLeft bool
+	// begun is when an earlier execution, which was cut off, has begun the attempt; zero:
+	// none has.
+	begun time.Time
 	// continues: a conversation in the directory and HOME can go on.
 	continues bool
 	// first is the attempt with which the conversation began, and earlier are
@@ -36,7 +40,7 @@ func (s start) from() team.Start {
 	switch {
 	case s.continues || len(s.earlier) > 0:
 		return team.FromConversation
-	case s.kept || s.former:
+	case s.kept || s.former || s.asLeft:
 		return team.FromFiles
 	}
 	return team.FromInput
@@ -50,7 +54,7 @@ type tried struct {
 
 // start decides what the attempt to come starts from.
 func (r *round) start(ctx context.Context) start {
-	s := start{files: r.in.Input, first: r.attemptKey()}
+	s := start{files: r.in.Input, first: r.attemptKey(), begun: r.log.AttemptAt}
 	history := r.tried()
 	for _, last := range slices.Backward(history) {
 		if !r.goesOn(last) {
@@ -72,8 +76,14 @@ func (r *round) start(ctx context.Context) start {
 			s.files, s.former = last.Left, false
 		}
 	}
+	if o := r.outage(); o != nil && o.Left && r.Agents.Offered(r.agent()).Conversation == "" {
+		s.asLeft = true
+	}
 	if continuable {
-		cutOff := r.log.Begun == len(r.log.Attempts)+1 || r.inherits()
+		cutOff := r.log.Begun == len(r.log.Attempts)+1
+		if begun, ok := r.inherits(); ok {
+			cutOff, s.begun = true, begun
+		}
 		s.asLeft = cutOff
 		s.continues = cutOff || s.kept || s.former && s.failure == nil
 	}
@@ -91,23 +101,24 @@ func (r *round) continuable() bool {
 }
 
 // inherits tells whether an earlier incarnation of the session was cut off in the
-// middle of an attempt that this round, at its beginning, can go on with.
-func (r *round) inherits() bool {
+// middle of an attempt that this round, at its beginning, can go on with, and when that
+// was begun.
+func (r *round) inherits() (begun time.Time, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.log.Attempts) > 0 || r.log.Begun > 0 || r.in.Feedback != "" {
-		return false
+		return begun, false
 	}
 	for _, round := range slices.Backward(r.record.Rounds) {
 		switch {
 		case round.Key == r.key():
 		case round.Key.Run == r.info.WorkflowExecution.RunID:
-			return false // a round of this run has gone on with it already
+			return begun, false // a round of this run has gone on with it already
 		default:
-			return round.Result == nil && !round.GaveUp && round.Epoch == r.epoch() && round.Begun == len(round.Attempts)+1
+			return round.AttemptAt, round.Result == nil && !round.GaveUp && round.Epoch == r.epoch() && round.Begun == len(round.Attempts)+1
 		}
 	}
-	return false
+	return begun, false
 }
 
 // goesOn tells whether the conversation of a failed attempt goes on: one that the

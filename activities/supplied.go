@@ -62,6 +62,11 @@ func (r *round) supplied(ctx context.Context) (*team.RoundResult, left, error) {
 		return nil, l, team.Failf(team.ContractViolation,
 			"none of the supplied files differs from what %s starts from; supply the files that are to stand for its work", r.in.AssignmentID)
 	}
+	if len(contract.Checks) > 0 {
+		if err := r.noteStart(ctx, time.Time{}); err != nil {
+			return nil, l, err
+		}
+	}
 	if work, err = r.hold(ctx, contract, dir, req, work, &l.outcome); err != nil {
 		return nil, l, err
 	}
@@ -84,7 +89,7 @@ func (r *round) layOut(ctx context.Context) (dir team.WorkDir, err error) {
 		if err != nil {
 			return err
 		}
-		if dir, err = r.Sessions.WorkDir(r.scene.key, r.in.AssignmentID); err != nil {
+		if dir, err = r.workDir(); err != nil {
 			return err
 		}
 		if err := r.Files.Materialise(ctx, laid.Output, dir.Tree); err != nil {
@@ -106,10 +111,10 @@ func (r *round) refuseSupplied(ctx context.Context, f team.Failure, l left, star
 		Attempt: 1, Failure: f, From: team.FromFiles, Left: l.files, Diff: r.diff(ctx, l.files),
 		StartedAt: started, EndedAt: r.Clock().UTC(), Log: r.keepLog(ctx, l.outcome.Log),
 	}
-	r.mu.Lock()
-	r.log.Attempts = []team.AttemptReport{report}
-	r.thisRound().GaveUp = true
-	r.mu.Unlock()
+	r.changeLog(func(l *team.RoundLog) {
+		l.Attempts, l.Started, l.AttemptAt = []team.AttemptReport{report}, false, time.Time{}
+		r.thisRound().GaveUp = true
+	})
 	if err := r.writeRecord(ctx); err != nil {
 		return r.interrupted(ctx, err)
 	}

@@ -149,7 +149,7 @@ func TestSuppliedRoundThatTakesItsWorkerDownIsGivenUp(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	in := suppliedBy(d, map[string]string{"a.txt": "x"})
-	_, err := d.roundOf(in, activities.Heartbeat{Log: team.RoundLog{Lost: 5, Executions: 6}})
+	_, err := d.roundOf(in, activities.Heartbeat{Log: team.RoundLog{Revision: 6, Lost: 5}})
 	require.ErrorContains(t, err, "worker_lost: the worker was lost 5 times in a row")
 	requireType(t, err, team.UnrecoverableError)
 }

@@ -26,7 +26,7 @@ func (r *round) observedAttempt(ctx context.Context) (*team.RoundResult, left, e
 	switch {
 	case err == nil:
 		ended(AttemptEnd{})
-	case failed && ctx.Err() == nil && !r.canBeHelped(*failure):
+	case failed && ctx.Err() == nil && !r.canBeHelped(*failure) && !r.waitsOut(*failure):
 		ended(AttemptEnd{Category: failure.Category})
 	default:
 		ended(AttemptEnd{Interrupted: true})
@@ -40,7 +40,12 @@ func (r *round) observedAttempt(ctx context.Context) (*team.RoundResult, left, e
 func (r *round) work(ctx context.Context, job team.Job) (team.Outcome, error) {
 	calls := &watchedCalls{Calls: job.Calls, round: r, attempt: ctx}
 	job.Calls = calls
-	outcome, err := r.Agents.Run(ctx, job)
+	var outcome team.Outcome
+	process := r.Agents.Offered(job.Agent).Conversation != team.InJournal
+	err := r.watchingDisk(ctx, "the agent", process, func(ctx context.Context) (err error) {
+		outcome, err = r.Agents.Run(ctx, job)
+		return err
+	})
 	switch failure, failed := asFailure(err); {
 	case failed:
 		calls.over(failure.Category)
@@ -62,6 +67,18 @@ type watchedCalls struct {
 	// end is what is known of it by then.
 	ended func(CallEnd)
 	end   CallEnd
+	// whole: the call is the whole attempt. told is what it has told of its output.
+	whole bool
+	told  int64
+}
+
+// Spending takes a further turn that a program tells of for an answer of its provider.
+func (c *watchedCalls) Spending(used team.Usage) error {
+	if c.whole && used.OutputTokens > c.told {
+		c.told = used.OutputTokens
+		c.round.progressed(c.attempt, true)
+	}
+	return c.Calls.Spending(used)
 }
 
 // Stored tells of a turn that need not be paid for.
@@ -79,7 +96,7 @@ func (c *watchedCalls) Reserve(ctx context.Context, plan team.CallPlan) (team.Am
 	granted, err := c.Calls.Reserve(ctx, plan)
 	if err == nil {
 		_, c.ended = observed(c.round.Observer).CallBegun(c.attempt, c.call(plan.Agent, plan.Model))
-		c.end = CallEnd{}
+		c.end, c.whole, c.told = CallEnd{}, plan.Turn == 0, 0
 	}
 	return granted, err
 }
@@ -95,13 +112,18 @@ func (c *watchedCalls) Settle(ctx context.Context, turn int, answer []byte, used
 	return err
 }
 
-// Abandon tells what the call has cost, if that is known. Why it brought no answer
-// is known when the attempt ends.
-func (c *watchedCalls) Abandon(ctx context.Context, turn int, used team.Usage, known bool) error {
-	err := c.Calls.Abandon(ctx, turn, used, known)
-	if known {
-		c.end = CallEnd{Usage: used}
-	}
+// Abandon tells what the call has cost. Why it brought no answer is known when the
+// attempt ends.
+func (c *watchedCalls) Abandon(ctx context.Context, turn int, used team.Usage) error {
+	err := c.Calls.Abandon(ctx, turn, used)
+	c.end = CallEnd{Usage: used}
+	return err
+}
+
+// Unsettle tells what is known of what the call has cost.
+func (c *watchedCalls) Unsettle(ctx context.Context, turn int, used, estimate team.Usage) error {
+	err := c.Calls.Unsettle(ctx, turn, used, estimate)
+	c.end = CallEnd{Usage: used}
 	return err
 }
 

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/team"
@@ -65,7 +67,7 @@ func call(ctx context.Context, job team.Job, turn int, fails bool) error {
 		return err
 	}
 	if fails {
-		return job.Calls.Abandon(ctx, turn, team.Usage{InputTokens: 3}, true)
+		return job.Calls.Abandon(ctx, turn, team.Usage{InputTokens: 3})
 	}
 	return job.Calls.Settle(ctx, turn, []byte("answer"), team.Usage{OutputTokens: 10})
 }
@@ -78,11 +80,16 @@ func TestTheObserverHearsOfEveryCallOnce(t *testing.T) {
 	d.agents.conversation = team.InJournal
 	d.team.Budget.Tokens = 100
 	d.admit()
+	ctx, end := context.WithCancel(t.Context())
 	d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
 		require.NoError(t, call(ctx, job, 1, false))
-		return team.Outcome{}, errKilled
+		end()
+		<-ctx.Done()
+		return team.Outcome{}, context.Cause(ctx)
 	}
-	_, err := d.round(activities.Heartbeat{})
+	_, err := d.round(activities.Heartbeat{}, func(env *testsuite.TestActivityEnvironment) {
+		env.SetWorkerOptions(worker.Options{BackgroundActivityContext: ctx})
+	})
 	require.Error(t, err)
 	require.Equal(t, []string{
 		"t session 0.00", "t session 0.10", `call of a to m ended: "", 10 tokens, stored true`,

@@ -203,7 +203,7 @@ func TestProbesOverARealServer(t *testing.T) {
 	b := team.Breaker{Threshold: 1, Cooldown: team.Duration(500 * time.Millisecond), MaxCooldown: team.Duration(time.Hour)}.For("coder")
 	open := s.must(s.Report(t.Context(), failureOf(b, "r1", 0)))
 	require.True(t, open.State.Open)
-	require.Eventually(t, func() bool { return open.State.HalfOpen(time.Now()) }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return open.State.HalfOpen(time.Now()) }, time.Minute, 10*time.Millisecond)
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	var holders []string

@@ -229,7 +229,7 @@ func TestEveryVariableIsRead(t *testing.T) {
 		"TEMPORAL_ADDRESS": "127.0.0.1:1",
 	}}
 	cmd := host.NewCommand(host.Process{Stderr: io.Discard, Env: env, Host: "here", PID: 1, Now: time.Now})
-	cmd.SetArgs(nil)
+	cmd.SetArgs([]string{"--connect-timeout", "1ms"})
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	var unreachable *temporalio.UnreachableError
 	require.ErrorAs(t, cmd.ExecuteContext(t.Context()), &unreachable)

@@ -42,12 +42,13 @@ func TestTheFailureTableIsTheCodes(t *testing.T) {
 	weights := map[team.Weight]string{team.CountsAsFailure: "a failure", team.CountsAsSuccess: "a success", team.Neutral: "nothing"}
 	for _, c := range team.Categories() {
 		rule, cells := team.RuleFor(c), rows[c]
-		require.Len(t, cells, 5, "%s has no row", c)
-		require.Equal(t, rule.RetryAttempt, strings.HasPrefix(cells[1], "yes"), c)
-		require.Equal(t, rule.RetryRound, strings.HasPrefix(cells[3], "yes"), c)
-		require.True(t, strings.HasPrefix(cells[4], weights[rule.Breaker]), c)
+		require.Len(t, cells, 6, "%s has no row", c)
+		require.Equal(t, string(rule.Whose), cells[1], c)
+		require.Equal(t, rule.RetryAttempt, strings.HasPrefix(cells[2], "yes"), c)
+		require.Equal(t, rule.RetryRound, strings.HasPrefix(cells[4], "yes"), c)
+		require.True(t, strings.HasPrefix(cells[5], weights[rule.Breaker]), c)
 		if rule.RetryAttempt && c != team.Rejected { // whose work did not fail
-			require.Equal(t, starts[rule.Start], cells[2], c)
+			require.Equal(t, starts[rule.Start], cells[3], c)
 		}
 	}
 }

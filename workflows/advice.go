@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -45,7 +46,7 @@ func (s *session) howToAnswer(r *request) string {
 		ways = append(ways, fmt.Sprintf("look at it with `maestro artifacts diff %s %s`", s.status.Session, r.Phase),
 			fmt.Sprintf("go on with `%s`, or send it back with `maestro reject %s %s --note \"what to change\"` %s", r.Command, s.status.Session, r.Phase, update))
 	case r.Kind == team.ForMoney:
-		ways = append(ways, fmt.Sprintf("go on with `%s`, or with %s", r.Command, s.raiseUpdate(s.stopOf(r.HelpRequest))), "or answer "+update)
+		ways = append(ways, "go on with `"+r.Command+"`"+s.raiseUpdate(s.stopOf(r.HelpRequest)), "or answer "+update)
 	default:
 		ways = append(ways, fmt.Sprintf("go on with `%s` %s", r.Command, update))
 	}
@@ -66,10 +67,12 @@ func (s *session) requestPage(r *request) []string {
 	case r.Kind == team.ForApproval:
 		lines = []string{"## Approval needed: phase " + r.Phase, "", "It is done, and what builds on it waits for a person's word.", ""}
 		lines = append(lines, s.made(r)...)
+	case r.Kind == team.ForOutage:
+		lines = []string{fmt.Sprintf("## Waiting for the %s: %s/%s", r.Category.Awaited(), r.Phase, r.Persona), "", "What happened: " + safetext.Code(r.Message), ""}
 	case r.Category != "":
-		lines = append(lines, fmt.Sprintf("What happened (%s): %s", r.Category, verbatim(r.Message)), "")
+		lines = append(lines, fmt.Sprintf("What happened (%s): %s", r.Category, safetext.Code(r.Message)), "")
 	default:
-		lines = append(lines, "What happened: "+verbatim(r.Message), "")
+		lines = append(lines, "What happened: "+safetext.Code(r.Message), "")
 	}
 	raising := s.raising(r)
 	if r.Suggestion != "" {
@@ -82,10 +85,14 @@ func (s *session) requestPage(r *request) []string {
 		lines = append(lines, "### What was tried", "")
 	}
 	for i, f := range r.Attempts {
-		lines = append(lines, fmt.Sprintf("%d. %s: %s", i+1, f.Category, verbatim(f.Message)))
+		lines = append(lines, fmt.Sprintf("%d. %s: %s", i+1, f.Category, safetext.Code(f.Message)))
 	}
 	lines = append(lines, "", fmt.Sprintf("Cost of it so far: %d tokens, %s USD.", r.Usage.Tokens(), r.Usage.CostUSD))
-	if !r.Until.IsZero() {
+	switch {
+	case r.Until.IsZero():
+	case r.Kind == team.ForOutage:
+		lines = append(lines, "If the "+r.Category.Awaited()+" is not back by then, the session ends as failed at "+r.Until.Format("2006-01-02 15:04 UTC")+".")
+	default:
 		lines = append(lines, "Without an answer the session ends as failed at "+r.Until.Format("2006-01-02 15:04 UTC")+".")
 	}
 	if r.Ticket != nil {
@@ -100,12 +107,12 @@ func (s *session) made(r *request) []string {
 	for _, p := range s.status.Phases {
 		for _, a := range p.Assignments {
 			if p.Name == r.Phase && a.Summary != "" {
-				lines = append(lines, fmt.Sprintf("- %s: %s", a.Persona, verbatim(a.Summary)))
+				lines = append(lines, fmt.Sprintf("- %s: %s", a.Persona, safetext.Code(a.Summary)))
 			}
 		}
 	}
 	if r.left != "" {
-		lines = append(lines, "- files: "+verbatim(r.left))
+		lines = append(lines, "- files: "+safetext.Code(r.left))
 	}
 	return append(lines, "", fmt.Sprintf("What has changed: `maestro artifacts diff %s %s`.", s.status.Session, r.Phase), "")
 }
@@ -115,6 +122,8 @@ func effect(r *request, v team.Verb) string {
 	switch {
 	case v == team.Retrying && r.Kind == team.ForMoney:
 		return "Try again with what is left of the budget."
+	case v == team.Retrying && r.Kind == team.ForOutage:
+		return "Try now, and do not wait any longer."
 	case v == team.Retrying:
 		return "Try again. The note is for the next attempt: what to do differently."
 	case v == team.Skipping:
@@ -155,7 +164,7 @@ func (s *session) answers(r *request, raising []string) []string {
 }
 
 // raising says how the budget is raised that a request is about; nothing where it
-// is about none, or about a day's, which another workflow keeps.
+// is about none, or about a day's, which the store keeps.
 func (s *session) raising(r *request) []string {
 	stop := s.stopOf(r.HelpRequest)
 	if r.Kind != team.ForMoney || stop.Scope == "" || stop.Date != "" {
@@ -179,12 +188,6 @@ func (s *session) raising(r *request) []string {
 	}
 }
 
-// verbatim has a page show what an agent or a check has said as it is, and not as
-// Markdown or HTML.
-func verbatim(text string) string {
-	return "`" + strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "`", "'") + "`"
-}
-
 // upper begins a sentence with a capital.
 func upper(sentence string) string {
 	return strings.ToUpper(sentence[:1]) + sentence[1:]
@@ -197,7 +200,7 @@ func ticketLine(t team.Ticket) string {
 		line = fmt.Sprintf("Ticket: [%s](%s).", t.Key, t.URL)
 	}
 	if t.Trouble != "" {
-		line += " " + t.Trouble
+		line += " " + safetext.Code(t.Trouble)
 	}
 	return line
 }

@@ -96,9 +96,11 @@ type Raise struct {
 	// Tokens and USD are what is added.
 	Tokens int64    `json:"tokens,omitempty"`
 	USD    team.USD `json:"usd,omitempty"`
-	// Persona or Phase says whose budget; neither: the session's.
+	// Persona, Phase or Session says whose budget; none: the one that the session
+	// waits for or, if it waits for none, the session's.
 	Persona string `json:"persona,omitempty"`
 	Phase   string `json:"phase,omitempty"`
+	Session bool   `json:"session,omitempty"`
 	// By is who says so; Note is why.
 	By   string `json:"by,omitempty"`
 	Note string `json:"note,omitempty"`

@@ -47,6 +47,9 @@ func (a *answered) Error() string { return fmt.Sprintf("answered by %s: %s", a.B
 func (s *session) takeAnswers(ctx workflow.Context) error {
 	signals := workflow.GetSignalChannel(ctx, ResolveUpdate)
 	workflow.Go(ctx, func(ctx workflow.Context) {
+		if s.awaitAdmission(ctx) != nil {
+			return
+		}
 		for {
 			var a team.Answer
 			signals.Receive(ctx, &a)
@@ -81,6 +84,8 @@ func (s *session) takeAnswers(ctx workflow.Context) error {
 func (s *session) answerable(a team.Answer) error {
 	r := s.find(a.Request)
 	switch {
+	case !s.admitted():
+		return notAwaited(notAdmittedYet)
 	case a == (team.Answer{}):
 		return notAwaited("the answer is empty; %s. A form of the Web UI that is opened again sends nothing of what it shows: load the page again, and paste the answer", s.waitsFor())
 	case r == nil:
@@ -339,7 +344,7 @@ func (s *session) askFor(ctx workflow.Context, a *assignment, f team.Failure, at
 		s.endAtOnce(ctx, h)
 		return itEnds, nil
 	}
-	h.Answers = []team.Verb{team.Retrying, team.Skipping, team.Supplying, team.Aborting}
+	h.Answers = answersForWork()
 	r := s.newRequest(ctx, h)
 	r.own = a.ownWork()
 	answer, err := s.ask(ctx, a, r)
@@ -355,6 +360,11 @@ func unlessOver(err error) error {
 		return nil
 	}
 	return err
+}
+
+// answersForWork is what a person may say about an assignment that does not get on.
+func answersForWork() []team.Verb {
+	return []team.Verb{team.Retrying, team.Skipping, team.Supplying, team.Aborting}
 }
 
 // endAtOnce fails the session, which does not wait for a person: because its team does
@@ -406,6 +416,7 @@ func (s *session) keep(ctx workflow.Context, phase string, answer *team.Answer) 
 	}
 	defer s.boundary.Unlock()
 	in := activities.MarkInput{
+		Boundary:    s.step(ctx),
 		Incarnation: s.status.Incarnation, Phase: phase, Help: s.status.Help, Reason: s.status.Reason, Answer: answer, Head: s.head,
 	}
 	var out activities.Marked

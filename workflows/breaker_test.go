@@ -13,10 +13,10 @@ import (
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
-func away(lost int) error {
+func away() error {
 	return temporal.NewApplicationErrorWithOptions("open", team.BreakerOpen, temporal.ApplicationErrorOptions{
 		NonRetryable: true, Details: []any{activities.TurnedAway{
-			Breaker: team.Breaker{}.For("provider"), Wait: team.BreakerWait{Breaker: "provider", Why: "it is down"}, Lost: lost,
+			Breaker: team.Breaker{}.For("provider"), Wait: team.BreakerWait{Breaker: "provider", Why: "it is down"},
 		}},
 	})
 }
@@ -41,7 +41,7 @@ func TestOpenBreakerCostsNoRound(t *testing.T) {
 	turned := 0
 	s.round = func(activities.RoundInput) (team.RoundResult, error) {
 		if turned++; turned <= 3 {
-			return team.RoundResult{}, away(1)
+			return team.RoundResult{}, away()
 		}
 		return team.RoundResult{}, nil
 	}
@@ -51,12 +51,12 @@ func TestOpenBreakerCostsNoRound(t *testing.T) {
 	env = s.play(t, awaiting(func(_ context.Context, in activities.AwaitInput) (activities.Awaited, error) {
 		waits = append(waits, in)
 		seen = append(seen, status(t, env))
-		return activities.Awaited{Lease: "lease"}, nil
+		return activities.Awaited{Lease: team.BreakerPass{Holder: "lease"}}, nil
 	}, nil), func(e *testsuite.TestWorkflowEnvironment) { env = e })
 	require.NoError(t, env.GetWorkflowError())
 	require.Equal(t, []string{"build/a.1", "build/a.1", "build/a.1", "build/a.1"}, s.order(), "the same round each time")
 	require.Empty(t, s.rounds[0].Lease)
-	require.Equal(t, "lease", s.rounds[3].Lease)
+	require.Equal(t, "lease", s.rounds[3].Lease.Holder)
 	require.Len(t, waits, 3)
 	for _, at := range seen {
 		require.Equal(t, team.WaitingForBreaker, at.Status)
@@ -69,7 +69,6 @@ func TestOpenBreakerCostsNoRound(t *testing.T) {
 	require.Empty(t, got.Reason)
 	require.Equal(t, 1, got.Phases[0].Assignments[0].Rounds)
 	require.Equal(t, 1, got.Phases[0].Assignments[0].Attempts)
-	require.Equal(t, 3, got.Phases[0].Assignments[0].LostWorkers)
 }
 
 func TestSessionRunsWhileOneOfItsAgentsIsAwaited(t *testing.T) {
@@ -79,7 +78,7 @@ func TestSessionRunsWhileOneOfItsAgentsIsAwaited(t *testing.T) {
 	s.round = func(in activities.RoundInput) (team.RoundResult, error) {
 		if in.Persona == "a" && !turned {
 			turned = true
-			return team.RoundResult{}, away(0)
+			return team.RoundResult{}, away()
 		}
 		return team.RoundResult{}, nil
 	}
@@ -96,7 +95,7 @@ func TestHelpElsewhereEndsTheWait(t *testing.T) {
 	waiting := make(chan struct{})
 	s.round = func(in activities.RoundInput) (team.RoundResult, error) {
 		if in.Persona == "a" {
-			return team.RoundResult{}, away(0)
+			return team.RoundResult{}, away()
 		}
 		<-waiting
 		return team.RoundResult{}, failedRound(team.Auth, "no key")
@@ -113,10 +112,36 @@ func TestHelpElsewhereEndsTheWait(t *testing.T) {
 	require.Nil(t, got.Phases[0].Assignments[0].Awaits)
 }
 
+// TestLeaseOfARoundThatDoesNotBeginIsGivenBack at once: others need not wait until it runs out.
+func TestLeaseOfARoundThatDoesNotBeginIsGivenBack(t *testing.T) {
+	t.Parallel()
+	s := &stage{team: newTeam(phase("build", "a"))}
+	var env *testsuite.TestWorkflowEnvironment
+	s.round = func(in activities.RoundInput) (team.RoundResult, error) {
+		if in.Lease.Holder == "" {
+			return team.RoundResult{}, away()
+		}
+		env.CancelWorkflow()
+		return team.RoundResult{}, temporal.NewCanceledError()
+	}
+	var sent []team.BreakerReport
+	env = s.play(t, awaiting(func(context.Context, activities.AwaitInput) (activities.Awaited, error) {
+		return activities.Awaited{Lease: team.BreakerPass{Generation: 3, Holder: "wait"}}, nil
+	}, func(_ context.Context, reports []team.BreakerReport) ([]team.BreakerReport, error) {
+		sent = append(sent, reports...)
+		return nil, nil
+	}), func(e *testsuite.TestWorkflowEnvironment) { env = e })
+	require.True(t, temporal.IsCanceledError(env.GetWorkflowError()), "%v", env.GetWorkflowError())
+	require.Len(t, sent, 1)
+	require.Equal(t, team.BreakerPass{Generation: 3, Holder: "wait"}, sent[0].BreakerPass)
+	require.Equal(t, "provider", sent[0].Breaker.Name)
+	require.Equal(t, team.Neutral, sent[0].Outcome)
+}
+
 func TestCancelEndsTheWait(t *testing.T) {
 	t.Parallel()
 	s := &stage{team: newTeam(phase("build", "a"))}
-	s.round = func(activities.RoundInput) (team.RoundResult, error) { return team.RoundResult{}, away(0) }
+	s.round = func(activities.RoundInput) (team.RoundResult, error) { return team.RoundResult{}, away() }
 	var env *testsuite.TestWorkflowEnvironment
 	env = s.play(t, awaiting(func(ctx context.Context, _ activities.AwaitInput) (activities.Awaited, error) {
 		env.CancelWorkflow()

@@ -12,34 +12,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
-// carryOut executes one round, in as many activities as its agent's breaker and
-// the budgets make of it. An activity that was turned away, or that ran out of
-// money, uses up no round and no attempt: the next one goes on where it was.
-func (s *session) carryOut(ctx workflow.Context, a *assignment) (team.RoundResult, error) {
-	id := fmt.Sprintf("%s.%s.%d", a.Phase, a.Persona, a.rounds)
-	e := execution{id: id}
-	a.refused = nil
-	for {
-		result, err := s.round(ctx, a, e)
-		turned, away := detail[activities.TurnedAway](err, team.BreakerOpen)
-		stop, broke := detail[activities.BudgetStop](err, team.BudgetSpent)
-		if !away && !broke {
-			return result, err
-		}
-		a.waits++
-		lease := ""
-		if away {
-			lease, err = s.afterTurnedAway(ctx, a, turned)
-		} else {
-			err = s.afterBudgetSpent(ctx, a, stop)
-		}
-		if err != nil {
-			return result, err
-		}
-		e = execution{id: fmt.Sprintf("%s.%d", id, a.waits), after: e.id, lease: lease}
-	}
-}
-
 // agentOf is the agent that works for an assignment.
 func (s *session) agentOf(a *assignment) string {
 	if a.agent != "" {
@@ -89,8 +61,8 @@ func (s *session) afterBudgetSpent(ctx workflow.Context, a *assignment, stop act
 	s.broke[a.AssignmentID] = stop
 	r := s.moneyRequest(ctx, a, stop)
 	r.wake, r.own = func() bool { return s.raises > before }, a.ownWork()
-	if stop.Date != "" {
-		r.day = func(ctx workflow.Context) workflow.Future { return s.awaitDay(ctx, a) }
+	if stop.Date != "" || stop.Unsettled {
+		r.day = func(ctx workflow.Context) workflow.Future { return s.awaitBudget(ctx, a) }
 	}
 	answer, err := s.ask(ctx, a, r)
 	delete(s.broke, a.AssignmentID)
@@ -109,12 +81,16 @@ func (s *session) afterBudgetSpent(ctx workflow.Context, a *assignment, stop act
 
 // moneyRequest asks a person about a budget that is spent.
 func (s *session) moneyRequest(ctx workflow.Context, a *assignment, stop activities.BudgetStop) *request {
-	suggestion := ""
+	var ways []string
+	if stop.Unsettled {
+		ways = append(ways, fmt.Sprintf("settle or write off the calls whose cost nobody knows (`maestro budget show %s` lists this session's), "+
+			"after which the session goes on by itself, or raise the budget", s.status.Session))
+	}
 	if stop.Date != "" {
-		suggestion = "the session goes on by itself at " + budget.NextDay(stop.Date).Format("2006-01-02 15:04 UTC")
+		ways = append(ways, "the session goes on by itself at "+budget.NextDay(stop.Date).Format("2006-01-02 15:04 UTC"))
 	}
 	return s.newRequest(ctx, team.HelpRequest{
-		Kind: team.ForMoney, Phase: a.Phase, Persona: a.Persona, Category: team.TokenBudget, Message: stop.Message, Suggestion: suggestion,
+		Kind: team.ForMoney, Phase: a.Phase, Persona: a.Persona, Category: team.TokenBudget, Message: stop.Message, Suggestion: strings.Join(ways, "; "),
 		Answers:  []team.Verb{team.Retrying, team.Skipping, team.Supplying, team.Aborting},
 		Attempts: append([]team.AttemptFailure{}, a.Failures...), Usage: a.Usage,
 	})
@@ -123,25 +99,28 @@ func (s *session) moneyRequest(ctx workflow.Context, a *assignment, stop activit
 // raiseCommand is what a person types to raise the budget that has stopped an
 // assignment.
 func (s *session) raiseCommand(stop activities.BudgetStop) string {
-	if stop.Date != "" {
-		return fmt.Sprintf("maestro budget raise --team %s --tokens N", s.team.Name)
-	}
 	flags, what := "", "--tokens N"
 	if limit := s.limit(stop.Scope); limit.Tokens == 0 {
 		what = "--usd N"
 	} else if limit.USD > 0 {
 		what = "--tokens N --usd N"
 	}
+	if stop.Date != "" {
+		return fmt.Sprintf("maestro budget raise --team %s %s", s.team.Name, what)
+	}
 	if kind, which, found := strings.Cut(stop.Scope, " "); found {
 		flags = fmt.Sprintf(" --%s %s", kind, which)
+	} else if len(s.awaitedBudgets()) > 1 {
+		flags = " --session"
 	}
 	return fmt.Sprintf("maestro budget raise %s%s %s", s.status.Session, flags, what)
 }
 
-// raiseUpdate is the update that does the same.
+// raiseUpdate says which update does the same; empty for a team's day, which is
+// raised in the store.
 func (s *session) raiseUpdate(stop activities.BudgetStop) string {
 	if stop.Date != "" {
-		return fmt.Sprintf("the update `%s` and `{\"tokens\": N}` to workflow %s", RaiseDayUpdate, DailyBudgetID(s.in.Store, s.team.Name))
+		return ""
 	}
 	key, whose := "tokens", ""
 	if s.limit(stop.Scope).Tokens == 0 {
@@ -150,7 +129,7 @@ func (s *session) raiseUpdate(stop activities.BudgetStop) string {
 	if kind, which, found := strings.Cut(stop.Scope, " "); found {
 		whose = fmt.Sprintf(", %q: %q", kind, which)
 	}
-	return fmt.Sprintf("the update `%s` and `{%q: N%s}`", RaiseUpdate, key, whose)
+	return fmt.Sprintf(", or with the update `%s` and `{%q: N%s}`", RaiseUpdate, key, whose)
 }
 
 // takeRaises lets a person add to a budget at any time: by an update, which
@@ -158,6 +137,9 @@ func (s *session) raiseUpdate(stop activities.BudgetStop) string {
 func (s *session) takeRaises(ctx workflow.Context) error {
 	signals := workflow.GetSignalChannel(ctx, RaiseUpdate)
 	workflow.Go(ctx, func(ctx workflow.Context) {
+		if s.awaitAdmission(ctx) != nil {
+			return
+		}
 		for n := 1; ; n++ {
 			var r Raise
 			signals.Receive(ctx, &r)
@@ -188,14 +170,15 @@ func (s *session) takeRaises(ctx workflow.Context) error {
 		workflow.UpdateHandlerOptions{
 			Validator: s.raisable,
 			Description: `Adds to a budget of the session; one that has parked because the budget is spent goes on. ` +
-				`The argument says what is added: {"tokens": 50000, "usd": 1.5, "by": "your name"}; with "persona" or "phase", to that one's budget.`,
+				`The argument says what is added: {"tokens": 50000, "usd": 1.5, "by": "your name"}; with "persona" or "phase", to that one's budget, with "session": true to the session's own. ` +
+				`Without them it is the budget that the session waits for.`,
 		})
 }
 
 // raise adds to a budget, and lets go on who waits for one.
 func (s *session) raise(ctx workflow.Context, r Raise) (activities.Raised, error) {
 	in := activities.RaiseInput{Raise: budget.Raise{
-		ID: r.ID, Scope: r.scope(), By: r.By, Note: r.Note, Added: team.Amount{Tokens: r.Tokens, USD: r.USD},
+		ID: r.ID, Scope: s.scopeOf(r), By: r.By, Note: r.Note, Added: team.Amount{Tokens: r.Tokens, USD: r.USD},
 	}}
 	var raised activities.Raised
 	if err := s.atBoundary(ctx, activities.RaiseName, in, &raised); err != nil {
@@ -206,15 +189,36 @@ func (s *session) raise(ctx workflow.Context, r Raise) (activities.Raised, error
 	return raised, nil
 }
 
-// scope names the budget that is raised.
-func (r Raise) scope() string {
+// scopeOf names the budget that is raised: the one that is named or, if none is, the
+// one that the session waits for.
+func (s *session) scopeOf(r Raise) string {
 	switch {
 	case r.Persona != "":
 		return budget.PersonaScope(r.Persona)
 	case r.Phase != "":
 		return budget.PhaseScope(r.Phase)
+	case r.Session:
+		return budget.SessionScope
+	}
+	if awaited := s.awaitedBudgets(); len(awaited) == 1 {
+		return awaited[0].Scope
 	}
 	return budget.SessionScope
+}
+
+// awaitedBudgets are the stops for whose budgets the session waits, one for each budget.
+func (s *session) awaitedBudgets() []activities.BudgetStop {
+	byScope := map[string]activities.BudgetStop{}
+	for _, r := range s.open {
+		if stop := s.stopOf(r.HelpRequest); stop.Scope != "" {
+			byScope[stop.Scope] = stop
+		}
+	}
+	var all []activities.BudgetStop
+	for _, scope := range workflow.DeterministicKeys(byScope) {
+		all = append(all, byScope[scope])
+	}
+	return all
 }
 
 // limit is a budget's cap, raises of this incarnation included.
@@ -227,20 +231,49 @@ func (s *session) limit(scope string) team.Cap {
 
 // raisable refuses what would add nothing to any budget.
 func (s *session) raisable(r Raise) error {
-	limit, of := s.limit(r.scope()), team.Shorten(r.scope(), 80)
+	scope := s.scopeOf(r)
+	limit, of := s.limit(scope), team.Shorten(budget.Label(scope), 80)
 	switch {
-	case r.Persona != "" && r.Phase != "":
-		return notRaised("it names a persona and a phase; raise one budget at a time")
+	case !s.admitted():
+		return notRaised(notAdmittedYet)
+	case s.closing:
+		return notRaised("the session ends")
+	case r.Persona != "" && r.Phase != "" || r.Session && (r.Persona != "" || r.Phase != ""):
+		return notRaised("it names several budgets; raise one at a time")
 	case r.Tokens < 0 || r.USD < 0:
 		return notRaised("a budget can only be raised; give positive numbers")
 	case r.Tokens == 0 && r.USD == 0:
 		return notRaised("it says neither tokens nor usd")
+	}
+	if err := s.unclear(r); err != nil {
+		return err
+	}
+	switch {
 	case r.Tokens > 0 && limit.Tokens == 0:
-		return notRaised("there is no budget of tokens for the " + of + "; `maestro budget show` has those that there are")
+		return notRaised("there is no budget of tokens for " + of + "; `maestro budget show` has those that there are")
 	case r.USD > 0 && limit.USD == 0:
-		return notRaised("there is no budget of USD for the " + of + "; `maestro budget show` has those that there are")
+		return notRaised("there is no budget of USD for " + of + "; `maestro budget show` has those that there are")
 	}
 	return nil
+}
+
+// unclear refuses a raise that names no budget while the session waits for several,
+// or for its team's day.
+func (s *session) unclear(r Raise) error {
+	awaited := s.awaitedBudgets()
+	switch {
+	case r.Persona != "" || r.Phase != "" || r.Session || len(awaited) == 0:
+		return nil
+	case len(awaited) == 1 && awaited[0].Date != "":
+		return notRaised("the session waits for the daily budget of its team: `" + s.raiseCommand(awaited[0]) + "`")
+	case len(awaited) == 1:
+		return nil
+	}
+	var ways []string
+	for _, stop := range awaited {
+		ways = append(ways, "`"+s.raiseCommand(stop)+"`")
+	}
+	return notRaised("the session waits for several budgets; say which: " + strings.Join(ways, " or "))
 }
 
 func notRaised(why string) error {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
@@ -30,7 +31,7 @@ func TestDegradedAssignmentStaysWithItsFallback(t *testing.T) {
 	s.team.Personas["a"] = persona
 	s.team.Budget = team.Budget{Tokens: 100, OnExceeded: team.OnExceededDegrade}
 	s.fallbacks = map[string]string{persona.Agent: "cheap"}
-	ends := []error{away(0), spent(), away(0), nil}
+	ends := []error{away(), spent(), away(), nil}
 	s.round = func(activities.RoundInput) (team.RoundResult, error) {
 		return team.RoundResult{}, ends[len(s.rounds)-1]
 	}
@@ -83,4 +84,94 @@ func TestRoundThatCouldNotLookDoesNotForgetWhatWasSpent(t *testing.T) {
 	help := requireHelp(t, env, "build/a failed: resource_error: a blob is gone")
 	require.Equal(t, int64(7), help[0].Usage.Tokens())
 	require.Equal(t, int64(7), status(t, env).Usage.Tokens())
+}
+
+// brokeFor is how a round ends whose budget of some scope is spent.
+func brokeFor(scope string) error {
+	return temporal.NewApplicationErrorWithOptions("spent", team.BudgetSpent, temporal.ApplicationErrorOptions{
+		NonRetryable: true, Details: []any{activities.BudgetStop{Scope: scope, Message: "it is spent"}},
+	})
+}
+
+func TestARaiseThatNamesNoBudgetIsForTheOneThatIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		waits  map[string]string // by persona
+		raised string
+		why    string
+	}{
+		"one":     {map[string]string{"a": "persona a", "b": "persona a"}, "persona a", ""},
+		"several": {map[string]string{"a": "persona a", "b": "session"}, "", "`maestro budget raise default-test-workflow-id --persona a --tokens N` or `maestro budget raise default-test-workflow-id --session --tokens N`"},
+		"a day":   {map[string]string{"a": "day"}, "", "`maestro budget raise --team t --usd N`"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			aside := phase("aside", "b")
+			aside.Needs = []string{}
+			s := &stage{team: newTeam(phase("build", "a"), aside)}
+			s.team.Budget = team.Budget{Tokens: 100, Daily: team.Cap{USD: 100}, OnExceeded: team.OnExceededAsk}
+			persona := s.team.Personas["a"]
+			persona.Budget.Tokens = 10
+			s.team.Personas["a"] = persona
+			stopped := map[string]bool{}
+			s.round = func(in activities.RoundInput) (team.RoundResult, error) {
+				if scope := c.waits[in.Persona]; scope != "" && !stopped[in.Persona] {
+					stopped[in.Persona] = true
+					if scope == "day" {
+						return team.RoundResult{}, spentDay()
+					}
+					return team.RoundResult{}, brokeFor(scope)
+				}
+				return team.RoundResult{}, nil
+			}
+			var raised []activities.RaiseInput
+			refusal := ""
+			env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
+				env.RegisterActivityWithOptions(func(_ context.Context, in activities.RaiseInput) (activities.Raised, error) {
+					raised = append(raised, in)
+					return activities.Raised{Scope: in.Scope}, nil
+				}, activity.RegisterOptions{Name: string(activities.RaiseName)})
+				env.RegisterActivityWithOptions(func(context.Context, activities.AwaitBudgetInput) error { return nil },
+					activity.RegisterOptions{Name: string(activities.AwaitBudgetName)})
+				env.OnActivity(string(activities.AwaitBudgetName), mock.Anything, mock.Anything).After(time.Hour).Return(nil).Maybe()
+				env.RegisterDelayedCallback(func() {
+					env.UpdateWorkflow(workflows.RaiseUpdate, "r", &testsuite.TestUpdateCallback{
+						OnAccept: func() {}, OnComplete: func(any, error) {}, OnReject: func(err error) { refusal = err.Error() },
+					}, workflows.Raise{Tokens: 50})
+					if c.raised == "" {
+						env.CancelWorkflow()
+					}
+				}, time.Minute)
+			})
+			if c.raised == "" {
+				require.Contains(t, refusal, c.why)
+				require.Empty(t, raised)
+				return
+			}
+			require.NoError(t, env.GetWorkflowError())
+			require.Len(t, raised, 1)
+			require.Equal(t, c.raised, raised[0].Scope)
+		})
+	}
+}
+
+func TestARaiseOfASessionThatEndsIsRefused(t *testing.T) {
+	t.Parallel()
+	s := &stage{team: newTeam(phase("build", "a"))}
+	s.team.Budget = team.Budget{Tokens: 100, OnExceeded: team.OnExceededAsk}
+	s.round = func(activities.RoundInput) (team.RoundResult, error) { return team.RoundResult{}, spent() }
+	refusal := ""
+	env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
+		env.SetOnLocalActivityStartedListener(func(info *activity.Info, _ context.Context, _ []any) {
+			if info.ActivityType.Name != string(activities.CloseName) {
+				return
+			}
+			env.UpdateWorkflow(workflows.RaiseUpdate, "r", &testsuite.TestUpdateCallback{
+				OnAccept: func() { refusal = "it was accepted" }, OnComplete: func(any, error) {}, OnReject: func(err error) { refusal = err.Error() },
+			}, workflows.Raise{Tokens: 50})
+		})
+		env.RegisterDelayedCallback(env.CancelWorkflow, time.Minute)
+	})
+	require.ErrorContains(t, env.GetWorkflowError(), "canceled")
+	require.Contains(t, refusal, "the session ends")
 }

@@ -73,7 +73,9 @@ func (s *session) atBoundary(ctx workflow.Context, name activities.Name, in, out
 		RetryPolicy:            &temporal.RetryPolicy{InitialInterval: 200 * time.Millisecond, MaximumInterval: time.Second},
 	})
 	err := workflow.ExecuteLocalActivity(local, string(name), in).Get(ctx, out)
-	if err == nil || temporal.IsCanceledError(err) || isFinal(err) {
+	// A worker that stops cancels its local activities, too: only the session's own
+	// cancellation ends a boundary.
+	if err == nil || ctx.Err() != nil && temporal.IsCanceledError(err) || isFinal(err) {
 		return err
 	}
 	patient := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{

@@ -6,15 +6,16 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/budget"
 )
 
-// awaitDay has somebody look when the team's day can pay again, if it is the day
-// that could not: at midnight, or when it is raised or something given back.
-func (s *session) awaitDay(ctx workflow.Context, a *assignment) workflow.Future {
+// awaitBudget has a worker look when the budget that has stopped an assignment can
+// pay again: it was raised, something was given back or settled, or the day is over.
+func (s *session) awaitBudget(ctx workflow.Context, a *assignment) workflow.Future {
 	stop := s.broke[a.AssignmentID]
-	ctx = waitContext(ctx, fmt.Sprintf("%s.%s.day.%d", a.Phase, a.Persona, a.waits),
-		fmt.Sprintf("%s waits for the daily budget of team %s", a.AssignmentID, s.team.Name))
-	return workflow.ExecuteActivity(ctx, string(activities.AwaitDayName), activities.AwaitDayInput{
-		AssignmentID: a.AssignmentID, Team: s.team.Name, Date: stop.Date, Least: stop.Least,
+	ctx = waitContext(ctx, fmt.Sprintf("%s.%s.budget.%d", a.Phase, a.Persona, a.waits),
+		fmt.Sprintf("%s waits for the budget of %s", a.AssignmentID, budget.Label(stop.Scope)))
+	return workflow.ExecuteActivity(ctx, string(activities.AwaitBudgetName), activities.AwaitBudgetInput{
+		AssignmentID: a.AssignmentID, Scope: stop.Scope, Team: s.team.Name, Date: stop.Date, Least: stop.Least,
 	})
 }

@@ -43,18 +43,18 @@ func TestParkedSessionGoesOnByItselfAtMidnight(t *testing.T) {
 	t.Parallel()
 	s := asking()
 	var mu sync.Mutex
-	var waited []activities.AwaitDayInput
+	var waited []activities.AwaitBudgetInput
 	env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
-		env.RegisterActivityWithOptions(func(_ context.Context, in activities.AwaitDayInput) error {
+		env.RegisterActivityWithOptions(func(_ context.Context, in activities.AwaitBudgetInput) error {
 			mu.Lock()
 			defer mu.Unlock()
 			waited = append(waited, in)
 			return nil
-		}, activity.RegisterOptions{Name: string(activities.AwaitDayName)})
+		}, activity.RegisterOptions{Name: string(activities.AwaitBudgetName)})
 	})
 	require.NoError(t, env.GetWorkflowError())
-	require.Equal(t, []activities.AwaitDayInput{{
-		AssignmentID: team.AssignmentID{Phase: "build", Persona: "dev"}, Team: "t", Date: "2026-01-31", Least: team.Amount{Tokens: 60},
+	require.Equal(t, []activities.AwaitBudgetInput{{
+		AssignmentID: team.AssignmentID{Phase: "build", Persona: "dev"}, Scope: "day", Team: "t", Date: "2026-01-31", Least: team.Amount{Tokens: 60},
 	}}, waited)
 	require.Len(t, s.rounds, 2)
 	require.Equal(t, 1, s.rounds[1].Round, "it goes on where it was")
@@ -68,14 +68,14 @@ func TestCancelledWhileItWaitsForTheNextDay(t *testing.T) {
 	t.Parallel()
 	s := asking()
 	env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
-		env.RegisterActivityWithOptions(func(context.Context, activities.AwaitDayInput) error { return nil },
-			activity.RegisterOptions{Name: string(activities.AwaitDayName)})
-		env.OnActivity(string(activities.AwaitDayName), mock.Anything, mock.Anything).After(time.Hour).Return(nil)
+		env.RegisterActivityWithOptions(func(context.Context, activities.AwaitBudgetInput) error { return nil },
+			activity.RegisterOptions{Name: string(activities.AwaitBudgetName)})
+		env.OnActivity(string(activities.AwaitBudgetName), mock.Anything, mock.Anything).After(time.Hour).Return(nil)
 		env.RegisterDelayedCallback(func() {
 			got := status(t, env)
 			require.Equal(t, team.HelpIsNeeded, got.Status)
 			require.Contains(t, got.Help[0].Advice, "goes on by itself at 2026-02-01 00:00 UTC")
-			require.Contains(t, got.Help[0].Advice, "workflow budget/s/t")
+			require.Contains(t, got.Help[0].Advice, "maestro budget raise --team t --tokens N")
 			env.CancelWorkflow()
 		}, time.Minute)
 	})

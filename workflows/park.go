@@ -14,6 +14,9 @@ import (
 func (s *session) takeWord(ctx workflow.Context) error {
 	signals := workflow.GetSignalChannel(ctx, GoOnUpdate)
 	workflow.Go(ctx, func(ctx workflow.Context) {
+		if s.awaitAdmission(ctx) != nil {
+			return
+		}
 		for {
 			var word GoOn
 			signals.Receive(ctx, &word)
@@ -41,6 +44,9 @@ func (s *session) goOn(ctx workflow.Context, word GoOn) {
 
 // awaited refuses a word that nobody waits for: a stale one, or a repeated one.
 func (s *session) awaited(word GoOn) error {
+	if !s.admitted() {
+		return notAwaited(notAdmittedYet)
+	}
 	if s.awaits(s.parked[word.Phase]) {
 		return nil
 	}
@@ -140,21 +146,25 @@ func (s *session) standing() {
 			who += "/" + r.Persona
 		}
 		s.status.Reason = who + ": " + r.Message
-		if r.Command != "" {
+		switch {
+		case r.Kind == team.ForOutage:
+			s.status.Reason += "; it goes on by itself"
+		case r.Command != "":
 			s.status.Reason += fmt.Sprintf("; go on with `%s`", r.Command)
 		}
 	}
 }
 
-// foremost is the open request that a person should look at first: one for help
-// before one for approval; nil: there is none.
+// foremost is the open request that a person should look at first: one for help before
+// one for approval, and last the notice of an outage, which asks for nothing; nil: there
+// is none.
 func (s *session) foremost() *request {
-	for _, approvals := range []bool{false, true} {
-		for _, r := range s.open {
-			if (r.Kind == team.ForApproval) == approvals {
-				return r
-			}
+	rank := map[team.RequestKind]int{team.ForApproval: 1, team.ForOutage: 2}
+	var first *request
+	for _, r := range s.open {
+		if first == nil || rank[r.Kind] < rank[first.Kind] {
+			first = r
 		}
 	}
-	return nil
+	return first
 }

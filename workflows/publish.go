@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -81,7 +82,7 @@ func (s *session) show(ctx workflow.Context) {
 	}
 	lines = append(lines, fmt.Sprintf("## Session %s of team %s: %s", s.status.Session, s.status.Team, s.status.Status), "")
 	if s.status.Reason != "" && len(s.open) == 0 {
-		lines = append(lines, tagless(s.status.Reason), "")
+		lines = append(lines, safetext.Code(s.status.Reason), "")
 	}
 	lines = append(lines, "| work | state | attempts | cost | summary or last failure |", "|---|---|---|---|---|")
 	for _, p := range s.status.Phases {
@@ -129,13 +130,5 @@ func (s *session) spending() string {
 	return text
 }
 
-// cell keeps text from breaking a table, or from being taken for Markdown or HTML.
-func cell(s string) string {
-	return marks.Replace(team.Shorten(strings.Join(strings.Fields(s), " "), 120))
-}
-
-// marks takes the meaning from what means something in Markdown and HTML.
-var marks = strings.NewReplacer(`\`, `\\`, "|", `\|`, "<", `\<`, "*", `\*`, "_", `\_`, "`", "\\`", "[", `\[`)
-
-// tagless keeps what looks like HTML in a text from being dropped from a page.
-func tagless(s string) string { return strings.ReplaceAll(s, "<", `\<`) }
+// cell is a text in a table of a page.
+func cell(text string) string { return safetext.Code(team.Shorten(safetext.Line(text), 120)) }

@@ -128,6 +128,7 @@ func (s *session) rework(ctx workflow.Context, by team.Phase, rework team.Rework
 	s.standing()
 	var out activities.Reworked
 	if err := s.atBoundary(ctx, activities.ReworkName, activities.ReworkInput{
+		Boundary:    s.step(ctx),
 		Incarnation: s.status.Incarnation, Head: s.head, Rework: rework, Left: entries(left), Answer: answer,
 		Help: s.status.Help, Reason: s.status.Reason,
 	}, &out); err != nil {

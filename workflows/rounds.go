@@ -235,12 +235,55 @@ func afterRound(f team.Failure, round int, retry team.Retry) (time.Duration, boo
 	if round >= retry.Rounds || !f.RetryRound() {
 		return 0, false
 	}
-	return team.Backoff(retry.RoundInitial, retry.RoundMax, round).Std(), true
+	wait := team.Backoff(retry.RoundInitial, retry.RoundMax, round)
+	return max(wait, min(f.RetryAfter, team.MaxRetryAfter)).Std(), true
 }
 
 // pause waits on a timer that the Web UI's timeline explains.
 func pause(ctx workflow.Context, d time.Duration, summary string) error {
 	return workflow.NewTimerWithOptions(ctx, d, workflow.TimerOptions{Summary: summary}).Get(ctx, nil)
+}
+
+// carryOut executes one round, in as many activities as its agent's provider and breaker
+// and the budgets make of it. An activity that was turned away, that ran out of money or
+// of patience with the provider uses up no round and no attempt: the next one goes on
+// where it was.
+func (s *session) carryOut(ctx workflow.Context, a *assignment) (team.RoundResult, error) {
+	id := fmt.Sprintf("%s.%s.%d", a.Phase, a.Persona, a.rounds)
+	e := execution{id: id}
+	a.refused = nil
+	for {
+		result, err := s.round(ctx, a, e)
+		turned, away := detail[activities.TurnedAway](err, team.BreakerOpen)
+		stop, broke := detail[activities.BudgetStop](err, team.BudgetSpent)
+		outage, impatient := detail[activities.OutageStop](err, team.ProviderOutage)
+		var probe lease
+		switch {
+		case away:
+			a.waits++
+			probe, err = s.afterTurnedAway(ctx, a, turned)
+		case broke:
+			a.waits++
+			s.outageOver(ctx, a.AssignmentID)
+			err = s.afterBudgetSpent(ctx, a, stop)
+		case impatient:
+			a.waits++
+			err = s.afterOutage(ctx, a, outage, answersForWork()...)
+		case errors.Is(err, errTryNow):
+			a.waits++
+		default:
+			delete(s.lasting, a.AssignmentID)
+			if !s.stopping() && (ctx.Err() == nil || s.recalled[a.Phase]) {
+				s.outageOver(ctx, a.AssignmentID)
+			}
+			return result, err
+		}
+		order := s.orderAfter(a, err)
+		if err != nil && !errors.Is(err, errTryNow) && !errors.Is(err, errPatienceOver) {
+			return result, err
+		}
+		e = execution{id: fmt.Sprintf("%s.%d", id, a.waits), after: e.id, lease: probe, outage: order}
+	}
 }
 
 // execution is one of the activities that a round may take.
@@ -249,7 +292,9 @@ type execution struct {
 	// round it goes on.
 	id, after string
 	// lease is set if the round is to try its agent for others.
-	lease string
+	lease lease
+	// outage is how it goes on with one.
+	outage activities.OutageOrder
 }
 
 // round executes a round, or goes on with it, on a worker that offers its agent.
@@ -265,15 +310,24 @@ func (s *session) round(ctx workflow.Context, a *assignment, e execution) (team.
 	if a.round > 1 {
 		summary += fmt.Sprintf(", round %d of %d", a.round, s.team.Retry.Rounds)
 	}
-	ctx = s.agentContext(ctx, agent, e.id, summary)
-	var result team.RoundResult
-	err := workflow.ExecuteActivity(ctx, string(activities.RoundName), activities.RoundInput{
+	working, cancel := workflow.WithCancel(s.agentContext(ctx, agent, e.id, summary))
+	defer cancel()
+	future := workflow.ExecuteActivity(working, string(activities.RoundName), activities.RoundInput{
 		AssignmentID: a.AssignmentID, Round: a.round, Rounds: s.team.Retry.Rounds, Incarnation: s.status.Incarnation,
 		Head: s.head, Input: a.input, Beside: a.beside, Feedback: a.feedback, Integrating: a.integrating,
-		Agent: a.agent, After: e.after, Lease: e.lease, OnExceeded: s.onExceeded(a), Free: a.degraded,
+		Agent: a.agent, After: e.after, Seq: a.rounds + a.waits, Lease: e.lease.BreakerPass, OnExceeded: s.onExceeded(a), Free: a.degraded,
 		Series: a.afresh, Note: a.note, Rework: s.reworking[a.Phase], MaySendBack: s.maySendBack(a.Phase),
-		Supplied: a.supplied, SuppliedBy: a.suppliedBy,
-	}).Get(ctx, &result)
+		Supplied: a.supplied, SuppliedBy: a.suppliedBy, Outage: e.outage,
+	})
+	var result team.RoundResult
+	stopped := s.attend(ctx, a, future, cancel)
+	err := stopped
+	if stopped == nil {
+		err = future.Get(ctx, &result)
+	}
+	if stopped != nil || temporal.IsCanceledError(err) {
+		s.giveBack(ctx, e.lease)
+	}
 	return result, err
 }
 

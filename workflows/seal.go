@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -21,10 +22,11 @@ func (s *session) seal(ctx workflow.Context, p team.Phase, input team.Digest, wo
 		}
 	}
 	for {
-		s.seals[p.Name]++
-		result, err := s.sealOnce(ctx, p, input, work, s.seals[p.Name])
+		result, err := s.merge(ctx, integrator, activities.SealInput{
+			Phase: p.Name, Integrator: p.Integrator, Incarnation: s.status.Incarnation, Head: s.head, Input: input, Assignments: entries(work),
+		})
 		if err != nil {
-			return false, err
+			return false, unlessOver(err)
 		}
 		if result.Failure == nil {
 			if result.Kept != "" {
@@ -58,12 +60,39 @@ func (s *session) mayMend(ctx workflow.Context, p team.Phase, integrator *assign
 	return true, pause(ctx, wait, fmt.Sprintf("%s: the merged tree does not hold together (%s)", p.Name, f.Category))
 }
 
-func (s *session) sealOnce(ctx workflow.Context, p team.Phase, input team.Digest, work []*assignment, n int) (activities.SealResult, error) {
-	agent := s.team.Personas[p.Integrator].Agent
-	ctx = s.agentContext(ctx, agent, fmt.Sprintf("%s.seal.%d", p.Name, n), "merge and check phase "+p.Name)
-	var result activities.SealResult
-	err := workflow.ExecuteActivity(ctx, string(activities.SealName), activities.SealInput{
-		Phase: p.Name, Head: s.head, Input: input, Assignments: entries(work),
-	}).Get(ctx, &result)
+// merge executes a merge, in as many activities as its host makes of it: trouble of the
+// host is waited out, and people are notified of it after the team's patience.
+// errNotBegun says that the session ends.
+func (s *session) merge(ctx workflow.Context, integrator *assignment, in activities.SealInput) (activities.SealResult, error) {
+	for {
+		result, err := s.sealOnce(ctx, integrator, in)
+		stop, lasts := detail[activities.OutageStop](err, team.ProviderOutage)
+		switch {
+		case lasts:
+			in.Outage = activities.OutageNoticed
+			if err := s.afterOutage(ctx, integrator, stop, team.Retrying, team.Aborting); err != nil {
+				return result, err
+			}
+		case errors.Is(err, errTryNow):
+			in.Outage = ""
+		default:
+			s.outageOver(ctx, integrator.AssignmentID)
+			s.note(ctx, integrator, integrator.Status)
+			return result, err
+		}
+	}
+}
+
+// sealOnce executes one activity of a merge.
+func (s *session) sealOnce(ctx workflow.Context, integrator *assignment, in activities.SealInput) (result activities.SealResult, err error) {
+	s.seals[in.Phase]++
+	agent := s.team.Personas[in.Integrator].Agent
+	working, cancel := workflow.WithCancel(s.agentContext(ctx, agent, fmt.Sprintf("%s.seal.%d", in.Phase, s.seals[in.Phase]), "merge and check phase "+in.Phase))
+	defer cancel()
+	future := workflow.ExecuteActivity(working, string(activities.SealName), in)
+	if err := s.attend(ctx, integrator, future, cancel); err != nil {
+		return result, err
+	}
+	err = future.Get(ctx, &result)
 	return result, err
 }

@@ -28,15 +28,17 @@ func TeamSession(ctx workflow.Context, in SessionInput) (SessionResult, error) {
 	); err != nil {
 		return SessionResult{}, err
 	}
-	if err := s.admit(ctx); err != nil {
-		return SessionResult{}, err
-	}
+	// Before anything waits: an update that comes early gets an answer of ours.
 	for _, take := range []func(workflow.Context) error{s.takeWord, s.takeRaises, s.takeAnswers} {
 		if err := take(ctx); err != nil {
 			return SessionResult{}, err
 		}
 	}
 	s.takeTickets(ctx)
+	s.takeOutages(ctx)
+	if err := s.admit(ctx); err != nil {
+		return SessionResult{}, err
+	}
 	return s.run(ctx)
 }
 
@@ -44,7 +46,7 @@ func newSession(ctx workflow.Context, in SessionInput) *session {
 	return &session{
 		in: in, inputs: map[string]team.Digest{}, todo: map[string]bool{}, atWork: map[string]func(){}, seals: map[string]int{},
 		partial: map[team.AssignmentID]activities.RestoredWork{}, counted: map[team.AssignmentID]*counts{}, notes: map[string]string{},
-		broke: map[team.AssignmentID]activities.BudgetStop{}, caps: map[string]team.Cap{}, asked: map[string]int{},
+		broke: map[team.AssignmentID]activities.BudgetStop{}, outages: map[team.AssignmentID]*request{}, lasting: map[team.AssignmentID]activities.OutageNews{}, caps: map[string]team.Cap{}, asked: map[string]int{},
 		parked: map[string]*request{}, unapproved: map[string]bool{}, disputes: map[string]dispute{},
 		reworking: map[string]*team.Rework{}, recalled: map[string]bool{}, sentBack: map[string]int{},
 		boundary: workflow.NewMutex(ctx), telling: workflow.NewMutex(ctx),
@@ -80,6 +82,10 @@ type session struct {
 	unapproved map[string]bool
 	// disputes has the phases that build on work which does not fit together.
 	disputes map[string]dispute
+	// outages has the notices of assignments whose providers stay away.
+	outages map[team.AssignmentID]*request
+	// lasting has the assignments whose rounds wait for the end of an outage.
+	lasting map[team.AssignmentID]activities.OutageNews
 	// notes is what a person last said to an assignment's agent.
 	notes map[string]string
 	// nothing is the blob of a delta that changes nothing.
@@ -114,6 +120,8 @@ type session struct {
 	raises, woken int
 	// caps are those that were raised, by budget.
 	caps map[string]team.Cap
+	// closing: how the session has ended is decided, and nothing changes that.
+	closing bool
 	// fault is an error of the machinery that ends the session.
 	fault error
 }
@@ -123,6 +131,7 @@ type session struct {
 func (s *session) admit(ctx workflow.Context) error {
 	var a activities.Admission
 	err := s.atBoundary(ctx, activities.AdmitName, activities.AdmitInput{
+		At:    workflow.Now(ctx).UTC(),
 		Store: s.in.Store, Team: s.in.Team, Requirement: s.in.Requirement,
 		Workspace: s.in.Workspace, Incarnation: max(s.in.Incarnation, 1),
 		Course: s.in.Course, Base: s.in.Base, Origin: s.in.Origin, ReportTo: s.in.ReportTo, OriginalRun: workflow.GetInfo(ctx).OriginalRunID,
@@ -143,6 +152,17 @@ func (s *session) admit(ctx workflow.Context) error {
 	s.publish(ctx)
 	return nil
 }
+
+// admitted tells whether the session knows its team, which every answer refers to.
+func (s *session) admitted() bool { return s.status.Session != "" }
+
+// awaitAdmission keeps signals that come early until they can be held against the team.
+func (s *session) awaitAdmission(ctx workflow.Context) error {
+	return workflow.Await(ctx, s.admitted)
+}
+
+// notAdmittedYet refuses updates that come before the session is admitted.
+const notAdmittedYet = "the session is not admitted yet; it has yet to read its team from the store: try again in a moment"
 
 // takeOver begins with the work that is at hand.
 func (s *session) takeOver(ctx workflow.Context, a activities.Admission) {
@@ -193,7 +213,7 @@ func (s *session) run(ctx workflow.Context) (SessionResult, error) {
 		phases.Add(1)
 		workflow.Go(ctx, func(ctx workflow.Context) {
 			defer phases.Done()
-			if err := s.runPhase(ctx, p); err != nil && s.fault == nil && !temporal.IsCanceledError(err) {
+			if err := s.runPhase(ctx, p); err != nil && s.fault == nil && ctx.Err() == nil {
 				s.fault = err
 			}
 		})
@@ -208,6 +228,7 @@ func (s *session) run(ctx workflow.Context) (SessionResult, error) {
 	if err := workflow.Await(patient, func() bool { return workflow.AllHandlersFinished(patient) }); err != nil {
 		return SessionResult{}, err
 	}
+	s.closing = true
 	return s.close(ctx, patient)
 }
 
@@ -287,7 +308,7 @@ func (s *session) advance(ctx workflow.Context, p team.Phase, work []*assignment
 		return err
 	}
 	defer s.boundary.Unlock()
-	in := activities.AdvanceInput{Phase: p.Name, Head: s.head, Assignments: entries(work), Park: s.pausesAfter(p), Unreported: s.unreported}
+	in := activities.AdvanceInput{Boundary: s.step(ctx), Phase: p.Name, Head: s.head, Assignments: entries(work), Park: s.pausesAfter(p), Unreported: s.unreported}
 	in.Ready, in.Last = s.unlockedBy(p.Name)
 	in.Complete = in.Last && !in.Park && len(s.atWork) == 1 && len(s.parked)+len(s.unapproved)+len(s.disputes) == 0
 	var approval *request
@@ -372,13 +393,13 @@ func (s *session) close(ctx, patient workflow.Context) (SessionResult, error) {
 		end = temporal.NewApplicationErrorWithOptions(s.status.Reason, team.HelpNeeded,
 			temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{s.status.Help}})
 	default:
-		s.status.Status, s.status.Reason = team.Failed, s.fault.Error()
-		end = s.fault
+		end = s.faultOrUnknown()
+		s.status.Status, s.status.Reason = team.Failed, end.Error()
 	}
 	for i := range s.status.Phases {
 		s.status.Phases[i].Close(s.status.Help)
 	}
-	err := s.atBoundary(patient, activities.CloseName, s.ending(), nil)
+	err := s.atBoundary(patient, activities.CloseName, s.ending(patient), nil)
 	if err != nil {
 		workflow.GetLogger(ctx).Warn("the store does not know how the session ended", "error", err)
 	}
@@ -392,10 +413,27 @@ func (s *session) close(ctx, patient workflow.Context) (SessionResult, error) {
 	return SessionResult{}, end
 }
 
+// faultOrUnknown is the error that ends a session for which nothing else does. A
+// CanceledError would end the workflow as cancelled, which nobody has asked for.
+func (s *session) faultOrUnknown() error {
+	switch {
+	case s.fault == nil:
+		return temporal.NewNonRetryableApplicationError("phases are left to do and nothing says why they do not run; resume the session", team.UnrecoverableError, nil)
+	case temporal.IsCanceledError(s.fault):
+		return temporal.NewNonRetryableApplicationError("a step of the session was cancelled, which nobody has asked for; resume the session", team.UnrecoverableError, s.fault)
+	}
+	return s.fault
+}
+
+// step is what every step between phases brings.
+func (s *session) step(ctx workflow.Context) activities.Boundary {
+	return activities.Boundary{At: workflow.Now(ctx).UTC(), Course: s.in.Course, OriginalRun: workflow.GetInfo(ctx).OriginalRunID}
+}
+
 // ending is what the store has to know of the session's end.
-func (s *session) ending() activities.CloseInput {
+func (s *session) ending(ctx workflow.Context) activities.CloseInput {
 	return activities.CloseInput{
-		Incarnation: s.status.Incarnation, Status: s.status.Status, Reason: s.status.Reason, Help: s.status.Help,
+		Boundary: s.step(ctx), Incarnation: s.status.Incarnation, Head: s.head, Status: s.status.Status, Reason: s.status.Reason, Help: s.status.Help,
 	}
 }
 
@@ -404,5 +442,5 @@ func (s *session) writeEnd(ctx workflow.Context) error {
 	if s.endWritten {
 		return nil
 	}
-	return s.atBoundary(ctx, activities.CloseName, s.ending(), nil)
+	return s.atBoundary(ctx, activities.CloseName, s.ending(ctx), nil)
 }

@@ -4,15 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 
@@ -39,6 +40,8 @@ type stage struct {
 	// webhook: somebody wants to hear of the session; told is what they have heard.
 	webhook bool
 	told    []activities.NotifyInput
+	// unreachable: nobody can be told anything.
+	unreachable bool
 	// unapproved are phases that were finished before, and that nobody has approved.
 	unapproved []string
 	// begun, if set, has the phases that are left to do, with what they start from.
@@ -46,8 +49,17 @@ type stage struct {
 	// fallbacks name, by agent, those that may work in their place.
 	fallbacks map[string]string
 
+	// admitting and advancing, if set, are called while the session is admitted, and
+	// while a phase is advanced, which fails with their error.
+	admitting func()
+	advancing func() error
+	// began is when the session has.
+	began time.Time
 	// deaf: Advance cannot tell breakers anything.
 	deaf bool
+
+	// logs, if set, gets the session's log.
+	logs io.Writer
 
 	mu       sync.Mutex
 	rounds   []activities.RoundInput
@@ -68,6 +80,9 @@ type stage struct {
 }
 
 func (s *stage) admit(_ context.Context, in activities.AdmitInput) (activities.Admission, error) {
+	if s.admitting != nil {
+		s.admitting()
+	}
 	t := s.team.Resolved()
 	a := activities.Admission{
 		Faults: s.faults, Team: t.Outline(), Head: "head-init", Incarnation: 1,
@@ -114,6 +129,9 @@ func (s *stage) notify(_ context.Context, in activities.NotifyInput) (out activi
 	if s.telling != nil {
 		s.telling(in)
 	}
+	if s.unreachable {
+		return out, errors.New("nobody can be reached")
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.told = append(s.told, in)
@@ -154,6 +172,11 @@ func (s *stage) sealed(_ context.Context, in activities.SealInput) (activities.S
 }
 
 func (s *stage) advance(_ context.Context, in activities.AdvanceInput) (activities.Advanced, error) {
+	if s.advancing != nil {
+		if err := s.advancing(); err != nil {
+			return activities.Advanced{}, err
+		}
+	}
 	out := s.advancedTo(in)
 	if s.onAdvance != nil {
 		s.onAdvance(in) // without the lock: it may wait for a round
@@ -193,6 +216,9 @@ func (s *stage) close(_ context.Context, in activities.CloseInput) error {
 func (s *stage) play(t *testing.T, during ...func(*testsuite.TestWorkflowEnvironment)) *testsuite.TestWorkflowEnvironment {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
+	if s.logs != nil {
+		suite.SetLogger(log.NewStructuredLogger(slog.New(slog.NewTextHandler(s.logs, nil))))
+	}
 	env := suite.NewTestWorkflowEnvironment()
 	for name, fn := range map[activities.Name]any{
 		activities.AdmitName: s.admit, activities.RoundName: s.run, activities.SealName: s.sealed,
@@ -373,117 +399,4 @@ func TestUselessRoundsAreNotTried(t *testing.T) {
 		requireHelp(t, s.play(t), "build/a failed: "+string(c))
 		require.Len(t, s.rounds, 1, c)
 	}
-}
-
-func TestOthersFinishWhenOneNeedsHelp(t *testing.T) {
-	t.Parallel()
-	other := phase("docs", "c")
-	other.Needs = []string{}
-	after := phase("after", "d")
-	after.Needs = []string{"build"}
-	s := &stage{team: newTeam(phase("build", "a", "b"), other, after)}
-	s.round = func(in activities.RoundInput) (team.RoundResult, error) {
-		if in.Persona == "a" {
-			return team.RoundResult{}, failedRound(team.Auth, "bad key")
-		}
-		return team.RoundResult{}, nil
-	}
-	requireHelp(t, s.play(t), "build/a failed: auth: bad key")
-	require.ElementsMatch(t, []string{"build/a.1", "build/b.1", "docs/c.1"}, s.order())
-	require.Len(t, s.advanced, 1, "finished work is recorded")
-	require.Equal(t, "docs", s.advanced[0].Phase)
-}
-
-func TestIntegratorMendsAMergedTreeThatFails(t *testing.T) {
-	t.Parallel()
-	p := phase("build", "a", "b")
-	p.Integrator = "a"
-	s := &stage{team: newTeam(p)}
-	s.seal = func(in activities.SealInput) activities.SealResult {
-		if len(in.Assignments[0].Integrated) == 0 {
-			return activities.SealResult{Tree: "merged", Feedback: "why", Failure: team.Failf(team.TestFailure, "does not build")}
-		}
-		return activities.SealResult{Tree: "mended", Kept: "coverage"}
-	}
-	env := s.play(t)
-	require.NoError(t, env.GetWorkflowError())
-	require.Equal(t, "build/a.2", s.order()[2])
-	mending := s.rounds[2]
-	require.True(t, mending.Integrating)
-	require.Equal(t, team.Digest("merged"), mending.Input)
-	require.Equal(t, team.Digest("why"), mending.Feedback)
-	done := s.advanced[0].Assignments
-	i := slices.IndexFunc(done, func(a team.CheckpointAssignment) bool { return a.Persona == "a" })
-	require.Equal(t, team.Digest("delta-build.a.1"), done[i].Delta)
-	require.Equal(t, []team.Work{{Delta: "delta-build.a.2"}, {Delta: "coverage"}}, done[i].Integrated)
-	require.Equal(t, 2, done[i].Rounds)
-}
-
-func TestSealThatKeepsFailingNeedsHelp(t *testing.T) {
-	t.Parallel()
-	s := &stage{team: newTeam(phase("build", "a", "b"))}
-	s.seal = func(activities.SealInput) activities.SealResult {
-		return activities.SealResult{Tree: "merged", Failure: team.Failf(team.TestFailure, "does not build")}
-	}
-	help := requireHelp(t, s.play(t), "build/b failed: test_failure: does not build")
-	require.Equal(t, []team.AttemptFailure{{Category: team.TestFailure, Message: "does not build"}}, help[0].Attempts)
-	require.Len(t, s.seals, 2, "the integrator has one round left after its own")
-	require.Empty(t, s.advanced)
-}
-
-func TestSessionThatMayNotStartRunsNothing(t *testing.T) {
-	t.Parallel()
-	s := &stage{team: newTeam(phase("build", "a")), faults: []string{"agent x is offered by no worker", "check y too"}}
-	var app *temporal.ApplicationError
-	require.ErrorAs(t, s.play(t).GetWorkflowError(), &app)
-	require.Equal(t, team.NotAdmitted, app.Type())
-	var faults []string
-	require.NoError(t, app.Details(&faults))
-	require.Equal(t, s.faults, faults)
-	require.Empty(t, s.rounds)
-}
-
-func TestCancelledSessionEndsAsCancelled(t *testing.T) {
-	t.Parallel()
-	tm := newTeam(phase("build", "a"), phase("test", "b"))
-	tm.Retry.RoundInitial = team.Duration(time.Hour)
-	s := &stage{team: tm}
-	s.round = func(activities.RoundInput) (team.RoundResult, error) {
-		return team.RoundResult{}, failedRound(team.TestFailure, "no")
-	}
-	env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
-		env.RegisterDelayedCallback(env.CancelWorkflow, time.Minute)
-	})
-	require.True(t, temporal.IsCanceledError(errors.Unwrap(env.GetWorkflowError())) || temporal.IsCanceledError(env.GetWorkflowError()))
-	require.Len(t, s.closed, 1)
-	require.Equal(t, team.WasCancelled, s.closed[0].Status)
-	got := status(t, env)
-	require.Equal(t, team.WasCancelled, got.Status)
-	require.Equal(t, team.Pending, got.Phases[0].Assignments[0].Status, "cut off, to be done again")
-}
-
-// TestHistoriesHoldNoProse holds what the workflow passes on against the rule
-// that payloads carry digests and short texts only.
-func TestHistoriesHoldNoProse(t *testing.T) {
-	t.Parallel()
-	tm := newTeam(phase("build", "a"))
-	tm.Description = "prose"
-	persona := tm.Personas["a"]
-	persona.Instructions = strings.Repeat("prose ", 1000)
-	tm.Personas["a"] = persona
-	payload, err := converter.GetDefaultDataConverter().ToPayload(tm.Resolved().Outline())
-	require.NoError(t, err)
-	require.NotContains(t, string(payload.GetData()), "prose")
-}
-
-func requireHelp(t *testing.T, env *testsuite.TestWorkflowEnvironment, message string) []team.HelpRequest {
-	t.Helper()
-	var app *temporal.ApplicationError
-	require.ErrorAs(t, env.GetWorkflowError(), &app)
-	require.Equal(t, team.HelpNeeded, app.Type())
-	require.Contains(t, app.Error(), message)
-	var help []team.HelpRequest
-	require.NoError(t, app.Details(&help))
-	require.NotEmpty(t, help)
-	return help
 }

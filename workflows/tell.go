@@ -18,6 +18,9 @@ const lastNoticeLimit = time.Minute
 func (s *session) takeTickets(ctx workflow.Context) {
 	signals := workflow.GetSignalChannel(ctx, TicketSignal)
 	workflow.Go(ctx, func(ctx workflow.Context) {
+		if s.awaitAdmission(ctx) != nil {
+			return
+		}
 		for {
 			var news TicketNews
 			signals.Receive(ctx, &news)
@@ -76,8 +79,9 @@ func (s *session) tellEnd(ctx workflow.Context, event team.Event) {
 	waiting, cancel := workflow.WithCancel(ctx)
 	defer cancel()
 	timer := workflow.NewTimerWithOptions(waiting, lastNoticeLimit, workflow.TimerOptions{Summary: "people are told how the session ended"})
-	if err := workflow.Await(ctx, func() bool { return s.untold == 0 || timer.IsReady() }); err != nil {
-		workflow.GetLogger(ctx).Warn("nobody outside may have heard how the session ended", "error", err)
+	err := workflow.Await(ctx, func() bool { return s.untold == 0 || timer.IsReady() })
+	if s.untold > 0 {
+		workflow.GetLogger(ctx).Warn("the session ends, and notices about it may not have been delivered", "notices", s.untold, "waited", lastNoticeLimit, "error", err)
 	}
 }
 

@@ -16,6 +16,8 @@ import (
 	"github.com/maestro-hive/maestro/workflows"
 )
 
+var morning = time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)
+
 // told is a notice of a session, the n-th.
 func told(session string, event team.Event, n int) activities.Telling {
 	return activities.Telling{

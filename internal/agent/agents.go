@@ -12,7 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/bounded"
 	"github.com/maestro-hive/maestro/internal/chat"
+	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -26,7 +28,7 @@ type Options struct {
 	// CacheRoot is the directory of the worker file's caches; it is made if it
 	// is absent. Required if there are caches.
 	CacheRoot string
-	// Now tells the time, for the commits that `git: true` makes. Required.
+	// Now tells the time. Required.
 	Now func() time.Time
 	// Grace is how long a process that is stopped has to end by itself before
 	// it is killed; zero: 2 s.
@@ -59,7 +61,7 @@ type Set struct {
 	now       func() time.Time
 	cacheRoot string
 	player    string // the executable that plays scripts
-	masker    *masker
+	secrets   *secrets.Set
 	launcher  *launcher
 	// transport carries the calls of models.
 	transport http.RoundTripper
@@ -91,14 +93,14 @@ func New(cfg Config, opts Options) (*Set, error) {
 		value := opts.Getenv(name)
 		values = append(values, value, strings.TrimSpace(value))
 	}
-	s.masker = newMasker(values)
+	s.secrets = secrets.New(values)
 	shim, player, err := executables(opts.Executable, len(cfg.Sandbox) > 0)
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, err
 	}
 	s.player = player
 	s.launcher = &launcher{
-		executable: shim, sandbox: cfg.Sandbox, user: account, masker: s.masker,
+		executable: shim, sandbox: cfg.Sandbox, user: account, secrets: s.secrets,
 		grace:      time.Duration(or64(int64(opts.Grace), int64(defaultGrace))),
 		maxOutput:  int64(s.config.Limits.OutputBytes),
 		patience:   killLimit + shimSlack,
@@ -163,7 +165,7 @@ func (s *Set) loadAgents() error {
 		var content []byte
 		if d.Kind == KindScripted {
 			path := s.relative(d.Script)
-			data, err := os.ReadFile(path)
+			data, err := bounded.ReadFile(path, maxScript)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("agent %s: read the script: %w", name, err))
 				continue
@@ -233,10 +235,10 @@ func (s *Set) Run(ctx context.Context, job team.Job) (team.Outcome, error) {
 func (s *Set) Breaker(agent string) team.Breaker { return s.config.Agents[agent].Breaker.For(agent) }
 
 // Mask replaces every secret that the worker knows.
-func (s *Set) Mask(text string) string { return s.masker.mask(text) }
+func (s *Set) Mask(text string) string { return s.secrets.Mask(text) }
 
 // Secrets lists the values that no artifact may hold, sorted.
-func (s *Set) Secrets() []string { return slices.Clone(s.masker.values) }
+func (s *Set) Secrets() []string { return s.secrets.Values() }
 
 // Limits returns the worker file's limits, defaults filled in.
 func (s *Set) Limits() Limits { return s.config.Limits }

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/maestro-hive/maestro/internal/team"
 )
@@ -14,29 +15,42 @@ const attemptTurn = 0
 // booked runs an attempt of an agent that is paid by the attempt, and books what
 // it cost: what it may cost is set aside before the program starts. An attempt
 // that cannot be paid for is not started. One that was cut off, and of which
-// nobody knows what it cost, stays unsettled with what was set aside for it.
+// nobody knows what it cost, stays unsettled with an estimate.
 func (s *Set) booked(ctx context.Context, d Definition, job team.Job) (team.Outcome, error) {
+	aside := team.Amount(d.Reserve)
+	estimate := anyhow(aside)
+	if aside == (team.Amount{}) {
+		estimate = d.unreported(unknownTime)
+	}
+	var call *programCall
+	if d.Preset != "" {
+		call = s.beginCall(d, job)
+		estimate = d.priced(call.begin.Opening)
+	}
 	if job.Calls == nil {
-		got, err := s.attempt(ctx, d, job)
+		got, err := s.attempt(ctx, d, job, call)
 		got.out.Usage = d.priced(got.out.Usage)
 		return got.out, err
 	}
-	aside := team.Amount(d.Reserve)
 	granted, err := job.Calls.Reserve(ctx, team.CallPlan{
-		Turn: attemptTurn, Agent: job.Agent, Model: d.Model, Want: aside, Least: aside, Estimate: anyhow(aside),
+		Turn: attemptTurn, Agent: job.Agent, Model: d.Model, Want: aside, Least: aside, Estimate: estimate,
 	})
 	if err != nil {
 		return team.Outcome{}, err
 	}
-	got, err := s.attempt(ctx, d, job)
+	began := s.now()
+	got, err := s.attempt(ctx, d, job, call)
 	got.out.Usage = d.priced(got.out.Usage)
 	end := context.WithoutCancel(ctx) // what is paid for is booked whatever happens
 	var booking error
 	switch {
 	case !got.known:
-		booking = job.Calls.Abandon(end, attemptTurn, anyhow(granted), false)
+		if got.estimate == (team.Usage{}) && granted != (team.Amount{}) {
+			got.estimate = atMost(d.unreported(s.now().Sub(began)), granted)
+		}
+		booking = job.Calls.Unsettle(end, attemptTurn, got.out.Usage, d.priced(got.estimate))
 	case err != nil && got.out.Usage == team.Usage{}: // which is not what the next one costs
-		booking = job.Calls.Abandon(end, attemptTurn, team.Usage{}, true)
+		booking = job.Calls.Abandon(end, attemptTurn, team.Usage{})
 	default:
 		booking = job.Calls.Settle(end, attemptTurn, nil, got.out.Usage)
 	}
@@ -48,6 +62,41 @@ func (s *Set) booked(ctx context.Context, d Definition, job team.Job) (team.Outc
 
 // anyhow is an amount as a usage: nobody knows how it would divide up.
 func anyhow(a team.Amount) team.Usage { return team.Usage{OutputTokens: a.Tokens, CostUSD: a.USD} }
+
+// What a program that says nothing of its usage counts for until a person settles it:
+// a prompt, and what an agent reads and writes in a second of work.
+const (
+	unreportedPrompt = 4000
+	unreportedRead   = 500
+	unreportedWrite  = 50
+	// unknownTime stands for the time that an attempt has worked whose worker was
+	// lost.
+	unknownTime = time.Minute
+)
+
+// usualPrices are used in such estimates for an agent that has no prices.
+var usualPrices = team.Prices{Input: 3_000_000_000, Output: 15_000_000_000}
+
+// unreported estimates what a program has used in a time.
+func (d Definition) unreported(worked time.Duration) team.Usage {
+	seconds := int64(worked / time.Second)
+	u := d.priced(team.Usage{InputTokens: unreportedPrompt + unreportedRead*seconds, OutputTokens: unreportedWrite * (seconds + 1)})
+	if d.Prices == nil {
+		u.CostUSD = usualPrices.Cost(u)
+	}
+	return u
+}
+
+// atMost cuts an estimate to what was set aside. Money is estimated only where it is
+// limited; so many tokens are worth knowing in any case.
+func atMost(u team.Usage, granted team.Amount) team.Usage {
+	if granted.Tokens > 0 && u.Tokens() > granted.Tokens {
+		u.OutputTokens = min(u.OutputTokens, granted.Tokens)
+		u.InputTokens = granted.Tokens - u.OutputTokens
+	}
+	u.CostUSD = min(u.CostUSD, granted.USD)
+	return u
+}
 
 // Unpriced tells whether nobody can say what the agent's tokens cost: neither its
 // prices nor, as other programs may, the agent itself.

@@ -13,11 +13,14 @@ import (
 
 // ledger is a team.Calls that notes what it is told.
 type ledger struct {
-	mu        sync.Mutex
-	reserved  []team.CallPlan
-	settled   []team.Usage
-	abandoned []team.Usage
-	spending  []team.Usage
+	mu       sync.Mutex
+	reserved []team.CallPlan
+	settled  []team.Usage
+	// abandoned are the estimates of what is not known, known what is besides.
+	abandoned, known []team.Usage
+	spending         []team.Usage
+	// estimates are those that came with reports.
+	estimates []team.Usage
 	// refuse is how Reserve fails, broke how Settle and Abandon do; cap is where
 	// Spending does.
 	refuse, broke error
@@ -46,18 +49,31 @@ func (l *ledger) Settle(ctx context.Context, turn int, _ []byte, used team.Usage
 	return l.broke
 }
 
-func (l *ledger) Abandon(ctx context.Context, turn int, used team.Usage, known bool) error {
+func (l *ledger) Abandon(ctx context.Context, turn int, used team.Usage) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if turn != 0 || known && used != (team.Usage{}) || ctx.Err() != nil {
+	if turn != 0 || used != (team.Usage{}) || ctx.Err() != nil {
 		return errors.New("abandoned in a way that books nothing")
 	}
-	if known { // it came to nothing
-		l.settled = append(l.settled, used)
-		return l.broke
-	}
-	l.abandoned = append(l.abandoned, used)
+	l.settled = append(l.settled, used) // it came to nothing
 	return l.broke
+}
+
+func (l *ledger) Unsettle(ctx context.Context, turn int, used, estimate team.Usage) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if turn != 0 || ctx.Err() != nil {
+		return errors.New("unsettled in a way that books nothing")
+	}
+	l.abandoned, l.known = append(l.abandoned, estimate), append(l.known, used)
+	return l.broke
+}
+
+func (l *ledger) Report(used, estimate team.Usage) error {
+	l.mu.Lock()
+	l.estimates = append(l.estimates, estimate)
+	l.mu.Unlock()
+	return l.Spending(used)
 }
 
 func (l *ledger) Spending(used team.Usage) error {
@@ -90,29 +106,29 @@ func TestAttemptsAreBooked(t *testing.T) {
 	for _, c := range []struct {
 		name, shell string
 		settled     []team.Usage
-		abandoned   []team.Usage
+		abandoned   int
 	}{
 		{
 			"what it says it used, at the definition's prices", `echo '{"usage":{"input_tokens":1000,"output_tokens":100}}' > $MAESTRO_RESULT`,
 			[]team.Usage{{InputTokens: 1000, OutputTokens: 100, CostUSD: 4_500_000}},
-			nil,
+			0,
 		},
 		{
 			"the cost that it says itself", `echo '{"usage":{"input_tokens":1000,"cost_usd":1}}' > $MAESTRO_RESULT`,
 			[]team.Usage{{InputTokens: 1000, CostUSD: 1_000_000_000}},
-			nil,
+			0,
 		},
 		{
 			"a failed attempt, too", `echo '{"usage":{"input_tokens":1000}}' > $MAESTRO_RESULT; exit 3`,
 			[]team.Usage{{InputTokens: 1000, CostUSD: 3_000_000}},
-			nil,
+			0,
 		},
-		{"an attempt that used nothing", `true`, []team.Usage{{}}, nil},
-		{"an attempt that was cut off, and said nothing", `kill -9 $$`, nil, []team.Usage{estimate}},
+		{"an attempt that used nothing", `true`, []team.Usage{{}}, 0},
+		{"an attempt that was cut off, and said nothing", `kill -9 $$`, nil, 1},
 		{
 			"an attempt that was cut off, and said something", `echo '{"usage":{"input_tokens":1000}}' > $MAESTRO_RESULT; kill -9 $$`,
 			[]team.Usage{{InputTokens: 1000, CostUSD: 3_000_000}},
-			nil,
+			0,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -126,7 +142,12 @@ func TestAttemptsAreBooked(t *testing.T) {
 				Estimate: estimate,
 			}}, calls.reserved)
 			require.Equal(t, c.settled, calls.settled)
-			require.Equal(t, c.abandoned, calls.abandoned)
+			require.Len(t, calls.abandoned, c.abandoned)
+			for _, u := range calls.abandoned { // of less than a minute of work
+				require.Positive(t, u.CostUSD)
+				require.Less(t, u.CostUSD, team.USD(200_000_000), "what was set aside is no estimate")
+				require.LessOrEqual(t, u.Tokens(), int64(500))
+			}
 			if len(c.settled) > 0 {
 				require.Equal(t, c.settled[0], out.Usage)
 			}
@@ -157,6 +178,19 @@ func TestCancelledAttemptIsBooked(t *testing.T) {
 	require.Empty(t, calls.settled)
 }
 
+func TestCancelledAttemptThatExitsCountsForWhatItSaid(t *testing.T) {
+	t.Parallel()
+	b, calls := newBench(t), &ledger{}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	job, stop := b.job(), errors.New("the session was cancelled")
+	job.Calls = calls
+	job.Progress = func(string) { cancel(stop) }
+	_, err := b.paid("trap 'exit 0' TERM; echo begun >&2; while :; do sleep 0.02; done").Run(ctx, job)
+	require.ErrorIs(t, err, stop)
+	require.Empty(t, calls.abandoned)
+	require.Equal(t, []team.Usage{{}}, calls.settled)
+}
+
 func TestBookingThatFailsFailsTheAttempt(t *testing.T) {
 	t.Parallel()
 	for script, want := range map[string]team.Category{"true": team.ResourceError, "exit 1": team.Unknown} {
@@ -176,16 +210,19 @@ func TestAgentWithoutReserveSetsNothingAside(t *testing.T) {
 	job.Calls = calls
 	_, err := b.played("turns: [{usage: {input_tokens: 5}}]").Run(t.Context(), job)
 	require.NoError(t, err)
-	require.Equal(t, []team.CallPlan{{Agent: "x"}}, calls.reserved)
+	require.Len(t, calls.reserved, 1)
+	require.Zero(t, calls.reserved[0].Want)
+	require.NotZero(t, calls.reserved[0].Estimate, "it counts for something if its worker dies")
 	require.Equal(t, []team.Usage{{InputTokens: 5}}, calls.settled)
 }
 
-func TestGuessOfTheLedgerStaysUnsettled(t *testing.T) {
+func TestEstimateOfWhatNobodyKnowsStaysWithinWhatWasSetAside(t *testing.T) {
 	t.Parallel()
 	b, calls := newBench(t), &ledger{guess: team.Amount{Tokens: 70, USD: 5}}
 	job := b.job()
 	job.Calls = calls
 	_, err := b.shell("kill -9 $$").Run(t.Context(), job)
 	require.Error(t, err)
-	require.Equal(t, []team.Usage{{OutputTokens: 70, CostUSD: 5}}, calls.abandoned)
+	require.Len(t, calls.abandoned, 1)
+	require.Equal(t, team.Amount{Tokens: 70, USD: 5}, calls.abandoned[0].Amount())
 }

@@ -3,19 +3,24 @@ package agent
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"sync"
-	"unicode"
-	"unicode/utf8"
+	"syscall"
+	"time"
 
+	"github.com/maestro-hive/maestro/internal/safetext"
+	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
 const (
 	// logHead and logTail are how much of a long log is kept at either end.
-	logHead = 256 << 10
-	logTail = 768 << 10
+	logHead = 512 << 10
+	logTail = 1536 << 10
+	// maxSaid bounds the file that takes the log as it grows.
+	maxSaid = 64 << 20
 	// maxLine is where a line without an end is broken.
 	maxLine = 8 << 10
 	// tailBytes is how much of a stream's end is kept as evidence. It is more
@@ -26,8 +31,8 @@ const (
 // capture collects what a process prints: everything, masked and bounded, as a
 // log, the ends of its streams as evidence, and each line for progress.
 type capture struct {
-	masker *masker
-	limit  int64
+	secrets *secrets.Set
+	limit   int64
 	// active gets a token whenever something was printed, full one when more
 	// was printed than is allowed.
 	active, full chan struct{}
@@ -37,13 +42,15 @@ type capture struct {
 	total int64
 	log   ends
 	said  *os.File // takes what the log takes, at once; nil: nothing does
-	tail  ends     // the end of both streams together
+	// saidLeft is how many bytes said may still take.
+	saidLeft int
+	tail     ends // the end of both streams together
 }
 
 // stream is one of the two streams of a process.
 type stream struct {
 	capture *capture
-	masked  maskedStream
+	masked  secrets.Stream
 	line    []byte
 	tail    ends
 	// last is the last line that was not blank.
@@ -56,15 +63,15 @@ type stream struct {
 	events *eventLines
 }
 
-func newCapture(m *masker, limit int64) *capture {
+func newCapture(set *secrets.Set, limit int64) *capture {
 	c := &capture{
-		masker: m, limit: limit,
+		secrets: set, limit: limit,
 		active: make(chan struct{}, 1), full: make(chan struct{}, 1),
 		log:  ends{head: logHead, tail: logTail},
 		tail: ends{tail: tailBytes},
 	}
-	c.out = &stream{capture: c, masked: maskedStream{masker: m}, tail: ends{tail: tailBytes}}
-	c.err = &stream{capture: c, masked: maskedStream{masker: m}, tail: ends{tail: tailBytes}}
+	c.out = &stream{capture: c, masked: set.Stream(), tail: ends{tail: tailBytes}}
+	c.err = &stream{capture: c, masked: set.Stream(), tail: ends{tail: tailBytes}}
 	return c
 }
 
@@ -73,11 +80,11 @@ func newCapture(m *masker, limit int64) *capture {
 func (s *stream) Write(data []byte) (int, error) {
 	if s.events != nil {
 		nudge(s.capture.active)
-		s.events.add(s.masked.next(data))
+		s.events.add(s.masked.Next(data))
 		return len(data), nil
 	}
 	s.capture.mu.Lock()
-	s.add(s.masked.next(s.within(data)))
+	s.add(s.masked.Next(s.within(data)))
 	s.capture.mu.Unlock()
 	nudge(s.capture.active)
 	return len(data), nil
@@ -85,10 +92,18 @@ func (s *stream) Write(data []byte) (int, error) {
 
 // say adds a text to the log and the evidence, as if the process had printed it.
 func (s *stream) say(text string) {
-	text = s.capture.masker.mask(plainText(text)) + "\n"
+	text = s.capture.secrets.Mask(safetext.Block(text)) + "\n"
 	s.capture.mu.Lock()
 	defer s.capture.mu.Unlock()
 	s.add(s.within([]byte(text)))
+}
+
+// saying is a stream that is written by [stream.say].
+type saying struct{ *stream }
+
+func (s saying) Write(text []byte) (int, error) {
+	s.say(strings.TrimSuffix(string(text), "\n"))
+	return len(text), nil
 }
 
 // within counts what is printed and returns what of it is within the limit.
@@ -106,12 +121,12 @@ func (s *stream) within(data []byte) []byte {
 // Close takes the stream's end.
 func (s *stream) Close() error {
 	if s.events != nil {
-		s.events.add(s.masked.end())
+		s.events.add(s.masked.End())
 		s.events.end()
 	}
 	s.capture.mu.Lock()
 	defer s.capture.mu.Unlock()
-	s.add(s.masked.end())
+	s.add(s.masked.End())
 	if len(s.line) > 0 {
 		s.line = append(s.line, '\n')
 		s.endLine()
@@ -140,18 +155,16 @@ func (s *stream) add(text []byte) {
 }
 
 func (s *stream) endLine() {
-	s.capture.keep(s.line)
-	s.capture.tail.add(s.line)
-	s.tail.add(s.line)
-	// A carriage return inside a line means that it was overwritten, as
-	// progress bars do; what counts is what stood there last.
-	text := strings.TrimRight(string(s.line), "\r\n")
-	if i := strings.LastIndexByte(text, '\r'); i >= 0 {
-		text = text[i+1:]
-	}
-	s.line = s.line[:0]
 	// Masked again: without its escape sequences it may spell a secret.
-	text = s.capture.masker.mask(strings.TrimSpace(plainText(text)))
+	line := s.capture.secrets.Mask(safetext.Block(string(s.line)))
+	s.line = s.line[:0]
+	s.capture.keep([]byte(line))
+	s.capture.tail.add([]byte(line))
+	s.tail.add([]byte(line))
+	// What a carriage return overwrote, as progress bars do, is lines of its own
+	// by now; what counts is what stood there last.
+	text := strings.TrimSpace(line)
+	text = text[strings.LastIndexByte(text, '\n')+1:]
 	if text == "" {
 		return
 	}
@@ -174,24 +187,39 @@ func (c *capture) keep(lines []byte) {
 	if c.said == nil {
 		return
 	}
-	if _, err := c.said.Write(lines); err != nil { // who follows it has the log in the end
+	if c.saidLeft -= len(lines); c.saidLeft < 0 {
+		lines = []byte("maestro: there is too much to follow it; the transcript has the end of it once the attempt is over\n")
+	}
+	if _, err := c.said.Write(lines); err != nil || c.saidLeft < 0 { // who follows it has the log in the end
 		_ = c.said.Close()
 		c.said = nil
 	}
 }
 
-// sayInto has a new file take what the log takes, until it is ended. That it cannot
-// be made is no reason not to work.
-func (c *capture) sayInto(path string) (end func()) {
+// sayInto has a file take what the log takes, until it is ended: a new one or, if an
+// earlier execution has begun the attempt at some time, the one that it has written. What
+// it said is in the log then, too. That the file cannot be had is no reason not to work.
+func (c *capture) sayInto(path string, begun time.Time) (end func()) {
 	if path == "" {
 		return func() {}
 	}
-	_ = os.Remove(path)
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	said := c.recall(path, begun)
+	mode := os.O_WRONLY | os.O_APPEND | syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+	if len(said) == 0 {
+		_ = os.Remove(path)
+		mode |= os.O_CREATE | os.O_EXCL
+	}
+	f, err := os.OpenFile(path, mode, 0o600)
 	if err != nil {
 		return func() {}
 	}
-	c.said = f
+	c.said, c.saidLeft = f, max(maxSaid-len(said), 0)
+	if len(said) > 0 {
+		if said[len(said)-1] != '\n' { // it was cut off in a line
+			c.keep([]byte{'\n'})
+		}
+		c.note("the attempt was cut off here, and goes on")
+	}
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -200,6 +228,29 @@ func (c *capture) sayInto(path string) (end func()) {
 			c.said = nil
 		}
 	}
+}
+
+// recall adds to the log, and returns, what an earlier execution of the attempt, which
+// has begun at some time, has written to a file. The agent may have put anything there.
+func (c *capture) recall(path string, begun time.Time) []byte {
+	if begun.IsZero() {
+		return nil
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil
+	}
+	defer f.Close() //nolint:errcheck // only read
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() || info.Size() > 2*maxSaid || info.ModTime().Before(begun) {
+		return nil // it is of an earlier attempt, or not ours
+	}
+	data, err := io.ReadAll(io.LimitReader(f, 2*maxSaid))
+	if err != nil {
+		return nil
+	}
+	c.log.add([]byte(c.secrets.Mask(safetext.Block(string(data)))))
+	return data
 }
 
 // transcript returns the log.
@@ -213,8 +264,8 @@ func (c *capture) transcript() []byte {
 func (c *capture) evidence(of *ends) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	text := strings.TrimSpace(plainText(string(of.bytes())))
-	return team.Tail(c.masker.mask(text), team.MaxOutput)
+	text := strings.TrimSpace(safetext.Block(string(of.bytes())))
+	return team.Tail(c.secrets.Mask(text), team.MaxOutput)
 }
 
 // lastLine returns the last line that the stream printed.
@@ -266,66 +317,3 @@ func (e *ends) bytes() []byte {
 	}
 	return append(out, last...)
 }
-
-// plainText removes escape sequences and every control character besides line
-// ends and tabs, and replaces what is not UTF-8.
-func plainText(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); {
-		if s[i] == 0x1b {
-			i += escapeLength(s[i:])
-			continue
-		}
-		r, size := utf8.DecodeRuneInString(s[i:])
-		i += size
-		switch {
-		case r == '\n' || r == '\t':
-			b.WriteRune(r)
-		case unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r):
-		default:
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
-// escapeLength is the length of the escape sequence that s begins with.
-func escapeLength(s string) int {
-	if len(s) < 2 {
-		return len(s)
-	}
-	switch s[1] {
-	case '[': // CSI: parameters, then a final byte
-		for i := 2; i < len(s); i++ {
-			if s[i] >= 0x40 && s[i] <= 0x7e {
-				return i + 1
-			}
-			if s[i] < 0x20 || s[i] > 0x7e {
-				return i
-			}
-		}
-		return len(s)
-	case ']', 'P', 'X', '^', '_': // a string that BEL or ST ends
-		for i := 2; i < len(s); i++ {
-			switch {
-			case s[i] == 0x07:
-				return i + 1
-			case s[i] == 0x1b && i+1 < len(s) && s[i+1] == '\\':
-				return i + 2
-			case s[i] == '\n':
-				return i
-			}
-		}
-		return len(s)
-	default: // intermediate bytes, as where a character set is chosen, then one
-		for i := 1; i < len(s); i++ {
-			if s[i] < 0x20 || s[i] > 0x2f {
-				return i + 1
-			}
-		}
-		return len(s)
-	}
-}
-
-// oneLine makes a text one line without control characters.
-func oneLine(s string) string { return strings.Join(strings.Fields(plainText(s)), " ") }

@@ -10,37 +10,20 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
 func TestSecretsAreMaskedAcrossPieces(t *testing.T) {
 	t.Parallel()
 	for cut := range len(secret) + 1 {
-		c := newCapture(newMasker([]string{secret}), 1<<20)
+		c := newCapture(secrets.New([]string{secret}), 1<<20)
 		for _, piece := range []string{"before " + secret[:cut], secret[cut:] + " after\n"} {
 			_, err := c.out.Write([]byte(piece))
 			require.NoError(t, err)
 		}
 		require.NoError(t, c.out.Close())
 		require.Equal(t, "before *** after\n", string(c.transcript()))
-	}
-}
-
-func TestMask(t *testing.T) {
-	t.Parallel()
-	m := newMasker([]string{"short", "", "longsecret", "longsecret-and-more", "two\nlines\"quoted"})
-	require.Equal(t, []string{"longsecret", "longsecret-and-more", "two\nlines\"quoted"}, m.values)
-	for in, want := range map[string]string{
-		"short stays":                   "short stays",
-		"longsecret":                    "***",
-		"longsecret-and-more":           "***",
-		"longsecret-and-mor":            "***-and-mor",
-		"xlongsecretlongsecretx":        "x******x",
-		"longsecre":                     "longsecre",
-		"two\nlines\"quoted":            "***",
-		`{"text":"two\nlines\"quoted"}`: `{"text":"***"}`,
-	} {
-		require.Equal(t, want, m.mask(in))
 	}
 }
 
@@ -60,7 +43,7 @@ func TestSecretsAreFoundByName(t *testing.T) {
 
 func TestLongLogKeepsItsEnds(t *testing.T) {
 	t.Parallel()
-	c := newCapture(newMasker(nil), 1<<30)
+	c := newCapture(secrets.New(nil), 1<<30)
 	for i := range 200_000 {
 		fmt.Fprintf(c.out, "line %d\n", i)
 	}
@@ -76,7 +59,7 @@ func TestLongLogKeepsItsEnds(t *testing.T) {
 
 func TestStreamsDoNotCutEachOthersLines(t *testing.T) {
 	t.Parallel()
-	c := newCapture(newMasker(nil), 1<<20)
+	c := newCapture(secrets.New(nil), 1<<20)
 	for range 3 {
 		_, _ = c.out.Write([]byte("out "))
 		_, _ = c.err.Write([]byte("err "))
@@ -88,34 +71,13 @@ func TestStreamsDoNotCutEachOthersLines(t *testing.T) {
 
 func TestOutputPastTheLimitIsDropped(t *testing.T) {
 	t.Parallel()
-	c := newCapture(newMasker(nil), 10)
+	c := newCapture(secrets.New(nil), 10)
 	_, _ = c.out.Write([]byte("1234567\n"))
 	require.Empty(t, c.full)
 	_, _ = c.out.Write([]byte("abcdefgh\n"))
 	require.Len(t, c.full, 1)
 	require.NoError(t, c.out.Close())
 	require.Equal(t, "1234567\nab\n", string(c.transcript()))
-}
-
-func TestPlainText(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]string{
-		"\x1b[1;31mred\x1b[0m":                     "red",
-		"\x1b]0;title\x07text":                     "text",
-		"\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\": "link",
-		"a\x00b\x07c\td\n":                         "abc\td\n",
-		"\x1b":                                     "",
-		"\x1b[":                                    "",
-		"\x1b[31":                                  "",
-		"\x1b(Bx":                                  "x",
-		"\xff\xfe":                                 "\uFFFD\uFFFD",
-		"safe\u202egnp.exe":                        "safegnp.exe",
-		"\u009b31mx":                               "31mx",
-		"größe":                                    "größe",
-	} {
-		require.Equal(t, want, plainText(in), "%q", in)
-	}
-	require.Equal(t, "a b c", oneLine(" a\n\tb \x1b[0m c\r\n"))
 }
 
 func TestProgressIsReadable(t *testing.T) {

@@ -3,12 +3,15 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"syscall"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -22,8 +25,10 @@ type task struct {
 // ran is how an attempt went.
 type ran struct {
 	out team.Outcome
-	// known: the outcome's usage is all that the attempt has cost.
-	known bool
+	// known: the outcome's usage is all that the attempt has cost. If it is not,
+	// estimate is what it costs besides; zero: nobody knows.
+	known    bool
+	estimate team.Usage
 }
 
 // command is the task of a program that reads the brief as it is.
@@ -48,6 +53,8 @@ type stage struct {
 	env     []string
 	box     *resultBox
 	timeout time.Duration
+	// call is what a preset's program uses.
+	call *programCall
 }
 
 // stage prepares the directories, the environment, the place for the result
@@ -61,6 +68,11 @@ func (s *Set) stage(ctx context.Context, d Definition, job team.Job) (*stage, te
 	env, err := s.environment(p, d.Env, d.Caches)
 	if err != nil {
 		return nil, team.Outcome{}, broken(subject, err)
+	}
+	if !job.Continues { // what an earlier attempt has left in TMPDIR
+		if err := errors.Join(removeAll(p.tmp), os.Mkdir(p.tmp, 0o700)); err != nil {
+			return nil, team.Outcome{}, broken(subject, err)
+		}
 	}
 	if err := s.launcher.user.give(p.dir, p.home, p.tmp); err != nil {
 		return nil, team.Outcome{}, broken(subject, err)
@@ -87,7 +99,7 @@ func (s *Set) stage(ctx context.Context, d Definition, job team.Job) (*stage, te
 }
 
 // attempt runs an agent that is a program, and reads its end.
-func (s *Set) attempt(ctx context.Context, d Definition, job team.Job) (ran, error) {
+func (s *Set) attempt(ctx context.Context, d Definition, job team.Job, call *programCall) (ran, error) {
 	var t task
 	var err error
 	switch {
@@ -105,12 +117,13 @@ func (s *Set) attempt(ctx context.Context, d Definition, job team.Job) (ran, err
 	}
 	defer st.box.close()
 	if d.Preset != "" {
+		st.call = call
 		return s.program(ctx, d, job, st)
 	}
 	e := s.launcher.run(ctx, process{
 		argv: t.argv, dir: st.place.dir, env: st.env, stdin: t.stdin,
 		timeout: st.timeout, idle: d.IdleTimeout.Std(), lock: job.Lock,
-		progress: newProgress(job.Progress), said: job.Said,
+		progress: newProgress(job.Progress), said: job.Said, begun: job.Begun,
 	})
 	return s.judge("agent "+job.Agent, e, st.box)
 }
@@ -132,7 +145,7 @@ func (s *Set) judge(subject string, e ending, box *resultBox) (ran, error) {
 		failure = s.reported(subject, r.Error, e)
 	}
 	out, err := s.outcome(subject, e, r, wrong, failure)
-	return ran{out: out, known: r.Usage != (team.Usage{}) || e.own() && e.Signal == 0}, err
+	return ran{out: out, known: r.Usage != (team.Usage{}) || e.hasExited()}, err
 }
 
 // outcome makes an attempt's outcome of what an agent left. wrong says why its
@@ -150,7 +163,7 @@ func (s *Set) outcome(subject string, e ending, r result, wrong error, failure *
 	if failure == nil {
 		failure = s.refuseSecrets(subject, r.Decisions)
 	}
-	out := team.Outcome{Usage: r.Usage, Summary: team.Shorten(s.Mask(plainText(r.Summary)), team.MaxSummary)}
+	out := team.Outcome{Usage: r.Usage, Summary: team.Shorten(s.Mask(safetext.Block(r.Summary)), team.MaxSummary)}
 	if failure == nil {
 		out.Decisions = r.Decisions
 		if r.SendsBack != nil {
@@ -194,6 +207,8 @@ func (s *Set) endedBadly(subject string, e ending) *team.Failure {
 		return &team.Failure{Category: c, Message: s.message("%s: %s", subject, fmt.Sprintf(format, args...))}
 	}
 	switch {
+	case e.broken != nil && e.ran:
+		return fail(team.Unknown, "%v", e.broken)
 	case e.broken != nil:
 		return fail(team.ResourceError, "%v", e.broken)
 	case e.cancelled != nil:
@@ -201,9 +216,11 @@ func (s *Set) endedBadly(subject string, e ending) *team.Failure {
 	case e.stopped != nil:
 		return &team.Failure{Category: e.stopped.Category, Message: s.message("%s %s", subject, e.stopped.Message)}
 	case e.StartError != "":
-		return fail(team.ResourceError, "cannot %s", e.StartError)
+		f := fail(team.ResourceError, "cannot %s", e.StartError)
+		f.Final = !e.Scarce // a program that is missing is a person's to mend
+		return f
 	case e.Swarm != 0:
-		return fail(team.ResourceError, "stopped, because it was running %d threads at once; at most %d are allowed", e.Swarm, s.launcher.maxThreads)
+		return fail(team.Unknown, "stopped, because it was running %d threads at once; at most %d are allowed", e.Swarm, s.launcher.maxThreads)
 	case e.Signal != 0:
 		return fail(team.Unknown, "killed by signal %d (%s)%s", e.Signal, syscall.Signal(e.Signal), colon(e.err.lastLine()))
 	case e.Exit != 0:
@@ -224,8 +241,10 @@ func (s *Set) reported(subject string, r *resultError, e ending) *team.Failure {
 	f := &team.Failure{
 		Category: team.Category(or(string(r.Category), string(team.Unknown))),
 		Message:  s.message("%s: %s", subject, or(r.Message, "it reported a failure and did not say which")),
-		Output:   team.Tail(s.Mask(plainText(r.Output)), team.MaxOutput),
+		Output:   team.Tail(s.Mask(safetext.Block(r.Output)), team.MaxOutput),
 		Final:    r.Retryable != nil && !*r.Retryable,
+
+		RetryAfter: max(r.RetryAfter, 0),
 	}
 	if f.Output == "" {
 		f.Output = e.said()
@@ -237,7 +256,7 @@ func (s *Set) reported(subject string, r *resultError, e ending) *team.Failure {
 // histories, and masked they would be wrong.
 func (s *Set) refuseSecrets(subject string, decisions map[string]string) *team.Failure {
 	for _, name := range slices.Sorted(maps.Keys(decisions)) {
-		if s.masker.holds(name) || s.masker.holds(decisions[name]) {
+		if s.secrets.In(name) || s.secrets.In(decisions[name]) {
 			return &team.Failure{
 				Category: team.InvalidOutput,
 				Message:  s.message("%s: the decision %q holds a secret of the worker; decide without it", subject, name),
@@ -251,12 +270,13 @@ func (s *Set) refuseSecrets(subject string, decisions map[string]string) *team.F
 func (s *Set) maskedReasons(reasons []string) []string {
 	out := make([]string, len(reasons))
 	for i, reason := range reasons {
-		out[i] = s.Mask(plainText(reason))
+		out[i] = s.Mask(safetext.Block(reason))
 	}
 	return out
 }
 
 // message makes a failure's message: one masked line of bounded length.
 func (s *Set) message(format string, args ...any) string {
-	return team.Shorten(s.Mask(oneLine(fmt.Sprintf(format, args...))), team.MaxMessage)
+	// Masked first, because a secret may have more than one space in a row.
+	return team.Shorten(s.Mask(safetext.Line(s.Mask(fmt.Sprintf(format, args...)))), team.MaxMessage)
 }

@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -101,6 +103,56 @@ func TestWhatIsPrintedCanBeFollowed(t *testing.T) {
 	require.NoError(t, err, "who cannot be followed works all the same")
 }
 
+// TestTranscriptOfAResumedAttempt cuts an attempt off twice: its transcript has what each
+// execution said, whose preset it is or none, and none of the attempt before.
+func TestTranscriptOfAResumedAttempt(t *testing.T) {
+	t.Parallel()
+	for _, preset := range []string{"", presetClaude} {
+		t.Run(preset, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			job := b.job()
+			job.Said = filepath.Join(t.TempDir(), "said.log")
+			job.Continues = true
+			run := func(say, ends string) (team.Outcome, error) {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				job.Progress = func(line string) {
+					if line == say && ends != "" {
+						cancel(errors.New("the worker stops"))
+					}
+				}
+				if preset == "" {
+					return b.shell("echo "+say+" >&2;"+ends).Run(ctx, job)
+				}
+				return b.standIn(preset, says(claudeBegins, `{"type":"assistant","message":{"id":"m","content":[{"type":"text","text":"`+say+`"}]}}`)+ends+says(claudeEnds)).Run(ctx, job)
+			}
+			_, err := run("before", "")
+			require.NoError(t, err)
+			begun := time.Now()
+			later := begun.Add(-time.Hour)
+			require.NoError(t, os.Chtimes(job.Said, later, later))
+			job.Begun = begun
+			_, err = run("one", "exec sleep 100;")
+			require.Error(t, err)
+			f, err := os.OpenFile(job.Said, os.O_WRONLY|os.O_APPEND, 0)
+			require.NoError(t, err)
+			_, err = f.WriteString("torn " + secret)
+			require.NoError(t, errors.Join(err, f.Close()))
+			_, err = run("two", "exec sleep 100;")
+			require.Error(t, err)
+			out, err := run("three", "")
+			require.NoError(t, err)
+			require.Regexp(t, `(?s)^one\n.*torn \*\*\*\n.*goes on\n.*two\n.*goes on\n.*three\n`, string(out.Log))
+			require.NotContains(t, string(out.Log), "before")
+			require.Equal(t, 1, strings.Count(string(out.Log), "one\n"))
+			said, err := os.ReadFile(job.Said)
+			require.NoError(t, err)
+			require.Equal(t, strings.ReplaceAll(string(said), secret, "***"), string(out.Log), "who follows it reads on")
+		})
+	}
+}
+
 func TestCommandIsToldOfNotesAndWhetherItMaySendWorkBack(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -193,6 +245,19 @@ func TestEmptyOrAbsentResultIsSuccess(t *testing.T) {
 	}
 }
 
+func TestAgentsTmpIsEmpty(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s := b.shell(`ls -A $TMPDIR > left.txt; ls -A $HOME >> left.txt; mkdir -p $TMPDIR/d/e && chmod 0 $TMPDIR/d; touch $HOME/kept`)
+	for _, want := range []string{"", "kept\n"} {
+		_, err := s.Run(t.Context(), b.job())
+		require.NoError(t, err)
+		left, err := os.ReadFile(b.path("left.txt"))
+		require.NoError(t, err)
+		require.Equal(t, want, string(left))
+	}
+}
+
 func TestAgentNeedNotReadItsBrief(t *testing.T) {
 	t.Parallel()
 	for _, script := range []string{"exec true", "exec <&-; sleep 0.05", "head -c 10 > head", "cat > all; test $(wc -c < all) -gt 1000000"} {
@@ -219,6 +284,7 @@ func TestAgentThatCannotStart(t *testing.T) {
 		_, err := s.Run(t.Context(), b.job())
 		f := failure(t, err)
 		require.Equal(t, team.ResourceError, f.Category, program)
+		require.True(t, f.Final, "waiting does not bring it")
 		require.Contains(t, f.Message, want)
 	}
 }
@@ -364,4 +430,12 @@ func TestCheckTimeoutIsNoTestFailure(t *testing.T) {
 	require.NotContains(t, string(out.Log), secret)
 	_, err = s.Check(t.Context(), b.checkJob("gone"))
 	require.Equal(t, team.ResourceError, failure(t, err).Category)
+}
+
+// TestResultNamesTheWaitThatAProviderAskedFor, for whoever waits it out.
+func TestResultNamesTheWaitThatAProviderAskedFor(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	_, err := b.shell(`echo '{"error":{"category":"rate_limited","message":"slow down","retry_after":"90s"}}' > $MAESTRO_RESULT`).Run(t.Context(), b.job())
+	require.Equal(t, team.Duration(90*time.Second), failure(t, err).RetryAfter)
 }

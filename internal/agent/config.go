@@ -160,6 +160,13 @@ type Limits struct {
 	Files int `json:"files,omitempty" yaml:"files,omitempty"`
 	// FileBytes is how large a file in a tree may be.
 	FileBytes ByteSize `json:"file_bytes,omitempty" yaml:"file_bytes,omitempty"`
+	// TreeBytes is how large all files of a tree may be together. A tree may always be as
+	// large as the one that an attempt starts from.
+	TreeBytes ByteSize `json:"tree_bytes,omitempty" yaml:"tree_bytes,omitempty"`
+	// DiskBytes is how much of what an attempt has written may be on disk at once: in its
+	// tree, ignored files too, in HOME and in TMPDIR. Past it, it is stopped. The default
+	// is five times tree_bytes.
+	DiskBytes ByteSize `json:"disk_bytes,omitempty" yaml:"disk_bytes,omitempty"`
 	// OutputBytes is how much an attempt may print; past it, it is stopped.
 	OutputBytes ByteSize `json:"output_bytes,omitempty" yaml:"output_bytes,omitempty"`
 	// LostWorkers is how many workers in a row an assignment may take down without
@@ -172,8 +179,7 @@ type Limits struct {
 type Retention struct {
 	// Keep is how many checkpoints of each closed session stay, the newest.
 	Keep int `json:"keep,omitempty" yaml:"keep,omitempty"`
-	// OlderThan is the age up to which checkpoints stay, and the directories that closed
-	// sessions worked in.
+	// OlderThan is the age up to which checkpoints stay.
 	OlderThan team.Duration `json:"older_than,omitempty" yaml:"older_than,omitempty"`
 }
 
@@ -187,8 +193,12 @@ const (
 	DefaultModelConcurrency    = 8
 	DefaultFiles               = 200_000
 	DefaultFileBytes           = 100 * megabyte
+	DefaultTreeBytes           = 2000 * megabyte
 	DefaultOutputBytes         = 10 * megabyte
 	DefaultLostWorkers         = 5
+	// diskPerTree is how much more than its tree an attempt may have on disk: builds leave
+	// several times of what is kept.
+	diskPerTree = 5
 	// defaultClaudeTurns is far more than work takes that goes somewhere.
 	defaultClaudeTurns = 200
 )
@@ -208,6 +218,8 @@ func (c Config) WithDefaults() Config {
 	c.Checks = checks
 	setDefault(&c.Limits.Files, DefaultFiles)
 	setDefault(&c.Limits.FileBytes, DefaultFileBytes)
+	setDefault(&c.Limits.TreeBytes, DefaultTreeBytes)
+	setDefault(&c.Limits.DiskBytes, diskPerTree*c.Limits.TreeBytes)
 	setDefault(&c.Limits.OutputBytes, DefaultOutputBytes)
 	setDefault(&c.Limits.LostWorkers, DefaultLostWorkers)
 	c.Jira, c.Webhook = c.Jira.withDefaults(), c.Webhook.withDefaults()

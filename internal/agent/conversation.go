@@ -28,7 +28,7 @@ type conversation struct {
 	// Preset says whose it is, ID how the program calls it.
 	Preset string `json:"preset"`
 	ID     string `json:"id"`
-	// Booked is what earlier runs have booked of it, for programs that tell a
+	// Booked is what it had cost at the end of earlier runs, for programs that tell a
 	// conversation's usage and not a run's.
 	Booked team.Usage `json:"booked"`
 }
@@ -55,13 +55,7 @@ func conversationPath(home string) string { return filepath.Join(filepath.Dir(ho
 // readConversation returns the preset's conversation in a HOME. A file that is
 // not what Maestro writes is none.
 func readConversation(home, preset string) (c conversation, ok bool) {
-	f, err := os.OpenFile(conversationPath(home), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
-	if err != nil {
-		return c, false
-	}
-	defer f.Close() //nolint:errcheck // only read
-	data, err := io.ReadAll(io.LimitReader(f, maxConversation))
-	if err != nil || json.Unmarshal(data, &c) != nil || c.Preset != preset ||
+	if !readNote(conversationPath(home), &c) || c.Preset != preset ||
 		!conversationID.MatchString(c.ID) || c.Booked.Validate() != nil {
 		return conversation{}, false
 	}
@@ -70,22 +64,41 @@ func readConversation(home, preset string) (c conversation, ok bool) {
 
 // write notes the conversation, whole or not at all.
 func (c conversation) write(home string) error {
-	data, err := json.Marshal(c)
-	if err != nil {
-		return fmt.Errorf("encode the conversation: %w", err)
-	}
-	f, err := os.CreateTemp(filepath.Dir(home), ConversationFile+".*") // 0600
-	if err != nil {
+	if err := writeNote(conversationPath(home), c); err != nil {
 		return fmt.Errorf("note the conversation: %w", err)
+	}
+	return nil
+}
+
+// writeNote writes a small document beside a HOME, whole or not at all.
+func writeNote(path string, doc any) error {
+	data, err := json.Marshal(doc)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // 0600
+	if err != nil {
+		return err
 	}
 	_, err = f.Write(append(data, '\n'))
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), conversationPath(home))
+		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
-		return fmt.Errorf("note the conversation: %w", errors.Join(err, os.Remove(f.Name())))
+		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return nil
+}
+
+// readNote reads such a document. A file that is not what Maestro writes is none.
+func readNote(path string, doc any) bool {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close() //nolint:errcheck // only read
+	data, err := io.ReadAll(io.LimitReader(f, maxConversation))
+	return err == nil && json.Unmarshal(data, doc) == nil
 }
 
 // forgetConversation removes what is noted of a HOME's conversation.

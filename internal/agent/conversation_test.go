@@ -154,7 +154,7 @@ func TestCodexBooksAFailedTurn(t *testing.T) {
 		"none":      {fails, team.Usage{}},
 		"a link":    {rollout + `mv $d/* $HOME/elsewhere; ln -s $HOME/elsewhere $d/rollout-2026-11-21T14-51-44-c1.jsonl;` + fails, team.Usage{}},
 		"a pipe":    {rollout + `rm $d/*; mkfifo $d/rollout-2026-11-21T14-51-44-c1.jsonl;` + fails, team.Usage{}},
-		"two":       {rollout + `cp $d/*.jsonl $d/rollout-2026-11-21T14-51-45-c1.jsonl;` + fails, team.Usage{}},
+		"a copy":    {rollout + `cp $d/*.jsonl $d/rollout-2026-11-21T14-51-45-c1.jsonl;` + fails, team.Usage{InputTokens: 30, OutputTokens: 5}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

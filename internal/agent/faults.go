@@ -20,6 +20,8 @@ const (
 	maxTimeout     = team.Duration(7 * 24 * time.Hour)
 	maxFiles       = 10_000_000
 	maxFileBytes   = 100 * gigabyte
+	maxTreeBytes   = 10_000 * gigabyte
+	maxDiskBytes   = 5 * maxTreeBytes
 	minOutputBytes = 4 * kilobyte
 	maxOutputBytes = gigabyte
 	maxLostWorkers = 100
@@ -205,6 +207,8 @@ func (v *validator) limits() {
 	v.number("$.limits.files", int64(l.Files), 1, maxFiles)
 	v.number("$.limits.lost_workers", int64(l.LostWorkers), 1, maxLostWorkers)
 	v.size("$.limits.file_bytes", l.FileBytes, 1, maxFileBytes)
+	v.size("$.limits.tree_bytes", l.TreeBytes, 1, maxTreeBytes)
+	v.size("$.limits.disk_bytes", l.DiskBytes, 1, maxDiskBytes)
 	v.size("$.limits.output_bytes", l.OutputBytes, minOutputBytes, maxOutputBytes)
 }
 

@@ -51,21 +51,3 @@ func FuzzScript(f *testing.F) {
 		}
 	})
 }
-
-// FuzzMask holds masking in pieces against masking at once.
-func FuzzMask(f *testing.F) {
-	f.Add("an sk-12345678 and sk-123456789", "sk-12345678", "sk-1234567890", uint8(5))
-	f.Add("aaaaaaaaaaaaaaaaab", "aaaaaaaaab", "aaaaaaaa", uint8(1))
-	f.Fuzz(func(t *testing.T, text, first, second string, size uint8) {
-		m := newMasker([]string{first, second})
-		s := maskedStream{masker: m}
-		var got []byte
-		for rest := text; rest != ""; {
-			n := min(len(rest), int(size%16)+1)
-			got = append(got, s.next([]byte(rest[:n]))...)
-			rest = rest[n:]
-		}
-		got = append(got, s.end()...)
-		require.Equal(t, m.mask(text), string(got))
-	})
-}

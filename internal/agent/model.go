@@ -3,12 +3,15 @@ package agent
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/maestro-hive/maestro/internal/chat"
 	"github.com/maestro-hive/maestro/internal/chat/anthropic"
 	"github.com/maestro-hive/maestro/internal/chat/openai"
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -40,18 +43,21 @@ func (s *Set) converse(ctx context.Context, d Definition, job team.Job) (team.Ou
 	}
 	progress := newProgress(job.Progress)
 	defer progress.end()
-	job.Progress = func(line string) { progress.line(oneLine(line)) }
+	job.Progress = func(line string) { progress.line(safetext.Line(line)) }
+	c := newCapture(s.secrets, math.MaxInt64)
+	defer c.sayInto(job.Said, time.Time{})() // it goes through its stored answers again
 	a := &chat.Agent{
 		Name: job.Agent, Kind: d.Kind, Model: d.Model, Provider: provider, Transport: s.transport, Prices: d.Prices, Scale: s.scales[job.Agent],
 		MaxTurns: d.MaxTurns, MaxOutputTokens: d.MaxOutputTokens, ContextTokens: d.ContextTokens,
 		Timeout: d.Timeout.Std(), IdleTimeout: d.IdleTimeout.Std(), Mask: s.Mask, Now: s.now,
-		MaxLog: int(s.config.Limits.OutputBytes),
+		Log: c.out,
 	}
 	out, err := a.Run(ctx, job)
-	out.Summary, out.Log = plainText(out.Summary), []byte(plainText(string(out.Log)))
+	_ = c.out.Close() // it writes what it has, and cannot fail
+	out.Summary, out.Log = safetext.Block(out.Summary), c.transcript()
 	var f *team.Failure
 	if errors.As(err, &f) {
-		f.Output = plainText(f.Output)
+		f.Output = safetext.Block(f.Output)
 	}
 	return out, err
 }

@@ -1,8 +1,13 @@
 package agent
 
 import (
+	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -62,6 +67,73 @@ func TestKeysAreSecrets(t *testing.T) {
 	s := b.set(Config{Agents: map[string]Definition{"x": {Kind: KindOpenAI, Model: "m", APIKeyEnv: "MODEL"}}})
 	require.Equal(t, "it is ***.", s.Mask("it is "+secret+"."))
 	require.Contains(t, s.Secrets(), secret)
+}
+
+// TestModelsAreFollowed looks at what a model does while it does it: a part of its
+// answer while the rest is on its way, then its calls and what they bring.
+func TestModelsAreFollowed(t *testing.T) {
+	t.Parallel()
+	for kind, address := range map[string]func(*providertest.Server) string{KindAnthropic: (*providertest.Server).URL, KindOpenAI: (*providertest.Server).OpenAIURL} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			halfway, goOn := make(chan struct{}), make(chan struct{})
+			var text strings.Builder
+			for i := range 30 {
+				fmt.Fprintf(&text, "line %d, not %s\n", i, secret)
+			}
+			write := map[string]any{"path": "a.md", "content": "one\x1b[31m\nTODO\n"}
+			edit := map[string]any{"path": "a.md", "old": "TODO", "new": "DONE"}
+			server := providertest.New(t, func(r providertest.Request) providertest.Reply {
+				if r.Turn() > 1 {
+					return providertest.Use(
+						providertest.Tool("decide", map[string]any{"name": "database", "value": "sqlite"}),
+						providertest.Tool("finish", map[string]any{"summary": "done"}))
+				}
+				reply := providertest.Use(providertest.Tool("write", write), providertest.Tool("edit", edit), providertest.Tool("read", map[string]any{"path": "b.md"}))
+				reply.Text = text.String()
+				reply.Fault.Hold = func(sent int) <-chan struct{} {
+					if sent != 20 {
+						return nil
+					}
+					close(halfway)
+					return goOn
+				}
+				return reply
+			})
+			b := newBench(t)
+			b.vars["MODEL"] = secret
+			s := b.set(Config{Agents: map[string]Definition{"x": {Kind: kind, Model: "m", BaseURL: address(server), APIKeyEnv: "MODEL"}}})
+			job := b.job()
+			job.Said = filepath.Join(t.TempDir(), "said.log")
+			said := func() string {
+				data, err := os.ReadFile(job.Said)
+				require.NoError(t, err)
+				return string(data)
+			}
+			var out team.Outcome
+			var err error
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				out, err = s.Run(t.Context(), job)
+			}()
+			<-halfway
+			require.Eventually(t, func() bool { return strings.Contains(said(), "line 1, not ***\n") }, time.Minute, time.Millisecond, "while the answer is on its way")
+			require.NotContains(t, said(), "line 29")
+			close(goOn)
+			<-ended
+			require.NoError(t, err)
+			log := string(out.Log)
+			require.Equal(t, log, said(), "one transcript")
+			for _, want := range []string{
+				"-- turn 1: asking m\nline 0, not ***\n", "line 29, not ***\n> write a.md\n  │ one\n  │ TODO\n> edit a.md\n  │ - TODO\n  │ + DONE\n> read b.md\n-- turn 1: done; tokens: ",
+				"< edit a.md: Wrote a.md: ", "< read b.md: failed: ", "> decide database = sqlite\n> finish\n  │ done\n", "< decide database = sqlite: Recorded.\n",
+			} {
+				require.Contains(t, log, want)
+			}
+			require.NotContains(t, log, secret)
+		})
+	}
 }
 
 // TestModelsAreOffered says what of a model others have to know.

@@ -16,6 +16,8 @@ type dialect interface {
 	complete(argv []string, r run) []string
 	// reader reads the stream of one run.
 	reader(r run) reader
+	// usage is how the program notes in its HOME what its requests have used.
+	usage() usageNotes
 	// unknown tells whether a program that printed this to stderr does not know
 	// the conversation that it was to continue.
 	unknown(stderr string) bool
@@ -43,7 +45,8 @@ type run struct {
 	home string
 	// results is the directory outside of the tree that it may write to.
 	results string
-	// goesOn is the conversation that it continues; its zero: a new one.
+	// goesOn is the conversation that it continues; its zero: a new one. Its Booked is
+	// all that it has cost before.
 	goesOn conversation
 }
 

@@ -3,9 +3,12 @@ package agent
 import (
 	"encoding/json"
 	"math"
+	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/maestro-hive/maestro/internal/team"
 )
@@ -40,16 +43,27 @@ func (claude) unknown(stderr string) bool {
 	return strings.Contains(stderr, "No conversation found with session ID")
 }
 
-func (claude) reader(run) reader {
-	return &claudeReader{calls: map[string]team.Usage{}, open: map[string]string{}}
+func (claude) reader(run) reader { return &claudeReader{open: map[string]string{}} }
+
+// usage: Claude Code notes every message with its usage, those of subagents in files
+// of their own.
+func (claude) usage() usageNotes {
+	return usageNotes{
+		dir: ".claude/projects", mark: `"usage"`, opening: 20_000,
+		file: func(name string) bool { return path.Ext(name) == ".jsonl" },
+		line: func(_ string, line []byte, t *tally) {
+			var e claudeEvent
+			if decodeEvent(line, &e) && e.Type == "assistant" && t.add(e.Message.ID, e.Message.Usage.usage()) {
+				t.answered(t.messages[e.Message.ID])
+			}
+		},
+	}
 }
 
 // claudeReader reads the stream of Claude Code.
 type claudeReader struct {
-	// calls is what every call of a model has used, by the id of its message,
-	// and sum all of it. A message comes in several events, each with its usage.
-	calls map[string]team.Usage
-	sum   team.Usage
+	// tally counts the messages. One comes in several events, each with its usage.
+	tally
 	// open is the message that is being written, by the tool call that it
 	// belongs to; that of the main conversation is empty.
 	open map[string]string
@@ -93,6 +107,11 @@ type claudeEvent struct {
 		CacheCreationInputTokens int64 `json:"cacheCreationInputTokens"`
 	} `json:"modelUsage"`
 	Errors []string `json:"errors"`
+	// RateLimit tells of the limits of a subscription.
+	RateLimit struct {
+		Status   string  `json:"status"`
+		ResetsAt float64 `json:"resetsAt"`
+	} `json:"rate_limit_info"`
 }
 
 type claudeMessage struct {
@@ -134,6 +153,11 @@ func (r *claudeReader) event(data []byte, s *story) bool {
 		r.system(e, s)
 	case "stream_event":
 		r.partial(e, s)
+	case "rate_limit_event":
+		s.resets = time.Time{}
+		if at := e.RateLimit.ResetsAt; e.RateLimit.Status == "rejected" && at > 0 && at < math.MaxInt32 {
+			s.resets = time.Unix(int64(at), 0)
+		}
 	case "assistant":
 		r.fault = e.Error
 		r.counts(e.Message.ID, e.Message.Usage, s)
@@ -144,10 +168,11 @@ func (r *claudeReader) event(data []byte, s *story) bool {
 					s.says(c.Text)
 				}
 			case "tool_use":
-				s.does(c.Name, shown(c.Input))
+				s.calls(c.Name, c.Input)
 			}
 		}
 	case "user":
+		s.asks(e.Parent)
 		for _, c := range e.Message.Content {
 			if c.Type == "tool_result" {
 				s.brought(shown(c.Content), c.IsError)
@@ -176,9 +201,11 @@ func (r *claudeReader) system(e claudeEvent, s *story) {
 func (r *claudeReader) partial(e claudeEvent, s *story) {
 	switch e.Event.Type {
 	case "message_start":
+		s.asks(e.Parent)
 		r.open[e.Parent] = e.Event.Message.ID
 		r.counts(e.Event.Message.ID, e.Event.Message.Usage, s)
 	case "message_delta":
+		s.answered(e.Parent)
 		r.counts(r.open[e.Parent], e.Event.Usage, s)
 	}
 }
@@ -186,14 +213,10 @@ func (r *claudeReader) partial(e claudeEvent, s *story) {
 // counts takes the usage of a message. What it says grows while the message is
 // written, and some events have only a part of it.
 func (r *claudeReader) counts(id string, u claudeUsage, s *story) {
-	if id == "" || u == (claudeUsage{}) {
-		return
+	if r.add(id, u.usage()) {
+		r.answered(r.messages[id])
+		s.uses(r.sum, r.next())
 	}
-	before := r.calls[id]
-	now := u.usage().Max(before)
-	r.calls[id] = now
-	r.sum = r.sum.Add(now.Minus(before))
-	s.uses(r.sum)
 }
 
 // result reads the last event, which sums everything up.
@@ -212,7 +235,7 @@ func (r *claudeReader) result(e claudeEvent, s *story) {
 		used = r.sum
 	}
 	used.CostUSD = dollars(e.TotalCostUSD)
-	s.uses(used)
+	s.uses(used, team.Usage{})
 	if !e.IsError && e.Subtype == "success" {
 		s.summary = or(strings.TrimSpace(e.Result), s.summary)
 		s.ends(nil)
@@ -236,13 +259,13 @@ func (r *claudeReader) failure(e claudeEvent) *team.Failure {
 		f.Category = team.ContextOverflow
 	case r.fault == "max_output_tokens":
 		f.Category = team.InvalidOutput
-	case r.fault == "authentication_failed", r.fault == "billing_error":
+	case r.fault == "authentication_failed", r.fault == "billing_error", r.fault == "oauth_org_not_allowed", unpaid(why):
 		f.Category, f.Final = team.Auth, true
 	case e.APIErrorStatus != 0:
 		blame(f, e.APIErrorStatus)
-	case r.fault == "rate_limit":
+	case r.fault == "rate_limit", claudeLimit.MatchString(why):
 		f.Category = team.RateLimited
-	case r.fault == "server_error", r.fault == "overloaded", r.fault == "unknown":
+	case r.fault == "server_error", r.fault == "overloaded", r.fault == "unknown", strings.HasPrefix(why, "API Error"):
 		f.Category = team.APIError
 	}
 	if f.Category == team.RateLimited {
@@ -250,6 +273,9 @@ func (r *claudeReader) failure(e claudeEvent) *team.Failure {
 	}
 	return f
 }
+
+// claudeLimit is how Claude Code says that a subscription's limit is reached.
+var claudeLimit = regexp.MustCompile(`(?i)you've (?:hit|reached) your .{0,40}limit|usage limit reached`)
 
 func (*claudeReader) end(int, string, *story) {}
 

@@ -1,16 +1,10 @@
 package agent
 
 import (
-	"bufio"
-	"bytes"
-	"errors"
-	"io"
-	"os"
-	"path/filepath"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/maestro-hive/maestro/internal/team"
 )
@@ -47,6 +41,34 @@ func (codex) unknown(stderr string) bool {
 }
 
 func (codex) reader(r run) reader { return &codexReader{run: r} }
+
+// rolloutName is how Codex names the file of a conversation: by its beginning and
+// its id.
+var rolloutName = regexp.MustCompile(`^rollout-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-(.+)\.jsonl$`)
+
+// usage: Codex notes what a conversation has used so far after each request. That is
+// no interface of Codex; a file that cannot be found or read says nothing.
+func (codex) usage() usageNotes {
+	return usageNotes{
+		dir: ".codex/sessions", mark: `"token_count"`, opening: 10_000,
+		file: func(name string) bool { return rolloutName.MatchString(path.Base(name)) },
+		line: func(name string, line []byte, t *tally) {
+			var e struct {
+				Payload struct {
+					Type string `json:"type"`
+					Info struct {
+						Total codexUsage `json:"total_token_usage"`
+						Last  codexUsage `json:"last_token_usage"`
+					} `json:"info"`
+				} `json:"payload"`
+			}
+			id := rolloutName.FindStringSubmatch(path.Base(name))[1]
+			if decodeEvent(line, &e) && e.Payload.Type == "token_count" && t.add(id, e.Payload.Info.Total.usage()) {
+				t.answered(e.Payload.Info.Last.usage())
+			}
+		},
+	}
+}
 
 // codexReader reads the stream of Codex.
 type codexReader struct {
@@ -120,6 +142,7 @@ func (r *codexReader) event(data []byte, s *story) bool {
 	case "item.started":
 		if e.Item.Type == "command_execution" {
 			s.does("run", e.Item.Command)
+			s.answered("")
 		}
 	case "item.completed":
 		r.item(e.Item, s)
@@ -147,6 +170,7 @@ func (r *codexReader) item(item codexItem, s *story) {
 		s.says(item.Text)
 	case "command_execution":
 		s.brought(item.Output, item.Exit != nil && *item.Exit != 0)
+		s.asks("")
 	case "file_change":
 		for _, c := range item.Changes {
 			s.does(or(c.Kind, "change"), c.Path)
@@ -165,91 +189,17 @@ func (r *codexReader) item(item codexItem, s *story) {
 func (r *codexReader) counts(total codexUsage, s *story) {
 	used := total.usage()
 	s.total = used
-	s.uses(used.Minus(r.run.goesOn.Booked).Max(team.Usage{}))
+	s.uses(used.Minus(r.run.goesOn.Booked).Max(team.Usage{}), team.Usage{})
 }
-
-// billing is how Codex calls an account that has nothing left.
-var billing = regexp.MustCompile(`(?i)billing details|insufficient_quota|purchase more credits`)
 
 // codexFailure says why Codex gave up. It fails a turn only for what its
 // provider did, and has no word but text for it.
 func codexFailure(text string) *team.Failure {
-	f := failureOfText(or(text, "its turn failed"), team.APIError)
-	if billing.MatchString(text) {
-		f.Category, f.Final, f.RetryAfter = team.Auth, true, 0
-	}
-	return f
+	return failureOfText(or(text, "its turn failed"), team.APIError)
 }
 
-// end looks up what the conversation has cost when the stream does not tell: it
-// does so only when a turn is completed.
 func (r *codexReader) end(exit int, _ string, s *story) {
 	if exit != 0 && !s.done && r.last != "" {
 		s.ends(codexFailure(r.last))
 	}
-	if s.counted || s.id == "" {
-		return
-	}
-	if total, ok := rolloutUsage(r.run.home, s.id); ok {
-		r.counts(total, s)
-	}
-}
-
-const (
-	// maxRollout bounds how much of a rollout's end is searched, in bytes.
-	maxRollout = 4 << 20
-	// rolloutPattern is where Codex keeps conversations, below its HOME.
-	rolloutPattern = ".codex/sessions/*/*/*/rollout-*-"
-)
-
-// rolloutUsage reads what a conversation has cost from the file in which Codex
-// keeps it. That is no interface of Codex; a file that cannot be found or read
-// says nothing. The agent could have put anything there, so that no link is
-// followed and no pipe is waited for.
-func rolloutUsage(home, id string) (total codexUsage, ok bool) {
-	names, err := filepath.Glob(filepath.Join(home, rolloutPattern+id+".jsonl"))
-	if err != nil || len(names) != 1 {
-		return total, false
-	}
-	f, err := os.OpenFile(names[0], os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
-	if err != nil {
-		return total, false
-	}
-	defer f.Close() //nolint:errcheck // only read
-	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() {
-		return total, false
-	}
-	if _, err := f.Seek(max(info.Size()-maxRollout, 0), io.SeekStart); err != nil {
-		return total, false
-	}
-	lines := bufio.NewReader(io.LimitReader(f, maxRollout))
-	for {
-		line, err := lines.ReadBytes('\n')
-		if u, counted := tokenCount(line); counted {
-			total, ok = u, true
-		}
-		if err != nil {
-			return total, ok && errors.Is(err, io.EOF)
-		}
-	}
-}
-
-// tokenCount reads the usage from one line of a rollout.
-func tokenCount(line []byte) (total codexUsage, ok bool) {
-	if !bytes.Contains(line, []byte(`"token_count"`)) {
-		return total, false
-	}
-	var e struct {
-		Payload struct {
-			Type string `json:"type"`
-			Info struct {
-				Total *codexUsage `json:"total_token_usage"`
-			} `json:"info"`
-		} `json:"payload"`
-	}
-	if !decodeEvent(bytes.TrimSpace(line), &e) || e.Payload.Type != "token_count" || e.Payload.Info.Total == nil {
-		return total, false
-	}
-	return *e.Payload.Info.Total, true
 }

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"regexp"
 	"strconv"
-	"time"
 
 	"github.com/maestro-hive/maestro/internal/team"
 )
@@ -28,13 +27,31 @@ var textRules = []textRule{
 // statusPattern finds an HTTP status in what a program says.
 var statusPattern = regexp.MustCompile(`(?i)(?:status:?|"code"\s*:)\s*(\d{3})\b`)
 
-// waitPattern finds the wait that a provider asked for.
-var waitPattern = regexp.MustCompile(`(?i)(?:try again in|retry (?:in|after)|"retryDelay"\s*:\s*")\s*([\d.]+)\s*(ms|s|m)\b`)
+var (
+	// unpaidPattern is how providers and programs call an account that cannot pay, or a
+	// plan that does not have what is asked for.
+	unpaidPattern = regexp.MustCompile(`(?i)credit balance (?:is )?too low|billing_error|insufficient_quota|check your plan and billing details\.?$|` +
+		`credits? (?:are )?required|requires usage credits|out of (?:usage |extra )?(?:credits|usage)|monthly (?:spend|usage) limit|spend cap|` +
+		`upgrade to plus|usage limit is set to \$0|doesn't include (?:extra )?usage|usage allocation has been disabled|` +
+		`organization has been disabled|disabled organization|limit: ?0(?:[^\d.]|\.?$)`)
+	// statesReset is how they say that waiting helps.
+	statesReset = regexp.MustCompile(`(?i)try again (?:at|in) |resets? (?:at|in|on|after)? ?[a-z]{0,9}\.? ?\d`)
+)
+
+// unpaid tells whether a text says that only a person can mend the account or its
+// plan.
+func unpaid(text string) bool {
+	return unpaidPattern.MatchString(text) && !statesReset.MatchString(text)
+}
 
 // failureOfText makes a failure of what a program says of its provider's fault.
 // otherwise is the category of a text that says nothing that is known.
 func failureOfText(text string, otherwise team.Category) *team.Failure {
 	f := team.Failf(otherwise, "%s", text)
+	if unpaid(text) {
+		f.Category, f.Final = team.Auth, true
+		return f
+	}
 	known := false
 	if m := statusPattern.FindStringSubmatch(text); m != nil {
 		status, _ := strconv.Atoi(m[1]) // three digits
@@ -45,24 +62,7 @@ func failureOfText(text string, otherwise team.Category) *team.Failure {
 			f.Category, f.Final, known = rule.category, rule.category == team.Auth, true
 		}
 	}
-	if f.Category == team.RateLimited {
-		f.RetryAfter = waitIn(text)
-	}
 	return f
-}
-
-// waitIn is the wait that the text asks for; zero if it asks for none.
-func waitIn(text string) team.Duration {
-	m := waitPattern.FindStringSubmatch(text)
-	if m == nil {
-		return 0
-	}
-	n, err := strconv.ParseFloat(m[1], 64)
-	if err != nil {
-		return 0
-	}
-	unit := map[string]time.Duration{"ms": time.Millisecond, "s": time.Second, "m": time.Minute}[m[2]]
-	return milliseconds(n * float64(unit) / float64(time.Millisecond))
 }
 
 // blame gives a failure the category of its provider's HTTP status. It returns

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"encoding/json"
+	"path"
 	"slices"
 	"strings"
 
@@ -29,6 +30,48 @@ func (gemini) complete(argv []string, r run) []string {
 func (gemini) unknown(stderr string) bool { return strings.Contains(stderr, "Error resuming session") }
 
 func (gemini) reader(run) reader { return &geminiReader{} }
+
+// usage: Gemini CLI notes every message with its usage, on a line of its own or among
+// all messages so far.
+func (gemini) usage() usageNotes {
+	return usageNotes{
+		dir: ".gemini/tmp", mark: `"tokens"`, opening: 12_000,
+		file: func(name string) bool { return path.Ext(name) == ".jsonl" },
+		line: func(_ string, line []byte, t *tally) {
+			var e struct {
+				geminiMessage
+				Set struct {
+					Messages []geminiMessage `json:"messages"`
+				} `json:"$set"`
+			}
+			if !decodeEvent(line, &e) {
+				return
+			}
+			for _, m := range append(e.Set.Messages, e.geminiMessage) {
+				if m.Tokens != nil && t.add(m.ID, m.Tokens.stats().usage()) {
+					t.answered(t.messages[m.ID])
+				}
+			}
+		},
+	}
+}
+
+// geminiMessage is a message as Gemini CLI notes it.
+type geminiMessage struct {
+	ID     string        `json:"id"`
+	Tokens *geminiTokens `json:"tokens"`
+}
+
+type geminiTokens struct {
+	Input  int64 `json:"input"`
+	Output int64 `json:"output"`
+	Cached int64 `json:"cached"`
+	Total  int64 `json:"total"`
+}
+
+func (t geminiTokens) stats() geminiStats {
+	return geminiStats{Total: t.Total, Input: t.Input, Output: t.Output, Cached: t.Cached}
+}
 
 // geminiReader reads the stream of Gemini CLI.
 type geminiReader struct {
@@ -86,14 +129,16 @@ func (r *geminiReader) event(data []byte, s *story) bool {
 	case "init":
 		s.begin(e.SessionID)
 	case "tool_use":
-		s.does(e.ToolName, shown(e.Parameters))
+		s.calls(e.ToolName, e.Parameters)
+		s.answered("")
 	case "tool_result":
 		s.brought(or(e.Output, e.Error.Message), e.Status == "error")
+		s.asks("")
 	case "error":
 		s.warns(e.Message)
 	case "result":
 		if e.Stats != nil {
-			s.uses(e.Stats.usage())
+			s.uses(e.Stats.usage(), team.Usage{})
 		}
 		if e.Status == "success" {
 			s.ends(nil)

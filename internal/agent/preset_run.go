@@ -3,8 +3,12 @@ package agent
 import (
 	"context"
 	"errors"
+	"sync"
+	"time"
 
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/transcript"
 )
 
 // program runs an agent program of a preset. A conversation that has outgrown
@@ -26,6 +30,7 @@ func (s *Set) goOn(ctx context.Context, d Definition, job team.Job, st *stage) (
 	var last conversation
 	if job.Continues {
 		last, _ = readConversation(job.Home, d.Preset)
+		last.Booked = last.Booked.Max(st.call.log.messages[last.ID]) // it may have been cut off since
 	}
 	got, lost, err := s.talk(ctx, d, job, st, last)
 	if !lost || ctx.Err() != nil {
@@ -34,10 +39,11 @@ func (s *Set) goOn(ctx context.Context, d Definition, job team.Job, st *stage) (
 	if err := forgetConversation(job.Home); err != nil {
 		return got, broken("agent "+job.Agent, err)
 	}
+	// What it spent on another conversation before it was stopped is paid, too.
+	st.call.spent = got.out.Usage
+	job.Begun = time.Time{} // the first run's log has what was said before
 	again, _, err := s.talk(ctx, d, job, st, conversation{})
 	again.out.Log = append(append(got.out.Log, '\n'), again.out.Log...)
-	// What it spent on another conversation before it was stopped is paid, too.
-	again.out.Usage = again.out.Usage.Add(got.out.Usage)
 	return again, err
 }
 
@@ -51,21 +57,26 @@ func (s *Set) talk(ctx context.Context, d Definition, job team.Job, st *stage, g
 	progress := newProgress(job.Progress)
 	halt := make(chan *team.Failure, 1)
 	told, reader := s.story(d, job, goesOn, progress, halt), dialect.reader(r)
+	told.before, told.used, told.next = st.call.spent, st.call.spent, st.call.estimate()
+	listening := &listener{story: told, call: st.call}
+	stop := listening.watch()
 	e := s.launcher.run(ctx, process{
 		argv: dialect.complete(s.resolve(d.Argv), r), stdin: []byte(prompt(job, goesOn.ID != "")),
-		dir: st.place.dir, env: st.env, timeout: st.timeout, idle: d.IdleTimeout.Std(), lock: job.Lock, progress: progress, said: job.Said,
+		dir: st.place.dir, env: st.env, timeout: st.timeout, idle: d.IdleTimeout.Std(), lock: job.Lock, progress: progress, said: job.Said, begun: job.Begun,
 		halt: halt,
 		events: func(out *stream) *eventLines {
-			told.log = out.say
+			told.log = transcript.New(saying{out}, s.Mask)
 			return &eventLines{take: func(line []byte) {
-				if !reader.event(line, told) {
+				if !listening.event(reader, line) {
 					out.say(string(line))
 				}
 			}}
 		},
 	})
+	stop()
 	stderr := e.evidence(&e.err.tail)
 	reader.end(e.Exit, stderr, told)
+	listening.look()
 	if told.total != (team.Usage{}) && (goesOn.ID == "" || goesOn.ID == told.id) {
 		// The next run books from here on. If this cannot be noted, it books
 		// too much rather than too little.
@@ -84,7 +95,7 @@ func (s *Set) story(d Definition, job team.Job, goesOn conversation, progress *p
 		default: // it is being ended already
 		}
 	}
-	told := &story{stop: stop, line: func(text string) { progress.line(s.Mask(oneLine(text))) }}
+	told := &story{stop: stop, waits: map[string]bool{"": true}, line: func(text string) { progress.line(s.Mask(safetext.Line(text))) }}
 	told.begun = func(id string) {
 		switch {
 		case goesOn.ID != "" && id != goesOn.ID:
@@ -95,12 +106,12 @@ func (s *Set) story(d Definition, job team.Job, goesOn conversation, progress *p
 			}
 		}
 	}
-	told.spent = func(used team.Usage) {
+	told.spent = func(used, next team.Usage) {
 		if job.Calls == nil {
 			return
 		}
 		var f *team.Failure
-		if err := job.Calls.Spending(d.priced(used)); errors.As(err, &f) {
+		if err := job.Calls.Report(d.priced(used), d.priced(next)); errors.As(err, &f) {
 			stop(&team.Failure{Category: f.Category, Message: "was stopped: " + f.Message, Final: f.Final})
 		}
 	}
@@ -115,7 +126,7 @@ func (s *Set) judgeStory(subject string, e ending, box *resultBox, told *story) 
 	if e.own() && e.Signal == 0 {
 		switch {
 		case told.failure != nil:
-			failure = s.toldFailure(subject, told.failure, e)
+			failure = s.toldFailure(subject, told, e)
 		case failure == nil && !told.done:
 			failure = &team.Failure{
 				Category: team.Unknown, Output: e.said(),
@@ -125,22 +136,77 @@ func (s *Set) judgeStory(subject string, e ending, box *resultBox, told *story) 
 			failure = s.reported(subject, r.Error, e)
 		}
 	}
-	used, known := told.used, told.counted
-	if !known {
+	used := told.used
+	if used == (team.Usage{}) {
 		used = r.Usage
-		// It ended before anything began, or with nothing under way.
-		ended := e.own() && e.Signal == 0 && (told.id == "" || told.done)
-		known = used != (team.Usage{}) || ended || told.hopeless
 	}
 	r.Summary, r.Usage = or(r.Summary, told.summary), used
 	out, err := s.outcome(subject, e, r, wrong, failure)
-	return ran{out: out, known: known}, err
+	return ran{out: out, known: told.over(e) || used != (team.Usage{}) && !told.asking(), estimate: told.next}, err
+}
+
+// over tells whether a program ended with no request under way: by itself, before
+// anything had begun or when all was said, or while it waited for its provider.
+func (s *story) over(e ending) bool {
+	return s.hopeless || e.own() && e.Signal == 0 && (s.id == "" || s.done || s.counted)
+}
+
+// listener hears a program's stream, and looks into its files meanwhile: some programs
+// tell only there what their requests have used.
+type listener struct {
+	mu    sync.Mutex
+	story *story
+	call  *programCall
+}
+
+// lookEvery is how often a program's files are looked into.
+const lookEvery = time.Second
+
+func (l *listener) event(r reader, line []byte) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return r.event(line, l.story)
+}
+
+// look takes up what the files tell.
+func (l *listener) look() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.call.log.update()
+	if used := l.call.noted(); used != (team.Usage{}) && used.Validate() == nil {
+		l.story.costs(used, l.call.log.next())
+	}
+}
+
+// watch looks again and again, until it is stopped.
+func (l *listener) watch() (stop func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(lookEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				l.look()
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(done)
+		<-ended
+	}
 }
 
 // toldFailure is the failure that a program's stream tells of.
-func (s *Set) toldFailure(subject string, f *team.Failure, e ending) *team.Failure {
-	told := *f
-	told.Message = s.message("%s: %s", subject, f.Message)
-	told.Output = e.evidence(&e.out.tail)
-	return &told
+func (s *Set) toldFailure(subject string, told *story, e ending) *team.Failure {
+	f := *told.failure
+	if !f.Final && (f.Category == team.RateLimited || f.Category == team.APIError) {
+		f.RetryAfter = limitReset(&f, told.resets, s.now())
+	}
+	f.Message = s.message("%s: %s", subject, f.Message)
+	f.Output = e.evidence(&e.out.tail)
+	return &f
 }

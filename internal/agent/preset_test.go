@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/transcript"
 )
 
 // standIn is an agent of a preset whose program is a shell script.
@@ -124,6 +127,7 @@ func TestPresetFailures(t *testing.T) {
 	status := func(text string) string {
 		return says(geminiBegins, `{"type":"result","status":"error","error":{"type":"unknown","message":"`+text+`"}}`) + "exit 144"
 	}
+	resetsAt := strconv.FormatInt(time.Now().Add(90*time.Minute).Unix(), 10)
 	for _, c := range []struct {
 		preset, name, script string
 		category             team.Category
@@ -134,6 +138,13 @@ func TestPresetFailures(t *testing.T) {
 		{presetClaude, "401", fault("authentication_failed", `"api_error_status":401,"result":"Invalid API key"`), team.Auth, "Invalid API key", 0},
 		{presetClaude, "no key", fault("authentication_failed", `"api_error_status":null,"result":"Not logged in"`), team.Auth, "Not logged in", 0},
 		{presetClaude, "no credit", fault("billing_error", `"api_error_status":400,"result":"Credit balance is too low"`), team.Auth, "Credit balance", 0},
+		{presetClaude, "no credit, in other words", fault("invalid_request", `"api_error_status":400,"result":"API Error: 400 Your credit balance is too low to access the Anthropic API."`), team.Auth, "credit balance", 0},
+		{
+			presetClaude, "a session limit", says(`{"type":"rate_limit_event","rate_limit_info":{"status":"rejected","resetsAt":`+resetsAt+`,"rateLimitType":"five_hour"}}`) +
+				fault("rate_limit", `"api_error_status":429,"result":"You've hit your session limit · resets 3pm (UTC)"`), team.RateLimited, "session limit", 90 * time.Minute,
+		},
+		{presetClaude, "a limit without a status", fault("unknown", `"api_error_status":null,"result":"You've hit your weekly limit · resets in 12m"`), team.RateLimited, "weekly limit", 12 * time.Minute},
+		{presetClaude, "a spend limit", fault("rate_limit", `"api_error_status":429,"result":"You've hit your monthly spend limit."`), team.Auth, "spend limit", 0},
 		{presetClaude, "500", fault("server_error", `"api_error_status":500,"result":"API Error: 500"`), team.APIError, "API Error: 500", 0},
 		{presetClaude, "529", fault("server_error", `"api_error_status":529,"result":"overloaded"`), team.APIError, "overloaded", 0},
 		{presetClaude, "refused connection", fault("server_error", `"api_error_status":null,"result":"Unable to connect"`), team.APIError, "Unable to connect", 0},
@@ -156,6 +167,11 @@ func TestPresetFailures(t *testing.T) {
 		{presetCodex, "401", turn("unexpected status 401 Unauthorized: Incorrect API key provided"), team.Auth, "401", 0},
 		{presetCodex, "quota", turn("Quota exceeded. Check your plan and billing details."), team.Auth, "Quota", 0},
 		{presetCodex, "usage limit", turn("You've hit your usage limit. Try again in 5 m."), team.RateLimited, "usage limit", 5 * time.Minute},
+		{presetCodex, "usage limit of a plan", turn("You’ve hit your usage limit. Upgrade to Plus to continue using Codex (https://chatgpt.com/explore/plus), or try again in 2 hours 10 minutes."), team.RateLimited, "usage limit", 130 * time.Minute},
+		{presetCodex, "no end of a usage limit", turn("You’ve hit your usage limit. Visit https://chatgpt.com/settings/usage to purchase more credits or try again later."), team.RateLimited, "usage limit", 0},
+		{presetCodex, "spend cap", turn("You hit your spend cap set by the owner of your workspace. Ask an owner to increase your spend cap to continue."), team.Auth, "spend cap", 0},
+		{presetCodex, "no credits", turn("Your workspace is out of credits. Add credits to continue."), team.Auth, "out of credits", 0},
+		{presetCodex, "at capacity", turn("Selected model is at capacity. Please try a different model."), team.APIError, "at capacity", 0},
 		{presetCodex, "500", turn("We are currently experiencing high demand"), team.APIError, "high demand", 0},
 		{presetCodex, "overflow", turn("Codex ran out of room in the model context window."), team.ContextOverflow, "ran out of room", 0},
 		{presetCodex, "cut", turn("stream disconnected before completion: Transport error"), team.APIError, "stream disconnected", 0},
@@ -165,6 +181,9 @@ func TestPresetFailures(t *testing.T) {
 		{presetCodex, "no network", says(codexBegins) + "while :; do " + says(`{"type":"error","message":"Reconnecting... waiting for network (refused)"}`) + " sleep 0.05; done", team.APIError, "cannot reach its provider", 0},
 
 		{presetGemini, "429", printed(t, "gemini-429") + "exit 173", team.RateLimited, "Quota exceeded", 2 * time.Second},
+		{presetGemini, "daily quota", status(`[API Error: You have exhausted your daily quota on this model.]`), team.RateLimited, "daily quota", 0},
+		{presetGemini, "capacity", status(`[API Error: You have exhausted your capacity on this model. Your quota will reset after 17h28m49s.]`), team.RateLimited, "capacity", 17*time.Hour + 28*time.Minute + 49*time.Second},
+		{presetGemini, "a plan without the model", status(`[API Error: Quota exceeded for metric: requests, limit: 0, model: gemini-2.5-pro]`), team.Auth, "limit: 0", 0},
 		{presetGemini, "wrong key", status(`[API Error: {\"error\":{\"code\":400,\"message\":\"API key not valid.\"}}]`), team.Auth, "API key not valid", 0},
 		{presetGemini, "overflow", status(`[API Error: {\"error\":{\"code\":400,\"message\":\"The input token count (12) exceeds the maximum number of tokens allowed (10).\"}}]`), team.ContextOverflow, "input token count", 0},
 		{presetGemini, "500", status(`[API Error: {\"error\":{\"code\":500,\"message\":\"internal\"}}]`), team.APIError, "internal", 0},
@@ -184,7 +203,11 @@ func TestPresetFailures(t *testing.T) {
 			require.Equal(t, c.category, f.Category, f.Message)
 			require.Contains(t, f.Message, c.message)
 			require.Contains(t, f.Message, "agent x")
-			require.Equal(t, team.Duration(c.wait), f.RetryAfter)
+			tolerance := 0.0
+			if c.name == "a session limit" { // which ends at a time
+				tolerance = float64(time.Minute)
+			}
+			require.InDelta(t, float64(c.wait), float64(f.RetryAfter), tolerance)
 			useless := c.category == team.Auth || c.name == "bad request" || c.name == "not found"
 			require.Equal(t, useless, f.Final)
 			require.NotContains(t, f.Output, `"type"`)
@@ -311,30 +334,81 @@ func TestPresetPassesItsBudget(t *testing.T) {
 	require.Equal(t, team.TokenBudget, f.Category)
 	require.Contains(t, f.Message, "was stopped: 120 tokens are spent, and nothing is left")
 	require.Equal(t, team.Usage{InputTokens: 120}, out.Usage)
-	require.Equal(t, []team.Usage{{InputTokens: 120}}, calls.settled)
+	require.Equal(t, []team.Usage{{InputTokens: 120}}, calls.known)
+	require.Equal(t, []team.Usage{{InputTokens: 60}}, calls.abandoned, "a request may have been under way")
 }
 
+// TestPresetThatIsCutOff stops programs while a request may be under way, and while a
+// tool works: what is known is booked, and only a request is estimated.
 func TestPresetThatIsCutOff(t *testing.T) {
 	t.Parallel()
-	for preset, c := range map[string]struct {
-		script             string
-		settled, abandoned int
+	known := team.Usage{InputTokens: 60, OutputTokens: 5}
+	begun := `{"type":"message_start","message":{"id":"m1","usage":{"input_tokens":60,"output_tokens":1}}}`
+	answered := `{"type":"message_delta","usage":{"output_tokens":5},"delta":{"stop_reason":"tool_use"}}`
+	streamed := func(events ...string) string {
+		all := []string{claudeBegins}
+		for _, e := range events {
+			all = append(all, `{"type":"stream_event","parent_tool_use_id":null,"event":`+e+`}`)
+		}
+		return says(all...)
+	}
+	const rollout = `d=$HOME/.codex/sessions/2026/11/21; mkdir -p $d; printf '%s\n' '{"payload":{"type":"token_count","info":{"total_token_usage":{"input_tokens":60,"output_tokens":5},"last_token_usage":{"input_tokens":60,"output_tokens":5}}}}' > $d/rollout-2026-11-21T14-51-44-c1.jsonl;`
+	const chat = `d=$HOME/.gemini/tmp/tree/chats; mkdir -p $d; printf '%s\n' '{"id":"m1","type":"gemini","tokens":{"input":60,"output":5,"cached":0,"total":65}}' > $d/session-1.jsonl;`
+	for name, c := range map[string]struct {
+		script string
+		used   team.Usage
+		rest   team.Usage
 	}{
-		presetClaude: {says(claudeBegins, `{"type":"assistant","message":{"id":"m1","content":[{"type":"text","text":"hi"}],"usage":{"input_tokens":60}}}`), 1, 0},
-		presetCodex:  {says(codexBegins, `{"type":"item.completed","item":{"type":"agent_message","text":"hi"}}`), 0, 1},
+		"claude, at its first request": {says(claudeBegins), team.Usage{}, team.Usage{InputTokens: 20_000, OutputTokens: openingAnswer}},
+		"claude, in an answer":         {streamed(begun), team.Usage{InputTokens: 60, OutputTokens: 1}, team.Usage{InputTokens: 61, OutputTokens: 1}},
+		"claude, in a tool":            {streamed(begun, answered), known, team.Usage{}},
+		"claude, after a tool": {
+			streamed(begun, answered) + says(`{"type":"user","message":{"content":[{"type":"tool_result","content":"x"}]}}`),
+			known,
+			team.Usage{InputTokens: 65, OutputTokens: 5},
+		},
+		"codex, at its first request": {says(codexBegins), team.Usage{}, team.Usage{InputTokens: 10_000, OutputTokens: openingAnswer}},
+		"codex, in a tool":            {rollout + says(codexBegins, `{"type":"item.started","item":{"type":"command_execution","command":"ls"}}`), known, team.Usage{}},
+		"codex, after a tool": {
+			rollout + says(codexBegins, `{"type":"item.started","item":{"type":"command_execution","command":"ls"}}`, `{"type":"item.completed","item":{"type":"command_execution"}}`),
+			known,
+			team.Usage{InputTokens: 65, OutputTokens: 5},
+		},
+		"gemini, at its first request": {says(geminiBegins), team.Usage{}, team.Usage{InputTokens: 12_000, OutputTokens: openingAnswer}},
+		"gemini, after a tool": {
+			chat + says(geminiBegins, `{"type":"tool_use","tool_name":"x"}`, `{"type":"tool_result","output":"y"}`),
+			known,
+			team.Usage{InputTokens: 65, OutputTokens: 5},
+		},
 	} {
-		b, calls := newBench(t), &ledger{}
-		ctx, cancel := context.WithCancelCause(t.Context())
-		stop := errors.New("the worker stops")
-		job := b.job()
-		job.Calls = calls
-		job.Progress = func(string) { cancel(stop) }
-		s := b.standIn(preset, c.script+"exec sleep 100")
-		_, err := s.Run(ctx, job)
-		require.ErrorIs(t, err, stop, preset)
-		require.Len(t, calls.settled, c.settled, preset)
-		require.Len(t, calls.abandoned, c.abandoned, preset)
-		require.True(t, s.Continuable("x", team.WorkDir{Home: job.Home}), preset)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, calls := newBench(t), &ledger{}
+			preset, _, _ := strings.Cut(name, ",")
+			ctx, cancel := context.WithCancelCause(t.Context())
+			stop := errors.New("the worker stops")
+			job := b.job()
+			job.Calls = calls
+			job.Progress = func(line string) {
+				if line == "ready" {
+					cancel(stop)
+				}
+			}
+			s := b.standIn(preset, c.script+"echo ready >&2; exec sleep 100")
+			out, err := s.Run(ctx, job)
+			require.ErrorIs(t, err, stop)
+			require.Equal(t, c.used, out.Usage)
+			require.True(t, s.Continuable("x", team.WorkDir{Home: job.Home}))
+			if c.rest == (team.Usage{}) {
+				require.Equal(t, []team.Usage{c.used}, calls.settled)
+				return
+			}
+			require.Equal(t, []team.Usage{c.used}, calls.known)
+			rest := calls.abandoned[0]
+			require.GreaterOrEqual(t, rest.InputTokens, c.rest.InputTokens)
+			require.Less(t, rest.InputTokens, c.rest.InputTokens+1000, "and the prompt")
+			require.Equal(t, c.rest.OutputTokens, rest.OutputTokens)
+		})
 	}
 }
 
@@ -382,7 +456,7 @@ func FuzzPresetStreams(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, preset := range presetNames() {
-			s := &story{log: func(string) {}, line: func(string) {}, begun: func(string) {}, spent: func(team.Usage) {}, stop: func(*team.Failure) {}}
+			s := &story{log: transcript.New(io.Discard, strings.ToUpper), line: func(string) {}, begun: func(string) {}, spent: func(_, _ team.Usage) {}, stop: func(*team.Failure) {}, waits: map[string]bool{}}
 			r := dialectOf(preset).reader(run{home: "/nonexistent"})
 			l := &eventLines{take: func(line []byte) { r.event(line, s) }}
 			l.add(data)

@@ -9,12 +9,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -38,7 +40,7 @@ type launcher struct {
 	maxOutput  int64
 	maxFile    uint64
 	maxThreads int
-	masker     *masker
+	secrets    *secrets.Set
 }
 
 // process is what a launcher runs.
@@ -56,7 +58,10 @@ type process struct {
 	progress *progress
 	both     bool
 	// said is the file that takes the transcript as it grows; empty: none does.
-	said string
+	// begun is when an earlier execution of the attempt was begun, whose transcript it
+	// has already; zero: it is the first.
+	said  string
+	begun time.Time
 	// events, if not nil, makes what reads stdout: it is a stream of events, and
 	// out takes what of them belongs into the log.
 	events func(out *stream) *eventLines
@@ -72,8 +77,10 @@ type ending struct {
 	stopped *team.Failure
 	// cancelled is the cause of the context's end; nil: it did not end.
 	cancelled error
-	// broken says why nothing is known of the process's end.
+	// broken says why nothing is known of the process's end. ran: it had been started, so
+	// that what it did may be the reason.
 	broken error
+	ran    bool
 }
 
 // own tells whether it is the process's own doing how it ended: it was started,
@@ -82,10 +89,19 @@ func (e ending) own() bool {
 	return e.stopped == nil && e.cancelled == nil && e.broken == nil && e.StartError == "" && e.Swarm == 0
 }
 
+// hasExited tells whether the process has ended by exiting, so that it has said what
+// it had to say. One that was told to stop has only if it succeeded.
+func (e ending) hasExited() bool {
+	if e.broken != nil || e.StartError != "" || e.Swarm != 0 || e.Signal != 0 {
+		return false
+	}
+	return e.stopped == nil && e.cancelled == nil || e.Exit == 0
+}
+
 // run runs the process and returns when it and all that it started are gone.
 func (l *launcher) run(ctx context.Context, p process) ending {
-	c := newCapture(l.masker, l.maxOutput)
-	defer c.sayInto(p.said)()
+	c := newCapture(l.secrets, l.maxOutput)
+	defer c.sayInto(p.said, p.begun)()
 	if p.progress != nil {
 		c.err.told = p.progress.line
 		if p.both {
@@ -103,7 +119,7 @@ func (l *launcher) run(ctx context.Context, p process) ending {
 	if err != nil {
 		return ending{capture: c, broken: err}
 	}
-	e := ending{capture: c}
+	e := ending{capture: c, ran: true}
 	pipes := s.pump(c, p.stdin, l.orders(p))
 	e.stopped, e.cancelled = s.watch(ctx, p, c)
 	e.report, e.broken = s.finish(pipes)
@@ -173,7 +189,7 @@ func (l *launcher) start(p process) (_ *running, err error) {
 	}
 	s.cmd = &exec.Cmd{
 		Path: l.executable,
-		Args: []string{filepath.Base(os.Args[0]), shimArgument},
+		Args: []string{filepath.Base(os.Args[0]), shimArgument, strconv.Itoa(os.Getpid())},
 		// Nothing of the worker's environment: others could read it there.
 		Env:   []string{},
 		Stdin: theirs[0], Stdout: theirs[1], Stderr: theirs[2], ExtraFiles: theirs[3:],

@@ -23,8 +23,10 @@ const censusInterval = 250 * time.Millisecond
 type proc struct {
 	pid, parent, group, session int
 	threads                     int
-	// zombie: it is dead and waits for its parent.
-	zombie bool
+	// zombie: it is dead and waits for its parent. stopped: by a signal.
+	zombie, stopped bool
+	// terminal: it has a controlling terminal.
+	terminal bool
 	// started is when, in clock ticks since boot.
 	started uint64
 }
@@ -41,7 +43,7 @@ func readProc(pid int) (p proc, ok bool) {
 // parseStat reads a /proc/PID/stat. The second field is the name, in brackets,
 // and the process chooses it: it may hold brackets and blanks itself.
 func parseStat(pid int, data []byte) (p proc, ok bool) {
-	const parent, group, session, threads, started = 1, 2, 3, 17, 19 // after the name
+	const parent, group, session, terminal, threads, started = 1, 2, 3, 4, 17, 19 // after the name
 	end := bytes.LastIndexByte(data, ')')
 	if end < 0 {
 		return proc{}, false
@@ -56,9 +58,10 @@ func parseStat(pid int, data []byte) (p proc, ok bool) {
 		return n
 	}
 	ok = true
-	p = proc{pid: pid, parent: number(parent), group: number(group), session: number(session), threads: number(threads)}
+	p = proc{pid: pid, parent: number(parent), group: number(group), session: number(session), threads: number(threads), terminal: number(terminal) != 0}
 	p.started = uint64(max(number(started), 0)) // not negative
 	p.zombie = fields[0][0] == 'Z' || fields[0][0] == 'X'
+	p.stopped = fields[0][0] == 'T'
 	return p, ok
 }
 

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/maestro-hive/maestro/internal/bounded"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -54,6 +55,9 @@ type resultError struct {
 	Message  string        `json:"message"`
 	// Output is evidence; left out, it is the end of what the agent printed.
 	Output string `json:"output,omitempty"`
+	// RetryAfter is the wait that the agent's provider has asked for, like "90s"; left
+	// out, it has asked for none.
+	RetryAfter team.Duration `json:"retry_after,omitempty"`
 	// Retryable defaults to true.
 	Retryable *bool `json:"retryable,omitempty"`
 }
@@ -196,7 +200,7 @@ func resultDir(home string) string { return filepath.Join(filepath.Dir(home), "r
 // newResultBox makes the directory.
 func newResultBox(p place, user *account) (*resultBox, error) {
 	dir := resultDir(p.home)
-	if err := os.RemoveAll(dir); err != nil {
+	if err := removeAll(dir); err != nil {
 		return nil, fmt.Errorf("clear the last result: %w", err)
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -255,5 +259,15 @@ func (b *resultBox) result() (result, error) {
 
 func (b *resultBox) close() {
 	_ = b.root.Close() // a directory
-	_ = os.RemoveAll(b.dir)
+	_ = removeAll(b.dir)
+}
+
+// removeAll removes a directory that an agent has filled.
+func removeAll(dir string) error {
+	root, err := os.OpenRoot(filepath.Dir(dir))
+	if err != nil {
+		return err
+	}
+	defer root.Close() //nolint:errcheck // only read
+	return bounded.RemoveAll(root, filepath.Base(dir))
 }

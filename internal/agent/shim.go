@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// The arguments that make the worker's executable something else.
+// The arguments that make the worker's executable something else. A shim has its worker's
+// process id as a second one.
 const (
 	shimArgument = "__maestro-shim"
 	playArgument = "__maestro-play"
@@ -30,7 +31,7 @@ const (
 // returns; otherwise it does nothing. Call it before anything else in the main
 // of every program that runs agents, and in TestMain of tests that do.
 func Shim() {
-	if len(os.Args) != 2 {
+	if len(os.Args) < 2 {
 		return
 	}
 	switch os.Args[1] {
@@ -70,6 +71,8 @@ type orders struct {
 type report struct {
 	// StartError says why the argv could not be started.
 	StartError string `json:"start_error,omitempty"`
+	// Scarce: it could not for want of something that may be there later, like memory.
+	Scarce bool `json:"scarce,omitempty"`
 	// Exit is the exit status, Signal what killed the process instead.
 	Exit   int `json:"exit"`
 	Signal int `json:"signal,omitempty"`

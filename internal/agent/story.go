@@ -4,28 +4,33 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/transcript"
 )
 
-const (
-	// maxEvent bounds one event of a stream, in bytes. What is longer is left
-	// out: no event that matters comes near it.
-	maxEvent = 16 << 20
-	// maxShown bounds what the log shows of one tool call or result, in bytes.
-	maxShown = 2000
-)
+// maxEvent bounds one event of a stream, in bytes. What is longer is left out: no
+// event that matters comes near it.
+const maxEvent = 16 << 20
 
 // story is what the stream of an agent program has told, in words that all the
 // programs share. It is told by one goroutine, and read when that has ended.
 type story struct {
 	// id is the conversation; empty until the stream reveals it.
 	id string
-	// used is what the run has cost so far; counted: the stream has told so.
-	used    team.Usage
-	counted bool
+	// used is what the run has cost so far, and next an estimate of what one more
+	// request costs; counted: the stream has told what the run has cost.
+	used, next team.Usage
+	counted    bool
+	// before is what earlier runs of the same call have cost; used has it.
+	before team.Usage
+	// waits tells of each conversation, the main one's name is empty, whether a
+	// request of it may be under way. The main one begins with one.
+	waits map[string]bool
 	// total is what the whole conversation has cost, for programs that tell
 	// that and not what the run has.
 	total team.Usage
@@ -35,16 +40,18 @@ type story struct {
 	// failed, nil if it did not.
 	done    bool
 	failure *team.Failure
+	// resets is when a limit of the provider is reset; zero: the stream has not said.
+	resets time.Time
 	// hopeless: the program was ended because it waits for what does not come.
 	hopeless bool
 
-	// log takes a text for the log, line a line for people, begun the
-	// conversation once it is known, spent every change of used; stop ends the
-	// program. None is nil.
-	log   func(text string)
+	// log takes the transcript, line a line for people, begun the conversation
+	// once it is known, spent every change of used; stop ends the program. None is
+	// nil.
+	log   *transcript.Writer
 	line  func(text string)
 	begun func(id string)
-	spent func(used team.Usage)
+	spent func(used, next team.Usage)
 	stop  func(f *team.Failure)
 }
 
@@ -64,51 +71,71 @@ func (s *story) says(text string) {
 		return
 	}
 	s.summary = text
-	s.log(text)
+	s.log.Text(text)
 	s.line(firstLine(text))
 }
 
 // does tells of a tool at work.
 func (s *story) does(tool, what string) {
-	what = team.Shorten(strings.TrimSpace(what), maxShown)
-	s.log("> " + tool + " " + what)
+	s.log.Call(tool+" "+what, "")
 	s.line(strings.TrimSpace(tool + " " + firstLine(what)))
+}
+
+// calls tells of a tool that is called with arguments, a JSON object.
+func (s *story) calls(tool string, arguments json.RawMessage) {
+	gist, detail := transcript.Gist(tool, arguments)
+	s.log.Call(gist, detail)
+	s.line(firstLine(gist))
 }
 
 // brought tells what a tool has brought.
 func (s *story) brought(text string, failed bool) {
-	text = team.Shorten(strings.TrimSpace(text), maxShown)
-	switch {
-	case failed:
-		s.log("< failed: " + text)
-	case text != "":
-		s.log("< " + text)
-	}
+	s.log.Result("", text, failed)
 }
 
 // warns tells of something that went wrong on the way.
 func (s *story) warns(text string) {
-	s.log("! " + text)
+	s.log.Warn(text)
 	s.line(firstLine(text))
 }
 
-// uses tells what the run has cost so far. What cannot be is not heard.
-func (s *story) uses(used team.Usage) {
+// uses tells what the run has cost so far, and what one more request will; a zero next
+// leaves that as it is. What cannot be is not heard.
+func (s *story) uses(used, next team.Usage) {
 	if used.Validate() != nil {
 		return
 	}
-	changed := used != s.used
-	s.used, s.counted = used, true
-	if changed {
-		s.spent(used)
+	s.counted = true
+	s.costs(s.before.Add(used), next)
+}
+
+// costs takes what the call has cost so far, whoever says so: the most counts.
+func (s *story) costs(used, next team.Usage) {
+	if next != (team.Usage{}) {
+		s.next = next
 	}
+	if used = used.Max(s.used); used != s.used {
+		s.used = used
+		s.spent(used, s.next)
+	}
+}
+
+// asks tells that a conversation's next request may be under way.
+func (s *story) asks(conversation string) { s.waits[conversation] = true }
+
+// answered tells that a conversation's last request was answered.
+func (s *story) answered(conversation string) { s.waits[conversation] = false }
+
+// asking tells whether a request may be under way.
+func (s *story) asking() bool {
+	return !s.done && slices.Contains(slices.Collect(maps.Values(s.waits)), true)
 }
 
 // ends tells that the work is over, and how it failed; nil if it did not.
 func (s *story) ends(f *team.Failure) {
 	s.done, s.failure = true, f
 	if f != nil {
-		s.log("! " + f.Message)
+		s.log.Warn(f.Message)
 	}
 }
 
@@ -136,22 +163,25 @@ func decodeEvent(data []byte, v any) bool {
 	return err == nil || errors.As(err, &wrong)
 }
 
-// shown is a JSON value as people read it: the text of a string, the only
-// field's text of an object that has one that matters, or the JSON itself.
+// shown is what a tool brought, as people read it: a text, the texts of a list of
+// blocks, or else the JSON itself.
 func shown(value json.RawMessage) string {
 	var text string
 	if json.Unmarshal(value, &text) == nil {
 		return text
 	}
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(value, &fields) == nil {
-		for _, name := range []string{"command", "file_path", "path", "absolute_path", "pattern", "query", "url", "prompt"} {
-			if json.Unmarshal(fields[name], &text) == nil && text != "" {
-				return text
-			}
-		}
+	var blocks []struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
 	}
-	return string(value)
+	if json.Unmarshal(value, &blocks) != nil {
+		return string(value)
+	}
+	var parts []string
+	for _, b := range blocks {
+		parts = append(parts, or(b.Text, "("+b.Type+")"))
+	}
+	return strings.Join(parts, "\n")
 }
 
 // milliseconds makes a duration of a number that a program printed; zero for

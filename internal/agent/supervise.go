@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -83,12 +84,12 @@ func newWarden(o orders) *warden {
 func (w *warden) run(worker io.Reader) report {
 	go w.listen(worker)
 	if err := w.limit(); err != nil {
-		return report{StartError: err.Error()}
+		return notStarted(err)
 	}
 	pid, err := w.start()
 	silence()
 	if err != nil {
-		return report{StartError: err.Error()}
+		return notStarted(err)
 	}
 	go w.reap(pid)
 	status, ended := w.await(pid)
@@ -208,6 +209,13 @@ func (w *warden) start() (int, error) {
 		return 0, fmt.Errorf("start %s: %w", program, err)
 	}
 	return pid, nil
+}
+
+// notStarted reports why there is no process.
+func notStarted(err error) report {
+	scarce := func(e error) bool { return errors.Is(err, e) }
+	return report{StartError: err.Error(), Scarce: slices.ContainsFunc(
+		[]error{syscall.EAGAIN, syscall.ENOMEM, syscall.ENFILE, syscall.EMFILE, syscall.ETXTBSY, syscall.EIO}, scarce)}
 }
 
 // limit sets what the argv inherits.

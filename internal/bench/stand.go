@@ -265,6 +265,12 @@ func (instant) OfferedAgents() map[string]team.OfferedAgent {
 	return map[string]team.OfferedAgent{agentName: {Kind: agent.KindScripted, Concurrency: slots, Breaker: agentName}}
 }
 func (instant) Continuable(string, team.WorkDir) bool { return false }
+func (instant) Reported(string, team.WorkDir) (used, estimate team.Usage, ok bool) {
+	return used, estimate, false
+}
+func (instant) Sweep(team.WorkDir) error              { return nil }
+func (instant) Removed(team.WorkDir) int64            { return 0 }
+func (instant) EndStopped()                           {}
 func (instant) Forget(team.WorkDir) error             { return nil }
 func (instant) Breaker(name string) team.Breaker      { return team.Breaker{}.For(name) }
 func (instant) OfferedChecks() map[string]team.Digest { return nil }

@@ -1,8 +1,8 @@
 package budget
 
 import (
+	"encoding/json"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -12,355 +12,251 @@ import (
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
-// need is a draw of a session that has spent something and needs more.
-func need(session string, serial, spent, want, least int64) Draw {
-	return Draw{
-		Session: session, Date: "2026-01-31", Serial: serial, Cap: team.Cap{Tokens: 1000},
-		Spent: tokens(spent), Want: tokens(want), Least: tokens(least), Agent: "writer",
-	}
-}
-
-func TestADayGrantsWaitsAndRefuses(t *testing.T) {
-	t.Parallel()
-	d, out := Day{}.Draw(need("a", 0, 0, 200, 50), noon)
-	require.Equal(t, Drawn, out.Effect)
-	require.EqualValues(t, 200+800/8, out.Allowance.Granted.Tokens, "what it needs and an eighth of the rest")
-	require.EqualValues(t, -1, out.Allowance.Granted.USD, "not limited")
-	d, out = d.Draw(need("b", 0, 0, 700, 50), noon)
-	require.EqualValues(t, 700, out.Allowance.Granted.Tokens)
-
-	d, out = d.Draw(need("c", 0, 0, 200, 100), noon)
-	require.Equal(t, DrawWaits, out.Effect, "a and b may not need all that they were granted")
-	require.Zero(t, out.Allowance.Granted.Tokens)
-	d, out = d.Draw(need("b", 1, 900, 0, 0), noon)
-	require.EqualValues(t, 900, out.Allowance.Granted.Tokens, "what is spent is spent, were it more than was granted")
-	d, out = d.Draw(need("a", 1, 60, 0, 0), noon)
-	require.EqualValues(t, 60, out.Allowance.Granted.Tokens)
-	_, out = d.Draw(need("c", 1, 0, 200, 100), noon)
-	require.Equal(t, DrawRefused, out.Effect)
-	require.Equal(t, "the daily budget of team t is spent: 40 of 1000 tokens are left, and the next call needs 100; the next day begins at 2026-02-01 00:00 UTC",
-		out.Refusal("t"))
-	_, out = d.Draw(need("c", 1, 0, 200, 40), noon)
-	require.Equal(t, Drawn, out.Effect, "an answer is cut to what is left")
-	require.Equal(t, tokens(40), out.Cut(need("c", 1, 0, 200, 40), tokens(200)))
-
-	d = d.Raise(Raise{ID: "r", Added: tokens(500)}, noon).Raise(Raise{ID: "r", Added: tokens(500)}, noon)
-	require.EqualValues(t, 1500, d.Limit().Tokens, "told of twice, it counts once")
-	require.EqualValues(t, 1000, d.At(noon.AddDate(0, 0, 1)).Limit().Tokens, "and on its day only")
-}
-
-func TestADrawThatIsToldOfTwiceIsGrantedOnce(t *testing.T) {
-	t.Parallel()
-	first, out := Day{}.Draw(need("a", 0, 0, 200, 50), noon)
-	again, repeated := first.Draw(need("a", 0, 0, 200, 50), noon)
-	require.Equal(t, out.Allowance.Granted, repeated.Allowance.Granted)
-	require.Equal(t, first.View("t"), again.View("t"))
-	_, late := again.Draw(need("a", 1, 0, 0, 0), noon)
-	require.Equal(t, out.Allowance.Granted, late.Allowance.Granted, "what was drawn since is not taken away by what is late")
-}
-
-func TestACallOfUnknownCost(t *testing.T) {
-	t.Parallel()
-	var l Ledger
-	want, least := l.Guess("writer")
-	unknown := need("a", 0, 0, want.Tokens, least.Tokens)
-	unknown.Want, unknown.Least = want, least
-	d, out := Day{}.Draw(unknown, noon)
-	require.EqualValues(t, 1000, out.Allowance.Granted.Tokens, "the first of all may cost all there is")
-	unknown.Session = "b"
-	d, out = d.Draw(unknown, noon)
-	require.Equal(t, DrawWaits, out.Effect)
-	told := need("a", 1, 100, 0, 0)
-	told.Largest = tokens(100)
-	d, _ = d.Draw(told, noon)
-	unknown.Serial = 1
-	_, out = d.Draw(unknown, noon)
-	require.EqualValues(t, 100+800/8, out.Allowance.Granted.Tokens, "another session has learnt what its calls cost")
-	unknown.Agent = "coder"
-	d, out = d.Draw(unknown, noon)
-	require.EqualValues(t, 900, out.Allowance.Granted.Tokens)
-	require.Equal(t, "2026-02-01", d.At(noon.AddDate(0, 0, 1)).Date)
-	require.NotEmpty(t, d.At(noon.AddDate(0, 0, 7)).Costs, "that is not forgotten at midnight")
-}
-
-func TestMidnightCarriesWhatIsUnderWay(t *testing.T) {
-	t.Parallel()
-	d, _ := Day{}.Draw(need("works", 0, 100, 300, 50), noon)
-	d, _ = d.Draw(need("closed", 0, 400, 0, 0), noon)
-	tomorrow := noon.AddDate(0, 0, 1)
-	d = d.At(tomorrow)
-	require.Equal(t, []Grant{{Session: "works", Granted: tokens(375), Serial: 1, Carried: true}}, d.Grants)
-	late := need("works", 1, 100, 0, 0)
-	same, out := d.Draw(late, tomorrow)
-	require.Equal(t, OtherDay, out.Effect, "yesterday is closed")
-	require.Equal(t, d, same)
-	late.Date, late.Spent = "2026-02-01", tokens(20)
-	told, out := d.Draw(late, tomorrow)
-	require.EqualValues(t, 20, out.Allowance.Granted.Tokens)
-	require.EqualValues(t, 20, told.View("t").Granted.Tokens)
-	require.Empty(t, d.At(tomorrow.AddDate(0, 0, 1)).Grants, "of whom nothing is heard for a day, that is over")
-	require.Equal(t, d, d.At(noon), "days do not come again")
-}
-
-func TestWarningsOfADayAreGivenOnceOverAllSessions(t *testing.T) {
-	t.Parallel()
-	warn := func(session string, serial, spent int64) Draw {
-		d := need(session, serial, spent, 0, 0)
-		d.WarnAt = []float64{0.5, 0.8}
-		return d
-	}
-	d, out := Day{}.Draw(warn("a", 0, 450), noon)
-	require.Empty(t, out.Warnings)
-	d, out = d.Draw(warn("b", 0, 100), noon)
-	require.Equal(t, []Warning{{Scope: DayScope, At: 0.5, Spent: tokens(550), Cap: team.Cap{Tokens: 1000}, When: noon}}, out.Warnings)
-	var l Ledger
-	require.Len(t, l.Take(out), 1)
-	require.Empty(t, l.Take(out))
-	require.Len(t, l.Warnings, 1)
-	d, out = d.Draw(warn("a", 1, 460), noon)
-	require.Empty(t, out.Warnings)
-	_, out = d.At(noon.AddDate(0, 0, 1)).Draw(Draw{Session: "a", Date: "2026-02-01", Cap: d.Cap, Spent: tokens(900), WarnAt: []float64{0.5, 0.8}}, noon.AddDate(0, 0, 1))
-	require.Len(t, out.Warnings, 2, "the next day is warned of anew")
-}
-
-func TestAViewPromisesWhatADrawWouldGet(t *testing.T) {
-	t.Parallel()
-	d, _ := Day{}.Draw(need("a", 0, 900, 0, 0), noon)
-	v := d.View("t")
-	require.True(t, v.Promises("2026-01-31", tokens(100), tokens(100)))
-	require.False(t, v.Promises("2026-01-31", tokens(101), tokens(101)))
-	require.True(t, v.Promises("2026-01-30", tokens(101), tokens(101)), "the day that could not pay is over")
-	require.True(t, v.At(noon.AddDate(0, 0, 1)).Promises("2026-01-31", tokens(101), tokens(101)))
-	require.True(t, DayView{}.At(noon).Promises("2026-01-31", tokens(1), tokens(1)), "a budget that was lost is drawn from again")
-	require.True(t, d.Raise(Raise{ID: "r", Added: tokens(1)}, noon).View("t").Promises("2026-01-31", tokens(101), tokens(101)))
-}
-
-// dayCompany is sessions that share days, over messages that are lost, late and
-// repeated, with clocks that disagree.
-type dayCompany struct {
+// office is some sessions of a team that share its day, as a store keeps them: each
+// change of a ledger is one of the day, too, and either may get lost.
+type office struct {
 	t        *testing.T
 	random   *rand.Rand
 	now      time.Time
-	day      Day
-	cap      int64
-	sessions []*daySession
-	draws    []Draw
-	answers  []dayAnswer
-	// raised and spent are the truth, by date.
-	raised, spent map[string]int64
-	calls         int
+	day      *Day
+	raises   map[string][]Raise // the journals of the days
+	sessions []*company
+	grants   int
+	refusals int
+	waits    int
 }
 
-type daySession struct {
-	name   string
-	ledger Ledger
-}
-
-type dayAnswer struct {
-	to *daySession
-	Drawing
-}
-
-func newDayCompany(t *testing.T, seed uint64) *dayCompany {
-	c := &dayCompany{
-		t: t, random: rand.New(rand.NewPCG(seed, 1)), now: noon, cap: 10_000,
-		raised: map[string]int64{}, spent: map[string]int64{},
+func newOffice(t *testing.T, seed uint64) *office {
+	o := &office{t: t, random: rand.New(rand.NewPCG(seed, 9)), now: noon, raises: map[string][]Raise{}}
+	for n := range 4 {
+		c := newCompany(t, seed*100+uint64(n))
+		c.spenders = c.spenders[:3]
+		c.ledger.Session = fmt.Sprint("s", n)
+		c.ledger.Limit("t", Limits{Session: team.Cap{Tokens: 4000}, Daily: team.Cap{Tokens: 1500, USD: 2500}, WarnAt: []float64{0.5, 1}})
+		o.sessions = append(o.sessions, c)
 	}
-	for i := range 5 {
-		c.sessions = append(c.sessions, &daySession{
-			name: fmt.Sprint("s", i), ledger: Ledger{Limits: Limits{Daily: team.Cap{Tokens: c.cap}}},
-		})
-	}
-	return c
+	return o
 }
 
-// clock is what somebody's clock says.
-func (c *dayCompany) clock() time.Time {
-	return c.now.Add(time.Duration(c.random.IntN(1200)-600) * time.Second)
-}
-
-func (c *dayCompany) step() {
-	w := c.sessions[c.random.IntN(len(c.sessions))]
-	id := team.AssignmentID{Phase: "p", Persona: fmt.Sprint("a", c.random.IntN(3))}
-	busy := len(w.ledger.Row(id).Reserved) > 0
-	switch c.random.IntN(9) {
-	case 0, 1, 2:
-		if !busy {
-			c.begin(w, id)
+// open returns the day that it is, made from the ledgers if it is new, or was lost.
+func (o *office) open() *Day {
+	if date := Date(o.now); o.day == nil || o.day.Date != date {
+		o.day = &Day{Date: date, Team: "t"}
+		for _, r := range o.raises[date] {
+			o.day.Raise(r)
 		}
-	case 3, 4:
-		if busy {
-			c.end(w, id)
-		}
-	case 5:
-		if draw, ok := w.ledger.GiveBack(c.clock()); ok {
-			draw.Session = w.name
-			c.draws = append(c.draws, draw)
-		}
-	case 6:
-		c.deliver()
-	case 7:
-		c.hear()
-	case 8:
-		c.now = c.now.Add(time.Duration(c.random.IntN(20)) * time.Minute)
-		if c.random.IntN(50) == 0 {
-			c.day = c.day.Raise(Raise{ID: fmt.Sprint(c.now.UnixNano()), Added: tokens(500)}, c.now)
-			c.raised[c.day.Date] += 500
+		for _, c := range o.sessions {
+			o.day.Take(c.ledger.Session, &c.ledger)
 		}
 	}
+	return o.day
 }
 
-func (c *dayCompany) begin(w *daySession, id team.AssignmentID) {
-	least := 1 + c.random.Int64N(200)
-	want := least + c.random.Int64N(1000)
-	if c.random.IntN(10) == 0 {
-		want = whatever
+// change changes a ledger and the day.
+func (o *office) change(c *company, change func(*Ledger)) {
+	c.now = o.now
+	c.ledger.Share(o.open())
+	change(&c.ledger)
+	c.ledger.Share(nil)
+	o.day.Take(c.ledger.Session, &c.ledger)
+}
+
+// truth is what the journals say of a day, and what is set aside by those at work.
+func (o *office) truth(date string) (spent, open team.Amount) {
+	for _, c := range o.sessions {
+		for _, s := range c.spenders {
+			for _, call := range s.journal.Calls() {
+				switch {
+				case call.State == Begun:
+				case Date(call.EndedAt) != date:
+				case call.State == Unsettled:
+					spent = spent.Add(call.Usage.Amount()).Add(call.Estimate.Amount())
+				default:
+					spent = spent.Add(call.Usage.Amount())
+				}
+			}
+			if s.moment == reserved || s.moment == begun {
+				open = open.Add(s.granted)
+			}
+		}
 	}
-	c.calls++
-	v := w.ledger.Reserve(id, int64(c.calls), tokens(want), tokens(least), c.clock())
-	if v.Draw == nil {
+	return spent, open
+}
+
+// reserve asks for a call, and holds the answer to what the journals say.
+func (o *office) reserve(c *company, s *spender) {
+	want := team.Amount{Tokens: 1 + o.random.Int64N(400), USD: team.USD(o.random.Int64N(600))}
+	least := team.Amount{Tokens: 1 + o.random.Int64N(want.Tokens)}
+	var v Verdict
+	call := s.journal.Next()
+	o.change(c, func(l *Ledger) { v = l.Reserve(s.id, call, want, least) })
+	switch {
+	case v.Refused != "":
+		o.refusals++
+		require.NotContains(o.t, v.Refused, "0.00000000")
+	case v.Wait:
+		o.waits++
+		require.NotZero(o.t, o.day.Sum().Reserved, "it waits for nobody")
+	default:
+		o.grants++
+		s.moment, s.call, s.granted = reserved, call, v.Granted
+		spent, open := o.truth(o.day.Date)
+		limit := o.day.Limit()
+		held := spent.Add(open)
+		require.True(o.t, v.Granted.Tokens == 0 || held.Tokens <= limit.Tokens, "%d tokens of %d on %s", held.Tokens, limit.Tokens, o.day.Date)
+		require.True(o.t, v.Granted.USD == 0 || held.USD <= limit.USD, "%s USD of %s on %s", held.USD, limit.USD, o.day.Date)
+	}
+}
+
+// step lets a spender go on, or its worker die.
+func (o *office) step(c *company, s *spender) {
+	c.now = o.now
+	switch {
+	case s.moment != idle && o.random.IntN(8) == 0:
+		for _, call := range s.journal.Open() {
+			c.append(s, Entry{Kind: Unsettled, Call: call.ID})
+		}
+		s.moment = paid
+	case s.moment == idle:
+		o.reserve(c, s)
+	case s.moment == reserved:
+		estimate := c.part(s.granted)
+		c.append(s, Entry{Kind: Begun, Key: turn(1), Agent: "agent", Estimate: &estimate})
+		s.moment = begun
+	case s.moment == begun:
+		c.end(s)
+		s.moment = paid
+	default:
+		s.moment = idle
+		o.book(c, s)
+	}
+}
+
+func (o *office) book(c *company, s *spender) {
+	o.change(c, func(l *Ledger) { l.SetRow(s.id, s.journal.Row(nil), o.now) })
+}
+
+// writeOff settles all unsettled calls of a spender as nothing, unless it is at work.
+func (o *office) writeOff(c *company, s *spender) {
+	c.now = o.now
+	if s.moment != idle {
 		return
 	}
-	draw := *v.Draw
-	draw.Session, draw.Agent = w.name, "writer"
-	c.draws = append(c.draws, draw)
-}
-
-func (c *dayCompany) end(w *daySession, id team.AssignmentID) {
-	row := w.ledger.Row(id)
-	row.Reserved = maps.Clone(row.Reserved)
-	for call, granted := range row.Reserved {
-		delete(row.Reserved, call)
-		cost := c.random.Int64N(granted.Tokens + 1)
-		at := c.clock()
-		c.spent[Date(at)] += cost
-		ended := Call{ID: call, Agent: "writer", Usage: team.Usage{OutputTokens: cost}, EndedAt: at}
-		row.Spent = append([]Spending{}, row.Spent...)
-		row.Spent = append(row.Spent, Spending{Date: Date(at), Agent: ended.Agent, Usage: ended.Usage})
+	for _, call := range s.journal.Unsettled() {
+		c.append(s, Entry{Kind: Closed, Call: call.ID, Usage: &team.Usage{}})
 	}
-	w.ledger.SetRow(id, row, c.now)
+	o.book(c, s)
 }
 
-// deliver has the day hear of a draw: any of those under way, once or again.
-func (c *dayCompany) deliver() {
-	if len(c.draws) == 0 {
+func (o *office) raise(n int) {
+	r := Raise{ID: fmt.Sprint("r", n), Scope: DayScope, Added: tokens(o.random.Int64N(300)), When: o.now}
+	o.open().Raise(r)
+	o.raises[o.day.Date] = append(o.raises[o.day.Date], r)
+	o.open().Raise(r)
+}
+
+// lose loses the day's document, or a ledger's.
+func (o *office) lose() {
+	if o.random.IntN(2) == 0 {
+		before := *o.open()
+		o.day = nil
+		after := *o.open()
+		require.Equal(o.t, before.Limit(), after.Limit(), "no raise is lost")
+		require.Equal(o.t, before.Sum(), after.Sum())
 		return
 	}
-	i := c.random.IntN(len(c.draws))
-	draw := c.draws[i]
-	if c.random.IntN(4) > 0 {
-		c.draws = append(c.draws[:i], c.draws[i+1:]...)
-	}
-	if c.random.IntN(8) == 0 {
-		return // lost
-	}
-	var out Drawing
-	c.day, out = c.day.Draw(draw, c.now)
-	for _, w := range c.sessions {
-		if w.name == draw.Session {
-			c.answers = append(c.answers, dayAnswer{w, out})
-		}
-	}
+	data, err := json.Marshal(o.open())
+	require.NoError(o.t, err)
+	var again Day
+	require.NoError(o.t, json.Unmarshal(data, &again))
+	require.Equal(o.t, *o.day, again)
+	o.day = &again
 }
 
-// hear has a session hear of an answer, or never.
-func (c *dayCompany) hear() {
-	if len(c.answers) == 0 {
-		return
-	}
-	i := c.random.IntN(len(c.answers))
-	a := c.answers[i]
-	if c.random.IntN(4) > 0 {
-		c.answers = append(c.answers[:i], c.answers[i+1:]...)
-	}
-	if c.random.IntN(8) > 0 {
-		a.to.ledger.Take(a.Drawing)
-	}
-}
-
-func (c *dayCompany) check() {
-	for date, spent := range c.spent {
-		require.LessOrEqual(c.t, spent, c.cap+c.raised[date], "spent on %s", date)
-	}
-	for _, g := range c.day.Grants {
-		require.GreaterOrEqual(c.t, g.Granted.Tokens, g.Spent.Tokens)
-	}
-	if c.day.Date != "" && c.raised[Date(NextDay(c.day.Date).AddDate(0, 0, -2))] == 0 { // a carried part of a raised day may be more
-		require.LessOrEqual(c.t, c.day.View("t").Granted.Tokens, c.day.Limit().Tokens)
-	}
-}
-
-func TestNoDayIsEverPassed(t *testing.T) {
+func TestSessionsNeverPassTheirDayWhateverHappens(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(100) {
-		c := newDayCompany(t, seed)
-		for range 1500 {
-			c.step()
-			c.check()
+	var all office
+	for seed := range uint64(25) {
+		o := newOffice(t, seed)
+		for n := range 1500 {
+			c := o.sessions[o.random.IntN(len(o.sessions))]
+			s := c.spenders[o.random.IntN(len(c.spenders))]
+			switch o.random.IntN(60) {
+			case 0:
+				o.lose()
+			case 1:
+				o.writeOff(c, s)
+			case 2:
+				o.raise(n)
+			case 3:
+				o.now = o.now.Add(time.Duration(o.random.IntN(300)) * time.Minute)
+			default:
+				o.step(c, s)
+			}
 		}
-		require.NotEmpty(t, c.spent)
-		if t.Failed() {
-			t.Fatalf("seed %d", seed)
+		for _, c := range o.sessions {
+			for _, s := range c.spenders {
+				for s.moment != idle {
+					o.step(c, s)
+				}
+				o.writeOff(c, s)
+			}
+			require.Zero(t, c.ledger.Reserved())
+			require.Zero(t, c.ledger.Unsettled())
 		}
+		sum := o.open().Sum()
+		spent, _ := o.truth(o.day.Date)
+		require.Equal(t, DayRow{Spent: spent}, sum, "what ends, and what is written off, is given back")
+		all.grants, all.refusals, all.waits = all.grants+o.grants, all.refusals+o.refusals, all.waits+o.waits
 	}
+	require.Greater(t, all.grants, 2000)
+	require.Greater(t, all.refusals, 500, "the caps are reached")
+	require.Greater(t, all.waits, 100, "the sessions compete")
 }
 
-func TestASessionSpendsNothingThatItIsAboutToGiveBack(t *testing.T) {
+func TestARefusalNamesWhatIsUnsettledAndHowToSettleIt(t *testing.T) {
 	t.Parallel()
-	id := team.AssignmentID{Phase: "code", Persona: "a"}
-	l := &Ledger{Limits: Limits{Daily: team.Cap{Tokens: 1000}}}
-	_, ok := l.GiveBack(noon)
-	require.False(t, ok, "it has nothing")
-	v := l.Reserve(id, 1, tokens(200), tokens(50), noon)
-	require.Equal(t, DayScope, v.Scope)
-	require.Zero(t, v.Granted, "nothing without a grant")
-	ask := *v.Draw
-	ask.Session = "a"
-	d, granted := Day{}.Draw(ask, noon)
-	l.Take(granted)
-	require.Equal(t, Verdict{Granted: tokens(200)}, l.Reserve(id, 1, tokens(200), tokens(50), noon))
-	require.Equal(t, Verdict{Granted: tokens(100)}, l.Reserve(id, 2, tokens(100), tokens(50), noon), "the spare part is for that")
-	require.NotNil(t, l.Reserve(id, 3, tokens(1), tokens(1), noon).Draw)
+	id := team.AssignmentID{Phase: "build", Persona: "dev"}
+	lost := Row{Unsettled: []UnsettledCall{{Call: 3, Date: "2026-01-31", Estimate: team.Usage{OutputTokens: 5, CostUSD: 920_000_000}}}}
+	first := &Ledger{Session: "d3"}
+	first.Limit("t", Limits{Session: team.Cap{USD: 1_000_000_000}, Daily: team.Cap{USD: 920_000_000}})
+	first.SetRow(id, lost, noon)
+	day := &Day{Date: "2026-01-31"}
+	day.Take("d3", first)
 
-	l.SetRow(id, Row{Spent: []Spending{{Date: "2026-01-31", Agent: "m", Usage: team.Usage{InputTokens: 120}}}}, noon)
-	back, ok := l.GiveBack(noon)
-	require.True(t, ok)
-	l.Take(granted)
-	require.NotNil(t, l.Reserve(id, 4, tokens(1), tokens(1), noon).Draw, "an answer from before changes nothing")
-	back.Session = "a"
-	d, given := d.Draw(back, noon)
-	l.Take(given)
-	require.EqualValues(t, 120, d.View("t").Granted.Tokens)
-	_, ok = l.GiveBack(noon)
-	require.False(t, ok, "all is told")
-	require.InDelta(t, 0.12, l.Fractions(id, noon)[DayScope], 1e-9)
+	want, least := first.Guess("x")
+	require.False(t, first.Reserve(id, 4, want, team.Amount{Tokens: 1, USD: 80_000_001}).Wait)
+	v := first.Reserve(id, 4, want, team.Amount{Tokens: 1, USD: 80_000_001})
+	require.Equal(t, "the budget of the session is spent: 0.08 of 1 USD are left, and the next call needs 0.080000001; "+
+		"0.92 USD of it are estimates of 1 unsettled call: maestro budget settle d3 build/dev 3 --write-off", v.Refused)
+	require.True(t, v.Unsettled)
 
-	tomorrow := noon.AddDate(0, 0, 1)
-	require.Equal(t, "2026-02-01", l.Reserve(id, 5, tokens(1), tokens(1), tomorrow).Draw.Date, "each day is drawn from by itself")
-	require.Zero(t, l.Fractions(id, tomorrow.AddDate(0, 0, 1))[DayScope])
+	second := &Ledger{Session: "d4"}
+	second.Limit("t", first.Limits)
+	second.Share(day)
+	v = second.Reserve(id, 1, want, least)
+	require.Equal(t, "the daily budget of team t is spent: 0 of 0.92 USD are left; 0.92 USD of it are estimates of "+
+		"1 unsettled call of session d3: maestro budget settle d3 build/dev 3 --write-off; the next day begins at 2026-02-01 00:00 UTC", v.Refused)
+	require.Equal(t, "2026-01-31", v.Date)
+
+	first.SetRow(id, Row{}, noon)
+	day.Take("d3", first)
+	require.Empty(t, second.Reserve(id, 1, want, least).Refused, "a write-off gives back to the day")
 }
 
-func TestADayOfMoneyLimitsNoTokens(t *testing.T) {
+func TestWarningsSpeakOfTheCapAsItIs(t *testing.T) {
 	t.Parallel()
-	const dollar = team.USD(1_000_000_000)
-	id := team.AssignmentID{Phase: "code", Persona: "a"}
-	l := &Ledger{Limits: Limits{Daily: team.Cap{USD: 10 * dollar}}}
-	want, least := l.Guess("writer")
-	v := l.Reserve(id, 1, want, least, noon)
-	ask := *v.Draw
-	ask.Session, ask.Agent = "a", "writer"
-	d, out := Day{}.Draw(ask, noon)
-	require.Equal(t, Drawn, out.Effect)
-	require.Equal(t, team.Amount{Tokens: -1, USD: 10 * dollar}, out.Allowance.Granted)
-	l.Take(out)
-	require.Equal(t, 10*dollar, l.Reserve(id, 1, out.Cut(ask, want), least, noon).Granted.USD)
-	require.Equal(t, team.Amount{USD: 10 * dollar}, l.Row(id).Reserved[1], "what is limited by nothing spoils no sum")
-
-	dear := Draw{Session: "b", Date: "2026-01-31", Cap: team.Cap{USD: 10 * dollar}, Want: team.Amount{Tokens: 1e6, USD: dollar}, Least: team.Amount{Tokens: 1e6, USD: dollar}}
-	d, out = d.Draw(dear, noon)
-	require.Equal(t, DrawWaits, out.Effect)
-	d, _ = d.Draw(Draw{Session: "a", Date: "2026-01-31", Serial: 1, Cap: dear.Cap, Spent: team.Amount{Tokens: 5e6, USD: 95 * dollar / 10}}, noon)
-	_, out = d.Draw(dear, noon)
-	require.Equal(t, DrawRefused, out.Effect)
-	require.Contains(t, out.Refusal("t"), "0.5 of 10 USD are left, and the next call needs 1;")
+	id := team.AssignmentID{Phase: "build", Persona: "dev"}
+	used := func(n int64) Row {
+		return Row{Spent: []Spending{{Date: "2026-01-31", Usage: team.Usage{InputTokens: n}}}}
+	}
+	l := &Ledger{}
+	l.Limit("t", Limits{Session: team.Cap{Tokens: 100}, WarnAt: []float64{0.5, 0.8}})
+	require.Len(t, l.SetRow(id, used(90), noon), 2)
+	l.Raise(Raise{ID: "1", Scope: SessionScope, Added: tokens(50)})
+	require.Equal(t, []Warning{{Scope: SessionScope, At: 0.5, Spent: tokens(90), Cap: team.Cap{Tokens: 150}, When: noon}}, l.Warnings,
+		"90 of 150 are less than 80 %")
+	require.Len(t, l.SetRow(id, used(120), noon), 1, "it is warned of anew")
+	l.Limit("t", Limits{Session: team.Cap{Tokens: 1000}, WarnAt: []float64{0.5, 0.8}})
+	require.Empty(t, l.Warnings)
 }

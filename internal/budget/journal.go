@@ -15,18 +15,23 @@ type Kind string
 const (
 	// Begun: the call is about to be made. Money may be spent from here on.
 	Begun Kind = "begun"
+	// Reported: the call is still under way, and its agent program has said what it
+	// has used so far. Usage is all of that, Estimate what the request that may be
+	// under way will cost.
+	Reported Kind = "reported"
 	// Settled: the answer is stored, and its cost is known. An agent that is
 	// paid by the attempt may have this entry alone.
 	Settled Kind = "settled"
 	// Abandoned: there is no answer, and what that cost is known.
 	Abandoned Kind = "abandoned"
-	// Unsettled: there is no answer, and nobody knows the cost: the worker died
-	// or the connection broke. Usage is the estimate.
+	// Unsettled: there is no answer, and the cost is not known, or not all of it: the
+	// worker died or the connection broke. Usage is what is known, Estimate the rest.
+	// Left out, they are what was reported and estimated before.
 	Unsettled Kind = "unsettled"
 	// Tools: what the tools did after the answer is stored.
 	Tools Kind = "tools"
-	// Closed: a person has said what an unsettled call cost; nothing, if it was
-	// written off.
+	// Closed: a person has said what an unsettled call cost besides what is known;
+	// nothing, if it was written off.
 	Closed Kind = "closed"
 )
 
@@ -47,11 +52,13 @@ type Entry struct {
 	Agent   string      `json:"agent,omitempty"`
 	Model   string      `json:"model,omitempty"`
 	Request team.Digest `json:"request,omitempty"`
-	// Estimate is what is booked if nobody ever learns the cost: no more than
-	// was set aside, or a budget could be passed by it.
+	// Estimate is what is booked, besides what is known, if nobody ever learns the
+	// cost.
 	Estimate *team.Usage `json:"estimate,omitempty"`
+	// Granted is what the session's budgets have set aside for the call.
+	Granted team.Amount `json:"granted,omitzero"`
 
-	// Usage is the cost, or the estimate of an unsettled call.
+	// Usage is the cost, as far as it is known.
 	Usage *team.Usage `json:"usage,omitempty"`
 	// Answer and Tools are the blobs of what a turn brought.
 	Answer team.Digest `json:"answer,omitempty"`
@@ -66,14 +73,20 @@ type Call struct {
 	// ID is the Seq of the entry with which it began.
 	ID int64 `json:"id"`
 	// State is the kind of the last entry on its money; Begun: it is under way.
-	State    Kind         `json:"state"`
-	Key      team.CallKey `json:"key"`
-	Run      string       `json:"run,omitempty"`
-	Agent    string       `json:"agent"`
-	Model    string       `json:"model,omitempty"`
-	Request  team.Digest  `json:"request,omitempty"`
-	Estimate team.Usage   `json:"estimate"`
-	// Usage is what it has cost; zero while that is not known.
+	State   Kind         `json:"state"`
+	Key     team.CallKey `json:"key"`
+	Run     string       `json:"run,omitempty"`
+	Agent   string       `json:"agent"`
+	Model   string       `json:"model,omitempty"`
+	Request team.Digest  `json:"request,omitempty"`
+	// Estimate is what it may have cost besides what is known.
+	Estimate team.Usage `json:"estimate"`
+	// Granted is what was set aside for it.
+	Granted team.Amount `json:"granted,omitzero"`
+	// Reported is what its agent program has said, while it was under way, to have
+	// used so far.
+	Reported team.Usage `json:"reported,omitzero"`
+	// Usage is what it is known to have cost; zero while it is under way.
 	Usage  team.Usage  `json:"usage"`
 	Answer team.Digest `json:"answer,omitempty"`
 	Tools  team.Digest `json:"tools,omitempty"`
@@ -81,8 +94,10 @@ type Call struct {
 	// money counts for the day of EndedAt.
 	BeganAt time.Time `json:"began_at"`
 	EndedAt time.Time `json:"ended_at,omitzero"`
-	By      string    `json:"by,omitempty"`
-	Note    string    `json:"note,omitempty"`
+	// ClosedAt is when a person has said what it cost, By who, and Note why.
+	ClosedAt time.Time `json:"closed_at,omitzero"`
+	By       string    `json:"by,omitempty"`
+	Note     string    `json:"note,omitempty"`
 }
 
 // Journal is all that an assignment has paid for, over all its rounds and
@@ -95,6 +110,14 @@ type Journal struct {
 
 // Calls lists the calls in the order in which they began. They must not be changed.
 func (j *Journal) Calls() []Call { return j.calls }
+
+// Call returns a call by its id; its zero if there is none.
+func (j *Journal) Call(id int64) Call {
+	if i, ok := j.byID[id]; ok {
+		return j.calls[i]
+	}
+	return Call{}
+}
 
 // Next is the Seq of the entry to come.
 func (j *Journal) Next() int64 { return j.last + 1 }
@@ -135,7 +158,7 @@ func (j *Journal) Apply(e Entry) error {
 // lost.
 func (e Entry) endsLost() bool {
 	ends := e.Kind == Settled || e.Kind == Abandoned || e.Kind == Unsettled
-	return ends && e.Usage != nil && 0 < e.Call && e.Call < e.Seq
+	return ends && (e.Usage != nil || e.Estimate != nil) && 0 < e.Call && e.Call < e.Seq
 }
 
 func (j *Journal) add(c Call) {
@@ -149,7 +172,7 @@ func (j *Journal) add(c Call) {
 func (j *Journal) begin(e Entry) {
 	c := Call{
 		ID: e.Seq, State: e.Kind, Key: *e.Key, Run: e.Run, Agent: e.Agent, Model: e.Model,
-		Request: e.Request, Estimate: orZero(e.Estimate), BeganAt: e.At,
+		Request: e.Request, Estimate: orZero(e.Estimate), Granted: e.Granted, BeganAt: e.At,
 	}
 	if e.Kind == Settled {
 		c.Usage, c.Answer, c.EndedAt = orZero(e.Usage), e.Answer, e.At
@@ -158,7 +181,7 @@ func (j *Journal) begin(e Entry) {
 }
 
 func (c *Call) take(e Entry) error {
-	allowed := map[Kind]Kind{Settled: Begun, Abandoned: Begun, Unsettled: Begun, Tools: Settled, Closed: Unsettled}
+	allowed := map[Kind]Kind{Reported: Begun, Settled: Begun, Abandoned: Begun, Unsettled: Begun, Tools: Settled, Closed: Unsettled}
 	from, ok := allowed[e.Kind]
 	if !ok || c.State != from {
 		return fmt.Errorf("call %d is %s and cannot become %s", c.ID, c.State, e.Kind)
@@ -167,16 +190,25 @@ func (c *Call) take(e Entry) error {
 	case Tools:
 		c.Tools = e.Tools
 		return nil
+	case Reported:
+		c.Reported = c.Reported.Max(orZero(e.Usage))
+		if e.Estimate != nil {
+			c.Estimate = *e.Estimate
+		}
+		return nil
 	case Settled:
 		c.Usage, c.Answer = orZero(e.Usage), e.Answer
 	case Abandoned:
 		c.Usage = orZero(e.Usage)
 	case Unsettled:
-		if e.Usage != nil {
-			c.Estimate = *e.Usage
+		c.Usage = c.Reported.Max(orZero(e.Usage))
+		if e.Estimate != nil {
+			c.Estimate = *e.Estimate
 		}
 	case Closed:
-		c.Usage, c.By, c.Note = orZero(e.Usage), e.By, e.Note
+		// The money counts for the day on which the call ended.
+		c.State, c.Usage, c.By, c.Note, c.ClosedAt = e.Kind, c.Usage.Add(orZero(e.Usage)), e.By, e.Note, e.At
+		return nil
 	case Begun:
 	}
 	c.State, c.EndedAt = e.Kind, e.At
@@ -204,7 +236,7 @@ func (j *Journal) Find(key team.CallKey, request team.Digest) *Call {
 // Open lists the calls that have begun and not ended.
 func (j *Journal) Open() []Call { return j.in(Begun) }
 
-// Unsettled lists the calls whose cost nobody knows.
+// Unsettled lists the calls whose cost is not known, or not all of it.
 func (j *Journal) Unsettled() []Call { return j.in(Unsettled) }
 
 func (j *Journal) in(state Kind) []Call {
@@ -240,7 +272,8 @@ func (j *Journal) SpentOn(run string, attempt team.CallKey) team.Usage {
 }
 
 // Row sums the journal up for the session's ledger. The calls that are under way
-// keep what reserved says is set aside for them.
+// keep what reserved says is set aside for them. Those that it does not name keep what was
+// granted, or what they have reported and may cost besides, if that is more.
 func (j *Journal) Row(reserved map[int64]team.Amount) Row {
 	row := Row{Entries: j.last}
 	for _, c := range j.calls {
@@ -251,12 +284,14 @@ func (j *Journal) Row(reserved map[int64]team.Amount) Row {
 			}
 			amount, ok := reserved[c.ID]
 			if !ok {
-				amount = c.Estimate.Amount()
+				amount = most(c.Granted, c.Reported.Add(c.Estimate).Amount())
 			}
 			row.Reserved[c.ID] = amount
 		case Unsettled:
-			row.Unsettled = row.Unsettled.Add(c.Estimate)
-			row.UnsettledCalls++
+			row.Unsettled = append(row.Unsettled, UnsettledCall{Call: c.ID, Date: Date(c.EndedAt), Estimate: c.Estimate})
+			if c.Usage != (team.Usage{}) {
+				row.book(c)
+			}
 		default:
 			row.book(c)
 		}

@@ -82,7 +82,7 @@ func TestAJournalIsSummedUp(t *testing.T) {
 			{Date: "2026-02-01", Agent: "b", Calls: 1, Usage: *spent(7), Largest: spent(7).Amount(), Answered: 1},
 			{Date: "2026-02-01", Agent: "a", Calls: 1, Usage: *spent(2), Largest: spent(2).Amount()},
 		},
-		Unsettled: *spent(40), UnsettledCalls: 1, Reserved: map[int64]team.Amount{10: tokens(20)}, Entries: 12,
+		Unsettled: []UnsettledCall{{Call: 7, Date: "2026-01-31", Estimate: *spent(40)}}, Reserved: map[int64]team.Amount{10: tokens(20)}, Entries: 12,
 	}
 	require.Equal(t, row, j.Row(map[int64]team.Amount{10: tokens(20), 99: tokens(1)}))
 	require.Equal(t, spent(60).Amount(), j.Row(nil).Reserved[10], "the estimate is what is set aside if nobody knows better")
@@ -96,9 +96,54 @@ func TestAJournalIsSummedUp(t *testing.T) {
 
 	require.NoError(t, j.Apply(Entry{Seq: 13, Kind: Closed, At: next, Call: 7, Usage: spent(33), By: "ann", Note: "by the bill"}))
 	require.Equal(t, *spent(82), j.Spent())
-	require.Zero(t, j.Row(nil).Unsettled)
+	require.Empty(t, j.Row(nil).Unsettled)
 	require.Equal(t, "ann", j.Calls()[2].By)
-	require.Equal(t, "2026-02-01", Date(j.Calls()[2].EndedAt), "it counts for the day on which it became known")
+	require.Equal(t, next, j.Calls()[2].ClosedAt)
+	require.Equal(t, *spent(43), j.Row(nil).Spent[0].Usage, "it counts for the day on which the call ended")
+}
+
+// TestALedgerThatIsLostKeepsWhatWasGranted: what calls under way may cost is set aside
+// again in full, or others could spend it.
+func TestALedgerThatIsLostKeepsWhatWasGranted(t *testing.T) {
+	t.Parallel()
+	j := applied(t, Entry{Seq: 1, Kind: Begun, At: noon, Key: turn(0), Run: "r1", Agent: "a", Estimate: spent(50), Granted: tokens(80)})
+	require.EqualValues(t, 80, j.Row(nil).Reserved[1].Tokens)
+	require.NoError(t, j.Apply(Entry{Seq: 2, Kind: Reported, At: noon, Call: 1, Usage: spent(60), Estimate: spent(40)}))
+	require.EqualValues(t, 100, j.Row(nil).Reserved[1].Tokens, "it has passed what was granted")
+}
+
+func TestWhatAProgramReportedIsSpentThoughItsWorkerIsLost(t *testing.T) {
+	t.Parallel()
+	j := applied(t,
+		Entry{Seq: 1, Kind: Begun, At: noon, Key: turn(0), Run: "r1", Agent: "a", Estimate: spent(50)},
+		Entry{Seq: 2, Kind: Reported, At: noon, Call: 1, Usage: spent(10), Estimate: spent(12)},
+		Entry{Seq: 3, Kind: Reported, At: noon, Call: 1, Usage: spent(30), Estimate: spent(32)},
+	)
+	require.Zero(t, j.Spent(), "it is under way")
+	require.Equal(t, spent(62).Amount(), j.Row(nil).Reserved[1])
+	lost := func(e Entry) Journal {
+		t.Helper()
+		c := applied(t,
+			Entry{Seq: 1, Kind: Begun, At: noon, Key: turn(0), Run: "r1", Agent: "a", Estimate: spent(50)},
+			Entry{Seq: 3, Kind: Reported, At: noon, Call: 1, Usage: spent(30), Estimate: spent(32)},
+		)
+		e.Seq, e.Kind, e.At, e.Call = 4, Unsettled, noon, 1
+		require.NoError(t, c.Apply(e))
+		return *c
+	}
+	known := lost(Entry{})
+	require.Equal(t, *spent(30), known.Spent())
+	require.Equal(t, *spent(30), known.SpentOn("r1", *turn(0)))
+	require.Equal(t, *spent(32), known.Row(nil).Estimated())
+	require.Equal(t, *spent(30), known.Row(nil).Usage())
+	more := lost(Entry{Usage: spent(45), Estimate: spent(47)})
+	require.Equal(t, *spent(45), more.Spent(), "what its files tell besides")
+	require.Equal(t, *spent(47), more.Row(nil).Estimated())
+	less := lost(Entry{Usage: spent(5)})
+	require.Equal(t, *spent(30), less.Spent(), "what was reported stays known")
+	require.NoError(t, less.Apply(Entry{Seq: 5, Kind: Closed, Call: 1, At: noon, Usage: spent(0)}))
+	require.Equal(t, *spent(30), less.Spent(), "only the rest can be written off")
+	require.ErrorContains(t, less.Apply(Entry{Seq: 6, Kind: Reported, Call: 1, Usage: spent(99)}), "cannot become reported")
 }
 
 func TestMoneyCountsThoughABeginningIsLost(t *testing.T) {
@@ -106,7 +151,7 @@ func TestMoneyCountsThoughABeginningIsLost(t *testing.T) {
 	j := applied(t,
 		Entry{Seq: 2, Kind: Settled, At: noon, Call: 1, Usage: spent(10), Answer: "x"},
 		Entry{Seq: 3, Kind: Tools, At: noon, Call: 1, Tools: "y"},
-		Entry{Seq: 5, Kind: Unsettled, At: noon, Call: 4, Usage: spent(5)},
+		Entry{Seq: 5, Kind: Unsettled, At: noon, Call: 4, Estimate: spent(5)},
 		Entry{Seq: 6, Kind: Closed, At: noon, Call: 4, Usage: spent(3)},
 	)
 	require.Equal(t, *spent(13), j.Spent())
@@ -163,9 +208,9 @@ func FuzzJournal(f *testing.F) {
 		for _, s := range row.Spent {
 			calls += s.Calls
 		}
-		require.Len(t, j.Calls(), calls+len(row.Reserved)+row.UnsettledCalls, "each call is in one place")
+		require.Len(t, j.Calls(), calls+len(row.Reserved)+len(row.Unsettled), "each call is in one place")
 		require.Len(t, j.Open(), len(row.Reserved))
-		require.Len(t, j.Unsettled(), row.UnsettledCalls)
+		require.Len(t, j.Unsettled(), len(row.Unsettled))
 	})
 }
 

@@ -1,7 +1,6 @@
 package budget
 
 import (
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -20,33 +19,45 @@ const LedgerSchema = "maestro.ledger/v1"
 type Ledger struct {
 	Schema   string `json:"schema"`
 	Revision int64  `json:"revision"`
+	// Session is the session's name, and Team its team's.
+	Session string `json:"session,omitempty"`
+	Team    string `json:"team,omitempty"`
 	// Limits are the team's; Raises were added to them, oldest first.
 	Limits Limits  `json:"limits"`
 	Raises []Raise `json:"raises,omitempty"`
-	// Day is what the session may spend of its team's daily budget; nil: there
-	// is none.
-	Day *Allowance `json:"day,omitempty"`
 	// Rows are the assignments', by "phase/persona".
 	Rows map[string]Row `json:"rows"`
 	// Warnings are those that were given, oldest first.
 	Warnings []Warning   `json:"warnings,omitempty"`
 	SHA256   team.Digest `json:"sha256"`
+
+	// day is that of the team, while both are changed together; nil: the session
+	// draws from none.
+	day *Day
 }
 
 // Row is what one assignment has spent.
 type Row struct {
 	// Spent is what is known to be spent, by day, agent and model.
 	Spent []Spending `json:"spent,omitempty"`
-	// Unsettled is the estimate of what calls have cost of which nobody knows,
-	// and UnsettledCalls how many these are.
-	Unsettled      team.Usage `json:"unsettled,omitzero"`
-	UnsettledCalls int        `json:"unsettled_calls,omitempty"`
+	// Unsettled are the calls that have ended and whose cost nobody knows.
+	Unsettled []UnsettledCall `json:"unsettled,omitempty"`
 	// Reserved is what is set aside for the calls under way, by their id. In a
 	// dimension that no budget limits it is zero for a call of which nobody
 	// knows what it may cost.
 	Reserved map[int64]team.Amount `json:"reserved,omitempty"`
 	// Entries is the number of the journal's last entry that the row has.
 	Entries int64 `json:"entries,omitempty"`
+}
+
+// UnsettledCall is a call that has ended and whose cost nobody knows.
+type UnsettledCall struct {
+	// Call is its number in the assignment's journal.
+	Call int64 `json:"call"`
+	// Date is the day, by UTC, on which it ended.
+	Date string `json:"date"`
+	// Estimate is what counts until a person settles it.
+	Estimate team.Usage `json:"estimate"`
 }
 
 // Spending is what an agent has cost on a day.
@@ -74,9 +85,6 @@ type Warning struct {
 	When  time.Time   `json:"when"`
 }
 
-// Date is the day on which money counts.
-func Date(t time.Time) string { return t.UTC().Format(time.DateOnly) }
-
 // book adds a call that has ended.
 func (r *Row) book(c Call) {
 	day := Date(c.EndedAt)
@@ -103,9 +111,18 @@ func (r Row) Usage() team.Usage {
 	return sum
 }
 
+// Estimated adds up the estimates of the row's unsettled calls.
+func (r Row) Estimated() team.Usage {
+	var sum team.Usage
+	for _, u := range r.Unsettled {
+		sum = sum.Add(u.Estimate)
+	}
+	return sum
+}
+
 // held is what the row takes from budgets: spent, believed to be spent, and set aside.
 func (r Row) held() (spent, reserved team.Amount) {
-	spent = r.Usage().Amount().Add(r.Unsettled.Amount())
+	spent = r.Usage().Amount().Add(r.Estimated().Amount())
 	for _, a := range r.Reserved {
 		reserved = reserved.Add(a)
 	}
@@ -141,7 +158,7 @@ func (l *Ledger) Usage() team.Usage {
 func (l *Ledger) Unsettled() team.Usage {
 	var sum team.Usage
 	for _, r := range l.Rows {
-		sum = sum.Add(r.Unsettled)
+		sum = sum.Add(r.Estimated())
 	}
 	return sum
 }
@@ -171,10 +188,16 @@ func (l *Ledger) Largest(agent string) (dearest team.Amount, ok bool) {
 }
 
 // Guess is what an attempt of an agent may cost of which nobody has said it: as
-// much as its dearest so far. The first one of all gets whatever is left, alone.
+// much as its dearest so far, of the session or else of the team's day. The first one
+// of all gets whatever is left, alone.
 func (l *Ledger) Guess(agent string) (want, least team.Amount) {
 	if most, ok := l.Largest(agent); ok {
 		return most, most
+	}
+	if l.day != nil {
+		if most, ok := l.day.Largest[agent]; ok {
+			return most, most
+		}
 	}
 	return team.Amount{Tokens: whatever, USD: whatever}, team.Amount{Tokens: 1, USD: 1}
 }
@@ -227,39 +250,56 @@ func (l *Ledger) scopes(id team.AssignmentID) []scope {
 			scopes = append(scopes, s)
 		}
 	}
+	if s := l.dayScope(); s.cap != (team.Cap{}) {
+		scopes = append(scopes, s)
+	}
 	return scopes
 }
 
 // scope looks a budget up by its name.
 func (l *Ledger) scope(name string) scope {
 	s := scope{name: name}
-	kind, which, _ := strings.Cut(name, " ")
-	counts := func(team.AssignmentID) bool { return true }
-	switch kind {
+	switch kind, which, _ := strings.Cut(name, " "); kind {
 	case "persona":
 		s.cap = l.Limits.Personas[which]
-		counts = func(id team.AssignmentID) bool { return id.Persona == which }
 	case "phase":
 		s.cap = l.Limits.Phases[which]
-		counts = func(id team.AssignmentID) bool { return id.Phase == which }
+	case DayScope:
+		return l.dayScope()
 	default:
 		s.cap = l.Limits.Session
 	}
 	s.cap = l.raised(name, s.cap)
 	for row, r := range l.Rows {
-		if id, err := team.ParseAssignmentID(row); err == nil && counts(id) {
+		if id, err := team.ParseAssignmentID(row); err == nil && draws(id, name) {
 			spent, reserved := r.held()
 			s.spent, s.reserved = s.spent.Add(spent), s.reserved.Add(reserved)
-			s.unsettled = s.unsettled.Add(r.Unsettled.Amount())
+			s.unsettled = s.unsettled.Add(r.Estimated().Amount())
 		}
 	}
 	return s
+}
+
+// draws tells whether an assignment's calls draw from a budget of the session.
+func draws(id team.AssignmentID, name string) bool {
+	switch kind, which, _ := strings.Cut(name, " "); kind {
+	case "persona":
+		return id.Persona == which
+	case "phase":
+		return id.Phase == which
+	}
+	return true
 }
 
 // Budget returns a budget's cap, raises included, and what is spent of it.
 func (l *Ledger) Budget(name string) (limit team.Cap, spent team.Amount) {
 	s := l.scope(name)
 	return s.cap, s.spent
+}
+
+// MayPay tells whether enough is left in a budget of the session for a call.
+func (l *Ledger) MayPay(name string, least team.Amount) bool {
+	return covers(l.scope(name).left(), least)
 }
 
 // Verdict says whether a call may be made.
@@ -273,38 +313,49 @@ type Verdict struct {
 	Refused string
 	// Scope names that budget.
 	Scope string
-	// Draw asks for a part of the team's day, if the session has too little of
-	// it for the call; nil: it has enough. After the answer, ask again.
-	Draw *Draw
+	// Unsettled tells of a refusal that unsettled calls have a part in it: settling
+	// them may help.
+	Unsettled bool
+	// Least is what the refused call needs. Date is set where Scope is the team's
+	// day: which day it is.
+	Least team.Amount
+	Date  string
 }
 
 // Aside is what of Granted is set aside: nothing in a dimension that no budget
 // limits, for a call of which nobody knows what it may cost.
 func (v Verdict) Aside() team.Amount { return booked(v.Granted) }
 
-// Reserve sets aside what a call may cost. It grants all of want if that is
-// left; waits while calls under way may free what is missing; and then grants
-// what is left, as long as that covers least.
-func (l *Ledger) Reserve(id team.AssignmentID, call int64, want, least team.Amount, now time.Time) Verdict {
+// Reserve sets aside what a call may cost. It grants all of want if that is left.
+// Else it refuses a call that can never fit: one whose least is more than the cap
+// leaves of what is spent, even if all reservations are given back. Else it waits
+// while reservations may free what is missing, and then grants what is left, which
+// covers least. Tokens and money are counted by themselves.
+func (l *Ledger) Reserve(id team.AssignmentID, call int64, want, least team.Amount) Verdict {
 	l.unreserve(id, call)
-	granted := want
-	for _, s := range l.scopes(id) {
-		left := s.left()
-		switch {
-		case covers(left, want):
-		case s.reserved != team.Amount{}:
-			return Verdict{Wait: true, Scope: s.name}
-		case !covers(left, least):
-			return Verdict{Scope: s.name, Refused: s.refusal(left, least)}
-		default:
-			granted = within(left, granted)
+	scopes := l.scopes(id)
+	for _, s := range scopes {
+		if !covers(left(s.cap, s.spent), least) {
+			return l.refuse(s, least)
 		}
 	}
-	if draw := l.fromDay(granted, least, now); draw != nil {
-		return Verdict{Scope: DayScope, Draw: draw}
+	granted := want
+	for _, s := range scopes {
+		if s.mayFree(want) {
+			return Verdict{Wait: true, Scope: s.name}
+		}
+		granted = within(s.left(), granted)
 	}
 	l.setAside(id, call, booked(granted))
 	return Verdict{Granted: granted}
+}
+
+// mayFree tells whether reservations that are given back may free some of what is
+// missing of an amount.
+func (s scope) mayFree(amount team.Amount) bool {
+	left := s.left()
+	return left.Tokens >= 0 && amount.Tokens > left.Tokens && s.reserved.Tokens > 0 ||
+		left.USD >= 0 && amount.USD > left.USD && s.reserved.USD > 0
 }
 
 // setAside notes what is set aside for a call. The row that callers may hold stays
@@ -336,17 +387,14 @@ func (l *Ledger) unreserve(id team.AssignmentID, call int64) {
 // Extend sets more aside for a call under way that has turned out dearer than what
 // was set aside for it. It grants all of more if that is left, and else what is
 // left, as long as that covers least. It never says to wait: the call spends on.
-func (l *Ledger) Extend(id team.AssignmentID, call int64, more, least team.Amount, now time.Time) Verdict {
+func (l *Ledger) Extend(id team.AssignmentID, call int64, more, least team.Amount) Verdict {
 	granted := more
 	for _, s := range l.scopes(id) {
 		left := s.left()
 		if !covers(left, least) {
-			return Verdict{Scope: s.name, Refused: s.refusal(left, least)}
+			return l.refuse(s, least)
 		}
 		granted = within(left, granted)
-	}
-	if draw := l.fromDay(granted, least, now); draw != nil {
-		return Verdict{Scope: DayScope, Draw: draw}
 	}
 	l.setAside(id, call, l.Row(id).Reserved[call].Add(granted))
 	return Verdict{Granted: granted}
@@ -368,21 +416,20 @@ func within(left, amount team.Amount) team.Amount {
 	return amount
 }
 
-// Label names a budget in a sentence, by its scope.
-func Label(scope string) string {
-	if scope == SessionScope {
-		return "the session"
+// left is what a cap leaves; negative is a dimension that is not limited.
+func left(limit team.Cap, used team.Amount) team.Amount {
+	free := func(limit, used int64) int64 {
+		if limit <= 0 {
+			return -1
+		}
+		return max(limit-used, 0)
 	}
-	return scope
+	return team.Amount{Tokens: free(limit.Tokens, used.Tokens), USD: team.USD(free(int64(limit.USD), int64(used.USD)))}
 }
 
-func (s scope) refusal(left, least team.Amount) string {
-	if left.Tokens >= 0 && least.Tokens > left.Tokens {
-		return fmt.Sprintf("the budget of %s is spent: %d of %d tokens are left, and the next call needs %d",
-			Label(s.name), left.Tokens, s.cap.Tokens, least.Tokens)
-	}
-	return fmt.Sprintf("the budget of %s is spent: %s of %s USD are left, and the next call needs %s",
-		Label(s.name), left.USD, s.cap.USD, least.USD)
+// most is the larger of both, each dimension by itself.
+func most(a, b team.Amount) team.Amount {
+	return team.Amount{Tokens: max(a.Tokens, b.Tokens), USD: max(a.USD, b.USD)}
 }
 
 // fraction is how much of a budget is spent: the larger of tokens and money.
@@ -401,30 +448,51 @@ func fraction(spent team.Amount, limit team.Cap) float64 {
 	return f
 }
 
-// warn gives the warnings that are due for an assignment's budgets, once each,
-// whatever is raised later.
+// warn gives the warnings that are due for an assignment's budgets, once each for
+// every cap.
 func (l *Ledger) warn(id team.AssignmentID, now time.Time) []Warning {
 	var due []Warning
 	for _, s := range l.scopes(id) {
+		given := l.Warnings
+		if s.name == DayScope {
+			given = l.day.Warnings
+		}
 		for _, at := range l.Limits.WarnAt {
-			given := slices.ContainsFunc(l.Warnings, func(w Warning) bool { return w.Scope == s.name && w.At == at })
-			if !given && s.fraction() >= at {
-				due = append(due, Warning{Scope: s.name, At: at, Spent: s.spent, Cap: s.cap, When: now})
+			if s.fraction() >= at && !slices.ContainsFunc(given, func(w Warning) bool { return w.Scope == s.name && w.At == at }) {
+				w := Warning{Scope: s.name, At: at, Spent: s.spent, Cap: s.cap, When: now}
+				due = append(due, w)
+				if s.name == DayScope {
+					l.day.Warnings = append(l.day.Warnings, w)
+				} else {
+					l.Warnings = append(l.Warnings, w)
+				}
 			}
 		}
 	}
-	l.Warnings = append(l.Warnings, due...)
 	return due
 }
 
+// reviewed are warnings after a budget was raised: those that are not true any more
+// are withdrawn, and may be given again; the others speak of the new cap.
+func reviewed(warnings []Warning, name string, spent team.Amount, limit team.Cap) []Warning {
+	var out []Warning
+	for _, w := range warnings {
+		if w.Scope == name {
+			if fraction(spent, limit) < w.At {
+				continue
+			}
+			w.Spent, w.Cap = spent, limit
+		}
+		out = append(out, w)
+	}
+	return out
+}
+
 // Fractions tells of each budget of an assignment how much of it is spent.
-func (l *Ledger) Fractions(id team.AssignmentID, now time.Time) map[string]float64 {
+func (l *Ledger) Fractions(id team.AssignmentID) map[string]float64 {
 	out := map[string]float64{}
 	for _, s := range l.scopes(id) {
 		out[s.name] = s.fraction()
-	}
-	if l.today(now) {
-		out[DayScope] = l.Day.fraction()
 	}
 	return out
 }

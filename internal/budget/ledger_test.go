@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -18,16 +19,40 @@ func TestReserveGrantsWaitsAndRefuses(t *testing.T) {
 	a, b := team.AssignmentID{Phase: "code", Persona: "a"}, team.AssignmentID{Phase: "code", Persona: "b"}
 	l := &Ledger{Limits: Limits{Session: team.Cap{Tokens: 1000}, Personas: map[string]team.Cap{"b": {Tokens: 300}}}}
 
-	require.Equal(t, Verdict{Granted: tokens(700)}, l.Reserve(a, 1, tokens(700), tokens(100), noon))
-	require.Equal(t, Verdict{Scope: "persona b", Refused: "the budget of persona b is spent: 300 of 300 tokens are left, and the next call needs 301"},
-		l.Reserve(b, 1, tokens(400), tokens(301), noon), "no waiting can free what its own budget never had")
-	require.Equal(t, Verdict{Granted: tokens(300)}, l.Reserve(b, 1, tokens(300), tokens(100), noon))
+	require.Equal(t, Verdict{Granted: tokens(700)}, l.Reserve(a, 1, tokens(700), tokens(100)))
+	require.Equal(t, Verdict{Scope: "persona b", Least: tokens(301), Refused: "the budget of persona b is spent: 300 of 300 tokens are left, and the next call needs 301"},
+		l.Reserve(b, 1, tokens(400), tokens(301)), "no waiting can free what its own budget never had")
+	require.Equal(t, Verdict{Granted: tokens(300)}, l.Reserve(b, 1, tokens(300), tokens(100)))
 	require.Equal(t, tokens(1000), l.Reserved())
-	require.Equal(t, Verdict{Wait: true, Scope: "session"}, l.Reserve(a, 2, tokens(1), tokens(1), noon), "b's call may cost less")
+	require.Equal(t, Verdict{Wait: true, Scope: "session"}, l.Reserve(a, 2, tokens(1), tokens(1)), "b's call may cost less")
 
 	l.SetRow(b, Row{}, noon)
 	l.SetRow(a, Row{Spent: []Spending{{Date: "2026-01-31", Agent: "m", Usage: team.Usage{InputTokens: 900}}}}, noon)
-	require.Equal(t, Verdict{Granted: tokens(100)}, l.Reserve(a, 3, tokens(500), tokens(50), noon), "an answer is cut to what is left")
+	require.Equal(t, Verdict{Granted: tokens(100)}, l.Reserve(a, 3, tokens(500), tokens(50)), "an answer is cut to what is left")
+}
+
+func TestACallWaitsOnlyForWhatReservationsMayFree(t *testing.T) {
+	t.Parallel()
+	a, b := team.AssignmentID{Phase: "code", Persona: "a"}, team.AssignmentID{Phase: "code", Persona: "b"}
+	with := func(limit team.Cap, reserved team.Amount) *Ledger {
+		l := &Ledger{Limits: Limits{Session: limit}}
+		require.Equal(t, reserved, l.Reserve(a, 1, reserved, reserved).Granted)
+		return l
+	}
+	never := with(team.Cap{Tokens: 100}, tokens(5)).Reserve(b, 1, tokens(300), tokens(200))
+	require.Equal(t, "the budget of the session is spent: 100 of 100 tokens are left, and the next call needs 200", never.Refused,
+		"no end of a call can ever free enough")
+	require.True(t, with(team.Cap{Tokens: 100}, tokens(5)).Reserve(b, 1, tokens(100), tokens(97)).Wait)
+
+	both := team.Cap{Tokens: 100, USD: 100}
+	other := with(both, tokens(5)).Reserve(b, 1, team.Amount{Tokens: 1, USD: 300}, team.Amount{Tokens: 1, USD: 50})
+	require.Equal(t, team.Amount{Tokens: 1, USD: 100}, other.Granted, "money is short, and nobody has any set aside")
+
+	l := &Ledger{Limits: Limits{Session: team.Cap{Tokens: 100}, Personas: map[string]team.Cap{"b": {Tokens: 100}}}}
+	l.SetRow(a, Row{Spent: []Spending{{Date: "2026-01-31", Usage: team.Usage{InputTokens: 70}}}}, noon)
+	require.Empty(t, l.Reserve(b, 1, tokens(30), tokens(30)).Refused)
+	require.Equal(t, SessionScope, l.Reserve(b, 2, tokens(90), tokens(40)).Scope)
+	require.False(t, l.Reserve(b, 2, tokens(90), tokens(40)).Wait, "one budget may wait, another can never pay")
 }
 
 func TestBudgetsAreReported(t *testing.T) {
@@ -37,10 +62,10 @@ func TestBudgetsAreReported(t *testing.T) {
 		Session: team.Cap{Tokens: 1000}, Phases: map[string]team.Cap{"test": {USD: 50}, "code": {}}, Personas: map[string]team.Cap{"a": {Tokens: 10}},
 	}}
 	l.SetRow(b, Row{
-		Spent: []Spending{{Date: "2026-01-31", Agent: "m", Usage: team.Usage{InputTokens: 100, CostUSD: 20}}}, Unsettled: team.Usage{OutputTokens: 30, CostUSD: 40},
+		Spent: []Spending{{Date: "2026-01-31", Agent: "m", Usage: team.Usage{InputTokens: 100, CostUSD: 20}}}, Unsettled: []UnsettledCall{{Call: 1, Date: "2026-01-31", Estimate: team.Usage{OutputTokens: 30, CostUSD: 40}}},
 	}, noon)
-	l.Reserve(b, 2, tokens(7), tokens(7), noon)
-	l.Reserve(a, 1, tokens(9), tokens(9), noon)
+	l.Reserve(b, 2, tokens(7), tokens(7))
+	l.Reserve(a, 1, tokens(9), tokens(9))
 	l.Raise(Raise{ID: "1", Scope: SessionScope, Added: tokens(500)})
 	require.Equal(t, []team.AssignmentID{a, b}, l.Assignments())
 	require.Equal(t, []Budget{
@@ -61,7 +86,7 @@ func TestACallOfWhichNobodyKnowsTheCostSpoilsNoSum(t *testing.T) {
 	l := &Ledger{Limits: Limits{Session: team.Cap{Tokens: 1000}}}
 	for i := range int64(9) {
 		want, least := l.Guess("m")
-		v := l.Reserve(team.AssignmentID{Phase: "p", Persona: "a"}, i+1, want, least, noon)
+		v := l.Reserve(team.AssignmentID{Phase: "p", Persona: "a"}, i+1, want, least)
 		if i > 0 {
 			require.True(t, v.Wait, "the first one has all that is limited")
 			continue
@@ -76,7 +101,7 @@ func TestReservationThatIsRepeatedCountsOnce(t *testing.T) {
 	l := Ledger{Limits: Limits{Session: team.Cap{Tokens: 100}}}
 	id, want := team.AssignmentID{Phase: "p", Persona: "a"}, team.Amount{Tokens: 80}
 	for range 2 { // the first answer was lost
-		require.Equal(t, want, l.Reserve(id, 1, want, want, time.Time{}).Granted)
+		require.Equal(t, want, l.Reserve(id, 1, want, want).Granted)
 	}
 	require.Equal(t, want, l.Reserved())
 }
@@ -94,8 +119,24 @@ func TestCallThatCameToNothingSaysNothingOfWhatTheNextOneCosts(t *testing.T) {
 	add(Entry{Kind: Begun, Key: &team.CallKey{}, Agent: "x"})
 	add(Entry{Kind: Abandoned, Call: 1, Usage: &team.Usage{}})
 	want, least := l.Guess("x")
-	require.Equal(t, tokens(100), l.Reserve(id, 3, want, least, noon).Aside(), "nobody knows yet")
+	require.Equal(t, tokens(100), l.Reserve(id, 3, want, least).Aside(), "nobody knows yet")
 	add(Entry{Kind: Settled, Key: &team.CallKey{}, Agent: "x", Usage: &team.Usage{}})
 	want, _ = l.Guess("x")
 	require.Zero(t, want, "it costs nothing")
+}
+
+func TestABudgetLimitsHoweverMuchItIsRaised(t *testing.T) {
+	t.Parallel()
+	l := Ledger{Limits: Limits{Session: team.Cap{Tokens: 100, USD: 100}}}
+	d := Day{Cap: l.Limits.Session}
+	for _, id := range []string{"1", "2", "3"} {
+		r := Raise{ID: id, Scope: SessionScope, Added: team.Amount{Tokens: math.MaxInt64, USD: math.MaxInt64}}
+		l.Raise(r)
+		d.Raise(r)
+	}
+	limit, _ := l.Budget(SessionScope)
+	for _, c := range []team.Cap{limit, d.Limit()} {
+		require.Greater(t, c.Tokens, int64(100))
+		require.Greater(t, c.USD, team.USD(100))
+	}
 }

@@ -79,9 +79,55 @@ type Raise struct {
 
 // Raise adds to a budget; again under the same id, it does nothing.
 func (l *Ledger) Raise(r Raise) {
-	if !slices.ContainsFunc(l.Raises, func(before Raise) bool { return before.ID == r.ID }) {
-		l.Raises = append(l.Raises, r)
+	if slices.ContainsFunc(l.Raises, func(before Raise) bool { return before.ID == r.ID }) {
+		return
 	}
+	l.Raises = append(l.Raises, r)
+	s := l.scope(r.Scope)
+	l.Warnings = reviewed(l.Warnings, r.Scope, s.spent, s.cap)
+}
+
+// Limit holds the session to a team's limits in place of those that it had. What was
+// raised stays raised.
+func (l *Ledger) Limit(name string, limits Limits) {
+	l.Team, l.Limits = name, limits
+	for _, w := range slices.Clone(l.Warnings) {
+		s := l.scope(w.Scope)
+		l.Warnings = reviewed(l.Warnings, w.Scope, s.spent, s.cap)
+	}
+}
+
+// Allowance is one line of the journal of what a session, or a team's day, may
+// spend. Limits replace those of earlier lines; raises add up.
+type Allowance struct {
+	// Team names the session's team, and Limits are that team's; nil: they stay.
+	Team   string  `json:"team,omitempty"`
+	Limits *Limits `json:"limits,omitempty"`
+	// Raise is what a person has added; nil: nothing.
+	Raise *Raise `json:"raise,omitempty"`
+}
+
+// Allow takes in a line of the journal.
+func (l *Ledger) Allow(a Allowance) {
+	if a.Limits != nil {
+		l.Limit(a.Team, *a.Limits)
+	}
+	if a.Raise != nil {
+		l.Raise(*a.Raise)
+	}
+}
+
+// AllowedSince lists what the journal has to have before a ledger may replace an
+// earlier one.
+func (l *Ledger) AllowedSince(limits Limits, name string, raises int) []Allowance {
+	var out []Allowance
+	if l.Team != name || !l.Limits.Equal(limits) {
+		out = append(out, Allowance{Team: l.Team, Limits: &l.Limits})
+	}
+	for i := range l.Raises[min(raises, len(l.Raises)):] {
+		out = append(out, Allowance{Raise: &l.Raises[raises+i]})
+	}
+	return out
 }
 
 // raised is a budget's cap with what was added to it. What was never limited is

@@ -3,6 +3,7 @@
 package buildinfo
 
 import (
+	"fmt"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -83,4 +84,23 @@ func (b Build) String() string {
 		return version
 	}
 	return version + "+" + strings.Join(more, ".")
+}
+
+// Line is what a program says of its build, for people.
+func (b Build) Line(program string) string {
+	parts := []string{b.Go, b.Platform}
+	if b.SDK != "" {
+		parts = append(parts, "Temporal SDK "+b.SDK)
+	}
+	if b.Commit != "" {
+		commit := "commit " + b.Commit
+		if !b.Time.IsZero() {
+			commit += " of " + b.Time.Format(time.RFC3339)
+		}
+		if b.Modified {
+			commit += " and changes"
+		}
+		parts = append(parts, commit)
+	}
+	return fmt.Sprintf("%s %s (%s)", program, b.Version, strings.Join(parts, ", "))
 }

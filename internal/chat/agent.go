@@ -1,13 +1,16 @@
 package chat
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"os"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/transcript"
 )
 
 // The defaults of an agent.
@@ -39,12 +42,13 @@ type Agent struct {
 	Mask func(string) string
 	// Now tells the time, for waits that a provider asks for by a date.
 	Now func() time.Time
-	// MaxLog bounds the transcript, in bytes.
-	MaxLog int
+	// Log takes the transcript as it grows; nil: nobody wants it. Secrets are masked
+	// line by line: who has secrets of several lines masks what is written.
+	Log io.Writer
 }
 
 // Run does one attempt. A *team.Failure says how it failed; the outcome then
-// still has the usage and the transcript. A context that ends stops the call
+// still has the usage. A context that ends stops the call
 // under way and returns the context's cause. Any other error is one of job.Calls
 // or job.Try, and no failure of the agent.
 //
@@ -74,7 +78,7 @@ type run struct {
 	job   team.Job
 	tree  tree
 	talk  *conversation
-	log   transcript
+	log   *transcript.Writer
 	usage team.Usage
 
 	decided   map[string]string
@@ -90,7 +94,7 @@ type run struct {
 }
 
 func (a *Agent) begin(job team.Job, t tree) *run {
-	r := &run{Agent: a, job: job, tree: t, decided: map[string]string{}, log: transcript{limit: a.MaxLog}}
+	r := &run{Agent: a, job: job, tree: t, decided: map[string]string{}, log: transcript.New(cmp.Or(a.Log, io.Discard), a.Mask)}
 	system, first := a.Mask(systemPrompt(job)), a.Mask(firstMessage(job.Brief))
 	r.talk = newConversation(a.Kind, a.Model, system, toolsFor(job), first)
 	return r
@@ -105,7 +109,7 @@ func (r *run) end(err error) (team.Outcome, error) {
 		told := *f
 		told.Message = team.Shorten(r.Mask(oneLine("agent "+r.Name+": "+f.Message)), team.MaxMessage)
 		told.Output = team.Tail(r.Mask(f.Output), team.MaxOutput)
-		r.log.add("maestro: %s", told.Error())
+		r.log.Note("%s", told.Error())
 		err = &told
 	case err == nil:
 		out.Decisions = r.decided
@@ -113,7 +117,7 @@ func (r *run) end(err error) (team.Outcome, error) {
 			out.SendsBack = append(out.SendsBack, r.Mask(reason))
 		}
 	}
-	out.Log = []byte(r.Mask(r.log.text()))
+	r.log.End()
 	return out, err
 }
 

@@ -1,6 +1,7 @@
 package chat_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -45,6 +46,8 @@ type bench struct {
 
 	mu   sync.Mutex
 	said []string
+	// log is the transcript of the last run.
+	log bytes.Buffer
 }
 
 // newBench makes a bench whose model is at url. files are the input.
@@ -55,7 +58,7 @@ func newBench(t *testing.T, kind, url string, files map[string]string) *bench {
 		Name: "writer", Kind: kind, Model: "m", Provider: kinds[kind](url), Transport: http.DefaultTransport,
 		MaxTurns: 50, MaxOutputTokens: 8192, ContextTokens: 200_000, Timeout: time.Minute, IdleTimeout: time.Minute,
 		Mask: func(s string) string { return strings.ReplaceAll(s, secret, "***") },
-		Now:  func() time.Time { return today }, MaxLog: 1 << 20,
+		Now:  func() time.Time { return today }, Log: &b.log,
 	}
 	b.job = team.Job{
 		Agent: "writer", Calls: b.calls,
@@ -88,7 +91,13 @@ func (b *bench) fill(files map[string]string) {
 	}
 }
 
-func (b *bench) run() (team.Outcome, error) { return b.agent.Run(b.t.Context(), b.job) }
+// run does an attempt. Its outcome has the transcript.
+func (b *bench) run() (team.Outcome, error) {
+	b.log.Reset()
+	out, err := b.agent.Run(b.t.Context(), b.job)
+	out.Log = bytes.Clone(b.log.Bytes())
+	return out, err
+}
 
 // files is what the directory holds: path to content, with an x before that of
 // an executable.

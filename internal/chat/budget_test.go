@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -40,6 +41,22 @@ func TestGrantsCutAnswers(t *testing.T) {
 		require.Less(t, second.Want.Tokens, first.Tokens()+1000+8192)
 		require.Greater(t, second.Least.Tokens, first.Tokens())
 	})
+}
+
+// TestEstimatesKeepToTheGrant: a call that brings nothing is not estimated at more than it
+// could have cost, or the budget would be passed.
+func TestEstimatesKeepToTheGrant(t *testing.T) {
+	t.Parallel()
+	stalled := finish()
+	stalled.Fault.Stall = time.Hour
+	b := newBench(t, "openai", providertest.New(t, plays(stalled)).URL(), nil)
+	b.job.Timeout = team.Duration(200 * time.Millisecond)
+	b.calls.budget = func(p team.CallPlan) (team.Amount, error) { return p.Least, nil }
+	_, err := b.run()
+	require.Equal(t, team.Timeout, failed(t, err).Category)
+	require.Len(t, b.calls.abandons, 1)
+	require.Positive(t, b.calls.abandons[0].used.Tokens())
+	require.LessOrEqual(t, b.calls.abandons[0].used.Tokens(), b.calls.grants[0].Tokens)
 }
 
 // TestSpentBudgets end the attempt before the call.

@@ -35,6 +35,9 @@ type hearing struct {
 	usage *team.Usage
 	bytes int
 	told  int
+	// calls counts the tool calls that came in, and said is set once text has.
+	calls int
+	said  bool
 	// broke is why the call has to stop.
 	broke error
 }
@@ -42,6 +45,7 @@ type hearing struct {
 // call asks the model. An error is a *team.Failure, or the cause of the context's
 // end; what the call has cost is then told beside it.
 func (r *run) call(ctx context.Context, turn int, f forecast, limit int64) (Answer, spending, error) {
+	r.log.Turn("turn %d: asking %s", turn, r.Model)
 	r.say(fmt.Sprintf("turn %d: asking %s", turn, r.Model))
 	calling, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -55,8 +59,11 @@ func (r *run) call(ctx context.Context, turn int, f forecast, limit int64) (Answ
 		},
 	}
 	answer, err := r.Provider.Ask(calling, r.talk.request(limit), Exchange{HTTP: client, Hear: h.hear})
+	r.log.End()
 	if err == nil {
-		return r.accept(answer, h), spending{}, nil
+		answer = r.accept(answer, h)
+		r.tell(answer, h.said, h.calls)
+		return answer, spending{}, nil
 	}
 	if stopped := ended(ctx); stopped != nil {
 		return Answer{}, h.spent(err), stopped
@@ -77,9 +84,7 @@ func (r *run) call(ctx context.Context, turn int, f forecast, limit int64) (Answ
 // hear takes up a piece of news. An answer that spends more than it may is read
 // no further, unless it is whole: then it is paid for, and of use.
 func (h *hearing) hear(e Event) error {
-	if e.Call != nil {
-		h.run.say(fmt.Sprintf("turn %d: %s", h.turn, h.run.gist(*e.Call)))
-	}
+	h.tell(e)
 	if e.Usage != nil {
 		h.usage = e.Usage
 	}
@@ -92,6 +97,23 @@ func (h *hearing) hear(e Event) error {
 		h.broke = err
 	}
 	return h.broke
+}
+
+// tell has people see what came in.
+func (h *hearing) tell(e Event) {
+	for _, line := range h.run.log.Piece(e.Text) {
+		h.run.say(line)
+	}
+	h.said = h.said || strings.TrimSpace(e.Text) != ""
+	if e.Call == nil {
+		return
+	}
+	call := *e.Call
+	call.Name = h.run.Mask(call.Name)
+	h.run.tidy(&call)
+	gist := h.run.tellCall(call)
+	h.calls++
+	h.run.say(gist)
 }
 
 // soFar is what the call has cost up to now: what the provider has counted, and
@@ -126,7 +148,7 @@ func (h *hearing) spent(err error) spending {
 		return spending{known: true}
 	}
 	if h.usage == nil && h.bytes == 0 {
-		return spending{used: h.forecast.estimate()}
+		return spending{used: h.forecast.estimated(min(usualOutput, h.limit))}
 	}
 	return spending{used: h.soFar()}
 }

@@ -45,9 +45,6 @@ func (f *Fault) Error() string {
 	return said
 }
 
-// maxRetryAfter bounds the wait that a provider can ask for.
-const maxRetryAfter = time.Hour
-
 // errIdle stops a call in which nothing came in for too long.
 var errIdle = errors.New("nothing came in")
 
@@ -76,7 +73,7 @@ func (f *Fault) failure() *team.Failure {
 		return team.Failf(team.APIError, "the provider's answer ended before it was complete: %v", f)
 	case f.overflow():
 		return team.Failf(team.ContextOverflow, "the provider says that the conversation is too long: %v", f)
-	case f.named("insufficient_quota", "billing_error"), f.Status == http.StatusPaymentRequired:
+	case f.named("insufficient_quota", "billing_error"), f.Status == http.StatusPaymentRequired, f.unpaid():
 		return final(team.Auth, "the provider wants its account in order first: %v", f)
 	case f.Status == http.StatusTooManyRequests, f.named("rate_limit_error", "rate_limit_exceeded"):
 		return team.Failf(team.RateLimited, "the provider asks to slow down: %v", f)
@@ -88,6 +85,12 @@ func (f *Fault) failure() *team.Failure {
 		return team.Failf(team.APIError, "the provider failed: %v", f)
 	}
 	return final(team.APIError, "the provider does not take the request: %v", f)
+}
+
+// unpaid tells whether the account has nothing left: Anthropic has no name for that
+// but the one of a bad request.
+func (f *Fault) unpaid() bool {
+	return strings.Contains(strings.ToLower(f.Message), "credit balance is too low")
 }
 
 func (f *Fault) named(names ...string) bool {
@@ -136,7 +139,7 @@ func bounded(wait float64) time.Duration {
 	if !(wait > 0) { // not a number, too
 		return 0
 	}
-	return time.Duration(min(wait, float64(maxRetryAfter)))
+	return time.Duration(min(wait, float64(team.MaxRetryAfter)))
 }
 
 // unbilled tells whether a call that failed can have cost nothing: nobody was

@@ -36,10 +36,17 @@ func TestFaults(t *testing.T) {
 		"rate limited, seconds": {reply: providertest.RateLimited("7"), category: team.RateLimited, after: 7 * time.Second},
 		"rate limited, a date":  {reply: providertest.RateLimited(today.Add(90 * time.Second).Format(http.TimeFormat)), category: team.RateLimited, after: 90 * time.Second},
 		"rate limited, for ever": {
-			reply: providertest.RateLimited("1e300"), category: team.RateLimited, after: time.Hour,
+			reply: providertest.RateLimited("1e300"), category: team.RateLimited, after: team.MaxRetryAfter.Std(),
 		},
 		"no quota": {
 			reply:    providertest.Failing(providertest.Fault{Status: 429, Type: "billing_error", Code: "insufficient_quota", Message: "pay"}),
+			category: team.Auth, final: true, message: "account",
+		},
+		"no credit": {
+			reply: providertest.Failing(providertest.Fault{
+				Status: 400, Type: "invalid_request_error",
+				Message: "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade or purchase credits.",
+			}),
 			category: team.Auth, final: true, message: "account",
 		},
 		"server error": {reply: providertest.ServerError(), category: team.APIError, message: "500"},

@@ -6,14 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/maestro-hive/maestro/internal/team"
 )
-
-// settleGrace is how long the end of a call may take to be noted after the
-// attempt itself was stopped: an answer that was paid for shall not be lost.
-const settleGrace = 10 * time.Second
 
 // answer returns the model's answer in this turn: the one that was paid for, if
 // there is one, and then what else is kept of the turn; or else a new one.
@@ -37,6 +32,8 @@ func (r *run) answer(ctx context.Context, turn int) (Answer, *team.StoredTurn, e
 			return Answer{}, nil, fmt.Errorf("the answer of turn %d: %w: %w", turn, team.ErrCorrupt, err)
 		}
 		answer.Usage = stored.Usage
+		r.log.Turn("turn %d: the answer is stored already, and is not paid for again", turn)
+		r.tell(answer, false, 0)
 		r.usage = r.usage.Add(stored.Usage)
 		return answer, stored, nil
 	}
@@ -58,10 +55,9 @@ func (r *run) buy(ctx context.Context, turn int, digest team.Digest) (Answer, er
 		return Answer{}, err
 	}
 	answer, spent, err := r.call(ctx, turn, f, f.output(granted))
-	noting, cancel := outlast(ctx)
-	defer cancel()
+	noting := context.WithoutCancel(ctx) // what is paid for is booked though the attempt was stopped
 	if err != nil {
-		if noted := r.job.Calls.Abandon(noting, turn, spent.used, spent.known); noted != nil {
+		if noted := r.abandon(noting, turn, spent); noted != nil {
 			return Answer{}, errors.Join(err, fmt.Errorf("note how the call of turn %d ended: %w", turn, noted))
 		}
 		return Answer{}, err
@@ -76,14 +72,12 @@ func (r *run) buy(ctx context.Context, turn int, digest team.Digest) (Answer, er
 	return answer, nil
 }
 
-// outlast returns a context that goes on for a while after another has ended.
-func outlast(ctx context.Context) (context.Context, context.CancelFunc) {
-	out, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() {
-		timer := time.AfterFunc(settleGrace, cancel)
-		context.AfterFunc(out, func() { timer.Stop() })
-	})
-	return out, func() { stop(); cancel() }
+// abandon notes what a call without an answer has cost.
+func (r *run) abandon(ctx context.Context, turn int, spent spending) error {
+	if spent.known {
+		return r.job.Calls.Abandon(ctx, turn, spent.used)
+	}
+	return r.job.Calls.Unsettle(ctx, turn, team.Usage{}, spent.used)
 }
 
 // restore puts the files back as the tools of a turn left them. whole is false

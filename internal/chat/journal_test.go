@@ -107,7 +107,17 @@ func (j *journal) Settle(_ context.Context, turn int, answer []byte, used team.U
 	})
 }
 
-func (j *journal) Abandon(_ context.Context, turn int, used team.Usage, known bool) error {
+func (j *journal) Abandon(_ context.Context, turn int, used team.Usage) error {
+	return j.abandon(turn, used, true)
+}
+
+func (j *journal) Unsettle(_ context.Context, turn int, used, estimate team.Usage) error {
+	return j.abandon(turn, used.Add(estimate), false)
+}
+
+func (*journal) Report(_, _ team.Usage) error { return nil }
+
+func (j *journal) abandon(turn int, used team.Usage, known bool) error {
 	return j.step(func() error {
 		j.turns[turn].open = false
 		j.abandons = append(j.abandons, abandoned{turn, used, known})

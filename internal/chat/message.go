@@ -28,6 +28,8 @@ type Exchange struct {
 type Event struct {
 	// Bytes is how much of the answer's content came.
 	Bytes int
+	// Text is the part of the answer's text that came.
+	Text string
 	// Usage is what the provider has counted so far, nil if it did not say.
 	Usage *team.Usage
 	// Call is a tool call that is complete.

@@ -2,7 +2,6 @@ package chat
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/maestro-hive/maestro/internal/team"
 )
@@ -133,16 +132,4 @@ type arguments struct {
 	Summary    string  `json:"summary"`
 	// SendsBack is nil where the call does not say anything of it.
 	SendsBack []string `json:"sends_back"`
-}
-
-// gist is the call in a few words, for people.
-func (c Call) gist(a arguments) string {
-	what := ""
-	for _, s := range []string{a.Path, a.Name, a.Pattern} {
-		if s != "" {
-			what = " " + s
-			break
-		}
-	}
-	return team.Shorten(strings.Join(strings.Fields(c.Name+what), " "), 120)
 }

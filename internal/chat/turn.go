@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"strings"
 
 	"github.com/maestro-hive/maestro/internal/team"
 )
@@ -50,7 +49,7 @@ func (r *run) turn(ctx context.Context, turn int) (over bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	r.tell(turn, answer, stored != nil)
+	r.tellCost(turn, answer)
 	switch answer.Stop {
 	case Overflow:
 		return false, r.halve()
@@ -72,7 +71,7 @@ func (r *run) turn(ctx context.Context, turn int) (over bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	return r.absorb(answer, d)
+	return r.absorb(d)
 }
 
 // hear adds the answer to the conversation.
@@ -137,15 +136,10 @@ func (r *run) silence(answer Answer) (over bool, err error) {
 }
 
 // absorb takes up what the tools of a turn did.
-func (r *run) absorb(answer Answer, d done) (over bool, err error) {
+func (r *run) absorb(d done) (over bool, err error) {
 	maps.Copy(r.decided, d.Decisions)
 	r.changed = r.changed || len(d.Effects) > 0 || len(d.Decisions) > 0
 	r.reminded = r.reminded || d.Reminded
-	for i, result := range d.Results {
-		if i < len(answer.Calls) {
-			r.log.note("->", r.gist(answer.Calls[i])+": "+team.Shorten(result.Text, 500))
-		}
-	}
 	if d.Finished != nil {
 		r.summary, r.sendsBack = *d.Finished, d.SendsBack
 		return true, nil
@@ -167,41 +161,23 @@ func (d done) lastError() string {
 	return ""
 }
 
-func (r *run) gist(c Call) string {
-	a, err := parse(c)
-	if err != nil {
-		a = arguments{}
-	}
-	return c.gist(a)
-}
-
-// tell writes an answer into the transcript.
-func (r *run) tell(turn int, answer Answer, stored bool) {
-	u := answer.Usage
-	how := ""
-	if stored {
-		how = ", from the journal"
-	}
-	r.log.add("turn %d: %s%s; tokens: %d in, %d out, %d from and %d into the cache; %s USD",
-		turn, answer.Stop, how, u.InputTokens, u.OutputTokens, u.CacheReadTokens, u.CacheWriteTokens, u.CostUSD)
-	r.log.note("says:", answer.Text)
-	var calls []string
-	for _, c := range answer.Calls {
-		calls = append(calls, r.gist(c))
-	}
-	r.log.note("calls:", strings.Join(calls, "; "))
-}
-
 // tools does the calls of an answer, or puts back what they did if an earlier
 // execution has done them.
 func (r *run) tools(ctx context.Context, turn int, answer Answer, stored *team.StoredTurn) (done, error) {
 	if stored != nil && stored.Tools != nil {
 		d, whole, err := r.restore(ctx, stored.Tools)
+		if whole {
+			for i, result := range d.Results {
+				if i < len(answer.Calls) {
+					r.tellResult(answer.Calls[i], result)
+				}
+			}
+		}
 		if err != nil || whole {
 			return d, err
 		}
 	}
-	w := worker{tree: r.tree, job: r.job, mask: r.Mask, decided: r.decided, reminded: r.reminded}
+	w := worker{tree: r.tree, job: r.job, mask: r.Mask, decided: r.decided, reminded: r.reminded, told: r.tellResult}
 	if r.job.Calls != nil {
 		w.put = r.job.Calls.Put
 	}

@@ -61,7 +61,9 @@ type worker struct {
 	decided  map[string]string
 	reminded bool
 	// put keeps the content of a file; nil: nobody needs it.
-	put  func(context.Context, []byte) (team.Digest, error)
+	put func(context.Context, []byte) (team.Digest, error)
+	// told hears what each call brought, as soon as that is certain.
+	told func(Call, Result)
 	done *done
 }
 
@@ -95,6 +97,9 @@ func (w *worker) work(ctx context.Context, calls []Call, before int) (done, erro
 		}
 		failed = failed || err != nil
 		w.done.Results = append(w.done.Results, Result{ID: call.ID, Text: w.present(said), Error: err != nil})
+		if call.Name != toolFinish { // whether that stands depends on the others
+			w.told(call, w.done.Results[len(w.done.Results)-1])
+		}
 	}
 	if w.done.Finished != nil && failed {
 		w.done.Finished, w.done.SendsBack = nil, nil
@@ -103,6 +108,11 @@ func (w *worker) work(ctx context.Context, calls []Call, before int) (done, erro
 				w.done.Results[i].Text = "Not ended: another call of the same answer failed. Look at it, and finish again."
 				w.done.Results[i].Error = true
 			}
+		}
+	}
+	for i, call := range calls {
+		if call.Name == toolFinish {
+			w.told(call, w.done.Results[i])
 		}
 	}
 	return *w.done, nil

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/spf13/cobra"
+
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
@@ -12,8 +14,24 @@ import (
 	"github.com/maestro-hive/maestro/workflows"
 )
 
-// dial connects to the Temporal that flags, environment and profile name.
+// newConnectionTopic is a page of help: how commands find Temporal.
+func newConnectionTopic() *cobra.Command {
+	return &cobra.Command{
+		Use: "connection", Short: "How commands find Temporal (a page of help)",
+		Long: "Commands find Temporal, the earlier the stronger, by\n\n" +
+			"  1. flags: --address, --namespace, --api-key, --tls-... (`maestro list --help` lists them)\n" +
+			"  2. the environment: TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS_...\n" +
+			"  3. a profile in temporal.toml: --profile or TEMPORAL_PROFILE, --config-file or TEMPORAL_CONFIG_FILE\n" +
+			"  4. the `maestro dev` that runs for the store of --state-dir\n" +
+			"  5. 127.0.0.1:7233, namespace default\n\n" +
+			"`maestro doctor` says what is found, and whether it answers.",
+	}
+}
+
+// dial connects to the Temporal that flags, environment and profile name, else to the one
+// that `maestro dev` runs for the store.
 func (a *app) dial(ctx context.Context) (*temporalio.Connection, error) {
+	a.temporal.StoreDir, a.temporal.Host = a.stateDirectory(), a.env.Host
 	options, err := a.temporal.ClientOptions(a.environ)
 	if err != nil {
 		return nil, err
@@ -55,33 +73,51 @@ func (a *app) attributes(conn *temporalio.Connection) *temporalio.SearchAttribut
 	return temporalio.NewSearchAttributes(conn, conn.Namespace, a.env.Now, workflows.SearchAttributes()...)
 }
 
-// storeDir is the state directory. Where it is not the usual one, a person is
-// told, unless quiet, and once.
-func (a *app) storeDir(create, quiet bool) (string, error) {
+// storeDir is the state directory. With create, one is made where there is none, and a
+// person is told where it is if it is not the usual one.
+func (a *app) storeDir(create bool) (string, error) {
 	dir, note, err := config.StateDir(a.stateDir, a.environ.get, create)
 	if err != nil {
 		return "", usagef("%w", err)
 	}
-	if note != "" && !quiet && !a.noted {
+	if note != "" && create {
 		a.say("%s", note)
-		a.noted = true
 	}
 	return dir, nil
 }
 
-// openStore opens the store that a command needs.
+// stateDirectory is the directory of the store, if there is one; empty where none is named
+// and there is no usual one.
+func (a *app) stateDirectory() string {
+	dir, _, err := config.StateDir(a.stateDir, a.environ.get, false)
+	if err != nil {
+		return ""
+	}
+	return dir
+}
+
+// openStore opens the store that a command reads.
 func (a *app) openStore() (*store.Store, error) {
-	dir, err := a.storeDir(false, false)
+	return a.openStoreWith(store.Options{Clock: a.env.Now, Reading: true})
+}
+
+// openStoreToWrite opens the store that a command changes.
+func (a *app) openStoreToWrite() (*store.Store, error) {
+	return a.openStoreWith(store.Options{Clock: a.env.Now})
+}
+
+func (a *app) openStoreWith(o store.Options) (*store.Store, error) {
+	dir, err := a.storeDir(false)
 	if err != nil {
 		return nil, err
 	}
-	s, err := store.Open(dir, store.Options{Clock: a.env.Now})
+	s, err := store.Open(dir, o)
 	return s, storeError(err)
 }
 
 // createStore opens the store, making it if there is none yet.
 func (a *app) createStore(mayChoose bool) (*store.Store, error) {
-	dir, err := a.storeDir(mayChoose, false)
+	dir, err := a.storeDir(mayChoose)
 	if err != nil {
 		return nil, err
 	}
@@ -95,15 +131,31 @@ func (a *app) createStore(mayChoose bool) (*store.Store, error) {
 // findStore opens the store if there is one; nil without an error if there is
 // none, for commands that can do without.
 func (a *app) findStore() (*store.Store, error) {
-	dir, err := a.storeDir(false, true)
+	dir, err := a.storeDir(false)
 	if err != nil {
 		return nil, err
 	}
-	s, err := store.Open(dir, store.Options{Clock: a.env.Now})
+	s, err := store.Open(dir, store.Options{Clock: a.env.Now, Reading: true})
 	if errors.Is(err, team.ErrNotFound) {
 		return nil, nil
 	}
 	return s, err
+}
+
+// either opens the store, if there is one, and connects to Temporal; where that cannot be
+// reached and there is a store, it says so and the connection is nil.
+func (a *app) either(ctx context.Context) (*store.Store, *temporalio.Connection, error) {
+	s, err := a.findStore()
+	if err != nil {
+		return nil, nil, err
+	}
+	conn, err := a.dial(ctx)
+	var unreachable *temporalio.UnreachableError
+	if errors.As(err, &unreachable) && s != nil {
+		a.say("Temporal cannot be reached, so this is what the store in %s knows: %s", s.Dir(), team.FirstLine(unreachable.Error()))
+		return s, nil, nil
+	}
+	return s, conn, err
 }
 
 // both opens the store, as open does, and connects to Temporal.

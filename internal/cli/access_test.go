@@ -9,13 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestWhereTheStoreIsIsSaidOnce(t *testing.T) {
+func TestOnlyWhatMakesAStoreSaysWhereItIs(t *testing.T) {
 	t.Parallel()
 	var said bytes.Buffer
 	dir := t.TempDir()
 	a := &app{env: Env{Stderr: &said}, environ: environ{"HOME=" + dir, "XDG_STATE_HOME=" + dir}}
-	for range 2 {
-		got, err := a.storeDir(true, false)
+	for _, create := range []bool{true, false, false} {
+		got, err := a.storeDir(create)
 		require.NoError(t, err)
 		if got != filepath.Join(dir, "maestro") {
 			t.Skip("this machine has a store at the usual place")

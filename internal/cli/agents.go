@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/roster"
 	"github.com/maestro-hive/maestro/internal/team"
@@ -22,7 +23,7 @@ func newAgents(a *app) *cobra.Command {
 			"is missing for a team, and what to do. Where Temporal cannot be reached, what workers have left in the store is shown. " +
 			"The exit code is 1 if something is missing.",
 		Example: "  maestro agents\n  maestro agents --team team.yaml",
-		Args:    arguments(0, 0),
+		Args:    cmdline.Arguments(0, 0),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.agents(cmd.Context(), teamFile) },
 	}
 	cmd.Flags().StringVar(&teamFile, "team", "", "team file to hold the workers against")

@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/apply"
+	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -20,6 +22,8 @@ type applyOptions struct {
 	branch string
 	force  bool
 	dryRun bool
+	// partial applies a result that is not whole.
+	partial bool
 	// paths selects files of the session's tree.
 	paths []string
 }
@@ -35,6 +39,7 @@ type applyDocument struct {
 	// Dir is the directory, absolute; empty for a patch.
 	Dir    string `json:"dir,omitempty"`
 	DryRun bool   `json:"dry_run,omitempty"`
+	completeness
 	// Files is what the session has changed.
 	Files     []apply.File     `json:"files"`
 	Conflicts []apply.Conflict `json:"conflicts"`
@@ -51,10 +56,10 @@ func newApply(a *app) *cobra.Command {
 			"A PATH of the session's tree selects: a file, a directory or a pattern.\n\n" +
 			"Your own changes are safe: a file must be as the session began with it, or as the session has left it already. If one is not, nothing is written at all, and the files are listed. " +
 			"--force writes over them. --patch prints a patch for `git apply` instead. --branch makes a commit on a new branch, and touches neither working tree nor index; the commit that the session was started on is its parent.\n\n" +
-			"Of a session that has not ended, its newest checkpoint is taken.",
+			"A session that has not completed has a part of its result at most. It is applied with --partial, as the newest checkpoint has it; otherwise nothing is written, and what is missing is listed.",
 		Example: "  maestro apply web-7 --dry-run\n  maestro apply web-7 src docs\n  maestro apply web-7 --branch web-7 && git merge web-7\n" +
 			"  maestro apply web-7 --patch | git apply --3way",
-		Args: arguments(1, -1),
+		Args: cmdline.Arguments(1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.paths = args[1:]
 			return a.apply(cmd.Context(), o, args[0], cmd.Flags().Changed("branch"))
@@ -66,6 +71,7 @@ func newApply(a *app) *cobra.Command {
 	flags.StringVar(&o.branch, "branch", "", "make a commit on this new branch of the directory's git repository instead")
 	flags.BoolVar(&o.force, "force", false, "write over what was changed there meanwhile; with --branch, replace the branch, too")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "only list what would be done")
+	flags.BoolVar(&o.partial, "partial", false, "apply what there is of a result that is not whole")
 	_ = cmd.MarkFlagDirname("dir")
 	cmd.MarkFlagsMutuallyExclusive("patch", "branch")
 	for _, other := range []string{"force", "dry-run"} {
@@ -90,11 +96,14 @@ func (a *app) apply(ctx context.Context, o applyOptions, session string, branch 
 		Session: session, Checkpoint: k.Name, Phase: k.CurrentPhase, DryRun: o.dryRun,
 		Files: []apply.File{}, Conflicts: []apply.Conflict{},
 	}
-	if e, err := k.store.Execution(k.key); err == nil {
-		doc.Status = e.Status.Status
-	}
-	if doc.Status != "" && !doc.Status.Closed() {
-		a.say("session %s has not ended (%s): this is %s", session, doc.Status, k.newest().name)
+	e, _ := k.store.Execution(k.key) // a status that cannot be read is nobody's word that the result is whole
+	doc.Status, doc.completeness = e.Status.Status, completenessOf(k, e)
+	switch {
+	case doc.Whole:
+	case !o.partial && !o.dryRun:
+		return a.refusePart(doc)
+	default:
+		a.say("%s", doc.Reason)
 	}
 	work, source := apply.Work{StoredCheckpoint: k.StoredCheckpoint, Store: k.store}, a.sourceOf(k.store, k.key)
 	switch {
@@ -215,7 +224,7 @@ func (a *app) tellCommitted(out apply.Committed, dryRun bool) {
 	for _, f := range out.Files {
 		if !f.Already {
 			written++
-			a.print("%-8s %s", f.Change, team.Printable(out.Prefix+f.Path))
+			a.print("%-8s %s", f.Change, safetext.Name(out.Prefix+f.Path))
 		}
 	}
 	on := "without a parent"
@@ -246,7 +255,7 @@ func (a *app) tellApplied(doc applyDocument) {
 	for _, f := range doc.Files {
 		if !f.Already {
 			written++
-			a.print("%-8s %s", f.Change, team.Printable(f.Path))
+			a.print("%-8s %s", f.Change, safetext.Name(f.Path))
 		}
 	}
 	did := "applied"
@@ -254,7 +263,10 @@ func (a *app) tellApplied(doc applyDocument) {
 		did = "would apply"
 	}
 	from := doc.Session
-	if doc.Phase != team.ReservedPhase {
+	switch {
+	case !doc.Whole:
+		from += ", which has " + doc.part + ","
+	case doc.Phase != team.ReservedPhase:
 		from += " after " + doc.Phase
 	}
 	switch already := len(doc.Files) - written; {
@@ -280,7 +292,7 @@ func (a *app) refuseConflicts(doc applyDocument, nothing string) error {
 	fmt.Fprintf(&b, "%s: %s as session %s began with it", nothing, areNot(len(doc.Conflicts)), doc.Session)
 	blocked := 0
 	for _, c := range doc.Conflicts {
-		fmt.Fprintf(&b, "\n  %s: %s", team.Printable(c.Path), team.Printable(c.Reason))
+		fmt.Fprintf(&b, "\n  %s: %s", safetext.Name(c.Path), safetext.Line(c.Reason))
 		if c.Blocked {
 			blocked++
 		}

@@ -25,7 +25,10 @@ type applied struct {
 		Path, Reason string
 		Blocked      bool
 	}
-	Branch struct{ Name, Commit, Parent string }
+	Branch  struct{ Name, Commit, Parent string }
+	Whole   bool
+	Missing []string
+	Reason  string
 }
 
 func TestAResultIsWrittenWhereItBegan(t *testing.T) {
@@ -64,6 +67,7 @@ func TestAResultIsWrittenWhereItBegan(t *testing.T) {
 	require.Equal(t, "added    docs/design.md\n", d.must(0, "apply", "s", "docs"), "a part that is in no conflict")
 	d.json(&doc, "apply", "s", "--force")
 	require.Equal(t, "completed", doc.Status)
+	require.True(t, doc.Whole)
 	require.Equal(t, ws, doc.Dir)
 	require.Equal(t, 1, strings.Count(got.stdout.String(), `"docs/design.md"`))
 	want := maps.Clone(result)
@@ -76,13 +80,13 @@ func TestAResultIsWrittenWhereItBegan(t *testing.T) {
 	t.Run("elsewhere", func(t *testing.T) { testApplyElsewhere(t, d) })
 	t.Run("misuse", func(t *testing.T) {
 		for want, args := range map[string][]string{
-			"is not a directory that can be read":         {"s", "--dir", d.dir + "/nowhere"},
-			`"nowhere" is not found`:                      {"s", "nowhere"},
-			"--branch is empty":                           {"s", "--branch", ""},
-			"[branch patch] were all set":                 {"s", "--patch", "--branch", "x"},
-			"--branch needs a git repository, and " + ws:  {"s", "--branch", "x"},
-			`no session "nobody"`:                         {"nobody"},
-			"something is missing; write `maestro apply ": {},
+			"is not a directory that can be read":        {"s", "--dir", d.dir + "/nowhere"},
+			`"nowhere" is not found`:                     {"s", "nowhere"},
+			"--branch is empty":                          {"s", "--branch", ""},
+			"--branch and --patch exclude each other":    {"s", "--patch", "--branch", "x"},
+			"--branch needs a git repository, and " + ws: {"s", "--branch", "x"},
+			`session "nobody" not found`:                 {"nobody"},
+			"missing SESSION; usage: maestro apply ":     {},
 		} {
 			got := d.run(append([]string{"apply"}, args...)...)
 			require.Equal(t, 2, got.code, "%v: %s", args, got.stderr.String())
@@ -112,7 +116,7 @@ func testApplyElsewhere(t *testing.T, d *desk) {
 	require.Equal(t, want, tree(t, filepath.Join(d.dir, "patched")))
 	onScreen := *d
 	onScreen.terminal = true
-	require.Contains(t, onScreen.must(0, "apply", "s", "--patch", "tool.sh"), "\x1b[32m+echo ]0;done\x1b[0m\n", "only colours reach a terminal")
+	require.Contains(t, onScreen.must(0, "apply", "s", "--patch", "tool.sh"), "\x1b[32m+echo \\x1b]0;done\x1b[0m\n", "only colours reach a terminal")
 	var doc applied
 	d.json(&doc, "apply", "s", "--patch", "data.bin")
 	require.Len(t, doc.Files, 1)
@@ -140,11 +144,64 @@ func TestASessionUnderWayIsAppliedAsFarAsItIs(t *testing.T) {
 	there := *d
 	there.cwd = here // it was started from nowhere
 	got := there.run("apply", "s")
+	require.Equal(t, 1, got.code, "not without being asked to")
+	require.Contains(t, got.stderr.String(), "session s has not ended and its result is not whole: 1 of 2 phases (think) is in its newest checkpoint; make was not done."+
+		" Choose: `maestro watch s`, or `maestro apply s --partial`")
+	require.Empty(t, tree(t, here))
+	require.Contains(t, there.must(0, "apply", "s", "--dry-run"), "added    docs/design.md\n")
+	got = there.run("apply", "s", "--partial")
 	require.Equal(t, 0, got.code, got.stderr.String())
-	require.Contains(t, got.stderr.String(), "session s has not ended (running): this is the newest tree of s, after think")
+	require.Contains(t, got.stderr.String(), "applied 2 files of s, which has 1 of 2 phases (think), to "+here)
 	require.Equal(t, map[string]string{"README.md": "more\n", "docs/design.md": "# Design\n"}, tree(t, here))
 	d.file("here/README.md", "mine\n")
-	got = there.run("apply", "s")
+	got = there.run("apply", "s", "--partial")
 	require.Equal(t, 1, got.code)
 	require.Contains(t, got.stderr.String(), "README.md: is there already, and differs")
+}
+
+func TestAResultThatWasSentBackIsNotAppliedAsIfItWereWhole(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	d.withWorker(map[string]string{
+		"writer": "echo plan > plan.txt",
+		"coder":  `[ -f ` + d.dir + `/sent ] && exec sleep 600; echo code > code.txt`,
+		"critic": `touch ` + d.dir + `/sent; echo '{"sends_back":{"reasons":["too short"]}}' > "$MAESTRO_RESULT"`,
+	})
+	d.must(0, "run", d.file("team.yaml", strings.NewReplacer(
+		"phases:", "  analyst: {role: Analyst, agent: writer, instructions: \"Plan.\"}\nphases:\n  - {name: plan, personas: [analyst]}",
+	).Replace(reviewedTeam)), "Make it so.", "--session", "s")
+	until(t, func() bool {
+		var s team.Status
+		d.json(&s, "status", "s")
+		return len(s.Phases) == 3 && s.Phases[1].Status == team.Running && s.Phases[2].Status == team.Pending && fileExists(d.dir+"/sent")
+	}, "the work is not sent back")
+	d.must(0, "cancel", "s", "--watch")
+	here := filepath.Join(d.dir, "here")
+	require.NoError(t, os.Mkdir(here, 0o700))
+	d.cwd = here
+	why := "session s is cancelled and its result is not whole: 1 of 3 phases (plan) is in its newest checkpoint; build and review were sent back and not done again"
+	for _, flags := range [][]string{{}, {"--patch"}, {"--branch", "x"}} {
+		got := d.run(append([]string{"apply", "s"}, flags...)...)
+		require.Equal(t, 1, got.code)
+		require.Contains(t, got.stderr.String(), why+". Choose: `maestro resume s`, or `maestro apply s --partial`")
+		require.Empty(t, got.stdout.String())
+	}
+	require.Empty(t, tree(t, here))
+	var doc applied
+	got := d.run("apply", "s", "-o", "json")
+	require.Equal(t, 1, got.code)
+	require.NoError(t, json.Unmarshal([]byte(got.stdout.String()), &doc))
+	require.False(t, doc.Whole)
+	require.Equal(t, []string{"build", "review"}, doc.Missing)
+	require.Equal(t, why, doc.Reason)
+	got = d.run("apply", "s", "--partial")
+	require.Equal(t, 0, got.code)
+	require.Contains(t, got.stderr.String(), why)
+	require.Contains(t, got.stderr.String(), "applied 1 file of s, which has 1 of 3 phases (plan), to "+here)
+	require.Equal(t, map[string]string{"plan.txt": "plan\n"}, tree(t, here))
+}
+
+func fileExists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }

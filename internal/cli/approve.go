@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -31,7 +32,7 @@ func newReject(a *app) *cobra.Command {
 // newVerdict makes a command say a verb to a session's approval request.
 func newVerdict(a *app, verb team.Verb, cmd *cobra.Command) *cobra.Command {
 	o := resolveOptions{selector: selector{verb: verb}}
-	cmd.Args = arguments(1, 2)
+	cmd.Args = cmdline.Arguments(1, 2)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if verb == team.Rejecting && strings.TrimSpace(o.note) == "" {
 			return usagef("--note is missing; say what is wrong: it is what the personas are told")

@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
@@ -39,7 +41,7 @@ func newArtifactsList(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list SESSION",
 		Short: "List the files that a session's assignments have left",
-		Args:  arguments(1, 1),
+		Args:  cmdline.Arguments(1, 1),
 		RunE:  func(cmd *cobra.Command, args []string) error { return a.listArtifacts(cmd.Context(), args[0]) },
 	}
 	a.addNamespaceFlags(cmd)
@@ -56,7 +58,7 @@ func newArtifactsGet(a *app) *cobra.Command {
 		Use:   "get SESSION [PATH...] --out DIR",
 		Short: "Write a session's files into a directory: the named ones, or the whole result",
 		Long:  "Write files of a session's newest checkpoint into a directory. A PATH is a file, a directory or a pattern like \"docs/**\"; without one, the whole result tree is written, the workspace's files included.",
-		Args:  arguments(1, -1),
+		Args:  cmdline.Arguments(1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "" {
 				return usagef("--out is missing; name the directory to write to")
@@ -111,11 +113,11 @@ func (a *app) listArtifacts(ctx context.Context, session string) error {
 	t := terminal.NewTable(a.palette)
 	t.Head("PATH", "SIZE", "BY", "SHA256")
 	for _, f := range c.Artifacts {
-		bytes, digest := terminal.Size(f.Size), f.SHA256.Short()
+		bytes, digest := team.Size(f.Size), f.SHA256.Short()
 		if f.SHA256 == "" {
 			bytes, digest = "link", "-"
 		}
-		t.Add(terminal.Plain(team.Printable(f.Path)), terminal.Plain(bytes), terminal.Plain(f.String()), terminal.Painted(digest, terminal.Dim))
+		t.Add(terminal.Plain(safetext.Name(f.Path)), terminal.Plain(bytes), terminal.Plain(f.String()), terminal.Painted(digest, terminal.Dim))
 	}
 	t.Write(a.env.Stdout)
 	return nil
@@ -140,7 +142,7 @@ func (a *app) getArtifacts(ctx context.Context, session string, wanted []string,
 		return a.printJSON(exportDocument{Session: session, Checkpoint: c.Name, Out: out, Files: files})
 	}
 	for _, f := range files {
-		a.print("%s", team.Printable(f))
+		a.print("%s", safetext.Name(f))
 	}
 	a.say("wrote %s to %s (as of the checkpoint after %s)", team.Count(len(files), "file"), out, c.CurrentPhase)
 	return nil

@@ -10,7 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/breaker"
+	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/roster"
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
@@ -33,7 +35,7 @@ func newBreakerList(a *app) *cobra.Command {
 		Short: "List the store's breakers",
 		Long: "List the store's breakers: those that Temporal knows, and the others that workers offer. " +
 			"Where Temporal cannot be reached, the store's copy is shown.",
-		Args: arguments(0, 0),
+		Args: cmdline.Arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.listBreakers(cmd.Context()) },
 	}
 	a.addBreakerFlags(cmd)
@@ -45,7 +47,7 @@ func newBreakerShow(a *app) *cobra.Command {
 		Use:   "show NAME",
 		Short: "Show a breaker: whether it is open, since when, until when and why",
 		Long:  "Show a breaker. It needs no worker. Where Temporal cannot be reached, the store's copy is shown.",
-		Args:  arguments(1, 1),
+		Args:  cmdline.Arguments(1, 1),
 		RunE:  func(cmd *cobra.Command, args []string) error { return a.showBreaker(cmd.Context(), args[0]) },
 	}
 	a.addBreakerFlags(cmd)
@@ -61,7 +63,7 @@ func newBreakerTrip(a *app) *cobra.Command {
 		Short: "Open a breaker by hand: rounds of its agents wait",
 		Long: "Open a breaker by hand. Rounds that are at work go on; others of its agents wait and cost nothing. " +
 			"It stays open for --for, and without it until `maestro breaker reset`. A worker has to answer.",
-		Args: arguments(1, 1),
+		Args: cmdline.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case strings.TrimSpace(why) == "":
@@ -88,7 +90,7 @@ func newBreakerReset(a *app) *cobra.Command {
 		Use:   "reset NAME",
 		Short: "Close a breaker by hand: rounds of its agents go on",
 		Long:  "Close a breaker by hand and forget the failures that it has counted. A worker has to answer.",
-		Args:  arguments(1, 1),
+		Args:  cmdline.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request := breaker.ResetRequest{By: a.person(), Why: why}
 			return a.setBreaker(cmd.Context(), args[0], func(ctx context.Context, c *breaker.Client, id string) (breaker.Answer, error) {
@@ -203,7 +205,7 @@ func (a *app) printBreaker(b roster.Breaker) error {
 	p := a.palette
 	a.print("%s  %s", p.Paint(terminal.Bold, b.Name), p.Paint(breakerColour(b.State), string(b.State)))
 	if b.State != team.BreakerClosed {
-		a.print("%s", team.Printable(b.Because()))
+		a.print("%s", safetext.Line(b.Because()))
 		switch {
 		case b.OpenUntil == nil:
 			a.print("open until it is reset")
@@ -213,10 +215,10 @@ func (a *app) printBreaker(b roster.Breaker) error {
 			a.print("the cooldown is over since %s; probes at work: %d of %d", terminal.Moment(b.OpenUntil), len(b.Probes), b.Settings.Probes)
 		}
 	} else if b.LastFailure != nil && b.Failures > 0 {
-		a.print("the last failure: %s: %s", b.LastFailure.Category, team.Printable(b.LastFailure.Message))
+		a.print("the last failure: %s: %s", b.LastFailure.Category, safetext.Line(b.LastFailure.Message))
 	}
 	if b.ChangedBy != "" {
-		a.print("last changed by %s%s", team.Printable(b.ChangedBy), reason(b.Why))
+		a.print("last changed by %s%s", safetext.Line(b.ChangedBy), reason(b.Why))
 	}
 	a.print("")
 	a.print("failures in a row  %d of %d", b.Failures, b.Settings.Threshold)
@@ -233,7 +235,7 @@ func reason(why string) string {
 	if why == "" {
 		return ""
 	}
-	return ": " + team.Printable(why)
+	return ": " + safetext.Line(why)
 }
 
 // setBreaker changes a breaker by hand and shows it as it is then.
@@ -241,7 +243,7 @@ func (a *app) setBreaker(ctx context.Context, name string, change func(context.C
 	if err := team.CheckName(name); err != nil {
 		return usagef("%w", err)
 	}
-	s, conn, err := a.both(ctx, a.openStore)
+	s, conn, err := a.both(ctx, a.openStoreToWrite)
 	if err != nil {
 		return err
 	}

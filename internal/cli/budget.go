@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
@@ -66,11 +67,11 @@ func newBudgetShow(a *app) *cobra.Command {
 		Use:   "show (SESSION | --team TEAM)",
 		Short: "Show a session's budgets, what is left of them, and the calls whose cost nobody knows; or a team's day",
 		Long: "Show a session's budgets, what is left of them, and the calls whose cost nobody knows. " +
-			"With --team, show what the team may spend today over all its sessions; that is Temporal's to tell, and needs no worker.",
+			"With --team, show what the team may spend today, by UTC, over all its sessions in the store. Both need neither a worker nor Temporal.",
 		Args: sessionOrTeam(&name),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if name != "" {
-				return a.showDay(cmd.Context(), name)
+				return a.showDay(name)
 			}
 			return a.showBudget(cmd.Context(), args[0])
 		},
@@ -175,12 +176,7 @@ func (a *app) writeBudget(doc budgetDocument) {
 	} else {
 		budgetTable(a.palette, doc.Budgets).Write(a.env.Stdout)
 	}
-	for _, r := range doc.Raises {
-		a.print("%s raised by %s%s, %s%s", r.Scope, terminal.Amount(r.Added), by(r.By), terminal.Moment(&r.When), reason(r.Note))
-	}
-	for _, w := range doc.Warnings {
-		a.print("%s", a.palette.Paint(terminal.Yellow, fmt.Sprintf("%s was %g%% spent (%s) %s", w.Scope, 100*w.At, terminal.Amount(w.Spent), terminal.Moment(&w.When))))
-	}
+	a.printHistory(doc.Raises, doc.Warnings)
 	if len(doc.Open) == 0 {
 		return
 	}
@@ -189,13 +185,23 @@ func (a *app) writeBudget(doc budgetDocument) {
 	unsettled := false
 	for _, c := range doc.Open {
 		unsettled = unsettled || c.State == budget.Unsettled
-		t.Add(terminal.Plain(c.String()), terminal.Plain(fmt.Sprint(c.Call)), terminal.Plain(callState(c.State)), terminal.Plain(terminal.Dash(team.Printable(c.Agent))),
+		t.Add(terminal.Plain(c.String()), terminal.Plain(fmt.Sprint(c.Call)), terminal.Plain(callState(c.State)), terminal.Plain(terminal.Dash(safetext.Line(c.Agent))),
 			terminal.Plain(terminal.Moment(&c.BeganAt)), terminal.Plain(terminal.Amount(c.Estimate.Amount())))
 	}
 	a.print("")
 	t.Write(a.env.Stdout)
 	if unsettled {
-		a.say("settle a call when you know what it cost: maestro budget settle %s PHASE/PERSONA CALL --output-tokens N --cost-usd X, or --write-off", doc.Session)
+		a.say("settle a call when you know what it cost: maestro budget settle %s PHASE/PERSONA CALL --output-tokens N --cost-usd X, or --write-off; --all instead of one call settles every one", doc.Session)
+	}
+}
+
+// printHistory says what was added to budgets, and of what was warned.
+func (a *app) printHistory(raises []budget.Raise, warnings []budget.Warning) {
+	for _, r := range raises {
+		a.print("%s raised by %s%s, %s%s", r.Scope, terminal.Amount(r.Added), by(r.By), terminal.Moment(&r.When), reason(r.Note))
+	}
+	for _, w := range warnings {
+		a.print("%s", a.palette.Paint(terminal.Yellow, fmt.Sprintf("%s was %g%% spent (%s) %s", w.Scope, 100*w.At, terminal.Amount(w.Spent), terminal.Moment(&w.When))))
 	}
 }
 
@@ -211,5 +217,5 @@ func by(who string) string {
 	if who == "" {
 		return ""
 	}
-	return " by " + team.Printable(who)
+	return " by " + safetext.Line(who)
 }

@@ -1,15 +1,17 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/spf13/cobra"
-	"go.temporal.io/sdk/temporal"
 
 	"github.com/maestro-hive/maestro/internal/budget"
-	"github.com/maestro-hive/maestro/internal/host"
+	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/safetext"
+	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/workflows"
@@ -24,21 +26,36 @@ type dayDocument struct {
 	// Cap is the team file's; Limit includes what was added for the day.
 	Cap   team.Cap `json:"cap"`
 	Limit team.Cap `json:"limit"`
-	// Granted is what sessions may spend, and Spent what they say of it that they
-	// have spent.
-	Granted team.Amount `json:"granted"`
-	Spent   team.Amount `json:"spent"`
+	// Spent is what calls have cost that ended on the day, Unsettled the estimates of
+	// those whose cost nobody knows, and Reserved what is set aside for calls under
+	// way.
+	Spent     team.Amount `json:"spent"`
+	Unsettled team.Amount `json:"unsettled"`
+	Reserved  team.Amount `json:"reserved"`
 	// Left has what is limited only.
 	Left budgetLeft `json:"left"`
-	// Sessions have drawn on the day.
-	Sessions int `json:"sessions"`
+	// Sessions have spent or set aside something on the day, sorted by name.
+	Sessions []daySession `json:"sessions"`
+	// Raises are what people have added, and Warnings those that were given.
+	Raises   []budget.Raise   `json:"raises"`
+	Warnings []budget.Warning `json:"warnings"`
+}
+
+// daySession is a session's part of a day.
+type daySession struct {
+	Session   string      `json:"session"`
+	Spent     team.Amount `json:"spent"`
+	Unsettled team.Amount `json:"unsettled"`
+	// UnsettledCalls is how many calls there are whose cost nobody knows.
+	UnsettledCalls int         `json:"unsettled_calls"`
+	Reserved       team.Amount `json:"reserved"`
 }
 
 // sessionOrTeam checks that a command is told a session or, with --team, a team.
 func sessionOrTeam(name *string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if *name == "" {
-			return arguments(1, 1)(cmd, args)
+			return cmdline.Arguments(1, 1)(cmd, args)
 		}
 		if len(args) > 0 {
 			return usagef("give a session or --team, not both: a team's daily budget is that of all its sessions")
@@ -57,61 +74,87 @@ func (a *app) addTeamFlag(cmd *cobra.Command, name *string, usage string) {
 }
 
 // showDay shows what a team may spend today.
-func (a *app) showDay(ctx context.Context, name string) error {
-	return a.withDays(ctx, name, func(_ *host.Days, view budget.DayView) error { return a.printDay(view) })
+func (a *app) showDay(name string) error {
+	s, namespace, err := a.dayStore(a.openStore)
+	if err != nil {
+		return err
+	}
+	day, err := s.Day(namespace, name)
+	if errors.Is(err, team.ErrNotFound) {
+		return noDay(s, name)
+	}
+	if err != nil {
+		return storeError(err)
+	}
+	return a.printDay(day)
 }
 
-// raiseDay adds to what a team may spend today.
-func (a *app) raiseDay(ctx context.Context, name string, r workflows.RaiseDay) error {
-	return a.withDays(ctx, name, func(days *host.Days, _ budget.DayView) error {
-		bounded, cancel := context.WithTimeout(ctx, answerPatience)
-		defer cancel()
-		id := fmt.Sprintf("cli/%s/%d/%d", a.env.Host, a.env.PID, a.env.Now().UnixNano())
-		view, err := days.Raise(bounded, id, name, r)
-		var refusal *temporal.ApplicationError
-		switch {
-		case errors.As(err, &refusal) && refusal.Type() == workflows.NotRaised:
-			return usagef("team %s: %s", name, refusal.Message())
-		case errors.As(err, &refusal):
-			return failf("team %s: %s", name, refusal.Message())
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case unanswered(bounded, err):
-			return failf("no worker has answered for the daily budget of team %s within %s; start one with `maestro worker`, which may still take this up: look with `maestro budget show --team %s` before you try again",
-				name, answerPatience, name)
-		case err != nil:
-			return failf("%w", err)
+// raiseDay adds to what a team may spend today. The store alone has to be at hand.
+func (a *app) raiseDay(name string, r workflows.Raise) error {
+	s, namespace, err := a.dayStore(a.openStoreToWrite)
+	if err != nil {
+		return err
+	}
+	now := a.env.Now().UTC()
+	var day budget.Day
+	err = s.UpdateDay(namespace, name, func(d *budget.Day) error {
+		if err := raisable(s, *d, r); err != nil {
+			return err
 		}
-		a.say("team %s may spend %s on %s; the next day begins at %s without the raise",
-			name, terminal.Cap(view.Limit), view.Date, budget.NextDay(view.Date).Format("2006-01-02 15:04 UTC"))
-		return a.printDay(view)
+		d.Raise(budget.Raise{
+			ID: fmt.Sprintf("%s/%d/%d", a.env.Host, a.env.PID, now.UnixNano()), Scope: budget.DayScope,
+			By: team.Shorten(r.By, team.MaxMessage), Note: team.Shorten(r.Note, team.MaxMessage),
+			Added: team.Amount{Tokens: r.Tokens, USD: r.USD}, When: now,
+		})
+		day = *d
+		return nil
 	})
+	if err != nil {
+		return storeError(err)
+	}
+	a.say("team %s may spend %s on %s; the next day begins at %s without the raise",
+		name, terminal.Cap(day.Limit()), day.Date, budget.NextDay(day.Date).Format("2006-01-02 15:04 UTC"))
+	return a.printDay(day)
 }
 
-// withDays looks a team's day up, which somebody has to have drawn from.
-func (a *app) withDays(ctx context.Context, name string, use func(*host.Days, budget.DayView) error) error {
-	s, conn, err := a.both(ctx, a.openStore)
-	if err != nil {
-		return err
+// raisable refuses what would add nothing.
+func raisable(s *store.Store, d budget.Day, r workflows.Raise) error {
+	switch {
+	case d.Cap == (team.Cap{}):
+		return noDay(s, d.Team)
+	case r.Tokens > 0 && d.Cap.Tokens == 0:
+		return usagef("team %s has no daily budget of tokens", d.Team)
+	case r.USD > 0 && d.Cap.USD == 0:
+		return usagef("team %s has no daily budget of USD", d.Team)
 	}
-	defer conn.Close()
-	days := &host.Days{Temporal: conn.Client, Store: s.ID()}
-	view, err := days.Read(ctx, name)
-	if err != nil {
-		return err
-	}
-	if view.Date == "" {
-		return usagef("no session of team %q in the store in %s has drawn from a daily budget yet; a team has one if its file says `budget: {daily: {tokens: N}}`",
-			name, s.Dir())
-	}
-	return use(days, view.At(a.env.Now()))
+	return nil
 }
 
-func (a *app) printDay(v budget.DayView) error {
-	left := v.Left()
+func noDay(s *store.Store, name string) error {
+	return usagef("no session of team %q in the store in %s has a daily budget; a team has one if its file says `budget: {daily: {tokens: N}}`", name, s.Dir())
+}
+
+// dayStore opens the store whose days the command is about.
+func (a *app) dayStore(open func() (*store.Store, error)) (*store.Store, string, error) {
+	namespace, err := a.namespace()
+	if err != nil {
+		return nil, "", err
+	}
+	s, err := open()
+	return s, namespace, err
+}
+
+func (a *app) printDay(d budget.Day) error {
+	sum, left := d.Sum(), d.Left()
 	doc := dayDocument{
-		Team: v.Team, Date: v.Date, EndsAt: budget.NextDay(v.Date).Format("2006-01-02T15:04:05Z"),
-		Cap: v.Cap, Limit: v.Limit, Granted: v.Granted, Spent: v.Spent, Sessions: v.Sessions,
+		Team: d.Team, Date: d.Date, EndsAt: budget.NextDay(d.Date).Format("2006-01-02T15:04:05Z"),
+		Cap: d.Cap, Limit: d.Limit(), Spent: sum.Spent, Unsettled: sum.Unsettled, Reserved: sum.Reserved,
+		Sessions: []daySession{}, Raises: append([]budget.Raise{}, d.Raises...), Warnings: append([]budget.Warning{}, d.Warnings...),
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.Rows)) {
+		if r := d.Rows[name]; r != (budget.DayRow{}) {
+			doc.Sessions = append(doc.Sessions, daySession{name, r.Spent, r.Unsettled, r.Calls, r.Reserved})
+		}
 	}
 	if left.Tokens >= 0 {
 		doc.Left.Tokens = &left.Tokens
@@ -122,17 +165,15 @@ func (a *app) printDay(v budget.DayView) error {
 	if a.output == outputJSON {
 		return a.printJSON(doc)
 	}
-	a.print("team %s on %s (UTC), %s", team.Printable(v.Team), v.Date, team.Count(v.Sessions, "session"))
-	t := terminal.NewTable(a.palette)
-	t.Head("LIMIT", "SPENT", "GRANTED BEYOND", "LEFT")
-	if doc.Left.Tokens != nil {
-		t.Add(terminal.Plain(terminal.Number(v.Limit.Tokens)+" tokens"), terminal.Plain(terminal.Figure(v.Spent.Tokens)), terminal.Plain(terminal.Figure(v.Granted.Tokens-v.Spent.Tokens)),
-			terminal.Painted(terminal.Number(left.Tokens), leftColour(left.Tokens)))
+	a.print("team %s on %s (UTC), %s", safetext.Line(doc.Team), doc.Date, team.Count(len(doc.Sessions), "session"))
+	budgetTable(a.palette, []budgetLine{{
+		Scope: budget.DayScope, Cap: doc.Limit, Spent: doc.Spent, Unsettled: doc.Unsettled, Reserved: doc.Reserved, Left: doc.Left,
+	}}).Write(a.env.Stdout)
+	a.printHistory(doc.Raises, doc.Warnings)
+	for _, s := range doc.Sessions {
+		if s.UnsettledCalls > 0 {
+			a.say("%s of session %s unsettled, about %s: maestro budget show %s", team.Count(s.UnsettledCalls, "call"), s.Session, terminal.Amount(s.Unsettled), s.Session)
+		}
 	}
-	if doc.Left.USD != nil {
-		t.Add(terminal.Plain(v.Limit.USD.String()+" USD"), terminal.Plain(terminal.Dollars(v.Spent.USD)), terminal.Plain(terminal.Dollars(v.Granted.USD-v.Spent.USD)),
-			terminal.Painted(left.USD.String(), leftColour(int64(left.USD))))
-	}
-	t.Write(a.env.Stdout)
 	return nil
 }

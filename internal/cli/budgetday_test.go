@@ -53,14 +53,14 @@ func TestATeamsDayIsShownAndRaised(t *testing.T) {
 		Limit        team.Cap
 		Spent        team.Amount
 		Left         map[string]float64
-		Sessions     int
+		Sessions     []struct{ Session string }
 	}
 	d.json(&day, "budget", "show", "--team", "daily")
 	require.Equal(t, time.Now().UTC().Format(time.DateOnly), day.Date)
 	require.Equal(t, team.Cap{Tokens: 100}, day.Limit)
 	require.Equal(t, team.Amount{Tokens: 60}, day.Spent)
 	require.Equal(t, map[string]float64{"tokens": 40}, day.Left)
-	require.Equal(t, 1, day.Sessions)
+	require.Len(t, day.Sessions, 1)
 	require.Contains(t, d.must(0, "budget", "show", "--team", "daily"), "100 tokens")
 
 	wrong := d.run("budget", "raise", "--team", "daily", "--usd", "1")

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 	enumspb "go.temporal.io/api/enums/v1"
 
+	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/view"
 )
@@ -24,7 +25,7 @@ func newCancel(a *app) *cobra.Command {
 		Use:   "cancel SESSION",
 		Short: "Ask a session to stop",
 		Long:  "Ask a session to stop. Its agents are stopped; what is finished stays in the store. With --watch, follow it to its end.",
-		Args:  arguments(1, 1),
+		Args:  cmdline.Arguments(1, 1),
 		RunE:  func(cmd *cobra.Command, args []string) error { return a.cancel(cmd.Context(), args[0], wait) },
 	}
 	cmd.Flags().BoolVar(&wait, "watch", false, "follow the session until it has ended; the exit code is then 0 if it was cancelled")
@@ -61,12 +62,14 @@ func (a *app) cancel(ctx context.Context, session string, wait bool) error {
 	if !wait {
 		return nil
 	}
-	v, err := a.track(ctx, w, a.lines(w))
+	to := a.lines(w)
+	defer to.near.forgetAll()
+	v, err := a.track(ctx, w, to, team.State.Closed)
 	if err != nil {
 		return err
 	}
 	if v.Status.Status != team.WasCancelled {
-		return failf("session %s had ended before it could be cancelled: it is %s", session, v.Status.Status)
+		return failf("session %s ended before it could be cancelled: it is %s", session, v.Status.Status)
 	}
 	return nil
 }

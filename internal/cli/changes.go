@@ -2,36 +2,73 @@ package cli
 
 import (
 	"fmt"
+	"time"
 
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
-// changes says, a line each, what has happened to a session between two looks at
-// it, in the order of its phases. The first look is compared with nothing. passes
-// has the pass of assignments and, without a persona, of phases.
-func changes(p terminal.Palette, before, now team.Status, passes map[team.AssignmentID]int) []string {
-	var lines []string
+// change is something that has happened to a session.
+type change struct {
+	text string
+	// at is when, as it is recorded; zero: that is not known.
+	at time.Time
+}
+
+// add appends a change.
+func add(to []change, at time.Time, format string, args ...any) []change {
+	return append(to, change{fmt.Sprintf(format, args...), at})
+}
+
+// history has what is known of a session besides its status.
+type history struct {
+	// passes has the pass of assignments and, without a persona, of phases.
+	passes map[team.AssignmentID]int
+	// work has the times of assignments.
+	work map[team.AssignmentID]workDone
+	now  time.Time
+}
+
+// newsFor is how long ago a phase may have ended for the session's present cost to be that
+// of the moment, if no other has ended since.
+const newsFor = 10 * time.Second
+
+// changes lists what has happened to a session between two looks at it, in the order of
+// its phases. The first look is compared with nothing.
+func changes(p terminal.Palette, before, now team.Status, known history) []change {
+	var all []change
 	if before.Session == "" {
-		lines = append(lines, fmt.Sprintf("session %s of team %s: %s", now.Session, terminal.Dash(now.Team), p.State(now.Status)))
+		all = add(all, known.now, "session %s of team %s: %s", now.Session, terminal.Dash(now.Team), p.State(now.Status))
 	}
+	var phases []phaseChange
+	var last time.Time
 	for _, phase := range now.Phases {
-		lines = append(lines, phaseChanges(p, phaseOf(before, phase.Name), phase, now.Usage, passes)...)
+		of := phaseChange{before: phaseOf(before, phase.Name), now: phase, known: known, usage: now.Usage}
+		if _, ended := of.times(); ended.After(last) {
+			last = ended
+		}
+		phases = append(phases, of)
 	}
-	lines = append(lines, requestChanges(p, before, now)...)
+	for _, of := range phases {
+		_, ended := of.times()
+		of.counted = ended.IsZero() && before.Session != "" || !ended.IsZero() && ended.Equal(last) && known.now.Sub(ended) <= newsFor
+		all = append(all, of.changes(p)...)
+	}
+	all = append(all, requestChanges(p, before, now)...)
 	if before.Session != "" && before.Status != now.Status {
-		lines = append(lines, fmt.Sprintf("session %s: %s", now.Session, p.State(now.Status)))
+		all = add(all, timeOf(now.ClosedAt), "session %s: %s", now.Session, p.State(now.Status))
 	}
 	if now.Status == team.WaitingForBreaker && before.Reason != now.Reason {
-		lines = append(lines, team.Printable(now.Reason))
+		all = add(all, time.Time{}, "%s", safetext.Line(now.Reason))
 	}
-	return lines
+	return all
 }
 
 // requestChanges says what a session has begun to wait for a person with, which
 // tickets were made for it, and what it does not wait with any more.
-func requestChanges(p terminal.Palette, before, now team.Status) []string {
-	var lines []string
+func requestChanges(p terminal.Palette, before, now team.Status) []change {
+	var all []change
 	open := map[string]team.HelpRequest{}
 	for _, h := range before.Help {
 		open[h.ID] = h
@@ -40,18 +77,18 @@ func requestChanges(p terminal.Palette, before, now team.Status) []string {
 		old, known := open[h.ID]
 		delete(open, h.ID)
 		if !known && !now.Status.Closed() {
-			lines = append(lines, fmt.Sprintf("%s: %s: %s", subject(h), p.Paint(terminal.Red, h.Need()), terminal.Clip(matter(h), 200)))
+			all = add(all, h.Since, "%s: %s: %s", subject(h), p.Paint(terminal.Red, h.Need()), terminal.Clip(matter(h), 200))
 		}
 		if t := ticketText(h.Ticket); t != "" && t != ticketText(old.Ticket) {
-			lines = append(lines, fmt.Sprintf("%s: %s", subject(h), t))
+			all = add(all, time.Time{}, "%s: %s", subject(h), t)
 		}
 	}
 	for _, h := range before.Help {
 		if _, gone := open[h.ID]; gone && !now.Status.Closed() {
-			lines = append(lines, fmt.Sprintf("%s: goes on", subject(h)))
+			all = add(all, time.Time{}, "%s: goes on", subject(h))
 		}
 	}
-	return lines
+	return all
 }
 
 // phaseOf is a phase as it was; pending if it was not known.
@@ -64,34 +101,61 @@ func phaseOf(s team.Status, name string) team.PhaseStatus {
 	return team.PhaseStatus{Name: name, Status: team.Pending}
 }
 
-func phaseChanges(p terminal.Palette, before, now team.PhaseStatus, usage team.Usage, passes map[team.AssignmentID]int) []string {
-	var lines []string
-	again := passText(passes[team.AssignmentID{Phase: now.Name}])
-	if before.Status == team.Pending && now.Status != team.Pending {
-		lines = append(lines, fmt.Sprintf("%s%s: started", p.Paint(terminal.Bold, now.Name), again))
+// phaseChange is a phase at two looks.
+type phaseChange struct {
+	before, now team.PhaseStatus
+	known       history
+	// usage is the session's at present; counted: it is also that of the phase's end.
+	usage   team.Usage
+	counted bool
+}
+
+func (c phaseChange) changes(p terminal.Palette) []change {
+	var all []change
+	name := p.Paint(terminal.Bold, c.now.Name) + passText(c.known.passes[team.AssignmentID{Phase: c.now.Name}])
+	started, ended := c.times()
+	if c.before.Status == team.Pending && c.now.Status != team.Pending {
+		all = add(all, started, "%s: started", name)
 	}
-	for _, a := range now.Assignments {
+	for _, a := range c.now.Assignments {
 		old := team.AssignmentStatus{Persona: a.Persona, Status: team.Pending}
-		for _, b := range before.Assignments {
+		for _, b := range c.before.Assignments {
 			if b.Persona == a.Persona {
 				old = b
 			}
 		}
-		id := team.AssignmentID{Phase: now.Name, Persona: a.Persona}
-		for _, line := range assignmentChanges(p, old, a) {
-			lines = append(lines, fmt.Sprintf("%s%s: %s", id, passText(passes[id]), line))
+		id := team.AssignmentID{Phase: c.now.Name, Persona: a.Persona}
+		for _, line := range assignmentChanges(p, old, a, c.known.work[id]) {
+			all = add(all, line.at, "%s%s: %s", id, passText(c.known.passes[id]), line.text)
 		}
 	}
-	if before.Status == now.Status {
-		return lines
+	if c.before.Status == c.now.Status {
+		return all
 	}
 	switch {
-	case now.Status.Done():
-		lines = append(lines, fmt.Sprintf("%s%s: %s, %s tokens%s so far", p.Paint(terminal.Bold, now.Name), again, p.State(now.Status), terminal.Number(usage.Tokens()), terminal.Money(usage)))
-	case now.Status != team.Running && now.Status != team.Pending:
-		lines = append(lines, fmt.Sprintf("%s%s: %s", p.Paint(terminal.Bold, now.Name), again, p.State(now.Status)))
+	case c.now.Status.Done() && !c.counted:
+		all = add(all, ended, "%s: %s", name, p.State(c.now.Status))
+	case c.now.Status.Done():
+		all = add(all, ended, "%s: %s, %s tokens%s so far", name, p.State(c.now.Status), terminal.Number(c.usage.Tokens()), terminal.Money(c.usage))
+	case c.now.Status != team.Running && c.now.Status != team.Pending:
+		all = add(all, time.Time{}, "%s: %s", name, p.State(c.now.Status))
 	}
-	return lines
+	return all
+}
+
+// times are when the phase's first assignment began, and its last one ended; zero where
+// that is not known.
+func (c phaseChange) times() (started, ended time.Time) {
+	for _, a := range c.now.Assignments {
+		w := c.known.work[team.AssignmentID{Phase: c.now.Name, Persona: a.Persona}]
+		if !w.started.IsZero() && (started.IsZero() || w.started.Before(started)) {
+			started = w.started
+		}
+		if w.done.After(ended) {
+			ended = w.done
+		}
+	}
+	return started, ended
 }
 
 // passText says which pass it is, where it is not the first.
@@ -102,30 +166,30 @@ func passText(pass int) string {
 	return fmt.Sprintf(" (pass %d)", pass)
 }
 
-func assignmentChanges(p terminal.Palette, before, now team.AssignmentStatus) []string {
-	var lines []string
+func assignmentChanges(p terminal.Palette, before, now team.AssignmentStatus, work workDone) []change {
+	var all []change
 	if now.Rounds > before.Rounds && now.Rounds > 1 {
-		lines = append(lines, fmt.Sprintf("round %d", now.Rounds))
+		all = add(all, work.roundStarted, "round %d", now.Rounds)
 	}
 	for i := len(before.Failures); i < len(now.Failures); i++ {
 		f := now.Failures[i]
-		lines = append(lines, fmt.Sprintf("attempt %d failed: %s: %s", i+1, p.Paint(terminal.Red, string(f.Category)), terminal.Clip(f.Message, 200)))
+		all = add(all, work.failedAt(len(now.Failures)-1-i), "attempt %d failed: %s: %s", i+1, p.Paint(terminal.Red, string(f.Category)), terminal.Clip(f.Message, 200))
 	}
 	if lost := now.LostWorkers - before.LostWorkers; lost > 0 {
-		lines = append(lines, fmt.Sprintf("%s lost; the work goes on, and no attempt is used up", team.Count(lost, "worker")))
+		all = add(all, time.Time{}, "%s lost; the work goes on, and no attempt is used up", team.Count(lost, "worker"))
 	}
 	if now.Status == team.Waiting && before.Status != team.Waiting && now.Progress == "" {
-		lines = append(lines, "waits for its next round")
+		all = add(all, time.Time{}, "waits for its next round")
 	}
 	if now.Progress != "" && now.Progress != before.Progress {
-		lines = append(lines, p.Paint(terminal.Dim, terminal.Clip(now.Progress, 100)))
+		all = add(all, time.Time{}, "%s", p.Paint(terminal.Dim, terminal.Clip(now.Progress, 100)))
 	}
 	if now.Status.Done() && !before.Status.Done() {
 		line := p.State(now.Status)
 		if now.Summary != "" {
 			line += ": " + terminal.Clip(now.Summary, 120)
 		}
-		lines = append(lines, line)
+		all = add(all, work.done, "%s", line)
 	}
-	return lines
+	return all
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -15,6 +16,14 @@ func crew() team.Team {
 		Personas: map[string]team.Persona{"dev": {Role: "Developer", Agent: "coder", Instructions: "x"}},
 		Phases:   []team.Phase{{Name: "build", Personas: []string{"dev"}}, {Name: "ship", Personas: []string{"dev"}}},
 	}.Resolved()
+}
+
+// said are the texts of changes.
+func said(all []change) (texts []string) {
+	for _, c := range all {
+		texts = append(texts, c.text)
+	}
+	return texts
 }
 
 func TestChangesTellEachThingOnce(t *testing.T) {
@@ -34,7 +43,7 @@ func TestChangesTellEachThingOnce(t *testing.T) {
 		{step(func(s *team.Status) {
 			s.Phases[0].Status, dev(s).Status, dev(s).Rounds = team.Running, team.Running, 1
 			dev(s).Progress = "thinking\x1b[2J\nhard"
-		}), []string{"build: started", "build/dev: thinking[2J hard"}},
+		}), []string{"build: started", "build/dev: thinking hard"}},
 		{step(func(s *team.Status) {
 			s.Phases[0].Status, dev(s).Status, dev(s).Rounds, dev(s).LostWorkers = team.Running, team.Waiting, 1, 1
 			dev(s).Failures = []team.AttemptFailure{{Category: team.Syntax, Message: "bad"}}
@@ -53,8 +62,8 @@ func TestChangesTellEachThingOnce(t *testing.T) {
 	}
 	var before team.Status
 	for _, s := range steps {
-		require.Equal(t, s.want, changes(terminal.Palette{}, before, s.now, nil))
-		require.Empty(t, changes(terminal.Palette{}, s.now, s.now, nil))
+		require.Equal(t, s.want, said(changes(terminal.Palette{}, before, s.now, history{})))
+		require.Empty(t, said(changes(terminal.Palette{}, s.now, s.now, history{})))
 		before = s.now
 	}
 }
@@ -68,4 +77,39 @@ func TestOutcomesHaveTheirCodes(t *testing.T) {
 		require.Equal(t, want, outcomeCode(state))
 	}
 	require.False(t, settled(team.Running))
+}
+
+// Who begins to watch late sees when things happened, and no cost that is not of then.
+func TestOldChangesHaveTheirOwnTimes(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.Local)
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	s := team.NewStatus("s", crew())
+	s.Status, s.Usage = team.Running, team.Usage{InputTokens: 12345}
+	for i := range s.Phases {
+		s.Phases[i].Status, s.Phases[i].Assignments[0].Status = team.Completed, team.Completed
+	}
+	s.Phases[0].Assignments[0].Failures = []team.AttemptFailure{{Category: team.Syntax, Message: "bad"}}
+	known := history{now: now, work: map[team.AssignmentID]workDone{
+		{Phase: "build", Persona: "dev"}: {started: ago(3 * time.Hour), failed: []time.Time{ago(25 * time.Hour), ago(2 * time.Hour)}, done: ago(time.Hour)},
+	}}
+	all := changes(terminal.Palette{}, team.Status{}, s, known)
+	inTime(all)
+	var lines []string
+	for _, c := range all {
+		lines = append(lines, stampOf(c.at, now, true)+" "+c.text)
+	}
+	require.Equal(t, []string{
+		"12:00:00 session s of team crew: running", "09:00:00 build: started", "10:00:00 build/dev: attempt 1 failed: syntax: bad",
+		"11:00:00 build/dev: completed", "11:00:00 build: completed",
+		"         ship: started", "         ship/dev: completed", "         ship: completed",
+	}, lines)
+	require.Equal(t, "2026-11-20 11:00:00", stampOf(ago(25*time.Hour), now, true))
+	require.Equal(t, "12:00:00", stampOf(time.Time{}, now, false))
+
+	before := team.NewStatus("s", crew())
+	known.work[team.AssignmentID{Phase: "ship", Persona: "dev"}] = workDone{done: ago(time.Second)}
+	texts := said(changes(terminal.Palette{}, before, s, known))
+	require.Contains(t, texts, "build: completed", "it is from an hour ago")
+	require.Contains(t, texts, "ship: completed, 12,345 tokens so far")
 }

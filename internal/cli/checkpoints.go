@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
@@ -56,7 +58,7 @@ func newCheckpointsList(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list SESSION",
 		Short: "List a session's checkpoints, the newest first",
-		Args:  arguments(1, 1),
+		Args:  cmdline.Arguments(1, 1),
 		RunE:  func(cmd *cobra.Command, args []string) error { return a.listCheckpoints(cmd.Context(), args[0]) },
 	}
 	a.addNamespaceFlags(cmd)
@@ -70,7 +72,7 @@ func newCheckpointsShow(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show SESSION [PHASE | CHECKPOINT]",
 		Short: "Show a checkpoint: the newest, that after a phase, or the one of a digest",
-		Args:  arguments(1, 2),
+		Args:  cmdline.Arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.showCheckpoint(cmd.Context(), args[0], strings.Join(args[1:], ""))
 		},
@@ -190,7 +192,7 @@ func (a *app) writeCheckpoint(c store.StoredCheckpoint) {
 	if len(c.Artifacts) > 0 {
 		a.print("\nartifacts:")
 		for _, f := range c.Artifacts {
-			a.print("  %s (%s, %s)", team.Printable(f.Path), terminal.Size(f.Size), f.AssignmentID)
+			a.print("  %s (%s, %s)", safetext.Name(f.Path), team.Size(f.Size), f.AssignmentID)
 		}
 	}
 }

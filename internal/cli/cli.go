@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,7 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/maestro-hive/maestro/internal/buildinfo"
+	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/safetext"
+	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/telemetry"
 	"github.com/maestro-hive/maestro/internal/temporalio"
 	"github.com/maestro-hive/maestro/internal/terminal"
@@ -66,9 +71,6 @@ type app struct {
 	// plain: a session is followed by lines, also on a terminal.
 	plain bool
 
-	// noted: a person has been told where the store is.
-	noted bool
-
 	// curtain is standard error, kept back while a session is drawn.
 	curtain *curtain
 
@@ -81,20 +83,40 @@ type app struct {
 
 // say writes a line to standard error.
 func (a *app) say(format string, args ...any) {
-	_, _ = fmt.Fprintf(a.env.Stderr, format+"\n", args...)
+	_, _ = io.WriteString(a.env.Stderr, a.safe(fmt.Sprintf(format, args...))+"\n")
 }
 
 // print writes a line to standard output.
 func (a *app) print(format string, args ...any) {
-	_, _ = fmt.Fprintf(a.env.Stdout, format+"\n", args...)
+	_, _ = io.WriteString(a.env.Stdout, a.safe(fmt.Sprintf(format, args...))+"\n")
+}
+
+// safe is a text for people. Where texts of agents are put into it they are made safe
+// already; this is for those of errors, and for what was forgotten.
+func (a *app) safe(text string) string {
+	if a.palette.On {
+		return safetext.Coloured(text)
+	}
+	return safetext.Block(text)
 }
 
 // printJSON writes a document to standard output.
 func (a *app) printJSON(document any) error {
-	e := json.NewEncoder(a.env.Stdout)
-	e.SetIndent("", "  ")
+	return a.writeJSON(document, "  ")
+}
+
+// writeJSON writes a document to standard output, indented or on one line. What a
+// terminal would not show in it is escaped.
+func (a *app) writeJSON(document any, indent string) error {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetIndent("", indent)
 	e.SetEscapeHTML(false)
-	return e.Encode(document)
+	if err := e.Encode(document); err != nil {
+		return err
+	}
+	_, err := a.env.Stdout.Write(safetext.JSON(b.Bytes()))
+	return err
 }
 
 // width is how many characters a line of a stream has; zero: nobody knows.
@@ -118,20 +140,12 @@ func newRoot(a *app) *cobra.Command {
 		Short: "Run a team of AI personas through the phases of a piece of work, durably",
 		Long: "Maestro runs a team of AI personas through the phases of a piece of work, durably.\n\n" +
 			"Try it:  maestro demo",
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Args:          unknownCommand,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cmd.ValidateFlagGroups(); err != nil { // cobra itself calls it no misuse
-				return usagef("%w", err)
-			}
-			return nil
-		},
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		Args:              cmdline.NoCommand,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return cmdline.CheckFlags(cmd) }, // cobra itself calls it no misuse
 	}
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef("%s; see `%s --help`", err, cmd.CommandPath())
-	})
 	root.AddGroup(
 		&cobra.Group{ID: groupWork, Title: "Sessions:"},
 		&cobra.Group{ID: groupPerson, Title: "When a person is needed:"},
@@ -147,30 +161,18 @@ func newRoot(a *app) *cobra.Command {
 	add(groupWork, newPlan(a), newRun(a), newStatus(a), newWatch(a), newList(a), newResume(a), newFork(a), newCancel(a), newUsage(a), newBudget(a), newLogs(a), newArtifacts(a), newApply(a), newCheckpoints(a))
 	add(groupPerson, newInbox(a), newResolve(a), newApprove(a), newReject(a))
 	add(groupServe, newDemo(a), newDev(a), newWorker(a), newAgents(a), newBreaker(a))
-	add(groupInform, newInit(a), newValidate(a), newSchema(a), newDoctor(a), newCompletion(a), newVersion(a))
+	add(groupInform, newInit(a), newValidate(a), newSchema(a), newDoctor(a), newCompletion(a), newVersion(a), newConnectionTopic())
+	cmdline.Prepare(root, buildinfo.This().Line(root.Name()))
 	root.SetHelpCommandGroupID(groupInform)
 	a.completeRest(root)
 	return root
-}
-
-// unknownCommand refuses arguments of a command that only has subcommands.
-func unknownCommand(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	cmd.SuggestionsMinimumDistance = 2
-	hint := fmt.Sprintf("see `%s --help`", cmd.CommandPath())
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		hint = fmt.Sprintf("did you mean `%s %s`?", cmd.CommandPath(), strings.Join(near, "` or `"))
-	}
-	return usagef("%q is no command of `%s`; %s", args[0], cmd.CommandPath(), hint)
 }
 
 // group is a command that only has subcommands.
 func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short,
-		Args: unknownCommand,
+		Args: cmdline.NoCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var names []string
 			for _, c := range cmd.Commands() {
@@ -183,21 +185,10 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// arguments checks how many arguments a command gets, and says what they are.
-func arguments(least, most int) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		switch {
-		case len(args) < least:
-			return usagef("something is missing; write `%s`", cmd.UseLine())
-		case most >= 0 && len(args) > most:
-			return usagef("%q is too much; write `%s`", args[most], cmd.UseLine())
-		}
-		return nil
-	}
-}
-
 // addTemporalFlags gives a command the flags that say where Temporal is.
-func (a *app) addTemporalFlags(cmd *cobra.Command) { a.temporal.AddFlags(cmd.Flags()) }
+func (a *app) addTemporalFlags(cmd *cobra.Command) {
+	cmdline.AddGroup(cmd.Flags(), temporalio.FlagHeading, a.temporal.AddFlags)
+}
 
 func (a *app) addStateDirFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&a.stateDir, "state-dir", "", "directory of the store (default: MAESTRO_STATE_DIR, or the usual one)")
@@ -241,7 +232,7 @@ func (o *outputFlag) String() string {
 
 func (o *outputFlag) Set(s string) error {
 	if !slices.Contains(o.formats, s) {
-		return errors.New("the formats are " + terminal.Enumeration(o.formats, "and"))
+		return fmt.Errorf("%q is not a format; write %s", team.Shorten(s, 40), terminal.Enumeration(o.formats, "or"))
 	}
 	*o.chosen = s
 	return nil

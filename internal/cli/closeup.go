@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/screen"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/view"
@@ -24,13 +25,29 @@ type closeUp struct {
 	needs      map[string][]string
 	work       map[team.AssignmentID]workDone
 	webUI      string
+	live       map[team.AssignmentID]*liveLog
 }
 
 // workDone is what an assignment's record tells of its attempts.
 type workDone struct {
 	pass, round, attempt int
 	worked               time.Duration
-	over                 bool // the last round has its result
+	// began and ended are those of the first and the last finished attempt.
+	began, ended time.Time
+	over         bool // the last round has its result
+	// started is when the first attempt of the pass began, roundStarted that of the last
+	// round, failed when each failed attempt ended, oldest first, and done when the work
+	// was; zero where that is not known.
+	started, roundStarted, done time.Time
+	failed                      []time.Time
+}
+
+// failedAt is when a failed attempt ended; n counts from the last one.
+func (w workDone) failedAt(n int) time.Time {
+	if i := len(w.failed) - 1 - n; i >= 0 && n >= 0 {
+		return w.failed[i]
+	}
+	return time.Time{}
 }
 
 // readWork reads the records of assignments: of those that have yet to be done each
@@ -95,11 +112,16 @@ func workDoneIn(r team.Record) workDone {
 	var w workDone
 	for _, at := range attemptsOf(r) {
 		w.worked += max(at.EndedAt.Sub(at.StartedAt), 0)
+		if w.began.IsZero() {
+			w.began = at.StartedAt
+		}
+		w.ended = at.EndedAt
 	}
 	if len(r.Rounds) == 0 {
 		return w
 	}
 	last := r.Rounds[len(r.Rounds)-1]
+	w.times(attemptsOf(r))
 	w.pass, w.round, w.attempt = r.Passes()[len(r.Rounds)-1], last.Round, len(last.Attempts)
 	switch {
 	case last.Result != nil:
@@ -110,6 +132,23 @@ func workDoneIn(r team.Record) workDone {
 	return w
 }
 
+// times takes the times of attempts, oldest first.
+func (w *workDone) times(attempts []attemptLog) {
+	for i, at := range attempts {
+		if i == 0 || at.Pass != attempts[i-1].Pass {
+			w.started, w.done = at.StartedAt, time.Time{}
+		}
+		if i == 0 || at.Pass != attempts[i-1].Pass || at.Round != attempts[i-1].Round {
+			w.roundStarted = at.StartedAt
+		}
+		if at.Status == team.Failed {
+			w.failed = append(w.failed, at.EndedAt)
+		} else {
+			w.done = at.EndedAt
+		}
+	}
+}
+
 // passes says in which pass the work is that was begun afresh, by assignments and,
 // without a persona, by phases.
 func (c *closeUp) passes(ctx context.Context, v view.Session) map[team.AssignmentID]int {
@@ -118,12 +157,12 @@ func (c *closeUp) passes(ctx context.Context, v view.Session) map[team.Assignmen
 	passes := map[team.AssignmentID]int{}
 	for _, p := range v.Phases {
 		phase := team.AssignmentID{Phase: p.Name}
-		passes[phase] = c.known.SentBack(p.Name) + 1 // its records may have yet to begin
+		passes[phase] = c.known.SentBack(p.Name, time.Time{}) + 1 // its records may have yet to begin
 		for _, as := range p.Assignments {
 			id := team.AssignmentID{Phase: p.Name, Persona: as.Persona}
 			passes[id] = c.work[id].pass
 			if _, atWork := v.Live[id]; atWork && c.work[id].over { // its record tells of the round when it ends
-				passes[id] = max(passes[id], c.known.SentBack(p.Name)+1)
+				passes[id] = max(passes[id], c.known.SentBack(p.Name, time.Time{})+1)
 			}
 			passes[phase] = max(passes[phase], passes[id])
 		}
@@ -133,6 +172,7 @@ func (c *closeUp) passes(ctx context.Context, v view.Session) map[team.Assignmen
 
 // drawn is the session as it is drawn.
 func (c *closeUp) drawn(ctx context.Context, a *app, v view.Session) screen.Session {
+	c.follow(v)
 	passes := c.passes(ctx, v)
 	s := screen.Session{
 		ID: v.Session, Team: v.Team, State: v.Status.Status, Incarnation: v.Incarnation, Requirement: v.Requirement,
@@ -149,7 +189,7 @@ func (c *closeUp) drawn(ctx context.Context, a *app, v view.Session) screen.Sess
 	}
 	var waits []string
 	for i, p := range v.Phases {
-		phase := screen.Phase{Name: p.Name, State: p.Status, SentBack: c.known.SentBack(p.Name)}
+		phase := screen.Phase{Name: p.Name, State: p.Status, SentBack: c.known.SentBack(p.Name, timeOf(v.StartedAt)), Left: !v.Course.Selects(p.Name)}
 		if needs, ok := c.needs[p.Name]; ok {
 			phase.Needs = needs
 		} else if i > 0 { // what the graph is, nobody says
@@ -174,7 +214,7 @@ func (c *closeUp) drawn(ctx context.Context, a *app, v view.Session) screen.Sess
 			s.Notes = append(s.Notes, note)
 		}
 	}
-	s.Requests = a.drawnRequests(v.Status)
+	s.Requests, s.Budgets = a.drawnRequests(v.Status), ownBudget(v)
 	return s
 }
 
@@ -201,7 +241,7 @@ func (c *closeUp) drawnAssignment(v view.Session, phase string, as team.Assignme
 		Usage: as.Usage, Progress: as.Progress, Summary: as.Summary, Failures: as.Failures, LostWorkers: as.LostWorkers, Awaits: as.Awaits,
 	}
 	if at, ok := v.Live[id]; ok {
-		out.Since = at.Since
+		out.Since, out.Live = at.Since, c.printed(id, at)
 		if out.Pass > work.pass {
 			out.Round, out.Attempt = 1, 1
 		}
@@ -226,6 +266,8 @@ func (a *app) drawnRequests(s team.Status) []screen.Request {
 		}
 		if s.Status.Closed() {
 			r.Commands = []screen.Command{goOn}
+		} else {
+			answerable(&r, h)
 		}
 		all = append(all, r)
 	}
@@ -241,7 +283,7 @@ func (a *app) drawnRequests(s team.Status) []screen.Request {
 			}
 		}
 	case s.Status == team.Failed, s.Status == team.WasCancelled:
-		title := team.Printable(s.Reason)
+		title := safetext.Line(s.Reason)
 		if title == "" {
 			title = "the session has ended without completing"
 		}

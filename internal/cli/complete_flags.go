@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 )
@@ -103,16 +104,17 @@ func (a *app) flagCompletions() map[string]completion {
 	teams := wordsOf(func(cmd *cobra.Command, _ []string) []string { return a.teamNames(cmd.Context()) })
 	phases := func(_ *cobra.Command, args []string) []string { return a.phasesOfSession(args) }
 	return map[string]completion{
-		"--agents":     yamlFiles,
-		"--team":       yamlFiles,
-		"--state-dir":  directories,
-		"--workspace":  directories,
-		"--out":        directories,
-		"--file":       anyFile,
-		"--log-format": fixed("text", "json"),
-		"--log-level":  fixed("debug", "info", "warn", "error"),
-		"--since":      fixed("1d\tsince yesterday", "7d", "30d"),
-		"--schedule":   fixed("24h\tonce a day", "off\tend the schedule"),
+		"--agents":          yamlFiles,
+		"--team":            yamlFiles,
+		"--state-dir":       directories,
+		"--workspace":       directories,
+		"--out":             directories,
+		"--file":            anyFile,
+		"--log-format":      fixed("text", "json"),
+		"--log-level":       fixed("debug", "info", "warn", "error"),
+		"--since":           fixed("1d\tsince yesterday", "7d", "30d"),
+		"--connect-timeout": fixed("0\tfor ever", "30s", "5m"),
+		"--schedule":        fixed("24h\tonce a day", "off\tend the schedule"),
 
 		"--config-file": func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return []string{"toml"}, cobra.ShellCompDirectiveFilterFileExt
@@ -132,6 +134,8 @@ func (a *app) flagCompletions() map[string]completion {
 		"checkpoints export --out": anyFile,
 		"resolve --phase":          wordsOf(func(cmd *cobra.Command, _ []string) []string { return a.openPhases(cmd.Context()) }),
 		"resolve --team":           teams,
+		"list --team":              teams,
+		"list --status":            fixed(sessionStates...),
 		"budget show --team":       teams,
 		"budget raise --team":      teams,
 		"run --from-jira":          wordsOf(func(cmd *cobra.Command, _ []string) []string { return a.ticketKeys(cmd.Context()) }),
@@ -274,6 +278,10 @@ func (a *app) completeChanged(cmd *cobra.Command, args []string, begun string) (
 	})
 }
 
+// shellMeans is what no completion has that an agent may have chosen: a shell puts what
+// several completions begin with on the command line as it is, and the next return runs it.
+const shellMeans = "$`;&|<>!\"\\"
+
 // completeInTree completes a session and then those of the paths that of names, a
 // directory at a time.
 func (a *app) completeInTree(cmd *cobra.Command, args []string, begun string, of func(workspace, tree store.Manifest) []string) ([]string, cobra.ShellCompDirective) {
@@ -282,7 +290,7 @@ func (a *app) completeInTree(cmd *cobra.Command, args []string, begun string, of
 	}
 	var out []string
 	for _, path := range of(a.treesOf(cmd.Context(), args[0])) {
-		if !strings.HasPrefix(path, begun) {
+		if !strings.HasPrefix(path, begun) || strings.ContainsAny(path, shellMeans) || path != safetext.Name(path) {
 			continue
 		}
 		if next := strings.Index(path[len(begun):], "/"); next >= 0 {

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/maestro-hive/maestro/internal/cmdline"
 )
 
 // bareBash lets completion work in a bash without the package bash-completion.
@@ -19,7 +21,7 @@ func newCompletion(a *app) *cobra.Command {
 	add := func(shell, how string, generate func(root *cobra.Command, w io.Writer, described bool) error) *cobra.Command {
 		return &cobra.Command{
 			Use: shell, Short: "Print the completion script for " + shell, Long: "Print the completion script for " + shell + ".\n\n" + how,
-			Args: arguments(0, 0),
+			Args: cmdline.Arguments(0, 0),
 			RunE: func(cmd *cobra.Command, _ []string) error { return generate(cmd.Root(), a.env.Stdout, !plainly) },
 		}
 	}

@@ -20,6 +20,7 @@ var free = map[string]string{
 	"tls-ca-data":       "a certificate",
 	"tls-server-name":   "a name of the user's own",
 	"as":                "a new name",
+	"cursor":            "what the page before has ended with",
 	"session":           "a new name",
 	"branch":            "a new name",
 	"by":                "a person",

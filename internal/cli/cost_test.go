@@ -88,7 +88,11 @@ func (b *bank) pay(session string, id team.AssignmentID, agent string, ago time.
 	call, at := j.Next(), time.Now().Add(-ago)
 	entries := []budget.Entry{{Seq: call, Kind: budget.Begun, At: at, Key: &team.CallKey{Turn: 1}, Agent: agent, Model: agent + "-1", Estimate: &used}}
 	if kind != budget.Begun {
-		entries = append(entries, budget.Entry{Seq: call + 1, Kind: kind, At: at, Call: call, Usage: &used})
+		end := budget.Entry{Seq: call + 1, Kind: kind, At: at, Call: call, Usage: &used}
+		if kind == budget.Unsettled { // all of it is an estimate
+			end.Usage = nil
+		}
+		entries = append(entries, end)
 	}
 	for _, e := range entries {
 		require.NoError(b.t, j.Apply(e))
@@ -236,6 +240,36 @@ func TestCostsAddUpHoweverTheyAreSummed(t *testing.T) {
 	}
 	require.Equal(t, want.Tokens(), tokens)
 	require.Equal(t, want.CostUSD, money)
+}
+
+// TestAPersonSettlesAllCallsAtOnce: as nothing, or as they were estimated; not those that
+// somebody still makes.
+func TestAPersonSettlesAllCallsAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	b.session("s", "crew", time.Hour, team.Usage{})
+	b.pay("s", planned, "writer", time.Hour, budget.Unsettled, tokensOf(0, 0, 250_000_000))
+	b.pay("s", planned, "writer", time.Hour, budget.Unsettled, tokensOf(50, 0, 0))
+	dead := b.pay("s", planned, "writer", time.Hour, budget.Begun, tokensOf(25, 0, 0))
+	require.NoError(t, b.store.AppendEntry(key("s"), planned, budget.Entry{
+		Seq: dead + 1, Kind: budget.Reported, At: time.Now(), Call: dead, Usage: &team.Usage{InputTokens: 7}, Estimate: &team.Usage{InputTokens: 20},
+	}))
+	b.pay("s", built, "coder", time.Hour, budget.Begun, tokensOf(1000, 0, 0))
+	lock, ok, err := b.store.Lock(key("s"), built)
+	require.NoError(t, err)
+	require.True(t, ok)
+	defer lock.Unlock()
+
+	require.Equal(t, 2, b.run("budget", "settle", "s", "--all", "--output-tokens", "3").code)
+	require.Equal(t, 2, b.run("budget", "settle", "s", "--all", "--write-off", "--as-estimated").code)
+	got := b.must(0, "budget", "settle", "s", "--all", "--as-estimated")
+	require.Contains(t, got, "counts as 0.25 USD; it was estimated at 0.25 USD")
+	require.Equal(t, 3, strings.Count(got, "counts as"))
+	l, err := b.store.Ledger(key("s"))
+	require.NoError(t, err)
+	require.Equal(t, tokensOf(77, 0, 250_000_000), l.Usage(), "what was reported once, and the estimates")
+	require.Empty(t, l.Row(planned).Unsettled)
+	require.Contains(t, b.must(0, "budget", "settle", "s", "--all", "--write-off"), "no unsettled call")
 }
 
 func TestAPersonSettlesACall(t *testing.T) {

@@ -110,7 +110,7 @@ func costsOf(s *store.Store, key team.SessionKey, e team.Execution, l budget.Led
 // journal says who made them, and when.
 func rowCosts(s *store.Store, key team.SessionKey, id team.AssignmentID, own usageRow, row budget.Row) ([]usageRow, error) {
 	var costs []usageRow
-	if row.UnsettledCalls+len(row.Reserved) > 0 {
+	if len(row.Unsettled)+len(row.Reserved) > 0 {
 		j, err := s.Journal(key, id)
 		if err != nil {
 			return nil, err

@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/maestro-hive/maestro/internal/bounded"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 // courseFlags say which part of a team's work a session is to do.
@@ -176,9 +176,9 @@ func (a *app) suppliedFiles(ctx context.Context, s *store.Store, t team.Team, ph
 		return "", usagef("%s: %s cannot be read; name a directory whose files stand for the phase's, or a file", flag, where)
 	}
 	if !info.IsDir() {
-		data, err := readUpTo(where, store.DefaultFileBytes+1)
-		if err != nil || int64(len(data)) > store.DefaultFileBytes {
-			return "", usagef("%s: %s cannot be read, or is larger than %s", flag, where, terminal.Size(store.DefaultFileBytes))
+		data, err := bounded.ReadFile(where, store.DefaultFileBytes)
+		if err != nil {
+			return "", usagef("%s: %w", flag, err)
 		}
 		name, err := s.PutBlob(ctx, data)
 		if err != nil {

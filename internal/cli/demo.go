@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/devstack"
 	"github.com/maestro-hive/maestro/internal/host"
@@ -22,7 +23,7 @@ func newDemo(a *app) *cobra.Command {
 		Short: "See a session from its start to its end, with nothing to set up",
 		Long: "Start a Temporal server and a worker on free ports, run the example team on its requirement, and show what it does and leaves. " +
 			"The agents play scripts; what they build is really built and tested. It ends by itself with the session's exit code.",
-		Args: arguments(0, 0),
+		Args: cmdline.Arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.demo(cmd.Context(), keep, log) },
 	}
 	cmd.Flags().BoolVar(&keep, "keep", false, "stay up until Ctrl-C, for a look at the Web UI")
@@ -99,6 +100,7 @@ func (a *app) summarise(ctx context.Context, k *devstack.Stack, w *view.Watcher,
 		a.reportFailure(v.Status)
 	}
 	a.print("")
+	addDurations(ctx, w, &v)
 	a.writeStatus(a.env.Stdout, v)
 	key := w.Key()
 	c, err := a.newest(ctx, k.Store, key)

@@ -14,9 +14,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/examples"
+	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/devstack"
 	"github.com/maestro-hive/maestro/internal/host"
 	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/temporalio"
 )
 
 const (
@@ -43,7 +45,7 @@ func newDev(a *app) *cobra.Command {
 		Short: "Run a Temporal server, its Web UI and a worker on this machine",
 		Long: "Run a Temporal server, its Web UI and a worker on this machine, until Ctrl-C. Everything is kept in the state directory, and the next start goes on with it.\n\n" +
 			"The server listens on " + devstack.Loopback + " only. The worker file is --agents, else MAESTRO_AGENTS, else ./agents.yaml, else that of the example that `maestro demo` runs. SIGHUP reads it again.",
-		Args: arguments(0, 0),
+		Args: cmdline.Arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			o.MetricsAddress = cmp.Or(o.MetricsAddress, a.environ.get(host.MetricsAddressVariable))
 			if o.HealthPort, o.ServesHealth, err = host.HealthPort(healthPort, a.environ.get); err != nil {
@@ -144,14 +146,15 @@ func (a *app) describeStack(k *devstack.Stack) {
 	a.say("  agents    %s, from %s", strings.Join(agents, ", "), k.File)
 }
 
-// reach is the flags with which another command finds the stack, where they are
-// needed.
+// reach is the flags with which another command finds the stack: it looks in the store
+// where the server is, unless the environment or a profile says so.
 func (a *app) reach(k *devstack.Stack) string {
-	flags := ""
-	if k.Port() != defaultPort {
-		flags += " --address " + k.Conn.Address
+	flags := a.stateFlag()
+	elsewhere := temporalio.Options{StoreDir: k.Store.Dir(), Host: a.env.Host}
+	if options, err := elsewhere.ClientOptions(a.environ); err != nil || options.HostPort != k.Conn.Address {
+		flags = " --address " + k.Conn.Address + flags
 	}
-	return flags + a.stateFlag()
+	return flags
 }
 
 // stateFlag is the --state-dir that this command was given, for others.

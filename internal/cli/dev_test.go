@@ -19,6 +19,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/proctest"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/temporalio"
 )
 
 // serverOf finds the server process that a state directory belongs to; 0 for none.
@@ -97,13 +98,30 @@ func TestDevIsKilledAndGoesOnWhereItWas(t *testing.T) {
 		return cmd, stderr
 	}
 	first, stderr := start()
-	d.set("TEMPORAL_ADDRESS", address(t, stderr.String()))
+	d.set("TEMPORAL_ADDRESS", "") // the store says where the server is
+	d.host = "test"
 	d.must(0, "run", d.file("team.yaml", oneTeam), "Build.", "--session", "s")
+	require.Contains(t, d.must(0, "doctor"), "127.0.0.1:"+port+", ")
+	announced, lives := temporalio.FindLocal(d.state, "test")
+	require.True(t, lives)
+	require.Equal(t, temporalio.LocalServer{Address: address(t, stderr.String()), Namespace: "default", Host: "test", PID: first.Process.Pid}, announced)
+	_, lives = temporalio.FindLocal(d.state, "another-machine")
+	require.False(t, lives)
+	info, err := os.Stat(filepath.Join(d.state, "temporal", "dev.json"))
+	require.NoError(t, err)
+	require.Equal(t, "-rw-------", info.Mode().String())
+	elsewhere := *d
+	elsewhere.set("TEMPORAL_ADDRESS", "127.0.0.1:1")
+	require.Contains(t, elsewhere.run("status", "s").stderr.String(), "cannot reach Temporal at 127.0.0.1:1;", "the environment wins")
+
 	server := serverOf(t, d.state)
 	require.NotZero(t, server)
 	require.NoError(t, first.Process.Kill())
 	_ = first.Wait()
 	until(t, func() bool { return serverOf(t, d.state) == 0 }, "the server outlives a killed dev")
+	stale, lives := temporalio.FindLocal(d.state, "test")
+	require.False(t, lives, "its process was killed")
+	require.Equal(t, announced, stale)
 
 	again, stderr := start()
 	require.Equal(t, "127.0.0.1:"+port, address(t, stderr.String()))
@@ -113,6 +131,7 @@ func TestDevIsKilledAndGoesOnWhereItWas(t *testing.T) {
 	require.NoError(t, again.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, again.Wait(), stderr.String())
 	require.Zero(t, serverOf(t, d.state))
+	require.NoFileExists(t, filepath.Join(d.state, "temporal", "dev.json"))
 }
 
 func TestDevReadsItsWorkerFileAgainAtHangUp(t *testing.T) {

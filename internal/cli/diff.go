@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/apply"
+	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
@@ -76,9 +78,9 @@ func newArtifactsDiff(a *app) *cobra.Command {
 				args, o.paths = args[:n], args[n:]
 			}
 			if len(args) > 2 {
-				return usagef("%q is too much; paths come after --: `%s`", args[2], cmd.UseLine())
+				return usagef("unexpected argument %q; paths come after --: `%s`", args[2], cmd.UseLine())
 			}
-			return arguments(1, 2)(cmd, args)
+			return cmdline.Arguments(1, 2)(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.diff(cmd.Context(), o, args[:len(args)-len(o.paths)])
@@ -170,7 +172,7 @@ func (a *app) writePatch(patch string) error {
 func (a *app) painted(patch string) string {
 	var b strings.Builder
 	for line := range strings.Lines(patch) {
-		b.WriteString(a.palette.Paint(diffColour(line), strings.TrimSuffix(terminal.Harmless(line), "\n")) + "\n")
+		b.WriteString(a.palette.Paint(diffColour(line), safetext.Source(strings.TrimSuffix(line, "\n"))) + "\n")
 	}
 	return b.String()
 }
@@ -203,7 +205,7 @@ func (a *app) writeStat(files []changedFile) {
 		if f.Binary {
 			plus, minus = terminal.Painted("binary", terminal.Dim), terminal.Plain("")
 		}
-		t.Add(terminal.Plain(team.Printable(f.Path)), terminal.Plain(f.Change), plus, minus)
+		t.Add(terminal.Plain(safetext.Name(f.Path)), terminal.Plain(f.Change), plus, minus)
 	}
 	t.Write(a.env.Stdout)
 	a.say("%s, +%d -%d lines", team.Count(len(files), "file"), added, removed)

@@ -164,14 +164,14 @@ tool.sh         added    +1      -0
 	})
 	t.Run("misuse", func(t *testing.T) {
 		for want, args := range map[string][]string{
-			"no such phase; did you mean":                  {"s", "thnik..make"},
-			"compares two trees of one session":            {"s", "think..make", "--dir", d.dir},
-			"--include selects files of a directory":       {"s", "--include", "*"},
-			`"README.md" is too much; paths come after --`: {"s", "think", "README.md"},
-			`"nowhere" is not found`:                       {"s", "--", "nowhere"},
-			"is not a directory that can be read":          {"s", "--dir", d.dir + "/nowhere"},
-			`no session "nobody"`:                          {"s", "--with", "nobody"},
-			"[dir with] were all set":                      {"s", "--with", "s", "--dir", d.dir},
+			"no such phase; did you mean":                          {"s", "thnik..make"},
+			"compares two trees of one session":                    {"s", "think..make", "--dir", d.dir},
+			"--include selects files of a directory":               {"s", "--include", "*"},
+			`unexpected argument "README.md"; paths come after --`: {"s", "think", "README.md"},
+			`"nowhere" is not found`:                               {"s", "--", "nowhere"},
+			"is not a directory that can be read":                  {"s", "--dir", d.dir + "/nowhere"},
+			`session "nobody" not found`:                           {"s", "--with", "nobody"},
+			"--dir and --with exclude each other":                  {"s", "--with", "s", "--dir", d.dir},
 		} {
 			got := d.run(append([]string{"artifacts", "diff"}, args...)...)
 			require.Equal(t, 2, got.code, "%v", args)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/devstack"
 	"github.com/maestro-hive/maestro/internal/doctor"
@@ -38,7 +39,7 @@ func newDoctor(a *app) *cobra.Command {
 			"Where Temporal does not answer, all else is checked. The exit code is 1 if a finding is bad; warnings leave it 0.\n\n" +
 			"It changes nothing: into the store it writes files that it removes again, and of Temporal it asks for work once where there is none, to compare clocks.",
 		Example: "  maestro doctor\n  maestro doctor team.yaml --agents agents.yaml\n  maestro doctor --jira --agents agents.yaml --team team.yaml",
-		Args:    arguments(0, 1),
+		Args:    cmdline.Arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				if f.team != "" {

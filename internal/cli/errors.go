@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 
 	"github.com/maestro-hive/maestro/internal/apply"
+	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/devstack"
 	"github.com/maestro-hive/maestro/internal/store"
@@ -64,6 +65,7 @@ func exit(code int) error {
 // exitCode is the code that an error means.
 func exitCode(err error) int {
 	var coded *codeError
+	var typed *cmdline.UsageError
 	var faults *config.Faults
 	var connection *temporalio.ConfigError
 	var unreachable *temporalio.UnreachableError
@@ -77,7 +79,7 @@ func exitCode(err error) int {
 		return exitDone
 	case errors.As(err, &coded):
 		return coded.code
-	case errors.As(err, &faults), errors.As(err, &connection), errors.As(err, &path), errors.As(err, &other), errors.As(err, &refusedBranch), temporalio.NoNamespace(err):
+	case errors.As(err, &typed), errors.As(err, &faults), errors.As(err, &connection), errors.As(err, &path), errors.As(err, &other), errors.As(err, &refusedBranch), temporalio.NoNamespace(err):
 		return exitUsage
 	case errors.As(err, &unreachable), errors.As(err, &refused), temporalio.Lost(err):
 		return exitUnreachable
@@ -120,7 +122,8 @@ func (a *app) noNamespace(err error) string {
 
 // storeError explains what is wrong with a state directory.
 func storeError(err error) error {
-	if errors.Is(err, team.ErrNotFound) {
+	var owner *store.OwnerError
+	if errors.Is(err, team.ErrNotFound) || errors.As(err, &owner) {
 		return &codeError{exitUsage, err}
 	}
 	return err

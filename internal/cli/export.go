@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 // archiveSuffix is how the name of an archive ends unless --out says otherwise.
@@ -32,7 +32,7 @@ func newCheckpointsExport(a *app) *cobra.Command {
 		Short: "Write a session into one file, for another store",
 		Long: "Write all that a session can be resumed from (its checkpoints, records, files and team) into one archive, verified on the way out. " +
 			"`checkpoints import` puts it into another store. The transcripts of agents stay behind unless they are asked for.",
-		Args: arguments(1, 1),
+		Args: cmdline.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.export(cmd.Context(), args[0], out, transcripts)
 		},
@@ -74,7 +74,7 @@ func (a *app) export(ctx context.Context, session, out string, transcripts bool)
 		return a.printJSON(doc)
 	}
 	a.print("%s: session %s, %s, %s and %s (%s)", out, session, team.Count(doc.Checkpoints, "checkpoint"),
-		team.Count(doc.Records, "record"), team.Count(doc.Blobs, "blob"), terminal.Size(doc.Bytes))
+		team.Count(doc.Records, "record"), team.Count(doc.Blobs, "blob"), team.Size(doc.Bytes))
 	return nil
 }
 

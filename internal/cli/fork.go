@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -24,7 +25,7 @@ func newFork(a *app) *cobra.Command {
 		Long: "Start a new session that shares another's finished work, and runs a phase and all that builds on it again. The other session is not touched, and may still be running.\n\n" +
 			"What the new session shares was paid for by the other one, and is not in its usage.",
 		Example: "  maestro fork web-20261121-abcdef --from implementation --as second-try\n  maestro fork web-20261121-abcdef --from design --team other-model.yaml",
-		Args:    arguments(1, 1),
+		Args:    cmdline.Arguments(1, 1),
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.fork(cmd.Context(), o, args[0]) },
 	}
 	flags := cmd.Flags()
@@ -52,7 +53,7 @@ func (a *app) fork(ctx context.Context, o forkOptions, session string) error {
 			return usagef("--as: %w", err)
 		}
 	}
-	s, key, err := a.stored(session)
+	s, key, err := a.storedToWrite(session)
 	if err != nil {
 		return err
 	}

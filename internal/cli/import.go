@@ -13,8 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/hive"
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
@@ -42,7 +44,7 @@ func newCheckpointsImport(a *app) *cobra.Command {
 			"the outputs of each completed phase become the file " + hive.Folder + "/<phase>.json, its decisions decisions.\n\n" +
 			"Everything is verified first; nothing half-imported stays. The session is closed: `maestro resume` goes on with it.",
 		Example: "  maestro checkpoints import web-1" + archiveSuffix + "\n  maestro checkpoints import checkpoint_design.json --team team.yaml --session shortener",
-		Args:    arguments(1, 1),
+		Args:    cmdline.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.importFile(cmd.Context(), args[0], teamFile, session)
 		},
@@ -93,7 +95,7 @@ func (a *app) importFile(ctx context.Context, file, teamFile, session string) er
 		return err
 	}
 	for _, note := range doc.Notes {
-		a.say("%s", team.Printable(note))
+		a.say("%s", safetext.Line(note))
 	}
 	if a.output == outputJSON {
 		return a.printJSON(doc)
@@ -108,7 +110,7 @@ func (a *app) importArchive(ctx context.Context, file string, r io.Reader, key t
 	if teamFile != "" {
 		return importedDocument{}, usagef("%s is an archive, which has its team; go on with another by `maestro resume SESSION --team %s`", file, teamFile)
 	}
-	s, err := a.openStore()
+	s, err := a.openStoreToWrite()
 	if err != nil {
 		return importedDocument{}, err
 	}
@@ -141,7 +143,7 @@ func (a *app) importHive(ctx context.Context, file string, r io.Reader, key team
 	case err != nil:
 		return importedDocument{}, usagef("%s: %w", file, err)
 	case len(data) > maxHive:
-		return importedDocument{}, usagef("%s is larger than %s; no checkpoint of Maestro Hive is", file, terminal.Size(maxHive))
+		return importedDocument{}, usagef("%s is larger than %s; no checkpoint of Maestro Hive is", file, team.Size(maxHive))
 	}
 	c, err := hive.Parse(data)
 	if json.Valid(data) && !hive.Recognise(data) || !bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
@@ -167,7 +169,7 @@ func (a *app) importHive(ctx context.Context, file string, r io.Reader, key team
 	if err := team.CheckSession(key.Session); err != nil {
 		return importedDocument{}, usagef("%s: workflow_context.workflow_id: %w; name the session with --session", file, err)
 	}
-	s, err := a.openStore()
+	s, err := a.openStoreToWrite()
 	if err != nil {
 		return importedDocument{}, err
 	}

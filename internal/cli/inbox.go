@@ -3,12 +3,13 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
@@ -18,7 +19,8 @@ import (
 
 // inboxDocument is the document of `inbox -o json`.
 type inboxDocument struct {
-	// Waiting has the open requests, those that have waited longest first.
+	// Waiting has the open requests, those that have waited longest first, and after them
+	// the notices of outages, which ask for nothing.
 	Waiting []inboxEntry `json:"waiting"`
 }
 
@@ -64,7 +66,7 @@ func newInbox(a *app) *cobra.Command {
 		Short: "List what waits for a person, over all sessions",
 		Long: "List what waits for a person, over all sessions of the namespace: what for, since when, what the session has cost, and the command that goes on. " +
 			"It works while no worker runs. Of sessions in other stores it says what Temporal knows; those that Temporal has lost are resumed first.",
-		Args: arguments(0, 0),
+		Args: cmdline.Arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.inbox(cmd.Context()) },
 	}
 	a.addTemporalFlags(cmd)
@@ -74,18 +76,11 @@ func newInbox(a *app) *cobra.Command {
 }
 
 func (a *app) inbox(ctx context.Context) error {
-	s, err := a.findStore()
+	s, conn, err := a.either(ctx)
 	if err != nil {
 		return err
 	}
-	conn, err := a.dial(ctx)
-	var unreachable *temporalio.UnreachableError
-	switch {
-	case errors.As(err, &unreachable) && s != nil:
-		a.say("Temporal cannot be reached, so this is what the store in %s knows: %s", s.Dir(), team.FirstLine(unreachable.Error()))
-	case err != nil:
-		return err
-	default:
+	if conn != nil {
 		defer conn.Close()
 	}
 	found, err := a.waiters(ctx, conn, s)
@@ -97,6 +92,7 @@ func (a *app) inbox(ctx context.Context) error {
 		doc.Waiting = append(doc.Waiting, a.entries(w)...)
 	}
 	slices.SortStableFunc(doc.Waiting, func(x, y inboxEntry) int { return timeOf(x.Since).Compare(timeOf(y.Since)) })
+	slices.SortStableFunc(doc.Waiting, func(x, y inboxEntry) int { return cmp.Compare(x.rank(), y.rank()) })
 	if a.output == outputJSON {
 		return a.printJSON(doc)
 	}
@@ -198,6 +194,17 @@ func (a *app) entries(w waiter) []inboxEntry {
 	return all
 }
 
+// goesOn tells whether the entry is for knowing only: the session goes on by itself.
+func (e inboxEntry) goesOn() bool { return e.Kind == team.ForOutage }
+
+// rank puts what goes on by itself after what waits for a person.
+func (e inboxEntry) rank() int {
+	if e.goesOn() {
+		return 1
+	}
+	return 0
+}
+
 func unlessZero(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -205,32 +212,70 @@ func unlessZero(t time.Time) *time.Time {
 	return &t
 }
 
+// request is the entry's request, as far as it is known. Requests for money that have
+// the same first command are for the same budget.
+func (e inboxEntry) request() team.HelpRequest {
+	h := team.HelpRequest{ID: e.Request, Kind: e.Kind, Phase: e.Phase, Persona: e.Persona, Category: e.Category, Message: e.Message}
+	if len(e.Commands) > 0 && e.Request != "" {
+		h.Command = e.Commands[0]
+	}
+	return h
+}
+
+func (d inboxDocument) requestsOf(session string) []team.HelpRequest {
+	var all []team.HelpRequest
+	for _, e := range d.Waiting {
+		if e.Session == session {
+			all = append(all, e.request())
+		}
+	}
+	return all
+}
+
 func (a *app) writeInbox(doc inboxDocument) {
-	if len(doc.Waiting) == 0 {
+	if !slices.ContainsFunc(doc.Waiting, func(e inboxEntry) bool { return !e.goesOn() }) {
 		a.say("nothing waits for you")
+	}
+	if len(doc.Waiting) == 0 {
 		return
 	}
 	t := terminal.NewTable(a.palette)
 	t.Head("SESSION", "TEAM", "NEEDS", "OF", "WAITS", "TOKENS", "USD", "TICKET", "WHY")
 	for _, e := range doc.Waiting {
-		h := team.HelpRequest{Phase: e.Phase, Persona: e.Persona, Category: e.Category, Message: e.Message}
+		h := e.request()
+		n, first := together(h, doc.requestsOf(e.Session))
+		if !first {
+			continue
+		}
 		waits, ticket := "-", "-"
 		if e.Since != nil {
 			waits = terminal.Age(a.env.Now().Sub(*e.Since))
 		}
 		if e.Ticket != nil {
-			ticket = cmp.Or(team.Printable(e.Ticket.Key), "not yet")
+			ticket = cmp.Or(safetext.Line(e.Ticket.Key), "not yet")
 		}
-		t.Add(terminal.Plain(e.Session), terminal.Plain(terminal.Dash(e.Team)), terminal.Painted(string(e.Kind), terminal.StateColour(e.Status)), terminal.Plain(terminal.Dash(subject(h))), terminal.Plain(waits),
+		t.Add(terminal.Plain(e.Session), terminal.Plain(terminal.Dash(e.Team)), terminal.Painted(string(e.Kind), terminal.StateColour(e.Status)), terminal.Plain(terminal.Dash(subjects(h, n))), terminal.Plain(waits),
 			terminal.Plain(terminal.Number(e.Usage.Tokens())), terminal.Plain(terminal.Dollars(e.Usage.CostUSD)), terminal.Plain(ticket), terminal.Painted(matter(h), terminal.Dim))
 	}
+	t.Drop(a.width(a.env.Stdout), "TOKENS", "USD", "TEAM")
 	t.Fit(a.width(a.env.Stdout))
 	t.Write(a.env.Stdout)
-	a.print("\ngo on:")
+	a.inboxCommands(doc, "go on:", false)
+	a.inboxCommands(doc, "these go on by themselves:", true)
+}
+
+// inboxCommands lists what to type about what waits for a person, or goes on by itself.
+func (a *app) inboxCommands(doc inboxDocument, heading string, goesOn bool) {
 	said := map[string]bool{} // a session that is resumed may ask for more than one thing
 	for _, e := range doc.Waiting {
+		if e.goesOn() != goesOn {
+			continue
+		}
+		if len(said) == 0 {
+			a.print("\n%s", heading)
+		}
 		command := a.again("status " + e.Session)
-		if len(e.Commands) > 0 {
+		if len(e.Commands) > 0 && !goesOn {
 			command = e.Commands[0]
 		}
 		if !said[command] {

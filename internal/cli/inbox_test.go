@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -57,20 +58,28 @@ func TestInboxListsWhatWaitsLongestFirst(t *testing.T) {
 		ID: "build.bob.1", Kind: team.ForMoney, Phase: "build", Persona: "bob", Category: team.TokenBudget, Message: "it is spent", Since: now.Add(-3*time.Hour - time.Minute),
 		Command: "maestro budget raise broke --tokens N", Answers: helpVerbs, Ticket: &team.Ticket{Trouble: "Jira says 401"},
 	})
+	b.asks("away", team.Running, team.HelpRequest{
+		ID: "build.bob.1", Kind: team.ForOutage, Phase: "build", Persona: "bob", Category: team.RateLimited, Message: "slow down", Since: now.Add(-49*time.Hour - time.Minute),
+		Command: "maestro resolve away retry", Answers: helpVerbs,
+	})
 	require.Equal(t, `SESSION  TEAM  NEEDS     OF         WAITS   TOKENS  USD  TICKET   WHY
 stuck    crew  help      build/bob  1d 2h   1,234   0.5  MD-7     test_failure: TestX fails
 broke    crew  budget    build/bob  3h 1m   1,234   0.5  not yet  token_budget: it is spent
 judged   crew  approval  plan       5m 30s  1,234   0.5  -        phase plan is done
+away     crew  outage    build/bob  2d 1h   1,234   0.5  -        rate_limited: slow down
 
 go on:
   maestro resolve stuck retry
   maestro budget raise broke --tokens N
   maestro approve judged plan
+
+these go on by themselves:
+  maestro status away
 `, b.must(0, "inbox"))
 
 	var doc inbox
 	b.json(&doc, "inbox")
-	require.Len(t, doc.Waiting, 3)
+	require.Len(t, doc.Waiting, 4)
 	require.Equal(t, "build.bob.1", doc.Waiting[0].Request)
 	require.Equal(t, "MD-7", doc.Waiting[0].Ticket.Key)
 	require.Equal(t, []string{"retry", "skip", "supply", "abort"}, doc.Waiting[0].Answers)
@@ -112,7 +121,7 @@ func TestSessionsThatTemporalHasLostWaitToBeResumed(t *testing.T) {
 	all := b.run("resolve", "--all", "retry", "--yes")
 	require.Zero(t, all.code)
 	require.Contains(t, all.stderr.String(), "session lost is left out: Temporal has lost it; maestro resume lost")
-	require.Contains(t, b.run("resolve", "never", "retry").stderr.String(), `there is no session "never"`)
+	require.Contains(t, b.run("resolve", "never", "retry").stderr.String(), `session "never" not found`)
 }
 
 func TestWhatCannotBeSaidIsRefused(t *testing.T) {
@@ -122,8 +131,8 @@ func TestWhatCannotBeSaidIsRefused(t *testing.T) {
 		says string
 		args []string
 	}{
-		{"something is missing", []string{"resolve"}},
-		{"something is missing", []string{"resolve", "s"}},
+		{"missing SESSION", []string{"resolve"}},
+		{"missing retry|skip|abort", []string{"resolve", "s"}},
 		{`"again" is no answer; write retry, skip, supply PATH or abort`, []string{"resolve", "s", "again"}},
 		{"`maestro approve s PHASE`", []string{"resolve", "s", "approve"}},
 		{"`maestro resolve s supply PATH`", []string{"resolve", "s", "supply"}},
@@ -134,13 +143,32 @@ func TestWhatCannotBeSaidIsRefused(t *testing.T) {
 		{"and no session", []string{"resolve", "--all", "s", "retry"}},
 		{"`maestro resolve --all retry`, skip or abort", []string{"resolve", "--all", "supply"}},
 		{`no failure category "auht"; did you mean "auth"?`, []string{"resolve", "--all", "--category", "auht", "retry"}},
-		{"[all request]", []string{"resolve", "--all", "retry", "--request", "x"}},
+		{"--all and --request exclude each other", []string{"resolve", "--all", "retry", "--request", "x"}},
 		{"--note is missing; say what is wrong", []string{"reject", "s", "design"}},
 		{"--note is missing", []string{"reject", "s", "design", "--note", "  "}},
-		{`"x" is too much`, []string{"approve", "s", "design", "x"}},
+		{`unexpected argument "x"`, []string{"approve", "s", "design", "x"}},
 	} {
 		got := d.run(c.args...)
 		require.Equal(t, 2, got.code, "%v: %s", c.args, got.stderr.String())
 		require.Contains(t, got.stderr.String(), c.says, "%v", c.args)
 	}
+}
+
+// TestOneCauseIsOneLine: a raise answers all requests for the session's budget.
+func TestOneCauseIsOneLine(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	const raise = "maestro budget raise broke --tokens 1000"
+	var open []team.HelpRequest
+	for i := range 7 {
+		open = append(open, team.HelpRequest{
+			ID: fmt.Sprintf("build.p%d.1", i), Kind: team.ForMoney, Phase: "build", Persona: fmt.Sprintf("p%d", i), Category: team.TokenBudget,
+			Message: "the budget of the session is spent", Since: time.Now().Add(-time.Hour), Command: raise, Answers: helpVerbs,
+		})
+	}
+	b.asks("broke", team.HelpIsNeeded, open...)
+	inbox := b.must(0, "inbox")
+	require.Equal(t, 1, strings.Count(inbox, "token_budget"), inbox)
+	require.Contains(t, inbox, "7 assignments")
+	require.Equal(t, 1, strings.Count(inbox, raise))
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/maestro-hive/maestro/docs/schema"
 	"github.com/maestro-hive/maestro/examples"
 	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
 )
@@ -76,7 +77,7 @@ func newInit(a *app) *cobra.Command {
 		Long: "Write a commented team file and worker file, with agents that are programs, so that a session runs at once, without a model or a key. " +
 			"Nothing that is there already is overwritten.\n\nTemplates:\n" + templateList(known),
 		Example: "  maestro init\n  maestro init greeter --template blank\n  maestro init audit --template audit",
-		Args:    arguments(0, 1),
+		Args:    cmdline.Arguments(0, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			dir := a.env.Dir
 			if len(args) > 0 {

@@ -14,9 +14,9 @@ import (
 	"github.com/maestro-hive/maestro/internal/doctor"
 	"github.com/maestro-hive/maestro/internal/host"
 	"github.com/maestro-hive/maestro/internal/jira"
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 // attachmentsDir is where a ticket's attachments are in a workspace.
@@ -67,7 +67,7 @@ func (a *app) fromJira(ctx context.Context, key, file string) (*origin, error) {
 		return nil, fmt.Errorf("--from-jira %s: %w", key, err)
 	}
 	for _, left := range issue.Left {
-		a.say("the attachment %s of %s is left out: %s", team.Printable(left.Name), issue.Key, left.Why)
+		a.say("the attachment %s of %s is left out: %s", safetext.Name(left.Name), issue.Key, left.Why)
 	}
 	return &origin{issue, client}, nil
 }
@@ -120,7 +120,7 @@ func (a *app) attach(ctx context.Context, s *store.Store, o *origin, workspace t
 	if err != nil {
 		return "", err
 	}
-	a.say("the session gets %s (%s) of %s, in %s/", team.Count(snap.Files, "attachment"), terminal.Size(snap.Bytes), o.Key, attachmentsDir)
+	a.say("the session gets %s (%s) of %s, in %s/", team.Count(snap.Files, "attachment"), team.Size(snap.Bytes), o.Key, attachmentsDir)
 	return laid.Output, nil
 }
 

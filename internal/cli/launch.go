@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
@@ -169,7 +170,7 @@ func (l *launch) options(ctx context.Context) client.StartWorkflowOptions {
 			workflows.MemoTeam:        l.team.Name,
 			workflows.MemoRequirement: terminal.Clip(l.requirement, memoRequirement),
 		},
-		StaticSummary: fmt.Sprintf("team %s: %s", l.team.Name, terminal.Clip(l.requirement, 100)),
+		StaticSummary: fmt.Sprintf("team %s: %s", l.team.Name, safetext.Code(terminal.Clip(l.requirement, 100))),
 		StaticDetails: details(l.session, l.team, l.requirement),
 	}
 	if l.resumes() {
@@ -183,7 +184,7 @@ func (l *launch) options(ctx context.Context) client.StartWorkflowOptions {
 }
 
 // details is what the Web UI says of a session, for somebody who has never seen
-// one. It is Markdown.
+// one. It is Markdown, besides the requirement, which may come from a ticket.
 func details(session string, t team.Team, requirement string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "A Maestro session: team **%s** works through ", t.Name)
@@ -193,10 +194,7 @@ func details(session string, t team.Team, requirement string) string {
 		}
 		fmt.Fprintf(&b, "%s (%s)", p.Name, strings.Join(p.Personas, ", "))
 	}
-	b.WriteString(" on this requirement:\n\n")
-	for line := range strings.Lines(team.Shorten(strings.TrimSpace(requirement), shownRequirement)) {
-		b.WriteString("> " + strings.TrimRight(line, "\r\n") + "\n")
-	}
+	fmt.Fprintf(&b, " on this requirement:\n\n%s\n", safetext.CodeBlock(team.Shorten(strings.TrimSpace(requirement), shownRequirement)))
 	fmt.Fprintf(&b, "\nWhether it needs a person, and what to do then, is in the current details on this page.\n\nFollow it: `maestro watch %[1]s`. Its files: `maestro artifacts list %[1]s`. Cancel it: `maestro cancel %[1]s`, or the button above.\n", session)
 	return b.String()
 }

@@ -2,9 +2,7 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +12,8 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
 
+	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
@@ -35,6 +35,8 @@ type listDocument struct {
 	Sessions []listedSession `json:"sessions"`
 	// More: there are sessions beyond the limit.
 	More bool `json:"more"`
+	// Cursor is that of the next page; empty: there is none.
+	Cursor string `json:"cursor"`
 }
 
 // listedSession is a session in a listing.
@@ -43,8 +45,9 @@ type listedSession struct {
 	Team    string     `json:"team"`
 	Status  team.State `json:"status"`
 	// Phases are the phases under way.
-	Phases []string `json:"phases"`
-	Tokens int64    `json:"tokens"`
+	Phases  []string `json:"phases"`
+	Tokens  int64    `json:"tokens"`
+	CostUSD team.USD `json:"cost_usd"`
 	// Store is the id of the session's store.
 	Store       string     `json:"store"`
 	Requirement string     `json:"requirement"`
@@ -61,59 +64,86 @@ type listedSession struct {
 }
 
 func newList(a *app) *cobra.Command {
-	limit := 50
+	o := listFlags{limit: 50}
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List sessions, the newest first",
-		Long:  "List the sessions that Temporal knows, and those that it has forgotten and the store still has.",
-		Args:  arguments(0, 0),
+		Long: "List the sessions that Temporal knows, and those that it has forgotten and the store still has. " +
+			"Where Temporal cannot be reached, what the store knows is listed.",
+		Example: "  maestro list --team web --status help_needed\n  maestro list --since 7d --limit 20",
+		Args:    cmdline.Arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if limit < 1 {
-				return usagef("--limit is %d; it must be at least 1", limit)
+			sel, err := o.selection(a.env.Now())
+			if err != nil {
+				return err
 			}
-			return a.list(cmd.Context(), limit)
+			return a.list(cmd.Context(), sel)
 		},
 	}
-	cmd.Flags().IntVar(&limit, "limit", limit, "most sessions to list")
+	flags := cmd.Flags()
+	flags.IntVar(&o.limit, "limit", o.limit, "most sessions to list")
+	flags.StringVar(&o.team, "team", "", "only sessions of the team of this name")
+	flags.StringVar(&o.status, "status", "", "only sessions in this state: "+strings.Join(sessionStates, ", "))
+	flags.StringVar(&o.since, "since", "", "only sessions that were started since a date, like 2026-11-21, or so long ago, like 7d or 12h")
+	flags.StringVar(&o.cursor, "cursor", "", "go on after the page that has ended with this cursor")
 	a.addTemporalFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
 	return cmd
 }
 
-func (a *app) list(ctx context.Context, limit int) error {
-	s, conn, err := a.both(ctx, a.findStore)
+func (a *app) list(ctx context.Context, sel selection) error {
+	s, conn, err := a.either(ctx)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	doc, err := listing(ctx, conn, s, limit)
+	if conn != nil {
+		defer conn.Close()
+	}
+	doc, err := a.listing(ctx, conn, s, sel)
 	if err != nil {
 		return err
 	}
 	if a.output == outputJSON {
 		return a.printJSON(doc)
 	}
-	a.writeList(doc)
+	a.writeList(doc, sel)
 	return nil
 }
 
-// listing merges what Temporal and the store know.
-func listing(ctx context.Context, conn *temporalio.Connection, s *store.Store, limit int) (listDocument, error) {
-	var doc listDocument
-	known, err := visible(ctx, conn, limit+1, "")
+// listing merges what Temporal and the store know. One of them may be nil.
+func (a *app) listing(ctx context.Context, conn *temporalio.Connection, s *store.Store, sel selection) (doc listDocument, err error) {
+	namespace, err := a.namespace()
 	if err != nil {
 		return doc, err
 	}
-	if s != nil {
-		// What cannot be read is `checkpoints verify`'s to report.
-		mirrored, _ := s.Executions(ctx, conn.Namespace)
-		known = join(known, mirrored)
+	known := []listedSession{}
+	if conn != nil {
+		namespace = conn.Namespace
+		most := allSessions
+		if sel.all() {
+			most = sel.limit + 1
+		}
+		if known, err = visible(ctx, conn, most, sel.condition()); err != nil {
+			return doc, err
+		}
 	}
-	slices.SortStableFunc(known, func(x, y listedSession) int { return timeOf(y.StartedAt).Compare(timeOf(x.StartedAt)) })
-	doc.Sessions, doc.More = known, len(known) > limit
-	if doc.More {
-		doc.Sessions = known[:limit]
+	if s == nil {
+		return sel.page(known), nil
+	}
+	// What cannot be read is `checkpoints verify`'s to report.
+	mirrored, _ := s.Executions(ctx, namespace)
+	heads := map[string]team.Digest{}
+	for _, e := range mirrored {
+		heads[e.Session] = e.Checkpoint
+	}
+	doc = sel.page(join(known, mirrored))
+	for i, l := range doc.Sessions {
+		if l.Requirement == "" && l.Store == s.ID() {
+			if c, err := s.Checkpoint(ctx, heads[l.Session]); err == nil {
+				doc.Sessions[i].Requirement = c.Requirement
+			}
+		}
 	}
 	return doc, nil
 }
@@ -153,7 +183,7 @@ func fromVisibility(info *workflowpb.WorkflowExecutionInfo) listedSession {
 	l := listedSession{
 		Session: info.GetExecution().GetWorkflowId(), Team: view.Memo[string](info, workflows.MemoTeam),
 		Store: view.Memo[string](info, workflows.MemoStore), Requirement: view.Memo[string](info, workflows.MemoRequirement),
-		Phases: []string{}, Tokens: summary.Usage.Tokens(), Temporal: true, usage: summary.Usage, reason: summary.Reason,
+		Phases: []string{}, Tokens: summary.Usage.Tokens(), Temporal: true, CostUSD: summary.Usage.CostUSD, usage: summary.Usage, reason: summary.Reason,
 	}
 	if t := info.GetStartTime(); t != nil {
 		started := t.AsTime()
@@ -190,7 +220,7 @@ func attribute[T any](info *workflowpb.WorkflowExecutionInfo, name string) T {
 // fromStore is a session as the store mirrors it.
 func fromStore(e team.Execution) listedSession {
 	l := listedSession{
-		Session: e.Session, Team: e.Team, Status: e.Status.Status, Phases: []string{}, Tokens: e.Usage.Tokens(),
+		Session: e.Session, Team: e.Team, Status: e.Status.Status, Phases: []string{}, Tokens: e.Usage.Tokens(), CostUSD: e.Usage.CostUSD,
 		Store: e.Store, StartedAt: e.StartedAt, ClosedAt: e.ClosedAt,
 	}
 	for _, p := range e.Phases {
@@ -215,7 +245,7 @@ func join(known []listedSession, mirrored []team.Execution) []listedSession {
 		case !ok:
 			known = append(known, m)
 		case known[i].Store == m.Store:
-			known[i].Tokens = max(known[i].Tokens, m.Tokens)
+			known[i].Tokens, known[i].CostUSD = max(known[i].Tokens, m.Tokens), max(known[i].CostUSD, m.CostUSD)
 			if known[i].Status == team.Running && m.Status == team.WaitingForBreaker {
 				known[i].Status = m.Status
 			}
@@ -234,13 +264,17 @@ func timeOf(t *time.Time) time.Time {
 	return *t
 }
 
-func (a *app) writeList(doc listDocument) {
-	if len(doc.Sessions) == 0 {
+func (a *app) writeList(doc listDocument, sel selection) {
+	switch {
+	case len(doc.Sessions) == 0 && !sel.all():
+		a.say("there are no such sessions")
+		return
+	case len(doc.Sessions) == 0:
 		a.say("there are no sessions yet; start one with `maestro run TEAM TEXT`")
 		return
 	}
 	t := terminal.NewTable(a.palette)
-	t.Head("SESSION", "TEAM", "STATE", "PHASE", "TOKENS", "STARTED", "TOOK")
+	t.Head("SESSION", "TEAM", "STATE", "PHASE", "TOKENS", "USD", "STARTED", "TOOK", "REQUIREMENT")
 	for _, l := range doc.Sessions {
 		took := ""
 		if l.StartedAt != nil && l.ClosedAt != nil {
@@ -251,8 +285,11 @@ func (a *app) writeList(doc listDocument) {
 			state += " (store only)"
 		}
 		t.Add(terminal.Plain(l.Session), terminal.Plain(terminal.Dash(l.Team)), terminal.Painted(state, terminal.StateColour(l.Status)), terminal.Plain(strings.Join(l.Phases, ", ")),
-			terminal.Plain(terminal.Number(l.Tokens)), terminal.Plain(terminal.Moment(l.StartedAt)), terminal.Plain(took))
+			terminal.Plain(terminal.Number(l.Tokens)), terminal.Plain(terminal.Dollars(l.CostUSD)), terminal.Plain(terminal.Moment(l.StartedAt)), terminal.Plain(took),
+			terminal.Painted(safetext.Line(l.Requirement), terminal.Dim))
 	}
+	t.Drop(a.width(a.env.Stdout), "TOOK", "TOKENS", "PHASE", "TEAM")
+	t.Fit(a.width(a.env.Stdout))
 	t.Write(a.env.Stdout)
 	waiting := 0
 	for _, l := range doc.Sessions {
@@ -264,6 +301,6 @@ func (a *app) writeList(doc listDocument) {
 		a.say("%s for a person: `%s`", terminal.Verbed(waiting, "session", "waits", "wait"), a.again("inbox"))
 	}
 	if doc.More {
-		a.say("%s", fmt.Sprintf("there are more; see them with --limit %d", 2*len(doc.Sessions)))
+		a.say("there are more; see the next with --cursor %s", doc.Cursor)
 	}
 }

@@ -30,8 +30,8 @@ func (a *app) canDraw() (*os.File, bool) {
 	return terminal, true
 }
 
-// live draws a session on a terminal until it ends or parks, and leaves the last
-// picture there. The terminal is itself again when it returns, whatever happens.
+// live draws a session on a terminal until it ends or the person leaves, and leaves the
+// last picture there. Where nobody can type it ends when the session parks, too. The terminal is itself again when it returns, whatever happens.
 func (a *app) live(ctx context.Context, w *view.Watcher, terminal *os.File) (view.Session, error) {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
 	defer stop()
@@ -44,6 +44,10 @@ func (a *app) live(ctx context.Context, w *view.Watcher, terminal *os.File) (vie
 	}
 	model := screen.New(&closerLook{app: a, session: w.Session}, screen.Options{Now: a.env.Now, Colours: a.palette.On, Keys: typed})
 	program := tea.NewProgram(model, options...)
+	over := settled
+	if typed {
+		over = team.State.Closed
+	}
 
 	a.curtain.draw()
 	defer a.curtain.open()
@@ -60,7 +64,9 @@ func (a *app) live(ctx context.Context, w *view.Watcher, terminal *os.File) (vie
 				panic(r)
 			}
 		}()
-		v, err = a.track(life, w, &onScreen{app: a, near: &closeUp{Watcher: w}, program: program})
+		near := &closeUp{Watcher: w}
+		defer near.forgetAll()
+		v, err = a.track(life, w, &onScreen{app: a, near: near, program: program}, over)
 		program.Send(screen.Ended{})
 	}()
 	_, drawn := program.Run()
@@ -70,6 +76,8 @@ func (a *app) live(ctx context.Context, w *view.Watcher, terminal *os.File) (vie
 		a.print("%s", line)
 	}
 	switch {
+	case ctx.Err() == nil && model.Left() && settled(v.Status.Status): // it waits for a person, who knows
+		return v, nil
 	case ctx.Err() != nil || model.Left():
 		return v, context.Canceled
 	case drawn != nil:

@@ -59,7 +59,7 @@ func TestASessionIsDrawnOnATerminal(t *testing.T) {
 	x.shows("== think/analyst, round 1, attempt 1: completed")
 	x.types("q")
 	x.shows("▸ ✓ analyst")
-	x.types("a")
+	x.types("f")
 	x.shows("docs/design.md")
 	x.types("\r")
 	x.shows("+++ b/docs/design.md")
@@ -104,7 +104,8 @@ func TestATerminalIsToldWhatToTypeWhenAPersonIsNeeded(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withServer()
 	d.withWorker(map[string]string{"writer": writerScript, "coder": "echo 'the key is missing' >&2; exit 1"})
-	x := d.onTerminal(100, 60, nil, "run", d.file("team.yaml", crewTeam), "Make it so.", "--session", "s", "--watch")
+	mute := func(cmd *exec.Cmd) { cmd.Stdin = nil } // who can type may answer
+	x := d.onTerminal(100, 60, mute, "run", d.file("team.yaml", crewTeam), "Make it so.", "--session", "s", "--watch")
 	code, _ := x.ends()
 	require.Equal(t, 3, code)
 	require.Contains(t, x.sees(), "! needs help")

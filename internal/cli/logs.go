@@ -4,15 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/transcript"
 )
 
 // logsDocument is the document of `logs -o json`.
@@ -46,8 +51,10 @@ type attemptLog struct {
 	Usage team.Usage `json:"usage"`
 	// Supplied: it was a person's files that were tried.
 	Supplied bool `json:"supplied,omitempty"`
-	// Summary says what a finished one has done.
-	Summary string `json:"summary,omitempty"`
+	// Summary says what a finished one has done, and Decisions what it has decided, by
+	// name.
+	Summary   string            `json:"summary,omitempty"`
+	Decisions map[string]string `json:"decisions,omitempty"`
 	// Changes is how the files that a failed attempt left differ from the input.
 	Changes   string    `json:"changes,omitempty"`
 	StartedAt time.Time `json:"started_at"`
@@ -72,6 +79,8 @@ type logsOptions struct {
 	tail int
 	// since leaves out what ended longer ago; zero: nothing.
 	since time.Duration
+	// full: every item of a transcript is printed whole.
+	full bool
 }
 
 func newLogs(a *app) *cobra.Command {
@@ -79,19 +88,27 @@ func newLogs(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs SESSION [PHASE/PERSONA]",
 		Short: "Print what a session's agents printed, and follow it",
-		Long: "Print the transcripts of a session's finished attempts, the failed ones too, from the store. PHASE or PHASE/PERSONA selects.\n\n" +
-			"With -f go on until the session ends or waits for a person: what agents print as they print it, after the name of their assignment, and their attempts as they end. " +
-			"Of agents that are no programs, and of checks, the newest lines come every few seconds. The exit code is the session's outcome, as with `watch`. Without Temporal the store is followed alone.",
+		Long: "Print the transcripts of a session's finished attempts, the failed ones too, from the store. PHASE or PHASE/PERSONA selects. " +
+			"Of each tool call and its result the first lines are shown; --full shows everything.\n\n" +
+			"With -f go on until the session ends or waits for a person: what agents print, what models say and the tools that they call, as it happens, after the name of their assignment; " +
+			"and their attempts as they end. Of checks, and of agents on other hosts, the newest lines come every few seconds. The exit code is the session's outcome, as with `watch`. Without Temporal the store is followed alone.",
 		Example: "  maestro logs web-7 build/backend\n  maestro logs web-7 -f --tail 1",
-		Args:    arguments(1, 2),
+		Args:    cmdline.Arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case o.tail < 0 && cmd.Flags().Changed("tail"):
+				return usagef("--tail is %d; it must be at least 0", o.tail)
+			case o.since < 0:
+				return usagef("--since is %s; it must be at least 0, like 90m", o.since)
+			}
 			o.session, o.selection = args[0], strings.Join(args[1:], "")
 			return a.logs(cmd.Context(), o)
 		},
 	}
 	flags := cmd.Flags()
 	flags.BoolVarP(&o.follow, "follow", "f", false, "go on until the session ends or waits for a person; -o json is a document a line then")
-	flags.IntVar(&o.tail, "tail", -1, "begin with so many attempts, the newest (default: all)")
+	flags.IntVar(&o.tail, "tail", -1, "begin with so many attempts, the newest; with 0, -f prints only what is new (default: all)")
+	flags.BoolVar(&o.full, "full", false, "print tool calls and their results whole; -o json always has them whole")
 	flags.DurationVar(&o.since, "since", 0, "begin with the attempts that ended within so long, like 90m (default: all)")
 	a.addTemporalFlags(cmd)
 	a.addStateDirFlag(cmd)
@@ -113,6 +130,7 @@ func (a *app) logs(ctx context.Context, o logsOptions) error {
 	if doc.Logs, err = r.attempts(ctx); err != nil {
 		return err
 	}
+	finished := len(doc.Logs)
 	doc.Logs = o.newest(doc.Logs, a.env.Now())
 	for i := range doc.Logs {
 		if err := r.tell(ctx, &doc.Logs[i]); err != nil {
@@ -122,7 +140,11 @@ func (a *app) logs(ctx context.Context, o logsOptions) error {
 	if a.output == outputJSON {
 		return a.printJSON(doc)
 	}
-	a.writeLogs(doc)
+	if len(doc.Logs) == 0 && finished > 0 {
+		a.say("--tail and --since leave out %s", team.Count(finished, "finished attempt"))
+		return nil
+	}
+	a.writeLogs(doc, o.full)
 	return nil
 }
 
@@ -184,10 +206,10 @@ func (r *logReader) attempts(ctx context.Context) ([]attemptLog, error) {
 
 // tell reads an attempt's texts.
 func (r *logReader) tell(ctx context.Context, l *attemptLog) (err error) {
-	if l.Text, err = transcript(ctx, r.store, l.Log); err != nil {
+	if l.Text, err = readTranscript(ctx, r.store, l.Log); err != nil {
 		return err
 	}
-	l.Changes, err = transcript(ctx, r.store, l.diff)
+	l.Changes, err = readTranscript(ctx, r.store, l.diff)
 	return err
 }
 
@@ -248,7 +270,7 @@ func attemptsOf(r team.Record) []attemptLog {
 		if res := round.Result; res != nil {
 			l := attemptLog{
 				AssignmentID: r.Assignment, Round: round.Round, Attempt: res.Attempts, Status: team.Completed,
-				Agent: res.Agent, From: res.From, Usage: res.Usage.Minus(failed), Supplied: round.Supplied, Summary: res.Summary,
+				Agent: res.Agent, From: res.From, Usage: res.Usage.Minus(failed), Supplied: round.Supplied, Summary: res.Summary, Decisions: res.Decisions,
 				StartedAt: res.StartedAt, EndedAt: res.EndedAt, Log: res.Log,
 			}
 			if round.Supplied {
@@ -263,7 +285,7 @@ func attemptsOf(r team.Record) []attemptLog {
 	return out
 }
 
-func transcript(ctx context.Context, s *store.Store, log team.Digest) (string, error) {
+func readTranscript(ctx context.Context, s *store.Store, log team.Digest) (string, error) {
 	if log == "" {
 		return "", nil
 	}
@@ -274,7 +296,7 @@ func transcript(ctx context.Context, s *store.Store, log team.Digest) (string, e
 	return string(data), err
 }
 
-func (a *app) writeLogs(doc logsDocument) {
+func (a *app) writeLogs(doc logsDocument, full bool) {
 	if len(doc.Logs) == 0 {
 		a.say("no attempt has finished yet; follow the session with `%s`", a.again("logs -f "+doc.Session))
 		return
@@ -283,30 +305,50 @@ func (a *app) writeLogs(doc logsDocument) {
 		if i > 0 {
 			a.print("")
 		}
-		a.writeLog(l)
+		a.writeLog(l, full)
 	}
 }
 
-func (a *app) writeLog(l attemptLog) {
+// framing begins the lines that are between what agents have printed.
+var framing = regexp.MustCompile(`(?m)^(== |-- decided |-- what it had changed)`)
+
+// printed is what an agent has printed, with a space before a line that would pass for one
+// of the framing.
+func printed(text string) string {
+	return framing.ReplaceAllString(strings.TrimRight(safetext.Block(text), "\n"), " $1")
+}
+
+// writeLog prints an attempt; full: its transcript whole.
+func (a *app) writeLog(l attemptLog, full bool) {
 	a.print("%s", a.palette.Paint(terminal.Bold, l.title()))
 	if l.Status == team.Failed {
-		a.print("%s", a.palette.Paint(terminal.Red, fmt.Sprintf("%s: %s", l.Category, team.Printable(l.Message))))
+		a.print("%s", a.palette.Paint(terminal.Red, fmt.Sprintf("%s: %s", l.Category, safetext.Line(l.Message))))
 	}
 	a.print("%s", a.palette.Paint(terminal.Dim, l.circumstances()))
 	text := l.Text
-	if a.env.IsTerminal(a.env.Stdout) {
-		text = terminal.Harmless(text)
+	if !full {
+		text = transcript.InBrief(text)
 	}
-	if text = strings.TrimRight(text, "\n"); text != "" {
+	if text = printed(text); text != "" {
 		a.print("%s", text)
 	}
 	if l.Output != "" && !strings.Contains(l.Text, strings.TrimSpace(l.Output)) {
-		a.print("%s", strings.TrimRight(terminal.Harmless(l.Output), "\n"))
+		a.print("%s", printed(l.Output))
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.Decisions)) {
+		value := safetext.Line(l.Decisions[name])
+		if !full {
+			value = terminal.Clip(value, maxDecision)
+		}
+		a.print("%s %s = %s", a.palette.Paint(terminal.Dim, "-- decided"), safetext.Line(name), value)
 	}
 	if l.Changes != "" {
-		a.print("%s\n%s", a.palette.Paint(terminal.Dim, "-- what it had changed"), strings.TrimRight(terminal.Harmless(l.Changes), "\n"))
+		a.print("%s\n%s", a.palette.Paint(terminal.Dim, "-- what it had changed"), strings.TrimRight(safetext.Block(l.Changes), "\n"))
 	}
 }
+
+// maxDecision is how many characters of a decision are shown in brief.
+const maxDecision = 200
 
 // title names the attempt and its outcome.
 func (l attemptLog) title() string {
@@ -322,7 +364,7 @@ func (l attemptLog) circumstances() string {
 	text := terminal.Span(l.EndedAt.Sub(l.StartedAt))
 	switch {
 	case l.Supplied && l.Summary != "":
-		return team.Printable(l.Summary) + ", " + text
+		return safetext.Line(l.Summary) + ", " + text
 	case l.Supplied:
 		return "files that a person has supplied, " + text
 	case l.Agent != "":

@@ -2,13 +2,13 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
 	"github.com/maestro-hive/maestro/internal/terminal"
@@ -49,14 +49,16 @@ type logFollower struct {
 	// progress is each assignment's last word, and live what the attempt under way
 	// has printed.
 	progress map[team.AssignmentID]string
-	live     map[team.AssignmentID]*liveLog
+	live     map[team.AssignmentID]*follows
 	lost     bool
+	// muted: what agents under way have said so far is passed over.
+	muted bool
 }
 
 // follow prints attempts and what agents say until the session ends or parks, or
 // ctx ends. A lost connection is waited out.
 func (r *logReader) follow(ctx context.Context) error {
-	f := &logFollower{logReader: r, progress: map[team.AssignmentID]string{}, live: map[team.AssignmentID]*liveLog{}}
+	f := &logFollower{logReader: r, progress: map[team.AssignmentID]string{}, live: map[team.AssignmentID]*follows{}}
 	defer f.close()
 	conn, err := r.app.dialToLook(ctx, "only the store is followed")
 	if err != nil {
@@ -121,6 +123,7 @@ func (f *logFollower) step(ctx context.Context, status team.Status) error {
 		return err
 	}
 	first := f.printed == nil
+	f.muted = first && f.options.tail == 0
 	if first {
 		f.printed = map[string]bool{}
 	}
@@ -155,7 +158,7 @@ func (f *logFollower) printAttempt(l attemptLog) error {
 	if f.app.output == outputJSON {
 		return f.line(followedAttempt{"attempt", l})
 	}
-	f.app.writeLog(l)
+	f.app.writeLog(l, f.options.full)
 	f.app.print("")
 	return nil
 }
@@ -191,10 +194,13 @@ func (f *logFollower) says(status team.Status) error {
 
 // say prints a line of an assignment under way.
 func (f *logFollower) say(id team.AssignmentID, text string) error {
+	if f.muted {
+		return nil
+	}
 	if f.app.output == outputJSON {
 		return f.line(followedProgress{"progress", id, text, f.app.env.Now().UTC()})
 	}
-	if text = team.Printable(text); text != "" {
+	if text = strings.TrimRight(safetext.Block(text), " "); text != "" {
 		f.app.print("%s %s", f.app.palette.Paint(terminal.Cyan, id.String()+" |"), text)
 	}
 	return nil
@@ -218,7 +224,5 @@ func (f *logFollower) end(status team.Status) error {
 
 // line writes a document as one line.
 func (f *logFollower) line(document any) error {
-	e := json.NewEncoder(f.app.env.Stdout)
-	e.SetEscapeHTML(false)
-	return e.Encode(document)
+	return f.app.writeJSON(document, "")
 }

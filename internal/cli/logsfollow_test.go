@@ -27,9 +27,9 @@ retry: {attempts: 1, rounds: 1, initial: 10ms, max: 10ms}
 help: {mode: ask}
 `
 
-// gated is an agent that says where it is, and goes on once a file is there.
+// gated is an agent that says where it is, again and again, and goes on once a file is there.
 func gated(d *desk, name string) string {
-	return `echo "` + name + ` is under way" >&2; for i in 1 2 3 4 5 6 7 8 9; do printf '` + name + ` \033[32mstep %d\033[0m\n' $i >&2; done; while [ ! -e ` + filepath.Join(d.dir, "go-"+name) + ` ]; do sleep 0.1; done; echo "` + name + ` is done" >&2; echo x > ` + name + `.txt`
+	return `echo "` + name + ` is under way" >&2; for i in 1 2 3 4 5 6 7 8 9; do printf '` + name + ` \033[32mstep %d\033[0m\n' $i >&2; done; while [ ! -e ` + filepath.Join(d.dir, "go-"+name) + ` ]; do sleep 0.1; echo "` + name + ` waits" >&2; done; echo "` + name + ` is done" >&2; echo x > ` + name + `.txt`
 }
 
 func TestLogsAreFollowed(t *testing.T) {
@@ -50,10 +50,12 @@ func TestLogsAreFollowed(t *testing.T) {
 	require.Equal(t, 1, strings.Count(all.stdout.String(), "left is done\n"))
 	require.NotContains(t, all.stdout.String(), "right is done")
 	interrupted := d.begin("logs", "-f", "s", "--tail", "0")
-	interrupted.shows("both/right | ")
+	interrupted.shows("both/right | right waits")
 	interrupted.interrupt()
 	require.Equal(t, 130, interrupted.wait())
-	require.NotContains(t, interrupted.stdout.String(), "==", "what has ended before was not wanted")
+	for _, old := range []string{"==", "under way", "step"} {
+		require.NotContains(t, interrupted.stdout.String(), old, "what was printed before was not wanted")
+	}
 	require.Contains(t, interrupted.stderr.String(), "session s goes on; follow it again: maestro logs -f s")
 
 	d.file("go-right", "")
@@ -83,7 +85,7 @@ func TestLogsAreFollowed(t *testing.T) {
 	require.GreaterOrEqual(t, kinds["progress"], 2)
 
 	late := d.run("logs", "-f", "s", "both/left")
-	require.Contains(t, late.stdout.String(), "left is under way\nleft \x1b[32mstep 1\x1b[0m\n", "who comes late gets it as a whole")
+	require.Contains(t, late.stdout.String(), "left is under way\nleft step 1\n", "who comes late gets it as a whole")
 	t.Run("passes", func(t *testing.T) { testPasses(t, d) })
 	t.Run("without Temporal", func(t *testing.T) {
 		alone := *d
@@ -112,6 +114,7 @@ func testPasses(t *testing.T, d *desk) {
 		}
 	}
 	d.json(&doc, "logs", "s", "--tail", "1")
+	require.Contains(t, d.run("logs", "s", "--tail", "0").stderr.String(), "--tail and --since leave out")
 	require.Len(t, doc.Logs, 1)
 	require.Equal(t, 2, doc.Logs[0].Pass)
 	d.json(&doc, "logs", "s", "--since", "1h")

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -28,7 +29,7 @@ func settled(s team.State) bool {
 // for: every attempt of what needs help, and what to do next.
 func (a *app) reportFailure(s team.Status) {
 	if s.Reason != "" && len(s.Help) == 0 {
-		a.say("%s: %s", s.Session, team.Printable(s.Reason))
+		a.say("%s: %s", s.Session, safetext.Line(s.Reason))
 	}
 	for _, h := range s.Help {
 		a.say("%s", strings.Join(a.requestLines(s, h, true), "\n"))

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
@@ -89,7 +90,7 @@ func newPlan(a *app) *cobra.Command {
 		Long: "Show the phases of a team file in order: what each needs, who works in it, on which agents, held to what; and what `run` with the same flags " +
 			"would do with each persona's work. It is decided as a session's admission decides it, but no worker and no Temporal is needed, and nothing is started or kept.",
 		Example: "  maestro plan team.yaml\n  maestro plan team.yaml --from testing --input implementation=./src\n  maestro plan team.yaml -o mermaid > team.mmd",
-		Args:    arguments(1, 1),
+		Args:    cmdline.Arguments(1, 1),
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.plan(cmd.Context(), o, args[0], format) },
 	}
 	flags := cmd.Flags()

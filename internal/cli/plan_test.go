@@ -150,7 +150,7 @@ func TestPlanRefusesWhatARunWould(t *testing.T) {
 		{[]string{"--input", "design=" + filepath.Join(d.dir, "empty-handed")}, "does not stand for it"},
 		{[]string{"--input", "design=nowhere"}, "cannot be read"},
 		{[]string{"--workspace", "nowhere"}, "is not a directory"},
-		{[]string{"-o", "table"}, "the formats are text, mermaid and json"},
+		{[]string{"-o", "table"}, "write text, mermaid or json"},
 	} {
 		got := d.run(append([]string{"plan", file}, c.args...)...)
 		require.Equal(t, 2, got.code, "%v", c.args)

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
@@ -37,11 +38,11 @@ func newCheckpointsPrune(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prune",
 		Short: "Remove old checkpoints of closed sessions, and the blobs that nothing needs any more",
-		Long: "Remove old checkpoints of closed sessions, the directories that these worked in, and the blobs that nothing needs any more. " +
+		Long: "Remove the directories that sessions worked in which have ended, old checkpoints of closed sessions, and the blobs that nothing needs any more. " +
 			"What a kept checkpoint, a record or a session that is not closed needs stays, and so does every blob younger than a day. " +
 			"Sessions may run meanwhile.\n\n" +
 			"With --schedule DURATION a Temporal Schedule does so from then on, on the store's workers, and with --schedule off it ends.",
-		Args: arguments(0, 0),
+		Args: cmdline.Arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd.Flags().Changed); err != nil {
 				return err
@@ -78,7 +79,7 @@ func (f pruneFlags) check(given func(string) bool) error {
 }
 
 func (a *app) prune(ctx context.Context, f pruneFlags) error {
-	s, conn, err := a.both(ctx, a.openStore)
+	s, conn, err := a.both(ctx, a.openStoreToWrite)
 	if err != nil {
 		return err
 	}
@@ -121,7 +122,7 @@ func (a *app) writePruned(r team.PruneReport) {
 		a.print("")
 	}
 	a.print("%s looked at: %s, %s (%s) and the working directories of %s %s; %s kept", team.Count(r.Sessions, "session"),
-		team.Count(r.Checkpoints, "checkpoint"), team.Count(r.Blobs, "blob"), terminal.Size(r.Bytes), team.Count(r.WorkDirs, "session"), did,
+		team.Count(r.Checkpoints, "checkpoint"), team.Count(r.Blobs, "blob"), team.Size(r.Bytes), team.Count(r.WorkDirs, "session"), did,
 		team.Count(r.Kept, "checkpoint"))
 }
 

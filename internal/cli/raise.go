@@ -27,10 +27,11 @@ func newBudgetRaise(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "raise (SESSION | --team TEAM) (--tokens N | --usd X)",
 		Short: "Add to a budget of a running session, or to what a team may spend today",
-		Long: "Add to a budget of a running session: the session's, or with --persona or --phase that one's. " +
+		Long: "Add to a budget of a running session: the one that the session waits for or, if it waits for none, the session's own; " +
+			"with --persona, --phase or --session, that one. " +
 			"A session that has parked because the budget is spent goes on where it was; nothing that is paid for is paid for again. " +
 			"Where no worker answers within " + answerPatience.String() + ", the raise waits for one.\n\n" +
-			"With --team it adds to the team's daily budget, for today by UTC only: sessions that wait for tomorrow go on.",
+			"With --team it adds to the team's daily budget, for today by UTC only: sessions that wait for tomorrow go on. That needs the store only, and neither a worker nor Temporal.",
 		Args: sessionOrTeam(&name),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if usd != "" {
@@ -43,18 +44,19 @@ func newBudgetRaise(a *app) *cobra.Command {
 			}
 			r.By = a.person()
 			if name != "" {
-				return a.raiseDay(cmd.Context(), name, workflows.RaiseDay{Tokens: r.Tokens, USD: r.USD, By: r.By, Note: r.Note})
+				return a.raiseDay(name, r)
 			}
 			return a.raise(cmd.Context(), args[0], r)
 		},
 	}
 	cmd.Flags().Int64Var(&r.Tokens, "tokens", 0, "tokens to add")
 	cmd.Flags().StringVar(&usd, "usd", "", "dollars to add")
-	cmd.Flags().StringVar(&r.Persona, "persona", "", "raise this persona's budget instead of the session's")
-	cmd.Flags().StringVar(&r.Phase, "phase", "", "raise this phase's budget instead of the session's")
+	cmd.Flags().StringVar(&r.Persona, "persona", "", "raise this persona's budget")
+	cmd.Flags().StringVar(&r.Phase, "phase", "", "raise this phase's budget")
+	cmd.Flags().BoolVar(&r.Session, "session", false, "raise the session's own budget")
 	cmd.Flags().StringVar(&r.Note, "note", "", "why, for the record")
 	a.addTeamFlag(cmd, &name, "raise what all sessions of this team may spend today")
-	cmd.MarkFlagsMutuallyExclusive("persona", "phase", "team")
+	cmd.MarkFlagsMutuallyExclusive("persona", "phase", "session", "team")
 	a.addTemporalFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)

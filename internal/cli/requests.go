@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
 )
@@ -27,9 +28,33 @@ func subject(h team.HelpRequest) string {
 // matter is what a request says is the matter.
 func matter(h team.HelpRequest) string {
 	if h.Category == "" {
-		return team.Printable(h.Message)
+		return safetext.Line(h.Message)
 	}
-	return string(h.Category) + ": " + team.Printable(h.Message)
+	return string(h.Category) + ": " + safetext.Line(h.Message)
+}
+
+// together counts the open requests for money that one raise of a budget answers,
+// this one included; first tells whether it is the first of these. They are shown as
+// one.
+func together(h team.HelpRequest, open []team.HelpRequest) (n int, first bool) {
+	if kindOf(h) != team.ForMoney || h.Command == "" {
+		return 1, true
+	}
+	for _, o := range open {
+		if kindOf(o) == team.ForMoney && o.Command == h.Command {
+			first = first || n == 0 && o.ID == h.ID
+			n++
+		}
+	}
+	return n, first
+}
+
+// subjects are whose work so many requests are about.
+func subjects(h team.HelpRequest, n int) string {
+	if n > 1 {
+		return fmt.Sprintf("%d assignments", n)
+	}
+	return subject(h)
 }
 
 // way is something that a person can type about a request.
@@ -54,7 +79,11 @@ func ways(session string, h team.HelpRequest, open []team.HelpRequest) []way {
 	for _, verb := range h.Answers {
 		switch verb {
 		case team.Retrying:
-			all = append(all, way{"resolve " + session + " retry" + of, "tries again; --note TEXT tells it more"})
+			does := "tries again; --note TEXT tells it more"
+			if kindOf(h) == team.ForOutage {
+				does = "tries at once, and does not wait any longer"
+			}
+			all = append(all, way{"resolve " + session + " retry" + of, does})
 		case team.Skipping:
 			all = append(all, way{"resolve " + session + " skip" + of, "goes on without it"})
 		case team.Supplying:
@@ -71,9 +100,9 @@ func ways(session string, h team.HelpRequest, open []team.HelpRequest) []way {
 	return all
 }
 
-// goesOn is the command that goes on with a request; empty: none is known.
+// goesOn is the command that goes on with a request; empty: none is known, or needed.
 func (a *app) goesOn(session string, h team.HelpRequest, open []team.HelpRequest) string {
-	if all := ways(session, h, open); len(all) > 0 {
+	if all := ways(session, h, open); len(all) > 0 && kindOf(h) != team.ForOutage {
 		return a.again(all[0].command)
 	}
 	return ""
@@ -83,7 +112,11 @@ func (a *app) goesOn(session string, h team.HelpRequest, open []team.HelpRequest
 func waitsFor(open []team.HelpRequest) string {
 	var b strings.Builder
 	for _, h := range open {
-		fmt.Fprintf(&b, "\n  %s  %s of %s: %s", h.ID, kindOf(h), subject(h), terminal.Clip(matter(h), 120))
+		if n, first := together(h, open); n > 1 && first {
+			fmt.Fprintf(&b, "\n  %s wait for a larger budget: %s", subjects(h, n), h.Command)
+		} else if n == 1 {
+			fmt.Fprintf(&b, "\n  %s  %s of %s: %s", h.ID, kindOf(h), subject(h), terminal.Clip(matter(h), 120))
+		}
 	}
 	return b.String()
 }
@@ -92,9 +125,17 @@ func waitsFor(open []team.HelpRequest) string {
 // said elsewhere. Of a session that has ended it says what the request came to, and
 // nothing of how it is answered.
 func (a *app) requestLines(s team.Status, h team.HelpRequest, attempts bool) []string {
-	title := fmt.Sprintf("%s %s: %s", subject(h), a.palette.Paint(terminal.Red, h.Need()), terminal.Clip(matter(h), 300))
+	n, _ := together(h, s.Help)
+	if s.Status.Closed() {
+		n = 1
+	}
+	need := h.Need()
+	if n > 1 {
+		need = "need a larger budget"
+	}
+	title := fmt.Sprintf("%s %s: %s", subjects(h, n), a.palette.Paint(terminal.Red, need), terminal.Clip(matter(h), 300))
 	if s.Status.Closed() && strings.HasPrefix(s.Reason, subject(h)+" ") {
-		title = team.Printable(s.Reason) // it says who has ended the session, or that nobody has come
+		title = safetext.Line(s.Reason) // it says who has ended the session, or that nobody has come
 	}
 	lines := []string{title}
 	add := func(format string, args ...any) {
@@ -107,7 +148,7 @@ func (a *app) requestLines(s team.Status, h team.HelpRequest, attempts bool) []s
 	}
 	if attempts {
 		for _, r := range inRows(h.Attempts) {
-			if len(h.Attempts) == 1 && string(r.Category)+": "+team.Printable(r.Message) == matter(h) {
+			if len(h.Attempts) == 1 && string(r.Category)+": "+safetext.Line(r.Message) == matter(h) {
 				break // the title says so
 			}
 			add("attempt %s: %s: %s", r.numbers(), r.Category, terminal.Clip(r.Message, 300))
@@ -118,7 +159,7 @@ func (a *app) requestLines(s team.Status, h team.HelpRequest, attempts bool) []s
 		all = nil
 	}
 	if h.Suggestion != "" {
-		add("%s", team.Printable(h.Suggestion))
+		add("%s", safetext.Line(h.Suggestion))
 	}
 	if t := ticketText(h.Ticket); t != "" {
 		add("%s", t)
@@ -126,7 +167,11 @@ func (a *app) requestLines(s team.Status, h team.HelpRequest, attempts bool) []s
 	if len(all) == 0 {
 		return lines
 	}
-	return append(append(lines, "  go on:"), a.wayLines(all)...)
+	heading := "  go on:"
+	if kindOf(h) == team.ForOutage {
+		heading = "  nothing has to be done; what can be:"
+	}
+	return append(append(lines, heading), a.wayLines(all)...)
 }
 
 // wayLines lists what can be typed, what it does beside it; below it, where a line
@@ -199,16 +244,16 @@ func ticketText(t *team.Ticket) string {
 	}
 	text := "no ticket yet"
 	if t.Key != "" {
-		text = "ticket " + team.Printable(t.Key)
+		text = "ticket " + safetext.Line(t.Key)
 	}
 	if t.URL != "" {
-		text += ", " + team.Printable(t.URL)
+		text += ", " + safetext.Line(t.URL)
 	}
 	if t.Occurrences > 1 {
 		text += fmt.Sprintf(", this failure's occurrence number %d", t.Occurrences)
 	}
 	if t.Trouble != "" {
-		text += ": " + team.Printable(t.Trouble)
+		text += ": " + safetext.Line(t.Trouble)
 	}
 	return text
 }

@@ -167,11 +167,11 @@ func TestWatchTellsOfRequests(t *testing.T) {
 	ticketed.Status, ticketed.Help = team.Running, []team.HelpRequest{forHelp()}
 	require.Equal(t, []string{
 		"build/dev: needs help: test_failure: TestX fails", "design: needs approval: phase design is done",
-	}, changes(terminal.Palette{}, running, asked, nil))
+	}, said(changes(terminal.Palette{}, running, asked, history{})))
 	require.Equal(t, []string{
 		"build/dev: ticket MD-7, https://jira.example/browse/MD-7, this failure's occurrence number 3", "design: goes on",
-	}, changes(terminal.Palette{}, asked, ticketed, nil))
-	require.Equal(t, []string{"build/dev: goes on"}, changes(terminal.Palette{}, ticketed, running, nil))
+	}, said(changes(terminal.Palette{}, asked, ticketed, history{})))
+	require.Equal(t, []string{"build/dev: goes on"}, said(changes(terminal.Palette{}, ticketed, running, history{})))
 }
 
 func TestAttemptsThatFailAlikeAreSaidOnce(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 
+	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/internal/view"
@@ -101,7 +102,7 @@ func checkResolve(cmd *cobra.Command, o resolveOptions, args []string) error {
 	if o.batch.given() {
 		return usagef("--team, --phase, --category, --dry-run and --yes select among all sessions; add --all")
 	}
-	if err := arguments(2, 3)(cmd, args); err != nil {
+	if err := cmdline.Arguments(2, 3)(cmd, args); err != nil {
 		return err
 	}
 	verb := team.Verb(args[1])
@@ -113,7 +114,7 @@ func checkResolve(cmd *cobra.Command, o resolveOptions, args []string) error {
 	case verb == team.Supplying && len(args) < 3:
 		return usagef("name the file or directory that stands for the work: `maestro resolve %s supply PATH`", args[0])
 	case verb != team.Supplying && len(args) == 3:
-		return usagef("%q is too much; %s takes no path (--for PHASE/PERSONA selects a request, --note says why)", args[2], verb)
+		return usagef("unexpected argument %q; %s takes no path (--for PHASE/PERSONA selects a request, --note says why)", args[2], verb)
 	}
 	return checkNote(o.note)
 }
@@ -122,7 +123,7 @@ func checkResolve(cmd *cobra.Command, o resolveOptions, args []string) error {
 func checkNote(note string) error {
 	switch {
 	case len(note) > team.MaxNote:
-		return usagef("--note is longer than %s; put the rest into a file that you supply or that --edit lays over the work", terminal.Size(team.MaxNote))
+		return usagef("--note is longer than %s; put the rest into a file that you supply or that --edit lays over the work", team.Size(team.MaxNote))
 	case !utf8.ValidString(note) || strings.ContainsRune(note, 0):
 		return usagef("--note is no UTF-8 text")
 	}

@@ -13,6 +13,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 
+	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
@@ -45,7 +46,7 @@ func newResume(a *app) *cobra.Command {
 			"What is finished is restored and not done again, unless what it rests on has changed: the persona, its agent or model, its instructions, the requirement, its input files, the decisions before it. What is restored and what runs is printed with the reasons.",
 		Example: "  maestro resume web-20261121-abcdef --watch\n  maestro resume web-20261121-abcdef --team team.yaml --force testing\n" +
 			"  maestro resume web-20261121-abcdef --edit design=edited/",
-		Args: arguments(1, 1),
+		Args: cmdline.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.resume(cmd.Context(), o, args[0]) },
 	}
 	flags := cmd.Flags()
@@ -92,7 +93,7 @@ func (a *app) resume(ctx context.Context, o resumeOptions, session string) error
 	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		return a.goOn(ctx, conn, o, session)
 	}
-	s, key, err := a.stored(session)
+	s, key, err := a.storedToWrite(session)
 	if err != nil {
 		return err
 	}
@@ -200,7 +201,8 @@ func (a *app) lastGood(ctx context.Context, s *store.Store, key team.SessionKey)
 	for _, c := range chain {
 		e.Incarnation = max(e.Incarnation, c.Incarnation)
 	}
-	return remains{chain[0], e, len(report.Faults) > 0}, nil
+	lost := slices.ContainsFunc(report.Faults, func(f store.Fault) bool { return f.Repaired == "" })
+	return remains{chain[0], e, lost}, nil
 }
 
 // teamOf loads the team to go on with: that of a file or, without one, that of
@@ -229,7 +231,7 @@ func (a *app) goOn(ctx context.Context, conn *temporalio.Connection, o resumeOpt
 	}
 	v, err := w.Look(ctx)
 	if err != nil {
-		return a.explainLook(w, err)
+		return a.explainLook(ctx, w, err)
 	}
 	if o.changes() {
 		return usagef("session %s is running, so its work cannot be changed; stop it first: %s", session, a.again("cancel "+session))

@@ -12,10 +12,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/maestro-hive/maestro/internal/bounded"
+	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/internal/view"
 )
 
@@ -57,7 +59,7 @@ func newRun(a *app) *cobra.Command {
 			"The session's id is printed once workers have admitted the session; from then on it goes on by itself, whatever happens to this command.",
 		Example: "  maestro run team.yaml \"A URL shortener in Go\"\n  maestro run team.yaml -f requirement.md --workspace . --watch\n" +
 			"  maestro run team.yaml --from-jira MD-123\n  maestro run team.yaml -f requirement.md --from implementation --input design=docs/design.md",
-		Args: arguments(1, 2),
+		Args: cmdline.Arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.run(cmd.Context(), o, args) },
 	}
 	flags := cmd.Flags()
@@ -165,7 +167,7 @@ func (l *launch) launch(ctx context.Context, watch bool) error {
 func (a *app) tellPlan(plan []team.PlanEntry) {
 	words := map[team.Action]string{team.Restore: "restores", team.RunIt: "runs", team.SupplyIt: "takes", team.Leave: "leaves", team.Drop: "drops"}
 	for _, p := range plan {
-		a.say("%-9s %s: %s", words[p.Action], p.AssignmentID, team.Printable(p.Reason))
+		a.say("%-9s %s: %s", words[p.Action], p.AssignmentID, safetext.Line(p.Reason))
 	}
 }
 
@@ -229,7 +231,7 @@ func (a *app) requirement(file string, args []string) (string, error) {
 		}
 		text, from = string(data), "standard input"
 	case file != "":
-		data, err := readUpTo(file, maxRequirement+1)
+		data, err := bounded.ReadFile(file, maxRequirement)
 		if err != nil {
 			return "", usagef("the requirement cannot be read: %w", err)
 		}
@@ -253,15 +255,6 @@ func checkRequirement(text, from string) (string, error) {
 	return text, nil
 }
 
-func readUpTo(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close() //nolint:errcheck // nothing was written
-	return io.ReadAll(io.LimitReader(f, limit))
-}
-
 // snapshot stores the files that the session starts from.
 func (a *app) snapshot(ctx context.Context, s *store.Store, o runOptions, t team.Team) (team.Digest, error) {
 	if o.workspace == "" {
@@ -275,7 +268,7 @@ func (a *app) snapshot(ctx context.Context, s *store.Store, o runOptions, t team
 	if err != nil {
 		dir = o.workspace
 	}
-	a.say("the session starts from %s (%s) of %s", team.Count(snap.Files, "file"), terminal.Size(snap.Bytes), dir)
+	a.say("the session starts from %s (%s) of %s", team.Count(snap.Files, "file"), team.Size(snap.Bytes), dir)
 	if len(snap.Private) > 0 {
 		a.say("left out, because they look as if they held keys: %s (take them with --include)", listed(snap.Private, 5))
 	}

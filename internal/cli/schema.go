@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/docs/schema"
+	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
 )
@@ -21,7 +22,7 @@ func newSchema(a *app) *cobra.Command {
 			"checks a file whose first line names it:\n\n  # yaml-language-server: $schema=team.schema.json\n\n" +
 			"A schema does not know all: what spans a file, like that a phase exists, `maestro validate` checks.",
 		Example:           "  maestro schema team > team.schema.json\n  maestro schema worker > worker.schema.json",
-		Args:              arguments(1, 1),
+		Args:              cmdline.Arguments(1, 1),
 		ValidArgsFunction: cobra.FixedCompletions(known, cobra.ShellCompDirectiveNoFileComp),
 		RunE: func(_ *cobra.Command, args []string) error {
 			data, ok := files[args[0]]

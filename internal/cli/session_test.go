@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -110,6 +112,21 @@ func testListed(t *testing.T, d *desk) {
 	require.Equal(t, "pair", doc.Sessions[0].Team)
 	require.Equal(t, "Make it so.", doc.Sessions[0].Requirement)
 	require.Equal(t, int64(1320), doc.Sessions[0].Tokens)
+	require.Contains(t, d.must(0, "list"), "Make it so.")
+	for flag, listed := range map[string]int{
+		"--team=pair": 1, "--team=other": 0, "--status=completed": 1, "--status=failed": 0, "--since=1h": 1, "--since=2999-01-01": 0,
+	} {
+		d.json(&doc, "list", flag)
+		require.Len(t, doc.Sessions, listed, flag)
+	}
+	require.Equal(t, 2, d.run("list", "--status", "done").code)
+	require.Equal(t, 2, d.run("list", "--cursor", "x").code)
+	away := *d
+	away.environ = append(slices.Clone(d.environ), "TEMPORAL_ADDRESS=127.0.0.1:1")
+	got := away.run("list", "-o", "json")
+	require.Equal(t, 0, got.code, got.stderr.String())
+	require.Contains(t, got.stderr.String(), "Temporal cannot be reached")
+	require.Contains(t, got.stdout.String(), `"Make it so."`, "the store has the requirement, too")
 }
 
 func testArtifacts(t *testing.T, d *desk) {
@@ -264,8 +281,24 @@ func TestASpentSessionExitsOneWithEveryAttempt(t *testing.T) {
 	require.Len(t, s.Help[0].Attempts, 2)
 	require.Equal(t, team.Completed, s.Phases[0].Status)
 	require.Equal(t, team.Failed, s.Phases[1].Status)
+	require.Positive(t, s.Phases[1].Assignments[0].Seconds)
+	require.GreaterOrEqual(t, s.Phases[1].Seconds, s.Phases[1].Assignments[0].Seconds)
 	require.Equal(t, 1, d.run("watch", "s-2").code)
 	require.Contains(t, d.must(0, "logs", "s-2", "build/dev"), "the model is out")
+}
+
+func TestASessionThatWaitsForAPersonIsWatchedUntilItIsCancelled(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t).withServer()
+	d.withWorker(map[string]string{"coder": "exit 7"})
+	ask := strings.Replace(oneTeam, "phases:", "retry: {attempts: 1, rounds: 1}\nhelp: {mode: ask}\nphases:", 1)
+	require.Equal(t, 3, d.run("run", d.file("team.yaml", ask), "Build.", "--session", "waiting", "--watch").code)
+	got := d.run("cancel", "waiting", "--watch")
+	require.Equal(t, 0, got.code, got.stderr.String())
+	require.Regexp(t, `session waiting( of team solo)?: cancelled\n`, got.stdout.String(), "it may have ended before it is looked at")
+	again := d.run("cancel", "waiting", "--watch")
+	require.Equal(t, 2, again.code)
+	require.Contains(t, again.stderr.String(), "session waiting has ended already: it is cancelled")
 }
 
 func TestASessionIsCancelledWatchedAndLeftAlone(t *testing.T) {
@@ -285,9 +318,11 @@ func TestASessionIsCancelledWatchedAndLeftAlone(t *testing.T) {
 	require.Contains(t, watch.stderr.String(), "session "+started.Session+" goes on; watch it again")
 
 	var s team.Status
-	d.json(&s, "status", started.Session)
+	require.Eventually(t, func() bool { // the next heartbeat tells the server
+		d.json(&s, "status", started.Session)
+		return s.Phases[0].Assignments[0].Progress == "step one"
+	}, time.Minute, 50*time.Millisecond)
 	require.Equal(t, team.Running, s.Status)
-	require.Equal(t, "step one", s.Phases[0].Assignments[0].Progress)
 
 	elsewhere := *d // the store is not at hand, a worker is
 	elsewhere.set("MAESTRO_STATE_DIR", filepath.Join(d.dir, "elsewhere"))

@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/internal/view"
@@ -22,7 +24,7 @@ func newStatus(a *app) *cobra.Command {
 		Use:   "status SESSION",
 		Short: "Say where a session stands",
 		Long:  "Say where a session stands. It works while no worker runs, and after Temporal has forgotten the session where the store is at hand.",
-		Args:  arguments(1, 1),
+		Args:  cmdline.Arguments(1, 1),
 		RunE:  func(cmd *cobra.Command, args []string) error { return a.status(cmd.Context(), args[0]) },
 	}
 	a.addTemporalFlags(cmd)
@@ -40,12 +42,13 @@ func (a *app) status(ctx context.Context, session string) error {
 	defer done()
 	v, err := w.Look(ctx)
 	if err != nil {
-		return a.explainLook(w, err)
+		return a.explainLook(ctx, w, err)
 	}
 	askTickets(ctx, w, &v)
+	addDurations(ctx, w, &v)
 	if a.output == outputJSON {
 		for _, note := range notesOf(v) {
-			a.say("%s", team.Printable(note))
+			a.say("%s", safetext.Line(note))
 		}
 		return a.printJSON(v.Status)
 	}
@@ -65,16 +68,23 @@ func (a *app) watch(ctx context.Context, session string) (*view.Watcher, func(),
 	return &view.Watcher{Conn: conn, Store: s, Session: session, Now: a.env.Now}, conn.Close, nil
 }
 
-// explainLook says where an unknown session was looked for.
-func (a *app) explainLook(w *view.Watcher, err error) error {
+// explainLook says where an unknown session was looked for, and which one may be meant.
+func (a *app) explainLook(ctx context.Context, w *view.Watcher, err error) error {
 	if !errors.Is(err, view.ErrUnknown) {
 		return err
 	}
 	where := fmt.Sprintf("Temporal at %s (namespace %s)", w.Conn.Address, w.Conn.Namespace)
+	var known []string
 	if w.Store != nil {
 		where += " and the store in " + w.Store.Dir()
+		stored, _ := w.Store.Sessions(ctx, w.Conn.Namespace) // a hint that is missing does no harm
+		known = ids(stored)
 	}
-	return usagef("there is no session %q in %s; `maestro list` shows those that there are", w.Session, where)
+	listed, _ := visible(ctx, w.Conn, listPage, "")
+	for _, l := range listed {
+		known = append(known, l.Session)
+	}
+	return a.sessionNotFound(w.Session, where, known)
 }
 
 // notesOf says, a sentence each, what a person should know about a session besides its
@@ -96,11 +106,11 @@ func (a *app) writeStatus(out io.Writer, v view.Session) {
 		_, _ = fmt.Fprintf(out, "%s\n", p.Paint(terminal.Dim, terminal.Clip(v.Requirement, 100)))
 	}
 	if v.Reason != "" && len(v.Help) == 0 { // else its requests say it, and more
-		_, _ = fmt.Fprintf(out, "%s\n", team.Printable(v.Reason))
+		_, _ = fmt.Fprintf(out, "%s\n", safetext.Line(v.Reason))
 	}
 	for _, note := range notesOf(v) {
 		if note != v.Reason {
-			_, _ = fmt.Fprintf(out, "%s\n", p.Paint(terminal.Yellow, team.Printable(note)))
+			_, _ = fmt.Fprintf(out, "%s\n", p.Paint(terminal.Yellow, safetext.Line(note)))
 		}
 	}
 	if len(v.Phases) > 0 {
@@ -111,6 +121,9 @@ func (a *app) writeStatus(out io.Writer, v view.Session) {
 	}
 	writeFailures(out, p, v.Status)
 	for _, h := range v.Help {
+		if _, first := together(h, v.Help); !first && !v.Status.Status.Closed() {
+			continue
+		}
 		_, _ = fmt.Fprintf(out, "\n%s\n", strings.Join(a.requestLines(v.Status, h, len(failuresOf(v.Status, h)) == 0), "\n"))
 	}
 	writeDecisions(out, v.Status)
@@ -121,6 +134,9 @@ func (a *app) writeStatus(out io.Writer, v view.Session) {
 		if v.StartedAt != nil {
 			_, _ = fmt.Fprintf(out, " (%s)", terminal.Span(v.ClosedAt.Sub(*v.StartedAt)))
 		}
+	}
+	if v.ClosedAt == nil && v.StartedAt != nil {
+		_, _ = fmt.Fprintf(out, " (%s ago)", terminal.Age(a.env.Now().Sub(*v.StartedAt)))
 	}
 	_, _ = fmt.Fprintln(out)
 	if v.Reserved != (team.Amount{}) {
@@ -137,12 +153,19 @@ func (a *app) writeStatus(out io.Writer, v view.Session) {
 
 func phaseTable(p terminal.Palette, s team.Status) *terminal.Table {
 	t := terminal.NewTable(p)
-	t.Head("PHASE", "PERSONA", "STATE", "ROUNDS", "ATTEMPTS", "TOKENS", "USD", "")
+	t.Head("PHASE", "PERSONA", "STATE", "TIME", "ROUNDS", "ATTEMPTS", "TOKENS", "USD", "")
 	for _, phase := range s.Phases {
 		for i, as := range phase.Assignments {
 			name := ""
 			if i == 0 {
 				name = phase.Name
+				if len(phase.Assignments) > 1 && phase.Seconds > 0 {
+					name += " (" + terminal.Span(seconds(phase.Seconds)) + ")"
+				}
+			}
+			took := terminal.Dash("")
+			if as.Seconds > 0 {
+				took = terminal.Span(seconds(as.Seconds))
 			}
 			word := as.Summary
 			if as.Progress != "" {
@@ -158,7 +181,7 @@ func phaseTable(p terminal.Palette, s team.Status) *terminal.Table {
 				word = "(the phase waits for approval) " + word
 			}
 			t.Add(terminal.Plain(name), terminal.Plain(as.Persona), terminal.Painted(string(as.Status), terminal.StateColour(as.Status)),
-				terminal.Plain(terminal.Figure(int64(as.Rounds))), terminal.Plain(terminal.Figure(int64(as.Attempts))),
+				terminal.Plain(took), terminal.Plain(terminal.Figure(int64(as.Rounds))), terminal.Plain(terminal.Figure(int64(as.Attempts))),
 				terminal.Plain(terminal.Figure(as.Usage.Tokens())), terminal.Plain(terminal.Dollars(as.Usage.CostUSD)), terminal.Painted(word, terminal.Dim))
 		}
 	}

@@ -1,19 +1,26 @@
 package cli
 
 import (
-	"github.com/spf13/cobra"
+	"context"
+	"fmt"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/temporalio"
 )
 
 // addNamespaceFlags gives a command that reads only the store what tells the
 // namespace of a session.
 func (a *app) addNamespaceFlags(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.StringVarP(&a.temporal.Namespace, "namespace", "n", "", `Temporal namespace of the session (default "default")`)
-	flags.StringVar(&a.temporal.Profile, "profile", "", "profile in temporal.toml that names the namespace")
-	flags.StringVar(&a.temporal.ConfigFile, "config-file", "", "temporal.toml to read instead of the usual one")
+	cmdline.AddGroup(cmd.Flags(), temporalio.FlagHeading, func(flags *pflag.FlagSet) {
+		flags.StringVarP(&a.temporal.Namespace, "namespace", "n", "", `Temporal namespace of the session (default "default")`)
+		flags.StringVar(&a.temporal.Profile, "profile", "", "profile in temporal.toml that names the namespace")
+		flags.StringVar(&a.temporal.ConfigFile, "config-file", "", "temporal.toml to read instead of the usual one")
+	})
 }
 
 // namespace is the namespace that flags, environment and profile name.
@@ -22,8 +29,17 @@ func (a *app) namespace() (string, error) {
 	return options.Namespace, err
 }
 
-// stored opens the store and names a session that is in it.
+// stored opens the store to read it, and names a session that is in it.
 func (a *app) stored(session string) (*store.Store, team.SessionKey, error) {
+	return a.storedIn(a.openStore, session)
+}
+
+// storedToWrite is like stored for a command that changes the store.
+func (a *app) storedToWrite(session string) (*store.Store, team.SessionKey, error) {
+	return a.storedIn(a.openStoreToWrite, session)
+}
+
+func (a *app) storedIn(open func() (*store.Store, error), session string) (*store.Store, team.SessionKey, error) {
 	key := team.SessionKey{Session: session}
 	if err := team.CheckSession(session); err != nil {
 		return nil, key, usagef("%w", err)
@@ -32,7 +48,7 @@ func (a *app) stored(session string) (*store.Store, team.SessionKey, error) {
 	if key.Namespace, err = a.namespace(); err != nil {
 		return nil, key, err
 	}
-	s, err := a.openStore()
+	s, err := open()
 	if err != nil {
 		return nil, key, err
 	}
@@ -41,7 +57,26 @@ func (a *app) stored(session string) (*store.Store, team.SessionKey, error) {
 		return nil, key, err
 	}
 	if !known {
-		return nil, key, usagef("the store in %s has no session %q (namespace %s); `maestro list` shows those that there are", s.Dir(), session, key.Namespace)
+		stored, _ := s.Sessions(context.Background(), key.Namespace)
+		return nil, key, a.sessionNotFound(session, fmt.Sprintf("the store in %s (namespace %s)", s.Dir(), key.Namespace), ids(stored))
 	}
 	return s, key, nil
+}
+
+// sessionNotFound says that a session is not where it was looked for, and which of those
+// that are there may be meant.
+func (a *app) sessionNotFound(session, where string, known []string) error {
+	hint := team.DidYouMean(session, known)
+	if hint == "" {
+		hint = fmt.Sprintf("; `%s` shows the sessions that there are", a.again("list"))
+	}
+	return usagef("session %q not found in %s%s", session, where, hint)
+}
+
+// ids are the sessions that keys name.
+func ids(keys []team.SessionKey) (out []string) {
+	for _, key := range keys {
+		out = append(out, key.Session)
+	}
+	return out
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -113,7 +115,7 @@ func newUsage(a *app) *cobra.Command {
 		Long: "Say what a session has cost, by phase and persona, or what all sessions of the store have cost, the newest first. " +
 			"Calls count on the day, by UTC, on which their cost became known. What is unsettled is an estimate, and in no other column.\n\n" +
 			"Where no store is at hand, it says what Temporal knows: the totals of each session, on the day on which it started.",
-		Args: arguments(0, 1),
+		Args: cmdline.Arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			doc := usageDocument{Session: strings.Join(args, ""), Rows: []usageRow{}}
 			var err error
@@ -162,16 +164,28 @@ func parseSince(since string, now time.Time) (string, error) {
 	if since == "" {
 		return "", nil
 	}
+	ago, err := parseAgo(since)
+	if err != nil {
+		return "", usagef("--since is %q; it is how long ago, like 7d, 12h or 1d12h", team.Shorten(since, 80))
+	}
+	return budget.Date(now.Add(-ago)), nil
+}
+
+// parseAgo reads how long ago something was: days, a duration, or both.
+func parseAgo(since string) (time.Duration, error) {
 	rest, ago := since, time.Duration(0)
 	if m := daysPattern.FindStringSubmatch(since); m != nil {
 		days, _ := strconv.Atoi(m[1])
 		rest, ago = cmp.Or(m[2], "0s"), time.Duration(days)*24*time.Hour
 	}
 	d, err := time.ParseDuration(rest)
-	if err != nil || ago+d <= 0 {
-		return "", usagef("--since is %q; it is how long ago, like 7d, 12h or 1d12h", team.Shorten(since, 80))
+	if err != nil {
+		return 0, err
 	}
-	return budget.Date(now.Add(-ago - d)), nil
+	if ago+d <= 0 {
+		return 0, errors.New("it is not in the past")
+	}
+	return ago + d, nil
 }
 
 // usage finds the costs, sums them up and prints them.
@@ -281,7 +295,7 @@ func (a *app) askedCosts(ctx context.Context, doc usageDocument) ([]usageRow, er
 	defer done()
 	v, err := w.Look(ctx)
 	if err != nil {
-		return nil, a.explainLook(w, err)
+		return nil, a.explainLook(ctx, w, err)
 	}
 	a.say("no store is at hand: this is what was last told to Temporal, on the day on which the session started")
 	return unbookedCosts(v.Status, budget.Date(timeOf(v.StartedAt)), nil), nil

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
 )
@@ -74,7 +75,7 @@ func (a *app) costTable(doc usageDocument) *terminal.Table {
 	for _, row := range doc.Rows {
 		var cells []terminal.Cell
 		for _, key := range doc.By {
-			cells = append(cells, terminal.Plain(terminal.Dash(team.Printable(*row.key(key)))))
+			cells = append(cells, terminal.Plain(terminal.Dash(safetext.Line(*row.key(key)))))
 		}
 		for _, c := range columns {
 			cells = append(cells, terminal.Plain(c.text(row.spending)))

@@ -18,22 +18,22 @@ func TestWhatMakesNoSenseEndsWithTwoAndSaysWhatToDo(t *testing.T) {
 		args string
 		want string
 	}{
-		{"unknown command", "rum", `"rum" is no command of ` + "`maestro`; did you mean `maestro run`?"},
-		{"unknown subcommand", "artifacts fetch", `"fetch" is no command of`},
+		{"unknown command", "rum", `unknown command "rum" for "maestro"; did you mean "run"?`},
+		{"unknown subcommand", "artifacts fetch", `unknown command "fetch" for "maestro artifacts"`},
 		{"group alone", "checkpoints", "needs one of: export, import, list, prune, show, verify"},
-		{"unknown flag", "status --colour x", "unknown flag: --colour; see `maestro status --help`"},
-		{"bad output", "list -o yaml", "the formats are table and json"},
-		{"missing argument", "status", "something is missing; write `maestro status SESSION"},
-		{"too many arguments", "status a b", `"b" is too much`},
+		{"unknown flag", "status --colour x", `unknown flag --colour for "maestro status"; see `},
+		{"bad output", "list -o yaml", `--output: "yaml" is not a format; write table or json`},
+		{"missing argument", "status", "missing SESSION; usage: maestro status SESSION"},
+		{"too many arguments", "status a b", `unexpected argument "b"; usage: maestro status SESSION`},
 		{"bad session id", "status a/b", "is not a usable session id"},
-		{"run without a team", "run", "something is missing"},
+		{"run without a team", "run", "missing TEAM"},
 		{"run without a requirement", "run TEAM", "there is no requirement"},
 		{"run with two requirements", "run TEAM text -f FILE", "given twice"},
 		{"run with an empty requirement", "run TEAM EMPTY", "is empty"},
 		{"run with an empty file", "run TEAM -f EMPTYFILE", "is empty"},
 		{"run with no such file", "run TEAM -f nowhere.md", "cannot be read"},
 		{"run with a directory", "run TEAM -f .", "cannot be read"},
-		{"run with a long requirement", "run TEAM -f LONG", "longer than 256 KiB"},
+		{"run with a long requirement", "run TEAM -f LONG", "larger than 256 KiB"},
 		{"run with bytes", "run TEAM -f BYTES", "not UTF-8"},
 		{"run without a team file", "run nowhere.yaml text", "nowhere.yaml: does not exist"},
 		{"run with a bad id", "run TEAM text --session a/b", "--session"},
@@ -47,12 +47,20 @@ func TestWhatMakesNoSenseEndsWithTwoAndSaysWhatToDo(t *testing.T) {
 		{"verify nothing", "checkpoints verify", "--all"},
 		{"verify too much", "checkpoints verify s --all", "leave out either"},
 		{"get nowhere", "artifacts get s", "--out is missing"},
+		{"config file without end", "list --config-file /dev/zero", "/dev/zero is larger than 1024 KiB"},
+		{"requirement without end", "run TEAM -f /dev/zero", "larger than 256 KiB"},
+		{"team file without end", "run /dev/zero text", "is not a regular file"},
+		{"archive without end", "checkpoints import /dev/zero", "/dev/zero"},
+		{"worker file without end", "worker --agents /dev/zero", "is not a regular file"},
+		{"logs of fewer than no attempts", "logs s --tail -5", "--tail is -5; it must be at least 0"},
+		{"logs since the future", "logs s --since -1h", "--since is -1h0m0s; it must be at least 0"},
+		{"drain for less than no time", "worker --agents TEAM --drain -1s", "--drain is -1s; it must be at least 0"},
 		{"list too few", "list --limit 0", "at least 1"},
 		{"usage by nothing", "usage --by colour", "it is one or more of team, session, phase"},
 		{"usage by one twice", "usage --by day,day", "each once"},
 		{"usage since nonsense", "usage --since yesterday", "like 7d, 12h or 1d12h"},
 		{"usage since the future", "usage --since -3d", "like 7d"},
-		{"usage as yaml", "usage -o yaml", "the formats are table, json and csv"},
+		{"usage as yaml", "usage -o yaml", "write table, json or csv"},
 		{"usage without a store by agent", "usage --by agent", "no store is at hand"},
 		{"settle nothing", "budget settle s a/b 1", "say what the call cost"},
 		{"settle twice", "budget settle s a/b 1 --write-off --cost-usd 0", "leave out either"},
@@ -113,6 +121,10 @@ func TestVersionAndHelp(t *testing.T) {
 	require.Contains(t, d.must(0), "maestro demo")
 	require.Contains(t, d.must(0, "run", "--help"), "-f, --file")
 	require.Contains(t, d.must(0, "version"), "maestro ")
+	require.Equal(t, d.must(0, "version"), d.must(0, "--version"))
+	help := d.must(0, "usage", "--help")
+	require.Less(t, strings.Index(help, "--since"), strings.Index(help, "\nConnection to Temporal:\n"))
+	require.Greater(t, strings.Index(help, "--tls-ca-path"), strings.Index(help, "\nConnection to Temporal:\n"))
 	var v map[string]any
 	d.json(&v, "version")
 	require.Subset(t, keys(v), []string{"version", "commit", "modified", "go", "sdk"})
@@ -189,7 +201,7 @@ func TestRunWithoutAWorkerStartsNothing(t *testing.T) {
 	require.Empty(t, got.stdout.String())
 	got = d.run("status", "nobody")
 	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), `there is no session "nobody"`)
+	require.Contains(t, got.stderr.String(), `session "nobody" not found in Temporal at `)
 	got = d.run("list", "--namespace", "nowhere")
 	require.Equal(t, 2, got.code)
 	require.Contains(t, got.stderr.String(), `no namespace "nowhere"`)

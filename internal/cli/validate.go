@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
@@ -35,7 +36,7 @@ func newValidate(a *app) *cobra.Command {
 		Use:   "validate TEAM",
 		Short: "Check a team file, and with --agents that a worker file has what it needs",
 		Long:  "Check a team file. With --agents, check a worker file too, that it has the agents and checks that the team names, and prices where the team has a budget of money. Nothing is contacted and nothing is written.",
-		Args:  arguments(1, 1),
+		Args:  cmdline.Arguments(1, 1),
 		RunE:  func(_ *cobra.Command, args []string) error { return a.validate(args[0], agents) },
 	}
 	cmd.Flags().StringVar(&agents, "agents", "", "worker file to hold the team against")

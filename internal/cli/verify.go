@@ -2,9 +2,11 @@ package cli
 
 import (
 	"context"
+	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
@@ -16,8 +18,9 @@ func newCheckpointsVerify(a *app) *cobra.Command {
 		Use:   "verify [SESSION | --all]",
 		Short: "Read everything that a session, or the whole store, needs, and find what is damaged",
 		Long: "Read the documents and blobs that a session needs, or with --all the whole store, and hold them against their SHA-256. " +
-			"What is damaged is named and moved to the store's quarantine; the exit code is then 1.",
-		Args: arguments(0, 1),
+			"What is damaged is named and moved to the store's quarantine; the exit code is then 1. " +
+			"Where a second copy exists, it is repaired: a checkpoint's copy from its blob, and the blob from the copy.",
+		Args: cmdline.Arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case all && len(args) > 0:
@@ -52,10 +55,17 @@ func (a *app) verify(ctx context.Context, session []string) error {
 		for _, f := range report.Faults {
 			a.print("%s", a.palette.Paint(terminal.Red, f.Error()))
 		}
+		for _, path := range report.Replaced {
+			a.print("%s: it was the copy of a checkpoint that the session does not build on; replaced, nothing is lost", path)
+		}
 		a.print("%s, %s, %s and %s (%s) read: %s", team.Count(report.Sessions, "session"), team.Count(report.Checkpoints, "checkpoint"),
-			team.Count(report.Records, "record"), team.Count(report.Blobs, "blob"), terminal.Size(report.Bytes), verdict(len(report.Faults)))
+			team.Count(report.Records, "record"), team.Count(report.Blobs, "blob"), team.Size(report.Bytes), verdict(len(report.Faults)))
 	}
-	if n := len(report.Faults); n > 0 {
+	lost := slices.DeleteFunc(slices.Clone(report.Faults), func(f store.Fault) bool { return f.Repaired != "" })
+	switch n := len(report.Faults); {
+	case n > 0 && len(lost) == 0:
+		return failf("%s found and repaired; verify again to see that all is intact", team.Count(n, "fault"))
+	case n > 0:
 		return failf("%s found; restore the named files from a backup, or run the session again", team.Count(n, "fault"))
 	}
 	return nil
@@ -63,13 +73,13 @@ func (a *app) verify(ctx context.Context, session []string) error {
 
 func (a *app) inspect(ctx context.Context, session []string) (store.Report, error) {
 	if len(session) == 0 {
-		s, err := a.openStore()
+		s, err := a.openStoreToWrite()
 		if err != nil {
 			return store.Report{}, err
 		}
 		return s.VerifyAll(ctx)
 	}
-	s, key, err := a.stored(session[0])
+	s, key, err := a.storedToWrite(session[0])
 	if err != nil {
 		return store.Report{}, err
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/buildinfo"
-	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/cmdline"
 )
 
 // versionDocument is the document of `version -o json`.
@@ -29,23 +29,13 @@ func newVersion(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Say which build this is",
-		Args:  arguments(0, 0),
+		Args:  cmdline.Arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			v := buildVersion()
 			if a.output == outputJSON {
 				return a.printJSON(v)
 			}
-			commit := ""
-			if v.Commit != "" {
-				commit = ", commit " + v.Commit
-				if v.CommittedAt != nil {
-					commit += " of " + v.CommittedAt.Format(time.RFC3339)
-				}
-				if v.Modified {
-					commit += " and changes"
-				}
-			}
-			a.print("maestro %s (%s, %s, Temporal SDK %s%s)", v.Version, v.Go, v.Platform, terminal.Dash(v.SDK), commit)
+			a.print("%s", buildinfo.This().Line("maestro"))
 			return nil
 		},
 	}

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
 	"github.com/maestro-hive/maestro/internal/terminal"
@@ -35,10 +38,10 @@ func newWatch(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch SESSION",
 		Short: "Follow a session until it ends, and exit with its outcome",
-		Long: "Follow a session until it ends or needs a person: on a terminal a live picture of its phases, with keys to look closer (? lists them); " +
+		Long: "Follow a session until it ends or needs a person: on a terminal a live picture of its phases, with keys to look closer and to answer what it asks (? lists them), until it ends or you leave; " +
 			"otherwise, and with --plain, a line for each change. The exit code is the session's outcome: " +
 			"0 completed, 1 failed or cancelled, 3 help or approval awaited. Ctrl-C ends the watching, not the session.",
-		Args: arguments(1, 1),
+		Args: cmdline.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w, done, err := a.watch(cmd.Context(), args[0])
 			if err != nil {
@@ -69,7 +72,7 @@ func (a *app) follow(ctx context.Context, w *view.Watcher) error {
 		return exit(exitInterrupted)
 	}
 	if err != nil {
-		return a.explainLook(w, err)
+		return a.explainLook(ctx, w, err)
 	}
 	code := outcomeCode(v.Status.Status)
 	if code != exitDone {
@@ -87,12 +90,14 @@ func (a *app) show(ctx context.Context, w *view.Watcher) (view.Session, error) {
 	if terminal, ok := a.canDraw(); ok {
 		return a.live(ctx, w, terminal)
 	}
-	return a.track(ctx, w, a.lines(w))
+	to := a.lines(w)
+	defer to.near.forgetAll()
+	return a.track(ctx, w, to, settled)
 }
 
-// track has an audience hear of a session until it ends, parks or ctx ends, and
-// returns the last view. A lost connection is waited out.
-func (a *app) track(ctx context.Context, w *view.Watcher, to audience) (view.Session, error) {
+// track has an audience hear of a session until it is in a state that over accepts, or
+// ctx ends, and returns the last view. A lost connection is waited out.
+func (a *app) track(ctx context.Context, w *view.Watcher, to audience, over func(team.State) bool) (view.Session, error) {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
 	var last view.Session
@@ -106,7 +111,7 @@ func (a *app) track(ctx context.Context, w *view.Watcher, to audience) (view.Ses
 			lost, known = false, true
 			to.shows(ctx, v)
 			last = v
-			if settled(v.Status.Status) {
+			if over(v.Status.Status) {
 				// What a session waits for is mirrored a moment after that it waits.
 				if v.Status.Status.Closed() || len(v.Help) > 0 || unexplained {
 					return v, nil
@@ -149,16 +154,22 @@ func (l *lines) shows(ctx context.Context, now view.Session) {
 		a.say("the connection is back")
 		l.gone = false
 	}
-	stamp := a.palette.Paint(terminal.Dim, a.env.Now().Local().Format(time.TimeOnly))
+	l.near.follow(now)
 	passes := l.near.passes(ctx, now)
 	l.beginAgain(now.Phases)
-	for _, line := range changes(a.palette, l.before, now.Status, passes) {
-		a.print("%s  %s", stamp, line)
+	known := history{passes: passes, work: l.near.times(now), now: a.env.Now()}
+	first := l.before.Session == ""
+	all := changes(a.palette, l.before, now.Status, known)
+	if first {
+		inTime(all)
+	}
+	for _, c := range all {
+		a.print("%s  %s", a.palette.Paint(terminal.Dim, stampOf(c.at, known.now, first)), c.text)
 	}
 	notes := notesOf(now)
 	for _, note := range notes {
 		if !slices.Contains(l.said, note) {
-			a.say("%s", team.Printable(note))
+			a.say("%s", safetext.Line(note))
 		}
 	}
 	l.before, l.said = now.Status, notes
@@ -168,7 +179,7 @@ func (l *lines) shows(ctx context.Context, now view.Session) {
 // may have come as far again by now as they were.
 func (l *lines) beginAgain(phases []team.PhaseStatus) {
 	for _, p := range phases {
-		times := l.near.known.SentBack(p.Name)
+		times := l.near.known.SentBack(p.Name, time.Time{})
 		if i := slices.IndexFunc(l.before.Phases, func(b team.PhaseStatus) bool { return b.Name == p.Name }); i >= 0 && times > l.sentBack[p.Name] {
 			l.before.Phases[i] = team.PhaseStatus{Name: p.Name, Status: team.Pending}
 		}
@@ -179,4 +190,36 @@ func (l *lines) beginAgain(phases []team.PhaseStatus) {
 func (l *lines) lost(why string) {
 	l.gone = true
 	l.app.say("%s", why)
+}
+
+// stampOf is the time of a change: the recorded one or else, unless it may have been long
+// ago, the present.
+func stampOf(at, now time.Time, first bool) string {
+	switch {
+	case at.IsZero() && first:
+		return strings.Repeat(" ", len(time.TimeOnly))
+	case at.IsZero():
+		at = now
+	}
+	if at, now = at.Local(), now.Local(); at.Format(time.DateOnly) != now.Format(time.DateOnly) {
+		return at.Format(time.DateTime)
+	}
+	return at.Format(time.TimeOnly)
+}
+
+// inTime sorts what had happened before the first look by its time, below the first line,
+// which says where the session stands. What has none stays behind what is before it.
+func inTime(all []change) {
+	if len(all) < 2 {
+		return
+	}
+	order := make(map[string]time.Time, len(all))
+	var last time.Time
+	for _, c := range all[1:] {
+		if !c.at.IsZero() {
+			last = c.at
+		}
+		order[c.text] = last
+	}
+	slices.SortStableFunc(all[1:], func(x, y change) int { return order[x.text].Compare(order[y.text]) })
 }

@@ -38,7 +38,7 @@ func (a *app) describe(ctx context.Context, w *view.Watcher) (*workflowpb.Workfl
 		return nil, usagef("Temporal has lost session %s, and nobody can tell it anything before it goes on from the store: %s", w.Session, a.again("resume "+w.Session))
 	}
 	if err != nil {
-		return nil, a.explainLook(w, err)
+		return nil, a.explainLook(ctx, w, err)
 	}
 	return info, nil
 }

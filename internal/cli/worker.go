@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/host"
 )
 
@@ -13,7 +14,7 @@ func newWorker(a *app) *cobra.Command {
 		Stderr: a.env.Stderr, Env: a.environ, Host: a.env.Host, PID: a.env.PID, Now: a.env.Now,
 	})
 	serve := cmd.RunE
-	cmd.Args = arguments(0, 0)
+	cmd.Args = cmdline.Arguments(0, 0)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := a.harden(); err != nil {
 			return err
@@ -22,7 +23,7 @@ func newWorker(a *app) *cobra.Command {
 	}
 	for _, sub := range cmd.Commands() {
 		ask := sub.RunE
-		sub.Args = arguments(0, 0)
+		sub.Args = cmdline.Arguments(0, 0)
 		sub.RunE = func(cmd *cobra.Command, args []string) error { return a.served(ask(cmd, args)) }
 	}
 	return cmd

@@ -164,6 +164,7 @@ func take(args []string, whole bool) error {
 		return err
 	}
 	cmd.InitDefaultHelpFlag()
+	cmd.InitDefaultVersionFlag()
 	if err := parseFlags(cmd, rest); err != nil {
 		return err
 	}

@@ -106,7 +106,8 @@ type Stack struct {
 	stops []func()
 }
 
-// Start returns when the worker serves what its file offers. Where it fails, nothing
+// Start returns when the worker serves what its file offers. The store's directory says from
+// then until [Stack.Stop] where the server is; see [temporalio.FindLocal]. Where it fails, nothing
 // is left running, and faults of what was asked for are [SetupError] or of package
 // config.
 func Start(ctx context.Context, o Options) (_ *Stack, err error) {
@@ -135,6 +136,13 @@ func Start(ctx context.Context, o Options) (_ *Stack, err error) {
 		return nil, err
 	}
 	k.stops = append(k.stops, k.Conn.Close)
+	withdraw, err := temporalio.Announce(o.Store.Dir(), temporalio.LocalServer{
+		Address: k.Conn.Address, Namespace: k.Conn.Namespace, WebUI: k.server.ui, Host: o.Host, PID: o.PID,
+	})
+	if err != nil {
+		return nil, err
+	}
+	k.stops = append(k.stops, withdraw)
 	if err := k.startWorker(ctx); err != nil {
 		return nil, err
 	}
@@ -143,9 +151,6 @@ func Start(ctx context.Context, o Options) (_ *Stack, err error) {
 
 // WebUI is where the Web UI is; empty: there is none.
 func (k *Stack) WebUI() string { return k.server.ui }
-
-// Port is the Temporal server's.
-func (k *Stack) Port() int { return portOf(k.server.address) }
 
 // prepare does what can fail because of what a person wrote or runs, before
 // anything starts.

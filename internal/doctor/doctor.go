@@ -180,7 +180,11 @@ func remedyOf(err error, otherwise string) (what, remedy string) {
 func (d *examination) unreached(err error) string {
 	var unreachable *temporalio.UnreachableError
 	if errors.As(err, &unreachable) {
-		return "nothing answers at " + unreachable.Address
+		what := "nothing answers at " + unreachable.Address
+		if e := unreachable.Ended; e.Address != "" {
+			what += fmt.Sprintf(", and `maestro dev` (process %d), which ran a server for this store at %s, has ended", e.PID, e.Address)
+		}
+		return what
 	}
 	return d.options.Explain(err)
 }

@@ -45,7 +45,7 @@ func (d *examination) state(ctx context.Context) {
 	case note != "":
 		_, why, _ = strings.Cut(note, ", ")
 	}
-	d.store, err = store.Open(dir, store.Options{Clock: d.options.Now})
+	d.store, err = store.Open(dir, store.Options{Clock: d.options.Now, Reading: true})
 	if err != nil {
 		d.unopened(dir, why, err)
 		d.elsewhere(ctx, dir)
@@ -92,7 +92,7 @@ func (d *examination) elsewhere(ctx context.Context, dir string) {
 		if other == dir {
 			continue
 		}
-		s, err := store.Open(other, store.Options{Clock: d.options.Now})
+		s, err := store.Open(other, store.Options{Clock: d.options.Now, Reading: true})
 		if err != nil {
 			continue
 		}
@@ -228,7 +228,7 @@ func (d *examination) space(dir string) {
 // system has a limit on files at all.
 func (d *examination) room(bytes, files int64, counted bool) {
 	command := d.options.Again("checkpoints prune --dry-run")
-	text := terminal.Size(bytes) + " free"
+	text := team.Size(bytes) + " free"
 	if counted {
 		text += ", and room for " + terminal.Number(files) + " files"
 	}
@@ -237,7 +237,7 @@ func (d *examination) room(bytes, files int64, counted bool) {
 		d.add("store space", Warning, "free space on its disk; old checkpoints and what nothing needs can go", "only %s", text).Command = command
 	case counted && files < lowFiles:
 		d.add("store space", Warning, "a blob is a file: remove files from its disk; old checkpoints and what nothing needs can go",
-			"%s free, but room for only %s (inodes)", terminal.Size(bytes), terminal.Number(files)+" files").Command = command
+			"%s free, but room for only %s (inodes)", team.Size(bytes), terminal.Number(files)+" files").Command = command
 	default:
 		d.add("store space", OK, "", "%s", text)
 	}

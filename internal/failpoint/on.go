@@ -13,13 +13,18 @@ import (
 )
 
 // variable says where the process dies: `name@n` is the n-th time that a
-// failpoint is reached whose name, or whose path, contains the name.
+// failpoint is reached whose name, or whose path, contains the name. With `stop:`
+// before the name the process stops there, as by SIGSTOP, and goes on from there
+// at SIGCONT; at a torn write it stops before it has written anything.
 const variable = "MAESTRO_FAILPOINT"
 
 var (
 	mu         sync.Mutex
-	name, left = chosen(os.Getenv(variable))
+	stops      = strings.HasPrefix(os.Getenv(variable), stopPrefix)
+	name, left = chosen(strings.TrimPrefix(os.Getenv(variable), stopPrefix))
 )
+
+const stopPrefix = "stop:"
 
 func chosen(value string) (string, int) {
 	if value == "" {
@@ -38,7 +43,7 @@ func Here(point string) {
 	mu.Lock()
 	defer mu.Unlock()
 	if due(point) {
-		die(point)
+		end(point)
 	}
 }
 
@@ -47,10 +52,13 @@ func Here(point string) {
 func Torn(path string, w io.Writer, data []byte) {
 	mu.Lock()
 	defer mu.Unlock()
-	if due(path) {
-		_, _ = w.Write(data[:len(data)/2])
-		die(path)
+	if !due(path) {
+		return
 	}
+	if !stops {
+		_, _ = w.Write(data[:len(data)/2])
+	}
+	end(path)
 }
 
 func due(point string) bool {
@@ -61,9 +69,14 @@ func due(point string) bool {
 	return left == 0
 }
 
-// die ends the process as kill -9 does, and does not return.
-func die(point string) {
+// end ends the process as kill -9 does, and does not return; or stops it, and returns
+// when it is continued.
+func end(point string) {
 	fmt.Fprintln(os.Stderr, "failpoint:", point)
+	if stops {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		return
+	}
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	select {}
 }

@@ -233,7 +233,7 @@ func TestApprovalHoldsBackWhatBuildsOnThePhase(t *testing.T) {
 	require.Equal(t, "one.approval.1", h.ID)
 	require.Equal(t, team.ForApproval, h.Kind)
 	require.Contains(t, h.Advice, "maestro approve s one")
-	require.Eventually(t, func() bool { return s.execution("s").Status.Status == team.AwaitingApproval }, 10*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return s.execution("s").Status.Status == team.AwaitingApproval }, time.Minute, 20*time.Millisecond)
 	_, err := s.answer("s", team.Answer{Request: h.ID, Verb: team.Rejecting})
 	require.ErrorContains(t, err, "a rejection needs a note")
 	_, err = s.answer("s", team.Answer{Request: h.ID, Verb: team.Rejecting, Note: "say hello", By: "ada"})

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/maestro-hive/maestro/internal/cmdline"
 )
 
 // HealthPortVariable names the variable with the default of --health-port.
@@ -55,7 +57,7 @@ func (p Process) newHealth() *cobra.Command {
 		Short: "Ask the worker on this host whether it is ready: exit code 0 if it is, 1 if not",
 		Long: "Ask the worker on this host, by 127.0.0.1, whether it is ready. The exit code is 0 if it is,\n" +
 			"else 1, with what it says is wrong. It is meant for container health checks, and takes at most two seconds.",
-		Args: cobra.NoArgs,
+		Args: cmdline.Arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			port, ok, err := HealthPort(flag, p.Getenv)
 			if err != nil {

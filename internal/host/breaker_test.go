@@ -40,7 +40,7 @@ func oneStep() team.Team {
 	return team.Team{
 		Version: 1, Name: "t", Personas: map[string]team.Persona{"dev": {Role: "d", Agent: "coder", Instructions: "do"}},
 		Phases: []team.Phase{{Name: "build", Personas: []string{"dev"}}},
-		Retry:  team.Retry{Attempts: 1, Rounds: 1},
+		Retry:  team.Retry{Attempts: 1, Rounds: 1, Patience: new(team.Duration)}, // a provider's failure counts
 		Help:   team.Help{Mode: team.HelpFail},
 	}
 }
@@ -61,7 +61,7 @@ func TestFifthFailureOpensAndSessionsWaitAtNoCost(t *testing.T) {
 		require.Equal(t, n == 5, view.State.Open, "after failure %d", n)
 	}
 	run := s.start("waiting", oneStep())
-	require.Eventually(t, func() bool { return s.waiting("waiting") }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return s.waiting("waiting") }, time.Minute, 10*time.Millisecond)
 	e := s.execution("waiting")
 	require.Contains(t, e.Reason, "breaker provider")
 	require.Contains(t, e.Reason, "5 failures in a row, the last api_error: agent coder: 503")
@@ -184,7 +184,7 @@ func TestReportWaitsInTheSessionForAnAbsentBreaker(t *testing.T) {
 		breaker.WorkflowName, breaker.Input{Store: s.store.ID(), View: breaker.View{Name: "coder"}})
 	require.NoError(t, err)
 	tm := oneStep()
-	tm.Retry = team.Retry{Attempts: 1, Rounds: 2, RoundInitial: team.Duration(10 * time.Millisecond)}
+	tm.Retry = team.Retry{Attempts: 1, Rounds: 2, RoundInitial: team.Duration(10 * time.Millisecond), Patience: new(team.Duration)}
 	run := s.start("s", tm)
 	require.Eventually(t, func() bool {
 		e, err := s.store.Execution(team.SessionKey{Namespace: "default", Session: "s"})

@@ -86,7 +86,8 @@ func TestRaisedBudgetLetsAParkedSessionGoOnWhereItWas(t *testing.T) {
 	ledger, err := s.store.Ledger(key)
 	require.NoError(t, err)
 	require.Equal(t, "ann", ledger.Raises[0].By)
-	require.Len(t, ledger.Warnings, 2, "once each, whatever is raised: %v", ledger.Warnings)
+	require.Len(t, ledger.Warnings, 1, "of what is true under the raised cap: %v", ledger.Warnings)
+	require.Equal(t, team.Cap{Tokens: 260}, ledger.Warnings[0].Cap)
 }
 
 func TestSkippingWhatABudgetHasStoppedSettlesIt(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/buildinfo"
+	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/telemetry"
 	"github.com/maestro-hive/maestro/internal/temporalio"
@@ -40,6 +41,7 @@ type serving struct {
 	stateDir, agents, metricsServed, healthPort string
 	log                                         LogOptions
 	drain                                       time.Duration
+	connectTimeout                              time.Duration
 }
 
 // MetricsAddressVariable names the variable with the default of --metrics-address.
@@ -60,13 +62,19 @@ SIGTERM drains: the worker takes no new work, lets attempts go on for --drain,
 and hands over what is left to other workers, at no cost in attempts. A second
 one ends it at once. SIGHUP reads the worker file again: if it is right, what
 begins from then on goes by it; if not, the log says why and nothing changes.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return p.serve(cmd.Context(), s) },
+		Args: cmdline.Arguments(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if s.drain < 0 {
+				return fmt.Errorf("--drain is %s; it must be at least 0", s.drain)
+			}
+			return p.serve(cmd.Context(), s)
+		},
 	}
-	s.connection.AddFlags(cmd.Flags())
+	cmdline.AddGroup(cmd.Flags(), temporalio.FlagHeading, s.connection.AddFlags)
 	cmd.Flags().StringVar(&s.stateDir, "state-dir", "", "the store's directory (default $MAESTRO_STATE_DIR, else /var/maestro/state)")
 	cmd.Flags().StringVar(&s.agents, "agents", "", "worker file (default $MAESTRO_AGENTS)")
 	cmd.Flags().DurationVar(&s.drain, "drain", DefaultDrain, "how long attempts may go on after a stop before they are handed over")
+	cmd.Flags().DurationVar(&s.connectTimeout, "connect-timeout", 0, "how long to wait for Temporal at the start, like 30s, before giving up with exit code 4; 0: for ever")
 	s.log.AddFlags(cmd.Flags(), "info")
 	cmd.Flags().StringVar(&s.metricsServed, "metrics-address", "", MetricsAddressUsage)
 	cmd.Flags().StringVar(&s.healthPort, "health-port", "", HealthPortUsage)
@@ -74,7 +82,7 @@ begins from then on goes by it; if not, the log says why and nothing changes.`,
 	return cmd
 }
 
-// serve makes a worker and runs it.
+// serve makes a worker and runs it, once Temporal answers.
 func (p Process) serve(ctx context.Context, s serving) error {
 	reloads, stop := Reloads()
 	defer stop()
@@ -83,7 +91,7 @@ func (p Process) serve(ctx context.Context, s serving) error {
 		return err
 	}
 	logger := log.Logger
-	port, serveHealth, err := HealthPort(s.healthPort, p.Getenv)
+	port, healthWanted, err := HealthPort(s.healthPort, p.Getenv)
 	if err != nil {
 		return err
 	}
@@ -111,9 +119,19 @@ func (p Process) serve(ctx context.Context, s serving) error {
 			logger.Warn("the last metrics and traces are lost", "error", err)
 		}
 	}()
-	tasks := &begun{}
-	conn, err := temporalio.Dial(ctx, &s.connection, p.Env, logger, temporalio.Intercept(tasks.intercept), t.Instrument)
-	if err != nil {
+	s.connection.StoreDir, s.connection.Host = dir, p.Host
+	tasks, waiting := &begun{}, &connecting{timeout: s.connectTimeout, logger: logger, version: build.String(), commit: build.Commit, since: p.Now().UTC(), clock: p.Now}
+	if healthWanted {
+		_, stop, err := serveHealth(ctx, port, t, logger, waiting.health, waiting.readiness)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
+	conn, err := waiting.dial(ctx, func() (*temporalio.Connection, error) {
+		return temporalio.Dial(ctx, &s.connection, p.Env, logger, temporalio.Intercept(tasks.intercept), t.Instrument)
+	})
+	if err != nil || conn == nil { // nil: it was stopped before Temporal answered
 		return err
 	}
 	defer conn.Close()
@@ -125,13 +143,7 @@ func (p Process) serve(ctx context.Context, s serving) error {
 		return err
 	}
 	log.Mask(w.Mask)
-	if serveHealth {
-		_, stop, err := w.ServeHealth(ctx, port, t)
-		if err != nil {
-			return err
-		}
-		defer stop()
-	}
+	waiting.worker.Store(w)
 	return w.Run(ctx)
 }
 
@@ -161,6 +173,7 @@ func Main() int {
 	}
 	cmd := NewCommand(Process{Stderr: os.Stderr, Env: osEnvironment{}, Host: name, PID: os.Getpid(), Now: time.Now})
 	cmd.Use, cmd.SilenceErrors, cmd.SilenceUsage = "maestro-worker", true, true
+	cmdline.Prepare(cmd, buildinfo.This().Line(cmd.Use))
 	if err := cmd.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "maestro-worker:", err)
 		return exitCode(err)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
@@ -157,6 +158,14 @@ func (p *probe) look(clock func() time.Time, see func(context.Context) error) fu
 // of the metrics if that has the port, else on all interfaces. Port 0 takes a
 // free one. It returns the port. That it cannot is an [ErrServing].
 func (w *Worker) ServeHealth(ctx context.Context, port int, t *telemetry.Telemetry) (served int, stop func(), err error) {
+	return serveHealth(ctx, port, t, w.options.Logger, w.health, w.readiness)
+}
+
+// serveHealth serves what health and readiness answer: those of a worker, or of a process
+// that has yet to become one.
+func serveHealth(ctx context.Context, port int, t *telemetry.Telemetry, logger *slog.Logger,
+	health func() Health, readiness func(context.Context) Readiness,
+) (served int, stop func(), err error) {
 	server, stop := t.Server(), func() {}
 	if server == nil || port != server.Port() {
 		if server, err = endpoint.Listen(ctx, net.JoinHostPort("", strconv.Itoa(port))); err != nil {
@@ -169,14 +178,14 @@ func (w *Worker) ServeHealth(ctx context.Context, port int, t *telemetry.Telemet
 		}
 	}
 	server.Handle("GET "+HealthPath, answering(func(context.Context) (any, bool) {
-		h := w.health()
+		h := health()
 		return h, h.Trouble == ""
 	}))
 	server.Handle("GET "+ReadyPath, answering(func(ctx context.Context) (any, bool) {
-		r := w.readiness(ctx)
+		r := readiness(ctx)
 		return r, r.Status == ready
 	}))
-	w.options.Logger.Info("health is served", "address", server.Address(), "paths", HealthPath+" "+ReadyPath)
+	logger.Info("health is served", "address", server.Address(), "paths", HealthPath+" "+ReadyPath)
 	return server.Port(), stop, nil
 }
 

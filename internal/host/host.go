@@ -88,7 +88,6 @@ const (
 type Worker struct {
 	options  options
 	breakers *breakers
-	days     *Days
 	queues   queues
 	life     life
 	work     work
@@ -119,7 +118,6 @@ func newWorker(o options) *Worker {
 		Schema: team.OfferSchema, Worker: o.Seat.name, Identity: o.Identity, Host: o.Host, PID: o.PID, Version: o.Version, StartedAt: w.since,
 	})
 	w.breakers = &breakers{Client: &breaker.Client{Temporal: o.Client, Store: o.Store.ID()}, store: o.Store, recorder: o.Telemetry.Recorder(), logger: o.Logger}
-	w.days = &Days{Temporal: o.Client, Store: o.Store.ID()}
 	w.queues = queues{polled: map[string]*queue{}, slots: map[string]*slots{}}
 	if r := o.Telemetry.Recorder(); r != nil {
 		r.Serves(o.Store.ID(), o.Plan.slots())
@@ -147,7 +145,10 @@ func (w *Worker) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrServing, err)
 	}
-	if err := w.publish(ctx); err != nil {
+	switch err := w.publish(ctx); {
+	case store.IsFull(err): // it may be its work to make room
+		w.options.Logger.Warn("the worker's offer could not be published yet; new sessions do not find it", "error", err)
+	case err != nil:
 		return fmt.Errorf("%w: publish what it offers: %w", ErrServing, err)
 	}
 	w.reclaim(ctx)
@@ -239,7 +240,13 @@ func (w *Worker) publish(ctx context.Context) error {
 		return nil
 	}
 	w.offer.RenewedAt = w.options.Clock().UTC()
-	return w.options.Store.PutOffer(ctx, w.offer)
+	if err := w.options.Store.PutOffer(ctx, w.offer); err != nil {
+		return err
+	}
+	if err := w.options.Store.KeepReserve(); err != nil {
+		w.options.Logger.Warn("the store has no reserve for a full disk", "error", err)
+	}
+	return nil
 }
 
 // withdraw takes the offer back, also when the worker's own context is over.

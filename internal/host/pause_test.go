@@ -45,7 +45,8 @@ func TestPausedRoundGoesOn(t *testing.T) {
 		}
 		return stored.Rounds[0].RoundLog
 	}
-	require.Eventually(t, func() bool { return record().HandedOver == 1 }, 20*time.Second, 20*time.Millisecond)
+	require.True(t, record().Started)
+	require.Eventually(t, func() bool { return !record().Started }, 20*time.Second, 20*time.Millisecond)
 	require.NoError(t, os.WriteFile(goOn, nil, 0o600))
 	_, err = s.client.WorkflowService().UnpauseActivity(t.Context(), &workflowservice.UnpauseActivityRequest{
 		Namespace: "default", Execution: at, Activity: &workflowservice.UnpauseActivityRequest_Id{Id: activity},

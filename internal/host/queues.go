@@ -88,11 +88,11 @@ func (w *Worker) workflowQueue(p *plan) *queue {
 	q := w.newQueue(team.WorkflowQueue(o.Store.ID()), p, options)
 	q.RegisterWorkflowWithOptions(workflows.TeamSession, workflow.RegisterOptions{Name: workflows.TeamSessionName})
 	q.RegisterWorkflowWithOptions(breaker.Workflow, workflow.RegisterOptions{Name: breaker.WorkflowName})
-	q.RegisterWorkflowWithOptions(workflows.DailyBudget, workflow.RegisterOptions{Name: workflows.DailyBudgetName})
 	sessions := o.sessions()
-	admissions := &activities.Admissions{Files: o.Store, Sessions: sessions, Ledgers: o.Store, SearchAttributes: o.Attributes, Observer: o.observer(), Clock: o.Clock}
-	boundaries := &activities.Boundaries{Files: o.Store, Sessions: sessions, Ledgers: o.Store, Breakers: w.breakers, Days: w.days, Observer: o.observer(), Clock: o.Clock}
-	waits := &activities.BreakerWaits{Breakers: w.breakers, Sessions: sessions, Clock: o.Clock, Logger: o.Logger}
+	programs := programUsage{w}
+	admissions := &activities.Admissions{Files: o.Store, Sessions: sessions, Ledgers: o.Store, Programs: programs, SearchAttributes: o.Attributes, Observer: o.observer(), Clock: o.Clock}
+	boundaries := &activities.Boundaries{Files: o.Store, Sessions: sessions, Ledgers: o.Store, Programs: programs, Breakers: w.breakers, Observer: o.observer(), Clock: o.Clock}
+	waits := &activities.BreakerWaits{Breakers: w.breakers, Sessions: sessions, Heartbeats: heartbeats{o.Client}, Clock: o.Clock, Logger: o.Logger}
 	reports := &activities.Reports{Breakers: w.breakers}
 	register(q, activities.AdmitName, admissions.Admit)
 	register(q, activities.AdvanceName, boundaries.Advance)
@@ -103,10 +103,18 @@ func (w *Worker) workflowQueue(p *plan) *queue {
 	q.RegisterWorkflowWithOptions(workflows.PruneStore, workflow.RegisterOptions{Name: workflows.PruneStoreName})
 	register(q, activities.PruneName, newest(func() *activities.Pruning { return w.pruning(q.plan.Load()) }, (*activities.Pruning).Prune))
 	register(q, activities.AwaitBreakerName, waits.Await)
-	register(q, activities.AwaitDayName, (&activities.DayWaits{Days: w.days, Clock: o.Clock}).Await)
+	register(q, activities.AwaitBudgetName, (&activities.BudgetWaits{Ledgers: o.Store, Clock: o.Clock}).Await)
 	register(q, activities.ReportBreakerName, reports.Report)
 	w.registerTelling(q)
 	return q
+}
+
+// programUsage reads what agent programs have noted, with the agents that the worker
+// has by then.
+type programUsage struct{ worker *Worker }
+
+func (p programUsage) Reported(name string, dir team.WorkDir) (used, estimate team.Usage, ok bool) {
+	return p.worker.plan.Load().agents.Reported(name, dir)
 }
 
 // pruning prunes the worker's store.
@@ -156,8 +164,8 @@ func (w *Worker) agentQueue(name string, concurrency int, p *plan) (*queue, erro
 func (w *Worker) rounds(p *plan) *activities.Rounds {
 	o := w.options
 	return &activities.Rounds{
-		Files: p.files, Sessions: o.sessions(), Ledgers: o.Store, Agents: p.agents, Breakers: w.breakers, Days: w.days,
-		Heartbeats: heartbeats{o.Client}, Observer: o.observer(), Clock: o.Clock, LostLimit: p.config.Limits.LostWorkers, Drain: o.Drain,
+		Files: p.files, Sessions: o.sessions(), Ledgers: o.Store, Agents: p.agents, Breakers: w.breakers,
+		Heartbeats: heartbeats{o.Client}, Signals: sessionSignals{o.Client}, Observer: o.observer(), Clock: o.Clock, LostLimit: p.config.Limits.LostWorkers, Drain: o.Drain,
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/temporal"
@@ -41,32 +42,33 @@ func (w *Worker) reclaimAll(ctx context.Context) (n int, err error) {
 	service := w.options.Client.WorkflowService()
 	request := &workflowservice.ListWorkflowExecutionsRequest{
 		Namespace: w.options.Namespace,
-		Query: fmt.Sprintf("WorkflowType IN ('%s', '%s', '%s') AND ExecutionStatus = 'Running'",
-			workflows.TeamSessionName, workflows.TicketName, workflows.WebhookName),
+		Query: fmt.Sprintf("TaskQueue = '%s' AND WorkflowType IN ('%s', '%s', '%s') AND ExecutionStatus = 'Running'",
+			team.WorkflowQueue(w.options.Store.ID()), workflows.TeamSessionName, workflows.TicketName, workflows.WebhookName),
 	}
-	for {
+	var failed error
+	for ctx.Err() == nil {
 		page, err := service.ListWorkflowExecutions(ctx, request)
 		if err != nil {
-			return n, err
+			return n, errors.Join(failed, err)
 		}
 		for _, e := range page.GetExecutions() {
 			found, err := w.reclaimFrom(ctx, e.GetExecution())
-			if n += found; err != nil {
-				return n, err
-			}
+			n, failed = n+found, errors.Join(failed, err)
 		}
 		if request.NextPageToken = page.GetNextPageToken(); len(request.NextPageToken) == 0 {
-			return n, nil
+			break
 		}
 	}
+	return n, failed
 }
 
 // reclaimFrom fails a workflow's activities that were started from this worker's
-// seat, so that Temporal, or the workflow itself, starts them again.
+// seat, so that Temporal, or the workflow itself, starts them again. What has ended
+// meanwhile is no error, and the error of one activity keeps no other waiting.
 func (w *Worker) reclaimFrom(ctx context.Context, cut *commonpb.WorkflowExecution) (n int, err error) {
 	d, err := w.options.Client.DescribeWorkflowExecution(ctx, cut.GetWorkflowId(), cut.GetRunId())
 	if err != nil {
-		return 0, err
+		return 0, unlessEnded(err)
 	}
 	for _, a := range d.GetPendingActivities() {
 		if !w.had(a) {
@@ -74,19 +76,29 @@ func (w *Worker) reclaimFrom(ctx context.Context, cut *commonpb.WorkflowExecutio
 		}
 		lost := temporal.NewApplicationErrorWithOptions("the worker died and is back", team.HandedOver,
 			temporal.ApplicationErrorOptions{NextRetryDelay: time.Millisecond})
-		if err := w.options.Client.CompleteActivityByID(ctx, w.options.Namespace, cut.GetWorkflowId(), cut.GetRunId(), a.GetActivityId(), nil, lost); err != nil {
-			return n, err
+		failed := w.options.Client.CompleteActivityByID(ctx, w.options.Namespace, cut.GetWorkflowId(), cut.GetRunId(), a.GetActivityId(), nil, lost)
+		if failed == nil {
+			n++
 		}
-		n++
+		err = errors.Join(err, unlessEnded(failed))
 	}
 	if n == 0 {
-		return 0, nil
+		return 0, err
 	}
 	// The workflow's next step need not wait for the dead worker's cache either.
-	_, err = w.options.Client.WorkflowService().ResetStickyTaskQueue(ctx, &workflowservice.ResetStickyTaskQueueRequest{
+	_, failed := w.options.Client.WorkflowService().ResetStickyTaskQueue(ctx, &workflowservice.ResetStickyTaskQueueRequest{
 		Namespace: w.options.Namespace, Execution: cut,
 	})
-	return n, err
+	return n, errors.Join(err, unlessEnded(failed))
+}
+
+// unlessEnded leaves out the error of a workflow or activity that is over.
+func unlessEnded(err error) error {
+	var over *serviceerror.NotFound
+	if errors.As(err, &over) {
+		return nil
+	}
+	return err
 }
 
 // had tells whether an activity was started from this worker's seat: by a process

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/team"
 )
@@ -35,12 +36,17 @@ func (s Setup) reread(now *plan) (*plan, error) {
 			now.config.RunAs, cfg.RunAs)
 	}
 	files := now.files
-	if cfg.Limits.Files != now.config.Limits.Files || cfg.Limits.FileBytes != now.config.Limits.FileBytes {
+	if trees(cfg.Limits) != trees(now.config.Limits) {
 		if files, err = OpenStore(s.StateDir, cfg, s.Clock); err != nil {
 			return nil, err
 		}
 	}
 	return s.plan(cfg, files)
+}
+
+// trees are the limits of trees, which the store enforces.
+func trees(l agent.Limits) agent.Limits {
+	return agent.Limits{Files: l.Files, FileBytes: l.FileBytes, TreeBytes: l.TreeBytes, DiskBytes: l.DiskBytes}
 }
 
 // reload takes over what the worker file says now: all of it, or nothing.

@@ -99,7 +99,9 @@ func OpenStore(dir string, cfg agent.Config, clock func() time.Time) (*store.Sto
 	o := store.Options{
 		Clock:     clock,
 		IndexFrom: indexFrom,
-		Limits:    store.Limits{Files: cfg.Limits.Files, FileBytes: int64(cfg.Limits.FileBytes)},
+		Limits: store.Limits{
+			Files: cfg.Limits.Files, FileBytes: int64(cfg.Limits.FileBytes), TreeBytes: int64(cfg.Limits.TreeBytes), DiskBytes: int64(cfg.Limits.DiskBytes),
+		},
 	}
 	if cfg.RunAs != "" {
 		abs, err := filepath.Abs(dir)

@@ -1,5 +1,7 @@
 package jira
 
+import "github.com/maestro-hive/maestro/internal/safetext"
+
 // adfNode is a node of an Atlassian Document Format document.
 type adfNode struct {
 	Type    string         `json:"type"`
@@ -26,7 +28,7 @@ func (d document) adf() adfNode {
 			root.Content = append(root.Content, adfNode{Type: "paragraph", Content: inlines(b.spans)})
 		case code:
 			node := adfNode{Type: "codeBlock"}
-			if text := clean(b.text); text != "" {
+			if text := safetext.Block(b.text); text != "" {
 				node.Content = []adfNode{{Type: "text", Text: text}}
 			}
 			root.Content = append(root.Content, node)
@@ -50,7 +52,7 @@ func (d document) adf() adfNode {
 func inlines(spans []span) []adfNode {
 	var nodes []adfNode
 	for _, s := range spans {
-		text := clean(s.text)
+		text := safetext.Block(s.text)
 		if text == "" {
 			continue
 		}

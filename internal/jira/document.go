@@ -3,9 +3,9 @@ package jira
 import (
 	"encoding/json"
 	"strings"
-	"unicode"
 	"unicode/utf16"
 
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -49,24 +49,6 @@ type span struct {
 
 func plain(text string) span  { return span{text: text} }
 func strong(text string) span { return span{text: text, strong: true} }
-
-// clean is a text without what Jira refuses or what would deceive whoever reads
-// it: broken encodings, control characters, and those that turn the direction of
-// writing.
-func clean(text string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t':
-			return r
-		case unicode.IsControl(r) || r >= 0x202A && r <= 0x202E || r >= 0x2066 && r <= 0x2069 || r == 0xFFFE || r == 0xFFFF:
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(strings.ReplaceAll(text, "\r\n", "\n"), "\uFFFD"))
-}
-
-// oneLine is a text in one line, with single spaces.
-func oneLine(text string) string { return strings.Join(strings.Fields(clean(text)), " ") }
 
 // units is the length of a text as Jira counts it.
 func units(text string) int {
@@ -114,5 +96,5 @@ func (c *Client) text(write func(quote int) document, most int) any {
 // cutText is a text of several lines of at most limit bytes, with a mark where it
 // was cut: it keeps the end, where programs say why they failed.
 func cutText(text string, limit int) string {
-	return team.Tail(strings.Trim(clean(text), "\n"), max(limit, 40))
+	return team.Tail(strings.Trim(safetext.Block(text), "\n"), max(limit, 40))
 }

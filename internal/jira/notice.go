@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -32,7 +33,7 @@ func summary(n team.Notice) string {
 	}
 	said := parts[:0]
 	for _, p := range parts {
-		if p = oneLine(p); p != "" {
+		if p = safetext.Line(p); p != "" {
 			said = append(said, p)
 		}
 	}
@@ -111,7 +112,7 @@ func others(n team.Notice) string {
 }
 
 // mark is the line that names a comment's notice.
-func mark(id string) string { return noticeMark + oneLine(id) }
+func mark(id string) string { return noticeMark + safetext.Line(id) }
 
 // isComment tells whether a comment's body, as the API gives it, is that of a notice.
 func isComment(body json.RawMessage, id string) bool {
@@ -138,6 +139,8 @@ func opening(n team.Notice) []span {
 		return []span{strong(fmt.Sprintf("Phase %s of team %s is done and waits for approval.", r.Phase, n.Team))}
 	case team.ForMoney:
 		return []span{strong(fmt.Sprintf("A budget of team %s is spent, and %s waits.", n.Team, subject(*r)))}
+	case team.ForOutage:
+		return []span{strong(fmt.Sprintf("%s of team %s waits for its %s, and goes on by itself when that is back.", subject(*r), n.Team, r.Category.Awaited()))}
 	default:
 		return []span{strong(fmt.Sprintf("%s of team %s could not finish and waits for a person.", subject(*r), n.Team))}
 	}
@@ -168,7 +171,7 @@ func happened(n team.Notice, quote int) document {
 		d = append(d, block{kind: code, text: cutText(r.Message, quote)})
 	}
 	if r.Suggestion != "" {
-		d = append(d, block{kind: paragraph, spans: []span{plain(team.Shorten(oneLine(r.Suggestion), max(quote, 40)))}})
+		d = append(d, block{kind: paragraph, spans: []span{plain(team.Shorten(safetext.Line(r.Suggestion), max(quote, 40)))}})
 	}
 	var times []string
 	if !r.Since.IsZero() {
@@ -195,7 +198,7 @@ func tried(n team.Notice, quote int) document {
 	for i, a := range attempts[left:] {
 		list.items = append(list.items, []span{
 			strong(fmt.Sprintf("Attempt %d, %s", left+i+1, a.Category)),
-			plain(": " + team.Shorten(oneLine(a.Message), max(quote/2, 40))),
+			plain(": " + team.Shorten(safetext.Line(a.Message), max(quote/2, 40))),
 		})
 	}
 	d := document{{kind: heading, spans: []span{plain("What was tried")}}}
@@ -225,7 +228,7 @@ func goingOn(n team.Notice, quote int) document {
 			block{kind: paragraph, spans: []span{plain("In a terminal, one of:")}},
 			block{kind: code, text: cutText(strings.Join(n.Commands, "\n"), max(quote, 2000))})
 		if n.Where != "" {
-			d = append(d, block{kind: paragraph, spans: []span{plain("Where Temporal and the store are: " + oneLine(n.Where) + ".")}})
+			d = append(d, block{kind: paragraph, spans: []span{plain("Where Temporal and the store are: " + safetext.Line(n.Where) + ".")}})
 		}
 	}
 	r := n.Request
@@ -286,7 +289,7 @@ func wentOn(n team.Notice, quote int) document {
 
 // said tells what a person has said, when and why, and what comes of it.
 func said(a team.Answer, then string, quote int) document {
-	by := team.Shorten(oneLine(a.By), maxBy)
+	by := team.Shorten(safetext.Line(a.By), maxBy)
 	if by == "" {
 		by = "Somebody"
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/jiratest"
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -140,7 +141,7 @@ func FuzzWikiEscape(f *testing.F) {
 		bare := regexp.MustCompile(`&#(92|46);`).ReplaceAllString(got, "E")
 		require.NotRegexp(t, unescapedMarks, bare, "of %q", text)
 		require.NotRegexp(t, `^\s*(h[0-9]|bq)\.`, got)
-		require.Equal(t, breaksAsSpaces(clean(text)), wikiUnescape(got), "nothing is lost")
+		require.Equal(t, breaksAsSpaces(safetext.Block(text)), wikiUnescape(got), "nothing is lost")
 
 		inside := wikiVerbatim(text)
 		require.NotContains(t, strings.ToLower(inside), "{noformat")

@@ -253,7 +253,7 @@ func TestWorkerThatStopsLeavesACreateUnclear(t *testing.T) {
 		_, err := c.Create(ctx, team.HelpJira{Project: "MD"}, label, asked())
 		done <- err
 	}()
-	require.Eventually(t, func() bool { return len(s.Requests()) == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(s.Requests()) == 1 }, time.Minute, time.Millisecond)
 	cancel()
 	got := trouble(t, <-done)
 	require.Equal(t, team.Unclear, got.Kind)

@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/maestro-hive/maestro/internal/safetext"
 )
 
 // wiki is the document as version 2 of the API takes it: Jira's wiki markup.
@@ -58,7 +60,7 @@ var blockMarks = regexp.MustCompile(`^\s*(h[0-9]|bq)\.`)
 
 // wikiEscape is a text in one line that no wiki renderer takes for markup.
 func wikiEscape(text string) string {
-	text = breaksAsSpaces(clean(text))
+	text = breaksAsSpaces(safetext.Block(text))
 	var b strings.Builder
 	if at := blockMarks.FindStringIndex(text); at != nil {
 		b.WriteString(text[:at[1]-1] + "&#46;")
@@ -98,13 +100,13 @@ func breaksAsSpaces(text string) string {
 
 // wikiAddress is an address inside a link, which ends at a bracket or a bar.
 func wikiAddress(address string) string {
-	return strings.NewReplacer("|", "%7C", "]", "%5D", "[", "%5B", "{", "%7B", "}", "%7D", " ", "%20", "\\", "%5C", "\n", "").Replace(clean(address))
+	return strings.NewReplacer("|", "%7C", "]", "%5D", "[", "%5B", "{", "%7B", "}", "%7D", " ", "%20", "\\", "%5C", "\n", "").Replace(safetext.Block(address))
 }
 
 // wikiVerbatim is a text inside {noformat}, where nothing but its own end means
 // anything: a zero-width space keeps a text from having that.
 func wikiVerbatim(text string) string {
-	return noformat.ReplaceAllString(clean(text), "{\u200b$1")
+	return noformat.ReplaceAllString(safetext.Block(text), "{\u200b$1")
 }
 
 var noformat = regexp.MustCompile(`(?i)\{(noformat)`)

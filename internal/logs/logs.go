@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/maestro-hive/maestro/internal/safetext"
 )
 
 // The names of what lines are about. Each line has those that apply.
@@ -133,6 +135,7 @@ func (h *handler) attr(a slog.Attr) slog.Attr {
 
 // text is masked, and one line.
 func (h *handler) text(s string) string {
+	s = safetext.Block(s)
 	if mask := h.mask.Load(); mask != nil {
 		s = (*mask)(s)
 	}

@@ -122,6 +122,10 @@ type Fault struct {
 	// Delay is the wait before the first byte, Stall the wait after the first
 	// event of a stream. Both end when the client goes.
 	Delay, Stall time.Duration
+	// Hold is asked before every event of a stream, with the number of those that
+	// were sent. The event waits until the channel is closed; nil: it does not wait.
+	// The wait ends, too, when the client or the server goes.
+	Hold func(sent int) <-chan struct{}
 }
 
 // Say is a reply of text.

@@ -44,6 +44,9 @@ func (a answer) stream(w *cutWriter, format api, events []event, fault Fault) {
 		events = events[:len(events)-1]
 	}
 	for i, e := range events {
+		if fault.Hold != nil && !a.held(fault.Hold(i)) {
+			panic(http.ErrAbortHandler)
+		}
 		w.event(e)
 		if i > 0 {
 			continue
@@ -63,10 +66,20 @@ func (a answer) wait(d time.Duration) bool {
 	if d <= 0 {
 		return true
 	}
-	timer := time.NewTimer(d)
+	over := make(chan struct{})
+	timer := time.AfterFunc(d, func() { close(over) })
 	defer timer.Stop()
+	return a.held(over)
+}
+
+// held waits until the channel is closed, and tells whether the client and the server
+// are still there then. A nil channel holds nothing.
+func (a answer) held(until <-chan struct{}) bool {
+	if until == nil {
+		return true
+	}
 	select {
-	case <-timer.C:
+	case <-until:
 		return true
 	case <-a.r.Context().Done():
 		return false

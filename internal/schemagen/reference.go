@@ -108,6 +108,8 @@ func value(s *jsonschema.Schema) string {
 		return reference(name) + bounds(s)
 	}
 	switch {
+	case len(s.AnyOf) == 2 && s.AnyOf[1].Extras["const"] != nil:
+		return fmt.Sprintf("%s, `%v`", value(s.AnyOf[0]), s.AnyOf[1].Extras["const"])
 	case s.Const != nil:
 		return fmt.Sprintf("`%v`", s.Const)
 	case len(s.Enum) > 0:

@@ -54,7 +54,7 @@ func TestTablesSay(t *testing.T) {
 		"| <a id=\"budget-warn-at\"></a>`warn_at` | list of numbers between 0 and 1 |  |",
 		"| <a id=\"agent-concurrency\"></a>`concurrency` | number, 1 to 1,000 | `4` for command; `8` for anthropic, openai, scripted |",
 		"| <a id=\"agent-max-turns\"></a>`max_turns` | number, 1 to 10,000 | `200` for preset claude; `50` for anthropic, openai |",
-		"| <a id=\"breaker-counts\"></a>`counts` | list of [categories](team-file.md#what-happens-to-a-failed-attempt) | `timeout`, `api_error`, `rate_limited`, `resource_error`, `unknown` |",
+		"| <a id=\"breaker-counts\"></a>`counts` | list of [categories](team-file.md#what-happens-to-a-failed-attempt) | `timeout`, `api_error`, `rate_limited`, `unknown` |",
 		"| <a id=\"limits-file-bytes\"></a>`file_bytes` | size, 1 to 100,000,000,000 | `100MB` |",
 		"| <a id=\"check-keep\"></a>`keep` | list of patterns |  |",
 		"| <a id=\"worker-secrets\"></a>`secrets` | list of variables |  |",

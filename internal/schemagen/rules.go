@@ -69,6 +69,12 @@ func one[T ~string](words ...T) rule {
 	}
 }
 
+// orZero lets a duration be nothing at all, too.
+func orZero(s *jsonschema.Schema) {
+	s.AnyOf = []*jsonschema.Schema{{Ref: s.Ref}, {Extras: map[string]any{"const": "0s"}}}
+	s.Ref = ""
+}
+
 // always is the one value that there is.
 func always(value any) rule { return func(s *jsonschema.Schema) { s.Const = value } }
 

@@ -26,7 +26,7 @@ var teamRules = rules{
 	"Team.version":     {always(1)},
 	"Team.name":        {name},
 	"Team.description": {longest(4096)},
-	"Team.personas":    {keys(name), entries(1, 256)},
+	"Team.personas":    {keys(name, unlike(`^[sS][eE][aA][lL]$`)), entries(1, 256)},
 	"Team.phases":      {entries(1, 200)},
 	"Team.ignore":      {entries(0, 200), once, each(matching(filled, `^[^#]`), unlike(`^\s`, `\s$`, `[\x00-\x1f]`), longest(512))},
 
@@ -58,6 +58,8 @@ var teamRules = rules{
 	"Retry.max":           {otherwise(team.DefaultMax)},
 	"Retry.round_initial": {otherwise(team.DefaultRoundInitial)},
 	"Retry.round_max":     {otherwise(team.DefaultRoundMax)},
+	"Retry.patience":      {orZero, otherwise(team.DefaultPatience)},
+	"Retry.on_outage":     {one(team.OutageWait, team.OutageFail), otherwise(team.OutageWait)},
 
 	"Cap.tokens":         {capped["tokens"]},
 	"Cap.usd":            {capped["usd"]},

@@ -146,6 +146,8 @@ var workerRulings = append(append(append(append([]ruling{
 	{"caches.go.env", nil, []string{`"HOME"`, `"a b"`}},
 	within("limits.files", "1", "10000000"), within("limits.lost_workers", "1", "100"), within("retention.keep", "1", "1000000"),
 	{"limits.file_bytes", []string{`"100MB"`, `"2 GiB"`, `1`, `"5"`}, []string{`"0B"`, `0`, `"5 parsecs"`, `"-5MB"`, `"1.5MB"`, `100000000001`}},
+	{"limits.tree_bytes", []string{`"2GB"`, `1`, `10000000000000`}, []string{`0`, `10000000000001`}},
+	{"limits.disk_bytes", []string{`"10GB"`, `1`, `50000000000000`}, []string{`0`, `50000000000001`}},
 	{"limits.output_bytes", []string{`"10MB"`, `4000`, `1000000000`}, []string{`3999`, `1000000001`}},
 	{"jira", []string{aJira}, []string{`{"url": "https://example.atlassian.net", "deployment": "datacenter", "token_env": "T"}`, `{"url": "https://example.com", "deployment": "cloud", "token_env": "T"}`}},
 	{"jira", []string{`{"url": "https://example.com", "deployment": "datacenter", "token_env": "T"}`}, []string{`{"url": "https://example.com", "deployment": "datacenter", "email_env": "E", "token_env": "T"}`, `{"url": "https://example.com", "deployment": "other", "token_env": "T"}`}},

@@ -108,6 +108,8 @@ var workerRules = rules{
 
 	"Limits.files":         {between(1, 10_000_000), otherwise(agent.DefaultFiles)},
 	"Limits.file_bytes":    {between(1, 100_000_000_000), otherwise(agent.DefaultFileBytes)},
+	"Limits.tree_bytes":    {between(1, 10_000_000_000_000), otherwise(agent.DefaultTreeBytes)},
+	"Limits.disk_bytes":    {between(1, 50_000_000_000_000)},
 	"Limits.output_bytes":  {between(4000, 1_000_000_000), otherwise(agent.DefaultOutputBytes)},
 	"Limits.lost_workers":  {between(1, 100), otherwise(agent.DefaultLostWorkers)},
 	"Retention.keep":       {between(1, 1_000_000), otherwise(store.DefaultKeep)},

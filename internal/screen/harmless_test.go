@@ -58,7 +58,7 @@ func TestNoTextOfASessionIsMoreThanSeen(t *testing.T) {
 	writer.Agent, writer.Awaits = "other", &team.BreakerWait{Breaker: "claude", Until: &until, Why: "429"}
 	poison(reflect.ValueOf(&s).Elem())
 	asking := s
-	asking.Requests = []screen.Request{{Title: "title", Until: until, Commands: []screen.Command{{Text: "command", Does: "does"}}}}
+	asking.Requests = []screen.Request{{Title: "title", Until: until, Commands: []screen.Command{{Text: "command", Does: "does"}}, Name: "build", Takes: []screen.Verb{screen.Retry, screen.Raise}, Amounts: "tokens"}}
 	poison(reflect.ValueOf(&asking.Requests).Elem())
 
 	artifact := screen.Artifact{Path: "out" + hostile, By: team.AssignmentID{Phase: "build" + hostile, Persona: "dev" + hostile}}
@@ -76,7 +76,7 @@ func TestNoTextOfASessionIsMoreThanSeen(t *testing.T) {
 			harmless("the last picture", strings.Join(v.m.Final(), "\n"))
 			v.gets(screen.Lost{Why: "lost" + hostile})
 			harmless("the trouble", v.m.View().Content)
-			for _, key := range []string{"l", "q", "a", "enter", "q", "q", "w"} {
+			for _, key := range []string{"l", "q", "f", "enter", "q", "q", "w", "r", "x", "esc", "+"} {
 				v.types(key)
 				harmless("after "+key, v.m.View().Content)
 			}

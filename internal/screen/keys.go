@@ -2,9 +2,11 @@ package screen
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
 )
 
 // helpText says what can be typed and what the signs mean; what is explained stands
@@ -12,7 +14,8 @@ import (
 const helpText = "up, down, k, j\tselect an assignment\n" +
 	"home, end, g, G\tselect the first, the last\n" +
 	"l, enter\tthe logs of the selected assignment: what its finished attempts printed, and what it is doing now\n" +
-	"a\tthe files that the session has made so far; enter shows one\n" +
+	"a, x, r, +\tapprove, reject, retry, raise a budget; a line asks for the note: tab takes another request, enter sends, esc leaves it\n" +
+	"f\tthe files that the session has made so far; enter shows one\n" +
 	"w\tthe address of the session's page in Temporal's Web UI; a terminal that can do so copies it\n" +
 	"?\tthis page\n" +
 	"esc\tclose what is open\n" +
@@ -95,9 +98,23 @@ func (m *Model) footer() string {
 	if !m.options.Keys {
 		return "Ctrl-C leaves; the session goes on"
 	}
-	keys := "↑↓ select  l logs  a artifacts  w Web UI  ? help  q leave"
-	if m.width < 62 {
-		keys = "↑↓  l logs  a files  ? help  q leave"
+	if m.entry != nil {
+		return "enter sends  esc leaves it unsent"
+	}
+	keys, narrow := "↑↓ select  l logs  f files  w Web UI  ? help  q leave", "↑↓  l logs  f files  ? help  q leave"
+	if possible := m.possible(); len(possible) > 0 {
+		keys = strings.Join(possible, "  ") + "  ↑↓ select  l logs  f files  ? help  q leave"
+		narrow = strings.Join(possible, "  ") + "  ? help  q leave"
+	}
+	if lipgloss.Width(keys) > m.width-2 {
+		keys = narrow
+	}
+	if lipgloss.Width(keys) > m.width-2 {
+		keys = "? help  q leave"
+		for _, p := range slices.Backward(m.possible()) {
+			letter, _, _ := strings.Cut(p, " ")
+			keys = letter + "  " + keys
+		}
 	}
 	return cmp.Or(m.said, keys)
 }

@@ -9,6 +9,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -63,6 +64,11 @@ type Model struct {
 	trouble  string
 	// said is shown instead of the keys until the next key.
 	said string
+	// entry is the line in which an answer is typed, nil: none is; told says what became
+	// of the last one, until the next key.
+	entry *entry
+	told  []string
+	sends int // answers on their way
 	// pane, list and over it the list's pane are open over the picture; nil: not.
 	pane *pane
 	list *list
@@ -87,7 +93,7 @@ func (m *Model) Left() bool { return m.left }
 // said below it.
 func (m *Model) Final() []string {
 	s := m.session
-	if m.ends {
+	if m.ends || len(s.Requests) > 0 && s.State != team.Running {
 		s.Requests, s.Reason = nil, ""
 	}
 	return Picture{Session: s, Width: m.width, Now: m.options.Now(), Colours: m.options.Colours, Trouble: m.trouble}.Lines()
@@ -113,7 +119,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.trouble = msg.Why
 	case Ended:
 		m.ends = true
-		if m.pane == nil && m.list == nil {
+		if m.pane == nil && m.list == nil && m.entry == nil && !m.sending() {
 			return m, tea.Quit
 		}
 	case loaded:
@@ -122,7 +128,16 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if msg.of == m.list {
 			m.list.set(msg.all, msg.err)
 		}
+	case answered:
+		return m, m.takeAnswered(msg)
+	case tea.PasteMsg:
+		if m.entry != nil {
+			m.typed(msg.Content)
+		}
 	case tea.KeyPressMsg:
+		if m.entry != nil {
+			return m, m.entryKey(msg)
+		}
 		return m, m.key(msg.String())
 	}
 	return m, nil
@@ -162,11 +177,14 @@ func (m *Model) live() string {
 		return ""
 	}
 	t := theme{m.options.Colours}
-	word := cmp.Or(safe(a.Progress), lookOf(a.State).word)
-	if a.Attempt == 0 {
-		return t.paint(active, "now: "+word)
+	now := "now"
+	if a.Attempt > 0 {
+		now = fmt.Sprintf("now, round %d, attempt %d", a.Round, a.Attempt)
 	}
-	return t.paint(active, fmt.Sprintf("now, round %d, attempt %d: %s", a.Round, a.Attempt, word))
+	if a.Live != "" {
+		return t.paint(active, now) + "\n" + safetext.Block(a.Live)
+	}
+	return t.paint(active, now+": "+cmp.Or(safe(a.Progress), lookOf(a.State).word))
 }
 
 func (m *Model) load(msg loaded) {
@@ -186,7 +204,7 @@ func (m *Model) load(msg loaded) {
 
 // key does what a key stands for, in what is open.
 func (m *Model) key(key string) tea.Cmd {
-	m.said = ""
+	m.said, m.told = "", nil
 	switch {
 	case key == "ctrl+c":
 		return m.leave()
@@ -215,16 +233,18 @@ func (m *Model) key(key string) tea.Cmd {
 		m.move(len(m.session.assignments()))
 	case "l", "enter":
 		return m.openLogs()
-	case "a":
+	case "f":
 		m.list = &list{}
 		return m.readArtifacts(m.list)
 	case "w":
 		return m.address()
 	case "?", "h":
-		m.pane, m.logs = &pane{title: "Keys, signs and words"}, team.AssignmentID{}
+		m.pane, m.logs = &pane{title: "Keys, signs and words", loading: true}, team.AssignmentID{}
 		m.pane.resize(m.width)
 		m.pane.lay = explained
 		m.pane.set(helpText, m.height)
+	default:
+		m.beginAnswer(key)
 	}
 	return nil
 }
@@ -259,7 +279,7 @@ func (m *Model) openLogs() tea.Cmd {
 		return nil
 	}
 	m.logs, m.chosen = m.selected, true
-	m.pane = &pane{title: "Logs of " + safe(m.logs.String()), loading: true, live: m.live()}
+	m.pane = &pane{title: "Logs of " + safe(m.logs.String()), loading: true, live: m.live(), follows: m.live() != ""}
 	m.pane.resize(m.width)
 	m.seen = m.stage()
 	return m.readLogs()
@@ -316,7 +336,7 @@ func (m *Model) View() tea.View {
 	default:
 		lines = Picture{
 			Session: m.session, Width: m.width, Height: m.height, Now: m.options.Now(), Colours: m.options.Colours,
-			Selected: m.selected, Trouble: m.trouble, Footer: m.footer(),
+			Selected: m.selected, Trouble: m.trouble, Prompt: m.prompt(t), Footer: m.footer(),
 		}.Lines()
 	}
 	v.SetContent(join(lines))

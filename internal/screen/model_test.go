@@ -21,9 +21,18 @@ import (
 type shelf struct {
 	logs      func(id team.AssignmentID) (string, error)
 	artifacts []screen.Artifact
+	// answers are those that were sent; said and refusal are what becomes of them.
+	answers []screen.Answer
+	said    string
+	refusal error
 }
 
 func (s *shelf) Logs(_ context.Context, id team.AssignmentID) (string, error) { return s.logs(id) }
+
+func (s *shelf) Answer(_ context.Context, a screen.Answer) (string, error) {
+	s.answers = append(s.answers, a)
+	return s.said, s.refusal
+}
 
 func (s *shelf) Artifacts(context.Context) ([]screen.Artifact, error) { return s.artifacts, nil }
 
@@ -60,7 +69,7 @@ func (v *viewer) gets(msg tea.Msg) {
 	}
 }
 
-var keyCodes = map[string]rune{"up": tea.KeyUp, "down": tea.KeyDown, "enter": tea.KeyEnter, "esc": tea.KeyEscape, "end": tea.KeyEnd, "home": tea.KeyHome, "pgdown": tea.KeyPgDown}
+var keyCodes = map[string]rune{"up": tea.KeyUp, "down": tea.KeyDown, "enter": tea.KeyEnter, "esc": tea.KeyEscape, "end": tea.KeyEnd, "home": tea.KeyHome, "pgdown": tea.KeyPgDown, "tab": tea.KeyTab, "backspace": tea.KeyBackspace}
 
 // types types keys, one after the other.
 func (v *viewer) types(keys ...string) {
@@ -126,9 +135,7 @@ func TestLogsScrollAndFollowTheAssignment(t *testing.T) {
 	v.gets(screen.Update{Session: s})
 	v.types("l")
 	require.Contains(t, v.sees(), "Logs of implementation/backend")
-	require.Contains(t, v.sees(), "printed line 0\n")
-	require.NotContains(t, v.sees(), "printed line 39")
-	v.types("end")
+	require.NotContains(t, v.sees(), "printed line 0\n", "who is at work is seen at the end")
 	require.Contains(t, v.sees(), "printed line 39\n")
 	require.Contains(t, v.sees(), "now, round 1, attempt 1: go test ./store")
 
@@ -139,9 +146,16 @@ func TestLogsScrollAndFollowTheAssignment(t *testing.T) {
 	require.Contains(t, v.sees(), "now, round 1, attempt 2")
 	v.types("home", "pgdown")
 	require.Contains(t, v.sees(), "printed line 21\n")
-	v.types("esc")
+	v.gets(screen.Update{Session: s})
+	require.Contains(t, v.sees(), "printed line 21\n", "who has scrolled up stays there")
+	v.types("end", "esc")
 	require.Contains(t, v.sees(), "1/5 phases")
 	require.False(t, v.quit)
+
+	s.Phases[1].Assignments[0].State = team.Completed
+	v.gets(screen.Update{Session: s})
+	v.types("up", "down", "l")
+	require.Contains(t, v.sees(), "printed line 0\n", "what has ended is read from its beginning")
 }
 
 func TestWhatCannotBeReadIsSaid(t *testing.T) {
@@ -160,7 +174,7 @@ func TestArtifactsAreListedAndShown(t *testing.T) {
 	}
 	v := watch(t, source)
 	v.gets(screen.Update{Session: working()})
-	v.types("a")
+	v.types("f")
 	require.Contains(t, v.sees(), "Artifacts: 60 files")
 	require.Contains(t, v.marked(), "docs/00.md")
 	require.Contains(t, v.marked(), "2.0 K")
@@ -175,7 +189,7 @@ func TestArtifactsAreListedAndShown(t *testing.T) {
 	require.Contains(t, v.sees(), "1/5 phases")
 
 	source.artifacts = nil
-	v.types("a")
+	v.types("f")
 	require.Contains(t, v.sees(), "no phase has left a file yet")
 }
 

@@ -19,32 +19,35 @@ type pane struct {
 	live string
 	// offset is the first line in sight.
 	offset int
-	// lines are the text's, as wrapped for width.
+	// follows says that the end stays in sight, as it does until somebody scrolls up.
+	follows bool
+	// lines are the text's and then what is happening now, as wrapped for width; of
+	// them the first so many are the text's.
 	lines []string
+	texts int
 	width int
 }
 
 // set puts another text into the pane. Who was at its end stays there.
 func (p *pane) set(text string, height int) {
-	ended := !p.loading && p.offset >= p.most(height)
+	p.stay(height)
 	p.text, p.loading = text, false
 	p.rewrap()
-	if ended {
-		p.offset = p.most(height)
-	}
+}
+
+// stay has the end stay in sight where it is now.
+func (p *pane) stay(height int) {
+	p.follows = p.follows || !p.loading && p.offset >= p.most(height)
 }
 
 // tell changes what is happening now, below the text.
 func (p *pane) tell(live string, height int) {
 	if live == p.live {
-		return // long logs are not to be wrapped anew with every look at the session
+		return
 	}
-	ended := p.offset >= p.most(height)
+	p.stay(height)
 	p.live = live
-	p.rewrap()
-	if ended {
-		p.offset = p.most(height)
-	}
+	p.rewrapLive() // long logs are not to be wrapped anew with every look at the session
 }
 
 // resize wraps the text anew where the width has changed.
@@ -56,18 +59,30 @@ func (p *pane) resize(width int) {
 }
 
 func (p *pane) rewrap() {
-	p.lines = nil
-	for line := range strings.Lines(p.text) {
+	p.lines = p.wrapped(nil, p.text)
+	p.texts = len(p.lines)
+	p.rewrapLive()
+}
+
+// rewrapLive wraps what is happening now, below the text.
+func (p *pane) rewrapLive() {
+	p.lines = p.lines[:p.texts]
+	if p.live != "" {
+		p.lines = p.wrapped(append(p.lines, ""), p.live)
+	}
+}
+
+// wrapped appends the lines of a text.
+func (p *pane) wrapped(lines []string, text string) []string {
+	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\r\n")
 		if p.lay != nil {
-			p.lines = append(p.lines, p.lay(line, p.width-2)...)
+			lines = append(lines, p.lay(line, p.width-2)...)
 			continue
 		}
-		p.lines = append(p.lines, wrap(strings.ReplaceAll(line, "\t", "    "), p.width-2)...)
+		lines = append(lines, wrap(strings.ReplaceAll(line, "\t", "    "), p.width-2)...)
 	}
-	if p.live != "" {
-		p.lines = append(p.lines, "", p.live)
-	}
+	return lines
 }
 
 // most is the largest offset that leaves no room below the text.
@@ -79,12 +94,15 @@ func rowsOf(height int) int { return max(height-2, 1) }
 // scroll moves the text by lines, down where that is positive.
 func (p *pane) scroll(lines, height int) {
 	p.offset = min(max(p.offset+lines, 0), p.most(height))
+	p.follows = p.offset >= p.most(height)
 }
 
 // draw draws the pane over the whole terminal.
 func (p *pane) draw(t theme, width, height int, footer string) []string {
 	rows := rowsOf(height)
-	p.offset = min(p.offset, p.most(height))
+	if p.offset = min(p.offset, p.most(height)); p.follows {
+		p.offset = p.most(height)
+	}
 	where := ""
 	switch {
 	case p.loading:

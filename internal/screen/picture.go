@@ -24,6 +24,8 @@ type Picture struct {
 	Selected team.AssignmentID
 	// Trouble is a line on why the drawing is not up to date; empty: it is.
 	Trouble string
+	// Prompt are lines above the footer, painted already.
+	Prompt []string
 	// Footer is the last line.
 	Footer string
 }
@@ -39,7 +41,7 @@ func (p Picture) Lines() []string {
 	rows := painter.body(p.Session)
 	people := p.people(t, false)
 	if p.Height > 0 {
-		room := p.Height - len(head)
+		room := p.Height - len(head) - len(p.Prompt)
 		if p.Footer != "" {
 			room--
 		}
@@ -56,9 +58,10 @@ func (p Picture) Lines() []string {
 	}
 	lines = append(lines, people...)
 	if p.Footer != "" {
-		for len(lines) < p.Height-1 {
+		for len(lines) < p.Height-1-len(p.Prompt) {
 			lines = append(lines, "")
 		}
+		lines = append(lines[:min(len(lines), max(p.Height-1-len(p.Prompt), 0))], p.Prompt...)
 		lines = append(lines, t.paint(faint, " "+clip(p.Footer, p.Width-2)))
 	}
 	for i, line := range lines {
@@ -102,6 +105,9 @@ func (p Picture) totals(t theme) string {
 	done := 0
 	for _, layer := range layers(s.Phases) {
 		for _, phase := range layer {
+			if phase.Left && !phase.State.Done() {
+				continue
+			}
 			states = append(states, phase.State)
 			if phase.State.Done() {
 				done++

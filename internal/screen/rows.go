@@ -121,6 +121,8 @@ func (p *painter) phase(r rail, phase Phase, when string) {
 	}
 	var words []string
 	switch {
+	case phase.Left && phase.State == team.Pending:
+		words = append(words, "not to be run")
 	case phase.State == team.AwaitingApproval:
 		words = append(words, "awaits approval")
 	case phase.State == team.Running && done == len(states) && done > 1:

@@ -27,8 +27,9 @@ type Session struct {
 	Spent team.Amount
 	// Phases are in the team file's order.
 	Phases []Phase
-	// Requests are what a person is needed for.
-	Requests []Request
+	// Requests are what a person is needed for. Budgets are those that can be raised
+	// although nobody has asked for it.
+	Requests, Budgets []Request
 	// Reason is a sentence on why the session failed or what it waits for.
 	Reason string
 	// Notes are sentences on what a person should know besides.
@@ -44,7 +45,9 @@ type Phase struct {
 	// Needs names the phases that it builds on.
 	Needs []string
 	// SentBack counts how often it was begun again because work was sent back.
-	SentBack    int
+	SentBack int
+	// Left: the session does not run it.
+	Left        bool
 	Assignments []Assignment
 }
 
@@ -66,6 +69,9 @@ type Assignment struct {
 	// Progress is the agent's last word while it works; Summary what it says of
 	// its work once that is done.
 	Progress, Summary string
+	// Live is the end of what the attempt under way has printed, in lines; empty where
+	// it is not known.
+	Live string
 	// Failures are the failed attempts, oldest first.
 	Failures []team.AttemptFailure
 	// LostWorkers counts the workers that died during the assignment.
@@ -82,6 +88,17 @@ type Request struct {
 	Until time.Time
 	// Commands are what can be typed, what goes on with it first.
 	Commands []Command
+	// ID is what the session knows the request by, Of whose work it is about, and Name
+	// what it is about in words.
+	ID   string
+	Of   team.AssignmentID
+	Name string
+	// Takes are the verbs that a key may send; none: it is not answered by a key.
+	Takes []Verb
+	// Amounts says what a budget is raised by, like tokens; Scope names the budget to
+	// who sends the answer.
+	Amounts string
+	Scope   []string
 }
 
 // Command is a command to type, and what it does.
@@ -94,7 +111,7 @@ type Artifact struct {
 	By   team.AssignmentID
 }
 
-// Source tells what is shown on demand. Its text may have any number of lines and
+// Source tells what is shown on demand, and takes a person's answers. Its text may have any number of lines and
 // colours of its own, and no other control characters.
 type Source interface {
 	// Logs are the transcripts of an assignment's finished attempts.
@@ -103,6 +120,9 @@ type Source interface {
 	Artifacts(ctx context.Context) ([]Artifact, error)
 	// Content is what there is to see of one of them.
 	Content(ctx context.Context, path string) (string, error)
+	// Answer sends an answer to the session, and returns what it does in words. An error
+	// is a refusal, of the session's or before it.
+	Answer(ctx context.Context, a Answer) (string, error)
 }
 
 // elapsed is how long the assignment has been at work, over all attempts.

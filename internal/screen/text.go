@@ -8,6 +8,7 @@ import (
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -77,7 +78,7 @@ func fold(text string, width int) []string {
 }
 
 // safe is text of any origin as one line that is only seen.
-func safe(text string) string { return team.Printable(ansi.Strip(text)) }
+func safe(text string) string { return safetext.Line(text) }
 
 // lasted writes a duration in its two largest units.
 func lasted(d time.Duration) string {

@@ -93,26 +93,23 @@ func (f *flushed) within(now time.Time) *memory {
 func (s *Store) noteDurable(name team.Digest)       { s.flushed.within(s.now()).add(name) }
 func (s *Store) knownDurable(name team.Digest) bool { return s.flushed.within(s.now()).has(name) }
 
-// putLooseBlob stores what was encoded like a file's content.
-func (s *Store) putLooseBlob(data []byte, err error) (team.Digest, error) {
-	if err != nil {
-		return "", fmt.Errorf("write a tree: %w", err)
-	}
-	name := digestOf(data)
-	if err := s.putLoose(name, data); err != nil {
-		return "", fmt.Errorf("store a blob: %w", err)
-	}
-	return name, nil
-}
-
 // putLoose stores a file's content so that it survives the process; settle
-// makes it survive a power loss, be it new or there already.
-func (s *Store) putLoose(name team.Digest, data []byte) error {
+// makes it survive a power loss, be it new or there already. It does not use the
+// reserve. written is the file that it has made; nil: it was there.
+func (s *Store) putLoose(name team.Digest, data []byte) (written fs.FileInfo, err error) {
 	there, err := s.holds(name, data)
 	if err != nil || there {
-		return err
+		return nil, err
 	}
-	return s.write(s.blobPath(name), data, untilPowerLoss)
+	path := s.blobPath(name)
+	temp, err := s.writeTempOnce(path, data, untilPowerLoss)
+	if err != nil {
+		return nil, err
+	}
+	if written, err = os.Lstat(temp.Name()); err != nil {
+		return nil, err
+	}
+	return written, s.installTemp(temp, path, untilPowerLoss)
 }
 
 // holds tells whether a blob is stored with exactly this content. What is stored

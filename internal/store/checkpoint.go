@@ -27,6 +27,9 @@ type StoredCheckpoint struct {
 // PutCheckpoint stores a checkpoint as a blob and as checkpoint_<phase>.json,
 // byte for byte the same, and returns the blob's name. When it returns, both
 // outlive a power loss. Schema, Session and SHA256 are filled in.
+//
+// The copy is that of the newest checkpoint after the phase, by incarnation and then
+// by CreatedAt: an executor that is late stores its blob and leaves a newer copy alone.
 func (s *Store) PutCheckpoint(ctx context.Context, key team.SessionKey, c team.Checkpoint) (team.Digest, error) {
 	path, err := s.CheckpointPath(key, c.CurrentPhase)
 	if err != nil {
@@ -41,7 +44,7 @@ func (s *Store) PutCheckpoint(ctx context.Context, key team.SessionKey, c team.C
 		return "", err
 	}
 	name := digestOf(data)
-	if err := s.putCopied(key, name, path, data); err != nil {
+	if err := s.withReserve(func() error { return s.putCopied(key, c, name, path, data) }); err != nil {
 		return "", fmt.Errorf("write the checkpoint after %s: %w", c.CurrentPhase, err)
 	}
 	return name, nil
@@ -49,8 +52,8 @@ func (s *Store) PutCheckpoint(ctx context.Context, key team.SessionKey, c team.C
 
 // putCopied stores a blob and a copy of it at path. Both are flushed together,
 // before the copy takes the place of what is there.
-func (s *Store) putCopied(key team.SessionKey, name team.Digest, path string, data []byte) (err error) {
-	if err := s.putLoose(name, data); err != nil {
+func (s *Store) putCopied(key team.SessionKey, c team.Checkpoint, name team.Digest, path string, data []byte) (err error) {
+	if _, err := s.putLoose(name, data); err != nil {
 		return err
 	}
 	f, err := s.temp()
@@ -74,7 +77,57 @@ func (s *Store) putCopied(key team.SessionKey, name team.Digest, path string, da
 	}
 	s.noteDurable(name)
 	failpoint.Here("checkpoint stored, not copied")
-	return s.under(key, chainLock, func() error { return s.install(f.Name(), path, durable) })
+	return s.under(key, chainLock, func() error { return s.installCopy(key, c, f.Name(), path) })
+}
+
+// installCopy renames a temporary file to a checkpoint's copy, unless the session has
+// gone on since: then the file is removed. The caller holds the lock of the chain.
+func (s *Store) installCopy(key team.SessionKey, c team.Checkpoint, temp, path string) error {
+	late, err := s.isLate(key, c, path)
+	switch {
+	case err != nil:
+		return err
+	case late:
+		return os.Remove(temp)
+	}
+	return s.install(temp, path, durable)
+}
+
+// isLate tells whether the copy of a newer checkpoint after the phase is there. Two
+// executors of one boundary write checkpoints of one time: there the mirrored state
+// tells whether the session is past that boundary.
+func (s *Store) isLate(key team.SessionKey, c team.Checkpoint, path string) (bool, error) {
+	stored, _, err := s.readCopy(key, c.CurrentPhase, path)
+	switch {
+	case errors.Is(err, team.ErrNotFound), errors.Is(err, team.ErrCorrupt):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	if order := stored.Compare(c); order != 0 {
+		return order > 0, nil
+	}
+	e, err := s.Execution(key)
+	if err != nil { // nothing says so
+		return false, nil
+	}
+	return e.IsPast(c.Incarnation, c.CreatedAt), nil
+}
+
+// readCopy reads the copy of a phase's checkpoint. It is [team.ErrNotFound] if there is
+// none and [team.ErrCorrupt] if it was damaged; it is then in the quarantine.
+func (s *Store) readCopy(key team.SessionKey, phase, path string) (c team.Checkpoint, data []byte, err error) {
+	err = s.readDocument(path, "checkpoint", func(read []byte) (err error) {
+		if c, err = s.decodeCheckpoint(read); err != nil {
+			return err
+		}
+		if c.Session != key.Session || c.CurrentPhase != phase {
+			return fmt.Errorf("it is the checkpoint after %s of session %s", c.CurrentPhase, c.Session)
+		}
+		data = read
+		return nil
+	})
+	return c, data, err
 }
 
 // CheckpointPath is where the copy of a phase's checkpoint lies.
@@ -199,18 +252,10 @@ func (w *chainWalk) readCopies(ctx context.Context) error {
 	}
 	w.copies = make(map[team.Digest][]byte, len(files))
 	for _, phase := range slices.Sorted(maps.Keys(files)) {
-		err := w.store.readDocument(files[phase], "checkpoint", func(data []byte) error {
-			c, err := w.store.decodeCheckpoint(data)
-			if err != nil {
-				return err
-			}
-			if c.Session != w.key.Session || c.CurrentPhase != phase {
-				return fmt.Errorf("it is the checkpoint after %s of session %s", c.CurrentPhase, c.Session)
-			}
-			w.copies[digestOf(data)] = data
-			return nil
-		})
+		_, data, err := w.store.readCopy(w.key, phase, files[phase])
 		switch {
+		case err == nil:
+			w.copies[digestOf(data)] = data
 		case errors.Is(err, team.ErrCorrupt):
 			w.faults = append(w.faults, err)
 		case err != nil && !errors.Is(err, team.ErrNotFound):
@@ -243,7 +288,9 @@ func (w *chainWalk) follow(ctx context.Context, name team.Digest) error {
 				return nil
 			}
 			// Where the store cannot be written, the copy serves all the same.
-			_, _ = w.store.PutBlob(ctx, data)
+			if _, failed := w.store.PutBlob(ctx, data); failed == nil {
+				w.faults = append(w.faults[:len(w.faults)-1], repaired(err, "the blob was stored again from the checkpoint's copy"))
+			}
 			c, err = w.store.decodeCheckpoint(data)
 		}
 		if err != nil {

@@ -175,3 +175,44 @@ func TestTheLastGoodCheckpointIsUsed(t *testing.T) {
 		})
 	}
 }
+
+// TestACopyIsThatOfTheNewestCheckpoint: an executor that is late stores its checkpoint's
+// blob and leaves the copy of a newer one alone, whichever came first.
+func TestACopyIsThatOfTheNewestCheckpoint(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	path, err := s.CheckpointPath(session, "build")
+	require.NoError(t, err)
+	put := func(incarnation, minute int, requirement string) team.Digest {
+		name, err := s.PutCheckpoint(t.Context(), session, team.Checkpoint{
+			CurrentPhase: "build", Incarnation: incarnation, CreatedAt: now.Add(time.Duration(minute) * time.Minute), Requirement: requirement,
+		})
+		require.NoError(t, err)
+		_, err = s.Checkpoint(t.Context(), name)
+		require.NoError(t, err)
+		return name
+	}
+	for _, step := range []struct {
+		incarnation, minute int
+		installed           bool
+	}{{1, 5, true}, {1, 4, false}, {1, 6, true}, {2, 1, true}, {1, 9, false}, {2, 1, true}} {
+		name := put(step.incarnation, step.minute, "why")
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, step.installed, sha(data) == name, "%+v", step)
+	}
+	left, err := os.ReadDir(filepath.Join(s.Dir(), "tmp"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+
+	// Two executors of one boundary: the state tells whether the session is past it.
+	require.NoError(t, s.UpdateExecution(session, func(e *team.Execution) {
+		e.Incarnation, e.BoundaryAt = 2, now.Add(2*time.Minute)
+	}))
+	before, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NotEqual(t, sha(before), put(2, 1, "another"))
+	after, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, before, after)
+}

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 
+	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -23,7 +25,7 @@ import (
 // What may not be kept is a [*team.Failure] of category invalid_output that
 // names the path: a device, a link that leads out, a file that is too large or
 // holds a secret. Nothing may write to the directory meanwhile; a change that is
-// noticed is an error.
+// noticed is an error. Of a collection for which the disk has no room, nothing stays.
 func (s *Store) Collect(ctx context.Context, req team.Collect) (team.Collected, error) {
 	out, err := s.collect(ctx, req)
 	var refused *RefusedError
@@ -53,6 +55,11 @@ func (s *Store) collect(ctx context.Context, req team.Collect) (out team.Collect
 		before = Apply(base, on)
 	}
 	in, err := s.ingest(ctx, req, before)
+	defer func() {
+		if in != nil && IsFull(err) {
+			err = errors.Join(err, in.withdraw())
+		}
+	}()
 	if err != nil {
 		return out, err
 	}
@@ -66,12 +73,12 @@ func (s *Store) collect(ctx context.Context, req team.Collect) (out team.Collect
 	out.Output = req.Base
 	delta := Diff(base, target)
 	out.Changed, out.Deleted = delta.Changed(), delta.Deleted()
-	if out.Delta, err = s.putLooseBlob(EncodeDelta(delta)); err != nil {
+	if out.Delta, err = in.document(EncodeDelta(delta)); err != nil {
 		return out, err
 	}
 	names := []team.Digest{out.Delta}
 	if len(delta) > 0 {
-		if out.Output, err = s.putLooseBlob(EncodeManifest(target)); err != nil {
+		if out.Output, err = in.document(EncodeManifest(target)); err != nil {
 			return out, err
 		}
 		names = append(names, out.Output)
@@ -86,27 +93,68 @@ func (s *Store) ingest(ctx context.Context, req team.Collect, before Manifest) (
 	if err != nil {
 		return nil, err
 	}
-	root, err := openDir(dir)
+	root, err := s.openWork(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil, &RefusedError{".", "the working directory is gone, or something else has taken its place; leave it where it is"}
 	}
 	if err != nil {
-		return nil, err
+		return nil, ofTree(".", "opened", err)
 	}
 	defer closing(root, &err)
 	sc := &scanner{
-		root: root, base: before.Paths(), limits: s.limits, mend: true, only: req.Only,
+		root: root, base: before.Paths(), limits: s.limits, most: max(s.limits.TreeBytes, before.bytes()), mend: true, only: req.Only,
 		extra:  parseIgnore(nil, ".", strings.Join(req.Ignore, "\n")),
 		wanted: append(patterns(req.Produces), req.Only...),
 	}
 	if err := sc.scan(ctx); err != nil {
 		return nil, err
 	}
-	in := &ingestion{store: s, root: root, base: before, secrets: newSecrets(req.Secrets), mend: true}
+	in := &ingestion{store: s, root: root, base: before, secrets: secrets.New(req.Secrets), mend: true}
 	if !req.Unseen {
 		in.index = s.loadIndex(dir)
 	}
 	return in, in.run(ctx, sc.files)
+}
+
+// bytes is the size of the manifest's files together.
+func (m Manifest) bytes() (n int64) {
+	for _, e := range m {
+		n += e.Size
+	}
+	return n
+}
+
+// openWork opens a directory that an agent has worked in. It may have made the directory,
+// or one above it, inaccessible to its owner.
+func (s *Store) openWork(dir string) (*os.Root, error) {
+	root, err := openDir(dir)
+	if errors.Is(err, fs.ErrPermission) && s.openWay(dir) == nil {
+		return openDir(dir)
+	}
+	return root, err
+}
+
+// openWay makes the directories between those of all sessions and one of them accessible
+// to their owner.
+func (s *Store) openWay(dir string) error {
+	rel, err := filepath.Rel(s.workRoot, dir)
+	if err != nil || !filepath.IsLocal(rel) {
+		return fs.ErrPermission
+	}
+	at := s.workRoot
+	for _, name := range strings.Split(rel, string(filepath.Separator)) {
+		at = filepath.Join(at, name)
+		info, err := os.Lstat(at)
+		if err != nil {
+			return err
+		}
+		if info.IsDir() && info.Mode().Perm()&0o700 != 0o700 {
+			if err := os.Chmod(at, info.Mode().Perm()|0o700); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // overlay returns the tree in which the paths that match only are as found.

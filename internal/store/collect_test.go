@@ -42,7 +42,7 @@ func TestWhatIsCollected(t *testing.T) {
 		{name: "file becomes directory", base: map[string]string{"a": "1"}, remove: []string{"a"}, add: map[string]string{"a/b": "1"}, changed: []string{"a/b"}, deleted: []string{"a"}},
 		{name: "directory becomes file", base: map[string]string{"a/b": "1"}, remove: []string{"a"}, add: map[string]string{"a": "1"}, changed: []string{"a"}, deleted: []string{"a/b"}},
 		{name: "links", base: map[string]string{"a": "1", "d/e": "1"}, add: map[string]string{"l": "-> a", "d/up": "-> ../a", "dangling": "-> nowhere"}, changed: []string{"d/up", "dangling", "l"}},
-		{name: "caches", add: map[string]string{"node_modules/x/y": "1", "a/target/x": "1", ".venv/x": "1", "b/__pycache__/x": "1", ".git/config": "1", "sub/.git": "gitdir: x", "other/.GIT/config": "1", "ok": "1"}, changed: []string{"ok"}},
+		{name: "caches", add: map[string]string{"node_modules/x/y": "1", "a/target/x": "1", ".venv/x": "1", "b/__pycache__/x": "1", ".git/config": "1", "sub/.git": "gitdir: x", "other/.GIT/config": "1", "a/.g\u200cit/config": "1", "b/git~1/config": "1", "c/.git. /x": "1", "d/.git::$INDEX_ALLOCATION/x": "1", "ok": "1"}, changed: []string{"ok"}},
 		{name: "files named like caches", add: map[string]string{"target": "1", "a/node_modules": "1"}, changed: []string{"a/node_modules", "target"}},
 		{name: "links instead of caches", add: map[string]string{"node_modules": "-> /outside"}},
 		{name: "own .gitignore", add: map[string]string{".gitignore": "*.log\n", "a.log": "1", "d/b.log": "1", "d/.gitignore": "!b.log"}, changed: []string{".gitignore", "d/.gitignore", "d/b.log"}},
@@ -109,6 +109,11 @@ func TestWhatMayNotBeKept(t *testing.T) {
 			require.NoError(t, l.Close())
 		}, []string{`"s"`, "socket"}},
 		{"too large", func(t *testing.T, dir string) { require.NoError(t, os.Truncate(mustWrite(t, dir, "big"), 1001)) }, []string{`"big"`, "1001 bytes", "1000"}},
+		{"too large together", func(t *testing.T, dir string) {
+			for i := range 4 {
+				require.NoError(t, os.Truncate(mustWrite(t, dir, fmt.Sprintf("f%02d", i)), 1000))
+			}
+		}, []string{`"f03"`, "3000", "limits.tree_bytes"}},
 		{"too many", func(t *testing.T, dir string) {
 			for i := range 12 {
 				mustWrite(t, dir, fmt.Sprintf("f%02d", i))
@@ -135,7 +140,7 @@ func TestWhatMayNotBeKept(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			o := options()
-			o.Limits = store.Limits{Files: 10, FileBytes: 1000}
+			o.Limits = store.Limits{Files: 10, FileBytes: 1000, TreeBytes: 3000}
 			s, err := store.Create(filepath.Join(t.TempDir(), "store"), o)
 			require.NoError(t, err)
 			dir, base := materialised(t, s, nil)

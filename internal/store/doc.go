@@ -7,6 +7,8 @@
 //	blobs/sha256/<2 hex>/<62 hex>                  exactly the bytes that the name is the SHA-256 of
 //	sessions/<namespace>/<session>/                execution_state.json, ledger.json, checkpoint_<phase>.json
 //	sessions/<namespace>/<session>/assignments/    <phase>.<persona>.json, <phase>.<persona>.calls.jsonl
+//	sessions/<namespace>/<session>/budget.jsonl    what the session may spend
+//	budgets/<namespace>/<team>/                    <date>.json, <date>.raises.jsonl: what a team has spent on a day, and may
 //	workers/<id>.json                              what live workers offer
 //	quarantine/                                    what was found damaged, moved out of the way
 //	locks/, tmp/, index/, work/                    the store's own; nothing in them is needed to resume

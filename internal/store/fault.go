@@ -18,6 +18,9 @@ type Fault struct {
 	// if there was nothing to move.
 	Quarantined string `json:"quarantined,omitempty"`
 
+	// Repaired says how the file was written again; empty: it was not.
+	Repaired string `json:"repaired,omitempty"`
+
 	kind error
 }
 
@@ -29,6 +32,9 @@ func (f *Fault) Error() string {
 	}
 	if f.Quarantined != "" {
 		s += "; moved to " + f.Quarantined
+	}
+	if f.Repaired != "" {
+		s += "; repaired: " + f.Repaired
 	}
 	return s
 }
@@ -69,4 +75,15 @@ func (f Fault) need(by string) Fault {
 		f.What = strings.TrimPrefix(f.What+"; ", "; ") + "needed by " + by
 	}
 	return f
+}
+
+// repaired says of a fault how its file was written again.
+func repaired(err error, how string) error {
+	var f *Fault
+	if !errors.As(err, &f) {
+		return err
+	}
+	mended := *f
+	mended.Repaired = how
+	return &mended
 }

@@ -5,14 +5,26 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/bmatcuk/doublestar/v4"
 )
 
 // isGitDir tells whether a name is that of git's own directory or file: never part
 // of a tree, whatever patterns say, since what it holds is executed by whoever runs
-// git there. Some file systems take .GIT for the same, and a tree may come to one.
-func isGitDir(name string) bool { return strings.EqualFold(name, ".git") }
+// git there. Some file systems take .GIT for the same, or leave out what is not seen, or
+// what stands behind a colon and dots and spaces at the end, or have a short name for it;
+// and a tree may come to one.
+func isGitDir(name string) bool {
+	name, _, _ = strings.Cut(name, ":")
+	name = strings.TrimRight(strings.Map(func(r rune) rune {
+		if unicode.In(r, unicode.Cf) {
+			return -1
+		}
+		return r
+	}, name), " .")
+	return strings.EqualFold(name, ".git") || strings.EqualFold(name, "git~1")
+}
 
 // maxIgnoreFile is the largest .gitignore that is read, in bytes.
 const maxIgnoreFile = 256 << 10

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -32,7 +33,7 @@ type ingestion struct {
 	// stored already.
 	base    Manifest
 	index   *index
-	secrets secrets
+	secrets *secrets.Set
 	mend    bool
 
 	mu sync.Mutex
@@ -42,6 +43,9 @@ type ingestion struct {
 	seen map[string]indexed
 	// loose lists the files of blobs that must yet be made durable.
 	loose []string
+	// stored are the blobs of this ingestion, with their files as it has made them; nil:
+	// they were there.
+	stored map[team.Digest]fs.FileInfo
 }
 
 // run fills tree and seen from the scanned files. A file is only read where the
@@ -49,6 +53,7 @@ type ingestion struct {
 func (in *ingestion) run(ctx context.Context, files []found) error {
 	in.tree = make(Manifest, len(files))
 	in.seen = make(map[string]indexed, len(files))
+	in.stored = map[team.Digest]fs.FileInfo{}
 	var batches [][]found
 	for _, f := range files {
 		if f.link != "" {
@@ -92,7 +97,7 @@ func (in *ingestion) keep(f found, e Entry, s *stamp) {
 func (in *ingestion) link(f found) error {
 	e := Entry{Link: f.link}
 	if in.base[f.path] != e {
-		if err := in.secrets.checkNames(f.path, f.link); err != nil {
+		if err := checkNames(in.secrets, f.path, f.link); err != nil {
 			return err
 		}
 	}
@@ -105,7 +110,7 @@ func (in *ingestion) link(f found) error {
 func (in *ingestion) batch(ctx context.Context, files []found, clock int64, trusted bool) (err error) {
 	dir, err := in.root.OpenRoot(path.Dir(files[0].path))
 	if err != nil {
-		return err
+		return ofTree(path.Dir(files[0].path), "opened", err)
 	}
 	defer closing(dir, &err)
 	for _, f := range files {
@@ -139,13 +144,13 @@ func (in *ingestion) file(ctx context.Context, dir *os.Root, f found) (e Entry, 
 		return e, nil, tooLarge(f.path, f.size, in.store.limits.FileBytes)
 	}
 	if !had {
-		if err := in.secrets.checkNames(f.path, ""); err != nil {
+		if err := checkNames(in.secrets, f.path, ""); err != nil {
 			return e, nil, err
 		}
 	}
 	src, err := openRegular(dir, path.Base(f.path), f.info, in.mend)
 	if err != nil {
-		return e, nil, err
+		return e, nil, ofTree(f.path, "opened", err)
 	}
 	defer src.Close() //nolint:errcheck // only read
 	before, err := src.Stat()
@@ -193,14 +198,66 @@ func (in *ingestion) small(ctx context.Context, src io.Reader, f found, old team
 	if e.SHA256 == old {
 		return e, nil
 	}
-	if err := in.secrets.checkContent(f.path, data); err != nil {
-		return e, err
+	if in.secrets.InBytes(data) {
+		return e, holdsSecret(f.path)
 	}
-	if err := in.store.putLoose(e.SHA256, data); err != nil {
-		return e, err
+	return e, in.put(e.SHA256, data)
+}
+
+// put stores a blob.
+func (in *ingestion) put(name team.Digest, data []byte) error {
+	if in.has(name) {
+		return nil
 	}
-	in.stored(e.SHA256)
-	return e, nil
+	written, err := in.store.putLoose(name, data)
+	if err == nil {
+		in.keepBlob(name, written)
+	}
+	return err
+}
+
+// document stores what was encoded.
+func (in *ingestion) document(data []byte, err error) (team.Digest, error) {
+	if err != nil {
+		return "", fmt.Errorf("write a tree: %w", err)
+	}
+	name := digestOf(data)
+	if err := in.put(name, data); err != nil {
+		return "", fmt.Errorf("store a blob: %w", err)
+	}
+	return name, nil
+}
+
+func (in *ingestion) has(name team.Digest) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	_, ok := in.stored[name]
+	return ok
+}
+
+func (in *ingestion) keepBlob(name team.Digest, written fs.FileInfo) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.stored[name] = written
+	in.loose = append(in.loose, in.store.blobPath(name))
+}
+
+// withdraw removes the blobs that the ingestion has made, unless somebody else has begun
+// to use them: what was not collected as a whole only takes up room.
+func (in *ingestion) withdraw() error {
+	return in.store.alone(func() error {
+		for name, written := range in.stored {
+			path := in.store.blobPath(name)
+			now, err := os.Lstat(path)
+			if err != nil || written == nil || !os.SameFile(now, written) || !now.ModTime().Equal(written.ModTime()) {
+				continue
+			}
+			if err := os.Remove(path); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // large stores a file through a temporary file, hashing what it writes. A file
@@ -233,7 +290,7 @@ func (in *ingestion) stream(ctx context.Context, src io.Reader, f found, old tea
 	defer os.Remove(temp.Name()) //nolint:errcheck // gone already if it was installed
 	limit := in.store.limits.FileBytes
 	h := sha256.New()
-	scan := in.secrets.scanner()
+	scan := in.secrets.Scanner()
 	e.Size, err = in.store.copy(ctx, io.MultiWriter(h, scan, temp), io.LimitReader(src, limit+1))
 	if cerr := temp.Close(); err == nil {
 		err = cerr
@@ -247,49 +304,46 @@ func (in *ingestion) stream(ctx context.Context, src io.Reader, f found, old tea
 		return e, nil
 	case e.Size > limit:
 		return e, tooLarge(f.path, e.Size, limit)
-	case scan.found:
+	case scan.Found():
 		return e, holdsSecret(f.path)
+	case in.has(e.SHA256):
+		return e, nil
 	}
-	if err := in.store.installLoose(ctx, temp.Name(), e); err != nil {
-		return e, err
+	written, err := in.store.installLoose(ctx, temp.Name(), e)
+	if err == nil {
+		in.keepBlob(e.SHA256, written)
 	}
-	in.stored(e.SHA256)
-	return e, nil
+	return e, err
 }
 
-func (in *ingestion) stored(name team.Digest) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	in.loose = append(in.loose, in.store.blobPath(name))
-}
-
-// settle makes what was stored, and further blobs, outlive a power loss.
-func (in *ingestion) settle(further ...team.Digest) error {
-	for _, name := range further {
-		in.stored(name)
-	}
+// settle makes what was stored outlive a power loss. documents are those of the blobs
+// that are likely to be stored again soon.
+func (in *ingestion) settle(documents ...team.Digest) error {
 	if len(in.loose) == 0 {
 		return nil
 	}
 	if err := in.store.settleFiles(in.loose); err != nil {
 		return fmt.Errorf("flush the store: %w", err)
 	}
-	for _, name := range further {
+	for _, name := range documents {
 		in.store.noteDurable(name)
 	}
 	return nil
 }
 
 // installLoose makes a temporary file the blob that it is, unless that is
-// stored already, sound.
-func (s *Store) installLoose(ctx context.Context, temp string, e Entry) error {
+// stored already, sound. written is the file that it has installed; nil: it was there.
+func (s *Store) installLoose(ctx context.Context, temp string, e Entry) (written fs.FileInfo, err error) {
 	path := s.blobPath(e.SHA256)
 	if info, err := os.Stat(path); err == nil && info.Size() == e.Size {
 		if found, _, err := s.hashFile(ctx, path); err == nil && found == e.SHA256 {
 			if err := s.freshen(path); !errors.Is(err, fs.ErrNotExist) {
-				return err
+				return nil, err
 			}
 		}
 	}
-	return s.install(temp, path, untilPowerLoss)
+	if written, err = os.Lstat(temp); err != nil {
+		return nil, err
+	}
+	return written, s.install(temp, path, untilPowerLoss)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,7 +52,9 @@ func journalOf(file string) (team.AssignmentID, bool) {
 }
 
 // journalLine writes an entry as a line, without its end.
-func journalLine(e budget.Entry) ([]byte, error) {
+func journalLine(e budget.Entry) ([]byte, error) { return sealLine(e) }
+
+func sealLine(e any) ([]byte, error) {
 	entry, err := json.Marshal(e)
 	if err != nil {
 		return nil, err
@@ -63,18 +66,27 @@ func journalLine(e budget.Entry) ([]byte, error) {
 // newer version may have them.
 func parseLine(line []byte) (budget.Entry, error) {
 	var e budget.Entry
-	body, ok := bytes.CutPrefix(line, []byte(lineHead))
-	if !ok || len(body) < lineAfter {
-		return e, errors.New("is no entry")
-	}
-	entry, after := body[:len(body)-lineAfter], body[len(body)-lineAfter:]
-	if string(after) != lineSeal+string(digestOf(entry))+lineTail {
-		return e, fmt.Errorf("has a %s that does not fit its entry", sealField)
+	entry, err := unsealLine(line)
+	if err != nil {
+		return e, err
 	}
 	if err := json.Unmarshal(entry, &e); err != nil {
 		return e, fmt.Errorf("is no entry: %w", err)
 	}
 	return e, nil
+}
+
+// unsealLine returns a line's entry and refuses one that sealLine cannot have written.
+func unsealLine(line []byte) ([]byte, error) {
+	body, ok := bytes.CutPrefix(line, []byte(lineHead))
+	if !ok || len(body) < lineAfter {
+		return nil, errors.New("is no entry")
+	}
+	entry, after := body[:len(body)-lineAfter], body[len(body)-lineAfter:]
+	if string(after) != lineSeal+string(digestOf(entry))+lineTail {
+		return nil, fmt.Errorf("has a %s that does not fit its entry", sealField)
+	}
+	return entry, nil
 }
 
 // journalFile is what a journal's file holds.
@@ -88,16 +100,25 @@ type journalFile struct {
 	wrong []string
 }
 
-// parseJournal reads a journal's file. What follows the last line's end was
-// being written when its writer died, and nobody has relied on it.
+// wholeLines are the lines of a journal without their ends, numbered from 1. What follows
+// the last line's end was being written when its writer died, and nobody has relied on it.
+func wholeLines(data []byte) iter.Seq2[int, []byte] {
+	return func(yield func(int, []byte) bool) {
+		for n := 1; ; n++ {
+			line, rest, whole := bytes.Cut(data, []byte("\n"))
+			if !whole || !yield(n, line) {
+				return
+			}
+			data = rest
+		}
+	}
+}
+
+// parseJournal reads a journal's file.
 func parseJournal(data []byte) *journalFile {
 	f := &journalFile{}
 	damaged := false // the line before was
-	for n := 1; ; n++ {
-		line, rest, whole := bytes.Cut(data, []byte("\n"))
-		if !whole {
-			return f
-		}
+	for n, line := range wholeLines(data) {
 		want := f.journal.Next()
 		e, err := parseLine(line)
 		if err == nil {
@@ -111,10 +132,10 @@ func parseJournal(data []byte) *journalFile {
 		}
 		if damaged = err != nil; !damaged {
 			f.entries = append(f.entries, e)
-			f.sound = append(f.sound, data[:len(line)+1]...)
+			f.sound = append(append(f.sound, line...), '\n')
 		}
-		data = rest
 	}
+	return f
 }
 
 // untell leaves out what the turns brought, and keeps what they cost.
@@ -208,7 +229,7 @@ func (s *Store) AppendEntry(key team.SessionKey, id team.AssignmentID, e budget.
 	}
 	line, err := journalLine(e)
 	if err == nil {
-		err = s.appendLine(path, append(line, '\n'))
+		err = s.withReserve(func() error { return s.appendLine(path, append(line, '\n')) })
 	}
 	if err != nil {
 		return fmt.Errorf("write to the journal of %s: %w", id, err)

@@ -25,42 +25,51 @@ const (
 	ledgerAfter = len(`"}` + "\n")
 )
 
-// sealLedger returns a ledger as it is stored: JSON that ends with the SHA-256 of
-// the whole, taken while the digest is left out. Other documents are sealed over
-// their canonical form, which takes too long for what is written at every call.
-func sealLedger(l budget.Ledger) ([]byte, error) {
-	l.SHA256 = ""
-	data, err := json.Marshal(l)
+// sealQuickly returns a document as it is stored: JSON that ends with the SHA-256 of
+// the whole, taken while that is left out. Other documents are sealed over their
+// canonical form, which takes too long for what is written at every call.
+func sealQuickly(v any) ([]byte, error) {
+	data, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
 	}
 	data = append(data, '\n')
 	if !bytes.HasSuffix(data, []byte(ledgerTail)) {
-		return nil, errors.New("a ledger does not end with its digest")
+		return nil, errors.New("a document does not end with its empty digest")
 	}
 	return slices.Insert(data, len(data)-ledgerAfter, []byte(digestOf(data))...), nil
 }
 
-// unsealLedger reads a ledger and refuses one that sealLedger cannot have written.
-func unsealLedger(data []byte, l *budget.Ledger) error {
+// unsealQuickly reads a document into v and refuses one that sealQuickly cannot have
+// written.
+func unsealQuickly(data []byte, v any) error {
 	const digest = 64
 	at := len(data) - ledgerAfter - digest
 	if at < 0 {
-		return errors.New("it is no ledger")
+		return errors.New("it is no such document")
 	}
 	stated := team.Digest(data[at : at+digest])
 	rest := slices.Concat(data[:at], data[at+digest:])
 	if !bytes.HasSuffix(rest, []byte(ledgerTail)) || digestOf(rest) != stated {
 		return fmt.Errorf("its %s does not fit its content", sealField)
 	}
-	if err := json.Unmarshal(data, l); err != nil {
+	return json.Unmarshal(data, v)
+}
+
+func sealLedger(l budget.Ledger) ([]byte, error) {
+	l.SHA256 = ""
+	return sealQuickly(l)
+}
+
+func unsealLedger(data []byte, l *budget.Ledger) error {
+	if err := unsealQuickly(data, l); err != nil {
 		return err
 	}
 	return checkLedger(*l)
 }
 
 // Ledger reads a session's ledger. Where it is missing or damaged it is what the
-// journals add up to, without limits; a damaged file is then in the quarantine.
+// journals add up to; a damaged file is then in the quarantine.
 func (s *Store) Ledger(key team.SessionKey) (budget.Ledger, error) {
 	l, err := s.lockedLedger(key)
 	return s.orSummed(key, l, err)
@@ -129,7 +138,18 @@ func checkLedger(l budget.Ledger) error {
 
 // summed makes a session's ledger from its journals.
 func (s *Store) summed(key team.SessionKey) (budget.Ledger, error) {
-	l := budget.Ledger{Schema: budget.LedgerSchema}
+	l := budget.Ledger{Schema: budget.LedgerSchema, Session: key.Session}
+	path, err := s.allowancePath(key)
+	if err != nil {
+		return l, err
+	}
+	allowances, err := s.intactAllowances(path)
+	if err != nil {
+		return l, err
+	}
+	for _, a := range allowances {
+		l.Allow(a)
+	}
 	ids, err := s.journals(context.Background(), key)
 	if err != nil {
 		return l, err
@@ -148,35 +168,116 @@ func (s *Store) summed(key team.SessionKey) (budget.Ledger, error) {
 
 // UpdateLedger rewrites a session's ledger, unless change returns an error, which
 // it then returns. change gets what is stored, or what the journals add up to if
-// nothing is or it was damaged, and must not call the store. Updates of one
-// session, by any process, follow one another, and each raises the revision by
-// one. A reader sees one or the other, never half of either; after a power loss
-// the last ones may be missing.
+// nothing is or it was damaged; it must not call the store, and may be called more
+// than once. If the session has a daily budget, the team's day is shared with the
+// ledger meanwhile, and brought up to date with it. Updates of one session, by any
+// process, follow one another, and each raises the revision by one. A reader sees one
+// or the other, never half of either; after a power loss the last ones may be
+// missing, but no change of the limits and no raise.
 func (s *Store) UpdateLedger(key team.SessionKey, change func(*budget.Ledger) error) error {
+	daily := ""
+	for {
+		other, err := s.tryLedger(key, daily, change)
+		if err != nil || other == daily {
+			return err
+		}
+		daily = other
+	}
+}
+
+// tryLedger does so under the lock of the team whose day the ledger draws from. If
+// that is not the ledger's team it changes nothing, and returns the one that is.
+func (s *Store) tryLedger(key team.SessionKey, daily string, change func(*budget.Ledger) error) (other string, err error) {
+	var day *budget.Day
+	update := func() error {
+		return s.under(key, ledgerFile, func() error {
+			other, err = s.changeLedger(key, day, change)
+			return err
+		})
+	}
+	if daily == "" {
+		err = update()
+		return other, err
+	}
+	err = s.underTeam(key.Namespace, daily, func() error {
+		if day, err = s.today(key.Namespace, daily); err != nil {
+			return err
+		}
+		return update()
+	})
+	return other, err
+}
+
+// changeLedger does so while both are locked; day is nil where the ledger draws from none.
+func (s *Store) changeLedger(key team.SessionKey, day *budget.Day, change func(*budget.Ledger) error) (daily string, err error) {
+	stored, err := s.storedLedger(key)
+	l, err := s.orSummed(key, stored, err)
+	if err != nil {
+		return "", err
+	}
+	name := l.DailyTeam()
+	if day == nil && name != "" {
+		return name, nil
+	}
+	if day != nil {
+		name = day.Team
+	}
+	revision, limits, of, raises := l.Revision, l.Limits, l.Team, len(l.Raises)
+	before := map[string]budget.DayRow{}
+	for _, date := range l.Dates() {
+		before[date] = l.On(date)
+	}
+	warnings := 0
+	if day != nil {
+		warnings = len(day.Warnings)
+	}
+	l.Session = key.Session
+	l.Share(day)
+	if err := change(&l); err != nil {
+		return name, err
+	}
+	if changed := l.DailyTeam(); changed != "" && changed != name {
+		return changed, nil
+	}
+	l.Schema, l.Session, l.Revision = budget.LedgerSchema, key.Session, revision+1
+	if err := s.allow(key, l.AllowedSince(limits, of, raises)); err != nil {
+		return name, err
+	}
+	if day != nil {
+		// The day is never behind the ledger: what it has not heard of, others could spend.
+		if err := s.daysAround(key, day, warnings, before, &l); err != nil {
+			return name, err
+		}
+		failpoint.Here("day written, ledger not")
+	}
+	return name, s.putLedger(key, l)
+}
+
+// allow adds to the journal of what a session may spend.
+func (s *Store) allow(key team.SessionKey, added []budget.Allowance) error {
+	path, err := s.allowancePath(key)
+	if err == nil {
+		err = s.appendAllowances(path, added)
+	}
+	if err != nil {
+		return fmt.Errorf("write what session %s may spend: %w", key.Session, err)
+	}
+	return nil
+}
+
+func (s *Store) putLedger(key team.SessionKey, l budget.Ledger) error {
 	dir, err := s.SessionDir(key)
 	if err != nil {
 		return err
 	}
-	return s.under(key, ledgerFile, func() error {
-		stored, err := s.storedLedger(key)
-		l, err := s.orSummed(key, stored, err)
-		if err != nil {
-			return err
-		}
-		revision := l.Revision
-		if err := change(&l); err != nil {
-			return err
-		}
-		l.Schema, l.Revision = budget.LedgerSchema, revision+1
-		data, err := sealLedger(l)
-		if err == nil {
-			err = s.swap(filepath.Join(dir, ledgerFile), data)
-		}
-		if err != nil {
-			return fmt.Errorf("write the ledger of session %s: %w", key.Session, err)
-		}
-		return nil
-	})
+	data, err := sealLedger(l)
+	if err == nil {
+		err = s.swap(filepath.Join(dir, ledgerFile), data)
+	}
+	if err != nil {
+		return fmt.Errorf("write the ledger of session %s: %w", key.Session, err)
+	}
+	return nil
 }
 
 // swap replaces the file at path as write does, for one who holds the lock under

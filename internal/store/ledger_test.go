@@ -51,6 +51,7 @@ func TestALostLedgerIsMadeFromTheJournals(t *testing.T) {
 	journaled(t, s, session, id("frontend"), 2)
 	require.NoError(t, s.UpdateLedger(session, func(l *budget.Ledger) error {
 		l.Limits.Session.Tokens = 1000
+		l.Raise(budget.Raise{ID: "1", Scope: budget.SessionScope, By: "ann", Added: team.Amount{Tokens: 500}, When: now})
 		return nil
 	}))
 	want, err := s.Ledger(session)
@@ -63,7 +64,8 @@ func TestALostLedgerIsMadeFromTheJournals(t *testing.T) {
 		l, err := s.Ledger(session)
 		require.NoError(t, err)
 		require.Equal(t, want.Rows, l.Rows, "%s at %d", what, at)
-		require.Zero(t, l.Limits, "%s at %d: no damaged limit is believed", what, at)
+		require.Equal(t, want.Limits, l.Limits, "%s at %d", what, at)
+		require.Equal(t, want.Raises, l.Raises, "%s at %d: a person's word is not lost", what, at)
 	})
 	require.NoError(t, os.RemoveAll(ledgerPath(s)))
 	require.NoError(t, s.UpdateLedger(session, func(l *budget.Ledger) error {
@@ -80,7 +82,7 @@ func TestALedgerKeepsWhatACallMayCostThatNobodyKnows(t *testing.T) {
 	for _, id := range ids {
 		require.NoError(t, s.UpdateLedger(session, func(l *budget.Ledger) error {
 			want, least := l.Guess("writer")
-			require.Empty(t, l.Reserve(id, 1, want, least, now).Refused)
+			require.Empty(t, l.Reserve(id, 1, want, least).Refused)
 			return nil
 		}))
 	}
@@ -104,7 +106,7 @@ func BenchmarkReserveAndSettle(b *testing.B) {
 	want := team.Amount{Tokens: 1000, USD: 1000}
 	for b.Loop() {
 		require.NoError(b, s.UpdateLedger(session, func(l *budget.Ledger) error {
-			l.Reserve(id("backend"), 1, want, want, now)
+			l.Reserve(id("backend"), 1, want, want)
 			return nil
 		}))
 		require.NoError(b, s.UpdateLedger(session, func(l *budget.Ledger) error {

@@ -1,11 +1,13 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/gofrs/flock"
 	"golang.org/x/sys/unix"
@@ -60,6 +62,13 @@ func (l heldLock) Unlock() {
 	_ = l.Close()
 }
 
+// lockLimit is how long a lock is waited for that others hold for a moment: who holds it
+// for longer is stopped, or cannot write. lockEvery is how often it is tried.
+const (
+	lockLimit = 10 * time.Second
+	lockEvery = 5 * time.Millisecond
+)
+
 // under runs change while it holds a lock that others take for as short a time,
 // waiting for it if need be.
 func (s *Store) under(key team.SessionKey, name string, change func() error) (err error) {
@@ -68,8 +77,13 @@ func (s *Store) under(key team.SessionKey, name string, change func() error) (er
 		return err
 	}
 	l := flock.New(path, flock.SetPermissions(fileMode))
-	if err := l.Lock(); err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), lockLimit)
+	defer cancel()
+	if _, err := l.TryLockContext(ctx, lockEvery); err != nil {
 		_ = l.Close()
+		if ctx.Err() != nil {
+			return fmt.Errorf("lock %s of session %s: another process has held it for %s; if it is stopped, continue or end it", name, key.Session, lockLimit)
+		}
 		return fmt.Errorf("lock %s of session %s: %w", name, key.Session, err)
 	}
 	defer closing(l, &err)

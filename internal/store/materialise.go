@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/maestro-hive/maestro/internal/bounded"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -29,10 +30,16 @@ const (
 // 0644 and 0755. Whatever else was there is removed; files of a remembered
 // directory that are as an earlier Materialise left them stay. No link is followed, and no file is shared
 // with the store. Contents are verified while they are copied: a damaged blob is
-// [team.ErrCorrupt], a missing one [team.ErrNotFound]. With an error, the
+// [team.ErrCorrupt], a missing one [team.ErrNotFound]; what was there and cannot be
+// removed is a [*team.Failure] of category invalid_output. With an error, the
 // directory holds something between before and after.
 func (s *Store) Materialise(ctx context.Context, manifest team.Digest, dir string) error {
-	if err := s.materialise(ctx, manifest, dir); err != nil {
+	err := s.materialise(ctx, manifest, dir)
+	var refused *RefusedError
+	if errors.As(err, &refused) {
+		return team.Failf(team.InvalidOutput, "%s", team.Shorten(refused.Error(), team.MaxMessage))
+	}
+	if err != nil {
 		return fmt.Errorf("fill %s: %w", dir, err)
 	}
 	return nil
@@ -57,7 +64,7 @@ func (s *Store) materialise(ctx context.Context, manifest team.Digest, dir strin
 	}
 	f := &filling{store: s, root: root, want: m, dirs: m.dirs(), before: before, seen: make(map[string]indexed, len(m))}
 	if err := f.clear(ctx, root, "."); err != nil {
-		return err
+		return ofTree(".", "cleared for the next attempt", err)
 	}
 	if err := f.fill(ctx); err != nil {
 		return err
@@ -152,7 +159,7 @@ func (f *filling) clear(ctx context.Context, root *os.Root, dir string) error {
 			err = f.clearBelow(ctx, root, p, info)
 		case f.stays(p, info):
 		default:
-			err = removeAll(root, e.Name())
+			err = bounded.RemoveAll(root, e.Name())
 		}
 		if err != nil {
 			return fmt.Errorf("clear %q: %w", p, err)
@@ -208,46 +215,6 @@ func (e Entry) mode() fs.FileMode {
 		return executableMode
 	}
 	return plainMode
-}
-
-// removeAll removes a file or a whole directory, even one that its owner made
-// inaccessible.
-func removeAll(root *os.Root, name string) error {
-	err := root.RemoveAll(name)
-	if !errors.Is(err, fs.ErrPermission) {
-		return err
-	}
-	info, lerr := root.Lstat(name)
-	if lerr != nil || !info.IsDir() {
-		return err
-	}
-	if err := unlock(root, name, info); err != nil {
-		return err
-	}
-	return root.RemoveAll(name)
-}
-
-// unlock makes a directory and all below it accessible to its owner.
-func unlock(root *os.Root, name string, info fs.FileInfo) (err error) {
-	dir, err := openSubdir(root, name, info, true)
-	if err != nil {
-		return err
-	}
-	defer closing(dir, &err)
-	entries, err := list(dir)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		info, err := e.Info()
-		if err == nil && info.IsDir() {
-			err = unlock(dir, e.Name(), info)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // fill writes what is missing: directories, then files, then links, so that no

@@ -26,6 +26,15 @@ func (v *verification) paid(ctx context.Context, key team.SessionKey) error {
 		}
 		missing = nil
 	}
+	path, err := v.store.allowancePath(key)
+	if err != nil {
+		return err
+	}
+	if _, err := v.store.allowances(path); err != nil {
+		if err := v.fault(err, ""); err != nil {
+			return err
+		}
+	}
 	journals, err := v.store.journals(ctx, key)
 	if err != nil {
 		return err

@@ -111,6 +111,11 @@ func (s *Store) render(p planted) (map[string][]byte, error) {
 		if out[ledgerFile], err = sealLedger(p.ledger); err != nil {
 			return nil, err
 		}
+		if allowed, err := allowancesOf(p.ledger); err != nil {
+			return nil, err
+		} else if len(allowed) > 0 {
+			out[allowanceFile] = allowed
+		}
 	}
 	e, now := p.state, s.now().UTC()
 	if !e.Status.Status.Closed() {

@@ -53,7 +53,7 @@ var roles = map[string]func(dir string, args []string) error{
 		for range 100 {
 			err = errors.Join(err, s.UpdateLedger(session, func(l *budget.Ledger) error {
 				row := l.Row(id(args[0]))
-				row.Unsettled.InputTokens++
+				row.Unsettled = append(row.Unsettled, budget.UnsettledCall{Call: l.Revision + 1, Estimate: team.Usage{InputTokens: 1}})
 				l.SetRow(id(args[0]), row, now)
 				return nil
 			}))
@@ -90,6 +90,7 @@ var roles = map[string]func(dir string, args []string) error{
 		}
 		return err
 	},
+	"share": share,
 	"record": func(dir string, args []string) error {
 		s, err := store.Open(dir, options())
 		if err != nil {

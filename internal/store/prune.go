@@ -17,6 +17,10 @@ const (
 	DefaultKeep      = 10
 	DefaultOlderThan = 7 * 24 * time.Hour
 
+	// unlisted is how long after its last change a session may be at work that is not
+	// among those that Temporal was said to run.
+	unlisted = time.Minute
+
 	// youngBlob is the age below which a blob is never removed: it may have been
 	// stored for something that is yet to be written.
 	youngBlob = 24 * time.Hour
@@ -38,8 +42,9 @@ func withDefaults(o team.PruneOptions) team.PruneOptions {
 	return o
 }
 
-// Prune removes old checkpoints of closed sessions, the directories that these
-// worked in, and the blobs that nothing needs any more.
+// Prune removes the directories that sessions worked in which have ended, old checkpoints
+// of closed sessions, and the blobs that nothing needs any more. Ended is what is closed
+// by what the store knows, and what o.Running lacks of o.Namespace.
 //
 // Never removed is a blob that a kept checkpoint, a record or a journal of any
 // session names, directly or through manifests; one that was stored or used since a day
@@ -61,7 +66,7 @@ func (s *Store) Prune(ctx context.Context, o team.PruneOptions) (team.PruneRepor
 		store: s, options: o, marks: newVerification(s), horizon: s.now().Add(-o.Young),
 		report: team.PruneReport{DryRun: o.DryRun, Pruned: []team.PrunedSession{}, Spared: []team.SparedSession{}},
 	}
-	for _, step := range []func(context.Context) error{p.plan, p.mark, p.drop, p.sweep, p.clear} {
+	for _, step := range []func(context.Context) error{p.plan, p.clear, p.days, p.mark, p.drop, p.sweep} {
 		if err := step(ctx); err != nil {
 			return p.report, fmt.Errorf("prune: %w", err)
 		}
@@ -80,8 +85,8 @@ type pruning struct {
 	horizon time.Time
 	keys    []team.SessionKey
 	dropped map[team.SessionKey][]StoredCheckpoint
-	// closed are sessions that ended longer ago than OlderThan.
-	closed []team.SessionKey
+	// ended are sessions that have ended: what they worked in is not needed.
+	ended []team.SessionKey
 }
 
 // plan decides which checkpoints go.
@@ -114,6 +119,9 @@ func (p *pruning) planSession(ctx context.Context, key team.SessionKey) error {
 	if err != nil && !errors.Is(err, team.ErrNotFound) {
 		return p.refuse(err)
 	}
+	if p.hasEnded(key, e) {
+		p.ended = append(p.ended, key)
+	}
 	since, runs := p.options.Running[key]
 	if e.StartedAt != nil && (since.IsZero() || e.StartedAt.Before(since)) {
 		since = *e.StartedAt
@@ -136,6 +144,16 @@ func (p *pruning) planSession(ctx context.Context, key team.SessionKey) error {
 	return nil
 }
 
+// hasEnded tells whether a session has ended, by what the store knows, or because
+// Temporal does not run it.
+func (p *pruning) hasEnded(key team.SessionKey, e team.Execution) bool {
+	if _, runs := p.options.Running[key]; runs {
+		return false
+	}
+	asked := p.options.Namespace != "" && p.options.Namespace == key.Namespace
+	return e.Status.Status.Closed() || asked && e.UpdatedAt.Before(p.store.now().Add(-unlisted))
+}
+
 // spare lets a session keep everything, and all that was stored since before it
 // began: what it uses at the moment may be known to Temporal only.
 func (p *pruning) spare(key team.SessionKey, reason string, since time.Time) {
@@ -147,9 +165,6 @@ func (p *pruning) spare(key team.SessionKey, reason string, since time.Time) {
 
 func (p *pruning) planClosed(key team.SessionKey, e team.Execution, chain []StoredCheckpoint) error {
 	limit := p.store.now().Add(-p.options.OlderThan)
-	if ended := e.ClosedAt; e.UpdatedAt.Before(limit) && (ended == nil || ended.Before(limit)) {
-		p.closed = append(p.closed, key)
-	}
 	gone := team.PrunedSession{SessionKey: key}
 	for i, c := range chain {
 		stays := i < p.options.Keep || c.Session != key.Session || c.Name == e.Head || !c.CreatedAt.Before(limit)
@@ -203,9 +218,10 @@ func (p *pruning) drop(ctx context.Context) error {
 	return nil
 }
 
-// clear removes the directories that long closed sessions worked in.
+// clear removes the directories that sessions worked in which have ended. It goes first:
+// the disk may be full of them.
 func (p *pruning) clear(ctx context.Context) error {
-	for _, key := range p.closed {
+	for _, key := range p.ended {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -247,7 +263,8 @@ func (p *pruning) clearWork(key team.SessionKey, dir string) (bool, error) {
 		}
 		defer held.Unlock()
 	}
-	if e, err := p.store.Execution(key); err != nil || !e.Status.Status.Closed() {
+	e, err := p.store.Execution(key)
+	if err != nil && !errors.Is(err, team.ErrNotFound) || !p.hasEnded(key, e) {
 		return false, p.refuse(err)
 	}
 	return true, p.store.RemoveWork(key)

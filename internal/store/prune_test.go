@@ -241,3 +241,41 @@ func TestPruningRemovesWhereClosedSessionsWorked(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, report.WorkDirs)
 }
+
+// TestPruningRemovesWhereSessionsWorkedThatTemporalDoesNotRun has a session that was
+// terminated, so that the store has not heard of its end.
+func TestPruningRemovesWhereSessionsWorkedThatTemporalDoesNotRun(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		age     time.Duration
+		options team.PruneOptions
+		status  team.State
+		gone    int
+	}{
+		"terminated":           {time.Hour, team.PruneOptions{Namespace: "default"}, team.Running, 1},
+		"closed a moment ago":  {time.Second, team.PruneOptions{Namespace: "default"}, team.Failed, 1},
+		"begun a moment ago":   {time.Second, team.PruneOptions{Namespace: "default"}, team.Running, 0},
+		"of another namespace": {time.Hour, team.PruneOptions{Namespace: "other"}, team.Running, 0},
+		"Temporal runs it": {time.Hour, team.PruneOptions{
+			Namespace: "default", Running: map[team.SessionKey]time.Time{session: now},
+		}, team.Running, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			model := newStore(t)
+			closed(t, model, session)
+			require.NoError(t, model.UpdateExecution(session, func(e *team.Execution) { e.Status.Status = c.status }))
+			w, err := model.WorkDir(session, id("backend"))
+			require.NoError(t, err)
+			s := later(t, model, c.age)
+			report, err := s.Prune(t.Context(), c.options)
+			require.NoError(t, err)
+			require.Equal(t, c.gone, report.WorkDirs)
+			if c.gone > 0 {
+				require.NoDirExists(t, w.Tree)
+			} else {
+				require.DirExists(t, w.Tree)
+			}
+		})
+	}
+}

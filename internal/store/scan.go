@@ -46,10 +46,12 @@ type scanner struct {
 	// mend lets the scan make what the directory's owner may not read readable.
 	mend  bool
 	files []found
+	// bytes is the size of the files together, and most what it may be; zero: any.
+	bytes, most int64
 }
 
 // openDir opens a directory as the top of a tree, and not what a link in its
-// place points to.
+// place points to. It makes the directory accessible to its owner.
 func openDir(dir string) (_ *os.Root, err error) {
 	above, err := os.OpenRoot(filepath.Dir(dir))
 	if err != nil {
@@ -64,7 +66,7 @@ func openDir(dir string) (_ *os.Root, err error) {
 	if !info.IsDir() {
 		return nil, &fs.PathError{Op: "open", Path: dir, Err: syscall.ENOTDIR}
 	}
-	return above.OpenRoot(name)
+	return openSubdir(above, name, info, true)
 }
 
 // scan lists the tree below the root.
@@ -77,7 +79,7 @@ func (sc *scanner) scan(ctx context.Context) error {
 func (sc *scanner) dir(ctx context.Context, root *os.Root, dir string, rules *ignoreRules, ignored bool) error {
 	entries, err := list(root)
 	if err != nil {
-		return fmt.Errorf("look into %q: %w", dir, err)
+		return ofTree(dir, "listed", err)
 	}
 	if !ignored {
 		if rules, err = sc.rulesOf(root, dir, rules, entries); err != nil {
@@ -91,7 +93,7 @@ func (sc *scanner) dir(ctx context.Context, root *os.Root, dir string, rules *ig
 		p := path.Join(dir, e.Name())
 		info, err := e.Info()
 		if err != nil {
-			return fmt.Errorf("look at %q: %w", p, err)
+			return ofTree(p, "read", err)
 		}
 		if isGitDir(e.Name()) || sc.leaveOut != nil && sc.leaveOut(p, info) {
 			continue
@@ -134,7 +136,7 @@ func (sc *scanner) rulesOf(root *os.Root, dir string, above *ignoreRules, entrie
 	}
 	info, err := entries[i].Info()
 	if err != nil {
-		return nil, err
+		return nil, ofTree(path.Join(dir, ".gitignore"), "read", err)
 	}
 	p := path.Join(dir, ".gitignore")
 	if info.Size() > maxIgnoreFile {
@@ -142,12 +144,12 @@ func (sc *scanner) rulesOf(root *os.Root, dir string, above *ignoreRules, entrie
 	}
 	f, err := openRegular(root, ".gitignore", info, sc.mend)
 	if err != nil {
-		return nil, fmt.Errorf("read %q: %w", p, err)
+		return nil, ofTree(p, "read", err)
 	}
 	defer f.Close() //nolint:errcheck // only read
 	text, err := io.ReadAll(io.LimitReader(f, maxIgnoreFile))
 	if err != nil {
-		return nil, fmt.Errorf("read %q: %w", p, err)
+		return nil, ofTree(p, "read", err)
 	}
 	return parseIgnore(above, dir, string(text)), nil
 }
@@ -175,7 +177,7 @@ func (sc *scanner) subdir(ctx context.Context, root *os.Root, p string, info fs.
 	}
 	sub, err := openSubdir(root, path.Base(p), info, sc.mend)
 	if err != nil {
-		return fmt.Errorf("open %q: %w", p, err)
+		return ofTree(p, "opened", err)
 	}
 	defer sub.Close() //nolint:errcheck // only read
 	return sc.dir(ctx, sub, p, rules, ignored)
@@ -211,12 +213,15 @@ func (sc *scanner) file(root *os.Root, p string, info fs.FileInfo, rules *ignore
 	f := found{path: p, size: info.Size(), info: info}
 	switch mode := info.Mode(); {
 	case mode.IsRegular():
+		if sc.bytes += f.size; sc.most > 0 && sc.bytes > sc.most {
+			return treeTooLarge(p, sc.most)
+		}
 		f.executable = mode&0o100 != 0
 		f.stamp, f.stamped = stampOf(info)
 	case mode&fs.ModeSymlink != 0:
 		target, err := root.Readlink(path.Base(p))
 		if err != nil {
-			return fmt.Errorf("read the link %q: %w", p, err)
+			return ofTree(p, "read", err)
 		}
 		if err := CheckLink(p, target); err != nil {
 			return &RefusedError{p, "cannot be kept: " + err.Error()}
@@ -227,6 +232,11 @@ func (sc *scanner) file(root *os.Root, p string, info fs.FileInfo, rules *ignore
 	}
 	sc.files = append(sc.files, f)
 	return nil
+}
+
+// treeTooLarge refuses a tree at the file with which it has too many bytes.
+func treeTooLarge(p string, most int64) error {
+	return &RefusedError{p, fmt.Sprintf("makes the tree larger than the %d bytes that are allowed; remove or ignore what need not be kept, or raise limits.tree_bytes in the worker file", most)}
 }
 
 func kindOf(mode fs.FileMode) string {

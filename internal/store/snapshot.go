@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -86,7 +87,7 @@ func (s *Store) snapshot(ctx context.Context, dir string, o SnapshotOptions) (sn
 		return snap, err
 	}
 	before := s.loadIndex(dir)
-	in := &ingestion{store: s, root: root, index: before}
+	in := &ingestion{store: s, root: root, index: before, secrets: secrets.New(nil)}
 	if err := in.run(ctx, sc.files); err != nil {
 		return snap, err
 	}

@@ -38,6 +38,8 @@ const (
 const (
 	DefaultFiles           = 200_000
 	DefaultFileBytes int64 = 100 << 20
+	DefaultTreeBytes int64 = 2_000_000_000
+	DefaultDiskBytes int64 = 10_000_000_000
 )
 
 // Limits bounds the trees that a store accepts. Zero fields mean the default.
@@ -46,6 +48,10 @@ type Limits struct {
 	Files int
 	// FileBytes is the largest size of one file, in bytes.
 	FileBytes int64
+	// TreeBytes is the largest size of all files of one tree together, in bytes.
+	TreeBytes int64
+	// DiskBytes is the most that one attempt may have written on disk, in bytes.
+	DiskBytes int64
 }
 
 // Options says how a process uses a store.
@@ -62,6 +68,9 @@ type Options struct {
 	// the store. Elsewhere, other users may pass through it to directories
 	// that are given to them.
 	WorkRoot string
+	// Reading: the process does not write. Others are refused with [OwnerError] where
+	// what they would leave could not be read by the store's owner.
+	Reading bool
 }
 
 // Store is an open store. Its methods may be used by many goroutines, and the
@@ -166,6 +175,9 @@ func Open(dir string, o Options) (*Store, error) {
 		return nil, fmt.Errorf("find the store's directory: %w", err)
 	}
 	id, err := readIdentity(abs)
+	if err == nil && !o.Reading {
+		err = checkOwner(abs)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -176,6 +188,12 @@ func Open(dir string, o Options) (*Store, error) {
 	}
 	if s.limits.FileBytes <= 0 {
 		s.limits.FileBytes = DefaultFileBytes
+	}
+	if s.limits.TreeBytes <= 0 {
+		s.limits.TreeBytes = DefaultTreeBytes
+	}
+	if s.limits.DiskBytes <= 0 {
+		s.limits.DiskBytes = DefaultDiskBytes
 	}
 	if s.workRoot == "" {
 		s.workRoot = s.path("work")

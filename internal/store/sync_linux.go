@@ -26,6 +26,10 @@ func clone(dst, src *os.File) bool {
 	return unix.IoctlFileClone(int(dst.Fd()), int(src.Fd())) == nil
 }
 
+// allocate gives an empty file its size on disk. The error is [errors.ErrUnsupported]
+// where the file system cannot do that.
+func allocate(f *os.File, size int64) error { return unix.Fallocate(int(f.Fd()), 0, 0, size) }
+
 // flushData makes what was written to a file outlive a power loss; times may not.
 func flushData(f *os.File) error {
 	if err := unix.Fdatasync(int(f.Fd())); err != nil {

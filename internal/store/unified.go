@@ -10,6 +10,7 @@ import (
 
 	udiff "github.com/aymanbagabas/go-udiff"
 
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -101,12 +102,25 @@ func sideName(prefix, path string, present bool) string {
 }
 
 // gitName is a name as git writes it: quoted where it has what ends or begins a
-// quoted name.
+// quoted name, or what is not seen.
 func gitName(name string) string {
-	if !strings.ContainsAny(name, `"\`) {
+	if !strings.ContainsAny(name, `"\`) && safetext.Name(name) == name {
 		return name
 	}
-	return `"` + strings.NewReplacer(`"`, `\"`, `\`, `\\`).Replace(name) + `"`
+	var b strings.Builder
+	for _, r := range name {
+		switch character := string(r); {
+		case r == '"' || r == '\\':
+			b.WriteString(`\` + character)
+		case safetext.Name(character) != character:
+			for _, c := range []byte(character) {
+				fmt.Fprintf(&b, `\%03o`, c)
+			}
+		default:
+			b.WriteString(character)
+		}
+	}
+	return `"` + b.String() + `"`
 }
 
 // isText tells whether a content is text that can be compared by lines.

@@ -219,7 +219,7 @@ func (in *unpacking) blob(ctx context.Context, h *tar.Header, name team.Digest) 
 	if n != size || digestFrom(hash) != name {
 		return archiveFault(h.Name, "its content is not what its name says; export it again")
 	}
-	if err := in.store.installLoose(ctx, f.Name(), Entry{SHA256: name, Size: size}); err != nil {
+	if _, err := in.store.installLoose(ctx, f.Name(), Entry{SHA256: name, Size: size}); err != nil {
 		return err
 	}
 	in.blobs[name] = true

@@ -24,14 +24,19 @@ type Report struct {
 	Journals    int   `json:"journals"`
 	Blobs       int   `json:"blobs"`
 	Bytes       int64 `json:"bytes"`
-	// Faults lists what is damaged or missing, sorted by path; each once.
+	// Faults lists what is damaged or missing, sorted by path; each once. Those that
+	// were repaired say so.
 	Faults []Fault `json:"faults"`
+	// Replaced lists copies of checkpoints that were not those of the session's chain,
+	// and are now: nothing was damaged.
+	Replaced []string `json:"replaced,omitempty"`
 }
 
 // VerifySession reads everything that a session needs: its documents, and each
 // blob that these name, directly or through manifests. What is damaged is
-// quarantined. The error is only that of an unusable store; a session that the
-// store does not know is [team.ErrNotFound].
+// quarantined, and repaired where a second copy exists: a checkpoint's copy from its
+// blob, and the blob from the copy. The error is only that of an unusable store; a
+// session that the store does not know is [team.ErrNotFound].
 func (s *Store) VerifySession(ctx context.Context, key team.SessionKey) (Report, error) {
 	known, err := s.HasSession(key)
 	if err != nil {
@@ -41,6 +46,7 @@ func (s *Store) VerifySession(ctx context.Context, key team.SessionKey) (Report,
 		return Report{}, &Fault{Path: s.rel(s.path("sessions", key.Namespace, key.Session)), What: "the store " + s.dir + " has no such session", kind: team.ErrNotFound}
 	}
 	v := newVerification(s)
+	v.repair = true
 	if err := v.session(ctx, key); err != nil {
 		return Report{}, err
 	}
@@ -51,6 +57,7 @@ func (s *Store) VerifySession(ctx context.Context, key team.SessionKey) (Report,
 // VerifySession does.
 func (s *Store) VerifyAll(ctx context.Context) (Report, error) {
 	v := newVerification(s)
+	v.repair = true
 	if err := v.allBlobs(ctx); err != nil {
 		return Report{}, err
 	}
@@ -62,6 +69,9 @@ func (s *Store) VerifyAll(ctx context.Context) (Report, error) {
 		if err := v.session(ctx, key); err != nil {
 			return Report{}, err
 		}
+	}
+	if err := v.budgets(ctx); err != nil {
+		return Report{}, err
 	}
 	return v.finish(ctx)
 }
@@ -81,6 +91,8 @@ type verification struct {
 	without map[team.Digest]bool
 	// untold: the transcripts of attempts are not needed, nor what turns brought.
 	untold bool
+	// repair has what is damaged written again where a second copy exists.
+	repair bool
 	// known are the blobs that agents' documents may name; nil: all of the store.
 	known map[team.Digest]bool
 }
@@ -169,7 +181,7 @@ func (v *verification) session(ctx context.Context, key team.SessionKey) error {
 func (v *verification) checkpoints(ctx context.Context, key team.SessionKey, w *chainWalk) error {
 	sorted := w.sorted(w.head)
 	if len(sorted) > 0 {
-		if err := v.state(key); err != nil {
+		if err := v.state(ctx, key, sorted[0].Checkpoint); err != nil {
 			return err
 		}
 	}
@@ -183,7 +195,7 @@ func (v *verification) checkpoints(ctx context.Context, key team.SessionKey, w *
 		v.need(c.Name, by)
 		// A fork's chain begins in another session.
 		if c.Session == key.Session && !newest[c.CurrentPhase] {
-			if err := v.copied(key, c, w); err != nil {
+			if err := v.copied(ctx, key, c, w); err != nil {
 				return err
 			}
 			newest[c.CurrentPhase] = true
@@ -205,8 +217,9 @@ func (v *verification) checkpoints(ctx context.Context, key team.SessionKey, w *
 	return nil
 }
 
-// copied looks for the copy of the newest checkpoint after a phase.
-func (v *verification) copied(key team.SessionKey, c StoredCheckpoint, w *chainWalk) error {
+// copied looks for the copy of the newest checkpoint after a phase, and writes it again
+// from its blob if it is not there.
+func (v *verification) copied(ctx context.Context, key team.SessionKey, c StoredCheckpoint, w *chainWalk) error {
 	if _, ok := w.copies[c.Name]; ok {
 		return nil
 	}
@@ -214,18 +227,88 @@ func (v *verification) copied(key team.SessionKey, c StoredCheckpoint, w *chainW
 	if err != nil {
 		return err
 	}
-	// The session may have gone on since its copies were read.
-	if data, err := os.ReadFile(path); err == nil && (digestOf(data) == c.Name || !w.seen[digestOf(data)]) {
-		return nil
+	rel := v.store.rel(path)
+	missing := &Fault{Path: rel, What: "the copy of checkpoint " + string(c.Name) + " is missing", kind: team.ErrNotFound}
+	if !v.repair {
+		// The session may have gone on since its copies were read.
+		if data, err := os.ReadFile(path); err == nil && (digestOf(data) == c.Name || !w.seen[digestOf(data)]) {
+			return nil
+		}
+		return v.fault(missing, "")
 	}
-	return v.fault(&Fault{Path: v.store.rel(path), What: "the copy of checkpoint " + string(c.Name) + " is missing", kind: team.ErrNotFound}, "")
+	state, err := v.store.repairCopy(ctx, key, c, path, w)
+	if err != nil { // the blob cannot be read, or the store not be written
+		return v.fault(missing, "")
+	}
+	const how = "the copy was written again from the checkpoint's blob"
+	f, known := v.faults[rel]
+	switch {
+	case known && f.Repaired == "" && state != copyInPlace:
+		f.Repaired = how
+		v.faults[rel] = f
+	case state == copyWasMissing:
+		return v.fault(repaired(missing, how), "")
+	case state == copyWasOther:
+		v.report.Replaced = append(v.report.Replaced, rel)
+	}
+	return nil
+}
+
+// copyState is what a repair found in the place of a checkpoint's copy.
+type copyState int
+
+const (
+	// copyInPlace: it was there, or that of a newer checkpoint.
+	copyInPlace copyState = iota
+	// copyWasMissing and copyWasOther: it was written again. Other was that of a
+	// checkpoint that the session does not build on.
+	copyWasMissing
+	copyWasOther
+)
+
+// repairCopy writes the copy of a checkpoint from its blob, unless the session has gone
+// on since the walk.
+func (s *Store) repairCopy(ctx context.Context, key team.SessionKey, c StoredCheckpoint, path string, w *chainWalk) (state copyState, err error) {
+	data, err := s.Blob(ctx, c.Name)
+	if err != nil {
+		return copyInPlace, err
+	}
+	err = s.under(key, chainLock, func() error {
+		_, there, err := s.readCopy(key, c.CurrentPhase, path)
+		switch {
+		case errors.Is(err, team.ErrNotFound), errors.Is(err, team.ErrCorrupt):
+			state = copyWasMissing
+		case err != nil:
+			return err
+		case digestOf(there) == c.Name || !w.seen[digestOf(there)]:
+			return nil
+		default:
+			state = copyWasOther
+		}
+		notes, err := s.notes(key)
+		if err != nil {
+			return err
+		}
+		if notes.names()[c.Name] { // pruned meanwhile
+			state = copyInPlace
+			return nil
+		}
+		return s.write(path, data, durable)
+	})
+	return state, err
 }
 
 // state looks at a session's mirrored state, and for the records of the attempts
-// that it tells of.
-func (v *verification) state(key team.SessionKey) error {
+// that it tells of. A session whose admission was cut off has none yet: nothing has
+// worked for it.
+func (v *verification) state(ctx context.Context, key team.SessionKey, newest team.Checkpoint) error {
 	by := "session " + key.Session
 	e, err := v.store.Execution(key)
+	if errors.Is(err, team.ErrNotFound) && newest.CurrentPhase == team.ReservedPhase && newest.Incarnation <= 1 {
+		if worked, err := v.store.recorded(ctx, key); err != nil || len(worked) == 0 {
+			return err
+		}
+	}
 	if err != nil {
 		return v.fault(err, by)
 	}

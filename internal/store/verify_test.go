@@ -122,3 +122,87 @@ func TestStrayFilesAmongBlobsAreNamed(t *testing.T) {
 	require.Len(t, report.Faults, 1)
 	require.Equal(t, stray, filepath.Join(s.Dir(), report.Faults[0].Path))
 }
+
+// TestVerifyRepairsWhatHasASecondCopy: a checkpoint's copy is written again from its
+// blob, and the blob from the copy; the next verification finds nothing.
+func TestVerifyRepairsWhatHasASecondCopy(t *testing.T) {
+	t.Parallel()
+	for what, damage := range map[string]func(path string) error{
+		"flipped": func(path string) error { return os.WriteFile(path, []byte("{}"), 0o600) },
+		"removed": os.Remove,
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s := newStore(t)
+			names := chain(t, s, session)
+			sound, err := s.CheckpointPath(session, phases[1])
+			require.NoError(t, err)
+			for _, path := range []string{sound, blobPath(s, names[2])} {
+				before, err := os.ReadFile(path)
+				require.NoError(t, err)
+				require.NoError(t, damage(path))
+				report, err := s.VerifyAll(t.Context())
+				require.NoError(t, err)
+				require.Len(t, report.Faults, 1)
+				require.NotEmpty(t, report.Faults[0].Repaired, report.Faults[0].Error())
+				after, err := os.ReadFile(path)
+				require.NoError(t, err)
+				require.Equal(t, before, after)
+				report, err = s.VerifyAll(t.Context())
+				require.NoError(t, err)
+				require.Empty(t, report.Faults)
+			}
+		})
+	}
+}
+
+// TestVerifyReplacesACopyThatIsNotOfTheChain: nothing is damaged, so nothing is a fault.
+// TestACutOffAdmissionIsNoDamage: a session whose first checkpoint is all that was
+// written has lost nothing; one that has worked has lost its state.
+func TestACutOffAdmissionIsNoDamage(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	empty, err := s.PutManifest(t.Context(), store.Manifest{})
+	require.NoError(t, err)
+	blob, err := s.PutBlob(t.Context(), []byte(`{}`))
+	require.NoError(t, err)
+	_, err = s.PutCheckpoint(t.Context(), session, team.Checkpoint{
+		CurrentPhase: team.ReservedPhase, Incarnation: 1, Team: team.Ref{Blob: blob}, Workspace: empty, Tree: empty, CreatedAt: now,
+	})
+	require.NoError(t, err)
+	report, err := s.VerifyAll(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, report.Faults)
+
+	require.NoError(t, s.PutRecord(session, team.Record{Assignment: id("ann"), Incarnation: 1}))
+	report, err = s.VerifyAll(t.Context())
+	require.NoError(t, err)
+	require.Len(t, report.Faults, 1)
+	require.Contains(t, report.Faults[0].What, "no such state")
+}
+
+func TestVerifyReplacesACopyThatIsNotOfTheChain(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	names := chain(t, s, session)
+	path, err := s.CheckpointPath(session, phases[1])
+	require.NoError(t, err)
+	chained, err := os.ReadFile(path)
+	require.NoError(t, err)
+	c, err := s.Checkpoint(t.Context(), names[1])
+	require.NoError(t, err)
+	c.Requirement = "by another executor"
+	name, err := s.PutCheckpoint(t.Context(), session, c)
+	require.NoError(t, err)
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, name, sha(data))
+
+	report, err := s.VerifyAll(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, report.Faults)
+	require.Len(t, report.Replaced, 1)
+	data, err = os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, chained, data)
+}

@@ -1,6 +1,8 @@
 package store
 
 import (
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,11 +10,14 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/maestro-hive/maestro/internal/bounded"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // WorkDir makes the directories that an assignment is worked on in. They are
-// the same each time: agents find their conversations by them.
+// the same each time on a host: agents find their conversations by them. Their parent
+// has a random name of 128 bits, so that an agent of another user than the worker, which
+// cannot list the directories above, finds its own only.
 func (s *Store) WorkDir(key team.SessionKey, id team.AssignmentID) (team.WorkDir, error) {
 	dir, err := s.workPath(key)
 	if err != nil {
@@ -22,17 +27,54 @@ func (s *Store) WorkDir(key team.SessionKey, id team.AssignmentID) (team.WorkDir
 		return team.WorkDir{}, err
 	}
 	dir = filepath.Join(dir, id.Phase, id.Persona)
-	w := team.WorkDir{Tree: filepath.Join(dir, "tree"), Home: filepath.Join(dir, "home"), Tmp: filepath.Join(dir, "tmp"), Said: filepath.Join(dir, saidFile)}
-	if err := s.makeWorkParents(dir); err != nil {
+	w, err := s.makeWorkDirs(dir)
+	if errors.Is(err, fs.ErrPermission) && s.openWay(dir) == nil { // an agent has locked them
+		w, err = s.makeWorkDirs(dir)
+	}
+	if err != nil {
 		return team.WorkDir{}, fmt.Errorf("make a directory to work in: %w", err)
 	}
+	return w, nil
+}
+
+func (s *Store) makeWorkDirs(dir string) (w team.WorkDir, err error) {
+	if err := s.makeWorkParents(dir); err != nil {
+		return w, err
+	}
+	w.Said = filepath.Join(dir, saidFile)
+	if dir, err = s.secretDir(dir); err != nil {
+		return w, err
+	}
+	w.Tree, w.Home, w.Tmp = filepath.Join(dir, "tree"), filepath.Join(dir, "home"), filepath.Join(dir, "tmp")
 	for _, d := range []string{w.Tree, w.Home, w.Tmp} {
 		if err := makeWorkDir(d); err != nil {
-			return team.WorkDir{}, fmt.Errorf("make a directory to work in: %w", err)
+			return w, err
 		}
 	}
 	return w, nil
 }
+
+// secretDir makes the directory with a random name in an assignment's, or returns the
+// one that is there. The caller holds the assignment's lock.
+func (s *Store) secretDir(dir string) (string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return "", err
+	}
+	for _, e := range entries {
+		if name, err := hex.DecodeString(e.Name()); err == nil && len(name) == secretBytes && e.IsDir() {
+			dir = filepath.Join(dir, e.Name())
+			return dir, s.openWay(dir) // an agent may have locked it
+		}
+	}
+	name := make([]byte, secretBytes)
+	_, _ = rand.Read(name) // never fails
+	dir = filepath.Join(dir, hex.EncodeToString(name))
+	return dir, s.makeWorkParents(dir)
+}
+
+// secretBytes is how long the random name of a directory is.
+const secretBytes = 16
 
 // saidFile is the file in an assignment's directory that holds what its attempt
 // under way, or the last one, has printed.
@@ -76,7 +118,14 @@ func makeWorkDir(dir string) error {
 			return err
 		}
 	}
-	return os.MkdirAll(dir, dirMode)
+	if err := os.MkdirAll(dir, dirMode); err != nil {
+		return err
+	}
+	info, err := os.Lstat(dir)
+	if err == nil && info.Mode().Perm()&0o700 != 0o700 { // as an agent has left it
+		err = os.Chmod(dir, info.Mode().Perm()|0o700)
+	}
+	return err
 }
 
 // RemoveWork removes the directories of all assignments of a session. They hold
@@ -86,7 +135,7 @@ func (s *Store) RemoveWork(key team.SessionKey) (err error) {
 	if err != nil {
 		return err
 	}
-	trees, err := filepath.Glob(filepath.Join(dir, "*", "*", "tree"))
+	trees, err := filepath.Glob(filepath.Join(dir, "*", "*", "*", "tree"))
 	if err != nil {
 		return err
 	}
@@ -101,7 +150,7 @@ func (s *Store) RemoveWork(key team.SessionKey) (err error) {
 	}
 	if err == nil {
 		defer closing(root, &err)
-		err = removeAll(root, filepath.Base(dir))
+		err = bounded.RemoveAll(root, filepath.Base(dir))
 	}
 	if err != nil {
 		return fmt.Errorf("remove the directories that were worked in: %w", err)

@@ -24,21 +24,44 @@ const (
 
 // write replaces the file at path by data, whole or not at all, making its
 // directory if need be.
-func (s *Store) write(path string, data []byte, d durability) (err error) {
-	f, err := s.temp()
+func (s *Store) write(path string, data []byte, d durability) error {
+	temp, err := s.writeTemp(path, data, d)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-		}
-	}()
+	return s.installTemp(temp, path, d)
+}
+
+// installTemp installs a temporary file, or removes it.
+func (s *Store) installTemp(temp *os.File, path string, d durability) error {
+	err := s.install(temp.Name(), path, d)
+	if err != nil {
+		_ = os.Remove(temp.Name())
+	}
+	return err
+}
+
+// writeTemp writes data to a temporary file, which it closes, to be installed at path. On
+// a full disk it uses the reserve.
+func (s *Store) writeTemp(path string, data []byte, d durability) (f *os.File, err error) {
+	err = s.withReserve(func() error {
+		f, err = s.writeTempOnce(path, data, d)
+		return err
+	})
+	return f, err
+}
+
+func (s *Store) writeTempOnce(path string, data []byte, d durability) (*os.File, error) {
+	f, err := s.temp()
+	if err != nil {
+		return nil, err
+	}
 	failpoint.Torn(path, f, data)
 	if err := writeAll(f, data, d == durable); err != nil {
-		return err
+		_ = os.Remove(f.Name())
+		return nil, err
 	}
-	return s.install(f.Name(), path, d)
+	return f, nil
 }
 
 // temp makes a temporary file in the file system of the store.

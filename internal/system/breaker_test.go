@@ -38,7 +38,7 @@ func (w *world) withProvider(breaker string, agents ...string) {
 		w.write(agent+".yaml", "version: 1\nagents:\n"+line)
 		all += line
 		w.write("team-"+agent+".yaml", "version: 1\nname: "+agent+"\npersonas:\n  dev: {role: Dev, agent: "+agent+", instructions: Work.}\n"+
-			"phases:\n  - {name: build, personas: [dev]}\nretry: {attempts: 1, rounds: 1}\nhelp: {mode: fail}\n")
+			"phases:\n  - {name: build, personas: [dev]}\nretry: {attempts: 1, rounds: 1, patience: 0s}\nhelp: {mode: fail}\n")
 	}
 	w.write("agents.yaml", all)
 }

@@ -9,11 +9,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/providertest"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 )
@@ -61,11 +63,12 @@ type chaos struct {
 	workers  []*process
 	sessions []string
 	kills    []kill
+	provider *provider
 }
 
-// kill is one kill and the restart after it.
+// kill is one kill and the restart after it, or a stop of a worker that goes on later.
 type kill struct {
-	what string // a worker, the server or all
+	what string // a worker, the server, all, or a stop
 	// at is when, back when what was killed began to start again.
 	at, back time.Time
 	workers  map[string]bool // the process ids of the killed workers
@@ -76,19 +79,26 @@ type kill struct {
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
-	c := &chaos{world: newWorld(t), random: rand.New(rand.NewPCG(*chaosSeed, 0))}
+	c := &chaos{
+		world: newWorld(t), random: rand.New(rand.NewPCG(*chaosSeed, 0)),
+		provider: &provider{random: rand.New(rand.NewPCG(*chaosSeed, 1)), answers: map[string]map[string]int{}},
+	}
+	model := providertest.New(t, c.provider.answer)
 	script := c.write("busy.sh", busyAgent)
 	c.write("agents.yaml", `version: 1
-agents: {busy: {kind: command, argv: [`+script+", "+c.ledger("chaos")+`], concurrency: 100}}
+agents:
+  busy: {kind: command, argv: [`+script+", "+c.ledger("chaos")+`], concurrency: 100}
+  model: {kind: anthropic, model: m, base_url: "`+model.URL()+`", concurrency: 100, breaker: {cooldown: 2s, max_cooldown: 4s}}
 checks: {good: {argv: [sh, -c, "! grep -q bad *.md"]}}
 `)
-	teamFile := c.write("team.yaml", chaosTeam)
+	c.write("team.yaml", chaosTeam)
+	c.write("model.yaml", chaosModelTeam)
 	for range *chaosWorkers {
 		c.workers = append(c.workers, c.startWorker())
 	}
 	for i := range *chaosKills {
 		for len(c.sessions) < (i+1)*(*chaosSessions)/(*chaosKills) {
-			c.launch(teamFile)
+			c.launch()
 		}
 		if time.Since(began) > *chaosWithin*2/3 {
 			break
@@ -104,24 +114,55 @@ checks: {good: {argv: [sh, -c, "! grep -q bad *.md"]}}
 }
 
 // launch starts a session and does not wait: the command may see a kill.
-func (c *chaos) launch(teamFile string) {
+func (c *chaos) launch() {
 	name := fmt.Sprintf("chaos-%d", len(c.sessions))
-	if c.random.IntN(4) == 0 {
+	switch c.random.IntN(4) {
+	case 0:
 		name += "-flaky"
+	case 1:
+		name += "-model"
 	}
 	c.sessions = append(c.sessions, name)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	c.t.Cleanup(cancel)
-	run := exec.CommandContext(ctx, filepath.Join(programs, "starter"), "run", teamFile, "survive", "--session", name)
+	run := exec.CommandContext(ctx, filepath.Join(programs, "starter"), c.arguments(name)...)
 	run.Env = c.environment()
 	require.NoError(c.t, run.Start())
 	go func() { _ = run.Wait() }()
 }
 
-// strike kills a worker, the server, or all of them, and starts them again.
+// arguments start a session with the team that its name stands for.
+func (c *chaos) arguments(session string) []string {
+	file := "team.yaml"
+	if strings.HasSuffix(session, "-model") {
+		file = "model.yaml"
+	}
+	return []string{"run", filepath.Join(c.dir, file), session, "--session", session}
+}
+
+// stop halts a worker for some seconds and then continues it: whatever took over
+// from it meanwhile must not be harmed.
+func (c *chaos) stop() {
+	victim, length := c.workers[c.random.IntN(len(c.workers))], time.Duration(c.random.IntN(15_000))*time.Millisecond
+	c.kills = append(c.kills, kill{what: "a stop", at: time.Now(), back: time.Now().Add(length)})
+	victim.signal(syscall.SIGSTOP)
+	time.AfterFunc(length, func() { victim.signal(syscall.SIGCONT) })
+}
+
+// strike kills a worker, the server, or all of them, and starts them again; or it
+// stops a worker for a while, or has the provider fail.
 func (c *chaos) strike() {
 	k := kill{workers: map[string]bool{}}
-	dice := c.random.IntN(10)
+	dice := c.random.IntN(14)
+	switch dice {
+	case 10, 11:
+		c.stop()
+		return
+	case 12, 13:
+		c.provider.outage(time.Duration(c.random.IntN(6000)) * time.Millisecond)
+		c.kills = append(c.kills, kill{what: "an outage", at: time.Now(), back: time.Now()})
+		return
+	}
 	var victims []int
 	if dice != 1 && dice != 2 {
 		victims = []int{c.random.IntN(len(c.workers))}
@@ -160,10 +201,9 @@ func (c *chaos) strike() {
 // settle waits until every session has ended, and starts those whose command
 // was caught by a kill before they were anywhere known.
 func (c *chaos) settle(deadline time.Time) {
-	teamFile := filepath.Join(c.dir, "team.yaml")
 	for _, session := range c.sessions {
 		if c.maestro("status", session, "-o", "json").code != 0 {
-			c.maestro("run", teamFile, "survive", "--session", session)
+			c.maestro(c.arguments(session)...)
 		}
 	}
 	s, open := c.open(), slices.Clone(c.sessions)

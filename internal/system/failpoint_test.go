@@ -49,15 +49,16 @@ func TestWorkerKilledBetweenTwoLines(t *testing.T) {
 	}
 }
 
-// TestWorkerKilledBetweenADayAndItsSpending kills a worker that has drawn from its
-// team's day, or is about to give back, and sees that nothing of the day is lost.
+// TestWorkerKilledBetweenADayAndItsSpending kills a worker that has set something
+// aside in its team's day and not in its session's ledger, or the other way around, and
+// sees that nothing of the day is lost.
 func TestWorkerKilledBetweenADayAndItsSpending(t *testing.T) {
 	t.Parallel()
 	shared := newWorld(t)
 	for _, c := range []struct{ session, failpoint string }{
-		{"drawn-not-in-the-ledger", "drawn, not in the ledger@1"},
-		{"drawn-once-more", "drawn, not in the ledger@2"},
-		{"not-given-back", "given up, not given back@1"},
+		{"set-aside", "day written, ledger not@1"},
+		{"given-back", "day written, ledger not@2"},
+		{"set-aside-again", "day written, ledger not@3"},
 		{"begun", "call begun@2"},
 	} {
 		t.Run(c.session, func(t *testing.T) {
@@ -75,9 +76,9 @@ func TestWorkerKilledBetweenADayAndItsSpending(t *testing.T) {
 			require.Equal(t, team.Completed, s.Status, "%+v", s)
 			require.Equal(t, int64(180), s.Usage.Tokens())
 
-			var day struct{ Granted, Spent team.Amount }
+			var day struct{ Reserved, Unsettled, Spent team.Amount }
 			require.NoError(t, json.Unmarshal([]byte(w.must("budget", "show", "--team", "daily", "-o", "json")), &day))
-			require.Equal(t, day.Spent, day.Granted, "all that is not spent is given back")
+			require.Zero(t, day.Reserved, "all that is not spent is given back")
 			var budgets struct {
 				Open []struct{ Estimate team.Usage }
 			}
@@ -86,7 +87,7 @@ func TestWorkerKilledBetweenADayAndItsSpending(t *testing.T) {
 			for _, open := range budgets.Open {
 				want += open.Estimate.Tokens()
 			}
-			require.Equal(t, want, day.Spent.Tokens, "what nobody knows counts as spent")
+			require.Equal(t, want, day.Spent.Add(day.Unsettled).Tokens, "what nobody knows counts as spent")
 		})
 	}
 }

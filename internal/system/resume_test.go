@@ -115,7 +115,7 @@ func TestResumeAfterEveryKindOfEnd(t *testing.T) {
 
 	doc := w.begin("resume", "s")
 	require.Equal(t, team.Restore, doc.plan()["requirements"])
-	require.Equal(t, "not done yet", doc.reason("design"))
+	require.Equal(t, "it had not finished", doc.reason("design"))
 	w.held("s", "design")
 	require.NoError(t, w.client().TerminateWorkflow(context.Background(), "s", "", "a test"))
 	w.release("design")

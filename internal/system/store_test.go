@@ -26,12 +26,12 @@ func (w *world) withEarlyAgent() (teamFile string) {
 	return teamFile
 }
 
-// onSmallDisk gives the store a file system of its own, of 8 MB. Where this
-// process may not mount, the test is skipped.
-func (w *world) onSmallDisk() {
+// onSmallDisk gives the store a file system of its own, with room as the options for
+// tmpfs say. Where this process may not mount, the test is skipped.
+func (w *world) onSmallDisk(room string) {
 	w.t.Helper()
 	require.NoError(w.t, os.MkdirAll(w.state, 0o700))
-	if err := syscall.Mount("maestro-test", w.state, "tmpfs", 0, "size=8m,mode=0700"); err != nil {
+	if err := syscall.Mount("maestro-test", w.state, "tmpfs", 0, "mode=0700,"+room); err != nil {
 		w.t.Skipf("a file system cannot be mounted here: %s", err)
 	}
 	w.t.Cleanup(func() { require.NoError(w.t, syscall.Unmount(w.state, syscall.MNT_DETACH)) })
@@ -66,9 +66,13 @@ func TestAStoreThatCannotBeWrittenIsWaitedFor(t *testing.T) {
 		spoil, mend func(w *world) error
 	}{
 		"full": {
-			disk:  true,
-			spoil: func(w *world) error { return fill(filepath.Join(w.state, "filler")) },
-			mend:  func(w *world) error { return os.Remove(filepath.Join(w.state, "filler")) },
+			disk: true,
+			spoil: func(w *world) error { // the reserve is not made again on a full disk
+				return errors.Join(fill(filepath.Join(w.state, "filler")), os.Remove(filepath.Join(w.state, ".reserve")), fill(filepath.Join(w.state, "more")))
+			},
+			mend: func(w *world) error {
+				return errors.Join(os.Remove(filepath.Join(w.state, "filler")), os.Remove(filepath.Join(w.state, "more")))
+			},
 		},
 		"read-only": {
 			disk: true,
@@ -94,7 +98,7 @@ func TestAStoreThatCannotBeWrittenIsWaitedFor(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			if c.disk {
-				w.onSmallDisk()
+				w.onSmallDisk("size=8m")
 			}
 			teamFile := w.withEarlyAgent()
 			w.startWorker()

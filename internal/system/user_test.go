@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,22 +12,28 @@ import (
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
+// reachableByNobody lets nobody get to the world's directory.
+func (w *world) reachableByNobody() {
+	w.t.Helper()
+	if os.Geteuid() != 0 {
+		w.t.Skip("only root can run agents as another user")
+	}
+	if _, err := user.Lookup("nobody"); err != nil {
+		w.t.Skip("this host has no user nobody")
+	}
+	for dir := w.dir; dir != filepath.Clean(os.TempDir()) && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if info, err := os.Stat(dir); err == nil && info.Mode().Perm()&0o001 == 0 {
+			require.NoError(w.t, os.Chmod(dir, info.Mode().Perm()|0o011), "nobody has to get there")
+		}
+	}
+}
+
 // TestAgentsRunAsAnotherUser has agents, scripts and checks run as nobody, who
 // can work in the session's directories and cannot read the store.
 func TestAgentsRunAsAnotherUser(t *testing.T) {
 	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Skip("only root can run agents as another user")
-	}
-	if _, err := user.Lookup("nobody"); err != nil {
-		t.Skip("this host has no user nobody")
-	}
 	w := newWorld(t)
-	for dir := w.dir; dir != filepath.Clean(os.TempDir()) && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		if info, err := os.Stat(dir); err == nil && info.Mode().Perm()&0o001 == 0 {
-			require.NoError(t, os.Chmod(dir, info.Mode().Perm()|0o011), "nobody has to get there")
-		}
-	}
+	w.reachableByNobody()
 	script := w.write("who.sh", "#!/bin/sh\nid -un > who.txt\nif ls "+w.state+" >/dev/null 2>&1; then echo reads the store >> who.txt; fi\n")
 	require.NoError(t, os.Chmod(script, 0o755))
 	w.write("script.yaml", "version: 1\nplays: {\"*\": [{turns: [{files: {played.txt: x}}]}]}\n")
@@ -54,4 +61,47 @@ phases:
 	data, err := os.ReadFile(filepath.Join(w.dir, "out", "who.txt"))
 	require.NoError(t, err)
 	require.Equal(t, "nobody\n", string(data))
+}
+
+// TestAgentsDoNotFindEachOther has an agent look for the files of one that is at work at the
+// same time, as the same user: what it can list does not lead there.
+func TestAgentsDoNotFindEachOther(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.reachableByNobody()
+	work := filepath.Join(w.state+".work", "sessions")
+	require.NoError(t, os.Chmod(w.write("private.sh", "#!/bin/sh\necho private > private.txt; while [ ! -e "+w.ledger("seen")+" ]; do sleep 0.05; done\n"), 0o755))
+	require.NoError(t, os.Chmod(w.write("spy.sh", `#!/bin/sh
+{
+  for up in .. ../.. ../../.. ../../../.. ../../../../.. `+work+`/default/private/one/dev; do
+    ls -A $up && echo "lists $up"
+    touch $up/planted && echo "writes to $up"
+  done
+  find `+work+` -name private.txt
+  cat `+work+`/default/private/one/dev/*/tree/private.txt
+} > found.txt 2> refused.txt
+true
+`), 0o755))
+	w.write("agents.yaml", `{version: 1, run_as: nobody, agents: {private: {kind: command, argv: [./private.sh]}, spy: {kind: command, argv: [./spy.sh]}}}`)
+	require.NoError(t, os.Chmod(filepath.Dir(w.ledger("seen")), 0o755))
+	w.startWorker()
+	for _, session := range []string{"private", "spy"} {
+		teamFile := w.write(session+".yaml", `{version: 1, name: t, personas: {dev: {role: r, agent: `+session+`, instructions: do}}, phases: [{name: one, personas: [dev]}]}`)
+		w.must("run", teamFile, "look around", "--session", session)
+		w.eventually("the agent is at work, or done", func() bool {
+			left, err := filepath.Glob(filepath.Join(work, "default", "private", "one", "dev", "*", "tree", "private.txt"))
+			return err == nil && len(left) == 1
+		})
+	}
+	require.Equal(t, team.Completed, w.ends("spy").Status)
+	require.NoError(t, os.WriteFile(w.ledger("seen"), nil, 0o600))
+	require.Equal(t, team.Completed, w.ends("private").Status)
+	out := filepath.Join(w.dir, "out")
+	w.must("artifacts", "get", "spy", "--out", out)
+	found, err := os.ReadFile(filepath.Join(out, "found.txt"))
+	require.NoError(t, err)
+	require.Empty(t, string(found))
+	refused, err := os.ReadFile(filepath.Join(out, "refused.txt"))
+	require.NoError(t, err)
+	require.Equal(t, 14, strings.Count(string(refused), "\n"), "each try was refused: %s", refused)
 }

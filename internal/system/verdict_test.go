@@ -16,7 +16,7 @@ import (
 
 // verdict is what a chaos has come to.
 type verdict struct {
-	assignments, twice, lost, attempts, stored, processes int
+	assignments, calls, twice, lost, attempts, money, stored, processes int
 	// what says each fault.
 	what []string
 	// on are the times to go on, by what was killed.
@@ -44,16 +44,18 @@ func (v *verdict) String() string {
 		{"executions cut off", v.lostWorkers},
 		{"assignments executed twice", v.twice},
 		{"assignments lost", v.lost},
-		{"attempts wrongly used", v.attempts},
+		{"attempts or rounds wrongly used", v.attempts},
+		{"answers of the provider", v.calls},
+		{"faults in the books", v.money},
 		{"faults found by verify", v.stored},
 		{"processes left", v.processes},
 	} {
-		fmt.Fprintf(&b, "  %-30s %5d\n", line.what, line.count)
+		fmt.Fprintf(&b, "  %-32s %5d\n", line.what, line.count)
 	}
-	fmt.Fprintf(&b, "  %-30s %5s %8s %8s\n", "time to go on after a kill of", "n", "median", "worst")
+	fmt.Fprintf(&b, "  %-32s %5s %8s %8s\n", "time to go on after a kill of", "n", "median", "worst")
 	row := func(what string, took []time.Duration) {
 		if slices.Sort(took); len(took) > 0 {
-			fmt.Fprintf(&b, "  %-30s %5d %7.2fs %7.2fs\n", what, len(took), took[len(took)/2].Seconds(), took[len(took)-1].Seconds())
+			fmt.Fprintf(&b, "  %-32s %5d %7.2fs %7.2fs\n", what, len(took), took[len(took)/2].Seconds(), took[len(took)-1].Seconds())
 		}
 	}
 	for _, what := range []string{"a worker", "the server", "all"} {
@@ -105,6 +107,9 @@ func (c *chaos) judge() *verdict {
 		v.fault(&v.processes, "left behind: %s", p)
 	}
 	for _, k := range c.kills {
+		if k.what == "a stop" || k.what == "an outage" {
+			continue // nothing was killed
+		}
 		c.timeToGoOn(v, k, entries)
 	}
 	last := map[string]entry{}
@@ -124,6 +129,9 @@ func (c *chaos) judgeSession(v *verdict, session string, entries []entry) {
 	if err := json.Unmarshal([]byte(answer.stdout), &s); err != nil || s.Status != team.Completed {
 		v.fault(&v.lost, "session %s is not completed: %s%s", session, answer.stdout, answer.stderr)
 	}
+	if strings.HasSuffix(session, "-model") {
+		c.judgeMoney(v, session, s)
+	}
 	for _, p := range s.Phases {
 		for _, a := range p.Assignments {
 			v.assignments++
@@ -136,7 +144,9 @@ func (c *chaos) judgeSession(v *verdict, session string, entries []entry) {
 			if a.Status == team.Completed && a.Attempts != want {
 				v.fault(&v.attempts, "%s/%s: %d attempts instead of %d", session, id, a.Attempts, want)
 			}
-			c.judgeExecutions(v, session, id, a, entries)
+			if !strings.HasSuffix(session, "-model") {
+				c.judgeExecutions(v, session, id, a, entries)
+			}
 		}
 	}
 }
@@ -199,7 +209,7 @@ func (c *chaos) next(v *verdict, k kill, entries []entry, goesOn func(entry) boo
 		}
 		back := k.back
 		for _, other := range c.kills {
-			if other.what != "a worker" && other.at.After(k.back) && other.at.Before(e.at) {
+			if (other.what == "the server" || other.what == "all") && other.at.After(k.back) && other.at.Before(e.at) {
 				back = other.back
 			}
 		}

@@ -65,6 +65,8 @@ type world struct {
 	server  *process
 	// variables are those that programs have besides the usual ones.
 	variables []string
+	// credential is who programs run as; nil: who runs the tests.
+	credential *syscall.Credential
 }
 
 // process is a program that a test has started and may kill.
@@ -103,7 +105,7 @@ func (w *world) startWith(variables []string, name string, args ...string) *proc
 	p := &process{cmd: exec.Command(name, args...), output: &proctest.Output{}, done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
 	p.cmd.Env = append(w.environment(), variables...)
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: w.credential}
 	require.NoError(w.t, p.cmd.Start())
 	go func() { _ = p.cmd.Wait(); close(p.done) }()
 	w.t.Cleanup(func() {
@@ -217,6 +219,7 @@ func (w *world) maestro(args ...string) answer {
 	cmd := exec.CommandContext(ctx, filepath.Join(programs, "starter"), args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.Env, cmd.Dir = &stdout, &stderr, w.environment(), w.dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: w.credential}
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {

@@ -68,6 +68,11 @@ type BreakerPass struct {
 	Holder string `json:"holder,omitempty"`
 }
 
+// GiveBack is the report of a probe's lease under which nothing was tried.
+func (p BreakerPass) GiveBack(b Breaker, now time.Time) BreakerReport {
+	return BreakerReport{ID: fmt.Sprintf("%s/back/%d", p.Holder, now.UnixNano()), Breaker: b, BreakerPass: p, Outcome: Neutral}
+}
+
 // BreakerReport is the outcome of a round on its way to the agent's breaker.
 type BreakerReport struct {
 	// ID makes the report count once however often it is sent.

@@ -26,7 +26,8 @@ type CallPlan struct {
 	// Want covers the call whatever it turns out to cost. Least is the least
 	// that makes it worth while, by the best guess of what its prompt costs.
 	Want, Least Amount
-	// Estimate is booked if nobody ever learns what the call has cost.
+	// Estimate is booked if nobody ever learns what the call has cost; zero: what
+	// calls of the agent have cost before.
 	Estimate Usage
 }
 
@@ -49,19 +50,27 @@ type Calls interface {
 	// cost: between plan.Least and plan.Want. It waits while others' calls
 	// under way may free what is missing. A *Failure of category token_budget
 	// says that what is left cannot pay for the call; it must end the attempt.
-	// Every call that was reserved ends with Settle or Abandon.
+	// Every call that was reserved ends with Settle, Abandon or Unsettle.
 	Reserve(ctx context.Context, plan CallPlan) (Amount, error)
 	// Settle stores a turn's answer and books what it cost, durably. Only then
 	// may the answer be used. It must hold no secret.
 	Settle(ctx context.Context, turn int, answer []byte, used Usage) error
-	// Abandon ends a call that brought no answer. If it is known what it cost,
-	// that is booked; if not, used is the estimate that stays unsettled.
-	Abandon(ctx context.Context, turn int, used Usage, known bool) error
+	// Abandon ends a call that brought no answer, and books what it cost.
+	Abandon(ctx context.Context, turn int, used Usage) error
+	// Unsettle ends a call of which it is not known what it cost, or not all of it:
+	// used is booked, and estimate stays unsettled besides. A zero estimate stands
+	// for the last one that was given.
+	Unsettle(ctx context.Context, turn int, used, estimate Usage) error
 	// KeepTools stores what the turn's tools did, durably.
 	KeepTools(ctx context.Context, turn int, doc []byte) error
 	// Put and Get keep larger things that such a document names.
 	Put(ctx context.Context, data []byte) (Digest, error)
 	Get(ctx context.Context, name Digest) ([]byte, error)
+	// Report does what Spending does for an agent program, which makes many requests
+	// in one call, and notes durably what the program has reported: used so far, and
+	// an estimate of what the request that may be under way costs besides. That is
+	// booked if the worker dies.
+	Report(used, estimate Usage) error
 	// Spending tells what the call under way has used so far, for people to
 	// see. One that has passed what was reserved gets more while there is some.
 	// A *Failure of category token_budget says that nothing is left: the agent

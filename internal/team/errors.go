@@ -10,8 +10,8 @@ var (
 	// ErrCorrupt: what the store has is not what was written. It has been
 	// moved to the store's quarantine.
 	ErrCorrupt = errors.New("corrupt")
-	// ErrFenced: a later incarnation of the session owns the assignment now.
-	ErrFenced = errors.New("a later incarnation of the session owns this assignment")
+	// ErrFenced: a later incarnation or activity of the session owns the assignment now.
+	ErrFenced = errors.New("a later incarnation or activity of the session owns this assignment")
 )
 
 // The type names of errors that cross Temporal. They are part of the wire
@@ -31,6 +31,9 @@ const (
 	HelpNeeded = "HelpNeeded"
 	// NotAdmitted ends a session that may not start.
 	NotAdmitted = "NotAdmitted"
+	// ProviderOutage ends an activity whose provider has been away for longer than the
+	// team's patience; a later one goes on with its round.
+	ProviderOutage = "ProviderOutage"
 	// HandedOver ends an execution whose worker stops; another takes over and
 	// no attempt is used.
 	HandedOver = "HandedOver"

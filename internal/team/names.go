@@ -20,6 +20,9 @@ var (
 // phase may have.
 const ReservedPhase = "init"
 
+// ReservedPersona names the activities that merge a phase, so no persona may have it.
+const ReservedPersona = "seal"
+
 // CheckName refuses names of phases, personas, agents and checks that would not
 // survive as file names and queue names.
 func CheckName(name string) error {

@@ -7,13 +7,13 @@ import "time"
 type PruneOptions struct {
 	// Keep is how many checkpoints of each session stay, the newest; at least one.
 	Keep int
-	// OlderThan is the age up to which checkpoints, and the directories that
-	// closed sessions worked in, stay.
+	// OlderThan is the age up to which checkpoints stay.
 	OlderThan time.Duration
 	// DryRun only says what would go.
 	DryRun bool
 	// Namespace is the one that Running speaks of. Sessions of others keep their
-	// checkpoints; empty, no session does on this account.
+	// checkpoints; empty, no session does on this account. A session of it that is not
+	// among Running has ended, whatever the store says of it.
 	Namespace string
 	// Running are the sessions that Temporal runs, and since when: they keep
 	// everything, whatever the store says of them.
@@ -35,6 +35,8 @@ type PruneReport struct {
 	Bytes       int64 `json:"bytes"`
 	// WorkDirs counts sessions whose working directories were removed.
 	WorkDirs int `json:"work_dirs"`
+	// Days counts the days of teams, in which they have spent, that were removed.
+	Days int `json:"days"`
 	// Pruned lists the sessions that lose checkpoints, Spared those that keep
 	// everything because they are not closed.
 	Pruned []PrunedSession `json:"pruned"`

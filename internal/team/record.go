@@ -1,6 +1,7 @@
 package team
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -21,12 +22,19 @@ type Record struct {
 	Schema      string       `json:"schema"`
 	Assignment  AssignmentID `json:"assignment"`
 	Incarnation int          `json:"incarnation"`
+	// Run and Seq are of the newest activity that has taken the assignment up: its
+	// workflow run, and its number there. One with a smaller number is late.
+	Run string `json:"run,omitempty"`
+	Seq int    `json:"seq,omitempty"`
 	// Epoch counts how often a person had the assignment begin afresh, from 1:
 	// stored answers of an earlier epoch are not used again.
 	Epoch int `json:"epoch"`
 	// Began is the epoch that the incarnation began with; zero: Epoch is.
 	Began  int           `json:"began,omitempty"`
 	Rounds []RoundRecord `json:"rounds"`
+	// Merge is how far the checks of the phase's merged tree have come, which work in the
+	// integrator's directory under its lock; nil: none were ever started.
+	Merge *MergeLog `json:"merge,omitempty"`
 	// Usage is all that the assignment has cost so far, attempts that were cut
 	// off included: the sum of its journal.
 	Usage Usage `json:"usage"`
@@ -90,6 +98,16 @@ type RoundRecord struct {
 	Stale bool `json:"stale,omitempty"`
 }
 
+// MergeLog is what the merge of a phase remembers over its executions.
+type MergeLog struct {
+	Key RoundKey `json:"key"`
+	// Started and Lost are as in [RoundLog].
+	Started bool `json:"started,omitempty"`
+	Lost    int  `json:"lost,omitempty"`
+	// Outage is the trouble of the host that the checks were last stopped by.
+	Outage *Outage `json:"outage,omitempty"`
+}
+
 // Logs lists the blobs of the round's transcripts, and of what failed attempts
 // had changed.
 func (r RoundRecord) Logs() []Digest {
@@ -148,11 +166,15 @@ func (r Record) Untold() Record {
 // RoundLog is what a round remembers over its executions. It travels in
 // heartbeats, too, for the case that the record could not be written.
 type RoundLog struct {
+	// Revision counts the changes: of two logs of one round the higher one is later.
+	Revision int `json:"revision"`
 	// Attempts lists the counted attempts that failed, oldest first.
 	Attempts []AttemptReport `json:"attempts"`
-	// HandedOver counts executions that ended for the worker's own reasons.
-	HandedOver int `json:"handed_over"`
-	// Lost counts executions whose worker died.
+	// Started: an execution was about to start the agent, and has not noted since how
+	// that ended. It is written under the assignment's lock, so whoever finds it with
+	// the lock in hand knows that a worker was lost.
+	Started bool `json:"started,omitempty"`
+	// Lost counts executions whose worker was lost after they had started the agent.
 	Lost int `json:"lost"`
 	// LostAtProgress is Lost when something was last achieved; the difference
 	// is the number of losses in a row.
@@ -160,18 +182,15 @@ type RoundLog struct {
 	// Calls is how many paid calls were settled when the log was last looked
 	// at after a loss: more of them since are progress.
 	Calls int `json:"calls,omitempty"`
-	// Executions is how often Temporal had started the activity when the log
-	// was last brought up to date.
-	Executions int `json:"executions"`
-	// Idle counts those that waited for another one's end and were given up
-	// before they had anything to do.
-	Idle int `json:"idle,omitempty"`
-	// Earlier is what of the counts above is from activities that this one goes
-	// on from, after its budget was raised or with another agent.
-	Earlier int `json:"earlier,omitempty"`
 	// Begun is the attempt that was last begun by an agent whose conversation
 	// can go on; zero: none was.
 	Begun int `json:"begun,omitempty"`
+	// Outage is the provider's trouble that the attempt under way waits out; nil: there
+	// is none.
+	Outage *Outage `json:"outage,omitempty"`
+	// AttemptAt is when the attempt under way was begun, by whichever execution; zero:
+	// none is.
+	AttemptAt time.Time `json:"attempt_at,omitzero"`
 	// Pass is how the breaker of the round's agent let it through; nil: it has
 	// not been asked.
 	Pass *BreakerPass `json:"pass,omitempty"`
@@ -185,27 +204,6 @@ func (r *Record) Round(key RoundKey) *RoundRecord {
 		}
 	}
 	return nil
-}
-
-// Ended counts the executions that have left word how they ended, without a result.
-func (l RoundLog) Ended() int { return len(l.Attempts) + l.HandedOver }
-
-// Begin notes that an execution has come to work, the given one as Temporal counts
-// them, and returns whether a worker was lost before it: whoever has left no word of
-// its end. relieved: the one before has, while this one waited for it. Nobody was lost
-// then, and those that Temporal has started between have waited like this one.
-func (l *RoundLog) Begin(execution int, relieved bool) (lost bool) {
-	l.Executions = execution
-	gone := execution - 1 - l.Idle - l.Ended() + l.Earlier - l.Lost
-	switch {
-	case gone <= 0:
-		return false
-	case relieved:
-		l.Idle += gone
-		return false
-	}
-	l.Lost += gone
-	return true
 }
 
 // Usage adds up what the failed attempts have cost.
@@ -316,13 +314,21 @@ type Checkpoint struct {
 	// Answers is what people have said to the session's requests, oldest first.
 	Answers []Answer `json:"answers,omitempty"`
 	// Reworks is the work that was sent back, oldest first.
-	Reworks   []Rework    `json:"reworks,omitempty"`
+	Reworks []Rework `json:"reworks,omitempty"`
+	// CreatedAt is when the session came to the boundary, by its workflow's time: every
+	// executor of one boundary writes the same.
 	CreatedAt time.Time   `json:"created_at"`
 	Temporal  TemporalIDs `json:"temporal"`
 	// Previous is the checkpoint before; empty for the first.
 	Previous Digest `json:"previous"`
 	// SHA256 is over the canonical JSON of the rest.
 	SHA256 Digest `json:"sha256"`
+}
+
+// Compare orders the checkpoints of a session: by incarnation, then by the time of the
+// boundary that they were taken at. It is negative if c is before other.
+func (c Checkpoint) Compare(other Checkpoint) int {
+	return cmp.Or(cmp.Compare(c.Incarnation, other.Incarnation), c.CreatedAt.Compare(other.CreatedAt))
 }
 
 // Ref names a resolved team by its content.

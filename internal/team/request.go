@@ -14,6 +14,9 @@ const (
 	ForHelp RequestKind = "help"
 	// ForMoney: a budget is spent.
 	ForMoney RequestKind = "budget"
+	// ForOutage: an assignment waits for its provider or its machine, and goes on by itself. Nobody has
+	// to answer.
+	ForOutage RequestKind = "outage"
 	// ForApproval: a phase is done, and what builds on it waits for a word.
 	ForApproval RequestKind = "approval"
 )
@@ -62,6 +65,8 @@ func (h HelpRequest) Need() string {
 		return "failed"
 	case h.Kind == ForMoney:
 		return "needs a larger budget"
+	case h.Kind == ForOutage:
+		return "waits for its " + h.Category.Awaited()
 	case h.Kind == ForApproval:
 		return "needs approval"
 	default:
@@ -185,11 +190,14 @@ func (c Checkpoint) Reworking(phase string) *Rework {
 	return nil
 }
 
-// SentBack counts how often a phase was begun again because its work, or what it
-// builds on, was sent back, by itself or by others.
-func (c Checkpoint) SentBack(phase string) int {
+// SentBack counts how often, since a moment, a phase was begun again because its work, or
+// what it builds on, was sent back, by itself or by others.
+func (c Checkpoint) SentBack(phase string, since time.Time) int {
 	times := 0
 	for _, r := range c.Reworks {
+		if r.At.Before(since) {
+			continue
+		}
 		undone := slices.ContainsFunc(r.Undone, func(a CheckpointAssignment) bool { return a.Phase == phase })
 		if undone || r.To == phase || r.From.Phase == phase || slices.Contains(r.Open, phase) {
 			times++

@@ -117,6 +117,15 @@ type Retry struct {
 	RoundInitial Duration `json:"round_initial" yaml:"round_initial,omitempty"`
 	// RoundMax caps the wait between rounds.
 	RoundMax Duration `json:"round_max" yaml:"round_max,omitempty"`
+	// Patience is how long an assignment waits for a provider that is away before on_outage
+	// decides. It counts from the first failure since the last progress, or from the time
+	// for which the provider has promised to be back. With 0s nothing is waited out: a
+	// provider's failure uses up an attempt like any other.
+	Patience *Duration `json:"patience,omitempty" yaml:"patience,omitempty"`
+	// OnOutage is what happens then. With wait people are notified, and the session keeps
+	// waiting for help.give_up_after and goes on by itself once the provider is back; with
+	// fail the round fails.
+	OnOutage OnOutage `json:"on_outage,omitempty" yaml:"on_outage,omitempty"`
 }
 
 // Cap limits spending. Zero fields do not limit.
@@ -194,8 +203,8 @@ type Help struct {
 	// Jira has a ticket made when a person is needed; left out, none is made. With mode
 	// fail nobody is asked, and none is made, when rounds are spent.
 	Jira *HelpJira `json:"jira,omitempty" yaml:"jira,omitempty"`
-	// GiveUpAfter bounds how long a session waits for a person's help, or for a budget to
-	// be raised; then it ends as failed. An approval is waited for without end.
+	// GiveUpAfter bounds how long a session waits for a person's help, for a budget to be
+	// raised, or for a provider after retry.patience; then it ends as failed. An approval is waited for without end.
 	GiveUpAfter Duration `json:"give_up_after,omitempty" yaml:"give_up_after,omitempty"`
 }
 
@@ -235,6 +244,8 @@ const (
 	DefaultRounds       = 2
 	DefaultRoundInitial = Duration(5 * time.Second)
 	DefaultRoundMax     = Duration(20 * time.Second)
+	// DefaultPatience is how long a provider may be away before people are notified.
+	DefaultPatience = Duration(30 * time.Minute)
 	// DefaultTicketType is the type of tickets, DefaultSendsBack how often a
 	// phase may send work back.
 	DefaultTicketType = "Bug"
@@ -298,7 +309,23 @@ func (r Retry) resolved() Retry {
 	setDefault(&r.Rounds, DefaultRounds)
 	r.Initial, r.Max = waits(r.Initial, r.Max, DefaultInitial, DefaultMax)
 	r.RoundInitial, r.RoundMax = waits(r.RoundInitial, r.RoundMax, DefaultRoundInitial, DefaultRoundMax)
+	if r.Patience == nil {
+		patience := DefaultPatience
+		r.Patience = &patience
+	}
+	if *r.Patience > 0 {
+		setDefault(&r.OnOutage, OutageWait)
+	}
 	return r
+}
+
+// WaitsOut tells for how long a provider's trouble is waited out before OnOutage
+// decides; zero: it is not.
+func (r Retry) WaitsOut() Duration {
+	if r.Patience == nil {
+		return DefaultPatience
+	}
+	return *r.Patience
 }
 
 // waits fills in a first and a longest wait so that the one that is given moves

@@ -19,7 +19,9 @@ func TestResolvedFillsInWhatTheFileLeavesOut(t *testing.T) {
 		},
 	}
 	out := in.Resolved()
+	patience := Duration(30 * time.Minute)
 	require.Equal(t, Retry{
+		Patience: &patience, OnOutage: OutageWait,
 		Attempts: 3, Initial: Duration(time.Second), Max: Duration(5 * time.Second),
 		Rounds: 2, RoundInitial: Duration(5 * time.Second), RoundMax: Duration(20 * time.Second),
 	}, out.Retry)
@@ -43,7 +45,9 @@ func TestWhoeverMayWaitForAPersonGivesUpSomeTime(t *testing.T) {
 		in   Team
 		want Duration
 	}{
-		"nothing to wait for": {Team{Help: Help{Mode: HelpFail}}, 0},
+		"nothing to wait for": {Team{Help: Help{Mode: HelpFail}, Retry: Retry{OnOutage: OutageFail}}, 0},
+		"no patience":         {Team{Help: Help{Mode: HelpFail}, Retry: Retry{Patience: new(Duration)}}, 0},
+		"a provider":          {Team{Help: Help{Mode: HelpFail}}, DefaultGiveUpAfter},
 		"help":                {Team{Help: Help{Mode: HelpAsk}}, DefaultGiveUpAfter},
 		"a budget":            {Team{Budget: Budget{OnExceeded: OnExceededAsk}}, DefaultGiveUpAfter},
 		"an approval":         {Team{Phases: []Phase{{Name: "one", Approve: true}}}, DefaultGiveUpAfter},

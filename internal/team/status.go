@@ -89,6 +89,9 @@ type PhaseStatus struct {
 	Name        string             `json:"name"`
 	Status      State              `json:"status"`
 	Assignments []AssignmentStatus `json:"assignments"`
+	// Seconds is the time from the beginning of the phase's first attempt to the end of its
+	// last, or to now while it has yet to be done. Readers add it.
+	Seconds float64 `json:"seconds,omitzero"`
 }
 
 // Close settles what was under way when the session ended: what a person has to help
@@ -146,6 +149,9 @@ type AssignmentStatus struct {
 	Progress string `json:"progress,omitempty"`
 	// Awaits is the breaker that the assignment waits for; nil: none.
 	Awaits *BreakerWait `json:"awaits,omitempty"`
+	// Seconds is the time at work in all attempts, the one under way included. Readers add
+	// it.
+	Seconds float64 `json:"seconds,omitzero"`
 }
 
 // AttemptFailure is a failed attempt in short.
@@ -288,6 +294,9 @@ type Execution struct {
 	// Course is what the session was asked to do.
 	Course    Course    `json:"course,omitzero"`
 	UpdatedAt time.Time `json:"updated_at"`
+	// BoundaryAt is when the session had come, by its workflow's time, to the newest
+	// boundary between phases that is in here.
+	BoundaryAt time.Time `json:"boundary_at,omitzero"`
 	// SHA256 is over the canonical JSON of the rest.
 	SHA256 Digest `json:"sha256"`
 }
@@ -295,6 +304,12 @@ type Execution struct {
 // Advance notes a new checkpoint.
 func (e *Execution) Advance(phase string, head, tree Digest, now time.Time) {
 	e.Phase, e.Checkpoint, e.Head, e.Tree, e.UpdatedAt = phase, head, head, tree, now
+}
+
+// IsPast tells whether the state is that of a later incarnation, or of a later
+// boundary of the same one: an executor that has still to write this boundary is late.
+func (e *Execution) IsPast(incarnation int, boundary time.Time) bool {
+	return e.Incarnation > incarnation || e.Incarnation == incarnation && e.BoundaryAt.After(boundary)
 }
 
 // The schema names of the store's documents.

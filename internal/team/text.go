@@ -1,25 +1,10 @@
 package team
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
-	"unicode"
 )
-
-// Printable makes text that came from outside one line that cannot move a
-// terminal's cursor or change its state.
-func Printable(text string) string {
-	text = strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsSpace(r):
-			return ' '
-		case !unicode.IsPrint(r):
-			return -1
-		}
-		return r
-	}, text)
-	return strings.Join(strings.Fields(text), " ")
-}
 
 // FirstLine is text up to its first line end.
 func FirstLine(text string) string {
@@ -33,4 +18,17 @@ func Count(n int, noun string) string {
 		return "1 " + noun
 	}
 	return strconv.Itoa(n) + " " + noun + "s"
+}
+
+// Size writes a number of bytes for people.
+func Size(bytes int64) string {
+	const unit = 1024
+	if bytes < unit {
+		return fmt.Sprintf("%d B", bytes)
+	}
+	value, exp := float64(bytes)/unit, 0
+	for value >= unit && exp < 4 {
+		value, exp = value/unit, exp+1
+	}
+	return fmt.Sprintf("%.1f %ciB", value, "KMGTP"[exp])
 }

@@ -134,6 +134,8 @@ func (v *validator) personas() {
 		path := FieldPath("$.personas", name)
 		if err := CheckName(name); err != nil {
 			v.check(path, err)
+		} else if strings.EqualFold(name, ReservedPersona) {
+			v.add(path, "%q is reserved for the step that merges a phase; choose another name", name)
 		} else if other, ok := folded[strings.ToLower(name)]; ok {
 			v.add(path, "differs from %q only by case, which file names may not tell apart; rename one", other)
 		}
@@ -206,6 +208,18 @@ func (v *validator) retry() {
 	v.count("$.retry.rounds", r.Rounds, maxRounds)
 	v.waits("initial", r.Initial, "max", r.Max)
 	v.waits("round_initial", r.RoundInitial, "round_max", r.RoundMax)
+	if r.Patience != nil && *r.Patience != 0 {
+		v.duration("$.retry.patience", *r.Patience, minWait, maxGiveUp)
+	}
+	switch r.OnOutage {
+	case "", OutageWait, OutageFail:
+	default:
+		v.add("$.retry.on_outage", "is %q; write wait or fail%s", Shorten(string(r.OnOutage), 80),
+			DidYouMean(string(r.OnOutage), []string{string(OutageWait), string(OutageFail)}))
+	}
+	if r.WaitsOut() == 0 && r.OnOutage != "" {
+		v.add("$.retry.on_outage", "has nothing to decide: with `patience: 0s` no outage is waited out; leave it out")
+	}
 }
 
 func (v *validator) waits(firstField string, first Duration, capField string, most Duration) {

@@ -36,7 +36,7 @@ var jiraOwn = map[string]string{
 
 // asks tells whether a session of the team, as its file has it, may wait for a person.
 func (t Team) asks() bool {
-	return t.Help.Mode != HelpFail || t.Budget.OnExceeded == OnExceededAsk ||
+	return t.Help.Mode != HelpFail || t.Retry.WaitsOut() > 0 && t.Retry.OnOutage != OutageFail || t.Budget.OnExceeded == OnExceededAsk ||
 		slices.ContainsFunc(t.Phases, func(p Phase) bool { return p.Approve })
 }
 
@@ -54,7 +54,7 @@ func (v *validator) help() {
 	switch {
 	case h.GiveUpAfter == 0:
 	case !v.team.asks():
-		v.add("$.help.give_up_after", "has nothing to end: a session waits for a person with `mode: ask`, with a budget's `on_exceeded: ask`, or for a phase with `approve: true`; leave it out")
+		v.add("$.help.give_up_after", "has nothing to end: a session waits for a person with `mode: ask`, with a budget's `on_exceeded: ask`, for a phase with `approve: true`, or for a provider with `on_outage: wait`; leave it out")
 	default:
 		v.duration("$.help.give_up_after", h.GiveUpAfter, minGiveUp, maxGiveUp)
 	}

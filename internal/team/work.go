@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sort"
 	"strings"
+	"time"
 )
 
 // Brief is the document that tells an agent what to do: a command agent reads
@@ -99,8 +100,11 @@ type Job struct {
 	// Tmp is the attempt's TMPDIR.
 	Tmp string
 	// Said is a file that takes the transcript as it grows, for whoever follows it;
-	// it is made anew. Empty: nobody does.
+	// it is made anew unless Begun is set. Empty: nobody does.
 	Said string
+	// Begun is when an earlier execution, which was cut off, has begun the attempt: what
+	// it said is in Said, and part of the transcript. Zero: none has.
+	Begun time.Time
 	// Timeout bounds the attempt; zero means the agent's own.
 	Timeout Duration
 	// MaxTurns bounds the turns of an agent that works in turns; zero: the

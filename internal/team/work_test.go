@@ -3,6 +3,7 @@ package team
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -36,26 +37,18 @@ func TestWhatIsDoneAgainWasSentBack(t *testing.T) {
 	id := func(phase string) CheckpointAssignment {
 		return CheckpointAssignment{AssignmentID: AssignmentID{Phase: phase, Persona: "p"}}
 	}
+	second := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	c := Checkpoint{Reworks: []Rework{
-		{To: "build", From: AssignmentID{Phase: "test", Persona: "p"}, Undone: []CheckpointAssignment{id("build"), id("manual")}},
-		{To: "build", From: AssignmentID{Phase: "test", Persona: "p"}, Open: []string{"build", "test", "release"}},
+		{At: second.Add(-time.Hour), To: "build", From: AssignmentID{Phase: "test", Persona: "p"}, Undone: []CheckpointAssignment{id("build"), id("manual")}},
+		{At: second, To: "build", From: AssignmentID{Phase: "test", Persona: "p"}, Open: []string{"build", "test", "release"}},
 	}}
 	for phase, times := range map[string]int{"design": 0, "build": 2, "test": 2, "manual": 1, "release": 1} {
-		require.Equal(t, times, c.SentBack(phase), phase)
+		require.Equal(t, times, c.SentBack(phase, time.Time{}), phase)
 	}
-	require.Zero(t, Checkpoint{}.SentBack("build"))
-}
-
-func TestPrintableTextIsOneHarmlessLine(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
-		"":                       "",
-		" a\tb\r\nc ":            "a b c",
-		"\x1b[2Jgone\x07\u202e":  "[2Jgone",
-		"日本語 names, and \u00a0é": "日本語 names, and é",
-	} {
-		require.Equal(t, want, Printable(text))
+	for phase, times := range map[string]int{"build": 1, "manual": 0} {
+		require.Equal(t, times, c.SentBack(phase, second), "what was sent back before, an earlier incarnation has done again")
 	}
+	require.Zero(t, Checkpoint{}.SentBack("build", time.Time{}))
 }
 
 func TestPassesBeginWhereWorkIsBegunAfresh(t *testing.T) {

@@ -20,10 +20,17 @@ const dialPatience = 5 * time.Second
 type UnreachableError struct {
 	Address string
 	Err     error
+	// Ended is the server that `maestro dev` ran for the program's store until it was
+	// killed, where nothing says that Temporal is elsewhere; its zero: there is none.
+	Ended LocalServer
 }
 
 // Error says where Temporal was looked for and what to do.
 func (e *UnreachableError) Error() string {
+	if e.Ended.Address != "" {
+		return fmt.Sprintf("cannot reach Temporal at %s, and `maestro dev` (process %d), which ran one for this store at %s, has ended; start it again, or say where Temporal is with --address",
+			e.Address, e.Ended.PID, e.Ended.Address)
+	}
 	return fmt.Sprintf("cannot reach Temporal at %s; start it with `maestro dev`, or say where it is with --address", e.Address)
 }
 
@@ -70,7 +77,14 @@ func Dial(ctx context.Context, o *Options, env Environment, logger *slog.Logger,
 	if err != nil {
 		return nil, err
 	}
-	return dial(ctx, options, logger, instruments)
+	conn, err := dial(ctx, options, logger, instruments)
+	var unreachable *UnreachableError
+	if errors.As(err, &unreachable) && unreachable.Address == defaultAddress {
+		if local, lives := FindLocal(o.StoreDir, o.Host); !lives {
+			unreachable.Ended = local
+		}
+	}
+	return conn, err
 }
 
 // DialAddress connects to a server of our own, without TLS, on the same terms as

@@ -5,14 +5,18 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/contrib/envconfig"
+
+	"github.com/maestro-hive/maestro/internal/bounded"
 )
+
+// defaultAddress is where Temporal is looked for in the end.
+const defaultAddress = "127.0.0.1:7233"
 
 // Options says where Temporal is, as flags do. What a flag leaves out comes from
 // the environment (TEMPORAL_ADDRESS and its siblings), and what that leaves out
@@ -35,7 +39,15 @@ type Options struct {
 	TLSDisableHostVerification bool
 	// Headers are gRPC headers, as KEY=VALUE.
 	Headers []string
+
+	// StoreDir is the directory of the store that the program uses, and Host this
+	// machine's name: what names no address means the server that `maestro dev` runs for
+	// that store. Empty: there is no store.
+	StoreDir, Host string
 }
+
+// FlagHeading is the heading of the connection flags in help.
+const FlagHeading = "Connection to Temporal"
 
 // AddFlags defines the connection flags, named as Temporal's own tools do.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
@@ -57,6 +69,9 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&o.Headers, "grpc-meta", nil, "gRPC header, as KEY=VALUE; repeatable")
 }
 
+// maxConfigFile bounds temporal.toml and the files with certificates and keys, in bytes.
+const maxConfigFile = 1 << 20
+
 // ConfigError is a fault in flags, environment or temporal.toml.
 type ConfigError struct{ Err error }
 
@@ -70,7 +85,8 @@ func (e *ConfigError) Unwrap() error { return e.Err }
 type Environment = envconfig.EnvLookup
 
 // ClientOptions merges flags, environment and profile, the earlier the stronger,
-// into what a client needs. Address and namespace are always set. Any fault is a
+// into what a client needs. Address and namespace are always set: where nothing names an
+// address, to that of the store's own server, else to 127.0.0.1:7233. Any fault is a
 // [*ConfigError].
 func (o *Options) ClientOptions(env Environment) (client.Options, error) {
 	profile, err := o.profile(env)
@@ -82,7 +98,10 @@ func (o *Options) ClientOptions(env Environment) (client.Options, error) {
 		return client.Options{}, &ConfigError{err}
 	}
 	if options.HostPort == "" {
-		options.HostPort = "127.0.0.1:7233"
+		options.HostPort = defaultAddress
+		if local, lives := FindLocal(o.StoreDir, o.Host); lives {
+			options.HostPort = local.Address
+		}
 	}
 	if options.Namespace == "" {
 		options.Namespace = client.DefaultNamespace
@@ -91,24 +110,63 @@ func (o *Options) ClientOptions(env Environment) (client.Options, error) {
 }
 
 func (o *Options) profile(env Environment) (envconfig.ClientConfigProfile, error) {
-	if o.ConfigFile != "" {
+	options := envconfig.LoadClientConfigProfileOptions{ConfigFileProfile: o.Profile, EnvLookup: env}
+	file := o.file(env)
+	data, err := bounded.ReadFile(file, maxConfigFile)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && o.ConfigFile != "":
 		// A file that somebody names has to be there; only the usual one may
 		// be missing.
-		if _, err := os.Stat(o.ConfigFile); errors.Is(err, fs.ErrNotExist) {
-			return envconfig.ClientConfigProfile{}, fmt.Errorf("--config-file %s does not exist", o.ConfigFile)
-		}
+		return envconfig.ClientConfigProfile{}, fmt.Errorf("--config-file %s does not exist", o.ConfigFile)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return envconfig.ClientConfigProfile{}, err
 	}
-	profile, err := envconfig.LoadClientConfigProfile(envconfig.LoadClientConfigProfileOptions{
-		ConfigFilePath: o.ConfigFile, ConfigFileProfile: o.Profile, EnvLookup: env,
-	})
+	options.ConfigFileData = append(data, '\n') // of no bytes, the library would read the usual file
+	profile, err := envconfig.LoadClientConfigProfile(options)
 	if err != nil {
-		return profile, fmt.Errorf("%s: %w", o.file(env), err)
+		return profile, fmt.Errorf("%s: %w", file, err)
 	}
 	setIf(&profile.Address, o.Address)
 	setIf(&profile.Namespace, o.Namespace)
 	setIf(&profile.APIKey, o.APIKey)
 	o.applyTLS(&profile)
+	if err := readTLS(profile.TLS); err != nil {
+		return profile, err
+	}
 	return profile, o.applyHeaders(&profile)
+}
+
+// readTLS reads the files that a profile names, for which the library has no bound.
+// It leaves to the library what does not fit together.
+func readTLS(t *envconfig.ClientConfigTLS) error {
+	if t == nil || t.Disabled {
+		return nil
+	}
+	read := func(path *string, data *[]byte) (err error) {
+		if *path == "" || len(*data) > 0 {
+			return nil
+		}
+		if *data, err = bounded.ReadFile(*path, maxConfigFile); err != nil {
+			return err
+		}
+		if len(*data) > 0 {
+			*path = ""
+		}
+		return nil
+	}
+	if err := read(&t.ServerCACertPath, &t.ServerCACertData); err != nil {
+		return fmt.Errorf("the certificate of the server's authority: %w", err)
+	}
+	if t.ClientCertPath == "" || t.ClientKeyPath == "" {
+		return nil
+	}
+	if err := read(&t.ClientCertPath, &t.ClientCertData); err != nil {
+		return fmt.Errorf("the client's certificate: %w", err)
+	}
+	if err := read(&t.ClientKeyPath, &t.ClientKeyData); err != nil {
+		return fmt.Errorf("the client's key: %w", err)
+	}
+	return nil
 }
 
 // file is the temporal.toml that is read, if it is there.

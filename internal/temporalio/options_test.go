@@ -83,13 +83,16 @@ func TestConnectionFaultsSayWhatIsWrong(t *testing.T) {
 	require.NoError(t, os.WriteFile(broken, []byte("[profile"), 0o600))
 	none := env{"TEMPORAL_CONFIG_FILE": "/absent/temporal.toml"}
 	for args, want := range map[string]string{
-		"--config-file /absent/temporal.toml":  "/absent/temporal.toml does not exist",
-		"--config-file " + broken:              broken,
-		"--profile nowhere":                    "nowhere",
-		"--tls-cert-path a.pem":                "key path",
-		"--tls-ca-path /absent/ca.pem":         "/absent/ca.pem",
-		"--grpc-meta novalue":                  "KEY=VALUE",
-		"--tls-cert-data x --tls-key-data yyy": "cert",
+		"--config-file /absent/temporal.toml":                     "/absent/temporal.toml does not exist",
+		"--config-file " + broken:                                 broken,
+		"--config-file /dev/zero":                                 "/dev/zero is larger than 1024 KiB",
+		"--tls-ca-path /dev/zero":                                 "/dev/zero is larger than 1024 KiB",
+		"--tls-cert-path " + broken + " --tls-key-path /dev/zero": "the client's key: /dev/zero is larger than 1024 KiB",
+		"--profile nowhere":                                       "nowhere",
+		"--tls-cert-path a.pem":                                   "key path",
+		"--tls-ca-path /absent/ca.pem":                            "/absent/ca.pem",
+		"--grpc-meta novalue":                                     "KEY=VALUE",
+		"--tls-cert-data x --tls-key-data yyy":                    "cert",
 	} {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()

@@ -25,19 +25,6 @@ func Verbed(n int, noun, one, many string) string {
 	return team.Count(n, noun) + " " + many
 }
 
-// Size writes a number of bytes for people.
-func Size(bytes int64) string {
-	const unit = 1024
-	if bytes < unit {
-		return fmt.Sprintf("%d B", bytes)
-	}
-	value, exp := float64(bytes)/unit, 0
-	for value >= unit && exp < 4 {
-		value, exp = value/unit, exp+1
-	}
-	return fmt.Sprintf("%.1f %ciB", value, "KMGTP"[exp])
-}
-
 // Span writes a duration for people, to the second.
 func Span(d time.Duration) string {
 	if d < time.Second {
@@ -93,13 +80,15 @@ func Dollars(u team.USD) string {
 	return u.String()
 }
 
-// Amount writes what was or may be spent.
+// Amount writes what was or may be spent: of an agent that counts no tokens, the money.
 func Amount(a team.Amount) string {
-	text := Number(a.Tokens) + " tokens"
-	if a.USD != 0 {
-		text += ", " + a.USD.String() + " USD"
+	switch {
+	case a.USD == 0:
+		return Number(a.Tokens) + " tokens"
+	case a.Tokens == 0:
+		return a.USD.String() + " USD"
 	}
-	return text
+	return Number(a.Tokens) + " tokens, " + a.USD.String() + " USD"
 }
 
 // Cap says what a cap allows.

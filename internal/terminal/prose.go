@@ -4,15 +4,14 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/safetext"
 )
 
 // Clip is text as one line of at most width characters.
 func Clip(text string, width int) string {
-	text = team.Printable(text)
+	text = safetext.Line(text)
 	if utf8.RuneCountInString(text) <= width {
 		return text
 	}
@@ -35,7 +34,7 @@ const PageWidth = 80
 // longer has a line for itself.
 func Wrap(text string, width int) []string {
 	lines := []string{""}
-	for _, word := range strings.Fields(team.Printable(text)) {
+	for _, word := range strings.Fields(safetext.Line(text)) {
 		last := &lines[len(lines)-1]
 		switch {
 		case *last == "":
@@ -47,16 +46,6 @@ func Wrap(text string, width int) []string {
 		}
 	}
 	return lines
-}
-
-// Harmless keeps text from changing a terminal's state.
-func Harmless(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
-			return r
-		}
-		return -1
-	}, text)
 }
 
 // Enumeration joins words, at least one, as a sentence does.

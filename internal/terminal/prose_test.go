@@ -23,12 +23,7 @@ func TestClippedTextIsOneLine(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "größer", terminal.Clip("größer", 6))
 	require.Equal(t, "größ…", terminal.Clip("größer", 5))
-	require.Equal(t, "a b", terminal.Clip("a\n\x1b b", 9))
-}
-
-func TestHarmlessTextKeepsItsLines(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, "a\tb\n[2Jc\n", terminal.Harmless("a\tb\n\x1b[2Jc\r\n"))
+	require.Equal(t, "a b", terminal.Clip("a\n\x1b[1m b", 9))
 }
 
 func TestEnumeration(t *testing.T) {

@@ -3,8 +3,11 @@ package terminal
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/maestro-hive/maestro/internal/safetext"
 )
 
 // Table aligns columns.
@@ -23,10 +26,13 @@ type Cell struct {
 }
 
 // Plain is a cell without a colour.
-func Plain(text string) Cell { return Cell{text: text} }
+func Plain(text string) Cell { return Painted(text, "") }
 
-// Painted is a cell in a colour, which takes no room.
-func Painted(text string, c Colour) Cell { return Cell{text, c} }
+// Painted is a cell in a colour, which takes no room. It keeps the text's indentation.
+func Painted(text string, c Colour) Cell {
+	indent := len(text) - len(strings.TrimLeft(text, " "))
+	return Cell{text[:indent] + safetext.Line(text), c}
+}
 
 // Head adds a row of columns' names.
 func (t *Table) Head(names ...string) {
@@ -64,6 +70,40 @@ func (t *Table) Fit(width int) {
 		if len(row) > last {
 			row[last].text = Clip(row[last].text, room)
 		}
+	}
+}
+
+// Drop takes columns away that are named so at their head, the first of these first, for as
+// long as lines would be wider than width with the last column at its narrowest. Zero: the
+// width is not known.
+func (t *Table) Drop(width int, names ...string) {
+	if width <= 0 {
+		return
+	}
+	widths := t.widths()
+	last := len(widths) - 1
+	line := min(widths[last], leastWords)
+	for _, w := range widths[:last] {
+		line += w + columnGap
+	}
+	gone := map[int]bool{}
+	for _, name := range names {
+		if line <= width {
+			break
+		}
+		if i := slices.IndexFunc(t.rows[0], func(c Cell) bool { return c.text == name }); i >= 0 {
+			gone[i] = true
+			line -= widths[i] + columnGap
+		}
+	}
+	for i, row := range t.rows {
+		var kept []Cell
+		for column, c := range row {
+			if !gone[column] {
+				kept = append(kept, c)
+			}
+		}
+		t.rows[i] = kept
 	}
 }
 

@@ -56,6 +56,25 @@ func TestALastColumnFitsIntoALine(t *testing.T) {
 	require.Contains(t, write(80), "\ntesting  pending\n")
 }
 
+func TestColumnsThatFitNowhereAreDropped(t *testing.T) {
+	t.Parallel()
+	write := func(width int) string {
+		table := terminal.NewTable(terminal.Palette{})
+		table.Head("SESSION", "TEAM", "TOOK", "WHY")
+		table.Add(terminal.Plain("web-1"), terminal.Plain("web"), terminal.Plain("14s"), terminal.Plain(strings.Repeat("x", 30)))
+		table.Drop(width, "TOOK", "TEAM")
+		table.Fit(width)
+		var b strings.Builder
+		table.Write(&b)
+		return strings.Split(b.String(), "\n")[0]
+	}
+	require.Equal(t, "SESSION  TEAM  TOOK  WHY", write(0))
+	require.Equal(t, "SESSION  TEAM  TOOK  WHY", write(41))
+	require.Equal(t, "SESSION  TEAM  WHY", write(40))
+	require.Equal(t, "SESSION  WHY", write(30))
+	require.Equal(t, "SESSION  WHY", write(5))
+}
+
 func TestEveryStateHasAColour(t *testing.T) {
 	t.Parallel()
 	on := terminal.Palette{On: true}

@@ -54,14 +54,18 @@ func lag(f facts, now time.Time) string {
 	return ""
 }
 
-// storeWait says that a step between phases waits for the store, and why; empty
-// where none does.
+// storeWait says that a step between phases waits for the store, or a merge for its
+// machine, and why; empty where none does.
 func storeWait(f facts) string {
 	for _, p := range f.description.GetPendingActivities() {
 		switch activities.Name(p.GetActivityType().GetName()) {
 		case activities.AdmitName, activities.AdvanceName, activities.CloseName:
 			if failure := p.GetLastFailure(); failure != nil {
 				return fmt.Sprintf("%s: waiting for the store: %s", team.ResourceError, team.FirstLine(failure.GetMessage()))
+			}
+		case activities.SealName:
+			if failure := p.GetLastFailure(); failure != nil {
+				return fmt.Sprintf("the merge waits: %s", team.FirstLine(failure.GetMessage()))
 			}
 		default: // rounds say so themselves
 		}

@@ -82,7 +82,7 @@ func merge(session string, f facts) Session {
 func base(session string, f facts) Session {
 	switch {
 	case f.mirrored != nil:
-		return Session{Status: f.mirrored.Status, RunID: f.mirrored.RunID, mirrored: true, Revision: f.mirrored.Revision}
+		return Session{Status: f.mirrored.Status, RunID: f.mirrored.RunID, mirrored: true, Revision: f.mirrored.Revision, Course: f.mirrored.Course}
 	case f.queried != nil:
 		return Session{Status: *f.queried}
 	}
@@ -180,7 +180,7 @@ func overlay(v *Session, f facts) {
 				addLive(v, a, f.ledger, assignmentOf(p.GetActivityId()), h)
 			}
 		case enumspb.PENDING_ACTIVITY_STATE_SCHEDULED:
-			a.Status, a.Progress = team.Waiting, delay(p)
+			a.Status, a.Progress = team.Waiting, delay(p, h)
 		default: // cancelled or paused: as the base has it
 		}
 	}
@@ -241,9 +241,12 @@ func addLive(v *Session, a *team.AssignmentStatus, l *budget.Ledger, id team.Ass
 	}
 }
 
-// delay says what a round waits for that is not at work.
-func delay(p *workflowpb.PendingActivityInfo) string {
+// delay says what a round waits for that is not at work, with its last heartbeat.
+func delay(p *workflowpb.PendingActivityInfo, h activities.Heartbeat) string {
 	if next := p.GetNextAttemptScheduleTime(); next != nil {
+		if o := h.Log.Outage; o != nil {
+			return o.String()
+		}
 		return "the next attempt starts at " + next.AsTime().Local().Format(time.TimeOnly)
 	}
 	if p.GetLastFailure().GetTimeoutFailureInfo() != nil {

@@ -3,6 +3,7 @@ package view
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -94,7 +95,7 @@ func TestTheLedgerSaysWhatIsSpentSoFar(t *testing.T) {
 	mirrored.Usage = mirrored.Sum()
 	f := facts{description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), mirrored: mirrored, ledger: &budget.Ledger{Rows: map[string]budget.Row{
 		"build/dev": {
-			Spent: spent(70), Unsettled: team.Usage{OutputTokens: 9}, UnsettledCalls: 1, Reserved: map[int64]team.Amount{4: {Tokens: 100, USD: 8}},
+			Spent: spent(70), Unsettled: []budget.UnsettledCall{{Call: 3, Estimate: team.Usage{OutputTokens: 9}}}, Reserved: map[int64]team.Amount{4: {Tokens: 100, USD: 8}},
 		},
 		"gone/dev": {Spent: spent(3)},
 	}}}
@@ -231,6 +232,22 @@ func TestRoundThatNobodyHasTakenUpSaysWhatIsKnownOfItsWorker(t *testing.T) {
 		p.LastFailure = last
 		v := merge("s", facts{description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, p), mirrored: execution(team.Running)})
 		require.Equal(t, want, v.Phases[0].Assignments[0].Progress)
+	}
+}
+
+// TestWaitWithoutAWorkerSaysWhatItIsFor: the provider's trouble, where there is one.
+func TestWaitWithoutAWorkerSaysWhatItIsFor(t *testing.T) {
+	t.Parallel()
+	away := team.Outage{Failure: *team.Failf(team.APIError, "it is on fire")}
+	for want, log := range map[string]team.RoundLog{
+		"the next attempt starts at ":               {},
+		"for the provider, which has failed since ": {Outage: &away},
+	} {
+		p := pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_SCHEDULED, &activities.Heartbeat{Log: log})
+		p.NextAttemptScheduleTime = timestamppb.New(time.Unix(3000, 0))
+		v := merge("s", facts{description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, p), mirrored: execution(team.Running)})
+		require.Contains(t, v.Phases[0].Assignments[0].Progress, want)
+		require.Equal(t, log.Outage != nil, strings.Contains(v.Phases[0].Assignments[0].Progress, "it is on fire"))
 	}
 }
 

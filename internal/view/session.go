@@ -25,6 +25,8 @@ type Session struct {
 	Warnings []budget.Warning
 	// Revision is the mirror's.
 	Revision int64
+	// Course is the part of the team's work that the session does, as far as that is known.
+	Course team.Course
 	// Limit and Spent are the session's budget, where there is one.
 	Limit team.Cap
 	Spent team.Amount

@@ -98,6 +98,7 @@ func (c *collector) take(chunk sdk.ChatCompletionChunk) chat.Event {
 		c.text.WriteString(d.Content)
 		c.refusal.WriteString(d.Refusal)
 		event.Bytes += len(d.Content) + len(d.Refusal)
+		event.Text += d.Content + d.Refusal
 		for _, part := range d.ToolCalls {
 			event.Bytes += c.call(part)
 		}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -38,7 +39,8 @@ func KeepHistory(ctx context.Context, t *testing.T, c client.Client, id, run, di
 	require.NoError(t, err)
 	data = bytes.ReplaceAll(data, []byte(name), []byte("host"))
 	require.NoError(t, os.MkdirAll(dir, 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, t.Name()+".json"), data, 0o644))
+	file := strings.ReplaceAll(t.Name(), "/", ".") + ".json"
+	require.NoError(t, os.WriteFile(filepath.Join(dir, file), data, 0o644))
 }
 
 // ReplayHistories replays what KeepHistory has written to testdata/histories of

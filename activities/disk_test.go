@@ -1,0 +1,192 @@
+package activities_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// disk is a store on a disk whose figures a test sets.
+type disk struct {
+	activities.Files
+	mu      sync.Mutex
+	figures team.Disk
+	written team.Written
+	// full is how often a collection finds no room.
+	full    int
+	cleared []string
+	// measured gets something when somebody has asked what is written, if anybody listens.
+	measured chan struct{}
+}
+
+func onDisk(d *desk) *disk {
+	k := &disk{Files: d.store, figures: team.Disk{Free: 1000, Low: 100, FreeFiles: 1000, LowFiles: 100, MaxWritten: 5000}, measured: make(chan struct{})}
+	d.files = k
+	return k
+}
+
+// becomes sets the figures.
+func (k *disk) becomes(free int64, written team.Written) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.figures.Free, k.written = free, written
+}
+
+func (k *disk) Disk() (team.Disk, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.figures, nil
+}
+
+func (k *disk) Written(context.Context, team.WorkDir, time.Time) (team.Written, error) {
+	select {
+	case k.measured <- struct{}{}:
+	default:
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.written, nil
+}
+
+func (k *disk) ClearTmp(dir team.WorkDir) error {
+	k.cleared = append(k.cleared, "tmp")
+	return k.Files.ClearTmp(dir)
+}
+
+func (k *disk) ClearWork(dir team.WorkDir) error {
+	k.becomes(1000, team.Written{})
+	k.cleared = append(k.cleared, "work")
+	return k.Files.ClearWork(dir)
+}
+
+func (k *disk) Collect(ctx context.Context, req team.Collect) (team.Collected, error) {
+	if k.full > 0 {
+		k.full--
+		return team.Collected{}, fmt.Errorf("keep a file: %w", syscall.ENOSPC)
+	}
+	return k.Files.Collect(ctx, req)
+}
+
+// TestAnAgentThatFillsTheDiskIsStopped: while it works, by what it has written itself.
+func TestAnAgentThatFillsTheDiskIsStopped(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		free    int64
+		written team.Written
+		says    string
+	}{
+		"bytes":  {20, team.Written{Bytes: 2048}, "the agent filled the disk: what it has written in its tree, HOME and TMPDIR takes up 2.0 KiB, and 20 B are left"},
+		"hidden": {20, team.Written{Bytes: 1, Hidden: true}, "filled the disk"},
+		"limit":  {1000 - 5001, team.Written{Bytes: 5001}, "at most 4.9 KiB are allowed (limits.disk_bytes)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDesk(t)
+			k := onDisk(d)
+			d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+				require.NoError(t, os.WriteFile(filepath.Join(job.Dir, "fill"), nil, 0o600))
+				k.becomes(c.free, c.written)
+				<-ctx.Done()
+				return team.Outcome{}, context.Cause(ctx)
+			}
+			_, err := d.round(activities.Heartbeat{})
+			requireType(t, err, team.RecoverableError)
+			attempts := d.record().Rounds[0].Attempts
+			require.Len(t, attempts, 1)
+			require.Equal(t, team.InvalidOutput, attempts[0].Failure.Category)
+			require.Contains(t, attempts[0].Failure.Message, c.says)
+			require.Empty(t, attempts[0].Left)
+			require.Contains(t, k.cleared, "work")
+		})
+	}
+}
+
+// TestAnAgentThatHasWrittenLittleIsNotStopped: a disk that others have filled is no reason to.
+func TestAnAgentThatHasWrittenLittleIsNotStopped(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	k := onDisk(d)
+	d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+		k.becomes(20, team.Written{Bytes: 99})
+		for range 2 {
+			select {
+			case <-ctx.Done():
+				return team.Outcome{}, context.Cause(ctx)
+			case <-k.measured:
+			}
+		}
+		return leave("a.txt", "x")(ctx, job)
+	}
+	k.full = 2
+	result, err := d.round(activities.Heartbeat{})
+	require.NoError(t, err)
+	require.Equal(t, 1, result.Attempts)
+	require.Equal(t, []string{"tmp"}, k.cleared)
+}
+
+// TestATreeThatTheDiskHasNoRoomFor is its agent's failure if the tree takes up more than is
+// left, and waited for if it is others who take up the room.
+func TestATreeThatTheDiskHasNoRoomFor(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	k := onDisk(d)
+	d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+		k.becomes(500, team.Written{Bytes: 600})
+		return leave("a.txt", "x")(ctx, job)
+	}
+	k.full = 1000
+	_, err := d.round(activities.Heartbeat{})
+	requireType(t, err, team.RecoverableError)
+	require.Contains(t, d.record().Rounds[0].Attempts[0].Failure.Message, "the agent filled the disk")
+	require.Equal(t, []string{"tmp", "work"}, k.cleared)
+	require.Equal(t, 998, k.full)
+}
+
+// TestAFailedAgentThatHasFilledTheDiskIsToldSo: what it failed of itself is in the message.
+func TestAFailedAgentThatHasFilledTheDiskIsToldSo(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	k := onDisk(d)
+	d.agents.run = func(context.Context, team.Job) (team.Outcome, error) {
+		k.becomes(0, team.Written{Bytes: 600})
+		return team.Outcome{}, team.Failf(team.Unknown, "exit status 1: no space left on device")
+	}
+	_, err := d.round(activities.Heartbeat{})
+	requireType(t, err, team.RecoverableError)
+	f := d.record().Rounds[0].Attempts[0].Failure
+	require.Equal(t, team.InvalidOutput, f.Category)
+	require.Contains(t, f.Message, "filled the disk")
+	require.Contains(t, f.Message, "it ended with: exit status 1: no space left on device")
+}
+
+// TestADirectoryThatFillsTheDiskIsClearedBeforeAndAfterARound: whatever was left there by an
+// execution that was lost, and whatever a round has come to.
+func TestADirectoryThatFillsTheDiskIsClearedBeforeAndAfterARound(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	k := onDisk(d)
+	dir, err := d.store.WorkDir(d.key(), team.AssignmentID{Phase: "build", Persona: "dev"})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir.Home, "fill"), nil, 0o600))
+	k.becomes(20, team.Written{Bytes: 600})
+	d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+		require.NoFileExists(t, filepath.Join(job.Home, "fill"))
+		outcome, err := leave("a.txt", "x")(ctx, job)
+		k.becomes(20, team.Written{Bytes: 600})
+		return outcome, err
+	}
+	_, err = d.round(activities.Heartbeat{})
+	require.NoError(t, err)
+	require.Equal(t, []string{"work", "work"}, k.cleared)
+	require.NoFileExists(t, filepath.Join(dir.Tree, "a.txt"))
+}

@@ -1,0 +1,354 @@
+package activities_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/testsuite"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/breaker"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// patient gives the desk's team a patience with providers.
+func (d *desk) patient(patience time.Duration, then team.OnOutage) {
+	d.t.Helper()
+	p := team.Duration(patience)
+	d.team.Retry.Patience, d.team.Retry.OnOutage = &p, then
+	d.admit()
+}
+
+// limited fails as a provider that asks for a wait.
+func limited(wait time.Duration) func(context.Context, team.Job) (team.Outcome, error) {
+	return func(_ context.Context, job team.Job) (team.Outcome, error) {
+		f := team.Failf(team.RateLimited, "slow down")
+		f.RetryAfter = team.Duration(wait)
+		return team.Outcome{Usage: team.Usage{OutputTokens: 1}}, errors.Join(os.WriteFile(filepath.Join(job.Dir, "half.txt"), []byte("x"), 0o600), f)
+	}
+}
+
+// TestLongOutageGivesTheSlotBack: the wait is Temporal's, and whoever is lost or stopped in
+// it costs nothing. The same attempt goes on, from the files as they are.
+func TestLongOutageGivesTheSlotBack(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.holdSlot = 200 * time.Millisecond
+	d.patient(time.Hour, team.OutageWait)
+	d.agents.run = limited(1500 * time.Millisecond)
+	_, err := d.round(activities.Heartbeat{})
+	app := requireType(t, err, team.RecoverableError)
+	require.InDelta(t, 1500*time.Millisecond, app.NextRetryDelay(), float64(200*time.Millisecond))
+	log := d.record().Rounds[0].RoundLog
+	require.Empty(t, log.Attempts)
+	require.Equal(t, 1, log.Outage.Waits)
+	require.False(t, log.Started, "nothing to lose")
+
+	_, err = d.round(activities.Heartbeat{}) // too early
+	app = requireType(t, err, team.RecoverableError)
+	require.Less(t, app.NextRetryDelay(), 1500*time.Millisecond)
+	require.Len(t, d.agents.runs, 1)
+
+	var seen []string
+	d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+		seen = here(t, job)
+		return leave("a.txt", "x")(ctx, job)
+	}
+	var result team.RoundResult
+	require.Eventually(t, func() bool {
+		result, err = d.round(activities.Heartbeat{})
+		return err == nil
+	}, 20*time.Second, 50*time.Millisecond)
+	require.Contains(t, seen, "half.txt")
+	require.Equal(t, 1, result.Attempts)
+	require.Zero(t, result.Lost)
+	require.Equal(t, 1, d.agents.runs[1].Attempt)
+	require.Nil(t, d.record().Rounds[0].Outage)
+	require.Equal(t, int64(1), result.Usage.OutputTokens, "what the failed try has cost is not forgotten")
+}
+
+// TestOutageOfShortWaitsGivesTheSlotBackOnceItLasts: it need not be one long wait.
+func TestOutageOfShortWaitsGivesTheSlotBackOnceItLasts(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.holdSlot = 1400 * time.Millisecond
+	d.random = func() float64 { return 0 } // waits of 500 ms, 1 s, ...
+	d.patient(time.Hour, team.OutageWait)
+	d.agents.run = fail(team.APIError)
+	_, err := d.round(activities.Heartbeat{})
+	app := requireType(t, err, team.RecoverableError)
+	require.Less(t, app.NextRetryDelay(), d.holdSlot)
+	require.Len(t, d.agents.runs, 2, "a short wait keeps the slot")
+	require.Empty(t, d.record().Rounds[0].Attempts)
+}
+
+// TestFilesOfALostWorkerAreNotGoneOnFrom: they may be half of what it was writing.
+func TestFilesOfALostWorkerAreNotGoneOnFrom(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.patient(time.Hour, team.OutageWait)
+	first := true
+	d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+		if first {
+			first = false
+			return limited(time.Millisecond)(ctx, job)
+		}
+		return team.Outcome{}, errKilled
+	}
+	_, err := d.round(activities.Heartbeat{})
+	require.ErrorContains(t, err, "killed")
+	d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+		require.Empty(t, here(t, job))
+		return leave("a.txt", "x")(ctx, job)
+	}
+	result, err := d.round(activities.Heartbeat{})
+	require.NoError(t, err)
+	require.Equal(t, 1, result.Lost)
+}
+
+// TestStoppingWorkerLeavesAWaitAtOnce: it drains no wait.
+func TestStoppingWorkerLeavesAWaitAtOnce(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.patient(time.Hour, team.OutageWait)
+	stop := make(chan struct{})
+	d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+		defer close(stop)
+		return limited(50*time.Second)(ctx, job)
+	}
+	_, err := d.round(activities.Heartbeat{}, func(env *testsuite.TestActivityEnvironment) { env.SetWorkerStopChannel(stop) })
+	requireType(t, err, team.HandedOver)
+	require.Zero(t, d.record().Rounds[0].Lost)
+}
+
+// TestPatienceEndsTheActivityOrTheRound.
+func TestPatienceEndsTheActivityOrTheRound(t *testing.T) {
+	t.Parallel()
+	t.Run("wait", func(t *testing.T) {
+		t.Parallel()
+		d := newDesk(t)
+		d.patient(time.Millisecond, team.OutageWait)
+		d.agents.run = fail(team.APIError)
+		_, err := d.round(activities.Heartbeat{})
+		app := requireType(t, err, team.ProviderOutage)
+		require.True(t, app.NonRetryable())
+		var stop activities.OutageStop
+		require.NoError(t, app.Details(&stop))
+		require.Equal(t, team.APIError, stop.Failure.Category)
+		require.Empty(t, d.record().Rounds[0].Attempts)
+
+		d.after = d.record().Rounds[0].Key.Activity
+		d.agents.run = leave("a.txt", "x")
+		in := d.roundInput()
+		in.Outage = activities.OutageNoticed
+		result, err := d.roundOf(in, activities.Heartbeat{})
+		require.NoError(t, err)
+		require.Equal(t, 1, result.Attempts)
+	})
+	t.Run("fail", func(t *testing.T) {
+		t.Parallel()
+		d := newDesk(t)
+		d.patient(time.Millisecond, team.OutageFail)
+		d.agents.run = limited(20 * time.Millisecond)
+		_, err := d.round(activities.Heartbeat{})
+		app := requireType(t, err, team.UnrecoverableError)
+		var report activities.RoundFailure
+		require.NoError(t, app.Details(&report))
+		require.Len(t, report.Attempts, 1)
+		require.NotZero(t, report.Failure.RetryAfter, "for the next round")
+		require.True(t, d.record().Rounds[0].GaveUp)
+	})
+}
+
+// TestProvidersFailuresAreReportedAsTheyHappen, and the answer after one: a breaker counts
+// failures in a row.
+func TestProvidersFailuresAreReportedAsTheyHappen(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.patient(time.Hour, team.OutageWait)
+	b := &breakers{}
+	d.breakers = b
+	n := 0
+	d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+		if n++; n <= 2 {
+			return limited(time.Millisecond)(ctx, job)
+		}
+		return leave("a.txt", "x")(ctx, job)
+	}
+	_, err := d.round(activities.Heartbeat{})
+	require.NoError(t, err)
+	var outcomes []team.Weight
+	ids := map[string]bool{}
+	for _, r := range b.reports {
+		outcomes, ids[r.ID] = append(outcomes, r.Outcome), true
+	}
+	require.Equal(t, []team.Weight{team.CountsAsFailure, team.CountsAsFailure, team.CountsAsSuccess}, outcomes)
+	require.Len(t, ids, 3)
+}
+
+// TestFailedProbeGoesBackToWaiting: its round has lost nothing.
+func TestFailedProbeGoesBackToWaiting(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.patient(time.Hour, team.OutageWait)
+	b := &breakers{state: open(-time.Second)} // half-open
+	d.breakers, d.lease = b, "the wait's"
+	d.agents.run = fail(team.APIError)
+	_, err := d.round(activities.Heartbeat{})
+	app := requireType(t, err, team.BreakerOpen)
+	var turned activities.TurnedAway
+	require.NoError(t, app.Details(&turned))
+	require.NotNil(t, turned.Outage)
+	require.True(t, b.state.Open)
+	require.Equal(t, 2, b.state.Trips)
+	require.Empty(t, d.record().Rounds[0].Attempts)
+
+	b.state = breaker.State{}
+	d.after, d.lease = d.record().Rounds[0].Key.Activity, ""
+	d.agents.run = leave("a.txt", "x")
+	result, err := d.round(activities.Heartbeat{})
+	require.NoError(t, err)
+	require.Equal(t, 1, result.Attempts)
+	require.Len(t, d.record().Rounds, 1)
+}
+
+// TestErrorOfTheAgentsSideIsAFailedAttempt: it is neither a lost worker nor the store's.
+func TestErrorOfTheAgentsSideIsAFailedAttempt(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.agents.run = func(context.Context, team.Job) (team.Outcome, error) {
+		return team.Outcome{}, errors.New("the pipe burst")
+	}
+	_, err := d.round(activities.Heartbeat{})
+	requireType(t, err, team.RecoverableError)
+	attempts := d.record().Rounds[0].Attempts
+	require.Len(t, attempts, 1)
+	require.Equal(t, team.Unknown, attempts[0].Failure.Category)
+	require.Contains(t, attempts[0].Failure.Message, "the pipe burst")
+}
+
+// TestHostsTroubleIsWaitedOut: it costs no attempt, and says nothing about the agent.
+func TestHostsTroubleIsWaitedOut(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.patient(time.Hour, team.OutageWait)
+	b := &breakers{}
+	d.breakers = b
+	n := 0
+	d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+		if n++; n <= 2 {
+			o := d.record().Rounds[0].Outage
+			require.Equal(t, n > 1, o != nil && strings.Contains(o.String(), "for the machine"))
+			return fail(team.ResourceError)(ctx, job)
+		}
+		return leave("a.txt", "x")(ctx, job)
+	}
+	result, err := d.round(activities.Heartbeat{})
+	require.NoError(t, err)
+	require.Equal(t, 1, result.Attempts)
+	require.Equal(t, 3, n)
+	for _, r := range b.reports {
+		require.NotEqual(t, team.CountsAsFailure, r.Outcome)
+	}
+}
+
+// changeOutage changes the outage in the record of the one assignment, in which it waits.
+func (d *desk) changeOutage(change func(*team.Outage)) {
+	d.t.Helper()
+	record := d.record()
+	change(record.Rounds[0].Outage)
+	require.NoError(d.t, d.store.PutRecord(d.key(), record))
+}
+
+// news hears what a round tells its session, from the call on that succeeds.
+type news struct {
+	mu    sync.Mutex
+	deaf  int
+	heard []activities.OutageNews
+}
+
+func (n *news) Outage(_ context.Context, in activities.OutageNews) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.deaf--; n.deaf >= 0 {
+		return errKilled
+	}
+	n.heard = append(n.heard, in)
+	return nil
+}
+
+// TestSessionKnowsOfAWaitWithoutAWorker before the slot is given back; once, until it is over.
+func TestSessionKnowsOfAWaitWithoutAWorker(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.holdSlot = 200 * time.Millisecond
+	d.patient(time.Hour, team.OutageWait)
+	n := &news{deaf: 1}
+	d.signals = n
+	d.agents.run = limited(4 * time.Second)
+	_, err := d.round(activities.Heartbeat{})
+	requireType(t, err, team.RecoverableError)
+	require.Len(t, n.heard, 1)
+	require.Equal(t, team.AssignmentID{Phase: "build", Persona: "dev"}, n.heard[0].AssignmentID)
+	require.Equal(t, int64(1), n.heard[0].Total.OutputTokens)
+	require.Equal(t, team.AttemptFailure{Category: team.RateLimited, Message: "slow down"}, n.heard[0].Failure)
+	_, err = d.round(activities.Heartbeat{})
+	requireType(t, err, team.RecoverableError)
+	require.Len(t, n.heard, 1)
+
+	d.changeOutage(func(o *team.Outage) { o.Until, o.ToldAt = time.Now(), o.ToldAt.Add(-time.Hour) })
+	d.agents.run = fail(team.APIError)
+	_, err = d.round(activities.Heartbeat{})
+	requireType(t, err, team.RecoverableError)
+	require.Len(t, n.heard, 2, "it is told of another cause")
+	require.Equal(t, team.APIError, n.heard[1].Failure.Category)
+	d.changeOutage(func(o *team.Outage) { o.Until = time.Now() })
+	d.agents.run = limited(4 * time.Second)
+	_, err = d.round(activities.Heartbeat{})
+	requireType(t, err, team.RecoverableError)
+	require.Len(t, n.heard, 2, "but not of each change at once")
+
+	d.agents.run = fail(team.TestFailure) // which is progress
+	require.Eventually(t, func() bool {
+		_, err = d.round(activities.Heartbeat{})
+		return len(d.record().Rounds[0].Attempts) == 1
+	}, 30*time.Second, 50*time.Millisecond)
+	require.Len(t, n.heard, 3)
+	require.True(t, n.heard[2].Over)
+}
+
+// TestProcessesThatCannotBeEndedAreWaitedFor: no agent is started beside them, no attempt is
+// used up, and what they have written meanwhile is not taken for the attempt's work.
+func TestProcessesThatCannotBeEndedAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.holdSlot = time.Millisecond
+	d.patient(time.Hour, team.OutageWait)
+	d.agents.survives = team.Failf(team.ResourceError, "process 7 (sh) cannot be killed")
+	_, err := d.round(activities.Heartbeat{})
+	requireType(t, err, team.RecoverableError)
+	log := d.record().Rounds[0].RoundLog
+	require.Empty(t, log.Attempts)
+	require.Contains(t, log.Outage.Failure.Message, "process 7 (sh)")
+	require.Empty(t, d.agents.runs)
+
+	dir, err := d.store.WorkDir(d.key(), team.AssignmentID{Phase: "build", Persona: "dev"})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir.Tree, "late.txt"), []byte("x"), 0o600))
+	d.agents.survives = nil
+	var result team.RoundResult
+	require.Eventually(t, func() bool {
+		result, err = d.round(activities.Heartbeat{})
+		return err == nil
+	}, time.Minute, 50*time.Millisecond)
+	require.Equal(t, 1, result.Attempts)
+	require.Equal(t, 1, result.Files, "the work's own")
+	require.Equal(t, team.FromInput, result.From)
+}

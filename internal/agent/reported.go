@@ -1,0 +1,93 @@
+package agent
+
+import (
+	"encoding/json"
+	"path/filepath"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// usageFile is the name of the file, beside an assignment's HOME, in which Maestro
+// notes what was known of the usage when the last call of an agent program began.
+const usageFile = "usage.json"
+
+// callBegin is what was known when a call of an agent program began.
+type callBegin struct {
+	Preset string `json:"preset"`
+	// Before is what the files in HOME tell of earlier calls.
+	Before team.Usage `json:"before"`
+	// Opening is an estimate of what the first request costs.
+	Opening team.Usage `json:"opening"`
+}
+
+// The answer to a first request is estimated at this many tokens, and the request at
+// a token for so many bytes.
+const (
+	openingAnswer = 1000
+	bytesPerToken = 4
+)
+
+// programCall is one call of an agent program: an attempt, in one run or, where it
+// does not know the conversation that it was to continue, two.
+type programCall struct {
+	log   *usageLog
+	begin callBegin
+	// spent is what earlier runs of the call have used.
+	spent team.Usage
+}
+
+// beginCall notes what is known of the usage before the call begins: what is noted
+// later in HOME is the call's.
+func (s *Set) beginCall(d Definition, job team.Job) *programCall {
+	notes := dialectOf(d.Preset).usage()
+	c := &programCall{log: newUsageLog(job.Home, notes)}
+	c.log.update()
+	brief, _ := json.Marshal(job.Brief) // plain data
+	c.begin = callBegin{
+		Preset: d.Preset, Before: c.log.sum,
+		Opening: team.Usage{InputTokens: notes.opening + int64(len(brief)/bytesPerToken), OutputTokens: openingAnswer},
+	}
+	if next := c.log.next(); job.Continues && next.Tokens() > 0 {
+		next.InputTokens += int64(len(brief) / bytesPerToken)
+		c.begin.Opening = next
+	}
+	// Without it, a worker that comes after a crash knows only what was reported.
+	_ = writeNote(filepath.Join(filepath.Dir(job.Home), usageFile), c.begin)
+	return c
+}
+
+// noted is what the files tell of the call so far.
+func (c *programCall) noted() team.Usage {
+	return c.log.sum.Minus(c.begin.Before).Max(team.Usage{})
+}
+
+// estimate is what the request costs that may be under way.
+func (c *programCall) estimate() team.Usage {
+	if c.noted() == (team.Usage{}) {
+		return c.begin.Opening
+	}
+	return c.log.next()
+}
+
+// Reported reads what an agent program has noted in an assignment's directory since
+// its last call began: what that call has used, and an estimate of what the request
+// that may have been under way costs besides. The program has to be gone. ok is
+// false if nothing is known.
+func (s *Set) Reported(agent string, dir team.WorkDir) (used, estimate team.Usage, ok bool) {
+	var c programCall
+	if !readNote(filepath.Join(filepath.Dir(dir.Home), usageFile), &c.begin) {
+		return used, estimate, false
+	}
+	dialect := dialectOf(c.begin.Preset)
+	if dialect == nil || c.begin.Before.Validate() != nil || c.begin.Opening.Validate() != nil {
+		return used, estimate, false
+	}
+	c.log = newUsageLog(dir.Home, dialect.usage())
+	c.log.update()
+	used, estimate = c.noted(), c.estimate()
+	if used.Validate() != nil || estimate.Validate() != nil {
+		return team.Usage{}, team.Usage{}, false
+	}
+	d := s.config.Agents[agent]
+	return d.priced(used), d.priced(estimate), true
+}

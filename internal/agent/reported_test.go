@@ -1,0 +1,208 @@
+package agent
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// conversationFiles write what the programs note of messages in their own files, as
+// the versions in testdata/clis do.
+var conversationFiles = map[string]struct {
+	path, other string
+	// line notes that n messages of 140 tokens read and 30 written have come, the
+	// newest twice.
+	line func(n int) string
+}{
+	presetClaude: {
+		".claude/projects/-w-tree/c1.jsonl", ".claude/projects/-w-tree/c1/subagents/agent-1.jsonl",
+		func(n int) string {
+			const message = `{"type":"assistant","uuid":"u%d-%d","message":{"id":"msg_%d","content":[],"usage":{"input_tokens":100,"cache_read_input_tokens":40,"cache_creation_input_tokens":0,"output_tokens":%d,"service_tier":"standard"}},"requestId":"r"}` + "\n"
+			return fmt.Sprintf(message, n, 1, n, 1) + fmt.Sprintf(message, n, 2, n, 30)
+		},
+	},
+	presetCodex: {
+		".codex/sessions/2026/11/22/rollout-2026-11-22T05-25-53-c1.jsonl", ".codex/sessions/2026/11/22/rollout-2026-11-22T05-26-53-c2.jsonl",
+		func(n int) string {
+			const count = `{"timestamp":"2026-11-22T05:25:54Z","type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"input_tokens":%d,"cached_input_tokens":%d,"output_tokens":%d},"last_token_usage":{"input_tokens":140,"cached_input_tokens":40,"output_tokens":30}},"rate_limits":null}}` + "\n"
+			return strings.Repeat(fmt.Sprintf(count, 140*n, 40*n, 30*n), 2)
+		},
+	},
+	presetGemini: {
+		".gemini/tmp/tree/chats/session-2026-11-22T05-25-c1.jsonl", ".gemini/tmp/tree/chats/session-2026-11-22T05-25-c2.jsonl",
+		func(n int) string {
+			message := fmt.Sprintf(`{"id":"m%d","type":"gemini","content":"","tokens":{"input":140,"output":18,"cached":40,"thoughts":12,"tool":0,"total":170}}`, n)
+			return message + "\n" + `{"$set":{"messages":[{"id":"u","type":"user"},` + message + "]}}\n"
+		},
+	},
+}
+
+// TestReportedSinceTheCallBegan reads what programs have noted: each message once, in
+// whichever files it is, and none that came before the call.
+func TestReportedSinceTheCallBegan(t *testing.T) {
+	t.Parallel()
+	for preset, files := range conversationFiles {
+		t.Run(preset, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			s := b.standIn(preset, "true")
+			job := b.job()
+			dir := team.WorkDir{Tree: job.Dir, Home: job.Home, Tmp: job.Tmp}
+			add := func(path, text string) {
+				path = filepath.Join(job.Home, path)
+				require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+				f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+				require.NoError(t, err)
+				_, err = f.WriteString(text)
+				require.NoError(t, err)
+				require.NoError(t, f.Close())
+			}
+			reported := func() (team.Usage, team.Usage) {
+				used, estimate, ok := s.Reported("x", dir)
+				require.True(t, ok)
+				return counted(used), counted(estimate)
+			}
+			next := team.Usage{InputTokens: 130, CacheReadTokens: 40, OutputTokens: 30}
+			_, _, ok := s.Reported("x", dir)
+			require.False(t, ok, "no call has begun")
+
+			d := s.config.Agents["x"]
+			s.beginCall(d, job)
+			used, estimate := reported()
+			require.Zero(t, used)
+			require.Positive(t, estimate.InputTokens, "the first request may be under way")
+			add(files.path, files.line(1)+files.line(2)+`{"type":"assistant","message":{"id":"torn","usage":{"input_tok`)
+			used, estimate = reported()
+			require.Equal(t, times(cost, 2), used)
+			require.Equal(t, next, estimate)
+
+			add(files.path, "\n")
+			job.Continues = true
+			opening := s.beginCall(d, job).begin.Opening
+			require.Greater(t, opening.InputTokens, next.InputTokens, "the conversation and the prompt are read")
+			used, _ = reported()
+			require.Zero(t, used, "the call before has booked them")
+			add(files.path, files.line(2)+files.line(3))
+			if preset == presetCodex {
+				add(files.other, files.line(1))
+			} else { // a copy, and one more
+				add(files.other, files.line(1)+files.line(3)+files.line(4))
+			}
+			used, estimate = reported()
+			require.Equal(t, times(cost, 2), used)
+			require.Equal(t, next, estimate)
+		})
+	}
+}
+
+// TestReportedFromHostileFiles reads what an agent may have put in the place of its
+// program's files.
+func TestReportedFromHostileFiles(t *testing.T) {
+	t.Parallel()
+	for preset, files := range conversationFiles {
+		for name, put := range map[string]func(t *testing.T, path string){
+			"a link": func(t *testing.T, path string) {
+				outside := filepath.Join(t.TempDir(), "x")
+				require.NoError(t, os.WriteFile(outside, []byte(files.line(1)), 0o600))
+				require.NoError(t, os.Symlink(outside, path))
+			},
+			"a linked directory": func(t *testing.T, path string) {
+				outside := t.TempDir()
+				require.NoError(t, os.WriteFile(filepath.Join(outside, filepath.Base(path)), []byte(files.line(1)), 0o600))
+				require.NoError(t, os.Remove(filepath.Dir(path)))
+				require.NoError(t, os.Symlink(outside, filepath.Dir(path)))
+			},
+			"a pipe":      func(t *testing.T, path string) { require.NoError(t, syscall.Mkfifo(path, 0o600)) },
+			"a directory": func(t *testing.T, path string) { require.NoError(t, os.Mkdir(path, 0o700)) },
+			"absurd figures": func(t *testing.T, path string) {
+				line := strings.NewReplacer(":140", ":99999999999999999", ":100", ":-5", ":30", ":1e30", "[]", "{}").Replace(files.line(1))
+				require.NoError(t, os.WriteFile(path, []byte(line), 0o600))
+			},
+			"no JSON": func(t *testing.T, path string) {
+				require.NoError(t, os.WriteFile(path, []byte(strings.ReplaceAll(files.line(1), "}", "")+"\x00\xff\n\n"), 0o600))
+			},
+		} {
+			t.Run(preset+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				b := newBench(t)
+				s := b.standIn(preset, "true")
+				job := b.job()
+				s.beginCall(s.config.Agents["x"], job)
+				path := filepath.Join(job.Home, files.path)
+				require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+				put(t, path)
+				used, estimate, ok := s.Reported("x", team.WorkDir{Tree: job.Dir, Home: job.Home, Tmp: job.Tmp})
+				require.True(t, ok)
+				require.Zero(t, used.Tokens())
+				require.Positive(t, estimate.Tokens())
+			})
+		}
+	}
+}
+
+// TestReportsWhileItWorks has programs note in their files what their streams do not
+// tell before the end.
+func TestReportsWhileItWorks(t *testing.T) {
+	t.Parallel()
+	for preset, files := range conversationFiles {
+		t.Run(preset, func(t *testing.T) {
+			t.Parallel()
+			b, calls := newBench(t), &ledger{cap: 2 * cost.Tokens()}
+			script := "f=$HOME/" + files.path + "; mkdir -p $(dirname $f);"
+			for n := range 3 {
+				script += "cat >> $f <<'EOF'\n" + files.line(n+1) + "EOF\n"
+			}
+			job := b.job()
+			job.Calls = calls
+			_, err := b.standIn(preset, script+"exec sleep 100").Run(t.Context(), job)
+			require.Equal(t, team.TokenBudget, failure(t, err).Category)
+			require.Equal(t, times(cost, 3), counted(calls.known[0]))
+			require.Equal(t, team.Usage{InputTokens: 130, CacheReadTokens: 40, OutputTokens: 30}, counted(calls.abandoned[0]))
+		})
+	}
+}
+
+// FuzzConversationFiles reads anything as a program's files.
+func FuzzConversationFiles(f *testing.F) {
+	for _, files := range conversationFiles {
+		f.Add(files.line(1))
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		for preset, files := range conversationFiles {
+			home := t.TempDir()
+			path := filepath.Join(home, files.path)
+			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+			require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+			l := newUsageLog(home, dialectOf(preset).usage())
+			l.update()
+			sum := l.sum
+			require.Equal(t, sum, sum.Max(team.Usage{}), "nothing is negative")
+			l.update()
+			require.Equal(t, sum, l.sum, "nothing counts twice")
+		}
+	})
+}
+
+// cost is what every call of the model costs.
+var cost = team.Usage{InputTokens: 100, OutputTokens: 30, CacheReadTokens: 40}
+
+// times is n calls of the model.
+func times(u team.Usage, n int64) team.Usage {
+	return team.Usage{
+		InputTokens: n * u.InputTokens, OutputTokens: n * u.OutputTokens,
+		CacheReadTokens: n * u.CacheReadTokens, CacheWriteTokens: n * u.CacheWriteTokens,
+	}
+}
+
+// counted is a usage without what no server says.
+func counted(u team.Usage) team.Usage {
+	u.CostUSD, u.ReasoningTokens = 0, 0
+	return u
+}

@@ -1,0 +1,39 @@
+package agent
+
+import (
+	"slices"
+	"strings"
+)
+
+// isSecretName tells whether a variable of this name holds a secret.
+func isSecretName(name string) bool {
+	for _, suffix := range []string{"KEY", "TOKEN", "SECRET", "PASSWORD"} {
+		if strings.HasSuffix(strings.ToUpper(name), suffix) {
+			return true
+		}
+	}
+	return false
+}
+
+// secretNames lists the variables of the worker's environment that hold secrets.
+func (c Config) secretNames() []string {
+	names := append(slices.Clone(c.Secrets), c.tellingSecrets()...)
+	add := func(env []string) {
+		for _, name := range env {
+			if isSecretName(name) {
+				names = append(names, name)
+			}
+		}
+	}
+	for _, d := range c.Agents {
+		add(d.Env)
+		if d.APIKeyEnv != "" {
+			names = append(names, d.APIKeyEnv)
+		}
+	}
+	for _, d := range c.Checks {
+		add(d.Env)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

@@ -1,0 +1,191 @@
+package agent
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/maestro-hive/maestro/internal/safetext"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// sweepPause is how long killed processes get to be gone before it is looked again.
+const sweepPause = 10 * time.Millisecond
+
+// maxNamed bounds the processes that an error names.
+const maxNamed = 5
+
+// Sweep kills the processes that an earlier attempt in a directory has left, which it can
+// where the agent has killed its shim and the worker: those whose HOME or TMPDIR is the
+// directory's, and those that work in it or have a file of it open. A process that has
+// dropped all of this is not found. Where agents run as the worker's user, so is one that
+// has a terminal, as the shell and the editor of a person have who looks at the directory.
+// This process and those that started it are never touched. A *team.Failure names the
+// processes that cannot be killed.
+func (s *Set) Sweep(dir team.WorkDir) error { return s.sweeper(dir).end(killLimit) }
+
+func (s *Set) sweeper(dir team.WorkDir) sweeper {
+	by := sweeper{dir: dir, base: filepath.Dir(dir.Tree), uid: os.Geteuid(), spared: ancestry(os.Getpid())}
+	if u := s.launcher.user; u != nil {
+		by.uid, by.agentsOnly = int(u.UID), int(u.UID) != os.Geteuid()
+	}
+	return by
+}
+
+// Removed is how many bytes on disk the files in an assignment's directories take up that
+// are removed, and that a process still has open.
+func (s *Set) Removed(dir team.WorkDir) (bytes int64) {
+	by, counted := s.sweeper(dir), map[[2]uint64]bool{}
+	for _, p := range readProcs() {
+		if p.zombie || by.spared[p.pid] {
+			continue
+		}
+		for _, link := range openFiles("/proc/" + strconv.Itoa(p.pid)) {
+			target, err := os.Readlink(link)
+			if err != nil || !strings.HasPrefix(target, by.base+"/") || !strings.HasSuffix(target, " (deleted)") {
+				continue
+			}
+			var stat unix.Stat_t
+			if unix.Stat(link, &stat) != nil || stat.Nlink > 0 {
+				continue
+			}
+			if file := [2]uint64{stat.Dev, stat.Ino}; !counted[file] {
+				counted[file] = true
+				bytes += stat.Blocks * 512 // whatever the file system's own blocks are
+			}
+		}
+	}
+	return bytes
+}
+
+// openFiles lists the links to what a process has open.
+func openFiles(proc string) (links []string) {
+	if fds, err := os.ReadDir(proc + "/fd"); err == nil {
+		for _, fd := range fds {
+			links = append(links, proc+"/fd/"+fd.Name())
+		}
+	}
+	return links
+}
+
+// EndStopped kills the shims of the worker's user that an agent has stopped together with
+// killing their worker: a shim that is stopped does not notice that, and keeps its
+// assignment locked. What it has watched is left to [Set.Sweep].
+func (s *Set) EndStopped() {
+	for _, p := range readProcs() {
+		var stat unix.Stat_t
+		if !p.stopped || unix.Stat("/proc/"+strconv.Itoa(p.pid), &stat) != nil || int(stat.Uid) != os.Geteuid() {
+			continue
+		}
+		line, err := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/cmdline")
+		args := strings.Split(string(line), "\x00") // the last is empty
+		if err != nil || len(args) != 4 || args[1] != shimArgument {
+			continue
+		}
+		if worker := args[2]; worker != strconv.Itoa(p.parent) { // whoever adopted it is its parent now
+			_ = unix.Kill(p.pid, unix.SIGKILL) // one that cannot be killed is tried again
+		}
+	}
+}
+
+// sweeper finds the processes of one directory.
+type sweeper struct {
+	dir  team.WorkDir
+	base string
+	uid  int
+	// agentsOnly: the user id is one that only agents have.
+	agentsOnly bool
+	spared     map[int]bool
+}
+
+// end kills what belongs to the directory, and names what is left when the time is over.
+func (s sweeper) end(within time.Duration) error {
+	limit := time.NewTimer(within)
+	defer limit.Stop()
+	wait := time.NewTicker(sweepPause)
+	defer wait.Stop()
+	for {
+		left := s.find()
+		if len(left) == 0 {
+			return nil
+		}
+		sweep(s.find)
+		select {
+		case <-limit.C:
+			return survived(left)
+		case <-wait.C:
+		}
+	}
+}
+
+// survived is the failure that names processes which cannot be killed.
+func survived(left []proc) error {
+	var named []string
+	for _, p := range left[:min(len(left), maxNamed)] {
+		name, _ := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/comm") // chosen by the process
+		named = append(named, fmt.Sprintf("%d (%s)", p.pid, safetext.Name(strings.TrimSuffix(string(name), "\n"))))
+	}
+	if len(left) > maxNamed {
+		named = append(named, "…")
+	}
+	return team.Failf(team.ResourceError, "processes of an earlier attempt cannot be killed: %s; end them, or restart the host", strings.Join(named, ", "))
+}
+
+// find lists what belongs to the directory. It leaves out the process groups: others may
+// be in them.
+func (s sweeper) find() (found []proc) {
+	for _, p := range readProcs() {
+		if p.zombie || s.spared[p.pid] || !s.owns(p) {
+			continue
+		}
+		if now, ok := readProc(p.pid); ok && now.started == p.started { // its number is not another's by now
+			p.group = 0
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// owns tells whether a process belongs to the directory.
+func (s sweeper) owns(p proc) bool {
+	proc := "/proc/" + strconv.Itoa(p.pid)
+	var stat unix.Stat_t
+	if unix.Stat(proc, &stat) != nil || int(stat.Uid) != s.uid {
+		return false
+	}
+	// Not PWD: whoever a person starts in the directory has it, too.
+	if data, err := os.ReadFile(proc + "/environ"); err == nil {
+		environ := strings.Split(string(data), "\x00")
+		if slices.Contains(environ, "HOME="+s.dir.Home) || slices.Contains(environ, "TMPDIR="+s.dir.Tmp) {
+			return true
+		}
+	}
+	if p.terminal && !s.agentsOnly {
+		return false
+	}
+	links := append(openFiles(proc), proc+"/cwd", proc+"/root", proc+"/exe")
+	return slices.ContainsFunc(links, func(link string) bool {
+		target, err := os.Readlink(link)
+		return err == nil && (target == s.base || strings.HasPrefix(target, s.base+"/"))
+	})
+}
+
+// ancestry is a process and all that it descends from.
+func ancestry(pid int) map[int]bool {
+	line := map[int]bool{}
+	for pid > 0 && !line[pid] {
+		line[pid] = true
+		p, ok := readProc(pid)
+		if !ok {
+			break
+		}
+		pid = p.parent
+	}
+	return line
+}

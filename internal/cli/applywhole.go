@@ -1,0 +1,124 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/terminal"
+)
+
+// completeness says how much of a session's work its newest checkpoint has.
+type completeness struct {
+	// Whole: it has the work of every phase that the session was to run, or the session
+	// has completed.
+	Whole bool `json:"whole"`
+	// Missing are the phases that it lacks, in the team's order.
+	Missing []string `json:"missing"`
+	// Reason says so in words; empty: the result is whole.
+	Reason string `json:"reason"`
+
+	// part says what there is, like "1 of 4 phases (requirements)".
+	part string
+}
+
+// completenessOf compares a checkpoint with what its session was to do. A session that
+// has completed is whole, whatever was left out.
+func completenessOf(k kept, e team.Execution) completeness {
+	c := completeness{Whole: true, Missing: []string{}}
+	if e.Status.Status == team.Completed {
+		return c
+	}
+	var has, sentBack, lacking []string
+	for _, phase := range k.team.PhaseNames() {
+		switch reworking := k.Reworking(phase) != nil; {
+		case len(e.Course.Only) > 0 && !slices.Contains(e.Course.Only, phase):
+			continue
+		case hasPhase(k, phase):
+			has = append(has, phase)
+			continue
+		case reworking:
+			sentBack = append(sentBack, phase)
+		default:
+			lacking = append(lacking, phase)
+		}
+		c.Missing = append(c.Missing, phase)
+	}
+	if len(c.Missing) == 0 {
+		return c
+	}
+	c.Whole = false
+	c.part = fmt.Sprintf("%d of %s", len(has), team.Count(len(has)+len(c.Missing), "phase"))
+	if len(has) > 0 {
+		c.part += " (" + listed(has, 5) + ")"
+	}
+	verb := "are"
+	if len(has) == 1 {
+		verb = "is"
+	}
+	c.Reason = fmt.Sprintf("session %s %s and its result is not whole: %s %s in its newest checkpoint", k.Session, standsAs(e.Status.Status), c.part, verb)
+	if len(sentBack) > 0 {
+		c.Reason += fmt.Sprintf("; %s sent back and not done again", wasOrWere(sentBack))
+	}
+	if len(lacking) > 0 {
+		c.Reason += fmt.Sprintf("; %s not done", wasOrWere(lacking))
+	}
+	return c
+}
+
+// hasPhase tells whether a checkpoint has the work of a whole phase. Work that a person
+// goes on without counts as done.
+func hasPhase(k kept, phase string) bool {
+	return !slices.ContainsFunc(k.team.Assignments(), func(id team.AssignmentID) bool {
+		return id.Phase == phase && !slices.ContainsFunc(k.Assignments, func(a team.CheckpointAssignment) bool { return a.AssignmentID == id }) && !settledBy(k, id)
+	})
+}
+
+// settledBy tells whether the last that a person has said of an assignment, since it was
+// last sent back, is to go on without it.
+func settledBy(k kept, id team.AssignmentID) bool {
+	for _, a := range slices.Backward(k.Answers) {
+		if a.Phase == id.Phase && a.Persona == id.Persona {
+			r := k.Reworking(id.Phase)
+			return a.Settles && (r == nil || r.At.Before(a.At))
+		}
+	}
+	return false
+}
+
+// standsAs says a session's state as the predicate of a sentence.
+func standsAs(s team.State) string {
+	switch s {
+	case team.Failed:
+		return "has failed"
+	case team.WasCancelled:
+		return "is cancelled"
+	case team.HelpIsNeeded, team.AwaitingApproval:
+		return "waits for a person"
+	case "":
+		return "has lost its status"
+	default:
+		return "has not ended"
+	}
+}
+
+func wasOrWere(names []string) string {
+	if len(names) == 1 {
+		return names[0] + " was"
+	}
+	return terminal.Clip(strings.Join(names[:len(names)-1], ", ")+" and "+names[len(names)-1], 200) + " were"
+}
+
+// refusePart refuses to apply a result that is not whole, and says what can be done.
+func (a *app) refusePart(doc applyDocument) error {
+	if a.output == outputJSON {
+		return cmp.Or(a.printJSON(doc), exit(exitFailed))
+	}
+	first := a.again("resume " + doc.Session)
+	if doc.Status != "" && !doc.Status.Closed() {
+		first = a.again("watch " + doc.Session)
+	}
+	return failf("%s. Choose: `%s`, or `%s`", doc.Reason, first, a.again("apply "+doc.Session+" --partial"))
+}

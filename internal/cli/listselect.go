@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"cmp"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// sessionStates are those that a session can be listed in.
+var sessionStates = []string{
+	string(team.Admitted), string(team.Running), string(team.WaitingForBreaker), string(team.HelpIsNeeded), string(team.AwaitingApproval),
+	string(team.Completed), string(team.Failed), string(team.WasCancelled),
+}
+
+// listFlags are the flags of `list` as they were typed.
+type listFlags struct {
+	limit                       int
+	team, status, since, cursor string
+}
+
+// selection says which sessions are listed.
+type selection struct {
+	team   string
+	status team.State
+	since  time.Time
+	// after is the last row of the page before; nil: this is the first page.
+	after *listedSession
+	limit int
+}
+
+func (f listFlags) selection(now time.Time) (selection, error) {
+	sel := selection{team: f.team, status: team.State(f.status), limit: f.limit}
+	if f.limit < 1 {
+		return sel, usagef("--limit is %d; it must be at least 1", f.limit)
+	}
+	if f.status != "" && !slices.Contains(sessionStates, f.status) {
+		return sel, usagef("--status is %q%s; it is one of %s", team.Shorten(f.status, 80), team.DidYouMean(f.status, sessionStates), strings.Join(sessionStates, ", "))
+	}
+	var err error
+	if sel.since, err = parseStart(f.since, now); err != nil {
+		return sel, err
+	}
+	if f.cursor != "" {
+		data, err := base64.RawURLEncoding.DecodeString(f.cursor)
+		at, id, _ := strings.Cut(string(data), " ")
+		started, bad := time.Parse(time.RFC3339Nano, at)
+		if err != nil || bad != nil || team.CheckSession(id) != nil {
+			return sel, usagef("--cursor is not one that `list` has given")
+		}
+		sel.after = &listedSession{Session: id, StartedAt: &started}
+	}
+	return sel, nil
+}
+
+// parseStart reads a moment: a date by UTC, a time, or how long ago it was.
+func parseStart(since string, now time.Time) (time.Time, error) {
+	if since == "" {
+		return time.Time{}, nil
+	}
+	for _, layout := range []string{time.DateOnly, time.RFC3339} {
+		if t, err := time.Parse(layout, since); err == nil {
+			return t, nil
+		}
+	}
+	ago, err := parseAgo(since)
+	if err != nil {
+		return time.Time{}, usagef("--since is %q; it is a date like 2026-11-21, or how long ago, like 7d, 12h or 1d12h", team.Shorten(since, 80))
+	}
+	return now.Add(-ago), nil
+}
+
+// all tells whether the first page of all sessions is wanted.
+func (s selection) all() bool {
+	return s.team == "" && s.status == "" && s.since.IsZero() && s.after == nil
+}
+
+// condition is the part of the selection that Temporal can decide for every session. Its
+// other attributes may be missing, or late.
+func (s selection) condition() string {
+	if s.since.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("StartTime >= '%s'", s.since.UTC().Format(time.RFC3339Nano))
+}
+
+func (s selection) has(l listedSession) bool {
+	return (s.team == "" || l.Team == s.team) && (s.status == "" || l.Status == s.status) &&
+		!timeOf(l.StartedAt).Before(s.since) && (s.after == nil || newestFirst(*s.after, l) < 0)
+}
+
+// page is what is listed of sessions that are known.
+func (s selection) page(known []listedSession) (doc listDocument) {
+	known = slices.DeleteFunc(known, func(l listedSession) bool { return !s.has(l) })
+	slices.SortFunc(known, newestFirst)
+	doc.Sessions, doc.More = known, len(known) > s.limit
+	if doc.More {
+		doc.Sessions = known[:s.limit]
+		last := doc.Sessions[s.limit-1]
+		doc.Cursor = base64.RawURLEncoding.EncodeToString([]byte(timeOf(last.StartedAt).UTC().Format(time.RFC3339Nano) + " " + last.Session))
+	}
+	return doc
+}
+
+// newestFirst is the order of a listing.
+func newestFirst(x, y listedSession) int {
+	return cmp.Or(timeOf(y.StartedAt).Compare(timeOf(x.StartedAt)), cmp.Compare(x.Session, y.Session))
+}

@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// A worker that is lost leaves a file that ends somewhere. The next one goes through the
+// answers that are stored, into another file.
+func TestWhatAModelRepeatsIsNotFollowedTwice(t *testing.T) {
+	t.Parallel()
+	s, err := store.Create(t.TempDir(), store.Options{Clock: time.Now})
+	require.NoError(t, err)
+	key, id := team.SessionKey{Namespace: "default", Session: "s"}, team.AssignmentID{Phase: "build", Persona: "dev"}
+	dir, err := s.WorkDir(key, id)
+	require.NoError(t, err)
+	var l liveLog
+	defer l.close()
+	prints := func(text string, anew bool) string {
+		t.Helper()
+		flags := os.O_WRONLY | os.O_CREATE | os.O_APPEND
+		if anew {
+			require.NoError(t, os.Rename(dir.Said, filepath.Join(t.TempDir(), "old")))
+		}
+		f, err := os.OpenFile(dir.Said, flags, 0o600)
+		require.NoError(t, err)
+		_, err = f.WriteString(text)
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+		lines, err := l.follow(s, key, id, true)
+		require.NoError(t, err)
+		return strings.Join(lines, "\n")
+	}
+	require.Equal(t, "-- turn 1: asking m\nI look.", prints("-- turn 1: asking m\nI look.\n> re", false))
+	require.Equal(t, "> read a", prints("ad a\n", false))
+	require.True(t, l.has("read a"))
+	require.Equal(t, "< a: x", prints("-- turn 1: the answer is stored already\nI look.\n> read a\n< a: x\n", true))
+	require.Equal(t, " y", l.restOf("-- turn 1: the answer is stored already\nI look.\n> read a\n< a: x\n y"))
+
+	require.Equal(t, "starting", prints("starting\n", true))
+	require.Equal(t, "starting", prints("starting\n", true), "a program says it once more")
+}
+
+func TestOfALongTranscriptTheRestIsFound(t *testing.T) {
+	t.Parallel()
+	printed := strings.Repeat("a line of it\n", 1000) + "the last line\n"
+	l := liveLog{text: []byte(printed)}
+	require.Equal(t, "more\n", l.restOf("the beginning\n… 9 bytes are left out here …\n"+printed[len(printed)-maxJoint-100:]+"more\n"))
+	require.Equal(t, "something else", l.restOf("something else"))
+}

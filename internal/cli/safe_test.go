@@ -1,0 +1,48 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/terminal"
+)
+
+// hostile is what an agent may have written anywhere.
+const hostile = "\x1b]8;;http://evil.example\x07here\x1b]8;;\x07\x1b[2J\r\u009b1A\u202etxt.exe\u200b\x07"
+
+// TestNothingOfAnAgentReachesATerminalAsControls prints a hostile text wherever a command
+// prints one of an agent, also where nothing there has made it safe.
+func TestNothingOfAnAgentReachesATerminalAsControls(t *testing.T) {
+	t.Parallel()
+	for _, colours := range []bool{false, true} {
+		var out, errs bytes.Buffer
+		a := &app{env: Env{Stdout: &out, Stderr: &errs}, palette: terminal.Palette{On: colours}}
+		a.print("%s", hostile)
+		a.say("%s", hostile)
+		a.complain(fmt.Errorf("apply: %w", errors.New(hostile)))
+		a.writeLogs(logsDocument{Logs: []attemptLog{{
+			Status: team.Failed, Message: hostile, Output: hostile, Text: hostile, Changes: hostile, Agent: hostile, Summary: hostile,
+		}}}, false)
+		table := terminal.NewTable(a.palette)
+		table.Add(terminal.Plain(hostile), terminal.Painted(hostile, terminal.Red))
+		table.Write(&out)
+		require.NoError(t, a.printJSON(map[string]string{"summary": hostile}))
+		printed := out.String() + errs.String()
+		for _, r := range "\x07\r\u009b\u202e\u200b" {
+			require.NotContains(t, printed, string(r), "%q", printed)
+		}
+		for _, sequence := range []string{"\x1b]", "\x1b[2J"} {
+			require.NotContains(t, printed, sequence)
+		}
+		if !colours {
+			require.NotContains(t, printed, "\x1b")
+		}
+		require.NotContains(t, a.painted(hostile), "\x1b[2J")
+		require.Contains(t, a.painted(hostile), `\x1b[2J`, "who reviews a patch sees it")
+	}
+}

@@ -1,0 +1,204 @@
+package simulator
+
+import (
+	"context"
+	"time"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// files, sessions and ledgers are the real store, as a process reaches it. What is not
+// here goes to the store directly.
+
+type files struct {
+	*store.Store
+	p *process
+}
+
+func (f files) PutBlob(ctx context.Context, data []byte) (team.Digest, error) {
+	return call(f.p, "PutBlob", false, func() (team.Digest, error) { return f.Store.PutBlob(ctx, data) })
+}
+
+func (f files) Blob(ctx context.Context, name team.Digest) ([]byte, error) {
+	return call(f.p, "Blob", false, func() ([]byte, error) { return f.Store.Blob(ctx, name) })
+}
+
+func (f files) Paths(ctx context.Context, m team.Digest) ([]string, error) {
+	return call(f.p, "Paths", false, func() ([]string, error) { return f.Store.Paths(ctx, m) })
+}
+
+func (f files) Changed(ctx context.Context, input, tree team.Digest) ([]string, error) {
+	return call(f.p, "Changed", false, func() ([]string, error) { return f.Store.Changed(ctx, input, tree) })
+}
+
+func (f files) UnifiedDiff(ctx context.Context, from, to team.Digest, limit int) (string, error) {
+	return call(f.p, "UnifiedDiff", false, func() (string, error) { return f.Store.UnifiedDiff(ctx, from, to, limit) })
+}
+
+func (f files) Materialise(ctx context.Context, m team.Digest, dir string) error {
+	return act(f.p, "Materialise", func() error { return f.Store.Materialise(ctx, m, dir) })
+}
+
+func (f files) Collect(ctx context.Context, req team.Collect) (team.Collected, error) {
+	return call(f.p, "Collect", false, func() (team.Collected, error) { return f.Store.Collect(ctx, req) })
+}
+
+func (f files) Fold(ctx context.Context, base team.Digest, steps []team.Step) (team.Folded, error) {
+	return call(f.p, "Fold", false, func() (team.Folded, error) { return f.Store.Fold(ctx, base, steps) })
+}
+
+// calls are a job's paid calls; a call that can never be paid must not wait.
+type calls struct {
+	team.Calls
+	p  *process
+	id team.AssignmentID
+}
+
+func (c calls) Reserve(ctx context.Context, plan team.CallPlan) (team.Amount, error) {
+	l := c.p.world.ledgerOf()
+	began := time.Now()
+	granted, err := c.Calls.Reserve(ctx, plan)
+	waited := time.Since(began) > 3*time.Second && !c.p.wasFrozen(began)
+	for _, scope := range []string{budget.SessionScope, budget.PhaseScope(c.id.Phase)} {
+		if limit, spent := l.Budget(scope); waited && limit.Tokens > 0 && spent.Tokens+plan.Least.Tokens > limit.Tokens {
+			c.p.world.watch.broke("P4", "%s: a call that can never be paid has waited %s", c.id, time.Since(began))
+		}
+	}
+	c.p.world.watch.grants(c.id, granted)
+	return granted, err
+}
+
+type sessions struct {
+	*store.Store
+	p *process
+}
+
+// Offers says that two workers offer all agents and the checks.
+func (s sessions) Offers(context.Context) ([]team.Offer, error) {
+	return call(s.p, "Offers", false, func() ([]team.Offer, error) {
+		o := team.Offer{
+			Worker: "w", Identity: "w", RenewedAt: time.Now(), StartedAt: time.Now(),
+			Agents: map[string]team.OfferedAgent{}, Checks: map[string]team.Digest{"check": "c", "merged": "m"},
+		}
+		for _, name := range []string{"a0", "a1"} {
+			o.Agents[name] = s.p.world.offered(name)
+		}
+		return []team.Offer{o}, nil
+	})
+}
+
+func (s sessions) WorkDir(key team.SessionKey, id team.AssignmentID) (team.WorkDir, error) {
+	return call(s.p, "WorkDir", false, func() (team.WorkDir, error) { return s.Store.WorkDir(key, id) })
+}
+
+func (s sessions) Lock(key team.SessionKey, id team.AssignmentID) (team.Lock, bool, error) {
+	ok := false
+	l, err := call(s.p, "Lock", false, func() (l team.Lock, err error) {
+		var inner team.Lock
+		if inner, ok, err = s.Store.Lock(key, id); err != nil || !ok {
+			return nil, err
+		}
+		s.p.world.held(id)
+		held := &lock{inner, s.p}
+		s.p.mu.Lock()
+		defer s.p.mu.Unlock()
+		s.p.locks[held] = true
+		return held, nil
+	})
+	if err == nil && !ok { // those that wait for a lock are killed, too
+		s.p.world.waited(id)
+		_, err = call(s.p, "Lock.wait", false, func() (any, error) { return nil, nil })
+	}
+	return l, ok, err
+}
+
+func (s sessions) Record(key team.SessionKey, id team.AssignmentID) (team.Record, error) {
+	return call(s.p, "Record", false, func() (team.Record, error) { return s.Store.Record(key, id) })
+}
+
+func (s sessions) PutRecord(key team.SessionKey, r team.Record) error {
+	_, err := call(s.p, "PutRecord", true, func() (any, error) {
+		err := s.Store.PutRecord(key, r)
+		if err == nil {
+			s.p.world.recorded(s.p, r)
+		}
+		return nil, err
+	})
+	return err
+}
+
+func (s sessions) UpdateRecord(key team.SessionKey, id team.AssignmentID, incarnation int, change func(*team.Record)) (team.Record, error) {
+	return call(s.p, "UpdateRecord", false, func() (team.Record, error) { return s.Store.UpdateRecord(key, id, incarnation, change) })
+}
+
+func (s sessions) Execution(key team.SessionKey) (team.Execution, error) {
+	return call(s.p, "Execution", false, func() (team.Execution, error) { return s.Store.Execution(key) })
+}
+
+func (s sessions) PutCheckpoint(ctx context.Context, key team.SessionKey, c team.Checkpoint) (team.Digest, error) {
+	return call(s.p, "PutCheckpoint", false, func() (team.Digest, error) { return s.Store.PutCheckpoint(ctx, key, c) })
+}
+
+func (s sessions) Checkpoint(ctx context.Context, name team.Digest) (team.Checkpoint, error) {
+	return call(s.p, "Checkpoint", false, func() (team.Checkpoint, error) { return s.Store.Checkpoint(ctx, name) })
+}
+
+func (s sessions) UpdateExecution(key team.SessionKey, change func(*team.Execution)) error {
+	_, err := call(s.p, "UpdateExecution", true, func() (any, error) { return nil, s.Store.UpdateExecution(key, change) })
+	return err
+}
+
+type ledgers struct {
+	*store.Store
+	p *process
+}
+
+func (l ledgers) Journal(key team.SessionKey, id team.AssignmentID) (*budget.Journal, error) {
+	return call(l.p, "Journal", false, func() (*budget.Journal, error) { return l.Store.Journal(key, id) })
+}
+
+func (l ledgers) AppendEntry(key team.SessionKey, id team.AssignmentID, e budget.Entry) error {
+	return act(l.p, "AppendEntry", func() error {
+		err := l.Store.AppendEntry(key, id, e)
+		if err == nil && e.Kind == budget.Settled {
+			l.p.world.watch.advances(id)
+		}
+		return err
+	})
+}
+
+func (l ledgers) Ledger(key team.SessionKey) (budget.Ledger, error) {
+	return call(l.p, "Ledger", false, func() (budget.Ledger, error) { return l.Store.Ledger(key) })
+}
+
+func (l ledgers) UpdateLedger(key team.SessionKey, change func(*budget.Ledger) error) error {
+	return act(l.p, "UpdateLedger", func() error {
+		return l.Store.UpdateLedger(key, func(b *budget.Ledger) error {
+			err := change(b)
+			if err == nil {
+				l.p.world.ledgerWritten(*b)
+			}
+			return err
+		})
+	})
+}
+
+func act(p *process, op string, effect func() error) error {
+	_, err := call(p, op, false, func() (any, error) { return nil, effect() })
+	return err
+}
+
+// heartbeats reports to the simulated Temporal.
+type heartbeats struct{ p *process }
+
+func (h heartbeats) Beat(ctx context.Context, beat activities.Heartbeat) error {
+	return act(h.p, "Beat", func() error {
+		if h.p.world.away("temporal") {
+			return errAway
+		}
+		return executionOf(ctx).beat(beat)
+	})
+}

@@ -1,0 +1,437 @@
+package simulator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/maestro-hive/maestro/breaker"
+	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// watch holds what happens against the promises of the design.
+type watch struct {
+	world *world
+	mu    sync.Mutex
+	// broken lists the promises that were broken, and how.
+	broken    []string
+	cancelled bool
+	// help counts the requests that people saw.
+	help map[string]team.HelpRequest
+	// results are the rounds whose result was recorded.
+	results map[team.RoundKey]bool
+	// finished are the assignments whose work was recorded.
+	finished map[team.AssignmentID]bool
+	// newest are the assignments' newest activities.
+	newest map[team.AssignmentID]*task
+	// startedBy has, by assignment, the process that has noted that the agent starts;
+	// losses counts those that died then.
+	startedBy map[team.AssignmentID]*process
+	losses    map[team.AssignmentID]int
+	// advanced are those for which an answer was stored since the agent was started last;
+	// inRow counts the losses since.
+	advanced map[team.AssignmentID]bool
+	inRow    map[team.AssignmentID]int
+	// paid is what providers have delivered.
+	paid      map[team.AssignmentID]team.Usage
+	calls     map[team.AssignmentID]int
+	failures  map[string]int
+	state     team.State
+	end       error
+	documents map[string]string
+	// pending counts answers that were accepted and not yet heeded; added is by how many
+	// tokens people have raised the session's budget.
+	pending int
+	added   int64
+	// unnoted is what was set aside and is lost with the ledger.
+	unnoted atomic.Int64
+	// granted is what was set aside for an assignment's newest call.
+	granted map[team.AssignmentID]team.Amount
+	// until is when providers may be asked again.
+	until map[team.AssignmentID]refused
+}
+
+// refused is a provider's wish not to be asked for a while.
+type refused struct {
+	at    time.Time
+	since time.Time
+	// by is the execution that heard it; recorded: the assignment's record has it.
+	by       *execution
+	recorded bool
+}
+
+func (v *watch) accepted(n int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.pending += n
+}
+
+func (v *watch) raisedBy(n int64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.added += n
+}
+
+// askedToWait hears that a provider wants not to be asked again for a while.
+func (v *watch) askedToWait(id team.AssignmentID, d time.Duration, by *execution) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.until[id] = refused{at: time.Now().Add(d), since: time.Now(), by: by}
+}
+
+// asksAgain hears that a provider is asked. A wish that died with the process that heard
+// it is nobody's fault; a person who resumes the session has providers asked at once.
+func (v *watch) asksAgain(id team.AssignmentID, by *execution) {
+	v.mu.Lock()
+	until, known := v.until[id]
+	v.mu.Unlock()
+	if !known || until.by.task.delivery != by.task.delivery {
+		return
+	}
+	if early := time.Until(until.at); early > time.Second && (until.recorded || !until.by.p.isDead()) {
+		v.broke("P2", "the provider of %s is asked again %s before its Retry-After", id, early.Round(time.Second))
+	}
+	if asked := until.at.Sub(until.since); asked > slotKept && until.by == by && !by.p.wasFrozen(until.since) {
+		v.broke("P6", "%s kept its agent's slot for a wait of %s", id, asked)
+	}
+}
+
+// slotKept is how long a round that waits for a provider may keep its agent's slot.
+const slotKept = time.Minute
+
+func (v *watch) broke(promise, format string, args ...any) {
+	v.mu.Lock()
+	line := promise + ": " + fmt.Sprintf(format, args...)
+	known := slices.Contains(v.broken, line)
+	if !known {
+		v.broken = append(v.broken, line)
+	}
+	v.mu.Unlock()
+	if !known {
+		v.world.note(nil, "BROKEN %s", line)
+	}
+}
+
+// scheduled hears that a round, or what goes on with one, is scheduled.
+func (v *watch) scheduled(id team.AssignmentID, t *task) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.newest[id] = t
+}
+
+// recorded hears of a record that was written.
+func (w *world) recorded(p *process, r team.Record) {
+	v := &w.watch
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.startedBy, r.Assignment)
+	for _, round := range r.Rounds {
+		if round.Result != nil {
+			v.results[round.Key] = true
+			v.finished[r.Assignment] = v.finished[r.Assignment] || !round.Integrating && !round.Stale
+		}
+		if round.Started {
+			v.startedBy[r.Assignment] = p
+		}
+		n := len(round.Attempts)
+		waits := round.Outage != nil && round.Outage.Failure.RetryAfter > 0 || n > 0 && round.Attempts[n-1].Failure.RetryAfter > 0
+		if until, ok := v.until[r.Assignment]; ok && waits && until.by.p == p {
+			until.recorded = true
+			v.until[r.Assignment] = until
+		}
+	}
+}
+
+// died hears that a process is killed.
+func (v *watch) died(p *process) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for id, by := range v.startedBy {
+		if by == p {
+			v.losses[id]++
+			if v.inRow[id]++; v.advanced[id] {
+				v.inRow[id] = 0
+			}
+			v.advanced[id] = false
+		}
+	}
+}
+
+// agentStarted hears that an agent begins an attempt.
+func (w *world) agentStarted(ctx context.Context, p *process, id team.AssignmentID) {
+	w.note(p, "agent starts on %s", id)
+	ex := executionOf(ctx)
+	if ex == nil {
+		return
+	}
+	v := &w.watch
+	key := team.RoundKey{Workflow: w.key.Session, Run: ex.task.delivery.run, Activity: ex.task.id}
+	v.mu.Lock()
+	v.advanced[id] = false // what was stored before is known by now
+	done, newest := v.results[key] || v.finished[id] && !ex.task.mends, v.newest[id]
+	v.mu.Unlock()
+	// One of an earlier incarnation may be stopped at this very point.
+	if ex.task != newest && ex.task.delivery == newest.delivery {
+		v.broke("P8", "%s is executed by %s, which %s has followed", id, ex.task.id, newest.id)
+	}
+	if done {
+		v.broke("P1", "%s is executed again by %s, though it is recorded", id, ex.task.id)
+	}
+}
+
+// watchBreaker looks at each change of a breaker.
+func (w *world) watchBreaker(name string, before breaker.State, answer breaker.Answer, e breaker.Event) {
+	v, after := &w.watch, answer.State
+	if r, ok := e.(breaker.Report); ok && answer.Effect == breaker.Applied {
+		if r.Outcome == team.CountsAsFailure && r.Category == team.TestFailure {
+			v.broken = append(v.broken, fmt.Sprintf("P5: wrong work counts against breaker %s", name))
+		}
+		if before.Open && r.Outcome == team.CountsAsSuccess && after.Open {
+			v.broken = append(v.broken, fmt.Sprintf("P5: breaker %s stays open after a probe's success", name))
+		}
+		if v.failures == nil {
+			v.failures = map[string]int{}
+		}
+		switch r.Outcome {
+		case team.CountsAsFailure:
+			v.failures[name]++
+		case team.CountsAsSuccess:
+			if !before.Open {
+				v.failures[name] = 0
+			}
+		case team.Neutral:
+		}
+	}
+	if !before.Open && after.Open && v.failures[name] < 5 {
+		v.broken = append(v.broken, fmt.Sprintf("P5: breaker %s opens after %d failures", name, v.failures[name]))
+	}
+	if !before.Open && !after.Open && v.failures[name] >= 5 {
+		v.broken = append(v.broken, fmt.Sprintf("P5: breaker %s stays closed after %d failures", name, v.failures[name]))
+	}
+	if before.Open != after.Open {
+		v.failures[name] = 0
+	}
+	if len(after.Probes) > 1 {
+		v.broken = append(v.broken, fmt.Sprintf("P5: breaker %s has %d probes", name, len(after.Probes)))
+	}
+}
+
+// seen looks at a status that somebody saw.
+func (v *watch) seen(s team.Status) {
+	for _, h := range s.Help {
+		v.asked(h)
+		if h.Command == "" {
+			v.broke("P9", "request %s says no command to go on with", h.ID)
+		}
+	}
+	of := map[string]int{}
+	for _, h := range s.Help {
+		if of[h.Phase+"/"+h.Persona]++; of[h.Phase+"/"+h.Persona] > 1 {
+			v.broke("P9", "two requests for %s/%s", h.Phase, h.Persona)
+		}
+	}
+}
+
+func (v *watch) asked(h team.HelpRequest) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.help == nil {
+		v.help = map[string]team.HelpRequest{}
+	}
+	if _, known := v.help[h.ID]; !known {
+		v.help[h.ID] = h
+		line := fmt.Sprintf("asked for help: %s %s/%s: %s: %s", h.ID, h.Phase, h.Persona, h.Category, h.Message)
+		v.mu.Unlock()
+		v.world.note(nil, "%s", line)
+		if !v.world.needsPerson(h) {
+			v.broke("P1", "a person is asked for what needs none: %s/%s: %s: %s", h.Phase, h.Persona, h.Category, h.Message)
+		}
+		v.mu.Lock()
+	}
+}
+
+// helped tells whether a person was asked about an assignment.
+func (v *watch) helped(id team.AssignmentID) bool {
+	for _, h := range v.help {
+		if h.Phase == id.Phase && h.Persona == id.Persona {
+			return true
+		}
+	}
+	return false
+}
+
+// needsPerson tells whether the plan gives reason to ask somebody.
+func (w *world) needsPerson(h team.HelpRequest) bool {
+	if h.Kind == team.ForMoney {
+		return w.plan.Team.Budget.Tokens > 0
+	}
+	if h.Category == team.WorkerLost {
+		checkEndsAll := slices.ContainsFunc(w.plan.Faults, func(f Fault) bool { return f.Times > 0 })
+		w.watch.mu.Lock()
+		defer w.watch.mu.Unlock()
+		return checkEndsAll || w.watch.inRow[team.AssignmentID{Phase: h.Phase, Persona: h.Persona}] >= lostLimit
+	}
+	if w.plan.failsFast() {
+		return true
+	}
+	if (h.Category == team.APIError || h.Category == team.RateLimited) && w.now() >= 30*time.Minute {
+		return true // the team's patience is over, which people are told
+	}
+	bad := w.plan.Bad[h.Phase+"/"+h.Persona]
+	return h.Category == team.TestFailure && bad >= w.plan.Team.Retry.Rounds*w.plan.Team.Personas[h.Persona].Attempts
+}
+
+// advances hears that an answer for an assignment is stored.
+func (v *watch) advances(id team.AssignmentID) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.advanced[id] = true
+}
+
+// lost counts the workers that were lost while an assignment's agent was at work.
+func (v *watch) lost(id team.AssignmentID) int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.losses[id]
+}
+
+// ended looks at how the session has ended.
+func (v *watch) ended(err error) {
+	v.end = err
+	w := v.world
+	e, readErr := w.store.Execution(w.key)
+	if errors.Is(readErr, team.ErrNotFound) && temporal.IsCanceledError(err) && v.cancelled {
+		return // before it was admitted
+	}
+	if readErr != nil {
+		v.broke("P7", "the state cannot be read: %v", readErr)
+		return
+	}
+	v.state = e.Status.Status
+	if v.pending > 0 {
+		v.broke("P9", "an answer was accepted, and the session ended without heeding it")
+	}
+	l := w.ledgerOf()
+	if limit, _ := l.Budget(budget.SessionScope); w.plan.Team.Budget.Tokens > 0 && limit.Tokens < w.plan.Team.Budget.Tokens+v.added {
+		v.broke("P4", "the budget was raised by %d tokens, and its cap is %d", v.added, limit.Tokens)
+	}
+	cancelled := temporal.IsCanceledError(err)
+	switch {
+	case cancelled && v.cancelled:
+		return
+	case err != nil:
+		v.broke("P1", "the session failed: %v", err)
+		return
+	}
+	if e.Status.Status != team.Completed {
+		v.broke("status", "the session completed, and its state says %s", e.Status.Status)
+	}
+	c, readErr := w.store.Checkpoint(context.Background(), e.Head)
+	if readErr != nil {
+		v.broke("P7", "the last checkpoint cannot be read: %v", readErr)
+		return
+	}
+	for _, a := range c.Assignments {
+		if n := v.lost(a.AssignmentID); a.Lost > n {
+			v.broke("P2", "%s counts %d lost workers, and %d were lost", a, a.Lost, n)
+		}
+		v.counted(a)
+	}
+}
+
+// counted holds an assignment's counts against what its agent has really failed at.
+func (v *watch) counted(a team.CheckpointAssignment) {
+	w := v.world
+	id := a.String()
+	attempts, rounds := w.plan.Team.Personas[a.Persona].Attempts, w.plan.Team.Retry.Rounds
+	bad := w.plan.Bad[id]
+	if bad >= attempts*rounds {
+		bad = attempts * rounds
+	}
+	own := 0
+	if w.plan.failsFast() {
+		return
+	}
+	for _, f := range a.Failures {
+		if f.Category == team.Timeout && w.plan.stopped() >= agentLimit {
+			return // the worker was stopped for as long as its agent may take
+		}
+		if f.Category != team.TestFailure {
+			v.broke("P2", "%s has used an attempt for %s: %s", id, f.Category, f.Message)
+			continue
+		}
+		own++
+	}
+	if v.helped(a.AssignmentID) { // told how, it works well
+		return
+	}
+	if w.plan.Lost > 0 { // of earlier incarnations only the last failures are kept
+		return
+	}
+	if own != bad {
+		v.broke("P2", "%s has %d failures of its own, and its agent failed %d times", id, own, bad)
+	}
+	if a.Attempts != len(a.Failures)+1 {
+		v.broke("P2", "%s counts %d attempts with %d failures", id, a.Attempts, len(a.Failures))
+	}
+}
+
+// remember keeps the session's documents as they are at its end.
+func (v *watch) remember() { v.documents = v.read() }
+
+func (v *watch) read() map[string]string {
+	dir, err := v.world.store.SessionDir(v.world.key)
+	if err != nil {
+		return nil
+	}
+	documents := map[string]string{}
+	_ = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && strings.HasSuffix(path, ".json") {
+			data, _ := os.ReadFile(path)
+			documents[strings.TrimPrefix(path, dir)] = string(data)
+		}
+		return nil
+	})
+	return documents
+}
+
+// verify looks for damage in the store.
+func (v *watch) verify() {
+	report, err := v.world.store.VerifyAll(context.Background())
+	if err != nil {
+		v.broke("P7", "the store cannot be verified: %v", err)
+	}
+	for _, f := range report.Faults {
+		if !v.world.plan.losesLedger() || !strings.HasSuffix(f.Path, "ledger.json") {
+			v.broke("P7", "%s: %s", f.Path, f.What)
+		}
+	}
+	for _, path := range report.Replaced {
+		v.broke("P7", "%s is not of the session's chain", path)
+	}
+}
+
+// atEnd looks at the store once nothing is left that could change it.
+func (v *watch) atEnd() {
+	v.verify()
+	after := v.read()
+	for path, before := range v.documents {
+		if v.cancelled && strings.Contains(path, "assignments") {
+			continue // the round that was cancelled may still say how it ended
+		}
+		if after[path] != before && !strings.Contains(path, "ledger") {
+			v.broke("P8", "%s was changed after the session's end", path)
+		}
+	}
+	v.money()
+}

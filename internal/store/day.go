@@ -1,0 +1,289 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// A team's day is budgets/<namespace>/<team>/<date>.json, with its raises in
+// <date>.raises.jsonl. Both are written under one lock of the team. Who takes that
+// lock and a ledger's takes it first.
+const raisesSuffix = ".raises.jsonl"
+
+// keptFor is for how long a day is kept, at least: who has raised its budget may be asked for.
+const keptFor = 31 // days
+
+// carriedFor is for how long a call may go on over midnights and still be found when
+// a new day is made from the ledgers: longer than any attempt may take.
+const carriedFor = 7 // days
+
+func (s *Store) dayPath(namespace, name, date string) (string, error) {
+	if err := team.CheckSession(namespace); err != nil {
+		return "", fmt.Errorf("namespace: %w", err)
+	}
+	if err := team.CheckName(name); err != nil {
+		return "", fmt.Errorf("team: %w", err)
+	}
+	return s.path("budgets", namespace, name, date+".json"), nil
+}
+
+func raisesPath(dayPath string) string {
+	return dayPath[:len(dayPath)-len(".json")] + raisesSuffix
+}
+
+// Day returns what a team has spent today, by UTC. It is [team.ErrNotFound] if no
+// session of the team has a daily budget.
+func (s *Store) Day(namespace, name string) (day budget.Day, err error) {
+	read := func() error {
+		d, err := s.today(namespace, name)
+		if err == nil {
+			day = *d
+		}
+		return err
+	}
+	if err = s.underTeam(namespace, name, read); errors.Is(err, fs.ErrPermission) {
+		err = read() // nobody writes a store that is only for reading
+	}
+	if err == nil && day.Cap == (team.Cap{}) {
+		return day, &Fault{Path: s.rel(s.path("budgets", namespace, name)), What: "no session of team " + name + " has a daily budget", kind: team.ErrNotFound}
+	}
+	return day, err
+}
+
+// UpdateDay rewrites a team's day, unless change returns an error, which it then
+// returns. What it adds to the raises outlives a power loss. Updates follow one
+// another as those of a ledger do; one of a ledger that draws from the day is one of
+// the day, too.
+func (s *Store) UpdateDay(namespace, name string, change func(*budget.Day) error) error {
+	return s.underTeam(namespace, name, func() error {
+		d, err := s.today(namespace, name)
+		if err != nil {
+			return err
+		}
+		raises := len(d.Raises)
+		if err := change(d); err != nil {
+			return err
+		}
+		return s.putDay(namespace, d, raises)
+	})
+}
+
+// underTeam runs change while it holds the lock of a team's days.
+func (s *Store) underTeam(namespace, name string, change func() error) (err error) {
+	path := s.path("locks", ".budgets", namespace, name) // no namespace begins with a dot
+	if _, err := s.dayPath(namespace, name, ""); err != nil {
+		return err
+	}
+	if err := s.makeDir(filepath.Dir(path), untilPowerLoss); err != nil {
+		return fmt.Errorf("make room for a lock: %w", err)
+	}
+	l := flock.New(path, flock.SetPermissions(fileMode))
+	if err := l.Lock(); err != nil {
+		_ = l.Close()
+		return fmt.Errorf("lock the daily budget of team %s: %w", name, err)
+	}
+	defer closing(l, &err)
+	return change()
+}
+
+// today reads a team's day or, if it has just begun or was lost, makes it from the
+// ledgers of the team's sessions and the journal of its raises. The caller holds the
+// team's lock.
+func (s *Store) today(namespace, name string) (*budget.Day, error) {
+	date := budget.Date(s.now())
+	d, err := s.storedDay(namespace, name, date)
+	if errors.Is(err, team.ErrNotFound) || errors.Is(err, team.ErrCorrupt) {
+		return s.summedDay(namespace, name, date)
+	}
+	return d, err
+}
+
+func (s *Store) storedDay(namespace, name, date string) (*budget.Day, error) {
+	path, err := s.dayPath(namespace, name, date)
+	if err != nil {
+		return nil, err
+	}
+	var d budget.Day
+	err = s.readDocument(path, "daily budget", func(data []byte) error {
+		d = budget.Day{}
+		if err := unsealQuickly(data, &d); err != nil {
+			return err
+		}
+		if d.Schema != budget.DaySchema || d.Team != name || d.Date != date {
+			return fmt.Errorf("it is not the %s of team %s on %s", budget.DaySchema, name, date)
+		}
+		return nil
+	})
+	return &d, err
+}
+
+// summedDay makes a team's day from what its sessions' ledgers say.
+func (s *Store) summedDay(namespace, name, date string) (*budget.Day, error) {
+	d := &budget.Day{Team: name, Date: date}
+	keys, err := s.Sessions(context.Background(), namespace)
+	if err != nil {
+		return nil, err
+	}
+	oldest := budget.NextDay(date).AddDate(0, 0, -1-carriedFor)
+	for _, key := range keys {
+		dir, err := s.SessionDir(key)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := os.Lstat(filepath.Join(dir, allowanceFile)); err != nil {
+			continue // it has no budget
+		}
+		if info, err := os.Lstat(filepath.Join(dir, ledgerFile)); err == nil && info.ModTime().Before(oldest) {
+			continue
+		}
+		l, err := s.Ledger(key)
+		if err != nil {
+			return nil, err
+		}
+		if l.DailyTeam() == name {
+			d.Take(key.Session, &l)
+		}
+	}
+	path, err := s.dayPath(namespace, name, date)
+	if err != nil {
+		return nil, err
+	}
+	raises, err := s.intactAllowances(raisesPath(path))
+	for _, a := range raises {
+		if a.Raise != nil {
+			d.Raise(*a.Raise)
+		}
+	}
+	return d, err
+}
+
+// putDay writes a day; of its raises so many are in their journal already.
+func (s *Store) putDay(namespace string, d *budget.Day, raises int) error {
+	path, err := s.dayPath(namespace, d.Team, d.Date)
+	if err != nil {
+		return err
+	}
+	var added []budget.Allowance
+	for i := range d.Raises[raises:] {
+		added = append(added, budget.Allowance{Raise: &d.Raises[raises+i]})
+	}
+	if err := s.appendAllowances(raisesPath(path), added); err != nil {
+		return fmt.Errorf("raise the daily budget of team %s: %w", d.Team, err)
+	}
+	d.Schema, d.Revision, d.SHA256 = budget.DaySchema, d.Revision+1, ""
+	data, err := sealQuickly(d)
+	if err == nil {
+		err = s.swap(path, data)
+	}
+	if err != nil {
+		return fmt.Errorf("write the daily budget of team %s: %w", d.Team, err)
+	}
+	return nil
+}
+
+// daysAround brings the days up to date on which a session has spent more or less
+// than before: today's, which is given and had so many warnings, and earlier ones.
+func (s *Store) daysAround(key team.SessionKey, today *budget.Day, warnings int, before map[string]budget.DayRow, l *budget.Ledger) error {
+	for _, date := range l.Dates() {
+		if date == today.Date || before[date] == l.On(date) {
+			continue
+		}
+		d, err := s.storedDay(key.Namespace, today.Team, date)
+		switch {
+		case errors.Is(err, team.ErrNotFound), errors.Is(err, team.ErrCorrupt):
+			continue
+		case err != nil:
+			return err
+		}
+		if d.Take(key.Session, l) {
+			if err := s.putDay(key.Namespace, d, len(d.Raises)); err != nil {
+				return err
+			}
+		}
+	}
+	if !today.Take(key.Session, l) && len(today.Warnings) == warnings && today.Revision > 0 {
+		return nil
+	}
+	return s.putDay(key.Namespace, today, len(today.Raises))
+}
+
+// days removes old days of teams, of which nothing is made any more.
+func (p *pruning) days(ctx context.Context) error {
+	s := p.store
+	limit := s.now().AddDate(0, 0, -keptFor)
+	if older := s.now().Add(-p.options.OlderThan); older.Before(limit) {
+		limit = older
+	}
+	return s.eachTeam(ctx, func(namespace, name string) error {
+		dates, err := s.documents(ctx, s.path("budgets", namespace, name), "")
+		for date, path := range dates {
+			if day, err := time.Parse(time.DateOnly, date); err != nil || !day.Before(limit) {
+				continue
+			}
+			p.report.Days++
+			if p.options.DryRun {
+				continue
+			}
+			for _, path := range []string{path, raisesPath(path)} {
+				if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+					return err
+				}
+			}
+		}
+		return err
+	})
+}
+
+// eachTeam goes through the teams that have days, under the lock of each.
+func (s *Store) eachTeam(ctx context.Context, visit func(namespace, name string) error) error {
+	namespaces, err := s.subdirs(ctx, s.path("budgets"))
+	if err != nil {
+		return err
+	}
+	for _, namespace := range namespaces {
+		names, err := s.subdirs(ctx, s.path("budgets", namespace))
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if err := s.underTeam(namespace, name, func() error { return visit(namespace, name) }); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// budgets looks at the days of all teams.
+func (v *verification) budgets(ctx context.Context) error {
+	return v.store.eachTeam(ctx, func(namespace, name string) error { return v.days(ctx, namespace, name) })
+}
+
+// days looks at those of one team, whose lock the caller holds.
+func (v *verification) days(ctx context.Context, namespace, name string) error {
+	dates, err := v.store.documents(ctx, v.store.path("budgets", namespace, name), "")
+	if err != nil {
+		return err
+	}
+	for date, path := range dates {
+		_, err := v.store.storedDay(namespace, name, date)
+		if err := v.fault(err, ""); err != nil {
+			return err
+		}
+		_, err = v.store.allowances(raisesPath(path))
+		if err := v.fault(err, ""); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package store_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// smallDisk makes a store on a file system of its own, of 64 MiB.
+func smallDisk(t *testing.T) *store.Store {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount("maestro-test", dir, "tmpfs", 0, "mode=0700,size=64m"); err != nil {
+		t.Skipf("a file system cannot be mounted here: %s", err)
+	}
+	t.Cleanup(func() { require.NoError(t, syscall.Unmount(dir, syscall.MNT_DETACH)) })
+	s, err := store.Create(dir, store.Options{Clock: time.Now})
+	require.NoError(t, err)
+	return s
+}
+
+func random(t *testing.T, n int) []byte {
+	t.Helper()
+	data := make([]byte, n)
+	_, _ = rand.Read(data)
+	return data
+}
+
+// fillDisk writes a file until there is no room, and returns its path.
+func fillDisk(t *testing.T, s *store.Store) string {
+	t.Helper()
+	path := filepath.Join(s.Dir(), "filler")
+	f, err := os.Create(path)
+	require.NoError(t, err)
+	defer f.Close()
+	for err == nil {
+		_, err = f.Write(make([]byte, 4096))
+	}
+	require.ErrorIs(t, err, syscall.ENOSPC)
+	return path
+}
+
+func TestTheReserveIsForWhatIsRecorded(t *testing.T) {
+	t.Parallel()
+	s := smallDisk(t)
+	require.NoError(t, s.KeepReserve())
+	require.NoError(t, s.KeepReserve())
+	reserve := filepath.Join(s.Dir(), ".reserve")
+	info, err := os.Stat(reserve)
+	require.NoError(t, err)
+	require.EqualValues(t, 1<<20, info.Size())
+	require.EqualValues(t, 1<<20, info.Sys().(*syscall.Stat_t).Blocks*512, "it takes up what it is to give back")
+
+	base, dir := snapshot(t, s, nil), t.TempDir()
+	filler := fillDisk(t, s)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "a"), random(t, 5000), 0o600))
+	_, err = s.Collect(t.Context(), team.Collect{Base: base, Dir: dir})
+	require.ErrorIs(t, err, syscall.ENOSPC, "a tree has no use of it")
+	require.FileExists(t, reserve)
+	_, err = s.PutBlob(t.Context(), random(t, 1<<19))
+	require.NoError(t, err)
+	require.NoFileExists(t, reserve)
+	require.NoError(t, s.KeepReserve())
+	require.NoFileExists(t, reserve, "there is no room for it")
+
+	require.NoError(t, os.Remove(filler))
+	require.NoError(t, s.KeepReserve())
+	require.FileExists(t, reserve)
+	report, err := s.VerifyAll(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, report.Faults)
+}
+
+func TestNothingStaysOfACollectionThatTheDiskHasNoRoomFor(t *testing.T) {
+	t.Parallel()
+	s := smallDisk(t)
+	base, dir := snapshot(t, s, nil), t.TempDir()
+	shared := random(t, 1<<20)
+	kept, err := s.PutBlob(t.Context(), shared)
+	require.NoError(t, err)
+	before, err := s.Disk()
+	require.NoError(t, err)
+	for name, data := range map[string][]byte{
+		"small": random(t, 1000), "large": random(t, 16<<20), "larger": random(t, 32<<20), "largest": random(t, 32<<20), "stored": shared,
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
+	}
+	_, err = s.Collect(t.Context(), team.Collect{Base: base, Dir: dir})
+	require.ErrorIs(t, err, syscall.ENOSPC)
+	after, err := s.Disk()
+	require.NoError(t, err)
+	require.InDelta(t, before.Free, after.Free, 100_000)
+	data, err := s.Blob(t.Context(), kept)
+	require.NoError(t, err, "what was there stays")
+	require.True(t, bytes.Equal(shared, data))
+
+	require.NoError(t, os.Remove(filepath.Join(dir, "largest")))
+	require.NoError(t, os.Remove(filepath.Join(dir, "large")))
+	_, err = s.Collect(t.Context(), team.Collect{Base: base, Dir: dir})
+	require.NoError(t, err)
+}
+
+func TestWhatAnAttemptHasWritten(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	dir, err := s.WorkDir(session, team.AssignmentID{Phase: "build", Persona: "dev"})
+	require.NoError(t, err)
+	written := func(since time.Time) team.Written {
+		w, err := s.Written(t.Context(), dir, since)
+		require.NoError(t, err)
+		return w
+	}
+	const size = 1 << 20
+	require.NoError(t, os.WriteFile(filepath.Join(dir.Tree, "before"), random(t, size), 0o600))
+	require.InDelta(t, size, written(time.Time{}).Bytes, 100_000)
+	since := time.Now().Add(20 * time.Millisecond)
+	require.Eventually(t, func() bool { // the clock of files ticks seldom
+		probe := filepath.Join(t.TempDir(), "probe")
+		require.NoError(t, os.WriteFile(probe, nil, 0o600))
+		info, err := os.Stat(probe)
+		require.NoError(t, err)
+		return info.ModTime().After(since)
+	}, 30*time.Second, time.Millisecond)
+
+	require.Zero(t, written(since).Bytes, "it was there before")
+	sparse, err := os.Create(filepath.Join(dir.Tree, "sparse"))
+	require.NoError(t, err)
+	require.NoError(t, sparse.Truncate(1<<40))
+	require.NoError(t, sparse.Close())
+	require.Less(t, written(since).Bytes, int64(100_000), "holes take up no room")
+	for _, name := range []string{"tree/node_modules", "home", "tmp", "beside"} {
+		at := filepath.Join(filepath.Dir(dir.Tree), name)
+		require.NoError(t, os.MkdirAll(at, 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(at, "f"), random(t, size), 0o600))
+		require.NoError(t, os.Link(filepath.Join(at, "f"), filepath.Join(at, "g")))
+	}
+	require.InDelta(t, 4*size, written(since).Bytes, 200_000, "ignored files count, and names of one file once")
+	require.False(t, written(since).Hidden)
+
+	require.NoError(t, s.ClearTmp(dir))
+	require.InDelta(t, 3*size, written(since).Bytes, 200_000)
+	require.NoError(t, s.ClearWork(dir))
+	require.Less(t, written(time.Time{}).Bytes, int64(100_000))
+	for _, d := range []string{dir.Tree, dir.Home, dir.Tmp} {
+		require.DirExists(t, d)
+	}
+}

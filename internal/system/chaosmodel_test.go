@@ -1,0 +1,131 @@
+package system
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/providertest"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// chaosTurns is how many calls each conversation of a model session takes.
+const chaosTurns = 5
+
+const chaosModelTeam = `version: 1
+name: chaos-model
+budget: {tokens: 10000000}
+personas:
+  architect: {role: Architect, agent: model, instructions: Do the phase.}
+  backend: {role: Backend, agent: model, instructions: Do the phase.}
+  frontend: {role: Frontend, agent: model, instructions: Do the other half of the phase.}
+phases:
+  - {name: design, personas: [architect]}
+  - {name: build, personas: [backend, frontend]}
+`
+
+// provider is a model provider that is down at times, and says what it has answered.
+type provider struct {
+	mu     sync.Mutex
+	random *rand.Rand
+	down   time.Time
+	// answers counts the good ones, by session and by the request's body.
+	answers map[string]map[string]int
+	refused int
+}
+
+// sessionName finds the session in a request: each session's requirement is its name.
+var sessionName = regexp.MustCompile(`chaos-\d+-model`)
+
+// answer is the model: every conversation writes a file in each turn. One call in
+// ten is rate limited or fails, and during an outage all are.
+func (p *provider) answer(r providertest.Request) providertest.Reply {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	dice := p.random.IntN(40)
+	switch {
+	case time.Now().Before(p.down) || dice == 0:
+		p.refused++
+		return providertest.ServerError()
+	case dice == 1:
+		p.refused++
+		return providertest.Overloaded()
+	case dice == 2:
+		p.refused++
+		return providertest.RateLimited("1")
+	case dice == 3:
+		p.refused++
+		return providertest.Failing(providertest.Fault{NoAnswer: true})
+	}
+	session := sessionName.FindString(string(r.Body))
+	if p.answers[session] == nil {
+		p.answers[session] = map[string]int{}
+	}
+	p.answers[session][string(r.Body)]++
+	turn := r.Turn()
+	call := providertest.Tool("write", map[string]string{"path": fmt.Sprintf("part-%d-%d.txt", len(r.System), turn), "content": "a part\n"})
+	if turn == chaosTurns {
+		call = providertest.Tool("finish", map[string]string{"summary": "did it"})
+	}
+	return providertest.Reply{Calls: []providertest.Call{call}, Usage: callCost, Fault: providertest.Fault{Delay: time.Duration(p.random.IntN(150)) * time.Millisecond}}
+}
+
+// outage has every call fail for a while.
+func (p *provider) outage(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.down = time.Now().Add(d)
+}
+
+// judgeMoney holds the journals of a session against what its provider has answered.
+func (c *chaos) judgeMoney(v *verdict, session string, s team.Status) {
+	c.t.Helper()
+	key := team.SessionKey{Namespace: "default", Session: session}
+	settled, unsettled := 0, 0
+	for _, p := range s.Phases {
+		for _, a := range p.Assignments {
+			if a.Status == team.Completed && a.Rounds != 1 {
+				v.fault(&v.attempts, "%s/%s/%s: %d rounds instead of 1", session, p.Name, a.Persona, a.Rounds)
+			}
+			journal, err := c.open().Journal(key, team.AssignmentID{Phase: p.Name, Persona: a.Persona})
+			if err != nil {
+				v.fault(&v.money, "%s: %v", session, err)
+				continue
+			}
+			for _, call := range journal.Calls() {
+				switch call.State {
+				case budget.Settled:
+					settled++
+				case budget.Unsettled, budget.Abandoned:
+					unsettled++
+				default:
+					v.fault(&v.money, "%s/%s/%s: call %d is still %s", session, p.Name, a.Persona, call.ID, call.State)
+				}
+				if call.State == budget.Unsettled && call.Estimate.Tokens() == 0 {
+					v.fault(&v.money, "%s/%s/%s: unsettled call %d has no estimate", session, p.Name, a.Persona, call.ID)
+				}
+			}
+		}
+	}
+	c.provider.mu.Lock()
+	defer c.provider.mu.Unlock()
+	answers, again := 0, 0
+	for _, n := range c.provider.answers[session] {
+		answers += n
+		again += n - 1
+	}
+	v.calls += answers
+	if answers > settled+unsettled {
+		v.fault(&v.money, "%s: the provider has answered %d calls, and the journals have %d settled and %d others", session, answers, settled, unsettled)
+	}
+	if again > unsettled {
+		v.fault(&v.money, "%s: %d answers were paid for again, with %d unsettled calls", session, again, unsettled)
+	}
+	l, err := c.open().Ledger(key)
+	if err != nil || l.Reserved() != (team.Amount{}) || l.Usage().Tokens() != int64(settled)*callCost.Tokens() {
+		v.fault(&v.money, "%s: the ledger has %d tokens spent and %+v reserved (%v), for %d settled calls", session, l.Usage().Tokens(), l.Reserved(), err, settled)
+	}
+}

@@ -1,0 +1,84 @@
+package system
+
+import (
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// asNobody has the world's programs run as nobody, who can get to its directory.
+func (w *world) asNobody() {
+	w.t.Helper()
+	if os.Geteuid() != 0 {
+		w.t.Skip("only root can start programs as another user")
+	}
+	nobody, err := user.Lookup("nobody")
+	if err != nil {
+		w.t.Skip("this host has no user nobody")
+	}
+	uid, err := strconv.Atoi(nobody.Uid)
+	require.NoError(w.t, err)
+	gid, err := strconv.Atoi(nobody.Gid)
+	require.NoError(w.t, err)
+	require.NoError(w.t, os.Chmod(programs, 0o755))
+	for dir := w.dir; dir != filepath.Clean(os.TempDir()) && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		require.NoError(w.t, os.Chmod(dir, 0o711))
+	}
+	require.NoError(w.t, filepath.WalkDir(w.dir, func(path string, _ os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Lchown(path, uid, gid)
+	}))
+	w.credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+}
+
+// TestAHostileTreeFailsItsAttempt has agents leave trees that their worker, which is not
+// root, cannot read or clear: their sessions end, and wait for no store.
+func TestAHostileTreeFailsItsAttempt(t *testing.T) {
+	t.Parallel()
+	shared := newWorld(t)
+	for name, c := range map[string]struct {
+		does string
+		want team.State
+		why  string
+	}{
+		"tree":        {does: "chmod 000 .", want: team.Completed},
+		"parent":      {does: "chmod 000 . ..", want: team.Completed},
+		"home":        {does: "chmod 000 $HOME $TMPDIR", want: team.Completed},
+		"all":         {does: "chmod 000 . .. ../.. ../../..", want: team.Completed},
+		"directory":   {does: "mkdir -p d/e && echo x > d/e/f && chmod 000 d/e d", want: team.Completed},
+		"ignore file": {does: "echo x > .gitignore && chmod 000 .gitignore", want: team.Completed},
+		"pipe":        {does: "mkfifo p", want: team.Failed, why: "named pipe"},
+		"loop":        {does: "ln -s loop loop", want: team.Completed},
+		"gone":        {does: `d=$(pwd); cd /; rm -rf "$d"`, want: team.Failed, why: "working directory is gone"},
+		"long":        {does: `n=$(printf %0250d 0); for i in 1 2 3 4 5 6; do mkdir $n; cd $n; done; echo x > f`, want: team.Failed, why: "path of"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, session := shared.besides(t), "spoilt-"+strings.ReplaceAll(name, " ", "-")
+			w.write("agents.yaml", `{version: 1, agents: {bad: {kind: command, argv: [/bin/sh, -c, 'echo x > a.txt; `+c.does+`; true']}}}`)
+			teamFile := w.write("team.yaml", `{version: 1, name: bad, help: {mode: fail}, retry: {attempts: 2, rounds: 1, initial: 10ms}, personas: {dev: {role: r, agent: bad, instructions: do}},
+				phases: [{name: one, personas: [dev]}, {name: two, personas: [dev]}]}`)
+			w.asNobody()
+			w.startWorker()
+			w.must("run", teamFile, "spoil it", "--session", session)
+			s := w.ends(session)
+			require.Equal(t, c.want, s.Status, "%+v", s)
+			if c.want == team.Failed {
+				failures := s.Phases[0].Assignments[0].Failures
+				require.Len(t, failures, 2, "%+v", s)
+				require.Equal(t, team.InvalidOutput, failures[0].Category)
+				require.Contains(t, failures[0].Message, c.why)
+			}
+		})
+	}
+}

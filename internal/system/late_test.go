@@ -1,0 +1,80 @@
+package system
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// stopped waits until a process is stopped, as by SIGSTOP.
+func (w *world) stopped(p *process) {
+	w.t.Helper()
+	w.eventually("the worker stops", func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+		_, after, _ := strings.Cut(string(stat), ") ")
+		return err == nil && strings.HasPrefix(after, "T")
+	})
+}
+
+// TestALateWorkerChangesNothing stops a worker while it writes what is between two
+// phases, has another one finish the session, and lets the first go on: it leaves what
+// the session has written since as it is.
+func TestALateWorkerChangesNothing(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ session, failpoint string }{
+		{"late-checkpoint", "stop:/checkpoint_@3"},
+		{"late-state", "stop:/execution_state.json@1"}, // later ones may be written under the lock of a round
+		{"late-advance", "stop:advance before its checkpoint@2"},
+	} {
+		t.Run(c.session, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			teamFile := w.withHoldingAgent()
+			late := w.startFragile(c.failpoint)
+			w.start(filepath.Join(programs, "starter"), "run", teamFile, "survive", "--session", c.session)
+			w.stopped(late)
+			w.server.kill() // or it would go on handing work to the polls of the stopped worker
+			w.startServer()
+			w.startWorker()
+			s := w.ends(c.session)
+			require.Equal(t, team.Completed, s.Status, "%+v", s)
+			w.must("checkpoints", "verify", "--all")
+			before := w.mirrored(c.session)
+
+			late.signal(syscall.SIGCONT)
+			w.eventually("the late worker has done what it was at", func() bool {
+				left, err := filepath.Glob(filepath.Join(w.state, "tmp", "put-*"))
+				return err == nil && len(left) == 0
+			})
+			late.signal(syscall.SIGTERM)
+			w.dies(late)
+			for name, document := range w.mirrored(c.session) {
+				require.Equal(t, before[name], document, name)
+			}
+			require.Contains(t, w.must("checkpoints", "verify", "--all"), "all intact")
+			w.sound(s)
+		})
+	}
+}
+
+// mirrored has the documents that the store mirrors of a session.
+func (w *world) mirrored(session string) map[string]string {
+	w.t.Helper()
+	documents := map[string]string{}
+	paths, err := filepath.Glob(filepath.Join(w.state, "sessions", "default", session, "*.json"))
+	require.NoError(w.t, err)
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		require.NoError(w.t, err)
+		documents[filepath.Base(path)] = string(data)
+	}
+	require.NotEmpty(w.t, documents)
+	return documents
+}

@@ -1,0 +1,65 @@
+package system
+
+import (
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// TestWorkersThatAreKilledWhileAProviderIsAwayCostNothing: the wait and the attempt go on
+// with the next worker.
+func TestWorkersThatAreKilledWhileAProviderIsAwayCostNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.withProvider("threshold: 100", "coder")
+	file := w.write("team.yaml", "version: 1\nname: t\npersonas:\n  dev: {role: Dev, agent: coder, instructions: Work.}\nphases:\n  - {name: build, personas: [dev]}\nretry: {attempts: 1, rounds: 1}\n")
+	w.write("ledger/down", "")
+	worker := w.startWorker()
+	w.must("run", file, "work", "--session", "s")
+	for n := 2; n <= 4; n++ {
+		w.eventually("the agent has failed again, and its attempt waits", func() bool {
+			return w.executions() >= n && strings.Contains(w.status("s").Phases[0].Assignments[0].Progress, "waits until")
+		})
+		worker.kill()
+		worker = w.startWorker()
+	}
+	require.NoError(t, os.Remove(w.ledger("down")))
+	s := w.ends("s")
+	require.Equal(t, team.Completed, s.Status)
+	a := s.Phases[0].Assignments[0]
+	require.Equal(t, 1, a.Attempts)
+	require.Equal(t, 1, a.Rounds)
+	require.Zero(t, a.LostWorkers)
+}
+
+// TestWorkersThatAreKilledWhileTheyWaitForAnotherAreNotLost: one worker is stopped at its
+// work, and the one in its place is killed again and again while it waits for the lock.
+func TestWorkersThatAreKilledWhileTheyWaitForAnotherAreNotLost(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.withProvider("threshold: 100", "coder")
+	w.write("ledger/hold", "")
+	first := w.startWorker()
+	w.run("coder", "s")
+	w.eventually("the agent works", func() bool { return w.executions() == 1 })
+	first.signal(syscall.SIGSTOP)
+	for range 6 {
+		other := w.startWorker()
+		w.eventually("another worker waits for the lock", func() bool {
+			return strings.Contains(w.status("s").Phases[0].Assignments[0].Progress, "another process still works")
+		})
+		other.kill()
+	}
+	w.startWorker()
+	require.NoError(t, os.Remove(w.ledger("hold")))
+	first.signal(syscall.SIGCONT)
+	s := w.ends("s")
+	require.Equal(t, team.Completed, s.Status)
+	require.Zero(t, s.Phases[0].Assignments[0].LostWorkers)
+	require.Equal(t, 1, w.executions())
+}

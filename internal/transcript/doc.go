@@ -1,0 +1,16 @@
+// Package transcript is the text form of what an agent does: what it says, the tools
+// that it calls, and what they bring, one item after the other, written as it happens.
+//
+//	-- turn 3
+//	I look at the tests first.
+//	> edit docs/a.md
+//	  │ - TODO
+//	  │ + DONE
+//	< edit docs/a.md: Wrote docs/a.md: 18 bytes.
+//	! the provider failed; asking again
+//
+// A line that begins with > is a tool call, with < what it brought, with ! a warning;
+// -- marks the turns of a model. Lines that begin with two spaces and a bar belong to the
+// item above them. What the agent says has no mark. Nothing reads a transcript back: an
+// agent may print lines of any form.
+package transcript

@@ -1,0 +1,248 @@
+package workflows_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+func outage() error {
+	return temporal.NewApplicationErrorWithOptions("away", team.ProviderOutage, temporal.ApplicationErrorOptions{
+		NonRetryable: true, Details: []any{activities.OutageStop{Failure: *team.Failf(team.RateLimited, "away"), Total: team.Usage{InputTokens: 3}}},
+	})
+}
+
+// lasting has the activity of a name take its time, in the workflow's own clock.
+func lasting(name activities.Name, d time.Duration, result any) func(*testsuite.TestWorkflowEnvironment) {
+	return func(env *testsuite.TestWorkflowEnvironment) {
+		if name == activities.AwaitBreakerName {
+			env.RegisterActivityWithOptions(func(context.Context, activities.AwaitInput) (activities.Awaited, error) {
+				return activities.Awaited{}, nil
+			},
+				activity.RegisterOptions{Name: string(name)})
+		}
+		env.OnActivity(string(name), mock.Anything, mock.Anything).After(d).Return(result, nil)
+	}
+}
+
+// TestPatienceCountsWhileABreakerIsAwaited: people are notified once, nobody has to answer,
+// and the notice goes with the wait.
+func TestPatienceCountsWhileABreakerIsAwaited(t *testing.T) {
+	t.Parallel()
+	s := &stage{team: newTeam(phase("build", "a")), webhook: true}
+	turned := false
+	s.round = func(in activities.RoundInput) (team.RoundResult, error) {
+		if turned {
+			return team.RoundResult{}, nil
+		}
+		turned = true
+		return team.RoundResult{}, temporal.NewApplicationErrorWithOptions("open", team.BreakerOpen, temporal.ApplicationErrorOptions{
+			NonRetryable: true, Details: []any{activities.TurnedAway{
+				Breaker: team.Breaker{}.For("provider"), Wait: team.BreakerWait{Breaker: "provider", Why: "it is down"}, PatienceUntil: s.began.Add(30 * time.Minute),
+			}},
+		})
+	}
+	var early, late team.Status
+	env := s.play(t, lasting(activities.AwaitBreakerName, 2*time.Hour, activities.Awaited{}), func(env *testsuite.TestWorkflowEnvironment) {
+		s.began = env.Now()
+		env.RegisterDelayedCallback(func() { early = status(t, env) }, 29*time.Minute)
+		env.RegisterDelayedCallback(func() { late = status(t, env) }, 31*time.Minute)
+	})
+	require.NoError(t, env.GetWorkflowError())
+	require.Empty(t, early.Help)
+	require.Len(t, late.Help, 1)
+	require.Equal(t, team.ForOutage, late.Help[0].Kind)
+	require.Equal(t, team.WaitingForBreaker, late.Status)
+	require.Empty(t, status(t, env).Help)
+	var events []team.Event
+	for _, in := range s.told {
+		events = append(events, in.Notice.Event)
+	}
+	require.Equal(t, []team.Event{team.HelpAsked, team.WentOn, team.SessionCompleted}, events)
+	require.Equal(t, activities.OutageNoticed, s.rounds[1].Outage)
+	require.Equal(t, 1, status(t, env).Phases[0].Assignments[0].Rounds)
+}
+
+// TestRoundOfATeamThatDoesNotWaitFailsAtTheBreaker once it has met the outage itself.
+func TestRoundOfATeamThatDoesNotWaitFailsAtTheBreaker(t *testing.T) {
+	t.Parallel()
+	s := &stage{team: newTeam(phase("build", "a"))}
+	s.team.Retry = team.Retry{Rounds: 1, OnOutage: team.OutageFail}
+	s.round = func(in activities.RoundInput) (team.RoundResult, error) {
+		if in.Outage == activities.OutageOver {
+			return team.RoundResult{}, failedRound(team.APIError, "away")
+		}
+		return team.RoundResult{}, temporal.NewApplicationErrorWithOptions("open", team.BreakerOpen, temporal.ApplicationErrorOptions{
+			NonRetryable: true, Details: []any{activities.TurnedAway{
+				Breaker: team.Breaker{}.For("provider"), PatienceUntil: s.began.Add(time.Minute), Outage: &team.Outage{},
+			}},
+		})
+	}
+	env := s.play(t, lasting(activities.AwaitBreakerName, 2*time.Hour, activities.Awaited{}), func(env *testsuite.TestWorkflowEnvironment) { s.began = env.Now() })
+	require.ErrorContains(t, env.GetWorkflowError(), "away")
+	require.Len(t, s.rounds, 2)
+}
+
+// TestAnswersToAnOutage: it is tried now; it is skipped; nobody answers and it never ends.
+func TestAnswersToAnOutage(t *testing.T) {
+	t.Parallel()
+	play := func(t *testing.T, answer *team.Answer, more ...func(*testsuite.TestWorkflowEnvironment)) (*stage, *testsuite.TestWorkflowEnvironment) {
+		s := &stage{team: newTeam(phase("build", "a"))}
+		return s, s.play(t, append(more, func(env *testsuite.TestWorkflowEnvironment) {
+			env.OnActivity(string(activities.RoundName), mock.Anything, mock.Anything).Return(func(_ context.Context, in activities.RoundInput) (team.RoundResult, error) {
+				s.rounds = append(s.rounds, in)
+				return team.RoundResult{}, outage()
+			}).Once()
+			env.OnActivity(string(activities.RoundName), mock.Anything, mock.MatchedBy(func(in activities.RoundInput) bool { return in.Outage == activities.OutageNoticed })).
+				After(30*24*time.Hour).Return(team.RoundResult{}, nil)
+			env.OnActivity(string(activities.RoundName), mock.Anything, mock.MatchedBy(func(in activities.RoundInput) bool { return in.Outage == activities.OutageRetry })).
+				Return(func(_ context.Context, in activities.RoundInput) (team.RoundResult, error) {
+					s.rounds = append(s.rounds, in)
+					return success(in), nil
+				})
+			if answer != nil {
+				env.RegisterDelayedCallback(func() {
+					a := *answer
+					a.Request = "build.a.1-default-"
+					env.SignalWorkflow(workflows.ResolveUpdate, a)
+				}, time.Hour)
+			}
+		})...)
+	}
+	t.Run("retry", func(t *testing.T) {
+		t.Parallel()
+		s, env := play(t, &team.Answer{Verb: team.Retrying})
+		require.NoError(t, env.GetWorkflowError())
+		require.Equal(t, activities.OutageRetry, s.rounds[len(s.rounds)-1].Outage)
+		require.Equal(t, 1, status(t, env).Phases[0].Assignments[0].Rounds, "it is the same round")
+		require.Empty(t, status(t, env).Help)
+	})
+	t.Run("skip", func(t *testing.T) {
+		t.Parallel()
+		_, env := play(t, &team.Answer{Verb: team.Skipping})
+		require.NoError(t, env.GetWorkflowError())
+		require.Equal(t, team.Skipped, status(t, env).Phases[0].Assignments[0].Status)
+	})
+	t.Run("nobody", func(t *testing.T) {
+		t.Parallel()
+		_, env := play(t, nil)
+		require.ErrorContains(t, env.GetWorkflowError(), "the provider was not back within 168h")
+	})
+}
+
+// TestMergeThatWaitsForItsMachineUsesNoRound: people are notified, and may have it tried now.
+func TestMergeThatWaitsForItsMachineUsesNoRound(t *testing.T) {
+	t.Parallel()
+	for verb, ends := range map[team.Verb]string{team.Retrying: "", team.Aborting: "aborted by"} {
+		t.Run(string(verb), func(t *testing.T) {
+			t.Parallel()
+			s := &stage{team: newTeam(phase("build", "a", "b"))}
+			var seen team.Status
+			env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
+				env.OnActivity(string(activities.SealName), mock.Anything, mock.MatchedBy(func(activities.SealInput) bool { return len(s.seals) == 0 })).
+					Return(func(_ context.Context, in activities.SealInput) (activities.SealResult, error) {
+						s.seals = append(s.seals, in)
+						return activities.SealResult{}, outage()
+					}).Once()
+				env.OnActivity(string(activities.SealName), mock.Anything, mock.MatchedBy(func(in activities.SealInput) bool { return in.Outage == activities.OutageNoticed })).
+					After(30*24*time.Hour).Return(activities.SealResult{}, nil)
+				env.OnActivity(string(activities.SealName), mock.Anything, mock.Anything).Return(s.sealed)
+				env.RegisterDelayedCallback(func() {
+					seen = status(t, env)
+					env.SignalWorkflow(workflows.ResolveUpdate, team.Answer{Request: seen.Help[0].ID, Verb: verb})
+				}, time.Hour)
+			})
+			require.Len(t, seen.Help, 1)
+			require.Equal(t, team.ForOutage, seen.Help[0].Kind)
+			require.Equal(t, []team.Verb{team.Retrying, team.Aborting}, seen.Help[0].Answers)
+			if ends != "" {
+				require.ErrorContains(t, env.GetWorkflowError(), ends)
+				return
+			}
+			require.NoError(t, env.GetWorkflowError())
+			require.Len(t, s.rounds, 2, "nobody mends what is not wrong")
+			require.Equal(t, team.Completed, status(t, env).Phases[0].Assignments[1].Status)
+			require.Empty(t, status(t, env).Help)
+		})
+	}
+}
+
+// TestNoticeOfAnOutageSaysWhatItsCauseIsNow, and comes after what asks for something.
+func TestNoticeOfAnOutageSaysWhatItsCauseIsNow(t *testing.T) {
+	t.Parallel()
+	s := &stage{team: newTeam(phase("build", "a", "b"))}
+	s.team.Help.Mode = team.HelpAsk
+	var before, after team.Status
+	s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
+		env.OnActivity(string(activities.RoundName), mock.Anything, mock.MatchedBy(func(in activities.RoundInput) bool { return in.Persona == "a" && in.Outage == "" })).
+			Return(team.RoundResult{}, outage())
+		env.OnActivity(string(activities.RoundName), mock.Anything, mock.MatchedBy(func(in activities.RoundInput) bool { return in.Persona == "a" })).
+			After(3*time.Hour).Return(team.RoundResult{}, nil)
+		env.OnActivity(string(activities.RoundName), mock.Anything, mock.MatchedBy(func(in activities.RoundInput) bool { return in.Persona == "b" })).
+			After(time.Hour).Return(team.RoundResult{}, failedRound(team.Auth, "refused"))
+		env.RegisterDelayedCallback(func() { before = status(t, env) }, 30*time.Minute)
+		env.RegisterDelayedCallback(func() {
+			env.SignalWorkflow(workflows.OutageSignal, activities.OutageNews{
+				AssignmentID: team.AssignmentID{Phase: "build", Persona: "a"}, Since: env.Now(), Failure: team.AttemptFailure{Category: team.APIError, Message: "500"},
+			})
+		}, 90*time.Minute)
+		env.RegisterDelayedCallback(func() { after = status(t, env) }, 2*time.Hour)
+		env.RegisterDelayedCallback(env.CancelWorkflow, 150*time.Minute)
+	})
+	require.Contains(t, before.Reason, "rate_limited: away")
+	require.Len(t, after.Help, 2)
+	require.Equal(t, before.Help[0].ID, after.Help[0].ID)
+	require.Equal(t, team.APIError, after.Help[0].Category)
+	require.Contains(t, after.Help[0].Message, "api_error: 500")
+	require.Contains(t, after.Reason, "refused")
+}
+
+// TestEndingSessionCutsWaitsShort, and only waits: what works is finished. Once the round has
+// said that its outage is over, it works.
+func TestEndingSessionCutsWaitsShort(t *testing.T) {
+	t.Parallel()
+	for name, over := range map[string]bool{"waits": false, "works again": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &stage{team: newTeam(phase("build", "a", "b"))}
+			var began, ended time.Time
+			env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
+				began = env.Now()
+				env.OnActivity(string(activities.RoundName), mock.Anything, mock.MatchedBy(func(in activities.RoundInput) bool { return in.Persona == "a" })).
+					After(8*24*time.Hour).Return(team.RoundResult{}, nil)
+				env.OnActivity(string(activities.RoundName), mock.Anything, mock.MatchedBy(func(in activities.RoundInput) bool { return in.Persona == "b" })).
+					After(time.Hour).Return(team.RoundResult{}, failedRound(team.Auth, "refused"))
+				tell := func(after time.Duration, over bool) {
+					env.RegisterDelayedCallback(func() {
+						env.SignalWorkflow(workflows.OutageSignal, activities.OutageNews{
+							AssignmentID: team.AssignmentID{Phase: "build", Persona: "a"}, Over: over, Total: team.Usage{InputTokens: 3},
+						})
+					}, after)
+				}
+				tell(time.Minute, false)
+				if over {
+					tell(2*time.Minute, true)
+				}
+				env.SetOnActivityCanceledListener(func(*activity.Info) { ended = env.Now() })
+			})
+			require.ErrorContains(t, env.GetWorkflowError(), "refused")
+			if over {
+				require.GreaterOrEqual(t, env.Now().Sub(began), 8*24*time.Hour)
+				require.Zero(t, ended)
+				return
+			}
+			require.Less(t, env.Now().Sub(began), 2*time.Hour)
+			require.Equal(t, int64(3), status(t, env).Phases[0].Assignments[0].Usage.InputTokens)
+		})
+	}
+}
