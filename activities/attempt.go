@@ -222,7 +222,7 @@ func (r *round) brief(ctx context.Context, s start) (team.Brief, error) {
 	}
 	persona := r.scene.team.Personas[r.in.Persona]
 	phases := append(r.scene.team.Ancestors(r.in.Phase), r.in.Phase)
-	decisions, _ := team.MergeDecisions(r.scene.checkpoint.Given, r.scene.team.Steps(phases, r.scene.done(r.in.Beside)))
+	decisions, _ := team.MergeDecisions(r.scene.checkpoint.Given, team.Steps(r.scene.team, phases, r.scene.done(r.in.Beside)))
 	return team.Brief{
 		Session: r.scene.key.Session, Phase: r.in.Phase, Persona: r.in.Persona, Role: persona.Role,
 		Instructions: persona.Instructions, Requirement: r.scene.checkpoint.Requirement,

@@ -18,7 +18,7 @@ type ground struct {
 // fold merges the work of the phases onto the workspace, and finds on which
 // paths and decisions it disagrees.
 func (g ground) fold(ctx context.Context, phases []string, done map[team.AssignmentID]team.CheckpointAssignment) (team.Folded, []team.Step, error) {
-	steps := g.team.Steps(phases, done)
+	steps := team.Steps(g.team, phases, done)
 	folded, err := g.files.Fold(ctx, g.workspace, steps)
 	if err != nil {
 		return team.Folded{}, nil, err

@@ -242,7 +242,7 @@ func (r *restoration) fold(phases []string) (team.Folded, error) {
 
 // decisions are those of the phases, as far as their work stands.
 func (r *restoration) decisions(phases []string) map[string]string {
-	merged, _ := team.MergeDecisions(r.given, r.team.Steps(phases, r.done))
+	merged, _ := team.MergeDecisions(r.given, team.Steps(r.team, phases, r.done))
 	return merged
 }
 

@@ -63,7 +63,7 @@ func (r *round) sealed(ctx context.Context, phase team.Phase, in SealInput) (Sea
 	for _, a := range in.Assignments {
 		done[a.AssignmentID] = a
 	}
-	steps := r.scene.team.Steps([]string{phase.Name}, done)
+	steps := team.Steps(r.scene.team, []string{phase.Name}, done)
 	var folded team.Folded
 	if err := r.persist(ctx, func() (err error) {
 		folded, err = r.Files.Fold(ctx, in.Input, steps)

@@ -238,7 +238,7 @@ func (r *restoration) supply(p team.Phase, s team.SuppliedWork) error {
 	if err != nil {
 		return err
 	}
-	for _, a := range p.Supply(team.Work{Delta: laid.Delta}, input, empty.Delta, "supplied: "+few(laid.Changed)) {
+	for _, a := range team.SupplyPhase(p, team.Work{Delta: laid.Delta}, input, empty.Delta, "supplied: "+few(laid.Changed)) {
 		r.done[a.AssignmentID] = a
 		r.note(a.AssignmentID, team.SupplyIt, "supplied: "+few(laid.Changed))
 	}

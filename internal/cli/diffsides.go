@@ -140,10 +140,10 @@ func (k kept) phase(ctx context.Context, phase string) (from, to treeSide, err e
 		return from, to, usagef("phase %s of session %s has no finished work; %s", phase, k.Session, have)
 	}
 	above := k.team.Ancestors(phase)
-	before, err := k.store.Fold(ctx, k.Workspace, k.team.Steps(above, done))
+	before, err := k.store.Fold(ctx, k.Workspace, team.Steps(k.team, above, done))
 	if err != nil {
 		return from, to, err
 	}
-	after, err := k.store.Fold(ctx, k.Workspace, k.team.Steps(append(slices.Clone(above), phase), done))
+	after, err := k.store.Fold(ctx, k.Workspace, team.Steps(k.team, append(slices.Clone(above), phase), done))
 	return treeSide{k.Session + " before " + phase, before.Manifest}, treeSide{k.Session + " after " + phase, after.Manifest}, err
 }

@@ -73,12 +73,12 @@ func (m *migration) phase(ctx context.Context, p hive.Phase) error {
 	if err != nil {
 		return err
 	}
-	input, err := m.store.Fold(ctx, m.workspace, m.team.Steps(m.team.Ancestors(p.Name), m.done))
+	input, err := m.store.Fold(ctx, m.workspace, team.Steps(m.team, m.team.Ancestors(p.Name), m.done))
 	if err != nil {
 		return err
 	}
 	work := team.Work{Delta: delta, Decisions: p.Decisions}
-	for _, a := range phase.Supply(work, input.Manifest, m.empty, "imported from Maestro Hive: "+p.From) {
+	for _, a := range team.SupplyPhase(phase, work, input.Manifest, m.empty, "imported from Maestro Hive: "+p.From) {
 		m.done[a.AssignmentID] = a
 	}
 	c := m.chain[len(m.chain)-1]
@@ -91,7 +91,7 @@ func (m *migration) phase(ctx context.Context, p hive.Phase) error {
 			c.Assignments = append(c.Assignments, a)
 		}
 	}
-	steps := m.team.Steps(m.team.PhaseNames(), m.done)
+	steps := team.Steps(m.team, m.team.PhaseNames(), m.done)
 	folded, err := m.store.Fold(ctx, m.workspace, steps)
 	if err != nil {
 		return err

@@ -42,7 +42,7 @@ func (c Conflict) String() string {
 // phase needs, directly or not; what came before it in a sequence; and, for an
 // integrating step, its whole phase. Assignments without work in done are left
 // out. The team must be resolved.
-func (t Team) Steps(phases []string, done map[AssignmentID]CheckpointAssignment) []Step {
+func Steps(t Team, phases []string, done map[AssignmentID]CheckpointAssignment) []Step {
 	var steps []Step
 	of := map[string][]int{} // a phase's steps
 	for _, name := range t.Topological() {

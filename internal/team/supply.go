@@ -1,10 +1,10 @@
 package team
 
-// Supply makes the assignments of a phase whose work was not done by its
+// SupplyPhase makes the assignments of a phase whose work was not done by its
 // personas but handed in: by a person, by an import, by another system. The
 // integrator gets the work, the others an empty one. Supplied work has no basis,
 // so it is never stale. empty is the blob of a delta that changes nothing.
-func (p Phase) Supply(w Work, input, empty Digest, summary string) []CheckpointAssignment {
+func SupplyPhase(p Phase, w Work, input, empty Digest, summary string) []CheckpointAssignment {
 	out := make([]CheckpointAssignment, 0, len(p.Personas))
 	for _, persona := range p.Personas {
 		a := CheckpointAssignment{

@@ -53,7 +53,7 @@ func TestUnsettledStepsAreThoseThatNobodyHasSeenBoth(t *testing.T) {
 	t.Parallel()
 	d := diamond()
 	finished := done(d)
-	steps := d.Steps([]string{"start", "left", "right"}, finished)
+	steps := Steps(d, []string{"start", "left", "right"}, finished)
 	require.Equal(t, "start/a left/b left/c right/d", order(steps))
 	require.True(t, Unsettled(steps, 1, 2), "side by side in one phase")
 	require.True(t, Unsettled(steps, 1, 3), "side by side in two phases")
@@ -62,11 +62,11 @@ func TestUnsettledStepsAreThoseThatNobodyHasSeenBoth(t *testing.T) {
 	integrated := finished[AssignmentID{"left", "c"}]
 	integrated.Integrated = []Work{{Delta: "mended"}}
 	finished[AssignmentID{"left", "c"}] = integrated
-	steps = d.Steps([]string{"start", "left", "right"}, finished)
+	steps = Steps(d, []string{"start", "left", "right"}, finished)
 	require.Equal(t, "start/a left/b left/c left/c right/d", order(steps))
 	require.False(t, Unsettled(steps, 1, 2), "the integrator had a say")
 
-	steps = d.Steps([]string{"start", "left", "right", "join"}, finished)
+	steps = Steps(d, []string{"start", "left", "right", "join"}, finished)
 	require.False(t, Unsettled(steps, 1, 4), "whoever joins two branches had a say")
 }
 
@@ -74,7 +74,7 @@ func TestSequenceIsNeverUnsettled(t *testing.T) {
 	t.Parallel()
 	d := diamond()
 	d.Phases[1].Order = OrderSequence
-	steps := d.Steps([]string{"start", "left"}, done(d))
+	steps := Steps(d, []string{"start", "left"}, done(d))
 	require.False(t, Unsettled(steps, 1, 2))
 }
 
@@ -97,17 +97,17 @@ func TestMergeDecisions(t *testing.T) {
 	}
 	set(AssignmentID{"start", "a"}, "sqlite")
 	set(AssignmentID{"left", "b"}, "mysql")
-	merged, conflicts := MergeDecisions(nil, d.Steps([]string{"start", "left"}, finished))
+	merged, conflicts := MergeDecisions(nil, Steps(d, []string{"start", "left"}, finished))
 	require.Equal(t, map[string]string{"db": "mysql"}, merged, "who knew the earlier choice may change it")
 	require.Empty(t, conflicts)
 
 	set(AssignmentID{"left", "c"}, "postgres")
-	_, conflicts = MergeDecisions(nil, d.Steps([]string{"start", "left"}, finished))
+	_, conflicts = MergeDecisions(nil, Steps(d, []string{"start", "left"}, finished))
 	require.Len(t, conflicts, 1)
 	require.Equal(t, "decision db (left/b, left/c)", conflicts[0].String())
 
 	set(AssignmentID{"left", "c"}, "mysql")
-	_, conflicts = MergeDecisions(nil, d.Steps([]string{"start", "left"}, finished))
+	_, conflicts = MergeDecisions(nil, Steps(d, []string{"start", "left"}, finished))
 	require.Empty(t, conflicts, "two who agree do not disagree")
 }
 
@@ -118,7 +118,7 @@ func TestStepsKnowTheirPast(t *testing.T) {
 	random := rand.New(rand.NewSource(1))
 	for range 200 {
 		tm := randomTeam(random)
-		steps := tm.Steps(tm.Topological(), done(tm))
+		steps := Steps(tm, tm.Topological(), done(tm))
 		for j, s := range steps {
 			for i := range s.On {
 				require.Less(t, i, j)
