@@ -36,7 +36,14 @@ func run(t *testing.T, argv ...string) string {
 
 func TestScriptsAreSound(t *testing.T) {
 	t.Parallel()
-	run(t, "shellcheck", "cluster/run.sh", "temporal/schema.sh", "../.ci/run")
+	scripts := []string{"cluster/run.sh", "temporal/schema.sh", "../.ci/run"}
+	for _, agents := range []string{"../examples/*/*.sh", "../examples/*/agents/*.sh", "../internal/cli/scaffold/*/agents/*.sh"} {
+		found, err := filepath.Glob(agents)
+		require.NoError(t, err)
+		require.NotEmpty(t, found)
+		scripts = append(scripts, found...)
+	}
+	run(t, append([]string{"shellcheck", "--external-sources", "--source-path=SCRIPTDIR"}, scripts...)...)
 }
 
 // TestKubeScoreFindsNoFault leaves two of its checks out: the image is named by a

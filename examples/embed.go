@@ -4,8 +4,8 @@ package examples
 
 import "embed"
 
-// FS holds the files of the examples that play scripts, or are scripts, a
-// directory each.
+// FS holds the files of the examples whose agents are shell scripts, a directory
+// each.
 //
 //go:embed shortener shell
 var FS embed.FS

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestExamplesLoad loads every example as its user would, scripts included.
+// TestExamplesLoad loads every example as its user would.
 func TestExamplesLoad(t *testing.T) {
 	t.Parallel()
 	teams, err := filepath.Glob("*/team.yaml")

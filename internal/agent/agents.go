@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/bounded"
 	"github.com/maestro-hive/maestro/internal/chat"
 	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/team"
@@ -55,12 +54,10 @@ const maxThreads = 8192
 // goroutines.
 type Set struct {
 	config    Config // with defaults
-	scripts   map[string]*script
 	digests   map[string]team.Digest
 	getenv    func(string) string
 	now       func() time.Time
 	cacheRoot string
-	player    string // the executable that plays scripts
 	secrets   *secrets.Set
 	launcher  *launcher
 	// transport carries the calls of models.
@@ -69,10 +66,10 @@ type Set struct {
 	scales map[string]*chat.Scale
 }
 
-// New prepares the config's agents and checks: it validates the config, reads
-// and parses scripts, resolves run_as and makes the caches' root. Everything
-// that is wrong is in the error. Programs and variables that are not there are
-// only warned of, because they may appear later.
+// New prepares the config's agents and checks: it validates the config, resolves
+// run_as and makes the caches' root. Everything that is wrong is in the error.
+// Programs and variables that are not there are only warned of, because they may
+// appear later.
 func New(cfg Config, opts Options) (*Set, error) {
 	if faults := cfg.Faults(); len(faults) > 0 {
 		errs := make([]error, len(faults))
@@ -83,24 +80,23 @@ func New(cfg Config, opts Options) (*Set, error) {
 	}
 	s := &Set{
 		config: cfg.WithDefaults(), getenv: opts.Getenv, now: opts.Now, cacheRoot: opts.CacheRoot,
-		scripts: map[string]*script{}, digests: map[string]team.Digest{}, transport: newTransport(),
-		scales: map[string]*chat.Scale{},
+		digests: map[string]team.Digest{}, transport: newTransport(), scales: map[string]*chat.Scale{},
+	}
+	for name, d := range s.config.Agents {
+		s.scales[name], s.digests[name] = &chat.Scale{}, d.Digest()
 	}
 	account, err := findAccount(cfg.RunAs, os.Geteuid())
-	errs := []error{err, s.makeCacheRoot(), s.loadAgents()}
+	if err = errors.Join(err, s.makeCacheRoot()); err != nil {
+		return nil, err
+	}
 	var values []string
 	for _, name := range cfg.secretNames() {
 		value := opts.Getenv(name)
 		values = append(values, value, strings.TrimSpace(value))
 	}
 	s.secrets = secrets.New(values)
-	shim, player, err := executables(opts.Executable, len(cfg.Sandbox) > 0)
-	if err := errors.Join(append(errs, err)...); err != nil {
-		return nil, err
-	}
-	s.player = player
 	s.launcher = &launcher{
-		executable: shim, sandbox: cfg.Sandbox, user: account, secrets: s.secrets,
+		executable: or(opts.Executable, self), sandbox: cfg.Sandbox, user: account, secrets: s.secrets,
 		grace:      time.Duration(or64(int64(opts.Grace), int64(defaultGrace))),
 		maxOutput:  int64(s.config.Limits.OutputBytes),
 		patience:   killLimit + shimSlack,
@@ -124,22 +120,6 @@ func or64(value, otherwise int64) int64 {
 // replacement of the file by a deploy.
 const self = "/proc/self/exe"
 
-// executables returns what shims and players are started from.
-func executables(given string, sandboxed bool) (shim, player string, err error) {
-	switch {
-	case given != "":
-		return given, given, nil
-	case !sandboxed:
-		return self, self, nil
-	}
-	// Below a sandbox, self would be the sandbox's own program.
-	path, err := os.Executable()
-	if err != nil {
-		return "", "", fmt.Errorf("find the worker's executable: %w", err)
-	}
-	return self, path, nil
-}
-
 func (s *Set) makeCacheRoot() error {
 	if len(s.config.Caches) == 0 {
 		return nil
@@ -155,31 +135,6 @@ func (s *Set) makeCacheRoot() error {
 		return fmt.Errorf("make the root of the caches: %w", err)
 	}
 	return nil
-}
-
-// loadAgents reads what the agents' definitions refer to.
-func (s *Set) loadAgents() error {
-	var errs []error
-	for name, d := range s.config.Agents {
-		s.scales[name] = &chat.Scale{}
-		var content []byte
-		if d.Kind == KindScripted {
-			path := s.relative(d.Script)
-			data, err := bounded.ReadFile(path, maxScript)
-			if err != nil {
-				errs = append(errs, fmt.Errorf("agent %s: read the script: %w", name, err))
-				continue
-			}
-			parsed, err := parseScript(path, data)
-			if err != nil {
-				errs = append(errs, fmt.Errorf("agent %s: %w", name, err))
-				continue
-			}
-			content, s.scripts[name] = data, parsed
-		}
-		s.digests[name] = d.Digest(content)
-	}
-	return errors.Join(errs...)
 }
 
 func (s *Set) relative(path string) string { return s.config.relative(path) }

@@ -208,7 +208,7 @@ func TestAgentWithoutReserveSetsNothingAside(t *testing.T) {
 	b, calls := newBench(t), &ledger{}
 	job := b.job()
 	job.Calls = calls
-	_, err := b.played("turns: [{usage: {input_tokens: 5}}]").Run(t.Context(), job)
+	_, err := b.shell(`echo '{"usage":{"input_tokens":5}}' > $MAESTRO_RESULT`).Run(t.Context(), job)
 	require.NoError(t, err)
 	require.Len(t, calls.reserved, 1)
 	require.Zero(t, calls.reserved[0].Want)

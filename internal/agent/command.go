@@ -15,13 +15,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
-// task is one attempt of an agent that Maestro starts with a document on its
-// standard input, and that leaves files and a result.
-type task struct {
-	argv  []string
-	stdin []byte
-}
-
 // ran is how an attempt went.
 type ran struct {
 	out team.Outcome
@@ -31,9 +24,8 @@ type ran struct {
 	estimate team.Usage
 }
 
-// command is the task of a program that reads the brief as it is.
-func (s *Set) command(d Definition, job team.Job) (task, error) {
-	b := job.Brief
+// encodeBrief is the document that a command agent reads.
+func encodeBrief(b team.Brief) ([]byte, error) {
 	if b.Decisions == nil {
 		b.Decisions = map[string]string{}
 	}
@@ -42,9 +34,9 @@ func (s *Set) command(d Definition, job team.Job) (task, error) {
 	}
 	data, err := json.Marshal(b)
 	if err != nil {
-		return task{}, fmt.Errorf("encode the brief: %w", err)
+		return nil, fmt.Errorf("encode the brief: %w", err)
 	}
-	return task{argv: s.resolve(d.Argv), stdin: append(data, '\n')}, nil
+	return append(data, '\n'), nil
 }
 
 // stage is what is prepared for an attempt.
@@ -100,17 +92,6 @@ func (s *Set) stage(ctx context.Context, d Definition, job team.Job) (*stage, te
 
 // attempt runs an agent that is a program, and reads its end.
 func (s *Set) attempt(ctx context.Context, d Definition, job team.Job, call *programCall) (ran, error) {
-	var t task
-	var err error
-	switch {
-	case d.Kind == KindScripted:
-		t, err = s.scripted(job)
-	case d.Preset == "":
-		t, err = s.command(d, job)
-	}
-	if err != nil {
-		return ran{known: true}, err
-	}
 	st, out, err := s.stage(ctx, d, job)
 	if err != nil {
 		return ran{out: out, known: true}, err
@@ -120,8 +101,12 @@ func (s *Set) attempt(ctx context.Context, d Definition, job team.Job, call *pro
 		st.call = call
 		return s.program(ctx, d, job, st)
 	}
+	brief, err := encodeBrief(job.Brief)
+	if err != nil {
+		return ran{known: true}, err
+	}
 	e := s.launcher.run(ctx, process{
-		argv: t.argv, dir: st.place.dir, env: st.env, stdin: t.stdin,
+		argv: s.resolve(d.Argv), dir: st.place.dir, env: st.env, stdin: brief,
 		timeout: st.timeout, idle: d.IdleTimeout.Std(), lock: job.Lock,
 		progress: newProgress(job.Progress), said: job.Said, begun: job.Begun,
 	})

@@ -19,8 +19,6 @@ const (
 	// or one that is compatible with it.
 	KindAnthropic = "anthropic"
 	KindOpenAI    = "openai"
-	// KindScripted plays a script and needs nothing from outside.
-	KindScripted = "scripted"
 )
 
 // Config is a worker file after parsing: which agents and checks the worker
@@ -68,15 +66,12 @@ type Config struct {
 // Definition says what a named agent is.
 type Definition struct {
 	// Kind is how the agent works: command is a program, anthropic and openai are models
-	// behind such an API, scripted plays a file.
+	// behind such an API.
 	Kind string `json:"kind" yaml:"kind"`
 	// Argv is the program of a command agent and its arguments. A program without a slash
 	// is looked up in PATH; a relative one with a slash starts from the worker file's
 	// directory. With a preset it may be left out.
 	Argv []string `json:"argv,omitempty" yaml:"argv,omitempty"`
-	// Script is the file that a scripted agent plays, relative to the worker
-	// file's directory.
-	Script string `json:"script,omitempty" yaml:"script,omitempty"`
 	// Env names the variables of the worker's environment that the agent sees.
 	Env []string `json:"env,omitempty" yaml:"env,omitempty"`
 	// Caches names the shared directories that the agent gets.
@@ -119,9 +114,9 @@ type Definition struct {
 	// Prices are what its tokens cost. Left out (nil), it is not known, and the agent is
 	// held to budgets of tokens only.
 	Prices *team.Prices `json:"-" yaml:"prices,omitempty"`
-	// Reserve is what one attempt of a command or scripted agent may cost: it is set aside
-	// in the budgets while the attempt runs. Left out, it is what its dearest attempt in
-	// the session has cost.
+	// Reserve is what one attempt of a command agent may cost: it is set aside in the
+	// budgets while the attempt runs. Left out, it is what its dearest attempt in the
+	// session has cost.
 	Reserve team.Cap `json:"-" yaml:"reserve,omitempty"`
 	// Fallback names the agent that may work in this one's place, where the team allows
 	// it.
@@ -185,17 +180,16 @@ type Retention struct {
 
 // The defaults of a worker file.
 const (
-	DefaultTimeout             = team.Duration(30 * time.Minute)
-	DefaultIdleTimeout         = team.Duration(10 * time.Minute)
-	DefaultCheckTimeout        = team.Duration(10 * time.Minute)
-	DefaultCommandConcurrency  = 4
-	DefaultScriptedConcurrency = 8
-	DefaultModelConcurrency    = 8
-	DefaultFiles               = 200_000
-	DefaultFileBytes           = 100 * megabyte
-	DefaultTreeBytes           = 2000 * megabyte
-	DefaultOutputBytes         = 10 * megabyte
-	DefaultLostWorkers         = 5
+	DefaultTimeout            = team.Duration(30 * time.Minute)
+	DefaultIdleTimeout        = team.Duration(10 * time.Minute)
+	DefaultCheckTimeout       = team.Duration(10 * time.Minute)
+	DefaultCommandConcurrency = 4
+	DefaultModelConcurrency   = 8
+	DefaultFiles              = 200_000
+	DefaultFileBytes          = 100 * megabyte
+	DefaultTreeBytes          = 2000 * megabyte
+	DefaultOutputBytes        = 10 * megabyte
+	DefaultLostWorkers        = 5
 	// diskPerTree is how much more than its tree an attempt may have on disk: builds leave
 	// several times of what is kept.
 	diskPerTree = 5
@@ -230,9 +224,6 @@ func (d Definition) withDefaults() Definition {
 	d = d.withPreset()
 	setDefault(&d.Timeout, DefaultTimeout)
 	setDefault(&d.IdleTimeout, DefaultIdleTimeout)
-	if d.Kind == KindScripted {
-		setDefault(&d.Concurrency, DefaultScriptedConcurrency)
-	}
 	if isModel(d.Kind) {
 		setDefault(&d.Concurrency, DefaultModelConcurrency)
 		setDefault(&d.MaxTurns, chat.DefaultMaxTurns)
@@ -264,15 +255,11 @@ func setDefault[T comparable](field *T, value T) {
 }
 
 // Digest names what the agent does: workers whose digests agree do the same
-// work. script is the content of the file that a scripted agent plays, nil for
-// others. How many attempts run side by side is not part of it.
-func (d Definition) Digest(script []byte) team.Digest {
+// work. How many attempts run side by side is not part of it.
+func (d Definition) Digest() team.Digest {
 	d = d.withDefaults()
 	d.Concurrency = 0
-	return digest(struct {
-		Definition
-		ScriptBytes []byte `json:"script_bytes,omitempty"`
-	}{d, script})
+	return digest(d)
 }
 
 // Digest names what the check does.

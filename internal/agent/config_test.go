@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"math"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,13 +18,12 @@ import (
 func TestConfigDefaults(t *testing.T) {
 	t.Parallel()
 	c := Config{
-		Agents: map[string]Definition{"c": {Kind: KindCommand}, "s": {Kind: KindScripted}, "m": {Kind: KindOpenAI}, "own": {Kind: KindCommand, Timeout: 1, IdleTimeout: 2, Concurrency: 3}},
+		Agents: map[string]Definition{"c": {Kind: KindCommand}, "m": {Kind: KindOpenAI}, "own": {Kind: KindCommand, Timeout: 1, IdleTimeout: 2, Concurrency: 3}},
 		Checks: map[string]CheckDefinition{"k": {}, "own": {Timeout: 5, Category: team.Syntax}},
 		Limits: Limits{Files: 7},
 	}
 	d := c.WithDefaults()
 	require.Equal(t, Definition{Kind: KindCommand, Timeout: DefaultTimeout, IdleTimeout: DefaultIdleTimeout, Concurrency: 4}, d.Agents["c"])
-	require.Equal(t, 8, d.Agents["s"].Concurrency)
 	require.Equal(t, Definition{
 		Kind: KindOpenAI, Timeout: DefaultTimeout, IdleTimeout: DefaultIdleTimeout, Concurrency: 8,
 		MaxTurns: 50, MaxOutputTokens: 8192, ContextTokens: 200_000,
@@ -65,10 +63,6 @@ func TestConfigFaults(t *testing.T) {
 		{"no argv", "agents: {a: {kind: command}}", "$.agents.a.argv", "list the program"},
 		{"an empty program", "agents: {a: {kind: command, argv: ['']}}", "$.agents.a.argv[0]", "first entry is the program"},
 		{"a NUL", `agents: {a: {kind: command, argv: [a, "b\0"]}}`, "$.agents.a.argv[1]", "NUL"},
-		{"a script for a command", "agents: {a: {kind: command, argv: [x], script: y}}", "$.agents.a.script", "belongs to kind scripted"},
-		{"no script", "agents: {a: {kind: scripted}}", "$.agents.a.script", "is missing"},
-		{"argv for a script", "agents: {a: {kind: scripted, script: x, argv: [x]}}", "$.agents.a.argv", "belongs to kind command"},
-		{"git for a script", "agents: {a: {kind: scripted, script: x, git: true}}", "$.agents.a.git", "needs no repository"},
 		{"a bad name", "agents: {a/b: {kind: command, argv: [x]}}", "$.agents.'a/b'", "not a usable name"},
 		{"names that differ by case", "agents: {a: {kind: command, argv: [x]}, A: {kind: command, argv: [x]}}", "$.agents.a", "only by case"},
 		{"a value in env", good + "secrets: [A=b]", "$.secrets[0]", "list the name alone"},
@@ -109,7 +103,7 @@ func TestConfigFaults(t *testing.T) {
 		{"turns that a preset cannot bound", "agents: {a: {kind: command, preset: codex, max_turns: 9}}", "$.agents.a.max_turns", "cannot be told how many turns"},
 		{"a misspelled preset", "agents: {a: {kind: command, preset: cladue}}", "$.agents.a.preset", `did you mean "claude"?`},
 		{"no argv for an unknown preset", "agents: {a: {kind: command, preset: aider}}", "$.agents.a.preset", "claude, codex, gemini are known"},
-		{"a preset for a script", "agents: {a: {kind: scripted, script: x, preset: codex}}", "$.agents.a.preset", "belongs to kind command"},
+		{"a preset for a model", "agents: {a: {kind: openai, model: m, preset: codex}}", "$.agents.a.preset", "belongs to kind command"},
 		{"another format for claude", "agents: {a: {kind: command, preset: claude, argv: [claude, --output-format=json]}}", "$.agents.a.argv", "leave the flag out"},
 		{"another format for gemini", "agents: {a: {kind: command, preset: gemini, argv: [gemini, -o, json]}}", "$.agents.a.argv", "leave the flag out"},
 		{"a negative reserve", "agents: {a: {kind: command, argv: [x], reserve: {tokens: -1}}}", "$.agents.a.reserve.tokens", "must not be negative"},
@@ -147,7 +141,7 @@ func TestConfigFaults(t *testing.T) {
 		"version: 1\nagents: {a: {kind: anthropic, model: m, api_key_env: KEY, prices: {input: 3, output: 15}, max_turns: 9}}\n",
 		"version: 1\nagents: {a: {kind: openai, model: m, base_url: 'http://localhost:11434/v1'}}\n",
 		"version: 1\nagents: {a: {kind: command, preset: claude, max_turns: 9}, b: {kind: command, preset: codex, model: m}, c: {kind: command, preset: gemini, argv: [gemini, -o, stream-json]}}\n",
-		"version: 1\nagents: {a: {kind: command, argv: [x], fallback: c, reserve: {tokens: 5, usd: 0.5}, prices: {input: 1, output: 2}}, b: {kind: command, argv: [x], fallback: c}, c: {kind: scripted, script: s}}\n",
+		"version: 1\nagents: {a: {kind: command, argv: [x], fallback: c, reserve: {tokens: 5, usd: 0.5}, prices: {input: 1, output: 2}}, b: {kind: command, argv: [x], fallback: c}, c: {kind: command, argv: [y]}}\n",
 	} {
 		var cfg Config
 		require.NoError(t, yaml.UnmarshalWithOptions([]byte(file), &cfg, yaml.Strict()))
@@ -181,20 +175,18 @@ func TestByteSize(t *testing.T) {
 func TestDigestNamesWhatIsDone(t *testing.T) {
 	t.Parallel()
 	d := Definition{Kind: KindCommand, Argv: []string{"a"}}
-	require.True(t, d.Digest(nil).Valid())
+	require.True(t, d.Digest().Valid())
 	same := d
 	same.Timeout, same.Concurrency = DefaultTimeout, 9
-	require.Equal(t, d.Digest(nil), same.Digest(nil), "defaults and concurrency make no difference")
+	require.Equal(t, d.Digest(), same.Digest(), "defaults and concurrency make no difference")
 	for _, other := range []Definition{
 		{Kind: KindCommand, Argv: []string{"b"}},
 		{Kind: KindCommand, Argv: []string{"a"}, Git: true},
 		{Kind: KindCommand, Argv: []string{"a"}, Env: []string{"X"}},
 		{Kind: KindCommand, Argv: []string{"a"}, Timeout: DefaultTimeout + 1},
 	} {
-		require.NotEqual(t, d.Digest(nil), other.Digest(nil))
+		require.NotEqual(t, d.Digest(), other.Digest())
 	}
-	s := Definition{Kind: KindScripted, Script: "x"}
-	require.NotEqual(t, s.Digest([]byte("a")), s.Digest([]byte("b")))
 	require.NotEqual(t, CheckDefinition{Argv: []string{"a"}}.Digest(), CheckDefinition{Argv: []string{"a"}, Category: team.Syntax}.Digest())
 }
 
@@ -218,18 +210,12 @@ func TestOffersHoldNoSecretsAndNoCommands(t *testing.T) {
 
 func TestNewTellsEverythingThatIsWrong(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "bad.yaml"), []byte("version: 1\nplays: {a: []}\n"), 0o600))
 	_, err := New(Config{
-		Version: 1, Dir: dir,
-		Agents: map[string]Definition{
-			"gone": {Kind: KindScripted, Script: "gone.yaml"},
-			"bad":  {Kind: KindScripted, Script: "bad.yaml"},
-		},
+		Version: 1, Dir: t.TempDir(), RunAs: "no-such-user",
+		Agents: map[string]Definition{"a": {Kind: KindCommand, Argv: []string{"x"}}},
 		Caches: map[string]Cache{"c": {Env: "C"}},
 	}, Options{Getenv: os.Getenv, Now: time.Now, CacheRoot: "relative"})
-	require.ErrorContains(t, err, "gone.yaml: no such file")
-	require.ErrorContains(t, err, "bad.yaml:2:12: $.plays.a is empty")
+	require.ErrorContains(t, err, "run_as")
 	require.ErrorContains(t, err, "must be an absolute path")
 }
 

@@ -70,18 +70,6 @@ func (b *bench) shell(script string) *Set {
 	return b.set(Config{Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"/bin/sh", "-c", script}, Env: []string{"API_KEY", "PLAIN"}}}})
 }
 
-// played is a scripted agent that plays one play.
-func (b *bench) played(play string) *Set {
-	b.t.Helper()
-	var indented strings.Builder
-	for _, line := range strings.Split(strings.TrimSpace(play), "\n") {
-		indented.WriteString("      " + line + "\n")
-	}
-	script := "version: 1\nplays:\n  build/dev:\n    -\n" + indented.String()
-	require.NoError(b.t, os.WriteFile(filepath.Join(b.dir, "play.yaml"), []byte(script), 0o600))
-	return b.set(Config{Secrets: []string{"API_KEY"}, Agents: map[string]Definition{"x": {Kind: KindScripted, Script: "play.yaml"}}})
-}
-
 func failure(t *testing.T, err error) *team.Failure {
 	t.Helper()
 	var f *team.Failure
@@ -95,7 +83,6 @@ func TestAdapters(t *testing.T) {
 	t.Parallel()
 	for name, make := range map[string]func(b *bench, c conformance) *Set{
 		KindCommand:   func(b *bench, c conformance) *Set { return b.shell(c.shell) },
-		KindScripted:  func(b *bench, c conformance) *Set { return b.played(c.play) },
 		KindAnthropic: func(b *bench, c conformance) *Set { return b.asked(KindAnthropic, c.model...) },
 		KindOpenAI:    func(b *bench, c conformance) *Set { return b.asked(KindOpenAI, c.model...) },
 	} {
@@ -111,7 +98,6 @@ func TestAdapters(t *testing.T) {
 					s.launcher.maxOutput = int64(c.limit)
 				}
 				job := b.job()
-				job.Brief.Requirement = strings.Repeat("1", 1500)
 				job.Brief.MaySendBack = &team.MaySendBack{To: "design", Left: 1}
 				if c.timeout > 0 {
 					job.Timeout = team.Duration(c.timeout)
@@ -145,13 +131,13 @@ func calls(times int, used team.Usage, tool string, arguments any) providertest.
 	return providertest.Reply{Usage: used, Calls: slices.Repeat([]providertest.Call{call}, times)}
 }
 
-// conformance is one promise, kept by a shell script, by a play and by a model.
+// conformance is one promise, kept by a shell script and by a model.
 type conformance struct {
-	name, shell, play string
-	model             []providertest.Reply
-	timeout           time.Duration
-	limit             ByteSize
-	holds             func(t *testing.T, b *bench, out team.Outcome, err error)
+	name, shell string
+	model       []providertest.Reply
+	timeout     time.Duration
+	limit       ByteSize
+	holds       func(t *testing.T, b *bench, out team.Outcome, err error)
 }
 
 func conformances() []conformance {
@@ -159,7 +145,6 @@ func conformances() []conformance {
 		{
 			name:  "leaves files and a result",
 			shell: `mkdir -p docs; echo hello > docs/a.md; echo '{"summary":"did it","decisions":{"db":"sqlite"},"usage":{"input_tokens":5,"output_tokens":2,"cost_usd":0.25}}' > $MAESTRO_RESULT`,
-			play:  "turns: [{files: {docs/a.md: \"hello\\n\"}, usage: {input_tokens: 5, output_tokens: 2, cost_usd: 0.25}}]\nsummary: did it\ndecisions: {db: sqlite}",
 			model: []providertest.Reply{{
 				Usage: team.Usage{InputTokens: 5, OutputTokens: 2},
 				Calls: []providertest.Call{
@@ -181,7 +166,6 @@ func conformances() []conformance {
 		{
 			name:  "a failure it names keeps its category and its usage",
 			shell: `echo '{"usage":{"input_tokens":7},"error":{"category":"rate_limited","message":"slow down","retryable":false}}' > $MAESTRO_RESULT`,
-			play:  "usage: {input_tokens: 7}\nfail: {category: rate_limited, message: slow down, retryable: false}",
 			holds: func(t *testing.T, _ *bench, out team.Outcome, err error) {
 				f := failure(t, err)
 				require.Equal(t, team.RateLimited, f.Category)
@@ -193,7 +177,6 @@ func conformances() []conformance {
 		{
 			name:  "what it says is progress and log, without secrets",
 			shell: `echo "using $API_KEY now" >&2`,
-			play:  "turns: [{say: using " + secret + " now}]",
 			model: []providertest.Reply{{Text: "using " + secret + " now", Calls: []providertest.Call{
 				providertest.Tool("finish", map[string]string{"summary": secret}),
 			}}},
@@ -208,7 +191,6 @@ func conformances() []conformance {
 		{
 			name:  "a decision that holds a secret is refused",
 			shell: `echo "{\"decisions\":{\"key\":\"$API_KEY\"}}" > $MAESTRO_RESULT`,
-			play:  "decisions: {key: " + secret + "}",
 			model: []providertest.Reply{calls(6, team.Usage{}, "decide", map[string]string{"name": "key", "value": secret})},
 			holds: func(t *testing.T, _ *bench, _ team.Outcome, err error) {
 				f := failure(t, err)
@@ -219,7 +201,6 @@ func conformances() []conformance {
 		{
 			name:    "a timeout stops it",
 			shell:   `sleep 100`,
-			play:    "turns: [{delay: 100s}]",
 			model:   []providertest.Reply{{Fault: providertest.Fault{Delay: time.Hour}}},
 			timeout: 300 * time.Millisecond,
 			holds: func(t *testing.T, _ *bench, _ team.Outcome, err error) {
@@ -231,7 +212,6 @@ func conformances() []conformance {
 		{
 			name:  "what it used before it was stopped is counted",
 			shell: `echo begun > begun; echo '{"usage":{"input_tokens":7}}' > $MAESTRO_RESULT; sleep 100`,
-			play:  "turns: [{files: {begun: x}, usage: {input_tokens: 7}}, {hang: true}]",
 			model: []providertest.Reply{
 				calls(1, team.Usage{InputTokens: 7}, "write", map[string]string{"path": "begun", "content": "x"}),
 				{Fault: providertest.Fault{Delay: time.Hour}},
@@ -246,7 +226,6 @@ func conformances() []conformance {
 		{
 			name:  "a crash is a failure, and what it used is counted",
 			shell: `echo '{"usage":{"output_tokens":3},"summary":"x"}' > $MAESTRO_RESULT; kill -9 $$`,
-			play:  "turns: [{usage: {output_tokens: 3}, crash: true}]\nsummary: never",
 			holds: func(t *testing.T, _ *bench, out team.Outcome, err error) {
 				f := failure(t, err)
 				require.Equal(t, team.Unknown, f.Category)
@@ -258,7 +237,6 @@ func conformances() []conformance {
 		{
 			name:  "printing without end is stopped",
 			shell: `while :; do echo 0123456789012345678901234567890123456789 >&2; done`,
-			play:  "turns: [{say: '" + strings.Repeat("0123456789", 2000) + "'}, {hang: true}]",
 			limit: 16 * kilobyte,
 			holds: func(t *testing.T, _ *bench, out team.Outcome, err error) {
 				f := failure(t, err)
@@ -271,7 +249,6 @@ func conformances() []conformance {
 		{
 			name:  "a failure without a category is unknown, and may be tried again",
 			shell: `echo "what I saw" >&2; echo '{"error":{}}' > $MAESTRO_RESULT; exit 9`,
-			play:  "turns: [{say: what I saw}]\nfail: {}",
 			holds: func(t *testing.T, _ *bench, out team.Outcome, err error) {
 				f := failure(t, err)
 				require.Equal(t, team.Unknown, f.Category)
@@ -284,7 +261,6 @@ func conformances() []conformance {
 		{
 			name:  "its own evidence goes before what it printed",
 			shell: `echo "what I saw" >&2; echo '{"error":{"category":"syntax","message":"no","output":"line 1: oops ` + secret + `"}}' > $MAESTRO_RESULT`,
-			play:  "turns: [{say: what I saw}]\nfail: {category: syntax, message: 'no', output: 'line 1: oops " + secret + "'}",
 			holds: func(t *testing.T, _ *bench, _ team.Outcome, err error) {
 				f := failure(t, err)
 				require.Equal(t, team.Syntax, f.Category)
@@ -294,7 +270,6 @@ func conformances() []conformance {
 		{
 			name:  "texts are masked and bounded",
 			shell: `printf '{"summary":"%s %0900d"}' "$API_KEY" 1 > $MAESTRO_RESULT`,
-			play:  "summary: '" + secret + " " + strings.Repeat("0", 900) + "'",
 			model: []providertest.Reply{calls(1, team.Usage{}, "finish", map[string]string{"summary": secret + " " + strings.Repeat("0", 900)})},
 			holds: func(t *testing.T, _ *bench, out team.Outcome, err error) {
 				require.NoError(t, err)
@@ -305,7 +280,6 @@ func conformances() []conformance {
 		{
 			name:  "it sends work back, with reasons",
 			shell: `echo "{\"summary\":\"no\",\"sends_back\":{\"reasons\":[\"it does not build\",\"it holds $API_KEY\"]}}" > $MAESTRO_RESULT`,
-			play:  "summary: 'no'\nsends_back: {reasons: [it does not build, it holds " + secret + "]}",
 			model: []providertest.Reply{providertest.Use(providertest.Tool("finish", map[string]any{
 				"summary": "no", "sends_back": []string{"it does not build", "it holds " + secret},
 			}))},
@@ -318,7 +292,6 @@ func conformances() []conformance {
 		{
 			name:  "reasons without end are refused",
 			shell: `printf '{"sends_back":{"reasons":["%04500d"]},"usage":{"input_tokens":4}}' 1 > $MAESTRO_RESULT`,
-			play:  "usage: {input_tokens: 4}\nsends_back: {reasons: ['${requirement}${requirement}${requirement}']}",
 			model: []providertest.Reply{calls(6, team.Usage{InputTokens: 4}, "finish", map[string]any{"sends_back": []string{strings.Repeat("1", 4500)}})},
 			holds: func(t *testing.T, _ *bench, out team.Outcome, err error) {
 				f := failure(t, err)
@@ -331,7 +304,6 @@ func conformances() []conformance {
 		{
 			name:  "too many decisions are refused",
 			shell: `printf '{"decisions":{"a":"%01500d"},"usage":{"input_tokens":4}}' 1 > $MAESTRO_RESULT`,
-			play:  "usage: {input_tokens: 4}\ndecisions: {a: '${requirement}'}",
 			model: []providertest.Reply{calls(6, team.Usage{InputTokens: 4}, "decide", map[string]string{"name": "a", "value": strings.Repeat("1", 1500)})},
 			holds: func(t *testing.T, _ *bench, out team.Outcome, err error) {
 				f := failure(t, err)

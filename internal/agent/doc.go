@@ -1,5 +1,5 @@
-// Package agent does the work of assignments: it runs the programs, plays the
-// scripts and runs the checks that a worker file defines.
+// Package agent does the work of assignments: it runs the programs and checks,
+// and asks the models, that a worker file defines.
 //
 // # Isolation
 //
@@ -20,7 +20,7 @@
 //
 // # Adapters
 //
-// There are two kinds of agent, command and scripted, and checks. All three are
-// argvs below the shim and differ in what they are told and in how their end is
-// read, so timeouts, limits, masking and cancellation are the same for all.
+// Command agents and checks are argvs below the shim. They differ in what they are
+// told and in how their end is read, so timeouts, limits, masking and cancellation
+// are the same for both. Models work through tools in the worker itself.
 package agent

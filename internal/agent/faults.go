@@ -95,7 +95,7 @@ func (v *validator) names(parent string, names []string) []string {
 }
 
 // kinds lists the kinds of agent.
-var kinds = []string{KindCommand, KindAnthropic, KindOpenAI, KindScripted}
+var kinds = []string{KindCommand, KindAnthropic, KindOpenAI}
 
 func (v *validator) agent(path string, d Definition) {
 	switch d.Kind {
@@ -103,20 +103,13 @@ func (v *validator) agent(path string, d Definition) {
 		if len(d.Argv) > 0 || d.Preset == "" {
 			v.argv(path+".argv", d.Argv)
 		}
-		if d.Script != "" {
-			v.add(path+".script", "belongs to kind scripted; leave it out, or write `kind: scripted`")
-		}
-	case KindScripted:
-		v.scripted(path, d)
+		v.notModel(path, d)
 	case KindAnthropic, KindOpenAI:
 		v.model(path, d)
 	case "":
 		v.add(path+".kind", "is missing; write one of %s, like `kind: command`", strings.Join(kinds, ", "))
 	default:
 		v.add(path+".kind", "is %q; there are %s%s", team.Shorten(d.Kind, 80), strings.Join(kinds, ", "), team.DidYouMean(d.Kind, kinds))
-	}
-	if d.Kind == KindCommand || d.Kind == KindScripted {
-		v.notModel(path, d)
 	}
 	if err := checkVariable(d.APIKeyEnv); d.APIKeyEnv != "" && err != nil {
 		v.add(path+".api_key_env", "%s", err.Error())
@@ -130,18 +123,6 @@ func (v *validator) agent(path string, d Definition) {
 	v.breaker(path+".breaker", d.Breaker)
 	v.preset(path, d)
 	v.paid(path, d)
-}
-
-func (v *validator) scripted(path string, d Definition) {
-	if strings.TrimSpace(d.Script) == "" {
-		v.add(path+".script", "is missing; name the file that the agent plays, relative to this one")
-	}
-	if len(d.Argv) > 0 {
-		v.add(path+".argv", "belongs to kind command; leave it out, or write `kind: command`")
-	}
-	if d.Git {
-		v.add(path+".git", "belongs to kind command; a script needs no repository")
-	}
 }
 
 func (v *validator) checkDefinition(path string, d CheckDefinition) {

@@ -152,5 +152,5 @@ func TestModelsAreOffered(t *testing.T) {
 	require.Equal(t, offered.Digest, s.Offered("y").Digest, "prices say nothing about what it does")
 	other := d
 	other.Model = "n"
-	require.NotEqual(t, d.Digest(nil), other.Digest(nil))
+	require.NotEqual(t, d.Digest(), other.Digest())
 }

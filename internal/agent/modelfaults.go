@@ -29,7 +29,6 @@ func (v *validator) model(path string, d Definition) {
 		present bool
 	}{
 		{"argv", len(d.Argv) > 0},
-		{"script", d.Script != ""},
 		{"env", len(d.Env) > 0},
 		{"caches", len(d.Caches) > 0},
 		{"git", d.Git},

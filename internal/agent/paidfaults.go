@@ -42,8 +42,8 @@ func (v *validator) preset(path string, d Definition) {
 
 // paid checks what a definition sets aside.
 func (v *validator) paid(path string, d Definition) {
-	if d.Reserve != (team.Cap{}) && d.Kind != KindCommand && d.Kind != KindScripted {
-		v.add(path+".reserve", "belongs to the kinds command and scripted, which are paid by the attempt; leave it out: each call of a model is reserved by itself")
+	if d.Reserve != (team.Cap{}) && d.Kind != KindCommand {
+		v.add(path+".reserve", "belongs to kind command, which is paid by the attempt; leave it out: each call of a model is reserved by itself")
 	}
 	if d.Reserve.Tokens < 0 {
 		v.add(path+".reserve.tokens", "is %d; it must not be negative", d.Reserve.Tokens)

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -38,7 +37,7 @@ type result struct {
 // sentBack is how an agent says that it sends an earlier phase's work back, and
 // what for.
 type sentBack struct {
-	Reasons []string `json:"reasons" yaml:"reasons"`
+	Reasons []string `json:"reasons"`
 }
 
 func (b *sentBack) check() error {
@@ -133,16 +132,16 @@ func (e *resultError) check() error {
 		return fmt.Errorf("%q is Maestro's to say, not an agent's; use unknown or a more precise one", e.Category)
 	case e.Category != "" && !team.ValidCategory(e.Category):
 		return fmt.Errorf("%q is none of the failure categories%s",
-			team.Shorten(string(e.Category), 80), categoryHint(e.Category, team.WorkerLost, team.Cancelled, team.Rejected))
+			team.Shorten(string(e.Category), 80), categoryHint(e.Category))
 	}
 	return nil
 }
 
-// categoryHint ends a message on what is no category with what would be one.
-func categoryHint(c team.Category, but ...team.Category) string {
+// categoryHint ends a message on what is no category with what an agent may say.
+func categoryHint(c team.Category) string {
 	var names []string
 	for _, known := range team.Categories() {
-		if !slices.Contains(but, known) {
+		if known != team.WorkerLost && known != team.Cancelled && known != team.Rejected {
 			names = append(names, string(known))
 		}
 	}

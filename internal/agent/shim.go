@@ -11,12 +11,9 @@ import (
 	"time"
 )
 
-// The arguments that make the worker's executable something else. A shim has its worker's
-// process id as a second one.
-const (
-	shimArgument = "__maestro-shim"
-	playArgument = "__maestro-play"
-)
+// shimArgument makes the worker's executable a shim. The second argument is then the
+// worker's process id.
+const shimArgument = "__maestro-shim"
 
 // The descriptors that a shim gets besides the agent's own three.
 const (
@@ -31,14 +28,8 @@ const (
 // returns; otherwise it does nothing. Call it before anything else in the main
 // of every program that runs agents, and in TestMain of tests that do.
 func Shim() {
-	if len(os.Args) < 2 {
-		return
-	}
-	switch os.Args[1] {
-	case shimArgument:
+	if len(os.Args) >= 2 && os.Args[1] == shimArgument {
 		exit(supervise())
-	case playArgument:
-		exit(play(os.Stdin, os.Stderr, ".", os.Getenv(resultVariable)))
 	}
 }
 

@@ -293,25 +293,16 @@ func TestAgentFindsNothingOfTheWorkers(t *testing.T) {
 func TestSandboxComesBeforeEveryArgv(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	require.NoError(t, os.WriteFile(filepath.Join(b.dir, "play.yaml"), []byte("version: 1\nplays: {'*': [{turns: [{files: {played: x}}]}]}\n"), 0o600))
 	s := b.set(Config{
 		Sandbox: []string{"env", "SANDBOX=on"},
-		Agents: map[string]Definition{
-			"x":      {Kind: KindCommand, Argv: []string{"sh", "-c", "echo $SANDBOX > agent"}},
-			"player": {Kind: KindScripted, Script: "play.yaml"},
-		},
-		Checks: map[string]CheckDefinition{"c": {Argv: []string{"sh", "-c", `test "$SANDBOX" = on && grep -q 'NoNewPrivs.*0' /proc/self/status`}}},
+		Agents:  map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"sh", "-c", "echo $SANDBOX > agent"}}},
+		Checks:  map[string]CheckDefinition{"c": {Argv: []string{"sh", "-c", `test "$SANDBOX" = on && grep -q 'NoNewPrivs.*0' /proc/self/status`}}},
 	})
 	_, err := s.Run(t.Context(), b.job())
 	require.NoError(t, err)
 	data, err := os.ReadFile(b.path("agent"))
 	require.NoError(t, err)
 	require.Equal(t, "on\n", string(data))
-	job := b.job()
-	job.Agent = "player"
-	_, err = s.Run(t.Context(), job)
-	require.NoError(t, err)
-	require.FileExists(t, b.path("played"))
 	_, err = s.Check(t.Context(), b.checkJob("c"))
 	require.NoError(t, err, "a sandbox may need to gain privileges")
 }
@@ -362,13 +353,11 @@ func TestRunAsUnknownUser(t *testing.T) {
 
 func TestShimStartedByHandExplainsItself(t *testing.T) {
 	t.Parallel()
-	for _, argument := range []string{shimArgument, playArgument} {
-		out, err := exec.Command(os.Args[0], argument).CombinedOutput()
-		var exit *exec.ExitError
-		require.ErrorAs(t, err, &exit)
-		require.Contains(t, string(out), "workers start it, nobody else can")
-		require.NotContains(t, string(out), "goroutine")
-	}
+	out, err := exec.Command(os.Args[0], shimArgument).CombinedOutput()
+	var exit *exec.ExitError
+	require.ErrorAs(t, err, &exit)
+	require.Contains(t, string(out), "workers start it, nobody else can")
+	require.NotContains(t, string(out), "goroutine")
 }
 
 func TestStatIsReadWhateverTheNameHolds(t *testing.T) {

@@ -49,8 +49,6 @@ func (c Config) Shortages(getenv func(string) string) (out []Shortage) {
 			if d.Git {
 				out = append(out, c.program(of+", which has git: true,", "git", "", path)...)
 			}
-		case KindScripted:
-			out = append(out, unreadable(of, c.relative(d.Script))...)
 		default:
 			if d.APIKeyEnv != "" {
 				out = append(out, variables(of, []string{d.APIKeyEnv}, getenv)...)

@@ -39,13 +39,11 @@ func TestShortages(t *testing.T) {
 					"a": {Kind: KindCommand, Argv: []string{"sh", "-e", "/no/such.sh"}},
 					"p": {Kind: KindCommand, Argv: []string{"sh", "-c", "/no/such.sh"}},
 					"b": {Kind: KindCommand, Argv: []string{"sh", "in-the-tree.sh"}},
-					"c": {Kind: KindScripted, Script: "none.yaml"},
 				},
 				Checks: map[string]CheckDefinition{"k": {Argv: []string{"sh", "/no/such.sh"}}, "tree": {Argv: []string{"./own"}}},
 			},
 			want: []Shortage{
 				{Of: "agent a", Fatal: true, Message: "its script /no/such.sh is not there", Remedy: "put it there, or mend the worker file"},
-				{Of: "agent c", Fatal: true, Message: "its script " + filepath.Join(dir, "none.yaml") + " is not there", Remedy: "put it there, or mend the worker file"},
 				{Of: "check k", Fatal: true, Message: "its script /no/such.sh is not there", Remedy: "put it there, or mend the worker file"},
 			},
 		},

@@ -7,7 +7,7 @@
 // session asks of it, and does nothing itself: it is how near to bare a session
 // could come whose own work took no time. "maestro" is a session whose agent is
 // a function in this process: the difference to shape is what Maestro's own
-// bookkeeping costs. "shim" is the same session with the scripted agent, which
-// like every agent is a process behind the shim: what that adds is the price of
-// keeping agents apart.
+// bookkeeping costs. "shim" is the same session with a shell script as its
+// agent, which like every agent is a process behind the shim: what that adds is the
+// price of keeping agents apart.
 package main

@@ -17,7 +17,7 @@ import (
 )
 
 func main() {
-	agent.Shim() // scripted agents are this program, too
+	agent.Shim() // agents run below this program
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx); err != nil {

@@ -128,27 +128,20 @@ func (st *stand) bare(steps int) error {
 	return nil
 }
 
-// script has the scripted agent do what the instant one does.
-const script = `version: 1
-plays:
-  "*":
-    - turns:
-        - files: {"${phase}.md": "${session} ${phase}\n"}
-      summary: done
+// script does what the instant agent does, in one process: a shell needs no other one
+// for it.
+const script = `read -r brief
+session=${brief#*'"session":"'} phase=${brief#*'"phase":"'}
+session=${session%%'"'*} phase=${phase%%'"'*}
+echo "$session $phase" > "$phase.md"
+echo '{"summary": "done"}' > "$MAESTRO_RESULT"
 `
 
 // maestro serves sessions of a store of their own.
 func (st *stand) maestro(ctx context.Context, name string, phases int, dir string) error {
-	path := filepath.Join(dir, "script.yaml")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	if err := os.WriteFile(path, []byte(script), 0o600); err != nil {
-		return err
-	}
 	setup := host.Setup{
 		Config: agent.Config{Version: 1, Dir: dir, Agents: map[string]agent.Definition{
-			agentName: {Kind: agent.KindScripted, Script: path, Concurrency: slots},
+			agentName: {Kind: agent.KindCommand, Argv: []string{"/bin/sh", "-c", script}, Concurrency: slots},
 		}},
 		StateDir: filepath.Join(dir, "state"), Connection: st.conn, Getenv: os.Getenv,
 		Host: "bench", PID: os.Getpid(), Version: "bench", Clock: time.Now, Logger: slog.New(slog.DiscardHandler),
@@ -262,7 +255,7 @@ func (instant) Check(context.Context, team.CheckJob) (team.Outcome, error) {
 func (i instant) Offered(name string) team.OfferedAgent { return i.OfferedAgents()[name] }
 
 func (instant) OfferedAgents() map[string]team.OfferedAgent {
-	return map[string]team.OfferedAgent{agentName: {Kind: agent.KindScripted, Concurrency: slots, Breaker: agentName}}
+	return map[string]team.OfferedAgent{agentName: {Kind: agent.KindCommand, Concurrency: slots, Breaker: agentName}}
 }
 func (instant) Continuable(string, team.WorkDir) bool { return false }
 func (instant) Reported(string, team.WorkDir) (used, estimate team.Usage, ok bool) {

@@ -22,7 +22,7 @@ func newDemo(a *app) *cobra.Command {
 		Use:   "demo",
 		Short: "See a session from its start to its end, with nothing to set up",
 		Long: "Start a Temporal server and a worker on free ports, run the example team on its requirement, and show what it does and leaves. " +
-			"The agents play scripts; what they build is really built and tested. It ends by itself with the session's exit code.",
+			"The agents are shell scripts that need no model; what they write is really built and tested. It ends by itself with the session's exit code.",
 		Args: cmdline.Arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.demo(cmd.Context(), keep, log) },
 	}

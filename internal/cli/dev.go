@@ -181,7 +181,7 @@ func (a *app) workerFile(s *store.Store, flag string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	a.say("there is no agents.yaml here and no --agents, so the worker has the example's agents, which only play scripts")
+	a.say("there is no agents.yaml here and no --agents, so the worker has the example's agents, which are shell scripts")
 	return filepath.Join(dir, "agents.yaml"), nil
 }
 

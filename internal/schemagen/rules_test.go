@@ -18,7 +18,6 @@ const (
 		"phases": [{"name": "build", "personas": ["dev"]}, {"name": "look", "personas": ["lead"]}]}`
 	aWorker = `{"version": 1, "caches": {"go": {"env": "GOCACHE"}}, "checks": {"vet": {"argv": ["go", "vet"]}}, "agents": {
 		"c": {"kind": "command", "argv": ["./c.sh"]}, "p": {"kind": "command", "preset": "claude"}, "q": {"kind": "command", "preset": "codex"},
-		"s": {"kind": "scripted", "script": "s.yaml"},
 		"m": {"kind": "anthropic", "model": "m", "api_key_env": "KEY"}, "o": {"kind": "openai", "model": "m", "base_url": "http://localhost:1/v1"}}}`
 	aJira = `{"url": "https://example.atlassian.net", "deployment": "cloud", "email_env": "E", "token_env": "T"}`
 )
@@ -117,10 +116,6 @@ var workerRulings = append(append(append(append([]ruling{
 	{"agents.q.max_turns", nil, []string{"5"}},
 	{"agents.p.model", []string{`"m"`}, []string{`5`}},
 	{"agents.p.preset", []string{`"claude"`, `"codex"`, `"gemini"`}, []string{`"cursor"`}},
-	{"agents.s.git", nil, []string{"true"}},
-	{"agents.s.argv", nil, []string{`["x"]`}},
-	{"agents.s.preset", nil, []string{`"claude"`}},
-	{"agents.s", nil, []string{`{"kind": "scripted"}`}},
 	{"agents.c", nil, []string{`{"kind": "command"}`}},
 	{"agents.m", nil, []string{`{"kind": "anthropic", "model": "m"}`, `{"kind": "anthropic", "api_key_env": "K"}`}},
 	{"agents.m.env", nil, []string{`["A"]`}},

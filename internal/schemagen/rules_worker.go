@@ -30,10 +30,8 @@ func program(s *jsonschema.Schema) {
 var ofKind = []rule{
 	when("kind", agent.KindCommand, &jsonschema.Schema{
 		AnyOf:      []*jsonschema.Schema{requiring("argv"), requiring("preset")},
-		Properties: without("script", "base_url", "api_key_env", "max_output_tokens", "context_tokens").Properties,
+		Properties: without("base_url", "api_key_env", "max_output_tokens", "context_tokens").Properties,
 	}),
-	when("kind", agent.KindScripted, requiring("script"), noRepository,
-		without("argv", "preset", "model", "max_turns", "base_url", "api_key_env", "max_output_tokens", "context_tokens")),
 	when("kind", agent.KindAnthropic, model, having(field{"base_url", &jsonschema.Schema{Not: &jsonschema.Schema{Type: "string", Pattern: `/v1/messages/*$`}}})),
 	when("kind", agent.KindOpenAI, model, having(field{"base_url", &jsonschema.Schema{Not: &jsonschema.Schema{Type: "string", Pattern: `/chat/completions/*$`}}})),
 	func(s *jsonschema.Schema) { // only programs of presets have a model, only Claude's a bound of turns
@@ -53,7 +51,7 @@ var (
 	model        = &jsonschema.Schema{
 		Required:   []string{"model"},
 		AnyOf:      []*jsonschema.Schema{requiring("api_key_env"), requiring("base_url")},
-		Properties: without("argv", "script", "env", "caches", "preset", "reserve").Properties,
+		Properties: without("argv", "env", "caches", "preset", "reserve").Properties,
 		AllOf:      []*jsonschema.Schema{noRepository},
 	}
 )
@@ -69,9 +67,8 @@ var workerRules = rules{
 	"Config.web_ui":  {address},
 
 	"Definition":                   ofKind,
-	"Definition.kind":              {one(agent.KindCommand, agent.KindAnthropic, agent.KindOpenAI, agent.KindScripted)},
+	"Definition.kind":              {one(agent.KindCommand, agent.KindAnthropic, agent.KindOpenAI)},
 	"Definition.argv":              {argv},
-	"Definition.script":            {matching(filled)},
 	"Definition.env":               {once, each(passed)},
 	"Definition.caches":            {once, each(name)},
 	"Definition.git":               {otherwise(false)},

@@ -28,30 +28,29 @@ func (w *world) reachableByNobody() {
 	}
 }
 
-// TestAgentsRunAsAnotherUser has agents, scripts and checks run as nobody, who
-// can work in the session's directories and cannot read the store.
+// TestAgentsRunAsAnotherUser has agents and checks run as nobody, who can
+// work in the session's directories and cannot read the store.
 func TestAgentsRunAsAnotherUser(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.reachableByNobody()
 	script := w.write("who.sh", "#!/bin/sh\nid -un > who.txt\nif ls "+w.state+" >/dev/null 2>&1; then echo reads the store >> who.txt; fi\n")
 	require.NoError(t, os.Chmod(script, 0o755))
-	w.write("script.yaml", "version: 1\nplays: {\"*\": [{turns: [{files: {played.txt: x}}]}]}\n")
 	w.write("agents.yaml", `version: 1
 run_as: nobody
 agents:
   who: {kind: command, argv: [./who.sh], git: true}
-  play: {kind: scripted, script: script.yaml}
+  next: {kind: command, argv: [sh, -c, 'id -un > next.txt']}
 checks: {owned: {argv: [sh, -c, 'test "$(id -un)" = nobody && echo more >> who.txt']}}
 `)
 	teamFile := w.write("team.yaml", `version: 1
 name: other
 personas:
   a: {role: A, agent: who, instructions: x}
-  b: {role: B, agent: play, instructions: x}
+  b: {role: B, agent: next, instructions: x}
 phases:
   - {name: one, personas: [a], produces: [who.txt], checks: [owned]}
-  - {name: two, personas: [b], produces: [played.txt]}
+  - {name: two, personas: [b], produces: [next.txt]}
 `)
 	w.startWorker()
 	w.must("run", teamFile, "who", "--session", "who")

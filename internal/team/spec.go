@@ -53,8 +53,8 @@ type Persona struct {
 	// Fallback lets the fallback of the persona's agent work in its place while the
 	// agent's breaker is open, and in the round after the agent has refused the work.
 	Fallback bool `json:"fallback,omitempty" yaml:"fallback,omitempty"`
-	// MaxTurns bounds the turns of an attempt, for agents that work in turns: models,
-	// Claude Code, scripts. Left out, it is the agent's.
+	// MaxTurns bounds the turns of an attempt, for agents that work in turns: models and
+	// Claude Code. Left out, it is the agent's.
 	MaxTurns int `json:"max_turns,omitempty" yaml:"max_turns,omitempty"`
 	// Produces lists patterns of files that every attempt must create or change.
 	Produces []string `json:"produces,omitempty" yaml:"produces,omitempty"`
