@@ -9,28 +9,32 @@ import (
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
-// command is the shortest way to go on from a request.
-func (s *session) command(h team.HelpRequest) string {
-	switch {
-	case len(h.Answers) == 0:
-		return ""
-	case h.Kind == team.ForApproval:
-		return fmt.Sprintf("maestro approve %s %s", s.status.Session, h.Phase)
-	case h.Kind == team.ForMoney:
-		return s.raiseCommand(s.stopOf(h))
-	}
-	return fmt.Sprintf("maestro resolve %s %s --request %s", s.status.Session, h.Answers[0], h.ID)
+// advice says what people can do about requests: in the command line, and in
+// Temporal's Web UI.
+type advice struct {
+	team   *team.Team
+	status *team.Status
+	limits *limits
 }
 
-// stopOf is how the budget has stopped an assignment that a request is about.
-func (s *session) stopOf(h team.HelpRequest) activities.BudgetStop {
-	return s.broke[team.AssignmentID{Phase: h.Phase, Persona: h.Persona}]
+// command is the shortest way to go on from a request. several: the session waits for
+// several budgets.
+func (d *advice) command(r *request, several bool) string {
+	switch {
+	case len(r.Answers) == 0:
+		return ""
+	case r.Kind == team.ForApproval:
+		return fmt.Sprintf("maestro approve %s %s", d.status.Session, r.Phase)
+	case r.Kind == team.ForMoney:
+		return d.raiseCommand(*r.stop, several)
+	}
+	return fmt.Sprintf("maestro resolve %s %s --request %s", d.status.Session, r.Answers[0], r.ID)
 }
 
 // howToAnswer says what a person can do about a request: what to look at, what to
 // type, and what to send from Temporal's Web UI. Code is in backticks, without which
 // the Web UI, whose pages are Markdown, would set other quotation marks.
-func (s *session) howToAnswer(r *request) string {
+func (d *advice) howToAnswer(r *request) string {
 	var ways []string
 	if r.Suggestion != "" {
 		ways = append(ways, strings.TrimSuffix(r.Suggestion, "."))
@@ -43,10 +47,10 @@ func (s *session) howToAnswer(r *request) string {
 	case len(r.Answers) == 0:
 		return r.Suggestion
 	case r.Kind == team.ForApproval:
-		ways = append(ways, fmt.Sprintf("look at it with `maestro artifacts diff %s %s`", s.status.Session, r.Phase),
-			fmt.Sprintf("go on with `%s`, or send it back with `maestro reject %s %s --note \"what to change\"` %s", r.Command, s.status.Session, r.Phase, update))
+		ways = append(ways, fmt.Sprintf("look at it with `maestro artifacts diff %s %s`", d.status.Session, r.Phase),
+			fmt.Sprintf("go on with `%s`, or send it back with `maestro reject %s %s --note \"what to change\"` %s", r.Command, d.status.Session, r.Phase, update))
 	case r.Kind == team.ForMoney:
-		ways = append(ways, "go on with `"+r.Command+"`"+s.raiseUpdate(s.stopOf(r.HelpRequest)), "or answer "+update)
+		ways = append(ways, "go on with `"+r.Command+"`"+d.raiseUpdate(*r.stop), "or answer "+update)
 	default:
 		ways = append(ways, fmt.Sprintf("go on with `%s` %s", r.Command, update))
 	}
@@ -61,12 +65,12 @@ func argument(r *request, v team.Verb) string {
 // requestPage says what a person has to look at, in the Web UI, and what to send
 // from there. The page is for somebody who has never seen one: first what happened,
 // then what to click, then the rest.
-func (s *session) requestPage(r *request) []string {
+func (d *advice) requestPage(r *request) []string {
 	lines := []string{fmt.Sprintf("## Help needed: %s/%s", r.Phase, r.Persona), ""}
 	switch {
 	case r.Kind == team.ForApproval:
 		lines = []string{"## Approval needed: phase " + r.Phase, "", "It is done, and what builds on it waits for a person's word.", ""}
-		lines = append(lines, s.made(r)...)
+		lines = append(lines, d.made(r)...)
 	case r.Kind == team.ForOutage:
 		lines = []string{fmt.Sprintf("## Waiting for the %s: %s/%s", r.Category.Awaited(), r.Phase, r.Persona), "", "What happened: " + safetext.Code(r.Message), ""}
 	case r.Category != "":
@@ -74,12 +78,12 @@ func (s *session) requestPage(r *request) []string {
 	default:
 		lines = append(lines, "What happened: "+safetext.Code(r.Message), "")
 	}
-	raising := s.raising(r)
+	raising := d.raising(r)
 	if r.Suggestion != "" {
-		lines = append(lines, upper(r.Suggestion), "")
+		lines = append(lines, capitalize(r.Suggestion), "")
 	}
 	if len(r.Answers) > 0 {
-		lines = append(lines, s.answers(r, raising)...)
+		lines = append(lines, d.answers(r, raising)...)
 	}
 	if len(r.Attempts) > 0 {
 		lines = append(lines, "### What was tried", "")
@@ -102,19 +106,19 @@ func (s *session) requestPage(r *request) []string {
 }
 
 // made says what a phase's personas say that they have done, and where to see it.
-func (s *session) made(r *request) []string {
+func (d *advice) made(r *request) []string {
 	var lines []string
-	for _, p := range s.status.Phases {
+	for _, p := range d.status.Phases {
 		for _, a := range p.Assignments {
 			if p.Name == r.Phase && a.Summary != "" {
 				lines = append(lines, fmt.Sprintf("- %s: %s", a.Persona, safetext.Code(a.Summary)))
 			}
 		}
 	}
-	if r.left != "" {
-		lines = append(lines, "- files: "+safetext.Code(r.left))
+	if r.files != "" {
+		lines = append(lines, "- files: "+safetext.Code(r.files))
 	}
-	return append(lines, "", fmt.Sprintf("What has changed: `maestro artifacts diff %s %s`.", s.status.Session, r.Phase), "")
+	return append(lines, "", fmt.Sprintf("What has changed: `maestro artifacts diff %s %s`.", d.status.Session, r.Phase), "")
 }
 
 // effect says what comes of an answer that can be pasted.
@@ -140,7 +144,7 @@ func effect(r *request, v team.Verb) string {
 // answers says how a request is answered from the Web UI. What is to be pasted is
 // laid out as the Web UI's form does it itself, so the form stays as it is when it
 // is sent; what a person has to fill in is empty, so no example is sent by mistake.
-func (s *session) answers(r *request, raising []string) []string {
+func (d *advice) answers(r *request, raising []string) []string {
 	lines := []string{
 		"### What to do", "",
 		"1. Copy one of the answers below.",
@@ -158,20 +162,20 @@ func (s *session) answers(r *request, raising []string) []string {
 	}
 	if r.Takes(team.Supplying) {
 		lines = append(lines, fmt.Sprintf("**Put files of your own in its place**, from a terminal: `maestro resolve %s %s PATH --request %s`",
-			s.status.Session, team.Supplying, r.ID), "")
+			d.status.Session, team.Supplying, r.ID), "")
 	}
 	return append(lines, fmt.Sprintf("The first answer from a terminal: `%s`", r.Command), "")
 }
 
 // raising says how the budget is raised that a request is about; nothing where it
 // is about none, or about a day's, which the store keeps.
-func (s *session) raising(r *request) []string {
-	stop := s.stopOf(r.HelpRequest)
+func (d *advice) raising(r *request) []string {
+	stop := r.stop
 	if r.Kind != team.ForMoney || stop.Scope == "" || stop.Date != "" {
 		return nil
 	}
 	fields := []string{}
-	limit := s.limit(stop.Scope)
+	limit := d.limits.of(stop.Scope)
 	if limit.Tokens > 0 {
 		fields = append(fields, `"tokens": 0`)
 	}
@@ -188,8 +192,8 @@ func (s *session) raising(r *request) []string {
 	}
 }
 
-// upper begins a sentence with a capital.
-func upper(sentence string) string {
+// capitalize begins a sentence with a capital.
+func capitalize(sentence string) string {
 	return strings.ToUpper(sentence[:1]) + sentence[1:]
 }
 
@@ -203,4 +207,40 @@ func ticketLine(t team.Ticket) string {
 		line += " " + safetext.Code(t.Trouble)
 	}
 	return line
+}
+
+// raiseCommand is what a person types to raise the budget that has stopped an
+// assignment. several: the session waits for several budgets.
+func (d *advice) raiseCommand(stop activities.BudgetStop, several bool) string {
+	flags, what := "", "--tokens N"
+	if limit := d.limits.of(stop.Scope); limit.Tokens == 0 {
+		what = "--usd N"
+	} else if limit.USD > 0 {
+		what = "--tokens N --usd N"
+	}
+	if stop.Date != "" {
+		return fmt.Sprintf("maestro budget raise --team %s %s", d.team.Name, what)
+	}
+	if kind, which, found := strings.Cut(stop.Scope, " "); found {
+		flags = fmt.Sprintf(" --%s %s", kind, which)
+	} else if several {
+		flags = " --session"
+	}
+	return fmt.Sprintf("maestro budget raise %s%s %s", d.status.Session, flags, what)
+}
+
+// raiseUpdate says which update does the same; empty for a team's day, which is
+// raised in the store.
+func (d *advice) raiseUpdate(stop activities.BudgetStop) string {
+	if stop.Date != "" {
+		return ""
+	}
+	key, whose := "tokens", ""
+	if d.limits.of(stop.Scope).Tokens == 0 {
+		key = "usd"
+	}
+	if kind, which, found := strings.Cut(stop.Scope, " "); found {
+		whose = fmt.Sprintf(", %q: %q", kind, which)
+	}
+	return fmt.Sprintf(", or with the update `%s` and `{%q: N%s}`", RaiseUpdate, key, whose)
 }

@@ -15,59 +15,57 @@ import (
 // what they have yet to hear.
 const lastReportLimit = time.Minute
 
-// errNotBegun ends a wait for a breaker because nothing new may start.
-var errNotBegun = errors.New("the session ends before the round has begun")
-
-// afterTurnedAway decides what a round does that its breaker has turned away: the
+// afterRefusal decides what a round does that its breaker has refused: the
 // agent's fallback does it if that may, else it waits. It returns the lease to try
 // the agent with, if the round is to be a probe.
-func (s *session) afterTurnedAway(ctx workflow.Context, a *assignment, turned activities.TurnedAway) (lease, error) {
-	other := s.fallbackOf(a)
-	if a.agent == "" && other != "" && s.team.Personas[a.Persona].Fallback {
+func (rs *rounds) afterRefusal(ctx workflow.Context, a *assignment, turned activities.TurnedAway) (lease, error) {
+	other := rs.agents.fallbackOf(a)
+	if a.agent == "" && other != "" && rs.team.Personas[a.Persona].Fallback {
 		a.agent, a.refused = other, &turned
 		return lease{}, nil
 	}
 	if a.refused != nil { // the fallback's breaker is open, too
 		turned, a.agent, a.refused = *a.refused, "", nil
 	}
-	return s.awaitBreaker(ctx, a, turned)
+	return rs.waitForBreaker(ctx, a, turned)
 }
 
-// awaitBreaker waits until the breaker lets the assignment try again: one
+// waitForBreaker waits until the breaker lets the assignment try again: one
 // activity, however long that takes. It returns the lease to try it with, if the
 // round is to be a probe. People are notified once the team's patience is over;
 // errPatienceOver says that the round is to fail then.
-func (s *session) awaitBreaker(ctx workflow.Context, a *assignment, turned activities.TurnedAway) (lease, error) {
+func (rs *rounds) waitForBreaker(ctx workflow.Context, a *assignment, turned activities.TurnedAway) (lease, error) {
 	waiting, cancel := workflow.WithCancel(ctx)
 	defer cancel()
 	a.awaits = &turned.Wait
 	a.Rounds-- // it has not begun
-	s.noteWait(ctx, a, team.Waiting)
-	future := workflow.ExecuteActivity(waitContext(waiting, fmt.Sprintf("%s.%s.breaker.%d", a.Phase, a.Persona, a.waits),
-		fmt.Sprintf("%s waits for breaker %s", a.AssignmentID, turned.Breaker.Name)), string(activities.AwaitBreakerName), activities.AwaitInput{
-		AssignmentID: a.AssignmentID, Incarnation: s.status.Incarnation, Breaker: turned.Breaker, Wait: turned.Wait,
+	rs.publisher.updateWait(ctx, a, team.Waiting)
+	started := awaitBreaker.start(waitContext(waiting, fmt.Sprintf("%s.%s.breaker.%d", a.Phase, a.Persona, a.waits),
+		fmt.Sprintf("%s waits for breaker %s", a.AssignmentID, turned.Breaker.Name)), activities.AwaitInput{
+		AssignmentID: a.AssignmentID, Incarnation: rs.status.Incarnation, Breaker: turned.Breaker, Wait: turned.Wait,
 	})
-	err := s.untilLetThrough(ctx, a, turned, future, cancel)
+	err := rs.untilAdmitted(ctx, a, turned, started, cancel)
 	a.awaits = nil
 	if errors.Is(err, errTryNow) || errors.Is(err, errPatienceOver) {
 		a.Rounds++
-		s.noteWait(ctx, a, team.Running)
+		rs.publisher.updateWait(ctx, a, team.Running)
 		return lease{}, err
 	}
 	var awaited activities.Awaited
-	if err != nil || future.IsReady() {
-		if err := future.Get(ctx, &awaited); err != nil {
+	if err != nil || started.IsReady() {
+		var err error
+		if awaited, err = awaitBreaker.get(ctx, started); err != nil {
 			return lease{}, err
 		}
 	}
 	got := lease{breaker: turned.Breaker, BreakerPass: awaited.Lease}
-	if err == nil && s.stopping() {
-		s.giveBack(ctx, got)
-		s.noteWait(ctx, a, team.Pending)
-		return lease{}, errNotBegun
+	if err == nil && rs.ending.stopping() {
+		releaseLease(ctx, got)
+		rs.publisher.updateWait(ctx, a, team.Pending)
+		return lease{}, errSessionEnds
 	}
 	a.Rounds++
-	s.noteWait(ctx, a, team.Running)
+	rs.publisher.updateWait(ctx, a, team.Running)
 	return got, nil
 }
 
@@ -78,39 +76,31 @@ type lease struct {
 	team.BreakerPass
 }
 
-// giveBack ends a probe that may not have begun; one that has begun has ended its lease
+// releaseLease ends a probe that may not have begun; one that has begun has ended its lease
 // itself. Where the breaker cannot be told, the lease runs out.
-func (s *session) giveBack(ctx workflow.Context, l lease) {
+func releaseLease(ctx workflow.Context, l lease) {
 	if l.Holder == "" {
 		return
 	}
 	patient, _ := workflow.NewDisconnectedContext(ctx)
-	reports := []team.BreakerReport{l.GiveBack(l.breaker, workflow.Now(ctx))}
-	if err := workflow.ExecuteLocalActivity(reportContext(patient), string(activities.ReportBreakerName), reports).Get(patient, nil); err != nil {
+	if _, err := sendReports(patient, []team.BreakerReport{l.GiveBack(l.breaker, workflow.Now(ctx))}); err != nil {
 		workflow.GetLogger(ctx).Warn("a lease that nobody needs has to run out", "breaker", l.breaker.Name, "error", err)
 	}
 }
 
-// reportContext is for telling breakers how rounds have ended.
-func reportContext(ctx workflow.Context) workflow.Context {
-	return workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
-		ScheduleToCloseTimeout: localLimit, Summary: string(activities.ReportBreakerName),
-	})
-}
-
-// untilLetThrough waits for the end of the activity that awaits a breaker, or for what
+// untilAdmitted waits for the end of the activity that awaits a breaker, or for what
 // makes that needless.
-func (s *session) untilLetThrough(ctx workflow.Context, a *assignment, turned activities.TurnedAway, future workflow.Future, cancel func()) error {
+func (rs *rounds) untilAdmitted(ctx workflow.Context, a *assignment, turned activities.TurnedAway, future workflow.Future, cancel func()) error {
 	timing, done := workflow.WithCancel(ctx)
 	defer done()
-	impatient := s.impatient(timing, a, turned)
+	patience := rs.outages.patience(timing, a, turned)
 	if err := workflow.Await(ctx, func() bool {
-		return future.IsReady() || s.stopping() || impatient.IsReady() || s.outages[a.AssignmentID] != nil
-	}); err != nil || future.IsReady() || s.stopping() {
+		return future.IsReady() || rs.ending.stopping() || patience.IsReady() || a.notice != nil
+	}); err != nil || future.IsReady() || rs.ending.stopping() {
 		return err
 	}
-	if impatient.IsReady() {
-		if s.team.Retry.OnOutage == team.OutageFail {
+	if patience.IsReady() {
+		if rs.team.Retry.OnOutage == team.OutageFail {
 			cancel()
 			return errPatienceOver
 		}
@@ -118,52 +108,52 @@ func (s *session) untilLetThrough(ctx workflow.Context, a *assignment, turned ac
 		if turned.Outage != nil {
 			category = turned.Outage.Failure.Category
 		}
-		if err := s.noticeOutage(ctx, a, category, turned.Wait.String(), answersForWork()); err != nil {
+		if err := rs.outages.notice(ctx, a, category, turned.Wait.String(), answersForWork()); err != nil {
 			return err
 		}
 	}
-	if err := s.attend(ctx, a, future, cancel); err != nil {
+	if err := rs.outages.await(ctx, a, future, cancel); err != nil {
 		return err
 	}
-	return workflow.Await(ctx, func() bool { return future.IsReady() || s.stopping() })
+	return workflow.Await(ctx, func() bool { return future.IsReady() || rs.ending.stopping() })
 }
 
-// noteWait takes the beginning or end of a wait into the status, and tells
-// visibility where that changes what the whole session does.
-func (s *session) noteWait(ctx workflow.Context, a *assignment, state team.State) {
-	before := s.status.Status
-	s.note(ctx, a, state)
-	if s.status.Status != before {
-		s.publish(ctx)
-	}
-}
+// breakerReports are outcomes of rounds that breakers have yet to be told. The next
+// boundary brings them along.
+type breakerReports struct{ pending []team.BreakerReport }
 
-// carry keeps an outcome that a breaker has yet to hear of for the next boundary.
-func (s *session) carry(report *team.BreakerReport) {
+// add keeps an outcome; nil: there is none.
+func (br *breakerReports) add(report *team.BreakerReport) {
 	if report != nil {
-		s.unreported = append(s.unreported, *report)
+		br.pending = append(br.pending, *report)
 	}
 }
 
-// reportLast tells breakers what they have yet to hear before the session ends.
-// What cannot be told by then is lost, and said so.
-func (s *session) reportLast(ctx workflow.Context) {
-	if len(s.unreported) == 0 {
-		return
-	}
-	ctx = reportContext(ctx)
-	for deadline := workflow.Now(ctx).Add(lastReportLimit); len(s.unreported) > 0 && workflow.Now(ctx).Before(deadline); {
-		var left []team.BreakerReport
-		if err := workflow.ExecuteLocalActivity(ctx, string(activities.ReportBreakerName), s.unreported).Get(ctx, &left); err == nil {
-			s.unreported = left
+// sent takes over that the first n were sent, but for those left.
+func (br *breakerReports) sent(n int, left []team.BreakerReport) {
+	br.pending = append(left, br.pending[n:]...)
+}
+
+// flush sends all before the session ends. What cannot be sent by then is lost, and logged.
+func (br *breakerReports) flush(ctx workflow.Context) {
+	for deadline := workflow.Now(ctx).Add(lastReportLimit); len(br.pending) > 0 && workflow.Now(ctx).Before(deadline); {
+		if left, err := sendReports(ctx, br.pending); err == nil {
+			br.pending = left
 		}
-		if len(s.unreported) > 0 {
+		if len(br.pending) > 0 {
 			if err := pause(ctx, 10*time.Second, "breakers have yet to hear how rounds ended"); err != nil {
 				break
 			}
 		}
 	}
-	if len(s.unreported) > 0 {
-		workflow.GetLogger(ctx).Warn("breakers never heard how rounds ended", "rounds", len(s.unreported))
+	if len(br.pending) > 0 {
+		workflow.GetLogger(ctx).Warn("breakers never heard how rounds ended", "rounds", len(br.pending))
 	}
+}
+
+// sendReports sends outcomes to breakers, and returns those that they did not get.
+func sendReports(ctx workflow.Context, outcomes []team.BreakerReport) ([]team.BreakerReport, error) {
+	return reportBreakers.local(workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
+		ScheduleToCloseTimeout: localLimit, Summary: string(activities.ReportBreakerName),
+	}), outcomes)
 }

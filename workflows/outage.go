@@ -24,31 +24,38 @@ var (
 	errPatienceOver = errors.New("the team waits no longer")
 )
 
-// takeOutages notes which rounds wait for a provider, and withdraws notices of outages that
-// are over while the round still works.
-func (s *session) takeOutages(ctx workflow.Context) {
-	signals := workflow.GetSignalChannel(ctx, OutageSignal)
-	workflow.Go(ctx, func(ctx workflow.Context) {
-		for {
-			var news activities.OutageNews
-			signals.Receive(ctx, &news)
-			if news.Over {
-				s.outageOver(ctx, news.AssignmentID)
-				continue
-			}
-			s.lasting[news.AssignmentID] = news
-			s.renewNotice(ctx, news)
+// outages has assignments wait for providers, breakers and hosts that fail, and notifies
+// people where that takes long.
+type outages struct {
+	team        *team.Team
+	schedule    *schedule
+	ending      *ending
+	publisher   *publisher
+	requests    *requests
+	notifier    *notifier
+	checkpoints *checkpoints
+}
+
+// register has rounds tell the session when they wait for a provider, and withdraws notices
+// of outages that are over while the round still works.
+func (o *outages) register(ctx workflow.Context) {
+	onSignal(ctx, OutageSignal, func() bool { return true }, func(ctx workflow.Context, news activities.OutageNews) {
+		if news.Over {
+			o.over(ctx, news.AssignmentID)
+			return
 		}
+		o.schedule.assignment(news.AssignmentID).outage = &news
+		o.update(ctx, news)
 	})
 }
 
-// afterOutage decides what a round does whose provider has been away for longer than the
+// after decides what a round does whose provider has been away for longer than the
 // team's patience: it goes on waiting, and people are notified, who may answer.
-func (s *session) afterOutage(ctx workflow.Context, a *assignment, stop activities.OutageStop, answers ...team.Verb) error {
+func (o *outages) after(ctx workflow.Context, a *assignment, stop activities.OutageStop, answers ...team.Verb) error {
 	a.Usage = stop.Total
-	s.outageOver(ctx, a.AssignmentID) // an earlier one, of whose end nobody has told
+	o.over(ctx, a.AssignmentID) // an earlier one, whose end no signal reported
 	f := team.AttemptFailure{Category: stop.Failure.Category, Message: stop.Failure.Message}
-	return s.noticeOutage(ctx, a, f.Category, failingSince(stop.Since, f), answers)
+	return o.notice(ctx, a, f.Category, failingSince(stop.Since, f), answers)
 }
 
 // failingSince says what an outage is.
@@ -56,25 +63,24 @@ func failingSince(since time.Time, f team.AttemptFailure) string {
 	return fmt.Sprintf("the %s has failed since %s UTC (%s: %s)", f.Category.Awaited(), since.UTC().Format(time.DateTime), f.Category, f.Message)
 }
 
-// noticeOutage notifies people that an assignment waits for its provider. Nobody has to
-// answer: it goes on by itself. errNotBegun says that the session ends.
-func (s *session) noticeOutage(ctx workflow.Context, a *assignment, c team.Category, message string, answers []team.Verb) error {
-	if s.stopping() {
-		return errNotBegun
+// notice notifies people that an assignment waits for its provider. Nobody has to
+// answer: it goes on by itself. errSessionEnds says that the session ends.
+func (o *outages) notice(ctx workflow.Context, a *assignment, c team.Category, message string, answers []team.Verb) error {
+	if o.ending.stopping() {
+		return errSessionEnds
 	}
-	r := s.newRequest(ctx, team.HelpRequest{
+	r := o.requests.add(ctx, &request{ownWork: a.ownWork(), HelpRequest: team.HelpRequest{
 		Kind: team.ForOutage, Phase: a.Phase, Persona: a.Persona, Category: c, Message: team.Shorten(message, team.MaxMessage),
 		Suggestion: goesOn(c),
 		Answers:    answers,
 		Attempts:   append([]team.AttemptFailure{}, a.Failures...), Usage: a.Usage,
-	})
-	r.own = a.ownWork()
-	s.outages[a.AssignmentID] = r
-	if err := s.standBy(ctx, a, team.Waiting, nil); err != nil {
+	}})
+	a.notice = r
+	if err := o.requests.save(ctx, a, team.Waiting, nil); err != nil {
 		return err
 	}
-	r.told = true
-	s.tell(ctx, team.HelpAsked, &r.HelpRequest, nil)
+	r.notified = true
+	o.notifier.notify(ctx, team.HelpAsked, &r.HelpRequest, nil)
 	return nil
 }
 
@@ -82,48 +88,46 @@ func goesOn(c team.Category) string {
 	return fmt.Sprintf("the session goes on by itself once the %s is back; nothing is used up until then", c.Awaited())
 }
 
-// renewNotice has the notice of an outage say what its cause is by now.
-func (s *session) renewNotice(ctx workflow.Context, news activities.OutageNews) {
-	r := s.outages[news.AssignmentID]
+// update has the notice of an outage say what its cause is by now.
+func (o *outages) update(ctx workflow.Context, news activities.OutageNews) {
+	r := o.schedule.assignment(news.AssignmentID).notice
 	if r == nil || r.answer != nil || r.Category == news.Failure.Category {
 		return
 	}
 	r.Category, r.Message = news.Failure.Category, team.Shorten(failingSince(news.Since, news.Failure), team.MaxMessage)
 	r.Suggestion = goesOn(r.Category)
-	r.Advice = s.howToAnswer(r)
-	s.listRequests()
-	s.showOutages(ctx)
+	r.Advice = o.requests.advice.howToAnswer(r)
+	o.requests.list()
+	o.announce(ctx)
 }
 
-// showOutages has everybody see what has become of the notices of outages.
-func (s *session) showOutages(ctx workflow.Context) {
-	s.standing()
-	s.publish(ctx)
-	s.remember(ctx)
-	if err := s.keep(ctx, "", nil); err != nil {
+// announce publishes and stores what has become of the notices of outages.
+func (o *outages) announce(ctx workflow.Context) {
+	o.publisher.announce(ctx)
+	if err := o.checkpoints.mark(ctx, "", nil); err != nil {
 		workflow.GetLogger(ctx).Warn("the store does not know how an outage stands", "error", err)
 	}
 }
 
-// outageOver withdraws the notice of an assignment's outage, if there is one.
-func (s *session) outageOver(ctx workflow.Context, id team.AssignmentID) {
-	delete(s.lasting, id)
-	r := s.outages[id]
+// over withdraws the notice of an assignment's outage, if there is one.
+func (o *outages) over(ctx workflow.Context, id team.AssignmentID) {
+	state := o.schedule.assignment(id)
+	r := state.notice
+	state.outage, state.notice = nil, nil
 	if r == nil {
 		return
 	}
-	delete(s.outages, id)
-	s.withdraw(ctx, r)
-	s.showOutages(ctx)
+	o.requests.withdraw(ctx, r)
+	o.announce(ctx)
 }
 
-// attend waits for an activity of an assignment. Where people know of an outage, an answer
+// await waits for an activity of an assignment. Where people know of an outage, an answer
 // of theirs, the end of the team's patience with all people, and that of the session end
 // the activity. It returns nil if the activity's own end counts.
-func (s *session) attend(ctx workflow.Context, a *assignment, doing workflow.Future, stop func()) error {
-	r := s.outages[a.AssignmentID]
+func (o *outages) await(ctx workflow.Context, a *assignment, doing workflow.Future, stop func()) error {
+	r := a.notice
 	if r == nil {
-		return s.attendQuietly(ctx, a, doing, stop)
+		return o.awaitUnnoticed(ctx, a, doing, stop)
 	}
 	waiting, cancel := workflow.WithCancel(ctx)
 	defer cancel()
@@ -134,9 +138,9 @@ func (s *session) attend(ctx workflow.Context, a *assignment, doing workflow.Fut
 		})
 	}
 	err := workflow.Await(ctx, func() bool {
-		return doing.IsReady() || r.over || r.answer != nil || s.stopping() || timer.IsReady()
+		return doing.IsReady() || r.closed || r.answer != nil || o.ending.stopping() || timer.IsReady()
 	})
-	if err != nil || doing.IsReady() || r.over {
+	if err != nil || doing.IsReady() || r.closed {
 		return nil //nolint:nilerr // the activity is cancelled, too
 	}
 	ended := stopped(ctx, doing, stop)
@@ -146,35 +150,31 @@ func (s *session) attend(ctx workflow.Context, a *assignment, doing workflow.Fut
 	a.interrupt(ended)
 	switch {
 	case r.answer != nil:
-		return s.heed(ctx, a, r)
-	case s.stopping():
-		return errNotBegun
+		return o.apply(ctx, a, r)
+	case o.ending.stopping():
+		return errSessionEnds
 	}
-	r.over = true
-	s.end(ctx, a, r, fmt.Sprintf("the %s was not back within %s", r.Category.Awaited(), s.team.Help.GiveUpAfter))
-	return errNotBegun
+	r.closed = true
+	o.requests.end(ctx, a, r, fmt.Sprintf("the %s was not back within %s", r.Category.Awaited(), o.team.Help.GiveUpAfter))
+	return errSessionEnds
 }
 
-// attendQuietly is attend where nobody has been notified: a session that ends does not
+// awaitUnnoticed is await where nobody has been notified: a session that ends does not
 // wait for the end of an outage. What is really at work is finished.
-func (s *session) attendQuietly(ctx workflow.Context, a *assignment, doing workflow.Future, stop func()) error {
-	waits := func() bool {
-		_, lasts := s.lasting[a.AssignmentID]
-		return lasts && s.stopping()
-	}
-	err := workflow.Await(ctx, func() bool { return doing.IsReady() || waits() })
+func (o *outages) awaitUnnoticed(ctx workflow.Context, a *assignment, doing workflow.Future, stop func()) error {
+	err := workflow.Await(ctx, func() bool { return doing.IsReady() || a.outage != nil && o.ending.stopping() })
 	if err != nil || doing.IsReady() {
 		return nil //nolint:nilerr // the activity is cancelled, too
 	}
-	news := s.lasting[a.AssignmentID]
+	news := *a.outage
 	ended := stopped(ctx, doing, stop)
 	if !temporal.IsCanceledError(ended) {
 		return nil
 	}
 	a.Usage = news.Total
 	a.interrupt(ended)
-	s.note(ctx, a, team.Waiting)
-	return errNotBegun
+	o.publisher.update(ctx, a, team.Waiting)
+	return errSessionEnds
 }
 
 // stopped ends an activity, and returns how it has ended.
@@ -184,36 +184,27 @@ func stopped(ctx workflow.Context, doing workflow.Future, stop func()) error {
 	return doing.Get(patient, nil)
 }
 
-// heed does what a person has answered to the notice of an outage.
-func (s *session) heed(ctx workflow.Context, a *assignment, r *request) error {
-	defer func() { r.over = true }()
-	delete(s.outages, a.AssignmentID)
-	delete(s.lasting, a.AssignmentID)
-	answer := r.answer
-	if answer.Verb == team.Aborting {
-		return s.abort(ctx, a, r)
-	}
-	s.forget(r)
-	answer.Settles = answer.Verb == team.Skipping && r.own
-	if err := s.standBy(ctx, a, team.Running, answer); err != nil {
+// apply does what a person has answered to the notice of an outage.
+func (o *outages) apply(ctx workflow.Context, a *assignment, r *request) error {
+	defer func() { r.closed = true }()
+	a.outage, a.notice = nil, nil
+	if err := o.requests.resume(ctx, a, r); err != nil {
 		return err
 	}
-	r.heeded = true
-	s.tell(ctx, team.WentOn, &r.HelpRequest, answer)
-	if answer.Verb == team.Retrying {
-		if answer.Note != "" {
-			a.note, s.notes[a.String()] = answer.Note, answer.Note
+	if r.answer.Verb == team.Retrying {
+		if r.answer.Note != "" {
+			a.note = r.answer.Note
 		}
 		return errTryNow
 	}
-	return &answered{*answer}
+	return &answered{*r.answer}
 }
 
-// impatient is ready when people are to be notified of an assignment that waits for a
+// patience is ready when people are to be notified of an assignment that waits for a
 // breaker, or when its round is to fail; nil: never.
-func (s *session) impatient(ctx workflow.Context, a *assignment, turned activities.TurnedAway) workflow.Future {
-	fails := s.team.Retry.OnOutage == team.OutageFail
-	if turned.PatienceUntil.IsZero() || s.outages[a.AssignmentID] != nil || fails && turned.Outage == nil {
+func (o *outages) patience(ctx workflow.Context, a *assignment, turned activities.TurnedAway) workflow.Future {
+	fails := o.team.Retry.OnOutage == team.OutageFail
+	if turned.PatienceUntil.IsZero() || a.notice != nil || fails && turned.Outage == nil {
 		return never(ctx)
 	}
 	return workflow.NewTimerWithOptions(ctx, max(turned.PatienceUntil.Sub(workflow.Now(ctx)), 0), workflow.TimerOptions{
@@ -221,14 +212,14 @@ func (s *session) impatient(ctx workflow.Context, a *assignment, turned activiti
 	})
 }
 
-// orderAfter says how the next activity of a round goes on with an outage.
-func (s *session) orderAfter(a *assignment, err error) activities.OutageOrder {
+// order says how the next activity of a round goes on with an outage.
+func (o *outages) order(a *assignment, err error) activities.OutageOrder {
 	switch {
 	case errors.Is(err, errTryNow):
 		return activities.OutageRetry
 	case errors.Is(err, errPatienceOver):
 		return activities.OutageOver
-	case s.outages[a.AssignmentID] != nil:
+	case a.notice != nil:
 		return activities.OutageNoticed
 	}
 	return ""

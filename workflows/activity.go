@@ -1,0 +1,169 @@
+package workflows
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// How activities are executed.
+const (
+	// heartbeatTimeout is how long a lost worker goes unnoticed.
+	heartbeatTimeout = 30 * time.Second
+	// backstop bounds one attempt that neither its own timeout nor its
+	// heartbeat has ended.
+	backstop = 10 * 24 * time.Hour
+	// localLimit is the time that a boundary gets as a local activity.
+	localLimit = 5 * time.Second
+	// boundaryLimit bounds one try of a boundary as an activity of its own.
+	boundaryLimit = time.Minute
+)
+
+// The activities of a session.
+var (
+	admitSession   = typed(activities.AdmitName, (*activities.Admissions).Admit)
+	advanceSession = typed(activities.AdvanceName, (*activities.Boundaries).Advance)
+	markSession    = typed(activities.MarkName, (*activities.Boundaries).Mark)
+	reworkSession  = typed(activities.ReworkName, (*activities.Boundaries).Rework)
+	raiseBudget    = typed(activities.RaiseName, (*activities.Boundaries).Raise)
+	closeSession   = typedNoResult(activities.CloseName, (*activities.Boundaries).Close)
+	notifyPeople   = typed(activities.NotifyName, (*activities.Notices).Notify)
+	runRound       = typed(activities.RoundName, (*activities.Rounds).Run)
+	mergePhase     = typed(activities.SealName, (*activities.Seals).Seal)
+	awaitBreaker   = typed(activities.AwaitBreakerName, (*activities.BreakerWaits).Await)
+	awaitBudget    = typedNoResult(activities.AwaitBudgetName, (*activities.BudgetWaits).Await)
+	reportBreakers = typed(activities.ReportBreakerName, (*activities.Reports).Report)
+)
+
+// stub executes the activity of a name, whose input and result have these types.
+type stub[In, Out any] struct{ name activities.Name }
+
+// none is the result of an activity that has none.
+type none struct{}
+
+// typed takes the types from the method that serves the activity: a wrong input or result
+// does not compile.
+func typed[R, In, Out any](name activities.Name, _ func(R, context.Context, In) (Out, error)) stub[In, Out] {
+	return stub[In, Out]{name}
+}
+
+// typedNoResult is typed for a method that returns only an error.
+func typedNoResult[R, In any](name activities.Name, _ func(R, context.Context, In) error) stub[In, none] {
+	return stub[In, none]{name}
+}
+
+// start schedules the activity.
+func (s stub[In, Out]) start(ctx workflow.Context, in In) workflow.Future {
+	return workflow.ExecuteActivity(ctx, string(s.name), in)
+}
+
+// get waits for an activity that start has scheduled.
+func (s stub[In, Out]) get(ctx workflow.Context, started workflow.Future) (out Out, err error) {
+	err = started.Get(ctx, &out)
+	return out, err
+}
+
+// local executes the activity as a local one.
+func (s stub[In, Out]) local(ctx workflow.Context, in In) (out Out, err error) {
+	err = workflow.ExecuteLocalActivity(ctx, string(s.name), in).Get(ctx, &out)
+	return out, err
+}
+
+// atBoundary executes what happens between phases: as a local activity, which
+// costs one event; and, where the store cannot be used right now, as an
+// activity that waits for it and costs no further event however long that takes.
+func (s stub[In, Out]) atBoundary(ctx workflow.Context, in In) (Out, error) {
+	out, err := s.local(workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
+		ScheduleToCloseTimeout: localLimit,
+		Summary:                string(s.name),
+		RetryPolicy:            &temporal.RetryPolicy{InitialInterval: 200 * time.Millisecond, MaximumInterval: time.Second},
+	}), in)
+	// A worker that stops cancels its local activities, too: only the session's own
+	// cancellation ends a boundary.
+	if err == nil || ctx.Err() != nil && temporal.IsCanceledError(err) || isFinal(err) {
+		return out, err
+	}
+	patient := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: boundaryLimit,
+		Summary:             string(s.name) + ", waiting for the store",
+		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second},
+	})
+	return s.get(ctx, s.start(patient, in))
+}
+
+// agentContext has activities run on the workers of an agent. The activity
+// decides itself when attempts are spent, so the policy never gives up.
+func agentContext(ctx workflow.Context, queue string, retry team.Retry, id, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		ActivityID:          id,
+		TaskQueue:           queue,
+		StartToCloseTimeout: backstop,
+		HeartbeatTimeout:    heartbeatTimeout,
+		WaitForCancellation: true,
+		Summary:             summary,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval:    retry.Initial.Std(),
+			BackoffCoefficient: 2,
+			MaximumInterval:    retry.Max.Std(),
+		},
+	})
+}
+
+// waitContext has one activity wait, however long that takes: for a breaker, or for
+// money.
+func waitContext(ctx workflow.Context, id, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		ActivityID:          id,
+		StartToCloseTimeout: 10 * backstop,
+		HeartbeatTimeout:    heartbeatTimeout,
+		Summary:             summary,
+		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second},
+	})
+}
+
+// pause waits on a timer that the Web UI's timeline explains.
+func pause(ctx workflow.Context, d time.Duration, summary string) error {
+	return workflow.NewTimerWithOptions(ctx, d, workflow.TimerOptions{Summary: summary}).Get(ctx, nil)
+}
+
+// never is a future that is not ready.
+func never(ctx workflow.Context) workflow.Future {
+	future, _ := workflow.NewFuture(ctx)
+	return future
+}
+
+// onSignal has a coroutine handle the signals of a name, as soon as ready says so.
+func onSignal[T any](ctx workflow.Context, name string, ready func() bool, handle func(workflow.Context, T)) {
+	signals := workflow.GetSignalChannel(ctx, name)
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		if workflow.Await(ctx, ready) != nil {
+			return
+		}
+		for {
+			var argument T
+			signals.Receive(ctx, &argument)
+			handle(ctx, argument)
+		}
+	})
+}
+
+// detail reads what an activity says beside an error of a type.
+func detail[T any](err error, kind string) (said T, ok bool) {
+	var app *temporal.ApplicationError
+	if !errors.As(err, &app) || app.Type() != kind || !app.HasDetails() {
+		return said, false
+	}
+	return said, app.Details(&said) == nil
+}
+
+// isFinal tells whether an activity said that trying again is useless.
+func isFinal(err error) bool {
+	var app *temporal.ApplicationError
+	return errors.As(err, &app) && app.NonRetryable()
+}

@@ -1,0 +1,46 @@
+package workflows
+
+import "github.com/maestro-hive/maestro/internal/team"
+
+// agentChoice says which agent works for an assignment.
+type agentChoice struct {
+	team *team.Team
+	// fallbacks names, by agent, those that may work in their place.
+	fallbacks map[string]string
+}
+
+// of is the agent that works for an assignment.
+func (c *agentChoice) of(a *assignment) string {
+	if a.agent != "" {
+		return a.agent
+	}
+	return c.team.Personas[a.Persona].Agent
+}
+
+// fallbackOf is the agent that may work in the place of the persona's own; empty:
+// there is none.
+func (c *agentChoice) fallbackOf(a *assignment) string {
+	return c.fallbacks[c.team.Personas[a.Persona].Agent]
+}
+
+// afterFailure decides who does the next round after a failed one: the persona's
+// own agent, unless that is too expensive or has declined and there is another.
+func (c *agentChoice) afterFailure(a *assignment, f team.Failure) {
+	if a.degraded {
+		return
+	}
+	a.agent = ""
+	if c.team.Personas[a.Persona].Fallback && team.RuleFor(f.Category).Fallback {
+		a.agent = c.fallbackOf(a)
+	}
+}
+
+// onExceeded is what the session can do when a budget cannot pay for an
+// assignment's next call.
+func (c *agentChoice) onExceeded(a *assignment) team.OnExceeded {
+	wanted := c.team.Budget.OnExceeded
+	if wanted == team.OnExceededDegrade && (a.degraded || c.fallbackOf(a) == "") {
+		return team.OnExceededStop
+	}
+	return wanted
+}

@@ -1,0 +1,73 @@
+package workflows
+
+import (
+	"fmt"
+	"slices"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// pausesAfter tells whether a phase has to be approved before others build on it.
+func (ps *phases) pausesAfter(p *phase) bool {
+	return p.Approve || slices.Contains(ps.course.PauseAfter, p.Name)
+}
+
+// openApproval opens the request for the approval of a phase that is done.
+func (ps *phases) openApproval(ctx workflow.Context, p *phase) *request {
+	var used team.Usage
+	for _, persona := range p.Personas {
+		used = used.Add(ps.status.Assignment(team.AssignmentID{Phase: p.Name, Persona: persona}).Usage)
+	}
+	return ps.requests.add(ctx, &request{HelpRequest: team.HelpRequest{
+		Kind: team.ForApproval, Phase: p.Name, Message: fmt.Sprintf("phase %s is done and waits for approval", p.Name), Usage: used,
+		Answers: []team.Verb{team.Approving, team.Rejecting},
+	}})
+}
+
+// reopenApproval opens it for a phase that was done in an earlier incarnation.
+func (ps *phases) reopenApproval(ctx workflow.Context, p *pass) (bool, error) {
+	p.unapproved = false
+	p.approval = ps.openApproval(ctx, p.phase)
+	ps.publisher.refresh()
+	err := ps.checkpoints.mark(ctx, "", nil)
+	return err == nil, err
+}
+
+// awaitApproval waits after a recorded phase until a person approves it, if somebody has to.
+// What does not build on the phase goes on meanwhile. A rejection has the phase do
+// its work again.
+func (ps *phases) awaitApproval(ctx workflow.Context, p *pass) (bool, error) {
+	r := p.approval
+	if r == nil {
+		return true, nil
+	}
+	defer func() { r.closed = true }()
+	done := ps.publisher.phase(p.Name).Status
+	if done == team.AwaitingApproval { // since an earlier incarnation
+		done = team.Restored
+	}
+	ps.publisher.setPhase(p.Name, team.AwaitingApproval)
+	ps.publisher.announce(ctx)
+	r.notified = true
+	ps.notifier.notify(ctx, team.ApprovalAsked, &r.HelpRequest, nil)
+	err := workflow.Await(ctx, func() bool { return r.answer != nil || ps.ending.stopping() })
+	if err != nil || ps.ending.stopping() {
+		return false, err // the session ends, or the phase is done again
+	}
+	if r.answer.Verb == team.Rejecting {
+		return false, ps.reworks.reject(ctx, p, r)
+	}
+	p.approval = nil
+	ps.requests.remove(r)
+	ps.publisher.setPhase(p.Name, done)
+	ps.publisher.announce(ctx)
+	if err := ps.checkpoints.mark(ctx, p.Name, r.answer); err != nil {
+		p.approval = r // the approval is not stored
+		return false, err
+	}
+	r.applied = true
+	ps.notifier.notify(ctx, team.WentOn, &r.HelpRequest, r.answer)
+	return true, nil
+}

@@ -1,0 +1,56 @@
+package workflows
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// checkpoints is the session's chain of checkpoints. The newest one is in the status.
+type checkpoints struct {
+	course team.Course
+	status *team.Status
+	// mutex lets one boundary at a time add to the chain.
+	mutex workflow.Mutex
+	// complete: the newest checkpoint is that of a complete session.
+	complete bool
+	// empty is the blob of a delta that changes nothing.
+	empty team.Digest
+}
+
+// boundary is what every step between phases sends.
+func (c *checkpoints) boundary(ctx workflow.Context) activities.Boundary {
+	return activities.Boundary{At: workflow.Now(ctx).UTC(), Course: c.course, OriginalRun: workflow.GetInfo(ctx).OriginalRunID}
+}
+
+// add takes over a checkpoint that was added to the chain, with its decisions.
+func (c *checkpoints) add(head team.Digest, decisions map[string]string) {
+	c.status.Checkpoint, c.status.Decisions = head, decisions
+}
+
+// mark writes the open requests to the store; the phase after which the session
+// continues, if one is named; and the answer that it continues with, if there is one.
+func (c *checkpoints) mark(ctx workflow.Context, phase string, answer *team.Answer) error {
+	if err := c.mutex.Lock(ctx); err != nil {
+		return err
+	}
+	defer c.mutex.Unlock()
+	out, err := markSession.atBoundary(ctx, activities.MarkInput{
+		Boundary:    c.boundary(ctx),
+		Incarnation: c.status.Incarnation, Phase: phase, Help: c.status.Help, Reason: c.status.Reason, Answer: answer, Head: c.status.Checkpoint,
+	})
+	if err == nil && out.Head != "" {
+		c.status.Checkpoint, c.empty = out.Head, out.Nothing
+	}
+	return err
+}
+
+// close writes how the session ended.
+func (c *checkpoints) close(ctx workflow.Context) error {
+	_, err := closeSession.atBoundary(ctx, activities.CloseInput{
+		Boundary: c.boundary(ctx), Incarnation: c.status.Incarnation, Head: c.status.Checkpoint,
+		Status: c.status.Status, Reason: c.status.Reason, Help: c.status.Help,
+	})
+	return err
+}

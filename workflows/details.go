@@ -1,0 +1,208 @@
+package workflows
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/safetext"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// publisher keeps the status, and shows it in the session's search attributes, its memo
+// and its page in the Web UI.
+type publisher struct {
+	team     *team.Team
+	status   *team.Status
+	schedule *schedule
+	ending   *ending
+	limits   *limits
+	// attributes tells whether the namespace has Maestro's search attributes.
+	attributes bool
+	// pages say what people have to look at.
+	pages func() []string
+}
+
+// admitted tells whether the session knows its team, which every answer refers to.
+func (p *publisher) admitted() bool { return p.status.Session != "" }
+
+// phase returns where a phase stands, for changing.
+func (p *publisher) phase(name string) *team.PhaseStatus {
+	i := slices.IndexFunc(p.status.Phases, func(ps team.PhaseStatus) bool { return ps.Name == name })
+	return &p.status.Phases[i]
+}
+
+// setPhase takes a phase's new state into the status.
+func (p *publisher) setPhase(name string, state team.State) { p.phase(name).Status = state }
+
+// update takes an assignment's new state into the status, and shows it.
+func (p *publisher) update(ctx workflow.Context, a *assignment, state team.State) {
+	*p.status.Assignment(a.AssignmentID) = team.AssignmentStatus{
+		Persona: a.Persona, Status: state, Agent: cmp.Or(a.agent, a.Agent), Rounds: a.Rounds, Attempts: a.Attempts, LostWorkers: a.Lost,
+		Usage: a.Usage, Failures: a.Failures, Summary: a.Summary,
+		Awaits: a.awaits,
+	}
+	p.status.Usage = p.status.Sum()
+	if len(p.status.Help) > 0 || a.awaits != nil || p.status.Status == team.WaitingForBreaker {
+		p.refresh()
+	}
+	p.show(ctx)
+}
+
+// updateWait does so at the beginning or end of a wait, and publishes it where that
+// changes what the whole session does.
+func (p *publisher) updateWait(ctx workflow.Context, a *assignment, state team.State) {
+	before := p.status.Status
+	p.update(ctx, a, state)
+	if p.status.Status != before {
+		p.publish(ctx)
+	}
+}
+
+// announce publishes where the session stands, after a change that people wait for.
+func (p *publisher) announce(ctx workflow.Context) {
+	p.refresh()
+	p.publish(ctx)
+	p.saveMemo(ctx)
+}
+
+// refresh finds out whether the session waits for a person or a breaker, or works.
+func (p *publisher) refresh() {
+	p.status.Reason = ""
+	p.status.Stand()
+	if p.status.Status == team.WaitingForBreaker {
+		return
+	}
+	if h := mostUrgent(p.status.Help); h != nil {
+		who := h.Phase
+		if h.Persona != "" {
+			who += "/" + h.Persona
+		}
+		p.status.Reason = who + ": " + h.Message
+		switch {
+		case h.Kind == team.ForOutage:
+			p.status.Reason += "; it goes on by itself"
+		case h.Command != "":
+			p.status.Reason += fmt.Sprintf("; go on with `%s`", h.Command)
+		}
+	}
+}
+
+// mostUrgent is the open request that a person should look at first: one for help before
+// one for approval, and last the notice of an outage, which asks for nothing; nil: there
+// is none.
+func mostUrgent(help []team.HelpRequest) *team.HelpRequest {
+	rank := map[team.RequestKind]int{team.ForApproval: 1, team.ForOutage: 2}
+	var first *team.HelpRequest
+	for i := range help {
+		if first == nil || rank[help[i].Kind] < rank[first.Kind] {
+			first = &help[i]
+		}
+	}
+	return first
+}
+
+// publish sets the search attributes: one event a phase.
+func (p *publisher) publish(ctx workflow.Context) {
+	p.show(ctx)
+	if !p.attributes {
+		return
+	}
+	state := p.status.Status
+	var open []string
+	for _, ps := range p.status.Phases {
+		if ph := p.schedule.byName[ps.Name]; ph != nil && ph.todo && ph.input != "" {
+			open = append(open, ps.Name)
+		}
+	}
+	if state == team.Running && p.allDone() {
+		state = team.Completed
+	}
+	phases := AttributePhase.ValueSet(open)
+	if len(open) == 0 {
+		phases = AttributePhase.ValueUnset()
+	}
+	err := workflow.UpsertTypedSearchAttributes(ctx,
+		AttributeTeam.ValueSet(p.team.Name), AttributeStatus.ValueSet(string(state)), phases,
+		AttributeTokens.ValueSet(p.status.Usage.Tokens()))
+	if err != nil {
+		workflow.GetLogger(ctx).Warn("search attributes lag behind", "error", err)
+	}
+}
+
+// allDone tells whether every phase that was to run is done, and the session does not fail.
+func (p *publisher) allDone() bool { return !p.ending.stopping() && p.schedule.done() }
+
+// saveMemo leaves where the session stands in its memo, for listings.
+func (p *publisher) saveMemo(ctx workflow.Context) {
+	err := workflow.UpsertMemo(ctx, map[string]any{MemoStatus: MemoSummary{
+		Status: p.status.Status, Reason: team.Shorten(p.status.Reason, team.MaxMessage),
+		Checkpoint: p.status.Checkpoint, Usage: p.status.Usage,
+	}})
+	if err != nil {
+		workflow.GetLogger(ctx).Warn("the memo lags behind", "error", err)
+	}
+}
+
+// show writes the page that the Web UI has on the session, for somebody who has
+// never seen it: what a person is needed for, and then where the session stands. It
+// costs no event.
+func (p *publisher) show(ctx workflow.Context) {
+	lines := p.pages()
+	lines = append(lines, fmt.Sprintf("## Session %s of team %s: %s", p.status.Session, p.status.Team, p.status.Status), "")
+	if p.status.Reason != "" && len(p.status.Help) == 0 {
+		lines = append(lines, safetext.Code(p.status.Reason), "")
+	}
+	lines = append(lines, "| work | state | attempts | cost | summary or last failure |", "|---|---|---|---|---|")
+	for _, ps := range p.status.Phases {
+		for _, a := range ps.Assignments {
+			lines = append(lines, fmt.Sprintf("| %s/%s | %s | %d | %d tokens, %s USD | %s |",
+				ps.Name, a.Persona, strings.ReplaceAll(string(a.Status), "_", " "), a.Attempts, a.Usage.Tokens(), a.Usage.CostUSD, cell(summaryOf(a))))
+		}
+	}
+	lines = append(lines, "", p.spending(), "")
+	lines = append(lines, fmt.Sprintf("For live progress: `maestro watch %s`; for the files so far: `maestro artifacts list %s`.",
+		p.status.Session, p.status.Session))
+	workflow.SetCurrentDetails(ctx, strings.Join(lines, "\n"))
+}
+
+// summaryOf is what an assignment has done, or why it failed last.
+func summaryOf(a team.AssignmentStatus) string {
+	if a.Status.Done() || len(a.Failures) == 0 {
+		return a.Summary
+	}
+	last := a.Failures[len(a.Failures)-1]
+	return string(last.Category) + ": " + last.Message
+}
+
+// spending is a sentence on what was used of what is allowed; a warning once
+// one of the budget's thresholds is passed.
+func (p *publisher) spending() string {
+	used, limit := p.status.Usage, p.limits.of(budget.SessionScope)
+	text := fmt.Sprintf("Used so far: %d tokens, %s USD.", used.Tokens(), used.CostUSD)
+	if limit.Tokens > 0 {
+		text += fmt.Sprintf(" Budget: %d tokens.", limit.Tokens)
+	}
+	if limit.USD > 0 {
+		text += fmt.Sprintf(" Budget: %s USD.", limit.USD)
+	}
+	var passed float64
+	for _, at := range p.team.Budget.WarnAt {
+		tokens := limit.Tokens > 0 && float64(used.Tokens()) >= at*float64(limit.Tokens)
+		money := limit.USD > 0 && float64(used.CostUSD) >= at*float64(limit.USD)
+		if tokens || money {
+			passed = max(passed, at)
+		}
+	}
+	if passed > 0 {
+		text += fmt.Sprintf(" **Warning: more than %.0f%% of the budget is spent.**", passed*100)
+	}
+	return text
+}
+
+// cell is a text in a table of a page.
+func cell(text string) string { return safetext.Code(team.Shorten(safetext.Line(text), 120)) }

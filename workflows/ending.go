@@ -1,0 +1,80 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// errSessionEnds ends a wait, because nothing new may start.
+var errSessionEnds = errors.New("the session ends")
+
+// ignoreSessionEnd leaves out the error that only says that the session ends.
+func ignoreSessionEnd(err error) error {
+	if errors.Is(err, errSessionEnds) {
+		return nil
+	}
+	return err
+}
+
+// ending says whether the session ends, and why. Its zero value: it does not.
+type ending struct {
+	// failing: an assignment has failed for good, so nothing new starts.
+	failing bool
+	// request is the one that ended the session, and why says how; nil: none did.
+	request *request
+	why     string
+	// fault is an error of the machinery that ends the session.
+	fault error
+	// closing: it is decided how the session ends, and nothing changes that.
+	closing bool
+}
+
+// stopping tells whether nothing new may start.
+func (e *ending) stopping() bool { return e.failing || e.fault != nil }
+
+// fail ends the session because of a request.
+func (e *ending) fail(r *request, why string) { e.failing, e.request, e.why = true, r, why }
+
+// answer is what a person answered to the request that ended the session; nil: nothing.
+func (e *ending) answer() *team.Answer {
+	if e.request == nil {
+		return nil
+	}
+	return e.request.answer
+}
+
+// outcome is how a session ends whose phases are not all done: its state, the reason for
+// people, and the error of its workflow. cancelled: the session was.
+func (e *ending) outcome(cancelled bool, help []team.HelpRequest) (team.State, string, error) {
+	switch {
+	case cancelled:
+		return team.WasCancelled, "the session was cancelled", temporal.NewCanceledError()
+	case e.request != nil:
+		h := e.request
+		reason := fmt.Sprintf("%s/%s %s: %s: %s", h.Phase, h.Persona, h.Need(), h.Category, h.Message)
+		if e.why != "" {
+			reason += " (" + e.why + ")"
+		}
+		return team.Failed, reason, temporal.NewApplicationErrorWithOptions(reason, team.HelpNeeded,
+			temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{help}})
+	default:
+		err := e.faultOrUnknown()
+		return team.Failed, err.Error(), err
+	}
+}
+
+// faultOrUnknown is the error that ends a session for which nothing else does. A
+// CanceledError would end the workflow as cancelled, which nobody has asked for.
+func (e *ending) faultOrUnknown() error {
+	switch {
+	case e.fault == nil:
+		return temporal.NewNonRetryableApplicationError("phases are left to do and nothing says why they do not run; resume the session", team.UnrecoverableError, nil)
+	case temporal.IsCanceledError(e.fault):
+		return temporal.NewNonRetryableApplicationError("a step of the session was cancelled, which nobody has asked for; resume the session", team.UnrecoverableError, e.fault)
+	}
+	return e.fault
+}

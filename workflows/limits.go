@@ -1,0 +1,20 @@
+package workflows
+
+import (
+	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// limits are the caps of the team's budgets, with the raises of this incarnation.
+type limits struct {
+	team   *team.Team
+	raised map[string]team.Cap
+}
+
+// of is the cap of a budget.
+func (l *limits) of(scope string) team.Cap {
+	if raised, ok := l.raised[scope]; ok {
+		return raised
+	}
+	return budget.CapOf(*l.team, scope)
+}

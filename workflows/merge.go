@@ -1,0 +1,105 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// merges merges the work of a phase's personas, and has it verified.
+type merges struct {
+	rounds *rounds
+}
+
+// run merges a phase. While the merged tree
+// does not hold together, the integrator gets a further round on it, told what
+// is wrong.
+func (m *merges) run(ctx workflow.Context, p *pass) (bool, error) {
+	integrator := p.work[len(p.work)-1]
+	for _, a := range p.work {
+		if a.Persona == p.Integrator {
+			integrator = a
+		}
+	}
+	for {
+		result, err := m.execute(ctx, p.phase, integrator, activities.SealInput{
+			Phase: p.Name, Integrator: p.Integrator, Incarnation: m.rounds.status.Incarnation, Head: m.rounds.status.Checkpoint,
+			Input: p.input, Assignments: entries(p.work),
+		})
+		if err != nil {
+			return false, ignoreSessionEnd(err)
+		}
+		if result.Failure == nil {
+			if result.Kept != "" {
+				integrator.Integrated = append(integrator.Integrated, team.Work{Delta: result.Kept})
+			}
+			return true, nil
+		}
+		integrator.integrating, integrator.input, integrator.feedback = true, result.Tree, result.Feedback
+		integrator.beside = entries(p.work)
+		if ok, err := m.waitForRound(ctx, integrator, *result.Failure); err != nil || !ok || integrator.settled {
+			return ok, err
+		}
+		if ok, err := m.rounds.run(ctx, integrator); err != nil || !ok || integrator.settled {
+			return ok, err
+		}
+	}
+}
+
+// waitForRound waits until the integrator has its next round: for a while, or for a
+// person if its rounds are spent. It returns false in a session that ends.
+func (m *merges) waitForRound(ctx workflow.Context, integrator *assignment, f team.Failure) (bool, error) {
+	wait, again := afterRound(f, integrator.round, m.rounds.team.Retry)
+	if !again {
+		m.rounds.publisher.update(ctx, integrator, team.Failed)
+		report := slices.Concat(integrator.Failures, []team.AttemptFailure{{Category: f.Category, Message: f.Message}})
+		then, err := m.rounds.requests.askForHelp(ctx, integrator, f, report)
+		m.rounds.publisher.show(ctx)
+		return then != outcomeEnded, err
+	}
+	m.rounds.publisher.update(ctx, integrator, team.Waiting)
+	return true, pause(ctx, wait, fmt.Sprintf("%s: the merged tree does not hold together (%s)", integrator.Phase, f.Category))
+}
+
+// execute executes a merge, in as many activities as its host makes of it: trouble of the
+// host is waited out, and people are notified of it after the team's patience.
+// errSessionEnds says that the session ends.
+func (m *merges) execute(ctx workflow.Context, p *phase, integrator *assignment, in activities.SealInput) (activities.SealResult, error) {
+	outages := m.rounds.outages
+	for {
+		result, err := m.executeOnce(ctx, p, integrator, in)
+		stop, lasts := detail[activities.OutageStop](err, team.ProviderOutage)
+		switch {
+		case lasts:
+			in.Outage = activities.OutageNoticed
+			if err := outages.after(ctx, integrator, stop, team.Retrying, team.Aborting); err != nil {
+				return result, err
+			}
+		case errors.Is(err, errTryNow):
+			in.Outage = ""
+		default:
+			outages.over(ctx, integrator.AssignmentID)
+			m.rounds.publisher.update(ctx, integrator, integrator.Status)
+			return result, err
+		}
+	}
+}
+
+// executeOnce executes one activity of a merge.
+func (m *merges) executeOnce(ctx workflow.Context, p *phase, integrator *assignment, in activities.SealInput) (result activities.SealResult, err error) {
+	p.merges++
+	queue := team.AgentQueue(m.rounds.store, m.rounds.team.Personas[in.Integrator].Agent)
+	working, cancel := workflow.WithCancel(agentContext(ctx, queue, m.rounds.team.Retry,
+		fmt.Sprintf("%s.seal.%d", in.Phase, p.merges), "merge and check phase "+in.Phase))
+	defer cancel()
+	started := mergePhase.start(working, in)
+	if err := m.rounds.outages.await(ctx, integrator, started, cancel); err != nil {
+		return result, err
+	}
+	return mergePhase.get(ctx, started)
+}

@@ -1,0 +1,125 @@
+package workflows
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// lastNoticeLimit bounds what a session that ends spends on notifying people.
+const lastNoticeLimit = time.Minute
+
+// notifier notifies people outside of Temporal, in order.
+type notifier struct {
+	store, reportTo string
+	team            *team.Team
+	status          *team.Status
+	webhook         bool
+	// fingerprints are those of the failures that tickets were made for.
+	fingerprints []string
+	// mutex keeps notices in order; sent counts them, and pending those under way.
+	mutex         workflow.Mutex
+	sent, pending int
+}
+
+// wanted tells whether anybody outside is to be notified.
+func (n *notifier) wanted() bool {
+	return n.team.Help.Jira != nil || n.webhook || n.reportTo != ""
+}
+
+// notify sends a notice of an event, and does not wait until it is sent.
+func (n *notifier) notify(ctx workflow.Context, event team.Event, h *team.HelpRequest, answer *team.Answer) {
+	if !n.wanted() {
+		return
+	}
+	in := n.input(ctx, event, h, answer)
+	ctx, _ = workflow.NewDisconnectedContext(ctx)
+	n.pending++
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		defer func() { n.pending-- }()
+		if err := n.mutex.Lock(ctx); err != nil {
+			return
+		}
+		defer n.mutex.Unlock()
+		if in.Jira != nil && h == nil { // for all tickets that were made by now
+			in.Fingerprints = slices.Clone(n.fingerprints)
+		}
+		out, err := notifyPeople.atBoundary(ctx, in)
+		if err != nil {
+			workflow.GetLogger(ctx).Error("a notice was not sent", "event", event, "error", err)
+		}
+		if out.Fingerprint != "" && !slices.Contains(n.fingerprints, out.Fingerprint) {
+			n.fingerprints = append(n.fingerprints, out.Fingerprint)
+		}
+	})
+}
+
+// notifyEnd sends how the session ended, and waits for a while until all notices are
+// sent. The answer is the one that ended the session; nil: none did.
+func (n *notifier) notifyEnd(ctx workflow.Context, event team.Event, answer *team.Answer) {
+	if !n.wanted() {
+		return
+	}
+	n.notify(ctx, event, nil, answer)
+	waiting, cancel := workflow.WithCancel(ctx)
+	defer cancel()
+	timer := workflow.NewTimerWithOptions(waiting, lastNoticeLimit, workflow.TimerOptions{Summary: "people are told how the session ended"})
+	err := workflow.Await(ctx, func() bool { return n.pending == 0 || timer.IsReady() })
+	if n.pending > 0 {
+		workflow.GetLogger(ctx).Warn("the session ends, and notices about it may not have been delivered", "notices", n.pending, "waited", lastNoticeLimit, "error", err)
+	}
+}
+
+// input is the notice of an event.
+func (n *notifier) input(ctx workflow.Context, event team.Event, h *team.HelpRequest, answer *team.Answer) activities.NotifyInput {
+	info := workflow.GetInfo(ctx)
+	n.sent++
+	in := activities.NotifyInput{
+		Notice: team.Notice{
+			Schema: team.NoticeSchema, ID: fmt.Sprintf("%s/%s/%d", n.status.Session, info.WorkflowExecution.RunID, n.sent),
+			Event: event, At: workflow.Now(ctx).UTC(), Session: n.status.Session, Run: info.WorkflowExecution.RunID,
+			Namespace: info.Namespace, Store: n.store, Team: n.team.Name, Incarnation: n.status.Incarnation,
+			Status: n.status.Status, Reason: team.Shorten(n.status.Reason, team.MaxMessage), Request: h, Answer: answer,
+			Usage: n.status.Usage, Checkpoint: n.status.Checkpoint,
+		},
+		Jira: n.team.Help.Jira, ReportTo: n.reportTo, Webhook: n.webhook,
+	}
+	in.Notice.Commands = []string{"maestro status " + n.status.Session, "maestro artifacts list " + n.status.Session}
+	if in.Notice.Asks() {
+		in.Notice.Commands = commandsFor(n.status.Session, *h)
+	}
+	if event == team.SessionFailed || event == team.SessionCancelled {
+		in.Notice.Commands = slices.Insert(in.Notice.Commands, 0, "maestro resume "+n.status.Session)
+	}
+	return in
+}
+
+// commandsFor are what a person can type about a request, the most useful one first.
+func commandsFor(id string, h team.HelpRequest) []string {
+	if h.Kind == team.ForApproval {
+		return []string{
+			fmt.Sprintf("maestro artifacts diff %s %s", id, h.Phase), fmt.Sprintf("maestro approve %s %s", id, h.Phase),
+			fmt.Sprintf("maestro reject %s %s --note \"what to change\"", id, h.Phase),
+		}
+	}
+	var commands []string
+	if h.Kind == team.ForMoney {
+		commands = append(commands, h.Command)
+	}
+	if h.Takes(team.Retrying) {
+		commands = append(commands, fmt.Sprintf("maestro resolve %s retry --request %s --note \"what to do differently\"", id, h.ID))
+	}
+	if h.Takes(team.Skipping) {
+		commands = append(commands, fmt.Sprintf("maestro resolve %s skip --request %s", id, h.ID))
+	}
+	if h.Takes(team.Supplying) {
+		commands = append(commands, fmt.Sprintf("maestro resolve %s supply PATH --request %s", id, h.ID))
+	}
+	return append(commands, fmt.Sprintf("maestro resolve %s abort --request %s", id, h.ID),
+		"maestro status "+id, fmt.Sprintf("maestro logs %s %s/%s", id, h.Phase, h.Persona), "maestro artifacts list "+id)
+}

@@ -1,0 +1,151 @@
+package workflows
+
+import (
+	"cmp"
+	"slices"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// phases takes phases from their input to their checkpoint.
+type phases struct {
+	team        *team.Team
+	course      team.Course
+	status      *team.Status
+	schedule    *schedule
+	ending      *ending
+	publisher   *publisher
+	notifier    *notifier
+	checkpoints *checkpoints
+	requests    *requests
+	rounds      *rounds
+	reports     *breakerReports
+	merges      *merges
+	reworks     *reworks
+}
+
+// pass is a phase that is done once, with the work of its personas.
+type pass struct {
+	*phase
+	input team.Digest
+	work  []*assignment
+}
+
+// step is a part of a pass. It returns false where the pass ends for now: the phase needs
+// help in vain, or has sent work back.
+type step func(workflow.Context, *pass) (bool, error)
+
+// run does a phase whenever there is something to do for it, until nothing is left that
+// could send its work back. That the session ends meanwhile is no error.
+func (ps *phases) run(ctx workflow.Context, p *phase) error {
+	for {
+		err := workflow.Await(ctx, func() bool { return ps.ending.stopping() || ps.schedule.ready(p) || ps.schedule.idle() })
+		if err != nil || ps.ending.stopping() || !ps.schedule.ready(p) {
+			return err
+		}
+		working, cancel := workflow.WithCancel(ctx)
+		p.cancel = cancel
+		current := &pass{phase: p, input: p.input}
+		for next, steps := true, ps.steps(p); err == nil && next && len(steps) > 0; steps = steps[1:] {
+			next, err = steps[0](working, current)
+		}
+		p.cancel = nil
+		cancel()
+		if p.recalled && temporal.IsCanceledError(err) { // what the phase builds on was sent back
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// steps are those of a phase's next pass.
+func (ps *phases) steps(p *phase) []step {
+	switch {
+	case p.conflict != nil:
+		return []step{ps.resolveConflict}
+	case p.unapproved:
+		return []step{ps.reopenApproval, ps.awaitApproval}
+	case p.Solo():
+		return []step{ps.produce, ps.advance, ps.awaitApproval}
+	}
+	return []step{ps.produce, ps.merges.run, ps.advance, ps.awaitApproval}
+}
+
+// produce has the phase's personas do their work.
+func (ps *phases) produce(ctx workflow.Context, p *pass) (bool, error) {
+	ps.publisher.setPhase(p.Name, team.Running)
+	ps.publisher.show(ctx)
+	for _, persona := range p.Personas {
+		id := team.AssignmentID{Phase: p.Name, Persona: persona}
+		p.work = append(p.work, newAssignment(ps.schedule.assignment(id), *ps.status.Assignment(id), id, p.input))
+	}
+	for {
+		if ok, err := ps.rounds.runAll(ctx, p.Order, p.work); err != nil || !ok {
+			return false, err
+		}
+		i := slices.IndexFunc(p.work, func(a *assignment) bool { return len(a.sendsBack) > 0 })
+		if i < 0 {
+			return true, nil
+		}
+		// What a person accepts that one of them sends back, the others go on from.
+		if accepted, err := ps.reworks.sendBack(ctx, p, p.work[i]); err != nil || !accepted {
+			return false, err
+		}
+	}
+}
+
+// advance adds the finished phase to the chain of checkpoints and lets the
+// phases start that waited for it.
+func (ps *phases) advance(ctx workflow.Context, p *pass) (bool, error) {
+	if err := ps.checkpoints.mutex.Lock(ctx); err != nil {
+		return false, err
+	}
+	defer ps.checkpoints.mutex.Unlock()
+	in := activities.AdvanceInput{
+		Boundary: ps.checkpoints.boundary(ctx), Phase: p.Name, Head: ps.status.Checkpoint, Assignments: entries(p.work),
+		Park: ps.pausesAfter(p.phase), Unreported: ps.reports.pending,
+	}
+	in.Ready, in.Last = ps.schedule.unlockedBy(p.phase)
+	in.Complete = in.Last && !in.Park && ps.schedule.onlyAtWork(p.phase)
+	var approval *request
+	if in.Park {
+		approval = ps.openApproval(ctx, p.phase)
+		in.Help = ps.status.Help
+	}
+	out, err := advanceSession.atBoundary(ctx, in)
+	if err != nil {
+		if in.Park {
+			ps.requests.withdraw(ctx, approval)
+		}
+		return false, err
+	}
+	ps.checkpoints.complete = in.Complete && len(out.Conflicts[p.Name]) == 0
+	ps.reports.sent(len(in.Unreported), out.Unreported)
+	ps.checkpoints.add(out.Head, out.Decisions)
+	ps.publisher.setPhase(p.Name, ps.publisher.phase(p.Name).Done(team.Completed))
+	p.todo, p.rework = false, nil
+	if in.Park {
+		approval.files = out.Left
+		p.approval = approval
+	}
+	for _, name := range append(in.Ready, p.Name) {
+		ps.unlock(ctx, name, out.Inputs[name], out.Merged[name], out.Conflicts[name])
+	}
+	ps.publisher.publish(ctx)
+	return true, nil
+}
+
+// unlock sets what a phase starts from, or why it cannot.
+func (ps *phases) unlock(ctx workflow.Context, name string, input, merged team.Digest, conflicts []team.Conflict) {
+	p := ps.schedule.byName[name]
+	p.input = cmp.Or(input, p.input)
+	if len(conflicts) > 0 {
+		ps.setConflict(ctx, p, merged, conflicts)
+	}
+}

@@ -1,0 +1,93 @@
+package workflows
+
+import (
+	"fmt"
+	"strings"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// request is a question to a person, of any kind. It is open until it is answered,
+// withdrawn or expired.
+type request struct {
+	team.HelpRequest
+	// stop is how a budget has stopped the assignment; nil: the request is about none.
+	stop *activities.BudgetStop
+	// files says what a phase has left that waits for approval.
+	files string
+	// ownWork: it is about the assignment's own work, and not about how that fits
+	// together with others'.
+	ownWork bool
+	// obsolete tells that an answer is not needed any more; funded is ready when a daily
+	// budget may pay again. Either may be nil.
+	obsolete func() bool
+	funded   func(ctx workflow.Context) workflow.Future
+	// answer is a person's; nil: none has come yet.
+	answer *team.Answer
+	// notified: people outside were notified of the request.
+	notified bool
+	// applied: the session has done as the answer says, and everybody can see it.
+	applied bool
+	// closed: nobody waits for an answer any more.
+	closed bool
+}
+
+// answered is the error of a round that ends because a person has said what
+// becomes of the assignment.
+type answered struct{ team.Answer }
+
+func (a *answered) Error() string { return fmt.Sprintf("answered by %s: %s", a.By, a.Verb) }
+
+// takeable refuses an answer that the request does not take. The answer refers to it.
+func (r *request) takeable(a team.Answer, session string) error {
+	switch {
+	case !r.Takes(a.Verb):
+		return notAwaited("request %s cannot be answered with action %q; it takes %s", r.ID, team.Shorten(string(a.Verb), 40), list(r.Answers))
+	case len(a.Note) > team.MaxNote:
+		return notAwaited("the note has %d bytes; at most %d are allowed: put longer texts into a file, and supply it", len(a.Note), team.MaxNote)
+	case len(a.By) > team.MaxMessage:
+		return notAwaited("by has %d bytes; at most %d are allowed", len(a.By), team.MaxMessage)
+	case a.Verb == team.Rejecting && strings.TrimSpace(a.Note) == "":
+		return notAwaited("a rejection needs a note: it is what the personas are told")
+	case a.Verb == team.Supplying && !a.Files.Valid():
+		return notAwaited("files names no manifest; supply them with `maestro resolve %s supply PATH`, which stores them", session)
+	}
+	return nil
+}
+
+// notAdmittedYet refuses updates that come before the session is admitted.
+const notAdmittedYet = "the session is not admitted yet; it has yet to read its team from the store: try again in a moment"
+
+func notAwaited(format string, args ...any) error {
+	return temporal.NewApplicationErrorWithOptions(fmt.Sprintf(format, args...), NotAwaited, temporal.ApplicationErrorOptions{NonRetryable: true})
+}
+
+func list(verbs []team.Verb) string {
+	var words []string
+	for _, v := range verbs {
+		words = append(words, string(v))
+	}
+	return strings.Join(words, ", ")
+}
+
+// answersForWork is what a person may say about an assignment that does not get on.
+func answersForWork() []team.Verb {
+	return []team.Verb{team.Retrying, team.Skipping, team.Supplying, team.Aborting}
+}
+
+// requestSuffix keeps answers to a request of one incarnation, or of a run that was
+// reset, from being taken for answers to the same request of another.
+func requestSuffix(info *workflow.Info, incarnation int) string {
+	suffix := ""
+	if incarnation > 1 {
+		suffix = fmt.Sprintf("-%d", incarnation)
+	}
+	if info.OriginalRunID != info.WorkflowExecution.RunID {
+		suffix += "-" + info.WorkflowExecution.RunID[:min(8, len(info.WorkflowExecution.RunID))]
+	}
+	return suffix
+}

@@ -1,0 +1,419 @@
+package workflows
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// requests are the session's questions to people: it opens, answers, withdraws and
+// expires them, and has assignments wait for the answers.
+type requests struct {
+	team        *team.Team
+	status      *team.Status
+	schedule    *schedule
+	ending      *ending
+	advice      *advice
+	publisher   *publisher
+	notifier    *notifier
+	checkpoints *checkpoints
+	// open are those in the status, oldest first; opened counts all, by what they are about.
+	open   []*request
+	opened map[string]int
+}
+
+// register lets people answer requests: by an update, which
+// answers, or by a signal, which needs no worker to be at hand.
+func (rs *requests) register(ctx workflow.Context) error {
+	onSignal(ctx, ResolveUpdate, rs.publisher.admitted, func(ctx workflow.Context, a team.Answer) {
+		if err := rs.validate(a); err != nil {
+			workflow.GetLogger(ctx).Warn("a signal with an answer is ignored", "error", err)
+			return
+		}
+		rs.accept(ctx, a)
+	})
+	return workflow.SetUpdateHandlerWithOptions(ctx, ResolveUpdate,
+		func(ctx workflow.Context, a team.Answer) (team.Answer, error) {
+			r := rs.accept(ctx, a)
+			patient, _ := workflow.NewDisconnectedContext(ctx) // a session that is cancelled says so, too
+			if err := workflow.Await(patient, func() bool { return r.closed }); err != nil {
+				return *r.answer, err
+			}
+			if !r.applied {
+				return *r.answer, notAwaited("request %s was taken back before its answer was heeded: the session ends, or phase %s is done again", r.ID, r.Phase)
+			}
+			return *r.answer, nil
+		},
+		workflow.UpdateHandlerOptions{
+			Validator: rs.validate,
+			Description: `Answers a session that waits for a person. Copy the answer from the tab User Metadata, Current Details: ` +
+				`{"request": "design.architect.1", "action": "retry", "note": "what to do differently", "by": "your name"}. ` +
+				`For help, the action is retry, skip or abort; for an approval, approve or reject.`,
+		})
+}
+
+// registerApproval lets people approve a phase by its name: the short form of answering
+// its request.
+func (rs *requests) registerApproval(ctx workflow.Context) error {
+	onSignal(ctx, GoOnUpdate, rs.publisher.admitted, func(ctx workflow.Context, approval GoOn) {
+		if err := rs.validateApproval(approval); err != nil {
+			workflow.GetLogger(ctx).Warn("a signal to go on is ignored", "error", err)
+			return
+		}
+		rs.approve(ctx, approval)
+	})
+	return workflow.SetUpdateHandlerWithOptions(ctx, GoOnUpdate,
+		func(ctx workflow.Context, approval GoOn) error {
+			rs.approve(ctx, approval)
+			return nil
+		},
+		workflow.UpdateHandlerOptions{
+			Validator:   rs.validateApproval,
+			Description: `Approves a phase, like resolve with the action approve. The argument names the phase: {"phase": "design", "by": "your name"}`,
+		})
+}
+
+func (rs *requests) approve(ctx workflow.Context, approval GoOn) {
+	rs.accept(ctx, team.Answer{Request: rs.schedule.approval(approval.Phase).ID, Verb: team.Approving, By: approval.By, Note: approval.Note})
+}
+
+// validateApproval refuses the approval of a phase that does not wait for one.
+func (rs *requests) validateApproval(approval GoOn) error {
+	if !rs.publisher.admitted() {
+		return notAwaited(notAdmittedYet)
+	}
+	if rs.awaits(rs.schedule.approval(approval.Phase)) {
+		return nil
+	}
+	waiting := "it is not parked"
+	for _, p := range rs.schedule.phases {
+		if rs.awaits(p.approval) {
+			waiting = "it is parked after " + p.Name
+		}
+	}
+	return notAwaited("the session does not wait for a word on phase %q: %s", approval.Phase, waiting)
+}
+
+// validate refuses an answer that nobody waits for, or that is none.
+func (rs *requests) validate(a team.Answer) error {
+	r := rs.find(a.Request)
+	switch {
+	case !rs.publisher.admitted():
+		return notAwaited(notAdmittedYet)
+	case a == (team.Answer{}):
+		return notAwaited("the answer is empty; %s. A form of the Web UI that is opened again sends nothing of what it shows: load the page again, and paste the answer", rs.waitsFor())
+	case r == nil:
+		return notAwaited("the session does not wait for an answer to request %q: %s", team.Shorten(a.Request, 200), rs.waitsFor())
+	case r.answer != nil:
+		return notAwaited("request %s is answered already: %s, by %s", r.ID, r.answer.Verb, r.answer.By)
+	case !rs.awaits(r):
+		return notAwaited("the session ends, and waits for an answer to request %s no more", r.ID)
+	}
+	return r.takeable(a, rs.status.Session)
+}
+
+// accept takes an answer; what waits for it continues.
+func (rs *requests) accept(ctx workflow.Context, a team.Answer) *request {
+	r := rs.find(a.Request)
+	a.Phase, a.Persona, a.At = r.Phase, r.Persona, workflow.Now(ctx).UTC()
+	if a.By == "" {
+		a.By = "somebody who gave no name"
+	}
+	r.answer = &a
+	return r
+}
+
+// find returns the open request of an id; nil: there is none.
+func (rs *requests) find(id string) *request {
+	i := slices.IndexFunc(rs.open, func(r *request) bool { return r.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return rs.open[i]
+}
+
+// awaits tells whether an answer to a request would still be applied.
+func (rs *requests) awaits(r *request) bool {
+	return r != nil && r.answer == nil && !r.closed && !rs.ending.stopping()
+}
+
+// waitsFor says which requests are open.
+func (rs *requests) waitsFor() string {
+	var open []string
+	for _, r := range rs.open {
+		if rs.awaits(r) {
+			open = append(open, fmt.Sprintf("%s (%s)", r.ID, list(r.Answers)))
+		}
+	}
+	if len(open) == 0 {
+		return "it waits for none"
+	}
+	return "it waits for " + strings.Join(open, ", ")
+}
+
+// add opens a request, which shows in the status.
+func (rs *requests) add(ctx workflow.Context, r *request) *request {
+	who := r.Persona
+	if r.Kind == team.ForApproval {
+		who = string(team.ForApproval)
+	}
+	base := r.Phase + "." + who
+	rs.opened[base]++
+	r.ID = fmt.Sprintf("%s.%d%s", base, rs.opened[base], requestSuffix(workflow.GetInfo(ctx), rs.status.Incarnation))
+	r.Since = workflow.Now(ctx).UTC()
+	if r.Attempts == nil {
+		r.Attempts = []team.AttemptFailure{}
+	}
+	if limit := rs.team.Help.GiveUpAfter.Std(); limit > 0 && r.Kind != team.ForApproval {
+		r.Until = r.Since.Add(limit)
+	}
+	r.Command = rs.advice.command(r, len(rs.budgets()) > 1)
+	r.Advice = rs.advice.howToAnswer(r)
+	rs.open = append(rs.open, r)
+	rs.list()
+	return r
+}
+
+// budgets are the requests for budgets that the session waits for, one for each budget.
+func (rs *requests) budgets() []*request {
+	byScope := map[string]*request{}
+	for _, r := range rs.open {
+		if r.stop != nil && r.stop.Scope != "" && !r.closed {
+			byScope[r.stop.Scope] = r
+		}
+	}
+	var all []*request
+	for _, scope := range workflow.DeterministicKeys(byScope) {
+		all = append(all, byScope[scope])
+	}
+	return all
+}
+
+// list brings the status up to date with the open requests.
+func (rs *requests) list() {
+	rs.status.Help = []team.HelpRequest{}
+	for _, r := range rs.open {
+		rs.status.Help = append(rs.status.Help, r.HelpRequest)
+	}
+}
+
+// pages says what people have to look at, in the Web UI.
+func (rs *requests) pages() []string {
+	var lines []string
+	for _, r := range rs.open {
+		lines = append(lines, rs.advice.requestPage(r)...)
+	}
+	return lines
+}
+
+// remove takes a request out of the status.
+func (rs *requests) remove(r *request) {
+	rs.open = slices.DeleteFunc(rs.open, func(other *request) bool { return other == r })
+	rs.list()
+}
+
+// withdraw removes a request that nobody needs to answer any more.
+func (rs *requests) withdraw(ctx workflow.Context, r *request) {
+	r.closed = true
+	rs.remove(r)
+	if r.notified {
+		rs.notifier.notify(ctx, team.WentOn, &r.HelpRequest, nil)
+	}
+}
+
+// close ends all waits for answers: the session ends.
+func (rs *requests) close() {
+	for _, r := range rs.open {
+		r.closed = true
+	}
+}
+
+// ask has an assignment wait until a person has answered, or until an answer is not
+// needed any more: nil then. Everything that does not build on the assignment goes
+// on meanwhile. errSessionEnds: nobody has answered in
+// time, or somebody has aborted it, or something else has failed for good.
+func (rs *requests) ask(ctx workflow.Context, a *assignment, r *request) (*team.Answer, error) {
+	defer func() { r.closed = true }()
+	if err := rs.save(ctx, a, team.HelpIsNeeded, nil); err != nil {
+		return nil, rs.interrupted(ctx, r, err)
+	}
+	if !rs.ending.stopping() {
+		r.notified = true
+		rs.notifier.notify(ctx, team.HelpAsked, &r.HelpRequest, nil)
+	}
+	if err := rs.await(ctx, a, r); err != nil {
+		return nil, rs.interrupted(ctx, r, err)
+	}
+	return r.answer, rs.resume(ctx, a, r)
+}
+
+// interrupted withdraws a request whose phase is to be done again, and leaves that of
+// a session that ends: its end says what nobody has helped with.
+func (rs *requests) interrupted(ctx workflow.Context, r *request, err error) error {
+	if temporal.IsCanceledError(err) && rs.schedule.recalled(r.Phase) {
+		rs.withdraw(ctx, r)
+	}
+	return err
+}
+
+// await waits for as long as the team lets a request be open.
+func (rs *requests) await(ctx workflow.Context, a *assignment, r *request) error {
+	waiting, cancel := workflow.WithCancel(ctx)
+	defer cancel()
+	timer := workflow.NewTimerWithOptions(waiting, rs.team.Help.GiveUpAfter.Std(), workflow.TimerOptions{
+		// The timeline is the first that a person sees of a session in the Web UI.
+		Summary: team.Shorten(fmt.Sprintf("HELP NEEDED: %s waits for a person. The tab User Metadata says what to do", a.AssignmentID), 200),
+	})
+	funded := never(ctx)
+	if r.funded != nil {
+		funded = r.funded(waiting)
+	}
+	obsolete := func() bool { return r.obsolete != nil && r.obsolete() }
+	err := workflow.Await(ctx, func() bool {
+		return r.answer != nil || obsolete() || rs.ending.stopping() || timer.IsReady() || funded.IsReady()
+	})
+	switch {
+	case err != nil:
+		return err
+	case rs.ending.stopping():
+		return errSessionEnds
+	case r.answer != nil || obsolete():
+		return nil
+	case funded.IsReady():
+		return funded.Get(ctx, nil)
+	}
+	rs.end(ctx, a, r, fmt.Sprintf("nobody has answered within %s", rs.team.Help.GiveUpAfter))
+	return errSessionEnds
+}
+
+// resume ends a request: an abort ends the session; otherwise the assignment continues,
+// as the answer says if there is one.
+func (rs *requests) resume(ctx workflow.Context, a *assignment, r *request) error {
+	if r.answer != nil && r.answer.Verb == team.Aborting {
+		return rs.abort(ctx, a, r)
+	}
+	rs.remove(r)
+	if r.answer != nil {
+		r.answer.Settles = r.answer.Verb == team.Skipping && r.ownWork
+	}
+	if err := rs.save(ctx, a, team.Running, r.answer); err != nil {
+		return err
+	}
+	r.applied = true
+	rs.notifier.notify(ctx, team.WentOn, &r.HelpRequest, r.answer)
+	return nil
+}
+
+// end fails the session because of a request.
+func (rs *requests) end(ctx workflow.Context, a *assignment, r *request, why string) {
+	rs.ending.fail(r, why)
+	rs.publisher.update(ctx, a, team.Failed)
+	rs.publisher.setPhase(a.Phase, team.Failed)
+}
+
+// abort ends the session because a person wants it, whose answer is kept.
+func (rs *requests) abort(ctx workflow.Context, a *assignment, r *request) error {
+	why := "aborted by " + r.answer.By
+	if r.answer.Note != "" {
+		why += ": " + r.answer.Note
+	}
+	r.applied = true
+	rs.end(ctx, a, r, why)
+	if err := rs.checkpoints.mark(ctx, "", r.answer); err != nil {
+		return err
+	}
+	return errSessionEnds
+}
+
+// save publishes and stores that an assignment waits for a person, or continues; with
+// the person's answer if there is one.
+func (rs *requests) save(ctx workflow.Context, a *assignment, state team.State, answer *team.Answer) error {
+	rs.publisher.update(ctx, a, state)
+	rs.publisher.announce(ctx)
+	return rs.checkpoints.mark(ctx, "", answer)
+}
+
+// outcome is what becomes of an assignment after a person was asked.
+type outcome int
+
+// What becomes of it.
+const (
+	// outcomeEnded: the session ends, or the phase is done again.
+	outcomeEnded outcome = iota
+	// outcomeRetry: it has new rounds, or a person's files to look at.
+	outcomeRetry
+	// outcomeDone: it counts as done, without work.
+	outcomeDone
+)
+
+// askForHelp asks a person what becomes of an assignment that has failed for good. A
+// team that does not want to be asked has its session end.
+func (rs *requests) askForHelp(ctx workflow.Context, a *assignment, f team.Failure, attempts []team.AttemptFailure) (outcome, error) {
+	h := team.HelpRequest{
+		Kind: team.ForHelp, Phase: a.Phase, Persona: a.Persona, Category: f.Category, Message: f.Message, Suggestion: f.Remedy(),
+		Attempts: append([]team.AttemptFailure{}, attempts...), Usage: a.Usage,
+	}
+	if err := ctx.Err(); err != nil { // the phase is done again, or the session is cancelled
+		return outcomeEnded, err
+	}
+	if rs.team.Help.Mode != team.HelpAsk || rs.ending.stopping() {
+		rs.failAtOnce(ctx, h)
+		return outcomeEnded, nil
+	}
+	h.Answers = answersForWork()
+	answer, err := rs.ask(ctx, a, rs.add(ctx, &request{HelpRequest: h, ownWork: a.ownWork()}))
+	if err != nil {
+		return outcomeEnded, ignoreSessionEnd(err)
+	}
+	return rs.apply(ctx, a, *answer), nil
+}
+
+// failAtOnce fails the session, which does not wait for a person: because its team does
+// not want it to, or because it ends already.
+func (rs *requests) failAtOnce(ctx workflow.Context, h team.HelpRequest) {
+	r := rs.add(ctx, &request{HelpRequest: h})
+	r.Until = time.Time{} // nothing is left to answer
+	rs.list()
+	rs.publisher.setPhase(h.Phase, team.Failed)
+	rs.ending.failing = true
+	if rs.ending.request == nil {
+		rs.ending.request = r
+	}
+}
+
+// apply does with an assignment what a person has said.
+func (rs *requests) apply(ctx workflow.Context, a *assignment, answer team.Answer) outcome {
+	a.supplied, a.suppliedBy = "", ""
+	switch answer.Verb {
+	case team.Supplying:
+		a.supplied, a.suppliedBy = answer.Files, answer.By
+		return outcomeRetry
+	case team.Skipping:
+		a.skip(rs.checkpoints.empty)
+		rs.publisher.update(ctx, a, a.Status)
+		return outcomeDone
+	default:
+		a.again(answer.Note)
+		return outcomeRetry
+	}
+}
+
+// setTicket takes over which ticket was made for a request.
+func (rs *requests) setTicket(ctx workflow.Context, news TicketNews) {
+	r := rs.find(news.Request)
+	if r == nil || r.Ticket != nil && *r.Ticket == news.Ticket {
+		return
+	}
+	r.Ticket = &news.Ticket
+	rs.list()
+	rs.publisher.show(ctx)
+	if err := rs.checkpoints.mark(ctx, "", nil); err != nil {
+		workflow.GetLogger(ctx).Warn("the store does not know of a ticket", "ticket", news.Ticket.Key, "error", err)
+	}
+}

@@ -1,0 +1,204 @@
+package workflows
+
+import (
+	"slices"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// schedule says which phase may start, and what has to be done again when work is sent
+// back. It is a function of its state: it waits for nothing and executes nothing.
+type schedule struct {
+	team   *team.Team
+	course team.Course
+	// phases are in the team's order.
+	phases      []*phase
+	byName      map[string]*phase
+	assignments map[team.AssignmentID]*assignmentState
+}
+
+// phase is where a phase of the team stands.
+type phase struct {
+	team.Phase
+	// todo: it has yet to be recorded.
+	todo bool
+	// input is the manifest that it starts from; empty: it may not start yet.
+	input team.Digest
+	// cancel ends its work under way; nil: none is.
+	cancel workflow.CancelFunc
+	// approval is the request whose answer is awaited; nil: none. unapproved: a new one
+	// has to be opened, because an earlier incarnation left the phase without an answer.
+	approval   *request
+	unapproved bool
+	// conflict is what its input, or at the end the work of all phases, disagrees on.
+	conflict *mergeConflict
+	// rework says why it is done again; recalled: its work is being cancelled for that.
+	rework   *team.Rework
+	recalled bool
+	// sentBack counts how often it has sent work back; merges its merge activities.
+	sentBack, merges int
+}
+
+// load takes over where the phases stand at admission. Their inputs follow.
+func (s *schedule) load(a activities.Admission) {
+	s.byName = map[string]*phase{}
+	for _, p := range s.team.Phases {
+		s.byName[p.Name] = &phase{
+			Phase: p, todo: slices.Contains(a.Todo, p.Name), unapproved: slices.Contains(a.Unapproved, p.Name),
+		}
+		s.phases = append(s.phases, s.byName[p.Name])
+		for _, persona := range p.Personas {
+			id := team.AssignmentID{Phase: p.Name, Persona: persona}
+			s.assignment(id).note = a.Notes[id.String()]
+		}
+	}
+	for _, w := range a.Partial {
+		s.assignment(w.AssignmentID).restored = &w
+	}
+	for _, r := range a.Reworks {
+		if from := s.byName[r.From.Phase]; from != nil {
+			from.sentBack++
+		}
+		for _, name := range r.Open {
+			if p := s.byName[name]; p != nil && p.todo {
+				p.rework = &r
+			}
+		}
+	}
+}
+
+// assignment is what is kept of an assignment over the passes of its phase.
+func (s *schedule) assignment(id team.AssignmentID) *assignmentState {
+	if s.assignments[id] == nil {
+		s.assignments[id] = &assignmentState{}
+	}
+	return s.assignments[id]
+}
+
+// approval is the request for the approval of a phase; nil: none is open.
+func (s *schedule) approval(name string) *request {
+	if p := s.byName[name]; p != nil {
+		return p.approval
+	}
+	return nil
+}
+
+// recalled tells whether the work of a phase is being cancelled, to be done again.
+func (s *schedule) recalled(name string) bool {
+	p := s.byName[name]
+	return p != nil && p.recalled
+}
+
+// ready tells whether there is something to do for a phase now.
+func (s *schedule) ready(p *phase) bool {
+	return p.conflict != nil || p.unapproved || p.todo && p.input != "" && !s.heldBack(p)
+}
+
+// heldBack tells whether a phase builds on one that has yet to be approved.
+func (s *schedule) heldBack(p *phase) bool {
+	return slices.ContainsFunc(s.team.Ancestors(p.Name), func(name string) bool {
+		above := s.byName[name]
+		return above.approval != nil || above.unapproved
+	})
+}
+
+// idle tells whether no phase is left to run or to be decided on.
+func (s *schedule) idle() bool {
+	return !slices.ContainsFunc(s.phases, func(p *phase) bool {
+		return p.todo || p.cancel != nil || p.conflict != nil || p.unapproved
+	})
+}
+
+// done tells whether every phase that was to run is recorded and approved, and their
+// work fits together.
+func (s *schedule) done() bool {
+	return !slices.ContainsFunc(s.phases, func(p *phase) bool { return p.todo || p.undecided() })
+}
+
+// undecided tells whether a person has something to decide about the phase.
+func (p *phase) undecided() bool { return p.approval != nil || p.unapproved || p.conflict != nil }
+
+// onlyAtWork tells whether no other phase is at work, and a person has nothing to
+// decide about any.
+func (s *schedule) onlyAtWork(p *phase) bool {
+	return !slices.ContainsFunc(s.phases, func(other *phase) bool {
+		return other.undecided() || other != p && other.cancel != nil
+	})
+}
+
+// unlockedBy lists the phases that may start once p is recorded, and tells
+// whether p is the last. What is not to run keeps nothing waiting.
+func (s *schedule) unlockedBy(p *phase) (ready []string, last bool) {
+	last = true
+	for _, next := range s.phases {
+		if !next.todo || next == p {
+			continue
+		}
+		last = false
+		above := s.team.Ancestors(next.Name)
+		if slices.Contains(above, p.Name) && !slices.ContainsFunc(above, func(n string) bool { return n != p.Name && s.byName[n].todo }) {
+			ready = append(ready, next.Name)
+		}
+	}
+	return ready, last
+}
+
+// maySendBack is how often a phase may still send work back.
+func (s *schedule) maySendBack(p *phase) int {
+	if p.SendsBack == nil {
+		return 0
+	}
+	return max(p.SendsBack.Times-p.sentBack, 0)
+}
+
+// undo takes back the inputs of a phase and of all that build on it, and lists those that
+// have begun: what has not has nothing to do again. What did not fit together at the end
+// may do so once some of it was done again.
+func (s *schedule) undo(to string) []*phase {
+	var begun []*phase
+	for _, p := range s.phases {
+		if p.conflict != nil && p.conflict.merged == "" {
+			p.conflict = nil
+		}
+		if p.Name != to && !slices.Contains(s.team.Ancestors(p.Name), to) || !s.course.Selects(p.Name) {
+			continue
+		}
+		p.input, p.conflict = "", nil
+		if !p.todo || p.cancel != nil || s.hasWork(p) {
+			begun = append(begun, p)
+		}
+	}
+	return begun
+}
+
+// hasWork tells whether some of a phase's work is at hand.
+func (s *schedule) hasWork(p *phase) bool {
+	return slices.ContainsFunc(p.Personas, func(persona string) bool {
+		return s.assignment(team.AssignmentID{Phase: p.Name, Persona: persona}).restored != nil
+	})
+}
+
+// reopen has a phase done again. It returns the request for its approval, which nobody
+// needs to answer any more; nil: there is none.
+func (s *schedule) reopen(p *phase) *request {
+	approval := p.approval
+	p.todo, p.unapproved, p.approval = true, false, nil
+	for _, persona := range p.Personas {
+		a := s.assignment(team.AssignmentID{Phase: p.Name, Persona: persona})
+		a.restored = nil
+		a.series++
+	}
+	return approval
+}
+
+// names are those of phases.
+func names(phases []*phase) []string {
+	var out []string
+	for _, p := range phases {
+		out = append(out, p.Name)
+	}
+	return out
+}

@@ -1,0 +1,154 @@
+package workflows
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// diamond is a schedule of phase top, left and right on it, and bottom on both. No phase
+// is done, and top may start.
+func diamond(change ...func(*activities.Admission)) *schedule {
+	t := &team.Team{Phases: []team.Phase{
+		{Name: "top", Needs: []string{}, Personas: []string{"a"}},
+		{Name: "left", Needs: []string{"top"}, Personas: []string{"b"}},
+		{Name: "right", Needs: []string{"top"}, Personas: []string{"c"}},
+		{Name: "bottom", Needs: []string{"left", "right"}, Personas: []string{"d"}, SendsBack: &team.SendsBack{To: "left", Times: 2}},
+	}}
+	admission := activities.Admission{Todo: []string{"top", "left", "right", "bottom"}}
+	for _, f := range change {
+		f(&admission)
+	}
+	s := &schedule{team: t, assignments: map[team.AssignmentID]*assignmentState{}}
+	s.load(admission)
+	s.byName["top"].input = "start"
+	return s
+}
+
+// finished has phases of a diamond recorded, the next ones with their input.
+func finished(phases ...string) *schedule {
+	s := diamond()
+	for _, name := range phases {
+		next, _ := s.unlockedBy(s.byName[name])
+		s.byName[name].todo = false
+		for _, n := range next {
+			s.byName[n].input = "input"
+		}
+	}
+	return s
+}
+
+func noCancel() {}
+
+// TestWhichPhasesAreReady walks through the states of a schedule.
+func TestWhichPhasesAreReady(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		schedule   *schedule
+		change     func(*schedule)
+		ready      []string
+		idle, done bool
+	}{
+		"nothing is done":                {schedule: finished(), ready: []string{"top"}},
+		"two are unlocked":               {schedule: finished("top"), ready: []string{"left", "right"}},
+		"one of two is done":             {schedule: finished("top", "left"), ready: []string{"right"}},
+		"both are done":                  {schedule: finished("top", "left", "right"), ready: []string{"bottom"}},
+		"all are done":                   {schedule: finished("top", "left", "right", "bottom"), idle: true, done: true},
+		"an approval holds back":         {schedule: finished("top"), change: func(s *schedule) { s.byName["top"].approval = &request{} }},
+		"an approval at the end":         {schedule: finished("top", "left", "right", "bottom"), change: func(s *schedule) { s.byName["bottom"].approval = &request{} }, idle: true},
+		"an approval has to be reopened": {schedule: finished("top"), change: func(s *schedule) { s.byName["top"].unapproved = true }, ready: []string{"top"}},
+		"a conflict is to be resolved": {schedule: finished("top", "left", "right"), ready: []string{"bottom"}, change: func(s *schedule) {
+			s.byName["bottom"].input, s.byName["bottom"].conflict = "", &mergeConflict{merged: "later"}
+		}},
+		"the last one is at work": {schedule: finished("top", "left", "right", "bottom"), change: func(s *schedule) { s.byName["bottom"].cancel = noCancel }, done: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if c.change != nil {
+				c.change(c.schedule)
+			}
+			var ready []string
+			for _, p := range c.schedule.phases {
+				if c.schedule.ready(p) {
+					ready = append(ready, p.Name)
+				}
+			}
+			require.Equal(t, c.ready, ready)
+			require.Equal(t, c.idle, c.schedule.idle(), "idle")
+			require.Equal(t, c.done, c.schedule.done(), "done")
+		})
+	}
+}
+
+// TestWhatAFinishedPhaseUnlocks leaves out what still waits for another phase.
+func TestWhatAFinishedPhaseUnlocks(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		before []string
+		phase  string
+		ready  []string
+		last   bool
+	}{
+		{nil, "top", []string{"left", "right"}, false},
+		{[]string{"top"}, "left", nil, false},
+		{[]string{"top", "left"}, "right", []string{"bottom"}, false},
+		{[]string{"top", "left", "right"}, "bottom", nil, true},
+	} {
+		s := finished(c.before...)
+		ready, last := s.unlockedBy(s.byName[c.phase])
+		require.Equal(t, c.ready, ready, c.phase)
+		require.Equal(t, c.last, last, c.phase)
+	}
+	s := finished("top", "left", "right")
+	bottom := s.byName["bottom"]
+	bottom.cancel = noCancel
+	require.True(t, s.onlyAtWork(bottom))
+	s.byName["left"].approval = &request{}
+	require.False(t, s.onlyAtWork(bottom), "a person has something to decide")
+}
+
+// TestWhatIsDoneAgain sends work back: what builds on it and has begun is done again.
+func TestWhatIsDoneAgain(t *testing.T) {
+	t.Parallel()
+	s := finished("top", "left", "right")
+	s.byName["bottom"].cancel = noCancel
+	again := s.undo("left")
+	require.Equal(t, []string{"left", "bottom"}, names(again))
+	approval := &request{}
+	s.byName["left"].approval = approval
+	require.Same(t, approval, s.reopen(s.byName["left"]))
+	require.True(t, s.byName["left"].todo)
+	require.Empty(t, s.byName["bottom"].input, "it starts from the new work")
+	require.Equal(t, 1, s.assignment(team.AssignmentID{Phase: "left", Persona: "b"}).series)
+	require.Equal(t, []string{"left"}, names(finished("top", "left").undo("left")), "bottom has not begun")
+
+	atEnd := finished("top", "left", "right", "bottom")
+	atEnd.byName["right"].conflict = &mergeConflict{}
+	atEnd.undo("left")
+	require.Nil(t, atEnd.byName["right"].conflict, "the new work may fit")
+}
+
+// TestReworksOfEarlierIncarnationsCount has work sent back before, by a phase that the
+// team still has and by one that it does not have any more.
+func TestReworksOfEarlierIncarnationsCount(t *testing.T) {
+	t.Parallel()
+	by := func(phase string, open ...string) team.Rework {
+		return team.Rework{To: "left", From: team.AssignmentID{Phase: phase, Persona: "d"}, Open: open}
+	}
+	s := diamond(func(a *activities.Admission) {
+		a.Todo = []string{"left", "bottom"}
+		a.Reworks = []team.Rework{by("bottom", "left", "right"), by("gone")}
+		a.Notes = map[string]string{"left/b": "mind the edges"}
+		a.Partial = []activities.RestoredWork{{CheckpointAssignment: team.CheckpointAssignment{AssignmentID: team.AssignmentID{Phase: "left", Persona: "b"}}}}
+	})
+	require.Equal(t, 1, s.maySendBack(s.byName["bottom"]), "one of two")
+	require.Equal(t, 0, s.maySendBack(s.byName["left"]), "it may not at all")
+	require.NotNil(t, s.byName["left"].rework)
+	require.Nil(t, s.byName["right"].rework, "it was done again")
+	require.Equal(t, "mind the edges", s.assignment(team.AssignmentID{Phase: "left", Persona: "b"}).note)
+	require.True(t, s.hasWork(s.byName["left"]))
+	require.Nil(t, s.approval("gone"))
+}
