@@ -203,7 +203,7 @@ func (st standing) against(old Entry, l Landing) string {
 	case !l.Had:
 		return "is there already, and differs"
 	case (st.entry.Link == "") != (old.Link == ""):
-		return "is " + sortOf(st.entry, true) + " there, and was " + sortOf(old, true)
+		return "is " + st.entry.kind() + " there, and was " + old.kind()
 	case st.entry.SHA256 == old.SHA256 && st.entry.Link == old.Link:
 		return fmt.Sprintf("is executable there: %t, and was: %t", st.entry.Executable, old.Executable)
 	case !l.Has:
@@ -358,7 +358,7 @@ func (a *Application) write(ctx context.Context, name string, e Entry, replaces 
 		return err
 	}
 	if digest != e.SHA256 {
-		return a.store.condemn(ctx, e.SHA256)
+		return a.store.quarantineBlob(ctx, e.SHA256)
 	}
 	if replaces != nil && replaces.Mode().IsRegular() {
 		perm := replaces.Mode().Perm() &^ 0o111
@@ -370,4 +370,12 @@ func (a *Application) write(ctx context.Context, name string, e Entry, replaces 
 		}
 	}
 	return dst.Sync()
+}
+
+// kind is what people call an entry of its kind.
+func (e Entry) kind() string {
+	if e.Link != "" {
+		return "a link to " + e.Link
+	}
+	return "a file"
 }

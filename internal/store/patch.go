@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"unicode/utf8"
 
 	udiff "github.com/aymanbagabas/go-udiff"
 
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
@@ -19,6 +21,9 @@ const (
 	gitExecutable = "100755"
 	gitLink       = "120000"
 )
+
+// maxCompared is the largest file, in bytes, that is compared line by line.
+const maxCompared = 1 << 20
 
 // PatchOptions says what a patch holds.
 type PatchOptions struct {
@@ -66,6 +71,28 @@ func (s *Store) Patch(ctx context.Context, from, to team.Digest, o PatchOptions)
 			}
 		}
 	}
+}
+
+// UnifiedDiff describes how one tree differs from another, for people and models: the
+// beginning of a patch, in about limit bytes at most. Files whose part does not fit are
+// only named.
+func (s *Store) UnifiedDiff(ctx context.Context, from, to team.Digest, limit int) (string, error) {
+	var text strings.Builder
+	for d, err := range s.Patch(ctx, from, to, PatchOptions{}) {
+		if err != nil {
+			return "", err
+		}
+		part := d.Text
+		if text.Len()+len(part) > limit {
+			part = d.Path + ": changed; the difference is left out here\n"
+		}
+		if text.Len()+len(part) > limit {
+			text.WriteString("… and more files\n")
+			break
+		}
+		text.WriteString(part)
+	}
+	return text.String(), nil
 }
 
 // differing reads two trees and lists where they differ, as far as it is wanted.
@@ -141,6 +168,12 @@ func (s *Store) patchPair(ctx context.Context, d *PathDiff, text *strings.Builde
 	if old != nil && now != nil && old.SHA256 == now.SHA256 && old.Link == now.Link {
 		return nil // only the mode differs
 	}
+	large := max(old.size(), now.size()) > maxCompared
+	if large && !o.Binary { // it need not be read
+		d.Opaque = true
+		text.WriteString(binaryDiffers(name, old != nil, now != nil))
+		return nil
+	}
 	before, err := s.contentOf(ctx, old)
 	if err != nil {
 		return err
@@ -153,13 +186,12 @@ func (s *Store) patchPair(ctx context.Context, d *PathDiff, text *strings.Builde
 	if before == after {
 		return nil // an empty file came or went
 	}
-	if max(len(before), len(after)) > maxCompared || !isText(before) || !isText(after) {
+	if large || !isText(before) || !isText(after) {
 		d.Opaque = true
 		if o.Binary {
 			return writeBinary(text, before, after)
 		}
-		fmt.Fprintf(text, "Binary files %s and %s differ\n",
-			strings.TrimSuffix(sideName("a/", name, old != nil), "\t"), strings.TrimSuffix(sideName("b/", name, now != nil), "\t"))
+		text.WriteString(binaryDiffers(name, old != nil, now != nil))
 		return nil
 	}
 	u, err := unified(name, old != nil, now != nil, before, after)
@@ -185,11 +217,28 @@ func (d *PathDiff) count(u udiff.UnifiedDiff) {
 	}
 }
 
+// contentOf is a file's content or a link's target; empty for what is absent.
 func (s *Store) contentOf(ctx context.Context, e *Entry) (string, error) {
-	if e == nil {
+	switch {
+	case e == nil:
 		return "", nil
+	case e.Link != "" || e.Size == 0:
+		return e.Link, nil
 	}
-	return s.content(ctx, *e, true)
+	data, err := s.Blob(ctx, e.SHA256)
+	return string(data), err
+}
+
+func (e *Entry) size() int64 {
+	if e == nil {
+		return 0
+	}
+	return e.Size
+}
+
+// binaryDiffers names a file that is not compared by lines.
+func binaryDiffers(name string, had, has bool) string {
+	return fmt.Sprintf("Binary files %s and %s differ\n", strings.TrimSuffix(sideName("a/", name, had), "\t"), strings.TrimSuffix(sideName("b/", name, has), "\t"))
 }
 
 // gitMode is the entry's mode in git's trees.
@@ -211,4 +260,54 @@ func gitBlob(content string, present bool) string {
 	h := sha1.New() //nolint:gosec // it is git's name for the content, and protects nothing
 	_, _ = fmt.Fprintf(h, "blob %d\x00%s", len(content), content)
 	return hex.EncodeToString(h.Sum(nil))
+}
+
+// unified compares two texts line by line. What is absent bears the name /dev/null.
+func unified(path string, had, has bool, oldText, newText string) (udiff.UnifiedDiff, error) {
+	u, err := udiff.ToUnifiedDiff(sideName("a/", path, had), sideName("b/", path, has),
+		oldText, udiff.Lines(oldText, newText), udiff.DefaultContextLines)
+	if err != nil {
+		return u, fmt.Errorf("compare %s: %w", path, err)
+	}
+	return u, nil
+}
+
+// sideName names one side of a difference as git does: a name with a space is
+// closed by a tab, so that programs know where it ends.
+func sideName(prefix, path string, present bool) string {
+	if !present {
+		return "/dev/null"
+	}
+	name := gitName(prefix + path)
+	if strings.ContainsRune(name, ' ') {
+		name += "\t"
+	}
+	return name
+}
+
+// gitName is a name as git writes it: quoted where it has what ends or begins a
+// quoted name, or what is not seen.
+func gitName(name string) string {
+	if !strings.ContainsAny(name, `"\`) && safetext.Name(name) == name {
+		return name
+	}
+	var b strings.Builder
+	for _, r := range name {
+		switch character := string(r); {
+		case r == '"' || r == '\\':
+			b.WriteString(`\` + character)
+		case safetext.Name(character) != character:
+			for _, c := range []byte(character) {
+				fmt.Fprintf(&b, `\%03o`, c)
+			}
+		default:
+			b.WriteString(character)
+		}
+	}
+	return `"` + b.String() + `"`
+}
+
+// isText tells whether a content is text that can be compared by lines.
+func isText(content string) bool {
+	return utf8.ValidString(content) && !strings.ContainsRune(content, 0)
 }

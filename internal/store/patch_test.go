@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -171,4 +172,43 @@ func TestAPatchNamesContentsAsGitDoes(t *testing.T) {
 	name, err := cmd.Output()
 	require.NoError(t, err)
 	require.Contains(t, patch, strings.Repeat("0", 40)+".."+string(bytes.TrimSpace(name)))
+}
+
+func TestUnifiedDiffTellsWhatChanged(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	from := snapshot(t, s, map[string]string{"keep.txt": "same\n", "edit.txt": "one\ntwo\n", "gone.txt": "bye\n", "data.bin": "a\x00b"})
+	to := snapshot(t, s, map[string]string{"keep.txt": "same\n", "edit.txt": "one\nthree\n", "new.txt": "hello\n", "data.bin": "a\x00c"})
+
+	diff, err := s.UnifiedDiff(t.Context(), from, to, 1<<16)
+	require.NoError(t, err)
+	diff = regexp.MustCompile(`(?m)^index .*\n`).ReplaceAllString(diff, "")
+	require.Equal(t, `diff --git a/data.bin b/data.bin
+Binary files a/data.bin and b/data.bin differ
+diff --git a/edit.txt b/edit.txt
+--- a/edit.txt
++++ b/edit.txt
+@@ -1,2 +1,2 @@
+ one
+-two
++three
+diff --git a/gone.txt b/gone.txt
+deleted file mode 100644
+--- a/gone.txt
++++ /dev/null
+@@ -1 +0,0 @@
+-bye
+diff --git a/new.txt b/new.txt
+new file mode 100644
+--- /dev/null
++++ b/new.txt
+@@ -0,0 +1 @@
++hello
+`, diff)
+
+	short, err := s.UnifiedDiff(t.Context(), from, to, 240)
+	require.NoError(t, err)
+	require.LessOrEqual(t, len(short), 280)
+	require.True(t, strings.HasPrefix(short, "diff --git a/data.bin"), short)
+	require.Contains(t, short, "edit.txt: changed; the difference is left out here")
 }
