@@ -21,7 +21,7 @@ const archiveSuffix = ".maestro.tar.gz"
 // exportedDocument is the document of `checkpoints export -o json`.
 type exportedDocument struct {
 	File string `json:"file"`
-	store.Archived
+	store.Archive
 }
 
 func newCheckpointsExport(a *app) *cobra.Command {
@@ -62,8 +62,8 @@ func (a *app) export(ctx context.Context, session, out string, transcripts bool)
 		return usagef("%s exists already; choose another --out", out)
 	}
 	doc := exportedDocument{File: out}
-	if doc.Archived, err = writeWhole(path, func(f *os.File) (store.Archived, error) {
-		return s.WriteArchive(ctx, key, transcripts, f)
+	if doc.Archive, err = writeWhole(path, func(f *os.File) (store.Archive, error) {
+		return s.ExportSession(ctx, key, transcripts, f)
 	}); err != nil {
 		if errors.Is(err, team.ErrCorrupt) || errors.Is(err, team.ErrNotFound) {
 			return failf("%w\nnothing was exported; `maestro checkpoints verify %s` says what is damaged", err, session)
@@ -79,7 +79,7 @@ func (a *app) export(ctx context.Context, session, out string, transcripts bool)
 }
 
 // writeWhole writes a file for its owner only, whole or not at all.
-func writeWhole(path string, write func(f *os.File) (store.Archived, error)) (out store.Archived, err error) {
+func writeWhole(path string, write func(f *os.File) (store.Archive, error)) (out store.Archive, err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), ".maestro-export-*")
 	if err != nil {
 		return out, err

@@ -114,7 +114,7 @@ func (a *app) importArchive(ctx context.Context, file string, r io.Reader, key t
 	if err != nil {
 		return importedDocument{}, err
 	}
-	in, err := s.ReadArchive(ctx, r, key.Namespace, key.Session)
+	in, err := s.ImportSession(ctx, r, key.Namespace, key.Session)
 	var fault *store.ArchiveError
 	switch {
 	case errors.As(err, &fault):
@@ -174,7 +174,7 @@ func (a *app) importHive(ctx context.Context, file string, r io.Reader, key team
 		return importedDocument{}, err
 	}
 	m := &migration{store: s, team: t, work: work, key: key, now: a.env.Now().UTC()}
-	head, err := m.plant(ctx)
+	head, err := m.importSession(ctx)
 	if err != nil {
 		return importedDocument{}, err
 	}

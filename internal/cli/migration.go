@@ -26,8 +26,8 @@ type migration struct {
 	chain     []team.Checkpoint
 }
 
-// plant stores the session and returns its newest checkpoint.
-func (m *migration) plant(ctx context.Context) (team.Digest, error) {
+// importSession stores the session and returns its newest checkpoint.
+func (m *migration) importSession(ctx context.Context) (team.Digest, error) {
 	if err := m.begin(ctx); err != nil {
 		return "", err
 	}
@@ -36,7 +36,7 @@ func (m *migration) plant(ctx context.Context) (team.Digest, error) {
 			return "", err
 		}
 	}
-	return m.store.PlantSession(ctx, m.key, m.state(), m.chain)
+	return m.store.ImportCheckpoints(ctx, m.key, m.state(), m.chain)
 }
 
 // begin makes the checkpoint before the first phase.

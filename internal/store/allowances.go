@@ -75,16 +75,3 @@ func (s *Store) intactAllowances(path string) ([]budget.Allowance, error) {
 	}
 	return all, nil
 }
-
-// allowancesOf renders the journal that a ledger would have.
-func allowancesOf(l budget.Ledger) ([]byte, error) {
-	var out []byte
-	for _, a := range l.AllowedSince(budget.Limits{}, "", 0) {
-		line, err := sealLine(a)
-		if err != nil {
-			return nil, err
-		}
-		out = append(append(out, line...), '\n')
-	}
-	return out, nil
-}

@@ -75,12 +75,12 @@ const durableFor = time.Hour
 // flushed are the blobs that this process has lately made durable.
 type flushed struct {
 	mu    sync.Mutex
-	names memory
+	names recentDigests
 	since time.Time
 }
 
 // within returns the names, forgetting all when they are from too long ago.
-func (f *flushed) within(now time.Time) *memory {
+func (f *flushed) within(now time.Time) *recentDigests {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if age := now.Sub(f.since); age > durableFor || age < 0 {
@@ -93,10 +93,10 @@ func (f *flushed) within(now time.Time) *memory {
 func (s *Store) noteDurable(name team.Digest)       { s.flushed.within(s.now()).add(name) }
 func (s *Store) knownDurable(name team.Digest) bool { return s.flushed.within(s.now()).has(name) }
 
-// putLoose stores a file's content so that it survives the process; settle
+// putUnflushed stores a file's content so that it survives the process; flush
 // makes it survive a power loss, be it new or there already. It does not use the
 // reserve. written is the file that it has made; nil: it was there.
-func (s *Store) putLoose(name team.Digest, data []byte) (written fs.FileInfo, err error) {
+func (s *Store) putUnflushed(name team.Digest, data []byte) (written fs.FileInfo, err error) {
 	there, err := s.holds(name, data)
 	if err != nil || there {
 		return nil, err
@@ -129,7 +129,7 @@ func (s *Store) holds(name team.Digest, data []byte) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	err = s.freshen(path)
+	err = s.markUsed(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -159,10 +159,10 @@ func (s *Store) sameContent(f *os.File, data []byte) (bool, error) {
 	return true, nil
 }
 
-// freshen marks a blob as used now: what is young is never pruned. Afterwards
+// markUsed marks a blob as used now: what is young is never pruned. Afterwards
 // the blob is there for a day, or the error is [fs.ErrNotExist].
-func (s *Store) freshen(path string) error {
-	return s.sharing(func() error {
+func (s *Store) markUsed(path string) error {
+	return s.withSweepShared(func() error {
 		now := s.now()
 		return os.Chtimes(path, now, now)
 	})
@@ -199,7 +199,7 @@ func (s *Store) CopyBlob(ctx context.Context, name team.Digest, w io.Writer) (in
 		return n, fmt.Errorf("read blob %s: %w", name.Short(), err)
 	}
 	if digestFrom(h) != name {
-		return n, s.condemn(ctx, name)
+		return n, s.quarantineBlob(ctx, name)
 	}
 	return n, nil
 }
@@ -257,15 +257,15 @@ func (s *Store) hashFile(ctx context.Context, path string) (team.Digest, int64, 
 	return digestFrom(h), n, err
 }
 
-// condemn quarantines a blob that did not verify and returns the error to
+// quarantineBlob quarantines a blob that did not verify and returns the error to
 // report. Another process may have mended the blob in the meantime; so what was
 // moved is looked at again, and a sound blob is put back.
-func (s *Store) condemn(ctx context.Context, name team.Digest) error {
+func (s *Store) quarantineBlob(ctx context.Context, name team.Digest) error {
 	path := s.blobPath(name)
 	s.flushed.within(s.now()).clear()
 	moved, err := s.quarantine(path)
 	if err != nil {
-		return s.stuck(path, err)
+		return s.quarantineFailed(path, err)
 	}
 	if found, _, err := s.hashFile(ctx, moved); err == nil && found == name {
 		if err := os.Rename(moved, path); err != nil {
@@ -280,8 +280,8 @@ func (s *Store) condemn(ctx context.Context, name team.Digest) error {
 	}
 }
 
-// stuck reports a damaged file that could not be moved out of the way.
-func (s *Store) stuck(path string, cause error) error {
+// quarantineFailed reports a damaged file that could not be moved out of the way.
+func (s *Store) quarantineFailed(path string, cause error) error {
 	return &Fault{Path: s.rel(path), What: "it cannot be moved to the quarantine: " + cause.Error(), kind: team.ErrCorrupt}
 }
 
@@ -297,7 +297,7 @@ func (s *Store) quarantined(path string, at time.Time) string {
 	return s.path("quarantine", flat+"."+at.UTC().Format("20060102T150405.000000000Z"))
 }
 
-// otherwise reports a sound blob that is not what it was asked for as.
-func (s *Store) otherwise(name team.Digest, what string, cause error) error {
+// wrongKind reports a sound blob that is not what it was asked for as.
+func (s *Store) wrongKind(name team.Digest, what string, cause error) error {
 	return &Fault{Path: s.rel(s.blobPath(name)), What: "the blob is no " + what + ": " + cause.Error(), kind: team.ErrNotFound}
 }

@@ -53,7 +53,7 @@ func (s *Store) PutCheckpoint(ctx context.Context, key team.SessionKey, c team.C
 // putCopied stores a blob and a copy of it at path. Both are flushed together,
 // before the copy takes the place of what is there.
 func (s *Store) putCopied(key team.SessionKey, c team.Checkpoint, name team.Digest, path string, data []byte) (err error) {
-	if _, err := s.putLoose(name, data); err != nil {
+	if _, err := s.putUnflushed(name, data); err != nil {
 		return err
 	}
 	f, err := s.temp()
@@ -70,20 +70,20 @@ func (s *Store) putCopied(key team.SessionKey, c team.Checkpoint, name team.Dige
 		return err
 	}
 	var flush errgroup.Group
-	flush.Go(func() error { return s.settleFiles([]string{s.blobPath(name)}) })
+	flush.Go(func() error { return s.flushFiles([]string{s.blobPath(name)}) })
 	flush.Go(func() error { return syncDir(f.Name()) }) // the same for a file
 	if err := flush.Wait(); err != nil {
 		return err
 	}
 	s.noteDurable(name)
 	failpoint.Here("checkpoint stored, not copied")
-	return s.under(key, chainLock, func() error { return s.installCopy(key, c, f.Name(), path) })
+	return s.withLock(key, chainLock, func() error { return s.installCopy(key, c, f.Name(), path) })
 }
 
 // installCopy renames a temporary file to a checkpoint's copy, unless the session has
 // gone on since: then the file is removed. The caller holds the lock of the chain.
 func (s *Store) installCopy(key team.SessionKey, c team.Checkpoint, temp, path string) error {
-	late, err := s.isLate(key, c, path)
+	late, err := s.isSuperseded(key, c, path)
 	switch {
 	case err != nil:
 		return err
@@ -93,10 +93,10 @@ func (s *Store) installCopy(key team.SessionKey, c team.Checkpoint, temp, path s
 	return s.install(temp, path, durable)
 }
 
-// isLate tells whether the copy of a newer checkpoint after the phase is there. Two
+// isSuperseded tells whether the copy of a newer checkpoint after the phase is there. Two
 // executors of one boundary write checkpoints of one time: there the mirrored state
 // tells whether the session is past that boundary.
-func (s *Store) isLate(key team.SessionKey, c team.Checkpoint, path string) (bool, error) {
+func (s *Store) isSuperseded(key team.SessionKey, c team.Checkpoint, path string) (bool, error) {
 	stored, _, err := s.readCopy(key, c.CurrentPhase, path)
 	switch {
 	case errors.Is(err, team.ErrNotFound), errors.Is(err, team.ErrCorrupt):
@@ -149,7 +149,7 @@ func (s *Store) CheckpointPath(key team.SessionKey, phase string) (string, error
 func (s *Store) Checkpoint(ctx context.Context, name team.Digest) (team.Checkpoint, error) {
 	if name.Valid() {
 		// Where the store cannot be written, nothing can be built or pruned.
-		_ = s.freshen(s.blobPath(name))
+		_ = s.markUsed(s.blobPath(name))
 	}
 	return s.checkpoint(ctx, name)
 }
@@ -161,7 +161,7 @@ func (s *Store) checkpoint(ctx context.Context, name team.Digest) (team.Checkpoi
 	}
 	c, err := s.decodeCheckpoint(data)
 	if err != nil {
-		return team.Checkpoint{}, s.otherwise(name, "checkpoint", err)
+		return team.Checkpoint{}, s.wrongKind(name, "checkpoint", err)
 	}
 	return c, nil
 }
@@ -234,11 +234,11 @@ type chainWalk struct {
 	copies map[team.Digest][]byte
 	// pruned are the session's checkpoints that were removed on purpose.
 	pruned map[team.Digest]bool
-	// elsewhere are those of the session's origin, noted as pruned there.
-	elsewhere []team.Digest
-	seen      map[team.Digest]bool
-	found     []StoredCheckpoint
-	faults    []error
+	// prunedElsewhere are those of the session's origin, noted as pruned there.
+	prunedElsewhere []team.Digest
+	seen            map[team.Digest]bool
+	found           []StoredCheckpoint
+	faults          []error
 }
 
 func (w *chainWalk) readCopies(ctx context.Context) error {
@@ -277,7 +277,7 @@ func (w *chainWalk) follow(ctx context.Context, name team.Digest) error {
 				return err
 			}
 			if pruned {
-				w.elsewhere = append(w.elsewhere, name)
+				w.prunedElsewhere = append(w.prunedElsewhere, name)
 				return nil
 			}
 		}

@@ -84,7 +84,7 @@ func (s *Store) collect(ctx context.Context, req team.Collect) (out team.Collect
 		names = append(names, out.Output)
 	}
 	// All at once: nothing refers to any of it before this returns.
-	return out, in.settle(names...)
+	return out, in.flush(names...)
 }
 
 // ingest scans the request's directory and stores what it holds.
@@ -128,15 +128,15 @@ func (m Manifest) bytes() (n int64) {
 // or one above it, inaccessible to its owner.
 func (s *Store) openWork(dir string) (*os.Root, error) {
 	root, err := openDir(dir)
-	if errors.Is(err, fs.ErrPermission) && s.openWay(dir) == nil {
+	if errors.Is(err, fs.ErrPermission) && s.restoreAccess(dir) == nil {
 		return openDir(dir)
 	}
 	return root, err
 }
 
-// openWay makes the directories between those of all sessions and one of them accessible
+// restoreAccess makes the directories between those of all sessions and one of them accessible
 // to their owner.
-func (s *Store) openWay(dir string) error {
+func (s *Store) restoreAccess(dir string) error {
 	rel, err := filepath.Rel(s.workRoot, dir)
 	if err != nil || !filepath.IsLocal(rel) {
 		return fs.ErrPermission

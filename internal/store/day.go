@@ -51,7 +51,7 @@ func (s *Store) Day(namespace, name string) (day budget.Day, err error) {
 		}
 		return err
 	}
-	if err = s.underTeam(namespace, name, read); errors.Is(err, fs.ErrPermission) {
+	if err = s.withTeamLock(namespace, name, read); errors.Is(err, fs.ErrPermission) {
 		err = read() // nobody writes a store that is only for reading
 	}
 	if err == nil && day.Cap == (team.Cap{}) {
@@ -65,7 +65,7 @@ func (s *Store) Day(namespace, name string) (day budget.Day, err error) {
 // another as those of a ledger do; one of a ledger that draws from the day is one of
 // the day, too.
 func (s *Store) UpdateDay(namespace, name string, change func(*budget.Day) error) error {
-	return s.underTeam(namespace, name, func() error {
+	return s.withTeamLock(namespace, name, func() error {
 		d, err := s.today(namespace, name)
 		if err != nil {
 			return err
@@ -78,8 +78,8 @@ func (s *Store) UpdateDay(namespace, name string, change func(*budget.Day) error
 	})
 }
 
-// underTeam runs change while it holds the lock of a team's days.
-func (s *Store) underTeam(namespace, name string, change func() error) (err error) {
+// withTeamLock runs change while it holds the lock of a team's days.
+func (s *Store) withTeamLock(namespace, name string, change func() error) (err error) {
 	path := s.path("locks", ".budgets", namespace, name) // no namespace begins with a dot
 	if _, err := s.dayPath(namespace, name, ""); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (s *Store) today(namespace, name string) (*budget.Day, error) {
 	date := budget.Date(s.now())
 	d, err := s.storedDay(namespace, name, date)
 	if errors.Is(err, team.ErrNotFound) || errors.Is(err, team.ErrCorrupt) {
-		return s.summedDay(namespace, name, date)
+		return s.sumOfLedgers(namespace, name, date)
 	}
 	return d, err
 }
@@ -127,8 +127,8 @@ func (s *Store) storedDay(namespace, name, date string) (*budget.Day, error) {
 	return &d, err
 }
 
-// summedDay makes a team's day from what its sessions' ledgers say.
-func (s *Store) summedDay(namespace, name, date string) (*budget.Day, error) {
+// sumOfLedgers makes a team's day from what its sessions' ledgers say.
+func (s *Store) sumOfLedgers(namespace, name, date string) (*budget.Day, error) {
 	d := &budget.Day{Team: name, Date: date}
 	keys, err := s.Sessions(context.Background(), namespace)
 	if err != nil {
@@ -191,9 +191,9 @@ func (s *Store) putDay(namespace string, d *budget.Day, raises int) error {
 	return nil
 }
 
-// daysAround brings the days up to date on which a session has spent more or less
+// updateDays brings the days up to date on which a session has spent more or less
 // than before: today's, which is given and had so many warnings, and earlier ones.
-func (s *Store) daysAround(key team.SessionKey, today *budget.Day, warnings int, before map[string]budget.DayRow, l *budget.Ledger) error {
+func (s *Store) updateDays(key team.SessionKey, today *budget.Day, warnings int, before map[string]budget.DayRow, l *budget.Ledger) error {
 	for _, date := range l.Dates() {
 		if date == today.Date || before[date] == l.On(date) {
 			continue
@@ -256,7 +256,7 @@ func (s *Store) eachTeam(ctx context.Context, visit func(namespace, name string)
 			return err
 		}
 		for _, name := range names {
-			if err := s.underTeam(namespace, name, func() error { return visit(namespace, name) }); err != nil {
+			if err := s.withTeamLock(namespace, name, func() error { return visit(namespace, name) }); err != nil {
 				return err
 			}
 		}

@@ -167,7 +167,7 @@ func (s *Store) readDocument(path, what string, parse func(data []byte) error) e
 	}
 	moved, err := s.quarantine(path)
 	if err != nil {
-		return s.stuck(path, err)
+		return s.quarantineFailed(path, err)
 	}
 	return &Fault{Path: s.rel(path), What: fault.Error(), Quarantined: s.rel(moved), kind: team.ErrCorrupt}
 }

@@ -48,10 +48,10 @@ func (s *Store) Execution(key team.SessionKey) (team.Execution, error) {
 func (s *Store) UpdateExecution(key team.SessionKey, change func(*team.Execution)) error {
 	err := errChanged
 	for try := 0; try < freeTries && errors.Is(err, errChanged); try++ {
-		err = s.replaceExecution(key, change, func(install func() error) error { return s.under(key, executionFile, install) })
+		err = s.replaceExecution(key, change, func(install func() error) error { return s.withLock(key, executionFile, install) })
 	}
 	if errors.Is(err, errChanged) { // many write it at once: take turns
-		err = s.under(key, executionFile, func() error {
+		err = s.withLock(key, executionFile, func() error {
 			return s.replaceExecution(key, change, func(install func() error) error { return install() })
 		})
 	}

@@ -65,7 +65,7 @@ func (s *Store) loadIndex(dir string) *index {
 	x := decodeIndex(data)
 	// A manifest that was pruned meanwhile vouches for nothing; one that was not
 	// is young now, and then neither is what it names.
-	if x == nil || s.freshen(s.blobPath(x.manifest)) != nil {
+	if x == nil || s.markUsed(s.blobPath(x.manifest)) != nil {
 		return nil
 	}
 	return x

@@ -41,8 +41,8 @@ type ingestion struct {
 	tree Manifest
 	// seen is what can be remembered of it.
 	seen map[string]indexed
-	// loose lists the files of blobs that must yet be made durable.
-	loose []string
+	// unflushed lists the files of blobs that must yet be made durable.
+	unflushed []string
 	// stored are the blobs of this ingestion, with their files as it has made them; nil:
 	// they were there.
 	stored map[team.Digest]fs.FileInfo
@@ -209,7 +209,7 @@ func (in *ingestion) put(name team.Digest, data []byte) error {
 	if in.has(name) {
 		return nil
 	}
-	written, err := in.store.putLoose(name, data)
+	written, err := in.store.putUnflushed(name, data)
 	if err == nil {
 		in.keepBlob(name, written)
 	}
@@ -239,13 +239,13 @@ func (in *ingestion) keepBlob(name team.Digest, written fs.FileInfo) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.stored[name] = written
-	in.loose = append(in.loose, in.store.blobPath(name))
+	in.unflushed = append(in.unflushed, in.store.blobPath(name))
 }
 
 // withdraw removes the blobs that the ingestion has made, unless somebody else has begun
 // to use them: what was not collected as a whole only takes up room.
 func (in *ingestion) withdraw() error {
-	return in.store.alone(func() error {
+	return in.store.withSweepExclusive(func() error {
 		for name, written := range in.stored {
 			path := in.store.blobPath(name)
 			now, err := os.Lstat(path)
@@ -309,20 +309,20 @@ func (in *ingestion) stream(ctx context.Context, src io.Reader, f found, old tea
 	case in.has(e.SHA256):
 		return e, nil
 	}
-	written, err := in.store.installLoose(ctx, temp.Name(), e)
+	written, err := in.store.installUnflushed(ctx, temp.Name(), e)
 	if err == nil {
 		in.keepBlob(e.SHA256, written)
 	}
 	return e, err
 }
 
-// settle makes what was stored outlive a power loss. documents are those of the blobs
+// flush makes what was stored outlive a power loss. documents are those of the blobs
 // that are likely to be stored again soon.
-func (in *ingestion) settle(documents ...team.Digest) error {
-	if len(in.loose) == 0 {
+func (in *ingestion) flush(documents ...team.Digest) error {
+	if len(in.unflushed) == 0 {
 		return nil
 	}
-	if err := in.store.settleFiles(in.loose); err != nil {
+	if err := in.store.flushFiles(in.unflushed); err != nil {
 		return fmt.Errorf("flush the store: %w", err)
 	}
 	for _, name := range documents {
@@ -331,13 +331,13 @@ func (in *ingestion) settle(documents ...team.Digest) error {
 	return nil
 }
 
-// installLoose makes a temporary file the blob that it is, unless that is
+// installUnflushed makes a temporary file the blob that it is, unless that is
 // stored already, sound. written is the file that it has installed; nil: it was there.
-func (s *Store) installLoose(ctx context.Context, temp string, e Entry) (written fs.FileInfo, err error) {
+func (s *Store) installUnflushed(ctx context.Context, temp string, e Entry) (written fs.FileInfo, err error) {
 	path := s.blobPath(e.SHA256)
 	if info, err := os.Stat(path); err == nil && info.Size() == e.Size {
 		if found, _, err := s.hashFile(ctx, path); err == nil && found == e.SHA256 {
-			if err := s.freshen(path); !errors.Is(err, fs.ErrNotExist) {
+			if err := s.markUsed(path); !errors.Is(err, fs.ErrNotExist) {
 				return nil, err
 			}
 		}

@@ -138,8 +138,8 @@ func parseJournal(data []byte) *journalFile {
 	return f
 }
 
-// untell leaves out what the turns brought, and keeps what they cost.
-func (f *journalFile) untell() error {
+// dropAnswers leaves out what the calls returned, and keeps what they cost.
+func (f *journalFile) dropAnswers() error {
 	f.sound = nil
 	for i := range f.entries {
 		e := &f.entries[i]
@@ -321,19 +321,5 @@ func endsWith(f *os.File, size int64, line []byte) (bool, error) {
 
 // journals lists the assignments of a session that have a journal, sorted.
 func (s *Store) journals(ctx context.Context, key team.SessionKey) ([]team.AssignmentID, error) {
-	dir, err := s.SessionDir(key)
-	if err != nil {
-		return nil, err
-	}
-	entries, err := s.entries(ctx, filepath.Join(dir, "assignments"))
-	if err != nil {
-		return nil, err
-	}
-	var out []team.AssignmentID
-	for _, e := range entries {
-		if id, ok := journalOf(e.Name()); ok && e.Type().IsRegular() {
-			out = append(out, id)
-		}
-	}
-	return out, nil
+	return s.assignments(ctx, key, journalOf)
 }

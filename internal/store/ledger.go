@@ -72,13 +72,13 @@ func unsealLedger(data []byte, l *budget.Ledger) error {
 // journals add up to; a damaged file is then in the quarantine.
 func (s *Store) Ledger(key team.SessionKey) (budget.Ledger, error) {
 	l, err := s.lockedLedger(key)
-	return s.orSummed(key, l, err)
+	return s.orSumOfJournals(key, l, err)
 }
 
-// orSummed makes a ledger that could not be read from the journals.
-func (s *Store) orSummed(key team.SessionKey, l budget.Ledger, err error) (budget.Ledger, error) {
+// orSumOfJournals makes a ledger that could not be read from the journals.
+func (s *Store) orSumOfJournals(key team.SessionKey, l budget.Ledger, err error) (budget.Ledger, error) {
 	if errors.Is(err, team.ErrNotFound) || errors.Is(err, team.ErrCorrupt) {
-		return s.summed(key)
+		return s.sumOfJournals(key)
 	}
 	return l, err
 }
@@ -136,8 +136,8 @@ func checkLedger(l budget.Ledger) error {
 	return nil
 }
 
-// summed makes a session's ledger from its journals.
-func (s *Store) summed(key team.SessionKey) (budget.Ledger, error) {
+// sumOfJournals makes a session's ledger from its journals.
+func (s *Store) sumOfJournals(key team.SessionKey) (budget.Ledger, error) {
 	l := budget.Ledger{Schema: budget.LedgerSchema, Session: key.Session}
 	path, err := s.allowancePath(key)
 	if err != nil {
@@ -190,7 +190,7 @@ func (s *Store) UpdateLedger(key team.SessionKey, change func(*budget.Ledger) er
 func (s *Store) tryLedger(key team.SessionKey, daily string, change func(*budget.Ledger) error) (other string, err error) {
 	var day *budget.Day
 	update := func() error {
-		return s.under(key, ledgerFile, func() error {
+		return s.withLock(key, ledgerFile, func() error {
 			other, err = s.changeLedger(key, day, change)
 			return err
 		})
@@ -199,7 +199,7 @@ func (s *Store) tryLedger(key team.SessionKey, daily string, change func(*budget
 		err = update()
 		return other, err
 	}
-	err = s.underTeam(key.Namespace, daily, func() error {
+	err = s.withTeamLock(key.Namespace, daily, func() error {
 		if day, err = s.today(key.Namespace, daily); err != nil {
 			return err
 		}
@@ -211,7 +211,7 @@ func (s *Store) tryLedger(key team.SessionKey, daily string, change func(*budget
 // changeLedger does so while both are locked; day is nil where the ledger draws from none.
 func (s *Store) changeLedger(key team.SessionKey, day *budget.Day, change func(*budget.Ledger) error) (daily string, err error) {
 	stored, err := s.storedLedger(key)
-	l, err := s.orSummed(key, stored, err)
+	l, err := s.orSumOfJournals(key, stored, err)
 	if err != nil {
 		return "", err
 	}
@@ -244,8 +244,8 @@ func (s *Store) changeLedger(key team.SessionKey, day *budget.Day, change func(*
 		return name, err
 	}
 	if day != nil {
-		// The day is never behind the ledger: what it has not heard of, others could spend.
-		if err := s.daysAround(key, day, warnings, before, &l); err != nil {
+		// The day is never behind the ledger: what it does not know yet, others could spend.
+		if err := s.updateDays(key, day, warnings, before, &l); err != nil {
 			return name, err
 		}
 		failpoint.Here("day written, ledger not")

@@ -69,9 +69,9 @@ const (
 	lockEvery = 5 * time.Millisecond
 )
 
-// under runs change while it holds a lock that others take for as short a time,
+// withLock runs change while it holds a lock that others take for as short a time,
 // waiting for it if need be.
-func (s *Store) under(key team.SessionKey, name string, change func() error) (err error) {
+func (s *Store) withLock(key team.SessionKey, name string, change func() error) (err error) {
 	path, err := s.lockPath(key, name)
 	if err != nil {
 		return err
@@ -90,14 +90,14 @@ func (s *Store) under(key team.SessionKey, name string, change func() error) (er
 	return change()
 }
 
-// sharing runs change while nothing is swept away. Many may at once; it must not
+// withSweepShared runs change while nothing is swept away. Many may at once; it must not
 // take long.
-func (s *Store) sharing(change func() error) error {
+func (s *Store) withSweepShared(change func() error) error {
 	return s.sweepLock((*flock.Flock).RLock, change)
 }
 
-// alone runs change while no blob is marked as used.
-func (s *Store) alone(change func() error) error {
+// withSweepExclusive runs change while no blob is marked as used.
+func (s *Store) withSweepExclusive(change func() error) error {
 	return s.sweepLock((*flock.Flock).Lock, change)
 }
 

@@ -321,7 +321,7 @@ func (s *Store) Manifest(ctx context.Context, name team.Digest) (Manifest, error
 	}
 	m, err := DecodeManifest(data)
 	if err != nil {
-		return nil, s.otherwise(name, "manifest", err)
+		return nil, s.wrongKind(name, "manifest", err)
 	}
 	return m, nil
 }
@@ -343,7 +343,7 @@ func (s *Store) Delta(ctx context.Context, name team.Digest) (Delta, error) {
 	}
 	d, err := DecodeDelta(data)
 	if err != nil {
-		return nil, s.otherwise(name, "delta", err)
+		return nil, s.wrongKind(name, "delta", err)
 	}
 	return d, nil
 }

@@ -301,7 +301,7 @@ func (s *Store) writeFile(ctx context.Context, dir *os.Root, name string, e Entr
 		return nil, err
 	}
 	if digest != e.SHA256 {
-		return nil, s.condemn(ctx, e.SHA256)
+		return nil, s.quarantineBlob(ctx, e.SHA256)
 	}
 	if n != e.Size {
 		return nil, fmt.Errorf("%w manifest: it says that blob %s has %d bytes, and it has %d", team.ErrCorrupt, e.SHA256.Short(), e.Size, n)

@@ -113,7 +113,7 @@ func (s *Store) dropCheckpoints(key team.SessionKey, dropped []StoredCheckpoint)
 	if err != nil {
 		return err
 	}
-	return s.under(key, chainLock, func() error {
+	return s.withLock(key, chainLock, func() error {
 		n, err := s.notes(key)
 		if err != nil {
 			return err

@@ -1,10 +1,10 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,7 +20,17 @@ func (s *Store) recordPath(key team.SessionKey, id team.AssignmentID) (string, e
 	if err := checkAssignment(id); err != nil {
 		return "", err
 	}
-	return filepath.Join(dir, "assignments", id.Phase+"."+id.Persona+".json"), nil
+	return filepath.Join(dir, "assignments", recordName(id)), nil
+}
+
+func recordName(id team.AssignmentID) string { return id.Phase + "." + id.Persona + ".json" }
+
+// recordOf is the assignment whose record has this file name.
+func recordOf(file string) (team.AssignmentID, bool) {
+	name, ok := strings.CutSuffix(file, ".json")
+	phase, persona, _ := strings.Cut(name, ".")
+	id := team.AssignmentID{Phase: phase, Persona: persona}
+	return id, ok && checkAssignment(id) == nil
 }
 
 // Record reads an assignment's record: [team.ErrNotFound] if there is none,
@@ -59,15 +69,15 @@ func checkRecord(r team.Record, id team.AssignmentID) error {
 // replaced: the error is then [team.ErrFenced]. Schema and SHA256 are filled in.
 // A damaged record is quarantined and replaced.
 func (s *Store) PutRecord(key team.SessionKey, r team.Record) error {
-	return s.underRecord(key, r.Assignment, func() error { return s.replaceRecord(key, r, r.Incarnation) })
+	return s.withRecordLock(key, r.Assignment, func() error { return s.replaceRecord(key, r, r.Incarnation) })
 }
 
-// underRecord runs change while nobody else writes the record.
-func (s *Store) underRecord(key team.SessionKey, id team.AssignmentID, change func() error) error {
+// withRecordLock runs change while nobody else writes the record.
+func (s *Store) withRecordLock(key team.SessionKey, id team.AssignmentID, change func() error) error {
 	if err := checkAssignment(id); err != nil {
 		return err
 	}
-	return s.under(key, id.Phase+"."+id.Persona+".record", change)
+	return s.withLock(key, id.Phase+"."+id.Persona+".record", change)
 }
 
 // replaceRecord writes a record in the name of an incarnation, unless the stored
@@ -102,7 +112,7 @@ func (s *Store) replaceRecord(key team.SessionKey, r team.Record, incarnation in
 // record of a later one is [team.ErrFenced].
 func (s *Store) UpdateRecord(key team.SessionKey, id team.AssignmentID, incarnation int, change func(*team.Record)) (team.Record, error) {
 	var r team.Record
-	err := s.underRecord(key, id, func() error {
+	err := s.withRecordLock(key, id, func() error {
 		stored, err := s.Record(key, id)
 		switch {
 		case errors.Is(err, team.ErrNotFound), errors.Is(err, team.ErrCorrupt):
@@ -144,20 +154,28 @@ func (s *Store) Records(ctx context.Context, key team.SessionKey) ([]team.Record
 
 // recorded lists the assignments that have a record, sorted.
 func (s *Store) recorded(ctx context.Context, key team.SessionKey) ([]team.AssignmentID, error) {
+	return s.assignments(ctx, key, recordOf)
+}
+
+// assignments lists those of a session that have a file, sorted by phase and persona. of
+// tells whose file a name is.
+func (s *Store) assignments(ctx context.Context, key team.SessionKey, of func(file string) (team.AssignmentID, bool)) ([]team.AssignmentID, error) {
 	dir, err := s.SessionDir(key)
 	if err != nil {
 		return nil, err
 	}
-	files, err := s.documents(ctx, filepath.Join(dir, "assignments"), "")
+	entries, err := s.entries(ctx, filepath.Join(dir, "assignments"))
 	if err != nil {
 		return nil, err
 	}
 	var out []team.AssignmentID
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		phase, persona, _ := strings.Cut(name, ".")
-		if id := (team.AssignmentID{Phase: phase, Persona: persona}); checkAssignment(id) == nil {
+	for _, e := range entries {
+		if id, ok := of(e.Name()); ok && e.Type().IsRegular() {
 			out = append(out, id)
 		}
 	}
+	slices.SortFunc(out, func(a, b team.AssignmentID) int {
+		return cmp.Or(strings.Compare(a.Phase, b.Phase), strings.Compare(a.Persona, b.Persona))
+	})
 	return out, nil
 }

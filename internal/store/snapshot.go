@@ -91,7 +91,7 @@ func (s *Store) snapshot(ctx context.Context, dir string, o SnapshotOptions) (sn
 	if err := in.run(ctx, sc.files); err != nil {
 		return snap, err
 	}
-	if err := in.settle(); err != nil {
+	if err := in.flush(); err != nil {
 		return snap, err
 	}
 	if snap.Manifest, err = s.PutManifest(ctx, in.tree); err != nil {

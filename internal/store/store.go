@@ -85,7 +85,7 @@ type Store struct {
 	now       func() time.Time
 	buffers   sync.Pool
 	// sealed are the digests of documents whose seal was found good.
-	sealed memory
+	sealed recentDigests
 	// flushed are the blobs that need no flushing.
 	flushed flushed
 }

@@ -92,14 +92,14 @@ func (p *pruning) sweep(ctx context.Context) error {
 	if p.options.DryRun {
 		return p.count(append(structured, plain...))
 	}
-	if err := p.store.alone(func() error { return p.sweepTrees(ctx, structured) }); err != nil {
+	if err := p.store.withSweepExclusive(func() error { return p.sweepTrees(ctx, structured) }); err != nil {
 		return err
 	}
 	for batch := range slices.Chunk(plain, sweepBatch) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := p.store.alone(func() error { return p.remove(batch) }); err != nil {
+		if err := p.store.withSweepExclusive(func() error { return p.remove(batch) }); err != nil {
 			return err
 		}
 	}
@@ -120,7 +120,7 @@ func (p *pruning) candidates(ctx context.Context) (structured, plain []team.Dige
 		}
 		young, err := p.isYoung(name)
 		if err == nil && young {
-			err = p.adopt(ctx, name)
+			err = p.markNamed(ctx, name)
 		} else if err == nil {
 			loose = append(loose, name)
 		}
@@ -151,10 +151,10 @@ func (p *pruning) isYoung(name team.Digest) (bool, error) {
 	return err == nil && !info.ModTime().Before(p.horizon), err
 }
 
-// adopt marks what a blob names as needed, if it is one that names others: a
+// markNamed marks what a blob names as needed, if it is one that names others: a
 // checkpoint, manifest or delta may have been stored for something that is yet
 // to be written. A damaged one names nothing.
-func (p *pruning) adopt(ctx context.Context, name team.Digest) error {
+func (p *pruning) markNamed(ctx context.Context, name team.Digest) error {
 	k, err := p.store.kindOf(name)
 	if err != nil {
 		return err
@@ -188,7 +188,7 @@ func (p *pruning) sweepTrees(ctx context.Context, names []team.Digest) error {
 	for _, name := range names {
 		young, err := p.isYoung(name)
 		if err == nil && young {
-			err = p.adopt(ctx, name)
+			err = p.markNamed(ctx, name)
 		} else if err == nil {
 			old = append(old, name)
 		}

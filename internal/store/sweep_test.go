@@ -53,9 +53,9 @@ func TestWhatIsTakenUpInTheMiddleOfAPruneStays(t *testing.T) {
 	_, err = s.Checkpoint(t.Context(), checkpoint)
 	require.NoError(t, err)
 	require.NotNil(t, s.loadIndex("/somewhere"))
-	require.NoError(t, s.alone(func() error { return p.sweepTrees(t.Context(), structured) }))
+	require.NoError(t, s.withSweepExclusive(func() error { return p.sweepTrees(t.Context(), structured) }))
 	put("used again itself")
-	require.NoError(t, s.alone(func() error { return p.remove(loose) }))
+	require.NoError(t, s.withSweepExclusive(func() error { return p.remove(loose) }))
 
 	for _, name := range []team.Digest{plain.SHA256, inTree.SHA256, inIndexed.SHA256, inRead.SHA256, tree, vouching, read, delta, checkpoint} {
 		require.FileExists(t, s.blobPath(name))
@@ -66,5 +66,5 @@ func TestWhatIsTakenUpInTheMiddleOfAPruneStays(t *testing.T) {
 	// A blob that is gone is not taken for stored, nor an index for good.
 	require.NoError(t, os.Remove(s.blobPath(vouching)))
 	require.Nil(t, s.loadIndex("/somewhere"))
-	require.ErrorIs(t, s.freshen(s.blobPath(waste.SHA256)), os.ErrNotExist)
+	require.ErrorIs(t, s.markUsed(s.blobPath(waste.SHA256)), os.ErrNotExist)
 }

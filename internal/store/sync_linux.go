@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// settle makes the named files, and all that was written to their file system
+// flushFileSystem makes the named files, and all that was written to their file system
 // before, outlive a power loss.
-func settle(root string, _ []string) (err error) {
+func flushFileSystem(root string, _ []string) (err error) {
 	d, err := os.Open(root)
 	if err != nil {
 		return err

@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// settle makes the named files outlive a power loss.
-func settle(_ string, files []string) error {
+// flushFileSystem makes the named files outlive a power loss.
+func flushFileSystem(_ string, files []string) error {
 	for _, path := range files {
 		if err := syncFile(path); err != nil {
 			return err

@@ -89,12 +89,11 @@ type verification struct {
 	// without are checkpoints that are about to be pruned: what only they name
 	// is not needed.
 	without map[team.Digest]bool
-	// untold: the transcripts of attempts are not needed, nor what turns brought.
-	untold bool
+	// withoutTranscripts: neither the transcripts of attempts nor the answers of calls are
+	// needed.
+	withoutTranscripts bool
 	// repair has what is damaged written again where a second copy exists.
 	repair bool
-	// known are the blobs that agents' documents may name; nil: all of the store.
-	known map[team.Digest]bool
 }
 
 func newVerification(s *Store) *verification {
@@ -175,7 +174,7 @@ func (v *verification) session(ctx context.Context, key team.SessionKey) error {
 			return err
 		}
 	}
-	return v.paid(ctx, key)
+	return v.ledger(ctx, key)
 }
 
 func (v *verification) checkpoints(ctx context.Context, key team.SessionKey, w *chainWalk) error {
@@ -273,7 +272,7 @@ func (s *Store) repairCopy(ctx context.Context, key team.SessionKey, c StoredChe
 	if err != nil {
 		return copyInPlace, err
 	}
-	err = s.under(key, chainLock, func() error {
+	err = s.withLock(key, chainLock, func() error {
 		_, there, err := s.readCopy(key, c.CurrentPhase, path)
 		switch {
 		case errors.Is(err, team.ErrNotFound), errors.Is(err, team.ErrCorrupt):
@@ -346,7 +345,7 @@ func (v *verification) record(ctx context.Context, key team.SessionKey, r team.R
 	by := "the record of " + r.Assignment.String() + " of session " + key.Session
 	for _, round := range r.Rounds {
 		for _, log := range round.Logs() {
-			if !v.untold {
+			if !v.withoutTranscripts {
 				v.need(log, by)
 			}
 		}

@@ -28,7 +28,7 @@ func (s *Store) WorkDir(key team.SessionKey, id team.AssignmentID) (team.WorkDir
 	}
 	dir = filepath.Join(dir, id.Phase, id.Persona)
 	w, err := s.makeWorkDirs(dir)
-	if errors.Is(err, fs.ErrPermission) && s.openWay(dir) == nil { // an agent has locked them
+	if errors.Is(err, fs.ErrPermission) && s.restoreAccess(dir) == nil { // an agent has locked them
 		w, err = s.makeWorkDirs(dir)
 	}
 	if err != nil {
@@ -42,7 +42,7 @@ func (s *Store) makeWorkDirs(dir string) (w team.WorkDir, err error) {
 		return w, err
 	}
 	w.Said = filepath.Join(dir, saidFile)
-	if dir, err = s.secretDir(dir); err != nil {
+	if dir, err = s.privateDir(dir); err != nil {
 		return w, err
 	}
 	w.Tree, w.Home, w.Tmp = filepath.Join(dir, "tree"), filepath.Join(dir, "home"), filepath.Join(dir, "tmp")
@@ -54,9 +54,9 @@ func (s *Store) makeWorkDirs(dir string) (w team.WorkDir, err error) {
 	return w, nil
 }
 
-// secretDir makes the directory with a random name in an assignment's, or returns the
+// privateDir makes the directory with a random name in an assignment's, or returns the
 // one that is there. The caller holds the assignment's lock.
-func (s *Store) secretDir(dir string) (string, error) {
+func (s *Store) privateDir(dir string) (string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return "", err
@@ -64,7 +64,7 @@ func (s *Store) secretDir(dir string) (string, error) {
 	for _, e := range entries {
 		if name, err := hex.DecodeString(e.Name()); err == nil && len(name) == secretBytes && e.IsDir() {
 			dir = filepath.Join(dir, e.Name())
-			return dir, s.openWay(dir) // an agent may have locked it
+			return dir, s.restoreAccess(dir) // an agent may have locked it
 		}
 	}
 	name := make([]byte, secretBytes)

@@ -145,10 +145,10 @@ func syncFile(path string) error {
 // data.
 const fewFiles = 12
 
-// settleFiles makes files outlive a power loss that were installed until then.
-func (s *Store) settleFiles(files []string) error {
+// flushFiles makes files outlive a power loss that were installed until then.
+func (s *Store) flushFiles(files []string) error {
 	if len(files) > fewFiles {
-		return settle(s.path("blobs"), files)
+		return flushFileSystem(s.path("blobs"), files)
 	}
 	paths := slices.Clone(files)
 	for _, path := range files {

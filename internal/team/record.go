@@ -145,8 +145,8 @@ func (r Record) Passes() []int {
 	return passes
 }
 
-// Untold is the record without its transcripts.
-func (r Record) Untold() Record {
+// WithoutTranscripts is the record without the transcripts of its attempts.
+func (r Record) WithoutTranscripts() Record {
 	r.Rounds = slices.Clone(r.Rounds)
 	for i, round := range r.Rounds {
 		round.Attempts = slices.Clone(round.Attempts)

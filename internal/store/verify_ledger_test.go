@@ -84,7 +84,7 @@ func TestWhatWasPaidIsExported(t *testing.T) {
 	require.NoError(t, err)
 	for _, transcripts := range []bool{true, false} {
 		to := newStore(t)
-		_, err := to.ReadArchive(t.Context(), bytes.NewReader(archive(t, from, session, transcripts)), "default", "again")
+		_, err := to.ImportSession(t.Context(), bytes.NewReader(archive(t, from, session, transcripts)), "default", "again")
 		require.NoError(t, err)
 		again := team.SessionKey{Namespace: "default", Session: "again"}
 		got, err := to.Ledger(again)
@@ -114,7 +114,7 @@ func TestAnArchiveOfHostileJournalsIsRefused(t *testing.T) {
 	chain(t, from, session)
 	journaled(t, from, session, id("ann"), 2)
 	whole := unpacked(t, archive(t, from, session, true))
-	const journal = "assignments/build.ann.calls.jsonl"
+	const journal = documents + "assignments/build.ann.calls.jsonl"
 	sound := entryOf(whole, journal)
 	lines := bytes.SplitAfter(sound, []byte("\n"))
 	for name, c := range map[string]struct {
@@ -124,8 +124,8 @@ func TestAnArchiveOfHostileJournalsIsRefused(t *testing.T) {
 		"a changed line":   {journal, "line 1", bytes.Replace(sound, []byte("writer"), []byte("winter"), 1)},
 		"a line left out":  {journal, "line 1: it is entry 2 and not 1", bytes.Join(lines[1:], nil)},
 		"the last ones":    {journal, "booked", bytes.Join(lines[:3], nil)},
-		"half a line":      {journal, "cut off", sound[:len(sound)-1]},
-		"a changed ledger": {"ledger.json", "does not fit", bytes.Replace(entryOf(whole, "ledger.json"), []byte("writer"), []byte("winter"), 1)},
+		"half a line":      {journal, "booked", sound[:len(sound)-1]},
+		"a changed ledger": {documents + "ledger.json", "does not fit", bytes.Replace(entryOf(whole, documents+"ledger.json"), []byte("writer"), []byte("winter"), 1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -133,8 +133,7 @@ func TestAnArchiveOfHostileJournalsIsRefused(t *testing.T) {
 			entries := slices.Clone(whole)
 			i := slices.IndexFunc(entries, func(e entry) bool { return e.name == c.name })
 			entries[i].data = c.data
-			relist(t, entries, i)
-			_, err := to.ReadArchive(t.Context(), bytes.NewReader(packed(t, entries)), "default", "")
+			_, err := to.ImportSession(t.Context(), bytes.NewReader(packed(t, entries)), "default", "")
 			var fault *store.ArchiveError
 			require.ErrorAs(t, err, &fault)
 			require.ErrorContains(t, err, c.says)

@@ -11,10 +11,10 @@ import (
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
-// paid looks at a session's ledger and journals and notes the blobs that these
+// ledger looks at a session's ledger and journals and notes the blobs that these
 // name. What the ledger has booked, the journals must have: an entry comes into
 // its journal before it comes into the ledger, which is read first, therefore.
-func (v *verification) paid(ctx context.Context, key team.SessionKey) error {
+func (v *verification) ledger(ctx context.Context, key team.SessionKey) error {
 	l, missing := v.store.lockedLedger(key)
 	if errors.Is(missing, team.ErrNotFound) {
 		// A session may write its first one at this moment.
@@ -105,7 +105,7 @@ func (s *Store) cutJournal(path string, last, booked int64) error {
 
 // call notes the blobs of a call's turn.
 func (v *verification) call(ctx context.Context, c budget.Call, by string) error {
-	if v.untold {
+	if v.withoutTranscripts {
 		return nil
 	}
 	v.need(c.Answer, by)
@@ -130,9 +130,6 @@ var digests = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
 func (v *verification) named(ctx context.Context, doc []byte, by string) error {
 	for _, match := range digests.FindAll(doc, -1) {
 		name := team.Digest(match)
-		if v.known != nil && !v.known[name] {
-			continue
-		}
 		kind, err := v.store.kindOf(name)
 		if errors.Is(err, os.ErrNotExist) {
 			continue

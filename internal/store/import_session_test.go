@@ -23,7 +23,7 @@ import (
 func archive(t testing.TB, s *store.Store, key team.SessionKey, transcripts bool) []byte {
 	t.Helper()
 	var buf bytes.Buffer
-	out, err := s.WriteArchive(t.Context(), key, transcripts, &buf)
+	out, err := s.ExportSession(t.Context(), key, transcripts, &buf)
 	require.NoError(t, err)
 	require.Equal(t, key.Session, out.Session)
 	require.Positive(t, out.Bytes)
@@ -36,6 +36,12 @@ type entry struct {
 	kind byte
 	data []byte
 }
+
+// documents is where the documents of the tests' session lie in an archive.
+const documents = "sessions/default/web-1/"
+
+// blob is where a blob lies in an archive.
+func blob(name string) string { return "blobs/sha256/" + name[:2] + "/" + name[2:] }
 
 // unpacked lists the files of an archive.
 func unpacked(t testing.TB, data []byte) []entry {
@@ -84,11 +90,10 @@ func TestAnArchiveGoesRound(t *testing.T) {
 	data := archive(t, from, session, true)
 	require.Equal(t, data, archive(t, from, session, true), "equal sessions have equal archives")
 
-	in, err := to.ReadArchive(t.Context(), bytes.NewReader(data), "elsewhere", "")
+	in, err := to.ImportSession(t.Context(), bytes.NewReader(data), "elsewhere", "")
 	require.NoError(t, err)
 	require.Equal(t, 5, in.Checkpoints)
 	require.Equal(t, 4, in.Records)
-	require.True(t, in.Transcripts)
 	sound(t, to)
 	key := team.SessionKey{Namespace: "elsewhere", Session: session.Session}
 	want, err := from.Checkpoints(t.Context(), session)
@@ -110,7 +115,7 @@ func TestAnArchiveGoesRound(t *testing.T) {
 	require.Contains(t, e.Reason, "maestro resume web-1")
 	require.Equal(t, data, rewritten(t, archive(t, to, key, true), data), "and so does the way back")
 
-	_, err = to.ReadArchive(t.Context(), bytes.NewReader(data), "elsewhere", "")
+	_, err = to.ImportSession(t.Context(), bytes.NewReader(data), "elsewhere", "")
 	require.ErrorIs(t, err, store.ErrSessionExists)
 }
 
@@ -119,7 +124,7 @@ func rewritten(t *testing.T, got, want []byte) []byte {
 	t.Helper()
 	blobs := func(data []byte) (out []entry) {
 		for _, e := range unpacked(t, data) {
-			if filepath.Dir(e.name) != "." {
+			if strings.HasPrefix(e.name, "blobs/") {
 				out = append(out, e)
 			}
 		}
@@ -145,7 +150,7 @@ func TestAnImportedSessionMayHaveAnotherName(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.UpdateExecution(forked, func(e *team.Execution) { e.Head = name }))
 	for _, key := range []team.SessionKey{session, forked} {
-		in, err := s.ReadArchive(t.Context(), bytes.NewReader(archive(t, s, key, true)), "default", key.Session+"-again")
+		in, err := s.ImportSession(t.Context(), bytes.NewReader(archive(t, s, key, true)), "default", key.Session+"-again")
 		require.NoError(t, err)
 		again := team.SessionKey{Namespace: "default", Session: key.Session + "-again"}
 		want, err := s.Checkpoints(t.Context(), key)
@@ -168,7 +173,7 @@ func TestTranscriptsAreLeftOutUnlessAsked(t *testing.T) {
 	for _, e := range unpacked(t, data) {
 		require.NotContains(t, string(e.data), "log of")
 	}
-	_, err := to.ReadArchive(t.Context(), bytes.NewReader(data), "default", "")
+	_, err := to.ImportSession(t.Context(), bytes.NewReader(data), "default", "")
 	require.NoError(t, err)
 	sound(t, to)
 }
@@ -180,7 +185,7 @@ func TestAPrunedSessionCanBeExported(t *testing.T) {
 	s := later(t, model, tenDays)
 	_, err := s.Prune(t.Context(), team.PruneOptions{Keep: 2})
 	require.NoError(t, err)
-	_, err = to.ReadArchive(t.Context(), bytes.NewReader(archive(t, s, session, true)), "default", "new")
+	_, err = to.ImportSession(t.Context(), bytes.NewReader(archive(t, s, session, true)), "default", "new")
 	require.NoError(t, err)
 	sound(t, to)
 	e, err := to.Execution(team.SessionKey{Namespace: "default", Session: "new"})
@@ -210,7 +215,7 @@ func TestADamagedSessionIsNotExported(t *testing.T) {
 			} else if filepath.Base(filepath.Dir(path)) == "assignments" {
 				continue // what is not there is not exported; verify finds it
 			}
-			_, err = s.WriteArchive(t.Context(), session, true, io.Discard)
+			_, err = s.ExportSession(t.Context(), session, true, io.Discard)
 			healed := err == nil && !bytes.Contains(data, []byte("maestro.checkpoint"))
 			require.False(t, healed, "%s %s", path, damage)
 		}
@@ -243,7 +248,7 @@ func TestADamagedArchiveLeavesNoSession(t *testing.T) {
 			continue // the bits between the last block of the compression and its sum say nothing
 		}
 		for what, damaged := range map[string][]byte{"flipped": flipped, "cut": data[:at]} {
-			_, err := to.ReadArchive(t.Context(), bytes.NewReader(damaged), "default", "")
+			_, err := to.ImportSession(t.Context(), bytes.NewReader(damaged), "default", "")
 			var fault *store.ArchiveError
 			require.ErrorAs(t, err, &fault, "%s at %d of %d", what, at, len(data))
 			empty(t, to, what)
@@ -270,33 +275,49 @@ func TestAnArchiveThatWasTamperedWithIsRefused(t *testing.T) {
 	busySession(t, from, session)
 	whole := unpacked(t, archive(t, from, session, true))
 	find := func(entries []entry, name string) int {
-		return slices.IndexFunc(entries, func(e entry) bool { return e.name == name })
+		return slices.IndexFunc(entries, func(e entry) bool { return e.name == documents+name })
 	}
 	last := len(whole) - 1
 	for name, c := range map[string]struct {
 		change func(e []entry) []entry
 		says   string
 	}{
-		"no list": {func(e []entry) []entry { return e[1:] }, "begins with"},
-		"nothing": {func([]entry) []entry { return nil }, "empty"},
-		"a changed list": {func(e []entry) []entry {
-			e[0].data = bytes.Replace(e[0].data, []byte("web-1"), []byte("web-2"), 1)
-			return e
-		}, "does not fit"},
-		"a missing blob":      {func(e []entry) []entry { return e[:last] }, "not in the archive"},
-		"a missing document":  {func(e []entry) []entry { return slices.Delete(e, 1, 2) }, "not in the archive"},
-		"a blob twice":        {func(e []entry) []entry { return append(e, e[last]) }, "twice"},
-		"a document twice":    {func(e []entry) []entry { return append(e, e[1]) }, "twice"},
-		"a strange file":      {func(e []entry) []entry { return append(e, entry{"../../x", tar.TypeReg, []byte("x")}) }, "not in the archive's list"},
-		"a strange blob":      {func(e []entry) []entry { return append(e, entry{"blobs/../x", tar.TypeReg, []byte("x")}) }, "not in the archive's list"},
+		"nothing":        {func([]entry) []entry { return nil }, "no session"},
+		"a missing blob": {func(e []entry) []entry { return e[:last] }, "the archive has no such blob"},
+		"a missing record": {func(e []entry) []entry {
+			at := find(e, "assignments/build.ann.json")
+			return slices.Delete(e, at, at+1)
+		}, "the archive has no such record"},
+		"a missing journal": {func(e []entry) []entry {
+			at := find(e, "assignments/build.ann.calls.jsonl")
+			return slices.Delete(e, at, at+1)
+		}, "has no such journal"},
+		"a missing state":    {func(e []entry) []entry { at := find(e, "execution_state.json"); return slices.Delete(e, at, at+1) }, "the archive has no such state"},
+		"a blob twice":       {func(e []entry) []entry { return append(e, e[last]) }, "twice"},
+		"a document twice":   {func(e []entry) []entry { return append(e, e[1]) }, "twice"},
+		"a strange file":     {func(e []entry) []entry { return append(e, entry{"../../x", tar.TypeReg, []byte("x")}) }, "no file of a session"},
+		"a strange document": {func(e []entry) []entry { return append(e, entry{documents + "x.json", tar.TypeReg, []byte("x")}) }, "no file of a session"},
+		"an absolute name":   {func(e []entry) []entry { return append(e, entry{"/" + e[0].name, tar.TypeReg, []byte("x")}) }, "no file of a session"},
+		"a copy": {func(e []entry) []entry {
+			return append(e, entry{documents + "checkpoint_build.json", tar.TypeReg, []byte("x")})
+		}, "no file of a session"},
+		"a strange blob": {func(e []entry) []entry { return append(e, entry{"blobs/sha256/../x", tar.TypeReg, []byte("x")}) }, "no file of a session"},
+		"another session": {func(e []entry) []entry {
+			return append(e, entry{"sessions/default/web-2/ledger.json", tar.TypeReg, []byte("x")})
+		}, "another session"},
 		"a link":              {func(e []entry) []entry { return append(e, entry{"blobs/x", tar.TypeSymlink, nil}) }, "no plain file"},
 		"another blob's text": {func(e []entry) []entry { e[last].data = bytes.Repeat([]byte("x"), len(e[last].data)); return e }, "not what its name says"},
-		"a longer blob":       {func(e []entry) []entry { e[last].data = append(e[last].data, 'x'); return e }, "list says"},
+		"a longer blob":       {func(e []entry) []entry { e[last].data = append(e[last].data, 'x'); return e }, "not what its name says"},
 		"another state": {func(e []entry) []entry {
 			i := find(e, "execution_state.json")
 			e[i].data = append(e[i].data, ' ')
 			return e
-		}, "not what the archive's list says"},
+		}, "not written as it was stored"},
+		"a cut journal": {func(e []entry) []entry {
+			i := find(e, "assignments/build.ann.calls.jsonl")
+			e[i].data = e[i].data[:len(e[i].data)-1]
+			return e
+		}, "ledger has booked"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -305,7 +326,7 @@ func TestAnArchiveThatWasTamperedWithIsRefused(t *testing.T) {
 			for i := range entries {
 				entries[i].data = bytes.Clone(entries[i].data)
 			}
-			_, err := to.ReadArchive(t.Context(), bytes.NewReader(packed(t, c.change(entries))), "default", "")
+			_, err := to.ImportSession(t.Context(), bytes.NewReader(packed(t, c.change(entries))), "default", "")
 			var fault *store.ArchiveError
 			require.ErrorAs(t, err, &fault)
 			require.ErrorContains(t, err, c.says)
@@ -314,17 +335,17 @@ func TestAnArchiveThatWasTamperedWithIsRefused(t *testing.T) {
 	}
 	to := newStore(t)
 	for _, bad := range []string{"..", "a/b", "-x"} {
-		_, err := to.ReadArchive(t.Context(), bytes.NewReader(packed(t, whole)), "default", bad)
+		_, err := to.ImportSession(t.Context(), bytes.NewReader(packed(t, whole)), "default", bad)
 		require.Error(t, err)
 	}
-	_, err := to.ReadArchive(t.Context(), bytes.NewReader([]byte("{}")), "default", "")
+	_, err := to.ImportSession(t.Context(), bytes.NewReader([]byte("{}")), "default", "")
 	require.ErrorContains(t, err, "checkpoints export")
 }
 
-// FuzzReadArchive holds the import against archives that are well made, but of
+// FuzzImportSession holds the import against archives that are well made, but of
 // documents and blobs that somebody has written: none may crash it, leave half a
 // session, or one with a fault.
-func FuzzReadArchive(f *testing.F) {
+func FuzzImportSession(f *testing.F) {
 	from, err := store.Create(filepath.Join(f.TempDir(), "from"), options())
 	require.NoError(f, err)
 	busySession(f, from, session)
@@ -344,8 +365,8 @@ func FuzzReadArchive(f *testing.F) {
 				e.data = sealed
 			}
 		}
-		relist(t, entries, int(which)%len(entries))
-		in, err := to.ReadArchive(t.Context(), bytes.NewReader(packed(t, entries)), "default", "")
+		rename(t, entries, int(which)%len(entries))
+		in, err := to.ImportSession(t.Context(), bytes.NewReader(packed(t, entries)), "default", "")
 		if err != nil {
 			empty(t, to, err.Error())
 			return
@@ -358,30 +379,24 @@ func FuzzReadArchive(f *testing.F) {
 	})
 }
 
-// relist makes the archive's list say what the changed entry is now. A blob gets
-// its new name; where others name it, they still do by the old one.
-func relist(t *testing.T, entries []entry, changed int) {
+// rename gives a changed blob its new name. Where others name it, they still do by the old
+// one, but for the session's state, which names the newest checkpoint.
+func rename(t *testing.T, entries []entry, changed int) {
 	t.Helper()
-	if changed == 0 {
+	old, ok := strings.CutPrefix(entries[changed].name, "blobs/sha256/")
+	if !ok {
 		return
 	}
-	var list map[string]any
-	require.NoError(t, json.Unmarshal(entries[0].data, &list))
-	e := &entries[changed]
-	name := string(sha(e.data))
-	if old, ok := strings.CutPrefix(e.name, "blobs/"); ok {
-		blobs := list["blobs"].(map[string]any)
-		delete(blobs, old)
-		blobs[name] = len(e.data)
-		e.name = "blobs/" + name
-		if list["head"] == old {
-			list["head"] = name
-		}
-	} else {
-		list["documents"].(map[string]any)[e.name] = name
+	name := string(sha(entries[changed].data))
+	entries[changed].name = blob(name)
+	at := slices.IndexFunc(entries, func(e entry) bool { return e.name == documents+"execution_state.json" })
+	var state map[string]any
+	require.NoError(t, json.Unmarshal(entries[at].data, &state))
+	if state["head"] == strings.Replace(old, "/", "", 1) {
+		state["head"] = name
 	}
 	var err error
-	entries[0].data, err = store.Seal(list)
+	entries[at].data, err = store.Seal(state)
 	require.NoError(t, err)
 }
 
@@ -390,7 +405,7 @@ func TestAnArchiveOfHostileDocumentsIsRefused(t *testing.T) {
 	from := newStore(t)
 	names := chain(t, from, session)
 	whole := unpacked(t, archive(t, from, session, true))
-	head := "blobs/" + string(names[len(names)-1])
+	head := blob(string(names[len(names)-1]))
 	for name, c := range map[string]struct {
 		entry  string
 		change func(fields map[string]any)
@@ -400,32 +415,24 @@ func TestAnArchiveOfHostileDocumentsIsRefused(t *testing.T) {
 		"a phase that leaves":      {entry: head, change: func(f map[string]any) { f["current_phase"] = "../../x" }, says: "current_phase"},
 		"another schema":           {entry: head, change: func(f map[string]any) { f["schema"] = "x" }, says: "schema"},
 		"another session's":        {entry: head, change: func(f map[string]any) { f["session"] = "other" }, says: "no checkpoint of session web-1"},
-		"a missing previous":       {entry: head, change: func(f map[string]any) { f["previous"] = strings.Repeat("ab", 32) }, says: "not in the archive"},
+		"a missing previous":       {entry: head, change: func(f map[string]any) { f["previous"] = strings.Repeat("ab", 32) }, says: "no such blob"},
 		"a name that is no digest": {entry: head, change: func(f map[string]any) { f["tree"] = "../../etc/passwd" }, says: "blob's name"},
-		"a record of another":      {entry: "assignments/build.ann.json", change: func(f map[string]any) { f["assignment"] = map[string]any{"phase": "x", "persona": "y"} }, says: "record of x/y"},
-		"a record that leaves":     {entry: "assignments/build.ann.json", rename: "assignments/../x.ann.json", says: "no record of an assignment"},
-		"a state of another":       {entry: "execution_state.json", change: func(f map[string]any) { f["session"] = "other" }, says: "of session web-1"},
-		"a document of no kind":    {entry: "execution_state.json", rename: "../execution_state.json", says: "no document of a session"},
-		"a record of a missing delta": {entry: "assignments/build.ann.json", change: func(f map[string]any) {
+		"a record of another":      {entry: documents + "assignments/build.ann.json", change: func(f map[string]any) { f["assignment"] = map[string]any{"phase": "x", "persona": "y"} }, says: "record of x/y"},
+		"a record that leaves":     {entry: documents + "assignments/build.ann.json", rename: documents + "assignments/../x.ann.json", says: "no file of a session"},
+		"a state of another":       {entry: documents + "execution_state.json", change: func(f map[string]any) { f["session"] = "other" }, says: "of session web-1"},
+		"a document of no kind":    {entry: documents + "execution_state.json", rename: documents + "../execution_state.json", says: "no file of a session"},
+		"a record of a missing delta": {entry: documents + "assignments/build.ann.json", change: func(f map[string]any) {
 			f["rounds"].([]any)[0].(map[string]any)["result"].(map[string]any)["delta"] = strings.Repeat("cd", 32)
-		}, says: "lacks something"},
+		}, says: "no such blob"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			to := newStore(t)
 			entries := slices.Clone(whole)
 			at := slices.IndexFunc(entries, func(e entry) bool { return e.name == c.entry })
-			require.Positive(t, at)
+			require.NotEqual(t, -1, at)
 			if c.rename != "" {
-				var list map[string]any
-				require.NoError(t, json.Unmarshal(entries[0].data, &list))
-				documents := list["documents"].(map[string]any)
-				documents[c.rename] = documents[c.entry]
-				delete(documents, c.entry)
 				entries[at].name = c.rename
-				var err error
-				entries[0].data, err = store.Seal(list)
-				require.NoError(t, err)
 			} else {
 				var fields map[string]any
 				require.NoError(t, json.Unmarshal(entries[at].data, &fields))
@@ -433,9 +440,9 @@ func TestAnArchiveOfHostileDocumentsIsRefused(t *testing.T) {
 				var err error
 				entries[at].data, err = store.Seal(fields)
 				require.NoError(t, err)
-				relist(t, entries, at)
+				rename(t, entries, at)
 			}
-			_, err := to.ReadArchive(t.Context(), bytes.NewReader(packed(t, entries)), "default", "")
+			_, err := to.ImportSession(t.Context(), bytes.NewReader(packed(t, entries)), "default", "")
 			var fault *store.ArchiveError
 			require.ErrorAs(t, err, &fault)
 			require.ErrorContains(t, err, c.says)

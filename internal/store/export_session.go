@@ -1,0 +1,264 @@
+package store
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// Archive says what an exported session has. The archive itself is a gzipped tar of a
+// store that holds nothing but the session: its documents and the blobs that they need,
+// sorted by name and without times, so that equal sessions have equal archives. The
+// copies of checkpoints are left out; an import writes them again.
+type Archive struct {
+	Session     string      `json:"session"`
+	Head        team.Digest `json:"head"`
+	Checkpoints int         `json:"checkpoints"`
+	Records     int         `json:"records"`
+	Blobs       int         `json:"blobs"`
+	// Bytes is the size of documents and blobs before compression.
+	Bytes int64 `json:"bytes"`
+	// Transcripts tells whether those of the attempts are there.
+	Transcripts bool `json:"transcripts"`
+}
+
+// ExportSession writes a session's archive: everything that it can be resumed from in
+// another store, and with transcripts what its agents printed. All of it is verified on
+// the way out. After an error, what was written must not be used.
+func (s *Store) ExportSession(ctx context.Context, key team.SessionKey, transcripts bool, w io.Writer) (Archive, error) {
+	e := &sessionExport{store: s, key: key, verification: newVerification(s), documents: map[string][]byte{}}
+	e.withoutTranscripts = !transcripts
+	err := e.collect(ctx)
+	if err == nil {
+		err = e.write(ctx, w)
+	}
+	if err != nil {
+		return Archive{}, fmt.Errorf("export session %s: %w", key.Session, err)
+	}
+	e.archive.Session, e.archive.Transcripts = key.Session, transcripts
+	return e.archive, nil
+}
+
+// sessionExport is a session that is being exported.
+type sessionExport struct {
+	*verification // the blobs that the session needs
+	store         *Store
+	key           team.SessionKey
+	archive       Archive
+	// documents are the session's, by name.
+	documents map[string][]byte
+}
+
+// collect reads the session's documents, each before those that it may be behind, and
+// notes the blobs that they need. The session may be running.
+func (e *sessionExport) collect(ctx context.Context) error {
+	w, err := e.store.walk(ctx, e.key)
+	if err != nil {
+		return err
+	}
+	chain := w.sorted(w.head)
+	if len(chain) == 0 {
+		return errors.Join(append(w.faults, errors.New("it has no checkpoint that can be read"))...)
+	}
+	e.archive.Head, e.archive.Checkpoints = chain[0].Name, len(chain)
+	for _, c := range chain {
+		by := "the checkpoint after " + c.CurrentPhase
+		e.need(c.Name, by)
+		if err := e.checkpoint(ctx, c.Checkpoint, by); err != nil {
+			return err
+		}
+	}
+	for _, read := range []func() error{
+		func() error { return e.addState(chain[0]) },
+		func() error { return e.addPruned(w) },
+		func() error { return e.addCalls(ctx) },
+		func() error { return e.addRecords(ctx) },
+	} {
+		if err := read(); err != nil {
+			return err
+		}
+	}
+	faults := w.faults
+	for _, path := range slices.Sorted(maps.Keys(e.faults)) {
+		f := e.faults[path]
+		faults = append(faults, &f)
+	}
+	return errors.Join(faults...)
+}
+
+// addState writes what the session's state is after its newest checkpoint.
+func (e *sessionExport) addState(newest StoredCheckpoint) error {
+	state, err := e.store.Execution(e.key)
+	switch {
+	case errors.Is(err, team.ErrNotFound):
+		state = team.Execution{Schema: team.ExecutionSchema, Namespace: e.key.Namespace, Store: e.store.id}
+		state.Session, state.Team, state.Tree = e.key.Session, newest.Team.Name, newest.Tree
+	case err != nil:
+		return err
+	}
+	state.Head, state.Checkpoint = newest.Name, newest.Name
+	e.documents[executionFile], err = seal(state)
+	return err
+}
+
+// addPruned writes which checkpoints are not to be missed, with those of the session
+// that this one was forked from.
+func (e *sessionExport) addPruned(w *chainWalk) error {
+	n, err := e.store.notes(e.key)
+	if err != nil {
+		return err
+	}
+	for _, name := range w.prunedElsewhere {
+		n.Checkpoints = append(n.Checkpoints, prunedCheckpoint{Checkpoint: name})
+	}
+	if len(n.Checkpoints) > 0 {
+		n.Schema, n.Session = prunedSchema, e.key.Session
+		e.documents[prunedFile], err = seal(n)
+	}
+	return err
+}
+
+// addCalls writes the ledger, what it allows, and the journals.
+func (e *sessionExport) addCalls(ctx context.Context) error {
+	l, missing := e.store.lockedLedger(e.key)
+	if missing != nil && !errors.Is(missing, team.ErrNotFound) {
+		return missing
+	}
+	if err := e.addAllowances(); err != nil {
+		return err
+	}
+	ids, err := e.store.journals(ctx, e.key)
+	if err != nil {
+		return err
+	}
+	entries := 0
+	for _, id := range ids {
+		n, err := e.addJournal(ctx, id, l.Rows[id.String()].Entries)
+		if err != nil {
+			return err
+		}
+		entries += n
+	}
+	switch {
+	case missing == nil:
+		e.documents[ledgerFile], err = sealLedger(l)
+	case entries > 0:
+		err = missing
+	}
+	return err
+}
+
+// addAllowances writes the journal of what the session may spend.
+func (e *sessionExport) addAllowances() error {
+	path, err := e.store.allowancePath(e.key)
+	if err != nil {
+		return err
+	}
+	all, err := e.store.allowances(path)
+	if err != nil {
+		return err
+	}
+	for _, a := range all {
+		line, err := sealLine(a)
+		if err != nil {
+			return err
+		}
+		e.documents[allowanceFile] = append(append(e.documents[allowanceFile], line...), '\n')
+	}
+	return nil
+}
+
+// addJournal writes an assignment's journal, of which the ledger has booked some entries,
+// and returns how many it has.
+func (e *sessionExport) addJournal(ctx context.Context, id team.AssignmentID, booked int64) (entries int, err error) {
+	path, err := e.store.journalPath(e.key, id)
+	if err != nil {
+		return 0, err
+	}
+	f, err := e.store.readJournal(path)
+	if err == nil && f.journal.Next() <= booked {
+		err = e.store.cutJournal(path, f.journal.Next()-1, booked)
+	}
+	if err != nil {
+		return 0, err
+	}
+	for _, c := range f.journal.Calls() {
+		if err := e.call(ctx, c, "the journal of "+id.String()); err != nil {
+			return 0, err
+		}
+	}
+	if e.withoutTranscripts {
+		if err := f.dropAnswers(); err != nil {
+			return 0, err
+		}
+	}
+	e.documents["assignments/"+journalName(id)] = f.sound
+	return len(f.entries), nil
+}
+
+// addRecords writes the records of assignments.
+func (e *sessionExport) addRecords(ctx context.Context) error {
+	records, err := e.store.Records(ctx, e.key)
+	if err != nil {
+		return err
+	}
+	e.archive.Records = len(records)
+	for _, r := range records {
+		if err := e.record(ctx, e.key, r); err != nil {
+			return err
+		}
+		if e.withoutTranscripts {
+			r = r.WithoutTranscripts()
+		}
+		if e.documents["assignments/"+recordName(r.Assignment)], err = seal(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write writes the archive: the documents, then the blobs.
+func (e *sessionExport) write(ctx context.Context, w io.Writer) error {
+	zip := gzip.NewWriter(w)
+	t := tar.NewWriter(zip)
+	header := func(name string, size int64) error {
+		e.archive.Bytes += size
+		return t.WriteHeader(&tar.Header{Name: name, Mode: int64(fileMode), Size: size, ModTime: time.Unix(0, 0), Format: tar.FormatPAX})
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.documents)) {
+		data := e.documents[name]
+		if err := header(path.Join("sessions", e.key.Namespace, e.key.Session, name), int64(len(data))); err != nil {
+			return err
+		}
+		if _, err := t.Write(data); err != nil {
+			return err
+		}
+	}
+	e.archive.Blobs = len(e.needed)
+	for _, name := range slices.Sorted(maps.Keys(e.needed)) {
+		f, err := e.store.openBlob(name)
+		if err != nil {
+			return err
+		}
+		info, err := f.Stat()
+		if err = errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+		if err := header("blobs/sha256/"+string(name[:2])+"/"+string(name[2:]), info.Size()); err != nil {
+			return err
+		}
+		if _, err := e.store.CopyBlob(ctx, name, t); err != nil {
+			return err
+		}
+	}
+	return errors.Join(t.Close(), zip.Close())
+}

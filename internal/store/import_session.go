@@ -1,0 +1,445 @@
+package store
+
+import (
+	"archive/tar"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// The bounds of an archive: far above what a session leaves.
+const (
+	maxArchiveDocument  = 256 << 20
+	maxArchiveDocuments = 1 << 30
+	maxArchiveEntries   = 4_000_000
+	maxArchiveBytes     = 1 << 40
+	// maxArchivePadding is how much may follow the archive's end.
+	maxArchivePadding = 1 << 20
+)
+
+// ErrSessionExists says that the store has a session of this name already.
+var ErrSessionExists = errors.New("the store has this session already")
+
+// ArchiveError says what in an archive is not as it was written.
+type ArchiveError struct {
+	// Entry is the file in the archive; empty for the archive as a whole.
+	Entry string
+	// What says what is wrong, and what would be right.
+	What string
+}
+
+// Error names the entry and the fault.
+func (e *ArchiveError) Error() string {
+	if e.Entry == "" {
+		return e.What
+	}
+	return fmt.Sprintf("%q: %s", team.Shorten(e.Entry, 120), e.What)
+}
+
+func archiveFault(entry, format string, args ...any) error {
+	return &ArchiveError{entry, fmt.Sprintf(format, args...)}
+}
+
+// ImportSession puts the session of an archive into the store, under another name if
+// session is not empty. The archive is unpacked into a store of its own, verified there as
+// [Store.VerifySession] does, and then taken over: what is not as ExportSession wrote it
+// is an [*ArchiveError], and nothing of it is then in the store. A session that is there
+// already is [ErrSessionExists].
+//
+// Under its own name the session's chain of checkpoints is the same, byte for byte; under
+// another its checkpoints are sealed anew. It belongs to this store from then on, and is
+// closed: a session that was running counts as failed.
+func (s *Store) ImportSession(ctx context.Context, r io.Reader, namespace, session string) (out Archive, err error) {
+	staged, remove, err := s.stage()
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	from, err := staged.unpack(ctx, r)
+	if err != nil {
+		return out, err
+	}
+	key := team.SessionKey{Namespace: namespace, Session: cmp.Or(session, from.Session)}
+	if err := s.checkVacancy(key); err != nil {
+		return out, err
+	}
+	v, out, err := staged.prepare(ctx, from, key)
+	if err != nil {
+		return out, staged.archiveFault(err)
+	}
+	blobs, err := s.takeBlobs(ctx, staged, slices.Sorted(maps.Keys(v.needed)))
+	if err != nil {
+		return out, err
+	}
+	return out, s.takeSession(staged, key, blobs)
+}
+
+// ImportCheckpoints makes a closed session out of work that was done elsewhere: a
+// chain of checkpoints, the oldest first, and the state of the last. Their blobs
+// must be stored. Previous and Session of the checkpoints are filled in. A session
+// that is there already is [ErrSessionExists].
+func (s *Store) ImportCheckpoints(ctx context.Context, key team.SessionKey, state team.Execution, chain []team.Checkpoint) (head team.Digest, err error) {
+	if err := s.checkVacancy(key); err != nil {
+		return "", err
+	}
+	staged, remove, err := s.stage()
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	for _, c := range chain {
+		c.Previous = head
+		if head, err = staged.putImported(ctx, key, c, s); err != nil {
+			return "", fmt.Errorf("write the checkpoint after %s: %w", c.CurrentPhase, err)
+		}
+		state.Advance(c.CurrentPhase, head, c.Tree, s.now().UTC())
+	}
+	if err := staged.putImportedState(key, state); err != nil {
+		return "", err
+	}
+	return head, s.takeSession(staged, key, nil)
+}
+
+// stage makes an empty store below this one, for a session that is not yet in it.
+func (s *Store) stage() (staged *Store, remove func() error, err error) {
+	if err := s.makeDir(s.path("tmp"), untilPowerLoss); err != nil {
+		return nil, nil, err
+	}
+	dir, err := os.MkdirTemp(s.path("tmp"), "import-*")
+	if err != nil {
+		return nil, nil, err
+	}
+	staged = &Store{dir: dir, id: s.id, now: s.now, limits: s.limits}
+	staged.buffers.New = s.buffers.New
+	return staged, func() error { return os.RemoveAll(dir) }, nil
+}
+
+func (s *Store) checkVacancy(key team.SessionKey) error {
+	known, err := s.HasSession(key)
+	if err == nil && known {
+		err = fmt.Errorf("session %s: %w", key.Session, ErrSessionExists)
+	}
+	return err
+}
+
+// archiveFault blames the archive, which this store was unpacked from, for what is
+// damaged or missing.
+func (s *Store) archiveFault(err error) error {
+	if !errors.Is(err, team.ErrCorrupt) && !errors.Is(err, team.ErrNotFound) {
+		return err
+	}
+	faults, _ := faultsIn(err)
+	if len(faults) == 0 { // a name that no blob can have
+		return archiveFault("", "%s; export it again", err)
+	}
+	return archiveFault(faults[0].Path, "%s; export it again", strings.ReplaceAll(faults[0].What, "the store "+s.dir, "the archive"))
+}
+
+// archivedSession tells whose document an entry of an archive is; it is empty for a blob.
+// ok is false for what is no file of a session or its blobs.
+func archivedSession(name string) (key team.SessionKey, ok bool) {
+	parts := strings.Split(name, "/")
+	switch {
+	case len(parts) == 4 && parts[0] == "blobs" && parts[1] == "sha256":
+		return key, len(parts[2]) == 2 && team.Digest(parts[2]+parts[3]).Valid()
+	case len(parts) < 4 || parts[0] != "sessions":
+		return key, false
+	}
+	key = team.SessionKey{Namespace: parts[1], Session: parts[2]}
+	switch file := parts[len(parts)-1]; {
+	case checkKey(key) != nil:
+	case len(parts) == 4:
+		ok = slices.Contains([]string{executionFile, prunedFile, ledgerFile, allowanceFile}, file)
+	case len(parts) == 5 && parts[3] == "assignments":
+		_, isJournal := journalOf(file)
+		_, isRecord := recordOf(file)
+		ok = isJournal || isRecord
+	}
+	return key, ok
+}
+
+// unpack writes the files of an archive into this store, which is empty, and returns the
+// session that it is of. Contents are not verified.
+func (s *Store) unpack(ctx context.Context, r io.Reader) (from team.SessionKey, err error) {
+	zip, err := gzip.NewReader(r)
+	if err != nil {
+		return from, archiveFault("", "it is no archive of `checkpoints export`: %s", err)
+	}
+	t := tar.NewReader(zip)
+	var entries, documents, total int64
+	for {
+		h, err := t.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return from, damagedArchive("", err)
+		}
+		key, ok := archivedSession(h.Name)
+		isDocument := key != team.SessionKey{}
+		switch entries, total = entries+1, total+h.Size; {
+		case h.Typeflag != tar.TypeReg:
+			return from, archiveFault(h.Name, "is no plain file; an archive holds nothing else")
+		case !ok:
+			return from, archiveFault(h.Name, "is no file of a session")
+		case isDocument && from == team.SessionKey{}:
+			from = key
+		case isDocument && key != from:
+			return from, archiveFault(h.Name, "is of another session than %s; an archive has one", from.Session)
+		}
+		if isDocument {
+			documents += h.Size
+		}
+		if isDocument && h.Size > maxArchiveDocument || documents > maxArchiveDocuments || entries > maxArchiveEntries || total > maxArchiveBytes {
+			return from, archiveFault(h.Name, "is more than a session can have: %d bytes in %d files", total, entries)
+		}
+		if err := s.unpackFile(ctx, h, t); err != nil {
+			return from, err
+		}
+	}
+	if from == (team.SessionKey{}) {
+		return from, archiveFault("", "it has no session; export it again")
+	}
+	// Reading to the end verifies the compression's own checksum.
+	if _, err := io.CopyN(io.Discard, zip, maxArchivePadding); !errors.Is(err, io.EOF) {
+		return from, damagedArchive("", cmp.Or(err, errors.New("more follows its end")))
+	}
+	return from, nil
+}
+
+func damagedArchive(entry string, err error) error {
+	return archiveFault(entry, "is damaged or cut short: %s; export it again", err)
+}
+
+// unpackFile writes one file of an archive, whose name is that of a store's file.
+func (s *Store) unpackFile(ctx context.Context, h *tar.Header, t io.Reader) (err error) {
+	path := s.path(filepath.FromSlash(h.Name))
+	if err := s.makeDir(filepath.Dir(path), untilPowerLoss); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, fileMode)
+	if errors.Is(err, fs.ErrExist) {
+		return archiveFault(h.Name, "is in the archive twice; export it again")
+	}
+	if err != nil {
+		return err
+	}
+	defer closing(f, &err)
+	_, err = s.copy(ctx, f, &archiveReader{t, h.Name})
+	return err
+}
+
+// archiveReader tells a damaged archive from a store that cannot be used.
+type archiveReader struct {
+	r     io.Reader
+	entry string
+}
+
+func (r *archiveReader) Read(p []byte) (int, error) {
+	n, err := r.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = damagedArchive(r.entry, err)
+	}
+	return n, err
+}
+
+// prepare makes the session of this store one of another key, closed, and verifies it.
+func (s *Store) prepare(ctx context.Context, from, key team.SessionKey) (*verification, Archive, error) {
+	out := Archive{Session: key.Session}
+	w, err := s.walk(ctx, from)
+	if err == nil {
+		err = errors.Join(w.faults...)
+	}
+	if err != nil {
+		return nil, out, err
+	}
+	state, err := s.Execution(from)
+	if err != nil {
+		return nil, out, err
+	}
+	pruned, err := s.notes(from)
+	if err != nil {
+		return nil, out, err
+	}
+	if err := s.moveSession(from, key); err != nil {
+		return nil, out, err
+	}
+	chain := w.sorted(w.head)
+	if out.Head, err = s.resealChain(ctx, chain, from, key); err != nil {
+		return nil, out, err
+	}
+	state.Head, state.Checkpoint, state.Tree = out.Head, out.Head, chain[0].Tree
+	if err := s.putImportedState(key, state); err != nil {
+		return nil, out, err
+	}
+	if len(pruned.Checkpoints) > 0 {
+		if err := s.putNotes(s.path("sessions", key.Namespace, key.Session), key, pruned); err != nil {
+			return nil, out, err
+		}
+	}
+	v := newVerification(s)
+	if err := v.session(ctx, key); err != nil {
+		return nil, out, err
+	}
+	report, err := v.finish(ctx)
+	if err == nil && len(report.Faults) > 0 {
+		err = &report.Faults[0]
+	}
+	out.Checkpoints, out.Records, out.Blobs, out.Bytes = report.Checkpoints, report.Records, report.Blobs, report.Bytes
+	return v, out, err
+}
+
+// moveSession gives a session's directory another name.
+func (s *Store) moveSession(from, to team.SessionKey) error {
+	old, err := s.SessionDir(from)
+	if err != nil {
+		return err
+	}
+	dir, err := s.SessionDir(to)
+	if err != nil || old == dir {
+		return err
+	}
+	return s.install(old, dir, untilPowerLoss)
+}
+
+// resealChain writes the copies of a session's checkpoints, the newest of which comes
+// first, and returns the name of that. Under another name they are sealed anew; those of
+// sessions that it was forked from stay what they are.
+func (s *Store) resealChain(ctx context.Context, chain []StoredCheckpoint, from, key team.SessionKey) (head team.Digest, err error) {
+	if len(chain) == 0 || chain[0].Session != from.Session {
+		return "", archiveFault(executionFile, "head: it names no checkpoint of session %s", from.Session)
+	}
+	resealed := map[team.Digest]team.Digest{}
+	for _, c := range slices.Backward(chain) {
+		if err := team.CheckName(c.CurrentPhase); err != nil {
+			return "", archiveFault("blobs/"+string(c.Name), "current_phase: %s", err)
+		}
+		head = c.Name
+		if c.Session != from.Session {
+			continue
+		}
+		if key.Session != from.Session {
+			c.Previous = cmp.Or(resealed[c.Previous], c.Previous)
+			if head, err = s.putImported(ctx, key, c.Checkpoint, s); err != nil {
+				return "", err
+			}
+			resealed[c.Name] = head
+			continue
+		}
+		data, err := s.Blob(ctx, c.Name)
+		if err == nil {
+			err = s.putCopy(key, c.CurrentPhase, data)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return head, nil
+}
+
+// putImported seals a checkpoint as one of a session, writes its copy, and stores it as a
+// blob of another store.
+func (s *Store) putImported(ctx context.Context, key team.SessionKey, c team.Checkpoint, blobs *Store) (team.Digest, error) {
+	c.Schema, c.Session = team.CheckpointSchema, key.Session
+	data, err := seal(c)
+	if err == nil {
+		err = s.putCopy(key, c.CurrentPhase, data)
+	}
+	if err != nil {
+		return "", err
+	}
+	return blobs.PutBlob(ctx, data)
+}
+
+func (s *Store) putCopy(key team.SessionKey, phase string, data []byte) error {
+	path, err := s.CheckpointPath(key, phase)
+	if err != nil {
+		return err
+	}
+	return s.write(path, data, untilPowerLoss)
+}
+
+// putImportedState writes the state of an imported session. Nothing runs it: what was
+// under way has yet to be done.
+func (s *Store) putImportedState(key team.SessionKey, e team.Execution) error {
+	now := s.now().UTC()
+	if !e.Status.Status.Closed() {
+		e.Reason = "imported; go on with `maestro resume " + key.Session + "`"
+		e.Status.Status, e.ClosedAt = team.Failed, &now
+		for i, p := range e.Phases {
+			for j, a := range p.Assignments {
+				if !a.Status.Done() {
+					e.Phases[i].Assignments[j].Status, e.Phases[i].Assignments[j].Progress = team.Pending, ""
+				}
+			}
+			if !p.Status.Done() {
+				e.Phases[i].Status = team.Pending
+			}
+		}
+	}
+	e.Schema, e.Store, e.Namespace, e.Session = team.ExecutionSchema, s.id, key.Namespace, key.Session
+	e.Revision, e.UpdatedAt = e.Revision+1, now
+	data, err := seal(e)
+	if err != nil {
+		return err
+	}
+	return s.write(s.path("sessions", key.Namespace, key.Session, executionFile), data, untilPowerLoss)
+}
+
+// takeBlobs moves verified blobs from another store into this one, and returns their
+// files, which are not yet flushed. What was already here stays as it is.
+func (s *Store) takeBlobs(ctx context.Context, staged *Store, names []team.Digest) (files []string, err error) {
+	for _, name := range names {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		path := staged.blobPath(name)
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := s.installUnflushed(ctx, path, Entry{SHA256: name, Size: info.Size()}); err != nil {
+			return nil, err
+		}
+		files = append(files, s.blobPath(name))
+	}
+	return files, nil
+}
+
+// takeSession moves a session's directory from another store into this one, once it and
+// the blobs are flushed: after a crash the whole session is there or nothing of it.
+func (s *Store) takeSession(staged *Store, key team.SessionKey, blobs []string) error {
+	from, dir := staged.path("sessions", key.Namespace, key.Session), s.path("sessions", key.Namespace, key.Session)
+	files := slices.Clone(blobs)
+	if err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			files = append(files, path)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	if err := s.flushFiles(files); err != nil {
+		return fmt.Errorf("flush the store: %w", err)
+	}
+	if err := s.makeDir(filepath.Dir(dir), durable); err != nil {
+		return err
+	}
+	if err := os.Rename(from, dir); errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("session %s: %w", key.Session, ErrSessionExists)
+	} else if err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(dir))
+}

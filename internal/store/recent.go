@@ -1,0 +1,41 @@
+package store
+
+import (
+	"sync"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// maxRecent is how many digests a set of recent ones holds: about a megabyte of them.
+const maxRecent = 8192
+
+// recentDigests is a set of digests that was not full since they were added. It may
+// forget: then something is checked or flushed once more. Its zero value is empty, and it
+// may be used from many goroutines.
+type recentDigests struct {
+	mu   sync.Mutex
+	held map[team.Digest]struct{}
+}
+
+func (r *recentDigests) has(d team.Digest) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ok := r.held[d]
+	return ok
+}
+
+// add empties a full set first.
+func (r *recentDigests) add(d team.Digest) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.held == nil || len(r.held) >= maxRecent {
+		r.held = map[team.Digest]struct{}{}
+	}
+	r.held[d] = struct{}{}
+}
+
+func (r *recentDigests) clear() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held = nil
+}
