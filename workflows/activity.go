@@ -153,6 +153,14 @@ func onSignal[T any](ctx workflow.Context, name string, ready func() bool, handl
 	})
 }
 
+// onUpdate has the updates of a name handled with the session's version of the logic.
+func onUpdate[In, Out any](ctx workflow.Context, name string, handle func(workflow.Context, In) (Out, error), options workflow.UpdateHandlerOptions) error {
+	version, _ := ctx.Value(versionKey{}).(int)
+	return workflow.SetUpdateHandlerWithOptions(ctx, name, func(ctx workflow.Context, in In) (Out, error) {
+		return handle(withVersion(ctx, version), in)
+	}, options)
+}
+
 // detail reads what an activity says beside an error of a type.
 func detail[T any](err error, kind string) (said T, ok bool) {
 	var app *temporal.ApplicationError

@@ -31,6 +31,8 @@ func SearchAttributes() []temporal.SearchAttributeKey {
 
 // SessionInput starts a session.
 type SessionInput struct {
+	// Version is that of the logic which the session runs with: [LogicVersion].
+	Version int `json:"version,omitempty"`
 	// Store is the id of the store that holds the blobs below.
 	Store string `json:"store"`
 	// Team is the blob of the resolved team.
@@ -51,8 +53,8 @@ type SessionInput struct {
 	ReportTo string `json:"report_to,omitempty"`
 }
 
-// GoOnUpdate is the update, and the signal, that lets a session go on that has
-// parked after a phase. Its argument is a [GoOn].
+// GoOnUpdate is the update, and the signal, that approves a phase that waits for it. Its
+// argument is a [GoOn].
 const GoOnUpdate = "go-on"
 
 // ResolveUpdate is the update, and the signal, that answers a request of the
@@ -74,9 +76,9 @@ type TicketNews struct {
 // stale one, a repeated one, or one that the request does not take.
 const NotAwaited = "NotAwaited"
 
-// GoOn says that a parked session may go on.
+// GoOn approves a phase.
 type GoOn struct {
-	// Phase is the one after which it parked.
+	// Phase is its name.
 	Phase string `json:"phase"`
 	// By is who says so; Note is why.
 	By   string `json:"by,omitempty"`
@@ -84,8 +86,8 @@ type GoOn struct {
 }
 
 // RaiseUpdate is the update, and the signal, that adds to a budget of a running
-// session. Its argument is a [Raise]. A session that has parked because the budget
-// is spent goes on, where it was.
+// session. Its argument is a [Raise]. A session that waits because the budget is spent
+// continues where it was.
 const RaiseUpdate = "raise-budget"
 
 // NotRaised is the type of the error that refuses a [Raise] which would add nothing.
@@ -123,7 +125,7 @@ const (
 	MemoStore       = "store"
 	MemoTeam        = "team"
 	MemoRequirement = "requirement"
-	// MemoStatus is a [MemoSummary], set when the session parks or ends.
+	// MemoStatus is a [MemoSummary], set when the session waits for a person, continues or ends.
 	MemoStatus = "status"
 )
 

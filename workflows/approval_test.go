@@ -24,9 +24,9 @@ func leaves() team.Team {
 	}
 }
 
-// TestSessionIsNotCompleteWhileItIsParked: a phase that ends while another is
+// TestSessionIsNotCompleteBeforeItsApproval: a phase that ends while another is
 // parked is the last to run, and yet the session is not complete.
-func TestSessionIsNotCompleteWhileItIsParked(t *testing.T) {
+func TestSessionIsNotCompleteBeforeItsApproval(t *testing.T) {
 	t.Parallel()
 	s := &stage{team: leaves(), course: team.Course{PauseAfter: []string{"left"}}}
 	env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
@@ -45,8 +45,8 @@ func TestSessionIsNotCompleteWhileItIsParked(t *testing.T) {
 	require.Equal(t, team.Completed, s.closed[0].Status)
 }
 
-// TestCancellingAParkedSessionIsNoApproval: to reject is not to approve.
-func TestCancellingAParkedSessionIsNoApproval(t *testing.T) {
+// TestCancellingASessionIsNoApproval: to reject is not to approve.
+func TestCancellingASessionIsNoApproval(t *testing.T) {
 	t.Parallel()
 	s := &stage{team: leaves(), course: team.Course{PauseAfter: []string{"left", "right"}}}
 	env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {

@@ -94,7 +94,7 @@ func (b *budgets) register(ctx workflow.Context) error {
 			workflow.GetLogger(ctx).Warn("a signal to raise a budget is ignored", "error", err)
 		}
 	})
-	return workflow.SetUpdateHandlerWithOptions(ctx, RaiseUpdate,
+	return onUpdate(ctx, RaiseUpdate,
 		func(ctx workflow.Context, r Raise) (activities.Raised, error) {
 			r.ID = workflow.GetCurrentUpdateInfo(ctx).ID
 			all := b.resumed + b.waiting

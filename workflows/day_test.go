@@ -39,7 +39,7 @@ func asking() *stage {
 	return s
 }
 
-func TestParkedSessionGoesOnByItselfAtMidnight(t *testing.T) {
+func TestSessionOfASpentDayContinuesAtMidnight(t *testing.T) {
 	t.Parallel()
 	s := asking()
 	var mu sync.Mutex

@@ -23,9 +23,9 @@ func (s *stage) events() []team.Event {
 	return all
 }
 
-// TestNobodyIsToldToAnswerWhatIsAnswered has a budget raised, which answers a request
+// TestNoticesOfAnsweredRequestsHaveNoCommands has a budget raised, which answers a request
 // without a word to it.
-func TestNobodyIsToldToAnswerWhatIsAnswered(t *testing.T) {
+func TestNoticesOfAnsweredRequestsHaveNoCommands(t *testing.T) {
 	t.Parallel()
 	s := &stage{team: patient(phase("build", "a")), webhook: true}
 	s.team.Budget = team.Budget{Tokens: 100, OnExceeded: team.OnExceededAsk}
@@ -50,8 +50,8 @@ func TestNobodyIsToldToAnswerWhatIsAnswered(t *testing.T) {
 	}
 }
 
-// TestPeopleHearThatARequestIsTakenBack has work sent back whose approval is awaited.
-func TestPeopleHearThatARequestIsTakenBack(t *testing.T) {
+// TestWithdrawnRequestsAreNotified has work sent back whose approval is awaited.
+func TestWithdrawnRequestsAreNotified(t *testing.T) {
 	t.Parallel()
 	tm := patient(phase("one", "a"), phase("two", "b"), phase("docs", "c"))
 	tm.Phases[1].SendsBack, tm.Phases[2].Needs, tm.Phases[2].Approve = &team.SendsBack{To: "one", Times: 1}, []string{"one"}, true
@@ -76,9 +76,9 @@ func TestPeopleHearThatARequestIsTakenBack(t *testing.T) {
 	require.Equal(t, "docs.approval.1-default-", s.told[1].Notice.Request.ID)
 }
 
-// TestTicketOfARequestHearsOfAnEndThatComesAtOnce has a session end while its ticket is
+// TestEndOfTheSessionIsNotifiedToTheTicketsOfRequests has a session end while its ticket is
 // being told that it waits.
-func TestTicketOfARequestHearsOfAnEndThatComesAtOnce(t *testing.T) {
+func TestEndOfTheSessionIsNotifiedToTheTicketsOfRequests(t *testing.T) {
 	t.Parallel()
 	s := &stage{team: patient(phase("build", "a"))}
 	s.team.Help.Jira = &team.HelpJira{Project: "MD"}

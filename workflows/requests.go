@@ -38,7 +38,7 @@ func (rs *requests) register(ctx workflow.Context) error {
 		}
 		rs.accept(ctx, a)
 	})
-	return workflow.SetUpdateHandlerWithOptions(ctx, ResolveUpdate,
+	return onUpdate(ctx, ResolveUpdate,
 		func(ctx workflow.Context, a team.Answer) (team.Answer, error) {
 			r := rs.accept(ctx, a)
 			patient, _ := workflow.NewDisconnectedContext(ctx) // a session that is cancelled says so, too
@@ -63,7 +63,7 @@ func (rs *requests) register(ctx workflow.Context) error {
 func (rs *requests) registerApproval(ctx workflow.Context) error {
 	onSignal(ctx, GoOnUpdate, rs.publisher.admitted, func(ctx workflow.Context, approval GoOn) {
 		if err := rs.validateApproval(approval); err != nil {
-			workflow.GetLogger(ctx).Warn("a signal to go on is ignored", "error", err)
+			workflow.GetLogger(ctx).Warn("a signal to approve a phase is ignored", "error", err)
 			return
 		}
 		rs.approve(ctx, approval)
@@ -91,13 +91,13 @@ func (rs *requests) validateApproval(approval GoOn) error {
 	if rs.awaits(rs.schedule.approval(approval.Phase)) {
 		return nil
 	}
-	waiting := "it is not parked"
+	waiting := "no phase waits for approval"
 	for _, p := range rs.schedule.phases {
 		if rs.awaits(p.approval) {
-			waiting = "it is parked after " + p.Name
+			waiting = "phase " + p.Name + " does"
 		}
 	}
-	return notAwaited("the session does not wait for a word on phase %q: %s", approval.Phase, waiting)
+	return notAwaited("phase %q does not wait for approval: %s", approval.Phase, waiting)
 }
 
 // validate refuses an answer that nobody waits for, or that is none.

@@ -111,7 +111,7 @@ func TestSessionThatEndsTakesNoMoreAnswers(t *testing.T) {
 	})
 	require.ErrorContains(t, env.GetWorkflowError(), "one/a needs help")
 	require.ErrorContains(t, late.refused, "the session ends, and waits for an answer to request two.b.1-default- no more")
-	require.ErrorContains(t, word.refused, "it is not parked")
+	require.ErrorContains(t, word.refused, "no phase waits for approval")
 	require.Len(t, s.answers, 1)
 	require.Len(t, s.advanced, 1, "what was at work is still finished")
 	require.Len(t, s.closed[0].Help, 2)
@@ -199,9 +199,9 @@ func disagreeing() *stage {
 	return s
 }
 
-// TestParkedPhaseOutlivesADisputeAtTheEnd has a person reject a phase while another one,
+// TestApprovalStaysOpenAfterAConflictAtTheEnd has a person reject a phase while another one,
 // at which the work of all was found not to fit together, waits for approval.
-func TestParkedPhaseOutlivesADisputeAtTheEnd(t *testing.T) {
+func TestApprovalStaysOpenAfterAConflictAtTheEnd(t *testing.T) {
 	t.Parallel()
 	s := disagreeing()
 	s.team.Phases[1].Approve = true
@@ -212,9 +212,9 @@ func TestParkedPhaseOutlivesADisputeAtTheEnd(t *testing.T) {
 	require.Len(t, s.answers, 2)
 }
 
-// TestDisputeAtTheEndIsOverWhenWorkIsDoneAgain has a person reject a phase while
+// TestConflictAtTheEndIsOverWhenWorkIsDoneAgain has a person reject a phase while
 // another one waits to hear what becomes of their disagreement.
-func TestDisputeAtTheEndIsOverWhenWorkIsDoneAgain(t *testing.T) {
+func TestConflictAtTheEndIsOverWhenWorkIsDoneAgain(t *testing.T) {
 	t.Parallel()
 	s := disagreeing()
 	late := &reply{}

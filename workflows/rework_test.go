@@ -37,9 +37,9 @@ func sendingBack(in activities.RoundInput, reason string) team.RoundResult {
 	return r
 }
 
-// TestAcceptedWorkIsGoneOnFrom has the first of a sequence send work back in vain: once
+// TestAcceptedWorkIsTheNextInput has the first of a sequence send work back in vain: once
 // a person accepts the work as it is, those after it work on what it left.
-func TestAcceptedWorkIsGoneOnFrom(t *testing.T) {
+func TestAcceptedWorkIsTheNextInput(t *testing.T) {
 	t.Parallel()
 	for order, input := range map[team.Order]team.Digest{team.OrderSequence: "tree-two.tester.1", team.OrderParallel: "input-two"} {
 		t.Run(string(order), func(t *testing.T) {
@@ -65,8 +65,8 @@ func TestAcceptedWorkIsGoneOnFrom(t *testing.T) {
 	}
 }
 
-// TestAllReasonsAreTold has two personas of a phase send work back at once.
-func TestAllReasonsAreTold(t *testing.T) {
+// TestAllReasonsArePassedOn has two personas of a phase send work back at once.
+func TestAllReasonsArePassedOn(t *testing.T) {
 	t.Parallel()
 	two := phase("two", "tester", "reader")
 	two.SendsBack = &team.SendsBack{To: "one", Times: 1}

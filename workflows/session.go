@@ -18,6 +18,7 @@ import (
 // its session wait for a person first: see [requests.ask]. A cancelled session ends
 // when its agents are gone.
 func TeamSession(ctx workflow.Context, in SessionInput) (SessionResult, error) {
+	ctx = withVersion(ctx, in.Version)
 	s := newSession(ctx, in)
 	// Before anything waits: an update that comes early gets an answer of ours.
 	if err := s.register(ctx); err != nil {

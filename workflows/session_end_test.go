@@ -60,7 +60,7 @@ func TestIntegratorMendsAMergedTreeThatFails(t *testing.T) {
 	require.Equal(t, 2, done[i].Rounds)
 }
 
-func TestSealThatKeepsFailingNeedsHelp(t *testing.T) {
+func TestMergeThatKeepsFailingNeedsHelp(t *testing.T) {
 	t.Parallel()
 	s := &stage{team: newTeam(phase("build", "a", "b"))}
 	s.seal = func(activities.SealInput) activities.SealResult {

@@ -141,7 +141,7 @@ func (l *launch) start(ctx context.Context) (runDocument, error) {
 
 // keep puts team and requirement into the store.
 func (l *launch) keep(ctx context.Context) (workflows.SessionInput, error) {
-	in := workflows.SessionInput{Store: l.store.ID(), Workspace: l.workspace, Course: l.course, ReportTo: l.reportTo}
+	in := workflows.SessionInput{Version: workflows.LogicVersion, Store: l.store.ID(), Workspace: l.workspace, Course: l.course, ReportTo: l.reportTo}
 	if l.base != nil {
 		in.Base, in.Incarnation, in.Origin = l.base.Name, l.base.incarnation, l.base.origin
 	}

@@ -310,7 +310,7 @@ func (w *world) input() workflows.SessionInput {
 	if err != nil {
 		panic(err)
 	}
-	return workflows.SessionInput{Store: w.store.ID(), Team: put(w.plan.Team), Requirement: w.put([]byte("work")), Workspace: workspace}
+	return workflows.SessionInput{Version: workflows.LogicVersion, Store: w.store.ID(), Team: put(w.plan.Team), Requirement: w.put([]byte("work")), Workspace: workspace}
 }
 
 func (w *world) put(data []byte) team.Digest {
