@@ -206,6 +206,7 @@ func TestDemoRunsTheExampleAndEndsByItselfOrStaysUp(t *testing.T) {
 	out := d.must(0, "demo")
 	for _, want := range []string{
 		"requirements: started", "attempt 1 failed: test_failure", "session shortener-", ": completed",
+		"decisions: code_length=7, storage=memory", "69,460 tokens, 0.3027 USD",
 		"artifacts    ", "checkpoints  ", "maestro logs shortener-",
 	} {
 		require.Contains(t, out, want)
