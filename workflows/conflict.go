@@ -8,15 +8,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
-// mergeConflict is what side by side phases disagree on, before a phase that builds on
-// them all, or at the end.
-type mergeConflict struct {
-	failure team.Failure
-	// merged is what the phase would start from, with the later version of
-	// everything; empty: the phase is done, and no other builds on the others.
-	merged team.Digest
-}
-
 // setConflict notes that what a phase builds on, or all work at the end, does not
 // fit together. A team that does not want to be asked has its session end.
 func (ps *phases) setConflict(ctx workflow.Context, p *phase, merged team.Digest, conflicts []team.Conflict) {

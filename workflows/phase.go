@@ -28,13 +28,6 @@ type phases struct {
 	reworks     *reworks
 }
 
-// pass is a phase that is done once, with the work of its personas.
-type pass struct {
-	*phase
-	input team.Digest
-	work  []*assignment
-}
-
 // step is a part of a pass. It returns false where the pass ends for now: the phase needs
 // help in vain, or has sent work back.
 type step func(workflow.Context, *pass) (bool, error)

@@ -42,6 +42,22 @@ type phase struct {
 	sentBack, merges int
 }
 
+// mergeConflict is what side by side phases disagree on, before a phase that builds on
+// them all, or at the end.
+type mergeConflict struct {
+	failure team.Failure
+	// merged is what the phase would start from, with the later version of
+	// everything; empty: the phase is done, and no other builds on the others.
+	merged team.Digest
+}
+
+// pass is a phase that is done once, with the work of its personas.
+type pass struct {
+	*phase
+	input team.Digest
+	work  []*assignment
+}
+
 // load takes over where the phases stand at admission. Their inputs follow.
 func (s *schedule) load(a activities.Admission) {
 	s.byName = map[string]*phase{}
