@@ -50,12 +50,14 @@ type desk struct {
 	terminal bool
 	// host is the machine's name, cwd the working directory; empty: the usual ones.
 	host, cwd string
+	// namespace is the one in Temporal that commands use.
+	namespace string
 }
 
 func newDesk(t *testing.T) *desk {
 	t.Helper()
 	dir := t.TempDir()
-	d := &desk{t: t, dir: dir, state: filepath.Join(dir, "state"), bin: filepath.Join(dir, "bin", "maestro")}
+	d := &desk{t: t, dir: dir, state: filepath.Join(dir, "state"), bin: filepath.Join(dir, "bin", "maestro"), namespace: "default"}
 	d.environ = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "MAESTRO_STATE_DIR=" + d.state,
 		"TEMPORAL_CONFIG_FILE=" + filepath.Join(dir, "no-temporal.toml"), "TEMPORAL_ADDRESS=127.0.0.1:1",
@@ -63,15 +65,29 @@ func newDesk(t *testing.T) *desk {
 	return d
 }
 
-// withServer gives the desk a Temporal server of its own.
+// withServer gives the desk a namespace of its own on a Temporal server.
 func (d *desk) withServer() *desk {
 	d.t.Helper()
-	flags := []string{
-		"--search-attribute", "MaestroTeam=Keyword", "--search-attribute", "MaestroStatus=Keyword",
-		"--search-attribute", "MaestroPhase=KeywordList", "--search-attribute", "MaestroTokens=Int",
-	}
-	d.set("TEMPORAL_ADDRESS", temporaltest.Start(d.t, flags...))
+	return d.at(temporaltest.Namespace(d.t, searchAttributes...))
+}
+
+// withAnotherServer gives the desk a server of its own with another desk's namespace.
+func (d *desk) withAnotherServer(namespace string) *desk {
+	d.t.Helper()
+	return d.at(temporaltest.Start(d.t, append([]string{"--namespace", namespace}, searchAttributes...)...), namespace)
+}
+
+func (d *desk) at(address, namespace string) *desk {
+	d.namespace = namespace
+	d.set("TEMPORAL_ADDRESS", address)
+	d.set("TEMPORAL_NAMESPACE", namespace)
 	return d
+}
+
+// searchAttributes are flags of a server.
+var searchAttributes = []string{
+	"--search-attribute", "MaestroTeam=Keyword", "--search-attribute", "MaestroStatus=Keyword",
+	"--search-attribute", "MaestroPhase=KeywordList", "--search-attribute", "MaestroTokens=Int",
 }
 
 // withProgram lets commands find the programs that are beside maestro.
@@ -163,7 +179,7 @@ func (d *desk) json(document any, args ...string) {
 // until waits for a condition.
 func until(t *testing.T, condition func() bool, message string, args ...any) {
 	t.Helper()
-	require.Eventually(t, condition, patience, 20*time.Millisecond, append([]any{message}, args...)...)
+	require.Eventually(t, condition, patience, 100*time.Millisecond, append([]any{message}, args...)...)
 }
 
 // says waits for text on standard error, shows for text on standard output.
@@ -202,10 +218,14 @@ func (d *desk) withWorker(scripts map[string]string) *command {
 	}
 	b.WriteString("checks:\n  has-code: {argv: [test, -f, code.txt]}\n")
 	file := d.file("agents.yaml", strings.ReplaceAll(b.String(), "sh, ./", "sh, "+d.dir+"/"))
+	return d.serves(file)
+}
+
+// serves starts a worker with a worker file, and waits until it serves.
+func (d *desk) serves(file string) *command {
+	d.t.Helper()
 	w := d.begin("worker", "--agents", file, "--drain", "1s")
-	until(d.t, func() bool {
-		return strings.Contains(d.run("doctor", "-o", "json").stdout.String(), `"worker desk-`)
-	}, "the worker did not come up: %s", &w.stderr)
+	w.says("worker serves")
 	return w
 }
 

@@ -256,9 +256,7 @@ jira: {url: `+jira.URL()+`, deployment: cloud, email_env: JIRA_EMAIL, token_env:
 webhook: {url_env: HOOK}
 web_ui: http://127.0.0.1:8233
 `))
-	worker = d.begin("worker", "--agents", agents, "--drain", "1s")
-	until(d.t, func() bool { return strings.Contains(d.run("doctor", "-o", "json").stdout.String(), `"worker desk-`) }, "the worker did not come up: %s", &worker.stderr)
-	return worker, jira, hook
+	return d.serves(agents), jira, hook
 }
 
 // TestNothingOfAHostileAgentReachesPeople has agents say and leave whatever may do harm where

@@ -2,7 +2,7 @@ package cli_test
 
 import (
 	"encoding/json"
-	"strings"
+	"log/slog"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,13 +15,7 @@ import (
 // temporal is a client of the desk's Temporal.
 func (d *desk) temporal() client.Client {
 	d.t.Helper()
-	address := ""
-	for _, entry := range d.environ {
-		if a, ok := strings.CutPrefix(entry, "TEMPORAL_ADDRESS="); ok {
-			address = a
-		}
-	}
-	c, err := client.Dial(client.Options{HostPort: address})
+	c, err := client.Dial(client.Options{HostPort: d.variable("TEMPORAL_ADDRESS"), Namespace: d.namespace, Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(d.t, err)
 	d.t.Cleanup(c.Close)
 	return c

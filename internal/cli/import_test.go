@@ -70,7 +70,8 @@ func TestACheckpointOfMaestroHiveIsTakenUp(t *testing.T) {
 
 func TestASessionMovesToAnotherStore(t *testing.T) {
 	t.Parallel()
-	here, there := newDesk(t).withServer(), newDesk(t).withServer()
+	here := newDesk(t).withServer()
+	there := newDesk(t).withAnotherServer(here.namespace)
 	broken := map[string]string{"writer": writerScript, "coder": "exit 9"}
 	here.withWorker(broken)
 	teamFile := here.file("team.yaml", twoTeam)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/temporalio/temporaltest"
 )
 
 // helpVerbs are what requests for help take.
@@ -104,7 +105,7 @@ these go on by themselves:
 func TestSessionsThatTemporalHasLostWaitToBeResumed(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.withServer() // which has never heard of the session
+	b.set("TEMPORAL_ADDRESS", temporaltest.Start(t)) // which has never heard of the session
 	b.asks("lost", team.HelpIsNeeded,
 		team.HelpRequest{ID: "build.bob.1", Kind: team.ForHelp, Phase: "build", Persona: "bob", Message: "TestX fails", Answers: helpVerbs},
 		team.HelpRequest{ID: "build.eve.1", Kind: team.ForHelp, Phase: "build", Persona: "eve", Message: "TestY fails", Answers: helpVerbs})

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -36,12 +35,11 @@ func TestRequirementComesFromATicket(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withServer()
 	jira, agents := d.withJira(jiratest.Options{})
-	d.begin("worker", "--agents", agents, "--drain", "1s")
+	d.serves(agents)
 	key := jira.Add("MD", map[string]any{"summary": "A URL shortener", "description": document("It keeps its links in memory.")},
 		jiratest.Attachment{Name: "sketch.txt", Content: []byte("a sketch")}, jiratest.Attachment{Name: "../server.key", Content: []byte("a key")})
 	teamFile := d.file("team.yaml", oneTeam)
 	d.file("ws/notes.md", "some notes\n")
-	until(t, func() bool { return strings.Contains(d.run("doctor", "-o", "json").stdout.String(), `"worker desk-`) }, "no worker came up")
 
 	got := d.run("run", teamFile, "--from-jira", "md-1", "--agents", agents, "--workspace", filepath.Join(d.dir, "ws"), "--session", "s", "--watch")
 	require.Equal(t, 0, got.code, got.stderr.String())

@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/sdk/client"
 
 	"github.com/maestro-hive/maestro/internal/proctest"
 	"github.com/maestro-hive/maestro/internal/team"
@@ -192,9 +190,7 @@ func TestWatchingCostsNoHistory(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withServer()
 	d.withWorker(map[string]string{"writer": writerScript, "coder": d.gated()})
-	c, err := client.Dial(client.Options{HostPort: d.variable("TEMPORAL_ADDRESS"), Logger: slog.New(slog.DiscardHandler)})
-	require.NoError(t, err)
-	defer c.Close()
+	c := d.temporal()
 	events := func(session string) (all int, own map[enumspb.EventType]int) {
 		own = map[enumspb.EventType]int{}
 		for history := c.GetWorkflowHistory(t.Context(), session, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); history.HasNext(); all++ {

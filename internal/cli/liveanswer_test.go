@@ -50,6 +50,7 @@ func TestASessionIsAnsweredByKeysWhileItIsWatched(t *testing.T) {
 	// Two requests: Tab takes the other one. What somebody else has answered meanwhile is
 	// refused.
 	x.shows("build/tester needs help")
+	x.shows("build/dev needs help")
 	x.types("r")
 	x.showsLine(`retry build/dev \([12] of 2, Tab: the next\)`)
 	x.resize(40, 24)

@@ -25,8 +25,7 @@ func (d *desk) withModel(script providertest.Script, settings ...string) {
 	d.t.Helper()
 	server := providertest.New(d.t, script)
 	file := d.file("agents.yaml", "version: 1\nagents:\n  model: {kind: anthropic, model: some-model, base_url: "+strings.Join(append([]string{server.URL()}, settings...), ", ")+"}\n")
-	d.begin("worker", "--agents", file, "--drain", "1s")
-	until(d.t, func() bool { return strings.Contains(d.run("doctor", "-o", "json").stdout.String(), `"worker desk-`) }, "no worker")
+	d.serves(file)
 }
 
 // A model is seen at work as a program is: what it says while it says it, the tools that

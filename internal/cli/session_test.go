@@ -80,7 +80,7 @@ func TestASessionFromItsStartToItsFiles(t *testing.T) {
 	t.Run("forgotten by Temporal", func(t *testing.T) {
 		other := *d
 		other.t = t
-		other.withServer()
+		other.withAnotherServer(d.namespace)
 		got := other.run("status", "s-1")
 		require.Equal(t, 0, got.code)
 		require.Contains(t, got.stdout.String(), "Temporal does not know this session any more")
@@ -199,7 +199,7 @@ func testLogs(t *testing.T, d *desk) {
 	one := d.must(0, "logs", "s-1", "build/dev")
 	require.NotContains(t, one, "think/analyst")
 	require.Contains(t, one, "== build/dev, round 1, attempt 2: completed")
-	require.Regexp(t, `(?m)^coder, \d+ms, 1,200 tokens$`, one)
+	require.Regexp(t, `(?m)^coder, \d+m?s, 1,200 tokens$`, one)
 	var doc struct {
 		Logs []struct {
 			Phase, Persona, Status, Category, Text string

@@ -185,7 +185,7 @@ func TestWorkThatWasSentBackIsNotRestored(t *testing.T) {
 	answered := make(chan error, 1)
 	go func() {
 		for { // the session is still the old one for a while
-			e, err := s.store.Execution(team.SessionKey{Namespace: "default", Session: "s"})
+			e, err := s.store.Execution(s.key("s"))
 			if err == nil && e.Incarnation == 2 && len(e.Help) == 1 {
 				_, err = s.answer("s", team.Answer{Request: e.Help[0].ID, Verb: team.Retrying, Note: "make it good", By: "ada"})
 				answered <- err

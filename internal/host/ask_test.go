@@ -28,7 +28,7 @@ func (s *stand) asks(session string) team.HelpRequest {
 	s.t.Helper()
 	var h team.HelpRequest
 	require.Eventually(s.t, func() bool {
-		e, err := s.store.Execution(team.SessionKey{Namespace: "default", Session: session})
+		e, err := s.store.Execution(s.key(session))
 		if err != nil || len(e.Help) != 1 {
 			return false
 		}

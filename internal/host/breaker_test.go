@@ -25,7 +25,7 @@ func (s *stand) breakers() *breaker.Client {
 
 // waiting tells whether a session waits for a breaker, in all that is written of it.
 func (s *stand) waiting(session string) bool {
-	e, err := s.store.Execution(team.SessionKey{Namespace: "default", Session: session})
+	e, err := s.store.Execution(s.key(session))
 	return err == nil && e.Status.Status == team.WaitingForBreaker
 }
 
@@ -109,7 +109,7 @@ func TestOneProbeGoesThroughAndItsSuccessLetsTheOthersGo(t *testing.T) {
 		return strings.Count(string(data), "\n")
 	}
 	require.Eventually(t, func() bool { return lines() == 1 }, 20*time.Second, 10*time.Millisecond)
-	require.Never(t, func() bool { return lines() > 1 }, 6*time.Second, 50*time.Millisecond, "one probe at a time")
+	require.Never(t, func() bool { return lines() > 1 }, 3*time.Second, 50*time.Millisecond, "one probe at a time")
 	view, err := s.breakers().Read(t.Context(), "coder")
 	require.NoError(t, err)
 	require.Len(t, view.State.Probes, 1)
@@ -154,7 +154,7 @@ func TestFiftyWaitingSessionsGoOnWithinTenSeconds(t *testing.T) {
 			}
 		}
 		return false
-	}, 12*time.Second, 3*time.Second, "waiting adds no event")
+	}, 4*time.Second, time.Second, "waiting adds no event")
 	_, err = s.breakers().Reset(t.Context(), "r", "coder", breaker.ResetRequest{By: "test"})
 	require.NoError(t, err)
 	closed := time.Now()
@@ -187,7 +187,7 @@ func TestReportWaitsInTheSessionForAnAbsentBreaker(t *testing.T) {
 	tm.Retry = team.Retry{Attempts: 1, Rounds: 2, RoundInitial: team.Duration(10 * time.Millisecond), Patience: new(team.Duration)}
 	run := s.start("s", tm)
 	require.Eventually(t, func() bool {
-		e, err := s.store.Execution(team.SessionKey{Namespace: "default", Session: "s"})
+		e, err := s.store.Execution(s.key("s"))
 		return err == nil && e.Phases[0].Status == team.Completed
 	}, 30*time.Second, 10*time.Millisecond, "the session goes on meanwhile")
 	view, err := s.breakers().Read(t.Context(), "coder")

@@ -32,7 +32,7 @@ func TestBudgetStopsTheSession(t *testing.T) {
 	_, err := s.run("s", threeSteps(team.Budget{Tokens: 150}))
 	require.ErrorContains(t, err, "three/dev failed: token_budget: the budget of the session is spent: 30 of 150 tokens are left, and the next call needs 60")
 	require.Equal(t, int64(120), s.execution("s").Usage.Tokens(), "the cap is not passed by an attempt that is known to be too dear")
-	ledger, err := s.store.Ledger(team.SessionKey{Namespace: "default", Session: "s"})
+	ledger, err := s.store.Ledger(s.key("s"))
 	require.NoError(t, err)
 	require.Equal(t, int64(120), ledger.Usage().Tokens())
 	require.Zero(t, ledger.Reserved())
@@ -42,7 +42,7 @@ func TestRaisedBudgetLetsAParkedSessionGoOnWhereItWas(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, agent.Config{Agents: map[string]agent.Definition{"a": costing()}})
 	run := s.start("s", threeSteps(team.Budget{Tokens: 150, WarnAt: []float64{0.3, 0.7}, OnExceeded: team.OnExceededAsk}))
-	key := team.SessionKey{Namespace: "default", Session: "s"}
+	key := s.key("s")
 	parked := func() bool {
 		e, err := s.store.Execution(key)
 		return err == nil && e.Status.Status == team.HelpIsNeeded && len(e.Help) == 1
@@ -96,7 +96,7 @@ func TestSkippingWhatABudgetHasStoppedSettlesIt(t *testing.T) {
 	run := s.start("s", threeSteps(team.Budget{Tokens: 90, OnExceeded: team.OnExceededAsk}))
 	for _, phase := range []string{"two", "three"} {
 		open := func() bool {
-			e, err := s.store.Execution(team.SessionKey{Namespace: "default", Session: "s"})
+			e, err := s.store.Execution(s.key("s"))
 			return err == nil && len(e.Help) == 1 && e.Help[0].Phase == phase
 		}
 		require.Eventually(t, open, 20*time.Second, 20*time.Millisecond, phase)

@@ -46,7 +46,7 @@ func TestThirtyTwoPersonasOnOneCap(t *testing.T) {
 	tm.Budget.Tokens = enough / 2
 	_, err = s.run("half", tm)
 	require.ErrorContains(t, err, "token_budget")
-	ledger, err := s.store.Ledger(team.SessionKey{Namespace: "default", Session: "half"})
+	ledger, err := s.store.Ledger(s.key("half"))
 	require.NoError(t, err)
 	spent := ledger.Usage().Tokens()
 	require.LessOrEqual(t, spent, enough/2, "the cap is never passed")

@@ -19,7 +19,7 @@ import (
 // day is what the team has spent today; zero while no session has a daily budget.
 func (s *stand) day() budget.DayRow {
 	s.t.Helper()
-	d, err := s.store.Day("default", "t")
+	d, err := s.store.Day(s.namespace, "t")
 	if errors.Is(err, team.ErrNotFound) {
 		return budget.DayRow{}
 	}
@@ -29,7 +29,7 @@ func (s *stand) day() budget.DayRow {
 
 func (s *stand) raiseDay(id string, n int64) (limit team.Cap) {
 	s.t.Helper()
-	require.NoError(s.t, s.store.UpdateDay("default", "t", func(d *budget.Day) error {
+	require.NoError(s.t, s.store.UpdateDay(s.namespace, "t", func(d *budget.Day) error {
 		d.Raise(budget.Raise{ID: id, By: "ann", Added: tokens(n)})
 		limit = d.Limit()
 		return nil
@@ -39,7 +39,7 @@ func (s *stand) raiseDay(id string, n int64) (limit team.Cap) {
 
 func (s *stand) spentBy(session string) int64 {
 	s.t.Helper()
-	l, err := s.store.Ledger(team.SessionKey{Namespace: "default", Session: session})
+	l, err := s.store.Ledger(s.key(session))
 	require.NoError(s.t, err)
 	return l.Usage().Tokens()
 }
@@ -47,7 +47,7 @@ func (s *stand) spentBy(session string) int64 {
 // parkedFor tells whether a session waits for a person because of its team's day.
 func (s *stand) parkedFor(session, why string) func() bool {
 	return func() bool {
-		e, err := s.store.Execution(team.SessionKey{Namespace: "default", Session: session})
+		e, err := s.store.Execution(s.key(session))
 		return err == nil && e.Status.Status == team.HelpIsNeeded && len(e.Help) == 1 && e.Help[0].Message == why
 	}
 }
@@ -55,7 +55,7 @@ func (s *stand) parkedFor(session, why string) func() bool {
 // atWork tells whether the store knows that a session's only assignment is at work.
 func (s *stand) atWork(session string) func() bool {
 	return func() bool {
-		e, err := s.store.Execution(team.SessionKey{Namespace: "default", Session: session})
+		e, err := s.store.Execution(s.key(session))
 		return err == nil && e.Phases[0].Assignments[0].Status == team.Running
 	}
 }
@@ -72,7 +72,7 @@ func TestSessionsOfATeamShareItsDay(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, int64(180), s.spentBy("first"))
 	require.Equal(t, budget.DayRow{Spent: tokens(180)}, s.day(), "what it has not spent is given back")
-	day, err := s.store.Day("default", "t")
+	day, err := s.store.Day(s.namespace, "t")
 	require.NoError(t, err)
 	require.Len(t, day.Warnings, 1)
 

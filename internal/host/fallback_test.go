@@ -29,7 +29,7 @@ func TestFallbackWorksWhileTheBreakerIsOpen(t *testing.T) {
 	require.Equal(t, "spare", a.Agent, "it is said who has worked")
 	require.Equal(t, 1, a.Rounds, "being turned away by a breaker uses up no round")
 	require.Equal(t, map[string]string{"done.txt": "spare\n"}, s.tree("allowed"))
-	record, err := s.store.Record(team.SessionKey{Namespace: "default", Session: "allowed"}, team.AssignmentID{Phase: "build", Persona: "dev"})
+	record, err := s.store.Record(s.key("allowed"), team.AssignmentID{Phase: "build", Persona: "dev"})
 	require.NoError(t, err)
 	require.Equal(t, "spare", record.Rounds[0].Result.Agent)
 }

@@ -37,7 +37,9 @@ func TestMain(m *testing.M) {
 type stand struct {
 	t      *testing.T
 	client client.Client
-	store  *store.Store
+	// namespace is the one in Temporal that is this stand's own.
+	namespace string
+	store     *store.Store
 }
 
 func newStand(t *testing.T, cfg agent.Config) *stand {
@@ -55,7 +57,8 @@ func newStandWith(t *testing.T, cfg agent.Config, tel *telemetry.Telemetry) *sta
 func newStandIn(t *testing.T, cfg agent.Config, tel *telemetry.Telemetry, getenv func(string) string) *stand {
 	t.Helper()
 	quiet := slog.New(slog.DiscardHandler)
-	conn, err := temporalio.Dial(t.Context(), &temporalio.Options{Address: temporaltest.Start(t)}, noEnvironment{}, quiet, tel.Instrument)
+	address, namespace := temporaltest.Namespace(t)
+	conn, err := temporalio.Dial(t.Context(), &temporalio.Options{Address: address, Namespace: namespace}, noEnvironment{}, quiet, tel.Instrument)
 	require.NoError(t, err)
 	t.Cleanup(conn.Close)
 
@@ -77,7 +80,7 @@ func newStandIn(t *testing.T, cfg agent.Config, tel *telemetry.Telemetry, getenv
 		offers, err := st.Offers(t.Context())
 		return err == nil && len(offers) == 1
 	}, 10*time.Second, 10*time.Millisecond)
-	return &stand{t: t, client: conn.Client, store: st}
+	return &stand{t: t, client: conn.Client, namespace: namespace, store: st}
 }
 
 type noEnvironment struct{}
@@ -128,9 +131,14 @@ func (s *stand) keepHistory(run client.WorkflowRun) {
 	temporaltest.KeepHistory(s.t.Context(), s.t, s.client, run.GetID(), run.GetRunID(), *histories)
 }
 
+// key is where the store keeps a session.
+func (s *stand) key(session string) team.SessionKey {
+	return team.SessionKey{Namespace: s.namespace, Session: session}
+}
+
 func (s *stand) execution(session string) team.Execution {
 	s.t.Helper()
-	e, err := s.store.Execution(team.SessionKey{Namespace: "default", Session: session})
+	e, err := s.store.Execution(s.key(session))
 	require.NoError(s.t, err)
 	return e
 }
@@ -248,7 +256,7 @@ func TestCancelledSession(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, agent.Config{Agents: map[string]agent.Definition{"a": shell(`sleep 100`)}})
 	go func() {
-		key := team.SessionKey{Namespace: "default", Session: "s"}
+		key := s.key("s")
 		for s.t.Context().Err() == nil {
 			if e, err := s.store.Execution(key); err == nil && e.Phases[0].Status == team.Running {
 				_ = s.client.CancelWorkflow(s.t.Context(), "s", "")
@@ -293,7 +301,7 @@ func TestTeamThatNoWorkerCanServeIsNotAdmitted(t *testing.T) {
 		Phases: []team.Phase{{Name: "one", Personas: []string{"dev"}}},
 	})
 	require.ErrorContains(t, err, `agent "other" of persona dev is offered by no worker; offered: a`)
-	known, err := s.store.HasSession(team.SessionKey{Namespace: "default", Session: "s"})
+	known, err := s.store.HasSession(s.key("s"))
 	require.NoError(t, err)
 	require.False(t, known, "a session that may not start leaves nothing")
 }

@@ -53,7 +53,7 @@ func TestResetSessionPaysForNothingAgain(t *testing.T) {
 			require.Equal(t, 6, provider.Count(), "no call is made again")
 			require.Equal(t, paid, result.Usage, "and none is counted again")
 			require.Equal(t, tree, s.tree("s"))
-			ledger, err := s.store.Ledger(team.SessionKey{Namespace: "default", Session: "s"})
+			ledger, err := s.store.Ledger(s.key("s"))
 			require.NoError(t, err)
 			require.Equal(t, paid, ledger.Usage())
 		})
@@ -71,7 +71,7 @@ func (s *stand) reset(session string) (run string) {
 func (s *stand) resetTo(session, of string, task int64) (run string) {
 	s.t.Helper()
 	answer, err := s.client.ResetWorkflowExecution(s.t.Context(), &workflowservice.ResetWorkflowExecutionRequest{
-		Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: session, RunId: of}, Reason: "a test",
+		Namespace: s.namespace, WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: session, RunId: of}, Reason: "a test",
 		WorkflowTaskFinishEventId: task, RequestId: fmt.Sprintf("%s-reset-%d", session, task),
 	})
 	require.NoError(s.t, err)

@@ -35,11 +35,11 @@ func TestPausedRoundGoesOn(t *testing.T) {
 	activity := described.GetPendingActivities()[0].GetActivityId()
 	at := &commonpb.WorkflowExecution{WorkflowId: "s"}
 	_, err = s.client.WorkflowService().PauseActivity(t.Context(), &workflowservice.PauseActivityRequest{
-		Namespace: "default", Execution: at, Activity: &workflowservice.PauseActivityRequest_Id{Id: activity},
+		Namespace: s.namespace, Execution: at, Activity: &workflowservice.PauseActivityRequest_Id{Id: activity},
 	})
 	require.NoError(t, err)
 	record := func() team.RoundLog {
-		stored, err := s.store.Record(team.SessionKey{Namespace: "default", Session: "s"}, team.AssignmentID{Phase: "one", Persona: "dev"})
+		stored, err := s.store.Record(s.key("s"), team.AssignmentID{Phase: "one", Persona: "dev"})
 		if err != nil || len(stored.Rounds) == 0 {
 			return team.RoundLog{}
 		}
@@ -49,7 +49,7 @@ func TestPausedRoundGoesOn(t *testing.T) {
 	require.Eventually(t, func() bool { return !record().Started }, 20*time.Second, 20*time.Millisecond)
 	require.NoError(t, os.WriteFile(goOn, nil, 0o600))
 	_, err = s.client.WorkflowService().UnpauseActivity(t.Context(), &workflowservice.UnpauseActivityRequest{
-		Namespace: "default", Execution: at, Activity: &workflowservice.UnpauseActivityRequest_Id{Id: activity},
+		Namespace: s.namespace, Execution: at, Activity: &workflowservice.UnpauseActivityRequest_Id{Id: activity},
 	})
 	require.NoError(t, err)
 	require.NoError(t, run.Get(t.Context(), nil))

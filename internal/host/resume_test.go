@@ -111,7 +111,7 @@ func TestParkedSession(t *testing.T) {
 
 // awaitParked waits until the session is parked after the phase.
 func (s *stand) awaitParked(ctx context.Context, phase string) error {
-	key := team.SessionKey{Namespace: "default", Session: "s"}
+	key := s.key("s")
 	for ctx.Err() == nil {
 		e, err := s.store.Execution(key)
 		if err != nil {

@@ -175,12 +175,12 @@ func TestAMirrorThatCannotBeWrittenLagsUntilItCan(t *testing.T) {
 		done <- err
 	}()
 	require.Eventually(t, func() bool {
-		e, err := s.store.Execution(team.SessionKey{Namespace: "default", Session: "s"})
+		e, err := s.store.Execution(s.key("s"))
 		return err == nil && e.Phases[0].Status == team.Running
 	}, time.Minute, 10*time.Millisecond)
 	require.Zero(t, lag())
 
-	lock := filepath.Join(s.store.Dir(), "locks", "default", "s", "execution_state.json")
+	lock := filepath.Join(s.store.Dir(), "locks", s.namespace, "s", "execution_state.json")
 	require.NoError(t, os.Remove(lock))
 	require.NoError(t, os.Mkdir(lock, 0o700))
 	open("a")

@@ -306,7 +306,7 @@ func TestSessionHasATicketThatFollowsIt(t *testing.T) {
 	}, 20*time.Second, 50*time.Millisecond)
 	issues := jira.Issues()
 	require.Contains(t, string(issues[1].Fields["description"]), "maestro resolve s retry --request one.dev.1")
-	require.Contains(t, string(issues[1].Fields["description"]), "http://localhost:8233/namespaces/default/workflows/s/"+run.GetRunID())
+	require.Contains(t, string(issues[1].Fields["description"]), "http://localhost:8233/namespaces/"+s.namespace+"/workflows/s/"+run.GetRunID())
 	for _, comments := range [][]json.RawMessage{issues[0].Comments[1:], issues[1].Comments} {
 		require.Contains(t, string(comments[0]), "ada")
 		require.Contains(t, string(comments[0]), "use the other port")

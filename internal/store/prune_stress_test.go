@@ -22,7 +22,7 @@ import (
 func TestPruningBesideSessionsTakesNothingThatIsNeeded(t *testing.T) {
 	t.Parallel()
 	const young = time.Second
-	lasts := 6 * time.Second
+	lasts := 3 * time.Second
 	if testing.Short() {
 		lasts = 2 * time.Second
 	}

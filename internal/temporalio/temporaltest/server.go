@@ -4,11 +4,14 @@ package temporaltest
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -40,6 +43,14 @@ func Binary(t testing.TB, name string) string {
 // those of `maestro-server server start-dev`.
 func Start(t testing.TB, flags ...string) string {
 	t.Helper()
+	address, stop := start(t, flags)
+	t.Cleanup(stop)
+	return address
+}
+
+// start runs a server until stop is called or this process ends.
+func start(t testing.TB, flags []string) (where string, stop func()) {
+	t.Helper()
 	args := append([]string{"server", "start-dev", "--port", "0", "--headless", "--until-stdin-closes"}, flags...)
 	cmd := exec.Command(Binary(t, "maestro-server"), args...) // our own program
 	stdin, err := cmd.StdinPipe()
@@ -48,11 +59,49 @@ func Start(t testing.TB, flags ...string) string {
 	require.NoError(t, err)
 	cmd.Stderr = os.Stderr
 	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
+	return address(t, stdout), func() {
 		_ = stdin.Close()
 		_ = cmd.Wait()
-	})
-	return address(t, stdout)
+	}
+}
+
+// perServer is how many namespaces a shared server has.
+const perServer = 32
+
+// unused are the namespaces that no test has yet, by the flags of their server.
+var (
+	unusedMu sync.Mutex
+	unused   = map[string][]place{}
+	// running keeps the pipes to the servers, whose end would stop them.
+	running []func()
+)
+
+// place is a namespace on a server.
+type place struct{ address, namespace string }
+
+// Namespace returns a namespace that only this test uses, on a server that the tests of
+// the process share. Flags are those of [Start]. The server ends with the process.
+func Namespace(t testing.TB, flags ...string) (address, namespace string) {
+	t.Helper()
+	unusedMu.Lock()
+	defer unusedMu.Unlock()
+	key := strings.Join(flags, " ")
+	if len(unused[key]) == 0 {
+		names := make([]string, perServer)
+		all := slices.Clone(flags)
+		for n := range names {
+			names[n] = fmt.Sprintf("test-%d", n)
+			all = append(all, "--namespace", names[n])
+		}
+		address, stop := start(t, all)
+		running = append(running, stop)
+		for _, name := range names {
+			unused[key] = append(unused[key], place{address, name})
+		}
+	}
+	p := unused[key][0]
+	unused[key] = unused[key][1:]
+	return p.address, p.namespace
 }
 
 // address reads the line in which the server says where it is, and drops the rest.
