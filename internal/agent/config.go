@@ -24,22 +24,22 @@ const (
 // Config is a worker file after parsing: which agents and checks the worker
 // offers, and within which limits they run.
 type Config struct {
-	// Version of the worker file's format; 1 is the only one.
-	Version int `json:"version" yaml:"version"`
+	// Version is that of the worker file's format; 1 is the only one.
+	Version int `json:"version" yaml:"version" jsonschema:"enum=1" example:"1"`
 	// Agents are what the worker can have work done by, by name.
-	Agents map[string]Definition `json:"agents" yaml:"agents"`
+	Agents map[string]Definition `json:"agents" yaml:"agents" jsonschema:"minProperties=1,maxProperties=1000" example:"{coder: {kind: command, argv: [./coder.sh]}}"`
 	// Checks are what it can hold work against, by name.
-	Checks map[string]CheckDefinition `json:"checks,omitempty" yaml:"checks,omitempty"`
+	Checks map[string]CheckDefinition `json:"checks,omitempty" yaml:"checks,omitempty" jsonschema:"maxProperties=1000"`
 	// Caches are directories below the store's caches/ that attempts and checks share, by
 	// name.
-	Caches map[string]Cache `json:"caches,omitempty" yaml:"caches,omitempty"`
+	Caches map[string]Cache `json:"caches,omitempty" yaml:"caches,omitempty" jsonschema:"maxProperties=1000"`
 	// Secrets names variables of the worker's environment whose values are masked in
 	// everything that is captured, besides those that name themselves (KEY, TOKEN, SECRET,
 	// PASSWORD).
-	Secrets []string `json:"secrets,omitempty" yaml:"secrets,omitempty"`
+	Secrets []string `json:"secrets,omitempty" yaml:"secrets,omitempty" jsonschema:"format=variable,uniqueItems=true"`
 	// Sandbox is an argv that is put before that of every agent and check, like [bwrap,
 	// ...].
-	Sandbox []string `json:"sandbox,omitempty" yaml:"sandbox,omitempty"`
+	Sandbox []string `json:"sandbox,omitempty" yaml:"sandbox,omitempty" jsonschema:"format=argument,minItems=1,maxItems=1000"`
 	// RunAs is the user that agents and checks run as. The worker has to be root, and
 	// directories and caches are then beside the store, in a directory named like it with
 	// .work. Left out, it is the worker's own.
@@ -56,7 +56,7 @@ type Config struct {
 	Webhook *Webhook `json:"webhook,omitempty" yaml:"webhook,omitempty"`
 	// WebUI is the address of Temporal's Web UI, which links in tickets and webhooks start
 	// with; left out, there are no links.
-	WebUI string `json:"web_ui,omitempty" yaml:"web_ui,omitempty"`
+	WebUI string `json:"web_ui,omitempty" yaml:"web_ui,omitempty" jsonschema:"format=address"`
 
 	// Dir is the worker file's directory, which relative paths in it start
 	// from. Whoever reads the file sets it; empty: the working directory.
@@ -67,47 +67,47 @@ type Config struct {
 type Definition struct {
 	// Kind is how the agent works: command is a program, anthropic and openai are models
 	// behind such an API.
-	Kind string `json:"kind" yaml:"kind"`
+	Kind string `json:"kind" yaml:"kind" jsonschema:"enum=command,enum=anthropic,enum=openai" example:"command"`
 	// Argv is the program of a command agent and its arguments. A program without a slash
 	// is looked up in PATH; a relative one with a slash starts from the worker file's
 	// directory. With a preset it may be left out.
-	Argv []string `json:"argv,omitempty" yaml:"argv,omitempty"`
+	Argv []string `json:"argv,omitempty" yaml:"argv,omitempty" jsonschema:"format=argument,minItems=1,maxItems=1000" example:"[go, test, ./...]" only:"kind=command" needed:"kind=command" or:"preset"`
 	// Env names the variables of the worker's environment that the agent sees.
-	Env []string `json:"env,omitempty" yaml:"env,omitempty"`
+	Env []string `json:"env,omitempty" yaml:"env,omitempty" jsonschema:"format=passed,uniqueItems=true" only:"kind=command"`
 	// Caches names the shared directories that the agent gets.
-	Caches []string `json:"caches,omitempty" yaml:"caches,omitempty"`
+	Caches []string `json:"caches,omitempty" yaml:"caches,omitempty" jsonschema:"format=reference,uniqueItems=true" only:"kind=command"`
 	// Git makes the directory a repository, with its input committed.
-	Git bool `json:"git,omitempty" yaml:"git,omitempty"`
+	Git bool `json:"git,omitempty" yaml:"git,omitempty" only:"kind=command"`
 	// Timeout bounds an attempt.
-	Timeout team.Duration `json:"timeout,omitempty" yaml:"timeout,omitempty"`
+	Timeout team.Duration `json:"timeout,omitempty" yaml:"timeout,omitempty" between:"100ms 168h"`
 	// IdleTimeout bounds the time in which the agent prints nothing, or in which nothing
 	// comes in during a model's call.
-	IdleTimeout team.Duration `json:"idle_timeout,omitempty" yaml:"idle_timeout,omitempty"`
+	IdleTimeout team.Duration `json:"idle_timeout,omitempty" yaml:"idle_timeout,omitempty" between:"100ms 168h"`
 	// Concurrency is how many attempts the worker runs side by side.
-	Concurrency int `json:"concurrency,omitempty" yaml:"concurrency,omitempty"`
+	Concurrency int `json:"concurrency,omitempty" yaml:"concurrency,omitempty" jsonschema:"minimum=1,maximum=1000"`
 
 	// Breaker is how the agent's circuit breaker is set.
 	Breaker team.Breaker `json:"-" yaml:"breaker,omitempty"`
 
 	// Model is the model that the agent asks, as its provider names it. Kinds anthropic
 	// and openai require it.
-	Model string `json:"model,omitempty" yaml:"model,omitempty"`
+	Model string `json:"model,omitempty" yaml:"model,omitempty" jsonschema:"format=filled" needed:"kind=anthropic openai"`
 	// BaseURL is another server than the provider's own: for openai what comes before
 	// /chat/completions, for anthropic what comes before /v1/messages.
-	BaseURL string `json:"base_url,omitempty" yaml:"base_url,omitempty"`
+	BaseURL string `json:"base_url,omitempty" yaml:"base_url,omitempty" jsonschema:"format=address" only:"kind=anthropic openai"`
 	// APIKeyEnv names the variable of the worker's environment that holds the provider's
 	// key, whose value is a secret. It is required where there is no BaseURL.
-	APIKeyEnv string `json:"api_key_env,omitempty" yaml:"api_key_env,omitempty"`
+	APIKeyEnv string `json:"api_key_env,omitempty" yaml:"api_key_env,omitempty" jsonschema:"format=variable" example:"ANTHROPIC_API_KEY" only:"kind=anthropic openai" needed:"kind=anthropic openai" or:"base_url"`
 	// MaxTurns bounds the turns of an attempt, which are calls of a model; the persona's
 	// wins.
-	MaxTurns int `json:"max_turns,omitempty" yaml:"max_turns,omitempty"`
+	MaxTurns int `json:"max_turns,omitempty" yaml:"max_turns,omitempty" jsonschema:"minimum=1,maximum=10000"`
 	// MaxOutputTokens bounds one answer of the model.
-	MaxOutputTokens int64 `json:"max_output_tokens,omitempty" yaml:"max_output_tokens,omitempty"`
+	MaxOutputTokens int64 `json:"max_output_tokens,omitempty" yaml:"max_output_tokens,omitempty" jsonschema:"minimum=256,maximum=100000000" only:"kind=anthropic openai"`
 	// ContextTokens bounds prompt and answer of one call together.
-	ContextTokens int64 `json:"context_tokens,omitempty" yaml:"context_tokens,omitempty"`
+	ContextTokens int64 `json:"context_tokens,omitempty" yaml:"context_tokens,omitempty" jsonschema:"minimum=4096,maximum=100000000" only:"kind=anthropic openai"`
 	// Preset says which of the known agent programs a command agent starts, and so how its
 	// stream is read and its conversation goes on.
-	Preset string `json:"preset,omitempty" yaml:"preset,omitempty"`
+	Preset string `json:"preset,omitempty" yaml:"preset,omitempty" jsonschema:"enum=claude,enum=codex,enum=gemini" only:"kind=command"`
 
 	// What follows says nothing about what the agent does.
 
@@ -117,10 +117,10 @@ type Definition struct {
 	// Reserve is what one attempt of a command agent may cost: it is set aside in the
 	// budgets while the attempt runs. Left out, it is what its dearest attempt in the
 	// session has cost.
-	Reserve team.Cap `json:"-" yaml:"reserve,omitempty"`
+	Reserve team.Cap `json:"-" yaml:"reserve,omitempty" only:"kind=command"`
 	// Fallback names the agent that may work in this one's place, where the team allows
 	// it.
-	Fallback string `json:"-" yaml:"fallback,omitempty"`
+	Fallback string `json:"-" yaml:"fallback,omitempty" jsonschema:"format=reference"`
 }
 
 // CheckDefinition says what a named check executes.
@@ -128,54 +128,54 @@ type CheckDefinition struct {
 	// Argv is the program and its arguments, executed in the tree. A program
 	// without a slash is looked up in PATH; a relative one with a slash
 	// belongs to the tree that is checked.
-	Argv []string `json:"argv" yaml:"argv"`
+	Argv []string `json:"argv" yaml:"argv" jsonschema:"format=argument,minItems=1,maxItems=1000" example:"[go, test, ./...]"`
 	// Timeout bounds a run.
-	Timeout team.Duration `json:"timeout,omitempty" yaml:"timeout,omitempty"`
+	Timeout team.Duration `json:"timeout,omitempty" yaml:"timeout,omitempty" between:"100ms 168h"`
 	// Env names the variables of the worker's environment that the check sees.
-	Env []string `json:"env,omitempty" yaml:"env,omitempty"`
+	Env []string `json:"env,omitempty" yaml:"env,omitempty" jsonschema:"format=passed,uniqueItems=true"`
 	// Caches names the shared directories that the check gets.
-	Caches []string `json:"caches,omitempty" yaml:"caches,omitempty"`
+	Caches []string `json:"caches,omitempty" yaml:"caches,omitempty" jsonschema:"format=reference,uniqueItems=true"`
 	// Keep lists the patterns of files that the check may leave in the tree; all else that
 	// it leaves is dropped.
-	Keep []string `json:"keep,omitempty" yaml:"keep,omitempty"`
+	Keep []string `json:"keep,omitempty" yaml:"keep,omitempty" jsonschema:"format=glob,uniqueItems=true"`
 	// Category is what a failing check means: test_failure, or syntax for a
 	// check that only builds or parses.
-	Category team.Category `json:"category,omitempty" yaml:"category,omitempty"`
+	Category team.Category `json:"category,omitempty" yaml:"category,omitempty" jsonschema:"enum=test_failure,enum=syntax"`
 }
 
 // Cache is a directory that outlives attempts and is shared by them.
 type Cache struct {
 	// Env is the variable that tells a program where the directory is.
-	Env string `json:"env" yaml:"env"`
+	Env string `json:"env" yaml:"env" jsonschema:"format=passed" example:"GOCACHE"`
 }
 
 // Limits bound what attempts may leave and print.
 type Limits struct {
 	// Files is how many files a tree may hold.
-	Files int `json:"files,omitempty" yaml:"files,omitempty"`
+	Files int `json:"files,omitempty" yaml:"files,omitempty" jsonschema:"minimum=1,maximum=10000000"`
 	// FileBytes is how large a file in a tree may be.
-	FileBytes ByteSize `json:"file_bytes,omitempty" yaml:"file_bytes,omitempty"`
+	FileBytes ByteSize `json:"file_bytes,omitempty" yaml:"file_bytes,omitempty" between:"1B 100GB"`
 	// TreeBytes is how large all files of a tree may be together. A tree may always be as
 	// large as the one that an attempt starts from.
-	TreeBytes ByteSize `json:"tree_bytes,omitempty" yaml:"tree_bytes,omitempty"`
+	TreeBytes ByteSize `json:"tree_bytes,omitempty" yaml:"tree_bytes,omitempty" between:"1B 10000GB"`
 	// DiskBytes is how much of what an attempt has written may be on disk at once: in its
 	// tree, ignored files too, in HOME and in TMPDIR. Past it, it is stopped. The default
 	// is five times tree_bytes.
-	DiskBytes ByteSize `json:"disk_bytes,omitempty" yaml:"disk_bytes,omitempty"`
+	DiskBytes ByteSize `json:"disk_bytes,omitempty" yaml:"disk_bytes,omitempty" between:"1B 50000GB"`
 	// OutputBytes is how much an attempt may print; past it, it is stopped.
-	OutputBytes ByteSize `json:"output_bytes,omitempty" yaml:"output_bytes,omitempty"`
+	OutputBytes ByteSize `json:"output_bytes,omitempty" yaml:"output_bytes,omitempty" between:"4kB 1GB"`
 	// LostWorkers is how many workers in a row an assignment may take down without
 	// progress.
-	LostWorkers int `json:"lost_workers,omitempty" yaml:"lost_workers,omitempty"`
+	LostWorkers int `json:"lost_workers,omitempty" yaml:"lost_workers,omitempty" jsonschema:"minimum=1,maximum=100"`
 }
 
 // Retention says what a scheduled prune keeps. Zero fields mean the store's
 // defaults.
 type Retention struct {
 	// Keep is how many checkpoints of each closed session stay, the newest.
-	Keep int `json:"keep,omitempty" yaml:"keep,omitempty"`
+	Keep int `json:"keep,omitempty" yaml:"keep,omitempty" jsonschema:"minimum=1,maximum=1000000"`
 	// OlderThan is the age up to which checkpoints stay.
-	OlderThan team.Duration `json:"older_than,omitempty" yaml:"older_than,omitempty"`
+	OlderThan team.Duration `json:"older_than,omitempty" yaml:"older_than,omitempty" between:"1h 87600h"`
 }
 
 // The defaults of a worker file.

@@ -57,9 +57,6 @@ const (
 	presetGemini = "gemini"
 )
 
-// presetNames lists the presets, in the order of documentation.
-func presetNames() []string { return []string{presetClaude, presetCodex, presetGemini} }
-
 // dialectOf returns the dialect of a preset, nil for a name that is none.
 func dialectOf(preset string) dialect {
 	switch preset {

@@ -1,9 +1,7 @@
 package agent
 
 import (
-	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/team"
@@ -13,21 +11,21 @@ import (
 type Jira struct {
 	// URL is the address of the site, with the path that it is served under, if
 	// there is one.
-	URL string `json:"url" yaml:"url"`
+	URL string `json:"url" yaml:"url" jsonschema:"format=address" example:"https://example.atlassian.net"`
 	// Deployment says which Jira it is: cloud, a site of Atlassian's, or datacenter, a
 	// server of your own. They differ in their API.
-	Deployment string `json:"deployment" yaml:"deployment"`
+	Deployment string `json:"deployment" yaml:"deployment" jsonschema:"enum=cloud,enum=datacenter" example:"cloud"`
 	// EmailEnv names the variable of the worker's environment that holds the account's
 	// email address. Cloud requires it, and nothing else has it.
-	EmailEnv string `json:"email_env,omitempty" yaml:"email_env,omitempty"`
+	EmailEnv string `json:"email_env,omitempty" yaml:"email_env,omitempty" jsonschema:"format=variable" example:"JIRA_EMAIL" only:"deployment=cloud" needed:"deployment=cloud"`
 	// TokenEnv names the variable that holds the account's API token (Cloud) or personal
 	// access token (Data Center).
-	TokenEnv string `json:"token_env" yaml:"token_env"`
+	TokenEnv string `json:"token_env" yaml:"token_env" jsonschema:"format=variable" example:"JIRA_TOKEN"`
 	// IndexDelay is how long Jira's search may take to find a new ticket: when the answer
 	// to a creation was lost, nothing is created again before.
-	IndexDelay team.Duration `json:"index_delay,omitempty" yaml:"index_delay,omitempty"`
+	IndexDelay team.Duration `json:"index_delay,omitempty" yaml:"index_delay,omitempty" between:"1s 1h"`
 	// Timeout bounds one request.
-	Timeout team.Duration `json:"timeout,omitempty" yaml:"timeout,omitempty"`
+	Timeout team.Duration `json:"timeout,omitempty" yaml:"timeout,omitempty" between:"100ms 10m"`
 }
 
 // The deployments of Jira.
@@ -40,12 +38,12 @@ const (
 type Webhook struct {
 	// URLEnv names the variable of the worker's environment that holds the
 	// address, which often is a secret in itself.
-	URLEnv string `json:"url_env" yaml:"url_env"`
+	URLEnv string `json:"url_env" yaml:"url_env" jsonschema:"format=variable" example:"MAESTRO_WEBHOOK_URL"`
 	// SecretEnv names the variable that holds the key of the requests' signatures,
 	// HMAC-SHA256; left out, they are not signed.
-	SecretEnv string `json:"secret_env,omitempty" yaml:"secret_env,omitempty"`
+	SecretEnv string `json:"secret_env,omitempty" yaml:"secret_env,omitempty" jsonschema:"format=variable"`
 	// Timeout bounds one request.
-	Timeout team.Duration `json:"timeout,omitempty" yaml:"timeout,omitempty"`
+	Timeout team.Duration `json:"timeout,omitempty" yaml:"timeout,omitempty" between:"100ms 10m"`
 }
 
 // The defaults of what tells people.
@@ -53,10 +51,6 @@ const (
 	DefaultIndexDelay     = team.Duration(2 * time.Minute)
 	DefaultJiraTimeout    = team.Duration(30 * time.Second)
 	DefaultWebhookTimeout = team.Duration(10 * time.Second)
-
-	minIndexDelay  = team.Duration(time.Second)
-	maxIndexDelay  = team.Duration(time.Hour)
-	maxCallTimeout = team.Duration(10 * time.Minute)
 )
 
 // atlassianHosts end the names of Jira Cloud's hosts.
@@ -91,75 +85,4 @@ func (c Config) tellingSecrets() []string {
 		names = append(names, c.Webhook.URLEnv, c.Webhook.SecretEnv)
 	}
 	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
-}
-
-func (v *validator) telling() {
-	if j := v.config.Jira; j != nil {
-		v.jira(*j)
-	}
-	if w := v.config.Webhook; w != nil {
-		v.variable("$.webhook.url_env", w.URLEnv, "the address, like MAESTRO_WEBHOOK_URL")
-		if w.SecretEnv != "" {
-			v.variable("$.webhook.secret_env", w.SecretEnv, "")
-		}
-		v.between("$.webhook.timeout", w.Timeout, minTimeout, maxCallTimeout)
-	}
-	if v.config.WebUI != "" {
-		v.address("$.web_ui", v.config.WebUI, "http://localhost:8233")
-	}
-}
-
-func (v *validator) jira(j Jira) {
-	host := ""
-	if j.URL == "" {
-		v.add("$.jira.url", "is missing; give the site's address, like https://example.atlassian.net")
-	} else {
-		host = v.address("$.jira.url", j.URL, "https://example.atlassian.net")
-	}
-	cloud := slices.ContainsFunc(atlassianHosts, func(end string) bool { return strings.HasSuffix(host, end) })
-	switch j.Deployment {
-	case JiraCloud:
-		v.variable("$.jira.email_env", j.EmailEnv, "the email address of the account, like JIRA_EMAIL")
-	case JiraDataCenter:
-		if cloud {
-			v.add("$.jira.deployment", "is datacenter, but %s is a site of Jira Cloud; write `deployment: cloud`", host)
-		}
-		if j.EmailEnv != "" {
-			v.add("$.jira.email_env", "belongs to deployment cloud: a personal access token says by itself whose it is; leave it out")
-		}
-	case "":
-		v.add("$.jira.deployment", "is missing; write `deployment: cloud` for a site of Atlassian's, `deployment: datacenter` for a server of your own")
-	default:
-		known := []string{JiraCloud, JiraDataCenter}
-		v.add("$.jira.deployment", "is %q; write cloud or datacenter%s", team.Shorten(j.Deployment, 80), team.DidYouMean(j.Deployment, known))
-	}
-	v.variable("$.jira.token_env", j.TokenEnv, "the API token (Cloud) or personal access token (Data Center), like JIRA_TOKEN")
-	v.between("$.jira.index_delay", j.IndexDelay, minIndexDelay, maxIndexDelay)
-	v.between("$.jira.timeout", j.Timeout, minTimeout, maxCallTimeout)
-}
-
-// variable faults what names no environment variable. holds says what it is to
-// hold, where it may not be left out.
-func (v *validator) variable(path, name, holds string) {
-	if name == "" {
-		v.add(path, "is missing; name the variable of the worker's environment that holds %s", holds)
-	} else if err := checkVariable(name); err != nil {
-		v.add(path, "%s", err.Error())
-	}
-}
-
-// address faults what is no plain web address, and returns its host's name.
-func (v *validator) address(path, text, like string) string {
-	u, err := url.Parse(text)
-	switch {
-	case err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http"):
-		v.add(path, "is no web address; write it in full, like %s", like)
-		return ""
-	case u.User != nil:
-		v.add(path, "has a user or password in it; write the address alone: credentials come from environment variables")
-		return ""
-	case u.RawQuery != "" || u.Fragment != "":
-		v.add(path, "has more than an address: a query or a fragment; write it like %s", like)
-	}
-	return strings.ToLower(u.Hostname())
 }

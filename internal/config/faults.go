@@ -120,19 +120,21 @@ func (s *source) excerpt(at place) string {
 // window is the part of a line that an excerpt shows, from a column counted
 // from 0.
 func window(line string, from int) string {
-	runes := []rune(visible(line))
-	if from >= len(runes) {
-		return ""
+	cut, column, end := make([]rune, 0, excerptWidth), 0, ""
+	for _, r := range line {
+		if column++; column <= from {
+			continue
+		}
+		if len(cut) == excerptWidth {
+			end = "…"
+			break
+		}
+		cut = append(cut, r)
 	}
-	cut := runes[from:]
-	end := ""
-	if len(cut) > excerptWidth {
-		cut, end = cut[:excerptWidth], "…"
+	if from > 0 && len(cut) > 0 {
+		cut[0] = '…'
 	}
-	if from > 0 {
-		cut = append([]rune{'…'}, cut[1:]...)
-	}
-	return strings.TrimRight(string(cut), " \t") + end
+	return strings.TrimRight(visible(string(cut)), " ") + end
 }
 
 // visible replaces tabs and what cannot be printed, one character for one, so

@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -148,23 +147,6 @@ func startOf(n ast.Node) place {
 		return placeOf(n.Key.GetToken())
 	}
 	return placeOf(n.GetToken())
-}
-
-// describe says what a value is, as a message continues "must be ..., not".
-func describe(n ast.Node) string {
-	switch n := n.(type) {
-	case *ast.MappingNode, *ast.MappingValueNode:
-		return "a mapping"
-	case *ast.SequenceNode:
-		return "a list"
-	case *ast.StringNode, *ast.LiteralNode:
-		return fmt.Sprintf("the text %q", clip(textOf(n)))
-	case *ast.BoolNode:
-		return n.Token.Value
-	case ast.ScalarNode:
-		return "the number " + clip(n.GetToken().Value)
-	}
-	return "this"
 }
 
 // textOf is a scalar as it was written, without quotes and folding.

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -31,28 +30,20 @@ func parseTeam(src *source, beside func(name string) (string, error)) (team.Team
 	t, d := decode[team.Team](src, teamFile, workerFile)
 	for _, name := range slices.Sorted(maps.Keys(t.Personas)) {
 		p := t.Personas[name]
-		if p.InstructionsFile == "" || p.Instructions != "" {
+		if p.InstructionsFile == "" || p.Instructions != "" || d.oversized {
 			continue
 		}
-		text, err := besideText(p.InstructionsFile, beside)
+		text, err := beside(p.InstructionsFile)
 		if err != nil {
-			path := team.FieldPath("$.personas", name) + ".instructions_file"
-			d.add(d.locate(path), path, "%s", visible(err.Error()))
+			d.report(team.FieldPath("$.personas", name)+".instructions_file", "%s", visible(err.Error()))
 			continue
 		}
 		p.Instructions, p.InstructionsFile = text, ""
 		t.Personas[name] = p
 	}
-	d.addFaults(t.Faults())
+	d.addFaults(t.Faults)
 	if err := asError(src.file, d.faults); err != nil {
 		return team.Team{}, err
 	}
 	return t.Resolved(), nil
-}
-
-func besideText(name string, read func(string) (string, error)) (string, error) {
-	if filepath.IsAbs(name) {
-		return "", fmt.Errorf("%q is absolute; write it relative to this file, like prompts/developer.md", name)
-	}
-	return read(name)
 }

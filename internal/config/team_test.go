@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bmatcuk/doublestar/v4"
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/team"
@@ -225,17 +224,4 @@ func seed(f *testing.F, dir string) {
 			f.Add(data)
 		}
 	}
-}
-
-// FuzzPattern: every pattern that a file may hold is one that the matcher of the
-// store and of the checks accepts.
-func FuzzPattern(f *testing.F) {
-	for _, p := range []string{"docs/**/*.md", "*.{js,css}", "[a-z]/?", "a/{b,c/d}", "[^a]", "[]", "{", "[!a-]", "[a-", "[z-a]", "{[a,b]}", "[{]}", "[{}]", "{a,{b}}"} {
-		f.Add(p)
-	}
-	f.Fuzz(func(t *testing.T, pattern string) {
-		if team.CheckPattern(pattern) == nil {
-			require.True(t, doublestar.ValidatePattern(pattern), pattern)
-		}
-	})
 }

@@ -26,7 +26,7 @@ func LoadWorker(path string) (agent.Config, error) {
 func parseWorker(src *source, dir string) (agent.Config, error) {
 	c, d := decode[agent.Config](src, workerFile, teamFile)
 	c.Dir = dir
-	d.addFaults(c.Faults())
+	d.addFaults(c.Faults)
 	if err := asError(src.file, d.faults); err != nil {
 		return agent.Config{}, err
 	}

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/invopop/jsonschema"
@@ -21,24 +20,19 @@ import (
 type document struct {
 	name, title string
 	// of is what the loader reads such a file into.
-	of    any
-	rules rules
+	of any
+	// resolved is such a value with every default filled in.
+	resolved any
 	// page is the Markdown page that has the reference of such files.
 	page string
 }
 
 var documents = []document{
-	{"team.json", "A Maestro team file", team.Team{}, teamRules, "team-file.md"},
-	{"worker.json", "A Maestro worker file", agent.Config{}, workerRules, "worker-file.md"},
+	{"team.json", "A Maestro team file", team.Team{}, resolvedTeam(), "team-file.md"},
+	{"worker.json", "A Maestro worker file", agent.Config{}, resolvedWorker(), "worker-file.md"},
 }
 
-// rules say by type (`Phase`) and by field (`Phase.name`) what Go's types do not.
-type rules map[string][]rule
-
-// rule makes a schema stricter.
-type rule func(*jsonschema.Schema)
-
-// generate makes the schema. It fails where a rule is for a field that there is not.
+// generate makes the schema. It fails where a tag names a shape that there is not.
 func (d document) generate(w words) (*jsonschema.Schema, error) {
 	r := &jsonschema.Reflector{
 		Anonymous: true, ExpandedStruct: true, FieldNameTag: "yaml", LookupComment: w.of, Mapper: scalar,
@@ -46,25 +40,37 @@ func (d document) generate(w words) (*jsonschema.Schema, error) {
 	s := r.Reflect(d.of)
 	types := map[string]*jsonschema.Schema{reflect.TypeOf(d.of).Name(): s}
 	maps.Copy(types, s.Definitions)
-	for _, name := range slices.Sorted(maps.Keys(types)) {
+	for name, t := range structs(reflect.TypeOf(d.of), map[string]reflect.Type{}) {
+		for i := range t.NumField() {
+			key, _, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ",")
+			if p, ok := types[name].Properties.Get(key); ok {
+				if err := tagged(types[name], p, t.Field(i), key); err != nil {
+					return nil, fmt.Errorf("%s: %w", name, err)
+				}
+			}
+		}
 		loosen(types[name])
 	}
-	for _, path := range slices.Sorted(maps.Keys(d.rules)) {
-		name, field, isField := strings.Cut(path, ".")
-		target, ok := types[name]
-		if ok && isField {
-			target, ok = target.Properties.Get(field)
-		}
-		if !ok {
-			return nil, fmt.Errorf("%s: a rule is for %s, which there is not", d.name, path)
-		}
-		for _, rule := range d.rules[path] {
-			rule(target)
-		}
-	}
+	defaults(types, reflect.ValueOf(d.resolved))
 	s.Title = d.title
 	maps.Copy(s.Definitions, used(s))
 	return s, nil
+}
+
+// structs are a struct and those in it, by name.
+func structs(t reflect.Type, found map[string]reflect.Type) map[string]reflect.Type {
+	switch t.Kind() { //nolint:exhaustive // The others have no fields.
+	case reflect.Pointer, reflect.Slice, reflect.Map:
+		structs(t.Elem(), found)
+	case reflect.Struct:
+		found[t.Name()] = t
+		for i := range t.NumField() {
+			if tag := t.Field(i).Tag.Get("yaml"); tag != "" && tag != "-" {
+				structs(t.Field(i).Type, found)
+			}
+		}
+	}
+	return found
 }
 
 // encode is the schema as its file has it.
@@ -82,16 +88,17 @@ func encode(s *jsonschema.Schema) ([]byte, error) {
 	return indented.Bytes(), nil
 }
 
-// used picks the scalars that a schema refers to.
+// used picks the scalars and shapes that a schema refers to.
 func used(s *jsonschema.Schema) jsonschema.Definitions {
 	data, _ := json.Marshal(s) // what cannot be encoded fails when it is written
-	found := jsonschema.Definitions{}
-	for name, definition := range scalars() {
-		if bytes.Contains(data, []byte(`"#/$defs/`+name+`"`)) {
-			found[name] = definition
-		}
+	all := scalars()
+	for name, s := range shapes {
+		all[name] = s.schema()
 	}
-	return found
+	maps.DeleteFunc(all, func(name string, _ *jsonschema.Schema) bool {
+		return !bytes.Contains(data, []byte(`"#/$defs/`+name+`"`))
+	})
+	return all
 }
 
 // loosen lets entries of lists of text be numbers and true and false, which the
@@ -175,41 +182,3 @@ func scalar(t reflect.Type) *jsonschema.Schema {
 	}
 	return nil
 }
-
-// The patterns keep to what Go, JavaScript and Java read alike.
-func scalars() jsonschema.Definitions {
-	var categories []any
-	for _, c := range team.Categories() {
-		categories = append(categories, c)
-	}
-	return jsonschema.Definitions{
-		"Duration": {
-			Type: "string", Description: "A time with its unit, like 90s, 30m or 1h30m.",
-			Pattern:  `^\+?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$`,
-			AllOf:    []*jsonschema.Schema{{Pattern: `[1-9]`}},
-			Examples: []any{"90s", "30m", "1h30m"},
-		},
-		"ByteSize": {
-			Description: "A number of bytes, like 500kB, 100MB or 2GiB.",
-			AnyOf: []*jsonschema.Schema{
-				{Type: "integer", Minimum: "1"},
-				{Type: "string", Pattern: `^ *\+?[0-9]+ *([kKmMgG][iI]?)?[bB]? *$`, AllOf: []*jsonschema.Schema{{Pattern: `[1-9]`}}},
-			},
-			Examples: []any{"500kB", "100MB", "2GiB"},
-		},
-		"USD":      {Type: "number", Description: "US dollars, like 20 or 0.5.", Minimum: "0"},
-		"Category": {Type: "string", Description: "A category of failures.", Enum: categories},
-		"Plain": {
-			Description: "Plain data.",
-			AnyOf: []*jsonschema.Schema{
-				{Extras: map[string]any{"type": []string{"string", "boolean"}}},
-				{Type: "number", Minimum: exact("-"), Maximum: exact("")},
-				{Type: "array", Items: &jsonschema.Schema{Ref: "#/$defs/Plain"}},
-				{Type: "object", AdditionalProperties: &jsonschema.Schema{Ref: "#/$defs/Plain"}},
-			},
-		},
-	}
-}
-
-// exact is the largest number that every reader takes for the same.
-func exact(sign string) json.Number { return json.Number(sign + "9007199254740992") }

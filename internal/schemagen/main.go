@@ -1,13 +1,9 @@
 // Command schemagen writes the JSON Schemas of team and worker files, and the
 // tables of keys in the pages on them.
 //
-// What a file may say is in the Go types that it is read into, and what it means in
-// their docstrings; both are taken from there. What the types do not say — bounds,
-// patterns, which keys go together — is in the rules here, and a test holds every
-// one of them against the loader, which has the last word. A schema refuses
-// nothing that the loader accepts, but for empty text, which the loader takes for
-// a key that is left out, and for numbers like 500_000 where a reader of YAML 1.2
-// takes them for text.
+// What a file may say is in the tags of the Go types that it is read into, and what it
+// means in their docstrings; both are taken from there. The loader validates with these
+// schemas, and checks in code what depends on several parts of a file.
 package main
 
 import (

@@ -96,7 +96,7 @@ var subject = regexp.MustCompile(`^(\w+) (?:(?:is|are) )?`)
 // meaning is a docstring without its subject, which stands at the row's beginning.
 func meaning(doc string) string {
 	rest := doc[len(subject.FindString(doc)):]
-	if rest == "" || strings.HasPrefix(doc, "Version of") {
+	if rest == "" {
 		return doc
 	}
 	return strings.ToUpper(rest[:1]) + rest[1:]
@@ -104,14 +104,10 @@ func meaning(doc string) string {
 
 // value says what a key may be: its kind, its words and its bounds.
 func value(s *jsonschema.Schema) string {
-	if name, ok := strings.CutPrefix(s.Ref, "#/$defs/"); ok && len(s.Enum) == 0 {
+	if name, ok := strings.CutPrefix(s.Ref, "#/$defs/"); ok && len(s.Enum) == 0 && s.Type == "" {
 		return reference(name) + bounds(s)
 	}
 	switch {
-	case len(s.AnyOf) == 2 && s.AnyOf[1].Extras["const"] != nil:
-		return fmt.Sprintf("%s, `%v`", value(s.AnyOf[0]), s.AnyOf[1].Extras["const"])
-	case s.Const != nil:
-		return fmt.Sprintf("`%v`", s.Const)
 	case len(s.Enum) > 0:
 		var words []string
 		for _, w := range s.Enum {
@@ -150,15 +146,8 @@ func reference(name string) string {
 // text says what text may be.
 func text(s *jsonschema.Schema) string {
 	kind := "text"
-	switch {
-	case s.Pattern == namePattern:
-		kind = "name"
-	case s.Pattern == variablePattern:
-		kind = "variable"
-	case s.Pattern == addressPattern:
-		kind = "http or https address"
-	case slices.ContainsFunc(s.AllOf, func(a *jsonschema.Schema) bool { return strings.Contains(a.Pattern, `\{[^{}]*\}`) }):
-		return "pattern"
+	if s.Ref != "" {
+		kind = shapes[strings.TrimPrefix(s.Ref, "#/$defs/")].called
 	}
 	if s.MaxLength != nil {
 		return fmt.Sprintf("%s, up to %s characters", kind, thousands(int64(*s.MaxLength))) //nolint:gosec // small
@@ -168,30 +157,24 @@ func text(s *jsonschema.Schema) string {
 
 // plural says what a list has.
 func plural(s *jsonschema.Schema) string {
-	items := s.Items
-	if items == nil { // an argv, whose entries past the first are anything
-		return "words"
-	}
-	switch name, ok := strings.CutPrefix(items.Ref, "#/$defs/"); {
+	name := strings.TrimPrefix(s.Items.Ref, "#/$defs/")
+	shape, ok := shapes[name]
+	switch {
 	case name == "Category":
 		return "[categories](team-file.md#what-happens-to-a-failed-attempt)"
 	case ok:
+		return shape.called + "s"
+	case name != "":
 		return fmt.Sprintf("[mappings](#%s)", keysOf(name))
 	}
-	if items.Type == "number" {
-		return "numbers" + bounds(items)
-	}
-	kind, _, _ := strings.Cut(text(items), ",")
-	return map[string]string{"text": "texts", "name": "names", "variable": "variables", "pattern": "patterns"}[kind]
+	return "numbers" + bounds(s.Items)
 }
 
 // named says what a mapping has.
 func named(s *jsonschema.Schema) string {
-	key := "names"
-	if s.PropertyNames != nil && s.PropertyNames.Ref != "" {
+	key := shapes[strings.TrimPrefix(s.PropertyNames.Ref, "#/$defs/")].called + "s"
+	if key == "s" {
 		key = "[categories](team-file.md#what-happens-to-a-failed-attempt)"
-	} else if s.PropertyNames != nil && s.PropertyNames.Pattern != namePattern {
-		key = "ids"
 	}
 	of := value(s.AdditionalProperties)
 	if name, ok := strings.CutPrefix(s.AdditionalProperties.Ref, "#/$defs/"); ok && strings.HasPrefix(of, "[mapping]") {
@@ -204,6 +187,8 @@ func named(s *jsonschema.Schema) string {
 func bounds(s *jsonschema.Schema) string {
 	least, most := string(s.Minimum), string(s.Maximum)
 	switch {
+	case s.Extras["x-between"] != nil:
+		return ", " + s.Extras["x-between"].(string)
 	case s.ExclusiveMinimum != "" && s.ExclusiveMaximum != "":
 		return " between " + string(s.ExclusiveMinimum) + " and " + string(s.ExclusiveMaximum)
 	case s.ExclusiveMinimum != "" && most != "":
@@ -285,7 +270,7 @@ func byKind(key string) string {
 			if name != key || !v.Field(i).CanInt() || v.Field(i).IsZero() {
 				continue
 			}
-			value := fmt.Sprintf("`%d`", v.Field(i).Int())
+			value := fmt.Sprintf("`%v`", v.Field(i).Interface())
 			if kind == "preset claude" && slices.Contains(of[value], agent.KindCommand) {
 				continue
 			}

@@ -45,17 +45,17 @@ func TestTablesSay(t *testing.T) {
 		}
 	}
 	for _, row := range []string{
-		"| <a id=\"team-version\"></a>`version` | `1` | required | Version of the team file's format; 1 is the only one. |",
+		"| <a id=\"team-version\"></a>`version` | `1` | required | That of the team file's format; 1 is the only one. |",
 		"| <a id=\"persona-role\"></a>`role` | text, up to 200 characters | required | The persona's title, told to the agent. |",
 		"| <a id=\"team-personas\"></a>`personas` | mapping of names to [mappings](#keys-of-persona), 1 to 256 | required |",
 		"| <a id=\"phase-order\"></a>`order` | `parallel`, `sequence` | `parallel` |",
-		"| <a id=\"retry-initial\"></a>`initial` | duration | `1s` |",
+		"| <a id=\"retry-initial\"></a>`initial` | duration, 1ms to 24h | `1s` |",
 		"| <a id=\"budget-usd\"></a>`usd` | US dollars above 0, up to 1,000,000 |  |",
 		"| <a id=\"budget-warn-at\"></a>`warn_at` | list of numbers between 0 and 1 |  |",
 		"| <a id=\"agent-concurrency\"></a>`concurrency` | number, 1 to 1,000 | `4` for command; `8` for anthropic, openai |",
 		"| <a id=\"agent-max-turns\"></a>`max_turns` | number, 1 to 10,000 | `200` for preset claude; `50` for anthropic, openai |",
 		"| <a id=\"breaker-counts\"></a>`counts` | list of [categories](team-file.md#what-happens-to-a-failed-attempt) | `timeout`, `api_error`, `rate_limited`, `unknown` |",
-		"| <a id=\"limits-file-bytes\"></a>`file_bytes` | size, 1 to 100,000,000,000 | `100MB` |",
+		"| <a id=\"limits-file-bytes\"></a>`file_bytes` | size, 1B to 100GB | `100MB` |",
 		"| <a id=\"check-keep\"></a>`keep` | list of patterns |  |",
 		"| <a id=\"worker-secrets\"></a>`secrets` | list of variables |  |",
 	} {

@@ -11,19 +11,19 @@ import (
 type Breaker struct {
 	// Name identifies the breaker in its store. Agents that name the same one share it,
 	// and have to set it alike. Left out, it is the agent's name.
-	Name string `json:"name" yaml:"name,omitempty"`
+	Name string `json:"name" yaml:"name,omitempty" jsonschema:"format=name"`
 	// Threshold is how many counted failures in a row open it.
-	Threshold int `json:"threshold" yaml:"threshold,omitempty"`
+	Threshold int `json:"threshold" yaml:"threshold,omitempty" jsonschema:"minimum=1,maximum=1000"`
 	// Cooldown is how long it stays open at first. It doubles whenever a probe fails.
-	Cooldown Duration `json:"cooldown" yaml:"cooldown,omitempty"`
+	Cooldown Duration `json:"cooldown" yaml:"cooldown,omitempty" between:"100ms 168h"`
 	// MaxCooldown is the longest cooldown.
-	MaxCooldown Duration `json:"max_cooldown" yaml:"max_cooldown,omitempty"`
+	MaxCooldown Duration `json:"max_cooldown" yaml:"max_cooldown,omitempty" between:"100ms 168h"`
 	// Probes is how many rounds may try the agent at a time once the cooldown
 	// is over.
-	Probes int `json:"probes" yaml:"probes,omitempty"`
+	Probes int `json:"probes" yaml:"probes,omitempty" jsonschema:"minimum=1,maximum=10"`
 	// Counts lists the categories that count as failures. Left out (nil, as opposed to
 	// empty), it is those of the failure table.
-	Counts []Category `json:"counts,omitempty" yaml:"counts,omitempty"`
+	Counts []Category `json:"counts,omitempty" yaml:"counts,omitempty" jsonschema:"uniqueItems=true"`
 }
 
 // The defaults of a breaker.

@@ -10,8 +10,11 @@ import (
 // names nothing.
 type Digest string
 
+// NamePattern is what names of phases, personas, agents and checks look like.
+const NamePattern = `^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`
+
 var (
-	namePattern     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
+	namePattern     = regexp.MustCompile(NamePattern)
 	sessionPattern  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 	decisionPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 )

@@ -9,17 +9,17 @@ import (
 // (phases), and within which limits. [Team.Resolved] fills in what the file
 // leaves out; everything past admission works on a resolved team only.
 type Team struct {
-	// Version of the team file's format; 1 is the only one.
-	Version int `json:"version" yaml:"version"`
+	// Version is that of the team file's format; 1 is the only one.
+	Version int `json:"version" yaml:"version" jsonschema:"enum=1" example:"1"`
 	// Name identifies the team in listings, ids and tickets.
-	Name string `json:"name" yaml:"name"`
+	Name string `json:"name" yaml:"name" jsonschema:"format=name" example:"web-service"`
 	// Description says what the team is for.
-	Description string `json:"description,omitempty" yaml:"description,omitempty"`
+	Description string `json:"description,omitempty" yaml:"description,omitempty" jsonschema:"maxLength=4096"`
 	// Personas are the roles, by name.
-	Personas map[string]Persona `json:"personas" yaml:"personas"`
+	Personas map[string]Persona `json:"personas" yaml:"personas" jsonschema:"minProperties=1,maxProperties=256" example:"{dev: {role: Developer, agent: coder, instructions: ...}}"`
 	// Phases are the steps of the work. Where what they need leaves a choice, their work
 	// is put together in the order of the file.
-	Phases []Phase `json:"phases" yaml:"phases"`
+	Phases []Phase `json:"phases" yaml:"phases" jsonschema:"minItems=1,maxItems=200" example:"[{name: build, personas: [dev]}]"`
 	// Retry holds the limits and waits of both retry levels.
 	Retry Retry `json:"retry" yaml:"retry,omitempty"`
 	// Budget caps what a session may spend.
@@ -27,27 +27,27 @@ type Team struct {
 	// Help says what happens when a person is needed.
 	Help Help `json:"help" yaml:"help,omitempty"`
 	// Ignore lists patterns, as in a .gitignore, of files that never become artifacts.
-	Ignore []string `json:"ignore,omitempty" yaml:"ignore,omitempty"`
+	Ignore []string `json:"ignore,omitempty" yaml:"ignore,omitempty" jsonschema:"format=ignored,maxItems=200,uniqueItems=true"`
 }
 
 // Persona is a role in the team and the agent that plays it.
 type Persona struct {
 	// Role is the persona's title, told to the agent.
-	Role string `json:"role" yaml:"role"`
+	Role string `json:"role" yaml:"role" jsonschema:"format=filled,maxLength=200" example:"Test engineer"`
 	// Agent names the worker-file agent that does the persona's work.
-	Agent string `json:"agent" yaml:"agent"`
-	// Instructions are the persona's standing orders: either they or InstructionsFile are
+	Agent string `json:"agent" yaml:"agent" jsonschema:"format=name" example:"coder"`
+	// Instructions are the persona's standing orders. Either they or InstructionsFile are
 	// required.
-	Instructions string `json:"instructions,omitempty" yaml:"instructions,omitempty"`
+	Instructions string `json:"instructions,omitempty" yaml:"instructions,omitempty" jsonschema:"oneof_required=instructions,format=filled,maxLength=262144"`
 	// InstructionsFile is a file below the team file's directory that holds the
 	// instructions.
-	InstructionsFile string `json:"-" yaml:"instructions_file,omitempty"`
+	InstructionsFile string `json:"-" yaml:"instructions_file,omitempty" jsonschema:"oneof_required=instructions_file,format=beside"`
 	// Attempts is how many counted attempts one round of the persona has. Left out, it is
 	// that of the team's retry.
-	Attempts int `json:"attempts,omitempty" yaml:"attempts,omitempty"`
+	Attempts int `json:"attempts,omitempty" yaml:"attempts,omitempty" jsonschema:"minimum=1,maximum=20"`
 	// Timeout bounds one attempt; the agent's own holds where it is shorter. Left out, it
 	// is the agent's.
-	Timeout Duration `json:"timeout,omitempty" yaml:"timeout,omitempty"`
+	Timeout Duration `json:"timeout,omitempty" yaml:"timeout,omitempty" between:"1s 168h"`
 	// Budget caps what the persona may spend in one session.
 	Budget Cap `json:"budget,omitzero" yaml:"budget,omitempty"`
 	// Fallback lets the fallback of the persona's agent work in its place while the
@@ -55,11 +55,11 @@ type Persona struct {
 	Fallback bool `json:"fallback,omitempty" yaml:"fallback,omitempty"`
 	// MaxTurns bounds the turns of an attempt, for agents that work in turns: models and
 	// Claude Code. Left out, it is the agent's.
-	MaxTurns int `json:"max_turns,omitempty" yaml:"max_turns,omitempty"`
+	MaxTurns int `json:"max_turns,omitempty" yaml:"max_turns,omitempty" jsonschema:"minimum=1,maximum=1000"`
 	// Produces lists patterns of files that every attempt must create or change.
-	Produces []string `json:"produces,omitempty" yaml:"produces,omitempty"`
+	Produces []string `json:"produces,omitempty" yaml:"produces,omitempty" jsonschema:"format=glob,maxItems=200,uniqueItems=true"`
 	// Checks names the checks, of the worker file, that every attempt must pass.
-	Checks []string `json:"checks,omitempty" yaml:"checks,omitempty"`
+	Checks []string `json:"checks,omitempty" yaml:"checks,omitempty" jsonschema:"format=name,maxItems=200,uniqueItems=true"`
 }
 
 // Order says how the personas of one phase share its input.
@@ -76,22 +76,22 @@ const (
 // Phase is a node of the team's graph.
 type Phase struct {
 	// Name identifies the phase.
-	Name string `json:"name" yaml:"name"`
+	Name string `json:"name" yaml:"name" jsonschema:"format=name" example:"implementation"`
 	// Needs names the phases whose work this one builds on; an empty list (as opposed to
 	// nil) makes it one that needs none. Left out, it is the phase before it in the file.
-	Needs []string `json:"needs" yaml:"needs,omitempty"`
+	Needs []string `json:"needs" yaml:"needs,omitempty" jsonschema:"format=reference,maxItems=200,uniqueItems=true"`
 	// Personas are those who work in the phase. In this order their work is put together.
-	Personas []string `json:"personas" yaml:"personas"`
+	Personas []string `json:"personas" yaml:"personas" jsonschema:"format=reference,minItems=1,maxItems=64,uniqueItems=true" example:"[dev]"`
 	// Order says how the personas share the phase's input. With parallel all start from
 	// it, with sequence each starts from what the one before has left.
-	Order Order `json:"order,omitempty" yaml:"order,omitempty"`
+	Order Order `json:"order,omitempty" yaml:"order,omitempty" jsonschema:"enum=parallel,enum=sequence"`
 	// Produces lists patterns of files that the phase must create or change.
-	Produces []string `json:"produces,omitempty" yaml:"produces,omitempty"`
+	Produces []string `json:"produces,omitempty" yaml:"produces,omitempty" jsonschema:"format=glob,maxItems=200,uniqueItems=true"`
 	// Checks names the checks, of the worker file, that the phase's merged tree must pass.
-	Checks []string `json:"checks,omitempty" yaml:"checks,omitempty"`
+	Checks []string `json:"checks,omitempty" yaml:"checks,omitempty" jsonschema:"format=name,maxItems=200,uniqueItems=true"`
 	// Integrator is the persona who mends the merged tree when personas conflict or a
 	// check fails. Left out, it is the last one.
-	Integrator string `json:"integrator,omitempty" yaml:"integrator,omitempty"`
+	Integrator string `json:"integrator,omitempty" yaml:"integrator,omitempty" jsonschema:"format=reference"`
 	// Budget caps what the phase may spend in one session.
 	Budget Cap `json:"budget,omitzero" yaml:"budget,omitempty"`
 	// Approve has what builds on the phase wait, once it is done, until a person approves
@@ -104,36 +104,36 @@ type Phase struct {
 // Retry holds the limits and waits of both retry levels.
 type Retry struct {
 	// Attempts is the number of counted attempts in one round.
-	Attempts int `json:"attempts" yaml:"attempts,omitempty"`
+	Attempts int `json:"attempts" yaml:"attempts,omitempty" jsonschema:"minimum=1,maximum=20"`
 	// Initial is the wait after a round's first failed attempt. It doubles with every
 	// further one.
-	Initial Duration `json:"initial" yaml:"initial,omitempty"`
+	Initial Duration `json:"initial" yaml:"initial,omitempty" between:"1ms 24h"`
 	// Max caps the wait between attempts.
-	Max Duration `json:"max" yaml:"max,omitempty"`
+	Max Duration `json:"max" yaml:"max,omitempty" between:"1ms 24h"`
 	// Rounds is the number of rounds for one assignment.
-	Rounds int `json:"rounds" yaml:"rounds,omitempty"`
+	Rounds int `json:"rounds" yaml:"rounds,omitempty" jsonschema:"minimum=1,maximum=10"`
 	// RoundInitial is the wait after an assignment's first failed round. It doubles with
 	// every further one.
-	RoundInitial Duration `json:"round_initial" yaml:"round_initial,omitempty"`
+	RoundInitial Duration `json:"round_initial" yaml:"round_initial,omitempty" between:"1ms 24h"`
 	// RoundMax caps the wait between rounds.
-	RoundMax Duration `json:"round_max" yaml:"round_max,omitempty"`
+	RoundMax Duration `json:"round_max" yaml:"round_max,omitempty" between:"1ms 24h"`
 	// Patience is how long an assignment waits for a provider that is away before on_outage
 	// decides. It counts from the first failure since the last progress, or from the time
 	// for which the provider has promised to be back. With 0s nothing is waited out: a
 	// provider's failure uses up an attempt like any other.
-	Patience *Duration `json:"patience,omitempty" yaml:"patience,omitempty"`
+	Patience *Duration `json:"patience,omitempty" yaml:"patience,omitempty" between:"0s 8760h"`
 	// OnOutage is what happens then. With wait people are notified, and the session keeps
 	// waiting for help.give_up_after and goes on by itself once the provider is back; with
 	// fail the round fails.
-	OnOutage OnOutage `json:"on_outage,omitempty" yaml:"on_outage,omitempty"`
+	OnOutage OnOutage `json:"on_outage,omitempty" yaml:"on_outage,omitempty" jsonschema:"enum=wait,enum=fail"`
 }
 
 // Cap limits spending. Zero fields do not limit.
 type Cap struct {
 	// Tokens caps all tokens together, cached or not; left out, there is no cap.
-	Tokens int64 `json:"tokens,omitempty" yaml:"tokens,omitempty"`
+	Tokens int64 `json:"tokens,omitempty" yaml:"tokens,omitempty" jsonschema:"minimum=1,maximum=1000000000000"`
 	// USD caps the cost; left out, there is no cap.
-	USD USD `json:"usd,omitempty" yaml:"usd,omitempty"`
+	USD USD `json:"usd,omitempty" yaml:"usd,omitempty" jsonschema:"exclusiveMinimum=0,maximum=1000000"`
 }
 
 // OnExceeded says what happens when a budget is spent.
@@ -152,19 +152,19 @@ const (
 // Budget caps what a session may spend and says when to warn.
 type Budget struct {
 	// Tokens caps all tokens together, cached or not; left out, there is no cap.
-	Tokens int64 `json:"tokens,omitempty" yaml:"tokens,omitempty"`
+	Tokens int64 `json:"tokens,omitempty" yaml:"tokens,omitempty" jsonschema:"minimum=1,maximum=1000000000000"`
 	// USD caps the cost; left out, there is no cap.
-	USD USD `json:"usd,omitempty" yaml:"usd,omitempty"`
+	USD USD `json:"usd,omitempty" yaml:"usd,omitempty" jsonschema:"exclusiveMinimum=0,maximum=1000000"`
 	// Daily caps what all sessions of the team in one store may spend in a day,
 	// by UTC.
 	Daily Cap `json:"daily,omitzero" yaml:"daily,omitempty"`
 	// WarnAt lists the fractions of every budget at which the worker's log, the status and
 	// the Web UI say so, once each.
-	WarnAt []float64 `json:"warn_at,omitempty" yaml:"warn_at,omitempty"`
+	WarnAt []float64 `json:"warn_at,omitempty" yaml:"warn_at,omitempty" jsonschema:"exclusiveMinimum=0,exclusiveMaximum=1,uniqueItems=true"`
 	// OnExceeded is what happens when a budget is spent. With stop the assignment fails
 	// with token_budget, with ask it waits until a person raises the budget, and with
 	// degrade the agent's fallback goes on.
-	OnExceeded OnExceeded `json:"on_exceeded,omitempty" yaml:"on_exceeded,omitempty"`
+	OnExceeded OnExceeded `json:"on_exceeded,omitempty" yaml:"on_exceeded,omitempty" jsonschema:"enum=stop,enum=ask,enum=degrade"`
 }
 
 // Cap is the budget's limit without its reactions.
@@ -199,41 +199,41 @@ type Help struct {
 	// Mode is what a session does whose rounds are spent. With ask it waits for a person's
 	// answer, while everything else goes on; with fail it ends as failed, with the report
 	// of every attempt.
-	Mode HelpMode `json:"mode,omitempty" yaml:"mode,omitempty"`
+	Mode HelpMode `json:"mode,omitempty" yaml:"mode,omitempty" jsonschema:"enum=ask,enum=fail"`
 	// Jira has a ticket made when a person is needed; left out, none is made. With mode
 	// fail nobody is asked, and none is made, when rounds are spent.
 	Jira *HelpJira `json:"jira,omitempty" yaml:"jira,omitempty"`
 	// GiveUpAfter bounds how long a session waits for a person's help, for a budget to be
 	// raised, or for a provider after retry.patience; then it ends as failed. An approval is waited for without end.
-	GiveUpAfter Duration `json:"give_up_after,omitempty" yaml:"give_up_after,omitempty"`
+	GiveUpAfter Duration `json:"give_up_after,omitempty" yaml:"give_up_after,omitempty" between:"1s 8760h"`
 }
 
 // HelpJira says where and how a session's tickets are made.
 type HelpJira struct {
 	// Project is the Jira project's key.
-	Project string `json:"project" yaml:"project"`
+	Project string `json:"project" yaml:"project" jsonschema:"format=project,maxLength=255" example:"MD"`
 	// Type is the issue type's name.
-	Type string `json:"type,omitempty" yaml:"type,omitempty"`
+	Type string `json:"type,omitempty" yaml:"type,omitempty" jsonschema:"format=jiraName,maxLength=255"`
 	// Labels are those of every ticket. A label has no spaces, and does not begin with
 	// maestro-.
-	Labels []string `json:"labels,omitempty" yaml:"labels,omitempty"`
+	Labels []string `json:"labels,omitempty" yaml:"labels,omitempty" jsonschema:"format=label,maxItems=200,uniqueItems=true,maxLength=255"`
 	// Components are those of every ticket, by name.
-	Components []string `json:"components,omitempty" yaml:"components,omitempty"`
+	Components []string `json:"components,omitempty" yaml:"components,omitempty" jsonschema:"format=jiraName,maxItems=200,uniqueItems=true,maxLength=255"`
 	// Priorities names the priority of tickets by the failure's category; a
 	// ticket of another category has the project's own default.
-	Priorities map[Category]string `json:"priorities,omitempty" yaml:"priorities,omitempty"`
+	Priorities map[Category]string `json:"priorities,omitempty" yaml:"priorities,omitempty" jsonschema:"format=jiraName,maxLength=255"`
 	// Fields are the values of further fields by id, like customfield_10010, as Jira's API
 	// takes them.
-	Fields map[string]any `json:"fields,omitempty" yaml:"fields,omitempty"`
+	Fields map[string]any `json:"fields,omitempty" yaml:"fields,omitempty" keys:"fieldID"`
 }
 
 // SendsBack lets a phase send work back that it finds wanting.
 type SendsBack struct {
 	// To names the phase that is to do its work again, one that this phase builds on,
 	// directly or not.
-	To string `json:"to" yaml:"to"`
+	To string `json:"to" yaml:"to" jsonschema:"format=reference"`
 	// Times bounds how often in one session. After that a person is asked.
-	Times int `json:"times,omitempty" yaml:"times,omitempty"`
+	Times int `json:"times,omitempty" yaml:"times,omitempty" jsonschema:"minimum=1,maximum=20"`
 }
 
 // The defaults of a team file.

@@ -163,15 +163,15 @@ func (a Amount) Add(b Amount) Amount { return Amount{a.Tokens + b.Tokens, a.USD 
 // Prices are what an agent's tokens cost, in USD per million.
 type Prices struct {
 	// Input is what a million tokens cost that the model reads.
-	Input USD `json:"input" yaml:"input"`
+	Input USD `json:"input" yaml:"input,omitempty" jsonschema:"minimum=0"`
 	// Output is what a million tokens cost that the model writes.
-	Output USD `json:"output" yaml:"output"`
+	Output USD `json:"output" yaml:"output,omitempty" jsonschema:"minimum=0"`
 	// CacheRead is that of input which the provider had cached. Left out, it is that of
 	// other input.
-	CacheRead USD `json:"cache_read" yaml:"cache_read"`
+	CacheRead USD `json:"cache_read" yaml:"cache_read,omitempty" jsonschema:"minimum=0"`
 	// CacheWrite is that of input which the provider has cached now. Left out, it is that
 	// of other input.
-	CacheWrite USD `json:"cache_write" yaml:"cache_write"`
+	CacheWrite USD `json:"cache_write" yaml:"cache_write,omitempty" jsonschema:"minimum=0"`
 }
 
 // WithDefaults has cached input cost as much as other input where nothing is said

@@ -1,0 +1,177 @@
+package config
+
+import (
+	"encoding"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/team"
+)
+
+// fill puts plain data into a Go value whose struct fields have yaml tags. It reports
+// only what types that read their own text refuse. It leaves out what does not fit:
+// that is the schema's to report.
+func (d *document) fill(v any, into reflect.Value, path string) {
+	if v == nil {
+		return
+	}
+	if into.Kind() == reflect.Pointer {
+		into.Set(reflect.New(into.Type().Elem()))
+		d.fill(v, into.Elem(), path)
+		return
+	}
+	if d.own(v, into, path) {
+		return
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		d.fillMapping(v, into, path)
+	case []any:
+		d.fillList(v, into, path)
+	case string:
+		d.fillText(v, into, path)
+	case bool:
+		if into.Kind() == reflect.Bool {
+			into.SetBool(v)
+		}
+	case json.Number:
+		f, _ := v.Float64() // it was made of one
+		switch {
+		case into.CanInt():
+			into.SetInt(int64(f))
+		case into.CanFloat():
+			into.SetFloat(f)
+		}
+	}
+}
+
+// own fills in what reads its own text, and plain data. It returns false for the
+// others.
+func (d *document) own(v any, into reflect.Value, path string) bool {
+	number, isNumber := v.(json.Number)
+	switch target := into.Addr().Interface().(type) {
+	case encoding.TextUnmarshaler:
+		text, ok := d.texts[path]
+		if !ok {
+			return true // a list or a mapping
+		}
+		if err := target.UnmarshalText([]byte(text)); err != nil {
+			d.report(path, "%s", visible(err.Error()))
+		}
+		return true
+	case json.Unmarshaler:
+		if isNumber {
+			if err := target.UnmarshalJSON([]byte(number)); err != nil {
+				d.report(path, "%s", visible(err.Error()))
+			}
+		}
+		return true
+	}
+	if into.Kind() == reflect.Interface {
+		if data := d.data(v, path); data != nil {
+			into.Set(reflect.ValueOf(data))
+		}
+		return true
+	}
+	return false
+}
+
+func (d *document) fillMapping(values map[string]any, into reflect.Value, path string) {
+	switch into.Kind() { //nolint:exhaustive // Nothing else is a mapping.
+	case reflect.Struct:
+		for i := range into.NumField() {
+			field := into.Type().Field(i)
+			name, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+			v, ok := values[name]
+			if !ok || name == "-" {
+				continue
+			}
+			below := team.FieldPath(path, name)
+			d.fill(v, into.Field(i), below)
+			if bounds := field.Tag.Get("between"); bounds != "" && d.texts[below] != "" {
+				d.between(into.Field(i), bounds, below)
+			}
+		}
+	case reflect.Map:
+		into.Set(reflect.MakeMap(into.Type()))
+		for name, v := range values {
+			entry := reflect.New(into.Type().Elem()).Elem()
+			d.fill(v, entry, team.FieldPath(path, name))
+			into.SetMapIndex(reflect.ValueOf(name).Convert(into.Type().Key()), entry)
+		}
+	}
+}
+
+// between holds a duration or size to the bounds that its field is tagged with, like
+// "1s 168h". A schema cannot.
+func (d *document) between(v reflect.Value, bounds, path string) {
+	if v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	least, most := reflect.New(v.Type()), reflect.New(v.Type())
+	low, high, _ := strings.Cut(bounds, " ")
+	for text, bound := range map[string]reflect.Value{low: least, high: most} {
+		if err := bound.Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(text)); err != nil {
+			panic(fmt.Sprintf("config: the bounds of %s: %v", path, err))
+		}
+	}
+	if v.Int() < least.Elem().Int() || v.Int() > most.Elem().Int() {
+		d.report(path, "is %v; it must be between %v and %v", v, least.Elem(), most.Elem())
+	}
+}
+
+// fillList fills a list. In one of texts, numbers and true and false are taken as they
+// are written, as arguments of programs want them.
+func (d *document) fillList(list []any, into reflect.Value, path string) {
+	if into.Kind() != reflect.Slice {
+		return
+	}
+	into.Set(reflect.MakeSlice(into.Type(), len(list), len(list)))
+	for i, v := range list {
+		below := team.ItemPath(path, i)
+		if text, ok := d.texts[below]; ok && into.Type().Elem().Kind() == reflect.String && v != nil {
+			list[i] = text
+			into.Index(i).SetString(text)
+			continue
+		}
+		d.fill(v, into.Index(i), below)
+	}
+}
+
+func (d *document) fillText(text string, into reflect.Value, path string) {
+	if into.Kind() != reflect.String {
+		return
+	}
+	if d.odd[path] {
+		d.report(path, "must be text, not the number %s; put it in quotes: %q", clip(text), clip(text))
+	}
+	into.SetString(text)
+}
+
+// data is what a field holds whose form is not checked here, as JSON's reader would
+// have made it.
+func (d *document) data(v any, path string) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for name, value := range v {
+			out[name] = d.data(value, team.FieldPath(path, name))
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i, value := range v {
+			out[i] = d.data(value, team.ItemPath(path, i))
+		}
+		return out
+	case json.Number:
+		f, _ := v.Float64()
+		return f
+	}
+	if d.odd[path] {
+		d.report(path, "is %s, which not every reader takes for the same number; put it in quotes", clip(d.texts[path]))
+	}
+	return v
+}

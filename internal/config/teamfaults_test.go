@@ -1,0 +1,147 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/bmatcuk/doublestar/v4"
+	"github.com/stretchr/testify/require"
+)
+
+// aTeam is a team file with further fields of its persona, its phase and the file.
+func aTeam(persona, phase, top string) string {
+	return fmt.Sprintf(`version: 1
+name: web
+personas:
+  dev: {role: Developer, agent: coder, instructions: Work., %s}
+phases:
+  - {name: build, personas: [dev], %s}
+%s
+`, persona, phase, top)
+}
+
+func TestTeamFaults(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 300)
+	jira := func(fields string) string { return "help: {jira: {project: MD, " + fields + "}}" }
+	for _, c := range []struct{ persona, phase, top, path, message string }{
+		{"", "", "description: " + strings.Repeat("x", 5000), "description", "has 5000 characters; at most 4096 are allowed"},
+		{"attempts: 21", "", "", "personas.dev.attempts", "is 21; it must be between 1 and 20"},
+		{"attempts: -1", "", "", "personas.dev.attempts", "is -1"},
+		{"max_turns: 1001", "", "", "personas.dev.max_turns", "between 1 and 1000"},
+		{"timeout: 1us", "", "", "personas.dev.timeout", "is 1µs; it must be between 1s and 168h"},
+		{"timeout: -1s", "", "", "personas.dev.timeout", "between"},
+		{"timeout: 0s", "", "", "personas.dev.timeout", "is 0s; it must be between"},
+		{"budget: {tokens: -1}", "", "", "personas.dev.budget.tokens", "is -1; it must be between 1 and"},
+		{"budget: {usd: 1000001}", "", "", "personas.dev.budget.usd", "above 0 and at most 1000000"},
+		{"budget: {usd: '5'}", "", "", "personas.dev.budget.usd", "take the quotes away"},
+		{"checks: [ok, go test]", "", "", "personas.dev.checks[1]", "is not a usable name"},
+		{"checks: [-5]", "", "", "personas.dev.checks[0]", "is not a usable name"},
+		{"produces: [" + strings.Repeat("x, ", 201) + "]", "", "", "personas.dev.produces", "has 201 entries; at most 200"},
+		{"instructions_file: x.md", "", "", "personas.dev.instructions_file", "stands beside instructions; keep one of them"},
+		{"", "order: paralle", "", "phases[0].order", `is "paralle"; did you mean "parallel"?; it must be parallel or sequence`},
+		{"", "needs: [a, a]", "", "phases[0].needs[1]", `lists "a" a second time`},
+		{"", "sends_back: {}", "", "phases[0].sends_back.to", "is missing"},
+		{"", "sends_back: {to: build, times: 21}", "", "phases[0].sends_back.times", "between 1 and 20"},
+		{"", "", "retry: {rounds: 11}", "retry.rounds", "between 1 and 10"},
+		{"", "", "retry: {rounds: 0}", "retry.rounds", "is 0; it must be between 1 and 10"},
+		{"", "", "retry: {initial: 48h}", "retry.initial", "between 1ms and 24h"},
+		{"", "", "retry: {patience: -1s}", "retry.patience", "between 0s and 8760h"},
+		{"", "", "retry: {on_outage: wiat}", "retry.on_outage", `did you mean "wait"?`},
+		{"", "", "budget: {tokens: 5, warn_at: [1]}", "budget.warn_at[0]", "above 0 and below 1"},
+		{"", "", "budget: {tokens: 5, warn_at: [.nan]}", "budget.warn_at[0]", "must be a number"},
+		{"", "", "budget: {on_exceeded: explode}", "budget.on_exceeded", "it must be stop, ask or degrade"},
+		{"", "", "help: {mode: asks}", "help.mode", `did you mean "ask"?`},
+		{"", "", "help: {give_up_after: 1ns}", "help.give_up_after", "between 1s and 8760h"},
+		{"", "", "help: {jira: {}}", "help.jira.project", "is missing; write it like `project: MD`"},
+		{"", "", "help: {jira: {project: MD-12}}", "help.jira.project", "no project's key"},
+		{"", "", jira(`type: "Bug\nfix"`), "help.jira.type", "no name in Jira has"},
+		{"", "", jira("labels: [needs help]"), "help.jira.labels[0]", "has a space in it"},
+		{"", "", jira("labels: [x, Maestro-1]"), "help.jira.labels[1]", "begins with maestro-"},
+		{"", "", jira("labels: [x, x]"), "help.jira.labels[1]", "a second time"},
+		{"", "", jira("components: [' ']"), "help.jira.components[0]", "is empty"},
+		{"", "", jira("components: [" + long + "]"), "help.jira.components[0]", "has 300 characters"},
+		{"", "", jira("priorities: {timeouts: High}"), "help.jira.priorities.timeouts", `did you mean "timeout"?`},
+		{"", "", jira("priorities: {auth: ''}"), "help.jira.priorities.auth", "is empty"},
+		{"", "", jira("fields: {Story Points: 3}"), "help.jira.fields.'Story Points'", "like customfield_10010"},
+		{"", "", jira("fields: {summary: x}"), "help.jira.fields.summary", "Maestro writes itself"},
+		{"", "", jira("fields: {issuetype: x}"), "help.jira.fields.issuetype", "is set by a field of help.jira"},
+		{"", "", jira("fields: {x: {y: [0755]}}"), "help.jira.fields.x.y[0]", "which not every reader takes for the same number"},
+		{"", "", "ignore: ['*.log', '*.log']", "ignore[1]", "a second time"},
+		{"", "", "retry: 5", "retry", "must be a mapping with fields such as attempts"},
+	} {
+		t.Run(c.path+" "+c.message, func(t *testing.T) {
+			t.Parallel()
+			found := said(t, aTeam(c.persona, c.phase, c.top), true)
+			require.Len(t, found[c.path], 1, "%v", found)
+			require.Contains(t, found[c.path][0], c.message)
+		})
+	}
+}
+
+func TestPatterns(t *testing.T) {
+	t.Parallel()
+	on := func(pattern string) string {
+		quoted, err := json.Marshal(pattern)
+		require.NoError(t, err)
+		return strings.Join(said(t, aTeam("produces: ["+string(quoted)+"]", "", ""), true)["personas.dev.produces[0]"], "\n")
+	}
+	for _, good := range []string{
+		"README.md", "docs/*.md", "docs/**", "**/*.go", "**", "web/{a,b}/*.{js,css}", "a?c", "[a-z]*.txt", "[!0-9]x", ".github/workflows/*.yml", "a b/ü.md", "...x",
+	} {
+		require.Empty(t, on(good), good)
+	}
+	for bad, want := range map[string]string{
+		"": "is empty", "  ": "is empty", " a": "has spaces around it", "/etc/passwd": "is absolute", "../x": "leaves the work's directory", "a/../b": "leaves",
+		"./a": "an empty or . part", "a//b": "an empty or . part", "docs/": "names a directory; write ** at its end", `docs\x.md`: "separate directories with /",
+		".git/config": "is git's own", "a[b": "brackets that are no choice", "a]": "brackets", "[]": "brackets", "[z-a]": "write a-z", "{a": "braces", "a}": "braces", "{a,{b}}": "braces", "}{": "braces",
+		"a**/b": "stands for whole directories", "a\nb": "cannot be printed", strings.Repeat("a", 513): "longer than 512",
+	} {
+		require.Contains(t, on(bad), want, bad)
+	}
+}
+
+// FuzzPattern: every pattern that a file may hold is one that the matcher of the
+// store and of the checks accepts.
+func FuzzPattern(f *testing.F) {
+	for _, p := range []string{"docs/**/*.md", "*.{js,css}", "[a-z]/?", "a/{b,c/d}", "[^a]", "[]", "{", "[!a-]", "[a-", "[z-a]", "{[a,b]}", "[{]}", "[{}]", "{a,{b}}"} {
+		f.Add(p)
+	}
+	f.Fuzz(func(t *testing.T, pattern string) {
+		d := read(&source{file: "t.yaml"})
+		d.faults, d.broken = nil, map[string]bool{}
+		d.root = map[string]any{
+			"version": json.Number("1"), "name": "web",
+			"personas": map[string]any{"dev": map[string]any{"role": "r", "agent": "a", "instructions": "i", "produces": []any{pattern}}},
+			"phases":   []any{map[string]any{"name": "build", "personas": []any{"dev"}}},
+		}
+		if d.check(teamRules()); len(d.faults) == 0 {
+			require.True(t, doublestar.ValidatePattern(pattern), pattern)
+		}
+	})
+}
+
+// TestHostileValuesAreRefusedSoon: neither many faults nor huge numbers cost much.
+func TestHostileValuesAreRefusedSoon(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"faults on one line": "version: 1\nphases: [" + strings.Repeat("[],", 90_000) + "]\n",
+		"unknown fields": strings.Repeat("x", 50) + "0: 1\n" + func() (s string) {
+			var b strings.Builder
+			for i := range 15_000 {
+				fmt.Fprintf(&b, "y%d: 1\n", i)
+			}
+			return b.String()
+		}(),
+		"exponents":      aTeam("attempts: 1e400000000", "", "budget: {usd: 1e-400000000}"),
+		"many phases":    "version: 1\nphases:\n" + strings.Repeat("- {name: a, needs: [b]}\n", 20_000),
+		"repeated names": "version: 1\nphases: [{name: a, needs: [" + strings.Repeat("x,", 90_000) + "]}]\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.NotEmpty(t, said(t, text, true))
+		})
+	}
+}

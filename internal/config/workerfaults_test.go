@@ -1,0 +1,135 @@
+package config
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// soundWorker is a worker file without faults.
+const soundWorker = "version: 1\nagents: {a: {kind: command, argv: [x]}}\n"
+
+func TestWorkerFaults(t *testing.T) {
+	t.Parallel()
+	good := soundWorker
+	for _, c := range []struct{ name, yaml, path, message string }{
+		{"nothing", "{}", "version", "is missing; write it like `version: 1`"},
+		{"another version", "version: 2", "version", "is 2"},
+		{"no agents", "version: 1", "agents", "is missing; write it like `agents: {coder: "},
+		{"no kind", "agents: {a: {argv: [x]}}", "agents.a.kind", "is missing"},
+		{"a model without one", "agents: {a: {kind: anthropic, api_key_env: KEY}}", "agents.a.model", "is missing"},
+		{"a model without a key", "agents: {a: {kind: openai, model: m}}", "agents.a.api_key_env", "is missing; write it like `api_key_env: "},
+		{"a key instead of its variable", "agents: {a: {kind: openai, model: m, api_key_env: sk-123}}", "agents.a.api_key_env", "not the name of an environment variable"},
+		{"an address that is none", "agents: {a: {kind: openai, model: m, base_url: 'localhost:11434'}}", "agents.a.base_url", "is no web address; write it in full"},
+		{"a password in an address", "agents: {a: {kind: openai, model: m, base_url: 'http://a:b@c'}}", "agents.a.base_url", "credentials come from the worker's environment"},
+		{"a query in an address", "agents: {a: {kind: openai, model: m, base_url: 'http://c?d=e'}}", "agents.a.base_url", "has a query or a fragment"},
+		{"a model as a program", "agents: {a: {kind: openai, model: m, argv: [x]}}", "agents.a.argv", "belongs to kind command"},
+		{"a model with git", "agents: {a: {kind: anthropic, model: m, git: true}}", "agents.a.git", "belongs to kind command"},
+		{"a program with an address", "agents: {a: {kind: command, argv: [x], base_url: 'http://c'}}", "agents.a.base_url", "belongs to kind anthropic or openai"},
+		{"too many turns", "agents: {a: {kind: openai, model: m, max_turns: 10001}}", "agents.a.max_turns", "between 1 and 10000"},
+		{"too short answers", "agents: {a: {kind: openai, model: m, max_output_tokens: 1}}", "agents.a.max_output_tokens", "between 256 and"},
+		{"no room for a prompt", "agents: {a: {kind: openai, model: m, context_tokens: 8000}}", "agents.a.max_output_tokens", "leaves no room for a prompt in context_tokens: 8000"},
+		{"a negative price", "agents: {a: {kind: command, argv: [x], prices: {cache_read: -1}}}", "agents.a.prices.cache_read", "is -1; it must be at least 0"},
+		{"output for nothing", "agents: {a: {kind: command, argv: [x], prices: {input: 1}}}", "agents.a.prices.output", "is missing or 0"},
+		{"input for nothing", "agents: {a: {kind: command, argv: [x], prices: {output: 1}}}", "agents.a.prices.input", "is missing or 0"},
+		{"a whole address", "agents: {a: {kind: openai, model: m, base_url: 'http://c/v1/chat/completions/'}}", "agents.a.base_url", "ends in /chat/completions, which is appended"},
+		{"a misspelled kind", "agents: {a: {kind: comand, argv: [x]}}", "agents.a.kind", `did you mean "command"?`},
+		{"no argv", "agents: {a: {kind: command}}", "agents.a.argv", "is missing; write it like `argv: [go, test, ./...]`; it is the program"},
+		{"an empty program", "agents: {a: {kind: command, argv: ['']}}", "agents.a.argv[0]", "first entry is the program"},
+		{"a NUL", `agents: {a: {kind: command, argv: [a, "b\0"]}}`, "agents.a.argv[1]", "NUL"},
+		{"a bad name", "agents: {a/b: {kind: command, argv: [x]}}", "agents.'a/b'", "not a usable name"},
+		{"names that differ by case", "agents: {a: {kind: command, argv: [x]}, A: {kind: command, argv: [x]}}", "agents.a", "only by case"},
+		{"a value in env", good + "secrets: [A=b]", "secrets[0]", "list the name of the variable alone"},
+		{"no variable", good + "secrets: ['1']", "secrets[0]", "not the name of an environment variable"},
+		{"a variable of ours", "agents: {a: {kind: command, argv: [x], env: [HOME]}}", "agents.a.env[0]", "set by Maestro"},
+		{"a variable twice", "agents: {a: {kind: command, argv: [x], env: [A, A]}}", "agents.a.env[1]", "a second time"},
+		{"an unknown cache", "agents: {a: {kind: command, argv: [x], caches: [gobuild]}}\ncaches: {go-build: {env: GOCACHE}}", "agents.a.caches[0]", `did you mean "go-build"?`},
+		{"a cache without a variable", good + "caches: {c: {}}", "caches.c.env", "is missing"},
+		{"one variable for two caches", good + "caches: {c: {env: X}, d: {env: X}}", "caches.d.env", "cache c sets"},
+		{"a timeout past reason", "agents: {a: {kind: command, argv: [x], timeout: 999h}}", "agents.a.timeout", "between 100ms and 168h"},
+		{"a negative idle timeout", "agents: {a: {kind: command, argv: [x], idle_timeout: -1s}}", "agents.a.idle_timeout", "is -1s"},
+		{"too many at a time", "agents: {a: {kind: command, argv: [x], concurrency: -1}}", "agents.a.concurrency", "between 1 and 1000"},
+		{"a check without argv", good + "checks: {c: {}}", "checks.c.argv", "is missing"},
+		{"a check's category", good + "checks: {c: {argv: [x], category: auth}}", "checks.c.category", "test_failure or syntax"},
+		{"a pattern outside", good + "checks: {c: {argv: [x], keep: [../x]}}", "checks.c.keep[0]", "leaves the work's directory"},
+		{"a file limit", good + "limits: {files: -1}", "limits.files", "between 1 and"},
+		{"an output limit", good + "limits: {output_bytes: 1kB}", "limits.output_bytes", "is 1kB; it must be between 4kB and 1GB"},
+		{"a Jira without an address", good + "jira: {deployment: datacenter, token_env: T}", "jira.url", "is missing"},
+		{"a Jira that is no address", good + "jira: {url: jira.example.org, deployment: datacenter, token_env: T}", "jira.url", "write it in full, like http"},
+		{"a Jira with a password", good + "jira: {url: 'https://a:b@x.org', deployment: datacenter, token_env: T}", "jira.url", "credentials come from the worker's environment"},
+		{"a Jira with a query", good + "jira: {url: 'https://x.org/?os_x=1', deployment: datacenter, token_env: T}", "jira.url", "a query or a fragment"},
+		{"a Jira of no deployment", good + "jira: {url: 'https://x.org', token_env: T}", "jira.deployment", "is missing; write it like `deployment: cloud`; it says which Jira it is"},
+		{"a Jira of another deployment", good + "jira: {url: 'https://x.org', deployment: clod, token_env: T}", "jira.deployment", `did you mean "cloud"?`},
+		{"a Cloud site as a server", good + "jira: {url: 'https://x.atlassian.net', deployment: datacenter, token_env: T}", "jira.deployment", "is a site of Jira Cloud"},
+		{"a Cloud without an email", good + "jira: {url: 'https://x.atlassian.net', deployment: cloud, token_env: T}", "jira.email_env", "is missing"},
+		{"a server with an email", good + "jira: {url: 'https://x.org', deployment: datacenter, email_env: E, token_env: T}", "jira.email_env", "leave it out"},
+		{"a Jira without a token", good + "jira: {url: 'https://x.org', deployment: datacenter}", "jira.token_env", "is missing"},
+		{"a token as it is", good + "jira: {url: 'https://x.org', deployment: datacenter, token_env: ATATT3xF=}", "jira.token_env", "list the name of the variable alone"},
+		{"a delay past all reason", good + "jira: {url: 'https://x.org', deployment: datacenter, token_env: T, index_delay: 2h}", "jira.index_delay", "between 1s and 1h"},
+		{"a Jira that takes for ever", good + "jira: {url: 'https://x.org', deployment: datacenter, token_env: T, timeout: 1h}", "jira.timeout", "between 100ms and 10m"},
+		{"a webhook as it is", good + "webhook: {url_env: 'https://hooks.example.org/1'}", "webhook.url_env", "not the name of an environment variable"},
+		{"a webhook without an address", good + "webhook: {timeout: 5s}", "webhook.url_env", "is missing"},
+		{"a webhook's secret as it is", good + "webhook: {url_env: X, secret_env: 's3cr t'}", "webhook.secret_env", "not the name of an environment variable"},
+		{"a Web UI that is no address", good + "web_ui: localhost", "web_ui", "like http://localhost:8233"},
+		{"keeping nothing", good + "retention: {keep: -1}", "retention.keep", "between 1 and"},
+		{"pruning at once", good + "retention: {older_than: 1s}", "retention.older_than", "between 1h and"},
+		{"a model without a preset", "agents: {a: {kind: command, argv: [x], model: m}}", "agents.a.model", "belongs to the kinds anthropic and openai"},
+		{"turns that a preset cannot bound", "agents: {a: {kind: command, preset: codex, max_turns: 9}}", "agents.a.max_turns", "can be told how many turns"},
+		{"a misspelled preset", "agents: {a: {kind: command, preset: cladue}}", "agents.a.preset", `did you mean "claude"?`},
+		{"no argv for an unknown preset", "agents: {a: {kind: command, preset: aider}}", "agents.a.preset", "it must be claude, codex or gemini"},
+		{"a preset for a model", "agents: {a: {kind: openai, model: m, preset: codex}}", "agents.a.preset", "belongs to kind command"},
+		{"another format for claude", "agents: {a: {kind: command, preset: claude, argv: [claude, --output-format=json]}}", "agents.a.argv", "leave the flag out"},
+		{"another format for gemini", "agents: {a: {kind: command, preset: gemini, argv: [gemini, -o, json]}}", "agents.a.argv", "leave the flag out"},
+		{"a negative reserve", "agents: {a: {kind: command, argv: [x], reserve: {tokens: -1}}}", "agents.a.reserve.tokens", "is -1; it must be between 1 and"},
+		{"a negative reserve of money", "agents: {a: {kind: command, argv: [x], reserve: {usd: -0.5}}}", "agents.a.reserve.usd", "is -0.5"},
+		{"a reserve for a model", "agents: {a: {kind: anthropic, reserve: {tokens: 1}}}", "agents.a.reserve", "belongs to kind command"},
+		{"an unknown fallback", "agents: {a: {kind: command, argv: [x], fallback: bb}, bbb: {kind: command, argv: [x]}}", "agents.a.fallback", `did you mean "bbb"?`},
+		{"a fallback to itself", "agents: {a: {kind: command, argv: [x], fallback: a}}", "agents.a.fallback", "leads back to the agent itself (a -> a)"},
+		{"fallbacks in a circle", "agents: {a: {kind: command, argv: [x], fallback: b}, b: {kind: command, argv: [x], fallback: a}}", "agents.a.fallback", "(a -> b -> a)"},
+		{"a breaker's name", "agents: {a: {kind: command, argv: [x], breaker: {name: ../x}}}", "agents.a.breaker.name", "not a usable name"},
+		{"a breaker's threshold", "agents: {a: {kind: command, argv: [x], breaker: {threshold: -1}}}", "agents.a.breaker.threshold", "between 1 and 1000"},
+		{"a breaker's cooldown", "agents: {a: {kind: command, argv: [x], breaker: {cooldown: 1ms}}}", "agents.a.breaker.cooldown", "between 100ms and 168h"},
+		{"a breaker's bounds", "agents: {a: {kind: command, argv: [x], breaker: {cooldown: 1h, max_cooldown: 1m}}}", "agents.a.breaker.max_cooldown", "below cooldown"},
+		{"a breaker's probes", "agents: {a: {kind: command, argv: [x], breaker: {probes: 11}}}", "agents.a.breaker.probes", "between 1 and 10"},
+		{"what a breaker counts", "agents: {a: {kind: command, argv: [x], breaker: {counts: [api_eror]}}}", "agents.a.breaker.counts[0]", `did you mean "api_error"?`},
+		{"a breaker set in two ways", "agents: {a: {kind: command, argv: [x], breaker: {name: p}}, b: {kind: command, argv: [x], breaker: {name: p, probes: 2}}}", "agents.b.breaker", "differs from that of agent a"},
+		{"breakers that only case tells apart", "agents: {a: {kind: command, argv: [x], breaker: {name: p}}, b: {kind: command, argv: [x], breaker: {name: P}}}", "agents.b.breaker.name", "only by case"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			require.Contains(t, strings.Join(said(t, c.yaml, false)[c.path], "\n"), c.message)
+		})
+	}
+	for _, file := range []string{
+		good,
+		"version: 1\nagents: {a: {kind: anthropic, model: m, api_key_env: KEY, prices: {input: 3, output: 15}, max_turns: 9}}\n",
+		"version: 1\nagents: {a: {kind: openai, model: m, base_url: 'http://localhost:11434/v1'}}\n",
+		"version: 1\nagents: {a: {kind: command, preset: claude, max_turns: 9}, b: {kind: command, preset: codex, model: m}, c: {kind: command, preset: gemini, argv: [gemini, -o, stream-json]}}\n",
+		"version: 1\nagents: {a: {kind: command, argv: [x], fallback: c, reserve: {tokens: 5, usd: 0.5}, prices: {input: 1, output: 2}}, b: {kind: command, argv: [x], fallback: c}, c: {kind: command, argv: [x]}}\n",
+	} {
+		require.Empty(t, said(t, file, false))
+	}
+}
+
+// said are the messages on a file's fields.
+func said(t *testing.T, text string, isTeam bool) map[string][]string {
+	t.Helper()
+	src, fault := newSource("f.yaml", []byte(text))
+	require.Nil(t, fault)
+	var err error
+	if isTeam {
+		_, err = parseTeam(src, noFiles)
+	} else {
+		_, err = parseWorker(src, "/")
+	}
+	found := map[string][]string{}
+	if err != nil {
+		var faults *Faults
+		require.ErrorAs(t, err, &faults)
+		for _, f := range faults.List {
+			found[f.Field] = append(found[f.Field], f.Message)
+		}
+	}
+	return found
+}
