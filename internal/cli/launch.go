@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/maestro-hive/maestro/internal/entity"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
@@ -160,6 +161,7 @@ func (l *launch) options(ctx context.Context) client.StartWorkflowOptions {
 	o := client.StartWorkflowOptions{
 		ID:                       l.session,
 		TaskQueue:                team.WorkflowQueue(l.store.ID()),
+		WorkflowTaskTimeout:      entity.WorkflowTaskTimeout,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
 		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/entity"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/temporalio"
@@ -179,7 +180,7 @@ func putSchedule(ctx context.Context, schedules client.ScheduleClient, every tim
 	spec := client.ScheduleSpec{Intervals: []client.ScheduleIntervalSpec{{Every: every}}}
 	action := &client.ScheduleWorkflowAction{
 		ID: id, Workflow: workflows.PruneStoreName, Args: []any{in}, TaskQueue: team.WorkflowQueue(in.Store),
-		StaticSummary: "prune the store " + in.Store,
+		WorkflowTaskTimeout: entity.WorkflowTaskTimeout, StaticSummary: "prune the store " + in.Store,
 	}
 	_, err := schedules.Create(ctx, client.ScheduleOptions{
 		ID: id, Spec: spec, Action: action, Note: "made by `maestro checkpoints prune --schedule`",

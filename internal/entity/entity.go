@@ -16,6 +16,13 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
+// WorkflowTaskTimeout is how long Temporal waits for a worker that has taken a workflow
+// task of any workflow that Maestro starts, before it gives the task to another one: the
+// longest that a killed worker holds up a session between phases. Temporal's default is
+// 10 s. A local activity that takes longer than 80% of it costs three events each time;
+// a shorter timeout would leave slow hosts too little time to replay a long history.
+const WorkflowTaskTimeout = 5 * time.Second
+
 // retryWait is the wait before an update is sent again that met a workflow just
 // as it continued as new.
 const retryWait = 100 * time.Millisecond
@@ -73,7 +80,7 @@ func Update(ctx context.Context, c client.Client, w Workflow, id, update string,
 
 func updateOnce(ctx context.Context, c client.Client, w Workflow, id, update string, arg, out any) error {
 	start := c.NewWithStartWorkflowOperation(client.StartWorkflowOptions{
-		ID: w.ID, TaskQueue: w.Queue, StaticSummary: w.Summary,
+		ID: w.ID, TaskQueue: w.Queue, StaticSummary: w.Summary, WorkflowTaskTimeout: WorkflowTaskTimeout,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 	}, w.Name, w.Input)
 	handle, err := c.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{

@@ -120,7 +120,7 @@ func (p Process) serve(ctx context.Context, s serving) error {
 		}
 	}()
 	s.connection.StoreDir, s.connection.Host = dir, p.Host
-	tasks, waiting := &begun{}, &connecting{timeout: s.connectTimeout, logger: logger, version: build.String(), commit: build.Commit, since: p.Now().UTC(), clock: p.Now}
+	waiting := &connecting{timeout: s.connectTimeout, logger: logger, version: build.String(), commit: build.Commit, since: p.Now().UTC(), clock: p.Now}
 	if healthWanted {
 		_, stop, err := serveHealth(ctx, port, t, logger, waiting.health, waiting.readiness)
 		if err != nil {
@@ -129,7 +129,7 @@ func (p Process) serve(ctx context.Context, s serving) error {
 		defer stop()
 	}
 	conn, err := waiting.dial(ctx, func() (*temporalio.Connection, error) {
-		return temporalio.Dial(ctx, &s.connection, p.Env, logger, temporalio.Intercept(tasks.intercept), t.Instrument)
+		return temporalio.Dial(ctx, &s.connection, p.Env, logger, t.Instrument)
 	})
 	if err != nil || conn == nil { // nil: it was stopped before Temporal answered
 		return err
@@ -137,7 +137,7 @@ func (p Process) serve(ctx context.Context, s serving) error {
 	defer conn.Close()
 	w, err := Setup{
 		Config: cfg, File: file, Reloads: reloads, StateDir: dir, Connection: conn, Getenv: p.Getenv,
-		Host: p.Host, PID: p.PID, Version: build.String(), Commit: build.Commit, Drain: s.drain, Telemetry: t, Clock: p.Now, Logger: logger, tasks: tasks,
+		Host: p.Host, PID: p.PID, Version: build.String(), Commit: build.Commit, Drain: s.drain, Telemetry: t, Clock: p.Now, Logger: logger,
 	}.Build()
 	if err != nil {
 		return err

@@ -56,8 +56,6 @@ type options struct {
 	Seat                            *seat
 	Identity, Host, Version, Commit string
 	PID                             int
-	// Left are the workflow tasks that the seat's last holder did not end.
-	Left [][]byte
 	// Drain is how long attempts may go on after a stop before they are
 	// handed over to another worker.
 	Drain time.Duration

@@ -55,6 +55,7 @@ func (o *Outside) TellWebhook(ctx context.Context, n team.Notice) error {
 		ID: workflows.WebhookID(o.Store, n.ID), TaskQueue: team.WorkflowQueue(o.Store),
 		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
+		WorkflowTaskTimeout:      entity.WorkflowTaskTimeout,
 		StaticSummary:            fmt.Sprintf("%s of session %s", n.Event, n.Session),
 
 		WorkflowExecutionErrorWhenAlreadyStarted: true,

@@ -22,19 +22,19 @@ import (
 // timeout.
 const reclaimLimit = 10 * time.Second
 
-// reclaim has Temporal start again, at once, what a process with this worker's
-// seat had under way when it died. It is correct because the worker holds the
-// lock on its seat: nobody else works from it.
+// reclaim makes Temporal retry, at once, the activities that a process with this
+// worker's seat had started when it died. It is correct because the worker holds the
+// lock on its seat: no other process uses the same identity. A workflow task of that
+// process waits for [entity.WorkflowTaskTimeout].
 func (w *Worker) reclaim(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, reclaimLimit)
 	defer cancel()
-	tasks, failed := giveBack(ctx, w.options.Client.WorkflowService(), w.options.Namespace, w.options.Identity, w.options.Left)
 	n, err := w.reclaimAll(ctx)
-	if n+tasks > 0 {
-		w.options.Logger.Info("took up again what a crash had cut off", "activities", n, "workflow_tasks", tasks)
+	if n > 0 {
+		w.options.Logger.Info("retried activities that a crash had interrupted", "activities", n)
 	}
-	if err := errors.Join(failed, err); err != nil {
-		w.options.Logger.Warn("could not look for work that a crash has cut off; it goes on after its timeout", "error", err)
+	if err != nil {
+		w.options.Logger.Warn("could not find all activities that a crash has interrupted; they are retried after their heartbeat timeout", "error", err)
 	}
 }
 

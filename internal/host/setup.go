@@ -1,7 +1,6 @@
 package host
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -50,8 +49,6 @@ type Setup struct {
 	// Clock tells the time; Logger gets what happens.
 	Clock  func() time.Time
 	Logger *slog.Logger
-	// tasks, if not nil, sees the connection's traffic.
-	tasks *begun
 }
 
 // Build makes the worker: its store, its agents and its place among the store's
@@ -70,18 +67,12 @@ func (s Setup) Build() (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	var left [][]byte
-	if s.tasks != nil {
-		if left, err = s.tasks.open(filepath.Join(st.Dir(), "workers", place.name+".tasks")); err != nil {
-			return nil, errors.Join(err, place.leave())
-		}
-	}
 	o := options{
 		Client: s.Connection.Client, Namespace: s.Connection.Namespace, Store: st, Plan: p, Reloads: s.Reloads, File: s.File,
 		Attributes: temporalio.NewSearchAttributes(s.Connection, s.Connection.Namespace, s.Clock, workflows.SearchAttributes()...),
 		Address:    s.Connection.Address,
 		Seat:       place, Identity: identity(st.ID(), place, s.Version), Host: s.Host, PID: s.PID, Version: s.Version, Commit: s.Commit,
-		Left: left, Drain: s.Drain, Telemetry: s.Telemetry, Clock: s.Clock, Logger: s.Logger,
+		Drain: s.Drain, Telemetry: s.Telemetry, Clock: s.Clock, Logger: s.Logger,
 	}
 	if s.File != "" {
 		o.Reread = s.reread

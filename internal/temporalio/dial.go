@@ -10,7 +10,6 @@ import (
 
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
-	"google.golang.org/grpc"
 )
 
 // dialPatience bounds the wait for an answer when a client connects.
@@ -60,13 +59,6 @@ type Connection struct {
 
 // Instrument changes how a client is made: what watches its calls.
 type Instrument func(*client.Options)
-
-// Intercept has every call pass through an interceptor.
-func Intercept(i grpc.UnaryClientInterceptor) Instrument {
-	return func(o *client.Options) {
-		o.ConnectionOptions.DialOptions = append(o.ConnectionOptions.DialOptions, grpc.WithChainUnaryInterceptor(i))
-	}
-}
 
 // Dial connects to Temporal and returns once it has answered. It ends within 5
 // seconds: with a [*UnreachableError] where nobody answers, a [*RefusedError]

@@ -75,15 +75,16 @@ func TestOnlyWhatCrossesANetworkIsCompressed(t *testing.T) {
 			o.ConnectionOptions.DialOptions = append(o.ConnectionOptions.DialOptions,
 				grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 					return new(net.Dialer).DialContext(ctx, "tcp", address)
+				}),
+				grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+					for _, o := range opts {
+						if how, ok := o.(grpc.CompressorCallOption); ok {
+							asked.Store(how.CompressorType != "")
+						}
+					}
+					return invoke(ctx, method, req, reply, conn, opts...)
 				}))
-		}, temporalio.Intercept(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-			for _, o := range opts {
-				if how, ok := o.(grpc.CompressorCallOption); ok {
-					asked.Store(how.CompressorType != "")
-				}
-			}
-			return invoke(ctx, method, req, reply, conn, opts...)
-		}))
+		})
 		require.NoError(t, err)
 		_, err = c.DescribeWorkflowExecution(t.Context(), "nobody", "")
 		require.True(t, temporalio.NotFound(err), "%v", err)
