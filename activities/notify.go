@@ -10,29 +10,30 @@ import (
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
-// Telling is what the workflow of a ticket is told.
-type Telling struct {
+// TicketNotice is a notice for the workflow of a ticket.
+type TicketNotice struct {
 	Notice team.Notice `json:"notice"`
-	// Jira says how the ticket is made, where there is none yet.
+	// Jira says how the ticket is created if there is none yet.
 	Jira *team.HelpJira `json:"jira,omitempty"`
-	// Quiet: the session does not want to hear which ticket it is.
+	// Quiet: the session is not to be notified which ticket it is.
 	Quiet bool `json:"quiet,omitempty"`
 }
 
-// Outside takes what people outside are told, and keeps it until they are. Each call
-// may be made any number of times with one notice, and counts once. An error means
-// that Temporal, or a worker that answers for a ticket, could not be reached.
-type Outside interface {
-	// TellFailure tells the ticket of a failure, TellTicket the one with a key.
-	TellFailure(ctx context.Context, fingerprint string, t Telling) error
-	TellTicket(ctx context.Context, key string, t Telling) error
-	// TellWebhook tells the webhook.
-	TellWebhook(ctx context.Context, n team.Notice) error
+// Recipients takes notices for tickets and webhooks, and keeps them until they are
+// delivered. Each call may be repeated with the same notice, and counts once. An error
+// means that Temporal, or a worker that serves the ticket's workflow, could not be reached.
+type Recipients interface {
+	// NotifyFailure takes a notice for the ticket of a failure, NotifyTicket one for the
+	// ticket with a key.
+	NotifyFailure(ctx context.Context, fingerprint string, n TicketNotice) error
+	NotifyTicket(ctx context.Context, key string, n TicketNotice) error
+	// NotifyWebhook takes a notice for the webhook.
+	NotifyWebhook(ctx context.Context, n team.Notice) error
 }
 
-// Notices tells people outside of Temporal what happens to sessions.
+// Notices notifies people outside of Temporal of what happens to sessions.
 type Notices struct {
-	Outside Outside
+	Recipients Recipients
 	// Mask replaces every secret that the worker knows.
 	Mask func(text string) string
 	// Where says where the worker finds Temporal and the store.
@@ -41,16 +42,15 @@ type Notices struct {
 	WebUI string
 }
 
-// The bounds of what a notice carries: it is kept in histories until it is told.
+// The bounds of what a notice carries: it is kept in histories until it is delivered.
 const (
 	maxToldAttempts = 20
 	maxToldText     = 4 * 1024
 )
 
-// Notify hands a notice to those who tell it: when it returns, they have it for good,
-// and the session need not care how long telling takes. It needs nothing but Temporal,
-// and may be repeated. It returns which failure the notice's request is about, if a
-// ticket hears of it.
+// Notify hands a notice to its recipients: when it returns without an error they keep it
+// until it is delivered, however long that takes. It may be repeated. It returns which
+// failure the notice's request is about, if there is to be a ticket of it.
 func (n *Notices) Notify(ctx context.Context, in NotifyInput) (out Notified, err error) {
 	notice := n.fit(in.Notice)
 	if in.Jira != nil {
@@ -62,18 +62,18 @@ func (n *Notices) Notify(ctx context.Context, in NotifyInput) (out Notified, err
 			failures = append(failures, out.Fingerprint)
 		}
 		for _, fingerprint := range failures {
-			if err := n.Outside.TellFailure(ctx, fingerprint, Telling{Notice: notice, Jira: in.Jira}); err != nil {
+			if err := n.Recipients.NotifyFailure(ctx, fingerprint, TicketNotice{Notice: notice, Jira: in.Jira}); err != nil {
 				return out, err
 			}
 		}
 	}
 	if in.ReportTo != "" {
-		if err := n.Outside.TellTicket(ctx, in.ReportTo, Telling{Notice: notice, Quiet: out.Fingerprint != ""}); err != nil {
+		if err := n.Recipients.NotifyTicket(ctx, in.ReportTo, TicketNotice{Notice: notice, Quiet: out.Fingerprint != ""}); err != nil {
 			return out, err
 		}
 	}
 	if in.Webhook {
-		return out, n.Outside.TellWebhook(ctx, notice)
+		return out, n.Recipients.NotifyWebhook(ctx, notice)
 	}
 	return out, nil
 }

@@ -13,26 +13,26 @@ import (
 )
 
 // outside keeps what it is told, by whom it is for.
-type outside struct {
+type recipients struct {
 	told    []string
-	telling []activities.Telling
+	telling []activities.TicketNotice
 	notice  team.Notice
 	err     error
 }
 
-func (o *outside) TellFailure(_ context.Context, fingerprint string, t activities.Telling) error {
+func (o *recipients) NotifyFailure(_ context.Context, fingerprint string, t activities.TicketNotice) error {
 	return o.take("failure "+fingerprint, t)
 }
 
-func (o *outside) TellTicket(_ context.Context, key string, t activities.Telling) error {
+func (o *recipients) NotifyTicket(_ context.Context, key string, t activities.TicketNotice) error {
 	return o.take("ticket "+key, t)
 }
 
-func (o *outside) TellWebhook(_ context.Context, n team.Notice) error {
-	return o.take("webhook", activities.Telling{Notice: n})
+func (o *recipients) NotifyWebhook(_ context.Context, n team.Notice) error {
+	return o.take("webhook", activities.TicketNotice{Notice: n})
 }
 
-func (o *outside) take(who string, t activities.Telling) error {
+func (o *recipients) take(who string, t activities.TicketNotice) error {
 	o.told, o.telling, o.notice = append(o.told, who), append(o.telling, t), t.Notice
 	return o.err
 }
@@ -61,8 +61,8 @@ func TestNoticeReachesEveryoneWhoIsToHearOfIt(t *testing.T) {
 			own,
 		},
 	} {
-		o := &outside{}
-		n := &activities.Notices{Outside: o, Mask: func(s string) string { return s }}
+		o := &recipients{}
+		n := &activities.Notices{Recipients: o, Mask: func(s string) string { return s }}
 		out, err := n.Notify(t.Context(), tt.in)
 		require.NoError(t, err, name)
 		require.Equal(t, tt.want, o.told, name)
@@ -76,17 +76,17 @@ func TestNoticeReachesEveryoneWhoIsToHearOfIt(t *testing.T) {
 			require.False(t, o.telling[0].Quiet)
 		}
 	}
-	o := &outside{err: errors.New("Temporal is away")}
-	n := &activities.Notices{Outside: o, Mask: func(s string) string { return s }}
+	o := &recipients{err: errors.New("Temporal is away")}
+	n := &activities.Notices{Recipients: o, Mask: func(s string) string { return s }}
 	_, err := n.Notify(t.Context(), activities.NotifyInput{ReportTo: "MD-1", Webhook: true})
 	require.ErrorContains(t, err, "Temporal is away")
 }
 
 func TestNoticeLeavesWithoutSecretsAndWithItsAddress(t *testing.T) {
 	t.Parallel()
-	o := &outside{}
+	o := &recipients{}
 	n := &activities.Notices{
-		Outside: o, WebUI: "http://localhost:8233/",
+		Recipients: o, WebUI: "http://localhost:8233/",
 		Mask: func(s string) string { return strings.ReplaceAll(s, "hunter22", "***") },
 	}
 	in := team.Notice{

@@ -168,12 +168,20 @@ type Tickets interface {
 	// Create makes a ticket of a notice, and gives it the label. Only a trouble of
 	// kind Unclear leaves open whether there is one.
 	Create(ctx context.Context, how team.HelpJira, label string, n team.Notice) (team.Ticket, error)
-	// Comment adds a notice to a ticket, once, however often it is asked to: again
-	// says that an earlier try may have done so. occurrences is how often the
-	// ticket's failure has occurred by now.
-	Comment(ctx context.Context, key string, n team.Notice, occurrences int, again bool) error
+	// Comment adds a comment to a ticket, once, however often it is called with it.
+	Comment(ctx context.Context, c team.TicketComment) error
 	// Address is the page of a ticket for people.
 	Address(key string) string
+}
+
+// TicketStore keeps the records of tickets.
+type TicketStore interface {
+	// Ticket returns a ticket's record: team.ErrNotFound if there is none,
+	// team.ErrCorrupt if it was damaged.
+	Ticket(namespace, name string) (team.TicketRecord, error)
+	// PutTicket replaces a ticket's record, durably, unless the stored one has the same
+	// revision or a later one.
+	PutTicket(namespace string, r team.TicketRecord) error
 }
 
 // Heartbeats tells Temporal that an activity is at work.

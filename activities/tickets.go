@@ -10,8 +10,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/team"
 )
 
-// The activities of a ticket's workflow, on [team.TicketQueue]. Each is one try: the
-// workflow decides about the next.
+// The activities of a ticket's workflow. Those that call the ticket system are on
+// [team.TicketQueue]. Each is one try: the workflow decides about the next.
 const (
 	// FindTicketName looks for a ticket by its label; see [TicketCalls.Find].
 	FindTicketName Name = "find-ticket"
@@ -19,6 +19,10 @@ const (
 	CreateTicketName Name = "create-ticket"
 	// CommentTicketName adds to a ticket; see [TicketCalls.Comment].
 	CommentTicketName Name = "comment-ticket"
+	// LoadTicketName reads a ticket's record; see [TicketRecords.Load].
+	LoadTicketName Name = "load-ticket"
+	// SaveTicketName writes a ticket's record; see [TicketRecords.Save].
+	SaveTicketName Name = "save-ticket"
 )
 
 // TicketTroubled is the type of the errors of these activities whose details are a
@@ -46,21 +50,11 @@ type FoundTicket struct {
 	IndexDelay team.Duration `json:"index_delay"`
 }
 
-// CreateTicket says of what a ticket is made, and how.
+// CreateTicket says of what a ticket is created, and how.
 type CreateTicket struct {
 	How    team.HelpJira `json:"how"`
 	Label  string        `json:"label"`
 	Notice team.Notice   `json:"notice"`
-}
-
-// CommentTicket says what a ticket is told.
-type CommentTicket struct {
-	Key    string      `json:"key"`
-	Notice team.Notice `json:"notice"`
-	// Occurrences is how often the ticket's failure has occurred; zero: nobody counts.
-	Occurrences int `json:"occurrences,omitempty"`
-	// Again: an earlier try may have done it.
-	Again bool `json:"again,omitempty"`
 }
 
 // TicketCalls talks to the ticket system.
@@ -68,7 +62,7 @@ type TicketCalls struct {
 	Tickets Tickets
 	// IndexDelay is how long after its creation a ticket may not be found.
 	IndexDelay team.Duration
-	// Observer hears what calls come to.
+	// Observer is notified of the outcome of each call.
 	Observer Observer
 }
 
@@ -78,19 +72,41 @@ func (c *TicketCalls) Find(ctx context.Context, in FindTicket) (FoundTicket, err
 	return FoundTicket{Ticket: ticket, Found: ok, IndexDelay: c.IndexDelay}, c.troubled(err)
 }
 
-// Create makes a ticket. If its error is not TicketTroubled, or of kind unclear, there
+// Create creates a ticket. If its error is not TicketTroubled, or of kind unclear, there
 // may be one.
 func (c *TicketCalls) Create(ctx context.Context, in CreateTicket) (team.Ticket, error) {
 	ticket, err := c.Tickets.Create(ctx, in.How, in.Label, in.Notice)
-	failpoint.Here("ticket created, not told")
+	failpoint.Here("ticket created, not reported")
 	return ticket, c.troubled(err)
 }
 
 // Comment adds a notice to a ticket, and returns the ticket's address.
-func (c *TicketCalls) Comment(ctx context.Context, in CommentTicket) (team.Ticket, error) {
-	err := c.Tickets.Comment(ctx, in.Key, in.Notice, in.Occurrences, in.Again)
-	failpoint.Here("ticket commented, not told")
+func (c *TicketCalls) Comment(ctx context.Context, in team.TicketComment) (team.Ticket, error) {
+	err := c.Tickets.Comment(ctx, in)
+	failpoint.Here("ticket commented, not reported")
 	return team.Ticket{Key: in.Key, URL: c.Tickets.Address(in.Key)}, c.troubled(err)
+}
+
+// TicketRecords reads and writes what the store keeps of tickets.
+type TicketRecords struct {
+	Store     TicketStore
+	Namespace string
+}
+
+// Load returns the record of a ticket: a new one if the store has none, or a damaged one.
+func (r *TicketRecords) Load(_ context.Context, name string) (team.TicketRecord, error) {
+	record, err := r.Store.Ticket(r.Namespace, name)
+	if errors.Is(err, team.ErrNotFound) || errors.Is(err, team.ErrCorrupt) {
+		return team.TicketRecord{Schema: team.TicketRecordSchema, Name: name}, nil
+	}
+	return record, storeError(err)
+}
+
+// Save writes the record of a ticket. It may be repeated.
+func (r *TicketRecords) Save(_ context.Context, record team.TicketRecord) error {
+	err := r.Store.PutTicket(r.Namespace, record)
+	failpoint.Here("ticket saved, not reported")
+	return storeError(err)
 }
 
 // troubled is how a ticket system's error leaves an activity.

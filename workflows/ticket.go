@@ -15,6 +15,12 @@ import (
 // TicketName is the wire name of [Ticket].
 const TicketName = "ticket"
 
+// The activities that read and write a ticket's record.
+var (
+	loadTicket = typed(activities.LoadTicketName, (*activities.TicketRecords).Load)
+	saveTicket = typedNoResult(activities.SaveTicketName, (*activities.TicketRecords).Save)
+)
+
 // TicketID is the workflow id of a ticket: that of a failure, by its fingerprint, or
 // one that is known, by its key. There is one for all sessions of a store.
 func TicketID(store, name string) string { return "ticket/" + store + "/" + name }
@@ -24,10 +30,10 @@ func TicketLabel(fingerprint string) string { return team.TicketLabelPrefix + fi
 
 // The updates and the query of a ticket.
 const (
-	// TellUpdate takes an [activities.Telling], RetryUpdate nothing. Both answer with
-	// a [TicketView], at once.
-	TellUpdate  = "tell"
-	RetryUpdate = "retry"
+	// NoticeUpdate takes an [activities.TicketNotice], RetryUpdate nothing. Both answer
+	// with a [TicketView], at once.
+	NoticeUpdate = "notice"
+	RetryUpdate  = "retry"
 	// TicketQuery answers with a [TicketView].
 	TicketQuery = "ticket"
 )
@@ -40,11 +46,11 @@ type TicketState string
 
 // The states of a ticket.
 const (
-	// TicketCurrent: it has all that was told.
+	// TicketCurrent: it has every notice.
 	TicketCurrent TicketState = "current"
-	// TicketPending: something is on its way to it.
+	// TicketPending: a notice is on its way to it.
 	TicketPending TicketState = "pending"
-	// TicketInTrouble: something is in the way; it is tried again.
+	// TicketInTrouble: the last try has failed, and is repeated.
 	TicketInTrouble TicketState = "trouble"
 )
 
@@ -58,56 +64,107 @@ type TicketView struct {
 	Waiting int `json:"waiting,omitempty"`
 }
 
-// TicketInput is all that a ticket's workflow starts from, and continues as new with.
+// TicketInput is what a ticket's workflow starts from, and continues as new with.
 type TicketInput struct {
 	Store string `json:"store"`
-	// Fingerprint names the failure whose ticket it is; empty: the ticket is there
-	// already, under Key, and is never made.
+	// Fingerprint names the failure whose ticket it is; empty: the ticket exists
+	// already, under Key, and is never created.
 	Fingerprint string `json:"fingerprint,omitempty"`
 	Key         string `json:"key,omitempty"`
-	Outbox      Outbox `json:"outbox,omitzero"`
+	// Outbox is what an earlier run continues with; nil: the store has the record.
+	Outbox *Outbox `json:"outbox,omitempty"`
 }
 
-// Ticket keeps one ticket up to date with what it is told of sessions.
+// Ticket keeps one ticket up to date with the notices of sessions.
 //
-// What an update that was acknowledged has told reaches the ticket once and in order,
-// however long the ticket system is away and whatever is killed meanwhile. A notice
-// counts once, however often it is told, also to a later run. A ticket is made only
-// after a search has not found one; when it is not known whether one was made, only
-// after a search that a new ticket cannot have escaped. Notices that wait together are
-// one comment. The workflow never completes: when its history has grown it continues
-// as new between two tries.
+// A notice whose update was acknowledged reaches the ticket once and in order, however
+// long the ticket system is away and whatever is killed meanwhile; of more than 50 that
+// wait for it, the later ones reach it as a number. A notice counts once, however often
+// it is sent, also to a later run. A ticket is created only after a search has not found
+// one; when it is not known whether one was created, only after a search that a new
+// ticket cannot have escaped.
+//
+// The workflow completes when the ticket has every notice and every session that waits
+// for a person knows the ticket. The store keeps the record from which the next notice
+// starts it again.
 func Ticket(ctx workflow.Context, in TicketInput) error {
 	t := &ticket{TicketInput: in}
-	if in.Fingerprint == "" {
-		t.Outbox.Ticket.Key = in.Key
-	}
-	t.shown = t.Outbox.view()
 	if err := t.handle(ctx); err != nil {
 		return err
 	}
-	workflow.Go(ctx, t.tellSessions)
+	if err := t.load(ctx); err != nil {
+		return err
+	}
+	workflow.Go(ctx, t.notifyFollowers)
 	for !t.continues(ctx) {
 		if err := t.deliver(ctx); err != nil {
 			return err
 		}
-		err := workflow.Await(ctx, func() bool { return len(t.Outbox.Waiting) > 0 || t.continues(ctx) })
+		err := workflow.Await(ctx, func() bool { return len(t.outbox.Pending) > 0 || t.idle(ctx) || t.continues(ctx) })
 		if err != nil {
 			return err
 		}
+		if !t.idle(ctx) {
+			continue
+		}
+		if err := t.save(ctx); err != nil {
+			return err
+		}
+		if t.idle(ctx) && !t.changed {
+			return nil
+		}
 	}
+	t.TicketInput.Outbox = &t.outbox
 	return workflow.NewContinueAsNewError(ctx, TicketName, t.TicketInput)
 }
 
 // ticket is a running one.
 type ticket struct {
 	TicketInput
+	outbox Outbox
+	// loaded: the outbox has what the store has of the ticket. changed: it has more.
+	loaded, changed bool
 	// shown is what the memo has.
 	shown TicketView
-	// busy: the first in line is being told. signalling: a session is.
-	busy, signalling bool
-	// woken: somebody wants the next try at once. told: a notice has come.
-	woken, told bool
+	// signalling: a session is being notified.
+	signalling bool
+	// retryNow: a person wants the next try at once. noticed: a notice has come.
+	retryNow, noticed bool
+}
+
+// name names the ticket among those of the store.
+func (t *ticket) name() string { return cmp.Or(t.Fingerprint, t.Key) }
+
+// load takes over the outbox of an earlier run, or what the store has of the ticket.
+func (t *ticket) load(ctx workflow.Context) error {
+	if t.TicketInput.Outbox != nil {
+		t.outbox, t.TicketInput.Outbox = *t.TicketInput.Outbox, nil
+		t.shown = t.outbox.view()
+	} else {
+		record, err := loadTicket.atBoundary(ctx, t.name())
+		if err != nil {
+			return err
+		}
+		t.outbox.Record = record
+	}
+	if t.Fingerprint == "" {
+		t.outbox.Record.Ticket.Key = t.Key
+	}
+	t.loaded = true
+	return nil
+}
+
+// save has the store keep what the next run of the ticket has to know.
+func (t *ticket) save(ctx workflow.Context) error {
+	t.changed = false
+	t.outbox.Record.Revision++
+	_, err := saveTicket.atBoundary(ctx, t.outbox.Record)
+	return err
+}
+
+// idle tells whether there is nothing left to do.
+func (t *ticket) idle(ctx workflow.Context) bool {
+	return len(t.outbox.Pending) == 0 && t.outbox.toNotify() == nil && !t.signalling && workflow.AllHandlersFinished(ctx)
 }
 
 // continues tells whether it is time to continue as new, and nothing is under way.
@@ -116,13 +173,13 @@ func (t *ticket) continues(ctx workflow.Context) bool {
 }
 
 func (t *ticket) handle(ctx workflow.Context) error {
-	err := workflow.SetQueryHandlerWithOptions(ctx, TicketQuery, func() (TicketView, error) { return t.Outbox.view(), nil },
+	err := workflow.SetQueryHandlerWithOptions(ctx, TicketQuery, func() (TicketView, error) { return t.outbox.view(), nil },
 		workflow.QueryHandlerOptions{Description: "The ticket, whether it is up to date, and what is in the way."})
 	if err != nil {
 		return err
 	}
-	err = workflow.SetUpdateHandlerWithOptions(ctx, TellUpdate, t.tell, workflow.UpdateHandlerOptions{
-		Validator: t.tellable, Description: "Tells the ticket what happens to a session; sent by workers.",
+	err = workflow.SetUpdateHandlerWithOptions(ctx, NoticeUpdate, t.accept, workflow.UpdateHandlerOptions{
+		Validator: t.validate, Description: "Adds a notice of a session to the ticket; sent by workers.",
 	})
 	if err != nil {
 		return err
@@ -132,36 +189,39 @@ func (t *ticket) handle(ctx workflow.Context) error {
 	})
 }
 
-func (t *ticket) tell(ctx workflow.Context, told activities.Telling) (TicketView, error) {
-	t.Outbox.take(told, t.Fingerprint != "", t.busy)
-	t.told = true
+func (t *ticket) accept(ctx workflow.Context, in activities.TicketNotice) (TicketView, error) {
+	if err := workflow.Await(ctx, func() bool { return t.loaded }); err != nil {
+		return t.shown, err
+	}
+	t.outbox.accept(in, t.Fingerprint != "")
+	t.noticed, t.changed = true, true
 	err := t.show(ctx)
 	return t.shown, err
 }
 
 func (t *ticket) retry(workflow.Context) (TicketView, error) {
-	t.woken = true
-	return t.Outbox.view(), nil
+	t.retryNow = true
+	return t.outbox.view(), nil
 }
 
-// tellable refuses what no session tells.
-func (t *ticket) tellable(told activities.Telling) error {
+// validate rejects what no session sends.
+func (t *ticket) validate(in activities.TicketNotice) error {
 	why := ""
 	switch {
-	case told.Notice.ID == "" || told.Notice.Session == "":
-		why = "the notice has no id, or names no session"
-	case t.Fingerprint != "" && told.Jira == nil && t.Outbox.How == nil:
-		why = "it does not say how the ticket is made"
+	case in.Notice.ID == "" || in.Notice.Session == "":
+		why = "it has no id, or names no session"
+	case t.Fingerprint != "" && in.Jira == nil && t.outbox.How == nil:
+		why = "it does not say how the ticket is created"
 	default:
 		return nil
 	}
-	return temporal.NewApplicationErrorWithOptions("nothing is told: "+why, "NotTold",
+	return temporal.NewApplicationErrorWithOptions("notice rejected: "+why, "InvalidNotice",
 		temporal.ApplicationErrorOptions{NonRetryable: true})
 }
 
 // show brings the memo up to date.
 func (t *ticket) show(ctx workflow.Context) error {
-	view := t.Outbox.view()
+	view := t.outbox.view()
 	if view == t.shown {
 		return nil
 	}
@@ -169,40 +229,36 @@ func (t *ticket) show(ctx workflow.Context) error {
 	return workflow.UpsertMemo(ctx, map[string]any{MemoTicket: view})
 }
 
-// tellSessions tells every session that waits for a person what becomes known of the
-// ticket. One that is gone is forgotten.
-func (t *ticket) tellSessions(ctx workflow.Context) {
+// notifyFollowers signals to every session that waits for a person what becomes known
+// of the ticket. A session that is gone is dropped.
+func (t *ticket) notifyFollowers(ctx workflow.Context) {
 	for {
-		if workflow.Await(ctx, func() bool { return t.Outbox.unheard() != nil }) != nil {
+		if workflow.Await(ctx, func() bool { return t.outbox.toNotify() != nil }) != nil {
 			return
 		}
-		to := t.Outbox.unheard()
-		to.Heard = t.Outbox.news()
-		session, news := to.Session, TicketNews{Request: to.Request, Ticket: t.Outbox.Ticket}
+		f := t.outbox.toNotify()
+		f.Notified = t.outbox.state()
+		session, news := f.Session, TicketNews{Request: f.Request, Ticket: t.outbox.Record.Ticket}
 		t.signalling = true
 		if err := workflow.SignalExternalWorkflow(ctx, session, "", TicketSignal, news).Get(ctx, nil); err != nil {
-			t.Outbox.forget(session)
+			t.outbox.unfollow(session)
 		}
 		t.signalling = false
 	}
 }
 
-// deliver has one try at the first in line, and waits if it comes to nothing.
+// deliver has one try at the first pending notice, and waits if it fails.
 func (t *ticket) deliver(ctx workflow.Context) error {
-	if len(t.Outbox.Waiting) == 0 {
+	if len(t.outbox.Pending) == 0 {
 		return nil
 	}
-	if wait := t.gathering(ctx); wait > 0 && !t.woken {
-		return t.pause(ctx, wait)
-	}
-	t.busy, t.told, t.woken = true, false, false
+	t.noticed, t.retryNow = false, false
 	var err error
-	if t.Outbox.Ticket.Key == "" {
+	if t.outbox.Record.Ticket.Key == "" {
 		err = t.establish(ctx)
 	} else {
 		err = t.comment(ctx)
 	}
-	t.busy = false
 	if temporal.IsCanceledError(err) {
 		return err
 	}
@@ -213,70 +269,69 @@ func (t *ticket) deliver(ctx workflow.Context) error {
 	return t.pause(ctx, wait)
 }
 
-// errUnsure: the search has not found a ticket that may be there.
+// errUnsure: the search has not found a ticket that may exist.
 var errUnsure = errors.New("it is not known whether there is a ticket")
 
-// establish finds the failure's ticket, or makes one of the first in line.
+// establish finds the failure's ticket, or creates one of the first pending notice.
 func (t *ticket) establish(ctx workflow.Context) error {
-	o, began := &t.Outbox, workflow.Now(ctx)
+	o, began := &t.outbox, workflow.Now(ctx)
 	var found activities.FoundTicket
 	err := t.call(ctx, activities.FindTicketName, activities.FindTicket{Project: o.How.Project, Label: TicketLabel(t.Fingerprint)}, &found)
 	if err != nil {
 		return err
 	}
 	o.IndexDelay = cmp.Or(found.IndexDelay, defaultIndexDelay)
-	first := o.Waiting[0].Notice
+	first := o.Pending[0].Notice
 	switch {
-	case found.Found && found.Ticket.Key != o.Gone:
-		t.knows(found.Ticket)
-		if !o.Doubt.IsZero() { // it was made of the first in line
+	case found.Found && found.Ticket.Key != o.Record.Deleted:
+		t.setTicket(found.Ticket)
+		if !o.Doubt.IsZero() { // it was created of the first notice
 			o.Doubt = time.Time{}
-			o.sent(workflow.Now(ctx))
+			o.delivered()
 		}
 		return nil
 	case began.Before(o.Doubt.Add(o.IndexDelay.Std())):
 		return errUnsure
 	case !first.Asks():
-		o.sent(workflow.Now(ctx)) // nobody has to look at a ticket for that
+		o.delivered() // nobody has to look at a ticket for that
 		return nil
 	}
-	var made team.Ticket
-	err = t.call(ctx, activities.CreateTicketName, activities.CreateTicket{How: *o.How, Label: TicketLabel(t.Fingerprint), Notice: first}, &made)
+	var created team.Ticket
+	err = t.call(ctx, activities.CreateTicketName, activities.CreateTicket{How: *o.How, Label: TicketLabel(t.Fingerprint), Notice: first}, &created)
 	switch fault, said := faultOf(err); {
 	case err == nil:
-		t.knows(made)
+		t.setTicket(created)
 		o.Doubt = time.Time{}
-		o.sent(workflow.Now(ctx))
+		o.delivered()
 	case !said || fault.Kind == team.Unclear:
-		o.Waiting[0].Tried, o.Doubt = true, workflow.Now(ctx)
+		o.Pending[0].Tried, o.Doubt = true, workflow.Now(ctx)
 	}
 	return err
 }
 
-// knows takes in which ticket it is.
-func (t *ticket) knows(found team.Ticket) {
-	t.Outbox.Ticket.Key, t.Outbox.Ticket.URL = found.Key, found.URL
+// setTicket notes which ticket it is.
+func (t *ticket) setTicket(found team.Ticket) {
+	t.outbox.Record.Ticket.Key, t.outbox.Record.Ticket.URL = found.Key, found.URL
 }
 
-// comment adds the first in line to the ticket.
+// comment adds the first pending notice to the ticket.
 func (t *ticket) comment(ctx workflow.Context) error {
-	o := &t.Outbox
-	in := activities.CommentTicket{Key: o.Ticket.Key, Notice: o.Waiting[0].Notice, Again: o.Waiting[0].Tried}
-	if t.Fingerprint != "" {
-		in.Occurrences = o.occurrences()
-	}
-	var told team.Ticket
-	err := t.call(ctx, activities.CommentTicketName, in, &told)
+	o := &t.outbox
+	first := o.Pending[0]
+	in := team.TicketComment{Key: o.Record.Ticket.Key, Notice: first.Notice, Occurrences: first.Occurrences, Omitted: first.Omitted, Again: first.Tried}
+	var commented team.Ticket
+	err := t.call(ctx, activities.CommentTicketName, in, &commented)
 	switch fault, said := faultOf(err); {
 	case err == nil:
-		t.knows(told)
-		o.sent(workflow.Now(ctx))
+		t.setTicket(commented)
+		o.delivered()
 	case !said || fault.Kind == team.Unclear:
-		o.Waiting[0].Tried = true
+		o.Pending[0].Tried = true
 	case fault.Kind == team.Gone && t.Fingerprint != "":
-		o.Gone, o.Ticket.Key, o.Ticket.URL = o.Ticket.Key, "", ""
+		o.Record.Deleted = o.Record.Ticket.Key
+		t.setTicket(team.Ticket{})
 	case fault.Kind == team.Gone && workflow.Now(ctx).Sub(in.Notice.At) > goneLimit:
-		o.sent(workflow.Now(ctx)) // nobody will ever read it
+		o.delivered() // nobody will ever read it
 	}
 	return err
 }
@@ -284,7 +339,7 @@ func (t *ticket) comment(ctx workflow.Context) error {
 // call has one try at an activity of [team.TicketQueue].
 func (t *ticket) call(ctx workflow.Context, name activities.Name, in, out any) error {
 	patience := pollerPatience
-	if t.Outbox.Failed > 0 {
+	if t.outbox.Failed > 0 {
 		patience = pollerPatienceMax
 	}
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{

@@ -7,9 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/testsuite"
-	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/team"
@@ -18,43 +16,15 @@ import (
 
 var morning = time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)
 
-// told is a notice of a session, the n-th.
-func told(session string, event team.Event, n int) activities.Telling {
-	return activities.Telling{
+// noticeOf is a notice of a session, the n-th.
+func noticeOf(session string, event team.Event, n int) activities.TicketNotice {
+	return activities.TicketNotice{
 		Notice: team.Notice{
 			ID: fmt.Sprintf("%s/%d", session, n), Event: event, At: morning, Session: session, Team: "t",
 			Request: &team.HelpRequest{ID: session + ".request", Phase: "build", Persona: "dev"},
 		},
 		Jira: &team.HelpJira{Project: "MD", Type: "Bug"},
 	}
-}
-
-// tell sends a notice after a while.
-func (b *ticketBench) tell(after time.Duration, t activities.Telling) {
-	b.update(after, workflows.TellUpdate, t.Notice.ID, t)
-}
-
-func (b *ticketBench) update(after time.Duration, name, id string, args ...any) {
-	b.at += after
-	b.env.RegisterDelayedCallback(func() {
-		b.env.UpdateWorkflow(name, id, &testsuite.TestUpdateCallback{
-			OnReject: func(err error) { require.NoError(b.t, err) }, OnAccept: func() {},
-			OnComplete: func(_ any, err error) { require.NoError(b.t, err) },
-		}, args...)
-	}, b.at)
-}
-
-// end runs until the workflow continues as new, which it is told to do after a while,
-// and returns what it goes on with.
-func (b *ticketBench) end(after time.Duration, in workflows.TicketInput) workflows.TicketInput {
-	b.env.RegisterDelayedCallback(func() { b.env.SetContinueAsNewSuggested(true) }, b.at+after)
-	b.update(after+time.Millisecond, workflows.RetryUpdate, "wake")
-	b.env.ExecuteWorkflow(workflows.TicketName, in)
-	var again *workflow.ContinueAsNewError
-	require.ErrorAs(b.t, b.env.GetWorkflowError(), &again)
-	var next workflows.TicketInput
-	require.NoError(b.t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &next))
-	return next
 }
 
 var failure = workflows.TicketInput{Store: "s", Fingerprint: "f00"}
@@ -71,12 +41,12 @@ func unreachable(from, until time.Duration) func(string, time.Time) (bool, error
 func TestFirstNoticeMakesTheTicketAndLaterOnesAreComments(t *testing.T) {
 	t.Parallel()
 	b := newTicketBench(t)
-	b.tell(time.Second, told("a", team.HelpAsked, 1))
-	b.tell(time.Second, told("a", team.HelpAsked, 1)) // sent again
-	b.tell(time.Minute, told("a", team.WentOn, 2))
-	b.tell(time.Minute, told("b", team.HelpAsked, 1))
-	b.tell(time.Minute, told("a", team.SessionCompleted, 3))
-	b.end(time.Minute, failure)
+	b.notify(time.Second, noticeOf("a", team.HelpAsked, 1))
+	b.notify(time.Second, noticeOf("a", team.HelpAsked, 1)) // sent again
+	b.notify(time.Minute, noticeOf("a", team.WentOn, 2))
+	b.notify(time.Minute, noticeOf("b", team.HelpAsked, 1))
+	b.notify(time.Minute, noticeOf("a", team.SessionCompleted, 3))
+	b.run(failure)
 	require.Len(t, b.jira.made, 1)
 	ticket := b.jira.made[0]
 	require.Equal(t, "maestro-f00", ticket.label)
@@ -96,8 +66,8 @@ func TestTicketThatIsThereAlreadyIsFoundAndCommented(t *testing.T) {
 	t.Parallel()
 	b := newTicketBench(t)
 	b.jira.made = []made{{key: "MD-9", label: "maestro-f00", at: morning.Add(-time.Hour)}}
-	b.tell(time.Second, told("a", team.HelpAsked, 1))
-	b.end(time.Minute, failure)
+	b.notify(time.Second, noticeOf("a", team.HelpAsked, 1))
+	b.run(failure)
 	require.Len(t, b.jira.made, 1)
 	require.Len(t, b.jira.made[0].comments, 1)
 	require.Equal(t, 1, b.jira.made[0].comments[0].occurrences)
@@ -128,14 +98,14 @@ func TestLostAnswerOfACreation(t *testing.T) {
 				}
 				return false, nil
 			}
-			b.tell(time.Second, told("a", team.HelpAsked, 1))
-			b.tell(10*time.Second, told("b", team.HelpAsked, 1))
-			next := b.end(10*time.Minute, failure)
+			b.notify(time.Second, noticeOf("a", team.HelpAsked, 1))
+			b.notify(10*time.Second, noticeOf("b", team.HelpAsked, 1))
+			b.run(failure)
 			require.Len(t, b.jira.made, 1)
 			require.Equal(t, "a/1", b.jira.made[0].of.ID)
 			require.Len(t, b.jira.made[0].comments, 1)
 			require.Equal(t, 2, b.jira.made[0].comments[0].occurrences)
-			require.Equal(t, team.Ticket{Key: "MD-1", URL: "https://jira/browse/MD-1", Occurrences: 2}, next.Outbox.Ticket)
+			require.Equal(t, team.Ticket{Key: "MD-1", URL: "https://jira/browse/MD-1", Occurrences: 2}, b.record().Ticket)
 			if !tt.made {
 				require.GreaterOrEqual(t, b.jira.made[0].at.Sub(morning), 2*time.Minute, "a new ticket could have been there unseen until then")
 			}
@@ -156,29 +126,23 @@ func TestDoubtSurvivesANewRun(t *testing.T) {
 		}
 		return false, nil
 	}
-	b.tell(time.Second, told("a", team.HelpAsked, 1))
-	next := b.end(20*time.Second, failure)
-	require.Equal(t, team.Unclear, next.Outbox.Kind)
-	require.Len(t, next.Outbox.Waiting, 1)
-
-	second := newTicketBench(t)
-	second.env.SetStartTime(morning.Add(30 * time.Second))
-	second.jira.made, second.jira.lag = b.jira.made, b.jira.lag
-	second.tell(time.Second, told("a", team.HelpAsked, 1)) // sent again
-	last := second.end(5*time.Minute, next)
-	require.Len(t, second.jira.made, 1)
-	require.Zero(t, second.jira.calls["create"])
-	require.Empty(t, second.jira.made[0].comments)
-	require.Equal(t, "MD-1", last.Outbox.Ticket.Key)
-	require.Empty(t, last.Outbox.Waiting)
+	b.notify(time.Second, noticeOf("a", team.HelpAsked, 1))
+	b.continueAsNew(20 * time.Second)
+	b.notify(time.Second, noticeOf("a", team.HelpAsked, 1)) // sent again
+	b.run(failure)
+	require.Equal(t, 1, b.continued)
+	require.Len(t, b.jira.made, 1)
+	require.Equal(t, 1, b.jira.calls["create"])
+	require.Empty(t, b.jira.made[0].comments)
+	require.Equal(t, "MD-1", b.record().Ticket.Key)
 }
 
 func TestWhatIsMisconfiguredIsSaidAndTriedWhenSomebodyMayHaveMendedIt(t *testing.T) {
 	t.Parallel()
 	for name, mend := range map[string]func(b *ticketBench){
 		"by itself":           func(*ticketBench) {},
-		"when a notice comes": func(b *ticketBench) { b.tell(30*time.Second, told("b", team.HelpAsked, 1)) },
-		"at a word":           func(b *ticketBench) { b.update(30*time.Second, workflows.RetryUpdate, "r") },
+		"when a notice comes": func(b *ticketBench) { b.notify(30*time.Second, noticeOf("b", team.HelpAsked, 1)) },
+		"at an update":        func(b *ticketBench) { b.update(30*time.Second, workflows.RetryUpdate, "r") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -189,9 +153,9 @@ func TestWhatIsMisconfiguredIsSaidAndTriedWhenSomebodyMayHaveMendedIt(t *testing
 				}
 				return false, nil
 			}
-			b.tell(time.Second, told("a", team.HelpAsked, 1))
+			b.notify(time.Second, noticeOf("a", team.HelpAsked, 1))
 			mend(b)
-			b.end(10*time.Minute, failure)
+			b.run(failure)
 			require.Equal(t, heard{"a", workflows.TicketNews{
 				Request: "a.request",
 				Ticket:  team.Ticket{Occurrences: 1, Trouble: "project MD has no type Bug"},
@@ -212,138 +176,143 @@ func TestWhatIsMisconfiguredIsSaidAndTriedWhenSomebodyMayHaveMendedIt(t *testing
 func TestDeletedTicketIsMadeAnewForWhatHasToBeSeen(t *testing.T) {
 	t.Parallel()
 	b := newTicketBench(t)
-	b.tell(time.Second, told("a", team.HelpAsked, 1))
-	b.env.RegisterDelayedCallback(func() { b.jira.made[0].gone = true }, 30*time.Second)
-	b.tell(time.Minute, told("a", team.WentOn, 2))
-	b.tell(time.Minute, told("b", team.HelpAsked, 1))
-	b.end(time.Minute, failure)
+	b.notify(time.Second, noticeOf("a", team.HelpAsked, 1))
+	b.change(30*time.Second, func() { b.jira.made[0].gone = true })
+	b.notify(time.Minute, noticeOf("a", team.WentOn, 2))
+	b.notify(time.Minute, noticeOf("b", team.HelpAsked, 1))
+	b.run(failure)
 	require.Len(t, b.jira.made, 2)
 	require.Equal(t, "b/1", b.jira.made[1].of.ID, "nobody needs a ticket that says that a session went on")
 	require.Empty(t, b.jira.made[1].comments)
 	require.Equal(t, team.Ticket{Key: "MD-2", URL: "https://jira/browse/MD-2", Occurrences: 2}, b.heard[len(b.heard)-1].Ticket)
 }
 
-// TestManySessionsWithOneFailure have one ticket with one comment.
+// TestManySessionsWithOneFailure have one ticket, with a comment for each notice.
 func TestManySessionsWithOneFailure(t *testing.T) {
 	t.Parallel()
 	b := newTicketBench(t)
 	b.jira.fail = unreachable(0, 30*time.Second)
 	b.absent["s7"] = true
-	for n := range 50 {
-		b.tell(10*time.Millisecond, told(fmt.Sprint("s", n), team.HelpAsked, 1))
+	for n := range 20 {
+		b.notify(10*time.Millisecond, noticeOf(fmt.Sprint("s", n), team.HelpAsked, 1))
 	}
-	for n := range 50 {
-		b.tell(10*time.Millisecond, told(fmt.Sprint("s", n), team.WentOn, 2))
+	for n := range 20 {
+		b.notify(10*time.Millisecond, noticeOf(fmt.Sprint("s", n), team.WentOn, 2))
 	}
-	next := b.end(5*time.Minute, failure)
+	b.run(failure)
 	require.Len(t, b.jira.made, 1)
+	require.Equal(t, "s0", b.jira.made[0].of.Session)
 	comments := b.jira.made[0].comments
-	require.Len(t, comments, 2)
-	require.Equal(t, 49, comments[0].Times)
-	require.Equal(t, 50, comments[0].occurrences)
-	require.Len(t, comments[0].Also, 9)
-	require.Equal(t, "s2", comments[0].Also[0])
-	require.Equal(t, 50, comments[1].Times)
-	require.Equal(t, team.WentOn, comments[1].Event)
-	require.Equal(t, 50, next.Outbox.Ticket.Occurrences)
-	require.Empty(t, next.Outbox.Asking, "all of them went on")
+	require.Len(t, comments, 39)
+	for n, c := range comments[:19] {
+		require.Equal(t, fmt.Sprint("s", n+1), c.Session)
+		require.Equal(t, n+2, c.occurrences)
+	}
+	require.Equal(t, 20, b.record().Ticket.Occurrences)
+	require.Empty(t, b.record().Followers, "all of them went on")
+	require.Equal(t, 1, b.completed)
 }
 
-// TestSessionsThatFailOneAfterTheOther are told together, too.
-// TestCrowdIsToldOfInFewComments: what befalls twenty sessions of one failure, one
-// after the other, does not make a comment each.
-func TestCrowdIsToldOfInFewComments(t *testing.T) {
-	t.Parallel()
-	b := newTicketBench(t)
-	for i, event := range []team.Event{team.HelpAsked, team.WentOn, team.SessionCompleted} {
-		for n := range 20 {
-			b.tell(2*time.Second, told(fmt.Sprint("s", n), event, i))
-		}
-	}
-	b.end(10*time.Minute, failure)
-	require.Len(t, b.jira.made, 1)
-	events := map[team.Event]int{team.HelpAsked: 1} // the ticket itself
-	for _, c := range b.jira.made[0].comments {
-		events[c.Event] += c.Times
-	}
-	require.Equal(t, map[team.Event]int{team.HelpAsked: 20, team.WentOn: 20, team.SessionCompleted: 20}, events, "nothing is lost")
-	require.LessOrEqual(t, len(b.jira.made[0].comments), 10)
-}
-
-func TestSessionsThatFailOneAfterTheOther(t *testing.T) {
-	t.Parallel()
-	b := newTicketBench(t)
-	for n := range 50 {
-		b.tell(2*time.Second, told(fmt.Sprint("s", n), team.HelpAsked, 1))
-	}
-	b.tell(time.Second, told("s49", team.WentOn, 2))
-	b.end(5*time.Minute, failure)
-	comments := b.jira.made[0].comments
-	require.LessOrEqual(t, len(comments), 12)
-	require.Equal(t, team.WentOn, comments[len(comments)-1].Event)
-	require.Equal(t, 50, comments[len(comments)-2].occurrences)
-}
-
-func TestOrderOfASessionsNoticesStays(t *testing.T) {
+func TestNoticesReachTheTicketInOrder(t *testing.T) {
 	t.Parallel()
 	b := newTicketBench(t)
 	b.jira.fail = unreachable(0, 30*time.Second)
 	for n, event := range []team.Event{team.HelpAsked, team.WentOn, team.HelpAsked, team.WentOn, team.SessionCompleted} {
-		b.tell(time.Second, told("a", event, n))
-		b.tell(time.Second, told("b", event, n))
+		b.notify(time.Second, noticeOf("a", event, n))
+		b.notify(time.Second, noticeOf("b", event, n))
 	}
-	b.end(5*time.Minute, failure)
+	b.run(failure)
 	require.Len(t, b.jira.made, 1)
-	var got []string
+	got := []string{b.jira.made[0].of.ID}
 	for _, c := range b.jira.made[0].comments {
-		got = append(got, fmt.Sprint(c.Session, c.Also, " ", c.Event, " ", c.Times))
+		got = append(got, c.ID)
 	}
-	require.Equal(t, []string{
-		"b[] help_needed 1", "a[b] went_on 2", "a[b] help_needed 2", "a[b] went_on 2", "a[b] completed 2",
-	}, got)
+	require.Equal(t, []string{"a/0", "b/0", "a/1", "b/1", "a/2", "b/2", "a/3", "b/3", "a/4", "b/4"}, got)
 }
 
-func TestDifferentAnswersAreDifferentComments(t *testing.T) {
-	t.Parallel()
-	b := newTicketBench(t)
-	b.jira.fail = unreachable(0, 30*time.Second)
-	b.tell(time.Second, told("a", team.HelpAsked, 1))
-	for n, note := range []string{"use port 80", "use port 80", "give up"} {
-		answered := told(fmt.Sprint("s", n), team.WentOn, 1)
-		answered.Notice.Answer = &team.Answer{Verb: team.Retrying, Note: note, By: "ann"}
-		b.tell(time.Second, answered)
-	}
-	b.end(5*time.Minute, failure)
-	comments := b.jira.made[0].comments
-	require.Len(t, comments, 2)
-	require.Equal(t, "use port 80", comments[0].Answer.Note)
-	require.Equal(t, []string{"s1"}, comments[0].Also)
-	require.Equal(t, "give up", comments[1].Answer.Note)
-}
-
-// TestFullLineGrowsNoLonger has people answer hundreds of sessions, each in other words,
-// while Jira is away: what waits stays small enough for the workflow to continue as new.
-func TestFullLineGrowsNoLonger(t *testing.T) {
+// TestPendingNoticesAreBounded has people answer hundreds of sessions while Jira is away:
+// what is pending stays small enough for the workflow to continue as new.
+func TestPendingNoticesAreBounded(t *testing.T) {
 	t.Parallel()
 	b := newTicketBench(t)
 	b.jira.fail = unreachable(0, time.Hour)
-	b.tell(time.Second, told("a", team.HelpAsked, 1))
+	b.notify(time.Second, noticeOf("a", team.HelpAsked, 1))
 	for n := range 200 {
-		answered := told(fmt.Sprint("s", n), team.WentOn, 1)
-		answered.Notice.Answer = &team.Answer{Verb: team.Retrying, Note: fmt.Sprint("note ", n), By: "ann"}
-		b.tell(time.Second, answered)
+		b.notify(time.Second, noticeOf(fmt.Sprint("s", n), team.WentOn, 1))
 	}
-	next := b.end(time.Minute, failure)
-	require.Len(t, next.Outbox.Waiting, 50)
-	require.Equal(t, 201, func() (all int) {
-		for _, w := range next.Outbox.Waiting {
-			all += w.Notice.Times
-		}
-		return all
-	}(), "all are told of")
-	last := next.Outbox.Waiting[49].Notice
-	require.Equal(t, 152, last.Times)
-	require.Nil(t, last.Answer, "the answers differ")
+	b.continueAsNew(time.Minute)
+	b.run(failure)
+	require.Equal(t, 1, b.continued)
+	require.Len(t, b.jira.made, 1)
+	comments := b.jira.made[0].comments
+	require.Len(t, comments, 49)
+	require.Zero(t, comments[47].omitted)
+	require.Equal(t, 151, comments[48].omitted)
+}
+
+// TestTicketOutlivesItsWorkflow: the workflow completes when the ticket has every notice;
+// later notices of the failure go to the same ticket, without a search.
+func TestTicketOutlivesItsWorkflow(t *testing.T) {
+	t.Parallel()
+	b := newTicketBench(t)
+	b.jira.lag = 365 * 24 * time.Hour // a search would never find it
+	b.notify(time.Second, noticeOf("a", team.HelpAsked, 1))
+	b.notify(24*time.Hour, noticeOf("b", team.HelpAsked, 1))
+	b.notify(time.Second, noticeOf("a", team.HelpAsked, 1)) // sent again
+	b.notify(24*time.Hour, noticeOf("b", team.HelpAsked, 1))
+	b.notify(24*time.Hour, noticeOf("b", team.SessionFailed, 2))
+	b.run(failure)
+	require.GreaterOrEqual(t, b.completed, 4)
+	require.Len(t, b.jira.made, 1)
+	require.Equal(t, 1, b.jira.calls["find"])
+	comments := b.jira.made[0].comments
+	require.Len(t, comments, 2)
+	require.Equal(t, "b/1", comments[0].ID)
+	require.Equal(t, 2, comments[0].occurrences)
+	require.Equal(t, "b/2", comments[1].ID)
+	require.Len(t, b.heard, 2, "a session that knows its ticket is not notified again")
+}
+
+// TestFollowersOutliveTheWorkflow: a session that waits for a person is notified of what
+// a later run finds out.
+func TestFollowersOutliveTheWorkflow(t *testing.T) {
+	t.Parallel()
+	b := newTicketBench(t)
+	b.notify(time.Second, noticeOf("a", team.HelpAsked, 1))
+	b.change(time.Hour, func() { b.jira.made[0].gone = true })
+	b.notify(time.Hour, noticeOf("b", team.HelpAsked, 1))
+	b.run(failure)
+	require.Len(t, b.jira.made, 2)
+	require.Contains(t, b.heard, heard{"a", workflows.TicketNews{
+		Request: "a.request", Ticket: team.Ticket{Key: "MD-2", URL: "https://jira/browse/MD-2", Occurrences: 2},
+	}})
+}
+
+// TestRecordThatIsLost: the ticket is found again by its label.
+func TestRecordThatIsLost(t *testing.T) {
+	t.Parallel()
+	b := newTicketBench(t)
+	b.jira.lag = time.Minute
+	b.notify(time.Second, noticeOf("a", team.HelpAsked, 1))
+	b.change(time.Hour, func() { clear(b.records.kept) })
+	b.notify(time.Hour, noticeOf("b", team.HelpAsked, 1))
+	b.run(failure)
+	require.Len(t, b.jira.made, 1)
+	require.Len(t, b.jira.made[0].comments, 1)
+}
+
+// TestRecordIsWrittenUntilTheStoreAnswers: the workflow completes only then.
+func TestRecordIsWrittenUntilTheStoreAnswers(t *testing.T) {
+	t.Parallel()
+	b := newTicketBench(t)
+	b.records.lost = 3
+	b.notify(time.Second, noticeOf("a", team.HelpAsked, 1))
+	b.notify(10*time.Second, noticeOf("b", team.HelpAsked, 1))
+	b.run(failure)
+	require.Zero(t, b.records.lost)
+	require.Len(t, b.jira.made, 1)
+	require.Len(t, b.jira.made[0].comments, 1)
+	require.Equal(t, 2, b.record().Ticket.Occurrences)
 }
 
 // TestJiraAwayForADayCostsLittle counts the tries of a day.
@@ -351,9 +320,9 @@ func TestJiraAwayForADayCostsLittle(t *testing.T) {
 	t.Parallel()
 	b := newTicketBench(t)
 	b.jira.fail = unreachable(0, 24*time.Hour)
-	b.tell(time.Second, told("a", team.HelpAsked, 1))
-	b.tell(time.Hour, told("a", team.SessionFailed, 2))
-	b.end(24*time.Hour, failure)
+	b.notify(time.Second, noticeOf("a", team.HelpAsked, 1))
+	b.notify(time.Hour, noticeOf("a", team.SessionFailed, 2))
+	b.run(failure)
 	require.Less(t, b.jira.calls["find"], 320)
 	require.Len(t, b.jira.made, 1)
 	require.Less(t, b.jira.made[0].at.Sub(morning), 24*time.Hour+6*time.Minute)
@@ -373,9 +342,9 @@ func TestWaitThatIsAskedForIsKept(t *testing.T) {
 		}
 		return false, nil
 	}
-	b.tell(time.Second, told("a", team.HelpAsked, 1))
-	b.tell(time.Second, told("b", team.HelpAsked, 1))
-	b.end(20*time.Minute, failure)
+	b.notify(time.Second, noticeOf("a", team.HelpAsked, 1))
+	b.notify(time.Second, noticeOf("b", team.HelpAsked, 1))
+	b.run(failure)
 	require.InDelta(t, (7*time.Minute + time.Second).Seconds(), b.jira.made[0].at.Sub(morning).Seconds(), 1)
 }
 
@@ -383,15 +352,15 @@ func TestKnownTicketIsCommentedAndNeverMade(t *testing.T) {
 	t.Parallel()
 	b := newTicketBench(t)
 	b.jira.made = []made{{key: "MD-5", at: morning}}
-	first, last := told("a", team.HelpAsked, 1), told("a", team.SessionCompleted, 2)
+	first, last := noticeOf("a", team.HelpAsked, 1), noticeOf("a", team.SessionCompleted, 2)
 	first.Jira, last.Jira, first.Quiet = nil, nil, true
-	b.tell(time.Second, first)
-	b.tell(time.Second, last)
-	b.env.RegisterDelayedCallback(func() { b.jira.made[0].gone = true }, time.Minute)
-	late := told("b", team.HelpAsked, 1)
+	b.notify(time.Second, first)
+	b.notify(time.Second, last)
+	b.change(time.Minute, func() { b.jira.made[0].gone = true })
+	late := noticeOf("b", team.HelpAsked, 1)
 	late.Jira = nil
-	b.tell(2*time.Minute, late)
-	next := b.end(8*24*time.Hour, workflows.TicketInput{Store: "s", Key: "MD-5"})
+	b.notify(2*time.Minute, late)
+	b.run(workflows.TicketInput{Store: "s", Key: "MD-5"})
 	require.Len(t, b.jira.made, 1)
 	require.Zero(t, b.jira.calls["create"]+b.jira.calls["find"])
 	require.Len(t, b.jira.made[0].comments, 2)
@@ -403,22 +372,22 @@ func TestKnownTicketIsCommentedAndNeverMade(t *testing.T) {
 		Request: "b.request",
 		Ticket:  team.Ticket{Key: "MD-5", URL: "https://jira/browse/MD-5", Trouble: "MD-5 is not there"},
 	}}}, b.heard)
-	require.Empty(t, next.Outbox.Waiting, "after a week nobody will read it")
+	require.Equal(t, team.Gone, b.records.kept["MD-5"].Kind, "after a week nobody will read it")
 }
 
-func TestNoticesThatMakeNoSenseAreNotTold(t *testing.T) {
+func TestInvalidNoticesAreRejected(t *testing.T) {
 	t.Parallel()
-	nameless, without := told("a", team.HelpAsked, 1), told("a", team.HelpAsked, 2)
+	nameless, without := noticeOf("a", team.HelpAsked, 1), noticeOf("a", team.HelpAsked, 2)
 	nameless.Notice.ID, without.Jira = "", nil
-	for want, bad := range map[string]activities.Telling{"has no id": nameless, "how the ticket is made": without} {
+	for want, bad := range map[string]activities.TicketNotice{"has no id": nameless, "how the ticket is created": without} {
 		b := newTicketBench(t)
-		var refused error
-		b.env.RegisterDelayedCallback(func() {
-			b.env.UpdateWorkflow(workflows.TellUpdate, "u", &testsuite.TestUpdateCallback{
-				OnReject: func(err error) { refused = err }, OnAccept: func() {}, OnComplete: func(any, error) {},
+		var rejected error
+		b.steps = append(b.steps, &step{during: func(s *step) {
+			b.env.UpdateWorkflow(workflows.NoticeUpdate, "u", &testsuite.TestUpdateCallback{
+				OnReject: func(err error) { rejected, s.done = err, true }, OnAccept: func() {}, OnComplete: func(any, error) {},
 			}, bad)
-		}, time.Second)
-		b.end(time.Minute, failure)
-		require.ErrorContains(t, refused, want)
+		}})
+		b.run(failure)
+		require.ErrorContains(t, rejected, want)
 	}
 }

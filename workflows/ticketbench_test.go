@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
@@ -42,7 +45,7 @@ type made struct {
 
 type comment struct {
 	team.Notice
-	occurrences int
+	occurrences, omitted int
 }
 
 func (s *tickets) answer(call string) (done bool, err error) {
@@ -76,21 +79,21 @@ func (s *tickets) Create(_ context.Context, how team.HelpJira, label string, n t
 	return team.Ticket{Key: key, URL: s.Address(key)}, err
 }
 
-func (s *tickets) Comment(_ context.Context, key string, n team.Notice, occurrences int, again bool) error {
+func (s *tickets) Comment(_ context.Context, in team.TicketComment) error {
 	done, err := s.answer("comment")
 	for i, m := range s.made {
-		if m.key != key || !done {
+		if m.key != in.Key || !done {
 			continue
 		}
 		if m.gone {
-			return &team.TicketTrouble{Kind: team.Gone, Message: key + " is not there"}
+			return &team.TicketTrouble{Kind: team.Gone, Message: in.Key + " is not there"}
 		}
 		known := false
 		for _, c := range m.comments {
-			known = known || c.ID == n.ID
+			known = known || c.ID == in.Notice.ID
 		}
-		if !known || !again {
-			s.made[i].comments = append(m.comments, comment{n, occurrences})
+		if !known || !in.Again {
+			s.made[i].comments = append(m.comments, comment{in.Notice, in.Occurrences, in.Omitted})
 		}
 	}
 	return err
@@ -98,16 +101,56 @@ func (s *tickets) Comment(_ context.Context, key string, n team.Notice, occurren
 
 func (s *tickets) Address(key string) string { return "https://jira/browse/" + key }
 
-// ticketBench runs the workflow of a ticket in the SDK's test environment.
+// records is a store of tickets in memory.
+type records struct {
+	kept map[string]team.TicketRecord
+	// lost is how many writes are done, and answered with an error.
+	lost int
+}
+
+func (r *records) Ticket(_, name string) (team.TicketRecord, error) {
+	if record, ok := r.kept[name]; ok {
+		return record, nil
+	}
+	return team.TicketRecord{}, team.ErrNotFound
+}
+
+func (r *records) PutTicket(_ string, record team.TicketRecord) error {
+	if r.kept[record.Name].Revision < record.Revision {
+		r.kept[record.Name] = record
+	}
+	if r.lost > 0 {
+		r.lost--
+		return errors.New("the directory is away")
+	}
+	return nil
+}
+
+// ticketBench runs the workflow of a ticket in the SDK's test environment: a new run
+// for each notice that comes when the last run has completed.
 type ticketBench struct {
-	t    *testing.T
-	env  *testsuite.TestWorkflowEnvironment
-	jira *tickets
+	t       *testing.T
+	jira    *tickets
+	records *records
+	// env is that of the newest run; completed and continued count the ends of runs.
+	env                  *testsuite.TestWorkflowEnvironment
+	completed, continued int
 	// heard is what sessions were signalled, in order.
 	heard []heard
 	// absent are sessions that are gone.
 	absent map[string]bool
-	at     time.Duration
+	// at is when the last of the steps comes.
+	at    time.Duration
+	steps []*step
+}
+
+// step is something that happens at a time.
+type step struct {
+	at   time.Duration
+	done bool
+	// during is what happens during a run; between, if not nil, may happen between two runs.
+	during  func(s *step)
+	between func()
 }
 
 type heard struct {
@@ -116,14 +159,91 @@ type heard struct {
 }
 
 func newTicketBench(t *testing.T) *ticketBench {
+	return &ticketBench{
+		t: t, absent: map[string]bool{}, records: &records{kept: map[string]team.TicketRecord{}},
+		jira: &tickets{calls: map[string]int{}},
+	}
+}
+
+// update sends an update a while after the last step.
+func (b *ticketBench) update(after time.Duration, name, id string, args ...any) {
+	b.at += after
+	b.steps = append(b.steps, &step{at: b.at, during: func(s *step) {
+		b.env.UpdateWorkflow(name, id, &testsuite.TestUpdateCallback{
+			OnReject: func(err error) { require.NoError(b.t, err) }, OnAccept: func() { s.done = true },
+			OnComplete: func(_ any, err error) { require.NoError(b.t, err) },
+		}, args...)
+	}})
+}
+
+// notify sends a notice a while after the last step.
+func (b *ticketBench) notify(after time.Duration, n activities.TicketNotice) {
+	b.update(after, workflows.NoticeUpdate, n.Notice.ID, n)
+}
+
+// change changes something a while after the last step.
+func (b *ticketBench) change(after time.Duration, what func()) {
+	b.at += after
+	b.steps = append(b.steps, &step{at: b.at, during: func(s *step) { what(); s.done = true }, between: what})
+}
+
+// continueAsNew has the run continue as new a while after the last step.
+func (b *ticketBench) continueAsNew(after time.Duration) {
+	b.change(after, func() { b.env.SetContinueAsNewSuggested(true) })
+	b.update(time.Millisecond, workflows.RetryUpdate, "wake")
+}
+
+// run takes all steps and returns when the ticket's workflow has completed.
+func (b *ticketBench) run(in workflows.TicketInput) {
+	b.t.Helper()
+	for len(b.steps) > 0 {
+		if first := b.steps[0]; first.between != nil {
+			first.between()
+			b.steps = b.steps[1:]
+			continue
+		}
+		b.execute(in, b.steps[0].at)
+	}
+}
+
+// execute runs the workflow from a moment until it completes.
+func (b *ticketBench) execute(in workflows.TicketInput, from time.Duration) {
+	b.t.Helper()
+	b.newEnvironment(from)
+	for _, s := range b.steps {
+		b.env.RegisterDelayedCallback(func() { s.during(s) }, max(s.at-from, 0))
+	}
+	b.env.ExecuteWorkflow(workflows.TicketName, in)
+	b.steps = slices.DeleteFunc(b.steps, func(s *step) bool { return s.done })
+	var again *workflow.ContinueAsNewError
+	if !errors.As(b.env.GetWorkflowError(), &again) {
+		require.NoError(b.t, b.env.GetWorkflowError())
+		b.completed++
+		require.Less(b.t, b.completed, 1000)
+		return
+	}
+	b.continued++
+	var next workflows.TicketInput
+	require.NoError(b.t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &next))
+	b.execute(next, b.env.Now().Sub(morning))
+}
+
+func (b *ticketBench) newEnvironment(from time.Duration) {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler))) // a day of failed tries is a lot to read
-	b := &ticketBench{t: t, env: suite.NewTestWorkflowEnvironment(), absent: map[string]bool{}}
-	b.env.SetStartTime(morning)
+	b.env = suite.NewTestWorkflowEnvironment()
+	b.env.SetStartTime(morning.Add(from))
 	b.env.SetTestTimeout(time.Minute)
-	b.jira = &tickets{now: b.env.Now, calls: map[string]int{}}
-	b.serve(b.jira)
+	b.jira.now = b.env.Now
 	b.env.RegisterWorkflowWithOptions(workflows.Ticket, workflow.RegisterOptions{Name: workflows.TicketName})
+	calls := &activities.TicketCalls{Tickets: b.jira, IndexDelay: team.Duration(2 * time.Minute)}
+	kept := &activities.TicketRecords{Store: b.records, Namespace: "default"}
+	for name, fn := range map[activities.Name]any{
+		activities.FindTicketName: calls.Find, activities.CreateTicketName: calls.Create, activities.CommentTicketName: calls.Comment,
+		activities.LoadTicketName: kept.Load, activities.SaveTicketName: kept.Save,
+	} {
+		b.env.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: string(name)})
+	}
 	b.env.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, workflows.TicketSignal, mock.Anything).Return(
 		func(_, session, _, _ string, arg any) error {
 			if b.absent[session] {
@@ -132,14 +252,7 @@ func newTicketBench(t *testing.T) *ticketBench {
 			b.heard = append(b.heard, heard{session, arg.(workflows.TicketNews)})
 			return nil
 		})
-	return b
 }
 
-func (b *ticketBench) serve(jira *tickets) {
-	calls := &activities.TicketCalls{Tickets: jira, IndexDelay: team.Duration(2 * time.Minute)}
-	for name, fn := range map[activities.Name]any{
-		activities.FindTicketName: calls.Find, activities.CreateTicketName: calls.Create, activities.CommentTicketName: calls.Comment,
-	} {
-		b.env.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: string(name)})
-	}
-}
+// record is what the store has of the failure's ticket.
+func (b *ticketBench) record() team.TicketRecord { return b.records.kept[failure.Fingerprint] }

@@ -28,12 +28,6 @@ const (
 	steadyWait   = time.Minute
 	longWait     = 5 * time.Minute
 	patientTries = 15
-	// gatherFor is the least time between two comments on a failure's ticket: what
-	// happens to many sessions within it is one comment. It is gatherCrowd once the
-	// failure has occurred crowd times.
-	gatherFor   = 10 * time.Second
-	gatherCrowd = 30 * time.Second
-	crowd       = 20
 	// defaultIndexDelay is used where the worker does not say how long after its
 	// creation a ticket may not be found.
 	defaultIndexDelay = team.Duration(2 * time.Minute)
@@ -44,8 +38,7 @@ const (
 	goneLimit = 7 * 24 * time.Hour
 )
 
-// faultOf reads what the ticket system has said; said false: nothing is known of what
-// was done.
+// faultOf reads the ticket system's answer; said false: it is not known what was done.
 func faultOf(err error) (fault activities.TicketFault, said bool) {
 	if queued(err) {
 		return activities.TicketFault{Kind: team.Unreached, Message: fmt.Sprintf(
@@ -60,28 +53,28 @@ func queued(err error) bool {
 	return errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START
 }
 
-// settle takes in what a try has come to, and returns the wait before the next one.
+// settle notes the outcome of a try, and returns the wait before the next one.
 func (t *ticket) settle(err error) time.Duration {
-	o := &t.Outbox
+	o := &t.outbox
 	switch {
 	case err == nil:
-		o.fine()
+		o.succeeded()
 		return 0
 	case errors.Is(err, errUnsure):
-		o.Kind, o.Failed = team.Unclear, 0
-		o.Ticket.Trouble = fmt.Sprintf("the answer to the creation of a ticket was lost; searching for the ticket until %s, before another is made",
+		o.Record.Kind, o.Failed = team.Unclear, 0
+		o.Record.Ticket.Trouble = fmt.Sprintf("the answer to the creation of a ticket was lost; searching for the ticket until %s, before another is made",
 			o.Doubt.Add(o.IndexDelay.Std()).UTC().Format(time.TimeOnly+" MST"))
 		return searchWait
 	}
 	fault, said := faultOf(err)
 	if !said {
 		fault = activities.TicketFault{Kind: team.Unreached, Message: "a worker was lost in the middle of it, or the ticket system took too long; trying again"}
-		if !o.Doubt.IsZero() || o.Waiting[0].Tried {
+		if !o.Doubt.IsZero() || o.Pending[0].Tried {
 			fault.Kind = team.Unclear
 		}
 	}
 	o.Failed++
-	o.Kind, o.Ticket.Trouble = fault.Kind, fault.Message
+	o.Record.Kind, o.Record.Ticket.Trouble = fault.Kind, fault.Message
 	switch {
 	case queued(err):
 		return 0 // the next try waits in the queue
@@ -99,7 +92,7 @@ func (t *ticket) settle(err error) time.Duration {
 	return waitAfter(o.Failed)
 }
 
-// waitAfter is the wait after so many tries in a row that came to nothing.
+// waitAfter is the wait after so many tries in a row that failed.
 func waitAfter(failed int) time.Duration {
 	wait, limit := firstWait, steadyWait
 	for n := 1; n < failed && wait < longWait; n++ {
@@ -111,28 +104,14 @@ func waitAfter(failed int) time.Duration {
 	return wait
 }
 
-// gathering is how long the first in line may wait for others that say the same.
-func (t *ticket) gathering(ctx workflow.Context) time.Duration {
-	o := &t.Outbox
-	first := o.Waiting[0]
-	if t.Fingerprint == "" || o.Ticket.Key == "" || first.Tried {
-		return 0
-	}
-	gather := gatherFor
-	if o.Ticket.Occurrences >= crowd {
-		gather = gatherCrowd
-	}
-	return o.Commented.Add(gather).Sub(workflow.Now(ctx))
-}
-
-// pause waits before the next try. What somebody has to mend first is also tried when
-// a notice comes, since the one who sends it may have mended it; anything, when
-// somebody says so.
+// pause waits before the next try. A misconfiguration is also tried again when a notice
+// comes, since its session's worker may have been reconfigured; anything, at the update
+// retry.
 func (t *ticket) pause(ctx workflow.Context, wait time.Duration) error {
 	timed, cancel := workflow.WithCancel(ctx)
 	defer cancel()
 	timer := workflow.NewTimerWithOptions(timed, wait, workflow.TimerOptions{Summary: "before the next try"})
 	return workflow.Await(ctx, func() bool {
-		return timer.IsReady() || t.woken || t.told && t.Outbox.Kind == team.Misconfigured || t.continues(ctx)
+		return timer.IsReady() || t.retryNow || t.noticed && t.outbox.Record.Kind == team.Misconfigured || t.continues(ctx)
 	})
 }

@@ -1,7 +1,7 @@
-// Package entity talks to entity workflows: ones that hold something's state for
-// as long as there is a store, change by updates only, show what an acknowledged
-// update has left in their memo, and continue as new now and then. It knows
-// Temporal, and nothing of what is held.
+// Package entity is the client of entity workflows: workflows that hold the state of one
+// thing, change by updates only, show their state in their memo, and continue as new or
+// complete when they have nothing left to do. An update starts the workflow if it does not
+// run. The package knows Temporal, and nothing of what is held.
 package entity
 
 import (
@@ -23,11 +23,11 @@ import (
 // a shorter timeout would leave slow hosts too little time to replay a long history.
 const WorkflowTaskTimeout = 5 * time.Second
 
-// retryWait is the wait before an update is sent again that met a workflow just
-// as it continued as new.
+// retryWait is the wait before an update is sent again that reached a workflow just
+// as it continued as new or completed.
 const retryWait = 100 * time.Millisecond
 
-// Workflow says which entity is meant, and how it starts where it does not run.
+// Workflow says which entity is meant, and how it is started if it does not run.
 type Workflow struct {
 	// ID is the workflow's, Queue the task queue that it runs on.
 	ID, Queue string
@@ -39,9 +39,9 @@ type Workflow struct {
 }
 
 // Memo reads what the entity shows under a key into out, as of its last
-// acknowledged update, without a worker and without a trace in its history. It
-// returns false, and leaves out alone, where no such entity runs or it has shown
-// nothing yet.
+// acknowledged update, without a worker and without an event in its history. It
+// returns false, and does not change out, where there is no such entity, or it has
+// failed or was ended by a person, or it has shown nothing yet.
 func Memo(ctx context.Context, c client.Client, id, key string, out any) (shown bool, err error) {
 	d, err := c.DescribeWorkflowExecution(ctx, id, "")
 	var missing *serviceerror.NotFound
@@ -53,7 +53,8 @@ func Memo(ctx context.Context, c client.Client, id, key string, out any) (shown 
 	}
 	info := d.GetWorkflowExecutionInfo()
 	payload, ok := info.GetMemo().GetFields()[key]
-	if !ok || info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+	valid := info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING || info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED
+	if !ok || !valid {
 		return false, nil
 	}
 	return true, converter.GetDefaultDataConverter().FromPayload(payload, out)

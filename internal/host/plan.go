@@ -41,7 +41,7 @@ func (s Setup) plan(cfg agent.Config, files *store.Store) (*plan, error) {
 		p.agents = set
 	}
 	var err error
-	p.tickets, p.hook, err = s.outside(cfg)
+	p.tickets, p.hook, err = s.clients(cfg)
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, err
 	}

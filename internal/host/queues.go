@@ -105,7 +105,7 @@ func (w *Worker) workflowQueue(p *plan) *queue {
 	register(q, activities.AwaitBreakerName, waits.Await)
 	register(q, activities.AwaitBudgetName, (&activities.BudgetWaits{Ledgers: o.Store, Clock: o.Clock}).Await)
 	register(q, activities.ReportBreakerName, reports.Report)
-	w.registerTelling(q)
+	w.registerNotices(q)
 	return q
 }
 

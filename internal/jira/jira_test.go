@@ -181,19 +181,19 @@ func TestCommentIsMadeOnce(t *testing.T) {
 		s, c := open(t, o)
 		key := s.Add("MD", map[string]any{})
 		n := asked()
-		require.NoError(t, c.Comment(t.Context(), key, n, 2, false))
+		require.NoError(t, c.Comment(t.Context(), team.TicketComment{Key: key, Notice: n, Occurrences: 2}))
 		other := n
 		other.ID += "2" // ends as the first begins
-		require.NoError(t, c.Comment(t.Context(), key, other, 3, true))
+		require.NoError(t, c.Comment(t.Context(), team.TicketComment{Key: key, Notice: other, Occurrences: 3, Again: true}))
 		require.Len(t, s.Issues()[0].Comments, 2, "another notice is another comment")
 		for range 250 {
 			s.Comment(key, foreign(o))
 		}
 		for _, notice := range []team.Notice{n, other} {
-			require.NoError(t, c.Comment(t.Context(), key, notice, 3, true))
+			require.NoError(t, c.Comment(t.Context(), team.TicketComment{Key: key, Notice: notice, Occurrences: 3, Again: true}))
 		}
 		require.Len(t, s.Issues()[0].Comments, 252, "it is found behind two pages of others")
-		require.NoError(t, c.Comment(t.Context(), key, n, 3, false))
+		require.NoError(t, c.Comment(t.Context(), team.TicketComment{Key: key, Notice: n, Occurrences: 3}))
 		require.Len(t, s.Issues()[0].Comments, 253, "it is not looked for unless it may be there")
 	})
 }
@@ -215,8 +215,8 @@ func TestCommentWhoseAnswerWasLostIsNotRepeated(t *testing.T) {
 		s, c := open(t, o)
 		key := s.Add("MD", map[string]any{})
 		s.Fail(jiratest.Fault{Lost: true}.On("POST", "/comment").Once())
-		require.Equal(t, team.Unclear, trouble(t, c.Comment(t.Context(), key, asked(), 1, false)).Kind)
-		require.NoError(t, c.Comment(t.Context(), key, asked(), 1, true))
+		require.Equal(t, team.Unclear, trouble(t, c.Comment(t.Context(), team.TicketComment{Key: key, Notice: asked(), Occurrences: 1})).Kind)
+		require.NoError(t, c.Comment(t.Context(), team.TicketComment{Key: key, Notice: asked(), Occurrences: 1, Again: true}))
 		require.Len(t, s.Issues()[0].Comments, 1)
 	})
 }
@@ -226,7 +226,7 @@ func TestCommentOnWhatIsGone(t *testing.T) {
 	onBoth(t, func(t *testing.T, o jiratest.Options) {
 		_, c := open(t, o)
 		for _, again := range []bool{false, true} {
-			got := trouble(t, c.Comment(t.Context(), "MD-7", asked(), 1, again))
+			got := trouble(t, c.Comment(t.Context(), team.TicketComment{Key: "MD-7", Notice: asked(), Occurrences: 1, Again: again}))
 			require.Equal(t, team.Gone, got.Kind)
 			require.Contains(t, got.Message, "MD-7")
 		}
@@ -251,8 +251,8 @@ func TestTextsFitIntoJira(t *testing.T) {
 		for _, event := range []team.Event{team.HelpAsked, team.ApprovalAsked, team.WentOn, team.SessionFailed, "unheard_of"} {
 			n.Event, n.Reason = event, long
 			n.ID = string(event)
-			require.NoError(t, c.Comment(t.Context(), "MD-1", n, 2, false), event)
-			require.NoError(t, c.Comment(t.Context(), "MD-1", n, 2, true), event)
+			require.NoError(t, c.Comment(t.Context(), team.TicketComment{Key: "MD-1", Notice: n, Occurrences: 2}), event)
+			require.NoError(t, c.Comment(t.Context(), team.TicketComment{Key: "MD-1", Notice: n, Occurrences: 2, Again: true}), event)
 		}
 		comments := len(s.Issues()[0].Comments)
 		require.Equal(t, 5, comments, "the line that names the notice is never cut")
@@ -265,8 +265,8 @@ func TestEmptyNoticesAreTold(t *testing.T) {
 		s, c := open(t, o)
 		_, err := c.Create(t.Context(), team.HelpJira{Project: "MD"}, label, team.Notice{Team: "web"})
 		require.NoError(t, err)
-		require.NoError(t, c.Comment(t.Context(), "MD-1", team.Notice{Event: team.WentOn, ID: "x"}, 0, false))
-		require.NoError(t, c.Comment(t.Context(), "MD-1", team.Notice{Event: team.HelpAsked, ID: "y", Request: &team.HelpRequest{}}, 0, false))
+		require.NoError(t, c.Comment(t.Context(), team.TicketComment{Key: "MD-1", Notice: team.Notice{Event: team.WentOn, ID: "x"}}))
+		require.NoError(t, c.Comment(t.Context(), team.TicketComment{Key: "MD-1", Notice: team.Notice{Event: team.HelpAsked, ID: "y", Request: &team.HelpRequest{}}}))
 		require.Len(t, s.Issues()[0].Comments, 2)
 	})
 }

@@ -60,15 +60,16 @@ func description(n team.Notice) func(quote int) document {
 	}
 }
 
-// comment is what a notice says on a ticket that is there already.
-func comment(n team.Notice, occurrences int) func(quote int) document {
+// comment is the text of a comment.
+func comment(c team.TicketComment) func(quote int) document {
+	n := c.Notice
 	return func(quote int) document {
 		var d document
 		switch n.Event {
 		case team.HelpAsked:
 			first := opening(n)
-			if occurrences > 1 {
-				first = []span{strong(fmt.Sprintf("This has happened again, %d times by now.", occurrences)), plain(" ")}
+			if c.Occurrences > 1 {
+				first = []span{strong(fmt.Sprintf("This has happened again, %d times by now.", c.Occurrences)), plain(" ")}
 				first = append(first, opening(n)...)
 			}
 			d = document{{kind: paragraph, spans: append(first, plain(" "+session(n)+"."))}}
@@ -90,25 +91,11 @@ func comment(n team.Notice, occurrences int) func(quote int) document {
 			}
 			d = append(d, artifacts(n)...)
 		}
-		if others := others(n); others != "" {
-			d = append(d, block{kind: paragraph, spans: []span{plain(others)}})
+		if c.Omitted > 0 {
+			d = append(d, block{kind: paragraph, spans: []span{plain(fmt.Sprintf("%d later notices are left out here: Jira did not take comments then.", c.Omitted))}})
 		}
 		return append(d, block{kind: paragraph, spans: []span{plain(mark(n.ID))}})
 	}
-}
-
-// others says what else a notice stands for.
-func others(n team.Notice) string {
-	if n.Times < 2 {
-		return ""
-	}
-	if more := n.Times - 1 - len(n.Also); more > 0 && len(n.Also) > 0 {
-		return fmt.Sprintf("The same holds for sessions %s, and for %d more occurrences.", strings.Join(n.Also, ", "), more)
-	}
-	if len(n.Also) == 0 {
-		return fmt.Sprintf("This was so %d times.", n.Times)
-	}
-	return fmt.Sprintf("The same holds for sessions %s.", strings.Join(n.Also, ", "))
 }
 
 // mark is the line that names a comment's notice.

@@ -62,7 +62,7 @@ func notice(event team.Event) team.Notice {
 	switch event { //nolint:exhaustive // The others are told of with all that there is.
 	case team.SessionFailed:
 		n.Request, n.Status, n.Reason = nil, team.Failed, "HelpNeeded: nobody answered"
-		n.Times, n.Also, n.Commands = 4, []string{"s-2", "s-3"}, []string{"maestro resume s-1", "maestro status s-1"}
+		n.Commands = []string{"maestro resume s-1", "maestro status s-1"}
 	case team.ApprovalAsked:
 		n.Request.Kind, n.Request.Persona, n.Request.Category, n.Request.Attempts = team.ForApproval, "", "", nil
 		n.Request.Answers = []team.Verb{team.Approving, team.Rejecting}
@@ -76,10 +76,10 @@ func TestTexts(t *testing.T) {
 	t.Parallel()
 	for name, write := range map[string]func(int) document{
 		"ticket":     description(notice(team.HelpAsked)),
-		"recurrence": comment(notice(team.HelpAsked), 3),
-		"approval":   comment(notice(team.ApprovalAsked), 0),
-		"went_on":    comment(notice(team.WentOn), 1),
-		"failed":     comment(notice(team.SessionFailed), 1),
+		"recurrence": comment(team.TicketComment{Notice: notice(team.HelpAsked), Occurrences: 3}),
+		"approval":   comment(team.TicketComment{Notice: notice(team.ApprovalAsked)}),
+		"went_on":    comment(team.TicketComment{Notice: notice(team.WentOn), Occurrences: 1}),
+		"failed":     comment(team.TicketComment{Notice: notice(team.SessionFailed), Omitted: 4}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -162,11 +162,11 @@ func FuzzADF(f *testing.F) {
 		n := notice(team.HelpAsked)
 		n.Request.Message, n.Request.Suggestion, n.WebUI = one, two, address
 		n.Request.Attempts = []team.AttemptFailure{{Message: two}, {Category: team.Category(one)}}
-		data, err := json.Marshal(comment(n, 2)(200).adf())
+		data, err := json.Marshal(comment(team.TicketComment{Notice: n, Occurrences: 2})(200).adf())
 		require.NoError(t, err)
 		require.Empty(t, jiratest.CheckADF(data))
 		require.True(t, isComment(data, n.ID))
-		wiki, err := json.Marshal(comment(n, 2)(200).wiki())
+		wiki, err := json.Marshal(comment(team.TicketComment{Notice: n, Occurrences: 2})(200).wiki())
 		require.NoError(t, err)
 		require.True(t, isComment(wiki, n.ID))
 	})

@@ -181,21 +181,20 @@ func setBy(field string, category team.Category) string {
 	return fmt.Sprintf("set by help.jira.fields.%s", team.Shorten(field, 80))
 }
 
-// Comment adds a notice to a ticket. Where again says that an earlier try may have
-// done so, it looks for that comment first, and adds no second one. occurrences is
-// how often the ticket's failure has occurred by now.
-func (c *Client) Comment(ctx context.Context, key string, n team.Notice, occurrences int, again bool) error {
-	if again {
-		there, err := c.commented(ctx, key, n.ID)
+// Comment adds a comment to a ticket. Where an earlier try may have done so, it looks for
+// that comment first, and adds no second one.
+func (c *Client) Comment(ctx context.Context, in team.TicketComment) error {
+	if in.Again {
+		there, err := c.commented(ctx, in.Key, in.Notice.ID)
 		if err != nil || there {
 			return err
 		}
 	}
 	return c.do(ctx, call{
-		what: "comment on " + key, method: http.MethodPost, path: c.path("issue", key, "comment"),
-		body: map[string]any{"body": c.text(comment(n, occurrences), maxComment)},
+		what: "comment on " + in.Key, method: http.MethodPost, path: c.path("issue", in.Key, "comment"),
+		body: map[string]any{"body": c.text(comment(in), maxComment)},
 		refused: func(r refusal) *team.TicketTrouble {
-			return c.ticketRefused(key, "Add Comments", r)
+			return c.ticketRefused(in.Key, "Add Comments", r)
 		},
 	})
 }

@@ -79,7 +79,7 @@ func TestWhatGoesWrong(t *testing.T) {
 			got = trouble(t, err)
 			require.Equal(t, tt.find, got.Kind, got.Message)
 			require.Equal(t, team.Duration(tt.after), got.RetryAfter)
-			err = c.Comment(t.Context(), key, asked(), 1, false)
+			err = c.Comment(t.Context(), team.TicketComment{Key: key, Notice: asked(), Occurrences: 1})
 			if tt.comment == "" && err == nil {
 				return // what the answer says does not matter once it is a good one
 			}

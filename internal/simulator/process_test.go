@@ -67,7 +67,7 @@ func (w *world) newProcess() *process {
 	p.waits = &activities.BreakerWaits{Breakers: bs, Sessions: ss, Heartbeats: heartbeats{p}, Clock: clock, Random: random, Logger: slog.New(slog.DiscardHandler)}
 	p.reports = &activities.Reports{Breakers: bs}
 	p.budgets = &activities.BudgetWaits{Ledgers: ls, Clock: clock, Random: random}
-	p.notices = &activities.Notices{Outside: outside{p}, Mask: func(s string) string { return s }}
+	p.notices = &activities.Notices{Recipients: recipients{p}, Mask: func(s string) string { return s }}
 	return p
 }
 
@@ -333,14 +333,18 @@ type attributes struct{}
 
 func (attributes) Ready(context.Context) bool { return true }
 
-// outside hears notices.
-type outside struct{ p *process }
+// recipients takes notices.
+type recipients struct{ p *process }
 
-func (o outside) TellFailure(context.Context, string, activities.Telling) error { return o.tell() }
-func (o outside) TellTicket(context.Context, string, activities.Telling) error  { return o.tell() }
-func (o outside) TellWebhook(context.Context, team.Notice) error                { return o.tell() }
+func (o recipients) NotifyFailure(context.Context, string, activities.TicketNotice) error {
+	return o.take()
+}
+func (o recipients) NotifyTicket(context.Context, string, activities.TicketNotice) error {
+	return o.take()
+}
+func (o recipients) NotifyWebhook(context.Context, team.Notice) error { return o.take() }
 
-func (o outside) tell() error {
+func (o recipients) take() error {
 	_, err := call(o.p, "Notify", false, func() (any, error) {
 		if o.p.world.away("temporal") {
 			return nil, errAway

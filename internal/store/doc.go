@@ -9,6 +9,7 @@
 //	sessions/<namespace>/<session>/assignments/    <phase>.<persona>.json, <phase>.<persona>.calls.jsonl
 //	sessions/<namespace>/<session>/budget.jsonl    what the session may spend
 //	budgets/<namespace>/<team>/                    <date>.json, <date>.raises.jsonl: what a team has spent on a day, and may
+//	tickets/<namespace>/<name>.json                what is known of a failure's ticket
 //	workers/<id>.json                              what live workers offer
 //	quarantine/                                    what was found damaged, moved out of the way
 //	locks/, tmp/, index/, work/                    the store's own; nothing in them is needed to resume

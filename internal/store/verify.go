@@ -73,6 +73,9 @@ func (s *Store) VerifyAll(ctx context.Context) (Report, error) {
 	if err := v.budgets(ctx); err != nil {
 		return Report{}, err
 	}
+	if err := v.tickets(ctx); err != nil {
+		return Report{}, err
+	}
 	return v.finish(ctx)
 }
 

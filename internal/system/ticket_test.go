@@ -18,8 +18,10 @@ func TestWorkerKilledWhileItTellsJira(t *testing.T) {
 	t.Parallel()
 	shared := newWorld(t)
 	for _, c := range []struct{ session, failpoint string }{
-		{"ticket-made", "ticket created, not told@1"},
-		{"ticket-commented", "ticket commented, not told@1"},
+		{"ticket-made", "ticket created, not reported@1"},
+		{"ticket-saved", "ticket saved, not reported@1"},
+		{"ticket-saved-again", "ticket saved, not reported@2"},
+		{"ticket-commented", "ticket commented, not reported@1"},
 	} {
 		t.Run(c.session, func(t *testing.T) {
 			t.Parallel()
@@ -32,7 +34,7 @@ func TestWorkerKilledWhileItTellsJira(t *testing.T) {
 				personas: {dev: {role: r, agent: coder, instructions: do}}, phases: [{name: one, personas: [dev]}]}`)
 			worker := w.serves(w.startWith(append(credentials, "MAESTRO_FAILPOINT="+c.failpoint), filepath.Join(programs, fragileWorker), "--drain", "1s"))
 			w.must("run", teamFile, "survive", "--session", c.session)
-			if strings.HasPrefix(c.failpoint, "ticket commented") {
+			if !strings.HasPrefix(c.failpoint, "ticket created") {
 				w.eventually("there is a ticket", func() bool { return len(jira.Issues()) == 1 })
 				w.eventually("it parks", func() bool { return w.status(c.session).Status == team.HelpIsNeeded })
 				w.maestro("resolve", c.session, "skip", "--note", "no use")

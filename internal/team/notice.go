@@ -53,11 +53,6 @@ type Notice struct {
 	Where string `json:"where,omitempty"`
 	// WebUI is the address of the session's page; empty where it is not known.
 	WebUI string `json:"web_ui,omitempty"`
-	// Times is how many occurrences the notice stands for, where several that
-	// waited together are told of in one; zero: just this one. Also names the
-	// first other sessions that they happened to.
-	Times int      `json:"times,omitempty"`
-	Also  []string `json:"also,omitempty"`
 }
 
 // Asks tells whether the notice is about a session that waits for a person.

@@ -20,46 +20,45 @@ import (
 	"github.com/maestro-hive/maestro/workflows"
 )
 
-// Outside hands what people outside are told to the workflows of one store that tell
-// them.
-type Outside struct {
+// Recipients hands notices to the workflows of one store that deliver them.
+type Recipients struct {
 	Temporal client.Client
 	Store    string
 }
 
-// TellFailure tells the ticket of a failure.
-func (o *Outside) TellFailure(ctx context.Context, fingerprint string, t activities.Telling) error {
-	return o.tell(ctx, fingerprint, t, workflows.TicketInput{Store: o.Store, Fingerprint: fingerprint},
-		"ticket of a failure of team "+t.Notice.Team)
+// NotifyFailure takes a notice for the ticket of a failure.
+func (r *Recipients) NotifyFailure(ctx context.Context, fingerprint string, n activities.TicketNotice) error {
+	return r.notify(ctx, fingerprint, n, workflows.TicketInput{Store: r.Store, Fingerprint: fingerprint},
+		"ticket of a failure of team "+n.Notice.Team)
 }
 
-// TellTicket tells the ticket with a key.
-func (o *Outside) TellTicket(ctx context.Context, key string, t activities.Telling) error {
-	return o.tell(ctx, key, t, workflows.TicketInput{Store: o.Store, Key: key}, "ticket "+key)
+// NotifyTicket takes a notice for the ticket with a key.
+func (r *Recipients) NotifyTicket(ctx context.Context, key string, n activities.TicketNotice) error {
+	return r.notify(ctx, key, n, workflows.TicketInput{Store: r.Store, Key: key}, "ticket "+key)
 }
 
-func (o *Outside) tell(ctx context.Context, name string, t activities.Telling, in workflows.TicketInput, summary string) error {
+func (r *Recipients) notify(ctx context.Context, name string, n activities.TicketNotice, in workflows.TicketInput, summary string) error {
 	w := entity.Workflow{
-		ID: workflows.TicketID(o.Store, name), Queue: team.WorkflowQueue(o.Store), Name: workflows.TicketName,
+		ID: workflows.TicketID(r.Store, name), Queue: team.WorkflowQueue(r.Store), Name: workflows.TicketName,
 		Input: in, Summary: summary,
 	}
-	if err := entity.Update(ctx, o.Temporal, w, t.Notice.ID, workflows.TellUpdate, t, nil); err != nil {
-		return fmt.Errorf("tell ticket %s: %w", name, err)
+	if err := entity.Update(ctx, r.Temporal, w, n.Notice.ID, workflows.NoticeUpdate, n, nil); err != nil {
+		return fmt.Errorf("notify ticket %s: %w", name, err)
 	}
 	return nil
 }
 
-// TellWebhook starts what hands the notice over, once and for all.
-func (o *Outside) TellWebhook(ctx context.Context, n team.Notice) error {
-	_, err := o.Temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-		ID: workflows.WebhookID(o.Store, n.ID), TaskQueue: team.WorkflowQueue(o.Store),
+// NotifyWebhook starts the workflow that calls the webhook, once for each notice.
+func (r *Recipients) NotifyWebhook(ctx context.Context, n team.Notice) error {
+	_, err := r.Temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID: workflows.WebhookID(r.Store, n.ID), TaskQueue: team.WorkflowQueue(r.Store),
 		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
 		WorkflowTaskTimeout:      entity.WorkflowTaskTimeout,
 		StaticSummary:            fmt.Sprintf("%s of session %s", n.Event, n.Session),
 
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
-	}, workflows.WebhookName, workflows.WebhookInput{Store: o.Store, Notice: n})
+	}, workflows.WebhookName, workflows.WebhookInput{Store: r.Store, Notice: n})
 	var exists *serviceerror.WorkflowExecutionAlreadyStarted
 	if err == nil || errors.As(err, &exists) {
 		return nil
@@ -67,31 +66,34 @@ func (o *Outside) TellWebhook(ctx context.Context, n team.Notice) error {
 	return fmt.Errorf("start the webhook's workflow: %w", err)
 }
 
-// ReadTicket returns what the store's workflow of a ticket shows: that of a failure, by
-// its fingerprint, or one with a key; false where there is none.
+// ReadTicket returns what the newest run of a ticket's workflow shows: of the ticket of a
+// failure, by its fingerprint, or of one with a key. It returns false if there is none.
 func ReadTicket(ctx context.Context, c client.Client, store, name string) (view workflows.TicketView, ok bool, err error) {
 	ok, err = entity.Memo(ctx, c, workflows.TicketID(store, name), workflows.MemoTicket, &view)
 	return view, ok, err
 }
 
-// How many calls a worker makes side by side of those outside.
+// How many calls of Jira, and of the webhook, a worker makes at once.
 const (
 	ticketSlots  = 4
 	webhookSlots = 4
 )
 
-// registerTelling has the workflow queue serve what tells people.
-func (w *Worker) registerTelling(q *queue) {
+// registerNotices makes the workflow queue serve the delivery of notices.
+func (w *Worker) registerNotices(q *queue) {
 	q.RegisterWorkflowWithOptions(workflows.Ticket, workflow.RegisterOptions{Name: workflows.TicketName})
 	q.RegisterWorkflowWithOptions(workflows.Webhook, workflow.RegisterOptions{Name: workflows.WebhookName})
+	records := &activities.TicketRecords{Store: w.options.Store, Namespace: w.options.Namespace}
+	register(q, activities.LoadTicketName, records.Load)
+	register(q, activities.SaveTicketName, records.Save)
 	register(q, activities.NotifyName, newest(func() *activities.Notices { return w.notices(q.plan.Load()) }, (*activities.Notices).Notify))
 }
 
-// notices hands over what happens to sessions.
+// notices makes the activity that takes notices.
 func (w *Worker) notices(p *plan) *activities.Notices {
 	o := w.options
 	return &activities.Notices{
-		Outside: &Outside{Temporal: o.Client, Store: o.Store.ID()}, Mask: w.Mask, WebUI: p.webUI,
+		Recipients: &Recipients{Temporal: o.Client, Store: o.Store.ID()}, Mask: w.Mask, WebUI: p.webUI,
 		Where: fmt.Sprintf("--address %s --namespace %s --state-dir %s, as seen from %s", o.Address, o.Namespace, o.Store.Dir(), o.Host),
 	}
 }
@@ -118,8 +120,8 @@ func (w *Worker) webhookQueue(p *plan) *queue {
 	return q
 }
 
-// outside makes what talks to those outside, as far as the worker file names them.
-func (s Setup) outside(cfg agent.Config) (tickets activities.Tickets, hook activities.Webhook, err error) {
+// clients makes the clients of Jira and of the webhook, as far as the worker file has them.
+func (s Setup) clients(cfg agent.Config) (tickets activities.Tickets, hook activities.Webhook, err error) {
 	if cfg.Jira != nil {
 		if tickets, err = Jira(*cfg.Jira, s.Getenv, s.Clock); err != nil {
 			return nil, nil, fmt.Errorf("worker file: jira: %w", err)

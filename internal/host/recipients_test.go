@@ -31,17 +31,17 @@ func environment(set map[string]string) func(string) string {
 	}
 }
 
-// outside is what the stand's worker has to tell people with.
-func (s *stand) outside() *host.Outside {
-	return &host.Outside{Temporal: s.client, Store: s.store.ID()}
+// recipients are those of the stand's worker.
+func (s *stand) recipients() *host.Recipients {
+	return &host.Recipients{Temporal: s.client, Store: s.store.ID()}
 }
 
-// notices is the activity that tells people, as the stand's worker has it.
+// notices is the activity that takes notices, as the stand's worker has it.
 func (s *stand) notices() *activities.Notices {
-	return &activities.Notices{Outside: s.outside(), Mask: func(text string) string { return text }}
+	return &activities.Notices{Recipients: s.recipients(), Mask: func(text string) string { return text }}
 }
 
-// tells has people told.
+// tells sends a notice.
 func (s *stand) tells(in activities.NotifyInput) activities.Notified {
 	s.t.Helper()
 	out, err := s.notices().Notify(s.t.Context(), in)
