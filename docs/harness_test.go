@@ -83,7 +83,7 @@ func TestReadersNotice(t *testing.T) {
 	} {
 		p, err := parsePage("p.md", text)
 		require.NoError(t, err)
-		err = newReader(t, false).follow(p)
+		err = newReader(t).follow(p)
 		if want == "" {
 			require.NoError(t, err)
 			continue

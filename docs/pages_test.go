@@ -3,13 +3,14 @@
 package docs_test
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,44 +49,54 @@ func build(dir string) error {
 	if err := os.Symlink(server, filepath.Join(dir, "maestro-server")); err != nil {
 		return err
 	}
-	for name, pkg := range map[string]string{"maestro": "../starter", "maestro-worker": "../worker"} {
-		cmd := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(dir, name), pkg)
-		cmd.Stderr = os.Stderr
-		if err := cmd.Run(); err != nil {
+	for name, pkg := range proctest.Programs {
+		// As a reader builds them, whose copy of the source has no repository.
+		if err := proctest.Build("..", filepath.Join(dir, name), pkg, "-buildvcs=false"); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// newReader is somebody with the source in ~/maestro, and with the programs in PATH
-// unless the page is to have them built.
-func newReader(t *testing.T, builds bool) *reader {
+// newReader is somebody in an empty ~/maestro.
+func newReader(t *testing.T) *reader {
 	t.Helper()
 	home := t.TempDir()
-	require.NoError(t, copySource("..", filepath.Join(home, "maestro")))
+	require.NoError(t, os.Mkdir(filepath.Join(home, "maestro"), 0o755))
 	r := &reader{home: home, terminals: map[string]*terminal{}, port: proctest.FreePort(t), uiPort: proctest.FreePort(t), log: t.Logf}
 	t.Cleanup(r.leave)
-	path := os.Getenv("PATH")
-	if !builds {
-		path = programs + string(filepath.ListSeparator) + path
-	}
 	r.environ = []string{
-		"PATH=" + path, "HOME=" + home, "USER=you", "LANG=C.UTF-8", "TMPDIR=" + os.TempDir(),
+		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "USER=you", "LANG=C.UTF-8", "TMPDIR=" + os.TempDir(),
 		"TEMPORAL_ADDRESS=127.0.0.1:" + r.port,
 		"XDG_STATE_HOME=" + filepath.Join(home, ".local/state"), "XDG_CONFIG_HOME=" + filepath.Join(home, ".config"),
 	}
-	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPROXY", "GOFLAGS", "GOSUMDB", "GOTOOLCHAIN"} {
-		value, err := exec.Command("go", "env", name).Output()
-		require.NoError(t, err)
-		r.environ = append(r.environ, name+"="+strings.TrimSpace(string(value)))
+	names := []string{"GOCACHE", "GOMODCACHE", "GOPROXY", "GOFLAGS", "GOSUMDB", "GOTOOLCHAIN"}
+	values, err := exec.Command("go", append([]string{"env"}, names...)...).Output()
+	require.NoError(t, err)
+	for i, value := range strings.SplitN(string(values), "\n", len(names)) {
+		r.environ = append(r.environ, names[i]+"="+strings.TrimSpace(value))
 	}
 	return r
 }
 
-// copySource copies the source as a reader has it, with the server, which takes
-// minutes, built already.
-func copySource(from, to string) error {
+// newBuilder is a reader with the source in ~/maestro, and with the programs in PATH
+// unless the page is to have them built.
+func newBuilder(t *testing.T, builds bool) *reader {
+	t.Helper()
+	r := newReader(t)
+	var built []string
+	if builds {
+		built = slices.Collect(maps.Keys(proctest.Programs))
+	} else {
+		r.environ = append(r.environ, "PATH="+programs+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	}
+	require.NoError(t, copySource("..", filepath.Join(r.home, "maestro"), built))
+	return r
+}
+
+// copySource copies the source as a reader has it, with the server and the other programs
+// named built already, which takes minutes: `make build` finds that they are up to date.
+func copySource(from, to string, built []string) error {
 	err := filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -110,15 +121,20 @@ func copySource(from, to string) error {
 	if err != nil {
 		return err
 	}
-	server, err := filepath.EvalSymlinks(filepath.Join(programs, "maestro-server"))
 	bin := filepath.Join(to, "bin")
-	if err = errors.Join(err, os.Mkdir(bin, 0o755)); err != nil {
+	if err := os.Mkdir(bin, 0o755); err != nil {
 		return err
 	}
-	if os.Link(server, filepath.Join(bin, "maestro-server")) == nil {
-		return nil
+	for _, name := range built {
+		if err := copyFile(filepath.Join(programs, name), filepath.Join(bin, name)); err != nil {
+			return err
+		}
 	}
-	return copyFile(server, filepath.Join(bin, "maestro-server")) // on another disk
+	server, err := filepath.EvalSymlinks(filepath.Join(programs, "maestro-server"))
+	if err == nil && os.Link(server, filepath.Join(bin, "maestro-server")) != nil {
+		err = copyFile(server, filepath.Join(bin, "maestro-server")) // on another disk
+	}
+	return err
 }
 
 // copyFile keeps the time, so that what was built from the file counts as built.
@@ -145,12 +161,12 @@ func follow(t *testing.T, file string, builds bool) {
 	p, err := parsePage(file, string(text))
 	require.NoError(t, err)
 	require.NotEmpty(t, p.steps, "%s has nothing to do", file)
-	if err := newReader(t, builds).follow(p); err != nil {
+	if err := newBuilder(t, builds).follow(p); err != nil {
 		require.Fail(t, err.Error())
 	}
 }
 
-// TestPages does what the pages say that need Go, gcc, git and make only.
+// TestPages does what the pages say that need Go, git and make only.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	for file, builds := range map[string]bool{

@@ -22,7 +22,7 @@ cat > brief.json
 // that waits for a person, who answers while no worker runs.
 func TestWaitingForAPersonOutlivesEverything(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorldAlone(t)
 	script := w.write("moody.sh", moodyAgent)
 	w.write("agents.yaml", "version: 1\nagents:\n  moody: {kind: command, argv: ["+script+", "+w.ledger("")+"]}\n")
 	teamFile := w.write("team.yaml", `version: 1
@@ -55,7 +55,7 @@ retry: {attempts: 1, rounds: 1}
 	require.Contains(t, w.must("resolve", "asks", "retry", "--note", "Mind the gap."), "no worker has answered")
 
 	worker = w.startWorker()
-	w.eventually("it asks for approval", func() bool { return w.status("asks").Status == team.AwaitingApproval })
+	w.shows("asks", "it asks for approval", func(s team.Status) bool { return s.Status == team.AwaitingApproval })
 	require.Contains(t, w.must("artifacts", "diff", "asks", "design"), "Mind the gap.", "the agent was told")
 	worker.kill()
 	w.startWorker()

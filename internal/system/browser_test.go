@@ -238,8 +238,8 @@ func (b *browser) refused(why string) {
 // address of its Web UI.
 func newDev(t *testing.T, agents string) (*world, string) {
 	t.Helper()
-	dir := t.TempDir()
-	w := &world{t: t, dir: dir, state: filepath.Join(dir, "state")}
+	w := emptyWorld(t)
+	w.namespace = "default"
 	w.write("agents.yaml", agents)
 	program, err := filepath.Abs("../../bin/maestro")
 	require.NoError(t, err)

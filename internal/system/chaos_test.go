@@ -80,7 +80,7 @@ func TestChaos(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
 	c := &chaos{
-		world: newWorld(t), random: rand.New(rand.NewPCG(*chaosSeed, 0)),
+		world: newWorldAlone(t), random: rand.New(rand.NewPCG(*chaosSeed, 0)),
 		provider: &provider{random: rand.New(rand.NewPCG(*chaosSeed, 1)), answers: map[string]map[string]int{}},
 	}
 	model := providertest.New(t, c.provider.answer)
@@ -125,7 +125,7 @@ func (c *chaos) launch() {
 	c.sessions = append(c.sessions, name)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	c.t.Cleanup(cancel)
-	run := exec.CommandContext(ctx, filepath.Join(programs, "starter"), c.arguments(name)...)
+	run := exec.CommandContext(ctx, filepath.Join(programs, "maestro"), c.arguments(name)...)
 	run.Env = c.environment()
 	require.NoError(c.t, run.Start())
 	go func() { _ = run.Wait() }()
@@ -212,7 +212,7 @@ func (c *chaos) settle(deadline time.Time) {
 	for len(open) > 0 && time.Now().Before(deadline) {
 		<-tick.C
 		open = slices.DeleteFunc(open, func(session string) bool {
-			e, err := s.Execution(team.SessionKey{Namespace: "default", Session: session})
+			e, err := s.Execution(team.SessionKey{Namespace: c.namespace, Session: session})
 			return err == nil && e.Status.Status.Closed()
 		})
 	}

@@ -83,7 +83,7 @@ func (p *provider) outage(d time.Duration) {
 // judgeMoney holds the journals of a session against what its provider has answered.
 func (c *chaos) judgeMoney(v *verdict, session string, s team.Status) {
 	c.t.Helper()
-	key := team.SessionKey{Namespace: "default", Session: session}
+	key := team.SessionKey{Namespace: c.namespace, Session: session}
 	settled, unsettled := 0, 0
 	for _, p := range s.Phases {
 		for _, a := range p.Assignments {

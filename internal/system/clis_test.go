@@ -81,7 +81,7 @@ phases: [{name: write, personas: [writer], produces: ["made.txt"]}]
 		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
 	}
 	return teamFile, func() *process {
-		return w.serves(w.startWith(variables, filepath.Join(programs, "worker"), "--drain", "1s"))
+		return w.serves(w.startWith(variables, filepath.Join(programs, "maestro-worker"), "--drain", "1s"))
 	}
 }
 

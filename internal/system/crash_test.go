@@ -123,7 +123,7 @@ func TestFivePhasesCostFewEventsAndCarryNoContents(t *testing.T) {
 // of the third phase, and expects the session to go on as if nothing had been.
 func TestCrashInTheThirdPhase(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorldAlone(t)
 	teamFile := w.withHoldingAgent()
 	worker := w.startWorker()
 	w.hold("implementation")
@@ -149,7 +149,7 @@ func TestCrashInTheThirdPhase(t *testing.T) {
 // process is returned, is held at work on the session outage.
 func withoutServer(t *testing.T) (w *world, agent int) {
 	t.Helper()
-	w = newWorld(t)
+	w = newWorldAlone(t)
 	teamFile := w.withHoldingAgent()
 	w.startWorker()
 	w.hold("design")
@@ -213,9 +213,9 @@ func TestKilledCommandsChangeNothing(t *testing.T) {
 	teamFile := w.withHoldingAgent()
 	w.startWorker()
 	w.hold("design")
-	run := w.start(filepath.Join(programs, "starter"), "run", teamFile, "go on", "--session", "watched", "--watch")
+	run := w.start(filepath.Join(programs, "maestro"), "run", teamFile, "go on", "--session", "watched", "--watch")
 	agent := w.held("watched", "design")
-	watch := w.start(filepath.Join(programs, "starter"), "watch", "watched")
+	watch := w.start(filepath.Join(programs, "maestro"), "watch", "watched")
 	w.eventually("both follow", func() bool {
 		return strings.Contains(run.output.String(), "design") && strings.Contains(watch.output.String(), "design")
 	})
@@ -242,6 +242,8 @@ func TestStoppedWorkerHandsOver(t *testing.T) {
 	worker.signal(syscall.SIGTERM)
 	<-worker.done
 	require.Zero(t, worker.cmd.ProcessState.ExitCode(), worker.output.String())
+	require.Regexp(t, `msg="round handed over: another worker takes it up" [^\n]*session=drain [^\n]*phase=design`, worker.output.String())
+	require.Contains(t, worker.output.String(), "worker has drained")
 	require.Error(t, syscall.Kill(agent, 0), "the agent is gone before its worker")
 	w.release("design")
 	w.startWorker()

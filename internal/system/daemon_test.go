@@ -45,7 +45,6 @@ exec sleep 600
 // work: it is ended before the next one begins, and nothing that it wrote is recorded.
 func TestADaemonOfALostAttemptIsEnded(t *testing.T) {
 	t.Parallel()
-	shared := newWorld(t)
 	for session, end := range map[string]string{
 		"shim-killed":       "kill -KILL $worker $shim",
 		"shim-stopped":      "kill -STOP $shim; kill -KILL $worker",
@@ -53,7 +52,7 @@ func TestADaemonOfALostAttemptIsEnded(t *testing.T) {
 	} {
 		t.Run(session, func(t *testing.T) {
 			t.Parallel()
-			w := shared.besides(t)
+			w := newWorld(t)
 			script := w.write("agent.sh", strings.NewReplacer("LEDGER", w.ledger("")).Replace(strings.ReplaceAll(daemonScript, "END", end)))
 			w.write("agents.yaml", `{version: 1, agents: {bad: {kind: command, argv: [/bin/sh, "`+script+`"]}}}`)
 			teamFile := w.write("team.yaml", `{version: 1, name: bad, help: {mode: fail}, personas: {dev: {role: r, agent: bad, instructions: do}},

@@ -20,7 +20,6 @@ func (w *world) startFragile(failpoint string) *process {
 // could do most harm, and lets another one finish.
 func TestWorkerKilledBetweenTwoLines(t *testing.T) {
 	t.Parallel()
-	shared := newWorld(t)
 	for _, c := range []struct{ session, failpoint string }{
 		{"result-recorded-not-completed", "recorded, not completed@3"},
 		{"advance-wrote-nothing", "advance before its checkpoint@2"},
@@ -35,10 +34,10 @@ func TestWorkerKilledBetweenTwoLines(t *testing.T) {
 	} {
 		t.Run(c.session, func(t *testing.T) {
 			t.Parallel()
-			w := shared.besides(t)
+			w := newWorld(t)
 			teamFile := w.withHoldingAgent()
 			worker := w.startFragile(c.failpoint)
-			w.start(filepath.Join(programs, "starter"), "run", teamFile, "survive", "--session", c.session)
+			w.start(filepath.Join(programs, "maestro"), "run", teamFile, "survive", "--session", c.session)
 			w.dies(worker)
 			require.Contains(t, worker.output.String(), "failpoint: ")
 			w.startWorker()
@@ -54,7 +53,6 @@ func TestWorkerKilledBetweenTwoLines(t *testing.T) {
 // sees that nothing of the day is lost.
 func TestWorkerKilledBetweenADayAndItsSpending(t *testing.T) {
 	t.Parallel()
-	shared := newWorld(t)
 	for _, c := range []struct{ session, failpoint string }{
 		{"set-aside", "day written, ledger not@1"},
 		{"given-back", "day written, ledger not@2"},
@@ -63,12 +61,12 @@ func TestWorkerKilledBetweenADayAndItsSpending(t *testing.T) {
 	} {
 		t.Run(c.session, func(t *testing.T) {
 			t.Parallel()
-			w := shared.besides(t)
+			w := newWorld(t)
 			w.write("agents.yaml", `{version: 1, agents: {coder: {kind: command, argv: [/bin/sh, -c, 'echo x > $RANDOM.txt; echo "{\"usage\":{\"output_tokens\":60}}" > $MAESTRO_RESULT']}}}`)
 			teamFile := w.write("team.yaml", `{version: 1, name: daily, budget: {daily: {tokens: 320}},
 				personas: {dev: {role: r, agent: coder, instructions: do}}, phases: [{name: one, personas: [dev]}, {name: two, personas: [dev]}, {name: three, personas: [dev]}]}`)
 			worker := w.startFragile(c.failpoint)
-			w.start(filepath.Join(programs, "starter"), "run", teamFile, "survive", "--session", c.session)
+			w.start(filepath.Join(programs, "maestro"), "run", teamFile, "survive", "--session", c.session)
 			w.dies(worker)
 			require.Contains(t, worker.output.String(), "failpoint: ")
 			w.startWorker()

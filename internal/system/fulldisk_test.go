@@ -21,7 +21,6 @@ func (w *world) left() (bytes, files int64) {
 // removed, and the session beside it goes on.
 func TestAnAgentThatFillsTheDiskStopsNoOther(t *testing.T) {
 	t.Parallel()
-	shared := newWorld(t)
 	for name, does := range map[string]string{
 		"tree":     "yes > fill",
 		"tmpdir":   "dd if=/dev/zero of=$TMPDIR/fill bs=1M",
@@ -36,7 +35,7 @@ func TestAnAgentThatFillsTheDiskStopsNoOther(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := shared.besides(t)
+			w := newWorld(t)
 			w.onSmallDisk("size=64m,nr_inodes=8k")
 			w.write("agents.yaml", `{version: 1, agents: {
 				greedy: {kind: command, argv: [/bin/sh, -c, "echo x > a.txt; touch `+w.ledger("begun")+`; `+does+`"]},

@@ -20,7 +20,7 @@ import (
 // servedWorker is a worker with health endpoints, and where they are.
 func (w *world) servedWorker(args ...string) (worker *process, port string) {
 	w.t.Helper()
-	worker = w.serves(w.start(filepath.Join(programs, "worker"), append([]string{"--drain", "1s", "--health-port", "0"}, args...)...))
+	worker = w.serves(w.start(filepath.Join(programs, "maestro-worker"), append([]string{"--drain", "1s", "--health-port", "0"}, args...)...))
 	found := regexp.MustCompile(`health is served.*:(\d+)"?[ ,]`).FindStringSubmatch(worker.output.String())
 	require.Len(w.t, found, 2, worker.output.String())
 	return worker, found[1]
@@ -40,7 +40,7 @@ func (w *world) asks(port, path string, into any) (status int) {
 
 func TestAWorkerSaysHowItIsThroughItsLife(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorldAlone(t)
 	teamFile := w.withHoldingAgent()
 	worker, port := w.servedWorker()
 	var h host.Health
@@ -107,7 +107,7 @@ func TestMetricsAndHealthShareAListener(t *testing.T) {
 	w.withHoldingAgent()
 	port := proctest.FreePort(t)
 	w.variables = []string{"MAESTRO_HEALTH_PORT=" + port}
-	worker := w.serves(w.start(filepath.Join(programs, "worker"), "--metrics-address", "127.0.0.1:"+port))
+	worker := w.serves(w.start(filepath.Join(programs, "maestro-worker"), "--metrics-address", "127.0.0.1:"+port))
 	require.Equal(t, "http://127.0.0.1:"+port+"/metrics", metricsURL(t, worker))
 	var r host.Readiness
 	require.Equal(t, http.StatusOK, w.asks(port, host.ReadyPath, &r))
@@ -117,7 +117,7 @@ func TestMetricsAndHealthShareAListener(t *testing.T) {
 	require.Equal(t, http.StatusOK, answer.StatusCode)
 	require.Zero(t, w.maestro("worker", "health").code, "by the variable")
 
-	other := w.start(filepath.Join(programs, "worker"))
+	other := w.start(filepath.Join(programs, "maestro-worker"))
 	w.dies(other)
 	require.Equal(t, 1, other.cmd.ProcessState.ExitCode())
 	require.Contains(t, other.output.String(), "health cannot be served on port "+port+"; choose another --health-port")
@@ -125,7 +125,8 @@ func TestMetricsAndHealthShareAListener(t *testing.T) {
 
 func TestHealthNeedsAPort(t *testing.T) {
 	t.Parallel()
-	w := &world{t: t, dir: t.TempDir(), address: "127.0.0.1:1"}
+	w := emptyWorld(t)
+	w.address, w.namespace = "127.0.0.1:1", "default"
 	for _, args := range [][]string{{"worker", "health"}, {"worker", "health", "--health-port", "x"}, {"worker", "--health-port", "70000"}} {
 		got := w.maestro(args...)
 		require.Equal(t, 2, got.code, "%v: %s", args, got.stderr)

@@ -45,7 +45,6 @@ func (w *world) asNobody() {
 // root, cannot read or clear: their sessions end, and wait for no store.
 func TestAHostileTreeFailsItsAttempt(t *testing.T) {
 	t.Parallel()
-	shared := newWorld(t)
 	for name, c := range map[string]struct {
 		does string
 		want team.State
@@ -64,7 +63,7 @@ func TestAHostileTreeFailsItsAttempt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, session := shared.besides(t), "spoilt-"+strings.ReplaceAll(name, " ", "-")
+			w, session := newWorld(t), "spoilt-"+strings.ReplaceAll(name, " ", "-")
 			w.write("agents.yaml", `{version: 1, agents: {bad: {kind: command, argv: [/bin/sh, -c, 'echo x > a.txt; `+c.does+`; true']}}}`)
 			teamFile := w.write("team.yaml", `{version: 1, name: bad, help: {mode: fail}, retry: {attempts: 2, rounds: 1, initial: 10ms}, personas: {dev: {role: r, agent: bad, instructions: do}},
 				phases: [{name: one, personas: [dev]}, {name: two, personas: [dev]}]}`)

@@ -35,10 +35,10 @@ func TestALateWorkerChangesNothing(t *testing.T) {
 	} {
 		t.Run(c.session, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newWorldAlone(t)
 			teamFile := w.withHoldingAgent()
 			late := w.startFragile(c.failpoint)
-			w.start(filepath.Join(programs, "starter"), "run", teamFile, "survive", "--session", c.session)
+			w.start(filepath.Join(programs, "maestro"), "run", teamFile, "survive", "--session", c.session)
 			w.stopped(late)
 			w.server.kill() // or it would go on handing work to the polls of the stopped worker
 			w.startServer()
@@ -68,7 +68,7 @@ func TestALateWorkerChangesNothing(t *testing.T) {
 func (w *world) mirrored(session string) map[string]string {
 	w.t.Helper()
 	documents := map[string]string{}
-	paths, err := filepath.Glob(filepath.Join(w.state, "sessions", "default", session, "*.json"))
+	paths, err := filepath.Glob(filepath.Join(w.state, "sessions", w.namespace, session, "*.json"))
 	require.NoError(w.t, err)
 	for _, path := range paths {
 		data, err := os.ReadFile(path)

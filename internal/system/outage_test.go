@@ -22,8 +22,9 @@ func TestWorkersThatAreKilledWhileAProviderIsAwayCostNothing(t *testing.T) {
 	worker := w.startWorker()
 	w.must("run", file, "work", "--session", "s")
 	for n := 2; n <= 4; n++ {
-		w.eventually("the agent has failed again, and its attempt waits", func() bool {
-			return w.executions() >= n && strings.Contains(w.status("s").Phases[0].Assignments[0].Progress, "waits until")
+		w.eventually("the agent has failed again", func() bool { return w.executions() >= n })
+		w.shows("s", "its attempt waits", func(s team.Status) bool {
+			return strings.Contains(s.Phases[0].Assignments[0].Progress, "waits until")
 		})
 		worker.kill()
 		worker = w.startWorker()
@@ -50,8 +51,8 @@ func TestWorkersThatAreKilledWhileTheyWaitForAnotherAreNotLost(t *testing.T) {
 	first.signal(syscall.SIGSTOP)
 	for range 6 {
 		other := w.startWorker()
-		w.eventually("another worker waits for the lock", func() bool {
-			return strings.Contains(w.status("s").Phases[0].Assignments[0].Progress, "another process still works")
+		w.shows("s", "another worker waits for the lock", func(s team.Status) bool {
+			return strings.Contains(s.Phases[0].Assignments[0].Progress, "another process still works")
 		})
 		other.kill()
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // paidTurns is how many calls the conversations of these tests take.
-const paidTurns = 20
+const paidTurns = 6
 
 // callCost is what the provider says that each call costs.
 var callCost = team.Usage{InputTokens: 100, OutputTokens: 10}
@@ -42,7 +42,7 @@ budget: {tokens: 1000000}
 }
 
 // TestNoTurnIsPaidForTwice kills the worker behind every single call of a
-// conversation of twenty, before the call, and after its answer is booked.
+// conversation, before the call, and after its answer is booked.
 func TestNoTurnIsPaidForTwice(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -78,7 +78,7 @@ func TestNoTurnIsPaidForTwice(t *testing.T) {
 			require.Equal(t, int64(paidTurns*110), s.Usage.Tokens())
 			require.Equal(t, team.USD(paidTurns*(100*3+10*15)*1000), s.Usage.CostUSD)
 			w.must("checkpoints", "verify", "--all")
-			l, err := w.open().Ledger(team.SessionKey{Namespace: "default", Session: "paid"})
+			l, err := w.open().Ledger(team.SessionKey{Namespace: w.namespace, Session: "paid"})
 			require.NoError(t, err)
 			require.Equal(t, s.Usage, l.Usage(), "the ledger is the sum of the journal")
 			require.Zero(t, l.Reserved())

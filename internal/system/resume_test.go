@@ -69,7 +69,7 @@ func states(s team.Status) map[string]team.State {
 // session goes on from the store alone, and what had finished is not done again.
 func TestResumeOnAnEmptyCluster(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorldAlone(t)
 	teamFile := w.withHoldingAgent()
 	worker := w.startWorker()
 	w.hold("implementation")
@@ -154,7 +154,7 @@ func TestPhasesOneAtATime(t *testing.T) {
 
 	w.must("run", teamFile, "park", "--pause-after", "requirements,design", "--until", "design", "--session", "parked")
 	for _, phase := range []string{"requirements", "design"} {
-		w.eventually("parked after "+phase, func() bool { return states(w.status("parked"))[phase] == team.AwaitingApproval })
+		w.shows("parked", "parked after "+phase, func(s team.Status) bool { return states(s)[phase] == team.AwaitingApproval })
 		require.Equal(t, team.AwaitingApproval, w.status("parked").Status)
 		require.Equal(t, 3, w.maestro("watch", "parked").code, "a parked session awaits a person")
 		w.must("resume", "parked")
@@ -259,7 +259,7 @@ func TestOutsideOrchestrator(t *testing.T) {
 	_, script, found := strings.Cut(string(page), "```sh\n#!/bin/sh\n# orchestrate.sh")
 	require.True(t, found)
 	script, _, _ = strings.Cut(script, "```")
-	require.NoError(t, os.Symlink(filepath.Join(programs, "starter"), filepath.Join(w.dir, "maestro")))
+	require.NoError(t, os.Symlink(filepath.Join(programs, "maestro"), filepath.Join(w.dir, "maestro")))
 	cmd := exec.Command(w.write("orchestrate.sh", "#!/bin/sh\n# orchestrate.sh"+script), teamFile, "one by one", "s", "requirements", "design", "implementation")
 	cmd.Env = append(w.environment(), "PATH="+w.dir+":"+os.Getenv("PATH"))
 	out, err := cmd.Output()
@@ -282,7 +282,7 @@ func TestDamageCostsOnlyWhatItHits(t *testing.T) {
 	// The newest checkpoint, blob and copy: the one before it serves, and the
 	// record of the last phase.
 	w.flip(w.blob(s.Checkpoint))
-	w.flip(filepath.Join(w.state, "sessions", "default", "s", "checkpoint_deployment.json"))
+	w.flip(filepath.Join(w.state, "sessions", w.namespace, "s", "checkpoint_deployment.json"))
 	a := w.maestro("resume", "s", "--force", "deployment", "-o", "json")
 	require.Zero(t, a.code, a.stderr)
 	require.Contains(t, a.stderr, "damaged: ")

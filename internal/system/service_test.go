@@ -87,9 +87,7 @@ func TestHangUpTakesOverTheWorkerFileAndOnlyARightOne(t *testing.T) {
 	require.NoError(t, syscall.Kill(held, 0), "what is under way goes on")
 	w.hold("design")
 	w.release("requirements")
-	w.eventually("the round that was under way ends", func() bool {
-		return w.status("s").Phases[0].Status == team.Completed
-	})
+	w.shows("s", "the round that was under way ends", func(s team.Status) bool { return s.Phases[0].Status == team.Completed })
 	require.Equal(t, map[string]int{"requirements": 1}, w.executed("s"), "and nobody takes up the next")
 
 	w.concurrency(2)
@@ -164,7 +162,7 @@ phases:
 	w.variables = []string{"CODER_TOKEN=hunter2hunter2", "MAESTRO_LOG_FORMAT=json"}
 	worker := w.startWorker()
 	w.must("run", teamFile, "log", "--session", "s")
-	w.eventually("it waits for approval", func() bool { return w.status("s").Status == team.AwaitingApproval })
+	w.shows("s", "it waits for approval", func(s team.Status) bool { return s.Status == team.AwaitingApproval })
 	w.must("approve", "s")
 	require.Equal(t, team.Completed, w.ends("s").Status)
 	worker.signal(syscall.SIGTERM)
@@ -318,7 +316,7 @@ func TestADrainTellsWhatItWaitsForAndASecondSignalEndsIt(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			teamFile := w.withHoldingAgent()
-			worker := w.serves(w.start(filepath.Join(programs, "worker"), "--drain", "10m"))
+			worker := w.serves(w.start(filepath.Join(programs, "maestro-worker"), "--drain", "10m"))
 			w.hold("requirements")
 			w.must("run", teamFile, "drain", "--session", "s")
 			w.held("s", "requirements")
@@ -339,24 +337,4 @@ func TestADrainTellsWhatItWaitsForAndASecondSignalEndsIt(t *testing.T) {
 			require.Equal(t, team.Completed, w.ends("s").Status)
 		})
 	}
-}
-
-func TestWhatADrainHandsOverIsLogged(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	teamFile := w.withHoldingAgent()
-	worker := w.startWorker()
-	w.hold("requirements")
-	w.must("run", teamFile, "drain", "--session", "s")
-	w.held("s", "requirements")
-	worker.signal(syscall.SIGTERM)
-	w.dies(worker)
-	require.Zero(t, worker.cmd.ProcessState.ExitCode())
-	require.Regexp(t, `msg="round handed over: another worker takes it up" [^\n]*session=s [^\n]*phase=requirements`, worker.output.String())
-	require.Contains(t, worker.output.String(), "worker has drained")
-	w.startWorker()
-	w.release("requirements")
-	s := w.ends("s")
-	require.Equal(t, team.Completed, s.Status)
-	require.Equal(t, 1, s.Phases[0].Assignments[0].Attempts, "a hand-over costs none")
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -107,9 +108,9 @@ func TestAStoreThatCannotBeWrittenIsWaitedFor(t *testing.T) {
 			w.held("waits", "design")
 			require.NoError(t, c.spoil(w))
 			w.release("design")
-			w.eventually("the session says what it waits for", func() bool {
+			require.Eventually(t, func() bool {
 				return strings.Contains(w.must("status", "waits", "-o", "json"), "resource_error: waiting for the store: ")
-			})
+			}, limit, 250*time.Millisecond, "the session says what it waits for")
 			require.NoError(t, c.mend(w))
 			s := w.ends("waits")
 			require.Equal(t, team.Completed, s.Status, "%+v", s)
@@ -135,14 +136,13 @@ func TestAMirrorThatCannotBeWrittenCatchesUp(t *testing.T) {
 	w.hold("implementation")
 	w.must("run", teamFile, "go on", "--session", "lags")
 	w.held("lags", "requirements")
-	lock := filepath.Join(w.state, "locks", "default", "lags", "execution_state.json")
+	lock := filepath.Join(w.state, "locks", w.namespace, "lags", "execution_state.json")
 	require.NoError(t, os.Remove(lock))
 	require.NoError(t, os.Mkdir(lock, 0o700))
 	w.release("requirements")
 	w.held("lags", "implementation")
-	w.eventually("status says that the mirror lags", func() bool {
-		return strings.Contains(w.must("status", "lags"), "lags behind")
-	})
+	require.Eventually(t, func() bool { return strings.Contains(w.must("status", "lags"), "lags behind") },
+		limit, 250*time.Millisecond, "status says that the mirror lags")
 	require.Contains(t, w.maestro("doctor", "-o", "json").stdout, "session lags: the state that the store mirrors lags behind")
 	require.NoError(t, os.Remove(lock))
 	w.release("implementation")

@@ -141,7 +141,7 @@ func TestAWorkerSaysWhereItsMetricsAre(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.withHoldingAgent()
-	worker := filepath.Join(programs, "worker")
+	worker := filepath.Join(programs, "maestro-worker")
 	first := w.serves(w.startWith([]string{"MAESTRO_METRICS_ADDRESS=127.0.0.1:0"}, worker))
 	url := metricsURL(t, first)
 	require.Contains(t, telemetrytest.Scrape(t, url), "maestro_build_info")

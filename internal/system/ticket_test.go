@@ -16,7 +16,6 @@ import (
 // was asked and nobody has heard so, and sees that nothing is told twice.
 func TestWorkerKilledWhileItTellsJira(t *testing.T) {
 	t.Parallel()
-	shared := newWorld(t)
 	for _, c := range []struct{ session, failpoint string }{
 		{"ticket-made", "ticket created, not reported@1"},
 		{"ticket-saved", "ticket saved, not reported@1"},
@@ -25,7 +24,7 @@ func TestWorkerKilledWhileItTellsJira(t *testing.T) {
 	} {
 		t.Run(c.session, func(t *testing.T) {
 			t.Parallel()
-			w := shared.besides(t)
+			w := newWorld(t)
 			jira := jiratest.New(t, jiratest.Options{})
 			credentials := []string{"JIRA_EMAIL=" + jiratest.Email, "JIRA_TOKEN=" + jiratest.Token}
 			w.write("agents.yaml", fmt.Sprintf(`{version: 1, agents: {coder: {kind: command, argv: [/bin/sh, -c, 'echo no port >&2; exit 1']}},
@@ -36,14 +35,13 @@ func TestWorkerKilledWhileItTellsJira(t *testing.T) {
 			w.must("run", teamFile, "survive", "--session", c.session)
 			if !strings.HasPrefix(c.failpoint, "ticket created") {
 				w.eventually("there is a ticket", func() bool { return len(jira.Issues()) == 1 })
-				w.eventually("it parks", func() bool { return w.status(c.session).Status == team.HelpIsNeeded })
+				w.shows(c.session, "it parks", func(s team.Status) bool { return s.Status == team.HelpIsNeeded })
 				w.maestro("resolve", c.session, "skip", "--note", "no use")
 			}
 			w.dies(worker)
 			require.Contains(t, worker.output.String(), "failpoint: ")
-			w.serves(w.startWith(credentials, filepath.Join(programs, "worker"), "--drain", "1s"))
-			w.eventually("the session knows its ticket", func() bool {
-				s := w.status(c.session)
+			w.serves(w.startWith(credentials, filepath.Join(programs, "maestro-worker"), "--drain", "1s"))
+			w.shows(c.session, "the session knows its ticket", func(s team.Status) bool {
 				return s.Status.Closed() || len(s.Help) == 1 && s.Help[0].Ticket != nil && s.Help[0].Ticket.Key == "MD-1"
 			})
 			if !w.status(c.session).Status.Closed() {

@@ -72,12 +72,12 @@ func TestAgentsDoNotFindEachOther(t *testing.T) {
 	require.NoError(t, os.Chmod(w.write("private.sh", "#!/bin/sh\necho private > private.txt; while [ ! -e "+w.ledger("seen")+" ]; do sleep 0.05; done\n"), 0o755))
 	require.NoError(t, os.Chmod(w.write("spy.sh", `#!/bin/sh
 {
-  for up in .. ../.. ../../.. ../../../.. ../../../../.. `+work+`/default/private/one/dev; do
+  for up in .. ../.. ../../.. ../../../.. ../../../../.. `+work+`/`+w.namespace+`/private/one/dev; do
     ls -A $up && echo "lists $up"
     touch $up/planted && echo "writes to $up"
   done
   find `+work+` -name private.txt
-  cat `+work+`/default/private/one/dev/*/tree/private.txt
+  cat `+work+`/`+w.namespace+`/private/one/dev/*/tree/private.txt
 } > found.txt 2> refused.txt
 true
 `), 0o755))
@@ -88,7 +88,7 @@ true
 		teamFile := w.write(session+".yaml", `{version: 1, name: t, personas: {dev: {role: r, agent: `+session+`, instructions: do}}, phases: [{name: one, personas: [dev]}]}`)
 		w.must("run", teamFile, "look around", "--session", session)
 		w.eventually("the agent is at work, or done", func() bool {
-			left, err := filepath.Glob(filepath.Join(work, "default", "private", "one", "dev", "*", "tree", "private.txt"))
+			left, err := filepath.Glob(filepath.Join(work, w.namespace, "private", "one", "dev", "*", "tree", "private.txt"))
 			return err == nil && len(left) == 1
 		})
 	}

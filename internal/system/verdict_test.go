@@ -154,7 +154,7 @@ func (c *chaos) judgeSession(v *verdict, session string, entries []entry) {
 // judgeExecutions holds the executions of an assignment against its record: none
 // may begin after the result was recorded, and none may be unaccounted for.
 func (c *chaos) judgeExecutions(v *verdict, session string, id team.AssignmentID, a team.AssignmentStatus, entries []entry) {
-	record, err := c.open().Record(team.SessionKey{Namespace: "default", Session: session}, id)
+	record, err := c.open().Record(team.SessionKey{Namespace: c.namespace, Session: session}, id)
 	if err != nil || len(record.Rounds) == 0 || record.Rounds[len(record.Rounds)-1].Result == nil {
 		v.fault(&v.lost, "%s/%s has no result: %v", session, id, err)
 		return

@@ -21,6 +21,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/proctest"
 	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/temporalio/temporaltest"
 )
 
 // programs is where TestMain leaves the built maestro.
@@ -39,16 +40,13 @@ func buildAndRun(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	programs = dir
-	for _, args := range [][]string{
-		{"-o", dir + "/", "../../starter", "../../worker"},
-		{"-o", filepath.Join(dir, fragileWorker), "-tags", "failpoints", "../../worker"},
-	} {
-		build := exec.Command("go", append([]string{"build"}, args...)...)
-		build.Stderr = os.Stderr
-		if err := build.Run(); err != nil {
-			fmt.Fprintln(os.Stderr, "build the programs:", err)
-			return 1
-		}
+	err = proctest.Build("../..", filepath.Join(dir, fragileWorker), "./worker", "-tags", "failpoints")
+	for _, name := range []string{"maestro", "maestro-worker"} {
+		err = errors.Join(err, proctest.Build("../..", filepath.Join(dir, name), proctest.Programs[name]))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "build the programs:", err)
+		return 1
 	}
 	return m.Run()
 }
@@ -56,13 +54,15 @@ func buildAndRun(m *testing.M) int {
 // limit bounds every wait in these tests.
 const limit = 2 * time.Minute
 
-// world is one test's own Temporal server, store and workers.
+// world is one test's own namespace in Temporal, store and workers.
 type world struct {
-	t       *testing.T
-	dir     string
-	state   string
-	address string
-	server  *process
+	t         *testing.T
+	dir       string
+	state     string
+	address   string
+	namespace string
+	// server is the test's own, if it has one.
+	server *process
 	// variables are those that programs have besides the usual ones.
 	variables []string
 	// credential is who programs run as; nil: who runs the tests.
@@ -76,21 +76,34 @@ type process struct {
 	done   chan struct{}
 }
 
+// newWorld is a world on the server that these tests share.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	dir := t.TempDir()
-	w := &world{t: t, dir: dir, state: filepath.Join(dir, "state"), address: "127.0.0.1:" + proctest.FreePort(t)}
-	require.NoError(t, os.MkdirAll(filepath.Join(dir, "ledger"), 0o700))
+	w := emptyWorld(t)
+	w.address, w.namespace = temporaltest.Namespace(t, searchAttributes...)
+	return w
+}
+
+// newWorldAlone is a world whose server may be killed.
+func newWorldAlone(t *testing.T) *world {
+	t.Helper()
+	w := emptyWorld(t)
+	w.address, w.namespace = "127.0.0.1:"+proctest.FreePort(t), "default"
 	w.startServer()
 	return w
 }
 
-// besides is a world with a store of its own on the server of this one.
-func (w *world) besides(t *testing.T) *world {
+func emptyWorld(t *testing.T) *world {
 	t.Helper()
 	dir := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "ledger"), 0o700))
-	return &world{t: t, dir: dir, state: filepath.Join(dir, "state"), address: w.address, server: w.server}
+	return &world{t: t, dir: dir, state: filepath.Join(dir, "state")}
+}
+
+// searchAttributes are flags of a server.
+var searchAttributes = []string{
+	"--search-attribute", "MaestroTeam=Keyword", "--search-attribute", "MaestroStatus=Keyword",
+	"--search-attribute", "MaestroPhase=KeywordList", "--search-attribute", "MaestroTokens=Int",
 }
 
 // start runs a program until the test ends or kills it.
@@ -129,7 +142,8 @@ func (p *process) kill() {
 func (w *world) environment() []string {
 	return append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir, "TMPDIR=" + os.TempDir(),
-		"TEMPORAL_ADDRESS=" + w.address, "MAESTRO_STATE_DIR=" + w.state, "MAESTRO_AGENTS=" + filepath.Join(w.dir, "agents.yaml"),
+		"TEMPORAL_ADDRESS=" + w.address, "TEMPORAL_NAMESPACE=" + w.namespace,
+		"MAESTRO_STATE_DIR=" + w.state, "MAESTRO_AGENTS=" + filepath.Join(w.dir, "agents.yaml"),
 	}, w.variables...)
 }
 
@@ -142,10 +156,9 @@ func (w *world) startServer() {
 	require.FileExists(w.t, server, "run `make build` first")
 	_, port, err := net.SplitHostPort(w.address)
 	require.NoError(w.t, err)
-	w.server = w.start(server, "server", "start-dev", "--ip", "127.0.0.1", "--port", port, "--headless",
-		"--db-filename", filepath.Join(w.dir, "temporal.db"),
-		"--search-attribute", "MaestroTeam=Keyword", "--search-attribute", "MaestroStatus=Keyword",
-		"--search-attribute", "MaestroPhase=KeywordList", "--search-attribute", "MaestroTokens=Int")
+	w.server = w.start(server, append([]string{
+		"server", "start-dev", "--ip", "127.0.0.1", "--port", port, "--headless", "--db-filename", filepath.Join(w.dir, "temporal.db"),
+	}, searchAttributes...)...)
 	w.eventually("the server answers", func() bool {
 		c, err := client.Dial(client.Options{HostPort: w.address, Logger: quiet{}})
 		if err != nil {
@@ -159,7 +172,7 @@ func (w *world) startServer() {
 // client speaks to the server until the test ends.
 func (w *world) client() client.Client {
 	w.t.Helper()
-	c, err := client.Dial(client.Options{HostPort: w.address, Logger: quiet{}})
+	c, err := client.Dial(client.Options{HostPort: w.address, Namespace: w.namespace, Logger: quiet{}})
 	require.NoError(w.t, err)
 	w.t.Cleanup(c.Close)
 	return c
@@ -168,7 +181,7 @@ func (w *world) client() client.Client {
 // startWorker starts a worker and waits until the store knows its offer.
 func (w *world) startWorker() *process {
 	w.t.Helper()
-	return w.serves(w.start(filepath.Join(programs, "worker"), "--drain", "1s"))
+	return w.serves(w.start(filepath.Join(programs, "maestro-worker"), "--drain", "1s"))
 }
 
 func (w *world) serves(worker *process) *process {
@@ -216,7 +229,7 @@ func (w *world) maestro(args ...string) answer {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(programs, "starter"), args...)
+	cmd := exec.CommandContext(ctx, filepath.Join(programs, "maestro"), args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.Env, cmd.Dir = &stdout, &stderr, w.environment(), w.dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: w.credential}
@@ -243,14 +256,34 @@ func (w *world) status(session string) team.Status {
 	return s
 }
 
-// ends waits for the session's end.
+// ends waits for the session's end. The store says when it is time to have a program
+// look, which costs far more.
 func (w *world) ends(session string) team.Status {
 	w.t.Helper()
+	if w.credential != nil { // whose store these tests may not open
+		return w.shows(session, "session "+session+" ends", func(s team.Status) bool { return s.Status.Closed() })
+	}
 	var s team.Status
+	st := w.open()
 	w.eventually("session "+session+" ends", func() bool {
+		mirrored, err := st.Execution(team.SessionKey{Namespace: w.namespace, Session: session})
+		if err != nil || !mirrored.Status.Status.Closed() {
+			return false
+		}
 		s = w.status(session)
 		return s.Status.Closed()
 	})
+	return s
+}
+
+// shows waits until a condition holds for a session's status, and returns it.
+func (w *world) shows(session, what string, condition func(team.Status) bool) team.Status {
+	w.t.Helper()
+	var s team.Status
+	require.Eventually(w.t, func() bool {
+		s = w.status(session)
+		return condition(s)
+	}, limit, 250*time.Millisecond, what)
 	return s
 }
 
