@@ -30,7 +30,7 @@ func readPage(t *testing.T, file string) string {
 func TestTheFailureTableIsTheCodes(t *testing.T) {
 	t.Parallel()
 	_, table, _ := strings.Cut(readPage(t, "team-file.md"), "## What happens to a failed attempt\n")
-	table, _, _ = strings.Cut(table, "\n\nAn attempt is told")
+	table, _, _ = strings.Cut(table, "\n\nThe next attempt receives")
 	rows := map[team.Category][]string{}
 	for _, line := range strings.Split(table, "\n") {
 		cells := strings.Split(strings.Trim(line, "| "), " | ")
@@ -64,12 +64,11 @@ func TestThePageShowsTheExample(t *testing.T) {
 	}
 }
 
-// diagrams are the state diagrams of the page on architecture: their arrows, from a
-// state to another.
+// diagrams are the arrows of each state diagram, from one state to another.
 func diagrams(t *testing.T) [][][2]string {
 	t.Helper()
 	var all [][][2]string
-	for _, m := range regexp.MustCompile("(?s)```mermaid\nstateDiagram-v2\n(.*?)```").FindAllStringSubmatch(readPage(t, "architecture.md"), -1) {
+	for _, m := range regexp.MustCompile("(?s)```mermaid\nstateDiagram-v2\n(.*?)```").FindAllStringSubmatch(readPage(t, "states.md"), -1) {
 		var arrows [][2]string
 		for _, line := range strings.Split(strings.TrimSpace(m[1]), "\n") {
 			arrow := regexp.MustCompile(`^ *(\S+) --> (\w+)(?:: \S.*)?$`).FindStringSubmatch(line)
@@ -179,7 +178,7 @@ func TestNamedFunctionsExist(t *testing.T) {
 	t.Parallel()
 	place := regexp.MustCompile("((?:`\\w+`(?:, | and )?)+) in\\s+\\[([\\w/]+\\.go)\\]\\(")
 	found := 0
-	for _, page := range []string{"architecture.md", "migration.md", "resuming.md"} {
+	for _, page := range []string{"architecture.md", "states.md", "migration.md", "resuming.md"} {
 		for _, m := range place.FindAllStringSubmatch(readPage(t, page), -1) {
 			f, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", m[2]), nil, 0)
 			require.NoError(t, err, "%s names %s", page, m[2])
@@ -202,7 +201,7 @@ func TestNamedFunctionsExist(t *testing.T) {
 func TestNamedFilesExist(t *testing.T) {
 	t.Parallel()
 	path := regexp.MustCompile("`((?:internal|activities|workflows|breaker|server|starter|worker|deploy|examples|docs)/[\\w/.-]*)`")
-	for _, page := range []string{"architecture.md", "operations.md", "cost.md", "../README.md", "../CONTRIBUTING.md"} {
+	for _, page := range []string{"architecture.md", "states.md", "operations.md", "performance.md", "../README.md", "../CONTRIBUTING.md"} {
 		for _, m := range path.FindAllStringSubmatch(readPage(t, page), -1) {
 			_, err := os.Stat(filepath.Join("..", m[1]))
 			require.NoError(t, err, "%s names it", page)

@@ -175,6 +175,7 @@ func TestPages(t *testing.T) {
 		"team-file.md":       false,
 		"resuming.md":        false,
 		"migration.md":       false,
+		"tutorial.md":        false,
 		"cli.md":             false,
 		"operations.md":      false,
 	} {
