@@ -30,7 +30,7 @@ import (
 
 // installed returns the directory of the programs, and installs them first if
 // they are not there.
-var installed = sync.OnceValues(func() (string, error) { return clitest.Install("testdata/clis", presetNames()...) })
+var installed = sync.OnceValues(func() (string, error) { return clitest.Install("testdata/clis", presetClaude, presetCodex, presetGemini) })
 
 // cli is one of the programs, and how it is led to a server of the test.
 type cli struct {
