@@ -114,7 +114,7 @@ func Ticket(ctx workflow.Context, in TicketInput) error {
 			return nil
 		}
 	}
-	t.TicketInput.Outbox = &t.outbox
+	t.Outbox = &t.outbox
 	return workflow.NewContinueAsNewError(ctx, TicketName, t.TicketInput)
 }
 
@@ -137,8 +137,8 @@ func (t *ticket) name() string { return cmp.Or(t.Fingerprint, t.Key) }
 
 // load takes over the outbox of an earlier run, or what the store has of the ticket.
 func (t *ticket) load(ctx workflow.Context) error {
-	if t.TicketInput.Outbox != nil {
-		t.outbox, t.TicketInput.Outbox = *t.TicketInput.Outbox, nil
+	if t.Outbox != nil {
+		t.outbox, t.Outbox = *t.Outbox, nil
 		t.shown = t.outbox.view()
 	} else {
 		record, err := loadTicket.atBoundary(ctx, t.name())

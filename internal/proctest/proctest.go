@@ -73,15 +73,15 @@ func Build(root, target, pkg string, flags ...string) error {
 	}
 	built, err := os.ReadFile(filepath.Join(root, "bin", filepath.Base(target)))
 	if err == nil {
-		err = os.WriteFile(target, built, 0o755)
+		err = os.WriteFile(target, built, 0o755) //nolint:gosec // a path of the test's own
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	cmd := exec.Command("go", append(append([]string{"build", "-trimpath", "-buildvcs=auto", "-ldflags=-s -w", "-o", target}, flags...), pkg)...)
-	cmd.Dir, cmd.Stderr, cmd.Env = root, os.Stderr, append(os.Environ(), "CGO_ENABLED=0")
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("build %s: %w", pkg, err)
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
 	}
 	return nil
 }

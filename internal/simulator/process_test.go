@@ -339,6 +339,7 @@ type recipients struct{ p *process }
 func (o recipients) NotifyFailure(context.Context, string, activities.TicketNotice) error {
 	return o.take()
 }
+
 func (o recipients) NotifyTicket(context.Context, string, activities.TicketNotice) error {
 	return o.take()
 }

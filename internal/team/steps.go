@@ -68,7 +68,7 @@ func Steps(t Team, phases []string, done map[AssignmentID]CheckpointAssignment) 
 			return on
 		}
 		for _, persona := range p.Personas {
-			id := AssignmentID{name, persona}
+			id := AssignmentID{Phase: name, Persona: persona}
 			if a, ok := done[id]; ok {
 				on := above
 				if p.Order == OrderSequence {
@@ -80,7 +80,7 @@ func Steps(t Team, phases []string, done map[AssignmentID]CheckpointAssignment) 
 		// What others mended before the team got another integrator comes first.
 		for _, last := range []bool{false, true} {
 			for _, persona := range p.Personas {
-				id := AssignmentID{name, persona}
+				id := AssignmentID{Phase: name, Persona: persona}
 				if (persona == p.Integrator) != last {
 					continue
 				}

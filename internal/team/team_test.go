@@ -45,8 +45,8 @@ func TestGraph(t *testing.T) {
 func TestSolitaryPersonaAnswersForItsPhase(t *testing.T) {
 	t.Parallel()
 	d := diamond()
-	require.Equal(t, []string{"test"}, d.Contract(AssignmentID{"right", "d"}).Checks)
-	require.Empty(t, d.Contract(AssignmentID{"left", "b"}).Checks, "the seal verifies it")
+	require.Equal(t, []string{"test"}, d.Contract(AssignmentID{Phase: "right", Persona: "d"}).Checks)
+	require.Empty(t, d.Contract(AssignmentID{Phase: "left", Persona: "b"}).Checks, "the seal verifies it")
 }
 
 func TestUnsettledStepsAreThoseThatNobodyHasSeenBoth(t *testing.T) {
@@ -59,9 +59,9 @@ func TestUnsettledStepsAreThoseThatNobodyHasSeenBoth(t *testing.T) {
 	require.True(t, Unsettled(steps, 1, 3), "side by side in two phases")
 	require.False(t, Unsettled(steps, 0, 3), "one after the other")
 
-	integrated := finished[AssignmentID{"left", "c"}]
+	integrated := finished[AssignmentID{Phase: "left", Persona: "c"}]
 	integrated.Integrated = []Work{{Delta: "mended"}}
-	finished[AssignmentID{"left", "c"}] = integrated
+	finished[AssignmentID{Phase: "left", Persona: "c"}] = integrated
 	steps = Steps(d, []string{"start", "left", "right"}, finished)
 	require.Equal(t, "start/a left/b left/c left/c right/d", order(steps))
 	require.False(t, Unsettled(steps, 1, 2), "the integrator had a say")
@@ -95,18 +95,18 @@ func TestMergeDecisions(t *testing.T) {
 		a.Decisions = map[string]string{"db": value}
 		finished[id] = a
 	}
-	set(AssignmentID{"start", "a"}, "sqlite")
-	set(AssignmentID{"left", "b"}, "mysql")
+	set(AssignmentID{Phase: "start", Persona: "a"}, "sqlite")
+	set(AssignmentID{Phase: "left", Persona: "b"}, "mysql")
 	merged, conflicts := MergeDecisions(nil, Steps(d, []string{"start", "left"}, finished))
 	require.Equal(t, map[string]string{"db": "mysql"}, merged, "who knew the earlier choice may change it")
 	require.Empty(t, conflicts)
 
-	set(AssignmentID{"left", "c"}, "postgres")
+	set(AssignmentID{Phase: "left", Persona: "c"}, "postgres")
 	_, conflicts = MergeDecisions(nil, Steps(d, []string{"start", "left"}, finished))
 	require.Len(t, conflicts, 1)
 	require.Equal(t, "decision db (left/b, left/c)", conflicts[0].String())
 
-	set(AssignmentID{"left", "c"}, "mysql")
+	set(AssignmentID{Phase: "left", Persona: "c"}, "mysql")
 	_, conflicts = MergeDecisions(nil, Steps(d, []string{"start", "left"}, finished))
 	require.Empty(t, conflicts, "two who agree do not disagree")
 }
@@ -299,7 +299,7 @@ func TestCutsKeepRunesWhole(t *testing.T) {
 func TestRecordSumsUp(t *testing.T) {
 	t.Parallel()
 	failed := AttemptReport{Attempt: 1, Failure: Failure{Category: Timeout, Message: "slow"}, Usage: Usage{InputTokens: 5}}
-	r := Record{Assignment: AssignmentID{"p", "a"}, Usage: Usage{InputTokens: 22}, Rounds: []RoundRecord{
+	r := Record{Assignment: AssignmentID{Phase: "p", Persona: "a"}, Usage: Usage{InputTokens: 22}, Rounds: []RoundRecord{
 		{Round: 1, RoundLog: RoundLog{Attempts: []AttemptReport{failed, failed}, Lost: 1}},
 		{Round: 2, RoundLog: RoundLog{Attempts: []AttemptReport{failed}}, Result: &RoundResult{Usage: Usage{InputTokens: 12}, Summary: "done"}},
 	}}

@@ -80,9 +80,9 @@ type Usage struct {
 	CostUSD USD `json:"cost_usd"`
 }
 
-// maxReported bounds one report of usage: beyond it an agent talks nonsense,
+// MaxReported bounds one report of usage: more is a mistake of the agent,
 // and sums could overflow.
-const maxReported = 1_000_000_000_000
+const MaxReported = 1_000_000_000_000
 
 // Validate refuses negative and absurd figures.
 func (u Usage) Validate() error {
@@ -96,8 +96,8 @@ func (u Usage) Validate() error {
 		{"cache_write_tokens", u.CacheWriteTokens},
 		{"reasoning_tokens", u.ReasoningTokens},
 	} {
-		if f.value < 0 || f.value > maxReported {
-			return fmt.Errorf("usage.%s is %d; it must be between 0 and %d", f.name, f.value, int64(maxReported))
+		if f.value < 0 || f.value > MaxReported {
+			return fmt.Errorf("usage.%s is %d; it must be between 0 and %d", f.name, f.value, int64(MaxReported))
 		}
 	}
 	if u.CostUSD < 0 || u.CostUSD > 1_000_000*1_000_000_000 {
