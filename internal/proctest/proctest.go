@@ -79,7 +79,7 @@ func Build(root, target, pkg string, flags ...string) error {
 		return err
 	}
 	cmd := exec.Command("go", append(append([]string{"build", "-trimpath", "-buildvcs=auto", "-ldflags=-s -w", "-o", target}, flags...), pkg)...)
-	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Dir, cmd.Env = root, append(cmd.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
 	}
