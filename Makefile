@@ -134,7 +134,7 @@ simulate-faults: ## put mended faults back one at a time, and tell how many seed
 
 .PHONY: histories
 histories: build ## record the histories that the replay tests of workflows and breaker replay
-	@$(GO) test -count=1 ./internal/host -args -histories $(CURDIR)/workflows/testdata/histories
+	@$(GO) test -count=1 ./worker/service -args -histories $(CURDIR)/workflows/testdata/histories
 	@$(GO) test -count=1 ./breaker -args -histories $(CURDIR)/breaker/testdata/histories
 
 .PHONY: clean

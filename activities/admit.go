@@ -8,7 +8,8 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/maestro-hive/maestro/internal/budget"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // SearchAttributes knows whether the namespace has Maestro's search attributes.
@@ -71,7 +72,7 @@ func (a *Admissions) Admit(ctx context.Context, in AdmitInput) (Admission, error
 		return Admission{}, storeError(err)
 	}
 	out := r.admission()
-	out.Fallbacks, out.Webhook = t.Fallbacks(agents), team.Webhook(offers, a.Clock())
+	out.Fallbacks, out.Webhook = t.Fallbacks(agents), spec.Webhook(offers, a.Clock())
 	if out.Head, err = a.begin(ctx, r); err != nil {
 		return Admission{}, storeError(err)
 	}
@@ -82,8 +83,8 @@ func (a *Admissions) Admit(ctx context.Context, in AdmitInput) (Admission, error
 }
 
 // observe tells of the session, and of its assignments that need no work.
-func (a *Admissions) observe(s team.Status) {
-	o := observed(a.Observer)
+func (a *Admissions) observe(s session.Status) {
+	o := observerOrNone(a.Observer)
 	o.SessionStarted(s.Team)
 	for _, phase := range s.Phases {
 		for _, assignment := range phase.Assignments {
@@ -109,7 +110,7 @@ func (r *restoration) limit() error {
 
 // begin writes what a session has before its first phase: the checkpoint from
 // which this incarnation starts, and its mirrored state.
-func (a *Admissions) begin(ctx context.Context, r *restoration) (team.Digest, error) {
+func (a *Admissions) begin(ctx context.Context, r *restoration) (spec.Digest, error) {
 	info := activity.GetInfo(ctx)
 	next, err := r.checkpoint()
 	if err != nil {
@@ -120,21 +121,21 @@ func (a *Admissions) begin(ctx context.Context, r *restoration) (team.Digest, er
 	if err != nil {
 		return "", err
 	}
-	return head, a.Sessions.UpdateExecution(r.key, func(e *team.Execution) {
+	return head, a.Sessions.UpdateExecution(r.key, func(e *session.Execution) {
 		run := info.WorkflowExecution.RunID
-		begun := e.Incarnation == next.Incarnation && e.RunID == run && e.Phase != team.ReservedPhase
+		begun := e.Incarnation == next.Incarnation && e.RunID == run && e.Phase != spec.ReservedPhase
 		if begun || e.IsPast(next.Incarnation, r.in.At) { // this try of it is late
 			return
 		}
 		e.OriginalRun = r.in.OriginalRun
 		e.Status, e.Course = r.status, r.in.Course
-		e.Status.Status, e.StartedAt = team.Running, &next.CreatedAt
-		e.Schema, e.Namespace, e.Store, e.RunID = team.ExecutionSchema, r.key.Namespace, r.in.Store, run
-		e.Advance(team.ReservedPhase, head, next.Tree, a.Clock().UTC())
+		e.Status.Status, e.StartedAt = session.Running, &next.CreatedAt
+		e.Schema, e.Namespace, e.Store, e.RunID = session.ExecutionSchema, r.key.Namespace, r.in.Store, run
+		e.Advance(spec.ReservedPhase, head, next.Tree, a.Clock().UTC())
 		e.BoundaryAt = r.in.At
 	})
 }
 
-func temporalIDs(info activity.Info) team.TemporalIDs {
-	return team.TemporalIDs{Namespace: info.Namespace, Workflow: info.WorkflowExecution.ID, Run: info.WorkflowExecution.RunID}
+func temporalIDs(info activity.Info) session.TemporalIDs {
+	return session.TemporalIDs{Namespace: info.Namespace, Workflow: info.WorkflowExecution.ID, Run: info.WorkflowExecution.RunID}
 }

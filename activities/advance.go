@@ -9,8 +9,10 @@ import (
 
 	"go.temporal.io/sdk/activity"
 
+	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failpoint"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // Boundaries writes what is between phases: checkpoints and the session's
@@ -33,7 +35,7 @@ type Boundaries struct {
 // writes the checkpoint, and says what the next phases start from. Doing it
 // again writes the same link of the chain once more.
 func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, error) {
-	s, err := b.scene(ctx, in.Head)
+	s, err := b.session(ctx, in.Head)
 	if err != nil {
 		return Advanced{}, storeError(err)
 	}
@@ -47,11 +49,11 @@ func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, er
 		return Advanced{}, storeError(err)
 	}
 	failpoint.Here("advance after its checkpoint")
-	out := Advanced{Head: head, Decisions: next.Decisions, Inputs: map[string]team.Digest{}, Conflicts: map[string][]team.Conflict{}, Merged: map[string]team.Digest{}}
+	out := Advanced{Head: head, Decisions: next.Decisions, Inputs: map[string]spec.Digest{}, Conflicts: map[string][]session.Conflict{}, Merged: map[string]spec.Digest{}}
 	for _, phase := range in.Ready {
-		input := team.Folded{Manifest: next.Tree, Conflicts: conflicts}
+		input := session.Folded{Manifest: next.Tree, Conflicts: conflicts}
 		if above := s.team.Ancestors(phase); !covers(above, next.Assignments) {
-			if input, _, err = b.ground(s).fold(ctx, above, s.done(in.Assignments)); err != nil {
+			if input, _, err = b.mergeBase(s).fold(ctx, above, s.done(in.Assignments)); err != nil {
 				return Advanced{}, storeError(err)
 			}
 		}
@@ -65,13 +67,13 @@ func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, er
 		out.Conflicts[in.Phase] = conflicts
 	}
 	if in.Park {
-		out.Left = few(leftBy(in.Phase, next.Artifacts))
+		out.Left = firstFew(leftBy(in.Phase, next.Artifacts))
 	}
 	if err := b.mirror(ctx, s, next, head, in, len(conflicts) == 0); err != nil {
 		return Advanced{}, storeError(err)
 	}
 	if in.Complete && len(conflicts) == 0 {
-		observed(b.Observer).SessionEnded(s.team.Name, team.Completed, nil)
+		observerOrNone(b.Observer).SessionEnded(s.team.Name, session.Completed, nil)
 	}
 	if len(in.Unreported) > 0 {
 		out.Unreported = deliverAll(ctx, b.Breakers, in.Unreported)
@@ -80,7 +82,7 @@ func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, er
 }
 
 // leftBy lists the files that a phase has left.
-func leftBy(phase string, artifacts []team.Artifact) (paths []string) {
+func leftBy(phase string, artifacts []session.Artifact) (paths []string) {
 	for _, a := range artifacts {
 		if a.Phase == phase {
 			paths = append(paths, a.Path)
@@ -89,10 +91,10 @@ func leftBy(phase string, artifacts []team.Artifact) (paths []string) {
 	return paths
 }
 
-// scene is what a boundary knows of its session, if no later incarnation has
+// session is what a boundary knows of its session, if no later incarnation has
 // followed.
-func (b *Boundaries) scene(ctx context.Context, head team.Digest) (scene, error) {
-	s, err := loadScene(ctx, b.Files, b.Sessions, head)
+func (b *Boundaries) session(ctx context.Context, head spec.Digest) (sessionContext, error) {
+	s, err := loadSessionContext(ctx, b.Files, b.Sessions, head)
 	if err == nil {
 		err = b.owned(s.key, s.checkpoint.Incarnation)
 	}
@@ -100,21 +102,21 @@ func (b *Boundaries) scene(ctx context.Context, head team.Digest) (scene, error)
 }
 
 // owned refuses an incarnation that a later one has followed.
-func (b *Boundaries) owned(key team.SessionKey, incarnation int) error {
+func (b *Boundaries) owned(key session.Key, incarnation int) error {
 	e, err := b.Sessions.Execution(key)
 	switch {
-	case errors.Is(err, team.ErrNotFound), errors.Is(err, team.ErrCorrupt):
+	case errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt):
 		return nil // a lost mirror is written anew
 	case err != nil:
 		return err
 	case e.Incarnation > incarnation:
-		return fmt.Errorf("session %s is in incarnation %d, this is %d: %w", key.Session, e.Incarnation, incarnation, team.ErrFenced)
+		return fmt.Errorf("session %s is in incarnation %d, this is %d: %w", key.Session, e.Incarnation, incarnation, session.ErrFenced)
 	}
 	return nil
 }
 
 // next is the checkpoint after the phase, and what its work disagrees on.
-func (b *Boundaries) next(ctx context.Context, s scene, in AdvanceInput) (team.Checkpoint, []team.Conflict, error) {
+func (b *Boundaries) next(ctx context.Context, s sessionContext, in AdvanceInput) (session.Checkpoint, []session.Conflict, error) {
 	c := following(ctx, s.checkpoint, in.Head, in.Boundary)
 	c.CurrentPhase = in.Phase
 	c.Partial = without(c.Partial, []string{in.Phase})
@@ -122,31 +124,31 @@ func (b *Boundaries) next(ctx context.Context, s scene, in AdvanceInput) (team.C
 	for i, r := range c.Reworks {
 		c.Reworks[i].Open = slices.DeleteFunc(slices.Clone(r.Open), func(open string) bool { return open == in.Phase })
 	}
-	conflicts, err := b.ground(s).fill(ctx, &c, s.done(in.Assignments))
+	conflicts, err := b.mergeBase(s).fill(ctx, &c, s.done(in.Assignments))
 	return c, conflicts, err
 }
 
 // following is the checkpoint after one, with nothing changed yet.
-func following(ctx context.Context, c team.Checkpoint, head team.Digest, at Boundary) team.Checkpoint {
+func following(ctx context.Context, c session.Checkpoint, head spec.Digest, at Boundary) session.Checkpoint {
 	c.Previous, c.CreatedAt = head, at.At
 	c.Temporal, c.SHA256 = temporalIDs(activity.GetInfo(ctx)), ""
 	return c
 }
 
 // without leaves the work of phases out.
-func without(work []team.CheckpointAssignment, phases []string) []team.CheckpointAssignment {
-	return slices.DeleteFunc(slices.Clone(work), func(a team.CheckpointAssignment) bool { return slices.Contains(phases, a.Phase) })
+func without(work []session.CheckpointAssignment, phases []string) []session.CheckpointAssignment {
+	return slices.DeleteFunc(slices.Clone(work), func(a session.CheckpointAssignment) bool { return slices.Contains(phases, a.Phase) })
 }
 
-func (b *Boundaries) ground(s scene) ground {
-	return ground{b.Files, s.team, s.checkpoint.Workspace, s.checkpoint.Given}
+func (b *Boundaries) mergeBase(s sessionContext) mergeBase {
+	return mergeBase{b.Files, s.team, s.checkpoint.Workspace, s.checkpoint.Given}
 }
 
 // mirror brings execution_state.json up to date. It may lag until the session ends: the
 // next change catches up.
-func (b *Boundaries) mirror(ctx context.Context, s scene, c team.Checkpoint, head team.Digest, in AdvanceInput, agreed bool) error {
-	var asked []team.HelpRequest
-	after, err := b.updateMirror(ctx, mirrorStep{in.Boundary, c.Incarnation, in.Head, in.Help}, func(e *team.Execution) {
+func (b *Boundaries) mirror(ctx context.Context, s sessionContext, c session.Checkpoint, head spec.Digest, in AdvanceInput, agreed bool) error {
+	var asked []session.HelpRequest
+	after, err := b.updateMirror(ctx, mirrorStep{in.Boundary, c.Incarnation, in.Head, in.Help}, func(e *session.Execution) {
 		asked = e.Help
 		for _, a := range c.Assignments {
 			if status := e.Assignment(a.AssignmentID); status != nil {
@@ -154,12 +156,12 @@ func (b *Boundaries) mirror(ctx context.Context, s scene, c team.Checkpoint, hea
 			}
 		}
 		for i, p := range e.Phases {
-			if !p.Status.Done() && !slices.ContainsFunc(p.Assignments, func(a team.AssignmentStatus) bool { return !a.Status.Done() }) {
-				e.Phases[i].Status = p.Done(team.Completed)
+			if !p.Status.Done() && !slices.ContainsFunc(p.Assignments, func(a session.AssignmentStatus) bool { return !a.Status.Done() }) {
+				e.Phases[i].Status = p.Done(session.Completed)
 			}
 			if in.Park && p.Name == in.Phase {
-				e.Phases[i].Status, e.Reason = team.AwaitingApproval, parkedReason(in.Phase)
-				e.Help = append([]team.HelpRequest{}, in.Help...)
+				e.Phases[i].Status, e.Reason = session.AwaitingApproval, parkedReason(in.Phase)
+				e.Help = append([]session.HelpRequest{}, in.Help...)
 			}
 		}
 		e.Stand()
@@ -168,7 +170,7 @@ func (b *Boundaries) mirror(ctx context.Context, s scene, c team.Checkpoint, hea
 		e.Advance(c.CurrentPhase, head, c.Tree, now)
 		e.Decisions, e.Usage = maps.Clone(c.Decisions), e.Sum()
 		if in.Complete && agreed {
-			e.Status.Status, e.ClosedAt = team.Completed, &now
+			e.Status.Status, e.ClosedAt = session.Completed, &now
 		}
 	})
 	if err != nil && in.Complete { // nothing would catch up
@@ -179,10 +181,10 @@ func (b *Boundaries) mirror(ctx context.Context, s scene, c team.Checkpoint, hea
 	}
 	activity.GetLogger(ctx).Info("phase sealed", "checkpoint", head)
 	if in.Park {
-		tellHelp(ctx, asked, in.Help)
+		logHelp(ctx, asked, in.Help)
 	}
 	if in.Complete && agreed {
-		tellEnd(ctx, s.team.Name, team.Completed, "", after.Usage)
+		logEnd(ctx, s.team.Name, session.Completed, "", after.Usage)
 	}
 	return nil
 }
@@ -201,13 +203,13 @@ func (b *Boundaries) Close(ctx context.Context, in CloseInput) error {
 	if err != nil {
 		activity.GetLogger(ctx).Warn("execution_state.json cannot be read", "error", err)
 	}
-	spent := map[team.AssignmentID]team.Usage{}
-	if in.Status != team.Completed {
-		spent = b.reckon(ctx, key, mirrored.Phases)
+	spent := map[spec.AssignmentID]cost.Usage{}
+	if in.Status != session.Completed {
+		spent = b.finalUsage(ctx, key, mirrored.Phases)
 	}
-	after, err := b.updateMirror(ctx, mirrorStep{in.Boundary, in.Incarnation, in.Head, in.Help}, func(e *team.Execution) {
+	after, err := b.updateMirror(ctx, mirrorStep{in.Boundary, in.Incarnation, in.Head, in.Help}, func(e *session.Execution) {
 		e.Status.Status, e.Reason, e.ClosedAt, e.UpdatedAt = in.Status, in.Reason, &now, now
-		e.Help = append([]team.HelpRequest{}, in.Help...)
+		e.Help = append([]session.HelpRequest{}, in.Help...)
 		for i := range e.Phases {
 			e.Phases[i].Close(in.Help)
 		}
@@ -221,22 +223,22 @@ func (b *Boundaries) Close(ctx context.Context, in CloseInput) error {
 	if err != nil { // nothing would catch up
 		return storeError(err)
 	}
-	observed(b.Observer).SessionEnded(mirrored.Team, in.Status, in.Help)
-	tellHelp(ctx, mirrored.Help, in.Help)
-	tellEnd(ctx, mirrored.Team, in.Status, in.Reason, after.Usage)
+	observerOrNone(b.Observer).SessionEnded(mirrored.Team, in.Status, in.Help)
+	logHelp(ctx, mirrored.Help, in.Help)
+	logEnd(ctx, mirrored.Team, in.Status, in.Reason, after.Usage)
 	return nil
 }
 
-func assignmentStatus(a team.CheckpointAssignment) team.AssignmentStatus {
-	return team.AssignmentStatus{
+func assignmentStatus(a session.CheckpointAssignment) session.AssignmentStatus {
+	return session.AssignmentStatus{
 		Persona: a.Persona, Status: a.Status, Agent: a.Agent, Rounds: a.Rounds, Attempts: a.Attempts, LostWorkers: a.Lost,
-		Usage: a.Usage, Failures: append([]team.AttemptFailure{}, a.Failures...), Summary: a.Summary,
+		Usage: a.Usage, Failures: append([]session.AttemptFailure{}, a.Failures...), Summary: a.Summary,
 	}
 }
 
 // covers tells whether the phases are all that the assignments belong to.
-func covers(phases []string, assignments []team.CheckpointAssignment) bool {
-	return !slices.ContainsFunc(assignments, func(a team.CheckpointAssignment) bool {
+func covers(phases []string, assignments []session.CheckpointAssignment) bool {
+	return !slices.ContainsFunc(assignments, func(a session.CheckpointAssignment) bool {
 		return !slices.Contains(phases, a.Phase)
 	})
 }

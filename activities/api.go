@@ -4,7 +4,10 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/budget"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // Name is the name of an activity on the wire.
@@ -46,18 +49,18 @@ type AdmitInput struct {
 	// Store is the id of the store that the session was made for.
 	Store string `json:"store"`
 	// Team is the blob of the resolved team.
-	Team team.Digest `json:"team"`
+	Team spec.Digest `json:"team"`
 	// Requirement is the blob of the requirement's text.
-	Requirement team.Digest `json:"requirement"`
+	Requirement spec.Digest `json:"requirement"`
 	// Workspace is the manifest that the session starts from.
-	Workspace   team.Digest `json:"workspace"`
+	Workspace   spec.Digest `json:"workspace"`
 	Incarnation int         `json:"incarnation"`
 	// Course is what the session is to do.
-	Course team.Course `json:"course,omitzero"`
+	Course session.Course `json:"course,omitzero"`
 	// Base is the checkpoint that the session goes on from; empty for a new one.
-	Base team.Digest `json:"base,omitempty"`
+	Base spec.Digest `json:"base,omitempty"`
 	// Origin is set for a fork: Base is another session's then.
-	Origin *team.Origin `json:"origin,omitempty"`
+	Origin *session.Origin `json:"origin,omitempty"`
 	// ReportTo is the key of the ticket that the requirement came from.
 	ReportTo string `json:"report_to,omitempty"`
 	// OriginalRun is the run itself or, after a reset, the one that it follows.
@@ -69,29 +72,29 @@ type Admission struct {
 	// Faults says, a sentence each, why the session may not start.
 	Faults []string `json:"faults,omitempty"`
 	// Team is the resolved team without its prose.
-	Team team.Team `json:"team"`
+	Team spec.Team `json:"team"`
 	// Incarnation counts the session's Temporal runs, this one included.
 	Incarnation int `json:"incarnation"`
 	// Head is the first checkpoint.
-	Head team.Digest `json:"head"`
+	Head spec.Digest `json:"head"`
 	// Todo names the phases to run, in topological order.
 	Todo []string `json:"todo"`
 	// Partial is the work that stands in phases that have yet to run.
 	Partial []RestoredWork `json:"partial,omitempty"`
 	// Phases is where each phase stands, unless all are yet to begin.
-	Phases    []team.PhaseStatus `json:"phases,omitempty"`
-	Decisions map[string]string  `json:"decisions,omitempty"`
+	Phases    []session.PhaseStatus `json:"phases,omitempty"`
+	Decisions map[string]string     `json:"decisions,omitempty"`
 	// Dropped is what assignments have cost that the team does not have any more.
-	Dropped team.Usage `json:"dropped_usage,omitzero"`
+	Dropped cost.Usage `json:"dropped_usage,omitzero"`
 	// Inputs and Conflicts are those of the phases that build on nothing that
 	// is to run, as in [Advanced]; a finished phase has the conflicts of all work.
-	Inputs    map[string]team.Digest     `json:"inputs,omitempty"`
-	Conflicts map[string][]team.Conflict `json:"conflicts,omitempty"`
-	Merged    map[string]team.Digest     `json:"merged,omitempty"`
+	Inputs    map[string]spec.Digest        `json:"inputs,omitempty"`
+	Conflicts map[string][]session.Conflict `json:"conflicts,omitempty"`
+	Merged    map[string]spec.Digest        `json:"merged,omitempty"`
 	// Unapproved names the finished phases that nobody has approved who has to.
 	Unapproved []string `json:"unapproved,omitempty"`
 	// Reworks is the work that was sent back so far.
-	Reworks []team.Rework `json:"reworks,omitempty"`
+	Reworks []session.Rework `json:"reworks,omitempty"`
 	// Notes is what a person last said to who has yet to finish, by assignment.
 	Notes map[string]string `json:"notes,omitempty"`
 	// Fallbacks names, by agent, those that may work in their place.
@@ -104,20 +107,20 @@ type Admission struct {
 
 // RestoredWork is an assignment's finished work and the tree that it left.
 type RestoredWork struct {
-	team.CheckpointAssignment
-	Output team.Digest `json:"output,omitempty"`
+	session.CheckpointAssignment
+	Output spec.Digest `json:"output,omitempty"`
 }
 
 // OutageNews is what a round's activity tells its session of an outage while it goes on.
 type OutageNews struct {
-	team.AssignmentID
+	spec.AssignmentID
 	// Over: it is over. Otherwise it lasts, and the round waits without working.
 	Over bool `json:"over,omitempty"`
 	// Since is when it began; Failure, the last one, is why the round waits.
-	Since   time.Time           `json:"since,omitzero"`
-	Failure team.AttemptFailure `json:"failure,omitzero"`
+	Since   time.Time              `json:"since,omitzero"`
+	Failure session.AttemptFailure `json:"failure,omitzero"`
 	// Total is all that the assignment has cost so far.
-	Total team.Usage `json:"total"`
+	Total cost.Usage `json:"total"`
 }
 
 // OutageOrder says how a round goes on that is in the middle of an outage. Without one
@@ -136,18 +139,18 @@ const (
 
 // RoundInput asks for one round of an assignment.
 type RoundInput struct {
-	team.AssignmentID
+	spec.AssignmentID
 	Round       int `json:"round"`
 	Incarnation int `json:"incarnation"`
 	// Head is a checkpoint that has everything the phase builds on.
-	Head team.Digest `json:"head"`
+	Head spec.Digest `json:"head"`
 	// Input is the manifest to start from.
-	Input team.Digest `json:"input"`
+	Input spec.Digest `json:"input"`
 	// Beside is the work of the same phase that the input has and Head has not.
-	Beside []team.CheckpointAssignment `json:"beside,omitempty"`
+	Beside []session.CheckpointAssignment `json:"beside,omitempty"`
 	// Feedback is the blob of a failure found outside the assignment's own
 	// attempts, at the seal.
-	Feedback team.Digest `json:"feedback,omitempty"`
+	Feedback spec.Digest `json:"feedback,omitempty"`
 	// Integrating: the round mends the phase's merged tree, so the phase's
 	// own demands are verified at the seal and not here.
 	Integrating bool `json:"integrating,omitempty"`
@@ -164,13 +167,13 @@ type RoundInput struct {
 	// Outage says how a round goes on that has waited for its provider so far.
 	Outage OutageOrder `json:"outage,omitempty"`
 	// OnExceeded is what the session can do about a budget that is spent.
-	OnExceeded team.OnExceeded `json:"on_exceeded,omitempty"`
+	OnExceeded spec.OnExceeded `json:"on_exceeded,omitempty"`
 	// Free lets an agent whose cost nobody has stated work although a budget is
 	// spent: it is there because others are too dear.
 	Free bool `json:"free,omitempty"`
 	// Lease is the one under which the round tries its agent for others; its zero, for
 	// an ordinary round.
-	Lease team.BreakerPass `json:"lease,omitzero"`
+	Lease session.BreakerPass `json:"lease,omitzero"`
 	// Series counts how often a person, or a phase that sent work back, has had
 	// the assignment begin afresh in this incarnation: the round's epoch is the
 	// incarnation's first and Series together.
@@ -178,26 +181,26 @@ type RoundInput struct {
 	// Note is what a person says to whoever tries again.
 	Note string `json:"note,omitempty"`
 	// Rework is set while the phase does again what was sent back.
-	Rework *team.Rework `json:"rework,omitempty"`
+	Rework *session.Rework `json:"rework,omitempty"`
 	// MaySendBack is how often the phase may still send work back.
 	MaySendBack int `json:"may_send_back,omitempty"`
 	// Supplied is the manifest of a person's files, which stand for the work in
 	// place of an agent's; empty: an agent works. SuppliedBy is who the person is.
-	Supplied   team.Digest `json:"supplied,omitempty"`
+	Supplied   spec.Digest `json:"supplied,omitempty"`
 	SuppliedBy string      `json:"supplied_by,omitempty"`
 }
 
 // RoundFailure is the detail of the error that ends a failed round.
 type RoundFailure struct {
 	// Failure is the last attempt's, without its output.
-	Failure team.Failure `json:"failure"`
+	Failure failures.Failure `json:"failure"`
 	// Attempts lists every failed attempt of the round, oldest first.
-	Attempts []team.AttemptFailure `json:"attempts"`
-	Lost     int                   `json:"lost"`
+	Attempts []session.AttemptFailure `json:"attempts"`
+	Lost     int                      `json:"lost"`
 	// Total is all that the assignment has cost so far.
-	Total team.Usage `json:"total"`
+	Total cost.Usage `json:"total"`
 	// Unreported is the outcome that the agent's breaker has yet to hear of.
-	Unreported *team.BreakerReport `json:"unreported,omitempty"`
+	Unreported *session.BreakerReport `json:"unreported,omitempty"`
 }
 
 // BudgetStop is the detail of a BudgetSpent error: the round can go on once
@@ -209,24 +212,24 @@ type BudgetStop struct {
 	// Date is the day whose budget is spent, if it is that, and Least what the
 	// next call needs.
 	Date  string      `json:"date,omitempty"`
-	Least team.Amount `json:"least,omitzero"`
+	Least cost.Amount `json:"least,omitzero"`
 	// Unsettled: calls whose cost nobody knows have a part in it, so that settling
 	// them may help.
 	Unsettled bool `json:"unsettled,omitempty"`
 	Lost      int  `json:"lost,omitempty"`
 	// Total is all that the assignment has cost so far.
-	Total team.Usage `json:"total"`
+	Total cost.Usage `json:"total"`
 }
 
 // Interruption is the detail of the error of a round that was cancelled.
 type Interruption struct {
 	// Total is all that the assignment has cost so far.
-	Total team.Usage `json:"total"`
+	Total cost.Usage `json:"total"`
 }
 
 // Heartbeat is what a round tells Temporal while it works.
 type Heartbeat struct {
-	Log team.RoundLog `json:"log"`
+	Log session.RoundLog `json:"log"`
 	// Attempt is the running one.
 	Attempt int `json:"attempt"`
 	// Progress is the agent's last word.
@@ -234,22 +237,22 @@ type Heartbeat struct {
 	// Agent is the one that works, and Spent what the attempt has cost so far,
 	// the call under way included as far as that is known.
 	Agent string     `json:"agent,omitempty"`
-	Spent team.Usage `json:"spent,omitzero"`
+	Spent cost.Usage `json:"spent,omitzero"`
 	// Call is the journal's number of the call under way; 0: none is. Live is the
 	// part of Spent that is its: no ledger has it before the call has ended.
 	Call int64      `json:"call,omitempty"`
-	Live team.Usage `json:"live,omitzero"`
+	Live cost.Usage `json:"live,omitzero"`
 }
 
 // SealInput asks for a phase's work to be merged and verified.
 type SealInput struct {
 	Phase string `json:"phase"`
 	// Integrator is the persona in whose directory, and under whose lock, it is done.
-	Integrator  string                      `json:"integrator"`
-	Incarnation int                         `json:"incarnation"`
-	Head        team.Digest                 `json:"head"`
-	Input       team.Digest                 `json:"input"`
-	Assignments []team.CheckpointAssignment `json:"assignments"`
+	Integrator  string                         `json:"integrator"`
+	Incarnation int                            `json:"incarnation"`
+	Head        spec.Digest                    `json:"head"`
+	Input       spec.Digest                    `json:"input"`
+	Assignments []session.CheckpointAssignment `json:"assignments"`
 	// Outage says how a merge goes on that has waited for its host so far.
 	Outage OutageOrder `json:"outage,omitempty"`
 }
@@ -258,14 +261,14 @@ type SealInput struct {
 type SealResult struct {
 	// Tree is the manifest of the merged tree. Where personas conflict it has
 	// the later one's version.
-	Tree team.Digest `json:"tree"`
+	Tree spec.Digest `json:"tree"`
 	// Kept is what checks left and may keep; an empty delta where they left
 	// nothing.
-	Kept team.Digest `json:"kept,omitempty"`
+	Kept spec.Digest `json:"kept,omitempty"`
 	// Failure is nil for a phase that holds together. Its output is in the
 	// blob Feedback instead.
-	Failure  *team.Failure `json:"failure,omitempty"`
-	Feedback team.Digest   `json:"feedback,omitempty"`
+	Failure  *failures.Failure `json:"failure,omitempty"`
+	Feedback spec.Digest       `json:"feedback,omitempty"`
 }
 
 // Boundary is what every step between phases brings.
@@ -276,16 +279,16 @@ type Boundary struct {
 	At time.Time `json:"at"`
 	// Course and OriginalRun are those of [AdmitInput], for a mirrored state that was
 	// lost.
-	Course      team.Course `json:"course,omitzero"`
-	OriginalRun string      `json:"original_run,omitempty"`
+	Course      session.Course `json:"course,omitzero"`
+	OriginalRun string         `json:"original_run,omitempty"`
 }
 
 // AdvanceInput asks for the checkpoint after a phase.
 type AdvanceInput struct {
 	Boundary
-	Phase       string                      `json:"phase"`
-	Head        team.Digest                 `json:"head"`
-	Assignments []team.CheckpointAssignment `json:"assignments"`
+	Phase       string                         `json:"phase"`
+	Head        spec.Digest                    `json:"head"`
+	Assignments []session.CheckpointAssignment `json:"assignments"`
 	// Ready names the phases that may start once this one is recorded.
 	Ready []string `json:"ready"`
 	// Last: no phase is left to run.
@@ -294,26 +297,26 @@ type AdvanceInput struct {
 	Complete bool `json:"complete,omitempty"`
 	// Park: the session waits for a person's word after this phase. Help is all
 	// that a person is needed for then.
-	Park bool               `json:"park,omitempty"`
-	Help []team.HelpRequest `json:"help,omitempty"`
+	Park bool                  `json:"park,omitempty"`
+	Help []session.HelpRequest `json:"help,omitempty"`
 	// Unreported are outcomes of rounds that breakers have yet to hear of.
-	Unreported []team.BreakerReport `json:"unreported,omitempty"`
+	Unreported []session.BreakerReport `json:"unreported,omitempty"`
 }
 
 // Advanced is the new checkpoint and what the next phases start from.
 type Advanced struct {
-	Head team.Digest `json:"head"`
+	Head spec.Digest `json:"head"`
 	// Inputs has the input manifest of every ready phase that can start.
-	Inputs map[string]team.Digest `json:"inputs,omitempty"`
+	Inputs map[string]spec.Digest `json:"inputs,omitempty"`
 	// Conflicts has, for ready phases that cannot, what the phases before
 	// them disagree on; and for a last phase, what nobody has settled. Merged
 	// has what they would start from, with the later version of everything.
-	Conflicts map[string][]team.Conflict `json:"conflicts,omitempty"`
-	Merged    map[string]team.Digest     `json:"merged,omitempty"`
+	Conflicts map[string][]session.Conflict `json:"conflicts,omitempty"`
+	Merged    map[string]spec.Digest        `json:"merged,omitempty"`
 	// Decisions are all so far, merged.
 	Decisions map[string]string `json:"decisions,omitempty"`
 	// Unreported is what of the input's breakers have still not heard of.
-	Unreported []team.BreakerReport `json:"unreported,omitempty"`
+	Unreported []session.BreakerReport `json:"unreported,omitempty"`
 	// Left names, in short, the files that a phase has left after which the session
 	// parks.
 	Left string `json:"left,omitempty"`
@@ -326,41 +329,41 @@ type MarkInput struct {
 	// Phase is the one after which it had parked; empty: it was for help.
 	Phase string `json:"phase,omitempty"`
 	// Help is all that a person is needed for now.
-	Help   []team.HelpRequest `json:"help,omitempty"`
-	Reason string             `json:"reason,omitempty"`
+	Help   []session.HelpRequest `json:"help,omitempty"`
+	Reason string                `json:"reason,omitempty"`
 	// Answer is why it goes on, to be kept in a checkpoint after Head; nil: it
 	// parks, or nobody has answered anything.
-	Answer *team.Answer `json:"answer,omitempty"`
-	Head   team.Digest  `json:"head,omitempty"`
+	Answer *session.Answer `json:"answer,omitempty"`
+	Head   spec.Digest     `json:"head,omitempty"`
 }
 
 // Marked is the session's newest checkpoint after an answer was kept.
 type Marked struct {
-	Head team.Digest `json:"head,omitempty"`
+	Head spec.Digest `json:"head,omitempty"`
 	// Nothing is the blob of a delta that changes nothing.
-	Nothing team.Digest `json:"nothing,omitempty"`
+	Nothing spec.Digest `json:"nothing,omitempty"`
 }
 
 // ReworkInput sends a phase's work back.
 type ReworkInput struct {
 	Boundary
 	Incarnation int         `json:"incarnation"`
-	Head        team.Digest `json:"head"`
+	Head        spec.Digest `json:"head"`
 	// Rework says what, by whom and why; Open has the phases to be done again.
-	Rework team.Rework `json:"rework"`
+	Rework session.Rework `json:"rework"`
 	// Left is the work of the phase that sends it back, which no checkpoint has.
-	Left []team.CheckpointAssignment `json:"left,omitempty"`
+	Left []session.CheckpointAssignment `json:"left,omitempty"`
 	// Answer is the person's who wants it so; nil: an agent does.
-	Answer *team.Answer       `json:"answer,omitempty"`
-	Help   []team.HelpRequest `json:"help,omitempty"`
-	Reason string             `json:"reason,omitempty"`
+	Answer *session.Answer       `json:"answer,omitempty"`
+	Help   []session.HelpRequest `json:"help,omitempty"`
+	Reason string                `json:"reason,omitempty"`
 }
 
 // Reworked is what a session goes on from after work was sent back.
 type Reworked struct {
-	Head team.Digest `json:"head"`
+	Head spec.Digest `json:"head"`
 	// Input is the manifest that the phase starts from, again.
-	Input     team.Digest       `json:"input"`
+	Input     spec.Digest       `json:"input"`
 	Decisions map[string]string `json:"decisions,omitempty"`
 }
 
@@ -372,8 +375,8 @@ type RaiseInput struct {
 // Raised is what a session may spend after a raise.
 type Raised struct {
 	Scope string      `json:"scope"`
-	Cap   team.Cap    `json:"cap"`
-	Spent team.Amount `json:"spent"`
+	Cap   spec.Cap    `json:"cap"`
+	Spent cost.Amount `json:"spent"`
 }
 
 // CloseInput says how a session ended, unless the last Advance has said so.
@@ -381,19 +384,19 @@ type CloseInput struct {
 	Boundary
 	Incarnation int `json:"incarnation"`
 	// Head is the newest checkpoint.
-	Head team.Digest `json:"head,omitempty"`
+	Head spec.Digest `json:"head,omitempty"`
 
-	Status team.State         `json:"status"`
-	Reason string             `json:"reason"`
-	Help   []team.HelpRequest `json:"help,omitempty"`
+	Status session.State         `json:"status"`
+	Reason string                `json:"reason"`
+	Help   []session.HelpRequest `json:"help,omitempty"`
 }
 
 // NotifyInput tells people outside of Temporal what happens to a session.
 type NotifyInput struct {
 	// Notice is complete but for what only workers know: addresses.
-	Notice team.Notice `json:"notice"`
+	Notice session.Notice `json:"notice"`
 	// Jira says how a ticket is made of it; nil: none is.
-	Jira *team.HelpJira `json:"jira,omitempty"`
+	Jira *spec.HelpJira `json:"jira,omitempty"`
 	// Fingerprints names the failures whose tickets hear of it; that of the notice's
 	// own request does in any case.
 	Fingerprints []string `json:"fingerprints,omitempty"`

@@ -10,14 +10,16 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // attempt is an assignment as the function that it is: a directory filled from
 // the manifest that it starts from, an agent at work in it, and the difference
 // collected. The outcome is set even where the attempt fails, and so is what it
 // left: the next one may go on from there.
-func (r *round) attempt(ctx context.Context) (*team.RoundResult, left, error) {
+func (r *round) attempt(ctx context.Context) (*session.RoundResult, left, error) {
 	var l left
 	start := r.start(ctx)
 	l.from = start.from()
@@ -29,17 +31,17 @@ func (r *round) attempt(ctx context.Context) (*team.RoundResult, left, error) {
 	if err := r.noteStart(ctx, start.begun); err != nil {
 		return nil, l, err
 	}
-	r.book.begin(r.attemptKey(), start.earlier)
+	r.spender.begin(r.attemptKey(), start.earlier)
 	contract := r.contract()
-	collect := team.Collect{
-		Base: r.in.Input, Dir: dir.Tree, Ignore: r.scene.team.Ignore,
-		Produces: r.scene.team.Outputs(r.in.AssignmentID), Secrets: r.Agents.Secrets(),
+	collect := session.Collect{
+		Base: r.in.Input, Dir: dir.Tree, Ignore: r.session.team.Ignore,
+		Produces: r.session.team.Outputs(r.in.AssignmentID), Secrets: r.Agents.Secrets(),
 	}
-	persona := r.scene.team.Personas[r.in.Persona]
-	l.outcome, err = r.work(ctx, team.Job{
+	persona := r.session.team.Personas[r.in.Persona]
+	l.outcome, err = r.work(ctx, session.Job{
 		Brief: brief, Agent: r.agent(), Dir: dir.Tree, Home: dir.Home, Tmp: dir.Tmp, Said: dir.Said, Begun: start.begun,
-		Timeout: persona.Timeout, MaxTurns: persona.MaxTurns, Lock: r.held, Progress: r.say,
-		Deliver: contract, Try: r.try(dir, collect), Calls: r.book, Continues: start.continues,
+		Timeout: persona.Timeout, MaxTurns: persona.MaxTurns, Lock: r.held, Progress: r.setProgress,
+		Deliver: contract, Try: r.try(dir, collect), Calls: r.spender, Continues: start.continues,
 	})
 	if err != nil {
 		if f := r.filledDisk(ctx, err); f != nil {
@@ -67,8 +69,8 @@ func (r *round) attempt(ctx context.Context) (*team.RoundResult, left, error) {
 	if err != nil {
 		return nil, l, err
 	}
-	basis := team.BasisOf(r.in.AssignmentID, persona, own, brief.Requirement, r.in.Input, brief.Decisions)
-	return &team.RoundResult{
+	basis := session.BasisOf(r.in.AssignmentID, persona, own, brief.Requirement, r.in.Input, brief.Decisions)
+	return &session.RoundResult{
 		Delta: collected.Delta, Output: collected.Output, Input: r.in.Input, Basis: &basis,
 		Files:     len(collected.Changed) + len(collected.Deleted),
 		SendsBack: l.outcome.SendsBack,
@@ -77,7 +79,7 @@ func (r *round) attempt(ctx context.Context) (*team.RoundResult, left, error) {
 
 // hold sees whether collected work fulfils the contract. It returns the work with what the
 // checks left and may keep, also where one of them has failed.
-func (r *round) hold(ctx context.Context, c team.Contract, dir team.WorkDir, req team.Collect, work team.Collected, outcome *team.Outcome) (team.Collected, error) {
+func (r *round) hold(ctx context.Context, c spec.Contract, dir session.WorkDir, req session.Collect, work session.Collected, outcome *session.Outcome) (session.Collected, error) {
 	if f := missing(c.Produces, work.Changed); f != nil {
 		return work, f
 	}
@@ -91,36 +93,36 @@ func (r *round) hold(ctx context.Context, c team.Contract, dir team.WorkDir, req
 }
 
 // mayNotSendBack refuses to send work back where that is not foreseen.
-func (r *round) mayNotSendBack() *team.Failure {
+func (r *round) mayNotSendBack() *failures.Failure {
 	switch {
 	case r.maySendBack() != nil:
 		return nil
 	case r.in.Integrating:
-		return team.Failf(team.InvalidOutput,
+		return failures.Failf(failures.InvalidOutput,
 			"the result sends work back, but this round mends what the personas of the phase %s have left; mend it, or report an error", r.in.Phase)
 	}
-	return team.Failf(team.InvalidOutput,
+	return failures.Failf(failures.InvalidOutput,
 		"the result sends work back, but the phase %s has no sends_back in the team file; do the work, or report an error", r.in.Phase)
 }
 
 // maySendBack tells the agent to which phase it may send work back; nil: to none.
-func (r *round) maySendBack() *team.MaySendBack {
-	phase, _ := r.scene.team.Phase(r.in.Phase)
+func (r *round) maySendBack() *session.MaySendBack {
+	phase, _ := r.session.team.Phase(r.in.Phase)
 	if phase.SendsBack == nil || r.in.Integrating {
 		return nil
 	}
-	return &team.MaySendBack{To: phase.SendsBack.To, Left: r.in.MaySendBack}
+	return &session.MaySendBack{To: phase.SendsBack.To, Left: r.in.MaySendBack}
 }
 
 // ownAgent describes the persona's own agent, which the work's basis names whoever
 // has worked. The worker of a fallback need not have it.
-func (r *round) ownAgent(ctx context.Context, name string) (own team.OfferedAgent, err error) {
+func (r *round) ownAgent(ctx context.Context, name string) (own spec.OfferedAgent, err error) {
 	if own = r.Agents.Offered(name); own.Kind != "" {
 		return own, nil
 	}
-	err = r.persist(ctx, func() error {
+	err = r.retryStore(ctx, func() error {
 		offers, err := r.Sessions.Offers(ctx)
-		slices.SortFunc(offers, func(a, b team.Offer) int { return a.RenewedAt.Compare(b.RenewedAt) })
+		slices.SortFunc(offers, func(a, b spec.Offer) int { return a.RenewedAt.Compare(b.RenewedAt) })
 		for _, o := range offers { // the newest wins
 			if offered, ok := o.Agents[name]; ok {
 				own = offered
@@ -135,23 +137,23 @@ func (r *round) ownAgent(ctx context.Context, name string) (own team.OfferedAgen
 // empty where they are not known.
 type left struct {
 	// from is what the attempt started from. filled: the directory was filled for it.
-	from    team.Start
+	from    failures.Start
 	filled  bool
-	outcome team.Outcome
-	files   team.Digest
+	outcome session.Outcome
+	files   spec.Digest
 }
 
 // contract is what an attempt of the round is held to.
-func (r *round) contract() team.Contract {
+func (r *round) contract() spec.Contract {
 	if r.in.Integrating { // the seal verifies what it mended
-		return team.Contract{}
+		return spec.Contract{}
 	}
-	return r.scene.team.Contract(r.in.AssignmentID)
+	return r.session.team.Contract(r.in.AssignmentID)
 }
 
 // leftBy collects what a failed agent left, for the next attempt to see or to go
 // on from. Files that cannot be kept are no further failure.
-func (r *round) leftBy(ctx context.Context, err error, req team.Collect) team.Digest {
+func (r *round) leftBy(ctx context.Context, err error, req session.Collect) spec.Digest {
 	if _, failed := asFailure(err); !failed || ctx.Err() != nil {
 		return ""
 	}
@@ -164,20 +166,20 @@ func (r *round) leftBy(ctx context.Context, err error, req team.Collect) team.Di
 
 // try lets an agent run a check on the directory as it is. What the check leaves
 // there goes again: what an attempt changes is for its agent alone to say.
-func (r *round) try(dir team.WorkDir, req team.Collect) func(ctx context.Context, check string) ([]byte, error) {
+func (r *round) try(dir session.WorkDir, req session.Collect) func(ctx context.Context, check string) ([]byte, error) {
 	return func(ctx context.Context, check string) ([]byte, error) {
 		collected, err := r.collect(ctx, req)
 		if err != nil {
 			return nil, err
 		}
 		outcome, failed := r.runCheck(ctx, check, dir)
-		err = r.persist(ctx, func() error { return r.Files.Materialise(ctx, collected.Output, dir.Tree) })
+		err = r.retryStore(ctx, func() error { return r.Files.Materialise(ctx, collected.Output, dir.Tree) })
 		return outcome.Log, errors.Join(failed, err)
 	}
 }
 
 // workDir is the assignment's directory, in which nothing is at work.
-func (r *round) workDir() (team.WorkDir, error) {
+func (r *round) workDir() (session.WorkDir, error) {
 	dir, err := r.Sessions.WorkDir(sessionKey(r.info), r.in.AssignmentID)
 	if err == nil {
 		err = r.Agents.Sweep(dir)
@@ -190,8 +192,8 @@ func (r *round) workDir() (team.WorkDir, error) {
 
 // prepare fills the assignment's directory with what the attempt starts from and
 // writes its brief.
-func (r *round) prepare(ctx context.Context, s start) (dir team.WorkDir, brief team.Brief, err error) {
-	err = r.persist(ctx, func() error {
+func (r *round) prepare(ctx context.Context, s start) (dir session.WorkDir, brief session.Brief, err error) {
+	err = r.retryStore(ctx, func() error {
 		if dir, err = r.workDir(); err != nil {
 			return err
 		}
@@ -211,21 +213,21 @@ func (r *round) prepare(ctx context.Context, s start) (dir team.WorkDir, brief t
 	return dir, brief, err
 }
 
-func (r *round) brief(ctx context.Context, s start) (team.Brief, error) {
+func (r *round) brief(ctx context.Context, s start) (session.Brief, error) {
 	inputs, err := r.Files.Paths(ctx, r.in.Input)
 	if err != nil {
-		return team.Brief{}, err
+		return session.Brief{}, err
 	}
 	feedback, err := r.feedback(ctx, s)
 	if err != nil {
-		return team.Brief{}, err
+		return session.Brief{}, err
 	}
-	persona := r.scene.team.Personas[r.in.Persona]
-	phases := append(r.scene.team.Ancestors(r.in.Phase), r.in.Phase)
-	decisions, _ := team.MergeDecisions(r.scene.checkpoint.Given, team.Steps(r.scene.team, phases, r.scene.done(r.in.Beside)))
-	return team.Brief{
-		Session: r.scene.key.Session, Phase: r.in.Phase, Persona: r.in.Persona, Role: persona.Role,
-		Instructions: persona.Instructions, Requirement: r.scene.checkpoint.Requirement,
+	persona := r.session.team.Personas[r.in.Persona]
+	phases := append(r.session.team.Ancestors(r.in.Phase), r.in.Phase)
+	decisions, _ := session.MergeDecisions(r.session.checkpoint.Given, session.Steps(r.session.team, phases, r.session.done(r.in.Beside)))
+	return session.Brief{
+		Session: r.session.key.Session, Phase: r.in.Phase, Persona: r.in.Persona, Role: persona.Role,
+		Instructions: persona.Instructions, Requirement: r.session.checkpoint.Requirement,
 		Decisions: decisions, Inputs: inputs, Round: s.first.Round, Attempt: s.first.Attempt,
 		Feedback: feedback, MaySendBack: r.maySendBack(),
 	}, nil
@@ -233,8 +235,8 @@ func (r *round) brief(ctx context.Context, s start) (team.Brief, error) {
 
 // collect stores what changed. The work is done and paid for by now, so a store
 // that cannot take it is waited for.
-func (r *round) collect(ctx context.Context, req team.Collect) (collected team.Collected, err error) {
-	err = r.persist(ctx, func() error {
+func (r *round) collect(ctx context.Context, req session.Collect) (collected session.Collected, err error) {
+	err = r.retryStore(ctx, func() error {
 		if full := r.placeNow().full; full != nil {
 			return filledError{full}
 		}
@@ -245,8 +247,8 @@ func (r *round) collect(ctx context.Context, req team.Collect) (collected team.C
 }
 
 // check runs one check over the tree, and collects what it may keep.
-func (r *round) check(ctx context.Context, name string, dir team.WorkDir, req team.Collect, before team.Collected, outcome *team.Outcome) (team.Collected, error) {
-	r.say("check " + name)
+func (r *round) check(ctx context.Context, name string, dir session.WorkDir, req session.Collect, before session.Collected, outcome *session.Outcome) (session.Collected, error) {
+	r.setProgress("check " + name)
 	result, err := r.runCheck(ctx, name, dir)
 	outcome.Log = appendCheckLog(outcome.Log, name, result.Log)
 	if err != nil {
@@ -260,10 +262,10 @@ func (r *round) check(ctx context.Context, name string, dir team.WorkDir, req te
 	return r.collect(ctx, req)
 }
 
-func (r *round) runCheck(ctx context.Context, name string, dir team.WorkDir) (outcome team.Outcome, err error) {
+func (r *round) runCheck(ctx context.Context, name string, dir session.WorkDir) (outcome session.Outcome, err error) {
 	err = r.watchingDisk(ctx, "the check "+name, true, func(ctx context.Context) (err error) {
-		outcome, err = r.Agents.Check(ctx, team.CheckJob{
-			Check: name, Dir: dir.Tree, Home: dir.Home, Tmp: dir.Tmp, Lock: r.held, Progress: r.say,
+		outcome, err = r.Agents.Check(ctx, session.CheckJob{
+			Check: name, Dir: dir.Tree, Home: dir.Home, Tmp: dir.Tmp, Lock: r.held, Progress: r.setProgress,
 		})
 		return err
 	})
@@ -275,7 +277,7 @@ func appendCheckLog(log []byte, name string, output []byte) []byte {
 }
 
 // missing tells which of the patterns no created or changed file matches.
-func missing(patterns, changed []string) *team.Failure {
+func missing(patterns, changed []string) *failures.Failure {
 	for _, pattern := range patterns {
 		found := false
 		for _, path := range changed {
@@ -285,7 +287,7 @@ func missing(patterns, changed []string) *team.Failure {
 			}
 		}
 		if !found {
-			return team.Failf(team.ContractViolation, "%s was neither created nor changed", pattern)
+			return failures.Failf(failures.ContractViolation, "%s was neither created nor changed", pattern)
 		}
 	}
 	return nil
@@ -293,7 +295,7 @@ func missing(patterns, changed []string) *team.Failure {
 
 // keepLog stores a transcript. A transcript that cannot be stored is no reason
 // to lose the attempt.
-func (r *round) keepLog(ctx context.Context, log []byte) team.Digest {
+func (r *round) keepLog(ctx context.Context, log []byte) spec.Digest {
 	if len(log) == 0 {
 		return ""
 	}
@@ -304,19 +306,19 @@ func (r *round) keepLog(ctx context.Context, log []byte) team.Digest {
 	return digest
 }
 
-func decodeFeedback(data []byte) (*team.Failure, error) {
-	var f team.Failure
+func decodeFeedback(data []byte) (*failures.Failure, error) {
+	var f failures.Failure
 	if err := json.Unmarshal(data, &f); err != nil {
-		return nil, fmt.Errorf("feedback: %w: %w", team.ErrCorrupt, err)
+		return nil, fmt.Errorf("feedback: %w: %w", session.ErrCorrupt, err)
 	}
 	return &f, nil
 }
 
 // encodeFeedback stores a failure with its output, which histories must not hold.
-func encodeFeedback(ctx context.Context, files Files, f team.Failure) (team.Digest, error) {
+func encodeFeedback(ctx context.Context, files Files, f failures.Failure) (spec.Digest, error) {
 	data, err := json.Marshal(f)
 	if err != nil {
-		return "", errors.Join(team.ErrCorrupt, err)
+		return "", errors.Join(session.ErrCorrupt, err)
 	}
 	return files.PutBlob(ctx, data)
 }

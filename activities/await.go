@@ -13,7 +13,8 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/maestro-hive/maestro/breaker"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // How a wait for a breaker goes.
@@ -30,17 +31,17 @@ const (
 
 // AwaitInput asks to wait until an assignment's round may try again.
 type AwaitInput struct {
-	team.AssignmentID
-	Incarnation int              `json:"incarnation"`
-	Breaker     team.Breaker     `json:"breaker"`
-	Wait        team.BreakerWait `json:"wait"`
+	spec.AssignmentID
+	Incarnation int                 `json:"incarnation"`
+	Breaker     spec.Breaker        `json:"breaker"`
+	Wait        session.BreakerWait `json:"wait"`
 }
 
 // Awaited ends a wait.
 type Awaited struct {
 	// Lease is that of the probe that the round is; its zero, for a round that may
 	// simply begin.
-	Lease team.BreakerPass `json:"lease,omitzero"`
+	Lease session.BreakerPass `json:"lease,omitzero"`
 }
 
 // BreakerWaits waits for breakers on behalf of sessions. All waits for one
@@ -61,10 +62,10 @@ type BreakerWaits struct {
 
 // waitQueue is those who wait for one breaker, the longest first.
 type waitQueue struct {
-	breaker team.Breaker
+	breaker spec.Breaker
 	waiters []*waiter
 	// status is what the poller last saw; its zero, nothing yet.
-	status team.BreakerStatus
+	status session.BreakerStatus
 	stop   context.CancelFunc
 }
 
@@ -113,7 +114,7 @@ func (bw *BreakerWaits) Await(ctx context.Context, in AwaitInput) (Awaited, erro
 
 // wanted tells whether the session still waits. A session that has ended its wait hears
 // nothing of a lease, and the activity of that end only with a later heartbeat.
-func (bw *BreakerWaits) wanted(ctx context.Context, wait team.BreakerWait) bool {
+func (bw *BreakerWaits) wanted(ctx context.Context, wait session.BreakerWait) bool {
 	if bw.Heartbeats == nil {
 		return true
 	}
@@ -124,7 +125,7 @@ func (bw *BreakerWaits) wanted(ctx context.Context, wait team.BreakerWait) bool 
 }
 
 // join adds a waiter, and starts the breaker's poller for the first.
-func (bw *BreakerWaits) join(b team.Breaker, me *waiter) {
+func (bw *BreakerWaits) join(b spec.Breaker, me *waiter) {
 	bw.mu.Lock()
 	defer bw.mu.Unlock()
 	q := bw.queues[b.Name]
@@ -142,7 +143,7 @@ func (bw *BreakerWaits) join(b team.Breaker, me *waiter) {
 
 // leave takes a waiter out; with the last the poller ends. A lease that the waiter has got
 // and that nobody hears of any more is given back.
-func (bw *BreakerWaits) leave(ctx context.Context, b team.Breaker, me *waiter) {
+func (bw *BreakerWaits) leave(ctx context.Context, b spec.Breaker, me *waiter) {
 	bw.remove(b.Name, me)
 	select {
 	case awaited := <-me.released:
@@ -166,11 +167,11 @@ func (bw *BreakerWaits) remove(name string, me *waiter) {
 }
 
 // news is the wait as the poller last saw it, if that is another.
-func (bw *BreakerWaits) news(name string, wait team.BreakerWait) (team.BreakerWait, bool) {
+func (bw *BreakerWaits) news(name string, wait session.BreakerWait) (session.BreakerWait, bool) {
 	bw.mu.Lock()
 	defer bw.mu.Unlock()
 	q := bw.queues[name]
-	if q == nil || q.status.State != team.BreakerIsOpen {
+	if q == nil || q.status.State != session.BreakerIsOpen {
 		return wait, false
 	}
 	now := q.status.WaitFor(wait.Since)
@@ -204,13 +205,13 @@ func (bw *BreakerWaits) look(ctx context.Context, name string, q *waitQueue) tim
 	bw.mu.Unlock()
 	status = status.At(now)
 	switch status.State {
-	case team.BreakerClosed:
+	case session.BreakerClosed:
 		bw.releaseAll(q)
-	case team.BreakerIsOpen:
+	case session.BreakerIsOpen:
 		if status.OpenUntil != nil {
 			next = min(next, max(status.OpenUntil.Sub(now), pollSoon))
 		}
-	case team.BreakerHalfOpen:
+	case session.BreakerHalfOpen:
 		for range view.Settings.For(name).Probes - len(status.Probes) {
 			if !bw.probe(ctx, q) {
 				break
@@ -247,7 +248,7 @@ func (bw *BreakerWaits) probe(ctx context.Context, q *waitQueue) bool {
 }
 
 // first is who has waited for the longest; nil: nobody waits.
-func (bw *BreakerWaits) first(q *waitQueue) (team.Breaker, *waiter) {
+func (bw *BreakerWaits) first(q *waitQueue) (spec.Breaker, *waiter) {
 	bw.mu.Lock()
 	defer bw.mu.Unlock()
 	if len(q.waiters) == 0 {
@@ -269,7 +270,7 @@ func (bw *BreakerWaits) drop(q *waitQueue, w *waiter) {
 // release lets one waiter go with its lease. If it has left meanwhile, the lease
 // is given back.
 func (bw *BreakerWaits) release(ctx context.Context, q *waitQueue, first *waiter, answer breaker.Answer) {
-	lease := team.BreakerPass{Generation: answer.State.Generation, Holder: first.holder}
+	lease := session.BreakerPass{Generation: answer.State.Generation, Holder: first.holder}
 	bw.mu.Lock()
 	waits := slices.Contains(q.waiters, first)
 	q.waiters = slices.DeleteFunc(q.waiters, func(w *waiter) bool { return w == first })
@@ -284,7 +285,7 @@ func (bw *BreakerWaits) release(ctx context.Context, q *waitQueue, first *waiter
 }
 
 // giveBack ends a probe that nobody carries out.
-func (bw *BreakerWaits) giveBack(ctx context.Context, b team.Breaker, lease team.BreakerPass) {
+func (bw *BreakerWaits) giveBack(ctx context.Context, b spec.Breaker, lease session.BreakerPass) {
 	if lease.Holder == "" {
 		return
 	}
@@ -307,8 +308,8 @@ func (bw *BreakerWaits) releaseAll(q *waitQueue) {
 // mirror shows the wait, or its end, in execution_state.json; begins tells that it begins.
 // One that the session has ended hears of that with a later heartbeat, and changes nothing
 // by then. The state may lag, so a failure to write it is only logged.
-func (bw *BreakerWaits) mirror(ctx context.Context, in AwaitInput, wait *team.BreakerWait, begins bool) {
-	err := bw.Sessions.UpdateExecution(sessionKey(activity.GetInfo(ctx)), func(e *team.Execution) {
+func (bw *BreakerWaits) mirror(ctx context.Context, in AwaitInput, wait *session.BreakerWait, begins bool) {
+	err := bw.Sessions.UpdateExecution(sessionKey(activity.GetInfo(ctx)), func(e *session.Execution) {
 		a := e.Assignment(in.AssignmentID)
 		if a == nil || e.Incarnation > in.Incarnation || e.Status.Status.Closed() {
 			return
@@ -316,10 +317,10 @@ func (bw *BreakerWaits) mirror(ctx context.Context, in AwaitInput, wait *team.Br
 		if shown := a.Awaits; !begins && (shown == nil || !shown.Since.Equal(in.Wait.Since)) {
 			return
 		}
-		a.Awaits, a.Status, a.Progress = wait, team.Waiting, ""
+		a.Awaits, a.Status, a.Progress = wait, session.Waiting, ""
 		for i, p := range e.Phases {
 			if p.Name == in.Phase && !p.Status.Done() {
-				e.Phases[i].Status = team.Running
+				e.Phases[i].Status = session.Running
 			}
 		}
 		e.Stand()

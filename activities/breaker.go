@@ -10,7 +10,10 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/maestro-hive/maestro/breaker"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // Breakers knows the circuit breakers of the store. Every call takes at most as
@@ -22,12 +25,12 @@ type Breakers interface {
 	Read(ctx context.Context, name string) (breaker.View, error)
 	// Report delivers the outcome of a round; again under the same id, it
 	// counts once.
-	Report(ctx context.Context, r team.BreakerReport) (breaker.Answer, error)
+	Report(ctx context.Context, r session.BreakerReport) (breaker.Answer, error)
 	// Acquire asks for a lease to try an agent whose breaker is half-open, or
 	// extends the one that the holder has.
-	Acquire(ctx context.Context, id string, b team.Breaker, holder string) (breaker.Answer, error)
+	Acquire(ctx context.Context, id string, b spec.Breaker, holder string) (breaker.Answer, error)
 	// Renew extends a lease.
-	Renew(ctx context.Context, id string, b team.Breaker, holder string) (breaker.Answer, error)
+	Renew(ctx context.Context, id string, b spec.Breaker, holder string) (breaker.Answer, error)
 }
 
 // How long a round lets its breaker take.
@@ -43,13 +46,13 @@ const (
 
 // TurnedAway is the detail of a BreakerOpen error: the round has not begun.
 type TurnedAway struct {
-	Breaker team.Breaker     `json:"breaker"`
-	Wait    team.BreakerWait `json:"wait"`
+	Breaker spec.Breaker        `json:"breaker"`
+	Wait    session.BreakerWait `json:"wait"`
 	// PatienceUntil is when the team's patience with the provider is over; zero: a person
 	// has opened the breaker, or nothing is waited out. Outage is the one that the round is
 	// in the middle of; nil: it has met none.
-	PatienceUntil time.Time    `json:"patience_until,omitzero"`
-	Outage        *team.Outage `json:"outage,omitempty"`
+	PatienceUntil time.Time       `json:"patience_until,omitzero"`
+	Outage        *session.Outage `json:"outage,omitempty"`
 }
 
 // askBreaker lets the round begin or turns it away with a BreakerOpen error. A
@@ -65,10 +68,10 @@ func (r *round) askBreaker(ctx context.Context) error {
 		return err
 	}
 	switch view.State.At(r.Clock()) {
-	case team.BreakerClosed:
-		r.pass(team.BreakerPass{Generation: view.State.Generation})
+	case session.BreakerClosed:
+		r.pass(session.BreakerPass{Generation: view.State.Generation})
 		return nil
-	case team.BreakerHalfOpen:
+	case session.BreakerHalfOpen:
 		now, passed := r.probe(ctx, b)
 		if passed {
 			return nil
@@ -79,14 +82,14 @@ func (r *round) askBreaker(ctx context.Context) error {
 		if now != nil {
 			view = *now
 		}
-	case team.BreakerIsOpen:
+	case session.BreakerIsOpen:
 	}
 	return r.turnedAway(ctx, &view)
 }
 
 // probe asks to be the round that tries the agent for all others. Refused, it
 // returns the breaker as it is now, nil where nobody answered.
-func (r *round) probe(ctx context.Context, b team.Breaker) (now *breaker.View, passed bool) {
+func (r *round) probe(ctx context.Context, b spec.Breaker) (now *breaker.View, passed bool) {
 	holder := r.holder()
 	bounded, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
@@ -96,10 +99,10 @@ func (r *round) probe(ctx context.Context, b team.Breaker) (now *breaker.View, p
 		activity.GetLogger(ctx).Warn("no lease to try the agent: the breaker does not answer", "breaker", b.Name, "error", err)
 		return nil, false
 	case answer.Effect == breaker.Leased:
-		r.pass(team.BreakerPass{Generation: answer.State.Generation, Holder: holder})
+		r.pass(session.BreakerPass{Generation: answer.State.Generation, Holder: holder})
 		return nil, true
 	case answer.Effect == breaker.Passed:
-		r.pass(team.BreakerPass{Generation: answer.State.Generation})
+		r.pass(session.BreakerPass{Generation: answer.State.Generation})
 		return nil, true
 	}
 	return &answer.View, false
@@ -126,7 +129,7 @@ func (r *round) untilAnswered(ctx context.Context, amiss string, ask func(contex
 			return nil
 		}
 		activity.GetLogger(ctx).Warn(amiss+"; trying again", "error", err, "wait", wait)
-		r.say(fmt.Sprintf("waiting: %s: %s", amiss, team.Shorten(err.Error(), team.MaxMessage)))
+		r.setProgress(fmt.Sprintf("waiting: %s: %s", amiss, textfmt.Shorten(err.Error(), session.MaxMessage)))
 		if err := sleep(ctx, wait); err != nil {
 			return err
 		}
@@ -136,7 +139,7 @@ func (r *round) untilAnswered(ctx context.Context, amiss string, ask func(contex
 // turnedAway leaves no trace of a round that has not begun. One that had, before
 // it came to another agent, keeps what it has for the activity that goes on.
 func (r *round) turnedAway(ctx context.Context, view *breaker.View) error {
-	now, patience := r.Clock().UTC(), r.scene.team.Retry.WaitsOut()
+	now, patience := r.Clock().UTC(), r.session.team.Retry.WaitsOut()
 	t := TurnedAway{Breaker: r.breaker(), Wait: view.Status().WaitFor(now)}
 	if t.Outage = r.outage(); t.Outage != nil {
 		t.Outage.Failure.Output = ""
@@ -158,10 +161,10 @@ func (r *round) turnedAway(ctx context.Context, view *breaker.View) error {
 		return breakerOpen(t)
 	}
 	key := this.Key
-	r.record.Rounds = slices.DeleteFunc(r.record.Rounds, func(rr team.RoundRecord) bool { return rr.Key == key })
+	r.record.Rounds = slices.DeleteFunc(r.record.Rounds, func(rr session.RoundRecord) bool { return rr.Key == key })
 	record := r.record
 	r.mu.Unlock()
-	if err := r.persist(ctx, func() error { return r.Sessions.PutRecord(r.scene.key, record) }); err != nil {
+	if err := r.retryStore(ctx, func() error { return r.Sessions.PutRecord(r.session.key, record) }); err != nil {
 		return err
 	}
 	return breakerOpen(t)
@@ -169,15 +172,15 @@ func (r *round) turnedAway(ctx context.Context, view *breaker.View) error {
 
 func breakerOpen(t TurnedAway) error {
 	return temporal.NewApplicationErrorWithOptions(
-		fmt.Sprintf("breaker %s is open: %s", t.Breaker.Name, t.Wait.Why), team.BreakerOpen,
+		fmt.Sprintf("breaker %s is open: %s", t.Breaker.Name, t.Wait.Why), session.BreakerOpen,
 		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{t}})
 }
 
-func (r *round) breaker() team.Breaker {
+func (r *round) breaker() spec.Breaker {
 	return r.Agents.Breaker(r.agent())
 }
 
-func (r *round) pass(p team.BreakerPass) {
+func (r *round) pass(p session.BreakerPass) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.log.Pass = &p
@@ -236,18 +239,18 @@ func (r *round) holds(holder string) bool {
 // report tells the breaker how the round ended; f is nil for a success. It
 // returns what could not be delivered in time, for the session to carry. It also
 // works when the round's own time is over.
-func (r *round) report(ctx context.Context, f *team.Failure) *team.BreakerReport {
+func (r *round) report(ctx context.Context, f *failures.Failure) *session.BreakerReport {
 	r.mu.Lock()
 	pass := r.log.Pass
 	r.mu.Unlock()
 	if r.Breakers == nil || pass == nil {
 		return nil
 	}
-	report := team.BreakerReport{ID: activityKey(r.info), Breaker: r.breaker(), BreakerPass: *pass, Outcome: team.CountsAsSuccess}
+	report := session.BreakerReport{ID: activityKey(r.info), Breaker: r.breaker(), BreakerPass: *pass, Outcome: failures.CountsAsSuccess}
 	if f != nil {
-		report.Outcome, report.Category, report.Message = report.Breaker.Weigh(f.Category), f.Category, team.Shorten(f.Message, team.MaxMessage)
+		report.Outcome, report.Category, report.Message = report.Breaker.Weigh(f.Category), f.Category, textfmt.Shorten(f.Message, session.MaxMessage)
 	}
-	if report.Outcome == team.Neutral && report.Holder == "" {
+	if report.Outcome == failures.Neutral && report.Holder == "" {
 		return nil
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportLimit)
@@ -262,14 +265,14 @@ func (r *round) report(ctx context.Context, f *team.Failure) *team.BreakerReport
 // giveBack ends a probe that came to nothing: it says nothing about the agent.
 func (r *round) giveBack(ctx context.Context) {
 	if r.recalled() && r.log.Pass != nil && r.log.Pass.Holder != "" {
-		r.report(ctx, &team.Failure{Category: team.Cancelled})
+		r.report(ctx, &failures.Failure{Category: failures.Cancelled})
 	}
 }
 
 // deliver sends a report, unless it would change nothing: a success matters only
 // to a breaker that has counted failures, or to one that is being probed.
-func deliver(ctx context.Context, breakers Breakers, report team.BreakerReport) error {
-	if report.Outcome == team.CountsAsSuccess && report.Holder == "" {
+func deliver(ctx context.Context, breakers Breakers, report session.BreakerReport) error {
+	if report.Outcome == failures.CountsAsSuccess && report.Holder == "" {
 		view, err := breakers.Read(ctx, report.Breaker.Name)
 		if err != nil {
 			return err
@@ -286,11 +289,11 @@ func deliver(ctx context.Context, breakers Breakers, report team.BreakerReport) 
 type Reports struct{ Breakers Breakers }
 
 // Report tries once more, for at most [reportLimit], and returns what is left.
-func (rs *Reports) Report(ctx context.Context, reports []team.BreakerReport) ([]team.BreakerReport, error) {
+func (rs *Reports) Report(ctx context.Context, reports []session.BreakerReport) ([]session.BreakerReport, error) {
 	return deliverAll(ctx, rs.Breakers, reports), nil
 }
 
-func deliverAll(ctx context.Context, breakers Breakers, reports []team.BreakerReport) (left []team.BreakerReport) {
+func deliverAll(ctx context.Context, breakers Breakers, reports []session.BreakerReport) (left []session.BreakerReport) {
 	ctx, cancel := context.WithTimeout(ctx, reportLimit)
 	defer cancel()
 	for _, report := range reports {

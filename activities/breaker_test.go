@@ -14,7 +14,9 @@ import (
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/breaker"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // breakers is one breaker in memory, which is silent while err is set.
@@ -23,16 +25,16 @@ type breakers struct {
 	state   breaker.State
 	err     error
 	seen    map[string]bool
-	reports []team.BreakerReport
+	reports []session.BreakerReport
 	leases  int
 	// leased is called with each lease, if it is set.
 	leased func()
 }
 
-func (b *breakers) apply(spec team.Breaker, e breaker.Event) breaker.Answer {
+func (b *breakers) apply(given spec.Breaker, e breaker.Event) breaker.Answer {
 	var effect breaker.Effect
-	b.state, effect = breaker.Apply(b.state, breaker.SettingsOf(spec), e, time.Now().UTC(), 0)
-	return breaker.Answer{Effect: effect, View: breaker.View{Name: spec.Name, Settings: spec, State: b.state}}
+	b.state, effect = breaker.Apply(b.state, breaker.SettingsOf(given), e, time.Now().UTC(), 0)
+	return breaker.Answer{Effect: effect, View: breaker.View{Name: given.Name, Settings: given, State: b.state}}
 }
 
 func (b *breakers) Read(_ context.Context, name string) (breaker.View, error) {
@@ -41,7 +43,7 @@ func (b *breakers) Read(_ context.Context, name string) (breaker.View, error) {
 	return breaker.View{Name: name, State: b.state}, nil
 }
 
-func (b *breakers) Report(ctx context.Context, r team.BreakerReport) (breaker.Answer, error) {
+func (b *breakers) Report(ctx context.Context, r session.BreakerReport) (breaker.Answer, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := cmp.Or(b.err, ctx.Err()); err != nil {
@@ -58,13 +60,13 @@ func (b *breakers) Report(ctx context.Context, r team.BreakerReport) (breaker.An
 	return b.apply(r.Breaker, breaker.Report{Outcome: r.Outcome, Generation: r.Generation, Holder: r.Holder, Category: r.Category, Message: r.Message}), nil
 }
 
-func (b *breakers) Acquire(_ context.Context, _ string, spec team.Breaker, holder string) (breaker.Answer, error) {
+func (b *breakers) Acquire(_ context.Context, _ string, given spec.Breaker, holder string) (breaker.Answer, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.err != nil {
 		return breaker.Answer{}, b.err
 	}
-	answer := b.apply(spec, breaker.Acquire{Holder: holder})
+	answer := b.apply(given, breaker.Acquire{Holder: holder})
 	if answer.Effect == breaker.Leased {
 		b.leases++
 		if b.leased != nil {
@@ -74,10 +76,10 @@ func (b *breakers) Acquire(_ context.Context, _ string, spec team.Breaker, holde
 	return answer, nil
 }
 
-func (b *breakers) Renew(_ context.Context, _ string, spec team.Breaker, holder string) (breaker.Answer, error) {
+func (b *breakers) Renew(_ context.Context, _ string, given spec.Breaker, holder string) (breaker.Answer, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.apply(spec, breaker.Renew{Holder: holder}), b.err
+	return b.apply(given, breaker.Renew{Holder: holder}), b.err
 }
 
 func open(d time.Duration) breaker.State {
@@ -89,15 +91,15 @@ func TestOpenBreakerTurnsTheRoundAwayWithoutATrace(t *testing.T) {
 	d := newDesk(t)
 	d.breakers = &breakers{state: open(time.Hour)}
 	_, err := d.round(activities.Heartbeat{})
-	app := requireType(t, err, team.BreakerOpen)
+	app := requireType(t, err, session.BreakerOpen)
 	require.True(t, app.NonRetryable())
 	var turned activities.TurnedAway
 	require.NoError(t, app.Details(&turned))
 	require.Equal(t, "a", turned.Wait.Breaker)
 	require.WithinDuration(t, time.Now().Add(time.Hour), *turned.Wait.Until, time.Minute)
 	require.Empty(t, d.agents.runs)
-	_, err = d.store.Record(d.key(), team.AssignmentID{Phase: "build", Persona: "dev"})
-	require.ErrorIs(t, err, team.ErrNotFound)
+	_, err = d.store.Record(d.key(), spec.AssignmentID{Phase: "build", Persona: "dev"})
+	require.ErrorIs(t, err, session.ErrNotFound)
 }
 
 // TestLostWorkersOfARoundThatIsTurnedAwayStayCounted.
@@ -109,7 +111,7 @@ func TestLostWorkersOfARoundThatIsTurnedAwayStayCounted(t *testing.T) {
 	d.lose(2)
 	b.state = open(time.Hour)
 	_, err := d.round(activities.Heartbeat{})
-	requireType(t, err, team.BreakerOpen)
+	requireType(t, err, session.BreakerOpen)
 	b.state = breaker.State{}
 	d.after = d.record().Rounds[0].Key.Activity
 	result, err := d.round(activities.Heartbeat{})
@@ -123,17 +125,17 @@ func TestRoundThatWasHandedOverLeavesNoTraceEither(t *testing.T) {
 	b := &breakers{}
 	d.breakers = b
 	stop := make(chan struct{})
-	d.agents.run = func(ctx context.Context, _ team.Job) (team.Outcome, error) {
+	d.agents.run = func(ctx context.Context, _ session.Job) (session.Outcome, error) {
 		close(stop)
 		<-ctx.Done()
-		return team.Outcome{}, context.Cause(ctx)
+		return session.Outcome{}, context.Cause(ctx)
 	}
 	_, err := d.round(activities.Heartbeat{}, func(env *testsuite.TestActivityEnvironment) { env.SetWorkerStopChannel(stop) })
-	requireType(t, err, team.HandedOver)
+	requireType(t, err, session.HandedOver)
 	require.Len(t, d.record().Rounds, 1)
 	b.state = open(time.Hour)
 	_, err = d.round(activities.Heartbeat{})
-	requireType(t, err, team.BreakerOpen)
+	requireType(t, err, session.BreakerOpen)
 	require.Empty(t, d.record().Rounds)
 }
 
@@ -143,19 +145,19 @@ func TestRoundThatIsTurnedAwayInItsMiddleGoesOnWhereItWas(t *testing.T) {
 	d.team.Budget.Tokens = 45
 	d.admit()
 	b := &breakers{}
-	d.breakers, d.onExceeded = b, team.OnExceededAsk
-	d.converse(&conversation{turns: 1, fails: func(int) *team.Failure { return team.Failf(team.APIError, "down") }})
+	d.breakers, d.onExceeded = b, spec.OnExceededAsk
+	d.converse(&conversation{turns: 1, fails: func(int) *failures.Failure { return failures.Failf(failures.APIError, "down") }})
 	_, err := d.round(activities.Heartbeat{})
-	requireType(t, err, team.RecoverableError)
+	requireType(t, err, session.RecoverableError)
 	c := &conversation{turns: 4}
 	d.converse(c)
 	_, err = d.round(activities.Heartbeat{})
-	requireType(t, err, team.BudgetSpent)
+	requireType(t, err, session.BudgetSpent)
 	d.after = d.record().Rounds[0].Key.Activity
 
 	b.state = open(time.Hour)
 	_, err = d.round(activities.Heartbeat{})
-	requireType(t, err, team.BreakerOpen)
+	requireType(t, err, session.BreakerOpen)
 	require.Len(t, d.record().Rounds, 1)
 	require.NotEqual(t, d.after, d.record().Rounds[0].Key.Activity, "the next one looks for what this one has")
 	require.Len(t, d.record().Rounds[0].Attempts, 1)
@@ -166,9 +168,9 @@ func TestRoundThatHasBegunIsNotTurnedAway(t *testing.T) {
 	d := newDesk(t)
 	b := &breakers{}
 	d.breakers = b
-	d.agents.run = fail(team.APIError)
+	d.agents.run = fail(failures.APIError)
 	_, err := d.round(activities.Heartbeat{})
-	requireType(t, err, team.RecoverableError)
+	requireType(t, err, session.RecoverableError)
 	require.Empty(t, b.reports, "only whole rounds are reported")
 	b.state = open(time.Hour)
 	d.agents.run = leave("a.txt", "x")
@@ -183,14 +185,14 @@ func TestFailedRoundIsReportedOnceHoweverOftenItEnds(t *testing.T) {
 	d := newDesk(t)
 	b := &breakers{}
 	d.breakers = b
-	d.agents.run = fail(team.APIError)
+	d.agents.run = fail(failures.APIError)
 	for range 2 {
 		_, err := d.round(activities.Heartbeat{})
-		requireType(t, err, team.RecoverableError)
+		requireType(t, err, session.RecoverableError)
 	}
 	for range 3 { // the last two: the worker died between the record and Temporal
 		_, err := d.round(activities.Heartbeat{})
-		app := requireType(t, err, team.UnrecoverableError)
+		app := requireType(t, err, session.UnrecoverableError)
 		var report activities.RoundFailure
 		require.NoError(t, app.Details(&report))
 		require.Len(t, report.Attempts, 3)
@@ -200,16 +202,16 @@ func TestFailedRoundIsReportedOnceHoweverOftenItEnds(t *testing.T) {
 	require.Len(t, b.reports, 3)
 	require.Equal(t, b.reports[0].ID, b.reports[2].ID)
 	require.Equal(t, 1, b.state.Failures)
-	require.Equal(t, team.APIError, b.state.LastFailure.Category)
+	require.Equal(t, failures.APIError, b.state.LastFailure.Category)
 }
 
 func TestFinalFailureThatTemporalNeverHeardOfIsGivenUpAgain(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.agents.run = fail(team.Auth)
+	d.agents.run = fail(failures.Auth)
 	for range 2 {
 		_, err := d.round(activities.Heartbeat{})
-		requireType(t, err, team.UnrecoverableError)
+		requireType(t, err, session.UnrecoverableError)
 	}
 	require.Len(t, d.agents.runs, 1)
 }
@@ -235,29 +237,29 @@ func TestSuccessIsReportedWhereItMatters(t *testing.T) {
 func TestWhatCountsIsTheFailureTablesUnlessSaidOtherwise(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		category team.Category
-		counts   []team.Category
+		category failures.Category
+		counts   []failures.Category
 		failures int
 		reported bool
 	}{
-		{team.APIError, nil, 3, true},
-		{team.TestFailure, nil, 0, true},
-		{team.Auth, nil, 2, false},
-		{team.WorkerLost, nil, 2, false},
-		{team.Auth, []team.Category{team.Auth}, 3, true},
-		{team.APIError, []team.Category{team.Auth}, 2, false},
-		{team.APIError, []team.Category{}, 2, false},
+		{failures.APIError, nil, 3, true},
+		{failures.TestFailure, nil, 0, true},
+		{failures.Auth, nil, 2, false},
+		{failures.WorkerLost, nil, 2, false},
+		{failures.Auth, []failures.Category{failures.Auth}, 3, true},
+		{failures.APIError, []failures.Category{failures.Auth}, 2, false},
+		{failures.APIError, []failures.Category{}, 2, false},
 	} {
 		d := newDesk(t)
 		b := &breakers{state: breaker.State{Failures: 2}}
-		d.breakers, d.agents.breaker = b, team.Breaker{Counts: c.counts}
-		d.agents.run = func(context.Context, team.Job) (team.Outcome, error) {
-			f := team.Failf(c.category, "no good")
+		d.breakers, d.agents.breaker = b, spec.Breaker{Counts: c.counts}
+		d.agents.run = func(context.Context, session.Job) (session.Outcome, error) {
+			f := failures.Failf(c.category, "no good")
 			f.Final = true
-			return team.Outcome{}, f
+			return session.Outcome{}, f
 		}
 		_, err := d.round(activities.Heartbeat{})
-		requireType(t, err, team.UnrecoverableError)
+		requireType(t, err, session.UnrecoverableError)
 		require.Equal(t, c.failures, b.state.Failures, "%+v", c)
 		require.Equal(t, c.reported, len(b.reports) == 1, "%+v", c)
 	}
@@ -266,14 +268,14 @@ func TestWhatCountsIsTheFailureTablesUnlessSaidOtherwise(t *testing.T) {
 func TestProbe(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		run  func(context.Context, team.Job) (team.Outcome, error)
-		want team.BreakerState
+		run  func(context.Context, session.Job) (session.Outcome, error)
+		want session.BreakerState
 		gone bool
 	}{
-		"that works closes the breaker":        {leave("a.txt", "x"), team.BreakerClosed, true},
-		"that delivers wrong work closes it":   {final(team.TestFailure), team.BreakerClosed, true},
-		"that fails opens it again":            {final(team.APIError), team.BreakerIsOpen, true},
-		"that says nothing gives its lease up": {final(team.Auth), team.BreakerHalfOpen, true},
+		"that works closes the breaker":        {leave("a.txt", "x"), session.BreakerClosed, true},
+		"that delivers wrong work closes it":   {final(failures.TestFailure), session.BreakerClosed, true},
+		"that fails opens it again":            {final(failures.APIError), session.BreakerIsOpen, true},
+		"that says nothing gives its lease up": {final(failures.Auth), session.BreakerHalfOpen, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -294,24 +296,24 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-func final(c team.Category) func(context.Context, team.Job) (team.Outcome, error) {
-	return func(context.Context, team.Job) (team.Outcome, error) {
-		f := team.Failf(c, "no good")
+func final(c failures.Category) func(context.Context, session.Job) (session.Outcome, error) {
+	return func(context.Context, session.Job) (session.Outcome, error) {
+		f := failures.Failf(c, "no good")
 		f.Final = true
-		return team.Outcome{}, f
+		return session.Outcome{}, f
 	}
 }
 
 func TestTakenProbeAndSilentBreakerTurnTheRoundAway(t *testing.T) {
 	t.Parallel()
 	taken := &breakers{state: open(-time.Second)}
-	taken.apply(team.Breaker{}.For("a"), breaker.Acquire{Holder: "another"})
+	taken.apply(spec.Breaker{}.For("a"), breaker.Acquire{Holder: "another"})
 	silent := &breakers{state: open(-time.Second), err: errors.New("nobody answers")}
 	for _, b := range []*breakers{taken, silent} {
 		d := newDesk(t)
 		d.breakers = b
 		_, err := d.round(activities.Heartbeat{})
-		requireType(t, err, team.BreakerOpen)
+		requireType(t, err, session.BreakerOpen)
 		require.Empty(t, d.agents.runs)
 	}
 }
@@ -321,23 +323,23 @@ func TestCancelledProbeGivesItsLeaseBack(t *testing.T) {
 	d := newDesk(t)
 	b := &breakers{state: open(-time.Second)}
 	d.breakers = b
-	d.agents.run = func(context.Context, team.Job) (team.Outcome, error) {
-		return team.Outcome{}, team.ErrCorrupt // the input is gone: nothing was tried
+	d.agents.run = func(context.Context, session.Job) (session.Outcome, error) {
+		return session.Outcome{}, session.ErrCorrupt // the input is gone: nothing was tried
 	}
 	_, err := d.round(activities.Heartbeat{})
 	require.Error(t, err)
 	require.Empty(t, b.state.Probes)
-	require.Equal(t, team.BreakerHalfOpen, b.state.At(time.Now()))
+	require.Equal(t, session.BreakerHalfOpen, b.state.At(time.Now()))
 }
 
 func TestOutcomeThatCannotBeReportedTravelsWithTheSession(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	b := &breakers{err: errors.New("nobody answers")}
-	d.breakers, d.agents.run = b, final(team.APIError)
+	d.breakers, d.agents.run = b, final(failures.APIError)
 	_, err := d.round(activities.Heartbeat{})
 	var failure activities.RoundFailure
-	require.NoError(t, requireType(t, err, team.UnrecoverableError).Details(&failure))
+	require.NoError(t, requireType(t, err, session.UnrecoverableError).Details(&failure))
 	require.NotNil(t, failure.Unreported)
 
 	d = newDesk(t)
@@ -349,12 +351,12 @@ func TestOutcomeThatCannotBeReportedTravelsWithTheSession(t *testing.T) {
 	require.Nil(t, d.record().Rounds[0].Result.Unreported, "the record is not the place for it")
 
 	reports := &activities.Reports{Breakers: b}
-	var left []team.BreakerReport
-	d.execute(reports.Report, []team.BreakerReport{*failure.Unreported}, &left)
+	var left []session.BreakerReport
+	d.execute(reports.Report, []session.BreakerReport{*failure.Unreported}, &left)
 	require.Len(t, left, 1)
 	b.err = nil
-	var none []team.BreakerReport
-	d.execute(reports.Report, []team.BreakerReport{*failure.Unreported}, &none)
+	var none []session.BreakerReport
+	d.execute(reports.Report, []session.BreakerReport{*failure.Unreported}, &none)
 	require.Empty(t, none)
 	require.Equal(t, 3, b.state.Failures)
 }
@@ -371,7 +373,7 @@ func TestWaitThatNobodyWantsTakesNoLease(t *testing.T) {
 	waits := newDesk(t).waits(b)
 	waits.Heartbeats = &beats{answer: activities.ErrUnwanted}
 	_, err := await(waits, make(chan struct{}))
-	requireType(t, err, team.HandedOver)
+	requireType(t, err, session.HandedOver)
 	require.Zero(t, b.leases)
 }
 
@@ -383,8 +385,8 @@ func await(waits *activities.BreakerWaits, stop chan struct{}) (activities.Await
 	env.RegisterActivity(waits.Await)
 	var awaited activities.Awaited
 	value, err := env.ExecuteActivity(waits.Await, activities.AwaitInput{
-		AssignmentID: team.AssignmentID{Phase: "build", Persona: "dev"}, Incarnation: 1, Breaker: team.Breaker{}.For("a"),
-		Wait: team.BreakerWait{Breaker: "a", Why: "down"},
+		AssignmentID: spec.AssignmentID{Phase: "build", Persona: "dev"}, Incarnation: 1, Breaker: spec.Breaker{}.For("a"),
+		Wait: session.BreakerWait{Breaker: "a", Why: "down"},
 	})
 	if err != nil {
 		return awaited, err
@@ -407,18 +409,18 @@ func TestWaitIsShownAndEndsWithALease(t *testing.T) {
 	}()
 	require.Eventually(t, func() bool {
 		e, err := d.store.Execution(d.key())
-		return err == nil && e.Status.Status == team.WaitingForBreaker
+		return err == nil && e.Status.Status == session.WaitingForBreaker
 	}, 5*time.Second, 10*time.Millisecond)
 	e, err := d.store.Execution(d.key())
 	require.NoError(t, err)
 	require.Contains(t, e.Reason, "build/dev waits")
-	require.Equal(t, team.Waiting, e.Phases[0].Assignments[0].Status)
+	require.Equal(t, session.Waiting, e.Phases[0].Assignments[0].Status)
 	awaited := <-done
 	require.NotEmpty(t, awaited.Lease)
 	require.Equal(t, awaited.Lease.Holder, b.state.Probes[0].Holder)
 	e, err = d.store.Execution(d.key())
 	require.NoError(t, err)
-	require.Equal(t, team.Running, e.Status.Status)
+	require.Equal(t, session.Running, e.Status.Status)
 	require.Empty(t, e.Reason)
 }
 
@@ -434,16 +436,16 @@ func TestWaitThatTheSessionHasEndedChangesNoState(t *testing.T) {
 	}()
 	require.Eventually(t, func() bool {
 		e, err := d.store.Execution(d.key())
-		return err == nil && e.Status.Status == team.WaitingForBreaker
+		return err == nil && e.Status.Status == session.WaitingForBreaker
 	}, 20*time.Second, 10*time.Millisecond)
-	in := activities.MarkInput{Incarnation: 1, Answer: &team.Answer{Phase: "build", Persona: "dev", Verb: team.Skipping, Settles: true}}
+	in := activities.MarkInput{Incarnation: 1, Answer: &session.Answer{Phase: "build", Persona: "dev", Verb: session.Skipping, Settles: true}}
 	d.execute((&activities.Boundaries{Files: d.store, Sessions: d.store, Ledgers: d.store, Clock: time.Now}).Mark, in, &activities.Marked{})
 	require.NoError(t, <-done)
 	e, err := d.store.Execution(d.key())
 	require.NoError(t, err)
-	require.Equal(t, team.Skipped, e.Phases[0].Assignments[0].Status)
+	require.Equal(t, session.Skipped, e.Phases[0].Assignments[0].Status)
 	require.Nil(t, e.Phases[0].Assignments[0].Awaits)
-	require.NotEqual(t, team.WaitingForBreaker, e.Status.Status)
+	require.NotEqual(t, session.WaitingForBreaker, e.Status.Status)
 }
 
 // TestLeaseOfAWaitThatHasEndedIsGivenBack: others need not wait until it runs out.
@@ -458,7 +460,7 @@ func TestLeaseOfAWaitThatHasEndedIsGivenBack(t *testing.T) {
 			require.NotEmpty(t, awaited.Lease.Holder)
 			continue
 		}
-		requireType(t, err, team.HandedOver)
+		requireType(t, err, session.HandedOver)
 		require.Eventually(t, func() bool {
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -473,7 +475,7 @@ func TestStoppingWorkerHandsTheWaitOver(t *testing.T) {
 	stop := make(chan struct{})
 	close(stop)
 	_, err := await(d.waits(&breakers{state: open(time.Hour)}), stop)
-	app := requireType(t, err, team.HandedOver)
+	app := requireType(t, err, session.HandedOver)
 	require.False(t, app.NonRetryable())
 	require.Equal(t, time.Millisecond, app.NextRetryDelay())
 }

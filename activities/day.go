@@ -9,20 +9,22 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/maestro-hive/maestro/internal/budget"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // AwaitBudgetInput asks to wait until a budget can pay for a call that it has
 // refused.
 type AwaitBudgetInput struct {
-	team.AssignmentID
+	spec.AssignmentID
 	// Scope names the budget, and Team the session's team.
 	Scope string `json:"scope"`
 	Team  string `json:"team"`
 	// Date is the day that could not pay, if it is the team's day.
 	Date string `json:"date,omitempty"`
 	// Least is what the call needs.
-	Least team.Amount `json:"least"`
+	Least cost.Amount `json:"least"`
 }
 
 // BudgetWaits waits for budgets on behalf of sessions.
@@ -61,7 +63,7 @@ func (w *BudgetWaits) Await(ctx context.Context, in AwaitBudgetInput) error {
 }
 
 // pays tells whether the budget may pay for the call now.
-func (w *BudgetWaits) pays(key team.SessionKey, in AwaitBudgetInput) (bool, error) {
+func (w *BudgetWaits) pays(key session.Key, in AwaitBudgetInput) (bool, error) {
 	if in.Date == "" {
 		l, err := w.Ledgers.Ledger(key)
 		return err == nil && l.MayPay(in.Scope, in.Least), err
@@ -70,7 +72,7 @@ func (w *BudgetWaits) pays(key team.SessionKey, in AwaitBudgetInput) (bool, erro
 		return true, nil
 	}
 	day, err := w.Ledgers.Day(key.Namespace, in.Team)
-	if errors.Is(err, team.ErrNotFound) { // there is no daily budget any more
+	if errors.Is(err, session.ErrNotFound) { // there is no daily budget any more
 		return true, nil
 	}
 	return err == nil && day.MayPay(in.Least), err

@@ -11,19 +11,22 @@ import (
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/budget"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // withDay gives the desk's team a daily budget, and its attempts a cost.
 func withDay(t *testing.T, limit int64) *desk {
 	t.Helper()
 	d := newDesk(t)
-	d.team.Budget.Daily = team.Cap{Tokens: limit}
+	d.team.Budget.Daily = spec.Cap{Tokens: limit}
 	d.admit()
-	d.agents.reserve = team.Amount{Tokens: 60}
-	d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+	d.agents.reserve = cost.Amount{Tokens: 60}
+	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 		out, err := leave("a.txt", "x")(ctx, job)
-		out.Usage = team.Usage{OutputTokens: 50}
+		out.Usage = cost.Usage{OutputTokens: 50}
 		return out, err
 	}
 	return d
@@ -39,10 +42,10 @@ func (d *desk) day() *budget.Day {
 // other has another session of the team hold something of the day.
 func (d *desk) other(row budget.Row) {
 	d.t.Helper()
-	key := team.SessionKey{Namespace: d.key().Namespace, Session: "other"}
+	key := session.Key{Namespace: d.key().Namespace, Session: "other"}
 	require.NoError(d.t, d.store.UpdateLedger(key, func(l *budget.Ledger) error {
 		l.Limit("t", budget.LimitsOf(d.team))
-		l.SetRow(team.AssignmentID{Phase: "build", Persona: "dev"}, row, time.Now())
+		l.SetRow(spec.AssignmentID{Phase: "build", Persona: "dev"}, row, time.Now())
 		return nil
 	}))
 }
@@ -51,38 +54,38 @@ func TestWhatACallDoesNotSpendIsGivenBackToTheDay(t *testing.T) {
 	t.Parallel()
 	d := withDay(t, 100)
 	work := d.agents.run
-	d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
-		require.Equal(t, team.Amount{Tokens: 60}, d.day().Sum().Reserved)
+	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
+		require.Equal(t, cost.Amount{Tokens: 60}, d.day().Sum().Reserved)
 		return work(ctx, job)
 	}
 	_, err := d.round(activities.Heartbeat{})
 	require.NoError(t, err)
-	require.Equal(t, budget.DayRow{Spent: team.Amount{Tokens: 50}}, d.day().Sum())
+	require.Equal(t, budget.DayRow{Spent: cost.Amount{Tokens: 50}}, d.day().Sum())
 }
 
 func TestASpentDayFailsTheAttempt(t *testing.T) {
 	t.Parallel()
 	d := withDay(t, 100)
-	d.other(budget.Row{Unsettled: []budget.UnsettledCall{{Call: 7, Date: budget.Date(time.Now()), Estimate: team.Usage{OutputTokens: 50}}}})
+	d.other(budget.Row{Unsettled: []budget.UnsettledCall{{Call: 7, Date: budget.Date(time.Now()), Estimate: cost.Usage{OutputTokens: 50}}}})
 	_, err := d.round(activities.Heartbeat{})
 	require.ErrorContains(t, err, "the daily budget of team t is spent: 50 of 100 tokens are left, and the next call needs 60; "+
 		"50 tokens of it are estimates of 1 unsettled call of session other: maestro budget settle other build/dev 7 --write-off; the next day begins at")
 	require.Zero(t, d.day().Sum().Reserved)
 	require.Len(t, d.record().Rounds[0].Attempts, 1)
-	require.Equal(t, team.TokenBudget, d.record().Rounds[0].Attempts[0].Failure.Category)
+	require.Equal(t, failures.TokenBudget, d.record().Rounds[0].Attempts[0].Failure.Category)
 }
 
 func TestACallWaitsForWhatAnotherSessionHoldsOfTheDay(t *testing.T) {
 	t.Parallel()
 	d := withDay(t, 100)
-	d.other(budget.Row{Reserved: map[int64]team.Amount{1: {Tokens: 50}}})
+	d.other(budget.Row{Reserved: map[int64]cost.Amount{1: {Tokens: 50}}})
 	ends := time.AfterFunc(300*time.Millisecond, func() { d.other(budget.Row{}) })
 	defer ends.Stop()
 	began := time.Now()
 	_, err := d.round(activities.Heartbeat{})
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, time.Since(began), 250*time.Millisecond)
-	require.Equal(t, budget.DayRow{Spent: team.Amount{Tokens: 50}}, d.day().Sum())
+	require.Equal(t, budget.DayRow{Spent: cost.Amount{Tokens: 50}}, d.day().Sum())
 }
 
 // money is what a store says of a budget.
@@ -99,7 +102,7 @@ func (m *money) Day(string, string) (budget.Day, error) {
 	return m.day, nil
 }
 
-func (m *money) Ledger(team.SessionKey) (budget.Ledger, error) {
+func (m *money) Ledger(session.Key) (budget.Ledger, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.ledger, nil
@@ -108,22 +111,22 @@ func (m *money) Ledger(team.SessionKey) (budget.Ledger, error) {
 func TestTheWaitForABudgetEndsWhenItCanPay(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
-	spent := budget.DayRow{Spent: team.Amount{Tokens: 100}}
-	id := team.AssignmentID{Phase: "build", Persona: "dev"}
-	unsettled := budget.Row{Unsettled: []budget.UnsettledCall{{Call: 1, Date: "2026-01-31", Estimate: team.Usage{OutputTokens: 60}}}}
+	spent := budget.DayRow{Spent: cost.Amount{Tokens: 100}}
+	id := spec.AssignmentID{Phase: "build", Persona: "dev"}
+	unsettled := budget.Row{Unsettled: []budget.UnsettledCall{{Call: 1, Date: "2026-01-31", Estimate: cost.Usage{OutputTokens: 60}}}}
 	for name, c := range map[string]struct {
 		date   string
 		change func(now *time.Time, m *money)
 	}{
 		"midnight":    {"2026-01-31", func(now *time.Time, _ *money) { *now = noon.Add(12 * time.Hour) }},
-		"a raise":     {"2026-01-31", func(_ *time.Time, m *money) { m.day.Raise(budget.Raise{Added: team.Amount{Tokens: 60}}) }},
+		"a raise":     {"2026-01-31", func(_ *time.Time, m *money) { m.day.Raise(budget.Raise{Added: cost.Amount{Tokens: 60}}) }},
 		"a return":    {"2026-01-31", func(_ *time.Time, m *money) { m.day.Rows = nil }},
 		"a write-off": {"", func(_ *time.Time, m *money) { m.ledger.Rows = nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			now, scope := noon, budget.SessionScope
-			m := &money{day: budget.Day{Date: "2026-01-31", Cap: team.Cap{Tokens: 100}, Rows: map[string]budget.DayRow{"s": spent}}}
+			m := &money{day: budget.Day{Date: "2026-01-31", Cap: spec.Cap{Tokens: 100}, Rows: map[string]budget.DayRow{"s": spent}}}
 			m.ledger.Limits.Session.Tokens = 100
 			m.ledger.Rows = map[string]budget.Row{id.String(): unsettled}
 			if c.date != "" {
@@ -147,7 +150,7 @@ func TestTheWaitForABudgetEndsWhenItCanPay(t *testing.T) {
 			env := suite.NewTestActivityEnvironment()
 			env.RegisterActivity(waits.Await)
 			_, err := env.ExecuteActivity(waits.Await, activities.AwaitBudgetInput{
-				AssignmentID: id, Scope: scope, Team: "t", Date: c.date, Least: team.Amount{Tokens: 60},
+				AssignmentID: id, Scope: scope, Team: "t", Date: c.date, Least: cost.Amount{Tokens: 60},
 			})
 			require.NoError(t, err)
 			require.GreaterOrEqual(t, looks, 2, "the spent budget was waited for")
@@ -166,7 +169,7 @@ func (w watched) Day(namespace, name string) (budget.Day, error) {
 	return w.money.Day(namespace, name)
 }
 
-func (w watched) Ledger(key team.SessionKey) (budget.Ledger, error) {
+func (w watched) Ledger(key session.Key) (budget.Ledger, error) {
 	w.look()
 	return w.money.Ledger(key)
 }

@@ -9,7 +9,8 @@ import (
 
 	"go.temporal.io/sdk/activity"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 const (
@@ -18,7 +19,7 @@ const (
 	// and at most for one part in measureShare of the time.
 	diskEvery    = time.Second
 	measureShare = 25
-	// quotaBytes stands for team.Disk.Low where the owner's part of the disk is full, whose
+	// quotaBytes stands for session.Disk.Low where the owner's part of the disk is full, whose
 	// size is not known.
 	quotaBytes = 16 << 20
 )
@@ -26,7 +27,7 @@ const (
 // place is the directory that a round works in, and what it knows of the room that this
 // takes up.
 type place struct {
-	dir team.WorkDir
+	dir session.WorkDir
 	// since is from when on files there are the agent's; zero: none is.
 	since time.Time
 	// busy: a process may be at work there. stop ends what is at work.
@@ -35,11 +36,11 @@ type place struct {
 	// tmpCleared: nothing is in TMPDIR since the round has last worked.
 	tmpCleared bool
 	// full is the failure of an attempt whose files are gone because they filled the disk.
-	full *team.Failure
+	full *failures.Failure
 }
 
 // filledError is the failure of an agent or a check that has filled the disk.
-type filledError struct{ failure *team.Failure }
+type filledError struct{ failure *failures.Failure }
 
 func (e filledError) Error() string { return e.failure.Error() }
 func (e filledError) Unwrap() error { return e.failure }
@@ -66,7 +67,7 @@ func (r *round) watchingDisk(ctx context.Context, who string, process bool, work
 		p.busy, p.stop, p.tmpCleared = process, stop, false
 		p.since = cmp.Or(p.since, r.log.AttemptAt, r.Clock())
 	})
-	filled := make(chan *team.Failure, 1)
+	filled := make(chan *failures.Failure, 1)
 	go func() { filled <- r.watchDisk(ctx, who, r.placeNow(), stop) }()
 	err := work(ctx)
 	stop(context.Canceled)
@@ -83,9 +84,9 @@ func (r *round) watchingDisk(ctx context.Context, who string, process bool, work
 
 // watchDisk looks at the disk until ctx ends. It stops and returns the failure of who has
 // filled it.
-func (r *round) watchDisk(ctx context.Context, who string, p place, stop context.CancelCauseFunc) *team.Failure {
+func (r *round) watchDisk(ctx context.Context, who string, p place, stop context.CancelCauseFunc) *failures.Failure {
 	before, _ := r.Files.Disk() // without a figure, nothing is measured before the disk is low
-	var had team.Written
+	var had session.Written
 	for wait := diskEvery; sleep(ctx, wait) == nil; {
 		wait = diskEvery
 		d, err := r.Files.Disk()
@@ -101,7 +102,7 @@ func (r *round) watchDisk(ctx context.Context, who string, p place, stop context
 			w.Bytes += r.Agents.Removed(p.dir)
 		}
 		if why := d.FilledBy(w); why != "" {
-			f := team.Failf(team.InvalidOutput, "%s %s", who, why)
+			f := failures.Failf(failures.InvalidOutput, "%s %s", who, why)
 			stop(f)
 			return f
 		}
@@ -112,20 +113,20 @@ func (r *round) watchDisk(ctx context.Context, who string, p place, stop context
 
 // filledDisk tells whether an attempt has failed because its agent has filled the disk: nil if
 // it has not. What the agent has left is removed then, so that others go on.
-func (r *round) filledDisk(ctx context.Context, err error) *team.Failure {
+func (r *round) filledDisk(ctx context.Context, err error) *failures.Failure {
 	var filled filledError
 	failure, failed := asFailure(counted(err))
 	switch {
 	case errors.As(err, &filled):
 		failure = filled.failure
-	case !failed, ctx.Err() != nil, team.RuleFor(failure.Category).Whose == team.OfPerson:
+	case !failed, ctx.Err() != nil, failures.RuleFor(failure.Category).Whose == failures.OfPerson:
 		return nil
 	default:
 		why := r.fills(ctx, r.placeNow().since, nil)
 		if why == "" {
 			return nil
 		}
-		failure = &team.Failure{Category: team.InvalidOutput, Message: "the agent " + why + "; it ended with: " + failure.Message, Output: failure.Output}
+		failure = &failures.Failure{Category: failures.InvalidOutput, Message: "the agent " + why + "; it ended with: " + failure.Message, Output: failure.Output}
 	}
 	if r.changePlace(func(p *place) { p.full = failure }).full == nil {
 		r.clearWork(ctx, failure.Message)
@@ -162,7 +163,7 @@ func (r *round) clearWork(ctx context.Context, why string) {
 	}
 	if o := r.outage(); o != nil && o.Left {
 		o.Left = false
-		r.changeLog(func(l *team.RoundLog) { l.Outage = o })
+		r.changeLog(func(l *session.RoundLog) { l.Outage = o })
 		if err := r.putRecord(); err != nil {
 			logger.Warn("the record does not know yet that the agent's files are gone", "error", err)
 		}
@@ -184,7 +185,7 @@ func (r *round) makeRoom(ctx context.Context, err error) bool {
 	if why == "" {
 		return false
 	}
-	full := team.Failf(team.InvalidOutput, "the agent %s", why)
+	full := failures.Failf(failures.InvalidOutput, "the agent %s", why)
 	r.changePlace(func(p *place) { p.full = full })
 	r.clearWork(ctx, full.Message)
 	if p.stop != nil {

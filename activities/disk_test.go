@@ -13,15 +13,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // disk is a store on a disk whose figures a test sets.
 type disk struct {
 	activities.Files
 	mu      sync.Mutex
-	figures team.Disk
-	written team.Written
+	figures session.Disk
+	written session.Written
 	// full is how often a collection finds no room.
 	full    int
 	cleared []string
@@ -30,25 +32,25 @@ type disk struct {
 }
 
 func onDisk(d *desk) *disk {
-	k := &disk{Files: d.store, figures: team.Disk{Free: 1000, Low: 100, FreeFiles: 1000, LowFiles: 100, MaxWritten: 5000}, measured: make(chan struct{})}
+	k := &disk{Files: d.store, figures: session.Disk{Free: 1000, Low: 100, FreeFiles: 1000, LowFiles: 100, MaxWritten: 5000}, measured: make(chan struct{})}
 	d.files = k
 	return k
 }
 
 // becomes sets the figures.
-func (k *disk) becomes(free int64, written team.Written) {
+func (k *disk) becomes(free int64, written session.Written) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.figures.Free, k.written = free, written
 }
 
-func (k *disk) Disk() (team.Disk, error) {
+func (k *disk) Disk() (session.Disk, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.figures, nil
 }
 
-func (k *disk) Written(context.Context, team.WorkDir, time.Time) (team.Written, error) {
+func (k *disk) Written(context.Context, session.WorkDir, time.Time) (session.Written, error) {
 	select {
 	case k.measured <- struct{}{}:
 	default:
@@ -58,21 +60,21 @@ func (k *disk) Written(context.Context, team.WorkDir, time.Time) (team.Written, 
 	return k.written, nil
 }
 
-func (k *disk) ClearTmp(dir team.WorkDir) error {
+func (k *disk) ClearTmp(dir session.WorkDir) error {
 	k.cleared = append(k.cleared, "tmp")
 	return k.Files.ClearTmp(dir)
 }
 
-func (k *disk) ClearWork(dir team.WorkDir) error {
-	k.becomes(1000, team.Written{})
+func (k *disk) ClearWork(dir session.WorkDir) error {
+	k.becomes(1000, session.Written{})
 	k.cleared = append(k.cleared, "work")
 	return k.Files.ClearWork(dir)
 }
 
-func (k *disk) Collect(ctx context.Context, req team.Collect) (team.Collected, error) {
+func (k *disk) Collect(ctx context.Context, req session.Collect) (session.Collected, error) {
 	if k.full > 0 {
 		k.full--
-		return team.Collected{}, fmt.Errorf("keep a file: %w", syscall.ENOSPC)
+		return session.Collected{}, fmt.Errorf("keep a file: %w", syscall.ENOSPC)
 	}
 	return k.Files.Collect(ctx, req)
 }
@@ -82,28 +84,28 @@ func TestAnAgentThatFillsTheDiskIsStopped(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		free    int64
-		written team.Written
+		written session.Written
 		says    string
 	}{
-		"bytes":  {20, team.Written{Bytes: 2048}, "the agent filled the disk: what it has written in its tree, HOME and TMPDIR takes up 2.0 KiB, and 20 B are left"},
-		"hidden": {20, team.Written{Bytes: 1, Hidden: true}, "filled the disk"},
-		"limit":  {1000 - 5001, team.Written{Bytes: 5001}, "at most 4.9 KiB are allowed (limits.disk_bytes)"},
+		"bytes":  {20, session.Written{Bytes: 2048}, "the agent filled the disk: what it has written in its tree, HOME and TMPDIR takes up 2.0 KiB, and 20 B are left"},
+		"hidden": {20, session.Written{Bytes: 1, Hidden: true}, "filled the disk"},
+		"limit":  {1000 - 5001, session.Written{Bytes: 5001}, "at most 4.9 KiB are allowed (limits.disk_bytes)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := newDesk(t)
 			k := onDisk(d)
-			d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+			d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 				require.NoError(t, os.WriteFile(filepath.Join(job.Dir, "fill"), nil, 0o600))
 				k.becomes(c.free, c.written)
 				<-ctx.Done()
-				return team.Outcome{}, context.Cause(ctx)
+				return session.Outcome{}, context.Cause(ctx)
 			}
 			_, err := d.round(activities.Heartbeat{})
-			requireType(t, err, team.RecoverableError)
+			requireType(t, err, session.RecoverableError)
 			attempts := d.record().Rounds[0].Attempts
 			require.Len(t, attempts, 1)
-			require.Equal(t, team.InvalidOutput, attempts[0].Failure.Category)
+			require.Equal(t, failures.InvalidOutput, attempts[0].Failure.Category)
 			require.Contains(t, attempts[0].Failure.Message, c.says)
 			require.Empty(t, attempts[0].Left)
 			require.Contains(t, k.cleared, "work")
@@ -116,12 +118,12 @@ func TestAnAgentThatHasWrittenLittleIsNotStopped(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	k := onDisk(d)
-	d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
-		k.becomes(20, team.Written{Bytes: 99})
+	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
+		k.becomes(20, session.Written{Bytes: 99})
 		for range 2 {
 			select {
 			case <-ctx.Done():
-				return team.Outcome{}, context.Cause(ctx)
+				return session.Outcome{}, context.Cause(ctx)
 			case <-k.measured:
 			}
 		}
@@ -140,13 +142,13 @@ func TestATreeThatTheDiskHasNoRoomFor(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	k := onDisk(d)
-	d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
-		k.becomes(500, team.Written{Bytes: 600})
+	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
+		k.becomes(500, session.Written{Bytes: 600})
 		return leave("a.txt", "x")(ctx, job)
 	}
 	k.full = 1000
 	_, err := d.round(activities.Heartbeat{})
-	requireType(t, err, team.RecoverableError)
+	requireType(t, err, session.RecoverableError)
 	require.Contains(t, d.record().Rounds[0].Attempts[0].Failure.Message, "the agent filled the disk")
 	require.Equal(t, []string{"tmp", "work"}, k.cleared)
 	require.Equal(t, 998, k.full)
@@ -157,14 +159,14 @@ func TestAFailedAgentThatHasFilledTheDiskIsToldSo(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	k := onDisk(d)
-	d.agents.run = func(context.Context, team.Job) (team.Outcome, error) {
-		k.becomes(0, team.Written{Bytes: 600})
-		return team.Outcome{}, team.Failf(team.Unknown, "exit status 1: no space left on device")
+	d.agents.run = func(context.Context, session.Job) (session.Outcome, error) {
+		k.becomes(0, session.Written{Bytes: 600})
+		return session.Outcome{}, failures.Failf(failures.Unknown, "exit status 1: no space left on device")
 	}
 	_, err := d.round(activities.Heartbeat{})
-	requireType(t, err, team.RecoverableError)
+	requireType(t, err, session.RecoverableError)
 	f := d.record().Rounds[0].Attempts[0].Failure
-	require.Equal(t, team.InvalidOutput, f.Category)
+	require.Equal(t, failures.InvalidOutput, f.Category)
 	require.Contains(t, f.Message, "filled the disk")
 	require.Contains(t, f.Message, "it ended with: exit status 1: no space left on device")
 }
@@ -175,14 +177,14 @@ func TestADirectoryThatFillsTheDiskIsClearedBeforeAndAfterARound(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	k := onDisk(d)
-	dir, err := d.store.WorkDir(d.key(), team.AssignmentID{Phase: "build", Persona: "dev"})
+	dir, err := d.store.WorkDir(d.key(), spec.AssignmentID{Phase: "build", Persona: "dev"})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir.Home, "fill"), nil, 0o600))
-	k.becomes(20, team.Written{Bytes: 600})
-	d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+	k.becomes(20, session.Written{Bytes: 600})
+	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 		require.NoFileExists(t, filepath.Join(job.Home, "fill"))
 		outcome, err := leave("a.txt", "x")(ctx, job)
-		k.becomes(20, team.Written{Bytes: 600})
+		k.becomes(20, session.Written{Bytes: 600})
 		return outcome, err
 	}
 	_, err = d.round(activities.Heartbeat{})

@@ -7,7 +7,9 @@ import (
 
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // errHandedOver is the cause of a context that ends because the worker stops.
@@ -17,13 +19,13 @@ var errHandedOver = errors.New("the worker stops")
 // execution that had not begun to work.
 var errReplaced = errors.New("given up by Temporal")
 
-// lasting tells whether a store's error will be the same next time: the content
+// isPermanent tells whether a store's error will be the same next time: the content
 // is gone or wrong, as opposed to a directory that cannot be used at the moment. A
 // deadline or a cancellation says nothing about the content.
-func lasting(err error) bool {
+func isPermanent(err error) bool {
 	_, failed := asFailure(err)
-	return failed || errors.Is(err, team.ErrNotFound) ||
-		errors.Is(err, team.ErrCorrupt) || errors.Is(err, team.ErrFenced)
+	return failed || errors.Is(err, session.ErrNotFound) ||
+		errors.Is(err, session.ErrCorrupt) || errors.Is(err, session.ErrFenced)
 }
 
 // storeError is how a store's error leaves an activity: as retryable as it is.
@@ -33,38 +35,38 @@ func storeError(err error) error {
 		return nil
 	case errors.Is(err, context.Canceled):
 		return err
-	case lasting(err):
-		return unrecoverable(RoundFailure{Failure: *lastingFailure(err)}, err)
+	case isPermanent(err):
+		return unrecoverable(RoundFailure{Failure: *permanentFailure(err)}, err)
 	}
-	return temporal.NewApplicationErrorWithOptions(err.Error(), team.StoreUnusable,
+	return temporal.NewApplicationErrorWithOptions(err.Error(), session.StoreUnusable,
 		temporal.ApplicationErrorOptions{Cause: err})
 }
 
-// lastingFailure says what a lasting error means for the session.
-func lastingFailure(err error) *team.Failure {
+// permanentFailure says what a lasting error means for the session.
+func permanentFailure(err error) *failures.Failure {
 	if failure, ok := asFailure(err); ok {
 		return failure
 	}
-	f := team.Failf(team.ResourceError, "%s", team.Shorten(err.Error(), team.MaxMessage))
+	f := failures.Failf(failures.ResourceError, "%s", textfmt.Shorten(err.Error(), session.MaxMessage))
 	f.Final = true
 	return f
 }
 
 // asFailure tells a failure of the work from an error of the machinery.
-func asFailure(err error) (*team.Failure, bool) {
-	var failure *team.Failure
+func asFailure(err error) (*failures.Failure, bool) {
+	var failure *failures.Failure
 	ok := errors.As(err, &failure)
 	return failure, ok
 }
 
-func recoverable(f team.Failure, wait time.Duration) error {
-	return temporal.NewApplicationErrorWithOptions(team.Shorten(f.Error(), team.MaxMessage), team.RecoverableError,
+func recoverable(f failures.Failure, wait time.Duration) error {
+	return temporal.NewApplicationErrorWithOptions(textfmt.Shorten(f.Error(), session.MaxMessage), session.RecoverableError,
 		temporal.ApplicationErrorOptions{NextRetryDelay: wait})
 }
 
 func unrecoverable(report RoundFailure, cause error) error {
 	report.Failure.Output = ""
-	return temporal.NewApplicationErrorWithOptions(team.Shorten(report.Failure.Error(), team.MaxMessage), team.UnrecoverableError,
+	return temporal.NewApplicationErrorWithOptions(textfmt.Shorten(report.Failure.Error(), session.MaxMessage), session.UnrecoverableError,
 		temporal.ApplicationErrorOptions{NonRetryable: true, Cause: cause, Details: []any{report}})
 }
 
@@ -76,6 +78,6 @@ func isAnswer(err error) bool {
 
 // handedOver has Temporal start the next execution at once, where it may.
 func handedOver(why error) error {
-	return temporal.NewApplicationErrorWithOptions(why.Error()+"; another takes over", team.HandedOver,
+	return temporal.NewApplicationErrorWithOptions(why.Error()+"; another takes over", session.HandedOver,
 		temporal.ApplicationErrorOptions{NextRetryDelay: time.Millisecond})
 }

@@ -7,7 +7,8 @@ import (
 
 	"go.temporal.io/sdk/activity"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // Mark writes that a session parks, or that a parked one goes on. An answer that
@@ -21,17 +22,17 @@ func (b *Boundaries) Mark(ctx context.Context, in MarkInput) (Marked, error) {
 			return Marked{}, storeError(err)
 		}
 	}
-	b.mirrorHelp(ctx, in, func(e *team.Execution) {
+	b.mirrorHelp(ctx, in, func(e *session.Execution) {
 		for i, p := range e.Phases {
-			if p.Name == in.Phase && p.Status == team.AwaitingApproval {
-				e.Phases[i].Status = p.Done(team.Completed)
+			if p.Name == in.Phase && p.Status == session.AwaitingApproval {
+				e.Phases[i].Status = p.Done(session.Completed)
 			}
 		}
 		if a := in.Answer; a != nil {
-			if of := e.Assignment(team.AssignmentID{Phase: a.Phase, Persona: a.Persona}); of != nil {
+			if of := e.Assignment(spec.AssignmentID{Phase: a.Phase, Persona: a.Persona}); of != nil {
 				of.Awaits = nil // the wait for a breaker that it ends is told too late to write so
 				if a.Settles {  // nor will a round
-					of.Status = team.Skipped
+					of.Status = session.Skipped
 				}
 			}
 		}
@@ -44,7 +45,7 @@ func (b *Boundaries) Mark(ctx context.Context, in MarkInput) (Marked, error) {
 
 // keepAnswer adds an answer to the chain of checkpoints.
 func (b *Boundaries) keepAnswer(ctx context.Context, in MarkInput) (Marked, error) {
-	s, err := b.scene(ctx, in.Head)
+	s, err := b.session(ctx, in.Head)
 	if err != nil {
 		return Marked{}, err
 	}
@@ -62,14 +63,14 @@ func (b *Boundaries) keepAnswer(ctx context.Context, in MarkInput) (Marked, erro
 // answered is what people have said by now. An approval names the work that it is
 // for: other work of the phase is not approved. So does the word that the later
 // version of what does not fit together stands.
-func answered(c team.Checkpoint, a team.Answer) []team.Answer {
+func answered(c session.Checkpoint, a session.Answer) []session.Answer {
 	switch {
-	case a.Verb == team.Approving:
+	case a.Verb == session.Approving:
 		a.Work = c.WorkOf(a.Phase)
-	case a.Verb == team.Skipping && !a.Settles:
+	case a.Verb == session.Skipping && !a.Settles:
 		a.Work = c.WorkOf("")
 	}
-	earlier := slices.DeleteFunc(slices.Clone(c.Answers), func(b team.Answer) bool { return b.Request == a.Request })
+	earlier := slices.DeleteFunc(slices.Clone(c.Answers), func(b session.Answer) bool { return b.Request == a.Request })
 	return append(earlier, a)
 }
 
@@ -77,7 +78,7 @@ func answered(c team.Checkpoint, a team.Answer) []team.Answer {
 // which keeps them as undone, and their recorded results count as stale from now
 // on. Doing it again writes the same link of the chain once more.
 func (b *Boundaries) Rework(ctx context.Context, in ReworkInput) (Reworked, error) {
-	s, err := b.scene(ctx, in.Head)
+	s, err := b.session(ctx, in.Head)
 	if err != nil {
 		return Reworked{}, storeError(err)
 	}
@@ -92,7 +93,7 @@ func (b *Boundaries) Rework(ctx context.Context, in ReworkInput) (Reworked, erro
 	if err != nil {
 		return Reworked{}, storeError(err)
 	}
-	b.mirrorHelp(ctx, MarkInput{Boundary: in.Boundary, Incarnation: in.Incarnation, Head: in.Head, Help: in.Help, Reason: in.Reason}, func(e *team.Execution) {
+	b.mirrorHelp(ctx, MarkInput{Boundary: in.Boundary, Incarnation: in.Incarnation, Head: in.Head, Help: in.Help, Reason: in.Reason}, func(e *session.Execution) {
 		for _, a := range in.Left {
 			if status := e.Assignment(a.AssignmentID); status != nil {
 				*status = assignmentStatus(a)
@@ -110,11 +111,11 @@ func (b *Boundaries) Rework(ctx context.Context, in ReworkInput) (Reworked, erro
 }
 
 // undone is the checkpoint after work was sent back, and what the phase starts from.
-func (b *Boundaries) undone(ctx context.Context, s scene, in ReworkInput) (team.Checkpoint, team.Digest, error) {
+func (b *Boundaries) undone(ctx context.Context, s sessionContext, in ReworkInput) (session.Checkpoint, spec.Digest, error) {
 	c := following(ctx, s.checkpoint, in.Head, in.Boundary)
 	rework := in.Rework
 	for _, a := range slices.Concat(in.Left, c.Assignments, c.Partial) { // restored work may be among what is left, too
-		known := slices.ContainsFunc(rework.Undone, func(u team.CheckpointAssignment) bool { return u.AssignmentID == a.AssignmentID })
+		known := slices.ContainsFunc(rework.Undone, func(u session.CheckpointAssignment) bool { return u.AssignmentID == a.AssignmentID })
 		if !known && slices.Contains(rework.Open, a.Phase) {
 			rework.Undone = append(rework.Undone, a)
 		}
@@ -125,20 +126,20 @@ func (b *Boundaries) undone(ctx context.Context, s scene, in ReworkInput) (team.
 	c.Reworks = append(slices.Clone(c.Reworks), rework)
 	c.Partial = without(c.Partial, rework.Open)
 	s.checkpoint.Assignments = without(c.Assignments, rework.Open)
-	if _, err := b.ground(s).fill(ctx, &c, s.done(nil)); err != nil {
+	if _, err := b.mergeBase(s).fill(ctx, &c, s.done(nil)); err != nil {
 		return c, "", err
 	}
-	input, _, err := b.ground(s).fold(ctx, s.team.Ancestors(rework.To), s.done(nil))
+	input, _, err := b.mergeBase(s).fold(ctx, s.team.Ancestors(rework.To), s.done(nil))
 	return c, input.Manifest, err
 }
 
 // markStale has no later incarnation take what was sent back for finished.
-func (b *Boundaries) markStale(s scene, in ReworkInput) error {
+func (b *Boundaries) markStale(s sessionContext, in ReworkInput) error {
 	for _, id := range s.team.Assignments() {
 		if !slices.Contains(in.Rework.Open, id.Phase) {
 			continue
 		}
-		if _, err := b.Sessions.UpdateRecord(s.key, id, in.Incarnation, func(r *team.Record) {
+		if _, err := b.Sessions.UpdateRecord(s.key, id, in.Incarnation, func(r *session.Record) {
 			for i := range r.Rounds {
 				r.Rounds[i].Stale = r.Rounds[i].Result != nil
 			}
@@ -150,31 +151,31 @@ func (b *Boundaries) markStale(s scene, in ReworkInput) error {
 }
 
 // reopen makes a phase yet to be done again. What it has cost stays.
-func reopen(p *team.PhaseStatus) {
-	p.Status = team.Pending
+func reopen(p *session.PhaseStatus) {
+	p.Status = session.Pending
 	for i := range p.Assignments {
 		a := &p.Assignments[i]
-		a.Status, a.Summary, a.Progress, a.Awaits = team.Pending, "", "", nil
+		a.Status, a.Summary, a.Progress, a.Awaits = session.Pending, "", "", nil
 	}
 }
 
 // mirrorHelp brings what a person is needed for in execution_state.json up to date.
 // It may lag, so a failure to write it is only logged.
-func (b *Boundaries) mirrorHelp(ctx context.Context, in MarkInput, more func(*team.Execution)) {
+func (b *Boundaries) mirrorHelp(ctx context.Context, in MarkInput, more func(*session.Execution)) {
 	info := activity.GetInfo(ctx)
-	var asked []team.HelpRequest
-	_, err := b.updateMirror(ctx, mirrorStep{in.Boundary, in.Incarnation, in.Head, in.Help}, func(e *team.Execution) {
+	var asked []session.HelpRequest
+	_, err := b.updateMirror(ctx, mirrorStep{in.Boundary, in.Incarnation, in.Head, in.Help}, func(e *session.Execution) {
 		run := info.WorkflowExecution.RunID
 		if e.Status.Status.Closed() && e.RunID == run {
 			return
 		}
 		if e.Status.Status.Closed() { // the session was reset since
-			e.Status.Status, e.ClosedAt = team.Running, nil
+			e.Status.Status, e.ClosedAt = session.Running, nil
 		}
 		e.RunID = run
 		more(e)
 		asked = e.Help
-		e.Help = append([]team.HelpRequest{}, in.Help...)
+		e.Help = append([]session.HelpRequest{}, in.Help...)
 		for i := range e.Phases {
 			markAsked(&e.Phases[i], in.Help)
 		}
@@ -184,25 +185,25 @@ func (b *Boundaries) mirrorHelp(ctx context.Context, in MarkInput, more func(*te
 	if err != nil {
 		activity.GetLogger(ctx).Warn("execution_state.json lags behind", "error", err)
 	}
-	tellHelp(ctx, asked, in.Help)
+	logHelp(ctx, asked, in.Help)
 }
 
 // markAsked makes a phase's assignments stand as the session's requests say. The
 // round that parked one has written so itself; but the round that goes on with it
 // writes nothing for a while, in which nobody should be sent to help.
-func markAsked(p *team.PhaseStatus, help []team.HelpRequest) {
+func markAsked(p *session.PhaseStatus, help []session.HelpRequest) {
 	for i := range p.Assignments {
 		a := &p.Assignments[i]
-		asked := slices.ContainsFunc(help, func(h team.HelpRequest) bool {
-			return h.Phase == p.Name && h.Persona == a.Persona && h.Kind != team.ForOutage
+		asked := slices.ContainsFunc(help, func(h session.HelpRequest) bool {
+			return h.Phase == p.Name && h.Persona == a.Persona && h.Kind != session.ForOutage
 		})
 		switch {
 		case asked:
-			a.Status, a.Awaits = team.HelpIsNeeded, nil
-		case a.Status == team.HelpIsNeeded && p.Status.Done():
-			a.Status = team.Completed
-		case a.Status == team.HelpIsNeeded:
-			a.Status = team.Running
+			a.Status, a.Awaits = session.HelpIsNeeded, nil
+		case a.Status == session.HelpIsNeeded && p.Status.Done():
+			a.Status = session.Completed
+		case a.Status == session.HelpIsNeeded:
+			a.Status = session.Running
 		}
 	}
 }

@@ -7,7 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // boundaries are those of the session's store.
@@ -16,24 +18,24 @@ func (p *past) boundaries() *activities.Boundaries {
 }
 
 // sendBack sends a phase's work back, with what builds on it.
-func (p *past) sendBack(to string, open []string, left ...team.CheckpointAssignment) {
+func (p *past) sendBack(to string, open []string, left ...session.CheckpointAssignment) {
 	p.t.Helper()
 	var out activities.Reworked
 	execute(p.t, p.boundaries().Rework, activities.ReworkInput{
-		Incarnation: p.incarnation, Head: p.head, Left: left, Rework: team.Rework{To: to, By: "ada", Reasons: []string{"no"}, Open: open},
+		Incarnation: p.incarnation, Head: p.head, Left: left, Rework: session.Rework{To: to, By: "ada", Reasons: []string{"no"}, Open: open},
 	}, &out)
 	p.head = out.Head
 }
 
 // says keeps what a person has said.
-func (p *past) says(a team.Answer) {
+func (p *past) says(a session.Answer) {
 	p.t.Helper()
 	var out activities.Marked
 	execute(p.t, p.boundaries().Mark, activities.MarkInput{Incarnation: p.incarnation, Head: p.head, Answer: &a}, &out)
 	p.head = out.Head
 }
 
-func (p *past) checkpoint() team.Checkpoint {
+func (p *past) checkpoint() session.Checkpoint {
 	p.t.Helper()
 	c, err := p.store.Checkpoint(p.t.Context(), p.head)
 	require.NoError(p.t, err)
@@ -49,15 +51,15 @@ func TestNotesOutliveTheIncarnation(t *testing.T) {
 	pair := p.phase("pair", in["pair"])
 	require.Empty(t, pair)
 	p.sendBack("pair", []string{"pair"})
-	p.says(team.Answer{Request: "1", Phase: "pair", Persona: "p", Verb: team.Retrying, Note: "use the other port"})
-	p.says(team.Answer{Request: "2", Phase: "pair", Persona: "p", Verb: team.Retrying})
-	require.Equal(t, map[string]string{"pair/p": "use the other port"}, p.admit(team.Course{}).Notes)
+	p.says(session.Answer{Request: "1", Phase: "pair", Persona: "p", Verb: session.Retrying, Note: "use the other port"})
+	p.says(session.Answer{Request: "2", Phase: "pair", Persona: "p", Verb: session.Retrying})
+	require.Equal(t, map[string]string{"pair/p": "use the other port"}, p.admit(session.Course{}).Notes)
 
 	p = newPast(t)
 	in = p.phase("root", p.workspace, "pair")
-	p.work(team.AssignmentID{Phase: "pair", Persona: "q"}, in["pair"])
-	p.says(team.Answer{Request: "1", Phase: "pair", Persona: "q", Verb: team.Retrying, Note: "take both"})
-	a := p.admit(team.Course{})
+	p.work(spec.AssignmentID{Phase: "pair", Persona: "q"}, in["pair"])
+	p.says(session.Answer{Request: "1", Phase: "pair", Persona: "q", Verb: session.Retrying, Note: "take both"})
+	a := p.admit(session.Course{})
 	require.Len(t, a.Partial, 1)
 	require.Equal(t, map[string]string{"pair/q": "take both"}, a.Notes)
 }
@@ -67,9 +69,9 @@ func TestUndoneWorkIsKeptOnce(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
 	in := p.phase("root", p.workspace, "pair")
-	restored := p.work(team.AssignmentID{Phase: "pair", Persona: "p"}, in["pair"])
-	require.Len(t, p.admit(team.Course{}).Partial, 1)
-	rest := p.work(team.AssignmentID{Phase: "pair", Persona: "q"}, in["pair"])
+	restored := p.work(spec.AssignmentID{Phase: "pair", Persona: "p"}, in["pair"])
+	require.Len(t, p.admit(session.Course{}).Partial, 1)
+	rest := p.work(spec.AssignmentID{Phase: "pair", Persona: "q"}, in["pair"])
 	p.sendBack("root", []string{"root", "pair"}, restored.CheckpointAssignment, rest.CheckpointAssignment)
 	var undone []string
 	for _, a := range p.checkpoint().Reworks[0].Undone {
@@ -84,15 +86,15 @@ func TestForkPaysForNothingThatItsOriginHasUndone(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
 	in := p.phase("root", p.workspace, "pair")
-	w := p.work(team.AssignmentID{Phase: "pair", Persona: "p"}, in["pair"])
-	w.Usage = team.Usage{InputTokens: 7}
+	w := p.work(spec.AssignmentID{Phase: "pair", Persona: "p"}, in["pair"])
+	w.Usage = cost.Usage{InputTokens: 7}
 	p.sendBack("pair", []string{"pair"}, w.CheckpointAssignment)
 	require.Equal(t, int64(17), p.checkpoint().Usage.Tokens())
 	admissions := &activities.Admissions{Files: p.store, Sessions: p.store, Ledgers: p.store, SearchAttributes: none{}, Clock: time.Now}
 	var a activities.Admission
 	admitAs(t, "fork", admissions.Admit, activities.AdmitInput{
 		Store: p.store.ID(), Team: p.blob(p.encoded()), Requirement: p.blob([]byte(p.requirement)), Workspace: p.workspace,
-		Incarnation: 1, Base: p.head, Origin: &team.Origin{Session: "origin", Checkpoint: p.head},
+		Incarnation: 1, Base: p.head, Origin: &session.Origin{Session: "origin", Checkpoint: p.head},
 	}, &a)
 	require.Empty(t, a.Faults)
 	p.head = a.Head
@@ -106,18 +108,18 @@ func TestForkPaysForNothingThatItsOriginHasUndone(t *testing.T) {
 func TestParkedSessionIsThatOfItsRun(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
-	key := team.SessionKey{Namespace: "default-test-namespace", Session: "default-test-workflow-id"}
-	help := []team.HelpRequest{{ID: "pair.q.1", Phase: "pair", Persona: "q"}}
+	key := session.Key{Namespace: "default-test-namespace", Session: "default-test-workflow-id"}
+	help := []session.HelpRequest{{ID: "pair.q.1", Phase: "pair", Persona: "q"}}
 	now := time.Now()
 	for _, tt := range []struct {
 		run          string
-		status, want team.State
+		status, want session.State
 	}{
-		{"before the reset", team.Running, team.HelpIsNeeded},
-		{"before the reset", team.Completed, team.HelpIsNeeded},
-		{"default-test-run-id", team.Completed, team.Completed},
+		{"before the reset", session.Running, session.HelpIsNeeded},
+		{"before the reset", session.Completed, session.HelpIsNeeded},
+		{"default-test-run-id", session.Completed, session.Completed},
 	} {
-		require.NoError(t, p.store.UpdateExecution(key, func(e *team.Execution) {
+		require.NoError(t, p.store.UpdateExecution(key, func(e *session.Execution) {
 			e.RunID, e.Status.Status, e.ClosedAt, e.Help = tt.run, tt.status, &now, nil
 		}))
 		execute(t, p.boundaries().Mark, activities.MarkInput{Incarnation: p.incarnation, Head: p.head, Help: help}, &activities.Marked{})
@@ -125,9 +127,9 @@ func TestParkedSessionIsThatOfItsRun(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "default-test-run-id", e.RunID)
 		require.Equal(t, tt.want, e.Status.Status)
-		require.Equal(t, tt.want == team.HelpIsNeeded, len(e.Help) == 1)
-		if tt.status == team.Completed {
-			require.Equal(t, tt.want == team.Completed, e.ClosedAt != nil)
+		require.Equal(t, tt.want == session.HelpIsNeeded, len(e.Help) == 1)
+		if tt.status == session.Completed {
+			require.Equal(t, tt.want == session.Completed, e.ClosedAt != nil)
 		}
 	}
 }
@@ -137,13 +139,13 @@ func TestParkedSessionIsThatOfItsRun(t *testing.T) {
 func TestOnlyWorkUnderWayIsSkipped(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
-	key := team.SessionKey{Namespace: "default-test-namespace", Session: "default-test-workflow-id"}
+	key := session.Key{Namespace: "default-test-namespace", Session: "default-test-workflow-id"}
 	for _, tt := range []struct {
-		begun, want team.State
+		begun, want session.State
 		own         bool
-	}{{team.Pending, team.Pending, false}, {team.Running, team.Skipped, true}} {
-		require.NoError(t, p.store.UpdateExecution(key, func(e *team.Execution) { e.Phases[1].Status = tt.begun }))
-		p.says(team.Answer{Request: "1", Phase: "pair", Persona: "q", Verb: team.Skipping, Settles: tt.own})
+	}{{session.Pending, session.Pending, false}, {session.Running, session.Skipped, true}} {
+		require.NoError(t, p.store.UpdateExecution(key, func(e *session.Execution) { e.Phases[1].Status = tt.begun }))
+		p.says(session.Answer{Request: "1", Phase: "pair", Persona: "q", Verb: session.Skipping, Settles: tt.own})
 		e, err := p.store.Execution(key)
 		require.NoError(t, err)
 		require.Equal(t, tt.want, e.Phases[1].Assignments[1].Status)

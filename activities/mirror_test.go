@@ -13,15 +13,17 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // mirrored is the assignment's state in execution_state.json, and the revision.
-func (d *desk) mirrored() (team.State, int64) {
+func (d *desk) mirrored() (session.State, int64) {
 	d.t.Helper()
 	e, err := d.store.Execution(d.key())
 	require.NoError(d.t, err)
-	return e.Assignment(team.AssignmentID{Phase: "build", Persona: "dev"}).Status, e.Revision
+	return e.Assignment(spec.AssignmentID{Phase: "build", Persona: "dev"}).Status, e.Revision
 }
 
 func TestShortWorkIsLeftToTheBoundary(t *testing.T) {
@@ -34,7 +36,7 @@ func TestShortWorkIsLeftToTheBoundary(t *testing.T) {
 	})
 	require.NoError(t, err)
 	state, after := d.mirrored()
-	require.Equal(t, team.Pending, state)
+	require.Equal(t, session.Pending, state)
 	require.Equal(t, before, after)
 	require.Zero(t, beats)
 }
@@ -48,30 +50,30 @@ func TestShortWorkBesideOthersIsMirrored(t *testing.T) {
 	_, err := d.round(activities.Heartbeat{})
 	require.NoError(t, err)
 	state, _ := d.mirrored()
-	require.Equal(t, team.Completed, state)
+	require.Equal(t, session.Completed, state)
 }
 
 func TestLongWorkIsMirroredWhileItLasts(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
-		require.Eventually(t, func() bool { state, _ := d.mirrored(); return state == team.Running }, 20*time.Second, 10*time.Millisecond)
+	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
+		require.Eventually(t, func() bool { state, _ := d.mirrored(); return state == session.Running }, 20*time.Second, 10*time.Millisecond)
 		return leave("a.txt", "x")(ctx, job)
 	}
 	_, err := d.round(activities.Heartbeat{})
 	require.NoError(t, err)
 	state, _ := d.mirrored()
-	require.Equal(t, team.Completed, state)
+	require.Equal(t, session.Completed, state)
 }
 
 func TestFailedWorkIsMirroredHoweverShort(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.agents.run = fail(team.TestFailure)
+	d.agents.run = fail(failures.TestFailure)
 	_, err := d.round(activities.Heartbeat{})
-	requireType(t, err, team.RecoverableError)
+	requireType(t, err, session.RecoverableError)
 	state, _ := d.mirrored()
-	require.Equal(t, team.Waiting, state)
+	require.Equal(t, session.Waiting, state)
 }
 
 // TestALostMirrorIsMadeAgain: a state that was damaged is complete again once the session
@@ -79,30 +81,30 @@ func TestFailedWorkIsMirroredHoweverShort(t *testing.T) {
 func TestALostMirrorIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
-	key := team.SessionKey{Namespace: "default-test-namespace", Session: "default-test-workflow-id"}
+	key := session.Key{Namespace: "default-test-namespace", Session: "default-test-workflow-id"}
 	in := p.phase("root", p.workspace, "pair", "side")
-	p.work(team.AssignmentID{Phase: "pair", Persona: "q"}, in["pair"])
+	p.work(spec.AssignmentID{Phase: "pair", Persona: "q"}, in["pair"])
 	before, err := p.store.Execution(key)
 	require.NoError(t, err)
 	path := filepath.Join(p.dir, "sessions", key.Namespace, key.Session, "execution_state.json")
 	require.NoError(t, os.WriteFile(path, []byte("{"), 0o600))
 
-	help := []team.HelpRequest{{ID: "pair.p.1", Kind: team.ForHelp, Phase: "pair", Persona: "p", Message: "stuck"}}
+	help := []session.HelpRequest{{ID: "pair.p.1", Kind: session.ForHelp, Phase: "pair", Persona: "p", Message: "stuck"}}
 	execute(t, p.boundaries().Mark, activities.MarkInput{
-		Boundary:    activities.Boundary{At: time.Now().UTC(), OriginalRun: "first", Course: team.Course{Only: []string{"root", "pair"}}},
+		Boundary:    activities.Boundary{At: time.Now().UTC(), OriginalRun: "first", Course: session.Course{Only: []string{"root", "pair"}}},
 		Incarnation: p.incarnation, Head: p.head, Help: help, Reason: "pair/p: stuck",
 	}, &activities.Marked{})
 	e, err := p.store.Execution(key)
 	require.NoError(t, err)
-	require.Equal(t, team.HelpIsNeeded, e.Status.Status)
+	require.Equal(t, session.HelpIsNeeded, e.Status.Status)
 	require.Equal(t, []any{"pair/p: stuck", "relay", p.head, p.head, before.Tree, "first", []string{"root", "pair"}, p.incarnation},
 		[]any{e.Reason, e.Team, e.Head, e.Checkpoint, e.Tree, e.OriginalRun, e.Course.Only, e.Incarnation})
 	require.Equal(t, help, e.Help)
 	require.Equal(t, before.StartedAt, e.StartedAt)
 	require.Equal(t, before.Phases[0], e.Phases[0], "a finished phase")
-	require.Equal(t, team.Completed, e.Assignment(team.AssignmentID{Phase: "pair", Persona: "q"}).Status, "finished in a phase that is not")
-	require.Equal(t, team.HelpIsNeeded, e.Assignment(team.AssignmentID{Phase: "pair", Persona: "p"}).Status)
-	require.Equal(t, team.Pending, e.Phases[3].Status)
+	require.Equal(t, session.Completed, e.Assignment(spec.AssignmentID{Phase: "pair", Persona: "q"}).Status, "finished in a phase that is not")
+	require.Equal(t, session.HelpIsNeeded, e.Assignment(spec.AssignmentID{Phase: "pair", Persona: "p"}).Status)
+	require.Equal(t, session.Pending, e.Phases[3].Status)
 }
 
 // TestAnEndStaysAsItIs: an executor of a session's last step that was stopped meanwhile
@@ -110,9 +112,9 @@ func TestALostMirrorIsMadeAgain(t *testing.T) {
 func TestAnEndStaysAsItIs(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
-	key := team.SessionKey{Namespace: "default-test-namespace", Session: "default-test-workflow-id"}
-	p.admit(team.Course{})
-	in := activities.CloseInput{Boundary: activities.Boundary{At: time.Now().UTC()}, Incarnation: p.incarnation, Head: p.head, Status: team.WasCancelled}
+	key := session.Key{Namespace: "default-test-namespace", Session: "default-test-workflow-id"}
+	p.admit(session.Course{})
+	in := activities.CloseInput{Boundary: activities.Boundary{At: time.Now().UTC()}, Incarnation: p.incarnation, Head: p.head, Status: session.WasCancelled}
 	execute(t, p.boundaries().Close, in, nil)
 	before, err := p.store.Execution(key)
 	require.NoError(t, err)

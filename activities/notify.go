@@ -7,14 +7,16 @@ import (
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/safetext"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // TicketNotice is a notice for the workflow of a ticket.
 type TicketNotice struct {
-	Notice team.Notice `json:"notice"`
+	Notice session.Notice `json:"notice"`
 	// Jira says how the ticket is created if there is none yet.
-	Jira *team.HelpJira `json:"jira,omitempty"`
+	Jira *spec.HelpJira `json:"jira,omitempty"`
 	// Quiet: the session is not to be notified which ticket it is.
 	Quiet bool `json:"quiet,omitempty"`
 }
@@ -28,7 +30,7 @@ type Recipients interface {
 	NotifyFailure(ctx context.Context, fingerprint string, n TicketNotice) error
 	NotifyTicket(ctx context.Context, key string, n TicketNotice) error
 	// NotifyWebhook takes a notice for the webhook.
-	NotifyWebhook(ctx context.Context, n team.Notice) error
+	NotifyWebhook(ctx context.Context, n session.Notice) error
 }
 
 // Notices notifies people outside of Temporal of what happens to sessions.
@@ -80,16 +82,16 @@ func (n *Notices) Notify(ctx context.Context, in NotifyInput) (out Notified, err
 
 // fit makes a notice fit to leave: with its address, without secrets, and no longer
 // than it has to be.
-func (n *Notices) fit(notice team.Notice) team.Notice {
-	said := func(text string) string { return team.Shorten(n.Mask(safetext.Block(text)), maxToldText) }
-	notice.Schema = team.NoticeSchema
+func (n *Notices) fit(notice session.Notice) session.Notice {
+	said := func(text string) string { return textfmt.Shorten(n.Mask(safetext.Block(text)), maxToldText) }
+	notice.Schema = session.NoticeSchema
 	notice.Reason = said(notice.Reason)
 	if r := notice.Request; r != nil {
 		request := *r
 		request.Message, request.Suggestion, request.Advice = said(r.Message), said(r.Suggestion), said(r.Advice)
 		request.Attempts = slices.Clone(r.Attempts[max(0, len(r.Attempts)-maxToldAttempts):])
 		for i, a := range request.Attempts {
-			request.Attempts[i].Message = team.Shorten(n.Mask(safetext.Line(a.Message)), team.MaxMessage)
+			request.Attempts[i].Message = textfmt.Shorten(n.Mask(safetext.Line(a.Message)), session.MaxMessage)
 		}
 		notice.Request = &request
 	}

@@ -9,14 +9,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // outside keeps what it is told, by whom it is for.
 type recipients struct {
 	told    []string
 	telling []activities.TicketNotice
-	notice  team.Notice
+	notice  session.Notice
 	err     error
 }
 
@@ -28,7 +30,7 @@ func (o *recipients) NotifyTicket(_ context.Context, key string, t activities.Ti
 	return o.take("ticket "+key, t)
 }
 
-func (o *recipients) NotifyWebhook(_ context.Context, n team.Notice) error {
+func (o *recipients) NotifyWebhook(_ context.Context, n session.Notice) error {
 	return o.take("webhook", activities.TicketNotice{Notice: n})
 }
 
@@ -39,10 +41,10 @@ func (o *recipients) take(who string, t activities.TicketNotice) error {
 
 func TestNoticeReachesEveryoneWhoIsToHearOfIt(t *testing.T) {
 	t.Parallel()
-	jira := &team.HelpJira{Project: "MD"}
-	help := team.Notice{Team: "t", Request: &team.HelpRequest{Phase: "build", Persona: "dev", Category: team.Timeout, Message: "took 30 s"}}
-	own := team.Fingerprint("t", team.AssignmentID{Phase: "build", Persona: "dev"}, team.Timeout, "took 45 s")
-	approval := team.Notice{Team: "t", Request: &team.HelpRequest{Kind: team.ForApproval, Phase: "build"}}
+	jira := &spec.HelpJira{Project: "MD"}
+	help := session.Notice{Team: "t", Request: &session.HelpRequest{Phase: "build", Persona: "dev", Category: failures.Timeout, Message: "took 30 s"}}
+	own := session.Fingerprint("t", spec.AssignmentID{Phase: "build", Persona: "dev"}, failures.Timeout, "took 45 s")
+	approval := session.Notice{Team: "t", Request: &session.HelpRequest{Kind: session.ForApproval, Phase: "build"}}
 	for name, tt := range map[string]struct {
 		in   activities.NotifyInput
 		want []string
@@ -89,25 +91,25 @@ func TestNoticeLeavesWithoutSecretsAndWithItsAddress(t *testing.T) {
 		Recipients: o, WebUI: "http://localhost:8233/",
 		Mask: func(s string) string { return strings.ReplaceAll(s, "hunter22", "***") },
 	}
-	in := team.Notice{
+	in := session.Notice{
 		ID: "1", Session: "s", Namespace: "default", Run: "r", Reason: "key hunter22",
-		Request: &team.HelpRequest{Message: "hunter22 is wrong", Advice: "use hunter22"},
-		Answer:  &team.Answer{Note: "hunter22", By: "ann"}, Commands: []string{"maestro resolve s retry --note hunter22"},
+		Request: &session.HelpRequest{Message: "hunter22 is wrong", Advice: "use hunter22"},
+		Answer:  &session.Answer{Note: "hunter22", By: "ann"}, Commands: []string{"maestro resolve s retry --note hunter22"},
 	}
 	for range 30 {
-		in.Request.Attempts = append(in.Request.Attempts, team.AttemptFailure{Message: "hunter22 " + strings.Repeat("x", 1000)})
+		in.Request.Attempts = append(in.Request.Attempts, session.AttemptFailure{Message: "hunter22 " + strings.Repeat("x", 1000)})
 	}
 	_, err := n.Notify(t.Context(), activities.NotifyInput{Notice: in, Webhook: true})
 	require.NoError(t, err)
-	require.Equal(t, team.NoticeSchema, o.notice.Schema)
+	require.Equal(t, session.NoticeSchema, o.notice.Schema)
 	require.Equal(t, "http://localhost:8233/namespaces/default/workflows/s/r", o.notice.WebUI)
 	require.Equal(t, "key ***", o.notice.Reason)
 	require.Equal(t, "*** is wrong", o.notice.Request.Message)
 	require.Equal(t, "use ***", o.notice.Request.Advice)
-	require.Equal(t, team.Answer{Note: "***", By: "ann"}, *o.notice.Answer)
+	require.Equal(t, session.Answer{Note: "***", By: "ann"}, *o.notice.Answer)
 	require.Equal(t, []string{"maestro resolve s retry --note ***"}, o.notice.Commands)
 	require.Len(t, o.notice.Request.Attempts, 20)
-	require.LessOrEqual(t, len(o.notice.Request.Attempts[0].Message), team.MaxMessage)
+	require.LessOrEqual(t, len(o.notice.Request.Attempts[0].Message), session.MaxMessage)
 	require.True(t, strings.HasPrefix(o.notice.Request.Attempts[0].Message, "*** x"))
 	require.Contains(t, in.Request.Message, "hunter22", "the session's own is not touched")
 }

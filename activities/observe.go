@@ -4,7 +4,10 @@ import (
 	"context"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // Observer hears what happens, for figures and traces. Its methods return at
@@ -15,13 +18,13 @@ type Observer interface {
 	SessionStarted(teamName string)
 	// SessionEnded: it is completed, failed or cancelled. help lists what it
 	// failed of, where a person has to help.
-	SessionEnded(teamName string, state team.State, help []team.HelpRequest)
+	SessionEnded(teamName string, state session.State, help []session.HelpRequest)
 	// AssignmentEnded: its work is done, or given up. One that is restored,
 	// supplied or skipped has ended when its session starts.
-	AssignmentEnded(teamName string, state team.State)
+	AssignmentEnded(teamName string, state session.State)
 	// RoundEnded: it succeeded, with no category, or is given up. A round that
 	// another execution takes up again has not ended.
-	RoundEnded(agent string, category team.Category)
+	RoundEnded(agent string, category failures.Category)
 	// WorkerLost: an execution of a round has found that the one before it
 	// ended without a word.
 	WorkerLost(agent string)
@@ -57,8 +60,8 @@ const (
 // CallOutcomes lists what calls of those outside can come to.
 func CallOutcomes() map[Whom][]string {
 	return map[Whom][]string{
-		TicketSystem:    {callDone, string(team.Unreached), string(team.Unclear), string(team.Misconfigured), string(team.Gone)},
-		WebhookReceiver: {callDone, string(team.Unreached), callRefused},
+		TicketSystem:    {callDone, string(session.Unreached), string(session.Unclear), string(session.Misconfigured), string(session.Gone)},
+		WebhookReceiver: {callDone, string(session.Unreached), callRefused},
 	}
 }
 
@@ -70,7 +73,7 @@ const (
 // Attempt says whose attempt it is.
 type Attempt struct {
 	Team, Session string
-	team.AssignmentID
+	spec.AssignmentID
 	Agent string
 	// Round and Attempt count from 1; Attempt within the round.
 	Round, Attempt int
@@ -79,7 +82,7 @@ type Attempt struct {
 // AttemptEnd is what an attempt has come to.
 type AttemptEnd struct {
 	// Category is that of its failure; empty for a success.
-	Category team.Category
+	Category failures.Category
 	// Interrupted: it has neither succeeded nor failed, and is not counted.
 	Interrupted bool
 }
@@ -95,38 +98,38 @@ type Call struct {
 // CallEnd is what a paid call has come to.
 type CallEnd struct {
 	// Category is that of its failure; empty for an answer.
-	Category team.Category
+	Category failures.Category
 	// Usage is what is booked for it.
-	Usage team.Usage
+	Usage cost.Usage
 	// Stored: its answer is in the store, for whoever needs it again.
 	Stored bool
 }
 
-// observed is an observer that may be asked anything.
-func observed(o Observer) Observer {
+// observerOrNone is an observer that may be asked anything.
+func observerOrNone(o Observer) Observer {
 	if o == nil {
-		return unobserved{}
+		return noObserver{}
 	}
 	return o
 }
 
-// unobserved is an observer that nobody listens to.
-type unobserved struct{}
+// noObserver is an observer that nobody listens to.
+type noObserver struct{}
 
-func (unobserved) SessionStarted(string)                               {}
-func (unobserved) SessionEnded(string, team.State, []team.HelpRequest) {}
-func (unobserved) AssignmentEnded(string, team.State)                  {}
-func (unobserved) RoundEnded(string, team.Category)                    {}
-func (unobserved) WorkerLost(string)                                   {}
-func (unobserved) StoreWaited(time.Duration)                           {}
-func (unobserved) OutsideCalled(Whom, string)                          {}
-func (unobserved) CallReplayed(Call)                                   {}
-func (unobserved) BudgetFraction(string, string, float64)              {}
+func (noObserver) SessionStarted(string)                                     {}
+func (noObserver) SessionEnded(string, session.State, []session.HelpRequest) {}
+func (noObserver) AssignmentEnded(string, session.State)                     {}
+func (noObserver) RoundEnded(string, failures.Category)                      {}
+func (noObserver) WorkerLost(string)                                         {}
+func (noObserver) StoreWaited(time.Duration)                                 {}
+func (noObserver) OutsideCalled(Whom, string)                                {}
+func (noObserver) CallReplayed(Call)                                         {}
+func (noObserver) BudgetFraction(string, string, float64)                    {}
 
-func (unobserved) AttemptBegun(ctx context.Context, _ Attempt) (context.Context, func(AttemptEnd)) {
+func (noObserver) AttemptBegun(ctx context.Context, _ Attempt) (context.Context, func(AttemptEnd)) {
 	return ctx, func(AttemptEnd) {}
 }
 
-func (unobserved) CallBegun(ctx context.Context, _ Call) (context.Context, func(CallEnd)) {
+func (noObserver) CallBegun(ctx context.Context, _ Call) (context.Context, func(CallEnd)) {
 	return ctx, func(CallEnd) {}
 }

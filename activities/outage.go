@@ -10,7 +10,11 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/maestro-hive/maestro/breaker"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // Signals tells the workflow of a session what its rounds come to while they still work.
@@ -38,20 +42,20 @@ type OutageStop struct {
 	Since time.Time `json:"since"`
 	Until time.Time `json:"until"`
 	// Failure is the last one, without its output.
-	Failure team.Failure `json:"failure"`
-	Waits   int          `json:"waits"`
+	Failure failures.Failure `json:"failure"`
+	Waits   int              `json:"waits"`
 	// Total is all that the assignment has cost so far.
-	Total team.Usage `json:"total"`
+	Total cost.Usage `json:"total"`
 }
 
 // waitsOut tells whether the round waits a failure out: trouble of the provider or of the
 // host uses up no attempt.
-func (r *round) waitsOut(f team.Failure) bool {
-	return f.WaitedOut() && r.scene.team.Retry.WaitsOut() > 0
+func (r *round) waitsOut(f failures.Failure) bool {
+	return f.WaitedOut() && r.session.team.Retry.WaitsOut() > 0
 }
 
 // outage is the outage of the round's agent; nil: there is none.
-func (r *round) outage() *team.Outage {
+func (r *round) outage() *session.Outage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if o := r.log.Outage; o != nil && o.Agent == r.agent() {
@@ -63,24 +67,24 @@ func (r *round) outage() *team.Outage {
 
 // beginOutage notes a failure that is waited out, durably, and reports it to the breaker:
 // a BreakerOpen error if that is open now.
-func (r *round) beginOutage(ctx context.Context, f team.Failure, l left) error {
+func (r *round) beginOutage(ctx context.Context, f failures.Failure, l left) error {
 	f = r.masked(f)
-	var o team.Outage
-	r.changeLog(func(log *team.RoundLog) {
-		o = log.Outage.After(f, r.agent(), r.Clock().UTC(), r.scene.team.Retry.WaitsOut(), r.Random.next())
+	var o session.Outage
+	r.changeLog(func(log *session.RoundLog) {
+		o = log.Outage.After(f, r.agent(), r.Clock().UTC(), r.session.team.Retry.WaitsOut(), r.Random.next())
 		o.Left, o.Files = l.filled, l.files
 		log.Outage, log.Started, log.LostAtProgress = &o, false, log.Lost
 	})
-	r.say(o.String())
+	r.setProgress(o.String())
 	if err := r.writeRecord(ctx); err != nil {
 		return err
 	}
 	activity.GetLogger(ctx).Warn("the "+f.Category.Awaited()+" fails; the attempt waits and goes on", "category", f.Category, "error", f.Message, "until", o.Until, "since", o.Since)
-	view := r.reportProvider(ctx, team.AttemptFailure{Category: f.Category, Message: f.Message})
-	if view != nil && view.State.At(r.Clock()) == team.BreakerIsOpen {
+	view := r.reportProvider(ctx, session.AttemptFailure{Category: f.Category, Message: f.Message})
+	if view != nil && view.State.At(r.Clock()) == session.BreakerIsOpen {
 		return r.turnedAway(ctx, view)
 	}
-	r.mirror(ctx, team.Waiting)
+	r.mirror(ctx, session.Waiting)
 	return nil
 }
 
@@ -88,7 +92,7 @@ func (r *round) beginOutage(ctx context.Context, f team.Failure, l left) error {
 // category, that it has answered. It returns the breaker as it is then; nil: unknown, or
 // there was nothing to tell. After a failure the round has to ask again before it tries
 // the agent.
-func (r *round) reportProvider(ctx context.Context, f team.AttemptFailure) *breaker.View {
+func (r *round) reportProvider(ctx context.Context, f session.AttemptFailure) *breaker.View {
 	r.mu.Lock()
 	pass, revision := r.log.Pass, r.log.Revision
 	if f.Category != "" {
@@ -98,14 +102,14 @@ func (r *round) reportProvider(ctx context.Context, f team.AttemptFailure) *brea
 	if r.Breakers == nil || pass == nil {
 		return nil
 	}
-	report := team.BreakerReport{
+	report := session.BreakerReport{
 		ID: fmt.Sprintf("%s/%d", activityKey(r.info), revision), Breaker: r.breaker(), BreakerPass: *pass,
-		Outcome: team.CountsAsSuccess, Category: f.Category, Message: f.Message,
+		Outcome: failures.CountsAsSuccess, Category: f.Category, Message: f.Message,
 	}
 	if f.Category != "" {
 		report.Outcome = report.Breaker.Weigh(f.Category)
 	}
-	if report.Outcome == team.Neutral && report.Holder == "" {
+	if report.Outcome == failures.Neutral && report.Holder == "" {
 		return nil
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportLimit)
@@ -116,7 +120,7 @@ func (r *round) reportProvider(ctx context.Context, f team.AttemptFailure) *brea
 		return nil
 	}
 	if f.Category == "" { // a probe has ended with it, and the round goes on
-		r.pass(team.BreakerPass{Generation: answer.State.Generation})
+		r.pass(session.BreakerPass{Generation: answer.State.Generation})
 	}
 	return &answer.View
 }
@@ -125,8 +129,8 @@ func (r *round) reportProvider(ctx context.Context, f team.AttemptFailure) *brea
 // keeps the agent's slot; in one that lasts it gives the slot back, in a RecoverableError
 // that has Temporal start the next execution after the wait. Once the team's patience is
 // over, the round fails or its session is told.
-func (r *round) restOutage(ctx context.Context, o team.Outage) error {
-	patience := o.PatienceUntil(r.scene.team.Retry.WaitsOut())
+func (r *round) restOutage(ctx context.Context, o session.Outage) error {
+	patience := o.PatienceUntil(r.session.team.Retry.WaitsOut())
 	for waited := false; ; waited = true {
 		now := r.Clock()
 		if !o.Noticed && (r.in.Outage == OutageOver || !now.Before(patience)) {
@@ -136,44 +140,44 @@ func (r *round) restOutage(ctx context.Context, o team.Outage) error {
 		if !o.Noticed && patience.Before(until) {
 			until = patience
 		}
-		left := min(until.Sub(now), team.MaxRetryAfter.Std())
+		left := min(until.Sub(now), session.MaxRetryAfter.Std())
 		lasts := until.Sub(o.Since) >= r.holdSlot()
 		switch {
 		case left <= 0:
 			if waited {
-				r.mirror(ctx, team.Running)
+				r.mirror(ctx, session.Running)
 			}
 			return nil
-		case lasts && r.tellItLasts(ctx, &o): // the session knows of a wait without a worker
+		case lasts && r.signalLongOutage(ctx, &o): // the session knows of a wait without a worker
 			r.giveBack(ctx)
-			r.mirror(ctx, team.Waiting)
+			r.mirror(ctx, session.Waiting)
 			return recoverable(o.Failure, left)
 		case lasts:
 			left = min(left, signalEvery)
 		}
-		r.say(o.String())
+		r.setProgress(o.String())
 		if err := r.sleep(ctx, left); err != nil {
 			return err
 		}
 	}
 }
 
-// tellItLasts tells the session of an outage that lasts, so that a session that ends can cut
+// signalLongOutage tells the session of an outage that lasts, so that a session that ends can cut
 // the round's waits short, and later of another cause of it, so that the notice to people
 // has that. It returns false if that has to be tried again.
-func (r *round) tellItLasts(ctx context.Context, o *team.Outage) bool {
+func (r *round) signalLongOutage(ctx context.Context, o *session.Outage) bool {
 	now, cause := r.Clock().UTC(), o.Failure.Category
 	if r.Signals == nil || o.Told == cause || o.Told != "" && now.Sub(o.ToldAt) < noticeEvery {
 		return true
 	}
 	r.announcing.Wait() // the end of an outage before is told first
-	news := OutageNews{Since: o.Since, Failure: team.AttemptFailure{Category: cause, Message: o.Failure.Message}}
-	if err := r.tellOutage(ctx, news); err != nil {
+	news := OutageNews{Since: o.Since, Failure: session.AttemptFailure{Category: cause, Message: o.Failure.Message}}
+	if err := r.signalOutage(ctx, news); err != nil {
 		activity.GetLogger(ctx).Warn("the session cannot be told of a wait", "error", err)
 		return false
 	}
 	o.Told, o.ToldAt = cause, now
-	r.changeLog(func(l *team.RoundLog) {
+	r.changeLog(func(l *session.RoundLog) {
 		told := *o
 		l.Outage = &told
 	})
@@ -183,11 +187,11 @@ func (r *round) tellItLasts(ctx context.Context, o *team.Outage) bool {
 	return true
 }
 
-// tellOutage signals once that an outage lasts or is over.
-func (r *round) tellOutage(ctx context.Context, news OutageNews) error {
+// signalOutage signals once that an outage lasts or is over.
+func (r *round) signalOutage(ctx context.Context, news OutageNews) error {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), signalLimit)
 	defer cancel()
-	news.AssignmentID, news.Total = r.in.AssignmentID, r.book.total()
+	news.AssignmentID, news.Total = r.in.AssignmentID, r.spender.total()
 	return r.Signals.Outage(bounded, news)
 }
 
@@ -214,11 +218,11 @@ func (r *round) sleep(ctx context.Context, d time.Duration) error {
 
 // patienceOver ends the round, or only the activity: then people are notified, and a
 // later activity goes on with the same attempt.
-func (r *round) patienceOver(ctx context.Context, o team.Outage) error {
-	if r.scene.team.Retry.OnOutage == team.OutageFail {
-		r.book.begin(r.attemptKey(), nil)
-		r.count(ctx, o.Failure, team.AttemptReport{
-			Agent: o.Agent, Usage: r.book.spent(), Left: o.Files, Diff: r.diff(ctx, o.Files), StartedAt: o.Since,
+func (r *round) patienceOver(ctx context.Context, o session.Outage) error {
+	if r.session.team.Retry.OnOutage == spec.OutageFail {
+		r.spender.begin(r.attemptKey(), nil)
+		r.count(ctx, o.Failure, session.AttemptReport{
+			Agent: o.Agent, Usage: r.spender.spent(), Left: o.Files, Diff: r.diff(ctx, o.Files), StartedAt: o.Since,
 		})
 		return r.giveUp(ctx, o.Failure)
 	}
@@ -226,15 +230,15 @@ func (r *round) patienceOver(ctx context.Context, o team.Outage) error {
 	if err := r.writeRecord(ctx); err != nil {
 		return err
 	}
-	r.mirror(ctx, team.Waiting)
-	return providerOutage(o, r.book.total())
+	r.mirror(ctx, session.Waiting)
+	return providerOutage(o, r.spender.total())
 }
 
 // providerOutage ends an activity whose session is to notify people.
-func providerOutage(o team.Outage, total team.Usage) error {
+func providerOutage(o session.Outage, total cost.Usage) error {
 	stop := OutageStop{Since: o.Since, Until: o.Until, Failure: o.Failure, Waits: o.Waits, Total: total}
 	stop.Failure.Output = ""
-	return temporal.NewApplicationErrorWithOptions(team.Shorten(o.String(), team.MaxMessage), team.ProviderOutage,
+	return temporal.NewApplicationErrorWithOptions(textfmt.Shorten(o.String(), session.MaxMessage), session.ProviderOutage,
 		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{stop}})
 }
 
@@ -246,7 +250,7 @@ func (r *round) progressed(ctx context.Context, answered bool) {
 	}
 	logger := activity.GetLogger(ctx)
 	logger.Info("the "+o.Failure.Category.Awaited()+" is back", "away_since", o.Since, "waits", o.Waits)
-	r.changeLog(func(l *team.RoundLog) { l.Outage = nil })
+	r.changeLog(func(l *session.RoundLog) { l.Outage = nil })
 	if err := r.putRecord(); err != nil {
 		logger.Warn("the record does not know yet that the outage is over", "error", err)
 	}
@@ -255,18 +259,18 @@ func (r *round) progressed(ctx context.Context, answered bool) {
 
 // announce tells the breaker that an outage is over, and the workflow if that knows of
 // it. The workflow learns it from the round's end, too.
-func (r *round) announce(ctx context.Context, o team.Outage, answered bool) {
+func (r *round) announce(ctx context.Context, o session.Outage, answered bool) {
 	logger := activity.GetLogger(ctx)
 	if r.Breakers != nil && answered {
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), readLimit)
 		view, err := r.Breakers.Read(bounded, r.breaker().Name)
 		cancel()
 		if err == nil && (view.State.Failures > 0 || view.State.Open) {
-			r.reportProvider(ctx, team.AttemptFailure{})
+			r.reportProvider(ctx, session.AttemptFailure{})
 		}
 	}
 	for wanted := (o.Told != "" || o.Noticed) && r.Signals != nil; wanted; wanted = r.sleep(ctx, signalEvery) == nil {
-		err := r.tellOutage(ctx, OutageNews{Over: true})
+		err := r.signalOutage(ctx, OutageNews{Over: true})
 		if err == nil {
 			return
 		}
@@ -279,8 +283,8 @@ func (r *round) announce(ctx context.Context, o team.Outage, answered bool) {
 func counted(err error) error {
 	var app *temporal.ApplicationError
 	switch _, failed := asFailure(err); {
-	case err == nil, failed, errors.As(err, &app), errors.Is(err, team.ErrNotFound), errors.Is(err, team.ErrCorrupt), errors.Is(err, team.ErrFenced):
+	case err == nil, failed, errors.As(err, &app), errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt), errors.Is(err, session.ErrFenced):
 		return err
 	}
-	return team.Failf(team.Unknown, "%s", err)
+	return failures.Failf(failures.Unknown, "%s", err)
 }

@@ -15,23 +15,27 @@ import (
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/breaker"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // patient gives the desk's team a patience with providers.
-func (d *desk) patient(patience time.Duration, then team.OnOutage) {
+func (d *desk) patient(patience time.Duration, then spec.OnOutage) {
 	d.t.Helper()
-	p := team.Duration(patience)
+	p := textfmt.Duration(patience)
 	d.team.Retry.Patience, d.team.Retry.OnOutage = &p, then
 	d.admit()
 }
 
 // limited fails as a provider that asks for a wait.
-func limited(wait time.Duration) func(context.Context, team.Job) (team.Outcome, error) {
-	return func(_ context.Context, job team.Job) (team.Outcome, error) {
-		f := team.Failf(team.RateLimited, "slow down")
-		f.RetryAfter = team.Duration(wait)
-		return team.Outcome{Usage: team.Usage{OutputTokens: 1}}, errors.Join(os.WriteFile(filepath.Join(job.Dir, "half.txt"), []byte("x"), 0o600), f)
+func limited(wait time.Duration) func(context.Context, session.Job) (session.Outcome, error) {
+	return func(_ context.Context, job session.Job) (session.Outcome, error) {
+		f := failures.Failf(failures.RateLimited, "slow down")
+		f.RetryAfter = textfmt.Duration(wait)
+		return session.Outcome{Usage: cost.Usage{OutputTokens: 1}}, errors.Join(os.WriteFile(filepath.Join(job.Dir, "half.txt"), []byte("x"), 0o600), f)
 	}
 }
 
@@ -41,10 +45,10 @@ func TestLongOutageGivesTheSlotBack(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.holdSlot = 200 * time.Millisecond
-	d.patient(time.Hour, team.OutageWait)
+	d.patient(time.Hour, spec.OutageWait)
 	d.agents.run = limited(1500 * time.Millisecond)
 	_, err := d.round(activities.Heartbeat{})
-	app := requireType(t, err, team.RecoverableError)
+	app := requireType(t, err, session.RecoverableError)
 	require.InDelta(t, 1500*time.Millisecond, app.NextRetryDelay(), float64(200*time.Millisecond))
 	log := d.record().Rounds[0].RoundLog
 	require.Empty(t, log.Attempts)
@@ -52,16 +56,16 @@ func TestLongOutageGivesTheSlotBack(t *testing.T) {
 	require.False(t, log.Started, "nothing to lose")
 
 	_, err = d.round(activities.Heartbeat{}) // too early
-	app = requireType(t, err, team.RecoverableError)
+	app = requireType(t, err, session.RecoverableError)
 	require.Less(t, app.NextRetryDelay(), 1500*time.Millisecond)
 	require.Len(t, d.agents.runs, 1)
 
 	var seen []string
-	d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 		seen = here(t, job)
 		return leave("a.txt", "x")(ctx, job)
 	}
-	var result team.RoundResult
+	var result session.RoundResult
 	require.Eventually(t, func() bool {
 		result, err = d.round(activities.Heartbeat{})
 		return err == nil
@@ -80,10 +84,10 @@ func TestOutageOfShortWaitsGivesTheSlotBackOnceItLasts(t *testing.T) {
 	d := newDesk(t)
 	d.holdSlot = 1400 * time.Millisecond
 	d.random = func() float64 { return 0 } // waits of 500 ms, 1 s, ...
-	d.patient(time.Hour, team.OutageWait)
-	d.agents.run = fail(team.APIError)
+	d.patient(time.Hour, spec.OutageWait)
+	d.agents.run = fail(failures.APIError)
 	_, err := d.round(activities.Heartbeat{})
-	app := requireType(t, err, team.RecoverableError)
+	app := requireType(t, err, session.RecoverableError)
 	require.Less(t, app.NextRetryDelay(), d.holdSlot)
 	require.Len(t, d.agents.runs, 2, "a short wait keeps the slot")
 	require.Empty(t, d.record().Rounds[0].Attempts)
@@ -93,18 +97,18 @@ func TestOutageOfShortWaitsGivesTheSlotBackOnceItLasts(t *testing.T) {
 func TestFilesOfALostWorkerAreNotGoneOnFrom(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.patient(time.Hour, team.OutageWait)
+	d.patient(time.Hour, spec.OutageWait)
 	first := true
-	d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 		if first {
 			first = false
 			return limited(time.Millisecond)(ctx, job)
 		}
-		return team.Outcome{}, errKilled
+		return session.Outcome{}, errKilled
 	}
 	_, err := d.round(activities.Heartbeat{})
 	require.ErrorContains(t, err, "killed")
-	d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 		require.Empty(t, here(t, job))
 		return leave("a.txt", "x")(ctx, job)
 	}
@@ -117,14 +121,14 @@ func TestFilesOfALostWorkerAreNotGoneOnFrom(t *testing.T) {
 func TestStoppingWorkerLeavesAWaitAtOnce(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.patient(time.Hour, team.OutageWait)
+	d.patient(time.Hour, spec.OutageWait)
 	stop := make(chan struct{})
-	d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 		defer close(stop)
 		return limited(50*time.Second)(ctx, job)
 	}
 	_, err := d.round(activities.Heartbeat{}, func(env *testsuite.TestActivityEnvironment) { env.SetWorkerStopChannel(stop) })
-	requireType(t, err, team.HandedOver)
+	requireType(t, err, session.HandedOver)
 	require.Zero(t, d.record().Rounds[0].Lost)
 }
 
@@ -134,14 +138,14 @@ func TestPatienceEndsTheActivityOrTheRound(t *testing.T) {
 	t.Run("wait", func(t *testing.T) {
 		t.Parallel()
 		d := newDesk(t)
-		d.patient(time.Millisecond, team.OutageWait)
-		d.agents.run = fail(team.APIError)
+		d.patient(time.Millisecond, spec.OutageWait)
+		d.agents.run = fail(failures.APIError)
 		_, err := d.round(activities.Heartbeat{})
-		app := requireType(t, err, team.ProviderOutage)
+		app := requireType(t, err, session.ProviderOutage)
 		require.True(t, app.NonRetryable())
 		var stop activities.OutageStop
 		require.NoError(t, app.Details(&stop))
-		require.Equal(t, team.APIError, stop.Failure.Category)
+		require.Equal(t, failures.APIError, stop.Failure.Category)
 		require.Empty(t, d.record().Rounds[0].Attempts)
 
 		d.after = d.record().Rounds[0].Key.Activity
@@ -155,10 +159,10 @@ func TestPatienceEndsTheActivityOrTheRound(t *testing.T) {
 	t.Run("fail", func(t *testing.T) {
 		t.Parallel()
 		d := newDesk(t)
-		d.patient(time.Millisecond, team.OutageFail)
+		d.patient(time.Millisecond, spec.OutageFail)
 		d.agents.run = limited(20 * time.Millisecond)
 		_, err := d.round(activities.Heartbeat{})
-		app := requireType(t, err, team.UnrecoverableError)
+		app := requireType(t, err, session.UnrecoverableError)
 		var report activities.RoundFailure
 		require.NoError(t, app.Details(&report))
 		require.Len(t, report.Attempts, 1)
@@ -172,11 +176,11 @@ func TestPatienceEndsTheActivityOrTheRound(t *testing.T) {
 func TestProvidersFailuresAreReportedAsTheyHappen(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.patient(time.Hour, team.OutageWait)
+	d.patient(time.Hour, spec.OutageWait)
 	b := &breakers{}
 	d.breakers = b
 	n := 0
-	d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 		if n++; n <= 2 {
 			return limited(time.Millisecond)(ctx, job)
 		}
@@ -184,12 +188,12 @@ func TestProvidersFailuresAreReportedAsTheyHappen(t *testing.T) {
 	}
 	_, err := d.round(activities.Heartbeat{})
 	require.NoError(t, err)
-	var outcomes []team.Weight
+	var outcomes []failures.Weight
 	ids := map[string]bool{}
 	for _, r := range b.reports {
 		outcomes, ids[r.ID] = append(outcomes, r.Outcome), true
 	}
-	require.Equal(t, []team.Weight{team.CountsAsFailure, team.CountsAsFailure, team.CountsAsSuccess}, outcomes)
+	require.Equal(t, []failures.Weight{failures.CountsAsFailure, failures.CountsAsFailure, failures.CountsAsSuccess}, outcomes)
 	require.Len(t, ids, 3)
 }
 
@@ -197,12 +201,12 @@ func TestProvidersFailuresAreReportedAsTheyHappen(t *testing.T) {
 func TestFailedProbeGoesBackToWaiting(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.patient(time.Hour, team.OutageWait)
+	d.patient(time.Hour, spec.OutageWait)
 	b := &breakers{state: open(-time.Second)} // half-open
 	d.breakers, d.lease = b, "the wait's"
-	d.agents.run = fail(team.APIError)
+	d.agents.run = fail(failures.APIError)
 	_, err := d.round(activities.Heartbeat{})
-	app := requireType(t, err, team.BreakerOpen)
+	app := requireType(t, err, session.BreakerOpen)
 	var turned activities.TurnedAway
 	require.NoError(t, app.Details(&turned))
 	require.NotNil(t, turned.Outage)
@@ -223,14 +227,14 @@ func TestFailedProbeGoesBackToWaiting(t *testing.T) {
 func TestErrorOfTheAgentsSideIsAFailedAttempt(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.agents.run = func(context.Context, team.Job) (team.Outcome, error) {
-		return team.Outcome{}, errors.New("the pipe burst")
+	d.agents.run = func(context.Context, session.Job) (session.Outcome, error) {
+		return session.Outcome{}, errors.New("the pipe burst")
 	}
 	_, err := d.round(activities.Heartbeat{})
-	requireType(t, err, team.RecoverableError)
+	requireType(t, err, session.RecoverableError)
 	attempts := d.record().Rounds[0].Attempts
 	require.Len(t, attempts, 1)
-	require.Equal(t, team.Unknown, attempts[0].Failure.Category)
+	require.Equal(t, failures.Unknown, attempts[0].Failure.Category)
 	require.Contains(t, attempts[0].Failure.Message, "the pipe burst")
 }
 
@@ -238,15 +242,15 @@ func TestErrorOfTheAgentsSideIsAFailedAttempt(t *testing.T) {
 func TestHostsTroubleIsWaitedOut(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.patient(time.Hour, team.OutageWait)
+	d.patient(time.Hour, spec.OutageWait)
 	b := &breakers{}
 	d.breakers = b
 	n := 0
-	d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 		if n++; n <= 2 {
 			o := d.record().Rounds[0].Outage
 			require.Equal(t, n > 1, o != nil && strings.Contains(o.String(), "for the machine"))
-			return fail(team.ResourceError)(ctx, job)
+			return fail(failures.ResourceError)(ctx, job)
 		}
 		return leave("a.txt", "x")(ctx, job)
 	}
@@ -255,12 +259,12 @@ func TestHostsTroubleIsWaitedOut(t *testing.T) {
 	require.Equal(t, 1, result.Attempts)
 	require.Equal(t, 3, n)
 	for _, r := range b.reports {
-		require.NotEqual(t, team.CountsAsFailure, r.Outcome)
+		require.NotEqual(t, failures.CountsAsFailure, r.Outcome)
 	}
 }
 
 // changeOutage changes the outage in the record of the one assignment, in which it waits.
-func (d *desk) changeOutage(change func(*team.Outage)) {
+func (d *desk) changeOutage(change func(*session.Outage)) {
 	d.t.Helper()
 	record := d.record()
 	change(record.Rounds[0].Outage)
@@ -289,33 +293,33 @@ func TestSessionKnowsOfAWaitWithoutAWorker(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.holdSlot = 200 * time.Millisecond
-	d.patient(time.Hour, team.OutageWait)
+	d.patient(time.Hour, spec.OutageWait)
 	n := &news{deaf: 1}
 	d.signals = n
 	d.agents.run = limited(4 * time.Second)
 	_, err := d.round(activities.Heartbeat{})
-	requireType(t, err, team.RecoverableError)
+	requireType(t, err, session.RecoverableError)
 	require.Len(t, n.heard, 1)
-	require.Equal(t, team.AssignmentID{Phase: "build", Persona: "dev"}, n.heard[0].AssignmentID)
+	require.Equal(t, spec.AssignmentID{Phase: "build", Persona: "dev"}, n.heard[0].AssignmentID)
 	require.Equal(t, int64(1), n.heard[0].Total.OutputTokens)
-	require.Equal(t, team.AttemptFailure{Category: team.RateLimited, Message: "slow down"}, n.heard[0].Failure)
+	require.Equal(t, session.AttemptFailure{Category: failures.RateLimited, Message: "slow down"}, n.heard[0].Failure)
 	_, err = d.round(activities.Heartbeat{})
-	requireType(t, err, team.RecoverableError)
+	requireType(t, err, session.RecoverableError)
 	require.Len(t, n.heard, 1)
 
-	d.changeOutage(func(o *team.Outage) { o.Until, o.ToldAt = time.Now(), o.ToldAt.Add(-time.Hour) })
-	d.agents.run = fail(team.APIError)
+	d.changeOutage(func(o *session.Outage) { o.Until, o.ToldAt = time.Now(), o.ToldAt.Add(-time.Hour) })
+	d.agents.run = fail(failures.APIError)
 	_, err = d.round(activities.Heartbeat{})
-	requireType(t, err, team.RecoverableError)
+	requireType(t, err, session.RecoverableError)
 	require.Len(t, n.heard, 2, "it is told of another cause")
-	require.Equal(t, team.APIError, n.heard[1].Failure.Category)
-	d.changeOutage(func(o *team.Outage) { o.Until = time.Now() })
+	require.Equal(t, failures.APIError, n.heard[1].Failure.Category)
+	d.changeOutage(func(o *session.Outage) { o.Until = time.Now() })
 	d.agents.run = limited(4 * time.Second)
 	_, err = d.round(activities.Heartbeat{})
-	requireType(t, err, team.RecoverableError)
+	requireType(t, err, session.RecoverableError)
 	require.Len(t, n.heard, 2, "but not of each change at once")
 
-	d.agents.run = fail(team.TestFailure) // which is progress
+	d.agents.run = fail(failures.TestFailure) // which is progress
 	require.Eventually(t, func() bool {
 		_, err = d.round(activities.Heartbeat{})
 		return len(d.record().Rounds[0].Attempts) == 1
@@ -330,25 +334,25 @@ func TestProcessesThatCannotBeEndedAreWaitedFor(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.holdSlot = time.Millisecond
-	d.patient(time.Hour, team.OutageWait)
-	d.agents.survives = team.Failf(team.ResourceError, "process 7 (sh) cannot be killed")
+	d.patient(time.Hour, spec.OutageWait)
+	d.agents.survives = failures.Failf(failures.ResourceError, "process 7 (sh) cannot be killed")
 	_, err := d.round(activities.Heartbeat{})
-	requireType(t, err, team.RecoverableError)
+	requireType(t, err, session.RecoverableError)
 	log := d.record().Rounds[0].RoundLog
 	require.Empty(t, log.Attempts)
 	require.Contains(t, log.Outage.Failure.Message, "process 7 (sh)")
 	require.Empty(t, d.agents.runs)
 
-	dir, err := d.store.WorkDir(d.key(), team.AssignmentID{Phase: "build", Persona: "dev"})
+	dir, err := d.store.WorkDir(d.key(), spec.AssignmentID{Phase: "build", Persona: "dev"})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir.Tree, "late.txt"), []byte("x"), 0o600))
 	d.agents.survives = nil
-	var result team.RoundResult
+	var result session.RoundResult
 	require.Eventually(t, func() bool {
 		result, err = d.round(activities.Heartbeat{})
 		return err == nil
 	}, time.Minute, 50*time.Millisecond)
 	require.Equal(t, 1, result.Attempts)
 	require.Equal(t, 1, result.Files, "the work's own")
-	require.Equal(t, team.FromInput, result.From)
+	require.Equal(t, failures.FromInput, result.From)
 }

@@ -3,14 +3,15 @@ package activities
 import (
 	"context"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // Plan says what the admission of a new session would make of each assignment, in
 // the order of the phases and in admission's own words; or, a sentence each, why it
 // would refuse the course. Nothing runs and nothing is published: files only has to
 // have the workspace and what the course supplies. The team must be resolved.
-func Plan(ctx context.Context, files Files, t team.Team, c team.Course, workspace team.Digest) (plan []team.PlanEntry, faults []string, err error) {
+func Plan(ctx context.Context, files Files, t spec.Team, c session.Course, workspace spec.Digest) (plan []session.PlanEntry, faults []string, err error) {
 	if faults := c.Faults(t); len(faults) > 0 {
 		return nil, faults, nil
 	}
@@ -23,12 +24,12 @@ func Plan(ctx context.Context, files Files, t team.Team, c team.Course, workspac
 }
 
 // restoration is the beginning of a decision, before anything has been looked at.
-func (a *Admissions) restoration(ctx context.Context, in AdmitInput, t team.Team) *restoration {
+func (a *Admissions) restoration(ctx context.Context, in AdmitInput, t spec.Team) *restoration {
 	return &restoration{
 		Admissions: a, ctx: ctx, in: in, team: t, given: in.Course.Given,
-		records: map[team.AssignmentID]team.Record{}, found: map[team.AssignmentID]finished{},
-		done: map[team.AssignmentID]team.CheckpointAssignment{}, changed: map[string]string{},
-		inputs: map[string]team.Digest{}, conflicts: map[string][]team.Conflict{}, merged: map[string]team.Digest{},
+		records: map[spec.AssignmentID]session.Record{}, found: map[spec.AssignmentID]finished{},
+		done: map[spec.AssignmentID]session.CheckpointAssignment{}, changed: map[string]string{},
+		inputs: map[string]spec.Digest{}, conflicts: map[string][]session.Conflict{}, merged: map[string]spec.Digest{},
 	}
 }
 

@@ -7,58 +7,60 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/budget"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// Files keeps trees by content. An error that is neither a *team.Failure nor
+// Files keeps trees by content. An error that is neither a *failures.Failure nor
 // one of team's sentinel errors means that the store cannot be used now.
 type Files interface {
 	// PutBlob stores data durably and returns its name.
-	PutBlob(ctx context.Context, data []byte) (team.Digest, error)
+	PutBlob(ctx context.Context, data []byte) (spec.Digest, error)
 	// Blob returns a blob's bytes, verified.
-	Blob(ctx context.Context, name team.Digest) ([]byte, error)
+	Blob(ctx context.Context, name spec.Digest) ([]byte, error)
 	// Paths lists a manifest's paths, sorted.
-	Paths(ctx context.Context, manifest team.Digest) ([]string, error)
+	Paths(ctx context.Context, manifest spec.Digest) ([]string, error)
 	// Changed lists the paths that a tree has and its input does not have, or
 	// has with other content, sorted.
-	Changed(ctx context.Context, input, tree team.Digest) ([]string, error)
+	Changed(ctx context.Context, input, tree spec.Digest) ([]string, error)
 	// UnifiedDiff describes how one tree differs from another, for people and
 	// models, in about limit bytes at most.
-	UnifiedDiff(ctx context.Context, from, to team.Digest, limit int) (string, error)
+	UnifiedDiff(ctx context.Context, from, to spec.Digest, limit int) (string, error)
 	// Materialise makes dir hold exactly the manifest's files: whatever else
 	// was there is removed. Files are copies, with modes 0644 or 0755.
-	Materialise(ctx context.Context, manifest team.Digest, dir string) error
+	Materialise(ctx context.Context, manifest spec.Digest, dir string) error
 	DiskSpace
 	// Collect compares dir with the base manifest and stores what changed.
-	// What may not be kept is a *team.Failure of category invalid_output.
-	Collect(ctx context.Context, req team.Collect) (team.Collected, error)
+	// What may not be kept is a *failures.Failure of category invalid_output.
+	Collect(ctx context.Context, req session.Collect) (session.Collected, error)
 	// Fold applies the steps' deltas to the base in order and reports the
 	// paths on which unsettled steps disagree.
-	Fold(ctx context.Context, base team.Digest, steps []team.Step) (team.Folded, error)
+	Fold(ctx context.Context, base spec.Digest, steps []session.Step) (session.Folded, error)
 	// Overlay returns the delta that lays the files of one manifest over the
 	// tree of another, and what that changes.
-	Overlay(ctx context.Context, base, files team.Digest) (team.Collected, error)
+	Overlay(ctx context.Context, base, files spec.Digest) (session.Collected, error)
 	// Intact looks whether the store has every file of a manifest, IntactDelta
-	// whether it has those of a delta. team.ErrNotFound or team.ErrCorrupt name
+	// whether it has those of a delta. session.ErrNotFound or session.ErrCorrupt name
 	// the first that it has not.
-	Intact(ctx context.Context, manifest team.Digest) error
-	IntactDelta(ctx context.Context, delta team.Digest) error
+	Intact(ctx context.Context, manifest spec.Digest) error
+	IntactDelta(ctx context.Context, delta spec.Digest) error
 	// Artifacts lists the files that the steps left and that are still in the
 	// folded tree, sorted by path.
-	Artifacts(ctx context.Context, steps []team.Step) ([]team.Artifact, error)
+	Artifacts(ctx context.Context, steps []session.Step) ([]session.Artifact, error)
 }
 
 // DiskSpace is the disk that assignments' directories are on.
 type DiskSpace interface {
 	// Disk tells what the disk has left.
-	Disk() (team.Disk, error)
+	Disk() (session.Disk, error)
 	// Written measures what was written into an assignment's directories since a time,
 	// and is still there.
-	Written(ctx context.Context, dir team.WorkDir, since time.Time) (team.Written, error)
+	Written(ctx context.Context, dir session.WorkDir, since time.Time) (session.Written, error)
 	// ClearTmp removes everything in an assignment's TMPDIR; ClearWork first that, then
 	// the tree, then the rest. Nothing may be at work there.
-	ClearTmp(dir team.WorkDir) error
-	ClearWork(dir team.WorkDir) error
+	ClearTmp(dir session.WorkDir) error
+	ClearWork(dir session.WorkDir) error
 }
 
 // Sessions keeps what the store knows of sessions.
@@ -66,51 +68,51 @@ type Sessions interface {
 	// ID is the store's id.
 	ID() string
 	// Offers lists what the store's workers publish, dead ones included.
-	Offers(ctx context.Context) ([]team.Offer, error)
+	Offers(ctx context.Context) ([]spec.Offer, error)
 	// WorkDir makes and returns the assignment's stable directory.
-	WorkDir(key team.SessionKey, id team.AssignmentID) (team.WorkDir, error)
+	WorkDir(key session.Key, id spec.AssignmentID) (session.WorkDir, error)
 	// Lock takes the assignment's lock, which dies with the process and those
 	// that inherit it, or returns ok false while another holds it.
-	Lock(key team.SessionKey, id team.AssignmentID) (lock team.Lock, ok bool, err error)
-	// Record reads an assignment's record; team.ErrNotFound if there is none.
-	Record(key team.SessionKey, id team.AssignmentID) (team.Record, error)
-	// PutRecord writes an assignment's record durably. team.ErrFenced if the
+	Lock(key session.Key, id spec.AssignmentID) (lock session.Lock, ok bool, err error)
+	// Record reads an assignment's record; session.ErrNotFound if there is none.
+	Record(key session.Key, id spec.AssignmentID) (session.Record, error)
+	// PutRecord writes an assignment's record durably. session.ErrFenced if the
 	// stored one belongs to a later incarnation.
-	PutRecord(key team.SessionKey, r team.Record) error
+	PutRecord(key session.Key, r session.Record) error
 	// UpdateRecord rewrites an assignment's record for an incarnation, which
 	// fences off executors of earlier ones, and returns it. change gets what
-	// is stored, a record without rounds if nothing is. team.ErrFenced if the
+	// is stored, a record without rounds if nothing is. session.ErrFenced if the
 	// stored one belongs to a later incarnation.
-	UpdateRecord(key team.SessionKey, id team.AssignmentID, incarnation int, change func(*team.Record)) (team.Record, error)
-	// Execution reads execution_state.json; team.ErrNotFound if there is none.
-	Execution(key team.SessionKey) (team.Execution, error)
+	UpdateRecord(key session.Key, id spec.AssignmentID, incarnation int, change func(*session.Record)) (session.Record, error)
+	// Execution reads execution_state.json; session.ErrNotFound if there is none.
+	Execution(key session.Key) (session.Execution, error)
 	// PutCheckpoint stores a checkpoint durably as a blob and as
 	// checkpoint_<phase>.json, and returns the blob's name.
-	PutCheckpoint(ctx context.Context, key team.SessionKey, c team.Checkpoint) (team.Digest, error)
+	PutCheckpoint(ctx context.Context, key session.Key, c session.Checkpoint) (spec.Digest, error)
 	// Checkpoint reads a checkpoint blob, verified.
-	Checkpoint(ctx context.Context, name team.Digest) (team.Checkpoint, error)
+	Checkpoint(ctx context.Context, name spec.Digest) (session.Checkpoint, error)
 	// UpdateExecution rewrites execution_state.json under its lock. change
 	// gets what is stored, zero if nothing is.
-	UpdateExecution(key team.SessionKey, change func(*team.Execution)) error
+	UpdateExecution(key session.Key, change func(*session.Execution)) error
 }
 
 // Ledgers keeps what sessions pay for.
 type Ledgers interface {
 	// Journal reads an assignment's journal; an empty one if there is none. Of
 	// a damaged one it returns what is intact, and quarantines the damage.
-	Journal(key team.SessionKey, id team.AssignmentID) (*budget.Journal, error)
+	Journal(key session.Key, id spec.AssignmentID) (*budget.Journal, error)
 	// AppendEntry adds an entry to an assignment's journal, durably. Only the
 	// holder of the assignment's lock may call it.
-	AppendEntry(key team.SessionKey, id team.AssignmentID, e budget.Entry) error
+	AppendEntry(key session.Key, id spec.AssignmentID, e budget.Entry) error
 	// Ledger reads the session's ledger; an empty one if there is none.
-	Ledger(key team.SessionKey) (budget.Ledger, error)
+	Ledger(key session.Key) (budget.Ledger, error)
 	// UpdateLedger rewrites the session's ledger under its lock, unless change
 	// returns an error, which it then returns. change may be called more than
 	// once. A ledger that is missing or damaged is made again from the journals
 	// before change gets it. If the session has a daily budget, the team's day is
 	// changed with the ledger.
-	UpdateLedger(key team.SessionKey, change func(*budget.Ledger) error) error
-	// Day returns what a team has spent today; team.ErrNotFound if no session of
+	UpdateLedger(key session.Key, change func(*budget.Ledger) error) error
+	// Day returns what a team has spent today; session.ErrNotFound if no session of
 	// the team has a daily budget.
 	Day(namespace, name string) (budget.Day, error)
 }
@@ -118,33 +120,33 @@ type Ledgers interface {
 // Agents does the work of attempts and checks.
 type Agents interface {
 	// Run does one attempt and returns when the agent and all that it started
-	// are gone. A *team.Failure says how the attempt failed; the outcome then
+	// are gone. A *failures.Failure says how the attempt failed; the outcome then
 	// still has its usage and log. A context that ends stops the agent and
 	// returns the context's cause.
-	Run(ctx context.Context, job team.Job) (team.Outcome, error)
+	Run(ctx context.Context, job session.Job) (session.Outcome, error)
 	// Check runs a check, on the same terms.
-	Check(ctx context.Context, job team.CheckJob) (team.Outcome, error)
+	Check(ctx context.Context, job session.CheckJob) (session.Outcome, error)
 	// Continuable tells whether there is a conversation of the agent in an
 	// assignment's directory that could go on.
-	Continuable(agent string, dir team.WorkDir) bool
+	Continuable(agent string, dir session.WorkDir) bool
 	// Sweep ends the processes of earlier attempts that are still at work in an
-	// assignment's directory. A *team.Failure names those that it cannot end.
-	Sweep(dir team.WorkDir) error
+	// assignment's directory. A *failures.Failure names those that it cannot end.
+	Sweep(dir session.WorkDir) error
 	// Removed is how many bytes on disk the files in an assignment's directories take up
 	// that are removed, and that a process still has open.
-	Removed(dir team.WorkDir) int64
+	Removed(dir session.WorkDir) int64
 	// EndStopped ends what would watch agents of workers that are gone, and is stopped:
 	// it would keep its assignment locked.
 	EndStopped()
 	// Forget ends the conversation in an assignment's directory, if there is one.
-	Forget(dir team.WorkDir) error
+	Forget(dir session.WorkDir) error
 	ProgramUsage
 	// Offered describes an agent; its zero for one that is not known.
-	Offered(agent string) team.OfferedAgent
+	Offered(agent string) spec.OfferedAgent
 	// Keep lists the patterns of files that a check may leave.
 	Keep(check string) []string
 	// Breaker is how the breaker of an agent is set, defaults filled in.
-	Breaker(agent string) team.Breaker
+	Breaker(agent string) spec.Breaker
 	// Mask replaces every secret that the worker knows.
 	Mask(text string) string
 	// Secrets lists the values that no artifact may hold.
@@ -157,31 +159,31 @@ type ProgramUsage interface {
 	// since its last call began: what that call has used, and an estimate of what
 	// the request that may have been under way costs besides. The program has to be
 	// gone. ok is false if nothing is known.
-	Reported(agent string, dir team.WorkDir) (used, estimate team.Usage, ok bool)
+	Reported(agent string, dir session.WorkDir) (used, estimate cost.Usage, ok bool)
 }
 
-// Tickets is a ticket system. Its errors are *team.TicketTrouble.
+// Tickets is a ticket system. Its errors are *session.TicketTrouble.
 type Tickets interface {
 	// Find looks for the ticket of a project that carries a label, the oldest if
 	// there are several. One that was created just now may not be found yet.
-	Find(ctx context.Context, project, label string) (ticket team.Ticket, ok bool, err error)
+	Find(ctx context.Context, project, label string) (ticket session.Ticket, ok bool, err error)
 	// Create makes a ticket of a notice, and gives it the label. Only a trouble of
 	// kind Unclear leaves open whether there is one.
-	Create(ctx context.Context, how team.HelpJira, label string, n team.Notice) (team.Ticket, error)
+	Create(ctx context.Context, how spec.HelpJira, label string, n session.Notice) (session.Ticket, error)
 	// Comment adds a comment to a ticket, once, however often it is called with it.
-	Comment(ctx context.Context, c team.TicketComment) error
+	Comment(ctx context.Context, c session.TicketComment) error
 	// Address is the page of a ticket for people.
 	Address(key string) string
 }
 
 // TicketStore keeps the records of tickets.
 type TicketStore interface {
-	// Ticket returns a ticket's record: team.ErrNotFound if there is none,
-	// team.ErrCorrupt if it was damaged.
-	Ticket(namespace, name string) (team.TicketRecord, error)
+	// Ticket returns a ticket's record: session.ErrNotFound if there is none,
+	// session.ErrCorrupt if it was damaged.
+	Ticket(namespace, name string) (session.TicketRecord, error)
 	// PutTicket replaces a ticket's record, durably, unless the stored one has the same
 	// revision or a later one.
-	PutTicket(namespace string, r team.TicketRecord) error
+	PutTicket(namespace string, r session.TicketRecord) error
 }
 
 // Heartbeats tells Temporal that an activity is at work.

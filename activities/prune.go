@@ -6,7 +6,8 @@ import (
 
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // PruneName removes what a store does not need any more; see [Pruning.Prune].
@@ -19,9 +20,9 @@ const foreignStore = "ForeignStore"
 // where that says nothing the store's defaults.
 type PruneInput struct {
 	// Store is the id of the store to prune.
-	Store     string        `json:"store"`
-	Keep      int           `json:"keep,omitempty"`
-	OlderThan team.Duration `json:"older_than,omitempty"`
+	Store     string           `json:"store"`
+	Keep      int              `json:"keep,omitempty"`
+	OlderThan textfmt.Duration `json:"older_than,omitempty"`
 }
 
 // Prunable is a store that can be pruned.
@@ -30,11 +31,11 @@ type Prunable interface {
 	ID() string
 	// Prune removes old checkpoints of closed sessions and the blobs that
 	// nothing needs, beside sessions at work.
-	Prune(ctx context.Context, o team.PruneOptions) (team.PruneReport, error)
+	Prune(ctx context.Context, o session.PruneOptions) (session.PruneReport, error)
 }
 
 // OpenSessions lists the sessions of a store that Temporal runs, and since when.
-type OpenSessions func(ctx context.Context) (map[team.SessionKey]time.Time, error)
+type OpenSessions func(ctx context.Context) (map[session.Key]time.Time, error)
 
 // Pruning prunes the store.
 type Pruning struct {
@@ -43,22 +44,22 @@ type Pruning struct {
 	Namespace string
 	// Keep and OlderThan are the worker file's retention.
 	Keep      int
-	OlderThan team.Duration
+	OlderThan textfmt.Duration
 }
 
 // Prune prunes the store and reports, in figures only, what was removed. It may be
 // done again at any time.
-func (p *Pruning) Prune(ctx context.Context, in PruneInput) (team.PruneReport, error) {
+func (p *Pruning) Prune(ctx context.Context, in PruneInput) (session.PruneReport, error) {
 	if in.Store != p.Store.ID() {
-		return team.PruneReport{}, temporal.NewNonRetryableApplicationError(
+		return session.PruneReport{}, temporal.NewNonRetryableApplicationError(
 			"the prune is for store "+in.Store+", but this worker serves store "+p.Store.ID(), foreignStore, nil)
 	}
 	open, err := p.Open(ctx)
 	if err != nil {
-		return team.PruneReport{}, temporal.NewApplicationErrorWithOptions(
-			"list the sessions that run: "+err.Error(), team.StoreUnusable, temporal.ApplicationErrorOptions{Cause: err})
+		return session.PruneReport{}, temporal.NewApplicationErrorWithOptions(
+			"list the sessions that run: "+err.Error(), session.StoreUnusable, temporal.ApplicationErrorOptions{Cause: err})
 	}
-	o := team.PruneOptions{Keep: in.Keep, OlderThan: in.OlderThan.Std(), Namespace: p.Namespace, Running: open}
+	o := session.PruneOptions{Keep: in.Keep, OlderThan: in.OlderThan.Std(), Namespace: p.Namespace, Running: open}
 	if o.Keep == 0 {
 		o.Keep = p.Keep
 	}

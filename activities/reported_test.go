@@ -10,7 +10,10 @@ import (
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/budget"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // TestReportedUsageIsSpentThoughTheWorkerIsKilled kills a program's worker three times.
@@ -21,46 +24,46 @@ func TestReportedUsageIsSpentThoughTheWorkerIsKilled(t *testing.T) {
 	d := newDesk(t)
 	d.team.Budget.Tokens = 60_000
 	d.admit()
-	d.agents.conversation = team.InJournal // it books by itself
-	used := team.Usage{InputTokens: 3000, CacheReadTokens: 5000, OutputTokens: 1000}
-	next := team.Usage{InputTokens: 9000, OutputTokens: 1000}
-	begin := func(ctx context.Context, job team.Job) error {
-		_, err := job.Calls.Reserve(ctx, team.CallPlan{Agent: job.Agent, Estimate: team.Usage{InputTokens: 20_000}})
+	d.agents.conversation = spec.InJournal // it books by itself
+	used := cost.Usage{InputTokens: 3000, CacheReadTokens: 5000, OutputTokens: 1000}
+	next := cost.Usage{InputTokens: 9000, OutputTokens: 1000}
+	begin := func(ctx context.Context, job session.Job) error {
+		_, err := job.Calls.Reserve(ctx, session.CallPlan{Agent: job.Agent, Estimate: cost.Usage{InputTokens: 20_000}})
 		return err
 	}
-	d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 		require.NoError(t, begin(ctx, job))
-		require.NoError(t, job.Calls.Report(team.Usage{InputTokens: 3000}, next))
+		require.NoError(t, job.Calls.Report(cost.Usage{InputTokens: 3000}, next))
 		require.NoError(t, job.Calls.Report(used, next))
-		return team.Outcome{}, errKilled
+		return session.Outcome{}, errKilled
 	}
 	_, err := d.round(activities.Heartbeat{})
 	require.Error(t, err)
 	require.Equal(t, used, d.journal().Open()[0].Reported, "it is in the store while the program works")
 
-	more := used.Add(team.Usage{OutputTokens: 2000})
+	more := used.Add(cost.Usage{OutputTokens: 2000})
 	d.agents.reported = &more
-	d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 		require.Equal(t, more, d.ledger().Usage(), "the files tell more")
-		require.Equal(t, team.Usage{InputTokens: 12_000}, d.ledger().Unsettled())
+		require.Equal(t, cost.Usage{InputTokens: 12_000}, d.ledger().Unsettled())
 		require.NoError(t, begin(ctx, job))
-		return team.Outcome{}, errKilled // before it was told anything
+		return session.Outcome{}, errKilled // before it was told anything
 	}
 	_, err = d.round(activities.Heartbeat{})
 	require.Error(t, err)
 
-	less := team.Usage{}
+	less := cost.Usage{}
 	d.agents.reported = &less
 	var stopped error
-	d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 		require.Equal(t, more, d.ledger().Usage())
-		require.Equal(t, team.Usage{InputTokens: 24_000}, d.ledger().Unsettled(), "each request that was under way")
+		require.Equal(t, cost.Usage{InputTokens: 24_000}, d.ledger().Unsettled(), "each request that was under way")
 		require.NoError(t, begin(ctx, job))
-		for used := (team.Usage{}); stopped == nil; {
+		for used := (cost.Usage{}); stopped == nil; {
 			used.OutputTokens += 5000
 			stopped = job.Calls.Report(used, next)
 		}
-		return team.Outcome{}, stopped
+		return session.Outcome{}, stopped
 	}
 	_, err = d.round(activities.Heartbeat{})
 	require.ErrorContains(t, err, "token_budget")
@@ -74,7 +77,7 @@ type unsure struct {
 	appends int
 }
 
-func (u *unsure) AppendEntry(key team.SessionKey, id team.AssignmentID, e budget.Entry) error {
+func (u *unsure) AppendEntry(key session.Key, id spec.AssignmentID, e budget.Entry) error {
 	u.appends++
 	switch u.appends % 4 {
 	case 2:
@@ -88,24 +91,24 @@ func (u *unsure) AppendEntry(key team.SessionKey, id team.AssignmentID, e budget
 func TestReportsThatTheStoreCannotTakeComeLater(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.agents.conversation = team.InJournal
+	d.agents.conversation = spec.InJournal
 	d.ledgers = &unsure{Ledgers: d.store}
-	total := team.Usage{}
-	d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
-		_, err := job.Calls.Reserve(ctx, team.CallPlan{Agent: job.Agent, Want: team.Amount{Tokens: 1000}, Least: team.Amount{Tokens: 1}, Estimate: team.Usage{InputTokens: 7}})
+	total := cost.Usage{}
+	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
+		_, err := job.Calls.Reserve(ctx, session.CallPlan{Agent: job.Agent, Want: cost.Amount{Tokens: 1000}, Least: cost.Amount{Tokens: 1}, Estimate: cost.Usage{InputTokens: 7}})
 		require.NoError(t, err)
 		for range 5 {
 			total.OutputTokens += 10
-			require.NoError(t, job.Calls.Report(total, team.Usage{InputTokens: 1}))
+			require.NoError(t, job.Calls.Report(total, cost.Usage{InputTokens: 1}))
 		}
 		out, err := leave("a.txt", "x")(ctx, job)
-		return out, errors.Join(err, job.Calls.Unsettle(ctx, 0, total, team.Usage{InputTokens: 3}))
+		return out, errors.Join(err, job.Calls.Unsettle(ctx, 0, total, cost.Usage{InputTokens: 3}))
 	}
 	_, err := d.round(activities.Heartbeat{})
 	require.NoError(t, err)
 	j := d.journal()
 	require.Equal(t, total, j.Spent())
-	require.Equal(t, team.Usage{InputTokens: 3}, j.Unsettled()[0].Estimate)
+	require.Equal(t, cost.Usage{InputTokens: 3}, j.Unsettled()[0].Estimate)
 	require.Len(t, j.Calls(), 1)
 }
 
@@ -115,20 +118,20 @@ func TestAttemptThatIsResumedBeganWhenItBegan(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	var begun []time.Time
-	killed := func(_ context.Context, job team.Job) (team.Outcome, error) {
+	killed := func(_ context.Context, job session.Job) (session.Outcome, error) {
 		begun = append(begun, job.Begun)
-		return team.Outcome{}, errKilled
+		return session.Outcome{}, errKilled
 	}
-	d.agents.conversation = team.InJournal
+	d.agents.conversation = spec.InJournal
 	before := time.Now()
 	for range 2 {
 		d.agents.run = killed
 		_, err := d.round(activities.Heartbeat{})
 		require.Error(t, err)
 	}
-	d.agents.run = func(_ context.Context, job team.Job) (team.Outcome, error) {
+	d.agents.run = func(_ context.Context, job session.Job) (session.Outcome, error) {
 		begun = append(begun, job.Begun)
-		return team.Outcome{}, team.Failf(team.TestFailure, "no")
+		return session.Outcome{}, failures.Failf(failures.TestFailure, "no")
 	}
 	_, err := d.round(activities.Heartbeat{})
 	require.Error(t, err)
@@ -138,7 +141,7 @@ func TestAttemptThatIsResumedBeganWhenItBegan(t *testing.T) {
 	report := d.record().Rounds[0].Attempts[0]
 	require.True(t, report.StartedAt.Equal(begun[1]))
 
-	d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 		require.True(t, job.Begun.IsZero(), "it is another attempt")
 		return leave("a.txt", "x")(ctx, job)
 	}

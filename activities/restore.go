@@ -9,7 +9,10 @@ import (
 
 	"go.temporal.io/sdk/activity"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // restoration decides what of a session's finished work still stands: work is a
@@ -18,36 +21,36 @@ type restoration struct {
 	*Admissions
 	ctx    context.Context
 	in     AdmitInput
-	key    team.SessionKey
-	team   team.Team
-	agents map[string]team.OfferedAgent
+	key    session.Key
+	team   spec.Team
+	agents map[string]spec.OfferedAgent
 	// base is the checkpoint to go on from, and before its team; zero for a
 	// new session.
-	base        team.Checkpoint
-	before      team.Team
+	base        session.Checkpoint
+	before      spec.Team
 	requirement string
 	given       map[string]string
 	// records are the assignments' own, as they were when it was decided.
-	records map[team.AssignmentID]team.Record
+	records map[spec.AssignmentID]session.Record
 	// dropped is what assignments have cost that the team does not have any more.
-	dropped team.Usage
+	dropped cost.Usage
 	// found is the work that there is; done what of it stands, in phases that
 	// are complete; partial what stands in phases that are not.
-	found   map[team.AssignmentID]finished
-	done    map[team.AssignmentID]team.CheckpointAssignment
+	found   map[spec.AssignmentID]finished
+	done    map[spec.AssignmentID]session.CheckpointAssignment
 	partial []RestoredWork
 	// todo has the phases to run; changed says of a phase why what builds on
 	// it cannot stand.
 	todo    []string
 	changed map[string]string
 	// inputs and conflicts are those of the phases that may start at once.
-	inputs    map[string]team.Digest
-	conflicts map[string][]team.Conflict
-	merged    map[string]team.Digest
+	inputs    map[string]spec.Digest
+	conflicts map[string][]session.Conflict
+	merged    map[string]spec.Digest
 	// unapproved are the finished phases that nobody has approved who has to.
 	unapproved []string
-	status     team.Status
-	plan       []team.PlanEntry
+	status     session.Status
+	plan       []session.PlanEntry
 	faults     []string
 }
 
@@ -59,7 +62,7 @@ type finished struct {
 }
 
 // restore walks the phases in the order in which they build on each other.
-func (a *Admissions) restore(ctx context.Context, in AdmitInput, t team.Team, agents map[string]team.OfferedAgent) (*restoration, error) {
+func (a *Admissions) restore(ctx context.Context, in AdmitInput, t spec.Team, agents map[string]spec.OfferedAgent) (*restoration, error) {
 	in.Incarnation = max(in.Incarnation, 1)
 	r := a.restoration(ctx, in, t)
 	r.key, r.agents = sessionKey(activity.GetInfo(ctx)), agents
@@ -68,7 +71,7 @@ func (a *Admissions) restore(ctx context.Context, in AdmitInput, t team.Team, ag
 		return nil, fmt.Errorf("read requirement: %w", err)
 	}
 	r.requirement = string(requirement)
-	r.status = team.NewStatus(r.key.Session, t)
+	r.status = session.NewStatus(r.key.Session, t)
 	r.status.Incarnation, r.status.Origin = in.Incarnation, in.Origin
 	if err := r.standing(); err != nil || len(r.faults) > 0 {
 		return r, err
@@ -91,7 +94,7 @@ func (r *restoration) standing() error {
 	}
 	e, err := r.Sessions.Execution(r.key)
 	switch {
-	case errors.Is(err, team.ErrNotFound), errors.Is(err, team.ErrCorrupt):
+	case errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt):
 		return nil
 	case err != nil:
 		return err
@@ -103,7 +106,7 @@ func (r *restoration) standing() error {
 	r.dropped = e.Dropped
 	for _, p := range e.Phases {
 		for _, a := range p.Assignments {
-			if r.status.Assignment(team.AssignmentID{Phase: p.Name, Persona: a.Persona}) == nil {
+			if r.status.Assignment(spec.AssignmentID{Phase: p.Name, Persona: a.Persona}) == nil {
 				r.dropped = r.dropped.Add(a.Usage)
 			}
 		}
@@ -152,9 +155,9 @@ func (r *restoration) find() error {
 func (r *restoration) forks() bool { return r.in.Incarnation == 1 && r.in.Origin != nil }
 
 // shared is finished work as a fork books it: it was paid for by its origin.
-func (r *restoration) shared(a team.CheckpointAssignment) team.CheckpointAssignment {
+func (r *restoration) shared(a session.CheckpointAssignment) session.CheckpointAssignment {
 	if r.forks() {
-		a.Usage = team.Usage{}
+		a.Usage = cost.Usage{}
 	}
 	return a
 }
@@ -162,7 +165,7 @@ func (r *restoration) shared(a team.CheckpointAssignment) team.CheckpointAssignm
 func (r *restoration) findRecorded() error {
 	for _, id := range r.team.Assignments() {
 		record, err := r.Sessions.Record(r.key, id)
-		if err != nil && !errors.Is(err, team.ErrNotFound) && !errors.Is(err, team.ErrCorrupt) {
+		if err != nil && !errors.Is(err, session.ErrNotFound) && !errors.Is(err, session.ErrCorrupt) {
 			return err
 		}
 		if len(record.Rounds) > 0 {
@@ -184,26 +187,26 @@ func (r *restoration) findRecorded() error {
 
 // recordedWork is an assignment's own work in its record, before any mending of
 // the merged tree.
-func recordedWork(record team.Record) (RestoredWork, bool) {
+func recordedWork(record session.Record) (RestoredWork, bool) {
 	for _, round := range slices.Backward(record.Rounds) {
 		if round.Result == nil || round.Integrating || round.Stale {
 			continue
 		}
 		a, res := record.Counted(), round.Result
 		a.Seconds, a.Summary, a.Input, a.Basis = res.EndedAt.Sub(res.StartedAt).Seconds(), res.Summary, res.Input, res.Basis
-		a.Work = team.Work{Delta: res.Delta, Decisions: res.Decisions}
+		a.Work = session.Work{Delta: res.Delta, Decisions: res.Decisions}
 		return RestoredWork{digested(a), res.Output}, true
 	}
 	return RestoredWork{}, false
 }
 
 // phase decides on the assignments of one phase.
-func (r *restoration) phase(p team.Phase) error {
+func (r *restoration) phase(p spec.Phase) error {
 	if s, ok := r.in.Course.Supply(p.Name); ok && !s.Edit {
 		return r.supply(p, s)
 	}
 	selected := r.in.Course.Selects(p.Name)
-	v := &verdict{restoration: r, phase: p, why: r.mustRun(p), complete: true}
+	v := &reuse{restoration: r, phase: p, why: r.mustRun(p), complete: true}
 	if v.why == "" || !selected {
 		input, err := r.fold(r.team.Ancestors(p.Name))
 		if err != nil {
@@ -212,7 +215,7 @@ func (r *restoration) phase(p team.Phase) error {
 		v.input, v.tree = input, input.Manifest
 	}
 	for _, persona := range p.Personas {
-		if err := v.assignment(team.AssignmentID{Phase: p.Name, Persona: persona}, selected); err != nil {
+		if err := v.assignment(spec.AssignmentID{Phase: p.Name, Persona: persona}, selected); err != nil {
 			return err
 		}
 	}
@@ -220,7 +223,7 @@ func (r *restoration) phase(p team.Phase) error {
 }
 
 // mustRun says why a phase has to run whatever work it has; empty: it need not.
-func (r *restoration) mustRun(p team.Phase) string {
+func (r *restoration) mustRun(p spec.Phase) string {
 	if slices.Contains(r.in.Course.Force, p.Name) {
 		return "forced"
 	}
@@ -232,32 +235,34 @@ func (r *restoration) mustRun(p team.Phase) string {
 	return ""
 }
 
-func (r *restoration) ground() ground { return ground{r.Files, r.team, r.in.Workspace, r.given} }
+func (r *restoration) mergeBase() mergeBase {
+	return mergeBase{r.Files, r.team, r.in.Workspace, r.given}
+}
 
 // fold is the tree of the phases, as far as their work stands.
-func (r *restoration) fold(phases []string) (team.Folded, error) {
-	folded, _, err := r.ground().fold(r.ctx, phases, r.done)
+func (r *restoration) fold(phases []string) (session.Folded, error) {
+	folded, _, err := r.mergeBase().fold(r.ctx, phases, r.done)
 	return folded, err
 }
 
 // decisions are those of the phases, as far as their work stands.
 func (r *restoration) decisions(phases []string) map[string]string {
-	merged, _ := team.MergeDecisions(r.given, team.Steps(r.team, phases, r.done))
+	merged, _ := session.MergeDecisions(r.given, session.Steps(r.team, phases, r.done))
 	return merged
 }
 
-func (r *restoration) note(id team.AssignmentID, action team.Action, reason string) {
-	r.plan = append(r.plan, team.PlanEntry{AssignmentID: id, Action: action, Reason: reason})
+func (r *restoration) note(id spec.AssignmentID, action session.Action, reason string) {
+	r.plan = append(r.plan, session.PlanEntry{AssignmentID: id, Action: action, Reason: reason})
 }
 
 // finish fills in the status, and names what the team does not have any more.
 func (r *restoration) finish() {
 	for _, a := range r.base.Assignments {
 		if r.status.Assignment(a.AssignmentID) == nil {
-			r.note(a.AssignmentID, team.Drop, "the team does not have it any more; its work is left out")
+			r.note(a.AssignmentID, session.Drop, "the team does not have it any more; its work is left out")
 		}
 	}
-	restored := map[team.AssignmentID]team.CheckpointAssignment{}
+	restored := map[spec.AssignmentID]session.CheckpointAssignment{}
 	for _, a := range r.partial {
 		restored[a.AssignmentID] = a.CheckpointAssignment
 	}
@@ -267,7 +272,7 @@ func (r *restoration) finish() {
 	for i, p := range r.status.Phases {
 		complete := true
 		for j, s := range p.Assignments {
-			id := team.AssignmentID{Phase: p.Name, Persona: s.Persona}
+			id := spec.AssignmentID{Phase: p.Name, Persona: s.Persona}
 			if a, ok := restored[id]; ok {
 				r.status.Phases[i].Assignments[j] = assignmentStatus(a)
 			} else {
@@ -277,7 +282,7 @@ func (r *restoration) finish() {
 			complete = complete && ok
 		}
 		if complete {
-			r.status.Phases[i].Status = r.status.Phases[i].Done(team.Restored)
+			r.status.Phases[i].Status = r.status.Phases[i].Done(session.Restored)
 		}
 	}
 	r.approvals()
@@ -290,14 +295,14 @@ func (r *restoration) finish() {
 }
 
 // spent is what an assignment that has yet to run has cost so far.
-func (r *restoration) spent(id team.AssignmentID) team.AssignmentStatus {
-	s := team.AssignmentStatus{Failures: []team.AttemptFailure{}}
+func (r *restoration) spent(id spec.AssignmentID) session.AssignmentStatus {
+	s := session.AssignmentStatus{Failures: []session.AttemptFailure{}}
 	if record := r.records[id]; len(record.Rounds) > 0 {
 		s = record.Status()
 	} else if a, ok := r.found[id]; ok && !r.forks() {
 		s = assignmentStatus(a.CheckpointAssignment)
 	}
-	s.Persona, s.Status, s.Summary = id.Persona, team.Pending, ""
+	s.Persona, s.Status, s.Summary = id.Persona, session.Pending, ""
 	return s
 }
 
@@ -309,14 +314,14 @@ func (r *restoration) fence() (ok bool, err error) {
 	if r.in.Incarnation == 1 {
 		return true, nil
 	}
-	runs := map[team.AssignmentID]bool{}
+	runs := map[spec.AssignmentID]bool{}
 	for _, entry := range r.plan {
-		runs[entry.AssignmentID] = entry.Action == team.RunIt
+		runs[entry.AssignmentID] = entry.Action == session.RunIt
 	}
 	ok = true
 	for _, id := range r.team.Assignments() {
 		judged := r.records[id]
-		_, err := r.Sessions.UpdateRecord(r.key, id, r.in.Incarnation, func(stored *team.Record) {
+		_, err := r.Sessions.UpdateRecord(r.key, id, r.in.Incarnation, func(stored *session.Record) {
 			if stored.Incarnation < r.in.Incarnation && results(*stored) != results(judged) {
 				ok = false
 				return
@@ -344,7 +349,7 @@ func (r *restoration) fence() (ok bool, err error) {
 // everything anew: because a person wants it so, or because the answers that are
 // stored led to a failure. Work that was cut off, and work with which nothing was
 // wrong but its provider or its budget, goes on from them.
-func (r *restoration) beginsAfresh(record team.Record) bool {
+func (r *restoration) beginsAfresh(record session.Record) bool {
 	if slices.Contains(r.in.Course.Force, record.Assignment.Phase) {
 		return true
 	}
@@ -360,11 +365,11 @@ func (r *restoration) beginsAfresh(record team.Record) bool {
 	}
 	f := last.Attempts[len(last.Attempts)-1].Failure
 	spent := last.Round >= r.team.Retry.Rounds || !f.RetryRound()
-	return spent && team.RuleFor(f.Category).Start != team.FromConversation
+	return spent && failures.RuleFor(f.Category).Start != failures.FromConversation
 }
 
 // results counts the rounds of a record that succeeded.
-func results(record team.Record) (n int) {
+func results(record session.Record) (n int) {
 	for _, round := range record.Rounds {
 		if round.Result != nil {
 			n++
@@ -374,13 +379,13 @@ func results(record team.Record) (n int) {
 }
 
 // checkpoint is the one that the incarnation starts from.
-func (r *restoration) checkpoint() (team.Checkpoint, error) {
-	c := team.Checkpoint{
-		Schema: team.CheckpointSchema, Session: r.key.Session, Incarnation: r.in.Incarnation,
-		Team:        team.Ref{Name: r.team.Name, Blob: r.in.Team},
+func (r *restoration) checkpoint() (session.Checkpoint, error) {
+	c := session.Checkpoint{
+		Schema: session.CheckpointSchema, Session: r.key.Session, Incarnation: r.in.Incarnation,
+		Team:        session.Ref{Name: r.team.Name, Blob: r.in.Team},
 		Requirement: r.requirement, Workspace: r.in.Workspace, Tree: r.in.Workspace, Given: r.given, Origin: r.in.Origin, ReportTo: r.in.ReportTo,
-		CurrentPhase: team.ReservedPhase, Decisions: r.status.Decisions, Previous: r.in.Base,
-		Assignments: []team.CheckpointAssignment{}, Artifacts: []team.Artifact{},
+		CurrentPhase: spec.ReservedPhase, Decisions: r.status.Decisions, Previous: r.in.Base,
+		Assignments: []session.CheckpointAssignment{}, Artifacts: []session.Artifact{},
 		Answers: r.base.Answers, Reworks: slices.Clone(r.base.Reworks),
 	}
 	for i, rework := range c.Reworks { // supplied work is done again, too
@@ -396,7 +401,7 @@ func (r *restoration) checkpoint() (team.Checkpoint, error) {
 	if len(r.done)+len(c.Reworks) == 0 {
 		return c, nil
 	}
-	_, err := r.ground().fill(r.ctx, &c, r.done)
+	_, err := r.mergeBase().fill(r.ctx, &c, r.done)
 	return c, err
 }
 
@@ -427,14 +432,14 @@ func (r *restoration) admission() Admission {
 
 // damage says what of an assignment's work is missing from the store; empty if
 // nothing is.
-func (r *restoration) damage(a team.CheckpointAssignment) (string, error) {
-	deltas := []team.Digest{a.Delta}
+func (r *restoration) damage(a session.CheckpointAssignment) (string, error) {
+	deltas := []spec.Digest{a.Delta}
 	for _, w := range a.Integrated {
 		deltas = append(deltas, w.Delta)
 	}
 	for _, delta := range deltas {
 		err := r.Files.IntactDelta(r.ctx, delta)
-		if errors.Is(err, team.ErrNotFound) || errors.Is(err, team.ErrCorrupt) {
+		if errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt) {
 			return "its work is damaged: " + strings.ReplaceAll(err.Error(), "\n", "; "), nil
 		}
 		if err != nil {

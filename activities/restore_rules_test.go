@@ -12,8 +12,10 @@ import (
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // reword changes what a persona is told, in one phase only: the phase gets a
@@ -34,7 +36,7 @@ func (p *past) reword(phase int, persona string) {
 }
 
 // files stores a manifest of files with their own paths as content.
-func (p *past) files(paths ...string) team.Digest {
+func (p *past) files(paths ...string) spec.Digest {
 	p.t.Helper()
 	m := store.Manifest{}
 	for _, path := range paths {
@@ -49,13 +51,13 @@ func (p *past) files(paths ...string) team.Digest {
 func TestHalfStaleSequence(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
-	p.team.Personas["r"] = team.Persona{Role: "r", Agent: "a", Instructions: "do", Attempts: 3}
-	p.team.Phases = []team.Phase{{Name: "chain", Needs: []string{}, Personas: []string{"p", "r"}, Order: team.OrderSequence, Integrator: "r"}}
+	p.team.Personas["r"] = spec.Persona{Role: "r", Agent: "a", Instructions: "do", Attempts: 3}
+	p.team.Phases = []spec.Phase{{Name: "chain", Needs: []string{}, Personas: []string{"p", "r"}, Order: spec.OrderSequence, Integrator: "r"}}
 	p.head, p.incarnation = "", 0
-	p.admit(team.Course{})
+	p.admit(session.Course{})
 	p.phase("chain", p.workspace)
 	p.reword(0, "r")
-	a := p.admit(team.Course{})
+	a := p.admit(session.Course{})
 	require.Equal(t, "restore chain/p: finished before\nrun chain/r: changed: instructions", p.plan())
 	require.Len(t, a.Partial, 1)
 	paths, err := p.store.Paths(t.Context(), a.Partial[0].Output)
@@ -77,7 +79,7 @@ func TestForkKeepsHalfAPhase(t *testing.T) {
 	admissions := &activities.Admissions{Files: p.store, Sessions: p.store, Ledgers: p.store, SearchAttributes: none{}, Clock: time.Now}
 	in := activities.AdmitInput{
 		Store: p.store.ID(), Team: p.blob(data), Requirement: p.blob([]byte("why")), Workspace: p.workspace,
-		Incarnation: 1, Base: p.head, Origin: &team.Origin{Session: "origin", Checkpoint: p.head},
+		Incarnation: 1, Base: p.head, Origin: &session.Origin{Session: "origin", Checkpoint: p.head},
 	}
 	var a activities.Admission
 	admitAs(t, "fork", admissions.Admit, in, &a)
@@ -91,17 +93,17 @@ func TestForkKeepsHalfAPhase(t *testing.T) {
 	require.Empty(t, again.Faults)
 	require.Len(t, again.Partial, 1, "it is not forgotten by the next incarnation")
 	require.Equal(t, a.Partial[0].Delta, again.Partial[0].Delta)
-	e, err := p.store.Execution(team.SessionKey{Namespace: "default-test-namespace", Session: "fork"})
+	e, err := p.store.Execution(session.Key{Namespace: "default-test-namespace", Session: "fork"})
 	require.NoError(t, err)
 	require.Equal(t, "origin", e.Origin.Session)
 }
 
 // admitAs executes Admit for a session of another name.
-func admitAs(t *testing.T, session string, fn, in, out any) {
+func admitAs(t *testing.T, sessionID string, fn, in, out any) {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
-	env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: session})
+	env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: sessionID})
 	env.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: "x"})
 	env.ExecuteWorkflow(func(ctx workflow.Context, in activities.AdmitInput) (a activities.Admission, err error) {
 		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
@@ -117,11 +119,11 @@ func TestRefusedResumeChangesNothing(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
 	in := p.phase("root", p.workspace, "pair")
-	p.work(team.AssignmentID{Phase: "pair", Persona: "p"}, in["pair"])
-	a := p.admit(team.Course{Supplied: []team.SuppliedWork{{Phase: "pair", Files: p.files("x"), Edit: true}, {Phase: "root", Files: p.files("y"), Edit: true}}})
+	p.work(spec.AssignmentID{Phase: "pair", Persona: "p"}, in["pair"])
+	a := p.admit(session.Course{Supplied: []session.SuppliedWork{{Phase: "pair", Files: p.files("x"), Edit: true}, {Phase: "root", Files: p.files("y"), Edit: true}}})
 	require.Contains(t, a.Faults[0], "phase pair has no finished work to edit")
 	p.incarnation--
-	p.admit(team.Course{})
+	p.admit(session.Course{})
 	require.Contains(t, p.plan(), "restore pair/p: finished before, its phase had not")
 }
 
@@ -132,15 +134,15 @@ func TestUnsealedPhaseIsNothingToBuildOn(t *testing.T) {
 	p := newPast(t)
 	in := p.phase("root", p.workspace, "pair")
 	for _, persona := range []string{"p", "q"} {
-		p.work(team.AssignmentID{Phase: "pair", Persona: persona}, in["pair"])
+		p.work(spec.AssignmentID{Phase: "pair", Persona: persona}, in["pair"])
 	}
-	a := p.admit(team.Course{Only: []string{"chain"}})
+	a := p.admit(session.Course{Only: []string{"chain"}})
 	require.Equal(t, []string{"chain"}, a.Todo)
-	require.Equal(t, team.Pending, a.Phases[1].Status)
+	require.Equal(t, session.Pending, a.Phases[1].Status)
 	paths, err := p.store.Paths(t.Context(), a.Inputs["chain"])
 	require.NoError(t, err)
 	require.Equal(t, []string{"root-p.txt"}, paths)
-	a = p.admit(team.Course{})
+	a = p.admit(session.Course{})
 	require.Equal(t, []string{"pair", "chain", "side"}, a.Todo, "it is merged and checked when it is selected")
 	require.Len(t, a.Partial, 2)
 }
@@ -153,7 +155,7 @@ func TestRecordedSoloPhaseStands(t *testing.T) {
 	before := p.head
 	p.all()
 	p.head = before // the checkpoints since are lost
-	a := p.admit(team.Course{})
+	a := p.admit(session.Course{})
 	require.Contains(t, p.plan(), "restore root/p: finished before")
 	require.Contains(t, p.plan(), "restore side/q: finished before")
 	require.Equal(t, []string{"pair", "chain"}, a.Todo, "a pair has to be merged and checked")
@@ -166,9 +168,9 @@ func TestNewIntegratorKeepsWhatWasMended(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
 	p.all()
-	p.admit(team.Course{Supplied: []team.SuppliedWork{{Phase: "pair", Files: p.files("edited"), Edit: true}}, Only: []string{"pair", "root", "side"}})
+	p.admit(session.Course{Supplied: []session.SuppliedWork{{Phase: "pair", Files: p.files("edited"), Edit: true}}, Only: []string{"pair", "root", "side"}})
 	p.team.Phases[1].Integrator = "p"
-	a := p.admit(team.Course{Force: []string{"chain"}})
+	a := p.admit(session.Course{Force: []string{"chain"}})
 	require.Contains(t, p.plan(), "restore pair/q: finished before; its integrator changed since")
 	paths, err := p.store.Paths(t.Context(), a.Inputs["chain"])
 	require.NoError(t, err)
@@ -181,12 +183,12 @@ func TestCostOfWhatTheTeamNoLongerHas(t *testing.T) {
 	p := newPast(t)
 	p.all()
 	p.team.Phases = p.team.Phases[:3]
-	a := p.admit(team.Course{})
+	a := p.admit(session.Course{})
 	require.Equal(t, int64(10), a.Dropped.InputTokens)
-	e, err := p.store.Execution(team.SessionKey{Namespace: "default-test-namespace", Session: "default-test-workflow-id"})
+	e, err := p.store.Execution(session.Key{Namespace: "default-test-namespace", Session: "default-test-workflow-id"})
 	require.NoError(t, err)
 	require.Equal(t, int64(60), e.Usage.InputTokens)
-	a = p.admit(team.Course{})
+	a = p.admit(session.Course{})
 	require.Equal(t, int64(10), a.Dropped.InputTokens, "once")
 }
 
@@ -195,7 +197,7 @@ func TestCostOfWhatTheTeamNoLongerHas(t *testing.T) {
 func TestFenceHoldsForWhatStartsAfterIt(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	_, err := d.store.UpdateRecord(d.key(), team.AssignmentID{Phase: "build", Persona: "dev"}, 2, func(*team.Record) {})
+	_, err := d.store.UpdateRecord(d.key(), spec.AssignmentID{Phase: "build", Persona: "dev"}, 2, func(*session.Record) {})
 	require.NoError(t, err)
 	_, err = d.round(activities.Heartbeat{})
 	require.ErrorContains(t, err, "a later incarnation")
@@ -205,18 +207,18 @@ func TestFenceHoldsForWhatStartsAfterIt(t *testing.T) {
 func TestNothingStaysSetAsideForCallsOfAnIncarnationThatIsOver(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
-	key := team.SessionKey{Namespace: "default-test-namespace", Session: "default-test-workflow-id"}
-	begun, reserved := team.AssignmentID{Phase: "pair", Persona: "p"}, team.AssignmentID{Phase: "pair", Persona: "q"}
+	key := session.Key{Namespace: "default-test-namespace", Session: "default-test-workflow-id"}
+	begun, reserved := spec.AssignmentID{Phase: "pair", Persona: "p"}, spec.AssignmentID{Phase: "pair", Persona: "q"}
 	require.NoError(t, p.store.AppendEntry(key, begun, budget.Entry{
-		Seq: 1, Kind: budget.Begun, At: time.Now(), Key: &team.CallKey{Epoch: 1, Round: 1, Attempt: 1}, Estimate: &team.Usage{OutputTokens: 7},
+		Seq: 1, Kind: budget.Begun, At: time.Now(), Key: &session.CallKey{Epoch: 1, Round: 1, Attempt: 1}, Estimate: &cost.Usage{OutputTokens: 7},
 	}))
 	require.NoError(t, p.store.UpdateLedger(key, func(l *budget.Ledger) error {
-		for _, id := range []team.AssignmentID{begun, reserved} {
-			require.Equal(t, team.Amount{Tokens: 50}, l.Reserve(id, 1, team.Amount{Tokens: 50}, team.Amount{Tokens: 50}).Granted)
+		for _, id := range []spec.AssignmentID{begun, reserved} {
+			require.Equal(t, cost.Amount{Tokens: 50}, l.Reserve(id, 1, cost.Amount{Tokens: 50}, cost.Amount{Tokens: 50}).Granted)
 		}
 		return nil
 	}))
-	require.Empty(t, p.admit(team.Course{}).Faults)
+	require.Empty(t, p.admit(session.Course{}).Faults)
 	l, err := p.store.Ledger(key)
 	require.NoError(t, err)
 	require.Zero(t, l.Reserved())

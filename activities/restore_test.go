@@ -15,8 +15,9 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // past is a session that has worked for a while and ended: the stage on which it
@@ -25,25 +26,25 @@ type past struct {
 	t           *testing.T
 	store       *store.Store
 	dir         string
-	team        team.Team
+	team        spec.Team
 	model       string
 	requirement string
-	workspace   team.Digest
-	head        team.Digest
+	workspace   spec.Digest
+	head        spec.Digest
 	incarnation int
 }
 
 // relay is a team with a root, two personas side by side, and a sequence.
-func relay() team.Team {
-	return team.Team{
+func relay() spec.Team {
+	return spec.Team{
 		Version: 1, Name: "relay",
-		Personas: map[string]team.Persona{
+		Personas: map[string]spec.Persona{
 			"p": {Role: "p", Agent: "a", Instructions: "do"}, "q": {Role: "q", Agent: "a", Instructions: "do"},
 		},
-		Phases: []team.Phase{
+		Phases: []spec.Phase{
 			{Name: "root", Personas: []string{"p"}},
 			{Name: "pair", Personas: []string{"p", "q"}},
-			{Name: "chain", Personas: []string{"p", "q"}, Order: team.OrderSequence},
+			{Name: "chain", Personas: []string{"p", "q"}, Order: spec.OrderSequence},
 			{Name: "side", Needs: []string{"root"}, Personas: []string{"q"}},
 		},
 	}
@@ -57,12 +58,12 @@ func newPast(t *testing.T) *past {
 	require.NoError(t, err)
 	p.workspace, err = p.store.PutManifest(t.Context(), store.Manifest{})
 	require.NoError(t, err)
-	a := p.admit(team.Course{})
+	a := p.admit(session.Course{})
 	require.Empty(t, a.Faults)
 	return p
 }
 
-func (p *past) blob(data []byte) team.Digest {
+func (p *past) blob(data []byte) spec.Digest {
 	p.t.Helper()
 	name, err := p.store.PutBlob(p.t.Context(), data)
 	require.NoError(p.t, err)
@@ -70,10 +71,10 @@ func (p *past) blob(data []byte) team.Digest {
 }
 
 // admit starts the session's next incarnation from its newest checkpoint.
-func (p *past) admit(course team.Course) activities.Admission {
+func (p *past) admit(course session.Course) activities.Admission {
 	p.t.Helper()
-	require.NoError(p.t, p.store.PutOffer(p.t.Context(), team.Offer{
-		Worker: "w", RenewedAt: time.Now(), Agents: map[string]team.OfferedAgent{"a": {Kind: "command", Model: p.model}}, Checks: map[string]team.Digest{},
+	require.NoError(p.t, p.store.PutOffer(p.t.Context(), spec.Offer{
+		Worker: "w", RenewedAt: time.Now(), Agents: map[string]spec.OfferedAgent{"a": {Kind: "command", Model: p.model}}, Checks: map[string]spec.Digest{},
 	}))
 	p.incarnation++
 	admissions := &activities.Admissions{Files: p.store, Sessions: p.store, Ledgers: p.store, SearchAttributes: none{}, Clock: time.Now}
@@ -110,7 +111,7 @@ func execute(t *testing.T, fn, in, out any) {
 
 // work has an assignment done, as its round does it, and returns what the
 // session knows of it then.
-func (p *past) work(id team.AssignmentID, input team.Digest, beside ...team.CheckpointAssignment) activities.RestoredWork {
+func (p *past) work(id spec.AssignmentID, input spec.Digest, beside ...session.CheckpointAssignment) activities.RestoredWork {
 	p.t.Helper()
 	agents := &agents{run: leave(id.Phase+"-"+id.Persona+".txt", fmt.Sprint(p.incarnation))}
 	rounds := &activities.Rounds{Files: p.store, Sessions: p.store, Ledgers: p.store, Agents: modelled{agents, p.model}, Clock: time.Now, LostLimit: 5}
@@ -121,11 +122,11 @@ func (p *past) work(id team.AssignmentID, input team.Digest, beside ...team.Chec
 		AssignmentID: id, Round: 1, Rounds: 2, Incarnation: p.incarnation, Head: p.head, Input: input, Beside: beside,
 	})
 	require.NoError(p.t, err)
-	var r team.RoundResult
+	var r session.RoundResult
 	require.NoError(p.t, value.Get(&r))
-	return activities.RestoredWork{CheckpointAssignment: team.CheckpointAssignment{
-		AssignmentID: id, Status: team.Completed, Rounds: 1, Attempts: 1, Failures: []team.AttemptFailure{}, Usage: r.Usage,
-		Input: r.Input, Basis: r.Basis, Work: team.Work{Delta: r.Delta, Decisions: r.Decisions},
+	return activities.RestoredWork{CheckpointAssignment: session.CheckpointAssignment{
+		AssignmentID: id, Status: session.Completed, Rounds: 1, Attempts: 1, Failures: []session.AttemptFailure{}, Usage: r.Usage,
+		Input: r.Input, Basis: r.Basis, Work: session.Work{Delta: r.Delta, Decisions: r.Decisions},
 	}, Output: r.Output}
 }
 
@@ -134,24 +135,24 @@ type modelled struct {
 	model string
 }
 
-func (m modelled) Offered(string) team.OfferedAgent {
-	return team.OfferedAgent{Kind: "command", Model: m.model}
+func (m modelled) Offered(string) spec.OfferedAgent {
+	return spec.OfferedAgent{Kind: "command", Model: m.model}
 }
 
 // phase does a whole phase and adds its checkpoint; it returns the inputs of
 // those that follow.
-func (p *past) phase(name string, input team.Digest, ready ...string) map[string]team.Digest {
+func (p *past) phase(name string, input spec.Digest, ready ...string) map[string]spec.Digest {
 	p.t.Helper()
 	phase, _ := p.team.Phase(name)
-	var done []team.CheckpointAssignment
+	var done []session.CheckpointAssignment
 	for _, persona := range phase.Personas {
-		var beside []team.CheckpointAssignment
-		if phase.Order == team.OrderSequence {
+		var beside []session.CheckpointAssignment
+		if phase.Order == spec.OrderSequence {
 			beside = done
 		}
-		w := p.work(team.AssignmentID{Phase: name, Persona: persona}, input, beside...)
+		w := p.work(spec.AssignmentID{Phase: name, Persona: persona}, input, beside...)
 		done = append(done, w.CheckpointAssignment)
-		if phase.Order == team.OrderSequence {
+		if phase.Order == spec.OrderSequence {
 			input = w.Output
 		}
 	}
@@ -175,7 +176,7 @@ func (p *past) all() {
 // plan is the plan that the store has of the session, a word an assignment.
 func (p *past) plan() string {
 	p.t.Helper()
-	e, err := p.store.Execution(team.SessionKey{Namespace: "default-test-namespace", Session: "default-test-workflow-id"})
+	e, err := p.store.Execution(session.Key{Namespace: "default-test-namespace", Session: "default-test-workflow-id"})
 	require.NoError(p.t, err)
 	var words []string
 	for _, entry := range e.Plan {
@@ -194,7 +195,7 @@ restore chain/q: finished before
 restore side/q: finished before`
 	for name, c := range map[string]struct {
 		change func(*past)
-		course team.Course
+		course session.Course
 		plan   string
 		todo   []string
 	}{
@@ -219,7 +220,7 @@ run side/q: builds on root, which runs again`,
 		},
 		"the instructions of the second in a pair": {
 			change: func(p *past) {
-				p.team.Personas["r"] = team.Persona{Role: "q", Agent: "a", Instructions: "do", Attempts: 3}
+				p.team.Personas["r"] = spec.Persona{Role: "q", Agent: "a", Instructions: "do", Attempts: 3}
 				p.team.Phases[1].Personas = []string{"p", "r"}
 				p.team.Phases[1].Integrator = "r"
 			},
@@ -247,12 +248,12 @@ run side/q: changed: instructions`,
 			todo: []string{"pair", "chain", "side"},
 		},
 		"forced": {
-			course: team.Course{Force: []string{"chain"}},
+			course: session.Course{Force: []string{"chain"}},
 			plan:   strings.ReplaceAll(strings.ReplaceAll(all, "restore chain/p: finished before", "run chain/p: forced"), "restore chain/q: finished before", "run chain/q: forced"),
 			todo:   []string{"chain"},
 		},
 		"given decisions": {
-			course: team.Course{Given: map[string]string{"db": "x"}, Only: []string{"root"}},
+			course: session.Course{Given: map[string]string{"db": "x"}, Only: []string{"root"}},
 			plan: `run root/p: changed: decisions
 restore pair/p: kept, though stale (builds on root, which runs again): its phase is not selected
 restore pair/q: kept, though stale (builds on root, which runs again): its phase is not selected
@@ -286,20 +287,20 @@ func TestUnfinishedPhases(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
 	in := p.phase("root", p.workspace, "pair")
-	done := p.work(team.AssignmentID{Phase: "pair", Persona: "p"}, in["pair"])
-	a := p.admit(team.Course{})
+	done := p.work(spec.AssignmentID{Phase: "pair", Persona: "p"}, in["pair"])
+	a := p.admit(session.Course{})
 	require.Contains(t, p.plan(), "restore pair/p: finished before, its phase had not\nrun pair/q: not done yet")
 	require.Len(t, a.Partial, 1)
 	require.Equal(t, done.Delta, a.Partial[0].Delta)
 	require.Equal(t, done.Output, a.Partial[0].Output)
 	require.Equal(t, in["pair"], a.Inputs["pair"])
-	require.Equal(t, team.Restored, a.Phases[0].Status)
-	require.Equal(t, team.Pending, a.Phases[1].Status)
+	require.Equal(t, session.Restored, a.Phases[0].Status)
+	require.Equal(t, session.Pending, a.Phases[1].Status)
 	require.Equal(t, int64(10), a.Phases[1].Assignments[0].Usage.InputTokens)
 
 	// Forced to run, it is not taken for good by the incarnation after.
-	p.admit(team.Course{Force: []string{"pair"}})
-	a = p.admit(team.Course{})
+	p.admit(session.Course{Force: []string{"pair"}})
+	a = p.admit(session.Course{})
 	require.Contains(t, p.plan(), "run pair/p: it had not finished")
 	require.Equal(t, int64(10), a.Phases[1].Assignments[0].Usage.InputTokens, "what it cost stays")
 }
@@ -317,7 +318,7 @@ func TestDamagedWorkRunsAgain(t *testing.T) {
 		}
 	}
 	// All files of this session have the same content, so all are damaged.
-	a := p.admit(team.Course{})
+	a := p.admit(session.Course{})
 	require.Contains(t, p.plan(), "run root/p: its work is damaged: the content of root-p.txt")
 	require.Equal(t, []string{"root", "pair", "chain", "side"}, a.Todo)
 }
@@ -327,14 +328,14 @@ func TestDamagedWorkRunsAgain(t *testing.T) {
 func TestLaterIncarnationFencesTheEarlierOff(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.agents.run = func(ctx context.Context, _ team.Job) (team.Outcome, error) {
-		_, err := d.store.UpdateRecord(d.key(), team.AssignmentID{Phase: "build", Persona: "dev"}, 2, func(*team.Record) {})
+	d.agents.run = func(ctx context.Context, _ session.Job) (session.Outcome, error) {
+		_, err := d.store.UpdateRecord(d.key(), spec.AssignmentID{Phase: "build", Persona: "dev"}, 2, func(*session.Record) {})
 		require.NoError(t, err)
 		<-ctx.Done()
-		return team.Outcome{}, context.Cause(ctx)
+		return session.Outcome{}, context.Cause(ctx)
 	}
 	_, err := d.round(activities.Heartbeat{})
-	app := requireType(t, err, team.UnrecoverableError)
+	app := requireType(t, err, session.UnrecoverableError)
 	require.True(t, app.NonRetryable())
 	require.Contains(t, app.Error(), "a later incarnation")
 	require.Equal(t, 2, d.record().Incarnation)
@@ -342,7 +343,7 @@ func TestLaterIncarnationFencesTheEarlierOff(t *testing.T) {
 	require.Nil(t, d.record().Rounds[0].Result)
 
 	boundaries := &activities.Boundaries{Files: d.store, Sessions: d.store, Ledgers: d.store, Clock: time.Now}
-	require.NoError(t, d.store.UpdateExecution(d.key(), func(e *team.Execution) { e.Incarnation = 2 }))
+	require.NoError(t, d.store.UpdateExecution(d.key(), func(e *session.Execution) { e.Incarnation = 2 }))
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
 	env.RegisterActivity(boundaries.Advance)
@@ -360,12 +361,12 @@ func TestLaterActivityFencesTheEarlierOff(t *testing.T) {
 	_, err := d.roundOf(later, activities.Heartbeat{})
 	require.NoError(t, err)
 	before := d.record()
-	d.agents.run = func(context.Context, team.Job) (team.Outcome, error) {
+	d.agents.run = func(context.Context, session.Job) (session.Outcome, error) {
 		t.Error("the agent works again")
-		return team.Outcome{}, nil
+		return session.Outcome{}, nil
 	}
 	d.earlier = 1 // it is another activity
 	_, err = d.roundOf(late, activities.Heartbeat{})
-	require.True(t, requireType(t, err, team.UnrecoverableError).NonRetryable())
+	require.True(t, requireType(t, err, session.UnrecoverableError).NonRetryable())
 	require.Equal(t, before, d.record())
 }

@@ -9,30 +9,33 @@ import (
 
 	"go.temporal.io/sdk/activity"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // formerWork is what the assignment had left before its phase's work was sent back,
 // on the same input; empty where it starts from its input like any other. Files
 // that are lost are no reason not to do the work again.
-func (r *round) formerWork(ctx context.Context) team.Digest {
+func (r *round) formerWork(ctx context.Context) spec.Digest {
 	if r.in.Rework == nil || r.in.Rework.To != r.in.Phase || r.in.Integrating {
 		return ""
 	}
-	was, ok := r.scene.undone(r.in.AssignmentID)
+	was, ok := r.session.undone(r.in.AssignmentID)
 	if !ok || was.Delta == "" || was.Input != r.in.Input {
 		return ""
 	}
-	steps := []team.Step{{By: r.in.AssignmentID, Work: was.Work}}
-	if phase, _ := r.scene.team.Phase(r.in.Phase); phase.Solo() { // else it was made on others' work, too
+	steps := []session.Step{{By: r.in.AssignmentID, Work: was.Work}}
+	if phase, _ := r.session.team.Phase(r.in.Phase); phase.Solo() { // else it was made on others' work, too
 		on := map[int]bool{}
 		for i, w := range was.Integrated {
 			on[i] = true
-			steps = append(steps, team.Step{By: r.in.AssignmentID, Work: w, On: maps.Clone(on)})
+			steps = append(steps, session.Step{By: r.in.AssignmentID, Work: w, On: maps.Clone(on)})
 		}
 	}
-	var folded team.Folded
-	err := r.persist(ctx, func() (err error) {
+	var folded session.Folded
+	err := r.retryStore(ctx, func() (err error) {
 		folded, err = r.Files.Fold(ctx, r.in.Input, steps)
 		return err
 	})
@@ -47,24 +50,24 @@ func (r *round) formerWork(ctx context.Context) team.Digest {
 }
 
 // undone is an assignment's work as it was when its own phase was last sent back.
-func (s scene) undone(id team.AssignmentID) (team.CheckpointAssignment, bool) {
+func (s sessionContext) undone(id spec.AssignmentID) (session.CheckpointAssignment, bool) {
 	for _, back := range slices.Backward(s.checkpoint.Reworks) {
 		if back.To != id.Phase {
 			continue
 		}
-		i := slices.IndexFunc(back.Undone, func(a team.CheckpointAssignment) bool { return a.AssignmentID == id })
+		i := slices.IndexFunc(back.Undone, func(a session.CheckpointAssignment) bool { return a.AssignmentID == id })
 		if i >= 0 {
 			return back.Undone[i], true
 		}
-		return team.CheckpointAssignment{}, false
+		return session.CheckpointAssignment{}, false
 	}
-	return team.CheckpointAssignment{}, false
+	return session.CheckpointAssignment{}, false
 }
 
 // sentBack tells an attempt, where nothing else went wrong, that work was sent back:
 // that of its own phase, or of one that it builds on.
-func (r *round) sentBack(ctx context.Context, s start) *team.Feedback {
-	f := team.FeedbackOn(&team.Failure{Category: team.Rejected, Message: r.saysSentBack(), Output: r.reasons()})
+func (r *round) sentBack(ctx context.Context, s start) *session.Feedback {
+	f := session.FeedbackOn(&failures.Failure{Category: failures.Rejected, Message: r.saysSentBack(), Output: r.reasons()})
 	switch {
 	case r.in.Rework.To != r.in.Phase:
 		f.Advice = "The files that you build on were mended for these reasons. Do your part on them as they are now, and see whether they are what was asked for."
@@ -72,7 +75,7 @@ func (r *round) sentBack(ctx context.Context, s start) *team.Feedback {
 		f.Advice = "What was done then is not in the directory. Do it again on the files as they are now, and heed what the reasons name."
 	default:
 		f.Kept = true
-		diff, err := r.Files.UnifiedDiff(ctx, r.in.Input, s.files, team.MaxDiff)
+		diff, err := r.Files.UnifiedDiff(ctx, r.in.Input, s.files, session.MaxDiff)
 		if err != nil {
 			activity.GetLogger(ctx).Warn("the attempt is not told what had been changed before", "error", err)
 		}
@@ -88,10 +91,10 @@ func (r *round) saysSentBack() string {
 	if back.To != r.in.Phase {
 		work, since = "the work of "+back.To, "; it was done again since"
 	}
-	if back.From == (team.AssignmentID{}) {
+	if back.From == (spec.AssignmentID{}) {
 		by := "a person"
 		if back.By != "" {
-			by = team.Shorten(back.By, 80)
+			by = textfmt.Shorten(back.By, 80)
 		}
 		return by + " rejected " + work + since
 	}

@@ -11,7 +11,10 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/maestro-hive/maestro/internal/failpoint"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // Rounds does the rounds of assignments on a worker that offers their agent.
@@ -70,21 +73,21 @@ const (
 // attempt, and after every lost worker.
 type round struct {
 	*Rounds
-	in    RoundInput
-	info  activity.Info
-	scene scene
-	// book is what the round pays; nil until the round is recalled.
-	book *book
+	in      RoundInput
+	info    activity.Info
+	session sessionContext
+	// spender is what the round pays; nil until the round is recalled.
+	spender *spender
 
 	// announcing is under way while others are told that the provider is back.
 	announcing sync.WaitGroup
 
 	mu sync.Mutex
 	// held is the assignment's lock; nil until this is its executor.
-	held   team.Lock
-	record team.Record
+	held   session.Lock
+	record session.Record
 	// log is the last heartbeat's until the round is recalled.
-	log      team.RoundLog
+	log      session.RoundLog
 	progress string
 	// durable: the record has the result, and nobody takes the round up again.
 	durable bool
@@ -101,7 +104,7 @@ type round struct {
 	// mirroring orders what is written to the mirrored state; mirrored is what
 	// this execution has last written, and over tells that its work has ended.
 	mirroring sync.Mutex
-	mirrored  team.State
+	mirrored  session.State
 	over      bool
 }
 
@@ -123,27 +126,27 @@ type round struct {
 // A round that a person has supplied files for has no agent, no breaker and no
 // attempts: the files are held to the assignment's contract, and the round ends with
 // them as its result, or with a final failure in an UnrecoverableError.
-func (rs *Rounds) Run(ctx context.Context, in RoundInput) (team.RoundResult, error) {
+func (rs *Rounds) Run(ctx context.Context, in RoundInput) (session.RoundResult, error) {
 	r := &round{Rounds: rs, in: in, info: activity.GetInfo(ctx), log: heartbeatLog(ctx)}
 	defer r.announcing.Wait()
 	work, over := r.atWork(ctx)
 	defer over()
 	unlock, err := r.lock(work)
 	if err != nil {
-		return team.RoundResult{}, r.interrupted(work, err)
+		return session.RoundResult{}, r.interrupted(work, err)
 	}
 	defer unlock()
 
-	result, err := r.recall(work)
+	result, err := r.resumeRound(work)
 	switch {
 	case err != nil:
-		return team.RoundResult{}, r.interrupted(work, err)
+		return session.RoundResult{}, r.interrupted(work, err)
 	case result != nil:
 		return r.done(work, result), nil
 	}
 	r.mayClear()
-	if err := r.openBook(work); err != nil {
-		return team.RoundResult{}, r.interrupted(work, err)
+	if err := r.openSpender(work); err != nil {
+		return session.RoundResult{}, r.interrupted(work, err)
 	}
 	r.relieve(work)
 	defer r.relieve(work)
@@ -151,20 +154,20 @@ func (rs *Rounds) Run(ctx context.Context, in RoundInput) (team.RoundResult, err
 		return r.takeSupplied(work)
 	}
 	if f := r.refused(); f != nil {
-		return team.RoundResult{}, r.giveUp(work, *f)
+		return session.RoundResult{}, r.giveUp(work, *f)
 	}
 	defer r.mirrorWork(work)()
 	for {
 		result, err := r.once(work)
 		if err != nil || result != nil {
-			return *cmp.Or(result, &team.RoundResult{}), err
+			return *cmp.Or(result, &session.RoundResult{}), err
 		}
 	}
 }
 
 // once does the attempt when it may begin or go on. It returns nothing at all if the
 // provider has failed, and the attempt is to go on after a wait.
-func (r *round) once(ctx context.Context) (*team.RoundResult, error) {
+func (r *round) once(ctx context.Context) (*session.RoundResult, error) {
 	if err := r.rest(ctx); err != nil {
 		return nil, r.interrupted(ctx, err)
 	}
@@ -192,18 +195,18 @@ func (r *round) once(ctx context.Context) (*team.RoundResult, error) {
 }
 
 // done hands a recorded result to the session, and tells the breaker.
-func (r *round) done(ctx context.Context, result *team.RoundResult) team.RoundResult {
+func (r *round) done(ctx context.Context, result *session.RoundResult) session.RoundResult {
 	out := *result
 	out.Unreported = r.report(ctx, nil)
 	return out
 }
 
 // noteStart notes durably that the agent, or what stands in for it, is about to be
-// started: see [team.RoundLog.Started]. begun is when an earlier execution has begun the
+// started: see [session.RoundLog.Started]. begun is when an earlier execution has begun the
 // attempt.
 func (r *round) noteStart(ctx context.Context, begun time.Time) error {
-	goesOn := r.in.Supplied == "" && r.Agents.Offered(r.agent()).Conversation == team.InDirectory
-	r.changeLog(func(l *team.RoundLog) {
+	goesOn := r.in.Supplied == "" && r.Agents.Offered(r.agent()).Conversation == spec.InDirectory
+	r.changeLog(func(l *session.RoundLog) {
 		l.Started, r.unnoted = true, true
 		if l.AttemptAt = begun; begun.IsZero() {
 			l.AttemptAt = r.Clock().UTC()
@@ -227,14 +230,14 @@ func (r *round) noteEnd(ctx context.Context) {
 	if !r.log.Started || !r.recalled() {
 		return
 	}
-	r.changeLog(func(l *team.RoundLog) { l.Started = false })
+	r.changeLog(func(l *session.RoundLog) { l.Started = false })
 	if err := r.putRecord(); err != nil {
 		activity.GetLogger(ctx).Warn("how the execution ended is only in its heartbeat", "error", err)
 	}
 }
 
 // changeLog changes the round's log, for the next record and the next heartbeat.
-func (r *round) changeLog(change func(*team.RoundLog)) {
+func (r *round) changeLog(change func(*session.RoundLog)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.log.Revision++
@@ -243,14 +246,14 @@ func (r *round) changeLog(change func(*team.RoundLog)) {
 
 // refused tells why no attempt may start: the last one was counted before the
 // worker died, or the worker dies of it. Budgets are asked call by call.
-func (r *round) refused() *team.Failure {
+func (r *round) refused() *failures.Failure {
 	if n := len(r.log.Attempts); n > 0 {
 		if last := r.log.Attempts[n-1].Failure; n >= r.attempts() || !last.RetryAttempt() {
 			return &last
 		}
 	}
 	if in := r.log.Lost - r.log.LostAtProgress; r.LostLimit > 0 && in >= r.LostLimit {
-		return team.Failf(team.WorkerLost, "the worker was lost %d times in a row during this work", in)
+		return failures.Failf(failures.WorkerLost, "the worker was lost %d times in a row during this work", in)
 	}
 	return nil
 }
@@ -266,8 +269,8 @@ func (r *round) failed(ctx context.Context, l left, err error, started time.Time
 		return r.budgetSpent(ctx, *failure)
 	}
 	f := r.masked(*failure)
-	r.count(ctx, f, team.AttemptReport{
-		Agent: r.agent(), From: l.from, Usage: r.book.spent(), Left: l.files, Diff: r.diff(ctx, l.files),
+	r.count(ctx, f, session.AttemptReport{
+		Agent: r.agent(), From: l.from, Usage: r.spender.spent(), Left: l.files, Diff: r.diff(ctx, l.files),
 		StartedAt: started, Log: r.keepLog(ctx, l.outcome.Log),
 	})
 	if len(r.log.Attempts) >= r.attempts() || !f.RetryAttempt() {
@@ -276,16 +279,16 @@ func (r *round) failed(ctx context.Context, l left, err error, started time.Time
 	if err := r.writeRecord(ctx); err != nil {
 		return r.interrupted(ctx, err)
 	}
-	r.mirror(ctx, team.Waiting)
+	r.mirror(ctx, session.Waiting)
 	return recoverable(f, r.wait(f))
 }
 
 // count adds a failed attempt to the round's log.
-func (r *round) count(ctx context.Context, f team.Failure, report team.AttemptReport) {
+func (r *round) count(ctx context.Context, f failures.Failure, report session.AttemptReport) {
 	if !f.WaitedOut() {
 		r.progressed(ctx, false)
 	}
-	r.changeLog(func(l *team.RoundLog) {
+	r.changeLog(func(l *session.RoundLog) {
 		report.Attempt, report.Failure, report.EndedAt = len(l.Attempts)+1, f, r.Clock().UTC()
 		if !l.AttemptAt.IsZero() {
 			report.StartedAt = l.AttemptAt
@@ -293,43 +296,43 @@ func (r *round) count(ctx context.Context, f team.Failure, report team.AttemptRe
 		l.Attempts = append(l.Attempts, report)
 		l.LostAtProgress, l.Started, l.Outage, l.AttemptAt = l.Lost, false, nil, time.Time{}
 	})
-	r.say("") // what was said last is of the attempt that is over
+	r.setProgress("") // what was said last is of the attempt that is over
 }
 
 // masked is a failure without secrets, and no longer than a record can hold.
-func (r *round) masked(f team.Failure) team.Failure {
-	f.Message = team.Shorten(r.Agents.Mask(f.Message), team.MaxMessage)
-	f.Output = team.Tail(r.Agents.Mask(f.Output), team.MaxOutput)
+func (r *round) masked(f failures.Failure) failures.Failure {
+	f.Message = textfmt.Shorten(r.Agents.Mask(f.Message), session.MaxMessage)
+	f.Output = textfmt.Tail(r.Agents.Mask(f.Output), session.MaxOutput)
 	return f
 }
 
 // giveUp ends the round with the report of all its attempts.
-func (r *round) giveUp(ctx context.Context, f team.Failure) error {
+func (r *round) giveUp(ctx context.Context, f failures.Failure) error {
 	r.mu.Lock()
 	r.thisRound().GaveUp = true
 	r.mu.Unlock()
 	if err := r.writeRecord(ctx); err != nil {
 		return r.interrupted(ctx, err)
 	}
-	observed(r.Observer).RoundEnded(r.agent(), f.Category)
-	activity.GetLogger(ctx).Info("round given up", append([]any{"category", f.Category, "error", f.Message, "attempts", len(r.log.Attempts)}, spending(r.book.spent())...)...)
+	observerOrNone(r.Observer).RoundEnded(r.agent(), f.Category)
+	activity.GetLogger(ctx).Info("round given up", append([]any{"category", f.Category, "error", f.Message, "attempts", len(r.log.Attempts)}, spending(r.spender.spent())...)...)
 	if r.in.Round < r.in.Rounds && f.RetryRound() {
-		r.mirror(ctx, team.Waiting)
+		r.mirror(ctx, session.Waiting)
 	} else {
-		observed(r.Observer).AssignmentEnded(r.scene.team.Name, team.Failed)
-		r.mirror(ctx, team.Failed)
+		observerOrNone(r.Observer).AssignmentEnded(r.session.team.Name, session.Failed)
+		r.mirror(ctx, session.Failed)
 	}
-	report := RoundFailure{Failure: f, Attempts: r.log.Failures(), Lost: r.log.Lost, Total: r.book.total()}
+	report := RoundFailure{Failure: f, Attempts: r.log.Failures(), Lost: r.log.Lost, Total: r.spender.total()}
 	report.Unreported = r.report(ctx, &f)
 	return unrecoverable(report, nil)
 }
 
 // succeed records the result before Temporal hears of it.
-func (r *round) succeed(ctx context.Context, result *team.RoundResult, l left) error {
-	result.Summary = team.Shorten(r.Agents.Mask(l.outcome.Summary), team.MaxSummary)
+func (r *round) succeed(ctx context.Context, result *session.RoundResult, l left) error {
+	result.Summary = textfmt.Shorten(r.Agents.Mask(l.outcome.Summary), session.MaxSummary)
 	result.Decisions = l.outcome.Decisions
 	result.From = l.from
-	result.Agent, result.Usage, result.Total = r.agent(), r.log.Usage().Add(r.book.spent()), r.book.total()
+	result.Agent, result.Usage, result.Total = r.agent(), r.log.Usage().Add(r.spender.spent()), r.spender.total()
 	result.Attempts, result.Lost = len(r.log.Attempts)+1, r.log.Lost
 	result.Failures = r.log.Failures()
 	result.StartedAt, result.EndedAt = r.log.AttemptAt, r.Clock().UTC()
@@ -337,22 +340,22 @@ func (r *round) succeed(ctx context.Context, result *team.RoundResult, l left) e
 	if err := r.recordResult(ctx, result); err != nil {
 		return err
 	}
-	observed(r.Observer).RoundEnded(r.agent(), "")
+	observerOrNone(r.Observer).RoundEnded(r.agent(), "")
 	failpoint.Here("recorded, not completed")
 	if len(result.SendsBack) > 0 { // it is done again after what it builds on
-		r.mirror(ctx, team.Waiting)
+		r.mirror(ctx, session.Waiting)
 		return nil
 	}
 	if !r.in.Integrating {
-		observed(r.Observer).AssignmentEnded(r.scene.team.Name, team.Completed)
+		observerOrNone(r.Observer).AssignmentEnded(r.session.team.Name, session.Completed)
 	}
-	r.mirror(ctx, team.Completed)
+	r.mirror(ctx, session.Completed)
 	return nil
 }
 
 // recordResult has the result outlive everything.
-func (r *round) recordResult(ctx context.Context, result *team.RoundResult) error {
-	r.changeLog(func(l *team.RoundLog) {
+func (r *round) recordResult(ctx context.Context, result *session.RoundResult) error {
+	r.changeLog(func(l *session.RoundLog) {
 		l.Started, l.Outage = false, nil
 		this := r.thisRound()
 		this.Result, this.Stale = result, len(result.SendsBack) > 0
@@ -381,16 +384,16 @@ func (r *round) interrupted(ctx context.Context, err error) error {
 		return handedOver(context.Cause(ctx))
 	case errors.Is(context.Cause(ctx), errReplaced):
 		return handedOver(errReplaced)
-	case errors.Is(context.Cause(ctx), team.ErrFenced):
+	case errors.Is(context.Cause(ctx), session.ErrFenced):
 		r.giveBack(ctx)
-		return storeError(team.ErrFenced)
+		return storeError(session.ErrFenced)
 	case ctx.Err() != nil:
 		r.giveBack(ctx)
 		return r.cancelled()
 	case isAnswer(err):
 		return err
 	}
-	if lasting(err) {
+	if isPermanent(err) {
 		r.giveBack(ctx)
 	}
 	return storeError(err)
@@ -400,37 +403,39 @@ func (r *round) interrupted(ctx context.Context, err error) error {
 func (r *round) recalled() bool { return r.record.Schema != "" }
 
 // attempts is the persona's threshold.
-func (r *round) attempts() int { return r.scene.team.Personas[r.in.Persona].Attempts }
+func (r *round) attempts() int { return r.session.team.Personas[r.in.Persona].Attempts }
 
 // wait is the time until the next attempt: doubling from the team's initial
 // wait to its maximum, unless a provider asked for a longer one.
-func (r *round) wait(f team.Failure) time.Duration {
-	retry := r.scene.team.Retry
+func (r *round) wait(f failures.Failure) time.Duration {
+	retry := r.session.team.Retry
 	if f.RetryAfter > 0 {
-		return min(f.RetryAfter, team.MaxRetryAfter).Std()
+		return min(f.RetryAfter, session.MaxRetryAfter).Std()
 	}
-	return team.Backoff(retry.Initial, retry.Max, len(r.log.Attempts)).Std()
+	return spec.Backoff(retry.Initial, retry.Max, len(r.log.Attempts)).Std()
 }
 
 // key names the round's activity.
-func (r *round) key() team.RoundKey {
-	return team.RoundKey{Workflow: r.info.WorkflowExecution.ID, Run: r.info.WorkflowExecution.RunID, Activity: r.info.ActivityID}
+func (r *round) key() session.RoundKey {
+	return session.RoundKey{Workflow: r.info.WorkflowExecution.ID, Run: r.info.WorkflowExecution.RunID, Activity: r.info.ActivityID}
 }
 
 // agent is the one that works: the persona's, unless the session has another do it.
-func (r *round) agent() string { return cmp.Or(r.in.Agent, r.scene.team.Personas[r.in.Persona].Agent) }
+func (r *round) agent() string {
+	return cmp.Or(r.in.Agent, r.session.team.Personas[r.in.Persona].Agent)
+}
 
 // thisRound returns the record's entry for this activity, made if need be.
-func (r *round) thisRound() *team.RoundRecord {
+func (r *round) thisRound() *session.RoundRecord {
 	key := r.key()
 	if this := r.record.Round(key); this != nil {
 		return this
 	}
-	r.record.Rounds = append(r.record.Rounds, team.RoundRecord{Key: key, Round: r.in.Round, Epoch: r.epoch(), Integrating: r.in.Integrating, Supplied: r.in.Supplied != ""})
+	r.record.Rounds = append(r.record.Rounds, session.RoundRecord{Key: key, Round: r.in.Round, Epoch: r.epoch(), Integrating: r.in.Integrating, Supplied: r.in.Supplied != ""})
 	return &r.record.Rounds[len(r.record.Rounds)-1]
 }
 
-func (r *round) loadFeedback(ctx context.Context) (*team.Failure, error) {
+func (r *round) loadFeedback(ctx context.Context) (*failures.Failure, error) {
 	data, err := r.Files.Blob(ctx, r.in.Feedback)
 	if err != nil {
 		return nil, fmt.Errorf("read feedback: %w", err)

@@ -13,7 +13,9 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // lose has executions of the round end in the middle of the agent's work, without a
@@ -21,7 +23,7 @@ import (
 func (d *desk) lose(times int) {
 	d.t.Helper()
 	before := d.agents.run
-	d.agents.run = func(context.Context, team.Job) (team.Outcome, error) { return team.Outcome{}, errKilled }
+	d.agents.run = func(context.Context, session.Job) (session.Outcome, error) { return session.Outcome{}, errKilled }
 	for range times {
 		_, err := d.round(activities.Heartbeat{})
 		require.ErrorContains(d.t, err, "killed")
@@ -66,20 +68,20 @@ func TestOrderlyEndsAreNoLosses(t *testing.T) {
 	d := newDesk(t)
 	for _, cause := range []error{activity.ErrActivityPaused, activity.ErrActivityReset, context.Canceled} {
 		ctx, end := context.WithCancelCause(t.Context())
-		d.agents.run = func(ctx context.Context, _ team.Job) (team.Outcome, error) {
+		d.agents.run = func(ctx context.Context, _ session.Job) (session.Outcome, error) {
 			require.True(t, d.record().Rounds[0].Started, "noted before the agent starts")
 			end(cause)
 			<-ctx.Done()
-			return team.Outcome{}, context.Cause(ctx)
+			return session.Outcome{}, context.Cause(ctx)
 		}
 		_, err := d.round(activities.Heartbeat{}, func(env *testsuite.TestActivityEnvironment) {
 			env.SetWorkerOptions(worker.Options{BackgroundActivityContext: ctx})
 		})
 		require.Error(t, err)
 	}
-	d.agents.run = fail(team.TestFailure)
+	d.agents.run = fail(failures.TestFailure)
 	_, err := d.round(activities.Heartbeat{})
-	requireType(t, err, team.RecoverableError)
+	requireType(t, err, session.RecoverableError)
 	d.agents.run = leave("a.txt", "x")
 	result, err := d.round(activities.Heartbeat{})
 	require.NoError(t, err)
@@ -104,7 +106,7 @@ func TestEndThatTheStoreCouldNotTakeIsInTheHeartbeat(t *testing.T) {
 func TestLossesWithProgressBetweenAreForgiven(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	result, err := d.round(activities.Heartbeat{Log: team.RoundLog{Revision: 9, Lost: 6, LostAtProgress: 2}})
+	result, err := d.round(activities.Heartbeat{Log: session.RoundLog{Revision: 9, Lost: 6, LostAtProgress: 2}})
 	require.NoError(t, err)
 	require.Equal(t, 6, result.Lost)
 	require.Equal(t, 1, result.Attempts)
@@ -141,16 +143,16 @@ func TestStoppingWorkerHandsOverAndCountsNothing(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	stop := make(chan struct{})
-	d.agents.run = func(ctx context.Context, _ team.Job) (team.Outcome, error) {
+	d.agents.run = func(ctx context.Context, _ session.Job) (session.Outcome, error) {
 		close(stop)
 		<-ctx.Done()
-		return team.Outcome{}, context.Cause(ctx)
+		return session.Outcome{}, context.Cause(ctx)
 	}
 	_, err := d.round(activities.Heartbeat{}, func(env *testsuite.TestActivityEnvironment) {
 		env.SetWorkerStopChannel(stop)
 		env.SetWorkerOptions(worker.Options{})
 	})
-	requireType(t, err, team.HandedOver)
+	requireType(t, err, session.HandedOver)
 	r := d.record().Rounds[0]
 	require.False(t, r.Started)
 	require.Zero(t, r.Lost)
@@ -168,10 +170,10 @@ func TestUnusableStoreIsWaitedFor(t *testing.T) {
 	env := suite.NewTestActivityEnvironment()
 	env.RegisterActivity(rounds.Run)
 	value, err := env.ExecuteActivity(rounds.Run, activities.RoundInput{
-		AssignmentID: team.AssignmentID{Phase: "build", Persona: "dev"}, Round: 1, Rounds: 1, Incarnation: 1, Head: d.head, Input: d.input,
+		AssignmentID: spec.AssignmentID{Phase: "build", Persona: "dev"}, Round: 1, Rounds: 1, Incarnation: 1, Head: d.head, Input: d.input,
 	})
 	require.NoError(t, err)
-	var result team.RoundResult
+	var result session.RoundResult
 	require.NoError(t, value.Get(&result))
 	require.Len(t, d.agents.runs, 1, "what was paid for is not done again")
 	require.Equal(t, 1, result.Attempts)
@@ -184,9 +186,9 @@ type flaky struct {
 	failures int
 }
 
-func (f *flaky) Collect(ctx context.Context, req team.Collect) (team.Collected, error) {
+func (f *flaky) Collect(ctx context.Context, req session.Collect) (session.Collected, error) {
 	if f.failures--; f.failures >= 0 {
-		return team.Collected{}, errors.New("no space left on device")
+		return session.Collected{}, errors.New("no space left on device")
 	}
 	return f.Files.Collect(ctx, req)
 }
@@ -204,8 +206,8 @@ func TestForeignStoreIsRefused(t *testing.T) {
 // slow is a store that does not answer before its caller's time is over.
 type slow struct{ activities.Sessions }
 
-func (slow) Checkpoint(context.Context, team.Digest) (team.Checkpoint, error) {
-	return team.Checkpoint{}, context.DeadlineExceeded
+func (slow) Checkpoint(context.Context, spec.Digest) (session.Checkpoint, error) {
+	return session.Checkpoint{}, context.DeadlineExceeded
 }
 
 // TestSlowStoreIsTriedAgain: a boundary that has run out of time fails for now, not
@@ -218,5 +220,5 @@ func TestSlowStoreIsTriedAgain(t *testing.T) {
 	env := suite.NewTestActivityEnvironment()
 	env.RegisterActivity(boundaries.Advance)
 	_, err := env.ExecuteActivity(boundaries.Advance, activities.AdvanceInput{Phase: "build", Head: d.head})
-	require.False(t, requireType(t, err, team.StoreUnusable).NonRetryable())
+	require.False(t, requireType(t, err, session.StoreUnusable).NonRetryable())
 }

@@ -18,34 +18,38 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // agents plays the worker's agents in place of processes.
 type agents struct {
-	run   func(ctx context.Context, job team.Job) (team.Outcome, error)
-	check func(job team.CheckJob) error
-	runs  []team.Brief
+	run   func(ctx context.Context, job session.Job) (session.Outcome, error)
+	check func(job session.CheckJob) error
+	runs  []session.Brief
 	// conversation is where it is kept.
-	conversation team.Conversation
+	conversation spec.Conversation
 	// lacks is an agent that the worker does not have.
 	lacks string
 	// continuable: there is one that can go on.
 	continuable bool
 	// reserve is what an attempt may cost.
-	reserve team.Amount
+	reserve cost.Amount
 	// breaker is how every agent's breaker is set.
-	breaker team.Breaker
+	breaker spec.Breaker
 	// secrets are what no artifact may hold.
 	secrets []string
 	// reported is what a program's files tell of the call under way; nil: nothing.
-	reported *team.Usage
+	reported *cost.Usage
 	// survives is why processes of an earlier attempt cannot be ended; nil: there are none.
 	survives error
 }
 
-func (a *agents) Run(ctx context.Context, job team.Job) (team.Outcome, error) {
+func (a *agents) Run(ctx context.Context, job session.Job) (session.Outcome, error) {
 	a.runs = append(a.runs, job.Brief)
 	out, err := a.attempt(ctx, job)
 	if errors.Is(err, errKilled) {
@@ -54,45 +58,45 @@ func (a *agents) Run(ctx context.Context, job team.Job) (team.Outcome, error) {
 	return out, err
 }
 
-func (a *agents) attempt(ctx context.Context, job team.Job) (team.Outcome, error) {
-	if a.conversation == team.InJournal { // it is paid by the call
+func (a *agents) attempt(ctx context.Context, job session.Job) (session.Outcome, error) {
+	if a.conversation == spec.InJournal { // it is paid by the call
 		return a.run(ctx, job)
 	}
-	if _, err := job.Calls.Reserve(ctx, team.CallPlan{Agent: job.Agent, Want: a.reserve, Least: a.reserve}); err != nil {
-		return team.Outcome{}, err
+	if _, err := job.Calls.Reserve(ctx, session.CallPlan{Agent: job.Agent, Want: a.reserve, Least: a.reserve}); err != nil {
+		return session.Outcome{}, err
 	}
 	out, err := a.run(ctx, job)
 	return out, errors.Join(err, job.Calls.Settle(ctx, 0, nil, out.Usage))
 }
 
-func (a *agents) Check(_ context.Context, job team.CheckJob) (team.Outcome, error) {
-	return team.Outcome{}, a.check(job)
+func (a *agents) Check(_ context.Context, job session.CheckJob) (session.Outcome, error) {
+	return session.Outcome{}, a.check(job)
 }
 
-func (a *agents) Offered(agent string) team.OfferedAgent {
+func (a *agents) Offered(agent string) spec.OfferedAgent {
 	if agent == a.lacks {
-		return team.OfferedAgent{}
+		return spec.OfferedAgent{}
 	}
-	return team.OfferedAgent{Kind: "command", Conversation: a.conversation}
+	return spec.OfferedAgent{Kind: "command", Conversation: a.conversation}
 }
-func (a *agents) Breaker(agent string) team.Breaker { return a.breaker.For(agent) }
+func (a *agents) Breaker(agent string) spec.Breaker { return a.breaker.For(agent) }
 
-func (a *agents) Continuable(string, team.WorkDir) bool { return a.continuable }
+func (a *agents) Continuable(string, session.WorkDir) bool { return a.continuable }
 
-func (a *agents) Reported(string, team.WorkDir) (used, estimate team.Usage, ok bool) {
+func (a *agents) Reported(string, session.WorkDir) (used, estimate cost.Usage, ok bool) {
 	if a.reported == nil {
 		return used, estimate, false
 	}
-	return *a.reported, team.Usage{InputTokens: 12_000}, true
+	return *a.reported, cost.Usage{InputTokens: 12_000}, true
 }
 
-func (a *agents) Sweep(team.WorkDir) error { return a.survives }
+func (a *agents) Sweep(session.WorkDir) error { return a.survives }
 
-func (a *agents) Removed(team.WorkDir) int64 { return 0 }
+func (a *agents) Removed(session.WorkDir) int64 { return 0 }
 
 func (a *agents) EndStopped() {}
 
-func (a *agents) Forget(team.WorkDir) error {
+func (a *agents) Forget(session.WorkDir) error {
 	a.continuable = false
 	return nil
 }
@@ -106,9 +110,9 @@ type desk struct {
 	t      *testing.T
 	store  *store.Store
 	agents *agents
-	team   team.Team
-	head   team.Digest
-	input  team.Digest
+	team   spec.Team
+	head   spec.Digest
+	input  spec.Digest
 	// breakers is nil where every round passes; lease is what the round brings.
 	breakers activities.Breakers
 	// ledgers is nil where it is the store.
@@ -119,7 +123,7 @@ type desk struct {
 	logger *slog.Logger
 	// onExceeded is what the session can do about its budget; after is the
 	// activity that the round goes on with.
-	onExceeded team.OnExceeded
+	onExceeded spec.OnExceeded
 	after      string
 	// observer is nil where nobody listens.
 	observer activities.Observer
@@ -140,10 +144,10 @@ func newDesk(t *testing.T) *desk {
 	st, err := store.Create(filepath.Join(t.TempDir(), "state"), store.Options{Clock: time.Now})
 	require.NoError(t, err)
 	d := &desk{t: t, store: st, agents: &agents{run: leave("a.txt", "x")}, heartbeats: sdkHeartbeats{}}
-	d.team = team.Team{
-		Version: 1, Name: "t", Personas: map[string]team.Persona{"dev": {Role: "r", Agent: "a", Instructions: "do"}},
-		Phases: []team.Phase{{Name: "build", Personas: []string{"dev"}, Produces: []string{"*.txt"}}},
-		Retry:  team.Retry{Initial: team.Duration(time.Millisecond), Patience: new(team.Duration)}, // providers' failures count
+	d.team = spec.Team{
+		Version: 1, Name: "t", Personas: map[string]spec.Persona{"dev": {Role: "r", Agent: "a", Instructions: "do"}},
+		Phases: []spec.Phase{{Name: "build", Personas: []string{"dev"}, Produces: []string{"*.txt"}}},
+		Retry:  spec.Retry{Initial: textfmt.Duration(time.Millisecond), Patience: new(textfmt.Duration)}, // providers' failures count
 	}.Resolved()
 	d.admit()
 	return d
@@ -161,8 +165,8 @@ func (d *desk) admit() {
 	require.NoError(d.t, err)
 	d.input, err = d.store.PutManifest(ctx, store.Manifest{})
 	require.NoError(d.t, err)
-	require.NoError(d.t, d.store.PutOffer(ctx, team.Offer{
-		Worker: "w", RenewedAt: time.Now(), Agents: map[string]team.OfferedAgent{"a": {Digest: "d"}}, Checks: map[string]team.Digest{"good": "d"},
+	require.NoError(d.t, d.store.PutOffer(ctx, spec.Offer{
+		Worker: "w", RenewedAt: time.Now(), Agents: map[string]spec.OfferedAgent{"a": {Digest: "d"}}, Checks: map[string]spec.Digest{"good": "d"},
 	}))
 	admissions := &activities.Admissions{Files: d.store, Sessions: d.store, Ledgers: d.store, SearchAttributes: none{}, Clock: time.Now}
 	var a activities.Admission
@@ -187,7 +191,7 @@ func (d *desk) execute(fn, in, out any) {
 
 // round executes the one round of the one assignment, as Temporal would after
 // attempts executions before it.
-func (d *desk) round(before activities.Heartbeat, options ...func(*testsuite.TestActivityEnvironment)) (team.RoundResult, error) {
+func (d *desk) round(before activities.Heartbeat, options ...func(*testsuite.TestActivityEnvironment)) (session.RoundResult, error) {
 	d.t.Helper()
 	return d.roundOf(d.roundInput(), before, options...)
 }
@@ -195,12 +199,12 @@ func (d *desk) round(before activities.Heartbeat, options ...func(*testsuite.Tes
 // roundInput asks for the first round of the one assignment.
 func (d *desk) roundInput() activities.RoundInput {
 	return activities.RoundInput{
-		AssignmentID: team.AssignmentID{Phase: "build", Persona: "dev"}, Round: 1, Rounds: 2, Incarnation: 1, Head: d.head, Input: d.input, Lease: team.BreakerPass{Holder: d.lease},
+		AssignmentID: spec.AssignmentID{Phase: "build", Persona: "dev"}, Round: 1, Rounds: 2, Incarnation: 1, Head: d.head, Input: d.input, Lease: session.BreakerPass{Holder: d.lease},
 		OnExceeded: d.onExceeded, After: d.after,
 	}
 }
 
-func (d *desk) roundOf(in activities.RoundInput, before activities.Heartbeat, options ...func(*testsuite.TestActivityEnvironment)) (team.RoundResult, error) {
+func (d *desk) roundOf(in activities.RoundInput, before activities.Heartbeat, options ...func(*testsuite.TestActivityEnvironment)) (session.RoundResult, error) {
 	d.t.Helper()
 	rounds := &activities.Rounds{
 		Files: d.store, Sessions: d.store, Ledgers: d.store, Agents: d.agents, Breakers: d.breakers,
@@ -231,7 +235,7 @@ func (d *desk) roundOf(in activities.RoundInput, before activities.Heartbeat, op
 		_, err := env.ExecuteActivity(d.breathe)
 		require.NoError(d.t, err)
 	}
-	var result team.RoundResult
+	var result session.RoundResult
 	value, err := env.ExecuteActivity(rounds.Run, in)
 	if err != nil {
 		return result, err
@@ -250,29 +254,29 @@ func (sdkHeartbeats) Beat(ctx context.Context, beat activities.Heartbeat) error 
 // breathe is an activity that does nothing.
 func (*desk) breathe(context.Context) error { return nil }
 
-func (d *desk) record() team.Record {
+func (d *desk) record() session.Record {
 	d.t.Helper()
-	r, err := d.store.Record(d.key(), team.AssignmentID{Phase: "build", Persona: "dev"})
+	r, err := d.store.Record(d.key(), spec.AssignmentID{Phase: "build", Persona: "dev"})
 	require.NoError(d.t, err)
 	return r
 }
 
 // key is the session as the test environment names it.
-func (d *desk) key() team.SessionKey {
-	return team.SessionKey{Namespace: "default-test-namespace", Session: "default-test-workflow-id"}
+func (d *desk) key() session.Key {
+	return session.Key{Namespace: "default-test-namespace", Session: "default-test-workflow-id"}
 }
 
 // leave is an agent that leaves one file.
-func leave(name, content string) func(context.Context, team.Job) (team.Outcome, error) {
-	return func(_ context.Context, job team.Job) (team.Outcome, error) {
-		return team.Outcome{Summary: "done", Usage: team.Usage{InputTokens: 10}},
+func leave(name, content string) func(context.Context, session.Job) (session.Outcome, error) {
+	return func(_ context.Context, job session.Job) (session.Outcome, error) {
+		return session.Outcome{Summary: "done", Usage: cost.Usage{InputTokens: 10}},
 			os.WriteFile(filepath.Join(job.Dir, name), []byte(content), 0o600)
 	}
 }
 
-func fail(c team.Category) func(context.Context, team.Job) (team.Outcome, error) {
-	return func(context.Context, team.Job) (team.Outcome, error) {
-		return team.Outcome{Usage: team.Usage{InputTokens: 3}, Log: []byte("said")}, team.Failf(c, "no good")
+func fail(c failures.Category) func(context.Context, session.Job) (session.Outcome, error) {
+	return func(context.Context, session.Job) (session.Outcome, error) {
+		return session.Outcome{Usage: cost.Usage{InputTokens: 3}, Log: []byte("said")}, failures.Failf(c, "no good")
 	}
 }
 
@@ -302,15 +306,15 @@ func TestRecordedResultIsNotWorkedOutAgain(t *testing.T) {
 func TestFailuresAreCountedAndTold(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.agents.run = fail(team.TestFailure)
+	d.agents.run = fail(failures.TestFailure)
 	for attempt := 1; attempt <= 2; attempt++ {
 		_, err := d.round(activities.Heartbeat{})
-		app := requireType(t, err, team.RecoverableError)
+		app := requireType(t, err, session.RecoverableError)
 		require.False(t, app.NonRetryable())
 		require.Equal(t, time.Duration(attempt)*time.Millisecond, app.NextRetryDelay())
 	}
 	_, err := d.round(activities.Heartbeat{})
-	app := requireType(t, err, team.UnrecoverableError)
+	app := requireType(t, err, session.UnrecoverableError)
 	require.True(t, app.NonRetryable())
 	var report activities.RoundFailure
 	require.NoError(t, app.Details(&report))
@@ -318,7 +322,7 @@ func TestFailuresAreCountedAndTold(t *testing.T) {
 	require.Equal(t, int64(9), report.Total.InputTokens)
 	require.Equal(t, []int{1, 2, 3}, []int{d.agents.runs[0].Attempt, d.agents.runs[1].Attempt, d.agents.runs[2].Attempt})
 	require.Nil(t, d.agents.runs[0].Feedback)
-	require.Equal(t, team.TestFailure, d.agents.runs[1].Feedback.Category)
+	require.Equal(t, failures.TestFailure, d.agents.runs[1].Feedback.Category)
 	require.NotEmpty(t, d.agents.runs[1].Feedback.Advice)
 	log, err := d.store.Blob(t.Context(), d.record().Rounds[0].Attempts[0].Log)
 	require.NoError(t, err)
@@ -328,22 +332,22 @@ func TestFailuresAreCountedAndTold(t *testing.T) {
 func TestFinalFailureIsNotTriedAgain(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.agents.run = fail(team.Auth)
+	d.agents.run = fail(failures.Auth)
 	_, err := d.round(activities.Heartbeat{})
-	requireType(t, err, team.UnrecoverableError)
+	requireType(t, err, session.UnrecoverableError)
 	require.Len(t, d.agents.runs, 1)
 }
 
 func TestProviderSaysWhenToComeBack(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.agents.run = func(context.Context, team.Job) (team.Outcome, error) {
-		f := team.Failf(team.RateLimited, "slow down")
-		f.RetryAfter = team.Duration(42 * time.Second)
-		return team.Outcome{}, f
+	d.agents.run = func(context.Context, session.Job) (session.Outcome, error) {
+		f := failures.Failf(failures.RateLimited, "slow down")
+		f.RetryAfter = textfmt.Duration(42 * time.Second)
+		return session.Outcome{}, f
 	}
 	_, err := d.round(activities.Heartbeat{})
-	require.Equal(t, 42*time.Second, requireType(t, err, team.RecoverableError).NextRetryDelay())
+	require.Equal(t, 42*time.Second, requireType(t, err, session.RecoverableError).NextRetryDelay())
 }
 
 func TestWorkThatLacksWhatItMustProduceFails(t *testing.T) {
@@ -359,19 +363,19 @@ func TestWorkThatLacksWhatItMustProduceFails(t *testing.T) {
 func TestLogInTheHeartbeatServesWhenTheRecordIsGone(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.agents.run = fail(team.TestFailure)
-	two := team.RoundLog{Revision: 4, Attempts: []team.AttemptReport{{Attempt: 1}, {Attempt: 2}}}
+	d.agents.run = fail(failures.TestFailure)
+	two := session.RoundLog{Revision: 4, Attempts: []session.AttemptReport{{Attempt: 1}, {Attempt: 2}}}
 	_, err := d.round(activities.Heartbeat{Log: two})
-	requireType(t, err, team.UnrecoverableError)
+	requireType(t, err, session.UnrecoverableError)
 }
 
 // The next attempt is not seen doing what the failed one did last.
 func TestFailedAttemptLeavesNoLastWord(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.agents.run = func(_ context.Context, job team.Job) (team.Outcome, error) {
+	d.agents.run = func(_ context.Context, job session.Job) (session.Outcome, error) {
 		job.Progress("packing up")
-		return team.Outcome{}, &team.Failure{Category: team.TestFailure, Message: "no"}
+		return session.Outcome{}, &failures.Failure{Category: failures.TestFailure, Message: "no"}
 	}
 	var last activities.Heartbeat
 	_, err := d.round(activities.Heartbeat{}, func(env *testsuite.TestActivityEnvironment) {
@@ -391,7 +395,7 @@ func TestWorkerThatDiesEachTimeIsGivenUp(t *testing.T) {
 	d := newDesk(t)
 	d.lose(5)
 	_, err := d.round(activities.Heartbeat{})
-	app := requireType(t, err, team.UnrecoverableError)
+	app := requireType(t, err, session.UnrecoverableError)
 	require.Contains(t, app.Error(), "worker_lost: the worker was lost 5 times in a row")
 	require.Len(t, d.agents.runs, 5)
 	require.Equal(t, 5, d.record().Rounds[0].Lost)

@@ -8,7 +8,10 @@ import (
 
 	"go.temporal.io/sdk/activity"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // Seals merges and verifies the phases in which several personas work.
@@ -26,16 +29,16 @@ func (s *Seals) Seal(ctx context.Context, in SealInput) (SealResult, error) {
 	// A seal is at work like a round: it beats, it stops with its worker, and
 	// it holds the lock of the integrator, in whose directory it works.
 	r := &round{Rounds: s.Rounds, info: activity.GetInfo(ctx)}
-	r.in = RoundInput{AssignmentID: team.AssignmentID{Phase: in.Phase, Persona: in.Integrator}, Incarnation: in.Incarnation, Input: in.Input}
+	r.in = RoundInput{AssignmentID: spec.AssignmentID{Phase: in.Phase, Persona: in.Integrator}, Incarnation: in.Incarnation, Input: in.Input}
 	work, over := r.atWork(ctx)
 	defer over()
-	if err := r.persist(work, func() (err error) {
-		r.scene, err = loadScene(work, r.Files, r.Sessions, in.Head)
+	if err := r.retryStore(work, func() (err error) {
+		r.session, err = loadSessionContext(work, r.Files, r.Sessions, in.Head)
 		return err
 	}); err != nil {
 		return SealResult{}, r.interrupted(work, err)
 	}
-	phase, _ := r.scene.team.Phase(in.Phase)
+	phase, _ := r.session.team.Phase(in.Phase)
 	unlock, err := r.lock(work)
 	if err != nil {
 		return SealResult{}, r.interrupted(work, err)
@@ -49,8 +52,8 @@ func (s *Seals) Seal(ctx context.Context, in SealInput) (SealResult, error) {
 	}
 	if err == nil && result.Failure != nil {
 		f := *result.Failure
-		result.Failure = &team.Failure{Category: f.Category, Message: team.Shorten(f.Message, team.MaxMessage)}
-		err = r.persist(work, func() (err error) {
+		result.Failure = &failures.Failure{Category: f.Category, Message: textfmt.Shorten(f.Message, session.MaxMessage)}
+		err = r.retryStore(work, func() (err error) {
 			result.Feedback, err = encodeFeedback(work, r.Files, f)
 			return err
 		})
@@ -58,21 +61,21 @@ func (s *Seals) Seal(ctx context.Context, in SealInput) (SealResult, error) {
 	return result, r.interrupted(work, err)
 }
 
-func (r *round) sealed(ctx context.Context, phase team.Phase, in SealInput) (SealResult, error) {
-	done := map[team.AssignmentID]team.CheckpointAssignment{}
+func (r *round) sealed(ctx context.Context, phase spec.Phase, in SealInput) (SealResult, error) {
+	done := map[spec.AssignmentID]session.CheckpointAssignment{}
 	for _, a := range in.Assignments {
 		done[a.AssignmentID] = a
 	}
-	steps := team.Steps(r.scene.team, []string{phase.Name}, done)
-	var folded team.Folded
-	if err := r.persist(ctx, func() (err error) {
+	steps := session.Steps(r.session.team, []string{phase.Name}, done)
+	var folded session.Folded
+	if err := r.retryStore(ctx, func() (err error) {
 		folded, err = r.Files.Fold(ctx, in.Input, steps)
 		return err
 	}); err != nil {
 		return SealResult{}, err
 	}
 	result := SealResult{Tree: folded.Manifest}
-	_, conflicts := team.MergeDecisions(nil, steps)
+	_, conflicts := session.MergeDecisions(nil, steps)
 	if conflicts = append(folded.Conflicts, conflicts...); len(conflicts) > 0 {
 		result.Failure = conflictFailure(phase.Name, conflicts)
 		return result, nil
@@ -81,7 +84,7 @@ func (r *round) sealed(ctx context.Context, phase team.Phase, in SealInput) (Sea
 }
 
 // verify holds the merged tree against what the phase has to produce and pass.
-func (r *round) verify(ctx context.Context, phase team.Phase, in SealInput, result SealResult) (SealResult, error) {
+func (r *round) verify(ctx context.Context, phase spec.Phase, in SealInput, result SealResult) (SealResult, error) {
 	changed, err := r.changedBetween(ctx, in.Input, result.Tree)
 	if err != nil {
 		return result, err
@@ -89,8 +92,8 @@ func (r *round) verify(ctx context.Context, phase team.Phase, in SealInput, resu
 	if result.Failure = missing(phase.Produces, changed); result.Failure != nil || len(phase.Checks) == 0 {
 		return result, nil
 	}
-	var dir team.WorkDir
-	if err := r.persist(ctx, func() error {
+	var dir session.WorkDir
+	if err := r.retryStore(ctx, func() error {
 		if dir, err = r.workDir(); err != nil {
 			return err
 		}
@@ -99,13 +102,13 @@ func (r *round) verify(ctx context.Context, phase team.Phase, in SealInput, resu
 		result.Failure, err = r.failedChecks(ctx, in.Outage, err)
 		return result, err
 	}
-	req := team.Collect{Base: result.Tree, Dir: dir.Tree, Ignore: r.scene.team.Ignore, Secrets: r.Agents.Secrets()}
+	req := session.Collect{Base: result.Tree, Dir: dir.Tree, Ignore: r.session.team.Ignore, Secrets: r.Agents.Secrets()}
 	if f, err := r.startMerge(ctx); err != nil || f != nil {
 		result.Failure = f
 		return result, err
 	}
-	var kept team.Collected
-	var outcome team.Outcome
+	var kept session.Collected
+	var outcome session.Outcome
 	for _, check := range phase.Checks {
 		if kept, err = r.check(ctx, check, dir, req, kept, &outcome); err != nil {
 			result.Failure, err = r.failedChecks(ctx, in.Outage, counted(err))
@@ -121,15 +124,15 @@ func (r *round) verify(ctx context.Context, phase team.Phase, in SealInput, resu
 // startMerge notes durably that the checks are about to be started, and counts a lost worker
 // if an execution before this one has not noted their end. The failure says that
 // they take their workers down.
-func (r *round) startMerge(ctx context.Context) (failure *team.Failure, err error) {
-	err = r.changeMerge(ctx, func(m *team.MergeLog) {
+func (r *round) startMerge(ctx context.Context) (failure *failures.Failure, err error) {
+	err = r.changeMerge(ctx, func(m *session.MergeLog) {
 		if m.Started {
 			m.Lost++
-			observed(r.Observer).WorkerLost(r.agent())
+			observerOrNone(r.Observer).WorkerLost(r.agent())
 		}
 		m.Started = r.LostLimit == 0 || m.Lost < r.LostLimit
 		if !m.Started {
-			failure = team.Failf(team.WorkerLost, "the worker was lost %d times in a row during the checks of phase %s", m.Lost, r.in.Phase)
+			failure = failures.Failf(failures.WorkerLost, "the worker was lost %d times in a row during the checks of phase %s", m.Lost, r.in.Phase)
 		}
 	})
 	return failure, err
@@ -141,7 +144,7 @@ func (r *round) endMerge(ctx context.Context) error {
 	if !r.merging {
 		return nil
 	}
-	end := func(m *team.MergeLog) { m.Started = false }
+	end := func(m *session.MergeLog) { m.Started = false }
 	if ctx.Err() == nil {
 		return r.changeMerge(ctx, end)
 	}
@@ -149,16 +152,16 @@ func (r *round) endMerge(ctx context.Context) error {
 }
 
 // changeMerge changes the merge's log in the integrator's record, durably.
-func (r *round) changeMerge(ctx context.Context, change func(*team.MergeLog)) error {
-	err := r.persist(ctx, func() error { return r.putMerge(change) })
+func (r *round) changeMerge(ctx context.Context, change func(*session.MergeLog)) error {
+	err := r.retryStore(ctx, func() error { return r.putMerge(change) })
 	r.merging = err == nil
 	return err
 }
 
-func (r *round) putMerge(change func(*team.MergeLog)) error {
-	_, err := r.Sessions.UpdateRecord(r.scene.key, r.in.AssignmentID, r.in.Incarnation, func(record *team.Record) {
+func (r *round) putMerge(change func(*session.MergeLog)) error {
+	_, err := r.Sessions.UpdateRecord(r.session.key, r.in.AssignmentID, r.in.Incarnation, func(record *session.Record) {
 		if record.Merge == nil || record.Merge.Key != r.key() {
-			record.Merge = &team.MergeLog{Key: r.key()}
+			record.Merge = &session.MergeLog{Key: r.key()}
 		}
 		change(record.Merge)
 	})
@@ -168,7 +171,7 @@ func (r *round) putMerge(change func(*team.MergeLog)) error {
 // failedChecks tells a failure of the work, which somebody has to mend, from the
 // activity's own errors. Trouble of the host is waited out like that of a round: by
 // another execution of the merge, without a slot.
-func (r *round) failedChecks(ctx context.Context, order OutageOrder, err error) (*team.Failure, error) {
+func (r *round) failedChecks(ctx context.Context, order OutageOrder, err error) (*failures.Failure, error) {
 	f, ok := asFailure(err)
 	switch {
 	case !ok:
@@ -176,9 +179,9 @@ func (r *round) failedChecks(ctx context.Context, order OutageOrder, err error) 
 	case ctx.Err() != nil || !r.waitsOut(*f):
 		return f, nil
 	}
-	now, patience := r.Clock().UTC(), r.scene.team.Retry.WaitsOut()
-	var o team.Outage
-	if err := r.changeMerge(ctx, func(m *team.MergeLog) {
+	now, patience := r.Clock().UTC(), r.session.team.Retry.WaitsOut()
+	var o session.Outage
+	if err := r.changeMerge(ctx, func(m *session.MergeLog) {
 		o = m.Outage.After(r.masked(*f), r.agent(), now, patience, r.Random.next())
 		m.Outage = &o
 	}); err != nil {
@@ -190,10 +193,10 @@ func (r *round) failedChecks(ctx context.Context, order OutageOrder, err error) 
 		return nil, recoverable(o.Failure, o.Until.Sub(now))
 	case now.Before(until):
 		return nil, recoverable(o.Failure, min(o.Until.Sub(now), until.Sub(now)))
-	case r.scene.team.Retry.OnOutage == team.OutageFail:
+	case r.session.team.Retry.OnOutage == spec.OutageFail:
 		return f, nil
 	}
-	record, err := r.Sessions.Record(r.scene.key, r.in.AssignmentID)
+	record, err := r.Sessions.Record(r.session.key, r.in.AssignmentID)
 	if err != nil {
 		return nil, err
 	}
@@ -201,8 +204,8 @@ func (r *round) failedChecks(ctx context.Context, order OutageOrder, err error) 
 }
 
 // changedBetween lists the files of a tree that differ from its input's.
-func (r *round) changedBetween(ctx context.Context, input, tree team.Digest) (changed []string, err error) {
-	err = r.persist(ctx, func() (err error) {
+func (r *round) changedBetween(ctx context.Context, input, tree spec.Digest) (changed []string, err error) {
+	err = r.retryStore(ctx, func() (err error) {
 		changed, err = r.Files.Changed(ctx, input, tree)
 		return err
 	})
@@ -210,13 +213,13 @@ func (r *round) changedBetween(ctx context.Context, input, tree team.Digest) (ch
 }
 
 // conflictFailure tells the integrator on what the personas disagree.
-func conflictFailure(phase string, conflicts []team.Conflict) *team.Failure {
+func conflictFailure(phase string, conflicts []session.Conflict) *failures.Failure {
 	var lines []string
 	for _, c := range conflicts {
 		lines = append(lines, c.String())
 	}
 	slices.Sort(lines)
-	f := team.Failf(team.ContractViolation, "the personas of phase %s disagree: %s", phase, strings.Join(lines, "; "))
+	f := failures.Failf(failures.ContractViolation, "the personas of phase %s disagree: %s", phase, strings.Join(lines, "; "))
 	f.Output = fmt.Sprintf("%s\nThe tree has the version of the one named last. Make one version that serves all.", strings.Join(lines, "\n"))
 	return f
 }

@@ -9,7 +9,9 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // checks are agents whose check is given its context.
@@ -18,8 +20,8 @@ type checks struct {
 	check func(ctx context.Context) error
 }
 
-func (c *checks) Check(ctx context.Context, _ team.CheckJob) (team.Outcome, error) {
-	return team.Outcome{}, c.check(ctx)
+func (c *checks) Check(ctx context.Context, _ session.CheckJob) (session.Outcome, error) {
+	return session.Outcome{}, c.check(ctx)
 }
 
 // merge executes the merge of the desk's phase, whose checks are check.
@@ -38,7 +40,7 @@ func (d *desk) mergeOf(order activities.OutageOrder, check func(ctx context.Cont
 	env.RegisterActivity(seals.Seal)
 	var result activities.SealResult
 	value, err := env.ExecuteActivity(seals.Seal, activities.SealInput{
-		Phase: "build", Integrator: "dev", Incarnation: 1, Head: d.head, Input: d.input, Assignments: []team.CheckpointAssignment{}, Outage: order,
+		Phase: "build", Integrator: "dev", Incarnation: 1, Head: d.head, Input: d.input, Assignments: []session.CheckpointAssignment{}, Outage: order,
 	})
 	if err != nil {
 		return result, err
@@ -49,7 +51,7 @@ func (d *desk) mergeOf(order activities.OutageOrder, check func(ctx context.Cont
 
 func newMerge(t *testing.T) *desk {
 	d := newDesk(t)
-	d.team.Phases[0] = team.Phase{Name: "build", Personas: []string{"dev"}, Checks: []string{"good"}}
+	d.team.Phases[0] = spec.Phase{Name: "build", Personas: []string{"dev"}, Checks: []string{"good"}}
 	d.admit()
 	return d
 }
@@ -66,7 +68,7 @@ func TestChecksOfAMergeThatTakeTheirWorkersDownAreGivenUp(t *testing.T) {
 	for range 2 { // also where its end is not heard of
 		result, err := d.merge(func(context.Context) error { ran++; return nil })
 		require.NoError(t, err)
-		require.Equal(t, team.WorkerLost, result.Failure.Category)
+		require.Equal(t, failures.WorkerLost, result.Failure.Category)
 		require.Contains(t, result.Failure.Message, "3 times in a row during the checks of phase build")
 		require.NotEmpty(t, result.Feedback)
 	}
@@ -80,10 +82,10 @@ func TestMergeThatEndsInOrderLosesNobody(t *testing.T) {
 	for range 5 {
 		result, err := d.merge(func(context.Context) error {
 			require.True(t, d.record().Merge.Started)
-			return team.Failf(team.TestFailure, "no good")
+			return failures.Failf(failures.TestFailure, "no good")
 		})
 		require.NoError(t, err)
-		require.Equal(t, team.TestFailure, result.Failure.Category)
+		require.Equal(t, failures.TestFailure, result.Failure.Category)
 		require.False(t, d.record().Merge.Started)
 		require.Zero(t, d.record().Merge.Lost)
 	}
@@ -94,12 +96,12 @@ func TestMergeOfAnEarlierIncarnationIsStopped(t *testing.T) {
 	t.Parallel()
 	d := newMerge(t)
 	_, err := d.merge(func(ctx context.Context) error {
-		_, err := d.store.UpdateRecord(d.key(), team.AssignmentID{Phase: "build", Persona: "dev"}, 2, func(*team.Record) {})
+		_, err := d.store.UpdateRecord(d.key(), spec.AssignmentID{Phase: "build", Persona: "dev"}, 2, func(*session.Record) {})
 		require.NoError(t, err)
 		<-ctx.Done()
 		return context.Cause(ctx)
 	})
-	app := requireType(t, err, team.UnrecoverableError)
+	app := requireType(t, err, session.UnrecoverableError)
 	require.Contains(t, app.Error(), "a later incarnation")
 	require.Equal(t, 2, d.record().Incarnation)
 }
@@ -107,12 +109,12 @@ func TestMergeOfAnEarlierIncarnationIsStopped(t *testing.T) {
 // TestMergeWaitsForItsMachine: what fails its checks is nobody's work, so nobody has to mend it.
 func TestMergeWaitsForItsMachine(t *testing.T) {
 	t.Parallel()
-	full := func(context.Context) error { return team.Failf(team.ResourceError, "no space") }
+	full := func(context.Context) error { return failures.Failf(failures.ResourceError, "no space") }
 	d := newMerge(t)
-	d.patient(time.Hour, team.OutageWait)
+	d.patient(time.Hour, spec.OutageWait)
 	for waits := range 3 {
 		_, err := d.merge(full)
-		require.Positive(t, requireType(t, err, team.RecoverableError).NextRetryDelay())
+		require.Positive(t, requireType(t, err, session.RecoverableError).NextRetryDelay())
 		require.Equal(t, waits+1, d.record().Merge.Outage.Waits)
 		require.False(t, d.record().Merge.Started)
 	}
@@ -121,21 +123,21 @@ func TestMergeWaitsForItsMachine(t *testing.T) {
 	require.Nil(t, result.Failure)
 
 	d = newMerge(t)
-	d.patient(time.Nanosecond, team.OutageWait)
+	d.patient(time.Nanosecond, spec.OutageWait)
 	_, err = d.merge(full)
-	requireType(t, err, team.RecoverableError)
+	requireType(t, err, session.RecoverableError)
 	_, err = d.merge(full)
 	var stop activities.OutageStop
-	require.NoError(t, requireType(t, err, team.ProviderOutage).Details(&stop))
+	require.NoError(t, requireType(t, err, session.ProviderOutage).Details(&stop))
 	require.Equal(t, "no space", stop.Failure.Message)
 	_, err = d.mergeOf(activities.OutageNoticed, full)
-	requireType(t, err, team.RecoverableError)
+	requireType(t, err, session.RecoverableError)
 
 	d = newMerge(t)
-	d.patient(time.Nanosecond, team.OutageFail)
+	d.patient(time.Nanosecond, spec.OutageFail)
 	_, err = d.merge(full)
-	requireType(t, err, team.RecoverableError)
+	requireType(t, err, session.RecoverableError)
 	result, err = d.merge(full)
 	require.NoError(t, err)
-	require.Equal(t, team.ResourceError, result.Failure.Category)
+	require.Equal(t, failures.ResourceError, result.Failure.Category)
 }

@@ -14,7 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // retried is a session whose rounds are spent before a person has them begin
@@ -29,13 +32,13 @@ func newRetried(t *testing.T) *retried {
 	r := &retried{desk: newDesk(t)}
 	r.team.Phases[0].Checks = []string{"good"}
 	r.team.Retry.Attempts, r.team.Retry.Rounds = 2, 2
-	r.team.Personas["dev"] = team.Persona{Role: "r", Agent: "a", Instructions: "do", Attempts: 2}
+	r.team.Personas["dev"] = spec.Persona{Role: "r", Agent: "a", Instructions: "do", Attempts: 2}
 	r.admit()
-	r.agents.conversation, r.agents.run = team.InJournal, r.answer
-	r.agents.check = func(job team.CheckJob) error {
+	r.agents.conversation, r.agents.run = spec.InJournal, r.answer
+	r.agents.check = func(job session.CheckJob) error {
 		r.checks++
 		if text, err := os.ReadFile(filepath.Join(job.Dir, "a.txt")); err != nil || string(text) != "good" {
-			return team.Failf(team.TestFailure, "no good at %d", r.checks) // never in the same words
+			return failures.Failf(failures.TestFailure, "no good at %d", r.checks) // never in the same words
 		}
 		return nil
 	}
@@ -43,50 +46,50 @@ func newRetried(t *testing.T) *retried {
 }
 
 // answer asks once, for what the brief says, and pays unless the answer is stored.
-func (r *retried) answer(ctx context.Context, job team.Job) (team.Outcome, error) {
+func (r *retried) answer(ctx context.Context, job session.Job) (session.Outcome, error) {
 	said, err := json.Marshal(job.Brief.Feedback)
 	if err != nil {
-		return team.Outcome{}, err
+		return session.Outcome{}, err
 	}
 	sum := sha256.Sum256(said)
-	request := team.Digest(hex.EncodeToString(sum[:]))
+	request := spec.Digest(hex.EncodeToString(sum[:]))
 	stored, err := job.Calls.Stored(ctx, 1, request)
 	if err != nil {
-		return team.Outcome{}, err
+		return session.Outcome{}, err
 	}
 	if stored == nil {
 		r.paid++
-		stored = &team.StoredTurn{Answer: []byte("bad"), Usage: team.Usage{OutputTokens: 5}}
+		stored = &session.StoredTurn{Answer: []byte("bad"), Usage: cost.Usage{OutputTokens: 5}}
 		if f := job.Brief.Feedback; f != nil && f.Note != "" && job.Brief.Attempt == 2 {
 			stored.Answer = []byte("good")
 		}
-		plan := team.CallPlan{Turn: 1, Agent: job.Agent, Request: request, Want: team.Amount{Tokens: 9}, Least: team.Amount{Tokens: 9}}
+		plan := session.CallPlan{Turn: 1, Agent: job.Agent, Request: request, Want: cost.Amount{Tokens: 9}, Least: cost.Amount{Tokens: 9}}
 		if _, err := job.Calls.Reserve(ctx, plan); err != nil {
-			return team.Outcome{}, err
+			return session.Outcome{}, err
 		}
 		if err := job.Calls.Settle(ctx, 1, stored.Answer, stored.Usage); err != nil {
-			return team.Outcome{}, err
+			return session.Outcome{}, err
 		}
 	}
-	return team.Outcome{Usage: stored.Usage}, os.WriteFile(filepath.Join(job.Dir, "a.txt"), stored.Answer, 0o600)
+	return session.Outcome{Usage: stored.Usage}, os.WriteFile(filepath.Join(job.Dir, "a.txt"), stored.Answer, 0o600)
 }
 
 // session executes what the workflow would: two rounds of two attempts, and then
 // one of the series that a person has asked for.
-func (r *retried) session() team.RoundResult {
+func (r *retried) session() session.RoundResult {
 	r.t.Helper()
 	in := r.roundInput()
 	r.earlier = 0
 	for _, in.Round = range []int{1, 2} {
 		_, err := r.roundOf(in, activities.Heartbeat{})
-		requireType(r.t, err, team.RecoverableError)
+		requireType(r.t, err, session.RecoverableError)
 		_, err = r.roundOf(in, activities.Heartbeat{})
-		requireType(r.t, err, team.UnrecoverableError)
+		requireType(r.t, err, session.UnrecoverableError)
 		r.earlier++
 	}
 	in.Round, in.Series, in.Note = 1, 1, "it is to be good"
 	_, err := r.roundOf(in, activities.Heartbeat{})
-	requireType(r.t, err, team.RecoverableError)
+	requireType(r.t, err, session.RecoverableError)
 	result, err := r.roundOf(in, activities.Heartbeat{})
 	require.NoError(r.t, err)
 	return result
@@ -107,7 +110,7 @@ func TestResetGoesThroughEverySeriesForNothing(t *testing.T) {
 	require.Equal(t, []int{1, 1, 1, 1, 2, 2}, epochs, "the model is asked anew in the second series")
 	require.Equal(t, 2, r.record().Epoch)
 
-	_, err := r.store.UpdateRecord(r.key(), r.roundInput().AssignmentID, 1, func(record *team.Record) {
+	_, err := r.store.UpdateRecord(r.key(), r.roundInput().AssignmentID, 1, func(record *session.Record) {
 		for i := range record.Rounds { // what follows is another run's
 			record.Rounds[i].Key.Run = "before the reset"
 		}
@@ -129,7 +132,7 @@ func TestSeriesCountsItsRoundsFromOneAndKnowsTheFailuresBefore(t *testing.T) {
 	last := r.agents.runs[4]
 	require.Equal(t, 1, last.Round)
 	require.Equal(t, 1, last.Attempt)
-	require.Equal(t, team.TestFailure, last.Feedback.Category, "of the series before")
+	require.Equal(t, failures.TestFailure, last.Feedback.Category, "of the series before")
 	require.Contains(t, last.Feedback.Message, "no good at 4")
 	require.True(t, last.Feedback.Kept)
 }
@@ -155,16 +158,18 @@ func TestSeriesWithoutARecordIsPaidForOnce(t *testing.T) {
 
 func TestRecordThatWasLostLearnsItsEpochsFromTheJournal(t *testing.T) {
 	t.Parallel()
-	for name, forget := range map[string]func(*team.Record){
-		"nothing is left":                func(r *team.Record) { *r = team.Record{Schema: r.Schema, Assignment: r.Assignment, Incarnation: 1} },
-		"an earlier version has made it": func(r *team.Record) { r.Began = 0 },
+	for name, forget := range map[string]func(*session.Record){
+		"nothing is left": func(r *session.Record) {
+			*r = session.Record{Schema: r.Schema, Assignment: r.Assignment, Incarnation: 1}
+		},
+		"an earlier version has made it": func(r *session.Record) { r.Began = 0 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := newDesk(t)
-			c := &conversation{turns: 2, fails: func(turn int) *team.Failure {
+			c := &conversation{turns: 2, fails: func(turn int) *failures.Failure {
 				if turn == 2 {
-					return team.Failf(team.InvalidOutput, "no")
+					return failures.Failf(failures.InvalidOutput, "no")
 				}
 				return nil
 			}}
@@ -191,22 +196,22 @@ func TestRecordThatWasLostLearnsItsEpochsFromTheJournal(t *testing.T) {
 func TestRetryAfterItsProviderHasFailedPaysForNothingAgain(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	c := &conversation{turns: 3, fails: func(turn int) *team.Failure {
+	c := &conversation{turns: 3, fails: func(turn int) *failures.Failure {
 		if turn == 3 {
-			return team.Failf(team.Auth, "no")
+			return failures.Failf(failures.Auth, "no")
 		}
 		return nil
 	}}
 	d.converse(c)
 	in := d.roundInput()
 	_, err := d.roundOf(in, activities.Heartbeat{})
-	requireType(t, err, team.UnrecoverableError)
+	requireType(t, err, session.UnrecoverableError)
 	d.earlier++
 	in.Series, c.fails = 1, nil
 	result, err := d.roundOf(in, activities.Heartbeat{})
 	require.NoError(t, err)
 	require.Equal(t, []string{"build 1", "build 2", "build 3"}, c.paid)
-	require.Equal(t, team.FromConversation, result.From)
+	require.Equal(t, failures.FromConversation, result.From)
 	require.Equal(t, int64(30), result.Total.Tokens())
 }
 
@@ -215,13 +220,13 @@ func TestNoteReachesEveryAttempt(t *testing.T) {
 	d := newDesk(t)
 	in := d.roundInput()
 	in.Note = "mind the tests"
-	d.agents.run = fail(team.TestFailure)
+	d.agents.run = fail(failures.TestFailure)
 	for range 2 {
 		_, err := d.roundOf(in, activities.Heartbeat{})
-		requireType(t, err, team.RecoverableError)
+		requireType(t, err, session.RecoverableError)
 	}
-	require.Equal(t, &team.Feedback{Note: "mind the tests"}, d.agents.runs[0].Feedback, "also without a failure to tell of")
-	require.Equal(t, team.TestFailure, d.agents.runs[1].Feedback.Category)
+	require.Equal(t, &session.Feedback{Note: "mind the tests"}, d.agents.runs[0].Feedback, "also without a failure to tell of")
+	require.Equal(t, failures.TestFailure, d.agents.runs[1].Feedback.Category)
 	require.Equal(t, "mind the tests", d.agents.runs[1].Feedback.Note)
 }
 
@@ -229,25 +234,25 @@ func TestNoteReachesEveryAttempt(t *testing.T) {
 // later phase has then sent back.
 func sentBack(t *testing.T) (*desk, activities.RoundInput) {
 	d := newDesk(t)
-	d.team.Personas["tester"] = team.Persona{Role: "r", Agent: "a", Instructions: "do", Attempts: 3}
-	d.team.Phases = append(d.team.Phases, team.Phase{
-		Name: "test", Personas: []string{"tester"}, Produces: []string{"report.txt"}, SendsBack: &team.SendsBack{To: "build", Times: 2},
+	d.team.Personas["tester"] = spec.Persona{Role: "r", Agent: "a", Instructions: "do", Attempts: 3}
+	d.team.Phases = append(d.team.Phases, spec.Phase{
+		Name: "test", Personas: []string{"tester"}, Produces: []string{"report.txt"}, SendsBack: &spec.SendsBack{To: "build", Times: 2},
 	})
 	d.team = d.team.Resolved()
 	d.admit()
 	done, err := d.round(activities.Heartbeat{})
 	require.NoError(t, err)
-	rework := team.Rework{
-		To: "build", From: team.AssignmentID{Phase: "test", Persona: "tester"},
+	rework := session.Rework{
+		To: "build", From: spec.AssignmentID{Phase: "test", Persona: "tester"},
 		Reasons: []string{"b.txt is missing", "a.txt is too short"}, Pass: 1, Of: 2, At: time.Now(), Open: []string{"build", "test"},
 	}
 	kept := rework
-	kept.Undone = []team.CheckpointAssignment{{
-		AssignmentID: d.roundInput().AssignmentID, Status: team.Completed, Input: d.input, Work: team.Work{Delta: done.Delta},
+	kept.Undone = []session.CheckpointAssignment{{
+		AssignmentID: d.roundInput().AssignmentID, Status: session.Completed, Input: d.input, Work: session.Work{Delta: done.Delta},
 	}}
 	c, err := d.store.Checkpoint(t.Context(), d.head)
 	require.NoError(t, err)
-	c.Reworks, c.Previous, c.SHA256 = []team.Rework{kept}, d.head, ""
+	c.Reworks, c.Previous, c.SHA256 = []session.Rework{kept}, d.head, ""
 	d.head, err = d.store.PutCheckpoint(t.Context(), d.key(), c)
 	require.NoError(t, err)
 	d.agents.runs = nil
@@ -260,7 +265,7 @@ func sentBack(t *testing.T) (*desk, activities.RoundInput) {
 const reasons = "- b.txt is missing\n- a.txt is too short\n"
 
 // here lists what an attempt finds in its directory.
-func here(t *testing.T, job team.Job) []string {
+func here(t *testing.T, job session.Job) []string {
 	t.Helper()
 	entries, err := os.ReadDir(job.Dir)
 	require.NoError(t, err)
@@ -274,8 +279,8 @@ func here(t *testing.T, job team.Job) []string {
 func TestWorkThatWasSentBackIsDoneOnFromItsFiles(t *testing.T) {
 	t.Parallel()
 	d, in := sentBack(t)
-	d.agents.conversation, d.agents.continuable = team.InDirectory, true
-	d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+	d.agents.conversation, d.agents.continuable = spec.InDirectory, true
+	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 		require.Equal(t, []string{"a.txt"}, here(t, job))
 		require.True(t, job.Continues, "in its conversation")
 		return leave("b.txt", "y")(ctx, job)
@@ -283,13 +288,13 @@ func TestWorkThatWasSentBackIsDoneOnFromItsFiles(t *testing.T) {
 	result, err := d.roundOf(in, activities.Heartbeat{})
 	require.NoError(t, err)
 	f := d.agents.runs[0].Feedback
-	require.Equal(t, team.Rejected, f.Category)
+	require.Equal(t, failures.Rejected, f.Category)
 	require.Equal(t, "test/tester sent the work back (1 of 2)", f.Message)
 	require.Equal(t, reasons, f.Output)
-	require.Equal(t, team.RuleFor(team.Rejected).Advice, f.Advice)
+	require.Equal(t, failures.RuleFor(failures.Rejected).Advice, f.Advice)
 	require.True(t, f.Kept)
 	require.Contains(t, f.Diff, "a.txt")
-	require.Equal(t, team.FromConversation, result.From)
+	require.Equal(t, failures.FromConversation, result.From)
 	require.Equal(t, d.input, result.Input, "the work is still a function of its input")
 	require.Equal(t, 2, result.Files, "so that it has the files of both passes")
 	require.Equal(t, 2, d.record().Rounds[1].Epoch)
@@ -297,27 +302,27 @@ func TestWorkThatWasSentBackIsDoneOnFromItsFiles(t *testing.T) {
 
 func TestReasonsAreToldUntilTheWorkIsAccepted(t *testing.T) {
 	t.Parallel()
-	for category, found := range map[team.Category][]string{
-		team.TestFailure:   {"a.txt", "b.txt"}, // the failed attempt's
-		team.InvalidOutput: {"a.txt"},          // what the series has begun with
+	for category, found := range map[failures.Category][]string{
+		failures.TestFailure:   {"a.txt", "b.txt"}, // the failed attempt's
+		failures.InvalidOutput: {"a.txt"},          // what the series has begun with
 	} {
 		t.Run(string(category), func(t *testing.T) {
 			t.Parallel()
 			d, in := sentBack(t)
-			d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+			d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 				out, err := leave("b.txt", "y")(ctx, job)
 				require.NoError(t, err)
-				return out, team.Failf(category, "no good")
+				return out, failures.Failf(category, "no good")
 			}
 			_, err := d.roundOf(in, activities.Heartbeat{})
-			requireType(t, err, team.RecoverableError)
-			d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+			requireType(t, err, session.RecoverableError)
+			d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 				require.Equal(t, found, here(t, job))
 				return leave("c.txt", "z")(ctx, job)
 			}
 			result, err := d.roundOf(in, activities.Heartbeat{})
 			require.NoError(t, err)
-			require.Equal(t, team.FromFiles, result.From)
+			require.Equal(t, failures.FromFiles, result.From)
 			f := d.agents.runs[1].Feedback
 			require.Equal(t, category, f.Category)
 			require.Equal(t, "test/tester sent the work back (1 of 2):\n"+reasons, f.SentBack)
@@ -328,15 +333,15 @@ func TestReasonsAreToldUntilTheWorkIsAccepted(t *testing.T) {
 func TestReworkOfOtherInputBeginsFromIt(t *testing.T) {
 	t.Parallel()
 	d, in := sentBack(t)
-	in.Rework.From, in.Rework.By = team.AssignmentID{}, "ada"
+	in.Rework.From, in.Rework.By = spec.AssignmentID{}, "ada"
 	in.Input = d.manifest(map[string]string{"new.txt": "new"})
-	d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 		require.Equal(t, []string{"new.txt"}, here(t, job))
 		return leave("b.txt", "y")(ctx, job)
 	}
 	result, err := d.roundOf(in, activities.Heartbeat{})
 	require.NoError(t, err)
-	require.Equal(t, team.FromInput, result.From)
+	require.Equal(t, failures.FromInput, result.From)
 	f := d.agents.runs[0].Feedback
 	require.Equal(t, "ada rejected the work", f.Message)
 	require.False(t, f.Kept)
@@ -358,7 +363,7 @@ func TestLaterPhasesAreToldOfARework(t *testing.T) {
 	t.Parallel()
 	d, in := sentBack(t)
 	in.Phase, in.Persona, in.MaySendBack = "test", "tester", 1
-	d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 		require.Empty(t, here(t, job))
 		return leave("report.txt", "y")(ctx, job)
 	}
@@ -368,13 +373,13 @@ func TestLaterPhasesAreToldOfARework(t *testing.T) {
 	require.Equal(t, "test/tester sent the work of build back (1 of 2); it was done again since", brief.Feedback.Message)
 	require.Equal(t, reasons, brief.Feedback.Output)
 	require.Contains(t, brief.Feedback.Advice, "Do your part")
-	require.Equal(t, &team.MaySendBack{To: "build", Left: 1}, brief.MaySendBack)
+	require.Equal(t, &session.MaySendBack{To: "build", Left: 1}, brief.MaySendBack)
 }
 
 func TestResultMaySendWorkBack(t *testing.T) {
 	t.Parallel()
-	finds := func(_ context.Context, job team.Job) (team.Outcome, error) {
-		return team.Outcome{Summary: "found", SendsBack: []string{"it does not build"}}, nil
+	finds := func(_ context.Context, job session.Job) (session.Outcome, error) {
+		return session.Outcome{Summary: "found", SendsBack: []string{"it does not build"}}, nil
 	}
 	t.Run("where the phase may", func(t *testing.T) {
 		t.Parallel()
@@ -386,11 +391,11 @@ func TestResultMaySendWorkBack(t *testing.T) {
 			result, err := d.roundOf(in, activities.Heartbeat{})
 			require.NoError(t, err, "it is held to no contract")
 			require.Equal(t, []string{"it does not build"}, result.SendsBack)
-			require.Equal(t, &team.MaySendBack{To: "build", Left: left}, d.agents.runs[0].MaySendBack)
+			require.Equal(t, &session.MaySendBack{To: "build", Left: left}, d.agents.runs[0].MaySendBack)
 			require.NotContains(t, heard.heard, "assignment of t completed")
 			e, err := d.store.Execution(d.key())
 			require.NoError(t, err)
-			require.Equal(t, team.Waiting, e.Assignment(in.AssignmentID).Status)
+			require.Equal(t, session.Waiting, e.Assignment(in.AssignmentID).Status)
 			again, err := d.roundOf(in, activities.Heartbeat{})
 			require.NoError(t, err)
 			require.Equal(t, result.SendsBack, again.SendsBack, "also when the worker died before it could say so")
@@ -411,14 +416,14 @@ func TestResultMaySendWorkBack(t *testing.T) {
 		d := newDesk(t)
 		d.agents.run = finds
 		_, err := d.round(activities.Heartbeat{})
-		requireType(t, err, team.RecoverableError)
+		requireType(t, err, session.RecoverableError)
 		require.ErrorContains(t, err, "invalid_output: the result sends work back, but the phase build has no sends_back in the team file")
 		require.Nil(t, d.agents.runs[0].MaySendBack)
 	})
 }
 
 // manifest stores files.
-func (d *desk) manifest(files map[string]string) team.Digest {
+func (d *desk) manifest(files map[string]string) spec.Digest {
 	d.t.Helper()
 	dir := d.t.TempDir()
 	for name, text := range files {
@@ -427,7 +432,7 @@ func (d *desk) manifest(files map[string]string) team.Digest {
 	}
 	empty, err := d.store.Overlay(d.t.Context(), d.input, d.input)
 	require.NoError(d.t, err)
-	collected, err := d.store.Collect(d.t.Context(), team.Collect{Base: empty.Output, Dir: dir})
+	collected, err := d.store.Collect(d.t.Context(), session.Collect{Base: empty.Output, Dir: dir})
 	require.NoError(d.t, err, fmt.Sprint(files))
 	return collected.Output
 }

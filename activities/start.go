@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/budget"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // start is what an attempt starts from: the failure table decides, by how the
@@ -15,7 +17,7 @@ import (
 type start struct {
 	// files is the manifest that the directory is filled from. asLeft: it is
 	// not filled, because the execution that was cut off has left it.
-	files  team.Digest
+	files  spec.Digest
 	asLeft bool
 	// begun is when an earlier execution, which was cut off, has begun the attempt; zero:
 	// none has.
@@ -25,8 +27,8 @@ type start struct {
 	// first is the attempt with which the conversation began, and earlier are
 	// the failed ones that it has gone through since, newest first: their paid
 	// answers are this attempt's, too.
-	first   team.CallKey
-	earlier []team.CallKey
+	first   session.CallKey
+	earlier []session.CallKey
 	// failure is what the conversation was begun after; nil: nothing. kept:
 	// the directory has what that attempt left.
 	failure *tried
@@ -36,20 +38,20 @@ type start struct {
 }
 
 // from says in a word what the attempt starts from.
-func (s start) from() team.Start {
+func (s start) from() failures.Start {
 	switch {
 	case s.continues || len(s.earlier) > 0:
-		return team.FromConversation
+		return failures.FromConversation
 	case s.kept || s.former || s.asLeft:
-		return team.FromFiles
+		return failures.FromFiles
 	}
-	return team.FromInput
+	return failures.FromInput
 }
 
 // tried is a failed attempt and where it belongs.
 type tried struct {
-	key    team.CallKey
-	report team.AttemptReport
+	key    session.CallKey
+	report session.AttemptReport
 }
 
 // start decides what the attempt to come starts from.
@@ -93,10 +95,10 @@ func (r *round) start(ctx context.Context) start {
 // continuable tells whether there is a conversation in the assignment's directory
 // that could go on.
 func (r *round) continuable() bool {
-	if r.Agents.Offered(r.agent()).Conversation != team.InDirectory {
+	if r.Agents.Offered(r.agent()).Conversation != spec.InDirectory {
 		return false
 	}
-	dir, err := r.Sessions.WorkDir(r.scene.key, r.in.AssignmentID)
+	dir, err := r.Sessions.WorkDir(r.session.key, r.in.AssignmentID)
 	return err == nil && r.Agents.Continuable(r.agent(), dir)
 }
 
@@ -126,15 +128,15 @@ func (r *round) inherits() (begun time.Time, ok bool) {
 // so in a later series, too: there was nothing wrong with the answers. Where a
 // person has said something new, it is another conversation by itself.
 func (r *round) goesOn(last tried) bool {
-	return r.Agents.Offered(r.agent()).Conversation == team.InJournal && last.report.Agent == r.agent() &&
-		last.key.Epoch >= r.record.Began && team.RuleFor(last.report.Failure.Category).Start == team.FromConversation
+	return r.Agents.Offered(r.agent()).Conversation == spec.InJournal && last.report.Agent == r.agent() &&
+		last.key.Epoch >= r.record.Began && failures.RuleFor(last.report.Failure.Category).Start == failures.FromConversation
 }
 
 // keeps tells whether the next attempt goes on from the files that one has left.
 // From the middle of work only who remembers what it was doing can go on.
-func (r *round) keeps(ctx context.Context, last team.AttemptReport, continuable bool) bool {
-	from := team.RuleFor(last.Failure.Category).Start
-	may := from == team.FromFiles || from == team.FromConversation && continuable
+func (r *round) keeps(ctx context.Context, last session.AttemptReport, continuable bool) bool {
+	from := failures.RuleFor(last.Failure.Category).Start
+	may := from == failures.FromFiles || from == failures.FromConversation && continuable
 	return may && last.Left != "" && r.Files.Intact(ctx, last.Left) == nil
 }
 
@@ -146,7 +148,7 @@ func (r *round) keeps(ctx context.Context, last team.AttemptReport, continuable 
 func (r *round) tried() []tried {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var before []team.RoundRecord
+	var before []session.RoundRecord
 search:
 	for _, round := range slices.Backward(r.record.Rounds) {
 		ofThisRun := round.Key.Run == r.info.WorkflowExecution.RunID && round.Epoch == r.epoch() && round.Round < r.in.Round
@@ -160,9 +162,9 @@ search:
 		}
 	}
 	var out []tried
-	add := func(epoch, round int, attempts []team.AttemptReport) {
+	add := func(epoch, round int, attempts []session.AttemptReport) {
 		for _, a := range attempts {
-			out = append(out, tried{team.CallKey{Epoch: epoch, Round: round, Attempt: a.Attempt}, a})
+			out = append(out, tried{session.CallKey{Epoch: epoch, Round: round, Attempt: a.Attempt}, a})
 		}
 	}
 	for _, round := range slices.Backward(before) {
@@ -198,14 +200,14 @@ func (r *round) settleEpochs(paid []budget.Call) (write bool) {
 }
 
 // attemptKey names the attempt under way.
-func (r *round) attemptKey() team.CallKey {
-	return team.CallKey{Epoch: r.epoch(), Round: r.in.Round, Attempt: len(r.log.Attempts) + 1}
+func (r *round) attemptKey() session.CallKey {
+	return session.CallKey{Epoch: r.epoch(), Round: r.in.Round, Attempt: len(r.log.Attempts) + 1}
 }
 
 // feedback tells the attempt what went wrong before, in an attempt of its own or at
 // the seal; that its work, or what it builds on, was sent back; and what a person
 // says. What the work was sent back for is told until the work is accepted.
-func (r *round) feedback(ctx context.Context, s start) (*team.Feedback, error) {
+func (r *round) feedback(ctx context.Context, s start) (*session.Feedback, error) {
 	f, err := r.wentWrong(ctx, s)
 	if err != nil {
 		return nil, err
@@ -221,23 +223,23 @@ func (r *round) feedback(ctx context.Context, s start) (*team.Feedback, error) {
 		return f, nil
 	}
 	if f == nil {
-		f = &team.Feedback{}
+		f = &session.Feedback{}
 	}
 	f.Note = r.in.Note
 	return f, nil
 }
 
 // wentWrong tells of the failure before; nil if there was none.
-func (r *round) wentWrong(ctx context.Context, s start) (*team.Feedback, error) {
+func (r *round) wentWrong(ctx context.Context, s start) (*session.Feedback, error) {
 	if s.failure == nil {
 		if r.in.Feedback == "" {
 			return nil, nil
 		}
 		f, err := r.loadFeedback(ctx)
-		return team.FeedbackOn(f), err
+		return session.FeedbackOn(f), err
 	}
 	told := r.asBefore(*s.failure)
-	feedback := team.FeedbackOn(&told.Failure)
+	feedback := session.FeedbackOn(&told.Failure)
 	feedback.Kept = s.kept
 	if told.Diff != "" {
 		diff, err := r.Files.Blob(ctx, told.Diff)
@@ -252,7 +254,7 @@ func (r *round) wentWrong(ctx context.Context, s start) (*team.Feedback, error) 
 // the same attempt, on the same files, failing in the same way. What a check
 // prints may name times and paths; told in other words, the next attempt would
 // ask anew what is paid for.
-func (r *round) asBefore(t tried) team.AttemptReport {
+func (r *round) asBefore(t tried) session.AttemptReport {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, round := range r.record.Rounds {

@@ -8,32 +8,35 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 func TestConversationOfACutOffIncarnationGoesOnOnce(t *testing.T) {
 	t.Parallel()
 	const run = "default-test-run-id"
-	cutOff := team.RoundRecord{Key: team.RoundKey{Run: "before", Activity: "1"}, Round: 1, Epoch: 1, RoundLog: team.RoundLog{Begun: 1}}
-	gaveUp := team.RoundRecord{Key: team.RoundKey{Run: run, Activity: "failed"}, Round: 1, Epoch: 1, GaveUp: true}
+	cutOff := session.RoundRecord{Key: session.RoundKey{Run: "before", Activity: "1"}, Round: 1, Epoch: 1, RoundLog: session.RoundLog{Begun: 1}}
+	gaveUp := session.RoundRecord{Key: session.RoundKey{Run: run, Activity: "failed"}, Round: 1, Epoch: 1, GaveUp: true}
 	for _, test := range []struct {
 		name   string
-		rounds []team.RoundRecord
+		rounds []session.RoundRecord
 		goesOn bool
 	}{
-		{"at the beginning", []team.RoundRecord{cutOff}, true},
-		{"not in the round after a failed one", []team.RoundRecord{cutOff, gaveUp}, false},
+		{"at the beginning", []session.RoundRecord{cutOff}, true},
+		{"not in the round after a failed one", []session.RoundRecord{cutOff, gaveUp}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			d := newDesk(t)
-			d.agents.conversation, d.agents.continuable = team.InDirectory, true
-			_, err := d.store.UpdateRecord(d.key(), team.AssignmentID{Phase: "build", Persona: "dev"}, 1, func(r *team.Record) {
+			d.agents.conversation, d.agents.continuable = spec.InDirectory, true
+			_, err := d.store.UpdateRecord(d.key(), spec.AssignmentID{Phase: "build", Persona: "dev"}, 1, func(r *session.Record) {
 				r.Epoch, r.Rounds = 1, test.rounds
 			})
 			require.NoError(t, err)
 			goesOn := false
-			d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+			d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 				goesOn = job.Continues
 				return leave("a.txt", "x")(ctx, job)
 			}
@@ -47,7 +50,7 @@ func TestConversationOfACutOffIncarnationGoesOnOnce(t *testing.T) {
 func TestRoundAfterAFenceIsOfTheRecordsEpoch(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	_, err := d.store.UpdateRecord(d.key(), team.AssignmentID{Phase: "build", Persona: "dev"}, 1, func(*team.Record) {})
+	_, err := d.store.UpdateRecord(d.key(), spec.AssignmentID{Phase: "build", Persona: "dev"}, 1, func(*session.Record) {})
 	require.NoError(t, err)
 	_, err = d.round(activities.Heartbeat{})
 	require.NoError(t, err)
@@ -58,25 +61,25 @@ func TestRoundAfterAFenceIsOfTheRecordsEpoch(t *testing.T) {
 func TestBasisNamesThePersonasAgentWhereverItsFallbackWorks(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	own := team.OfferedAgent{Kind: "anthropic", Model: "dear"}
-	require.NoError(t, d.store.PutOffer(t.Context(), team.Offer{Worker: "w", RenewedAt: time.Now(), Agents: map[string]team.OfferedAgent{"a": own}}))
+	own := spec.OfferedAgent{Kind: "anthropic", Model: "dear"}
+	require.NoError(t, d.store.PutOffer(t.Context(), spec.Offer{Worker: "w", RenewedAt: time.Now(), Agents: map[string]spec.OfferedAgent{"a": own}}))
 	d.agents.lacks = "a"
 	result, err := d.round(activities.Heartbeat{})
 	require.NoError(t, err)
 	persona := d.team.Personas["dev"]
-	require.Equal(t, team.BasisOf(team.AssignmentID{Phase: "build", Persona: "dev"}, persona, own, "why", d.input, nil), *result.Basis)
+	require.Equal(t, session.BasisOf(spec.AssignmentID{Phase: "build", Persona: "dev"}, persona, own, "why", d.input, nil), *result.Basis)
 }
 
 func TestAttemptOfAProgramThatAsksAModelIsNotedWithoutABudget(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.agents.conversation = team.InDirectory
-	ends := []*team.Failure{team.Failf(team.Unknown, "no"), nil}
+	d.agents.conversation = spec.InDirectory
+	ends := []*failures.Failure{failures.Failf(failures.Unknown, "no"), nil}
 	for _, f := range ends {
-		d.agents.run = func(ctx context.Context, job team.Job) (team.Outcome, error) {
+		d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
 			require.Len(t, d.journal().Open(), 1, "if its worker dies now, it is not forgotten")
 			out, err := leave("a.txt", "x")(ctx, job)
-			out.Usage = team.Usage{OutputTokens: 40}
+			out.Usage = cost.Usage{OutputTokens: 40}
 			if f != nil {
 				return out, f
 			}
@@ -92,16 +95,16 @@ func TestAttemptOfAProgramThatAsksAModelIsNotedWithoutABudget(t *testing.T) {
 func TestAttemptThatBeginsAnewHasNoEarlierConversationToGoOnWith(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	d.agents.conversation = team.InDirectory
-	d.agents.run = func(context.Context, team.Job) (team.Outcome, error) {
+	d.agents.conversation = spec.InDirectory
+	d.agents.run = func(context.Context, session.Job) (session.Outcome, error) {
 		d.agents.continuable = true
-		return team.Outcome{}, team.Failf(team.InvalidOutput, "no")
+		return session.Outcome{}, failures.Failf(failures.InvalidOutput, "no")
 	}
 	_, err := d.round(activities.Heartbeat{})
-	requireType(t, err, team.RecoverableError)
-	d.agents.run = func(_ context.Context, job team.Job) (team.Outcome, error) {
+	requireType(t, err, session.RecoverableError)
+	d.agents.run = func(_ context.Context, job session.Job) (session.Outcome, error) {
 		require.False(t, job.Continues)
-		return team.Outcome{}, errKilled // before it has one
+		return session.Outcome{}, errKilled // before it has one
 	}
 	for range 2 {
 		_, err = d.round(activities.Heartbeat{})

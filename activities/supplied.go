@@ -7,51 +7,53 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/failpoint"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // takeSupplied ends a round with a person's files. They are the person's last word:
 // what is wrong with them only another word can mend.
-func (r *round) takeSupplied(ctx context.Context) (team.RoundResult, error) {
+func (r *round) takeSupplied(ctx context.Context) (session.RoundResult, error) {
 	started := r.Clock().UTC()
 	if len(r.log.Attempts) > 0 { // an execution before this one has come to its end
-		return team.RoundResult{}, r.supplyRefused(r.log.Attempts[0].Failure)
+		return session.RoundResult{}, r.supplyRefused(r.log.Attempts[0].Failure)
 	}
 	if f := r.refused(); f != nil {
-		return team.RoundResult{}, r.refuseSupplied(ctx, *f, left{}, started)
+		return session.RoundResult{}, r.refuseSupplied(ctx, *f, left{}, started)
 	}
 	defer r.mirrorWork(ctx)()
 	result, l, err := r.supplied(ctx)
 	if err == nil {
 		result.Log, result.StartedAt, result.EndedAt = r.keepLog(ctx, l.outcome.Log), started, r.Clock().UTC()
 		if err := r.recordResult(ctx, result); err != nil {
-			return team.RoundResult{}, r.interrupted(ctx, err)
+			return session.RoundResult{}, r.interrupted(ctx, err)
 		}
 		failpoint.Here("recorded, not completed")
 		if !r.in.Integrating {
-			observed(r.Observer).AssignmentEnded(r.scene.team.Name, team.Supplied)
+			observerOrNone(r.Observer).AssignmentEnded(r.session.team.Name, session.Supplied)
 		}
-		r.mirror(ctx, team.Supplied)
+		r.mirror(ctx, session.Supplied)
 		return *result, nil
 	}
 	failure, ok := asFailure(err)
 	if !ok || ctx.Err() != nil {
-		return team.RoundResult{}, r.interrupted(ctx, err)
+		return session.RoundResult{}, r.interrupted(ctx, err)
 	}
-	return team.RoundResult{}, r.refuseSupplied(ctx, *failure, l, started)
+	return session.RoundResult{}, r.refuseSupplied(ctx, *failure, l, started)
 }
 
 // supplied is a person as the function from the input to a delta: the input's files
 // with the person's over them, collected and held to the contract like an agent's.
-func (r *round) supplied(ctx context.Context) (*team.RoundResult, left, error) {
+func (r *round) supplied(ctx context.Context) (*session.RoundResult, left, error) {
 	var l left
 	dir, err := r.layOut(ctx)
 	if err != nil {
 		return nil, l, err
 	}
 	contract := r.contract()
-	req := team.Collect{
-		Base: r.in.Input, Dir: dir.Tree, Ignore: r.scene.team.Ignore, Produces: contract.Produces, Secrets: r.Agents.Secrets(), Unseen: true,
+	req := session.Collect{
+		Base: r.in.Input, Dir: dir.Tree, Ignore: r.session.team.Ignore, Produces: contract.Produces, Secrets: r.Agents.Secrets(), Unseen: true,
 	}
 	work, err := r.collect(ctx, req)
 	if err != nil {
@@ -59,7 +61,7 @@ func (r *round) supplied(ctx context.Context) (*team.RoundResult, left, error) {
 	}
 	l.files = work.Output
 	if len(work.Changed)+len(work.Deleted) == 0 && len(contract.Produces)+len(contract.Checks) > 0 {
-		return nil, l, team.Failf(team.ContractViolation,
+		return nil, l, failures.Failf(failures.ContractViolation,
 			"none of the supplied files differs from what %s starts from; supply the files that are to stand for its work", r.in.AssignmentID)
 	}
 	if len(contract.Checks) > 0 {
@@ -74,17 +76,17 @@ func (r *round) supplied(ctx context.Context) (*team.RoundResult, left, error) {
 	if by == "" {
 		by = "a person"
 	}
-	return &team.RoundResult{
+	return &session.RoundResult{
 		Delta: work.Delta, Output: work.Output, Input: r.in.Input, Files: len(work.Changed) + len(work.Deleted),
-		Summary: team.Shorten(fmt.Sprintf("supplied by %s: %s", r.Agents.Mask(by), few(work.Changed)), team.MaxSummary),
-		Total:   r.book.total(), Lost: r.log.Lost,
+		Summary: textfmt.Shorten(fmt.Sprintf("supplied by %s: %s", r.Agents.Mask(by), firstFew(work.Changed)), session.MaxSummary),
+		Total:   r.spender.total(), Lost: r.log.Lost,
 	}, l, nil
 }
 
 // layOut fills the assignment's directory. A conversation that was led there is
 // over: it was about other files.
-func (r *round) layOut(ctx context.Context) (dir team.WorkDir, err error) {
-	err = r.persist(ctx, func() error {
+func (r *round) layOut(ctx context.Context) (dir session.WorkDir, err error) {
+	err = r.retryStore(ctx, func() error {
 		laid, err := r.Files.Overlay(ctx, r.in.Input, r.in.Supplied)
 		if err != nil {
 			return err
@@ -97,32 +99,32 @@ func (r *round) layOut(ctx context.Context) (dir team.WorkDir, err error) {
 		}
 		return r.Agents.Forget(dir)
 	})
-	if errors.Is(err, team.ErrNotFound) || errors.Is(err, team.ErrCorrupt) {
-		err = team.Failf(team.ResourceError, "the store does not have what is supplied, manifest %s: %v; supply the files again", r.in.Supplied.Short(), err)
+	if errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt) {
+		err = failures.Failf(failures.ResourceError, "the store does not have what is supplied, manifest %s: %v; supply the files again", r.in.Supplied.Short(), err)
 	}
 	return dir, err
 }
 
 // refuseSupplied keeps what is wrong with the files, and ends the round.
-func (r *round) refuseSupplied(ctx context.Context, f team.Failure, l left, started time.Time) error {
-	f.Message = team.Shorten(r.Agents.Mask(f.Message), team.MaxMessage)
-	f.Output, f.Final = team.Tail(r.Agents.Mask(f.Output), team.MaxOutput), true
-	report := team.AttemptReport{
-		Attempt: 1, Failure: f, From: team.FromFiles, Left: l.files, Diff: r.diff(ctx, l.files),
+func (r *round) refuseSupplied(ctx context.Context, f failures.Failure, l left, started time.Time) error {
+	f.Message = textfmt.Shorten(r.Agents.Mask(f.Message), session.MaxMessage)
+	f.Output, f.Final = textfmt.Tail(r.Agents.Mask(f.Output), session.MaxOutput), true
+	report := session.AttemptReport{
+		Attempt: 1, Failure: f, From: failures.FromFiles, Left: l.files, Diff: r.diff(ctx, l.files),
 		StartedAt: started, EndedAt: r.Clock().UTC(), Log: r.keepLog(ctx, l.outcome.Log),
 	}
-	r.changeLog(func(l *team.RoundLog) {
-		l.Attempts, l.Started, l.AttemptAt = []team.AttemptReport{report}, false, time.Time{}
+	r.changeLog(func(l *session.RoundLog) {
+		l.Attempts, l.Started, l.AttemptAt = []session.AttemptReport{report}, false, time.Time{}
 		r.thisRound().GaveUp = true
 	})
 	if err := r.writeRecord(ctx); err != nil {
 		return r.interrupted(ctx, err)
 	}
-	r.mirror(ctx, team.Failed)
+	r.mirror(ctx, session.Failed)
 	return r.supplyRefused(f)
 }
 
 // supplyRefused is the error of a round whose files do not stand for the work.
-func (r *round) supplyRefused(f team.Failure) error {
-	return unrecoverable(RoundFailure{Failure: f, Attempts: []team.AttemptFailure{}, Lost: r.log.Lost, Total: r.book.total()}, nil)
+func (r *round) supplyRefused(f failures.Failure) error {
+	return unrecoverable(RoundFailure{Failure: f, Attempts: []session.AttemptFailure{}, Lost: r.log.Lost, Total: r.spender.total()}, nil)
 }

@@ -8,14 +8,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // suppliedBy is the round of a desk in which ada's files stand for the work.
 func suppliedBy(d *desk, files map[string]string) activities.RoundInput {
 	in := d.roundInput()
 	in.Supplied, in.SuppliedBy = d.manifest(files), "ada"
-	d.agents.run = func(context.Context, team.Job) (team.Outcome, error) {
+	d.agents.run = func(context.Context, session.Job) (session.Outcome, error) {
 		panic("no agent works where a person has supplied the work")
 	}
 	d.breakers = forbidden{}
@@ -47,7 +49,7 @@ func TestSuppliedFilesStandForTheWork(t *testing.T) {
 	require.Equal(t, result, again, "it is in the record like any result")
 	record := d.record()
 	require.True(t, record.Rounds[0].Supplied)
-	require.Equal(t, team.Supplied, record.Status().Status)
+	require.Equal(t, session.Supplied, record.Status().Status)
 	require.Zero(t, record.Status().Attempts)
 	require.Empty(t, d.journal().Calls())
 }
@@ -58,33 +60,33 @@ func TestSuppliedFilesAreHeldToTheContract(t *testing.T) {
 	for name, test := range map[string]struct {
 		files    map[string]string
 		change   func(d *desk, in *activities.RoundInput)
-		category team.Category
+		category failures.Category
 		message  string
 	}{
 		"something is missing": {
-			map[string]string{"a.md": "x"}, nil, team.ContractViolation, "*.txt was neither created nor changed",
+			map[string]string{"a.md": "x"}, nil, failures.ContractViolation, "*.txt was neither created nor changed",
 		},
 		"nothing differs": {
 			map[string]string{"was.txt": "x"},
 			func(d *desk, in *activities.RoundInput) { in.Input = in.Supplied },
-			team.ContractViolation, "none of the supplied files differs from what build/dev starts from",
+			failures.ContractViolation, "none of the supplied files differs from what build/dev starts from",
 		},
 		"a check fails": {
 			map[string]string{"a.txt": "x"}, func(d *desk, _ *activities.RoundInput) {
-				d.agents.check = func(team.CheckJob) error {
-					return &team.Failure{Category: team.TestFailure, Message: "check good failed", Output: "line 3"}
+				d.agents.check = func(session.CheckJob) error {
+					return &failures.Failure{Category: failures.TestFailure, Message: "check good failed", Output: "line 3"}
 				}
-			}, team.TestFailure, "check good failed",
+			}, failures.TestFailure, "check good failed",
 		},
 		"a secret": {
 			map[string]string{"a.txt": "key = " + secret},
 			func(d *desk, _ *activities.RoundInput) { d.agents.secrets = []string{secret} },
-			team.InvalidOutput, "a.txt",
+			failures.InvalidOutput, "a.txt",
 		},
 		"it is not in the store": {
 			map[string]string{"a.txt": "x"},
-			func(_ *desk, in *activities.RoundInput) { in.Supplied = team.Digest(strings.Repeat("ab", 32)) },
-			team.ResourceError, "the store does not have what is supplied, manifest abababab",
+			func(_ *desk, in *activities.RoundInput) { in.Supplied = spec.Digest(strings.Repeat("ab", 32)) },
+			failures.ResourceError, "the store does not have what is supplied, manifest abababab",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -92,14 +94,14 @@ func TestSuppliedFilesAreHeldToTheContract(t *testing.T) {
 			d := newDesk(t)
 			d.team.Phases[0].Checks = []string{"good"}
 			d.admit()
-			d.agents.check = func(team.CheckJob) error { return nil }
+			d.agents.check = func(session.CheckJob) error { return nil }
 			in := suppliedBy(d, test.files)
 			if test.change != nil {
 				test.change(d, &in)
 			}
 			for range 2 { // the second time after a kill
 				_, err := d.roundOf(in, activities.Heartbeat{})
-				app := requireType(t, err, team.UnrecoverableError)
+				app := requireType(t, err, session.UnrecoverableError)
 				require.True(t, app.NonRetryable())
 				var report activities.RoundFailure
 				require.NoError(t, app.Details(&report))
@@ -122,9 +124,9 @@ func TestAgentIsNotTakenForThePersonWhoSuppliedBeforeIt(t *testing.T) {
 	d := newDesk(t)
 	in := suppliedBy(d, map[string]string{"a.md": "x"})
 	_, err := d.roundOf(in, activities.Heartbeat{})
-	requireType(t, err, team.UnrecoverableError)
+	requireType(t, err, session.UnrecoverableError)
 	d.earlier++
-	d.breakers, d.agents.run = nil, func(ctx context.Context, job team.Job) (team.Outcome, error) {
+	d.breakers, d.agents.run = nil, func(ctx context.Context, job session.Job) (session.Outcome, error) {
 		require.Empty(t, here(t, job), "a person's files that were refused are not where it starts from")
 		return leave("a.txt", "x")(ctx, job)
 	}
@@ -149,7 +151,7 @@ func TestSuppliedRoundThatTakesItsWorkerDownIsGivenUp(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	in := suppliedBy(d, map[string]string{"a.txt": "x"})
-	_, err := d.roundOf(in, activities.Heartbeat{Log: team.RoundLog{Revision: 6, Lost: 5}})
+	_, err := d.roundOf(in, activities.Heartbeat{Log: session.RoundLog{Revision: 6, Lost: 5}})
 	require.ErrorContains(t, err, "worker_lost: the worker was lost 5 times in a row")
-	requireType(t, err, team.UnrecoverableError)
+	requireType(t, err, session.UnrecoverableError)
 }

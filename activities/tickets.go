@@ -7,11 +7,13 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/maestro-hive/maestro/internal/failpoint"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // The activities of a ticket's workflow. Those that call the ticket system are on
-// [team.TicketQueue]. Each is one try: the workflow decides about the next.
+// [spec.TicketQueue]. Each is one try: the workflow decides about the next.
 const (
 	// FindTicketName looks for a ticket by its label; see [TicketCalls.Find].
 	FindTicketName Name = "find-ticket"
@@ -31,9 +33,9 @@ const TicketTroubled = "TicketTrouble"
 
 // TicketFault is the detail of a TicketTroubled error.
 type TicketFault struct {
-	Kind       team.TroubleKind `json:"kind"`
-	Message    string           `json:"message"`
-	RetryAfter team.Duration    `json:"retry_after,omitempty"`
+	Kind       session.TroubleKind `json:"kind"`
+	Message    string              `json:"message"`
+	RetryAfter textfmt.Duration    `json:"retry_after,omitempty"`
 }
 
 // FindTicket names a ticket by its label.
@@ -44,24 +46,24 @@ type FindTicket struct {
 
 // FoundTicket is what a search has found.
 type FoundTicket struct {
-	Ticket team.Ticket `json:"ticket"`
-	Found  bool        `json:"found,omitempty"`
+	Ticket session.Ticket `json:"ticket"`
+	Found  bool           `json:"found,omitempty"`
 	// IndexDelay is how long after its creation a ticket may not be found.
-	IndexDelay team.Duration `json:"index_delay"`
+	IndexDelay textfmt.Duration `json:"index_delay"`
 }
 
 // CreateTicket says of what a ticket is created, and how.
 type CreateTicket struct {
-	How    team.HelpJira `json:"how"`
-	Label  string        `json:"label"`
-	Notice team.Notice   `json:"notice"`
+	How    spec.HelpJira  `json:"how"`
+	Label  string         `json:"label"`
+	Notice session.Notice `json:"notice"`
 }
 
 // TicketCalls talks to the ticket system.
 type TicketCalls struct {
 	Tickets Tickets
 	// IndexDelay is how long after its creation a ticket may not be found.
-	IndexDelay team.Duration
+	IndexDelay textfmt.Duration
 	// Observer is notified of the outcome of each call.
 	Observer Observer
 }
@@ -74,17 +76,17 @@ func (c *TicketCalls) Find(ctx context.Context, in FindTicket) (FoundTicket, err
 
 // Create creates a ticket. If its error is not TicketTroubled, or of kind unclear, there
 // may be one.
-func (c *TicketCalls) Create(ctx context.Context, in CreateTicket) (team.Ticket, error) {
+func (c *TicketCalls) Create(ctx context.Context, in CreateTicket) (session.Ticket, error) {
 	ticket, err := c.Tickets.Create(ctx, in.How, in.Label, in.Notice)
 	failpoint.Here("ticket created, not reported")
 	return ticket, c.troubled(err)
 }
 
 // Comment adds a notice to a ticket, and returns the ticket's address.
-func (c *TicketCalls) Comment(ctx context.Context, in team.TicketComment) (team.Ticket, error) {
+func (c *TicketCalls) Comment(ctx context.Context, in session.TicketComment) (session.Ticket, error) {
 	err := c.Tickets.Comment(ctx, in)
 	failpoint.Here("ticket commented, not reported")
-	return team.Ticket{Key: in.Key, URL: c.Tickets.Address(in.Key)}, c.troubled(err)
+	return session.Ticket{Key: in.Key, URL: c.Tickets.Address(in.Key)}, c.troubled(err)
 }
 
 // TicketRecords reads and writes what the store keeps of tickets.
@@ -94,16 +96,16 @@ type TicketRecords struct {
 }
 
 // Load returns the record of a ticket: a new one if the store has none, or a damaged one.
-func (r *TicketRecords) Load(_ context.Context, name string) (team.TicketRecord, error) {
+func (r *TicketRecords) Load(_ context.Context, name string) (session.TicketRecord, error) {
 	record, err := r.Store.Ticket(r.Namespace, name)
-	if errors.Is(err, team.ErrNotFound) || errors.Is(err, team.ErrCorrupt) {
-		return team.TicketRecord{Schema: team.TicketRecordSchema, Name: name}, nil
+	if errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt) {
+		return session.TicketRecord{Schema: session.TicketRecordSchema, Name: name}, nil
 	}
 	return record, storeError(err)
 }
 
 // Save writes the record of a ticket. It may be repeated.
-func (r *TicketRecords) Save(_ context.Context, record team.TicketRecord) error {
+func (r *TicketRecords) Save(_ context.Context, record session.TicketRecord) error {
 	err := r.Store.PutTicket(r.Namespace, record)
 	failpoint.Here("ticket saved, not reported")
 	return storeError(err)
@@ -112,22 +114,22 @@ func (r *TicketRecords) Save(_ context.Context, record team.TicketRecord) error 
 // troubled is how a ticket system's error leaves an activity.
 func (c *TicketCalls) troubled(err error) error {
 	outcome := callDone
-	var trouble *team.TicketTrouble
+	var trouble *session.TicketTrouble
 	switch {
 	case errors.As(err, &trouble):
 		outcome = string(trouble.Kind)
 	case err != nil:
-		outcome = string(team.Unclear)
+		outcome = string(session.Unclear)
 	}
-	observed(c.Observer).OutsideCalled(TicketSystem, outcome)
+	observerOrNone(c.Observer).OutsideCalled(TicketSystem, outcome)
 	if trouble == nil {
 		return err
 	}
 	message := trouble.Message
-	if trouble.Kind == team.Unreached {
+	if trouble.Kind == session.Unreached {
 		message += "; it is tried again"
 	}
-	message = team.Shorten(message, maxTrouble)
+	message = textfmt.Shorten(message, maxTrouble)
 	return temporal.NewApplicationErrorWithOptions(message, TicketTroubled, temporal.ApplicationErrorOptions{
 		NonRetryable: true, Details: []any{TicketFault{Kind: trouble.Kind, Message: message, RetryAfter: trouble.RetryAfter}},
 	})

@@ -6,10 +6,11 @@ import (
 
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// CallWebhookName hands a notice to the webhook, on [team.WebhookQueue]; see
+// CallWebhookName hands a notice to the webhook, on [spec.WebhookQueue]; see
 // [WebhookCalls.Call].
 const CallWebhookName Name = "call-webhook"
 
@@ -20,10 +21,10 @@ const (
 )
 
 // Webhook is whoever wants to hear what happens to sessions. Its errors are
-// *team.WebhookTrouble.
+// *session.WebhookTrouble.
 type Webhook interface {
 	// Deliver hands over a notice. A receiver that hears one twice knows it by its id.
-	Deliver(ctx context.Context, n team.Notice) error
+	Deliver(ctx context.Context, n session.Notice) error
 }
 
 // WebhookCalls calls the webhook.
@@ -35,21 +36,21 @@ type WebhookCalls struct {
 
 // Call tries once to hand over a notice. Its error says whether, and when, it makes
 // sense to try again.
-func (c *WebhookCalls) Call(ctx context.Context, n team.Notice) error {
+func (c *WebhookCalls) Call(ctx context.Context, n session.Notice) error {
 	err := c.Webhook.Deliver(ctx, n)
-	var trouble *team.WebhookTrouble
+	var trouble *session.WebhookTrouble
 	switch {
 	case err == nil:
-		observed(c.Observer).OutsideCalled(WebhookReceiver, callDone)
+		observerOrNone(c.Observer).OutsideCalled(WebhookReceiver, callDone)
 		return nil
 	case !errors.As(err, &trouble):
 		return err
 	case trouble.Final:
-		observed(c.Observer).OutsideCalled(WebhookReceiver, callRefused)
-		return temporal.NewApplicationErrorWithOptions(team.Shorten(trouble.Message, maxTrouble), WebhookRefused,
+		observerOrNone(c.Observer).OutsideCalled(WebhookReceiver, callRefused)
+		return temporal.NewApplicationErrorWithOptions(textfmt.Shorten(trouble.Message, maxTrouble), WebhookRefused,
 			temporal.ApplicationErrorOptions{NonRetryable: true})
 	}
-	observed(c.Observer).OutsideCalled(WebhookReceiver, string(team.Unreached))
-	return temporal.NewApplicationErrorWithOptions(team.Shorten(trouble.Message, maxTrouble), WebhookUnreached,
+	observerOrNone(c.Observer).OutsideCalled(WebhookReceiver, string(session.Unreached))
+	return temporal.NewApplicationErrorWithOptions(textfmt.Shorten(trouble.Message, maxTrouble), WebhookUnreached,
 		temporal.ApplicationErrorOptions{NextRetryDelay: trouble.RetryAfter.Std()})
 }

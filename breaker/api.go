@@ -6,7 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // WorkflowName is the wire name of [Workflow].
@@ -32,7 +35,7 @@ type UpdateName string
 
 // The updates of a breaker. Each answers with an [Answer].
 const (
-	// ReportUpdate takes a [team.BreakerReport].
+	// ReportUpdate takes a [session.BreakerReport].
 	ReportUpdate UpdateName = "report"
 	// AcquireUpdate takes an [AcquireRequest].
 	AcquireUpdate UpdateName = "acquire"
@@ -47,7 +50,7 @@ const (
 // AcquireRequest asks for a lease.
 type AcquireRequest struct {
 	Holder  string       `json:"holder"`
-	Breaker team.Breaker `json:"breaker"`
+	Breaker spec.Breaker `json:"breaker"`
 }
 
 // RenewRequest extends a lease.
@@ -60,7 +63,7 @@ type TripRequest struct {
 	By  string `json:"by"`
 	Why string `json:"why"`
 	// For is how long; zero: until somebody resets it.
-	For team.Duration `json:"for,omitempty"`
+	For textfmt.Duration `json:"for,omitempty"`
 }
 
 // ResetRequest closes a breaker by hand.
@@ -75,7 +78,7 @@ type View struct {
 	// Since is when its workflow was first started.
 	Since time.Time `json:"since"`
 	// Settings are those of the last worker that reported.
-	Settings team.Breaker `json:"settings"`
+	Settings spec.Breaker `json:"settings"`
 	State    State        `json:"state"`
 }
 
@@ -86,15 +89,15 @@ type Answer struct {
 }
 
 // Status is the view in the form that people and files get.
-func (v View) Status() team.BreakerStatus {
+func (v View) Status() session.BreakerStatus {
 	s := v.State
-	status := team.BreakerStatus{
-		Schema: team.BreakerSchema, Name: v.Name, State: team.BreakerClosed, Failures: s.Failures, Generation: s.Generation,
-		Trips: s.Trips, Probes: append([]team.BreakerLease{}, s.Probes...), Forced: s.Forced, LastFailure: s.LastFailure,
+	status := session.BreakerStatus{
+		Schema: session.BreakerSchema, Name: v.Name, State: session.BreakerClosed, Failures: s.Failures, Generation: s.Generation,
+		Trips: s.Trips, Probes: append([]session.BreakerLease{}, s.Probes...), Forced: s.Forced, LastFailure: s.LastFailure,
 		Revision: s.Revision, Since: v.Since, ChangedAt: s.ChangedAt, ChangedBy: s.ChangedBy, Why: s.Why, Settings: v.Settings,
 	}
 	if s.Open {
-		status.State = team.BreakerIsOpen
+		status.State = session.BreakerIsOpen
 	}
 	if !s.OpenUntil.IsZero() {
 		status.OpenUntil = &s.OpenUntil
@@ -102,7 +105,7 @@ func (v View) Status() team.BreakerStatus {
 	return status
 }
 
-func checkReport(name string, r team.BreakerReport) error {
+func checkReport(name string, r session.BreakerReport) error {
 	switch {
 	case r.Breaker.Name != name:
 		return fmt.Errorf("the report is for breaker %q; this is %q", r.Breaker.Name, name)
@@ -112,10 +115,10 @@ func checkReport(name string, r team.BreakerReport) error {
 		return fmt.Errorf("generation %d is negative", r.Generation)
 	}
 	switch r.Outcome {
-	case team.CountsAsFailure, team.CountsAsSuccess, team.Neutral:
+	case failures.CountsAsFailure, failures.CountsAsSuccess, failures.Neutral:
 		return checkSettings(r.Breaker)
 	}
-	return fmt.Errorf("outcome %q is none of %s, %s and %s", r.Outcome, team.CountsAsFailure, team.CountsAsSuccess, team.Neutral)
+	return fmt.Errorf("outcome %q is none of %s, %s and %s", r.Outcome, failures.CountsAsFailure, failures.CountsAsSuccess, failures.Neutral)
 }
 
 func checkAcquire(name string, r AcquireRequest) error {
@@ -128,7 +131,7 @@ func checkAcquire(name string, r AcquireRequest) error {
 	return checkSettings(r.Breaker)
 }
 
-func checkSettings(b team.Breaker) error {
+func checkSettings(b spec.Breaker) error {
 	if b.Threshold < 1 || b.Probes < 1 || b.Cooldown <= 0 || b.MaxCooldown < b.Cooldown {
 		return fmt.Errorf("threshold %d, cooldown %s, max_cooldown %s, probes %d: all must be positive, and max_cooldown not below cooldown",
 			b.Threshold, b.Cooldown, b.MaxCooldown, b.Probes)

@@ -9,8 +9,9 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
-	"github.com/maestro-hive/maestro/internal/entity"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/entityworkflow"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // Client reads and changes the breakers of one store. Every call takes at most
@@ -24,7 +25,7 @@ type Client struct {
 // and without a trace in its history. A breaker that does not run is closed.
 func (c *Client) Read(ctx context.Context, name string) (View, error) {
 	view := View{Name: name}
-	if _, err := entity.Memo(ctx, c.Temporal, WorkflowID(c.Store, name), MemoKey, &view); err != nil {
+	if _, err := entityworkflow.Memo(ctx, c.Temporal, WorkflowID(c.Store, name), MemoKey, &view); err != nil {
 		return view, fmt.Errorf("read breaker %s: %w", name, err)
 	}
 	return view, nil
@@ -62,36 +63,36 @@ func (c *Client) List(ctx context.Context) ([]View, error) {
 
 // Report delivers the outcome of a round. Delivered again under the same id, it
 // counts once.
-func (c *Client) Report(ctx context.Context, r team.BreakerReport) (Answer, error) {
+func (c *Client) Report(ctx context.Context, r session.BreakerReport) (Answer, error) {
 	return c.update(ctx, r.Breaker.Name, r.Breaker, r.ID, ReportUpdate, r)
 }
 
 // Acquire asks to let a round through. It may be asked again under another id:
 // a holder never has more than one lease.
-func (c *Client) Acquire(ctx context.Context, id string, b team.Breaker, holder string) (Answer, error) {
+func (c *Client) Acquire(ctx context.Context, id string, b spec.Breaker, holder string) (Answer, error) {
 	return c.update(ctx, b.Name, b, id, AcquireUpdate, AcquireRequest{Holder: holder, Breaker: b})
 }
 
 // Renew extends a lease; [Refused] if it has run out.
-func (c *Client) Renew(ctx context.Context, id string, b team.Breaker, holder string) (Answer, error) {
+func (c *Client) Renew(ctx context.Context, id string, b spec.Breaker, holder string) (Answer, error) {
 	return c.update(ctx, b.Name, b, id, RenewUpdate, RenewRequest{Holder: holder})
 }
 
 // Trip opens a breaker by hand.
 func (c *Client) Trip(ctx context.Context, id, name string, r TripRequest) (Answer, error) {
-	return c.update(ctx, name, team.Breaker{}, id, TripUpdate, r)
+	return c.update(ctx, name, spec.Breaker{}, id, TripUpdate, r)
 }
 
 // Reset closes a breaker by hand.
 func (c *Client) Reset(ctx context.Context, id, name string, r ResetRequest) (Answer, error) {
-	return c.update(ctx, name, team.Breaker{}, id, ResetUpdate, r)
+	return c.update(ctx, name, spec.Breaker{}, id, ResetUpdate, r)
 }
 
 // update sends an update to a breaker, which is started if it does not run.
-func (c *Client) update(ctx context.Context, name string, b team.Breaker, id string, update UpdateName, arg any) (Answer, error) {
+func (c *Client) update(ctx context.Context, name string, b spec.Breaker, id string, update UpdateName, arg any) (Answer, error) {
 	var answer Answer
-	err := entity.Update(ctx, c.Temporal, entity.Workflow{
-		ID: WorkflowID(c.Store, name), Queue: team.WorkflowQueue(c.Store), Name: WorkflowName,
+	err := entityworkflow.Update(ctx, c.Temporal, entityworkflow.Workflow{
+		ID: WorkflowID(c.Store, name), Queue: spec.WorkflowQueue(c.Store), Name: WorkflowName,
 		Input: Input{Store: c.Store, View: View{Name: name, Settings: b}}, Summary: "circuit breaker " + name,
 	}, id, string(update), arg, &answer)
 	if err != nil {

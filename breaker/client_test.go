@@ -14,9 +14,12 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/breaker"
-	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/temporalio"
-	"github.com/maestro-hive/maestro/internal/temporalio/temporaltest"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
+	"github.com/maestro-hive/maestro/internal/temporalutil/temporaltest"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // stand is a real server and a client of one store's breakers.
@@ -35,7 +38,7 @@ func newStand(t *testing.T, flags ...string) *stand {
 
 func (s *stand) connect() *breaker.Client {
 	s.t.Helper()
-	conn, err := temporalio.DialAddress(s.t.Context(), s.address, "default", nil)
+	conn, err := temporalutil.DialAddress(s.t.Context(), s.address, "default", nil)
 	require.NoError(s.t, err)
 	s.t.Cleanup(conn.Close)
 	return &breaker.Client{Temporal: conn.Client, Store: "store"}
@@ -45,7 +48,7 @@ func (s *stand) connect() *breaker.Client {
 // returned function, or at the end of the test.
 func (s *stand) work(c *breaker.Client) (stop func()) {
 	s.t.Helper()
-	w := worker.New(c.Temporal, team.WorkflowQueue(c.Store), worker.Options{StickyScheduleToStartTimeout: time.Second})
+	w := worker.New(c.Temporal, spec.WorkflowQueue(c.Store), worker.Options{StickyScheduleToStartTimeout: time.Second})
 	w.RegisterWorkflowWithOptions(breaker.Workflow, workflow.RegisterOptions{Name: breaker.WorkflowName})
 	require.NoError(s.t, w.Start())
 	stop = sync.OnceFunc(w.Stop)
@@ -77,14 +80,14 @@ func (s *stand) must(answer breaker.Answer, err error) breaker.Answer {
 	return answer
 }
 
-func five() team.Breaker {
-	return team.Breaker{Cooldown: team.Duration(time.Hour), MaxCooldown: team.Duration(2 * time.Hour)}.For("coder")
+func five() spec.Breaker {
+	return spec.Breaker{Cooldown: textfmt.Duration(time.Hour), MaxCooldown: textfmt.Duration(2 * time.Hour)}.For("coder")
 }
 
-func failureOf(b team.Breaker, id string, generation int64) team.BreakerReport {
-	return team.BreakerReport{
-		ID: id, Breaker: b, Outcome: team.CountsAsFailure, BreakerPass: team.BreakerPass{Generation: generation},
-		Category: team.RateLimited, Message: "slow down",
+func failureOf(b spec.Breaker, id string, generation int64) session.BreakerReport {
+	return session.BreakerReport{
+		ID: id, Breaker: b, Outcome: failures.CountsAsFailure, BreakerPass: session.BreakerPass{Generation: generation},
+		Category: failures.RateLimited, Message: "slow down",
 	}
 }
 
@@ -106,7 +109,7 @@ func TestOpensOnExactlyTheFifthFailureOverTwoWorkers(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, view.State.Open)
 	require.Equal(t, int64(1), view.State.Generation)
-	require.Equal(t, team.RateLimited, view.State.LastFailure.Category)
+	require.Equal(t, failures.RateLimited, view.State.LastFailure.Category)
 	require.Equal(t, breaker.Refused, s.must(s.Acquire(t.Context(), "a1", five(), "p")).Effect)
 	require.Eventually(t, func() bool {
 		views, err := s.List(t.Context())
@@ -200,7 +203,7 @@ func TestProbesOverARealServer(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
 	s.work(s.Client)
-	b := team.Breaker{Threshold: 1, Cooldown: team.Duration(500 * time.Millisecond), MaxCooldown: team.Duration(time.Hour)}.For("coder")
+	b := spec.Breaker{Threshold: 1, Cooldown: textfmt.Duration(500 * time.Millisecond), MaxCooldown: textfmt.Duration(time.Hour)}.For("coder")
 	open := s.must(s.Report(t.Context(), failureOf(b, "r1", 0)))
 	require.True(t, open.State.Open)
 	require.Eventually(t, func() bool { return open.State.HalfOpen(time.Now()) }, time.Minute, 10*time.Millisecond)
@@ -226,7 +229,7 @@ func TestProbesOverARealServer(t *testing.T) {
 	require.Equal(t, breaker.Leased, s.must(s.Renew(t.Context(), "renew", b, holders[0])).Effect)
 	require.Equal(t, breaker.Refused, s.must(s.Renew(t.Context(), "renew other", b, "other")).Effect)
 	probe := failureOf(b, "r2", 1)
-	probe.Outcome, probe.Holder = team.CountsAsSuccess, holders[0]
+	probe.Outcome, probe.Holder = failures.CountsAsSuccess, holders[0]
 	require.False(t, s.must(s.Report(t.Context(), probe)).State.Open)
 	s.keepHistory()
 }
@@ -235,9 +238,9 @@ func TestTripAndResetByHand(t *testing.T) {
 	t.Parallel()
 	s := newStand(t)
 	s.work(s.Client)
-	answer := s.must(s.Trip(t.Context(), "t1", "coder", breaker.TripRequest{By: "ann", Why: "maintenance", For: team.Duration(time.Hour)}))
+	answer := s.must(s.Trip(t.Context(), "t1", "coder", breaker.TripRequest{By: "ann", Why: "maintenance", For: textfmt.Duration(time.Hour)}))
 	status := answer.Status().At(time.Now())
-	require.Equal(t, team.BreakerIsOpen, status.State)
+	require.Equal(t, session.BreakerIsOpen, status.State)
 	require.Equal(t, "maintenance", status.Forced.Why)
 	require.WithinDuration(t, time.Now().Add(time.Hour), *status.OpenUntil, 10*time.Second)
 	answer = s.must(s.Reset(t.Context(), "t2", "coder", breaker.ResetRequest{By: "bob"}))

@@ -7,7 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // LeaseTime is how long a probe's lease holds without a renewal.
@@ -22,14 +25,14 @@ type Settings struct {
 	Threshold int `json:"threshold"`
 	// Cooldown is the time that the first opening lasts. It doubles with each
 	// opening in a row, up to MaxCooldown.
-	Cooldown    team.Duration `json:"cooldown"`
-	MaxCooldown team.Duration `json:"max_cooldown"`
+	Cooldown    textfmt.Duration `json:"cooldown"`
+	MaxCooldown textfmt.Duration `json:"max_cooldown"`
 	// Probes is how many leases there are once the cooldown is over.
 	Probes int `json:"probes"`
 }
 
 // SettingsOf returns the settings of a worker file's breaker.
-func SettingsOf(b team.Breaker) Settings {
+func SettingsOf(b spec.Breaker) Settings {
 	b = b.For(b.Name)
 	return Settings{Threshold: b.Threshold, Cooldown: b.Cooldown, MaxCooldown: b.MaxCooldown, Probes: b.Probes}
 }
@@ -48,17 +51,17 @@ type State struct {
 	Trips int `json:"trips"`
 	// OpenUntil is absolute, so that no restart moves it; zero for a closed
 	// breaker, and for one that is forced open without an end.
-	OpenUntil time.Time           `json:"open_until,omitzero"`
-	Probes    []team.BreakerLease `json:"probes,omitempty"`
+	OpenUntil time.Time              `json:"open_until,omitzero"`
+	Probes    []session.BreakerLease `json:"probes,omitempty"`
 	// Forced says who opened the breaker by hand.
-	Forced *team.BreakerForced `json:"forced,omitempty"`
+	Forced *session.BreakerForced `json:"forced,omitempty"`
 	// Revision counts all changes, leases too.
 	Revision  int64     `json:"revision"`
 	ChangedAt time.Time `json:"changed_at,omitzero"`
 	ChangedBy string    `json:"changed_by,omitempty"`
 	Why       string    `json:"why,omitempty"`
 	// LastFailure is the last that counted.
-	LastFailure *team.AttemptFailure `json:"last_failure,omitempty"`
+	LastFailure *session.AttemptFailure `json:"last_failure,omitempty"`
 }
 
 // HalfOpen tells whether the breaker is open and its cooldown over.
@@ -67,14 +70,14 @@ func (s State) HalfOpen(now time.Time) bool {
 }
 
 // At names where the breaker stands at a moment.
-func (s State) At(now time.Time) team.BreakerState {
+func (s State) At(now time.Time) session.BreakerState {
 	switch {
 	case !s.Open:
-		return team.BreakerClosed
+		return session.BreakerClosed
 	case s.HalfOpen(now):
-		return team.BreakerHalfOpen
+		return session.BreakerHalfOpen
 	}
-	return team.BreakerIsOpen
+	return session.BreakerIsOpen
 }
 
 // Event is something that happens to a breaker: [Report], [Acquire], [Renew],
@@ -84,11 +87,11 @@ type Event interface{ isEvent() }
 // Report tells how a round ended that began under Generation. Holder names the
 // lease under which it ran, if it was a probe.
 type Report struct {
-	Outcome    team.Weight
+	Outcome    failures.Weight
 	Generation int64
 	Holder     string
 	// Category and Message say how it failed.
-	Category team.Category
+	Category failures.Category
 	Message  string
 }
 
@@ -135,7 +138,7 @@ const (
 // [0, 1), spreads the cooldowns. The argument is not changed.
 func Apply(s State, set Settings, e Event, now time.Time, random float64) (State, Effect) {
 	m := machine{State: s, set: set, now: now, random: random}
-	m.Probes = slices.DeleteFunc(slices.Clone(s.Probes), func(l team.BreakerLease) bool { return !now.Before(l.Until) })
+	m.Probes = slices.DeleteFunc(slices.Clone(s.Probes), func(l session.BreakerLease) bool { return !now.Before(l.Until) })
 	var effect Effect
 	switch e := e.(type) {
 	case Report:
@@ -174,19 +177,19 @@ func (m *machine) report(r Report) Effect {
 		return m.probed(r)
 	}
 	switch r.Outcome {
-	case team.CountsAsFailure:
+	case failures.CountsAsFailure:
 		m.fail(r)
 		if m.Failures >= m.set.Threshold {
 			m.open()
 		}
 		return Applied
-	case team.CountsAsSuccess:
+	case failures.CountsAsSuccess:
 		if m.Failures == 0 {
 			return Ignored
 		}
 		m.Failures = 0
 		return Applied
-	case team.Neutral:
+	case failures.Neutral:
 	}
 	return Ignored
 }
@@ -199,10 +202,10 @@ func (m *machine) probed(r Report) Effect {
 		return Ignored
 	}
 	switch r.Outcome {
-	case team.CountsAsFailure:
+	case failures.CountsAsFailure:
 		m.fail(r)
 		m.open()
-	case team.CountsAsSuccess:
+	case failures.CountsAsSuccess:
 		m.close()
 	default:
 		m.Probes = slices.Delete(m.Probes, i, i+1)
@@ -219,7 +222,7 @@ func (m *machine) acquire(holder string) Effect {
 	case !m.HalfOpen(m.now) || len(m.Probes) >= m.set.Probes:
 		return Refused
 	}
-	m.Probes = append(m.Probes, team.BreakerLease{Holder: holder, Until: m.now.Add(LeaseTime)})
+	m.Probes = append(m.Probes, session.BreakerLease{Holder: holder, Until: m.now.Add(LeaseTime)})
 	return Leased
 }
 
@@ -237,7 +240,7 @@ func (m *machine) trip(t Trip) Effect {
 	m.Open, m.OpenUntil = true, t.Until
 	m.Trips = max(m.Trips, 1)
 	m.ChangedBy, m.Why = short(t.By), short(t.Why)
-	m.Forced = &team.BreakerForced{By: m.ChangedBy, Why: m.Why}
+	m.Forced = &session.BreakerForced{By: m.ChangedBy, Why: m.Why}
 	if !t.Until.IsZero() {
 		m.Forced.Until = &t.Until
 	}
@@ -246,7 +249,7 @@ func (m *machine) trip(t Trip) Effect {
 
 func (m *machine) fail(r Report) {
 	m.Failures++
-	m.LastFailure = &team.AttemptFailure{Category: r.Category, Message: short(r.Message)}
+	m.LastFailure = &session.AttemptFailure{Category: r.Category, Message: short(r.Message)}
 }
 
 func (m *machine) open() {
@@ -270,12 +273,12 @@ func (m *machine) transition() {
 // cooldown doubles with every trip and is spread by up to a tenth; it is never
 // shorter than the settings say, and never longer than their maximum.
 func (m *machine) cooldown() time.Duration {
-	wait := team.Backoff(m.set.Cooldown, m.set.MaxCooldown, m.Trips).Std()
+	wait := spec.Backoff(m.set.Cooldown, m.set.MaxCooldown, m.Trips).Std()
 	return min(wait+time.Duration(m.random*float64(wait)/10), m.set.MaxCooldown.Std())
 }
 
 func (m *machine) lease(holder string) int {
-	return slices.IndexFunc(m.Probes, func(l team.BreakerLease) bool { return holder != "" && l.Holder == holder })
+	return slices.IndexFunc(m.Probes, func(l session.BreakerLease) bool { return holder != "" && l.Holder == holder })
 }
 
-func short(text string) string { return team.Shorten(text, maxText) }
+func short(text string) string { return textfmt.Shorten(text, maxText) }

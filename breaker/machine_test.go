@@ -9,13 +9,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/breaker"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 var (
 	epoch    = time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	settings = breaker.Settings{
-		Threshold: 3, Cooldown: team.Duration(time.Minute), MaxCooldown: team.Duration(3 * time.Minute), Probes: 1,
+		Threshold: 3, Cooldown: textfmt.Duration(time.Minute), MaxCooldown: textfmt.Duration(3 * time.Minute), Probes: 1,
 	}
 )
 
@@ -41,15 +43,15 @@ func tell(set breaker.Settings, steps ...any) story {
 }
 
 func failed(generation int64, holder ...string) breaker.Report {
-	return breaker.Report{Outcome: team.CountsAsFailure, Generation: generation, Holder: strings.Join(holder, ""), Category: team.APIError, Message: "503"}
+	return breaker.Report{Outcome: failures.CountsAsFailure, Generation: generation, Holder: strings.Join(holder, ""), Category: failures.APIError, Message: "503"}
 }
 
 func worked(generation int64, holder ...string) breaker.Report {
-	return breaker.Report{Outcome: team.CountsAsSuccess, Generation: generation, Holder: strings.Join(holder, "")}
+	return breaker.Report{Outcome: failures.CountsAsSuccess, Generation: generation, Holder: strings.Join(holder, "")}
 }
 
 func neutral(generation int64, holder ...string) breaker.Report {
-	return breaker.Report{Outcome: team.Neutral, Generation: generation, Holder: strings.Join(holder, "")}
+	return breaker.Report{Outcome: failures.Neutral, Generation: generation, Holder: strings.Join(holder, "")}
 }
 
 func acquire(holder string) breaker.Acquire { return breaker.Acquire{Holder: holder} }
@@ -64,41 +66,41 @@ func TestMachine(t *testing.T) {
 		name     string
 		steps    []any
 		last     breaker.Effect
-		state    team.BreakerState
+		state    session.BreakerState
 		failures int
 		trips    int
 		gen      int64
 		until    *time.Time
 		probes   int
 	}{
-		{"below the threshold", []any{failed(0), failed(0)}, breaker.Applied, team.BreakerClosed, 2, 0, 0, nil, 0},
-		{"at the threshold", opened, breaker.Applied, team.BreakerIsOpen, 3, 1, 1, until(time.Minute), 0},
-		{"a success between", []any{failed(0), failed(0), worked(0), failed(0), failed(0)}, breaker.Applied, team.BreakerClosed, 2, 0, 0, nil, 0},
-		{"neutral says nothing", []any{failed(0), failed(0), neutral(0)}, breaker.Ignored, team.BreakerClosed, 2, 0, 0, nil, 0},
-		{"a success with nothing to make good", []any{worked(0)}, breaker.Ignored, team.BreakerClosed, 0, 0, 0, nil, 0},
-		{"the rest of twenty at once", after(opened, failed(0), failed(0)), breaker.Ignored, team.BreakerIsOpen, 3, 1, 1, until(time.Minute), 0},
-		{"a late success", after(opened, worked(0)), breaker.Ignored, team.BreakerIsOpen, 3, 1, 1, until(time.Minute), 0},
-		{"no probe while it cools down", after(opened, 59*time.Second, acquire("a")), breaker.Refused, team.BreakerIsOpen, 3, 1, 1, until(time.Minute), 0},
-		{"half-open by the clock alone", after(opened, time.Minute, failed(0)), breaker.Ignored, team.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 0},
-		{"a probe", probing, breaker.Leased, team.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
-		{"one probe only", after(probing, acquire("b")), breaker.Refused, team.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
-		{"the same probe again", after(probing, acquire("a")), breaker.Leased, team.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
-		{"a probe works", after(probing, worked(1, "a")), breaker.Applied, team.BreakerClosed, 0, 0, 2, nil, 0},
-		{"a probe fails", after(probing, failed(1, "a")), breaker.Applied, team.BreakerIsOpen, 4, 2, 2, until(3 * time.Minute), 0},
-		{"a probe fails again", after(probing, failed(1, "a"), 2*time.Minute, acquire("b"), failed(2, "b")), breaker.Applied, team.BreakerIsOpen, 5, 3, 3, until(6 * time.Minute), 0},
-		{"a probe gives up its lease", after(probing, neutral(1, "a"), acquire("b")), breaker.Leased, team.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
-		{"somebody else's success", after(probing, worked(1, "b")), breaker.Ignored, team.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
-		{"nobody's success", after(probing, worked(1)), breaker.Ignored, team.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
-		{"a renewed lease", after(probing, 50*time.Second, breaker.Renew{Holder: "a"}, 50*time.Second, acquire("b")), breaker.Refused, team.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
-		{"a dead prober", after(probing, time.Minute, acquire("b")), breaker.Leased, team.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
-		{"a prober back from the dead", after(probing, time.Minute, acquire("b"), worked(1, "a")), breaker.Ignored, team.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
-		{"a lease that is gone cannot be renewed", after(probing, time.Minute, breaker.Renew{Holder: "a"}), breaker.Refused, team.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
-		{"closed needs no lease", []any{acquire("a")}, breaker.Passed, team.BreakerClosed, 0, 0, 0, nil, 0},
-		{"tripped until reset", []any{breaker.Trip{By: "ann"}, 100 * time.Hour, acquire("a")}, breaker.Refused, team.BreakerIsOpen, 0, 1, 1, nil, 0},
-		{"tripped for an hour", []any{breaker.Trip{By: "ann", Until: epoch.Add(time.Hour)}, time.Hour, acquire("a")}, breaker.Leased, team.BreakerHalfOpen, 0, 1, 1, until(time.Hour), 1},
-		{"a trip ends a probe", after(probing, breaker.Trip{By: "ann"}, worked(1, "a")), breaker.Ignored, team.BreakerIsOpen, 3, 1, 2, nil, 0},
-		{"reset", after(opened, breaker.Reset{By: "ann"}), breaker.Applied, team.BreakerClosed, 0, 0, 2, nil, 0},
-		{"a reset fences what came before", after(opened, breaker.Reset{By: "ann"}, failed(1)), breaker.Ignored, team.BreakerClosed, 0, 0, 2, nil, 0},
+		{"below the threshold", []any{failed(0), failed(0)}, breaker.Applied, session.BreakerClosed, 2, 0, 0, nil, 0},
+		{"at the threshold", opened, breaker.Applied, session.BreakerIsOpen, 3, 1, 1, until(time.Minute), 0},
+		{"a success between", []any{failed(0), failed(0), worked(0), failed(0), failed(0)}, breaker.Applied, session.BreakerClosed, 2, 0, 0, nil, 0},
+		{"neutral says nothing", []any{failed(0), failed(0), neutral(0)}, breaker.Ignored, session.BreakerClosed, 2, 0, 0, nil, 0},
+		{"a success with nothing to make good", []any{worked(0)}, breaker.Ignored, session.BreakerClosed, 0, 0, 0, nil, 0},
+		{"the rest of twenty at once", after(opened, failed(0), failed(0)), breaker.Ignored, session.BreakerIsOpen, 3, 1, 1, until(time.Minute), 0},
+		{"a late success", after(opened, worked(0)), breaker.Ignored, session.BreakerIsOpen, 3, 1, 1, until(time.Minute), 0},
+		{"no probe while it cools down", after(opened, 59*time.Second, acquire("a")), breaker.Refused, session.BreakerIsOpen, 3, 1, 1, until(time.Minute), 0},
+		{"half-open by the clock alone", after(opened, time.Minute, failed(0)), breaker.Ignored, session.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 0},
+		{"a probe", probing, breaker.Leased, session.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
+		{"one probe only", after(probing, acquire("b")), breaker.Refused, session.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
+		{"the same probe again", after(probing, acquire("a")), breaker.Leased, session.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
+		{"a probe works", after(probing, worked(1, "a")), breaker.Applied, session.BreakerClosed, 0, 0, 2, nil, 0},
+		{"a probe fails", after(probing, failed(1, "a")), breaker.Applied, session.BreakerIsOpen, 4, 2, 2, until(3 * time.Minute), 0},
+		{"a probe fails again", after(probing, failed(1, "a"), 2*time.Minute, acquire("b"), failed(2, "b")), breaker.Applied, session.BreakerIsOpen, 5, 3, 3, until(6 * time.Minute), 0},
+		{"a probe gives up its lease", after(probing, neutral(1, "a"), acquire("b")), breaker.Leased, session.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
+		{"somebody else's success", after(probing, worked(1, "b")), breaker.Ignored, session.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
+		{"nobody's success", after(probing, worked(1)), breaker.Ignored, session.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
+		{"a renewed lease", after(probing, 50*time.Second, breaker.Renew{Holder: "a"}, 50*time.Second, acquire("b")), breaker.Refused, session.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
+		{"a dead prober", after(probing, time.Minute, acquire("b")), breaker.Leased, session.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
+		{"a prober back from the dead", after(probing, time.Minute, acquire("b"), worked(1, "a")), breaker.Ignored, session.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
+		{"a lease that is gone cannot be renewed", after(probing, time.Minute, breaker.Renew{Holder: "a"}), breaker.Refused, session.BreakerHalfOpen, 3, 1, 1, until(time.Minute), 1},
+		{"closed needs no lease", []any{acquire("a")}, breaker.Passed, session.BreakerClosed, 0, 0, 0, nil, 0},
+		{"tripped until reset", []any{breaker.Trip{By: "ann"}, 100 * time.Hour, acquire("a")}, breaker.Refused, session.BreakerIsOpen, 0, 1, 1, nil, 0},
+		{"tripped for an hour", []any{breaker.Trip{By: "ann", Until: epoch.Add(time.Hour)}, time.Hour, acquire("a")}, breaker.Leased, session.BreakerHalfOpen, 0, 1, 1, until(time.Hour), 1},
+		{"a trip ends a probe", after(probing, breaker.Trip{By: "ann"}, worked(1, "a")), breaker.Ignored, session.BreakerIsOpen, 3, 1, 2, nil, 0},
+		{"reset", after(opened, breaker.Reset{By: "ann"}), breaker.Applied, session.BreakerClosed, 0, 0, 2, nil, 0},
+		{"a reset fences what came before", after(opened, breaker.Reset{By: "ann"}, failed(1)), breaker.Ignored, session.BreakerClosed, 0, 0, 2, nil, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -156,7 +158,7 @@ func TestCooldownIsSpreadBetweenItsBounds(t *testing.T) {
 // TestInvariantsOverAllSequences tries every sequence of events up to a length.
 func TestInvariantsOverAllSequences(t *testing.T) {
 	t.Parallel()
-	set := breaker.Settings{Threshold: 2, Cooldown: team.Duration(time.Minute), MaxCooldown: team.Duration(2 * time.Minute), Probes: 1}
+	set := breaker.Settings{Threshold: 2, Cooldown: textfmt.Duration(time.Minute), MaxCooldown: textfmt.Duration(2 * time.Minute), Probes: 1}
 	alphabet := func(g int64) []any {
 		return []any{
 			failed(g), worked(g), failed(g - 1), worked(g - 1), failed(g, "a"), worked(g, "a"), neutral(g, "a"),
@@ -213,7 +215,7 @@ func hold(t *testing.T, set breaker.Settings, before, after breaker.State, e bre
 	switch {
 	case len(after.Probes) > set.Probes:
 		bad("more probes than allowed")
-	case len(after.Probes) > 0 && effect == breaker.Leased && after.At(now) != team.BreakerHalfOpen:
+	case len(after.Probes) > 0 && effect == breaker.Leased && after.At(now) != session.BreakerHalfOpen:
 		bad("a probe outside half-open")
 	case !after.Open && (len(after.Probes) > 0 || !after.OpenUntil.IsZero() || after.Forced != nil || after.Trips != 0 || after.Failures >= set.Threshold):
 		bad("closed, with something of an open one")
@@ -225,9 +227,9 @@ func hold(t *testing.T, set breaker.Settings, before, after breaker.State, e bre
 		bad("a transition without a generation")
 	case after.Revision == before.Revision && frozen(before) != frozen(after):
 		bad("changed without a revision")
-	case !before.Open && after.Open && !byTrip && (!isReport || report.Outcome != team.CountsAsFailure || before.Failures != set.Threshold-1):
+	case !before.Open && after.Open && !byTrip && (!isReport || report.Outcome != failures.CountsAsFailure || before.Failures != set.Threshold-1):
 		bad("opened by something else than the last failure of the threshold")
-	case before.Open && !after.Open && !byReset && (!isReport || report.Outcome != team.CountsAsSuccess || report.Holder == ""):
+	case before.Open && !after.Open && !byReset && (!isReport || report.Outcome != failures.CountsAsSuccess || report.Holder == ""):
 		bad("closed by something else than a probe")
 	case isReport && report.Generation < before.Generation && frozen(before) != frozen(after):
 		bad("an old outcome counted")
@@ -309,7 +311,7 @@ func (m *model) apply(e breaker.Event, now time.Time) {
 		for holder, until := range m.leases {
 			taken = taken || (holder != e.Holder && now.Before(until))
 		}
-		if m.state(now) == team.BreakerHalfOpen && !taken {
+		if m.state(now) == session.BreakerHalfOpen && !taken {
 			m.leases[e.Holder] = now.Add(time.Minute)
 		}
 	case breaker.Renew:
@@ -326,12 +328,12 @@ func (m *model) apply(e breaker.Event, now time.Time) {
 func (m *model) report(e breaker.Report, now time.Time) {
 	switch {
 	case e.Generation != m.generation, m.open && !m.holds(e.Holder, now):
-	case e.Outcome == team.Neutral:
+	case e.Outcome == failures.Neutral:
 		delete(m.leases, e.Holder)
-	case e.Outcome == team.CountsAsSuccess && m.open:
+	case e.Outcome == failures.CountsAsSuccess && m.open:
 		m.turn(false, now)
 	default:
-		m.outcomes = append(m.outcomes, e.Outcome == team.CountsAsSuccess)
+		m.outcomes = append(m.outcomes, e.Outcome == failures.CountsAsSuccess)
 		if m.open || m.streak() >= settings.Threshold {
 			m.turn(true, now)
 		}
@@ -359,12 +361,12 @@ func (m *model) streak() (n int) {
 	return n
 }
 
-func (m *model) state(now time.Time) team.BreakerState {
+func (m *model) state(now time.Time) session.BreakerState {
 	switch {
 	case !m.open:
-		return team.BreakerClosed
+		return session.BreakerClosed
 	case now.Before(m.until):
-		return team.BreakerIsOpen
+		return session.BreakerIsOpen
 	}
-	return team.BreakerHalfOpen
+	return session.BreakerHalfOpen
 }

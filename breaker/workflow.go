@@ -8,7 +8,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // remembered is how many applied updates a breaker knows again after it has
@@ -60,7 +60,7 @@ func (e *running) handle(ctx workflow.Context) error {
 	}
 	return register(
 		on(ctx, ReportUpdate, "The outcome of a round; sent by workers.", e.report,
-			func(r team.BreakerReport) error { return checkReport(e.Name, r) }),
+			func(r session.BreakerReport) error { return checkReport(e.Name, r) }),
 		on(ctx, AcquireUpdate, "Asks to let a round through; sent by workers.", e.acquire,
 			func(r AcquireRequest) error { return checkAcquire(e.Name, r) }),
 		on(ctx, RenewUpdate, "Extends a probe's lease; sent by workers.", e.renew, checkRenew),
@@ -87,7 +87,7 @@ func on[T any](ctx workflow.Context, name UpdateName, description string, apply 
 	})
 }
 
-func (e *running) report(ctx workflow.Context, r team.BreakerReport) (Answer, error) {
+func (e *running) report(ctx workflow.Context, r session.BreakerReport) (Answer, error) {
 	return e.once(ctx, r.ID, func(random float64) Effect {
 		e.Settings = r.Breaker
 		return e.apply(ctx, Report{

@@ -11,14 +11,17 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/breaker"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-var spec = team.Breaker{Threshold: 2, Cooldown: team.Duration(time.Minute), MaxCooldown: team.Duration(time.Hour)}.For("writer")
+var testBreaker = spec.Breaker{Threshold: 2, Cooldown: textfmt.Duration(time.Minute), MaxCooldown: textfmt.Duration(time.Hour)}.For("writer")
 
-func outcome(id string, weight team.Weight, generation int64) team.BreakerReport {
-	return team.BreakerReport{
-		ID: id, Breaker: spec, Outcome: weight, BreakerPass: team.BreakerPass{Generation: generation}, Category: team.APIError, Message: "503",
+func outcome(id string, weight failures.Weight, generation int64) session.BreakerReport {
+	return session.BreakerReport{
+		ID: id, Breaker: testBreaker, Outcome: weight, BreakerPass: session.BreakerPass{Generation: generation}, Category: failures.APIError, Message: "503",
 	}
 }
 
@@ -72,16 +75,16 @@ func (b *bench) end(in breaker.Input) breaker.Input {
 func TestSecondIncarnationKnowsAllOfTheFirst(t *testing.T) {
 	t.Parallel()
 	first := newBench(t)
-	first.update(breaker.ReportUpdate, "r1", outcome("r1", team.CountsAsFailure, 0), nil)
-	first.update(breaker.ReportUpdate, "r2", outcome("r2", team.CountsAsFailure, 0), func(a breaker.Answer) {
+	first.update(breaker.ReportUpdate, "r1", outcome("r1", failures.CountsAsFailure, 0), nil)
+	first.update(breaker.ReportUpdate, "r2", outcome("r2", failures.CountsAsFailure, 0), func(a breaker.Answer) {
 		require.Equal(t, breaker.Applied, a.Effect)
 		require.True(t, a.State.Open)
 	})
 	first.at += 2 * time.Minute
-	first.update(breaker.AcquireUpdate, "a1", breaker.AcquireRequest{Holder: "p", Breaker: spec}, func(a breaker.Answer) {
+	first.update(breaker.AcquireUpdate, "a1", breaker.AcquireRequest{Holder: "p", Breaker: testBreaker}, func(a breaker.Answer) {
 		require.Equal(t, breaker.Leased, a.Effect)
 	})
-	next := first.end(breaker.Input{Store: "s", View: breaker.View{Name: "writer", Settings: spec}})
+	next := first.end(breaker.Input{Store: "s", View: breaker.View{Name: "writer", Settings: testBreaker}})
 	require.True(t, next.State.Open)
 	require.Len(t, next.State.Probes, 1)
 	require.Len(t, next.Applied, 2)
@@ -89,11 +92,11 @@ func TestSecondIncarnationKnowsAllOfTheFirst(t *testing.T) {
 
 	second := newBench(t)
 	second.env.SetStartTime(next.State.Probes[0].Until.Add(-time.Minute))
-	second.update(breaker.ReportUpdate, "r2", outcome("r2", team.CountsAsFailure, 1), func(a breaker.Answer) {
+	second.update(breaker.ReportUpdate, "r2", outcome("r2", failures.CountsAsFailure, 1), func(a breaker.Answer) {
 		require.Equal(t, breaker.Ignored, a.Effect, "applied before the first ended")
 		require.Equal(t, next.View, a.View)
 	})
-	success := outcome("r3", team.CountsAsSuccess, 1)
+	success := outcome("r3", failures.CountsAsSuccess, 1)
 	success.Holder = "p"
 	second.update(breaker.ReportUpdate, "r3", success, func(a breaker.Answer) {
 		require.Equal(t, breaker.Applied, a.Effect, "the probe's lease holds")
@@ -109,7 +112,7 @@ func TestRememberedUpdatesAreBounded(t *testing.T) {
 	b := newBench(t)
 	for i := range 3 {
 		id := fmt.Sprintf("r%d", i)
-		b.update(breaker.ReportUpdate, id, outcome(id, team.Neutral, 0), nil)
+		b.update(breaker.ReportUpdate, id, outcome(id, failures.Neutral, 0), nil)
 	}
 	in := breaker.Input{Store: "s", View: breaker.View{Name: "writer"}}
 	for i := range 999 {
@@ -122,8 +125,8 @@ func TestRememberedUpdatesAreBounded(t *testing.T) {
 
 func TestMalformedUpdatesAreRefused(t *testing.T) {
 	t.Parallel()
-	bad := func(change func(*team.BreakerReport)) team.BreakerReport {
-		r := outcome("id", team.CountsAsFailure, 0)
+	bad := func(change func(*session.BreakerReport)) session.BreakerReport {
+		r := outcome("id", failures.CountsAsFailure, 0)
 		change(&r)
 		return r
 	}
@@ -132,13 +135,13 @@ func TestMalformedUpdatesAreRefused(t *testing.T) {
 		arg    any
 		want   string
 	}{
-		"another breaker's report":  {breaker.ReportUpdate, bad(func(r *team.BreakerReport) { r.Breaker.Name = "x" }), `the report is for breaker "x"; this is "writer"`},
-		"no id":                     {breaker.ReportUpdate, bad(func(r *team.BreakerReport) { r.ID = "" }), "has no id"},
-		"no outcome":                {breaker.ReportUpdate, bad(func(r *team.BreakerReport) { r.Outcome = "" }), "none of failure, success and neutral"},
-		"a negative generation":     {breaker.ReportUpdate, bad(func(r *team.BreakerReport) { r.Generation = -1 }), "negative"},
-		"settings that never open":  {breaker.ReportUpdate, bad(func(r *team.BreakerReport) { r.Breaker.Threshold = 0 }), "must be positive"},
+		"another breaker's report":  {breaker.ReportUpdate, bad(func(r *session.BreakerReport) { r.Breaker.Name = "x" }), `the report is for breaker "x"; this is "writer"`},
+		"no id":                     {breaker.ReportUpdate, bad(func(r *session.BreakerReport) { r.ID = "" }), "has no id"},
+		"no outcome":                {breaker.ReportUpdate, bad(func(r *session.BreakerReport) { r.Outcome = "" }), "none of failure, success and neutral"},
+		"a negative generation":     {breaker.ReportUpdate, bad(func(r *session.BreakerReport) { r.Generation = -1 }), "negative"},
+		"settings that never open":  {breaker.ReportUpdate, bad(func(r *session.BreakerReport) { r.Breaker.Threshold = 0 }), "must be positive"},
 		"another breaker's acquire": {breaker.AcquireUpdate, breaker.AcquireRequest{Holder: "a"}, `for breaker ""`},
-		"an acquire by nobody":      {breaker.AcquireUpdate, breaker.AcquireRequest{Breaker: spec}, "no holder"},
+		"an acquire by nobody":      {breaker.AcquireUpdate, breaker.AcquireRequest{Breaker: testBreaker}, "no holder"},
 		"a renewal by nobody":       {breaker.RenewUpdate, breaker.RenewRequest{}, "no holder"},
 		"a trip without a reason":   {breaker.TripUpdate, breaker.TripRequest{By: "ann"}, "say why"},
 		"a trip into the past":      {breaker.TripUpdate, breaker.TripRequest{By: "ann", Why: "x", For: -1}, "negative"},

@@ -19,13 +19,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/config"
-	"github.com/maestro-hive/maestro/internal/host"
-	"github.com/maestro-hive/maestro/internal/temporalio"
-	"github.com/maestro-hive/maestro/internal/temporalio/temporaltest"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
+	"github.com/maestro-hive/maestro/internal/temporalutil/temporaltest"
+	"github.com/maestro-hive/maestro/worker/service"
 )
 
-// service is how a file runs a program of Maestro's.
-type service struct {
+// declaredService is how a file runs a program of Maestro's.
+type declaredService struct {
 	// argv has the program's name first.
 	argv []string
 	env  map[string]string
@@ -34,11 +34,11 @@ type service struct {
 }
 
 // services are all that the files run, by file and name.
-func services(t *testing.T) map[string]service {
+func services(t *testing.T) map[string]declaredService {
 	t.Helper()
-	found := map[string]service{"Dockerfile": imageOf(t), "systemd": unit(t).service(t), "Kubernetes": pod(t)}
+	found := map[string]declaredService{"Dockerfile": imageOf(t), "systemd": unit(t).service(t), "Kubernetes": pod(t)}
 	image := found["Dockerfile"]
-	found["Dockerfile, health"] = service{argv: []string{"maestro-worker", "health"}, env: image.env}
+	found["Dockerfile, health"] = declaredService{argv: []string{"maestro-worker", "health"}, env: image.env}
 	for name, s := range composed(t) {
 		if s.Entrypoint == nil && s.Image != "maestro-worker-go" {
 			continue
@@ -46,14 +46,14 @@ func services(t *testing.T) map[string]service {
 		argv := slices.Concat(s.Entrypoint, s.Command)
 		if s.Entrypoint == nil {
 			argv = slices.Concat(image.argv, s.Command)
-			found["compose, health of "+name] = service{argv: s.Healthcheck.Test[1:], env: s.Environment}
+			found["compose, health of "+name] = declaredService{argv: s.Healthcheck.Test[1:], env: s.Environment}
 		}
 		if !strings.HasPrefix(argv[0], "maestro") {
 			continue
 		}
 		stop, err := time.ParseDuration(s.Stop)
 		require.True(t, err == nil || s.Stop == "", "%s: %v", name, err)
-		found["compose, "+name] = service{argv, s.Environment, stop}
+		found["compose, "+name] = declaredService{argv, s.Environment, stop}
 	}
 	require.Len(t, found, 9)
 	return found
@@ -93,10 +93,10 @@ var (
 	imageEntrypoint = regexp.MustCompile(`(?m)^ENTRYPOINT \["([a-z-]+)"\]$`)
 )
 
-func imageOf(t *testing.T) service {
+func imageOf(t *testing.T) declaredService {
 	t.Helper()
 	text := read(t, "../Dockerfile")
-	s := service{argv: imageEntrypoint.FindStringSubmatch(text)[1:], env: map[string]string{}}
+	s := declaredService{argv: imageEntrypoint.FindStringSubmatch(text)[1:], env: map[string]string{}}
 	for _, m := range imageVariable.FindAllStringSubmatch(text, -1) {
 		s.env[m[1]] = m[2]
 	}
@@ -137,11 +137,11 @@ func deployed(t *testing.T) deployment {
 	}
 }
 
-func pod(t *testing.T) service {
+func pod(t *testing.T) declaredService {
 	t.Helper()
 	spec := deployed(t).Spec.Template.Spec
 	container := spec.Containers[0]
-	s := service{slices.Concat(imageOf(t).argv, container.Args), map[string]string{}, time.Duration(spec.Stop) * time.Second}
+	s := declaredService{slices.Concat(imageOf(t).argv, container.Args), map[string]string{}, time.Duration(spec.Stop) * time.Second}
 	for _, e := range container.Env {
 		s.env[e.Name] = e.Value
 	}
@@ -166,9 +166,9 @@ func unit(t *testing.T) settings {
 	return found
 }
 
-func (u settings) service(t *testing.T) service {
+func (u settings) service(t *testing.T) declaredService {
 	t.Helper()
-	s := service{argv: strings.Fields(u["ExecStart"][0]), env: map[string]string{}}
+	s := declaredService{argv: strings.Fields(u["ExecStart"][0]), env: map[string]string{}}
 	s.argv[0] = filepath.Base(s.argv[0])
 	for _, e := range u["Environment"] {
 		name, value, ok := strings.Cut(e, "=")
@@ -228,10 +228,10 @@ func TestEveryVariableIsRead(t *testing.T) {
 		"MAESTRO_AGENTS": "../examples/shortener/agents.yaml", "MAESTRO_STATE_DIR": filepath.Join(t.TempDir(), "state"),
 		"TEMPORAL_ADDRESS": "127.0.0.1:1",
 	}}
-	cmd := host.NewCommand(host.Process{Stderr: io.Discard, Env: env, Host: "here", PID: 1, Now: time.Now})
+	cmd := service.NewCommand(service.Process{Stderr: io.Discard, Env: env, Host: "here", PID: 1, Now: time.Now})
 	cmd.SetArgs([]string{"--connect-timeout", "1ms"})
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	var unreachable *temporalio.UnreachableError
+	var unreachable *temporalutil.UnreachableError
 	require.ErrorAs(t, cmd.ExecuteContext(t.Context()), &unreachable)
 	for name, s := range services(t) {
 		for variable := range s.env {

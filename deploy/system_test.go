@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/proctest"
-	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/temporalio/temporaltest"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/temporalutil/temporaltest"
 )
 
 // limit bounds every wait in these tests.
@@ -249,11 +249,11 @@ phases: [{name: build, personas: [dev], produces: [done.txt]}]
 	require.Zero(t, first.cmd.ProcessState.ExitCode(), first.log.String())
 
 	i.start()
-	var status team.Status
+	var status session.Status
 	i.eventually("the session ends", func() bool {
 		require.NoError(t, json.Unmarshal([]byte(i.maestro("status", "s", "-o", "json")), &status))
 		return status.Status.Closed()
 	})
-	require.Equal(t, team.Completed, status.Status)
+	require.Equal(t, session.Completed, status.Status)
 	require.Equal(t, "x\n", read(t, i.dir+"/marks/ran"), "the agent ran once")
 }

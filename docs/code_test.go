@@ -16,7 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/breaker"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 func readPage(t *testing.T, file string) string {
@@ -31,23 +33,23 @@ func TestTheFailureTableIsTheCodes(t *testing.T) {
 	t.Parallel()
 	_, table, _ := strings.Cut(readPage(t, "team-file.md"), "## What happens to a failed attempt\n")
 	table, _, _ = strings.Cut(table, "\n\nThe next attempt receives")
-	rows := map[team.Category][]string{}
+	rows := map[failures.Category][]string{}
 	for _, line := range strings.Split(table, "\n") {
 		cells := strings.Split(strings.Trim(line, "| "), " | ")
 		for _, m := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(cells[0], -1) {
-			rows[team.Category(m[1])] = cells
+			rows[failures.Category(m[1])] = cells
 		}
 	}
-	starts := map[team.Start]string{team.FromInput: "the input", team.FromFiles: "the failed one's files", team.FromConversation: "the same turn of the same conversation"}
-	weights := map[team.Weight]string{team.CountsAsFailure: "a failure", team.CountsAsSuccess: "a success", team.Neutral: "nothing"}
-	for _, c := range team.Categories() {
-		rule, cells := team.RuleFor(c), rows[c]
+	starts := map[failures.Start]string{failures.FromInput: "the input", failures.FromFiles: "the failed one's files", failures.FromConversation: "the same turn of the same conversation"}
+	weights := map[failures.Weight]string{failures.CountsAsFailure: "a failure", failures.CountsAsSuccess: "a success", failures.Neutral: "nothing"}
+	for _, c := range failures.Categories() {
+		rule, cells := failures.RuleFor(c), rows[c]
 		require.Len(t, cells, 6, "%s has no row", c)
 		require.Equal(t, string(rule.Whose), cells[1], c)
 		require.Equal(t, rule.RetryAttempt, strings.HasPrefix(cells[2], "yes"), c)
 		require.Equal(t, rule.RetryRound, strings.HasPrefix(cells[4], "yes"), c)
 		require.True(t, strings.HasPrefix(cells[5], weights[rule.Breaker]), c)
-		if rule.RetryAttempt && c != team.Rejected { // whose work did not fail
+		if rule.RetryAttempt && c != failures.Rejected { // whose work did not fail
 			require.Equal(t, starts[rule.Start], cells[3], c)
 		}
 	}
@@ -97,12 +99,12 @@ func constants(t *testing.T, file, of string) []string {
 	require.NoError(t, err)
 	var values []string
 	ast.Inspect(f, func(n ast.Node) bool {
-		spec, ok := n.(*ast.ValueSpec)
+		given, ok := n.(*ast.ValueSpec)
 		if !ok {
 			return true
 		}
-		if kind, ok := spec.Type.(*ast.Ident); ok && kind.Name == of {
-			value, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+		if kind, ok := given.Type.(*ast.Ident); ok && kind.Name == of {
+			value, err := strconv.Unquote(given.Values[0].(*ast.BasicLit).Value)
 			require.NoError(t, err)
 			values = append(values, value)
 		}
@@ -120,11 +122,11 @@ func TestDiagramsHaveTheCodesStates(t *testing.T) {
 	all := diagrams(t)
 	drawn := slices.Concat(states(all[0]), states(all[1]), states(all[2]))
 	slices.Sort(drawn)
-	require.Equal(t, constants(t, "../internal/team/status.go", "State"), slices.Compact(drawn))
-	require.Equal(t, constants(t, "../internal/team/breaker.go", "BreakerState"), states(all[3]))
+	require.Equal(t, constants(t, "../internal/session/status.go", "State"), slices.Compact(drawn))
+	require.Equal(t, constants(t, "../internal/session/breaker.go", "BreakerState"), states(all[3]))
 	for _, arrow := range all[0] {
-		if team.State(arrow[0]).Closed() {
-			require.Equal(t, string(team.Admitted), arrow[1], "only resume leads on from %s", arrow[0])
+		if session.State(arrow[0]).Closed() {
+			require.Equal(t, string(session.Admitted), arrow[1], "only resume leads on from %s", arrow[0])
 		}
 	}
 }
@@ -139,7 +141,7 @@ func TestTheBreakersArrowsAreItsTransitions(t *testing.T) {
 			drawn[arrow] = true
 		}
 	}
-	set := breaker.SettingsOf(team.Breaker{Name: "b", Threshold: 2})
+	set := breaker.SettingsOf(spec.Breaker{Name: "b", Threshold: 2})
 	type moment struct {
 		state breaker.State
 		now   time.Time
@@ -151,7 +153,7 @@ func TestTheBreakersArrowsAreItsTransitions(t *testing.T) {
 		for _, m := range moments {
 			from := string(m.state.At(m.now))
 			events := []breaker.Event{breaker.Acquire{Holder: "h"}, breaker.Renew{Holder: "h"}, breaker.Trip{By: "b"}, breaker.Reset{By: "b"}}
-			for _, weight := range []team.Weight{team.CountsAsFailure, team.CountsAsSuccess, team.Neutral} {
+			for _, weight := range []failures.Weight{failures.CountsAsFailure, failures.CountsAsSuccess, failures.Neutral} {
 				events = append(events, breaker.Report{Outcome: weight, Generation: m.state.Generation, Holder: "h"})
 			}
 			for _, e := range events {

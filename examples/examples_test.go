@@ -10,7 +10,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/config"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 func TestMain(m *testing.M) {
@@ -34,7 +34,7 @@ func TestExamplesLoad(t *testing.T) {
 			agents, err := agent.New(cfg, agent.Options{Getenv: os.Getenv, CacheRoot: t.TempDir(), Now: time.Now})
 			require.NoError(t, err)
 			now := time.Now()
-			_, faults := tm.Admissible([]team.Offer{{
+			_, faults := tm.Admissible([]spec.Offer{{
 				Worker: "w", Agents: agents.OfferedAgents(), Checks: agents.OfferedChecks(), RenewedAt: now,
 			}}, now)
 			require.Empty(t, faults)

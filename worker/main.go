@@ -6,7 +6,7 @@ package main
 import (
 	"os"
 
-	"github.com/maestro-hive/maestro/internal/host"
+	"github.com/maestro-hive/maestro/worker/service"
 )
 
-func main() { os.Exit(host.Main()) }
+func main() { os.Exit(service.Main()) }

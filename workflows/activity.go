@@ -9,7 +9,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // How activities are executed.
@@ -99,7 +99,7 @@ func (s stub[In, Out]) atBoundary(ctx workflow.Context, in In) (Out, error) {
 
 // agentContext has activities run on the workers of an agent. The activity
 // decides itself when attempts are spent, so the policy never gives up.
-func agentContext(ctx workflow.Context, queue string, retry team.Retry, id, summary string) workflow.Context {
+func agentContext(ctx workflow.Context, queue string, retry spec.Retry, id, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		ActivityID:          id,
 		TaskQueue:           queue,

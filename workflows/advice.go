@@ -6,14 +6,15 @@ import (
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/safetext"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // advice says what people can do about requests: in the command line, and in
 // Temporal's Web UI.
 type advice struct {
-	team   *team.Team
-	status *team.Status
+	team   *spec.Team
+	status *session.Status
 	limits *limits
 }
 
@@ -23,9 +24,9 @@ func (d *advice) command(r *request, several bool) string {
 	switch {
 	case len(r.Answers) == 0:
 		return ""
-	case r.Kind == team.ForApproval:
+	case r.Kind == session.ForApproval:
 		return fmt.Sprintf("maestro approve %s %s", d.status.Session, r.Phase)
-	case r.Kind == team.ForMoney:
+	case r.Kind == session.ForMoney:
 		return d.raiseCommand(*r.stop, several)
 	}
 	return fmt.Sprintf("maestro resolve %s %s --request %s", d.status.Session, r.Answers[0], r.ID)
@@ -46,10 +47,10 @@ func (d *advice) howToAnswer(r *request) string {
 	switch {
 	case len(r.Answers) == 0:
 		return r.Suggestion
-	case r.Kind == team.ForApproval:
+	case r.Kind == session.ForApproval:
 		ways = append(ways, fmt.Sprintf("look at it with `maestro artifacts diff %s %s`", d.status.Session, r.Phase),
 			fmt.Sprintf("go on with `%s`, or send it back with `maestro reject %s %s --note \"what to change\"` %s", r.Command, d.status.Session, r.Phase, update))
-	case r.Kind == team.ForMoney:
+	case r.Kind == session.ForMoney:
 		ways = append(ways, "go on with `"+r.Command+"`"+d.raiseUpdate(*r.stop), "or answer "+update)
 	default:
 		ways = append(ways, fmt.Sprintf("go on with `%s` %s", r.Command, update))
@@ -58,7 +59,7 @@ func (d *advice) howToAnswer(r *request) string {
 }
 
 // argument is that of the update that answers a request.
-func argument(r *request, v team.Verb) string {
+func argument(r *request, v session.Verb) string {
 	return fmt.Sprintf(`{"request": %q, "action": %q, "by": "your name"}`, r.ID, v)
 }
 
@@ -68,10 +69,10 @@ func argument(r *request, v team.Verb) string {
 func (d *advice) requestPage(r *request) []string {
 	lines := []string{fmt.Sprintf("## Help needed: %s/%s", r.Phase, r.Persona), ""}
 	switch {
-	case r.Kind == team.ForApproval:
+	case r.Kind == session.ForApproval:
 		lines = []string{"## Approval needed: phase " + r.Phase, "", "It is done, and what builds on it waits for a person's word.", ""}
 		lines = append(lines, d.made(r)...)
-	case r.Kind == team.ForOutage:
+	case r.Kind == session.ForOutage:
 		lines = []string{fmt.Sprintf("## Waiting for the %s: %s/%s", r.Category.Awaited(), r.Phase, r.Persona), "", "What happened: " + safetext.Code(r.Message), ""}
 	case r.Category != "":
 		lines = append(lines, fmt.Sprintf("What happened (%s): %s", r.Category, safetext.Code(r.Message)), "")
@@ -94,7 +95,7 @@ func (d *advice) requestPage(r *request) []string {
 	lines = append(lines, "", fmt.Sprintf("Cost of it so far: %d tokens, %s USD.", r.Usage.Tokens(), r.Usage.CostUSD))
 	switch {
 	case r.Until.IsZero():
-	case r.Kind == team.ForOutage:
+	case r.Kind == session.ForOutage:
 		lines = append(lines, "If the "+r.Category.Awaited()+" is not back by then, the session ends as failed at "+r.Until.Format("2006-01-02 15:04 UTC")+".")
 	default:
 		lines = append(lines, "Without an answer the session ends as failed at "+r.Until.Format("2006-01-02 15:04 UTC")+".")
@@ -122,19 +123,19 @@ func (d *advice) made(r *request) []string {
 }
 
 // effect says what comes of an answer that can be pasted.
-func effect(r *request, v team.Verb) string {
+func effect(r *request, v session.Verb) string {
 	switch {
-	case v == team.Retrying && r.Kind == team.ForMoney:
+	case v == session.Retrying && r.Kind == session.ForMoney:
 		return "Try again with what is left of the budget."
-	case v == team.Retrying && r.Kind == team.ForOutage:
+	case v == session.Retrying && r.Kind == session.ForOutage:
 		return "Try now, and do not wait any longer."
-	case v == team.Retrying:
+	case v == session.Retrying:
 		return "Try again. The note is for the next attempt: what to do differently."
-	case v == team.Skipping:
+	case v == session.Skipping:
 		return "Go on without this work."
-	case v == team.Approving:
+	case v == session.Approving:
 		return "Approve it: what builds on it begins."
-	case v == team.Rejecting:
+	case v == session.Rejecting:
 		return "Send it back. It is done again, told what your note says; without a note this is refused."
 	default:
 		return "End the session as failed."
@@ -154,15 +155,15 @@ func (d *advice) answers(r *request, raising []string) []string {
 	}
 	lines = append(lines, raising...)
 	for _, v := range r.Answers {
-		if v == team.Supplying {
+		if v == session.Supplying {
 			continue // needs files, which only the command can store
 		}
 		lines = append(lines, fmt.Sprintf("**%s**", effect(r, v)), "", "```json",
 			fmt.Sprintf("{\n  \"request\": %q,\n  \"action\": %q,\n  \"note\": \"\",\n  \"by\": \"\"\n}", r.ID, v), "```", "")
 	}
-	if r.Takes(team.Supplying) {
+	if r.Takes(session.Supplying) {
 		lines = append(lines, fmt.Sprintf("**Put files of your own in its place**, from a terminal: `maestro resolve %s %s PATH --request %s`",
-			d.status.Session, team.Supplying, r.ID), "")
+			d.status.Session, session.Supplying, r.ID), "")
 	}
 	return append(lines, fmt.Sprintf("The first answer from a terminal: `%s`", r.Command), "")
 }
@@ -171,7 +172,7 @@ func (d *advice) answers(r *request, raising []string) []string {
 // is about none, or about a day's, which the store keeps.
 func (d *advice) raising(r *request) []string {
 	stop := r.stop
-	if r.Kind != team.ForMoney || stop.Scope == "" || stop.Date != "" {
+	if r.Kind != session.ForMoney || stop.Scope == "" || stop.Date != "" {
 		return nil
 	}
 	fields := []string{}
@@ -198,7 +199,7 @@ func capitalize(sentence string) string {
 }
 
 // ticketLine says which ticket there is, or why there is none.
-func ticketLine(t team.Ticket) string {
+func ticketLine(t session.Ticket) string {
 	line := "Ticket: none yet."
 	if t.Key != "" {
 		line = fmt.Sprintf("Ticket: [%s](%s).", t.Key, t.URL)

@@ -1,10 +1,13 @@
 package workflows
 
-import "github.com/maestro-hive/maestro/internal/team"
+import (
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/spec"
+)
 
 // agentChoice says which agent works for an assignment.
 type agentChoice struct {
-	team *team.Team
+	team *spec.Team
 	// fallbacks names, by agent, those that may work in their place.
 	fallbacks map[string]string
 }
@@ -25,22 +28,22 @@ func (c *agentChoice) fallbackOf(a *assignment) string {
 
 // afterFailure decides who does the next round after a failed one: the persona's
 // own agent, unless that is too expensive or has declined and there is another.
-func (c *agentChoice) afterFailure(a *assignment, f team.Failure) {
+func (c *agentChoice) afterFailure(a *assignment, f failures.Failure) {
 	if a.degraded {
 		return
 	}
 	a.agent = ""
-	if c.team.Personas[a.Persona].Fallback && team.RuleFor(f.Category).Fallback {
+	if c.team.Personas[a.Persona].Fallback && failures.RuleFor(f.Category).Fallback {
 		a.agent = c.fallbackOf(a)
 	}
 }
 
 // onExceeded is what the session can do when a budget cannot pay for an
 // assignment's next call.
-func (c *agentChoice) onExceeded(a *assignment) team.OnExceeded {
+func (c *agentChoice) onExceeded(a *assignment) spec.OnExceeded {
 	wanted := c.team.Budget.OnExceeded
-	if wanted == team.OnExceededDegrade && (a.degraded || c.fallbackOf(a) == "") {
-		return team.OnExceededStop
+	if wanted == spec.OnExceededDegrade && (a.degraded || c.fallbackOf(a) == "") {
+		return spec.OnExceededStop
 	}
 	return wanted
 }

@@ -6,14 +6,16 @@ package workflows
 import (
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // TeamSessionName is the wire name of [TeamSession]. Its workflow id is the
 // session's id.
 const TeamSessionName = "team-session"
 
-// StatusQuery is the query that answers with a [team.Status].
+// StatusQuery is the query that answers with a [session.Status].
 const StatusQuery = "status"
 
 // The search attributes of a session.
@@ -36,19 +38,19 @@ type SessionInput struct {
 	// Store is the id of the store that holds the blobs below.
 	Store string `json:"store"`
 	// Team is the blob of the resolved team.
-	Team team.Digest `json:"team"`
+	Team spec.Digest `json:"team"`
 	// Requirement is the blob of the requirement's text.
-	Requirement team.Digest `json:"requirement"`
+	Requirement spec.Digest `json:"requirement"`
 	// Workspace is the manifest that the session starts from.
-	Workspace team.Digest `json:"workspace"`
+	Workspace spec.Digest `json:"workspace"`
 	// Incarnation counts the session's Temporal runs; zero means 1.
 	Incarnation int `json:"incarnation,omitempty"`
 	// Course says which part of the team's work to do.
-	Course team.Course `json:"course,omitzero"`
+	Course session.Course `json:"course,omitzero"`
 	// Base is the checkpoint that the session goes on from; empty for a new one.
-	Base team.Digest `json:"base,omitempty"`
+	Base spec.Digest `json:"base,omitempty"`
 	// Origin is set for a fork: Base is another session's then.
-	Origin *team.Origin `json:"origin,omitempty"`
+	Origin *session.Origin `json:"origin,omitempty"`
 	// ReportTo is the key of the ticket that the requirement came from.
 	ReportTo string `json:"report_to,omitempty"`
 }
@@ -58,7 +60,7 @@ type SessionInput struct {
 const GoOnUpdate = "go-on"
 
 // ResolveUpdate is the update, and the signal, that answers a request of the
-// session for a person. Its argument is a [team.Answer]; so is what the update
+// session for a person. Its argument is a [session.Answer]; so is what the update
 // answers with, once everybody can see that the session goes on.
 const ResolveUpdate = "resolve"
 
@@ -68,8 +70,8 @@ const TicketSignal = "ticket"
 
 // TicketNews is what becomes known of the ticket of a request.
 type TicketNews struct {
-	Request string      `json:"request"`
-	Ticket  team.Ticket `json:"ticket"`
+	Request string         `json:"request"`
+	Ticket  session.Ticket `json:"ticket"`
 }
 
 // NotAwaited is the type of the error that refuses an answer nobody waits for: a
@@ -97,7 +99,7 @@ const NotRaised = "NotRaised"
 type Raise struct {
 	// Tokens and USD are what is added.
 	Tokens int64    `json:"tokens,omitempty"`
-	USD    team.USD `json:"usd,omitempty"`
+	USD    cost.USD `json:"usd,omitempty"`
 	// Persona, Phase or Session says whose budget; none: the one that the session
 	// waits for or, if it waits for none, the session's.
 	Persona string `json:"persona,omitempty"`
@@ -113,9 +115,9 @@ type Raise struct {
 // SessionResult is what a completed session leaves.
 type SessionResult struct {
 	// Checkpoint is the last one.
-	Checkpoint team.Digest       `json:"checkpoint"`
+	Checkpoint spec.Digest       `json:"checkpoint"`
 	Decisions  map[string]string `json:"decisions"`
-	Usage      team.Usage        `json:"usage"`
+	Usage      cost.Usage        `json:"usage"`
 }
 
 // Memo keys. A session's memo is small: what a listing needs.
@@ -131,9 +133,9 @@ const (
 
 // MemoSummary is the memo's short form of a status.
 type MemoSummary struct {
-	Status     team.State  `json:"status"`
-	Phase      string      `json:"phase,omitempty"`
-	Reason     string      `json:"reason,omitempty"`
-	Checkpoint team.Digest `json:"checkpoint"`
-	Usage      team.Usage  `json:"usage"`
+	Status     session.State `json:"status"`
+	Phase      string        `json:"phase,omitempty"`
+	Reason     string        `json:"reason,omitempty"`
+	Checkpoint spec.Digest   `json:"checkpoint"`
+	Usage      cost.Usage    `json:"usage"`
 }

@@ -6,7 +6,9 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // pausesAfter tells whether a phase has to be approved before others build on it.
@@ -16,13 +18,13 @@ func (ps *phases) pausesAfter(p *phase) bool {
 
 // openApproval opens the request for the approval of a phase that is done.
 func (ps *phases) openApproval(ctx workflow.Context, p *phase) *request {
-	var used team.Usage
+	var used cost.Usage
 	for _, persona := range p.Personas {
-		used = used.Add(ps.status.Assignment(team.AssignmentID{Phase: p.Name, Persona: persona}).Usage)
+		used = used.Add(ps.status.Assignment(spec.AssignmentID{Phase: p.Name, Persona: persona}).Usage)
 	}
-	return ps.requests.add(ctx, &request{HelpRequest: team.HelpRequest{
-		Kind: team.ForApproval, Phase: p.Name, Message: fmt.Sprintf("phase %s is done and waits for approval", p.Name), Usage: used,
-		Answers: []team.Verb{team.Approving, team.Rejecting},
+	return ps.requests.add(ctx, &request{HelpRequest: session.HelpRequest{
+		Kind: session.ForApproval, Phase: p.Name, Message: fmt.Sprintf("phase %s is done and waits for approval", p.Name), Usage: used,
+		Answers: []session.Verb{session.Approving, session.Rejecting},
 	}})
 }
 
@@ -45,18 +47,18 @@ func (ps *phases) awaitApproval(ctx workflow.Context, p *pass) (bool, error) {
 	}
 	defer func() { r.closed = true }()
 	done := ps.publisher.phase(p.Name).Status
-	if done == team.AwaitingApproval { // since an earlier incarnation
-		done = team.Restored
+	if done == session.AwaitingApproval { // since an earlier incarnation
+		done = session.Restored
 	}
-	ps.publisher.setPhase(p.Name, team.AwaitingApproval)
+	ps.publisher.setPhase(p.Name, session.AwaitingApproval)
 	ps.publisher.announce(ctx)
 	r.notified = true
-	ps.notifier.notify(ctx, team.ApprovalAsked, &r.HelpRequest, nil)
+	ps.notifier.notify(ctx, session.ApprovalAsked, &r.HelpRequest, nil)
 	err := workflow.Await(ctx, func() bool { return r.answer != nil || ps.ending.stopping() })
 	if err != nil || ps.ending.stopping() {
 		return false, err // the session ends, or the phase is done again
 	}
-	if r.answer.Verb == team.Rejecting {
+	if r.answer.Verb == session.Rejecting {
 		return false, ps.reworks.reject(ctx, p, r)
 	}
 	p.approval = nil
@@ -68,6 +70,6 @@ func (ps *phases) awaitApproval(ctx workflow.Context, p *pass) (bool, error) {
 		return false, err
 	}
 	r.applied = true
-	ps.notifier.notify(ctx, team.WentOn, &r.HelpRequest, r.answer)
+	ps.notifier.notify(ctx, session.WentOn, &r.HelpRequest, r.answer)
 	return true, nil
 }

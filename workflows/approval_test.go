@@ -8,16 +8,17 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
 // leaves is a team of two phases side by side.
-func leaves() team.Team {
-	return team.Team{
+func leaves() spec.Team {
+	return spec.Team{
 		Version: 1, Name: "t",
-		Personas: map[string]team.Persona{"a": {Role: "a", Agent: "agent-a"}, "b": {Role: "b", Agent: "agent-b"}},
-		Phases: []team.Phase{
+		Personas: map[string]spec.Persona{"a": {Role: "a", Agent: "agent-a"}, "b": {Role: "b", Agent: "agent-b"}},
+		Phases: []spec.Phase{
 			{Name: "left", Needs: []string{}, Personas: []string{"a"}},
 			{Name: "right", Needs: []string{}, Personas: []string{"b"}},
 		},
@@ -28,7 +29,7 @@ func leaves() team.Team {
 // parked is the last to run, and yet the session is not complete.
 func TestSessionIsNotCompleteBeforeItsApproval(t *testing.T) {
 	t.Parallel()
-	s := &stage{team: leaves(), course: team.Course{PauseAfter: []string{"left"}}}
+	s := &stage{team: leaves(), course: session.Course{PauseAfter: []string{"left"}}}
 	env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
 		env.RegisterDelayedCallback(func() {
 			env.SignalWorkflow(workflows.GoOnUpdate, workflows.GoOn{Phase: "left"})
@@ -42,17 +43,17 @@ func TestSessionIsNotCompleteBeforeItsApproval(t *testing.T) {
 	}
 	require.Equal(t, []string{"left"}, s.marked)
 	require.Len(t, s.closed, 1)
-	require.Equal(t, team.Completed, s.closed[0].Status)
+	require.Equal(t, session.Completed, s.closed[0].Status)
 }
 
 // TestCancellingASessionIsNoApproval: to reject is not to approve.
 func TestCancellingASessionIsNoApproval(t *testing.T) {
 	t.Parallel()
-	s := &stage{team: leaves(), course: team.Course{PauseAfter: []string{"left", "right"}}}
+	s := &stage{team: leaves(), course: session.Course{PauseAfter: []string{"left", "right"}}}
 	env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
 		env.RegisterDelayedCallback(env.CancelWorkflow, time.Hour)
 	})
 	require.True(t, temporal.IsCanceledError(env.GetWorkflowError()), "%v", env.GetWorkflowError())
-	require.Equal(t, team.WasCancelled, s.closed[0].Status)
+	require.Equal(t, session.WasCancelled, s.closed[0].Status)
 	require.Empty(t, s.marked)
 }

@@ -6,25 +6,29 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // assignment is one persona's work in one pass of a phase. Its
 // counts and usage include those of earlier incarnations.
 type assignment struct {
-	team.CheckpointAssignment
+	session.CheckpointAssignment
 	*assignmentState
 	// round counts the rounds of the series, which retry limits are for.
 	round int
 	// input is the manifest that the next round starts from.
-	input team.Digest
+	input spec.Digest
 	// beside is the phase's work that the input has and no checkpoint yet.
-	beside []team.CheckpointAssignment
+	beside []session.CheckpointAssignment
 	// feedback is the blob of a failed merge; set while integrating.
-	feedback    team.Digest
+	feedback    spec.Digest
 	integrating bool
 	// output is the manifest that the last round left.
-	output team.Digest
+	output spec.Digest
 	// agent works in the place of the persona's own; empty: nobody does.
 	// degraded: it does so for good, because the own one is too expensive.
 	agent    string
@@ -33,10 +37,10 @@ type assignment struct {
 	// did not.
 	refused *activities.TurnedAway
 	// awaits is the breaker that the assignment waits for.
-	awaits *team.BreakerWait
+	awaits *session.BreakerWait
 	// supplied is the manifest of a person's files, which the next round takes
 	// for the work; empty: an agent works.
-	supplied   team.Digest
+	supplied   spec.Digest
 	suppliedBy string
 	// settled: a person wants the phase's merged tree as it is.
 	settled bool
@@ -64,22 +68,22 @@ type assignmentState struct {
 
 // newAssignment takes an assignment up where it stands: with its finished work,
 // or with what it has cost so far.
-func newAssignment(state *assignmentState, before team.AssignmentStatus, id team.AssignmentID, input team.Digest) *assignment {
+func newAssignment(state *assignmentState, before session.AssignmentStatus, id spec.AssignmentID, input spec.Digest) *assignment {
 	if state.restored != nil {
 		w := *state.restored
 		if !w.Status.Done() {
-			w.Status = team.Restored
+			w.Status = session.Restored
 		}
 		return &assignment{CheckpointAssignment: w.CheckpointAssignment, assignmentState: state, input: input, output: w.Output}
 	}
-	return &assignment{input: input, assignmentState: state, CheckpointAssignment: team.CheckpointAssignment{
-		AssignmentID: id, Status: team.Pending, Rounds: before.Rounds, Attempts: before.Attempts, Lost: before.LostWorkers,
-		Failures: append([]team.AttemptFailure{}, before.Failures...), Usage: before.Usage,
+	return &assignment{input: input, assignmentState: state, CheckpointAssignment: session.CheckpointAssignment{
+		AssignmentID: id, Status: session.Pending, Rounds: before.Rounds, Attempts: before.Attempts, Lost: before.LostWorkers,
+		Failures: append([]session.AttemptFailure{}, before.Failures...), Usage: before.Usage,
 	}}
 }
 
-func entries(work []*assignment) []team.CheckpointAssignment {
-	out := make([]team.CheckpointAssignment, len(work))
+func entries(work []*assignment) []session.CheckpointAssignment {
+	out := make([]session.CheckpointAssignment, len(work))
 	for i, a := range work {
 		out[i] = a.CheckpointAssignment
 	}
@@ -94,16 +98,16 @@ func (a *assignment) begin() {
 }
 
 // add takes over what a successful round delivered.
-func (a *assignment) add(r team.RoundResult) {
+func (a *assignment) add(r session.RoundResult) {
 	a.Attempts += r.Attempts
 	a.Lost += r.Lost
 	a.Failures = append(a.Failures, r.Failures...)
 	a.Usage = r.Total
 	a.Seconds += r.EndedAt.Sub(r.StartedAt).Seconds()
-	a.Status, a.Summary, a.output, a.Agent = team.Completed, r.Summary, r.Output, a.agent
-	work := team.Work{Delta: r.Delta, Decisions: r.Decisions}
+	a.Status, a.Summary, a.output, a.Agent = session.Completed, r.Summary, r.Output, a.agent
+	work := session.Work{Delta: r.Delta, Decisions: r.Decisions}
 	if a.supplied != "" {
-		a.Status, a.supplied = team.Supplied, ""
+		a.Status, a.supplied = session.Supplied, ""
 	}
 	if a.integrating {
 		a.Integrated = append(a.Integrated, work)
@@ -118,19 +122,19 @@ func (a *assignment) ownWork() bool { return !a.integrating && len(a.sendsBack) 
 
 // skip settles an assignment without its work: with what changes nothing, or, on
 // the phase's merged tree, with the tree as it is.
-func (a *assignment) skip(nothing team.Digest) {
+func (a *assignment) skip(nothing spec.Digest) {
 	if a.integrating {
 		// Nobody resolves what the personas disagree on: the later version stands.
-		a.Status, a.settled = team.Completed, true
-		a.Integrated = append(a.Integrated, team.Work{Delta: nothing})
+		a.Status, a.settled = session.Completed, true
+		a.Integrated = append(a.Integrated, session.Work{Delta: nothing})
 		return
 	}
 	if len(a.sendsBack) > 0 { // what it sends back is accepted, and so is its own work
-		a.Status, a.sendsBack = team.Completed, nil
+		a.Status, a.sendsBack = session.Completed, nil
 		return
 	}
-	a.Status, a.Summary, a.output = team.Skipped, "skipped by a person", a.input
-	a.Input, a.Work, a.Basis = a.input, team.Work{Delta: nothing}, nil
+	a.Status, a.Summary, a.output = session.Skipped, "skipped by a person", a.input
+	a.Input, a.Work, a.Basis = a.input, session.Work{Delta: nothing}, nil
 }
 
 // again begins a new series of rounds, with what a person says to the agent.
@@ -147,7 +151,7 @@ func (a *assignment) charge(report activities.RoundFailure) {
 	a.Attempts += len(report.Attempts)
 	a.Lost += report.Lost
 	a.Failures = append(a.Failures, report.Attempts...)
-	if report.Total != (team.Usage{}) { // a round that could not look does not know
+	if report.Total != (cost.Usage{}) { // a round that could not look does not know
 		a.Usage = report.Total
 	}
 }
@@ -168,12 +172,12 @@ func roundFailure(err error) (activities.RoundFailure, bool) {
 	if temporal.IsCanceledError(err) {
 		return activities.RoundFailure{}, false
 	}
-	if report, ok := detail[activities.RoundFailure](err, team.UnrecoverableError); ok {
+	if report, ok := detail[activities.RoundFailure](err, session.UnrecoverableError); ok {
 		return report, true
 	}
-	f := team.Failf(team.Unknown, "%s", team.Shorten(err.Error(), team.MaxMessage))
+	f := failures.Failf(failures.Unknown, "%s", textfmt.Shorten(err.Error(), session.MaxMessage))
 	if temporal.IsTimeoutError(err) {
-		f.Category = team.Timeout
+		f.Category = failures.Timeout
 	}
 	return activities.RoundFailure{Failure: *f}, true
 }

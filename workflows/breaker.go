@@ -8,7 +8,9 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // lastReportLimit bounds what a session that ends spends on telling breakers
@@ -39,7 +41,7 @@ func (rs *rounds) waitForBreaker(ctx workflow.Context, a *assignment, turned act
 	defer cancel()
 	a.awaits = &turned.Wait
 	a.Rounds-- // it has not begun
-	rs.publisher.updateWait(ctx, a, team.Waiting)
+	rs.publisher.updateWait(ctx, a, session.Waiting)
 	started := awaitBreaker.start(waitContext(waiting, fmt.Sprintf("%s.%s.breaker.%d", a.Phase, a.Persona, a.waits),
 		fmt.Sprintf("%s waits for breaker %s", a.AssignmentID, turned.Breaker.Name)), activities.AwaitInput{
 		AssignmentID: a.AssignmentID, Incarnation: rs.status.Incarnation, Breaker: turned.Breaker, Wait: turned.Wait,
@@ -48,7 +50,7 @@ func (rs *rounds) waitForBreaker(ctx workflow.Context, a *assignment, turned act
 	a.awaits = nil
 	if errors.Is(err, errTryNow) || errors.Is(err, errPatienceOver) {
 		a.Rounds++
-		rs.publisher.updateWait(ctx, a, team.Running)
+		rs.publisher.updateWait(ctx, a, session.Running)
 		return lease{}, err
 	}
 	var awaited activities.Awaited
@@ -61,19 +63,19 @@ func (rs *rounds) waitForBreaker(ctx workflow.Context, a *assignment, turned act
 	got := lease{breaker: turned.Breaker, BreakerPass: awaited.Lease}
 	if err == nil && rs.ending.stopping() {
 		releaseLease(ctx, got)
-		rs.publisher.updateWait(ctx, a, team.Pending)
+		rs.publisher.updateWait(ctx, a, session.Pending)
 		return lease{}, errSessionEnds
 	}
 	a.Rounds++
-	rs.publisher.updateWait(ctx, a, team.Running)
+	rs.publisher.updateWait(ctx, a, session.Running)
 	return got, nil
 }
 
 // lease is that of a breaker's probe, under which a round tries its agent; its zero: the
 // round is an ordinary one.
 type lease struct {
-	breaker team.Breaker
-	team.BreakerPass
+	breaker spec.Breaker
+	session.BreakerPass
 }
 
 // releaseLease ends a probe that may not have begun; one that has begun has ended its lease
@@ -83,7 +85,7 @@ func releaseLease(ctx workflow.Context, l lease) {
 		return
 	}
 	patient, _ := workflow.NewDisconnectedContext(ctx)
-	if _, err := sendReports(patient, []team.BreakerReport{l.GiveBack(l.breaker, workflow.Now(ctx))}); err != nil {
+	if _, err := sendReports(patient, []session.BreakerReport{l.GiveBack(l.breaker, workflow.Now(ctx))}); err != nil {
 		workflow.GetLogger(ctx).Warn("a lease that nobody needs has to run out", "breaker", l.breaker.Name, "error", err)
 	}
 }
@@ -100,11 +102,11 @@ func (rs *rounds) untilAdmitted(ctx workflow.Context, a *assignment, turned acti
 		return err
 	}
 	if patience.IsReady() {
-		if rs.team.Retry.OnOutage == team.OutageFail {
+		if rs.team.Retry.OnOutage == spec.OutageFail {
 			cancel()
 			return errPatienceOver
 		}
-		category := team.APIError
+		category := failures.APIError
 		if turned.Outage != nil {
 			category = turned.Outage.Failure.Category
 		}
@@ -120,17 +122,17 @@ func (rs *rounds) untilAdmitted(ctx workflow.Context, a *assignment, turned acti
 
 // breakerReports are outcomes of rounds that breakers have yet to be told. The next
 // boundary brings them along.
-type breakerReports struct{ pending []team.BreakerReport }
+type breakerReports struct{ pending []session.BreakerReport }
 
 // add keeps an outcome; nil: there is none.
-func (br *breakerReports) add(report *team.BreakerReport) {
+func (br *breakerReports) add(report *session.BreakerReport) {
 	if report != nil {
 		br.pending = append(br.pending, *report)
 	}
 }
 
 // sent takes over that the first n were sent, but for those left.
-func (br *breakerReports) sent(n int, left []team.BreakerReport) {
+func (br *breakerReports) sent(n int, left []session.BreakerReport) {
 	br.pending = append(left, br.pending[n:]...)
 }
 
@@ -152,7 +154,7 @@ func (br *breakerReports) flush(ctx workflow.Context) {
 }
 
 // sendReports sends outcomes to breakers, and returns those that they did not get.
-func sendReports(ctx workflow.Context, outcomes []team.BreakerReport) ([]team.BreakerReport, error) {
+func sendReports(ctx workflow.Context, outcomes []session.BreakerReport) ([]session.BreakerReport, error) {
 	return reportBreakers.local(workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
 		ScheduleToCloseTimeout: localLimit, Summary: string(activities.ReportBreakerName),
 	}), outcomes)

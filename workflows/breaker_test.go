@@ -10,20 +10,22 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 func away() error {
-	return temporal.NewApplicationErrorWithOptions("open", team.BreakerOpen, temporal.ApplicationErrorOptions{
+	return temporal.NewApplicationErrorWithOptions("open", session.BreakerOpen, temporal.ApplicationErrorOptions{
 		NonRetryable: true, Details: []any{activities.TurnedAway{
-			Breaker: team.Breaker{}.For("provider"), Wait: team.BreakerWait{Breaker: "provider", Why: "it is down"},
+			Breaker: spec.Breaker{}.For("provider"), Wait: session.BreakerWait{Breaker: "provider", Why: "it is down"},
 		}},
 	})
 }
 
 // awaiting registers what answers for breakers.
 func awaiting(await func(context.Context, activities.AwaitInput) (activities.Awaited, error),
-	report func(context.Context, []team.BreakerReport) ([]team.BreakerReport, error),
+	report func(context.Context, []session.BreakerReport) ([]session.BreakerReport, error),
 ) func(*testsuite.TestWorkflowEnvironment) {
 	return func(env *testsuite.TestWorkflowEnvironment) {
 		if await != nil {
@@ -39,19 +41,19 @@ func TestOpenBreakerCostsNoRound(t *testing.T) {
 	t.Parallel()
 	s := &stage{team: newTeam(phase("build", "a"))}
 	turned := 0
-	s.round = func(activities.RoundInput) (team.RoundResult, error) {
+	s.round = func(activities.RoundInput) (session.RoundResult, error) {
 		if turned++; turned <= 3 {
-			return team.RoundResult{}, away()
+			return session.RoundResult{}, away()
 		}
-		return team.RoundResult{}, nil
+		return session.RoundResult{}, nil
 	}
 	var waits []activities.AwaitInput
-	var seen []team.Status
+	var seen []session.Status
 	var env *testsuite.TestWorkflowEnvironment
 	env = s.play(t, awaiting(func(_ context.Context, in activities.AwaitInput) (activities.Awaited, error) {
 		waits = append(waits, in)
 		seen = append(seen, status(t, env))
-		return activities.Awaited{Lease: team.BreakerPass{Holder: "lease"}}, nil
+		return activities.Awaited{Lease: session.BreakerPass{Holder: "lease"}}, nil
 	}, nil), func(e *testsuite.TestWorkflowEnvironment) { env = e })
 	require.NoError(t, env.GetWorkflowError())
 	require.Equal(t, []string{"build/a.1", "build/a.1", "build/a.1", "build/a.1"}, s.order(), "the same round each time")
@@ -59,13 +61,13 @@ func TestOpenBreakerCostsNoRound(t *testing.T) {
 	require.Equal(t, "lease", s.rounds[3].Lease.Holder)
 	require.Len(t, waits, 3)
 	for _, at := range seen {
-		require.Equal(t, team.WaitingForBreaker, at.Status)
+		require.Equal(t, session.WaitingForBreaker, at.Status)
 		require.Contains(t, at.Reason, "maestro breaker show provider")
-		require.Equal(t, team.Waiting, at.Phases[0].Assignments[0].Status)
+		require.Equal(t, session.Waiting, at.Phases[0].Assignments[0].Status)
 		require.Equal(t, 0, at.Phases[0].Assignments[0].Rounds)
 	}
 	got := status(t, env)
-	require.Equal(t, team.Completed, got.Status)
+	require.Equal(t, session.Completed, got.Status)
 	require.Empty(t, got.Reason)
 	require.Equal(t, 1, got.Phases[0].Assignments[0].Rounds)
 	require.Equal(t, 1, got.Phases[0].Assignments[0].Attempts)
@@ -75,30 +77,30 @@ func TestSessionRunsWhileOneOfItsAgentsIsAwaited(t *testing.T) {
 	t.Parallel()
 	s := &stage{team: newTeam(phase("build", "a", "b"))}
 	turned := false
-	s.round = func(in activities.RoundInput) (team.RoundResult, error) {
+	s.round = func(in activities.RoundInput) (session.RoundResult, error) {
 		if in.Persona == "a" && !turned {
 			turned = true
-			return team.RoundResult{}, away()
+			return session.RoundResult{}, away()
 		}
-		return team.RoundResult{}, nil
+		return session.RoundResult{}, nil
 	}
 	env := s.play(t, awaiting(func(context.Context, activities.AwaitInput) (activities.Awaited, error) {
 		return activities.Awaited{}, nil
 	}, nil))
 	require.NoError(t, env.GetWorkflowError())
-	require.Equal(t, team.Completed, status(t, env).Status)
+	require.Equal(t, session.Completed, status(t, env).Status)
 }
 
 func TestHelpElsewhereEndsTheWait(t *testing.T) {
 	t.Parallel()
 	s := &stage{team: newTeam(phase("build", "a", "b"))}
 	waiting := make(chan struct{})
-	s.round = func(in activities.RoundInput) (team.RoundResult, error) {
+	s.round = func(in activities.RoundInput) (session.RoundResult, error) {
 		if in.Persona == "a" {
-			return team.RoundResult{}, away()
+			return session.RoundResult{}, away()
 		}
 		<-waiting
-		return team.RoundResult{}, failedRound(team.Auth, "no key")
+		return session.RoundResult{}, failedRound(failures.Auth, "no key")
 	}
 	env := s.play(t, awaiting(func(ctx context.Context, _ activities.AwaitInput) (activities.Awaited, error) {
 		close(waiting)
@@ -107,7 +109,7 @@ func TestHelpElsewhereEndsTheWait(t *testing.T) {
 	}, nil))
 	require.ErrorContains(t, env.GetWorkflowError(), "build/b failed")
 	got := status(t, env)
-	require.Equal(t, team.Pending, got.Phases[0].Assignments[0].Status)
+	require.Equal(t, session.Pending, got.Phases[0].Assignments[0].Status)
 	require.Equal(t, 0, got.Phases[0].Assignments[0].Rounds)
 	require.Nil(t, got.Phases[0].Assignments[0].Awaits)
 }
@@ -117,31 +119,31 @@ func TestLeaseOfARoundThatDoesNotBeginIsGivenBack(t *testing.T) {
 	t.Parallel()
 	s := &stage{team: newTeam(phase("build", "a"))}
 	var env *testsuite.TestWorkflowEnvironment
-	s.round = func(in activities.RoundInput) (team.RoundResult, error) {
+	s.round = func(in activities.RoundInput) (session.RoundResult, error) {
 		if in.Lease.Holder == "" {
-			return team.RoundResult{}, away()
+			return session.RoundResult{}, away()
 		}
 		env.CancelWorkflow()
-		return team.RoundResult{}, temporal.NewCanceledError()
+		return session.RoundResult{}, temporal.NewCanceledError()
 	}
-	var sent []team.BreakerReport
+	var sent []session.BreakerReport
 	env = s.play(t, awaiting(func(context.Context, activities.AwaitInput) (activities.Awaited, error) {
-		return activities.Awaited{Lease: team.BreakerPass{Generation: 3, Holder: "wait"}}, nil
-	}, func(_ context.Context, reports []team.BreakerReport) ([]team.BreakerReport, error) {
+		return activities.Awaited{Lease: session.BreakerPass{Generation: 3, Holder: "wait"}}, nil
+	}, func(_ context.Context, reports []session.BreakerReport) ([]session.BreakerReport, error) {
 		sent = append(sent, reports...)
 		return nil, nil
 	}), func(e *testsuite.TestWorkflowEnvironment) { env = e })
 	require.True(t, temporal.IsCanceledError(env.GetWorkflowError()), "%v", env.GetWorkflowError())
 	require.Len(t, sent, 1)
-	require.Equal(t, team.BreakerPass{Generation: 3, Holder: "wait"}, sent[0].BreakerPass)
+	require.Equal(t, session.BreakerPass{Generation: 3, Holder: "wait"}, sent[0].BreakerPass)
 	require.Equal(t, "provider", sent[0].Breaker.Name)
-	require.Equal(t, team.Neutral, sent[0].Outcome)
+	require.Equal(t, failures.Neutral, sent[0].Outcome)
 }
 
 func TestCancelEndsTheWait(t *testing.T) {
 	t.Parallel()
 	s := &stage{team: newTeam(phase("build", "a"))}
-	s.round = func(activities.RoundInput) (team.RoundResult, error) { return team.RoundResult{}, away() }
+	s.round = func(activities.RoundInput) (session.RoundResult, error) { return session.RoundResult{}, away() }
 	var env *testsuite.TestWorkflowEnvironment
 	env = s.play(t, awaiting(func(ctx context.Context, _ activities.AwaitInput) (activities.Awaited, error) {
 		env.CancelWorkflow()
@@ -149,19 +151,19 @@ func TestCancelEndsTheWait(t *testing.T) {
 		return activities.Awaited{}, ctx.Err()
 	}, nil), func(e *testsuite.TestWorkflowEnvironment) { env = e })
 	require.True(t, temporal.IsCanceledError(env.GetWorkflowError()))
-	require.Equal(t, team.WasCancelled, s.closed[0].Status)
+	require.Equal(t, session.WasCancelled, s.closed[0].Status)
 }
 
 func TestUndeliveredOutcomesAreSentAtTheBoundariesAndBeforeTheEnd(t *testing.T) {
 	t.Parallel()
 	s := &stage{team: newTeam(phase("design", "a"), phase("build", "b")), deaf: true}
-	s.round = func(in activities.RoundInput) (team.RoundResult, error) {
+	s.round = func(in activities.RoundInput) (session.RoundResult, error) {
 		result := success(in)
-		result.Unreported = &team.BreakerReport{ID: in.Phase}
+		result.Unreported = &session.BreakerReport{ID: in.Phase}
 		return result, nil
 	}
-	var sent [][]team.BreakerReport
-	env := s.play(t, awaiting(nil, func(_ context.Context, reports []team.BreakerReport) ([]team.BreakerReport, error) {
+	var sent [][]session.BreakerReport
+	env := s.play(t, awaiting(nil, func(_ context.Context, reports []session.BreakerReport) ([]session.BreakerReport, error) {
 		sent = append(sent, reports)
 		if len(sent) == 1 {
 			return reports, nil

@@ -9,7 +9,10 @@ import (
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/budget"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // budgets has assignments wait for spent budgets, and people raise them.
@@ -40,7 +43,7 @@ func (b *budgets) await(ctx workflow.Context, a *assignment, stop activities.Bud
 	switch {
 	case err != nil || answer == nil:
 		return err
-	case answer.Verb == team.Retrying:
+	case answer.Verb == session.Retrying:
 		if answer.Note != "" { // the round goes on as it began unless there is something to say
 			a.note = answer.Note
 		}
@@ -60,7 +63,7 @@ func (b *budgets) awaitFunds(ctx workflow.Context, a *assignment, stop activitie
 }
 
 // requestFor asks a person about a budget that is spent.
-func (b *budgets) requestFor(a *assignment, stop activities.BudgetStop) team.HelpRequest {
+func (b *budgets) requestFor(a *assignment, stop activities.BudgetStop) session.HelpRequest {
 	var ways []string
 	if stop.Unsettled {
 		ways = append(ways, fmt.Sprintf("settle or write off the calls whose cost nobody knows (`maestro budget show %s` lists this session's), "+
@@ -69,10 +72,10 @@ func (b *budgets) requestFor(a *assignment, stop activities.BudgetStop) team.Hel
 	if stop.Date != "" {
 		ways = append(ways, "the session goes on by itself at "+budget.NextDay(stop.Date).Format("2006-01-02 15:04 UTC"))
 	}
-	return team.HelpRequest{
-		Kind: team.ForMoney, Phase: a.Phase, Persona: a.Persona, Category: team.TokenBudget, Message: stop.Message, Suggestion: strings.Join(ways, "; "),
+	return session.HelpRequest{
+		Kind: session.ForMoney, Phase: a.Phase, Persona: a.Persona, Category: failures.TokenBudget, Message: stop.Message, Suggestion: strings.Join(ways, "; "),
 		Answers:  answersForWork(),
-		Attempts: append([]team.AttemptFailure{}, a.Failures...), Usage: a.Usage,
+		Attempts: append([]session.AttemptFailure{}, a.Failures...), Usage: a.Usage,
 	}
 }
 
@@ -116,7 +119,7 @@ func (b *budgets) register(ctx workflow.Context) error {
 // raise adds to a budget. What waits for one continues.
 func (b *budgets) raise(ctx workflow.Context, r Raise) (activities.Raised, error) {
 	raised, err := raiseBudget.atBoundary(ctx, activities.RaiseInput{Raise: budget.Raise{
-		ID: r.ID, Scope: b.scopeOf(r), By: r.By, Note: r.Note, Added: team.Amount{Tokens: r.Tokens, USD: r.USD},
+		ID: r.ID, Scope: b.scopeOf(r), By: r.By, Note: r.Note, Added: cost.Amount{Tokens: r.Tokens, USD: r.USD},
 	}})
 	if err != nil {
 		return raised, err
@@ -146,7 +149,7 @@ func (b *budgets) scopeOf(r Raise) string {
 // validate refuses what would add nothing to any budget.
 func (b *budgets) validate(r Raise) error {
 	scope := b.scopeOf(r)
-	limit, of := b.limits.of(scope), team.Shorten(budget.Label(scope), 80)
+	limit, of := b.limits.of(scope), textfmt.Shorten(budget.Label(scope), 80)
 	switch {
 	case !b.requests.publisher.admitted():
 		return notRaised(notAdmittedYet)

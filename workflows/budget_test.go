@@ -12,14 +12,17 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
 // spent is how a round ends whose session has spent its budget.
 func spent() error {
-	return temporal.NewApplicationErrorWithOptions("spent", team.BudgetSpent, temporal.ApplicationErrorOptions{
-		NonRetryable: true, Details: []any{activities.BudgetStop{Scope: "session", Message: "it is spent", Total: team.Usage{InputTokens: 7}}},
+	return temporal.NewApplicationErrorWithOptions("spent", session.BudgetSpent, temporal.ApplicationErrorOptions{
+		NonRetryable: true, Details: []any{activities.BudgetStop{Scope: "session", Message: "it is spent", Total: cost.Usage{InputTokens: 7}}},
 	})
 }
 
@@ -29,11 +32,11 @@ func TestDegradedAssignmentStaysWithItsFallback(t *testing.T) {
 	persona := s.team.Personas["a"]
 	persona.Fallback = true
 	s.team.Personas["a"] = persona
-	s.team.Budget = team.Budget{Tokens: 100, OnExceeded: team.OnExceededDegrade}
+	s.team.Budget = spec.Budget{Tokens: 100, OnExceeded: spec.OnExceededDegrade}
 	s.fallbacks = map[string]string{persona.Agent: "cheap"}
 	ends := []error{away(), spent(), away(), nil}
-	s.round = func(activities.RoundInput) (team.RoundResult, error) {
-		return team.RoundResult{}, ends[len(s.rounds)-1]
+	s.round = func(activities.RoundInput) (session.RoundResult, error) {
+		return session.RoundResult{}, ends[len(s.rounds)-1]
 	}
 	env := s.play(t, awaiting(func(context.Context, activities.AwaitInput) (activities.Awaited, error) {
 		return activities.Awaited{}, nil
@@ -49,12 +52,12 @@ func TestDegradedAssignmentStaysWithItsFallback(t *testing.T) {
 func TestRaisesBySignalOfDifferentRunsAreDifferent(t *testing.T) {
 	t.Parallel()
 	s := &stage{team: newTeam(phase("build", "a"))}
-	s.team.Budget = team.Budget{Tokens: 100, OnExceeded: team.OnExceededAsk}
-	s.round = func(activities.RoundInput) (team.RoundResult, error) {
+	s.team.Budget = spec.Budget{Tokens: 100, OnExceeded: spec.OnExceededAsk}
+	s.round = func(activities.RoundInput) (session.RoundResult, error) {
 		if len(s.rounds) == 1 {
-			return team.RoundResult{}, spent()
+			return session.RoundResult{}, spent()
 		}
-		return team.RoundResult{}, nil
+		return session.RoundResult{}, nil
 	}
 	var raised []activities.RaiseInput
 	env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
@@ -72,12 +75,12 @@ func TestRaisesBySignalOfDifferentRunsAreDifferent(t *testing.T) {
 func TestRoundThatCouldNotLookDoesNotForgetWhatWasSpent(t *testing.T) {
 	t.Parallel()
 	s := &stage{team: newTeam(phase("build", "a"))}
-	s.round = func(in activities.RoundInput) (team.RoundResult, error) {
+	s.round = func(in activities.RoundInput) (session.RoundResult, error) {
 		if in.Round == 1 {
-			return team.RoundResult{}, failedRound(team.TestFailure, "no")
+			return session.RoundResult{}, failedRound(failures.TestFailure, "no")
 		}
-		report := activities.RoundFailure{Failure: team.Failure{Category: team.ResourceError, Message: "a blob is gone", Final: true}}
-		return team.RoundResult{}, temporal.NewApplicationErrorWithOptions("gone", team.UnrecoverableError,
+		report := activities.RoundFailure{Failure: failures.Failure{Category: failures.ResourceError, Message: "a blob is gone", Final: true}}
+		return session.RoundResult{}, temporal.NewApplicationErrorWithOptions("gone", session.UnrecoverableError,
 			temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{report}})
 	}
 	env := s.play(t)
@@ -88,7 +91,7 @@ func TestRoundThatCouldNotLookDoesNotForgetWhatWasSpent(t *testing.T) {
 
 // brokeFor is how a round ends whose budget of some scope is spent.
 func brokeFor(scope string) error {
-	return temporal.NewApplicationErrorWithOptions("spent", team.BudgetSpent, temporal.ApplicationErrorOptions{
+	return temporal.NewApplicationErrorWithOptions("spent", session.BudgetSpent, temporal.ApplicationErrorOptions{
 		NonRetryable: true, Details: []any{activities.BudgetStop{Scope: scope, Message: "it is spent"}},
 	})
 }
@@ -109,20 +112,20 @@ func TestARaiseThatNamesNoBudgetIsForTheOneThatIsWaitedFor(t *testing.T) {
 			aside := phase("aside", "b")
 			aside.Needs = []string{}
 			s := &stage{team: newTeam(phase("build", "a"), aside)}
-			s.team.Budget = team.Budget{Tokens: 100, Daily: team.Cap{USD: 100}, OnExceeded: team.OnExceededAsk}
+			s.team.Budget = spec.Budget{Tokens: 100, Daily: spec.Cap{USD: 100}, OnExceeded: spec.OnExceededAsk}
 			persona := s.team.Personas["a"]
 			persona.Budget.Tokens = 10
 			s.team.Personas["a"] = persona
 			stopped := map[string]bool{}
-			s.round = func(in activities.RoundInput) (team.RoundResult, error) {
+			s.round = func(in activities.RoundInput) (session.RoundResult, error) {
 				if scope := c.waits[in.Persona]; scope != "" && !stopped[in.Persona] {
 					stopped[in.Persona] = true
 					if scope == "day" {
-						return team.RoundResult{}, spentDay()
+						return session.RoundResult{}, spentDay()
 					}
-					return team.RoundResult{}, brokeFor(scope)
+					return session.RoundResult{}, brokeFor(scope)
 				}
-				return team.RoundResult{}, nil
+				return session.RoundResult{}, nil
 			}
 			var raised []activities.RaiseInput
 			refusal := ""
@@ -158,8 +161,8 @@ func TestARaiseThatNamesNoBudgetIsForTheOneThatIsWaitedFor(t *testing.T) {
 func TestARaiseOfASessionThatEndsIsRefused(t *testing.T) {
 	t.Parallel()
 	s := &stage{team: newTeam(phase("build", "a"))}
-	s.team.Budget = team.Budget{Tokens: 100, OnExceeded: team.OnExceededAsk}
-	s.round = func(activities.RoundInput) (team.RoundResult, error) { return team.RoundResult{}, spent() }
+	s.team.Budget = spec.Budget{Tokens: 100, OnExceeded: spec.OnExceededAsk}
+	s.round = func(activities.RoundInput) (session.RoundResult, error) { return session.RoundResult{}, spent() }
 	refusal := ""
 	env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
 		env.SetOnLocalActivityStartedListener(func(info *activity.Info, _ context.Context, _ []any) {

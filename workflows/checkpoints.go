@@ -4,19 +4,20 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // checkpoints is the session's chain of checkpoints. The newest one is in the status.
 type checkpoints struct {
-	course team.Course
-	status *team.Status
+	course session.Course
+	status *session.Status
 	// mutex lets one boundary at a time add to the chain.
 	mutex workflow.Mutex
 	// complete: the newest checkpoint is that of a complete session.
 	complete bool
 	// empty is the blob of a delta that changes nothing.
-	empty team.Digest
+	empty spec.Digest
 }
 
 // boundary is what every step between phases sends.
@@ -25,13 +26,13 @@ func (c *checkpoints) boundary(ctx workflow.Context) activities.Boundary {
 }
 
 // add takes over a checkpoint that was added to the chain, with its decisions.
-func (c *checkpoints) add(head team.Digest, decisions map[string]string) {
+func (c *checkpoints) add(head spec.Digest, decisions map[string]string) {
 	c.status.Checkpoint, c.status.Decisions = head, decisions
 }
 
 // mark writes the open requests to the store; the phase after which the session
 // continues, if one is named; and the answer that it continues with, if there is one.
-func (c *checkpoints) mark(ctx workflow.Context, phase string, answer *team.Answer) error {
+func (c *checkpoints) mark(ctx workflow.Context, phase string, answer *session.Answer) error {
 	if err := c.mutex.Lock(ctx); err != nil {
 		return err
 	}

@@ -5,23 +5,25 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // setConflict notes that what a phase builds on, or all work at the end, does not
 // fit together. A team that does not want to be asked has its session end.
-func (ps *phases) setConflict(ctx workflow.Context, p *phase, merged team.Digest, conflicts []team.Conflict) {
+func (ps *phases) setConflict(ctx workflow.Context, p *phase, merged spec.Digest, conflicts []session.Conflict) {
 	what := "what phase " + p.Name + " builds on"
 	if ps.publisher.phase(p.Name).Status.Done() {
 		what = "the work of all phases"
 	}
-	f := team.Failf(team.ContractViolation, "%s does not fit together: %s", what, conflicts[0])
-	if ps.team.Help.Mode == team.HelpAsk {
+	f := failures.Failf(failures.ContractViolation, "%s does not fit together: %s", what, conflicts[0])
+	if ps.team.Help.Mode == spec.HelpAsk {
 		p.conflict = &mergeConflict{failure: *f, merged: merged}
 		return
 	}
-	ps.requests.failAtOnce(ctx, team.HelpRequest{
-		Kind: team.ForHelp, Phase: p.Name, Persona: p.Integrator, Category: f.Category, Message: f.Message, Suggestion: f.Remedy(),
+	ps.requests.failAtOnce(ctx, session.HelpRequest{
+		Kind: session.ForHelp, Phase: p.Name, Persona: p.Integrator, Category: f.Category, Message: f.Message, Suggestion: f.Remedy(),
 	})
 }
 
@@ -29,16 +31,16 @@ func (ps *phases) setConflict(ctx workflow.Context, p *phase, merged team.Digest
 // version of both, told what does not fit, or the later version stands.
 func (ps *phases) resolveConflict(ctx workflow.Context, p *pass) (bool, error) {
 	c := *p.conflict
-	id := team.AssignmentID{Phase: p.Name, Persona: p.Integrator}
+	id := spec.AssignmentID{Phase: p.Name, Persona: p.Integrator}
 	before, state := *ps.status.Assignment(id), ps.publisher.phase(p.Name).Status
 	a := newAssignment(ps.schedule.assignment(id), before, id, c.merged)
-	r := &request{HelpRequest: team.HelpRequest{
-		Kind: team.ForHelp, Phase: id.Phase, Persona: id.Persona, Category: c.failure.Category, Message: c.failure.Message,
+	r := &request{HelpRequest: session.HelpRequest{
+		Kind: session.ForHelp, Phase: id.Phase, Persona: id.Persona, Category: c.failure.Category, Message: c.failure.Message,
 		Suggestion: "Skip, and the later version stands; or retry, and the phase's personas make one version of both.",
-		Answers:    []team.Verb{team.Retrying, team.Skipping, team.Aborting}, Usage: before.Usage,
+		Answers:    []session.Verb{session.Retrying, session.Skipping, session.Aborting}, Usage: before.Usage,
 	}}
 	if c.merged == "" {
-		r.Suggestion, r.Answers = "Skip, and the later version stands.", []team.Verb{team.Skipping, team.Aborting}
+		r.Suggestion, r.Answers = "Skip, and the later version stands.", []session.Verb{session.Skipping, session.Aborting}
 		r.obsolete = func() bool { return p.conflict == nil } // some of the work is done again
 	}
 	answer, err := ps.requests.ask(ctx, a, ps.requests.add(ctx, r))
@@ -52,9 +54,9 @@ func (ps *phases) resolveConflict(ctx workflow.Context, p *pass) (bool, error) {
 		return true, nil
 	}
 	p.phase.input = c.merged
-	if answer.Verb == team.Retrying {
+	if answer.Verb == session.Retrying {
 		for _, persona := range p.Personas {
-			ps.schedule.assignment(team.AssignmentID{Phase: p.Name, Persona: persona}).note = fmt.Sprintf(
+			ps.schedule.assignment(spec.AssignmentID{Phase: p.Name, Persona: persona}).note = fmt.Sprintf(
 				"%s. The files have the version of the one named last; make one version that serves all. %s", c.failure.Message, answer.Note)
 		}
 	}

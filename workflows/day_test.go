@@ -13,15 +13,17 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // spentDay is how a round ends whose team has spent its day.
 func spentDay() error {
-	return temporal.NewApplicationErrorWithOptions("spent", team.BudgetSpent, temporal.ApplicationErrorOptions{
+	return temporal.NewApplicationErrorWithOptions("spent", session.BudgetSpent, temporal.ApplicationErrorOptions{
 		NonRetryable: true,
 		Details: []any{activities.BudgetStop{
-			Scope: "day", Message: "the day is spent", Date: "2026-01-31", Least: team.Amount{Tokens: 60}, Total: team.Usage{InputTokens: 7},
+			Scope: "day", Message: "the day is spent", Date: "2026-01-31", Least: cost.Amount{Tokens: 60}, Total: cost.Usage{InputTokens: 7},
 		}},
 	})
 }
@@ -29,12 +31,12 @@ func spentDay() error {
 // asking is a stage whose first round finds the day spent.
 func asking() *stage {
 	s := &stage{team: newTeam(phase("build", "dev"))}
-	s.team.Budget = team.Budget{Daily: team.Cap{Tokens: 100}, OnExceeded: team.OnExceededAsk}
-	s.round = func(activities.RoundInput) (team.RoundResult, error) {
+	s.team.Budget = spec.Budget{Daily: spec.Cap{Tokens: 100}, OnExceeded: spec.OnExceededAsk}
+	s.round = func(activities.RoundInput) (session.RoundResult, error) {
 		if len(s.rounds) == 1 {
-			return team.RoundResult{}, spentDay()
+			return session.RoundResult{}, spentDay()
 		}
-		return team.RoundResult{}, nil
+		return session.RoundResult{}, nil
 	}
 	return s
 }
@@ -54,14 +56,14 @@ func TestSessionOfASpentDayContinuesAtMidnight(t *testing.T) {
 	})
 	require.NoError(t, env.GetWorkflowError())
 	require.Equal(t, []activities.AwaitBudgetInput{{
-		AssignmentID: team.AssignmentID{Phase: "build", Persona: "dev"}, Scope: "day", Team: "t", Date: "2026-01-31", Least: team.Amount{Tokens: 60},
+		AssignmentID: spec.AssignmentID{Phase: "build", Persona: "dev"}, Scope: "day", Team: "t", Date: "2026-01-31", Least: cost.Amount{Tokens: 60},
 	}}, waited)
 	require.Len(t, s.rounds, 2)
 	require.Equal(t, 1, s.rounds[1].Round, "it goes on where it was")
 	require.Equal(t, "build.dev.1", s.rounds[1].After)
 	require.Equal(t, []string{"", ""}, s.marked, "the store is told that it parks, and that it goes on")
 	require.Empty(t, status(t, env).Help)
-	require.Equal(t, team.Completed, status(t, env).Status)
+	require.Equal(t, session.Completed, status(t, env).Status)
 }
 
 func TestCancelledWhileItWaitsForTheNextDay(t *testing.T) {
@@ -73,7 +75,7 @@ func TestCancelledWhileItWaitsForTheNextDay(t *testing.T) {
 		env.OnActivity(string(activities.AwaitBudgetName), mock.Anything, mock.Anything).After(time.Hour).Return(nil)
 		env.RegisterDelayedCallback(func() {
 			got := status(t, env)
-			require.Equal(t, team.HelpIsNeeded, got.Status)
+			require.Equal(t, session.HelpIsNeeded, got.Status)
 			require.Contains(t, got.Help[0].Advice, "goes on by itself at 2026-02-01 00:00 UTC")
 			require.Contains(t, got.Help[0].Advice, "maestro budget raise --team t --tokens N")
 			env.CancelWorkflow()
@@ -81,5 +83,5 @@ func TestCancelledWhileItWaitsForTheNextDay(t *testing.T) {
 	})
 	require.ErrorContains(t, env.GetWorkflowError(), "canceled")
 	require.Len(t, s.rounds, 1)
-	require.Equal(t, team.WasCancelled, s.closed[0].Status)
+	require.Equal(t, session.WasCancelled, s.closed[0].Status)
 }

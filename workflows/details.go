@@ -10,14 +10,16 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/safetext"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // publisher keeps the status, and shows it in the session's search attributes, its memo
 // and its page in the Web UI.
 type publisher struct {
-	team     *team.Team
-	status   *team.Status
+	team     *spec.Team
+	status   *session.Status
 	schedule *schedule
 	ending   *ending
 	limits   *limits
@@ -31,23 +33,23 @@ type publisher struct {
 func (p *publisher) admitted() bool { return p.status.Session != "" }
 
 // phase returns where a phase stands, for changing.
-func (p *publisher) phase(name string) *team.PhaseStatus {
-	i := slices.IndexFunc(p.status.Phases, func(ps team.PhaseStatus) bool { return ps.Name == name })
+func (p *publisher) phase(name string) *session.PhaseStatus {
+	i := slices.IndexFunc(p.status.Phases, func(ps session.PhaseStatus) bool { return ps.Name == name })
 	return &p.status.Phases[i]
 }
 
 // setPhase takes a phase's new state into the status.
-func (p *publisher) setPhase(name string, state team.State) { p.phase(name).Status = state }
+func (p *publisher) setPhase(name string, state session.State) { p.phase(name).Status = state }
 
 // update takes an assignment's new state into the status, and shows it.
-func (p *publisher) update(ctx workflow.Context, a *assignment, state team.State) {
-	*p.status.Assignment(a.AssignmentID) = team.AssignmentStatus{
+func (p *publisher) update(ctx workflow.Context, a *assignment, state session.State) {
+	*p.status.Assignment(a.AssignmentID) = session.AssignmentStatus{
 		Persona: a.Persona, Status: state, Agent: cmp.Or(a.agent, a.Agent), Rounds: a.Rounds, Attempts: a.Attempts, LostWorkers: a.Lost,
 		Usage: a.Usage, Failures: a.Failures, Summary: a.Summary,
 		Awaits: a.awaits,
 	}
 	p.status.Usage = p.status.Sum()
-	if len(p.status.Help) > 0 || a.awaits != nil || p.status.Status == team.WaitingForBreaker {
+	if len(p.status.Help) > 0 || a.awaits != nil || p.status.Status == session.WaitingForBreaker {
 		p.refresh()
 	}
 	p.show(ctx)
@@ -55,7 +57,7 @@ func (p *publisher) update(ctx workflow.Context, a *assignment, state team.State
 
 // updateWait does so at the beginning or end of a wait, and publishes it where that
 // changes what the whole session does.
-func (p *publisher) updateWait(ctx workflow.Context, a *assignment, state team.State) {
+func (p *publisher) updateWait(ctx workflow.Context, a *assignment, state session.State) {
 	before := p.status.Status
 	p.update(ctx, a, state)
 	if p.status.Status != before {
@@ -74,7 +76,7 @@ func (p *publisher) announce(ctx workflow.Context) {
 func (p *publisher) refresh() {
 	p.status.Reason = ""
 	p.status.Stand()
-	if p.status.Status == team.WaitingForBreaker {
+	if p.status.Status == session.WaitingForBreaker {
 		return
 	}
 	if h := mostUrgent(p.status.Help); h != nil {
@@ -84,7 +86,7 @@ func (p *publisher) refresh() {
 		}
 		p.status.Reason = who + ": " + h.Message
 		switch {
-		case h.Kind == team.ForOutage:
+		case h.Kind == session.ForOutage:
 			p.status.Reason += "; it goes on by itself"
 		case h.Command != "":
 			p.status.Reason += fmt.Sprintf("; go on with `%s`", h.Command)
@@ -95,9 +97,9 @@ func (p *publisher) refresh() {
 // mostUrgent is the open request that a person should look at first: one for help before
 // one for approval, and last the notice of an outage, which asks for nothing; nil: there
 // is none.
-func mostUrgent(help []team.HelpRequest) *team.HelpRequest {
-	rank := map[team.RequestKind]int{team.ForApproval: 1, team.ForOutage: 2}
-	var first *team.HelpRequest
+func mostUrgent(help []session.HelpRequest) *session.HelpRequest {
+	rank := map[session.RequestKind]int{session.ForApproval: 1, session.ForOutage: 2}
+	var first *session.HelpRequest
 	for i := range help {
 		if first == nil || rank[help[i].Kind] < rank[first.Kind] {
 			first = &help[i]
@@ -119,8 +121,8 @@ func (p *publisher) publish(ctx workflow.Context) {
 			open = append(open, ps.Name)
 		}
 	}
-	if state == team.Running && p.allDone() {
-		state = team.Completed
+	if state == session.Running && p.allDone() {
+		state = session.Completed
 	}
 	phases := AttributePhase.ValueSet(open)
 	if len(open) == 0 {
@@ -140,7 +142,7 @@ func (p *publisher) allDone() bool { return !p.ending.stopping() && p.schedule.d
 // saveMemo leaves where the session stands in its memo, for listings.
 func (p *publisher) saveMemo(ctx workflow.Context) {
 	err := workflow.UpsertMemo(ctx, map[string]any{MemoStatus: MemoSummary{
-		Status: p.status.Status, Reason: team.Shorten(p.status.Reason, team.MaxMessage),
+		Status: p.status.Status, Reason: textfmt.Shorten(p.status.Reason, session.MaxMessage),
 		Checkpoint: p.status.Checkpoint, Usage: p.status.Usage,
 	}})
 	if err != nil {
@@ -171,7 +173,7 @@ func (p *publisher) show(ctx workflow.Context) {
 }
 
 // summaryOf is what an assignment has done, or why it failed last.
-func summaryOf(a team.AssignmentStatus) string {
+func summaryOf(a session.AssignmentStatus) string {
 	if a.Status.Done() || len(a.Failures) == 0 {
 		return a.Summary
 	}
@@ -205,4 +207,4 @@ func (p *publisher) spending() string {
 }
 
 // cell is a text in a table of a page.
-func cell(text string) string { return safetext.Code(team.Shorten(safetext.Line(text), 120)) }
+func cell(text string) string { return safetext.Code(textfmt.Shorten(safetext.Line(text), 120)) }

@@ -12,8 +12,10 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/proctest"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -31,10 +33,10 @@ func TestUpdatesBeforeAdmissionSayWhy(t *testing.T) {
 	p := phase("build", "a")
 	p.Approve = true
 	s := &stage{team: patient(p)}
-	s.team.Budget = team.Budget{Tokens: 100}
-	var raised []team.Amount
+	s.team.Budget = spec.Budget{Tokens: 100}
+	var raised []cost.Amount
 	updates := map[string]any{
-		workflows.ResolveUpdate: team.Answer{Request: "build.approval.1", Verb: team.Approving},
+		workflows.ResolveUpdate: session.Answer{Request: "build.approval.1", Verb: session.Approving},
 		workflows.GoOnUpdate:    workflows.GoOn{Phase: "build"},
 		workflows.RaiseUpdate:   workflows.Raise{Tokens: 1},
 	}
@@ -58,7 +60,7 @@ func TestUpdatesBeforeAdmissionSayWhy(t *testing.T) {
 	for name := range updates {
 		require.ErrorContains(t, refused[name], "not admitted yet", name)
 	}
-	require.Equal(t, []team.Amount{{Tokens: 7}}, raised)
+	require.Equal(t, []cost.Amount{{Tokens: 7}}, raised)
 }
 
 // TestAStepThatAWorkerCancelsIsDoneAgain: a worker that stops cancels its local

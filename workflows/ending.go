@@ -6,7 +6,7 @@ import (
 
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // errSessionEnds ends a wait, because nothing new may start.
@@ -40,7 +40,7 @@ func (e *ending) stopping() bool { return e.failing || e.fault != nil }
 func (e *ending) fail(r *request, why string) { e.failing, e.request, e.why = true, r, why }
 
 // answer is what a person answered to the request that ended the session; nil: nothing.
-func (e *ending) answer() *team.Answer {
+func (e *ending) answer() *session.Answer {
 	if e.request == nil {
 		return nil
 	}
@@ -49,21 +49,21 @@ func (e *ending) answer() *team.Answer {
 
 // outcome is how a session ends whose phases are not all done: its state, the reason for
 // people, and the error of its workflow. cancelled: the session was.
-func (e *ending) outcome(cancelled bool, help []team.HelpRequest) (team.State, string, error) {
+func (e *ending) outcome(cancelled bool, help []session.HelpRequest) (session.State, string, error) {
 	switch {
 	case cancelled:
-		return team.WasCancelled, "the session was cancelled", temporal.NewCanceledError()
+		return session.WasCancelled, "the session was cancelled", temporal.NewCanceledError()
 	case e.request != nil:
 		h := e.request
 		reason := fmt.Sprintf("%s/%s %s: %s: %s", h.Phase, h.Persona, h.Need(), h.Category, h.Message)
 		if e.why != "" {
 			reason += " (" + e.why + ")"
 		}
-		return team.Failed, reason, temporal.NewApplicationErrorWithOptions(reason, team.HelpNeeded,
+		return session.Failed, reason, temporal.NewApplicationErrorWithOptions(reason, session.HelpNeeded,
 			temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{help}})
 	default:
 		err := e.faultOrUnknown()
-		return team.Failed, err.Error(), err
+		return session.Failed, err.Error(), err
 	}
 }
 
@@ -72,9 +72,9 @@ func (e *ending) outcome(cancelled bool, help []team.HelpRequest) (team.State, s
 func (e *ending) faultOrUnknown() error {
 	switch {
 	case e.fault == nil:
-		return temporal.NewNonRetryableApplicationError("phases are left to do and nothing says why they do not run; resume the session", team.UnrecoverableError, nil)
+		return temporal.NewNonRetryableApplicationError("phases are left to do and nothing says why they do not run; resume the session", session.UnrecoverableError, nil)
 	case temporal.IsCanceledError(e.fault):
-		return temporal.NewNonRetryableApplicationError("a step of the session was cancelled, which nobody has asked for; resume the session", team.UnrecoverableError, e.fault)
+		return temporal.NewNonRetryableApplicationError("a step of the session was cancelled, which nobody has asked for; resume the session", session.UnrecoverableError, e.fault)
 	}
 	return e.fault
 }

@@ -2,17 +2,17 @@ package workflows
 
 import (
 	"github.com/maestro-hive/maestro/internal/budget"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // limits are the caps of the team's budgets, with the raises of this incarnation.
 type limits struct {
-	team   *team.Team
-	raised map[string]team.Cap
+	team   *spec.Team
+	raised map[string]spec.Cap
 }
 
 // of is the cap of a budget.
-func (l *limits) of(scope string) team.Cap {
+func (l *limits) of(scope string) spec.Cap {
 	if raised, ok := l.raised[scope]; ok {
 		return raised
 	}

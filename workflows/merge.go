@@ -8,7 +8,9 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // merges merges the work of a phase's personas, and has it verified.
@@ -36,7 +38,7 @@ func (m *merges) run(ctx workflow.Context, p *pass) (bool, error) {
 		}
 		if result.Failure == nil {
 			if result.Kept != "" {
-				integrator.Integrated = append(integrator.Integrated, team.Work{Delta: result.Kept})
+				integrator.Integrated = append(integrator.Integrated, session.Work{Delta: result.Kept})
 			}
 			return true, nil
 		}
@@ -53,16 +55,16 @@ func (m *merges) run(ctx workflow.Context, p *pass) (bool, error) {
 
 // waitForRound waits until the integrator has its next round: for a while, or for a
 // person if its rounds are spent. It returns false in a session that ends.
-func (m *merges) waitForRound(ctx workflow.Context, integrator *assignment, f team.Failure) (bool, error) {
+func (m *merges) waitForRound(ctx workflow.Context, integrator *assignment, f failures.Failure) (bool, error) {
 	wait, again := afterRound(f, integrator.round, m.rounds.team.Retry)
 	if !again {
-		m.rounds.publisher.update(ctx, integrator, team.Failed)
-		report := slices.Concat(integrator.Failures, []team.AttemptFailure{{Category: f.Category, Message: f.Message}})
+		m.rounds.publisher.update(ctx, integrator, session.Failed)
+		report := slices.Concat(integrator.Failures, []session.AttemptFailure{{Category: f.Category, Message: f.Message}})
 		then, err := m.rounds.requests.askForHelp(ctx, integrator, f, report)
 		m.rounds.publisher.show(ctx)
 		return then != outcomeEnded, err
 	}
-	m.rounds.publisher.update(ctx, integrator, team.Waiting)
+	m.rounds.publisher.update(ctx, integrator, session.Waiting)
 	return true, pause(ctx, wait, fmt.Sprintf("%s: the merged tree does not hold together (%s)", integrator.Phase, f.Category))
 }
 
@@ -73,11 +75,11 @@ func (m *merges) execute(ctx workflow.Context, p *phase, integrator *assignment,
 	outages := m.rounds.outages
 	for {
 		result, err := m.executeOnce(ctx, p, integrator, in)
-		stop, lasts := detail[activities.OutageStop](err, team.ProviderOutage)
+		stop, lasts := detail[activities.OutageStop](err, session.ProviderOutage)
 		switch {
 		case lasts:
 			in.Outage = activities.OutageNoticed
-			if err := outages.after(ctx, integrator, stop, team.Retrying, team.Aborting); err != nil {
+			if err := outages.after(ctx, integrator, stop, session.Retrying, session.Aborting); err != nil {
 				return result, err
 			}
 		case errors.Is(err, errTryNow):
@@ -93,7 +95,7 @@ func (m *merges) execute(ctx workflow.Context, p *phase, integrator *assignment,
 // executeOnce executes one activity of a merge.
 func (m *merges) executeOnce(ctx workflow.Context, p *phase, integrator *assignment, in activities.SealInput) (result activities.SealResult, err error) {
 	p.merges++
-	queue := team.AgentQueue(m.rounds.store, m.rounds.team.Personas[in.Integrator].Agent)
+	queue := spec.AgentQueue(m.rounds.store, m.rounds.team.Personas[in.Integrator].Agent)
 	working, cancel := workflow.WithCancel(agentContext(ctx, queue, m.rounds.team.Retry,
 		fmt.Sprintf("%s.seal.%d", in.Phase, p.merges), "merge and check phase "+in.Phase))
 	defer cancel()

@@ -8,7 +8,9 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // lastNoticeLimit bounds what a session that ends spends on notifying people.
@@ -17,8 +19,8 @@ const lastNoticeLimit = time.Minute
 // notifier notifies people outside of Temporal, in order.
 type notifier struct {
 	store, reportTo string
-	team            *team.Team
-	status          *team.Status
+	team            *spec.Team
+	status          *session.Status
 	webhook         bool
 	// fingerprints are those of the failures that tickets were made for.
 	fingerprints []string
@@ -33,7 +35,7 @@ func (n *notifier) wanted() bool {
 }
 
 // notify sends a notice of an event, and does not wait until it is sent.
-func (n *notifier) notify(ctx workflow.Context, event team.Event, h *team.HelpRequest, answer *team.Answer) {
+func (n *notifier) notify(ctx workflow.Context, event session.Event, h *session.HelpRequest, answer *session.Answer) {
 	if !n.wanted() {
 		return
 	}
@@ -61,7 +63,7 @@ func (n *notifier) notify(ctx workflow.Context, event team.Event, h *team.HelpRe
 
 // notifyEnd sends how the session ended, and waits for a while until all notices are
 // sent. The answer is the one that ended the session; nil: none did.
-func (n *notifier) notifyEnd(ctx workflow.Context, event team.Event, answer *team.Answer) {
+func (n *notifier) notifyEnd(ctx workflow.Context, event session.Event, answer *session.Answer) {
 	if !n.wanted() {
 		return
 	}
@@ -76,15 +78,15 @@ func (n *notifier) notifyEnd(ctx workflow.Context, event team.Event, answer *tea
 }
 
 // input is the notice of an event.
-func (n *notifier) input(ctx workflow.Context, event team.Event, h *team.HelpRequest, answer *team.Answer) activities.NotifyInput {
+func (n *notifier) input(ctx workflow.Context, event session.Event, h *session.HelpRequest, answer *session.Answer) activities.NotifyInput {
 	info := workflow.GetInfo(ctx)
 	n.sent++
 	in := activities.NotifyInput{
-		Notice: team.Notice{
-			Schema: team.NoticeSchema, ID: fmt.Sprintf("%s/%s/%d", n.status.Session, info.WorkflowExecution.RunID, n.sent),
+		Notice: session.Notice{
+			Schema: session.NoticeSchema, ID: fmt.Sprintf("%s/%s/%d", n.status.Session, info.WorkflowExecution.RunID, n.sent),
 			Event: event, At: workflow.Now(ctx).UTC(), Session: n.status.Session, Run: info.WorkflowExecution.RunID,
 			Namespace: info.Namespace, Store: n.store, Team: n.team.Name, Incarnation: n.status.Incarnation,
-			Status: n.status.Status, Reason: team.Shorten(n.status.Reason, team.MaxMessage), Request: h, Answer: answer,
+			Status: n.status.Status, Reason: textfmt.Shorten(n.status.Reason, session.MaxMessage), Request: h, Answer: answer,
 			Usage: n.status.Usage, Checkpoint: n.status.Checkpoint,
 		},
 		Jira: n.team.Help.Jira, ReportTo: n.reportTo, Webhook: n.webhook,
@@ -93,31 +95,31 @@ func (n *notifier) input(ctx workflow.Context, event team.Event, h *team.HelpReq
 	if in.Notice.Asks() {
 		in.Notice.Commands = commandsFor(n.status.Session, *h)
 	}
-	if event == team.SessionFailed || event == team.SessionCancelled {
+	if event == session.SessionFailed || event == session.SessionCancelled {
 		in.Notice.Commands = slices.Insert(in.Notice.Commands, 0, "maestro resume "+n.status.Session)
 	}
 	return in
 }
 
 // commandsFor are what a person can type about a request, the most useful one first.
-func commandsFor(id string, h team.HelpRequest) []string {
-	if h.Kind == team.ForApproval {
+func commandsFor(id string, h session.HelpRequest) []string {
+	if h.Kind == session.ForApproval {
 		return []string{
 			fmt.Sprintf("maestro artifacts diff %s %s", id, h.Phase), fmt.Sprintf("maestro approve %s %s", id, h.Phase),
 			fmt.Sprintf("maestro reject %s %s --note \"what to change\"", id, h.Phase),
 		}
 	}
 	var commands []string
-	if h.Kind == team.ForMoney {
+	if h.Kind == session.ForMoney {
 		commands = append(commands, h.Command)
 	}
-	if h.Takes(team.Retrying) {
+	if h.Takes(session.Retrying) {
 		commands = append(commands, fmt.Sprintf("maestro resolve %s retry --request %s --note \"what to do differently\"", id, h.ID))
 	}
-	if h.Takes(team.Skipping) {
+	if h.Takes(session.Skipping) {
 		commands = append(commands, fmt.Sprintf("maestro resolve %s skip --request %s", id, h.ID))
 	}
-	if h.Takes(team.Supplying) {
+	if h.Takes(session.Supplying) {
 		commands = append(commands, fmt.Sprintf("maestro resolve %s supply PATH --request %s", id, h.ID))
 	}
 	return append(commands, fmt.Sprintf("maestro resolve %s abort --request %s", id, h.ID),

@@ -10,13 +10,15 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
 // events lists what people have heard of, in order.
-func (s *stage) events() []team.Event {
-	var all []team.Event
+func (s *stage) events() []session.Event {
+	var all []session.Event
 	for _, in := range s.told {
 		all = append(all, in.Notice.Event)
 	}
@@ -28,21 +30,21 @@ func (s *stage) events() []team.Event {
 func TestNoticesOfAnsweredRequestsHaveNoCommands(t *testing.T) {
 	t.Parallel()
 	s := &stage{team: patient(phase("build", "a")), webhook: true}
-	s.team.Budget = team.Budget{Tokens: 100, OnExceeded: team.OnExceededAsk}
-	s.round = func(activities.RoundInput) (team.RoundResult, error) {
+	s.team.Budget = spec.Budget{Tokens: 100, OnExceeded: spec.OnExceededAsk}
+	s.round = func(activities.RoundInput) (session.RoundResult, error) {
 		if len(s.rounds) == 1 {
-			return team.RoundResult{}, spent()
+			return session.RoundResult{}, spent()
 		}
-		return team.RoundResult{}, nil
+		return session.RoundResult{}, nil
 	}
 	env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
 		env.RegisterActivityWithOptions(func(_ context.Context, in activities.RaiseInput) (activities.Raised, error) {
-			return activities.Raised{Scope: in.Scope, Cap: team.Cap{Tokens: 1000}}, nil
+			return activities.Raised{Scope: in.Scope, Cap: spec.Cap{Tokens: 1000}}, nil
 		}, activity.RegisterOptions{Name: string(activities.RaiseName)})
 		env.RegisterDelayedCallback(func() { env.SignalWorkflow(workflows.RaiseUpdate, workflows.Raise{Tokens: 900}) }, time.Hour)
 	})
 	require.NoError(t, env.GetWorkflowError())
-	require.Equal(t, []team.Event{team.HelpAsked, team.WentOn, team.SessionCompleted}, s.events())
+	require.Equal(t, []session.Event{session.HelpAsked, session.WentOn, session.SessionCompleted}, s.events())
 	name := s.told[0].Notice.Session
 	require.Contains(t, s.told[0].Notice.Commands, "maestro resolve "+name+" skip --request build.a.1-default-")
 	for _, in := range s.told[1:] {
@@ -54,24 +56,24 @@ func TestNoticesOfAnsweredRequestsHaveNoCommands(t *testing.T) {
 func TestWithdrawnRequestsAreNotified(t *testing.T) {
 	t.Parallel()
 	tm := patient(phase("one", "a"), phase("two", "b"), phase("docs", "c"))
-	tm.Phases[1].SendsBack, tm.Phases[2].Needs, tm.Phases[2].Approve = &team.SendsBack{To: "one", Times: 1}, []string{"one"}, true
+	tm.Phases[1].SendsBack, tm.Phases[2].Needs, tm.Phases[2].Approve = &spec.SendsBack{To: "one", Times: 1}, []string{"one"}, true
 	asked := make(chan struct{})
 	s := &stage{team: tm, webhook: true}
-	s.round = func(in activities.RoundInput) (team.RoundResult, error) {
+	s.round = func(in activities.RoundInput) (session.RoundResult, error) {
 		if in.Persona == "b" && in.Rework == nil {
 			<-asked
 			return sendingBack(in, "no"), nil
 		}
-		return team.RoundResult{}, nil
+		return session.RoundResult{}, nil
 	}
 	s.onAdvance = func(in activities.AdvanceInput) {
 		if in.Phase == "docs" && len(s.advanced) == 2 {
 			close(asked)
 		}
 	}
-	env := s.play(t, says(time.Hour, team.Answer{Request: "docs.approval.2", Verb: team.Approving}))
+	env := s.play(t, says(time.Hour, session.Answer{Request: "docs.approval.2", Verb: session.Approving}))
 	require.NoError(t, env.GetWorkflowError())
-	require.Equal(t, []team.Event{team.ApprovalAsked, team.WentOn, team.ApprovalAsked, team.WentOn, team.SessionCompleted}, s.events())
+	require.Equal(t, []session.Event{session.ApprovalAsked, session.WentOn, session.ApprovalAsked, session.WentOn, session.SessionCompleted}, s.events())
 	require.Nil(t, s.told[1].Notice.Answer)
 	require.Equal(t, "docs.approval.1-default-", s.told[1].Notice.Request.ID)
 }
@@ -81,9 +83,9 @@ func TestWithdrawnRequestsAreNotified(t *testing.T) {
 func TestEndOfTheSessionIsNotifiedToTheTicketsOfRequests(t *testing.T) {
 	t.Parallel()
 	s := &stage{team: patient(phase("build", "a"))}
-	s.team.Help.Jira = &team.HelpJira{Project: "MD"}
-	s.round = func(activities.RoundInput) (team.RoundResult, error) {
-		return team.RoundResult{}, failedRound(team.Auth, "no key")
+	s.team.Help.Jira = &spec.HelpJira{Project: "MD"}
+	s.round = func(activities.RoundInput) (session.RoundResult, error) {
+		return session.RoundResult{}, failedRound(failures.Auth, "no key")
 	}
 	s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
 		ending := make(chan struct{}) // the session waits, for a minute at most, until people are told of its end
@@ -93,13 +95,13 @@ func TestEndOfTheSessionIsNotifiedToTheTicketsOfRequests(t *testing.T) {
 			}
 		})
 		s.telling = func(in activities.NotifyInput) {
-			if in.Notice.Event == team.HelpAsked {
-				resolve(env, team.Answer{Request: "build.a.1", Verb: team.Aborting})
+			if in.Notice.Event == session.HelpAsked {
+				resolve(env, session.Answer{Request: "build.a.1", Verb: session.Aborting})
 				<-ending
 			}
 		}
 	})
-	require.Equal(t, []team.Event{team.HelpAsked, team.SessionFailed}, s.events())
+	require.Equal(t, []session.Event{session.HelpAsked, session.SessionFailed}, s.events())
 	require.Equal(t, []string{"of build"}, s.told[1].Fingerprints)
 }
 
@@ -107,13 +109,13 @@ func TestEndOfTheSessionIsNotifiedToTheTicketsOfRequests(t *testing.T) {
 func TestRetryWithoutANoteLeavesWhatWasSaid(t *testing.T) {
 	t.Parallel()
 	s := &stage{team: patient(phase("build", "a"))}
-	s.team.Budget = team.Budget{Tokens: 100, OnExceeded: team.OnExceededAsk}
-	ends := []error{failedRound(team.TestFailure, "red"), spent(), nil}
-	s.round = func(activities.RoundInput) (team.RoundResult, error) {
-		return team.RoundResult{}, ends[len(s.rounds)-1]
+	s.team.Budget = spec.Budget{Tokens: 100, OnExceeded: spec.OnExceededAsk}
+	ends := []error{failedRound(failures.TestFailure, "red"), spent(), nil}
+	s.round = func(activities.RoundInput) (session.RoundResult, error) {
+		return session.RoundResult{}, ends[len(s.rounds)-1]
 	}
-	env := s.play(t, says(time.Hour, team.Answer{Request: "build.a.1", Verb: team.Retrying, Note: "make it green"}),
-		says(2*time.Hour, team.Answer{Request: "build.a.2", Verb: team.Retrying}))
+	env := s.play(t, says(time.Hour, session.Answer{Request: "build.a.1", Verb: session.Retrying, Note: "make it green"}),
+		says(2*time.Hour, session.Answer{Request: "build.a.2", Verb: session.Retrying}))
 	require.NoError(t, env.GetWorkflowError())
 	require.Equal(t, "make it green", s.rounds[2].Note)
 }

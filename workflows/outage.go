@@ -9,7 +9,10 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // OutageSignal tells a session that an assignment's agent meets an outage that lasts, or
@@ -27,7 +30,7 @@ var (
 // outages has assignments wait for providers, breakers and hosts that fail, and notifies
 // people where that takes long.
 type outages struct {
-	team        *team.Team
+	team        *spec.Team
 	schedule    *schedule
 	ending      *ending
 	publisher   *publisher
@@ -51,40 +54,40 @@ func (o *outages) register(ctx workflow.Context) {
 
 // after decides what a round does whose provider has been away for longer than the
 // team's patience: it goes on waiting, and people are notified, who may answer.
-func (o *outages) after(ctx workflow.Context, a *assignment, stop activities.OutageStop, answers ...team.Verb) error {
+func (o *outages) after(ctx workflow.Context, a *assignment, stop activities.OutageStop, answers ...session.Verb) error {
 	a.Usage = stop.Total
 	o.over(ctx, a.AssignmentID) // an earlier one, whose end no signal reported
-	f := team.AttemptFailure{Category: stop.Failure.Category, Message: stop.Failure.Message}
+	f := session.AttemptFailure{Category: stop.Failure.Category, Message: stop.Failure.Message}
 	return o.notice(ctx, a, f.Category, failingSince(stop.Since, f), answers)
 }
 
 // failingSince says what an outage is.
-func failingSince(since time.Time, f team.AttemptFailure) string {
+func failingSince(since time.Time, f session.AttemptFailure) string {
 	return fmt.Sprintf("the %s has failed since %s UTC (%s: %s)", f.Category.Awaited(), since.UTC().Format(time.DateTime), f.Category, f.Message)
 }
 
 // notice notifies people that an assignment waits for its provider. Nobody has to
 // answer: it goes on by itself. errSessionEnds says that the session ends.
-func (o *outages) notice(ctx workflow.Context, a *assignment, c team.Category, message string, answers []team.Verb) error {
+func (o *outages) notice(ctx workflow.Context, a *assignment, c failures.Category, message string, answers []session.Verb) error {
 	if o.ending.stopping() {
 		return errSessionEnds
 	}
-	r := o.requests.add(ctx, &request{ownWork: a.ownWork(), HelpRequest: team.HelpRequest{
-		Kind: team.ForOutage, Phase: a.Phase, Persona: a.Persona, Category: c, Message: team.Shorten(message, team.MaxMessage),
+	r := o.requests.add(ctx, &request{ownWork: a.ownWork(), HelpRequest: session.HelpRequest{
+		Kind: session.ForOutage, Phase: a.Phase, Persona: a.Persona, Category: c, Message: textfmt.Shorten(message, session.MaxMessage),
 		Suggestion: goesOn(c),
 		Answers:    answers,
-		Attempts:   append([]team.AttemptFailure{}, a.Failures...), Usage: a.Usage,
+		Attempts:   append([]session.AttemptFailure{}, a.Failures...), Usage: a.Usage,
 	}})
 	a.notice = r
-	if err := o.requests.save(ctx, a, team.Waiting, nil); err != nil {
+	if err := o.requests.save(ctx, a, session.Waiting, nil); err != nil {
 		return err
 	}
 	r.notified = true
-	o.notifier.notify(ctx, team.HelpAsked, &r.HelpRequest, nil)
+	o.notifier.notify(ctx, session.HelpAsked, &r.HelpRequest, nil)
 	return nil
 }
 
-func goesOn(c team.Category) string {
+func goesOn(c failures.Category) string {
 	return fmt.Sprintf("the session goes on by itself once the %s is back; nothing is used up until then", c.Awaited())
 }
 
@@ -94,7 +97,7 @@ func (o *outages) update(ctx workflow.Context, news activities.OutageNews) {
 	if r == nil || r.answer != nil || r.Category == news.Failure.Category {
 		return
 	}
-	r.Category, r.Message = news.Failure.Category, team.Shorten(failingSince(news.Since, news.Failure), team.MaxMessage)
+	r.Category, r.Message = news.Failure.Category, textfmt.Shorten(failingSince(news.Since, news.Failure), session.MaxMessage)
 	r.Suggestion = goesOn(r.Category)
 	r.Advice = o.requests.advice.howToAnswer(r)
 	o.requests.list()
@@ -110,7 +113,7 @@ func (o *outages) announce(ctx workflow.Context) {
 }
 
 // over withdraws the notice of an assignment's outage, if there is one.
-func (o *outages) over(ctx workflow.Context, id team.AssignmentID) {
+func (o *outages) over(ctx workflow.Context, id spec.AssignmentID) {
 	state := o.schedule.assignment(id)
 	r := state.notice
 	state.outage, state.notice = nil, nil
@@ -134,7 +137,7 @@ func (o *outages) await(ctx workflow.Context, a *assignment, doing workflow.Futu
 	timer := never(ctx)
 	if !r.Until.IsZero() {
 		timer = workflow.NewTimerWithOptions(waiting, r.Until.Sub(workflow.Now(ctx)), workflow.TimerOptions{
-			Summary: team.Shorten(fmt.Sprintf("%s waits for its %s. The tab User Metadata says what can be done", a.AssignmentID, r.Category.Awaited()), 200),
+			Summary: textfmt.Shorten(fmt.Sprintf("%s waits for its %s. The tab User Metadata says what can be done", a.AssignmentID, r.Category.Awaited()), 200),
 		})
 	}
 	err := workflow.Await(ctx, func() bool {
@@ -173,7 +176,7 @@ func (o *outages) awaitUnnoticed(ctx workflow.Context, a *assignment, doing work
 	}
 	a.Usage = news.Total
 	a.interrupt(ended)
-	o.publisher.update(ctx, a, team.Waiting)
+	o.publisher.update(ctx, a, session.Waiting)
 	return errSessionEnds
 }
 
@@ -191,7 +194,7 @@ func (o *outages) apply(ctx workflow.Context, a *assignment, r *request) error {
 	if err := o.requests.resume(ctx, a, r); err != nil {
 		return err
 	}
-	if r.answer.Verb == team.Retrying {
+	if r.answer.Verb == session.Retrying {
 		if r.answer.Note != "" {
 			a.note = r.answer.Note
 		}
@@ -203,7 +206,7 @@ func (o *outages) apply(ctx workflow.Context, a *assignment, r *request) error {
 // patience is ready when people are to be notified of an assignment that waits for a
 // breaker, or when its round is to fail; nil: never.
 func (o *outages) patience(ctx workflow.Context, a *assignment, turned activities.TurnedAway) workflow.Future {
-	fails := o.team.Retry.OnOutage == team.OutageFail
+	fails := o.team.Retry.OnOutage == spec.OutageFail
 	if turned.PatienceUntil.IsZero() || a.notice != nil || fails && turned.Outage == nil {
 		return never(ctx)
 	}

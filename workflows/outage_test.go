@@ -12,13 +12,16 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
 func outage() error {
-	return temporal.NewApplicationErrorWithOptions("away", team.ProviderOutage, temporal.ApplicationErrorOptions{
-		NonRetryable: true, Details: []any{activities.OutageStop{Failure: *team.Failf(team.RateLimited, "away"), Total: team.Usage{InputTokens: 3}}},
+	return temporal.NewApplicationErrorWithOptions("away", session.ProviderOutage, temporal.ApplicationErrorOptions{
+		NonRetryable: true, Details: []any{activities.OutageStop{Failure: *failures.Failf(failures.RateLimited, "away"), Total: cost.Usage{InputTokens: 3}}},
 	})
 }
 
@@ -41,18 +44,18 @@ func TestPatienceCountsWhileABreakerIsAwaited(t *testing.T) {
 	t.Parallel()
 	s := &stage{team: newTeam(phase("build", "a")), webhook: true}
 	turned := false
-	s.round = func(in activities.RoundInput) (team.RoundResult, error) {
+	s.round = func(in activities.RoundInput) (session.RoundResult, error) {
 		if turned {
-			return team.RoundResult{}, nil
+			return session.RoundResult{}, nil
 		}
 		turned = true
-		return team.RoundResult{}, temporal.NewApplicationErrorWithOptions("open", team.BreakerOpen, temporal.ApplicationErrorOptions{
+		return session.RoundResult{}, temporal.NewApplicationErrorWithOptions("open", session.BreakerOpen, temporal.ApplicationErrorOptions{
 			NonRetryable: true, Details: []any{activities.TurnedAway{
-				Breaker: team.Breaker{}.For("provider"), Wait: team.BreakerWait{Breaker: "provider", Why: "it is down"}, PatienceUntil: s.began.Add(30 * time.Minute),
+				Breaker: spec.Breaker{}.For("provider"), Wait: session.BreakerWait{Breaker: "provider", Why: "it is down"}, PatienceUntil: s.began.Add(30 * time.Minute),
 			}},
 		})
 	}
-	var early, late team.Status
+	var early, late session.Status
 	env := s.play(t, lasting(activities.AwaitBreakerName, 2*time.Hour, activities.Awaited{}), func(env *testsuite.TestWorkflowEnvironment) {
 		s.began = env.Now()
 		env.RegisterDelayedCallback(func() { early = status(t, env) }, 29*time.Minute)
@@ -61,14 +64,14 @@ func TestPatienceCountsWhileABreakerIsAwaited(t *testing.T) {
 	require.NoError(t, env.GetWorkflowError())
 	require.Empty(t, early.Help)
 	require.Len(t, late.Help, 1)
-	require.Equal(t, team.ForOutage, late.Help[0].Kind)
-	require.Equal(t, team.WaitingForBreaker, late.Status)
+	require.Equal(t, session.ForOutage, late.Help[0].Kind)
+	require.Equal(t, session.WaitingForBreaker, late.Status)
 	require.Empty(t, status(t, env).Help)
-	var events []team.Event
+	var events []session.Event
 	for _, in := range s.told {
 		events = append(events, in.Notice.Event)
 	}
-	require.Equal(t, []team.Event{team.HelpAsked, team.WentOn, team.SessionCompleted}, events)
+	require.Equal(t, []session.Event{session.HelpAsked, session.WentOn, session.SessionCompleted}, events)
 	require.Equal(t, activities.OutageNoticed, s.rounds[1].Outage)
 	require.Equal(t, 1, status(t, env).Phases[0].Assignments[0].Rounds)
 }
@@ -77,14 +80,14 @@ func TestPatienceCountsWhileABreakerIsAwaited(t *testing.T) {
 func TestRoundOfATeamThatDoesNotWaitFailsAtTheBreaker(t *testing.T) {
 	t.Parallel()
 	s := &stage{team: newTeam(phase("build", "a"))}
-	s.team.Retry = team.Retry{Rounds: 1, OnOutage: team.OutageFail}
-	s.round = func(in activities.RoundInput) (team.RoundResult, error) {
+	s.team.Retry = spec.Retry{Rounds: 1, OnOutage: spec.OutageFail}
+	s.round = func(in activities.RoundInput) (session.RoundResult, error) {
 		if in.Outage == activities.OutageOver {
-			return team.RoundResult{}, failedRound(team.APIError, "away")
+			return session.RoundResult{}, failedRound(failures.APIError, "away")
 		}
-		return team.RoundResult{}, temporal.NewApplicationErrorWithOptions("open", team.BreakerOpen, temporal.ApplicationErrorOptions{
+		return session.RoundResult{}, temporal.NewApplicationErrorWithOptions("open", session.BreakerOpen, temporal.ApplicationErrorOptions{
 			NonRetryable: true, Details: []any{activities.TurnedAway{
-				Breaker: team.Breaker{}.For("provider"), PatienceUntil: s.began.Add(time.Minute), Outage: &team.Outage{},
+				Breaker: spec.Breaker{}.For("provider"), PatienceUntil: s.began.Add(time.Minute), Outage: &session.Outage{},
 			}},
 		})
 	}
@@ -96,17 +99,17 @@ func TestRoundOfATeamThatDoesNotWaitFailsAtTheBreaker(t *testing.T) {
 // TestAnswersToAnOutage: it is tried now; it is skipped; nobody answers and it never ends.
 func TestAnswersToAnOutage(t *testing.T) {
 	t.Parallel()
-	play := func(t *testing.T, answer *team.Answer, more ...func(*testsuite.TestWorkflowEnvironment)) (*stage, *testsuite.TestWorkflowEnvironment) {
+	play := func(t *testing.T, answer *session.Answer, more ...func(*testsuite.TestWorkflowEnvironment)) (*stage, *testsuite.TestWorkflowEnvironment) {
 		s := &stage{team: newTeam(phase("build", "a"))}
 		return s, s.play(t, append(more, func(env *testsuite.TestWorkflowEnvironment) {
-			env.OnActivity(string(activities.RoundName), mock.Anything, mock.Anything).Return(func(_ context.Context, in activities.RoundInput) (team.RoundResult, error) {
+			env.OnActivity(string(activities.RoundName), mock.Anything, mock.Anything).Return(func(_ context.Context, in activities.RoundInput) (session.RoundResult, error) {
 				s.rounds = append(s.rounds, in)
-				return team.RoundResult{}, outage()
+				return session.RoundResult{}, outage()
 			}).Once()
 			env.OnActivity(string(activities.RoundName), mock.Anything, mock.MatchedBy(func(in activities.RoundInput) bool { return in.Outage == activities.OutageNoticed })).
-				After(30*24*time.Hour).Return(team.RoundResult{}, nil)
+				After(30*24*time.Hour).Return(session.RoundResult{}, nil)
 			env.OnActivity(string(activities.RoundName), mock.Anything, mock.MatchedBy(func(in activities.RoundInput) bool { return in.Outage == activities.OutageRetry })).
-				Return(func(_ context.Context, in activities.RoundInput) (team.RoundResult, error) {
+				Return(func(_ context.Context, in activities.RoundInput) (session.RoundResult, error) {
 					s.rounds = append(s.rounds, in)
 					return success(in), nil
 				})
@@ -121,7 +124,7 @@ func TestAnswersToAnOutage(t *testing.T) {
 	}
 	t.Run("retry", func(t *testing.T) {
 		t.Parallel()
-		s, env := play(t, &team.Answer{Verb: team.Retrying})
+		s, env := play(t, &session.Answer{Verb: session.Retrying})
 		require.NoError(t, env.GetWorkflowError())
 		require.Equal(t, activities.OutageRetry, s.rounds[len(s.rounds)-1].Outage)
 		require.Equal(t, 1, status(t, env).Phases[0].Assignments[0].Rounds, "it is the same round")
@@ -129,9 +132,9 @@ func TestAnswersToAnOutage(t *testing.T) {
 	})
 	t.Run("skip", func(t *testing.T) {
 		t.Parallel()
-		_, env := play(t, &team.Answer{Verb: team.Skipping})
+		_, env := play(t, &session.Answer{Verb: session.Skipping})
 		require.NoError(t, env.GetWorkflowError())
-		require.Equal(t, team.Skipped, status(t, env).Phases[0].Assignments[0].Status)
+		require.Equal(t, session.Skipped, status(t, env).Phases[0].Assignments[0].Status)
 	})
 	t.Run("nobody", func(t *testing.T) {
 		t.Parallel()
@@ -143,11 +146,11 @@ func TestAnswersToAnOutage(t *testing.T) {
 // TestMergeThatWaitsForItsMachineUsesNoRound: people are notified, and may have it tried now.
 func TestMergeThatWaitsForItsMachineUsesNoRound(t *testing.T) {
 	t.Parallel()
-	for verb, ends := range map[team.Verb]string{team.Retrying: "", team.Aborting: "aborted by"} {
+	for verb, ends := range map[session.Verb]string{session.Retrying: "", session.Aborting: "aborted by"} {
 		t.Run(string(verb), func(t *testing.T) {
 			t.Parallel()
 			s := &stage{team: newTeam(phase("build", "a", "b"))}
-			var seen team.Status
+			var seen session.Status
 			env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
 				env.OnActivity(string(activities.SealName), mock.Anything, mock.MatchedBy(func(activities.SealInput) bool { return len(s.seals) == 0 })).
 					Return(func(_ context.Context, in activities.SealInput) (activities.SealResult, error) {
@@ -159,19 +162,19 @@ func TestMergeThatWaitsForItsMachineUsesNoRound(t *testing.T) {
 				env.OnActivity(string(activities.SealName), mock.Anything, mock.Anything).Return(s.sealed)
 				env.RegisterDelayedCallback(func() {
 					seen = status(t, env)
-					env.SignalWorkflow(workflows.ResolveUpdate, team.Answer{Request: seen.Help[0].ID, Verb: verb})
+					env.SignalWorkflow(workflows.ResolveUpdate, session.Answer{Request: seen.Help[0].ID, Verb: verb})
 				}, time.Hour)
 			})
 			require.Len(t, seen.Help, 1)
-			require.Equal(t, team.ForOutage, seen.Help[0].Kind)
-			require.Equal(t, []team.Verb{team.Retrying, team.Aborting}, seen.Help[0].Answers)
+			require.Equal(t, session.ForOutage, seen.Help[0].Kind)
+			require.Equal(t, []session.Verb{session.Retrying, session.Aborting}, seen.Help[0].Answers)
 			if ends != "" {
 				require.ErrorContains(t, env.GetWorkflowError(), ends)
 				return
 			}
 			require.NoError(t, env.GetWorkflowError())
 			require.Len(t, s.rounds, 2, "nobody mends what is not wrong")
-			require.Equal(t, team.Completed, status(t, env).Phases[0].Assignments[1].Status)
+			require.Equal(t, session.Completed, status(t, env).Phases[0].Assignments[1].Status)
 			require.Empty(t, status(t, env).Help)
 		})
 	}
@@ -181,19 +184,19 @@ func TestMergeThatWaitsForItsMachineUsesNoRound(t *testing.T) {
 func TestNoticeOfAnOutageSaysWhatItsCauseIsNow(t *testing.T) {
 	t.Parallel()
 	s := &stage{team: newTeam(phase("build", "a", "b"))}
-	s.team.Help.Mode = team.HelpAsk
-	var before, after team.Status
+	s.team.Help.Mode = spec.HelpAsk
+	var before, after session.Status
 	s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
 		env.OnActivity(string(activities.RoundName), mock.Anything, mock.MatchedBy(func(in activities.RoundInput) bool { return in.Persona == "a" && in.Outage == "" })).
-			Return(team.RoundResult{}, outage())
+			Return(session.RoundResult{}, outage())
 		env.OnActivity(string(activities.RoundName), mock.Anything, mock.MatchedBy(func(in activities.RoundInput) bool { return in.Persona == "a" })).
-			After(3*time.Hour).Return(team.RoundResult{}, nil)
+			After(3*time.Hour).Return(session.RoundResult{}, nil)
 		env.OnActivity(string(activities.RoundName), mock.Anything, mock.MatchedBy(func(in activities.RoundInput) bool { return in.Persona == "b" })).
-			After(time.Hour).Return(team.RoundResult{}, failedRound(team.Auth, "refused"))
+			After(time.Hour).Return(session.RoundResult{}, failedRound(failures.Auth, "refused"))
 		env.RegisterDelayedCallback(func() { before = status(t, env) }, 30*time.Minute)
 		env.RegisterDelayedCallback(func() {
 			env.SignalWorkflow(workflows.OutageSignal, activities.OutageNews{
-				AssignmentID: team.AssignmentID{Phase: "build", Persona: "a"}, Since: env.Now(), Failure: team.AttemptFailure{Category: team.APIError, Message: "500"},
+				AssignmentID: spec.AssignmentID{Phase: "build", Persona: "a"}, Since: env.Now(), Failure: session.AttemptFailure{Category: failures.APIError, Message: "500"},
 			})
 		}, 90*time.Minute)
 		env.RegisterDelayedCallback(func() { after = status(t, env) }, 2*time.Hour)
@@ -202,7 +205,7 @@ func TestNoticeOfAnOutageSaysWhatItsCauseIsNow(t *testing.T) {
 	require.Contains(t, before.Reason, "rate_limited: away")
 	require.Len(t, after.Help, 2)
 	require.Equal(t, before.Help[0].ID, after.Help[0].ID)
-	require.Equal(t, team.APIError, after.Help[0].Category)
+	require.Equal(t, failures.APIError, after.Help[0].Category)
 	require.Contains(t, after.Help[0].Message, "api_error: 500")
 	require.Contains(t, after.Reason, "refused")
 }
@@ -219,13 +222,13 @@ func TestEndingSessionCutsWaitsShort(t *testing.T) {
 			env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
 				began = env.Now()
 				env.OnActivity(string(activities.RoundName), mock.Anything, mock.MatchedBy(func(in activities.RoundInput) bool { return in.Persona == "a" })).
-					After(8*24*time.Hour).Return(team.RoundResult{}, nil)
+					After(8*24*time.Hour).Return(session.RoundResult{}, nil)
 				env.OnActivity(string(activities.RoundName), mock.Anything, mock.MatchedBy(func(in activities.RoundInput) bool { return in.Persona == "b" })).
-					After(time.Hour).Return(team.RoundResult{}, failedRound(team.Auth, "refused"))
+					After(time.Hour).Return(session.RoundResult{}, failedRound(failures.Auth, "refused"))
 				tell := func(after time.Duration, over bool) {
 					env.RegisterDelayedCallback(func() {
 						env.SignalWorkflow(workflows.OutageSignal, activities.OutageNews{
-							AssignmentID: team.AssignmentID{Phase: "build", Persona: "a"}, Over: over, Total: team.Usage{InputTokens: 3},
+							AssignmentID: spec.AssignmentID{Phase: "build", Persona: "a"}, Over: over, Total: cost.Usage{InputTokens: 3},
 						})
 					}, after)
 				}

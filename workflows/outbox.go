@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // The bounds of what a ticket's workflow keeps.
@@ -24,23 +26,23 @@ const (
 // Outbox is what a ticket's workflow has to deliver, and what it knows of the ticket.
 type Outbox struct {
 	// Record is what the store keeps after the workflow has completed.
-	Record team.TicketRecord `json:"record"`
+	Record session.TicketRecord `json:"record"`
 	// How is how the newest session wants the ticket to be created.
-	How *team.HelpJira `json:"how,omitempty"`
+	How *spec.HelpJira `json:"how,omitempty"`
 	// Pending are the notices that the ticket does not have, in order.
 	Pending []PendingNotice `json:"pending,omitempty"`
 	// Doubt is since when there may be a ticket that no search has found; zero: there
 	// is no doubt.
 	Doubt time.Time `json:"doubt,omitzero"`
 	// IndexDelay is how long after its creation a search may not find a ticket.
-	IndexDelay team.Duration `json:"index_delay,omitempty"`
+	IndexDelay textfmt.Duration `json:"index_delay,omitempty"`
 	// Failed is how many tries in a row have failed.
 	Failed int `json:"failed,omitempty"`
 }
 
 // PendingNotice is a notice that the ticket does not have.
 type PendingNotice struct {
-	Notice team.Notice `json:"notice"`
+	Notice session.Notice `json:"notice"`
 	// Occurrences is how often the failure had occurred by then.
 	Occurrences int `json:"occurrences,omitempty"`
 	// Omitted is how many later notices were left out because too many were pending.
@@ -60,7 +62,7 @@ func (o *Outbox) accept(in activities.TicketNotice, failure bool) {
 		o.How = in.Jira
 	}
 	o.updateFollowers(n, in.Quiet)
-	if failure && n.Event == team.HelpAsked {
+	if failure && n.Event == session.HelpAsked {
 		o.Record.Ticket.Occurrences++
 	}
 	if len(o.Pending) >= maxPending {
@@ -84,16 +86,16 @@ func (o *Outbox) firstTime(id string) bool {
 }
 
 // updateFollowers keeps the list of sessions that are notified of the ticket.
-func (o *Outbox) updateFollowers(n team.Notice, quiet bool) {
+func (o *Outbox) updateFollowers(n session.Notice, quiet bool) {
 	followers := o.Record.Followers
 	switch {
 	case n.Ends():
-		followers = slices.DeleteFunc(followers, func(f team.TicketFollower) bool { return f.Session == n.Session })
+		followers = slices.DeleteFunc(followers, func(f session.TicketFollower) bool { return f.Session == n.Session })
 	case n.Request == nil:
-	case n.Event == team.WentOn:
-		followers = slices.DeleteFunc(followers, func(f team.TicketFollower) bool { return f.Session == n.Session && f.Request == n.Request.ID })
+	case n.Event == session.WentOn:
+		followers = slices.DeleteFunc(followers, func(f session.TicketFollower) bool { return f.Session == n.Session && f.Request == n.Request.ID })
 	case n.Asks() && !quiet:
-		followers = append(followers, team.TicketFollower{Session: n.Session, Request: n.Request.ID})
+		followers = append(followers, session.TicketFollower{Session: n.Session, Request: n.Request.ID})
 		followers = followers[max(0, len(followers)-maxFollowers):]
 	}
 	o.Record.Followers = followers
@@ -111,19 +113,19 @@ func (o *Outbox) state() string {
 	switch {
 	case key == "" && kind == "":
 		return ""
-	case kind == team.Misconfigured || kind == team.Gone:
+	case kind == session.Misconfigured || kind == session.Gone:
 		return key + " " + string(kind) + " " + o.Record.Ticket.Trouble
 	}
 	return key + " " + string(kind)
 }
 
 // toNotify finds a follower that does not know the ticket's state; nil: none.
-func (o *Outbox) toNotify() *team.TicketFollower {
+func (o *Outbox) toNotify() *session.TicketFollower {
 	state := o.state()
 	if state == "" {
 		return nil
 	}
-	i := slices.IndexFunc(o.Record.Followers, func(f team.TicketFollower) bool { return f.Notified != state })
+	i := slices.IndexFunc(o.Record.Followers, func(f session.TicketFollower) bool { return f.Notified != state })
 	if i < 0 {
 		return nil
 	}
@@ -131,8 +133,8 @@ func (o *Outbox) toNotify() *team.TicketFollower {
 }
 
 // unfollow drops a session that is gone.
-func (o *Outbox) unfollow(session string) {
-	o.Record.Followers = slices.DeleteFunc(o.Record.Followers, func(f team.TicketFollower) bool { return f.Session == session })
+func (o *Outbox) unfollow(sessionID string) {
+	o.Record.Followers = slices.DeleteFunc(o.Record.Followers, func(f session.TicketFollower) bool { return f.Session == sessionID })
 }
 
 // view is what is shown of the ticket.

@@ -8,14 +8,15 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // phases takes phases from their input to their checkpoint.
 type phases struct {
-	team        *team.Team
-	course      team.Course
-	status      *team.Status
+	team        *spec.Team
+	course      session.Course
+	status      *session.Status
 	schedule    *schedule
 	ending      *ending
 	publisher   *publisher
@@ -72,10 +73,10 @@ func (ps *phases) steps(p *phase) []step {
 
 // produce has the phase's personas do their work.
 func (ps *phases) produce(ctx workflow.Context, p *pass) (bool, error) {
-	ps.publisher.setPhase(p.Name, team.Running)
+	ps.publisher.setPhase(p.Name, session.Running)
 	ps.publisher.show(ctx)
 	for _, persona := range p.Personas {
-		id := team.AssignmentID{Phase: p.Name, Persona: persona}
+		id := spec.AssignmentID{Phase: p.Name, Persona: persona}
 		p.work = append(p.work, newAssignment(ps.schedule.assignment(id), *ps.status.Assignment(id), id, p.input))
 	}
 	for {
@@ -121,7 +122,7 @@ func (ps *phases) advance(ctx workflow.Context, p *pass) (bool, error) {
 	ps.checkpoints.complete = in.Complete && len(out.Conflicts[p.Name]) == 0
 	ps.reports.sent(len(in.Unreported), out.Unreported)
 	ps.checkpoints.add(out.Head, out.Decisions)
-	ps.publisher.setPhase(p.Name, ps.publisher.phase(p.Name).Done(team.Completed))
+	ps.publisher.setPhase(p.Name, ps.publisher.phase(p.Name).Done(session.Completed))
 	p.todo, p.rework = false, nil
 	if in.Park {
 		approval.files = out.Left
@@ -135,7 +136,7 @@ func (ps *phases) advance(ctx workflow.Context, p *pass) (bool, error) {
 }
 
 // unlock sets what a phase starts from, or why it cannot.
-func (ps *phases) unlock(ctx workflow.Context, name string, input, merged team.Digest, conflicts []team.Conflict) {
+func (ps *phases) unlock(ctx workflow.Context, name string, input, merged spec.Digest, conflicts []session.Conflict) {
 	p := ps.schedule.byName[name]
 	p.input = cmp.Or(input, p.input)
 	if len(conflicts) > 0 {

@@ -7,7 +7,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // PruneStoreName is the wire name of [PruneStore].
@@ -26,13 +26,13 @@ const (
 
 // PruneStore prunes a store once: what a schedule starts. It fails when the
 // store cannot be used, or is damaged; the next turn tries again.
-func PruneStore(ctx workflow.Context, in activities.PruneInput) (team.PruneReport, error) {
+func PruneStore(ctx workflow.Context, in activities.PruneInput) (session.PruneReport, error) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: pruneTimeout,
 		RetryPolicy:         &temporal.RetryPolicy{InitialInterval: time.Minute, MaximumAttempts: pruneAttempts},
 		Summary:             "remove old checkpoints, and what nothing needs any more",
 	})
-	var report team.PruneReport
+	var report session.PruneReport
 	err := workflow.ExecuteActivity(ctx, string(activities.PruneName), in).Get(ctx, &report)
 	return report, err
 }

@@ -8,13 +8,14 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // request is a question to a person, of any kind. It is open until it is answered,
 // withdrawn or expired.
 type request struct {
-	team.HelpRequest
+	session.HelpRequest
 	// stop is how a budget has stopped the assignment; nil: the request is about none.
 	stop *activities.BudgetStop
 	// files says what a phase has left that waits for approval.
@@ -27,7 +28,7 @@ type request struct {
 	obsolete func() bool
 	funded   func(ctx workflow.Context) workflow.Future
 	// answer is a person's; nil: none has come yet.
-	answer *team.Answer
+	answer *session.Answer
 	// notified: people outside were notified of the request.
 	notified bool
 	// applied: the session has done as the answer says, and everybody can see it.
@@ -38,23 +39,23 @@ type request struct {
 
 // answered is the error of a round that ends because a person has said what
 // becomes of the assignment.
-type answered struct{ team.Answer }
+type answered struct{ session.Answer }
 
 func (a *answered) Error() string { return fmt.Sprintf("answered by %s: %s", a.By, a.Verb) }
 
 // takeable refuses an answer that the request does not take. The answer refers to it.
-func (r *request) takeable(a team.Answer, session string) error {
+func (r *request) takeable(a session.Answer, sessionID string) error {
 	switch {
 	case !r.Takes(a.Verb):
-		return notAwaited("request %s cannot be answered with action %q; it takes %s", r.ID, team.Shorten(string(a.Verb), 40), list(r.Answers))
-	case len(a.Note) > team.MaxNote:
-		return notAwaited("the note has %d bytes; at most %d are allowed: put longer texts into a file, and supply it", len(a.Note), team.MaxNote)
-	case len(a.By) > team.MaxMessage:
-		return notAwaited("by has %d bytes; at most %d are allowed", len(a.By), team.MaxMessage)
-	case a.Verb == team.Rejecting && strings.TrimSpace(a.Note) == "":
+		return notAwaited("request %s cannot be answered with action %q; it takes %s", r.ID, textfmt.Shorten(string(a.Verb), 40), list(r.Answers))
+	case len(a.Note) > session.MaxNote:
+		return notAwaited("the note has %d bytes; at most %d are allowed: put longer texts into a file, and supply it", len(a.Note), session.MaxNote)
+	case len(a.By) > session.MaxMessage:
+		return notAwaited("by has %d bytes; at most %d are allowed", len(a.By), session.MaxMessage)
+	case a.Verb == session.Rejecting && strings.TrimSpace(a.Note) == "":
 		return notAwaited("a rejection needs a note: it is what the personas are told")
-	case a.Verb == team.Supplying && !a.Files.Valid():
-		return notAwaited("files names no manifest; supply them with `maestro resolve %s supply PATH`, which stores them", session)
+	case a.Verb == session.Supplying && !a.Files.Valid():
+		return notAwaited("files names no manifest; supply them with `maestro resolve %s supply PATH`, which stores them", sessionID)
 	}
 	return nil
 }
@@ -66,7 +67,7 @@ func notAwaited(format string, args ...any) error {
 	return temporal.NewApplicationErrorWithOptions(fmt.Sprintf(format, args...), NotAwaited, temporal.ApplicationErrorOptions{NonRetryable: true})
 }
 
-func list(verbs []team.Verb) string {
+func list(verbs []session.Verb) string {
 	var words []string
 	for _, v := range verbs {
 		words = append(words, string(v))
@@ -75,8 +76,8 @@ func list(verbs []team.Verb) string {
 }
 
 // answersForWork is what a person may say about an assignment that does not get on.
-func answersForWork() []team.Verb {
-	return []team.Verb{team.Retrying, team.Skipping, team.Supplying, team.Aborting}
+func answersForWork() []session.Verb {
+	return []session.Verb{session.Retrying, session.Skipping, session.Supplying, session.Aborting}
 }
 
 // requestSuffix keeps answers to a request of one incarnation, or of a run that was

@@ -9,14 +9,17 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // requests are the session's questions to people: it opens, answers, withdraws and
 // expires them, and has assignments wait for the answers.
 type requests struct {
-	team        *team.Team
-	status      *team.Status
+	team        *spec.Team
+	status      *session.Status
 	schedule    *schedule
 	ending      *ending
 	advice      *advice
@@ -31,7 +34,7 @@ type requests struct {
 // register lets people answer requests: by an update, which
 // answers, or by a signal, which needs no worker to be at hand.
 func (rs *requests) register(ctx workflow.Context) error {
-	onSignal(ctx, ResolveUpdate, rs.publisher.admitted, func(ctx workflow.Context, a team.Answer) {
+	onSignal(ctx, ResolveUpdate, rs.publisher.admitted, func(ctx workflow.Context, a session.Answer) {
 		if err := rs.validate(a); err != nil {
 			workflow.GetLogger(ctx).Warn("a signal with an answer is ignored", "error", err)
 			return
@@ -39,7 +42,7 @@ func (rs *requests) register(ctx workflow.Context) error {
 		rs.accept(ctx, a)
 	})
 	return onUpdate(ctx, ResolveUpdate,
-		func(ctx workflow.Context, a team.Answer) (team.Answer, error) {
+		func(ctx workflow.Context, a session.Answer) (session.Answer, error) {
 			r := rs.accept(ctx, a)
 			patient, _ := workflow.NewDisconnectedContext(ctx) // a session that is cancelled says so, too
 			if err := workflow.Await(patient, func() bool { return r.closed }); err != nil {
@@ -80,7 +83,7 @@ func (rs *requests) registerApproval(ctx workflow.Context) error {
 }
 
 func (rs *requests) approve(ctx workflow.Context, approval GoOn) {
-	rs.accept(ctx, team.Answer{Request: rs.schedule.approval(approval.Phase).ID, Verb: team.Approving, By: approval.By, Note: approval.Note})
+	rs.accept(ctx, session.Answer{Request: rs.schedule.approval(approval.Phase).ID, Verb: session.Approving, By: approval.By, Note: approval.Note})
 }
 
 // validateApproval refuses the approval of a phase that does not wait for one.
@@ -101,15 +104,15 @@ func (rs *requests) validateApproval(approval GoOn) error {
 }
 
 // validate refuses an answer that nobody waits for, or that is none.
-func (rs *requests) validate(a team.Answer) error {
+func (rs *requests) validate(a session.Answer) error {
 	r := rs.find(a.Request)
 	switch {
 	case !rs.publisher.admitted():
 		return notAwaited(notAdmittedYet)
-	case a == (team.Answer{}):
+	case a == (session.Answer{}):
 		return notAwaited("the answer is empty; %s. A form of the Web UI that is opened again sends nothing of what it shows: load the page again, and paste the answer", rs.waitsFor())
 	case r == nil:
-		return notAwaited("the session does not wait for an answer to request %q: %s", team.Shorten(a.Request, 200), rs.waitsFor())
+		return notAwaited("the session does not wait for an answer to request %q: %s", textfmt.Shorten(a.Request, 200), rs.waitsFor())
 	case r.answer != nil:
 		return notAwaited("request %s is answered already: %s, by %s", r.ID, r.answer.Verb, r.answer.By)
 	case !rs.awaits(r):
@@ -119,7 +122,7 @@ func (rs *requests) validate(a team.Answer) error {
 }
 
 // accept takes an answer; what waits for it continues.
-func (rs *requests) accept(ctx workflow.Context, a team.Answer) *request {
+func (rs *requests) accept(ctx workflow.Context, a session.Answer) *request {
 	r := rs.find(a.Request)
 	a.Phase, a.Persona, a.At = r.Phase, r.Persona, workflow.Now(ctx).UTC()
 	if a.By == "" {
@@ -160,17 +163,17 @@ func (rs *requests) waitsFor() string {
 // add opens a request, which shows in the status.
 func (rs *requests) add(ctx workflow.Context, r *request) *request {
 	who := r.Persona
-	if r.Kind == team.ForApproval {
-		who = string(team.ForApproval)
+	if r.Kind == session.ForApproval {
+		who = string(session.ForApproval)
 	}
 	base := r.Phase + "." + who
 	rs.opened[base]++
 	r.ID = fmt.Sprintf("%s.%d%s", base, rs.opened[base], requestSuffix(workflow.GetInfo(ctx), rs.status.Incarnation))
 	r.Since = workflow.Now(ctx).UTC()
 	if r.Attempts == nil {
-		r.Attempts = []team.AttemptFailure{}
+		r.Attempts = []session.AttemptFailure{}
 	}
-	if limit := rs.team.Help.GiveUpAfter.Std(); limit > 0 && r.Kind != team.ForApproval {
+	if limit := rs.team.Help.GiveUpAfter.Std(); limit > 0 && r.Kind != session.ForApproval {
 		r.Until = r.Since.Add(limit)
 	}
 	r.Command = rs.advice.command(r, len(rs.budgets()) > 1)
@@ -197,7 +200,7 @@ func (rs *requests) budgets() []*request {
 
 // list brings the status up to date with the open requests.
 func (rs *requests) list() {
-	rs.status.Help = []team.HelpRequest{}
+	rs.status.Help = []session.HelpRequest{}
 	for _, r := range rs.open {
 		rs.status.Help = append(rs.status.Help, r.HelpRequest)
 	}
@@ -223,7 +226,7 @@ func (rs *requests) withdraw(ctx workflow.Context, r *request) {
 	r.closed = true
 	rs.remove(r)
 	if r.notified {
-		rs.notifier.notify(ctx, team.WentOn, &r.HelpRequest, nil)
+		rs.notifier.notify(ctx, session.WentOn, &r.HelpRequest, nil)
 	}
 }
 
@@ -238,14 +241,14 @@ func (rs *requests) close() {
 // needed any more: nil then. Everything that does not build on the assignment goes
 // on meanwhile. errSessionEnds: nobody has answered in
 // time, or somebody has aborted it, or something else has failed for good.
-func (rs *requests) ask(ctx workflow.Context, a *assignment, r *request) (*team.Answer, error) {
+func (rs *requests) ask(ctx workflow.Context, a *assignment, r *request) (*session.Answer, error) {
 	defer func() { r.closed = true }()
-	if err := rs.save(ctx, a, team.HelpIsNeeded, nil); err != nil {
+	if err := rs.save(ctx, a, session.HelpIsNeeded, nil); err != nil {
 		return nil, rs.interrupted(ctx, r, err)
 	}
 	if !rs.ending.stopping() {
 		r.notified = true
-		rs.notifier.notify(ctx, team.HelpAsked, &r.HelpRequest, nil)
+		rs.notifier.notify(ctx, session.HelpAsked, &r.HelpRequest, nil)
 	}
 	if err := rs.await(ctx, a, r); err != nil {
 		return nil, rs.interrupted(ctx, r, err)
@@ -268,7 +271,7 @@ func (rs *requests) await(ctx workflow.Context, a *assignment, r *request) error
 	defer cancel()
 	timer := workflow.NewTimerWithOptions(waiting, rs.team.Help.GiveUpAfter.Std(), workflow.TimerOptions{
 		// The timeline is the first that a person sees of a session in the Web UI.
-		Summary: team.Shorten(fmt.Sprintf("HELP NEEDED: %s waits for a person. The tab User Metadata says what to do", a.AssignmentID), 200),
+		Summary: textfmt.Shorten(fmt.Sprintf("HELP NEEDED: %s waits for a person. The tab User Metadata says what to do", a.AssignmentID), 200),
 	})
 	funded := never(ctx)
 	if r.funded != nil {
@@ -295,26 +298,26 @@ func (rs *requests) await(ctx workflow.Context, a *assignment, r *request) error
 // resume ends a request: an abort ends the session; otherwise the assignment continues,
 // as the answer says if there is one.
 func (rs *requests) resume(ctx workflow.Context, a *assignment, r *request) error {
-	if r.answer != nil && r.answer.Verb == team.Aborting {
+	if r.answer != nil && r.answer.Verb == session.Aborting {
 		return rs.abort(ctx, a, r)
 	}
 	rs.remove(r)
 	if r.answer != nil {
-		r.answer.Settles = r.answer.Verb == team.Skipping && r.ownWork
+		r.answer.Settles = r.answer.Verb == session.Skipping && r.ownWork
 	}
-	if err := rs.save(ctx, a, team.Running, r.answer); err != nil {
+	if err := rs.save(ctx, a, session.Running, r.answer); err != nil {
 		return err
 	}
 	r.applied = true
-	rs.notifier.notify(ctx, team.WentOn, &r.HelpRequest, r.answer)
+	rs.notifier.notify(ctx, session.WentOn, &r.HelpRequest, r.answer)
 	return nil
 }
 
 // end fails the session because of a request.
 func (rs *requests) end(ctx workflow.Context, a *assignment, r *request, why string) {
 	rs.ending.fail(r, why)
-	rs.publisher.update(ctx, a, team.Failed)
-	rs.publisher.setPhase(a.Phase, team.Failed)
+	rs.publisher.update(ctx, a, session.Failed)
+	rs.publisher.setPhase(a.Phase, session.Failed)
 }
 
 // abort ends the session because a person wants it, whose answer is kept.
@@ -333,7 +336,7 @@ func (rs *requests) abort(ctx workflow.Context, a *assignment, r *request) error
 
 // save publishes and stores that an assignment waits for a person, or continues; with
 // the person's answer if there is one.
-func (rs *requests) save(ctx workflow.Context, a *assignment, state team.State, answer *team.Answer) error {
+func (rs *requests) save(ctx workflow.Context, a *assignment, state session.State, answer *session.Answer) error {
 	rs.publisher.update(ctx, a, state)
 	rs.publisher.announce(ctx)
 	return rs.checkpoints.mark(ctx, "", answer)
@@ -354,15 +357,15 @@ const (
 
 // askForHelp asks a person what becomes of an assignment that has failed for good. A
 // team that does not want to be asked has its session end.
-func (rs *requests) askForHelp(ctx workflow.Context, a *assignment, f team.Failure, attempts []team.AttemptFailure) (outcome, error) {
-	h := team.HelpRequest{
-		Kind: team.ForHelp, Phase: a.Phase, Persona: a.Persona, Category: f.Category, Message: f.Message, Suggestion: f.Remedy(),
-		Attempts: append([]team.AttemptFailure{}, attempts...), Usage: a.Usage,
+func (rs *requests) askForHelp(ctx workflow.Context, a *assignment, f failures.Failure, attempts []session.AttemptFailure) (outcome, error) {
+	h := session.HelpRequest{
+		Kind: session.ForHelp, Phase: a.Phase, Persona: a.Persona, Category: f.Category, Message: f.Message, Suggestion: f.Remedy(),
+		Attempts: append([]session.AttemptFailure{}, attempts...), Usage: a.Usage,
 	}
 	if err := ctx.Err(); err != nil { // the phase is done again, or the session is cancelled
 		return outcomeEnded, err
 	}
-	if rs.team.Help.Mode != team.HelpAsk || rs.ending.stopping() {
+	if rs.team.Help.Mode != spec.HelpAsk || rs.ending.stopping() {
 		rs.failAtOnce(ctx, h)
 		return outcomeEnded, nil
 	}
@@ -376,11 +379,11 @@ func (rs *requests) askForHelp(ctx workflow.Context, a *assignment, f team.Failu
 
 // failAtOnce fails the session, which does not wait for a person: because its team does
 // not want it to, or because it ends already.
-func (rs *requests) failAtOnce(ctx workflow.Context, h team.HelpRequest) {
+func (rs *requests) failAtOnce(ctx workflow.Context, h session.HelpRequest) {
 	r := rs.add(ctx, &request{HelpRequest: h})
 	r.Until = time.Time{} // nothing is left to answer
 	rs.list()
-	rs.publisher.setPhase(h.Phase, team.Failed)
+	rs.publisher.setPhase(h.Phase, session.Failed)
 	rs.ending.failing = true
 	if rs.ending.request == nil {
 		rs.ending.request = r
@@ -388,13 +391,13 @@ func (rs *requests) failAtOnce(ctx workflow.Context, h team.HelpRequest) {
 }
 
 // apply does with an assignment what a person has said.
-func (rs *requests) apply(ctx workflow.Context, a *assignment, answer team.Answer) outcome {
+func (rs *requests) apply(ctx workflow.Context, a *assignment, answer session.Answer) outcome {
 	a.supplied, a.suppliedBy = "", ""
 	switch answer.Verb {
-	case team.Supplying:
+	case session.Supplying:
 		a.supplied, a.suppliedBy = answer.Files, answer.By
 		return outcomeRetry
-	case team.Skipping:
+	case session.Skipping:
 		a.skip(rs.checkpoints.empty)
 		rs.publisher.update(ctx, a, a.Status)
 		return outcomeDone

@@ -8,7 +8,10 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -20,7 +23,7 @@ func (r *reply) Reject(err error)          { r.refused = err }
 func (r *reply) Complete(_ any, err error) { r.failed = err }
 
 // resolve answers a request by an update.
-func resolve(env *testsuite.TestWorkflowEnvironment, a team.Answer) *reply {
+func resolve(env *testsuite.TestWorkflowEnvironment, a session.Answer) *reply {
 	r := &reply{}
 	a.Request += "-default-"
 	env.UpdateWorkflow(workflows.ResolveUpdate, "update-"+a.Request, r, a)
@@ -32,17 +35,17 @@ func resolve(env *testsuite.TestWorkflowEnvironment, a team.Answer) *reply {
 // that the word came too late.
 func TestApprovalInTheTaskOfTheEnd(t *testing.T) {
 	t.Parallel()
-	s := &stage{team: leaves(), course: team.Course{PauseAfter: []string{"left", "right"}}}
+	s := &stage{team: leaves(), course: session.Course{PauseAfter: []string{"left", "right"}}}
 	late := &reply{}
-	s.play(t, says(time.Hour, team.Answer{Request: "left.approval.1", Verb: team.Approving}), func(env *testsuite.TestWorkflowEnvironment) {
+	s.play(t, says(time.Hour, session.Answer{Request: "left.approval.1", Verb: session.Approving}), func(env *testsuite.TestWorkflowEnvironment) {
 		s.marking = func(activities.MarkInput) {
-			late = resolve(env, team.Answer{Request: "right.approval.1", Verb: team.Approving})
+			late = resolve(env, session.Answer{Request: "right.approval.1", Verb: session.Approving})
 			env.CancelWorkflow()
 		}
 	})
 	require.NoError(t, late.refused)
 	require.ErrorContains(t, late.failed, "request right.approval.1-default- was taken back before its answer was heeded")
-	require.Equal(t, team.WasCancelled, s.closed[0].Status)
+	require.Equal(t, session.WasCancelled, s.closed[0].Status)
 }
 
 // TestApprovalOfWorkThatIsSentBackMeanwhile has a person approve of work while what it
@@ -52,10 +55,10 @@ func TestApprovalOfWorkThatIsSentBackMeanwhile(t *testing.T) {
 	t.Parallel()
 	tm := patient(phase("aside", "a"), phase("one", "b"), phase("two", "c"), phase("docs", "d"))
 	tm.Phases[1].Needs, tm.Phases[3].Needs, tm.Phases[3].Approve = []string{}, []string{"one"}, true
-	tm.Phases[2].SendsBack = &team.SendsBack{To: "one", Times: 1}
+	tm.Phases[2].SendsBack = &spec.SendsBack{To: "one", Times: 1}
 	s := &stage{team: tm}
 	late, advancing, looking := &reply{}, make(chan struct{}), make(chan struct{})
-	s.round = func(in activities.RoundInput) (team.RoundResult, error) {
+	s.round = func(in activities.RoundInput) (session.RoundResult, error) {
 		switch {
 		case in.Persona == "a":
 			<-advancing
@@ -63,7 +66,7 @@ func TestApprovalOfWorkThatIsSentBackMeanwhile(t *testing.T) {
 			<-looking
 			return sendingBack(in, "no"), nil
 		}
-		return team.RoundResult{}, nil
+		return session.RoundResult{}, nil
 	}
 	env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
 		s.onAdvance = func(in activities.AdvanceInput) {
@@ -71,14 +74,14 @@ func TestApprovalOfWorkThatIsSentBackMeanwhile(t *testing.T) {
 			case in.Phase == "docs" && len(s.advanced) == 2:
 				close(advancing)
 			case in.Phase == "aside":
-				late = resolve(env, team.Answer{Request: "docs.approval.1", Verb: team.Approving})
+				late = resolve(env, session.Answer{Request: "docs.approval.1", Verb: session.Approving})
 				close(looking)
-				until(t, env, func(now team.Status) bool { // both wait for the boundary
-					return len(now.Help) == 0 && now.Assignment(team.AssignmentID{Phase: "two", Persona: "c"}).Status == team.Completed
+				until(t, env, func(now session.Status) bool { // both wait for the boundary
+					return len(now.Help) == 0 && now.Assignment(spec.AssignmentID{Phase: "two", Persona: "c"}).Status == session.Completed
 				})
 			}
 		}
-	}, says(time.Hour, team.Answer{Request: "docs.approval.2", Verb: team.Approving}))
+	}, says(time.Hour, session.Answer{Request: "docs.approval.2", Verb: session.Approving}))
 	require.NoError(t, env.GetWorkflowError())
 	require.NoError(t, late.refused)
 	require.ErrorContains(t, late.failed, "request docs.approval.1-default- was taken back before its answer was heeded")
@@ -92,20 +95,20 @@ func TestSessionThatEndsTakesNoMoreAnswers(t *testing.T) {
 	t.Parallel()
 	tm := patient(phase("one", "a"), phase("two", "b"), phase("three", "c"))
 	tm.Phases[1].Needs, tm.Phases[2].Needs = []string{}, []string{}
-	tm.Retry.Rounds, tm.Retry.RoundInitial, tm.Retry.RoundMax = 2, team.Duration(5*time.Hour), team.Duration(5*time.Hour)
-	s := &stage{team: tm, round: func(in activities.RoundInput) (team.RoundResult, error) {
+	tm.Retry.Rounds, tm.Retry.RoundInitial, tm.Retry.RoundMax = 2, textfmt.Duration(5*time.Hour), textfmt.Duration(5*time.Hour)
+	s := &stage{team: tm, round: func(in activities.RoundInput) (session.RoundResult, error) {
 		switch {
 		case in.Persona == "c" && in.Round == 1:
-			return team.RoundResult{}, failedRound(team.APIError, "away") // a second round follows after 5 h
+			return session.RoundResult{}, failedRound(failures.APIError, "away") // a second round follows after 5 h
 		case in.Persona == "c":
-			return team.RoundResult{}, nil
+			return session.RoundResult{}, nil
 		}
-		return team.RoundResult{}, failedRound(team.Auth, "no key")
+		return session.RoundResult{}, failedRound(failures.Auth, "no key")
 	}}
 	late, word := &reply{}, &reply{}
-	env := s.play(t, says(time.Hour, team.Answer{Request: "one.a.1", Verb: team.Aborting}), func(env *testsuite.TestWorkflowEnvironment) {
+	env := s.play(t, says(time.Hour, session.Answer{Request: "one.a.1", Verb: session.Aborting}), func(env *testsuite.TestWorkflowEnvironment) {
 		env.RegisterDelayedCallback(func() {
-			late = resolve(env, team.Answer{Request: "two.b.1", Verb: team.Retrying})
+			late = resolve(env, session.Answer{Request: "two.b.1", Verb: session.Retrying})
 			env.UpdateWorkflow(workflows.GoOnUpdate, "go-on", word, workflows.GoOn{Phase: "two"})
 		}, 2*time.Hour)
 	})
@@ -116,7 +119,7 @@ func TestSessionThatEndsTakesNoMoreAnswers(t *testing.T) {
 	require.Len(t, s.advanced, 1, "what was at work is still finished")
 	require.Len(t, s.closed[0].Help, 2)
 	got := status(t, env)
-	require.Equal(t, []team.State{team.Failed, team.Failed, team.Completed}, []team.State{got.Phases[0].Status, got.Phases[1].Status, got.Phases[2].Status},
+	require.Equal(t, []session.State{session.Failed, session.Failed, session.Completed}, []session.State{got.Phases[0].Status, got.Phases[1].Status, got.Phases[2].Status},
 		"as the store has it, too")
 }
 
@@ -126,26 +129,26 @@ func TestSessionIsNotCompleteBeforeItsApprovalIsKept(t *testing.T) {
 	t.Parallel()
 	tm := patient(phase("middle", "b"), phase("left", "a"), phase("right", "c")) // in the order in which they take turns
 	tm.Phases[1].Needs, tm.Phases[2].Needs = []string{}, []string{}
-	s := &stage{team: tm, course: team.Course{PauseAfter: []string{"middle", "right"}}}
+	s := &stage{team: tm, course: session.Course{PauseAfter: []string{"middle", "right"}}}
 	released := make(chan struct{})
-	s.round = func(in activities.RoundInput) (team.RoundResult, error) {
+	s.round = func(in activities.RoundInput) (session.RoundResult, error) {
 		if in.Persona == "a" {
 			<-released
 		}
-		return team.RoundResult{}, nil
+		return session.RoundResult{}, nil
 	}
 	env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
 		s.onAdvance = func(activities.AdvanceInput) {
 			if len(s.advanced) == 2 {
-				resolve(env, team.Answer{Request: "middle.approval.1", Verb: team.Approving})
+				resolve(env, session.Answer{Request: "middle.approval.1", Verb: session.Approving})
 			}
 		}
 		s.marking = func(in activities.MarkInput) {
 			if in.Phase == "middle" {
-				resolve(env, team.Answer{Request: "right.approval.1", Verb: team.Approving})
+				resolve(env, session.Answer{Request: "right.approval.1", Verb: session.Approving})
 				close(released)
-				until(t, env, func(now team.Status) bool { // both wait for the boundary
-					return len(now.Help) == 0 && now.Assignment(team.AssignmentID{Phase: "left", Persona: "a"}).Status == team.Completed
+				until(t, env, func(now session.Status) bool { // both wait for the boundary
+					return len(now.Help) == 0 && now.Assignment(spec.AssignmentID{Phase: "left", Persona: "a"}).Status == session.Completed
 				})
 			}
 		}
@@ -162,17 +165,17 @@ func TestSessionIsNotCompleteBeforeItsApprovalIsKept(t *testing.T) {
 // and held back, builds on.
 func TestRejectionTakesRestoredWorkAlong(t *testing.T) {
 	t.Parallel()
-	half := activities.RestoredWork{Output: "tree-old", CheckpointAssignment: team.CheckpointAssignment{
-		AssignmentID: team.AssignmentID{Phase: "two", Persona: "b"}, Status: team.Completed, Input: "input-old", Work: team.Work{Delta: "delta-old"},
+	half := activities.RestoredWork{Output: "tree-old", CheckpointAssignment: session.CheckpointAssignment{
+		AssignmentID: spec.AssignmentID{Phase: "two", Persona: "b"}, Status: session.Completed, Input: "input-old", Work: session.Work{Delta: "delta-old"},
 	}}
 	one := phase("one", "a")
 	one.Approve = true
 	s := &stage{
 		team: patient(one, phase("two", "b", "c")), partial: []activities.RestoredWork{half},
-		begun: map[string]team.Digest{"two": "input-old"}, unapproved: []string{"one"},
+		begun: map[string]spec.Digest{"two": "input-old"}, unapproved: []string{"one"},
 	}
-	env := s.play(t, says(time.Hour, team.Answer{Request: "one.approval.1", Verb: team.Rejecting, Note: "no"}),
-		says(2*time.Hour, team.Answer{Request: "one.approval.2", Verb: team.Approving}))
+	env := s.play(t, says(time.Hour, session.Answer{Request: "one.approval.1", Verb: session.Rejecting, Note: "no"}),
+		says(2*time.Hour, session.Answer{Request: "one.approval.2", Verb: session.Approving}))
 	require.NoError(t, env.GetWorkflowError())
 	require.Equal(t, []string{"one", "two"}, s.reworks[0].Rework.Open)
 	require.ElementsMatch(t, []string{"one/a.1", "two/b.1", "two/c.1"}, s.order())
@@ -183,13 +186,13 @@ func TestRejectionTakesRestoredWorkAlong(t *testing.T) {
 func disagreeing() *stage {
 	tm := patient(phase("left", "a"), phase("right", "b"))
 	tm.Phases[0].Approve, tm.Phases[1].Needs = true, []string{}
-	s := &stage{team: tm, conflicts: map[string][]team.Conflict{"right": {{Path: "main.go"}}}}
+	s := &stage{team: tm, conflicts: map[string][]session.Conflict{"right": {{Path: "main.go"}}}}
 	wait := make(chan struct{})
-	s.round = func(in activities.RoundInput) (team.RoundResult, error) {
+	s.round = func(in activities.RoundInput) (session.RoundResult, error) {
 		if in.Persona == "b" {
 			<-wait
 		}
-		return team.RoundResult{}, nil
+		return session.RoundResult{}, nil
 	}
 	s.onAdvance = func(in activities.AdvanceInput) {
 		if in.Phase == "left" && len(s.advanced) == 1 {
@@ -205,9 +208,9 @@ func TestApprovalStaysOpenAfterAConflictAtTheEnd(t *testing.T) {
 	t.Parallel()
 	s := disagreeing()
 	s.team.Phases[1].Approve = true
-	env := s.play(t, says(time.Hour, team.Answer{Request: "left.approval.1", Verb: team.Rejecting, Note: "no"}),
-		says(2*time.Hour, team.Answer{Request: "left.approval.2", Verb: team.Approving}),
-		says(3*time.Hour, team.Answer{Request: "right.approval.1", Verb: team.Approving}))
+	env := s.play(t, says(time.Hour, session.Answer{Request: "left.approval.1", Verb: session.Rejecting, Note: "no"}),
+		says(2*time.Hour, session.Answer{Request: "left.approval.2", Verb: session.Approving}),
+		says(3*time.Hour, session.Answer{Request: "right.approval.1", Verb: session.Approving}))
 	require.NoError(t, env.GetWorkflowError())
 	require.Len(t, s.answers, 2)
 }
@@ -218,20 +221,20 @@ func TestConflictAtTheEndIsOverWhenWorkIsDoneAgain(t *testing.T) {
 	t.Parallel()
 	s := disagreeing()
 	late := &reply{}
-	env := s.play(t, says(time.Hour, team.Answer{Request: "left.approval.1", Verb: team.Rejecting, Note: "no"}),
-		says(3*time.Hour, team.Answer{Request: "left.approval.2", Verb: team.Approving}), func(env *testsuite.TestWorkflowEnvironment) {
-			env.RegisterDelayedCallback(func() { late = resolve(env, team.Answer{Request: "right.b.1", Verb: team.Skipping}) }, 2*time.Hour)
+	env := s.play(t, says(time.Hour, session.Answer{Request: "left.approval.1", Verb: session.Rejecting, Note: "no"}),
+		says(3*time.Hour, session.Answer{Request: "left.approval.2", Verb: session.Approving}), func(env *testsuite.TestWorkflowEnvironment) {
+			env.RegisterDelayedCallback(func() { late = resolve(env, session.Answer{Request: "right.b.1", Verb: session.Skipping}) }, 2*time.Hour)
 		})
 	require.NoError(t, env.GetWorkflowError())
 	require.ErrorContains(t, late.refused, "does not wait for an answer to request")
 	got := status(t, env)
-	require.Equal(t, team.Completed, got.Phases[1].Status)
-	require.Equal(t, team.Completed, got.Phases[1].Assignments[0].Status)
+	require.Equal(t, session.Completed, got.Phases[1].Status)
+	require.Equal(t, session.Completed, got.Phases[1].Assignments[0].Status)
 }
 
 // until has an activity wait until the session's status is as wanted. It looks from
 // the environment's own loop, between two workflow tasks.
-func until(t *testing.T, env *testsuite.TestWorkflowEnvironment, wanted func(team.Status) bool) {
+func until(t *testing.T, env *testsuite.TestWorkflowEnvironment, wanted func(session.Status) bool) {
 	seen := make(chan bool)
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
 		env.RegisterDelayedCallback(func() { seen <- wanted(status(t, env)) }, 0)

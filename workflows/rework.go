@@ -8,12 +8,15 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // reworks has phases do their work again, because another phase or a person wants it.
 type reworks struct {
-	status      *team.Status
+	status      *session.Status
 	schedule    *schedule
 	ending      *ending
 	publisher   *publisher
@@ -27,7 +30,7 @@ type reworks struct {
 // gives. Once that has happened as often as it may, a person decides: to send the
 // work back once more, or to accept it as it is, which is when it returns true.
 func (rw *reworks) sendBack(ctx workflow.Context, p *pass, sender *assignment) (accepted bool, err error) {
-	rework := team.Rework{To: p.SendsBack.To, From: sender.AssignmentID, Pass: p.sentBack + 1, Of: p.SendsBack.Times}
+	rework := session.Rework{To: p.SendsBack.To, From: sender.AssignmentID, Pass: p.sentBack + 1, Of: p.SendsBack.Times}
 	runs := rw.schedule.course.Selects(rework.To)
 	for {
 		rework.Reasons = reasons(sender, p.work)
@@ -38,10 +41,10 @@ func (rw *reworks) sendBack(ctx workflow.Context, p *pass, sender *assignment) (
 		if !runs {
 			bound = "this session is not to run"
 		}
-		f := team.Failf(team.Rejected, "%s", team.Shorten(fmt.Sprintf("%s sends the work of phase %s back, which %s: %s",
-			sender.AssignmentID, rework.To, bound, strings.Join(rework.Reasons, "; ")), team.MaxMessage))
-		rw.publisher.update(ctx, sender, team.Failed)
-		then, err := rw.requests.askForHelp(ctx, sender, *f, append(slices.Clone(sender.Failures), team.AttemptFailure{Category: f.Category, Message: f.Message}))
+		f := failures.Failf(failures.Rejected, "%s", textfmt.Shorten(fmt.Sprintf("%s sends the work of phase %s back, which %s: %s",
+			sender.AssignmentID, rework.To, bound, strings.Join(rework.Reasons, "; ")), session.MaxMessage))
+		rw.publisher.update(ctx, sender, session.Failed)
+		then, err := rw.requests.askForHelp(ctx, sender, *f, append(slices.Clone(sender.Failures), session.AttemptFailure{Category: f.Category, Message: f.Message}))
 		if err != nil || then != outcomeRetry {
 			return then == outcomeDone, err
 		}
@@ -78,10 +81,10 @@ func reasons(sender *assignment, work []*assignment) []string {
 func (rw *reworks) reject(ctx workflow.Context, p *pass, r *request) error {
 	p.approval = nil
 	rw.requests.remove(r)
-	err := rw.redo(ctx, p.phase, team.Rework{To: p.Name, By: r.answer.By, Reasons: []string{r.answer.Note}}, nil, r.answer)
+	err := rw.redo(ctx, p.phase, session.Rework{To: p.Name, By: r.answer.By, Reasons: []string{r.answer.Note}}, nil, r.answer)
 	if err == nil {
 		r.applied = true
-		rw.notifier.notify(ctx, team.WentOn, &r.HelpRequest, r.answer)
+		rw.notifier.notify(ctx, session.WentOn, &r.HelpRequest, r.answer)
 	}
 	return ignoreSessionEnd(err)
 }
@@ -89,7 +92,7 @@ func (rw *reworks) reject(ctx workflow.Context, p *pass, r *request) error {
 // redo undoes a phase and all that builds on it, and lets them begin again. left
 // is the work of the phase by that wants it, which no checkpoint has. errSessionEnds says
 // that the session ends first.
-func (rw *reworks) redo(ctx workflow.Context, by *phase, rework team.Rework, left []*assignment, answer *team.Answer) error {
+func (rw *reworks) redo(ctx workflow.Context, by *phase, rework session.Rework, left []*assignment, answer *session.Answer) error {
 	if err := rw.checkpoints.mutex.Lock(ctx); err != nil {
 		return err
 	}
@@ -150,10 +153,10 @@ func (rw *reworks) reopen(ctx workflow.Context, p *phase) {
 	if approval := rw.schedule.reopen(p); approval != nil {
 		rw.requests.withdraw(ctx, approval)
 	}
-	rw.publisher.setPhase(p.Name, team.Pending)
+	rw.publisher.setPhase(p.Name, session.Pending)
 	for _, persona := range p.Personas {
-		a := rw.status.Assignment(team.AssignmentID{Phase: p.Name, Persona: persona})
-		a.Status, a.Summary, a.Awaits = team.Pending, "", nil
+		a := rw.status.Assignment(spec.AssignmentID{Phase: p.Name, Persona: persona})
+		a.Status, a.Summary, a.Awaits = session.Pending, "", nil
 	}
 	rw.checkpoints.complete = false
 }

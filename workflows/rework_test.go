@@ -9,21 +9,24 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
 // patient makes a team of phases whose sessions wait for a person.
-func patient(phases ...team.Phase) team.Team {
+func patient(phases ...spec.Phase) spec.Team {
 	t := newTeam(phases...)
-	t.Help.Mode = team.HelpAsk
-	t.Retry = team.Retry{Attempts: 1, Rounds: 1}
+	t.Help.Mode = spec.HelpAsk
+	t.Retry = spec.Retry{Attempts: 1, Rounds: 1}
 	return t
 }
 
 // says has a person answer a request after a while, by a signal. The environment has
 // every run look like a reset one, which the ids of requests tell.
-func says(after time.Duration, a team.Answer) func(*testsuite.TestWorkflowEnvironment) {
+func says(after time.Duration, a session.Answer) func(*testsuite.TestWorkflowEnvironment) {
 	a.Request += "-default-"
 	return func(env *testsuite.TestWorkflowEnvironment) {
 		env.RegisterDelayedCallback(func() { env.SignalWorkflow(workflows.ResolveUpdate, a) }, after)
@@ -31,7 +34,7 @@ func says(after time.Duration, a team.Answer) func(*testsuite.TestWorkflowEnviro
 }
 
 // sendingBack is the result of a round that sends work back.
-func sendingBack(in activities.RoundInput, reason string) team.RoundResult {
+func sendingBack(in activities.RoundInput, reason string) session.RoundResult {
 	r := success(in)
 	r.SendsBack = []string{reason}
 	return r
@@ -41,26 +44,26 @@ func sendingBack(in activities.RoundInput, reason string) team.RoundResult {
 // a person accepts the work as it is, those after it work on what it left.
 func TestAcceptedWorkIsTheNextInput(t *testing.T) {
 	t.Parallel()
-	for order, input := range map[team.Order]team.Digest{team.OrderSequence: "tree-two.tester.1", team.OrderParallel: "input-two"} {
+	for order, input := range map[spec.Order]spec.Digest{spec.OrderSequence: "tree-two.tester.1", spec.OrderParallel: "input-two"} {
 		t.Run(string(order), func(t *testing.T) {
 			t.Parallel()
 			two := phase("two", "tester", "writer")
-			two.Order, two.SendsBack = order, &team.SendsBack{To: "one"}
+			two.Order, two.SendsBack = order, &spec.SendsBack{To: "one"}
 			s := &stage{team: patient(phase("one", "dev"), two)}
 			s.course.Only = []string{"two"} // so that nothing can be sent back
-			s.round = func(in activities.RoundInput) (team.RoundResult, error) {
+			s.round = func(in activities.RoundInput) (session.RoundResult, error) {
 				if in.Persona == "tester" {
 					return sendingBack(in, "no good"), nil
 				}
-				return team.RoundResult{}, nil
+				return session.RoundResult{}, nil
 			}
-			s.begun = map[string]team.Digest{"two": "input-two"}
-			env := s.play(t, says(time.Hour, team.Answer{Request: "two.tester.1", Verb: team.Skipping}))
+			s.begun = map[string]spec.Digest{"two": "input-two"}
+			env := s.play(t, says(time.Hour, session.Answer{Request: "two.tester.1", Verb: session.Skipping}))
 			require.NoError(t, env.GetWorkflowError())
 			require.Equal(t, input, s.rounds[len(s.rounds)-1].Input)
 			require.Len(t, s.advanced, 1)
 			require.Len(t, s.advanced[0].Assignments, 2, "nobody's work is left out")
-			require.Equal(t, team.Digest("delta-two.writer.1"), s.advanced[0].Assignments[1].Delta)
+			require.Equal(t, spec.Digest("delta-two.writer.1"), s.advanced[0].Assignments[1].Delta)
 		})
 	}
 }
@@ -69,13 +72,13 @@ func TestAcceptedWorkIsTheNextInput(t *testing.T) {
 func TestAllReasonsArePassedOn(t *testing.T) {
 	t.Parallel()
 	two := phase("two", "tester", "reader")
-	two.SendsBack = &team.SendsBack{To: "one", Times: 1}
+	two.SendsBack = &spec.SendsBack{To: "one", Times: 1}
 	s := &stage{team: patient(phase("one", "dev"), two)}
-	s.round = func(in activities.RoundInput) (team.RoundResult, error) {
+	s.round = func(in activities.RoundInput) (session.RoundResult, error) {
 		if in.Phase == "two" && in.Rework == nil {
 			return sendingBack(in, "not for the "+in.Persona), nil
 		}
-		return team.RoundResult{}, nil
+		return session.RoundResult{}, nil
 	}
 	require.NoError(t, s.play(t).GetWorkflowError())
 	require.Len(t, s.reworks, 1)
@@ -89,12 +92,12 @@ func TestAllReasonsArePassedOn(t *testing.T) {
 func TestWhatOnePersonaFindsWantingIsAcceptedForItOnly(t *testing.T) {
 	t.Parallel()
 	two := phase("two", "tester", "reader")
-	two.SendsBack = &team.SendsBack{To: "one"}
-	s := &stage{team: patient(phase("one", "dev"), two), begun: map[string]team.Digest{"two": "input-two"}}
+	two.SendsBack = &spec.SendsBack{To: "one"}
+	s := &stage{team: patient(phase("one", "dev"), two), begun: map[string]spec.Digest{"two": "input-two"}}
 	s.course.Only = []string{"two"}
-	s.round = func(in activities.RoundInput) (team.RoundResult, error) { return sendingBack(in, "no good"), nil }
-	env := s.play(t, says(time.Hour, team.Answer{Request: "two.tester.1", Verb: team.Skipping}),
-		says(2*time.Hour, team.Answer{Request: "two.reader.1", Verb: team.Skipping}))
+	s.round = func(in activities.RoundInput) (session.RoundResult, error) { return sendingBack(in, "no good"), nil }
+	env := s.play(t, says(time.Hour, session.Answer{Request: "two.tester.1", Verb: session.Skipping}),
+		says(2*time.Hour, session.Answer{Request: "two.reader.1", Verb: session.Skipping}))
 	require.NoError(t, env.GetWorkflowError())
 	require.Len(t, s.answers, 2)
 	require.Len(t, s.advanced, 1)
@@ -105,19 +108,19 @@ func TestWhatOnePersonaFindsWantingIsAcceptedForItOnly(t *testing.T) {
 func TestRetryStaysWithTheCheaperAgent(t *testing.T) {
 	t.Parallel()
 	tm := patient(phase("one", "dev"))
-	tm.Budget.OnExceeded = team.OnExceededDegrade
+	tm.Budget.OnExceeded = spec.OnExceededDegrade
 	s := &stage{team: tm, fallbacks: map[string]string{"agent-dev": "cheap"}}
-	s.round = func(in activities.RoundInput) (team.RoundResult, error) {
+	s.round = func(in activities.RoundInput) (session.RoundResult, error) {
 		switch {
 		case in.Agent == "":
-			return team.RoundResult{}, temporal.NewApplicationErrorWithOptions("spent", team.BudgetSpent,
+			return session.RoundResult{}, temporal.NewApplicationErrorWithOptions("spent", session.BudgetSpent,
 				temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{activities.BudgetStop{Scope: "session", Message: "spent"}}})
 		case in.Series == 0:
-			return team.RoundResult{}, failedRound(team.TestFailure, "red")
+			return session.RoundResult{}, failedRound(failures.TestFailure, "red")
 		}
-		return team.RoundResult{}, nil
+		return session.RoundResult{}, nil
 	}
-	env := s.play(t, says(time.Hour, team.Answer{Request: "one.dev.1", Verb: team.Retrying}))
+	env := s.play(t, says(time.Hour, session.Answer{Request: "one.dev.1", Verb: session.Retrying}))
 	require.NoError(t, env.GetWorkflowError())
 	last := s.rounds[len(s.rounds)-1]
 	require.Equal(t, "cheap", last.Agent)
@@ -129,20 +132,20 @@ func TestRetryStaysWithTheCheaperAgent(t *testing.T) {
 func TestNothingIsSentBackInASessionThatEnds(t *testing.T) {
 	t.Parallel()
 	tm := patient(phase("aside", "a"), phase("one", "b"), phase("two", "c"), phase("docs", "d"))
-	tm.Phases[1].Needs, tm.Phases[3].Needs, tm.Phases[2].SendsBack = []string{}, []string{"one"}, &team.SendsBack{To: "one", Times: 1}
-	tm.Retry.Rounds, tm.Retry.RoundInitial, tm.Retry.RoundMax = 3, team.Duration(5*time.Hour), team.Duration(5*time.Hour)
-	s := &stage{team: tm, round: func(in activities.RoundInput) (team.RoundResult, error) {
+	tm.Phases[1].Needs, tm.Phases[3].Needs, tm.Phases[2].SendsBack = []string{}, []string{"one"}, &spec.SendsBack{To: "one", Times: 1}
+	tm.Retry.Rounds, tm.Retry.RoundInitial, tm.Retry.RoundMax = 3, textfmt.Duration(5*time.Hour), textfmt.Duration(5*time.Hour)
+	s := &stage{team: tm, round: func(in activities.RoundInput) (session.RoundResult, error) {
 		switch {
 		case in.Persona == "a":
-			return team.RoundResult{}, failedRound(team.Auth, "no key")
+			return session.RoundResult{}, failedRound(failures.Auth, "no key")
 		case in.Persona == "c" && in.Round == 2:
 			return sendingBack(in, "no"), nil
 		case in.Persona == "c", in.Persona == "d" && in.Round < 3:
-			return team.RoundResult{}, failedRound(team.APIError, "away")
+			return session.RoundResult{}, failedRound(failures.APIError, "away")
 		}
-		return team.RoundResult{}, nil
+		return session.RoundResult{}, nil
 	}}
-	env := s.play(t, says(time.Hour, team.Answer{Request: "aside.a.1", Verb: team.Aborting}))
+	env := s.play(t, says(time.Hour, session.Answer{Request: "aside.a.1", Verb: session.Aborting}))
 	require.ErrorContains(t, env.GetWorkflowError(), "aside/a needs help")
 	require.Empty(t, s.reworks)
 	require.Len(t, s.advanced, 2)

@@ -9,15 +9,17 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // rounds is retry level 2: it executes the rounds of assignments until one succeeds.
 // Level 1, the attempts inside a round, is decided in activities/round.go.
 type rounds struct {
 	store     string
-	team      *team.Team
-	status    *team.Status
+	team      *spec.Team
+	status    *session.Status
 	schedule  *schedule
 	ending    *ending
 	agents    *agentChoice
@@ -31,8 +33,8 @@ type rounds struct {
 // runAll has those assignments of a phase work that are not done: side by side on the
 // same input, or each on what the one before left, until one of these sends work back.
 // It returns false if one of them has no result; the others finish all the same.
-func (rs *rounds) runAll(ctx workflow.Context, order team.Order, work []*assignment) (bool, error) {
-	if order == team.OrderSequence {
+func (rs *rounds) runAll(ctx workflow.Context, order spec.Order, work []*assignment) (bool, error) {
+	if order == spec.OrderSequence {
 		for i, a := range work {
 			if i > 0 {
 				a.input, a.beside = work[i-1].output, entries(work[:i])
@@ -79,7 +81,7 @@ func (rs *rounds) runAll(ctx workflow.Context, order team.Order, work []*assignm
 func (rs *rounds) run(ctx workflow.Context, a *assignment) (bool, error) {
 	for {
 		a.begin()
-		rs.publisher.update(ctx, a, team.Running)
+		rs.publisher.update(ctx, a, session.Running)
 		result, err := rs.execute(ctx, a)
 		if err == nil {
 			rs.reports.add(result.Unreported)
@@ -100,7 +102,7 @@ func (rs *rounds) run(ctx workflow.Context, a *assignment) (bool, error) {
 		report, isFailure := roundFailure(err)
 		if !isFailure {
 			a.interrupt(err)
-			rs.publisher.update(ctx, a, team.Waiting)
+			rs.publisher.update(ctx, a, session.Waiting)
 			return false, err
 		}
 		a.charge(report)
@@ -112,7 +114,7 @@ func (rs *rounds) run(ctx workflow.Context, a *assignment) (bool, error) {
 			}
 			continue
 		}
-		rs.publisher.update(ctx, a, team.Failed)
+		rs.publisher.update(ctx, a, session.Failed)
 		then, err := rs.requests.askForHelp(ctx, a, report.Failure, a.Failures)
 		rs.publisher.show(ctx)
 		if err != nil || then != outcomeRetry {
@@ -123,18 +125,18 @@ func (rs *rounds) run(ctx workflow.Context, a *assignment) (bool, error) {
 
 // afterRound decides, from the failure table and the team's limits, whether a
 // failed round is followed by another, and after which wait.
-func afterRound(f team.Failure, round int, retry team.Retry) (time.Duration, bool) {
+func afterRound(f failures.Failure, round int, retry spec.Retry) (time.Duration, bool) {
 	if round >= retry.Rounds || !f.RetryRound() {
 		return 0, false
 	}
-	wait := team.Backoff(retry.RoundInitial, retry.RoundMax, round)
-	return max(wait, min(f.RetryAfter, team.MaxRetryAfter)).Std(), true
+	wait := spec.Backoff(retry.RoundInitial, retry.RoundMax, round)
+	return max(wait, min(f.RetryAfter, session.MaxRetryAfter)).Std(), true
 }
 
 // waitForNext waits for the next round after a failure.
-func (rs *rounds) waitForNext(ctx workflow.Context, a *assignment, f team.Failure, wait time.Duration) error {
+func (rs *rounds) waitForNext(ctx workflow.Context, a *assignment, f failures.Failure, wait time.Duration) error {
 	rs.agents.afterFailure(a, f)
-	rs.publisher.update(ctx, a, team.Waiting)
+	rs.publisher.update(ctx, a, session.Waiting)
 	return pause(ctx, wait, fmt.Sprintf("%s: round %d of %d after %s", a.AssignmentID, a.round+1, rs.team.Retry.Rounds, f.Category))
 }
 
@@ -153,15 +155,15 @@ type execution struct {
 // and the budgets make of it. An activity that its breaker refused, that ran out of money or
 // of patience with the provider uses up no round and no attempt: the next one continues
 // where it was.
-func (rs *rounds) execute(ctx workflow.Context, a *assignment) (team.RoundResult, error) {
+func (rs *rounds) execute(ctx workflow.Context, a *assignment) (session.RoundResult, error) {
 	id := fmt.Sprintf("%s.%s.%d", a.Phase, a.Persona, a.rounds)
 	e := execution{id: id}
 	a.refused = nil
 	for {
 		result, err := rs.executeOnce(ctx, a, e)
-		turned, refused := detail[activities.TurnedAway](err, team.BreakerOpen)
-		stop, broke := detail[activities.BudgetStop](err, team.BudgetSpent)
-		outage, impatient := detail[activities.OutageStop](err, team.ProviderOutage)
+		turned, refused := detail[activities.TurnedAway](err, session.BreakerOpen)
+		stop, broke := detail[activities.BudgetStop](err, session.BudgetSpent)
+		outage, impatient := detail[activities.OutageStop](err, session.ProviderOutage)
 		var probe lease
 		switch {
 		case refused:
@@ -192,9 +194,9 @@ func (rs *rounds) execute(ctx workflow.Context, a *assignment) (team.RoundResult
 }
 
 // executeOnce executes a round, or continues it, on a worker that offers its agent.
-func (rs *rounds) executeOnce(ctx workflow.Context, a *assignment, e execution) (result team.RoundResult, err error) {
+func (rs *rounds) executeOnce(ctx workflow.Context, a *assignment, e execution) (result session.RoundResult, err error) {
 	agent := rs.agents.of(a)
-	working, cancel := workflow.WithCancel(agentContext(ctx, team.AgentQueue(rs.store, agent), rs.team.Retry, e.id, rs.summary(a, agent)))
+	working, cancel := workflow.WithCancel(agentContext(ctx, spec.AgentQueue(rs.store, agent), rs.team.Retry, e.id, rs.summary(a, agent)))
 	defer cancel()
 	started := runRound.start(working, rs.input(a, e))
 	stopped := rs.outages.await(ctx, a, started, cancel)
@@ -239,7 +241,7 @@ func (rs *rounds) summary(a *assignment, agent string) string {
 // person raises the budget.
 func (rs *rounds) afterBudgetSpent(ctx workflow.Context, a *assignment, stop activities.BudgetStop) error {
 	a.Usage = stop.Total
-	if rs.agents.onExceeded(a) == team.OnExceededDegrade {
+	if rs.agents.onExceeded(a) == spec.OnExceededDegrade {
 		a.degraded, a.agent, a.refused = true, rs.agents.fallbackOf(a), nil
 		return nil
 	}

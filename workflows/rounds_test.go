@@ -8,24 +8,27 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // TestWhetherARoundFollows is retry level 2.
 func TestWhetherARoundFollows(t *testing.T) {
 	t.Parallel()
-	retry := team.Retry{Rounds: 3, RoundInitial: team.Duration(5 * time.Second), RoundMax: team.Duration(20 * time.Second)}
+	retry := spec.Retry{Rounds: 3, RoundInitial: textfmt.Duration(5 * time.Second), RoundMax: textfmt.Duration(20 * time.Second)}
 	for _, c := range []struct {
-		failure team.Failure
+		failure failures.Failure
 		round   int
 		wait    time.Duration
 		again   bool
 	}{
-		{team.Failure{Category: team.TestFailure}, 1, 5 * time.Second, true},
-		{team.Failure{Category: team.TestFailure}, 2, 10 * time.Second, true},
-		{team.Failure{Category: team.TestFailure}, 3, 0, false},
-		{team.Failure{Category: team.RateLimited, RetryAfter: team.Duration(10 * time.Minute)}, 1, 10 * time.Minute, true},
-		{team.Failure{Category: team.Auth}, 1, 0, false},
+		{failures.Failure{Category: failures.TestFailure}, 1, 5 * time.Second, true},
+		{failures.Failure{Category: failures.TestFailure}, 2, 10 * time.Second, true},
+		{failures.Failure{Category: failures.TestFailure}, 3, 0, false},
+		{failures.Failure{Category: failures.RateLimited, RetryAfter: textfmt.Duration(10 * time.Minute)}, 1, 10 * time.Minute, true},
+		{failures.Failure{Category: failures.Auth}, 1, 0, false},
 	} {
 		wait, again := afterRound(c.failure, c.round, retry)
 		require.Equal(t, c.again, again, "%+v", c)
@@ -37,9 +40,9 @@ func TestWhetherARoundFollows(t *testing.T) {
 func TestWhichAgentWorks(t *testing.T) {
 	t.Parallel()
 	c := &agentChoice{
-		team: &team.Team{
-			Personas: map[string]team.Persona{"a": {Agent: "large", Fallback: true}, "b": {Agent: "other", Fallback: true}},
-			Budget:   team.Budget{OnExceeded: team.OnExceededDegrade},
+		team: &spec.Team{
+			Personas: map[string]spec.Persona{"a": {Agent: "large", Fallback: true}, "b": {Agent: "other", Fallback: true}},
+			Budget:   spec.Budget{OnExceeded: spec.OnExceededDegrade},
 		},
 		fallbacks: map[string]string{"large": "small"},
 	}
@@ -50,15 +53,15 @@ func TestWhichAgentWorks(t *testing.T) {
 	}
 	a, b := work("a"), work("b")
 	require.Equal(t, "large", c.of(a))
-	require.Equal(t, team.OnExceededDegrade, c.onExceeded(a))
-	require.Equal(t, team.OnExceededStop, c.onExceeded(b), "it has no fallback")
+	require.Equal(t, spec.OnExceededDegrade, c.onExceeded(a))
+	require.Equal(t, spec.OnExceededStop, c.onExceeded(b), "it has no fallback")
 	a.agent = "small"
-	c.afterFailure(a, team.Failure{Category: team.TestFailure})
+	c.afterFailure(a, failures.Failure{Category: failures.TestFailure})
 	require.Equal(t, "large", c.of(a), "the next round is its own again")
 	a.agent, a.degraded = "small", true
-	c.afterFailure(a, team.Failure{Category: team.TestFailure})
+	c.afterFailure(a, failures.Failure{Category: failures.TestFailure})
 	require.Equal(t, "small", c.of(a), "its own is too expensive")
-	require.Equal(t, team.OnExceededStop, c.onExceeded(a))
+	require.Equal(t, spec.OnExceededStop, c.onExceeded(a))
 }
 
 // TestHowASessionEnds has several reasons at once: what a person did comes first.
@@ -70,13 +73,13 @@ func TestHowASessionEnds(t *testing.T) {
 	require.Contains(t, reason, "nothing says why", "a session never ends without an error")
 	e.fault = errors.New("no such team")
 	state, reason, _ := e.outcome(false, nil)
-	require.Equal(t, team.Failed, state)
+	require.Equal(t, session.Failed, state)
 	require.Equal(t, "no such team", reason)
-	e.fail(&request{HelpRequest: team.HelpRequest{Phase: "build", Persona: "a", Category: team.Auth, Message: "no key"}}, "aborted by ann")
+	e.fail(&request{HelpRequest: session.HelpRequest{Phase: "build", Persona: "a", Category: failures.Auth, Message: "no key"}}, "aborted by ann")
 	_, reason, _ = e.outcome(false, nil)
 	require.Equal(t, "build/a failed: auth: no key (aborted by ann)", reason)
 	state, _, _ = e.outcome(true, nil)
-	require.Equal(t, team.WasCancelled, state)
+	require.Equal(t, session.WasCancelled, state)
 	require.True(t, e.stopping())
 }
 
@@ -86,18 +89,18 @@ func TestReportsThatBreakersDidNotGetStay(t *testing.T) {
 	var br breakerReports
 	br.add(nil)
 	for _, id := range []string{"1", "2", "3"} {
-		br.add(&team.BreakerReport{ID: id})
+		br.add(&session.BreakerReport{ID: id})
 	}
-	br.sent(2, []team.BreakerReport{{ID: "2"}})
-	require.Equal(t, []team.BreakerReport{{ID: "2"}, {ID: "3"}}, br.pending)
+	br.sent(2, []session.BreakerReport{{ID: "2"}})
+	require.Equal(t, []session.BreakerReport{{ID: "2"}, {ID: "3"}}, br.pending)
 }
 
 // TestWhichBudgetARaiseIsFor depends on the requests that are open.
 func TestWhichBudgetARaiseIsFor(t *testing.T) {
 	t.Parallel()
-	status := &team.Status{Session: "s"}
-	tm := &team.Team{Name: "t", Budget: team.Budget{Tokens: 100}}
-	l := &limits{team: tm, raised: map[string]team.Cap{}}
+	status := &session.Status{Session: "s"}
+	tm := &spec.Team{Name: "t", Budget: spec.Budget{Tokens: 100}}
+	l := &limits{team: tm, raised: map[string]spec.Cap{}}
 	rs := &requests{status: status, publisher: &publisher{status: status}, advice: &advice{team: tm, status: status, limits: l}}
 	b := &budgets{limits: l, ending: &ending{}, requests: rs}
 	require.Equal(t, "session", b.scopeOf(Raise{}))

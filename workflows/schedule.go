@@ -6,27 +6,29 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // schedule says which phase may start, and what has to be done again when work is sent
 // back. It is a function of its state: it waits for nothing and executes nothing.
 type schedule struct {
-	team   *team.Team
-	course team.Course
+	team   *spec.Team
+	course session.Course
 	// phases are in the team's order.
 	phases      []*phase
 	byName      map[string]*phase
-	assignments map[team.AssignmentID]*assignmentState
+	assignments map[spec.AssignmentID]*assignmentState
 }
 
 // phase is where a phase of the team stands.
 type phase struct {
-	team.Phase
+	spec.Phase
 	// todo: it has yet to be recorded.
 	todo bool
 	// input is the manifest that it starts from; empty: it may not start yet.
-	input team.Digest
+	input spec.Digest
 	// cancel ends its work under way; nil: none is.
 	cancel workflow.CancelFunc
 	// approval is the request whose answer is awaited; nil: none. unapproved: a new one
@@ -36,7 +38,7 @@ type phase struct {
 	// conflict is what its input, or at the end the work of all phases, disagrees on.
 	conflict *mergeConflict
 	// rework says why it is done again; recalled: its work is being cancelled for that.
-	rework   *team.Rework
+	rework   *session.Rework
 	recalled bool
 	// sentBack counts how often it has sent work back; merges its merge activities.
 	sentBack, merges int
@@ -45,16 +47,16 @@ type phase struct {
 // mergeConflict is what side by side phases disagree on, before a phase that builds on
 // them all, or at the end.
 type mergeConflict struct {
-	failure team.Failure
+	failure failures.Failure
 	// merged is what the phase would start from, with the later version of
 	// everything; empty: the phase is done, and no other builds on the others.
-	merged team.Digest
+	merged spec.Digest
 }
 
 // pass is a phase that is done once, with the work of its personas.
 type pass struct {
 	*phase
-	input team.Digest
+	input spec.Digest
 	work  []*assignment
 }
 
@@ -67,7 +69,7 @@ func (s *schedule) load(a activities.Admission) {
 		}
 		s.phases = append(s.phases, s.byName[p.Name])
 		for _, persona := range p.Personas {
-			id := team.AssignmentID{Phase: p.Name, Persona: persona}
+			id := spec.AssignmentID{Phase: p.Name, Persona: persona}
 			s.assignment(id).note = a.Notes[id.String()]
 		}
 	}
@@ -87,7 +89,7 @@ func (s *schedule) load(a activities.Admission) {
 }
 
 // assignment is what is kept of an assignment over the passes of its phase.
-func (s *schedule) assignment(id team.AssignmentID) *assignmentState {
+func (s *schedule) assignment(id spec.AssignmentID) *assignmentState {
 	if s.assignments[id] == nil {
 		s.assignments[id] = &assignmentState{}
 	}
@@ -193,7 +195,7 @@ func (s *schedule) undo(to string) []*phase {
 // hasWork tells whether some of a phase's work is at hand.
 func (s *schedule) hasWork(p *phase) bool {
 	return slices.ContainsFunc(p.Personas, func(persona string) bool {
-		return s.assignment(team.AssignmentID{Phase: p.Name, Persona: persona}).restored != nil
+		return s.assignment(spec.AssignmentID{Phase: p.Name, Persona: persona}).restored != nil
 	})
 }
 
@@ -203,7 +205,7 @@ func (s *schedule) reopen(p *phase) *request {
 	approval := p.approval
 	p.todo, p.unapproved, p.approval = true, false, nil
 	for _, persona := range p.Personas {
-		a := s.assignment(team.AssignmentID{Phase: p.Name, Persona: persona})
+		a := s.assignment(spec.AssignmentID{Phase: p.Name, Persona: persona})
 		a.restored = nil
 		a.series++
 	}

@@ -6,23 +6,24 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // diamond is a schedule of phase top, left and right on it, and bottom on both. No phase
 // is done, and top may start.
 func diamond(change ...func(*activities.Admission)) *schedule {
-	t := &team.Team{Phases: []team.Phase{
+	t := &spec.Team{Phases: []spec.Phase{
 		{Name: "top", Needs: []string{}, Personas: []string{"a"}},
 		{Name: "left", Needs: []string{"top"}, Personas: []string{"b"}},
 		{Name: "right", Needs: []string{"top"}, Personas: []string{"c"}},
-		{Name: "bottom", Needs: []string{"left", "right"}, Personas: []string{"d"}, SendsBack: &team.SendsBack{To: "left", Times: 2}},
+		{Name: "bottom", Needs: []string{"left", "right"}, Personas: []string{"d"}, SendsBack: &spec.SendsBack{To: "left", Times: 2}},
 	}}
 	admission := activities.Admission{Todo: []string{"top", "left", "right", "bottom"}}
 	for _, f := range change {
 		f(&admission)
 	}
-	s := &schedule{team: t, assignments: map[team.AssignmentID]*assignmentState{}}
+	s := &schedule{team: t, assignments: map[spec.AssignmentID]*assignmentState{}}
 	s.load(admission)
 	s.byName["top"].input = "start"
 	return s
@@ -122,7 +123,7 @@ func TestWhatIsDoneAgain(t *testing.T) {
 	require.Same(t, approval, s.reopen(s.byName["left"]))
 	require.True(t, s.byName["left"].todo)
 	require.Empty(t, s.byName["bottom"].input, "it starts from the new work")
-	require.Equal(t, 1, s.assignment(team.AssignmentID{Phase: "left", Persona: "b"}).series)
+	require.Equal(t, 1, s.assignment(spec.AssignmentID{Phase: "left", Persona: "b"}).series)
 	require.Equal(t, []string{"left"}, names(finished("top", "left").undo("left")), "bottom has not begun")
 
 	atEnd := finished("top", "left", "right", "bottom")
@@ -135,20 +136,20 @@ func TestWhatIsDoneAgain(t *testing.T) {
 // team still has and by one that it does not have any more.
 func TestReworksOfEarlierIncarnationsCount(t *testing.T) {
 	t.Parallel()
-	by := func(phase string, open ...string) team.Rework {
-		return team.Rework{To: "left", From: team.AssignmentID{Phase: phase, Persona: "d"}, Open: open}
+	by := func(phase string, open ...string) session.Rework {
+		return session.Rework{To: "left", From: spec.AssignmentID{Phase: phase, Persona: "d"}, Open: open}
 	}
 	s := diamond(func(a *activities.Admission) {
 		a.Todo = []string{"left", "bottom"}
-		a.Reworks = []team.Rework{by("bottom", "left", "right"), by("gone")}
+		a.Reworks = []session.Rework{by("bottom", "left", "right"), by("gone")}
 		a.Notes = map[string]string{"left/b": "mind the edges"}
-		a.Partial = []activities.RestoredWork{{CheckpointAssignment: team.CheckpointAssignment{AssignmentID: team.AssignmentID{Phase: "left", Persona: "b"}}}}
+		a.Partial = []activities.RestoredWork{{CheckpointAssignment: session.CheckpointAssignment{AssignmentID: spec.AssignmentID{Phase: "left", Persona: "b"}}}}
 	})
 	require.Equal(t, 1, s.maySendBack(s.byName["bottom"]), "one of two")
 	require.Equal(t, 0, s.maySendBack(s.byName["left"]), "it may not at all")
 	require.NotNil(t, s.byName["left"].rework)
 	require.Nil(t, s.byName["right"].rework, "it was done again")
-	require.Equal(t, "mind the edges", s.assignment(team.AssignmentID{Phase: "left", Persona: "b"}).note)
+	require.Equal(t, "mind the edges", s.assignment(spec.AssignmentID{Phase: "left", Persona: "b"}).note)
 	require.True(t, s.hasWork(s.byName["left"]))
 	require.Nil(t, s.approval("gone"))
 }

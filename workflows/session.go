@@ -5,7 +5,8 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // TeamSession runs a team on a requirement: this is where a session starts.
@@ -33,8 +34,8 @@ func TeamSession(ctx workflow.Context, in SessionInput) (SessionResult, error) {
 // teamSession is a running session: its team, its status, and its parts, which share both.
 type teamSession struct {
 	in     SessionInput
-	team   team.Team
-	status team.Status
+	team   spec.Team
+	status session.Status
 
 	ending      ending
 	schedule    schedule
@@ -53,8 +54,8 @@ type teamSession struct {
 // newSession connects the parts of a session.
 func newSession(ctx workflow.Context, in SessionInput) *teamSession {
 	s := &teamSession{in: in}
-	s.schedule = schedule{team: &s.team, course: in.Course, assignments: map[team.AssignmentID]*assignmentState{}}
-	s.limits = limits{team: &s.team, raised: map[string]team.Cap{}}
+	s.schedule = schedule{team: &s.team, course: in.Course, assignments: map[spec.AssignmentID]*assignmentState{}}
+	s.limits = limits{team: &s.team, raised: map[string]spec.Cap{}}
 	s.checkpoints = checkpoints{course: in.Course, status: &s.status, mutex: workflow.NewMutex(ctx)}
 	s.notifier = notifier{store: in.Store, reportTo: in.ReportTo, team: &s.team, status: &s.status, mutex: workflow.NewMutex(ctx)}
 	s.publisher = publisher{
@@ -91,7 +92,7 @@ func newSession(ctx workflow.Context, in SessionInput) *teamSession {
 // register lets people and activities talk to the session.
 func (s *teamSession) register(ctx workflow.Context) error {
 	if err := workflow.SetQueryHandlerWithOptions(ctx, StatusQuery,
-		func() (team.Status, error) { return s.status, nil },
+		func() (session.Status, error) { return s.status, nil },
 		workflow.QueryHandlerOptions{Description: "The session's phases, assignments, decisions and usage, as of the last finished step."},
 	); err != nil {
 		return err
@@ -120,12 +121,12 @@ func (s *teamSession) admit(ctx workflow.Context) error {
 		return err
 	}
 	if len(a.Faults) > 0 {
-		return temporal.NewApplicationErrorWithOptions("the session may not start: "+a.Faults[0], team.NotAdmitted,
+		return temporal.NewApplicationErrorWithOptions("the session may not start: "+a.Faults[0], session.NotAdmitted,
 			temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{a.Faults}})
 	}
 	s.team, s.publisher.attributes, s.agents.fallbacks, s.notifier.webhook = a.Team, a.SearchAttributes, a.Fallbacks, a.Webhook
-	s.status = team.NewStatus(info.WorkflowExecution.ID, a.Team)
-	s.status.Status, s.status.Checkpoint, s.status.StartedAt = team.Running, a.Head, &info.WorkflowStartTime
+	s.status = session.NewStatus(info.WorkflowExecution.ID, a.Team)
+	s.status.Status, s.status.Checkpoint, s.status.StartedAt = session.Running, a.Head, &info.WorkflowStartTime
 	s.status.Incarnation, s.status.Origin = a.Incarnation, s.in.Origin
 	if len(a.Phases) > 0 {
 		s.status.Phases, s.status.Decisions, s.status.Dropped = a.Phases, a.Decisions, a.Dropped
@@ -187,9 +188,9 @@ func (s *teamSession) close(ctx, patient workflow.Context) (SessionResult, error
 	}
 	s.publisher.publish(patient)
 	s.publisher.saveMemo(patient)
-	event := team.SessionFailed
-	if s.status.Status == team.WasCancelled {
-		event = team.SessionCancelled
+	event := session.SessionFailed
+	if s.status.Status == session.WasCancelled {
+		event = session.SessionCancelled
 	}
 	s.notifier.notifyEnd(patient, event, s.ending.answer())
 	return SessionResult{}, end
@@ -197,7 +198,7 @@ func (s *teamSession) close(ctx, patient workflow.Context) (SessionResult, error
 
 // complete writes that the session is complete, unless its last checkpoint has.
 func (s *teamSession) complete(ctx workflow.Context) (SessionResult, error) {
-	s.status.Status = team.Completed
+	s.status.Status = session.Completed
 	if !s.checkpoints.complete {
 		if err := s.checkpoints.close(ctx); err != nil {
 			return SessionResult{}, err
@@ -205,6 +206,6 @@ func (s *teamSession) complete(ctx workflow.Context) (SessionResult, error) {
 	}
 	s.publisher.saveMemo(ctx)
 	s.publisher.show(ctx)
-	s.notifier.notifyEnd(ctx, team.SessionCompleted, nil)
+	s.notifier.notifyEnd(ctx, session.SessionCompleted, nil)
 	return SessionResult{Checkpoint: s.status.Checkpoint, Decisions: s.status.Decisions, Usage: s.status.Usage}, nil
 }

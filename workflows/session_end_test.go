@@ -13,7 +13,10 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 func TestOthersFinishWhenOneNeedsHelp(t *testing.T) {
@@ -23,11 +26,11 @@ func TestOthersFinishWhenOneNeedsHelp(t *testing.T) {
 	after := phase("after", "d")
 	after.Needs = []string{"build"}
 	s := &stage{team: newTeam(phase("build", "a", "b"), other, after)}
-	s.round = func(in activities.RoundInput) (team.RoundResult, error) {
+	s.round = func(in activities.RoundInput) (session.RoundResult, error) {
 		if in.Persona == "a" {
-			return team.RoundResult{}, failedRound(team.Auth, "bad key")
+			return session.RoundResult{}, failedRound(failures.Auth, "bad key")
 		}
-		return team.RoundResult{}, nil
+		return session.RoundResult{}, nil
 	}
 	requireHelp(t, s.play(t), "build/a failed: auth: bad key")
 	require.ElementsMatch(t, []string{"build/a.1", "build/b.1", "docs/c.1"}, s.order())
@@ -42,7 +45,7 @@ func TestIntegratorMendsAMergedTreeThatFails(t *testing.T) {
 	s := &stage{team: newTeam(p)}
 	s.seal = func(in activities.SealInput) activities.SealResult {
 		if len(in.Assignments[0].Integrated) == 0 {
-			return activities.SealResult{Tree: "merged", Feedback: "why", Failure: team.Failf(team.TestFailure, "does not build")}
+			return activities.SealResult{Tree: "merged", Feedback: "why", Failure: failures.Failf(failures.TestFailure, "does not build")}
 		}
 		return activities.SealResult{Tree: "mended", Kept: "coverage"}
 	}
@@ -51,12 +54,12 @@ func TestIntegratorMendsAMergedTreeThatFails(t *testing.T) {
 	require.Equal(t, "build/a.2", s.order()[2])
 	mending := s.rounds[2]
 	require.True(t, mending.Integrating)
-	require.Equal(t, team.Digest("merged"), mending.Input)
-	require.Equal(t, team.Digest("why"), mending.Feedback)
+	require.Equal(t, spec.Digest("merged"), mending.Input)
+	require.Equal(t, spec.Digest("why"), mending.Feedback)
 	done := s.advanced[0].Assignments
-	i := slices.IndexFunc(done, func(a team.CheckpointAssignment) bool { return a.Persona == "a" })
-	require.Equal(t, team.Digest("delta-build.a.1"), done[i].Delta)
-	require.Equal(t, []team.Work{{Delta: "delta-build.a.2"}, {Delta: "coverage"}}, done[i].Integrated)
+	i := slices.IndexFunc(done, func(a session.CheckpointAssignment) bool { return a.Persona == "a" })
+	require.Equal(t, spec.Digest("delta-build.a.1"), done[i].Delta)
+	require.Equal(t, []session.Work{{Delta: "delta-build.a.2"}, {Delta: "coverage"}}, done[i].Integrated)
 	require.Equal(t, 2, done[i].Rounds)
 }
 
@@ -64,10 +67,10 @@ func TestMergeThatKeepsFailingNeedsHelp(t *testing.T) {
 	t.Parallel()
 	s := &stage{team: newTeam(phase("build", "a", "b"))}
 	s.seal = func(activities.SealInput) activities.SealResult {
-		return activities.SealResult{Tree: "merged", Failure: team.Failf(team.TestFailure, "does not build")}
+		return activities.SealResult{Tree: "merged", Failure: failures.Failf(failures.TestFailure, "does not build")}
 	}
 	help := requireHelp(t, s.play(t), "build/b failed: test_failure: does not build")
-	require.Equal(t, []team.AttemptFailure{{Category: team.TestFailure, Message: "does not build"}}, help[0].Attempts)
+	require.Equal(t, []session.AttemptFailure{{Category: failures.TestFailure, Message: "does not build"}}, help[0].Attempts)
 	require.Len(t, s.seals, 2, "the integrator has one round left after its own")
 	require.Empty(t, s.advanced)
 }
@@ -77,7 +80,7 @@ func TestSessionThatMayNotStartRunsNothing(t *testing.T) {
 	s := &stage{team: newTeam(phase("build", "a")), faults: []string{"agent x is offered by no worker", "check y too"}}
 	var app *temporal.ApplicationError
 	require.ErrorAs(t, s.play(t).GetWorkflowError(), &app)
-	require.Equal(t, team.NotAdmitted, app.Type())
+	require.Equal(t, session.NotAdmitted, app.Type())
 	var faults []string
 	require.NoError(t, app.Details(&faults))
 	require.Equal(t, s.faults, faults)
@@ -87,20 +90,20 @@ func TestSessionThatMayNotStartRunsNothing(t *testing.T) {
 func TestCancelledSessionEndsAsCancelled(t *testing.T) {
 	t.Parallel()
 	tm := newTeam(phase("build", "a"), phase("test", "b"))
-	tm.Retry.RoundInitial = team.Duration(time.Hour)
+	tm.Retry.RoundInitial = textfmt.Duration(time.Hour)
 	s := &stage{team: tm}
-	s.round = func(activities.RoundInput) (team.RoundResult, error) {
-		return team.RoundResult{}, failedRound(team.TestFailure, "no")
+	s.round = func(activities.RoundInput) (session.RoundResult, error) {
+		return session.RoundResult{}, failedRound(failures.TestFailure, "no")
 	}
 	env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
 		env.RegisterDelayedCallback(env.CancelWorkflow, time.Minute)
 	})
 	require.True(t, temporal.IsCanceledError(errors.Unwrap(env.GetWorkflowError())) || temporal.IsCanceledError(env.GetWorkflowError()))
 	require.Len(t, s.closed, 1)
-	require.Equal(t, team.WasCancelled, s.closed[0].Status)
+	require.Equal(t, session.WasCancelled, s.closed[0].Status)
 	got := status(t, env)
-	require.Equal(t, team.WasCancelled, got.Status)
-	require.Equal(t, team.Pending, got.Phases[0].Assignments[0].Status, "cut off, to be done again")
+	require.Equal(t, session.WasCancelled, got.Status)
+	require.Equal(t, session.Pending, got.Phases[0].Assignments[0].Status, "cut off, to be done again")
 }
 
 // TestHistoriesHoldNoProse holds what the workflow passes on against the rule
@@ -117,13 +120,13 @@ func TestHistoriesHoldNoProse(t *testing.T) {
 	require.NotContains(t, string(payload.GetData()), "prose")
 }
 
-func requireHelp(t *testing.T, env *testsuite.TestWorkflowEnvironment, message string) []team.HelpRequest {
+func requireHelp(t *testing.T, env *testsuite.TestWorkflowEnvironment, message string) []session.HelpRequest {
 	t.Helper()
 	var app *temporal.ApplicationError
 	require.ErrorAs(t, env.GetWorkflowError(), &app)
-	require.Equal(t, team.HelpNeeded, app.Type())
+	require.Equal(t, session.HelpNeeded, app.Type())
 	require.Contains(t, app.Error(), message)
-	var help []team.HelpRequest
+	var help []session.HelpRequest
 	require.NoError(t, app.Details(&help))
 	require.NotEmpty(t, help)
 	return help

@@ -18,23 +18,26 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
 // stage plays the activities of a session: rounds succeed unless a test says
 // otherwise, and everything that was asked for is kept in order.
 type stage struct {
-	team team.Team
+	team spec.Team
 	// round answers a round in place of success; nil errors succeed.
-	round func(in activities.RoundInput) (team.RoundResult, error)
+	round func(in activities.RoundInput) (session.RoundResult, error)
 	// seal answers a seal in place of success.
 	seal func(in activities.SealInput) activities.SealResult
 	// conflicts are what Advance finds for a phase.
-	conflicts map[string][]team.Conflict
+	conflicts map[string][]session.Conflict
 	faults    []string
 	// course is what the session is asked to do.
-	course team.Course
+	course session.Course
 	// partial is the work that is at hand in phases that have yet to run.
 	partial []activities.RestoredWork
 	// webhook: somebody wants to hear of the session; told is what they have heard.
@@ -45,7 +48,7 @@ type stage struct {
 	// unapproved are phases that were finished before, and that nobody has approved.
 	unapproved []string
 	// begun, if set, has the phases that are left to do, with what they start from.
-	begun map[string]team.Digest
+	begun map[string]spec.Digest
 	// fallbacks name, by agent, those that may work in their place.
 	fallbacks map[string]string
 
@@ -68,7 +71,7 @@ type stage struct {
 	closed   []activities.CloseInput
 	marked   []string
 	// answers are what people have said, reworks what was sent back.
-	answers []team.Answer
+	answers []session.Answer
 	reworks []activities.ReworkInput
 	// marking, if set, is called while an answer is kept; sending while work is sent back.
 	marking func(in activities.MarkInput)
@@ -86,7 +89,7 @@ func (s *stage) admit(_ context.Context, in activities.AdmitInput) (activities.A
 	t := s.team.Resolved()
 	a := activities.Admission{
 		Faults: s.faults, Team: t.Outline(), Head: "head-init", Incarnation: 1,
-		Todo: t.Topological(), Inputs: map[string]team.Digest{}, Partial: s.partial, Fallbacks: s.fallbacks,
+		Todo: t.Topological(), Inputs: map[string]spec.Digest{}, Partial: s.partial, Fallbacks: s.fallbacks,
 		Unapproved: s.unapproved, Webhook: s.webhook,
 	}
 	for _, p := range t.Phases {
@@ -112,7 +115,7 @@ func (s *stage) mark(_ context.Context, in activities.MarkInput) (activities.Mar
 		return activities.Marked{}, nil
 	}
 	s.answers = append(s.answers, *in.Answer)
-	return activities.Marked{Head: "head-" + team.Digest(in.Answer.Request), Nothing: "nothing"}, nil
+	return activities.Marked{Head: "head-" + spec.Digest(in.Answer.Request), Nothing: "nothing"}, nil
 }
 
 func (s *stage) sendBack(_ context.Context, in activities.ReworkInput) (activities.Reworked, error) {
@@ -122,7 +125,7 @@ func (s *stage) sendBack(_ context.Context, in activities.ReworkInput) (activiti
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reworks = append(s.reworks, in)
-	return activities.Reworked{Head: team.Digest(fmt.Sprintf("head-rework-%d", len(s.reworks))), Input: team.Digest("input-" + in.Rework.To)}, nil
+	return activities.Reworked{Head: spec.Digest(fmt.Sprintf("head-rework-%d", len(s.reworks))), Input: spec.Digest("input-" + in.Rework.To)}, nil
 }
 
 func (s *stage) notify(_ context.Context, in activities.NotifyInput) (out activities.Notified, err error) {
@@ -141,7 +144,7 @@ func (s *stage) notify(_ context.Context, in activities.NotifyInput) (out activi
 	return out, nil
 }
 
-func (s *stage) run(_ context.Context, in activities.RoundInput) (team.RoundResult, error) {
+func (s *stage) run(_ context.Context, in activities.RoundInput) (session.RoundResult, error) {
 	s.mu.Lock()
 	s.rounds = append(s.rounds, in)
 	s.mu.Unlock()
@@ -153,11 +156,11 @@ func (s *stage) run(_ context.Context, in activities.RoundInput) (team.RoundResu
 	return success(in), nil
 }
 
-func success(in activities.RoundInput) team.RoundResult {
+func success(in activities.RoundInput) session.RoundResult {
 	id := fmt.Sprintf("%s.%s.%d", in.Phase, in.Persona, in.Round)
-	return team.RoundResult{
-		Delta: team.Digest("delta-" + id), Input: in.Input, Output: team.Digest("tree-" + id),
-		Total: team.Usage{InputTokens: 100, OutputTokens: 10}, Attempts: 1,
+	return session.RoundResult{
+		Delta: spec.Digest("delta-" + id), Input: in.Input, Output: spec.Digest("tree-" + id),
+		Total: cost.Usage{InputTokens: 100, OutputTokens: 10}, Attempts: 1,
 	}
 }
 
@@ -168,7 +171,7 @@ func (s *stage) sealed(_ context.Context, in activities.SealInput) (activities.S
 	if s.seal != nil {
 		return s.seal(in), nil
 	}
-	return activities.SealResult{Tree: team.Digest("sealed-" + in.Phase)}, nil
+	return activities.SealResult{Tree: spec.Digest("sealed-" + in.Phase)}, nil
 }
 
 func (s *stage) advance(_ context.Context, in activities.AdvanceInput) (activities.Advanced, error) {
@@ -188,7 +191,7 @@ func (s *stage) advancedTo(in activities.AdvanceInput) activities.Advanced {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.advanced = append(s.advanced, in)
-	out := activities.Advanced{Head: team.Digest("head-" + in.Phase), Inputs: map[string]team.Digest{}, Conflicts: map[string][]team.Conflict{}}
+	out := activities.Advanced{Head: spec.Digest("head-" + in.Phase), Inputs: map[string]spec.Digest{}, Conflicts: map[string][]session.Conflict{}}
 	if s.deaf {
 		out.Unreported = in.Unreported
 	}
@@ -197,7 +200,7 @@ func (s *stage) advancedTo(in activities.AdvanceInput) activities.Advanced {
 			out.Conflicts[phase] = c
 			continue
 		}
-		out.Inputs[phase] = team.Digest("input-" + phase)
+		out.Inputs[phase] = spec.Digest("input-" + phase)
 	}
 	if c := s.conflicts[in.Phase]; in.Last && len(c) > 0 {
 		out.Conflicts[in.Phase] = c
@@ -245,35 +248,35 @@ func (s *stage) order() []string {
 }
 
 // newTeam makes a team of phases, whose sessions end when nobody could help.
-func newTeam(phases ...team.Phase) team.Team {
-	t := team.Team{Version: 1, Name: "t", Personas: map[string]team.Persona{}, Phases: phases, Help: team.Help{Mode: team.HelpFail}}
+func newTeam(phases ...spec.Phase) spec.Team {
+	t := spec.Team{Version: 1, Name: "t", Personas: map[string]spec.Persona{}, Phases: phases, Help: spec.Help{Mode: spec.HelpFail}}
 	for _, p := range phases {
 		for _, persona := range p.Personas {
-			t.Personas[persona] = team.Persona{Role: persona, Agent: "agent-" + persona, Instructions: "work"}
+			t.Personas[persona] = spec.Persona{Role: persona, Agent: "agent-" + persona, Instructions: "work"}
 		}
 	}
 	return t
 }
 
-func phase(name string, personas ...string) team.Phase {
-	return team.Phase{Name: name, Personas: personas}
+func phase(name string, personas ...string) spec.Phase {
+	return spec.Phase{Name: name, Personas: personas}
 }
 
-func failedRound(c team.Category, message string) error {
+func failedRound(c failures.Category, message string) error {
 	report := activities.RoundFailure{
-		Failure:  team.Failure{Category: c, Message: message},
-		Attempts: []team.AttemptFailure{{Category: c, Message: message}, {Category: c, Message: message}},
-		Total:    team.Usage{InputTokens: 7},
+		Failure:  failures.Failure{Category: c, Message: message},
+		Attempts: []session.AttemptFailure{{Category: c, Message: message}, {Category: c, Message: message}},
+		Total:    cost.Usage{InputTokens: 7},
 	}
-	return temporal.NewApplicationErrorWithOptions(message, team.UnrecoverableError,
+	return temporal.NewApplicationErrorWithOptions(message, session.UnrecoverableError,
 		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{report}})
 }
 
-func status(t *testing.T, env *testsuite.TestWorkflowEnvironment) team.Status {
+func status(t *testing.T, env *testsuite.TestWorkflowEnvironment) session.Status {
 	t.Helper()
 	value, err := env.QueryWorkflow(workflows.StatusQuery)
 	require.NoError(t, err)
-	var s team.Status
+	var s session.Status
 	require.NoError(t, value.Get(&s))
 	return s
 }
@@ -284,20 +287,20 @@ func TestPhasesRunInOrderEachOnTheLast(t *testing.T) {
 	env := s.play(t)
 	require.NoError(t, env.GetWorkflowError())
 	require.Equal(t, []string{"requirements/a.1", "design/b.1", "build/c.1"}, s.order())
-	require.Equal(t, team.Digest("input-root"), s.rounds[0].Input)
-	require.Equal(t, team.Digest("input-build"), s.rounds[2].Input)
-	require.Equal(t, team.Digest("head-design"), s.rounds[2].Head)
+	require.Equal(t, spec.Digest("input-root"), s.rounds[0].Input)
+	require.Equal(t, spec.Digest("input-build"), s.rounds[2].Input)
+	require.Equal(t, spec.Digest("head-design"), s.rounds[2].Head)
 	require.Empty(t, s.seals, "a phase of one persona has nothing to seal")
 	require.Empty(t, s.closed)
 	require.Equal(t, []bool{false, false, true}, []bool{s.advanced[0].Last, s.advanced[1].Last, s.advanced[2].Last})
 
 	var result workflows.SessionResult
 	require.NoError(t, env.GetWorkflowResult(&result))
-	require.Equal(t, team.Digest("head-build"), result.Checkpoint)
+	require.Equal(t, spec.Digest("head-build"), result.Checkpoint)
 	require.Equal(t, int64(330), result.Usage.Tokens())
 	got := status(t, env)
-	require.Equal(t, team.Completed, got.Status)
-	require.Equal(t, team.Completed, got.Phases[2].Assignments[0].Status)
+	require.Equal(t, session.Completed, got.Status)
+	require.Equal(t, session.Completed, got.Phases[2].Assignments[0].Status)
 }
 
 func TestBranchesRunSideBySideAndJoin(t *testing.T) {
@@ -313,7 +316,7 @@ func TestBranchesRunSideBySideAndJoin(t *testing.T) {
 	require.ElementsMatch(t, []string{"left", "right"}, s.advanced[0].Ready)
 	require.Empty(t, s.advanced[1].Ready, "half of what join needs is not enough")
 	require.Equal(t, []string{"join"}, s.advanced[2].Ready)
-	require.Equal(t, team.Digest("head-"+s.advanced[1].Phase), s.advanced[2].Head, "the chain has no forks")
+	require.Equal(t, spec.Digest("head-"+s.advanced[1].Phase), s.advanced[2].Head, "the chain has no forks")
 }
 
 func TestBranchesThatDoNotFitTogetherNeedHelp(t *testing.T) {
@@ -322,8 +325,8 @@ func TestBranchesThatDoNotFitTogetherNeedHelp(t *testing.T) {
 	right.Needs = []string{}
 	join := phase("join", "c")
 	join.Needs = []string{"left", "right"}
-	s := &stage{team: newTeam(left, right, join), conflicts: map[string][]team.Conflict{
-		"join": {{Path: "main.go", Between: []team.AssignmentID{{Phase: "left", Persona: "a"}, {Phase: "right", Persona: "b"}}}},
+	s := &stage{team: newTeam(left, right, join), conflicts: map[string][]session.Conflict{
+		"join": {{Path: "main.go", Between: []spec.AssignmentID{{Phase: "left", Persona: "a"}, {Phase: "right", Persona: "b"}}}},
 	}}
 	requireHelp(t, s.play(t), "join/c failed: contract_violation: what phase join builds on does not fit together: main.go (left/a, right/b)")
 	require.NotContains(t, s.order(), "join/c.1")
@@ -332,15 +335,15 @@ func TestBranchesThatDoNotFitTogetherNeedHelp(t *testing.T) {
 func TestSequenceHandsTheTreeOn(t *testing.T) {
 	t.Parallel()
 	p := phase("build", "a", "b", "c")
-	p.Order = team.OrderSequence
-	s := &stage{team: newTeam(p), round: func(in activities.RoundInput) (team.RoundResult, error) {
+	p.Order = spec.OrderSequence
+	s := &stage{team: newTeam(p), round: func(in activities.RoundInput) (session.RoundResult, error) {
 		r := success(in)
 		r.Decisions = map[string]string{in.Persona: "yes"}
 		return r, nil
 	}}
 	require.NoError(t, s.play(t).GetWorkflowError())
 	require.Equal(t, []string{"build/a.1", "build/b.1", "build/c.1"}, s.order())
-	require.Equal(t, team.Digest("tree-build.b.1"), s.rounds[2].Input)
+	require.Equal(t, spec.Digest("tree-build.b.1"), s.rounds[2].Input)
 	require.Len(t, s.rounds[2].Beside, 2)
 	require.Equal(t, map[string]string{"b": "yes"}, s.rounds[2].Beside[1].Decisions)
 }
@@ -352,12 +355,12 @@ func TestSpentRoundIsTriedAgainAfterAWait(t *testing.T) {
 	var starts []time.Time
 	var env *testsuite.TestWorkflowEnvironment
 	s := &stage{team: tm}
-	s.round = func(in activities.RoundInput) (team.RoundResult, error) {
+	s.round = func(in activities.RoundInput) (session.RoundResult, error) {
 		starts = append(starts, env.Now())
 		if in.Round < 4 {
-			return team.RoundResult{}, failedRound(team.TestFailure, "no")
+			return session.RoundResult{}, failedRound(failures.TestFailure, "no")
 		}
-		return team.RoundResult{}, nil
+		return session.RoundResult{}, nil
 	}
 	env = s.play(t, func(e *testsuite.TestWorkflowEnvironment) { env = e })
 	require.NoError(t, env.GetWorkflowError())
@@ -374,8 +377,8 @@ func TestSpentRoundIsTriedAgainAfterAWait(t *testing.T) {
 func TestSpentRoundsEndTheSessionWithTheReportOfEveryAttempt(t *testing.T) {
 	t.Parallel()
 	s := &stage{team: newTeam(phase("build", "a"), phase("test", "b"))}
-	s.round = func(activities.RoundInput) (team.RoundResult, error) {
-		return team.RoundResult{}, failedRound(team.TestFailure, "TestX fails")
+	s.round = func(activities.RoundInput) (session.RoundResult, error) {
+		return session.RoundResult{}, failedRound(failures.TestFailure, "TestX fails")
 	}
 	env := s.play(t)
 	help := requireHelp(t, env, "build/a failed: test_failure: TestX fails")
@@ -383,18 +386,18 @@ func TestSpentRoundsEndTheSessionWithTheReportOfEveryAttempt(t *testing.T) {
 	require.NotEmpty(t, help[0].Advice)
 	require.Equal(t, []string{"build/a.1", "build/a.2"}, s.order())
 	require.Len(t, s.closed, 1)
-	require.Equal(t, team.Failed, s.closed[0].Status)
+	require.Equal(t, session.Failed, s.closed[0].Status)
 	got := status(t, env)
-	require.Equal(t, team.Failed, got.Phases[0].Assignments[0].Status)
-	require.Equal(t, team.Pending, got.Phases[1].Status)
+	require.Equal(t, session.Failed, got.Phases[0].Assignments[0].Status)
+	require.Equal(t, session.Pending, got.Phases[1].Status)
 }
 
 func TestUselessRoundsAreNotTried(t *testing.T) {
 	t.Parallel()
-	for _, c := range []team.Category{team.Auth, team.TokenBudget, team.WorkerLost} {
+	for _, c := range []failures.Category{failures.Auth, failures.TokenBudget, failures.WorkerLost} {
 		s := &stage{team: newTeam(phase("build", "a"))}
-		s.round = func(activities.RoundInput) (team.RoundResult, error) {
-			return team.RoundResult{}, failedRound(c, "no use")
+		s.round = func(activities.RoundInput) (session.RoundResult, error) {
+			return session.RoundResult{}, failedRound(c, "no use")
 		}
 		requireHelp(t, s.play(t), "build/a failed: "+string(c))
 		require.Len(t, s.rounds, 1, c)

@@ -9,7 +9,8 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // TicketName is the wire name of [Ticket].
@@ -26,7 +27,7 @@ var (
 func TicketID(store, name string) string { return "ticket/" + store + "/" + name }
 
 // TicketLabel is the label that the ticket of a failure carries.
-func TicketLabel(fingerprint string) string { return team.TicketLabelPrefix + fingerprint }
+func TicketLabel(fingerprint string) string { return spec.TicketLabelPrefix + fingerprint }
 
 // The updates and the query of a ticket.
 const (
@@ -56,10 +57,10 @@ const (
 
 // TicketView is what a ticket's workflow shows of it.
 type TicketView struct {
-	team.Ticket
+	session.Ticket
 	State TicketState `json:"state"`
 	// Kind is the kind of the trouble, if there is one.
-	Kind team.TroubleKind `json:"kind,omitempty"`
+	Kind session.TroubleKind `json:"kind,omitempty"`
 	// Waiting is how many notices the ticket does not have yet.
 	Waiting int `json:"waiting,omitempty"`
 }
@@ -238,10 +239,10 @@ func (t *ticket) notifyFollowers(ctx workflow.Context) {
 		}
 		f := t.outbox.toNotify()
 		f.Notified = t.outbox.state()
-		session, news := f.Session, TicketNews{Request: f.Request, Ticket: t.outbox.Record.Ticket}
+		sessionID, news := f.Session, TicketNews{Request: f.Request, Ticket: t.outbox.Record.Ticket}
 		t.signalling = true
-		if err := workflow.SignalExternalWorkflow(ctx, session, "", TicketSignal, news).Get(ctx, nil); err != nil {
-			t.outbox.unfollow(session)
+		if err := workflow.SignalExternalWorkflow(ctx, sessionID, "", TicketSignal, news).Get(ctx, nil); err != nil {
+			t.outbox.unfollow(sessionID)
 		}
 		t.signalling = false
 	}
@@ -296,21 +297,21 @@ func (t *ticket) establish(ctx workflow.Context) error {
 		o.delivered() // nobody has to look at a ticket for that
 		return nil
 	}
-	var created team.Ticket
+	var created session.Ticket
 	err = t.call(ctx, activities.CreateTicketName, activities.CreateTicket{How: *o.How, Label: TicketLabel(t.Fingerprint), Notice: first}, &created)
 	switch fault, said := faultOf(err); {
 	case err == nil:
 		t.setTicket(created)
 		o.Doubt = time.Time{}
 		o.delivered()
-	case !said || fault.Kind == team.Unclear:
+	case !said || fault.Kind == session.Unclear:
 		o.Pending[0].Tried, o.Doubt = true, workflow.Now(ctx)
 	}
 	return err
 }
 
 // setTicket notes which ticket it is.
-func (t *ticket) setTicket(found team.Ticket) {
+func (t *ticket) setTicket(found session.Ticket) {
 	t.outbox.Record.Ticket.Key, t.outbox.Record.Ticket.URL = found.Key, found.URL
 }
 
@@ -318,32 +319,32 @@ func (t *ticket) setTicket(found team.Ticket) {
 func (t *ticket) comment(ctx workflow.Context) error {
 	o := &t.outbox
 	first := o.Pending[0]
-	in := team.TicketComment{Key: o.Record.Ticket.Key, Notice: first.Notice, Occurrences: first.Occurrences, Omitted: first.Omitted, Again: first.Tried}
-	var commented team.Ticket
+	in := session.TicketComment{Key: o.Record.Ticket.Key, Notice: first.Notice, Occurrences: first.Occurrences, Omitted: first.Omitted, Again: first.Tried}
+	var commented session.Ticket
 	err := t.call(ctx, activities.CommentTicketName, in, &commented)
 	switch fault, said := faultOf(err); {
 	case err == nil:
 		t.setTicket(commented)
 		o.delivered()
-	case !said || fault.Kind == team.Unclear:
+	case !said || fault.Kind == session.Unclear:
 		o.Pending[0].Tried = true
-	case fault.Kind == team.Gone && t.Fingerprint != "":
+	case fault.Kind == session.Gone && t.Fingerprint != "":
 		o.Record.Deleted = o.Record.Ticket.Key
-		t.setTicket(team.Ticket{})
-	case fault.Kind == team.Gone && workflow.Now(ctx).Sub(in.Notice.At) > goneLimit:
+		t.setTicket(session.Ticket{})
+	case fault.Kind == session.Gone && workflow.Now(ctx).Sub(in.Notice.At) > goneLimit:
 		o.delivered() // nobody will ever read it
 	}
 	return err
 }
 
-// call has one try at an activity of [team.TicketQueue].
+// call has one try at an activity of [spec.TicketQueue].
 func (t *ticket) call(ctx workflow.Context, name activities.Name, in, out any) error {
 	patience := pollerPatience
 	if t.outbox.Failed > 0 {
 		patience = pollerPatienceMax
 	}
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue:              team.TicketQueue(t.Store),
+		TaskQueue:              spec.TicketQueue(t.Store),
 		ScheduleToStartTimeout: patience,
 		StartToCloseTimeout:    ticketCallLimit,
 		RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 1},

@@ -10,20 +10,22 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
 var morning = time.Date(2026, 1, 31, 9, 0, 0, 0, time.UTC)
 
 // noticeOf is a notice of a session, the n-th.
-func noticeOf(session string, event team.Event, n int) activities.TicketNotice {
+func noticeOf(sessionID string, event session.Event, n int) activities.TicketNotice {
 	return activities.TicketNotice{
-		Notice: team.Notice{
-			ID: fmt.Sprintf("%s/%d", session, n), Event: event, At: morning, Session: session, Team: "t",
-			Request: &team.HelpRequest{ID: session + ".request", Phase: "build", Persona: "dev"},
+		Notice: session.Notice{
+			ID: fmt.Sprintf("%s/%d", sessionID, n), Event: event, At: morning, Session: sessionID, Team: "t",
+			Request: &session.HelpRequest{ID: sessionID + ".request", Phase: "build", Persona: "dev"},
 		},
-		Jira: &team.HelpJira{Project: "MD", Type: "Bug"},
+		Jira: &spec.HelpJira{Project: "MD", Type: "Bug"},
 	}
 }
 
@@ -32,7 +34,7 @@ var failure = workflows.TicketInput{Store: "s", Fingerprint: "f00"}
 func unreachable(from, until time.Duration) func(string, time.Time) (bool, error) {
 	return func(_ string, at time.Time) (bool, error) {
 		if past := at.Sub(morning); past >= from && past < until {
-			return false, &team.TicketTrouble{Kind: team.Unreached, Message: "Jira does not answer"}
+			return false, &session.TicketTrouble{Kind: session.Unreached, Message: "Jira does not answer"}
 		}
 		return false, nil
 	}
@@ -41,24 +43,24 @@ func unreachable(from, until time.Duration) func(string, time.Time) (bool, error
 func TestFirstNoticeMakesTheTicketAndLaterOnesAreComments(t *testing.T) {
 	t.Parallel()
 	b := newTicketBench(t)
-	b.notify(time.Second, noticeOf("a", team.HelpAsked, 1))
-	b.notify(time.Second, noticeOf("a", team.HelpAsked, 1)) // sent again
-	b.notify(time.Minute, noticeOf("a", team.WentOn, 2))
-	b.notify(time.Minute, noticeOf("b", team.HelpAsked, 1))
-	b.notify(time.Minute, noticeOf("a", team.SessionCompleted, 3))
+	b.notify(time.Second, noticeOf("a", session.HelpAsked, 1))
+	b.notify(time.Second, noticeOf("a", session.HelpAsked, 1)) // sent again
+	b.notify(time.Minute, noticeOf("a", session.WentOn, 2))
+	b.notify(time.Minute, noticeOf("b", session.HelpAsked, 1))
+	b.notify(time.Minute, noticeOf("a", session.SessionCompleted, 3))
 	b.run(failure)
 	require.Len(t, b.jira.made, 1)
 	ticket := b.jira.made[0]
 	require.Equal(t, "maestro-f00", ticket.label)
 	require.Equal(t, "a/1", ticket.of.ID)
 	require.Len(t, ticket.comments, 3)
-	require.Equal(t, team.WentOn, ticket.comments[0].Event)
+	require.Equal(t, session.WentOn, ticket.comments[0].Event)
 	require.Equal(t, "b/1", ticket.comments[1].ID)
 	require.Equal(t, 2, ticket.comments[1].occurrences)
-	require.Equal(t, team.SessionCompleted, ticket.comments[2].Event)
+	require.Equal(t, session.SessionCompleted, ticket.comments[2].Event)
 	require.Equal(t, []heard{
-		{"a", workflows.TicketNews{Request: "a.request", Ticket: team.Ticket{Key: "MD-1", URL: "https://jira/browse/MD-1", Occurrences: 1}}},
-		{"b", workflows.TicketNews{Request: "b.request", Ticket: team.Ticket{Key: "MD-1", URL: "https://jira/browse/MD-1", Occurrences: 2}}},
+		{"a", workflows.TicketNews{Request: "a.request", Ticket: session.Ticket{Key: "MD-1", URL: "https://jira/browse/MD-1", Occurrences: 1}}},
+		{"b", workflows.TicketNews{Request: "b.request", Ticket: session.Ticket{Key: "MD-1", URL: "https://jira/browse/MD-1", Occurrences: 2}}},
 	}, b.heard)
 }
 
@@ -66,7 +68,7 @@ func TestTicketThatIsThereAlreadyIsFoundAndCommented(t *testing.T) {
 	t.Parallel()
 	b := newTicketBench(t)
 	b.jira.made = []made{{key: "MD-9", label: "maestro-f00", at: morning.Add(-time.Hour)}}
-	b.notify(time.Second, noticeOf("a", team.HelpAsked, 1))
+	b.notify(time.Second, noticeOf("a", session.HelpAsked, 1))
 	b.run(failure)
 	require.Len(t, b.jira.made, 1)
 	require.Len(t, b.jira.made[0].comments, 1)
@@ -76,7 +78,7 @@ func TestTicketThatIsThereAlreadyIsFoundAndCommented(t *testing.T) {
 // TestLostAnswerOfACreation has the ticket made, or not, while nobody hears of it.
 func TestLostAnswerOfACreation(t *testing.T) {
 	t.Parallel()
-	unclear := &team.TicketTrouble{Kind: team.Unclear, Message: "the connection broke"}
+	unclear := &session.TicketTrouble{Kind: session.Unclear, Message: "the connection broke"}
 	for name, tt := range map[string]struct {
 		err  error
 		made bool
@@ -98,18 +100,18 @@ func TestLostAnswerOfACreation(t *testing.T) {
 				}
 				return false, nil
 			}
-			b.notify(time.Second, noticeOf("a", team.HelpAsked, 1))
-			b.notify(10*time.Second, noticeOf("b", team.HelpAsked, 1))
+			b.notify(time.Second, noticeOf("a", session.HelpAsked, 1))
+			b.notify(10*time.Second, noticeOf("b", session.HelpAsked, 1))
 			b.run(failure)
 			require.Len(t, b.jira.made, 1)
 			require.Equal(t, "a/1", b.jira.made[0].of.ID)
 			require.Len(t, b.jira.made[0].comments, 1)
 			require.Equal(t, 2, b.jira.made[0].comments[0].occurrences)
-			require.Equal(t, team.Ticket{Key: "MD-1", URL: "https://jira/browse/MD-1", Occurrences: 2}, b.record().Ticket)
+			require.Equal(t, session.Ticket{Key: "MD-1", URL: "https://jira/browse/MD-1", Occurrences: 2}, b.record().Ticket)
 			if !tt.made {
 				require.GreaterOrEqual(t, b.jira.made[0].at.Sub(morning), 2*time.Minute, "a new ticket could have been there unseen until then")
 			}
-			require.Equal(t, team.Ticket{Key: "MD-1", URL: "https://jira/browse/MD-1", Occurrences: 2}, b.heard[len(b.heard)-1].Ticket)
+			require.Equal(t, session.Ticket{Key: "MD-1", URL: "https://jira/browse/MD-1", Occurrences: 2}, b.heard[len(b.heard)-1].Ticket)
 		})
 	}
 }
@@ -122,13 +124,13 @@ func TestDoubtSurvivesANewRun(t *testing.T) {
 	b.jira.lag = time.Minute
 	b.jira.fail = func(call string, _ time.Time) (bool, error) {
 		if call == "create" {
-			return true, &team.TicketTrouble{Kind: team.Unclear, Message: "the connection broke"}
+			return true, &session.TicketTrouble{Kind: session.Unclear, Message: "the connection broke"}
 		}
 		return false, nil
 	}
-	b.notify(time.Second, noticeOf("a", team.HelpAsked, 1))
+	b.notify(time.Second, noticeOf("a", session.HelpAsked, 1))
 	b.continueAsNew(20 * time.Second)
-	b.notify(time.Second, noticeOf("a", team.HelpAsked, 1)) // sent again
+	b.notify(time.Second, noticeOf("a", session.HelpAsked, 1)) // sent again
 	b.run(failure)
 	require.Equal(t, 1, b.continued)
 	require.Len(t, b.jira.made, 1)
@@ -141,7 +143,7 @@ func TestWhatIsMisconfiguredIsSaidAndTriedWhenSomebodyMayHaveMendedIt(t *testing
 	t.Parallel()
 	for name, mend := range map[string]func(b *ticketBench){
 		"by itself":           func(*ticketBench) {},
-		"when a notice comes": func(b *ticketBench) { b.notify(30*time.Second, noticeOf("b", team.HelpAsked, 1)) },
+		"when a notice comes": func(b *ticketBench) { b.notify(30*time.Second, noticeOf("b", session.HelpAsked, 1)) },
 		"at an update":        func(b *ticketBench) { b.update(30*time.Second, workflows.RetryUpdate, "r") },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -149,16 +151,16 @@ func TestWhatIsMisconfiguredIsSaidAndTriedWhenSomebodyMayHaveMendedIt(t *testing
 			b := newTicketBench(t)
 			b.jira.fail = func(call string, at time.Time) (bool, error) {
 				if call == "create" && at.Sub(morning) < 20*time.Second {
-					return false, &team.TicketTrouble{Kind: team.Misconfigured, Message: "project MD has no type Bug"}
+					return false, &session.TicketTrouble{Kind: session.Misconfigured, Message: "project MD has no type Bug"}
 				}
 				return false, nil
 			}
-			b.notify(time.Second, noticeOf("a", team.HelpAsked, 1))
+			b.notify(time.Second, noticeOf("a", session.HelpAsked, 1))
 			mend(b)
 			b.run(failure)
 			require.Equal(t, heard{"a", workflows.TicketNews{
 				Request: "a.request",
-				Ticket:  team.Ticket{Occurrences: 1, Trouble: "project MD has no type Bug"},
+				Ticket:  session.Ticket{Occurrences: 1, Trouble: "project MD has no type Bug"},
 			}}, b.heard[0])
 			last := b.heard[len(b.heard)-1]
 			require.Equal(t, "MD-1", last.Ticket.Key)
@@ -176,15 +178,15 @@ func TestWhatIsMisconfiguredIsSaidAndTriedWhenSomebodyMayHaveMendedIt(t *testing
 func TestDeletedTicketIsMadeAnewForWhatHasToBeSeen(t *testing.T) {
 	t.Parallel()
 	b := newTicketBench(t)
-	b.notify(time.Second, noticeOf("a", team.HelpAsked, 1))
+	b.notify(time.Second, noticeOf("a", session.HelpAsked, 1))
 	b.change(30*time.Second, func() { b.jira.made[0].gone = true })
-	b.notify(time.Minute, noticeOf("a", team.WentOn, 2))
-	b.notify(time.Minute, noticeOf("b", team.HelpAsked, 1))
+	b.notify(time.Minute, noticeOf("a", session.WentOn, 2))
+	b.notify(time.Minute, noticeOf("b", session.HelpAsked, 1))
 	b.run(failure)
 	require.Len(t, b.jira.made, 2)
 	require.Equal(t, "b/1", b.jira.made[1].of.ID, "nobody needs a ticket that says that a session went on")
 	require.Empty(t, b.jira.made[1].comments)
-	require.Equal(t, team.Ticket{Key: "MD-2", URL: "https://jira/browse/MD-2", Occurrences: 2}, b.heard[len(b.heard)-1].Ticket)
+	require.Equal(t, session.Ticket{Key: "MD-2", URL: "https://jira/browse/MD-2", Occurrences: 2}, b.heard[len(b.heard)-1].Ticket)
 }
 
 // TestManySessionsWithOneFailure have one ticket, with a comment for each notice.
@@ -194,10 +196,10 @@ func TestManySessionsWithOneFailure(t *testing.T) {
 	b.jira.fail = unreachable(0, 30*time.Second)
 	b.absent["s7"] = true
 	for n := range 20 {
-		b.notify(10*time.Millisecond, noticeOf(fmt.Sprint("s", n), team.HelpAsked, 1))
+		b.notify(10*time.Millisecond, noticeOf(fmt.Sprint("s", n), session.HelpAsked, 1))
 	}
 	for n := range 20 {
-		b.notify(10*time.Millisecond, noticeOf(fmt.Sprint("s", n), team.WentOn, 2))
+		b.notify(10*time.Millisecond, noticeOf(fmt.Sprint("s", n), session.WentOn, 2))
 	}
 	b.run(failure)
 	require.Len(t, b.jira.made, 1)
@@ -217,7 +219,7 @@ func TestNoticesReachTheTicketInOrder(t *testing.T) {
 	t.Parallel()
 	b := newTicketBench(t)
 	b.jira.fail = unreachable(0, 30*time.Second)
-	for n, event := range []team.Event{team.HelpAsked, team.WentOn, team.HelpAsked, team.WentOn, team.SessionCompleted} {
+	for n, event := range []session.Event{session.HelpAsked, session.WentOn, session.HelpAsked, session.WentOn, session.SessionCompleted} {
 		b.notify(time.Second, noticeOf("a", event, n))
 		b.notify(time.Second, noticeOf("b", event, n))
 	}
@@ -236,9 +238,9 @@ func TestPendingNoticesAreBounded(t *testing.T) {
 	t.Parallel()
 	b := newTicketBench(t)
 	b.jira.fail = unreachable(0, time.Hour)
-	b.notify(time.Second, noticeOf("a", team.HelpAsked, 1))
+	b.notify(time.Second, noticeOf("a", session.HelpAsked, 1))
 	for n := range 200 {
-		b.notify(time.Second, noticeOf(fmt.Sprint("s", n), team.WentOn, 1))
+		b.notify(time.Second, noticeOf(fmt.Sprint("s", n), session.WentOn, 1))
 	}
 	b.continueAsNew(time.Minute)
 	b.run(failure)
@@ -256,11 +258,11 @@ func TestTicketOutlivesItsWorkflow(t *testing.T) {
 	t.Parallel()
 	b := newTicketBench(t)
 	b.jira.lag = 365 * 24 * time.Hour // a search would never find it
-	b.notify(time.Second, noticeOf("a", team.HelpAsked, 1))
-	b.notify(24*time.Hour, noticeOf("b", team.HelpAsked, 1))
-	b.notify(time.Second, noticeOf("a", team.HelpAsked, 1)) // sent again
-	b.notify(24*time.Hour, noticeOf("b", team.HelpAsked, 1))
-	b.notify(24*time.Hour, noticeOf("b", team.SessionFailed, 2))
+	b.notify(time.Second, noticeOf("a", session.HelpAsked, 1))
+	b.notify(24*time.Hour, noticeOf("b", session.HelpAsked, 1))
+	b.notify(time.Second, noticeOf("a", session.HelpAsked, 1)) // sent again
+	b.notify(24*time.Hour, noticeOf("b", session.HelpAsked, 1))
+	b.notify(24*time.Hour, noticeOf("b", session.SessionFailed, 2))
 	b.run(failure)
 	require.GreaterOrEqual(t, b.completed, 4)
 	require.Len(t, b.jira.made, 1)
@@ -278,13 +280,13 @@ func TestTicketOutlivesItsWorkflow(t *testing.T) {
 func TestFollowersOutliveTheWorkflow(t *testing.T) {
 	t.Parallel()
 	b := newTicketBench(t)
-	b.notify(time.Second, noticeOf("a", team.HelpAsked, 1))
+	b.notify(time.Second, noticeOf("a", session.HelpAsked, 1))
 	b.change(time.Hour, func() { b.jira.made[0].gone = true })
-	b.notify(time.Hour, noticeOf("b", team.HelpAsked, 1))
+	b.notify(time.Hour, noticeOf("b", session.HelpAsked, 1))
 	b.run(failure)
 	require.Len(t, b.jira.made, 2)
 	require.Contains(t, b.heard, heard{"a", workflows.TicketNews{
-		Request: "a.request", Ticket: team.Ticket{Key: "MD-2", URL: "https://jira/browse/MD-2", Occurrences: 2},
+		Request: "a.request", Ticket: session.Ticket{Key: "MD-2", URL: "https://jira/browse/MD-2", Occurrences: 2},
 	}})
 }
 
@@ -293,9 +295,9 @@ func TestRecordThatIsLost(t *testing.T) {
 	t.Parallel()
 	b := newTicketBench(t)
 	b.jira.lag = time.Minute
-	b.notify(time.Second, noticeOf("a", team.HelpAsked, 1))
+	b.notify(time.Second, noticeOf("a", session.HelpAsked, 1))
 	b.change(time.Hour, func() { clear(b.records.kept) })
-	b.notify(time.Hour, noticeOf("b", team.HelpAsked, 1))
+	b.notify(time.Hour, noticeOf("b", session.HelpAsked, 1))
 	b.run(failure)
 	require.Len(t, b.jira.made, 1)
 	require.Len(t, b.jira.made[0].comments, 1)
@@ -306,8 +308,8 @@ func TestRecordIsWrittenUntilTheStoreAnswers(t *testing.T) {
 	t.Parallel()
 	b := newTicketBench(t)
 	b.records.lost = 3
-	b.notify(time.Second, noticeOf("a", team.HelpAsked, 1))
-	b.notify(10*time.Second, noticeOf("b", team.HelpAsked, 1))
+	b.notify(time.Second, noticeOf("a", session.HelpAsked, 1))
+	b.notify(10*time.Second, noticeOf("b", session.HelpAsked, 1))
 	b.run(failure)
 	require.Zero(t, b.records.lost)
 	require.Len(t, b.jira.made, 1)
@@ -320,14 +322,14 @@ func TestJiraAwayForADayCostsLittle(t *testing.T) {
 	t.Parallel()
 	b := newTicketBench(t)
 	b.jira.fail = unreachable(0, 24*time.Hour)
-	b.notify(time.Second, noticeOf("a", team.HelpAsked, 1))
-	b.notify(time.Hour, noticeOf("a", team.SessionFailed, 2))
+	b.notify(time.Second, noticeOf("a", session.HelpAsked, 1))
+	b.notify(time.Hour, noticeOf("a", session.SessionFailed, 2))
 	b.run(failure)
 	require.Less(t, b.jira.calls["find"], 320)
 	require.Len(t, b.jira.made, 1)
 	require.Less(t, b.jira.made[0].at.Sub(morning), 24*time.Hour+6*time.Minute)
 	require.Len(t, b.jira.made[0].comments, 1)
-	require.Equal(t, []heard{{"a", workflows.TicketNews{Request: "a.request", Ticket: team.Ticket{Occurrences: 1, Trouble: "Jira does not answer; it is tried again"}}}}, b.heard,
+	require.Equal(t, []heard{{"a", workflows.TicketNews{Request: "a.request", Ticket: session.Ticket{Occurrences: 1, Trouble: "Jira does not answer; it is tried again"}}}}, b.heard,
 		"one trouble is told once, and a session that has ended hears no more")
 }
 
@@ -338,12 +340,12 @@ func TestWaitThatIsAskedForIsKept(t *testing.T) {
 	b.jira.fail = func(_ string, at time.Time) (bool, error) {
 		defer func() { last = at }()
 		if last.IsZero() {
-			return false, &team.TicketTrouble{Kind: team.Unreached, Message: "too many requests", RetryAfter: team.Duration(7 * time.Minute)}
+			return false, &session.TicketTrouble{Kind: session.Unreached, Message: "too many requests", RetryAfter: textfmt.Duration(7 * time.Minute)}
 		}
 		return false, nil
 	}
-	b.notify(time.Second, noticeOf("a", team.HelpAsked, 1))
-	b.notify(time.Second, noticeOf("b", team.HelpAsked, 1))
+	b.notify(time.Second, noticeOf("a", session.HelpAsked, 1))
+	b.notify(time.Second, noticeOf("b", session.HelpAsked, 1))
 	b.run(failure)
 	require.InDelta(t, (7*time.Minute + time.Second).Seconds(), b.jira.made[0].at.Sub(morning).Seconds(), 1)
 }
@@ -352,12 +354,12 @@ func TestKnownTicketIsCommentedAndNeverMade(t *testing.T) {
 	t.Parallel()
 	b := newTicketBench(t)
 	b.jira.made = []made{{key: "MD-5", at: morning}}
-	first, last := noticeOf("a", team.HelpAsked, 1), noticeOf("a", team.SessionCompleted, 2)
+	first, last := noticeOf("a", session.HelpAsked, 1), noticeOf("a", session.SessionCompleted, 2)
 	first.Jira, last.Jira, first.Quiet = nil, nil, true
 	b.notify(time.Second, first)
 	b.notify(time.Second, last)
 	b.change(time.Minute, func() { b.jira.made[0].gone = true })
-	late := noticeOf("b", team.HelpAsked, 1)
+	late := noticeOf("b", session.HelpAsked, 1)
 	late.Jira = nil
 	b.notify(2*time.Minute, late)
 	b.run(workflows.TicketInput{Store: "s", Key: "MD-5"})
@@ -367,17 +369,17 @@ func TestKnownTicketIsCommentedAndNeverMade(t *testing.T) {
 	require.Zero(t, b.jira.made[0].comments[0].occurrences)
 	require.Equal(t, []heard{{"b", workflows.TicketNews{
 		Request: "b.request",
-		Ticket:  team.Ticket{Key: "MD-5", URL: "https://jira/browse/MD-5"},
+		Ticket:  session.Ticket{Key: "MD-5", URL: "https://jira/browse/MD-5"},
 	}}, {"b", workflows.TicketNews{
 		Request: "b.request",
-		Ticket:  team.Ticket{Key: "MD-5", URL: "https://jira/browse/MD-5", Trouble: "MD-5 is not there"},
+		Ticket:  session.Ticket{Key: "MD-5", URL: "https://jira/browse/MD-5", Trouble: "MD-5 is not there"},
 	}}}, b.heard)
-	require.Equal(t, team.Gone, b.records.kept["MD-5"].Kind, "after a week nobody will read it")
+	require.Equal(t, session.Gone, b.records.kept["MD-5"].Kind, "after a week nobody will read it")
 }
 
 func TestInvalidNoticesAreRejected(t *testing.T) {
 	t.Parallel()
-	nameless, without := noticeOf("a", team.HelpAsked, 1), noticeOf("a", team.HelpAsked, 2)
+	nameless, without := noticeOf("a", session.HelpAsked, 1), noticeOf("a", session.HelpAsked, 2)
 	nameless.Notice.ID, without.Jira = "", nil
 	for want, bad := range map[string]activities.TicketNotice{"has no id": nameless, "how the ticket is created": without} {
 		b := newTicketBench(t)

@@ -18,7 +18,9 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -38,13 +40,13 @@ type tickets struct {
 type made struct {
 	key, label string
 	at         time.Time
-	of         team.Notice
+	of         session.Notice
 	comments   []comment
 	gone       bool
 }
 
 type comment struct {
-	team.Notice
+	session.Notice
 	occurrences, omitted int
 }
 
@@ -57,36 +59,36 @@ func (s *tickets) answer(call string) (done bool, err error) {
 	return done || err == nil, err
 }
 
-func (s *tickets) Find(_ context.Context, _, label string) (team.Ticket, bool, error) {
+func (s *tickets) Find(_ context.Context, _, label string) (session.Ticket, bool, error) {
 	if _, err := s.answer("find"); err != nil {
-		return team.Ticket{}, false, err
+		return session.Ticket{}, false, err
 	}
 	for _, m := range s.made {
 		if m.label == label && !m.gone && s.now().Sub(m.at) >= s.lag {
-			return team.Ticket{Key: m.key, URL: s.Address(m.key)}, true, nil
+			return session.Ticket{Key: m.key, URL: s.Address(m.key)}, true, nil
 		}
 	}
-	return team.Ticket{}, false, nil
+	return session.Ticket{}, false, nil
 }
 
-func (s *tickets) Create(_ context.Context, how team.HelpJira, label string, n team.Notice) (team.Ticket, error) {
+func (s *tickets) Create(_ context.Context, how spec.HelpJira, label string, n session.Notice) (session.Ticket, error) {
 	done, err := s.answer("create")
 	if !done {
-		return team.Ticket{}, err
+		return session.Ticket{}, err
 	}
 	key := fmt.Sprintf("%s-%d", how.Project, len(s.made)+1)
 	s.made = append(s.made, made{key: key, label: label, at: s.now(), of: n})
-	return team.Ticket{Key: key, URL: s.Address(key)}, err
+	return session.Ticket{Key: key, URL: s.Address(key)}, err
 }
 
-func (s *tickets) Comment(_ context.Context, in team.TicketComment) error {
+func (s *tickets) Comment(_ context.Context, in session.TicketComment) error {
 	done, err := s.answer("comment")
 	for i, m := range s.made {
 		if m.key != in.Key || !done {
 			continue
 		}
 		if m.gone {
-			return &team.TicketTrouble{Kind: team.Gone, Message: in.Key + " is not there"}
+			return &session.TicketTrouble{Kind: session.Gone, Message: in.Key + " is not there"}
 		}
 		known := false
 		for _, c := range m.comments {
@@ -103,19 +105,19 @@ func (s *tickets) Address(key string) string { return "https://jira/browse/" + k
 
 // records is a store of tickets in memory.
 type records struct {
-	kept map[string]team.TicketRecord
+	kept map[string]session.TicketRecord
 	// lost is how many writes are done, and answered with an error.
 	lost int
 }
 
-func (r *records) Ticket(_, name string) (team.TicketRecord, error) {
+func (r *records) Ticket(_, name string) (session.TicketRecord, error) {
 	if record, ok := r.kept[name]; ok {
 		return record, nil
 	}
-	return team.TicketRecord{}, team.ErrNotFound
+	return session.TicketRecord{}, session.ErrNotFound
 }
 
-func (r *records) PutTicket(_ string, record team.TicketRecord) error {
+func (r *records) PutTicket(_ string, record session.TicketRecord) error {
 	if r.kept[record.Name].Revision < record.Revision {
 		r.kept[record.Name] = record
 	}
@@ -160,7 +162,7 @@ type heard struct {
 
 func newTicketBench(t *testing.T) *ticketBench {
 	return &ticketBench{
-		t: t, absent: map[string]bool{}, records: &records{kept: map[string]team.TicketRecord{}},
+		t: t, absent: map[string]bool{}, records: &records{kept: map[string]session.TicketRecord{}},
 		jira: &tickets{calls: map[string]int{}},
 	}
 }
@@ -236,7 +238,7 @@ func (b *ticketBench) newEnvironment(from time.Duration) {
 	b.env.SetTestTimeout(time.Minute)
 	b.jira.now = b.env.Now
 	b.env.RegisterWorkflowWithOptions(workflows.Ticket, workflow.RegisterOptions{Name: workflows.TicketName})
-	calls := &activities.TicketCalls{Tickets: b.jira, IndexDelay: team.Duration(2 * time.Minute)}
+	calls := &activities.TicketCalls{Tickets: b.jira, IndexDelay: textfmt.Duration(2 * time.Minute)}
 	kept := &activities.TicketRecords{Store: b.records, Namespace: "default"}
 	for name, fn := range map[activities.Name]any{
 		activities.FindTicketName: calls.Find, activities.CreateTicketName: calls.Create, activities.CommentTicketName: calls.Comment,
@@ -245,14 +247,14 @@ func (b *ticketBench) newEnvironment(from time.Duration) {
 		b.env.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: string(name)})
 	}
 	b.env.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, workflows.TicketSignal, mock.Anything).Return(
-		func(_, session, _, _ string, arg any) error {
-			if b.absent[session] {
+		func(_, sessionID, _, _ string, arg any) error {
+			if b.absent[sessionID] {
 				return errors.New("no such workflow")
 			}
-			b.heard = append(b.heard, heard{session, arg.(workflows.TicketNews)})
+			b.heard = append(b.heard, heard{sessionID, arg.(workflows.TicketNews)})
 			return nil
 		})
 }
 
 // record is what the store has of the failure's ticket.
-func (b *ticketBench) record() team.TicketRecord { return b.records.kept[failure.Fingerprint] }
+func (b *ticketBench) record() session.TicketRecord { return b.records.kept[failure.Fingerprint] }

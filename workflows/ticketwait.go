@@ -10,7 +10,8 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // The patience of a ticket's workflow.
@@ -30,7 +31,7 @@ const (
 	patientTries = 15
 	// defaultIndexDelay is used where the worker does not say how long after its
 	// creation a ticket may not be found.
-	defaultIndexDelay = team.Duration(2 * time.Minute)
+	defaultIndexDelay = textfmt.Duration(2 * time.Minute)
 	// searchWait is the wait between two searches for a ticket that may be there.
 	searchWait = 5 * time.Second
 	// goneLimit is how long a notice waits for a ticket that is not there, and that
@@ -41,7 +42,7 @@ const (
 // faultOf reads the ticket system's answer; said false: it is not known what was done.
 func faultOf(err error) (fault activities.TicketFault, said bool) {
 	if queued(err) {
-		return activities.TicketFault{Kind: team.Unreached, Message: fmt.Sprintf(
+		return activities.TicketFault{Kind: session.Unreached, Message: fmt.Sprintf(
 			"no worker has taken it up within %s; start one whose worker file has `jira`, with its credentials", pollerPatience)}, true
 	}
 	return detail[activities.TicketFault](err, activities.TicketTroubled)
@@ -61,16 +62,16 @@ func (t *ticket) settle(err error) time.Duration {
 		o.succeeded()
 		return 0
 	case errors.Is(err, errUnsure):
-		o.Record.Kind, o.Failed = team.Unclear, 0
+		o.Record.Kind, o.Failed = session.Unclear, 0
 		o.Record.Ticket.Trouble = fmt.Sprintf("the answer to the creation of a ticket was lost; searching for the ticket until %s, before another is made",
 			o.Doubt.Add(o.IndexDelay.Std()).UTC().Format(time.TimeOnly+" MST"))
 		return searchWait
 	}
 	fault, said := faultOf(err)
 	if !said {
-		fault = activities.TicketFault{Kind: team.Unreached, Message: "a worker was lost in the middle of it, or the ticket system took too long; trying again"}
+		fault = activities.TicketFault{Kind: session.Unreached, Message: "a worker was lost in the middle of it, or the ticket system took too long; trying again"}
 		if !o.Doubt.IsZero() || o.Pending[0].Tried {
-			fault.Kind = team.Unclear
+			fault.Kind = session.Unclear
 		}
 	}
 	o.Failed++
@@ -78,13 +79,13 @@ func (t *ticket) settle(err error) time.Duration {
 	switch {
 	case queued(err):
 		return 0 // the next try waits in the queue
-	case fault.Kind == team.Misconfigured:
+	case fault.Kind == session.Misconfigured:
 		return longWait
-	case fault.Kind == team.Gone && t.Fingerprint != "":
+	case fault.Kind == session.Gone && t.Fingerprint != "":
 		return firstWait
-	case fault.Kind == team.Gone:
+	case fault.Kind == session.Gone:
 		return longWait
-	case fault.Kind == team.Unclear && !o.Doubt.IsZero():
+	case fault.Kind == session.Unclear && !o.Doubt.IsZero():
 		return searchWait
 	case fault.RetryAfter > 0:
 		return fault.RetryAfter.Std()
@@ -112,6 +113,6 @@ func (t *ticket) pause(ctx workflow.Context, wait time.Duration) error {
 	defer cancel()
 	timer := workflow.NewTimerWithOptions(timed, wait, workflow.TimerOptions{Summary: "before the next try"})
 	return workflow.Await(ctx, func() bool {
-		return timer.IsReady() || t.retryNow || t.noticed && t.outbox.Record.Kind == team.Misconfigured || t.continues(ctx)
+		return timer.IsReady() || t.retryNow || t.noticed && t.outbox.Record.Kind == session.Misconfigured || t.continues(ctx)
 	})
 }

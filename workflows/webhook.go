@@ -7,7 +7,8 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // WebhookName is the wire name of [Webhook].
@@ -26,8 +27,8 @@ const (
 
 // WebhookInput says what the webhook is told.
 type WebhookInput struct {
-	Store  string      `json:"store"`
-	Notice team.Notice `json:"notice"`
+	Store  string         `json:"store"`
+	Notice session.Notice `json:"notice"`
 }
 
 // Webhook hands one notice to the webhook, as often as it takes within a day. It fails
@@ -35,7 +36,7 @@ type WebhookInput struct {
 // notice is about does not notice.
 func Webhook(ctx workflow.Context, in WebhookInput) error {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue:              team.WebhookQueue(in.Store),
+		TaskQueue:              spec.WebhookQueue(in.Store),
 		ScheduleToCloseTimeout: webhookLimit,
 		StartToCloseTimeout:    webhookCallLimit,
 		RetryPolicy: &temporal.RetryPolicy{

@@ -19,7 +19,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -29,7 +29,7 @@ const pause = 250 * time.Millisecond
 
 // preparation is what the command is told.
 type preparation struct {
-	connection temporalio.Options
+	connection temporalutil.Options
 	// retention is how long Temporal keeps a session that has ended.
 	retention time.Duration
 	// patience bounds all of it.
@@ -46,7 +46,7 @@ func main() {
 	}
 }
 
-func newCommand(env temporalio.Environment) *cobra.Command {
+func newCommand(env temporalutil.Environment) *cobra.Command {
 	var p preparation
 	cmd := &cobra.Command{
 		Use:           "maestro-namespace",
@@ -68,10 +68,10 @@ func newCommand(env temporalio.Environment) *cobra.Command {
 
 // persist tries until all is there. When ctx ends first, the error is that of the
 // last try.
-func (p preparation) persist(ctx context.Context, env temporalio.Environment) error {
+func (p preparation) persist(ctx context.Context, env temporalutil.Environment) error {
 	for {
 		err := p.prepare(ctx, env)
-		var fault *temporalio.ConfigError
+		var fault *temporalutil.ConfigError
 		if err == nil || errors.As(err, &fault) {
 			return err
 		}
@@ -86,8 +86,8 @@ func (p preparation) persist(ctx context.Context, env temporalio.Environment) er
 // errUnsettled says that Temporal has taken all of it and does not show it yet.
 var errUnsettled = errors.New("the search attributes were added, and Temporal does not show them yet")
 
-func (p preparation) prepare(ctx context.Context, env temporalio.Environment) error {
-	conn, err := temporalio.Dial(ctx, &p.connection, env, nil)
+func (p preparation) prepare(ctx context.Context, env temporalutil.Environment) error {
+	conn, err := temporalutil.Dial(ctx, &p.connection, env, nil)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (p preparation) prepare(ctx context.Context, env temporalio.Environment) er
 	if err != nil && !errors.As(err, &exists) {
 		return fmt.Errorf("register namespace %s: %w", conn.Namespace, err)
 	}
-	attributes := temporalio.NewSearchAttributes(conn, conn.Namespace, time.Now, keys()...)
+	attributes := temporalutil.NewSearchAttributes(conn, conn.Namespace, time.Now, keys()...)
 	missing, err := attributes.Missing(ctx)
 	if err != nil {
 		return fmt.Errorf("list the search attributes of namespace %s: %w", conn.Namespace, err)

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/workflowservice/v1"
 
-	"github.com/maestro-hive/maestro/internal/temporalio"
-	"github.com/maestro-hive/maestro/internal/temporalio/temporaltest"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
+	"github.com/maestro-hive/maestro/internal/temporalutil/temporaltest"
 )
 
 // environment is the environment of a command.
@@ -35,10 +35,10 @@ func TestANamespaceIsMadeOnceAndStays(t *testing.T) {
 	env := environment{"TEMPORAL_ADDRESS": address, "TEMPORAL_NAMESPACE": "studio"}
 	require.NoError(t, run(t, env, "--retention", "48h"))
 
-	conn, err := temporalio.DialAddress(t.Context(), address, "studio", nil)
+	conn, err := temporalutil.DialAddress(t.Context(), address, "studio", nil)
 	require.NoError(t, err)
 	defer conn.Close()
-	missing, err := temporalio.NewSearchAttributes(conn, "studio", time.Now, keys()...).Missing(t.Context())
+	missing, err := temporalutil.NewSearchAttributes(conn, "studio", time.Now, keys()...).Missing(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, missing)
 

@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/proctest"
-	"github.com/maestro-hive/maestro/internal/temporalio/temporaltest"
+	"github.com/maestro-hive/maestro/internal/temporalutil/temporaltest"
 )
 
 // limit bounds every wait in these tests.

@@ -12,9 +12,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/chat"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/llm"
 	"github.com/maestro-hive/maestro/internal/secrets"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // Options are what a [Set] needs from its surroundings.
@@ -54,7 +57,7 @@ const maxThreads = 8192
 // goroutines.
 type Set struct {
 	config    Config // with defaults
-	digests   map[string]team.Digest
+	digests   map[string]spec.Digest
 	getenv    func(string) string
 	now       func() time.Time
 	cacheRoot string
@@ -63,7 +66,7 @@ type Set struct {
 	// transport carries the calls of models.
 	transport http.RoundTripper
 	// scales are what was learned of how their providers count, by agent.
-	scales map[string]*chat.Scale
+	scales map[string]*llm.Scale
 }
 
 // New prepares the config's agents and checks: it validates the config, resolves
@@ -80,10 +83,10 @@ func New(cfg Config, opts Options) (*Set, error) {
 	}
 	s := &Set{
 		config: cfg.WithDefaults(), getenv: opts.Getenv, now: opts.Now, cacheRoot: opts.CacheRoot,
-		digests: map[string]team.Digest{}, transport: newTransport(), scales: map[string]*chat.Scale{},
+		digests: map[string]spec.Digest{}, transport: newTransport(), scales: map[string]*llm.Scale{},
 	}
 	for name, d := range s.config.Agents {
-		s.scales[name], s.digests[name] = &chat.Scale{}, d.Digest()
+		s.scales[name], s.digests[name] = &llm.Scale{}, d.Digest()
 	}
 	account, err := findAccount(cfg.RunAs, os.Geteuid())
 	if err = errors.Join(err, s.makeCacheRoot()); err != nil {
@@ -172,13 +175,13 @@ func (s *Set) warn(log *slog.Logger) {
 }
 
 // Run does one attempt and returns when the agent and all that it started are
-// gone. A *team.Failure says how the attempt failed; the outcome then still has
+// gone. A *failures.Failure says how the attempt failed; the outcome then still has
 // its usage and log. A context that ends stops the agent and returns the
 // context's cause.
-func (s *Set) Run(ctx context.Context, job team.Job) (team.Outcome, error) {
+func (s *Set) Run(ctx context.Context, job session.Job) (session.Outcome, error) {
 	d, ok := s.config.Agents[job.Agent]
 	if !ok {
-		return team.Outcome{}, team.Failf(team.ResourceError, "this worker's file defines no agent %q", team.Shorten(job.Agent, 80))
+		return session.Outcome{}, failures.Failf(failures.ResourceError, "this worker's file defines no agent %q", textfmt.Shorten(job.Agent, 80))
 	}
 	if isModel(d.Kind) {
 		return s.converse(ctx, d, job)
@@ -187,7 +190,7 @@ func (s *Set) Run(ctx context.Context, job team.Job) (team.Outcome, error) {
 }
 
 // Breaker is how the breaker of an agent is set, defaults filled in.
-func (s *Set) Breaker(agent string) team.Breaker { return s.config.Agents[agent].Breaker.For(agent) }
+func (s *Set) Breaker(agent string) spec.Breaker { return s.config.Agents[agent].Breaker.For(agent) }
 
 // Mask replaces every secret that the worker knows.
 func (s *Set) Mask(text string) string { return s.secrets.Mask(text) }
@@ -199,8 +202,8 @@ func (s *Set) Secrets() []string { return s.secrets.Values() }
 func (s *Set) Limits() Limits { return s.config.Limits }
 
 // OfferedAgents is what the worker publishes of its agents.
-func (s *Set) OfferedAgents() map[string]team.OfferedAgent {
-	offered := make(map[string]team.OfferedAgent, len(s.config.Agents))
+func (s *Set) OfferedAgents() map[string]spec.OfferedAgent {
+	offered := make(map[string]spec.OfferedAgent, len(s.config.Agents))
 	for name := range s.config.Agents {
 		offered[name] = s.Offered(name)
 	}
@@ -208,27 +211,27 @@ func (s *Set) OfferedAgents() map[string]team.OfferedAgent {
 }
 
 // Offered describes one agent; its zero for one that the worker does not have.
-func (s *Set) Offered(name string) team.OfferedAgent {
+func (s *Set) Offered(name string) spec.OfferedAgent {
 	d, ok := s.config.Agents[name]
 	if !ok {
-		return team.OfferedAgent{}
+		return spec.OfferedAgent{}
 	}
-	offered := team.OfferedAgent{
+	offered := spec.OfferedAgent{
 		Kind: d.Kind, Model: d.Model, Concurrency: d.Concurrency, Digest: s.digests[name], Breaker: s.Breaker(name).Name,
 		Fallback: d.Fallback, Unpriced: d.Unpriced(),
 	}
 	switch {
 	case isModel(d.Kind):
-		offered.Conversation = team.InJournal
+		offered.Conversation = spec.InJournal
 	case d.Preset != "":
-		offered.Conversation = team.InDirectory
+		offered.Conversation = spec.InDirectory
 	}
 	return offered
 }
 
 // OfferedChecks is what the worker publishes of its checks.
-func (s *Set) OfferedChecks() map[string]team.Digest {
-	offered := make(map[string]team.Digest, len(s.config.Checks))
+func (s *Set) OfferedChecks() map[string]spec.Digest {
+	offered := make(map[string]spec.Digest, len(s.config.Checks))
 	for name, d := range s.config.Checks {
 		offered[name] = d.Digest()
 	}

@@ -5,7 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // attemptTurn is the turn under which an agent that is paid by the attempt books
@@ -16,10 +17,10 @@ const attemptTurn = 0
 // it cost: what it may cost is set aside before the program starts. An attempt
 // that cannot be paid for is not started. One that was cut off, and of which
 // nobody knows what it cost, stays unsettled with an estimate.
-func (s *Set) booked(ctx context.Context, d Definition, job team.Job) (team.Outcome, error) {
-	aside := team.Amount(d.Reserve)
+func (s *Set) booked(ctx context.Context, d Definition, job session.Job) (session.Outcome, error) {
+	aside := cost.Amount(d.Reserve)
 	estimate := anyhow(aside)
-	if aside == (team.Amount{}) {
+	if aside == (cost.Amount{}) {
 		estimate = d.unreported(unknownTime)
 	}
 	var call *programCall
@@ -32,11 +33,11 @@ func (s *Set) booked(ctx context.Context, d Definition, job team.Job) (team.Outc
 		got.out.Usage = d.priced(got.out.Usage)
 		return got.out, err
 	}
-	granted, err := job.Calls.Reserve(ctx, team.CallPlan{
+	granted, err := job.Calls.Reserve(ctx, session.CallPlan{
 		Turn: attemptTurn, Agent: job.Agent, Model: d.Model, Want: aside, Least: aside, Estimate: estimate,
 	})
 	if err != nil {
-		return team.Outcome{}, err
+		return session.Outcome{}, err
 	}
 	began := s.now()
 	got, err := s.attempt(ctx, d, job, call)
@@ -45,12 +46,12 @@ func (s *Set) booked(ctx context.Context, d Definition, job team.Job) (team.Outc
 	var booking error
 	switch {
 	case !got.known:
-		if got.estimate == (team.Usage{}) && granted != (team.Amount{}) {
+		if got.estimate == (cost.Usage{}) && granted != (cost.Amount{}) {
 			got.estimate = atMost(d.unreported(s.now().Sub(began)), granted)
 		}
 		booking = job.Calls.Unsettle(end, attemptTurn, got.out.Usage, d.priced(got.estimate))
-	case err != nil && got.out.Usage == team.Usage{}: // which is not what the next one costs
-		booking = job.Calls.Abandon(end, attemptTurn, team.Usage{})
+	case err != nil && got.out.Usage == cost.Usage{}: // which is not what the next one costs
+		booking = job.Calls.Abandon(end, attemptTurn, cost.Usage{})
 	default:
 		booking = job.Calls.Settle(end, attemptTurn, nil, got.out.Usage)
 	}
@@ -61,7 +62,7 @@ func (s *Set) booked(ctx context.Context, d Definition, job team.Job) (team.Outc
 }
 
 // anyhow is an amount as a usage: nobody knows how it would divide up.
-func anyhow(a team.Amount) team.Usage { return team.Usage{OutputTokens: a.Tokens, CostUSD: a.USD} }
+func anyhow(a cost.Amount) cost.Usage { return cost.Usage{OutputTokens: a.Tokens, CostUSD: a.USD} }
 
 // What a program that says nothing of its usage counts for until a person settles it:
 // a prompt, and what an agent reads and writes in a second of work.
@@ -75,12 +76,12 @@ const (
 )
 
 // usualPrices are used in such estimates for an agent that has no prices.
-var usualPrices = team.Prices{Input: 3_000_000_000, Output: 15_000_000_000}
+var usualPrices = cost.Prices{Input: 3_000_000_000, Output: 15_000_000_000}
 
 // unreported estimates what a program has used in a time.
-func (d Definition) unreported(worked time.Duration) team.Usage {
+func (d Definition) unreported(worked time.Duration) cost.Usage {
 	seconds := int64(worked / time.Second)
-	u := d.priced(team.Usage{InputTokens: unreportedPrompt + unreportedRead*seconds, OutputTokens: unreportedWrite * (seconds + 1)})
+	u := d.priced(cost.Usage{InputTokens: unreportedPrompt + unreportedRead*seconds, OutputTokens: unreportedWrite * (seconds + 1)})
 	if d.Prices == nil {
 		u.CostUSD = usualPrices.Cost(u)
 	}
@@ -89,7 +90,7 @@ func (d Definition) unreported(worked time.Duration) team.Usage {
 
 // atMost cuts an estimate to what was set aside. Money is estimated only where it is
 // limited; so many tokens are worth knowing in any case.
-func atMost(u team.Usage, granted team.Amount) team.Usage {
+func atMost(u cost.Usage, granted cost.Amount) cost.Usage {
 	if granted.Tokens > 0 && u.Tokens() > granted.Tokens {
 		u.OutputTokens = min(u.OutputTokens, granted.Tokens)
 		u.InputTokens = granted.Tokens - u.OutputTokens
@@ -106,7 +107,7 @@ func (d Definition) Unpriced() bool {
 
 // priced is a usage with its cost: what the agent itself said of it, or else
 // what it costs at the definition's prices.
-func (d Definition) priced(u team.Usage) team.Usage {
+func (d Definition) priced(u cost.Usage) cost.Usage {
 	if u.CostUSD == 0 && d.Prices != nil {
 		u.CostUSD = d.Prices.Cost(u)
 	}

@@ -8,38 +8,41 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// ledger is a team.Calls that notes what it is told.
+// ledger is a session.Calls that notes what it is told.
 type ledger struct {
 	mu       sync.Mutex
-	reserved []team.CallPlan
-	settled  []team.Usage
+	reserved []session.CallPlan
+	settled  []cost.Usage
 	// abandoned are the estimates of what is not known, known what is besides.
-	abandoned, known []team.Usage
-	spending         []team.Usage
+	abandoned, known []cost.Usage
+	spending         []cost.Usage
 	// estimates are those that came with reports.
-	estimates []team.Usage
+	estimates []cost.Usage
 	// refuse is how Reserve fails, broke how Settle and Abandon do; cap is where
 	// Spending does.
 	refuse, broke error
 	cap           int64
 	// guess is what Reserve sets aside where nobody has said how much.
-	guess team.Amount
+	guess cost.Amount
 }
 
-func (l *ledger) Reserve(_ context.Context, plan team.CallPlan) (team.Amount, error) {
+func (l *ledger) Reserve(_ context.Context, plan session.CallPlan) (cost.Amount, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.reserved = append(l.reserved, plan)
-	if (plan.Want == team.Amount{}) {
+	if (plan.Want == cost.Amount{}) {
 		return l.guess, l.refuse
 	}
 	return plan.Want, l.refuse
 }
 
-func (l *ledger) Settle(ctx context.Context, turn int, _ []byte, used team.Usage) error {
+func (l *ledger) Settle(ctx context.Context, turn int, _ []byte, used cost.Usage) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if turn != 0 || ctx.Err() != nil {
@@ -49,17 +52,17 @@ func (l *ledger) Settle(ctx context.Context, turn int, _ []byte, used team.Usage
 	return l.broke
 }
 
-func (l *ledger) Abandon(ctx context.Context, turn int, used team.Usage) error {
+func (l *ledger) Abandon(ctx context.Context, turn int, used cost.Usage) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if turn != 0 || used != (team.Usage{}) || ctx.Err() != nil {
+	if turn != 0 || used != (cost.Usage{}) || ctx.Err() != nil {
 		return errors.New("abandoned in a way that books nothing")
 	}
 	l.settled = append(l.settled, used) // it came to nothing
 	return l.broke
 }
 
-func (l *ledger) Unsettle(ctx context.Context, turn int, used, estimate team.Usage) error {
+func (l *ledger) Unsettle(ctx context.Context, turn int, used, estimate cost.Usage) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if turn != 0 || ctx.Err() != nil {
@@ -69,65 +72,67 @@ func (l *ledger) Unsettle(ctx context.Context, turn int, used, estimate team.Usa
 	return l.broke
 }
 
-func (l *ledger) Report(used, estimate team.Usage) error {
+func (l *ledger) Report(used, estimate cost.Usage) error {
 	l.mu.Lock()
 	l.estimates = append(l.estimates, estimate)
 	l.mu.Unlock()
 	return l.Spending(used)
 }
 
-func (l *ledger) Spending(used team.Usage) error {
+func (l *ledger) Spending(used cost.Usage) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.spending = append(l.spending, used)
 	if l.cap > 0 && used.Tokens() > l.cap {
-		return team.Failf(team.TokenBudget, "%d tokens are spent, and nothing is left", used.Tokens())
+		return failures.Failf(failures.TokenBudget, "%d tokens are spent, and nothing is left", used.Tokens())
 	}
 	return nil
 }
 
-func (*ledger) Stored(context.Context, int, team.Digest) (*team.StoredTurn, error) { return nil, nil }
-func (*ledger) KeepTools(context.Context, int, []byte) error                       { return nil }
-func (*ledger) Put(context.Context, []byte) (team.Digest, error)                   { return "", nil }
+func (*ledger) Stored(context.Context, int, spec.Digest) (*session.StoredTurn, error) {
+	return nil, nil
+}
+func (*ledger) KeepTools(context.Context, int, []byte) error     { return nil }
+func (*ledger) Put(context.Context, []byte) (spec.Digest, error) { return "", nil }
 
-func (*ledger) Get(context.Context, team.Digest) ([]byte, error) { return nil, nil }
+func (*ledger) Get(context.Context, spec.Digest) ([]byte, error) { return nil, nil }
 
 // paid is a command agent with a reserve and prices.
 func (b *bench) paid(script string) *Set {
 	return b.set(Config{Agents: map[string]Definition{"x": {
 		Kind: KindCommand, Argv: []string{"/bin/sh", "-c", script},
-		Reserve: team.Cap{Tokens: 500, USD: 2_000_000_000}, Prices: &team.Prices{Input: 3_000_000_000, Output: 15_000_000_000},
+		Reserve: spec.Cap{Tokens: 500, USD: 2_000_000_000}, Prices: &cost.Prices{Input: 3_000_000_000, Output: 15_000_000_000},
 	}}})
 }
 
 func TestAttemptsAreBooked(t *testing.T) {
 	t.Parallel()
-	estimate := team.Usage{OutputTokens: 500, CostUSD: 2_000_000_000}
+	estimate := cost.Usage{OutputTokens: 500, CostUSD: 2_000_000_000}
 	for _, c := range []struct {
 		name, shell string
-		settled     []team.Usage
+		settled     []cost.Usage
 		abandoned   int
 	}{
 		{
 			"what it says it used, at the definition's prices", `echo '{"usage":{"input_tokens":1000,"output_tokens":100}}' > $MAESTRO_RESULT`,
-			[]team.Usage{{InputTokens: 1000, OutputTokens: 100, CostUSD: 4_500_000}},
+			[]cost.Usage{{InputTokens: 1000, OutputTokens: 100, CostUSD: 4_500_000}},
 			0,
 		},
 		{
 			"the cost that it says itself", `echo '{"usage":{"input_tokens":1000,"cost_usd":1}}' > $MAESTRO_RESULT`,
-			[]team.Usage{{InputTokens: 1000, CostUSD: 1_000_000_000}},
+			[]cost.Usage{{InputTokens: 1000, CostUSD: 1_000_000_000}},
 			0,
 		},
 		{
 			"a failed attempt, too", `echo '{"usage":{"input_tokens":1000}}' > $MAESTRO_RESULT; exit 3`,
-			[]team.Usage{{InputTokens: 1000, CostUSD: 3_000_000}},
+			[]cost.Usage{{InputTokens: 1000, CostUSD: 3_000_000}},
 			0,
 		},
-		{"an attempt that used nothing", `true`, []team.Usage{{}}, 0},
+		{"an attempt that used nothing", `true`, []cost.Usage{{}}, 0},
 		{"an attempt that was cut off, and said nothing", `kill -9 $$`, nil, 1},
 		{
 			"an attempt that was cut off, and said something", `echo '{"usage":{"input_tokens":1000}}' > $MAESTRO_RESULT; kill -9 $$`,
-			[]team.Usage{{InputTokens: 1000, CostUSD: 3_000_000}},
+			[]cost.Usage{{InputTokens: 1000, CostUSD: 3_000_000}},
 			0,
 		},
 	} {
@@ -137,15 +142,15 @@ func TestAttemptsAreBooked(t *testing.T) {
 			job := b.job()
 			job.Calls = calls
 			out, _ := b.paid(c.shell).Run(t.Context(), job)
-			require.Equal(t, []team.CallPlan{{
-				Agent: "x", Want: team.Amount{Tokens: 500, USD: 2_000_000_000}, Least: team.Amount{Tokens: 500, USD: 2_000_000_000},
+			require.Equal(t, []session.CallPlan{{
+				Agent: "x", Want: cost.Amount{Tokens: 500, USD: 2_000_000_000}, Least: cost.Amount{Tokens: 500, USD: 2_000_000_000},
 				Estimate: estimate,
 			}}, calls.reserved)
 			require.Equal(t, c.settled, calls.settled)
 			require.Len(t, calls.abandoned, c.abandoned)
 			for _, u := range calls.abandoned { // of less than a minute of work
 				require.Positive(t, u.CostUSD)
-				require.Less(t, u.CostUSD, team.USD(200_000_000), "what was set aside is no estimate")
+				require.Less(t, u.CostUSD, cost.USD(200_000_000), "what was set aside is no estimate")
 				require.LessOrEqual(t, u.Tokens(), int64(500))
 			}
 			if len(c.settled) > 0 {
@@ -159,9 +164,9 @@ func TestAttemptThatCannotBePaidForIsNotStarted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	job := b.job()
-	job.Calls = &ledger{refuse: team.Failf(team.TokenBudget, "nothing is left")}
+	job.Calls = &ledger{refuse: failures.Failf(failures.TokenBudget, "nothing is left")}
 	_, err := b.paid("touch started").Run(t.Context(), job)
-	require.Equal(t, team.TokenBudget, failure(t, err).Category)
+	require.Equal(t, failures.TokenBudget, failure(t, err).Category)
 	require.NoFileExists(t, b.path("started"))
 }
 
@@ -188,15 +193,15 @@ func TestCancelledAttemptThatExitsCountsForWhatItSaid(t *testing.T) {
 	_, err := b.paid("trap 'exit 0' TERM; echo begun >&2; while :; do sleep 0.02; done").Run(ctx, job)
 	require.ErrorIs(t, err, stop)
 	require.Empty(t, calls.abandoned)
-	require.Equal(t, []team.Usage{{}}, calls.settled)
+	require.Equal(t, []cost.Usage{{}}, calls.settled)
 }
 
 func TestBookingThatFailsFailsTheAttempt(t *testing.T) {
 	t.Parallel()
-	for script, want := range map[string]team.Category{"true": team.ResourceError, "exit 1": team.Unknown} {
+	for script, want := range map[string]failures.Category{"true": failures.ResourceError, "exit 1": failures.Unknown} {
 		b := newBench(t)
 		job := b.job()
-		job.Calls = &ledger{broke: team.Failf(team.ResourceError, "the disk is full")}
+		job.Calls = &ledger{broke: failures.Failf(failures.ResourceError, "the disk is full")}
 		_, err := b.paid(script).Run(t.Context(), job)
 		require.ErrorContains(t, err, "the disk is full")
 		require.Equal(t, want, failure(t, err).Category, "the first cause stays first")
@@ -213,16 +218,16 @@ func TestAgentWithoutReserveSetsNothingAside(t *testing.T) {
 	require.Len(t, calls.reserved, 1)
 	require.Zero(t, calls.reserved[0].Want)
 	require.NotZero(t, calls.reserved[0].Estimate, "it counts for something if its worker dies")
-	require.Equal(t, []team.Usage{{InputTokens: 5}}, calls.settled)
+	require.Equal(t, []cost.Usage{{InputTokens: 5}}, calls.settled)
 }
 
 func TestEstimateOfWhatNobodyKnowsStaysWithinWhatWasSetAside(t *testing.T) {
 	t.Parallel()
-	b, calls := newBench(t), &ledger{guess: team.Amount{Tokens: 70, USD: 5}}
+	b, calls := newBench(t), &ledger{guess: cost.Amount{Tokens: 70, USD: 5}}
 	job := b.job()
 	job.Calls = calls
 	_, err := b.shell("kill -9 $$").Run(t.Context(), job)
 	require.Error(t, err)
 	require.Len(t, calls.abandoned, 1)
-	require.Equal(t, team.Amount{Tokens: 70, USD: 5}, calls.abandoned[0].Amount())
+	require.Equal(t, cost.Amount{Tokens: 70, USD: 5}, calls.abandoned[0].Amount())
 }

@@ -12,7 +12,8 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/secrets"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 const (
@@ -25,7 +26,7 @@ const (
 	maxLine = 8 << 10
 	// tailBytes is how much of a stream's end is kept as evidence. It is more
 	// than a failure's output may have, because escape sequences go first.
-	tailBytes = 4 * team.MaxOutput
+	tailBytes = 4 * session.MaxOutput
 )
 
 // capture collects what a process prints: everything, masked and bounded, as a
@@ -265,7 +266,7 @@ func (c *capture) evidence(of *ends) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	text := strings.TrimSpace(safetext.Block(string(of.bytes())))
-	return team.Tail(c.secrets.Mask(text), team.MaxOutput)
+	return textfmt.Tail(c.secrets.Mask(text), session.MaxOutput)
 }
 
 // lastLine returns the last line that the stream printed.

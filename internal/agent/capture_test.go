@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/secrets"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 func TestSecretsAreMaskedAcrossPieces(t *testing.T) {
@@ -53,7 +53,7 @@ func TestLongLogKeepsItsEnds(t *testing.T) {
 	require.True(t, strings.HasPrefix(log, "line 0\n"))
 	require.True(t, strings.HasSuffix(log, "line 199999\n"))
 	require.Contains(t, log, "bytes are left out here")
-	require.LessOrEqual(t, len(c.evidence(&c.out.tail)), team.MaxOutput)
+	require.LessOrEqual(t, len(c.evidence(&c.out.tail)), session.MaxOutput)
 	require.True(t, strings.HasSuffix(c.evidence(&c.out.tail), "line 199999"))
 }
 

@@ -7,42 +7,44 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // Check runs a check in job.Dir, which it may write to, and returns when it and
 // all that it started are gone. Exit status 0 passes. Anything else is a
-// *team.Failure, whose output is the end of what the check printed; the outcome
+// *failures.Failure, whose output is the end of what the check printed; the outcome
 // then still has the log. A context that ends stops the check and returns the
 // context's cause.
-func (s *Set) Check(ctx context.Context, job team.CheckJob) (team.Outcome, error) {
+func (s *Set) Check(ctx context.Context, job session.CheckJob) (session.Outcome, error) {
 	subject := "check " + job.Check
 	d, ok := s.config.Checks[job.Check]
 	if !ok {
-		return team.Outcome{}, team.Failf(team.ResourceError, "this worker's file defines no check %q", team.Shorten(job.Check, 80))
+		return session.Outcome{}, failures.Failf(failures.ResourceError, "this worker's file defines no check %q", textfmt.Shorten(job.Check, 80))
 	}
 	p := place{dir: job.Dir, home: job.Home, tmp: job.Tmp}
 	if err := p.check(); err != nil {
-		return team.Outcome{}, broken(subject, err)
+		return session.Outcome{}, broken(subject, err)
 	}
 	env, err := s.environment(p, d.Env, d.Caches)
 	if err != nil {
-		return team.Outcome{}, broken(subject, err)
+		return session.Outcome{}, broken(subject, err)
 	}
 	if err := s.launcher.user.give(p.dir, p.home, p.tmp); err != nil {
-		return team.Outcome{}, broken(subject, err)
+		return session.Outcome{}, broken(subject, err)
 	}
 	e := s.launcher.run(ctx, process{
 		argv: d.Argv, dir: p.dir, env: env, timeout: d.Timeout.Std(), lock: job.Lock,
 		progress: newProgress(job.Progress), both: true,
 	})
-	var out team.Outcome
+	var out session.Outcome
 	err = e.close(&out, s.verdict(subject, d, e))
 	return out, err
 }
 
 // verdict says why a check failed; nil if it passed.
-func (s *Set) verdict(subject string, d CheckDefinition, e ending) *team.Failure {
+func (s *Set) verdict(subject string, d CheckDefinition, e ending) *failures.Failure {
 	failure := s.endedBadly(subject, e)
 	if failure == nil {
 		return nil
@@ -58,7 +60,7 @@ func (s *Set) verdict(subject string, d CheckDefinition, e ending) *team.Failure
 		how = fmt.Sprintf("exit status %d", e.Exit)
 	}
 	if how != "" {
-		failure = &team.Failure{Category: d.Category, Message: s.message("%s failed: %s", subject, how)}
+		failure = &failures.Failure{Category: d.Category, Message: s.message("%s failed: %s", subject, how)}
 	}
 	failure.Output = e.evidence(&e.tail)
 	return failure

@@ -20,8 +20,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/clitest"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/providertest"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // The tests here run the agent programs themselves, of the versions that
@@ -30,7 +33,9 @@ import (
 
 // installed returns the directory of the programs, and installs them first if
 // they are not there.
-var installed = sync.OnceValues(func() (string, error) { return clitest.Install("testdata/clis", presetClaude, presetCodex, presetGemini) })
+var installed = sync.OnceValues(func() (string, error) {
+	return clitest.Install("testdata/clis", presetClaude, presetCodex, presetGemini)
+})
 
 // cli is one of the programs, and how it is led to a server of the test.
 type cli struct {
@@ -133,9 +138,9 @@ func each(t *testing.T, test func(t *testing.T, c cli)) {
 func (c cli) answers(commands ...string) providertest.Script {
 	return func(r providertest.Request) providertest.Reply {
 		if turn := r.Turn(); turn <= len(commands) {
-			return providertest.Reply{Calls: []providertest.Call{c.run(r, commands[turn-1])}, Usage: cost}
+			return providertest.Reply{Calls: []providertest.Call{c.run(r, commands[turn-1])}, Usage: answerCost}
 		}
-		return providertest.Reply{Text: "All is done now.", Usage: cost}
+		return providertest.Reply{Text: "All is done now.", Usage: answerCost}
 	}
 }
 
@@ -159,8 +164,8 @@ func TestCLIDoesTheWork(t *testing.T) {
 		require.Equal(t, "made it", out.Summary)
 		require.Equal(t, map[string]string{"db": "sqlite"}, out.Decisions)
 		require.Equal(t, 3, server.count())
-		require.Equal(t, times(cost, 3), counted(out.Usage))
-		require.Equal(t, []team.Usage{out.Usage}, calls.settled)
+		require.Equal(t, times(answerCost, 3), counted(out.Usage))
+		require.Equal(t, []cost.Usage{out.Usage}, calls.settled)
 		require.Contains(t, string(server.requests()[0].Body), "as only this requirement says")
 		require.Contains(t, string(out.Log), "the input", "what the tools brought")
 		require.Contains(t, string(out.Log), "All is done now.")
@@ -173,13 +178,13 @@ func TestCLIDoesTheWork(t *testing.T) {
 func TestCLIFailures(t *testing.T) {
 	for name, f := range map[string]struct {
 		reply    providertest.Reply
-		category team.Category
+		category failures.Category
 	}{
-		"401":      {providertest.Unauthorized(), team.Auth},
-		"429":      {providertest.RateLimited("1"), team.RateLimited},
-		"500":      {providertest.ServerError(), team.APIError},
-		"overflow": {providertest.ContextOverflow(), team.ContextOverflow},
-		"cut":      {providertest.Reply{Text: "All is done now.", Fault: providertest.Fault{CutAfter: 100}}, team.APIError},
+		"401":      {providertest.Unauthorized(), failures.Auth},
+		"429":      {providertest.RateLimited("1"), failures.RateLimited},
+		"500":      {providertest.ServerError(), failures.APIError},
+		"overflow": {providertest.ContextOverflow(), failures.ContextOverflow},
+		"cut":      {providertest.Reply{Text: "All is done now.", Fault: providertest.Fault{CutAfter: 100}}, failures.APIError},
 	} {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(t *testing.T, c cli) {
@@ -188,9 +193,9 @@ func TestCLIFailures(t *testing.T) {
 				out, err := s.Run(t.Context(), b.job())
 				got := failure(t, err)
 				require.Equal(t, f.category, got.Category, "%s\n%s", got.Message, out.Log)
-				require.Equal(t, f.category == team.Auth, got.Final)
-				if f.category == team.RateLimited && c.preset != presetCodex { // which does not say
-					require.Equal(t, team.Duration(time.Second), got.RetryAfter)
+				require.Equal(t, f.category == failures.Auth, got.Final)
+				if f.category == failures.RateLimited && c.preset != presetCodex { // which does not say
+					require.Equal(t, textfmt.Duration(time.Second), got.RetryAfter)
 				}
 				require.NotContains(t, got.Message+got.Output+string(out.Log), secret)
 			})
@@ -202,7 +207,7 @@ func TestCLIWithoutAProvider(t *testing.T) {
 	each(t, func(t *testing.T, c cli) {
 		b, s := c.agent(t, providertest.RefusingURL(t))
 		out, err := s.Run(t.Context(), b.job())
-		require.Equal(t, team.APIError, failure(t, err).Category, "%s", out.Log)
+		require.Equal(t, failures.APIError, failure(t, err).Category, "%s", out.Log)
 		require.Zero(t, out.Usage)
 	})
 }
@@ -221,7 +226,7 @@ func TestCLIContinues(t *testing.T) {
 				if strings.Contains(string(r.Body), command) {
 					continue
 				}
-				reply := providertest.Reply{Calls: []providertest.Call{c.run(r, command)}, Usage: cost}
+				reply := providertest.Reply{Calls: []providertest.Call{c.run(r, command)}, Usage: answerCost}
 				if strings.Contains(command, "second") {
 					cut.Do(func() {
 						cancel(stop)
@@ -230,7 +235,7 @@ func TestCLIContinues(t *testing.T) {
 				}
 				return reply
 			}
-			return providertest.Reply{Text: "All is done now.", Usage: cost}
+			return providertest.Reply{Text: "All is done now.", Usage: answerCost}
 		})
 		b, s := c.agent(t, server.url)
 		first := &ledger{}
@@ -239,9 +244,9 @@ func TestCLIContinues(t *testing.T) {
 		job.Brief.Requirement = "The requirement is said once."
 		_, err := s.Run(ctx, job)
 		require.ErrorIs(t, err, stop)
-		require.Equal(t, cost, counted(first.known[0]), "the request that was answered")
-		require.GreaterOrEqual(t, first.abandoned[0].Tokens(), cost.Tokens(), "the one that was under way")
-		require.True(t, s.Continuable("x", team.WorkDir{Tree: job.Dir, Home: job.Home, Tmp: job.Tmp}))
+		require.Equal(t, answerCost, counted(first.known[0]), "the request that was answered")
+		require.GreaterOrEqual(t, first.abandoned[0].Tokens(), answerCost.Tokens(), "the one that was under way")
+		require.True(t, s.Continuable("x", session.WorkDir{Tree: job.Dir, Home: job.Home, Tmp: job.Tmp}))
 		before := server.count()
 
 		second := &ledger{}
@@ -255,7 +260,7 @@ func TestCLIContinues(t *testing.T) {
 		require.Len(t, after, 2)
 		require.Equal(t, 1, strings.Count(string(after[0].Body), "The requirement is said once."))
 		require.Contains(t, string(after[0].Body), "You were cut off")
-		require.Equal(t, times(cost, 2), counted(second.settled[0]), "what the first run has booked is not booked again")
+		require.Equal(t, times(answerCost, 2), counted(second.settled[0]), "what the first run has booked is not booked again")
 	})
 }
 
@@ -271,7 +276,7 @@ func TestCLIThatHasForgotten(t *testing.T) {
 		require.NoError(t, err, "%s", out.Log)
 		require.FileExists(t, b.path("made.txt"))
 		require.Contains(t, string(server.requests()[0].Body), "The requirement is said anew.")
-		require.Equal(t, times(cost, 2), counted(out.Usage))
+		require.Equal(t, times(answerCost, 2), counted(out.Usage))
 	})
 }
 
@@ -294,8 +299,8 @@ func TestClaudeTurnLimit(t *testing.T) {
 	job := b.job()
 	job.MaxTurns = 2
 	out, err := s.Run(t.Context(), job)
-	require.Equal(t, team.TurnLimit, failure(t, err).Category)
-	require.Equal(t, times(cost, 2), counted(out.Usage))
+	require.Equal(t, failures.TurnLimit, failure(t, err).Category)
+	require.Equal(t, times(answerCost, 2), counted(out.Usage))
 }
 
 func TestClaudeStopsWhenTheBudgetIsSpent(t *testing.T) {
@@ -303,10 +308,10 @@ func TestClaudeStopsWhenTheBudgetIsSpent(t *testing.T) {
 	c := clis()[0]
 	server := c.serve(t, c.answers(slices.Repeat([]string{"sleep 0.2"}, 50)...))
 	b, s := c.agent(t, server.url)
-	job, calls := b.job(), &ledger{cap: 3 * cost.Tokens()}
+	job, calls := b.job(), &ledger{cap: 3 * answerCost.Tokens()}
 	job.Calls = calls
 	_, err := s.Run(t.Context(), job)
-	require.Equal(t, team.TokenBudget, failure(t, err).Category)
+	require.Equal(t, failures.TokenBudget, failure(t, err).Category)
 	require.Less(t, server.count(), 10)
 }
 

@@ -11,21 +11,24 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/safetext"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // ran is how an attempt went.
 type ran struct {
-	out team.Outcome
+	out session.Outcome
 	// known: the outcome's usage is all that the attempt has cost. If it is not,
 	// estimate is what it costs besides; zero: nobody knows.
 	known    bool
-	estimate team.Usage
+	estimate cost.Usage
 }
 
 // encodeBrief is the document that a command agent reads.
-func encodeBrief(b team.Brief) ([]byte, error) {
+func encodeBrief(b session.Brief) ([]byte, error) {
 	if b.Decisions == nil {
 		b.Decisions = map[string]string{}
 	}
@@ -51,32 +54,32 @@ type stage struct {
 
 // stage prepares the directories, the environment, the place for the result
 // and, if the agent wants it, the repository. The caller closes the box.
-func (s *Set) stage(ctx context.Context, d Definition, job team.Job) (*stage, team.Outcome, error) {
+func (s *Set) stage(ctx context.Context, d Definition, job session.Job) (*stage, session.Outcome, error) {
 	subject := "agent " + job.Agent
 	p := place{dir: job.Dir, home: job.Home, tmp: job.Tmp}
 	if err := p.check(); err != nil {
-		return nil, team.Outcome{}, broken(subject, err)
+		return nil, session.Outcome{}, broken(subject, err)
 	}
 	env, err := s.environment(p, d.Env, d.Caches)
 	if err != nil {
-		return nil, team.Outcome{}, broken(subject, err)
+		return nil, session.Outcome{}, broken(subject, err)
 	}
 	if !job.Continues { // what an earlier attempt has left in TMPDIR
 		if err := errors.Join(removeAll(p.tmp), os.Mkdir(p.tmp, 0o700)); err != nil {
-			return nil, team.Outcome{}, broken(subject, err)
+			return nil, session.Outcome{}, broken(subject, err)
 		}
 	}
 	if err := s.launcher.user.give(p.dir, p.home, p.tmp); err != nil {
-		return nil, team.Outcome{}, broken(subject, err)
+		return nil, session.Outcome{}, broken(subject, err)
 	}
 	if d.Preset == "" || !job.Continues {
 		if err := forgetConversation(job.Home); err != nil {
-			return nil, team.Outcome{}, broken(subject, err)
+			return nil, session.Outcome{}, broken(subject, err)
 		}
 	}
 	box, err := newResultBox(p, s.launcher.user)
 	if err != nil {
-		return nil, team.Outcome{}, broken(subject, err)
+		return nil, session.Outcome{}, broken(subject, err)
 	}
 	if d.Git {
 		if out, err := s.commit(ctx, p, env, job.Lock); err != nil {
@@ -87,11 +90,11 @@ func (s *Set) stage(ctx context.Context, d Definition, job team.Job) (*stage, te
 	return &stage{
 		place: p, env: append(env, resultVariable+"="+box.path()), box: box,
 		timeout: smaller(d.Timeout.Std(), job.Timeout.Std()),
-	}, team.Outcome{}, nil
+	}, session.Outcome{}, nil
 }
 
 // attempt runs an agent that is a program, and reads its end.
-func (s *Set) attempt(ctx context.Context, d Definition, job team.Job, call *programCall) (ran, error) {
+func (s *Set) attempt(ctx context.Context, d Definition, job session.Job, call *programCall) (ran, error) {
 	st, out, err := s.stage(ctx, d, job)
 	if err != nil {
 		return ran{out: out, known: true}, err
@@ -130,17 +133,17 @@ func (s *Set) judge(subject string, e ending, box *resultBox) (ran, error) {
 		failure = s.reported(subject, r.Error, e)
 	}
 	out, err := s.outcome(subject, e, r, wrong, failure)
-	return ran{out: out, known: r.Usage != (team.Usage{}) || e.hasExited()}, err
+	return ran{out: out, known: r.Usage != (cost.Usage{}) || e.hasExited()}, err
 }
 
 // outcome makes an attempt's outcome of what an agent left. wrong says why its
 // result is refused; nil: it is not. failure is how the attempt failed without
 // that; nil: it did not. What a failed attempt used is counted as long as it can
 // be read.
-func (s *Set) outcome(subject string, e ending, r result, wrong error, failure *team.Failure) (team.Outcome, error) {
+func (s *Set) outcome(subject string, e ending, r result, wrong error, failure *failures.Failure) (session.Outcome, error) {
 	if failure == nil && wrong != nil {
-		failure = &team.Failure{
-			Category: team.InvalidOutput,
+		failure = &failures.Failure{
+			Category: failures.InvalidOutput,
 			Message:  s.message("%s: the result in $%s is refused: %v", subject, resultVariable, wrong),
 			Output:   e.said(),
 		}
@@ -148,7 +151,7 @@ func (s *Set) outcome(subject string, e ending, r result, wrong error, failure *
 	if failure == nil {
 		failure = s.refuseSecrets(subject, r.Decisions)
 	}
-	out := team.Outcome{Usage: r.Usage, Summary: team.Shorten(s.Mask(safetext.Block(r.Summary)), team.MaxSummary)}
+	out := session.Outcome{Usage: r.Usage, Summary: textfmt.Shorten(s.Mask(safetext.Block(r.Summary)), session.MaxSummary)}
 	if failure == nil {
 		out.Decisions = r.Decisions
 		if r.SendsBack != nil {
@@ -160,7 +163,7 @@ func (s *Set) outcome(subject string, e ending, r result, wrong error, failure *
 }
 
 // close completes the outcome with the log, and chooses the error of the run.
-func (e ending) close(out *team.Outcome, failure *team.Failure) error {
+func (e ending) close(out *session.Outcome, failure *failures.Failure) error {
 	if failure != nil {
 		e.note("%s", failure.Error())
 	}
@@ -179,7 +182,7 @@ func (e ending) close(out *team.Outcome, failure *team.Failure) error {
 func (e ending) said() string { return or(e.evidence(&e.err.tail), e.evidence(&e.out.tail)) }
 
 // failed says why a process did not succeed, from its end alone; nil if it did.
-func (s *Set) failed(subject string, e ending) *team.Failure {
+func (s *Set) failed(subject string, e ending) *failures.Failure {
 	f := s.endedBadly(subject, e)
 	if f != nil {
 		f.Output = e.said()
@@ -187,29 +190,29 @@ func (s *Set) failed(subject string, e ending) *team.Failure {
 	return f
 }
 
-func (s *Set) endedBadly(subject string, e ending) *team.Failure {
-	fail := func(c team.Category, format string, args ...any) *team.Failure {
-		return &team.Failure{Category: c, Message: s.message("%s: %s", subject, fmt.Sprintf(format, args...))}
+func (s *Set) endedBadly(subject string, e ending) *failures.Failure {
+	fail := func(c failures.Category, format string, args ...any) *failures.Failure {
+		return &failures.Failure{Category: c, Message: s.message("%s: %s", subject, fmt.Sprintf(format, args...))}
 	}
 	switch {
 	case e.broken != nil && e.ran:
-		return fail(team.Unknown, "%v", e.broken)
+		return fail(failures.Unknown, "%v", e.broken)
 	case e.broken != nil:
-		return fail(team.ResourceError, "%v", e.broken)
+		return fail(failures.ResourceError, "%v", e.broken)
 	case e.cancelled != nil:
-		return fail(team.Cancelled, "%v", e.cancelled)
+		return fail(failures.Cancelled, "%v", e.cancelled)
 	case e.stopped != nil:
-		return &team.Failure{Category: e.stopped.Category, Message: s.message("%s %s", subject, e.stopped.Message)}
+		return &failures.Failure{Category: e.stopped.Category, Message: s.message("%s %s", subject, e.stopped.Message)}
 	case e.StartError != "":
-		f := fail(team.ResourceError, "cannot %s", e.StartError)
+		f := fail(failures.ResourceError, "cannot %s", e.StartError)
 		f.Final = !e.Scarce // a program that is missing is a person's to mend
 		return f
 	case e.Swarm != 0:
-		return fail(team.Unknown, "stopped, because it was running %d threads at once; at most %d are allowed", e.Swarm, s.launcher.maxThreads)
+		return fail(failures.Unknown, "stopped, because it was running %d threads at once; at most %d are allowed", e.Swarm, s.launcher.maxThreads)
 	case e.Signal != 0:
-		return fail(team.Unknown, "killed by signal %d (%s)%s", e.Signal, syscall.Signal(e.Signal), colon(e.err.lastLine()))
+		return fail(failures.Unknown, "killed by signal %d (%s)%s", e.Signal, syscall.Signal(e.Signal), colon(e.err.lastLine()))
 	case e.Exit != 0:
-		return fail(team.Unknown, "exit status %d%s", e.Exit, colon(e.err.lastLine()))
+		return fail(failures.Unknown, "exit status %d%s", e.Exit, colon(e.err.lastLine()))
 	}
 	return nil
 }
@@ -222,11 +225,11 @@ func colon(line string) string {
 }
 
 // reported is the failure that an agent's own result tells of.
-func (s *Set) reported(subject string, r *resultError, e ending) *team.Failure {
-	f := &team.Failure{
-		Category: team.Category(or(string(r.Category), string(team.Unknown))),
+func (s *Set) reported(subject string, r *resultError, e ending) *failures.Failure {
+	f := &failures.Failure{
+		Category: failures.Category(or(string(r.Category), string(failures.Unknown))),
 		Message:  s.message("%s: %s", subject, or(r.Message, "it reported a failure and did not say which")),
-		Output:   team.Tail(s.Mask(safetext.Block(r.Output)), team.MaxOutput),
+		Output:   textfmt.Tail(s.Mask(safetext.Block(r.Output)), session.MaxOutput),
 		Final:    r.Retryable != nil && !*r.Retryable,
 
 		RetryAfter: max(r.RetryAfter, 0),
@@ -239,11 +242,11 @@ func (s *Set) reported(subject string, r *resultError, e ending) *team.Failure {
 
 // refuseSecrets fails decisions that hold a secret: they would travel through
 // histories, and masked they would be wrong.
-func (s *Set) refuseSecrets(subject string, decisions map[string]string) *team.Failure {
+func (s *Set) refuseSecrets(subject string, decisions map[string]string) *failures.Failure {
 	for _, name := range slices.Sorted(maps.Keys(decisions)) {
 		if s.secrets.In(name) || s.secrets.In(decisions[name]) {
-			return &team.Failure{
-				Category: team.InvalidOutput,
+			return &failures.Failure{
+				Category: failures.InvalidOutput,
 				Message:  s.message("%s: the decision %q holds a secret of the worker; decide without it", subject, name),
 			}
 		}
@@ -263,5 +266,5 @@ func (s *Set) maskedReasons(reasons []string) []string {
 // message makes a failure's message: one masked line of bounded length.
 func (s *Set) message(format string, args ...any) string {
 	// Masked first, because a secret may have more than one space in a row.
-	return team.Shorten(s.Mask(safetext.Line(s.Mask(fmt.Sprintf(format, args...)))), team.MaxMessage)
+	return textfmt.Shorten(s.Mask(safetext.Line(s.Mask(fmt.Sprintf(format, args...)))), session.MaxMessage)
 }

@@ -11,48 +11,50 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 func TestCommandFailures(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, shell string
-		category    team.Category
+		category    failures.Category
 		message     string
 	}{
-		{"exit status", `echo first >&2; echo "cannot do it" >&2; exit 4`, team.Unknown, "exit status 4: cannot do it"},
-		{"signal", `kill -9 $$`, team.Unknown, "signal 9"},
-		{"result is no JSON", `echo '{' > $MAESTRO_RESULT`, team.InvalidOutput, "not JSON"},
-		{"result has an unknown field", `echo '{"sumry":"x"}' > $MAESTRO_RESULT`, team.InvalidOutput, `"sumry" is unknown`},
-		{"result has a wrong type", `echo '{"summary":5}' > $MAESTRO_RESULT`, team.InvalidOutput, "summary is a JSON number; it must be a string"},
-		{"negative usage", `echo '{"usage":{"input_tokens":-1}}' > $MAESTRO_RESULT`, team.InvalidOutput, "input_tokens is -1"},
-		{"unknown category", `echo '{"error":{"category":"oops"}}' > $MAESTRO_RESULT`, team.InvalidOutput, `"oops" is none of`},
-		{"result is too long", `head -c 2000000 /dev/zero > $MAESTRO_RESULT`, team.InvalidOutput, "more than"},
-		{"result is a link", `echo '{}' > ../r; ln -s ../r $MAESTRO_RESULT`, team.InvalidOutput, "cannot be opened"},
-		{"decision is too long", `printf '{"decisions":{"a":"%02000d"}}' 1 > $MAESTRO_RESULT`, team.InvalidOutput, "at most 1024"},
-		{"prints without end", `yes`, team.InvalidOutput, "printed more than"},
-		{"no stderr", `exit 7`, team.Unknown, "agent x: exit status 7"},
-		{"stderr in colours", `printf '\033[31mred\033[0m\n\n' >&2; exit 1`, team.Unknown, "exit status 1: red"},
-		{"result is a directory", `mkdir $MAESTRO_RESULT`, team.InvalidOutput, "not a regular file"},
-		{"result is a pipe", `mkfifo $MAESTRO_RESULT`, team.InvalidOutput, "not a regular file"},
-		{"result is an array", `echo '[1]' > $MAESTRO_RESULT`, team.InvalidOutput, "it is a JSON array; write an object"},
-		{"result is two", `echo '{} {}' > $MAESTRO_RESULT`, team.InvalidOutput, "there is more after the JSON object"},
-		{"usage of a wrong type", `echo '{"usage":{"input_tokens":"7"}}' > $MAESTRO_RESULT`, team.InvalidOutput, "usage.input_tokens is a JSON string; it must be a whole number"},
-		{"usage in fractions", `echo '{"usage":{"input_tokens":7.5}}' > $MAESTRO_RESULT`, team.InvalidOutput, "usage.input_tokens is a JSON number 7.5; it must be a whole number"},
-		{"cost as text", `echo '{"usage":{"cost_usd":"cheap"}}' > $MAESTRO_RESULT`, team.InvalidOutput, "not an amount in dollars"},
-		{"decision of a wrong type", `echo '{"decisions":{"a":["b"]}}' > $MAESTRO_RESULT`, team.InvalidOutput, "decisions is a JSON array; it must be a string"},
-		{"decision of a bad name", `echo '{"decisions":{"a b":"c"}}' > $MAESTRO_RESULT`, team.InvalidOutput, "not a usable decision name"},
-		{"category of ours", `echo '{"error":{"category":"cancelled"}}' > $MAESTRO_RESULT`, team.InvalidOutput, "Maestro's to say"},
-		{"category of work sent back", `echo '{"error":{"category":"rejected"}}' > $MAESTRO_RESULT`, team.InvalidOutput, "write sends_back in place of error"},
-		{"misspelled category", `echo '{"error":{"category":"time_out"}}' > $MAESTRO_RESULT`, team.InvalidOutput, `did you mean "timeout"?`},
-		{"sends back without a reason", `echo '{"sends_back":{}}' > $MAESTRO_RESULT`, team.InvalidOutput, "sends_back: there are no reasons; list at least one"},
-		{"sends back for nothing", `echo '{"sends_back":{"reasons":["a",""]}}' > $MAESTRO_RESULT`, team.InvalidOutput, "sends_back: reason 2 is empty"},
-		{"sends back something else", `echo '{"sends_back":{"reason":"a"}}' > $MAESTRO_RESULT`, team.InvalidOutput, `"reason" is unknown`},
-		{"reasons of a wrong type", `echo '{"sends_back":{"reasons":"a"}}' > $MAESTRO_RESULT`, team.InvalidOutput, "sends_back.reasons is a JSON string; it must be an array"},
-		{"sends back and fails", `echo '{"sends_back":{"reasons":["a"]},"error":{"message":"b"}}' > $MAESTRO_RESULT`, team.InvalidOutput, "sends_back stands beside error"},
-		{"secret in a message", `echo "{\"error\":{\"message\":\"key $API_KEY\"}}" > $MAESTRO_RESULT`, team.Unknown, "key ***"},
-		{"result and exit status", `echo '{"sumry":1}' > $MAESTRO_RESULT; exit 5`, team.Unknown, "exit status 5"},
+		{"exit status", `echo first >&2; echo "cannot do it" >&2; exit 4`, failures.Unknown, "exit status 4: cannot do it"},
+		{"signal", `kill -9 $$`, failures.Unknown, "signal 9"},
+		{"result is no JSON", `echo '{' > $MAESTRO_RESULT`, failures.InvalidOutput, "not JSON"},
+		{"result has an unknown field", `echo '{"sumry":"x"}' > $MAESTRO_RESULT`, failures.InvalidOutput, `"sumry" is unknown`},
+		{"result has a wrong type", `echo '{"summary":5}' > $MAESTRO_RESULT`, failures.InvalidOutput, "summary is a JSON number; it must be a string"},
+		{"negative usage", `echo '{"usage":{"input_tokens":-1}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "input_tokens is -1"},
+		{"unknown category", `echo '{"error":{"category":"oops"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, `"oops" is none of`},
+		{"result is too long", `head -c 2000000 /dev/zero > $MAESTRO_RESULT`, failures.InvalidOutput, "more than"},
+		{"result is a link", `echo '{}' > ../r; ln -s ../r $MAESTRO_RESULT`, failures.InvalidOutput, "cannot be opened"},
+		{"decision is too long", `printf '{"decisions":{"a":"%02000d"}}' 1 > $MAESTRO_RESULT`, failures.InvalidOutput, "at most 1024"},
+		{"prints without end", `yes`, failures.InvalidOutput, "printed more than"},
+		{"no stderr", `exit 7`, failures.Unknown, "agent x: exit status 7"},
+		{"stderr in colours", `printf '\033[31mred\033[0m\n\n' >&2; exit 1`, failures.Unknown, "exit status 1: red"},
+		{"result is a directory", `mkdir $MAESTRO_RESULT`, failures.InvalidOutput, "not a regular file"},
+		{"result is a pipe", `mkfifo $MAESTRO_RESULT`, failures.InvalidOutput, "not a regular file"},
+		{"result is an array", `echo '[1]' > $MAESTRO_RESULT`, failures.InvalidOutput, "it is a JSON array; write an object"},
+		{"result is two", `echo '{} {}' > $MAESTRO_RESULT`, failures.InvalidOutput, "there is more after the JSON object"},
+		{"usage of a wrong type", `echo '{"usage":{"input_tokens":"7"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "usage.input_tokens is a JSON string; it must be a whole number"},
+		{"usage in fractions", `echo '{"usage":{"input_tokens":7.5}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "usage.input_tokens is a JSON number 7.5; it must be a whole number"},
+		{"cost as text", `echo '{"usage":{"cost_usd":"cheap"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "not an amount in dollars"},
+		{"decision of a wrong type", `echo '{"decisions":{"a":["b"]}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "decisions is a JSON array; it must be a string"},
+		{"decision of a bad name", `echo '{"decisions":{"a b":"c"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "not a usable decision name"},
+		{"category of ours", `echo '{"error":{"category":"cancelled"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "Maestro's to say"},
+		{"category of work sent back", `echo '{"error":{"category":"rejected"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "write sends_back in place of error"},
+		{"misspelled category", `echo '{"error":{"category":"time_out"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, `did you mean "timeout"?`},
+		{"sends back without a reason", `echo '{"sends_back":{}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "sends_back: there are no reasons; list at least one"},
+		{"sends back for nothing", `echo '{"sends_back":{"reasons":["a",""]}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "sends_back: reason 2 is empty"},
+		{"sends back something else", `echo '{"sends_back":{"reason":"a"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, `"reason" is unknown`},
+		{"reasons of a wrong type", `echo '{"sends_back":{"reasons":"a"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "sends_back.reasons is a JSON string; it must be an array"},
+		{"sends back and fails", `echo '{"sends_back":{"reasons":["a"]},"error":{"message":"b"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "sends_back stands beside error"},
+		{"secret in a message", `echo "{\"error\":{\"message\":\"key $API_KEY\"}}" > $MAESTRO_RESULT`, failures.Unknown, "key ***"},
+		{"result and exit status", `echo '{"sumry":1}' > $MAESTRO_RESULT; exit 5`, failures.Unknown, "exit status 5"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -61,7 +63,7 @@ func TestCommandFailures(t *testing.T) {
 			f := failure(t, err)
 			require.Equal(t, c.category, f.Category)
 			require.Contains(t, f.Message, c.message)
-			require.LessOrEqual(t, len(f.Message), team.MaxMessage)
+			require.LessOrEqual(t, len(f.Message), session.MaxMessage)
 		})
 	}
 }
@@ -75,7 +77,7 @@ func TestWhatIsPrintedCanBeFollowed(t *testing.T) {
 	require.NoError(t, os.WriteFile(victim, []byte("mine"), 0o600))
 	require.NoError(t, os.Symlink(victim, job.Said)) // an agent's doing
 	type end struct {
-		out team.Outcome
+		out session.Outcome
 		err error
 	}
 	ended := make(chan end, 1)
@@ -114,7 +116,7 @@ func TestTranscriptOfAResumedAttempt(t *testing.T) {
 			job := b.job()
 			job.Said = filepath.Join(t.TempDir(), "said.log")
 			job.Continues = true
-			run := func(say, ends string) (team.Outcome, error) {
+			run := func(say, ends string) (session.Outcome, error) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
 				job.Progress = func(line string) {
@@ -157,8 +159,8 @@ func TestCommandIsToldOfNotesAndWhetherItMaySendWorkBack(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	job := b.job()
-	job.Brief.Feedback = &team.Feedback{Note: "mind the tests"}
-	job.Brief.MaySendBack = &team.MaySendBack{To: "design", Left: 2}
+	job.Brief.Feedback = &session.Feedback{Note: "mind the tests"}
+	job.Brief.MaySendBack = &session.MaySendBack{To: "design", Left: 2}
 	_, err := b.shell(`cat > brief.json`).Run(t.Context(), job)
 	require.NoError(t, err)
 	brief, err := os.ReadFile(b.path("brief.json"))
@@ -187,36 +189,36 @@ func TestIdleAgentIsStopped(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	s := b.set(Config{Agents: map[string]Definition{"x": {
-		Kind: KindCommand, Argv: []string{"/bin/sh", "-c", "echo begun; sleep 100"}, IdleTimeout: team.Duration(300 * time.Millisecond),
+		Kind: KindCommand, Argv: []string{"/bin/sh", "-c", "echo begun; sleep 100"}, IdleTimeout: textfmt.Duration(300 * time.Millisecond),
 	}}})
 	_, err := s.Run(t.Context(), b.job())
 	f := failure(t, err)
-	require.Equal(t, team.Timeout, f.Category)
+	require.Equal(t, failures.Timeout, f.Category)
 	require.Contains(t, f.Message, "idle_timeout")
 }
 
 func TestChecks(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	check := func(script string, category team.Category) CheckDefinition {
+	check := func(script string, category failures.Category) CheckDefinition {
 		return CheckDefinition{Argv: []string{"/bin/sh", "-c", script}, Category: category, Keep: []string{"*.out"}}
 	}
 	s := b.set(Config{
 		Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"true"}}},
 		Checks: map[string]CheckDefinition{
-			"good": check("exit 0", ""), "bad": check("echo why not; exit 1", ""), "syntax": check("exit 2", team.Syntax),
+			"good": check("exit 0", ""), "bad": check("echo why not; exit 1", ""), "syntax": check("exit 2", failures.Syntax),
 		},
 	})
-	run := func(name string) (team.Outcome, error) { return s.Check(t.Context(), b.checkJob(name)) }
+	run := func(name string) (session.Outcome, error) { return s.Check(t.Context(), b.checkJob(name)) }
 	_, err := run("good")
 	require.NoError(t, err)
 	out, err := run("bad")
 	f := failure(t, err)
-	require.Equal(t, team.TestFailure, f.Category)
+	require.Equal(t, failures.TestFailure, f.Category)
 	require.Contains(t, f.Output, "why not")
 	require.Contains(t, string(out.Log), "why not")
 	_, err = run("syntax")
-	require.Equal(t, team.Syntax, failure(t, err).Category)
+	require.Equal(t, failures.Syntax, failure(t, err).Category)
 	require.Equal(t, []string{"*.out"}, s.Keep("good"))
 }
 
@@ -283,7 +285,7 @@ func TestAgentThatCannotStart(t *testing.T) {
 		s := b.set(Config{Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{program}}}})
 		_, err := s.Run(t.Context(), b.job())
 		f := failure(t, err)
-		require.Equal(t, team.ResourceError, f.Category, program)
+		require.Equal(t, failures.ResourceError, f.Category, program)
 		require.True(t, f.Final, "waiting does not bring it")
 		require.Contains(t, f.Message, want)
 	}
@@ -305,7 +307,7 @@ func TestProgramsOfTheWorkerFileStartFromItsDirectory(t *testing.T) {
 	_, err = s.Check(t.Context(), b.checkJob("of-the-tree"))
 	require.NoError(t, err)
 	_, err = s.Check(t.Context(), b.checkJob("gone"))
-	require.Equal(t, team.TestFailure, failure(t, err).Category, "what the tree lacks is the work's fault")
+	require.Equal(t, failures.TestFailure, failure(t, err).Category, "what the tree lacks is the work's fault")
 }
 
 func TestAgentGetsNothingElseOfTheEnvironment(t *testing.T) {
@@ -359,16 +361,16 @@ func TestAgentThatIsNotPrepared(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	s := b.shell("true")
-	for _, change := range []func(*team.Job){
-		func(j *team.Job) { j.Agent = "nobody" },
-		func(j *team.Job) { j.Dir = "relative" },
-		func(j *team.Job) { j.Home = filepath.Join(b.dir, "gone") },
-		func(j *team.Job) { j.Tmp = "" },
+	for _, change := range []func(*session.Job){
+		func(j *session.Job) { j.Agent = "nobody" },
+		func(j *session.Job) { j.Dir = "relative" },
+		func(j *session.Job) { j.Home = filepath.Join(b.dir, "gone") },
+		func(j *session.Job) { j.Tmp = "" },
 	} {
 		job := b.job()
 		change(&job)
 		_, err := s.Run(t.Context(), job)
-		require.Equal(t, team.ResourceError, failure(t, err).Category)
+		require.Equal(t, failures.ResourceError, failure(t, err).Category)
 	}
 	_, err := s.Check(t.Context(), b.checkJob("nothing"))
 	require.ErrorContains(t, err, `defines no check "nothing"`)
@@ -410,7 +412,7 @@ func TestCheckTimeoutIsNoTestFailure(t *testing.T) {
 	s := b.set(Config{
 		Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"true"}}},
 		Checks: map[string]CheckDefinition{
-			"slow":  {Argv: []string{"sh", "-c", "echo on my way; exec sleep 100"}, Timeout: team.Duration(300 * time.Millisecond)},
+			"slow":  {Argv: []string{"sh", "-c", "echo on my way; exec sleep 100"}, Timeout: textfmt.Duration(300 * time.Millisecond)},
 			"crash": {Argv: []string{"sh", "-c", "echo " + secret + " >&2; kill -SEGV $$"}},
 			"gone":  {Argv: []string{"no-such-check"}},
 		},
@@ -418,18 +420,18 @@ func TestCheckTimeoutIsNoTestFailure(t *testing.T) {
 	})
 	_, err := s.Check(t.Context(), b.checkJob("slow"))
 	f := failure(t, err)
-	require.Equal(t, team.Timeout, f.Category)
+	require.Equal(t, failures.Timeout, f.Category)
 	require.Equal(t, "check slow ran into its timeout of 300ms", f.Message)
 	require.Equal(t, "on my way", f.Output)
 	require.Equal(t, []string{"on my way"}, b.said)
 	out, err := s.Check(t.Context(), b.checkJob("crash"))
 	f = failure(t, err)
-	require.Equal(t, team.TestFailure, f.Category)
+	require.Equal(t, failures.TestFailure, f.Category)
 	require.Equal(t, "check crash failed: killed by signal 11 (segmentation fault)", f.Message)
 	require.Equal(t, "***", f.Output)
 	require.NotContains(t, string(out.Log), secret)
 	_, err = s.Check(t.Context(), b.checkJob("gone"))
-	require.Equal(t, team.ResourceError, failure(t, err).Category)
+	require.Equal(t, failures.ResourceError, failure(t, err).Category)
 }
 
 // TestResultNamesTheWaitThatAProviderAskedFor, for whoever waits it out.
@@ -437,5 +439,5 @@ func TestResultNamesTheWaitThatAProviderAskedFor(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	_, err := b.shell(`echo '{"error":{"category":"rate_limited","message":"slow down","retry_after":"90s"}}' > $MAESTRO_RESULT`).Run(t.Context(), b.job())
-	require.Equal(t, team.Duration(90*time.Second), failure(t, err).RetryAfter)
+	require.Equal(t, textfmt.Duration(90*time.Second), failure(t, err).RetryAfter)
 }

@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/chat"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/llm"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // The kinds of agent that a worker can run.
@@ -79,15 +82,15 @@ type Definition struct {
 	// Git makes the directory a repository, with its input committed.
 	Git bool `json:"git,omitempty" yaml:"git,omitempty" only:"kind=command"`
 	// Timeout bounds an attempt.
-	Timeout team.Duration `json:"timeout,omitempty" yaml:"timeout,omitempty" between:"100ms 168h"`
+	Timeout textfmt.Duration `json:"timeout,omitempty" yaml:"timeout,omitempty" between:"100ms 168h"`
 	// IdleTimeout bounds the time in which the agent prints nothing, or in which nothing
 	// comes in during a model's call.
-	IdleTimeout team.Duration `json:"idle_timeout,omitempty" yaml:"idle_timeout,omitempty" between:"100ms 168h"`
+	IdleTimeout textfmt.Duration `json:"idle_timeout,omitempty" yaml:"idle_timeout,omitempty" between:"100ms 168h"`
 	// Concurrency is how many attempts the worker runs side by side.
 	Concurrency int `json:"concurrency,omitempty" yaml:"concurrency,omitempty" jsonschema:"minimum=1,maximum=1000"`
 
 	// Breaker is how the agent's circuit breaker is set.
-	Breaker team.Breaker `json:"-" yaml:"breaker,omitempty"`
+	Breaker spec.Breaker `json:"-" yaml:"breaker,omitempty"`
 
 	// Model is the model that the agent asks, as its provider names it. Kinds anthropic
 	// and openai require it.
@@ -113,11 +116,11 @@ type Definition struct {
 
 	// Prices are what its tokens cost. Left out (nil), it is not known, and the agent is
 	// held to budgets of tokens only.
-	Prices *team.Prices `json:"-" yaml:"prices,omitempty"`
+	Prices *cost.Prices `json:"-" yaml:"prices,omitempty"`
 	// Reserve is what one attempt of a command agent may cost: it is set aside in the
 	// budgets while the attempt runs. Left out, it is what its dearest attempt in the
 	// session has cost.
-	Reserve team.Cap `json:"-" yaml:"reserve,omitempty" only:"kind=command"`
+	Reserve spec.Cap `json:"-" yaml:"reserve,omitempty" only:"kind=command"`
 	// Fallback names the agent that may work in this one's place, where the team allows
 	// it.
 	Fallback string `json:"-" yaml:"fallback,omitempty" jsonschema:"format=reference"`
@@ -130,7 +133,7 @@ type CheckDefinition struct {
 	// belongs to the tree that is checked.
 	Argv []string `json:"argv" yaml:"argv" jsonschema:"format=argument,minItems=1,maxItems=1000" example:"[go, test, ./...]"`
 	// Timeout bounds a run.
-	Timeout team.Duration `json:"timeout,omitempty" yaml:"timeout,omitempty" between:"100ms 168h"`
+	Timeout textfmt.Duration `json:"timeout,omitempty" yaml:"timeout,omitempty" between:"100ms 168h"`
 	// Env names the variables of the worker's environment that the check sees.
 	Env []string `json:"env,omitempty" yaml:"env,omitempty" jsonschema:"format=passed,uniqueItems=true"`
 	// Caches names the shared directories that the check gets.
@@ -140,7 +143,7 @@ type CheckDefinition struct {
 	Keep []string `json:"keep,omitempty" yaml:"keep,omitempty" jsonschema:"format=glob,uniqueItems=true"`
 	// Category is what a failing check means: test_failure, or syntax for a
 	// check that only builds or parses.
-	Category team.Category `json:"category,omitempty" yaml:"category,omitempty" jsonschema:"enum=test_failure,enum=syntax"`
+	Category failures.Category `json:"category,omitempty" yaml:"category,omitempty" jsonschema:"enum=test_failure,enum=syntax"`
 }
 
 // Cache is a directory that outlives attempts and is shared by them.
@@ -175,14 +178,14 @@ type Retention struct {
 	// Keep is how many checkpoints of each closed session stay, the newest.
 	Keep int `json:"keep,omitempty" yaml:"keep,omitempty" jsonschema:"minimum=1,maximum=1000000"`
 	// OlderThan is the age up to which checkpoints stay.
-	OlderThan team.Duration `json:"older_than,omitempty" yaml:"older_than,omitempty" between:"1h 87600h"`
+	OlderThan textfmt.Duration `json:"older_than,omitempty" yaml:"older_than,omitempty" between:"1h 87600h"`
 }
 
 // The defaults of a worker file.
 const (
-	DefaultTimeout            = team.Duration(30 * time.Minute)
-	DefaultIdleTimeout        = team.Duration(10 * time.Minute)
-	DefaultCheckTimeout       = team.Duration(10 * time.Minute)
+	DefaultTimeout            = textfmt.Duration(30 * time.Minute)
+	DefaultIdleTimeout        = textfmt.Duration(10 * time.Minute)
+	DefaultCheckTimeout       = textfmt.Duration(10 * time.Minute)
 	DefaultCommandConcurrency = 4
 	DefaultModelConcurrency   = 8
 	DefaultFiles              = 200_000
@@ -226,9 +229,9 @@ func (d Definition) withDefaults() Definition {
 	setDefault(&d.IdleTimeout, DefaultIdleTimeout)
 	if isModel(d.Kind) {
 		setDefault(&d.Concurrency, DefaultModelConcurrency)
-		setDefault(&d.MaxTurns, chat.DefaultMaxTurns)
-		setDefault(&d.MaxOutputTokens, chat.DefaultMaxOutputTokens)
-		setDefault(&d.ContextTokens, chat.DefaultContextTokens)
+		setDefault(&d.MaxTurns, llm.DefaultMaxTurns)
+		setDefault(&d.MaxOutputTokens, llm.DefaultMaxOutputTokens)
+		setDefault(&d.ContextTokens, llm.DefaultContextTokens)
 	}
 	setDefault(&d.Concurrency, DefaultCommandConcurrency)
 	if d.Prices != nil {
@@ -243,7 +246,7 @@ func (d Definition) withDefaults() Definition {
 
 func (d CheckDefinition) withDefaults() CheckDefinition {
 	setDefault(&d.Timeout, DefaultCheckTimeout)
-	setDefault(&d.Category, team.TestFailure)
+	setDefault(&d.Category, failures.TestFailure)
 	return d
 }
 
@@ -256,22 +259,22 @@ func setDefault[T comparable](field *T, value T) {
 
 // Digest names what the agent does: workers whose digests agree do the same
 // work. How many attempts run side by side is not part of it.
-func (d Definition) Digest() team.Digest {
+func (d Definition) Digest() spec.Digest {
 	d = d.withDefaults()
 	d.Concurrency = 0
 	return digest(d)
 }
 
 // Digest names what the check does.
-func (d CheckDefinition) Digest() team.Digest { return digest(d.withDefaults()) }
+func (d CheckDefinition) Digest() spec.Digest { return digest(d.withDefaults()) }
 
 // digest hashes v's JSON, which is canonical as far as its type is: fields come
 // in their order and map keys sorted.
-func digest(v any) team.Digest {
+func digest(v any) spec.Digest {
 	data, err := json.Marshal(v)
 	if err != nil {
 		panic(fmt.Sprintf("agent: a definition is not plain data: %v", err))
 	}
 	sum := sha256.Sum256(data)
-	return team.Digest(hex.EncodeToString(sum[:]))
+	return spec.Digest(hex.EncodeToString(sum[:]))
 }

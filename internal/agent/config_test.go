@@ -12,14 +12,14 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
 )
 
 func TestConfigDefaults(t *testing.T) {
 	t.Parallel()
 	c := Config{
 		Agents: map[string]Definition{"c": {Kind: KindCommand}, "m": {Kind: KindOpenAI}, "own": {Kind: KindCommand, Timeout: 1, IdleTimeout: 2, Concurrency: 3}},
-		Checks: map[string]CheckDefinition{"k": {}, "own": {Timeout: 5, Category: team.Syntax}},
+		Checks: map[string]CheckDefinition{"k": {}, "own": {Timeout: 5, Category: failures.Syntax}},
 		Limits: Limits{Files: 7},
 	}
 	d := c.WithDefaults()
@@ -29,7 +29,7 @@ func TestConfigDefaults(t *testing.T) {
 		MaxTurns: 50, MaxOutputTokens: 8192, ContextTokens: 200_000,
 	}, d.Agents["m"])
 	require.Equal(t, c.Agents["own"], d.Agents["own"])
-	require.Equal(t, CheckDefinition{Timeout: DefaultCheckTimeout, Category: team.TestFailure}, d.Checks["k"])
+	require.Equal(t, CheckDefinition{Timeout: DefaultCheckTimeout, Category: failures.TestFailure}, d.Checks["k"])
 	require.Equal(t, c.Checks["own"], d.Checks["own"])
 	require.Equal(t, Limits{Files: 7, FileBytes: 100_000_000, TreeBytes: 2_000_000_000, DiskBytes: 10_000_000_000, OutputBytes: 10_000_000, LostWorkers: 5}, d.Limits)
 	require.Zero(t, c.Agents["c"].Timeout, "the config itself is not changed")
@@ -80,7 +80,7 @@ func TestDigestNamesWhatIsDone(t *testing.T) {
 	} {
 		require.NotEqual(t, d.Digest(), other.Digest())
 	}
-	require.NotEqual(t, CheckDefinition{Argv: []string{"a"}}.Digest(), CheckDefinition{Argv: []string{"a"}, Category: team.Syntax}.Digest())
+	require.NotEqual(t, CheckDefinition{Argv: []string{"a"}}.Digest(), CheckDefinition{Argv: []string{"a"}, Category: failures.Syntax}.Digest())
 }
 
 func TestOffersHoldNoSecretsAndNoCommands(t *testing.T) {

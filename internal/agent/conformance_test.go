@@ -11,8 +11,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/providertest"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 const secret = "swordfish-0123456789"
@@ -48,10 +51,10 @@ func (b *bench) set(cfg Config) *Set {
 	return s
 }
 
-func (b *bench) job() team.Job {
-	return team.Job{
+func (b *bench) job() session.Job {
+	return session.Job{
 		Agent: "x", Dir: filepath.Join(b.dir, "tree"), Home: filepath.Join(b.dir, "home"), Tmp: filepath.Join(b.dir, "tmp"),
-		Brief: team.Brief{Session: "s", Phase: "build", Persona: "dev", Round: 1, Attempt: 1, Decisions: map[string]string{"color": "blue"}},
+		Brief: session.Brief{Session: "s", Phase: "build", Persona: "dev", Round: 1, Attempt: 1, Decisions: map[string]string{"color": "blue"}},
 		Progress: func(line string) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -60,9 +63,9 @@ func (b *bench) job() team.Job {
 	}
 }
 
-func (b *bench) checkJob(check string) team.CheckJob {
+func (b *bench) checkJob(check string) session.CheckJob {
 	j := b.job()
-	return team.CheckJob{Check: check, Dir: j.Dir, Home: j.Home, Tmp: j.Tmp, Progress: j.Progress}
+	return session.CheckJob{Check: check, Dir: j.Dir, Home: j.Home, Tmp: j.Tmp, Progress: j.Progress}
 }
 
 // shell is a command agent that executes a script.
@@ -70,9 +73,9 @@ func (b *bench) shell(script string) *Set {
 	return b.set(Config{Agents: map[string]Definition{"x": {Kind: KindCommand, Argv: []string{"/bin/sh", "-c", script}, Env: []string{"API_KEY", "PLAIN"}}}})
 }
 
-func failure(t *testing.T, err error) *team.Failure {
+func failure(t *testing.T, err error) *failures.Failure {
 	t.Helper()
-	var f *team.Failure
+	var f *failures.Failure
 	require.ErrorAs(t, err, &f)
 	return f
 }
@@ -98,9 +101,9 @@ func TestAdapters(t *testing.T) {
 					s.launcher.maxOutput = int64(c.limit)
 				}
 				job := b.job()
-				job.Brief.MaySendBack = &team.MaySendBack{To: "design", Left: 1}
+				job.Brief.MaySendBack = &session.MaySendBack{To: "design", Left: 1}
 				if c.timeout > 0 {
-					job.Timeout = team.Duration(c.timeout)
+					job.Timeout = textfmt.Duration(c.timeout)
 				}
 				out, err := s.Run(t.Context(), job)
 				c.holds(t, b, out, err)
@@ -121,12 +124,12 @@ func (b *bench) asked(kind string, replies ...providertest.Reply) *Set {
 		base = server.OpenAIURL()
 	}
 	return b.set(Config{Agents: map[string]Definition{"x": {
-		Kind: kind, Model: "m", BaseURL: base, APIKeyEnv: "API_KEY", Prices: &team.Prices{Input: 40_000_000_000_000, Output: 25_000_000_000_000},
+		Kind: kind, Model: "m", BaseURL: base, APIKeyEnv: "API_KEY", Prices: &cost.Prices{Input: 40_000_000_000_000, Output: 25_000_000_000_000},
 	}}})
 }
 
 // calls is a reply that calls a tool so many times.
-func calls(times int, used team.Usage, tool string, arguments any) providertest.Reply {
+func calls(times int, used cost.Usage, tool string, arguments any) providertest.Reply {
 	call := providertest.Tool(tool, arguments)
 	return providertest.Reply{Usage: used, Calls: slices.Repeat([]providertest.Call{call}, times)}
 }
@@ -137,7 +140,7 @@ type conformance struct {
 	model       []providertest.Reply
 	timeout     time.Duration
 	limit       ByteSize
-	holds       func(t *testing.T, b *bench, out team.Outcome, err error)
+	holds       func(t *testing.T, b *bench, out session.Outcome, err error)
 }
 
 func conformances() []conformance {
@@ -146,29 +149,29 @@ func conformances() []conformance {
 			name:  "leaves files and a result",
 			shell: `mkdir -p docs; echo hello > docs/a.md; echo '{"summary":"did it","decisions":{"db":"sqlite"},"usage":{"input_tokens":5,"output_tokens":2,"cost_usd":0.25}}' > $MAESTRO_RESULT`,
 			model: []providertest.Reply{{
-				Usage: team.Usage{InputTokens: 5, OutputTokens: 2},
+				Usage: cost.Usage{InputTokens: 5, OutputTokens: 2},
 				Calls: []providertest.Call{
 					providertest.Tool("write", map[string]string{"path": "docs/a.md", "content": "hello\n"}),
 					providertest.Tool("decide", map[string]string{"name": "db", "value": "sqlite"}),
 					providertest.Tool("finish", map[string]string{"summary": "did it"}),
 				},
 			}},
-			holds: func(t *testing.T, b *bench, out team.Outcome, err error) {
+			holds: func(t *testing.T, b *bench, out session.Outcome, err error) {
 				require.NoError(t, err)
 				data, err := os.ReadFile(b.path("docs/a.md"))
 				require.NoError(t, err)
 				require.Equal(t, "hello\n", string(data))
 				require.Equal(t, "did it", out.Summary)
 				require.Equal(t, map[string]string{"db": "sqlite"}, out.Decisions)
-				require.Equal(t, team.Usage{InputTokens: 5, OutputTokens: 2, CostUSD: 250_000_000}, out.Usage)
+				require.Equal(t, cost.Usage{InputTokens: 5, OutputTokens: 2, CostUSD: 250_000_000}, out.Usage)
 			},
 		},
 		{
 			name:  "a failure it names keeps its category and its usage",
 			shell: `echo '{"usage":{"input_tokens":7},"error":{"category":"rate_limited","message":"slow down","retryable":false}}' > $MAESTRO_RESULT`,
-			holds: func(t *testing.T, _ *bench, out team.Outcome, err error) {
+			holds: func(t *testing.T, _ *bench, out session.Outcome, err error) {
 				f := failure(t, err)
-				require.Equal(t, team.RateLimited, f.Category)
+				require.Equal(t, failures.RateLimited, f.Category)
 				require.Contains(t, f.Message, "slow down")
 				require.False(t, f.RetryAttempt())
 				require.Equal(t, int64(7), out.Usage.InputTokens)
@@ -180,7 +183,7 @@ func conformances() []conformance {
 			model: []providertest.Reply{{Text: "using " + secret + " now", Calls: []providertest.Call{
 				providertest.Tool("finish", map[string]string{"summary": secret}),
 			}}},
-			holds: func(t *testing.T, b *bench, out team.Outcome, err error) {
+			holds: func(t *testing.T, b *bench, out session.Outcome, err error) {
 				require.NoError(t, err)
 				require.Contains(t, string(out.Log), "using")
 				require.NotContains(t, string(out.Log), secret)
@@ -191,10 +194,10 @@ func conformances() []conformance {
 		{
 			name:  "a decision that holds a secret is refused",
 			shell: `echo "{\"decisions\":{\"key\":\"$API_KEY\"}}" > $MAESTRO_RESULT`,
-			model: []providertest.Reply{calls(6, team.Usage{}, "decide", map[string]string{"name": "key", "value": secret})},
-			holds: func(t *testing.T, _ *bench, _ team.Outcome, err error) {
+			model: []providertest.Reply{calls(6, cost.Usage{}, "decide", map[string]string{"name": "key", "value": secret})},
+			holds: func(t *testing.T, _ *bench, _ session.Outcome, err error) {
 				f := failure(t, err)
-				require.Equal(t, team.InvalidOutput, f.Category)
+				require.Equal(t, failures.InvalidOutput, f.Category)
 				require.NotContains(t, f.Message, secret)
 			},
 		},
@@ -203,9 +206,9 @@ func conformances() []conformance {
 			shell:   `sleep 100`,
 			model:   []providertest.Reply{{Fault: providertest.Fault{Delay: time.Hour}}},
 			timeout: 300 * time.Millisecond,
-			holds: func(t *testing.T, _ *bench, _ team.Outcome, err error) {
+			holds: func(t *testing.T, _ *bench, _ session.Outcome, err error) {
 				f := failure(t, err)
-				require.Equal(t, team.Timeout, f.Category)
+				require.Equal(t, failures.Timeout, f.Category)
 				require.Contains(t, f.Message, "300ms")
 			},
 		},
@@ -213,12 +216,12 @@ func conformances() []conformance {
 			name:  "what it used before it was stopped is counted",
 			shell: `echo begun > begun; echo '{"usage":{"input_tokens":7}}' > $MAESTRO_RESULT; sleep 100`,
 			model: []providertest.Reply{
-				calls(1, team.Usage{InputTokens: 7}, "write", map[string]string{"path": "begun", "content": "x"}),
+				calls(1, cost.Usage{InputTokens: 7}, "write", map[string]string{"path": "begun", "content": "x"}),
 				{Fault: providertest.Fault{Delay: time.Hour}},
 			},
 			timeout: time.Second,
-			holds: func(t *testing.T, b *bench, out team.Outcome, err error) {
-				require.Equal(t, team.Timeout, failure(t, err).Category)
+			holds: func(t *testing.T, b *bench, out session.Outcome, err error) {
+				require.Equal(t, failures.Timeout, failure(t, err).Category)
 				require.FileExists(t, b.path("begun"))
 				require.Equal(t, int64(7), out.Usage.InputTokens)
 			},
@@ -226,9 +229,9 @@ func conformances() []conformance {
 		{
 			name:  "a crash is a failure, and what it used is counted",
 			shell: `echo '{"usage":{"output_tokens":3},"summary":"x"}' > $MAESTRO_RESULT; kill -9 $$`,
-			holds: func(t *testing.T, _ *bench, out team.Outcome, err error) {
+			holds: func(t *testing.T, _ *bench, out session.Outcome, err error) {
 				f := failure(t, err)
-				require.Equal(t, team.Unknown, f.Category)
+				require.Equal(t, failures.Unknown, f.Category)
 				require.Contains(t, f.Message, "agent x: killed by signal 9 (killed)")
 				require.Equal(t, int64(3), out.Usage.OutputTokens)
 				require.Empty(t, out.Decisions)
@@ -238,20 +241,20 @@ func conformances() []conformance {
 			name:  "printing without end is stopped",
 			shell: `while :; do echo 0123456789012345678901234567890123456789 >&2; done`,
 			limit: 16 * kilobyte,
-			holds: func(t *testing.T, _ *bench, out team.Outcome, err error) {
+			holds: func(t *testing.T, _ *bench, out session.Outcome, err error) {
 				f := failure(t, err)
-				require.Equal(t, team.InvalidOutput, f.Category)
+				require.Equal(t, failures.InvalidOutput, f.Category)
 				require.Contains(t, f.Message, "printed more than 16kB (limits.output_bytes)")
-				require.LessOrEqual(t, len(f.Output), team.MaxOutput)
+				require.LessOrEqual(t, len(f.Output), session.MaxOutput)
 				require.Less(t, len(out.Log), 20_000)
 			},
 		},
 		{
 			name:  "a failure without a category is unknown, and may be tried again",
 			shell: `echo "what I saw" >&2; echo '{"error":{}}' > $MAESTRO_RESULT; exit 9`,
-			holds: func(t *testing.T, _ *bench, out team.Outcome, err error) {
+			holds: func(t *testing.T, _ *bench, out session.Outcome, err error) {
 				f := failure(t, err)
-				require.Equal(t, team.Unknown, f.Category)
+				require.Equal(t, failures.Unknown, f.Category)
 				require.Contains(t, f.Message, "did not say which")
 				require.Equal(t, "what I saw", f.Output)
 				require.True(t, f.RetryAttempt())
@@ -261,20 +264,20 @@ func conformances() []conformance {
 		{
 			name:  "its own evidence goes before what it printed",
 			shell: `echo "what I saw" >&2; echo '{"error":{"category":"syntax","message":"no","output":"line 1: oops ` + secret + `"}}' > $MAESTRO_RESULT`,
-			holds: func(t *testing.T, _ *bench, _ team.Outcome, err error) {
+			holds: func(t *testing.T, _ *bench, _ session.Outcome, err error) {
 				f := failure(t, err)
-				require.Equal(t, team.Syntax, f.Category)
+				require.Equal(t, failures.Syntax, f.Category)
 				require.Equal(t, "line 1: oops ***", f.Output)
 			},
 		},
 		{
 			name:  "texts are masked and bounded",
 			shell: `printf '{"summary":"%s %0900d"}' "$API_KEY" 1 > $MAESTRO_RESULT`,
-			model: []providertest.Reply{calls(1, team.Usage{}, "finish", map[string]string{"summary": secret + " " + strings.Repeat("0", 900)})},
-			holds: func(t *testing.T, _ *bench, out team.Outcome, err error) {
+			model: []providertest.Reply{calls(1, cost.Usage{}, "finish", map[string]string{"summary": secret + " " + strings.Repeat("0", 900)})},
+			holds: func(t *testing.T, _ *bench, out session.Outcome, err error) {
 				require.NoError(t, err)
 				require.True(t, strings.HasPrefix(out.Summary, "*** 000"))
-				require.LessOrEqual(t, len(out.Summary), team.MaxSummary)
+				require.LessOrEqual(t, len(out.Summary), session.MaxSummary)
 			},
 		},
 		{
@@ -283,7 +286,7 @@ func conformances() []conformance {
 			model: []providertest.Reply{providertest.Use(providertest.Tool("finish", map[string]any{
 				"summary": "no", "sends_back": []string{"it does not build", "it holds " + secret},
 			}))},
-			holds: func(t *testing.T, _ *bench, out team.Outcome, err error) {
+			holds: func(t *testing.T, _ *bench, out session.Outcome, err error) {
 				require.NoError(t, err)
 				require.Equal(t, "no", out.Summary)
 				require.Equal(t, []string{"it does not build", "it holds ***"}, out.SendsBack)
@@ -292,10 +295,10 @@ func conformances() []conformance {
 		{
 			name:  "reasons without end are refused",
 			shell: `printf '{"sends_back":{"reasons":["%04500d"]},"usage":{"input_tokens":4}}' 1 > $MAESTRO_RESULT`,
-			model: []providertest.Reply{calls(6, team.Usage{InputTokens: 4}, "finish", map[string]any{"sends_back": []string{strings.Repeat("1", 4500)}})},
-			holds: func(t *testing.T, _ *bench, out team.Outcome, err error) {
+			model: []providertest.Reply{calls(6, cost.Usage{InputTokens: 4}, "finish", map[string]any{"sends_back": []string{strings.Repeat("1", 4500)}})},
+			holds: func(t *testing.T, _ *bench, out session.Outcome, err error) {
 				f := failure(t, err)
-				require.Equal(t, team.InvalidOutput, f.Category)
+				require.Equal(t, failures.InvalidOutput, f.Category)
 				require.Contains(t, f.Message, "the reasons have 4500 bytes together; at most 4096")
 				require.Empty(t, out.SendsBack)
 				require.Equal(t, int64(4), out.Usage.InputTokens, "refused, but paid")
@@ -304,10 +307,10 @@ func conformances() []conformance {
 		{
 			name:  "too many decisions are refused",
 			shell: `printf '{"decisions":{"a":"%01500d"},"usage":{"input_tokens":4}}' 1 > $MAESTRO_RESULT`,
-			model: []providertest.Reply{calls(6, team.Usage{InputTokens: 4}, "decide", map[string]string{"name": "a", "value": strings.Repeat("1", 1500)})},
-			holds: func(t *testing.T, _ *bench, out team.Outcome, err error) {
+			model: []providertest.Reply{calls(6, cost.Usage{InputTokens: 4}, "decide", map[string]string{"name": "a", "value": strings.Repeat("1", 1500)})},
+			holds: func(t *testing.T, _ *bench, out session.Outcome, err error) {
 				f := failure(t, err)
-				require.Equal(t, team.InvalidOutput, f.Category)
+				require.Equal(t, failures.InvalidOutput, f.Category)
 				require.Contains(t, f.Message, `decision "a" has 1500 bytes`)
 				require.Equal(t, int64(4), out.Usage.InputTokens, "refused, but paid")
 			},

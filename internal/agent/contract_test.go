@@ -10,7 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // section is what the page on agents says below a heading, or below a line.
@@ -62,20 +64,20 @@ func TestThePageHasTheContract(t *testing.T) {
 	data, err := os.ReadFile("../../docs/writing-an-agent.md")
 	require.NoError(t, err)
 	page := string(data)
-	require.Equal(t, fields(team.Brief{}), named(section(t, page, "### The brief")))
-	require.Equal(t, fields(team.Feedback{}), named(section(t, page, "`feedback` has")))
+	require.Equal(t, fields(session.Brief{}), named(section(t, page, "### The brief")))
+	require.Equal(t, fields(session.Feedback{}), named(section(t, page, "`feedback` has")))
 	results := section(t, page, "### The result")
 	require.Equal(t, fields(result{}), named(results))
-	for _, of := range []any{team.Usage{}, sentBack{}, resultError{}} {
+	for _, of := range []any{cost.Usage{}, sentBack{}, resultError{}} {
 		for _, name := range fields(of) {
 			require.Contains(t, results, "`"+name+"`")
 		}
 	}
-	for _, name := range fields(team.MaySendBack{}) {
+	for _, name := range fields(session.MaySendBack{}) {
 		require.Contains(t, section(t, page, "### The brief"), "`"+name+"`")
 	}
 	var all, refused []string
-	for _, c := range team.Categories() {
+	for _, c := range failures.Categories() {
 		all = append(all, string(c))
 		if (&resultError{Category: c}).check() != nil {
 			refused = append(refused, string(c))

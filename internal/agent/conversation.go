@@ -11,7 +11,8 @@ import (
 	"regexp"
 	"syscall"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 const (
@@ -30,15 +31,15 @@ type conversation struct {
 	ID     string `json:"id"`
 	// Booked is what it had cost at the end of earlier runs, for programs that tell a
 	// conversation's usage and not a run's.
-	Booked team.Usage `json:"booked"`
+	Booked cost.Usage `json:"booked"`
 }
 
 // conversationID is what an id may look like: it becomes an argument.
 var conversationID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
 // Continuable tells whether there is a conversation of the agent in the
-// directory that an attempt could continue, see [team.Job.Continues].
-func (s *Set) Continuable(agent string, dir team.WorkDir) bool {
+// directory that an attempt could continue, see [session.Job.Continues].
+func (s *Set) Continuable(agent string, dir session.WorkDir) bool {
 	d, ok := s.config.Agents[agent]
 	if !ok || d.Preset == "" {
 		return false
@@ -48,7 +49,7 @@ func (s *Set) Continuable(agent string, dir team.WorkDir) bool {
 }
 
 // Forget ends the conversation in an assignment's directory, if there is one.
-func (s *Set) Forget(dir team.WorkDir) error { return forgetConversation(dir.Home) }
+func (s *Set) Forget(dir session.WorkDir) error { return forgetConversation(dir.Home) }
 
 func conversationPath(home string) string { return filepath.Join(filepath.Dir(home), ConversationFile) }
 

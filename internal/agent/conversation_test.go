@@ -8,7 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // notes is a shell script's beginning that notes its arguments and its prompt,
@@ -36,7 +38,7 @@ func TestConversationGoesOn(t *testing.T) {
 			s := b.standIn(preset, notes+says(c.begins, c.ends))
 			job := b.job()
 			job.Brief.Requirement = "Build it."
-			dir := team.WorkDir{Tree: job.Dir, Home: job.Home, Tmp: job.Tmp}
+			dir := session.WorkDir{Tree: job.Dir, Home: job.Home, Tmp: job.Tmp}
 			require.False(t, s.Continuable("x", dir))
 			job.Continues = true // with nothing to continue
 			_, err := s.Run(t.Context(), job)
@@ -49,7 +51,7 @@ func TestConversationGoesOn(t *testing.T) {
 
 			_, err = s.Run(t.Context(), job)
 			require.NoError(t, err)
-			job.Brief.Feedback = &team.Feedback{Category: team.TestFailure, Message: "check go-test failed", Output: "--- FAIL", Kept: true}
+			job.Brief.Feedback = &session.Feedback{Category: failures.TestFailure, Message: "check go-test failed", Output: "--- FAIL", Kept: true}
 			_, err = s.Run(t.Context(), job)
 			require.NoError(t, err)
 			job.Continues = false
@@ -98,7 +100,7 @@ func TestUnknownConversationBeginsAnew(t *testing.T) {
 			require.True(t, ok)
 			require.Equal(t, "c1", got.ID)
 			require.Len(t, calls.reserved, 1, "it is one attempt")
-			require.Equal(t, []team.Usage{{InputTokens: 1, OutputTokens: 1}}, calls.settled)
+			require.Equal(t, []cost.Usage{{InputTokens: 1, OutputTokens: 1}}, calls.settled)
 		})
 	}
 }
@@ -111,7 +113,7 @@ func TestUnknownConversationIsTriedAnewOnce(t *testing.T) {
 	job.Continues = true
 	require.NoError(t, conversation{Preset: presetClaude, ID: "c0"}.write(job.Home))
 	_, err := s.Run(t.Context(), job)
-	require.Equal(t, team.Unknown, failure(t, err).Category)
+	require.Equal(t, failures.Unknown, failure(t, err).Category)
 	require.Len(t, b.noted("args"), 2)
 }
 
@@ -132,7 +134,7 @@ func TestCodexBooksWhatIsNew(t *testing.T) {
 		require.NoError(t, err)
 		job.Continues = true
 	}
-	require.Equal(t, []team.Usage{
+	require.Equal(t, []cost.Usage{
 		{InputTokens: 120, OutputTokens: 60, CacheReadTokens: 80, ReasoningTokens: 24},
 		{InputTokens: 60, OutputTokens: 30, CacheReadTokens: 40, ReasoningTokens: 12},
 		{},
@@ -148,13 +150,13 @@ func TestCodexBooksAFailedTurn(t *testing.T) {
 	fails := says(codexBegins, `{"type":"turn.failed","error":{"message":"high demand"}}`) + "exit 1"
 	for name, c := range map[string]struct {
 		script string
-		used   team.Usage
+		used   cost.Usage
 	}{
-		"a rollout": {rollout + fails, team.Usage{InputTokens: 30, OutputTokens: 5}},
-		"none":      {fails, team.Usage{}},
-		"a link":    {rollout + `mv $d/* $HOME/elsewhere; ln -s $HOME/elsewhere $d/rollout-2026-11-21T14-51-44-c1.jsonl;` + fails, team.Usage{}},
-		"a pipe":    {rollout + `rm $d/*; mkfifo $d/rollout-2026-11-21T14-51-44-c1.jsonl;` + fails, team.Usage{}},
-		"a copy":    {rollout + `cp $d/*.jsonl $d/rollout-2026-11-21T14-51-45-c1.jsonl;` + fails, team.Usage{InputTokens: 30, OutputTokens: 5}},
+		"a rollout": {rollout + fails, cost.Usage{InputTokens: 30, OutputTokens: 5}},
+		"none":      {fails, cost.Usage{}},
+		"a link":    {rollout + `mv $d/* $HOME/elsewhere; ln -s $HOME/elsewhere $d/rollout-2026-11-21T14-51-44-c1.jsonl;` + fails, cost.Usage{}},
+		"a pipe":    {rollout + `rm $d/*; mkfifo $d/rollout-2026-11-21T14-51-44-c1.jsonl;` + fails, cost.Usage{}},
+		"a copy":    {rollout + `cp $d/*.jsonl $d/rollout-2026-11-21T14-51-45-c1.jsonl;` + fails, cost.Usage{InputTokens: 30, OutputTokens: 5}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -162,8 +164,8 @@ func TestCodexBooksAFailedTurn(t *testing.T) {
 			job := b.job()
 			job.Calls = calls
 			_, err := b.standIn(presetCodex, c.script).Run(t.Context(), job)
-			require.Equal(t, team.APIError, failure(t, err).Category)
-			require.Equal(t, []team.Usage{c.used}, calls.settled)
+			require.Equal(t, failures.APIError, failure(t, err).Category)
+			require.Equal(t, []cost.Usage{c.used}, calls.settled)
 		})
 	}
 }
@@ -200,8 +202,8 @@ func TestConversationThatHasOutgrownItsModelIsOver(t *testing.T) {
 	s := b.standIn(presetCodex, says(codexBegins, `{"type":"turn.failed","error":{"message":"ran out of room in the context window"}}`)+"exit 1")
 	job := b.job()
 	_, err := s.Run(t.Context(), job)
-	require.Equal(t, team.ContextOverflow, failure(t, err).Category)
-	require.False(t, s.Continuable("x", team.WorkDir{Home: job.Home}))
+	require.Equal(t, failures.ContextOverflow, failure(t, err).Category)
+	require.False(t, s.Continuable("x", session.WorkDir{Home: job.Home}))
 }
 
 func TestAnotherAgentsWorkEndsTheConversation(t *testing.T) {

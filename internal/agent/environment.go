@@ -10,7 +10,9 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // defaultPath is where programs are looked for when the worker has no PATH.
@@ -152,9 +154,9 @@ func (s *Set) cache(name string) (string, error) {
 }
 
 // broken turns an error of the worker's own machine into a failure.
-func broken(what string, err error) *team.Failure {
-	return &team.Failure{
-		Category: team.ResourceError,
-		Message:  team.Shorten(what+": "+err.Error(), team.MaxMessage),
+func broken(what string, err error) *failures.Failure {
+	return &failures.Failure{
+		Category: failures.ResourceError,
+		Message:  textfmt.Shorten(what+": "+err.Error(), session.MaxMessage),
 	}
 }

@@ -7,25 +7,27 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // Faults returns what is wrong with the config as it was parsed, before
 // [Config.WithDefaults], beyond what the schema of worker files refuses: what depends
 // on other parts of the file. It reads no file and no environment; what only they can
 // tell is [New]'s to say.
-func (c Config) Faults() []team.Fault {
+func (c Config) Faults() []spec.Fault {
 	v := &validator{config: c}
 	for _, name := range v.names("$.agents", slices.Sorted(maps.Keys(c.Agents))) {
-		v.agent(team.FieldPath("$.agents", name), c.Agents[name])
+		v.agent(spec.FieldPath("$.agents", name), c.Agents[name])
 	}
 	for _, name := range v.names("$.checks", slices.Sorted(maps.Keys(c.Checks))) {
-		path, check := team.FieldPath("$.checks", name), c.Checks[name]
+		path, check := spec.FieldPath("$.checks", name), c.Checks[name]
 		v.program(path+".argv", check.Argv)
 		v.knownCaches(path+".caches", check.Caches)
 		for i, pattern := range check.Keep {
-			if fault := team.EmptyRange(pattern); fault != "" {
-				v.add(team.ItemPath(path+".keep", i), "%s", fault)
+			if fault := spec.EmptyRange(pattern); fault != "" {
+				v.add(spec.ItemPath(path+".keep", i), "%s", fault)
 			}
 		}
 	}
@@ -43,11 +45,11 @@ func (c Config) Faults() []team.Fault {
 
 type validator struct {
 	config Config
-	faults []team.Fault
+	faults []spec.Fault
 }
 
 func (v *validator) add(path, format string, args ...any) {
-	v.faults = append(v.faults, team.Fault{Path: path, Message: fmt.Sprintf(format, args...)})
+	v.faults = append(v.faults, spec.Fault{Path: path, Message: fmt.Sprintf(format, args...)})
 }
 
 // names faults names that differ only by case, and returns them all.
@@ -56,7 +58,7 @@ func (v *validator) names(parent string, names []string) []string {
 	for _, name := range names {
 		lower := strings.ToLower(name)
 		if other, ok := folded[lower]; ok {
-			v.add(team.FieldPath(parent, name), "differs from %q only by case, which file names may not tell apart; rename one", other)
+			v.add(spec.FieldPath(parent, name), "differs from %q only by case, which file names may not tell apart; rename one", other)
 		}
 		folded[lower] = name
 	}
@@ -105,13 +107,13 @@ func (v *validator) preset(path string, d Definition) {
 		flags = append(flags, "-o")
 	}
 	if format, ok := flagValue(d.Argv, flags...); ok && format != "stream-json" {
-		v.add(path+".argv", "sets %s to %q, but preset %s reads stream-json; leave the flag out", flags[0], team.Shorten(format, 80), d.Preset)
+		v.add(path+".argv", "sets %s to %q, but preset %s reads stream-json; leave the flag out", flags[0], textfmt.Shorten(format, 80), d.Preset)
 	}
 }
 
 func (v *validator) program(path string, argv []string) {
 	if len(argv) > 0 && strings.TrimSpace(argv[0]) == "" {
-		v.add(team.ItemPath(path, 0), "is empty; the first entry is the program")
+		v.add(spec.ItemPath(path, 0), "is empty; the first entry is the program")
 	}
 }
 
@@ -120,7 +122,7 @@ func (v *validator) caches() {
 	for _, name := range v.names("$.caches", slices.Sorted(maps.Keys(v.config.Caches))) {
 		variable := v.config.Caches[name].Env
 		if other, ok := set[variable]; ok && variable != "" {
-			v.add(team.FieldPath("$.caches", name)+".env", "is %s, which cache %s sets, too", variable, other)
+			v.add(spec.FieldPath("$.caches", name)+".env", "is %s, which cache %s sets, too", variable, other)
 		}
 		set[variable] = name
 	}
@@ -130,8 +132,8 @@ func (v *validator) knownCaches(path string, names []string) {
 	known := slices.Sorted(maps.Keys(v.config.Caches))
 	for i, name := range names {
 		if !slices.Contains(known, name) {
-			v.add(team.ItemPath(path, i), "%q is not among the caches%s; define it, like `caches: {%s: {env: GOCACHE}}`",
-				team.Shorten(name, 80), team.DidYouMean(name, known), team.Shorten(name, 80))
+			v.add(spec.ItemPath(path, i), "%q is not among the caches%s; define it, like `caches: {%s: {env: GOCACHE}}`",
+				textfmt.Shorten(name, 80), textfmt.DidYouMean(name, known), textfmt.Shorten(name, 80))
 		}
 	}
 }
@@ -150,7 +152,7 @@ func (v *validator) sharedBreakers() {
 	agents := map[string]string{}   // by breaker
 	breakers := map[string]string{} // by breaker in lower case
 	for _, name := range slices.Sorted(maps.Keys(v.config.Agents)) {
-		path := team.FieldPath("$.agents", name) + ".breaker"
+		path := spec.FieldPath("$.agents", name) + ".breaker"
 		b := v.config.Agents[name].Breaker.For(name)
 		lower := strings.ToLower(b.Name)
 		if other, ok := agents[b.Name]; ok {
@@ -164,8 +166,8 @@ func (v *validator) sharedBreakers() {
 	}
 }
 
-func same(a, b team.Breaker) bool {
-	sorted := func(c []team.Category) []team.Category {
+func same(a, b spec.Breaker) bool {
+	sorted := func(c []failures.Category) []failures.Category {
 		c = slices.Clone(c)
 		slices.Sort(c)
 		return c
@@ -184,9 +186,9 @@ func (v *validator) fallbacks() {
 		if next == "" {
 			continue
 		}
-		path := team.FieldPath("$.agents", name) + ".fallback"
+		path := spec.FieldPath("$.agents", name) + ".fallback"
 		if _, ok := v.config.Agents[next]; !ok {
-			v.add(path, "is %q, which is none of the agents%s", team.Shorten(next, 80), team.DidYouMean(next, names))
+			v.add(path, "is %q, which is none of the agents%s", textfmt.Shorten(next, 80), textfmt.DidYouMean(next, names))
 			continue
 		}
 		if circle := v.circle(name); circle != nil && !reported[name] {

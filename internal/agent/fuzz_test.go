@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 func FuzzResult(f *testing.F) {
@@ -23,6 +23,6 @@ func FuzzResult(f *testing.F) {
 			require.Equal(t, result{Usage: r.Usage}, r)
 			return
 		}
-		require.NoError(t, team.CheckDecisions(r.Decisions))
+		require.NoError(t, session.CheckDecisions(r.Decisions))
 	})
 }

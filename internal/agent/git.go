@@ -9,7 +9,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 const (
@@ -26,13 +27,13 @@ git -c core.hooksPath=/dev/null -c commit.gpgSign=false commit --quiet --allow-e
 // commit makes the directory a repository with its input committed. Where there
 // is a repository already, an attempt goes on from the files of the last one,
 // and it stays as it is. Like the agent it runs below a shim.
-func (s *Set) commit(ctx context.Context, p place, env []string, lock team.Lock) (team.Outcome, error) {
+func (s *Set) commit(ctx context.Context, p place, env []string, lock session.Lock) (session.Outcome, error) {
 	_, err := os.Lstat(filepath.Join(p.dir, ".git"))
 	if err == nil {
-		return team.Outcome{}, nil
+		return session.Outcome{}, nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		return team.Outcome{}, broken("prepare the repository", err)
+		return session.Outcome{}, broken("prepare the repository", err)
 	}
 	date := strconv.FormatInt(s.now().Unix(), 10) + " +0000"
 	e := s.launcher.run(ctx, process{
@@ -43,10 +44,10 @@ func (s *Set) commit(ctx context.Context, p place, env []string, lock team.Lock)
 	})
 	failure := s.failed("preparing the repository with git", e)
 	if failure == nil {
-		return team.Outcome{}, nil
+		return session.Outcome{}, nil
 	}
-	failure.Category = team.ResourceError
-	var out team.Outcome
+	failure.Category = failures.ResourceError
+	var out session.Outcome
 	err = e.close(&out, failure)
 	return out, err
 }

@@ -7,12 +7,14 @@ import (
 	"time"
 	_ "time/tzdata" // the zones that programs name, also where the host has none
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // The bounds of a wait that a program states.
 const (
-	maxReset = time.Duration(team.MaxRetryAfter)
+	maxReset = time.Duration(session.MaxRetryAfter)
 	// absurdReset is how far away a time is that nobody means.
 	absurdReset = 400 * 24 * time.Hour
 	// justReset is how long after a time of day that time is over, and not tomorrow's:
@@ -216,12 +218,12 @@ func zoneOf(name string, host *time.Location) *time.Location {
 
 // limitReset is the wait that a failure of a program's provider states: by a time that
 // its stream named, or in its text.
-func limitReset(f *team.Failure, resets, now time.Time) team.Duration {
+func limitReset(f *failures.Failure, resets, now time.Time) textfmt.Duration {
 	if wait := boundedWait(resets.Sub(now)); !resets.IsZero() && wait > 0 {
-		return team.Duration(wait)
+		return textfmt.Duration(wait)
 	}
 	if wait := resetWait(f.Message, now); wait > 0 {
-		return team.Duration(wait)
+		return textfmt.Duration(wait)
 	}
 	return f.RetryAfter
 }

@@ -12,7 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // workerArgument makes the test binary a hardened worker that runs one shell
@@ -37,7 +38,7 @@ type testLock struct{ *os.File }
 func (l testLock) Unlock() { _ = l.Close() }
 
 // tryLock takes the lock on a file, or fails while another holds it.
-func tryLock(path string) (team.Lock, error) {
+func tryLock(path string) (session.Lock, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
@@ -63,11 +64,11 @@ func work(dir, script string) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.Run(context.Background(), team.Job{
+	_, err = s.Run(context.Background(), session.Job{
 		Agent: "x", Dir: filepath.Join(dir, "tree"), Home: filepath.Join(dir, "home"), Tmp: filepath.Join(dir, "tmp"),
 		Lock: lock,
 	})
-	var f *team.Failure
+	var f *failures.Failure
 	errors.As(err, &f)
 	return json.NewEncoder(os.Stdout).Encode(f)
 }

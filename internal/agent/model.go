@@ -8,11 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/chat"
-	"github.com/maestro-hive/maestro/internal/chat/anthropic"
-	"github.com/maestro-hive/maestro/internal/chat/openai"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/llm"
+	"github.com/maestro-hive/maestro/internal/llm/anthropic"
+	"github.com/maestro-hive/maestro/internal/llm/openai"
 	"github.com/maestro-hive/maestro/internal/safetext"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // isModel tells whether an agent of the kind is a model that works through tools.
@@ -36,17 +37,17 @@ func newTransport() http.RoundTripper {
 
 // converse does an attempt of a model. Its calls are booked one by one, by the
 // conversation itself.
-func (s *Set) converse(ctx context.Context, d Definition, job team.Job) (team.Outcome, error) {
+func (s *Set) converse(ctx context.Context, d Definition, job session.Job) (session.Outcome, error) {
 	provider, err := s.provider(d, job.Agent)
 	if err != nil {
-		return team.Outcome{}, err
+		return session.Outcome{}, err
 	}
 	progress := newProgress(job.Progress)
 	defer progress.end()
 	job.Progress = func(line string) { progress.line(safetext.Line(line)) }
 	c := newCapture(s.secrets, math.MaxInt64)
 	defer c.sayInto(job.Said, time.Time{})() // it goes through its stored answers again
-	a := &chat.Agent{
+	a := &llm.Agent{
 		Name: job.Agent, Kind: d.Kind, Model: d.Model, Provider: provider, Transport: s.transport, Prices: d.Prices, Scale: s.scales[job.Agent],
 		MaxTurns: d.MaxTurns, MaxOutputTokens: d.MaxOutputTokens, ContextTokens: d.ContextTokens,
 		Timeout: d.Timeout.Std(), IdleTimeout: d.IdleTimeout.Std(), Mask: s.Mask, Now: s.now,
@@ -55,7 +56,7 @@ func (s *Set) converse(ctx context.Context, d Definition, job team.Job) (team.Ou
 	out, err := a.Run(ctx, job)
 	_ = c.out.Close() // it writes what it has, and cannot fail
 	out.Summary, out.Log = safetext.Block(out.Summary), c.transcript()
-	var f *team.Failure
+	var f *failures.Failure
 	if errors.As(err, &f) {
 		f.Output = safetext.Block(f.Output)
 	}
@@ -64,10 +65,10 @@ func (s *Set) converse(ctx context.Context, d Definition, job team.Job) (team.Ou
 
 // provider makes the adapter of the definition's kind, with the key of the
 // worker's environment.
-func (s *Set) provider(d Definition, agent string) (chat.Provider, error) {
+func (s *Set) provider(d Definition, agent string) (llm.Provider, error) {
 	key := s.key(d)
 	if key == "" && d.APIKeyEnv != "" {
-		f := team.Failf(team.Auth, "agent %s: the variable %s, which is to hold the provider's key, is not set in the worker's environment", agent, d.APIKeyEnv)
+		f := failures.Failf(failures.Auth, "agent %s: the variable %s, which is to hold the provider's key, is not set in the worker's environment", agent, d.APIKeyEnv)
 		f.Final = true
 		return nil, f
 	}

@@ -11,13 +11,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/providertest"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // done is a model that has nothing to do.
 func done(providertest.Request) providertest.Reply {
-	return calls(1, team.Usage{}, "finish", map[string]string{"summary": "done"})
+	return calls(1, cost.Usage{}, "finish", map[string]string{"summary": "done"})
 }
 
 // TestKeys has models find their key in the worker's environment, and nowhere
@@ -52,7 +55,7 @@ func TestKeys(t *testing.T) {
 		b.vars["MODEL"] = " "
 		_, err = run("MODEL")
 		f := failure(t, err)
-		require.Equal(t, team.Auth, f.Category)
+		require.Equal(t, failures.Auth, f.Category)
 		require.True(t, f.Final)
 		require.Contains(t, f.Message, "the variable MODEL")
 		require.Equal(t, before, server.Count())
@@ -110,7 +113,7 @@ func TestModelsAreFollowed(t *testing.T) {
 				require.NoError(t, err)
 				return string(data)
 			}
-			var out team.Outcome
+			var out session.Outcome
 			var err error
 			ended := make(chan struct{})
 			go func() {
@@ -142,12 +145,12 @@ func TestModelsAreOffered(t *testing.T) {
 	b := newBench(t)
 	d := Definition{Kind: KindOpenAI, Model: "m", BaseURL: "http://localhost", Fallback: ""}
 	priced := d
-	priced.Prices = &team.Prices{}
+	priced.Prices = &cost.Prices{}
 	s := b.set(Config{Agents: map[string]Definition{"x": d, "y": priced}})
 	offered := s.Offered("x")
 	require.Equal(t, "m", offered.Model)
 	require.True(t, offered.Unpriced)
-	require.Equal(t, team.InJournal, offered.Conversation)
+	require.Equal(t, spec.InJournal, offered.Conversation)
 	require.False(t, s.Offered("y").Unpriced)
 	require.Equal(t, offered.Digest, s.Offered("y").Digest, "prices say nothing about what it does")
 	other := d

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // dialect is how one of the known agent programs is started and understood.
@@ -87,7 +87,7 @@ func (d Definition) withPreset() Definition {
 }
 
 // runOf is the run of an agent on a job.
-func runOf(d Definition, job team.Job, goesOn conversation) run {
+func runOf(d Definition, job session.Job, goesOn conversation) run {
 	r := run{model: d.Model, turns: job.MaxTurns, home: job.Home, results: resultDir(job.Home), goesOn: goesOn}
 	if r.turns == 0 {
 		r.turns = d.MaxTurns

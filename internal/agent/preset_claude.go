@@ -10,7 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // claude is Claude Code, `claude -p --output-format stream-json`.
@@ -71,7 +73,7 @@ type claudeReader struct {
 	fault string
 	// wait is how long it last waited before it asked an overloaded provider
 	// again.
-	wait team.Duration
+	wait textfmt.Duration
 }
 
 // claudeEvent is every event of the stream, with the fields that matter.
@@ -136,8 +138,8 @@ type claudeUsage struct {
 
 // usage is the same in our words: Anthropic's cache tokens are none of its input
 // tokens.
-func (u claudeUsage) usage() team.Usage {
-	return team.Usage{
+func (u claudeUsage) usage() cost.Usage {
+	return cost.Usage{
 		InputTokens: u.InputTokens, OutputTokens: u.OutputTokens,
 		CacheReadTokens: u.CacheReadInputTokens, CacheWriteTokens: u.CacheCreationInputTokens,
 	}
@@ -223,9 +225,9 @@ func (r *claudeReader) counts(id string, u claudeUsage, s *story) {
 func (r *claudeReader) result(e claudeEvent, s *story) {
 	used := e.Usage.usage()
 	if len(e.ModelUsage) > 0 {
-		used = team.Usage{}
+		used = cost.Usage{}
 		for _, u := range e.ModelUsage {
-			used = used.Add(team.Usage{
+			used = used.Add(cost.Usage{
 				InputTokens: u.InputTokens, OutputTokens: u.OutputTokens,
 				CacheReadTokens: u.CacheReadInputTokens, CacheWriteTokens: u.CacheCreationInputTokens,
 			})
@@ -235,7 +237,7 @@ func (r *claudeReader) result(e claudeEvent, s *story) {
 		used = r.sum
 	}
 	used.CostUSD = dollars(e.TotalCostUSD)
-	s.uses(used, team.Usage{})
+	s.uses(used, cost.Usage{})
 	if !e.IsError && e.Subtype == "success" {
 		s.summary = or(strings.TrimSpace(e.Result), s.summary)
 		s.ends(nil)
@@ -245,30 +247,30 @@ func (r *claudeReader) result(e claudeEvent, s *story) {
 }
 
 // failure says why the program gave up.
-func (r *claudeReader) failure(e claudeEvent) *team.Failure {
+func (r *claudeReader) failure(e claudeEvent) *failures.Failure {
 	why := or(e.Result, strings.Join(e.Errors, "; "))
-	f := team.Failf(team.Unknown, "%s", or(why, "it failed ("+e.Subtype+")"))
+	f := failures.Failf(failures.Unknown, "%s", or(why, "it failed ("+e.Subtype+")"))
 	switch {
 	case e.Subtype == "error_max_turns":
-		f.Category = team.TurnLimit
+		f.Category = failures.TurnLimit
 	case e.Subtype == "error_max_budget_usd":
-		f.Category = team.TokenBudget
+		f.Category = failures.TokenBudget
 	case e.StopReason == "refusal":
-		f.Category = team.Refused
+		f.Category = failures.Refused
 	case e.TerminalReason == "prompt_too_long":
-		f.Category = team.ContextOverflow
+		f.Category = failures.ContextOverflow
 	case r.fault == "max_output_tokens":
-		f.Category = team.InvalidOutput
+		f.Category = failures.InvalidOutput
 	case r.fault == "authentication_failed", r.fault == "billing_error", r.fault == "oauth_org_not_allowed", unpaid(why):
-		f.Category, f.Final = team.Auth, true
+		f.Category, f.Final = failures.Auth, true
 	case e.APIErrorStatus != 0:
 		blame(f, e.APIErrorStatus)
 	case r.fault == "rate_limit", claudeLimit.MatchString(why):
-		f.Category = team.RateLimited
+		f.Category = failures.RateLimited
 	case r.fault == "server_error", r.fault == "overloaded", r.fault == "unknown", strings.HasPrefix(why, "API Error"):
-		f.Category = team.APIError
+		f.Category = failures.APIError
 	}
-	if f.Category == team.RateLimited {
+	if f.Category == failures.RateLimited {
 		f.RetryAfter = r.wait
 	}
 	return f
@@ -280,10 +282,10 @@ var claudeLimit = regexp.MustCompile(`(?i)you've (?:hit|reached) your .{0,40}lim
 func (*claudeReader) end(int, string, *story) {}
 
 // dollars makes an amount of what a program printed; zero for what is none.
-func dollars(usd float64) team.USD {
+func dollars(usd float64) cost.USD {
 	const most = 1e6
 	if usd <= 0 || usd > most {
 		return 0
 	}
-	return team.USD(math.Round(usd * 1e9))
+	return cost.USD(math.Round(usd * 1e9))
 }

@@ -6,7 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
 )
 
 // codex is Codex, `codex exec --json`.
@@ -121,8 +122,8 @@ type codexUsage struct {
 
 // usage is the same in our words: OpenAI's cached tokens are a part of its input
 // tokens, and its reasoning tokens one of its output tokens.
-func (u codexUsage) usage() team.Usage {
-	return team.Usage{
+func (u codexUsage) usage() cost.Usage {
+	return cost.Usage{
 		InputTokens: max(u.Input-u.Cached-u.CacheWrite, 0), OutputTokens: u.Output,
 		CacheReadTokens: u.Cached, CacheWriteTokens: u.CacheWrite, ReasoningTokens: u.Reasoning,
 	}
@@ -158,7 +159,7 @@ func (r *codexReader) event(data []byte, s *story) bool {
 			break
 		}
 		if r.offline++; r.offline == maxOffline {
-			s.giveUp(team.Failf(team.APIError, "was stopped: it cannot reach its provider: %s", e.Message))
+			s.giveUp(failures.Failf(failures.APIError, "was stopped: it cannot reach its provider: %s", e.Message))
 		}
 	}
 	return true
@@ -189,13 +190,13 @@ func (r *codexReader) item(item codexItem, s *story) {
 func (r *codexReader) counts(total codexUsage, s *story) {
 	used := total.usage()
 	s.total = used
-	s.uses(used.Minus(r.run.goesOn.Booked).Max(team.Usage{}), team.Usage{})
+	s.uses(used.Minus(r.run.goesOn.Booked).Max(cost.Usage{}), cost.Usage{})
 }
 
 // codexFailure says why Codex gave up. It fails a turn only for what its
 // provider did, and has no word but text for it.
-func codexFailure(text string) *team.Failure {
-	return failureOfText(or(text, "its turn failed"), team.APIError)
+func codexFailure(text string) *failures.Failure {
+	return failureOfText(or(text, "its turn failed"), failures.APIError)
 }
 
 func (r *codexReader) end(exit int, _ string, s *story) {

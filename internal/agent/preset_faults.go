@@ -5,23 +5,23 @@ import (
 	"regexp"
 	"strconv"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
 )
 
 // textRule reads a category out of what a program says of its provider's fault.
 type textRule struct {
 	pattern  *regexp.Regexp
-	category team.Category
+	category failures.Category
 }
 
 // textRules are for programs that hand on what the provider said, and no code.
 // The first that fits wins.
 var textRules = []textRule{
-	{regexp.MustCompile(`(?i)context (window|length)|context_length|maximum number of tokens|prompt is too long|input token count`), team.ContextOverflow},
-	{regexp.MustCompile(`(?i)rate.?limit|too many requests|resource_exhausted|quota|usage limit|retry in \d`), team.RateLimited},
-	{regexp.MustCompile(`(?i)unauthori[sz]ed|unauthenticated|permission_denied|forbidden|api.?key|not logged in|auth method`), team.Auth},
-	{regexp.MustCompile(`(?i)content policy|usage policy|prohibited_content|blocked by|flagged`), team.Refused},
-	{regexp.MustCompile(`(?i)turn limit|max(imum)? (session )?turns`), team.TurnLimit},
+	{regexp.MustCompile(`(?i)context (window|length)|context_length|maximum number of tokens|prompt is too long|input token count`), failures.ContextOverflow},
+	{regexp.MustCompile(`(?i)rate.?limit|too many requests|resource_exhausted|quota|usage limit|retry in \d`), failures.RateLimited},
+	{regexp.MustCompile(`(?i)unauthori[sz]ed|unauthenticated|permission_denied|forbidden|api.?key|not logged in|auth method`), failures.Auth},
+	{regexp.MustCompile(`(?i)content policy|usage policy|prohibited_content|blocked by|flagged`), failures.Refused},
+	{regexp.MustCompile(`(?i)turn limit|max(imum)? (session )?turns`), failures.TurnLimit},
 }
 
 // statusPattern finds an HTTP status in what a program says.
@@ -46,10 +46,10 @@ func unpaid(text string) bool {
 
 // failureOfText makes a failure of what a program says of its provider's fault.
 // otherwise is the category of a text that says nothing that is known.
-func failureOfText(text string, otherwise team.Category) *team.Failure {
-	f := team.Failf(otherwise, "%s", text)
+func failureOfText(text string, otherwise failures.Category) *failures.Failure {
+	f := failures.Failf(otherwise, "%s", text)
 	if unpaid(text) {
-		f.Category, f.Final = team.Auth, true
+		f.Category, f.Final = failures.Auth, true
 		return f
 	}
 	known := false
@@ -59,7 +59,7 @@ func failureOfText(text string, otherwise team.Category) *team.Failure {
 	}
 	for _, rule := range textRules {
 		if !known && rule.pattern.MatchString(text) {
-			f.Category, f.Final, known = rule.category, rule.category == team.Auth, true
+			f.Category, f.Final, known = rule.category, rule.category == failures.Auth, true
 		}
 	}
 	return f
@@ -68,18 +68,18 @@ func failureOfText(text string, otherwise team.Category) *team.Failure {
 // blame gives a failure the category of its provider's HTTP status. It returns
 // false where the status alone does not say what was wrong: with a request that
 // the provider refuses, which it would do again.
-func blame(f *team.Failure, status int) bool {
+func blame(f *failures.Failure, status int) bool {
 	switch {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusPaymentRequired:
-		f.Category, f.Final = team.Auth, true
+		f.Category, f.Final = failures.Auth, true
 	case status == http.StatusTooManyRequests:
-		f.Category = team.RateLimited
+		f.Category = failures.RateLimited
 	case status == http.StatusRequestEntityTooLarge:
-		f.Category = team.ContextOverflow
+		f.Category = failures.ContextOverflow
 	case status == http.StatusRequestTimeout, status >= 500:
-		f.Category = team.APIError
+		f.Category = failures.APIError
 	case status >= 400:
-		f.Category, f.Final = team.APIError, true
+		f.Category, f.Final = failures.APIError, true
 		return false
 	}
 	return true

@@ -6,7 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
 )
 
 // gemini is Gemini CLI, `gemini --output-format stream-json`.
@@ -106,9 +107,9 @@ type geminiStats struct {
 // usage is the same in our words: Gemini's cached tokens are a part of its input
 // tokens, and what the total has beyond input and output is its thinking, which
 // is paid as output.
-func (g geminiStats) usage() team.Usage {
+func (g geminiStats) usage() cost.Usage {
 	thinking := max(g.Total-g.Input-g.Output, 0)
-	return team.Usage{
+	return cost.Usage{
 		InputTokens: max(g.Input-g.Cached, 0), CacheReadTokens: g.Cached,
 		OutputTokens: g.Output + thinking, ReasoningTokens: thinking,
 	}
@@ -138,7 +139,7 @@ func (r *geminiReader) event(data []byte, s *story) bool {
 		s.warns(e.Message)
 	case "result":
 		if e.Stats != nil {
-			s.uses(e.Stats.usage(), team.Usage{})
+			s.uses(e.Stats.usage(), cost.Usage{})
 		}
 		if e.Status == "success" {
 			s.ends(nil)
@@ -149,11 +150,11 @@ func (r *geminiReader) event(data []byte, s *story) bool {
 	return true
 }
 
-func geminiFailure(e geminiEvent) *team.Failure {
+func geminiFailure(e geminiEvent) *failures.Failure {
 	text := or(e.Error.Message, "it failed ("+or(e.Error.Type, e.Status)+")")
-	otherwise := team.Unknown
+	otherwise := failures.Unknown
 	if strings.Contains(text, "API Error") {
-		otherwise = team.APIError
+		otherwise = failures.APIError
 	}
 	return failureOfText(text, otherwise)
 }
@@ -172,9 +173,9 @@ func (r *geminiReader) end(exit int, stderr string, s *story) {
 	}
 	switch exit {
 	case geminiAuthentication:
-		s.ends(&team.Failure{Category: team.Auth, Message: or(lastLine(stderr), "its credentials were refused"), Final: true})
+		s.ends(&failures.Failure{Category: failures.Auth, Message: or(lastLine(stderr), "its credentials were refused"), Final: true})
 	case geminiTurnLimit:
-		s.ends(team.Failf(team.TurnLimit, "%s", or(lastLine(stderr), "its turns are spent")))
+		s.ends(failures.Failf(failures.TurnLimit, "%s", or(lastLine(stderr), "its turns are spent")))
 	}
 }
 

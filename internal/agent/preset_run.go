@@ -6,17 +6,19 @@ import (
 	"sync"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/safetext"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/transcript"
 )
 
 // program runs an agent program of a preset. A conversation that has outgrown
 // its model is over: continued, it would only do so again.
-func (s *Set) program(ctx context.Context, d Definition, job team.Job, st *stage) (ran, error) {
+func (s *Set) program(ctx context.Context, d Definition, job session.Job, st *stage) (ran, error) {
 	got, err := s.goOn(ctx, d, job, st)
-	var f *team.Failure
-	if errors.As(err, &f) && f.Category == team.ContextOverflow {
+	var f *failures.Failure
+	if errors.As(err, &f) && f.Category == failures.ContextOverflow {
 		if err := forgetConversation(job.Home); err != nil {
 			return got, broken("agent "+job.Agent, err)
 		}
@@ -26,7 +28,7 @@ func (s *Set) program(ctx context.Context, d Definition, job team.Job, st *stage
 
 // goOn runs the program, in the conversation that it has led before if it may.
 // If the program does not know it any more, it starts anew, once.
-func (s *Set) goOn(ctx context.Context, d Definition, job team.Job, st *stage) (ran, error) {
+func (s *Set) goOn(ctx context.Context, d Definition, job session.Job, st *stage) (ran, error) {
 	var last conversation
 	if job.Continues {
 		last, _ = readConversation(job.Home, d.Preset)
@@ -48,14 +50,14 @@ func (s *Set) goOn(ctx context.Context, d Definition, job team.Job, st *stage) (
 }
 
 // errLost ends a program that leads another conversation than it was to.
-var errLost = team.Failf(team.Unknown, "did not know the conversation that it was to continue")
+var errLost = failures.Failf(failures.Unknown, "did not know the conversation that it was to continue")
 
 // talk runs the program once. lost: it did not know the conversation.
-func (s *Set) talk(ctx context.Context, d Definition, job team.Job, st *stage, goesOn conversation) (got ran, lost bool, err error) {
+func (s *Set) talk(ctx context.Context, d Definition, job session.Job, st *stage, goesOn conversation) (got ran, lost bool, err error) {
 	subject := "agent " + job.Agent
 	dialect, r := dialectOf(d.Preset), runOf(d, job, goesOn)
 	progress := newProgress(job.Progress)
-	halt := make(chan *team.Failure, 1)
+	halt := make(chan *failures.Failure, 1)
 	told, reader := s.story(d, job, goesOn, progress, halt), dialect.reader(r)
 	told.before, told.used, told.next = st.call.spent, st.call.spent, st.call.estimate()
 	listening := &listener{story: told, call: st.call}
@@ -77,7 +79,7 @@ func (s *Set) talk(ctx context.Context, d Definition, job team.Job, st *stage, g
 	stderr := e.evidence(&e.err.tail)
 	reader.end(e.Exit, stderr, told)
 	listening.look()
-	if told.total != (team.Usage{}) && (goesOn.ID == "" || goesOn.ID == told.id) {
+	if told.total != (cost.Usage{}) && (goesOn.ID == "" || goesOn.ID == told.id) {
 		// The next run books from here on. If this cannot be noted, it books
 		// too much rather than too little.
 		_ = conversation{Preset: d.Preset, ID: told.id, Booked: told.total}.write(job.Home)
@@ -88,8 +90,8 @@ func (s *Set) talk(ctx context.Context, d Definition, job team.Job, st *stage, g
 }
 
 // story prepares what a run's stream will tell.
-func (s *Set) story(d Definition, job team.Job, goesOn conversation, progress *progress, halt chan<- *team.Failure) *story {
-	stop := func(f *team.Failure) {
+func (s *Set) story(d Definition, job session.Job, goesOn conversation, progress *progress, halt chan<- *failures.Failure) *story {
+	stop := func(f *failures.Failure) {
 		select {
 		case halt <- f:
 		default: // it is being ended already
@@ -106,13 +108,13 @@ func (s *Set) story(d Definition, job team.Job, goesOn conversation, progress *p
 			}
 		}
 	}
-	told.spent = func(used, next team.Usage) {
+	told.spent = func(used, next cost.Usage) {
 		if job.Calls == nil {
 			return
 		}
-		var f *team.Failure
+		var f *failures.Failure
 		if err := job.Calls.Report(d.priced(used), d.priced(next)); errors.As(err, &f) {
-			stop(&team.Failure{Category: f.Category, Message: "was stopped: " + f.Message, Final: f.Final})
+			stop(&failures.Failure{Category: f.Category, Message: "was stopped: " + f.Message, Final: f.Final})
 		}
 	}
 	return told
@@ -128,8 +130,8 @@ func (s *Set) judgeStory(subject string, e ending, box *resultBox, told *story) 
 		case told.failure != nil:
 			failure = s.toldFailure(subject, told, e)
 		case failure == nil && !told.done:
-			failure = &team.Failure{
-				Category: team.Unknown, Output: e.said(),
+			failure = &failures.Failure{
+				Category: failures.Unknown, Output: e.said(),
 				Message: s.message("%s: its stream broke off before it said how the work ended", subject),
 			}
 		case r.Error != nil:
@@ -137,12 +139,12 @@ func (s *Set) judgeStory(subject string, e ending, box *resultBox, told *story) 
 		}
 	}
 	used := told.used
-	if used == (team.Usage{}) {
+	if used == (cost.Usage{}) {
 		used = r.Usage
 	}
 	r.Summary, r.Usage = or(r.Summary, told.summary), used
 	out, err := s.outcome(subject, e, r, wrong, failure)
-	return ran{out: out, known: told.over(e) || used != (team.Usage{}) && !told.asking(), estimate: told.next}, err
+	return ran{out: out, known: told.over(e) || used != (cost.Usage{}) && !told.asking(), estimate: told.next}, err
 }
 
 // over tells whether a program ended with no request under way: by itself, before
@@ -173,7 +175,7 @@ func (l *listener) look() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.call.log.update()
-	if used := l.call.noted(); used != (team.Usage{}) && used.Validate() == nil {
+	if used := l.call.noted(); used != (cost.Usage{}) && used.Validate() == nil {
 		l.story.costs(used, l.call.log.next())
 	}
 }
@@ -201,9 +203,9 @@ func (l *listener) watch() (stop func()) {
 }
 
 // toldFailure is the failure that a program's stream tells of.
-func (s *Set) toldFailure(subject string, told *story, e ending) *team.Failure {
+func (s *Set) toldFailure(subject string, told *story, e ending) *failures.Failure {
 	f := *told.failure
-	if !f.Final && (f.Category == team.RateLimited || f.Category == team.APIError) {
+	if !f.Final && (f.Category == failures.RateLimited || f.Category == failures.APIError) {
 		f.RetryAfter = limitReset(&f, told.resets, s.now())
 	}
 	f.Message = s.message("%s: %s", subject, f.Message)

@@ -15,7 +15,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/transcript"
 )
 
@@ -58,15 +60,15 @@ func TestPresetsReadTheirStreams(t *testing.T) {
 	t.Parallel()
 	for preset, want := range map[string]struct {
 		id      string
-		usage   team.Usage
+		usage   cost.Usage
 		garbage string
-		live    []team.Usage
+		live    []cost.Usage
 	}{
 		presetClaude: {
 			"c0ffee00-0000-4000-8000-000000000001",
-			team.Usage{InputTokens: 130, OutputTokens: 30, CacheReadTokens: 7, CacheWriteTokens: 5, CostUSD: 1_179_500},
+			cost.Usage{InputTokens: 130, OutputTokens: 30, CacheReadTokens: 7, CacheWriteTokens: 5, CostUSD: 1_179_500},
 			"Warning: this is no event",
-			[]team.Usage{
+			[]cost.Usage{
 				{InputTokens: 10, OutputTokens: 1, CacheReadTokens: 7, CacheWriteTokens: 5},
 				{InputTokens: 10, OutputTokens: 20, CacheReadTokens: 7, CacheWriteTokens: 5},
 				{InputTokens: 20, OutputTokens: 23, CacheReadTokens: 7, CacheWriteTokens: 5},
@@ -76,15 +78,15 @@ func TestPresetsReadTheirStreams(t *testing.T) {
 		},
 		presetCodex: {
 			"0dec0dec-0000-7000-8000-000000000001",
-			team.Usage{InputTokens: 100, OutputTokens: 60, CacheReadTokens: 80, CacheWriteTokens: 20, ReasoningTokens: 24},
+			cost.Usage{InputTokens: 100, OutputTokens: 60, CacheReadTokens: 80, CacheWriteTokens: 20, ReasoningTokens: 24},
 			"2026-11-21T15:01:19Z ERROR no event at all",
-			[]team.Usage{{InputTokens: 100, OutputTokens: 60, CacheReadTokens: 80, CacheWriteTokens: 20, ReasoningTokens: 24}},
+			[]cost.Usage{{InputTokens: 100, OutputTokens: 60, CacheReadTokens: 80, CacheWriteTokens: 20, ReasoningTokens: 24}},
 		},
 		presetGemini: {
 			"9e311111-0000-4000-8000-000000000001",
-			team.Usage{InputTokens: 120, OutputTokens: 60, CacheReadTokens: 80, ReasoningTokens: 24},
+			cost.Usage{InputTokens: 120, OutputTokens: 60, CacheReadTokens: 80, ReasoningTokens: 24},
 			"",
-			[]team.Usage{{InputTokens: 120, OutputTokens: 60, CacheReadTokens: 80, ReasoningTokens: 24}},
+			[]cost.Usage{{InputTokens: 120, OutputTokens: 60, CacheReadTokens: 80, ReasoningTokens: 24}},
 		},
 	} {
 		t.Run(preset, func(t *testing.T) {
@@ -97,7 +99,7 @@ func TestPresetsReadTheirStreams(t *testing.T) {
 			require.Equal(t, "All is done.", out.Summary)
 			require.Equal(t, want.usage, out.Usage)
 			require.Equal(t, want.live, calls.spending)
-			require.Equal(t, []team.Usage{want.usage}, calls.settled)
+			require.Equal(t, []cost.Usage{want.usage}, calls.settled)
 			log := string(out.Log)
 			for _, text := range []string{"ls -l", "< total 0\n", "a.go\n", "All is done.\n", want.garbage} {
 				require.Contains(t, log, text)
@@ -130,68 +132,68 @@ func TestPresetFailures(t *testing.T) {
 	resetsAt := strconv.FormatInt(time.Now().Add(90*time.Minute).Unix(), 10)
 	for _, c := range []struct {
 		preset, name, script string
-		category             team.Category
+		category             failures.Category
 		message              string
 		wait                 time.Duration
 	}{
-		{presetClaude, "429", printed(t, "claude-429") + "exit 1", team.RateLimited, "slow down", 2 * time.Second},
-		{presetClaude, "401", fault("authentication_failed", `"api_error_status":401,"result":"Invalid API key"`), team.Auth, "Invalid API key", 0},
-		{presetClaude, "no key", fault("authentication_failed", `"api_error_status":null,"result":"Not logged in"`), team.Auth, "Not logged in", 0},
-		{presetClaude, "no credit", fault("billing_error", `"api_error_status":400,"result":"Credit balance is too low"`), team.Auth, "Credit balance", 0},
-		{presetClaude, "no credit, in other words", fault("invalid_request", `"api_error_status":400,"result":"API Error: 400 Your credit balance is too low to access the Anthropic API."`), team.Auth, "credit balance", 0},
+		{presetClaude, "429", printed(t, "claude-429") + "exit 1", failures.RateLimited, "slow down", 2 * time.Second},
+		{presetClaude, "401", fault("authentication_failed", `"api_error_status":401,"result":"Invalid API key"`), failures.Auth, "Invalid API key", 0},
+		{presetClaude, "no key", fault("authentication_failed", `"api_error_status":null,"result":"Not logged in"`), failures.Auth, "Not logged in", 0},
+		{presetClaude, "no credit", fault("billing_error", `"api_error_status":400,"result":"Credit balance is too low"`), failures.Auth, "Credit balance", 0},
+		{presetClaude, "no credit, in other words", fault("invalid_request", `"api_error_status":400,"result":"API Error: 400 Your credit balance is too low to access the Anthropic API."`), failures.Auth, "credit balance", 0},
 		{
 			presetClaude, "a session limit", says(`{"type":"rate_limit_event","rate_limit_info":{"status":"rejected","resetsAt":`+resetsAt+`,"rateLimitType":"five_hour"}}`) +
-				fault("rate_limit", `"api_error_status":429,"result":"You've hit your session limit · resets 3pm (UTC)"`), team.RateLimited, "session limit", 90 * time.Minute,
+				fault("rate_limit", `"api_error_status":429,"result":"You've hit your session limit · resets 3pm (UTC)"`), failures.RateLimited, "session limit", 90 * time.Minute,
 		},
-		{presetClaude, "a limit without a status", fault("unknown", `"api_error_status":null,"result":"You've hit your weekly limit · resets in 12m"`), team.RateLimited, "weekly limit", 12 * time.Minute},
-		{presetClaude, "a spend limit", fault("rate_limit", `"api_error_status":429,"result":"You've hit your monthly spend limit."`), team.Auth, "spend limit", 0},
-		{presetClaude, "500", fault("server_error", `"api_error_status":500,"result":"API Error: 500"`), team.APIError, "API Error: 500", 0},
-		{presetClaude, "529", fault("server_error", `"api_error_status":529,"result":"overloaded"`), team.APIError, "overloaded", 0},
-		{presetClaude, "refused connection", fault("server_error", `"api_error_status":null,"result":"Unable to connect"`), team.APIError, "Unable to connect", 0},
-		{presetClaude, "overflow", fault("invalid_request", `"api_error_status":400,"terminal_reason":"prompt_too_long","result":"Prompt is too long"`), team.ContextOverflow, "Prompt is too long", 0},
-		{presetClaude, "output limit", fault("max_output_tokens", `"result":"exceeded the 64000 output token maximum"`), team.InvalidOutput, "64000", 0},
-		{presetClaude, "bad request", fault("invalid_request", `"api_error_status":400,"result":"bad"`), team.APIError, "bad", 0},
-		{presetClaude, "refusal", fault("invalid_request", `"stop_reason":"refusal","result":"unable to respond"`), team.Refused, "unable to respond", 0},
-		{presetClaude, "turns", result(`"subtype":"error_max_turns","errors":["Reached maximum number of turns (2)"]`), team.TurnLimit, "turns (2)", 0},
-		{presetClaude, "budget", result(`"subtype":"error_max_budget_usd","errors":["Reached maximum budget ($1)"]`), team.TokenBudget, "$1", 0},
-		{presetClaude, "no reason", result(`"subtype":"error_during_execution"`), team.Unknown, "error_during_execution", 0},
-		{presetClaude, "a failure that exits 0", says(claudeBegins, `{"type":"result","is_error":true,"subtype":"error_max_turns"}`), team.TurnLimit, "error_max_turns", 0},
-		{presetClaude, "a bad flag", "echo 'error: unknown option' >&2; exit 1", team.Unknown, "exit status 1: error: unknown option", 0},
-		{presetClaude, "a cut stream", says(claudeBegins), team.Unknown, "its stream broke off", 0},
-		{presetClaude, "a success that exits 1", says(claudeBegins, claudeEnds) + "exit 1", team.Unknown, "exit status 1", 0},
-		{presetClaude, "its own word", says(claudeBegins, claudeEnds) + `echo '{"error":{"category":"contract_violation","message":"no spec"}}' > $MAESTRO_RESULT`, team.ContractViolation, "no spec", 0},
-		{presetClaude, "a bad result", says(claudeBegins, claudeEnds) + `echo '{' > $MAESTRO_RESULT`, team.InvalidOutput, "is refused", 0},
+		{presetClaude, "a limit without a status", fault("unknown", `"api_error_status":null,"result":"You've hit your weekly limit · resets in 12m"`), failures.RateLimited, "weekly limit", 12 * time.Minute},
+		{presetClaude, "a spend limit", fault("rate_limit", `"api_error_status":429,"result":"You've hit your monthly spend limit."`), failures.Auth, "spend limit", 0},
+		{presetClaude, "500", fault("server_error", `"api_error_status":500,"result":"API Error: 500"`), failures.APIError, "API Error: 500", 0},
+		{presetClaude, "529", fault("server_error", `"api_error_status":529,"result":"overloaded"`), failures.APIError, "overloaded", 0},
+		{presetClaude, "refused connection", fault("server_error", `"api_error_status":null,"result":"Unable to connect"`), failures.APIError, "Unable to connect", 0},
+		{presetClaude, "overflow", fault("invalid_request", `"api_error_status":400,"terminal_reason":"prompt_too_long","result":"Prompt is too long"`), failures.ContextOverflow, "Prompt is too long", 0},
+		{presetClaude, "output limit", fault("max_output_tokens", `"result":"exceeded the 64000 output token maximum"`), failures.InvalidOutput, "64000", 0},
+		{presetClaude, "bad request", fault("invalid_request", `"api_error_status":400,"result":"bad"`), failures.APIError, "bad", 0},
+		{presetClaude, "refusal", fault("invalid_request", `"stop_reason":"refusal","result":"unable to respond"`), failures.Refused, "unable to respond", 0},
+		{presetClaude, "turns", result(`"subtype":"error_max_turns","errors":["Reached maximum number of turns (2)"]`), failures.TurnLimit, "turns (2)", 0},
+		{presetClaude, "budget", result(`"subtype":"error_max_budget_usd","errors":["Reached maximum budget ($1)"]`), failures.TokenBudget, "$1", 0},
+		{presetClaude, "no reason", result(`"subtype":"error_during_execution"`), failures.Unknown, "error_during_execution", 0},
+		{presetClaude, "a failure that exits 0", says(claudeBegins, `{"type":"result","is_error":true,"subtype":"error_max_turns"}`), failures.TurnLimit, "error_max_turns", 0},
+		{presetClaude, "a bad flag", "echo 'error: unknown option' >&2; exit 1", failures.Unknown, "exit status 1: error: unknown option", 0},
+		{presetClaude, "a cut stream", says(claudeBegins), failures.Unknown, "its stream broke off", 0},
+		{presetClaude, "a success that exits 1", says(claudeBegins, claudeEnds) + "exit 1", failures.Unknown, "exit status 1", 0},
+		{presetClaude, "its own word", says(claudeBegins, claudeEnds) + `echo '{"error":{"category":"contract_violation","message":"no spec"}}' > $MAESTRO_RESULT`, failures.ContractViolation, "no spec", 0},
+		{presetClaude, "a bad result", says(claudeBegins, claudeEnds) + `echo '{' > $MAESTRO_RESULT`, failures.InvalidOutput, "is refused", 0},
 
-		{presetCodex, "429 in the stream", printed(t, "codex-429") + "exit 1", team.RateLimited, "try again", 1500 * time.Millisecond},
-		{presetCodex, "429", turn("exceeded retry limit, last status: 429 Too Many Requests"), team.RateLimited, "429", 0},
-		{presetCodex, "401", turn("unexpected status 401 Unauthorized: Incorrect API key provided"), team.Auth, "401", 0},
-		{presetCodex, "quota", turn("Quota exceeded. Check your plan and billing details."), team.Auth, "Quota", 0},
-		{presetCodex, "usage limit", turn("You've hit your usage limit. Try again in 5 m."), team.RateLimited, "usage limit", 5 * time.Minute},
-		{presetCodex, "usage limit of a plan", turn("You’ve hit your usage limit. Upgrade to Plus to continue using Codex (https://chatgpt.com/explore/plus), or try again in 2 hours 10 minutes."), team.RateLimited, "usage limit", 130 * time.Minute},
-		{presetCodex, "no end of a usage limit", turn("You’ve hit your usage limit. Visit https://chatgpt.com/settings/usage to purchase more credits or try again later."), team.RateLimited, "usage limit", 0},
-		{presetCodex, "spend cap", turn("You hit your spend cap set by the owner of your workspace. Ask an owner to increase your spend cap to continue."), team.Auth, "spend cap", 0},
-		{presetCodex, "no credits", turn("Your workspace is out of credits. Add credits to continue."), team.Auth, "out of credits", 0},
-		{presetCodex, "at capacity", turn("Selected model is at capacity. Please try a different model."), team.APIError, "at capacity", 0},
-		{presetCodex, "500", turn("We are currently experiencing high demand"), team.APIError, "high demand", 0},
-		{presetCodex, "overflow", turn("Codex ran out of room in the model context window."), team.ContextOverflow, "ran out of room", 0},
-		{presetCodex, "cut", turn("stream disconnected before completion: Transport error"), team.APIError, "stream disconnected", 0},
-		{presetCodex, "not found", turn("unexpected status 404 Not Found: no such model"), team.APIError, "404", 0},
-		{presetCodex, "only errors", says(codexBegins, `{"type":"error","message":"rate limit exceeded"}`) + "exit 1", team.RateLimited, "rate limit", 0},
-		{presetCodex, "no repository", "echo 'Not inside a trusted directory' >&2; exit 1", team.Unknown, "Not inside a trusted directory", 0},
-		{presetCodex, "no network", says(codexBegins) + "while :; do " + says(`{"type":"error","message":"Reconnecting... waiting for network (refused)"}`) + " sleep 0.05; done", team.APIError, "cannot reach its provider", 0},
+		{presetCodex, "429 in the stream", printed(t, "codex-429") + "exit 1", failures.RateLimited, "try again", 1500 * time.Millisecond},
+		{presetCodex, "429", turn("exceeded retry limit, last status: 429 Too Many Requests"), failures.RateLimited, "429", 0},
+		{presetCodex, "401", turn("unexpected status 401 Unauthorized: Incorrect API key provided"), failures.Auth, "401", 0},
+		{presetCodex, "quota", turn("Quota exceeded. Check your plan and billing details."), failures.Auth, "Quota", 0},
+		{presetCodex, "usage limit", turn("You've hit your usage limit. Try again in 5 m."), failures.RateLimited, "usage limit", 5 * time.Minute},
+		{presetCodex, "usage limit of a plan", turn("You’ve hit your usage limit. Upgrade to Plus to continue using Codex (https://chatgpt.com/explore/plus), or try again in 2 hours 10 minutes."), failures.RateLimited, "usage limit", 130 * time.Minute},
+		{presetCodex, "no end of a usage limit", turn("You’ve hit your usage limit. Visit https://chatgpt.com/settings/usage to purchase more credits or try again later."), failures.RateLimited, "usage limit", 0},
+		{presetCodex, "spend cap", turn("You hit your spend cap set by the owner of your workspace. Ask an owner to increase your spend cap to continue."), failures.Auth, "spend cap", 0},
+		{presetCodex, "no credits", turn("Your workspace is out of credits. Add credits to continue."), failures.Auth, "out of credits", 0},
+		{presetCodex, "at capacity", turn("Selected model is at capacity. Please try a different model."), failures.APIError, "at capacity", 0},
+		{presetCodex, "500", turn("We are currently experiencing high demand"), failures.APIError, "high demand", 0},
+		{presetCodex, "overflow", turn("Codex ran out of room in the model context window."), failures.ContextOverflow, "ran out of room", 0},
+		{presetCodex, "cut", turn("stream disconnected before completion: Transport error"), failures.APIError, "stream disconnected", 0},
+		{presetCodex, "not found", turn("unexpected status 404 Not Found: no such model"), failures.APIError, "404", 0},
+		{presetCodex, "only errors", says(codexBegins, `{"type":"error","message":"rate limit exceeded"}`) + "exit 1", failures.RateLimited, "rate limit", 0},
+		{presetCodex, "no repository", "echo 'Not inside a trusted directory' >&2; exit 1", failures.Unknown, "Not inside a trusted directory", 0},
+		{presetCodex, "no network", says(codexBegins) + "while :; do " + says(`{"type":"error","message":"Reconnecting... waiting for network (refused)"}`) + " sleep 0.05; done", failures.APIError, "cannot reach its provider", 0},
 
-		{presetGemini, "429", printed(t, "gemini-429") + "exit 173", team.RateLimited, "Quota exceeded", 2 * time.Second},
-		{presetGemini, "daily quota", status(`[API Error: You have exhausted your daily quota on this model.]`), team.RateLimited, "daily quota", 0},
-		{presetGemini, "capacity", status(`[API Error: You have exhausted your capacity on this model. Your quota will reset after 17h28m49s.]`), team.RateLimited, "capacity", 17*time.Hour + 28*time.Minute + 49*time.Second},
-		{presetGemini, "a plan without the model", status(`[API Error: Quota exceeded for metric: requests, limit: 0, model: gemini-2.5-pro]`), team.Auth, "limit: 0", 0},
-		{presetGemini, "wrong key", status(`[API Error: {\"error\":{\"code\":400,\"message\":\"API key not valid.\"}}]`), team.Auth, "API key not valid", 0},
-		{presetGemini, "overflow", status(`[API Error: {\"error\":{\"code\":400,\"message\":\"The input token count (12) exceeds the maximum number of tokens allowed (10).\"}}]`), team.ContextOverflow, "input token count", 0},
-		{presetGemini, "500", status(`[API Error: {\"error\":{\"code\":500,\"message\":\"internal\"}}]`), team.APIError, "internal", 0},
-		{presetGemini, "cut", status(`[API Error: terminated]`), team.APIError, "terminated", 0},
-		{presetGemini, "blocked", status(`[API Error: PROHIBITED_CONTENT]`), team.Refused, "PROHIBITED_CONTENT", 0},
-		{presetGemini, "no auth", "echo 'Invalid auth method selected.' >&2; exit 41", team.Auth, "Invalid auth method", 0},
-		{presetGemini, "turns", says(geminiBegins) + "echo 'Reached max session turns' >&2; exit 53", team.TurnLimit, "max session turns", 0},
-		{presetGemini, "something else", says(geminiBegins) + "echo 'odd' >&2; exit 1", team.Unknown, "exit status 1: odd", 0},
+		{presetGemini, "429", printed(t, "gemini-429") + "exit 173", failures.RateLimited, "Quota exceeded", 2 * time.Second},
+		{presetGemini, "daily quota", status(`[API Error: You have exhausted your daily quota on this model.]`), failures.RateLimited, "daily quota", 0},
+		{presetGemini, "capacity", status(`[API Error: You have exhausted your capacity on this model. Your quota will reset after 17h28m49s.]`), failures.RateLimited, "capacity", 17*time.Hour + 28*time.Minute + 49*time.Second},
+		{presetGemini, "a plan without the model", status(`[API Error: Quota exceeded for metric: requests, limit: 0, model: gemini-2.5-pro]`), failures.Auth, "limit: 0", 0},
+		{presetGemini, "wrong key", status(`[API Error: {\"error\":{\"code\":400,\"message\":\"API key not valid.\"}}]`), failures.Auth, "API key not valid", 0},
+		{presetGemini, "overflow", status(`[API Error: {\"error\":{\"code\":400,\"message\":\"The input token count (12) exceeds the maximum number of tokens allowed (10).\"}}]`), failures.ContextOverflow, "input token count", 0},
+		{presetGemini, "500", status(`[API Error: {\"error\":{\"code\":500,\"message\":\"internal\"}}]`), failures.APIError, "internal", 0},
+		{presetGemini, "cut", status(`[API Error: terminated]`), failures.APIError, "terminated", 0},
+		{presetGemini, "blocked", status(`[API Error: PROHIBITED_CONTENT]`), failures.Refused, "PROHIBITED_CONTENT", 0},
+		{presetGemini, "no auth", "echo 'Invalid auth method selected.' >&2; exit 41", failures.Auth, "Invalid auth method", 0},
+		{presetGemini, "turns", says(geminiBegins) + "echo 'Reached max session turns' >&2; exit 53", failures.TurnLimit, "max session turns", 0},
+		{presetGemini, "something else", says(geminiBegins) + "echo 'odd' >&2; exit 1", failures.Unknown, "exit status 1: odd", 0},
 	} {
 		t.Run(c.preset+"/"+c.name, func(t *testing.T) {
 			t.Parallel()
@@ -208,7 +210,7 @@ func TestPresetFailures(t *testing.T) {
 				tolerance = float64(time.Minute)
 			}
 			require.InDelta(t, float64(c.wait), float64(f.RetryAfter), tolerance)
-			useless := c.category == team.Auth || c.name == "bad request" || c.name == "not found"
+			useless := c.category == failures.Auth || c.name == "bad request" || c.name == "not found"
 			require.Equal(t, useless, f.Final)
 			require.NotContains(t, f.Output, `"type"`)
 			if c.name != "a cut stream" && c.name != "something else" {
@@ -299,11 +301,11 @@ func TestPresetResultCounts(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "mine", out.Summary)
 	require.Equal(t, map[string]string{"db": "sqlite"}, out.Decisions)
-	require.Equal(t, team.Usage{InputTokens: 1, OutputTokens: 1}, out.Usage, "the stream's usage goes before")
+	require.Equal(t, cost.Usage{InputTokens: 1, OutputTokens: 1}, out.Usage, "the stream's usage goes before")
 
 	out, err = b.standIn(presetGemini, says(geminiBegins, `{"type":"result","status":"success"}`)+`echo '{"usage":{"input_tokens":99}}' > $MAESTRO_RESULT`).Run(t.Context(), b.job())
 	require.NoError(t, err)
-	require.Equal(t, team.Usage{InputTokens: 99}, out.Usage, "the stream has none")
+	require.Equal(t, cost.Usage{InputTokens: 99}, out.Usage, "the stream has none")
 }
 
 func TestPresetsSendWorkBack(t *testing.T) {
@@ -331,18 +333,18 @@ func TestPresetPassesItsBudget(t *testing.T) {
 		`{"type":"assistant","message":{"id":"m2","content":[],"usage":{"input_tokens":60}}}`) + "exec sleep 100"
 	out, err := b.standIn(presetClaude, script).Run(t.Context(), job)
 	f := failure(t, err)
-	require.Equal(t, team.TokenBudget, f.Category)
+	require.Equal(t, failures.TokenBudget, f.Category)
 	require.Contains(t, f.Message, "was stopped: 120 tokens are spent, and nothing is left")
-	require.Equal(t, team.Usage{InputTokens: 120}, out.Usage)
-	require.Equal(t, []team.Usage{{InputTokens: 120}}, calls.known)
-	require.Equal(t, []team.Usage{{InputTokens: 60}}, calls.abandoned, "a request may have been under way")
+	require.Equal(t, cost.Usage{InputTokens: 120}, out.Usage)
+	require.Equal(t, []cost.Usage{{InputTokens: 120}}, calls.known)
+	require.Equal(t, []cost.Usage{{InputTokens: 60}}, calls.abandoned, "a request may have been under way")
 }
 
 // TestPresetThatIsCutOff stops programs while a request may be under way, and while a
 // tool works: what is known is booked, and only a request is estimated.
 func TestPresetThatIsCutOff(t *testing.T) {
 	t.Parallel()
-	known := team.Usage{InputTokens: 60, OutputTokens: 5}
+	known := cost.Usage{InputTokens: 60, OutputTokens: 5}
 	begun := `{"type":"message_start","message":{"id":"m1","usage":{"input_tokens":60,"output_tokens":1}}}`
 	answered := `{"type":"message_delta","usage":{"output_tokens":5},"delta":{"stop_reason":"tool_use"}}`
 	streamed := func(events ...string) string {
@@ -356,29 +358,29 @@ func TestPresetThatIsCutOff(t *testing.T) {
 	const chat = `d=$HOME/.gemini/tmp/tree/chats; mkdir -p $d; printf '%s\n' '{"id":"m1","type":"gemini","tokens":{"input":60,"output":5,"cached":0,"total":65}}' > $d/session-1.jsonl;`
 	for name, c := range map[string]struct {
 		script string
-		used   team.Usage
-		rest   team.Usage
+		used   cost.Usage
+		rest   cost.Usage
 	}{
-		"claude, at its first request": {says(claudeBegins), team.Usage{}, team.Usage{InputTokens: 20_000, OutputTokens: openingAnswer}},
-		"claude, in an answer":         {streamed(begun), team.Usage{InputTokens: 60, OutputTokens: 1}, team.Usage{InputTokens: 61, OutputTokens: 1}},
-		"claude, in a tool":            {streamed(begun, answered), known, team.Usage{}},
+		"claude, at its first request": {says(claudeBegins), cost.Usage{}, cost.Usage{InputTokens: 20_000, OutputTokens: openingAnswer}},
+		"claude, in an answer":         {streamed(begun), cost.Usage{InputTokens: 60, OutputTokens: 1}, cost.Usage{InputTokens: 61, OutputTokens: 1}},
+		"claude, in a tool":            {streamed(begun, answered), known, cost.Usage{}},
 		"claude, after a tool": {
 			streamed(begun, answered) + says(`{"type":"user","message":{"content":[{"type":"tool_result","content":"x"}]}}`),
 			known,
-			team.Usage{InputTokens: 65, OutputTokens: 5},
+			cost.Usage{InputTokens: 65, OutputTokens: 5},
 		},
-		"codex, at its first request": {says(codexBegins), team.Usage{}, team.Usage{InputTokens: 10_000, OutputTokens: openingAnswer}},
-		"codex, in a tool":            {rollout + says(codexBegins, `{"type":"item.started","item":{"type":"command_execution","command":"ls"}}`), known, team.Usage{}},
+		"codex, at its first request": {says(codexBegins), cost.Usage{}, cost.Usage{InputTokens: 10_000, OutputTokens: openingAnswer}},
+		"codex, in a tool":            {rollout + says(codexBegins, `{"type":"item.started","item":{"type":"command_execution","command":"ls"}}`), known, cost.Usage{}},
 		"codex, after a tool": {
 			rollout + says(codexBegins, `{"type":"item.started","item":{"type":"command_execution","command":"ls"}}`, `{"type":"item.completed","item":{"type":"command_execution"}}`),
 			known,
-			team.Usage{InputTokens: 65, OutputTokens: 5},
+			cost.Usage{InputTokens: 65, OutputTokens: 5},
 		},
-		"gemini, at its first request": {says(geminiBegins), team.Usage{}, team.Usage{InputTokens: 12_000, OutputTokens: openingAnswer}},
+		"gemini, at its first request": {says(geminiBegins), cost.Usage{}, cost.Usage{InputTokens: 12_000, OutputTokens: openingAnswer}},
 		"gemini, after a tool": {
 			chat + says(geminiBegins, `{"type":"tool_use","tool_name":"x"}`, `{"type":"tool_result","output":"y"}`),
 			known,
-			team.Usage{InputTokens: 65, OutputTokens: 5},
+			cost.Usage{InputTokens: 65, OutputTokens: 5},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -398,12 +400,12 @@ func TestPresetThatIsCutOff(t *testing.T) {
 			out, err := s.Run(ctx, job)
 			require.ErrorIs(t, err, stop)
 			require.Equal(t, c.used, out.Usage)
-			require.True(t, s.Continuable("x", team.WorkDir{Home: job.Home}))
-			if c.rest == (team.Usage{}) {
-				require.Equal(t, []team.Usage{c.used}, calls.settled)
+			require.True(t, s.Continuable("x", session.WorkDir{Home: job.Home}))
+			if c.rest == (cost.Usage{}) {
+				require.Equal(t, []cost.Usage{c.used}, calls.settled)
 				return
 			}
-			require.Equal(t, []team.Usage{c.used}, calls.known)
+			require.Equal(t, []cost.Usage{c.used}, calls.known)
 			rest := calls.abandoned[0]
 			require.GreaterOrEqual(t, rest.InputTokens, c.rest.InputTokens)
 			require.Less(t, rest.InputTokens, c.rest.InputTokens+1000, "and the prompt")
@@ -441,7 +443,7 @@ func TestOutputLimitCountsWhatIsLogged(t *testing.T) {
 	s = b.standIn(presetClaude, "while :; do echo "+strings.Repeat("x", 2000)+"; done")
 	s.launcher.maxOutput = int64(8 * kilobyte)
 	_, err = s.Run(t.Context(), b.job())
-	require.Equal(t, team.InvalidOutput, failure(t, err).Category)
+	require.Equal(t, failures.InvalidOutput, failure(t, err).Category)
 }
 
 // FuzzPresetStreams feeds the readers anything: they must not fall over it,
@@ -456,7 +458,7 @@ func FuzzPresetStreams(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, preset := range []string{presetClaude, presetCodex, presetGemini} {
-			s := &story{log: transcript.New(io.Discard, strings.ToUpper), line: func(string) {}, begun: func(string) {}, spent: func(_, _ team.Usage) {}, stop: func(*team.Failure) {}, waits: map[string]bool{}}
+			s := &story{log: transcript.New(io.Discard, strings.ToUpper), line: func(string) {}, begun: func(string) {}, spent: func(_, _ cost.Usage) {}, stop: func(*failures.Failure) {}, waits: map[string]bool{}}
 			r := dialectOf(preset).reader(run{home: "/nonexistent"})
 			l := &eventLines{take: func(line []byte) { r.event(line, s) }}
 			l.add(data)
@@ -464,7 +466,7 @@ func FuzzPresetStreams(f *testing.F) {
 			r.end(1, "", s)
 			require.NoError(t, s.used.Validate())
 			if s.failure != nil {
-				require.True(t, team.ValidCategory(s.failure.Category))
+				require.True(t, failures.ValidCategory(s.failure.Category))
 			}
 		}
 	})

@@ -16,8 +16,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/secrets"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 const (
@@ -53,7 +54,7 @@ type process struct {
 	timeout, idle time.Duration
 	// lock, if not nil, is one that lasts until all of it is gone, even when
 	// the worker is killed.
-	lock team.Lock
+	lock session.Lock
 	// progress gets the lines of stderr, and of stdout if both is set.
 	progress *progress
 	both     bool
@@ -66,7 +67,7 @@ type process struct {
 	// out takes what of them belongs into the log.
 	events func(out *stream) *eventLines
 	// halt ends the process for the failure that it gets; nil: nothing does.
-	halt <-chan *team.Failure
+	halt <-chan *failures.Failure
 }
 
 // ending is how a process ended.
@@ -74,7 +75,7 @@ type ending struct {
 	report
 	*capture
 	// stopped says which limit the process was ended for; nil: for none.
-	stopped *team.Failure
+	stopped *failures.Failure
 	// cancelled is the cause of the context's end; nil: it did not end.
 	cancelled error
 	// broken says why nothing is known of the process's end. ran: it had been started, so
@@ -206,7 +207,7 @@ func (l *launcher) start(p process) (_ *running, err error) {
 }
 
 // share makes a descriptor of the lock for another process.
-func share(lock team.Lock) (*os.File, error) {
+func share(lock session.Lock) (*os.File, error) {
 	fd, err := unix.FcntlInt(lock.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("share the assignment's lock: %w", err)
@@ -261,7 +262,7 @@ func (s *running) pump(c *capture, stdin []byte, o orders) *sync.WaitGroup {
 
 // watch returns when the shim has reported. If the process had to be stopped
 // before that, it says for which limit, or for which cause of the context's end.
-func (s *running) watch(ctx context.Context, p process, c *capture) (stopped *team.Failure, cancelled error) {
+func (s *running) watch(ctx context.Context, p process, c *capture) (stopped *failures.Failure, cancelled error) {
 	timeout, idle := newTimer(p.timeout), newTimer(p.idle)
 	defer timeout.Stop()
 	defer idle.Stop()
@@ -277,11 +278,11 @@ func (s *running) watch(ctx context.Context, p process, c *capture) (stopped *te
 			cancelled = context.Cause(ctx)
 		case stopped = <-p.halt:
 		case <-timeout.C:
-			stopped = team.Failf(team.Timeout, "ran into its timeout of %s", p.timeout)
+			stopped = failures.Failf(failures.Timeout, "ran into its timeout of %s", p.timeout)
 		case <-idle.C:
-			stopped = team.Failf(team.Timeout, "printed nothing for %s (idle_timeout)", p.idle)
+			stopped = failures.Failf(failures.Timeout, "printed nothing for %s (idle_timeout)", p.idle)
 		case <-c.full:
-			stopped = team.Failf(team.InvalidOutput, "printed more than %s (limits.output_bytes)", ByteSize(c.limit))
+			stopped = failures.Failf(failures.InvalidOutput, "printed more than %s (limits.output_bytes)", ByteSize(c.limit))
 		}
 	}
 	close(s.stop)

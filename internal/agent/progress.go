@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 const (
@@ -39,7 +39,7 @@ func (p *progress) line(text string) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.pending = team.Shorten(text, maxProgress)
+	p.pending = textfmt.Shorten(text, maxProgress)
 	if p.waiting == nil && !p.ended {
 		p.flush()
 	}

@@ -7,7 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // maxListed is how many of the input's files a prompt lists. The agent can list
@@ -16,7 +18,7 @@ const maxListed = 200
 
 // prompt is the brief as a text, for agent programs that take one. goesOn: it
 // continues a conversation that had the brief already.
-func prompt(job team.Job, goesOn bool) string {
+func prompt(job session.Job, goesOn bool) string {
 	var p promptText
 	if goesOn {
 		p.goOn(job.Brief)
@@ -56,7 +58,7 @@ func (p *promptText) block(s string) {
 	p.f("%s\n%s\n%s\n", fence, strings.TrimRight(s, "\n"), fence)
 }
 
-func (p *promptText) begin(b team.Brief) {
+func (p *promptText) begin(b session.Brief) {
 	p.f("You are %q, one of a team%s. The team's work is in the phase %q, and your part of it follows. Nobody can answer questions: decide yourself, and say what you decided.\n",
 		b.Persona, role(b.Role), b.Phase)
 	if strings.TrimSpace(b.Instructions) != "" {
@@ -94,18 +96,18 @@ func role(role string) string {
 }
 
 // goOn says why the conversation goes on.
-func (p *promptText) goOn(b team.Brief) {
+func (p *promptText) goOn(b session.Brief) {
 	switch {
 	case b.Feedback == nil || b.Feedback.Category == "":
 		p.f("You were cut off in the middle of your work. The working directory is as you left it. Look at what is there, go on where you stopped, and finish.\n")
-	case b.Feedback.Category == team.Rejected:
+	case b.Feedback.Category == failures.Rejected:
 		p.f("Work was sent back, for the reasons that are given below. The working directory is as you left it. Go on from there.\n")
 	default:
 		p.f("Your work is not finished yet: it failed in the way that is described below. The working directory is as you left it. Go on from there.\n")
 	}
 }
 
-func (p *promptText) feedback(f team.Feedback) {
+func (p *promptText) feedback(f session.Feedback) {
 	if f.Category != "" {
 		p.failure(f)
 	}
@@ -119,9 +121,9 @@ func (p *promptText) feedback(f team.Feedback) {
 	}
 }
 
-func (p *promptText) failure(f team.Feedback) {
+func (p *promptText) failure(f session.Feedback) {
 	title, output := "What went wrong before", "Its output:"
-	if f.Category == team.Rejected {
+	if f.Category == failures.Rejected {
 		title, output = "The work was sent back", "The reasons:"
 	}
 	p.section(title)
@@ -144,7 +146,7 @@ func (p *promptText) failure(f team.Feedback) {
 	p.block(f.Diff)
 }
 
-func (p *promptText) contract(c team.Contract) {
+func (p *promptText) contract(c spec.Contract) {
 	if len(c.Produces)+len(c.Checks) == 0 {
 		return
 	}
@@ -157,14 +159,14 @@ func (p *promptText) contract(c team.Contract) {
 	}
 }
 
-func (p *promptText) handIn(path string, back *team.MaySendBack) {
+func (p *promptText) handIn(path string, back *session.MaySendBack) {
 	p.section("How to hand in")
 	p.f(`Leave your work as files in the working directory. When it is finished, write one JSON object to the file %s (also named by $%s), like:
 
 {"summary": "what you did, in a sentence", "decisions": {"name": "value"}}
 
 Decisions are choices that those who work on this after you have to know; leave the field out if you made none. A name has letters, digits, -, _ and ., a value at most %d bytes. The object has no other fields%s. Never write a password, key or token into a file or a decision.
-`, path, resultVariable, team.MaxDecisionValue, besides(back))
+`, path, resultVariable, session.MaxDecisionValue, besides(back))
 	if back == nil {
 		return
 	}
@@ -174,11 +176,11 @@ Decisions are choices that those who work on this after you have to know; leave 
 {"sends_back": {"reasons": ["what is wrong, where, and what would be right"]}}
 
 Those who did that work then mend it for these reasons, all together at most %d bytes, and your turn comes again after them. %s
-`, back.To, team.MaxReasons, back.Remains())
+`, back.To, session.MaxReasons, back.Remains())
 }
 
 // besides goes on from what fields a result has.
-func besides(back *team.MaySendBack) string {
+func besides(back *session.MaySendBack) string {
 	if back == nil {
 		return ""
 	}

@@ -7,22 +7,24 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 func TestPromptSaysAllOfTheBrief(t *testing.T) {
 	t.Parallel()
-	job := team.Job{
+	job := session.Job{
 		Home: "/w/home",
-		Brief: team.Brief{
+		Brief: session.Brief{
 			Phase: "build", Persona: "dev", Role: "backend developer", Instructions: "Write Go.", Requirement: "A shop.",
 			Decisions: map[string]string{"db": "sqlite", "api": "REST"}, Inputs: []string{"docs/design.md", "go.mod"},
-			Feedback: &team.Feedback{
-				Category: team.TestFailure, Message: "check go-test failed", Output: "FAIL\n```\n# Not a heading of ours", Advice: "Find the cause.",
+			Feedback: &session.Feedback{
+				Category: failures.TestFailure, Message: "check go-test failed", Output: "FAIL\n```\n# Not a heading of ours", Advice: "Find the cause.",
 				Diff: "+broken",
 			},
 		},
-		Deliver: team.Contract{Produces: []string{"cmd/*.go"}, Checks: []string{"go-test"}},
+		Deliver: spec.Contract{Produces: []string{"cmd/*.go"}, Checks: []string{"go-test"}},
 	}
 	text := prompt(job, false)
 	for _, want := range []string{
@@ -36,7 +38,7 @@ func TestPromptSaysAllOfTheBrief(t *testing.T) {
 	job.Brief.Feedback.Kept = true
 	require.Contains(t, prompt(job, false), "and is still there")
 
-	text = prompt(team.Job{Home: "/w/home", Brief: team.Brief{Persona: "dev", Phase: "build", Requirement: "A shop."}}, false)
+	text = prompt(session.Job{Home: "/w/home", Brief: session.Brief{Persona: "dev", Phase: "build", Requirement: "A shop."}}, false)
 	require.Contains(t, text, "The working directory is empty.")
 	for _, no := range []string{"# Instructions", "# Decisions", "# What went wrong", "# What has to be delivered", "role"} {
 		require.NotContains(t, text, no)
@@ -45,22 +47,22 @@ func TestPromptSaysAllOfTheBrief(t *testing.T) {
 
 func TestPromptTellsWhatOthersSay(t *testing.T) {
 	t.Parallel()
-	job := team.Job{Home: "/w/home", Brief: team.Brief{Persona: "dev", Phase: "build", Requirement: "A shop."}}
+	job := session.Job{Home: "/w/home", Brief: session.Brief{Persona: "dev", Phase: "build", Requirement: "A shop."}}
 	require.NotContains(t, prompt(job, false), "sends_back")
 	require.Contains(t, prompt(job, false), "The object has no other fields.")
-	job.Brief.MaySendBack = &team.MaySendBack{To: "design", Left: 1}
+	job.Brief.MaySendBack = &session.MaySendBack{To: "design", Left: 1}
 	require.Contains(t, prompt(job, false), `{"sends_back": {"reasons": [`)
 	require.Contains(t, prompt(job, false), `the phase "design"`)
 	require.Contains(t, prompt(job, false), "This can be done once more")
 
-	job.Brief.Feedback = &team.Feedback{Note: "mind the tests"}
+	job.Brief.Feedback = &session.Feedback{Note: "mind the tests"}
 	text := prompt(job, false)
 	require.Contains(t, text, "A person who has looked at it says: mind the tests\n")
 	require.NotContains(t, text, "# What went wrong")
 	require.Contains(t, prompt(job, true), "You were cut off in the middle", "nothing has failed")
 
-	job.Brief.Feedback = &team.Feedback{
-		Category: team.Rejected, Message: "test/tester sent the work back (1 of 2)", Output: "- it does not build\n", Advice: "Go on.", Kept: true, Diff: "+a",
+	job.Brief.Feedback = &session.Feedback{
+		Category: failures.Rejected, Message: "test/tester sent the work back (1 of 2)", Output: "- it does not build\n", Advice: "Go on.", Kept: true, Diff: "+a",
 	}
 	text = prompt(job, true)
 	for _, want := range []string{
@@ -69,7 +71,7 @@ func TestPromptTellsWhatOthersSay(t *testing.T) {
 	} {
 		require.Contains(t, text, want)
 	}
-	job.Brief.Feedback = &team.Feedback{Category: team.Syntax, Message: "no", SentBack: "ada rejected the work:\n- too slow\n", Note: "hurry"}
+	job.Brief.Feedback = &session.Feedback{Category: failures.Syntax, Message: "no", SentBack: "ada rejected the work:\n- too slow\n", Note: "hurry"}
 	text = prompt(job, true)
 	require.Contains(t, text, "no (syntax)")
 	require.Contains(t, text, "# What the work was sent back for before that\n\nada rejected the work:\n- too slow\n")
@@ -78,7 +80,7 @@ func TestPromptTellsWhatOthersSay(t *testing.T) {
 
 func TestPromptListsSomeOfManyFiles(t *testing.T) {
 	t.Parallel()
-	var job team.Job
+	var job session.Job
 	for i := range maxListed + 7 {
 		job.Brief.Inputs = append(job.Brief.Inputs, fmt.Sprintf("file%04d", i))
 	}

@@ -4,7 +4,8 @@ import (
 	"encoding/json"
 	"path/filepath"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // usageFile is the name of the file, beside an assignment's HOME, in which Maestro
@@ -15,9 +16,9 @@ const usageFile = "usage.json"
 type callBegin struct {
 	Preset string `json:"preset"`
 	// Before is what the files in HOME tell of earlier calls.
-	Before team.Usage `json:"before"`
+	Before cost.Usage `json:"before"`
 	// Opening is an estimate of what the first request costs.
-	Opening team.Usage `json:"opening"`
+	Opening cost.Usage `json:"opening"`
 }
 
 // The answer to a first request is estimated at this many tokens, and the request at
@@ -33,19 +34,19 @@ type programCall struct {
 	log   *usageLog
 	begin callBegin
 	// spent is what earlier runs of the call have used.
-	spent team.Usage
+	spent cost.Usage
 }
 
 // beginCall notes what is known of the usage before the call begins: what is noted
 // later in HOME is the call's.
-func (s *Set) beginCall(d Definition, job team.Job) *programCall {
+func (s *Set) beginCall(d Definition, job session.Job) *programCall {
 	notes := dialectOf(d.Preset).usage()
 	c := &programCall{log: newUsageLog(job.Home, notes)}
 	c.log.update()
 	brief, _ := json.Marshal(job.Brief) // plain data
 	c.begin = callBegin{
 		Preset: d.Preset, Before: c.log.sum,
-		Opening: team.Usage{InputTokens: notes.opening + int64(len(brief)/bytesPerToken), OutputTokens: openingAnswer},
+		Opening: cost.Usage{InputTokens: notes.opening + int64(len(brief)/bytesPerToken), OutputTokens: openingAnswer},
 	}
 	if next := c.log.next(); job.Continues && next.Tokens() > 0 {
 		next.InputTokens += int64(len(brief) / bytesPerToken)
@@ -57,13 +58,13 @@ func (s *Set) beginCall(d Definition, job team.Job) *programCall {
 }
 
 // noted is what the files tell of the call so far.
-func (c *programCall) noted() team.Usage {
-	return c.log.sum.Minus(c.begin.Before).Max(team.Usage{})
+func (c *programCall) noted() cost.Usage {
+	return c.log.sum.Minus(c.begin.Before).Max(cost.Usage{})
 }
 
 // estimate is what the request costs that may be under way.
-func (c *programCall) estimate() team.Usage {
-	if c.noted() == (team.Usage{}) {
+func (c *programCall) estimate() cost.Usage {
+	if c.noted() == (cost.Usage{}) {
 		return c.begin.Opening
 	}
 	return c.log.next()
@@ -73,7 +74,7 @@ func (c *programCall) estimate() team.Usage {
 // its last call began: what that call has used, and an estimate of what the request
 // that may have been under way costs besides. The program has to be gone. ok is
 // false if nothing is known.
-func (s *Set) Reported(agent string, dir team.WorkDir) (used, estimate team.Usage, ok bool) {
+func (s *Set) Reported(agent string, dir session.WorkDir) (used, estimate cost.Usage, ok bool) {
 	var c programCall
 	if !readNote(filepath.Join(filepath.Dir(dir.Home), usageFile), &c.begin) {
 		return used, estimate, false
@@ -86,7 +87,7 @@ func (s *Set) Reported(agent string, dir team.WorkDir) (used, estimate team.Usag
 	c.log.update()
 	used, estimate = c.noted(), c.estimate()
 	if used.Validate() != nil || estimate.Validate() != nil {
-		return team.Usage{}, team.Usage{}, false
+		return cost.Usage{}, cost.Usage{}, false
 	}
 	d := s.config.Agents[agent]
 	return d.priced(used), d.priced(estimate), true

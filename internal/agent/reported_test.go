@@ -10,7 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // conversationFiles write what the programs note of messages in their own files, as
@@ -54,7 +56,7 @@ func TestReportedSinceTheCallBegan(t *testing.T) {
 			b := newBench(t)
 			s := b.standIn(preset, "true")
 			job := b.job()
-			dir := team.WorkDir{Tree: job.Dir, Home: job.Home, Tmp: job.Tmp}
+			dir := session.WorkDir{Tree: job.Dir, Home: job.Home, Tmp: job.Tmp}
 			add := func(path, text string) {
 				path = filepath.Join(job.Home, path)
 				require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
@@ -64,12 +66,12 @@ func TestReportedSinceTheCallBegan(t *testing.T) {
 				require.NoError(t, err)
 				require.NoError(t, f.Close())
 			}
-			reported := func() (team.Usage, team.Usage) {
+			reported := func() (cost.Usage, cost.Usage) {
 				used, estimate, ok := s.Reported("x", dir)
 				require.True(t, ok)
 				return counted(used), counted(estimate)
 			}
-			next := team.Usage{InputTokens: 130, CacheReadTokens: 40, OutputTokens: 30}
+			next := cost.Usage{InputTokens: 130, CacheReadTokens: 40, OutputTokens: 30}
 			_, _, ok := s.Reported("x", dir)
 			require.False(t, ok, "no call has begun")
 
@@ -80,7 +82,7 @@ func TestReportedSinceTheCallBegan(t *testing.T) {
 			require.Positive(t, estimate.InputTokens, "the first request may be under way")
 			add(files.path, files.line(1)+files.line(2)+`{"type":"assistant","message":{"id":"torn","usage":{"input_tok`)
 			used, estimate = reported()
-			require.Equal(t, times(cost, 2), used)
+			require.Equal(t, times(answerCost, 2), used)
 			require.Equal(t, next, estimate)
 
 			add(files.path, "\n")
@@ -96,7 +98,7 @@ func TestReportedSinceTheCallBegan(t *testing.T) {
 				add(files.other, files.line(1)+files.line(3)+files.line(4))
 			}
 			used, estimate = reported()
-			require.Equal(t, times(cost, 2), used)
+			require.Equal(t, times(answerCost, 2), used)
 			require.Equal(t, next, estimate)
 		})
 	}
@@ -138,7 +140,7 @@ func TestReportedFromHostileFiles(t *testing.T) {
 				path := filepath.Join(job.Home, files.path)
 				require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
 				put(t, path)
-				used, estimate, ok := s.Reported("x", team.WorkDir{Tree: job.Dir, Home: job.Home, Tmp: job.Tmp})
+				used, estimate, ok := s.Reported("x", session.WorkDir{Tree: job.Dir, Home: job.Home, Tmp: job.Tmp})
 				require.True(t, ok)
 				require.Zero(t, used.Tokens())
 				require.Positive(t, estimate.Tokens())
@@ -154,7 +156,7 @@ func TestReportsWhileItWorks(t *testing.T) {
 	for preset, files := range conversationFiles {
 		t.Run(preset, func(t *testing.T) {
 			t.Parallel()
-			b, calls := newBench(t), &ledger{cap: 2 * cost.Tokens()}
+			b, calls := newBench(t), &ledger{cap: 2 * answerCost.Tokens()}
 			script := "f=$HOME/" + files.path + "; mkdir -p $(dirname $f);"
 			for n := range 3 {
 				script += "cat >> $f <<'EOF'\n" + files.line(n+1) + "EOF\n"
@@ -162,9 +164,9 @@ func TestReportsWhileItWorks(t *testing.T) {
 			job := b.job()
 			job.Calls = calls
 			_, err := b.standIn(preset, script+"exec sleep 100").Run(t.Context(), job)
-			require.Equal(t, team.TokenBudget, failure(t, err).Category)
-			require.Equal(t, times(cost, 3), counted(calls.known[0]))
-			require.Equal(t, team.Usage{InputTokens: 130, CacheReadTokens: 40, OutputTokens: 30}, counted(calls.abandoned[0]))
+			require.Equal(t, failures.TokenBudget, failure(t, err).Category)
+			require.Equal(t, times(answerCost, 3), counted(calls.known[0]))
+			require.Equal(t, cost.Usage{InputTokens: 130, CacheReadTokens: 40, OutputTokens: 30}, counted(calls.abandoned[0]))
 		})
 	}
 }
@@ -183,26 +185,26 @@ func FuzzConversationFiles(f *testing.F) {
 			l := newUsageLog(home, dialectOf(preset).usage())
 			l.update()
 			sum := l.sum
-			require.Equal(t, sum, sum.Max(team.Usage{}), "nothing is negative")
+			require.Equal(t, sum, sum.Max(cost.Usage{}), "nothing is negative")
 			l.update()
 			require.Equal(t, sum, l.sum, "nothing counts twice")
 		}
 	})
 }
 
-// cost is what every call of the model costs.
-var cost = team.Usage{InputTokens: 100, OutputTokens: 30, CacheReadTokens: 40}
+// answerCost is what every call of the model costs.
+var answerCost = cost.Usage{InputTokens: 100, OutputTokens: 30, CacheReadTokens: 40}
 
 // times is n calls of the model.
-func times(u team.Usage, n int64) team.Usage {
-	return team.Usage{
+func times(u cost.Usage, n int64) cost.Usage {
+	return cost.Usage{
 		InputTokens: n * u.InputTokens, OutputTokens: n * u.OutputTokens,
 		CacheReadTokens: n * u.CacheReadTokens, CacheWriteTokens: n * u.CacheWriteTokens,
 	}
 }
 
 // counted is a usage without what no server says.
-func counted(u team.Usage) team.Usage {
+func counted(u cost.Usage) cost.Usage {
 	u.CostUSD, u.ReasoningTokens = 0, 0
 	return u
 }

@@ -14,7 +14,10 @@ import (
 	"syscall"
 
 	"github.com/maestro-hive/maestro/internal/bounded"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 const (
@@ -29,7 +32,7 @@ const (
 type result struct {
 	Summary   string            `json:"summary"`
 	Decisions map[string]string `json:"decisions"`
-	Usage     team.Usage        `json:"usage"`
+	Usage     cost.Usage        `json:"usage"`
 	SendsBack *sentBack         `json:"sends_back,omitempty"`
 	Error     *resultError      `json:"error,omitempty"`
 }
@@ -44,19 +47,19 @@ func (b *sentBack) check() error {
 	if b == nil {
 		return nil
 	}
-	return team.CheckReasons(b.Reasons)
+	return session.CheckReasons(b.Reasons)
 }
 
 // resultError is how an agent says that it failed.
 type resultError struct {
 	// Category defaults to unknown.
-	Category team.Category `json:"category"`
-	Message  string        `json:"message"`
+	Category failures.Category `json:"category"`
+	Message  string            `json:"message"`
 	// Output is evidence; left out, it is the end of what the agent printed.
 	Output string `json:"output,omitempty"`
 	// RetryAfter is the wait that the agent's provider has asked for, like "90s"; left
 	// out, it has asked for none.
-	RetryAfter team.Duration `json:"retry_after,omitempty"`
+	RetryAfter textfmt.Duration `json:"retry_after,omitempty"`
 	// Retryable defaults to true.
 	Retryable *bool `json:"retryable,omitempty"`
 }
@@ -79,7 +82,7 @@ func parseResult(data []byte) (result, error) {
 	}
 	for _, check := range []func() error{
 		r.Usage.Validate,
-		func() error { return team.CheckDecisions(r.Decisions) },
+		func() error { return session.CheckDecisions(r.Decisions) },
 		func() error {
 			if err := r.SendsBack.check(); err != nil {
 				return fmt.Errorf("sends_back: %w", err)
@@ -111,12 +114,12 @@ func parseResult(data []byte) (result, error) {
 
 // usageOf reads the usage alone, whatever else the document holds; zero if it
 // cannot be read.
-func usageOf(data []byte) team.Usage {
+func usageOf(data []byte) cost.Usage {
 	var r struct {
-		Usage team.Usage `json:"usage"`
+		Usage cost.Usage `json:"usage"`
 	}
 	if json.NewDecoder(bytes.NewReader(data)).Decode(&r) != nil || r.Usage.Validate() != nil {
-		return team.Usage{}
+		return cost.Usage{}
 	}
 	return r.Usage
 }
@@ -126,26 +129,26 @@ func (e *resultError) check() error {
 		return nil
 	}
 	switch {
-	case e.Category == team.Rejected:
+	case e.Category == failures.Rejected:
 		return fmt.Errorf("%q is for work that was sent back; to send some back, write sends_back in place of error", e.Category)
-	case e.Category == team.WorkerLost || e.Category == team.Cancelled:
+	case e.Category == failures.WorkerLost || e.Category == failures.Cancelled:
 		return fmt.Errorf("%q is Maestro's to say, not an agent's; use unknown or a more precise one", e.Category)
-	case e.Category != "" && !team.ValidCategory(e.Category):
+	case e.Category != "" && !failures.ValidCategory(e.Category):
 		return fmt.Errorf("%q is none of the failure categories%s",
-			team.Shorten(string(e.Category), 80), categoryHint(e.Category))
+			textfmt.Shorten(string(e.Category), 80), categoryHint(e.Category))
 	}
 	return nil
 }
 
 // categoryHint ends a message on what is no category with what an agent may say.
-func categoryHint(c team.Category) string {
+func categoryHint(c failures.Category) string {
 	var names []string
-	for _, known := range team.Categories() {
-		if known != team.WorkerLost && known != team.Cancelled && known != team.Rejected {
+	for _, known := range failures.Categories() {
+		if known != failures.WorkerLost && known != failures.Cancelled && known != failures.Rejected {
 			names = append(names, string(known))
 		}
 	}
-	if hint := team.DidYouMean(string(c), names); hint != "" {
+	if hint := textfmt.DidYouMean(string(c), names); hint != "" {
 		return hint
 	}
 	return "; use one of " + strings.Join(names, ", ")
@@ -166,7 +169,7 @@ func explain(err error) error {
 		return errors.New("it is not JSON: it ends in the middle")
 	}
 	if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return fmt.Errorf("field %s is unknown; a result has summary, decisions, usage, sends_back and error", team.Shorten(field, 80))
+		return fmt.Errorf("field %s is unknown; a result has summary, decisions, usage, sends_back and error", textfmt.Shorten(field, 80))
 	}
 	return err
 }

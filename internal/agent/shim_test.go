@@ -15,7 +15,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 const patience = 30 * time.Second
@@ -39,11 +41,11 @@ func (b *bench) pid(file string) int {
 func dead(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
 
 // cancelled runs until the agent has left the file, and then cancels it.
-func (b *bench) cancelled(s *Set, file string) (team.Outcome, error) {
+func (b *bench) cancelled(s *Set, file string) (session.Outcome, error) {
 	ctx, cancel := context.WithCancelCause(b.t.Context())
 	defer cancel(nil)
 	done := make(chan struct{})
-	var out team.Outcome
+	var out session.Outcome
 	var err error
 	go func() {
 		defer close(done)
@@ -75,7 +77,7 @@ func TestNothingOutlivesTheAttempt(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
 		_, err := b.shell(daemon+"exit 3").Run(t.Context(), b.job())
-		require.Equal(t, team.Unknown, failure(t, err).Category)
+		require.Equal(t, failures.Unknown, failure(t, err).Category)
 		require.True(t, dead(b.pid("daemon")))
 	})
 	t.Run("timeout", func(t *testing.T) {
@@ -83,9 +85,9 @@ func TestNothingOutlivesTheAttempt(t *testing.T) {
 		b := newBench(t)
 		s := b.shell(daemon + "sleep 100")
 		job := b.job()
-		job.Timeout = team.Duration(time.Second)
+		job.Timeout = textfmt.Duration(time.Second)
 		_, err := s.Run(t.Context(), job)
-		require.Equal(t, team.Timeout, failure(t, err).Category)
+		require.Equal(t, failures.Timeout, failure(t, err).Category)
 		require.True(t, dead(b.pid("daemon")))
 	})
 	t.Run("cancellation", func(t *testing.T) {
@@ -184,9 +186,9 @@ func TestKilledShimIsNoticedAndNothingSurvives(t *testing.T) {
 	require.NoError(t, cmd.Wait())
 	require.True(t, dead(b.pid("daemon")), "the worker returned only when all was gone")
 	require.True(t, dead(b.pid("pid")))
-	var f team.Failure
+	var f failures.Failure
 	require.NoError(t, json.Unmarshal([]byte(out.String()), &f))
-	require.Equal(t, team.Unknown, f.Category, "it may be the agent's doing")
+	require.Equal(t, failures.Unknown, f.Category, "it may be the agent's doing")
 	require.Contains(t, f.Message, "the shim that watches it was killed")
 }
 
@@ -234,7 +236,7 @@ func TestForkBombIsStopped(t *testing.T) {
 	s.launcher.maxThreads = 50
 	_, err := s.Run(t.Context(), b.job())
 	f := failure(t, err)
-	require.Equal(t, team.Unknown, f.Category)
+	require.Equal(t, failures.Unknown, f.Category)
 	require.Contains(t, f.Message, "at most 50 are allowed")
 }
 
@@ -325,7 +327,7 @@ func TestRunAsAnotherUser(t *testing.T) {
 	s := b.set(cfg)
 	_, err := s.Run(t.Context(), b.job())
 	f := failure(t, err)
-	require.Equal(t, team.ResourceError, f.Category)
+	require.Equal(t, failures.ResourceError, f.Category)
 	require.Contains(t, f.Message, "as user nobody: permission denied", "the test's directory is root's alone")
 
 	for dir := b.dir; dir != os.TempDir(); dir = filepath.Dir(dir) {

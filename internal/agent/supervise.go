@@ -56,8 +56,8 @@ func complain(what string, err error) int {
 	return 2
 }
 
-// warden starts one argv and ends everything that comes of it.
-type warden struct {
+// supervisor starts one argv and ends everything that comes of it.
+type supervisor struct {
 	orders orders
 	// exited gets the wait status of the argv's own process.
 	exited chan syscall.WaitStatus
@@ -67,12 +67,12 @@ type warden struct {
 	alone chan struct{}
 	// stop is closed when the worker asks for an end, lost when it has died.
 	stop, lost chan struct{}
-	// swarmed is the number of threads that the argv was stopped for.
-	swarmed int
+	// threadLimitExceeded is the number of threads that the argv was stopped for.
+	threadLimitExceeded int
 }
 
-func newWarden(o orders) *warden {
-	return &warden{
+func newWarden(o orders) *supervisor {
+	return &supervisor{
 		orders: o,
 		exited: make(chan syscall.WaitStatus, 1),
 		alone:  make(chan struct{}),
@@ -81,7 +81,7 @@ func newWarden(o orders) *warden {
 	}
 }
 
-func (w *warden) run(worker io.Reader) report {
+func (w *supervisor) run(worker io.Reader) report {
 	go w.listen(worker)
 	if err := w.limit(); err != nil {
 		return notStarted(err)
@@ -95,7 +95,7 @@ func (w *warden) run(worker io.Reader) report {
 	status, ended := w.await(pid)
 	killed, survivors := endDescendants(w.alone)
 	delete(killed, pid)
-	r := report{Survivors: survivors, Swarm: w.swarmed}
+	r := report{Survivors: survivors, Swarm: w.threadLimitExceeded}
 	if ended {
 		r.Strays = len(killed)
 	} else {
@@ -114,7 +114,7 @@ func (w *warden) run(worker io.Reader) report {
 }
 
 // await returns when the argv's process has ended, or has to. Then ended is false.
-func (w *warden) await(pid int) (status syscall.WaitStatus, ended bool) {
+func (w *supervisor) await(pid int) (status syscall.WaitStatus, ended bool) {
 	census := time.NewTicker(censusInterval)
 	defer census.Stop()
 	before := threadsOfHost()
@@ -130,12 +130,12 @@ func (w *warden) await(pid int) (status syscall.WaitStatus, ended bool) {
 			// Counting one's own costs milliseconds, so it is done only when
 			// the host as a whole has become crowded.
 			if threadsOfHost()-before > w.orders.MaxThreads {
-				w.swarmed = threadsBelow(os.Getpid())
+				w.threadLimitExceeded = threadsBelow(os.Getpid())
 			}
-			if w.swarmed > w.orders.MaxThreads {
+			if w.threadLimitExceeded > w.orders.MaxThreads {
 				return status, false
 			}
-			w.swarmed = 0
+			w.threadLimitExceeded = 0
 		}
 	}
 	_ = syscall.Kill(-pid, syscall.SIGTERM) // it may be gone already
@@ -152,7 +152,7 @@ func (w *warden) await(pid int) (status syscall.WaitStatus, ended bool) {
 
 // listen turns what comes from the worker into stop and lost. Whatever the
 // worker writes means stop; the end of the pipe means that it is dead.
-func (w *warden) listen(worker io.Reader) {
+func (w *supervisor) listen(worker io.Reader) {
 	defer close(w.lost)
 	var b [1]byte
 	for stopped := false; ; {
@@ -168,7 +168,7 @@ func (w *warden) listen(worker io.Reader) {
 }
 
 // reap waits for every child, adopted ones too, so that none stays a zombie.
-func (w *warden) reap(pid int) {
+func (w *supervisor) reap(pid int) {
 	for {
 		var status syscall.WaitStatus
 		child, err := syscall.Wait4(-1, &status, unix.WALL, nil)
@@ -183,7 +183,7 @@ func (w *warden) reap(pid int) {
 	}
 }
 
-func (w *warden) start() (int, error) {
+func (w *supervisor) start() (int, error) {
 	o := w.orders
 	program, err := lookUp(o.Argv[0], o.Dir, o.Env)
 	if err != nil {
@@ -219,7 +219,7 @@ func notStarted(err error) report {
 }
 
 // limit sets what the argv inherits.
-func (w *warden) limit() error {
+func (w *supervisor) limit() error {
 	limits := []struct {
 		what    string
 		which   int

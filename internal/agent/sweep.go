@@ -11,8 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/safetext"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // sweepPause is how long killed processes get to be gone before it is looked again.
@@ -26,11 +27,11 @@ const maxNamed = 5
 // directory's, and those that work in it or have a file of it open. A process that has
 // dropped all of this is not found. Where agents run as the worker's user, so is one that
 // has a terminal, as the shell and the editor of a person have who looks at the directory.
-// This process and those that started it are never touched. A *team.Failure names the
+// This process and those that started it are never touched. A *failures.Failure names the
 // processes that cannot be killed.
-func (s *Set) Sweep(dir team.WorkDir) error { return s.sweeper(dir).end(killLimit) }
+func (s *Set) Sweep(dir session.WorkDir) error { return s.sweeper(dir).end(killLimit) }
 
-func (s *Set) sweeper(dir team.WorkDir) sweeper {
+func (s *Set) sweeper(dir session.WorkDir) sweeper {
 	by := sweeper{dir: dir, base: filepath.Dir(dir.Tree), uid: os.Geteuid(), spared: ancestry(os.Getpid())}
 	if u := s.launcher.user; u != nil {
 		by.uid, by.agentsOnly = int(u.UID), int(u.UID) != os.Geteuid()
@@ -40,7 +41,7 @@ func (s *Set) sweeper(dir team.WorkDir) sweeper {
 
 // Removed is how many bytes on disk the files in an assignment's directories take up that
 // are removed, and that a process still has open.
-func (s *Set) Removed(dir team.WorkDir) (bytes int64) {
+func (s *Set) Removed(dir session.WorkDir) (bytes int64) {
 	by, counted := s.sweeper(dir), map[[2]uint64]bool{}
 	for _, p := range readProcs() {
 		if p.zombie || by.spared[p.pid] {
@@ -96,7 +97,7 @@ func (s *Set) EndStopped() {
 
 // sweeper finds the processes of one directory.
 type sweeper struct {
-	dir  team.WorkDir
+	dir  session.WorkDir
 	base string
 	uid  int
 	// agentsOnly: the user id is one that only agents have.
@@ -134,7 +135,7 @@ func survived(left []proc) error {
 	if len(left) > maxNamed {
 		named = append(named, "…")
 	}
-	return team.Failf(team.ResourceError, "processes of an earlier attempt cannot be killed: %s; end them, or restart the host", strings.Join(named, ", "))
+	return failures.Failf(failures.ResourceError, "processes of an earlier attempt cannot be killed: %s; end them, or restart the host", strings.Join(named, ", "))
 }
 
 // find lists what belongs to the directory. It leaves out the process groups: others may

@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // TestSweepEndsWhatAnEarlierAttemptHasLeft leaves processes as a hostile agent does that
@@ -23,7 +24,7 @@ import (
 func TestSweepEndsWhatAnEarlierAttemptHasLeft(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()
-	dir := team.WorkDir{Tree: filepath.Join(base, "tree"), Home: filepath.Join(base, "home"), Tmp: filepath.Join(base, "tmp")}
+	dir := session.WorkDir{Tree: filepath.Join(base, "tree"), Home: filepath.Join(base, "home"), Tmp: filepath.Join(base, "tmp")}
 	require.NoError(t, os.MkdirAll(dir.Tree, 0o700))
 	elsewhere := t.TempDir()
 	leave := func(in string, terminal *os.File, env ...string) <-chan error {
@@ -87,9 +88,9 @@ func TestSweepNamesWhatItCannotKill(t *testing.T) {
 
 	by := sweeper{base: base, uid: os.Geteuid()}
 	err = by.end(200 * time.Millisecond)
-	var failure *team.Failure
+	var failure *failures.Failure
 	require.ErrorAs(t, err, &failure)
-	require.Equal(t, team.ResourceError, failure.Category)
+	require.Equal(t, failures.ResourceError, failure.Category)
 	require.Equal(t, fmt.Sprintf("processes of an earlier attempt cannot be killed: %d (a\\x1b[2J\\u202eb); end them, or restart the host", held.Process.Pid), failure.Message)
 	_, err = syscall.Wait4(held.Process.Pid, &status, 0, nil) // it is about to end, and is held
 	require.NoError(t, err)

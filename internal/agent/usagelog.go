@@ -10,7 +10,7 @@ import (
 	"path"
 	"syscall"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
 )
 
 // The bounds of what is read of a program's files. The agent may have put anything
@@ -41,19 +41,19 @@ type usageNotes struct {
 // tally adds up what the messages of conversations have used. A message may be told
 // of several times, and its usage grows; it counts once.
 type tally struct {
-	messages map[string]team.Usage
-	sum      team.Usage
+	messages map[string]cost.Usage
+	sum      cost.Usage
 	// last is the usage of the last message, and longest the most tokens that one
 	// has written.
-	last    team.Usage
+	last    cost.Usage
 	longest int64
 }
 
 // add counts what a message, or a whole conversation, has used so far. It returns
 // false if that is nothing new.
-func (t *tally) add(id string, used team.Usage) bool {
+func (t *tally) add(id string, used cost.Usage) bool {
 	if t.messages == nil {
-		t.messages = map[string]team.Usage{}
+		t.messages = map[string]cost.Usage{}
 	}
 	before, known := t.messages[id]
 	if id == "" || used.Validate() != nil || !known && len(t.messages) >= maxUsageMessages {
@@ -69,7 +69,7 @@ func (t *tally) add(id string, used team.Usage) bool {
 }
 
 // answered notes the usage of one message, for the estimate of the next.
-func (t *tally) answered(used team.Usage) {
+func (t *tally) answered(used cost.Usage) {
 	if used.Validate() == nil && used.Tokens() > 0 {
 		t.last, t.longest = used, max(t.longest, used.OutputTokens)
 	}
@@ -77,8 +77,8 @@ func (t *tally) answered(used team.Usage) {
 
 // next estimates what one more request costs: the conversation so far is read again,
 // and the answer is as long as the longest so far. Zero: there is no message yet.
-func (t *tally) next() team.Usage {
-	u := team.Usage{InputTokens: t.last.InputTokens + t.last.OutputTokens, OutputTokens: t.longest}
+func (t *tally) next() cost.Usage {
+	u := cost.Usage{InputTokens: t.last.InputTokens + t.last.OutputTokens, OutputTokens: t.longest}
 	if cached := t.last.CacheReadTokens + t.last.CacheWriteTokens; cached > 0 {
 		u.CacheReadTokens = cached
 	}

@@ -10,9 +10,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // plainIndex makes git take files as they are, whatever the repository is set to,
@@ -107,7 +108,7 @@ func (b *branching) find(ctx context.Context, t Target, branch, startedOn string
 	var refused *gitError
 	if errors.As(err, &refused) {
 		return refusef("--branch needs a git repository, and %s is in none that git can use (%s); name another --dir, or leave --branch out",
-			b.git.dir, team.FirstLine(refused.said))
+			b.git.dir, textfmt.FirstLine(refused.said))
 	}
 	if err != nil {
 		return err
@@ -194,7 +195,7 @@ func (b *branching) within(path string) string { return strings.TrimPrefix(path,
 // tree writes the parent's tree with the session's paths as they are in a manifest,
 // filtered as git does when they are added, and returns its name. Without a
 // manifest it is the parent's own.
-func (b *branching) tree(ctx context.Context, name string, manifest *team.Digest) (string, error) {
+func (b *branching) tree(ctx context.Context, name string, manifest *spec.Digest) (string, error) {
 	work := filepath.Join(b.scratch, "tree-"+name)
 	if err := os.MkdirAll(work, 0o700); err != nil {
 		return "", err
@@ -217,7 +218,7 @@ func (b *branching) tree(ctx context.Context, name string, manifest *team.Digest
 }
 
 // lay makes the index hold the session's paths as a manifest has them.
-func (b *branching) lay(ctx context.Context, g git, manifest team.Digest) error {
+func (b *branching) lay(ctx context.Context, g git, manifest spec.Digest) error {
 	m, err := b.work.Store.Manifest(ctx, manifest)
 	if err != nil {
 		return err
@@ -285,7 +286,7 @@ func (b *branching) commit(ctx context.Context, tree string) (commit string, unn
 
 // message is the commit's: what was asked for, and by which session it was done.
 func (b *branching) message() string {
-	subject := terminal.Clip(team.FirstLine(strings.TrimSpace(b.work.Requirement)), 72)
+	subject := terminal.Clip(textfmt.FirstLine(strings.TrimSpace(b.work.Requirement)), 72)
 	return fmt.Sprintf("%s\n\nThe work of session %s of team %s, after phase %s.\n\nMaestro-Session: %s\nMaestro-Checkpoint: %s\n",
 		cmp.Or(subject, "The work of session "+b.work.Session), b.work.Session, b.work.Team.Name, b.work.CurrentPhase, b.work.Session, b.work.Name)
 }

@@ -9,8 +9,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // series is how a cost grows with one thing.
@@ -23,12 +24,12 @@ type series struct {
 }
 
 func allSeries() []series {
-	session := []string{"session, ms", "worker, ms of processor", "server, ms of processor"}
+	sess := []string{"session, ms", "worker, ms of processor", "server, ms of processor"}
 	return []series{
-		{"sessions", "sessions in the store", []int{10, 100, 1000, 10_000}, besideStored, append(session, "list all, ms", "what a start looks up, ms")},
-		{"files", "files in the tree", []int{10, 100, 1000, 10_000, 50_000}, withFiles, append(session, "store, kB a session")},
-		{"phases", "phases", []int{5, 10, 25, 50, 100}, withPhases, append(session, "ms a phase", "events a phase", "history, kB a phase", "store, kB a phase")},
-		{"waiting", "sessions that wait for a person", []int{10, 100, 1000}, besideWaiting, append(session, "to park one, ms", "worker, MB", "server, MB", "idle: processor, % of one")},
+		{"sessions", "sessions in the store", []int{10, 100, 1000, 10_000}, besideStored, append(sess, "list all, ms", "what a start looks up, ms")},
+		{"files", "files in the tree", []int{10, 100, 1000, 10_000, 50_000}, withFiles, append(sess, "store, kB a session")},
+		{"phases", "phases", []int{5, 10, 25, 50, 100}, withPhases, append(sess, "ms a phase", "events a phase", "history, kB a phase", "store, kB a phase")},
+		{"waiting", "sessions that wait for a person", []int{10, 100, 1000}, besideWaiting, append(sess, "to park one, ms", "worker, MB", "server, MB", "idle: processor, % of one")},
 	}
 }
 
@@ -121,7 +122,7 @@ func besideStored(ctx context.Context, g *growing, size int) ([]string, error) {
 	}
 	list := time.Since(start)
 	start = time.Now()
-	if _, err := c.store.HasSession(team.SessionKey{Namespace: "default", Session: "new"}); err != nil {
+	if _, err := c.store.HasSession(session.Key{Namespace: "default", Session: "new"}); err != nil {
 		return nil, err
 	}
 	if _, err := c.store.Offers(ctx); err != nil {
@@ -132,19 +133,19 @@ func besideStored(ctx context.Context, g *growing, size int) ([]string, error) {
 
 // keepOld leaves a session in the store that ended some time ago.
 func (c *crew) keepOld(ctx context.Context, name string) error {
-	key := team.SessionKey{Namespace: "default", Session: name}
+	key := session.Key{Namespace: "default", Session: name}
 	now := time.Now().UTC()
-	head, err := c.store.PutCheckpoint(ctx, key, team.Checkpoint{
-		CurrentPhase: team.ReservedPhase, Incarnation: 1, Team: team.Ref{Name: c.team.Name, Blob: c.input.Team},
+	head, err := c.store.PutCheckpoint(ctx, key, session.Checkpoint{
+		CurrentPhase: spec.ReservedPhase, Incarnation: 1, Team: session.Ref{Name: c.team.Name, Blob: c.input.Team},
 		Workspace: c.input.Workspace, Tree: c.input.Workspace, CreatedAt: now,
 	})
 	if err != nil {
 		return err
 	}
-	return c.store.UpdateExecution(key, func(e *team.Execution) {
-		e.Status = team.NewStatus(name, c.team)
-		e.Status.Status, e.Incarnation, e.ClosedAt = team.Completed, 1, &now
-		e.Advance(team.ReservedPhase, head, c.input.Workspace, now)
+	return c.store.UpdateExecution(key, func(e *session.Execution) {
+		e.Status = session.NewStatus(name, c.team)
+		e.Status.Status, e.Incarnation, e.ClosedAt = session.Completed, 1, &now
+		e.Advance(spec.ReservedPhase, head, c.input.Workspace, now)
 	})
 }
 
@@ -227,8 +228,8 @@ func besideWaiting(ctx context.Context, g *growing, size int) ([]string, error) 
 func (c *crew) park(ctx context.Context, from, to int) error {
 	name := func(i int) string { return fmt.Sprintf("waiting-%06d", i) }
 	parked := func(i int) bool {
-		e, err := c.store.Execution(team.SessionKey{Namespace: "default", Session: name(i)})
-		return err == nil && e.Status.Status == team.AwaitingApproval
+		e, err := c.store.Execution(session.Key{Namespace: "default", Session: name(i)})
+		return err == nil && e.Status.Status == session.AwaitingApproval
 	}
 	const at = 16
 	for i := from; i < to+at; i++ {

@@ -10,7 +10,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/maestro-hive/maestro/internal/host"
+	"github.com/maestro-hive/maestro/worker/service"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -29,7 +29,7 @@ const (
 // first and after each, the search attributes brought up to date with it, and
 // payloads of about the same size.
 func (st *stand) shape(steps int) error {
-	sessions := worker.New(st.conn.Client, shapeQueue, host.WorkflowQueueOptions(shapeQueue))
+	sessions := worker.New(st.conn.Client, shapeQueue, service.WorkflowQueueOptions(shapeQueue))
 	agents := worker.New(st.conn.Client, shapeAgentQueue, worker.Options{
 		Identity: shapeQueue, DisableWorkflowWorker: true, MaxConcurrentActivityTaskPollers: 16,
 	})

@@ -16,10 +16,12 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/internal/agent"
-	"github.com/maestro-hive/maestro/internal/host"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
+	"github.com/maestro-hive/maestro/worker/service"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -44,7 +46,7 @@ const (
 // stand is a server and a worker for each kind of work.
 type stand struct {
 	server *server
-	conn   *temporalio.Connection
+	conn   *temporalutil.Connection
 	kinds  map[string]kind
 	stops  []func() error
 	serial int
@@ -75,7 +77,7 @@ func newStand(ctx context.Context, s settings, dir string) (*stand, error) {
 
 func (st *stand) open(ctx context.Context, s settings, dir string) (err error) {
 	quiet := slog.New(slog.DiscardHandler)
-	if st.conn, err = temporalio.DialAddress(ctx, st.server.address, "default", quiet); err != nil {
+	if st.conn, err = temporalutil.DialAddress(ctx, st.server.address, "default", quiet); err != nil {
 		return err
 	}
 	st.stops = append(st.stops, func() error { st.conn.Close(); return nil })
@@ -107,7 +109,7 @@ func (st *stand) close() (err error) {
 
 // bare serves the workflow of activities that do nothing.
 func (st *stand) bare(steps int) error {
-	q := worker.New(st.conn.Client, bareQueue, host.WorkflowQueueOptions("bare"))
+	q := worker.New(st.conn.Client, bareQueue, service.WorkflowQueueOptions("bare"))
 	q.RegisterWorkflowWithOptions(func(ctx workflow.Context, n int) error {
 		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
 		for range n {
@@ -139,7 +141,7 @@ echo '{"summary": "done"}' > "$MAESTRO_RESULT"
 
 // maestro serves sessions of a store of their own.
 func (st *stand) maestro(ctx context.Context, name string, phases int, dir string) error {
-	setup := host.Setup{
+	setup := service.Setup{
 		Config: agent.Config{Version: 1, Dir: dir, Agents: map[string]agent.Definition{
 			agentName: {Kind: agent.KindCommand, Argv: []string{"/bin/sh", "-c", script}, Concurrency: slots},
 		}},
@@ -169,25 +171,25 @@ func (st *stand) maestro(ctx context.Context, name string, phases int, dir strin
 }
 
 // lineOf is a team with phases one after the other, of one persona each.
-func lineOf(phases int) team.Team {
-	t := team.Team{Version: 1, Name: "bench", Personas: map[string]team.Persona{}, Help: team.Help{Mode: team.HelpFail}}
+func lineOf(phases int) spec.Team {
+	t := spec.Team{Version: 1, Name: "bench", Personas: map[string]spec.Persona{}, Help: spec.Help{Mode: spec.HelpFail}}
 	for i := range phases {
 		name := fmt.Sprintf("p%03d", i+1)
-		t.Personas[name] = team.Persona{Role: "role", Agent: agentName, Instructions: "Do what there is to do."}
-		t.Phases = append(t.Phases, team.Phase{Name: name, Personas: []string{name}})
+		t.Personas[name] = spec.Persona{Role: "role", Agent: agentName, Instructions: "Do what there is to do."}
+		t.Phases = append(t.Phases, spec.Phase{Name: name, Personas: []string{name}})
 	}
 	return t
 }
 
 // crew starts sessions of one team in one store.
 type crew struct {
-	conn  *temporalio.Connection
+	conn  *temporalutil.Connection
 	store *store.Store
-	team  team.Team
+	team  spec.Team
 	input workflows.SessionInput
 }
 
-func newCrew(ctx context.Context, conn *temporalio.Connection, dir string, t team.Team) (*crew, error) {
+func newCrew(ctx context.Context, conn *temporalutil.Connection, dir string, t spec.Team) (*crew, error) {
 	s, err := store.Open(dir, store.Options{Clock: time.Now})
 	if err != nil {
 		return nil, err
@@ -231,7 +233,7 @@ func (c *crew) start(ctx context.Context, id string) (client.WorkflowRun, error)
 		return nil, err
 	}
 	return c.conn.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-		ID: id, TaskQueue: team.WorkflowQueue(in.Store), EnableEagerStart: true,
+		ID: id, TaskQueue: spec.WorkflowQueue(in.Store), EnableEagerStart: true,
 		Memo: map[string]any{
 			workflows.MemoStore: in.Store, workflows.MemoTeam: c.team.Name, workflows.MemoRequirement: "the requirement of " + id,
 		},
@@ -242,31 +244,31 @@ func (c *crew) start(ctx context.Context, id string) (client.WorkflowRun, error)
 // instant is an agent that is a function in this process.
 type instant struct{}
 
-func (instant) Run(_ context.Context, job team.Job) (team.Outcome, error) {
+func (instant) Run(_ context.Context, job session.Job) (session.Outcome, error) {
 	text := job.Brief.Session + " " + job.Brief.Phase + "\n"
 	err := os.WriteFile(filepath.Join(job.Dir, job.Brief.Phase+".md"), []byte(text), 0o600)
-	return team.Outcome{Summary: "done"}, err
+	return session.Outcome{Summary: "done"}, err
 }
 
-func (instant) Check(context.Context, team.CheckJob) (team.Outcome, error) {
-	return team.Outcome{}, errors.New("there are no checks")
+func (instant) Check(context.Context, session.CheckJob) (session.Outcome, error) {
+	return session.Outcome{}, errors.New("there are no checks")
 }
 
-func (i instant) Offered(name string) team.OfferedAgent { return i.OfferedAgents()[name] }
+func (i instant) Offered(name string) spec.OfferedAgent { return i.OfferedAgents()[name] }
 
-func (instant) OfferedAgents() map[string]team.OfferedAgent {
-	return map[string]team.OfferedAgent{agentName: {Kind: agent.KindCommand, Concurrency: slots, Breaker: agentName}}
+func (instant) OfferedAgents() map[string]spec.OfferedAgent {
+	return map[string]spec.OfferedAgent{agentName: {Kind: agent.KindCommand, Concurrency: slots, Breaker: agentName}}
 }
-func (instant) Continuable(string, team.WorkDir) bool { return false }
-func (instant) Reported(string, team.WorkDir) (used, estimate team.Usage, ok bool) {
+func (instant) Continuable(string, session.WorkDir) bool { return false }
+func (instant) Reported(string, session.WorkDir) (used, estimate cost.Usage, ok bool) {
 	return used, estimate, false
 }
-func (instant) Sweep(team.WorkDir) error              { return nil }
-func (instant) Removed(team.WorkDir) int64            { return 0 }
+func (instant) Sweep(session.WorkDir) error           { return nil }
+func (instant) Removed(session.WorkDir) int64         { return 0 }
 func (instant) EndStopped()                           {}
-func (instant) Forget(team.WorkDir) error             { return nil }
-func (instant) Breaker(name string) team.Breaker      { return team.Breaker{}.For(name) }
-func (instant) OfferedChecks() map[string]team.Digest { return nil }
+func (instant) Forget(session.WorkDir) error          { return nil }
+func (instant) Breaker(name string) spec.Breaker      { return spec.Breaker{}.For(name) }
+func (instant) OfferedChecks() map[string]spec.Digest { return nil }
 func (instant) Keep(string) []string                  { return nil }
 func (instant) Mask(text string) string               { return text }
 func (instant) Secrets() []string                     { return nil }

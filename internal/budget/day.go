@@ -6,7 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // DayScope names the budget of a team and a day, which its sessions share.
@@ -24,30 +25,30 @@ type Day struct {
 	Team     string `json:"team"`
 	Date     string `json:"date"`
 	// Cap is the daily budget of the session that was last at work, without raises.
-	Cap team.Cap `json:"cap"`
+	Cap spec.Cap `json:"cap"`
 	// Raises were added to it for this day only, oldest first.
 	Raises []Raise `json:"raises,omitempty"`
 	// Rows are the sessions', by name.
 	Rows map[string]DayRow `json:"rows,omitempty"`
 	// Largest is the most that one call has cost, by agent.
-	Largest map[string]team.Amount `json:"largest,omitempty"`
+	Largest map[string]cost.Amount `json:"largest,omitempty"`
 	// Warnings are those that were given, oldest first.
 	Warnings []Warning   `json:"warnings,omitempty"`
-	SHA256   team.Digest `json:"sha256"`
+	SHA256   spec.Digest `json:"sha256"`
 }
 
 // DayRow is what a session has spent on a day.
 type DayRow struct {
 	// Spent is the cost of calls that have ended on the day, Unsettled the estimates
 	// of those that have done so with an unknown cost.
-	Spent     team.Amount `json:"spent"`
-	Unsettled team.Amount `json:"unsettled,omitzero"`
+	Spent     cost.Amount `json:"spent"`
+	Unsettled cost.Amount `json:"unsettled,omitzero"`
 	// Calls is how many unsettled calls there are, and Call names one of them like
 	// "build/dev 3".
 	Calls int    `json:"unsettled_calls,omitempty"`
 	Call  string `json:"unsettled_call,omitempty"`
 	// Reserved is what is set aside for calls under way.
-	Reserved team.Amount `json:"reserved,omitzero"`
+	Reserved cost.Amount `json:"reserved,omitzero"`
 }
 
 // Date is the day on which money counts.
@@ -69,7 +70,7 @@ func (d *Day) Take(session string, l *Ledger) (changed bool) {
 		d.setRow(session, row)
 		changed = true
 	}
-	if l.Limits.Daily != (team.Cap{}) && d.Cap != l.Limits.Daily {
+	if l.Limits.Daily != (spec.Cap{}) && d.Cap != l.Limits.Daily {
 		d.Cap, changed = l.Limits.Daily, true
 	}
 	for _, r := range l.Rows {
@@ -79,7 +80,7 @@ func (d *Day) Take(session string, l *Ledger) (changed bool) {
 				continue
 			}
 			if d.Largest == nil {
-				d.Largest = map[string]team.Amount{}
+				d.Largest = map[string]cost.Amount{}
 			}
 			d.Largest[s.Agent], changed = most(before, s.Largest), true
 		}
@@ -106,9 +107,9 @@ func (d *Day) Raise(r Raise) {
 
 // Limit is the cap with the day's raises. What was never limited is not by being
 // raised.
-func (d *Day) Limit() team.Cap { return d.limit(d.Cap) }
+func (d *Day) Limit() spec.Cap { return d.limit(d.Cap) }
 
-func (d *Day) limit(limit team.Cap) team.Cap {
+func (d *Day) limit(limit spec.Cap) spec.Cap {
 	for _, r := range d.Raises {
 		limit = raise(limit, r.Added)
 	}
@@ -130,13 +131,13 @@ func (d *Day) sumBut(session string) DayRow {
 
 // Left is what nobody has spent or set aside; negative is a dimension that is not
 // limited.
-func (d *Day) Left() team.Amount {
+func (d *Day) Left() cost.Amount {
 	sum := d.Sum()
 	return left(d.Limit(), sum.held().Add(sum.Reserved))
 }
 
 // MayPay tells whether enough is left for a call.
-func (d *Day) MayPay(least team.Amount) bool { return covers(d.Left(), least) }
+func (d *Day) MayPay(least cost.Amount) bool { return covers(d.Left(), least) }
 
 func (r DayRow) add(o DayRow) DayRow {
 	return DayRow{
@@ -146,10 +147,10 @@ func (r DayRow) add(o DayRow) DayRow {
 }
 
 // held is what the row takes from the day for good.
-func (r DayRow) held() team.Amount { return r.Spent.Add(r.Unsettled) }
+func (r DayRow) held() cost.Amount { return r.Spent.Add(r.Unsettled) }
 
 // raise adds to a cap, which stays one however much is added.
-func raise(limit team.Cap, added team.Amount) team.Cap {
+func raise(limit spec.Cap, added cost.Amount) spec.Cap {
 	if limit.Tokens > 0 {
 		limit.Tokens += min(added.Tokens, max(whatever-limit.Tokens, 0))
 	}
@@ -221,7 +222,7 @@ func (l *Ledger) On(date string) DayRow {
 // DailyTeam names the team whose daily budget the session draws from; empty: it draws
 // from none.
 func (l *Ledger) DailyTeam() string {
-	if l.Limits.Daily == (team.Cap{}) {
+	if l.Limits.Daily == (spec.Cap{}) {
 		return ""
 	}
 	return l.Team

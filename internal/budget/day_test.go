@@ -9,7 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // office is some sessions of a team that share its day, as a store keeps them: each
@@ -32,7 +33,7 @@ func newOffice(t *testing.T, seed uint64) *office {
 		c := newCompany(t, seed*100+uint64(n))
 		c.spenders = c.spenders[:3]
 		c.ledger.Session = fmt.Sprint("s", n)
-		c.ledger.Limit("t", Limits{Session: team.Cap{Tokens: 4000}, Daily: team.Cap{Tokens: 1500, USD: 2500}, WarnAt: []float64{0.5, 1}})
+		c.ledger.Limit("t", Limits{Session: spec.Cap{Tokens: 4000}, Daily: spec.Cap{Tokens: 1500, USD: 2500}, WarnAt: []float64{0.5, 1}})
 		o.sessions = append(o.sessions, c)
 	}
 	return o
@@ -62,7 +63,7 @@ func (o *office) change(c *company, change func(*Ledger)) {
 }
 
 // truth is what the journals say of a day, and what is set aside by those at work.
-func (o *office) truth(date string) (spent, open team.Amount) {
+func (o *office) truth(date string) (spent, open cost.Amount) {
 	for _, c := range o.sessions {
 		for _, s := range c.spenders {
 			for _, call := range s.journal.Calls() {
@@ -85,8 +86,8 @@ func (o *office) truth(date string) (spent, open team.Amount) {
 
 // reserve asks for a call, and holds the answer to what the journals say.
 func (o *office) reserve(c *company, s *spender) {
-	want := team.Amount{Tokens: 1 + o.random.Int64N(400), USD: team.USD(o.random.Int64N(600))}
-	least := team.Amount{Tokens: 1 + o.random.Int64N(want.Tokens)}
+	want := cost.Amount{Tokens: 1 + o.random.Int64N(400), USD: cost.USD(o.random.Int64N(600))}
+	least := cost.Amount{Tokens: 1 + o.random.Int64N(want.Tokens)}
 	var v Verdict
 	call := s.journal.Next()
 	o.change(c, func(l *Ledger) { v = l.Reserve(s.id, call, want, least) })
@@ -143,7 +144,7 @@ func (o *office) writeOff(c *company, s *spender) {
 		return
 	}
 	for _, call := range s.journal.Unsettled() {
-		c.append(s, Entry{Kind: Closed, Call: call.ID, Usage: &team.Usage{}})
+		c.append(s, Entry{Kind: Closed, Call: call.ID, Usage: &cost.Usage{}})
 	}
 	o.book(c, s)
 }
@@ -216,17 +217,17 @@ func TestSessionsNeverPassTheirDayWhateverHappens(t *testing.T) {
 
 func TestARefusalNamesWhatIsUnsettledAndHowToSettleIt(t *testing.T) {
 	t.Parallel()
-	id := team.AssignmentID{Phase: "build", Persona: "dev"}
-	lost := Row{Unsettled: []UnsettledCall{{Call: 3, Date: "2026-01-31", Estimate: team.Usage{OutputTokens: 5, CostUSD: 920_000_000}}}}
+	id := spec.AssignmentID{Phase: "build", Persona: "dev"}
+	lost := Row{Unsettled: []UnsettledCall{{Call: 3, Date: "2026-01-31", Estimate: cost.Usage{OutputTokens: 5, CostUSD: 920_000_000}}}}
 	first := &Ledger{Session: "d3"}
-	first.Limit("t", Limits{Session: team.Cap{USD: 1_000_000_000}, Daily: team.Cap{USD: 920_000_000}})
+	first.Limit("t", Limits{Session: spec.Cap{USD: 1_000_000_000}, Daily: spec.Cap{USD: 920_000_000}})
 	first.SetRow(id, lost, noon)
 	day := &Day{Date: "2026-01-31"}
 	day.Take("d3", first)
 
 	want, least := first.Guess("x")
-	require.False(t, first.Reserve(id, 4, want, team.Amount{Tokens: 1, USD: 80_000_001}).Wait)
-	v := first.Reserve(id, 4, want, team.Amount{Tokens: 1, USD: 80_000_001})
+	require.False(t, first.Reserve(id, 4, want, cost.Amount{Tokens: 1, USD: 80_000_001}).Wait)
+	v := first.Reserve(id, 4, want, cost.Amount{Tokens: 1, USD: 80_000_001})
 	require.Equal(t, "the budget of the session is spent: 0.08 of 1 USD are left, and the next call needs 0.080000001; "+
 		"0.92 USD of it are estimates of 1 unsettled call: maestro budget settle d3 build/dev 3 --write-off", v.Refused)
 	require.True(t, v.Unsettled)
@@ -246,17 +247,17 @@ func TestARefusalNamesWhatIsUnsettledAndHowToSettleIt(t *testing.T) {
 
 func TestWarningsSpeakOfTheCapAsItIs(t *testing.T) {
 	t.Parallel()
-	id := team.AssignmentID{Phase: "build", Persona: "dev"}
+	id := spec.AssignmentID{Phase: "build", Persona: "dev"}
 	used := func(n int64) Row {
-		return Row{Spent: []Spending{{Date: "2026-01-31", Usage: team.Usage{InputTokens: n}}}}
+		return Row{Spent: []Spending{{Date: "2026-01-31", Usage: cost.Usage{InputTokens: n}}}}
 	}
 	l := &Ledger{}
-	l.Limit("t", Limits{Session: team.Cap{Tokens: 100}, WarnAt: []float64{0.5, 0.8}})
+	l.Limit("t", Limits{Session: spec.Cap{Tokens: 100}, WarnAt: []float64{0.5, 0.8}})
 	require.Len(t, l.SetRow(id, used(90), noon), 2)
 	l.Raise(Raise{ID: "1", Scope: SessionScope, Added: tokens(50)})
-	require.Equal(t, []Warning{{Scope: SessionScope, At: 0.5, Spent: tokens(90), Cap: team.Cap{Tokens: 150}, When: noon}}, l.Warnings,
+	require.Equal(t, []Warning{{Scope: SessionScope, At: 0.5, Spent: tokens(90), Cap: spec.Cap{Tokens: 150}, When: noon}}, l.Warnings,
 		"90 of 150 are less than 80 %")
 	require.Len(t, l.SetRow(id, used(120), noon), 1, "it is warned of anew")
-	l.Limit("t", Limits{Session: team.Cap{Tokens: 1000}, WarnAt: []float64{0.5, 0.8}})
+	l.Limit("t", Limits{Session: spec.Cap{Tokens: 1000}, WarnAt: []float64{0.5, 0.8}})
 	require.Empty(t, l.Warnings)
 }

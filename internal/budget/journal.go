@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // Kind says what a journal entry tells of a call.
@@ -46,23 +48,23 @@ type Entry struct {
 
 	// What follows is told by the entry with which a call begins.
 
-	Key *team.CallKey `json:"key,omitempty"`
+	Key *session.CallKey `json:"key,omitempty"`
 	// Run is the workflow run that pays.
 	Run     string      `json:"run,omitempty"`
 	Agent   string      `json:"agent,omitempty"`
 	Model   string      `json:"model,omitempty"`
-	Request team.Digest `json:"request,omitempty"`
+	Request spec.Digest `json:"request,omitempty"`
 	// Estimate is what is booked, besides what is known, if nobody ever learns the
 	// cost.
-	Estimate *team.Usage `json:"estimate,omitempty"`
+	Estimate *cost.Usage `json:"estimate,omitempty"`
 	// Granted is what the session's budgets have set aside for the call.
-	Granted team.Amount `json:"granted,omitzero"`
+	Granted cost.Amount `json:"granted,omitzero"`
 
 	// Usage is the cost, as far as it is known.
-	Usage *team.Usage `json:"usage,omitempty"`
+	Usage *cost.Usage `json:"usage,omitempty"`
 	// Answer and Tools are the blobs of what a turn brought.
-	Answer team.Digest `json:"answer,omitempty"`
-	Tools  team.Digest `json:"tools,omitempty"`
+	Answer spec.Digest `json:"answer,omitempty"`
+	Tools  spec.Digest `json:"tools,omitempty"`
 	// By and Note are a person's, for a closed call.
 	By   string `json:"by,omitempty"`
 	Note string `json:"note,omitempty"`
@@ -73,23 +75,23 @@ type Call struct {
 	// ID is the Seq of the entry with which it began.
 	ID int64 `json:"id"`
 	// State is the kind of the last entry on its money; Begun: it is under way.
-	State   Kind         `json:"state"`
-	Key     team.CallKey `json:"key"`
-	Run     string       `json:"run,omitempty"`
-	Agent   string       `json:"agent"`
-	Model   string       `json:"model,omitempty"`
-	Request team.Digest  `json:"request,omitempty"`
+	State   Kind            `json:"state"`
+	Key     session.CallKey `json:"key"`
+	Run     string          `json:"run,omitempty"`
+	Agent   string          `json:"agent"`
+	Model   string          `json:"model,omitempty"`
+	Request spec.Digest     `json:"request,omitempty"`
 	// Estimate is what it may have cost besides what is known.
-	Estimate team.Usage `json:"estimate"`
+	Estimate cost.Usage `json:"estimate"`
 	// Granted is what was set aside for it.
-	Granted team.Amount `json:"granted,omitzero"`
+	Granted cost.Amount `json:"granted,omitzero"`
 	// Reported is what its agent program has said, while it was under way, to have
 	// used so far.
-	Reported team.Usage `json:"reported,omitzero"`
+	Reported cost.Usage `json:"reported,omitzero"`
 	// Usage is what it is known to have cost; zero while it is under way.
-	Usage  team.Usage  `json:"usage"`
-	Answer team.Digest `json:"answer,omitempty"`
-	Tools  team.Digest `json:"tools,omitempty"`
+	Usage  cost.Usage  `json:"usage"`
+	Answer spec.Digest `json:"answer,omitempty"`
+	Tools  spec.Digest `json:"tools,omitempty"`
 	// BeganAt and EndedAt bound it; EndedAt is zero while it is under way. The
 	// money counts for the day of EndedAt.
 	BeganAt time.Time `json:"began_at"`
@@ -215,16 +217,16 @@ func (c *Call) take(e Entry) error {
 	return nil
 }
 
-func orZero(u *team.Usage) team.Usage {
+func orZero(u *cost.Usage) cost.Usage {
 	if u == nil {
-		return team.Usage{}
+		return cost.Usage{}
 	}
 	return *u
 }
 
 // Find returns the newest settled call of a key and a request whose answer was
 // stored; nil if there is none.
-func (j *Journal) Find(key team.CallKey, request team.Digest) *Call {
+func (j *Journal) Find(key session.CallKey, request spec.Digest) *Call {
 	for i := len(j.calls) - 1; i >= 0; i-- {
 		if c := &j.calls[i]; c.State == Settled && c.Key == key && c.Request == request && c.Answer != "" {
 			return c
@@ -250,8 +252,8 @@ func (j *Journal) in(state Kind) []Call {
 }
 
 // Spent adds up all that is known to be spent.
-func (j *Journal) Spent() team.Usage {
-	var sum team.Usage
+func (j *Journal) Spent() cost.Usage {
+	var sum cost.Usage
 	for _, c := range j.calls {
 		sum = sum.Add(c.Usage)
 	}
@@ -259,8 +261,8 @@ func (j *Journal) Spent() team.Usage {
 }
 
 // SpentOn adds up what one run has spent on one attempt.
-func (j *Journal) SpentOn(run string, attempt team.CallKey) team.Usage {
-	var sum team.Usage
+func (j *Journal) SpentOn(run string, attempt session.CallKey) cost.Usage {
+	var sum cost.Usage
 	for _, c := range j.calls {
 		key := c.Key
 		key.Turn = attempt.Turn
@@ -274,13 +276,13 @@ func (j *Journal) SpentOn(run string, attempt team.CallKey) team.Usage {
 // Row sums the journal up for the session's ledger. The calls that are under way
 // keep what reserved says is set aside for them. Those that it does not name keep what was
 // granted, or what they have reported and may cost besides, if that is more.
-func (j *Journal) Row(reserved map[int64]team.Amount) Row {
+func (j *Journal) Row(reserved map[int64]cost.Amount) Row {
 	row := Row{Entries: j.last}
 	for _, c := range j.calls {
 		switch c.State {
 		case Begun:
 			if row.Reserved == nil {
-				row.Reserved = map[int64]team.Amount{}
+				row.Reserved = map[int64]cost.Amount{}
 			}
 			amount, ok := reserved[c.ID]
 			if !ok {
@@ -289,7 +291,7 @@ func (j *Journal) Row(reserved map[int64]team.Amount) Row {
 			row.Reserved[c.ID] = amount
 		case Unsettled:
 			row.Unsettled = append(row.Unsettled, UnsettledCall{Call: c.ID, Date: Date(c.EndedAt), Estimate: c.Estimate})
-			if c.Usage != (team.Usage{}) {
+			if c.Usage != (cost.Usage{}) {
 				row.book(c)
 			}
 		default:

@@ -8,13 +8,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-func turn(n int) *team.CallKey { return &team.CallKey{Round: 1, Attempt: 1, Turn: n} }
+func turn(n int) *session.CallKey { return &session.CallKey{Round: 1, Attempt: 1, Turn: n} }
 
-func spent(tokens int64) *team.Usage {
-	return &team.Usage{InputTokens: tokens, CostUSD: team.USD(tokens) * 3}
+func spent(tokens int64) *cost.Usage {
+	return &cost.Usage{InputTokens: tokens, CostUSD: cost.USD(tokens) * 3}
 }
 
 // applied makes a journal of entries that must fit.
@@ -70,7 +72,7 @@ func TestAJournalIsSummedUp(t *testing.T) {
 		Entry{Seq: 5, Kind: Settled, At: next, Call: 4, Usage: spent(30)},
 		Entry{Seq: 7, Kind: Begun, At: noon, Key: &key, Run: "r1", Agent: "a", Model: "m", Estimate: spent(40)},
 		Entry{Seq: 8, Kind: Unsettled, At: noon, Call: 7},
-		Entry{Seq: 9, Kind: Settled, At: next, Key: &team.CallKey{Round: 1, Attempt: 2}, Run: "r2", Agent: "b", Usage: spent(7)},
+		Entry{Seq: 9, Kind: Settled, At: next, Key: &session.CallKey{Round: 1, Attempt: 2}, Run: "r2", Agent: "b", Usage: spent(7)},
 		Entry{Seq: 10, Kind: Begun, At: next, Key: turn(4), Run: "r2", Agent: "a", Estimate: spent(60)},
 		Entry{Seq: 11, Kind: Begun, At: next, Key: turn(5), Run: "r2", Agent: "a", Estimate: spent(5)},
 		Entry{Seq: 12, Kind: Abandoned, At: next, Call: 11, Usage: spent(2)},
@@ -82,15 +84,15 @@ func TestAJournalIsSummedUp(t *testing.T) {
 			{Date: "2026-02-01", Agent: "b", Calls: 1, Usage: *spent(7), Largest: spent(7).Amount(), Answered: 1},
 			{Date: "2026-02-01", Agent: "a", Calls: 1, Usage: *spent(2), Largest: spent(2).Amount()},
 		},
-		Unsettled: []UnsettledCall{{Call: 7, Date: "2026-01-31", Estimate: *spent(40)}}, Reserved: map[int64]team.Amount{10: tokens(20)}, Entries: 12,
+		Unsettled: []UnsettledCall{{Call: 7, Date: "2026-01-31", Estimate: *spent(40)}}, Reserved: map[int64]cost.Amount{10: tokens(20)}, Entries: 12,
 	}
-	require.Equal(t, row, j.Row(map[int64]team.Amount{10: tokens(20), 99: tokens(1)}))
+	require.Equal(t, row, j.Row(map[int64]cost.Amount{10: tokens(20), 99: tokens(1)}))
 	require.Equal(t, spent(60).Amount(), j.Row(nil).Reserved[10], "the estimate is what is set aside if nobody knows better")
 	require.Equal(t, *spent(49), j.Spent())
 	require.Equal(t, j.Spent(), row.Usage())
 	require.Equal(t, *spent(40), j.SpentOn("r1", *turn(9)), "whatever the turn")
 	require.Equal(t, *spent(2), j.SpentOn("r2", *turn(1)))
-	require.Equal(t, *spent(7), j.SpentOn("r2", team.CallKey{Round: 1, Attempt: 2}))
+	require.Equal(t, *spent(7), j.SpentOn("r2", session.CallKey{Round: 1, Attempt: 2}))
 	require.Len(t, j.Open(), 1)
 	require.Len(t, j.Unsettled(), 1)
 
@@ -155,7 +157,7 @@ func TestMoneyCountsThoughABeginningIsLost(t *testing.T) {
 		Entry{Seq: 6, Kind: Closed, At: noon, Call: 4, Usage: spent(3)},
 	)
 	require.Equal(t, *spent(13), j.Spent())
-	require.Nil(t, j.Find(team.CallKey{}, "q"), "nobody knows what it answered")
+	require.Nil(t, j.Find(session.CallKey{}, "q"), "nobody knows what it answered")
 	require.ErrorContains(t, j.Apply(Entry{Seq: 9, Kind: Tools, Call: 8}), "never began")
 }
 
@@ -169,10 +171,10 @@ func TestTheNewestAnswerToARequestIsFound(t *testing.T) {
 		Entry{Seq: 5, Kind: Begun, Key: turn(2), Request: "q"},
 		Entry{Seq: 6, Kind: Settled, Key: turn(1), Request: "q"},
 	)
-	require.Equal(t, team.Digest("new"), j.Find(*turn(1), "q").Answer)
+	require.Equal(t, spec.Digest("new"), j.Find(*turn(1), "q").Answer)
 	require.Nil(t, j.Find(*turn(1), "another"))
 	require.Nil(t, j.Find(*turn(2), "q"), "it has no answer yet")
-	require.Nil(t, j.Find(team.CallKey{Epoch: 1, Round: 1, Attempt: 1, Turn: 1}, "q"))
+	require.Nil(t, j.Find(session.CallKey{Epoch: 1, Round: 1, Attempt: 1, Turn: 1}, "q"))
 }
 
 // FuzzJournal holds the journal against entries in any order: one that is refused
@@ -219,8 +221,8 @@ func TestAJournalSurvivesBeingWritten(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	j, again := &Journal{}, &Journal{}
 	for range 200 {
-		e := Entry{Seq: j.Next(), Kind: Settled, Key: turn(random.IntN(9)), At: noon, Agent: "a", Usage: &team.Usage{
-			InputTokens: random.Int64N(1e12), ReasoningTokens: random.Int64N(1e12), CostUSD: team.USD(random.Int64N(1e15)),
+		e := Entry{Seq: j.Next(), Kind: Settled, Key: turn(random.IntN(9)), At: noon, Agent: "a", Usage: &cost.Usage{
+			InputTokens: random.Int64N(1e12), ReasoningTokens: random.Int64N(1e12), CostUSD: cost.USD(random.Int64N(1e15)),
 		}}
 		data, err := json.Marshal(e)
 		require.NoError(t, err)

@@ -7,7 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // LedgerSchema names the format of a [Ledger].
@@ -29,7 +30,7 @@ type Ledger struct {
 	Rows map[string]Row `json:"rows"`
 	// Warnings are those that were given, oldest first.
 	Warnings []Warning   `json:"warnings,omitempty"`
-	SHA256   team.Digest `json:"sha256"`
+	SHA256   spec.Digest `json:"sha256"`
 
 	// day is that of the team, while both are changed together; nil: the session
 	// draws from none.
@@ -45,7 +46,7 @@ type Row struct {
 	// Reserved is what is set aside for the calls under way, by their id. In a
 	// dimension that no budget limits it is zero for a call of which nobody
 	// knows what it may cost.
-	Reserved map[int64]team.Amount `json:"reserved,omitempty"`
+	Reserved map[int64]cost.Amount `json:"reserved,omitempty"`
 	// Entries is the number of the journal's last entry that the row has.
 	Entries int64 `json:"entries,omitempty"`
 }
@@ -57,7 +58,7 @@ type UnsettledCall struct {
 	// Date is the day, by UTC, on which it ended.
 	Date string `json:"date"`
 	// Estimate is what counts until a person settles it.
-	Estimate team.Usage `json:"estimate"`
+	Estimate cost.Usage `json:"estimate"`
 }
 
 // Spending is what an agent has cost on a day.
@@ -67,9 +68,9 @@ type Spending struct {
 	Agent string     `json:"agent"`
 	Model string     `json:"model,omitempty"`
 	Calls int        `json:"calls"`
-	Usage team.Usage `json:"usage"`
+	Usage cost.Usage `json:"usage"`
 	// Largest is the most that one call has cost.
-	Largest team.Amount `json:"largest"`
+	Largest cost.Amount `json:"largest"`
 	// Answered is how many of the calls were of use. What others have cost says
 	// nothing of what the next one may.
 	Answered int `json:"answered,omitempty"`
@@ -80,8 +81,8 @@ type Warning struct {
 	Scope string `json:"scope"`
 	// At is the fraction of the cap, one of the limits' WarnAt.
 	At    float64     `json:"at"`
-	Spent team.Amount `json:"spent"`
-	Cap   team.Cap    `json:"cap"`
+	Spent cost.Amount `json:"spent"`
+	Cap   spec.Cap    `json:"cap"`
 	When  time.Time   `json:"when"`
 }
 
@@ -103,8 +104,8 @@ func (r *Row) book(c Call) {
 }
 
 // Usage is all that is known to be spent.
-func (r Row) Usage() team.Usage {
-	var sum team.Usage
+func (r Row) Usage() cost.Usage {
+	var sum cost.Usage
 	for _, s := range r.Spent {
 		sum = sum.Add(s.Usage)
 	}
@@ -112,8 +113,8 @@ func (r Row) Usage() team.Usage {
 }
 
 // Estimated adds up the estimates of the row's unsettled calls.
-func (r Row) Estimated() team.Usage {
-	var sum team.Usage
+func (r Row) Estimated() cost.Usage {
+	var sum cost.Usage
 	for _, u := range r.Unsettled {
 		sum = sum.Add(u.Estimate)
 	}
@@ -121,7 +122,7 @@ func (r Row) Estimated() team.Usage {
 }
 
 // held is what the row takes from budgets: spent, believed to be spent, and set aside.
-func (r Row) held() (spent, reserved team.Amount) {
+func (r Row) held() (spent, reserved cost.Amount) {
 	spent = r.Usage().Amount().Add(r.Estimated().Amount())
 	for _, a := range r.Reserved {
 		reserved = reserved.Add(a)
@@ -130,14 +131,14 @@ func (r Row) held() (spent, reserved team.Amount) {
 }
 
 // rowName is the key of an assignment's row.
-func rowName(id team.AssignmentID) string { return id.String() }
+func rowName(id spec.AssignmentID) string { return id.String() }
 
 // Row returns an assignment's row; empty if it has none.
-func (l *Ledger) Row(id team.AssignmentID) Row { return l.Rows[rowName(id)] }
+func (l *Ledger) Row(id spec.AssignmentID) Row { return l.Rows[rowName(id)] }
 
 // SetRow replaces an assignment's row with what its journal adds up to, and
 // gives the warnings that are due then.
-func (l *Ledger) SetRow(id team.AssignmentID, row Row, now time.Time) []Warning {
+func (l *Ledger) SetRow(id spec.AssignmentID, row Row, now time.Time) []Warning {
 	if l.Rows == nil {
 		l.Rows = map[string]Row{}
 	}
@@ -146,8 +147,8 @@ func (l *Ledger) SetRow(id team.AssignmentID, row Row, now time.Time) []Warning 
 }
 
 // Usage adds up what is known to be spent by the whole session.
-func (l *Ledger) Usage() team.Usage {
-	var sum team.Usage
+func (l *Ledger) Usage() cost.Usage {
+	var sum cost.Usage
 	for _, r := range l.Rows {
 		sum = sum.Add(r.Usage())
 	}
@@ -155,8 +156,8 @@ func (l *Ledger) Usage() team.Usage {
 }
 
 // Unsettled adds up the estimates of what nobody knows.
-func (l *Ledger) Unsettled() team.Usage {
-	var sum team.Usage
+func (l *Ledger) Unsettled() cost.Usage {
+	var sum cost.Usage
 	for _, r := range l.Rows {
 		sum = sum.Add(r.Estimated())
 	}
@@ -164,8 +165,8 @@ func (l *Ledger) Unsettled() team.Usage {
 }
 
 // Reserved adds up what is set aside for calls under way.
-func (l *Ledger) Reserved() team.Amount {
-	var sum team.Amount
+func (l *Ledger) Reserved() cost.Amount {
+	var sum cost.Amount
 	for _, r := range l.Rows {
 		_, reserved := r.held()
 		sum = sum.Add(reserved)
@@ -175,11 +176,11 @@ func (l *Ledger) Reserved() team.Amount {
 
 // Largest is the most that one call of an agent has cost in this session; ok
 // tells whether there was one that was of use, or that has cost anything.
-func (l *Ledger) Largest(agent string) (dearest team.Amount, ok bool) {
+func (l *Ledger) Largest(agent string) (dearest cost.Amount, ok bool) {
 	for _, r := range l.Rows {
 		for _, s := range r.Spent {
 			if s.Agent == agent {
-				ok = ok || s.Answered > 0 || s.Largest != team.Amount{}
+				ok = ok || s.Answered > 0 || s.Largest != cost.Amount{}
 				dearest = most(dearest, s.Largest)
 			}
 		}
@@ -190,7 +191,7 @@ func (l *Ledger) Largest(agent string) (dearest team.Amount, ok bool) {
 // Guess is what an attempt of an agent may cost of which nobody has said it: as
 // much as its dearest so far, of the session or else of the team's day. The first one
 // of all gets whatever is left, alone.
-func (l *Ledger) Guess(agent string) (want, least team.Amount) {
+func (l *Ledger) Guess(agent string) (want, least cost.Amount) {
 	if most, ok := l.Largest(agent); ok {
 		return most, most
 	}
@@ -199,7 +200,7 @@ func (l *Ledger) Guess(agent string) (want, least team.Amount) {
 			return most, most
 		}
 	}
-	return team.Amount{Tokens: whatever, USD: whatever}, team.Amount{Tokens: 1, USD: 1}
+	return cost.Amount{Tokens: whatever, USD: whatever}, cost.Amount{Tokens: 1, USD: 1}
 }
 
 // whatever is wanted for a call that may cost all there is. It is far above what
@@ -208,7 +209,7 @@ const whatever = math.MaxInt64 / 4
 
 // booked is what is set aside of what was granted: what is still without bounds
 // is limited by no budget, and would only spoil the sums.
-func booked(granted team.Amount) team.Amount {
+func booked(granted cost.Amount) cost.Amount {
 	if granted.Tokens >= whatever {
 		granted.Tokens = 0
 	}
@@ -230,27 +231,27 @@ func PersonaScope(persona string) string { return "persona " + persona }
 // scope is one budget that a call draws from.
 type scope struct {
 	name string
-	cap  team.Cap
+	cap  spec.Cap
 	// spent includes what is unsettled.
-	spent, unsettled, reserved team.Amount
+	spent, unsettled, reserved cost.Amount
 }
 
 // left is what nobody has spent or reserved; negative is a dimension that is not
 // limited.
-func (s scope) left() team.Amount {
+func (s scope) left() cost.Amount {
 	return left(s.cap, s.spent.Add(s.reserved))
 }
 
 // scopes are the budgets that an assignment's calls draw from, those without a
 // cap left out.
-func (l *Ledger) scopes(id team.AssignmentID) []scope {
+func (l *Ledger) scopes(id spec.AssignmentID) []scope {
 	var scopes []scope
 	for _, name := range []string{PersonaScope(id.Persona), PhaseScope(id.Phase), SessionScope} {
-		if s := l.scope(name); s.cap != (team.Cap{}) {
+		if s := l.scope(name); s.cap != (spec.Cap{}) {
 			scopes = append(scopes, s)
 		}
 	}
-	if s := l.dayScope(); s.cap != (team.Cap{}) {
+	if s := l.dayScope(); s.cap != (spec.Cap{}) {
 		scopes = append(scopes, s)
 	}
 	return scopes
@@ -271,7 +272,7 @@ func (l *Ledger) scope(name string) scope {
 	}
 	s.cap = l.raised(name, s.cap)
 	for row, r := range l.Rows {
-		if id, err := team.ParseAssignmentID(row); err == nil && draws(id, name) {
+		if id, err := spec.ParseAssignmentID(row); err == nil && draws(id, name) {
 			spent, reserved := r.held()
 			s.spent, s.reserved = s.spent.Add(spent), s.reserved.Add(reserved)
 			s.unsettled = s.unsettled.Add(r.Estimated().Amount())
@@ -281,7 +282,7 @@ func (l *Ledger) scope(name string) scope {
 }
 
 // draws tells whether an assignment's calls draw from a budget of the session.
-func draws(id team.AssignmentID, name string) bool {
+func draws(id spec.AssignmentID, name string) bool {
 	switch kind, which, _ := strings.Cut(name, " "); kind {
 	case "persona":
 		return id.Persona == which
@@ -292,20 +293,20 @@ func draws(id team.AssignmentID, name string) bool {
 }
 
 // Budget returns a budget's cap, raises included, and what is spent of it.
-func (l *Ledger) Budget(name string) (limit team.Cap, spent team.Amount) {
+func (l *Ledger) Budget(name string) (limit spec.Cap, spent cost.Amount) {
 	s := l.scope(name)
 	return s.cap, s.spent
 }
 
 // MayPay tells whether enough is left in a budget of the session for a call.
-func (l *Ledger) MayPay(name string, least team.Amount) bool {
+func (l *Ledger) MayPay(name string, least cost.Amount) bool {
 	return covers(l.scope(name).left(), least)
 }
 
 // Verdict says whether a call may be made.
 type Verdict struct {
 	// Granted is what the call may cost.
-	Granted team.Amount
+	Granted cost.Amount
 	// Wait: calls under way may free what is missing; ask again.
 	Wait bool
 	// Refused says, in a sentence, which budget cannot pay for the call; empty:
@@ -318,20 +319,20 @@ type Verdict struct {
 	Unsettled bool
 	// Least is what the refused call needs. Date is set where Scope is the team's
 	// day: which day it is.
-	Least team.Amount
+	Least cost.Amount
 	Date  string
 }
 
 // Aside is what of Granted is set aside: nothing in a dimension that no budget
 // limits, for a call of which nobody knows what it may cost.
-func (v Verdict) Aside() team.Amount { return booked(v.Granted) }
+func (v Verdict) Aside() cost.Amount { return booked(v.Granted) }
 
 // Reserve sets aside what a call may cost. It grants all of want if that is left.
 // Else it refuses a call that can never fit: one whose least is more than the cap
 // leaves of what is spent, even if all reservations are given back. Else it waits
 // while reservations may free what is missing, and then grants what is left, which
 // covers least. Tokens and money are counted by themselves.
-func (l *Ledger) Reserve(id team.AssignmentID, call int64, want, least team.Amount) Verdict {
+func (l *Ledger) Reserve(id spec.AssignmentID, call int64, want, least cost.Amount) Verdict {
 	l.unreserve(id, call)
 	scopes := l.scopes(id)
 	for _, s := range scopes {
@@ -352,7 +353,7 @@ func (l *Ledger) Reserve(id team.AssignmentID, call int64, want, least team.Amou
 
 // mayFree tells whether reservations that are given back may free some of what is
 // missing of an amount.
-func (s scope) mayFree(amount team.Amount) bool {
+func (s scope) mayFree(amount cost.Amount) bool {
 	left := s.left()
 	return left.Tokens >= 0 && amount.Tokens > left.Tokens && s.reserved.Tokens > 0 ||
 		left.USD >= 0 && amount.USD > left.USD && s.reserved.USD > 0
@@ -360,11 +361,11 @@ func (s scope) mayFree(amount team.Amount) bool {
 
 // setAside notes what is set aside for a call. The row that callers may hold stays
 // as it is.
-func (l *Ledger) setAside(id team.AssignmentID, call int64, amount team.Amount) {
+func (l *Ledger) setAside(id spec.AssignmentID, call int64, amount cost.Amount) {
 	row := l.Row(id)
 	row.Reserved = maps.Clone(row.Reserved)
 	if row.Reserved == nil {
-		row.Reserved = map[int64]team.Amount{}
+		row.Reserved = map[int64]cost.Amount{}
 	}
 	row.Reserved[call] = amount
 	if l.Rows == nil {
@@ -375,7 +376,7 @@ func (l *Ledger) setAside(id team.AssignmentID, call int64, amount team.Amount) 
 
 // unreserve forgets what an earlier request for the call has set aside: one that
 // is repeated, because its answer was lost, must not wait for itself.
-func (l *Ledger) unreserve(id team.AssignmentID, call int64) {
+func (l *Ledger) unreserve(id spec.AssignmentID, call int64) {
 	row := l.Row(id)
 	if _, ok := row.Reserved[call]; ok {
 		row.Reserved = maps.Clone(row.Reserved)
@@ -387,7 +388,7 @@ func (l *Ledger) unreserve(id team.AssignmentID, call int64) {
 // Extend sets more aside for a call under way that has turned out dearer than what
 // was set aside for it. It grants all of more if that is left, and else what is
 // left, as long as that covers least. It never says to wait: the call spends on.
-func (l *Ledger) Extend(id team.AssignmentID, call int64, more, least team.Amount) Verdict {
+func (l *Ledger) Extend(id spec.AssignmentID, call int64, more, least cost.Amount) Verdict {
 	granted := more
 	for _, s := range l.scopes(id) {
 		left := s.left()
@@ -401,12 +402,12 @@ func (l *Ledger) Extend(id team.AssignmentID, call int64, more, least team.Amoun
 }
 
 // covers tells whether what is left pays for an amount.
-func covers(left, amount team.Amount) bool {
+func covers(left, amount cost.Amount) bool {
 	return (left.Tokens < 0 || amount.Tokens <= left.Tokens) && (left.USD < 0 || amount.USD <= left.USD)
 }
 
 // within cuts an amount to what is left.
-func within(left, amount team.Amount) team.Amount {
+func within(left, amount cost.Amount) cost.Amount {
 	if left.Tokens >= 0 {
 		amount.Tokens = min(amount.Tokens, left.Tokens)
 	}
@@ -417,19 +418,19 @@ func within(left, amount team.Amount) team.Amount {
 }
 
 // left is what a cap leaves; negative is a dimension that is not limited.
-func left(limit team.Cap, used team.Amount) team.Amount {
+func left(limit spec.Cap, used cost.Amount) cost.Amount {
 	free := func(limit, used int64) int64 {
 		if limit <= 0 {
 			return -1
 		}
 		return max(limit-used, 0)
 	}
-	return team.Amount{Tokens: free(limit.Tokens, used.Tokens), USD: team.USD(free(int64(limit.USD), int64(used.USD)))}
+	return cost.Amount{Tokens: free(limit.Tokens, used.Tokens), USD: cost.USD(free(int64(limit.USD), int64(used.USD)))}
 }
 
 // most is the larger of both, each dimension by itself.
-func most(a, b team.Amount) team.Amount {
-	return team.Amount{Tokens: max(a.Tokens, b.Tokens), USD: max(a.USD, b.USD)}
+func most(a, b cost.Amount) cost.Amount {
+	return cost.Amount{Tokens: max(a.Tokens, b.Tokens), USD: max(a.USD, b.USD)}
 }
 
 // fraction is how much of a budget is spent: the larger of tokens and money.
@@ -437,7 +438,7 @@ func (s scope) fraction() float64 {
 	return fraction(s.spent, s.cap)
 }
 
-func fraction(spent team.Amount, limit team.Cap) float64 {
+func fraction(spent cost.Amount, limit spec.Cap) float64 {
 	var f float64
 	if limit.Tokens > 0 {
 		f = float64(spent.Tokens) / float64(limit.Tokens)
@@ -450,7 +451,7 @@ func fraction(spent team.Amount, limit team.Cap) float64 {
 
 // warn gives the warnings that are due for an assignment's budgets, once each for
 // every cap.
-func (l *Ledger) warn(id team.AssignmentID, now time.Time) []Warning {
+func (l *Ledger) warn(id spec.AssignmentID, now time.Time) []Warning {
 	var due []Warning
 	for _, s := range l.scopes(id) {
 		given := l.Warnings
@@ -474,7 +475,7 @@ func (l *Ledger) warn(id team.AssignmentID, now time.Time) []Warning {
 
 // reviewed are warnings after a budget was raised: those that are not true any more
 // are withdrawn, and may be given again; the others speak of the new cap.
-func reviewed(warnings []Warning, name string, spent team.Amount, limit team.Cap) []Warning {
+func reviewed(warnings []Warning, name string, spent cost.Amount, limit spec.Cap) []Warning {
 	var out []Warning
 	for _, w := range warnings {
 		if w.Scope == name {
@@ -489,7 +490,7 @@ func reviewed(warnings []Warning, name string, spent team.Amount, limit team.Cap
 }
 
 // Fractions tells of each budget of an assignment how much of it is spent.
-func (l *Ledger) Fractions(id team.AssignmentID) map[string]float64 {
+func (l *Ledger) Fractions(id spec.AssignmentID) map[string]float64 {
 	out := map[string]float64{}
 	for _, s := range l.scopes(id) {
 		out[s.name] = s.fraction()

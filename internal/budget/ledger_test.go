@@ -7,17 +7,19 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
-func tokens(n int64) team.Amount { return team.Amount{Tokens: n} }
+func tokens(n int64) cost.Amount { return cost.Amount{Tokens: n} }
 
 func TestReserveGrantsWaitsAndRefuses(t *testing.T) {
 	t.Parallel()
-	a, b := team.AssignmentID{Phase: "code", Persona: "a"}, team.AssignmentID{Phase: "code", Persona: "b"}
-	l := &Ledger{Limits: Limits{Session: team.Cap{Tokens: 1000}, Personas: map[string]team.Cap{"b": {Tokens: 300}}}}
+	a, b := spec.AssignmentID{Phase: "code", Persona: "a"}, spec.AssignmentID{Phase: "code", Persona: "b"}
+	l := &Ledger{Limits: Limits{Session: spec.Cap{Tokens: 1000}, Personas: map[string]spec.Cap{"b": {Tokens: 300}}}}
 
 	require.Equal(t, Verdict{Granted: tokens(700)}, l.Reserve(a, 1, tokens(700), tokens(100)))
 	require.Equal(t, Verdict{Scope: "persona b", Least: tokens(301), Refused: "the budget of persona b is spent: 300 of 300 tokens are left, and the next call needs 301"},
@@ -27,29 +29,29 @@ func TestReserveGrantsWaitsAndRefuses(t *testing.T) {
 	require.Equal(t, Verdict{Wait: true, Scope: "session"}, l.Reserve(a, 2, tokens(1), tokens(1)), "b's call may cost less")
 
 	l.SetRow(b, Row{}, noon)
-	l.SetRow(a, Row{Spent: []Spending{{Date: "2026-01-31", Agent: "m", Usage: team.Usage{InputTokens: 900}}}}, noon)
+	l.SetRow(a, Row{Spent: []Spending{{Date: "2026-01-31", Agent: "m", Usage: cost.Usage{InputTokens: 900}}}}, noon)
 	require.Equal(t, Verdict{Granted: tokens(100)}, l.Reserve(a, 3, tokens(500), tokens(50)), "an answer is cut to what is left")
 }
 
 func TestACallWaitsOnlyForWhatReservationsMayFree(t *testing.T) {
 	t.Parallel()
-	a, b := team.AssignmentID{Phase: "code", Persona: "a"}, team.AssignmentID{Phase: "code", Persona: "b"}
-	with := func(limit team.Cap, reserved team.Amount) *Ledger {
+	a, b := spec.AssignmentID{Phase: "code", Persona: "a"}, spec.AssignmentID{Phase: "code", Persona: "b"}
+	with := func(limit spec.Cap, reserved cost.Amount) *Ledger {
 		l := &Ledger{Limits: Limits{Session: limit}}
 		require.Equal(t, reserved, l.Reserve(a, 1, reserved, reserved).Granted)
 		return l
 	}
-	never := with(team.Cap{Tokens: 100}, tokens(5)).Reserve(b, 1, tokens(300), tokens(200))
+	never := with(spec.Cap{Tokens: 100}, tokens(5)).Reserve(b, 1, tokens(300), tokens(200))
 	require.Equal(t, "the budget of the session is spent: 100 of 100 tokens are left, and the next call needs 200", never.Refused,
 		"no end of a call can ever free enough")
-	require.True(t, with(team.Cap{Tokens: 100}, tokens(5)).Reserve(b, 1, tokens(100), tokens(97)).Wait)
+	require.True(t, with(spec.Cap{Tokens: 100}, tokens(5)).Reserve(b, 1, tokens(100), tokens(97)).Wait)
 
-	both := team.Cap{Tokens: 100, USD: 100}
-	other := with(both, tokens(5)).Reserve(b, 1, team.Amount{Tokens: 1, USD: 300}, team.Amount{Tokens: 1, USD: 50})
-	require.Equal(t, team.Amount{Tokens: 1, USD: 100}, other.Granted, "money is short, and nobody has any set aside")
+	both := spec.Cap{Tokens: 100, USD: 100}
+	other := with(both, tokens(5)).Reserve(b, 1, cost.Amount{Tokens: 1, USD: 300}, cost.Amount{Tokens: 1, USD: 50})
+	require.Equal(t, cost.Amount{Tokens: 1, USD: 100}, other.Granted, "money is short, and nobody has any set aside")
 
-	l := &Ledger{Limits: Limits{Session: team.Cap{Tokens: 100}, Personas: map[string]team.Cap{"b": {Tokens: 100}}}}
-	l.SetRow(a, Row{Spent: []Spending{{Date: "2026-01-31", Usage: team.Usage{InputTokens: 70}}}}, noon)
+	l := &Ledger{Limits: Limits{Session: spec.Cap{Tokens: 100}, Personas: map[string]spec.Cap{"b": {Tokens: 100}}}}
+	l.SetRow(a, Row{Spent: []Spending{{Date: "2026-01-31", Usage: cost.Usage{InputTokens: 70}}}}, noon)
 	require.Empty(t, l.Reserve(b, 1, tokens(30), tokens(30)).Refused)
 	require.Equal(t, SessionScope, l.Reserve(b, 2, tokens(90), tokens(40)).Scope)
 	require.False(t, l.Reserve(b, 2, tokens(90), tokens(40)).Wait, "one budget may wait, another can never pay")
@@ -57,49 +59,49 @@ func TestACallWaitsOnlyForWhatReservationsMayFree(t *testing.T) {
 
 func TestBudgetsAreReported(t *testing.T) {
 	t.Parallel()
-	a, b := team.AssignmentID{Phase: "code", Persona: "a"}, team.AssignmentID{Phase: "test", Persona: "b"}
+	a, b := spec.AssignmentID{Phase: "code", Persona: "a"}, spec.AssignmentID{Phase: "test", Persona: "b"}
 	l := &Ledger{Limits: Limits{
-		Session: team.Cap{Tokens: 1000}, Phases: map[string]team.Cap{"test": {USD: 50}, "code": {}}, Personas: map[string]team.Cap{"a": {Tokens: 10}},
+		Session: spec.Cap{Tokens: 1000}, Phases: map[string]spec.Cap{"test": {USD: 50}, "code": {}}, Personas: map[string]spec.Cap{"a": {Tokens: 10}},
 	}}
 	l.SetRow(b, Row{
-		Spent: []Spending{{Date: "2026-01-31", Agent: "m", Usage: team.Usage{InputTokens: 100, CostUSD: 20}}}, Unsettled: []UnsettledCall{{Call: 1, Date: "2026-01-31", Estimate: team.Usage{OutputTokens: 30, CostUSD: 40}}},
+		Spent: []Spending{{Date: "2026-01-31", Agent: "m", Usage: cost.Usage{InputTokens: 100, CostUSD: 20}}}, Unsettled: []UnsettledCall{{Call: 1, Date: "2026-01-31", Estimate: cost.Usage{OutputTokens: 30, CostUSD: 40}}},
 	}, noon)
 	l.Reserve(b, 2, tokens(7), tokens(7))
 	l.Reserve(a, 1, tokens(9), tokens(9))
 	l.Raise(Raise{ID: "1", Scope: SessionScope, Added: tokens(500)})
-	require.Equal(t, []team.AssignmentID{a, b}, l.Assignments())
+	require.Equal(t, []spec.AssignmentID{a, b}, l.Assignments())
 	require.Equal(t, []Budget{
 		{
-			Scope: "session", Cap: team.Cap{Tokens: 1500}, Spent: team.Amount{Tokens: 100, USD: 20}, Unsettled: team.Amount{Tokens: 30, USD: 40},
-			Reserved: tokens(16), Left: team.Amount{Tokens: 1354, USD: -1},
+			Scope: "session", Cap: spec.Cap{Tokens: 1500}, Spent: cost.Amount{Tokens: 100, USD: 20}, Unsettled: cost.Amount{Tokens: 30, USD: 40},
+			Reserved: tokens(16), Left: cost.Amount{Tokens: 1354, USD: -1},
 		},
 		{
-			Scope: "phase test", Cap: team.Cap{USD: 50}, Spent: team.Amount{Tokens: 100, USD: 20}, Unsettled: team.Amount{Tokens: 30, USD: 40},
-			Reserved: tokens(7), Left: team.Amount{Tokens: -1, USD: 0},
+			Scope: "phase test", Cap: spec.Cap{USD: 50}, Spent: cost.Amount{Tokens: 100, USD: 20}, Unsettled: cost.Amount{Tokens: 30, USD: 40},
+			Reserved: tokens(7), Left: cost.Amount{Tokens: -1, USD: 0},
 		},
-		{Scope: "persona a", Cap: team.Cap{Tokens: 10}, Reserved: tokens(9), Left: team.Amount{Tokens: 1, USD: -1}},
+		{Scope: "persona a", Cap: spec.Cap{Tokens: 10}, Reserved: tokens(9), Left: cost.Amount{Tokens: 1, USD: -1}},
 	}, l.Budgets())
 }
 
 func TestACallOfWhichNobodyKnowsTheCostSpoilsNoSum(t *testing.T) {
 	t.Parallel()
-	l := &Ledger{Limits: Limits{Session: team.Cap{Tokens: 1000}}}
+	l := &Ledger{Limits: Limits{Session: spec.Cap{Tokens: 1000}}}
 	for i := range int64(9) {
 		want, least := l.Guess("m")
-		v := l.Reserve(team.AssignmentID{Phase: "p", Persona: "a"}, i+1, want, least)
+		v := l.Reserve(spec.AssignmentID{Phase: "p", Persona: "a"}, i+1, want, least)
 		if i > 0 {
 			require.True(t, v.Wait, "the first one has all that is limited")
 			continue
 		}
-		require.Equal(t, team.Amount{Tokens: 1000, USD: want.USD}, v.Granted)
+		require.Equal(t, cost.Amount{Tokens: 1000, USD: want.USD}, v.Granted)
 	}
 	require.Equal(t, tokens(1000), l.Reserved(), "money is not limited")
 }
 
 func TestReservationThatIsRepeatedCountsOnce(t *testing.T) {
 	t.Parallel()
-	l := Ledger{Limits: Limits{Session: team.Cap{Tokens: 100}}}
-	id, want := team.AssignmentID{Phase: "p", Persona: "a"}, team.Amount{Tokens: 80}
+	l := Ledger{Limits: Limits{Session: spec.Cap{Tokens: 100}}}
+	id, want := spec.AssignmentID{Phase: "p", Persona: "a"}, cost.Amount{Tokens: 80}
 	for range 2 { // the first answer was lost
 		require.Equal(t, want, l.Reserve(id, 1, want, want).Granted)
 	}
@@ -108,35 +110,35 @@ func TestReservationThatIsRepeatedCountsOnce(t *testing.T) {
 
 func TestCallThatCameToNothingSaysNothingOfWhatTheNextOneCosts(t *testing.T) {
 	t.Parallel()
-	l := Ledger{Limits: Limits{Session: team.Cap{Tokens: 100}}}
-	id := team.AssignmentID{Phase: "p", Persona: "a"}
+	l := Ledger{Limits: Limits{Session: spec.Cap{Tokens: 100}}}
+	id := spec.AssignmentID{Phase: "p", Persona: "a"}
 	j := &Journal{}
 	add := func(e Entry) {
 		e.Seq = j.Next()
 		require.NoError(t, j.Apply(e))
 		l.SetRow(id, j.Row(nil), noon)
 	}
-	add(Entry{Kind: Begun, Key: &team.CallKey{}, Agent: "x"})
-	add(Entry{Kind: Abandoned, Call: 1, Usage: &team.Usage{}})
+	add(Entry{Kind: Begun, Key: &session.CallKey{}, Agent: "x"})
+	add(Entry{Kind: Abandoned, Call: 1, Usage: &cost.Usage{}})
 	want, least := l.Guess("x")
 	require.Equal(t, tokens(100), l.Reserve(id, 3, want, least).Aside(), "nobody knows yet")
-	add(Entry{Kind: Settled, Key: &team.CallKey{}, Agent: "x", Usage: &team.Usage{}})
+	add(Entry{Kind: Settled, Key: &session.CallKey{}, Agent: "x", Usage: &cost.Usage{}})
 	want, _ = l.Guess("x")
 	require.Zero(t, want, "it costs nothing")
 }
 
 func TestABudgetLimitsHoweverMuchItIsRaised(t *testing.T) {
 	t.Parallel()
-	l := Ledger{Limits: Limits{Session: team.Cap{Tokens: 100, USD: 100}}}
+	l := Ledger{Limits: Limits{Session: spec.Cap{Tokens: 100, USD: 100}}}
 	d := Day{Cap: l.Limits.Session}
 	for _, id := range []string{"1", "2", "3"} {
-		r := Raise{ID: id, Scope: SessionScope, Added: team.Amount{Tokens: math.MaxInt64, USD: math.MaxInt64}}
+		r := Raise{ID: id, Scope: SessionScope, Added: cost.Amount{Tokens: math.MaxInt64, USD: math.MaxInt64}}
 		l.Raise(r)
 		d.Raise(r)
 	}
 	limit, _ := l.Budget(SessionScope)
-	for _, c := range []team.Cap{limit, d.Limit()} {
+	for _, c := range []spec.Cap{limit, d.Limit()} {
 		require.Greater(t, c.Tokens, int64(100))
-		require.Greater(t, c.USD, team.USD(100))
+		require.Greater(t, c.USD, cost.USD(100))
 	}
 }

@@ -6,33 +6,34 @@ import (
 	"strings"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // Limits are what a session may spend. A zero cap does not limit.
 type Limits struct {
-	Session  team.Cap            `json:"session,omitzero"`
-	Phases   map[string]team.Cap `json:"phases,omitempty"`
-	Personas map[string]team.Cap `json:"personas,omitempty"`
+	Session  spec.Cap            `json:"session,omitzero"`
+	Phases   map[string]spec.Cap `json:"phases,omitempty"`
+	Personas map[string]spec.Cap `json:"personas,omitempty"`
 	// Daily is what all sessions of the team may spend in a day; see [Day].
-	Daily team.Cap `json:"daily,omitzero"`
+	Daily spec.Cap `json:"daily,omitzero"`
 	// WarnAt lists the fractions of a cap at which a warning is due.
 	WarnAt []float64 `json:"warn_at,omitempty"`
 }
 
 // LimitsOf are a team's limits before anything was raised.
-func LimitsOf(t team.Team) Limits {
+func LimitsOf(t spec.Team) Limits {
 	l := Limits{
-		Session: t.Budget.Cap(), Phases: map[string]team.Cap{}, Personas: map[string]team.Cap{},
+		Session: t.Budget.Cap(), Phases: map[string]spec.Cap{}, Personas: map[string]spec.Cap{},
 		Daily: t.Budget.Daily, WarnAt: t.Budget.WarnAt,
 	}
 	for _, p := range t.Phases {
-		if p.Budget != (team.Cap{}) {
+		if p.Budget != (spec.Cap{}) {
 			l.Phases[p.Name] = p.Budget
 		}
 	}
 	for name, p := range t.Personas {
-		if p.Budget != (team.Cap{}) {
+		if p.Budget != (spec.Cap{}) {
 			l.Personas[name] = p.Budget
 		}
 	}
@@ -40,7 +41,7 @@ func LimitsOf(t team.Team) Limits {
 }
 
 // CapOf is one of a team's limits, by its scope.
-func CapOf(t team.Team, scope string) team.Cap {
+func CapOf(t spec.Team, scope string) spec.Cap {
 	switch kind, which, _ := strings.Cut(scope, " "); kind {
 	case "persona":
 		return t.Personas[which].Budget
@@ -55,7 +56,7 @@ func CapOf(t team.Team, scope string) team.Cap {
 
 // IsZero tells whether nothing is limited.
 func (l Limits) IsZero() bool {
-	return l.Session == (team.Cap{}) && l.Daily == (team.Cap{}) && len(l.Phases)+len(l.Personas)+len(l.WarnAt) == 0
+	return l.Session == (spec.Cap{}) && l.Daily == (spec.Cap{}) && len(l.Phases)+len(l.Personas)+len(l.WarnAt) == 0
 }
 
 // Equal tells whether both limit the same.
@@ -73,7 +74,7 @@ type Raise struct {
 	Scope string      `json:"scope"`
 	By    string      `json:"by,omitempty"`
 	Note  string      `json:"note,omitempty"`
-	Added team.Amount `json:"added"`
+	Added cost.Amount `json:"added"`
 	When  time.Time   `json:"when"`
 }
 
@@ -132,7 +133,7 @@ func (l *Ledger) AllowedSince(limits Limits, name string, raises int) []Allowanc
 
 // raised is a budget's cap with what was added to it. What was never limited is
 // not by being raised.
-func (l *Ledger) raised(scope string, limit team.Cap) team.Cap {
+func (l *Ledger) raised(scope string, limit spec.Cap) spec.Cap {
 	for _, r := range l.Raises {
 		if r.Scope != scope {
 			continue

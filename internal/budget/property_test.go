@@ -9,7 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // The moments of a call, between which its worker may die.
@@ -23,11 +24,11 @@ const (
 // spender is an assignment that makes calls until it has made enough, or one was
 // refused.
 type spender struct {
-	id      team.AssignmentID
+	id      spec.AssignmentID
 	journal Journal
 	moment  int
 	call    int64
-	granted team.Amount
+	granted cost.Amount
 	left    int // calls yet to be made
 	refused bool
 }
@@ -48,20 +49,20 @@ type company struct {
 func newCompany(t *testing.T, seed uint64) *company {
 	t.Helper()
 	c := &company{t: t, random: rand.New(rand.NewPCG(seed, 4)), now: noon}
-	c.ledger.Limits = Limits{Phases: map[string]team.Cap{}, Personas: map[string]team.Cap{}, WarnAt: []float64{0.5, 0.8, 1}}
-	limit := func(most int64) team.Cap {
-		var limit team.Cap
+	c.ledger.Limits = Limits{Phases: map[string]spec.Cap{}, Personas: map[string]spec.Cap{}, WarnAt: []float64{0.5, 0.8, 1}}
+	limit := func(most int64) spec.Cap {
+		var limit spec.Cap
 		if c.random.IntN(3) > 0 {
 			limit.Tokens = 1 + c.random.Int64N(most)
 		}
 		if c.random.IntN(2) > 0 {
-			limit.USD = team.USD(1 + c.random.Int64N(most*2))
+			limit.USD = cost.USD(1 + c.random.Int64N(most*2))
 		}
 		return limit
 	}
 	c.ledger.Limits.Session = limit(20_000)
 	for i := range 32 {
-		id := team.AssignmentID{Phase: fmt.Sprintf("phase%d", i%3), Persona: fmt.Sprintf("persona%d", i/2)}
+		id := spec.AssignmentID{Phase: fmt.Sprintf("phase%d", i%3), Persona: fmt.Sprintf("persona%d", i/2)}
 		c.ledger.Limits.Phases[id.Phase] = limit(10_000)
 		c.ledger.Limits.Personas[id.Persona] = limit(2_000)
 		c.spenders = append(c.spenders, &spender{id: id, left: 1 + c.random.IntN(8)})
@@ -71,7 +72,7 @@ func newCompany(t *testing.T, seed uint64) *company {
 
 // held adds up what the spenders that count have spent, by their journals, and
 // have been granted.
-func (c *company) held(counts func(team.AssignmentID) bool) (spent, open team.Amount) {
+func (c *company) held(counts func(spec.AssignmentID) bool) (spent, open cost.Amount) {
 	for _, s := range c.spenders {
 		if !counts(s.id) {
 			continue
@@ -88,22 +89,22 @@ func (c *company) held(counts func(team.AssignmentID) bool) (spent, open team.Am
 }
 
 // budgets are the caps that an assignment draws from, each with who else does.
-func (c *company) budgets(id team.AssignmentID) map[string]struct {
-	cap    team.Cap
-	counts func(team.AssignmentID) bool
+func (c *company) budgets(id spec.AssignmentID) map[string]struct {
+	cap    spec.Cap
+	counts func(spec.AssignmentID) bool
 } {
 	return map[string]struct {
-		cap    team.Cap
-		counts func(team.AssignmentID) bool
+		cap    spec.Cap
+		counts func(spec.AssignmentID) bool
 	}{
-		SessionScope:            {c.ledger.Limits.Session, func(team.AssignmentID) bool { return true }},
-		"phase " + id.Phase:     {c.ledger.Limits.Phases[id.Phase], func(o team.AssignmentID) bool { return o.Phase == id.Phase }},
-		"persona " + id.Persona: {c.ledger.Limits.Personas[id.Persona], func(o team.AssignmentID) bool { return o.Persona == id.Persona }},
+		SessionScope:            {c.ledger.Limits.Session, func(spec.AssignmentID) bool { return true }},
+		"phase " + id.Phase:     {c.ledger.Limits.Phases[id.Phase], func(o spec.AssignmentID) bool { return o.Phase == id.Phase }},
+		"persona " + id.Persona: {c.ledger.Limits.Personas[id.Persona], func(o spec.AssignmentID) bool { return o.Persona == id.Persona }},
 	}
 }
 
 // passes tells whether an amount is more than a cap allows.
-func passes(a team.Amount, limit team.Cap) bool {
+func passes(a cost.Amount, limit spec.Cap) bool {
 	return (limit.Tokens > 0 && a.Tokens > limit.Tokens) || (limit.USD > 0 && a.USD > limit.USD)
 }
 
@@ -117,19 +118,19 @@ func (c *company) check(s *spender) {
 }
 
 // wish is what a call may cost.
-func (c *company) wish() (want, least team.Amount) {
+func (c *company) wish() (want, least cost.Amount) {
 	if c.random.IntN(10) == 0 {
 		return c.ledger.Guess("agent")
 	}
-	want = team.Amount{Tokens: 1 + c.random.Int64N(600), USD: team.USD(c.random.Int64N(1200))}
-	return want, team.Amount{Tokens: 1 + c.random.Int64N(want.Tokens), USD: team.USD(c.random.Int64N(int64(want.USD) + 1))}
+	want = cost.Amount{Tokens: 1 + c.random.Int64N(600), USD: cost.USD(c.random.Int64N(1200))}
+	return want, cost.Amount{Tokens: 1 + c.random.Int64N(want.Tokens), USD: cost.USD(c.random.Int64N(int64(want.USD) + 1))}
 }
 
 // part is a random part of an amount, far from what has no bounds.
-func (c *company) part(a team.Amount) team.Usage {
-	return team.Usage{
+func (c *company) part(a cost.Amount) cost.Usage {
+	return cost.Usage{
 		OutputTokens: c.random.Int64N(min(a.Tokens, 500) + 1),
-		CostUSD:      team.USD(c.random.Int64N(int64(min(a.USD, 900)) + 1)),
+		CostUSD:      cost.USD(c.random.Int64N(int64(min(a.USD, 900)) + 1)),
 	}
 }
 
@@ -196,7 +197,7 @@ func (c *company) end(s *spender) {
 	used := c.part(s.granted)
 	e := Entry{Kind: []Kind{Settled, Settled, Abandoned, Unsettled}[c.random.IntN(4)], Call: s.call, Usage: &used}
 	if e.Kind == Unsettled {
-		rest := c.part(team.Amount{Tokens: s.granted.Tokens - used.Tokens(), USD: s.granted.USD - used.CostUSD})
+		rest := c.part(cost.Amount{Tokens: s.granted.Tokens - used.Tokens(), USD: s.granted.USD - used.CostUSD})
 		e.Estimate = &rest
 		if c.random.IntN(2) == 0 { // it was reported before
 			c.append(s, Entry{Kind: Reported, Call: s.call, Usage: &used, Estimate: &rest})
@@ -264,7 +265,7 @@ func TestThirtyTwoSpendersNeverPassABudget(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			c := newCompany(t, seed)
 			c.run()
-			var sum team.Usage
+			var sum cost.Usage
 			for _, s := range c.spenders {
 				require.Equal(t, s.journal.Row(nil), c.ledger.Row(s.id))
 				sum = sum.Add(s.journal.Spent())

@@ -5,7 +5,9 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // Label names a budget in a sentence, by its scope.
@@ -17,7 +19,7 @@ func Label(scope string) string {
 }
 
 // refuse says that a budget cannot pay for a call.
-func (l *Ledger) refuse(s scope, least team.Amount) Verdict {
+func (l *Ledger) refuse(s scope, least cost.Amount) Verdict {
 	v := Verdict{Scope: s.name, Least: least}
 	what := "the budget of " + Label(s.name)
 	if s.name == DayScope {
@@ -59,13 +61,13 @@ func (l *Ledger) unsettledCalls(name string) string {
 		row := d.Rows[sessions[0]]
 		text := fmt.Sprintf("%s of session %s: %s", unsettled(row.Calls), sessions[0], settling(sessions[0], row.Calls, row.Call))
 		if len(sessions) > 1 {
-			text += fmt.Sprintf(", and of %s more", team.Count(len(sessions)-1, "session"))
+			text += fmt.Sprintf(", and of %s more", textfmt.Count(len(sessions)-1, "session"))
 		}
 		return text
 	}
 	n, last := 0, ""
 	for _, row := range slices.Sorted(maps.Keys(l.Rows)) {
-		if id, err := team.ParseAssignmentID(row); err != nil || !draws(id, name) {
+		if id, err := spec.ParseAssignmentID(row); err != nil || !draws(id, name) {
 			continue
 		}
 		for _, u := range l.Rows[row].Unsettled {

@@ -5,7 +5,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // Budget is what there is of one budget, for people to see.
@@ -13,13 +14,13 @@ type Budget struct {
 	// Scope names it: "session", "phase NAME" or "persona NAME".
 	Scope string
 	// Cap is what may be spent, raises included; zero dimensions are not limited.
-	Cap team.Cap
+	Cap spec.Cap
 	// Spent is what is known to be spent, Unsettled what is believed to be, and
 	// Reserved what is set aside for calls under way.
-	Spent, Unsettled, Reserved team.Amount
+	Spent, Unsettled, Reserved cost.Amount
 	// Left is what nobody has spent or set aside. A dimension that is not
 	// limited is negative.
-	Left team.Amount
+	Left cost.Amount
 }
 
 // Budgets lists the session's budgets that limit anything: its own, and those of
@@ -35,10 +36,10 @@ func (l *Ledger) Budgets() []Budget {
 	var budgets []Budget
 	for _, name := range names {
 		s := l.scope(name)
-		if s.cap == (team.Cap{}) {
+		if s.cap == (spec.Cap{}) {
 			continue
 		}
-		spent := team.Amount{Tokens: s.spent.Tokens - s.unsettled.Tokens, USD: s.spent.USD - s.unsettled.USD}
+		spent := cost.Amount{Tokens: s.spent.Tokens - s.unsettled.Tokens, USD: s.spent.USD - s.unsettled.USD}
 		budgets = append(budgets, Budget{
 			Scope: name, Cap: s.cap, Spent: spent, Unsettled: s.unsettled, Reserved: s.reserved, Left: s.left(),
 		})
@@ -47,14 +48,14 @@ func (l *Ledger) Budgets() []Budget {
 }
 
 // Assignments lists those that have a row, sorted.
-func (l *Ledger) Assignments() []team.AssignmentID {
-	var ids []team.AssignmentID
+func (l *Ledger) Assignments() []spec.AssignmentID {
+	var ids []spec.AssignmentID
 	for name := range l.Rows {
-		if id, err := team.ParseAssignmentID(name); err == nil {
+		if id, err := spec.ParseAssignmentID(name); err == nil {
 			ids = append(ids, id)
 		}
 	}
-	slices.SortFunc(ids, func(a, b team.AssignmentID) int {
+	slices.SortFunc(ids, func(a, b spec.AssignmentID) int {
 		return cmp.Or(cmp.Compare(a.Phase, b.Phase), cmp.Compare(a.Persona, b.Persona))
 	})
 	return ids

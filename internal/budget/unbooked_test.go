@@ -6,16 +6,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/budget"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 func TestWhatWasSpentBeforeThereWereLedgers(t *testing.T) {
 	t.Parallel()
-	use := func(tokens int64) team.Usage { return team.Usage{InputTokens: tokens} }
-	dev, ship := team.AssignmentID{Phase: "build", Persona: "dev"}, team.AssignmentID{Phase: "ship", Persona: "dev"}
-	status := team.Status{Usage: use(118), Phases: []team.PhaseStatus{
-		{Name: "build", Assignments: []team.AssignmentStatus{{Persona: "dev", Usage: use(100)}}},
-		{Name: "ship", Assignments: []team.AssignmentStatus{{Persona: "dev", Usage: use(10)}}},
+	use := func(tokens int64) cost.Usage { return cost.Usage{InputTokens: tokens} }
+	dev, ship := spec.AssignmentID{Phase: "build", Persona: "dev"}, spec.AssignmentID{Phase: "ship", Persona: "dev"}
+	status := session.Status{Usage: use(118), Phases: []session.PhaseStatus{
+		{Name: "build", Assignments: []session.AssignmentStatus{{Persona: "dev", Usage: use(100)}}},
+		{Name: "ship", Assignments: []session.AssignmentStatus{{Persona: "dev", Usage: use(10)}}},
 	}}
 	booked := func(rows map[string]int64) *budget.Ledger {
 		l := &budget.Ledger{Rows: map[string]budget.Row{}}

@@ -7,10 +7,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/telemetry"
-	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -30,7 +31,7 @@ func newConnectionTopic() *cobra.Command {
 
 // dial connects to the Temporal that flags, environment and profile name, else to the one
 // that `maestro dev` runs for the store.
-func (a *app) dial(ctx context.Context) (*temporalio.Connection, error) {
+func (a *app) dial(ctx context.Context) (*temporalutil.Connection, error) {
 	a.temporal.StoreDir, a.temporal.Host = a.stateDirectory(), a.env.Host
 	options, err := a.temporal.ClientOptions(a.environ)
 	if err != nil {
@@ -45,16 +46,16 @@ func (a *app) dial(ctx context.Context) (*temporalio.Connection, error) {
 			return nil, usagef("%w", err)
 		}
 	}
-	return temporalio.Dial(ctx, &a.temporal, a.environ, nil, a.telemetry.Instrument)
+	return temporalutil.Dial(ctx, &a.temporal, a.environ, nil, a.telemetry.Instrument)
 }
 
 // dialToLook connects for a command that can do without Temporal. Where it cannot be
 // reached, the connection is nil, and a person is told what follows from that.
-func (a *app) dialToLook(ctx context.Context, so string) (*temporalio.Connection, error) {
+func (a *app) dialToLook(ctx context.Context, so string) (*temporalutil.Connection, error) {
 	conn, err := a.dial(ctx)
-	var unreachable *temporalio.UnreachableError
+	var unreachable *temporalutil.UnreachableError
 	if errors.As(err, &unreachable) {
-		a.say("%s; %s", team.FirstLine(err.Error()), so)
+		a.say("%s; %s", textfmt.FirstLine(err.Error()), so)
 		return nil, nil
 	}
 	return conn, err
@@ -64,13 +65,13 @@ func (a *app) dialToLook(ctx context.Context, so string) (*temporalio.Connection
 // command is none the worse for it.
 func (a *app) closeTelemetry(t *telemetry.Telemetry) {
 	if err := t.Close(); err != nil {
-		a.say("the last metrics and traces are lost: %s", team.FirstLine(err.Error()))
+		a.say("the last metrics and traces are lost: %s", textfmt.FirstLine(err.Error()))
 	}
 }
 
 // attributes knows the search attributes of the connection's namespace.
-func (a *app) attributes(conn *temporalio.Connection) *temporalio.SearchAttributes {
-	return temporalio.NewSearchAttributes(conn, conn.Namespace, a.env.Now, workflows.SearchAttributes()...)
+func (a *app) attributes(conn *temporalutil.Connection) *temporalutil.SearchAttributes {
+	return temporalutil.NewSearchAttributes(conn, conn.Namespace, a.env.Now, workflows.SearchAttributes()...)
 }
 
 // storeDir is the state directory. With create, one is made where there is none, and a
@@ -136,7 +137,7 @@ func (a *app) findStore() (*store.Store, error) {
 		return nil, err
 	}
 	s, err := store.Open(dir, store.Options{Clock: a.env.Now, Reading: true})
-	if errors.Is(err, team.ErrNotFound) {
+	if errors.Is(err, session.ErrNotFound) {
 		return nil, nil
 	}
 	return s, err
@@ -144,22 +145,22 @@ func (a *app) findStore() (*store.Store, error) {
 
 // either opens the store, if there is one, and connects to Temporal; where that cannot be
 // reached and there is a store, it says so and the connection is nil.
-func (a *app) either(ctx context.Context) (*store.Store, *temporalio.Connection, error) {
+func (a *app) either(ctx context.Context) (*store.Store, *temporalutil.Connection, error) {
 	s, err := a.findStore()
 	if err != nil {
 		return nil, nil, err
 	}
 	conn, err := a.dial(ctx)
-	var unreachable *temporalio.UnreachableError
+	var unreachable *temporalutil.UnreachableError
 	if errors.As(err, &unreachable) && s != nil {
-		a.say("Temporal cannot be reached, so this is what the store in %s knows: %s", s.Dir(), team.FirstLine(unreachable.Error()))
+		a.say("Temporal cannot be reached, so this is what the store in %s knows: %s", s.Dir(), textfmt.FirstLine(unreachable.Error()))
 		return s, nil, nil
 	}
 	return s, conn, err
 }
 
 // both opens the store, as open does, and connects to Temporal.
-func (a *app) both(ctx context.Context, open func() (*store.Store, error)) (*store.Store, *temporalio.Connection, error) {
+func (a *app) both(ctx context.Context, open func() (*store.Store, error)) (*store.Store, *temporalutil.Connection, error) {
 	s, err := open()
 	if err != nil {
 		return nil, nil, err

@@ -9,9 +9,9 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
-	"github.com/maestro-hive/maestro/internal/roster"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/workerpool"
 )
 
 func newAgents(a *app) *cobra.Command {
@@ -35,7 +35,7 @@ func newAgents(a *app) *cobra.Command {
 }
 
 func (a *app) agents(ctx context.Context, teamFile string) error {
-	var t team.Team
+	var t spec.Team
 	var err error
 	if teamFile != "" {
 		if t, err = config.LoadTeam(teamFile); err != nil {
@@ -53,7 +53,7 @@ func (a *app) agents(ctx context.Context, teamFile string) error {
 	if conn != nil {
 		defer conn.Close()
 	}
-	doc, err := roster.Look(ctx, s, conn, t, a.env.Now())
+	doc, err := workerpool.Look(ctx, s, conn, t, a.env.Now())
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (a *app) agents(ctx context.Context, teamFile string) error {
 	return nil
 }
 
-func (a *app) writeAgents(doc roster.Roster) {
+func (a *app) writeAgents(doc workerpool.Roster) {
 	if len(doc.Workers) > 0 {
 		a.writeOffers(doc)
 		a.print("")
@@ -97,7 +97,7 @@ func (a *app) writeAgents(doc roster.Roster) {
 }
 
 // writeOffers prints the workers and their agents.
-func (a *app) writeOffers(doc roster.Roster) {
+func (a *app) writeOffers(doc workerpool.Roster) {
 	workers, agents := terminal.NewTable(a.palette), terminal.NewTable(a.palette)
 	workers.Head("WORKER", "HOST", "PID", "VERSION", "SINCE", "CHECKS", "TELLS")
 	agents.Head("AGENT", "WORKER", "KIND", "MODEL", "AT ONCE", "BREAKER", "STATE", "FALLBACK")

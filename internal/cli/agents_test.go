@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // offers is what the tests read of `agents -o json`.
@@ -32,7 +32,7 @@ type offers struct {
 		Queue, For string
 		Pollers    []string
 	}
-	Missing []team.Lack
+	Missing []spec.Lack
 }
 
 // agents runs `agents -o json`, whatever its exit code.

@@ -12,7 +12,9 @@ import (
 	"github.com/maestro-hive/maestro/internal/apply"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/safetext"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // applyOptions are the flags of `apply`.
@@ -33,9 +35,9 @@ type applyDocument struct {
 	Session string `json:"session"`
 	// Status is the session's, Phase the one that its newest checkpoint was taken
 	// after.
-	Status     team.State  `json:"status"`
-	Checkpoint team.Digest `json:"checkpoint"`
-	Phase      string      `json:"phase"`
+	Status     session.State `json:"status"`
+	Checkpoint spec.Digest   `json:"checkpoint"`
+	Phase      string        `json:"phase"`
 	// Dir is the directory, absolute; empty for a patch.
 	Dir    string `json:"dir,omitempty"`
 	DryRun bool   `json:"dry_run,omitempty"`
@@ -84,16 +86,16 @@ func newApply(a *app) *cobra.Command {
 	return cmd
 }
 
-func (a *app) apply(ctx context.Context, o applyOptions, session string, branch bool) error {
+func (a *app) apply(ctx context.Context, o applyOptions, sessionID string, branch bool) error {
 	if branch && o.branch == "" {
 		return usagef("--branch is empty; name the branch to make")
 	}
-	k, err := a.lookAt(ctx, session)
+	k, err := a.lookAt(ctx, sessionID)
 	if err != nil {
 		return err
 	}
 	doc := applyDocument{
-		Session: session, Checkpoint: k.Name, Phase: k.CurrentPhase, DryRun: o.dryRun,
+		Session: sessionID, Checkpoint: k.Name, Phase: k.CurrentPhase, DryRun: o.dryRun,
 		Files: []apply.File{}, Conflicts: []apply.Conflict{},
 	}
 	e, _ := k.store.Execution(k.key) // a status that cannot be read is nobody's word that the result is whole
@@ -119,7 +121,7 @@ func (a *app) apply(ctx context.Context, o applyOptions, session string, branch 
 			err = a.applyFiles(ctx, work, o, doc)
 		}
 	}
-	if errors.Is(err, team.ErrNotFound) && len(o.paths) > 0 {
+	if errors.Is(err, session.ErrNotFound) && len(o.paths) > 0 {
 		return usagef("%w", err)
 	}
 	return err
@@ -137,7 +139,7 @@ func (d applyDocument) has(out apply.Outcome) applyDocument {
 }
 
 // applyDir is the directory to write to.
-func (a *app) applyDir(o applyOptions, source team.Source) (string, error) {
+func (a *app) applyDir(o applyOptions, source session.Source) (string, error) {
 	switch {
 	case o.dir != "":
 		return a.directory("--dir", o.dir)
@@ -154,7 +156,7 @@ func (a *app) applyDir(o applyOptions, source team.Source) (string, error) {
 }
 
 // applyPatch prints what a session has changed as a patch.
-func (a *app) applyPatch(ctx context.Context, w apply.Work, o applyOptions, source team.Source, doc applyDocument) error {
+func (a *app) applyPatch(ctx context.Context, w apply.Work, o applyOptions, source session.Source, doc applyDocument) error {
 	dir, err := a.applyDir(o, source)
 	if err != nil && o.dir != "" {
 		return err
@@ -194,7 +196,7 @@ func (a *app) applyFiles(ctx context.Context, w apply.Work, o applyOptions, doc 
 }
 
 // applyBranch makes a commit on a branch of what a session has changed.
-func (a *app) applyBranch(ctx context.Context, w apply.Work, o applyOptions, source team.Source, doc applyDocument) error {
+func (a *app) applyBranch(ctx context.Context, w apply.Work, o applyOptions, source session.Source, doc applyDocument) error {
 	out, err := apply.Commit(ctx, w, a.target(doc.Dir, o), o.branch, source.Commit)
 	for _, who := range out.Unnamed {
 		a.say("git does not know who you are (user.name, user.email), so the commit's %s is Maestro", who)
@@ -232,10 +234,10 @@ func (a *app) tellCommitted(out apply.Committed, dryRun bool) {
 		on = "on " + parent
 	}
 	if dryRun {
-		a.say("would commit %s %s, as branch %s", team.Count(written, "file"), on, name)
+		a.say("would commit %s %s, as branch %s", textfmt.Count(written, "file"), on, name)
 		return
 	}
-	a.say("branch %s: commit %s with %s, %s; take it over with `git merge %s`", name, apply.Short(out.Branch.Commit), team.Count(written, "file"), on, name)
+	a.say("branch %s: commit %s with %s, %s; take it over with `git merge %s`", name, apply.Short(out.Branch.Commit), textfmt.Count(written, "file"), on, name)
 	if out.Head != out.Branch.Parent && parent != "" {
 		a.say("what is checked out has moved on since the session was started, from %s to %s", parent, apply.Short(out.Head))
 	}
@@ -266,16 +268,16 @@ func (a *app) tellApplied(doc applyDocument) {
 	switch {
 	case !doc.Whole:
 		from += ", which has " + doc.part + ","
-	case doc.Phase != team.ReservedPhase:
+	case doc.Phase != spec.ReservedPhase:
 		from += " after " + doc.Phase
 	}
 	switch already := len(doc.Files) - written; {
 	case len(doc.Files) == 0:
 		a.say("session %s has changed no file", doc.Session)
 	case already > 0:
-		a.say("%s %s of %s to %s; %s", did, team.Count(written, "file"), from, doc.Dir, alreadySo(already))
+		a.say("%s %s of %s to %s; %s", did, textfmt.Count(written, "file"), from, doc.Dir, alreadySo(already))
 	default:
-		a.say("%s %s of %s to %s", did, team.Count(written, "file"), from, doc.Dir)
+		a.say("%s %s of %s to %s", did, textfmt.Count(written, "file"), from, doc.Dir)
 	}
 }
 
@@ -305,7 +307,7 @@ func (a *app) refuseConflicts(doc applyDocument, nothing string) error {
 	if blocked == 0 {
 		fmt.Fprintf(&b, "\n  %s --force         takes the session's files, and loses what differs there", again)
 	} else {
-		fmt.Fprintf(&b, "\n  move away what is in the way of %s, and apply again", team.Count(blocked, "file"))
+		fmt.Fprintf(&b, "\n  move away what is in the way of %s, and apply again", textfmt.Count(blocked, "file"))
 	}
 	fmt.Fprintf(&b, "\n  %s --patch         prints a patch, for `git apply --3way` or to be edited", again)
 	return failf("%s", &b)

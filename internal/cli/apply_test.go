@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // applied is the document of `apply -o json`.
@@ -137,9 +137,9 @@ func TestASessionUnderWayIsAppliedAsFarAsItIs(t *testing.T) {
 	here := filepath.Join(d.dir, "here")
 	require.NoError(t, os.Mkdir(here, 0o700))
 	until(t, func() bool {
-		var s team.Status
+		var s session.Status
 		d.json(&s, "status", "s")
-		return len(s.Phases) == 2 && s.Phases[0].Status == team.Completed && s.Phases[1].Status == team.Running
+		return len(s.Phases) == 2 && s.Phases[0].Status == session.Completed && s.Phases[1].Status == session.Running
 	}, "the second phase does not begin")
 	there := *d
 	there.cwd = here // it was started from nowhere
@@ -171,9 +171,9 @@ func TestAResultThatWasSentBackIsNotAppliedAsIfItWereWhole(t *testing.T) {
 		"phases:", "  analyst: {role: Analyst, agent: writer, instructions: \"Plan.\"}\nphases:\n  - {name: plan, personas: [analyst]}",
 	).Replace(reviewedTeam)), "Make it so.", "--session", "s")
 	until(t, func() bool {
-		var s team.Status
+		var s session.Status
 		d.json(&s, "status", "s")
-		return len(s.Phases) == 3 && s.Phases[1].Status == team.Running && s.Phases[2].Status == team.Pending && fileExists(d.dir+"/sent")
+		return len(s.Phases) == 3 && s.Phases[1].Status == session.Running && s.Phases[2].Status == session.Pending && fileExists(d.dir+"/sent")
 	}, "the work is not sent back")
 	d.must(0, "cancel", "s", "--watch")
 	here := filepath.Join(d.dir, "here")

@@ -6,13 +6,13 @@ import (
 	"path/filepath"
 
 	"github.com/maestro-hive/maestro/internal/apply"
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // source says where the workspace of a session that is about to start is taken
 // from; nil where it has none.
-func (a *app) source(ctx context.Context, o runOptions) *team.Source {
+func (a *app) source(ctx context.Context, o runOptions) *session.Source {
 	if o.workspace == "" {
 		return nil
 	}
@@ -20,7 +20,7 @@ func (a *app) source(ctx context.Context, o runOptions) *team.Source {
 	if err != nil {
 		return nil
 	}
-	return &team.Source{
+	return &session.Source{
 		Host: a.env.Host, Dir: dir, Include: o.include,
 		Commit: apply.Head(ctx, dir, a.environ),
 	}
@@ -28,10 +28,10 @@ func (a *app) source(ctx context.Context, o runOptions) *team.Source {
 
 // sourceOf is where a session's workspace was taken from, as far as the store
 // knows; its zero where it does not.
-func (a *app) sourceOf(s *store.Store, key team.SessionKey) team.Source {
+func (a *app) sourceOf(s *store.Store, key session.Key) session.Source {
 	e, err := s.Execution(key)
 	if err != nil || e.Course.Source == nil {
-		return team.Source{}
+		return session.Source{}
 	}
 	return *e.Course.Source
 }

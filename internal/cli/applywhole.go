@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // completeness says how much of a session's work its newest checkpoint has.
@@ -26,9 +28,9 @@ type completeness struct {
 
 // completenessOf compares a checkpoint with what its session was to do. A session that
 // has completed is whole, whatever was left out.
-func completenessOf(k kept, e team.Execution) completeness {
+func completenessOf(k kept, e session.Execution) completeness {
 	c := completeness{Whole: true, Missing: []string{}}
-	if e.Status.Status == team.Completed {
+	if e.Status.Status == session.Completed {
 		return c
 	}
 	var has, sentBack, lacking []string
@@ -50,7 +52,7 @@ func completenessOf(k kept, e team.Execution) completeness {
 		return c
 	}
 	c.Whole = false
-	c.part = fmt.Sprintf("%d of %s", len(has), team.Count(len(has)+len(c.Missing), "phase"))
+	c.part = fmt.Sprintf("%d of %s", len(has), textfmt.Count(len(has)+len(c.Missing), "phase"))
 	if len(has) > 0 {
 		c.part += " (" + listed(has, 5) + ")"
 	}
@@ -71,14 +73,14 @@ func completenessOf(k kept, e team.Execution) completeness {
 // hasPhase tells whether a checkpoint has the work of a whole phase. Work that a person
 // goes on without counts as done.
 func hasPhase(k kept, phase string) bool {
-	return !slices.ContainsFunc(k.team.Assignments(), func(id team.AssignmentID) bool {
-		return id.Phase == phase && !slices.ContainsFunc(k.Assignments, func(a team.CheckpointAssignment) bool { return a.AssignmentID == id }) && !settledBy(k, id)
+	return !slices.ContainsFunc(k.team.Assignments(), func(id spec.AssignmentID) bool {
+		return id.Phase == phase && !slices.ContainsFunc(k.Assignments, func(a session.CheckpointAssignment) bool { return a.AssignmentID == id }) && !settledBy(k, id)
 	})
 }
 
 // settledBy tells whether the last that a person has said of an assignment, since it was
 // last sent back, is to go on without it.
-func settledBy(k kept, id team.AssignmentID) bool {
+func settledBy(k kept, id spec.AssignmentID) bool {
 	for _, a := range slices.Backward(k.Answers) {
 		if a.Phase == id.Phase && a.Persona == id.Persona {
 			r := k.Reworking(id.Phase)
@@ -89,13 +91,13 @@ func settledBy(k kept, id team.AssignmentID) bool {
 }
 
 // standsAs says a session's state as the predicate of a sentence.
-func standsAs(s team.State) string {
+func standsAs(s session.State) string {
 	switch s {
-	case team.Failed:
+	case session.Failed:
 		return "has failed"
-	case team.WasCancelled:
+	case session.WasCancelled:
 		return "is cancelled"
-	case team.HelpIsNeeded, team.AwaitingApproval:
+	case session.HelpIsNeeded, session.AwaitingApproval:
 		return "waits for a person"
 	case "":
 		return "has lost its status"

@@ -6,11 +6,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 func newApprove(a *app) *cobra.Command {
-	return newVerdict(a, team.Approving, &cobra.Command{
+	return newVerdict(a, session.Approving, &cobra.Command{
 		Use:   "approve SESSION [PHASE]",
 		Short: "Approve a finished phase that waits for it, so that what builds on it begins",
 		Long: "Approve a finished phase of a session that waits for a person's approval. PHASE may be left out where only one waits. " +
@@ -20,7 +20,7 @@ func newApprove(a *app) *cobra.Command {
 }
 
 func newReject(a *app) *cobra.Command {
-	return newVerdict(a, team.Rejecting, &cobra.Command{
+	return newVerdict(a, session.Rejecting, &cobra.Command{
 		Use:   "reject SESSION [PHASE] --note TEXT",
 		Short: "Have a finished phase that waits for approval do its work again, told why",
 		Long: "Reject a finished phase of a session that waits for a person's approval: its personas go on from the files that they have left, told what --note says, " +
@@ -30,11 +30,11 @@ func newReject(a *app) *cobra.Command {
 }
 
 // newVerdict makes a command say a verb to a session's approval request.
-func newVerdict(a *app, verb team.Verb, cmd *cobra.Command) *cobra.Command {
+func newVerdict(a *app, verb session.Verb, cmd *cobra.Command) *cobra.Command {
 	o := resolveOptions{selector: selector{verb: verb}}
 	cmd.Args = cmdline.Arguments(1, 2)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if verb == team.Rejecting && strings.TrimSpace(o.note) == "" {
+		if verb == session.Rejecting && strings.TrimSpace(o.note) == "" {
 			return usagef("--note is missing; say what is wrong: it is what the personas are told")
 		}
 		if err := checkNote(o.note); err != nil {

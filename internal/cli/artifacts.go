@@ -9,9 +9,11 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/safetext"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // artifactsDocument is the document of `artifacts list -o json`.
@@ -19,15 +21,15 @@ type artifactsDocument struct {
 	Session string `json:"session"`
 	// Checkpoint is the one that the list is of, and Phase the phase that it
 	// was taken after.
-	Checkpoint team.Digest     `json:"checkpoint"`
-	Phase      string          `json:"phase"`
-	Artifacts  []team.Artifact `json:"artifacts"`
+	Checkpoint spec.Digest        `json:"checkpoint"`
+	Phase      string             `json:"phase"`
+	Artifacts  []session.Artifact `json:"artifacts"`
 }
 
 // exportDocument is the document of `artifacts get -o json`.
 type exportDocument struct {
 	Session    string      `json:"session"`
-	Checkpoint team.Digest `json:"checkpoint"`
+	Checkpoint spec.Digest `json:"checkpoint"`
 	// Out is the directory, absolute; Files are what was written, relative to it.
 	Out   string   `json:"out"`
 	Files []string `json:"files"`
@@ -76,7 +78,7 @@ func newArtifactsGet(a *app) *cobra.Command {
 }
 
 // newest is a session's newest checkpoint that can be read. Damage is said.
-func (a *app) newest(ctx context.Context, s *store.Store, key team.SessionKey) (store.StoredCheckpoint, error) {
+func (a *app) newest(ctx context.Context, s *store.Store, key session.Key) (store.StoredCheckpoint, error) {
 	chain, err := a.chain(ctx, s, key)
 	if err != nil {
 		return store.StoredCheckpoint{}, err
@@ -85,8 +87,8 @@ func (a *app) newest(ctx context.Context, s *store.Store, key team.SessionKey) (
 }
 
 // latest opens the store for a session's newest checkpoint that can be read.
-func (a *app) latest(ctx context.Context, session string) (*store.Store, store.StoredCheckpoint, error) {
-	s, key, err := a.stored(session)
+func (a *app) latest(ctx context.Context, sessionID string) (*store.Store, store.StoredCheckpoint, error) {
+	s, key, err := a.stored(sessionID)
 	if err != nil {
 		return nil, store.StoredCheckpoint{}, err
 	}
@@ -94,15 +96,15 @@ func (a *app) latest(ctx context.Context, session string) (*store.Store, store.S
 	return s, c, err
 }
 
-func (a *app) listArtifacts(ctx context.Context, session string) error {
-	_, c, err := a.latest(ctx, session)
+func (a *app) listArtifacts(ctx context.Context, sessionID string) error {
+	_, c, err := a.latest(ctx, sessionID)
 	if err != nil {
 		return err
 	}
 	if a.output == outputJSON {
-		doc := artifactsDocument{Session: session, Checkpoint: c.Name, Phase: c.CurrentPhase, Artifacts: c.Artifacts}
+		doc := artifactsDocument{Session: sessionID, Checkpoint: c.Name, Phase: c.CurrentPhase, Artifacts: c.Artifacts}
 		if doc.Artifacts == nil {
-			doc.Artifacts = []team.Artifact{}
+			doc.Artifacts = []session.Artifact{}
 		}
 		return a.printJSON(doc)
 	}
@@ -113,7 +115,7 @@ func (a *app) listArtifacts(ctx context.Context, session string) error {
 	t := terminal.NewTable(a.palette)
 	t.Head("PATH", "SIZE", "BY", "SHA256")
 	for _, f := range c.Artifacts {
-		bytes, digest := team.Size(f.Size), f.SHA256.Short()
+		bytes, digest := textfmt.Size(f.Size), f.SHA256.Short()
 		if f.SHA256 == "" {
 			bytes, digest = "link", "-"
 		}
@@ -123,8 +125,8 @@ func (a *app) listArtifacts(ctx context.Context, session string) error {
 	return nil
 }
 
-func (a *app) getArtifacts(ctx context.Context, session string, wanted []string, out string, overwrite bool) error {
-	s, c, err := a.latest(ctx, session)
+func (a *app) getArtifacts(ctx context.Context, sessionID string, wanted []string, out string, overwrite bool) error {
+	s, c, err := a.latest(ctx, sessionID)
 	if err != nil {
 		return err
 	}
@@ -132,18 +134,18 @@ func (a *app) getArtifacts(ctx context.Context, session string, wanted []string,
 		return usagef("--out: %w", err)
 	}
 	files, err := s.Export(ctx, c.Tree, wanted, out, overwrite)
-	if errors.Is(err, team.ErrNotFound) && len(wanted) > 0 {
+	if errors.Is(err, session.ErrNotFound) && len(wanted) > 0 {
 		return usagef("%w", err)
 	}
 	if err != nil {
 		return err
 	}
 	if a.output == outputJSON {
-		return a.printJSON(exportDocument{Session: session, Checkpoint: c.Name, Out: out, Files: files})
+		return a.printJSON(exportDocument{Session: sessionID, Checkpoint: c.Name, Out: out, Files: files})
 	}
 	for _, f := range files {
 		a.print("%s", safetext.Name(f))
 	}
-	a.say("wrote %s to %s (as of the checkpoint after %s)", team.Count(len(files), "file"), out, c.CurrentPhase)
+	a.say("wrote %s to %s (as of the checkpoint after %s)", textfmt.Count(len(files), "file"), out, c.CurrentPhase)
 	return nil
 }

@@ -11,17 +11,19 @@ import (
 
 	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/cmdline"
-	"github.com/maestro-hive/maestro/internal/roster"
 	"github.com/maestro-hive/maestro/internal/safetext"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/workerpool"
 )
 
 // breakerListDocument is the document of `breaker list -o json`.
 type breakerListDocument struct {
 	// Breakers are sorted by name.
-	Breakers []roster.Breaker `json:"breakers"`
+	Breakers []workerpool.Breaker `json:"breakers"`
 }
 
 func newBreaker(a *app) *cobra.Command {
@@ -71,7 +73,7 @@ func newBreakerTrip(a *app) *cobra.Command {
 			case lasting < 0, lasting == 0 && cmd.Flags().Changed("for"):
 				return usagef("--for %s is not a time to come; leave it out to keep the breaker open until it is reset", lasting)
 			}
-			request := breaker.TripRequest{By: a.person(), Why: why, For: team.Duration(lasting)}
+			request := breaker.TripRequest{By: a.person(), Why: why, For: textfmt.Duration(lasting)}
 			return a.setBreaker(cmd.Context(), args[0], func(ctx context.Context, c *breaker.Client, id string) (breaker.Answer, error) {
 				return c.Trip(ctx, id, args[0], request)
 			})
@@ -112,7 +114,7 @@ func (a *app) addBreakerFlags(cmd *cobra.Command) {
 
 // lookAtBreakers gathers the store's breakers for a command that only looks.
 // Without Temporal, a person is told.
-func (a *app) lookAtBreakers(ctx context.Context, s *store.Store) ([]roster.Breaker, error) {
+func (a *app) lookAtBreakers(ctx context.Context, s *store.Store) ([]workerpool.Breaker, error) {
 	conn, err := a.dialToLook(ctx, "this is the store's copy")
 	if err != nil {
 		return nil, err
@@ -120,7 +122,7 @@ func (a *app) lookAtBreakers(ctx context.Context, s *store.Store) ([]roster.Brea
 	if conn != nil {
 		defer conn.Close()
 	}
-	return roster.Breakers(ctx, s, conn, a.env.Now())
+	return workerpool.Breakers(ctx, s, conn, a.env.Now())
 }
 
 func (a *app) listBreakers(ctx context.Context) error {
@@ -143,7 +145,7 @@ func (a *app) listBreakers(ctx context.Context) error {
 	t.Head("BREAKER", "STATE", "FAILURES", "UNTIL", "AGENTS", "")
 	for _, b := range known {
 		why := ""
-		if b.State != team.BreakerClosed {
+		if b.State != session.BreakerClosed {
 			why = b.Because()
 		}
 		t.Add(terminal.Plain(b.Name), terminal.Painted(string(b.State), breakerColour(b.State)), terminal.Plain(fmt.Sprint(b.Failures)), terminal.Plain(terminal.Moment(b.OpenUntil)),
@@ -154,19 +156,19 @@ func (a *app) listBreakers(ctx context.Context) error {
 	return nil
 }
 
-func breakerColour(s team.BreakerState) terminal.Colour {
+func breakerColour(s session.BreakerState) terminal.Colour {
 	switch s {
-	case team.BreakerIsOpen:
+	case session.BreakerIsOpen:
 		return terminal.Red
-	case team.BreakerHalfOpen:
+	case session.BreakerHalfOpen:
 		return terminal.Yellow
-	case team.BreakerClosed:
+	case session.BreakerClosed:
 	}
 	return terminal.Green
 }
 
 // findBreaker picks a breaker by name out of those of the store.
-func findBreaker(known []roster.Breaker, s *store.Store, name string) (roster.Breaker, error) {
+func findBreaker(known []workerpool.Breaker, s *store.Store, name string) (workerpool.Breaker, error) {
 	var names []string
 	for _, b := range known {
 		if b.Name == name {
@@ -174,12 +176,12 @@ func findBreaker(known []roster.Breaker, s *store.Store, name string) (roster.Br
 		}
 		names = append(names, b.Name)
 	}
-	return roster.Breaker{}, usagef("the store in %s has no breaker %q%s; `maestro breaker list` shows those that there are",
-		s.Dir(), name, team.DidYouMean(name, names))
+	return workerpool.Breaker{}, usagef("the store in %s has no breaker %q%s; `maestro breaker list` shows those that there are",
+		s.Dir(), name, textfmt.DidYouMean(name, names))
 }
 
 func (a *app) showBreaker(ctx context.Context, name string) error {
-	if err := team.CheckName(name); err != nil {
+	if err := spec.CheckName(name); err != nil {
 		return usagef("%w", err)
 	}
 	s, err := a.openStore()
@@ -198,18 +200,18 @@ func (a *app) showBreaker(ctx context.Context, name string) error {
 }
 
 // printBreaker shows one breaker.
-func (a *app) printBreaker(b roster.Breaker) error {
+func (a *app) printBreaker(b workerpool.Breaker) error {
 	if a.output == outputJSON {
 		return a.printJSON(b)
 	}
 	p := a.palette
 	a.print("%s  %s", p.Paint(terminal.Bold, b.Name), p.Paint(breakerColour(b.State), string(b.State)))
-	if b.State != team.BreakerClosed {
+	if b.State != session.BreakerClosed {
 		a.print("%s", safetext.Line(b.Because()))
 		switch {
 		case b.OpenUntil == nil:
 			a.print("open until it is reset")
-		case b.State == team.BreakerIsOpen:
+		case b.State == session.BreakerIsOpen:
 			a.print("open until %s, for another %s", terminal.Moment(b.OpenUntil), terminal.Span(b.OpenUntil.Sub(a.env.Now())))
 		default:
 			a.print("the cooldown is over since %s; probes at work: %d of %d", terminal.Moment(b.OpenUntil), len(b.Probes), b.Settings.Probes)
@@ -240,7 +242,7 @@ func reason(why string) string {
 
 // setBreaker changes a breaker by hand and shows it as it is then.
 func (a *app) setBreaker(ctx context.Context, name string, change func(context.Context, *breaker.Client, string) (breaker.Answer, error)) error {
-	if err := team.CheckName(name); err != nil {
+	if err := spec.CheckName(name); err != nil {
 		return usagef("%w", err)
 	}
 	s, conn, err := a.both(ctx, a.openStoreToWrite)
@@ -248,7 +250,7 @@ func (a *app) setBreaker(ctx context.Context, name string, change func(context.C
 		return err
 	}
 	defer conn.Close()
-	known, err := roster.Breakers(ctx, s, conn, a.env.Now())
+	known, err := workerpool.Breakers(ctx, s, conn, a.env.Now())
 	if err != nil {
 		return err
 	}
@@ -271,7 +273,7 @@ func (a *app) setBreaker(ctx context.Context, name string, change func(context.C
 	if err := s.PutBreaker(ctx, answer.Status()); err != nil {
 		a.say("the store's copy of breaker %s lags behind: %v", name, err)
 	}
-	return a.printBreaker(roster.Breaker{BreakerStatus: answer.Status().At(a.env.Now()), Agents: before.Agents})
+	return a.printBreaker(workerpool.Breaker{BreakerStatus: answer.Status().At(a.env.Now()), Agents: before.Agents})
 }
 
 // completeBreakers completes the names of the breakers that the store knows.
@@ -280,7 +282,7 @@ func (a *app) completeBreakers(cmd *cobra.Command, args []string, begun string) 
 	if err != nil || s == nil || len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	known, _ := roster.Breakers(cmd.Context(), s, nil, a.env.Now())
+	known, _ := workerpool.Breakers(cmd.Context(), s, nil, a.env.Now())
 	var out []string
 	for _, b := range known {
 		out = append(out, b.Name)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 func TestBreakerIsTrippedShownAndReset(t *testing.T) {
@@ -38,19 +38,19 @@ func TestBreakerIsTrippedShownAndReset(t *testing.T) {
 
 	out := d.must(0, "breaker", "trip", "coder", "--why", "the provider moves", "--for", "1h")
 	require.Contains(t, out, "the provider moves")
-	var shown team.BreakerStatus
+	var shown session.BreakerStatus
 	d.json(&shown, "breaker", "show", "coder")
-	require.Equal(t, team.BreakerIsOpen, shown.State)
+	require.Equal(t, session.BreakerIsOpen, shown.State)
 	require.WithinDuration(t, time.Now().Add(time.Hour), *shown.OpenUntil, time.Minute)
 	require.Equal(t, int64(1), shown.Generation)
 	require.Contains(t, d.must(0, "breaker", "list"), "opened by hand by")
 
 	file := d.file("team.yaml", oneTeam)
 	d.must(0, "run", file, "work", "--session", "s")
-	var status team.Status
+	var status session.Status
 	until(t, func() bool {
 		d.json(&status, "status", "s")
-		return status.Status == team.WaitingForBreaker
+		return status.Status == session.WaitingForBreaker
 	}, "the session never waited")
 	require.Equal(t, 0, status.Phases[0].Assignments[0].Rounds)
 	require.Equal(t, "coder", status.Phases[0].Assignments[0].Awaits.Breaker)
@@ -68,14 +68,14 @@ func TestBreakerIsTrippedShownAndReset(t *testing.T) {
 	copied := away.run("breaker", "show", "coder", "-o", "json")
 	require.Equal(t, 0, copied.code)
 	require.Contains(t, copied.stderr.String(), "the store's copy")
-	var mirrored team.BreakerStatus
+	var mirrored session.BreakerStatus
 	require.NoError(t, json.Unmarshal([]byte(copied.stdout.String()), &mirrored))
 	require.Equal(t, shown.OpenUntil.UTC(), mirrored.OpenUntil.UTC())
 
 	require.Contains(t, d.must(0, "breaker", "reset", "coder", "--why", "it has moved"), "closed")
 	require.Equal(t, 0, watching.wait())
 	d.json(&status, "status", "s")
-	require.Equal(t, team.Completed, status.Status)
+	require.Equal(t, session.Completed, status.Status)
 	require.Equal(t, 1, status.Phases[0].Assignments[0].Rounds)
 	require.Equal(t, "coder\n", strings.Split(d.must(0, "__complete", "breaker", "show", "co"), ":")[0])
 }
@@ -91,8 +91,8 @@ func TestChangingABreakerNeedsAWorkerAndSaysSo(t *testing.T) {
 	require.Equal(t, 1, c.code)
 	require.Contains(t, c.stderr.String(), "no worker has answered for breaker coder within 10s")
 	require.Contains(t, c.stderr.String(), "may still take this up")
-	var shown team.BreakerStatus
+	var shown session.BreakerStatus
 	d.json(&shown, "breaker", "show", "coder")
-	require.Equal(t, team.BreakerIsOpen, shown.State, "it can be read without a worker")
+	require.Equal(t, session.BreakerIsOpen, shown.State, "it can be read without a worker")
 	require.Nil(t, shown.OpenUntil)
 }

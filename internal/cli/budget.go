@@ -8,9 +8,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/safetext"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
@@ -29,31 +31,31 @@ type budgetDocument struct {
 // budgetLine is a budget as documents have it.
 type budgetLine struct {
 	Scope     string      `json:"scope"`
-	Cap       team.Cap    `json:"cap"`
-	Spent     team.Amount `json:"spent"`
-	Unsettled team.Amount `json:"unsettled"`
-	Reserved  team.Amount `json:"reserved"`
+	Cap       spec.Cap    `json:"cap"`
+	Spent     cost.Amount `json:"spent"`
+	Unsettled cost.Amount `json:"unsettled"`
+	Reserved  cost.Amount `json:"reserved"`
 	// Left has what is limited only.
 	Left budgetLeft `json:"left"`
 }
 
 type budgetLeft struct {
 	Tokens *int64    `json:"tokens,omitempty"`
-	USD    *team.USD `json:"usd,omitempty"`
+	USD    *cost.USD `json:"usd,omitempty"`
 }
 
 // openCall is a call that has no known cost.
 type openCall struct {
-	team.AssignmentID
+	spec.AssignmentID
 	// Call is the number by which `budget settle` takes it.
 	Call int64 `json:"call"`
 	// State is unsettled, or begun while it is under way.
-	State    budget.Kind  `json:"state"`
-	Agent    string       `json:"agent"`
-	Model    string       `json:"model,omitempty"`
-	Key      team.CallKey `json:"key"`
-	BeganAt  time.Time    `json:"began_at"`
-	Estimate team.Usage   `json:"estimate"`
+	State    budget.Kind     `json:"state"`
+	Agent    string          `json:"agent"`
+	Model    string          `json:"model,omitempty"`
+	Key      session.CallKey `json:"key"`
+	BeganAt  time.Time       `json:"began_at"`
+	Estimate cost.Usage      `json:"estimate"`
 }
 
 func newBudget(a *app) *cobra.Command {
@@ -124,8 +126,8 @@ func leftColour(left int64) terminal.Colour {
 	return ""
 }
 
-func (a *app) showBudget(_ context.Context, session string) error {
-	s, key, err := a.stored(session)
+func (a *app) showBudget(_ context.Context, sessionID string) error {
+	s, key, err := a.stored(sessionID)
 	if err != nil {
 		return err
 	}
@@ -133,7 +135,7 @@ func (a *app) showBudget(_ context.Context, session string) error {
 	if err != nil {
 		return err
 	}
-	doc := budgetDocument{Session: session, Budgets: budgetLines(l), Raises: l.Raises, Warnings: l.Warnings, Open: []openCall{}}
+	doc := budgetDocument{Session: sessionID, Budgets: budgetLines(l), Raises: l.Raises, Warnings: l.Warnings, Open: []openCall{}}
 	if doc.Open, err = openCalls(s, key, l); err != nil {
 		return err
 	}
@@ -152,7 +154,7 @@ func (a *app) showBudget(_ context.Context, session string) error {
 
 // openCalls lists the calls of a session whose cost is not known, oldest first
 // within each assignment.
-func openCalls(s *store.Store, key team.SessionKey, l budget.Ledger) ([]openCall, error) {
+func openCalls(s *store.Store, key session.Key, l budget.Ledger) ([]openCall, error) {
 	calls := []openCall{}
 	for _, id := range l.Assignments() {
 		j, err := s.Journal(key, id)

@@ -10,10 +10,13 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/safetext"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -24,14 +27,14 @@ type dayDocument struct {
 	Date   string `json:"date"`
 	EndsAt string `json:"ends_at"`
 	// Cap is the team file's; Limit includes what was added for the day.
-	Cap   team.Cap `json:"cap"`
-	Limit team.Cap `json:"limit"`
+	Cap   spec.Cap `json:"cap"`
+	Limit spec.Cap `json:"limit"`
 	// Spent is what calls have cost that ended on the day, Unsettled the estimates of
 	// those whose cost nobody knows, and Reserved what is set aside for calls under
 	// way.
-	Spent     team.Amount `json:"spent"`
-	Unsettled team.Amount `json:"unsettled"`
-	Reserved  team.Amount `json:"reserved"`
+	Spent     cost.Amount `json:"spent"`
+	Unsettled cost.Amount `json:"unsettled"`
+	Reserved  cost.Amount `json:"reserved"`
 	// Left has what is limited only.
 	Left budgetLeft `json:"left"`
 	// Sessions have spent or set aside something on the day, sorted by name.
@@ -44,11 +47,11 @@ type dayDocument struct {
 // daySession is a session's part of a day.
 type daySession struct {
 	Session   string      `json:"session"`
-	Spent     team.Amount `json:"spent"`
-	Unsettled team.Amount `json:"unsettled"`
+	Spent     cost.Amount `json:"spent"`
+	Unsettled cost.Amount `json:"unsettled"`
 	// UnsettledCalls is how many calls there are whose cost nobody knows.
 	UnsettledCalls int         `json:"unsettled_calls"`
-	Reserved       team.Amount `json:"reserved"`
+	Reserved       cost.Amount `json:"reserved"`
 }
 
 // sessionOrTeam checks that a command is told a session or, with --team, a team.
@@ -60,7 +63,7 @@ func sessionOrTeam(name *string) cobra.PositionalArgs {
 		if len(args) > 0 {
 			return usagef("give a session or --team, not both: a team's daily budget is that of all its sessions")
 		}
-		if err := team.CheckName(*name); err != nil {
+		if err := spec.CheckName(*name); err != nil {
 			return usagef("--team: %w", err)
 		}
 		return nil
@@ -80,7 +83,7 @@ func (a *app) showDay(name string) error {
 		return err
 	}
 	day, err := s.Day(namespace, name)
-	if errors.Is(err, team.ErrNotFound) {
+	if errors.Is(err, session.ErrNotFound) {
 		return noDay(s, name)
 	}
 	if err != nil {
@@ -103,8 +106,8 @@ func (a *app) raiseDay(name string, r workflows.Raise) error {
 		}
 		d.Raise(budget.Raise{
 			ID: fmt.Sprintf("%s/%d/%d", a.env.Host, a.env.PID, now.UnixNano()), Scope: budget.DayScope,
-			By: team.Shorten(r.By, team.MaxMessage), Note: team.Shorten(r.Note, team.MaxMessage),
-			Added: team.Amount{Tokens: r.Tokens, USD: r.USD}, When: now,
+			By: textfmt.Shorten(r.By, session.MaxMessage), Note: textfmt.Shorten(r.Note, session.MaxMessage),
+			Added: cost.Amount{Tokens: r.Tokens, USD: r.USD}, When: now,
 		})
 		day = *d
 		return nil
@@ -120,7 +123,7 @@ func (a *app) raiseDay(name string, r workflows.Raise) error {
 // raisable refuses what would add nothing.
 func raisable(s *store.Store, d budget.Day, r workflows.Raise) error {
 	switch {
-	case d.Cap == (team.Cap{}):
+	case d.Cap == (spec.Cap{}):
 		return noDay(s, d.Team)
 	case r.Tokens > 0 && d.Cap.Tokens == 0:
 		return usagef("team %s has no daily budget of tokens", d.Team)
@@ -165,14 +168,14 @@ func (a *app) printDay(d budget.Day) error {
 	if a.output == outputJSON {
 		return a.printJSON(doc)
 	}
-	a.print("team %s on %s (UTC), %s", safetext.Line(doc.Team), doc.Date, team.Count(len(doc.Sessions), "session"))
+	a.print("team %s on %s (UTC), %s", safetext.Line(doc.Team), doc.Date, textfmt.Count(len(doc.Sessions), "session"))
 	budgetTable(a.palette, []budgetLine{{
 		Scope: budget.DayScope, Cap: doc.Limit, Spent: doc.Spent, Unsettled: doc.Unsettled, Reserved: doc.Reserved, Left: doc.Left,
 	}}).Write(a.env.Stdout)
 	a.printHistory(doc.Raises, doc.Warnings)
 	for _, s := range doc.Sessions {
 		if s.UnsettledCalls > 0 {
-			a.say("%s of session %s unsettled, about %s: maestro budget show %s", team.Count(s.UnsettledCalls, "call"), s.Session, terminal.Amount(s.Unsettled), s.Session)
+			a.say("%s of session %s unsettled, about %s: maestro budget show %s", textfmt.Count(s.UnsettledCalls, "call"), s.Session, terminal.Amount(s.Unsettled), s.Session)
 		}
 	}
 	return nil

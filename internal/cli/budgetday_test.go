@@ -6,7 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 const dailyTeam = `
@@ -34,15 +36,15 @@ func TestATeamsDayIsShownAndRaised(t *testing.T) {
 	require.Equal(t, 2, d.run("budget", "raise", "--team", "../x", "--tokens", "1").code)
 
 	d.must(0, "run", d.file("team.yaml", dailyTeam), "work", "--session", "s")
-	var status team.Status
+	var status session.Status
 	until(t, func() bool {
 		d.json(&status, "status", "s")
-		return status.Status == team.HelpIsNeeded && len(status.Help) > 0
+		return status.Status == session.HelpIsNeeded && len(status.Help) > 0
 	}, "the session never parked")
 	var waiting inbox
 	d.json(&waiting, "inbox")
 	require.Len(t, waiting.Waiting, 1)
-	require.Equal(t, string(team.ForMoney), waiting.Waiting[0].Kind)
+	require.Equal(t, string(session.ForMoney), waiting.Waiting[0].Kind)
 	require.Equal(t, "maestro budget raise --team daily --tokens N", waiting.Waiting[0].Commands[0])
 	require.Contains(t, d.must(0, "status", "s"), "two/dev needs a larger budget: token_budget: ")
 	resumed := d.run("resume", "s")
@@ -50,15 +52,15 @@ func TestATeamsDayIsShownAndRaised(t *testing.T) {
 	require.Contains(t, resumed.stderr.String(), "go on: maestro budget raise --team daily --tokens N")
 	var day struct {
 		Date, EndsAt string
-		Limit        team.Cap
-		Spent        team.Amount
+		Limit        spec.Cap
+		Spent        cost.Amount
 		Left         map[string]float64
 		Sessions     []struct{ Session string }
 	}
 	d.json(&day, "budget", "show", "--team", "daily")
 	require.Equal(t, time.Now().UTC().Format(time.DateOnly), day.Date)
-	require.Equal(t, team.Cap{Tokens: 100}, day.Limit)
-	require.Equal(t, team.Amount{Tokens: 60}, day.Spent)
+	require.Equal(t, spec.Cap{Tokens: 100}, day.Limit)
+	require.Equal(t, cost.Amount{Tokens: 60}, day.Spent)
 	require.Equal(t, map[string]float64{"tokens": 40}, day.Left)
 	require.Len(t, day.Sessions, 1)
 	require.Contains(t, d.must(0, "budget", "show", "--team", "daily"), "100 tokens")
@@ -69,10 +71,10 @@ func TestATeamsDayIsShownAndRaised(t *testing.T) {
 	wrong = d.run("budget", "raise", "x", "--persona", "a", "--phase", "b", "--tokens", "1")
 	require.Equal(t, 2, wrong.code, "%s", wrong.stderr.String())
 	d.json(&day, "budget", "raise", "--team", "daily", "--tokens", "50")
-	require.Equal(t, team.Cap{Tokens: 150}, day.Limit)
+	require.Equal(t, spec.Cap{Tokens: 150}, day.Limit)
 	until(t, func() bool {
 		d.json(&status, "status", "s")
-		return status.Status == team.Completed
+		return status.Status == session.Completed
 	}, "the session never went on")
 
 	w.interrupt()

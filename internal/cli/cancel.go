@@ -7,8 +7,8 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
-	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/view"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
 )
 
 // cancelDocument is the document of `cancel -o json`.
@@ -36,8 +36,8 @@ func newCancel(a *app) *cobra.Command {
 	return cmd
 }
 
-func (a *app) cancel(ctx context.Context, session string, wait bool) error {
-	w, done, err := a.watch(ctx, session)
+func (a *app) cancel(ctx context.Context, sessionID string, wait bool) error {
+	w, done, err := a.watch(ctx, sessionID)
 	if err != nil {
 		return err
 	}
@@ -47,15 +47,15 @@ func (a *app) cancel(ctx context.Context, session string, wait bool) error {
 	case err != nil:
 		return err
 	case info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
-		return usagef("session %s has ended already: it is %s", session, view.ClosedState(info.GetStatus()))
+		return usagef("session %s has ended already: it is %s", sessionID, sessionstatus.ClosedState(info.GetStatus()))
 	}
 	run := info.GetExecution().GetRunId()
-	if err := w.Conn.CancelWorkflow(ctx, session, run); err != nil {
+	if err := w.Conn.CancelWorkflow(ctx, sessionID, run); err != nil {
 		return err
 	}
-	a.say("asked session %s to stop; it ends as soon as its agents have", session)
+	a.say("asked session %s to stop; it ends as soon as its agents have", sessionID)
 	if a.output == outputJSON {
-		if err := a.printJSON(cancelDocument{session, run, true}); err != nil {
+		if err := a.printJSON(cancelDocument{sessionID, run, true}); err != nil {
 			return err
 		}
 	}
@@ -64,12 +64,12 @@ func (a *app) cancel(ctx context.Context, session string, wait bool) error {
 	}
 	to := a.lines(w)
 	defer to.near.forgetAll()
-	v, err := a.track(ctx, w, to, team.State.Closed)
+	v, err := a.track(ctx, w, to, session.State.Closed)
 	if err != nil {
 		return err
 	}
-	if v.Status.Status != team.WasCancelled {
-		return failf("session %s ended before it could be cancelled: it is %s", session, v.Status.Status)
+	if v.Status.Status != session.WasCancelled {
+		return failf("session %s ended before it could be cancelled: it is %s", sessionID, v.Status.Status)
 	}
 	return nil
 }

@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/safetext"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // change is something that has happened to a session.
@@ -24,9 +27,9 @@ func add(to []change, at time.Time, format string, args ...any) []change {
 // history has what is known of a session besides its status.
 type history struct {
 	// passes has the pass of assignments and, without a persona, of phases.
-	passes map[team.AssignmentID]int
+	passes map[spec.AssignmentID]int
 	// work has the times of assignments.
-	work map[team.AssignmentID]workDone
+	work map[spec.AssignmentID]workDone
 	now  time.Time
 }
 
@@ -36,7 +39,7 @@ const newsFor = 10 * time.Second
 
 // changes lists what has happened to a session between two looks at it, in the order of
 // its phases. The first look is compared with nothing.
-func changes(p terminal.Palette, before, now team.Status, known history) []change {
+func changes(p terminal.Palette, before, now session.Status, known history) []change {
 	var all []change
 	if before.Session == "" {
 		all = add(all, known.now, "session %s of team %s: %s", now.Session, terminal.Dash(now.Team), p.State(now.Status))
@@ -59,7 +62,7 @@ func changes(p terminal.Palette, before, now team.Status, known history) []chang
 	if before.Session != "" && before.Status != now.Status {
 		all = add(all, timeOf(now.ClosedAt), "session %s: %s", now.Session, p.State(now.Status))
 	}
-	if now.Status == team.WaitingForBreaker && before.Reason != now.Reason {
+	if now.Status == session.WaitingForBreaker && before.Reason != now.Reason {
 		all = add(all, time.Time{}, "%s", safetext.Line(now.Reason))
 	}
 	return all
@@ -67,9 +70,9 @@ func changes(p terminal.Palette, before, now team.Status, known history) []chang
 
 // requestChanges says what a session has begun to wait for a person with, which
 // tickets were made for it, and what it does not wait with any more.
-func requestChanges(p terminal.Palette, before, now team.Status) []change {
+func requestChanges(p terminal.Palette, before, now session.Status) []change {
 	var all []change
-	open := map[string]team.HelpRequest{}
+	open := map[string]session.HelpRequest{}
 	for _, h := range before.Help {
 		open[h.ID] = h
 	}
@@ -92,39 +95,39 @@ func requestChanges(p terminal.Palette, before, now team.Status) []change {
 }
 
 // phaseOf is a phase as it was; pending if it was not known.
-func phaseOf(s team.Status, name string) team.PhaseStatus {
+func phaseOf(s session.Status, name string) session.PhaseStatus {
 	for _, p := range s.Phases {
 		if p.Name == name {
 			return p
 		}
 	}
-	return team.PhaseStatus{Name: name, Status: team.Pending}
+	return session.PhaseStatus{Name: name, Status: session.Pending}
 }
 
 // phaseChange is a phase at two looks.
 type phaseChange struct {
-	before, now team.PhaseStatus
+	before, now session.PhaseStatus
 	known       history
 	// usage is the session's at present; counted: it is also that of the phase's end.
-	usage   team.Usage
+	usage   cost.Usage
 	counted bool
 }
 
 func (c phaseChange) changes(p terminal.Palette) []change {
 	var all []change
-	name := p.Paint(terminal.Bold, c.now.Name) + passText(c.known.passes[team.AssignmentID{Phase: c.now.Name}])
+	name := p.Paint(terminal.Bold, c.now.Name) + passText(c.known.passes[spec.AssignmentID{Phase: c.now.Name}])
 	started, ended := c.times()
-	if c.before.Status == team.Pending && c.now.Status != team.Pending {
+	if c.before.Status == session.Pending && c.now.Status != session.Pending {
 		all = add(all, started, "%s: started", name)
 	}
 	for _, a := range c.now.Assignments {
-		old := team.AssignmentStatus{Persona: a.Persona, Status: team.Pending}
+		old := session.AssignmentStatus{Persona: a.Persona, Status: session.Pending}
 		for _, b := range c.before.Assignments {
 			if b.Persona == a.Persona {
 				old = b
 			}
 		}
-		id := team.AssignmentID{Phase: c.now.Name, Persona: a.Persona}
+		id := spec.AssignmentID{Phase: c.now.Name, Persona: a.Persona}
 		for _, line := range assignmentChanges(p, old, a, c.known.work[id]) {
 			all = add(all, line.at, "%s%s: %s", id, passText(c.known.passes[id]), line.text)
 		}
@@ -137,7 +140,7 @@ func (c phaseChange) changes(p terminal.Palette) []change {
 		all = add(all, ended, "%s: %s", name, p.State(c.now.Status))
 	case c.now.Status.Done():
 		all = add(all, ended, "%s: %s, %s tokens%s so far", name, p.State(c.now.Status), terminal.Number(c.usage.Tokens()), terminal.Money(c.usage))
-	case c.now.Status != team.Running && c.now.Status != team.Pending:
+	case c.now.Status != session.Running && c.now.Status != session.Pending:
 		all = add(all, time.Time{}, "%s: %s", name, p.State(c.now.Status))
 	}
 	return all
@@ -147,7 +150,7 @@ func (c phaseChange) changes(p terminal.Palette) []change {
 // that is not known.
 func (c phaseChange) times() (started, ended time.Time) {
 	for _, a := range c.now.Assignments {
-		w := c.known.work[team.AssignmentID{Phase: c.now.Name, Persona: a.Persona}]
+		w := c.known.work[spec.AssignmentID{Phase: c.now.Name, Persona: a.Persona}]
 		if !w.started.IsZero() && (started.IsZero() || w.started.Before(started)) {
 			started = w.started
 		}
@@ -166,7 +169,7 @@ func passText(pass int) string {
 	return fmt.Sprintf(" (pass %d)", pass)
 }
 
-func assignmentChanges(p terminal.Palette, before, now team.AssignmentStatus, work workDone) []change {
+func assignmentChanges(p terminal.Palette, before, now session.AssignmentStatus, work workDone) []change {
 	var all []change
 	if now.Rounds > before.Rounds && now.Rounds > 1 {
 		all = add(all, work.roundStarted, "round %d", now.Rounds)
@@ -176,9 +179,9 @@ func assignmentChanges(p terminal.Palette, before, now team.AssignmentStatus, wo
 		all = add(all, work.failedAt(len(now.Failures)-1-i), "attempt %d failed: %s: %s", i+1, p.Paint(terminal.Red, string(f.Category)), terminal.Clip(f.Message, 200))
 	}
 	if lost := now.LostWorkers - before.LostWorkers; lost > 0 {
-		all = add(all, time.Time{}, "%s lost; the work goes on, and no attempt is used up", team.Count(lost, "worker"))
+		all = add(all, time.Time{}, "%s lost; the work goes on, and no attempt is used up", textfmt.Count(lost, "worker"))
 	}
-	if now.Status == team.Waiting && before.Status != team.Waiting && now.Progress == "" {
+	if now.Status == session.Waiting && before.Status != session.Waiting && now.Progress == "" {
 		all = add(all, time.Time{}, "waits for its next round")
 	}
 	if now.Progress != "" && now.Progress != before.Progress {

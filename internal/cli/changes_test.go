@@ -6,15 +6,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
-func crew() team.Team {
-	return team.Team{
+func crew() spec.Team {
+	return spec.Team{
 		Version: 1, Name: "crew",
-		Personas: map[string]team.Persona{"dev": {Role: "Developer", Agent: "coder", Instructions: "x"}},
-		Phases:   []team.Phase{{Name: "build", Personas: []string{"dev"}}, {Name: "ship", Personas: []string{"dev"}}},
+		Personas: map[string]spec.Persona{"dev": {Role: "Developer", Agent: "coder", Instructions: "x"}},
+		Phases:   []spec.Phase{{Name: "build", Personas: []string{"dev"}}, {Name: "ship", Personas: []string{"dev"}}},
 	}.Resolved()
 }
 
@@ -28,39 +31,39 @@ func said(all []change) (texts []string) {
 
 func TestChangesTellEachThingOnce(t *testing.T) {
 	t.Parallel()
-	step := func(change func(s *team.Status)) team.Status {
-		s := team.NewStatus("s", crew())
-		s.Status = team.Running
+	step := func(change func(s *session.Status)) session.Status {
+		s := session.NewStatus("s", crew())
+		s.Status = session.Running
 		change(&s)
 		return s
 	}
-	dev := func(s *team.Status) *team.AssignmentStatus { return &s.Phases[0].Assignments[0] }
+	dev := func(s *session.Status) *session.AssignmentStatus { return &s.Phases[0].Assignments[0] }
 	steps := []struct {
-		now  team.Status
+		now  session.Status
 		want []string
 	}{
-		{step(func(*team.Status) {}), []string{"session s of team crew: running"}},
-		{step(func(s *team.Status) {
-			s.Phases[0].Status, dev(s).Status, dev(s).Rounds = team.Running, team.Running, 1
+		{step(func(*session.Status) {}), []string{"session s of team crew: running"}},
+		{step(func(s *session.Status) {
+			s.Phases[0].Status, dev(s).Status, dev(s).Rounds = session.Running, session.Running, 1
 			dev(s).Progress = "thinking\x1b[2J\nhard"
 		}), []string{"build: started", "build/dev: thinking hard"}},
-		{step(func(s *team.Status) {
-			s.Phases[0].Status, dev(s).Status, dev(s).Rounds, dev(s).LostWorkers = team.Running, team.Waiting, 1, 1
-			dev(s).Failures = []team.AttemptFailure{{Category: team.Syntax, Message: "bad"}}
+		{step(func(s *session.Status) {
+			s.Phases[0].Status, dev(s).Status, dev(s).Rounds, dev(s).LostWorkers = session.Running, session.Waiting, 1, 1
+			dev(s).Failures = []session.AttemptFailure{{Category: failures.Syntax, Message: "bad"}}
 		}), []string{"build/dev: attempt 1 failed: syntax: bad", "build/dev: 1 worker lost; the work goes on, and no attempt is used up", "build/dev: waits for its next round"}},
-		{step(func(s *team.Status) {
-			s.Phases[0].Status, dev(s).Status, dev(s).Rounds, dev(s).LostWorkers = team.Completed, team.Completed, 2, 1
-			dev(s).Failures = []team.AttemptFailure{{Category: team.Syntax, Message: "bad"}}
-			dev(s).Summary, s.Usage = "done", team.Usage{InputTokens: 12345}
+		{step(func(s *session.Status) {
+			s.Phases[0].Status, dev(s).Status, dev(s).Rounds, dev(s).LostWorkers = session.Completed, session.Completed, 2, 1
+			dev(s).Failures = []session.AttemptFailure{{Category: failures.Syntax, Message: "bad"}}
+			dev(s).Summary, s.Usage = "done", cost.Usage{InputTokens: 12345}
 		}), []string{"build/dev: round 2", "build/dev: completed: done", "build: completed, 12,345 tokens so far"}},
-		{step(func(s *team.Status) {
-			*s = team.NewStatus("s", crew())
-			s.Phases[0].Status, dev(s).Status, dev(s).Rounds, dev(s).LostWorkers = team.Completed, team.Completed, 2, 1
-			dev(s).Failures = []team.AttemptFailure{{Category: team.Syntax, Message: "bad"}}
-			s.Status = team.WasCancelled
+		{step(func(s *session.Status) {
+			*s = session.NewStatus("s", crew())
+			s.Phases[0].Status, dev(s).Status, dev(s).Rounds, dev(s).LostWorkers = session.Completed, session.Completed, 2, 1
+			dev(s).Failures = []session.AttemptFailure{{Category: failures.Syntax, Message: "bad"}}
+			s.Status = session.WasCancelled
 		}), []string{"session s: cancelled"}},
 	}
-	var before team.Status
+	var before session.Status
 	for _, s := range steps {
 		require.Equal(t, s.want, said(changes(terminal.Palette{}, before, s.now, history{})))
 		require.Empty(t, said(changes(terminal.Palette{}, s.now, s.now, history{})))
@@ -70,13 +73,13 @@ func TestChangesTellEachThingOnce(t *testing.T) {
 
 func TestOutcomesHaveTheirCodes(t *testing.T) {
 	t.Parallel()
-	for state, want := range map[team.State]int{
-		team.Completed: 0, team.Failed: 1, team.WasCancelled: 1, team.HelpIsNeeded: 3, team.AwaitingApproval: 3,
+	for state, want := range map[session.State]int{
+		session.Completed: 0, session.Failed: 1, session.WasCancelled: 1, session.HelpIsNeeded: 3, session.AwaitingApproval: 3,
 	} {
 		require.True(t, settled(state))
 		require.Equal(t, want, outcomeCode(state))
 	}
-	require.False(t, settled(team.Running))
+	require.False(t, settled(session.Running))
 }
 
 // Who begins to watch late sees when things happened, and no cost that is not of then.
@@ -84,16 +87,16 @@ func TestOldChangesHaveTheirOwnTimes(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.Local)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
-	s := team.NewStatus("s", crew())
-	s.Status, s.Usage = team.Running, team.Usage{InputTokens: 12345}
+	s := session.NewStatus("s", crew())
+	s.Status, s.Usage = session.Running, cost.Usage{InputTokens: 12345}
 	for i := range s.Phases {
-		s.Phases[i].Status, s.Phases[i].Assignments[0].Status = team.Completed, team.Completed
+		s.Phases[i].Status, s.Phases[i].Assignments[0].Status = session.Completed, session.Completed
 	}
-	s.Phases[0].Assignments[0].Failures = []team.AttemptFailure{{Category: team.Syntax, Message: "bad"}}
-	known := history{now: now, work: map[team.AssignmentID]workDone{
+	s.Phases[0].Assignments[0].Failures = []session.AttemptFailure{{Category: failures.Syntax, Message: "bad"}}
+	known := history{now: now, work: map[spec.AssignmentID]workDone{
 		{Phase: "build", Persona: "dev"}: {started: ago(3 * time.Hour), failed: []time.Time{ago(25 * time.Hour), ago(2 * time.Hour)}, done: ago(time.Hour)},
 	}}
-	all := changes(terminal.Palette{}, team.Status{}, s, known)
+	all := changes(terminal.Palette{}, session.Status{}, s, known)
 	inTime(all)
 	var lines []string
 	for _, c := range all {
@@ -107,8 +110,8 @@ func TestOldChangesHaveTheirOwnTimes(t *testing.T) {
 	require.Equal(t, "2026-11-20 11:00:00", stampOf(ago(25*time.Hour), now, true))
 	require.Equal(t, "12:00:00", stampOf(time.Time{}, now, false))
 
-	before := team.NewStatus("s", crew())
-	known.work[team.AssignmentID{Phase: "ship", Persona: "dev"}] = workDone{done: ago(time.Second)}
+	before := session.NewStatus("s", crew())
+	known.work[spec.AssignmentID{Phase: "ship", Persona: "dev"}] = workDone{done: ago(time.Second)}
 	texts := said(changes(terminal.Palette{}, before, s, known))
 	require.Contains(t, texts, "build: completed", "it is from an hour ago")
 	require.Contains(t, texts, "ship: completed, 12,345 tokens so far")

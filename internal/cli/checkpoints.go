@@ -12,10 +12,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/safetext"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // checkpointsDocument is the document of `checkpoints list -o json`.
@@ -28,15 +31,15 @@ type checkpointsDocument struct {
 // listedCheckpoint is a checkpoint in a listing.
 type listedCheckpoint struct {
 	// Checkpoint is the digest that names it.
-	Checkpoint  team.Digest `json:"checkpoint"`
+	Checkpoint  spec.Digest `json:"checkpoint"`
 	Phase       string      `json:"phase"`
 	Incarnation int         `json:"incarnation"`
 	CreatedAt   time.Time   `json:"created_at"`
 	// Assignments and Artifacts are counts.
 	Assignments int         `json:"assignments"`
 	Artifacts   int         `json:"artifacts"`
-	Usage       team.Usage  `json:"usage"`
-	Previous    team.Digest `json:"previous"`
+	Usage       cost.Usage  `json:"usage"`
+	Previous    spec.Digest `json:"previous"`
 	// File is the copy of the checkpoint for people.
 	File string `json:"file"`
 }
@@ -44,8 +47,8 @@ type listedCheckpoint struct {
 // shownCheckpoint is the document of `checkpoints show -o json`: the checkpoint
 // and the digest that names it.
 type shownCheckpoint struct {
-	Name team.Digest `json:"checkpoint"`
-	team.Checkpoint
+	Name spec.Digest `json:"checkpoint"`
+	session.Checkpoint
 }
 
 func newCheckpoints(a *app) *cobra.Command {
@@ -85,9 +88,9 @@ func newCheckpointsShow(a *app) *cobra.Command {
 }
 
 // chain lists a session's checkpoints; damage is said and the rest returned.
-func (a *app) chain(ctx context.Context, s *store.Store, key team.SessionKey) ([]store.StoredCheckpoint, error) {
+func (a *app) chain(ctx context.Context, s *store.Store, key session.Key) ([]store.StoredCheckpoint, error) {
 	chain, err := s.Checkpoints(ctx, key)
-	damaged := errors.Is(err, team.ErrCorrupt) || errors.Is(err, team.ErrNotFound)
+	damaged := errors.Is(err, session.ErrCorrupt) || errors.Is(err, session.ErrNotFound)
 	if err != nil && !damaged {
 		return nil, err
 	}
@@ -100,8 +103,8 @@ func (a *app) chain(ctx context.Context, s *store.Store, key team.SessionKey) ([
 	return chain, nil
 }
 
-func (a *app) listCheckpoints(ctx context.Context, session string) error {
-	s, key, err := a.stored(session)
+func (a *app) listCheckpoints(ctx context.Context, sessionID string) error {
+	s, key, err := a.stored(sessionID)
 	if err != nil {
 		return err
 	}
@@ -109,7 +112,7 @@ func (a *app) listCheckpoints(ctx context.Context, session string) error {
 	if err != nil {
 		return err
 	}
-	doc := checkpointsDocument{Session: session, Checkpoints: []listedCheckpoint{}}
+	doc := checkpointsDocument{Session: sessionID, Checkpoints: []listedCheckpoint{}}
 	t := terminal.NewTable(a.palette)
 	t.Head("PHASE", "CHECKPOINT", "ASSIGNMENTS", "ARTIFACTS", "TOKENS", "TAKEN")
 	for _, c := range chain {
@@ -131,8 +134,8 @@ func (a *app) listCheckpoints(ctx context.Context, session string) error {
 	return nil
 }
 
-func (a *app) showCheckpoint(ctx context.Context, session, which string) error {
-	s, key, err := a.stored(session)
+func (a *app) showCheckpoint(ctx context.Context, sessionID, which string) error {
+	s, key, err := a.stored(sessionID)
 	if err != nil {
 		return err
 	}
@@ -140,7 +143,7 @@ func (a *app) showCheckpoint(ctx context.Context, session, which string) error {
 	if err != nil {
 		return err
 	}
-	c, err := pick(chain, session, which)
+	c, err := pick(chain, sessionID, which)
 	if err != nil {
 		return err
 	}
@@ -152,7 +155,7 @@ func (a *app) showCheckpoint(ctx context.Context, session, which string) error {
 }
 
 // pick finds a checkpoint by its phase or the beginning of its digest.
-func pick(chain []store.StoredCheckpoint, session, which string) (store.StoredCheckpoint, error) {
+func pick(chain []store.StoredCheckpoint, sessionID, which string) (store.StoredCheckpoint, error) {
 	if which == "" {
 		return chain[0], nil
 	}
@@ -163,7 +166,7 @@ func pick(chain []store.StoredCheckpoint, session, which string) (store.StoredCh
 		}
 		phases = append(phases, c.CurrentPhase)
 	}
-	return store.StoredCheckpoint{}, usagef("session %s has no checkpoint %q; it has those after %s", session, which, strings.Join(phases, ", "))
+	return store.StoredCheckpoint{}, usagef("session %s has no checkpoint %q; it has those after %s", sessionID, which, strings.Join(phases, ", "))
 }
 
 func (a *app) writeCheckpoint(c store.StoredCheckpoint) {
@@ -192,18 +195,18 @@ func (a *app) writeCheckpoint(c store.StoredCheckpoint) {
 	if len(c.Artifacts) > 0 {
 		a.print("\nartifacts:")
 		for _, f := range c.Artifacts {
-			a.print("  %s (%s, %s)", safetext.Name(f.Path), team.Size(f.Size), f.AssignmentID)
+			a.print("  %s (%s, %s)", safetext.Name(f.Path), textfmt.Size(f.Size), f.AssignmentID)
 		}
 	}
 }
 
 // writeWords says what people have answered, and which work was sent back.
-func (a *app) writeWords(c team.Checkpoint) {
+func (a *app) writeWords(c session.Checkpoint) {
 	if len(c.Answers) > 0 {
 		a.print("\nanswers:")
 	}
 	for _, answer := range c.Answers {
-		of := subject(team.HelpRequest{Phase: answer.Phase, Persona: answer.Persona})
+		of := subject(session.HelpRequest{Phase: answer.Phase, Persona: answer.Persona})
 		a.print("  %s: %s%s, %s%s", of, answer.Verb, by(answer.By), terminal.Moment(&answer.At), reason(answer.Note))
 	}
 	if len(c.Reworks) > 0 {
@@ -211,7 +214,7 @@ func (a *app) writeWords(c team.Checkpoint) {
 	}
 	for _, r := range c.Reworks {
 		who := by(r.By)
-		if r.From != (team.AssignmentID{}) {
+		if r.From != (spec.AssignmentID{}) {
 			who = " by " + r.From.String()
 		}
 		a.print("  %s%s, %s: %s", r.To, who, terminal.Moment(&r.At), terminal.Clip(strings.Join(r.Reasons, "; "), 200))

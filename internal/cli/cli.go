@@ -16,10 +16,10 @@ import (
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/safetext"
-	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/telemetry"
-	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // Execute runs one command line and returns its exit code: 0 done, 1 failed, 2
@@ -65,7 +65,7 @@ type app struct {
 	environ environ
 	palette terminal.Palette
 
-	temporal temporalio.Options
+	temporal temporalutil.Options
 	stateDir string
 	output   string
 	// plain: a session is followed by lines, also on a terminal.
@@ -187,7 +187,7 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 
 // addTemporalFlags gives a command the flags that say where Temporal is.
 func (a *app) addTemporalFlags(cmd *cobra.Command) {
-	cmdline.AddGroup(cmd.Flags(), temporalio.FlagHeading, a.temporal.AddFlags)
+	cmdline.AddGroup(cmd.Flags(), temporalutil.FlagHeading, a.temporal.AddFlags)
 }
 
 func (a *app) addStateDirFlag(cmd *cobra.Command) {
@@ -232,7 +232,7 @@ func (o *outputFlag) String() string {
 
 func (o *outputFlag) Set(s string) error {
 	if !slices.Contains(o.formats, s) {
-		return fmt.Errorf("%q is not a format; write %s", team.Shorten(s, 40), terminal.Enumeration(o.formats, "or"))
+		return fmt.Errorf("%q is not a format; write %s", textfmt.Shorten(s, 40), terminal.Enumeration(o.formats, "or"))
 	}
 	*o.chosen = s
 	return nil

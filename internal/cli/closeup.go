@@ -10,22 +10,23 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/safetext"
-	"github.com/maestro-hive/maestro/internal/screen"
-	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/view"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/tui"
 )
 
 // closeUp knows of a watched session what its status does not tell, as far as the
 // store has it. It reads again only what has changed.
 type closeUp struct {
-	*view.Watcher
-	checkpoint team.Digest // the one that was read
+	*sessionstatus.Watcher
+	checkpoint spec.Digest // the one that was read
 	revision   int64       // the mirror's when records were read
-	known      team.Checkpoint
+	known      session.Checkpoint
 	needs      map[string][]string
-	work       map[team.AssignmentID]workDone
+	work       map[spec.AssignmentID]workDone
 	webUI      string
-	live       map[team.AssignmentID]*liveLog
+	live       map[spec.AssignmentID]*liveLog
 }
 
 // workDone is what an assignment's record tells of its attempts.
@@ -53,21 +54,21 @@ func (w workDone) failedAt(n int) time.Time {
 // readWork reads the records of assignments: of those that have yet to be done each
 // time, since the mirror may be written before them, and of the others where the
 // mirror has changed. What cannot be read is left out.
-func (c *closeUp) readWork(ctx context.Context, v view.Session) {
+func (c *closeUp) readWork(ctx context.Context, v sessionstatus.Session) {
 	if c.Store == nil {
 		return
 	}
 	changed := v.Revision != c.revision || c.work == nil
 	if changed {
-		c.work, c.revision = map[team.AssignmentID]workDone{}, v.Revision
+		c.work, c.revision = map[spec.AssignmentID]workDone{}, v.Revision
 		c.readWebUI(ctx)
 	}
 	for _, p := range v.Phases {
 		for _, as := range p.Assignments {
-			if as.Status == team.Pending || as.Status.Done() && !changed {
+			if as.Status == session.Pending || as.Status.Done() && !changed {
 				continue
 			}
-			id := team.AssignmentID{Phase: p.Name, Persona: as.Persona}
+			id := spec.AssignmentID{Phase: p.Name, Persona: as.Persona}
 			if r, err := c.Store.Record(c.Key(), id); err == nil {
 				c.work[id] = workDoneIn(r)
 			}
@@ -87,7 +88,7 @@ func (c *closeUp) readWebUI(ctx context.Context) {
 
 // readCheckpoint reads the newest checkpoint and its team. What cannot be read stays
 // as it was.
-func (c *closeUp) readCheckpoint(ctx context.Context, name team.Digest) {
+func (c *closeUp) readCheckpoint(ctx context.Context, name spec.Digest) {
 	if c.Store == nil || name == "" || name == c.checkpoint {
 		return
 	}
@@ -96,7 +97,7 @@ func (c *closeUp) readCheckpoint(ctx context.Context, name team.Digest) {
 		return
 	}
 	c.checkpoint, c.known = name, found
-	var t team.Team
+	var t spec.Team
 	data, err := c.Store.Blob(ctx, found.Team.Blob)
 	if err != nil || json.Unmarshal(data, &t) != nil {
 		return
@@ -108,7 +109,7 @@ func (c *closeUp) readCheckpoint(ctx context.Context, name team.Digest) {
 }
 
 // workDoneIn sums up the attempts of a record.
-func workDoneIn(r team.Record) workDone {
+func workDoneIn(r session.Record) workDone {
 	var w workDone
 	for _, at := range attemptsOf(r) {
 		w.worked += max(at.EndedAt.Sub(at.StartedAt), 0)
@@ -141,7 +142,7 @@ func (w *workDone) times(attempts []attemptLog) {
 		if i == 0 || at.Pass != attempts[i-1].Pass || at.Round != attempts[i-1].Round {
 			w.roundStarted = at.StartedAt
 		}
-		if at.Status == team.Failed {
+		if at.Status == session.Failed {
 			w.failed = append(w.failed, at.EndedAt)
 		} else {
 			w.done = at.EndedAt
@@ -151,15 +152,15 @@ func (w *workDone) times(attempts []attemptLog) {
 
 // passes says in which pass the work is that was begun afresh, by assignments and,
 // without a persona, by phases.
-func (c *closeUp) passes(ctx context.Context, v view.Session) map[team.AssignmentID]int {
+func (c *closeUp) passes(ctx context.Context, v sessionstatus.Session) map[spec.AssignmentID]int {
 	c.readCheckpoint(ctx, v.Checkpoint)
 	c.readWork(ctx, v)
-	passes := map[team.AssignmentID]int{}
+	passes := map[spec.AssignmentID]int{}
 	for _, p := range v.Phases {
-		phase := team.AssignmentID{Phase: p.Name}
+		phase := spec.AssignmentID{Phase: p.Name}
 		passes[phase] = c.known.SentBack(p.Name, time.Time{}) + 1 // its records may have yet to begin
 		for _, as := range p.Assignments {
-			id := team.AssignmentID{Phase: p.Name, Persona: as.Persona}
+			id := spec.AssignmentID{Phase: p.Name, Persona: as.Persona}
 			passes[id] = c.work[id].pass
 			if _, atWork := v.Live[id]; atWork && c.work[id].over { // its record tells of the round when it ends
 				passes[id] = max(passes[id], c.known.SentBack(p.Name, time.Time{})+1)
@@ -171,10 +172,10 @@ func (c *closeUp) passes(ctx context.Context, v view.Session) map[team.Assignmen
 }
 
 // drawn is the session as it is drawn.
-func (c *closeUp) drawn(ctx context.Context, a *app, v view.Session) screen.Session {
+func (c *closeUp) drawn(ctx context.Context, a *app, v sessionstatus.Session) tui.Session {
 	c.follow(v)
 	passes := c.passes(ctx, v)
-	s := screen.Session{
+	s := tui.Session{
 		ID: v.Session, Team: v.Team, State: v.Status.Status, Incarnation: v.Incarnation, Requirement: v.Requirement,
 		Usage: v.Usage, Limit: v.Limit, Spent: v.Spent, Reason: v.Reason,
 	}
@@ -189,7 +190,7 @@ func (c *closeUp) drawn(ctx context.Context, a *app, v view.Session) screen.Sess
 	}
 	var waits []string
 	for i, p := range v.Phases {
-		phase := screen.Phase{Name: p.Name, State: p.Status, SentBack: c.known.SentBack(p.Name, timeOf(v.StartedAt)), Left: !v.Course.Selects(p.Name)}
+		phase := tui.Phase{Name: p.Name, State: p.Status, SentBack: c.known.SentBack(p.Name, timeOf(v.StartedAt)), Left: !v.Course.Selects(p.Name)}
 		if needs, ok := c.needs[p.Name]; ok {
 			phase.Needs = needs
 		} else if i > 0 { // what the graph is, nobody says
@@ -197,15 +198,15 @@ func (c *closeUp) drawn(ctx context.Context, a *app, v view.Session) screen.Sess
 		}
 		for _, as := range p.Assignments {
 			phase.Assignments = append(phase.Assignments, c.drawnAssignment(v, p.Name, as, passes))
-			if p.Status == team.Pending && as.Status == team.Running {
-				phase.State = team.Running // the mirror says so in a moment
+			if p.Status == session.Pending && as.Status == session.Running {
+				phase.State = session.Running // the mirror says so in a moment
 			}
 			if as.Awaits != nil {
 				waits = append(waits, as.Awaits.String())
 			}
 		}
-		if p.Status == team.Running && standsStill(p) {
-			phase.State = team.HelpIsNeeded
+		if p.Status == session.Running && standsStill(p) {
+			phase.State = session.HelpIsNeeded
 		}
 		s.Phases = append(s.Phases, phase)
 	}
@@ -219,24 +220,24 @@ func (c *closeUp) drawn(ctx context.Context, a *app, v view.Session) screen.Sess
 }
 
 // standsStill tells whether nothing happens in a phase before a person has helped.
-func standsStill(p team.PhaseStatus) bool {
+func standsStill(p session.PhaseStatus) bool {
 	still := false
 	for _, as := range p.Assignments {
-		if as.Status == team.Running || as.Status == team.Waiting {
+		if as.Status == session.Running || as.Status == session.Waiting {
 			return false
 		}
-		still = still || as.Status == team.HelpIsNeeded
+		still = still || as.Status == session.HelpIsNeeded
 	}
 	return still
 }
 
-func (c *closeUp) drawnAssignment(v view.Session, phase string, as team.AssignmentStatus, passes map[team.AssignmentID]int) screen.Assignment {
-	id := team.AssignmentID{Phase: phase, Persona: as.Persona}
+func (c *closeUp) drawnAssignment(v sessionstatus.Session, phase string, as session.AssignmentStatus, passes map[spec.AssignmentID]int) tui.Assignment {
+	id := spec.AssignmentID{Phase: phase, Persona: as.Persona}
 	work, known := c.work[id]
 	if !known {
 		work = workDone{round: as.Rounds, attempt: min(as.Attempts, 1)}
 	}
-	out := screen.Assignment{
+	out := tui.Assignment{
 		Persona: as.Persona, State: as.Status, Agent: as.Agent, Pass: passes[id], Round: work.round, Attempt: work.attempt, Worked: work.worked,
 		Usage: as.Usage, Progress: as.Progress, Summary: as.Summary, Failures: as.Failures, LostWorkers: as.LostWorkers, Awaits: as.Awaits,
 	}
@@ -248,7 +249,7 @@ func (c *closeUp) drawnAssignment(v view.Session, phase string, as team.Assignme
 		out.Round = max(out.Round, 1) // the record may be a moment behind
 		out.Attempt = cmp.Or(at.Number, max(out.Attempt, 1))
 	}
-	if as.Status == team.Pending {
+	if as.Status == session.Pending {
 		out.Pass, out.Round, out.Attempt = 0, 0, 0
 	}
 	return out
@@ -256,16 +257,16 @@ func (c *closeUp) drawnAssignment(v view.Session, phase string, as team.Assignme
 
 // drawnRequests are what a person is needed for, with what to type. Of a session
 // that has ended without completing it is how it goes on.
-func (a *app) drawnRequests(s team.Status) []screen.Request {
-	goOn := screen.Command{Text: a.again("resume " + s.Session), Does: "goes on, its finished work restored"}
-	var all []screen.Request
+func (a *app) drawnRequests(s session.Status) []tui.Request {
+	goOn := tui.Command{Text: a.again("resume " + s.Session), Does: "goes on, its finished work restored"}
+	var all []tui.Request
 	for _, h := range s.Help {
-		r := screen.Request{Title: subject(h) + " " + h.Need() + ": " + matter(h), Until: h.Until}
+		r := tui.Request{Title: subject(h) + " " + h.Need() + ": " + matter(h), Until: h.Until}
 		for _, w := range ways(s.Session, h, s.Help) {
-			r.Commands = append(r.Commands, screen.Command{Text: a.again(w.command), Does: w.does})
+			r.Commands = append(r.Commands, tui.Command{Text: a.again(w.command), Does: w.does})
 		}
 		if s.Status.Closed() {
-			r.Commands = []screen.Command{goOn}
+			r.Commands = []tui.Command{goOn}
 		} else {
 			answerable(&r, h)
 		}
@@ -273,21 +274,21 @@ func (a *app) drawnRequests(s team.Status) []screen.Request {
 	}
 	switch {
 	case len(all) > 0:
-	case s.Status == team.AwaitingApproval:
+	case s.Status == session.AwaitingApproval:
 		for _, p := range s.Phases {
-			if p.Status == team.AwaitingApproval {
-				all = append(all, screen.Request{
+			if p.Status == session.AwaitingApproval {
+				all = append(all, tui.Request{
 					Title:    "phase " + p.Name + " is done, and the session was to pause after it",
-					Commands: []screen.Command{{Text: a.again("resume " + s.Session), Does: "goes on"}},
+					Commands: []tui.Command{{Text: a.again("resume " + s.Session), Does: "goes on"}},
 				})
 			}
 		}
-	case s.Status == team.Failed, s.Status == team.WasCancelled:
+	case s.Status == session.Failed, s.Status == session.WasCancelled:
 		title := safetext.Line(s.Reason)
 		if title == "" {
 			title = "the session has ended without completing"
 		}
-		all = append(all, screen.Request{Title: title, Commands: []screen.Command{goOn}})
+		all = append(all, tui.Request{Title: title, Commands: []tui.Command{goOn}})
 	}
 	return all
 }

@@ -6,25 +6,25 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 func TestPhaseStandsStillWhenOnlyAPersonCanGoOn(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		states []team.State
+		states []session.State
 		want   bool
 	}{
-		"one needs help":                 {[]team.State{team.HelpIsNeeded}, true},
-		"one needs help, one is done":    {[]team.State{team.Completed, team.HelpIsNeeded}, true},
-		"one needs help, one is at work": {[]team.State{team.HelpIsNeeded, team.Running}, false},
-		"one needs help, one waits":      {[]team.State{team.Waiting, team.HelpIsNeeded}, false},
-		"all are done":                   {[]team.State{team.Completed, team.Restored}, false},
+		"one needs help":                 {[]session.State{session.HelpIsNeeded}, true},
+		"one needs help, one is done":    {[]session.State{session.Completed, session.HelpIsNeeded}, true},
+		"one needs help, one is at work": {[]session.State{session.HelpIsNeeded, session.Running}, false},
+		"one needs help, one waits":      {[]session.State{session.Waiting, session.HelpIsNeeded}, false},
+		"all are done":                   {[]session.State{session.Completed, session.Restored}, false},
 		"none":                           {nil, false},
 	} {
-		var p team.PhaseStatus
+		var p session.PhaseStatus
 		for _, state := range c.states {
-			p.Assignments = append(p.Assignments, team.AssignmentStatus{Status: state})
+			p.Assignments = append(p.Assignments, session.AssignmentStatus{Status: state})
 		}
 		require.Equal(t, c.want, standsStill(p), name)
 	}

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/safetext"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/transcript"
-	"github.com/maestro-hive/maestro/internal/view"
 )
 
 const (
@@ -22,16 +22,16 @@ const (
 
 // follow reads what the attempts at work on this host have printed, and has their
 // assignments' progress be the last of it: heartbeats bring it some seconds later.
-func (c *closeUp) follow(v view.Session) {
+func (c *closeUp) follow(v sessionstatus.Session) {
 	if c.Store == nil {
 		return
 	}
 	if c.live == nil {
-		c.live = map[team.AssignmentID]*liveLog{}
+		c.live = map[spec.AssignmentID]*liveLog{}
 	}
 	for i, p := range v.Phases {
 		for j, as := range p.Assignments {
-			id := team.AssignmentID{Phase: p.Name, Persona: as.Persona}
+			id := spec.AssignmentID{Phase: p.Name, Persona: as.Persona}
 			at, atWork := v.Live[id]
 			if !atWork {
 				c.forget(id)
@@ -54,13 +54,13 @@ func (c *closeUp) follow(v view.Session) {
 
 // times are what is known of when assignments began and ended; of a first attempt under way
 // its record says nothing yet.
-func (c *closeUp) times(v view.Session) map[team.AssignmentID]workDone {
+func (c *closeUp) times(v sessionstatus.Session) map[spec.AssignmentID]workDone {
 	times := maps.Clone(c.work)
 	for id, at := range v.Live {
 		w := times[id]
 		if w.started.IsZero() {
 			if times == nil {
-				times = map[team.AssignmentID]workDone{}
+				times = map[spec.AssignmentID]workDone{}
 			}
 			w.started = at.Since
 			times[id] = w
@@ -70,7 +70,7 @@ func (c *closeUp) times(v view.Session) map[team.AssignmentID]workDone {
 }
 
 // forget ends the following of an attempt that is over.
-func (c *closeUp) forget(id team.AssignmentID) {
+func (c *closeUp) forget(id spec.AssignmentID) {
 	if l := c.live[id]; l != nil {
 		l.close()
 		delete(c.live, id)
@@ -86,7 +86,7 @@ func (c *closeUp) forgetAll() {
 
 // printed is the end of what the attempt under way has printed, in brief; empty where
 // it is not known.
-func (c *closeUp) printed(id team.AssignmentID, at view.Attempt) string {
+func (c *closeUp) printed(id spec.AssignmentID, at sessionstatus.Attempt) string {
 	l := c.live[id]
 	if l == nil || !l.since(at.Since.Add(-clockSlack)) {
 		return ""

@@ -7,8 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // completion is what a completion function returns: words, perhaps with descriptions
@@ -25,15 +26,15 @@ const describedSessions = 500
 // executions are the sessions that the store knows and whose ids begin as given, the
 // newest first. A store that is not there, or cannot be read, has none: completion
 // never complains.
-func (a *app) executions(ctx context.Context, begun string) (known []team.Execution) {
+func (a *app) executions(ctx context.Context, begun string) (known []session.Execution) {
 	s, namespace := a.quietStore()
 	if s == nil {
 		return nil
 	}
 	keys, _ := s.Sessions(ctx, namespace)
-	keys = slices.DeleteFunc(keys, func(k team.SessionKey) bool { return !strings.HasPrefix(k.Session, begun) })
+	keys = slices.DeleteFunc(keys, func(k session.Key) bool { return !strings.HasPrefix(k.Session, begun) })
 	for _, key := range keys {
-		e := team.Execution{Status: team.Status{Session: key.Session}}
+		e := session.Execution{Status: session.Status{Session: key.Session}}
 		if len(keys) <= describedSessions {
 			var err error
 			if e, err = s.Execution(key); err != nil {
@@ -42,7 +43,7 @@ func (a *app) executions(ctx context.Context, begun string) (known []team.Execut
 		}
 		known = append(known, e)
 	}
-	slices.SortStableFunc(known, func(x, y team.Execution) int { return y.UpdatedAt.Compare(x.UpdatedAt) })
+	slices.SortStableFunc(known, func(x, y session.Execution) int { return y.UpdatedAt.Compare(x.UpdatedAt) })
 	return known
 }
 
@@ -57,12 +58,12 @@ func (a *app) quietStore() (*store.Store, string) {
 }
 
 // execution is a session by its id; false where the store does not know it.
-func (a *app) execution(session string) (e team.Execution, ok bool) {
+func (a *app) execution(sessionID string) (e session.Execution, ok bool) {
 	s, namespace := a.quietStore()
-	if s == nil || team.CheckSession(session) != nil {
+	if s == nil || spec.CheckSession(sessionID) != nil {
 		return e, false
 	}
-	e, err := s.Execution(team.SessionKey{Namespace: namespace, Session: session})
+	e, err := s.Execution(session.Key{Namespace: namespace, Session: sessionID})
 	return e, err == nil
 }
 
@@ -84,7 +85,7 @@ func (a *app) completeSessions(cmd *cobra.Command, args []string, begun string) 
 
 // completeOpen completes a session that has an open request of which of offers
 // something, and then that, for the arguments so far.
-func (a *app) completeOpen(cmd *cobra.Command, args []string, begun string, of func(team.HelpRequest) []string) ([]string, cobra.ShellCompDirective) {
+func (a *app) completeOpen(cmd *cobra.Command, args []string, begun string, of func(session.HelpRequest) []string) ([]string, cobra.ShellCompDirective) {
 	var out []string
 	offered := map[string]bool{"": true}
 	offer := func(word, description string) {
@@ -113,7 +114,7 @@ func (a *app) completeOpen(cmd *cobra.Command, args []string, begun string, of f
 }
 
 // waiting are the sessions that wait for a person.
-func (a *app) waiting(ctx context.Context) (out []team.Execution) {
+func (a *app) waiting(ctx context.Context) (out []session.Execution) {
 	s, namespace := a.quietStore()
 	if s == nil {
 		return nil
@@ -136,10 +137,10 @@ func (a *app) completeResolve(cmd *cobra.Command, args []string, begun string) (
 		return completeWords(begun, verbs(batchVerbs)), cobra.ShellCompDirectiveNoFileComp
 	case all:
 	case len(args) < 2:
-		return a.completeOpen(cmd, args, begun, func(h team.HelpRequest) []string {
-			return verbs(slices.DeleteFunc(slices.Clone(resolveVerbs), func(v team.Verb) bool { return !h.Takes(v) }))
+		return a.completeOpen(cmd, args, begun, func(h session.HelpRequest) []string {
+			return verbs(slices.DeleteFunc(slices.Clone(resolveVerbs), func(v session.Verb) bool { return !h.Takes(v) }))
 		})
-	case len(args) == 2 && args[1] == string(team.Supplying):
+	case len(args) == 2 && args[1] == string(session.Supplying):
 		return nil, cobra.ShellCompDirectiveDefault
 	}
 	return nil, cobra.ShellCompDirectiveNoFileComp
@@ -150,8 +151,8 @@ func (a *app) completeApprovals(cmd *cobra.Command, args []string, begun string)
 	if len(args) > 1 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return a.completeOpen(cmd, args, begun, func(h team.HelpRequest) []string {
-		if !h.Takes(team.Approving) {
+	return a.completeOpen(cmd, args, begun, func(h session.HelpRequest) []string {
+		if !h.Takes(session.Approving) {
 			return nil
 		}
 		return []string{h.Phase}
@@ -160,17 +161,17 @@ func (a *app) completeApprovals(cmd *cobra.Command, args []string, begun string)
 
 // completeRequests completes a flag that names one of the open requests of the
 // session that is the command's first argument.
-func (a *app) completeRequests(name func(team.HelpRequest) string) cobra.CompletionFunc {
+func (a *app) completeRequests(name func(session.HelpRequest) string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if len(args) == 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return a.completeOpen(cmd, args, begun, func(h team.HelpRequest) []string { return []string{name(h)} })
+		return a.completeOpen(cmd, args, begun, func(h session.HelpRequest) []string { return []string{name(h)} })
 	}
 }
 
 // verbs are verbs as they are typed.
-func verbs(list []team.Verb) (out []string) {
+func verbs(list []session.Verb) (out []string) {
 	for _, v := range list {
 		out = append(out, string(v))
 	}
@@ -184,7 +185,7 @@ func completeWords(begun string, words []string) []string {
 
 // completePhases completes a session and then its phases.
 func (a *app) completePhases(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	return a.completeWithin(cmd, args, begun, func(p team.PhaseStatus) []string {
+	return a.completeWithin(cmd, args, begun, func(p session.PhaseStatus) []string {
 		return []string{cobra.CompletionWithDesc(p.Name, string(p.Status))}
 	})
 }
@@ -196,23 +197,23 @@ func (a *app) completePhasePairs(cmd *cobra.Command, args []string, begun string
 	if before, _, two := strings.Cut(begun, ".."); two {
 		first = before + ".."
 	}
-	return a.completeWithin(cmd, args, begun, func(p team.PhaseStatus) []string {
+	return a.completeWithin(cmd, args, begun, func(p session.PhaseStatus) []string {
 		return []string{cobra.CompletionWithDesc(first+p.Name, string(p.Status))}
 	})
 }
 
 // completeAssignments completes a session and then its assignments.
 func (a *app) completeAssignments(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	return a.completeWithin(cmd, args, begun, func(p team.PhaseStatus) (ids []string) {
+	return a.completeWithin(cmd, args, begun, func(p session.PhaseStatus) (ids []string) {
 		for _, as := range p.Assignments {
-			id := team.AssignmentID{Phase: p.Name, Persona: as.Persona}.String()
+			id := spec.AssignmentID{Phase: p.Name, Persona: as.Persona}.String()
 			ids = append(ids, cobra.CompletionWithDesc(id, string(as.Status)))
 		}
 		return ids
 	})
 }
 
-func (a *app) completeWithin(cmd *cobra.Command, args []string, begun string, of func(team.PhaseStatus) []string) ([]string, cobra.ShellCompDirective) {
+func (a *app) completeWithin(cmd *cobra.Command, args []string, begun string, of func(session.PhaseStatus) []string) ([]string, cobra.ShellCompDirective) {
 	switch len(args) {
 	case 0:
 		return a.completeSessions(cmd, args, begun)

@@ -13,8 +13,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/maestro-hive/maestro/internal/safetext"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // completeRest gives every flag and argument below a command that has no completion
@@ -125,7 +126,7 @@ func (a *app) flagCompletions() map[string]completion {
 		"--profile":       wordsOf(func(*cobra.Command, []string) []string { return a.temporal.Profiles(a.environ) }),
 		"--namespace":     wordsOf(func(cmd *cobra.Command, _ []string) []string { return a.namespaces(cmd.Context()) }),
 
-		"--request": a.completeRequests(func(h team.HelpRequest) string { return h.ID }),
+		"--request": a.completeRequests(func(h session.HelpRequest) string { return h.ID }),
 		"--phase":   wordsOf(phases),
 		"--persona": wordsOf(func(_ *cobra.Command, args []string) []string { return a.personas(args) }),
 		"--force":   listOf(phases),
@@ -308,8 +309,8 @@ func (a *app) completeInTree(cmd *cobra.Command, args []string, begun string, of
 
 // treesOf are the files that a session began with, and those of its work so far; none
 // where they are not known.
-func (a *app) treesOf(ctx context.Context, session string) (workspace, tree store.Manifest) {
-	e, ok := a.execution(session)
+func (a *app) treesOf(ctx context.Context, sessionID string) (workspace, tree store.Manifest) {
+	e, ok := a.execution(sessionID)
 	s, _ := a.quietStore()
 	if !ok || s == nil || e.Tree == "" {
 		return nil, nil
@@ -341,10 +342,10 @@ func (a *app) completeCalls(cmd *cobra.Command, args []string, begun string) ([]
 }
 
 // unknownCosts are a session's calls whose cost nobody knows.
-func (a *app) unknownCosts(session string) []openCall {
+func (a *app) unknownCosts(sessionID string) []openCall {
 	s, namespace := a.quietStore()
-	key := team.SessionKey{Namespace: namespace, Session: session}
-	if s == nil || team.CheckSession(session) != nil {
+	key := session.Key{Namespace: namespace, Session: sessionID}
+	if s == nil || spec.CheckSession(sessionID) != nil {
 		return nil
 	}
 	l, err := s.Ledger(key)

@@ -17,7 +17,7 @@ import (
 	"github.com/creack/pty"
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/temporalio/temporaltest"
+	"github.com/maestro-hive/maestro/internal/temporalutil/temporaltest"
 )
 
 // prompt is a shell that somebody types at.

@@ -8,8 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // completes asks for completions as a shell's script does, and returns the words that
@@ -39,13 +41,13 @@ const (
 // withCrew gives a bank sessions in several states, with files.
 func (b *bank) withCrew() *bank {
 	b.t.Helper()
-	b.session("web.v2-done", "crew", 3*time.Hour, team.Usage{})
-	b.asks("judged", team.Running, team.HelpRequest{
-		ID: "plan.approval.1", Kind: team.ForApproval, Phase: "plan", Answers: []team.Verb{team.Approving, team.Rejecting},
+	b.session("web.v2-done", "crew", 3*time.Hour, cost.Usage{})
+	b.asks("judged", session.Running, session.HelpRequest{
+		ID: "plan.approval.1", Kind: session.ForApproval, Phase: "plan", Answers: []session.Verb{session.Approving, session.Rejecting},
 	})
-	b.asks("stuck", team.HelpIsNeeded, team.HelpRequest{
-		ID: "build.bob.1", Kind: team.ForHelp, Phase: "build", Persona: "bob", Category: team.TestFailure,
-		Answers: helpVerbs, Ticket: &team.Ticket{Key: "MD-7"},
+	b.asks("stuck", session.HelpIsNeeded, session.HelpRequest{
+		ID: "build.bob.1", Kind: session.ForHelp, Phase: "build", Persona: "bob", Category: failures.TestFailure,
+		Answers: helpVerbs, Ticket: &session.Ticket{Key: "MD-7"},
 	})
 	ctx := b.t.Context()
 	blob, err := b.store.PutBlob(ctx, []byte("x\n"))
@@ -53,9 +55,9 @@ func (b *bank) withCrew() *bank {
 	entry := store.Entry{SHA256: blob, Size: 2}
 	tree, err := b.store.PutManifest(ctx, store.Manifest{"main.go": entry, "docs/a.md": entry, "docs/more/b.md": entry})
 	require.NoError(b.t, err)
-	require.NoError(b.t, b.store.UpdateExecution(key("web.v2-done"), func(e *team.Execution) { e.Tree = tree }))
-	b.pay("stuck", built, "coder", time.Hour, budget.Unsettled, team.Usage{InputTokens: 10})
-	require.NoError(b.t, b.store.PutBreaker(ctx, team.BreakerStatus{Name: "anthropic", State: team.BreakerClosed}))
+	require.NoError(b.t, b.store.UpdateExecution(key("web.v2-done"), func(e *session.Execution) { e.Tree = tree }))
+	b.pay("stuck", built, "coder", time.Hour, budget.Unsettled, cost.Usage{InputTokens: 10})
+	require.NoError(b.t, b.store.PutBreaker(ctx, session.BreakerStatus{Name: "anthropic", State: session.BreakerClosed}))
 	return b
 }
 

@@ -12,8 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // costs is the document of `usage -o json`.
@@ -24,8 +26,8 @@ type costs struct {
 	Total                  costRow
 	Budgets                []struct {
 		Scope string
-		Cap   team.Cap
-		Spent team.Amount
+		Cap   spec.Cap
+		Spent cost.Amount
 		Left  map[string]float64
 	}
 }
@@ -34,16 +36,16 @@ type costRow struct {
 	Team, Session, Phase, Persona, Agent, Model, Day string
 
 	Calls     int
-	Usage     team.Usage
+	Usage     cost.Usage
 	Tokens    int64
 	Unsettled struct {
 		Calls int
-		Usage team.Usage
+		Usage cost.Usage
 	}
 	Reserved struct {
 		Calls  int
 		Tokens int64
-		USD    team.USD
+		USD    cost.USD
 	}
 }
 
@@ -61,32 +63,32 @@ func newBank(t *testing.T) *bank {
 	return &bank{d, s}
 }
 
-func key(session string) team.SessionKey {
-	return team.SessionKey{Namespace: "default", Session: session}
+func key(sessionID string) session.Key {
+	return session.Key{Namespace: "default", Session: sessionID}
 }
 
 // session makes a session of team that started so long ago, of the phases plan
 // and build with a persona each.
-func (b *bank) session(name, of string, ago time.Duration, used team.Usage) {
+func (b *bank) session(name, of string, ago time.Duration, used cost.Usage) {
 	b.t.Helper()
 	started := time.Now().Add(-ago)
-	require.NoError(b.t, b.store.UpdateExecution(key(name), func(e *team.Execution) {
-		e.Team, e.StartedAt, e.ClosedAt, e.Status.Status = of, &started, &started, team.Completed
-		e.Phases = []team.PhaseStatus{
-			{Name: "plan", Status: team.Completed, Assignments: []team.AssignmentStatus{{Persona: "ann", Status: team.Completed, Usage: used}}},
-			{Name: "build", Status: team.Completed, Assignments: []team.AssignmentStatus{{Persona: "bob", Status: team.Completed}}},
+	require.NoError(b.t, b.store.UpdateExecution(key(name), func(e *session.Execution) {
+		e.Team, e.StartedAt, e.ClosedAt, e.Status.Status = of, &started, &started, session.Completed
+		e.Phases = []session.PhaseStatus{
+			{Name: "plan", Status: session.Completed, Assignments: []session.AssignmentStatus{{Persona: "ann", Status: session.Completed, Usage: used}}},
+			{Name: "build", Status: session.Completed, Assignments: []session.AssignmentStatus{{Persona: "bob", Status: session.Completed}}},
 		}
 		e.Usage = e.Sum()
 	}))
 }
 
 // pay writes a call that ended so long ago as kind; begun: it has not.
-func (b *bank) pay(session string, id team.AssignmentID, agent string, ago time.Duration, kind budget.Kind, used team.Usage) int64 {
+func (b *bank) pay(sessionID string, id spec.AssignmentID, agent string, ago time.Duration, kind budget.Kind, used cost.Usage) int64 {
 	b.t.Helper()
-	j, err := b.store.Journal(key(session), id)
+	j, err := b.store.Journal(key(sessionID), id)
 	require.NoError(b.t, err)
 	call, at := j.Next(), time.Now().Add(-ago)
-	entries := []budget.Entry{{Seq: call, Kind: budget.Begun, At: at, Key: &team.CallKey{Turn: 1}, Agent: agent, Model: agent + "-1", Estimate: &used}}
+	entries := []budget.Entry{{Seq: call, Kind: budget.Begun, At: at, Key: &session.CallKey{Turn: 1}, Agent: agent, Model: agent + "-1", Estimate: &used}}
 	if kind != budget.Begun {
 		end := budget.Entry{Seq: call + 1, Kind: kind, At: at, Call: call, Usage: &used}
 		if kind == budget.Unsettled { // all of it is an estimate
@@ -96,9 +98,9 @@ func (b *bank) pay(session string, id team.AssignmentID, agent string, ago time.
 	}
 	for _, e := range entries {
 		require.NoError(b.t, j.Apply(e))
-		require.NoError(b.t, b.store.AppendEntry(key(session), id, e))
+		require.NoError(b.t, b.store.AppendEntry(key(sessionID), id, e))
 	}
-	require.NoError(b.t, b.store.UpdateLedger(key(session), func(l *budget.Ledger) error {
+	require.NoError(b.t, b.store.UpdateLedger(key(sessionID), func(l *budget.Ledger) error {
 		l.SetRow(id, j.Row(l.Row(id).Reserved), at)
 		return nil
 	}))
@@ -106,27 +108,27 @@ func (b *bank) pay(session string, id team.AssignmentID, agent string, ago time.
 }
 
 var (
-	planned = team.AssignmentID{Phase: "plan", Persona: "ann"}
-	built   = team.AssignmentID{Phase: "build", Persona: "bob"}
+	planned = spec.AssignmentID{Phase: "plan", Persona: "ann"}
+	built   = spec.AssignmentID{Phase: "build", Persona: "bob"}
 )
 
 const day = 24 * time.Hour
 
-func tokensOf(input, output int64, usd team.USD) team.Usage {
-	return team.Usage{InputTokens: input, OutputTokens: output, CostUSD: usd}
+func tokensOf(input, output int64, usd cost.USD) cost.Usage {
+	return cost.Usage{InputTokens: input, OutputTokens: output, CostUSD: usd}
 }
 
 func TestWhatASessionCost(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.session("s", "crew", time.Hour, team.Usage{})
-	b.pay("s", built, "coder", time.Hour, budget.Settled, team.Usage{InputTokens: 1, OutputTokens: 20, CacheReadTokens: 300, CacheWriteTokens: 4000, ReasoningTokens: 5, CostUSD: 1})
+	b.session("s", "crew", time.Hour, cost.Usage{})
+	b.pay("s", built, "coder", time.Hour, budget.Settled, cost.Usage{InputTokens: 1, OutputTokens: 20, CacheReadTokens: 300, CacheWriteTokens: 4000, ReasoningTokens: 5, CostUSD: 1})
 	b.pay("s", built, "cheap", 3*day, budget.Abandoned, tokensOf(10, 0, 0))
 	b.pay("s", built, "coder", time.Hour, budget.Unsettled, tokensOf(7, 70, 2_500_000_000))
 	b.pay("s", planned, "writer", 9*day, budget.Settled, tokensOf(1000, 200, 100_000_000))
 	b.pay("s", planned, "writer", time.Minute, budget.Begun, tokensOf(500, 5, 0))
 	require.NoError(t, b.store.UpdateLedger(key("s"), func(l *budget.Ledger) error {
-		l.Limits = budget.Limits{Session: team.Cap{Tokens: 10_000}, Personas: map[string]team.Cap{"bob": {USD: 2_500_000_001}}}
+		l.Limits = budget.Limits{Session: spec.Cap{Tokens: 10_000}, Personas: map[string]spec.Cap{"bob": {USD: 2_500_000_001}}}
 		return nil
 	}))
 
@@ -138,12 +140,12 @@ func TestWhatASessionCost(t *testing.T) {
 	require.Equal(t, "plan", doc.Rows[0].Phase, "phases come in the team's order")
 	require.Equal(t, 1, doc.Rows[0].Reserved.Calls)
 	require.EqualValues(t, 505, doc.Rows[0].Reserved.Tokens)
-	require.Equal(t, team.Usage{InputTokens: 11, OutputTokens: 20, CacheReadTokens: 300, CacheWriteTokens: 4000, ReasoningTokens: 5, CostUSD: 1}, doc.Rows[1].Usage)
+	require.Equal(t, cost.Usage{InputTokens: 11, OutputTokens: 20, CacheReadTokens: 300, CacheWriteTokens: 4000, ReasoningTokens: 5, CostUSD: 1}, doc.Rows[1].Usage)
 	require.Equal(t, 2, doc.Rows[1].Calls, "an abandoned call whose cost is known is one, too")
 	require.Equal(t, 1, doc.Rows[1].Unsettled.Calls)
-	require.Equal(t, team.USD(2_500_000_000), doc.Rows[1].Unsettled.Usage.CostUSD)
+	require.Equal(t, cost.USD(2_500_000_000), doc.Rows[1].Unsettled.Usage.CostUSD)
 	require.EqualValues(t, 5531, doc.Total.Tokens, "what is unsettled or reserved is in no other figure")
-	require.Equal(t, team.USD(100_000_001), doc.Total.Usage.CostUSD)
+	require.Equal(t, cost.USD(100_000_001), doc.Total.Usage.CostUSD)
 	require.Equal(t, "persona bob", doc.Budgets[1].Scope)
 	require.Equal(t, map[string]float64{"usd": 0}, doc.Budgets[1].Left)
 	require.Equal(t, map[string]float64{"tokens": 10_000 - 5531 - 77 - 505}, doc.Budgets[0].Left)
@@ -199,16 +201,16 @@ func TestCostsAddUpHoweverTheyAreSummed(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	random := rand.New(rand.NewPCG(7, 7))
-	var want team.Usage
+	var want cost.Usage
 	for i := range 5 {
 		name := fmt.Sprintf("s%d", i)
-		b.session(name, fmt.Sprintf("team%d", i%2), time.Duration(i)*day, team.Usage{})
+		b.session(name, fmt.Sprintf("team%d", i%2), time.Duration(i)*day, cost.Usage{})
 		for range 12 {
-			used := team.Usage{
+			used := cost.Usage{
 				InputTokens: random.Int64N(1e6), OutputTokens: random.Int64N(1e6), CacheReadTokens: random.Int64N(1e6),
-				CacheWriteTokens: random.Int64N(1e6), ReasoningTokens: random.Int64N(1e6), CostUSD: team.USD(random.Int64N(1e12)),
+				CacheWriteTokens: random.Int64N(1e6), ReasoningTokens: random.Int64N(1e6), CostUSD: cost.USD(random.Int64N(1e12)),
 			}
-			id := []team.AssignmentID{planned, built}[random.IntN(2)]
+			id := []spec.AssignmentID{planned, built}[random.IntN(2)]
 			b.pay(name, id, string(rune('a'+random.IntN(3))), time.Duration(random.IntN(200))*time.Hour, budget.Settled, used)
 			want = want.Add(used)
 		}
@@ -216,7 +218,7 @@ func TestCostsAddUpHoweverTheyAreSummed(t *testing.T) {
 	for _, by := range []string{"team", "session", "phase", "persona", "agent", "model", "day", "day,agent,team", "phase,persona,session,model"} {
 		var doc costs
 		b.json(&doc, "usage", "--by", by)
-		var sum team.Usage
+		var sum cost.Usage
 		calls := 0
 		for _, r := range doc.Rows {
 			require.Equal(t, r.Usage.Tokens(), r.Tokens)
@@ -230,11 +232,11 @@ func TestCostsAddUpHoweverTheyAreSummed(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"day", "agent", "calls", "input_tokens"}, rows[0][:4])
 	var tokens int64
-	var money team.USD
+	var money cost.USD
 	for _, row := range rows[1:] {
 		n, err := strconv.ParseInt(row[8], 10, 64)
 		require.NoError(t, err)
-		var usd team.USD
+		var usd cost.USD
 		require.NoError(t, usd.UnmarshalJSON([]byte(row[9])))
 		tokens, money = tokens+n, money+usd
 	}
@@ -247,12 +249,12 @@ func TestCostsAddUpHoweverTheyAreSummed(t *testing.T) {
 func TestAPersonSettlesAllCallsAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.session("s", "crew", time.Hour, team.Usage{})
+	b.session("s", "crew", time.Hour, cost.Usage{})
 	b.pay("s", planned, "writer", time.Hour, budget.Unsettled, tokensOf(0, 0, 250_000_000))
 	b.pay("s", planned, "writer", time.Hour, budget.Unsettled, tokensOf(50, 0, 0))
 	dead := b.pay("s", planned, "writer", time.Hour, budget.Begun, tokensOf(25, 0, 0))
 	require.NoError(t, b.store.AppendEntry(key("s"), planned, budget.Entry{
-		Seq: dead + 1, Kind: budget.Reported, At: time.Now(), Call: dead, Usage: &team.Usage{InputTokens: 7}, Estimate: &team.Usage{InputTokens: 20},
+		Seq: dead + 1, Kind: budget.Reported, At: time.Now(), Call: dead, Usage: &cost.Usage{InputTokens: 7}, Estimate: &cost.Usage{InputTokens: 20},
 	}))
 	b.pay("s", built, "coder", time.Hour, budget.Begun, tokensOf(1000, 0, 0))
 	lock, ok, err := b.store.Lock(key("s"), built)
@@ -275,7 +277,7 @@ func TestAPersonSettlesAllCallsAtOnce(t *testing.T) {
 func TestAPersonSettlesACall(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
-	b.session("s", "crew", time.Hour, team.Usage{})
+	b.session("s", "crew", time.Hour, cost.Usage{})
 	known := b.pay("s", planned, "writer", time.Hour, budget.Settled, tokensOf(1, 0, 0))
 	first := b.pay("s", planned, "writer", time.Hour, budget.Unsettled, tokensOf(100, 0, 1_000_000_000))
 	second := b.pay("s", planned, "writer", time.Hour, budget.Unsettled, tokensOf(50, 0, 0))

@@ -7,23 +7,24 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // ledgerOf reads what the store knows of a session's costs: its mirrored state,
 // zero if there is none, and its ledger. What is damaged is said.
-func (a *app) ledgerOf(s *store.Store, key team.SessionKey) (team.Execution, budget.Ledger, error) {
+func (a *app) ledgerOf(s *store.Store, key session.Key) (session.Execution, budget.Ledger, error) {
 	// The state first: what it has beyond the ledger is then no news.
 	e, err := s.Execution(key)
 	switch {
-	case errors.Is(err, team.ErrCorrupt):
+	case errors.Is(err, session.ErrCorrupt):
 		a.say("damaged: %s", err)
-	case err != nil && !errors.Is(err, team.ErrNotFound):
+	case err != nil && !errors.Is(err, session.ErrNotFound):
 		return e, budget.Ledger{}, err
 	}
 	if err != nil {
-		e = team.Execution{}
+		e = session.Execution{}
 	}
 	e.Session = key.Session
 	l, err := s.Ledger(key)
@@ -31,8 +32,8 @@ func (a *app) ledgerOf(s *store.Store, key team.SessionKey) (team.Execution, bud
 }
 
 // sessionCosts are the costs and budgets of one session.
-func (a *app) sessionCosts(_ context.Context, session string) ([]usageRow, []budgetLine, error) {
-	s, key, err := a.stored(session)
+func (a *app) sessionCosts(_ context.Context, sessionID string) ([]usageRow, []budgetLine, error) {
+	s, key, err := a.stored(sessionID)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -54,11 +55,11 @@ func (a *app) storeCosts(ctx context.Context, s *store.Store) ([]usageRow, error
 	if err != nil {
 		return nil, err
 	}
-	type session struct {
+	type sess struct {
 		started time.Time
 		costs   []usageRow
 	}
-	var all []session
+	var all []sess
 	for _, key := range keys {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -71,9 +72,9 @@ func (a *app) storeCosts(ctx context.Context, s *store.Store) ([]usageRow, error
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, session{timeOf(e.StartedAt), costs})
+		all = append(all, sess{timeOf(e.StartedAt), costs})
 	}
-	slices.SortStableFunc(all, func(x, y session) int { return y.started.Compare(x.started) })
+	slices.SortStableFunc(all, func(x, y sess) int { return y.started.Compare(x.started) })
 	var costs []usageRow
 	for _, s := range all {
 		costs = append(costs, s.costs...)
@@ -83,14 +84,14 @@ func (a *app) storeCosts(ctx context.Context, s *store.Store) ([]usageRow, error
 
 // costsOf takes a session's costs apart, in the order of its phases. What its
 // state knows beyond its ledger was spent before there were ledgers.
-func costsOf(s *store.Store, key team.SessionKey, e team.Execution, l budget.Ledger) ([]usageRow, error) {
+func costsOf(s *store.Store, key session.Key, e session.Execution, l budget.Ledger) ([]usageRow, error) {
 	var costs []usageRow
 	ids := l.Assignments()
 	order := map[string]int{}
 	for i, p := range e.Phases {
 		order[p.Name] = i - len(e.Phases) // before those that the team has no more
 	}
-	slices.SortStableFunc(ids, func(x, y team.AssignmentID) int { return order[x.Phase] - order[y.Phase] })
+	slices.SortStableFunc(ids, func(x, y spec.AssignmentID) int { return order[x.Phase] - order[y.Phase] })
 	for _, id := range ids {
 		own := usageRow{Team: e.Team, Session: key.Session, Phase: id.Phase, Persona: id.Persona}
 		row, err := rowCosts(s, key, id, own, l.Row(id))
@@ -108,7 +109,7 @@ func costsOf(s *store.Store, key team.SessionKey, e team.Execution, l budget.Led
 
 // rowCosts takes an assignment's row apart. Of calls whose cost is not known the
 // journal says who made them, and when.
-func rowCosts(s *store.Store, key team.SessionKey, id team.AssignmentID, own usageRow, row budget.Row) ([]usageRow, error) {
+func rowCosts(s *store.Store, key session.Key, id spec.AssignmentID, own usageRow, row budget.Row) ([]usageRow, error) {
 	var costs []usageRow
 	if len(row.Unsettled)+len(row.Reserved) > 0 {
 		j, err := s.Journal(key, id)

@@ -8,16 +8,17 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
-	"github.com/maestro-hive/maestro/internal/devstack"
-	"github.com/maestro-hive/maestro/internal/host"
+	"github.com/maestro-hive/maestro/internal/localdev"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/view"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/worker/service"
 )
 
 func newDemo(a *app) *cobra.Command {
 	var keep bool
-	var log host.LogOptions
+	var log service.LogOptions
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "See a session from its start to its end, with nothing to set up",
@@ -33,7 +34,7 @@ func newDemo(a *app) *cobra.Command {
 	return cmd
 }
 
-func (a *app) demo(ctx context.Context, keep bool, log host.LogOptions) error {
+func (a *app) demo(ctx context.Context, keep bool, log service.LogOptions) error {
 	if err := a.harden(); err != nil {
 		return err
 	}
@@ -69,7 +70,7 @@ func (a *app) demo(ctx context.Context, keep bool, log host.LogOptions) error {
 }
 
 // startExample starts a session of the example's team on its requirement.
-func (a *app) startExample(ctx context.Context, k *devstack.Stack, dir string) (*view.Watcher, error) {
+func (a *app) startExample(ctx context.Context, k *localdev.Stack, dir string) (*sessionstatus.Watcher, error) {
 	t, err := config.LoadTeam(filepath.Join(dir, "team.yaml"))
 	if err != nil {
 		return nil, err
@@ -89,14 +90,14 @@ func (a *app) startExample(ctx context.Context, k *devstack.Stack, dir string) (
 	if err != nil {
 		return nil, err
 	}
-	w := &view.Watcher{Conn: k.Conn, Store: k.Store, Session: doc.Session, Now: a.env.Now}
+	w := &sessionstatus.Watcher{Conn: k.Conn, Store: k.Store, Session: doc.Session, Now: a.env.Now}
 	_, err = a.awaitAdmission(ctx, w, doc.RunID)
 	return w, err
 }
 
 // summarise says what the session has left, and what to try next.
-func (a *app) summarise(ctx context.Context, k *devstack.Stack, w *view.Watcher, v view.Session, keep bool) error {
-	if v.Status.Status != team.Completed {
+func (a *app) summarise(ctx context.Context, k *localdev.Stack, w *sessionstatus.Watcher, v sessionstatus.Session, keep bool) error {
+	if v.Status.Status != session.Completed {
 		a.reportFailure(v.Status)
 	}
 	a.print("")
@@ -116,7 +117,7 @@ func (a *app) summarise(ctx context.Context, k *devstack.Stack, w *view.Watcher,
 	if err != nil {
 		return err
 	}
-	a.print("\nartifacts    %s in %s", team.Count(len(files), "file"), out)
+	a.print("\nartifacts    %s in %s", textfmt.Count(len(files), "file"), out)
 	a.print("checkpoints  %s", filepath.Join(checkpoints, "checkpoint_*.json"))
 	flags := a.stateFlag()
 	switch {

@@ -15,10 +15,10 @@ import (
 
 	"github.com/maestro-hive/maestro/examples"
 	"github.com/maestro-hive/maestro/internal/cmdline"
-	"github.com/maestro-hive/maestro/internal/devstack"
-	"github.com/maestro-hive/maestro/internal/host"
+	"github.com/maestro-hive/maestro/internal/localdev"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
+	"github.com/maestro-hive/maestro/worker/service"
 )
 
 const (
@@ -33,25 +33,25 @@ const (
 
 // devOptions say what `dev` runs and logs, as far as its flags do.
 type devOptions struct {
-	devstack.Options
-	log host.LogOptions
+	localdev.Options
+	log service.LogOptions
 }
 
 func newDev(a *app) *cobra.Command {
-	o := devOptions{Options: devstack.Options{Port: defaultPort, UIPort: defaultUIPort}}
+	o := devOptions{Options: localdev.Options{Port: defaultPort, UIPort: defaultUIPort}}
 	var agents, healthPort string
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Run a Temporal server, its Web UI and a worker on this machine",
 		Long: "Run a Temporal server, its Web UI and a worker on this machine, until Ctrl-C. Everything is kept in the state directory, and the next start goes on with it.\n\n" +
-			"The server listens on " + devstack.Loopback + " only. The worker file is --agents, else MAESTRO_AGENTS, else ./agents.yaml, else that of the example that `maestro demo` runs. SIGHUP reads it again.",
+			"The server listens on " + localdev.Loopback + " only. The worker file is --agents, else MAESTRO_AGENTS, else ./agents.yaml, else that of the example that `maestro demo` runs. SIGHUP reads it again.",
 		Args: cmdline.Arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			o.MetricsAddress = cmp.Or(o.MetricsAddress, a.environ.get(host.MetricsAddressVariable))
-			if o.HealthPort, o.ServesHealth, err = host.HealthPort(healthPort, a.environ.get); err != nil {
+			o.MetricsAddress = cmp.Or(o.MetricsAddress, a.environ.get(service.MetricsAddressVariable))
+			if o.HealthPort, o.ServesHealth, err = service.HealthPort(healthPort, a.environ.get); err != nil {
 				return usagef("%w", err)
 			}
-			reloads, stop := host.Reloads()
+			reloads, stop := service.Reloads()
 			defer stop()
 			o.Reloads = reloads
 			return a.dev(cmd.Context(), o, agents)
@@ -62,8 +62,8 @@ func newDev(a *app) *cobra.Command {
 	flags.IntVar(&o.UIPort, "ui-port", o.UIPort, "port of the Web UI; 0 takes a free one")
 	flags.BoolVar(&o.Headless, "headless", false, "leave the Web UI out")
 	flags.StringVar(&agents, "agents", "", "worker file")
-	flags.StringVar(&o.MetricsAddress, "metrics-address", "", host.MetricsAddressUsage)
-	flags.StringVar(&healthPort, "health-port", "", host.HealthPortUsage)
+	flags.StringVar(&o.MetricsAddress, "metrics-address", "", service.MetricsAddressUsage)
+	flags.StringVar(&healthPort, "health-port", "", service.HealthPortUsage)
 	o.log.AddFlags(flags, quietly)
 	a.addStateDirFlag(cmd)
 	return cmd
@@ -108,11 +108,11 @@ func checkPort(flag string, port int) error {
 
 // bringUp starts server and worker, with the store that the command names. The agents
 // are those of the worker file that find finds.
-func (a *app) bringUp(ctx context.Context, o devOptions, find func(s *store.Store) (string, error)) (_ *devstack.Stack, err error) {
+func (a *app) bringUp(ctx context.Context, o devOptions, find func(s *store.Store) (string, error)) (_ *localdev.Stack, err error) {
 	if o.Log, err = o.log.New(a.env.Stderr, a.environ.get); err != nil {
 		return nil, usagef("%w", err)
 	}
-	if o.Server, err = devstack.FindServer(a.env.Executable); err != nil {
+	if o.Server, err = localdev.FindServer(a.env.Executable); err != nil {
 		return nil, err
 	}
 	if o.Store, err = a.createStore(true); err != nil {
@@ -122,11 +122,11 @@ func (a *app) bringUp(ctx context.Context, o devOptions, find func(s *store.Stor
 	o.SDKWarnings = o.log.AtLeast(a.environ.get) != quietly
 	o.Stderr, o.Say, o.Getenv = a.env.Stderr, a.say, a.environ.get
 	o.Now, o.Host, o.PID = a.env.Now, a.env.Host, a.env.PID
-	return devstack.Start(ctx, o.Options)
+	return localdev.Start(ctx, o.Options)
 }
 
 // describeStack says where everything is.
-func (a *app) describeStack(k *devstack.Stack) {
+func (a *app) describeStack(k *localdev.Stack) {
 	a.say("Maestro is up")
 	a.say("  Temporal  %s, namespace %s", k.Conn.Address, k.Conn.Namespace)
 	if k.WebUI() != "" {
@@ -137,7 +137,7 @@ func (a *app) describeStack(k *devstack.Stack) {
 		a.say("  metrics   %s", k.Telemetry.URL())
 	}
 	if k.HealthPort != 0 {
-		a.say("  health    http://%s:%d%s and %s", devstack.Loopback, k.HealthPort, host.HealthPath, host.ReadyPath)
+		a.say("  health    http://%s:%d%s and %s", localdev.Loopback, k.HealthPort, service.HealthPath, service.ReadyPath)
 	}
 	var agents []string
 	for _, name := range slices.Sorted(maps.Keys(k.Agents.Agents)) {
@@ -148,9 +148,9 @@ func (a *app) describeStack(k *devstack.Stack) {
 
 // reach is the flags with which another command finds the stack: it looks in the store
 // where the server is, unless the environment or a profile says so.
-func (a *app) reach(k *devstack.Stack) string {
+func (a *app) reach(k *localdev.Stack) string {
 	flags := a.stateFlag()
-	elsewhere := temporalio.Options{StoreDir: k.Store.Dir(), Host: a.env.Host}
+	elsewhere := temporalutil.Options{StoreDir: k.Store.Dir(), Host: a.env.Host}
 	if options, err := elsewhere.ClientOptions(a.environ); err != nil || options.HostPort != k.Conn.Address {
 		flags = " --address " + k.Conn.Address + flags
 	}

@@ -17,9 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/proctest"
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
 )
 
 // serverOf finds the server process that a state directory belongs to; 0 for none.
@@ -102,10 +102,10 @@ func TestDevIsKilledAndGoesOnWhereItWas(t *testing.T) {
 	d.host = "test"
 	d.must(0, "run", d.file("team.yaml", oneTeam), "Build.", "--session", "s")
 	require.Contains(t, d.must(0, "doctor"), "127.0.0.1:"+port+", ")
-	announced, lives := temporalio.FindLocal(d.state, "test")
+	announced, lives := temporalutil.FindLocal(d.state, "test")
 	require.True(t, lives)
-	require.Equal(t, temporalio.LocalServer{Address: address(t, stderr.String()), Namespace: "default", Host: "test", PID: first.Process.Pid}, announced)
-	_, lives = temporalio.FindLocal(d.state, "another-machine")
+	require.Equal(t, temporalutil.LocalServer{Address: address(t, stderr.String()), Namespace: "default", Host: "test", PID: first.Process.Pid}, announced)
+	_, lives = temporalutil.FindLocal(d.state, "another-machine")
 	require.False(t, lives)
 	info, err := os.Stat(filepath.Join(d.state, "temporal", "dev.json"))
 	require.NoError(t, err)
@@ -119,15 +119,15 @@ func TestDevIsKilledAndGoesOnWhereItWas(t *testing.T) {
 	require.NoError(t, first.Process.Kill())
 	_ = first.Wait()
 	until(t, func() bool { return serverOf(t, d.state) == 0 }, "the server outlives a killed dev")
-	stale, lives := temporalio.FindLocal(d.state, "test")
+	stale, lives := temporalutil.FindLocal(d.state, "test")
 	require.False(t, lives, "its process was killed")
 	require.Equal(t, announced, stale)
 
 	again, stderr := start()
 	require.Equal(t, "127.0.0.1:"+port, address(t, stderr.String()))
-	var s team.Status
+	var s session.Status
 	d.json(&s, "status", "s")
-	require.Equal(t, team.Running, s.Status)
+	require.Equal(t, session.Running, s.Status)
 	require.NoError(t, again.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, again.Wait(), stderr.String())
 	require.Zero(t, serverOf(t, d.state))

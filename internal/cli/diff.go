@@ -12,9 +12,11 @@ import (
 	"github.com/maestro-hive/maestro/internal/apply"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/safetext"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // diffOptions are the flags of `artifacts diff`.
@@ -36,12 +38,12 @@ type diffDocument struct {
 	// Phase is set where the question is what a phase has changed.
 	Phase string `json:"phase"`
 	// Checkpoint is the one that the session's work is taken from.
-	Checkpoint team.Digest `json:"checkpoint"`
+	Checkpoint spec.Digest `json:"checkpoint"`
 	// Before and After say what is compared; From and To are its manifests.
 	Before string        `json:"before"`
 	After  string        `json:"after"`
-	From   team.Digest   `json:"from"`
-	To     team.Digest   `json:"to"`
+	From   spec.Digest   `json:"from"`
+	To     spec.Digest   `json:"to"`
 	Files  []changedFile `json:"files"`
 }
 
@@ -123,7 +125,7 @@ func (a *app) diff(ctx context.Context, o diffOptions, args []string) error {
 	}
 	doc.From, doc.Before, doc.To, doc.After = from.tree, from.name, to.tree, to.name
 	for d, err := range l.store.Patch(ctx, from.tree, to.tree, store.PatchOptions{Paths: o.paths, Binary: o.binary}) {
-		if errors.Is(err, team.ErrNotFound) && len(o.paths) > 0 {
+		if errors.Is(err, session.ErrNotFound) && len(o.paths) > 0 {
 			return usagef("%w", err)
 		}
 		if err != nil {
@@ -208,5 +210,5 @@ func (a *app) writeStat(files []changedFile) {
 		t.Add(terminal.Plain(safetext.Name(f.Path)), terminal.Plain(f.Change), plus, minus)
 	}
 	t.Write(a.env.Stdout)
-	a.say("%s, +%d -%d lines", team.Count(len(files), "file"), added, removed)
+	a.say("%s, +%d -%d lines", textfmt.Count(len(files), "file"), added, removed)
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // Two phases that leave files of every sort.
@@ -145,7 +145,7 @@ tool.sh         added    +1      -0
 		d.craft("other") // on the workspace as it is by now
 		var doc struct {
 			Before, After string
-			From, To      team.Digest
+			From, To      spec.Digest
 			Files         []struct {
 				Path, Change, Diff string
 				Added, Removed     int

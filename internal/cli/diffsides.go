@@ -5,21 +5,22 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // kept is what the store has of a session: its newest checkpoint that can be read.
 type kept struct {
 	store.StoredCheckpoint
 	store *store.Store
-	key   team.SessionKey
-	team  team.Team
+	key   session.Key
+	team  spec.Team
 }
 
 // lookAt reads what the store has of a session.
-func (a *app) lookAt(ctx context.Context, session string) (kept, error) {
-	s, key, err := a.stored(session)
+func (a *app) lookAt(ctx context.Context, sessionID string) (kept, error) {
+	s, key, err := a.stored(sessionID)
 	if err != nil {
 		return kept{}, err
 	}
@@ -34,7 +35,7 @@ func (a *app) lookAt(ctx context.Context, session string) (kept, error) {
 // treeSide is one side of a comparison.
 type treeSide struct {
 	name string
-	tree team.Digest
+	tree spec.Digest
 }
 
 // sides finds what is to be compared. which is a phase, two phases with .. between
@@ -68,8 +69,8 @@ func (a *app) otherSide(ctx context.Context, k kept, o diffOptions, from treeSid
 	if o.dir != "" {
 		return a.directorySide(ctx, k, o, from)
 	}
-	session, phase, _ := strings.Cut(o.with, ":")
-	other, err := a.lookAt(ctx, session)
+	sessionID, phase, _ := strings.Cut(o.with, ":")
+	other, err := a.lookAt(ctx, sessionID)
 	if err != nil {
 		return treeSide{}, err
 	}
@@ -104,7 +105,7 @@ func (k kept) input() treeSide { return treeSide{"what " + k.Session + " began w
 
 func (k kept) newest() treeSide {
 	name := "the newest tree of " + k.Session
-	if k.CurrentPhase != team.ReservedPhase {
+	if k.CurrentPhase != spec.ReservedPhase {
 		name += ", after " + k.CurrentPhase
 	}
 	return treeSide{name, k.Tree}
@@ -124,7 +125,7 @@ func (k kept) phase(ctx context.Context, phase string) (from, to treeSide, err e
 	if err := checkPhase(k.team, "artifacts diff", phase); err != nil {
 		return from, to, err
 	}
-	done := map[team.AssignmentID]team.CheckpointAssignment{}
+	done := map[spec.AssignmentID]session.CheckpointAssignment{}
 	var finished []string
 	for _, as := range k.Assignments {
 		done[as.AssignmentID] = as
@@ -140,10 +141,10 @@ func (k kept) phase(ctx context.Context, phase string) (from, to treeSide, err e
 		return from, to, usagef("phase %s of session %s has no finished work; %s", phase, k.Session, have)
 	}
 	above := k.team.Ancestors(phase)
-	before, err := k.store.Fold(ctx, k.Workspace, team.Steps(k.team, above, done))
+	before, err := k.store.Fold(ctx, k.Workspace, session.Steps(k.team, above, done))
 	if err != nil {
 		return from, to, err
 	}
-	after, err := k.store.Fold(ctx, k.Workspace, team.Steps(k.team, append(slices.Clone(above), phase), done))
+	after, err := k.store.Fold(ctx, k.Workspace, session.Steps(k.team, append(slices.Clone(above), phase), done))
 	return treeSide{k.Session + " before " + phase, before.Manifest}, treeSide{k.Session + " after " + phase, after.Manifest}, err
 }

@@ -10,9 +10,9 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
-	"github.com/maestro-hive/maestro/internal/devstack"
 	"github.com/maestro-hive/maestro/internal/doctor"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/localdev"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
@@ -54,7 +54,7 @@ func newDoctor(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&f.team, "team", "", "team file whose needs are checked, as TEAM; with --jira only its help.jira")
 	cmd.Flags().BoolVar(&f.on, "jira", false, "check only whether tickets can be made in the Jira of the worker file; none is made")
 	cmd.Flags().StringVar(&f.project, "project", "", "key of the project that is checked with --jira")
-	cmd.Flags().StringVar(&f.kind, "type", "", "type of the tickets that are checked with --jira (default: "+team.DefaultTicketType+")")
+	cmd.Flags().StringVar(&f.kind, "type", "", "type of the tickets that are checked with --jira (default: "+spec.DefaultTicketType+")")
 	a.addTemporalFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
@@ -92,14 +92,14 @@ func (a *app) doctor(ctx context.Context, f doctorFlags) error {
 
 // examineAll looks at all that a session needs.
 func (a *app) examineAll(ctx context.Context, f doctorFlags) ([]doctor.Finding, error) {
-	var t team.Team
+	var t spec.Team
 	if f.team != "" {
 		var err error
 		if t, err = config.LoadTeam(f.team); err != nil {
 			return nil, err
 		}
 	}
-	server, err := devstack.FindServer(a.env.Executable)
+	server, err := localdev.FindServer(a.env.Executable)
 	if err != nil {
 		server = "" // which is a finding
 	}

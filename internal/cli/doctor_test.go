@@ -21,8 +21,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/maestro-hive/maestro/internal/buildinfo"
-	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/temporalio/temporaltest"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/temporalutil/temporaltest"
 )
 
 type finding struct{ Check, Result, Message, Remedy, Command string }
@@ -168,9 +168,9 @@ func TestDoctorLooksAtWorkers(t *testing.T) {
 	b := newBank(t)
 	ctx, now := t.Context(), time.Now()
 	offer := func(worker, version string, renewed time.Time) {
-		require.NoError(t, b.store.PutOffer(ctx, team.Offer{
+		require.NoError(t, b.store.PutOffer(ctx, spec.Offer{
 			Worker: worker, Identity: "maestro@" + worker, Host: "h-" + worker, Version: version, RenewedAt: renewed,
-			Agents: map[string]team.OfferedAgent{"coder": {Kind: "command"}},
+			Agents: map[string]spec.OfferedAgent{"coder": {Kind: "command"}},
 		}))
 	}
 	offer("fine", buildinfo.This().String(), now)

@@ -4,13 +4,13 @@ import (
 	"context"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/view"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // addDurations says of a session's phases and assignments how long they took, or have taken
 // so far, as their records and the attempts at work tell.
-func addDurations(ctx context.Context, w *view.Watcher, v *view.Session) {
+func addDurations(ctx context.Context, w *sessionstatus.Watcher, v *sessionstatus.Session) {
 	near := &closeUp{Watcher: w}
 	near.readWork(ctx, *v)
 	now := w.Now()
@@ -18,7 +18,7 @@ func addDurations(ctx context.Context, w *view.Watcher, v *view.Session) {
 		p := &v.Phases[i]
 		var began, ended time.Time
 		for j := range p.Assignments {
-			id := team.AssignmentID{Phase: p.Name, Persona: p.Assignments[j].Persona}
+			id := spec.AssignmentID{Phase: p.Name, Persona: p.Assignments[j].Persona}
 			work := near.work[id]
 			if at, ok := v.Live[id]; ok && !at.Since.IsZero() {
 				if work.began.IsZero() {

@@ -10,11 +10,12 @@ import (
 	"github.com/maestro-hive/maestro/internal/apply"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
-	"github.com/maestro-hive/maestro/internal/devstack"
+	"github.com/maestro-hive/maestro/internal/localdev"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/temporalio"
-	"github.com/maestro-hive/maestro/internal/view"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // The exit codes.
@@ -67,21 +68,21 @@ func exitCode(err error) int {
 	var coded *codeError
 	var typed *cmdline.UsageError
 	var faults *config.Faults
-	var connection *temporalio.ConfigError
-	var unreachable *temporalio.UnreachableError
-	var refused *temporalio.RefusedError
+	var connection *temporalutil.ConfigError
+	var unreachable *temporalutil.UnreachableError
+	var refused *temporalutil.RefusedError
 	var path *store.RefusedError
-	var other *view.OtherWorkflowError
-	var setup *devstack.SetupError
+	var other *sessionstatus.OtherWorkflowError
+	var setup *localdev.SetupError
 	var refusedBranch *apply.RefusedError
 	switch {
 	case err == nil:
 		return exitDone
 	case errors.As(err, &coded):
 		return coded.code
-	case errors.As(err, &typed), errors.As(err, &faults), errors.As(err, &connection), errors.As(err, &path), errors.As(err, &other), errors.As(err, &refusedBranch), temporalio.NoNamespace(err):
+	case errors.As(err, &typed), errors.As(err, &faults), errors.As(err, &connection), errors.As(err, &path), errors.As(err, &other), errors.As(err, &refusedBranch), temporalutil.NoNamespace(err):
 		return exitUsage
-	case errors.As(err, &unreachable), errors.As(err, &refused), temporalio.Lost(err):
+	case errors.As(err, &unreachable), errors.As(err, &refused), temporalutil.Lost(err):
 		return exitUnreachable
 	case errors.Is(err, context.Canceled):
 		return exitInterrupted
@@ -94,18 +95,18 @@ func exitCode(err error) int {
 // sentence is what a person reads of an error.
 func (a *app) sentence(err error) string {
 	var coded *codeError
-	var unreachable *temporalio.UnreachableError
+	var unreachable *temporalutil.UnreachableError
 	switch {
 	case errors.As(err, &coded):
 		return coded.Error()
 	case errors.As(err, &unreachable):
 		return unreachable.Error()
-	case temporalio.NoNamespace(err):
+	case temporalutil.NoNamespace(err):
 		return a.noNamespace(err)
 	case errors.Is(err, context.Canceled):
 		return "interrupted"
-	case temporalio.Lost(err):
-		return fmt.Sprintf("lost the connection to Temporal (%s); see that it runs, and try again", team.FirstLine(err.Error()))
+	case temporalutil.Lost(err):
+		return fmt.Sprintf("lost the connection to Temporal (%s); see that it runs, and try again", textfmt.FirstLine(err.Error()))
 	}
 	return err.Error()
 }
@@ -123,7 +124,7 @@ func (a *app) noNamespace(err error) string {
 // storeError explains what is wrong with a state directory.
 func storeError(err error) error {
 	var owner *store.OwnerError
-	if errors.Is(err, team.ErrNotFound) || errors.As(err, &owner) {
+	if errors.Is(err, session.ErrNotFound) || errors.As(err, &owner) {
 		return &codeError{exitUsage, err}
 	}
 	return err

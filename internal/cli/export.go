@@ -11,8 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // archiveSuffix is how the name of an archive ends unless --out says otherwise.
@@ -46,13 +47,13 @@ func newCheckpointsExport(a *app) *cobra.Command {
 	return cmd
 }
 
-func (a *app) export(ctx context.Context, session, out string, transcripts bool) error {
-	s, key, err := a.stored(session)
+func (a *app) export(ctx context.Context, sessionID, out string, transcripts bool) error {
+	s, key, err := a.stored(sessionID)
 	if err != nil {
 		return err
 	}
 	if out == "" {
-		out = session + archiveSuffix
+		out = sessionID + archiveSuffix
 	}
 	path := out
 	if !filepath.IsAbs(path) {
@@ -65,16 +66,16 @@ func (a *app) export(ctx context.Context, session, out string, transcripts bool)
 	if doc.Archive, err = writeWhole(path, func(f *os.File) (store.Archive, error) {
 		return s.ExportSession(ctx, key, transcripts, f)
 	}); err != nil {
-		if errors.Is(err, team.ErrCorrupt) || errors.Is(err, team.ErrNotFound) {
-			return failf("%w\nnothing was exported; `maestro checkpoints verify %s` says what is damaged", err, session)
+		if errors.Is(err, session.ErrCorrupt) || errors.Is(err, session.ErrNotFound) {
+			return failf("%w\nnothing was exported; `maestro checkpoints verify %s` says what is damaged", err, sessionID)
 		}
 		return failf("%w", err)
 	}
 	if a.output == outputJSON {
 		return a.printJSON(doc)
 	}
-	a.print("%s: session %s, %s, %s and %s (%s)", out, session, team.Count(doc.Checkpoints, "checkpoint"),
-		team.Count(doc.Records, "record"), team.Count(doc.Blobs, "blob"), team.Size(doc.Bytes))
+	a.print("%s: session %s, %s, %s and %s (%s)", out, sessionID, textfmt.Count(doc.Checkpoints, "checkpoint"),
+		textfmt.Count(doc.Records, "record"), textfmt.Count(doc.Blobs, "blob"), textfmt.Size(doc.Bytes))
 	return nil
 }
 

@@ -6,7 +6,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // forkOptions are the flags of `fork`.
@@ -44,16 +45,16 @@ func newFork(a *app) *cobra.Command {
 	return cmd
 }
 
-func (a *app) fork(ctx context.Context, o forkOptions, session string) error {
+func (a *app) fork(ctx context.Context, o forkOptions, sessionID string) error {
 	if o.from == "" {
 		return usagef("--from is missing; name the phase from which the new session goes its own way")
 	}
 	if o.as != "" {
-		if err := team.CheckSession(o.as); err != nil {
+		if err := spec.CheckSession(o.as); err != nil {
 			return usagef("--as: %w", err)
 		}
 	}
-	s, key, err := a.storedToWrite(session)
+	s, key, err := a.storedToWrite(sessionID)
 	if err != nil {
 		return err
 	}
@@ -63,14 +64,14 @@ func (a *app) fork(ctx context.Context, o forkOptions, session string) error {
 	}
 	from := found.checkpoint
 	l := &launch{app: a, store: s, session: o.as, requirement: from.Requirement, workspace: from.Workspace}
-	l.base = &startingPoint{StoredCheckpoint: from, incarnation: 1, origin: &team.Origin{Session: session, Checkpoint: from.Name}}
+	l.base = &startingPoint{StoredCheckpoint: from, incarnation: 1, origin: &session.Origin{Session: sessionID, Checkpoint: from.Name}}
 	if l.team, err = a.teamOf(ctx, s, from, o.team); err != nil {
 		return err
 	}
 	if err := checkPhase(l.team, "--from", o.from); err != nil {
 		return err
 	}
-	l.course = team.Course{Force: []string{o.from}, Given: from.Given, Source: found.state.Course.Source}
+	l.course = session.Course{Force: []string{o.from}, Given: from.Given, Source: found.state.Course.Source}
 	if l.conn, err = a.dial(ctx); err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cli"
 	"github.com/maestro-hive/maestro/internal/proctest"
-	"github.com/maestro-hive/maestro/internal/temporalio/temporaltest"
+	"github.com/maestro-hive/maestro/internal/temporalutil/temporaltest"
 )
 
 // asProgram makes the test binary the maestro program, for tests that kill it.

@@ -23,8 +23,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/jiratest"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // evil is what would move a cursor, set a title or the clipboard, hide or turn what is
@@ -298,13 +299,13 @@ func TestNothingOfAHostileAgentReachesPeople(t *testing.T) {
 	until(t, func() bool { return len(jira.Issues()) == 1 && len(hook.received()) >= 2 }, "it is told outside")
 	screen.shows("help")
 	harmless(t, "the screen's request", screen.sees())
-	var s team.Status
+	var s session.Status
 	d.json(&s, "status", "s")
-	var categories []team.Category
+	var categories []failures.Category
 	for _, f := range s.Phases[1].Assignments[0].Failures {
 		categories = append(categories, f.Category)
 	}
-	require.Equal(t, []team.Category{team.Unknown, team.InvalidOutput, team.InvalidOutput, team.InvalidOutput, team.InvalidOutput, team.Unknown, team.TestFailure}, categories)
+	require.Equal(t, []failures.Category{failures.Unknown, failures.InvalidOutput, failures.InvalidOutput, failures.InvalidOutput, failures.InvalidOutput, failures.Unknown, failures.TestFailure}, categories)
 	d.page("needs help")
 	d.surfaces("needs help")
 

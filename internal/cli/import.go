@@ -15,11 +15,13 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
-	"github.com/maestro-hive/maestro/internal/hive"
+	"github.com/maestro-hive/maestro/internal/hiveimport"
 	"github.com/maestro-hive/maestro/internal/safetext"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // maxHive bounds a checkpoint of Maestro Hive, in bytes.
@@ -28,7 +30,7 @@ const maxHive = 64 << 20
 // importedDocument is the document of `checkpoints import -o json`.
 type importedDocument struct {
 	Session    string      `json:"session"`
-	Checkpoint team.Digest `json:"checkpoint"`
+	Checkpoint spec.Digest `json:"checkpoint"`
 	// Phases are those that have their work.
 	Phases []string `json:"phases"`
 	// Notes says what is not as it was in the file.
@@ -36,30 +38,30 @@ type importedDocument struct {
 }
 
 func newCheckpointsImport(a *app) *cobra.Command {
-	var teamFile, session string
+	var teamFile, sessionID string
 	cmd := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Put a session into the store: from an export, or from a checkpoint of Maestro Hive 1.0",
 		Long: "Put a session into the store. FILE is an archive of `checkpoints export`, or a checkpoint of Maestro Hive 1.0, for which --team says which team goes on with it: " +
-			"the outputs of each completed phase become the file " + hive.Folder + "/<phase>.json, its decisions decisions.\n\n" +
+			"the outputs of each completed phase become the file " + hiveimport.Folder + "/<phase>.json, its decisions decisions.\n\n" +
 			"Everything is verified first; nothing half-imported stays. The session is closed: `maestro resume` goes on with it.",
 		Example: "  maestro checkpoints import web-1" + archiveSuffix + "\n  maestro checkpoints import checkpoint_design.json --team team.yaml --session shortener",
 		Args:    cmdline.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.importFile(cmd.Context(), args[0], teamFile, session)
+			return a.importFile(cmd.Context(), args[0], teamFile, sessionID)
 		},
 	}
 	cmd.Flags().StringVar(&teamFile, "team", "", "team file for a checkpoint of Maestro Hive")
-	cmd.Flags().StringVar(&session, "session", "", "id of the session here (default: the one that it had)")
+	cmd.Flags().StringVar(&sessionID, "session", "", "id of the session here (default: the one that it had)")
 	a.addNamespaceFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
 	return cmd
 }
 
-func (a *app) importFile(ctx context.Context, file, teamFile, session string) error {
-	if session != "" {
-		if err := team.CheckSession(session); err != nil {
+func (a *app) importFile(ctx context.Context, file, teamFile, sessionID string) error {
+	if sessionID != "" {
+		if err := spec.CheckSession(sessionID); err != nil {
 			return usagef("--session: %w", err)
 		}
 	}
@@ -81,7 +83,7 @@ func (a *app) importFile(ctx context.Context, file, teamFile, session string) er
 	if err != nil && !errors.Is(err, io.EOF) {
 		return usagef("%s: %w", file, err)
 	}
-	key := team.SessionKey{Namespace: namespace, Session: session}
+	key := session.Key{Namespace: namespace, Session: sessionID}
 	var doc importedDocument
 	if bytes.Equal(beginning, []byte{0x1f, 0x8b}) {
 		doc, err = a.importArchive(ctx, file, r, key, teamFile)
@@ -106,7 +108,7 @@ func (a *app) importFile(ctx context.Context, file, teamFile, session string) er
 }
 
 // importArchive imports what `checkpoints export` wrote.
-func (a *app) importArchive(ctx context.Context, file string, r io.Reader, key team.SessionKey, teamFile string) (importedDocument, error) {
+func (a *app) importArchive(ctx context.Context, file string, r io.Reader, key session.Key, teamFile string) (importedDocument, error) {
 	if teamFile != "" {
 		return importedDocument{}, usagef("%s is an archive, which has its team; go on with another by `maestro resume SESSION --team %s`", file, teamFile)
 	}
@@ -137,16 +139,16 @@ func (a *app) importArchive(ctx context.Context, file string, r io.Reader, key t
 }
 
 // importHive imports a checkpoint of Maestro Hive.
-func (a *app) importHive(ctx context.Context, file string, r io.Reader, key team.SessionKey, teamFile string) (importedDocument, error) {
+func (a *app) importHive(ctx context.Context, file string, r io.Reader, key session.Key, teamFile string) (importedDocument, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxHive+1))
 	switch {
 	case err != nil:
 		return importedDocument{}, usagef("%s: %w", file, err)
 	case len(data) > maxHive:
-		return importedDocument{}, usagef("%s is larger than %s; no checkpoint of Maestro Hive is", file, team.Size(maxHive))
+		return importedDocument{}, usagef("%s is larger than %s; no checkpoint of Maestro Hive is", file, textfmt.Size(maxHive))
 	}
-	c, err := hive.Parse(data)
-	if json.Valid(data) && !hive.Recognise(data) || !bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
+	c, err := hiveimport.Parse(data)
+	if json.Valid(data) && !hiveimport.Recognise(data) || !bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
 		return importedDocument{}, usagef("%s is neither an archive of `maestro checkpoints export` nor a checkpoint of Maestro Hive 1.0", file)
 	}
 	if err != nil {
@@ -166,7 +168,7 @@ func (a *app) importHive(ctx context.Context, file string, r io.Reader, key team
 	if key.Session == "" {
 		key.Session = work.Session
 	}
-	if err := team.CheckSession(key.Session); err != nil {
+	if err := spec.CheckSession(key.Session); err != nil {
 		return importedDocument{}, usagef("%s: workflow_context.workflow_id: %w; name the session with --session", file, err)
 	}
 	s, err := a.openStoreToWrite()

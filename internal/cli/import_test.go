@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 const hiveTeam = `
@@ -45,11 +45,11 @@ func TestACheckpointOfMaestroHiveIsTakenUp(t *testing.T) {
 	require.Contains(t, got.stderr.String(), "the work of requirements, design; go on with `maestro resume links")
 	require.Contains(t, d.must(0, "checkpoints", "verify", "--all"), "all intact")
 
-	var s team.Status
+	var s session.Status
 	d.json(&s, "status", "links")
-	require.Equal(t, team.Failed, s.Status)
+	require.Equal(t, session.Failed, s.Status)
 	require.Contains(t, s.Reason, "maestro resume links")
-	require.Equal(t, team.Supplied, s.Phases[1].Status)
+	require.Equal(t, session.Supplied, s.Phases[1].Status)
 	require.Equal(t, "SQLite", s.Decisions["database"])
 	list := d.must(0, "checkpoints", "list", "links")
 	for _, phase := range []string{"init", "requirements", "design"} {
@@ -58,7 +58,7 @@ func TestACheckpointOfMaestroHiveIsTakenUp(t *testing.T) {
 
 	d.must(0, "resume", "links", "--watch")
 	d.json(&s, "status", "links")
-	require.Equal(t, team.Completed, s.Status)
+	require.Equal(t, session.Completed, s.Status)
 	d.must(0, "artifacts", "get", "links", "--out", filepath.Join(d.dir, "out"))
 	code, err := os.ReadFile(filepath.Join(d.dir, "out", "code.txt"))
 	require.NoError(t, err)
@@ -89,12 +89,12 @@ func TestASessionMovesToAnotherStore(t *testing.T) {
 	require.Equal(t, 2, got.code)
 	require.Contains(t, got.stderr.String(), "choose another --session")
 	there.must(0, "checkpoints", "import", archive, "--session", "copy")
-	for _, session := range []string{"s-1", "copy"} {
-		there.must(0, "resume", session, "--watch")
-		var s team.Status
-		there.json(&s, "status", session)
-		require.Equal(t, team.Completed, s.Status)
-		require.Equal(t, team.Restored, s.Phases[0].Assignments[0].Status, "the first phase's work came along")
+	for _, sessionID := range []string{"s-1", "copy"} {
+		there.must(0, "resume", sessionID, "--watch")
+		var s session.Status
+		there.json(&s, "status", sessionID)
+		require.Equal(t, session.Completed, s.Status)
+		require.Equal(t, session.Restored, s.Phases[0].Assignments[0].Status, "the first phase's work came along")
 	}
 	require.Contains(t, there.must(0, "checkpoints", "verify", "--all"), "all intact")
 

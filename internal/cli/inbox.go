@@ -9,12 +9,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/safetext"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
 	"github.com/maestro-hive/maestro/internal/terminal"
-	"github.com/maestro-hive/maestro/internal/view"
 )
 
 // inboxDocument is the document of `inbox -o json`.
@@ -26,32 +28,32 @@ type inboxDocument struct {
 
 // inboxEntry is an open request of a session for a person.
 type inboxEntry struct {
-	Session string     `json:"session"`
-	Team    string     `json:"team"`
-	Status  team.State `json:"status"`
-	Store   string     `json:"store"`
+	Session string        `json:"session"`
+	Team    string        `json:"team"`
+	Status  session.State `json:"status"`
+	Store   string        `json:"store"`
 	// Request is its id; empty where only the session's state is known, because
 	// its store is not at hand. So are the fields below that are not known then.
-	Request  string           `json:"request"`
-	Kind     team.RequestKind `json:"kind"`
-	Phase    string           `json:"phase"`
-	Persona  string           `json:"persona"`
-	Category team.Category    `json:"category"`
-	Message  string           `json:"message"`
-	Advice   string           `json:"advice"`
-	Answers  []team.Verb      `json:"answers"`
-	Since    *time.Time       `json:"since"`
-	Until    *time.Time       `json:"until"`
+	Request  string              `json:"request"`
+	Kind     session.RequestKind `json:"kind"`
+	Phase    string              `json:"phase"`
+	Persona  string              `json:"persona"`
+	Category failures.Category   `json:"category"`
+	Message  string              `json:"message"`
+	Advice   string              `json:"advice"`
+	Answers  []session.Verb      `json:"answers"`
+	Since    *time.Time          `json:"since"`
+	Until    *time.Time          `json:"until"`
 	// Usage is the session's so far.
-	Usage  team.Usage   `json:"usage"`
-	Ticket *team.Ticket `json:"ticket"`
+	Usage  cost.Usage      `json:"usage"`
+	Ticket *session.Ticket `json:"ticket"`
 	// Commands are what a person can type, what goes on first.
 	Commands []string `json:"commands"`
 }
 
 // waiter is a session that waits for a person.
 type waiter struct {
-	team.Status
+	session.Status
 	Store string
 	// known: its requests are. Otherwise all that is known is what a listing has.
 	known bool
@@ -103,12 +105,12 @@ func (a *app) inbox(ctx context.Context) error {
 // waiters finds the sessions that wait for a person. What the store mirrors of
 // its own sessions is confirmed by Temporal where conn is not nil, and Temporal
 // adds those of other stores.
-func (a *app) waiters(ctx context.Context, conn *temporalio.Connection, s *store.Store) ([]waiter, error) {
+func (a *app) waiters(ctx context.Context, conn *temporalutil.Connection, s *store.Store) ([]waiter, error) {
 	namespace, err := a.namespace()
 	if err != nil {
 		return nil, err
 	}
-	var mirrored []team.Execution
+	var mirrored []session.Execution
 	if s != nil {
 		// What cannot be read is `checkpoints verify`'s to report.
 		mirrored, _ = s.Executions(ctx, namespace)
@@ -144,9 +146,9 @@ func (a *app) waiters(ctx context.Context, conn *temporalio.Connection, s *store
 		found = append(found, w)
 	}
 	for _, l := range running {
-		waits := l.Status == team.HelpIsNeeded || l.Status == team.AwaitingApproval
+		waits := l.Status == session.HelpIsNeeded || l.Status == session.AwaitingApproval
 		if waits && (!mine[l.Session] || l.Store != s.ID()) {
-			found = append(found, waiter{Status: team.Status{
+			found = append(found, waiter{Status: session.Status{
 				Session: l.Session, Team: l.Team, Status: l.Status, Usage: l.usage, Reason: l.reason,
 			}, Store: l.Store})
 		}
@@ -155,9 +157,9 @@ func (a *app) waiters(ctx context.Context, conn *temporalio.Connection, s *store
 }
 
 // booked is a mirrored status with what the ledger knows of its costs.
-func booked(s *store.Store, namespace string, e team.Execution) team.Status {
-	if l, err := s.Ledger(team.SessionKey{Namespace: namespace, Session: e.Session}); err == nil {
-		return view.Accounted(e.Status, &l)
+func booked(s *store.Store, namespace string, e session.Execution) session.Status {
+	if l, err := s.Ledger(session.Key{Namespace: namespace, Session: e.Session}); err == nil {
+		return sessionstatus.Accounted(e.Status, &l)
 	}
 	return e.Status
 }
@@ -165,20 +167,20 @@ func booked(s *store.Store, namespace string, e team.Execution) team.Status {
 // entries lists what a session waits with.
 func (a *app) entries(w waiter) []inboxEntry {
 	if !w.known {
-		kind := team.ForHelp
-		if w.Status.Status == team.AwaitingApproval {
-			kind = team.ForApproval
+		kind := session.ForHelp
+		if w.Status.Status == session.AwaitingApproval {
+			kind = session.ForApproval
 		}
 		return []inboxEntry{{
 			Session: w.Session, Team: w.Team, Status: w.Status.Status, Store: w.Store, Kind: kind, Message: w.Reason, Usage: w.Usage,
-			Answers: []team.Verb{}, Commands: []string{a.again("status " + w.Session)},
+			Answers: []session.Verb{}, Commands: []string{a.again("status " + w.Session)},
 		}}
 	}
 	var all []inboxEntry
 	for _, h := range w.Help {
 		e := inboxEntry{
 			Session: w.Session, Team: w.Team, Status: w.Status.Status, Store: w.Store, Request: h.ID, Kind: kindOf(h), Phase: h.Phase, Persona: h.Persona,
-			Category: h.Category, Message: h.Message, Advice: h.Advice, Answers: append([]team.Verb{}, h.Answers...),
+			Category: h.Category, Message: h.Message, Advice: h.Advice, Answers: append([]session.Verb{}, h.Answers...),
 			Since: unlessZero(h.Since), Until: unlessZero(h.Until), Usage: w.Usage, Ticket: h.Ticket, Commands: []string{},
 		}
 		if w.lost {
@@ -195,7 +197,7 @@ func (a *app) entries(w waiter) []inboxEntry {
 }
 
 // goesOn tells whether the entry is for knowing only: the session goes on by itself.
-func (e inboxEntry) goesOn() bool { return e.Kind == team.ForOutage }
+func (e inboxEntry) goesOn() bool { return e.Kind == session.ForOutage }
 
 // rank puts what goes on by itself after what waits for a person.
 func (e inboxEntry) rank() int {
@@ -214,18 +216,18 @@ func unlessZero(t time.Time) *time.Time {
 
 // request is the entry's request, as far as it is known. Requests for money that have
 // the same first command are for the same budget.
-func (e inboxEntry) request() team.HelpRequest {
-	h := team.HelpRequest{ID: e.Request, Kind: e.Kind, Phase: e.Phase, Persona: e.Persona, Category: e.Category, Message: e.Message}
+func (e inboxEntry) request() session.HelpRequest {
+	h := session.HelpRequest{ID: e.Request, Kind: e.Kind, Phase: e.Phase, Persona: e.Persona, Category: e.Category, Message: e.Message}
 	if len(e.Commands) > 0 && e.Request != "" {
 		h.Command = e.Commands[0]
 	}
 	return h
 }
 
-func (d inboxDocument) requestsOf(session string) []team.HelpRequest {
-	var all []team.HelpRequest
+func (d inboxDocument) requestsOf(sessionID string) []session.HelpRequest {
+	var all []session.HelpRequest
 	for _, e := range d.Waiting {
-		if e.Session == session {
+		if e.Session == sessionID {
 			all = append(all, e.request())
 		}
 	}

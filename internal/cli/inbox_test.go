@@ -8,18 +8,20 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/temporalio/temporaltest"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/temporalutil/temporaltest"
 )
 
 // helpVerbs are what requests for help take.
-var helpVerbs = []team.Verb{team.Retrying, team.Skipping, team.Supplying, team.Aborting}
+var helpVerbs = []session.Verb{session.Retrying, session.Skipping, session.Supplying, session.Aborting}
 
 // asks has a session of the bank wait for a person.
-func (b *bank) asks(session string, state team.State, open ...team.HelpRequest) {
+func (b *bank) asks(sessionID string, state session.State, open ...session.HelpRequest) {
 	b.t.Helper()
-	b.session(session, "crew", time.Hour, tokensOf(1200, 34, 500_000_000))
-	require.NoError(b.t, b.store.UpdateExecution(key(session), func(e *team.Execution) {
+	b.session(sessionID, "crew", time.Hour, tokensOf(1200, 34, 500_000_000))
+	require.NoError(b.t, b.store.UpdateExecution(key(sessionID), func(e *session.Execution) {
 		e.ClosedAt, e.Status.Status, e.Help = nil, state, open
 	}))
 }
@@ -31,8 +33,8 @@ type inbox struct {
 
 		Answers, Commands []string
 		Since             *time.Time
-		Usage             team.Usage
-		Ticket            *team.Ticket
+		Usage             cost.Usage
+		Ticket            *session.Ticket
 	}
 }
 
@@ -46,21 +48,21 @@ func TestInboxListsWhatWaitsLongestFirst(t *testing.T) {
 	require.Empty(t, empty.stdout.String())
 
 	now := time.Now()
-	b.session("done", "crew", time.Hour, team.Usage{})
-	b.asks("judged", team.Running, team.HelpRequest{
-		ID: "plan.approval.1", Kind: team.ForApproval, Phase: "plan", Message: "phase plan is done", Since: now.Add(-5*time.Minute - 30*time.Second),
-		Answers: []team.Verb{team.Approving, team.Rejecting},
+	b.session("done", "crew", time.Hour, cost.Usage{})
+	b.asks("judged", session.Running, session.HelpRequest{
+		ID: "plan.approval.1", Kind: session.ForApproval, Phase: "plan", Message: "phase plan is done", Since: now.Add(-5*time.Minute - 30*time.Second),
+		Answers: []session.Verb{session.Approving, session.Rejecting},
 	})
-	b.asks("stuck", team.HelpIsNeeded, team.HelpRequest{
-		ID: "build.bob.1", Kind: team.ForHelp, Phase: "build", Persona: "bob", Category: team.TestFailure, Message: "TestX fails", Since: now.Add(-26*time.Hour - time.Minute),
-		Answers: helpVerbs, Ticket: &team.Ticket{Key: "MD-7", URL: "https://jira.example/browse/MD-7", Occurrences: 2},
+	b.asks("stuck", session.HelpIsNeeded, session.HelpRequest{
+		ID: "build.bob.1", Kind: session.ForHelp, Phase: "build", Persona: "bob", Category: failures.TestFailure, Message: "TestX fails", Since: now.Add(-26*time.Hour - time.Minute),
+		Answers: helpVerbs, Ticket: &session.Ticket{Key: "MD-7", URL: "https://jira.example/browse/MD-7", Occurrences: 2},
 	})
-	b.asks("broke", team.HelpIsNeeded, team.HelpRequest{
-		ID: "build.bob.1", Kind: team.ForMoney, Phase: "build", Persona: "bob", Category: team.TokenBudget, Message: "it is spent", Since: now.Add(-3*time.Hour - time.Minute),
-		Command: "maestro budget raise broke --tokens N", Answers: helpVerbs, Ticket: &team.Ticket{Trouble: "Jira says 401"},
+	b.asks("broke", session.HelpIsNeeded, session.HelpRequest{
+		ID: "build.bob.1", Kind: session.ForMoney, Phase: "build", Persona: "bob", Category: failures.TokenBudget, Message: "it is spent", Since: now.Add(-3*time.Hour - time.Minute),
+		Command: "maestro budget raise broke --tokens N", Answers: helpVerbs, Ticket: &session.Ticket{Trouble: "Jira says 401"},
 	})
-	b.asks("away", team.Running, team.HelpRequest{
-		ID: "build.bob.1", Kind: team.ForOutage, Phase: "build", Persona: "bob", Category: team.RateLimited, Message: "slow down", Since: now.Add(-49*time.Hour - time.Minute),
+	b.asks("away", session.Running, session.HelpRequest{
+		ID: "build.bob.1", Kind: session.ForOutage, Phase: "build", Persona: "bob", Category: failures.RateLimited, Message: "slow down", Since: now.Add(-49*time.Hour - time.Minute),
 		Command: "maestro resolve away retry", Answers: helpVerbs,
 	})
 	require.Equal(t, `SESSION  TEAM  NEEDS     OF         WAITS   TOKENS  USD  TICKET   WHY
@@ -106,9 +108,9 @@ func TestSessionsThatTemporalHasLostWaitToBeResumed(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	b.set("TEMPORAL_ADDRESS", temporaltest.Start(t)) // which has never heard of the session
-	b.asks("lost", team.HelpIsNeeded,
-		team.HelpRequest{ID: "build.bob.1", Kind: team.ForHelp, Phase: "build", Persona: "bob", Message: "TestX fails", Answers: helpVerbs},
-		team.HelpRequest{ID: "build.eve.1", Kind: team.ForHelp, Phase: "build", Persona: "eve", Message: "TestY fails", Answers: helpVerbs})
+	b.asks("lost", session.HelpIsNeeded,
+		session.HelpRequest{ID: "build.bob.1", Kind: session.ForHelp, Phase: "build", Persona: "bob", Message: "TestX fails", Answers: helpVerbs},
+		session.HelpRequest{ID: "build.eve.1", Kind: session.ForHelp, Phase: "build", Persona: "eve", Message: "TestY fails", Answers: helpVerbs})
 	var got inbox
 	b.json(&got, "inbox")
 	require.Len(t, got.Waiting, 2)
@@ -138,7 +140,7 @@ func TestWhatCannotBeSaidIsRefused(t *testing.T) {
 		{"`maestro approve s PHASE`", []string{"resolve", "s", "approve"}},
 		{"`maestro resolve s supply PATH`", []string{"resolve", "s", "supply"}},
 		{"retry takes no path", []string{"resolve", "s", "retry", "build/dev"}},
-		{"--note is longer than 4.0 KiB", []string{"resolve", "s", "retry", "--note", strings.Repeat("x", team.MaxNote+1)}},
+		{"--note is longer than 4.0 KiB", []string{"resolve", "s", "retry", "--note", strings.Repeat("x", session.MaxNote+1)}},
 		{"no UTF-8 text", []string{"approve", "s", "--note", "\xff"}},
 		{"add --all", []string{"resolve", "s", "retry", "--yes"}},
 		{"and no session", []string{"resolve", "--all", "s", "retry"}},
@@ -160,14 +162,14 @@ func TestOneCauseIsOneLine(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)
 	const raise = "maestro budget raise broke --tokens 1000"
-	var open []team.HelpRequest
+	var open []session.HelpRequest
 	for i := range 7 {
-		open = append(open, team.HelpRequest{
-			ID: fmt.Sprintf("build.p%d.1", i), Kind: team.ForMoney, Phase: "build", Persona: fmt.Sprintf("p%d", i), Category: team.TokenBudget,
+		open = append(open, session.HelpRequest{
+			ID: fmt.Sprintf("build.p%d.1", i), Kind: session.ForMoney, Phase: "build", Persona: fmt.Sprintf("p%d", i), Category: failures.TokenBudget,
 			Message: "the budget of the session is spent", Since: time.Now().Add(-time.Hour), Command: raise, Answers: helpVerbs,
 		})
 	}
-	b.asks("broke", team.HelpIsNeeded, open...)
+	b.asks("broke", session.HelpIsNeeded, open...)
 	inbox := b.must(0, "inbox")
 	require.Equal(t, 1, strings.Count(inbox, "token_budget"), inbox)
 	require.Contains(t, inbox, "7 assignments")

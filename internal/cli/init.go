@@ -18,8 +18,9 @@ import (
 	"github.com/maestro-hive/maestro/examples"
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/cmdline"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 //go:embed scaffold
@@ -107,7 +108,7 @@ func (a *app) init(dir, chosen string) error {
 	from, ok := templates[chosen]
 	if !ok {
 		known := slices.Sorted(maps.Keys(templates))
-		return usagef("there is no template %q; write %s%s", team.Shorten(chosen, 80), terminal.Enumeration(known, "or"), team.DidYouMean(chosen, known))
+		return usagef("there is no template %q; write %s%s", textfmt.Shorten(chosen, 80), terminal.Enumeration(known, "or"), textfmt.DidYouMean(chosen, known))
 	}
 	named, err := filepath.Abs(dir)
 	if err != nil {
@@ -144,7 +145,7 @@ var unfitForName = regexp.MustCompile(`[^A-Za-z0-9]+`)
 // teamName makes a directory's name a team's.
 func teamName(dir string) string {
 	name := strings.Trim(unfitForName.ReplaceAllString(dir, "-"), "-")
-	if team.CheckName(name) != nil {
+	if spec.CheckName(name) != nil {
 		return "team"
 	}
 	return name

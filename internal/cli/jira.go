@@ -12,11 +12,13 @@ import (
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/doctor"
-	"github.com/maestro-hive/maestro/internal/host"
 	"github.com/maestro-hive/maestro/internal/jira"
 	"github.com/maestro-hive/maestro/internal/safetext"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/worker/service"
 )
 
 // attachmentsDir is where a ticket's attachments are in a workspace.
@@ -35,9 +37,9 @@ func (a *app) jira(file string) (*jira.Client, agent.Config, error) {
 		return nil, cfg, err
 	}
 	if cfg.Jira == nil {
-		return nil, cfg, usagef("%s has no `jira`; add it, like %s", file, team.JiraExample)
+		return nil, cfg, usagef("%s has no `jira`; add it, like %s", file, spec.JiraExample)
 	}
-	client, err := host.Jira(*cfg.Jira, a.environ.get, a.env.Now)
+	client, err := service.Jira(*cfg.Jira, a.environ.get, a.env.Now)
 	if err != nil {
 		return nil, cfg, &codeError{exitUsage, err}
 	}
@@ -59,9 +61,9 @@ func (a *app) fromJira(ctx context.Context, key, file string) (*origin, error) {
 	limits := jira.DefaultLimits()
 	limits.Bytes = min(limits.Bytes, int64(cfg.Limits.FileBytes))
 	issue, err := client.Fetch(ctx, key, limits)
-	var trouble *team.TicketTrouble
+	var trouble *session.TicketTrouble
 	switch {
-	case errors.As(err, &trouble) && trouble.Kind != team.Unreached:
+	case errors.As(err, &trouble) && trouble.Kind != session.Unreached:
 		return nil, usagef("--from-jira %s: %w", key, err)
 	case err != nil:
 		return nil, fmt.Errorf("--from-jira %s: %w", key, err)
@@ -88,7 +90,7 @@ func (o *origin) requirement() (string, error) {
 }
 
 // attach lays the ticket's attachments over a workspace.
-func (a *app) attach(ctx context.Context, s *store.Store, o *origin, workspace team.Digest) (team.Digest, error) {
+func (a *app) attach(ctx context.Context, s *store.Store, o *origin, workspace spec.Digest) (spec.Digest, error) {
 	if len(o.Attachments) == 0 {
 		return workspace, nil
 	}
@@ -120,13 +122,13 @@ func (a *app) attach(ctx context.Context, s *store.Store, o *origin, workspace t
 	if err != nil {
 		return "", err
 	}
-	a.say("the session gets %s (%s) of %s, in %s/", team.Count(snap.Files, "attachment"), team.Size(snap.Bytes), o.Key, attachmentsDir)
+	a.say("the session gets %s (%s) of %s, in %s/", textfmt.Count(snap.Files, "attachment"), textfmt.Size(snap.Bytes), o.Key, attachmentsDir)
 	return laid.Output, nil
 }
 
 // warnUntold says so where the ticket will not hear of the session.
 func (a *app) warnUntold(ctx context.Context, s *store.Store, o *origin) {
-	if offers, err := s.Offers(ctx); err == nil && !team.Jira(offers, a.env.Now()) {
+	if offers, err := s.Offers(ctx); err == nil && !spec.Jira(offers, a.env.Now()) {
 		a.say("%s hears of the session once a worker of the store has `jira` in its worker file: none has now", o.Key)
 	}
 }
@@ -183,16 +185,16 @@ func (f jiraFlags) check() error {
 }
 
 // how is what tickets are to be like.
-func (f jiraFlags) how() (team.HelpJira, error) {
+func (f jiraFlags) how() (spec.HelpJira, error) {
 	if f.team == "" {
-		return team.HelpJira{Project: f.project, Type: f.kind}, nil
+		return spec.HelpJira{Project: f.project, Type: f.kind}, nil
 	}
 	t, err := config.LoadTeam(f.team)
 	switch {
 	case err != nil:
-		return team.HelpJira{}, err
+		return spec.HelpJira{}, err
 	case t.Help.Jira == nil:
-		return team.HelpJira{}, usagef("%s has no help.jira, so its sessions make no tickets; add it, like help: {jira: {project: MD, type: Bug}}", f.team)
+		return spec.HelpJira{}, usagef("%s has no help.jira, so its sessions make no tickets; add it, like help: {jira: {project: MD, type: Bug}}", f.team)
 	}
 	return *t.Resolved().Help.Jira, nil
 }
@@ -204,7 +206,7 @@ func (a *app) examineTickets(ctx context.Context, f doctorFlags) ([]doctor.Findi
 		return nil, err
 	}
 	client, _, err := a.jira(f.agents)
-	var trouble *team.TicketTrouble
+	var trouble *session.TicketTrouble
 	switch {
 	case errors.As(err, &trouble):
 		return []doctor.Finding{{Check: "jira", Result: doctor.Bad, Message: trouble.Message}}, nil

@@ -14,13 +14,15 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/maestro-hive/maestro/internal/entity"
+	"github.com/maestro-hive/maestro/internal/entityworkflow"
 	"github.com/maestro-hive/maestro/internal/safetext"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
 	"github.com/maestro-hive/maestro/internal/terminal"
-	"github.com/maestro-hive/maestro/internal/view"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -36,13 +38,13 @@ const (
 // launch is a session about to start.
 type launch struct {
 	app         *app
-	conn        *temporalio.Connection
+	conn        *temporalutil.Connection
 	store       *store.Store
-	team        team.Team
+	team        spec.Team
 	requirement string
-	workspace   team.Digest
+	workspace   spec.Digest
 	// course says which part of the team's work to do.
-	course team.Course
+	course session.Course
 	// base is what the session goes on from; nil for a new one.
 	base *startingPoint
 	// reportTo is the key of the ticket that the requirement came from.
@@ -57,7 +59,7 @@ type startingPoint struct {
 	// incarnation is the new one's number; 1 for a fork.
 	incarnation int
 	// origin is set for a fork.
-	origin *team.Origin
+	origin *session.Origin
 }
 
 // resumes tells whether the session has run before, under the same id.
@@ -91,16 +93,16 @@ func refusal(faults []string) error {
 
 // checkFree refuses a session id that Temporal or the store knows.
 func (l *launch) checkFree(ctx context.Context) error {
-	w := &view.Watcher{Conn: l.conn, Session: l.session, Now: l.app.env.Now}
+	w := &sessionstatus.Watcher{Conn: l.conn, Session: l.session, Now: l.app.env.Now}
 	_, err := w.Describe(ctx)
-	var other *view.OtherWorkflowError
+	var other *sessionstatus.OtherWorkflowError
 	switch {
 	case err == nil, errors.As(err, &other):
 		return l.taken("Temporal")
-	case !errors.Is(err, view.ErrUnknown):
+	case !errors.Is(err, sessionstatus.ErrUnknown):
 		return err
 	}
-	known, err := l.store.HasSession(team.SessionKey{Namespace: l.conn.Namespace, Session: l.session})
+	known, err := l.store.HasSession(session.Key{Namespace: l.conn.Namespace, Session: l.session})
 	if known {
 		return l.taken("the store in " + l.store.Dir())
 	}
@@ -160,8 +162,8 @@ func (l *launch) keep(ctx context.Context) (workflows.SessionInput, error) {
 func (l *launch) options(ctx context.Context) client.StartWorkflowOptions {
 	o := client.StartWorkflowOptions{
 		ID:                       l.session,
-		TaskQueue:                team.WorkflowQueue(l.store.ID()),
-		WorkflowTaskTimeout:      entity.WorkflowTaskTimeout,
+		TaskQueue:                spec.WorkflowQueue(l.store.ID()),
+		WorkflowTaskTimeout:      entityworkflow.WorkflowTaskTimeout,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
 		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 
@@ -180,14 +182,14 @@ func (l *launch) options(ctx context.Context) client.StartWorkflowOptions {
 	}
 	if missing, err := l.app.attributes(l.conn).Missing(ctx); err == nil && len(missing) == 0 {
 		o.TypedSearchAttributes = temporal.NewSearchAttributes(
-			workflows.AttributeTeam.ValueSet(l.team.Name), workflows.AttributeStatus.ValueSet(string(team.Admitted)))
+			workflows.AttributeTeam.ValueSet(l.team.Name), workflows.AttributeStatus.ValueSet(string(session.Admitted)))
 	}
 	return o
 }
 
 // details is what the Web UI says of a session, for somebody who has never seen
 // one. It is Markdown, besides the requirement, which may come from a ticket.
-func details(session string, t team.Team, requirement string) string {
+func details(sessionID string, t spec.Team, requirement string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "A Maestro session: team **%s** works through ", t.Name)
 	for i, p := range t.Phases {
@@ -196,8 +198,8 @@ func details(session string, t team.Team, requirement string) string {
 		}
 		fmt.Fprintf(&b, "%s (%s)", p.Name, strings.Join(p.Personas, ", "))
 	}
-	fmt.Fprintf(&b, " on this requirement:\n\n%s\n", safetext.CodeBlock(team.Shorten(strings.TrimSpace(requirement), shownRequirement)))
-	fmt.Fprintf(&b, "\nWhether it needs a person, and what to do then, is in the current details on this page.\n\nFollow it: `maestro watch %[1]s`. Its files: `maestro artifacts list %[1]s`. Cancel it: `maestro cancel %[1]s`, or the button above.\n", session)
+	fmt.Fprintf(&b, " on this requirement:\n\n%s\n", safetext.CodeBlock(textfmt.Shorten(strings.TrimSpace(requirement), shownRequirement)))
+	fmt.Fprintf(&b, "\nWhether it needs a person, and what to do then, is in the current details on this page.\n\nFollow it: `maestro watch %[1]s`. Its files: `maestro artifacts list %[1]s`. Cancel it: `maestro cancel %[1]s`, or the button above.\n", sessionID)
 	return b.String()
 }
 
@@ -216,7 +218,7 @@ func newSessionID(teamName string, now time.Time) string {
 
 // awaitAdmission waits until workers have admitted a run of the session. A refusal
 // lists its faults.
-func (a *app) awaitAdmission(ctx context.Context, w *view.Watcher, run string) (view.Session, error) {
+func (a *app) awaitAdmission(ctx context.Context, w *sessionstatus.Watcher, run string) (sessionstatus.Session, error) {
 	bounded, cancel := context.WithTimeout(ctx, admissionPatience)
 	defer cancel()
 	ticker := time.NewTicker(admissionPause)
@@ -228,7 +230,7 @@ func (a *app) awaitAdmission(ctx context.Context, w *view.Watcher, run string) (
 			return v, refusal(v.Faults)
 		case err == nil && w.Admitted(v, run):
 			return v, nil
-		case err != nil && ctx.Err() == nil && bounded.Err() == nil && !temporalio.Lost(err):
+		case err != nil && ctx.Err() == nil && bounded.Err() == nil && !temporalutil.Lost(err):
 			return v, err
 		}
 		select {

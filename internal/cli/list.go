@@ -13,12 +13,14 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/safetext"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
 	"github.com/maestro-hive/maestro/internal/terminal"
-	"github.com/maestro-hive/maestro/internal/view"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -41,13 +43,13 @@ type listDocument struct {
 
 // listedSession is a session in a listing.
 type listedSession struct {
-	Session string     `json:"session"`
-	Team    string     `json:"team"`
-	Status  team.State `json:"status"`
+	Session string        `json:"session"`
+	Team    string        `json:"team"`
+	Status  session.State `json:"status"`
 	// Phases are the phases under way.
 	Phases  []string `json:"phases"`
 	Tokens  int64    `json:"tokens"`
-	CostUSD team.USD `json:"cost_usd"`
+	CostUSD cost.USD `json:"cost_usd"`
 	// Store is the id of the session's store.
 	Store       string     `json:"store"`
 	Requirement string     `json:"requirement"`
@@ -58,7 +60,7 @@ type listedSession struct {
 	Temporal bool `json:"temporal"`
 
 	// usage is what Temporal knows of its costs, which may be less than Tokens.
-	usage team.Usage
+	usage cost.Usage
 	// reason is its memo's.
 	reason string
 }
@@ -112,7 +114,7 @@ func (a *app) list(ctx context.Context, sel selection) error {
 }
 
 // listing merges what Temporal and the store know. One of them may be nil.
-func (a *app) listing(ctx context.Context, conn *temporalio.Connection, s *store.Store, sel selection) (doc listDocument, err error) {
+func (a *app) listing(ctx context.Context, conn *temporalutil.Connection, s *store.Store, sel selection) (doc listDocument, err error) {
 	namespace, err := a.namespace()
 	if err != nil {
 		return doc, err
@@ -133,7 +135,7 @@ func (a *app) listing(ctx context.Context, conn *temporalio.Connection, s *store
 	}
 	// What cannot be read is `checkpoints verify`'s to report.
 	mirrored, _ := s.Executions(ctx, namespace)
-	heads := map[string]team.Digest{}
+	heads := map[string]spec.Digest{}
 	for _, e := range mirrored {
 		heads[e.Session] = e.Checkpoint
 	}
@@ -150,7 +152,7 @@ func (a *app) listing(ctx context.Context, conn *temporalio.Connection, s *store
 
 // visible lists the sessions that Temporal knows and for which a condition holds,
 // the newest first. An empty condition holds for all.
-func visible(ctx context.Context, conn *temporalio.Connection, limit int, condition string) ([]listedSession, error) {
+func visible(ctx context.Context, conn *temporalutil.Connection, limit int, condition string) ([]listedSession, error) {
 	out := []listedSession{}
 	listed := map[string]bool{} // only the newest incarnation of each
 	request := &workflowservice.ListWorkflowExecutionsRequest{
@@ -179,10 +181,10 @@ func visible(ctx context.Context, conn *temporalio.Connection, limit int, condit
 }
 
 func fromVisibility(info *workflowpb.WorkflowExecutionInfo) listedSession {
-	summary := view.Memo[workflows.MemoSummary](info, workflows.MemoStatus)
+	summary := sessionstatus.Memo[workflows.MemoSummary](info, workflows.MemoStatus)
 	l := listedSession{
-		Session: info.GetExecution().GetWorkflowId(), Team: view.Memo[string](info, workflows.MemoTeam),
-		Store: view.Memo[string](info, workflows.MemoStore), Requirement: view.Memo[string](info, workflows.MemoRequirement),
+		Session: info.GetExecution().GetWorkflowId(), Team: sessionstatus.Memo[string](info, workflows.MemoTeam),
+		Store: sessionstatus.Memo[string](info, workflows.MemoStore), Requirement: sessionstatus.Memo[string](info, workflows.MemoRequirement),
 		Phases: []string{}, Tokens: summary.Usage.Tokens(), Temporal: true, CostUSD: summary.Usage.CostUSD, usage: summary.Usage, reason: summary.Reason,
 	}
 	if t := info.GetStartTime(); t != nil {
@@ -193,11 +195,11 @@ func fromVisibility(info *workflowpb.WorkflowExecutionInfo) listedSession {
 		closed := t.AsTime()
 		l.ClosedAt = &closed
 	}
-	l.Status = view.ClosedState(info.GetStatus())
+	l.Status = sessionstatus.ClosedState(info.GetStatus())
 	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
-		l.Status = team.Running
-		if s := attribute[string](info, workflows.AttributeStatus.GetName()); s != "" && !team.State(s).Closed() {
-			l.Status = team.State(s)
+		l.Status = session.Running
+		if s := attribute[string](info, workflows.AttributeStatus.GetName()); s != "" && !session.State(s).Closed() {
+			l.Status = session.State(s)
 		}
 		l.Phases = append(l.Phases, attribute[[]string](info, workflows.AttributePhase.GetName())...)
 	}
@@ -218,13 +220,13 @@ func attribute[T any](info *workflowpb.WorkflowExecutionInfo, name string) T {
 }
 
 // fromStore is a session as the store mirrors it.
-func fromStore(e team.Execution) listedSession {
+func fromStore(e session.Execution) listedSession {
 	l := listedSession{
 		Session: e.Session, Team: e.Team, Status: e.Status.Status, Phases: []string{}, Tokens: e.Usage.Tokens(), CostUSD: e.Usage.CostUSD,
 		Store: e.Store, StartedAt: e.StartedAt, ClosedAt: e.ClosedAt,
 	}
 	for _, p := range e.Phases {
-		if p.Status == team.Running && !l.Status.Closed() {
+		if p.Status == session.Running && !l.Status.Closed() {
 			l.Phases = append(l.Phases, p.Name)
 		}
 	}
@@ -233,7 +235,7 @@ func fromStore(e team.Execution) listedSession {
 
 // join adds the store's sessions to Temporal's. Of a session that both know,
 // Temporal says whether it runs, and the store what it has used so far.
-func join(known []listedSession, mirrored []team.Execution) []listedSession {
+func join(known []listedSession, mirrored []session.Execution) []listedSession {
 	at := map[string]int{}
 	for i, l := range known {
 		at[l.Session] = i
@@ -246,7 +248,7 @@ func join(known []listedSession, mirrored []team.Execution) []listedSession {
 			known = append(known, m)
 		case known[i].Store == m.Store:
 			known[i].Tokens, known[i].CostUSD = max(known[i].Tokens, m.Tokens), max(known[i].CostUSD, m.CostUSD)
-			if known[i].Status == team.Running && m.Status == team.WaitingForBreaker {
+			if known[i].Status == session.Running && m.Status == session.WaitingForBreaker {
 				known[i].Status = m.Status
 			}
 			if len(known[i].Phases) == 0 && !known[i].Status.Closed() {
@@ -293,7 +295,7 @@ func (a *app) writeList(doc listDocument, sel selection) {
 	t.Write(a.env.Stdout)
 	waiting := 0
 	for _, l := range doc.Sessions {
-		if l.Status == team.HelpIsNeeded || l.Status == team.AwaitingApproval {
+		if l.Status == session.HelpIsNeeded || l.Status == session.AwaitingApproval {
 			waiting++
 		}
 	}

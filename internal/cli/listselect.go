@@ -8,13 +8,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // sessionStates are those that a session can be listed in.
 var sessionStates = []string{
-	string(team.Admitted), string(team.Running), string(team.WaitingForBreaker), string(team.HelpIsNeeded), string(team.AwaitingApproval),
-	string(team.Completed), string(team.Failed), string(team.WasCancelled),
+	string(session.Admitted), string(session.Running), string(session.WaitingForBreaker), string(session.HelpIsNeeded), string(session.AwaitingApproval),
+	string(session.Completed), string(session.Failed), string(session.WasCancelled),
 }
 
 // listFlags are the flags of `list` as they were typed.
@@ -26,7 +28,7 @@ type listFlags struct {
 // selection says which sessions are listed.
 type selection struct {
 	team   string
-	status team.State
+	status session.State
 	since  time.Time
 	// after is the last row of the page before; nil: this is the first page.
 	after *listedSession
@@ -34,12 +36,12 @@ type selection struct {
 }
 
 func (f listFlags) selection(now time.Time) (selection, error) {
-	sel := selection{team: f.team, status: team.State(f.status), limit: f.limit}
+	sel := selection{team: f.team, status: session.State(f.status), limit: f.limit}
 	if f.limit < 1 {
 		return sel, usagef("--limit is %d; it must be at least 1", f.limit)
 	}
 	if f.status != "" && !slices.Contains(sessionStates, f.status) {
-		return sel, usagef("--status is %q%s; it is one of %s", team.Shorten(f.status, 80), team.DidYouMean(f.status, sessionStates), strings.Join(sessionStates, ", "))
+		return sel, usagef("--status is %q%s; it is one of %s", textfmt.Shorten(f.status, 80), textfmt.DidYouMean(f.status, sessionStates), strings.Join(sessionStates, ", "))
 	}
 	var err error
 	if sel.since, err = parseStart(f.since, now); err != nil {
@@ -49,7 +51,7 @@ func (f listFlags) selection(now time.Time) (selection, error) {
 		data, err := base64.RawURLEncoding.DecodeString(f.cursor)
 		at, id, _ := strings.Cut(string(data), " ")
 		started, bad := time.Parse(time.RFC3339Nano, at)
-		if err != nil || bad != nil || team.CheckSession(id) != nil {
+		if err != nil || bad != nil || spec.CheckSession(id) != nil {
 			return sel, usagef("--cursor is not one that `list` has given")
 		}
 		sel.after = &listedSession{Session: id, StartedAt: &started}
@@ -69,7 +71,7 @@ func parseStart(since string, now time.Time) (time.Time, error) {
 	}
 	ago, err := parseAgo(since)
 	if err != nil {
-		return time.Time{}, usagef("--since is %q; it is a date like 2026-11-21, or how long ago, like 7d, 12h or 1d12h", team.Shorten(since, 80))
+		return time.Time{}, usagef("--since is %q; it is a date like 2026-11-21, or how long ago, like 7d, 12h or 1d12h", textfmt.Shorten(since, 80))
 	}
 	return now.Add(-ago), nil
 }

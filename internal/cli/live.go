@@ -13,10 +13,11 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/maestro-hive/maestro/internal/screen"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/view"
+	"github.com/maestro-hive/maestro/internal/tui"
 )
 
 // canDraw tells whether the session can be drawn live, and on what: on a terminal
@@ -32,7 +33,7 @@ func (a *app) canDraw() (*os.File, bool) {
 
 // live draws a session on a terminal until it ends or the person leaves, and leaves the
 // last picture there. Where nobody can type it ends when the session parks, too. The terminal is itself again when it returns, whatever happens.
-func (a *app) live(ctx context.Context, w *view.Watcher, terminal *os.File) (view.Session, error) {
+func (a *app) live(ctx context.Context, w *sessionstatus.Watcher, terminal *os.File) (sessionstatus.Session, error) {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
 	defer stop()
 	options := []tea.ProgramOption{
@@ -42,11 +43,11 @@ func (a *app) live(ctx context.Context, w *view.Watcher, terminal *os.File) (vie
 	if typed = typed && a.env.IsTerminal(keys); typed {
 		options = append(options, tea.WithInput(keys))
 	}
-	model := screen.New(&closerLook{app: a, session: w.Session}, screen.Options{Now: a.env.Now, Colours: a.palette.On, Keys: typed})
+	model := tui.New(&closerLook{app: a, session: w.Session}, tui.Options{Now: a.env.Now, Colours: a.palette.On, Keys: typed})
 	program := tea.NewProgram(model, options...)
 	over := settled
 	if typed {
-		over = team.State.Closed
+		over = session.State.Closed
 	}
 
 	a.curtain.draw()
@@ -54,7 +55,7 @@ func (a *app) live(ctx context.Context, w *view.Watcher, terminal *os.File) (vie
 	life, end := context.WithCancel(ctx)
 	defer end()
 	tracked := make(chan struct{})
-	var v view.Session
+	var v sessionstatus.Session
 	var err error
 	go func() {
 		defer close(tracked)
@@ -67,7 +68,7 @@ func (a *app) live(ctx context.Context, w *view.Watcher, terminal *os.File) (vie
 		near := &closeUp{Watcher: w}
 		defer near.forgetAll()
 		v, err = a.track(life, w, &onScreen{app: a, near: near, program: program}, over)
-		program.Send(screen.Ended{})
+		program.Send(tui.Ended{})
 	}()
 	_, drawn := program.Run()
 	end()
@@ -93,11 +94,11 @@ type onScreen struct {
 	program *tea.Program
 }
 
-func (o *onScreen) shows(ctx context.Context, v view.Session) {
-	o.program.Send(screen.Update{Session: o.near.drawn(ctx, o.app, v)})
+func (o *onScreen) shows(ctx context.Context, v sessionstatus.Session) {
+	o.program.Send(tui.Update{Session: o.near.drawn(ctx, o.app, v)})
 }
 
-func (o *onScreen) lost(why string) { o.program.Send(screen.Lost{Why: why}) }
+func (o *onScreen) lost(why string) { o.program.Send(tui.Lost{Why: why}) }
 
 // closerLook reads from the store what a person asks to see of a session.
 type closerLook struct {
@@ -116,7 +117,7 @@ func (c *closerLook) quietly() (*app, *bytes.Buffer) {
 }
 
 // Logs is what `logs` prints of an assignment.
-func (c *closerLook) Logs(ctx context.Context, id team.AssignmentID) (string, error) {
+func (c *closerLook) Logs(ctx context.Context, id spec.AssignmentID) (string, error) {
 	quiet, out := c.quietly()
 	err := quiet.logs(ctx, logsOptions{session: c.session, selection: id.String(), tail: -1})
 	if err == nil && out.Len() == 0 {
@@ -126,12 +127,12 @@ func (c *closerLook) Logs(ctx context.Context, id team.AssignmentID) (string, er
 }
 
 // Artifacts lists the files as of the newest checkpoint.
-func (c *closerLook) Artifacts(ctx context.Context) ([]screen.Artifact, error) {
+func (c *closerLook) Artifacts(ctx context.Context) ([]tui.Artifact, error) {
 	quiet, _ := c.quietly()
 	_, newest, err := quiet.latest(ctx, c.session)
-	var all []screen.Artifact
+	var all []tui.Artifact
 	for _, f := range newest.Artifacts {
-		all = append(all, screen.Artifact{Path: f.Path, Size: f.Size, By: f.AssignmentID})
+		all = append(all, tui.Artifact{Path: f.Path, Size: f.Size, By: f.AssignmentID})
 	}
 	return all, err
 }

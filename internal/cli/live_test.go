@@ -12,7 +12,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/maestro-hive/maestro/internal/proctest"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // crewTeam has two personas side by side after a phase of one.
@@ -93,9 +93,9 @@ func TestLeavingATerminalLeavesTheSession(t *testing.T) {
 		require.Contains(t, x.sees(), "session s goes on; watch it again: maestro watch s", name)
 		require.Contains(t, x.sees(), "● dev", "%s: the last picture stays", name)
 	}
-	var s team.Status
+	var s session.Status
 	d.json(&s, "status", "s")
-	require.Equal(t, team.Running, s.Status)
+	require.Equal(t, session.Running, s.Status)
 }
 
 func TestATerminalIsToldWhatToTypeWhenAPersonIsNeeded(t *testing.T) {
@@ -191,9 +191,9 @@ func TestWatchingCostsNoHistory(t *testing.T) {
 	d := newDesk(t).withServer()
 	d.withWorker(map[string]string{"writer": writerScript, "coder": d.gated()})
 	c := d.temporal()
-	events := func(session string) (all int, own map[enumspb.EventType]int) {
+	events := func(sessionID string) (all int, own map[enumspb.EventType]int) {
 		own = map[enumspb.EventType]int{}
-		for history := c.GetWorkflowHistory(t.Context(), session, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); history.HasNext(); all++ {
+		for history := c.GetWorkflowHistory(t.Context(), sessionID, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); history.HasNext(); all++ {
 			e, err := history.Next()
 			require.NoError(t, err)
 			if !strings.Contains(e.GetEventType().String(), "WorkflowTask") {
@@ -203,9 +203,9 @@ func TestWatchingCostsNoHistory(t *testing.T) {
 		return all, own
 	}
 	teamFile := d.file("team.yaml", crewTeam)
-	for _, session := range []string{"unseen", "seen"} {
-		d.must(0, "run", teamFile, "Make it so.", "--session", session)
-		until(t, func() bool { return strings.Count(d.must(0, "status", session), "reading the") == 2 }, "the agents do not work")
+	for _, sessionID := range []string{"unseen", "seen"} {
+		d.must(0, "run", teamFile, "Make it so.", "--session", sessionID)
+		until(t, func() bool { return strings.Count(d.must(0, "status", sessionID), "reading the") == 2 }, "the agents do not work")
 	}
 	before, _ := events("seen")
 	drawn := d.onTerminal(80, 24, nil, "watch", "seen")

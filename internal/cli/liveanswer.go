@@ -10,23 +10,25 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/maestro-hive/maestro/internal/screen"
-	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/view"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/tui"
 )
 
 // Answer sends what a person has typed at the drawing, by the command that does so.
-func (c *closerLook) Answer(ctx context.Context, answer screen.Answer) (string, error) {
+func (c *closerLook) Answer(ctx context.Context, answer tui.Answer) (string, error) {
 	var of func(*app) *cobra.Command
 	args := []string{c.session}
 	switch answer.Verb {
-	case screen.Approve:
+	case tui.Approve:
 		of = newApprove
-	case screen.Reject:
+	case tui.Reject:
 		of = newReject
-	case screen.Retry:
-		of, args = newResolve, append(args, string(team.Retrying))
-	case screen.Raise:
+	case tui.Retry:
+		of, args = newResolve, append(args, string(session.Retrying))
+	case tui.Raise:
 		of = newBudgetRaise
 		amount, err := amountFlags(answer.Amount, answer.Request.Amounts)
 		if err != nil {
@@ -37,7 +39,7 @@ func (c *closerLook) Answer(ctx context.Context, answer screen.Answer) (string, 
 		}
 		args = append(args, amount...)
 	}
-	if answer.Verb != screen.Raise {
+	if answer.Verb != tui.Raise {
 		args = append(args, "--request="+answer.Request.ID)
 	}
 	if answer.Note != "" {
@@ -80,7 +82,7 @@ func amountFlags(text, unit string) ([]string, error) {
 		}
 		n, err := strconv.ParseInt(number, 10, 64)
 		if err != nil || n <= 0 || n > 1e15 {
-			return nil, usagef("%q is no amount; write a number of tokens like 50000, or dollars like $1.50", team.Shorten(text, 40))
+			return nil, usagef("%q is no amount; write a number of tokens like 50000, or dollars like $1.50", textfmt.Shorten(text, 40))
 		}
 		flags = append(flags, fmt.Sprintf("--tokens=%d", n*factor))
 	}
@@ -102,18 +104,18 @@ func units(tokens, usd bool) string {
 }
 
 // answerable adds to a request what a key may send to it.
-func answerable(r *screen.Request, h team.HelpRequest) {
-	r.ID, r.Of, r.Name = h.ID, team.AssignmentID{Phase: h.Phase, Persona: h.Persona}, subject(h)
-	for verb, key := range map[team.Verb]screen.Verb{team.Approving: screen.Approve, team.Rejecting: screen.Reject, team.Retrying: screen.Retry} {
+func answerable(r *tui.Request, h session.HelpRequest) {
+	r.ID, r.Of, r.Name = h.ID, spec.AssignmentID{Phase: h.Phase, Persona: h.Persona}, subject(h)
+	for verb, key := range map[session.Verb]tui.Verb{session.Approving: tui.Approve, session.Rejecting: tui.Reject, session.Retrying: tui.Retry} {
 		if h.Takes(verb) {
 			r.Takes = append(r.Takes, key)
 		}
 	}
 	words := strings.Fields(h.Command)
-	if kindOf(h) != team.ForMoney || len(words) < 3 || strings.Join(words[:3], " ") != "maestro budget raise" {
+	if kindOf(h) != session.ForMoney || len(words) < 3 || strings.Join(words[:3], " ") != "maestro budget raise" {
 		return
 	}
-	r.Takes = append(r.Takes, screen.Raise)
+	r.Takes = append(r.Takes, tui.Raise)
 	r.Amounts = units(slices.Contains(words, "--tokens"), slices.Contains(words, "--usd"))
 	for i, word := range words[:len(words)-1] {
 		if slices.Contains([]string{"--persona", "--phase", "--team"}, word) {
@@ -123,12 +125,12 @@ func answerable(r *screen.Request, h team.HelpRequest) {
 }
 
 // ownBudget is the budget of a session that a key may raise although nobody waits for it.
-func ownBudget(v view.Session) []screen.Request {
-	asked := slices.ContainsFunc(v.Help, func(h team.HelpRequest) bool { return kindOf(h) == team.ForMoney })
-	if v.Status.Status.Closed() || asked || v.Limit == (team.Cap{}) {
+func ownBudget(v sessionstatus.Session) []tui.Request {
+	asked := slices.ContainsFunc(v.Help, func(h session.HelpRequest) bool { return kindOf(h) == session.ForMoney })
+	if v.Status.Status.Closed() || asked || v.Limit == (spec.Cap{}) {
 		return nil
 	}
-	return []screen.Request{{
-		Name: "the session's budget", Takes: []screen.Verb{screen.Raise}, Amounts: units(v.Limit.Tokens > 0, v.Limit.USD > 0),
+	return []tui.Request{{
+		Name: "the session's budget", Takes: []tui.Verb{tui.Raise}, Amounts: units(v.Limit.Tokens > 0, v.Limit.USD > 0),
 	}}
 }

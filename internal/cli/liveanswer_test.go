@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // keyTeam waits for an approval, and then with two requests for help at once.
@@ -43,7 +43,7 @@ func TestASessionIsAnsweredByKeysWhileItIsWatched(t *testing.T) {
 	x.shows("a approve  x reject")
 	x.types("aFine\x1b")
 	x.shows("nothing was sent")
-	require.Equal(t, team.AwaitingApproval, d.standing("s"))
+	require.Equal(t, session.AwaitingApproval, d.standing("s"))
 	x.types("a\r")
 	x.shows("r retry")
 
@@ -102,8 +102,8 @@ func TestABudgetIsRaisedByKey(t *testing.T) {
 }
 
 // standing is where a session stands.
-func (d *desk) standing(session string) team.State {
-	var s team.Status
-	d.json(&s, "status", session)
+func (d *desk) standing(sessionID string) session.State {
+	var s session.Status
+	d.json(&s, "status", sessionID)
 	return s.Status
 }

@@ -13,10 +13,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/safetext"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/internal/transcript"
 )
 
@@ -28,7 +32,7 @@ type logsDocument struct {
 
 // attemptLog is what one attempt printed.
 type attemptLog struct {
-	team.AssignmentID
+	spec.AssignmentID
 	// Pass counts how often the assignment was begun afresh, this time included:
 	// because its work was sent back, because a person had it tried again, or
 	// because it was done and what it rests on has changed. Rounds count from 1 in
@@ -39,16 +43,16 @@ type attemptLog struct {
 	Attempt int `json:"attempt"`
 	// Status is completed, failed, or supplied where a person's files stand for
 	// the work.
-	Status team.State `json:"status"`
+	Status session.State `json:"status"`
 	// Category, Message and Output say why a failed attempt failed.
-	Category team.Category `json:"category,omitempty"`
-	Message  string        `json:"message,omitempty"`
-	Output   string        `json:"output,omitempty"`
+	Category failures.Category `json:"category,omitempty"`
+	Message  string            `json:"message,omitempty"`
+	Output   string            `json:"output,omitempty"`
 	// Agent worked; From is what the attempt started from: its input, the
 	// files of the failed one before it, or its conversation.
-	Agent string     `json:"agent,omitempty"`
-	From  team.Start `json:"from,omitempty"`
-	Usage team.Usage `json:"usage"`
+	Agent string         `json:"agent,omitempty"`
+	From  failures.Start `json:"from,omitempty"`
+	Usage cost.Usage     `json:"usage"`
 	// Supplied: it was a person's files that were tried.
 	Supplied bool `json:"supplied,omitempty"`
 	// Summary says what a finished one has done, and Decisions what it has decided, by
@@ -61,10 +65,10 @@ type attemptLog struct {
 	EndedAt   time.Time `json:"ended_at"`
 	// Log is the blob of the transcript, and Text its content; both are empty
 	// for an attempt that left none.
-	Log  team.Digest `json:"log"`
+	Log  spec.Digest `json:"log"`
 	Text string      `json:"text"`
 
-	diff team.Digest
+	diff spec.Digest
 	// again: there is more than one pass.
 	again bool
 }
@@ -141,7 +145,7 @@ func (a *app) logs(ctx context.Context, o logsOptions) error {
 		return a.printJSON(doc)
 	}
 	if len(doc.Logs) == 0 && finished > 0 {
-		a.say("--tail and --since leave out %s", team.Count(finished, "finished attempt"))
+		a.say("--tail and --since leave out %s", textfmt.Count(finished, "finished attempt"))
 		return nil
 	}
 	a.writeLogs(doc, o.full)
@@ -175,7 +179,7 @@ func (o logsOptions) newest(logs []attemptLog, now time.Time) []attemptLog {
 type logReader struct {
 	app     *app
 	store   *store.Store
-	key     team.SessionKey
+	key     session.Key
 	options logsOptions
 	// warned is the damage that was said already.
 	warned string
@@ -185,7 +189,7 @@ type logReader struct {
 // their phases and personas are in the team file.
 func (r *logReader) attempts(ctx context.Context) ([]attemptLog, error) {
 	e, err := r.store.Execution(r.key)
-	if err != nil && !errors.Is(err, team.ErrNotFound) && !errors.Is(err, team.ErrCorrupt) {
+	if err != nil && !errors.Is(err, session.ErrNotFound) && !errors.Is(err, session.ErrCorrupt) {
 		return nil, err
 	}
 	records, err := r.store.Records(ctx, r.key)
@@ -214,37 +218,37 @@ func (r *logReader) tell(ctx context.Context, l *attemptLog) (err error) {
 }
 
 // inOrder sorts records as their phases and personas are in the team file.
-func inOrder(records []team.Record, phases []team.PhaseStatus) []team.Record {
-	rank := map[team.AssignmentID]int{}
+func inOrder(records []session.Record, phases []session.PhaseStatus) []session.Record {
+	rank := map[spec.AssignmentID]int{}
 	for _, p := range phases {
 		for _, as := range p.Assignments {
-			rank[team.AssignmentID{Phase: p.Name, Persona: as.Persona}] = len(rank)
+			rank[spec.AssignmentID{Phase: p.Name, Persona: as.Persona}] = len(rank)
 		}
 	}
-	slices.SortStableFunc(records, func(x, y team.Record) int { return rank[x.Assignment] - rank[y.Assignment] })
+	slices.SortStableFunc(records, func(x, y session.Record) int { return rank[x.Assignment] - rank[y.Assignment] })
 	return records
 }
 
 // selectRecords keeps the records of a phase or an assignment. An assignment
 // that exists and has nothing recorded yet is no error.
-func selectRecords(records []team.Record, e team.Execution, selection string) ([]team.Record, error) {
+func selectRecords(records []session.Record, e session.Execution, selection string) ([]session.Record, error) {
 	if selection == "" {
 		return records, nil
 	}
 	phase, persona, _ := strings.Cut(selection, "/")
-	matches := func(id team.AssignmentID) bool {
+	matches := func(id spec.AssignmentID) bool {
 		return id.Phase == phase && (persona == "" || id.Persona == persona)
 	}
 	var all []string
 	known := false
 	for _, p := range e.Phases {
 		for _, as := range p.Assignments {
-			id := team.AssignmentID{Phase: p.Name, Persona: as.Persona}
+			id := spec.AssignmentID{Phase: p.Name, Persona: as.Persona}
 			all = append(all, id.String())
 			known = known || matches(id)
 		}
 	}
-	records = slices.DeleteFunc(records, func(r team.Record) bool { return !matches(r.Assignment) })
+	records = slices.DeleteFunc(records, func(r session.Record) bool { return !matches(r.Assignment) })
 	if len(records) == 0 && !known {
 		return nil, usagef("the session has no %s; it has %s", selection, strings.Join(all, ", "))
 	}
@@ -252,16 +256,16 @@ func selectRecords(records []team.Record, e team.Execution, selection string) ([
 }
 
 // attemptsOf lists a record's attempts, oldest first.
-func attemptsOf(r team.Record) []attemptLog {
+func attemptsOf(r session.Record) []attemptLog {
 	var out []attemptLog
 	passes := r.Passes()
 	for i, round := range r.Rounds {
 		first := len(out)
-		failed := team.Usage{}
+		failed := cost.Usage{}
 		for _, at := range round.Attempts {
 			failed = failed.Add(at.Usage)
 			out = append(out, attemptLog{
-				AssignmentID: r.Assignment, Round: round.Round, Attempt: at.Attempt, Status: team.Failed,
+				AssignmentID: r.Assignment, Round: round.Round, Attempt: at.Attempt, Status: session.Failed,
 				Category: at.Failure.Category, Message: at.Failure.Message, Output: at.Failure.Output,
 				Agent: at.Agent, From: at.From, Usage: at.Usage, Supplied: round.Supplied, diff: at.Diff,
 				StartedAt: at.StartedAt, EndedAt: at.EndedAt, Log: at.Log,
@@ -269,12 +273,12 @@ func attemptsOf(r team.Record) []attemptLog {
 		}
 		if res := round.Result; res != nil {
 			l := attemptLog{
-				AssignmentID: r.Assignment, Round: round.Round, Attempt: res.Attempts, Status: team.Completed,
+				AssignmentID: r.Assignment, Round: round.Round, Attempt: res.Attempts, Status: session.Completed,
 				Agent: res.Agent, From: res.From, Usage: res.Usage.Minus(failed), Supplied: round.Supplied, Summary: res.Summary, Decisions: res.Decisions,
 				StartedAt: res.StartedAt, EndedAt: res.EndedAt, Log: res.Log,
 			}
 			if round.Supplied {
-				l.Status, l.Attempt = team.Supplied, 1
+				l.Status, l.Attempt = session.Supplied, 1
 			}
 			out = append(out, l)
 		}
@@ -285,12 +289,12 @@ func attemptsOf(r team.Record) []attemptLog {
 	return out
 }
 
-func readTranscript(ctx context.Context, s *store.Store, log team.Digest) (string, error) {
+func readTranscript(ctx context.Context, s *store.Store, log spec.Digest) (string, error) {
 	if log == "" {
 		return "", nil
 	}
 	data, err := s.Blob(ctx, log)
-	if errors.Is(err, team.ErrNotFound) || errors.Is(err, team.ErrCorrupt) {
+	if errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt) {
 		return fmt.Sprintf("(the transcript is lost: %s)", err), nil
 	}
 	return string(data), err
@@ -321,7 +325,7 @@ func printed(text string) string {
 // writeLog prints an attempt; full: its transcript whole.
 func (a *app) writeLog(l attemptLog, full bool) {
 	a.print("%s", a.palette.Paint(terminal.Bold, l.title()))
-	if l.Status == team.Failed {
+	if l.Status == session.Failed {
 		a.print("%s", a.palette.Paint(terminal.Red, fmt.Sprintf("%s: %s", l.Category, safetext.Line(l.Message))))
 	}
 	a.print("%s", a.palette.Paint(terminal.Dim, l.circumstances()))
@@ -371,11 +375,11 @@ func (l attemptLog) circumstances() string {
 		text = l.Agent + ", " + text
 	}
 	switch l.From {
-	case team.FromFiles:
+	case failures.FromFiles:
 		text += ", from the files of the attempt before"
-	case team.FromConversation:
+	case failures.FromConversation:
 		text += ", going on with its conversation"
-	case team.FromInput:
+	case failures.FromInput:
 	}
 	if l.Usage.Tokens() > 0 {
 		text += fmt.Sprintf(", %s tokens%s", terminal.Number(l.Usage.Tokens()), terminal.Money(l.Usage))

@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/safetext"
-	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
 	"github.com/maestro-hive/maestro/internal/terminal"
-	"github.com/maestro-hive/maestro/internal/view"
 )
 
 // The documents of `logs -f -o json`, a line each. Kind says which one it is.
@@ -25,17 +26,17 @@ type (
 	// followedProgress is what an agent says it does; its kind is progress.
 	followedProgress struct {
 		Kind string `json:"kind"`
-		team.AssignmentID
+		spec.AssignmentID
 		Text string    `json:"text"`
 		At   time.Time `json:"at"`
 	}
 	// followedEnd is where the session has come to, the last document; its kind is
 	// session.
 	followedEnd struct {
-		Kind    string     `json:"kind"`
-		Session string     `json:"session"`
-		Status  team.State `json:"status"`
-		Reason  string     `json:"reason,omitempty"`
+		Kind    string        `json:"kind"`
+		Session string        `json:"session"`
+		Status  session.State `json:"status"`
+		Reason  string        `json:"reason,omitempty"`
 	}
 )
 
@@ -43,13 +44,13 @@ type (
 type logFollower struct {
 	*logReader
 	// watcher is nil without Temporal.
-	watcher *view.Watcher
+	watcher *sessionstatus.Watcher
 	// printed are the attempts that need not be printed any more.
 	printed map[string]bool
 	// progress is each assignment's last word, and live what the attempt under way
 	// has printed.
-	progress map[team.AssignmentID]string
-	live     map[team.AssignmentID]*follows
+	progress map[spec.AssignmentID]string
+	live     map[spec.AssignmentID]*follows
 	lost     bool
 	// muted: what agents under way have said so far is passed over.
 	muted bool
@@ -58,7 +59,7 @@ type logFollower struct {
 // follow prints attempts and what agents say until the session ends or parks, or
 // ctx ends. A lost connection is waited out.
 func (r *logReader) follow(ctx context.Context) error {
-	f := &logFollower{logReader: r, progress: map[team.AssignmentID]string{}, live: map[team.AssignmentID]*follows{}}
+	f := &logFollower{logReader: r, progress: map[spec.AssignmentID]string{}, live: map[spec.AssignmentID]*follows{}}
 	defer f.close()
 	conn, err := r.app.dialToLook(ctx, "only the store is followed")
 	if err != nil {
@@ -66,7 +67,7 @@ func (r *logReader) follow(ctx context.Context) error {
 	}
 	if conn != nil {
 		defer conn.Close()
-		f.watcher = &view.Watcher{Conn: conn, Store: r.store, Session: r.key.Session, Now: r.app.env.Now}
+		f.watcher = &sessionstatus.Watcher{Conn: conn, Store: r.store, Session: r.key.Session, Now: r.app.env.Now}
 	}
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
@@ -91,7 +92,7 @@ func (r *logReader) follow(ctx context.Context) error {
 }
 
 // look is where the session stands: by Temporal, or as far as the store knows.
-func (f *logFollower) look(ctx context.Context) (team.Status, error) {
+func (f *logFollower) look(ctx context.Context) (session.Status, error) {
 	if f.watcher != nil {
 		v, err := f.watcher.Look(ctx)
 		switch {
@@ -99,7 +100,7 @@ func (f *logFollower) look(ctx context.Context) (team.Status, error) {
 			f.app.say("the connection is back")
 			f.lost = false
 			return v.Status, nil
-		case err == nil || ctx.Err() != nil || !temporalio.Lost(err):
+		case err == nil || ctx.Err() != nil || !temporalutil.Lost(err):
 			return v.Status, err
 		case !f.lost:
 			f.lost = true
@@ -107,17 +108,17 @@ func (f *logFollower) look(ctx context.Context) (team.Status, error) {
 		}
 	}
 	e, err := f.store.Execution(f.key)
-	if errors.Is(err, team.ErrNotFound) || errors.Is(err, team.ErrCorrupt) {
-		return team.Status{}, ctx.Err() // it will be written again
+	if errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt) {
+		return session.Status{}, ctx.Err() // it will be written again
 	}
 	if f.watcher != nil && e.Status.Status.Closed() {
-		e.Status.Status = team.Running // whether it has ended is Temporal's word, once it can be asked
+		e.Status.Status = session.Running // whether it has ended is Temporal's word, once it can be asked
 	}
 	return e.Status, err
 }
 
 // step prints what is new.
-func (f *logFollower) step(ctx context.Context, status team.Status) error {
+func (f *logFollower) step(ctx context.Context, status session.Status) error {
 	logs, err := f.attempts(ctx)
 	if err != nil {
 		return err
@@ -165,16 +166,16 @@ func (f *logFollower) printAttempt(l attemptLog) error {
 
 // says prints what agents under way have printed, and say that they do, as far as
 // it has not been printed before.
-func (f *logFollower) says(status team.Status) error {
+func (f *logFollower) says(status session.Status) error {
 	phase, persona, _ := strings.Cut(f.options.selection, "/")
 	for _, p := range status.Phases {
 		for _, as := range p.Assignments {
-			id := team.AssignmentID{Phase: p.Name, Persona: as.Persona}
+			id := spec.AssignmentID{Phase: p.Name, Persona: as.Persona}
 			selected := (phase == "" || phase == id.Phase) && (persona == "" || persona == id.Persona)
 			if !selected {
 				continue
 			}
-			if err := f.hear(id, as.Status == team.Running); err != nil {
+			if err := f.hear(id, as.Status == session.Running); err != nil {
 				return err
 			}
 			if as.Progress == f.progress[id] {
@@ -193,7 +194,7 @@ func (f *logFollower) says(status team.Status) error {
 }
 
 // say prints a line of an assignment under way.
-func (f *logFollower) say(id team.AssignmentID, text string) error {
+func (f *logFollower) say(id spec.AssignmentID, text string) error {
 	if f.muted {
 		return nil
 	}
@@ -207,7 +208,7 @@ func (f *logFollower) say(id team.AssignmentID, text string) error {
 }
 
 // end says where the session has come to, and returns it as an exit code.
-func (f *logFollower) end(status team.Status) error {
+func (f *logFollower) end(status session.Status) error {
 	if f.app.output == outputJSON {
 		if err := f.line(followedEnd{"session", f.key.Session, status.Status, status.Reason}); err != nil {
 			return err

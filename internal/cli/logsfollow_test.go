@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // sideTeam has two personas at work at once, then one that needs a word.
@@ -71,7 +71,7 @@ func TestLogsAreFollowed(t *testing.T) {
 	for line := range strings.Lines(documents.stdout.String()) {
 		var doc struct {
 			Kind, Phase, Persona, Text, Session string
-			Status                              team.State
+			Status                              session.State
 			Pass                                int
 		}
 		require.NoError(t, json.Unmarshal([]byte(line), &doc), line)
@@ -100,7 +100,7 @@ func TestLogsAreFollowed(t *testing.T) {
 
 // testPasses has a person try again what has failed, and looks at both passes.
 func testPasses(t *testing.T, d *desk) {
-	h := d.asked("s", "build", team.ForHelp)
+	h := d.asked("s", "build", session.ForHelp)
 	d.must(0, "resolve", "s", "retry", "--request", h.ID, "--note", "The port is 8081.")
 	require.Equal(t, 0, d.run("watch", "s").code)
 	require.Equal(t, 0, d.run("logs", "-f", "s").code)

@@ -8,8 +8,9 @@ import (
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/safetext"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/transcript"
 )
 
@@ -37,7 +38,7 @@ type liveLog struct {
 
 // follow returns the lines that have come since it was last asked. Of an attempt that
 // is not under way, no new file is opened.
-func (l *liveLog) follow(s *store.Store, key team.SessionKey, id team.AssignmentID, running bool) ([]string, error) {
+func (l *liveLog) follow(s *store.Store, key session.Key, id spec.AssignmentID, running bool) ([]string, error) {
 	lines, err := l.drain()
 	if err != nil || !running {
 		return lines, err
@@ -159,7 +160,7 @@ type follows struct {
 }
 
 // hear prints what an assignment's attempt has printed since it was last heard.
-func (f *logFollower) hear(id team.AssignmentID, running bool) error {
+func (f *logFollower) hear(id spec.AssignmentID, running bool) error {
 	l := f.live[id]
 	if l == nil {
 		l = &follows{}
@@ -173,7 +174,7 @@ func (f *logFollower) hear(id team.AssignmentID, running bool) error {
 }
 
 // show prints lines of an attempt, in brief unless they are wanted whole.
-func (f *logFollower) show(id team.AssignmentID, l *follows, lines []string) error {
+func (f *logFollower) show(id spec.AssignmentID, l *follows, lines []string) error {
 	for _, line := range lines {
 		shown := []string{line}
 		if !f.options.full && f.app.output != outputJSON {

@@ -9,8 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // A worker that is lost leaves a file that ends somewhere. The next one goes through the
@@ -19,7 +20,7 @@ func TestWhatAModelRepeatsIsNotFollowedTwice(t *testing.T) {
 	t.Parallel()
 	s, err := store.Create(t.TempDir(), store.Options{Clock: time.Now})
 	require.NoError(t, err)
-	key, id := team.SessionKey{Namespace: "default", Session: "s"}, team.AssignmentID{Phase: "build", Persona: "dev"}
+	key, id := session.Key{Namespace: "default", Session: "s"}, spec.AssignmentID{Phase: "build", Persona: "dev"}
 	dir, err := s.WorkDir(key, id)
 	require.NoError(t, err)
 	var l liveLog

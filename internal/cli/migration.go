@@ -5,9 +5,10 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/hive"
+	"github.com/maestro-hive/maestro/internal/hiveimport"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // migration makes a session out of what Maestro Hive had done: a checkpoint
@@ -15,19 +16,19 @@ import (
 // supplied.
 type migration struct {
 	store *store.Store
-	team  team.Team
-	work  hive.Work
-	key   team.SessionKey
+	team  spec.Team
+	work  hiveimport.Work
+	key   session.Key
 	now   time.Time
 
-	empty     team.Digest // the delta that changes nothing
-	workspace team.Digest
-	done      map[team.AssignmentID]team.CheckpointAssignment
-	chain     []team.Checkpoint
+	empty     spec.Digest // the delta that changes nothing
+	workspace spec.Digest
+	done      map[spec.AssignmentID]session.CheckpointAssignment
+	chain     []session.Checkpoint
 }
 
 // importSession stores the session and returns its newest checkpoint.
-func (m *migration) importSession(ctx context.Context) (team.Digest, error) {
+func (m *migration) importSession(ctx context.Context) (spec.Digest, error) {
 	if err := m.begin(ctx); err != nil {
 		return "", err
 	}
@@ -41,7 +42,7 @@ func (m *migration) importSession(ctx context.Context) (team.Digest, error) {
 
 // begin makes the checkpoint before the first phase.
 func (m *migration) begin(ctx context.Context) (err error) {
-	m.done = map[team.AssignmentID]team.CheckpointAssignment{}
+	m.done = map[spec.AssignmentID]session.CheckpointAssignment{}
 	if m.empty, err = m.store.PutDelta(ctx, store.Delta{}); err != nil {
 		return err
 	}
@@ -53,17 +54,17 @@ func (m *migration) begin(ctx context.Context) (err error) {
 		return err
 	}
 	blob, err := m.store.PutBlob(ctx, data)
-	m.chain = []team.Checkpoint{{
-		Incarnation: 1, Team: team.Ref{Name: m.team.Name, Blob: blob}, Requirement: m.work.Requirement,
-		Workspace: m.workspace, Tree: m.workspace, CurrentPhase: team.ReservedPhase, CreatedAt: m.now,
-		Assignments: []team.CheckpointAssignment{}, Decisions: map[string]string{}, Artifacts: []team.Artifact{},
-		Temporal: team.TemporalIDs{Namespace: m.key.Namespace, Workflow: m.key.Session},
+	m.chain = []session.Checkpoint{{
+		Incarnation: 1, Team: session.Ref{Name: m.team.Name, Blob: blob}, Requirement: m.work.Requirement,
+		Workspace: m.workspace, Tree: m.workspace, CurrentPhase: spec.ReservedPhase, CreatedAt: m.now,
+		Assignments: []session.CheckpointAssignment{}, Decisions: map[string]string{}, Artifacts: []session.Artifact{},
+		Temporal: session.TemporalIDs{Namespace: m.key.Namespace, Workflow: m.key.Session},
 	}}
 	return err
 }
 
 // phase adds a completed phase and the checkpoint after it.
-func (m *migration) phase(ctx context.Context, p hive.Phase) error {
+func (m *migration) phase(ctx context.Context, p hiveimport.Phase) error {
 	phase, _ := m.team.Phase(p.Name)
 	content, err := m.store.PutBlob(ctx, p.Content)
 	if err != nil {
@@ -73,12 +74,12 @@ func (m *migration) phase(ctx context.Context, p hive.Phase) error {
 	if err != nil {
 		return err
 	}
-	input, err := m.store.Fold(ctx, m.workspace, team.Steps(m.team, m.team.Ancestors(p.Name), m.done))
+	input, err := m.store.Fold(ctx, m.workspace, session.Steps(m.team, m.team.Ancestors(p.Name), m.done))
 	if err != nil {
 		return err
 	}
-	work := team.Work{Delta: delta, Decisions: p.Decisions}
-	for _, a := range team.SupplyPhase(phase, work, input.Manifest, m.empty, "imported from Maestro Hive: "+p.From) {
+	work := session.Work{Delta: delta, Decisions: p.Decisions}
+	for _, a := range session.SupplyPhase(phase, work, input.Manifest, m.empty, "imported from Maestro Hive: "+p.From) {
 		m.done[a.AssignmentID] = a
 	}
 	c := m.chain[len(m.chain)-1]
@@ -91,32 +92,32 @@ func (m *migration) phase(ctx context.Context, p hive.Phase) error {
 			c.Assignments = append(c.Assignments, a)
 		}
 	}
-	steps := team.Steps(m.team, m.team.PhaseNames(), m.done)
+	steps := session.Steps(m.team, m.team.PhaseNames(), m.done)
 	folded, err := m.store.Fold(ctx, m.workspace, steps)
 	if err != nil {
 		return err
 	}
 	c.Tree = folded.Manifest
-	c.Decisions, _ = team.MergeDecisions(nil, steps)
+	c.Decisions, _ = session.MergeDecisions(nil, steps)
 	c.Artifacts, err = m.store.Artifacts(ctx, steps)
 	m.chain = append(m.chain, c)
 	return err
 }
 
 // state is the session's state after the last phase.
-func (m *migration) state() team.Execution {
+func (m *migration) state() session.Execution {
 	last := m.chain[len(m.chain)-1]
-	e := team.Execution{Status: team.NewStatus(m.key.Session, m.team)}
-	e.Status.Status, e.StartedAt, e.Decisions = team.Running, &m.now, last.Decisions
+	e := session.Execution{Status: session.NewStatus(m.key.Session, m.team)}
+	e.Status.Status, e.StartedAt, e.Decisions = session.Running, &m.now, last.Decisions
 	for _, a := range last.Assignments {
-		*e.Assignment(a.AssignmentID) = team.AssignmentStatus{
-			Persona: a.Persona, Status: a.Status, Failures: []team.AttemptFailure{}, Summary: a.Summary,
+		*e.Assignment(a.AssignmentID) = session.AssignmentStatus{
+			Persona: a.Persona, Status: a.Status, Failures: []session.AttemptFailure{}, Summary: a.Summary,
 		}
 	}
 	for i, p := range e.Phases {
 		for _, done := range m.work.Phases {
 			if done.Name == p.Name {
-				e.Phases[i].Status = team.Supplied
+				e.Phases[i].Status = session.Supplied
 			}
 		}
 	}

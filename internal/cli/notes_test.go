@@ -8,9 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/budget"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/terminal"
-	"github.com/maestro-hive/maestro/internal/view"
 )
 
 // A note tells why a breaker was opened: in the words of a person or a provider.
@@ -18,12 +20,12 @@ func TestNotesAreOnlySeen(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	a := &app{env: Env{Stdout: &out, Stderr: &out, Now: func() time.Time { return time.Unix(0, 0) }}}
-	v := view.Session{Status: team.Status{Session: "s"}, Notes: []string{"it moves\x1b[2J"}}
+	v := sessionstatus.Session{Status: session.Status{Session: "s"}, Notes: []string{"it moves\x1b[2J"}}
 	a.writeStatus(&out, v)
 	require.Contains(t, out.String(), "it moves")
 	require.NotContains(t, out.String(), "\x1b")
 	out.Reset()
-	a.lines(&view.Watcher{}).shows(t.Context(), v)
+	a.lines(&sessionstatus.Watcher{}).shows(t.Context(), v)
 	require.Contains(t, out.String(), "it moves")
 	require.NotContains(t, out.String(), "\x1b")
 }
@@ -31,8 +33,8 @@ func TestNotesAreOnlySeen(t *testing.T) {
 func TestWarningsAreNotes(t *testing.T) {
 	t.Parallel()
 	when := time.Unix(1500, 0)
-	v := view.Session{Notes: []string{"a note"}, Warnings: []budget.Warning{
-		{Scope: "session", At: 0.8, Spent: team.Amount{Tokens: 85}, Cap: team.Cap{Tokens: 100}, When: when},
+	v := sessionstatus.Session{Notes: []string{"a note"}, Warnings: []budget.Warning{
+		{Scope: "session", At: 0.8, Spent: cost.Amount{Tokens: 85}, Cap: spec.Cap{Tokens: 100}, When: when},
 	}}
 	require.Equal(t, []string{
 		"a note", "80% of the budget of the session was spent at " + terminal.Moment(&when) + ": 85 tokens of 100 tokens",

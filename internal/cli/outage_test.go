@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/providertest"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // TestOutageIsSeenAndEnded: everybody sees why a session waits, and that nobody has to do
@@ -64,7 +64,7 @@ func TestOutageIsSeenAndEnded(t *testing.T) {
 	state.Store(works)
 	d.must(0, "resolve", "one", "retry")
 	require.Equal(t, 0, watch.wait(), "the wait of two hours is over: %s", watch.stdout.String())
-	var s team.Status
+	var s session.Status
 	d.json(&s, "status", "one")
 	require.Equal(t, 1, s.Phases[0].Assignments[0].Attempts)
 	require.Equal(t, 1, s.Phases[0].Assignments[0].Rounds)
@@ -74,5 +74,5 @@ func TestOutageIsSeenAndEnded(t *testing.T) {
 	d.must(0, "cancel", "two", "--watch")
 	require.Less(t, time.Since(began), time.Minute)
 	d.json(&s, "status", "two")
-	require.Equal(t, team.WasCancelled, s.Status)
+	require.Equal(t, session.WasCancelled, s.Status)
 }

@@ -5,15 +5,15 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/safetext"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // outcomeCode is the exit code of a session that has ended or parked.
-func outcomeCode(s team.State) int {
+func outcomeCode(s session.State) int {
 	switch s {
-	case team.Completed:
+	case session.Completed:
 		return exitDone
-	case team.HelpIsNeeded, team.AwaitingApproval:
+	case session.HelpIsNeeded, session.AwaitingApproval:
 		return exitHelp
 	default:
 		return exitFailed
@@ -21,13 +21,13 @@ func outcomeCode(s team.State) int {
 }
 
 // settled tells whether nothing more happens to a session without a person.
-func settled(s team.State) bool {
-	return s.Closed() || s == team.HelpIsNeeded || s == team.AwaitingApproval
+func settled(s session.State) bool {
+	return s.Closed() || s == session.HelpIsNeeded || s == session.AwaitingApproval
 }
 
 // reportFailure says on standard error why a session failed, or what it waits
 // for: every attempt of what needs help, and what to do next.
-func (a *app) reportFailure(s team.Status) {
+func (a *app) reportFailure(s session.Status) {
 	if s.Reason != "" && len(s.Help) == 0 {
 		a.say("%s: %s", s.Session, safetext.Line(s.Reason))
 	}
@@ -40,16 +40,16 @@ func (a *app) reportFailure(s team.Status) {
 }
 
 // resumption says how a session that has ended without completing goes on.
-func (a *app) resumption(session string) string {
-	return "go on with it, its finished work restored: " + a.again("resume "+session)
+func (a *app) resumption(sessionID string) string {
+	return "go on with it, its finished work restored: " + a.again("resume "+sessionID)
 }
 
 // nextStep is what to do about a session that has not completed, besides what its
 // requests say themselves.
-func (a *app) nextStep(s team.Status) string {
+func (a *app) nextStep(s session.Status) string {
 	goOn := a.resumption(s.Session)
 	switch {
-	case s.Status == team.AwaitingApproval && len(s.Help) == 0:
+	case s.Status == session.AwaitingApproval && len(s.Help) == 0:
 		return "go on: " + a.again("resume "+s.Session)
 	case len(s.Help) > 0 && len(s.Help[0].Attempts) > 0:
 		printed := "what it printed: " + a.again("logs "+s.Session+" "+subject(s.Help[0]))

@@ -7,7 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // askingTeam has a phase that is to be approved, and one whose persona may need help.
@@ -34,17 +35,17 @@ case "$brief" in *SQLite*) echo "SQLite" >> docs/design.md;; esac`
 
 // asked waits until a session waits for a person with nothing else at work, and
 // returns its only request.
-func (d *desk) asked(session, phase string, kind team.RequestKind) team.HelpRequest {
+func (d *desk) asked(sessionID, phase string, kind session.RequestKind) session.HelpRequest {
 	d.t.Helper()
-	var s team.Status
+	var s session.Status
 	until(d.t, func() bool {
-		d.json(&s, "status", session)
+		d.json(&s, "status", sessionID)
 		return settled(s.Status) && len(s.Help) == 1 && s.Help[0].Phase == phase && s.Help[0].Kind == kind
-	}, "session %s does not ask: %+v", session, &s)
+	}, "session %s does not ask: %+v", sessionID, &s)
 	return s.Help[0]
 }
 
-func settled(s team.State) bool { return s == team.HelpIsNeeded || s == team.AwaitingApproval }
+func settled(s session.State) bool { return s == session.HelpIsNeeded || s == session.AwaitingApproval }
 
 func TestASessionGoesOnAtAPersonsWords(t *testing.T) {
 	t.Parallel()
@@ -55,7 +56,7 @@ func TestASessionGoesOnAtAPersonsWords(t *testing.T) {
 	require.Contains(t, got.stdout.String(), "think: needs approval: phase think is done")
 	require.Contains(t, got.stderr.String(), "maestro approve s think")
 
-	first := d.asked("s", "think", team.ForApproval)
+	first := d.asked("s", "think", session.ForApproval)
 	got = d.run("resume", "s")
 	require.Equal(t, 2, got.code)
 	require.Contains(t, got.stderr.String(), "go on: maestro approve s think")
@@ -69,9 +70,9 @@ func TestASessionGoesOnAtAPersonsWords(t *testing.T) {
 	require.Equal(t, "session s goes on: phase think does its work again, told what the note says\n",
 		d.must(0, "reject", "s", "think", "--note", "Use SQLite."))
 
-	var second team.HelpRequest
+	var second session.HelpRequest
 	until(t, func() bool {
-		second = d.asked("s", "think", team.ForApproval)
+		second = d.asked("s", "think", session.ForApproval)
 		return second.ID != first.ID
 	}, "it does not ask again")
 	require.Contains(t, d.must(0, "artifacts", "diff", "s", "think"), "+SQLite\n")
@@ -80,15 +81,15 @@ func TestASessionGoesOnAtAPersonsWords(t *testing.T) {
 	require.Contains(t, got.stderr.String(), "has no open request "+first.ID)
 	var answered struct {
 		Taken  bool
-		Answer team.Answer
+		Answer session.Answer
 	}
 	d.json(&answered, "approve", "s", "--note", "Agreed.", "--by", "ann")
 	require.True(t, answered.Taken)
-	require.Equal(t, team.Approving, answered.Answer.Verb)
+	require.Equal(t, session.Approving, answered.Answer.Verb)
 	require.Equal(t, "ann", answered.Answer.By)
 	require.Equal(t, "think", answered.Answer.Phase)
 
-	h := d.asked("s", "build", team.ForHelp)
+	h := d.asked("s", "build", session.ForHelp)
 	table := d.must(0, "status", "s")
 	for _, want := range []string{"build/dev needs help: unknown: ", "go on:", "maestro resolve s supply PATH", "request " + h.ID} {
 		require.Contains(t, table, want)
@@ -107,7 +108,7 @@ func TestASessionGoesOnAtAPersonsWords(t *testing.T) {
 	require.Contains(t, d.run("inbox").stderr.String(), "nothing waits for you")
 }
 
-func testInbox(t *testing.T, d *desk, h team.HelpRequest) {
+func testInbox(t *testing.T, d *desk, h session.HelpRequest) {
 	var doc inbox
 	d.json(&doc, "inbox")
 	require.Len(t, doc.Waiting, 1)
@@ -121,7 +122,7 @@ func testInbox(t *testing.T, d *desk, h team.HelpRequest) {
 	until(t, func() bool {
 		doc = inbox{}
 		elsewhere.json(&doc, "inbox")
-		return len(doc.Waiting) == 1 && doc.Waiting[0].Status == string(team.HelpIsNeeded)
+		return len(doc.Waiting) == 1 && doc.Waiting[0].Status == string(session.HelpIsNeeded)
 	}, "the session is not listed")
 	require.Equal(t, []string{"maestro status s"}, doc.Waiting[0].Commands)
 	got := elsewhere.run("resolve", "s", "supply", d.dir)
@@ -135,7 +136,7 @@ func TestFilesOfAPersonStandForTheWork(t *testing.T) {
 	worker := d.withWorker(map[string]string{"coder": stubbornCoder})
 	teamFile := d.file("team.yaml", oneTeam+"retry: {attempts: 1, rounds: 1}\n")
 	require.Equal(t, 3, d.run("run", teamFile, "Make it so.", "--session", "s", "--watch").code)
-	first := d.asked("s", "build", team.ForHelp)
+	first := d.asked("s", "build", session.ForHelp)
 	got := d.run("resolve", "s", "supply", filepath.Join(d.dir, "nowhere"))
 	require.Equal(t, 2, got.code)
 	require.Contains(t, got.stderr.String(), "cannot be read")
@@ -143,12 +144,12 @@ func TestFilesOfAPersonStandForTheWork(t *testing.T) {
 	// What does not pass is asked about again.
 	d.file("empty/notes.txt", "no code\n")
 	d.must(0, "resolve", "s", "supply", filepath.Join(d.dir, "empty"))
-	var second team.HelpRequest
+	var second session.HelpRequest
 	until(t, func() bool {
-		second = d.asked("s", "build", team.ForHelp)
+		second = d.asked("s", "build", session.ForHelp)
 		return second.ID != first.ID
 	}, "it does not ask again")
-	require.Equal(t, team.ContractViolation, second.Category, "%+v", second)
+	require.Equal(t, failures.ContractViolation, second.Category, "%+v", second)
 
 	// Without a worker the answer waits for one.
 	worker.interrupt()
@@ -159,12 +160,12 @@ func TestFilesOfAPersonStandForTheWork(t *testing.T) {
 	require.Contains(t, got.stdout.String(), "no worker has answered within 10s")
 	require.Contains(t, got.stderr.String(), "mine.txt stands for code.txt")
 	d.withWorker(map[string]string{"coder": stubbornCoder})
-	var s team.Status
+	var s session.Status
 	until(t, func() bool {
 		d.json(&s, "status", "s")
-		return s.Status == team.Completed
+		return s.Status == session.Completed
 	}, "the answer is lost: %+v", &s)
-	require.Equal(t, team.Supplied, s.Phases[0].Assignments[0].Status)
+	require.Equal(t, session.Supplied, s.Phases[0].Assignments[0].Status)
 	logs := d.must(0, "logs", "s")
 	require.Contains(t, logs, "== build/dev, round 2, attempt 1: failed\ncontract_violation: code.txt was neither created nor changed\nfiles that a person has supplied, ")
 	require.Regexp(t, `(?m)^== build/dev, round 3, attempt 1: supplied\nsupplied by .*@desk: code.txt, `, logs)
@@ -191,11 +192,11 @@ func TestManySessionsAreAnsweredAtOnce(t *testing.T) {
 	d := newDesk(t).withServer()
 	d.withWorker(map[string]string{"coder": `cat > brief; test -e ` + d.dir + `/mended || { echo broken >&2; exit 7; }; echo x > code.txt`})
 	teamFile := d.file("team.yaml", oneTeam+"retry: {attempts: 1, rounds: 1}\n")
-	for _, session := range []string{"a", "b", "c"} {
-		d.must(0, "run", teamFile, "Make it so.", "--session", session)
+	for _, sessionID := range []string{"a", "b", "c"} {
+		d.must(0, "run", teamFile, "Make it so.", "--session", sessionID)
 	}
-	for _, session := range []string{"a", "b", "c"} {
-		d.asked(session, "build", team.ForHelp)
+	for _, sessionID := range []string{"a", "b", "c"} {
+		d.asked(sessionID, "build", session.ForHelp)
 	}
 	got := d.run("resolve", "--all", "retry")
 	require.Equal(t, 2, got.code)
@@ -209,7 +210,7 @@ func TestManySessionsAreAnsweredAtOnce(t *testing.T) {
 		Answers []struct {
 			Session string
 			Taken   bool
-			Answer  team.Answer
+			Answer  session.Answer
 		}
 	}
 	d.json(&doc, "resolve", "--all", "abort", "--phase", "build", "--dry-run")
@@ -242,10 +243,10 @@ phases:
   - {name: build, personas: [dev, tester]}
 retry: {attempts: 1, rounds: 1}
 `), "Make it so.", "--session", "s")
-	var s team.Status
+	var s session.Status
 	until(t, func() bool {
 		d.json(&s, "status", "s")
-		return s.Status == team.HelpIsNeeded && len(s.Help) == 2
+		return s.Status == session.HelpIsNeeded && len(s.Help) == 2
 	}, "they do not ask")
 	got := d.run("resolve", "s", "retry")
 	require.Equal(t, 2, got.code)
@@ -256,7 +257,7 @@ retry: {attempts: 1, rounds: 1}
 	for _, at := range []*desk{d, &elsewhere} {
 		until(t, func() bool {
 			at.json(&s, "status", "s")
-			return s.Status == team.HelpIsNeeded && s.Phases[0].Assignments[0].Status == team.Skipped && len(s.Help) == 1
+			return s.Status == session.HelpIsNeeded && s.Phases[0].Assignments[0].Status == session.Skipped && len(s.Help) == 1
 		}, "it is not said that the session waits: %+v", &s)
 	}
 	require.Equal(t, 3, d.run("watch", "s").code)
@@ -273,13 +274,13 @@ func TestAPausedSessionIsResumedOrSentBack(t *testing.T) {
 	d.withWorker(map[string]string{"writer": heedingWriter, "coder": coderScript})
 	got := d.run("run", d.file("team.yaml", twoTeam), "Make it so.", "--session", "s", "--pause-after", "think,build", "--watch")
 	require.Equal(t, 3, got.code, got.stderr.String())
-	first := d.asked("s", "think", team.ForApproval)
+	first := d.asked("s", "think", session.ForApproval)
 	d.must(0, "reject", "s", "--note", "Use SQLite.")
-	until(t, func() bool { return d.asked("s", "think", team.ForApproval).ID != first.ID }, "it does not ask again")
+	until(t, func() bool { return d.asked("s", "think", session.ForApproval).ID != first.ID }, "it does not ask again")
 	got = d.run("resume", "s")
 	require.Equal(t, 0, got.code, got.stderr.String())
 	require.Contains(t, got.stderr.String(), "session s goes on after phase think")
-	d.asked("s", "build", team.ForApproval)
+	d.asked("s", "build", session.ForApproval)
 	require.Contains(t, d.must(0, "status", "s"), "(the phase waits for approval)")
 	require.Contains(t, d.must(0, "approve", "s", "build"), "session s goes on after phase build")
 	require.Equal(t, 0, d.run("watch", "s").code)
@@ -292,7 +293,7 @@ func TestOfManyAnswersToARequestOneCounts(t *testing.T) {
 	d := newDesk(t).withServer()
 	d.withWorker(map[string]string{"coder": stubbornCoder})
 	d.must(0, "run", d.file("team.yaml", oneTeam+"retry: {attempts: 1, rounds: 1}\n"), "Make it so.", "--session", "s")
-	first := d.asked("s", "build", team.ForHelp)
+	first := d.asked("s", "build", session.ForHelp)
 	var all []*command
 	for range 4 {
 		all = append(all, d.begin("resolve", "s", "retry", "--request", first.ID))
@@ -306,6 +307,6 @@ func TestOfManyAnswersToARequestOneCounts(t *testing.T) {
 		require.Regexp(t, `answered already|does not wait for an answer|no open request|waits for no person`, c.stderr.String())
 	}
 	require.Equal(t, 1, taken)
-	until(t, func() bool { return d.asked("s", "build", team.ForHelp).ID != first.ID }, "it does not ask again")
-	require.Len(t, d.asked("s", "build", team.ForHelp).Attempts, 2, "it has tried again once")
+	until(t, func() bool { return d.asked("s", "build", session.ForHelp).ID != first.ID }, "it does not ask again")
+	require.Len(t, d.asked("s", "build", session.ForHelp).Attempts, 2, "it has tried again once")
 }

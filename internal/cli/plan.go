@@ -11,8 +11,10 @@ import (
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 const (
@@ -30,9 +32,9 @@ type planDocument struct {
 	// Agents and Checks are what workers have to offer for the team.
 	Agents []string    `json:"agents"`
 	Checks []string    `json:"checks"`
-	Retry  team.Retry  `json:"retry"`
-	Budget team.Budget `json:"budget"`
-	Help   team.Help   `json:"help"`
+	Retry  spec.Retry  `json:"retry"`
+	Budget spec.Budget `json:"budget"`
+	Help   spec.Help   `json:"help"`
 }
 
 // plannedPhase is a phase and what a run would make of it.
@@ -42,14 +44,14 @@ type plannedPhase struct {
 	// Without names phases that this one builds on and that have no work: it does
 	// without them.
 	Without    []string         `json:"without"`
-	Order      team.Order       `json:"order"`
+	Order      spec.Order       `json:"order"`
 	Personas   []plannedPersona `json:"personas"`
 	Produces   []string         `json:"produces"`
 	Checks     []string         `json:"checks"`
 	Integrator string           `json:"integrator"`
 	Approve    bool             `json:"approve"`
-	SendsBack  *team.SendsBack  `json:"sends_back"`
-	Budget     team.Cap         `json:"budget"`
+	SendsBack  *spec.SendsBack  `json:"sends_back"`
+	Budget     spec.Cap         `json:"budget"`
 	// PauseAfter: the session parks after the phase until somebody says go on.
 	PauseAfter bool `json:"pause_after"`
 }
@@ -60,17 +62,17 @@ type plannedPersona struct {
 	Role    string `json:"role"`
 	Agent   string `json:"agent"`
 	// Fallback: the agent's fallback may work in its place.
-	Fallback bool          `json:"fallback"`
-	Attempts int           `json:"attempts"`
-	Timeout  team.Duration `json:"timeout,omitzero"`
-	MaxTurns int           `json:"max_turns,omitempty"`
+	Fallback bool             `json:"fallback"`
+	Attempts int              `json:"attempts"`
+	Timeout  textfmt.Duration `json:"timeout,omitzero"`
+	MaxTurns int              `json:"max_turns,omitempty"`
 	// Produces and Checks are what an attempt is held to besides what the phase is.
 	Produces []string `json:"produces"`
 	Checks   []string `json:"checks"`
-	Budget   team.Cap `json:"budget"`
+	Budget   spec.Cap `json:"budget"`
 	// Action and Reason are those of the session's admission.
-	Action team.Action `json:"action"`
-	Reason string      `json:"reason"`
+	Action session.Action `json:"action"`
+	Reason string         `json:"reason"`
 }
 
 // planOptions are the flags of `plan`: those of `run` that say what is done.
@@ -131,7 +133,7 @@ func (a *app) plan(ctx context.Context, o planOptions, file, format string) erro
 }
 
 // foresee asks what an admission would decide, on a store that is thrown away.
-func (a *app) foresee(ctx context.Context, t team.Team, o planOptions, c *team.Course) (entries []team.PlanEntry, err error) {
+func (a *app) foresee(ctx context.Context, t spec.Team, o planOptions, c *session.Course) (entries []session.PlanEntry, err error) {
 	dir, err := os.MkdirTemp("", "maestro-plan-")
 	if err != nil {
 		return nil, failf("there is no room for a plan: %w", err)
@@ -156,7 +158,7 @@ func (a *app) foresee(ctx context.Context, t team.Team, o planOptions, c *team.C
 }
 
 // planned puts a team and what becomes of its work together.
-func planned(t team.Team, c team.Course, entries []team.PlanEntry) planDocument {
+func planned(t spec.Team, c session.Course, entries []session.PlanEntry) planDocument {
 	doc := planDocument{
 		Team: t.Name, Description: t.Description, Phases: []plannedPhase{}, Agents: some(t.AgentNames()), Checks: []string{},
 		Retry: t.Retry, Budget: t.Budget, Help: t.Help,
@@ -168,7 +170,7 @@ func planned(t team.Team, c team.Course, entries []team.PlanEntry) planDocument 
 	}
 	left := map[string]bool{}
 	for _, e := range entries {
-		left[e.Phase] = left[e.Phase] || e.Action == team.Leave
+		left[e.Phase] = left[e.Phase] || e.Action == session.Leave
 	}
 	for _, name := range t.Topological() {
 		p, _ := t.Phase(name)
@@ -192,7 +194,7 @@ func planned(t team.Team, c team.Course, entries []team.PlanEntry) planDocument 
 	return doc
 }
 
-func plannedFor(e team.PlanEntry, p team.Persona) plannedPersona {
+func plannedFor(e session.PlanEntry, p spec.Persona) plannedPersona {
 	return plannedPersona{
 		Persona: e.Persona, Role: p.Role, Agent: p.Agent, Fallback: p.Fallback, Attempts: p.Attempts, Timeout: p.Timeout, MaxTurns: p.MaxTurns,
 		Produces: some(p.Produces), Checks: some(p.Checks), Budget: p.Budget, Action: e.Action, Reason: e.Reason,
@@ -205,13 +207,13 @@ func some(list []string) []string { return append([]string{}, list...) }
 // acts says what becomes of an assignment's work.
 func (p plannedPersona) acts() string {
 	switch p.Action {
-	case team.RunIt:
+	case session.RunIt:
 		return "runs"
-	case team.SupplyIt:
+	case session.SupplyIt:
 		return strings.Replace(p.Reason, "supplied: ", "is supplied: ", 1)
-	case team.Leave:
+	case session.Leave:
 		return "is left: " + p.Reason
-	case team.Restore, team.Drop: // what a new session has none of
+	case session.Restore, session.Drop: // what a new session has none of
 	}
 	return string(p.Action) + ": " + p.Reason
 }

@@ -6,7 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 const planTeam = `
@@ -39,7 +40,7 @@ type plannedDocument struct {
 		Pause    bool `json:"pause_after"`
 		Personas []struct {
 			Persona string
-			Action  team.Action
+			Action  session.Action
 			Reason  string
 		}
 	}
@@ -121,7 +122,7 @@ func TestPlanOfAPart(t *testing.T) {
 	d.json(&doc, "plan", file, "--from", "build", "--input", "design="+d.file("my.md", "# Design\n"), "--pause-after", "build")
 	require.Equal(t, []string{"coder", "writer"}, doc.Agents)
 	require.Equal(t, []string{"go-test"}, doc.Checks)
-	actions, without := map[string]team.Action{}, map[string][]string{}
+	actions, without := map[string]session.Action{}, map[string][]string{}
 	for _, p := range doc.Phases {
 		require.Equal(t, p.Name == "build", p.Pause)
 		without[p.Name] = p.Without
@@ -129,9 +130,9 @@ func TestPlanOfAPart(t *testing.T) {
 			actions[p.Name+"/"+who.Persona] = who.Action
 		}
 	}
-	require.Equal(t, map[string]team.Action{
-		"design/analyst": team.SupplyIt, "survey/analyst": team.Leave, "build/backend": team.RunIt, "build/frontend": team.RunIt,
-		"test/tester": team.RunIt, "test/analyst": team.RunIt,
+	require.Equal(t, map[string]session.Action{
+		"design/analyst": session.SupplyIt, "survey/analyst": session.Leave, "build/backend": session.RunIt, "build/frontend": session.RunIt,
+		"test/tester": session.RunIt, "test/analyst": session.RunIt,
 	}, actions)
 	require.Equal(t, map[string][]string{"design": {}, "survey": {}, "build": {"survey"}, "test": {"survey"}}, without)
 }
@@ -180,15 +181,15 @@ func TestPlanIsTheAdmissions(t *testing.T) {
 	} {
 		var doc plannedDocument
 		d.json(&doc, append([]string{"plan", file}, flags...)...)
-		var foreseen []team.PlanEntry
+		var foreseen []session.PlanEntry
 		for _, p := range doc.Phases {
 			for _, who := range p.Personas {
-				foreseen = append(foreseen, team.PlanEntry{
-					AssignmentID: team.AssignmentID{Phase: p.Name, Persona: who.Persona}, Action: who.Action, Reason: who.Reason,
+				foreseen = append(foreseen, session.PlanEntry{
+					AssignmentID: spec.AssignmentID{Phase: p.Name, Persona: who.Persona}, Action: who.Action, Reason: who.Reason,
 				})
 			}
 		}
-		var run struct{ Plan []team.PlanEntry }
+		var run struct{ Plan []session.PlanEntry }
 		d.json(&run, append([]string{"run", file, "Do it."}, flags...)...)
 		require.Equal(t, run.Plan, foreseen, "%v", flags)
 	}

@@ -8,8 +8,10 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // writePlan prints a plan for people, a paragraph for each phase.
@@ -24,7 +26,7 @@ func (a *app) writePlan(doc planDocument) {
 		}
 		a.print("%s", line)
 	}
-	a.print("%s; with agents %s%s", team.Count(len(doc.Phases), "phase"), strings.Join(doc.Agents, ", "), withChecks(doc.Checks))
+	a.print("%s; with agents %s%s", textfmt.Count(len(doc.Phases), "phase"), strings.Join(doc.Agents, ", "), withChecks(doc.Checks))
 	for i, p := range doc.Phases {
 		a.print("\n%d. %s%s", i+1, a.palette.Paint(terminal.Bold, p.Name), p.begins())
 		a.writePersonas(p.Personas)
@@ -39,10 +41,10 @@ func (a *app) writePlan(doc planDocument) {
 }
 
 // days writes a duration for people: in days where these are all that it is.
-func days(d team.Duration) string {
+func days(d textfmt.Duration) string {
 	const day = 24 * time.Hour
 	if d.Std() >= day && d.Std()%day == 0 {
-		return team.Count(int(d.Std()/day), "day")
+		return textfmt.Count(int(d.Std()/day), "day")
 	}
 	return d.String()
 }
@@ -88,13 +90,13 @@ func (a *app) writePersonas(personas []plannedPersona) {
 	}
 }
 
-func actionColour(action team.Action) terminal.Colour {
+func actionColour(action session.Action) terminal.Colour {
 	switch action {
-	case team.RunIt:
+	case session.RunIt:
 		return terminal.Cyan
-	case team.SupplyIt, team.Restore:
+	case session.SupplyIt, session.Restore:
 		return terminal.Green
-	case team.Leave, team.Drop:
+	case session.Leave, session.Drop:
 		return terminal.Dim
 	}
 	return ""
@@ -122,7 +124,7 @@ func (p plannedPersona) besides() string {
 		more = append(more, p.Timeout.String()+" an attempt")
 	}
 	if p.MaxTurns > 0 {
-		more = append(more, team.Count(p.MaxTurns, "turn")+" at most")
+		more = append(more, textfmt.Count(p.MaxTurns, "turn")+" at most")
 	}
 	if len(p.Produces) > 0 {
 		more = append(more, "produces "+terminal.Enumeration(p.Produces, "and"))
@@ -140,7 +142,7 @@ func (p plannedPersona) besides() string {
 func (p plannedPhase) terms() (lines []string) {
 	if len(p.Personas) > 1 {
 		how := "they work side by side"
-		if p.Order == team.OrderSequence {
+		if p.Order == spec.OrderSequence {
 			how = "they work in sequence, each on what the one before left"
 		}
 		lines = append(lines, how+"; "+p.Integrator+" mends what does not fit together")
@@ -152,7 +154,7 @@ func (p plannedPhase) terms() (lines []string) {
 		lines = append(lines, "checked by "+terminal.Enumeration(p.Checks, "and"))
 	}
 	if p.SendsBack != nil {
-		lines = append(lines, fmt.Sprintf("may send the work of %s back, %s at most", p.SendsBack.To, team.Count(p.SendsBack.Times, "time")))
+		lines = append(lines, fmt.Sprintf("may send the work of %s back, %s at most", p.SendsBack.To, textfmt.Count(p.SendsBack.Times, "time")))
 	}
 	if budget := capOf(p.Budget); budget != "" {
 		lines = append(lines, "may spend "+budget)
@@ -167,7 +169,7 @@ func (p plannedPhase) terms() (lines []string) {
 }
 
 // capOf is a limit of spending; empty if there is none.
-func capOf(c team.Cap) string {
+func capOf(c spec.Cap) string {
 	var parts []string
 	if c.Tokens > 0 {
 		parts = append(parts, terminal.Number(c.Tokens)+" tokens")
@@ -180,7 +182,7 @@ func capOf(c team.Cap) string {
 
 // limits says what holds for the whole session.
 func (doc planDocument) limits() []string {
-	retry := fmt.Sprintf("retries: %s a round", team.Count(doc.Retry.Attempts, "attempt"))
+	retry := fmt.Sprintf("retries: %s a round", textfmt.Count(doc.Retry.Attempts, "attempt"))
 	for _, p := range doc.Phases {
 		for _, who := range p.Personas {
 			if own := fmt.Sprintf("%d for %s", who.Attempts, who.Persona); who.Attempts != doc.Retry.Attempts && !strings.Contains(retry, own) {
@@ -188,8 +190,8 @@ func (doc planDocument) limits() []string {
 			}
 		}
 	}
-	retry += "; " + team.Count(doc.Retry.Rounds, "round") + " each; then "
-	if doc.Help.Mode == team.HelpFail {
+	retry += "; " + textfmt.Count(doc.Retry.Rounds, "round") + " each; then "
+	if doc.Help.Mode == spec.HelpFail {
 		retry += "the session fails"
 	} else {
 		retry += "a person has " + days(doc.Help.GiveUpAfter) + " to help"
@@ -198,11 +200,11 @@ func (doc planDocument) limits() []string {
 		retry += ", and a ticket is made in " + doc.Help.Jira.Project
 	}
 	lines := []string{retry}
-	reaction := map[team.OnExceeded]string{
-		team.OnExceededStop: "then the work fails", team.OnExceededAsk: "then a person is asked", team.OnExceededDegrade: "then fallbacks go on",
+	reaction := map[spec.OnExceeded]string{
+		spec.OnExceededStop: "then the work fails", spec.OnExceededAsk: "then a person is asked", spec.OnExceededDegrade: "then fallbacks go on",
 	}[doc.Budget.OnExceeded]
-	if session := capOf(doc.Budget.Cap()); session != "" {
-		lines = append(lines, "budget: "+session+"; "+reaction)
+	if sessionID := capOf(doc.Budget.Cap()); sessionID != "" {
+		lines = append(lines, "budget: "+sessionID+"; "+reaction)
 	}
 	if daily := capOf(doc.Budget.Daily); daily != "" {
 		lines = append(lines, "budget of a day, for all sessions of the team: "+daily+"; "+reaction)
@@ -233,7 +235,7 @@ func (doc planDocument) mermaid() string {
 		fmt.Fprintf(&b, "  subgraph p%d[\"%s\"]\n", i, p.Name+doc.parks(p))
 		for j, who := range p.Personas {
 			fmt.Fprintf(&b, "    p%d_%d[\"%s<br/>%s\"]:::%s\n", i, j, who.Persona, who.Agent, who.Action)
-			if j > 0 && p.Order == team.OrderSequence {
+			if j > 0 && p.Order == spec.OrderSequence {
 				fmt.Fprintf(&b, "    p%d_%d --> p%d_%d\n", i, j-1, i, j)
 			}
 		}
@@ -248,7 +250,7 @@ func (doc planDocument) mermaid() string {
 			fmt.Fprintf(&b, "  p%d -->%s p%d\n", index[need], label, i)
 		}
 		if p.SendsBack != nil {
-			fmt.Fprintf(&b, "  p%d -.->|\"sends back, %s at most\"| p%d\n", i, team.Count(p.SendsBack.Times, "time"), index[p.SendsBack.To])
+			fmt.Fprintf(&b, "  p%d -.->|\"sends back, %s at most\"| p%d\n", i, textfmt.Count(p.SendsBack.Times, "time"), index[p.SendsBack.To])
 		}
 	}
 	b.WriteString("  classDef run fill:#dbeafe,stroke:#2563eb,color:#111827\n" +

@@ -12,11 +12,13 @@ import (
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/cmdline"
-	"github.com/maestro-hive/maestro/internal/entity"
+	"github.com/maestro-hive/maestro/internal/entityworkflow"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -85,11 +87,11 @@ func (a *app) prune(ctx context.Context, f pruneFlags) error {
 		return err
 	}
 	defer conn.Close()
-	open, err := temporalio.OpenSessions(ctx, conn, conn.Namespace, workflows.TeamSessionName, team.WorkflowQueue(s.ID()))
+	open, err := temporalutil.OpenSessions(ctx, conn, conn.Namespace, workflows.TeamSessionName, spec.WorkflowQueue(s.ID()))
 	if err != nil {
 		return err
 	}
-	report, err := s.Prune(ctx, team.PruneOptions{
+	report, err := s.Prune(ctx, session.PruneOptions{
 		Keep: f.keep, OlderThan: f.olderThan, DryRun: f.dryRun, Namespace: conn.Namespace, Running: open,
 	})
 	if errors.Is(err, store.ErrPruning) {
@@ -105,7 +107,7 @@ func (a *app) prune(ctx context.Context, f pruneFlags) error {
 	return nil
 }
 
-func (a *app) writePruned(r team.PruneReport) {
+func (a *app) writePruned(r session.PruneReport) {
 	did := "removed"
 	if r.DryRun {
 		did = "would be removed"
@@ -122,9 +124,9 @@ func (a *app) writePruned(r team.PruneReport) {
 		t.Write(a.env.Stdout)
 		a.print("")
 	}
-	a.print("%s looked at: %s, %s (%s) and the working directories of %s %s; %s kept", team.Count(r.Sessions, "session"),
-		team.Count(r.Checkpoints, "checkpoint"), team.Count(r.Blobs, "blob"), team.Size(r.Bytes), team.Count(r.WorkDirs, "session"), did,
-		team.Count(r.Kept, "checkpoint"))
+	a.print("%s looked at: %s, %s (%s) and the working directories of %s %s; %s kept", textfmt.Count(r.Sessions, "session"),
+		textfmt.Count(r.Checkpoints, "checkpoint"), textfmt.Count(r.Blobs, "blob"), textfmt.Size(r.Bytes), textfmt.Count(r.WorkDirs, "session"), did,
+		textfmt.Count(r.Kept, "checkpoint"))
 }
 
 // pruneScheduled is the document of `checkpoints prune --schedule -o json`.
@@ -149,7 +151,7 @@ func (a *app) schedulePrune(ctx context.Context, f pruneFlags, given func(string
 	said := fmt.Sprintf("the store %s is not pruned on a schedule any more", s.ID())
 	if f.schedule == scheduleOff {
 		err = conn.ScheduleClient().GetHandle(ctx, doc.Schedule).Delete(ctx)
-		if temporalio.NotFound(err) {
+		if temporalutil.NotFound(err) {
 			err = nil
 		}
 	} else {
@@ -158,7 +160,7 @@ func (a *app) schedulePrune(ctx context.Context, f pruneFlags, given func(string
 			in.Keep = f.keep
 		}
 		if given("older-than") {
-			in.OlderThan = team.Duration(f.olderThan)
+			in.OlderThan = textfmt.Duration(f.olderThan)
 		}
 		doc.Every = every.String()
 		said = fmt.Sprintf("the store %s is pruned every %s from now on, by schedule %s", s.ID(), every, doc.Schedule)
@@ -177,13 +179,13 @@ func (a *app) schedulePrune(ctx context.Context, f pruneFlags, given func(string
 // putSchedule makes the schedule, or changes the one that is there.
 func putSchedule(ctx context.Context, schedules client.ScheduleClient, every time.Duration, in activities.PruneInput) error {
 	id := workflows.PruneID(in.Store)
-	spec := client.ScheduleSpec{Intervals: []client.ScheduleIntervalSpec{{Every: every}}}
+	given := client.ScheduleSpec{Intervals: []client.ScheduleIntervalSpec{{Every: every}}}
 	action := &client.ScheduleWorkflowAction{
-		ID: id, Workflow: workflows.PruneStoreName, Args: []any{in}, TaskQueue: team.WorkflowQueue(in.Store),
-		WorkflowTaskTimeout: entity.WorkflowTaskTimeout, StaticSummary: "prune the store " + in.Store,
+		ID: id, Workflow: workflows.PruneStoreName, Args: []any{in}, TaskQueue: spec.WorkflowQueue(in.Store),
+		WorkflowTaskTimeout: entityworkflow.WorkflowTaskTimeout, StaticSummary: "prune the store " + in.Store,
 	}
 	_, err := schedules.Create(ctx, client.ScheduleOptions{
-		ID: id, Spec: spec, Action: action, Note: "made by `maestro checkpoints prune --schedule`",
+		ID: id, Spec: given, Action: action, Note: "made by `maestro checkpoints prune --schedule`",
 	})
 	if !errors.Is(err, temporal.ErrScheduleAlreadyRunning) {
 		return err
@@ -191,7 +193,7 @@ func putSchedule(ctx context.Context, schedules client.ScheduleClient, every tim
 	return schedules.GetHandle(ctx, id).Update(ctx, client.ScheduleUpdateOptions{
 		DoUpdate: func(old client.ScheduleUpdateInput) (*client.ScheduleUpdate, error) {
 			changed := old.Description.Schedule
-			changed.Spec, changed.Action = &spec, action
+			changed.Spec, changed.Action = &given, action
 			return &client.ScheduleUpdate{Schedule: &changed}, nil
 		},
 	})

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -45,7 +45,7 @@ func TestPruning(t *testing.T) {
 	waste := d.litter("waste")
 	d.age()
 
-	var report team.PruneReport
+	var report session.PruneReport
 	prune := []string{"checkpoints", "prune", "--keep", "1", "--older-than", "1ms"}
 	d.json(&report, append(prune, "--dry-run")...)
 	require.True(t, report.DryRun)

@@ -9,8 +9,8 @@ import (
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/terminal"
-	"github.com/maestro-hive/maestro/internal/view"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -78,7 +78,7 @@ func (a *app) raise(ctx context.Context, session string, r workflows.Raise) erro
 		return usagef("session %s is completed: nothing of it is left to pay for", session)
 	case info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
 		return usagef("session %s has ended: it is %s; raise the budget in its team file and go on with it: %s", session,
-			view.ClosedState(info.GetStatus()), a.again("resume "+session+" --team FILE"))
+			sessionstatus.ClosedState(info.GetStatus()), a.again("resume "+session+" --team FILE"))
 	}
 	r.ID = fmt.Sprintf("%s/%d", r.By, a.env.Now().UnixNano())
 	doc := raiseDocument{Session: session}

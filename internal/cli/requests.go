@@ -9,24 +9,25 @@ import (
 	"unicode/utf8"
 
 	"github.com/maestro-hive/maestro/internal/safetext"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 // kindOf is a request's kind. Sessions that began before there were kinds ask for
 // help only.
-func kindOf(h team.HelpRequest) team.RequestKind { return cmp.Or(h.Kind, team.ForHelp) }
+func kindOf(h session.HelpRequest) session.RequestKind { return cmp.Or(h.Kind, session.ForHelp) }
 
 // subject is whose work a request is about: an assignment's, or a phase's.
-func subject(h team.HelpRequest) string {
+func subject(h session.HelpRequest) string {
 	if h.Persona == "" {
 		return h.Phase
 	}
-	return team.AssignmentID{Phase: h.Phase, Persona: h.Persona}.String()
+	return spec.AssignmentID{Phase: h.Phase, Persona: h.Persona}.String()
 }
 
 // matter is what a request says is the matter.
-func matter(h team.HelpRequest) string {
+func matter(h session.HelpRequest) string {
 	if h.Category == "" {
 		return safetext.Line(h.Message)
 	}
@@ -36,12 +37,12 @@ func matter(h team.HelpRequest) string {
 // together counts the open requests for money that one raise of a budget answers,
 // this one included; first tells whether it is the first of these. They are shown as
 // one.
-func together(h team.HelpRequest, open []team.HelpRequest) (n int, first bool) {
-	if kindOf(h) != team.ForMoney || h.Command == "" {
+func together(h session.HelpRequest, open []session.HelpRequest) (n int, first bool) {
+	if kindOf(h) != session.ForMoney || h.Command == "" {
 		return 1, true
 	}
 	for _, o := range open {
-		if kindOf(o) == team.ForMoney && o.Command == h.Command {
+		if kindOf(o) == session.ForMoney && o.Command == h.Command {
 			first = first || n == 0 && o.ID == h.ID
 			n++
 		}
@@ -50,7 +51,7 @@ func together(h team.HelpRequest, open []team.HelpRequest) (n int, first bool) {
 }
 
 // subjects are whose work so many requests are about.
-func subjects(h team.HelpRequest, n int) string {
+func subjects(h session.HelpRequest, n int) string {
 	if n > 1 {
 		return fmt.Sprintf("%d assignments", n)
 	}
@@ -65,9 +66,9 @@ type way struct {
 
 // ways lists what can be typed about one of a session's open requests, what goes
 // on with it first.
-func ways(session string, h team.HelpRequest, open []team.HelpRequest) []way {
+func ways(sessionID string, h session.HelpRequest, open []session.HelpRequest) []way {
 	var all []way
-	if kindOf(h) == team.ForMoney {
+	if kindOf(h) == session.ForMoney {
 		if c := strings.TrimPrefix(h.Command, "maestro "); c != "" {
 			all = append(all, way{c, "goes on where it was"})
 		}
@@ -78,38 +79,38 @@ func ways(session string, h team.HelpRequest, open []team.HelpRequest) []way {
 	}
 	for _, verb := range h.Answers {
 		switch verb {
-		case team.Retrying:
+		case session.Retrying:
 			does := "tries again; --note TEXT tells it more"
-			if kindOf(h) == team.ForOutage {
+			if kindOf(h) == session.ForOutage {
 				does = "tries at once, and does not wait any longer"
 			}
-			all = append(all, way{"resolve " + session + " retry" + of, does})
-		case team.Skipping:
-			all = append(all, way{"resolve " + session + " skip" + of, "goes on without it"})
-		case team.Supplying:
-			all = append(all, way{"resolve " + session + " supply PATH" + of, "takes your files, checked like an agent's"})
-		case team.Aborting:
-			all = append(all, way{"resolve " + session + " abort" + of, "ends the session"})
-		case team.Approving:
-			all = append(all, way{"approve " + session + " " + h.Phase, "lets begin what builds on it"})
-		case team.Rejecting:
-			all = append(all, way{"reject " + session + " " + h.Phase + " --note TEXT", "has it done again, told why"},
-				way{"artifacts diff " + session + " " + h.Phase, "shows what it has changed"})
+			all = append(all, way{"resolve " + sessionID + " retry" + of, does})
+		case session.Skipping:
+			all = append(all, way{"resolve " + sessionID + " skip" + of, "goes on without it"})
+		case session.Supplying:
+			all = append(all, way{"resolve " + sessionID + " supply PATH" + of, "takes your files, checked like an agent's"})
+		case session.Aborting:
+			all = append(all, way{"resolve " + sessionID + " abort" + of, "ends the session"})
+		case session.Approving:
+			all = append(all, way{"approve " + sessionID + " " + h.Phase, "lets begin what builds on it"})
+		case session.Rejecting:
+			all = append(all, way{"reject " + sessionID + " " + h.Phase + " --note TEXT", "has it done again, told why"},
+				way{"artifacts diff " + sessionID + " " + h.Phase, "shows what it has changed"})
 		}
 	}
 	return all
 }
 
 // goesOn is the command that goes on with a request; empty: none is known, or needed.
-func (a *app) goesOn(session string, h team.HelpRequest, open []team.HelpRequest) string {
-	if all := ways(session, h, open); len(all) > 0 && kindOf(h) != team.ForOutage {
+func (a *app) goesOn(sessionID string, h session.HelpRequest, open []session.HelpRequest) string {
+	if all := ways(sessionID, h, open); len(all) > 0 && kindOf(h) != session.ForOutage {
 		return a.again(all[0].command)
 	}
 	return ""
 }
 
 // waitsFor lists open requests, a line each.
-func waitsFor(open []team.HelpRequest) string {
+func waitsFor(open []session.HelpRequest) string {
 	var b strings.Builder
 	for _, h := range open {
 		if n, first := together(h, open); n > 1 && first {
@@ -124,7 +125,7 @@ func waitsFor(open []team.HelpRequest) string {
 // requestLines says all about a request. Its attempts are left out where they are
 // said elsewhere. Of a session that has ended it says what the request came to, and
 // nothing of how it is answered.
-func (a *app) requestLines(s team.Status, h team.HelpRequest, attempts bool) []string {
+func (a *app) requestLines(s session.Status, h session.HelpRequest, attempts bool) []string {
 	n, _ := together(h, s.Help)
 	if s.Status.Closed() {
 		n = 1
@@ -168,7 +169,7 @@ func (a *app) requestLines(s team.Status, h team.HelpRequest, attempts bool) []s
 		return lines
 	}
 	heading := "  go on:"
-	if kindOf(h) == team.ForOutage {
+	if kindOf(h) == session.ForOutage {
 		heading = "  nothing has to be done; what can be:"
 	}
 	return append(append(lines, heading), a.wayLines(all)...)
@@ -195,12 +196,12 @@ func (a *app) wayLines(all []way) []string {
 
 // failedRow is a row of failed attempts that have failed in the same way.
 type failedRow struct {
-	team.AttemptFailure
+	session.AttemptFailure
 	first, last int // their numbers
 }
 
 // inRows puts failed attempts that follow each other and say the same together.
-func inRows(failures []team.AttemptFailure) []failedRow {
+func inRows(failures []session.AttemptFailure) []failedRow {
 	var rows []failedRow
 	for i, f := range failures {
 		if n := len(rows); n > 0 && rows[n-1].AttemptFailure == f {
@@ -222,7 +223,7 @@ func (r failedRow) numbers() string {
 
 // openSince says since when a request is open, or when one was made that nobody
 // waits for any more.
-func (a *app) openSince(h team.HelpRequest, over bool) string {
+func (a *app) openSince(h session.HelpRequest, over bool) string {
 	since := fmt.Sprintf("waits since %s (%s)", terminal.Moment(&h.Since), terminal.Age(a.env.Now().Sub(h.Since)))
 	switch {
 	case over:
@@ -238,8 +239,8 @@ func (a *app) openSince(h team.HelpRequest, over bool) string {
 
 // ticketText says which ticket there is for a request, or why there is none yet;
 // empty where none is made.
-func ticketText(t *team.Ticket) string {
-	if t == nil || *t == (team.Ticket{}) {
+func ticketText(t *session.Ticket) string {
+	if t == nil || *t == (session.Ticket{}) {
 		return ""
 	}
 	text := "no ticket yet"
@@ -262,46 +263,46 @@ func ticketText(t *team.Ticket) string {
 type selector struct {
 	// request is an id; of a phase, or PHASE/PERSONA. Empty: any.
 	request, of string
-	verb        team.Verb
+	verb        session.Verb
 }
 
-func (s selector) matches(h team.HelpRequest) bool {
+func (s selector) matches(h session.HelpRequest) bool {
 	return (s.request == "" || s.request == h.ID) && (s.of == "" || s.of == h.Phase || s.of == subject(h))
 }
 
 // choose finds the one open request that a selector means. What is not open any more
 // is a failure, since somebody may have been faster; what never was is bad usage.
-func (s selector) choose(session string, open []team.HelpRequest) (team.HelpRequest, error) {
-	var none team.HelpRequest
+func (s selector) choose(sessionID string, open []session.HelpRequest) (session.HelpRequest, error) {
+	var none session.HelpRequest
 	if len(open) == 0 {
-		return none, failf("session %s waits for no person; `maestro status %s` says where it stands", session, session)
+		return none, failf("session %s waits for no person; `maestro status %s` says where it stands", sessionID, sessionID)
 	}
-	named := slices.DeleteFunc(slices.Clone(open), func(h team.HelpRequest) bool { return !s.matches(h) })
+	named := slices.DeleteFunc(slices.Clone(open), func(h session.HelpRequest) bool { return !s.matches(h) })
 	if len(named) == 0 {
 		refuse := usagef
 		if s.request != "" {
 			refuse = failf
 		}
-		return none, refuse("session %s has no open request %s; it waits with%s", session, cmp.Or(s.request, s.of), waitsFor(open))
+		return none, refuse("session %s has no open request %s; it waits with%s", sessionID, cmp.Or(s.request, s.of), waitsFor(open))
 	}
-	taking := slices.DeleteFunc(slices.Clone(named), func(h team.HelpRequest) bool { return !h.Takes(s.verb) })
+	taking := slices.DeleteFunc(slices.Clone(named), func(h session.HelpRequest) bool { return !h.Takes(s.verb) })
 	switch len(taking) {
 	case 0:
-		return none, usagef("session %s waits with nothing that takes %s%s%s", session, s.verb, waitsFor(named), instead(session, named[0], open))
+		return none, usagef("session %s waits with nothing that takes %s%s%s", sessionID, s.verb, waitsFor(named), instead(sessionID, named[0], open))
 	case 1:
 		return taking[0], nil
 	}
 	how := "name one with --request ID or --for PHASE/PERSONA"
-	if s.verb == team.Approving || s.verb == team.Rejecting {
+	if s.verb == session.Approving || s.verb == session.Rejecting {
 		how = "name the phase"
 	}
-	return none, usagef("session %s waits with %d requests that take %s; %s:%s", session, len(taking), s.verb, how, waitsFor(taking))
+	return none, usagef("session %s waits with %d requests that take %s; %s:%s", sessionID, len(taking), s.verb, how, waitsFor(taking))
 }
 
 // instead names the commands that a request does take.
-func instead(session string, h team.HelpRequest, open []team.HelpRequest) string {
+func instead(sessionID string, h session.HelpRequest, open []session.HelpRequest) string {
 	var all []string
-	for _, w := range ways(session, h, open) {
+	for _, w := range ways(sessionID, h, open) {
 		all = append(all, "`maestro "+w.command+"`")
 	}
 	if len(all) == 0 {

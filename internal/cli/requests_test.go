@@ -7,35 +7,36 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 var anHour = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // helpVerbs are what requests for help take.
-var helpVerbs = []team.Verb{team.Retrying, team.Skipping, team.Supplying, team.Aborting}
+var helpVerbs = []session.Verb{session.Retrying, session.Skipping, session.Supplying, session.Aborting}
 
-func forHelp() team.HelpRequest {
-	return team.HelpRequest{
-		ID: "build.dev.1", Kind: team.ForHelp, Phase: "build", Persona: "dev", Category: team.TestFailure, Message: "TestX fails",
+func forHelp() session.HelpRequest {
+	return session.HelpRequest{
+		ID: "build.dev.1", Kind: session.ForHelp, Phase: "build", Persona: "dev", Category: failures.TestFailure, Message: "TestX fails",
 		Suggestion: "look at the log", Command: "maestro resolve s retry --request build.dev.1", Answers: helpVerbs, Since: anHour, Until: anHour.Add(7 * 24 * time.Hour),
-		Attempts: []team.AttemptFailure{{Category: team.TestFailure, Message: "TestX fails"}},
-		Ticket:   &team.Ticket{Key: "MD-7", URL: "https://jira.example/browse/MD-7", Occurrences: 3},
+		Attempts: []session.AttemptFailure{{Category: failures.TestFailure, Message: "TestX fails"}},
+		Ticket:   &session.Ticket{Key: "MD-7", URL: "https://jira.example/browse/MD-7", Occurrences: 3},
 	}
 }
 
-func forMoney() team.HelpRequest {
-	return team.HelpRequest{
-		ID: "ship.dev.1", Kind: team.ForMoney, Phase: "ship", Persona: "dev", Category: team.TokenBudget, Message: "it is spent",
+func forMoney() session.HelpRequest {
+	return session.HelpRequest{
+		ID: "ship.dev.1", Kind: session.ForMoney, Phase: "ship", Persona: "dev", Category: failures.TokenBudget, Message: "it is spent",
 		Command: "maestro budget raise s --persona dev --usd N", Answers: helpVerbs, Since: anHour,
 	}
 }
 
-func forApproval() team.HelpRequest {
-	return team.HelpRequest{
-		ID: "design.approval.1", Kind: team.ForApproval, Phase: "design", Message: "phase design is done",
-		Answers: []team.Verb{team.Approving, team.Rejecting}, Since: anHour,
+func forApproval() session.HelpRequest {
+	return session.HelpRequest{
+		ID: "design.approval.1", Kind: session.ForApproval, Phase: "design", Message: "phase design is done",
+		Answers: []session.Verb{session.Approving, session.Rejecting}, Since: anHour,
 	}
 }
 
@@ -49,10 +50,10 @@ func TestRequestsSayWhatHappenedAndWhatCanBeTyped(t *testing.T) {
 	since, until := anHour, anHour.Add(7*24*time.Hour)
 	for _, c := range []struct {
 		name string
-		open []team.HelpRequest
+		open []session.HelpRequest
 		want string
 	}{
-		{"help", []team.HelpRequest{forHelp()}, `build/dev needs help: test_failure: TestX fails
+		{"help", []session.HelpRequest{forHelp()}, `build/dev needs help: test_failure: TestX fails
   request build.dev.1 waits since ` + terminal.Moment(&since) + ` (2h 3m), gives up
     ` + terminal.Moment(&until) + `
   look at the log
@@ -63,7 +64,7 @@ func TestRequestsSayWhatHappenedAndWhatCanBeTyped(t *testing.T) {
     maestro resolve s skip         goes on without it
     maestro resolve s supply PATH  takes your files, checked like an agent's
     maestro resolve s abort        ends the session`},
-		{"budget beside another", []team.HelpRequest{forMoney(), forHelp()}, `ship/dev needs a larger budget: token_budget: it is spent
+		{"budget beside another", []session.HelpRequest{forMoney(), forHelp()}, `ship/dev needs a larger budget: token_budget: it is spent
   request ship.dev.1 waits since ` + terminal.Moment(&since) + ` (2h 3m)
   go on:
     maestro budget raise s --persona dev --usd N
@@ -76,7 +77,7 @@ func TestRequestsSayWhatHappenedAndWhatCanBeTyped(t *testing.T) {
       takes your files, checked like an agent's
     maestro resolve s abort --for ship/dev
       ends the session`},
-		{"approval", []team.HelpRequest{forApproval()}, `design needs approval: phase design is done
+		{"approval", []session.HelpRequest{forApproval()}, `design needs approval: phase design is done
   request design.approval.1 waits since ` + terminal.Moment(&since) + ` (2h 3m)
   go on:
     maestro approve s design             lets begin what builds on it
@@ -85,10 +86,10 @@ func TestRequestsSayWhatHappenedAndWhatCanBeTyped(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s := team.Status{Session: "s", Status: team.HelpIsNeeded, Help: c.open}
+			s := session.Status{Session: "s", Status: session.HelpIsNeeded, Help: c.open}
 			got := at().requestLines(s, c.open[0], true)
 			require.Equal(t, fields(c.want), fields(strings.Join(got, "\n")))
-			s.Status = team.Failed
+			s.Status = session.Failed
 			ended := strings.Join(at().requestLines(s, c.open[0], true), "\n")
 			for _, answering := range []string{"go on:\n", "maestro resolve", "maestro approve", "maestro budget", "waits since", "gives up"} {
 				require.NotContains(t, ended, answering, "nobody answers a session that has ended")
@@ -112,32 +113,32 @@ func fields(text string) []string {
 func TestTicketsThatAreNotThereYetSayWhy(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, ticketText(nil))
-	require.Empty(t, ticketText(&team.Ticket{}))
-	require.Equal(t, "no ticket yet: Jira says 401", ticketText(&team.Ticket{Trouble: "Jira says 401"}))
-	require.Equal(t, "ticket MD-1: its comment is not there yet", ticketText(&team.Ticket{Key: "MD-1", Occurrences: 1, Trouble: "its comment is not there yet"}))
+	require.Empty(t, ticketText(&session.Ticket{}))
+	require.Equal(t, "no ticket yet: Jira says 401", ticketText(&session.Ticket{Trouble: "Jira says 401"}))
+	require.Equal(t, "ticket MD-1: its comment is not there yet", ticketText(&session.Ticket{Key: "MD-1", Occurrences: 1, Trouble: "its comment is not there yet"}))
 }
 
 func TestAnswersFindTheirRequest(t *testing.T) {
 	t.Parallel()
 	second := forHelp()
 	second.ID, second.Persona = "build.tester.1", "tester"
-	all := []team.HelpRequest{forHelp(), second, forApproval()}
+	all := []session.HelpRequest{forHelp(), second, forApproval()}
 	for _, c := range []struct {
 		name string
 		sel  selector
-		open []team.HelpRequest
+		open []session.HelpRequest
 		want string // an id, or what the error says
 	}{
-		{"the only one", selector{verb: team.Retrying}, []team.HelpRequest{forHelp()}, "build.dev.1"},
-		{"the only one that takes it", selector{verb: team.Approving}, all, "design.approval.1"},
-		{"by its phase", selector{verb: team.Rejecting, of: "design"}, all, "design.approval.1"},
-		{"by its assignment", selector{verb: team.Skipping, of: "build/tester"}, all, "build.tester.1"},
-		{"by its id", selector{verb: team.Aborting, request: "build.dev.1"}, all, "build.dev.1"},
-		{"several", selector{verb: team.Retrying}, all, "2 requests that take retry; name one with --request ID or --for PHASE/PERSONA:\n  build.dev.1  help of build/dev"},
-		{"none open", selector{verb: team.Retrying}, nil, "session s waits for no person"},
-		{"another id", selector{verb: team.Retrying, request: "build.dev.0"}, all, "has no open request build.dev.0; it waits with\n  build.dev.1"},
-		{"another phase", selector{verb: team.Approving, of: "build"}, all, "nothing that takes approve\n  build.dev.1"},
-		{"the wrong verb", selector{verb: team.Retrying}, []team.HelpRequest{forApproval()}, "write `maestro approve s design`, or `maestro reject s design --note TEXT`"},
+		{"the only one", selector{verb: session.Retrying}, []session.HelpRequest{forHelp()}, "build.dev.1"},
+		{"the only one that takes it", selector{verb: session.Approving}, all, "design.approval.1"},
+		{"by its phase", selector{verb: session.Rejecting, of: "design"}, all, "design.approval.1"},
+		{"by its assignment", selector{verb: session.Skipping, of: "build/tester"}, all, "build.tester.1"},
+		{"by its id", selector{verb: session.Aborting, request: "build.dev.1"}, all, "build.dev.1"},
+		{"several", selector{verb: session.Retrying}, all, "2 requests that take retry; name one with --request ID or --for PHASE/PERSONA:\n  build.dev.1  help of build/dev"},
+		{"none open", selector{verb: session.Retrying}, nil, "session s waits for no person"},
+		{"another id", selector{verb: session.Retrying, request: "build.dev.0"}, all, "has no open request build.dev.0; it waits with\n  build.dev.1"},
+		{"another phase", selector{verb: session.Approving, of: "build"}, all, "nothing that takes approve\n  build.dev.1"},
+		{"the wrong verb", selector{verb: session.Retrying}, []session.HelpRequest{forApproval()}, "write `maestro approve s design`, or `maestro reject s design --note TEXT`"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -158,13 +159,13 @@ func TestAnswersFindTheirRequest(t *testing.T) {
 
 func TestWatchTellsOfRequests(t *testing.T) {
 	t.Parallel()
-	running := team.NewStatus("s", crew())
-	running.Status = team.Running
-	asked := team.NewStatus("s", crew())
-	asked.Status, asked.Help = team.Running, []team.HelpRequest{forHelp(), forApproval()}
+	running := session.NewStatus("s", crew())
+	running.Status = session.Running
+	asked := session.NewStatus("s", crew())
+	asked.Status, asked.Help = session.Running, []session.HelpRequest{forHelp(), forApproval()}
 	asked.Help[0].Ticket = nil
-	ticketed := team.NewStatus("s", crew())
-	ticketed.Status, ticketed.Help = team.Running, []team.HelpRequest{forHelp()}
+	ticketed := session.NewStatus("s", crew())
+	ticketed.Status, ticketed.Help = session.Running, []session.HelpRequest{forHelp()}
 	require.Equal(t, []string{
 		"build/dev: needs help: test_failure: TestX fails", "design: needs approval: phase design is done",
 	}, said(changes(terminal.Palette{}, running, asked, history{})))
@@ -176,9 +177,9 @@ func TestWatchTellsOfRequests(t *testing.T) {
 
 func TestAttemptsThatFailAlikeAreSaidOnce(t *testing.T) {
 	t.Parallel()
-	alike, other := team.AttemptFailure{Category: team.Unknown, Message: "exit status 1"}, team.AttemptFailure{Category: team.TestFailure, Message: "TestX"}
+	alike, other := session.AttemptFailure{Category: failures.Unknown, Message: "exit status 1"}, session.AttemptFailure{Category: failures.TestFailure, Message: "TestX"}
 	var numbers []string
-	for _, r := range inRows([]team.AttemptFailure{alike, alike, other, alike, alike, alike}) {
+	for _, r := range inRows([]session.AttemptFailure{alike, alike, other, alike, alike, alike}) {
 		numbers = append(numbers, r.numbers()+" "+string(r.Category))
 	}
 	require.Equal(t, []string{"1-2 unknown", "3 test_failure", "4-6 unknown"}, numbers)

@@ -12,21 +12,23 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/terminal"
-	"github.com/maestro-hive/maestro/internal/view"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
 // resolveVerbs are what `resolve` says. Approvals have commands of their own.
-var resolveVerbs = []team.Verb{team.Retrying, team.Skipping, team.Supplying, team.Aborting}
+var resolveVerbs = []session.Verb{session.Retrying, session.Skipping, session.Supplying, session.Aborting}
 
 // answerDocument is the document of `resolve`, `approve` and `reject` with -o json.
 type answerDocument struct {
-	Session string           `json:"session"`
-	Kind    team.RequestKind `json:"kind,omitempty"`
+	Session string              `json:"session"`
+	Kind    session.RequestKind `json:"kind,omitempty"`
 	// Answer is what was said; once the session has taken it, as it keeps it.
-	Answer team.Answer `json:"answer"`
+	Answer session.Answer `json:"answer"`
 	// Taken: the session has taken it. Otherwise no worker has answered yet, and
 	// it takes it, or finds it stale, as soon as one does.
 	Taken bool `json:"taken"`
@@ -61,7 +63,7 @@ func newResolve(a *app) *cobra.Command {
 			if o.batch.all {
 				return a.resolveAll(cmd.Context(), o, args[0])
 			}
-			o.verb = team.Verb(args[1])
+			o.verb = session.Verb(args[1])
 			return a.resolve(cmd.Context(), o, args[0], strings.Join(args[2:], ""))
 		},
 		ValidArgsFunction: a.completeResolve,
@@ -77,7 +79,7 @@ func newResolve(a *app) *cobra.Command {
 	a.addTemporalFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
-	_ = cmd.RegisterFlagCompletionFunc("request", a.completeRequests(func(h team.HelpRequest) string { return h.ID }))
+	_ = cmd.RegisterFlagCompletionFunc("request", a.completeRequests(func(h session.HelpRequest) string { return h.ID }))
 	_ = cmd.RegisterFlagCompletionFunc("for", a.completeRequests(subject))
 	return cmd
 }
@@ -91,7 +93,7 @@ func (o *resolveOptions) addAnswerFlags(cmd *cobra.Command) {
 // checkResolve refuses what `resolve` cannot mean.
 func checkResolve(cmd *cobra.Command, o resolveOptions, args []string) error {
 	if o.batch.all {
-		if len(args) != 1 || !slices.Contains(batchVerbs, team.Verb(args[0])) {
+		if len(args) != 1 || !slices.Contains(batchVerbs, session.Verb(args[0])) {
 			return usagef("with --all write `maestro resolve --all retry`, skip or abort, and no session")
 		}
 		if err := o.batch.checkCategory(); err != nil {
@@ -105,15 +107,15 @@ func checkResolve(cmd *cobra.Command, o resolveOptions, args []string) error {
 	if err := cmdline.Arguments(2, 3)(cmd, args); err != nil {
 		return err
 	}
-	verb := team.Verb(args[1])
+	verb := session.Verb(args[1])
 	switch {
-	case verb == team.Approving || verb == team.Rejecting:
+	case verb == session.Approving || verb == session.Rejecting:
 		return usagef("a phase is approved or rejected with `maestro %s %s PHASE`", verb, args[0])
 	case !slices.Contains(resolveVerbs, verb):
-		return usagef("%q is no answer; write retry, skip, supply PATH or abort", team.Shorten(args[1], 40))
-	case verb == team.Supplying && len(args) < 3:
+		return usagef("%q is no answer; write retry, skip, supply PATH or abort", textfmt.Shorten(args[1], 40))
+	case verb == session.Supplying && len(args) < 3:
 		return usagef("name the file or directory that stands for the work: `maestro resolve %s supply PATH`", args[0])
-	case verb != team.Supplying && len(args) == 3:
+	case verb != session.Supplying && len(args) == 3:
 		return usagef("unexpected argument %q; %s takes no path (--for PHASE/PERSONA selects a request, --note says why)", args[2], verb)
 	}
 	return checkNote(o.note)
@@ -122,8 +124,8 @@ func checkResolve(cmd *cobra.Command, o resolveOptions, args []string) error {
 // checkNote refuses a note that no history should hold.
 func checkNote(note string) error {
 	switch {
-	case len(note) > team.MaxNote:
-		return usagef("--note is longer than %s; put the rest into a file that you supply or that --edit lays over the work", team.Size(team.MaxNote))
+	case len(note) > session.MaxNote:
+		return usagef("--note is longer than %s; put the rest into a file that you supply or that --edit lays over the work", textfmt.Size(session.MaxNote))
 	case !utf8.ValidString(note) || strings.ContainsRune(note, 0):
 		return usagef("--note is no UTF-8 text")
 	}
@@ -131,15 +133,15 @@ func checkNote(note string) error {
 }
 
 // resolve answers one request of a session.
-func (a *app) resolve(ctx context.Context, o resolveOptions, session, path string) error {
-	w, done, err := a.watch(ctx, session)
+func (a *app) resolve(ctx context.Context, o resolveOptions, sessionID, path string) error {
+	w, done, err := a.watch(ctx, sessionID)
 	if err != nil {
 		return err
 	}
 	defer done()
 	info, err := a.describe(ctx, w)
 	if err == nil {
-		err = a.mustWait(info, session)
+		err = a.mustWait(info, sessionID)
 	}
 	if err != nil {
 		return err
@@ -148,8 +150,8 @@ func (a *app) resolve(ctx context.Context, o resolveOptions, session, path strin
 	if err != nil {
 		return err
 	}
-	answer := team.Answer{Request: h.ID, Verb: o.verb, Note: o.note, By: o.by}
-	if o.verb == team.Supplying {
+	answer := session.Answer{Request: h.ID, Verb: o.verb, Note: o.note, By: o.by}
+	if o.verb == session.Supplying {
 		if answer.Files, err = a.handedIn(ctx, w, info, h, path); err != nil {
 			return err
 		}
@@ -163,24 +165,24 @@ func (a *app) resolve(ctx context.Context, o resolveOptions, session, path strin
 	}
 	a.print("%s", doc.sentence(h))
 	if left := len(open) - 1; left > 0 {
-		a.say("%s open still: `%s`", team.Count(left, "request"), a.again("status "+session))
+		a.say("%s open still: `%s`", textfmt.Count(left, "request"), a.again("status "+sessionID))
 	}
 	return nil
 }
 
 // mustWait refuses a session that has ended: nobody can answer it any more.
-func (a *app) mustWait(info *workflowpb.WorkflowExecutionInfo, session string) error {
+func (a *app) mustWait(info *workflowpb.WorkflowExecutionInfo, sessionID string) error {
 	switch {
 	case info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
 		return nil
 	case info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
-		return failf("session %s is completed: it waits for nobody", session)
+		return failf("session %s is completed: it waits for nobody", sessionID)
 	}
-	return failf("session %s has ended: it is %s, and waits for nobody; go on with it: %s", session, view.ClosedState(info.GetStatus()), a.again("resume "+session))
+	return failf("session %s has ended: it is %s, and waits for nobody; go on with it: %s", sessionID, sessionstatus.ClosedState(info.GetStatus()), a.again("resume "+sessionID))
 }
 
 // find finds the request that a selector means, and all that are open.
-func (a *app) find(ctx context.Context, w *view.Watcher, s selector) (h team.HelpRequest, open []team.HelpRequest, err error) {
+func (a *app) find(ctx context.Context, w *sessionstatus.Watcher, s selector) (h session.HelpRequest, open []session.HelpRequest, err error) {
 	open, known, err := w.Requests(ctx)
 	switch {
 	case err != nil:
@@ -192,12 +194,12 @@ func (a *app) find(ctx context.Context, w *view.Watcher, s selector) (h team.Hel
 		return h, nil, failf("nobody can say what session %s waits for: no worker answers, and its state is not in a store at hand; start a worker, give --state-dir, or name the request with --request ID", w.Session)
 	}
 	phase, persona, _ := strings.Cut(s.of, "/")
-	return team.HelpRequest{ID: s.request, Phase: phase, Persona: persona}, nil, nil
+	return session.HelpRequest{ID: s.request, Phase: phase, Persona: persona}, nil, nil
 }
 
 // handedIn stores the files that stand for an assignment's work.
-func (a *app) handedIn(ctx context.Context, w *view.Watcher, info *workflowpb.WorkflowExecutionInfo, h team.HelpRequest, path string) (team.Digest, error) {
-	owner := view.Memo[string](info, workflows.MemoStore)
+func (a *app) handedIn(ctx context.Context, w *sessionstatus.Watcher, info *workflowpb.WorkflowExecutionInfo, h session.HelpRequest, path string) (spec.Digest, error) {
+	owner := sessionstatus.Memo[string](info, workflows.MemoStore)
 	if w.Store == nil || owner != "" && owner != w.Store.ID() {
 		return "", usagef("the files go to the store of session %s (%s), which is not at hand; give its --state-dir", w.Session, terminal.Dash(owner))
 	}
@@ -219,9 +221,9 @@ func (a *app) handedIn(ctx context.Context, w *view.Watcher, info *workflowpb.Wo
 }
 
 // answer says something to a request, and waits until the session has taken it.
-func (a *app) answer(ctx context.Context, w *view.Watcher, h team.HelpRequest, answer team.Answer) (answerDocument, error) {
+func (a *app) answer(ctx context.Context, w *sessionstatus.Watcher, h session.HelpRequest, answer session.Answer) (answerDocument, error) {
 	doc := answerDocument{Session: w.Session, Kind: h.Kind, Answer: answer}
-	var taken team.Answer
+	var taken session.Answer
 	answered, err := a.send(ctx, w.Conn, w.Session, word{update: workflows.ResolveUpdate, argument: answer}, &taken)
 	if err == nil && answered {
 		doc.Answer, doc.Taken = taken, true
@@ -230,7 +232,7 @@ func (a *app) answer(ctx context.Context, w *view.Watcher, h team.HelpRequest, a
 }
 
 // sentence says in one line what an answer does.
-func (d answerDocument) sentence(h team.HelpRequest) string {
+func (d answerDocument) sentence(h session.HelpRequest) string {
 	if !d.Taken {
 		return fmt.Sprintf("no worker has answered within %s; session %s is told %q for request %s as soon as one does",
 			answerPatience, d.Session, d.Answer.Verb, h.ID)
@@ -239,13 +241,13 @@ func (d answerDocument) sentence(h team.HelpRequest) string {
 	if d.Answer.Note != "" {
 		told = ", told what the note says"
 	}
-	does := map[team.Verb]string{
-		team.Retrying:  fmt.Sprintf("goes on: %s tries again%s", of, told),
-		team.Skipping:  fmt.Sprintf("goes on without the work of %s", of),
-		team.Supplying: fmt.Sprintf("goes on: your files stand for the work of %s, once they have passed its checks", of),
-		team.Aborting:  fmt.Sprintf("ends without the work of %s", of),
-		team.Approving: fmt.Sprintf("goes on after phase %s", of),
-		team.Rejecting: fmt.Sprintf("goes on: phase %s does its work again%s", of, told),
+	does := map[session.Verb]string{
+		session.Retrying:  fmt.Sprintf("goes on: %s tries again%s", of, told),
+		session.Skipping:  fmt.Sprintf("goes on without the work of %s", of),
+		session.Supplying: fmt.Sprintf("goes on: your files stand for the work of %s, once they have passed its checks", of),
+		session.Aborting:  fmt.Sprintf("ends without the work of %s", of),
+		session.Approving: fmt.Sprintf("goes on after phase %s", of),
+		session.Rejecting: fmt.Sprintf("goes on: phase %s does its work again%s", of, told),
 	}
 	return fmt.Sprintf("session %s %s", d.Session, does[d.Answer.Verb])
 }

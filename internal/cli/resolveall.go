@@ -8,15 +8,17 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
 	"github.com/maestro-hive/maestro/internal/terminal"
-	"github.com/maestro-hive/maestro/internal/view"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
 // batchVerbs are the answers that can be given to many requests at once.
-var batchVerbs = []team.Verb{team.Retrying, team.Skipping, team.Aborting}
+var batchVerbs = []session.Verb{session.Retrying, session.Skipping, session.Aborting}
 
 // batchOptions are the flags of `resolve --all`.
 type batchOptions struct {
@@ -40,7 +42,7 @@ func (o *batchOptions) add(cmd *cobra.Command) {
 // categoryNames lists the failure categories as they are written.
 func categoryNames() []string {
 	var names []string
-	for _, c := range team.Categories() {
+	for _, c := range failures.Categories() {
 		names = append(names, string(c))
 	}
 	return names
@@ -51,8 +53,8 @@ func (o batchOptions) checkCategory() error {
 	if o.category == "" || slices.Contains(categoryNames(), o.category) {
 		return nil
 	}
-	return usagef("--category: there is no failure category %q%s; there are %s", team.Shorten(o.category, 40),
-		team.DidYouMean(o.category, categoryNames()), strings.Join(categoryNames(), ", "))
+	return usagef("--category: there is no failure category %q%s; there are %s", textfmt.Shorten(o.category, 40),
+		textfmt.DidYouMean(o.category, categoryNames()), strings.Join(categoryNames(), ", "))
 }
 
 // given tells whether flags select among all sessions.
@@ -60,7 +62,7 @@ func (o batchOptions) given() bool {
 	return o.team != "" || o.phase != "" || o.category != "" || o.dryRun || o.yes
 }
 
-func (o batchOptions) matches(w waiter, h team.HelpRequest) bool {
+func (o batchOptions) matches(w waiter, h session.HelpRequest) bool {
 	return (o.team == "" || o.team == w.Team) && (o.phase == "" || o.phase == h.Phase) && (o.category == "" || o.category == string(h.Category))
 }
 
@@ -72,8 +74,8 @@ type batchDocument struct {
 
 // pending is a request that is to be answered.
 type pending struct {
-	watcher *view.Watcher
-	request team.HelpRequest
+	watcher *sessionstatus.Watcher
+	request session.HelpRequest
 }
 
 // resolveAll gives one answer to the open requests of all sessions that match.
@@ -87,10 +89,10 @@ func (a *app) resolveAll(ctx context.Context, o resolveOptions, verb string) err
 	if err != nil {
 		return err
 	}
-	o.verb = team.Verb(verb)
+	o.verb = session.Verb(verb)
 	var all []pending
 	for _, waiting := range found {
-		w := &view.Watcher{Conn: conn, Store: s, Session: waiting.Session, Now: a.env.Now}
+		w := &sessionstatus.Watcher{Conn: conn, Store: s, Session: waiting.Session, Now: a.env.Now}
 		if waiting.lost {
 			a.say("session %s is left out: Temporal has lost it; %s", waiting.Session, a.again("resume "+waiting.Session))
 			continue
@@ -134,13 +136,13 @@ func (a *app) listPending(o resolveOptions, all []pending) error {
 	case len(all) == 0:
 		a.say("no open request matches")
 	case !o.batch.dryRun:
-		return usagef("nothing was answered; add --yes to answer %s", team.Count(len(all), "request"))
+		return usagef("nothing was answered; add --yes to answer %s", textfmt.Count(len(all), "request"))
 	}
 	return nil
 }
 
-func (o resolveOptions) answerTo(h team.HelpRequest) team.Answer {
-	return team.Answer{Request: h.ID, Verb: o.verb, Note: o.note, By: o.by}
+func (o resolveOptions) answerTo(h session.HelpRequest) session.Answer {
+	return session.Answer{Request: h.ID, Verb: o.verb, Note: o.note, By: o.by}
 }
 
 // sendAll answers one request after the other. Once no worker has answered, the
@@ -155,7 +157,7 @@ func (a *app) sendAll(ctx context.Context, o resolveOptions, all []pending) erro
 		}
 		line := ""
 		switch {
-		case err != nil && temporalio.Lost(err):
+		case err != nil && temporalutil.Lost(err):
 			return err
 		case err != nil:
 			failed++
@@ -181,13 +183,13 @@ func (a *app) sendAll(ctx context.Context, o resolveOptions, all []pending) erro
 		a.say("no open request matches")
 	}
 	if failed > 0 {
-		return failf("%d of %s could not be answered", failed, team.Count(len(all), "request"))
+		return failf("%d of %s could not be answered", failed, textfmt.Count(len(all), "request"))
 	}
 	return nil
 }
 
 // answerPending answers by an update or, where no worker serves, by a signal.
-func (a *app) answerPending(ctx context.Context, p pending, answer team.Answer, served bool) (answerDocument, error) {
+func (a *app) answerPending(ctx context.Context, p pending, answer session.Answer, served bool) (answerDocument, error) {
 	if served {
 		return a.answer(ctx, p.watcher, p.request, answer)
 	}

@@ -15,11 +15,12 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
 	"github.com/maestro-hive/maestro/internal/terminal"
-	"github.com/maestro-hive/maestro/internal/view"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -77,8 +78,8 @@ func (a *app) phasesOfSession(args []string) []string {
 	return out
 }
 
-func (a *app) resume(ctx context.Context, o resumeOptions, session string) error {
-	if err := team.CheckSession(session); err != nil {
+func (a *app) resume(ctx context.Context, o resumeOptions, sessionID string) error {
+	if err := spec.CheckSession(sessionID); err != nil {
 		return usagef("%w", err)
 	}
 	conn, err := a.dial(ctx)
@@ -86,19 +87,19 @@ func (a *app) resume(ctx context.Context, o resumeOptions, session string) error
 		return err
 	}
 	defer conn.Close()
-	info, err := a.sessionInfo(ctx, conn, session)
+	info, err := a.sessionInfo(ctx, conn, sessionID)
 	if err != nil {
 		return err
 	}
 	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
-		return a.goOn(ctx, conn, o, session)
+		return a.goOn(ctx, conn, o, sessionID)
 	}
-	s, key, err := a.storedToWrite(session)
+	s, key, err := a.storedToWrite(sessionID)
 	if err != nil {
 		return err
 	}
-	if owner := view.Memo[string](info, workflows.MemoStore); owner != "" && owner != s.ID() {
-		return usagef("session %s belongs to store %s, not to the one in %s (%s); give its --state-dir", session, owner, s.Dir(), s.ID())
+	if owner := sessionstatus.Memo[string](info, workflows.MemoStore); owner != "" && owner != s.ID() {
+		return usagef("session %s belongs to store %s, not to the one in %s (%s); give its --state-dir", sessionID, owner, s.Dir(), s.ID())
 	}
 	l, err := a.restoration(ctx, s, key, o)
 	if err != nil || l == nil {
@@ -112,10 +113,10 @@ func (a *app) resume(ctx context.Context, o resumeOptions, session string) error
 }
 
 // sessionInfo is what Temporal knows of a session; nil if it does not know it.
-func (a *app) sessionInfo(ctx context.Context, conn *temporalio.Connection, session string) (*workflowpb.WorkflowExecutionInfo, error) {
-	w := &view.Watcher{Conn: conn, Session: session, Now: a.env.Now}
+func (a *app) sessionInfo(ctx context.Context, conn *temporalutil.Connection, sessionID string) (*workflowpb.WorkflowExecutionInfo, error) {
+	w := &sessionstatus.Watcher{Conn: conn, Session: sessionID, Now: a.env.Now}
 	info, err := w.Describe(ctx)
-	if errors.Is(err, view.ErrUnknown) {
+	if errors.Is(err, sessionstatus.ErrUnknown) {
 		return nil, nil
 	}
 	return info, err
@@ -123,7 +124,7 @@ func (a *app) sessionInfo(ctx context.Context, conn *temporalio.Connection, sess
 
 // restoration prepares the next incarnation of a session that has ended. It
 // returns nil if there is nothing left to do.
-func (a *app) restoration(ctx context.Context, s *store.Store, key team.SessionKey, o resumeOptions) (*launch, error) {
+func (a *app) restoration(ctx context.Context, s *store.Store, key session.Key, o resumeOptions) (*launch, error) {
 	found, err := a.lastGood(ctx, s, key)
 	if err != nil {
 		return nil, err
@@ -138,7 +139,7 @@ func (a *app) restoration(ctx context.Context, s *store.Store, key team.SessionK
 		return nil, err
 	}
 	l.course.Force, l.course.Given, l.course.Source = o.force, from.Given, e.Course.Source
-	if e.Status.Status != team.Completed {
+	if e.Status.Status != session.Completed {
 		if err := keepCourse(&l.course, e.Course, l.team); err != nil {
 			return nil, err
 		}
@@ -151,7 +152,7 @@ func (a *app) restoration(ctx context.Context, s *store.Store, key team.SessionK
 
 // keepCourse goes on with what an unfinished session was asked to do, as far as
 // the flags do not say otherwise.
-func keepCourse(c *team.Course, before team.Course, t team.Team) error {
+func keepCourse(c *session.Course, before session.Course, t spec.Team) error {
 	gone := func(phase string) bool { _, ok := t.Phase(phase); return !ok }
 	if len(c.Only) == 0 && len(before.Only) > 0 {
 		if c.Only = slices.DeleteFunc(slices.Clone(before.Only), gone); len(c.Only) == 0 {
@@ -165,9 +166,9 @@ func keepCourse(c *team.Course, before team.Course, t team.Team) error {
 }
 
 // hasAll tells whether a checkpoint has the work of every assignment.
-func hasAll(c team.Checkpoint, t team.Team) bool {
-	return !slices.ContainsFunc(t.Assignments(), func(id team.AssignmentID) bool {
-		return !slices.ContainsFunc(c.Assignments, func(a team.CheckpointAssignment) bool { return a.AssignmentID == id })
+func hasAll(c session.Checkpoint, t spec.Team) bool {
+	return !slices.ContainsFunc(t.Assignments(), func(id spec.AssignmentID) bool {
+		return !slices.ContainsFunc(c.Assignments, func(a session.CheckpointAssignment) bool { return a.AssignmentID == id })
 	})
 }
 
@@ -175,14 +176,14 @@ func hasAll(c team.Checkpoint, t team.Team) bool {
 type remains struct {
 	checkpoint store.StoredCheckpoint
 	// state is the mirrored one; its incarnation is the latest that is known.
-	state team.Execution
+	state session.Execution
 	// damaged: something of the session was lost.
 	damaged bool
 }
 
 // lastGood verifies a session in the store and finds the newest checkpoint that
 // can be read. Damage is said aloud; what it costs, the plan says.
-func (a *app) lastGood(ctx context.Context, s *store.Store, key team.SessionKey) (remains, error) {
+func (a *app) lastGood(ctx context.Context, s *store.Store, key session.Key) (remains, error) {
 	report, err := s.VerifySession(ctx, key)
 	if err != nil {
 		return remains{}, err
@@ -195,7 +196,7 @@ func (a *app) lastGood(ctx context.Context, s *store.Store, key team.SessionKey)
 		return remains{}, errors.Join(failf("session %s has no checkpoint that can be read, so there is nothing to go on from; start it anew with `maestro run`", key.Session), err)
 	}
 	e, err := s.Execution(key)
-	if err != nil && !errors.Is(err, team.ErrNotFound) && !errors.Is(err, team.ErrCorrupt) {
+	if err != nil && !errors.Is(err, session.ErrNotFound) && !errors.Is(err, session.ErrCorrupt) {
 		return remains{}, err
 	}
 	for _, c := range chain {
@@ -207,11 +208,11 @@ func (a *app) lastGood(ctx context.Context, s *store.Store, key team.SessionKey)
 
 // teamOf loads the team to go on with: that of a file or, without one, that of
 // the checkpoint.
-func (a *app) teamOf(ctx context.Context, s *store.Store, from store.StoredCheckpoint, file string) (team.Team, error) {
+func (a *app) teamOf(ctx context.Context, s *store.Store, from store.StoredCheckpoint, file string) (spec.Team, error) {
 	if file != "" {
 		return config.LoadTeam(file)
 	}
-	var t team.Team
+	var t spec.Team
 	data, err := s.Blob(ctx, from.Team.Blob)
 	if err == nil {
 		err = json.Unmarshal(data, &t)
@@ -223,8 +224,8 @@ func (a *app) teamOf(ctx context.Context, s *store.Store, from store.StoredCheck
 }
 
 // goOn lets a running session go on that has parked; any other goes on by itself.
-func (a *app) goOn(ctx context.Context, conn *temporalio.Connection, o resumeOptions, session string) error {
-	w := &view.Watcher{Conn: conn, Session: session, Now: a.env.Now}
+func (a *app) goOn(ctx context.Context, conn *temporalutil.Connection, o resumeOptions, sessionID string) error {
+	w := &sessionstatus.Watcher{Conn: conn, Session: sessionID, Now: a.env.Now}
 	var err error
 	if w.Store, err = a.findStore(); err != nil {
 		return err
@@ -234,24 +235,24 @@ func (a *app) goOn(ctx context.Context, conn *temporalio.Connection, o resumeOpt
 		return a.explainLook(ctx, w, err)
 	}
 	if o.changes() {
-		return usagef("session %s is running, so its work cannot be changed; stop it first: %s", session, a.again("cancel "+session))
+		return usagef("session %s is running, so its work cannot be changed; stop it first: %s", sessionID, a.again("cancel "+sessionID))
 	}
 	if s := w.Query(ctx); s != nil { // the mirror may lag
 		v.Phases, v.Help = s.Phases, s.Help
 	}
 	parked := a.pausedAfter(ctx, w, v)
 	for _, phase := range parked {
-		if err := a.sendWord(ctx, conn, session, phase); err != nil {
+		if err := a.sendWord(ctx, conn, sessionID, phase); err != nil {
 			return err
 		}
 	}
 	if len(parked) == 0 {
 		if len(v.Help) > 0 {
-			return a.moreThanAWord(session, v.Help)
+			return a.moreThanAWord(sessionID, v.Help)
 		}
-		a.say("session %s is running already; nothing was changed", session)
+		a.say("session %s is running already; nothing was changed", sessionID)
 	}
-	doc := runDocument{Session: session, RunID: v.RunID, Incarnation: v.Incarnation}
+	doc := runDocument{Session: sessionID, RunID: v.RunID, Incarnation: v.Incarnation}
 	if w.Store != nil {
 		doc.Store = w.Store.ID()
 	}
@@ -264,11 +265,11 @@ func (a *app) goOn(ctx context.Context, conn *temporalio.Connection, o resumeOpt
 // pausedAfter lists the phases after which the session has parked only because it
 // was started with --pause-after. A phase that the team wants approved is not among
 // them: that takes `approve`.
-func (a *app) pausedAfter(ctx context.Context, w *view.Watcher, v view.Session) []string {
+func (a *app) pausedAfter(ctx context.Context, w *sessionstatus.Watcher, v sessionstatus.Session) []string {
 	var parked []string
 	for _, p := range v.Phases {
-		asked := slices.ContainsFunc(v.Help, func(h team.HelpRequest) bool { return kindOf(h) == team.ForApproval && h.Phase == p.Name })
-		if p.Status == team.AwaitingApproval && (!asked || !a.wantsApproval(ctx, w, p.Name)) {
+		asked := slices.ContainsFunc(v.Help, func(h session.HelpRequest) bool { return kindOf(h) == session.ForApproval && h.Phase == p.Name })
+		if p.Status == session.AwaitingApproval && (!asked || !a.wantsApproval(ctx, w, p.Name)) {
 			parked = append(parked, p.Name)
 		}
 	}
@@ -277,7 +278,7 @@ func (a *app) pausedAfter(ctx context.Context, w *view.Watcher, v view.Session) 
 
 // wantsApproval tells whether a session's team has a phase approved. Where the
 // session's store is not at hand, it may.
-func (a *app) wantsApproval(ctx context.Context, w *view.Watcher, phase string) bool {
+func (a *app) wantsApproval(ctx context.Context, w *sessionstatus.Watcher, phase string) bool {
 	if w.Store == nil {
 		return true
 	}
@@ -295,27 +296,27 @@ func (a *app) wantsApproval(ctx context.Context, w *view.Watcher, phase string) 
 
 // moreThanAWord refuses to let a session go on that waits for a person's answer,
 // and says how it is given.
-func (a *app) moreThanAWord(session string, open []team.HelpRequest) error {
+func (a *app) moreThanAWord(sessionID string, open []session.HelpRequest) error {
 	var b strings.Builder
 	for _, h := range open {
 		fmt.Fprintf(&b, "\n%s %s: %s", subject(h), h.Need(), terminal.Clip(matter(h), 200))
-		if c := a.goesOn(session, h, open); c != "" {
+		if c := a.goesOn(sessionID, h, open); c != "" {
 			fmt.Fprintf(&b, "\n  go on: %s", c)
 		}
 	}
-	return usagef("session %s runs, and waits for a person's answer, which `resume` does not give:%s", session, &b)
+	return usagef("session %s runs, and waits for a person's answer, which `resume` does not give:%s", sessionID, &b)
 }
 
 // sendWord says that a session may go on.
-func (a *app) sendWord(ctx context.Context, conn *temporalio.Connection, session, phase string) error {
-	answered, err := a.send(ctx, conn, session, word{update: workflows.GoOnUpdate, argument: workflows.GoOn{Phase: phase, By: a.person()}}, nil)
+func (a *app) sendWord(ctx context.Context, conn *temporalutil.Connection, sessionID, phase string) error {
+	answered, err := a.send(ctx, conn, sessionID, word{update: workflows.GoOnUpdate, argument: workflows.GoOn{Phase: phase, By: a.person()}}, nil)
 	switch {
 	case err != nil:
 		return err
 	case answered:
-		a.say("session %s goes on after phase %s", session, phase)
+		a.say("session %s goes on after phase %s", sessionID, phase)
 	default:
-		a.say("no worker has answered within %s; session %s goes on after phase %s as soon as one does", answerPatience, session, phase)
+		a.say("no worker has answered within %s; session %s goes on after phase %s as soon as one does", answerPatience, sessionID, phase)
 	}
 	return nil
 }

@@ -16,9 +16,11 @@ import (
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/safetext"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/view"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // maxRequirement bounds a requirement, in bytes.
@@ -47,7 +49,7 @@ type runDocument struct {
 	Incarnation int `json:"incarnation"`
 	// Plan says of each assignment whether it is restored or runs, and why;
 	// empty for a session that just begins at its beginning.
-	Plan []team.PlanEntry `json:"plan,omitempty"`
+	Plan []session.PlanEntry `json:"plan,omitempty"`
 }
 
 func newRun(a *app) *cobra.Command {
@@ -146,7 +148,7 @@ func (l *launch) launch(ctx context.Context, watch bool) error {
 	if err != nil {
 		return err
 	}
-	w := &view.Watcher{Conn: l.conn, Store: l.store, Session: doc.Session, Now: a.env.Now}
+	w := &sessionstatus.Watcher{Conn: l.conn, Store: l.store, Session: doc.Session, Now: a.env.Now}
 	v, refused := a.awaitAdmission(ctx, w, doc.RunID)
 	if refused != nil && exitCode(refused) == exitUsage {
 		return refused
@@ -164,8 +166,8 @@ func (l *launch) launch(ctx context.Context, watch bool) error {
 }
 
 // tellPlan says what is restored and what runs, and why.
-func (a *app) tellPlan(plan []team.PlanEntry) {
-	words := map[team.Action]string{team.Restore: "restores", team.RunIt: "runs", team.SupplyIt: "takes", team.Leave: "leaves", team.Drop: "drops"}
+func (a *app) tellPlan(plan []session.PlanEntry) {
+	words := map[session.Action]string{session.Restore: "restores", session.RunIt: "runs", session.SupplyIt: "takes", session.Leave: "leaves", session.Drop: "drops"}
 	for _, p := range plan {
 		a.say("%-9s %s: %s", words[p.Action], p.AssignmentID, safetext.Line(p.Reason))
 	}
@@ -193,7 +195,7 @@ func checkRun(o runOptions, text []string) error {
 		return usagef("--agents says which Jira --from-jira reads from; give that, too, or leave it out")
 	}
 	if o.session != "" {
-		if err := team.CheckSession(o.session); err != nil {
+		if err := spec.CheckSession(o.session); err != nil {
 			return usagef("--session: %w", err)
 		}
 	}
@@ -256,7 +258,7 @@ func checkRequirement(text, from string) (string, error) {
 }
 
 // snapshot stores the files that the session starts from.
-func (a *app) snapshot(ctx context.Context, s *store.Store, o runOptions, t team.Team) (team.Digest, error) {
+func (a *app) snapshot(ctx context.Context, s *store.Store, o runOptions, t spec.Team) (spec.Digest, error) {
 	if o.workspace == "" {
 		return s.PutManifest(ctx, store.Manifest{})
 	}
@@ -268,7 +270,7 @@ func (a *app) snapshot(ctx context.Context, s *store.Store, o runOptions, t team
 	if err != nil {
 		dir = o.workspace
 	}
-	a.say("the session starts from %s (%s) of %s", team.Count(snap.Files, "file"), team.Size(snap.Bytes), dir)
+	a.say("the session starts from %s (%s) of %s", textfmt.Count(snap.Files, "file"), textfmt.Size(snap.Bytes), dir)
 	if len(snap.Private) > 0 {
 		a.say("left out, because they look as if they held keys: %s (take them with --include)", listed(snap.Private, 5))
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
@@ -26,7 +26,7 @@ func TestNothingOfAnAgentReachesATerminalAsControls(t *testing.T) {
 		a.say("%s", hostile)
 		a.complain(fmt.Errorf("apply: %w", errors.New(hostile)))
 		a.writeLogs(logsDocument{Logs: []attemptLog{{
-			Status: team.Failed, Message: hostile, Output: hostile, Text: hostile, Changes: hostile, Agent: hostile, Summary: hostile,
+			Status: session.Failed, Message: hostile, Output: hostile, Text: hostile, Changes: hostile, Agent: hostile, Summary: hostile,
 		}}}, false)
 		table := terminal.NewTable(a.palette)
 		table.Add(terminal.Plain(hostile), terminal.Painted(hostile, terminal.Red))

@@ -8,8 +8,8 @@ import (
 
 	"github.com/maestro-hive/maestro/docs/schema"
 	"github.com/maestro-hive/maestro/internal/cmdline"
-	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 func newSchema(a *app) *cobra.Command {
@@ -27,7 +27,7 @@ func newSchema(a *app) *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			data, ok := files[args[0]]
 			if !ok {
-				return usagef("there is no schema of %q files; write %s%s", team.Shorten(args[0], 80), terminal.Enumeration(known, "or"), team.DidYouMean(args[0], known))
+				return usagef("there is no schema of %q files; write %s%s", textfmt.Shorten(args[0], 80), terminal.Enumeration(known, "or"), textfmt.DidYouMean(args[0], known))
 			}
 			_, err := a.env.Stdout.Write(data)
 			return err

@@ -11,7 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // writer writes a document; coder fails its first attempt and heeds the feedback.
@@ -45,9 +46,9 @@ func TestASessionFromItsStartToItsFiles(t *testing.T) {
 	}
 	require.Contains(t, got.stderr.String(), "left out, because they look as if they held keys: .env")
 
-	var s team.Status
+	var s session.Status
 	d.json(&s, "status", "s-1")
-	require.Equal(t, team.Completed, s.Status)
+	require.Equal(t, session.Completed, s.Status)
 	require.Equal(t, "pair", s.Team)
 	require.Equal(t, int64(1320), s.Usage.Tokens())
 	require.Equal(t, map[string]string{"storage": "memory"}, s.Decisions)
@@ -132,7 +133,7 @@ func testListed(t *testing.T, d *desk) {
 func testArtifacts(t *testing.T, d *desk) {
 	var doc struct {
 		Session, Phase string
-		Artifacts      []team.Artifact
+		Artifacts      []session.Artifact
 	}
 	d.json(&doc, "artifacts", "list", "s-1")
 	require.Equal(t, "build", doc.Phase)
@@ -174,7 +175,7 @@ index 0000000000000000000000000000000000000000..8d0bfd2b657984c663d3ea66f14c55b4
 	require.Equal(t, "PATH            CHANGE  ADDED  REMOVED\ndocs/design.md  added   +1     -0\n", d.must(0, "artifacts", "diff", "s-1", "think", "--stat"))
 	var doc struct {
 		Phase    string
-		From, To team.Digest
+		From, To spec.Digest
 		Files    []struct {
 			Path, Change, Diff string
 			Added, Removed     int
@@ -229,7 +230,7 @@ func testCheckpoints(t *testing.T, d *desk) {
 	require.Equal(t, "init", list.Checkpoints[2].Phase)
 	require.FileExists(t, list.Checkpoints[0].File)
 
-	var shown team.Checkpoint
+	var shown session.Checkpoint
 	d.json(&shown, "checkpoints", "show", "s-1", "think")
 	require.Equal(t, "think", shown.CurrentPhase)
 	require.Equal(t, "Make it so.", shown.Requirement)
@@ -274,13 +275,13 @@ func TestASpentSessionExitsOneWithEveryAttempt(t *testing.T) {
 	} {
 		require.Contains(t, got.stderr.String(), want)
 	}
-	var s team.Status
+	var s session.Status
 	d.json(&s, "status", "s-2")
-	require.Equal(t, team.Failed, s.Status)
+	require.Equal(t, session.Failed, s.Status)
 	require.Len(t, s.Help, 1)
 	require.Len(t, s.Help[0].Attempts, 2)
-	require.Equal(t, team.Completed, s.Phases[0].Status)
-	require.Equal(t, team.Failed, s.Phases[1].Status)
+	require.Equal(t, session.Completed, s.Phases[0].Status)
+	require.Equal(t, session.Failed, s.Phases[1].Status)
 	require.Positive(t, s.Phases[1].Assignments[0].Seconds)
 	require.GreaterOrEqual(t, s.Phases[1].Seconds, s.Phases[1].Assignments[0].Seconds)
 	require.Equal(t, 1, d.run("watch", "s-2").code)
@@ -317,17 +318,17 @@ func TestASessionIsCancelledWatchedAndLeftAlone(t *testing.T) {
 	require.Equal(t, 130, watch.wait())
 	require.Contains(t, watch.stderr.String(), "session "+started.Session+" goes on; watch it again")
 
-	var s team.Status
+	var s session.Status
 	require.Eventually(t, func() bool { // the next heartbeat tells the server
 		d.json(&s, "status", started.Session)
 		return s.Phases[0].Assignments[0].Progress == "step one"
 	}, time.Minute, 50*time.Millisecond)
-	require.Equal(t, team.Running, s.Status)
+	require.Equal(t, session.Running, s.Status)
 
 	elsewhere := *d // the store is not at hand, a worker is
 	elsewhere.set("MAESTRO_STATE_DIR", filepath.Join(d.dir, "elsewhere"))
 	elsewhere.json(&s, "status", started.Session)
-	require.Equal(t, team.Running, s.Status)
+	require.Equal(t, session.Running, s.Status)
 	require.Equal(t, "step one", s.Phases[0].Assignments[0].Progress)
 
 	worker.interrupt()
@@ -336,8 +337,8 @@ func TestASessionIsCancelledWatchedAndLeftAlone(t *testing.T) {
 		d.json(&s, "status", started.Session)
 		return strings.Contains(s.Reason, "no worker")
 	}, "status does not say that nobody works")
-	require.Equal(t, team.Running, s.Status)
-	require.Equal(t, team.Waiting, s.Phases[0].Assignments[0].Status)
+	require.Equal(t, session.Running, s.Status)
+	require.Equal(t, session.Waiting, s.Phases[0].Assignments[0].Status)
 	require.Zero(t, s.Phases[0].Assignments[0].Attempts)
 
 	d.withWorker(map[string]string{"coder": "echo 'step two' >&2; sleep 600"})
@@ -350,5 +351,5 @@ func TestASessionIsCancelledWatchedAndLeftAlone(t *testing.T) {
 	require.Contains(t, got.stdout.String(), "cancelled")
 	require.Equal(t, 1, d.run("watch", started.Session).code)
 	d.json(&s, "status", started.Session)
-	require.Equal(t, team.WasCancelled, s.Status)
+	require.Equal(t, session.WasCancelled, s.Status)
 }

@@ -9,14 +9,17 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // settleFlags are what a person says of a call.
 type settleFlags struct {
-	used team.Usage
+	used cost.Usage
 	cost string
 	// priced: its cost was given.
 	priced                bool
@@ -29,11 +32,11 @@ type settleFlags struct {
 // settledDocument is the document of `budget settle -o json`.
 type settledDocument struct {
 	Session string `json:"session"`
-	team.AssignmentID
+	spec.AssignmentID
 	Call int64 `json:"call"`
 	// Estimate is what was booked until now, Usage what the call has cost.
-	Estimate   team.Usage `json:"estimate"`
-	Usage      team.Usage `json:"usage"`
+	Estimate   cost.Usage `json:"estimate"`
+	Usage      cost.Usage `json:"usage"`
 	WrittenOff bool       `json:"written_off"`
 	By         string     `json:"by"`
 	Note       string     `json:"note"`
@@ -97,7 +100,7 @@ func (f *settleFlags) check() error {
 			return usagef("--cost-usd: %w", err)
 		}
 	}
-	given := f.priced || f.used != team.Usage{}
+	given := f.priced || f.used != cost.Usage{}
 	switch {
 	case f.writeOff && f.asEstimated:
 		return usagef("--write-off counts the call as nothing, and --as-estimated does not; leave out either")
@@ -120,18 +123,18 @@ func (f *settleFlags) check() error {
 }
 
 // settle closes a call in the name of a person.
-func (a *app) settle(session, assignment, number string, f settleFlags) error {
-	s, key, err := a.storedToWrite(session)
+func (a *app) settle(sessionID, assignment, number string, f settleFlags) error {
+	s, key, err := a.storedToWrite(sessionID)
 	if err != nil {
 		return err
 	}
-	id, err := team.ParseAssignmentID(assignment)
+	id, err := spec.ParseAssignmentID(assignment)
 	if err != nil {
 		return usagef("%w", err)
 	}
 	call, err := strconv.ParseInt(number, 10, 64)
 	if err != nil || call < 1 {
-		return usagef("%q is no number of a call; `maestro budget show %s` has them", team.Shorten(number, 40), session)
+		return usagef("%q is no number of a call; `maestro budget show %s` has them", textfmt.Shorten(number, 40), sessionID)
 	}
 	doc, err := a.settleCall(s, key, id, call, f)
 	if err != nil {
@@ -141,14 +144,14 @@ func (a *app) settle(session, assignment, number string, f settleFlags) error {
 		return a.printJSON(doc)
 	}
 	a.writeSettled(doc)
-	a.writeUnsettled(session, doc.Unsettled)
+	a.writeUnsettled(sessionID, doc.Unsettled)
 	return nil
 }
 
 // settleAll closes all calls of a session whose cost nobody knows. Those of an
 // assignment that is at work stay.
-func (a *app) settleAll(session string, f settleFlags) error {
-	s, key, err := a.storedToWrite(session)
+func (a *app) settleAll(sessionID string, f settleFlags) error {
+	s, key, err := a.storedToWrite(sessionID)
 	if err != nil {
 		return err
 	}
@@ -160,7 +163,7 @@ func (a *app) settleAll(session string, f settleFlags) error {
 	if err != nil {
 		return err
 	}
-	all := settledCalls{Session: session, Calls: []settledDocument{}}
+	all := settledCalls{Session: sessionID, Calls: []settledDocument{}}
 	var failed []error
 	for _, c := range open {
 		doc, err := a.settleCall(s, key, c.AssignmentID, c.Call, f)
@@ -181,14 +184,14 @@ func (a *app) settleAll(session string, f settleFlags) error {
 	case a.output == outputJSON:
 		failed = append(failed, a.printJSON(all))
 	case len(all.Calls)+len(failed) == 0:
-		a.print("session %s has no unsettled call", session)
+		a.print("session %s has no unsettled call", sessionID)
 	}
 	return errors.Join(failed...)
 }
 
 // settleCall closes one call. The assignment's lock keeps everybody else from its journal
 // meanwhile.
-func (a *app) settleCall(s *store.Store, key team.SessionKey, id team.AssignmentID, call int64, f settleFlags) (doc settledDocument, err error) {
+func (a *app) settleCall(s *store.Store, key session.Key, id spec.AssignmentID, call int64, f settleFlags) (doc settledDocument, err error) {
 	lock, ok, err := s.Lock(key, id)
 	if err != nil {
 		return doc, err
@@ -225,10 +228,10 @@ func (a *app) settleCall(s *store.Store, key team.SessionKey, id team.Assignment
 
 // findOpen finds a call whose cost is not known. One that is under way by the
 // journal has lost its worker: nobody else holds the assignment's lock.
-func findOpen(j *budget.Journal, session string, id team.AssignmentID, call int64) (budget.Call, error) {
+func findOpen(j *budget.Journal, sessionID string, id spec.AssignmentID, call int64) (budget.Call, error) {
 	i := slices.IndexFunc(j.Calls(), func(c budget.Call) bool { return c.ID == call })
 	if i < 0 {
-		return budget.Call{}, usagef("%s of session %s has no call %d; `maestro budget show %s` has those whose cost nobody knows", id, session, call, session)
+		return budget.Call{}, usagef("%s of session %s has no call %d; `maestro budget show %s` has those whose cost nobody knows", id, sessionID, call, sessionID)
 	}
 	c := j.Calls()[i]
 	switch c.State {
@@ -242,7 +245,7 @@ func findOpen(j *budget.Journal, session string, id team.AssignmentID, call int6
 }
 
 // close writes the end of a call to the journal, and then to the ledger.
-func (a *app) close(s *store.Store, key team.SessionKey, j *budget.Journal, c budget.Call, doc settledDocument) (budget.Ledger, error) {
+func (a *app) close(s *store.Store, key session.Key, j *budget.Journal, c budget.Call, doc settledDocument) (budget.Ledger, error) {
 	add := func(e budget.Entry) error {
 		e.Seq, e.At, e.Call = j.Next(), a.env.Now().UTC(), c.ID
 		if err := s.AppendEntry(key, doc.AssignmentID, e); err != nil {
@@ -257,7 +260,7 @@ func (a *app) close(s *store.Store, key team.SessionKey, j *budget.Journal, c bu
 		}
 		c = j.Call(c.ID) // with what it had reported
 	}
-	rest := doc.Usage.Minus(c.Usage).Max(team.Usage{}) // a part may be known already
+	rest := doc.Usage.Minus(c.Usage).Max(cost.Usage{}) // a part may be known already
 	if err := add(budget.Entry{Kind: budget.Closed, Usage: &rest, By: doc.By, Note: doc.Note}); err != nil {
 		return ledger, err
 	}
@@ -278,8 +281,8 @@ func (a *app) writeSettled(doc settledDocument) {
 }
 
 // writeUnsettled says how many of a session's calls have no known cost still.
-func (a *app) writeUnsettled(session string, n int) {
+func (a *app) writeUnsettled(sessionID string, n int) {
 	if n > 0 {
-		a.print("%s of the session unsettled still; see `maestro budget show %s`", team.Count(n, "call"), session)
+		a.print("%s of the session unsettled still; see `maestro budget show %s`", textfmt.Count(n, "call"), sessionID)
 	}
 }

@@ -13,10 +13,13 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/safetext"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/terminal"
-	"github.com/maestro-hive/maestro/internal/view"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 func newStatus(a *app) *cobra.Command {
@@ -34,8 +37,8 @@ func newStatus(a *app) *cobra.Command {
 	return cmd
 }
 
-func (a *app) status(ctx context.Context, session string) error {
-	w, done, err := a.watch(ctx, session)
+func (a *app) status(ctx context.Context, sessionID string) error {
+	w, done, err := a.watch(ctx, sessionID)
 	if err != nil {
 		return err
 	}
@@ -57,20 +60,20 @@ func (a *app) status(ctx context.Context, session string) error {
 }
 
 // watch readies a look at a session. The returned function ends it.
-func (a *app) watch(ctx context.Context, session string) (*view.Watcher, func(), error) {
-	if err := team.CheckSession(session); err != nil {
+func (a *app) watch(ctx context.Context, sessionID string) (*sessionstatus.Watcher, func(), error) {
+	if err := spec.CheckSession(sessionID); err != nil {
 		return nil, nil, usagef("%w", err)
 	}
 	s, conn, err := a.both(ctx, a.findStore)
 	if err != nil {
 		return nil, nil, err
 	}
-	return &view.Watcher{Conn: conn, Store: s, Session: session, Now: a.env.Now}, conn.Close, nil
+	return &sessionstatus.Watcher{Conn: conn, Store: s, Session: sessionID, Now: a.env.Now}, conn.Close, nil
 }
 
 // explainLook says where an unknown session was looked for, and which one may be meant.
-func (a *app) explainLook(ctx context.Context, w *view.Watcher, err error) error {
-	if !errors.Is(err, view.ErrUnknown) {
+func (a *app) explainLook(ctx context.Context, w *sessionstatus.Watcher, err error) error {
+	if !errors.Is(err, sessionstatus.ErrUnknown) {
 		return err
 	}
 	where := fmt.Sprintf("Temporal at %s (namespace %s)", w.Conn.Address, w.Conn.Namespace)
@@ -89,7 +92,7 @@ func (a *app) explainLook(ctx context.Context, w *view.Watcher, err error) error
 
 // notesOf says, a sentence each, what a person should know about a session besides its
 // status.
-func notesOf(v view.Session) []string {
+func notesOf(v sessionstatus.Session) []string {
 	notes := slices.Clone(v.Notes)
 	for _, w := range v.Warnings {
 		notes = append(notes, fmt.Sprintf("%g%% of the budget of %s was spent at %s: %s of %s",
@@ -99,7 +102,7 @@ func notesOf(v view.Session) []string {
 }
 
 // writeStatus prints a status for people.
-func (a *app) writeStatus(out io.Writer, v view.Session) {
+func (a *app) writeStatus(out io.Writer, v sessionstatus.Session) {
 	p := a.palette
 	_, _ = fmt.Fprintf(out, "%s  %s  team %s\n", p.Paint(terminal.Bold, v.Session), p.State(v.Status.Status), terminal.Dash(v.Team))
 	if v.Requirement != "" {
@@ -139,19 +142,19 @@ func (a *app) writeStatus(out io.Writer, v view.Session) {
 		_, _ = fmt.Fprintf(out, " (%s ago)", terminal.Age(a.env.Now().Sub(*v.StartedAt)))
 	}
 	_, _ = fmt.Fprintln(out)
-	if v.Reserved != (team.Amount{}) {
+	if v.Reserved != (cost.Amount{}) {
 		_, _ = fmt.Fprintf(out, "set aside for calls under way: %s\n", terminal.Amount(v.Reserved))
 	}
-	if v.Unsettled != (team.Usage{}) {
+	if v.Unsettled != (cost.Usage{}) {
 		_, _ = fmt.Fprintf(out, "unsettled, since nobody knows what some calls cost: about %s; see `maestro budget show %s`\n",
 			terminal.Amount(v.Unsettled.Amount()), v.Session)
 	}
-	if v.Status.Status.Closed() && v.Status.Status != team.Completed {
+	if v.Status.Status.Closed() && v.Status.Status != session.Completed {
 		_, _ = fmt.Fprintln(out, a.resumption(v.Session))
 	}
 }
 
-func phaseTable(p terminal.Palette, s team.Status) *terminal.Table {
+func phaseTable(p terminal.Palette, s session.Status) *terminal.Table {
 	t := terminal.NewTable(p)
 	t.Head("PHASE", "PERSONA", "STATE", "TIME", "ROUNDS", "ATTEMPTS", "TOKENS", "USD", "")
 	for _, phase := range s.Phases {
@@ -175,9 +178,9 @@ func phaseTable(p terminal.Palette, s team.Status) *terminal.Table {
 				word = fmt.Sprintf("(by its fallback %s) %s", as.Agent, word)
 			}
 			if as.LostWorkers > 0 {
-				word = fmt.Sprintf("(%s lost) %s", team.Count(as.LostWorkers, "worker"), word)
+				word = fmt.Sprintf("(%s lost) %s", textfmt.Count(as.LostWorkers, "worker"), word)
 			}
-			if i == 0 && phase.Status == team.AwaitingApproval {
+			if i == 0 && phase.Status == session.AwaitingApproval {
 				word = "(the phase waits for approval) " + word
 			}
 			t.Add(terminal.Plain(name), terminal.Plain(as.Persona), terminal.Painted(string(as.Status), terminal.StateColour(as.Status)),
@@ -189,13 +192,13 @@ func phaseTable(p terminal.Palette, s team.Status) *terminal.Table {
 }
 
 // writeFailures lists the failed attempts, by assignment.
-func writeFailures(out io.Writer, p terminal.Palette, s team.Status) {
+func writeFailures(out io.Writer, p terminal.Palette, s session.Status) {
 	for _, phase := range s.Phases {
 		for _, as := range phase.Assignments {
 			if len(as.Failures) == 0 {
 				continue
 			}
-			id := team.AssignmentID{Phase: phase.Name, Persona: as.Persona}
+			id := spec.AssignmentID{Phase: phase.Name, Persona: as.Persona}
 			_, _ = fmt.Fprintf(out, "\nfailed attempts of %s:\n", id)
 			for _, r := range inRows(as.Failures) {
 				_, _ = fmt.Fprintf(out, "  %s. %s: %s\n", r.numbers(), p.Paint(terminal.Red, string(r.Category)), terminal.Clip(r.Message, 300))
@@ -205,14 +208,14 @@ func writeFailures(out io.Writer, p terminal.Palette, s team.Status) {
 }
 
 // failuresOf lists the failures of the assignment that a request is about.
-func failuresOf(s team.Status, h team.HelpRequest) []team.AttemptFailure {
-	if a := s.Assignment(team.AssignmentID{Phase: h.Phase, Persona: h.Persona}); a != nil {
+func failuresOf(s session.Status, h session.HelpRequest) []session.AttemptFailure {
+	if a := s.Assignment(spec.AssignmentID{Phase: h.Phase, Persona: h.Persona}); a != nil {
 		return a.Failures
 	}
 	return nil
 }
 
-func writeDecisions(out io.Writer, s team.Status) {
+func writeDecisions(out io.Writer, s session.Status) {
 	if len(s.Decisions) == 0 {
 		return
 	}

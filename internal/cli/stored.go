@@ -8,15 +8,17 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // addNamespaceFlags gives a command that reads only the store what tells the
 // namespace of a session.
 func (a *app) addNamespaceFlags(cmd *cobra.Command) {
-	cmdline.AddGroup(cmd.Flags(), temporalio.FlagHeading, func(flags *pflag.FlagSet) {
+	cmdline.AddGroup(cmd.Flags(), temporalutil.FlagHeading, func(flags *pflag.FlagSet) {
 		flags.StringVarP(&a.temporal.Namespace, "namespace", "n", "", `Temporal namespace of the session (default "default")`)
 		flags.StringVar(&a.temporal.Profile, "profile", "", "profile in temporal.toml that names the namespace")
 		flags.StringVar(&a.temporal.ConfigFile, "config-file", "", "temporal.toml to read instead of the usual one")
@@ -30,18 +32,18 @@ func (a *app) namespace() (string, error) {
 }
 
 // stored opens the store to read it, and names a session that is in it.
-func (a *app) stored(session string) (*store.Store, team.SessionKey, error) {
-	return a.storedIn(a.openStore, session)
+func (a *app) stored(sessionID string) (*store.Store, session.Key, error) {
+	return a.storedIn(a.openStore, sessionID)
 }
 
 // storedToWrite is like stored for a command that changes the store.
-func (a *app) storedToWrite(session string) (*store.Store, team.SessionKey, error) {
-	return a.storedIn(a.openStoreToWrite, session)
+func (a *app) storedToWrite(sessionID string) (*store.Store, session.Key, error) {
+	return a.storedIn(a.openStoreToWrite, sessionID)
 }
 
-func (a *app) storedIn(open func() (*store.Store, error), session string) (*store.Store, team.SessionKey, error) {
-	key := team.SessionKey{Session: session}
-	if err := team.CheckSession(session); err != nil {
+func (a *app) storedIn(open func() (*store.Store, error), sessionID string) (*store.Store, session.Key, error) {
+	key := session.Key{Session: sessionID}
+	if err := spec.CheckSession(sessionID); err != nil {
 		return nil, key, usagef("%w", err)
 	}
 	var err error
@@ -58,23 +60,23 @@ func (a *app) storedIn(open func() (*store.Store, error), session string) (*stor
 	}
 	if !known {
 		stored, _ := s.Sessions(context.Background(), key.Namespace)
-		return nil, key, a.sessionNotFound(session, fmt.Sprintf("the store in %s (namespace %s)", s.Dir(), key.Namespace), ids(stored))
+		return nil, key, a.sessionNotFound(sessionID, fmt.Sprintf("the store in %s (namespace %s)", s.Dir(), key.Namespace), ids(stored))
 	}
 	return s, key, nil
 }
 
 // sessionNotFound says that a session is not where it was looked for, and which of those
 // that are there may be meant.
-func (a *app) sessionNotFound(session, where string, known []string) error {
-	hint := team.DidYouMean(session, known)
+func (a *app) sessionNotFound(sessionID, where string, known []string) error {
+	hint := textfmt.DidYouMean(sessionID, known)
 	if hint == "" {
 		hint = fmt.Sprintf("; `%s` shows the sessions that there are", a.again("list"))
 	}
-	return usagef("session %q not found in %s%s", session, where, hint)
+	return usagef("session %q not found in %s%s", sessionID, where, hint)
 }
 
 // ids are the sessions that keys name.
-func ids(keys []team.SessionKey) (out []string) {
+func ids(keys []session.Key) (out []string) {
 	for _, key := range keys {
 		out = append(out, key.Session)
 	}

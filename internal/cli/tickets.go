@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/host"
-	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/view"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/worker/service"
 )
 
 // ticketPatience bounds the look at the tickets of a session.
@@ -14,7 +14,7 @@ const ticketPatience = 2 * time.Second
 
 // askTickets fills in the tickets of requests that the session does not know of: their
 // workflows may know what is in the way where the session cannot say so.
-func askTickets(ctx context.Context, w *view.Watcher, v *view.Session) {
+func askTickets(ctx context.Context, w *sessionstatus.Watcher, v *sessionstatus.Session) {
 	if w.Store == nil || v.Status.Status.Closed() {
 		return
 	}
@@ -25,8 +25,8 @@ func askTickets(ctx context.Context, w *view.Watcher, v *view.Session) {
 		if fingerprint == "" || h.Ticket != nil && h.Ticket.Key != "" {
 			continue
 		}
-		shown, ok, err := host.ReadTicket(ctx, w.Conn.Client, w.Store.ID(), fingerprint)
-		if err == nil && ok && shown.Ticket != (team.Ticket{}) {
+		shown, ok, err := service.ReadTicket(ctx, w.Conn.Client, w.Store.ID(), fingerprint)
+		if err == nil && ok && shown.Ticket != (session.Ticket{}) {
 			v.Help[i].Ticket = &shown.Ticket
 		}
 	}

@@ -15,7 +15,9 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/cmdline"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // usageKeys are what costs can be summed up by.
@@ -74,7 +76,7 @@ type spending struct {
 	// Calls counts those whose cost is known; one of a session from before
 	// there were ledgers is not counted.
 	Calls int        `json:"calls"`
-	Usage team.Usage `json:"usage"`
+	Usage cost.Usage `json:"usage"`
 	// Tokens are all of them together. Where no store is at hand Temporal may
 	// know nothing else.
 	Tokens int64 `json:"tokens"`
@@ -86,16 +88,16 @@ type spending struct {
 
 type unsettledCalls struct {
 	Calls int        `json:"calls"`
-	Usage team.Usage `json:"usage"`
+	Usage cost.Usage `json:"usage"`
 }
 
 type reservedCalls struct {
 	Calls int `json:"calls"`
-	team.Amount
+	cost.Amount
 }
 
 // spent is the cost of calls that is known.
-func spent(calls int, used team.Usage) spending {
+func spent(calls int, used cost.Usage) spending {
 	return spending{Calls: calls, Usage: used, Tokens: used.Tokens()}
 }
 
@@ -139,9 +141,9 @@ func newUsage(a *app) *cobra.Command {
 }
 
 // parseBy reads --by.
-func parseBy(by string, session bool) ([]string, error) {
+func parseBy(by string, sess bool) ([]string, error) {
 	switch {
-	case by == "" && session:
+	case by == "" && sess:
 		return []string{"phase", "persona"}, nil
 	case by == "":
 		return []string{"session", "team"}, nil
@@ -150,7 +152,7 @@ func parseBy(by string, session bool) ([]string, error) {
 	for key := range strings.SplitSeq(by, ",") {
 		key = strings.TrimSpace(key)
 		if !slices.Contains(usageKeys, key) || slices.Contains(keys, key) {
-			return nil, usagef("--by is %q; it is one or more of %s, each once, with commas between", team.Shorten(by, 80), strings.Join(usageKeys, ", "))
+			return nil, usagef("--by is %q; it is one or more of %s, each once, with commas between", textfmt.Shorten(by, 80), strings.Join(usageKeys, ", "))
 		}
 		keys = append(keys, key)
 	}
@@ -166,7 +168,7 @@ func parseSince(since string, now time.Time) (string, error) {
 	}
 	ago, err := parseAgo(since)
 	if err != nil {
-		return "", usagef("--since is %q; it is how long ago, like 7d, 12h or 1d12h", team.Shorten(since, 80))
+		return "", usagef("--since is %q; it is how long ago, like 7d, 12h or 1d12h", textfmt.Shorten(since, 80))
 	}
 	return budget.Date(now.Add(-ago)), nil
 }
@@ -224,13 +226,13 @@ func (a *app) usage(ctx context.Context, doc usageDocument) error {
 // come newest first. Each cost is in one row, and in the total.
 func (doc *usageDocument) sum(costs []usageRow) {
 	at := map[usageRow]int{}
-	for _, cost := range costs {
-		if cost.Day != "" && cost.Day < doc.Since {
+	for _, price := range costs {
+		if price.Day != "" && price.Day < doc.Since {
 			continue
 		}
 		var row usageRow
 		for _, key := range doc.By {
-			*row.key(key) = *cost.key(key)
+			*row.key(key) = *price.key(key)
 		}
 		i, ok := at[row]
 		if !ok {
@@ -238,8 +240,8 @@ func (doc *usageDocument) sum(costs []usageRow) {
 			at[row] = i
 			doc.Rows = append(doc.Rows, row)
 		}
-		doc.Rows[i].spending = doc.Rows[i].add(cost.spending)
-		doc.Total = doc.Total.add(cost.spending)
+		doc.Rows[i].spending = doc.Rows[i].add(price.spending)
+		doc.Total = doc.Total.add(price.spending)
 	}
 	if slices.Contains(doc.By, "day") {
 		slices.SortStableFunc(doc.Rows, func(x, y usageRow) int { return strings.Compare(y.Day, x.Day) })
@@ -276,9 +278,9 @@ func (a *app) temporalCosts(ctx context.Context, doc usageDocument) ([]usageRow,
 	a.say("no store is at hand: these are the totals that Temporal knows, on the day on which each session started; one under way may have spent more")
 	var costs []usageRow
 	for _, l := range known {
-		cost := usageRow{Team: l.Team, Session: l.Session, Day: budget.Date(timeOf(l.StartedAt)), spending: spent(0, l.usage)}
-		cost.Tokens = l.Tokens
-		costs = append(costs, cost)
+		price := usageRow{Team: l.Team, Session: l.Session, Day: budget.Date(timeOf(l.StartedAt)), spending: spent(0, l.usage)}
+		price.Tokens = l.Tokens
+		costs = append(costs, price)
 	}
 	return costs, nil
 }
@@ -302,7 +304,7 @@ func (a *app) askedCosts(ctx context.Context, doc usageDocument) ([]usageRow, er
 }
 
 // unbookedCosts are the costs that a status has beyond those that a ledger has booked.
-func unbookedCosts(s team.Status, day string, l *budget.Ledger) []usageRow {
+func unbookedCosts(s session.Status, day string, l *budget.Ledger) []usageRow {
 	var costs []usageRow
 	for _, u := range budget.FindUnbooked(s, l) {
 		id := u.Assignment

@@ -6,9 +6,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/safetext"
-	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // column is a column of costs in a table.
@@ -20,16 +21,16 @@ type column struct {
 }
 
 func costColumns() []column {
-	part := func(head string, optional bool, of func(team.Usage) int64) column {
+	part := func(head string, optional bool, of func(cost.Usage) int64) column {
 		return column{head, optional, func(s spending) string { return terminal.Figure(of(s.Usage)) }}
 	}
 	return []column{
 		{"CALLS", false, func(s spending) string { return terminal.Figure(int64(s.Calls)) }},
-		part("INPUT", false, func(u team.Usage) int64 { return u.InputTokens }),
-		part("OUTPUT", false, func(u team.Usage) int64 { return u.OutputTokens }),
-		part("CACHE READ", true, func(u team.Usage) int64 { return u.CacheReadTokens }),
-		part("CACHE WRITE", true, func(u team.Usage) int64 { return u.CacheWriteTokens }),
-		part("REASONING", true, func(u team.Usage) int64 { return u.ReasoningTokens }),
+		part("INPUT", false, func(u cost.Usage) int64 { return u.InputTokens }),
+		part("OUTPUT", false, func(u cost.Usage) int64 { return u.OutputTokens }),
+		part("CACHE READ", true, func(u cost.Usage) int64 { return u.CacheReadTokens }),
+		part("CACHE WRITE", true, func(u cost.Usage) int64 { return u.CacheWriteTokens }),
+		part("REASONING", true, func(u cost.Usage) int64 { return u.ReasoningTokens }),
 		{"TOKENS", false, func(s spending) string { return terminal.Figure(s.Tokens) }},
 		{"USD", false, func(s spending) string { return terminal.Dollars(s.Usage.CostUSD) }},
 		{"UNSETTLED", true, func(s spending) string { return aside(s.Unsettled.Calls, "about ", s.Unsettled.Usage.Amount()) }},
@@ -38,11 +39,11 @@ func costColumns() []column {
 }
 
 // aside is what calls may cost.
-func aside(calls int, about string, a team.Amount) string {
+func aside(calls int, about string, a cost.Amount) string {
 	if calls == 0 {
 		return "-"
 	}
-	return team.Count(calls, "call") + ": " + about + terminal.Amount(a)
+	return textfmt.Count(calls, "call") + ": " + about + terminal.Amount(a)
 }
 
 // writeUsage prints costs for people.
@@ -57,7 +58,7 @@ func (a *app) writeUsage(doc usageDocument) {
 		budgetTable(a.palette, doc.Budgets).Write(a.env.Stdout)
 	}
 	if doc.Session != "" && doc.Total.Unsettled.Calls > 0 {
-		a.print("\nnobody knows yet what %s cost; see `maestro budget show %s`", team.Count(doc.Total.Unsettled.Calls, "call"), doc.Session)
+		a.print("\nnobody knows yet what %s cost; see `maestro budget show %s`", textfmt.Count(doc.Total.Unsettled.Calls, "call"), doc.Session)
 	}
 }
 

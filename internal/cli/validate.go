@@ -12,8 +12,9 @@ import (
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // validateDocument is the document of `validate -o json`.
@@ -67,8 +68,8 @@ func (a *app) validate(teamFile, workerFile string) error {
 			return err
 		}
 	} else if doc.Valid {
-		a.print("%s: %s of %s, %s, with agents %s%s: valid", teamFile, team.Count(len(doc.Phases), "phase"), doc.Team,
-			team.Count(len(doc.Personas), "persona"), strings.Join(doc.Agents, ", "), withChecks(doc.Checks))
+		a.print("%s: %s of %s, %s, with agents %s%s: valid", teamFile, textfmt.Count(len(doc.Phases), "phase"), doc.Team,
+			textfmt.Count(len(doc.Personas), "persona"), strings.Join(doc.Agents, ", "), withChecks(doc.Checks))
 	}
 	if doc.Valid {
 		return nil
@@ -92,7 +93,7 @@ func faultsOf(err error) ([]config.Fault, error) {
 	return nil, err
 }
 
-func validation(t team.Team, faults []config.Fault) validateDocument {
+func validation(t spec.Team, faults []config.Fault) validateDocument {
 	doc := validateDocument{
 		Valid: len(faults) == 0, Team: t.Name,
 		Phases: []string{}, Agents: []string{}, Checks: []string{}, Personas: []string{}, Faults: []config.Fault{},
@@ -112,7 +113,7 @@ func validation(t team.Team, faults []config.Fault) validateDocument {
 }
 
 // lacking lists what a team needs and a worker file does not define.
-func lacking(t team.Team, cfg agent.Config, file string) []config.Fault {
+func lacking(t spec.Team, cfg agent.Config, file string) []config.Fault {
 	var faults []config.Fault
 	for _, name := range t.AgentNames() {
 		if _, ok := cfg.Agents[name]; !ok {
@@ -120,18 +121,18 @@ func lacking(t team.Team, cfg agent.Config, file string) []config.Fault {
 				"has no agent %q, which team %s needs; it has %s", name, t.Name, terminal.Names(cfg.Agents))})
 		}
 	}
-	agents := map[string]team.OfferedAgent{}
+	agents := map[string]spec.OfferedAgent{}
 	for name, d := range cfg.Agents {
-		agents[name] = team.OfferedAgent{Fallback: d.Fallback, Unpriced: d.Unpriced()}
+		agents[name] = spec.OfferedAgent{Fallback: d.Fallback, Unpriced: d.Unpriced()}
 	}
 	working := slices.Concat(t.AgentNames(), slices.Collect(maps.Values(t.Fallbacks(agents))))
-	maps.DeleteFunc(agents, func(name string, _ team.OfferedAgent) bool { return !slices.Contains(working, name) })
+	maps.DeleteFunc(agents, func(name string, _ spec.OfferedAgent) bool { return !slices.Contains(working, name) })
 	for _, fault := range t.Unpriced(agents) {
 		faults = append(faults, config.Fault{File: file, Field: "agents", Message: fault.String()})
 	}
 	if t.Help.Jira != nil && cfg.Jira == nil {
 		faults = append(faults, config.Fault{File: file, Field: "jira", Message: fmt.Sprintf(
-			"is missing, and team %s has help.jira; write `%s`", t.Name, team.JiraExample)})
+			"is missing, and team %s has help.jira; write `%s`", t.Name, spec.JiraExample)})
 	}
 	told := map[string]bool{}
 	for _, use := range t.CheckUses() {

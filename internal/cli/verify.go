@@ -8,8 +8,8 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 func newCheckpointsVerify(a *app) *cobra.Command {
@@ -58,15 +58,15 @@ func (a *app) verify(ctx context.Context, session []string) error {
 		for _, path := range report.Replaced {
 			a.print("%s: it was the copy of a checkpoint that the session does not build on; replaced, nothing is lost", path)
 		}
-		a.print("%s, %s, %s and %s (%s) read: %s", team.Count(report.Sessions, "session"), team.Count(report.Checkpoints, "checkpoint"),
-			team.Count(report.Records, "record"), team.Count(report.Blobs, "blob"), team.Size(report.Bytes), verdict(len(report.Faults)))
+		a.print("%s, %s, %s and %s (%s) read: %s", textfmt.Count(report.Sessions, "session"), textfmt.Count(report.Checkpoints, "checkpoint"),
+			textfmt.Count(report.Records, "record"), textfmt.Count(report.Blobs, "blob"), textfmt.Size(report.Bytes), verdict(len(report.Faults)))
 	}
 	lost := slices.DeleteFunc(slices.Clone(report.Faults), func(f store.Fault) bool { return f.Repaired != "" })
 	switch n := len(report.Faults); {
 	case n > 0 && len(lost) == 0:
-		return failf("%s found and repaired; verify again to see that all is intact", team.Count(n, "fault"))
+		return failf("%s found and repaired; verify again to see that all is intact", textfmt.Count(n, "fault"))
 	case n > 0:
-		return failf("%s found; restore the named files from a backup, or run the session again", team.Count(n, "fault"))
+		return failf("%s found; restore the named files from a backup, or run the session again", textfmt.Count(n, "fault"))
 	}
 	return nil
 }
@@ -90,5 +90,5 @@ func verdict(faults int) string {
 	if faults == 0 {
 		return "all intact"
 	}
-	return team.Count(faults, "fault")
+	return textfmt.Count(faults, "fault")
 }

@@ -13,10 +13,10 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/safetext"
-	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
 	"github.com/maestro-hive/maestro/internal/terminal"
-	"github.com/maestro-hive/maestro/internal/view"
 )
 
 // watchEvery is how often a watched session is looked at.
@@ -29,7 +29,7 @@ const lostAfter = 12 * time.Second
 // audience hears what befalls a watched session.
 type audience interface {
 	// shows brings a session as it is now.
-	shows(ctx context.Context, v view.Session)
+	shows(ctx context.Context, v sessionstatus.Session)
 	// lost says that the connection is lost; the next view ends that.
 	lost(why string)
 }
@@ -65,7 +65,7 @@ func (a *app) addPlainFlag(flags *pflag.FlagSet) {
 
 // follow shows a session until it ends or parks, and returns its outcome as an
 // exit code.
-func (a *app) follow(ctx context.Context, w *view.Watcher) error {
+func (a *app) follow(ctx context.Context, w *sessionstatus.Watcher) error {
 	v, err := a.show(ctx, w)
 	if errors.Is(err, context.Canceled) {
 		a.say("session %s goes on; watch it again: %s", w.Session, a.again("watch "+w.Session))
@@ -86,7 +86,7 @@ func (a *app) follow(ctx context.Context, w *view.Watcher) error {
 // show shows a session until it ends or parks: live where there is a terminal that
 // can, and by a line for each change otherwise. The error is context.Canceled where
 // ctx has ended or the person has left before.
-func (a *app) show(ctx context.Context, w *view.Watcher) (view.Session, error) {
+func (a *app) show(ctx context.Context, w *sessionstatus.Watcher) (sessionstatus.Session, error) {
 	if terminal, ok := a.canDraw(); ok {
 		return a.live(ctx, w, terminal)
 	}
@@ -97,10 +97,10 @@ func (a *app) show(ctx context.Context, w *view.Watcher) (view.Session, error) {
 
 // track has an audience hear of a session until it is in a state that over accepts, or
 // ctx ends, and returns the last view. A lost connection is waited out.
-func (a *app) track(ctx context.Context, w *view.Watcher, to audience, over func(team.State) bool) (view.Session, error) {
+func (a *app) track(ctx context.Context, w *sessionstatus.Watcher, to audience, over func(session.State) bool) (sessionstatus.Session, error) {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
-	var last view.Session
+	var last sessionstatus.Session
 	lost, known, unexplained := false, false, false
 	for {
 		v, err := w.LookWithin(ctx, lostAfter)
@@ -118,7 +118,7 @@ func (a *app) track(ctx context.Context, w *view.Watcher, to audience, over func
 				}
 				unexplained = true
 			}
-		case !temporalio.Lost(err) && (!known || !errors.Is(err, view.ErrUnknown)):
+		case !temporalutil.Lost(err) && (!known || !errors.Is(err, sessionstatus.ErrUnknown)):
 			return last, err
 		case !lost:
 			lost = true
@@ -136,19 +136,19 @@ func (a *app) track(ctx context.Context, w *view.Watcher, to audience, over func
 type lines struct {
 	app    *app
 	near   *closeUp
-	before team.Status
+	before session.Status
 	// sentBack counts how often the work of phases has been, as of the last look.
 	sentBack map[string]int
 	said     []string // the notes that have been said
 	gone     bool     // the connection is lost
 }
 
-func (a *app) lines(w *view.Watcher) *lines {
+func (a *app) lines(w *sessionstatus.Watcher) *lines {
 	return &lines{app: a, near: &closeUp{Watcher: w}, sentBack: map[string]int{}}
 }
 
 // shows prints what has changed, and notes that have not been said already.
-func (l *lines) shows(ctx context.Context, now view.Session) {
+func (l *lines) shows(ctx context.Context, now sessionstatus.Session) {
 	a := l.app
 	if l.gone {
 		a.say("the connection is back")
@@ -177,11 +177,11 @@ func (l *lines) shows(ctx context.Context, now view.Session) {
 
 // beginAgain has phases whose work was sent back since the last look begin anew: they
 // may have come as far again by now as they were.
-func (l *lines) beginAgain(phases []team.PhaseStatus) {
+func (l *lines) beginAgain(phases []session.PhaseStatus) {
 	for _, p := range phases {
 		times := l.near.known.SentBack(p.Name, time.Time{})
-		if i := slices.IndexFunc(l.before.Phases, func(b team.PhaseStatus) bool { return b.Name == p.Name }); i >= 0 && times > l.sentBack[p.Name] {
-			l.before.Phases[i] = team.PhaseStatus{Name: p.Name, Status: team.Pending}
+		if i := slices.IndexFunc(l.before.Phases, func(b session.PhaseStatus) bool { return b.Name == p.Name }); i >= 0 && times > l.sentBack[p.Name] {
+			l.before.Phases[i] = session.PhaseStatus{Name: p.Name, Status: session.Pending}
 		}
 		l.sentBack[p.Name] = times
 	}

@@ -6,11 +6,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/cmdline"
-	"github.com/maestro-hive/maestro/internal/host"
+	"github.com/maestro-hive/maestro/worker/service"
 )
 
 func newWorker(a *app) *cobra.Command {
-	cmd := host.NewCommand(host.Process{
+	cmd := service.NewCommand(service.Process{
 		Stderr: a.env.Stderr, Env: a.environ, Host: a.env.Host, PID: a.env.PID, Now: a.env.Now,
 	})
 	serve := cmd.RunE
@@ -40,7 +40,7 @@ func (a *app) harden() error {
 // served is the outcome of a worker. What keeps one from starting is a matter of
 // what was typed or written, unless Temporal is.
 func (a *app) served(err error) error {
-	if err == nil || exitCode(err) != exitFailed || errors.Is(err, host.ErrServing) || errors.Is(err, host.ErrNotReady) {
+	if err == nil || exitCode(err) != exitFailed || errors.Is(err, service.ErrServing) || errors.Is(err, service.ErrNotReady) {
 		return err
 	}
 	return &codeError{exitUsage, err}

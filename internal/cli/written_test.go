@@ -16,7 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"mvdan.cc/sh/v3/syntax"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // written is a line of a page that names commands.
@@ -270,18 +272,18 @@ func TestFieldsAreInThePage(t *testing.T) {
 	_, fields, ok := strings.Cut(string(page), "\n## JSON\n")
 	require.True(t, ok)
 	documents := []any{
-		team.Status{},
-		team.PhaseStatus{},
-		team.AssignmentStatus{},
-		team.AttemptFailure{},
-		team.HelpRequest{},
-		team.Ticket{},
-		team.Usage{},
-		team.BreakerWait{},
-		team.PlanEntry{},
-		team.Origin{},
-		team.BreakerStatus{},
-		team.Breaker{},
+		session.Status{},
+		session.PhaseStatus{},
+		session.AssignmentStatus{},
+		session.AttemptFailure{},
+		session.HelpRequest{},
+		session.Ticket{},
+		cost.Usage{},
+		session.BreakerWait{},
+		session.PlanEntry{},
+		session.Origin{},
+		session.BreakerStatus{},
+		spec.Breaker{},
 	}
 	for _, document := range documents {
 		for f := range reflect.TypeOf(document).Fields() {

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // A UsageError says what is wrong with what was typed.
@@ -40,7 +40,7 @@ func NoCommand(cmd *cobra.Command, args []string) error {
 		}
 		hint = "did you mean " + terminal.Enumeration(near, "or") + "?"
 	}
-	return usageErrorf("unknown command %q for %q; %s", team.Shorten(args[0], maxQuoted), cmd.CommandPath(), hint)
+	return usageErrorf("unknown command %q for %q; %s", textfmt.Shorten(args[0], maxQuoted), cmd.CommandPath(), hint)
 }
 
 // Arguments checks how many arguments a command gets, and names what is missing as its
@@ -51,7 +51,7 @@ func Arguments(least, most int) cobra.PositionalArgs {
 		case len(args) < least:
 			return usageErrorf("missing %s; usage: %s", missing(cmd.Use, len(args), least), cmd.UseLine())
 		case most >= 0 && len(args) > most:
-			return usageErrorf("unexpected argument %q; usage: %s", team.Shorten(args[most], maxQuoted), cmd.UseLine())
+			return usageErrorf("unexpected argument %q; usage: %s", textfmt.Shorten(args[most], maxQuoted), cmd.UseLine())
 		}
 		return nil
 	}
@@ -95,10 +95,10 @@ func unknownFlag(cmd *cobra.Command, e *pflag.NotExistError) error {
 		}
 	})
 	hint := seeHelp(cmd)
-	if near := team.Nearest(e.GetSpecifiedName(), known); near != "" {
+	if near := textfmt.Nearest(e.GetSpecifiedName(), known); near != "" {
 		hint = "did you mean --" + near + "?"
 	}
-	return usageErrorf("unknown flag --%s for %q; %s", team.Shorten(e.GetSpecifiedName(), maxQuoted), cmd.CommandPath(), hint)
+	return usageErrorf("unknown flag --%s for %q; %s", textfmt.Shorten(e.GetSpecifiedName(), maxQuoted), cmd.CommandPath(), hint)
 }
 
 // kinds say what the values of flags have to be, by the type of the flag.
@@ -109,7 +109,7 @@ var kinds = map[string]string{
 
 // invalid says what is wrong with a flag's value.
 func invalid(e *pflag.InvalidValueError) string {
-	value, kind := strconv.Quote(team.Shorten(e.GetValue(), maxQuoted)), kinds[e.GetFlag().Value.Type()]
+	value, kind := strconv.Quote(textfmt.Shorten(e.GetValue(), maxQuoted)), kinds[e.GetFlag().Value.Type()]
 	switch {
 	case errors.Is(e, strconv.ErrRange):
 		return value + " is too large"

@@ -11,7 +11,8 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 const (
@@ -78,11 +79,11 @@ func decode[T any](src *source, want, other format) (T, *document) {
 
 // addFaults adds what find finds to be wrong with the content, except what follows from
 // faults that are already reported.
-func (d *document) addFaults(find func() []team.Fault) {
+func (d *document) addFaults(find func() []spec.Fault) {
 	if d.oversized {
 		return
 	}
-	faults := slices.DeleteFunc(find(), func(f team.Fault) bool { return d.settled(f.Path) })
+	faults := slices.DeleteFunc(find(), func(f spec.Fault) bool { return d.settled(f.Path) })
 	for _, f := range faults {
 		d.add(d.locate(f.Path), f.Path, "%s", visible(f.Message))
 	}
@@ -186,7 +187,7 @@ func (d *document) value(node ast.Node, path string, at place) any {
 	case *ast.SequenceNode:
 		list := make([]any, len(n.Values))
 		for i, item := range n.Values {
-			if list[i] = d.value(item, team.ItemPath(path, i), startOf(item)); list[i] == nil {
+			if list[i] = d.value(item, spec.ItemPath(path, i), startOf(item)); list[i] == nil {
 				list[i] = "" // that it is wrong is said
 			}
 		}
@@ -201,7 +202,7 @@ func (d *document) value(node ast.Node, path string, at place) any {
 func (d *document) mapping(node ast.Node, path string) any {
 	values := map[string]any{}
 	for _, e := range d.entries(node, path) {
-		if v := d.value(e.value, team.FieldPath(path, e.name), e.at()); v != nil {
+		if v := d.value(e.value, spec.FieldPath(path, e.name), e.at()); v != nil {
 			values[e.name] = v
 		}
 	}
@@ -262,7 +263,7 @@ func (d *document) alias(n *ast.AliasNode, path string, at place, use func(ast.N
 	switch {
 	case !ok:
 		known := slices.Sorted(maps.Keys(d.anchors))
-		d.add(at, path, "the alias *%s has no anchor &%s%s", clip(name), clip(name), team.DidYouMean(name, known))
+		d.add(at, path, "the alias *%s has no anchor &%s%s", clip(name), clip(name), textfmt.DidYouMean(name, known))
 	case d.open[name]:
 		d.add(at, path, "the alias *%s lies inside its own anchor; write the value out", clip(name))
 	default:
@@ -306,11 +307,11 @@ func (d *document) entries(node ast.Node, path string) []entry {
 			continue
 		}
 		if before, taken := first[name]; taken {
-			d.add(placeOf(key), team.FieldPath(path, name), "is given twice; it is already on line %d: leave one out", before.line)
+			d.add(placeOf(key), spec.FieldPath(path, name), "is given twice; it is already on line %d: leave one out", before.line)
 			continue
 		}
 		first[name] = placeOf(key)
-		d.places[team.FieldPath(path, name)+keyMark] = placeOf(key)
+		d.places[spec.FieldPath(path, name)+keyMark] = placeOf(key)
 		own = append(own, entry{name, key, row.Value()})
 	}
 	for _, e := range merged {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // Fault is one thing wrong in a file, for a person to mend.
@@ -90,7 +90,7 @@ func (s *source) fault(at place, path, format string, args ...any) Fault {
 
 // fieldOf is a YAMLPath without its root and without what cannot be printed.
 func fieldOf(path string) string {
-	return team.Shorten(visible(strings.TrimPrefix(strings.TrimPrefix(path, "$"), ".")), 200)
+	return textfmt.Shorten(visible(strings.TrimPrefix(strings.TrimPrefix(path, "$"), ".")), 200)
 }
 
 // excerptWidth bounds the characters of a line that an excerpt shows.

@@ -7,7 +7,7 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // fill puts plain data into a Go value whose struct fields have yaml tags. It reports
@@ -88,7 +88,7 @@ func (d *document) fillMapping(values map[string]any, into reflect.Value, path s
 			if !ok || name == "-" {
 				continue
 			}
-			below := team.FieldPath(path, name)
+			below := spec.FieldPath(path, name)
 			d.fill(v, into.Field(i), below)
 			if bounds := field.Tag.Get("between"); bounds != "" && d.texts[below] != "" {
 				d.between(into.Field(i), bounds, below)
@@ -98,7 +98,7 @@ func (d *document) fillMapping(values map[string]any, into reflect.Value, path s
 		into.Set(reflect.MakeMap(into.Type()))
 		for name, v := range values {
 			entry := reflect.New(into.Type().Elem()).Elem()
-			d.fill(v, entry, team.FieldPath(path, name))
+			d.fill(v, entry, spec.FieldPath(path, name))
 			into.SetMapIndex(reflect.ValueOf(name).Convert(into.Type().Key()), entry)
 		}
 	}
@@ -130,7 +130,7 @@ func (d *document) fillList(list []any, into reflect.Value, path string) {
 	}
 	into.Set(reflect.MakeSlice(into.Type(), len(list), len(list)))
 	for i, v := range list {
-		below := team.ItemPath(path, i)
+		below := spec.ItemPath(path, i)
 		if text, ok := d.texts[below]; ok && into.Type().Elem().Kind() == reflect.String && v != nil {
 			list[i] = text
 			into.Index(i).SetString(text)
@@ -157,13 +157,13 @@ func (d *document) data(v any, path string) any {
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for name, value := range v {
-			out[name] = d.data(value, team.FieldPath(path, name))
+			out[name] = d.data(value, spec.FieldPath(path, name))
 		}
 		return out
 	case []any:
 		out := make([]any, len(v))
 		for i, value := range v {
-			out[i] = d.data(value, team.ItemPath(path, i))
+			out[i] = d.data(value, spec.ItemPath(path, i))
 		}
 		return out
 	case json.Number:

@@ -10,7 +10,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // message says why the schema refuses a value and what would be right: in the words of
@@ -25,7 +25,7 @@ func message(k jsonschema.ErrorKind, value any, trail []map[string]any) string {
 		for _, w := range k.Want {
 			words = append(words, fmt.Sprint(w))
 		}
-		return fmt.Sprintf("is %s%s; it must be %s", shown(value), team.DidYouMean(fmt.Sprint(value), words), either(words))
+		return fmt.Sprintf("is %s%s; it must be %s", shown(value), textfmt.DidYouMean(fmt.Sprint(value), words), either(words))
 	case *kind.Minimum, *kind.Maximum, *kind.ExclusiveMinimum, *kind.ExclusiveMaximum:
 		return fmt.Sprintf("is %s; it must be %s", shown(value), bounds(s))
 	case *kind.MaxLength:

@@ -14,7 +14,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 
 	"github.com/maestro-hive/maestro/docs/schema"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // schemaURL names a schema to the validator, which reads nothing from there.
@@ -83,21 +84,21 @@ type violation struct {
 // unknown reports a field that a mapping may not have. The field that was probably
 // meant is then not reported as missing.
 func (d *document) unknown(v violation) {
-	meant := team.Nearest(v.unknown, v.known)
+	meant := textfmt.Nearest(v.unknown, v.known)
 	for _, word := range synonyms[strings.ToLower(v.unknown)] {
 		if slices.Contains(v.known, word) {
 			meant = word
 			break
 		}
 	}
-	path := team.FieldPath(v.path, v.unknown)
+	path := spec.FieldPath(v.path, v.unknown)
 	at, ok := d.places[path+keyMark]
 	if !ok {
 		at = d.locate(path)
 	}
 	if meant != "" {
 		d.add(at, path, "unknown field; did you mean %q?", meant)
-		d.broken[team.FieldPath(v.path, meant)] = true
+		d.broken[spec.FieldPath(v.path, meant)] = true
 		return
 	}
 	d.add(at, path, "unknown field; known here: %s", strings.Join(v.known, ", "))
@@ -128,7 +129,7 @@ func (r rules) violations(root any, e *jsonschema.ValidationError) []violation {
 	switch k := e.ErrorKind.(type) {
 	case *kind.Required:
 		for _, name := range k.Missing {
-			say(team.FieldPath(path, name), "is missing%s", example(trail, name))
+			say(spec.FieldPath(path, name), "is missing%s", example(trail, name))
 		}
 	case *kind.AdditionalProperties:
 		for _, name := range k.Properties {
@@ -145,7 +146,7 @@ func (r rules) violations(root any, e *jsonschema.ValidationError) []violation {
 		seen := map[any]bool{}
 		for i, v := range list {
 			if text, ok := v.(string); ok && seen[text] {
-				say(team.ItemPath(path, i), "lists %q a second time; leave it out", clip(text))
+				say(spec.ItemPath(path, i), "lists %q a second time; leave it out", clip(text))
 			} else if ok {
 				seen[text] = true
 			}
@@ -171,13 +172,13 @@ func nameAll(v any, path, name string, into map[[2]string]string) {
 	switch v := v.(type) {
 	case map[string]any:
 		for key, value := range v {
-			below := team.FieldPath(path, key)
+			below := spec.FieldPath(path, key)
 			into[[2]string{name, key}] = below
 			nameAll(value, below, key, into)
 		}
 	case []any:
 		for i, value := range v {
-			nameAll(value, team.ItemPath(path, i), "", into)
+			nameAll(value, spec.ItemPath(path, i), "", into)
 		}
 	}
 }
@@ -215,9 +216,9 @@ func choices(value any, path string, trail []map[string]any) []violation {
 		}
 	}
 	if len(present) > 1 {
-		return []violation{{path: team.FieldPath(path, present[1]), message: "stands beside " + present[0] + "; keep one of them"}}
+		return []violation{{path: spec.FieldPath(path, present[1]), message: "stands beside " + present[0] + "; keep one of them"}}
 	}
-	return []violation{{path: team.FieldPath(path, names[0]), message: "is missing" + example(trail, names[0]) + "; or give " + strings.Join(names[1:], " or ") + " instead"}}
+	return []violation{{path: spec.FieldPath(path, names[0]), message: "is missing" + example(trail, names[0]) + "; or give " + strings.Join(names[1:], " or ") + " instead"}}
 }
 
 // follow finds the value at a location and its YAMLPath.
@@ -226,10 +227,10 @@ func follow(v any, location []string) (value any, path string) {
 	for _, step := range location {
 		switch at := v.(type) {
 		case map[string]any:
-			v, path = at[step], team.FieldPath(path, step)
+			v, path = at[step], spec.FieldPath(path, step)
 		case []any:
 			i, _ := strconv.Atoi(step) // the validator's own index
-			v, path = at[i], team.ItemPath(path, i)
+			v, path = at[i], spec.ItemPath(path, i)
 		}
 	}
 	return v, path

@@ -11,7 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // maxFile bounds team and worker files, in bytes.
@@ -126,15 +126,15 @@ func readBeside(root *os.Root, name string) (string, error) {
 		return "", fmt.Errorf("%q is a directory; name a file", name)
 	case !info.Mode().IsRegular():
 		return "", fmt.Errorf("%q is not a regular file", name)
-	case info.Size() > team.MaxInstructions:
-		return "", fmt.Errorf("%q has %d bytes; at most %d are allowed", name, info.Size(), team.MaxInstructions)
+	case info.Size() > spec.MaxInstructions:
+		return "", fmt.Errorf("%q has %d bytes; at most %d are allowed", name, info.Size(), spec.MaxInstructions)
 	}
 	f, err := root.Open(name)
 	if err != nil {
 		return "", fmt.Errorf("%q %s", name, whyUnreadable(err))
 	}
 	defer f.Close() //nolint:errcheck // Nothing was written.
-	data, err := io.ReadAll(io.LimitReader(f, team.MaxInstructions+1))
+	data, err := io.ReadAll(io.LimitReader(f, spec.MaxInstructions+1))
 	if err != nil {
 		return "", fmt.Errorf("%q %s", name, whyUnreadable(err))
 	}

@@ -6,28 +6,28 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // LoadTeam reads a team file, with the instructions that it has in files beside
 // it, and fills in its defaults. Its error is always a [*Faults] with everything
 // that is wrong.
-func LoadTeam(path string) (team.Team, error) {
+func LoadTeam(path string) (spec.Team, error) {
 	src, fault := readSource(path)
 	if fault != nil {
-		return team.Team{}, asError(path, []Fault{*fault})
+		return spec.Team{}, asError(path, []Fault{*fault})
 	}
 	root, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
-		return team.Team{}, asError(path, []Fault{{File: path, Message: "its directory cannot be read: " + whyUnreadable(err)}})
+		return spec.Team{}, asError(path, []Fault{{File: path, Message: "its directory cannot be read: " + whyUnreadable(err)}})
 	}
 	defer root.Close() //nolint:errcheck // Nothing was written.
 	return parseTeam(src, func(name string) (string, error) { return readBeside(root, name) })
 }
 
 // parseTeam makes a team of a file's text. beside reads the files that it names.
-func parseTeam(src *source, beside func(name string) (string, error)) (team.Team, error) {
-	t, d := decode[team.Team](src, teamFile, workerFile)
+func parseTeam(src *source, beside func(name string) (string, error)) (spec.Team, error) {
+	t, d := decode[spec.Team](src, teamFile, workerFile)
 	for _, name := range slices.Sorted(maps.Keys(t.Personas)) {
 		p := t.Personas[name]
 		if p.InstructionsFile == "" || p.Instructions != "" || d.oversized {
@@ -35,7 +35,7 @@ func parseTeam(src *source, beside func(name string) (string, error)) (team.Team
 		}
 		text, err := beside(p.InstructionsFile)
 		if err != nil {
-			d.report(team.FieldPath("$.personas", name)+".instructions_file", "%s", visible(err.Error()))
+			d.report(spec.FieldPath("$.personas", name)+".instructions_file", "%s", visible(err.Error()))
 			continue
 		}
 		p.Instructions, p.InstructionsFile = text, ""
@@ -43,7 +43,7 @@ func parseTeam(src *source, beside func(name string) (string, error)) (team.Team
 	}
 	d.addFaults(t.Faults)
 	if err := asError(src.file, d.faults); err != nil {
-		return team.Team{}, err
+		return spec.Team{}, err
 	}
 	return t.Resolved(), nil
 }

@@ -10,7 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 func TestTeamFileSaysWhatItSays(t *testing.T) {
@@ -21,7 +23,7 @@ func TestTeamFileSaysWhatItSays(t *testing.T) {
 	analyst := got.Personas["analyst"]
 	require.Equal(t, "Write: what is asked for.", analyst.Instructions)
 	require.Equal(t, 30*time.Minute, analyst.Timeout.Std())
-	require.Equal(t, team.Cap{Tokens: 100_000, USD: 500_000_000}, analyst.Budget)
+	require.Equal(t, spec.Cap{Tokens: 100_000, USD: 500_000_000}, analyst.Budget)
 	require.Equal(t, "Decide on the structure.\n", got.Personas["architect"].Instructions, "files are inlined")
 	require.Empty(t, got.Personas["architect"].InstructionsFile)
 	require.Equal(t, "Write the server.\n  Keep it small.\n", got.Personas["backend"].Instructions)
@@ -39,17 +41,17 @@ func TestTeamFileSaysWhatItSays(t *testing.T) {
 		"requirements": {}, "survey": {}, "design": {"requirements", "survey"},
 		"implementation": {"design"}, "testing": {"implementation"},
 	}, needs, "empty needs are a root, absent ones the phase before")
-	require.Equal(t, team.OrderSequence, got.Phases[3].Order)
+	require.Equal(t, spec.OrderSequence, got.Phases[3].Order)
 	require.Equal(t, "tester", got.Phases[4].Integrator)
-	require.Equal(t, &team.SendsBack{To: "implementation", Times: 2}, got.Phases[4].SendsBack)
+	require.Equal(t, &spec.SendsBack{To: "implementation", Times: 2}, got.Phases[4].SendsBack)
 	require.Equal(t, int64(500_000), got.Budget.Tokens)
 	require.Equal(t, []float64{0.5, 0.8}, got.Budget.WarnAt)
 	require.True(t, got.Phases[4].Approve)
-	require.Equal(t, team.Help{
-		Mode: team.HelpAsk, GiveUpAfter: team.Duration(48 * time.Hour),
-		Jira: &team.HelpJira{
+	require.Equal(t, spec.Help{
+		Mode: spec.HelpAsk, GiveUpAfter: textfmt.Duration(48 * time.Hour),
+		Jira: &spec.HelpJira{
 			Project: "MD", Type: "Incident", Labels: []string{"agents", "web-service"}, Components: []string{"Back end"},
-			Priorities: map[team.Category]string{team.Auth: "Highest", team.TestFailure: "Low"},
+			Priorities: map[failures.Category]string{failures.Auth: "Highest", failures.TestFailure: "Low"},
 			Fields: map[string]any{
 				"customfield_10010": map[string]any{"value": "Berlin", "child": map[string]any{"value": "Mitte"}},
 				"customfield_10011": []any{1.0, 2.5, true, "2026-11-21"},
@@ -106,10 +108,10 @@ func TestInstructionsStayInTheTeamFilesDirectory(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "secret.md")
 	require.NoError(t, os.WriteFile(outside, []byte("secret"), 0o600))
 	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "link.md")))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "large.md"), []byte(strings.Repeat("x", team.MaxInstructions+1)), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "large.md"), []byte(strings.Repeat("x", spec.MaxInstructions+1)), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "real.md"), []byte("work"), 0o600))
 	require.NoError(t, os.Symlink("real.md", filepath.Join(dir, "inside.md")))
-	load := func(name string) (team.Team, error) {
+	load := func(name string) (spec.Team, error) {
 		file := filepath.Join(dir, filepath.Base(name)+".yaml")
 		text := strings.Replace(smallTeam, "instructions: Work.", "instructions_file: "+name, 1)
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))

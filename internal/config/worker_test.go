@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/agent"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 func TestBadWorkers(t *testing.T) {
@@ -40,7 +40,7 @@ func TestWorkerFileSaysWhatItSays(t *testing.T) {
 	require.Equal(t, "100MB", cfg.Limits.FileBytes.String())
 	require.Equal(t, &agent.Jira{
 		URL: "https://example.atlassian.net", Deployment: agent.JiraCloud, EmailEnv: "JIRA_EMAIL", TokenEnv: "JIRA_TOKEN",
-		IndexDelay: team.Duration(5 * time.Minute), Timeout: agent.DefaultJiraTimeout,
+		IndexDelay: textfmt.Duration(5 * time.Minute), Timeout: agent.DefaultJiraTimeout,
 	}, cfg.Jira)
 	require.Equal(t, &agent.Webhook{URLEnv: "MAESTRO_WEBHOOK_URL", SecretEnv: "MAESTRO_WEBHOOK_SECRET", Timeout: agent.DefaultWebhookTimeout}, cfg.Webhook)
 	require.Equal(t, "http://localhost:8233", cfg.WebUI)

@@ -11,10 +11,11 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/buildinfo"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // Options say what is examined, and what with.
@@ -28,7 +29,7 @@ type Options struct {
 	// this program.
 	Server string
 	// Dial connects to Temporal.
-	Dial func(ctx context.Context) (*temporalio.Connection, error)
+	Dial func(ctx context.Context) (*temporalutil.Connection, error)
 	// Again is a subcommand of this program as a whole command, for a person to type
 	// where this one was typed; Explain is what a person reads of an error.
 	Again   func(command string) string
@@ -45,7 +46,7 @@ type Options struct {
 
 // Examine looks at everything that a session needs, and at what the team needs, if it
 // has a name. What is not as it should be is a finding; it fails only when ctx ends.
-func Examine(ctx context.Context, o Options, t team.Team) ([]Finding, error) {
+func Examine(ctx context.Context, o Options, t spec.Team) ([]Finding, error) {
 	d := &examination{options: o}
 	d.all(ctx, t)
 	return d.findings, ctx.Err()
@@ -58,8 +59,8 @@ const lookPatience = 6 * time.Second
 // examination collects findings.
 type examination struct {
 	options  Options
-	store    *store.Store           // nil: there is none
-	conn     *temporalio.Connection // nil: it cannot be reached
+	store    *store.Store             // nil: there is none
+	conn     *temporalutil.Connection // nil: it cannot be reached
 	findings []Finding
 	// fileClock is how far the clock of the store's file system is ahead of this
 	// machine's.
@@ -73,7 +74,7 @@ func (d *examination) add(check, result, remedy, message string, args ...any) *F
 }
 
 // all looks at everything.
-func (d *examination) all(ctx context.Context, t team.Team) {
+func (d *examination) all(ctx context.Context, t spec.Team) {
 	d.bounded(ctx, "program", (*examination).program)
 	d.bounded(ctx, "store", (*examination).state)
 	d.connect(ctx)
@@ -145,7 +146,7 @@ func (d *examination) versionOf(ctx context.Context, program string) (string, er
 	case err != nil:
 		return "", fmt.Errorf("%s --version: %w", path, err)
 	}
-	return terminal.Clip(team.FirstLine(strings.TrimSpace(string(out))), 60), nil
+	return terminal.Clip(textfmt.FirstLine(strings.TrimSpace(string(out))), 60), nil
 }
 
 // inPath finds a program in a PATH that need not be this process's.
@@ -178,7 +179,7 @@ func remedyOf(err error, otherwise string) (what, remedy string) {
 
 // unreached says why there is no connection, without the remedy.
 func (d *examination) unreached(err error) string {
-	var unreachable *temporalio.UnreachableError
+	var unreachable *temporalutil.UnreachableError
 	if errors.As(err, &unreachable) {
 		what := "nothing answers at " + unreachable.Address
 		if e := unreachable.Ended; e.Address != "" {

@@ -12,9 +12,11 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/config"
-	"github.com/maestro-hive/maestro/internal/host"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/worker/service"
 )
 
 // workerFile looks at a worker file and at what it needs of this machine.
@@ -62,7 +64,7 @@ func (d *examination) faulty(path string, err error) {
 func (d *examination) outside(cfg agent.Config) {
 	getenv := d.options.Getenv
 	if cfg.Jira != nil {
-		if _, err := host.Jira(*cfg.Jira, getenv, d.options.Now); err != nil {
+		if _, err := service.Jira(*cfg.Jira, getenv, d.options.Now); err != nil {
 			d.add("jira", Warning, "set it in the worker's environment", "%s", err)
 		} else {
 			d.add("jira", OK, "", "%s; `maestro doctor --jira` asks it whether tickets can be made", cfg.Jira.URL)
@@ -145,7 +147,7 @@ func (d *examination) run(ctx context.Context, cfg agent.Config) (err error) {
 	if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // another user has to get through
 		return err
 	}
-	job := team.CheckJob{Check: tried, Dir: filepath.Join(dir, "tree"), Home: filepath.Join(dir, "home"), Tmp: filepath.Join(dir, "tmp")}
+	job := session.CheckJob{Check: tried, Dir: filepath.Join(dir, "tree"), Home: filepath.Join(dir, "home"), Tmp: filepath.Join(dir, "tmp")}
 	for _, sub := range []string{job.Dir, job.Home, job.Tmp} {
 		if err := os.Mkdir(sub, 0o700); err != nil {
 			return err
@@ -157,9 +159,9 @@ func (d *examination) run(ctx context.Context, cfg agent.Config) (err error) {
 		return err
 	}
 	_, err = set.Check(ctx, job)
-	var failure *team.Failure
+	var failure *failures.Failure
 	if errors.As(err, &failure) && strings.TrimSpace(failure.Output) != "" {
-		return fmt.Errorf("%s: %s", failure.Message, team.FirstLine(strings.TrimSpace(failure.Output)))
+		return fmt.Errorf("%s: %s", failure.Message, textfmt.FirstLine(strings.TrimSpace(failure.Output)))
 	}
 	return err
 }

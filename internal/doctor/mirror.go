@@ -3,25 +3,26 @@ package doctor
 import (
 	"context"
 
-	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/temporalio"
-	"github.com/maestro-hive/maestro/internal/view"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
 // mirrors looks whether the mirrored state of the sessions that run is up to date.
-func (d *examination) mirrors(ctx context.Context, conn *temporalio.Connection) {
+func (d *examination) mirrors(ctx context.Context, conn *temporalutil.Connection) {
 	if d.store == nil {
 		return
 	}
-	open, err := temporalio.OpenSessions(ctx, conn, conn.Namespace, workflows.TeamSessionName, team.WorkflowQueue(d.store.ID()))
+	open, err := temporalutil.OpenSessions(ctx, conn, conn.Namespace, workflows.TeamSessionName, spec.WorkflowQueue(d.store.ID()))
 	if err != nil {
-		d.add("mirror", Warning, "", "the sessions that run cannot be listed: %s", team.FirstLine(err.Error()))
+		d.add("mirror", Warning, "", "the sessions that run cannot be listed: %s", textfmt.FirstLine(err.Error()))
 		return
 	}
 	behind := 0
 	for key := range open {
-		w := &view.Watcher{Conn: conn, Store: d.store, Session: key.Session, Now: d.options.Now}
+		w := &sessionstatus.Watcher{Conn: conn, Store: d.store, Session: key.Session, Now: d.options.Now}
 		lags, err := w.Lags(ctx)
 		if err != nil {
 			continue // it may have ended since
@@ -32,6 +33,6 @@ func (d *examination) mirrors(ctx context.Context, conn *temporalio.Connection) 
 		}
 	}
 	if behind == 0 {
-		d.add("mirror", OK, "", "up to date with %s", team.Count(len(open), "running session"))
+		d.add("mirror", OK, "", "up to date with %s", textfmt.Count(len(open), "running session"))
 	}
 }

@@ -16,9 +16,10 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 const (
@@ -62,7 +63,7 @@ func (d *examination) state(ctx context.Context) {
 // unopened says why there is no store in a directory.
 func (d *examination) unopened(dir, why string, err error) {
 	switch {
-	case errors.Is(err, team.ErrNotFound):
+	case errors.Is(err, session.ErrNotFound):
 		remedy := "`maestro worker`, `maestro dev` and `maestro run` make one"
 		parent := dir
 		for { // the nearest directory that is there
@@ -228,7 +229,7 @@ func (d *examination) space(dir string) {
 // system has a limit on files at all.
 func (d *examination) room(bytes, files int64, counted bool) {
 	command := d.options.Again("checkpoints prune --dry-run")
-	text := team.Size(bytes) + " free"
+	text := textfmt.Size(bytes) + " free"
 	if counted {
 		text += ", and room for " + terminal.Number(files) + " files"
 	}
@@ -237,7 +238,7 @@ func (d *examination) room(bytes, files int64, counted bool) {
 		d.add("store space", Warning, "free space on its disk; old checkpoints and what nothing needs can go", "only %s", text).Command = command
 	case counted && files < lowFiles:
 		d.add("store space", Warning, "a blob is a file: remove files from its disk; old checkpoints and what nothing needs can go",
-			"%s free, but room for only %s (inodes)", team.Size(bytes), terminal.Number(files)+" files").Command = command
+			"%s free, but room for only %s (inodes)", textfmt.Size(bytes), terminal.Number(files)+" files").Command = command
 	default:
 		d.add("store space", OK, "", "%s", text)
 	}

@@ -13,9 +13,9 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/temporalio"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -34,9 +34,9 @@ const (
 // connect reaches the Temporal that flags, environment and profile name.
 func (d *examination) connect(ctx context.Context) {
 	conn, err := d.options.Dial(ctx)
-	var fault *temporalio.ConfigError
-	var refused *temporalio.RefusedError
-	var unreachable *temporalio.UnreachableError
+	var fault *temporalutil.ConfigError
+	var refused *temporalutil.RefusedError
+	var unreachable *temporalutil.UnreachableError
 	switch {
 	case err == nil:
 		d.conn = conn
@@ -90,7 +90,7 @@ func (d *examination) server(ctx context.Context) {
 	took := d.options.Now().Sub(began)
 	switch {
 	case err != nil:
-		d.add("temporal", Warning, "see in the server's log why", "%s answers, but does not say what it is: %s", d.conn.Address, team.FirstLine(err.Error()))
+		d.add("temporal", Warning, "see in the server's log why", "%s answers, but does not say what it is: %s", d.conn.Address, textfmt.FirstLine(err.Error()))
 	case older(info.GetServerVersion(), oldestServer):
 		d.add("temporal", Warning, "upgrade the server to "+oldestServer+" or newer",
 			"%s has version %s, which Maestro was never tried with", d.conn.Address, info.GetServerVersion())
@@ -122,12 +122,12 @@ func (d *examination) namespace(ctx context.Context) {
 	name := d.conn.Namespace
 	answer, err := d.conn.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: name})
 	switch {
-	case temporalio.NoNamespace(err):
+	case temporalutil.NoNamespace(err):
 		d.add("namespace", Bad, "make it, or name another with --namespace", "%s has no namespace %q", d.conn.Address, name).
 			Command = fmt.Sprintf("temporal operator namespace create --address %s --namespace %s --retention 7d", d.conn.Address, name)
 		return
 	case err != nil:
-		d.add("namespace", Warning, "let these credentials describe the namespace, to have it checked", "nothing is said about %s: %s", name, team.FirstLine(err.Error()))
+		d.add("namespace", Warning, "let these credentials describe the namespace, to have it checked", "nothing is said about %s: %s", name, textfmt.FirstLine(err.Error()))
 		return
 	}
 	keeps := answer.GetConfig().GetWorkflowExecutionRetentionTtl().AsDuration()
@@ -147,7 +147,7 @@ func (d *examination) namespace(ctx context.Context) {
 // brief is a time in days where it is one of whole days.
 func brief(d time.Duration) string {
 	if days := d / (24 * time.Hour); days > 0 && d%(24*time.Hour) == 0 {
-		return team.Count(int(days), "day")
+		return textfmt.Count(int(days), "day")
 	}
 	return terminal.Span(d)
 }
@@ -155,9 +155,9 @@ func brief(d time.Duration) string {
 // serverClock compares the server's clock with this machine's.
 func (d *examination) serverClock(ctx context.Context) {
 	queue, identity := "maestro-doctor", fmt.Sprintf("maestro-doctor-%d@%s/%d", d.options.PID, d.options.Host, d.options.Now().UnixNano())
-	offset, err := temporalio.ClockOffset(ctx, d.conn, queue, identity, d.options.Now)
+	offset, err := temporalutil.ClockOffset(ctx, d.conn, queue, identity, d.options.Now)
 	if err != nil {
-		d.add("server clock", Warning, "let these credentials poll task queue "+queue+", to have it compared", "it cannot be compared: %s", team.FirstLine(err.Error()))
+		d.add("server clock", Warning, "let these credentials poll task queue "+queue+", to have it compared", "it cannot be compared: %s", textfmt.FirstLine(err.Error()))
 		return
 	}
 	within := max(offset.Within, time.Millisecond).Round(time.Millisecond)
@@ -167,9 +167,9 @@ func (d *examination) serverClock(ctx context.Context) {
 // searchAttributes looks whether the namespace has those that sessions are found by.
 func (d *examination) searchAttributes(ctx context.Context) {
 	const check = "search attributes"
-	missing, err := temporalio.NewSearchAttributes(d.conn, d.conn.Namespace, d.options.Now, workflows.SearchAttributes()...).Missing(ctx)
+	missing, err := temporalutil.NewSearchAttributes(d.conn, d.conn.Namespace, d.options.Now, workflows.SearchAttributes()...).Missing(ctx)
 	if err != nil {
-		d.add(check, Warning, "let these credentials list them, to have it checked", "they cannot be listed (%s); sessions go without them", team.FirstLine(err.Error()))
+		d.add(check, Warning, "let these credentials list them, to have it checked", "they cannot be listed (%s); sessions go without them", textfmt.FirstLine(err.Error()))
 		return
 	}
 	has, err := d.conn.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: d.conn.Namespace})
@@ -187,7 +187,7 @@ func (d *examination) searchAttributes(ctx context.Context) {
 	where := " --address " + d.conn.Address
 	if len(absent) > 0 {
 		d.add(check, Warning, "add them", "%s missing; sessions run without them, and cannot be found by them", attributeNames(absent)).
-			Command = temporalio.AddCommand(d.conn.Namespace, absent) + where
+			Command = temporalutil.AddCommand(d.conn.Namespace, absent) + where
 	}
 	if len(wrong) > 0 {
 		command := "temporal operator search-attribute remove --yes --namespace " + d.conn.Namespace
@@ -196,7 +196,7 @@ func (d *examination) searchAttributes(ctx context.Context) {
 		}
 		d.add(check, Warning, "remove them, if nobody else uses them, and add them again",
 			"%s of another type than sessions write; sessions run without them, and cannot be found by them", attributeNames(wrong)).
-			Command = command + where + " && " + temporalio.AddCommand(d.conn.Namespace, wrong) + where
+			Command = command + where + " && " + temporalutil.AddCommand(d.conn.Namespace, wrong) + where
 	}
 	if len(missing) == 0 {
 		d.add(check, OK, "", "all there")
@@ -216,16 +216,16 @@ func attributeNames(keys []temporal.SearchAttributeKey) string {
 }
 
 // pruning looks for the schedule that prunes the store.
-func (d *examination) pruning(ctx context.Context, conn *temporalio.Connection) {
+func (d *examination) pruning(ctx context.Context, conn *temporalutil.Connection) {
 	if d.store == nil {
 		return
 	}
 	described, err := conn.ScheduleClient().GetHandle(ctx, workflows.PruneID(d.store.ID())).Describe(ctx)
 	switch {
-	case temporalio.NotFound(err):
+	case temporalutil.NotFound(err):
 		d.add("store pruning", OK, "", "no schedule; `maestro checkpoints prune --schedule 24h` makes one")
 	case err != nil:
-		d.add("store pruning", Warning, "let these credentials describe schedules, to have it checked", "its schedule cannot be read: %s", team.FirstLine(err.Error()))
+		d.add("store pruning", Warning, "let these credentials describe schedules, to have it checked", "its schedule cannot be read: %s", textfmt.FirstLine(err.Error()))
 	default:
 		every := "on a schedule"
 		if spec := described.Schedule.Spec; spec != nil && len(spec.Intervals) == 1 {

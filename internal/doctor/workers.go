@@ -7,9 +7,11 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/agent"
 	"github.com/maestro-hive/maestro/internal/buildinfo"
-	"github.com/maestro-hive/maestro/internal/roster"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/terminal"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/workerpool"
 )
 
 // longDead is the age of an offer whose worker is not coming back.
@@ -40,7 +42,7 @@ func (d *examination) workers(ctx context.Context) {
 }
 
 // liveWorker looks at a worker that is alive.
-func (d *examination) liveWorker(o team.Offer) {
+func (d *examination) liveWorker(o spec.Offer) {
 	check, now := "worker "+o.Worker, d.options.Now()
 	text := fmt.Sprintf("alive %s ago, with agents %s and checks %s%s",
 		now.Sub(o.RenewedAt).Truncate(time.Second).Abs(), terminal.Names(o.Agents), terminal.Names(o.Checks), tells(o))
@@ -62,7 +64,7 @@ func (d *examination) liveWorker(o team.Offer) {
 
 // deadWorker looks at an offer that nobody renews. That of a worker which was killed
 // lies there until the worker comes back.
-func (d *examination) deadWorker(o team.Offer) {
+func (d *examination) deadWorker(o spec.Offer) {
 	path, _, err := d.store.OfferFile(o.Worker)
 	age := d.options.Now().Sub(o.RenewedAt)
 	switch {
@@ -78,7 +80,7 @@ func (d *examination) deadWorker(o team.Offer) {
 }
 
 // tells says whom a worker tells of sessions.
-func tells(o team.Offer) string {
+func tells(o spec.Offer) string {
 	text := ""
 	if o.Jira {
 		text += "; it makes tickets"
@@ -91,7 +93,7 @@ func tells(o team.Offer) string {
 
 // served looks who asks Temporal for the work of each agent, and for that of the
 // team's, if there is one.
-func (d *examination) served(ctx context.Context, t team.Team) {
+func (d *examination) served(ctx context.Context, t spec.Team) {
 	if d.store == nil {
 		if t.Name != "" {
 			d.add("team "+t.Name, Bad, "start one", "there is no store, and so no worker that serves it").Command = d.startWorker()
@@ -99,9 +101,9 @@ func (d *examination) served(ctx context.Context, t team.Team) {
 		return
 	}
 	now := d.options.Now()
-	doc, err := roster.Look(ctx, d.store, d.conn, t, now)
+	doc, err := workerpool.Look(ctx, d.store, d.conn, t, now)
 	if err != nil {
-		d.add("agents", Warning, "see that the store and Temporal can be read", "what workers offer is not known: %s", team.FirstLine(err.Error()))
+		d.add("agents", Warning, "see that the store and Temporal can be read", "what workers offer is not known: %s", textfmt.FirstLine(err.Error()))
 		return
 	}
 	offers, _ := d.store.Offers(ctx) // they could be read a moment ago
@@ -122,7 +124,7 @@ func (d *examination) served(ctx context.Context, t team.Team) {
 }
 
 // polled says who asks for the work of each agent, and of the sessions themselves.
-func (d *examination) polled(doc roster.Roster) {
+func (d *examination) polled(doc workerpool.Roster) {
 	var unasked []string
 	for _, q := range doc.Queues {
 		if len(q.Pollers) > 0 {
@@ -139,7 +141,7 @@ func (d *examination) polled(doc roster.Roster) {
 
 // strangers looks for workers that ask for this store's work and have no offer in it:
 // they serve a copy of it in another directory.
-func (d *examination) strangers(doc roster.Roster, offers []team.Offer) {
+func (d *examination) strangers(doc workerpool.Roster, offers []spec.Offer) {
 	known := map[string]bool{}
 	for _, w := range doc.Workers {
 		known[w.Identity] = true
@@ -165,14 +167,14 @@ func (d *examination) breakers(ctx context.Context) {
 	if d.store == nil {
 		return
 	}
-	known, err := roster.Breakers(ctx, d.store, d.conn, d.options.Now())
+	known, err := workerpool.Breakers(ctx, d.store, d.conn, d.options.Now())
 	if err != nil {
-		d.add("breakers", Warning, "see that the store and Temporal can be read", "they cannot be listed: %s", team.FirstLine(err.Error()))
+		d.add("breakers", Warning, "see that the store and Temporal can be read", "they cannot be listed: %s", textfmt.FirstLine(err.Error()))
 		return
 	}
 	open := 0
 	for _, b := range known {
-		if b.State == team.BreakerClosed {
+		if b.State == session.BreakerClosed {
 			continue
 		}
 		open++

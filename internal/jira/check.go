@@ -13,7 +13,10 @@ import (
 
 	gojira "github.com/andygrunwald/go-jira"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // Finding is one thing that was looked at before a ticket is needed.
@@ -53,10 +56,10 @@ const (
 // Check looks whether tickets could be made as a team file says, without making
 // one. What cannot be looked at because of something else is left out. Without a
 // project it looks at the credentials only.
-func (c *Client) Check(ctx context.Context, how team.HelpJira) []Finding {
+func (c *Client) Check(ctx context.Context, how spec.HelpJira) []Finding {
 	k := &check{client: c, how: how}
 	if how.Type == "" {
-		k.how.Type = team.DefaultTicketType
+		k.how.Type = spec.DefaultTicketType
 	}
 	if !k.credentials(ctx) || how.Project == "" || !k.project(ctx) || !k.permissions(ctx) {
 		return k.findings
@@ -69,7 +72,7 @@ func (c *Client) Check(ctx context.Context, how team.HelpJira) []Finding {
 
 type check struct {
 	client     *Client
-	how        team.HelpJira
+	how        spec.HelpJira
 	components []string // the project's
 	findings   []Finding
 }
@@ -86,7 +89,7 @@ func (k *check) bad(what, remedy, format string, args ...any) {
 func (k *check) ask(ctx context.Context, what, to string, query url.Values, into any, parts ...string) bool {
 	err := k.client.do(ctx, call{
 		what: to, method: http.MethodGet, path: k.client.path(parts...), query: query, into: into,
-		refused: func(r refusal) *team.TicketTrouble {
+		refused: func(r refusal) *session.TicketTrouble {
 			if r.status != http.StatusNotFound {
 				return nil
 			}
@@ -120,7 +123,7 @@ func (k *check) project(ctx context.Context) bool {
 	}
 	err := k.client.do(ctx, call{
 		what: "show project " + k.how.Project, method: http.MethodGet, path: k.client.path("project", k.how.Project), into: &found,
-		refused: func(r refusal) *team.TicketTrouble {
+		refused: func(r refusal) *session.TicketTrouble {
 			if r.status != http.StatusNotFound {
 				return nil
 			}
@@ -260,7 +263,7 @@ func (k *check) issueType(ctx context.Context) string {
 		}
 	}
 	k.bad(WhatType, "write one of them into help.jira.type in the team file",
-		"%s has no type %s%s; it has %s", k.how.Project, quoted(k.how.Type), team.DidYouMean(k.how.Type, names), strings.Join(names, ", "))
+		"%s has no type %s%s; it has %s", k.how.Project, quoted(k.how.Type), textfmt.DidYouMean(k.how.Type, names), strings.Join(names, ", "))
 	return ""
 }
 
@@ -296,7 +299,7 @@ func (k *check) required(fields map[string]metaField) {
 		}
 		values := ""
 		if _, called := f.allows(); len(called) > 0 {
-			values = "; it takes " + team.Shorten(strings.Join(called, ", "), maxSaid)
+			values = "; it takes " + textfmt.Shorten(strings.Join(called, ", "), maxSaid)
 		}
 		remedy := fmt.Sprintf("give it a value in help.jira.fields.%s in the team file", id)
 		switch id {
@@ -317,7 +320,7 @@ func (k *check) brings(id string) bool {
 	case "components":
 		return len(k.how.Components) > 0
 	case "priority":
-		return len(k.how.Priorities) == len(team.Categories())
+		return len(k.how.Priorities) == len(failures.Categories())
 	}
 	_, ok := k.how.Fields[id]
 	return ok
@@ -344,7 +347,7 @@ func (k *check) onScreen(fields map[string]metaField) {
 			remedy += ": Maestro finds its tickets by a label"
 		}
 		k.bad(WhatFields, remedy, "the create screen of a %s in %s has no field %s%s", k.how.Type, k.how.Project, id,
-			team.DidYouMean(id, slices.Sorted(maps.Keys(fields))))
+			textfmt.DidYouMean(id, slices.Sorted(maps.Keys(fields))))
 	}
 }
 
@@ -358,8 +361,8 @@ func (k *check) values(fields map[string]metaField) {
 		for _, name := range chosen(k.how.Fields[id]) {
 			if !slices.Contains(allowed, name) {
 				k.bad(WhatFields, fmt.Sprintf("write one of them into help.jira.fields.%s in the team file", id),
-					"%s (%s) has no value %s%s; it has %s", quoted(fields[id].Name), id, quoted(name), team.DidYouMean(name, called),
-					team.Shorten(strings.Join(called, ", "), maxSaid))
+					"%s (%s) has no value %s%s; it has %s", quoted(fields[id].Name), id, quoted(name), textfmt.DidYouMean(name, called),
+					textfmt.Shorten(strings.Join(called, ", "), maxSaid))
 			}
 		}
 	}
@@ -400,7 +403,7 @@ func (k *check) named(what, id string, names []string, fields map[string]metaFie
 		if !slices.Contains(allowed, name) {
 			sound = false
 			k.bad(what, fmt.Sprintf("write one that there is into %s in the team file, or make it in Jira", key),
-				"%s has no %s%s; it has %s", k.how.Project, quoted(name), team.DidYouMean(name, called), team.Shorten(strings.Join(called, ", "), maxSaid))
+				"%s has no %s%s; it has %s", k.how.Project, quoted(name), textfmt.DidYouMean(name, called), textfmt.Shorten(strings.Join(called, ", "), maxSaid))
 		}
 	}
 	if sound {

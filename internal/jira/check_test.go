@@ -7,9 +7,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/jira"
 	"github.com/maestro-hive/maestro/internal/jiratest"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // TestCheck: what is found wrong before a ticket is needed.
@@ -17,37 +18,37 @@ func TestCheck(t *testing.T) {
 	t.Parallel()
 	site := jiratest.Field{ID: "customfield_10010", Name: "Site", Required: true, Options: []string{"Berlin", "Bonn"}}
 	for name, tt := range map[string]struct {
-		how     team.HelpJira
+		how     spec.HelpJira
 		project jiratest.Project
 		// bad is what is wrong, what and message; empty: nothing is.
 		bad map[string]string
 		fix string
 	}{
 		"all is well": {
-			team.HelpJira{
-				Project: "MD", Components: []string{"Back end"}, Priorities: map[team.Category]string{team.Auth: "High"},
+			spec.HelpJira{
+				Project: "MD", Components: []string{"Back end"}, Priorities: map[failures.Category]string{failures.Auth: "High"},
 				Fields: map[string]any{"customfield_10010": map[string]any{"value": "Bonn"}},
 			},
 			jiratest.Project{Components: []string{"Back end"}, Priorities: []string{"High"}, Types: []jiratest.Type{{Name: "Bug", Fields: []jiratest.Field{site, {ID: "customfield_2", Name: "Ward", Required: true, Default: true}}}}},
 			nil, "",
 		},
-		"credentials alone": {team.HelpJira{}, jiratest.Project{}, nil, ""},
-		"no project":        {team.HelpJira{Project: "NO"}, jiratest.Project{}, map[string]string{jira.WhatProject: "no project NO"}, "help.jira.project"},
-		"unseen project":    {team.HelpJira{Project: "MD"}, jiratest.Project{Denied: []string{"BROWSE_PROJECTS"}}, map[string]string{jira.WhatProject: "no project MD"}, "Browse Projects"},
-		"moved project":     {team.HelpJira{Project: "OLD"}, jiratest.Project{Was: "OLD"}, map[string]string{jira.WhatProject: "whose key is MD now"}, "write MD into help.jira.project"},
-		"no permissions":    {team.HelpJira{Project: "MD"}, jiratest.Project{Denied: []string{"CREATE_ISSUES", "ADD_COMMENTS"}}, map[string]string{jira.WhatPermissions: "lacks Add Comments, Create Issues in project MD"}, "permissions in project MD"},
-		"no type":           {team.HelpJira{Project: "MD", Type: "Taks"}, jiratest.Project{Types: []jiratest.Type{{Name: "Task"}}}, map[string]string{jira.WhatType: `did you mean "Task"?; it has Task`}, "help.jira.type"},
-		"a field to fill":   {team.HelpJira{Project: "MD"}, jiratest.Project{Types: []jiratest.Type{{Name: "Bug", Fields: []jiratest.Field{site}}}}, map[string]string{jira.WhatFields: `"Site" (customfield_10010), which nothing fills; it takes Berlin, Bonn`}, "help.jira.fields.customfield_10010"},
+		"credentials alone": {spec.HelpJira{}, jiratest.Project{}, nil, ""},
+		"no project":        {spec.HelpJira{Project: "NO"}, jiratest.Project{}, map[string]string{jira.WhatProject: "no project NO"}, "help.jira.project"},
+		"unseen project":    {spec.HelpJira{Project: "MD"}, jiratest.Project{Denied: []string{"BROWSE_PROJECTS"}}, map[string]string{jira.WhatProject: "no project MD"}, "Browse Projects"},
+		"moved project":     {spec.HelpJira{Project: "OLD"}, jiratest.Project{Was: "OLD"}, map[string]string{jira.WhatProject: "whose key is MD now"}, "write MD into help.jira.project"},
+		"no permissions":    {spec.HelpJira{Project: "MD"}, jiratest.Project{Denied: []string{"CREATE_ISSUES", "ADD_COMMENTS"}}, map[string]string{jira.WhatPermissions: "lacks Add Comments, Create Issues in project MD"}, "permissions in project MD"},
+		"no type":           {spec.HelpJira{Project: "MD", Type: "Taks"}, jiratest.Project{Types: []jiratest.Type{{Name: "Task"}}}, map[string]string{jira.WhatType: `did you mean "Task"?; it has Task`}, "help.jira.type"},
+		"a field to fill":   {spec.HelpJira{Project: "MD"}, jiratest.Project{Types: []jiratest.Type{{Name: "Bug", Fields: []jiratest.Field{site}}}}, map[string]string{jira.WhatFields: `"Site" (customfield_10010), which nothing fills; it takes Berlin, Bonn`}, "help.jira.fields.customfield_10010"},
 		"another value": {
-			team.HelpJira{Project: "MD", Fields: map[string]any{"customfield_10010": []any{map[string]any{"value": "Brelin"}}}},
+			spec.HelpJira{Project: "MD", Fields: map[string]any{"customfield_10010": []any{map[string]any{"value": "Brelin"}}}},
 			jiratest.Project{Types: []jiratest.Type{{Name: "Bug", Fields: []jiratest.Field{site}}}},
 			map[string]string{jira.WhatFields: `has no value "Brelin"; did you mean "Berlin"?`},
 			"help.jira.fields.customfield_10010",
 		},
-		"a field too many": {team.HelpJira{Project: "MD", Fields: map[string]any{"customfield_9": "x"}}, jiratest.Project{}, map[string]string{jira.WhatFields: "has no field customfield_9"}, "leave it out of help.jira"},
-		"no labels":        {team.HelpJira{Project: "MD"}, jiratest.Project{Types: []jiratest.Type{{Name: "Bug", Without: []string{"labels"}}}}, map[string]string{jira.WhatFields: "has no field labels"}, "finds its tickets by a label"},
-		"no component":     {team.HelpJira{Project: "MD", Components: []string{"Backend"}}, jiratest.Project{Components: []string{"Back end"}}, map[string]string{jira.WhatComponents: `no "Backend"; did you mean "Back end"?`}, "help.jira.components"},
-		"no priority":      {team.HelpJira{Project: "MD", Priorities: map[team.Category]string{team.Auth: "P1"}}, jiratest.Project{Priorities: []string{"High"}}, map[string]string{jira.WhatPriorities: `no "P1"; it has High`}, "help.jira.priorities"},
+		"a field too many": {spec.HelpJira{Project: "MD", Fields: map[string]any{"customfield_9": "x"}}, jiratest.Project{}, map[string]string{jira.WhatFields: "has no field customfield_9"}, "leave it out of help.jira"},
+		"no labels":        {spec.HelpJira{Project: "MD"}, jiratest.Project{Types: []jiratest.Type{{Name: "Bug", Without: []string{"labels"}}}}, map[string]string{jira.WhatFields: "has no field labels"}, "finds its tickets by a label"},
+		"no component":     {spec.HelpJira{Project: "MD", Components: []string{"Backend"}}, jiratest.Project{Components: []string{"Back end"}}, map[string]string{jira.WhatComponents: `no "Backend"; did you mean "Back end"?`}, "help.jira.components"},
+		"no priority":      {spec.HelpJira{Project: "MD", Priorities: map[failures.Category]string{failures.Auth: "P1"}}, jiratest.Project{Priorities: []string{"High"}}, map[string]string{jira.WhatPriorities: `no "P1"; it has High`}, "help.jira.priorities"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -94,7 +95,7 @@ func TestCheckReadsEveryPage(t *testing.T) {
 		p.Types = append(p.Types, last)
 		o.Projects = []jiratest.Project{p}
 		_, c := open(t, o)
-		findings := c.Check(t.Context(), team.HelpJira{Project: "MD"})
+		findings := c.Check(t.Context(), spec.HelpJira{Project: "MD"})
 		require.Contains(t, findings[len(findings)-1].Message, `"Last" (customfield_2)`)
 	})
 }
@@ -117,7 +118,7 @@ func TestCheckSaysWhatCannotBeAsked(t *testing.T) {
 			t.Parallel()
 			s, c := open(t, jiratest.Options{})
 			s.Fail(tt.fault)
-			findings := c.Check(t.Context(), team.HelpJira{Project: "MD"})
+			findings := c.Check(t.Context(), spec.HelpJira{Project: "MD"})
 			last := findings[len(findings)-1]
 			require.False(t, last.OK)
 			require.Equal(t, tt.what, last.What)

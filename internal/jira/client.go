@@ -16,7 +16,7 @@ import (
 
 	gojira "github.com/andygrunwald/go-jira"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // Deployment is the kind of a Jira, which decides its API.
@@ -64,7 +64,7 @@ type Client struct {
 	files *http.Client
 }
 
-// New returns a client. It asks Jira nothing; an error is a *team.TicketTrouble on
+// New returns a client. It asks Jira nothing; an error is a *session.TicketTrouble on
 // what is missing of the configuration.
 func New(config Config) (*Client, error) {
 	base, err := url.Parse(strings.TrimRight(config.URL, "/") + "/")
@@ -156,10 +156,10 @@ type call struct {
 	into any
 	// refused says what a refusal means that is not the same for every call; nil:
 	// what it always means.
-	refused func(refusal) *team.TicketTrouble
+	refused func(refusal) *session.TicketTrouble
 }
 
-// do sends a request and reads its answer. Its error is a *team.TicketTrouble.
+// do sends a request and reads its answer. Its error is a *session.TicketTrouble.
 func (c *Client) do(ctx context.Context, k call) error {
 	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()
@@ -211,6 +211,6 @@ func (a answer) html() bool {
 }
 
 // misconfigured is the trouble that somebody has to mend.
-func misconfigured(format string, args ...any) *team.TicketTrouble {
-	return &team.TicketTrouble{Kind: team.Misconfigured, Message: fmt.Sprintf(format, args...)}
+func misconfigured(format string, args ...any) *session.TicketTrouble {
+	return &session.TicketTrouble{Kind: session.Misconfigured, Message: fmt.Sprintf(format, args...)}
 }

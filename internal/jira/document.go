@@ -6,7 +6,7 @@ import (
 	"unicode/utf16"
 
 	"github.com/maestro-hive/maestro/internal/safetext"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // Jira's limits, in UTF-16 code units, with room to spare: Cloud's may be of the
@@ -96,5 +96,5 @@ func (c *Client) text(write func(quote int) document, most int) any {
 // cutText is a text of several lines of at most limit bytes, with a mark where it
 // was cut: it keeps the end, where programs say why they failed.
 func cutText(text string, limit int) string {
-	return team.Tail(strings.Trim(safetext.Block(text), "\n"), max(limit, 40))
+	return textfmt.Tail(strings.Trim(safetext.Block(text), "\n"), max(limit, 40))
 }

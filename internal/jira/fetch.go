@@ -15,7 +15,7 @@ import (
 
 	gojira "github.com/andygrunwald/go-jira"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // Limits bound what is taken of a ticket's attachments.
@@ -62,7 +62,7 @@ type Attachment struct {
 
 var ticketKey = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]*-[1-9][0-9]*$`)
 
-// Fetch reads a ticket. Its error is a *team.TicketTrouble.
+// Fetch reads a ticket. Its error is a *session.TicketTrouble.
 func (c *Client) Fetch(ctx context.Context, key string, limits Limits) (Issue, error) {
 	if !ticketKey.MatchString(key) {
 		return Issue{}, misconfigured("%s is no ticket's key; write it as Jira shows it, like MD-123", quoted(key))
@@ -79,7 +79,7 @@ func (c *Client) Fetch(ctx context.Context, key string, limits Limits) (Issue, e
 	err := c.do(ctx, call{
 		what: "read ticket " + key, method: http.MethodGet, path: c.path("issue", key),
 		query: url.Values{"fields": {"summary,description,attachment"}}, into: &found,
-		refused: func(r refusal) *team.TicketTrouble { return c.ticketRefused(key, "Browse Projects", r) },
+		refused: func(r refusal) *session.TicketTrouble { return c.ticketRefused(key, "Browse Projects", r) },
 	})
 	if err != nil {
 		return Issue{}, err
@@ -215,7 +215,7 @@ func unused(name string, used map[string]bool) string {
 
 // Open opens an attachment's content, which the caller closes. Cloud keeps it on
 // another host, which gets no credentials. Reading it fails if there is less or
-// more of it than its size. Its error is a *team.TicketTrouble.
+// more of it than its size. Its error is a *session.TicketTrouble.
 func (c *Client) Open(ctx context.Context, a Attachment) (io.ReadCloser, error) {
 	k := call{what: "hand over the attachment " + a.Name, method: http.MethodGet}
 	ctx, cancel := context.WithTimeout(ctx, downloadTimeouts*c.config.Timeout)

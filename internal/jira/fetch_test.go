@@ -11,7 +11,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/jira"
 	"github.com/maestro-hive/maestro/internal/jiratest"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 func TestTicketIsFetched(t *testing.T) {
@@ -104,12 +104,12 @@ func TestFetchesThatFail(t *testing.T) {
 		for _, key := range []string{"", "MD", "../MD-1", "MD-0", "MD-1/comment", "md 1"} {
 			_, err := c.Fetch(t.Context(), key, jira.DefaultLimits())
 			got := trouble(t, err)
-			require.Equal(t, team.Misconfigured, got.Kind)
+			require.Equal(t, session.Misconfigured, got.Kind)
 			require.Contains(t, got.Message, "like MD-123")
 		}
 		require.Empty(t, s.Requests(), "what is no key is not asked for")
 		_, err := c.Fetch(t.Context(), "MD-5", jira.DefaultLimits())
-		require.Equal(t, team.Gone, trouble(t, err).Kind)
+		require.Equal(t, session.Gone, trouble(t, err).Kind)
 	})
 }
 
@@ -130,10 +130,10 @@ func TestDownloadsThatFail(t *testing.T) {
 		}
 		s.Fail(jiratest.Refusal(404, nil, "The attachment does not exist").Once())
 		_, err = c.Open(t.Context(), issue.Attachments[0])
-		require.Equal(t, team.Misconfigured, trouble(t, err).Kind)
+		require.Equal(t, session.Misconfigured, trouble(t, err).Kind)
 		s.Fail(jiratest.Fault{Cut: true})
 		_, err = c.Open(t.Context(), issue.Attachments[0])
-		require.Equal(t, team.Unreached, trouble(t, err).Kind)
+		require.Equal(t, session.Unreached, trouble(t, err).Kind)
 		s.Mend()
 		s.Revoke("another-token")
 		_, err = c.Open(t.Context(), issue.Attachments[0])

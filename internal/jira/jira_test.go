@@ -10,9 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/jira"
 	"github.com/maestro-hive/maestro/internal/jiratest"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 var _ activities.Tickets = (*jira.Client)(nil)
@@ -57,33 +60,33 @@ func onBoth(t *testing.T, test func(t *testing.T, o jiratest.Options)) {
 }
 
 // asked is a notice of a session that needs a person.
-func asked() team.Notice {
-	return team.Notice{
-		Schema: team.NoticeSchema, ID: "web-service/s-1/implementation.backend.1/help_needed", Event: team.HelpAsked, At: noon,
+func asked() session.Notice {
+	return session.Notice{
+		Schema: session.NoticeSchema, ID: "web-service/s-1/implementation.backend.1/help_needed", Event: session.HelpAsked, At: noon,
 		Session: "s-1", Run: "r-1", Namespace: "default", Store: "st0re", Team: "web-service", Incarnation: 1,
-		Status: team.HelpIsNeeded,
-		Request: &team.HelpRequest{
-			ID: "implementation.backend.1", Kind: team.ForHelp, Phase: "implementation", Persona: "backend",
-			Category: team.TestFailure, Message: "check go-test failed: exit status 1\n--- FAIL: TestSum (0.00s)",
-			Suggestion: "See the check's output.", Answers: []team.Verb{team.Retrying, team.Skipping, team.Supplying, team.Aborting},
-			Attempts: []team.AttemptFailure{
-				{Category: team.Syntax, Message: "main.go:3: expected '}'"},
-				{Category: team.TestFailure, Message: "check go-test failed: exit status 1"},
+		Status: session.HelpIsNeeded,
+		Request: &session.HelpRequest{
+			ID: "implementation.backend.1", Kind: session.ForHelp, Phase: "implementation", Persona: "backend",
+			Category: failures.TestFailure, Message: "check go-test failed: exit status 1\n--- FAIL: TestSum (0.00s)",
+			Suggestion: "See the check's output.", Answers: []session.Verb{session.Retrying, session.Skipping, session.Supplying, session.Aborting},
+			Attempts: []session.AttemptFailure{
+				{Category: failures.Syntax, Message: "main.go:3: expected '}'"},
+				{Category: failures.TestFailure, Message: "check go-test failed: exit status 1"},
 			},
-			Usage: team.Usage{InputTokens: 1200, OutputTokens: 34, CostUSD: 120_000_000},
+			Usage: cost.Usage{InputTokens: 1200, OutputTokens: 34, CostUSD: 120_000_000},
 			Since: noon, Until: noon.Add(7 * 24 * time.Hour),
 		},
-		Usage:      team.Usage{InputTokens: 5000, OutputTokens: 600, CostUSD: 1_500_000_000},
+		Usage:      cost.Usage{InputTokens: 5000, OutputTokens: 600, CostUSD: 1_500_000_000},
 		Checkpoint: "4f1c0a9e7b3d5f1c0a9e7b3d", WebUI: "http://localhost:8233/namespaces/default/workflows/s-1/r-1",
 		Commands: []string{`maestro resolve s-1 retry --note "..."`, "maestro resolve s-1 abort"},
 	}
 }
 
-// trouble is an error's *team.TicketTrouble.
-func trouble(t *testing.T, err error) *team.TicketTrouble {
+// trouble is an error's *session.TicketTrouble.
+func trouble(t *testing.T, err error) *session.TicketTrouble {
 	t.Helper()
 	require.Error(t, err)
-	var found *team.TicketTrouble
+	var found *session.TicketTrouble
 	require.ErrorAs(t, err, &found)
 	require.NotContains(t, found.Message, jiratest.Token)
 	return found
@@ -97,9 +100,9 @@ func TestTicketIsCreatedAndFound(t *testing.T) {
 			Components: []string{"Back end"}, Priorities: []string{"High", "Low"},
 		}}
 		s, c := open(t, o)
-		how := team.HelpJira{
+		how := spec.HelpJira{
 			Project: "MD", Type: "Incident", Labels: []string{"agents"}, Components: []string{"Back end"},
-			Priorities: map[team.Category]string{team.TestFailure: "Low", team.Auth: "High"},
+			Priorities: map[failures.Category]string{failures.TestFailure: "Low", failures.Auth: "High"},
 			Fields:     map[string]any{"customfield_10010": map[string]any{"value": "Berlin"}},
 		}
 		_, ok, err := c.Find(t.Context(), "MD", label)
@@ -108,7 +111,7 @@ func TestTicketIsCreatedAndFound(t *testing.T) {
 
 		ticket, err := c.Create(t.Context(), how, label, asked())
 		require.NoError(t, err)
-		require.Equal(t, team.Ticket{Key: "MD-1", URL: s.URL() + "/browse/MD-1"}, ticket)
+		require.Equal(t, session.Ticket{Key: "MD-1", URL: s.URL() + "/browse/MD-1"}, ticket)
 		issue := s.Issues()[0]
 		require.Equal(t, []string{"agents", label}, issue.Labels())
 		require.Equal(t, "[maestro] web-service: implementation/backend: test_failure: check go-test failed: exit status 1 --- FAIL: TestSum (0.00s)", issue.Text("summary"))
@@ -141,7 +144,7 @@ func TestNewTicketIsNotFoundAtOnce(t *testing.T) {
 	onBoth(t, func(t *testing.T, o jiratest.Options) {
 		o.IndexDelay = 300 * time.Millisecond
 		_, c := open(t, o)
-		_, err := c.Create(t.Context(), team.HelpJira{Project: "MD"}, label, asked())
+		_, err := c.Create(t.Context(), spec.HelpJira{Project: "MD"}, label, asked())
 		require.NoError(t, err)
 		_, ok, err := c.Find(t.Context(), "MD", label)
 		require.NoError(t, err)
@@ -181,19 +184,19 @@ func TestCommentIsMadeOnce(t *testing.T) {
 		s, c := open(t, o)
 		key := s.Add("MD", map[string]any{})
 		n := asked()
-		require.NoError(t, c.Comment(t.Context(), team.TicketComment{Key: key, Notice: n, Occurrences: 2}))
+		require.NoError(t, c.Comment(t.Context(), session.TicketComment{Key: key, Notice: n, Occurrences: 2}))
 		other := n
 		other.ID += "2" // ends as the first begins
-		require.NoError(t, c.Comment(t.Context(), team.TicketComment{Key: key, Notice: other, Occurrences: 3, Again: true}))
+		require.NoError(t, c.Comment(t.Context(), session.TicketComment{Key: key, Notice: other, Occurrences: 3, Again: true}))
 		require.Len(t, s.Issues()[0].Comments, 2, "another notice is another comment")
 		for range 250 {
 			s.Comment(key, foreign(o))
 		}
-		for _, notice := range []team.Notice{n, other} {
-			require.NoError(t, c.Comment(t.Context(), team.TicketComment{Key: key, Notice: notice, Occurrences: 3, Again: true}))
+		for _, notice := range []session.Notice{n, other} {
+			require.NoError(t, c.Comment(t.Context(), session.TicketComment{Key: key, Notice: notice, Occurrences: 3, Again: true}))
 		}
 		require.Len(t, s.Issues()[0].Comments, 252, "it is found behind two pages of others")
-		require.NoError(t, c.Comment(t.Context(), team.TicketComment{Key: key, Notice: n, Occurrences: 3}))
+		require.NoError(t, c.Comment(t.Context(), session.TicketComment{Key: key, Notice: n, Occurrences: 3}))
 		require.Len(t, s.Issues()[0].Comments, 253, "it is not looked for unless it may be there")
 	})
 }
@@ -215,8 +218,8 @@ func TestCommentWhoseAnswerWasLostIsNotRepeated(t *testing.T) {
 		s, c := open(t, o)
 		key := s.Add("MD", map[string]any{})
 		s.Fail(jiratest.Fault{Lost: true}.On("POST", "/comment").Once())
-		require.Equal(t, team.Unclear, trouble(t, c.Comment(t.Context(), team.TicketComment{Key: key, Notice: asked(), Occurrences: 1})).Kind)
-		require.NoError(t, c.Comment(t.Context(), team.TicketComment{Key: key, Notice: asked(), Occurrences: 1, Again: true}))
+		require.Equal(t, session.Unclear, trouble(t, c.Comment(t.Context(), session.TicketComment{Key: key, Notice: asked(), Occurrences: 1})).Kind)
+		require.NoError(t, c.Comment(t.Context(), session.TicketComment{Key: key, Notice: asked(), Occurrences: 1, Again: true}))
 		require.Len(t, s.Issues()[0].Comments, 1)
 	})
 }
@@ -226,8 +229,8 @@ func TestCommentOnWhatIsGone(t *testing.T) {
 	onBoth(t, func(t *testing.T, o jiratest.Options) {
 		_, c := open(t, o)
 		for _, again := range []bool{false, true} {
-			got := trouble(t, c.Comment(t.Context(), team.TicketComment{Key: "MD-7", Notice: asked(), Occurrences: 1, Again: again}))
-			require.Equal(t, team.Gone, got.Kind)
+			got := trouble(t, c.Comment(t.Context(), session.TicketComment{Key: "MD-7", Notice: asked(), Occurrences: 1, Again: again}))
+			require.Equal(t, session.Gone, got.Kind)
 			require.Contains(t, got.Message, "MD-7")
 		}
 	})
@@ -243,16 +246,16 @@ func TestTextsFitIntoJira(t *testing.T) {
 		n.Request.Message, n.Request.Suggestion = long, long
 		n.Request.Attempts = nil
 		for i := range 500 {
-			n.Request.Attempts = append(n.Request.Attempts, team.AttemptFailure{Category: team.Unknown, Message: fmt.Sprint(i, long[:4000])})
+			n.Request.Attempts = append(n.Request.Attempts, session.AttemptFailure{Category: failures.Unknown, Message: fmt.Sprint(i, long[:4000])})
 		}
-		n.Answer = &team.Answer{Verb: team.Retrying, Note: long, By: long}
-		_, err := c.Create(t.Context(), team.HelpJira{Project: "MD"}, label, n)
+		n.Answer = &session.Answer{Verb: session.Retrying, Note: long, By: long}
+		_, err := c.Create(t.Context(), spec.HelpJira{Project: "MD"}, label, n)
 		require.NoError(t, err)
-		for _, event := range []team.Event{team.HelpAsked, team.ApprovalAsked, team.WentOn, team.SessionFailed, "unheard_of"} {
+		for _, event := range []session.Event{session.HelpAsked, session.ApprovalAsked, session.WentOn, session.SessionFailed, "unheard_of"} {
 			n.Event, n.Reason = event, long
 			n.ID = string(event)
-			require.NoError(t, c.Comment(t.Context(), team.TicketComment{Key: "MD-1", Notice: n, Occurrences: 2}), event)
-			require.NoError(t, c.Comment(t.Context(), team.TicketComment{Key: "MD-1", Notice: n, Occurrences: 2, Again: true}), event)
+			require.NoError(t, c.Comment(t.Context(), session.TicketComment{Key: "MD-1", Notice: n, Occurrences: 2}), event)
+			require.NoError(t, c.Comment(t.Context(), session.TicketComment{Key: "MD-1", Notice: n, Occurrences: 2, Again: true}), event)
 		}
 		comments := len(s.Issues()[0].Comments)
 		require.Equal(t, 5, comments, "the line that names the notice is never cut")
@@ -263,10 +266,10 @@ func TestEmptyNoticesAreTold(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, o jiratest.Options) {
 		s, c := open(t, o)
-		_, err := c.Create(t.Context(), team.HelpJira{Project: "MD"}, label, team.Notice{Team: "web"})
+		_, err := c.Create(t.Context(), spec.HelpJira{Project: "MD"}, label, session.Notice{Team: "web"})
 		require.NoError(t, err)
-		require.NoError(t, c.Comment(t.Context(), team.TicketComment{Key: "MD-1", Notice: team.Notice{Event: team.WentOn, ID: "x"}}))
-		require.NoError(t, c.Comment(t.Context(), team.TicketComment{Key: "MD-1", Notice: team.Notice{Event: team.HelpAsked, ID: "y", Request: &team.HelpRequest{}}}))
+		require.NoError(t, c.Comment(t.Context(), session.TicketComment{Key: "MD-1", Notice: session.Notice{Event: session.WentOn, ID: "x"}}))
+		require.NoError(t, c.Comment(t.Context(), session.TicketComment{Key: "MD-1", Notice: session.Notice{Event: session.HelpAsked, ID: "y", Request: &session.HelpRequest{}}}))
 		require.Len(t, s.Issues()[0].Comments, 2)
 	})
 }

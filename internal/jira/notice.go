@@ -6,8 +6,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/safetext"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // noticeMark begins the last line of a comment, which names its notice.
@@ -20,7 +23,7 @@ const maxBy = 100
 const leastAttempts = 3
 
 // summary is the ticket's title: whose work it is about and what is wrong.
-func summary(n team.Notice) string {
+func summary(n session.Notice) string {
 	parts := []string{"[maestro] " + n.Team}
 	if r := n.Request; r != nil {
 		parts = append(parts, subject(*r))
@@ -41,52 +44,52 @@ func summary(n team.Notice) string {
 }
 
 // subject is whose work a request is about.
-func subject(r team.HelpRequest) string {
+func subject(r session.HelpRequest) string {
 	if r.Persona == "" {
 		return r.Phase
 	}
-	return team.AssignmentID{Phase: r.Phase, Persona: r.Persona}.String()
+	return spec.AssignmentID{Phase: r.Phase, Persona: r.Persona}.String()
 }
 
 // description is what the ticket of a notice says.
-func description(n team.Notice) func(quote int) document {
+func description(n session.Notice) func(quote int) document {
 	return func(quote int) document {
-		d := document{{kind: paragraph, spans: append(opening(n), plain(" "+session(n)+"."))}}
+		d := document{{kind: paragraph, spans: append(opening(n), plain(" "+sessionText(n)+"."))}}
 		d = append(d, happened(n, quote)...)
 		d = append(d, tried(n, quote)...)
-		d = append(d, cost(n)...)
+		d = append(d, costText(n)...)
 		d = append(d, goingOn(n, quote)...)
 		return append(d, artifacts(n)...)
 	}
 }
 
 // comment is the text of a comment.
-func comment(c team.TicketComment) func(quote int) document {
+func comment(c session.TicketComment) func(quote int) document {
 	n := c.Notice
 	return func(quote int) document {
 		var d document
 		switch n.Event {
-		case team.HelpAsked:
+		case session.HelpAsked:
 			first := opening(n)
 			if c.Occurrences > 1 {
 				first = []span{strong(fmt.Sprintf("This has happened again, %d times by now.", c.Occurrences)), plain(" ")}
 				first = append(first, opening(n)...)
 			}
-			d = document{{kind: paragraph, spans: append(first, plain(" "+session(n)+"."))}}
+			d = document{{kind: paragraph, spans: append(first, plain(" "+sessionText(n)+"."))}}
 			d = append(d, happened(n, quote)...)
 			d = append(d, tried(n, quote)...)
-			d = append(d, cost(n)...)
+			d = append(d, costText(n)...)
 			d = append(d, goingOn(n, quote)...)
-		case team.ApprovalAsked:
-			d = document{{kind: paragraph, spans: append(opening(n), plain(" "+session(n)+"."))}}
-			d = append(d, cost(n)...)
+		case session.ApprovalAsked:
+			d = document{{kind: paragraph, spans: append(opening(n), plain(" "+sessionText(n)+"."))}}
+			d = append(d, costText(n)...)
 			d = append(d, goingOn(n, quote)...)
 			d = append(d, artifacts(n)...)
-		case team.WentOn:
+		case session.WentOn:
 			d = wentOn(n, quote)
 		default:
-			d = append(ended(n, quote), cost(n)...)
-			if n.Event == team.SessionFailed || n.Event == team.SessionCancelled {
+			d = append(ended(n, quote), costText(n)...)
+			if n.Event == session.SessionFailed || n.Event == session.SessionCancelled {
 				d = append(d, goingOn(n, quote)...)
 			}
 			d = append(d, artifacts(n)...)
@@ -116,25 +119,25 @@ func isComment(body json.RawMessage, id string) bool {
 }
 
 // opening says what a person is needed for.
-func opening(n team.Notice) []span {
+func opening(n session.Notice) []span {
 	r := n.Request
 	if r == nil {
 		return []span{strong(fmt.Sprintf("Team %s is %s.", n.Team, words(n.Status)))}
 	}
 	switch r.Kind {
-	case team.ForApproval:
+	case session.ForApproval:
 		return []span{strong(fmt.Sprintf("Phase %s of team %s is done and waits for approval.", r.Phase, n.Team))}
-	case team.ForMoney:
+	case session.ForMoney:
 		return []span{strong(fmt.Sprintf("A budget of team %s is spent, and %s waits.", n.Team, subject(*r)))}
-	case team.ForOutage:
+	case session.ForOutage:
 		return []span{strong(fmt.Sprintf("%s of team %s waits for its %s, and goes on by itself when that is back.", subject(*r), n.Team, r.Category.Awaited()))}
 	default:
 		return []span{strong(fmt.Sprintf("%s of team %s could not finish and waits for a person.", subject(*r), n.Team))}
 	}
 }
 
-// session names the notice's session.
-func session(n team.Notice) string {
+// sessionText names the notice's session.
+func sessionText(n session.Notice) string {
 	s := fmt.Sprintf("Session %s in namespace %s, store %s", n.Session, n.Namespace, n.Store)
 	if n.Incarnation > 1 {
 		s += fmt.Sprintf(", incarnation %d", n.Incarnation)
@@ -143,9 +146,9 @@ func session(n team.Notice) string {
 }
 
 // words is a state as prose has it.
-func words(s team.State) string { return strings.ReplaceAll(string(s), "_", " ") }
+func words(s session.State) string { return strings.ReplaceAll(string(s), "_", " ") }
 
-func happened(n team.Notice, quote int) document {
+func happened(n session.Notice, quote int) document {
 	d := document{{kind: heading, spans: []span{plain("What happened")}}}
 	r := n.Request
 	if r == nil {
@@ -158,7 +161,7 @@ func happened(n team.Notice, quote int) document {
 		d = append(d, block{kind: code, text: cutText(r.Message, quote)})
 	}
 	if r.Suggestion != "" {
-		d = append(d, block{kind: paragraph, spans: []span{plain(team.Shorten(safetext.Line(r.Suggestion), max(quote, 40)))}})
+		d = append(d, block{kind: paragraph, spans: []span{plain(textfmt.Shorten(safetext.Line(r.Suggestion), max(quote, 40)))}})
 	}
 	var times []string
 	if !r.Since.IsZero() {
@@ -175,7 +178,7 @@ func happened(n team.Notice, quote int) document {
 
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-func tried(n team.Notice, quote int) document {
+func tried(n session.Notice, quote int) document {
 	if n.Request == nil || len(n.Request.Attempts) == 0 {
 		return nil
 	}
@@ -185,7 +188,7 @@ func tried(n team.Notice, quote int) document {
 	for i, a := range attempts[left:] {
 		list.items = append(list.items, []span{
 			strong(fmt.Sprintf("Attempt %d, %s", left+i+1, a.Category)),
-			plain(": " + team.Shorten(safetext.Line(a.Message), max(quote/2, 40))),
+			plain(": " + textfmt.Shorten(safetext.Line(a.Message), max(quote/2, 40))),
 		})
 	}
 	d := document{{kind: heading, spans: []span{plain("What was tried")}}}
@@ -195,7 +198,7 @@ func tried(n team.Notice, quote int) document {
 	return append(d, list)
 }
 
-func cost(n team.Notice) document {
+func costText(n session.Notice) document {
 	items := [][]span{{plain("the session so far: " + spent(n.Usage))}}
 	if r := n.Request; r != nil {
 		items = append([][]span{{plain(subject(*r) + ": " + spent(r.Usage))}}, items...)
@@ -203,12 +206,12 @@ func cost(n team.Notice) document {
 	return document{{kind: heading, spans: []span{plain("What it cost")}}, {kind: bullets, items: items}}
 }
 
-func spent(u team.Usage) string {
+func spent(u cost.Usage) string {
 	return fmt.Sprintf("%d tokens (%d in, %d out), %s USD", u.Tokens(), u.InputTokens, u.OutputTokens, u.CostUSD)
 }
 
 // goingOn says how to answer, in a terminal and in Temporal's Web UI.
-func goingOn(n team.Notice, quote int) document {
+func goingOn(n session.Notice, quote int) document {
 	d := document{{kind: heading, spans: []span{plain("How to go on")}}}
 	if len(n.Commands) > 0 {
 		d = append(d,
@@ -237,11 +240,11 @@ func goingOn(n team.Notice, quote int) document {
 }
 
 // answerJSON is the likeliest answer to a request, as the Web UI takes it.
-func answerJSON(r team.HelpRequest) string {
+func answerJSON(r session.HelpRequest) string {
 	data, err := json.Marshal(struct {
-		Request string    `json:"request"`
-		Action  team.Verb `json:"action"`
-		By      string    `json:"by"`
+		Request string       `json:"request"`
+		Action  session.Verb `json:"action"`
+		By      string       `json:"by"`
 	}{r.ID, r.Answers[0], "your name"})
 	if err != nil {
 		return ""
@@ -249,7 +252,7 @@ func answerJSON(r team.HelpRequest) string {
 	return string(data)
 }
 
-func artifacts(n team.Notice) document {
+func artifacts(n session.Notice) document {
 	where := fmt.Sprintf("In store %s, under session %s", n.Store, n.Session)
 	if n.Checkpoint != "" {
 		where += ", checkpoint " + n.Checkpoint.Short()
@@ -266,7 +269,7 @@ func artifacts(n team.Notice) document {
 }
 
 // wentOn says who answered what to which request, when and why.
-func wentOn(n team.Notice, quote int) document {
+func wentOn(n session.Notice, quote int) document {
 	goes := "session " + n.Session + " goes on."
 	if n.Answer == nil {
 		return document{{kind: paragraph, spans: []span{strong("S" + goes[1:])}}}
@@ -275,8 +278,8 @@ func wentOn(n team.Notice, quote int) document {
 }
 
 // said tells what a person has said, when and why, and what comes of it.
-func said(a team.Answer, then string, quote int) document {
-	by := team.Shorten(safetext.Line(a.By), maxBy)
+func said(a session.Answer, then string, quote int) document {
+	by := textfmt.Shorten(safetext.Line(a.By), maxBy)
 	if by == "" {
 		by = "Somebody"
 	}
@@ -299,11 +302,11 @@ func said(a team.Answer, then string, quote int) document {
 }
 
 // ended says how a session ended, and why.
-func ended(n team.Notice, quote int) document {
-	how := map[team.Event]string{
-		team.SessionCompleted: "has completed its work",
-		team.SessionFailed:    "has failed",
-		team.SessionCancelled: "was cancelled",
+func ended(n session.Notice, quote int) document {
+	how := map[session.Event]string{
+		session.SessionCompleted: "has completed its work",
+		session.SessionFailed:    "has failed",
+		session.SessionCancelled: "was cancelled",
 	}[n.Event]
 	if how == "" {
 		how = "is " + words(n.Status)

@@ -13,9 +13,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/jiratest"
 	"github.com/maestro-hive/maestro/internal/safetext"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 var update = flag.Bool("update", false, "write what tickets and comments say into testdata")
@@ -35,37 +37,37 @@ func golden(t *testing.T, name, got string) {
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // notice is one whose texts try to be markup.
-func notice(event team.Event) team.Notice {
-	n := team.Notice{
+func notice(event session.Event) session.Notice {
+	n := session.Notice{
 		ID: "s-1/implementation.backend.1", Event: event, At: noon,
-		Session: "s-1", Run: "r-1", Namespace: "default", Store: "st0re", Team: "web-service", Incarnation: 2, Status: team.HelpIsNeeded,
-		Request: &team.HelpRequest{
-			ID: "implementation.backend.1", Kind: team.ForHelp, Phase: "implementation", Persona: "backend", Category: team.TestFailure,
+		Session: "s-1", Run: "r-1", Namespace: "default", Store: "st0re", Team: "web-service", Incarnation: 2, Status: session.HelpIsNeeded,
+		Request: &session.HelpRequest{
+			ID: "implementation.backend.1", Kind: session.ForHelp, Phase: "implementation", Persona: "backend", Category: failures.TestFailure,
 			Message:    "check failed:\n{noformat}\n[~admin] !http://x/y.png! {color:red}*now*{color}",
 			Suggestion: "Ask [~admin], see {code}x{code} | *bold* & &#123;macro}",
-			Answers:    []team.Verb{team.Retrying, team.Aborting},
-			Attempts: []team.AttemptFailure{
-				{Category: team.Syntax, Message: "main.go:3: expected '}' in a[i] \\ b"},
-				{Category: team.TestFailure, Message: "h1. not a title\n----\n* no list"},
+			Answers:    []session.Verb{session.Retrying, session.Aborting},
+			Attempts: []session.AttemptFailure{
+				{Category: failures.Syntax, Message: "main.go:3: expected '}' in a[i] \\ b"},
+				{Category: failures.TestFailure, Message: "h1. not a title\n----\n* no list"},
 			},
-			Usage: team.Usage{InputTokens: 1200, OutputTokens: 34, CostUSD: 120_000_000},
+			Usage: cost.Usage{InputTokens: 1200, OutputTokens: 34, CostUSD: 120_000_000},
 			Since: noon, Until: noon.Add(7 * 24 * time.Hour),
 		},
-		Answer: &team.Answer{
-			Request: "implementation.backend.1", Verb: team.Retrying, Note: "The port is 8081, not {8080}.", By: "Ada [~x]",
+		Answer: &session.Answer{
+			Request: "implementation.backend.1", Verb: session.Retrying, Note: "The port is 8081, not {8080}.", By: "Ada [~x]",
 			Phase: "implementation", Persona: "backend", At: noon.Add(time.Hour),
 		},
-		Usage: team.Usage{InputTokens: 5000, OutputTokens: 600, CostUSD: 1_500_000_000}, Checkpoint: "4f1c0a9e7b3d5f1c0a9e7b3d",
+		Usage: cost.Usage{InputTokens: 5000, OutputTokens: 600, CostUSD: 1_500_000_000}, Checkpoint: "4f1c0a9e7b3d5f1c0a9e7b3d",
 		Where: "--address temporal:7233 --namespace default --state-dir /var/maestro/state, as seen from build-1",
 		WebUI: "http://localhost:8233/namespaces/default/workflows/s-1/r-1", Commands: []string{`maestro resolve s-1 retry --note "..."`, "maestro resolve s-1 abort"},
 	}
 	switch event { //nolint:exhaustive // The others are told of with all that there is.
-	case team.SessionFailed:
-		n.Request, n.Status, n.Reason = nil, team.Failed, "HelpNeeded: nobody answered"
+	case session.SessionFailed:
+		n.Request, n.Status, n.Reason = nil, session.Failed, "HelpNeeded: nobody answered"
 		n.Commands = []string{"maestro resume s-1", "maestro status s-1"}
-	case team.ApprovalAsked:
-		n.Request.Kind, n.Request.Persona, n.Request.Category, n.Request.Attempts = team.ForApproval, "", "", nil
-		n.Request.Answers = []team.Verb{team.Approving, team.Rejecting}
+	case session.ApprovalAsked:
+		n.Request.Kind, n.Request.Persona, n.Request.Category, n.Request.Attempts = session.ForApproval, "", "", nil
+		n.Request.Answers = []session.Verb{session.Approving, session.Rejecting}
 	}
 	return n
 }
@@ -75,11 +77,11 @@ func notice(event team.Event) team.Notice {
 func TestTexts(t *testing.T) {
 	t.Parallel()
 	for name, write := range map[string]func(int) document{
-		"ticket":     description(notice(team.HelpAsked)),
-		"recurrence": comment(team.TicketComment{Notice: notice(team.HelpAsked), Occurrences: 3}),
-		"approval":   comment(team.TicketComment{Notice: notice(team.ApprovalAsked)}),
-		"went_on":    comment(team.TicketComment{Notice: notice(team.WentOn), Occurrences: 1}),
-		"failed":     comment(team.TicketComment{Notice: notice(team.SessionFailed), Omitted: 4}),
+		"ticket":     description(notice(session.HelpAsked)),
+		"recurrence": comment(session.TicketComment{Notice: notice(session.HelpAsked), Occurrences: 3}),
+		"approval":   comment(session.TicketComment{Notice: notice(session.ApprovalAsked)}),
+		"went_on":    comment(session.TicketComment{Notice: notice(session.WentOn), Occurrences: 1}),
+		"failed":     comment(session.TicketComment{Notice: notice(session.SessionFailed), Omitted: 4}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -98,13 +100,13 @@ func TestTexts(t *testing.T) {
 
 func TestSummaries(t *testing.T) {
 	t.Parallel()
-	long := team.Notice{Team: "web", Request: &team.HelpRequest{Phase: "build", Persona: "dev", Category: team.Timeout, Message: strings.Repeat("😀", 300)}}
+	long := session.Notice{Team: "web", Request: &session.HelpRequest{Phase: "build", Persona: "dev", Category: failures.Timeout, Message: strings.Repeat("😀", 300)}}
 	require.LessOrEqual(t, units(summary(long)), 255)
 	require.True(t, strings.HasSuffix(summary(long), "😀…"), summary(long))
-	for want, n := range map[string]team.Notice{
-		"[maestro] web: build/dev: timeout: too slow":          {Team: "web", Request: &team.HelpRequest{Phase: "build", Persona: "dev", Category: team.Timeout, Message: "too\n\tslow\r\n"}},
-		"[maestro] web: build: Is it good?":                    {Team: "web", Request: &team.HelpRequest{Phase: "build", Message: "Is it good?"}},
-		"[maestro] web: session s-1: failed: nobody has come.": {Team: "web", Session: "s-1", Status: team.Failed, Reason: "nobody has come."},
+	for want, n := range map[string]session.Notice{
+		"[maestro] web: build/dev: timeout: too slow":          {Team: "web", Request: &session.HelpRequest{Phase: "build", Persona: "dev", Category: failures.Timeout, Message: "too\n\tslow\r\n"}},
+		"[maestro] web: build: Is it good?":                    {Team: "web", Request: &session.HelpRequest{Phase: "build", Message: "Is it good?"}},
+		"[maestro] web: session s-1: failed: nobody has come.": {Team: "web", Session: "s-1", Status: session.Failed, Reason: "nobody has come."},
 	} {
 		require.Equal(t, want, summary(n))
 	}
@@ -159,14 +161,14 @@ func FuzzADF(f *testing.F) {
 	f.Add("text", "", "http://x")
 	f.Add("\x00", "\n\n", "x|y")
 	f.Fuzz(func(t *testing.T, one, two, address string) {
-		n := notice(team.HelpAsked)
+		n := notice(session.HelpAsked)
 		n.Request.Message, n.Request.Suggestion, n.WebUI = one, two, address
-		n.Request.Attempts = []team.AttemptFailure{{Message: two}, {Category: team.Category(one)}}
-		data, err := json.Marshal(comment(team.TicketComment{Notice: n, Occurrences: 2})(200).adf())
+		n.Request.Attempts = []session.AttemptFailure{{Message: two}, {Category: failures.Category(one)}}
+		data, err := json.Marshal(comment(session.TicketComment{Notice: n, Occurrences: 2})(200).adf())
 		require.NoError(t, err)
 		require.Empty(t, jiratest.CheckADF(data))
 		require.True(t, isComment(data, n.ID))
-		wiki, err := json.Marshal(comment(team.TicketComment{Notice: n, Occurrences: 2})(200).wiki())
+		wiki, err := json.Marshal(comment(session.TicketComment{Notice: n, Occurrences: 2})(200).wiki())
 		require.NoError(t, err)
 		require.True(t, isComment(wiki, n.ID))
 	})

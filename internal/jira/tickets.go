@@ -11,7 +11,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 const (
@@ -29,7 +32,7 @@ const (
 // Find looks for the ticket of a project that carries a label, the oldest if
 // there are several. One that was created just now may not be found yet: Jira's
 // search lags.
-func (c *Client) Find(ctx context.Context, project, label string) (team.Ticket, bool, error) {
+func (c *Client) Find(ctx context.Context, project, label string) (session.Ticket, bool, error) {
 	jql := fmt.Sprintf("project = %s AND labels = %s ORDER BY created ASC", jqlString(project), jqlString(label))
 	query := url.Values{"jql": {jql}, "fields": {"created"}, "maxResults": {"1"}}
 	path := c.path("search", "jql")
@@ -45,7 +48,7 @@ func (c *Client) Find(ctx context.Context, project, label string) (team.Ticket, 
 		}
 		err := c.do(ctx, call{
 			what: "look for the ticket in project " + project, method: http.MethodGet, path: path, query: query, into: &found,
-			refused: func(r refusal) *team.TicketTrouble {
+			refused: func(r refusal) *session.TicketTrouble {
 				if r.status != http.StatusBadRequest {
 					return nil
 				}
@@ -54,7 +57,7 @@ func (c *Client) Find(ctx context.Context, project, label string) (team.Ticket, 
 			},
 		})
 		if err != nil {
-			return team.Ticket{}, false, err
+			return session.Ticket{}, false, err
 		}
 		if len(found.Issues) > 0 {
 			return c.ticket(found.Issues[0].Key), true, nil
@@ -64,11 +67,11 @@ func (c *Client) Find(ctx context.Context, project, label string) (team.Ticket, 
 		}
 		query.Set("nextPageToken", found.NextPageToken)
 	}
-	return team.Ticket{}, false, nil
+	return session.Ticket{}, false, nil
 }
 
-func (c *Client) ticket(key string) team.Ticket {
-	return team.Ticket{Key: key, URL: c.Address(key)}
+func (c *Client) ticket(key string) session.Ticket {
+	return session.Ticket{Key: key, URL: c.Address(key)}
 }
 
 // jqlString is a text as a string of Jira's query language.
@@ -78,10 +81,10 @@ func jqlString(text string) string {
 
 // Create makes a ticket of a notice, and gives it the label. Only a trouble of
 // kind Unclear leaves open whether there is one.
-func (c *Client) Create(ctx context.Context, how team.HelpJira, label string, n team.Notice) (team.Ticket, error) {
+func (c *Client) Create(ctx context.Context, how spec.HelpJira, label string, n session.Notice) (session.Ticket, error) {
 	kind := how.Type
 	if kind == "" {
-		kind = team.DefaultTicketType
+		kind = spec.DefaultTicketType
 	}
 	fields := map[string]any{}
 	maps.Copy(fields, how.Fields)
@@ -103,13 +106,13 @@ func (c *Client) Create(ctx context.Context, how team.HelpJira, label string, n 
 	k := call{
 		what: "create a ticket in project " + how.Project, method: http.MethodPost, path: c.path("issue"),
 		body: map[string]any{"fields": fields}, into: &created,
-		refused: func(r refusal) *team.TicketTrouble { return c.createRefused(how.Project, kind, category, r) },
+		refused: func(r refusal) *session.TicketTrouble { return c.createRefused(how.Project, kind, category, r) },
 	}
 	if err := c.do(ctx, k); err != nil {
-		return team.Ticket{}, err
+		return session.Ticket{}, err
 	}
 	if created.Key == "" {
-		return team.Ticket{}, c.lost(k, fmt.Errorf("its answer names no ticket"), true)
+		return session.Ticket{}, c.lost(k, fmt.Errorf("its answer names no ticket"), true)
 	}
 	return c.ticket(created.Key), nil
 }
@@ -123,7 +126,7 @@ func named(names []string) []map[string]string {
 }
 
 // categoryOf is the failure's category, as far as the notice is of one.
-func categoryOf(n team.Notice) team.Category {
+func categoryOf(n session.Notice) failures.Category {
 	if n.Request == nil {
 		return ""
 	}
@@ -131,7 +134,7 @@ func categoryOf(n team.Notice) team.Category {
 }
 
 // createRefused says what is to be mended before a ticket can be made.
-func (c *Client) createRefused(project, kind string, category team.Category, r refusal) *team.TicketTrouble {
+func (c *Client) createRefused(project, kind string, category failures.Category, r refusal) *session.TicketTrouble {
 	switch r.status {
 	case http.StatusForbidden:
 		return misconfigured("Jira at %s does not let the account of %s create tickets in project %s %s; give it the permissions Browse Projects and Create Issues there, or name another project in help.jira.project",
@@ -153,7 +156,7 @@ func (c *Client) createRefused(project, kind string, category team.Category, r r
 			wrong = append(wrong, fmt.Sprintf("and %d more", len(r.fields)-maxFieldErrors))
 			break
 		}
-		wrong = append(wrong, fmt.Sprintf("%s: %s (%s)", team.Shorten(field, 80), quoted(r.fields[field]), setBy(field, category)))
+		wrong = append(wrong, fmt.Sprintf("%s: %s (%s)", textfmt.Shorten(field, 80), quoted(r.fields[field]), setBy(field, category)))
 	}
 	if len(r.messages) > 0 {
 		wrong = append(wrong, quoted(strings.Join(r.messages, "; ")))
@@ -163,7 +166,7 @@ func (c *Client) createRefused(project, kind string, category team.Category, r r
 }
 
 // setBy says which key of the team file is to be mended for a field.
-func setBy(field string, category team.Category) string {
+func setBy(field string, category failures.Category) string {
 	switch field {
 	case "project", "pid":
 		return "set by help.jira.project"
@@ -178,12 +181,12 @@ func setBy(field string, category team.Category) string {
 	case "summary", "description":
 		return "written by Maestro; let the project's create screen have the field"
 	}
-	return fmt.Sprintf("set by help.jira.fields.%s", team.Shorten(field, 80))
+	return fmt.Sprintf("set by help.jira.fields.%s", textfmt.Shorten(field, 80))
 }
 
 // Comment adds a comment to a ticket. Where an earlier try may have done so, it looks for
 // that comment first, and adds no second one.
-func (c *Client) Comment(ctx context.Context, in team.TicketComment) error {
+func (c *Client) Comment(ctx context.Context, in session.TicketComment) error {
 	if in.Again {
 		there, err := c.commented(ctx, in.Key, in.Notice.ID)
 		if err != nil || there {
@@ -193,7 +196,7 @@ func (c *Client) Comment(ctx context.Context, in team.TicketComment) error {
 	return c.do(ctx, call{
 		what: "comment on " + in.Key, method: http.MethodPost, path: c.path("issue", in.Key, "comment"),
 		body: map[string]any{"body": c.text(comment(in), maxComment)},
-		refused: func(r refusal) *team.TicketTrouble {
+		refused: func(r refusal) *session.TicketTrouble {
 			return c.ticketRefused(in.Key, "Add Comments", r)
 		},
 	})
@@ -201,11 +204,11 @@ func (c *Client) Comment(ctx context.Context, in team.TicketComment) error {
 
 // ticketRefused says why something cannot be done with a ticket. permission is
 // what it takes.
-func (c *Client) ticketRefused(key, permission string, r refusal) *team.TicketTrouble {
+func (c *Client) ticketRefused(key, permission string, r refusal) *session.TicketTrouble {
 	switch r.status {
 	case http.StatusNotFound:
-		return &team.TicketTrouble{
-			Kind: team.Gone,
+		return &session.TicketTrouble{
+			Kind: session.Gone,
 			Message: fmt.Sprintf("Jira at %s has no ticket %s that the account of %s can see %s; it was deleted, or the account lacks the permission Browse Projects",
 				c.base.Host, key, c.credentials(), r.said()),
 		}
@@ -235,7 +238,7 @@ func (c *Client) commented(ctx context.Context, key, id string) (bool, error) {
 			what: "list the comments of " + key, method: http.MethodGet, path: c.path("issue", key, "comment"),
 			query: url.Values{"startAt": {strconv.Itoa(start)}, "maxResults": {strconv.Itoa(commentsAtOnce)}, "orderBy": {"-created"}},
 			into:  &page,
-			refused: func(r refusal) *team.TicketTrouble {
+			refused: func(r refusal) *session.TicketTrouble {
 				return c.ticketRefused(key, "Browse Projects", r)
 			},
 		})

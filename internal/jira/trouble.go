@@ -20,7 +20,8 @@ import (
 
 	gojira "github.com/andygrunwald/go-jira"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 const (
@@ -51,21 +52,21 @@ func (r refusal) said() string {
 
 // quoted is foreign text in one short line.
 func quoted(text string) string {
-	return strconv.Quote(team.Shorten(strings.Join(strings.Fields(text), " "), maxSaid))
+	return strconv.Quote(textfmt.Shorten(strings.Join(strings.Fields(text), " "), maxSaid))
 }
 
 // lost is the trouble of a request that was not answered. sent says that Jira may
 // have got it.
-func (c *Client) lost(k call, err error, sent bool) *team.TicketTrouble {
+func (c *Client) lost(k call, err error, sent bool) *session.TicketTrouble {
 	why := c.why(err)
 	if sent && k.method != http.MethodGet {
-		return &team.TicketTrouble{
-			Kind:    team.Unclear,
+		return &session.TicketTrouble{
+			Kind:    session.Unclear,
 			Message: fmt.Sprintf("Jira at %s was asked to %s, and gave no usable answer: %s; it may have been done", c.base.Host, k.what, why),
 		}
 	}
-	return &team.TicketTrouble{
-		Kind:    team.Unreached,
+	return &session.TicketTrouble{
+		Kind:    session.Unreached,
 		Message: fmt.Sprintf("Jira at %s could not be asked to %s: %s", c.base.Host, k.what, why),
 	}
 }
@@ -85,7 +86,7 @@ func (c *Client) why(err error) string {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
 		return "the connection was cut"
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return fmt.Sprintf("it did not answer within %s", team.Duration(c.config.Timeout))
+		return fmt.Sprintf("it did not answer within %s", textfmt.Duration(c.config.Timeout))
 	}
 	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(inner) {
 		err = inner                          // the innermost says what happened, those around it where
@@ -105,7 +106,7 @@ func (c *Client) masked(text string) string {
 }
 
 // judge returns what is wrong with an answer; nil: it is what was asked for.
-func (c *Client) judge(k call, a answer) *team.TicketTrouble {
+func (c *Client) judge(k call, a answer) *session.TicketTrouble {
 	if trouble := c.credentialsRefused(a); trouble != nil {
 		return trouble
 	}
@@ -113,8 +114,8 @@ func (c *Client) judge(k call, a answer) *team.TicketTrouble {
 	case a.status == http.StatusTooManyRequests,
 		a.status == http.StatusServiceUnavailable && a.header.Get("Retry-After") != "":
 		wait := retryAfter(a.header, c.config.Now())
-		return &team.TicketTrouble{
-			Kind: team.Unreached, RetryAfter: wait,
+		return &session.TicketTrouble{
+			Kind: session.Unreached, RetryAfter: wait,
 			Message: fmt.Sprintf("Jira at %s asks to wait %s before it is asked to %s (%d)", c.base.Host, waitText(wait), k.what, a.status),
 		}
 	case a.status >= 500:
@@ -141,7 +142,7 @@ func (c *Client) judge(k call, a answer) *team.TicketTrouble {
 }
 
 // refused says what a refusal means whatever was asked.
-func (c *Client) refused(k call, r refusal) *team.TicketTrouble {
+func (c *Client) refused(k call, r refusal) *session.TicketTrouble {
 	if r.status == http.StatusForbidden {
 		return misconfigured("Jira at %s does not let the account of %s %s %s; give it the permission to", c.base.Host, c.credentials(), k.what, r.said())
 	}
@@ -151,7 +152,7 @@ func (c *Client) refused(k call, r refusal) *team.TicketTrouble {
 
 // credentialsRefused recognises that Jira does not know who asks. It then may
 // serve a request as nobody's, with any status.
-func (c *Client) credentialsRefused(a answer) *team.TicketTrouble {
+func (c *Client) credentialsRefused(a answer) *session.TicketTrouble {
 	reasons := strings.ToUpper(strings.Join(a.header.Values("X-Seraph-LoginReason"), ","))
 	denied := a.header.Get("X-Authentication-Denied-Reason")
 	switch {
@@ -251,11 +252,11 @@ func place(a answer) string {
 	if to == "" {
 		return "nowhere"
 	}
-	return team.Shorten(to, maxSaid)
+	return textfmt.Shorten(to, maxSaid)
 }
 
 // retryAfter is the wait that an answer asks for: zero if it names none.
-func retryAfter(h http.Header, now time.Time) team.Duration {
+func retryAfter(h http.Header, now time.Time) textfmt.Duration {
 	wait := time.Duration(0)
 	after, reset := h.Get("Retry-After"), h.Get("X-RateLimit-Reset")
 	if seconds, err := strconv.ParseInt(after, 10, 64); err == nil {
@@ -265,7 +266,7 @@ func retryAfter(h http.Header, now time.Time) team.Duration {
 	} else if at, ok := resetTime(reset); ok {
 		wait = at.Sub(now)
 	}
-	return team.Duration(min(max(wait, 0), maxRetryAfter))
+	return textfmt.Duration(min(max(wait, 0), maxRetryAfter))
 }
 
 func resetTime(text string) (time.Time, bool) {
@@ -280,7 +281,7 @@ func resetTime(text string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-func waitText(wait team.Duration) string {
+func waitText(wait textfmt.Duration) string {
 	if wait == 0 {
 		return "a while"
 	}

@@ -11,9 +11,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/jira"
 	"github.com/maestro-hive/maestro/internal/jiratest"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // TestWhatGoesWrong: what a fault means for a ticket that was to be created, for a
@@ -22,40 +25,40 @@ func TestWhatGoesWrong(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		fault                 jiratest.Fault
-		create, find, comment team.TroubleKind
+		create, find, comment session.TroubleKind
 		after                 time.Duration
 		message               string
 	}{
-		"cut":                     {jiratest.Fault{Cut: true}, team.Unclear, team.Unreached, team.Unclear, 0, "the connection was cut"},
-		"answer lost":             {jiratest.Fault{Lost: true}, team.Unclear, team.Unreached, team.Unclear, 0, "the connection was cut"},
-		"half an answer":          {jiratest.Fault{Half: true}, team.Unclear, team.Unreached, "", 0, "the connection was cut"},
-		"slow":                    {jiratest.Fault{Delay: time.Minute}, team.Unclear, team.Unreached, team.Unclear, 0, "did not answer within"},
-		"500":                     {jiratest.Refusal(500, nil, "Internal server error"), team.Unclear, team.Unreached, team.Unclear, 0, "answered 500"},
-		"502 of a proxy":          {jiratest.Page(502, "Bad Gateway"), team.Unclear, team.Unreached, team.Unclear, 0, `"Bad Gateway"`},
-		"503":                     {jiratest.Page(503, "Down"), team.Unclear, team.Unreached, team.Unclear, 0, "answered 503"},
-		"503 for a while":         {jiratest.Fault{Status: 503, Header: map[string]string{"Retry-After": "120"}}, team.Unreached, team.Unreached, team.Unreached, 2 * time.Minute, "asks to wait 2m"},
-		"429":                     {jiratest.RateLimited(30 * time.Second), team.Unreached, team.Unreached, team.Unreached, 30 * time.Second, "asks to wait 30s"},
-		"429 until a date":        {jiratest.Fault{Status: 429, Header: map[string]string{"Retry-After": "Sat, 21 Nov 2026 12:01:00 GMT"}}, team.Unreached, team.Unreached, team.Unreached, time.Minute, "1m"},
-		"429 until a reset":       {jiratest.Fault{Status: 429, Header: map[string]string{"X-RateLimit-Reset": "2026-11-21T12:05Z"}}, team.Unreached, team.Unreached, team.Unreached, 5 * time.Minute, "5m"},
-		"429 until a second":      {jiratest.Fault{Status: 429, Header: map[string]string{"X-RateLimit-Reset": "1795262460"}}, team.Unreached, team.Unreached, team.Unreached, time.Minute, "1m"},
-		"429 without a word":      {jiratest.Fault{Status: 429}, team.Unreached, team.Unreached, team.Unreached, 0, "a while"},
-		"429 for ever":            {jiratest.Fault{Status: 429, Header: map[string]string{"Retry-After": "99999999999"}}, team.Unreached, team.Unreached, team.Unreached, 24 * time.Hour, "24h"},
-		"429 in the past":         {jiratest.Fault{Status: 429, Header: map[string]string{"Retry-After": "-5"}}, team.Unreached, team.Unreached, team.Unreached, 0, "a while"},
-		"401":                     {jiratest.Refusal(401, nil, "Client must be authenticated to access this resource."), team.Misconfigured, team.Misconfigured, team.Misconfigured, 0, "refused the credentials in JIRA_EMAIL and JIRA_TOKEN"},
-		"401 as a page":           {jiratest.Page(401, "Unauthorized (401)"), team.Misconfigured, team.Misconfigured, team.Misconfigured, 0, "refused the credentials"},
-		"served as nobody":        {jiratest.Fault{Status: 200, Body: `{"issues":[],"key":"MD-9"}`, Header: map[string]string{"X-Seraph-LoginReason": "AUTHENTICATED_FAILED"}}, team.Misconfigured, team.Misconfigured, team.Misconfigured, 0, "refused the credentials"},
-		"a CAPTCHA":               {captcha(), team.Misconfigured, team.Misconfigured, team.Misconfigured, 0, "CAPTCHA"},
-		"403":                     {jiratest.Refusal(403, nil, "No."), team.Misconfigured, team.Misconfigured, team.Misconfigured, 0, `"No."`},
-		"404":                     {jiratest.Refusal(404, nil, "Nothing here."), team.Misconfigured, team.Misconfigured, team.Gone, 0, `"Nothing here."`},
-		"a dead link":             {jiratest.Page(404, "Oops, you&#39;ve found a dead link."), team.Misconfigured, team.Misconfigured, team.Misconfigured, 0, "you've found a dead link"},
-		"400":                     {jiratest.Refusal(400, map[string]string{"customfield_10010": "Site is required."}), team.Misconfigured, team.Misconfigured, team.Misconfigured, 0, "Site is required."},
-		"400 with a message":      {jiratest.Refusal(400, nil, "You are wrong."), team.Misconfigured, team.Misconfigured, team.Misconfigured, 0, "You are wrong."},
-		"410":                     {jiratest.Refusal(410, nil, "The requested API has been removed."), team.Misconfigured, team.Misconfigured, team.Misconfigured, 0, "jira.deployment"},
-		"413 without a body":      {jiratest.Fault{Status: 413}, team.Misconfigured, team.Misconfigured, team.Misconfigured, 0, "413 Request Entity Too Large"},
-		"a page instead":          {jiratest.Page(200, "Sign in &amp; go"), team.Misconfigured, team.Misconfigured, team.Misconfigured, 0, `"Sign in & go"`},
-		"a redirect":              {jiratest.Fault{Status: 302, Header: map[string]string{"Location": "https://sso.example.org/login?ticket=s3cr3t"}}, team.Misconfigured, team.Misconfigured, team.Misconfigured, 0, "redirect (302) to https://sso.example.org/login where"},
-		"nonsense":                {jiratest.Fault{Status: 201, Body: "ok"}, team.Unclear, team.Unreached, "", 0, "not what Jira's API gives"},
-		"the token in the answer": {jiratest.Refusal(400, nil, "bad "+jiratest.Token), team.Misconfigured, team.Misconfigured, team.Misconfigured, 0, "bad ***"},
+		"cut":                     {jiratest.Fault{Cut: true}, session.Unclear, session.Unreached, session.Unclear, 0, "the connection was cut"},
+		"answer lost":             {jiratest.Fault{Lost: true}, session.Unclear, session.Unreached, session.Unclear, 0, "the connection was cut"},
+		"half an answer":          {jiratest.Fault{Half: true}, session.Unclear, session.Unreached, "", 0, "the connection was cut"},
+		"slow":                    {jiratest.Fault{Delay: time.Minute}, session.Unclear, session.Unreached, session.Unclear, 0, "did not answer within"},
+		"500":                     {jiratest.Refusal(500, nil, "Internal server error"), session.Unclear, session.Unreached, session.Unclear, 0, "answered 500"},
+		"502 of a proxy":          {jiratest.Page(502, "Bad Gateway"), session.Unclear, session.Unreached, session.Unclear, 0, `"Bad Gateway"`},
+		"503":                     {jiratest.Page(503, "Down"), session.Unclear, session.Unreached, session.Unclear, 0, "answered 503"},
+		"503 for a while":         {jiratest.Fault{Status: 503, Header: map[string]string{"Retry-After": "120"}}, session.Unreached, session.Unreached, session.Unreached, 2 * time.Minute, "asks to wait 2m"},
+		"429":                     {jiratest.RateLimited(30 * time.Second), session.Unreached, session.Unreached, session.Unreached, 30 * time.Second, "asks to wait 30s"},
+		"429 until a date":        {jiratest.Fault{Status: 429, Header: map[string]string{"Retry-After": "Sat, 21 Nov 2026 12:01:00 GMT"}}, session.Unreached, session.Unreached, session.Unreached, time.Minute, "1m"},
+		"429 until a reset":       {jiratest.Fault{Status: 429, Header: map[string]string{"X-RateLimit-Reset": "2026-11-21T12:05Z"}}, session.Unreached, session.Unreached, session.Unreached, 5 * time.Minute, "5m"},
+		"429 until a second":      {jiratest.Fault{Status: 429, Header: map[string]string{"X-RateLimit-Reset": "1795262460"}}, session.Unreached, session.Unreached, session.Unreached, time.Minute, "1m"},
+		"429 without a word":      {jiratest.Fault{Status: 429}, session.Unreached, session.Unreached, session.Unreached, 0, "a while"},
+		"429 for ever":            {jiratest.Fault{Status: 429, Header: map[string]string{"Retry-After": "99999999999"}}, session.Unreached, session.Unreached, session.Unreached, 24 * time.Hour, "24h"},
+		"429 in the past":         {jiratest.Fault{Status: 429, Header: map[string]string{"Retry-After": "-5"}}, session.Unreached, session.Unreached, session.Unreached, 0, "a while"},
+		"401":                     {jiratest.Refusal(401, nil, "Client must be authenticated to access this resource."), session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "refused the credentials in JIRA_EMAIL and JIRA_TOKEN"},
+		"401 as a page":           {jiratest.Page(401, "Unauthorized (401)"), session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "refused the credentials"},
+		"served as nobody":        {jiratest.Fault{Status: 200, Body: `{"issues":[],"key":"MD-9"}`, Header: map[string]string{"X-Seraph-LoginReason": "AUTHENTICATED_FAILED"}}, session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "refused the credentials"},
+		"a CAPTCHA":               {captcha(), session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "CAPTCHA"},
+		"403":                     {jiratest.Refusal(403, nil, "No."), session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, `"No."`},
+		"404":                     {jiratest.Refusal(404, nil, "Nothing here."), session.Misconfigured, session.Misconfigured, session.Gone, 0, `"Nothing here."`},
+		"a dead link":             {jiratest.Page(404, "Oops, you&#39;ve found a dead link."), session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "you've found a dead link"},
+		"400":                     {jiratest.Refusal(400, map[string]string{"customfield_10010": "Site is required."}), session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "Site is required."},
+		"400 with a message":      {jiratest.Refusal(400, nil, "You are wrong."), session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "You are wrong."},
+		"410":                     {jiratest.Refusal(410, nil, "The requested API has been removed."), session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "jira.deployment"},
+		"413 without a body":      {jiratest.Fault{Status: 413}, session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "413 Request Entity Too Large"},
+		"a page instead":          {jiratest.Page(200, "Sign in &amp; go"), session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, `"Sign in & go"`},
+		"a redirect":              {jiratest.Fault{Status: 302, Header: map[string]string{"Location": "https://sso.example.org/login?ticket=s3cr3t"}}, session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "redirect (302) to https://sso.example.org/login where"},
+		"nonsense":                {jiratest.Fault{Status: 201, Body: "ok"}, session.Unclear, session.Unreached, "", 0, "not what Jira's API gives"},
+		"the token in the answer": {jiratest.Refusal(400, nil, "bad "+jiratest.Token), session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "bad ***"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -69,17 +72,17 @@ func TestWhatGoesWrong(t *testing.T) {
 			key := s.Add("MD", map[string]any{})
 			s.Fail(tt.fault)
 
-			_, err = c.Create(t.Context(), team.HelpJira{Project: "MD"}, label, asked())
+			_, err = c.Create(t.Context(), spec.HelpJira{Project: "MD"}, label, asked())
 			got := trouble(t, err)
 			require.Equal(t, tt.create, got.Kind, got.Message)
-			require.Equal(t, team.Duration(tt.after), got.RetryAfter)
+			require.Equal(t, textfmt.Duration(tt.after), got.RetryAfter)
 			require.Contains(t, got.Message, tt.message)
 			require.NotContains(t, got.Message, "s3cr3t")
 			_, _, err = c.Find(t.Context(), "MD", label)
 			got = trouble(t, err)
 			require.Equal(t, tt.find, got.Kind, got.Message)
-			require.Equal(t, team.Duration(tt.after), got.RetryAfter)
-			err = c.Comment(t.Context(), team.TicketComment{Key: key, Notice: asked(), Occurrences: 1})
+			require.Equal(t, textfmt.Duration(tt.after), got.RetryAfter)
+			err = c.Comment(t.Context(), session.TicketComment{Key: key, Notice: asked(), Occurrences: 1})
 			if tt.comment == "" && err == nil {
 				return // what the answer says does not matter once it is a good one
 			}
@@ -98,8 +101,8 @@ func TestCreateThatAnswersAnError(t *testing.T) {
 		f := jiratest.Page(504, "Gateway Time-out").On(http.MethodPost, "/issue").Once()
 		f.Done = true
 		s.Fail(f)
-		_, err := c.Create(t.Context(), team.HelpJira{Project: "MD"}, label, asked())
-		require.Equal(t, team.Unclear, trouble(t, err).Kind)
+		_, err := c.Create(t.Context(), spec.HelpJira{Project: "MD"}, label, asked())
+		require.Equal(t, session.Unclear, trouble(t, err).Kind)
 		ticket, ok, err := c.Find(t.Context(), "MD", label)
 		require.NoError(t, err)
 		require.True(t, ok, "it is there, and found by its label")
@@ -119,25 +122,25 @@ func captcha() jiratest.Fault {
 func TestWhatJiraRefuses(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		how     team.HelpJira
+		how     spec.HelpJira
 		project jiratest.Project
 		says    []string
 	}{
-		"no project":    {team.HelpJira{Project: "NO"}, jiratest.Project{}, []string{"project NO", "help.jira.project"}},
-		"an unseen one": {team.HelpJira{Project: "MD"}, jiratest.Project{Denied: []string{"BROWSE_PROJECTS"}}, []string{"project MD", "help.jira.project"}},
-		"no permission": {team.HelpJira{Project: "MD"}, jiratest.Project{Denied: []string{"CREATE_ISSUES"}}, []string{"Create Issues", "project MD", "You do not have permission"}},
-		"no type":       {team.HelpJira{Project: "MD", Type: "Bugg"}, jiratest.Project{}, []string{"type Bugg", "help.jira.type"}},
-		"no component":  {team.HelpJira{Project: "MD", Components: []string{"UI"}}, jiratest.Project{}, []string{"help.jira.components", "'UI' is not valid"}},
-		"no priority":   {team.HelpJira{Project: "MD", Priorities: map[team.Category]string{team.TestFailure: "P0"}}, jiratest.Project{}, []string{"help.jira.priorities.test_failure", "'P0' is not valid"}},
-		"a label":       {team.HelpJira{Project: "MD", Labels: []string{"a b"}}, jiratest.Project{}, []string{"help.jira.labels", "contains spaces"}},
-		"no field":      {team.HelpJira{Project: "MD", Fields: map[string]any{"customfield_1": "x"}}, jiratest.Project{}, []string{"help.jira.fields.customfield_1", "not on the appropriate screen"}},
+		"no project":    {spec.HelpJira{Project: "NO"}, jiratest.Project{}, []string{"project NO", "help.jira.project"}},
+		"an unseen one": {spec.HelpJira{Project: "MD"}, jiratest.Project{Denied: []string{"BROWSE_PROJECTS"}}, []string{"project MD", "help.jira.project"}},
+		"no permission": {spec.HelpJira{Project: "MD"}, jiratest.Project{Denied: []string{"CREATE_ISSUES"}}, []string{"Create Issues", "project MD", "You do not have permission"}},
+		"no type":       {spec.HelpJira{Project: "MD", Type: "Bugg"}, jiratest.Project{}, []string{"type Bugg", "help.jira.type"}},
+		"no component":  {spec.HelpJira{Project: "MD", Components: []string{"UI"}}, jiratest.Project{}, []string{"help.jira.components", "'UI' is not valid"}},
+		"no priority":   {spec.HelpJira{Project: "MD", Priorities: map[failures.Category]string{failures.TestFailure: "P0"}}, jiratest.Project{}, []string{"help.jira.priorities.test_failure", "'P0' is not valid"}},
+		"a label":       {spec.HelpJira{Project: "MD", Labels: []string{"a b"}}, jiratest.Project{}, []string{"help.jira.labels", "contains spaces"}},
+		"no field":      {spec.HelpJira{Project: "MD", Fields: map[string]any{"customfield_1": "x"}}, jiratest.Project{}, []string{"help.jira.fields.customfield_1", "not on the appropriate screen"}},
 		"no labels": {
-			team.HelpJira{Project: "MD"},
+			spec.HelpJira{Project: "MD"},
 			jiratest.Project{Types: []jiratest.Type{{Name: "Bug", Without: []string{"labels"}}}},
 			[]string{"Maestro finds its tickets by a label"},
 		},
 		"required": {
-			team.HelpJira{Project: "MD"},
+			spec.HelpJira{Project: "MD"},
 			jiratest.Project{Types: []jiratest.Type{{Name: "Bug", Fields: []jiratest.Field{{ID: "customfield_10010", Name: "Site", Required: true}, {ID: "customfield_2", Name: "Ward", Required: true}}}}},
 			[]string{`customfield_10010: "Site is required." (set by help.jira.fields.customfield_10010)`, "Ward is required."},
 		},
@@ -154,7 +157,7 @@ func TestWhatJiraRefuses(t *testing.T) {
 				s, c := open(t, o)
 				_, err := c.Create(t.Context(), tt.how, label, asked())
 				got := trouble(t, err)
-				require.Equal(t, team.Misconfigured, got.Kind)
+				require.Equal(t, session.Misconfigured, got.Kind)
 				for _, say := range tt.says {
 					require.Contains(t, got.Message, say)
 				}
@@ -169,9 +172,9 @@ func TestRefusedCredentialsNameTheirVariables(t *testing.T) {
 	onBoth(t, func(t *testing.T, o jiratest.Options) {
 		s, c := open(t, o)
 		s.Revoke("another-token")
-		_, err := c.Create(t.Context(), team.HelpJira{Project: "MD"}, label, asked())
+		_, err := c.Create(t.Context(), spec.HelpJira{Project: "MD"}, label, asked())
 		got := trouble(t, err)
-		require.Equal(t, team.Misconfigured, got.Kind)
+		require.Equal(t, session.Misconfigured, got.Kind)
 		require.Contains(t, got.Message, "JIRA_TOKEN")
 		require.Equal(t, !o.DataCenter, strings.Contains(got.Message, "JIRA_EMAIL"))
 		require.Equal(t, o.DataCenter, strings.Contains(got.Message, "personal access token"))
@@ -199,9 +202,9 @@ func TestOtherDeployment(t *testing.T) {
 	config.URL = strings.TrimSuffix(config.URL, "/jira")
 	c, err := jira.New(config)
 	require.NoError(t, err)
-	_, err = c.Create(t.Context(), team.HelpJira{Project: "MD"}, label, asked())
+	_, err = c.Create(t.Context(), spec.HelpJira{Project: "MD"}, label, asked())
 	got := trouble(t, err)
-	require.Equal(t, team.Misconfigured, got.Kind)
+	require.Equal(t, session.Misconfigured, got.Kind)
 	require.Contains(t, got.Message, "check jira.url, its path included, and jira.deployment, which is datacenter")
 }
 
@@ -227,9 +230,9 @@ func TestNobodyThere(t *testing.T) {
 				Timeout: 10 * time.Second, Now: func() time.Time { return noon },
 			})
 			require.NoError(t, err)
-			_, err = c.Create(t.Context(), team.HelpJira{Project: "MD"}, label, asked())
+			_, err = c.Create(t.Context(), spec.HelpJira{Project: "MD"}, label, asked())
 			got := trouble(t, err)
-			require.Equal(t, team.Unreached, got.Kind, got.Message)
+			require.Equal(t, session.Unreached, got.Kind, got.Message)
 			require.Contains(t, got.Message, tt.message)
 		})
 	}
@@ -250,13 +253,13 @@ func TestWorkerThatStopsLeavesACreateUnclear(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		_, err := c.Create(ctx, team.HelpJira{Project: "MD"}, label, asked())
+		_, err := c.Create(ctx, spec.HelpJira{Project: "MD"}, label, asked())
 		done <- err
 	}()
 	require.Eventually(t, func() bool { return len(s.Requests()) == 1 }, time.Minute, time.Millisecond)
 	cancel()
 	got := trouble(t, <-done)
-	require.Equal(t, team.Unclear, got.Kind)
+	require.Equal(t, session.Unclear, got.Kind)
 	require.Contains(t, got.Message, "stopping")
 }
 
@@ -274,8 +277,8 @@ func TestRedirectsCarryNoCredentials(t *testing.T) {
 		require.NoError(t, err)
 
 		s.Fail(jiratest.Fault{Status: 307, Header: map[string]string{"Location": elsewhere.URL + "/x"}})
-		_, err = c.Create(t.Context(), team.HelpJira{Project: "MD"}, label, asked())
-		require.Equal(t, team.Misconfigured, trouble(t, err).Kind)
+		_, err = c.Create(t.Context(), spec.HelpJira{Project: "MD"}, label, asked())
+		require.Equal(t, session.Misconfigured, trouble(t, err).Kind)
 		require.Empty(t, heard, "the API's redirects are not followed")
 
 		body, err := c.Open(t.Context(), issue.Attachments[0])

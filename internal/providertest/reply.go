@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
 )
 
 // Request is a call of a model, in the words that the three APIs share.
@@ -97,7 +97,7 @@ type Reply struct {
 	// Usage is what the call costs, each kind of token apart; the server says it
 	// as its API does. Zero: a token for four bytes of the request and of the
 	// reply.
-	Usage team.Usage
+	Usage cost.Usage
 	// Fault is what goes wrong.
 	Fault Fault
 }
@@ -183,14 +183,14 @@ func ContextOverflow() Reply {
 const bytesPerToken = 4
 
 func (r Reply) withUsage(of Request) Reply {
-	if r.Usage != (team.Usage{}) {
+	if r.Usage != (cost.Usage{}) {
 		return r
 	}
 	said := len(r.Text) + len(r.Thinking)
 	for _, c := range r.Calls {
 		said += len(c.Name) + len(c.Arguments)
 	}
-	r.Usage = team.Usage{InputTokens: int64(len(of.Body)/bytesPerToken) + 1, OutputTokens: int64(said/bytesPerToken) + 1}
+	r.Usage = cost.Usage{InputTokens: int64(len(of.Body)/bytesPerToken) + 1, OutputTokens: int64(said/bytesPerToken) + 1}
 	return r
 }
 

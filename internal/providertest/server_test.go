@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/providertest"
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // post sends a body and returns the answer's status and body.
@@ -37,7 +37,7 @@ func TestEveryFormatSaysTheSame(t *testing.T) {
 	t.Parallel()
 	reply := providertest.Use(providertest.Tool("read", map[string]string{"path": "a long name, so that it comes in pieces.md"}))
 	reply.Text = "I look"
-	reply.Usage = team.Usage{InputTokens: 10, CacheReadTokens: 100, OutputTokens: 7}
+	reply.Usage = cost.Usage{InputTokens: 10, CacheReadTokens: 100, OutputTokens: 7}
 	for name, c := range map[string]struct {
 		path, body        string
 		whole, end, usage string

@@ -13,7 +13,7 @@ import (
 	"github.com/invopop/jsonschema"
 
 	"github.com/maestro-hive/maestro/internal/agent"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // document is a schema to write.
@@ -28,7 +28,7 @@ type document struct {
 }
 
 var documents = []document{
-	{"team.json", "A Maestro team file", team.Team{}, resolvedTeam(), "team-file.md"},
+	{"team.json", "A Maestro team file", spec.Team{}, resolvedTeam(), "team-file.md"},
 	{"worker.json", "A Maestro worker file", agent.Config{}, resolvedWorker(), "worker-file.md"},
 }
 
@@ -120,7 +120,7 @@ const module = "github.com/maestro-hive/maestro"
 
 func readWords(source string) (words, error) {
 	w := words{map[string]string{}}
-	for _, pkg := range []string{"internal/team", "internal/agent"} {
+	for _, pkg := range []string{"internal/textfmt", "internal/cost", "internal/failures", "internal/spec", "internal/session", "internal/agent"} {
 		var found jsonschema.Reflector
 		dir := filepath.Join(source, filepath.FromSlash(pkg))
 		if err := found.AddGoComments(module, dir, jsonschema.WithFullComment()); err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/invopop/jsonschema"
 
 	"github.com/maestro-hive/maestro/internal/agent"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // table is the reference of one type: a Markdown table of its keys.
@@ -244,8 +245,8 @@ func unset(of string, t *jsonschema.Schema, key string, s *jsonschema.Schema) st
 		return byKind(key)
 	case of == "Breaker" && key == "counts":
 		var counted []string
-		for _, c := range team.Categories() {
-			if (team.Breaker{}).Weigh(c) == team.CountsAsFailure {
+		for _, c := range failures.Categories() {
+			if (spec.Breaker{}).Weigh(c) == failures.CountsAsFailure {
 				counted = append(counted, fmt.Sprintf("`%s`", c))
 			}
 		}

@@ -5,7 +5,8 @@ import (
 
 	"github.com/invopop/jsonschema"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // shape is what a text has to look like: the format in a field's tag.
@@ -49,7 +50,7 @@ var (
 var shapes = map[string]shape{
 	"filled": {"text", []check{filled}},
 	"name": {"name", []check{
-		{must, team.NamePattern, "is not a usable name: it must be 1 to 63 letters, digits, - or _, and start with a letter or digit"},
+		{must, spec.NamePattern, "is not a usable name: it must be 1 to 63 letters, digits, - or _, and start with a letter or digit"},
 	}},
 	"reference": {called: "name"}, // the loader holds it against the names that there are
 	"beside":    {"text", []check{{not, `^/`, "is absolute; write it relative to this file, like prompts/developer.md"}}},
@@ -113,7 +114,7 @@ func (s shape) schema() *jsonschema.Schema {
 // Go's own types.
 func scalars() jsonschema.Definitions {
 	var categories []any
-	for _, c := range team.Categories() {
+	for _, c := range failures.Categories() {
 		categories = append(categories, c)
 	}
 	return jsonschema.Definitions{

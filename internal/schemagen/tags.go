@@ -11,8 +11,9 @@ import (
 	"github.com/invopop/jsonschema"
 
 	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // tagged applies the tags that the library does not know, or not on such a field, to a
@@ -167,17 +168,17 @@ func defaults(types map[string]*jsonschema.Schema, v reflect.Value) {
 
 // resolvedTeam and resolvedWorker have one of everything that has defaults.
 func resolvedTeam() any {
-	t := team.Team{Phases: []team.Phase{{SendsBack: &team.SendsBack{}}}, Help: team.Help{Jira: &team.HelpJira{}}}.Resolved()
-	t.Personas = map[string]team.Persona{"": {}} // its attempts are those of the team
+	t := spec.Team{Phases: []spec.Phase{{SendsBack: &spec.SendsBack{}}}, Help: spec.Help{Jira: &spec.HelpJira{}}}.Resolved()
+	t.Personas = map[string]spec.Persona{"": {}} // its attempts are those of the team
 	return t
 }
 
 func resolvedWorker() any {
 	c := agent.Config{
 		Checks: map[string]agent.CheckDefinition{"": {}}, Jira: &agent.Jira{}, Webhook: &agent.Webhook{},
-		Retention: agent.Retention{Keep: store.DefaultKeep, OlderThan: team.Duration(store.DefaultOlderThan)},
+		Retention: agent.Retention{Keep: store.DefaultKeep, OlderThan: textfmt.Duration(store.DefaultOlderThan)},
 	}.WithDefaults()
 	// Of an agent, only what holds for every kind.
-	c.Agents = map[string]agent.Definition{"": {Timeout: agent.DefaultTimeout, IdleTimeout: agent.DefaultIdleTimeout, Breaker: team.Breaker{}.For("")}}
+	c.Agents = map[string]agent.Definition{"": {Timeout: agent.DefaultTimeout, IdleTimeout: agent.DefaultIdleTimeout, Breaker: spec.Breaker{}.For("")}}
 	return c
 }

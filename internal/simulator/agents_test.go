@@ -13,8 +13,11 @@ import (
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/breaker"
-	"github.com/maestro-hive/maestro/internal/chat"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/llm"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // agents are the agents of a process: models behind the real conversation, and programs.
@@ -27,9 +30,9 @@ type agents struct {
 // agentLimit is how long an agent may take.
 const agentLimit = time.Hour
 
-func (a agents) Run(ctx context.Context, job team.Job) (team.Outcome, error) {
-	id := team.AssignmentID{Phase: job.Brief.Phase, Persona: job.Brief.Persona}
-	var out team.Outcome
+func (a agents) Run(ctx context.Context, job session.Job) (session.Outcome, error) {
+	id := spec.AssignmentID{Phase: job.Brief.Phase, Persona: job.Brief.Persona}
+	var out session.Outcome
 	var failed error
 	_, err := call(a.p, "Run", false, func() (any, error) {
 		a.p.world.agentStarted(ctx, a.p, id)
@@ -44,7 +47,7 @@ func (a agents) Run(ctx context.Context, job team.Job) (team.Outcome, error) {
 	if slices.Contains(a.p.world.plan.Programs, job.Agent) {
 		return a.program(ctx, id, job)
 	}
-	model := &chat.Agent{
+	model := &llm.Agent{
 		Name: job.Agent, Kind: "anthropic", Model: "model", Provider: provider{a.p, id, job.Brief}, Transport: http.DefaultTransport,
 		MaxTurns: 20, MaxOutputTokens: 2000, ContextTokens: 100_000, Timeout: agentLimit, IdleTimeout: 5 * time.Minute,
 		Mask: func(s string) string { return s }, Now: time.Now,
@@ -54,25 +57,25 @@ func (a agents) Run(ctx context.Context, job team.Job) (team.Outcome, error) {
 }
 
 // program works without a model: it takes its time and writes its file.
-func (a agents) program(ctx context.Context, id team.AssignmentID, job team.Job) (team.Outcome, error) {
+func (a agents) program(ctx context.Context, id spec.AssignmentID, job session.Job) (session.Outcome, error) {
 	for i := range 3 {
 		if _, err := call(a.p, "Ask", false, func() (any, error) { return nil, nil }); err != nil {
-			return team.Outcome{}, team.Failf(team.Unknown, "%v", err)
+			return session.Outcome{}, failures.Failf(failures.Unknown, "%v", err)
 		}
 		select {
 		case <-time.After(a.p.world.think(id, i)):
 		case <-ctx.Done():
-			return team.Outcome{}, context.Cause(ctx)
+			return session.Outcome{}, context.Cause(ctx)
 		}
 	}
 	err := os.WriteFile(filepath.Join(job.Dir, id.Persona+".txt"), []byte(a.p.world.content(job.Brief)), 0o600)
-	return team.Outcome{Summary: "done"}, err
+	return session.Outcome{Summary: "done"}, err
 }
 
 // content is what an agent writes: bad work as often as the plan says, unless a person
 // has said how to do it.
-func (w *world) content(b team.Brief) string {
-	id := team.AssignmentID{Phase: b.Phase, Persona: b.Persona}
+func (w *world) content(b session.Brief) string {
+	id := spec.AssignmentID{Phase: b.Phase, Persona: b.Persona}
 	n := (b.Round-1)*w.plan.Team.Personas[b.Persona].Attempts + b.Attempt
 	if n <= w.plan.Bad[id.String()] && (b.Feedback == nil || b.Feedback.Note == "") {
 		return fmt.Sprintf("bad work %d", n)
@@ -81,54 +84,54 @@ func (w *world) content(b team.Brief) string {
 }
 
 // Check looks for bad work.
-func (a agents) Check(ctx context.Context, job team.CheckJob) (team.Outcome, error) {
-	var failed *team.Failure
+func (a agents) Check(ctx context.Context, job session.CheckJob) (session.Outcome, error) {
+	var failed *failures.Failure
 	_, err := call(a.p, "Check."+job.Check, false, func() (any, error) {
 		names, _ := filepath.Glob(filepath.Join(job.Dir, "*.txt"))
 		for _, name := range names {
 			data, err := os.ReadFile(name)
 			if err == nil && strings.HasPrefix(string(data), "bad") {
-				failed = team.Failf(team.TestFailure, "%s: %s", filepath.Base(name), data)
+				failed = failures.Failf(failures.TestFailure, "%s: %s", filepath.Base(name), data)
 			}
 		}
 		return nil, nil
 	})
 	switch {
 	case err != nil:
-		return team.Outcome{}, err
+		return session.Outcome{}, err
 	case failed != nil:
-		return team.Outcome{}, failed
+		return session.Outcome{}, failed
 	case job.Check != "merged" || a.p.world.plan.SlowCheck == 0 || !a.p.world.first():
-		return team.Outcome{}, nil
+		return session.Outcome{}, nil
 	}
 	timer := time.NewTimer(a.p.world.plan.SlowCheck.Std())
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return team.Outcome{}, nil
+		return session.Outcome{}, nil
 	case <-ctx.Done():
-		return team.Outcome{}, context.Cause(ctx)
+		return session.Outcome{}, context.Cause(ctx)
 	}
 }
 
 // Reported: no program notes what it has used.
-func (a agents) Reported(string, team.WorkDir) (used, estimate team.Usage, ok bool) {
+func (a agents) Reported(string, session.WorkDir) (used, estimate cost.Usage, ok bool) {
 	return used, estimate, false
 }
 
-func (a agents) Continuable(string, team.WorkDir) bool { return false }
-func (a agents) Sweep(team.WorkDir) error              { return nil }
-func (a agents) Removed(team.WorkDir) int64            { return 0 }
-func (a agents) EndStopped()                           {}
-func (a agents) Forget(team.WorkDir) error             { return nil }
-func (a agents) Offered(name string) team.OfferedAgent { return a.p.world.offered(name) }
-func (a agents) Keep(string) []string                  { return nil }
-func (a agents) Breaker(name string) team.Breaker      { return team.Breaker{}.For(name) }
-func (a agents) Mask(text string) string               { return text }
-func (a agents) Secrets() []string                     { return nil }
+func (a agents) Continuable(string, session.WorkDir) bool { return false }
+func (a agents) Sweep(session.WorkDir) error              { return nil }
+func (a agents) Removed(session.WorkDir) int64            { return 0 }
+func (a agents) EndStopped()                              {}
+func (a agents) Forget(session.WorkDir) error             { return nil }
+func (a agents) Offered(name string) spec.OfferedAgent    { return a.p.world.offered(name) }
+func (a agents) Keep(string) []string                     { return nil }
+func (a agents) Breaker(name string) spec.Breaker         { return spec.Breaker{}.For(name) }
+func (a agents) Mask(text string) string                  { return text }
+func (a agents) Secrets() []string                        { return nil }
 
-func (w *world) offered(name string) team.OfferedAgent {
-	o := team.OfferedAgent{Kind: "anthropic", Model: "model", Concurrency: 4, Digest: "d", Breaker: name, Conversation: team.InJournal}
+func (w *world) offered(name string) spec.OfferedAgent {
+	o := spec.OfferedAgent{Kind: "anthropic", Model: "model", Concurrency: 4, Digest: "d", Breaker: name, Conversation: spec.InJournal}
 	if slices.Contains(w.plan.Programs, name) {
 		o.Kind, o.Conversation = "command", ""
 	}
@@ -136,64 +139,64 @@ func (w *world) offered(name string) team.OfferedAgent {
 }
 
 // think is how long an answer takes.
-func (w *world) think(id team.AssignmentID, n int) time.Duration {
+func (w *world) think(id spec.AssignmentID, n int) time.Duration {
 	return time.Duration(hash(w.plan.Seed, "think "+id.String(), n) % uint64(20*time.Second))
 }
 
 // provider is a model of a provider, as an assignment's conversation reaches it.
 type provider struct {
 	p     *process
-	id    team.AssignmentID
-	brief team.Brief
+	id    spec.AssignmentID
+	brief session.Brief
 }
 
-func (m provider) Ask(ctx context.Context, request chat.Request, x chat.Exchange) (chat.Answer, error) {
+func (m provider) Ask(ctx context.Context, request llm.Request, x llm.Exchange) (llm.Answer, error) {
 	w, ex := m.p.world, executionOf(ctx)
-	return call(m.p, "Ask", false, func() (chat.Answer, error) {
+	return call(m.p, "Ask", false, func() (llm.Answer, error) {
 		n := w.count("ask " + m.id.String())
 		w.watch.asksAgain(m.id, ex)
 		if err := w.refusal(m.id, n, ex); err != nil {
 			w.note(m.p, "provider refuses %s: %v", m.id, err)
-			return chat.Answer{}, err
+			return llm.Answer{}, err
 		}
 		wait := time.NewTimer(w.think(m.id, n))
 		defer wait.Stop()
 		select {
 		case <-wait.C:
 		case <-ctx.Done():
-			return chat.Answer{}, context.Cause(ctx)
+			return llm.Answer{}, context.Cause(ctx)
 		}
 		if err := w.outage("provider"); err != nil { // in the middle of an answer
-			return chat.Answer{}, err
+			return llm.Answer{}, err
 		}
 		answer := m.answer(request, n)
 		w.watch.asForecast(m.id, &answer.Usage)
 		w.delivered(m.id, answer.Usage)
-		_ = x.Hear(chat.Event{Usage: &answer.Usage, Whole: true})
+		_ = x.Hear(llm.Event{Usage: &answer.Usage, Whole: true})
 		return answer, nil
 	})
 }
 
 // answer is what the model says: some turns of looking, one that writes, one that ends.
-func (m provider) answer(request chat.Request, n int) chat.Answer {
+func (m provider) answer(request llm.Request, n int) llm.Answer {
 	turn := (len(request.Messages) + 1) / 2
-	a := chat.Answer{Stop: chat.Done, Usage: team.Usage{InputTokens: 500 + int64(hash(m.p.world.plan.Seed, "in", n)%2000), OutputTokens: 100 + int64(hash(m.p.world.plan.Seed, "out", n)%900)}}
-	call := chat.Call{ID: "c" + strconv.Itoa(turn), Name: "list", Arguments: "{}"}
+	a := llm.Answer{Stop: llm.Done, Usage: cost.Usage{InputTokens: 500 + int64(hash(m.p.world.plan.Seed, "in", n)%2000), OutputTokens: 100 + int64(hash(m.p.world.plan.Seed, "out", n)%900)}}
+	call := llm.Call{ID: "c" + strconv.Itoa(turn), Name: "list", Arguments: "{}"}
 	switch turns := m.p.world.plan.Turns[m.id.String()]; {
 	case turn == turns:
 		call.Name, call.Arguments = "write", fmt.Sprintf(`{"path": %q, "content": %q}`, m.id.Persona+".txt", m.p.world.content(m.brief))
 	case turn > turns:
 		call.Name, call.Arguments = "finish", `{"summary": "done"}`
 	}
-	a.Calls = []chat.Call{call}
+	a.Calls = []llm.Call{call}
 	return a
 }
 
 // refusal is what the provider answers instead of working.
-func (w *world) refusal(id team.AssignmentID, n int, ex *execution) error {
+func (w *world) refusal(id spec.AssignmentID, n int, ex *execution) error {
 	for _, l := range w.plan.Limited {
 		if l.Of == id.String() && l.N == n {
-			f := &chat.Fault{Status: l.Status, Message: "slow down", Header: http.Header{}}
+			f := &llm.Fault{Status: l.Status, Message: "slow down", Header: http.Header{}}
 			if l.RetryAfter > 0 {
 				f.Header.Set("Retry-After", strconv.Itoa(l.RetryAfter))
 				w.watch.askedToWait(id, time.Duration(l.RetryAfter)*time.Second, ex)
@@ -208,7 +211,7 @@ func (w *world) refusal(id team.AssignmentID, n int, ex *execution) error {
 func (w *world) outage(what string) error {
 	for _, o := range w.plan.Windows {
 		if o.What == what && w.within(o) {
-			return &chat.Fault{Status: o.Status, Message: "out of order", Header: http.Header{}}
+			return &llm.Fault{Status: o.Status, Message: "out of order", Header: http.Header{}}
 		}
 	}
 	return nil
@@ -218,7 +221,7 @@ func (w *world) outage(what string) error {
 // Temporal.
 type breakers struct{ p *process }
 
-func (b breakers) ask(op, id string, set team.Breaker, e breaker.Event) (breaker.Answer, error) {
+func (b breakers) ask(op, id string, set spec.Breaker, e breaker.Event) (breaker.Answer, error) {
 	w := b.p.world
 	return call(b.p, op, false, func() (breaker.Answer, error) {
 		if w.away("temporal") || w.away("breaker") {
@@ -229,26 +232,26 @@ func (b breakers) ask(op, id string, set team.Breaker, e breaker.Event) (breaker
 }
 
 func (b breakers) Read(_ context.Context, name string) (breaker.View, error) {
-	answer, err := b.ask("Breaker.Read", "", team.Breaker{}.For(name), nil)
+	answer, err := b.ask("Breaker.Read", "", spec.Breaker{}.For(name), nil)
 	return answer.View, err
 }
 
-func (b breakers) Report(_ context.Context, r team.BreakerReport) (breaker.Answer, error) {
+func (b breakers) Report(_ context.Context, r session.BreakerReport) (breaker.Answer, error) {
 	return b.ask("Breaker.Report", r.ID, r.Breaker, breaker.Report{
 		Outcome: r.Outcome, Generation: r.Generation, Holder: r.Holder, Category: r.Category, Message: r.Message,
 	})
 }
 
-func (b breakers) Acquire(_ context.Context, id string, set team.Breaker, holder string) (breaker.Answer, error) {
+func (b breakers) Acquire(_ context.Context, id string, set spec.Breaker, holder string) (breaker.Answer, error) {
 	return b.ask("Breaker.Acquire", id, set, breaker.Acquire{Holder: holder})
 }
 
-func (b breakers) Renew(_ context.Context, id string, set team.Breaker, holder string) (breaker.Answer, error) {
+func (b breakers) Renew(_ context.Context, id string, set spec.Breaker, holder string) (breaker.Answer, error) {
 	return b.ask("Breaker.Renew", id, set, breaker.Renew{Holder: holder})
 }
 
 // applyBreaker changes a breaker, once for each id.
-func (w *world) applyBreaker(id string, set team.Breaker, e breaker.Event) breaker.Answer {
+func (w *world) applyBreaker(id string, set spec.Breaker, e breaker.Event) breaker.Answer {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	state := w.breakers[set.Name]

@@ -9,32 +9,33 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/budget"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // delivered hears of an answer that a provider has delivered, and charges for.
-func (w *world) delivered(id team.AssignmentID, u team.Usage) {
+func (w *world) delivered(id spec.AssignmentID, u cost.Usage) {
 	v := &w.watch
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.paid == nil {
-		v.paid, v.calls = map[team.AssignmentID]team.Usage{}, map[team.AssignmentID]int{}
+		v.paid, v.calls = map[spec.AssignmentID]cost.Usage{}, map[spec.AssignmentID]int{}
 	}
 	v.paid[id] = v.paid[id].Add(u)
 	v.calls[id]++
 }
 
-func (v *watch) grants(id team.AssignmentID, granted team.Amount) {
+func (v *watch) grants(id spec.AssignmentID, granted cost.Amount) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.granted == nil {
-		v.granted = map[team.AssignmentID]team.Amount{}
+		v.granted = map[spec.AssignmentID]cost.Amount{}
 	}
 	v.granted[id] = granted
 }
 
 // asForecast has an answer cost no more than was set aside for it, if the plan says so.
-func (v *watch) asForecast(id team.AssignmentID, u *team.Usage) {
+func (v *watch) asForecast(id spec.AssignmentID, u *cost.Usage) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if most := v.granted[id].Tokens; v.world.plan.AsForecast && most > 0 {
@@ -75,7 +76,7 @@ const dearest = 3500
 func (v *watch) money() {
 	w := v.world
 	l := w.ledgerOf()
-	if r := l.Reserved(); r != (team.Amount{}) && v.end == nil {
+	if r := l.Reserved(); r != (cost.Amount{}) && v.end == nil {
 		v.broke("P4", "%d tokens are still reserved after the session's end", r.Tokens)
 	}
 	for _, id := range w.plan.Team.Assignments() {
@@ -113,8 +114,8 @@ func (v *watch) money() {
 
 // balanced holds an assignment's row of the ledger against its journal, and both against
 // what was delivered: the cost of each answer is known, or its call is unsettled.
-func (v *watch) balanced(id team.AssignmentID, l budget.Ledger, j *budget.Journal, paid team.Usage) {
-	var known, estimated team.Usage
+func (v *watch) balanced(id spec.AssignmentID, l budget.Ledger, j *budget.Journal, paid cost.Usage) {
+	var known, estimated cost.Usage
 	unknown := int64(0)
 	for _, call := range j.Calls() {
 		known = known.Add(call.Usage)
@@ -152,7 +153,7 @@ func (v *watch) writtenOff() {
 			if call.State != budget.Unsettled {
 				continue
 			}
-			e := budget.Entry{Seq: j.Next(), At: time.Now().UTC(), Call: call.ID, Kind: budget.Closed, Usage: &team.Usage{}, By: "ann"}
+			e := budget.Entry{Seq: j.Next(), At: time.Now().UTC(), Call: call.ID, Kind: budget.Closed, Usage: &cost.Usage{}, By: "ann"}
 			if err = errors.Join(w.store.AppendEntry(w.key, id, e), j.Apply(e)); err == nil {
 				err = w.store.UpdateLedger(w.key, func(l *budget.Ledger) error {
 					l.SetRow(id, j.Row(l.Row(id).Reserved), time.Now().UTC())

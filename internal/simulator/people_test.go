@@ -9,7 +9,7 @@ import (
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/budget"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -38,7 +38,7 @@ func (w *world) visits(env *testsuite.TestWorkflowEnvironment) {
 	env.RegisterDelayedCallback(again, time.Hour)
 }
 
-func (w *world) status(env *testsuite.TestWorkflowEnvironment) (s team.Status, ok bool) {
+func (w *world) status(env *testsuite.TestWorkflowEnvironment) (s session.Status, ok bool) {
 	value, err := env.QueryWorkflow(workflows.StatusQuery)
 	if err != nil || value.Get(&s) != nil {
 		return s, false
@@ -53,12 +53,12 @@ func (w *world) visit(env *testsuite.TestWorkflowEnvironment, does string) {
 	}
 	w.watch.seen(s)
 	n := w.count("visit")
-	say := func(verb team.Verb, h team.HelpRequest, id string) {
-		env.UpdateWorkflow(workflows.ResolveUpdate, id, &reply{w, h.ID, 0}, team.Answer{Request: h.ID, Verb: verb, Note: "do it well", By: "ann"})
+	say := func(verb session.Verb, h session.HelpRequest, id string) {
+		env.UpdateWorkflow(workflows.ResolveUpdate, id, &reply{w, h.ID, 0}, session.Answer{Request: h.ID, Verb: verb, Note: "do it well", By: "ann"})
 	}
 	switch does {
 	case "stale":
-		env.UpdateWorkflow(workflows.ResolveUpdate, fmt.Sprintf("stale-%d", n), &reply{w, "stale", 0}, team.Answer{Request: "help-99", Verb: team.Retrying})
+		env.UpdateWorkflow(workflows.ResolveUpdate, fmt.Sprintf("stale-%d", n), &reply{w, "stale", 0}, session.Answer{Request: "help-99", Verb: session.Retrying})
 	case "raise":
 		env.UpdateWorkflow(workflows.RaiseUpdate, fmt.Sprintf("raise-%d", n), &reply{w, "raise", 100_000}, workflows.Raise{Tokens: 100_000, By: "ann"})
 	case "retry", "answer", "twice":
@@ -66,20 +66,20 @@ func (w *world) visit(env *testsuite.TestWorkflowEnvironment, does string) {
 			w.watch.asked(h)
 			id := fmt.Sprintf("answer-%d-%d", n, i)
 			switch h.Kind {
-			case team.ForMoney:
+			case session.ForMoney:
 				r := workflows.Raise{Tokens: 200_000, By: "ann"}
 				_, rest, _ := strings.Cut(h.Message, "budget of phase ")
 				r.Phase, _, _ = strings.Cut(rest, " ")
 				to := &reply{w: w, of: h.ID}
 				to.tokens = r.Tokens
 				env.UpdateWorkflow(workflows.RaiseUpdate, id, to, r)
-			case team.ForApproval:
-				say(team.Approving, h, id)
+			case session.ForApproval:
+				say(session.Approving, h, id)
 			default:
-				say(team.Retrying, h, id)
+				say(session.Retrying, h, id)
 			}
 			if does == "twice" {
-				say(team.Retrying, h, id+"-again")
+				say(session.Retrying, h, id+"-again")
 			}
 		}
 	}

@@ -8,7 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // Plan is all that a seed decides in advance: what is to be done, and what goes wrong.
@@ -16,7 +17,7 @@ import (
 // fault less still resembles the one it was made from.
 type Plan struct {
 	Seed uint64    `json:"seed"`
-	Team team.Team `json:"team"`
+	Team spec.Team `json:"team"`
 	// Bad is, by assignment, how many of the first attempts fail the check.
 	Bad map[string]int `json:"bad,omitempty"`
 	// Turns is, by assignment, how many answers its model needs.
@@ -30,13 +31,13 @@ type Plan struct {
 	Visits  []Visit   `json:"visits,omitempty"`
 	// Lost is when Temporal loses the session, which is then resumed from the store;
 	// zero: never.
-	Lost team.Duration `json:"lost,omitempty"`
+	Lost textfmt.Duration `json:"lost,omitempty"`
 	// SlowCheck is how long the check of a merged tree takes; zero: no time.
-	SlowCheck team.Duration `json:"slow_check,omitempty"`
+	SlowCheck textfmt.Duration `json:"slow_check,omitempty"`
 	// AsForecast: no call costs more than was set aside for it.
 	AsForecast bool `json:"as_forecast,omitempty"`
 	// Cancel is when the session is cancelled; zero: never.
-	Cancel team.Duration `json:"cancel,omitempty"`
+	Cancel textfmt.Duration `json:"cancel,omitempty"`
 }
 
 // Kind is a kind of fault.
@@ -66,10 +67,10 @@ const (
 
 // Fault happens at the N-th call of an operation, counted over all processes.
 type Fault struct {
-	Kind Kind          `json:"kind"`
-	Op   string        `json:"op"`
-	N    int           `json:"n"`
-	For  team.Duration `json:"for,omitempty"`
+	Kind Kind             `json:"kind"`
+	Op   string           `json:"op"`
+	N    int              `json:"n"`
+	For  textfmt.Duration `json:"for,omitempty"`
 	// Times is how often more it happens, one call after the other.
 	Times int `json:"times,omitempty"`
 }
@@ -85,9 +86,9 @@ func (f Fault) String() string {
 // Window is a time in which something is away: "provider", "temporal", "store",
 // "breaker" or "workers".
 type Window struct {
-	What string        `json:"what"`
-	From team.Duration `json:"from"`
-	For  team.Duration `json:"for"`
+	What string           `json:"what"`
+	From textfmt.Duration `json:"from"`
+	For  textfmt.Duration `json:"for"`
 	// Status is what a provider answers meanwhile.
 	Status int `json:"status,omitempty"`
 }
@@ -103,8 +104,8 @@ type Limited struct {
 
 // Visit is when a person looks at the session, and what they do.
 type Visit struct {
-	At   team.Duration `json:"at"`
-	Does string        `json:"does"`
+	At   textfmt.Duration `json:"at"`
+	Does string           `json:"does"`
 }
 
 // operations are those at which processes die, with how often they come in a session.
@@ -153,17 +154,17 @@ func newPlan(seed uint64) Plan {
 
 // makeTeam makes one to three phases of one or two personas.
 func (p *Plan) makeTeam(r *rand.Rand) {
-	t := team.Team{Version: 1, Name: "t", Personas: map[string]team.Persona{}, Help: team.Help{Mode: team.HelpAsk}}
+	t := spec.Team{Version: 1, Name: "t", Personas: map[string]spec.Persona{}, Help: spec.Help{Mode: spec.HelpAsk}}
 	names := []string{"plan", "build", "test"}
 	n := 0
 	for i := range 1 + r.IntN(3) {
-		phase := team.Phase{Name: names[i]}
+		phase := spec.Phase{Name: names[i]}
 		for range 1 + r.IntN(5)/3 {
 			persona := fmt.Sprintf("p%d", n)
 			n++
 			id := phase.Name + "/" + persona
 			phase.Personas = append(phase.Personas, persona)
-			t.Personas[persona] = team.Persona{
+			t.Personas[persona] = spec.Persona{
 				Role: persona, Agent: fmt.Sprintf("a%d", r.IntN(2)), Instructions: "work", Checks: []string{"check"},
 			}
 			p.Turns[id] = 1 + r.IntN(3)
@@ -174,7 +175,7 @@ func (p *Plan) makeTeam(r *rand.Rand) {
 		if len(phase.Personas) > 1 {
 			phase.Checks = []string{"merged"}
 			if r.IntN(3) == 0 {
-				phase.Order = team.OrderSequence
+				phase.Order = spec.OrderSequence
 			}
 		}
 		if i == 2 && r.IntN(2) == 0 {
@@ -212,8 +213,8 @@ func (p *Plan) makeFaults(r *rand.Rand, profile string) {
 	case "limits":
 		p.addLimited(r, some(16))
 		if r.IntN(2) == 0 { // the team does not wait for providers: its attempts and rounds do
-			none := team.Duration(0)
-			p.Team.Retry.Patience, p.Team.Retry.OnOutage = &none, team.OutageFail
+			none := textfmt.Duration(0)
+			p.Team.Retry.Patience, p.Team.Retry.OnOutage = &none, spec.OutageFail
 			p.addKills(r, r.IntN(2))
 		}
 	case "outage":
@@ -225,7 +226,7 @@ func (p *Plan) makeFaults(r *rand.Rand, profile string) {
 			p.joinFirst()
 			p.Team.Budget.Tokens = int64(4_000 + r.IntN(16_000)) // spent while both are at work
 		}
-		p.Team.Budget.OnExceeded = team.OnExceededAsk
+		p.Team.Budget.OnExceeded = spec.OnExceededAsk
 		p.AsForecast = r.IntN(2) == 0
 		if r.IntN(2) == 0 {
 			p.Team.Budget.Daily.Tokens = 10_000_000
@@ -254,7 +255,7 @@ func (p *Plan) makeFaults(r *rand.Rand, profile string) {
 		}
 		if r.IntN(3) == 0 {
 			p.Windows = append(p.Windows, Window{What: "store", For: minutes(r, 0, 3)})
-			p.Visits = append(p.Visits, Visit{At: team.Duration(time.Duration(1+r.IntN(4000)) * time.Millisecond), Does: "stale"})
+			p.Visits = append(p.Visits, Visit{At: textfmt.Duration(time.Duration(1+r.IntN(4000)) * time.Millisecond), Does: "stale"})
 		}
 		p.addKills(r, some(3))
 	case "store":
@@ -266,7 +267,7 @@ func (p *Plan) makeFaults(r *rand.Rand, profile string) {
 		}
 		p.Faults = append(p.Faults, Fault{Kind: Slow, Op: pick(r, "PutCheckpoint", "Fold", "Checkpoint", "Blob", "PutBlob"), N: some(8), For: minutes(r, 0, 1)})
 		// One that ends as a boundary's time as a local activity does.
-		p.Faults = append(p.Faults, Fault{Kind: Slow, Op: pick(r, "Fold", "Checkpoint", "Blob"), N: some(8), For: team.Duration(4980 * time.Millisecond)})
+		p.Faults = append(p.Faults, Fault{Kind: Slow, Op: pick(r, "Fold", "Checkpoint", "Blob"), N: some(8), For: textfmt.Duration(4980 * time.Millisecond)})
 		p.Windows = append(p.Windows, Window{What: "store", From: minutes(r, 0, 3), For: minutes(r, 0, 8)})
 	case "seal":
 		p.joinFirst()
@@ -294,7 +295,7 @@ func (p *Plan) joinFirst() {
 		first.Personas = append(first.Personas, name)
 		p.Turns[first.Name+"/"+name] = 1
 	}
-	first.Order, first.Checks, first.Integrator = team.OrderParallel, []string{"merged"}, first.Personas[1]
+	first.Order, first.Checks, first.Integrator = spec.OrderParallel, []string{"merged"}, first.Personas[1]
 }
 
 func (p *Plan) addKills(r *rand.Rand, n int) {
@@ -324,7 +325,7 @@ func (p *Plan) addOutage(r *rand.Rand) {
 }
 
 // failsFast tells whether the team has providers' failures count as the agent's own.
-func (p *Plan) failsFast() bool { return p.Team.Retry.OnOutage == team.OutageFail }
+func (p *Plan) failsFast() bool { return p.Team.Retry.OnOutage == spec.OutageFail }
 
 // losesLedger tells whether the session's ledger is removed.
 func (p *Plan) losesLedger() bool {
@@ -355,8 +356,8 @@ func (p *Plan) assignments() (ids []string) {
 }
 
 // minutes is a time between so many minutes, to the millisecond.
-func minutes(r *rand.Rand, from, to int) team.Duration {
-	return team.Duration(time.Duration(from)*time.Minute + time.Duration(1+r.IntN((to-from)*60_000))*time.Millisecond)
+func minutes(r *rand.Rand, from, to int) textfmt.Duration {
+	return textfmt.Duration(time.Duration(from)*time.Minute + time.Duration(1+r.IntN((to-from)*60_000))*time.Millisecond)
 }
 
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }

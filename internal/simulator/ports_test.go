@@ -6,8 +6,10 @@ import (
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // files, sessions and ledgers are the real store, as a process reaches it. What is not
@@ -18,46 +20,46 @@ type files struct {
 	p *process
 }
 
-func (f files) PutBlob(ctx context.Context, data []byte) (team.Digest, error) {
-	return call(f.p, "PutBlob", false, func() (team.Digest, error) { return f.Store.PutBlob(ctx, data) })
+func (f files) PutBlob(ctx context.Context, data []byte) (spec.Digest, error) {
+	return call(f.p, "PutBlob", false, func() (spec.Digest, error) { return f.Store.PutBlob(ctx, data) })
 }
 
-func (f files) Blob(ctx context.Context, name team.Digest) ([]byte, error) {
+func (f files) Blob(ctx context.Context, name spec.Digest) ([]byte, error) {
 	return call(f.p, "Blob", false, func() ([]byte, error) { return f.Store.Blob(ctx, name) })
 }
 
-func (f files) Paths(ctx context.Context, m team.Digest) ([]string, error) {
+func (f files) Paths(ctx context.Context, m spec.Digest) ([]string, error) {
 	return call(f.p, "Paths", false, func() ([]string, error) { return f.Store.Paths(ctx, m) })
 }
 
-func (f files) Changed(ctx context.Context, input, tree team.Digest) ([]string, error) {
+func (f files) Changed(ctx context.Context, input, tree spec.Digest) ([]string, error) {
 	return call(f.p, "Changed", false, func() ([]string, error) { return f.Store.Changed(ctx, input, tree) })
 }
 
-func (f files) UnifiedDiff(ctx context.Context, from, to team.Digest, limit int) (string, error) {
+func (f files) UnifiedDiff(ctx context.Context, from, to spec.Digest, limit int) (string, error) {
 	return call(f.p, "UnifiedDiff", false, func() (string, error) { return f.Store.UnifiedDiff(ctx, from, to, limit) })
 }
 
-func (f files) Materialise(ctx context.Context, m team.Digest, dir string) error {
+func (f files) Materialise(ctx context.Context, m spec.Digest, dir string) error {
 	return act(f.p, "Materialise", func() error { return f.Store.Materialise(ctx, m, dir) })
 }
 
-func (f files) Collect(ctx context.Context, req team.Collect) (team.Collected, error) {
-	return call(f.p, "Collect", false, func() (team.Collected, error) { return f.Store.Collect(ctx, req) })
+func (f files) Collect(ctx context.Context, req session.Collect) (session.Collected, error) {
+	return call(f.p, "Collect", false, func() (session.Collected, error) { return f.Store.Collect(ctx, req) })
 }
 
-func (f files) Fold(ctx context.Context, base team.Digest, steps []team.Step) (team.Folded, error) {
-	return call(f.p, "Fold", false, func() (team.Folded, error) { return f.Store.Fold(ctx, base, steps) })
+func (f files) Fold(ctx context.Context, base spec.Digest, steps []session.Step) (session.Folded, error) {
+	return call(f.p, "Fold", false, func() (session.Folded, error) { return f.Store.Fold(ctx, base, steps) })
 }
 
 // calls are a job's paid calls; a call that can never be paid must not wait.
 type calls struct {
-	team.Calls
+	session.Calls
 	p  *process
-	id team.AssignmentID
+	id spec.AssignmentID
 }
 
-func (c calls) Reserve(ctx context.Context, plan team.CallPlan) (team.Amount, error) {
+func (c calls) Reserve(ctx context.Context, plan session.CallPlan) (cost.Amount, error) {
 	l := c.p.world.ledgerOf()
 	began := time.Now()
 	granted, err := c.Calls.Reserve(ctx, plan)
@@ -77,27 +79,27 @@ type sessions struct {
 }
 
 // Offers says that two workers offer all agents and the checks.
-func (s sessions) Offers(context.Context) ([]team.Offer, error) {
-	return call(s.p, "Offers", false, func() ([]team.Offer, error) {
-		o := team.Offer{
+func (s sessions) Offers(context.Context) ([]spec.Offer, error) {
+	return call(s.p, "Offers", false, func() ([]spec.Offer, error) {
+		o := spec.Offer{
 			Worker: "w", Identity: "w", RenewedAt: time.Now(), StartedAt: time.Now(),
-			Agents: map[string]team.OfferedAgent{}, Checks: map[string]team.Digest{"check": "c", "merged": "m"},
+			Agents: map[string]spec.OfferedAgent{}, Checks: map[string]spec.Digest{"check": "c", "merged": "m"},
 		}
 		for _, name := range []string{"a0", "a1"} {
 			o.Agents[name] = s.p.world.offered(name)
 		}
-		return []team.Offer{o}, nil
+		return []spec.Offer{o}, nil
 	})
 }
 
-func (s sessions) WorkDir(key team.SessionKey, id team.AssignmentID) (team.WorkDir, error) {
-	return call(s.p, "WorkDir", false, func() (team.WorkDir, error) { return s.Store.WorkDir(key, id) })
+func (s sessions) WorkDir(key session.Key, id spec.AssignmentID) (session.WorkDir, error) {
+	return call(s.p, "WorkDir", false, func() (session.WorkDir, error) { return s.Store.WorkDir(key, id) })
 }
 
-func (s sessions) Lock(key team.SessionKey, id team.AssignmentID) (team.Lock, bool, error) {
+func (s sessions) Lock(key session.Key, id spec.AssignmentID) (session.Lock, bool, error) {
 	ok := false
-	l, err := call(s.p, "Lock", false, func() (l team.Lock, err error) {
-		var inner team.Lock
+	l, err := call(s.p, "Lock", false, func() (l session.Lock, err error) {
+		var inner session.Lock
 		if inner, ok, err = s.Store.Lock(key, id); err != nil || !ok {
 			return nil, err
 		}
@@ -115,11 +117,11 @@ func (s sessions) Lock(key team.SessionKey, id team.AssignmentID) (team.Lock, bo
 	return l, ok, err
 }
 
-func (s sessions) Record(key team.SessionKey, id team.AssignmentID) (team.Record, error) {
-	return call(s.p, "Record", false, func() (team.Record, error) { return s.Store.Record(key, id) })
+func (s sessions) Record(key session.Key, id spec.AssignmentID) (session.Record, error) {
+	return call(s.p, "Record", false, func() (session.Record, error) { return s.Store.Record(key, id) })
 }
 
-func (s sessions) PutRecord(key team.SessionKey, r team.Record) error {
+func (s sessions) PutRecord(key session.Key, r session.Record) error {
 	_, err := call(s.p, "PutRecord", true, func() (any, error) {
 		err := s.Store.PutRecord(key, r)
 		if err == nil {
@@ -130,23 +132,23 @@ func (s sessions) PutRecord(key team.SessionKey, r team.Record) error {
 	return err
 }
 
-func (s sessions) UpdateRecord(key team.SessionKey, id team.AssignmentID, incarnation int, change func(*team.Record)) (team.Record, error) {
-	return call(s.p, "UpdateRecord", false, func() (team.Record, error) { return s.Store.UpdateRecord(key, id, incarnation, change) })
+func (s sessions) UpdateRecord(key session.Key, id spec.AssignmentID, incarnation int, change func(*session.Record)) (session.Record, error) {
+	return call(s.p, "UpdateRecord", false, func() (session.Record, error) { return s.Store.UpdateRecord(key, id, incarnation, change) })
 }
 
-func (s sessions) Execution(key team.SessionKey) (team.Execution, error) {
-	return call(s.p, "Execution", false, func() (team.Execution, error) { return s.Store.Execution(key) })
+func (s sessions) Execution(key session.Key) (session.Execution, error) {
+	return call(s.p, "Execution", false, func() (session.Execution, error) { return s.Store.Execution(key) })
 }
 
-func (s sessions) PutCheckpoint(ctx context.Context, key team.SessionKey, c team.Checkpoint) (team.Digest, error) {
-	return call(s.p, "PutCheckpoint", false, func() (team.Digest, error) { return s.Store.PutCheckpoint(ctx, key, c) })
+func (s sessions) PutCheckpoint(ctx context.Context, key session.Key, c session.Checkpoint) (spec.Digest, error) {
+	return call(s.p, "PutCheckpoint", false, func() (spec.Digest, error) { return s.Store.PutCheckpoint(ctx, key, c) })
 }
 
-func (s sessions) Checkpoint(ctx context.Context, name team.Digest) (team.Checkpoint, error) {
-	return call(s.p, "Checkpoint", false, func() (team.Checkpoint, error) { return s.Store.Checkpoint(ctx, name) })
+func (s sessions) Checkpoint(ctx context.Context, name spec.Digest) (session.Checkpoint, error) {
+	return call(s.p, "Checkpoint", false, func() (session.Checkpoint, error) { return s.Store.Checkpoint(ctx, name) })
 }
 
-func (s sessions) UpdateExecution(key team.SessionKey, change func(*team.Execution)) error {
+func (s sessions) UpdateExecution(key session.Key, change func(*session.Execution)) error {
 	_, err := call(s.p, "UpdateExecution", true, func() (any, error) { return nil, s.Store.UpdateExecution(key, change) })
 	return err
 }
@@ -156,11 +158,11 @@ type ledgers struct {
 	p *process
 }
 
-func (l ledgers) Journal(key team.SessionKey, id team.AssignmentID) (*budget.Journal, error) {
+func (l ledgers) Journal(key session.Key, id spec.AssignmentID) (*budget.Journal, error) {
 	return call(l.p, "Journal", false, func() (*budget.Journal, error) { return l.Store.Journal(key, id) })
 }
 
-func (l ledgers) AppendEntry(key team.SessionKey, id team.AssignmentID, e budget.Entry) error {
+func (l ledgers) AppendEntry(key session.Key, id spec.AssignmentID, e budget.Entry) error {
 	return act(l.p, "AppendEntry", func() error {
 		err := l.Store.AppendEntry(key, id, e)
 		if err == nil && e.Kind == budget.Settled {
@@ -170,11 +172,11 @@ func (l ledgers) AppendEntry(key team.SessionKey, id team.AssignmentID, e budget
 	})
 }
 
-func (l ledgers) Ledger(key team.SessionKey) (budget.Ledger, error) {
+func (l ledgers) Ledger(key session.Key) (budget.Ledger, error) {
 	return call(l.p, "Ledger", false, func() (budget.Ledger, error) { return l.Store.Ledger(key) })
 }
 
-func (l ledgers) UpdateLedger(key team.SessionKey, change func(*budget.Ledger) error) error {
+func (l ledgers) UpdateLedger(key session.Key, change func(*budget.Ledger) error) error {
 	return act(l.p, "UpdateLedger", func() error {
 		return l.Store.UpdateLedger(key, func(b *budget.Ledger) error {
 			err := change(b)

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // process is a simulated worker process: the activities over ports that know when it is
@@ -313,7 +313,7 @@ func matches(point, name string) bool {
 
 // lock is an assignment's lock in the hands of a process.
 type lock struct {
-	inner team.Lock
+	inner session.Lock
 	p     *process
 }
 
@@ -343,7 +343,7 @@ func (o recipients) NotifyFailure(context.Context, string, activities.TicketNoti
 func (o recipients) NotifyTicket(context.Context, string, activities.TicketNotice) error {
 	return o.take()
 }
-func (o recipients) NotifyWebhook(context.Context, team.Notice) error { return o.take() }
+func (o recipients) NotifyWebhook(context.Context, session.Notice) error { return o.take() }
 
 func (o recipients) take() error {
 	_, err := call(o.p, "Notify", false, func() (any, error) {

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 var (
@@ -214,7 +214,7 @@ func (p Plan) smaller() (out []Plan) {
 	if n := len(p.Team.Phases); n > 1 {
 		q := p
 		q.Team.Phases = slices.Clone(p.Team.Phases[:n-1])
-		q.Team.Personas = map[string]team.Persona{}
+		q.Team.Personas = map[string]spec.Persona{}
 		for _, phase := range q.Team.Phases {
 			for _, name := range phase.Personas {
 				q.Team.Personas[name] = p.Team.Personas[name]

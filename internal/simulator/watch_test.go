@@ -16,7 +16,10 @@ import (
 
 	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/budget"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // watch holds what happens against the promises of the design.
@@ -27,26 +30,26 @@ type watch struct {
 	broken    []string
 	cancelled bool
 	// help counts the requests that people saw.
-	help map[string]team.HelpRequest
+	help map[string]session.HelpRequest
 	// results are the rounds whose result was recorded.
-	results map[team.RoundKey]bool
+	results map[session.RoundKey]bool
 	// finished are the assignments whose work was recorded.
-	finished map[team.AssignmentID]bool
+	finished map[spec.AssignmentID]bool
 	// newest are the assignments' newest activities.
-	newest map[team.AssignmentID]*task
+	newest map[spec.AssignmentID]*task
 	// startedBy has, by assignment, the process that has noted that the agent starts;
 	// losses counts those that died then.
-	startedBy map[team.AssignmentID]*process
-	losses    map[team.AssignmentID]int
+	startedBy map[spec.AssignmentID]*process
+	losses    map[spec.AssignmentID]int
 	// advanced are those for which an answer was stored since the agent was started last;
 	// inRow counts the losses since.
-	advanced map[team.AssignmentID]bool
-	inRow    map[team.AssignmentID]int
+	advanced map[spec.AssignmentID]bool
+	inRow    map[spec.AssignmentID]int
 	// paid is what providers have delivered.
-	paid      map[team.AssignmentID]team.Usage
-	calls     map[team.AssignmentID]int
+	paid      map[spec.AssignmentID]cost.Usage
+	calls     map[spec.AssignmentID]int
 	failures  map[string]int
-	state     team.State
+	state     session.State
 	end       error
 	documents map[string]string
 	// pending counts answers that were accepted and not yet heeded; added is by how many
@@ -56,9 +59,9 @@ type watch struct {
 	// unnoted is what was set aside and is lost with the ledger.
 	unnoted atomic.Int64
 	// granted is what was set aside for an assignment's newest call.
-	granted map[team.AssignmentID]team.Amount
+	granted map[spec.AssignmentID]cost.Amount
 	// until is when providers may be asked again.
-	until map[team.AssignmentID]refused
+	until map[spec.AssignmentID]refused
 }
 
 // refused is a provider's wish not to be asked for a while.
@@ -83,7 +86,7 @@ func (v *watch) raisedBy(n int64) {
 }
 
 // askedToWait hears that a provider wants not to be asked again for a while.
-func (v *watch) askedToWait(id team.AssignmentID, d time.Duration, by *execution) {
+func (v *watch) askedToWait(id spec.AssignmentID, d time.Duration, by *execution) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.until[id] = refused{at: time.Now().Add(d), since: time.Now(), by: by}
@@ -91,7 +94,7 @@ func (v *watch) askedToWait(id team.AssignmentID, d time.Duration, by *execution
 
 // asksAgain hears that a provider is asked. A wish that died with the process that heard
 // it is nobody's fault; a person who resumes the session has providers asked at once.
-func (v *watch) asksAgain(id team.AssignmentID, by *execution) {
+func (v *watch) asksAgain(id spec.AssignmentID, by *execution) {
 	v.mu.Lock()
 	until, known := v.until[id]
 	v.mu.Unlock()
@@ -123,14 +126,14 @@ func (v *watch) broke(promise, format string, args ...any) {
 }
 
 // scheduled hears that a round, or what goes on with one, is scheduled.
-func (v *watch) scheduled(id team.AssignmentID, t *task) {
+func (v *watch) scheduled(id spec.AssignmentID, t *task) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.newest[id] = t
 }
 
 // recorded hears of a record that was written.
-func (w *world) recorded(p *process, r team.Record) {
+func (w *world) recorded(p *process, r session.Record) {
 	v := &w.watch
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -168,14 +171,14 @@ func (v *watch) died(p *process) {
 }
 
 // agentStarted hears that an agent begins an attempt.
-func (w *world) agentStarted(ctx context.Context, p *process, id team.AssignmentID) {
+func (w *world) agentStarted(ctx context.Context, p *process, id spec.AssignmentID) {
 	w.note(p, "agent starts on %s", id)
 	ex := executionOf(ctx)
 	if ex == nil {
 		return
 	}
 	v := &w.watch
-	key := team.RoundKey{Workflow: w.key.Session, Run: ex.task.delivery.run, Activity: ex.task.id}
+	key := session.RoundKey{Workflow: w.key.Session, Run: ex.task.delivery.run, Activity: ex.task.id}
 	v.mu.Lock()
 	v.advanced[id] = false // what was stored before is known by now
 	done, newest := v.results[key] || v.finished[id] && !ex.task.mends, v.newest[id]
@@ -193,23 +196,23 @@ func (w *world) agentStarted(ctx context.Context, p *process, id team.Assignment
 func (w *world) watchBreaker(name string, before breaker.State, answer breaker.Answer, e breaker.Event) {
 	v, after := &w.watch, answer.State
 	if r, ok := e.(breaker.Report); ok && answer.Effect == breaker.Applied {
-		if r.Outcome == team.CountsAsFailure && r.Category == team.TestFailure {
+		if r.Outcome == failures.CountsAsFailure && r.Category == failures.TestFailure {
 			v.broken = append(v.broken, fmt.Sprintf("P5: wrong work counts against breaker %s", name))
 		}
-		if before.Open && r.Outcome == team.CountsAsSuccess && after.Open {
+		if before.Open && r.Outcome == failures.CountsAsSuccess && after.Open {
 			v.broken = append(v.broken, fmt.Sprintf("P5: breaker %s stays open after a probe's success", name))
 		}
 		if v.failures == nil {
 			v.failures = map[string]int{}
 		}
 		switch r.Outcome {
-		case team.CountsAsFailure:
+		case failures.CountsAsFailure:
 			v.failures[name]++
-		case team.CountsAsSuccess:
+		case failures.CountsAsSuccess:
 			if !before.Open {
 				v.failures[name] = 0
 			}
-		case team.Neutral:
+		case failures.Neutral:
 		}
 	}
 	if !before.Open && after.Open && v.failures[name] < 5 {
@@ -227,7 +230,7 @@ func (w *world) watchBreaker(name string, before breaker.State, answer breaker.A
 }
 
 // seen looks at a status that somebody saw.
-func (v *watch) seen(s team.Status) {
+func (v *watch) seen(s session.Status) {
 	for _, h := range s.Help {
 		v.asked(h)
 		if h.Command == "" {
@@ -242,11 +245,11 @@ func (v *watch) seen(s team.Status) {
 	}
 }
 
-func (v *watch) asked(h team.HelpRequest) {
+func (v *watch) asked(h session.HelpRequest) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.help == nil {
-		v.help = map[string]team.HelpRequest{}
+		v.help = map[string]session.HelpRequest{}
 	}
 	if _, known := v.help[h.ID]; !known {
 		v.help[h.ID] = h
@@ -261,7 +264,7 @@ func (v *watch) asked(h team.HelpRequest) {
 }
 
 // helped tells whether a person was asked about an assignment.
-func (v *watch) helped(id team.AssignmentID) bool {
+func (v *watch) helped(id spec.AssignmentID) bool {
 	for _, h := range v.help {
 		if h.Phase == id.Phase && h.Persona == id.Persona {
 			return true
@@ -271,35 +274,35 @@ func (v *watch) helped(id team.AssignmentID) bool {
 }
 
 // needsPerson tells whether the plan gives reason to ask somebody.
-func (w *world) needsPerson(h team.HelpRequest) bool {
-	if h.Kind == team.ForMoney {
+func (w *world) needsPerson(h session.HelpRequest) bool {
+	if h.Kind == session.ForMoney {
 		return w.plan.Team.Budget.Tokens > 0
 	}
-	if h.Category == team.WorkerLost {
+	if h.Category == failures.WorkerLost {
 		checkEndsAll := slices.ContainsFunc(w.plan.Faults, func(f Fault) bool { return f.Times > 0 })
 		w.watch.mu.Lock()
 		defer w.watch.mu.Unlock()
-		return checkEndsAll || w.watch.inRow[team.AssignmentID{Phase: h.Phase, Persona: h.Persona}] >= lostLimit
+		return checkEndsAll || w.watch.inRow[spec.AssignmentID{Phase: h.Phase, Persona: h.Persona}] >= lostLimit
 	}
 	if w.plan.failsFast() {
 		return true
 	}
-	if (h.Category == team.APIError || h.Category == team.RateLimited) && w.now() >= 30*time.Minute {
+	if (h.Category == failures.APIError || h.Category == failures.RateLimited) && w.now() >= 30*time.Minute {
 		return true // the team's patience is over, which people are told
 	}
 	bad := w.plan.Bad[h.Phase+"/"+h.Persona]
-	return h.Category == team.TestFailure && bad >= w.plan.Team.Retry.Rounds*w.plan.Team.Personas[h.Persona].Attempts
+	return h.Category == failures.TestFailure && bad >= w.plan.Team.Retry.Rounds*w.plan.Team.Personas[h.Persona].Attempts
 }
 
 // advances hears that an answer for an assignment is stored.
-func (v *watch) advances(id team.AssignmentID) {
+func (v *watch) advances(id spec.AssignmentID) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.advanced[id] = true
 }
 
 // lost counts the workers that were lost while an assignment's agent was at work.
-func (v *watch) lost(id team.AssignmentID) int {
+func (v *watch) lost(id spec.AssignmentID) int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.losses[id]
@@ -310,7 +313,7 @@ func (v *watch) ended(err error) {
 	v.end = err
 	w := v.world
 	e, readErr := w.store.Execution(w.key)
-	if errors.Is(readErr, team.ErrNotFound) && temporal.IsCanceledError(err) && v.cancelled {
+	if errors.Is(readErr, session.ErrNotFound) && temporal.IsCanceledError(err) && v.cancelled {
 		return // before it was admitted
 	}
 	if readErr != nil {
@@ -333,7 +336,7 @@ func (v *watch) ended(err error) {
 		v.broke("P1", "the session failed: %v", err)
 		return
 	}
-	if e.Status.Status != team.Completed {
+	if e.Status.Status != session.Completed {
 		v.broke("status", "the session completed, and its state says %s", e.Status.Status)
 	}
 	c, readErr := w.store.Checkpoint(context.Background(), e.Head)
@@ -350,7 +353,7 @@ func (v *watch) ended(err error) {
 }
 
 // counted holds an assignment's counts against what its agent has really failed at.
-func (v *watch) counted(a team.CheckpointAssignment) {
+func (v *watch) counted(a session.CheckpointAssignment) {
 	w := v.world
 	id := a.String()
 	attempts, rounds := w.plan.Team.Personas[a.Persona].Attempts, w.plan.Team.Retry.Rounds
@@ -363,10 +366,10 @@ func (v *watch) counted(a team.CheckpointAssignment) {
 		return
 	}
 	for _, f := range a.Failures {
-		if f.Category == team.Timeout && w.plan.stopped() >= agentLimit {
+		if f.Category == failures.Timeout && w.plan.stopped() >= agentLimit {
 			return // the worker was stopped for as long as its agent may take
 		}
-		if f.Category != team.TestFailure {
+		if f.Category != failures.TestFailure {
 			v.broke("P2", "%s has used an attempt for %s: %s", id, f.Category, f.Message)
 			continue
 		}

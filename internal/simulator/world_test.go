@@ -27,8 +27,9 @@ import (
 	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/failpoint"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -37,7 +38,7 @@ type world struct {
 	plan  Plan
 	dir   string
 	store *store.Store
-	key   team.SessionKey
+	key   session.Key
 	began time.Time
 	// inside says which process a goroutine is that is in the store.
 	inside sync.Map
@@ -61,7 +62,7 @@ type world struct {
 	// the assignments' locks.
 	current int
 	since   time.Time
-	holders map[team.AssignmentID]int
+	holders map[spec.AssignmentID]int
 	// atEnd is called when the session closes; closing: it has been.
 	atEnd   func()
 	closing atomic.Bool
@@ -225,7 +226,7 @@ type result struct {
 	Broken []string
 	Lines  []string
 	Took   time.Duration
-	State  team.State
+	State  session.State
 	Spent  map[string]bool
 }
 
@@ -241,12 +242,12 @@ func simulateTold(t *testing.T, plan Plan, told bool) result {
 	defer os.RemoveAll(dir)
 	var r result
 	synctest.Test(t, func(*testing.T) {
-		w := &world{plan: plan, told: told, dir: filepath.Join(dir, "s"), counts: map[string]int{}, holders: map[team.AssignmentID]int{}, spent: map[string]bool{}, breakers: map[string]breaker.State{}, answered: map[string]breaker.Answer{}, began: time.Now()}
+		w := &world{plan: plan, told: told, dir: filepath.Join(dir, "s"), counts: map[string]int{}, holders: map[spec.AssignmentID]int{}, spent: map[string]bool{}, breakers: map[string]breaker.State{}, answered: map[string]breaker.Answer{}, began: time.Now()}
 		w.watch = watch{
-			world: w, results: map[team.RoundKey]bool{}, newest: map[team.AssignmentID]*task{},
-			startedBy: map[team.AssignmentID]*process{}, losses: map[team.AssignmentID]int{},
-			finished: map[team.AssignmentID]bool{}, until: map[team.AssignmentID]refused{},
-			advanced: map[team.AssignmentID]bool{}, inRow: map[team.AssignmentID]int{},
+			world: w, results: map[session.RoundKey]bool{}, newest: map[spec.AssignmentID]*task{},
+			startedBy: map[spec.AssignmentID]*process{}, losses: map[spec.AssignmentID]int{},
+			finished: map[spec.AssignmentID]bool{}, until: map[spec.AssignmentID]refused{},
+			advanced: map[spec.AssignmentID]bool{}, inRow: map[spec.AssignmentID]int{},
 		}
 		w.tears = plan.tears()
 		failpoint.Observe(w.atFailpoint)
@@ -270,7 +271,7 @@ func (w *world) run() {
 	if err != nil {
 		panic(err)
 	}
-	w.store, w.key = s, team.SessionKey{Namespace: "default-test-namespace", Session: "session"}
+	w.store, w.key = s, session.Key{Namespace: "default-test-namespace", Session: "session"}
 	in := w.input()
 	for incarnation := 1; ; incarnation++ {
 		lost, err := w.incarnation(in, incarnation)
@@ -299,7 +300,7 @@ func (w *world) run() {
 
 // input is what starts the session.
 func (w *world) input() workflows.SessionInput {
-	put := func(v any) team.Digest {
+	put := func(v any) spec.Digest {
 		data, err := json.Marshal(v)
 		if err != nil {
 			panic(err)
@@ -313,7 +314,7 @@ func (w *world) input() workflows.SessionInput {
 	return workflows.SessionInput{Version: workflows.LogicVersion, Store: w.store.ID(), Team: put(w.plan.Team), Requirement: w.put([]byte("work")), Workspace: workspace}
 }
 
-func (w *world) put(data []byte) team.Digest {
+func (w *world) put(data []byte) spec.Digest {
 	name, err := w.store.PutBlob(context.Background(), data)
 	if err != nil {
 		panic(err)
@@ -345,7 +346,7 @@ func (w *world) incarnation(in workflows.SessionInput, n int) (lost bool, err er
 	d := &delivery{world: w, run: fmt.Sprintf("run-%d", n), closed: make(chan struct{}), scheduled: map[string]*task{}}
 	env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{d}, DeadlockDetectionTimeout: forever})
 	register(env)
-	env.RegisterWorkflowWithOptions(session, workflow.RegisterOptions{Name: workflows.TeamSessionName})
+	env.RegisterWorkflowWithOptions(teamSession, workflow.RegisterOptions{Name: workflows.TeamSessionName})
 	const patience = 24 * time.Hour
 	limit := patience
 	if w.plan.Lost > 0 && n == 1 {
@@ -369,8 +370,8 @@ func (w *world) incarnation(in workflows.SessionInput, n int) (lost bool, err er
 	return false, err
 }
 
-// session is the session and, beside it, the clock.
-func session(ctx workflow.Context, in workflows.SessionInput) (workflows.SessionResult, error) {
+// teamSession is the session and, beside it, the clock.
+func teamSession(ctx workflow.Context, in workflows.SessionInput) (workflows.SessionResult, error) {
 	calm, _ := workflow.NewDisconnectedContext(ctx)
 	workflow.ExecuteActivity(workflow.WithActivityOptions(calm, workflow.ActivityOptions{StartToCloseTimeout: forever}), clockActivity, forever)
 	return workflows.TeamSession(ctx, in)
@@ -384,7 +385,7 @@ func register(env *testsuite.TestWorkflowEnvironment) {
 	add(activities.AdmitName, in(func(p *process) func(context.Context, activities.AdmitInput) (activities.Admission, error) {
 		return p.admissions.Admit
 	}))
-	add(activities.RoundName, in(func(p *process) func(context.Context, activities.RoundInput) (team.RoundResult, error) {
+	add(activities.RoundName, in(func(p *process) func(context.Context, activities.RoundInput) (session.RoundResult, error) {
 		return p.rounds.Run
 	}))
 	add(activities.SealName, in(func(p *process) func(context.Context, activities.SealInput) (activities.SealResult, error) {
@@ -405,7 +406,7 @@ func register(env *testsuite.TestWorkflowEnvironment) {
 	add(activities.AwaitBreakerName, in(func(p *process) func(context.Context, activities.AwaitInput) (activities.Awaited, error) {
 		return p.waits.Await
 	}))
-	add(activities.ReportBreakerName, in(func(p *process) func(context.Context, []team.BreakerReport) ([]team.BreakerReport, error) {
+	add(activities.ReportBreakerName, in(func(p *process) func(context.Context, []session.BreakerReport) ([]session.BreakerReport, error) {
 		return p.reports.Report
 	}))
 	add(activities.NotifyName, in(func(p *process) func(context.Context, activities.NotifyInput) (activities.Notified, error) {
@@ -439,7 +440,7 @@ func (quiet) Warn(string, ...any)  {}
 func (quiet) Error(string, ...any) {}
 
 // held hears who has an assignment's lock; waited that somebody waits for it.
-func (w *world) held(id team.AssignmentID) {
+func (w *world) held(id spec.AssignmentID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.holders[id] = w.current
@@ -452,7 +453,7 @@ func (w *world) first() bool {
 	return w.current <= 1
 }
 
-func (w *world) waited(id team.AssignmentID) {
+func (w *world) waited(id spec.AssignmentID) {
 	w.mu.Lock()
 	late := w.holders[id] < w.current && time.Since(w.since) > time.Minute
 	w.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/maestro-hive/maestro/internal/budget"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // allowanceFile is the journal of what a session may spend: its limits, and what
@@ -17,7 +17,7 @@ import (
 // journals of calls. Its lines are like those of these.
 const allowanceFile = "budget.jsonl"
 
-func (s *Store) allowancePath(key team.SessionKey) (string, error) {
+func (s *Store) allowancePath(key session.Key) (string, error) {
 	dir, err := s.SessionDir(key)
 	return filepath.Join(dir, allowanceFile), err
 }

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // Landing is what is to become of one path of a directory.
@@ -42,7 +42,7 @@ type Application struct {
 
 // PlanApply looks what it takes to make in a directory what differs between two
 // trees, as far as it is wanted. Nothing is written. The application must be closed.
-func (s *Store) PlanApply(ctx context.Context, dir string, from, to team.Digest, wanted []string) (_ *Application, err error) {
+func (s *Store) PlanApply(ctx context.Context, dir string, from, to spec.Digest, wanted []string) (_ *Application, err error) {
 	before, after, paths, err := s.differing(ctx, from, to, wanted)
 	if err != nil {
 		return nil, err
@@ -182,7 +182,7 @@ func (a *Application) keptBelow(dir string) (kept string, err error) {
 	return kept, err
 }
 
-func (a *Application) digest(ctx context.Context, p string, info fs.FileInfo) (_ team.Digest, err error) {
+func (a *Application) digest(ctx context.Context, p string, info fs.FileInfo) (_ spec.Digest, err error) {
 	f, err := openRegular(a.root, p, info, false)
 	if err != nil {
 		return "", err

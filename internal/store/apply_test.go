@@ -7,13 +7,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // apply plans and, unless something is in conflict, writes the difference of two
 // trees into a directory. It returns the conflicts by path.
-func apply(t *testing.T, s *store.Store, dir string, from, to team.Digest, wanted ...string) map[string]string {
+func apply(t *testing.T, s *store.Store, dir string, from, to spec.Digest, wanted ...string) map[string]string {
 	t.Helper()
 	a, err := s.PlanApply(t.Context(), dir, from, to, wanted)
 	require.NoError(t, err)
@@ -204,5 +205,5 @@ func TestALostContentIsFoundBeforeAnythingIsWritten(t *testing.T) {
 	name := string(m["b"].SHA256)
 	require.NoError(t, os.Remove(filepath.Join(s.Dir(), "blobs", "sha256", name[:2], name[2:])))
 	_, err = s.PlanApply(t.Context(), t.TempDir(), from, to, nil)
-	require.ErrorIs(t, err, team.ErrNotFound)
+	require.ErrorIs(t, err, session.ErrNotFound)
 }

@@ -12,8 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
 const (
@@ -88,7 +89,7 @@ func BenchmarkTree(b *testing.B) {
 
 	ctx := b.Context()
 	var s *store.Store
-	var manifest team.Digest
+	var manifest spec.Digest
 	take := func(b *testing.B) {
 		snap, err := s.Snapshot(ctx, dir, store.SnapshotOptions{})
 		require.NoError(b, err)
@@ -108,7 +109,7 @@ func BenchmarkTree(b *testing.B) {
 	measure("MaterialiseAgain", nil, fill)
 	collect := func(want int) func(b *testing.B) {
 		return func(b *testing.B) {
-			out, err := s.Collect(ctx, team.Collect{Base: manifest, Dir: work, Secrets: []string{"a secret value"}})
+			out, err := s.Collect(ctx, session.Collect{Base: manifest, Dir: work, Secrets: []string{"a secret value"}})
 			require.NoError(b, err)
 			require.Len(b, out.Changed, want)
 		}
@@ -123,7 +124,7 @@ func BenchmarkTree(b *testing.B) {
 	measure("Fold", nil, func(b *testing.B) {
 		delta, err := s.PutDelta(ctx, store.Delta{"new": {Entry: file("x")}})
 		require.NoError(b, err)
-		_, err = s.Fold(ctx, manifest, []team.Step{{By: id("a"), Work: team.Work{Delta: delta}}})
+		_, err = s.Fold(ctx, manifest, []session.Step{{By: id("a"), Work: session.Work{Delta: delta}}})
 		require.NoError(b, err)
 	})
 }

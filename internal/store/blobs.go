@@ -15,22 +15,24 @@ import (
 	"sync"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // bufferSize is the unit in which files are read and written, in bytes. A file
 // up to this size is handled in memory.
 const bufferSize = 256 << 10
 
-func digestOf(data []byte) team.Digest {
+func digestOf(data []byte) spec.Digest {
 	sum := sha256.Sum256(data)
-	return team.Digest(hex.EncodeToString(sum[:]))
+	return spec.Digest(hex.EncodeToString(sum[:]))
 }
 
-func digestFrom(h hash.Hash) team.Digest { return team.Digest(hex.EncodeToString(h.Sum(nil))) }
+func digestFrom(h hash.Hash) spec.Digest { return spec.Digest(hex.EncodeToString(h.Sum(nil))) }
 
 // blobPath is where a blob lies. The name must be valid.
-func (s *Store) blobPath(name team.Digest) string {
+func (s *Store) blobPath(name spec.Digest) string {
 	return s.path("blobs", "sha256", string(name[:2]), string(name[2:]))
 }
 
@@ -43,7 +45,7 @@ func (s *Store) buffer() (buf []byte, release func()) {
 // PutBlob stores data and returns its name. When it returns, the blob outlives
 // a power loss. Storing what is there already does nothing, unless that is
 // damaged: then it is mended.
-func (s *Store) PutBlob(ctx context.Context, data []byte) (team.Digest, error) {
+func (s *Store) PutBlob(ctx context.Context, data []byte) (spec.Digest, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
@@ -90,13 +92,13 @@ func (f *flushed) within(now time.Time) *recentDigests {
 	return &f.names
 }
 
-func (s *Store) noteDurable(name team.Digest)       { s.flushed.within(s.now()).add(name) }
-func (s *Store) knownDurable(name team.Digest) bool { return s.flushed.within(s.now()).has(name) }
+func (s *Store) noteDurable(name spec.Digest)       { s.flushed.within(s.now()).add(name) }
+func (s *Store) knownDurable(name spec.Digest) bool { return s.flushed.within(s.now()).has(name) }
 
 // putUnflushed stores a file's content so that it survives the process; flush
 // makes it survive a power loss, be it new or there already. It does not use the
 // reserve. written is the file that it has made; nil: it was there.
-func (s *Store) putUnflushed(name team.Digest, data []byte) (written fs.FileInfo, err error) {
+func (s *Store) putUnflushed(name spec.Digest, data []byte) (written fs.FileInfo, err error) {
 	there, err := s.holds(name, data)
 	if err != nil || there {
 		return nil, err
@@ -115,7 +117,7 @@ func (s *Store) putUnflushed(name team.Digest, data []byte) (written fs.FileInfo
 // holds tells whether a blob is stored with exactly this content. What is stored
 // is marked as used now, so that it does not look abandoned, even if it is about
 // to be replaced. What was pruned meanwhile is not stored.
-func (s *Store) holds(name team.Digest, data []byte) (bool, error) {
+func (s *Store) holds(name spec.Digest, data []byte) (bool, error) {
 	path := s.blobPath(name)
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -168,10 +170,10 @@ func (s *Store) markUsed(path string) error {
 	})
 }
 
-// Blob returns a blob's bytes, verified. The error is [team.ErrNotFound] where
-// there is none, and [team.ErrCorrupt] where its content was not what its name
+// Blob returns a blob's bytes, verified. The error is [session.ErrNotFound] where
+// there is none, and [session.ErrCorrupt] where its content was not what its name
 // says; the damaged file is then in the quarantine.
-func (s *Store) Blob(ctx context.Context, name team.Digest) ([]byte, error) {
+func (s *Store) Blob(ctx context.Context, name spec.Digest) ([]byte, error) {
 	var buf bytes.Buffer
 	if _, err := s.CopyBlob(ctx, name, &buf); err != nil {
 		return nil, err
@@ -182,7 +184,7 @@ func (s *Store) Blob(ctx context.Context, name team.Digest) ([]byte, error) {
 // CopyBlob writes a blob to w and returns its size in bytes. A damaged blob is
 // noticed only once it has been written: with an error, what w got must not be
 // used. Errors are those of [Store.Blob], and w's own.
-func (s *Store) CopyBlob(ctx context.Context, name team.Digest, w io.Writer) (int64, error) {
+func (s *Store) CopyBlob(ctx context.Context, name spec.Digest, w io.Writer) (int64, error) {
 	f, err := s.openBlob(name)
 	if err != nil {
 		return 0, err
@@ -205,14 +207,14 @@ func (s *Store) CopyBlob(ctx context.Context, name team.Digest, w io.Writer) (in
 }
 
 // openBlob opens a blob for reading.
-func (s *Store) openBlob(name team.Digest) (*os.File, error) {
+func (s *Store) openBlob(name spec.Digest) (*os.File, error) {
 	if !name.Valid() {
-		return nil, fmt.Errorf("blob %q: %w: a blob's name is 64 lower-case hex digits", team.Shorten(string(name), 80), team.ErrNotFound)
+		return nil, fmt.Errorf("blob %q: %w: a blob's name is 64 lower-case hex digits", textfmt.Shorten(string(name), 80), session.ErrNotFound)
 	}
 	f, err := os.Open(s.blobPath(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		s.dropIndexes()
-		return nil, &Fault{Path: s.rel(s.blobPath(name)), What: "the store " + s.dir + " has no such blob", kind: team.ErrNotFound}
+		return nil, &Fault{Path: s.rel(s.blobPath(name)), What: "the store " + s.dir + " has no such blob", kind: session.ErrNotFound}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open a blob: %w", err)
@@ -246,7 +248,7 @@ func (s *Store) copy(ctx context.Context, w io.Writer, r io.Reader) (int64, erro
 }
 
 // hashFile returns the digest and size of a file's content.
-func (s *Store) hashFile(ctx context.Context, path string) (team.Digest, int64, error) {
+func (s *Store) hashFile(ctx context.Context, path string) (spec.Digest, int64, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return "", 0, err
@@ -260,7 +262,7 @@ func (s *Store) hashFile(ctx context.Context, path string) (team.Digest, int64, 
 // quarantineBlob quarantines a blob that did not verify and returns the error to
 // report. Another process may have mended the blob in the meantime; so what was
 // moved is looked at again, and a sound blob is put back.
-func (s *Store) quarantineBlob(ctx context.Context, name team.Digest) error {
+func (s *Store) quarantineBlob(ctx context.Context, name spec.Digest) error {
 	path := s.blobPath(name)
 	s.flushed.within(s.now()).clear()
 	moved, err := s.quarantine(path)
@@ -276,13 +278,13 @@ func (s *Store) quarantineBlob(ctx context.Context, name team.Digest) error {
 	s.dropIndexes()
 	return &Fault{
 		Path: s.rel(path), What: "the blob's content is not what its name says",
-		Quarantined: s.rel(moved), kind: team.ErrCorrupt,
+		Quarantined: s.rel(moved), kind: session.ErrCorrupt,
 	}
 }
 
 // quarantineFailed reports a damaged file that could not be moved out of the way.
 func (s *Store) quarantineFailed(path string, cause error) error {
-	return &Fault{Path: s.rel(path), What: "it cannot be moved to the quarantine: " + cause.Error(), kind: team.ErrCorrupt}
+	return &Fault{Path: s.rel(path), What: "it cannot be moved to the quarantine: " + cause.Error(), kind: session.ErrCorrupt}
 }
 
 // quarantine moves a file out of the way and returns where it lies now.
@@ -298,6 +300,6 @@ func (s *Store) quarantined(path string, at time.Time) string {
 }
 
 // wrongKind reports a sound blob that is not what it was asked for as.
-func (s *Store) wrongKind(name team.Digest, what string, cause error) error {
-	return &Fault{Path: s.rel(s.blobPath(name)), What: "the blob is no " + what + ": " + cause.Error(), kind: team.ErrNotFound}
+func (s *Store) wrongKind(name spec.Digest, what string, cause error) error {
+	return &Fault{Path: s.rel(s.blobPath(name)), What: "the blob is no " + what + ": " + cause.Error(), kind: session.ErrNotFound}
 }

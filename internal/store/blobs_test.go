@@ -13,17 +13,19 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
-func blobPath(s *store.Store, name team.Digest) string {
+func blobPath(s *store.Store, name spec.Digest) string {
 	return filepath.Join(s.Dir(), "blobs", "sha256", string(name[:2]), string(name[2:]))
 }
 
-func sha(data []byte) team.Digest {
+func sha(data []byte) spec.Digest {
 	sum := sha256.Sum256(data)
-	return team.Digest(hex.EncodeToString(sum[:]))
+	return spec.Digest(hex.EncodeToString(sum[:]))
 }
 
 func TestABlobsFileHoldsExactlyItsBytes(t *testing.T) {
@@ -48,9 +50,9 @@ func TestABlobsFileHoldsExactlyItsBytes(t *testing.T) {
 func TestBlobsThatAreNotThere(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	for _, name := range []team.Digest{"", "../../etc/passwd", "ABC", sha([]byte("absent"))} {
+	for _, name := range []spec.Digest{"", "../../etc/passwd", "ABC", sha([]byte("absent"))} {
 		_, err := s.Blob(t.Context(), name)
-		require.ErrorIs(t, err, team.ErrNotFound, name)
+		require.ErrorIs(t, err, session.ErrNotFound, name)
 	}
 }
 
@@ -72,7 +74,7 @@ func TestADamagedBlobIsFoundNamedAndQuarantined(t *testing.T) {
 			require.NoError(t, os.WriteFile(blobPath(s, name), damaged, 0o600))
 
 			_, err = s.Blob(t.Context(), name)
-			require.ErrorIs(t, err, team.ErrCorrupt)
+			require.ErrorIs(t, err, session.ErrCorrupt)
 			var fault *store.Fault
 			require.ErrorAs(t, err, &fault)
 			require.Equal(t, blobPath(s, name), filepath.Join(s.Dir(), fault.Path))
@@ -80,7 +82,7 @@ func TestADamagedBlobIsFoundNamedAndQuarantined(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, bytes.Equal(damaged, kept), "the quarantine keeps what was found")
 			_, err = s.Blob(t.Context(), name)
-			require.ErrorIs(t, err, team.ErrNotFound)
+			require.ErrorIs(t, err, session.ErrNotFound)
 
 			_, err = s.PutBlob(t.Context(), data)
 			require.NoError(t, err)
@@ -133,9 +135,9 @@ func TestAStoreThatCannotBeWrittenIsNoFailureOfTheWork(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(s.Dir(), "blobs"), nil, 0o600))
 	_, err := s.PutBlob(t.Context(), []byte("x"))
 	require.Error(t, err)
-	require.NotErrorIs(t, err, team.ErrCorrupt)
-	require.NotErrorIs(t, err, team.ErrNotFound)
-	var failure *team.Failure
+	require.NotErrorIs(t, err, session.ErrCorrupt)
+	require.NotErrorIs(t, err, session.ErrNotFound)
+	var failure *failures.Failure
 	require.NotErrorAs(t, err, &failure)
 
 	require.NoError(t, os.Remove(filepath.Join(s.Dir(), "blobs")))

@@ -11,13 +11,14 @@ import (
 
 	"github.com/gofrs/flock"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // PutBreaker mirrors a breaker in breakers/<name>.json. An older state never
 // replaces a newer one, whoever of several processes is the last to write.
-func (s *Store) PutBreaker(_ context.Context, b team.BreakerStatus) (err error) {
-	if err := team.CheckName(b.Name); err != nil {
+func (s *Store) PutBreaker(_ context.Context, b session.BreakerStatus) (err error) {
+	if err := spec.CheckName(b.Name); err != nil {
 		return fmt.Errorf("breaker: %w", err)
 	}
 	lock := s.path("locks", ".breakers", b.Name) // no namespace begins with a dot
@@ -32,13 +33,13 @@ func (s *Store) PutBreaker(_ context.Context, b team.BreakerStatus) (err error) 
 	defer closing(l, &err)
 	stored, err := s.Breaker(b.Name)
 	switch {
-	case errors.Is(err, team.ErrNotFound), errors.Is(err, team.ErrCorrupt):
+	case errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt):
 	case err != nil:
 		return err
 	case !b.NewerThan(stored):
 		return nil
 	}
-	b.Schema = team.BreakerSchema
+	b.Schema = session.BreakerSchema
 	data, err := json.MarshalIndent(b, "", "  ")
 	if err != nil {
 		return fmt.Errorf("write breaker %s: %w", b.Name, err)
@@ -51,47 +52,47 @@ func (s *Store) PutBreaker(_ context.Context, b team.BreakerStatus) (err error) 
 
 func (s *Store) breakerPath(name string) string { return s.path("breakers", name+".json") }
 
-// Breaker reads what the store mirrors of a breaker: [team.ErrNotFound] if that
-// is nothing, [team.ErrCorrupt] if it was damaged; it is then in the quarantine,
+// Breaker reads what the store mirrors of a breaker: [session.ErrNotFound] if that
+// is nothing, [session.ErrCorrupt] if it was damaged; it is then in the quarantine,
 // and written anew at the breaker's next change.
-func (s *Store) Breaker(name string) (team.BreakerStatus, error) {
-	if err := team.CheckName(name); err != nil {
-		return team.BreakerStatus{}, fmt.Errorf("breaker: %w", err)
+func (s *Store) Breaker(name string) (session.BreakerStatus, error) {
+	if err := spec.CheckName(name); err != nil {
+		return session.BreakerStatus{}, fmt.Errorf("breaker: %w", err)
 	}
-	var b team.BreakerStatus
+	var b session.BreakerStatus
 	err := s.readDocument(s.breakerPath(name), "breaker", func(data []byte) error {
-		b = team.BreakerStatus{}
+		b = session.BreakerStatus{}
 		if err := json.Unmarshal(data, &b); err != nil {
 			return err
 		}
-		if b.Schema != team.BreakerSchema || b.Name != name {
-			return fmt.Errorf("it is not the %s of breaker %s", team.BreakerSchema, name)
+		if b.Schema != session.BreakerSchema || b.Name != name {
+			return fmt.Errorf("it is not the %s of breaker %s", session.BreakerSchema, name)
 		}
 		return nil
 	})
 	if err != nil {
-		return team.BreakerStatus{}, err
+		return session.BreakerStatus{}, err
 	}
 	return b, nil
 }
 
 // Breakers lists what the store mirrors of breakers, sorted by name. What is
 // damaged is left out.
-func (s *Store) Breakers(ctx context.Context) ([]team.BreakerStatus, error) {
+func (s *Store) Breakers(ctx context.Context) ([]session.BreakerStatus, error) {
 	files, err := s.documents(ctx, s.path("breakers"), "")
 	if err != nil {
 		return nil, err
 	}
-	out := []team.BreakerStatus{}
+	out := []session.BreakerStatus{}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if team.CheckName(name) != nil {
+		if spec.CheckName(name) != nil {
 			continue
 		}
 		b, err := s.Breaker(name)
 		switch {
 		case err == nil:
 			out = append(out, b)
-		case !errors.Is(err, team.ErrNotFound) && !errors.Is(err, team.ErrCorrupt):
+		case !errors.Is(err, session.ErrNotFound) && !errors.Is(err, session.ErrCorrupt):
 			return nil, err
 		}
 	}

@@ -3,12 +3,12 @@ package store
 import (
 	"context"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // Changed lists the paths that a tree has and its input does not have, or has
 // with other content, sorted.
-func (s *Store) Changed(ctx context.Context, input, tree team.Digest) ([]string, error) {
+func (s *Store) Changed(ctx context.Context, input, tree spec.Digest) ([]string, error) {
 	before, err := s.Manifest(ctx, input)
 	if err != nil {
 		return nil, err

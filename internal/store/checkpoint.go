@@ -13,15 +13,16 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/maestro-hive/maestro/internal/failpoint"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 const checkpointPrefix = "checkpoint_"
 
 // StoredCheckpoint is a checkpoint and the blob that it is.
 type StoredCheckpoint struct {
-	Name team.Digest
-	team.Checkpoint
+	Name spec.Digest
+	session.Checkpoint
 }
 
 // PutCheckpoint stores a checkpoint as a blob and as checkpoint_<phase>.json,
@@ -30,12 +31,12 @@ type StoredCheckpoint struct {
 //
 // The copy is that of the newest checkpoint after the phase, by incarnation and then
 // by CreatedAt: an executor that is late stores its blob and leaves a newer copy alone.
-func (s *Store) PutCheckpoint(ctx context.Context, key team.SessionKey, c team.Checkpoint) (team.Digest, error) {
+func (s *Store) PutCheckpoint(ctx context.Context, key session.Key, c session.Checkpoint) (spec.Digest, error) {
 	path, err := s.CheckpointPath(key, c.CurrentPhase)
 	if err != nil {
 		return "", err
 	}
-	c.Schema, c.Session = team.CheckpointSchema, key.Session
+	c.Schema, c.Session = session.CheckpointSchema, key.Session
 	data, err := s.seal(c)
 	if err != nil {
 		return "", fmt.Errorf("write the checkpoint after %s: %w", c.CurrentPhase, err)
@@ -52,7 +53,7 @@ func (s *Store) PutCheckpoint(ctx context.Context, key team.SessionKey, c team.C
 
 // putCopied stores a blob and a copy of it at path. Both are flushed together,
 // before the copy takes the place of what is there.
-func (s *Store) putCopied(key team.SessionKey, c team.Checkpoint, name team.Digest, path string, data []byte) (err error) {
+func (s *Store) putCopied(key session.Key, c session.Checkpoint, name spec.Digest, path string, data []byte) (err error) {
 	if _, err := s.putUnflushed(name, data); err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ func (s *Store) putCopied(key team.SessionKey, c team.Checkpoint, name team.Dige
 
 // installCopy renames a temporary file to a checkpoint's copy, unless the session has
 // gone on since: then the file is removed. The caller holds the lock of the chain.
-func (s *Store) installCopy(key team.SessionKey, c team.Checkpoint, temp, path string) error {
+func (s *Store) installCopy(key session.Key, c session.Checkpoint, temp, path string) error {
 	late, err := s.isSuperseded(key, c, path)
 	switch {
 	case err != nil:
@@ -96,10 +97,10 @@ func (s *Store) installCopy(key team.SessionKey, c team.Checkpoint, temp, path s
 // isSuperseded tells whether the copy of a newer checkpoint after the phase is there. Two
 // executors of one boundary write checkpoints of one time: there the mirrored state
 // tells whether the session is past that boundary.
-func (s *Store) isSuperseded(key team.SessionKey, c team.Checkpoint, path string) (bool, error) {
+func (s *Store) isSuperseded(key session.Key, c session.Checkpoint, path string) (bool, error) {
 	stored, _, err := s.readCopy(key, c.CurrentPhase, path)
 	switch {
-	case errors.Is(err, team.ErrNotFound), errors.Is(err, team.ErrCorrupt):
+	case errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt):
 		return false, nil
 	case err != nil:
 		return false, err
@@ -114,9 +115,9 @@ func (s *Store) isSuperseded(key team.SessionKey, c team.Checkpoint, path string
 	return e.IsPast(c.Incarnation, c.CreatedAt), nil
 }
 
-// readCopy reads the copy of a phase's checkpoint. It is [team.ErrNotFound] if there is
-// none and [team.ErrCorrupt] if it was damaged; it is then in the quarantine.
-func (s *Store) readCopy(key team.SessionKey, phase, path string) (c team.Checkpoint, data []byte, err error) {
+// readCopy reads the copy of a phase's checkpoint. It is [session.ErrNotFound] if there is
+// none and [session.ErrCorrupt] if it was damaged; it is then in the quarantine.
+func (s *Store) readCopy(key session.Key, phase, path string) (c session.Checkpoint, data []byte, err error) {
 	err = s.readDocument(path, "checkpoint", func(read []byte) (err error) {
 		if c, err = s.decodeCheckpoint(read); err != nil {
 			return err
@@ -131,22 +132,22 @@ func (s *Store) readCopy(key team.SessionKey, phase, path string) (c team.Checkp
 }
 
 // CheckpointPath is where the copy of a phase's checkpoint lies.
-func (s *Store) CheckpointPath(key team.SessionKey, phase string) (string, error) {
+func (s *Store) CheckpointPath(key session.Key, phase string) (string, error) {
 	dir, err := s.SessionDir(key)
 	if err != nil {
 		return "", err
 	}
-	if err := team.CheckName(phase); err != nil {
+	if err := spec.CheckName(phase); err != nil {
 		return "", fmt.Errorf("phase: %w", err)
 	}
 	return filepath.Join(dir, checkpointPrefix+phase+".json"), nil
 }
 
 // Checkpoint reads a checkpoint's blob, verified, its own SHA-256 too. Errors
-// are those of [Store.Blob]; a blob that is no checkpoint is [team.ErrNotFound].
+// are those of [Store.Blob]; a blob that is no checkpoint is [session.ErrNotFound].
 // Whoever reads a checkpoint is about to build on it: what it names is not pruned
 // for a day.
-func (s *Store) Checkpoint(ctx context.Context, name team.Digest) (team.Checkpoint, error) {
+func (s *Store) Checkpoint(ctx context.Context, name spec.Digest) (session.Checkpoint, error) {
 	if name.Valid() {
 		// Where the store cannot be written, nothing can be built or pruned.
 		_ = s.markUsed(s.blobPath(name))
@@ -154,25 +155,25 @@ func (s *Store) Checkpoint(ctx context.Context, name team.Digest) (team.Checkpoi
 	return s.checkpoint(ctx, name)
 }
 
-func (s *Store) checkpoint(ctx context.Context, name team.Digest) (team.Checkpoint, error) {
+func (s *Store) checkpoint(ctx context.Context, name spec.Digest) (session.Checkpoint, error) {
 	data, err := s.Blob(ctx, name)
 	if err != nil {
-		return team.Checkpoint{}, fmt.Errorf("read a checkpoint: %w", err)
+		return session.Checkpoint{}, fmt.Errorf("read a checkpoint: %w", err)
 	}
 	c, err := s.decodeCheckpoint(data)
 	if err != nil {
-		return team.Checkpoint{}, s.wrongKind(name, "checkpoint", err)
+		return session.Checkpoint{}, s.wrongKind(name, "checkpoint", err)
 	}
 	return c, nil
 }
 
-func (s *Store) decodeCheckpoint(data []byte) (team.Checkpoint, error) {
-	var c team.Checkpoint
+func (s *Store) decodeCheckpoint(data []byte) (session.Checkpoint, error) {
+	var c session.Checkpoint
 	if err := s.unseal(data, &c); err != nil {
-		return team.Checkpoint{}, err
+		return session.Checkpoint{}, err
 	}
-	if c.Schema != team.CheckpointSchema {
-		return team.Checkpoint{}, fmt.Errorf("its schema is %q, not %q", c.Schema, team.CheckpointSchema)
+	if c.Schema != session.CheckpointSchema {
+		return session.Checkpoint{}, fmt.Errorf("its schema is %q, not %q", c.Schema, session.CheckpointSchema)
 	}
 	return c, nil
 }
@@ -180,12 +181,12 @@ func (s *Store) decodeCheckpoint(data []byte) (team.Checkpoint, error) {
 // Checkpoints lists a session's checkpoints, the newest first. They are walked
 // from the head that execution_state.json names, through each one's Previous. A
 // damaged or missing one is reported in the error, which is then
-// [team.ErrCorrupt] or [team.ErrNotFound] for each, and what can be read without
+// [session.ErrCorrupt] or [session.ErrNotFound] for each, and what can be read without
 // it is listed all the same: the first in the list is the last good checkpoint.
 // What was pruned is neither listed nor missed.
 // A blob that only a checkpoint_<phase>.json still has is stored again from it, if
 // the store can be written.
-func (s *Store) Checkpoints(ctx context.Context, key team.SessionKey) ([]StoredCheckpoint, error) {
+func (s *Store) Checkpoints(ctx context.Context, key session.Key) ([]StoredCheckpoint, error) {
 	w, err := s.walk(ctx, key)
 	if err != nil {
 		return nil, err
@@ -194,13 +195,13 @@ func (s *Store) Checkpoints(ctx context.Context, key team.SessionKey) ([]StoredC
 }
 
 // walk finds a session's checkpoints. Errors are only those of an unusable store.
-func (s *Store) walk(ctx context.Context, key team.SessionKey) (*chainWalk, error) {
-	w := &chainWalk{store: s, key: key, seen: map[team.Digest]bool{}}
+func (s *Store) walk(ctx context.Context, key session.Key) (*chainWalk, error) {
+	w := &chainWalk{store: s, key: key, seen: map[spec.Digest]bool{}}
 	if err := w.readCopies(ctx); err != nil {
 		return nil, err
 	}
 	notes, err := s.notes(key)
-	if errors.Is(err, team.ErrCorrupt) {
+	if errors.Is(err, session.ErrCorrupt) {
 		w.faults = append(w.faults, err)
 	} else if err != nil {
 		return nil, err
@@ -210,14 +211,14 @@ func (s *Store) walk(ctx context.Context, key team.SessionKey) (*chainWalk, erro
 	switch {
 	case err == nil:
 		w.head = cmp.Or(e.Head, e.Checkpoint)
-	case errors.Is(err, team.ErrCorrupt):
+	case errors.Is(err, session.ErrCorrupt):
 		w.faults = append(w.faults, err)
-	case !errors.Is(err, team.ErrNotFound):
+	case !errors.Is(err, session.ErrNotFound):
 		return nil, err
 	}
 	// Behind a broken link of the chain, and where the head is behind or not
 	// known, the copies lead on.
-	for _, name := range append([]team.Digest{w.head}, slices.Sorted(maps.Keys(w.copies))...) {
+	for _, name := range append([]spec.Digest{w.head}, slices.Sorted(maps.Keys(w.copies))...) {
 		if err := w.follow(ctx, name); err != nil {
 			return nil, err
 		}
@@ -228,15 +229,15 @@ func (s *Store) walk(ctx context.Context, key team.SessionKey) (*chainWalk, erro
 // chainWalk collects the checkpoints of a session.
 type chainWalk struct {
 	store *Store
-	key   team.SessionKey
-	head  team.Digest
+	key   session.Key
+	head  spec.Digest
 	// copies are the session's checkpoint_<phase>.json, by their digest.
-	copies map[team.Digest][]byte
+	copies map[spec.Digest][]byte
 	// pruned are the session's checkpoints that were removed on purpose.
-	pruned map[team.Digest]bool
+	pruned map[spec.Digest]bool
 	// prunedElsewhere are those of the session's origin, noted as pruned there.
-	prunedElsewhere []team.Digest
-	seen            map[team.Digest]bool
+	prunedElsewhere []spec.Digest
+	seen            map[spec.Digest]bool
 	found           []StoredCheckpoint
 	faults          []error
 }
@@ -250,15 +251,15 @@ func (w *chainWalk) readCopies(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.copies = make(map[team.Digest][]byte, len(files))
+	w.copies = make(map[spec.Digest][]byte, len(files))
 	for _, phase := range slices.Sorted(maps.Keys(files)) {
 		_, data, err := w.store.readCopy(w.key, phase, files[phase])
 		switch {
 		case err == nil:
 			w.copies[digestOf(data)] = data
-		case errors.Is(err, team.ErrCorrupt):
+		case errors.Is(err, session.ErrCorrupt):
 			w.faults = append(w.faults, err)
-		case err != nil && !errors.Is(err, team.ErrNotFound):
+		case err != nil && !errors.Is(err, session.ErrNotFound):
 			return err
 		}
 	}
@@ -267,11 +268,11 @@ func (w *chainWalk) readCopies(ctx context.Context) error {
 
 // follow walks the chain from a checkpoint back to its beginning or to one that
 // has been seen, or to a fault. Errors are only those of an unusable store.
-func (w *chainWalk) follow(ctx context.Context, name team.Digest) error {
+func (w *chainWalk) follow(ctx context.Context, name spec.Digest) error {
 	for name != "" && !w.seen[name] && !w.pruned[name] {
 		w.seen[name] = true
 		c, err := w.store.checkpoint(ctx, name)
-		if errors.Is(err, team.ErrNotFound) && w.copies[name] == nil {
+		if errors.Is(err, session.ErrNotFound) && w.copies[name] == nil {
 			pruned, err := w.store.prunedAnywhere(ctx, name)
 			if err != nil {
 				return err
@@ -281,7 +282,7 @@ func (w *chainWalk) follow(ctx context.Context, name team.Digest) error {
 				return nil
 			}
 		}
-		if errors.Is(err, team.ErrCorrupt) || errors.Is(err, team.ErrNotFound) {
+		if errors.Is(err, session.ErrCorrupt) || errors.Is(err, session.ErrNotFound) {
 			w.faults = append(w.faults, err)
 			data, ok := w.copies[name]
 			if !ok {
@@ -305,14 +306,14 @@ func (w *chainWalk) follow(ctx context.Context, name team.Digest) error {
 // sorted lists what was found so that each checkpoint comes before its Previous.
 // Where there are several ends, those that go on from the head come first, then
 // the later incarnation, then the later time.
-func (w *chainWalk) sorted(head team.Digest) []StoredCheckpoint {
-	at := map[team.Digest]StoredCheckpoint{}
-	inner := map[team.Digest]bool{}
+func (w *chainWalk) sorted(head spec.Digest) []StoredCheckpoint {
+	at := map[spec.Digest]StoredCheckpoint{}
+	inner := map[spec.Digest]bool{}
 	for _, c := range w.found {
 		at[c.Name] = c
 		inner[c.Previous] = true
 	}
-	chain := func(name team.Digest) (names []team.Digest) {
+	chain := func(name spec.Digest) (names []spec.Digest) {
 		for c, ok := at[name]; ok; c, ok = at[c.Previous] {
 			names = append(names, c.Name)
 		}

@@ -8,16 +8,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
 var phases = []string{"init", "design", "build", "test"}
 
 // chain writes a session with a checkpoint after each phase, oldest first.
-func chain(t testing.TB, s *store.Store, key team.SessionKey) []team.Digest {
+func chain(t testing.TB, s *store.Store, key session.Key) []spec.Digest {
 	t.Helper()
-	put := func(data string) team.Digest {
+	put := func(data string) spec.Digest {
 		name, err := s.PutBlob(t.Context(), []byte(data))
 		require.NoError(t, err)
 		return name
@@ -25,15 +26,15 @@ func chain(t testing.TB, s *store.Store, key team.SessionKey) []team.Digest {
 	tree := store.Manifest{}
 	empty, err := s.PutManifest(t.Context(), tree)
 	require.NoError(t, err)
-	c := team.Checkpoint{
-		Incarnation: 1, Team: team.Ref{Name: "web", Blob: put(`{"name":"web"}`)}, Workspace: empty, Tree: empty,
-		Decisions: map[string]string{}, Artifacts: []team.Artifact{}, Assignments: []team.CheckpointAssignment{},
+	c := session.Checkpoint{
+		Incarnation: 1, Team: session.Ref{Name: "web", Blob: put(`{"name":"web"}`)}, Workspace: empty, Tree: empty,
+		Decisions: map[string]string{}, Artifacts: []session.Artifact{}, Assignments: []session.CheckpointAssignment{},
 	}
-	var names []team.Digest
+	var names []spec.Digest
 	for i, phase := range phases {
 		c.CurrentPhase, c.CreatedAt = phase, now.Add(time.Duration(i)*time.Minute)
 		if i > 0 {
-			done := team.AssignmentID{Phase: phase, Persona: "ann"}
+			done := spec.AssignmentID{Phase: phase, Persona: "ann"}
 			put(phase)
 			d := store.Delta{phase + ".txt": {Entry: file(phase)}}
 			input := c.Tree
@@ -42,19 +43,19 @@ func chain(t testing.TB, s *store.Store, key team.SessionKey) []team.Digest {
 			require.NoError(t, err)
 			delta, err := s.PutDelta(t.Context(), d)
 			require.NoError(t, err)
-			c.Assignments = append(c.Assignments, team.CheckpointAssignment{
-				AssignmentID: done, Status: team.Completed, Rounds: 1, Attempts: 1, Failures: []team.AttemptFailure{},
-				Seconds: 1.5, Input: input, Work: team.Work{Delta: delta},
+			c.Assignments = append(c.Assignments, session.CheckpointAssignment{
+				AssignmentID: done, Status: session.Completed, Rounds: 1, Attempts: 1, Failures: []session.AttemptFailure{},
+				Seconds: 1.5, Input: input, Work: session.Work{Delta: delta},
 			})
-			c.Artifacts = append(c.Artifacts, team.Artifact{Path: phase + ".txt", SHA256: sha([]byte(phase)), Size: int64(len(phase)), AssignmentID: done})
-			require.NoError(t, s.PutRecord(key, team.Record{Assignment: done, Incarnation: 1, Rounds: []team.RoundRecord{{
-				Round: 1, RoundLog: team.RoundLog{Attempts: []team.AttemptReport{}},
-				Result: &team.RoundResult{Delta: delta, Output: c.Tree, Input: input, Log: put("log of " + phase)},
+			c.Artifacts = append(c.Artifacts, session.Artifact{Path: phase + ".txt", SHA256: sha([]byte(phase)), Size: int64(len(phase)), AssignmentID: done})
+			require.NoError(t, s.PutRecord(key, session.Record{Assignment: done, Incarnation: 1, Rounds: []session.RoundRecord{{
+				Round: 1, RoundLog: session.RoundLog{Attempts: []session.AttemptReport{}},
+				Result: &session.RoundResult{Delta: delta, Output: c.Tree, Input: input, Log: put("log of " + phase)},
 			}}}))
 		}
 		name, err := s.PutCheckpoint(t.Context(), key, c)
 		require.NoError(t, err)
-		require.NoError(t, s.UpdateExecution(key, func(e *team.Execution) { e.Head, e.Phase = name, phase }))
+		require.NoError(t, s.UpdateExecution(key, func(e *session.Execution) { e.Head, e.Phase = name, phase }))
 		names = append(names, name)
 		c.Previous = name
 	}
@@ -62,7 +63,7 @@ func chain(t testing.TB, s *store.Store, key team.SessionKey) []team.Digest {
 }
 
 func checkpointPath(s *store.Store, phase string) string {
-	return filepath.Join(s.Dir(), "sessions", session.Namespace, session.Session, "checkpoint_"+phase+".json")
+	return filepath.Join(s.Dir(), "sessions", webSession.Namespace, webSession.Session, "checkpoint_"+phase+".json")
 }
 
 // phasesOf lists the phases of a session's checkpoints, newest first.
@@ -77,8 +78,8 @@ func phasesOf(list []store.StoredCheckpoint) []string {
 func TestTheChainIsWalked(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	names := chain(t, s, session)
-	list, err := s.Checkpoints(t.Context(), session)
+	names := chain(t, s, webSession)
+	list, err := s.Checkpoints(t.Context(), webSession)
 	require.NoError(t, err)
 	require.Equal(t, []string{"test", "build", "design", "init"}, phasesOf(list))
 	for i, c := range list {
@@ -91,7 +92,7 @@ func TestTheChainIsWalked(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, c.Name, sha(copied), "the copy is the blob, byte for byte")
 	}
-	none, err := s.Checkpoints(t.Context(), team.SessionKey{Namespace: "default", Session: "other"})
+	none, err := s.Checkpoints(t.Context(), session.Key{Namespace: "default", Session: "other"})
 	require.NoError(t, err)
 	require.Empty(t, none)
 }
@@ -99,13 +100,13 @@ func TestTheChainIsWalked(t *testing.T) {
 func TestEveryByteOfACheckpointCounts(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	names := chain(t, s, session)
+	names := chain(t, s, webSession)
 	sound, err := os.ReadFile(blobPath(s, names[1]))
 	require.NoError(t, err)
 	everyDamage(sound, func(damaged []byte, what string, at int) {
 		require.NoError(t, os.WriteFile(blobPath(s, names[1]), damaged, 0o600))
 		_, err := s.Checkpoint(t.Context(), names[1])
-		require.ErrorIs(t, err, team.ErrCorrupt, "%s at %d", what, at)
+		require.ErrorIs(t, err, session.ErrCorrupt, "%s at %d", what, at)
 		if at%16 > 0 {
 			return
 		}
@@ -114,7 +115,7 @@ func TestEveryByteOfACheckpointCounts(t *testing.T) {
 		other, err := s.PutBlob(t.Context(), damaged)
 		require.NoError(t, err)
 		_, err = s.Checkpoint(t.Context(), other)
-		require.ErrorIs(t, err, team.ErrNotFound, "%s at %d", what, at)
+		require.ErrorIs(t, err, session.ErrNotFound, "%s at %d", what, at)
 	})
 }
 
@@ -129,42 +130,42 @@ func TestTheLastGoodCheckpointIsUsed(t *testing.T) {
 	remove := func(t *testing.T, path string) { require.NoError(t, os.Remove(path)) }
 	for _, c := range []struct {
 		name   string
-		damage func(t *testing.T, s *store.Store, names []team.Digest)
+		damage func(t *testing.T, s *store.Store, names []spec.Digest)
 		want   []string
 		faults []error
 	}{
-		{"the newest blob, its copy is good", func(t *testing.T, s *store.Store, names []team.Digest) {
+		{"the newest blob, its copy is good", func(t *testing.T, s *store.Store, names []spec.Digest) {
 			flip(t, blobPath(s, names[3]))
-		}, []string{"test", "build", "design", "init"}, []error{team.ErrCorrupt}},
-		{"a missing blob, its copy is good", func(t *testing.T, s *store.Store, names []team.Digest) {
+		}, []string{"test", "build", "design", "init"}, []error{session.ErrCorrupt}},
+		{"a missing blob, its copy is good", func(t *testing.T, s *store.Store, names []spec.Digest) {
 			remove(t, blobPath(s, names[2]))
-		}, []string{"test", "build", "design", "init"}, []error{team.ErrNotFound}},
-		{"the newest and its copy", func(t *testing.T, s *store.Store, names []team.Digest) {
+		}, []string{"test", "build", "design", "init"}, []error{session.ErrNotFound}},
+		{"the newest and its copy", func(t *testing.T, s *store.Store, names []spec.Digest) {
 			flip(t, blobPath(s, names[3]))
 			flip(t, checkpointPath(s, "test"))
-		}, []string{"build", "design", "init"}, []error{team.ErrCorrupt}},
-		{"one in the middle and its copy", func(t *testing.T, s *store.Store, names []team.Digest) {
+		}, []string{"build", "design", "init"}, []error{session.ErrCorrupt}},
+		{"one in the middle and its copy", func(t *testing.T, s *store.Store, names []spec.Digest) {
 			remove(t, blobPath(s, names[2]))
 			remove(t, checkpointPath(s, "build"))
-		}, []string{"test", "design", "init"}, []error{team.ErrNotFound}},
-		{"a copy", func(t *testing.T, s *store.Store, _ []team.Digest) {
+		}, []string{"test", "design", "init"}, []error{session.ErrNotFound}},
+		{"a copy", func(t *testing.T, s *store.Store, _ []spec.Digest) {
 			flip(t, checkpointPath(s, "build"))
-		}, []string{"test", "build", "design", "init"}, []error{team.ErrCorrupt}},
-		{"the state", func(t *testing.T, s *store.Store, _ []team.Digest) {
+		}, []string{"test", "build", "design", "init"}, []error{session.ErrCorrupt}},
+		{"the state", func(t *testing.T, s *store.Store, _ []spec.Digest) {
 			require.NoError(t, os.Truncate(filepath.Join(s.Dir(), "sessions/default/web-1/execution_state.json"), 9))
-		}, []string{"test", "build", "design", "init"}, []error{team.ErrCorrupt}},
-		{"no state", func(t *testing.T, s *store.Store, _ []team.Digest) {
+		}, []string{"test", "build", "design", "init"}, []error{session.ErrCorrupt}},
+		{"no state", func(t *testing.T, s *store.Store, _ []spec.Digest) {
 			remove(t, filepath.Join(s.Dir(), "sessions/default/web-1/execution_state.json"))
 		}, []string{"test", "build", "design", "init"}, nil},
-		{"a state that is behind", func(t *testing.T, s *store.Store, names []team.Digest) {
-			require.NoError(t, s.UpdateExecution(session, func(e *team.Execution) { e.Head = names[1] }))
+		{"a state that is behind", func(t *testing.T, s *store.Store, names []spec.Digest) {
+			require.NoError(t, s.UpdateExecution(webSession, func(e *session.Execution) { e.Head = names[1] }))
 		}, []string{"test", "build", "design", "init"}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			s := newStore(t)
-			c.damage(t, s, chain(t, s, session))
-			list, err := s.Checkpoints(t.Context(), session)
+			c.damage(t, s, chain(t, s, webSession))
+			list, err := s.Checkpoints(t.Context(), webSession)
 			require.Equal(t, c.want, phasesOf(list))
 			if c.faults == nil {
 				require.NoError(t, err)
@@ -181,10 +182,10 @@ func TestTheLastGoodCheckpointIsUsed(t *testing.T) {
 func TestACopyIsThatOfTheNewestCheckpoint(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	path, err := s.CheckpointPath(session, "build")
+	path, err := s.CheckpointPath(webSession, "build")
 	require.NoError(t, err)
-	put := func(incarnation, minute int, requirement string) team.Digest {
-		name, err := s.PutCheckpoint(t.Context(), session, team.Checkpoint{
+	put := func(incarnation, minute int, requirement string) spec.Digest {
+		name, err := s.PutCheckpoint(t.Context(), webSession, session.Checkpoint{
 			CurrentPhase: "build", Incarnation: incarnation, CreatedAt: now.Add(time.Duration(minute) * time.Minute), Requirement: requirement,
 		})
 		require.NoError(t, err)
@@ -206,7 +207,7 @@ func TestACopyIsThatOfTheNewestCheckpoint(t *testing.T) {
 	require.Empty(t, left)
 
 	// Two executors of one boundary: the state tells whether the session is past it.
-	require.NoError(t, s.UpdateExecution(session, func(e *team.Execution) {
+	require.NoError(t, s.UpdateExecution(webSession, func(e *session.Execution) {
 		e.Incarnation, e.BoundaryAt = 2, now.Add(2*time.Minute)
 	}))
 	before, err := os.ReadFile(path)

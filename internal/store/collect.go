@@ -10,8 +10,11 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/secrets"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // Collect compares a directory with the tree that it was filled from and stores
@@ -22,23 +25,23 @@ import (
 // directory's own .gitignore files, by req.Ignore. What the base has is compared
 // even if it is ignored. Empty directories do not count.
 //
-// What may not be kept is a [*team.Failure] of category invalid_output that
+// What may not be kept is a [*failures.Failure] of category invalid_output that
 // names the path: a device, a link that leads out, a file that is too large or
 // holds a secret. Nothing may write to the directory meanwhile; a change that is
 // noticed is an error. Of a collection for which the disk has no room, nothing stays.
-func (s *Store) Collect(ctx context.Context, req team.Collect) (team.Collected, error) {
+func (s *Store) Collect(ctx context.Context, req session.Collect) (session.Collected, error) {
 	out, err := s.collect(ctx, req)
 	var refused *RefusedError
 	if errors.As(err, &refused) {
-		return team.Collected{}, team.Failf(team.InvalidOutput, "%s", team.Shorten(refused.Error(), team.MaxMessage))
+		return session.Collected{}, failures.Failf(failures.InvalidOutput, "%s", textfmt.Shorten(refused.Error(), session.MaxMessage))
 	}
 	if err != nil {
-		return team.Collected{}, fmt.Errorf("collect %s: %w", req.Dir, err)
+		return session.Collected{}, fmt.Errorf("collect %s: %w", req.Dir, err)
 	}
 	return out, nil
 }
 
-func (s *Store) collect(ctx context.Context, req team.Collect) (out team.Collected, err error) {
+func (s *Store) collect(ctx context.Context, req session.Collect) (out session.Collected, err error) {
 	if err := errors.Join(checkPatterns(req.Produces), checkPatterns(req.Only)); err != nil {
 		return out, err
 	}
@@ -76,7 +79,7 @@ func (s *Store) collect(ctx context.Context, req team.Collect) (out team.Collect
 	if out.Delta, err = in.document(EncodeDelta(delta)); err != nil {
 		return out, err
 	}
-	names := []team.Digest{out.Delta}
+	names := []spec.Digest{out.Delta}
 	if len(delta) > 0 {
 		if out.Output, err = in.document(EncodeManifest(target)); err != nil {
 			return out, err
@@ -88,7 +91,7 @@ func (s *Store) collect(ctx context.Context, req team.Collect) (out team.Collect
 }
 
 // ingest scans the request's directory and stores what it holds.
-func (s *Store) ingest(ctx context.Context, req team.Collect, before Manifest) (_ *ingestion, err error) {
+func (s *Store) ingest(ctx context.Context, req session.Collect, before Manifest) (_ *ingestion, err error) {
 	dir, err := filepath.Abs(req.Dir)
 	if err != nil {
 		return nil, err

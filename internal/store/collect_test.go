@@ -14,12 +14,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // materialised fills a new directory from a tree given by its files.
-func materialised(t *testing.T, s *store.Store, files map[string]string) (dir string, manifest team.Digest) {
+func materialised(t *testing.T, s *store.Store, files map[string]string) (dir string, manifest spec.Digest) {
 	t.Helper()
 	manifest = snapshot(t, s, files)
 	dir = filepath.Join(t.TempDir(), "tree")
@@ -63,7 +65,7 @@ func TestWhatIsCollected(t *testing.T) {
 				require.NoError(t, os.RemoveAll(filepath.Join(dir, p)))
 			}
 			writeTree(t, dir, c.add)
-			out, err := s.Collect(t.Context(), team.Collect{Base: base, Dir: dir, Ignore: c.ignore, Produces: c.produces})
+			out, err := s.Collect(t.Context(), session.Collect{Base: base, Dir: dir, Ignore: c.ignore, Produces: c.produces})
 			require.NoError(t, err)
 			require.Equal(t, append([]string{}, c.changed...), out.Changed)
 			require.Equal(t, append([]string{}, c.deleted...), out.Deleted)
@@ -145,11 +147,11 @@ func TestWhatMayNotBeKept(t *testing.T) {
 			require.NoError(t, err)
 			dir, base := materialised(t, s, nil)
 			c.make(t, dir)
-			_, err = s.Collect(t.Context(), team.Collect{Base: base, Dir: dir, Secrets: []string{"", "hunter2hunter2"}})
-			var failure *team.Failure
+			_, err = s.Collect(t.Context(), session.Collect{Base: base, Dir: dir, Secrets: []string{"", "hunter2hunter2"}})
+			var failure *failures.Failure
 			require.ErrorAs(t, err, &failure)
-			require.Equal(t, team.InvalidOutput, failure.Category)
-			require.LessOrEqual(t, len(failure.Message), team.MaxMessage)
+			require.Equal(t, failures.InvalidOutput, failure.Category)
+			require.LessOrEqual(t, len(failure.Message), session.MaxMessage)
 			for _, part := range c.says {
 				require.Contains(t, failure.Message, part)
 			}
@@ -176,7 +178,7 @@ func TestIgnoredThingsAreNotRefused(t *testing.T) {
 	writeTree(t, dir, map[string]string{".gitignore": "run/\n/out\n", "out": "-> /elsewhere", "run/x": "1", "node_modules/.bin/x": "-> /x"})
 	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "run", "pipe"), 0o600))
 	mustWrite(t, dir, "run/a\nb")
-	out, err := s.Collect(t.Context(), team.Collect{Base: base, Dir: dir})
+	out, err := s.Collect(t.Context(), session.Collect{Base: base, Dir: dir})
 	require.NoError(t, err)
 	require.Equal(t, []string{".gitignore"}, out.Changed)
 }
@@ -191,8 +193,8 @@ func TestSecretsAreFoundAcrossBuffers(t *testing.T) {
 		content := []byte(strings.Repeat("x", 3*buffer))
 		copy(content[at:], secret)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "big"), content, 0o600))
-		_, err := s.Collect(t.Context(), team.Collect{Base: base, Dir: dir, Secrets: []string{"short one", secret}})
-		var failure *team.Failure
+		_, err := s.Collect(t.Context(), session.Collect{Base: base, Dir: dir, Secrets: []string{"short one", secret}})
+		var failure *failures.Failure
 		require.ErrorAs(t, err, &failure, at)
 	}
 }
@@ -202,7 +204,7 @@ func TestAnUnchangedFileMayHoldWhatACollectedOneMayNot(t *testing.T) {
 	s := newStore(t)
 	dir, base := materialised(t, s, map[string]string{"cfg": "key=hunter2hunter2"})
 	writeTree(t, dir, map[string]string{"cfg": "key=hunter2hunter2"}) // written anew, the same
-	_, err := s.Collect(t.Context(), team.Collect{Base: base, Dir: dir, Secrets: []string{"hunter2hunter2"}})
+	_, err := s.Collect(t.Context(), session.Collect{Base: base, Dir: dir, Secrets: []string{"hunter2hunter2"}})
 	require.NoError(t, err)
 }
 
@@ -214,7 +216,7 @@ func TestFilesThatTheirOwnerLockedAway(t *testing.T) {
 	require.NoError(t, os.Chmod(filepath.Join(dir, "a"), 0))
 	require.NoError(t, os.Chmod(filepath.Join(dir, "d"), 0))
 	t.Cleanup(func() { _ = os.Chmod(filepath.Join(dir, "d"), 0o755) })
-	out, err := s.Collect(t.Context(), team.Collect{Base: base, Dir: dir})
+	out, err := s.Collect(t.Context(), session.Collect{Base: base, Dir: dir})
 	require.NoError(t, err)
 	require.Equal(t, []string{"a", "d/b"}, out.Changed)
 
@@ -228,13 +230,13 @@ func TestOnlyAddsToADelta(t *testing.T) {
 	s := newStore(t)
 	dir, base := materialised(t, s, map[string]string{"a": "1", "b": "1"})
 	writeTree(t, dir, map[string]string{"a": "2", "new": "1", ".gitignore": "*.out\n"})
-	work, err := s.Collect(t.Context(), team.Collect{Base: base, Dir: dir})
+	work, err := s.Collect(t.Context(), session.Collect{Base: base, Dir: dir})
 	require.NoError(t, err)
 
 	// A check leaves things behind, of which only some are kept.
 	writeTree(t, dir, map[string]string{"coverage.out": "99%", "junk": "1", "a": "spoiled", "report/x.xml": "1"})
 	require.NoError(t, os.Remove(filepath.Join(dir, "b")))
-	out, err := s.Collect(t.Context(), team.Collect{Base: base, Dir: dir, Only: []string{"coverage.out", "report/**"}, On: work.Delta})
+	out, err := s.Collect(t.Context(), session.Collect{Base: base, Dir: dir, Only: []string{"coverage.out", "report/**"}, On: work.Delta})
 	require.NoError(t, err)
 	require.Equal(t, []string{".gitignore", "a", "coverage.out", "new", "report/x.xml"}, out.Changed)
 	require.Empty(t, out.Deleted)
@@ -244,7 +246,7 @@ func TestOnlyAddsToADelta(t *testing.T) {
 
 	// What the check took back is taken back.
 	require.NoError(t, os.Remove(filepath.Join(dir, "new")))
-	out, err = s.Collect(t.Context(), team.Collect{Base: base, Dir: dir, Only: []string{"new"}, On: work.Delta})
+	out, err = s.Collect(t.Context(), session.Collect{Base: base, Dir: dir, Only: []string{"new"}, On: work.Delta})
 	require.NoError(t, err)
 	require.Equal(t, []string{".gitignore", "a"}, out.Changed)
 }
@@ -252,12 +254,12 @@ func TestOnlyAddsToADelta(t *testing.T) {
 func TestACollectionOfWhatIsNotThere(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	_, err := s.Collect(t.Context(), team.Collect{Base: sha([]byte("absent")), Dir: t.TempDir()})
-	require.ErrorIs(t, err, team.ErrNotFound)
+	_, err := s.Collect(t.Context(), session.Collect{Base: sha([]byte("absent")), Dir: t.TempDir()})
+	require.ErrorIs(t, err, session.ErrNotFound)
 	blob, err := s.PutBlob(t.Context(), []byte("no manifest"))
 	require.NoError(t, err)
-	_, err = s.Collect(t.Context(), team.Collect{Base: blob, Dir: t.TempDir()})
-	require.ErrorIs(t, err, team.ErrNotFound)
+	_, err = s.Collect(t.Context(), session.Collect{Base: blob, Dir: t.TempDir()})
+	require.ErrorIs(t, err, session.ErrNotFound)
 	_, err = s.Blob(t.Context(), blob)
 	require.NoError(t, err, "a sound blob stays, whatever it was taken for")
 }
@@ -301,7 +303,7 @@ func TestCollectionIsTheDifference(t *testing.T) {
 			require.NoError(t, s.Materialise(t.Context(), base, dir))
 			require.Equal(t, files, readTree(t, dir), "seed %d", seed)
 			edit(t, r, dir, files)
-			out, err := s.Collect(t.Context(), team.Collect{Base: base, Dir: dir})
+			out, err := s.Collect(t.Context(), session.Collect{Base: base, Dir: dir})
 			require.NoError(t, err)
 			tree, err := s.Manifest(t.Context(), out.Output)
 			require.NoError(t, err)

@@ -8,16 +8,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // busySession adds what chain leaves out: failed attempts with transcripts, an
 // integrating round, and calls that were paid for.
-func busySession(t testing.TB, s *store.Store, key team.SessionKey) {
+func busySession(t testing.TB, s *store.Store, key session.Key) {
 	t.Helper()
 	names := chain(t, s, key)
-	put := func(data string) team.Digest {
+	put := func(data string) spec.Digest {
 		name, err := s.PutBlob(t.Context(), []byte(data))
 		require.NoError(t, err)
 		return name
@@ -28,25 +30,25 @@ func busySession(t testing.TB, s *store.Store, key team.SessionKey) {
 	delta, err := s.PutDelta(t.Context(), store.Delta{"mended.txt": {Entry: file("mended by " + key.Session)}})
 	require.NoError(t, err)
 	last := &c.Assignments[len(c.Assignments)-1]
-	last.Integrated = []team.Work{{Delta: delta}}
+	last.Integrated = []session.Work{{Delta: delta}}
 	c.Previous, c.CurrentPhase = names[len(names)-1], "deploy"
 	head, err := s.PutCheckpoint(t.Context(), key, c)
 	require.NoError(t, err)
-	require.NoError(t, s.UpdateExecution(key, func(e *team.Execution) {
+	require.NoError(t, s.UpdateExecution(key, func(e *session.Execution) {
 		e.Head = head
-		e.Phases = []team.PhaseStatus{{Name: "deploy", Assignments: []team.AssignmentStatus{{Persona: "bob", Attempts: 1}}}}
+		e.Phases = []session.PhaseStatus{{Name: "deploy", Assignments: []session.AssignmentStatus{{Persona: "bob", Attempts: 1}}}}
 	}))
-	require.NoError(t, s.PutRecord(key, team.Record{
-		Assignment: team.AssignmentID{Phase: "deploy", Persona: "bob"}, Incarnation: 1,
-		Rounds: []team.RoundRecord{{Round: 1, RoundLog: team.RoundLog{Attempts: []team.AttemptReport{
+	require.NoError(t, s.PutRecord(key, session.Record{
+		Assignment: spec.AssignmentID{Phase: "deploy", Persona: "bob"}, Incarnation: 1,
+		Rounds: []session.RoundRecord{{Round: 1, RoundLog: session.RoundLog{Attempts: []session.AttemptReport{
 			{
-				Attempt: 1, Failure: team.Failure{Category: team.Syntax, Message: "no"}, Log: put("failed log of " + key.Session),
+				Attempt: 1, Failure: failures.Failure{Category: failures.Syntax, Message: "no"}, Log: put("failed log of " + key.Session),
 				Diff: put("half of the log of " + key.Session), Left: snapshot(t, s, map[string]string{"half.txt": "left by " + key.Session}),
 			},
 		}}}},
 	}))
-	journaled(t, s, key, team.AssignmentID{Phase: "build", Persona: "ann"}, 2)
-	journaled(t, s, key, team.AssignmentID{Phase: "deploy", Persona: "bob"}, 1)
+	journaled(t, s, key, spec.AssignmentID{Phase: "build", Persona: "ann"}, 2)
+	journaled(t, s, key, spec.AssignmentID{Phase: "deploy", Persona: "bob"}, 1)
 }
 
 // offsets lists where a file of this size is damaged: everywhere in a small one,
@@ -68,9 +70,9 @@ func offsets(size, few int) []int {
 func TestNoDamageStaysHidden(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	busySession(t, s, session)
-	chain(t, s, team.SessionKey{Namespace: "default", Session: "web-2"})
-	chain(t, s, team.SessionKey{Namespace: "other", Session: "web-1"})
+	busySession(t, s, webSession)
+	chain(t, s, session.Key{Namespace: "default", Session: "web-2"})
+	chain(t, s, session.Key{Namespace: "other", Session: "web-1"})
 	few := 8
 	if testing.Short() {
 		few = 2
@@ -115,7 +117,7 @@ func onlyFault(t *testing.T, s *store.Store, path, what string, at int) store.Fa
 	require.NoError(t, err, "%s %s at %d", path, what, at)
 	require.Len(t, report.Faults, 1, "%s %s at %d: %v", path, what, at, report.Faults)
 	require.Equal(t, path, report.Faults[0].Path, "%s at %d", what, at)
-	list, _ := s.Checkpoints(t.Context(), session)
+	list, _ := s.Checkpoints(t.Context(), webSession)
 	require.Equal(t, []string{"deploy", "test", "build", "design", "init"}, phasesOf(list), "%s %s at %d", path, what, at)
 	return report.Faults[0]
 }

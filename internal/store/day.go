@@ -12,7 +12,8 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/maestro-hive/maestro/internal/budget"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // A team's day is budgets/<namespace>/<team>/<date>.json, with its raises in
@@ -28,10 +29,10 @@ const keptFor = 31 // days
 const carriedFor = 7 // days
 
 func (s *Store) dayPath(namespace, name, date string) (string, error) {
-	if err := team.CheckSession(namespace); err != nil {
+	if err := spec.CheckSession(namespace); err != nil {
 		return "", fmt.Errorf("namespace: %w", err)
 	}
-	if err := team.CheckName(name); err != nil {
+	if err := spec.CheckName(name); err != nil {
 		return "", fmt.Errorf("team: %w", err)
 	}
 	return s.path("budgets", namespace, name, date+".json"), nil
@@ -41,7 +42,7 @@ func raisesPath(dayPath string) string {
 	return dayPath[:len(dayPath)-len(".json")] + raisesSuffix
 }
 
-// Day returns what a team has spent today, by UTC. It is [team.ErrNotFound] if no
+// Day returns what a team has spent today, by UTC. It is [session.ErrNotFound] if no
 // session of the team has a daily budget.
 func (s *Store) Day(namespace, name string) (day budget.Day, err error) {
 	read := func() error {
@@ -54,8 +55,8 @@ func (s *Store) Day(namespace, name string) (day budget.Day, err error) {
 	if err = s.withTeamLock(namespace, name, read); errors.Is(err, fs.ErrPermission) {
 		err = read() // nobody writes a store that is only for reading
 	}
-	if err == nil && day.Cap == (team.Cap{}) {
-		return day, &Fault{Path: s.rel(s.path("budgets", namespace, name)), What: "no session of team " + name + " has a daily budget", kind: team.ErrNotFound}
+	if err == nil && day.Cap == (spec.Cap{}) {
+		return day, &Fault{Path: s.rel(s.path("budgets", namespace, name)), What: "no session of team " + name + " has a daily budget", kind: session.ErrNotFound}
 	}
 	return day, err
 }
@@ -102,7 +103,7 @@ func (s *Store) withTeamLock(namespace, name string, change func() error) (err e
 func (s *Store) today(namespace, name string) (*budget.Day, error) {
 	date := budget.Date(s.now())
 	d, err := s.storedDay(namespace, name, date)
-	if errors.Is(err, team.ErrNotFound) || errors.Is(err, team.ErrCorrupt) {
+	if errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt) {
 		return s.sumOfLedgers(namespace, name, date)
 	}
 	return d, err
@@ -193,14 +194,14 @@ func (s *Store) putDay(namespace string, d *budget.Day, raises int) error {
 
 // updateDays brings the days up to date on which a session has spent more or less
 // than before: today's, which is given and had so many warnings, and earlier ones.
-func (s *Store) updateDays(key team.SessionKey, today *budget.Day, warnings int, before map[string]budget.DayRow, l *budget.Ledger) error {
+func (s *Store) updateDays(key session.Key, today *budget.Day, warnings int, before map[string]budget.DayRow, l *budget.Ledger) error {
 	for _, date := range l.Dates() {
 		if date == today.Date || before[date] == l.On(date) {
 			continue
 		}
 		d, err := s.storedDay(key.Namespace, today.Team, date)
 		switch {
-		case errors.Is(err, team.ErrNotFound), errors.Is(err, team.ErrCorrupt):
+		case errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt):
 			continue
 		case err != nil:
 			return err

@@ -13,19 +13,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // dailyCap is what the sessions of team t may spend in a day.
 const dailyCap = 1_000
 
-func sharer(name string) team.SessionKey {
-	return team.SessionKey{Namespace: session.Namespace, Session: name}
+func sharer(name string) session.Key {
+	return session.Key{Namespace: webSession.Namespace, Session: name}
 }
 
 func dayFile(s *store.Store) string {
-	return filepath.Join(s.Dir(), "budgets", session.Namespace, "t", budget.Date(now)+".json")
+	return filepath.Join(s.Dir(), "budgets", webSession.Namespace, "t", budget.Date(now)+".json")
 }
 
 // share is a process that makes calls in a session of its own, all of them paid for
@@ -49,7 +51,7 @@ func share(dir string, args []string) error {
 	}
 	enter := func() error {
 		return s.UpdateLedger(key, func(l *budget.Ledger) error {
-			l.Limit("t", budget.Limits{Daily: team.Cap{Tokens: dailyCap}})
+			l.Limit("t", budget.Limits{Daily: spec.Cap{Tokens: dailyCap}})
 			l.SetRow(me, j.Row(nil), now)
 			return nil
 		})
@@ -61,19 +63,19 @@ func share(dir string, args []string) error {
 	fmt.Println("ready")
 	for n := 0; err == nil; n++ {
 		var verdict budget.Verdict
-		want := team.Amount{Tokens: 1 + rand.Int64N(200)}
+		want := cost.Amount{Tokens: 1 + rand.Int64N(200)}
 		err = s.UpdateLedger(key, func(l *budget.Ledger) error {
-			verdict = l.Reserve(me, j.Next(), want, team.Amount{Tokens: 1})
+			verdict = l.Reserve(me, j.Next(), want, cost.Amount{Tokens: 1})
 			return nil
 		})
 		if err != nil || verdict.Wait || verdict.Refused != "" {
 			for _, call := range j.Unsettled() { // as a person would, so that it goes on for ever
-				err = errors.Join(err, add(budget.Entry{Kind: budget.Closed, Call: call.ID, Usage: &team.Usage{}}), enter())
+				err = errors.Join(err, add(budget.Entry{Kind: budget.Closed, Call: call.ID, Usage: &cost.Usage{}}), enter())
 			}
 			continue
 		}
 		begins := begun(j.Next(), n)
-		begins.Estimate = &team.Usage{OutputTokens: verdict.Granted.Tokens}
+		begins.Estimate = &cost.Usage{OutputTokens: verdict.Granted.Tokens}
 		err = errors.Join(err, add(begins))
 		err = errors.Join(err, add(budget.Entry{Kind: budget.Unsettled, Call: j.Next() - 1}), enter())
 	}
@@ -113,7 +115,7 @@ func TestProcessesThatAreKilledNeverPassTheirDay(t *testing.T) {
 			})
 		}
 		for range 200 {
-			d, err := s.Day(session.Namespace, "t")
+			d, err := s.Day(webSession.Namespace, "t")
 			require.NoError(t, err)
 			sum := d.Sum()
 			require.LessOrEqual(t, sum.Spent.Tokens+sum.Unsettled.Tokens+sum.Reserved.Tokens, int64(dailyCap))
@@ -128,10 +130,10 @@ func TestProcessesThatAreKilledNeverPassTheirDay(t *testing.T) {
 	spent, reserved := held(t, s, names)
 	require.LessOrEqual(t, spent+reserved, int64(dailyCap))
 	require.Positive(t, spent+reserved)
-	before, err := s.Day(session.Namespace, "t")
+	before, err := s.Day(webSession.Namespace, "t")
 	require.NoError(t, err)
 	require.NoError(t, os.RemoveAll(dayFile(s)))
-	again, err := s.Day(session.Namespace, "t")
+	again, err := s.Day(webSession.Namespace, "t")
 	require.NoError(t, err)
 	for _, name := range names { // a killed one's day may know of what its ledger does not
 		require.LessOrEqual(t, again.Rows[name].Spent.Tokens, before.Rows[name].Spent.Tokens)
@@ -141,38 +143,38 @@ func TestProcessesThatAreKilledNeverPassTheirDay(t *testing.T) {
 func TestALostDayIsMadeFromTheLedgersAndKeepsItsRaises(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	_, err := s.Day(session.Namespace, "t")
-	require.ErrorIs(t, err, team.ErrNotFound)
+	_, err := s.Day(webSession.Namespace, "t")
+	require.ErrorIs(t, err, session.ErrNotFound)
 	for n, name := range []string{"s0", "s1", "else"} {
 		require.NoError(t, s.UpdateLedger(sharer(name), func(l *budget.Ledger) error {
 			of := "t"
 			if name == "else" {
 				of = "u"
 			}
-			l.Limit(of, budget.Limits{Daily: team.Cap{Tokens: dailyCap}})
+			l.Limit(of, budget.Limits{Daily: spec.Cap{Tokens: dailyCap}})
 			l.SetRow(id("backend"), budget.Row{
-				Spent:     []budget.Spending{{Date: budget.Date(now), Agent: "a", Calls: 1, Answered: 1, Usage: team.Usage{InputTokens: int64(100 + n)}, Largest: team.Amount{Tokens: int64(100 + n)}}},
-				Unsettled: []budget.UnsettledCall{{Call: 3, Date: budget.Date(now), Estimate: team.Usage{OutputTokens: 7}}},
-				Reserved:  map[int64]team.Amount{5: {Tokens: 9}},
+				Spent:     []budget.Spending{{Date: budget.Date(now), Agent: "a", Calls: 1, Answered: 1, Usage: cost.Usage{InputTokens: int64(100 + n)}, Largest: cost.Amount{Tokens: int64(100 + n)}}},
+				Unsettled: []budget.UnsettledCall{{Call: 3, Date: budget.Date(now), Estimate: cost.Usage{OutputTokens: 7}}},
+				Reserved:  map[int64]cost.Amount{5: {Tokens: 9}},
 			}, now)
 			return nil
 		}))
 	}
-	require.NoError(t, s.UpdateDay(session.Namespace, "t", func(d *budget.Day) error {
-		d.Raise(budget.Raise{ID: "1", By: "ann", Added: team.Amount{Tokens: 50}, When: now})
+	require.NoError(t, s.UpdateDay(webSession.Namespace, "t", func(d *budget.Day) error {
+		d.Raise(budget.Raise{ID: "1", By: "ann", Added: cost.Amount{Tokens: 50}, When: now})
 		return nil
 	}))
-	want, err := s.Day(session.Namespace, "t")
+	want, err := s.Day(webSession.Namespace, "t")
 	require.NoError(t, err)
-	require.Equal(t, team.Cap{Tokens: dailyCap + 50}, want.Limit())
+	require.Equal(t, spec.Cap{Tokens: dailyCap + 50}, want.Limit())
 	require.Equal(t, budget.DayRow{
-		Spent: team.Amount{Tokens: 201}, Unsettled: team.Amount{Tokens: 14}, Calls: 2, Reserved: team.Amount{Tokens: 18},
+		Spent: cost.Amount{Tokens: 201}, Unsettled: cost.Amount{Tokens: 14}, Calls: 2, Reserved: cost.Amount{Tokens: 18},
 	}, want.Sum())
 	sound, err := os.ReadFile(dayFile(s))
 	require.NoError(t, err)
 	someDamage(sound, func(damaged []byte, what string, at int) {
 		require.NoError(t, os.WriteFile(dayFile(s), damaged, 0o600))
-		got, err := s.Day(session.Namespace, "t")
+		got, err := s.Day(webSession.Namespace, "t")
 		require.NoError(t, err)
 		require.Equal(t, want.Rows, got.Rows, "%s at %d", what, at)
 		require.Equal(t, want.Raises, got.Raises)
@@ -184,7 +186,7 @@ func TestALostDayIsMadeFromTheLedgersAndKeepsItsRaises(t *testing.T) {
 	require.Empty(t, report.Faults)
 	raises := strings.TrimSuffix(dayFile(s), ".json") + ".raises.jsonl"
 	require.NoError(t, os.WriteFile(raises, []byte("{}\n"), 0o600))
-	require.NoError(t, s.UpdateDay(session.Namespace, "t", func(*budget.Day) error { return nil }))
+	require.NoError(t, s.UpdateDay(webSession.Namespace, "t", func(*budget.Day) error { return nil }))
 	report, err = s.VerifyAll(t.Context())
 	require.NoError(t, err)
 	require.Len(t, report.Faults, 1)
@@ -197,26 +199,26 @@ func TestATeamsNextDayBeginsWithTheCallsUnderWay(t *testing.T) {
 	o.Clock = func() time.Time { return at }
 	s, err := store.Create(filepath.Join(t.TempDir(), "state"), o)
 	require.NoError(t, err)
-	lost := budget.Row{Unsettled: []budget.UnsettledCall{{Call: 3, Date: budget.Date(now), Estimate: team.Usage{OutputTokens: 40}}}}
+	lost := budget.Row{Unsettled: []budget.UnsettledCall{{Call: 3, Date: budget.Date(now), Estimate: cost.Usage{OutputTokens: 40}}}}
 	update := func(change func(l *budget.Ledger)) {
 		require.NoError(t, s.UpdateLedger(sharer("s"), func(l *budget.Ledger) error { change(l); return nil }))
 	}
 	update(func(l *budget.Ledger) {
-		l.Limit("t", budget.Limits{Daily: team.Cap{Tokens: 100}})
+		l.Limit("t", budget.Limits{Daily: spec.Cap{Tokens: 100}})
 		l.SetRow(id("backend"), lost, at)
-		require.Equal(t, int64(60), l.Reserve(id("frontend"), 1, team.Amount{Tokens: 60}, team.Amount{Tokens: 60}).Granted.Tokens)
+		require.Equal(t, int64(60), l.Reserve(id("frontend"), 1, cost.Amount{Tokens: 60}, cost.Amount{Tokens: 60}).Granted.Tokens)
 	})
 	at = at.AddDate(0, 0, 1)
-	day, err := s.Day(session.Namespace, "t")
+	day, err := s.Day(webSession.Namespace, "t")
 	require.NoError(t, err)
-	require.Equal(t, budget.DayRow{Reserved: team.Amount{Tokens: 60}}, day.Sum())
+	require.Equal(t, budget.DayRow{Reserved: cost.Amount{Tokens: 60}}, day.Sum())
 
 	// What is written off after midnight is given back to the day that it was taken from.
 	update(func(l *budget.Ledger) {
 		l.SetRow(id("backend"), budget.Row{Spent: []budget.Spending{{Date: budget.Date(now)}}}, at)
 	})
 	at = now
-	day, err = s.Day(session.Namespace, "t")
+	day, err = s.Day(webSession.Namespace, "t")
 	require.NoError(t, err)
 	require.Zero(t, day.Sum().Unsettled)
 }
@@ -229,9 +231,9 @@ func TestOldDaysArePruned(t *testing.T) {
 	require.NoError(t, err)
 	spend := func(s *store.Store, by time.Duration) *store.Store {
 		s = later(t, s, by)
-		require.NoError(t, s.UpdateDay(session.Namespace, "t", func(d *budget.Day) error {
-			d.Cap = team.Cap{Tokens: dailyCap}
-			d.Raise(budget.Raise{Scope: budget.DayScope, Added: team.Amount{Tokens: 5}, When: now.Add(by)})
+		require.NoError(t, s.UpdateDay(webSession.Namespace, "t", func(d *budget.Day) error {
+			d.Cap = spec.Cap{Tokens: dailyCap}
+			d.Raise(budget.Raise{Scope: budget.DayScope, Added: cost.Amount{Tokens: 5}, When: now.Add(by)})
 			return nil
 		}))
 		return s
@@ -241,14 +243,14 @@ func TestOldDaysArePruned(t *testing.T) {
 	require.FileExists(t, dayFile(s))
 	for _, c := range []struct {
 		at      time.Duration
-		options team.PruneOptions
+		options session.PruneOptions
 		gone    int
 	}{
-		{30 * 24 * time.Hour, team.PruneOptions{}, 0},
-		{40 * 24 * time.Hour, team.PruneOptions{OlderThan: 45 * 24 * time.Hour}, 0},
-		{40 * 24 * time.Hour, team.PruneOptions{DryRun: true}, 1},
-		{40 * 24 * time.Hour, team.PruneOptions{}, 1},
-		{40 * 24 * time.Hour, team.PruneOptions{}, 0},
+		{30 * 24 * time.Hour, session.PruneOptions{}, 0},
+		{40 * 24 * time.Hour, session.PruneOptions{OlderThan: 45 * 24 * time.Hour}, 0},
+		{40 * 24 * time.Hour, session.PruneOptions{DryRun: true}, 1},
+		{40 * 24 * time.Hour, session.PruneOptions{}, 1},
+		{40 * 24 * time.Hour, session.PruneOptions{}, 0},
 	} {
 		s = later(t, s, c.at)
 		report, err := s.Prune(t.Context(), c.options)

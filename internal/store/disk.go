@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/maestro-hive/maestro/internal/bounded"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // A disk counts as full with less than a sixteenth of it left, or less than this.
@@ -32,7 +32,7 @@ func IsFull(err error) bool {
 }
 
 // Disk tells what the disk has left that agents work on.
-func (s *Store) Disk() (team.Disk, error) {
+func (s *Store) Disk() (session.Disk, error) {
 	d, err := diskOf(s.workRoot)
 	if errors.Is(err, fs.ErrNotExist) {
 		d, err = diskOf(s.dir)
@@ -41,13 +41,13 @@ func (s *Store) Disk() (team.Disk, error) {
 	return d, err
 }
 
-func diskOf(dir string) (d team.Disk, err error) {
+func diskOf(dir string) (d session.Disk, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
 		return d, &os.PathError{Op: "statfs", Path: dir, Err: err}
 	}
 	block := int64(st.Bsize) //nolint:unconvert // the types differ by platform
-	return team.Disk{
+	return session.Disk{
 		Free: int64(st.Bavail) * block, Low: min(int64(st.Blocks)*block/lowPart, lowBytes), //nolint:gosec // no disk is that large
 		FreeFiles: int64(st.Ffree), LowFiles: min(int64(st.Files)/lowPart, lowFiles), //nolint:gosec // no disk has that many files
 	}, nil
@@ -56,7 +56,7 @@ func diskOf(dir string) (d team.Disk, err error) {
 // Written measures what was written into an assignment's directories since a time, and
 // is still there: the blocks that are allocated, so that holes count for nothing. An agent
 // may be at work there.
-func (s *Store) Written(ctx context.Context, dir team.WorkDir, since time.Time) (team.Written, error) {
+func (s *Store) Written(ctx context.Context, dir session.WorkDir, since time.Time) (session.Written, error) {
 	m := measurement{since: since.UnixNano(), linked: map[stamp]bool{}}
 	if since.IsZero() {
 		m.since = 0
@@ -64,7 +64,7 @@ func (s *Store) Written(ctx context.Context, dir team.WorkDir, since time.Time) 
 	base := filepath.Dir(dir.Tree)
 	root, err := os.OpenRoot(base)
 	if err != nil {
-		return team.Written{Hidden: errors.Is(err, fs.ErrPermission)}, nil
+		return session.Written{Hidden: errors.Is(err, fs.ErrPermission)}, nil
 	}
 	defer root.Close() //nolint:errcheck // only read
 	if err := m.dir(ctx, root, maxDepth); err != nil {
@@ -79,7 +79,7 @@ type measurement struct {
 	since int64
 	// linked are the files of several names that are counted already.
 	linked map[stamp]bool
-	sum    team.Written
+	sum    session.Written
 }
 
 func (m *measurement) dir(ctx context.Context, root *os.Root, depth int) error {
@@ -133,13 +133,13 @@ func (m *measurement) add(info fs.FileInfo) {
 }
 
 // ClearTmp removes everything in an assignment's TMPDIR. Nothing may be at work there.
-func (s *Store) ClearTmp(dir team.WorkDir) error {
+func (s *Store) ClearTmp(dir session.WorkDir) error {
 	return s.clearDir(dir, filepath.Base(dir.Tmp))
 }
 
 // ClearWork removes everything that an agent has left in an assignment's directories:
 // first TMPDIR, then the tree, then the rest. Nothing may be at work there.
-func (s *Store) ClearWork(dir team.WorkDir) error {
+func (s *Store) ClearWork(dir session.WorkDir) error {
 	if err := s.dropIndex(dir.Tree); err != nil {
 		return fmt.Errorf("forget %s: %w", dir.Tree, err)
 	}
@@ -156,7 +156,7 @@ func (s *Store) ClearWork(dir team.WorkDir) error {
 
 // clearDir removes what has these names in an assignment's directory, and makes the
 // directories again that agents need.
-func (s *Store) clearDir(dir team.WorkDir, names ...string) (err error) {
+func (s *Store) clearDir(dir session.WorkDir, names ...string) (err error) {
 	base := filepath.Dir(dir.Tree)
 	root, err := os.OpenRoot(base)
 	if err != nil {

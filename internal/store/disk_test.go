@@ -11,8 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // smallDisk makes a store on a file system of its own, of 64 MiB.
@@ -63,7 +64,7 @@ func TestTheReserveIsForWhatIsRecorded(t *testing.T) {
 	base, dir := snapshot(t, s, nil), t.TempDir()
 	filler := fillDisk(t, s)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a"), random(t, 5000), 0o600))
-	_, err = s.Collect(t.Context(), team.Collect{Base: base, Dir: dir})
+	_, err = s.Collect(t.Context(), session.Collect{Base: base, Dir: dir})
 	require.ErrorIs(t, err, syscall.ENOSPC, "a tree has no use of it")
 	require.FileExists(t, reserve)
 	_, err = s.PutBlob(t.Context(), random(t, 1<<19))
@@ -94,7 +95,7 @@ func TestNothingStaysOfACollectionThatTheDiskHasNoRoomFor(t *testing.T) {
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
 	}
-	_, err = s.Collect(t.Context(), team.Collect{Base: base, Dir: dir})
+	_, err = s.Collect(t.Context(), session.Collect{Base: base, Dir: dir})
 	require.ErrorIs(t, err, syscall.ENOSPC)
 	after, err := s.Disk()
 	require.NoError(t, err)
@@ -105,16 +106,16 @@ func TestNothingStaysOfACollectionThatTheDiskHasNoRoomFor(t *testing.T) {
 
 	require.NoError(t, os.Remove(filepath.Join(dir, "largest")))
 	require.NoError(t, os.Remove(filepath.Join(dir, "large")))
-	_, err = s.Collect(t.Context(), team.Collect{Base: base, Dir: dir})
+	_, err = s.Collect(t.Context(), session.Collect{Base: base, Dir: dir})
 	require.NoError(t, err)
 }
 
 func TestWhatAnAttemptHasWritten(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	dir, err := s.WorkDir(session, team.AssignmentID{Phase: "build", Persona: "dev"})
+	dir, err := s.WorkDir(webSession, spec.AssignmentID{Phase: "build", Persona: "dev"})
 	require.NoError(t, err)
-	written := func(since time.Time) team.Written {
+	written := func(since time.Time) session.Written {
 		w, err := s.Written(t.Context(), dir, since)
 		require.NoError(t, err)
 		return w

@@ -16,8 +16,8 @@
 //
 // Several processes may use one store at once. A document is replaced whole or
 // not at all, and a journal grows by whole lines; what is read is verified, and
-// what does not verify is moved to quarantine/ and reported as [team.ErrCorrupt].
+// what does not verify is moved to quarantine/ and reported as [session.ErrCorrupt].
 // Of a journal the damaged lines are passed over, and a copy is kept. Errors that are neither a
-// [*team.Failure] nor one of team's sentinel errors mean that the directory
+// [*failures.Failure] nor one of team's sentinel errors mean that the directory
 // cannot be used at the moment: a full disk, a missing permission.
 package store

@@ -13,7 +13,9 @@ import (
 
 	"github.com/gowebpki/jcs"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // sealField is the field of a document that holds its digest.
@@ -76,7 +78,7 @@ func checkSeal(data []byte) error {
 	if err != nil {
 		return err
 	}
-	var stated team.Digest
+	var stated spec.Digest
 	if err := json.Unmarshal(fields[sealField], &stated); err != nil {
 		return fmt.Errorf("it has no %s: %w", sealField, err)
 	}
@@ -105,7 +107,7 @@ func canonicalFields(data []byte) (map[string][]byte, error) {
 	fields := make(map[string][]byte, len(raw))
 	for name, value := range raw {
 		if !fieldName.MatchString(name) {
-			return nil, fmt.Errorf("%q is no name of a field", team.Shorten(name, 80))
+			return nil, fmt.Errorf("%q is no name of a field", textfmt.Shorten(name, 80))
 		}
 		// Only arrays and objects can be transformed.
 		array, err := jcs.Transform(slices.Concat([]byte("["), value, []byte("]")))
@@ -135,7 +137,7 @@ func object(fields map[string][]byte, without string) []byte {
 }
 
 // sealOf is the digest over the canonical JSON of all fields but the seal.
-func sealOf(fields map[string][]byte) team.Digest { return digestOf(object(fields, sealField)) }
+func sealOf(fields map[string][]byte) spec.Digest { return digestOf(object(fields, sealField)) }
 
 func render(fields map[string][]byte) ([]byte, error) {
 	var buf bytes.Buffer
@@ -147,12 +149,12 @@ func render(fields map[string][]byte) ([]byte, error) {
 }
 
 // readDocument reads the file at path with parse. A missing file is
-// [team.ErrNotFound]; one that parse refuses is quarantined and
-// [team.ErrCorrupt].
+// [session.ErrNotFound]; one that parse refuses is quarantined and
+// [session.ErrCorrupt].
 func (s *Store) readDocument(path, what string, parse func(data []byte) error) error {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return &Fault{Path: s.rel(path), What: "the store " + s.dir + " has no such " + what, kind: team.ErrNotFound}
+		return &Fault{Path: s.rel(path), What: "the store " + s.dir + " has no such " + what, kind: session.ErrNotFound}
 	}
 	if err != nil {
 		return fmt.Errorf("read the %s: %w", what, err)
@@ -169,5 +171,5 @@ func (s *Store) readDocument(path, what string, parse func(data []byte) error) e
 	if err != nil {
 		return s.quarantineFailed(path, err)
 	}
-	return &Fault{Path: s.rel(path), What: fault.Error(), Quarantined: s.rel(moved), kind: team.ErrCorrupt}
+	return &Fault{Path: s.rel(path), What: fault.Error(), Quarantined: s.rel(moved), kind: session.ErrCorrupt}
 }

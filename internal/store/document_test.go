@@ -13,20 +13,23 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
-var session = team.SessionKey{Namespace: "default", Session: "web-1"}
+var webSession = session.Key{Namespace: "default", Session: "web-1"}
 
-func record(incarnation int) team.Record {
-	return team.Record{
+func record(incarnation int) session.Record {
+	return session.Record{
 		Assignment: id("backend"), Incarnation: incarnation,
-		Rounds: []team.RoundRecord{{
-			Key: team.RoundKey{Workflow: "web-1", Run: "r", Activity: "5"}, Round: 1,
-			RoundLog: team.RoundLog{Attempts: []team.AttemptReport{{
-				Attempt: 1, Failure: *team.Failf(team.TestFailure, "ü <&> failed"), StartedAt: now, EndedAt: now,
-				Usage: team.Usage{InputTokens: 1_000_000_000_000, CostUSD: 123_456_789_012_345},
+		Rounds: []session.RoundRecord{{
+			Key: session.RoundKey{Workflow: "web-1", Run: "r", Activity: "5"}, Round: 1,
+			RoundLog: session.RoundLog{Attempts: []session.AttemptReport{{
+				Attempt: 1, Failure: *failures.Failf(failures.TestFailure, "ü <&> failed"), StartedAt: now, EndedAt: now,
+				Usage: cost.Usage{InputTokens: 1_000_000_000_000, CostUSD: 123_456_789_012_345},
 			}}},
 		}},
 	}
@@ -39,58 +42,58 @@ func recordPath(s *store.Store) string {
 func TestARecordGoesRound(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	_, err := s.Record(session, id("backend"))
-	require.ErrorIs(t, err, team.ErrNotFound)
-	require.NoError(t, s.PutRecord(session, record(1)))
-	got, err := s.Record(session, id("backend"))
+	_, err := s.Record(webSession, id("backend"))
+	require.ErrorIs(t, err, session.ErrNotFound)
+	require.NoError(t, s.PutRecord(webSession, record(1)))
+	got, err := s.Record(webSession, id("backend"))
 	require.NoError(t, err)
 	require.True(t, got.SHA256.Valid())
 	want := record(1)
-	want.Schema, want.SHA256 = team.RecordSchema, got.SHA256
+	want.Schema, want.SHA256 = session.RecordSchema, got.SHA256
 	require.Equal(t, want, got)
 
-	require.NoError(t, s.PutRecord(session, got), "what was read can be written")
+	require.NoError(t, s.PutRecord(webSession, got), "what was read can be written")
 	info, err := os.Stat(recordPath(s))
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode())
 
-	records, err := s.Records(t.Context(), session)
+	records, err := s.Records(t.Context(), webSession)
 	require.NoError(t, err)
-	require.Equal(t, []team.Record{got}, records)
+	require.Equal(t, []session.Record{got}, records)
 }
 
 func TestAnOlderIncarnationIsFencedOff(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	require.NoError(t, s.PutRecord(session, record(2)))
-	require.ErrorIs(t, s.PutRecord(session, record(1)), team.ErrFenced)
-	got, err := s.Record(session, id("backend"))
+	require.NoError(t, s.PutRecord(webSession, record(2)))
+	require.ErrorIs(t, s.PutRecord(webSession, record(1)), session.ErrFenced)
+	got, err := s.Record(webSession, id("backend"))
 	require.NoError(t, err)
 	require.Equal(t, 2, got.Incarnation)
-	require.NoError(t, s.PutRecord(session, record(2)))
-	require.NoError(t, s.PutRecord(session, record(3)))
+	require.NoError(t, s.PutRecord(webSession, record(2)))
+	require.NoError(t, s.PutRecord(webSession, record(3)))
 }
 
 func TestEveryByteOfARecordCounts(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	require.NoError(t, s.PutRecord(session, record(1)))
+	require.NoError(t, s.PutRecord(webSession, record(1)))
 	sound, err := os.ReadFile(recordPath(s))
 	require.NoError(t, err)
 	everyDamage(sound, func(damaged []byte, what string, at int) {
 		require.NoError(t, os.WriteFile(recordPath(s), damaged, 0o600))
-		_, err := s.Record(session, id("backend"))
-		require.ErrorIs(t, err, team.ErrCorrupt, "%s at %d", what, at)
+		_, err := s.Record(webSession, id("backend"))
+		require.ErrorIs(t, err, session.ErrCorrupt, "%s at %d", what, at)
 	})
 	var fault *store.Fault
 	require.NoError(t, os.WriteFile(recordPath(s), sound[1:], 0o600))
-	_, err = s.Record(session, id("backend"))
+	_, err = s.Record(webSession, id("backend"))
 	require.ErrorAs(t, err, &fault)
 	require.Equal(t, "sessions/default/web-1/assignments/build.backend.json", fault.Path)
 	require.FileExists(t, filepath.Join(s.Dir(), fault.Quarantined))
-	_, err = s.Record(session, id("backend"))
-	require.ErrorIs(t, err, team.ErrNotFound)
-	require.NoError(t, s.PutRecord(session, record(1)))
+	_, err = s.Record(webSession, id("backend"))
+	require.ErrorIs(t, err, session.ErrNotFound)
+	require.NoError(t, s.PutRecord(webSession, record(1)))
 }
 
 // everyDamage calls try with each bit of each byte flipped, each byte dropped and
@@ -121,20 +124,20 @@ func someDamage(data []byte, try func(damaged []byte, what string, at int)) {
 func TestARecordInAnothersPlaceIsFound(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	require.NoError(t, s.PutRecord(session, record(1)))
+	require.NoError(t, s.PutRecord(webSession, record(1)))
 	data, err := os.ReadFile(recordPath(s))
 	require.NoError(t, err)
 	other := filepath.Join(filepath.Dir(recordPath(s)), "build.frontend.json")
 	require.NoError(t, os.WriteFile(other, data, 0o600))
-	_, err = s.Record(session, id("frontend"))
-	require.ErrorIs(t, err, team.ErrCorrupt)
+	_, err = s.Record(webSession, id("frontend"))
+	require.ErrorIs(t, err, session.ErrCorrupt)
 	require.ErrorContains(t, err, "build/backend")
 }
 
 func TestNamesThatWouldLeaveTheStore(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	for _, key := range []team.SessionKey{
+	for _, key := range []session.Key{
 		{Namespace: "..", Session: "s"},
 		{Namespace: "n", Session: ".."},
 		{Namespace: "n", Session: "a/b"},
@@ -150,14 +153,14 @@ func TestNamesThatWouldLeaveTheStore(t *testing.T) {
 		_, err = s.WorkDir(key, id("backend"))
 		require.Error(t, err)
 		require.Error(t, s.RemoveWork(key))
-		_, err = s.PutCheckpoint(t.Context(), key, team.Checkpoint{CurrentPhase: "init"})
+		_, err = s.PutCheckpoint(t.Context(), key, session.Checkpoint{CurrentPhase: "init"})
 		require.Error(t, err)
-		require.Error(t, s.UpdateExecution(key, func(*team.Execution) {}))
+		require.Error(t, s.UpdateExecution(key, func(*session.Execution) {}))
 	}
 	bad := record(1)
 	bad.Assignment.Persona = "../x"
-	require.Error(t, s.PutRecord(session, bad))
-	_, err := s.PutCheckpoint(t.Context(), session, team.Checkpoint{CurrentPhase: "../x"})
+	require.Error(t, s.PutRecord(webSession, bad))
+	_, err := s.PutCheckpoint(t.Context(), webSession, session.Checkpoint{CurrentPhase: "../x"})
 	require.Error(t, err)
 	_, err = s.Sessions(t.Context(), "..")
 	require.Error(t, err)
@@ -166,21 +169,21 @@ func TestNamesThatWouldLeaveTheStore(t *testing.T) {
 func TestExecutionStateIsRevised(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	_, err := s.Execution(session)
-	require.ErrorIs(t, err, team.ErrNotFound)
+	_, err := s.Execution(webSession)
+	require.ErrorIs(t, err, session.ErrNotFound)
 	for i := range 3 {
-		require.NoError(t, s.UpdateExecution(session, func(e *team.Execution) {
+		require.NoError(t, s.UpdateExecution(webSession, func(e *session.Execution) {
 			require.EqualValues(t, i, e.Revision)
-			e.Status.Status, e.Revision = team.Running, 99
+			e.Status.Status, e.Revision = session.Running, 99
 		}))
 	}
-	e, err := s.Execution(session)
+	e, err := s.Execution(webSession)
 	require.NoError(t, err)
 	require.EqualValues(t, 3, e.Revision)
 	require.Equal(t, s.ID(), e.Store)
 	require.Equal(t, "web-1", e.Session)
 	require.Equal(t, "default", e.Namespace)
-	require.Equal(t, team.ExecutionSchema, e.Schema)
+	require.Equal(t, session.ExecutionSchema, e.Schema)
 	require.Equal(t, now, e.UpdatedAt)
 
 	path := filepath.Join(s.Dir(), "sessions/default/web-1/execution_state.json")
@@ -191,11 +194,11 @@ func TestExecutionStateIsRevised(t *testing.T) {
 	require.Equal(t, "running", doc["status"])
 
 	require.NoError(t, os.Truncate(path, int64(len(data)/2)))
-	require.NoError(t, s.UpdateExecution(session, func(e *team.Execution) {
+	require.NoError(t, s.UpdateExecution(webSession, func(e *session.Execution) {
 		require.Zero(t, *e, "a damaged state starts from zero")
 		e.Phase = "build"
 	}))
-	e, err = s.Execution(session)
+	e, err = s.Execution(webSession)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, e.Revision)
 	kept, err := filepath.Glob(filepath.Join(s.Dir(), "quarantine", "*execution_state*"))
@@ -213,25 +216,25 @@ func TestSessionsAreListed(t *testing.T) {
 	require.Empty(t, none)
 	for _, name := range []string{"b", "a", "c"} {
 		clock = clock.Add(time.Minute)
-		require.NoError(t, s.UpdateExecution(team.SessionKey{Namespace: "default", Session: name}, func(e *team.Execution) { e.Phase = "init" }))
+		require.NoError(t, s.UpdateExecution(session.Key{Namespace: "default", Session: name}, func(e *session.Execution) { e.Phase = "init" }))
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(s.Dir(), "sessions/default/a/execution_state.json"), []byte("{"), 0o600))
 	require.NoError(t, os.Mkdir(filepath.Join(s.Dir(), "sessions/default/.hidden"), 0o700))
 	keys, err := s.Sessions(t.Context(), "default")
 	require.NoError(t, err)
-	require.Equal(t, []team.SessionKey{{Namespace: "default", Session: "a"}, {Namespace: "default", Session: "b"}, {Namespace: "default", Session: "c"}}, keys)
+	require.Equal(t, []session.Key{{Namespace: "default", Session: "a"}, {Namespace: "default", Session: "b"}, {Namespace: "default", Session: "c"}}, keys)
 	namespaces, err := s.Namespaces(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []string{"default"}, namespaces)
 	known, err := s.HasSession(keys[0])
 	require.NoError(t, err)
 	require.True(t, known)
-	known, err = s.HasSession(team.SessionKey{Namespace: "other", Session: "a"})
+	known, err = s.HasSession(session.Key{Namespace: "other", Session: "a"})
 	require.NoError(t, err)
 	require.False(t, known)
 
 	all, err := s.Executions(t.Context(), "default")
-	require.ErrorIs(t, err, team.ErrCorrupt, "the loss is said")
+	require.ErrorIs(t, err, session.ErrCorrupt, "the loss is said")
 	require.Len(t, all, 2)
 	require.Equal(t, "c", all[0].Session)
 	require.Equal(t, "b", all[1].Session)
@@ -245,10 +248,10 @@ func TestOffers(t *testing.T) {
 	require.Empty(t, offers)
 	ids := []string{"host-1", "../../x", "a/b", "a_b", "ü"}
 	for _, id := range ids {
-		require.NoError(t, s.PutOffer(t.Context(), team.Offer{Worker: id, RenewedAt: now}))
-		require.NoError(t, s.PutOffer(t.Context(), team.Offer{Worker: id, RenewedAt: now}))
+		require.NoError(t, s.PutOffer(t.Context(), spec.Offer{Worker: id, RenewedAt: now}))
+		require.NoError(t, s.PutOffer(t.Context(), spec.Offer{Worker: id, RenewedAt: now}))
 	}
-	require.Error(t, s.PutOffer(t.Context(), team.Offer{}))
+	require.Error(t, s.PutOffer(t.Context(), spec.Offer{}))
 	require.NoError(t, os.WriteFile(filepath.Join(s.Dir(), "workers", "bad.json"), []byte("{"), 0o600))
 	offers, err = s.Offers(t.Context())
 	require.NoError(t, err)
@@ -270,27 +273,27 @@ func TestOffers(t *testing.T) {
 func TestWorkDirectories(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	w, err := s.WorkDir(session, id("backend"))
+	w, err := s.WorkDir(webSession, id("backend"))
 	require.NoError(t, err)
 	require.Regexp(t, regexp.QuoteMeta(filepath.Join(s.Dir(), "work/default/web-1/build/backend"))+"/[0-9a-f]{32}/tree$", w.Tree)
-	_, err = s.OpenSaid(session, id("backend"))
+	_, err = s.OpenSaid(webSession, id("backend"))
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	require.NoError(t, os.WriteFile(w.Said, []byte("hello"), 0o600))
-	said, err := s.OpenSaid(session, id("backend"))
+	said, err := s.OpenSaid(webSession, id("backend"))
 	require.NoError(t, err)
 	require.NoError(t, said.Close())
 	require.NoError(t, os.Remove(w.Said))
 	require.NoError(t, syscall.Mkfifo(w.Said, 0o600)) // an agent's doing
-	_, err = s.OpenSaid(session, id("backend"))
+	_, err = s.OpenSaid(webSession, id("backend"))
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	require.NoError(t, os.Remove(w.Said))
-	again, err := s.WorkDir(session, id("backend"))
+	again, err := s.WorkDir(webSession, id("backend"))
 	require.NoError(t, err)
 	require.Equal(t, w, again)
 	outside := t.TempDir()
 	require.NoError(t, os.Remove(w.Home))
 	require.NoError(t, os.Symlink(outside, w.Home))
-	_, err = s.WorkDir(session, id("backend"))
+	_, err = s.WorkDir(webSession, id("backend"))
 	require.NoError(t, err)
 	info, err := os.Lstat(w.Home)
 	require.NoError(t, err)
@@ -299,8 +302,8 @@ func TestWorkDirectories(t *testing.T) {
 	m := snapshot(t, s, map[string]string{"a/b": "1"})
 	require.NoError(t, s.Materialise(t.Context(), m, w.Tree))
 	require.NoError(t, os.Chmod(filepath.Join(w.Tree, "a"), 0))
-	require.NoError(t, s.RemoveWork(session))
+	require.NoError(t, s.RemoveWork(webSession))
 	require.NoDirExists(t, w.Tree)
-	require.NoError(t, s.RemoveWork(session))
+	require.NoError(t, s.RemoveWork(webSession))
 	require.DirExists(t, outside)
 }

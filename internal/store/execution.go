@@ -8,29 +8,29 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// Execution reads a session's execution_state.json: [team.ErrNotFound] if there
-// is none, [team.ErrCorrupt] if it was damaged; it is then in the quarantine.
-func (s *Store) Execution(key team.SessionKey) (team.Execution, error) {
+// Execution reads a session's execution_state.json: [session.ErrNotFound] if there
+// is none, [session.ErrCorrupt] if it was damaged; it is then in the quarantine.
+func (s *Store) Execution(key session.Key) (session.Execution, error) {
 	dir, err := s.SessionDir(key)
 	if err != nil {
-		return team.Execution{}, err
+		return session.Execution{}, err
 	}
-	var e team.Execution
+	var e session.Execution
 	err = s.readDocument(filepath.Join(dir, executionFile), "state", func(data []byte) error {
-		e = team.Execution{}
+		e = session.Execution{}
 		if err := s.unseal(data, &e); err != nil {
 			return err
 		}
-		if e.Schema != team.ExecutionSchema || e.Session != key.Session || e.Namespace != key.Namespace {
-			return fmt.Errorf("it is not the %s of session %s", team.ExecutionSchema, key.Session)
+		if e.Schema != session.ExecutionSchema || e.Session != key.Session || e.Namespace != key.Namespace {
+			return fmt.Errorf("it is not the %s of session %s", session.ExecutionSchema, key.Session)
 		}
 		return nil
 	})
 	if err != nil {
-		return team.Execution{}, err
+		return session.Execution{}, err
 	}
 	return e, nil
 }
@@ -45,7 +45,7 @@ func (s *Store) Execution(key team.SessionKey) (team.Execution, error) {
 // The new state is written beside the old one, and takes its place if that has not
 // changed since: a process that is stopped while it writes keeps nobody waiting, and
 // what it wrote is not used any more.
-func (s *Store) UpdateExecution(key team.SessionKey, change func(*team.Execution)) error {
+func (s *Store) UpdateExecution(key session.Key, change func(*session.Execution)) error {
 	err := errChanged
 	for try := 0; try < freeTries && errors.Is(err, errChanged); try++ {
 		err = s.replaceExecution(key, change, func(install func() error) error { return s.withLock(key, executionFile, install) })
@@ -67,14 +67,14 @@ const freeTries = 3
 
 // replaceExecution writes a changed state and has it installed under the state's lock.
 // errChanged says that another one was installed meanwhile.
-func (s *Store) replaceExecution(key team.SessionKey, change func(*team.Execution), locked func(install func() error) error) error {
+func (s *Store) replaceExecution(key session.Key, change func(*session.Execution), locked func(install func() error) error) error {
 	dir, err := s.SessionDir(key)
 	if err != nil {
 		return err
 	}
 	path := filepath.Join(dir, executionFile)
 	e, err := s.Execution(key)
-	none := errors.Is(err, team.ErrNotFound) || errors.Is(err, team.ErrCorrupt)
+	none := errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt)
 	if err != nil && !none {
 		return err
 	}
@@ -91,7 +91,7 @@ func (s *Store) replaceExecution(key team.SessionKey, change func(*team.Executio
 	if bytes.Equal(is, was) {
 		return nil
 	}
-	e.Schema, e.Store, e.Namespace, e.Session = team.ExecutionSchema, s.id, key.Namespace, key.Session
+	e.Schema, e.Store, e.Namespace, e.Session = session.ExecutionSchema, s.id, key.Namespace, key.Session
 	e.Revision = revision + 1
 	e.UpdatedAt = s.now().UTC()
 	data, err := s.seal(e)
@@ -104,7 +104,7 @@ func (s *Store) replaceExecution(key team.SessionKey, change func(*team.Executio
 	}
 	err = locked(func() error {
 		now, err := s.Execution(key)
-		if err != nil && !errors.Is(err, team.ErrNotFound) && !errors.Is(err, team.ErrCorrupt) {
+		if err != nil && !errors.Is(err, session.ErrNotFound) && !errors.Is(err, session.ErrCorrupt) {
 			return err
 		}
 		if now.SHA256 != before {

@@ -11,7 +11,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // Export writes files and links of a manifest into a directory, which it makes
@@ -19,8 +20,8 @@ import (
 // path, a directory or a pattern each; none selects everything. What is in the
 // directory stays; a path that exists already is an error, before anything is
 // written, unless overwrite is set. No link that is there is followed out of the
-// directory. A selection that matches nothing is [team.ErrNotFound].
-func (s *Store) Export(ctx context.Context, manifest team.Digest, wanted []string, dir string, overwrite bool) (_ []string, err error) {
+// directory. A selection that matches nothing is [session.ErrNotFound].
+func (s *Store) Export(ctx context.Context, manifest spec.Digest, wanted []string, dir string, overwrite bool) (_ []string, err error) {
 	m, err := s.Manifest(ctx, manifest)
 	if err != nil {
 		return nil, err
@@ -109,7 +110,7 @@ func (s *Store) export(ctx context.Context, root *os.Root, p string, e Entry) (e
 
 // Select returns the manifest's paths that are wanted, sorted: each of wanted is
 // a path, a directory or a pattern, and none selects everything. What matches
-// nothing is [team.ErrNotFound].
+// nothing is [session.ErrNotFound].
 func (m Manifest) Select(wanted []string) ([]string, error) {
 	if len(wanted) == 0 {
 		return m.Paths(), nil
@@ -128,7 +129,7 @@ func (m Manifest) Select(wanted []string) ([]string, error) {
 			}
 		}
 		if len(out) == n {
-			return nil, fmt.Errorf("%q is %w in the tree; list its files to see what there is", w, team.ErrNotFound)
+			return nil, fmt.Errorf("%q is %w in the tree; list its files to see what there is", w, session.ErrNotFound)
 		}
 	}
 	slices.Sort(out)

@@ -12,7 +12,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // Archive says what an exported session has. The archive itself is a gzipped tar of a
@@ -21,7 +22,7 @@ import (
 // copies of checkpoints are left out; an import writes them again.
 type Archive struct {
 	Session     string      `json:"session"`
-	Head        team.Digest `json:"head"`
+	Head        spec.Digest `json:"head"`
 	Checkpoints int         `json:"checkpoints"`
 	Records     int         `json:"records"`
 	Blobs       int         `json:"blobs"`
@@ -34,7 +35,7 @@ type Archive struct {
 // ExportSession writes a session's archive: everything that it can be resumed from in
 // another store, and with transcripts what its agents printed. All of it is verified on
 // the way out. After an error, what was written must not be used.
-func (s *Store) ExportSession(ctx context.Context, key team.SessionKey, transcripts bool, w io.Writer) (Archive, error) {
+func (s *Store) ExportSession(ctx context.Context, key session.Key, transcripts bool, w io.Writer) (Archive, error) {
 	e := &sessionExport{store: s, key: key, verification: newVerification(s), documents: map[string][]byte{}}
 	e.withoutTranscripts = !transcripts
 	err := e.collect(ctx)
@@ -52,7 +53,7 @@ func (s *Store) ExportSession(ctx context.Context, key team.SessionKey, transcri
 type sessionExport struct {
 	*verification // the blobs that the session needs
 	store         *Store
-	key           team.SessionKey
+	key           session.Key
 	archive       Archive
 	// documents are the session's, by name.
 	documents map[string][]byte
@@ -99,8 +100,8 @@ func (e *sessionExport) collect(ctx context.Context) error {
 func (e *sessionExport) addState(newest StoredCheckpoint) error {
 	state, err := e.store.Execution(e.key)
 	switch {
-	case errors.Is(err, team.ErrNotFound):
-		state = team.Execution{Schema: team.ExecutionSchema, Namespace: e.key.Namespace, Store: e.store.id}
+	case errors.Is(err, session.ErrNotFound):
+		state = session.Execution{Schema: session.ExecutionSchema, Namespace: e.key.Namespace, Store: e.store.id}
 		state.Session, state.Team, state.Tree = e.key.Session, newest.Team.Name, newest.Tree
 	case err != nil:
 		return err
@@ -130,7 +131,7 @@ func (e *sessionExport) addPruned(w *chainWalk) error {
 // addCalls writes the ledger, what it allows, and the journals.
 func (e *sessionExport) addCalls(ctx context.Context) error {
 	l, missing := e.store.lockedLedger(e.key)
-	if missing != nil && !errors.Is(missing, team.ErrNotFound) {
+	if missing != nil && !errors.Is(missing, session.ErrNotFound) {
 		return missing
 	}
 	if err := e.addAllowances(); err != nil {
@@ -179,7 +180,7 @@ func (e *sessionExport) addAllowances() error {
 
 // addJournal writes an assignment's journal, of which the ledger has booked some entries,
 // and returns how many it has.
-func (e *sessionExport) addJournal(ctx context.Context, id team.AssignmentID, booked int64) (entries int, err error) {
+func (e *sessionExport) addJournal(ctx context.Context, id spec.AssignmentID, booked int64) (entries int, err error) {
 	path, err := e.store.journalPath(e.key, id)
 	if err != nil {
 		return 0, err

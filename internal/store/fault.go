@@ -4,11 +4,11 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // Fault is something in the store that is damaged or missing. As an error it is
-// [team.ErrCorrupt] or [team.ErrNotFound].
+// [session.ErrCorrupt] or [session.ErrNotFound].
 type Fault struct {
 	// Path is the file, relative to the store.
 	Path string `json:"path"`
@@ -39,7 +39,7 @@ func (f *Fault) Error() string {
 	return s
 }
 
-// Unwrap returns team.ErrCorrupt or team.ErrNotFound.
+// Unwrap returns session.ErrCorrupt or session.ErrNotFound.
 func (f *Fault) Unwrap() error { return f.kind }
 
 // faultsIn takes the faults out of an error; what remains is one of using the
@@ -50,7 +50,7 @@ func faultsIn(err error) (faults []Fault, rest error) {
 	switch {
 	case err == nil:
 		return nil, nil
-	case errors.As(err, &f) && (errors.Is(err, team.ErrCorrupt) || errors.Is(err, team.ErrNotFound)) && !isJoined(err):
+	case errors.As(err, &f) && (errors.Is(err, session.ErrCorrupt) || errors.Is(err, session.ErrNotFound)) && !isJoined(err):
 		return []Fault{*f}, nil
 	case errors.As(err, &joined):
 		var others []error

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 func TestTheFileSystemsClockAndLocks(t *testing.T) {
@@ -30,7 +30,7 @@ func TestWhenAnOfferWasWritten(t *testing.T) {
 	require.NoError(t, err)
 	_, _, err = s.OfferFile("w")
 	require.ErrorIs(t, err, os.ErrNotExist)
-	require.NoError(t, s.PutOffer(t.Context(), team.Offer{Worker: "w", RenewedAt: time.Now().Add(-time.Hour)}))
+	require.NoError(t, s.PutOffer(t.Context(), spec.Offer{Worker: "w", RenewedAt: time.Now().Add(-time.Hour)}))
 	path, written, err := s.OfferFile("w")
 	require.NoError(t, err)
 	require.FileExists(t, path)

@@ -7,22 +7,23 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // Fold applies the steps' deltas to the base in order and stores the tree that
 // they add up to. Where two steps disagree on a path the later one wins, and if
-// nobody has had a say on that yet ([team.Unsettled]) it is a conflict: different
+// nobody has had a say on that yet ([session.Unsettled]) it is a conflict: different
 // contents, an edit against a deletion, a file against a directory of its name.
 // Conflicts are sorted by path.
-func (s *Store) Fold(ctx context.Context, base team.Digest, steps []team.Step) (team.Folded, error) {
+func (s *Store) Fold(ctx context.Context, base spec.Digest, steps []session.Step) (session.Folded, error) {
 	m, err := s.Manifest(ctx, base)
 	if err != nil {
-		return team.Folded{}, err
+		return session.Folded{}, err
 	}
 	deltas, err := s.deltas(ctx, steps)
 	if err != nil {
-		return team.Folded{}, err
+		return session.Folded{}, err
 	}
 	t := newTree(m)
 	for _, d := range deltas {
@@ -30,12 +31,12 @@ func (s *Store) Fold(ctx context.Context, base team.Digest, steps []team.Step) (
 	}
 	name, err := s.PutManifest(ctx, t.files)
 	if err != nil {
-		return team.Folded{}, err
+		return session.Folded{}, err
 	}
-	return team.Folded{Manifest: name, Conflicts: conflicts(steps, deltas)}, nil
+	return session.Folded{Manifest: name, Conflicts: conflicts(steps, deltas)}, nil
 }
 
-func (s *Store) deltas(ctx context.Context, steps []team.Step) ([]Delta, error) {
+func (s *Store) deltas(ctx context.Context, steps []session.Step) ([]Delta, error) {
 	out := make([]Delta, len(steps))
 	for i, step := range steps {
 		var err error
@@ -53,7 +54,7 @@ type touch struct {
 }
 
 // conflicts finds what unsettled steps disagree on.
-func conflicts(steps []team.Step, deltas []Delta) []team.Conflict {
+func conflicts(steps []session.Step, deltas []Delta) []session.Conflict {
 	type key struct {
 		path string
 		i, j int
@@ -61,7 +62,7 @@ func conflicts(steps []team.Step, deltas []Delta) []team.Conflict {
 	disputed := map[key]struct{}{}
 	note := func(p string, i, j int) {
 		i, j = min(i, j), max(i, j)
-		if i != j && team.Unsettled(steps, i, j) {
+		if i != j && session.Unsettled(steps, i, j) {
 			disputed[key{p, i, j}] = struct{}{}
 		}
 	}
@@ -87,7 +88,7 @@ func conflicts(steps []team.Step, deltas []Delta) []team.Conflict {
 			}
 		}
 	}
-	var out []team.Conflict
+	var out []session.Conflict
 	keys := slices.SortedFunc(maps.Keys(disputed), func(a, b key) int {
 		if c := strings.Compare(a.path, b.path); c != 0 {
 			return c
@@ -98,7 +99,7 @@ func conflicts(steps []team.Step, deltas []Delta) []team.Conflict {
 		return a.j - b.j
 	})
 	for _, k := range keys {
-		out = append(out, team.Conflict{Path: k.path, Between: []team.AssignmentID{steps[k.i].By, steps[k.j].By}})
+		out = append(out, session.Conflict{Path: k.path, Between: []spec.AssignmentID{steps[k.i].By, steps[k.j].By}})
 	}
 	return out
 }
@@ -106,13 +107,13 @@ func conflicts(steps []team.Step, deltas []Delta) []team.Conflict {
 // Artifacts lists the files and links that the steps left and that are still in
 // the tree that they add up to, each with the last step that set it, sorted by
 // path.
-func (s *Store) Artifacts(ctx context.Context, steps []team.Step) ([]team.Artifact, error) {
+func (s *Store) Artifacts(ctx context.Context, steps []session.Step) ([]session.Artifact, error) {
 	deltas, err := s.deltas(ctx, steps)
 	if err != nil {
 		return nil, err
 	}
 	t := newTree(nil)
-	by := map[string]team.AssignmentID{}
+	by := map[string]spec.AssignmentID{}
 	for i, d := range deltas {
 		t.apply(d)
 		for p, c := range d {
@@ -121,10 +122,10 @@ func (s *Store) Artifacts(ctx context.Context, steps []team.Step) ([]team.Artifa
 			}
 		}
 	}
-	out := make([]team.Artifact, 0, len(t.files))
+	out := make([]session.Artifact, 0, len(t.files))
 	for _, p := range t.files.Paths() {
 		e := t.files[p]
-		out = append(out, team.Artifact{Path: p, SHA256: e.SHA256, Size: e.Size, AssignmentID: by[p]})
+		out = append(out, session.Artifact{Path: p, SHA256: e.SHA256, Size: e.Size, AssignmentID: by[p]})
 	}
 	return out, nil
 }

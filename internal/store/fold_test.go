@@ -9,16 +9,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
-func id(persona string) team.AssignmentID {
-	return team.AssignmentID{Phase: "build", Persona: persona}
+func id(persona string) spec.AssignmentID {
+	return spec.AssignmentID{Phase: "build", Persona: persona}
 }
 
 // step stores a delta as a step made with knowledge of others.
-func step(t testing.TB, s *store.Store, persona string, d store.Delta, on ...int) team.Step {
+func step(t testing.TB, s *store.Store, persona string, d store.Delta, on ...int) session.Step {
 	t.Helper()
 	name, err := s.PutDelta(t.Context(), d)
 	require.NoError(t, err)
@@ -26,7 +27,7 @@ func step(t testing.TB, s *store.Store, persona string, d store.Delta, on ...int
 	for _, i := range on {
 		known[i] = true
 	}
-	return team.Step{By: id(persona), Work: team.Work{Delta: name}, On: known}
+	return session.Step{By: id(persona), Work: session.Work{Delta: name}, On: known}
 }
 
 func TestFold(t *testing.T) {
@@ -68,7 +69,7 @@ func TestFold(t *testing.T) {
 			s := newStore(t)
 			base, err := s.PutManifest(t.Context(), c.base)
 			require.NoError(t, err)
-			var steps []team.Step
+			var steps []session.Step
 			for i, m := range c.steps {
 				steps = append(steps, step(t, s, string(rune('0'+i)), m.delta, m.on...))
 			}
@@ -87,7 +88,7 @@ func TestFold(t *testing.T) {
 }
 
 // naiveFold is Fold without any cleverness.
-func naiveFold(base store.Manifest, steps []team.Step, deltas []store.Delta) (store.Manifest, map[string]bool) {
+func naiveFold(base store.Manifest, steps []session.Step, deltas []store.Delta) (store.Manifest, map[string]bool) {
 	out := maps.Clone(base)
 	under := func(p, dir string) bool { return strings.HasPrefix(p, dir+"/") }
 	for _, d := range deltas {
@@ -103,7 +104,7 @@ func naiveFold(base store.Manifest, steps []team.Step, deltas []store.Delta) (st
 	conflicts := map[string]bool{}
 	for j := range deltas {
 		for i := range j {
-			if !team.Unsettled(steps, i, j) {
+			if !session.Unsettled(steps, i, j) {
 				continue
 			}
 			for p, a := range deltas[i] {
@@ -131,7 +132,7 @@ func TestFoldAgainstANaiveModel(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 4))
 		base := randomTree(r)
 		var deltas []store.Delta
-		var steps []team.Step
+		var steps []session.Step
 		for i := range 1 + r.IntN(4) {
 			var on []int
 			for j := range i {
@@ -171,13 +172,13 @@ func TestFoldAgainstANaiveModel(t *testing.T) {
 func TestArtifactsNameTheirLastAuthor(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	steps := []team.Step{
+	steps := []session.Step{
 		step(t, s, "a", store.Delta{"x": {Entry: file("1")}, "y": {Entry: file("1")}, "l": {Entry: store.Entry{Link: "x"}}}),
 		step(t, s, "b", store.Delta{"x": {Entry: file("22")}, "y": {Deleted: true}}, 0),
 	}
 	got, err := s.Artifacts(t.Context(), steps)
 	require.NoError(t, err)
-	require.Equal(t, []team.Artifact{
+	require.Equal(t, []session.Artifact{
 		{Path: "l", AssignmentID: id("a")},
 		{Path: "x", SHA256: sha([]byte("22")), Size: 2, AssignmentID: id("b")},
 	}, got)

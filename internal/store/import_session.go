@@ -15,7 +15,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // The bounds of an archive: far above what a session leaves.
@@ -44,7 +46,7 @@ func (e *ArchiveError) Error() string {
 	if e.Entry == "" {
 		return e.What
 	}
-	return fmt.Sprintf("%q: %s", team.Shorten(e.Entry, 120), e.What)
+	return fmt.Sprintf("%q: %s", textfmt.Shorten(e.Entry, 120), e.What)
 }
 
 func archiveFault(entry, format string, args ...any) error {
@@ -60,7 +62,7 @@ func archiveFault(entry, format string, args ...any) error {
 // Under its own name the session's chain of checkpoints is the same, byte for byte; under
 // another its checkpoints are sealed anew. It belongs to this store from then on, and is
 // closed: a session that was running counts as failed.
-func (s *Store) ImportSession(ctx context.Context, r io.Reader, namespace, session string) (out Archive, err error) {
+func (s *Store) ImportSession(ctx context.Context, r io.Reader, namespace, sessionID string) (out Archive, err error) {
 	staged, remove, err := s.stage()
 	if err != nil {
 		return out, err
@@ -70,7 +72,7 @@ func (s *Store) ImportSession(ctx context.Context, r io.Reader, namespace, sessi
 	if err != nil {
 		return out, err
 	}
-	key := team.SessionKey{Namespace: namespace, Session: cmp.Or(session, from.Session)}
+	key := session.Key{Namespace: namespace, Session: cmp.Or(sessionID, from.Session)}
 	if err := s.checkVacancy(key); err != nil {
 		return out, err
 	}
@@ -89,7 +91,7 @@ func (s *Store) ImportSession(ctx context.Context, r io.Reader, namespace, sessi
 // chain of checkpoints, the oldest first, and the state of the last. Their blobs
 // must be stored. Previous and Session of the checkpoints are filled in. A session
 // that is there already is [ErrSessionExists].
-func (s *Store) ImportCheckpoints(ctx context.Context, key team.SessionKey, state team.Execution, chain []team.Checkpoint) (head team.Digest, err error) {
+func (s *Store) ImportCheckpoints(ctx context.Context, key session.Key, state session.Execution, chain []session.Checkpoint) (head spec.Digest, err error) {
 	if err := s.checkVacancy(key); err != nil {
 		return "", err
 	}
@@ -125,7 +127,7 @@ func (s *Store) stage() (staged *Store, remove func() error, err error) {
 	return staged, func() error { return os.RemoveAll(dir) }, nil
 }
 
-func (s *Store) checkVacancy(key team.SessionKey) error {
+func (s *Store) checkVacancy(key session.Key) error {
 	known, err := s.HasSession(key)
 	if err == nil && known {
 		err = fmt.Errorf("session %s: %w", key.Session, ErrSessionExists)
@@ -136,7 +138,7 @@ func (s *Store) checkVacancy(key team.SessionKey) error {
 // archiveFault blames the archive, which this store was unpacked from, for what is
 // damaged or missing.
 func (s *Store) archiveFault(err error) error {
-	if !errors.Is(err, team.ErrCorrupt) && !errors.Is(err, team.ErrNotFound) {
+	if !errors.Is(err, session.ErrCorrupt) && !errors.Is(err, session.ErrNotFound) {
 		return err
 	}
 	faults, _ := faultsIn(err)
@@ -148,15 +150,15 @@ func (s *Store) archiveFault(err error) error {
 
 // archivedSession tells whose document an entry of an archive is; it is empty for a blob.
 // ok is false for what is no file of a session or its blobs.
-func archivedSession(name string) (key team.SessionKey, ok bool) {
+func archivedSession(name string) (key session.Key, ok bool) {
 	parts := strings.Split(name, "/")
 	switch {
 	case len(parts) == 4 && parts[0] == "blobs" && parts[1] == "sha256":
-		return key, len(parts[2]) == 2 && team.Digest(parts[2]+parts[3]).Valid()
+		return key, len(parts[2]) == 2 && spec.Digest(parts[2]+parts[3]).Valid()
 	case len(parts) < 4 || parts[0] != "sessions":
 		return key, false
 	}
-	key = team.SessionKey{Namespace: parts[1], Session: parts[2]}
+	key = session.Key{Namespace: parts[1], Session: parts[2]}
 	switch file := parts[len(parts)-1]; {
 	case checkKey(key) != nil:
 	case len(parts) == 4:
@@ -171,7 +173,7 @@ func archivedSession(name string) (key team.SessionKey, ok bool) {
 
 // unpack writes the files of an archive into this store, which is empty, and returns the
 // session that it is of. Contents are not verified.
-func (s *Store) unpack(ctx context.Context, r io.Reader) (from team.SessionKey, err error) {
+func (s *Store) unpack(ctx context.Context, r io.Reader) (from session.Key, err error) {
 	zip, err := gzip.NewReader(r)
 	if err != nil {
 		return from, archiveFault("", "it is no archive of `checkpoints export`: %s", err)
@@ -187,13 +189,13 @@ func (s *Store) unpack(ctx context.Context, r io.Reader) (from team.SessionKey, 
 			return from, damagedArchive("", err)
 		}
 		key, ok := archivedSession(h.Name)
-		isDocument := key != team.SessionKey{}
+		isDocument := key != session.Key{}
 		switch entries, total = entries+1, total+h.Size; {
 		case h.Typeflag != tar.TypeReg:
 			return from, archiveFault(h.Name, "is no plain file; an archive holds nothing else")
 		case !ok:
 			return from, archiveFault(h.Name, "is no file of a session")
-		case isDocument && from == team.SessionKey{}:
+		case isDocument && from == session.Key{}:
 			from = key
 		case isDocument && key != from:
 			return from, archiveFault(h.Name, "is of another session than %s; an archive has one", from.Session)
@@ -208,7 +210,7 @@ func (s *Store) unpack(ctx context.Context, r io.Reader) (from team.SessionKey, 
 			return from, err
 		}
 	}
-	if from == (team.SessionKey{}) {
+	if from == (session.Key{}) {
 		return from, archiveFault("", "it has no session; export it again")
 	}
 	// Reading to the end verifies the compression's own checksum.
@@ -255,7 +257,7 @@ func (r *archiveReader) Read(p []byte) (int, error) {
 }
 
 // prepare makes the session of this store one of another key, closed, and verifies it.
-func (s *Store) prepare(ctx context.Context, from, key team.SessionKey) (*verification, Archive, error) {
+func (s *Store) prepare(ctx context.Context, from, key session.Key) (*verification, Archive, error) {
 	out := Archive{Session: key.Session}
 	w, err := s.walk(ctx, from)
 	if err == nil {
@@ -301,7 +303,7 @@ func (s *Store) prepare(ctx context.Context, from, key team.SessionKey) (*verifi
 }
 
 // moveSession gives a session's directory another name.
-func (s *Store) moveSession(from, to team.SessionKey) error {
+func (s *Store) moveSession(from, to session.Key) error {
 	old, err := s.SessionDir(from)
 	if err != nil {
 		return err
@@ -316,13 +318,13 @@ func (s *Store) moveSession(from, to team.SessionKey) error {
 // resealChain writes the copies of a session's checkpoints, the newest of which comes
 // first, and returns the name of that. Under another name they are sealed anew; those of
 // sessions that it was forked from stay what they are.
-func (s *Store) resealChain(ctx context.Context, chain []StoredCheckpoint, from, key team.SessionKey) (head team.Digest, err error) {
+func (s *Store) resealChain(ctx context.Context, chain []StoredCheckpoint, from, key session.Key) (head spec.Digest, err error) {
 	if len(chain) == 0 || chain[0].Session != from.Session {
 		return "", archiveFault(executionFile, "head: it names no checkpoint of session %s", from.Session)
 	}
-	resealed := map[team.Digest]team.Digest{}
+	resealed := map[spec.Digest]spec.Digest{}
 	for _, c := range slices.Backward(chain) {
-		if err := team.CheckName(c.CurrentPhase); err != nil {
+		if err := spec.CheckName(c.CurrentPhase); err != nil {
 			return "", archiveFault("blobs/"+string(c.Name), "current_phase: %s", err)
 		}
 		head = c.Name
@@ -350,8 +352,8 @@ func (s *Store) resealChain(ctx context.Context, chain []StoredCheckpoint, from,
 
 // putImported seals a checkpoint as one of a session, writes its copy, and stores it as a
 // blob of another store.
-func (s *Store) putImported(ctx context.Context, key team.SessionKey, c team.Checkpoint, blobs *Store) (team.Digest, error) {
-	c.Schema, c.Session = team.CheckpointSchema, key.Session
+func (s *Store) putImported(ctx context.Context, key session.Key, c session.Checkpoint, blobs *Store) (spec.Digest, error) {
+	c.Schema, c.Session = session.CheckpointSchema, key.Session
 	data, err := seal(c)
 	if err == nil {
 		err = s.putCopy(key, c.CurrentPhase, data)
@@ -362,7 +364,7 @@ func (s *Store) putImported(ctx context.Context, key team.SessionKey, c team.Che
 	return blobs.PutBlob(ctx, data)
 }
 
-func (s *Store) putCopy(key team.SessionKey, phase string, data []byte) error {
+func (s *Store) putCopy(key session.Key, phase string, data []byte) error {
 	path, err := s.CheckpointPath(key, phase)
 	if err != nil {
 		return err
@@ -372,23 +374,23 @@ func (s *Store) putCopy(key team.SessionKey, phase string, data []byte) error {
 
 // putImportedState writes the state of an imported session. Nothing runs it: what was
 // under way has yet to be done.
-func (s *Store) putImportedState(key team.SessionKey, e team.Execution) error {
+func (s *Store) putImportedState(key session.Key, e session.Execution) error {
 	now := s.now().UTC()
 	if !e.Status.Status.Closed() {
 		e.Reason = "imported; go on with `maestro resume " + key.Session + "`"
-		e.Status.Status, e.ClosedAt = team.Failed, &now
+		e.Status.Status, e.ClosedAt = session.Failed, &now
 		for i, p := range e.Phases {
 			for j, a := range p.Assignments {
 				if !a.Status.Done() {
-					e.Phases[i].Assignments[j].Status, e.Phases[i].Assignments[j].Progress = team.Pending, ""
+					e.Phases[i].Assignments[j].Status, e.Phases[i].Assignments[j].Progress = session.Pending, ""
 				}
 			}
 			if !p.Status.Done() {
-				e.Phases[i].Status = team.Pending
+				e.Phases[i].Status = session.Pending
 			}
 		}
 	}
-	e.Schema, e.Store, e.Namespace, e.Session = team.ExecutionSchema, s.id, key.Namespace, key.Session
+	e.Schema, e.Store, e.Namespace, e.Session = session.ExecutionSchema, s.id, key.Namespace, key.Session
 	e.Revision, e.UpdatedAt = e.Revision+1, now
 	data, err := seal(e)
 	if err != nil {
@@ -399,7 +401,7 @@ func (s *Store) putImportedState(key team.SessionKey, e team.Execution) error {
 
 // takeBlobs moves verified blobs from another store into this one, and returns their
 // files, which are not yet flushed. What was already here stays as it is.
-func (s *Store) takeBlobs(ctx context.Context, staged *Store, names []team.Digest) (files []string, err error) {
+func (s *Store) takeBlobs(ctx context.Context, staged *Store, names []spec.Digest) (files []string, err error) {
 	for _, name := range names {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -419,7 +421,7 @@ func (s *Store) takeBlobs(ctx context.Context, staged *Store, names []team.Diges
 
 // takeSession moves a session's directory from another store into this one, once it and
 // the blobs are flushed: after a crash the whole session is there or nothing of it.
-func (s *Store) takeSession(staged *Store, key team.SessionKey, blobs []string) error {
+func (s *Store) takeSession(staged *Store, key session.Key, blobs []string) error {
 	from, dir := staged.path("sessions", key.Namespace, key.Session), s.path("sessions", key.Namespace, key.Session)
 	files := slices.Clone(blobs)
 	if err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {

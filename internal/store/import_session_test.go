@@ -15,12 +15,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // archive exports a session.
-func archive(t testing.TB, s *store.Store, key team.SessionKey, transcripts bool) []byte {
+func archive(t testing.TB, s *store.Store, key session.Key, transcripts bool) []byte {
 	t.Helper()
 	var buf bytes.Buffer
 	out, err := s.ExportSession(t.Context(), key, transcripts, &buf)
@@ -86,24 +86,24 @@ func packed(t testing.TB, entries []entry) []byte {
 func TestAnArchiveGoesRound(t *testing.T) {
 	t.Parallel()
 	from, to := newStore(t), newStore(t)
-	busySession(t, from, session)
-	data := archive(t, from, session, true)
-	require.Equal(t, data, archive(t, from, session, true), "equal sessions have equal archives")
+	busySession(t, from, webSession)
+	data := archive(t, from, webSession, true)
+	require.Equal(t, data, archive(t, from, webSession, true), "equal sessions have equal archives")
 
 	in, err := to.ImportSession(t.Context(), bytes.NewReader(data), "elsewhere", "")
 	require.NoError(t, err)
 	require.Equal(t, 5, in.Checkpoints)
 	require.Equal(t, 4, in.Records)
 	sound(t, to)
-	key := team.SessionKey{Namespace: "elsewhere", Session: session.Session}
-	want, err := from.Checkpoints(t.Context(), session)
+	key := session.Key{Namespace: "elsewhere", Session: webSession.Session}
+	want, err := from.Checkpoints(t.Context(), webSession)
 	require.NoError(t, err)
 	got, err := to.Checkpoints(t.Context(), key)
 	require.NoError(t, err)
 	require.Equal(t, want, got, "the chain is the same, byte for byte")
 	records, err := to.Records(t.Context(), key)
 	require.NoError(t, err)
-	before, err := from.Records(t.Context(), session)
+	before, err := from.Records(t.Context(), webSession)
 	require.NoError(t, err)
 	require.Equal(t, before, records)
 	e, err := to.Execution(key)
@@ -111,7 +111,7 @@ func TestAnArchiveGoesRound(t *testing.T) {
 	require.Equal(t, to.ID(), e.Store)
 	require.Equal(t, "elsewhere", e.Namespace)
 	require.Equal(t, got[0].Name, e.Head)
-	require.Equal(t, team.Failed, e.Status.Status, "nothing runs it")
+	require.Equal(t, session.Failed, e.Status.Status, "nothing runs it")
 	require.Contains(t, e.Reason, "maestro resume web-1")
 	require.Equal(t, data, rewritten(t, archive(t, to, key, true), data), "and so does the way back")
 
@@ -137,22 +137,22 @@ func rewritten(t *testing.T, got, want []byte) []byte {
 func TestAnImportedSessionMayHaveAnotherName(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	busySession(t, s, session)
-	forked := team.SessionKey{Namespace: "default", Session: "fork"}
-	head, err := s.Checkpoints(t.Context(), session)
+	busySession(t, s, webSession)
+	forked := session.Key{Namespace: "default", Session: "fork"}
+	head, err := s.Checkpoints(t.Context(), webSession)
 	require.NoError(t, err)
 	c := head[0].Checkpoint
 	c.Previous, c.CurrentPhase = head[0].Name, "init"
 	for i := range c.Assignments {
-		c.Assignments[i].Status = team.Restored
+		c.Assignments[i].Status = session.Restored
 	}
 	name, err := s.PutCheckpoint(t.Context(), forked, c)
 	require.NoError(t, err)
-	require.NoError(t, s.UpdateExecution(forked, func(e *team.Execution) { e.Head = name }))
-	for _, key := range []team.SessionKey{session, forked} {
+	require.NoError(t, s.UpdateExecution(forked, func(e *session.Execution) { e.Head = name }))
+	for _, key := range []session.Key{webSession, forked} {
 		in, err := s.ImportSession(t.Context(), bytes.NewReader(archive(t, s, key, true)), "default", key.Session+"-again")
 		require.NoError(t, err)
-		again := team.SessionKey{Namespace: "default", Session: key.Session + "-again"}
+		again := session.Key{Namespace: "default", Session: key.Session + "-again"}
 		want, err := s.Checkpoints(t.Context(), key)
 		require.NoError(t, err)
 		got, err := s.Checkpoints(t.Context(), again)
@@ -168,8 +168,8 @@ func TestAnImportedSessionMayHaveAnotherName(t *testing.T) {
 func TestTranscriptsAreLeftOutUnlessAsked(t *testing.T) {
 	t.Parallel()
 	from, to := newStore(t), newStore(t)
-	busySession(t, from, session)
-	data := archive(t, from, session, false)
+	busySession(t, from, webSession)
+	data := archive(t, from, webSession, false)
 	for _, e := range unpacked(t, data) {
 		require.NotContains(t, string(e.data), "log of")
 	}
@@ -181,22 +181,22 @@ func TestTranscriptsAreLeftOutUnlessAsked(t *testing.T) {
 func TestAPrunedSessionCanBeExported(t *testing.T) {
 	t.Parallel()
 	model, to := newStore(t), newStore(t)
-	closed(t, model, session)
+	closed(t, model, webSession)
 	s := later(t, model, tenDays)
-	_, err := s.Prune(t.Context(), team.PruneOptions{Keep: 2})
+	_, err := s.Prune(t.Context(), session.PruneOptions{Keep: 2})
 	require.NoError(t, err)
-	_, err = to.ImportSession(t.Context(), bytes.NewReader(archive(t, s, session, true)), "default", "new")
+	_, err = to.ImportSession(t.Context(), bytes.NewReader(archive(t, s, webSession, true)), "default", "new")
 	require.NoError(t, err)
 	sound(t, to)
-	e, err := to.Execution(team.SessionKey{Namespace: "default", Session: "new"})
+	e, err := to.Execution(session.Key{Namespace: "default", Session: "new"})
 	require.NoError(t, err)
-	require.Equal(t, team.Completed, e.Status.Status)
+	require.Equal(t, session.Completed, e.Status.Status)
 }
 
 func TestADamagedSessionIsNotExported(t *testing.T) {
 	t.Parallel()
 	model := newStore(t)
-	busySession(t, model, session)
+	busySession(t, model, webSession)
 	for _, path := range kept(t, model) {
 		if filepath.Base(path) == "execution_state.json" || filepath.Base(path)[:3] == "che" {
 			continue // they are written anew
@@ -215,7 +215,7 @@ func TestADamagedSessionIsNotExported(t *testing.T) {
 			} else if filepath.Base(filepath.Dir(path)) == "assignments" {
 				continue // what is not there is not exported; verify finds it
 			}
-			_, err = s.ExportSession(t.Context(), session, true, io.Discard)
+			_, err = s.ExportSession(t.Context(), webSession, true, io.Discard)
 			healed := err == nil && !bytes.Contains(data, []byte("maestro.checkpoint"))
 			require.False(t, healed, "%s %s", path, damage)
 		}
@@ -236,8 +236,8 @@ func empty(t *testing.T, s *store.Store, what string) {
 func TestADamagedArchiveLeavesNoSession(t *testing.T) {
 	t.Parallel()
 	from, to := newStore(t), newStore(t)
-	busySession(t, from, session)
-	data := archive(t, from, session, true)
+	busySession(t, from, webSession)
+	data := archive(t, from, webSession, true)
 	for _, at := range offsets(len(data), 100) {
 		if at >= 3 && at < 10 {
 			continue // the header of the compression: time, flags, system
@@ -272,8 +272,8 @@ func inflated(data []byte) []byte {
 func TestAnArchiveThatWasTamperedWithIsRefused(t *testing.T) {
 	t.Parallel()
 	from := newStore(t)
-	busySession(t, from, session)
-	whole := unpacked(t, archive(t, from, session, true))
+	busySession(t, from, webSession)
+	whole := unpacked(t, archive(t, from, webSession, true))
 	find := func(entries []entry, name string) int {
 		return slices.IndexFunc(entries, func(e entry) bool { return e.name == documents+name })
 	}
@@ -348,8 +348,8 @@ func TestAnArchiveThatWasTamperedWithIsRefused(t *testing.T) {
 func FuzzImportSession(f *testing.F) {
 	from, err := store.Create(filepath.Join(f.TempDir(), "from"), options())
 	require.NoError(f, err)
-	busySession(f, from, session)
-	whole := unpacked(f, archive(f, from, session, true))
+	busySession(f, from, webSession)
+	whole := unpacked(f, archive(f, from, webSession, true))
 	for i, e := range whole {
 		f.Add(byte(i), e.data)
 	}
@@ -371,7 +371,7 @@ func FuzzImportSession(f *testing.F) {
 			empty(t, to, err.Error())
 			return
 		}
-		key := team.SessionKey{Namespace: "default", Session: in.Session}
+		key := session.Key{Namespace: "default", Session: in.Session}
 		report, err := to.VerifySession(t.Context(), key)
 		require.NoError(t, err)
 		require.Empty(t, report.Faults)
@@ -403,8 +403,8 @@ func rename(t *testing.T, entries []entry, changed int) {
 func TestAnArchiveOfHostileDocumentsIsRefused(t *testing.T) {
 	t.Parallel()
 	from := newStore(t)
-	names := chain(t, from, session)
-	whole := unpacked(t, archive(t, from, session, true))
+	names := chain(t, from, webSession)
+	whole := unpacked(t, archive(t, from, webSession, true))
 	head := blob(string(names[len(names)-1]))
 	for name, c := range map[string]struct {
 		entry  string

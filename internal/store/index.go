@@ -11,7 +11,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // stamp tells one state of a file from another without reading it.
@@ -24,7 +24,7 @@ type stamp struct {
 // indexed is a file whose content was known when it bore the stamp.
 type indexed struct {
 	stamp  stamp
-	digest team.Digest
+	digest spec.Digest
 }
 
 // index is what the store remembers of a directory, so that an unchanged file
@@ -32,12 +32,12 @@ type indexed struct {
 type index struct {
 	// manifest is a tree that holds every content in files. While it is in the
 	// store, so are they.
-	manifest team.Digest
+	manifest spec.Digest
 	files    map[string]indexed
 }
 
 // known returns the digest of the file at the path if it is as it was.
-func (x *index) known(p string, s stamp) (team.Digest, bool) {
+func (x *index) known(p string, s stamp) (spec.Digest, bool) {
 	if x == nil {
 		return "", false
 	}
@@ -121,7 +121,7 @@ func decodeIndex(data []byte) *index {
 	if string(r.take(len(indexMagic))) != indexMagic {
 		return nil
 	}
-	x := &index{manifest: team.Digest(r.take(64))}
+	x := &index{manifest: spec.Digest(r.take(64))}
 	n := r.uvarint()
 	if n > uint64(len(data)) || !x.manifest.Valid() {
 		return nil
@@ -130,7 +130,7 @@ func decodeIndex(data []byte) *index {
 	for range n {
 		p := string(r.take(int(min(r.uvarint(), MaxPath)))) // bounded
 		x.files[p] = indexed{
-			digest: team.Digest(hex.EncodeToString(r.take(sha256.Size))),
+			digest: spec.Digest(hex.EncodeToString(r.take(sha256.Size))),
 			stamp: stamp{
 				Device: r.uvarint(), Inode: r.uvarint(),
 				Size: r.varint(), Modified: r.varint(), Changed: r.varint(),
@@ -180,6 +180,6 @@ func (r *indexReader) skip(n int) {
 }
 
 // holds tells whether the index says exactly this already.
-func (x *index) holds(manifest team.Digest, files map[string]indexed) bool {
+func (x *index) holds(manifest spec.Digest, files map[string]indexed) bool {
 	return x != nil && x.manifest == manifest && maps.Equal(x.files, files)
 }

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/maestro-hive/maestro/internal/secrets"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // batchSize is how many files of one directory a worker takes at a time.
@@ -45,7 +45,7 @@ type ingestion struct {
 	unflushed []string
 	// stored are the blobs of this ingestion, with their files as it has made them; nil:
 	// they were there.
-	stored map[team.Digest]fs.FileInfo
+	stored map[spec.Digest]fs.FileInfo
 }
 
 // run fills tree and seen from the scanned files. A file is only read where the
@@ -53,7 +53,7 @@ type ingestion struct {
 func (in *ingestion) run(ctx context.Context, files []found) error {
 	in.tree = make(Manifest, len(files))
 	in.seen = make(map[string]indexed, len(files))
-	in.stored = map[team.Digest]fs.FileInfo{}
+	in.stored = map[spec.Digest]fs.FileInfo{}
 	var batches [][]found
 	for _, f := range files {
 		if f.link != "" {
@@ -183,7 +183,7 @@ func tooLarge(p string, size, limit int64) error {
 }
 
 // small stores a file through memory. What the base has is not stored again.
-func (in *ingestion) small(ctx context.Context, src io.Reader, f found, old team.Digest) (Entry, error) {
+func (in *ingestion) small(ctx context.Context, src io.Reader, f found, old spec.Digest) (Entry, error) {
 	buf, release := in.store.buffer()
 	defer release()
 	n, err := io.ReadFull(src, buf)
@@ -205,7 +205,7 @@ func (in *ingestion) small(ctx context.Context, src io.Reader, f found, old team
 }
 
 // put stores a blob.
-func (in *ingestion) put(name team.Digest, data []byte) error {
+func (in *ingestion) put(name spec.Digest, data []byte) error {
 	if in.has(name) {
 		return nil
 	}
@@ -217,7 +217,7 @@ func (in *ingestion) put(name team.Digest, data []byte) error {
 }
 
 // document stores what was encoded.
-func (in *ingestion) document(data []byte, err error) (team.Digest, error) {
+func (in *ingestion) document(data []byte, err error) (spec.Digest, error) {
 	if err != nil {
 		return "", fmt.Errorf("write a tree: %w", err)
 	}
@@ -228,14 +228,14 @@ func (in *ingestion) document(data []byte, err error) (team.Digest, error) {
 	return name, nil
 }
 
-func (in *ingestion) has(name team.Digest) bool {
+func (in *ingestion) has(name spec.Digest) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	_, ok := in.stored[name]
 	return ok
 }
 
-func (in *ingestion) keepBlob(name team.Digest, written fs.FileInfo) {
+func (in *ingestion) keepBlob(name spec.Digest, written fs.FileInfo) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.stored[name] = written
@@ -282,7 +282,7 @@ func (in *ingestion) large(ctx context.Context, src *os.File, f found, old Entry
 	return in.stream(ctx, src, f, old.SHA256)
 }
 
-func (in *ingestion) stream(ctx context.Context, src io.Reader, f found, old team.Digest) (e Entry, err error) {
+func (in *ingestion) stream(ctx context.Context, src io.Reader, f found, old spec.Digest) (e Entry, err error) {
 	temp, err := in.store.temp()
 	if err != nil {
 		return e, err
@@ -318,7 +318,7 @@ func (in *ingestion) stream(ctx context.Context, src io.Reader, f found, old tea
 
 // flush makes what was stored outlive a power loss. documents are those of the blobs
 // that are likely to be stored again soon.
-func (in *ingestion) flush(documents ...team.Digest) error {
+func (in *ingestion) flush(documents ...spec.Digest) error {
 	if len(in.unflushed) == 0 {
 		return nil
 	}

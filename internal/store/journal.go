@@ -15,7 +15,8 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/failpoint"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // A journal is a file of lines, one for each entry, that only grows. A line is
@@ -30,7 +31,7 @@ const (
 	lineAfter = len(lineSeal) + 64 + len(lineTail)
 )
 
-func (s *Store) journalPath(key team.SessionKey, id team.AssignmentID) (string, error) {
+func (s *Store) journalPath(key session.Key, id spec.AssignmentID) (string, error) {
 	dir, err := s.SessionDir(key)
 	if err != nil {
 		return "", err
@@ -41,13 +42,13 @@ func (s *Store) journalPath(key team.SessionKey, id team.AssignmentID) (string, 
 	return filepath.Join(dir, "assignments", journalName(id)), nil
 }
 
-func journalName(id team.AssignmentID) string { return id.Phase + "." + id.Persona + journalSuffix }
+func journalName(id spec.AssignmentID) string { return id.Phase + "." + id.Persona + journalSuffix }
 
 // journalOf is the assignment whose journal has this file name.
-func journalOf(file string) (team.AssignmentID, bool) {
+func journalOf(file string) (spec.AssignmentID, bool) {
 	name, ok := strings.CutSuffix(file, journalSuffix)
 	phase, persona, _ := strings.Cut(name, ".")
-	id := team.AssignmentID{Phase: phase, Persona: persona}
+	id := spec.AssignmentID{Phase: phase, Persona: persona}
 	return id, ok && checkAssignment(id) == nil
 }
 
@@ -165,7 +166,7 @@ func (f *journalFile) fault() string {
 // Journal reads an assignment's journal; an empty one if there is none. Of a
 // damaged one it returns what is intact, and a copy of the file is in the
 // quarantine: verifying the store names it.
-func (s *Store) Journal(key team.SessionKey, id team.AssignmentID) (*budget.Journal, error) {
+func (s *Store) Journal(key session.Key, id spec.AssignmentID) (*budget.Journal, error) {
 	path, err := s.journalPath(key, id)
 	if err != nil {
 		return nil, err
@@ -199,9 +200,9 @@ func (s *Store) readJournal(path string) (*journalFile, error) {
 func (s *Store) journalFault(path string, data []byte, what string) error {
 	kept, err := s.keepDamaged(path, data)
 	if err != nil {
-		return &Fault{Path: s.rel(path), What: what + "; it cannot be copied to the quarantine: " + err.Error(), kind: team.ErrCorrupt}
+		return &Fault{Path: s.rel(path), What: what + "; it cannot be copied to the quarantine: " + err.Error(), kind: session.ErrCorrupt}
 	}
-	return &Fault{Path: s.rel(path), What: what, Quarantined: s.rel(kept), kind: team.ErrCorrupt}
+	return &Fault{Path: s.rel(path), What: what, Quarantined: s.rel(kept), kind: session.ErrCorrupt}
 }
 
 // keepDamaged copies a file's content to the quarantine, under the time at which
@@ -222,7 +223,7 @@ func (s *Store) keepDamaged(path string, data []byte) (string, error) {
 // outlives a power loss. After an error it may be there or not; the same entry
 // again is then the same entry. Only the holder of the assignment's lock may call
 // it. What an append that was cut off has left at the journal's end is cut away.
-func (s *Store) AppendEntry(key team.SessionKey, id team.AssignmentID, e budget.Entry) error {
+func (s *Store) AppendEntry(key session.Key, id spec.AssignmentID, e budget.Entry) error {
 	path, err := s.journalPath(key, id)
 	if err != nil {
 		return err
@@ -320,6 +321,6 @@ func endsWith(f *os.File, size int64, line []byte) (bool, error) {
 }
 
 // journals lists the assignments of a session that have a journal, sorted.
-func (s *Store) journals(ctx context.Context, key team.SessionKey) ([]team.AssignmentID, error) {
+func (s *Store) journals(ctx context.Context, key session.Key) ([]spec.AssignmentID, error) {
 	return s.assignments(ctx, key, journalOf)
 }

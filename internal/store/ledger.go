@@ -14,7 +14,8 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/failpoint"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 const (
@@ -48,7 +49,7 @@ func unsealQuickly(data []byte, v any) error {
 	if at < 0 {
 		return errors.New("it is no such document")
 	}
-	stated := team.Digest(data[at : at+digest])
+	stated := spec.Digest(data[at : at+digest])
 	rest := slices.Concat(data[:at], data[at+digest:])
 	if !bytes.HasSuffix(rest, []byte(ledgerTail)) || digestOf(rest) != stated {
 		return fmt.Errorf("its %s does not fit its content", sealField)
@@ -70,14 +71,14 @@ func unsealLedger(data []byte, l *budget.Ledger) error {
 
 // Ledger reads a session's ledger. Where it is missing or damaged it is what the
 // journals add up to; a damaged file is then in the quarantine.
-func (s *Store) Ledger(key team.SessionKey) (budget.Ledger, error) {
+func (s *Store) Ledger(key session.Key) (budget.Ledger, error) {
 	l, err := s.lockedLedger(key)
 	return s.orSumOfJournals(key, l, err)
 }
 
 // orSumOfJournals makes a ledger that could not be read from the journals.
-func (s *Store) orSumOfJournals(key team.SessionKey, l budget.Ledger, err error) (budget.Ledger, error) {
-	if errors.Is(err, team.ErrNotFound) || errors.Is(err, team.ErrCorrupt) {
+func (s *Store) orSumOfJournals(key session.Key, l budget.Ledger, err error) (budget.Ledger, error) {
+	if errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt) {
 		return s.sumOfJournals(key)
 	}
 	return l, err
@@ -85,7 +86,7 @@ func (s *Store) orSumOfJournals(key team.SessionKey, l budget.Ledger, err error)
 
 // lockedLedger is as storedLedger, while nobody writes the ledger: its file may be
 // written over once it was replaced.
-func (s *Store) lockedLedger(key team.SessionKey) (l budget.Ledger, err error) {
+func (s *Store) lockedLedger(key session.Key) (l budget.Ledger, err error) {
 	dir, err := s.SessionDir(key)
 	if err != nil {
 		return l, err
@@ -106,9 +107,9 @@ func (s *Store) lockedLedger(key team.SessionKey) (l budget.Ledger, err error) {
 	return s.storedLedger(key)
 }
 
-// storedLedger reads a session's ledger.json: [team.ErrNotFound] if there is
-// none, [team.ErrCorrupt] if it was damaged; it is then in the quarantine.
-func (s *Store) storedLedger(key team.SessionKey) (budget.Ledger, error) {
+// storedLedger reads a session's ledger.json: [session.ErrNotFound] if there is
+// none, [session.ErrCorrupt] if it was damaged; it is then in the quarantine.
+func (s *Store) storedLedger(key session.Key) (budget.Ledger, error) {
 	dir, err := s.SessionDir(key)
 	if err != nil {
 		return budget.Ledger{}, err
@@ -129,7 +130,7 @@ func checkLedger(l budget.Ledger) error {
 		return fmt.Errorf("its schema is %q, not %q", l.Schema, budget.LedgerSchema)
 	}
 	for name := range l.Rows {
-		if _, err := team.ParseAssignmentID(name); err != nil {
+		if _, err := spec.ParseAssignmentID(name); err != nil {
 			return fmt.Errorf("rows: %w", err)
 		}
 	}
@@ -137,7 +138,7 @@ func checkLedger(l budget.Ledger) error {
 }
 
 // sumOfJournals makes a session's ledger from its journals.
-func (s *Store) sumOfJournals(key team.SessionKey) (budget.Ledger, error) {
+func (s *Store) sumOfJournals(key session.Key) (budget.Ledger, error) {
 	l := budget.Ledger{Schema: budget.LedgerSchema, Session: key.Session}
 	path, err := s.allowancePath(key)
 	if err != nil {
@@ -174,7 +175,7 @@ func (s *Store) sumOfJournals(key team.SessionKey) (budget.Ledger, error) {
 // process, follow one another, and each raises the revision by one. A reader sees one
 // or the other, never half of either; after a power loss the last ones may be
 // missing, but no change of the limits and no raise.
-func (s *Store) UpdateLedger(key team.SessionKey, change func(*budget.Ledger) error) error {
+func (s *Store) UpdateLedger(key session.Key, change func(*budget.Ledger) error) error {
 	daily := ""
 	for {
 		other, err := s.tryLedger(key, daily, change)
@@ -187,7 +188,7 @@ func (s *Store) UpdateLedger(key team.SessionKey, change func(*budget.Ledger) er
 
 // tryLedger does so under the lock of the team whose day the ledger draws from. If
 // that is not the ledger's team it changes nothing, and returns the one that is.
-func (s *Store) tryLedger(key team.SessionKey, daily string, change func(*budget.Ledger) error) (other string, err error) {
+func (s *Store) tryLedger(key session.Key, daily string, change func(*budget.Ledger) error) (other string, err error) {
 	var day *budget.Day
 	update := func() error {
 		return s.withLock(key, ledgerFile, func() error {
@@ -209,7 +210,7 @@ func (s *Store) tryLedger(key team.SessionKey, daily string, change func(*budget
 }
 
 // changeLedger does so while both are locked; day is nil where the ledger draws from none.
-func (s *Store) changeLedger(key team.SessionKey, day *budget.Day, change func(*budget.Ledger) error) (daily string, err error) {
+func (s *Store) changeLedger(key session.Key, day *budget.Day, change func(*budget.Ledger) error) (daily string, err error) {
 	stored, err := s.storedLedger(key)
 	l, err := s.orSumOfJournals(key, stored, err)
 	if err != nil {
@@ -254,7 +255,7 @@ func (s *Store) changeLedger(key team.SessionKey, day *budget.Day, change func(*
 }
 
 // allow adds to the journal of what a session may spend.
-func (s *Store) allow(key team.SessionKey, added []budget.Allowance) error {
+func (s *Store) allow(key session.Key, added []budget.Allowance) error {
 	path, err := s.allowancePath(key)
 	if err == nil {
 		err = s.appendAllowances(path, added)
@@ -265,7 +266,7 @@ func (s *Store) allow(key team.SessionKey, added []budget.Allowance) error {
 	return nil
 }
 
-func (s *Store) putLedger(key team.SessionKey, l budget.Ledger) error {
+func (s *Store) putLedger(key session.Key, l budget.Ledger) error {
 	dir, err := s.SessionDir(key)
 	if err != nil {
 		return err

@@ -12,14 +12,15 @@ import (
 	"github.com/gofrs/flock"
 	"golang.org/x/sys/unix"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // Lock takes the lock of an assignment, which says that it has a live executor.
 // While another holds it, in this process or any other, ok is false. The lock
 // ends when it is unlocked, or when its process and all that have inherited the
 // descriptor are gone, however they end.
-func (s *Store) Lock(key team.SessionKey, id team.AssignmentID) (lock team.Lock, ok bool, err error) {
+func (s *Store) Lock(key session.Key, id spec.AssignmentID) (lock session.Lock, ok bool, err error) {
 	if err := checkAssignment(id); err != nil {
 		return nil, false, err
 	}
@@ -71,7 +72,7 @@ const (
 
 // withLock runs change while it holds a lock that others take for as short a time,
 // waiting for it if need be.
-func (s *Store) withLock(key team.SessionKey, name string, change func() error) (err error) {
+func (s *Store) withLock(key session.Key, name string, change func() error) (err error) {
 	path, err := s.lockPath(key, name)
 	if err != nil {
 		return err
@@ -134,7 +135,7 @@ func (s *Store) lockPruning() (unlock func(), ok bool, err error) {
 
 // lockPath makes room for a lock of a session. Its file stays when it is
 // released: a lock on a removed file would exclude nobody.
-func (s *Store) lockPath(key team.SessionKey, name string) (string, error) {
+func (s *Store) lockPath(key session.Key, name string) (string, error) {
 	if err := checkKey(key); err != nil {
 		return "", err
 	}

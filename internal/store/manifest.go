@@ -12,7 +12,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // The schema names of trees.
@@ -27,7 +28,7 @@ type Entry struct {
 	// Link is a link's target, relative to the link; empty for a file.
 	Link string `json:"link,omitempty"`
 	// SHA256 names a file's content; empty for a link.
-	SHA256 team.Digest `json:"sha256,omitempty"`
+	SHA256 spec.Digest `json:"sha256,omitempty"`
 	// Size is a file's size in bytes.
 	Size int64 `json:"size,omitempty"`
 }
@@ -101,7 +102,7 @@ func (e Entry) check(p string) error {
 		err = errors.New("the entry has a negative size")
 	}
 	if err != nil {
-		return fmt.Errorf("%q: %w", team.Shorten(p, 120), err)
+		return fmt.Errorf("%q: %w", textfmt.Shorten(p, 120), err)
 	}
 	return nil
 }
@@ -112,7 +113,7 @@ func (d Delta) Check() error {
 	for p, c := range d {
 		if c.Deleted {
 			if err := CheckPath(p); err != nil {
-				return fmt.Errorf("%q: %w", team.Shorten(p, 120), err)
+				return fmt.Errorf("%q: %w", textfmt.Shorten(p, 120), err)
 			}
 			if c.Entry != (Entry{}) {
 				return fmt.Errorf("%q is both set and deleted", p)
@@ -313,8 +314,8 @@ func decodeStrict(data []byte, into any) error {
 }
 
 // Manifest reads a manifest, verified. Errors are those of [Store.Blob]; a blob
-// that is no manifest is [team.ErrNotFound], too.
-func (s *Store) Manifest(ctx context.Context, name team.Digest) (Manifest, error) {
+// that is no manifest is [session.ErrNotFound], too.
+func (s *Store) Manifest(ctx context.Context, name spec.Digest) (Manifest, error) {
 	data, err := s.Blob(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("read a manifest: %w", err)
@@ -327,7 +328,7 @@ func (s *Store) Manifest(ctx context.Context, name team.Digest) (Manifest, error
 }
 
 // PutManifest stores a manifest durably. What it names must be durable already.
-func (s *Store) PutManifest(ctx context.Context, m Manifest) (team.Digest, error) {
+func (s *Store) PutManifest(ctx context.Context, m Manifest) (spec.Digest, error) {
 	data, err := EncodeManifest(m)
 	if err != nil {
 		return "", fmt.Errorf("write a manifest: %w", err)
@@ -336,7 +337,7 @@ func (s *Store) PutManifest(ctx context.Context, m Manifest) (team.Digest, error
 }
 
 // Delta reads a delta, verified, with the errors of [Store.Manifest].
-func (s *Store) Delta(ctx context.Context, name team.Digest) (Delta, error) {
+func (s *Store) Delta(ctx context.Context, name spec.Digest) (Delta, error) {
 	data, err := s.Blob(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("read a delta: %w", err)
@@ -349,7 +350,7 @@ func (s *Store) Delta(ctx context.Context, name team.Digest) (Delta, error) {
 }
 
 // PutDelta stores a delta durably. What it names must be durable already.
-func (s *Store) PutDelta(ctx context.Context, d Delta) (team.Digest, error) {
+func (s *Store) PutDelta(ctx context.Context, d Delta) (spec.Digest, error) {
 	data, err := EncodeDelta(d)
 	if err != nil {
 		return "", fmt.Errorf("write a delta: %w", err)
@@ -358,7 +359,7 @@ func (s *Store) PutDelta(ctx context.Context, d Delta) (team.Digest, error) {
 }
 
 // Paths lists a manifest's paths, sorted.
-func (s *Store) Paths(ctx context.Context, manifest team.Digest) ([]string, error) {
+func (s *Store) Paths(ctx context.Context, manifest spec.Digest) ([]string, error) {
 	m, err := s.Manifest(ctx, manifest)
 	if err != nil {
 		return nil, err

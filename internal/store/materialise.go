@@ -17,7 +17,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/maestro-hive/maestro/internal/bounded"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // The modes of what is materialised.
@@ -30,14 +33,14 @@ const (
 // 0644 and 0755. Whatever else was there is removed; files of a remembered
 // directory that are as an earlier Materialise left them stay. No link is followed, and no file is shared
 // with the store. Contents are verified while they are copied: a damaged blob is
-// [team.ErrCorrupt], a missing one [team.ErrNotFound]; what was there and cannot be
-// removed is a [*team.Failure] of category invalid_output. With an error, the
+// [session.ErrCorrupt], a missing one [session.ErrNotFound]; what was there and cannot be
+// removed is a [*failures.Failure] of category invalid_output. With an error, the
 // directory holds something between before and after.
-func (s *Store) Materialise(ctx context.Context, manifest team.Digest, dir string) error {
+func (s *Store) Materialise(ctx context.Context, manifest spec.Digest, dir string) error {
 	err := s.materialise(ctx, manifest, dir)
 	var refused *RefusedError
 	if errors.As(err, &refused) {
-		return team.Failf(team.InvalidOutput, "%s", team.Shorten(refused.Error(), team.MaxMessage))
+		return failures.Failf(failures.InvalidOutput, "%s", textfmt.Shorten(refused.Error(), session.MaxMessage))
 	}
 	if err != nil {
 		return fmt.Errorf("fill %s: %w", dir, err)
@@ -45,7 +48,7 @@ func (s *Store) Materialise(ctx context.Context, manifest team.Digest, dir strin
 	return nil
 }
 
-func (s *Store) materialise(ctx context.Context, manifest team.Digest, dir string) (err error) {
+func (s *Store) materialise(ctx context.Context, manifest spec.Digest, dir string) (err error) {
 	m, err := s.Manifest(ctx, manifest)
 	if err != nil {
 		return err
@@ -202,7 +205,7 @@ func (f *filling) stays(p string, info fs.FileInfo) bool {
 	return true
 }
 
-func (f *filling) note(p string, st stamp, digest team.Digest) {
+func (f *filling) note(p string, st stamp, digest spec.Digest) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.seen[p] = indexed{stamp: st, digest: digest}
@@ -304,7 +307,7 @@ func (s *Store) writeFile(ctx context.Context, dir *os.Root, name string, e Entr
 		return nil, s.quarantineBlob(ctx, e.SHA256)
 	}
 	if n != e.Size {
-		return nil, fmt.Errorf("%w manifest: it says that blob %s has %d bytes, and it has %d", team.ErrCorrupt, e.SHA256.Short(), e.Size, n)
+		return nil, fmt.Errorf("%w manifest: it says that blob %s has %d bytes, and it has %d", session.ErrCorrupt, e.SHA256.Short(), e.Size, n)
 	}
 	info, err := dst.Stat()
 	if err != nil || info.Mode() == e.mode() {
@@ -318,7 +321,7 @@ func (s *Store) writeFile(ctx context.Context, dir *os.Root, name string, e Entr
 
 // copyFile copies a blob's file and returns digest and size of what it copied.
 // Large files share their blocks where the file system can do that.
-func (s *Store) copyFile(ctx context.Context, dst, src *os.File, size int64) (team.Digest, int64, error) {
+func (s *Store) copyFile(ctx context.Context, dst, src *os.File, size int64) (spec.Digest, int64, error) {
 	if size < bufferSize {
 		buf, release := s.buffer()
 		defer release()

@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
 func inode(t *testing.T, path string) uint64 {
@@ -64,7 +64,7 @@ func TestWhatIsAsItWasStays(t *testing.T) {
 	require.NoError(t, os.WriteFile(touched, []byte("2"), 0o600))
 	require.NoError(t, os.Chtimes(touched, info.ModTime(), info.ModTime()))
 
-	out, err := s.Collect(t.Context(), team.Collect{Base: m, Dir: dir})
+	out, err := s.Collect(t.Context(), session.Collect{Base: m, Dir: dir})
 	require.NoError(t, err)
 	require.Equal(t, []string{"d/b"}, out.Changed, "a change is found though size and time are the same")
 
@@ -96,7 +96,7 @@ func TestTheIndexIsOnlyACache(t *testing.T) {
 				spoil(t, path)
 			}
 			writeTree(t, dir, map[string]string{"b": "2"})
-			out, err := s.Collect(t.Context(), team.Collect{Base: m, Dir: dir})
+			out, err := s.Collect(t.Context(), session.Collect{Base: m, Dir: dir})
 			require.NoError(t, err)
 			require.Equal(t, []string{"b"}, out.Changed)
 			require.NoError(t, s.Materialise(t.Context(), m, dir))
@@ -119,10 +119,10 @@ func TestADamagedBlobIsFoundWhenATreeIsFilled(t *testing.T) {
 			require.NoError(t, os.WriteFile(blobPath(s, blob), damaged, 0o600))
 			dir := filepath.Join(t.TempDir(), "tree")
 			err := s.Materialise(t.Context(), m, dir)
-			require.ErrorIs(t, err, team.ErrCorrupt)
+			require.ErrorIs(t, err, session.ErrCorrupt)
 			require.ErrorContains(t, err, string(blob[2:]))
 			err = s.Materialise(t.Context(), m, dir)
-			require.ErrorIs(t, err, team.ErrNotFound)
+			require.ErrorIs(t, err, session.ErrNotFound)
 
 			require.Equal(t, m, snapshot(t, s, files), "a new snapshot brings it back")
 			require.NoError(t, s.Materialise(t.Context(), m, dir))
@@ -141,7 +141,7 @@ func TestASnapshotBringsBackWhatWasLost(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.Remove(blobPath(s, sha([]byte("1")))))
 	dir := filepath.Join(t.TempDir(), "tree")
-	require.ErrorIs(t, s.Materialise(t.Context(), snap.Manifest, dir), team.ErrNotFound)
+	require.ErrorIs(t, s.Materialise(t.Context(), snap.Manifest, dir), session.ErrNotFound)
 	_, err = s.Snapshot(t.Context(), work, store.SnapshotOptions{})
 	require.NoError(t, err)
 	require.NoError(t, s.Materialise(t.Context(), snap.Manifest, dir))
@@ -199,7 +199,7 @@ func TestExport(t *testing.T) {
 		require.Len(t, readTree(t, dir), len(c.want))
 	}
 	_, err := s.Export(t.Context(), m, []string{"docs", "nope"}, t.TempDir(), false)
-	require.ErrorIs(t, err, team.ErrNotFound)
+	require.ErrorIs(t, err, session.ErrNotFound)
 	require.ErrorContains(t, err, "nope")
 }
 

@@ -12,7 +12,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 var unsafeInName = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
@@ -28,14 +29,14 @@ func (s *Store) offerPath(worker string) string {
 }
 
 // PutOffer publishes what a worker offers, replacing what it published before.
-func (s *Store) PutOffer(ctx context.Context, o team.Offer) error {
+func (s *Store) PutOffer(ctx context.Context, o spec.Offer) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if o.Worker == "" {
 		return errors.New("publish an offer: it does not name its worker")
 	}
-	o.Schema = team.OfferSchema
+	o.Schema = session.OfferSchema
 	data, err := json.MarshalIndent(o, "", "  ")
 	if err != nil {
 		return fmt.Errorf("publish the offer of %s: %w", o.Worker, err)
@@ -55,30 +56,30 @@ func (s *Store) RemoveOffer(_ context.Context, worker string) error {
 }
 
 // Offers lists what workers publish, sorted by file name, those of dead workers
-// included ([team.Offer.Live] tells). A damaged offer is quarantined and left
+// included ([spec.Offer.Live] tells). A damaged offer is quarantined and left
 // out: its worker renews it within seconds.
-func (s *Store) Offers(ctx context.Context) ([]team.Offer, error) {
+func (s *Store) Offers(ctx context.Context) ([]spec.Offer, error) {
 	files, err := s.documents(ctx, s.path("workers"), "")
 	if err != nil {
 		return nil, err
 	}
-	out := []team.Offer{}
+	out := []spec.Offer{}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		var o team.Offer
+		var o spec.Offer
 		err := s.readDocument(files[name], "offer", func(data []byte) error {
-			o = team.Offer{}
+			o = spec.Offer{}
 			if err := json.Unmarshal(data, &o); err != nil {
 				return err
 			}
-			if o.Schema != team.OfferSchema {
-				return fmt.Errorf("its schema is %q, not %q", o.Schema, team.OfferSchema)
+			if o.Schema != session.OfferSchema {
+				return fmt.Errorf("its schema is %q, not %q", o.Schema, session.OfferSchema)
 			}
 			return nil
 		})
 		switch {
 		case err == nil:
 			out = append(out, o)
-		case !errors.Is(err, team.ErrNotFound) && !errors.Is(err, team.ErrCorrupt):
+		case !errors.Is(err, session.ErrNotFound) && !errors.Is(err, session.ErrCorrupt):
 			return nil, err
 		}
 	}

@@ -9,20 +9,21 @@ import (
 	"os"
 	"slices"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // Overlay returns the delta that lays the files of one manifest over the tree of
 // another, what the tree is then, and the paths that change. A file that the
 // other has and the first has not stays.
-func (s *Store) Overlay(ctx context.Context, base, files team.Digest) (team.Collected, error) {
+func (s *Store) Overlay(ctx context.Context, base, files spec.Digest) (session.Collected, error) {
 	before, err := s.Manifest(ctx, base)
 	if err != nil {
-		return team.Collected{}, err
+		return session.Collected{}, err
 	}
 	over, err := s.Manifest(ctx, files)
 	if err != nil {
-		return team.Collected{}, err
+		return session.Collected{}, err
 	}
 	laid := Delta{}
 	for p, e := range over {
@@ -33,18 +34,18 @@ func (s *Store) Overlay(ctx context.Context, base, files team.Digest) (team.Coll
 	// A file may take a directory's place, so the difference is of the trees.
 	after := Apply(before, laid)
 	d := Diff(before, after)
-	out := team.Collected{Changed: d.Changed(), Deleted: d.Deleted()}
+	out := session.Collected{Changed: d.Changed(), Deleted: d.Deleted()}
 	if out.Delta, err = s.PutDelta(ctx, d); err != nil {
-		return team.Collected{}, err
+		return session.Collected{}, err
 	}
 	out.Output, err = s.PutManifest(ctx, after)
 	return out, err
 }
 
 // Intact looks whether the store has every file of a manifest, by name and size.
-// The first that it has not is in the error, [team.ErrNotFound] or
-// [team.ErrCorrupt]. Contents are not read; see [Store.VerifySession] for that.
-func (s *Store) Intact(ctx context.Context, manifest team.Digest) error {
+// The first that it has not is in the error, [session.ErrNotFound] or
+// [session.ErrCorrupt]. Contents are not read; see [Store.VerifySession] for that.
+func (s *Store) Intact(ctx context.Context, manifest spec.Digest) error {
 	m, err := s.Manifest(ctx, manifest)
 	if err != nil {
 		return err
@@ -59,7 +60,7 @@ func (s *Store) Intact(ctx context.Context, manifest team.Digest) error {
 
 // IntactDelta looks whether the store has every file that a delta sets, as
 // Intact does.
-func (s *Store) IntactDelta(ctx context.Context, delta team.Digest) error {
+func (s *Store) IntactDelta(ctx context.Context, delta spec.Digest) error {
 	d, err := s.Delta(ctx, delta)
 	if err != nil {
 		return err
@@ -79,11 +80,11 @@ func (s *Store) present(p string, e Entry) error {
 	info, err := os.Stat(s.blobPath(e.SHA256))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("the content of %s (%s) is missing from the store: %w", p, e.SHA256.Short(), team.ErrNotFound)
+		return fmt.Errorf("the content of %s (%s) is missing from the store: %w", p, e.SHA256.Short(), session.ErrNotFound)
 	case err != nil:
 		return err
 	case info.Size() != e.Size:
-		return fmt.Errorf("the content of %s (%s) has %d bytes instead of %d: %w", p, e.SHA256.Short(), info.Size(), e.Size, team.ErrCorrupt)
+		return fmt.Errorf("the content of %s (%s) has %d bytes instead of %d: %w", p, e.SHA256.Short(), info.Size(), e.Size, session.ErrCorrupt)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 	udiff "github.com/aymanbagabas/go-udiff"
 
 	"github.com/maestro-hive/maestro/internal/safetext"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // The modes of git's trees.
@@ -56,8 +56,8 @@ type PathDiff struct {
 
 // Patch describes what makes one tree into another, path by path in order. The
 // texts one after the other are a patch. The first error ends it; a selection that
-// matches no difference and nothing in either tree is [team.ErrNotFound].
-func (s *Store) Patch(ctx context.Context, from, to team.Digest, o PatchOptions) iter.Seq2[PathDiff, error] {
+// matches no difference and nothing in either tree is [session.ErrNotFound].
+func (s *Store) Patch(ctx context.Context, from, to spec.Digest, o PatchOptions) iter.Seq2[PathDiff, error] {
 	return func(yield func(PathDiff, error) bool) {
 		before, after, paths, err := s.differing(ctx, from, to, o.Paths)
 		if err != nil {
@@ -76,7 +76,7 @@ func (s *Store) Patch(ctx context.Context, from, to team.Digest, o PatchOptions)
 // UnifiedDiff describes how one tree differs from another, for people and models: the
 // beginning of a patch, in about limit bytes at most. Files whose part does not fit are
 // only named.
-func (s *Store) UnifiedDiff(ctx context.Context, from, to team.Digest, limit int) (string, error) {
+func (s *Store) UnifiedDiff(ctx context.Context, from, to spec.Digest, limit int) (string, error) {
 	var text strings.Builder
 	for d, err := range s.Patch(ctx, from, to, PatchOptions{}) {
 		if err != nil {
@@ -96,7 +96,7 @@ func (s *Store) UnifiedDiff(ctx context.Context, from, to team.Digest, limit int
 }
 
 // differing reads two trees and lists where they differ, as far as it is wanted.
-func (s *Store) differing(ctx context.Context, from, to team.Digest, wanted []string) (before, after Manifest, paths []string, err error) {
+func (s *Store) differing(ctx context.Context, from, to spec.Digest, wanted []string) (before, after Manifest, paths []string, err error) {
 	if before, err = s.Manifest(ctx, from); err != nil {
 		return nil, nil, nil, err
 	}

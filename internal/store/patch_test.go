@@ -13,12 +13,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // patchOf is the patch between two trees.
-func patchOf(t *testing.T, s *store.Store, from, to team.Digest, o store.PatchOptions) string {
+func patchOf(t *testing.T, s *store.Store, from, to spec.Digest, o store.PatchOptions) string {
 	t.Helper()
 	var b strings.Builder
 	for d, err := range s.Patch(t.Context(), from, to, o) {
@@ -159,7 +160,7 @@ func TestAPatchNamesWhatItCannotShow(t *testing.T) {
 	require.Equal(t, 2, strings.Count(part, "diff --git"), part)
 	require.Contains(t, part, "diff --git a/docs/a.md b/docs/a.md\nindex ")
 	for _, err := range s.Patch(t.Context(), from, to, store.PatchOptions{Paths: []string{"nowhere"}}) {
-		require.ErrorIs(t, err, team.ErrNotFound)
+		require.ErrorIs(t, err, session.ErrNotFound)
 	}
 }
 

@@ -18,8 +18,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // roleVariable makes the test binary play one of the roles instead of testing.
@@ -41,7 +42,7 @@ var roles = map[string]func(dir string, args []string) error{
 		}
 		n, err := strconv.Atoi(args[0])
 		for range n {
-			err = errors.Join(err, s.UpdateExecution(session, func(e *team.Execution) { e.HistoryEvents++ }))
+			err = errors.Join(err, s.UpdateExecution(webSession, func(e *session.Execution) { e.HistoryEvents++ }))
 		}
 		return err
 	},
@@ -51,9 +52,9 @@ var roles = map[string]func(dir string, args []string) error{
 			return err
 		}
 		for range 100 {
-			err = errors.Join(err, s.UpdateLedger(session, func(l *budget.Ledger) error {
+			err = errors.Join(err, s.UpdateLedger(webSession, func(l *budget.Ledger) error {
 				row := l.Row(id(args[0]))
-				row.Unsettled = append(row.Unsettled, budget.UnsettledCall{Call: l.Revision + 1, Estimate: team.Usage{InputTokens: 1}})
+				row.Unsettled = append(row.Unsettled, budget.UnsettledCall{Call: l.Revision + 1, Estimate: cost.Usage{InputTokens: 1}})
 				l.SetRow(id(args[0]), row, now)
 				return nil
 			}))
@@ -66,17 +67,17 @@ var roles = map[string]func(dir string, args []string) error{
 			return err
 		}
 		me := id(args[0])
-		if _, ok, err := s.Lock(session, me); err != nil || !ok {
+		if _, ok, err := s.Lock(webSession, me); err != nil || !ok {
 			return errors.Join(err, errors.New("somebody else has the lock"))
 		}
-		j, err := s.Journal(session, me)
+		j, err := s.Journal(webSession, me)
 		if err != nil {
 			return err
 		}
 		fmt.Println("ready")
 		add := func(e budget.Entry) error {
 			e.Seq, e.At = j.Next(), now
-			return errors.Join(s.AppendEntry(session, me, e), j.Apply(e), s.UpdateLedger(session, func(l *budget.Ledger) error {
+			return errors.Join(s.AppendEntry(webSession, me, e), j.Apply(e), s.UpdateLedger(webSession, func(l *budget.Ledger) error {
 				l.SetRow(me, j.Row(l.Row(me).Reserved), now)
 				return nil
 			}))
@@ -98,7 +99,7 @@ var roles = map[string]func(dir string, args []string) error{
 		}
 		incarnation, err := strconv.Atoi(args[0])
 		for range 30 {
-			if perr := s.PutRecord(session, record(incarnation)); !errors.Is(perr, team.ErrFenced) {
+			if perr := s.PutRecord(webSession, record(incarnation)); !errors.Is(perr, session.ErrFenced) {
 				err = errors.Join(err, perr)
 			}
 		}
@@ -109,7 +110,7 @@ var roles = map[string]func(dir string, args []string) error{
 		if err != nil {
 			return err
 		}
-		_, ok, err := s.Lock(session, id("backend"))
+		_, ok, err := s.Lock(webSession, id("backend"))
 		fmt.Println(ok)
 		_, _ = io.Copy(io.Discard, os.Stdin) // until the test ends it
 		return err
@@ -125,10 +126,10 @@ var roles = map[string]func(dir string, args []string) error{
 			if _, err := s.PutBlob(context.Background(), data); err != nil {
 				return err
 			}
-			if _, err := s.PutCheckpoint(context.Background(), session, team.Checkpoint{CurrentPhase: "p" + args[0], Requirement: strconv.Itoa(i)}); err != nil {
+			if _, err := s.PutCheckpoint(context.Background(), webSession, session.Checkpoint{CurrentPhase: "p" + args[0], Requirement: strconv.Itoa(i)}); err != nil {
 				return err
 			}
-			if err := s.PutRecord(session, record(i)); err != nil && !errors.Is(err, team.ErrFenced) {
+			if err := s.PutRecord(webSession, record(i)); err != nil && !errors.Is(err, session.ErrFenced) {
 				return err
 			}
 		}
@@ -197,7 +198,7 @@ func TestProcessesReviseOneStateInTurn(t *testing.T) {
 		cmds = append(cmds, process(t, "update", s.Dir(), "40"))
 	}
 	together(t, cmds)
-	e, err := s.Execution(session)
+	e, err := s.Execution(webSession)
 	require.NoError(t, err)
 	require.EqualValues(t, 240, e.Revision)
 	require.EqualValues(t, 240, e.HistoryEvents, "no update was lost")
@@ -220,7 +221,7 @@ func TestProcessesWriteOneLedgerInTurn(t *testing.T) {
 				return
 			default:
 			}
-			l, rerr := s.Ledger(session)
+			l, rerr := s.Ledger(webSession)
 			if err = rerr; err == nil && (l.Revision < newest || l.Unsettled().InputTokens != l.Revision) {
 				err = fmt.Errorf("revision %d after %d has %d tokens", l.Revision, newest, l.Unsettled().InputTokens)
 			}
@@ -231,7 +232,7 @@ func TestProcessesWriteOneLedgerInTurn(t *testing.T) {
 	together(t, cmds)
 	close(stop)
 	require.NoError(t, <-last)
-	l, err := s.Ledger(session)
+	l, err := s.Ledger(webSession)
 	require.NoError(t, err)
 	require.EqualValues(t, 600, l.Revision)
 	require.NoDirExists(t, filepath.Join(s.Dir(), "quarantine"))
@@ -252,11 +253,11 @@ func TestSpendersMayBeKilledAtAnyMoment(t *testing.T) {
 			require.NoError(t, err)
 			cmds = append(cmds, cmd)
 		}
-		l, err := s.Ledger(session)
+		l, err := s.Ledger(webSession)
 		require.NoError(t, err)
 		from := l.Revision
 		require.Eventually(t, func() bool {
-			l, err := s.Ledger(session)
+			l, err := s.Ledger(webSession)
 			return err == nil && l.Revision > from+30
 		}, 30*time.Second, time.Millisecond)
 		for _, cmd := range cmds {
@@ -264,18 +265,18 @@ func TestSpendersMayBeKilledAtAnyMoment(t *testing.T) {
 			require.Error(t, cmd.Wait())
 		}
 		sound(t, s)
-		l, err = s.Ledger(session)
+		l, err = s.Ledger(webSession)
 		require.NoError(t, err)
-		var sum, booked team.Usage
+		var sum, booked cost.Usage
 		for _, persona := range personas {
-			j, err := s.Journal(session, id(persona))
+			j, err := s.Journal(webSession, id(persona))
 			require.NoError(t, err)
 			row := l.Row(id(persona))
 			require.Less(t, row.Entries, j.Next(), "the ledger never has what the journal has not")
-			book(t, s, session, id(persona), j)
+			book(t, s, webSession, id(persona), j)
 			sum = sum.Add(j.Spent())
 		}
-		l, err = s.Ledger(session)
+		l, err = s.Ledger(webSession)
 		require.NoError(t, err)
 		for _, persona := range personas {
 			booked = booked.Add(l.Row(id(persona)).Usage())
@@ -283,7 +284,7 @@ func TestSpendersMayBeKilledAtAnyMoment(t *testing.T) {
 		require.Equal(t, sum, booked)
 		require.Equal(t, sum, l.Usage())
 	}
-	l, err := s.Ledger(session)
+	l, err := s.Ledger(webSession)
 	require.NoError(t, err)
 	require.NotZero(t, l.Usage())
 }
@@ -305,9 +306,9 @@ func TestProcessesOfAnOlderIncarnationNeverWin(t *testing.T) {
 				return
 			default:
 			}
-			r, rerr := s.Record(session, id("backend"))
+			r, rerr := s.Record(webSession, id("backend"))
 			switch {
-			case errors.Is(rerr, team.ErrNotFound):
+			case errors.Is(rerr, session.ErrNotFound):
 			case rerr != nil:
 				err = rerr
 			case r.Incarnation < newest:
@@ -320,7 +321,7 @@ func TestProcessesOfAnOlderIncarnationNeverWin(t *testing.T) {
 	together(t, cmds)
 	close(stop)
 	require.NoError(t, <-last)
-	r, err := s.Record(session, id("backend"))
+	r, err := s.Record(webSession, id("backend"))
 	require.NoError(t, err)
 	require.Equal(t, 6, r.Incarnation)
 }
@@ -339,24 +340,24 @@ func TestALockDiesWithItsProcess(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "true\n", line)
 
-	_, ok, err := s.Lock(session, id("backend"))
+	_, ok, err := s.Lock(webSession, id("backend"))
 	require.NoError(t, err)
 	require.False(t, ok, "another process holds it")
-	lock, ok, err := s.Lock(session, id("frontend"))
+	lock, ok, err := s.Lock(webSession, id("frontend"))
 	require.NoError(t, err)
 	require.True(t, ok, "another assignment is free")
-	_, again, err := s.Lock(session, id("frontend"))
+	_, again, err := s.Lock(webSession, id("frontend"))
 	require.NoError(t, err)
 	require.False(t, again, "in the same process it excludes, too")
 	lock.Unlock()
-	lock, ok, err = s.Lock(session, id("frontend"))
+	lock, ok, err = s.Lock(webSession, id("frontend"))
 	require.NoError(t, err)
 	require.True(t, ok)
 	lock.Unlock()
 
 	require.NoError(t, cmd.Process.Kill())
 	require.Error(t, cmd.Wait())
-	lock, ok, err = s.Lock(session, id("backend"))
+	lock, ok, err = s.Lock(webSession, id("backend"))
 	require.NoError(t, err)
 	require.True(t, ok)
 	lock.Unlock()

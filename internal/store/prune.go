@@ -9,7 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // The defaults of what a prune keeps.
@@ -29,7 +30,7 @@ const (
 // ErrPruning says that another process prunes the store at the moment.
 var ErrPruning = errors.New("the store is being pruned already")
 
-func withDefaults(o team.PruneOptions) team.PruneOptions {
+func withDefaults(o session.PruneOptions) session.PruneOptions {
 	if o.Keep <= 0 {
 		o.Keep = DefaultKeep
 	}
@@ -52,19 +53,19 @@ func withDefaults(o team.PruneOptions) team.PruneOptions {
 // nor what such a one names. Sessions may run, and work be collected, meanwhile,
 // by any process. A store with a fault is not pruned: what a damaged document
 // needs is not known. While another process prunes, the error is [ErrPruning].
-func (s *Store) Prune(ctx context.Context, o team.PruneOptions) (team.PruneReport, error) {
+func (s *Store) Prune(ctx context.Context, o session.PruneOptions) (session.PruneReport, error) {
 	unlock, ok, err := s.lockPruning()
 	if err != nil {
-		return team.PruneReport{}, fmt.Errorf("prune: %w", err)
+		return session.PruneReport{}, fmt.Errorf("prune: %w", err)
 	}
 	if !ok {
-		return team.PruneReport{}, ErrPruning
+		return session.PruneReport{}, ErrPruning
 	}
 	defer unlock()
 	o = withDefaults(o)
 	p := &pruning{
 		store: s, options: o, marks: newVerification(s), horizon: s.now().Add(-o.Young),
-		report: team.PruneReport{DryRun: o.DryRun, Pruned: []team.PrunedSession{}, Spared: []team.SparedSession{}},
+		report: session.PruneReport{DryRun: o.DryRun, Pruned: []session.PrunedSession{}, Spared: []session.SparedSession{}},
 	}
 	for _, step := range []func(context.Context) error{p.plan, p.clear, p.days, p.mark, p.drop, p.sweep} {
 		if err := step(ctx); err != nil {
@@ -77,16 +78,16 @@ func (s *Store) Prune(ctx context.Context, o team.PruneOptions) (team.PruneRepor
 // pruning is one prune under way.
 type pruning struct {
 	store   *Store
-	options team.PruneOptions
-	report  team.PruneReport
+	options session.PruneOptions
+	report  session.PruneReport
 	// marks knows what is needed.
 	marks *verification
 	// horizon is the time since which a blob was stored or used that stays.
 	horizon time.Time
-	keys    []team.SessionKey
-	dropped map[team.SessionKey][]StoredCheckpoint
+	keys    []session.Key
+	dropped map[session.Key][]StoredCheckpoint
 	// ended are sessions that have ended: what they worked in is not needed.
-	ended []team.SessionKey
+	ended []session.Key
 }
 
 // plan decides which checkpoints go.
@@ -94,8 +95,8 @@ func (p *pruning) plan(ctx context.Context) (err error) {
 	if p.keys, err = p.store.allSessions(ctx); err != nil {
 		return err
 	}
-	p.dropped = map[team.SessionKey][]StoredCheckpoint{}
-	p.marks.without = map[team.Digest]bool{}
+	p.dropped = map[session.Key][]StoredCheckpoint{}
+	p.marks.without = map[spec.Digest]bool{}
 	for key, since := range p.options.Running {
 		if !slices.Contains(p.keys, key) {
 			p.spare(key, "it waits to be admitted", since)
@@ -110,13 +111,13 @@ func (p *pruning) plan(ctx context.Context) (err error) {
 	return nil
 }
 
-func (p *pruning) planSession(ctx context.Context, key team.SessionKey) error {
+func (p *pruning) planSession(ctx context.Context, key session.Key) error {
 	chain, err := p.store.Checkpoints(ctx, key)
 	if err != nil {
 		return p.refuse(err)
 	}
 	e, err := p.store.Execution(key)
-	if err != nil && !errors.Is(err, team.ErrNotFound) {
+	if err != nil && !errors.Is(err, session.ErrNotFound) {
 		return p.refuse(err)
 	}
 	if p.hasEnded(key, e) {
@@ -146,7 +147,7 @@ func (p *pruning) planSession(ctx context.Context, key team.SessionKey) error {
 
 // hasEnded tells whether a session has ended, by what the store knows, or because
 // Temporal does not run it.
-func (p *pruning) hasEnded(key team.SessionKey, e team.Execution) bool {
+func (p *pruning) hasEnded(key session.Key, e session.Execution) bool {
 	if _, runs := p.options.Running[key]; runs {
 		return false
 	}
@@ -156,16 +157,16 @@ func (p *pruning) hasEnded(key team.SessionKey, e team.Execution) bool {
 
 // spare lets a session keep everything, and all that was stored since before it
 // began: what it uses at the moment may be known to Temporal only.
-func (p *pruning) spare(key team.SessionKey, reason string, since time.Time) {
-	p.report.Spared = append(p.report.Spared, team.SparedSession{SessionKey: key, Reason: reason})
+func (p *pruning) spare(key session.Key, reason string, since time.Time) {
+	p.report.Spared = append(p.report.Spared, session.SparedSession{Key: key, Reason: reason})
 	if before := since.Add(-p.options.Young); before.Before(p.horizon) {
 		p.horizon = before
 	}
 }
 
-func (p *pruning) planClosed(key team.SessionKey, e team.Execution, chain []StoredCheckpoint) error {
+func (p *pruning) planClosed(key session.Key, e session.Execution, chain []StoredCheckpoint) error {
 	limit := p.store.now().Add(-p.options.OlderThan)
-	gone := team.PrunedSession{SessionKey: key}
+	gone := session.PrunedSession{Key: key}
 	for i, c := range chain {
 		stays := i < p.options.Keep || c.Session != key.Session || c.Name == e.Head || !c.CreatedAt.Before(limit)
 		if !stays {
@@ -247,13 +248,13 @@ func (p *pruning) clear(ctx context.Context) error {
 
 // clearWork removes a session's working directories unless an assignment of it
 // is worked on: the session may have been resumed a moment ago.
-func (p *pruning) clearWork(key team.SessionKey, dir string) (bool, error) {
+func (p *pruning) clearWork(key session.Key, dir string) (bool, error) {
 	personas, err := filepath.Glob(filepath.Join(dir, "*", "*"))
 	if err != nil {
 		return false, err
 	}
 	for _, path := range personas {
-		id := team.AssignmentID{Phase: filepath.Base(filepath.Dir(path)), Persona: filepath.Base(path)}
+		id := spec.AssignmentID{Phase: filepath.Base(filepath.Dir(path)), Persona: filepath.Base(path)}
 		if checkAssignment(id) != nil {
 			continue
 		}
@@ -264,7 +265,7 @@ func (p *pruning) clearWork(key team.SessionKey, dir string) (bool, error) {
 		defer held.Unlock()
 	}
 	e, err := p.store.Execution(key)
-	if err != nil && !errors.Is(err, team.ErrNotFound) || !p.hasEnded(key, e) {
+	if err != nil && !errors.Is(err, session.ErrNotFound) || !p.hasEnded(key, e) {
 		return false, p.refuse(err)
 	}
 	return true, p.store.RemoveWork(key)

@@ -12,8 +12,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // TestPruningBesideSessionsTakesNothingThatIsNeeded prunes in a loop, with a day
@@ -36,7 +37,7 @@ func TestPruningBesideSessionsTakesNothingThatIsNeeded(t *testing.T) {
 	done := make(chan struct{})
 	all.Go(func() {
 		for {
-			report, err := pruner.Prune(t.Context(), team.PruneOptions{Keep: 1, OlderThan: young / 2, Young: young})
+			report, err := pruner.Prune(t.Context(), session.PruneOptions{Keep: 1, OlderThan: young / 2, Young: young})
 			assert.NoError(t, err)
 			removed, checkpoints = removed+report.Blobs, checkpoints+report.Checkpoints
 			select {
@@ -55,7 +56,7 @@ func TestPruningBesideSessionsTakesNothingThatIsNeeded(t *testing.T) {
 			w := &stressWorker{t: t, s: s, random: rand.New(rand.NewPCG(1, uint64(n))), dir: filepath.Join(t.TempDir())}
 			for i := 0; o.Clock().Before(end); i++ {
 				w.abandon()
-				w.session(team.SessionKey{Namespace: "default", Session: fmt.Sprintf("s%d-%d", n, i)})
+				w.session(session.Key{Namespace: "default", Session: fmt.Sprintf("s%d-%d", n, i)})
 			}
 		})
 	}
@@ -74,7 +75,7 @@ type stressWorker struct {
 	s      *store.Store
 	random *rand.Rand
 	dir    string
-	before []team.Digest
+	before []spec.Digest
 }
 
 // abandon stores workspaces that no session may come to use. Others store the
@@ -88,11 +89,11 @@ func (w *stressWorker) abandon() {
 	}
 }
 
-// session plays one session on a workspace that others had, too, sometimes from
+// webSession plays one session on a workspace that others had, too, sometimes from
 // a checkpoint of an earlier one.
-func (w *stressWorker) session(key team.SessionKey) {
+func (w *stressWorker) session(key session.Key) {
 	ctx, t := w.t.Context(), w.t
-	c := team.Checkpoint{Incarnation: 1, Decisions: map[string]string{}, Artifacts: []team.Artifact{}}
+	c := session.Checkpoint{Incarnation: 1, Decisions: map[string]string{}, Artifacts: []session.Artifact{}}
 	writeTree(t, w.dir, map[string]string{"common.txt": fmt.Sprint(w.random.IntN(3))})
 	snap, err := w.s.Snapshot(ctx, w.dir, store.SnapshotOptions{})
 	assert.NoError(t, err)
@@ -104,7 +105,7 @@ func (w *stressWorker) session(key team.SessionKey) {
 		switch {
 		case err == nil:
 			c.Workspace, c.Tree, c.Team = from.Workspace, from.Tree, from.Team
-		case !errors.Is(err, team.ErrNotFound):
+		case !errors.Is(err, session.ErrNotFound):
 			assert.NoError(t, err)
 		}
 	}
@@ -116,10 +117,10 @@ func (w *stressWorker) session(key team.SessionKey) {
 		c.CurrentPhase, c.CreatedAt = phase, time.Now()
 		name, err := w.s.PutCheckpoint(ctx, key, c)
 		assert.NoError(t, err)
-		assert.NoError(t, w.s.UpdateExecution(key, func(e *team.Execution) {
-			e.Head, e.StartedAt, e.Status.Status = name, &started, team.Running
+		assert.NoError(t, w.s.UpdateExecution(key, func(e *session.Execution) {
+			e.Head, e.StartedAt, e.Status.Status = name, &started, session.Running
 			if i == len(phases)-1 {
-				e.Status.Status = team.Completed
+				e.Status.Status = session.Completed
 			}
 		}))
 		c.Previous, w.before = name, append(w.before, name)
@@ -127,26 +128,26 @@ func (w *stressWorker) session(key team.SessionKey) {
 }
 
 // work fills a directory, changes it and collects what changed.
-func (w *stressWorker) work(key team.SessionKey, c *team.Checkpoint, phase string) {
+func (w *stressWorker) work(key session.Key, c *session.Checkpoint, phase string) {
 	ctx, t := w.t.Context(), w.t
-	done := team.AssignmentID{Phase: phase, Persona: "ann"}
+	done := spec.AssignmentID{Phase: phase, Persona: "ann"}
 	dir, err := w.s.WorkDir(key, done)
 	assert.NoError(t, err)
 	if !assert.NoError(t, w.s.Materialise(ctx, c.Tree, dir.Tree), "session %s, phase %s", key.Session, phase) {
 		return
 	}
 	writeTree(t, dir.Tree, map[string]string{phase + ".txt": fmt.Sprint(phase, w.random.IntN(3))})
-	out, err := w.s.Collect(ctx, team.Collect{Base: c.Tree, Dir: dir.Tree})
+	out, err := w.s.Collect(ctx, session.Collect{Base: c.Tree, Dir: dir.Tree})
 	assert.NoError(t, err)
 	log, err := w.s.PutBlob(ctx, []byte("log of "+phase))
 	assert.NoError(t, err)
-	assert.NoError(t, w.s.PutRecord(key, team.Record{Assignment: done, Incarnation: 1, Rounds: []team.RoundRecord{{
-		Round: 1, RoundLog: team.RoundLog{Attempts: []team.AttemptReport{}},
-		Result: &team.RoundResult{Delta: out.Delta, Output: out.Output, Input: c.Tree, Log: log},
+	assert.NoError(t, w.s.PutRecord(key, session.Record{Assignment: done, Incarnation: 1, Rounds: []session.RoundRecord{{
+		Round: 1, RoundLog: session.RoundLog{Attempts: []session.AttemptReport{}},
+		Result: &session.RoundResult{Delta: out.Delta, Output: out.Output, Input: c.Tree, Log: log},
 	}}}))
-	c.Assignments = append(c.Assignments, team.CheckpointAssignment{
-		AssignmentID: done, Status: team.Completed, Input: c.Tree, Work: team.Work{Delta: out.Delta},
-		Failures: []team.AttemptFailure{},
+	c.Assignments = append(c.Assignments, session.CheckpointAssignment{
+		AssignmentID: done, Status: session.Completed, Input: c.Tree, Work: session.Work{Delta: out.Delta},
+		Failures: []session.AttemptFailure{},
 	})
 	c.Tree = out.Output
 }

@@ -10,17 +10,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // closed writes a chain of a session that ended ten days ago.
-func closed(t testing.TB, s *store.Store, key team.SessionKey) []team.Digest {
+func closed(t testing.TB, s *store.Store, key session.Key) []spec.Digest {
 	t.Helper()
 	names := chain(t, s, key)
-	require.NoError(t, s.UpdateExecution(key, func(e *team.Execution) {
+	require.NoError(t, s.UpdateExecution(key, func(e *session.Execution) {
 		started := now
-		e.Status.Status, e.StartedAt, e.ClosedAt = team.Completed, &started, &started
+		e.Status.Status, e.StartedAt, e.ClosedAt = session.Completed, &started, &started
 	}))
 	return names
 }
@@ -55,36 +56,36 @@ func sound(t testing.TB, s *store.Store) store.Report {
 func TestOldCheckpointsArePruned(t *testing.T) {
 	t.Parallel()
 	model := newStore(t)
-	names := closed(t, model, session)
+	names := closed(t, model, webSession)
 	_, err := model.PutBlob(t.Context(), []byte("nobody needs this"))
 	require.NoError(t, err)
 	s := later(t, model, tenDays)
 	before := sound(t, s)
 
-	plan, err := s.Prune(t.Context(), team.PruneOptions{Keep: 2, DryRun: true})
+	plan, err := s.Prune(t.Context(), session.PruneOptions{Keep: 2, DryRun: true})
 	require.NoError(t, err)
 	require.Equal(t, before, sound(t, s), "a dry run changes nothing")
 	require.True(t, plan.DryRun)
 
-	report, err := s.Prune(t.Context(), team.PruneOptions{Keep: 2})
+	report, err := s.Prune(t.Context(), session.PruneOptions{Keep: 2})
 	require.NoError(t, err)
 	plan.DryRun = false
 	require.Equal(t, plan, report, "a dry run says what goes")
 	require.Equal(t, 2, report.Checkpoints)
 	require.Equal(t, 2, report.Kept)
-	require.Equal(t, []team.PrunedSession{{SessionKey: session, Checkpoints: []team.Digest{names[1], names[0]}}}, report.Pruned)
+	require.Equal(t, []session.PrunedSession{{Key: webSession, Checkpoints: []spec.Digest{names[1], names[0]}}}, report.Pruned)
 	require.Equal(t, 3, report.Blobs, "two checkpoints, and what nobody needs: the trees in between are in records")
 
 	after := sound(t, s)
 	require.Equal(t, before.Blobs-report.Blobs, after.Blobs)
 	require.Equal(t, before.Bytes-report.Bytes, after.Bytes)
-	list, err := s.Checkpoints(t.Context(), session)
+	list, err := s.Checkpoints(t.Context(), webSession)
 	require.NoError(t, err)
 	require.Equal(t, []string{"test", "build"}, phasesOf(list))
 	require.NoFileExists(t, checkpointPath(s, "init"))
 	require.NoFileExists(t, checkpointPath(s, "design"))
 
-	again, err := s.Prune(t.Context(), team.PruneOptions{Keep: 2})
+	again, err := s.Prune(t.Context(), session.PruneOptions{Keep: 2})
 	require.NoError(t, err)
 	require.Zero(t, again.Checkpoints+again.Blobs)
 }
@@ -93,30 +94,30 @@ func TestPruningSparesWhatMayBeNeeded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		age     time.Duration
-		options team.PruneOptions
-		change  func(e *team.Execution)
+		options session.PruneOptions
+		change  func(e *session.Execution)
 		removed int
 		blobs   int
 	}{
-		"the newest":        {age: tenDays, options: team.PruneOptions{Keep: 3}, removed: 1, blobs: 2},
+		"the newest":        {age: tenDays, options: session.PruneOptions{Keep: 3}, removed: 1, blobs: 2},
 		"the defaults":      {age: tenDays, blobs: 1},
-		"young checkpoints": {age: 6 * 24 * time.Hour, options: team.PruneOptions{Keep: 1}, blobs: 1},
-		"young blobs":       {age: 23 * time.Hour, options: team.PruneOptions{Keep: 1, OlderThan: time.Hour}},
-		"a running session": {age: tenDays, options: team.PruneOptions{Keep: 1}, change: func(e *team.Execution) { e.Status.Status = team.Running }},
-		"one that Temporal runs": {age: tenDays, options: team.PruneOptions{
-			Keep: 1, Running: map[team.SessionKey]time.Time{session: now},
+		"young checkpoints": {age: 6 * 24 * time.Hour, options: session.PruneOptions{Keep: 1}, blobs: 1},
+		"young blobs":       {age: 23 * time.Hour, options: session.PruneOptions{Keep: 1, OlderThan: time.Hour}},
+		"a running session": {age: tenDays, options: session.PruneOptions{Keep: 1}, change: func(e *session.Execution) { e.Status.Status = session.Running }},
+		"one that Temporal runs": {age: tenDays, options: session.PruneOptions{
+			Keep: 1, Running: map[session.Key]time.Time{webSession: now},
 		}},
-		"all since a session that waits to be admitted": {age: tenDays, options: team.PruneOptions{
-			Keep: 1, Running: map[team.SessionKey]time.Time{{Namespace: "default", Session: "new"}: now},
+		"all since a session that waits to be admitted": {age: tenDays, options: session.PruneOptions{
+			Keep: 1, Running: map[session.Key]time.Time{{Namespace: "default", Session: "new"}: now},
 		}},
-		"an unknown state": {age: tenDays, options: team.PruneOptions{Keep: 1}, change: func(e *team.Execution) { e.Status.Status = "" }},
+		"an unknown state": {age: tenDays, options: session.PruneOptions{Keep: 1}, change: func(e *session.Execution) { e.Status.Status = "" }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			model := newStore(t)
-			closed(t, model, session)
+			closed(t, model, webSession)
 			if c.change != nil {
-				require.NoError(t, model.UpdateExecution(session, c.change))
+				require.NoError(t, model.UpdateExecution(webSession, c.change))
 			}
 			_, err := model.PutBlob(t.Context(), []byte("nobody needs this"))
 			require.NoError(t, err)
@@ -135,7 +136,7 @@ func TestPruningSparesWhatMayBeNeeded(t *testing.T) {
 func TestWhatYoungBlobsNameIsKept(t *testing.T) {
 	t.Parallel()
 	model := newStore(t)
-	names := closed(t, model, session)
+	names := closed(t, model, webSession)
 	tree := snapshot(t, model, map[string]string{"a.txt": "only in this tree"})
 	s := later(t, model, tenDays)
 	// A snapshot whose files are vouched for by what is remembered of the
@@ -147,10 +148,10 @@ func TestWhatYoungBlobsNameIsKept(t *testing.T) {
 	// Who reads an old checkpoint may be about to build on it.
 	_, err = s.Checkpoint(t.Context(), names[1])
 	require.NoError(t, err)
-	report, err := s.Prune(t.Context(), team.PruneOptions{Keep: 1})
+	report, err := s.Prune(t.Context(), session.PruneOptions{Keep: 1})
 	require.NoError(t, err)
 	require.Equal(t, 2, report.Checkpoints)
-	list, err := s.Checkpoints(t.Context(), session)
+	list, err := s.Checkpoints(t.Context(), webSession)
 	require.NoError(t, err)
 	require.Equal(t, []string{"test", "design"}, phasesOf(list))
 	require.NoError(t, s.Materialise(t.Context(), tree, filepath.Join(t.TempDir(), "tree")))
@@ -160,18 +161,18 @@ func TestWhatYoungBlobsNameIsKept(t *testing.T) {
 func TestAForkKeepsWhatItsSourceLoses(t *testing.T) {
 	t.Parallel()
 	model := newStore(t)
-	names := closed(t, model, session)
-	fork := team.SessionKey{Namespace: "default", Session: "fork"}
+	names := closed(t, model, webSession)
+	fork := session.Key{Namespace: "default", Session: "fork"}
 	c, err := model.Checkpoint(t.Context(), names[1])
 	require.NoError(t, err)
 	c.Previous, c.CurrentPhase = names[1], "init"
-	c.Assignments[0].Status = team.Restored
+	c.Assignments[0].Status = session.Restored
 	head, err := model.PutCheckpoint(t.Context(), fork, c)
 	require.NoError(t, err)
-	require.NoError(t, model.UpdateExecution(fork, func(e *team.Execution) { e.Head, e.Status.Status = head, team.Completed }))
+	require.NoError(t, model.UpdateExecution(fork, func(e *session.Execution) { e.Head, e.Status.Status = head, session.Completed }))
 	s := later(t, model, tenDays)
 	for _, keep := range []int{2, 1} {
-		_, err = s.Prune(t.Context(), team.PruneOptions{Keep: keep})
+		_, err = s.Prune(t.Context(), session.PruneOptions{Keep: keep})
 		require.NoError(t, err)
 		sound(t, s)
 		list, err := s.Checkpoints(t.Context(), fork)
@@ -184,13 +185,13 @@ func TestAForkKeepsWhatItsSourceLoses(t *testing.T) {
 func TestADamagedStoreIsNotPruned(t *testing.T) {
 	t.Parallel()
 	model := newStore(t)
-	closed(t, model, session)
+	closed(t, model, webSession)
 	s := later(t, model, tenDays)
-	list, err := s.Checkpoints(t.Context(), session)
+	list, err := s.Checkpoints(t.Context(), webSession)
 	require.NoError(t, err)
 	require.NoError(t, os.Remove(blobPath(s, list[0].Tree)))
-	_, err = s.Prune(t.Context(), team.PruneOptions{Keep: 1})
-	require.ErrorIs(t, err, team.ErrNotFound)
+	_, err = s.Prune(t.Context(), session.PruneOptions{Keep: 1})
+	require.ErrorIs(t, err, session.ErrNotFound)
 	require.ErrorContains(t, err, "damaged store")
 	require.FileExists(t, checkpointPath(s, "init"))
 }
@@ -198,9 +199,9 @@ func TestADamagedStoreIsNotPruned(t *testing.T) {
 func TestALostNoteOfWhatWasPrunedIsAFault(t *testing.T) {
 	t.Parallel()
 	model := newStore(t)
-	closed(t, model, session)
+	closed(t, model, webSession)
 	s := later(t, model, tenDays)
-	_, err := s.Prune(t.Context(), team.PruneOptions{Keep: 1})
+	_, err := s.Prune(t.Context(), session.PruneOptions{Keep: 1})
 	require.NoError(t, err)
 	note := filepath.Join(s.Dir(), "sessions/default/web-1/pruned.json")
 	data, err := os.ReadFile(note)
@@ -212,7 +213,7 @@ func TestALostNoteOfWhatWasPrunedIsAFault(t *testing.T) {
 		report, err := s.VerifyAll(t.Context())
 		require.NoError(t, err)
 		require.Contains(t, fmt.Sprint(report.Faults), "pruned.json")
-		list, _ := s.Checkpoints(t.Context(), session)
+		list, _ := s.Checkpoints(t.Context(), webSession)
 		require.Equal(t, []string{"test"}, phasesOf(list))
 	}
 }
@@ -220,8 +221,8 @@ func TestALostNoteOfWhatWasPrunedIsAFault(t *testing.T) {
 func TestPruningRemovesWhereClosedSessionsWorked(t *testing.T) {
 	t.Parallel()
 	model := newStore(t)
-	old, worked := session, team.SessionKey{Namespace: "default", Session: "worked-on"}
-	for _, key := range []team.SessionKey{old, worked} {
+	old, worked := webSession, session.Key{Namespace: "default", Session: "worked-on"}
+	for _, key := range []session.Key{old, worked} {
 		closed(t, model, key)
 		w, err := model.WorkDir(key, id("backend"))
 		require.NoError(t, err)
@@ -231,13 +232,13 @@ func TestPruningRemovesWhereClosedSessionsWorked(t *testing.T) {
 	held, ok, err := s.Lock(worked, id("backend"))
 	require.NoError(t, err)
 	require.True(t, ok)
-	report, err := s.Prune(t.Context(), team.PruneOptions{})
+	report, err := s.Prune(t.Context(), session.PruneOptions{})
 	require.NoError(t, err)
 	require.Equal(t, 1, report.WorkDirs)
 	require.NoDirExists(t, filepath.Join(s.Dir(), "work/default/web-1"))
 	require.DirExists(t, filepath.Join(s.Dir(), "work/default/worked-on"))
 	held.Unlock()
-	report, err = s.Prune(t.Context(), team.PruneOptions{})
+	report, err = s.Prune(t.Context(), session.PruneOptions{})
 	require.NoError(t, err)
 	require.Equal(t, 1, report.WorkDirs)
 }
@@ -248,24 +249,24 @@ func TestPruningRemovesWhereSessionsWorkedThatTemporalDoesNotRun(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		age     time.Duration
-		options team.PruneOptions
-		status  team.State
+		options session.PruneOptions
+		status  session.State
 		gone    int
 	}{
-		"terminated":           {time.Hour, team.PruneOptions{Namespace: "default"}, team.Running, 1},
-		"closed a moment ago":  {time.Second, team.PruneOptions{Namespace: "default"}, team.Failed, 1},
-		"begun a moment ago":   {time.Second, team.PruneOptions{Namespace: "default"}, team.Running, 0},
-		"of another namespace": {time.Hour, team.PruneOptions{Namespace: "other"}, team.Running, 0},
-		"Temporal runs it": {time.Hour, team.PruneOptions{
-			Namespace: "default", Running: map[team.SessionKey]time.Time{session: now},
-		}, team.Running, 0},
+		"terminated":           {time.Hour, session.PruneOptions{Namespace: "default"}, session.Running, 1},
+		"closed a moment ago":  {time.Second, session.PruneOptions{Namespace: "default"}, session.Failed, 1},
+		"begun a moment ago":   {time.Second, session.PruneOptions{Namespace: "default"}, session.Running, 0},
+		"of another namespace": {time.Hour, session.PruneOptions{Namespace: "other"}, session.Running, 0},
+		"Temporal runs it": {time.Hour, session.PruneOptions{
+			Namespace: "default", Running: map[session.Key]time.Time{webSession: now},
+		}, session.Running, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			model := newStore(t)
-			closed(t, model, session)
-			require.NoError(t, model.UpdateExecution(session, func(e *team.Execution) { e.Status.Status = c.status }))
-			w, err := model.WorkDir(session, id("backend"))
+			closed(t, model, webSession)
+			require.NoError(t, model.UpdateExecution(webSession, func(e *session.Execution) { e.Status.Status = c.status }))
+			w, err := model.WorkDir(webSession, id("backend"))
 			require.NoError(t, err)
 			s := later(t, model, c.age)
 			report, err := s.Prune(t.Context(), c.options)

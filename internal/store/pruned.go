@@ -10,7 +10,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 const (
@@ -26,18 +27,18 @@ type prunedNote struct {
 	Schema      string             `json:"schema"`
 	Session     string             `json:"session"`
 	Checkpoints []prunedCheckpoint `json:"checkpoints"`
-	SHA256      team.Digest        `json:"sha256"`
+	SHA256      spec.Digest        `json:"sha256"`
 }
 
 type prunedCheckpoint struct {
-	Checkpoint team.Digest `json:"checkpoint"`
+	Checkpoint spec.Digest `json:"checkpoint"`
 	Phase      string      `json:"phase"`
 	CreatedAt  time.Time   `json:"created_at"`
 	PrunedAt   time.Time   `json:"pruned_at"`
 }
 
 // notes reads a session's pruned.json; without one nothing was pruned.
-func (s *Store) notes(key team.SessionKey) (prunedNote, error) {
+func (s *Store) notes(key session.Key) (prunedNote, error) {
 	dir, err := s.SessionDir(key)
 	if err != nil {
 		return prunedNote{}, err
@@ -50,13 +51,13 @@ func (s *Store) notes(key team.SessionKey) (prunedNote, error) {
 		}
 		return n.check(key)
 	})
-	if errors.Is(err, team.ErrNotFound) {
+	if errors.Is(err, session.ErrNotFound) {
 		return prunedNote{}, nil
 	}
 	return n, err
 }
 
-func (n prunedNote) check(key team.SessionKey) error {
+func (n prunedNote) check(key session.Key) error {
 	if n.Schema != prunedSchema || n.Session != key.Session {
 		return fmt.Errorf("it is not the %s of session %s", prunedSchema, key.Session)
 	}
@@ -64,8 +65,8 @@ func (n prunedNote) check(key team.SessionKey) error {
 }
 
 // names returns the digests that the note has.
-func (n prunedNote) names() map[team.Digest]bool {
-	out := make(map[team.Digest]bool, len(n.Checkpoints))
+func (n prunedNote) names() map[spec.Digest]bool {
+	out := make(map[spec.Digest]bool, len(n.Checkpoints))
 	for _, c := range n.Checkpoints {
 		out[c.Checkpoint] = true
 	}
@@ -74,7 +75,7 @@ func (n prunedNote) names() map[team.Digest]bool {
 
 // prunedAnywhere tells whether a session notes the checkpoint as pruned: the
 // chain of a fork goes on in the session that it was made from.
-func (s *Store) prunedAnywhere(ctx context.Context, name team.Digest) (bool, error) {
+func (s *Store) prunedAnywhere(ctx context.Context, name spec.Digest) (bool, error) {
 	keys, err := s.allSessions(ctx)
 	if err != nil {
 		return false, err
@@ -89,12 +90,12 @@ func (s *Store) prunedAnywhere(ctx context.Context, name team.Digest) (bool, err
 }
 
 // allSessions lists the sessions of all namespaces, sorted.
-func (s *Store) allSessions(ctx context.Context) ([]team.SessionKey, error) {
+func (s *Store) allSessions(ctx context.Context) ([]session.Key, error) {
 	namespaces, err := s.Namespaces(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var all []team.SessionKey
+	var all []session.Key
 	for _, ns := range namespaces {
 		keys, err := s.Sessions(ctx, ns)
 		if err != nil {
@@ -108,7 +109,7 @@ func (s *Store) allSessions(ctx context.Context) ([]team.SessionKey, error) {
 // dropCheckpoints notes checkpoints as pruned and then removes their copies. The
 // blobs are left to the sweep. A crash in between leaves files that are not
 // needed, never a gap that is not explained.
-func (s *Store) dropCheckpoints(key team.SessionKey, dropped []StoredCheckpoint) error {
+func (s *Store) dropCheckpoints(key session.Key, dropped []StoredCheckpoint) error {
 	dir, err := s.SessionDir(key)
 	if err != nil {
 		return err
@@ -139,7 +140,7 @@ func (s *Store) dropCheckpoints(key team.SessionKey, dropped []StoredCheckpoint)
 	})
 }
 
-func (s *Store) putNotes(dir string, key team.SessionKey, n prunedNote) error {
+func (s *Store) putNotes(dir string, key session.Key, n prunedNote) error {
 	n.Schema, n.Session = prunedSchema, key.Session
 	data, err := s.seal(n)
 	if err != nil {
@@ -153,7 +154,7 @@ func (s *Store) putNotes(dir string, key team.SessionKey, n prunedNote) error {
 
 // dropCopy removes checkpoint_<phase>.json if it is the copy of this very
 // checkpoint, and not of a later one after the same phase.
-func (s *Store) dropCopy(key team.SessionKey, c StoredCheckpoint) error {
+func (s *Store) dropCopy(key session.Key, c StoredCheckpoint) error {
 	path, err := s.CheckpointPath(key, c.CurrentPhase)
 	if err != nil {
 		return err

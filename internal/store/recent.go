@@ -3,7 +3,7 @@ package store
 import (
 	"sync"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // maxRecent is how many digests a set of recent ones holds: about a megabyte of them.
@@ -14,10 +14,10 @@ const maxRecent = 8192
 // may be used from many goroutines.
 type recentDigests struct {
 	mu   sync.Mutex
-	held map[team.Digest]struct{}
+	held map[spec.Digest]struct{}
 }
 
-func (r *recentDigests) has(d team.Digest) bool {
+func (r *recentDigests) has(d spec.Digest) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_, ok := r.held[d]
@@ -25,11 +25,11 @@ func (r *recentDigests) has(d team.Digest) bool {
 }
 
 // add empties a full set first.
-func (r *recentDigests) add(d team.Digest) {
+func (r *recentDigests) add(d spec.Digest) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.held == nil || len(r.held) >= maxRecent {
-		r.held = map[team.Digest]struct{}{}
+		r.held = map[spec.Digest]struct{}{}
 	}
 	r.held[d] = struct{}{}
 }

@@ -9,10 +9,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-func (s *Store) recordPath(key team.SessionKey, id team.AssignmentID) (string, error) {
+func (s *Store) recordPath(key session.Key, id spec.AssignmentID) (string, error) {
 	dir, err := s.SessionDir(key)
 	if err != nil {
 		return "", err
@@ -23,40 +24,40 @@ func (s *Store) recordPath(key team.SessionKey, id team.AssignmentID) (string, e
 	return filepath.Join(dir, "assignments", recordName(id)), nil
 }
 
-func recordName(id team.AssignmentID) string { return id.Phase + "." + id.Persona + ".json" }
+func recordName(id spec.AssignmentID) string { return id.Phase + "." + id.Persona + ".json" }
 
 // recordOf is the assignment whose record has this file name.
-func recordOf(file string) (team.AssignmentID, bool) {
+func recordOf(file string) (spec.AssignmentID, bool) {
 	name, ok := strings.CutSuffix(file, ".json")
 	phase, persona, _ := strings.Cut(name, ".")
-	id := team.AssignmentID{Phase: phase, Persona: persona}
+	id := spec.AssignmentID{Phase: phase, Persona: persona}
 	return id, ok && checkAssignment(id) == nil
 }
 
-// Record reads an assignment's record: [team.ErrNotFound] if there is none,
-// [team.ErrCorrupt] if it was damaged; it is then in the quarantine.
-func (s *Store) Record(key team.SessionKey, id team.AssignmentID) (team.Record, error) {
+// Record reads an assignment's record: [session.ErrNotFound] if there is none,
+// [session.ErrCorrupt] if it was damaged; it is then in the quarantine.
+func (s *Store) Record(key session.Key, id spec.AssignmentID) (session.Record, error) {
 	path, err := s.recordPath(key, id)
 	if err != nil {
-		return team.Record{}, err
+		return session.Record{}, err
 	}
-	var r team.Record
+	var r session.Record
 	err = s.readDocument(path, "record", func(data []byte) error {
-		r = team.Record{}
+		r = session.Record{}
 		if err := s.unseal(data, &r); err != nil {
 			return err
 		}
 		return checkRecord(r, id)
 	})
 	if err != nil {
-		return team.Record{}, err
+		return session.Record{}, err
 	}
 	return r, nil
 }
 
-func checkRecord(r team.Record, id team.AssignmentID) error {
-	if r.Schema != team.RecordSchema {
-		return fmt.Errorf("its schema is %q, not %q", r.Schema, team.RecordSchema)
+func checkRecord(r session.Record, id spec.AssignmentID) error {
+	if r.Schema != session.RecordSchema {
+		return fmt.Errorf("its schema is %q, not %q", r.Schema, session.RecordSchema)
 	}
 	if r.Assignment != id {
 		return fmt.Errorf("it is the record of %s", r.Assignment)
@@ -66,14 +67,14 @@ func checkRecord(r team.Record, id team.AssignmentID) error {
 
 // PutRecord writes an assignment's record, whole or not at all; when it returns
 // the record outlives a power loss. A record of a later incarnation is never
-// replaced: the error is then [team.ErrFenced]. Schema and SHA256 are filled in.
+// replaced: the error is then [session.ErrFenced]. Schema and SHA256 are filled in.
 // A damaged record is quarantined and replaced.
-func (s *Store) PutRecord(key team.SessionKey, r team.Record) error {
+func (s *Store) PutRecord(key session.Key, r session.Record) error {
 	return s.withRecordLock(key, r.Assignment, func() error { return s.replaceRecord(key, r, r.Incarnation) })
 }
 
 // withRecordLock runs change while nobody else writes the record.
-func (s *Store) withRecordLock(key team.SessionKey, id team.AssignmentID, change func() error) error {
+func (s *Store) withRecordLock(key session.Key, id spec.AssignmentID, change func() error) error {
 	if err := checkAssignment(id); err != nil {
 		return err
 	}
@@ -82,20 +83,20 @@ func (s *Store) withRecordLock(key team.SessionKey, id team.AssignmentID, change
 
 // replaceRecord writes a record in the name of an incarnation, unless the stored
 // one belongs to a later.
-func (s *Store) replaceRecord(key team.SessionKey, r team.Record, incarnation int) error {
+func (s *Store) replaceRecord(key session.Key, r session.Record, incarnation int) error {
 	path, err := s.recordPath(key, r.Assignment)
 	if err != nil {
 		return err
 	}
 	stored, err := s.Record(key, r.Assignment)
 	switch {
-	case errors.Is(err, team.ErrNotFound), errors.Is(err, team.ErrCorrupt):
+	case errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt):
 	case err != nil:
 		return err
 	case stored.Incarnation > incarnation:
-		return fmt.Errorf("the record of %s in session %s is of incarnation %d, not %d: %w", r.Assignment, key.Session, stored.Incarnation, incarnation, team.ErrFenced)
+		return fmt.Errorf("the record of %s in session %s is of incarnation %d, not %d: %w", r.Assignment, key.Session, stored.Incarnation, incarnation, session.ErrFenced)
 	}
-	r.Schema = team.RecordSchema
+	r.Schema = session.RecordSchema
 	data, err := s.seal(r)
 	if err != nil {
 		return fmt.Errorf("write the record of %s: %w", r.Assignment, err)
@@ -109,14 +110,14 @@ func (s *Store) replaceRecord(key team.SessionKey, r team.Record, incarnation in
 // UpdateRecord rewrites an assignment's record for an incarnation and returns it.
 // change gets what is stored, or a record without rounds if nothing is or it was
 // damaged. From then on executors of earlier incarnations are fenced off; a
-// record of a later one is [team.ErrFenced].
-func (s *Store) UpdateRecord(key team.SessionKey, id team.AssignmentID, incarnation int, change func(*team.Record)) (team.Record, error) {
-	var r team.Record
+// record of a later one is [session.ErrFenced].
+func (s *Store) UpdateRecord(key session.Key, id spec.AssignmentID, incarnation int, change func(*session.Record)) (session.Record, error) {
+	var r session.Record
 	err := s.withRecordLock(key, id, func() error {
 		stored, err := s.Record(key, id)
 		switch {
-		case errors.Is(err, team.ErrNotFound), errors.Is(err, team.ErrCorrupt):
-			stored = team.Record{Assignment: id}
+		case errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt):
+			stored = session.Record{Assignment: id}
 		case err != nil:
 			return err
 		}
@@ -133,19 +134,19 @@ func (s *Store) UpdateRecord(key team.SessionKey, id team.AssignmentID, incarnat
 
 // Records reads a session's records, sorted by phase and persona. Those that
 // cannot be read are left out; their errors come joined beside the rest.
-func (s *Store) Records(ctx context.Context, key team.SessionKey) ([]team.Record, error) {
+func (s *Store) Records(ctx context.Context, key session.Key) ([]session.Record, error) {
 	ids, err := s.recorded(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	var out []team.Record
+	var out []session.Record
 	var faults []error
 	for _, id := range ids {
 		r, err := s.Record(key, id)
 		switch {
 		case err == nil:
 			out = append(out, r)
-		case !errors.Is(err, team.ErrNotFound):
+		case !errors.Is(err, session.ErrNotFound):
 			faults = append(faults, err)
 		}
 	}
@@ -153,13 +154,13 @@ func (s *Store) Records(ctx context.Context, key team.SessionKey) ([]team.Record
 }
 
 // recorded lists the assignments that have a record, sorted.
-func (s *Store) recorded(ctx context.Context, key team.SessionKey) ([]team.AssignmentID, error) {
+func (s *Store) recorded(ctx context.Context, key session.Key) ([]spec.AssignmentID, error) {
 	return s.assignments(ctx, key, recordOf)
 }
 
 // assignments lists those of a session that have a file, sorted by phase and persona. of
 // tells whose file a name is.
-func (s *Store) assignments(ctx context.Context, key team.SessionKey, of func(file string) (team.AssignmentID, bool)) ([]team.AssignmentID, error) {
+func (s *Store) assignments(ctx context.Context, key session.Key, of func(file string) (spec.AssignmentID, bool)) ([]spec.AssignmentID, error) {
 	dir, err := s.SessionDir(key)
 	if err != nil {
 		return nil, err
@@ -168,13 +169,13 @@ func (s *Store) assignments(ctx context.Context, key team.SessionKey, of func(fi
 	if err != nil {
 		return nil, err
 	}
-	var out []team.AssignmentID
+	var out []spec.AssignmentID
 	for _, e := range entries {
 		if id, ok := of(e.Name()); ok && e.Type().IsRegular() {
 			out = append(out, id)
 		}
 	}
-	slices.SortFunc(out, func(a, b team.AssignmentID) int {
+	slices.SortFunc(out, func(a, b spec.AssignmentID) int {
 		return cmp.Or(strings.Compare(a.Phase, b.Phase), strings.Compare(a.Persona, b.Persona))
 	})
 	return out, nil

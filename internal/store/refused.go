@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"syscall"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // RefusedError says that something in a directory cannot become part of a tree.
@@ -19,7 +19,7 @@ type RefusedError struct {
 
 // Error names the path and the reason.
 func (e *RefusedError) Error() string {
-	return strconv.Quote(team.Shorten(e.Path, 120)) + " " + e.Reason
+	return strconv.Quote(textfmt.Shorten(e.Path, 120)) + " " + e.Reason
 }
 
 // hostErrors are what a host is short of, whatever is in a tree.

@@ -11,31 +11,32 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 const executionFile = "execution_state.json"
 
 // checkKey refuses sessions whose names would not survive as file names.
-func checkKey(key team.SessionKey) error {
-	if err := team.CheckSession(key.Namespace); err != nil {
+func checkKey(key session.Key) error {
+	if err := spec.CheckSession(key.Namespace); err != nil {
 		return fmt.Errorf("namespace: %w", err)
 	}
-	return team.CheckSession(key.Session)
+	return spec.CheckSession(key.Session)
 }
 
-func checkAssignment(id team.AssignmentID) error {
-	if err := team.CheckName(id.Phase); err != nil {
+func checkAssignment(id spec.AssignmentID) error {
+	if err := spec.CheckName(id.Phase); err != nil {
 		return fmt.Errorf("phase: %w", err)
 	}
-	if err := team.CheckName(id.Persona); err != nil {
+	if err := spec.CheckName(id.Persona); err != nil {
 		return fmt.Errorf("persona: %w", err)
 	}
 	return nil
 }
 
 // SessionDir is where a session's documents lie.
-func (s *Store) SessionDir(key team.SessionKey) (string, error) {
+func (s *Store) SessionDir(key session.Key) (string, error) {
 	if err := checkKey(key); err != nil {
 		return "", err
 	}
@@ -48,23 +49,23 @@ func (s *Store) Namespaces(ctx context.Context) ([]string, error) {
 }
 
 // Sessions lists the sessions of a namespace, sorted by name.
-func (s *Store) Sessions(ctx context.Context, namespace string) ([]team.SessionKey, error) {
-	if err := team.CheckSession(namespace); err != nil {
+func (s *Store) Sessions(ctx context.Context, namespace string) ([]session.Key, error) {
+	if err := spec.CheckSession(namespace); err != nil {
 		return nil, fmt.Errorf("namespace: %w", err)
 	}
 	names, err := s.subdirs(ctx, s.path("sessions", namespace))
 	if err != nil {
 		return nil, err
 	}
-	keys := make([]team.SessionKey, len(names))
+	keys := make([]session.Key, len(names))
 	for i, name := range names {
-		keys[i] = team.SessionKey{Namespace: namespace, Session: name}
+		keys[i] = session.Key{Namespace: namespace, Session: name}
 	}
 	return keys, nil
 }
 
 // HasSession tells whether the store knows a session.
-func (s *Store) HasSession(key team.SessionKey) (bool, error) {
+func (s *Store) HasSession(key session.Key) (bool, error) {
 	dir, err := s.SessionDir(key)
 	if err != nil {
 		return false, err
@@ -84,7 +85,7 @@ func (s *Store) subdirs(ctx context.Context, dir string) ([]string, error) {
 	}
 	out := []string{}
 	for _, e := range entries {
-		if e.IsDir() && team.CheckSession(e.Name()) == nil {
+		if e.IsDir() && spec.CheckSession(e.Name()) == nil {
 			out = append(out, e.Name())
 		}
 	}
@@ -106,23 +107,23 @@ func (s *Store) entries(ctx context.Context, dir string) ([]fs.DirEntry, error) 
 // Executions reads execution_state.json of every session of a namespace, the
 // one that changed last first. Those that cannot be read are left out; their
 // errors come joined beside the rest.
-func (s *Store) Executions(ctx context.Context, namespace string) ([]team.Execution, error) {
+func (s *Store) Executions(ctx context.Context, namespace string) ([]session.Execution, error) {
 	keys, err := s.Sessions(ctx, namespace)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]team.Execution, 0, len(keys))
+	out := make([]session.Execution, 0, len(keys))
 	var faults []error
 	for _, key := range keys {
 		e, err := s.Execution(key)
 		switch {
 		case err == nil:
 			out = append(out, e)
-		case !errors.Is(err, team.ErrNotFound):
+		case !errors.Is(err, session.ErrNotFound):
 			faults = append(faults, err)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b team.Execution) int {
+	slices.SortStableFunc(out, func(a, b session.Execution) int {
 		return cmp.Or(b.UpdatedAt.Compare(a.UpdatedAt), strings.Compare(a.Session, b.Session))
 	})
 	return out, errors.Join(faults...)

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/secrets"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // Files that hold keys and passwords, by the ends of their names in lower case:
@@ -39,7 +39,7 @@ type SnapshotOptions struct {
 
 // Snapshot is a workspace as it was stored.
 type Snapshot struct {
-	Manifest team.Digest
+	Manifest spec.Digest
 	// Files counts the files and links, Bytes the files' content.
 	Files int
 	Bytes int64

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
 func TestSnapshotsLeaveKeysOut(t *testing.T) {
@@ -42,7 +42,7 @@ func TestASnapshotSeesEveryChange(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	dir := t.TempDir()
-	seen := map[team.Digest]string{}
+	seen := map[spec.Digest]string{}
 	for i := range 20 {
 		content := fmt.Sprintf("%02d", i) // always the same size
 		path := filepath.Join(dir, "a")

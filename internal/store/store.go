@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 const (
@@ -102,7 +102,7 @@ var idPattern = regexp.MustCompile(`^[a-z0-9]{4,32}$`)
 // and all open it. The directory is readable by its owner only.
 func Create(dir string, o Options) (*Store, error) {
 	s, err := Open(dir, o)
-	if !errors.Is(err, team.ErrNotFound) {
+	if !errors.Is(err, session.ErrNotFound) {
 		return s, err
 	}
 	if err := os.MkdirAll(dir, dirMode); err != nil {
@@ -165,7 +165,7 @@ func claim(dir string) error {
 }
 
 // Open opens the store in dir. Where there is none the error is
-// [team.ErrNotFound].
+// [session.ErrNotFound].
 func Open(dir string, o Options) (*Store, error) {
 	if o.Clock == nil {
 		return nil, errors.New("a store needs a clock")
@@ -208,14 +208,14 @@ func readIdentity(dir string) (identity, error) {
 	data, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return id, fmt.Errorf("%s holds no store (it has no %s): %w; start a worker with this directory to make one, or give the right one", dir, identityFile, team.ErrNotFound)
+		return id, fmt.Errorf("%s holds no store (it has no %s): %w; start a worker with this directory to make one, or give the right one", dir, identityFile, session.ErrNotFound)
 	case err != nil:
 		return id, fmt.Errorf("open the store: %w", err)
 	}
 	err = json.Unmarshal(data, &id)
 	switch {
 	case err != nil, !idPattern.MatchString(id.ID), id.Version < 1:
-		return id, fmt.Errorf("%s does not hold a store's id and version: %w; restore it from a backup: {\"id\": \"<the store's id>\", \"version\": %d}", path, team.ErrCorrupt, formatVersion)
+		return id, fmt.Errorf("%s does not hold a store's id and version: %w; restore it from a backup: {\"id\": \"<the store's id>\", \"version\": %d}", path, session.ErrCorrupt, formatVersion)
 	case id.Version > formatVersion:
 		return id, fmt.Errorf("the store in %s has format %d, and this program knows %d; use the version of Maestro that made it, or a newer one", dir, id.Version, formatVersion)
 	}

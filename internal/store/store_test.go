@@ -8,8 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // now is what the tests' clock shows.
@@ -67,7 +68,7 @@ func readTree(t testing.TB, dir string) map[string]string {
 }
 
 // snapshot stores a tree given by its files.
-func snapshot(t testing.TB, s *store.Store, files map[string]string) team.Digest {
+func snapshot(t testing.TB, s *store.Store, files map[string]string) spec.Digest {
 	t.Helper()
 	dir := t.TempDir()
 	writeTree(t, dir, files)
@@ -89,7 +90,7 @@ func TestATreeGoesRound(t *testing.T) {
 	require.NoError(t, s.Materialise(t.Context(), m, dir))
 	require.Equal(t, files, readTree(t, dir))
 
-	out, err := s.Collect(t.Context(), team.Collect{Base: m, Dir: dir})
+	out, err := s.Collect(t.Context(), session.Collect{Base: m, Dir: dir})
 	require.NoError(t, err)
 	require.Empty(t, out.Changed)
 	require.Empty(t, out.Deleted)
@@ -97,7 +98,7 @@ func TestATreeGoesRound(t *testing.T) {
 
 	require.NoError(t, os.Remove(filepath.Join(dir, "empty")))
 	writeTree(t, dir, map[string]string{"src/new.go": "package main\n", "README.md": "HELLO\n"})
-	out, err = s.Collect(t.Context(), team.Collect{Base: m, Dir: dir})
+	out, err = s.Collect(t.Context(), session.Collect{Base: m, Dir: dir})
 	require.NoError(t, err)
 	require.Equal(t, []string{"README.md", "src/new.go"}, out.Changed)
 	require.Equal(t, []string{"empty"}, out.Deleted)
@@ -114,7 +115,7 @@ func TestAStoreIsMadeWhereNothingIs(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "a", "b")
 	_, err := store.Open(dir, options())
-	require.ErrorIs(t, err, team.ErrNotFound)
+	require.ErrorIs(t, err, session.ErrNotFound)
 	require.NoDirExists(t, dir)
 
 	s, err := store.Create(dir, options())

@@ -13,7 +13,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // sweepBatch is how many blobs are removed before others may go on.
@@ -38,7 +39,7 @@ var beginnings = map[blobKind][]byte{
 }
 
 // kindOf tells what a blob looks like.
-func (s *Store) kindOf(name team.Digest) (blobKind, error) {
+func (s *Store) kindOf(name spec.Digest) (blobKind, error) {
 	f, err := os.Open(s.blobPath(name))
 	if err != nil {
 		return plainBlob, err
@@ -78,7 +79,7 @@ func (p *pruning) mark(ctx context.Context) error {
 // that begins at this moment has no state yet.
 func harmless(f Fault) bool {
 	file := filepath.Base(f.Path)
-	return errors.Is(f.kind, team.ErrNotFound) && (file == executionFile || file == ledgerFile || strings.HasPrefix(file, checkpointPrefix))
+	return errors.Is(f.kind, session.ErrNotFound) && (file == executionFile || file == ledgerFile || strings.HasPrefix(file, checkpointPrefix))
 }
 
 // sweep removes the blobs that are neither needed nor young. What names others
@@ -108,12 +109,12 @@ func (p *pruning) sweep(ctx context.Context) error {
 
 // candidates lists the blobs that may go: those that name others, and the rest.
 // What a young blob names is needed.
-func (p *pruning) candidates(ctx context.Context) (structured, plain []team.Digest, err error) {
+func (p *pruning) candidates(ctx context.Context) (structured, plain []spec.Digest, err error) {
 	there := newVerification(p.store)
 	if err := there.allBlobs(ctx); err != nil {
 		return nil, nil, err
 	}
-	var loose []team.Digest
+	var loose []spec.Digest
 	for _, name := range slices.Sorted(maps.Keys(there.needed)) {
 		if p.marks.needed[name] != "" {
 			continue
@@ -146,7 +147,7 @@ func (p *pruning) candidates(ctx context.Context) (structured, plain []team.Dige
 	return structured, plain, nil
 }
 
-func (p *pruning) isYoung(name team.Digest) (bool, error) {
+func (p *pruning) isYoung(name spec.Digest) (bool, error) {
 	info, err := os.Lstat(p.store.blobPath(name))
 	return err == nil && !info.ModTime().Before(p.horizon), err
 }
@@ -154,7 +155,7 @@ func (p *pruning) isYoung(name team.Digest) (bool, error) {
 // markNamed marks what a blob names as needed, if it is one that names others: a
 // checkpoint, manifest or delta may have been stored for something that is yet
 // to be written. A damaged one names nothing.
-func (p *pruning) markNamed(ctx context.Context, name team.Digest) error {
+func (p *pruning) markNamed(ctx context.Context, name spec.Digest) error {
 	k, err := p.store.kindOf(name)
 	if err != nil {
 		return err
@@ -164,18 +165,18 @@ func (p *pruning) markNamed(ctx context.Context, name team.Digest) error {
 	seen := maps.Clone(p.marks.faults)
 	switch k {
 	case manifestBlob:
-		err = p.marks.contents(ctx, []team.Digest{name}, nil, by)
+		err = p.marks.contents(ctx, []spec.Digest{name}, nil, by)
 	case deltaBlob:
-		err = p.marks.contents(ctx, nil, []team.Digest{name}, by)
+		err = p.marks.contents(ctx, nil, []spec.Digest{name}, by)
 	case checkpointBlob:
-		var c team.Checkpoint
+		var c session.Checkpoint
 		if c, err = p.store.checkpoint(ctx, name); err == nil {
 			err = p.marks.checkpoint(ctx, c, by)
 		}
 	case plainBlob:
 	}
 	p.marks.faults = seen
-	if errors.Is(err, team.ErrCorrupt) || errors.Is(err, team.ErrNotFound) {
+	if errors.Is(err, session.ErrCorrupt) || errors.Is(err, session.ErrNotFound) {
 		return nil
 	}
 	return err
@@ -183,8 +184,8 @@ func (p *pruning) markNamed(ctx context.Context, name team.Digest) error {
 
 // sweepTrees removes blobs that name others, except those that somebody has
 // begun to use since they were listed: then what they name stays, too.
-func (p *pruning) sweepTrees(ctx context.Context, names []team.Digest) error {
-	var old []team.Digest
+func (p *pruning) sweepTrees(ctx context.Context, names []spec.Digest) error {
+	var old []spec.Digest
 	for _, name := range names {
 		young, err := p.isYoung(name)
 		if err == nil && young {
@@ -200,7 +201,7 @@ func (p *pruning) sweepTrees(ctx context.Context, names []team.Digest) error {
 }
 
 // remove removes those of the blobs that are not needed and still old.
-func (p *pruning) remove(names []team.Digest) error {
+func (p *pruning) remove(names []spec.Digest) error {
 	for _, name := range names {
 		path := p.store.blobPath(name)
 		info, err := os.Lstat(path)
@@ -223,7 +224,7 @@ func (p *pruning) remove(names []team.Digest) error {
 }
 
 // count says what would be removed.
-func (p *pruning) count(names []team.Digest) error {
+func (p *pruning) count(names []spec.Digest) error {
 	for _, name := range names {
 		info, err := os.Lstat(p.store.blobPath(name))
 		if errors.Is(err, fs.ErrNotExist) {

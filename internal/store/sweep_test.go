@@ -8,7 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // TestWhatIsTakenUpInTheMiddleOfAPruneStays lets others begin to use what a prune
@@ -23,7 +24,7 @@ func TestWhatIsTakenUpInTheMiddleOfAPruneStays(t *testing.T) {
 		require.NoError(t, err)
 		return Entry{SHA256: name, Size: int64(len(text))}
 	}
-	manifest := func(e Entry) team.Digest {
+	manifest := func(e Entry) spec.Digest {
 		name, err := s.PutManifest(t.Context(), Manifest{"a.txt": e})
 		require.NoError(t, err)
 		return name
@@ -33,9 +34,9 @@ func TestWhatIsTakenUpInTheMiddleOfAPruneStays(t *testing.T) {
 	tree, vouching, read := manifest(inTree), manifest(inIndexed), manifest(inRead)
 	delta, err := s.PutDelta(t.Context(), Delta{"a.txt": {Entry: inTree}})
 	require.NoError(t, err)
-	data, err := seal(team.Checkpoint{
-		Schema: team.CheckpointSchema, Tree: read, Workspace: read,
-		Assignments: []team.CheckpointAssignment{{Work: team.Work{Delta: delta}}},
+	data, err := seal(session.Checkpoint{
+		Schema: session.CheckpointSchema, Tree: read, Workspace: read,
+		Assignments: []session.CheckpointAssignment{{Work: session.Work{Delta: delta}}},
 	})
 	require.NoError(t, err)
 	checkpoint, err := s.PutBlob(t.Context(), data)
@@ -43,10 +44,10 @@ func TestWhatIsTakenUpInTheMiddleOfAPruneStays(t *testing.T) {
 	s.saveIndex("/somewhere", &index{manifest: vouching, files: map[string]indexed{}})
 	now = now.Add(48 * time.Hour)
 
-	p := &pruning{store: s, options: withDefaults(team.PruneOptions{}), marks: newVerification(s), horizon: now.Add(-youngBlob)}
+	p := &pruning{store: s, options: withDefaults(session.PruneOptions{}), marks: newVerification(s), horizon: now.Add(-youngBlob)}
 	structured, loose, err := p.candidates(t.Context())
 	require.NoError(t, err)
-	require.ElementsMatch(t, []team.Digest{tree, vouching, read, delta, checkpoint}, structured)
+	require.ElementsMatch(t, []spec.Digest{tree, vouching, read, delta, checkpoint}, structured)
 	require.Len(t, loose, 5)
 
 	manifest(inTree)
@@ -57,7 +58,7 @@ func TestWhatIsTakenUpInTheMiddleOfAPruneStays(t *testing.T) {
 	put("used again itself")
 	require.NoError(t, s.withSweepExclusive(func() error { return p.remove(loose) }))
 
-	for _, name := range []team.Digest{plain.SHA256, inTree.SHA256, inIndexed.SHA256, inRead.SHA256, tree, vouching, read, delta, checkpoint} {
+	for _, name := range []spec.Digest{plain.SHA256, inTree.SHA256, inIndexed.SHA256, inRead.SHA256, tree, vouching, read, delta, checkpoint} {
 		require.FileExists(t, s.blobPath(name))
 	}
 	require.NoFileExists(t, s.blobPath(waste.SHA256))

@@ -8,12 +8,13 @@ import (
 
 	"github.com/gofrs/flock"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // PutTicket replaces the record of a ticket, durably, unless the stored one has the same
 // revision or a later one: a late writer changes nothing.
-func (s *Store) PutTicket(namespace string, r team.TicketRecord) (err error) {
+func (s *Store) PutTicket(namespace string, r session.TicketRecord) (err error) {
 	path, err := s.ticketPath(namespace, r.Name)
 	if err != nil {
 		return err
@@ -30,13 +31,13 @@ func (s *Store) PutTicket(namespace string, r team.TicketRecord) (err error) {
 	defer closing(l, &err)
 	stored, err := s.Ticket(namespace, r.Name)
 	switch {
-	case errors.Is(err, team.ErrNotFound), errors.Is(err, team.ErrCorrupt):
+	case errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt):
 	case err != nil:
 		return err
 	case stored.Revision >= r.Revision:
 		return nil
 	}
-	r.Schema = team.TicketRecordSchema
+	r.Schema = session.TicketRecordSchema
 	data, err := s.seal(r)
 	if err != nil {
 		return fmt.Errorf("write ticket %s: %w", r.Name, err)
@@ -47,34 +48,34 @@ func (s *Store) PutTicket(namespace string, r team.TicketRecord) (err error) {
 	return nil
 }
 
-// Ticket reads the record of a ticket: [team.ErrNotFound] if there is none,
-// [team.ErrCorrupt] if it was damaged; it is then in the quarantine.
-func (s *Store) Ticket(namespace, name string) (r team.TicketRecord, err error) {
+// Ticket reads the record of a ticket: [session.ErrNotFound] if there is none,
+// [session.ErrCorrupt] if it was damaged; it is then in the quarantine.
+func (s *Store) Ticket(namespace, name string) (r session.TicketRecord, err error) {
 	path, err := s.ticketPath(namespace, name)
 	if err != nil {
 		return r, err
 	}
 	err = s.readDocument(path, "ticket", func(data []byte) error {
-		r = team.TicketRecord{}
+		r = session.TicketRecord{}
 		if err := s.unseal(data, &r); err != nil {
 			return err
 		}
-		if r.Schema != team.TicketRecordSchema || r.Name != name {
-			return fmt.Errorf("it is not the %s of ticket %s", team.TicketRecordSchema, name)
+		if r.Schema != session.TicketRecordSchema || r.Name != name {
+			return fmt.Errorf("it is not the %s of ticket %s", session.TicketRecordSchema, name)
 		}
 		return nil
 	})
 	if err != nil {
-		return team.TicketRecord{}, err
+		return session.TicketRecord{}, err
 	}
 	return r, nil
 }
 
 func (s *Store) ticketPath(namespace, name string) (string, error) {
-	if err := team.CheckSession(namespace); err != nil {
+	if err := spec.CheckSession(namespace); err != nil {
 		return "", fmt.Errorf("namespace: %w", err)
 	}
-	if err := team.CheckName(name); err != nil {
+	if err := spec.CheckName(name); err != nil {
 		return "", fmt.Errorf("ticket: %w", err)
 	}
 	return s.path("tickets", namespace, name+".json"), nil

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
 func TestLateWriterNeverReplacesANewerTicket(t *testing.T) {
@@ -18,9 +18,9 @@ func TestLateWriterNeverReplacesANewerTicket(t *testing.T) {
 	st, err := store.Create(filepath.Join(t.TempDir(), "state"), store.Options{Clock: time.Now})
 	require.NoError(t, err)
 	_, err = st.Ticket("default", "f00")
-	require.ErrorIs(t, err, team.ErrNotFound)
+	require.ErrorIs(t, err, session.ErrNotFound)
 	put := func(revision int64, key string) {
-		require.NoError(t, st.PutTicket("default", team.TicketRecord{Name: "f00", Revision: revision, Ticket: team.Ticket{Key: key}}))
+		require.NoError(t, st.PutTicket("default", session.TicketRecord{Name: "f00", Revision: revision, Ticket: session.Ticket{Key: key}}))
 	}
 	var all sync.WaitGroup
 	for revision := range int64(20) {
@@ -31,12 +31,12 @@ func TestLateWriterNeverReplacesANewerTicket(t *testing.T) {
 	put(3, "MD-2")
 	got, err := st.Ticket("default", "f00")
 	require.NoError(t, err)
-	require.Equal(t, team.TicketRecord{Schema: team.TicketRecordSchema, Name: "f00", Revision: 20, Ticket: team.Ticket{Key: "MD-1"}}, got)
+	require.Equal(t, session.TicketRecord{Schema: session.TicketRecordSchema, Name: "f00", Revision: 20, Ticket: session.Ticket{Key: "MD-1"}}, got)
 	_, err = st.Ticket("other", "f00")
-	require.ErrorIs(t, err, team.ErrNotFound, "namespaces have tickets of their own")
+	require.ErrorIs(t, err, session.ErrNotFound, "namespaces have tickets of their own")
 	for _, name := range []string{"../f00", "", "a/b"} {
-		require.Error(t, st.PutTicket("default", team.TicketRecord{Name: name}))
-		require.Error(t, st.PutTicket(name, team.TicketRecord{Name: "f00"}))
+		require.Error(t, st.PutTicket("default", session.TicketRecord{Name: name}))
+		require.Error(t, st.PutTicket(name, session.TicketRecord{Name: "f00"}))
 	}
 }
 
@@ -44,7 +44,7 @@ func TestDamagedTicketIsFoundAndWrittenAnew(t *testing.T) {
 	t.Parallel()
 	st, err := store.Create(filepath.Join(t.TempDir(), "state"), store.Options{Clock: time.Now})
 	require.NoError(t, err)
-	r := team.TicketRecord{Name: "f00", Revision: 4, Ticket: team.Ticket{Key: "MD-1"}}
+	r := session.TicketRecord{Name: "f00", Revision: 4, Ticket: session.Ticket{Key: "MD-1"}}
 	require.NoError(t, st.PutTicket("default", r))
 	report, err := st.VerifyAll(t.Context())
 	require.NoError(t, err)
@@ -61,7 +61,7 @@ func TestDamagedTicketIsFoundAndWrittenAnew(t *testing.T) {
 	require.Len(t, report.Faults, 1)
 	require.Equal(t, filepath.Join("tickets", "default", "f00.json"), report.Faults[0].Path)
 	_, err = st.Ticket("default", "f00")
-	require.ErrorIs(t, err, team.ErrNotFound)
+	require.ErrorIs(t, err, session.ErrNotFound)
 	r.Revision = 1
 	require.NoError(t, st.PutTicket("default", r))
 	_, err = st.Ticket("default", "f00")

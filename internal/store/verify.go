@@ -12,7 +12,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // Report is what a verification found.
@@ -36,14 +37,14 @@ type Report struct {
 // blob that these name, directly or through manifests. What is damaged is
 // quarantined, and repaired where a second copy exists: a checkpoint's copy from its
 // blob, and the blob from the copy. The error is only that of an unusable store; a
-// session that the store does not know is [team.ErrNotFound].
-func (s *Store) VerifySession(ctx context.Context, key team.SessionKey) (Report, error) {
+// session that the store does not know is [session.ErrNotFound].
+func (s *Store) VerifySession(ctx context.Context, key session.Key) (Report, error) {
 	known, err := s.HasSession(key)
 	if err != nil {
 		return Report{}, err
 	}
 	if !known {
-		return Report{}, &Fault{Path: s.rel(s.path("sessions", key.Namespace, key.Session)), What: "the store " + s.dir + " has no such session", kind: team.ErrNotFound}
+		return Report{}, &Fault{Path: s.rel(s.path("sessions", key.Namespace, key.Session)), What: "the store " + s.dir + " has no such session", kind: session.ErrNotFound}
 	}
 	v := newVerification(s)
 	v.repair = true
@@ -86,12 +87,12 @@ type verification struct {
 	faults map[string]Fault
 	// needed says of each blob to look at by whom it is needed; nobody is
 	// empty.
-	needed map[team.Digest]string
+	needed map[spec.Digest]string
 	// trees are the manifests and deltas that have been looked into.
-	trees map[team.Digest]bool
+	trees map[spec.Digest]bool
 	// without are checkpoints that are about to be pruned: what only they name
 	// is not needed.
-	without map[team.Digest]bool
+	without map[spec.Digest]bool
 	// withoutTranscripts: neither the transcripts of attempts nor the answers of calls are
 	// needed.
 	withoutTranscripts bool
@@ -100,7 +101,7 @@ type verification struct {
 }
 
 func newVerification(s *Store) *verification {
-	return &verification{store: s, faults: map[string]Fault{}, needed: map[team.Digest]string{}, trees: map[team.Digest]bool{}}
+	return &verification{store: s, faults: map[string]Fault{}, needed: map[spec.Digest]string{}, trees: map[spec.Digest]bool{}}
 }
 
 // fault notes the faults in an error and returns what else is in it.
@@ -114,7 +115,7 @@ func (v *verification) fault(err error, neededBy string) error {
 	return rest
 }
 
-func (v *verification) need(name team.Digest, by string) {
+func (v *verification) need(name spec.Digest, by string) {
 	if name != "" && v.needed[name] == "" {
 		v.needed[name] = by
 	}
@@ -138,7 +139,7 @@ func (v *verification) allBlobs(ctx context.Context) error {
 			return err
 		}
 		for _, f := range files {
-			name := team.Digest(dir.Name() + f.Name())
+			name := spec.Digest(dir.Name() + f.Name())
 			if len(dir.Name()) != 2 || !name.Valid() || !f.Type().IsRegular() {
 				v.stray(filepath.Join(root, dir.Name(), f.Name()))
 				continue
@@ -151,11 +152,11 @@ func (v *verification) allBlobs(ctx context.Context) error {
 
 func (v *verification) stray(path string) {
 	p := v.store.rel(path)
-	v.faults[p] = Fault{Path: p, What: "it is no blob; remove it, or move it elsewhere", kind: team.ErrCorrupt}
+	v.faults[p] = Fault{Path: p, What: "it is no blob; remove it, or move it elsewhere", kind: session.ErrCorrupt}
 }
 
-// session looks at a session's documents and notes the blobs that they need.
-func (v *verification) session(ctx context.Context, key team.SessionKey) error {
+// webSession looks at a session's documents and notes the blobs that they need.
+func (v *verification) session(ctx context.Context, key session.Key) error {
 	v.report.Sessions++
 	w, err := v.store.walk(ctx, key)
 	if err != nil {
@@ -180,7 +181,7 @@ func (v *verification) session(ctx context.Context, key team.SessionKey) error {
 	return v.ledger(ctx, key)
 }
 
-func (v *verification) checkpoints(ctx context.Context, key team.SessionKey, w *chainWalk) error {
+func (v *verification) checkpoints(ctx context.Context, key session.Key, w *chainWalk) error {
 	sorted := w.sorted(w.head)
 	if len(sorted) > 0 {
 		if err := v.state(ctx, key, sorted[0].Checkpoint); err != nil {
@@ -209,7 +210,7 @@ func (v *verification) checkpoints(ctx context.Context, key team.SessionKey, w *
 			continue
 		}
 		for _, a := range c.Assignments {
-			if _, err := v.store.Record(key, a.AssignmentID); a.Status == team.Completed {
+			if _, err := v.store.Record(key, a.AssignmentID); a.Status == session.Completed {
 				if err := v.fault(err, by); err != nil {
 					return err
 				}
@@ -221,7 +222,7 @@ func (v *verification) checkpoints(ctx context.Context, key team.SessionKey, w *
 
 // copied looks for the copy of the newest checkpoint after a phase, and writes it again
 // from its blob if it is not there.
-func (v *verification) copied(ctx context.Context, key team.SessionKey, c StoredCheckpoint, w *chainWalk) error {
+func (v *verification) copied(ctx context.Context, key session.Key, c StoredCheckpoint, w *chainWalk) error {
 	if _, ok := w.copies[c.Name]; ok {
 		return nil
 	}
@@ -230,7 +231,7 @@ func (v *verification) copied(ctx context.Context, key team.SessionKey, c Stored
 		return err
 	}
 	rel := v.store.rel(path)
-	missing := &Fault{Path: rel, What: "the copy of checkpoint " + string(c.Name) + " is missing", kind: team.ErrNotFound}
+	missing := &Fault{Path: rel, What: "the copy of checkpoint " + string(c.Name) + " is missing", kind: session.ErrNotFound}
 	if !v.repair {
 		// The session may have gone on since its copies were read.
 		if data, err := os.ReadFile(path); err == nil && (digestOf(data) == c.Name || !w.seen[digestOf(data)]) {
@@ -270,7 +271,7 @@ const (
 
 // repairCopy writes the copy of a checkpoint from its blob, unless the session has gone
 // on since the walk.
-func (s *Store) repairCopy(ctx context.Context, key team.SessionKey, c StoredCheckpoint, path string, w *chainWalk) (state copyState, err error) {
+func (s *Store) repairCopy(ctx context.Context, key session.Key, c StoredCheckpoint, path string, w *chainWalk) (state copyState, err error) {
 	data, err := s.Blob(ctx, c.Name)
 	if err != nil {
 		return copyInPlace, err
@@ -278,7 +279,7 @@ func (s *Store) repairCopy(ctx context.Context, key team.SessionKey, c StoredChe
 	err = s.withLock(key, chainLock, func() error {
 		_, there, err := s.readCopy(key, c.CurrentPhase, path)
 		switch {
-		case errors.Is(err, team.ErrNotFound), errors.Is(err, team.ErrCorrupt):
+		case errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt):
 			state = copyWasMissing
 		case err != nil:
 			return err
@@ -303,10 +304,10 @@ func (s *Store) repairCopy(ctx context.Context, key team.SessionKey, c StoredChe
 // state looks at a session's mirrored state, and for the records of the attempts
 // that it tells of. A session whose admission was cut off has none yet: nothing has
 // worked for it.
-func (v *verification) state(ctx context.Context, key team.SessionKey, newest team.Checkpoint) error {
+func (v *verification) state(ctx context.Context, key session.Key, newest session.Checkpoint) error {
 	by := "session " + key.Session
 	e, err := v.store.Execution(key)
-	if errors.Is(err, team.ErrNotFound) && newest.CurrentPhase == team.ReservedPhase && newest.Incarnation <= 1 {
+	if errors.Is(err, session.ErrNotFound) && newest.CurrentPhase == spec.ReservedPhase && newest.Incarnation <= 1 {
 		if worked, err := v.store.recorded(ctx, key); err != nil || len(worked) == 0 {
 			return err
 		}
@@ -317,10 +318,10 @@ func (v *verification) state(ctx context.Context, key team.SessionKey, newest te
 	for _, p := range e.Phases {
 		for _, a := range p.Assignments {
 			// What a fork has of its origin's attempts is recorded there.
-			if a.Attempts == 0 || e.Origin != nil || a.Status == team.Restored || a.Status == team.Supplied {
+			if a.Attempts == 0 || e.Origin != nil || a.Status == session.Restored || a.Status == session.Supplied {
 				continue
 			}
-			_, err := v.store.Record(key, team.AssignmentID{Phase: p.Name, Persona: a.Persona})
+			_, err := v.store.Record(key, spec.AssignmentID{Phase: p.Name, Persona: a.Persona})
 			if err := v.fault(err, by); err != nil {
 				return err
 			}
@@ -329,22 +330,22 @@ func (v *verification) state(ctx context.Context, key team.SessionKey, newest te
 	return nil
 }
 
-func (v *verification) checkpoint(ctx context.Context, c team.Checkpoint, by string) error {
+func (v *verification) checkpoint(ctx context.Context, c session.Checkpoint, by string) error {
 	v.need(c.Team.Blob, by)
 	for _, a := range c.Artifacts {
 		v.need(a.SHA256, by)
 	}
-	var deltas []team.Digest
+	var deltas []spec.Digest
 	for _, a := range c.All() {
 		deltas = append(deltas, a.Delta)
 		for _, w := range a.Integrated {
 			deltas = append(deltas, w.Delta)
 		}
 	}
-	return v.contents(ctx, []team.Digest{c.Workspace, c.Tree}, deltas, by)
+	return v.contents(ctx, []spec.Digest{c.Workspace, c.Tree}, deltas, by)
 }
 
-func (v *verification) record(ctx context.Context, key team.SessionKey, r team.Record) error {
+func (v *verification) record(ctx context.Context, key session.Key, r session.Record) error {
 	by := "the record of " + r.Assignment.String() + " of session " + key.Session
 	for _, round := range r.Rounds {
 		for _, log := range round.Logs() {
@@ -353,12 +354,12 @@ func (v *verification) record(ctx context.Context, key team.SessionKey, r team.R
 			}
 		}
 		for _, attempt := range round.Attempts {
-			if err := v.contents(ctx, []team.Digest{attempt.Left}, nil, by); err != nil {
+			if err := v.contents(ctx, []spec.Digest{attempt.Left}, nil, by); err != nil {
 				return err
 			}
 		}
 		if res := round.Result; res != nil {
-			if err := v.contents(ctx, []team.Digest{res.Input, res.Output}, []team.Digest{res.Delta}, by); err != nil {
+			if err := v.contents(ctx, []spec.Digest{res.Input, res.Output}, []spec.Digest{res.Delta}, by); err != nil {
 				return err
 			}
 		}
@@ -367,7 +368,7 @@ func (v *verification) record(ctx context.Context, key team.SessionKey, r team.R
 }
 
 // contents notes manifests and deltas and what they name.
-func (v *verification) contents(ctx context.Context, manifests, deltas []team.Digest, by string) error {
+func (v *verification) contents(ctx context.Context, manifests, deltas []spec.Digest, by string) error {
 	for _, name := range manifests {
 		if name == "" || v.trees[name] {
 			continue
@@ -412,7 +413,7 @@ func (v *verification) finish(ctx context.Context) (Report, error) {
 			v.report.Blobs++
 			v.report.Bytes += n
 			// What nobody needs may have been pruned since it was listed.
-			if by == "" && errors.Is(err, team.ErrNotFound) {
+			if by == "" && errors.Is(err, session.ErrNotFound) {
 				return nil
 			}
 			return v.fault(err, by)

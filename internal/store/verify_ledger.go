@@ -8,19 +8,20 @@ import (
 	"regexp"
 
 	"github.com/maestro-hive/maestro/internal/budget"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // ledger looks at a session's ledger and journals and notes the blobs that these
 // name. What the ledger has booked, the journals must have: an entry comes into
 // its journal before it comes into the ledger, which is read first, therefore.
-func (v *verification) ledger(ctx context.Context, key team.SessionKey) error {
+func (v *verification) ledger(ctx context.Context, key session.Key) error {
 	l, missing := v.store.lockedLedger(key)
-	if errors.Is(missing, team.ErrNotFound) {
+	if errors.Is(missing, session.ErrNotFound) {
 		// A session may write its first one at this moment.
 		l, missing = v.store.lockedLedger(key)
 	}
-	if missing != nil && !errors.Is(missing, team.ErrNotFound) {
+	if missing != nil && !errors.Is(missing, session.ErrNotFound) {
 		if err := v.fault(missing, ""); err != nil {
 			return err
 		}
@@ -39,12 +40,12 @@ func (v *verification) ledger(ctx context.Context, key team.SessionKey) error {
 	if err != nil {
 		return err
 	}
-	booked := map[team.AssignmentID]int64{}
+	booked := map[spec.AssignmentID]int64{}
 	for _, id := range journals {
 		booked[id] = 0
 	}
 	for name, row := range l.Rows {
-		id, err := team.ParseAssignmentID(name)
+		id, err := spec.ParseAssignmentID(name)
 		if err != nil {
 			return err
 		}
@@ -66,7 +67,7 @@ func (v *verification) ledger(ctx context.Context, key team.SessionKey) error {
 
 // journal looks at an assignment's journal, of which the ledger has booked the
 // entries up to a number, and returns how many it has.
-func (v *verification) journal(ctx context.Context, key team.SessionKey, id team.AssignmentID, booked int64) (int, error) {
+func (v *verification) journal(ctx context.Context, key session.Key, id spec.AssignmentID, booked int64) (int, error) {
 	path, err := v.store.journalPath(key, id)
 	if err != nil {
 		return 0, err
@@ -96,7 +97,7 @@ func (s *Store) cutJournal(path string, last, booked int64) error {
 	data, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return &Fault{Path: s.rel(path), What: "the store " + s.dir + " has no such journal, and the ledger has booked up to its entry " + fmt.Sprint(booked), kind: team.ErrNotFound}
+		return &Fault{Path: s.rel(path), What: "the store " + s.dir + " has no such journal, and the ledger has booked up to its entry " + fmt.Sprint(booked), kind: session.ErrNotFound}
 	case err != nil:
 		return fmt.Errorf("read the journal: %w", err)
 	}
@@ -129,7 +130,7 @@ var digests = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
 // one, is taken for it.
 func (v *verification) named(ctx context.Context, doc []byte, by string) error {
 	for _, match := range digests.FindAll(doc, -1) {
-		name := team.Digest(match)
+		name := spec.Digest(match)
 		kind, err := v.store.kindOf(name)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
@@ -140,9 +141,9 @@ func (v *verification) named(ctx context.Context, doc []byte, by string) error {
 		v.need(name, by)
 		switch kind {
 		case manifestBlob:
-			err = v.contents(ctx, []team.Digest{name}, nil, by)
+			err = v.contents(ctx, []spec.Digest{name}, nil, by)
 		case deltaBlob:
-			err = v.contents(ctx, nil, []team.Digest{name}, by)
+			err = v.contents(ctx, nil, []spec.Digest{name}, by)
 		case plainBlob, checkpointBlob:
 		}
 		if err != nil {

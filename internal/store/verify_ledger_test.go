@@ -12,13 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // worked adds a call whose tools wrote a file: what they did names the blob of a
 // tree, which names that of the file.
-func worked(t testing.TB, s *store.Store, key team.SessionKey, id team.AssignmentID) (tree team.Digest) {
+func worked(t testing.TB, s *store.Store, key session.Key, id spec.AssignmentID) (tree spec.Digest) {
 	t.Helper()
 	tree = snapshot(t, s, map[string]string{"half.go": "package half of " + key.Session})
 	doc, err := s.PutBlob(t.Context(), fmt.Appendf(nil, `{"tree":%q,"commit":%q}`, tree, strings.Repeat("ab", 32)))
@@ -37,26 +38,26 @@ func worked(t testing.TB, s *store.Store, key team.SessionKey, id team.Assignmen
 func TestPruningKeepsWhatJournalsName(t *testing.T) {
 	t.Parallel()
 	model := newStore(t)
-	closed(t, model, session)
-	j := journaled(t, model, session, id("ann"), 2)
-	tree := worked(t, model, session, id("ann"))
+	closed(t, model, webSession)
+	j := journaled(t, model, webSession, id("ann"), 2)
+	tree := worked(t, model, webSession, id("ann"))
 	_, err := model.PutBlob(t.Context(), []byte("nobody needs this"))
 	require.NoError(t, err)
 	s := later(t, model, tenDays)
-	report, err := s.Prune(t.Context(), team.PruneOptions{Keep: 2})
+	report, err := s.Prune(t.Context(), session.PruneOptions{Keep: 2})
 	require.NoError(t, err)
 	require.Equal(t, 3, report.Blobs, "two checkpoints, and what nobody needs")
 	sound(t, s)
 	for _, c := range j.Calls() {
-		for _, name := range []team.Digest{c.Answer, c.Tools} {
+		for _, name := range []spec.Digest{c.Answer, c.Tools} {
 			_, err := s.Blob(t.Context(), name)
 			require.NoError(t, err)
 		}
 	}
 	require.NoError(t, s.Materialise(t.Context(), tree, filepath.Join(t.TempDir(), "tree")))
 
-	require.NoError(t, os.RemoveAll(filepath.Join(s.Dir(), "sessions", "default", session.Session)))
-	report, err = s.Prune(t.Context(), team.PruneOptions{})
+	require.NoError(t, os.RemoveAll(filepath.Join(s.Dir(), "sessions", "default", webSession.Session)))
+	report, err = s.Prune(t.Context(), session.PruneOptions{})
 	require.NoError(t, err)
 	require.Positive(t, report.Blobs)
 	for _, path := range kept(t, s) {
@@ -67,31 +68,31 @@ func TestPruningKeepsWhatJournalsName(t *testing.T) {
 func TestALostLedgerKeepsNobodyFromPruning(t *testing.T) {
 	t.Parallel()
 	model := newStore(t)
-	closed(t, model, session)
-	journaled(t, model, session, id("ann"), 2)
+	closed(t, model, webSession)
+	journaled(t, model, webSession, id("ann"), 2)
 	s := later(t, model, tenDays)
 	require.NoError(t, os.Remove(ledgerPath(s)))
-	_, err := s.Prune(t.Context(), team.PruneOptions{})
+	_, err := s.Prune(t.Context(), session.PruneOptions{})
 	require.NoError(t, err, "the journals have all of it")
 }
 
 func TestWhatWasPaidIsExported(t *testing.T) {
 	t.Parallel()
 	from := newStore(t)
-	busySession(t, from, session)
-	tree := worked(t, from, session, id("ann"))
-	want, err := from.Ledger(session)
+	busySession(t, from, webSession)
+	tree := worked(t, from, webSession, id("ann"))
+	want, err := from.Ledger(webSession)
 	require.NoError(t, err)
 	for _, transcripts := range []bool{true, false} {
 		to := newStore(t)
-		_, err := to.ImportSession(t.Context(), bytes.NewReader(archive(t, from, session, transcripts)), "default", "again")
+		_, err := to.ImportSession(t.Context(), bytes.NewReader(archive(t, from, webSession, transcripts)), "default", "again")
 		require.NoError(t, err)
-		again := team.SessionKey{Namespace: "default", Session: "again"}
+		again := session.Key{Namespace: "default", Session: "again"}
 		got, err := to.Ledger(again)
 		require.NoError(t, err)
 		require.Equal(t, want, got)
-		for _, id := range []team.AssignmentID{id("ann"), {Phase: "deploy", Persona: "bob"}} {
-			before, err := from.Journal(session, id)
+		for _, id := range []spec.AssignmentID{id("ann"), {Phase: "deploy", Persona: "bob"}} {
+			before, err := from.Journal(webSession, id)
 			require.NoError(t, err)
 			after, err := to.Journal(again, id)
 			require.NoError(t, err)
@@ -102,7 +103,7 @@ func TestWhatWasPaidIsExported(t *testing.T) {
 		if transcripts {
 			require.NoError(t, err)
 		} else {
-			require.ErrorIs(t, err, team.ErrNotFound, "what the turns brought was not asked for")
+			require.ErrorIs(t, err, session.ErrNotFound, "what the turns brought was not asked for")
 		}
 		sound(t, to)
 	}
@@ -111,9 +112,9 @@ func TestWhatWasPaidIsExported(t *testing.T) {
 func TestAnArchiveOfHostileJournalsIsRefused(t *testing.T) {
 	t.Parallel()
 	from := newStore(t)
-	chain(t, from, session)
-	journaled(t, from, session, id("ann"), 2)
-	whole := unpacked(t, archive(t, from, session, true))
+	chain(t, from, webSession)
+	journaled(t, from, webSession, id("ann"), 2)
+	whole := unpacked(t, archive(t, from, webSession, true))
 	const journal = documents + "assignments/build.ann.calls.jsonl"
 	sound := entryOf(whole, journal)
 	lines := bytes.SplitAfter(sound, []byte("\n"))

@@ -8,8 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // kept lists the files of a store that a session needs.
@@ -32,8 +33,8 @@ func kept(t *testing.T, s *store.Store) []string {
 func TestASoundStoreHasNoFaults(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	chain(t, s, session)
-	chain(t, s, team.SessionKey{Namespace: "other", Session: "x"})
+	chain(t, s, webSession)
+	chain(t, s, session.Key{Namespace: "other", Session: "x"})
 	report, err := s.VerifyAll(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, report.Faults)
@@ -42,22 +43,22 @@ func TestASoundStoreHasNoFaults(t *testing.T) {
 	require.Equal(t, 6, report.Records)
 	all := report.Blobs
 
-	report, err = s.VerifySession(t.Context(), session)
+	report, err = s.VerifySession(t.Context(), webSession)
 	require.NoError(t, err)
 	require.Empty(t, report.Faults)
 	require.Equal(t, 1, report.Sessions)
 	require.Less(t, report.Blobs, all)
 	require.Positive(t, report.Bytes)
 
-	_, err = s.VerifySession(t.Context(), team.SessionKey{Namespace: "default", Session: "unknown"})
-	require.ErrorIs(t, err, team.ErrNotFound)
+	_, err = s.VerifySession(t.Context(), session.Key{Namespace: "default", Session: "unknown"})
+	require.ErrorIs(t, err, session.ErrNotFound)
 }
 
 func TestEveryDamageIsFoundNamedAndQuarantined(t *testing.T) {
 	t.Parallel()
 	model := newStore(t)
-	chain(t, model, session)
-	journaled(t, model, session, id("ann"), 1)
+	chain(t, model, webSession)
+	journaled(t, model, webSession, id("ann"), 1)
 	for _, path := range kept(t, model) {
 		for what, damage := range map[string]func(t *testing.T, path string){
 			"flipped": func(t *testing.T, path string) {
@@ -100,10 +101,10 @@ func TestEveryDamageIsFoundNamedAndQuarantined(t *testing.T) {
 func TestVerifyingASessionFindsWhatItNeeds(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	chain(t, s, session)
+	chain(t, s, webSession)
 	artifact := sha([]byte("design"))
 	require.NoError(t, os.Remove(blobPath(s, artifact)))
-	report, err := s.VerifySession(t.Context(), session)
+	report, err := s.VerifySession(t.Context(), webSession)
 	require.NoError(t, err)
 	require.Len(t, report.Faults, 1)
 	require.Contains(t, report.Faults[0].What, "needed by")
@@ -134,8 +135,8 @@ func TestVerifyRepairsWhatHasASecondCopy(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			s := newStore(t)
-			names := chain(t, s, session)
-			sound, err := s.CheckpointPath(session, phases[1])
+			names := chain(t, s, webSession)
+			sound, err := s.CheckpointPath(webSession, phases[1])
 			require.NoError(t, err)
 			for _, path := range []string{sound, blobPath(s, names[2])} {
 				before, err := os.ReadFile(path)
@@ -166,15 +167,15 @@ func TestACutOffAdmissionIsNoDamage(t *testing.T) {
 	require.NoError(t, err)
 	blob, err := s.PutBlob(t.Context(), []byte(`{}`))
 	require.NoError(t, err)
-	_, err = s.PutCheckpoint(t.Context(), session, team.Checkpoint{
-		CurrentPhase: team.ReservedPhase, Incarnation: 1, Team: team.Ref{Blob: blob}, Workspace: empty, Tree: empty, CreatedAt: now,
+	_, err = s.PutCheckpoint(t.Context(), webSession, session.Checkpoint{
+		CurrentPhase: spec.ReservedPhase, Incarnation: 1, Team: session.Ref{Blob: blob}, Workspace: empty, Tree: empty, CreatedAt: now,
 	})
 	require.NoError(t, err)
 	report, err := s.VerifyAll(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, report.Faults)
 
-	require.NoError(t, s.PutRecord(session, team.Record{Assignment: id("ann"), Incarnation: 1}))
+	require.NoError(t, s.PutRecord(webSession, session.Record{Assignment: id("ann"), Incarnation: 1}))
 	report, err = s.VerifyAll(t.Context())
 	require.NoError(t, err)
 	require.Len(t, report.Faults, 1)
@@ -184,15 +185,15 @@ func TestACutOffAdmissionIsNoDamage(t *testing.T) {
 func TestVerifyReplacesACopyThatIsNotOfTheChain(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	names := chain(t, s, session)
-	path, err := s.CheckpointPath(session, phases[1])
+	names := chain(t, s, webSession)
+	path, err := s.CheckpointPath(webSession, phases[1])
 	require.NoError(t, err)
 	chained, err := os.ReadFile(path)
 	require.NoError(t, err)
 	c, err := s.Checkpoint(t.Context(), names[1])
 	require.NoError(t, err)
 	c.Requirement = "by another executor"
-	name, err := s.PutCheckpoint(t.Context(), session, c)
+	name, err := s.PutCheckpoint(t.Context(), webSession, c)
 	require.NoError(t, err)
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)

@@ -11,20 +11,21 @@ import (
 	"syscall"
 
 	"github.com/maestro-hive/maestro/internal/bounded"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // WorkDir makes the directories that an assignment is worked on in. They are
 // the same each time on a host: agents find their conversations by them. Their parent
 // has a random name of 128 bits, so that an agent of another user than the worker, which
 // cannot list the directories above, finds its own only.
-func (s *Store) WorkDir(key team.SessionKey, id team.AssignmentID) (team.WorkDir, error) {
+func (s *Store) WorkDir(key session.Key, id spec.AssignmentID) (session.WorkDir, error) {
 	dir, err := s.workPath(key)
 	if err != nil {
-		return team.WorkDir{}, err
+		return session.WorkDir{}, err
 	}
 	if err := checkAssignment(id); err != nil {
-		return team.WorkDir{}, err
+		return session.WorkDir{}, err
 	}
 	dir = filepath.Join(dir, id.Phase, id.Persona)
 	w, err := s.makeWorkDirs(dir)
@@ -32,12 +33,12 @@ func (s *Store) WorkDir(key team.SessionKey, id team.AssignmentID) (team.WorkDir
 		w, err = s.makeWorkDirs(dir)
 	}
 	if err != nil {
-		return team.WorkDir{}, fmt.Errorf("make a directory to work in: %w", err)
+		return session.WorkDir{}, fmt.Errorf("make a directory to work in: %w", err)
 	}
 	return w, nil
 }
 
-func (s *Store) makeWorkDirs(dir string) (w team.WorkDir, err error) {
+func (s *Store) makeWorkDirs(dir string) (w session.WorkDir, err error) {
 	if err := s.makeWorkParents(dir); err != nil {
 		return w, err
 	}
@@ -84,7 +85,7 @@ const saidFile = "said.log"
 // where no attempt has begun, or nothing is kept of it. The file grows until the
 // attempt has ended; the next one makes another. An agent may have put something
 // else in its place: only a file is opened, and no link is followed.
-func (s *Store) OpenSaid(key team.SessionKey, id team.AssignmentID) (_ *os.File, err error) {
+func (s *Store) OpenSaid(key session.Key, id spec.AssignmentID) (_ *os.File, err error) {
 	dir, err := s.workPath(key)
 	if err != nil {
 		return nil, err
@@ -130,7 +131,7 @@ func makeWorkDir(dir string) error {
 
 // RemoveWork removes the directories of all assignments of a session. They hold
 // nothing that is needed once the session is done.
-func (s *Store) RemoveWork(key team.SessionKey) (err error) {
+func (s *Store) RemoveWork(key session.Key) (err error) {
 	dir, err := s.workPath(key)
 	if err != nil {
 		return err
@@ -158,7 +159,7 @@ func (s *Store) RemoveWork(key team.SessionKey) (err error) {
 	return nil
 }
 
-func (s *Store) workPath(key team.SessionKey) (string, error) {
+func (s *Store) workPath(key session.Key) (string, error) {
 	if err := checkKey(key); err != nil {
 		return "", err
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // moodyAgent fails for as long as the ledger says so, and writes down each of its
@@ -55,13 +55,13 @@ retry: {attempts: 1, rounds: 1}
 	require.Contains(t, w.must("resolve", "asks", "retry", "--note", "Mind the gap."), "no worker has answered")
 
 	worker = w.startWorker()
-	w.shows("asks", "it asks for approval", func(s team.Status) bool { return s.Status == team.AwaitingApproval })
+	w.shows("asks", "it asks for approval", func(s session.Status) bool { return s.Status == session.AwaitingApproval })
 	require.Contains(t, w.must("artifacts", "diff", "asks", "design"), "Mind the gap.", "the agent was told")
 	worker.kill()
 	w.startWorker()
 	w.must("approve", "asks")
 	s := w.ends("asks")
-	require.Equal(t, team.Completed, s.Status, "%+v", s)
+	require.Equal(t, session.Completed, s.Status, "%+v", s)
 	require.Len(t, w.lines("executed"), 2)
 	require.Equal(t, 2, s.Phases[0].Assignments[0].Attempts)
 	require.Contains(t, w.must("checkpoints", "show", "asks"), "Mind the gap.")

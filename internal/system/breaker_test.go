@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // providerAgent notes each of its executions, holds while the test wants it to,
@@ -50,22 +50,22 @@ func (w *world) startWorkerWith(file string) *process {
 	return p
 }
 
-func (w *world) run(agent, session string) {
+func (w *world) run(agent, sessionID string) {
 	w.t.Helper()
-	w.must("run", filepath.Join(w.dir, "team-"+agent+".yaml"), "work", "--session", session)
+	w.must("run", filepath.Join(w.dir, "team-"+agent+".yaml"), "work", "--session", sessionID)
 }
 
-func (w *world) breaker(name string) team.BreakerStatus {
+func (w *world) breaker(name string) session.BreakerStatus {
 	w.t.Helper()
-	var b team.BreakerStatus
+	var b session.BreakerStatus
 	require.NoError(w.t, json.Unmarshal([]byte(w.must("breaker", "show", name, "-o", "json")), &b))
 	return b
 }
 
 // waits waits until a session waits for a breaker and returns its status then.
-func (w *world) waits(session string) team.Status {
+func (w *world) waits(sessionID string) session.Status {
 	w.t.Helper()
-	return w.shows(session, "session "+session+" waits for a breaker", func(s team.Status) bool { return s.Status == team.WaitingForBreaker })
+	return w.shows(sessionID, "session "+sessionID+" waits for a breaker", func(s session.Status) bool { return s.Status == session.WaitingForBreaker })
 }
 
 func (w *world) executions() int {
@@ -86,12 +86,12 @@ func TestBreakerOpensOnTheFifthFailureAndOutlivesEverything(t *testing.T) {
 	workers := []*process{w.startWorker(), w.startWorker()}
 	w.write("ledger/down", "")
 	for n := 1; n <= 5; n++ {
-		session := fmt.Sprint("fails", n)
-		w.run("coder", session)
-		require.Equal(t, team.Failed, w.ends(session).Status)
+		sessionID := fmt.Sprint("fails", n)
+		w.run("coder", sessionID)
+		require.Equal(t, session.Failed, w.ends(sessionID).Status)
 		b := w.breaker("provider")
 		require.Equal(t, n, b.Failures)
-		require.Equal(t, n == 5, b.State == team.BreakerIsOpen, "after failure %d it is %s", n, b.State)
+		require.Equal(t, n == 5, b.State == session.BreakerIsOpen, "after failure %d it is %s", n, b.State)
 	}
 	w.run("coder", "patient")
 	waiting := w.waits("patient")
@@ -114,15 +114,15 @@ func TestBreakerOpensOnTheFifthFailureAndOutlivesEverything(t *testing.T) {
 
 	require.NoError(t, os.Remove(w.ledger("down")))
 	s := w.ends("patient")
-	require.Equal(t, team.Completed, s.Status, "%+v", s)
+	require.Equal(t, session.Completed, s.Status, "%+v", s)
 	require.False(t, s.ClosedAt.Before(*before.OpenUntil), "not before the cooldown was over")
 	require.Equal(t, 1, s.Phases[0].Assignments[0].Rounds)
 	require.Equal(t, 1, s.Phases[0].Assignments[0].Attempts)
 	require.Less(t, s.HistoryEvents, int64(40))
 	after := w.breaker("provider")
-	require.Equal(t, team.BreakerClosed, after.State)
+	require.Equal(t, session.BreakerClosed, after.State)
 	require.Zero(t, after.Failures)
-	var mirrored team.BreakerStatus
+	var mirrored session.BreakerStatus
 	data, err := os.ReadFile(filepath.Join(w.state, "breakers", "provider.json"))
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(data, &mirrored))
@@ -143,10 +143,10 @@ func TestTwentyFailuresAtOnceOpenTheBreakerOnce(t *testing.T) {
 	w.eventually("all are at work", func() bool { return w.executions() == 20 })
 	require.NoError(t, os.Remove(w.ledger("hold")))
 	for n := range 20 {
-		require.Equal(t, team.Failed, w.ends(fmt.Sprint("s", n)).Status)
+		require.Equal(t, session.Failed, w.ends(fmt.Sprint("s", n)).Status)
 	}
 	b := w.breaker("provider")
-	require.Equal(t, team.BreakerIsOpen, b.State)
+	require.Equal(t, session.BreakerIsOpen, b.State)
 	require.Equal(t, int64(1), b.Generation)
 	require.Equal(t, 1, b.Trips)
 	require.Equal(t, 5, b.Failures)
@@ -169,17 +169,17 @@ func TestDeadProbersLeaseRunsOut(t *testing.T) {
 	w.run("right", "second")
 	w.waits("second")
 	probing := w.breaker("provider")
-	require.Equal(t, team.BreakerHalfOpen, probing.State)
+	require.Equal(t, session.BreakerHalfOpen, probing.State)
 	require.Len(t, probing.Probes, 1)
 	left.kill()
 	require.NoError(t, os.Remove(w.ledger("hold")))
 	s := w.ends("second")
-	require.Equal(t, team.Completed, s.Status, "%+v", s)
-	require.Equal(t, team.BreakerClosed, w.breaker("provider").State)
+	require.Equal(t, session.Completed, s.Status, "%+v", s)
+	require.Equal(t, session.BreakerClosed, w.breaker("provider").State)
 	require.False(t, s.ClosedAt.Before(probing.Probes[0].Until), "the lease held until it ran out")
 	w.startWorkerWith("left.yaml")
 	s = w.ends("first")
-	require.Equal(t, team.Completed, s.Status, "%+v", s)
+	require.Equal(t, session.Completed, s.Status, "%+v", s)
 	require.Equal(t, 1, s.Phases[0].Assignments[0].Attempts)
 	require.Equal(t, 1, s.Phases[0].Assignments[0].Rounds)
 }
@@ -197,6 +197,6 @@ func TestWaitingAddsNoEvent(t *testing.T) {
 	require.Never(t, func() bool { return w.status("patient").HistoryEvents != before }, 40*time.Second, 10*time.Second)
 	w.must("breaker", "reset", "provider")
 	s := w.ends("patient")
-	require.Equal(t, team.Completed, s.Status)
+	require.Equal(t, session.Completed, s.Status)
 	t.Logf("%d events while it waited, %d in all", before, s.HistoryEvents)
 }

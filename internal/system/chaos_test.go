@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/providertest"
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/store"
-	"github.com/maestro-hive/maestro/internal/team"
 )
 
 // The size of the chaos; see `make chaos`.
@@ -132,12 +132,12 @@ func (c *chaos) launch() {
 }
 
 // arguments start a session with the team that its name stands for.
-func (c *chaos) arguments(session string) []string {
+func (c *chaos) arguments(sessionID string) []string {
 	file := "team.yaml"
-	if strings.HasSuffix(session, "-model") {
+	if strings.HasSuffix(sessionID, "-model") {
 		file = "model.yaml"
 	}
-	return []string{"run", filepath.Join(c.dir, file), session, "--session", session}
+	return []string{"run", filepath.Join(c.dir, file), sessionID, "--session", sessionID}
 }
 
 // stop halts a worker for some seconds and then continues it: whatever took over
@@ -201,9 +201,9 @@ func (c *chaos) strike() {
 // settle waits until every session has ended, and starts those whose command
 // was caught by a kill before they were anywhere known.
 func (c *chaos) settle(deadline time.Time) {
-	for _, session := range c.sessions {
-		if c.maestro("status", session, "-o", "json").code != 0 {
-			c.maestro(c.arguments(session)...)
+	for _, sessionID := range c.sessions {
+		if c.maestro("status", sessionID, "-o", "json").code != 0 {
+			c.maestro(c.arguments(sessionID)...)
 		}
 	}
 	s, open := c.open(), slices.Clone(c.sessions)
@@ -211,8 +211,8 @@ func (c *chaos) settle(deadline time.Time) {
 	defer tick.Stop()
 	for len(open) > 0 && time.Now().Before(deadline) {
 		<-tick.C
-		open = slices.DeleteFunc(open, func(session string) bool {
-			e, err := s.Execution(team.SessionKey{Namespace: c.namespace, Session: session})
+		open = slices.DeleteFunc(open, func(sessionID string) bool {
+			e, err := s.Execution(session.Key{Namespace: c.namespace, Session: sessionID})
 			return err == nil && e.Status.Status.Closed()
 		})
 	}

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/providertest"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // chaosTurns is how many calls each conversation of a model session takes.
@@ -60,11 +62,11 @@ func (p *provider) answer(r providertest.Request) providertest.Reply {
 		p.refused++
 		return providertest.Failing(providertest.Fault{NoAnswer: true})
 	}
-	session := sessionName.FindString(string(r.Body))
-	if p.answers[session] == nil {
-		p.answers[session] = map[string]int{}
+	sessionID := sessionName.FindString(string(r.Body))
+	if p.answers[sessionID] == nil {
+		p.answers[sessionID] = map[string]int{}
 	}
-	p.answers[session][string(r.Body)]++
+	p.answers[sessionID][string(r.Body)]++
 	turn := r.Turn()
 	call := providertest.Tool("write", map[string]string{"path": fmt.Sprintf("part-%d-%d.txt", len(r.System), turn), "content": "a part\n"})
 	if turn == chaosTurns {
@@ -81,18 +83,18 @@ func (p *provider) outage(d time.Duration) {
 }
 
 // judgeMoney holds the journals of a session against what its provider has answered.
-func (c *chaos) judgeMoney(v *verdict, session string, s team.Status) {
+func (c *chaos) judgeMoney(v *verdict, sessionID string, s session.Status) {
 	c.t.Helper()
-	key := team.SessionKey{Namespace: c.namespace, Session: session}
+	key := session.Key{Namespace: c.namespace, Session: sessionID}
 	settled, unsettled := 0, 0
 	for _, p := range s.Phases {
 		for _, a := range p.Assignments {
-			if a.Status == team.Completed && a.Rounds != 1 {
-				v.fault(&v.attempts, "%s/%s/%s: %d rounds instead of 1", session, p.Name, a.Persona, a.Rounds)
+			if a.Status == session.Completed && a.Rounds != 1 {
+				v.fault(&v.attempts, "%s/%s/%s: %d rounds instead of 1", sessionID, p.Name, a.Persona, a.Rounds)
 			}
-			journal, err := c.open().Journal(key, team.AssignmentID{Phase: p.Name, Persona: a.Persona})
+			journal, err := c.open().Journal(key, spec.AssignmentID{Phase: p.Name, Persona: a.Persona})
 			if err != nil {
-				v.fault(&v.money, "%s: %v", session, err)
+				v.fault(&v.money, "%s: %v", sessionID, err)
 				continue
 			}
 			for _, call := range journal.Calls() {
@@ -102,10 +104,10 @@ func (c *chaos) judgeMoney(v *verdict, session string, s team.Status) {
 				case budget.Unsettled, budget.Abandoned:
 					unsettled++
 				default:
-					v.fault(&v.money, "%s/%s/%s: call %d is still %s", session, p.Name, a.Persona, call.ID, call.State)
+					v.fault(&v.money, "%s/%s/%s: call %d is still %s", sessionID, p.Name, a.Persona, call.ID, call.State)
 				}
 				if call.State == budget.Unsettled && call.Estimate.Tokens() == 0 {
-					v.fault(&v.money, "%s/%s/%s: unsettled call %d has no estimate", session, p.Name, a.Persona, call.ID)
+					v.fault(&v.money, "%s/%s/%s: unsettled call %d has no estimate", sessionID, p.Name, a.Persona, call.ID)
 				}
 			}
 		}
@@ -113,19 +115,19 @@ func (c *chaos) judgeMoney(v *verdict, session string, s team.Status) {
 	c.provider.mu.Lock()
 	defer c.provider.mu.Unlock()
 	answers, again := 0, 0
-	for _, n := range c.provider.answers[session] {
+	for _, n := range c.provider.answers[sessionID] {
 		answers += n
 		again += n - 1
 	}
 	v.calls += answers
 	if answers > settled+unsettled {
-		v.fault(&v.money, "%s: the provider has answered %d calls, and the journals have %d settled and %d others", session, answers, settled, unsettled)
+		v.fault(&v.money, "%s: the provider has answered %d calls, and the journals have %d settled and %d others", sessionID, answers, settled, unsettled)
 	}
 	if again > unsettled {
-		v.fault(&v.money, "%s: %d answers were paid for again, with %d unsettled calls", session, again, unsettled)
+		v.fault(&v.money, "%s: %d answers were paid for again, with %d unsettled calls", sessionID, again, unsettled)
 	}
 	l, err := c.open().Ledger(key)
-	if err != nil || l.Reserved() != (team.Amount{}) || l.Usage().Tokens() != int64(settled)*callCost.Tokens() {
-		v.fault(&v.money, "%s: the ledger has %d tokens spent and %+v reserved (%v), for %d settled calls", session, l.Usage().Tokens(), l.Reserved(), err, settled)
+	if err != nil || l.Reserved() != (cost.Amount{}) || l.Usage().Tokens() != int64(settled)*callCost.Tokens() {
+		v.fault(&v.money, "%s: the ledger has %d tokens spent and %+v reserved (%v), for %d settled calls", sessionID, l.Usage().Tokens(), l.Reserved(), err, settled)
 	}
 }

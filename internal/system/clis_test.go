@@ -18,8 +18,9 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/clitest"
+	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/providertest"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // installedCLIs installs the agent programs of the presets' tests, and returns
@@ -140,7 +141,7 @@ func TestConversationOutlivesItsWorker(t *testing.T) {
 			before := len(server.Requests())
 			start()
 			s := w.ends("talk")
-			require.Equal(t, team.Completed, s.Status, "%+v", s)
+			require.Equal(t, session.Completed, s.Status, "%+v", s)
 			a := s.Phases[0].Assignments[0]
 			require.Equal(t, 1, a.Attempts)
 			require.Equal(t, 1, a.LostWorkers)
@@ -203,14 +204,14 @@ func TestKilledProgramsAreBooked(t *testing.T) {
 				worker = start()
 			}
 			s := w.ends("talk")
-			require.Equal(t, team.Completed, s.Status, "%+v", s)
+			require.Equal(t, session.Completed, s.Status, "%+v", s)
 			require.Equal(t, 5, delivered)
 			require.Equal(t, int64(delivered)*callCost.InputTokens, s.Usage.InputTokens)
 			require.Equal(t, int64(delivered)*callCost.OutputTokens, s.Usage.OutputTokens)
 			var shown struct {
 				Open []struct {
 					State    budget.Kind `json:"state"`
-					Estimate team.Usage  `json:"estimate"`
+					Estimate cost.Usage  `json:"estimate"`
 				} `json:"open"`
 			}
 			require.NoError(t, json.Unmarshal([]byte(w.must("budget", "show", "talk", "-o", "json")), &shown))

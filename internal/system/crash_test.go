@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // The parts of the agents of these tests: each notes its executions in the ledger
@@ -66,9 +66,9 @@ func (w *world) concurrency(slots int) {
 }
 
 // executed counts the executions of each phase.
-func (w *world) executed(session string) map[string]int {
+func (w *world) executed(sessionID string) map[string]int {
 	counts := map[string]int{}
-	for _, phase := range w.lines("executed-" + session) {
+	for _, phase := range w.lines("executed-" + sessionID) {
 		counts[phase]++
 	}
 	return counts
@@ -83,11 +83,11 @@ func (w *world) lines(name string) []string {
 }
 
 // held waits until a living agent holds in the phase and returns its process id.
-func (w *world) held(session, phase string) int {
+func (w *world) held(sessionID, phase string) int {
 	w.t.Helper()
 	var pid int
 	w.eventually("an agent holds in "+phase, func() bool {
-		data, err := os.ReadFile(w.ledger("holding-" + session + "-" + phase))
+		data, err := os.ReadFile(w.ledger("holding-" + sessionID + "-" + phase))
 		if err != nil {
 			return false
 		}
@@ -111,7 +111,7 @@ func TestFivePhasesCostFewEventsAndCarryNoContents(t *testing.T) {
 	w.startWorker()
 	require.Equal(t, "plain\n", w.must("run", teamFile, "a very special requirement", "--session", "plain"))
 	s := w.ends("plain")
-	require.Equal(t, team.Completed, s.Status, "%+v", s)
+	require.Equal(t, session.Completed, s.Status, "%+v", s)
 	require.LessOrEqual(t, s.HistoryEvents, int64(52))
 	require.Equal(t, int64(55), s.Usage.Tokens())
 	history := w.history("plain")
@@ -138,7 +138,7 @@ func TestCrashInTheThirdPhase(t *testing.T) {
 	w.startWorker()
 
 	s := w.ends("crash")
-	require.Equal(t, team.Completed, s.Status, "%+v", s)
+	require.Equal(t, session.Completed, s.Status, "%+v", s)
 	require.Equal(t, map[string]int{
 		"requirements": 1, "design": 1, "implementation": 2, "testing": 1, "deployment": 1,
 	}, w.executed("crash"), "what was recorded is not executed again")
@@ -168,7 +168,7 @@ func TestKilledServerCostsNothing(t *testing.T) {
 	w.eventually("the agent ends in the outage", func() bool { return syscall.Kill(agent, 0) != nil })
 	w.startServer()
 	s := w.ends("outage")
-	require.Equal(t, team.Completed, s.Status, "%+v", s)
+	require.Equal(t, session.Completed, s.Status, "%+v", s)
 	require.Equal(t, 1, w.executed("outage")["design"])
 	w.sound(s)
 }
@@ -186,7 +186,7 @@ func TestAnOutageEndsNoAttempt(t *testing.T) {
 	require.NoError(t, syscall.Kill(agent, 0), "the agent has been ended")
 	w.release("design")
 	s := w.ends("outage")
-	require.Equal(t, team.Completed, s.Status, "%+v", s)
+	require.Equal(t, session.Completed, s.Status, "%+v", s)
 	require.Equal(t, 1, w.executed("outage")["design"])
 	design := s.Phases[1].Assignments[0]
 	require.Equal(t, 1, design.Attempts)
@@ -196,9 +196,9 @@ func TestAnOutageEndsNoAttempt(t *testing.T) {
 
 // attemptOf is the number of the execution, of the one activity that a session waits
 // for, as Temporal counts them; zero where it waits for none.
-func attemptOf(t *testing.T, c client.Client, session string) int32 {
+func attemptOf(t *testing.T, c client.Client, sessionID string) int32 {
 	t.Helper()
-	described, err := c.DescribeWorkflowExecution(t.Context(), session, "")
+	described, err := c.DescribeWorkflowExecution(t.Context(), sessionID, "")
 	require.NoError(t, err)
 	for _, p := range described.GetPendingActivities() {
 		return p.GetAttempt()
@@ -224,7 +224,7 @@ func TestKilledCommandsChangeNothing(t *testing.T) {
 	require.NoError(t, syscall.Kill(agent, 0), "the agent works on")
 	w.release("design")
 	s := w.ends("watched")
-	require.Equal(t, team.Completed, s.Status, "%+v", s)
+	require.Equal(t, session.Completed, s.Status, "%+v", s)
 	require.Equal(t, 1, w.executed("watched")["design"])
 	w.sound(s)
 }
@@ -248,7 +248,7 @@ func TestStoppedWorkerHandsOver(t *testing.T) {
 	w.release("design")
 	w.startWorker()
 	s := w.ends("drain")
-	require.Equal(t, team.Completed, s.Status, "%+v", s)
+	require.Equal(t, session.Completed, s.Status, "%+v", s)
 	require.Equal(t, 2, w.executed("drain")["design"])
 	require.Equal(t, 1, s.Phases[1].Assignments[0].Attempts)
 	require.Zero(t, s.Phases[1].Assignments[0].LostWorkers)
@@ -266,7 +266,7 @@ func TestCancelledSessionLeavesNoProcess(t *testing.T) {
 	agent := w.held("stopped", "design")
 	w.must("cancel", "stopped")
 	s := w.ends("stopped")
-	require.Equal(t, team.WasCancelled, s.Status)
+	require.Equal(t, session.WasCancelled, s.Status)
 	require.Error(t, syscall.Kill(agent, 0), "the agent is gone before the session is over")
-	require.Equal(t, team.Completed, s.Phases[0].Status)
+	require.Equal(t, session.Completed, s.Phases[0].Status)
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // daemonScript is an agent that at first leaves a daemon in a session of its own, which ends
@@ -45,12 +45,12 @@ exec sleep 600
 // work: it is ended before the next one begins, and nothing that it wrote is recorded.
 func TestADaemonOfALostAttemptIsEnded(t *testing.T) {
 	t.Parallel()
-	for session, end := range map[string]string{
+	for sessionID, end := range map[string]string{
 		"shim-killed":       "kill -KILL $worker $shim",
 		"shim-stopped":      "kill -STOP $shim; kill -KILL $worker",
 		"shim-kept-stopped": "kill -KILL $worker; (while kill -STOP $shim; do :; done) &",
 	} {
-		t.Run(session, func(t *testing.T) {
+		t.Run(sessionID, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			script := w.write("agent.sh", strings.NewReplacer("LEDGER", w.ledger("")).Replace(strings.ReplaceAll(daemonScript, "END", end)))
@@ -58,20 +58,20 @@ func TestADaemonOfALostAttemptIsEnded(t *testing.T) {
 			teamFile := w.write("team.yaml", `{version: 1, name: bad, help: {mode: fail}, personas: {dev: {role: r, agent: bad, instructions: do}},
 				phases: [{name: one, personas: [dev], produces: [work.txt]}]}`)
 			worker := w.startWorker()
-			w.must("run", teamFile, "leave a daemon", "--session", session)
+			w.must("run", teamFile, "leave a daemon", "--session", sessionID)
 			w.dies(worker)
 			daemon := w.daemon()
-			if session == "shim-killed" {
+			if sessionID == "shim-killed" {
 				require.True(t, daemon.writes(), "nothing has ended it yet")
 			}
 
 			w.startWorker()
-			s := w.ends(session)
-			require.Equal(t, team.Completed, s.Status, "%+v", s)
+			s := w.ends(sessionID)
+			require.Equal(t, session.Completed, s.Status, "%+v", s)
 			require.Equal(t, 1, s.Phases[0].Assignments[0].LostWorkers)
 			require.False(t, daemon.writes(), "the daemon lives on")
 			out := filepath.Join(w.dir, "out")
-			w.must("artifacts", "get", session, "--out", out)
+			w.must("artifacts", "get", sessionID, "--out", out)
 			result := map[string]string{}
 			for _, name := range w.files(out) {
 				data, err := os.ReadFile(filepath.Join(out, name))

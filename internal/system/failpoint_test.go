@@ -7,7 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // startFragile starts a worker that dies where the failpoint says.
@@ -42,7 +43,7 @@ func TestWorkerKilledBetweenTwoLines(t *testing.T) {
 			require.Contains(t, worker.output.String(), "failpoint: ")
 			w.startWorker()
 			s := w.ends(c.session)
-			require.Equal(t, team.Completed, s.Status, "%+v", s)
+			require.Equal(t, session.Completed, s.Status, "%+v", s)
 			w.sound(s)
 		})
 	}
@@ -71,14 +72,14 @@ func TestWorkerKilledBetweenADayAndItsSpending(t *testing.T) {
 			require.Contains(t, worker.output.String(), "failpoint: ")
 			w.startWorker()
 			s := w.ends(c.session)
-			require.Equal(t, team.Completed, s.Status, "%+v", s)
+			require.Equal(t, session.Completed, s.Status, "%+v", s)
 			require.Equal(t, int64(180), s.Usage.Tokens())
 
-			var day struct{ Reserved, Unsettled, Spent team.Amount }
+			var day struct{ Reserved, Unsettled, Spent cost.Amount }
 			require.NoError(t, json.Unmarshal([]byte(w.must("budget", "show", "--team", "daily", "-o", "json")), &day))
 			require.Zero(t, day.Reserved, "all that is not spent is given back")
 			var budgets struct {
-				Open []struct{ Estimate team.Usage }
+				Open []struct{ Estimate cost.Usage }
 			}
 			require.NoError(t, json.Unmarshal([]byte(w.must("budget", "show", c.session, "-o", "json")), &budgets))
 			want := int64(180)

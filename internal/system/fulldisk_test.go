@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // left is how many bytes and files the store's disk has room for.
@@ -49,13 +50,13 @@ func TestAnAgentThatFillsTheDiskStopsNoOther(t *testing.T) {
 			w.must("run", modest, "go on", "--session", "modest-"+name)
 			w.must("run", greedy, "fill it", "--session", "greedy-"+name)
 
-			require.Equal(t, team.Completed, w.ends("modest-"+name).Status)
+			require.Equal(t, session.Completed, w.ends("modest-"+name).Status)
 			s := w.ends("greedy-" + name)
-			require.Equal(t, team.Failed, s.Status, "%+v", s)
-			failures := s.Phases[0].Assignments[0].Failures
-			require.Len(t, failures, 2, "%+v", s)
-			for _, f := range failures {
-				require.Equal(t, team.InvalidOutput, f.Category, "%+v", f)
+			require.Equal(t, session.Failed, s.Status, "%+v", s)
+			failed := s.Phases[0].Assignments[0].Failures
+			require.Len(t, failed, 2, "%+v", s)
+			for _, f := range failed {
+				require.Equal(t, failures.InvalidOutput, f.Category, "%+v", f)
 				require.Contains(t, f.Message, "filled the disk")
 			}
 			w.must("checkpoints", "prune")

@@ -12,9 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/host"
 	"github.com/maestro-hive/maestro/internal/proctest"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/worker/service"
 )
 
 // servedWorker is a worker with health endpoints, and where they are.
@@ -43,21 +43,21 @@ func TestAWorkerSaysHowItIsThroughItsLife(t *testing.T) {
 	w := newWorldAlone(t)
 	teamFile := w.withHoldingAgent()
 	worker, port := w.servedWorker()
-	var h host.Health
-	require.Equal(t, http.StatusOK, w.asks(port, host.HealthPath, &h))
+	var h service.Health
+	require.Equal(t, http.StatusOK, w.asks(port, service.HealthPath, &h))
 	require.Equal(t, "ok", h.Status)
 	require.NotEmpty(t, h.Version)
 	require.True(t, strings.HasPrefix(h.Identity, "maestro-"+h.Store+"@"), "%+v", h)
 	require.NotZero(t, h.Since)
 
-	is := func(status int, what string) host.Readiness {
+	is := func(status int, what string) service.Readiness {
 		t.Helper()
-		var r host.Readiness
+		var r service.Readiness
 		w.eventually("ready is "+what, func() bool {
-			r = host.Readiness{}
-			return w.asks(port, host.ReadyPath, &r) == status && r.Status == what
+			r = service.Readiness{}
+			return w.asks(port, service.ReadyPath, &r) == status && r.Status == what
 		})
-		require.Equal(t, http.StatusOK, w.asks(port, host.HealthPath, &h), "it is alive all the time: %+v", h)
+		require.Equal(t, http.StatusOK, w.asks(port, service.HealthPath, &h), "it is alive all the time: %+v", h)
 		return r
 	}
 	is(http.StatusOK, "ready")
@@ -98,7 +98,7 @@ func TestAWorkerSaysHowItIsThroughItsLife(t *testing.T) {
 
 	w.release("requirements")
 	w.startWorker()
-	require.Equal(t, team.Completed, w.ends("s").Status)
+	require.Equal(t, session.Completed, w.ends("s").Status)
 }
 
 func TestMetricsAndHealthShareAListener(t *testing.T) {
@@ -109,8 +109,8 @@ func TestMetricsAndHealthShareAListener(t *testing.T) {
 	w.variables = []string{"MAESTRO_HEALTH_PORT=" + port}
 	worker := w.serves(w.start(filepath.Join(programs, "maestro-worker"), "--metrics-address", "127.0.0.1:"+port))
 	require.Equal(t, "http://127.0.0.1:"+port+"/metrics", metricsURL(t, worker))
-	var r host.Readiness
-	require.Equal(t, http.StatusOK, w.asks(port, host.ReadyPath, &r))
+	var r service.Readiness
+	require.Equal(t, http.StatusOK, w.asks(port, service.ReadyPath, &r))
 	answer, err := http.Get(metricsURL(t, worker))
 	require.NoError(t, err)
 	require.NoError(t, answer.Body.Close())

@@ -11,7 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // asNobody has the world's programs run as nobody, who can get to its directory.
@@ -47,36 +48,36 @@ func TestAHostileTreeFailsItsAttempt(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		does string
-		want team.State
+		want session.State
 		why  string
 	}{
-		"tree":        {does: "chmod 000 .", want: team.Completed},
-		"parent":      {does: "chmod 000 . ..", want: team.Completed},
-		"home":        {does: "chmod 000 $HOME $TMPDIR", want: team.Completed},
-		"all":         {does: "chmod 000 . .. ../.. ../../..", want: team.Completed},
-		"directory":   {does: "mkdir -p d/e && echo x > d/e/f && chmod 000 d/e d", want: team.Completed},
-		"ignore file": {does: "echo x > .gitignore && chmod 000 .gitignore", want: team.Completed},
-		"pipe":        {does: "mkfifo p", want: team.Failed, why: "named pipe"},
-		"loop":        {does: "ln -s loop loop", want: team.Completed},
-		"gone":        {does: `d=$(pwd); cd /; rm -rf "$d"`, want: team.Failed, why: "working directory is gone"},
-		"long":        {does: `n=$(printf %0250d 0); for i in 1 2 3 4 5 6; do mkdir $n; cd $n; done; echo x > f`, want: team.Failed, why: "path of"},
+		"tree":        {does: "chmod 000 .", want: session.Completed},
+		"parent":      {does: "chmod 000 . ..", want: session.Completed},
+		"home":        {does: "chmod 000 $HOME $TMPDIR", want: session.Completed},
+		"all":         {does: "chmod 000 . .. ../.. ../../..", want: session.Completed},
+		"directory":   {does: "mkdir -p d/e && echo x > d/e/f && chmod 000 d/e d", want: session.Completed},
+		"ignore file": {does: "echo x > .gitignore && chmod 000 .gitignore", want: session.Completed},
+		"pipe":        {does: "mkfifo p", want: session.Failed, why: "named pipe"},
+		"loop":        {does: "ln -s loop loop", want: session.Completed},
+		"gone":        {does: `d=$(pwd); cd /; rm -rf "$d"`, want: session.Failed, why: "working directory is gone"},
+		"long":        {does: `n=$(printf %0250d 0); for i in 1 2 3 4 5 6; do mkdir $n; cd $n; done; echo x > f`, want: session.Failed, why: "path of"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, session := newWorld(t), "spoilt-"+strings.ReplaceAll(name, " ", "-")
+			w, sessionID := newWorld(t), "spoilt-"+strings.ReplaceAll(name, " ", "-")
 			w.write("agents.yaml", `{version: 1, agents: {bad: {kind: command, argv: [/bin/sh, -c, 'echo x > a.txt; `+c.does+`; true']}}}`)
 			teamFile := w.write("team.yaml", `{version: 1, name: bad, help: {mode: fail}, retry: {attempts: 2, rounds: 1, initial: 10ms}, personas: {dev: {role: r, agent: bad, instructions: do}},
 				phases: [{name: one, personas: [dev]}, {name: two, personas: [dev]}]}`)
 			w.asNobody()
 			w.startWorker()
-			w.must("run", teamFile, "spoil it", "--session", session)
-			s := w.ends(session)
+			w.must("run", teamFile, "spoil it", "--session", sessionID)
+			s := w.ends(sessionID)
 			require.Equal(t, c.want, s.Status, "%+v", s)
-			if c.want == team.Failed {
-				failures := s.Phases[0].Assignments[0].Failures
-				require.Len(t, failures, 2, "%+v", s)
-				require.Equal(t, team.InvalidOutput, failures[0].Category)
-				require.Contains(t, failures[0].Message, c.why)
+			if c.want == session.Failed {
+				failed := s.Phases[0].Assignments[0].Failures
+				require.Len(t, failed, 2, "%+v", s)
+				require.Equal(t, failures.InvalidOutput, failed[0].Category)
+				require.Contains(t, failed[0].Message, c.why)
 			}
 		})
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // stopped waits until a process is stopped, as by SIGSTOP.
@@ -44,7 +44,7 @@ func TestALateWorkerChangesNothing(t *testing.T) {
 			w.startServer()
 			w.startWorker()
 			s := w.ends(c.session)
-			require.Equal(t, team.Completed, s.Status, "%+v", s)
+			require.Equal(t, session.Completed, s.Status, "%+v", s)
 			w.must("checkpoints", "verify", "--all")
 			before := w.mirrored(c.session)
 
@@ -65,10 +65,10 @@ func TestALateWorkerChangesNothing(t *testing.T) {
 }
 
 // mirrored has the documents that the store mirrors of a session.
-func (w *world) mirrored(session string) map[string]string {
+func (w *world) mirrored(sessionID string) map[string]string {
 	w.t.Helper()
 	documents := map[string]string{}
-	paths, err := filepath.Glob(filepath.Join(w.state, "sessions", w.namespace, session, "*.json"))
+	paths, err := filepath.Glob(filepath.Join(w.state, "sessions", w.namespace, sessionID, "*.json"))
 	require.NoError(w.t, err)
 	for _, path := range paths {
 		data, err := os.ReadFile(path)

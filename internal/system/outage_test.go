@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // TestWorkersThatAreKilledWhileAProviderIsAwayCostNothing: the wait and the attempt go on
@@ -23,7 +23,7 @@ func TestWorkersThatAreKilledWhileAProviderIsAwayCostNothing(t *testing.T) {
 	w.must("run", file, "work", "--session", "s")
 	for n := 2; n <= 4; n++ {
 		w.eventually("the agent has failed again", func() bool { return w.executions() >= n })
-		w.shows("s", "its attempt waits", func(s team.Status) bool {
+		w.shows("s", "its attempt waits", func(s session.Status) bool {
 			return strings.Contains(s.Phases[0].Assignments[0].Progress, "waits until")
 		})
 		worker.kill()
@@ -31,7 +31,7 @@ func TestWorkersThatAreKilledWhileAProviderIsAwayCostNothing(t *testing.T) {
 	}
 	require.NoError(t, os.Remove(w.ledger("down")))
 	s := w.ends("s")
-	require.Equal(t, team.Completed, s.Status)
+	require.Equal(t, session.Completed, s.Status)
 	a := s.Phases[0].Assignments[0]
 	require.Equal(t, 1, a.Attempts)
 	require.Equal(t, 1, a.Rounds)
@@ -51,7 +51,7 @@ func TestWorkersThatAreKilledWhileTheyWaitForAnotherAreNotLost(t *testing.T) {
 	first.signal(syscall.SIGSTOP)
 	for range 6 {
 		other := w.startWorker()
-		w.shows("s", "another worker waits for the lock", func(s team.Status) bool {
+		w.shows("s", "another worker waits for the lock", func(s session.Status) bool {
 			return strings.Contains(s.Phases[0].Assignments[0].Progress, "another process still works")
 		})
 		other.kill()
@@ -60,7 +60,7 @@ func TestWorkersThatAreKilledWhileTheyWaitForAnotherAreNotLost(t *testing.T) {
 	require.NoError(t, os.Remove(w.ledger("hold")))
 	first.signal(syscall.SIGCONT)
 	s := w.ends("s")
-	require.Equal(t, team.Completed, s.Status)
+	require.Equal(t, session.Completed, s.Status)
 	require.Zero(t, s.Phases[0].Assignments[0].LostWorkers)
 	require.Equal(t, 1, w.executions())
 }

@@ -6,15 +6,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/providertest"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // paidTurns is how many calls the conversations of these tests take.
 const paidTurns = 6
 
 // callCost is what the provider says that each call costs.
-var callCost = team.Usage{InputTokens: 100, OutputTokens: 10}
+var callCost = cost.Usage{InputTokens: 100, OutputTokens: 10}
 
 // talk is a model that writes a file in each turn, and finishes in the last.
 func talk(r providertest.Request) providertest.Reply {
@@ -70,15 +71,15 @@ func TestNoTurnIsPaidForTwice(t *testing.T) {
 			}
 			w.startWorker()
 			s := w.ends("paid")
-			require.Equal(t, team.Completed, s.Status, "%+v", s)
+			require.Equal(t, session.Completed, s.Status, "%+v", s)
 			require.Len(t, server.Requests(), paidTurns, "the provider has seen each call once")
 			a := s.Phases[0].Assignments[0]
 			require.Equal(t, 1, a.Attempts)
 			require.Equal(t, c.deaths, a.LostWorkers)
 			require.Equal(t, int64(paidTurns*110), s.Usage.Tokens())
-			require.Equal(t, team.USD(paidTurns*(100*3+10*15)*1000), s.Usage.CostUSD)
+			require.Equal(t, cost.USD(paidTurns*(100*3+10*15)*1000), s.Usage.CostUSD)
 			w.must("checkpoints", "verify", "--all")
-			l, err := w.open().Ledger(team.SessionKey{Namespace: w.namespace, Session: "paid"})
+			l, err := w.open().Ledger(session.Key{Namespace: w.namespace, Session: "paid"})
 			require.NoError(t, err)
 			require.Equal(t, s.Usage, l.Usage(), "the ledger is the sum of the journal")
 			require.Zero(t, l.Reserved())

@@ -10,7 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 const tookUp = "took up again what a crash had cut off"
@@ -44,7 +45,7 @@ func TestKilledWorkerTakesItsWorkUpAgain(t *testing.T) {
 	require.Less(t, took[0], time.Second, "%v", took)
 	require.Less(t, took[len(took)-1], 15*time.Second, "%v", took)
 	s := w.ends("again")
-	require.Equal(t, team.Completed, s.Status, "%+v", s)
+	require.Equal(t, session.Completed, s.Status, "%+v", s)
 	for i := range phases {
 		require.Equal(t, 1, s.Phases[i].Assignments[0].LostWorkers)
 	}
@@ -61,10 +62,10 @@ func TestNobodyTakesUpTheWorkOfTheLiving(t *testing.T) {
 	w.hold("design")
 	var workers []*process
 	agents := map[string]int{}
-	for _, session := range []string{"frozen", "dead", "at-work"} {
+	for _, sessionID := range []string{"frozen", "dead", "at-work"} {
 		workers = append(workers, w.startWorker())
-		w.must("run", teamFile, "mine", "--session", session)
-		agents[session] = w.held(session, "design")
+		w.must("run", teamFile, "mine", "--session", sessionID)
+		agents[sessionID] = w.held(sessionID, "design")
 	}
 	workers[0].signal(syscall.SIGSTOP)
 	workers[1].kill()
@@ -72,18 +73,18 @@ func TestNobodyTakesUpTheWorkOfTheLiving(t *testing.T) {
 	require.Equal(t, 1, strings.Count(again.output.String(), tookUp))
 	require.Contains(t, again.output.String(), "activities=1 ")
 	w.eventually("the dead one's work goes on", func() bool { return w.held("dead", "design") != agents["dead"] })
-	for _, session := range []string{"frozen", "at-work"} {
-		require.Equal(t, 1, w.executed(session)["design"], session)
-		require.NoError(t, syscall.Kill(agents[session], 0), session)
+	for _, sessionID := range []string{"frozen", "at-work"} {
+		require.Equal(t, 1, w.executed(sessionID)["design"], sessionID)
+		require.NoError(t, syscall.Kill(agents[sessionID], 0), sessionID)
 	}
 	workers[0].signal(syscall.SIGCONT)
 	w.release("design")
-	var ended []team.Status
-	for session := range agents {
-		ended = append(ended, w.ends(session))
+	var ended []session.Status
+	for sessionID := range agents {
+		ended = append(ended, w.ends(sessionID))
 	}
 	for _, s := range ended {
-		require.Equal(t, team.Completed, s.Status, "%+v", s)
+		require.Equal(t, session.Completed, s.Status, "%+v", s)
 		w.sound(s)
 	}
 }
@@ -125,9 +126,9 @@ help: {mode: fail}
 		worker = start()
 	}
 	s := w.ends("deadly")
-	require.Equal(t, team.Failed, s.Status, "%+v", s)
+	require.Equal(t, session.Failed, s.Status, "%+v", s)
 	require.Len(t, s.Help, 1)
-	require.Equal(t, team.WorkerLost, s.Help[0].Category)
+	require.Equal(t, failures.WorkerLost, s.Help[0].Category)
 	a := s.Phases[0].Assignments[0]
 	require.Equal(t, 5, a.LostWorkers)
 	require.Zero(t, a.Attempts)

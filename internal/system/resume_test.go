@@ -11,15 +11,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // started is the document that run, resume and fork print.
 type started struct {
-	Session     string           `json:"session"`
-	RunID       string           `json:"run_id"`
-	Incarnation int              `json:"incarnation"`
-	Plan        []team.PlanEntry `json:"plan"`
+	Session     string              `json:"session"`
+	RunID       string              `json:"run_id"`
+	Incarnation int                 `json:"incarnation"`
+	Plan        []session.PlanEntry `json:"plan"`
 }
 
 // begin runs a command that starts a session and returns its document.
@@ -31,8 +32,8 @@ func (w *world) begin(args ...string) started {
 }
 
 // plan is what a document says of each phase of one persona.
-func (s started) plan() map[string]team.Action {
-	out := map[string]team.Action{}
+func (s started) plan() map[string]session.Action {
+	out := map[string]session.Action{}
 	for _, p := range s.Plan {
 		out[p.Phase] = p.Action
 	}
@@ -49,16 +50,16 @@ func (s started) reason(phase string) string {
 }
 
 // completes waits for the session's end, which has to be completed.
-func (w *world) completes(session string) team.Status {
+func (w *world) completes(sessionID string) session.Status {
 	w.t.Helper()
-	s := w.ends(session)
-	require.Equal(w.t, team.Completed, s.Status, "%+v", s)
+	s := w.ends(sessionID)
+	require.Equal(w.t, session.Completed, s.Status, "%+v", s)
 	return s
 }
 
 // states is where each phase stands.
-func states(s team.Status) map[string]team.State {
-	out := map[string]team.State{}
+func states(s session.Status) map[string]session.State {
+	out := map[string]session.State{}
 	for _, p := range s.Phases {
 		out[p.Name] = p.Status
 	}
@@ -89,14 +90,14 @@ func TestResumeOnAnEmptyCluster(t *testing.T) {
 
 	doc := w.begin("resume", "lost")
 	require.Equal(t, 2, doc.Incarnation)
-	require.Equal(t, map[string]team.Action{
-		"requirements": team.Restore, "design": team.Restore, "implementation": team.RunIt, "testing": team.RunIt, "deployment": team.RunIt,
+	require.Equal(t, map[string]session.Action{
+		"requirements": session.Restore, "design": session.Restore, "implementation": session.RunIt, "testing": session.RunIt, "deployment": session.RunIt,
 	}, doc.plan(), "%+v", doc.Plan)
 	s := w.completes("lost")
 	require.Equal(t, map[string]int{"requirements": 1, "design": 1, "implementation": 2, "testing": 1, "deployment": 1}, w.executed("lost"))
 	require.Equal(t, 2, s.Incarnation)
 	require.Equal(t, int64(55), s.Usage.Tokens(), "restored work keeps what it has cost")
-	require.Equal(t, team.Restored, s.Phases[0].Status)
+	require.Equal(t, session.Restored, s.Phases[0].Status)
 	w.must("checkpoints", "verify", "--all")
 	require.Contains(t, w.maestro("resume", "lost").stderr, "nothing is left to run")
 }
@@ -114,7 +115,7 @@ func TestResumeAfterEveryKindOfEnd(t *testing.T) {
 	require.NoError(t, os.Remove(w.ledger("holding-s-design")))
 
 	doc := w.begin("resume", "s")
-	require.Equal(t, team.Restore, doc.plan()["requirements"])
+	require.Equal(t, session.Restore, doc.plan()["requirements"])
 	require.Equal(t, "it had not finished", doc.reason("design"))
 	w.held("s", "design")
 	require.NoError(t, w.client().TerminateWorkflow(context.Background(), "s", "", "a test"))
@@ -139,23 +140,23 @@ func TestPhasesOneAtATime(t *testing.T) {
 	w.startWorker()
 	w.begin("run", teamFile, "one at a time", "--only", "design", "--session", "s")
 	s := w.completes("s")
-	require.Equal(t, map[string]team.State{
-		"requirements": team.Pending, "design": team.Completed, "implementation": team.Pending, "testing": team.Pending, "deployment": team.Pending,
+	require.Equal(t, map[string]session.State{
+		"requirements": session.Pending, "design": session.Completed, "implementation": session.Pending, "testing": session.Pending, "deployment": session.Pending,
 	}, states(s))
 	doc := w.begin("resume", "s", "--only", "implementation")
-	require.Equal(t, team.Restore, doc.plan()["design"], "%+v", doc.Plan)
+	require.Equal(t, session.Restore, doc.plan()["design"], "%+v", doc.Plan)
 	s = w.completes("s")
-	require.Equal(t, team.Restored, states(s)["design"])
-	require.Equal(t, team.Completed, states(s)["implementation"])
+	require.Equal(t, session.Restored, states(s)["design"])
+	require.Equal(t, session.Completed, states(s)["implementation"])
 	w.begin("resume", "s", "--from", "testing")
 	s = w.completes("s")
 	require.Equal(t, map[string]int{"design": 1, "implementation": 1, "testing": 1, "deployment": 1}, w.executed("s"))
-	require.Equal(t, team.Pending, states(s)["requirements"])
+	require.Equal(t, session.Pending, states(s)["requirements"])
 
 	w.must("run", teamFile, "park", "--pause-after", "requirements,design", "--until", "design", "--session", "parked")
 	for _, phase := range []string{"requirements", "design"} {
-		w.shows("parked", "parked after "+phase, func(s team.Status) bool { return states(s)[phase] == team.AwaitingApproval })
-		require.Equal(t, team.AwaitingApproval, w.status("parked").Status)
+		w.shows("parked", "parked after "+phase, func(s session.Status) bool { return states(s)[phase] == session.AwaitingApproval })
+		require.Equal(t, session.AwaitingApproval, w.status("parked").Status)
 		require.Equal(t, 3, w.maestro("watch", "parked").code, "a parked session awaits a person")
 		w.must("resume", "parked")
 	}
@@ -181,7 +182,7 @@ func TestWhatIsStaleRunsAgain(t *testing.T) {
 	doc := w.begin("resume", "s", "--edit", "testing="+edited)
 	require.Equal(t, "builds on testing, which was edited", doc.reason("deployment"), "%+v", doc.Plan)
 	s := w.completes("s")
-	require.Equal(t, team.Supplied, states(s)["testing"])
+	require.Equal(t, session.Supplied, states(s)["testing"])
 	require.Equal(t, first["testing"], w.executed("s")["testing"])
 	require.Equal(t, 2, w.executed("s")["deployment"])
 	out := filepath.Join(w.dir, "out")
@@ -196,16 +197,16 @@ func TestWhatIsStaleRunsAgain(t *testing.T) {
 		"personas:\n", "personas:\n  deployer: {role: Deployer, agent: holding, instructions: Do the phase.}\n", 1),
 		"{name: deployment, personas: [worker]", "{name: deployment, personas: [deployer]", 1))
 	doc = w.begin("resume", "s", "--team", filepath.Join(w.dir, "other.yaml"))
-	require.Equal(t, team.Restore, doc.plan()["implementation"])
+	require.Equal(t, session.Restore, doc.plan()["implementation"])
 	require.Equal(t, "not done yet", doc.Plan[len(doc.Plan)-2].Reason, "%+v", doc.Plan)
-	require.Equal(t, team.Drop, doc.Plan[len(doc.Plan)-1].Action, "%+v", doc.Plan)
+	require.Equal(t, session.Drop, doc.Plan[len(doc.Plan)-1].Action, "%+v", doc.Plan)
 	w.completes("s")
 
 	// A fork, and a fork of the fork: the original is not touched.
 	before := w.must("status", "s", "-o", "json")
 	doc = w.begin("fork", "s", "--from", "testing", "--as", "fork")
 	require.Equal(t, "forced", doc.reason("testing"), "%+v", doc.Plan)
-	require.Equal(t, team.Restore, doc.plan()["implementation"])
+	require.Equal(t, session.Restore, doc.plan()["implementation"])
 	s = w.completes("fork")
 	require.Equal(t, int64(22), s.Usage.Tokens(), "a fork pays for what it runs")
 	require.Equal(t, "s", s.Origin.Session)
@@ -230,7 +231,7 @@ func TestSuppliedWorkStandsForPhases(t *testing.T) {
 	require.Contains(t, a.stderr, `did you mean "design"?`)
 	w.begin("run", teamFile, "go on", "--from", "implementation", "--input", "design="+design, "--decision", "db=postgres", "--session", "s")
 	s := w.completes("s")
-	require.Equal(t, team.Supplied, states(s)["design"])
+	require.Equal(t, session.Supplied, states(s)["design"])
 	require.Equal(t, map[string]string{"db": "postgres"}, s.Decisions)
 	require.Equal(t, map[string]int{"implementation": 1, "testing": 1, "deployment": 1}, w.executed("s"))
 	out := filepath.Join(w.dir, "out")
@@ -293,7 +294,7 @@ func TestDamageCostsOnlyWhatItHits(t *testing.T) {
 
 	// A file: the phase that left it runs again, with what builds on it.
 	var files struct {
-		Artifacts []team.Artifact `json:"artifacts"`
+		Artifacts []session.Artifact `json:"artifacts"`
 	}
 	require.NoError(t, json.Unmarshal([]byte(w.must("artifacts", "list", "s", "-o", "json")), &files))
 	for _, f := range files.Artifacts {
@@ -303,12 +304,12 @@ func TestDamageCostsOnlyWhatItHits(t *testing.T) {
 	}
 	doc := w.begin("resume", "s")
 	require.Contains(t, doc.reason("testing"), "its work is damaged: the content of testing.md")
-	require.Equal(t, team.Restore, doc.plan()["implementation"])
+	require.Equal(t, session.Restore, doc.plan()["implementation"])
 	w.completes("s")
 	require.Equal(t, map[string]int{"requirements": 1, "design": 1, "implementation": 1, "testing": 2, "deployment": 3}, w.executed("s"))
 }
 
-func (w *world) blob(name team.Digest) string {
+func (w *world) blob(name spec.Digest) string {
 	return filepath.Join(w.state, "blobs", "sha256", string(name[:2]), string(name[2:]))
 }
 

@@ -18,9 +18,10 @@ import (
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 
-	"github.com/maestro-hive/maestro/internal/host"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/telemetry/telemetrytest"
+	"github.com/maestro-hive/maestro/worker/service"
 )
 
 // reloads has a worker read its file again, and waits for what it says of it.
@@ -65,8 +66,8 @@ func TestHangUpTakesOverTheWorkerFileAndOnlyARightOne(t *testing.T) {
 	w.write("agents.yaml", "version: 1\nagents:\n  holding: {kind: command, argv: [sh], concurency: 3}\n")
 	w.reloads(worker, "worker file not reloaded")
 	require.Regexp(t, `level=ERROR msg="worker file not reloaded[^\n]* file=\S*agents.yaml line=3 field=\S*concurency error=`, worker.output.String())
-	var r host.Readiness
-	require.Equal(t, http.StatusOK, w.asks(port, host.ReadyPath, &r), "it goes on with the file of before")
+	var r service.Readiness
+	require.Equal(t, http.StatusOK, w.asks(port, service.ReadyPath, &r), "it goes on with the file of before")
 	require.Contains(t, r.File.Trouble, "concurency")
 	require.Equal(t, filepath.Join(w.dir, "agents.yaml"), r.File.Path)
 	require.InDelta(t, 0, reloaded(), 0)
@@ -75,8 +76,8 @@ func TestHangUpTakesOverTheWorkerFileAndOnlyARightOne(t *testing.T) {
 	w.write("agents.yaml", "version: 1\nlimits: {lost_workers: 7}\nagents:\n  other: {kind: command, argv: [\"true\"]}\n")
 	w.reloads(worker, "worker file reloaded")
 	require.Regexp(t, `worker file reloaded" file=\S+ agents_added=other agents_removed=holding settings_changed=limits`, worker.output.String())
-	r = host.Readiness{}
-	require.Equal(t, http.StatusOK, w.asks(port, host.ReadyPath, &r))
+	r = service.Readiness{}
+	require.Equal(t, http.StatusOK, w.asks(port, service.ReadyPath, &r))
 	require.Empty(t, r.File.Trouble)
 	require.InDelta(t, 1, reloaded(), 0)
 	require.Equal(t, []string{"other"}, w.offered())
@@ -87,7 +88,7 @@ func TestHangUpTakesOverTheWorkerFileAndOnlyARightOne(t *testing.T) {
 	require.NoError(t, syscall.Kill(held, 0), "what is under way goes on")
 	w.hold("design")
 	w.release("requirements")
-	w.shows("s", "the round that was under way ends", func(s team.Status) bool { return s.Phases[0].Status == team.Completed })
+	w.shows("s", "the round that was under way ends", func(s session.Status) bool { return s.Phases[0].Status == session.Completed })
 	require.Equal(t, map[string]int{"requirements": 1}, w.executed("s"), "and nobody takes up the next")
 
 	w.concurrency(2)
@@ -96,9 +97,9 @@ func TestHangUpTakesOverTheWorkerFileAndOnlyARightOne(t *testing.T) {
 	w.must("run", teamFile, "second", "--session", "t")
 	w.held("t", "design") // beside the first, with two slots
 	w.release("design")
-	for _, session := range []string{"s", "t"} {
-		s := w.ends(session)
-		require.Equal(t, team.Completed, s.Status)
+	for _, sessionID := range []string{"s", "t"} {
+		s := w.ends(sessionID)
+		require.Equal(t, session.Completed, s.Status)
 		for _, p := range s.Phases {
 			require.Equal(t, 1, p.Assignments[0].Attempts, "%s", p.Name)
 			require.Zero(t, p.Assignments[0].LostWorkers, "%s", p.Name)
@@ -113,9 +114,9 @@ func TestAnotherConcurrencyHoldsBesideWhatIsUnderWay(t *testing.T) {
 	w.concurrency(2)
 	worker := w.startWorker()
 	w.hold("requirements")
-	for _, session := range []string{"a", "b"} {
-		w.must("run", teamFile, "many", "--session", session)
-		w.held(session, "requirements")
+	for _, sessionID := range []string{"a", "b"} {
+		w.must("run", teamFile, "many", "--session", sessionID)
+		w.held(sessionID, "requirements")
 	}
 	w.concurrency(1)
 	w.reloads(worker, "worker file reloaded")
@@ -125,9 +126,9 @@ func TestAnotherConcurrencyHoldsBesideWhatIsUnderWay(t *testing.T) {
 	w.reloads(worker, "worker file reloaded")
 	w.held("c", "requirements")
 	w.release("requirements")
-	for _, session := range []string{"a", "b", "c"} {
-		require.Equal(t, team.Completed, w.ends(session).Status)
-		require.Equal(t, 1, w.executed(session)["requirements"], session)
+	for _, sessionID := range []string{"a", "b", "c"} {
+		require.Equal(t, session.Completed, w.ends(sessionID).Status)
+		require.Equal(t, 1, w.executed(sessionID)["requirements"], sessionID)
 	}
 }
 
@@ -162,9 +163,9 @@ phases:
 	w.variables = []string{"CODER_TOKEN=hunter2hunter2", "MAESTRO_LOG_FORMAT=json"}
 	worker := w.startWorker()
 	w.must("run", teamFile, "log", "--session", "s")
-	w.shows("s", "it waits for approval", func(s team.Status) bool { return s.Status == team.AwaitingApproval })
+	w.shows("s", "it waits for approval", func(s session.Status) bool { return s.Status == session.AwaitingApproval })
 	w.must("approve", "s")
-	require.Equal(t, team.Completed, w.ends("s").Status)
+	require.Equal(t, session.Completed, w.ends("s").Status)
 	worker.signal(syscall.SIGTERM)
 	w.dies(worker)
 
@@ -207,14 +208,14 @@ func TestTheBuildIsInTheIdentityOfPollers(t *testing.T) {
 	w := newWorld(t)
 	w.withHoldingAgent()
 	_, port := w.servedWorker()
-	var h host.Health
-	require.Equal(t, http.StatusOK, w.asks(port, host.HealthPath, &h))
+	var h service.Health
+	require.Equal(t, http.StatusOK, w.asks(port, service.HealthPath, &h))
 	require.Regexp(t, `^maestro-`+h.Store+`@\S+-0 \S+$`, h.Identity)
 	require.True(t, strings.HasSuffix(h.Identity, " "+h.Version), "%+v", h)
 
 	c := w.client()
 	for queue, kind := range map[string]enumspb.TaskQueueType{
-		team.WorkflowQueue(h.Store): enumspb.TASK_QUEUE_TYPE_WORKFLOW, team.AgentQueue(h.Store, "holding"): enumspb.TASK_QUEUE_TYPE_ACTIVITY,
+		spec.WorkflowQueue(h.Store): enumspb.TASK_QUEUE_TYPE_WORKFLOW, spec.AgentQueue(h.Store, "holding"): enumspb.TASK_QUEUE_TYPE_ACTIVITY,
 	} {
 		w.eventually(queue+" is polled", func() bool {
 			d, err := c.DescribeTaskQueue(t.Context(), queue, kind)
@@ -306,7 +307,7 @@ func TestAWorkerOfAnotherVersionTakesUpWhatTheOldOneHad(t *testing.T) {
 	require.Less(t, time.Since(back), 20*time.Second, "before the heartbeat's timeout")
 	require.Contains(t, again.output.String(), tookUp)
 	w.release("requirements")
-	require.Equal(t, team.Completed, w.ends("s").Status)
+	require.Equal(t, session.Completed, w.ends("s").Status)
 }
 
 func TestADrainTellsWhatItWaitsForAndASecondSignalEndsIt(t *testing.T) {
@@ -334,7 +335,7 @@ func TestADrainTellsWhatItWaitsForAndASecondSignalEndsIt(t *testing.T) {
 
 			w.startWorker()
 			w.release("requirements")
-			require.Equal(t, team.Completed, w.ends("s").Status)
+			require.Equal(t, session.Completed, w.ends("s").Status)
 		})
 	}
 }

@@ -8,13 +8,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // sound holds what a crash has left against what is promised: every execution
 // is either the one that counts or was cut off with its worker, no attempt was
 // used up, no process works on, and all that is stored verifies.
-func (w *world) sound(s team.Status) {
+func (w *world) sound(s session.Status) {
 	w.t.Helper()
 	executed := w.executed(s.Session)
 	for _, p := range s.Phases {

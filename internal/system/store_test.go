@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // earlyAgent has done everything by the time that it holds.
@@ -113,7 +113,7 @@ func TestAStoreThatCannotBeWrittenIsWaitedFor(t *testing.T) {
 			}, limit, 250*time.Millisecond, "the session says what it waits for")
 			require.NoError(t, c.mend(w))
 			s := w.ends("waits")
-			require.Equal(t, team.Completed, s.Status, "%+v", s)
+			require.Equal(t, session.Completed, s.Status, "%+v", s)
 			for _, p := range s.Phases {
 				require.Equal(t, 1, p.Assignments[0].Attempts, "%s: waiting uses up nothing", p.Name)
 			}
@@ -147,7 +147,7 @@ func TestAMirrorThatCannotBeWrittenCatchesUp(t *testing.T) {
 	require.NoError(t, os.Remove(lock))
 	w.release("implementation")
 	s := w.ends("lags")
-	require.Equal(t, team.Completed, s.Status)
+	require.Equal(t, session.Completed, s.Status)
 	require.NotContains(t, w.must("status", "lags"), "lags behind")
 	require.Contains(t, w.must("list", "-o", "json"), `"tokens": 55`)
 	w.must("checkpoints", "verify", "--all")
@@ -177,10 +177,10 @@ func TestManyOnOneStore(t *testing.T) {
 	for n := range 2 {
 		all.Go(func() {
 			for i := range 3 {
-				session := fmt.Sprintf("many-%d-%d", n, i)
-				a := w.maestro("run", teamFile, "all at once", "--session", session, "--watch")
+				sessionID := fmt.Sprintf("many-%d-%d", n, i)
+				a := w.maestro("run", teamFile, "all at once", "--session", sessionID, "--watch")
 				assert.Zero(t, a.code, a.stderr)
-				a = w.maestro("checkpoints", "verify", session)
+				a = w.maestro("checkpoints", "verify", sessionID)
 				assert.Zero(t, a.code, a.stdout)
 			}
 		})

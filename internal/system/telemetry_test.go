@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/telemetry/telemetrytest"
 )
 
@@ -71,17 +71,17 @@ func TestASessionIsOneTraceOverTheWorkersThatItHad(t *testing.T) {
 	second := w.startWorker()
 	w.release("test")
 	s := w.ends("traced")
-	require.Equal(t, team.Completed, s.Status, "%+v", s)
+	require.Equal(t, session.Completed, s.Status, "%+v", s)
 	second.signal(syscall.SIGTERM)
 	w.dies(second)
 
 	roots := r.Named("StartWorkflow:team-session")
 	require.Len(t, roots, 1)
 	require.Equal(t, "maestro", roots[0].Service, "the command began it")
-	session := r.Named("RunWorkflow:team-session")
-	require.Len(t, session, 1, "a replay is no second session")
-	require.Equal(t, roots[0].SpanId, session[0].ParentSpanId)
-	require.Equal(t, "maestro-worker", session[0].Service)
+	sess := r.Named("RunWorkflow:team-session")
+	require.Len(t, sess, 1, "a replay is no second session")
+	require.Equal(t, roots[0].SpanId, sess[0].ParentSpanId)
+	require.Equal(t, "maestro-worker", sess[0].Service)
 
 	ids := map[string]bool{}
 	for _, span := range r.Spans() {

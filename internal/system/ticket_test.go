@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/jiratest"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // TestWorkerKilledWhileItTellsJira kills the only worker when Jira has just done what it
@@ -35,19 +35,19 @@ func TestWorkerKilledWhileItTellsJira(t *testing.T) {
 			w.must("run", teamFile, "survive", "--session", c.session)
 			if !strings.HasPrefix(c.failpoint, "ticket created") {
 				w.eventually("there is a ticket", func() bool { return len(jira.Issues()) == 1 })
-				w.shows(c.session, "it parks", func(s team.Status) bool { return s.Status == team.HelpIsNeeded })
+				w.shows(c.session, "it parks", func(s session.Status) bool { return s.Status == session.HelpIsNeeded })
 				w.maestro("resolve", c.session, "skip", "--note", "no use")
 			}
 			w.dies(worker)
 			require.Contains(t, worker.output.String(), "failpoint: ")
 			w.serves(w.startWith(credentials, filepath.Join(programs, "maestro-worker"), "--drain", "1s"))
-			w.shows(c.session, "the session knows its ticket", func(s team.Status) bool {
+			w.shows(c.session, "the session knows its ticket", func(s session.Status) bool {
 				return s.Status.Closed() || len(s.Help) == 1 && s.Help[0].Ticket != nil && s.Help[0].Ticket.Key == "MD-1"
 			})
 			if !w.status(c.session).Status.Closed() {
 				w.maestro("resolve", c.session, "skip", "--note", "no use")
 			}
-			require.Equal(t, team.Completed, w.ends(c.session).Status)
+			require.Equal(t, session.Completed, w.ends(c.session).Status)
 			w.eventually("the ticket has both comments", func() bool { return len(jira.Issues()[0].Comments) >= 2 })
 			require.Len(t, jira.Issues(), 1)
 			require.Len(t, jira.Issues()[0].Comments, 2)

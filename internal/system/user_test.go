@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // reachableByNobody lets nobody get to the world's directory.
@@ -55,7 +55,7 @@ phases:
 	w.startWorker()
 	w.must("run", teamFile, "who", "--session", "who")
 	s := w.ends("who")
-	require.Equal(t, team.Completed, s.Status, "%+v", s)
+	require.Equal(t, session.Completed, s.Status, "%+v", s)
 	w.must("artifacts", "get", "who", "--out", filepath.Join(w.dir, "out"))
 	data, err := os.ReadFile(filepath.Join(w.dir, "out", "who.txt"))
 	require.NoError(t, err)
@@ -84,17 +84,17 @@ true
 	w.write("agents.yaml", `{version: 1, run_as: nobody, agents: {private: {kind: command, argv: [./private.sh]}, spy: {kind: command, argv: [./spy.sh]}}}`)
 	require.NoError(t, os.Chmod(filepath.Dir(w.ledger("seen")), 0o755))
 	w.startWorker()
-	for _, session := range []string{"private", "spy"} {
-		teamFile := w.write(session+".yaml", `{version: 1, name: t, personas: {dev: {role: r, agent: `+session+`, instructions: do}}, phases: [{name: one, personas: [dev]}]}`)
-		w.must("run", teamFile, "look around", "--session", session)
+	for _, sessionID := range []string{"private", "spy"} {
+		teamFile := w.write(sessionID+".yaml", `{version: 1, name: t, personas: {dev: {role: r, agent: `+sessionID+`, instructions: do}}, phases: [{name: one, personas: [dev]}]}`)
+		w.must("run", teamFile, "look around", "--session", sessionID)
 		w.eventually("the agent is at work, or done", func() bool {
 			left, err := filepath.Glob(filepath.Join(work, w.namespace, "private", "one", "dev", "*", "tree", "private.txt"))
 			return err == nil && len(left) == 1
 		})
 	}
-	require.Equal(t, team.Completed, w.ends("spy").Status)
+	require.Equal(t, session.Completed, w.ends("spy").Status)
 	require.NoError(t, os.WriteFile(w.ledger("seen"), nil, 0o600))
-	require.Equal(t, team.Completed, w.ends("private").Status)
+	require.Equal(t, session.Completed, w.ends("private").Status)
 	out := filepath.Join(w.dir, "out")
 	w.must("artifacts", "get", "spy", "--out", out)
 	found, err := os.ReadFile(filepath.Join(out, "found.txt"))

@@ -11,7 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // verdict is what a chaos has come to.
@@ -95,8 +96,8 @@ func (c *chaos) judge() *verdict {
 	c.t.Helper()
 	v := &verdict{on: map[string][]time.Duration{}}
 	entries := c.entries()
-	for _, session := range c.sessions {
-		c.judgeSession(v, session, entries)
+	for _, sessionID := range c.sessions {
+		c.judgeSession(v, sessionID, entries)
 	}
 	report, err := c.open().VerifyAll(c.t.Context())
 	require.NoError(c.t, err)
@@ -122,30 +123,30 @@ func (c *chaos) judge() *verdict {
 	return v
 }
 
-func (c *chaos) judgeSession(v *verdict, session string, entries []entry) {
+func (c *chaos) judgeSession(v *verdict, sessionID string, entries []entry) {
 	c.t.Helper()
-	answer := c.maestro("status", session, "-o", "json")
-	var s team.Status
-	if err := json.Unmarshal([]byte(answer.stdout), &s); err != nil || s.Status != team.Completed {
-		v.fault(&v.lost, "session %s is not completed: %s%s", session, answer.stdout, answer.stderr)
+	answer := c.maestro("status", sessionID, "-o", "json")
+	var s session.Status
+	if err := json.Unmarshal([]byte(answer.stdout), &s); err != nil || s.Status != session.Completed {
+		v.fault(&v.lost, "session %s is not completed: %s%s", sessionID, answer.stdout, answer.stderr)
 	}
-	if strings.HasSuffix(session, "-model") {
-		c.judgeMoney(v, session, s)
+	if strings.HasSuffix(sessionID, "-model") {
+		c.judgeMoney(v, sessionID, s)
 	}
 	for _, p := range s.Phases {
 		for _, a := range p.Assignments {
 			v.assignments++
 			v.lostWorkers += a.LostWorkers
-			id := team.AssignmentID{Phase: p.Name, Persona: a.Persona}
+			id := spec.AssignmentID{Phase: p.Name, Persona: a.Persona}
 			want := 1
-			if p.Name == "design" && strings.HasSuffix(session, "-flaky") {
+			if p.Name == "design" && strings.HasSuffix(sessionID, "-flaky") {
 				want = 2
 			}
-			if a.Status == team.Completed && a.Attempts != want {
-				v.fault(&v.attempts, "%s/%s: %d attempts instead of %d", session, id, a.Attempts, want)
+			if a.Status == session.Completed && a.Attempts != want {
+				v.fault(&v.attempts, "%s/%s: %d attempts instead of %d", sessionID, id, a.Attempts, want)
 			}
-			if !strings.HasSuffix(session, "-model") {
-				c.judgeExecutions(v, session, id, a, entries)
+			if !strings.HasSuffix(sessionID, "-model") {
+				c.judgeExecutions(v, sessionID, id, a, entries)
 			}
 		}
 	}
@@ -153,15 +154,15 @@ func (c *chaos) judgeSession(v *verdict, session string, entries []entry) {
 
 // judgeExecutions holds the executions of an assignment against its record: none
 // may begin after the result was recorded, and none may be unaccounted for.
-func (c *chaos) judgeExecutions(v *verdict, session string, id team.AssignmentID, a team.AssignmentStatus, entries []entry) {
-	record, err := c.open().Record(team.SessionKey{Namespace: c.namespace, Session: session}, id)
+func (c *chaos) judgeExecutions(v *verdict, sessionID string, id spec.AssignmentID, a session.AssignmentStatus, entries []entry) {
+	record, err := c.open().Record(session.Key{Namespace: c.namespace, Session: sessionID}, id)
 	if err != nil || len(record.Rounds) == 0 || record.Rounds[len(record.Rounds)-1].Result == nil {
-		v.fault(&v.lost, "%s/%s has no result: %v", session, id, err)
+		v.fault(&v.lost, "%s/%s has no result: %v", sessionID, id, err)
 		return
 	}
 	ended, executions := record.Rounds[len(record.Rounds)-1].Result.EndedAt, 0
 	for _, e := range entries {
-		if !e.begins || e.session != session || e.phase != id.Phase || e.persona != id.Persona {
+		if !e.begins || e.session != sessionID || e.phase != id.Phase || e.persona != id.Persona {
 			continue
 		}
 		executions++
@@ -170,10 +171,10 @@ func (c *chaos) judgeExecutions(v *verdict, session string, id team.AssignmentID
 		}
 	}
 	if executions > a.Attempts+a.LostWorkers {
-		v.fault(&v.twice, "%s/%s: %d executions for %d attempts and %d lost workers", session, id, executions, a.Attempts, a.LostWorkers)
+		v.fault(&v.twice, "%s/%s: %d executions for %d attempts and %d lost workers", sessionID, id, executions, a.Attempts, a.LostWorkers)
 	}
 	if executions == 0 {
-		v.fault(&v.lost, "%s/%s was never executed", session, id)
+		v.fault(&v.lost, "%s/%s was never executed", sessionID, id)
 	}
 }
 

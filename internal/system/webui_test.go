@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // stuckAgent does its work only once a person has told it how. What it complains of
@@ -90,7 +90,7 @@ help: {mode: ask}
 	b.reads("[data-testid=execution-status]", "COMPLETED")
 
 	s := w.ends("web-1")
-	require.Equal(t, team.Completed, s.Status)
+	require.Equal(t, session.Completed, s.Status)
 	require.Equal(t, 3, s.Phases[0].Assignments[0].Attempts)
 	out := filepath.Join(w.dir, "out")
 	w.must("artifacts", "get", "web-1", "--out", out)
@@ -131,6 +131,6 @@ budget: {tokens: 100, on_exceeded: ask}
 	b.details("Session money-1 of team spenders: completed")
 	b.reads("[data-testid=execution-status]", "COMPLETED")
 	s := w.ends("money-1")
-	require.Equal(t, team.Completed, s.Status)
+	require.Equal(t, session.Completed, s.Status)
 	require.Equal(t, int64(140), s.Usage.Tokens())
 }

@@ -20,8 +20,8 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/maestro-hive/maestro/internal/proctest"
-	"github.com/maestro-hive/maestro/internal/team"
-	"github.com/maestro-hive/maestro/internal/temporalio/temporaltest"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/temporalutil/temporaltest"
 )
 
 // programs is where TestMain leaves the built maestro.
@@ -249,39 +249,39 @@ func (w *world) must(args ...string) string {
 	return a.stdout
 }
 
-func (w *world) status(session string) team.Status {
+func (w *world) status(sessionID string) session.Status {
 	w.t.Helper()
-	var s team.Status
-	require.NoError(w.t, json.Unmarshal([]byte(w.must("status", session, "-o", "json")), &s))
+	var s session.Status
+	require.NoError(w.t, json.Unmarshal([]byte(w.must("status", sessionID, "-o", "json")), &s))
 	return s
 }
 
 // ends waits for the session's end. The store says when it is time to have a program
 // look, which costs far more.
-func (w *world) ends(session string) team.Status {
+func (w *world) ends(sessionID string) session.Status {
 	w.t.Helper()
 	if w.credential != nil { // whose store these tests may not open
-		return w.shows(session, "session "+session+" ends", func(s team.Status) bool { return s.Status.Closed() })
+		return w.shows(sessionID, "session "+sessionID+" ends", func(s session.Status) bool { return s.Status.Closed() })
 	}
-	var s team.Status
+	var s session.Status
 	st := w.open()
-	w.eventually("session "+session+" ends", func() bool {
-		mirrored, err := st.Execution(team.SessionKey{Namespace: w.namespace, Session: session})
+	w.eventually("session "+sessionID+" ends", func() bool {
+		mirrored, err := st.Execution(session.Key{Namespace: w.namespace, Session: sessionID})
 		if err != nil || !mirrored.Status.Status.Closed() {
 			return false
 		}
-		s = w.status(session)
+		s = w.status(sessionID)
 		return s.Status.Closed()
 	})
 	return s
 }
 
 // shows waits until a condition holds for a session's status, and returns it.
-func (w *world) shows(session, what string, condition func(team.Status) bool) team.Status {
+func (w *world) shows(sessionID, what string, condition func(session.Status) bool) session.Status {
 	w.t.Helper()
-	var s team.Status
+	var s session.Status
 	require.Eventually(w.t, func() bool {
-		s = w.status(session)
+		s = w.status(sessionID)
 		return condition(s)
 	}, limit, 250*time.Millisecond, what)
 	return s

@@ -12,7 +12,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
 )
 
 // calls measures paid calls, by OpenTelemetry's conventions for generative AI
@@ -82,7 +83,7 @@ func (c *calls) record(ctx context.Context, call activities.Call, end activities
 		c.stored.Add(ctx, 1, metric.WithAttributes(agentKey.String(call.Agent)))
 	}
 	u := end.Usage
-	if u == (team.Usage{}) {
+	if u == (cost.Usage{}) {
 		return
 	}
 	c.cost.Add(ctx, float64(u.CostUSD)/1e9, whose)
@@ -107,10 +108,10 @@ func (r *Recorder) CallReplayed(call activities.Call) {
 
 // allInput is the input as the conventions count it: with what the provider's
 // cache had or took.
-func allInput(u team.Usage) int64 { return u.InputTokens + u.CacheReadTokens + u.CacheWriteTokens }
+func allInput(u cost.Usage) int64 { return u.InputTokens + u.CacheReadTokens + u.CacheWriteTokens }
 
-func usageAttributes(u team.Usage) []attribute.KeyValue {
-	if u == (team.Usage{}) {
+func usageAttributes(u cost.Usage) []attribute.KeyValue {
+	if u == (cost.Usage{}) {
 		return nil
 	}
 	return []attribute.KeyValue{
@@ -151,7 +152,7 @@ func callName(call activities.Call) string {
 }
 
 // fail marks a span with the category of a failure, if there is one.
-func fail(span trace.Span, c team.Category) {
+func fail(span trace.Span, c failures.Category) {
 	if c != "" {
 		span.SetStatus(codes.Error, "")
 		span.SetAttributes(semconv.ErrorTypeKey.String(string(c)))

@@ -10,11 +10,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // ok stands where the category of a failure would: there was none.
-const ok team.Category = "ok"
+const ok failures.Category = "ok"
 
 // The attributes of Maestro's own metrics.
 const (
@@ -112,7 +113,7 @@ func (r *Recorder) Serves(store string, slots map[string]int) {
 	ctx := context.Background()
 	for agent := range slots {
 		r.lost.Add(ctx, 0, metric.WithAttributes(agentKey.String(agent)))
-		for _, c := range append(team.Categories(), ok) {
+		for _, c := range append(failures.Categories(), ok) {
 			by := metric.WithAttributes(agentKey.String(agent), categoryKey.String(string(c)))
 			r.rounds.Add(ctx, 0, by)
 			r.attempts.Add(ctx, 0, by)
@@ -120,7 +121,7 @@ func (r *Recorder) Serves(store string, slots map[string]int) {
 		r.calls.begin(ctx, agent)
 	}
 	r.offers(slots)
-	for _, c := range team.Categories() {
+	for _, c := range failures.Categories() {
 		r.help.Add(ctx, 0, metric.WithAttributes(categoryKey.String(string(c))))
 	}
 	r.storeWait.Add(ctx, 0)
@@ -138,7 +139,7 @@ func (r *Recorder) SessionStarted(name string) {
 }
 
 // SessionEnded counts an end, and the help that it asks for.
-func (r *Recorder) SessionEnded(name string, state team.State, help []team.HelpRequest) {
+func (r *Recorder) SessionEnded(name string, state session.State, help []session.HelpRequest) {
 	ctx := context.Background()
 	r.sessionsEnded.Add(ctx, 1, metric.WithAttributes(teamKey.String(name), stateKey.String(string(state))))
 	for _, h := range help {
@@ -147,12 +148,12 @@ func (r *Recorder) SessionEnded(name string, state team.State, help []team.HelpR
 }
 
 // AssignmentEnded counts an assignment.
-func (r *Recorder) AssignmentEnded(name string, state team.State) {
+func (r *Recorder) AssignmentEnded(name string, state session.State) {
 	r.assignments.Add(context.Background(), 1, metric.WithAttributes(teamKey.String(name), stateKey.String(string(state))))
 }
 
 // RoundEnded counts a round.
-func (r *Recorder) RoundEnded(agent string, c team.Category) {
+func (r *Recorder) RoundEnded(agent string, c failures.Category) {
 	r.rounds.Add(context.Background(), 1, metric.WithAttributes(agentKey.String(agent), categoryKey.String(string(orOK(c)))))
 }
 
@@ -190,7 +191,7 @@ func (r *Recorder) AttemptBegun(ctx context.Context, a activities.Attempt) (cont
 	}
 }
 
-func orOK(c team.Category) team.Category {
+func orOK(c failures.Category) failures.Category {
 	if c == "" {
 		return ok
 	}

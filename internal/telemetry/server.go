@@ -8,18 +8,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/maestro-hive/maestro/internal/endpoint"
+	"github.com/maestro-hive/maestro/internal/httpserver"
 )
 
 // MetricsPath is where metrics are served.
 const MetricsPath = "/metrics"
 
 // serve serves metrics on an address, and fails where that is not possible.
-func serve(ctx context.Context, address string, registry *prometheus.Registry) (*endpoint.Server, error) {
+func serve(ctx context.Context, address string, registry *prometheus.Registry) (*httpserver.Server, error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return nil, fmt.Errorf("metrics address %q is not a host and port, like 127.0.0.1:9464", address)
 	}
-	server, err := endpoint.Listen(ctx, address)
+	server, err := httpserver.Listen(ctx, address)
 	if err != nil {
 		return nil, fmt.Errorf("metrics cannot be served on %s; choose another --metrics-address: %w", address, err)
 	}

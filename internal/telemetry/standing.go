@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // How long a budget's fraction stands.
@@ -24,13 +24,13 @@ const (
 type standing struct {
 	mu       sync.Mutex
 	store    string
-	breakers map[string]team.BreakerStatus
+	breakers map[string]session.BreakerStatus
 	budgets  map[budget]fraction
 	// lags has when the mirror of a session first could not be written.
-	lags     map[team.SessionKey]time.Time
+	lags     map[session.Key]time.Time
 	slots    map[string]*slots
 	workers  map[string]int
-	sessions map[team.State]int64
+	sessions map[session.State]int64
 	// polls is nil where nobody has looked yet.
 	polls *bool
 	// loaded tells whether the worker file could be taken over when it was last
@@ -50,7 +50,7 @@ type slots struct{ used, limit int64 }
 // Fleet is what there is besides this worker.
 type Fleet struct {
 	// Sessions counts those that are open, by state; nil: it is not known.
-	Sessions map[team.State]int64
+	Sessions map[session.State]int64
 	// Workers counts, for each agent of the store, the live workers that offer it.
 	Workers map[string]int
 	// Polls tells whether Temporal sees this worker ask for work.
@@ -99,7 +99,7 @@ func (s *standing) SlotTaken(agent string) (free func()) {
 }
 
 // Breaker notes what is known of a breaker.
-func (s *standing) Breaker(b team.BreakerStatus) {
+func (s *standing) Breaker(b session.BreakerStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if known := s.breakers[b.Name]; known.Since.Equal(b.Since) && known.Revision > b.Revision {
@@ -117,7 +117,7 @@ func (s *standing) Look(f Fleet) {
 
 // MirrorWritten notes whether a change of a session's mirrored state could be
 // written at that moment.
-func (s *standing) MirrorWritten(key team.SessionKey, err error, now time.Time) {
+func (s *standing) MirrorWritten(key session.Key, err error, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
@@ -129,10 +129,10 @@ func (s *standing) MirrorWritten(key team.SessionKey, err error, now time.Time) 
 
 // Lagging lists the sessions whose mirrored state could not be written, and
 // since when.
-func (s *standing) Lagging() map[team.SessionKey]time.Time {
+func (s *standing) Lagging() map[session.Key]time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := make(map[team.SessionKey]time.Time, len(s.lags))
+	out := make(map[session.Key]time.Time, len(s.lags))
 	for key, since := range s.lags {
 		out[key] = since
 	}
@@ -198,7 +198,7 @@ func (s *standing) define(i *instruments, clock func() time.Time) {
 type show = func(float64, ...attribute.KeyValue)
 
 func (s *standing) showBreakers(now time.Time, show show) {
-	figures := map[team.BreakerState]float64{team.BreakerClosed: 0, team.BreakerHalfOpen: 1, team.BreakerIsOpen: 2}
+	figures := map[session.BreakerState]float64{session.BreakerClosed: 0, session.BreakerHalfOpen: 1, session.BreakerIsOpen: 2}
 	for name, b := range s.breakers {
 		show(figures[b.At(now).State], storeKey.String(s.store), breakerKey.String(name))
 	}

@@ -23,7 +23,7 @@ import (
 	notrace "go.opentelemetry.io/otel/trace/noop"
 	"go.temporal.io/sdk/client"
 
-	"github.com/maestro-hive/maestro/internal/endpoint"
+	"github.com/maestro-hive/maestro/internal/httpserver"
 )
 
 // scope names the instruments and spans that are Maestro's own.
@@ -60,7 +60,7 @@ type Telemetry struct {
 	tracers *sdktrace.TracerProvider
 	// recorder is nil where there is neither a meter nor a tracer.
 	recorder *Recorder
-	server   *endpoint.Server
+	server   *httpserver.Server
 }
 
 // Start begins to export what the options and the environment ask for. Where
@@ -171,7 +171,7 @@ func (t *Telemetry) Address() string {
 }
 
 // Server is what serves /metrics, and may serve more; nil where nothing does.
-func (t *Telemetry) Server() *endpoint.Server {
+func (t *Telemetry) Server() *httpserver.Server {
 	if t == nil {
 		return nil
 	}

@@ -12,8 +12,10 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/maestro-hive/maestro/activities"
-	"github.com/maestro-hive/maestro/internal/endpoint"
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/httpserver"
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/telemetry"
 	"github.com/maestro-hive/maestro/internal/telemetry/telemetrytest"
 )
@@ -117,11 +119,11 @@ func TestMetricsAreServedOnlyWhereTheyCanBe(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, answer.StatusCode)
 
 	_, err = telemetry.Start(t.Context(), telemetry.Options{MetricsAddress: tel.Address(), Getenv: variables(), Clock: time.Now})
-	require.ErrorIs(t, err, endpoint.ErrListen)
+	require.ErrorIs(t, err, httpserver.ErrListen)
 	require.ErrorContains(t, err, "metrics cannot be served on "+tel.Address()+"; choose another --metrics-address: ")
 
 	_, err = telemetry.Start(t.Context(), telemetry.Options{MetricsAddress: "9464", Getenv: variables(), Clock: time.Now})
-	require.NotErrorIs(t, err, endpoint.ErrListen)
+	require.NotErrorIs(t, err, httpserver.ErrListen)
 	require.EqualError(t, err, `metrics address "9464" is not a host and port, like 127.0.0.1:9464`)
 
 	require.NoError(t, tel.Close())
@@ -185,11 +187,11 @@ func TestCallsAreBookedOnceByTypeAndByTheConventions(t *testing.T) {
 	call := activities.Call{Team: "web", Session: "s-1", Agent: "coder", Kind: "anthropic", Model: "m-1"}
 	_, ended := m.CallBegun(t.Context(), call)
 	m.pass(3 * time.Second)
-	ended(activities.CallEnd{Stored: true, Usage: team.Usage{
+	ended(activities.CallEnd{Stored: true, Usage: cost.Usage{
 		InputTokens: 100, OutputTokens: 20, CacheReadTokens: 1000, CacheWriteTokens: 10, ReasoningTokens: 5, CostUSD: 1_500_000_000,
 	}})
 	_, ended = m.CallBegun(t.Context(), call)
-	ended(activities.CallEnd{Category: team.RateLimited})
+	ended(activities.CallEnd{Category: failures.RateLimited})
 	m.CallReplayed(call)
 
 	s := telemetrytest.Scrape(t, m.url)
@@ -227,7 +229,7 @@ func TestCallsAreBookedOnceByTypeAndByTheConventions(t *testing.T) {
 func TestAnInterruptedAttemptIsNotCounted(t *testing.T) {
 	t.Parallel()
 	m := measure(t)
-	for _, end := range []activities.AttemptEnd{{}, {Category: team.TestFailure}, {Interrupted: true}} {
+	for _, end := range []activities.AttemptEnd{{}, {Category: failures.TestFailure}, {Interrupted: true}} {
 		_, ended := m.AttemptBegun(t.Context(), activities.Attempt{Team: "web", Agent: "coder"})
 		ended(end)
 	}
@@ -257,16 +259,16 @@ func TestABreakerShowsItsStateOfNow(t *testing.T) {
 	m := measure(t)
 	state := func() float64 { return m.value("maestro_breaker_state", "store", "st", "breaker", "p") }
 	since, until := *m.now, m.now.Add(time.Minute)
-	open := team.BreakerStatus{Name: "p", State: team.BreakerIsOpen, Since: since, OpenUntil: &until, Generation: 1, Revision: 7}
-	m.Breaker(team.BreakerStatus{Name: "p", State: team.BreakerClosed})
+	open := session.BreakerStatus{Name: "p", State: session.BreakerIsOpen, Since: since, OpenUntil: &until, Generation: 1, Revision: 7}
+	m.Breaker(session.BreakerStatus{Name: "p", State: session.BreakerClosed})
 	require.Zero(t, state())
 	m.Breaker(open)
 	require.InDelta(t, 2, state(), 0)
-	m.Breaker(team.BreakerStatus{Name: "p", State: team.BreakerClosed, Since: since, Revision: 6}) // an older look, that comes late
+	m.Breaker(session.BreakerStatus{Name: "p", State: session.BreakerClosed, Since: since, Revision: 6}) // an older look, that comes late
 	require.InDelta(t, 2, state(), 0)
 	m.pass(time.Minute)
 	require.InDelta(t, 1, state(), 0, "its cooldown is over")
-	m.Breaker(team.BreakerStatus{Name: "p", State: team.BreakerClosed, Since: since, Generation: 2, Revision: 9})
+	m.Breaker(session.BreakerStatus{Name: "p", State: session.BreakerClosed, Since: since, Generation: 2, Revision: 9})
 	require.Zero(t, state())
 	require.InDelta(t, 2, m.value("maestro_breaker_transitions_total", "breaker", "p"), 0)
 }
@@ -274,7 +276,7 @@ func TestABreakerShowsItsStateOfNow(t *testing.T) {
 func TestTheMirrorLagsSinceTheFirstWriteThatFailed(t *testing.T) {
 	t.Parallel()
 	m := measure(t)
-	one, other := team.SessionKey{Session: "one"}, team.SessionKey{Session: "other"}
+	one, other := session.Key{Session: "one"}, session.Key{Session: "other"}
 	full := errors.New("no space")
 	m.MirrorWritten(one, full, *m.now)
 	m.pass(time.Minute)
@@ -300,7 +302,7 @@ func TestSlotsAndTheFleet(t *testing.T) {
 	require.InDelta(t, 4, m.value("maestro_agent_slots_limit", "agent", "coder"), 0)
 
 	m.Look(telemetry.Fleet{
-		Sessions: map[team.State]int64{team.HelpIsNeeded: 2}, Workers: map[string]int{"coder": 0}, Polls: true,
+		Sessions: map[session.State]int64{session.HelpIsNeeded: 2}, Workers: map[string]int{"coder": 0}, Polls: true,
 	})
 	require.InDelta(t, 2, m.value("maestro_sessions_open", "store", "st", "state", "help_needed"), 0)
 	require.Zero(t, m.value("maestro_agent_workers", "agent", "coder"))

@@ -1,6 +1,8 @@
 package terminal
 
-import "github.com/maestro-hive/maestro/internal/team"
+import (
+	"github.com/maestro-hive/maestro/internal/session"
+)
 
 // Colour is how text is painted; empty: not at all.
 type Colour string
@@ -16,17 +18,17 @@ const (
 )
 
 // StateColour is the colour of what a state means to a person.
-func StateColour(s team.State) Colour {
+func StateColour(s session.State) Colour {
 	switch s {
-	case team.Completed, team.Restored, team.Supplied, team.Skipped:
+	case session.Completed, session.Restored, session.Supplied, session.Skipped:
 		return Green
-	case team.Failed, team.HelpIsNeeded, team.WasCancelled:
+	case session.Failed, session.HelpIsNeeded, session.WasCancelled:
 		return Red
-	case team.Running, team.Admitted:
+	case session.Running, session.Admitted:
 		return Cyan
-	case team.Waiting, team.WaitingForBreaker, team.AwaitingApproval:
+	case session.Waiting, session.WaitingForBreaker, session.AwaitingApproval:
 		return Yellow
-	case team.Pending:
+	case session.Pending:
 		return Dim
 	}
 	return ""
@@ -47,4 +49,4 @@ func (p Palette) Paint(c Colour, text string) string {
 }
 
 // State is a state's name in the colour of its meaning.
-func (p Palette) State(s team.State) string { return p.Paint(StateColour(s), string(s)) }
+func (p Palette) State(s session.State) string { return p.Paint(StateColour(s), string(s)) }

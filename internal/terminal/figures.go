@@ -5,7 +5,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // Number writes n in groups of three, as people read large numbers.
@@ -22,7 +24,7 @@ func Verbed(n int, noun, one, many string) string {
 	if n == 1 {
 		return "1 " + noun + " " + one
 	}
-	return team.Count(n, noun) + " " + many
+	return textfmt.Count(n, noun) + " " + many
 }
 
 // Span writes a duration for people, to the second.
@@ -42,7 +44,7 @@ func Moment(t *time.Time) string {
 }
 
 // Money is the cost of usage, to be said after its tokens; empty where it is not known.
-func Money(u team.Usage) string {
+func Money(u cost.Usage) string {
 	if u.CostUSD == 0 {
 		return ""
 	}
@@ -73,7 +75,7 @@ func Figure(n int64) string {
 }
 
 // Dollars is an amount of money, or a dash for none.
-func Dollars(u team.USD) string {
+func Dollars(u cost.USD) string {
 	if u == 0 {
 		return "-"
 	}
@@ -81,7 +83,7 @@ func Dollars(u team.USD) string {
 }
 
 // Amount writes what was or may be spent: of an agent that counts no tokens, the money.
-func Amount(a team.Amount) string {
+func Amount(a cost.Amount) string {
 	switch {
 	case a.USD == 0:
 		return Number(a.Tokens) + " tokens"
@@ -92,10 +94,10 @@ func Amount(a team.Amount) string {
 }
 
 // Cap says what a cap allows.
-func Cap(c team.Cap) string { return AmountIn(team.Amount(c), c) }
+func Cap(c spec.Cap) string { return AmountIn(cost.Amount(c), c) }
 
 // AmountIn says an amount in what the cap counts.
-func AmountIn(a team.Amount, c team.Cap) string {
+func AmountIn(a cost.Amount, c spec.Cap) string {
 	switch {
 	case c.Tokens > 0 && c.USD > 0:
 		return fmt.Sprintf("%s tokens and %s USD", Number(a.Tokens), a.USD)

@@ -6,7 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
@@ -34,15 +35,15 @@ func TestSpans(t *testing.T) {
 
 func TestAmountsAreSaidInWhatTheirCapCounts(t *testing.T) {
 	t.Parallel()
-	spent := team.Amount{Tokens: 1200, USD: 500_000_000}
-	for want, limit := range map[string]team.Cap{
+	spent := cost.Amount{Tokens: 1200, USD: 500_000_000}
+	for want, limit := range map[string]spec.Cap{
 		"1,200 tokens":             {Tokens: 5000},
 		"0.5 USD":                  {USD: 1},
 		"1,200 tokens and 0.5 USD": {Tokens: 5000, USD: 1},
 	} {
 		require.Equal(t, want, terminal.AmountIn(spent, limit))
 	}
-	require.Equal(t, "5,000 tokens", terminal.Cap(team.Cap{Tokens: 5000}))
+	require.Equal(t, "5,000 tokens", terminal.Cap(spec.Cap{Tokens: 5000}))
 	require.Equal(t, "1,200 tokens, 0.5 USD", terminal.Amount(spent))
 }
 
@@ -51,5 +52,5 @@ func TestWhatIsNotThereIsADash(t *testing.T) {
 	for _, text := range []string{terminal.Moment(nil), terminal.Moment(&time.Time{}), terminal.Figure(0), terminal.Dollars(0), terminal.Dash("")} {
 		require.Equal(t, "-", text)
 	}
-	require.Empty(t, terminal.Money(team.Usage{InputTokens: 3}))
+	require.Empty(t, terminal.Money(cost.Usage{InputTokens: 3}))
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
@@ -78,8 +78,8 @@ func TestColumnsThatFitNowhereAreDropped(t *testing.T) {
 func TestEveryStateHasAColour(t *testing.T) {
 	t.Parallel()
 	on := terminal.Palette{On: true}
-	require.Equal(t, "\x1b[31mfailed\x1b[0m", on.State(team.Failed))
-	require.Equal(t, "failed", terminal.Palette{}.State(team.Failed))
+	require.Equal(t, "\x1b[31mfailed\x1b[0m", on.State(session.Failed))
+	require.Equal(t, "failed", terminal.Palette{}.State(session.Failed))
 	require.Equal(t, "of another version", on.State("of another version"))
 	require.Empty(t, on.Paint(terminal.Red, ""))
 }

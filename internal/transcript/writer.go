@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 const (
@@ -130,7 +130,7 @@ func (w *Writer) item(mark, heading, detail string) {
 	switch {
 	case len(first) > maxHeading:
 		detail = strings.TrimRight(heading+"\n"+detail, "\n")
-		first = team.Shorten(first, maxHeading)
+		first = textfmt.Shorten(first, maxHeading)
 	case more:
 		detail = strings.TrimRight(rest+"\n"+detail, "\n")
 	}

@@ -20,7 +20,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // The headers of a delivery besides those of HTTP.
@@ -86,8 +87,8 @@ func follow(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// Deliver hands over one notice, once. Its error is a *team.WebhookTrouble.
-func (c *Client) Deliver(ctx context.Context, n team.Notice) error {
+// Deliver hands over one notice, once. Its error is a *session.WebhookTrouble.
+func (c *Client) Deliver(ctx context.Context, n session.Notice) error {
 	body, err := encode(n)
 	if err != nil {
 		return final("the notice cannot be encoded: %s", err)
@@ -115,7 +116,7 @@ func (c *Client) Deliver(ctx context.Context, n team.Notice) error {
 }
 
 // encode writes a notice as JSON, without the oldest attempts where it would be too long.
-func encode(n team.Notice) ([]byte, error) {
+func encode(n session.Notice) ([]byte, error) {
 	for {
 		body, err := json.Marshal(n)
 		if err != nil || len(body) <= maxBody {
@@ -142,7 +143,7 @@ func (c *Client) judge(answer *http.Response) error {
 	case status >= 200 && status < 300:
 		return nil
 	case status >= 500 || slices.Contains(retryable, status):
-		return &team.WebhookTrouble{Message: said, RetryAfter: team.Duration(c.retryAfter(answer.Header.Get("Retry-After")))}
+		return &session.WebhookTrouble{Message: said, RetryAfter: textfmt.Duration(c.retryAfter(answer.Header.Get("Retry-After")))}
 	case status >= 300 && status < 400:
 		return final("%s: give its final address in the variable that `webhook.url_env` names", said)
 	}
@@ -174,17 +175,17 @@ func unreached(err error) error {
 	case errors.Is(err, errRedirect):
 		return final("the webhook redirects to another host or to another method, which is not followed: give its final address in the variable that `webhook.url_env` names")
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return &team.WebhookTrouble{Message: "the webhook does not answer in time"}
+		return &session.WebhookTrouble{Message: "the webhook does not answer in time"}
 	case errors.As(err, &name):
-		return &team.WebhookTrouble{Message: "the name of the webhook's host is not found"}
+		return &session.WebhookTrouble{Message: "the name of the webhook's host is not found"}
 	case errors.As(err, &certificate):
-		return &team.WebhookTrouble{Message: "the certificate of the webhook's host is not trusted by this worker's machine"}
+		return &session.WebhookTrouble{Message: "the certificate of the webhook's host is not trusted by this worker's machine"}
 	case errors.As(err, &network) && network.Err != nil:
-		return &team.WebhookTrouble{Message: "the webhook cannot be reached: " + network.Op + ": " + network.Err.Error()}
+		return &session.WebhookTrouble{Message: "the webhook cannot be reached: " + network.Op + ": " + network.Err.Error()}
 	}
-	return &team.WebhookTrouble{Message: "the webhook cannot be reached, or breaks the connection off"}
+	return &session.WebhookTrouble{Message: "the webhook cannot be reached, or breaks the connection off"}
 }
 
 func final(format string, args ...any) error {
-	return &team.WebhookTrouble{Message: fmt.Sprintf(format, args...), Final: true}
+	return &session.WebhookTrouble{Message: fmt.Sprintf(format, args...), Final: true}
 }

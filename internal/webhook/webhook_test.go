@@ -16,7 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/team"
+	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/webhook"
 )
 
@@ -34,8 +34,8 @@ func client(t *testing.T, url, secret string) *webhook.Client {
 	return c
 }
 
-func notice() team.Notice {
-	return team.Notice{Schema: team.NoticeSchema, ID: "s.1", Event: team.HelpAsked, Session: "s", Request: &team.HelpRequest{ID: "build.dev.1"}}
+func notice() session.Notice {
+	return session.Notice{Schema: session.NoticeSchema, ID: "s.1", Event: session.HelpAsked, Session: "s", Request: &session.HelpRequest{ID: "build.dev.1"}}
 }
 
 func TestNoticeIsPostedAsJSONAndSigned(t *testing.T) {
@@ -58,7 +58,7 @@ func TestNoticeIsPostedAsJSONAndSigned(t *testing.T) {
 	mac := hmac.New(sha256.New, []byte("a long secret"))
 	mac.Write(body)
 	require.Equal(t, "sha256="+hex.EncodeToString(mac.Sum(nil)), got.Header.Get(webhook.SignatureHeader))
-	var told team.Notice
+	var told session.Notice
 	require.NoError(t, json.Unmarshal(body, &told))
 	require.Equal(t, notice(), told)
 
@@ -95,7 +95,7 @@ func TestAnswersAreFinalOrNot(t *testing.T) {
 		}))
 		err := client(t, server.URL+path, "").Deliver(t.Context(), notice())
 		server.Close()
-		var trouble *team.WebhookTrouble
+		var trouble *session.WebhookTrouble
 		require.ErrorAs(t, err, &trouble)
 		require.Equal(t, tt.final, trouble.Final, "%d", tt.status)
 		require.Equal(t, tt.after, trouble.RetryAfter.Std(), "%d", tt.status)
@@ -125,7 +125,7 @@ func TestRedirectsAreFollowedOnTheirHostOnly(t *testing.T) {
 	require.Equal(t, 1, arrived)
 	for _, from := range []string{"/away", "/lost", "/round"} {
 		err := client(t, server.URL+from, "").Deliver(t.Context(), notice())
-		var trouble *team.WebhookTrouble
+		var trouble *session.WebhookTrouble
 		require.ErrorAs(t, err, &trouble)
 		require.True(t, trouble.Final, from)
 		require.NotContains(t, trouble.Message, "http")
@@ -162,7 +162,7 @@ func TestAddressShowsInNoError(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		err := client(t, url, "").Deliver(ctx, notice())
 		cancel()
-		var trouble *team.WebhookTrouble
+		var trouble *session.WebhookTrouble
 		require.ErrorAs(t, err, &trouble)
 		require.False(t, trouble.Final)
 		require.Contains(t, trouble.Message, name)
@@ -179,14 +179,14 @@ func TestAddressShowsInNoError(t *testing.T) {
 
 func TestLongNoticesAreCut(t *testing.T) {
 	t.Parallel()
-	var told team.Notice
+	var told session.Notice
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_ = json.NewDecoder(r.Body).Decode(&told)
 	}))
 	defer server.Close()
 	long := notice()
 	for range 2000 {
-		long.Request.Attempts = append(long.Request.Attempts, team.AttemptFailure{Message: strings.Repeat("x", 300)})
+		long.Request.Attempts = append(long.Request.Attempts, session.AttemptFailure{Message: strings.Repeat("x", 300)})
 	}
 	long.Request.Attempts[1999].Message = "the last"
 	require.NoError(t, client(t, server.URL, "").Deliver(t.Context(), long))

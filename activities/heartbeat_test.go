@@ -1,0 +1,170 @@
+package activities_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+// beats answers every report in the same way, and keeps the last one.
+type beats struct {
+	answer error
+	n      atomic.Int32
+	last   atomic.Pointer[activities.Heartbeat]
+}
+
+func (b *beats) Beat(_ context.Context, beat activities.Heartbeat) error {
+	b.last.Store(&beat)
+	b.n.Add(1)
+	return b.answer
+}
+
+// lock takes the assignment, as another execution of its round has it.
+func (d *desk) lock() session.Lock {
+	d.t.Helper()
+	lock, ok, err := d.store.Lock(d.key(), d.roundInput().AssignmentID)
+	require.NoError(d.t, err)
+	require.True(d.t, ok)
+	return lock
+}
+
+// TestExecutionThatIsGivenUpWhileItWaitsGivesWay: the one in its place waits, too. What
+// it was told of the round's past, it tells on.
+func TestExecutionThatIsGivenUpWhileItWaitsGivesWay(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	defer d.lock().Unlock()
+	told := &beats{answer: activities.ErrReplaced}
+	d.heartbeats = told
+	before := session.RoundLog{Revision: 3, Attempts: []session.AttemptReport{{Attempt: 1}}}
+	_, err := d.round(activities.Heartbeat{Log: before})
+	requireType(t, err, session.HandedOver)
+	require.Empty(t, d.agents.runs)
+	require.Equal(t, before, told.last.Load().Log)
+	_, err = d.store.Record(d.key(), d.roundInput().AssignmentID)
+	require.ErrorIs(t, err, session.ErrNotFound)
+}
+
+// TestExecutionThatIsGivenUpAtWorkWorksOn, and says so once however long that takes.
+func TestExecutionThatIsGivenUpAtWorkWorksOn(t *testing.T) {
+	t.Parallel()
+	for _, answer := range []error{activities.ErrReplaced, errors.New("connection refused")} {
+		t.Run(answer.Error(), func(t *testing.T) {
+			t.Parallel()
+			d := newDesk(t)
+			told := &beats{answer: answer}
+			d.heartbeats = told
+			d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
+				for told.n.Load() < 3 && ctx.Err() == nil {
+					time.Sleep(10 * time.Millisecond)
+				}
+				if ctx.Err() != nil {
+					return session.Outcome{}, context.Cause(ctx)
+				}
+				return leave("a.txt", "x")(ctx, job)
+			}
+			var lines bytes.Buffer
+			d.logger = slog.New(slog.NewTextHandler(&lines, nil))
+			result, err := d.round(activities.Heartbeat{})
+			require.NoError(t, err)
+			require.Equal(t, 1, result.Attempts)
+			require.Equal(t, 1, strings.Count(lines.String(), "level=WARN"), lines.String())
+		})
+	}
+}
+
+// TestNextAttemptWaitsWhereTemporalHasNot: it may not have heard how the one before ended.
+func TestNextAttemptWaitsWhereTemporalHasNot(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	const wait = 400 * time.Millisecond
+	d.agents.run = func(context.Context, session.Job) (session.Outcome, error) {
+		f := failures.Failf(failures.RateLimited, "slow down")
+		f.RetryAfter = textfmt.Duration(wait)
+		return session.Outcome{}, f
+	}
+	_, err := d.round(activities.Heartbeat{})
+	requireType(t, err, session.RecoverableError)
+	d.agents.run = leave("a.txt", "x")
+	result, err := d.round(activities.Heartbeat{})
+	require.NoError(t, err)
+	require.Equal(t, 2, result.Attempts)
+	require.GreaterOrEqual(t, result.StartedAt.Sub(d.record().Rounds[0].Attempts[0].EndedAt), wait)
+}
+
+// TestTemporalIsToldAgainOfALongWait: nobody sits it out in a slot, and it counts neither
+// as an attempt nor as a lost worker.
+func TestTemporalIsToldAgainOfALongWait(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.agents.run = func(context.Context, session.Job) (session.Outcome, error) {
+		f := failures.Failf(failures.RateLimited, "slow down")
+		f.RetryAfter = textfmt.Duration(time.Hour)
+		return session.Outcome{}, f
+	}
+	_, err := d.round(activities.Heartbeat{})
+	requireType(t, err, session.RecoverableError)
+	_, err = d.round(activities.Heartbeat{})
+	app := requireType(t, err, session.RecoverableError)
+	require.InDelta(t, time.Hour, app.NextRetryDelay(), float64(time.Minute))
+	require.Less(t, app.NextRetryDelay(), time.Hour)
+	require.Len(t, d.agents.runs, 1)
+	log := d.record().Rounds[0].RoundLog
+	require.Len(t, log.Attempts, 1)
+	require.Zero(t, log.Lost)
+}
+
+// TestExecutionTakesUpWhatItHasWaitedFor: the failed attempt of the one before is
+// counted once, and the next one is begun once.
+func TestExecutionTakesUpWhatItHasWaitedFor(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	d.agents.run = func(context.Context, session.Job) (session.Outcome, error) {
+		close(begun)
+		<-goOn
+		return session.Outcome{}, failures.Failf(failures.TestFailure, "no good")
+	}
+	elder := make(chan error, 1)
+	go func() {
+		_, err := d.round(activities.Heartbeat{})
+		elder <- err
+	}()
+	<-begun
+	second := *d
+	second.agents = &agents{run: leave("a.txt", "x")}
+	told := &beats{}
+	second.heartbeats = told
+	type end struct {
+		result session.RoundResult
+		err    error
+	}
+	ended := make(chan end, 1)
+	go func() {
+		result, err := second.round(activities.Heartbeat{})
+		ended <- end{result, err}
+	}()
+	require.Eventually(t, func() bool { return told.n.Load() > 0 }, time.Minute, 10*time.Millisecond)
+	require.Contains(t, told.last.Load().Progress, "another process still works")
+	require.Empty(t, second.agents.runs)
+	close(goOn)
+	requireType(t, <-elder, session.RecoverableError)
+	got := <-ended
+	require.NoError(t, got.err)
+	require.Equal(t, 2, got.result.Attempts)
+	require.Zero(t, got.result.Lost)
+	require.Len(t, second.agents.runs, 1)
+	require.Equal(t, 2, second.agents.runs[0].Attempt)
+}

@@ -1,0 +1,61 @@
+package activities
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/logs"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+// dollar is a dollar, as an amount.
+const dollar = 1_000_000_000
+
+// spending are the attributes of what something has cost.
+func spending(u cost.Usage) []any {
+	return []any{"tokens", u.Tokens(), "cost_usd", float64(u.CostUSD) / dollar}
+}
+
+// logAttempt logs how an attempt has ended.
+func logAttempt(ctx context.Context, f *failures.Failure, interrupted bool, took time.Duration, u cost.Usage) {
+	outcome := []any{"outcome", "completed"}
+	switch {
+	case interrupted:
+		outcome = []any{"outcome", "interrupted"}
+	case f != nil:
+		outcome = []any{"outcome", "failed", "category", f.Category, "error", textfmt.Shorten(f.Message, session.MaxMessage)}
+	}
+	activity.GetLogger(ctx).Info("attempt ended", slices.Concat(outcome, []any{"duration_seconds", took.Seconds()}, spending(u))...)
+}
+
+// logHelp logs what a person is needed for and was not before.
+func logHelp(ctx context.Context, before, now []session.HelpRequest) {
+	for _, h := range now {
+		if slices.ContainsFunc(before, func(b session.HelpRequest) bool { return b.ID == h.ID }) {
+			continue
+		}
+		about := []any{"request", h.ID, "why", h.Message, logs.Phase, h.Phase}
+		if h.Category != "" {
+			about = append(about, "category", h.Category)
+		}
+		if h.Persona != "" {
+			about = append(about, logs.Persona, h.Persona)
+		}
+		activity.GetLogger(ctx).Info("a person is needed", append(about, "go_on_with", h.Command)...)
+	}
+}
+
+// logEnd logs how a session has ended.
+func logEnd(ctx context.Context, name string, state session.State, reason string, u cost.Usage) {
+	about := []any{"team", name, "status", state}
+	if reason != "" {
+		about = append(about, "reason", reason)
+	}
+	activity.GetLogger(ctx).Info("session ended", append(about, spending(u)...)...)
+}

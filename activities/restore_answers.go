@@ -1,0 +1,119 @@
+package activities
+
+import (
+	"slices"
+
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+// approvals finds the finished phases that wait for a person's word: those whose
+// work, as it is, nobody has approved, unless the session has gone on from it.
+func (r *restoration) approvals() {
+	for i, p := range r.team.Phases {
+		if !p.Approve || !r.in.Course.Selects(p.Name) || !r.status.Phases[i].Status.Done() || r.builtOn(p.Name) {
+			continue
+		}
+		var work []session.CheckpointAssignment
+		for _, persona := range p.Personas {
+			work = append(work, r.done[spec.AssignmentID{Phase: p.Name, Persona: persona}])
+		}
+		name := session.WorkOf(p.Name, work)
+		if !slices.ContainsFunc(r.base.Answers, func(a session.Answer) bool {
+			return a.Verb == session.Approving && a.Phase == p.Name && a.Work == name
+		}) {
+			r.unapproved = append(r.unapproved, p.Name)
+			r.status.Phases[i].Status = session.AwaitingApproval
+		}
+	}
+}
+
+// builtOn tells whether finished work builds on a phase.
+func (r *restoration) builtOn(phase string) bool {
+	for id := range r.done {
+		if slices.Contains(r.team.Ancestors(id.Phase), phase) {
+			return true
+		}
+	}
+	return false
+}
+
+// notes is what a person last said to those who have yet to finish their own work, or
+// what they had begun to mend of their phase's.
+func (r *restoration) notes() map[string]string {
+	notes := map[string]string{}
+	for _, a := range r.base.Answers {
+		id := spec.AssignmentID{Phase: a.Phase, Persona: a.Persona}
+		record := r.records[id]
+		_, finished := recordedWork(record)
+		mends := slices.ContainsFunc(r.partial, func(w RestoredWork) bool { return w.AssignmentID == id })
+		if a.Verb == session.Retrying && a.Note != "" && len(record.Rounds) > 0 && (mends || !finished) {
+			notes[id.String()] = a.Note
+		}
+	}
+	return notes
+}
+
+// findSkipped takes the assignments that a person has settled without work for done:
+// those of phases that were not recorded since. One that was at work again, or whose
+// phase was sent back, after that has to be asked about anew.
+func (r *restoration) findSkipped() error {
+	if !slices.ContainsFunc(r.base.Answers, func(a session.Answer) bool { return a.Settles }) {
+		return nil
+	}
+	nothing, err := r.Files.Overlay(r.ctx, r.in.Workspace, r.in.Workspace)
+	if err != nil {
+		return err
+	}
+	for _, id := range r.team.Assignments() {
+		if _, known := r.found[id]; !known && r.skipped(id) {
+			a := r.records[id].Counted()
+			a.AssignmentID, a.Status, a.Summary = id, session.Skipped, "skipped by a person"
+			a.Input, a.Work = r.in.Workspace, session.Work{Delta: nothing.Delta}
+			r.found[id] = finished{RestoredWork{CheckpointAssignment: a}, false}
+		}
+	}
+	return nil
+}
+
+// skipped tells whether the last that a person has said of an assignment is to go on
+// without it.
+func (r *restoration) skipped(id spec.AssignmentID) bool {
+	for _, a := range slices.Backward(r.base.Answers) {
+		if a.Phase != id.Phase || a.Persona != id.Persona {
+			continue
+		}
+		undone := slices.ContainsFunc(r.base.Reworks, func(w session.Rework) bool { return w.At.After(a.At) && slices.Contains(w.Open, id.Phase) })
+		return a.Settles && !undone
+	}
+	return false
+}
+
+// disagreement finds what all work disagrees on where nothing is left to run, as it
+// was at the end of an incarnation that nobody had told which version stands.
+func (r *restoration) disagreement() error {
+	if r.in.Base == "" || len(r.todo) > 0 {
+		return nil
+	}
+	folded, err := r.fold(r.team.PhaseNames())
+	if err != nil || len(folded.Conflicts) == 0 {
+		return err
+	}
+	var done []session.CheckpointAssignment
+	for _, id := range r.team.Assignments() {
+		if a, ok := r.done[id]; ok {
+			done = append(done, a)
+		}
+	}
+	all := session.WorkOf("", done)
+	if slices.ContainsFunc(r.base.Answers, func(a session.Answer) bool { return a.Verb == session.Skipping && a.Work == all }) {
+		return nil
+	}
+	for _, name := range slices.Backward(r.team.Topological()) {
+		if r.in.Course.Selects(name) {
+			r.conflicts[name] = folded.Conflicts
+			return nil
+		}
+	}
+	return nil
+}

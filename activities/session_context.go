@@ -1,0 +1,61 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+// session is what an activity knows of its session: a checkpoint, and the team
+// that the checkpoint names.
+type sessionContext struct {
+	key        session.Key
+	run        string
+	checkpoint session.Checkpoint
+	team       spec.Team
+}
+
+// loadSessionContext reads the checkpoint and its team from the store.
+func loadSessionContext(ctx context.Context, files Files, sessions Sessions, head spec.Digest) (sessionContext, error) {
+	info := activity.GetInfo(ctx)
+	s := sessionContext{key: sessionKey(info), run: info.WorkflowExecution.RunID}
+	var err error
+	if s.checkpoint, err = sessions.Checkpoint(ctx, head); err != nil {
+		return s, fmt.Errorf("read checkpoint %s: %w", head.Short(), err)
+	}
+	s.team, err = loadTeam(ctx, files, s.checkpoint.Team.Blob)
+	return s, err
+}
+
+func sessionKey(info activity.Info) session.Key {
+	return session.Key{Namespace: info.Namespace, Session: info.WorkflowExecution.ID}
+}
+
+func loadTeam(ctx context.Context, files Files, blob spec.Digest) (spec.Team, error) {
+	var t spec.Team
+	data, err := files.Blob(ctx, blob)
+	if err != nil {
+		return t, fmt.Errorf("read team %s: %w", blob.Short(), err)
+	}
+	if err := json.Unmarshal(data, &t); err != nil {
+		return t, fmt.Errorf("team %s: %w: %w", blob.Short(), session.ErrCorrupt, err)
+	}
+	return t, nil
+}
+
+// done indexes the finished assignments: the checkpoint's and, over them, more.
+func (s sessionContext) done(more []session.CheckpointAssignment) map[spec.AssignmentID]session.CheckpointAssignment {
+	done := map[spec.AssignmentID]session.CheckpointAssignment{}
+	for _, a := range s.checkpoint.Assignments {
+		done[a.AssignmentID] = a
+	}
+	for _, a := range more {
+		done[a.AssignmentID] = a
+	}
+	return done
+}

@@ -1,0 +1,406 @@
+package activities_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+// errKilled ends an agent the way a kill does: nothing more is told.
+var errKilled = errors.New("killed")
+
+// conversation is an agent that makes turns calls, each paid for, and writes a
+// line for each into a file; it dies before the step that die names.
+type conversation struct {
+	turns int
+	paid  []string
+	die   func(step string) bool
+	// fails, if not nil, is how a turn's call ends.
+	fails func(turn int) *failures.Failure
+}
+
+func (c *conversation) run(ctx context.Context, job session.Job) (session.Outcome, error) {
+	var used cost.Usage
+	text := ""
+	for turn := 1; turn <= c.turns; turn++ {
+		at := func(step string) bool { return c.die != nil && c.die(fmt.Sprintf("%d %s", turn, step)) }
+		request := spec.Digest(fmt.Sprintf("%064x", turn))
+		stored, err := job.Calls.Stored(ctx, turn, request)
+		if err != nil {
+			return session.Outcome{}, err
+		}
+		if stored == nil {
+			plan := session.CallPlan{Turn: turn, Agent: job.Agent, Model: "m", Request: request, Want: cost.Amount{Tokens: 20}, Least: cost.Amount{Tokens: 20}, Estimate: cost.Usage{OutputTokens: 20}}
+			if _, err := job.Calls.Reserve(ctx, plan); err != nil {
+				return session.Outcome{Usage: used}, err
+			}
+			if at("reserved") {
+				return session.Outcome{}, errKilled
+			}
+			if c.fails != nil {
+				if f := c.fails(turn); f != nil {
+					return session.Outcome{Usage: used}, errors.Join(f, job.Calls.Abandon(ctx, turn, cost.Usage{}))
+				}
+			}
+			c.paid = append(c.paid, fmt.Sprintf("%s %d", job.Brief.Phase, turn))
+			stored = &session.StoredTurn{Answer: fmt.Appendf(nil, "line %d\n", turn), Usage: cost.Usage{InputTokens: 8, OutputTokens: 2}}
+			if at("answered") {
+				return session.Outcome{}, errKilled
+			}
+			if err := job.Calls.Settle(ctx, turn, stored.Answer, stored.Usage); err != nil {
+				return session.Outcome{}, err
+			}
+		}
+		if at("settled") {
+			return session.Outcome{}, errKilled
+		}
+		text += string(stored.Answer)
+		if stored.Tools == nil {
+			if err := job.Calls.KeepTools(ctx, turn, []byte("tools")); err != nil {
+				return session.Outcome{}, err
+			}
+		}
+		used = used.Add(stored.Usage)
+	}
+	return session.Outcome{Summary: "talked", Usage: used}, os.WriteFile(filepath.Join(job.Dir, "talk.txt"), []byte(text), 0o600)
+}
+
+// converse makes the desk's agent one that converses.
+func (d *desk) converse(c *conversation) {
+	d.agents.run, d.agents.conversation = c.run, spec.InJournal
+}
+
+func (d *desk) ledger() *budget.Ledger {
+	d.t.Helper()
+	l, err := d.store.Ledger(d.key())
+	require.NoError(d.t, err)
+	return &l
+}
+
+func (d *desk) journal() *budget.Journal {
+	d.t.Helper()
+	j, err := d.store.Journal(d.key(), spec.AssignmentID{Phase: "build", Persona: "dev"})
+	require.NoError(d.t, err)
+	return j
+}
+
+func TestNoStoredAnswerIsPaidForTwiceWhereverTheWorkerDies(t *testing.T) {
+	t.Parallel()
+	for turn := 1; turn <= 3; turn++ {
+		for _, step := range []string{"reserved", "answered", "settled"} {
+			t.Run(fmt.Sprint(turn, step), func(t *testing.T) {
+				t.Parallel()
+				d := newDesk(t)
+				c := &conversation{turns: 3}
+				died := false
+				c.die = func(at string) bool {
+					now := !died && at == fmt.Sprintf("%d %s", turn, step)
+					died = died || now
+					return now
+				}
+				d.converse(c)
+				_, err := d.round(activities.Heartbeat{})
+				require.Error(t, err)
+				result, err := d.round(activities.Heartbeat{})
+				require.NoError(t, err)
+				unstored := 0
+				if step == "answered" {
+					unstored = 1 // nobody has its answer
+				}
+				require.Len(t, c.paid, 3+unstored)
+				require.Equal(t, int64(30), result.Usage.Tokens())
+				require.Equal(t, int64(30), result.Total.Tokens())
+				require.Equal(t, 1, result.Attempts)
+				j := d.journal()
+				lost := 0
+				if step != "settled" {
+					lost = 1
+				}
+				require.Len(t, j.Unsettled(), lost, "a call that was under way is booked, not forgotten")
+				l := d.ledger()
+				require.Equal(t, j.Spent(), l.Usage())
+				require.Equal(t, int64(20*lost), l.Unsettled().Tokens())
+				require.Zero(t, l.Reserved())
+			})
+		}
+	}
+}
+
+func TestProvidersFailureCostsNoTurnTwice(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	failed := false
+	c := &conversation{turns: 4, fails: func(turn int) *failures.Failure {
+		if turn == 3 && !failed {
+			failed = true
+			return failures.Failf(failures.APIError, "503")
+		}
+		return nil
+	}}
+	d.converse(c)
+	_, err := d.round(activities.Heartbeat{})
+	requireType(t, err, session.RecoverableError)
+	result, err := d.round(activities.Heartbeat{})
+	require.NoError(t, err)
+	require.Equal(t, []string{"build 1", "build 2", "build 3", "build 4"}, c.paid)
+	require.Equal(t, 2, result.Attempts)
+	require.Equal(t, int64(40), result.Usage.Tokens(), "each attempt is booked with what it paid itself")
+	require.Equal(t, d.agents.runs[0], d.agents.runs[1], "the conversation goes on, so it is begun in the same words")
+	require.Equal(t, int64(20), d.record().Rounds[0].Attempts[0].Usage.Tokens())
+	require.Equal(t, failures.FromConversation, d.record().Rounds[0].Result.From)
+}
+
+func TestNextAttemptGoesOnFromTheFilesOfAFailedTest(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.agents.run = func(_ context.Context, job session.Job) (session.Outcome, error) {
+		if job.Brief.Attempt == 1 {
+			require.NoError(t, os.WriteFile(filepath.Join(job.Dir, "half.txt"), []byte("half\n"), 0o600))
+			return session.Outcome{}, failures.Failf(failures.TestFailure, "no")
+		}
+		half, err := os.ReadFile(filepath.Join(job.Dir, "half.txt"))
+		require.NoError(t, err, "the failed attempt's files are there")
+		return session.Outcome{}, os.WriteFile(filepath.Join(job.Dir, "whole.txt"), append(half, "whole\n"...), 0o600)
+	}
+	_, err := d.round(activities.Heartbeat{})
+	requireType(t, err, session.RecoverableError)
+	_, err = d.round(activities.Heartbeat{})
+	require.NoError(t, err)
+	require.Equal(t, failures.FromInput, d.record().Rounds[0].Attempts[0].From)
+	require.Equal(t, failures.FromFiles, d.record().Rounds[0].Result.From)
+	told := d.agents.runs[1].Feedback
+	require.True(t, told.Kept)
+	require.Equal(t, "--- /dev/null\n+++ b/half.txt\n@@ -0,0 +1 @@\n+half\n", told.Diff)
+}
+
+func TestNextAttemptAfterARefusedResultStartsFromItsInput(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.agents.run = func(_ context.Context, job session.Job) (session.Outcome, error) {
+		if job.Brief.Attempt == 1 {
+			require.NoError(t, os.WriteFile(filepath.Join(job.Dir, "bad.txt"), []byte("bad\n"), 0o600))
+			return session.Outcome{}, failures.Failf(failures.InvalidOutput, "no")
+		}
+		require.NoFileExists(t, filepath.Join(job.Dir, "bad.txt"))
+		return session.Outcome{}, os.WriteFile(filepath.Join(job.Dir, "good.txt"), []byte("good\n"), 0o600)
+	}
+	_, err := d.round(activities.Heartbeat{})
+	requireType(t, err, session.RecoverableError)
+	_, err = d.round(activities.Heartbeat{})
+	require.NoError(t, err)
+	told := d.agents.runs[1].Feedback
+	require.False(t, told.Kept)
+	require.Contains(t, told.Diff, "+bad", "it is told of what is gone")
+}
+
+func TestSpentBudgetParksARoundThatCanGoOn(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.team.Budget.Tokens = 45
+	d.admit()
+	c := &conversation{turns: 4}
+	d.converse(c)
+	d.onExceeded = spec.OnExceededAsk
+	_, err := d.round(activities.Heartbeat{})
+	app := requireType(t, err, session.BudgetSpent)
+	require.True(t, app.NonRetryable())
+	var stop activities.BudgetStop
+	require.NoError(t, app.Details(&stop))
+	require.Equal(t, "session", stop.Scope)
+	require.Equal(t, int64(30), stop.Total.Tokens())
+	require.Empty(t, d.record().Rounds[0].Attempts, "no attempt is used")
+
+	require.NoError(t, d.store.UpdateLedger(d.key(), func(l *budget.Ledger) error {
+		l.Raise(budget.Raise{ID: "x", Scope: budget.SessionScope, Added: cost.Amount{Tokens: 100}})
+		return nil
+	}))
+	d.after = d.record().Rounds[0].Key.Activity
+	result, err := d.round(activities.Heartbeat{})
+	require.NoError(t, err)
+	require.Len(t, c.paid, 4, "what was paid for before it parked is not paid for again")
+	require.Equal(t, 1, result.Attempts)
+	require.Equal(t, int64(40), result.Total.Tokens())
+	require.Len(t, d.record().Rounds, 1, "it is one round, in two activities")
+}
+
+func TestSpentBudgetFailsTheRoundWhereNobodyCanHelp(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.team.Budget.Tokens = 45
+	d.admit()
+	c := &conversation{turns: 4}
+	d.converse(c)
+	_, err := d.round(activities.Heartbeat{})
+	app := requireType(t, err, session.UnrecoverableError)
+	var report activities.RoundFailure
+	require.NoError(t, app.Details(&report))
+	require.Equal(t, failures.TokenBudget, report.Failure.Category)
+	require.Equal(t, "the budget of the session is spent: 15 of 45 tokens are left, and the next call needs 20", report.Failure.Message)
+	require.Equal(t, int64(30), d.ledger().Usage().Tokens())
+	require.Zero(t, d.ledger().Reserved())
+}
+
+func TestAttemptThatIsDearerThanWasSetAsideGetsMoreWhileThereIsSome(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []struct {
+		name           string
+		session, daily int64
+	}{{name: "session", session: 1000}, {name: "day", daily: 1000}} {
+		t.Run(limit.name, func(t *testing.T) {
+			t.Parallel()
+			d := newDesk(t)
+			d.team.Budget.Tokens, d.team.Budget.Daily.Tokens = limit.session, limit.daily
+			d.admit()
+			d.agents.reserve = cost.Amount{Tokens: 60}
+			d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
+				out, err := leave("a.txt", "x")(ctx, job)
+				for out.Usage = (cost.Usage{}); out.Usage.OutputTokens < 900 && err == nil; {
+					out.Usage.OutputTokens += 50
+					err = job.Calls.Spending(out.Usage)
+				}
+				return out, err
+			}
+			result, err := d.round(activities.Heartbeat{})
+			require.NoError(t, err)
+			require.Equal(t, int64(900), result.Usage.Tokens())
+			require.Zero(t, d.ledger().Reserved())
+		})
+	}
+	t.Run("stopped", func(t *testing.T) {
+		t.Parallel()
+		d := newDesk(t)
+		d.team.Budget.Tokens = 500
+		d.admit()
+		d.agents.reserve = cost.Amount{Tokens: 60}
+		d.agents.run = func(ctx context.Context, job session.Job) (out session.Outcome, err error) {
+			for err == nil {
+				out.Usage.OutputTokens += 50
+				err = job.Calls.Spending(out.Usage)
+			}
+			return out, err
+		}
+		_, err := d.round(activities.Heartbeat{})
+		require.ErrorContains(t, err, "the attempt has used 550 tokens")
+		require.Zero(t, d.ledger().Reserved())
+	})
+}
+
+// byAttempt makes the desk's agent one that is paid by the attempt, of which aside
+// is known, and that does work.
+func (d *desk) byAttempt(aside cost.Amount, work func(calls session.Calls, granted cost.Amount) error) {
+	d.agents.conversation = spec.InJournal // it books by itself
+	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
+		granted, err := job.Calls.Reserve(ctx, session.CallPlan{Agent: job.Agent, Want: aside, Least: aside})
+		if err != nil {
+			return session.Outcome{}, err
+		}
+		return session.Outcome{}, work(job.Calls, granted)
+	}
+}
+
+func TestCostThatNobodyKnowsIsEstimatedOnlyWhereABudgetBoundsIt(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.team.Budget.Tokens = 500
+	d.admit()
+	d.byAttempt(cost.Amount{}, func(calls session.Calls, granted cost.Amount) error {
+		used := cost.Usage{OutputTokens: granted.Tokens, CostUSD: granted.USD}
+		return errors.Join(errKilled, calls.Unsettle(t.Context(), 0, cost.Usage{}, used))
+	})
+	_, err := d.round(activities.Heartbeat{})
+	require.Error(t, err)
+	require.Equal(t, cost.Amount{Tokens: 500}, d.ledger().Unsettled().Amount())
+}
+
+func TestWhatAProviderHasCountedIsBookedAsItIs(t *testing.T) {
+	t.Parallel()
+	counted := cost.Usage{InputTokens: 70, CacheReadTokens: 30, OutputTokens: 5}
+	for _, end := range []struct {
+		name string
+		call func(job session.Job) error
+		want cost.Usage
+	}{
+		{"beyond what was set aside", func(job session.Job) error {
+			return errors.Join(errKilled, job.Calls.Unsettle(t.Context(), 1, cost.Usage{}, counted))
+		}, counted},
+		{"killed, so that the estimate counts, which passes no cap", func(session.Job) error { return errKilled }, cost.Usage{InputTokens: 40, OutputTokens: 20}},
+	} {
+		t.Run(end.name, func(t *testing.T) {
+			t.Parallel()
+			d := newDesk(t)
+			d.team.Budget.Tokens = 60
+			d.admit()
+			d.agents.conversation = spec.InJournal
+			d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
+				_, err := job.Calls.Reserve(ctx, session.CallPlan{
+					Turn: 1, Agent: job.Agent, Want: cost.Amount{Tokens: 1000}, Least: cost.Amount{Tokens: 50}, Estimate: cost.Usage{InputTokens: 40, OutputTokens: 90},
+				})
+				require.NoError(t, err)
+				return session.Outcome{}, end.call(job)
+			}
+			_, err := d.round(activities.Heartbeat{})
+			require.Error(t, err)
+			d.agents.run = leave("a.txt", "x")
+			_, err = d.round(activities.Heartbeat{})
+			require.NoError(t, err)
+			require.Equal(t, end.want, d.ledger().Unsettled())
+		})
+	}
+}
+
+func TestReserveInMoneyAloneIsHeldToABudgetOfTokens(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.team.Budget.Tokens = 500
+	d.admit()
+	d.byAttempt(cost.Amount{USD: 1}, func(calls session.Calls, granted cost.Amount) error {
+		require.Equal(t, cost.Amount{Tokens: 500, USD: 1}, granted)
+		return errors.Join(failures.Failf(failures.Unknown, "no"), calls.Settle(t.Context(), 0, nil, cost.Usage{OutputTokens: 300}))
+	})
+	_, err := d.round(activities.Heartbeat{})
+	requireType(t, err, session.RecoverableError)
+	_, err = d.round(activities.Heartbeat{Log: d.record().Rounds[0].RoundLog})
+	require.ErrorContains(t, err, "the budget of the session is spent: 200 of 500 tokens are left, and the next call needs 300")
+}
+
+func TestToolsOfAnEarlierAttemptsAnswerAreKeptOnce(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	worked := 0
+	d.agents.conversation = spec.InJournal
+	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
+		stored, err := job.Calls.Stored(ctx, 1, "")
+		require.NoError(t, err)
+		if stored == nil {
+			_, err := job.Calls.Reserve(ctx, session.CallPlan{Turn: 1, Agent: job.Agent, Want: cost.Amount{Tokens: 1}})
+			require.NoError(t, err)
+			require.NoError(t, job.Calls.Settle(ctx, 1, []byte("answer"), cost.Usage{OutputTokens: 1}))
+			return session.Outcome{}, failures.Failf(failures.ResourceError, "the disk is full, before the tools could work")
+		}
+		if stored.Tools == nil {
+			worked++
+			require.NoError(t, job.Calls.KeepTools(ctx, 1, []byte("tools")))
+			return session.Outcome{}, errKilled
+		}
+		return leave("a.txt", "x")(ctx, job)
+	}
+	_, err := d.round(activities.Heartbeat{})
+	requireType(t, err, session.RecoverableError)
+	_, err = d.round(activities.Heartbeat{})
+	require.ErrorContains(t, err, "killed")
+	_, err = d.round(activities.Heartbeat{})
+	require.NoError(t, err)
+	require.Equal(t, 1, worked)
+}

@@ -1,0 +1,262 @@
+package activities
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+// reuse decides on the assignments of one phase, in their order.
+type reuse struct {
+	*restoration
+	phase spec.Phase
+	// why the phase runs whatever work it has; empty: it need not.
+	why string
+	// input is what the phase starts from, if that has been looked at; tree
+	// what the next persona of a sequence would.
+	input  session.Folded
+	tree   spec.Digest
+	stands []finished
+	// complete: the work of every persona stands; runs: somebody's has to run.
+	complete, runs bool
+}
+
+// assignment decides on one assignment: it is restored, or runs, or is left.
+func (v *reuse) assignment(id spec.AssignmentID, selected bool) error {
+	a, ok := v.found[id]
+	damage, reason := "", v.why
+	var err error
+	if ok {
+		damage, err = v.damage(a.CheckpointAssignment)
+	}
+	switch {
+	case err != nil:
+	case !ok:
+		reason = v.unfinished(id)
+	case damage != "":
+		ok, reason = false, damage
+	case reason == "":
+		reason = v.stale(a, id)
+	}
+	if err != nil {
+		return err
+	}
+	if ok && (reason == "" || !selected) {
+		return v.restore(id, a, reason)
+	}
+	v.complete = false
+	if !selected {
+		v.note(id, session.Leave, strings.TrimPrefix(damage+"; not selected", "; "))
+		return nil
+	}
+	v.runs = true
+	v.note(id, session.RunIt, reason)
+	if v.phase.Order == spec.OrderSequence && v.why == "" {
+		v.why = fmt.Sprintf("follows %s, which runs again", id.Persona)
+	}
+	return nil
+}
+
+// unfinished says why an assignment has no work.
+func (v *reuse) unfinished(id spec.AssignmentID) string {
+	if len(v.records[id].Rounds) > 0 {
+		return "it had not finished"
+	}
+	return "not done yet"
+}
+
+// stale says why the work does not stand; empty if it does.
+func (v *reuse) stale(a finished, id spec.AssignmentID) string {
+	if a.Basis == nil {
+		return ""
+	}
+	persona := v.team.Personas[id.Persona]
+	now := session.BasisOf(id, persona, v.agents[persona.Agent], v.requirement, v.tree, v.decisions(v.withAbove()))
+	if parts := now.Changed(*a.Basis); len(parts) > 0 {
+		return "changed: " + strings.Join(parts, ", ")
+	}
+	return ""
+}
+
+// withAbove lists the phase and all that it builds on.
+func (v *reuse) withAbove() []string { return append(v.team.Ancestors(v.phase.Name), v.phase.Name) }
+
+// restore lets an assignment's work stand.
+func (v *reuse) restore(id spec.AssignmentID, a finished, reason string) error {
+	switch {
+	case reason != "":
+		reason = "kept, though stale (" + reason + "): its phase is not selected"
+	case a.sealed:
+		reason = "finished before"
+	default:
+		reason = "finished before, its phase had not"
+	}
+	if parts := v.team.Differences(v.before, id); len(parts) > 0 && v.before.Version > 0 {
+		reason += "; its " + strings.Join(parts, ", ") + " changed since, which makes no work stale"
+	}
+	v.note(id, session.Restore, reason)
+	switch {
+	case a.Status == session.Skipped: // a person has said so
+	case a.Basis == nil:
+		a.Status = session.Supplied
+	default:
+		a.Status = session.Restored
+	}
+	if v.phase.Order == spec.OrderSequence {
+		// The next persona of a sequence builds on this one's own work.
+		own := a.CheckpointAssignment
+		own.Integrated = nil
+		v.done[id] = own
+		folded, err := v.fold(v.withAbove())
+		if err != nil {
+			return err
+		}
+		v.tree, a.Output = folded.Manifest, folded.Manifest
+	}
+	v.stands = append(v.stands, a)
+	return nil
+}
+
+// sealed tells whether the phase's work stands as a whole: as it was merged,
+// checked and recorded, or by one persona, whose record vouches for that.
+func (v *reuse) sealed() bool {
+	if !v.complete {
+		return false
+	}
+	for _, a := range v.base.Assignments { // nobody may be missing from what was merged
+		if a.Phase == v.phase.Name && !slices.Contains(v.phase.Personas, a.Persona) {
+			return false
+		}
+	}
+	recorded := slices.ContainsFunc(v.stands, func(a finished) bool { return !a.sealed })
+	return !recorded || (v.phase.Solo() && !v.phase.Approve && !slices.Contains(v.in.Course.PauseAfter, v.phase.Name))
+}
+
+// settle takes the phase's standing work over, and says what is left to do.
+func (v *reuse) settle(selected bool) error {
+	if s, ok := v.in.Course.Supply(v.phase.Name); ok && s.Edit && !v.sealed() {
+		v.faults = append(v.faults, fmt.Sprintf("phase %s has no finished work to edit; supply it as input, or let it run", v.phase.Name))
+	}
+	if v.sealed() {
+		for _, a := range v.stands {
+			v.done[a.AssignmentID] = a.CheckpointAssignment
+		}
+		return v.edit()
+	}
+	for _, a := range v.stands { // half a phase is nothing to build on
+		delete(v.done, a.AssignmentID)
+		if len(a.Integrated) > 0 {
+			v.amend(a.AssignmentID, "; what had mended the phase's merged tree, or was edited, is left out: the tree is another one now")
+			a.Integrated = nil
+		}
+		v.partial = append(v.partial, a.RestoredWork)
+	}
+	if !selected {
+		return nil
+	}
+	v.changed[v.phase.Name] = "is merged again"
+	if v.runs {
+		v.changed[v.phase.Name] = "runs again"
+	}
+	v.todo = append(v.todo, v.phase.Name)
+	if slices.ContainsFunc(v.team.Ancestors(v.phase.Name), func(above string) bool { return slices.Contains(v.todo, above) }) {
+		return nil
+	}
+	return v.start()
+}
+
+// amend adds to the reason that the plan gives for an assignment.
+func (v *reuse) amend(id spec.AssignmentID, more string) {
+	for i, entry := range v.plan {
+		if entry.AssignmentID == id {
+			v.plan[i].Reason += more
+		}
+	}
+}
+
+// start says what the phase starts from: nothing above it is left to do.
+func (v *reuse) start() (err error) {
+	if v.input.Manifest == "" {
+		if v.input, err = v.fold(v.team.Ancestors(v.phase.Name)); err != nil {
+			return err
+		}
+	}
+	if len(v.input.Conflicts) > 0 {
+		v.conflicts[v.phase.Name], v.merged[v.phase.Name] = v.input.Conflicts, v.input.Manifest
+		return nil
+	}
+	v.inputs[v.phase.Name] = v.input.Manifest
+	return nil
+}
+
+// edit lays a person's changes over the phase's work.
+func (v *reuse) edit() error {
+	s, ok := v.in.Course.Supply(v.phase.Name)
+	if !ok {
+		return nil
+	}
+	folded, err := v.fold(v.withAbove())
+	if err != nil {
+		return err
+	}
+	laid, err := v.Files.Overlay(v.ctx, folded.Manifest, s.Files)
+	if err != nil {
+		return err
+	}
+	id := spec.AssignmentID{Phase: v.phase.Name, Persona: v.phase.Integrator}
+	if len(laid.Changed) == 0 {
+		v.faults = append(v.faults, fmt.Sprintf("the edit of phase %s changes none of its files; edit them first, or leave it out", v.phase.Name))
+		return nil
+	}
+	a := v.done[id]
+	a.Integrated = append(slices.Clone(a.Integrated), session.Work{Delta: laid.Delta})
+	a.Status = session.Supplied
+	v.done[id] = a
+	v.changed[v.phase.Name] = "was edited"
+	v.note(id, session.SupplyIt, "edited: "+firstFew(laid.Changed))
+	return nil
+}
+
+// supply puts a person's work in the place of the phase's.
+func (r *restoration) supply(p spec.Phase, s session.SuppliedWork) error {
+	folded, err := r.fold(r.team.Ancestors(p.Name))
+	if err != nil {
+		return err
+	}
+	input := folded.Manifest
+	laid, err := r.Files.Overlay(r.ctx, input, s.Files)
+	if err != nil {
+		return err
+	}
+	if f := missing(p.Produces, laid.Changed); f != nil {
+		r.faults = append(r.faults, fmt.Sprintf("what is supplied for phase %s does not stand for it: %s; it has %s", p.Name, f.Message, firstFew(laid.Changed)))
+		return nil
+	}
+	empty, err := r.Files.Overlay(r.ctx, input, input)
+	if err != nil {
+		return err
+	}
+	for _, a := range session.SupplyPhase(p, session.Work{Delta: laid.Delta}, input, empty.Delta, "supplied: "+firstFew(laid.Changed)) {
+		r.done[a.AssignmentID] = a
+		r.note(a.AssignmentID, session.SupplyIt, "supplied: "+firstFew(laid.Changed))
+	}
+	if _, had := r.found[spec.AssignmentID{Phase: p.Name, Persona: p.Integrator}]; had {
+		r.changed[p.Name] = "was supplied anew"
+	}
+	return nil
+}
+
+// firstFew names the first of many paths.
+func firstFew(paths []string) string {
+	const shown = 5
+	switch {
+	case len(paths) == 0:
+		return "no file that differs"
+	case len(paths) <= shown:
+		return strings.Join(paths, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(paths[:shown], ", "), len(paths)-shown)
+}

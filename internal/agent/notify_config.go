@@ -1,0 +1,88 @@
+package agent
+
+import (
+	"slices"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+// Jira is where and as whom the worker makes tickets.
+type Jira struct {
+	// URL is the address of the site, with the path that it is served under, if
+	// there is one.
+	URL string `json:"url" yaml:"url" jsonschema:"format=address" example:"https://example.atlassian.net"`
+	// Deployment says which Jira it is: cloud, a site of Atlassian's, or datacenter, a
+	// server of your own. They differ in their API.
+	Deployment string `json:"deployment" yaml:"deployment" jsonschema:"enum=cloud,enum=datacenter" example:"cloud"`
+	// EmailEnv names the variable of the worker's environment that holds the account's
+	// email address. Cloud requires it, and nothing else has it.
+	EmailEnv string `json:"email_env,omitempty" yaml:"email_env,omitempty" jsonschema:"format=variable" example:"JIRA_EMAIL" only:"deployment=cloud" needed:"deployment=cloud"`
+	// TokenEnv names the variable that holds the account's API token (Cloud) or personal
+	// access token (Data Center).
+	TokenEnv string `json:"token_env" yaml:"token_env" jsonschema:"format=variable" example:"JIRA_TOKEN"`
+	// IndexDelay is how long Jira's search may take to find a new ticket: when the answer
+	// to a creation was lost, nothing is created again before.
+	IndexDelay textfmt.Duration `json:"index_delay,omitempty" yaml:"index_delay,omitempty" between:"1s 1h"`
+	// Timeout bounds one request.
+	Timeout textfmt.Duration `json:"timeout,omitempty" yaml:"timeout,omitempty" between:"100ms 10m"`
+}
+
+// The deployments of Jira.
+const (
+	JiraCloud      = "cloud"
+	JiraDataCenter = "datacenter"
+)
+
+// Webhook is an address that hears of what people are told.
+type Webhook struct {
+	// URLEnv names the variable of the worker's environment that holds the
+	// address, which often is a secret in itself.
+	URLEnv string `json:"url_env" yaml:"url_env" jsonschema:"format=variable" example:"MAESTRO_WEBHOOK_URL"`
+	// SecretEnv names the variable that holds the key of the requests' signatures,
+	// HMAC-SHA256; left out, they are not signed.
+	SecretEnv string `json:"secret_env,omitempty" yaml:"secret_env,omitempty" jsonschema:"format=variable"`
+	// Timeout bounds one request.
+	Timeout textfmt.Duration `json:"timeout,omitempty" yaml:"timeout,omitempty" between:"100ms 10m"`
+}
+
+// The defaults of what tells people.
+const (
+	DefaultIndexDelay     = textfmt.Duration(2 * time.Minute)
+	DefaultJiraTimeout    = textfmt.Duration(30 * time.Second)
+	DefaultWebhookTimeout = textfmt.Duration(10 * time.Second)
+)
+
+// atlassianHosts end the names of Jira Cloud's hosts.
+var atlassianHosts = []string{".atlassian.net", ".jira.com"}
+
+func (j *Jira) withDefaults() *Jira {
+	if j == nil {
+		return nil
+	}
+	full := *j
+	setDefault(&full.IndexDelay, DefaultIndexDelay)
+	setDefault(&full.Timeout, DefaultJiraTimeout)
+	return &full
+}
+
+func (w *Webhook) withDefaults() *Webhook {
+	if w == nil {
+		return nil
+	}
+	full := *w
+	setDefault(&full.Timeout, DefaultWebhookTimeout)
+	return &full
+}
+
+// tellingSecrets lists the variables that jira and webhook name.
+func (c Config) tellingSecrets() []string {
+	var names []string
+	if c.Jira != nil {
+		names = append(names, c.Jira.EmailEnv, c.Jira.TokenEnv)
+	}
+	if c.Webhook != nil {
+		names = append(names, c.Webhook.URLEnv, c.Webhook.SecretEnv)
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
+}

@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// The bounds of what a person waits for.
+const (
+	// answerPatience is for a worker that takes a word.
+	answerPatience = 10 * time.Second
+	// settlePatience is for a session that has it to do as it says.
+	settlePatience = time.Minute
+)
+
+// word is what a person tells a running session. The session takes it as an
+// update and, under the same name, as a signal.
+type word struct {
+	update string
+	// id tells the update from one that is sent again; empty: a new one.
+	id       string
+	argument any
+}
+
+// describe is what Temporal knows of the session that is looked at.
+func (a *app) describe(ctx context.Context, w *sessionstatus.Watcher) (*workflowpb.WorkflowExecutionInfo, error) {
+	info, err := w.Describe(ctx)
+	if errors.Is(err, sessionstatus.ErrUnknown) && w.Kept() {
+		return nil, usagef("Temporal has lost session %s, and nobody can tell it anything before it goes on from the store: %s", w.Session, a.again("resume "+w.Session))
+	}
+	if err != nil {
+		return nil, a.explainLook(ctx, w, err)
+	}
+	return info, nil
+}
+
+// send tells a session: by an update, which answers into answer, or where no
+// worker takes it in time, by a signal, which waits for one; answered is false then.
+func (a *app) send(ctx context.Context, conn *temporalutil.Connection, session string, w word, answer any) (answered bool, err error) {
+	bounded, cancel := context.WithTimeout(ctx, answerPatience)
+	defer cancel()
+	handle, err := conn.UpdateWorkflow(bounded, client.UpdateWorkflowOptions{
+		WorkflowID: session, UpdateID: w.id, UpdateName: w.update, Args: []any{w.argument}, WaitForStage: client.WorkflowUpdateStageAccepted,
+	})
+	if err == nil { // the session has it, and may have agents to stop before it has done it
+		settling, cancel := context.WithTimeout(ctx, settlePatience)
+		defer cancel()
+		if err = handle.Get(settling, answer); unanswered(settling, err) && ctx.Err() == nil {
+			return true, failf("session %s has taken it, and has not done it within %s; see %s", session, settlePatience, a.again("status "+session))
+		}
+	}
+	switch {
+	case err == nil:
+		return true, nil
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case !unanswered(bounded, err):
+		var refusal *temporal.ApplicationError
+		if errors.As(err, &refusal) && refusal.Type() == workflows.NotRaised {
+			return false, usagef("session %s: %s", session, refusal.Message())
+		}
+		if errors.As(err, &refusal) {
+			return false, failf("session %s: %s", session, refusal.Message())
+		}
+		return false, failf("session %s: %w", session, err)
+	}
+	return false, conn.SignalWorkflow(ctx, session, "", w.update, w.argument)
+}
+
+// unanswered tells whether a call to a workflow has failed only because nobody
+// answered it in time. The server, which knows the deadline, may say so a moment
+// before bounded itself is over.
+func unanswered(bounded context.Context, err error) bool {
+	var late *client.WorkflowUpdateServiceTimeoutOrCanceledError
+	return err != nil && (bounded.Err() != nil || errors.As(err, &late))
+}

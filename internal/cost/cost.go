@@ -1,0 +1,204 @@
+package cost
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+// USD is an amount of money in billionths of a dollar, so that sums are exact.
+// It is written as a plain decimal number of dollars.
+type USD int64
+
+// usdDigits is the number of decimals that a USD carries.
+const usdDigits = 9
+
+// String formats the amount as a decimal number of dollars, without a currency
+// sign or trailing zeros.
+func (u USD) String() string {
+	sign, v := "", uint64(u) //nolint:gosec // Negative amounts are turned below.
+	if u < 0 {
+		sign, v = "-", -v // two's complement: right for the smallest amount, too
+	}
+	s := fmt.Sprintf("%010d", v)
+	whole, frac := s[:len(s)-usdDigits], strings.TrimRight(s[len(s)-usdDigits:], "0")
+	if frac == "" {
+		return sign + whole
+	}
+	return sign + whole + "." + frac
+}
+
+// MarshalJSON writes the amount as a JSON number, as String formats it.
+func (u USD) MarshalJSON() ([]byte, error) { return []byte(u.String()), nil }
+
+// UnmarshalJSON reads a JSON number of dollars, rounding to the nearest
+// billionth. Anything else, or an amount past nine billion dollars, is an error.
+func (u *USD) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		return nil
+	}
+	return u.parse(string(data))
+}
+
+// UnmarshalYAML reads a YAML number of dollars, as UnmarshalJSON does.
+func (u *USD) UnmarshalYAML(data []byte) error { return u.parse(strings.TrimSpace(string(data))) }
+
+func (u *USD) parse(s string) error {
+	if strings.ContainsAny(s, "/_xXpPbBoO") || len(s) > 40 {
+		return fmt.Errorf("%s is not an amount in dollars; write a plain number, like 20 or 0.5", textfmt.Shorten(s, 80))
+	}
+	r, ok := new(big.Rat).SetString(s)
+	if !ok {
+		return fmt.Errorf("%s is not an amount in dollars; write a plain number, like 20 or 0.5", textfmt.Shorten(s, 80))
+	}
+	r.Mul(r, big.NewRat(1_000_000_000, 1))
+	half := big.NewRat(1, 2)
+	if r.Sign() < 0 {
+		half.Neg(half)
+	}
+	r.Add(r, half)
+	n := new(big.Int).Quo(r.Num(), r.Denom())
+	if !n.IsInt64() {
+		return fmt.Errorf("%s is more money than can be counted", textfmt.Shorten(s, 80))
+	}
+	*u = USD(n.Int64())
+	return nil
+}
+
+// Usage is what work has cost. Input, output, cache read and cache write are
+// disjoint: cached tokens are not part of the input tokens.
+type Usage struct {
+	InputTokens      int64 `json:"input_tokens"`
+	OutputTokens     int64 `json:"output_tokens"`
+	CacheReadTokens  int64 `json:"cache_read_tokens"`
+	CacheWriteTokens int64 `json:"cache_write_tokens"`
+	// ReasoningTokens is how many of the output tokens went into thinking.
+	ReasoningTokens int64 `json:"reasoning_tokens,omitempty"`
+	// CostUSD is the money spent, as far as the agent knows it.
+	CostUSD USD `json:"cost_usd"`
+}
+
+// MaxReported bounds one report of usage: more is a mistake of the agent,
+// and sums could overflow.
+const MaxReported = 1_000_000_000_000
+
+// Validate refuses negative and absurd figures.
+func (u Usage) Validate() error {
+	for _, f := range []struct {
+		name  string
+		value int64
+	}{
+		{"input_tokens", u.InputTokens},
+		{"output_tokens", u.OutputTokens},
+		{"cache_read_tokens", u.CacheReadTokens},
+		{"cache_write_tokens", u.CacheWriteTokens},
+		{"reasoning_tokens", u.ReasoningTokens},
+	} {
+		if f.value < 0 || f.value > MaxReported {
+			return fmt.Errorf("usage.%s is %d; it must be between 0 and %d", f.name, f.value, int64(MaxReported))
+		}
+	}
+	if u.CostUSD < 0 || u.CostUSD > 1_000_000*1_000_000_000 {
+		return errors.New("usage.cost_usd must be between 0 and 1000000")
+	}
+	return nil
+}
+
+// Add returns the sum of both.
+func (u Usage) Add(v Usage) Usage {
+	return Usage{
+		InputTokens:      u.InputTokens + v.InputTokens,
+		OutputTokens:     u.OutputTokens + v.OutputTokens,
+		CacheReadTokens:  u.CacheReadTokens + v.CacheReadTokens,
+		CacheWriteTokens: u.CacheWriteTokens + v.CacheWriteTokens,
+		ReasoningTokens:  u.ReasoningTokens + v.ReasoningTokens,
+		CostUSD:          u.CostUSD + v.CostUSD,
+	}
+}
+
+// Minus returns the difference of both.
+func (u Usage) Minus(v Usage) Usage {
+	return Usage{
+		InputTokens:      u.InputTokens - v.InputTokens,
+		OutputTokens:     u.OutputTokens - v.OutputTokens,
+		CacheReadTokens:  u.CacheReadTokens - v.CacheReadTokens,
+		CacheWriteTokens: u.CacheWriteTokens - v.CacheWriteTokens,
+		ReasoningTokens:  u.ReasoningTokens - v.ReasoningTokens,
+		CostUSD:          u.CostUSD - v.CostUSD,
+	}
+}
+
+// Max returns the larger figure of both, each by itself.
+func (u Usage) Max(v Usage) Usage {
+	return Usage{
+		InputTokens:      max(u.InputTokens, v.InputTokens),
+		OutputTokens:     max(u.OutputTokens, v.OutputTokens),
+		CacheReadTokens:  max(u.CacheReadTokens, v.CacheReadTokens),
+		CacheWriteTokens: max(u.CacheWriteTokens, v.CacheWriteTokens),
+		ReasoningTokens:  max(u.ReasoningTokens, v.ReasoningTokens),
+		CostUSD:          max(u.CostUSD, v.CostUSD),
+	}
+}
+
+// Tokens is the number of all tokens, read or written, cached or not: what
+// budgets of tokens count. Reasoning is part of the output.
+func (u Usage) Tokens() int64 {
+	return u.InputTokens + u.OutputTokens + u.CacheReadTokens + u.CacheWriteTokens
+}
+
+// Amount is what the usage draws from a budget.
+func (u Usage) Amount() Amount { return Amount{Tokens: u.Tokens(), USD: u.CostUSD} }
+
+// Amount is a part of a budget: tokens and money, each counted by itself.
+type Amount struct {
+	Tokens int64 `json:"tokens"`
+	USD    USD   `json:"usd"`
+}
+
+// Add returns the sum of both.
+func (a Amount) Add(b Amount) Amount { return Amount{a.Tokens + b.Tokens, a.USD + b.USD} }
+
+// Prices are what an agent's tokens cost, in USD per million.
+type Prices struct {
+	// Input is what a million tokens cost that the model reads.
+	Input USD `json:"input" yaml:"input,omitempty" jsonschema:"minimum=0"`
+	// Output is what a million tokens cost that the model writes.
+	Output USD `json:"output" yaml:"output,omitempty" jsonschema:"minimum=0"`
+	// CacheRead is that of input which the provider had cached. Left out, it is that of
+	// other input.
+	CacheRead USD `json:"cache_read" yaml:"cache_read,omitempty" jsonschema:"minimum=0"`
+	// CacheWrite is that of input which the provider has cached now. Left out, it is that
+	// of other input.
+	CacheWrite USD `json:"cache_write" yaml:"cache_write,omitempty" jsonschema:"minimum=0"`
+}
+
+// WithDefaults has cached input cost as much as other input where nothing is said
+// of it: a budget had better be held too early than passed.
+func (p Prices) WithDefaults() Prices {
+	p.CacheRead = cmp.Or(p.CacheRead, p.Input)
+	p.CacheWrite = cmp.Or(p.CacheWrite, p.Input)
+	return p
+}
+
+// Cost is what a usage costs at these prices, rounded up to the billionth of a
+// dollar. The usage's own CostUSD plays no part.
+func (p Prices) Cost(u Usage) USD {
+	sum := new(big.Int)
+	for _, part := range []struct {
+		tokens int64
+		price  USD
+	}{
+		{u.InputTokens, p.Input},
+		{u.OutputTokens, p.Output},
+		{u.CacheReadTokens, p.CacheRead},
+		{u.CacheWriteTokens, p.CacheWrite},
+	} {
+		sum.Add(sum, new(big.Int).Mul(big.NewInt(part.tokens), big.NewInt(int64(part.price))))
+	}
+	million := big.NewInt(1_000_000)
+	return USD(sum.Add(sum, big.NewInt(999_999)).Quo(sum, million).Int64())
+}

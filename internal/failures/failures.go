@@ -1,0 +1,262 @@
+package failures
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+// Category says what kind of failure ended an attempt. It decides, through
+// [RuleFor], whether there is a next one and what that one is told.
+type Category string
+
+// The failure categories.
+const (
+	Syntax            Category = "syntax"
+	TestFailure       Category = "test_failure"
+	ContractViolation Category = "contract_violation"
+	InvalidOutput     Category = "invalid_output"
+	Timeout           Category = "timeout"
+	APIError          Category = "api_error"
+	RateLimited       Category = "rate_limited"
+	ResourceError     Category = "resource_error"
+	TokenBudget       Category = "token_budget"
+	Auth              Category = "auth"
+	WorkerLost        Category = "worker_lost"
+	Cancelled         Category = "cancelled"
+	Unknown           Category = "unknown"
+	// ContextOverflow: the conversation no longer fits into the model.
+	ContextOverflow Category = "context_overflow"
+	// TurnLimit: the persona's turns are spent and the work is not finished.
+	TurnLimit Category = "turn_limit"
+	// Refused: the model declined to do the work.
+	Refused Category = "refused"
+	// Rejected: a person, or a later phase, has sent the work back.
+	Rejected Category = "rejected"
+)
+
+// Categories lists every category, in the order of documentation.
+func Categories() []Category {
+	return []Category{
+		Syntax, TestFailure, ContractViolation, InvalidOutput, Timeout, APIError, RateLimited,
+		ResourceError, TokenBudget, Auth, WorkerLost, Cancelled, Unknown, ContextOverflow, TurnLimit, Refused, Rejected,
+	}
+}
+
+// Weight is how a round's outcome weighs for the breaker of its agent.
+type Weight string
+
+// The weights of an outcome.
+const (
+	// CountsAsFailure brings the breaker nearer to opening.
+	CountsAsFailure Weight = "failure"
+	// CountsAsSuccess: the agent answered, even if what it answered was wrong.
+	CountsAsSuccess Weight = "success"
+	// Neutral says nothing about the agent; a probe is given back.
+	Neutral Weight = "neutral"
+)
+
+// Whose says whose trouble a failure is, and so who has to do something about it.
+type Whose string
+
+// Those whose failure it may be.
+const (
+	// OfAgent: the work or the program is wrong. Another attempt may do better.
+	OfAgent Whose = "agent"
+	// OfProvider: a model's or a program's provider does not answer as it should. That is
+	// waited out, and costs no attempt and no round.
+	OfProvider Whose = "provider"
+	// OfHost: the machine, its store or its worker. What may be over later is waited out
+	// like a provider's trouble, and says nothing about the agent.
+	OfHost Whose = "host"
+	// OfPerson: nobody but a person can mend it.
+	OfPerson Whose = "person"
+)
+
+// Start says what the attempt after a failed one starts from.
+type Start string
+
+// The starts of an attempt.
+const (
+	// FromInput: its input's files, as if nothing had been tried.
+	FromInput Start = "input"
+	// FromFiles: the files that the failed attempt left.
+	FromFiles Start = "files"
+	// FromConversation: those files, and the conversation where it broke off:
+	// there was nothing wrong with the work.
+	FromConversation Start = "conversation"
+)
+
+// Rule is a category's row of the failure table.
+type Rule struct {
+	// Whose trouble it is.
+	Whose Whose
+	// RetryAttempt: another attempt in the same round may succeed.
+	RetryAttempt bool
+	// RetryRound: another round, later, may succeed.
+	RetryRound bool
+	// Breaker is how a round that ends this way weighs for the breaker.
+	Breaker Weight
+	// Start is what the next attempt starts from.
+	Start Start
+	// Fallback: the agent's fallback may do better than the agent itself.
+	Fallback bool
+	// Advice tells the next attempt what to change.
+	Advice string
+	// Remedy tells a person what to do once the work was given up; empty: what
+	// Advice says is theirs to do as well.
+	Remedy string
+}
+
+// RuleFor returns the failure table's row for a category. A category that the
+// table does not know is treated as unknown.
+func RuleFor(c Category) Rule {
+	rule, ok := failureTable[c]
+	if !ok {
+		return failureTable[Unknown]
+	}
+	return rule
+}
+
+var failureTable = map[Category]Rule{
+	Syntax: {
+		OfAgent, true, true, CountsAsSuccess, FromFiles, false,
+		"The files do not parse or build. Read the output, mend exactly what it names, and leave the rest as it is.",
+		"Its files still do not parse or build. See the output: mend what it names, make the instructions more precise, or give the persona an abler agent or more attempts.",
+	},
+	TestFailure: {
+		OfAgent, true, true, CountsAsSuccess, FromFiles, false,
+		"A check failed on your files. Read its output, find the cause in your files, and change them so that the check passes.",
+		"The check still does not pass. See its output and whether the check asks for the right thing, make the instructions more precise, or give the persona an abler agent or more attempts.",
+	},
+	ContractViolation: {
+		OfAgent, true, true, CountsAsSuccess, FromFiles, false,
+		"The work lacks something it had to deliver. Deliver what the message names, under exactly that path or name.",
+		"The agent did not deliver what the team file asks for. See whether its produces and the instructions say the same, or give the persona an abler agent or more attempts.",
+	},
+	InvalidOutput: {
+		OfAgent, true, true, CountsAsSuccess, FromInput, false,
+		"What was handed in could not be accepted. Follow the message and the documented format.",
+		"What the agent handed in could not be accepted. The message names a limit or a format: raise the one in the worker file, have the agent keep to the other, or give the persona another agent.",
+	},
+	Timeout: {
+		OfAgent, true, true, CountsAsFailure, FromInput, false,
+		"The attempt took too long. Do less in one go, and say in progress lines what is being done.",
+		"Raise the timeout of the persona or of its agent, or divide the work among more phases.",
+	},
+	APIError: {
+		OfProvider, true, true, CountsAsFailure, FromConversation, false,
+		"The provider failed. Nothing needs to change; the same work is tried again.",
+		"Look at the message: where the provider refuses the request, mend model or base_url in the worker file; where it fails or cannot be reached, wait until it works again.",
+	},
+	RateLimited: {
+		OfProvider, true, true, CountsAsFailure, FromConversation, false,
+		"The provider asked to slow down. The same work is tried again later.",
+		"Wait until the provider takes requests again, have its limits raised, or lower the agent's concurrency in the worker file.",
+	},
+	ResourceError: {
+		OfHost, true, true, Neutral, FromConversation, false,
+		"The machine or its storage failed. Nothing needs to change; the same work goes on once it is mended.",
+		"Look at the message: free space or memory, or install what is missing on the worker's machine.",
+	},
+	TokenBudget: {
+		OfPerson, false, false, Neutral, FromConversation, true,
+		"The budget is spent. Ask for less.",
+		"The budget is spent. Raise it with `maestro budget raise`, and then retry; a session that has ended goes on with `maestro resume SESSION --team FILE` and a larger budget in that file.",
+	},
+	Auth: {
+		OfPerson, false, false, Neutral, FromConversation, false,
+		"The credentials were refused. Mend them in the worker's environment.",
+		"",
+	},
+	WorkerLost: {
+		OfHost, false, false, Neutral, FromInput, false,
+		"The worker died again and again during this work. Look at its log and at what the agent does to its host.",
+		"",
+	},
+	Cancelled: {OfPerson, false, false, Neutral, FromInput, false, "The work was cancelled.", ""},
+	Unknown: {
+		OfAgent, true, true, CountsAsFailure, FromInput, false,
+		"The agent failed, and did not say in which way. Read the message and the output, and avoid what they complain about.",
+		"The agent did not say in which way it failed: the message and what it printed (`maestro logs`) are all there is.",
+	},
+	ContextOverflow: {
+		OfAgent, true, true, CountsAsSuccess, FromFiles, false,
+		"The conversation grew past what the model can read. Go on from the files as they are: read only the parts that matter, and take smaller steps.",
+		"Divide the work among more phases, or give the persona an agent with more context_tokens.",
+	},
+	TurnLimit: {
+		OfAgent, true, true, CountsAsSuccess, FromFiles, false,
+		"The turns were spent before the work was finished. Go on from the files as they are, and finish first what the requirement needs most.",
+		"Raise max_turns of the persona or of its agent, or divide the work among more phases.",
+	},
+	Refused: {
+		OfAgent, true, true, CountsAsSuccess, FromInput, true,
+		"The model declined the work. Say in the instructions why it is legitimate, or give the persona another agent.",
+		"",
+	},
+	Rejected: {
+		OfPerson, true, true, CountsAsSuccess, FromFiles, false,
+		"The work was sent back. Go on from the files as they are, and change what the reasons name.",
+		"The work was sent back as often as the team file allows. Look at the reasons, and say in a note what is to be done.",
+	},
+}
+
+// Failure says why an attempt did not succeed. It is what the next attempt gets
+// as feedback and what a person reads in a report.
+type Failure struct {
+	// Category decides what happens next.
+	Category Category `json:"category"`
+	// Message is one sentence on what failed.
+	Message string `json:"message"`
+	// Output is the evidence: the tail of what the agent or check printed.
+	Output string `json:"output,omitempty"`
+	// Final: the agent itself said that trying again is useless.
+	Final bool `json:"final,omitempty"`
+	// RetryAfter is the wait that a provider asked for; zero: the usual one.
+	RetryAfter textfmt.Duration `json:"retry_after,omitempty"`
+}
+
+// Failf makes a Failure of a category.
+func Failf(c Category, format string, args ...any) *Failure {
+	return &Failure{Category: c, Message: fmt.Sprintf(format, args...)}
+}
+
+// Error makes a Failure an error.
+func (f *Failure) Error() string { return string(f.Category) + ": " + f.Message }
+
+// Advice tells the next attempt what to change.
+func (f *Failure) Advice() string { return RuleFor(f.Category).Advice }
+
+// Remedy tells a person what to do about work that was given up.
+func (f *Failure) Remedy() string {
+	rule := RuleFor(f.Category)
+	return cmp.Or(rule.Remedy, rule.Advice)
+}
+
+// RetryAttempt tells whether another attempt in the same round makes sense.
+func (f *Failure) RetryAttempt() bool { return !f.Final && RuleFor(f.Category).RetryAttempt }
+
+// RetryRound tells whether another round makes sense.
+func (f *Failure) RetryRound() bool { return !f.Final && RuleFor(f.Category).RetryRound }
+
+// WaitedOut tells whether the failure is the provider's or the host's, and may be over
+// later.
+func (f *Failure) WaitedOut() bool {
+	rule := RuleFor(f.Category)
+	return !f.Final && rule.RetryAttempt && (rule.Whose == OfProvider || rule.Whose == OfHost)
+}
+
+// Awaited names, in a sentence, what is waited for when failures of the category are
+// waited out: the provider or the machine.
+func (c Category) Awaited() string {
+	if RuleFor(c).Whose == OfHost {
+		return "machine"
+	}
+	return "provider"
+}
+
+// ValidCategory tells whether c is one of the table's.
+func ValidCategory(c Category) bool { return slices.Contains(Categories(), c) }

@@ -1,0 +1,63 @@
+// Package httpserver serves what other programs ask a running process by HTTP:
+// its metrics, and how it is.
+package httpserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+)
+
+// ErrListen marks the error of an address that cannot be listened on.
+var ErrListen = errors.New("the address cannot be served")
+
+// headerLimit bounds how long a client may take to say what it wants.
+const headerLimit = 5 * time.Second
+
+// Server answers on one address until it is closed. What it answers may be added
+// at any time.
+type Server struct {
+	address *net.TCPAddr
+	mux     *http.ServeMux
+	http    *http.Server
+	ended   chan struct{}
+}
+
+// Listen listens on a host and port at once, and fails with an [ErrListen] where
+// that is not possible. Port 0 takes a free one, no host all interfaces. Nothing
+// is answered yet but that it is not found.
+func Listen(ctx context.Context, address string) (*Server, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrListen, err)
+	}
+	mux := http.NewServeMux()
+	s := &Server{
+		address: listener.Addr().(*net.TCPAddr), mux: mux, ended: make(chan struct{}),
+		http: &http.Server{Handler: mux, ReadHeaderTimeout: headerLimit},
+	}
+	go func() {
+		defer close(s.ended)
+		_ = s.http.Serve(listener) // until Close
+	}()
+	return s, nil
+}
+
+// Handle answers a pattern of [http.ServeMux]; each may be given once.
+func (s *Server) Handle(pattern string, h http.Handler) { s.mux.Handle(pattern, h) }
+
+// Address is the host and port that it listens on.
+func (s *Server) Address() string { return s.address.String() }
+
+// Port is the port that it listens on.
+func (s *Server) Port() int { return s.address.Port }
+
+// Close ends the server when the requests under way have been answered.
+func (s *Server) Close(ctx context.Context) error {
+	err := s.http.Shutdown(ctx)
+	<-s.ended
+	return err
+}

@@ -1,0 +1,175 @@
+// Package anthropic translates between the chat loop and Anthropic's Messages.
+package anthropic
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+
+	sdk "github.com/anthropics/anthropic-sdk-go"
+	"github.com/anthropics/anthropic-sdk-go/option"
+
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/llm"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+// publicURL is the provider's own address.
+const publicURL = "https://api.anthropic.com"
+
+// Provider asks models behind Anthropic's Messages API.
+type Provider struct {
+	// BaseURL is the server's address, with or without /v1; empty: Anthropic's own.
+	BaseURL string
+	// Key is the API key; empty: the server wants none.
+	Key string
+}
+
+// Ask makes one streamed call.
+func (p Provider) Ask(ctx context.Context, request llm.Request, x llm.Exchange) (llm.Answer, error) {
+	// Many write the address as OpenAI's compatible servers want it.
+	base := strings.TrimSuffix(strings.TrimRight(p.BaseURL, "/"), "/v1")
+	if base == "" {
+		base = publicURL
+	}
+	// A service of its own reads nothing from the environment, as a client would.
+	options := []option.RequestOption{option.WithBaseURL(base), option.WithHTTPClient(x.HTTP), option.WithMaxRetries(0)}
+	if p.Key != "" {
+		options = append(options, option.WithAPIKey(p.Key))
+	}
+	messages := sdk.NewMessageService(options...)
+	stream := messages.NewStreaming(ctx, params(request))
+	defer stream.Close() //nolint:errcheck // read to its end, or given up
+	c := collector{inputs: map[int64]string{}}
+	for stream.Next() {
+		news, err := c.take(stream.Current())
+		if err == nil {
+			err = x.Hear(news)
+		}
+		if err != nil {
+			return llm.Answer{}, err
+		}
+	}
+	// An answer that has said why it ends is whole, however its stream ends: it
+	// is paid for, and of use.
+	if c.message.StopReason != "" {
+		return c.answer(), nil
+	}
+	if err := stream.Err(); err != nil {
+		return llm.Answer{}, translate(err)
+	}
+	return llm.Answer{}, &llm.Fault{Status: http.StatusOK, Cut: true, Message: "the stream has no end"}
+}
+
+// collector puts the events of an answer together.
+type collector struct {
+	message sdk.Message
+	// inputs is the arguments of tool calls by their block, as they came: the
+	// SDK keeps nothing of those that are no JSON.
+	inputs map[int64]string
+}
+
+// take takes up an event, and returns the news in it.
+func (c *collector) take(event sdk.MessageStreamEventUnion) (llm.Event, error) {
+	if err := c.message.Accumulate(event); err != nil {
+		return llm.Event{}, &llm.Fault{Status: http.StatusOK, Message: "what it sent is no answer: " + err.Error()}
+	}
+	switch event.Type {
+	case "message_start", "message_delta":
+		u := usage(c.message.Usage)
+		return llm.Event{Usage: &u, Whole: c.message.StopReason != ""}, nil
+	case "content_block_delta":
+		d := event.Delta
+		c.inputs[event.Index] += d.PartialJSON
+		return llm.Event{Bytes: len(d.Text) + len(d.PartialJSON) + len(d.Thinking), Text: d.Text}, nil
+	case "content_block_stop":
+		if c.message.Content[event.Index].Type == "tool_use" {
+			call := c.call(int(event.Index))
+			return llm.Event{Call: &call}, nil
+		}
+	}
+	return llm.Event{}, nil
+}
+
+// usage is the provider's count; its cached tokens are apart from the input.
+func usage(u sdk.Usage) cost.Usage {
+	return cost.Usage{
+		InputTokens: u.InputTokens, OutputTokens: u.OutputTokens,
+		CacheReadTokens: u.CacheReadInputTokens, CacheWriteTokens: u.CacheCreationInputTokens,
+		ReasoningTokens: u.OutputTokensDetails.ThinkingTokens,
+	}
+}
+
+func (c *collector) call(index int) llm.Call {
+	block := c.message.Content[index]
+	input := c.inputs[int64(index)]
+	if input == "" { // it came whole, with the start of the block
+		input = string(block.Input)
+	}
+	return llm.Call{ID: block.ID, Name: block.Name, Arguments: input}
+}
+
+func (c *collector) answer() llm.Answer {
+	a := llm.Answer{Stop: stop(c.message.StopReason), Usage: usage(c.message.Usage)}
+	for i, block := range c.message.Content {
+		switch block.Type {
+		case "text":
+			a.Text += block.Text
+		case "thinking":
+			a.Thinking = append(a.Thinking, llm.Thinking{Text: block.Thinking, Signature: block.Signature})
+		case "redacted_thinking":
+			a.Thinking = append(a.Thinking, llm.Thinking{Redacted: block.Data})
+		case "tool_use":
+			a.Calls = append(a.Calls, c.call(i))
+		}
+	}
+	return a
+}
+
+func stop(reason sdk.StopReason) llm.Stop {
+	switch reason {
+	case sdk.StopReasonMaxTokens:
+		return llm.Truncated
+	case sdk.StopReasonRefusal:
+		return llm.Refused
+	case sdk.StopReasonModelContextWindowExceeded:
+		return llm.Overflow
+	default:
+		return llm.Done
+	}
+}
+
+// translate turns an error of the SDK into a fault. Errors of the network stay
+// what they are.
+func translate(err error) error {
+	var api *sdk.Error
+	var syntax *json.SyntaxError
+	var shape *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &api):
+		fault := &llm.Fault{Status: api.StatusCode, Type: string(api.Type()), Message: said(api.RawJSON())}
+		if api.Response != nil {
+			fault.Header = api.Response.Header
+		}
+		return fault
+	case errors.As(err, &syntax), errors.As(err, &shape):
+		return &llm.Fault{Status: http.StatusOK, Message: "what it sent is no answer: " + err.Error()}
+	}
+	return err
+}
+
+// said is the message in the body of an error, or its text if it has none.
+func said(body string) string {
+	var e struct {
+		Error struct {
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	if json.Unmarshal([]byte(body), &e) == nil && e.Error.Message != "" {
+		return e.Error.Message
+	}
+	return textfmt.Shorten(body, session.MaxMessage)
+}

@@ -1,0 +1,140 @@
+package llm
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+// conversation is what was said so far, and what is known of its length.
+type conversation struct {
+	kind, model, system string
+	tools               []Tool
+	messages            []Message
+
+	// head is the bytes of all but the messages, sizes those of each message.
+	head  int64
+	sizes []int64
+	// counted is the tokens of the first known messages, as the provider has
+	// counted them; cached and caches are as in forecast.
+	counted, cached int64
+	known           int
+	caches          bool
+	// removed is the bytes that were taken out of those since.
+	removed int64
+}
+
+func newConversation(kind, model, system string, tools []Tool, first string) *conversation {
+	c := &conversation{kind: kind, model: model, system: system, tools: tools}
+	c.head = int64(len(encode(c.request(0))))
+	c.add(Message{Role: User, Text: first})
+	return c
+}
+
+// request is what the model is asked next.
+func (c *conversation) request(maxOutput int64) Request {
+	return Request{Model: c.model, System: c.system, Tools: c.tools, Messages: c.messages, MaxOutput: maxOutput}
+}
+
+// digest names all that the next answer depends on.
+func (c *conversation) digest() spec.Digest {
+	sum := sha256.Sum256(encode(struct {
+		Kind string `json:"kind"`
+		Request
+	}{c.kind, c.request(0)}))
+	return spec.Digest(hex.EncodeToString(sum[:]))
+}
+
+func (c *conversation) add(m Message) {
+	c.messages = append(c.messages, m)
+	c.sizes = append(c.sizes, int64(len(encode(m))))
+}
+
+// answered adds an answer and what the provider counted for it; nothing, if it
+// counted nothing.
+func (c *conversation) answered(m Message, used cost.Usage, counted bool) {
+	c.add(m)
+	if !counted {
+		return
+	}
+	c.counted = used.InputTokens + used.CacheReadTokens + used.CacheWriteTokens + used.OutputTokens
+	c.cached, c.caches = used.CacheReadTokens+used.CacheWriteTokens, used.CacheWriteTokens > 0 || c.caches
+	c.known, c.removed = len(c.messages), 0
+}
+
+// forecast is what is known of the next call's cost.
+func (c *conversation) forecast(maxOutput int64, prices *cost.Prices) forecast {
+	f := forecast{
+		counted: c.counted, cached: c.cached, caches: c.caches, removed: c.removed, total: c.head,
+		maxOutput: maxOutput, prices: prices,
+	}
+	for i, size := range c.sizes {
+		f.total += size
+		if i >= c.known {
+			f.fresh += size
+		}
+	}
+	if c.known == 0 {
+		f.fresh += c.head
+	}
+	return f
+}
+
+// shrink takes results of tools out of the conversation, the largest first and
+// the older of two alike, until the next prompt has no more than so many tokens
+// by the best guess. It leaves the newest message as it is, and tells whether it
+// got there; what it takes depends on the conversation alone.
+func (c *conversation) shrink(tokens int64) bool {
+	type place struct{ message, result, size int }
+	var places []place
+	for i, m := range c.messages[:len(c.messages)-1] {
+		for j, r := range m.Results {
+			if note := leftOut(r); len(note) < len(r.Text) {
+				places = append(places, place{i, j, len(r.Text)})
+			}
+		}
+	}
+	slices.SortStableFunc(places, func(a, b place) int { return cmp.Compare(b.size, a.size) })
+	for _, p := range places {
+		if c.forecast(0, nil).guess() <= tokens {
+			return true
+		}
+		c.leaveOut(p.message, p.result)
+	}
+	return c.forecast(0, nil).guess() <= tokens
+}
+
+// leaveOut puts a note in the place of a result.
+func (c *conversation) leaveOut(message, result int) {
+	m := c.messages[message]
+	m.Results = slices.Clone(m.Results)
+	m.Results[result].Text = leftOut(m.Results[result])
+	before := c.sizes[message]
+	c.messages[message], c.sizes[message] = m, int64(len(encode(m)))
+	if message < c.known {
+		c.removed += before - c.sizes[message]
+		c.cached = 0 // a cache holds beginnings, and this one is another now
+	}
+}
+
+func leftOut(r Result) string {
+	return fmt.Sprintf("(%d bytes were left out here to save room; call the tool again if they matter)", len(r.Text))
+}
+
+// encode writes plain data as JSON, without making text longer for browsers.
+func encode(v any) []byte {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
+		panic(fmt.Sprintf("chat: a document is not plain data: %v", err))
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}

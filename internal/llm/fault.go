@@ -1,0 +1,165 @@
+package llm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+// Fault is a provider's answer that is no answer.
+type Fault struct {
+	// Status is the HTTP status; 200 for an error in the middle of a stream.
+	Status int
+	// Type and Code are the provider's names for the error, as far as it has them.
+	Type, Code string
+	Message    string
+	// Header is that of the HTTP answer; nil: unknown.
+	Header http.Header
+	// Cut: the answer ended before it was complete.
+	Cut bool
+}
+
+// Error makes a Fault an error.
+func (f *Fault) Error() string {
+	said := f.Message
+	if said == "" {
+		said = "it gave no reason"
+	}
+	name := f.Code
+	if name == "" {
+		name = f.Type
+	}
+	if name != "" {
+		said = name + ": " + said
+	}
+	if f.Status != 0 && f.Status != http.StatusOK {
+		return fmt.Sprintf("status %d: %s", f.Status, said)
+	}
+	return said
+}
+
+// errIdle stops a call in which nothing came in for too long.
+var errIdle = errors.New("nothing came in")
+
+// failure says what the error of a call means. now is for a wait that ends at a
+// date.
+func failure(err error, now time.Time) *failures.Failure {
+	var fault *Fault
+	if errors.As(err, &fault) {
+		f := fault.failure()
+		f.RetryAfter = textfmt.Duration(retryAfter(fault.Header, now))
+		return f
+	}
+	return failures.Failf(failures.APIError, "the provider cannot be reached: %v", err)
+}
+
+// failure chooses the category. Errors that the same request would meet again
+// are final, so that no attempt is spent on them.
+func (f *Fault) failure() *failures.Failure {
+	final := func(c failures.Category, format string, args ...any) *failures.Failure {
+		failure := failures.Failf(c, format, args...)
+		failure.Final = true
+		return failure
+	}
+	switch {
+	case f.Cut:
+		return failures.Failf(failures.APIError, "the provider's answer ended before it was complete: %v", f)
+	case f.overflow():
+		return failures.Failf(failures.ContextOverflow, "the provider says that the conversation is too long: %v", f)
+	case f.named("insufficient_quota", "billing_error"), f.Status == http.StatusPaymentRequired, f.unpaid():
+		return final(failures.Auth, "the provider wants its account in order first: %v", f)
+	case f.Status == http.StatusTooManyRequests, f.named("rate_limit_error", "rate_limit_exceeded"):
+		return failures.Failf(failures.RateLimited, "the provider asks to slow down: %v", f)
+	case f.Status == http.StatusUnauthorized, f.Status == http.StatusForbidden, f.named("authentication_error", "permission_error"):
+		return final(failures.Auth, "the provider refused the key: %v", f)
+	case f.Status == http.StatusNotFound:
+		return final(failures.APIError, "the provider does not know the model or the path; mend model or base_url in the worker file: %v", f)
+	case f.Status == http.StatusRequestTimeout, f.Status == http.StatusConflict, f.Status >= 500, f.Status == http.StatusOK, f.Status == 0:
+		return failures.Failf(failures.APIError, "the provider failed: %v", f)
+	}
+	return final(failures.APIError, "the provider does not take the request: %v", f)
+}
+
+// unpaid tells whether the account has nothing left: Anthropic has no name for that
+// but the one of a bad request.
+func (f *Fault) unpaid() bool {
+	return strings.Contains(strings.ToLower(f.Message), "credit balance is too low")
+}
+
+func (f *Fault) named(names ...string) bool {
+	for _, n := range names {
+		if f.Type == n || f.Code == n {
+			return true
+		}
+	}
+	return false
+}
+
+// overflow tells whether the prompt was longer than the model's window.
+// Providers and servers that are compatible with them say it in many ways.
+func (f *Fault) overflow() bool {
+	if f.named("context_length_exceeded", "request_too_large") || f.Status == http.StatusRequestEntityTooLarge {
+		return true
+	}
+	if f.Status != http.StatusBadRequest && f.Status != http.StatusUnprocessableEntity && !f.named("invalid_request_error") {
+		return false
+	}
+	said := strings.ToLower(f.Message)
+	for _, words := range []string{"prompt is too long", "context length", "context window", "context size", "maximum context", "exceed context limit"} {
+		if strings.Contains(said, words) {
+			return true
+		}
+	}
+	return false
+}
+
+// retryAfter is the wait that a provider asks for; zero: it does not.
+func retryAfter(header http.Header, now time.Time) time.Duration {
+	wait := time.Duration(0)
+	if ms, err := strconv.ParseFloat(header.Get("Retry-After-Ms"), 64); err == nil {
+		wait = bounded(ms * float64(time.Millisecond))
+	} else if said := header.Get("Retry-After"); said != "" {
+		if seconds, err := strconv.ParseFloat(said, 64); err == nil {
+			wait = bounded(seconds * float64(time.Second))
+		} else if date, err := http.ParseTime(said); err == nil {
+			wait = bounded(float64(date.Sub(now)))
+		}
+	}
+	return wait
+}
+
+func bounded(wait float64) time.Duration {
+	if !(wait > 0) { // not a number, too
+		return 0
+	}
+	return time.Duration(min(wait, float64(session.MaxRetryAfter)))
+}
+
+// unbilled tells whether a call that failed can have cost nothing: nobody was
+// reached, or the provider refused it before it began to answer.
+func unbilled(err error) bool {
+	var fault *Fault
+	if errors.As(err, &fault) {
+		return fault.Status >= 400
+	}
+	var dialling *net.OpError
+	return errors.As(err, &dialling) && dialling.Op == "dial"
+}
+
+// ended is the reason for which a context ended: that of the attempt, or of the
+// call alone.
+func ended(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return context.Cause(ctx)
+}

@@ -1,0 +1,88 @@
+package llm
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+)
+
+// TestFaultsOfEveryProvider is what providers and servers that are compatible
+// with them say, each in its own way.
+func TestFaultsOfEveryProvider(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		fault    Fault
+		category failures.Category
+		final    bool
+	}{
+		"Anthropic's overflow":         {Fault{Status: 400, Type: "invalid_request_error", Message: "prompt is too long: 210000 tokens > 200000 maximum"}, failures.ContextOverflow, false},
+		"OpenAI's overflow":            {Fault{Status: 400, Code: "context_length_exceeded", Message: "too many"}, failures.ContextOverflow, false},
+		"vLLM's overflow":              {Fault{Status: 400, Message: "This model's maximum context length is 4096 tokens."}, failures.ContextOverflow, false},
+		"llama.cpp's overflow":         {Fault{Status: 400, Message: "the request exceeds the available context size"}, failures.ContextOverflow, false},
+		"an overflow inside":           {Fault{Status: 200, Type: "invalid_request_error", Message: "prompt is too long"}, failures.ContextOverflow, false},
+		"a body that is too large":     {Fault{Status: 413, Type: "request_too_large"}, failures.ContextOverflow, false},
+		"a 500 that talks of contexts": {Fault{Status: 500, Message: "context length unknown"}, failures.APIError, false},
+		"no credit":                    {Fault{Status: 402}, failures.Auth, true},
+		"no permission":                {Fault{Status: 403, Type: "permission_error"}, failures.Auth, true},
+		"a limit inside":               {Fault{Status: 200, Type: "rate_limit_error"}, failures.RateLimited, false},
+		"overloaded inside":            {Fault{Status: 200, Type: "overloaded_error"}, failures.APIError, false},
+		"a timeout":                    {Fault{Status: 408}, failures.APIError, false},
+		"a gateway":                    {Fault{Status: 502, Message: "<html>"}, failures.APIError, false},
+		"a request that is wrong":      {Fault{Status: 422, Message: "max_tokens: too large"}, failures.APIError, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := failure(&c.fault, time.Time{})
+			require.Equal(t, c.category, f.Category, "%s", f.Message)
+			require.Equal(t, c.final, f.Final)
+		})
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for name, c := range map[string]struct {
+		header http.Header
+		want   time.Duration
+	}{
+		"nothing":          {nil, 0},
+		"seconds":          {http.Header{"Retry-After": {"2"}}, 2 * time.Second},
+		"parts of one":     {http.Header{"Retry-After": {"0.5"}}, 500 * time.Millisecond},
+		"milliseconds win": {http.Header{"Retry-After": {"2"}, "Retry-After-Ms": {"1500"}}, 1500 * time.Millisecond},
+		"a date":           {http.Header{"Retry-After": {"Fri, 02 Jan 2026 03:05:05 GMT"}}, time.Minute},
+		"a date gone by":   {http.Header{"Retry-After": {"Fri, 02 Jan 2026 03:00:00 GMT"}}, 0},
+		"a negative":       {http.Header{"Retry-After": {"-5"}}, 0},
+		"no number":        {http.Header{"Retry-After": {"NaN"}}, 0},
+		"for ever":         {http.Header{"Retry-After": {"Inf"}}, session.MaxRetryAfter.Std()},
+		"words":            {http.Header{"Retry-After": {"soon"}}, 0},
+	} {
+		require.Equal(t, c.want, retryAfter(c.header, now), name)
+	}
+}
+
+// FuzzTidy: whatever a model gives as arguments, the journal gets a JSON object
+// without secrets.
+func FuzzTidy(f *testing.F) {
+	for _, s := range []string{"", "{}", `{"a":"swordfish-1"}`, `{"a":"swordfish\u002d1"}`, `[`, `null`, `{"swordfish-1":1}`, `{"a":{"b":["swordfish-1"]}}`, `{} {}`} {
+		f.Add(s)
+	}
+	r := run{Agent: &Agent{Mask: maskFish}}
+	f.Fuzz(func(t *testing.T, arguments string) {
+		c := Call{Arguments: arguments}
+		r.tidy(&c)
+		require.NotContains(t, c.Arguments+c.Broken, "swordfish-1")
+		_, err := parse(Call{Arguments: c.Arguments})
+		if err != nil {
+			require.ErrorContains(t, err, "must not be", "only a field may have another type")
+		}
+	})
+}
+
+func maskFish(s string) string { return strings.ReplaceAll(s, "swordfish-1", "***") }

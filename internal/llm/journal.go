@@ -1,0 +1,128 @@
+package llm
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+// answer returns the model's answer in this turn: the one that was paid for, if
+// there is one, and then what else is kept of the turn; or else a new one.
+func (r *run) answer(ctx context.Context, turn int) (Answer, *session.StoredTurn, error) {
+	digest := r.talk.digest()
+	if r.job.Calls == nil {
+		answer, _, err := r.call(ctx, turn, r.talk.forecast(r.MaxOutputTokens, r.Prices), r.MaxOutputTokens)
+		if err != nil {
+			return Answer{}, nil, err
+		}
+		r.usage = r.usage.Add(answer.Usage)
+		return answer, nil, nil
+	}
+	stored, err := r.job.Calls.Stored(ctx, turn, digest)
+	if err != nil {
+		return Answer{}, nil, fmt.Errorf("look for turn %d in the journal: %w", turn, err)
+	}
+	if stored != nil {
+		var answer Answer
+		if err := json.Unmarshal(stored.Answer, &answer); err != nil {
+			return Answer{}, nil, fmt.Errorf("the answer of turn %d: %w: %w", turn, session.ErrCorrupt, err)
+		}
+		answer.Usage = stored.Usage
+		r.log.Turn("turn %d: the answer is stored already, and is not paid for again", turn)
+		r.tell(answer, false, 0)
+		r.usage = r.usage.Add(stored.Usage)
+		return answer, stored, nil
+	}
+	answer, err := r.buy(ctx, turn, digest)
+	return answer, nil, err
+}
+
+// buy reserves, makes and settles a call.
+func (r *run) buy(ctx context.Context, turn int, digest spec.Digest) (Answer, error) {
+	f := r.talk.forecast(r.MaxOutputTokens, r.Prices)
+	if r.Scale != nil {
+		f.learned = r.Scale.tokens.Load()
+	}
+	granted, err := r.job.Calls.Reserve(ctx, session.CallPlan{
+		Turn: turn, Agent: r.Name, Model: r.Model, Request: digest,
+		Want: f.want(), Least: f.least(), Estimate: f.estimate(),
+	})
+	if err != nil {
+		return Answer{}, err
+	}
+	answer, spent, err := r.call(ctx, turn, f, f.output(granted))
+	noting := context.WithoutCancel(ctx) // what is paid for is booked though the attempt was stopped
+	if err != nil {
+		if noted := r.abandon(noting, turn, spent); noted != nil {
+			return Answer{}, errors.Join(err, fmt.Errorf("note how the call of turn %d ended: %w", turn, noted))
+		}
+		return Answer{}, err
+	}
+	if u := answer.Usage; r.Scale != nil && answer.Counted {
+		r.Scale.learn(u.InputTokens+u.CacheReadTokens+u.CacheWriteTokens, f.total)
+	}
+	if err := r.job.Calls.Settle(noting, turn, encode(answer), answer.Usage); err != nil {
+		return Answer{}, fmt.Errorf("settle the call of turn %d: %w", turn, err)
+	}
+	r.usage = r.usage.Add(answer.Usage)
+	return answer, nil
+}
+
+// abandon notes what a call without an answer has cost.
+func (r *run) abandon(ctx context.Context, turn int, spent spending) error {
+	if spent.known {
+		return r.job.Calls.Abandon(ctx, turn, spent.used)
+	}
+	return r.job.Calls.Unsettle(ctx, turn, cost.Usage{}, spent.used)
+}
+
+// restore puts the files back as the tools of a turn left them. whole is false
+// if not all that they did was kept, so that they have to work again.
+func (r *run) restore(ctx context.Context, doc []byte) (d done, whole bool, err error) {
+	decoder := json.NewDecoder(bytes.NewReader(doc))
+	if err := decoder.Decode(&d); err != nil {
+		return done{}, false, nil //nolint:nilerr // they work again, which costs nothing
+	}
+	contents := make([][]byte, len(d.Effects))
+	for i, e := range d.Effects {
+		if e.Blob == "" {
+			continue
+		}
+		contents[i], err = r.job.Calls.Get(ctx, e.Blob)
+		switch {
+		case errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt):
+			return done{}, false, nil
+		case err != nil:
+			return done{}, false, fmt.Errorf("put %s back: %w", e.Path, err)
+		}
+	}
+	for i, e := range d.Effects {
+		if err := r.redo(e, contents[i]); err != nil {
+			return done{}, false, failures.Failf(failures.ResourceError, "put %s back: %v", e.Path, err)
+		}
+	}
+	return d, true, nil
+}
+
+// redo does to a file what a tool did.
+func (r *run) redo(e effect, content []byte) error {
+	name, err := clean(e.Path)
+	if err != nil {
+		return err
+	}
+	if e.Blob == "" {
+		if _, err := r.tree.root.Lstat(name); err != nil {
+			return nil //nolint:nilerr // it is gone already
+		}
+		return r.tree.remove(name)
+	}
+	_, err = r.tree.write(name, string(content), &e.Executable)
+	return err
+}

@@ -1,0 +1,198 @@
+// Package openai translates between the chat loop and OpenAI's Chat Completions,
+// as OpenAI and the many servers that are compatible with it speak it.
+package openai
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	sdk "github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/packages/ssestream"
+
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/llm"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+// publicURL is the provider's own address.
+const publicURL = "https://api.openai.com/v1"
+
+// Provider asks models behind a Chat Completions API.
+type Provider struct {
+	// BaseURL is the server's address up to /chat/completions; empty: OpenAI's.
+	BaseURL string
+	// Key is the API key; empty: the server wants none.
+	Key string
+}
+
+// Ask makes one streamed call.
+func (p Provider) Ask(ctx context.Context, request llm.Request, x llm.Exchange) (llm.Answer, error) {
+	base := p.BaseURL
+	if base == "" {
+		base = publicURL
+	}
+	// A service of its own reads nothing from the environment, as a client would.
+	options := []option.RequestOption{option.WithBaseURL(base), option.WithHTTPClient(x.HTTP), option.WithMaxRetries(0)}
+	if p.Key != "" {
+		options = append(options, option.WithAPIKey(p.Key))
+	}
+	completions := sdk.NewChatCompletionService(options...)
+	stream := completions.NewStreaming(ctx, params(request, p.public()))
+	defer stream.Close() //nolint:errcheck // read to its end, or given up
+	var c collector
+	for stream.Next() {
+		if err := x.Hear(c.take(stream.Current())); err != nil {
+			return llm.Answer{}, err
+		}
+	}
+	// An answer that has said why it ends is whole, however its stream ends: it
+	// is paid for, and of use.
+	if err := stream.Err(); err != nil && c.finish == "" {
+		return llm.Answer{}, translate(err)
+	}
+	if c.finish == "" {
+		return llm.Answer{}, &llm.Fault{Status: http.StatusOK, Cut: true, Message: "the stream has no end"}
+	}
+	for i := range c.calls {
+		if err := x.Hear(llm.Event{Call: &c.calls[i], Whole: true}); err != nil {
+			return llm.Answer{}, err
+		}
+	}
+	return c.answer(), nil
+}
+
+// public tells whether the server is OpenAI's own: its newer models take only
+// the newer name for the longest answer, which compatible servers may not know.
+func (p Provider) public() bool {
+	u, err := url.Parse(p.BaseURL)
+	return p.BaseURL == "" || err == nil && strings.HasSuffix(u.Hostname(), ".openai.com")
+}
+
+// collector puts the chunks of an answer together.
+type collector struct {
+	text, refusal strings.Builder
+	calls         []llm.Call
+	// places says which call of the answer the calls' chunks with an index go to.
+	places map[int64]int
+	finish string
+	usage  cost.Usage
+}
+
+// take takes up a chunk, and returns the news in it.
+func (c *collector) take(chunk sdk.ChatCompletionChunk) llm.Event {
+	event := llm.Event{}
+	if u := chunk.Usage; u.PromptTokens > 0 || u.CompletionTokens > 0 {
+		c.usage = usage(u)
+		counted := c.usage
+		event.Usage = &counted
+	}
+	for _, choice := range chunk.Choices {
+		if choice.Index != 0 {
+			continue
+		}
+		d := choice.Delta
+		c.text.WriteString(d.Content)
+		c.refusal.WriteString(d.Refusal)
+		event.Bytes += len(d.Content) + len(d.Refusal)
+		event.Text += d.Content + d.Refusal
+		for _, part := range d.ToolCalls {
+			event.Bytes += c.call(part)
+		}
+		if choice.FinishReason != "" {
+			c.finish = choice.FinishReason
+		}
+	}
+	event.Whole = c.finish != ""
+	return event
+}
+
+// call takes a part of a tool call. Some servers number every call 0, but begin
+// each with a name.
+func (c *collector) call(part sdk.ChatCompletionChunkChoiceDeltaToolCall) int {
+	place, ok := c.places[part.Index]
+	if ok && part.Function.Name != "" && json.Valid([]byte(c.calls[place].Arguments)) && (part.ID == "" || part.ID != c.calls[place].ID) {
+		ok = false
+	}
+	if !ok {
+		if c.places == nil {
+			c.places = map[int64]int{}
+		}
+		place = len(c.calls)
+		c.places[part.Index] = place
+		c.calls = append(c.calls, llm.Call{})
+	}
+	call := &c.calls[place]
+	if part.ID != "" {
+		call.ID = part.ID
+	}
+	if part.Function.Name != "" {
+		call.Name = part.Function.Name
+	}
+	call.Arguments += part.Function.Arguments
+	return len(part.Function.Arguments)
+}
+
+// usage is the provider's count, in which cached tokens are part of the input
+// and reasoning is part of the output.
+func usage(u sdk.CompletionUsage) cost.Usage {
+	cached := min(u.PromptTokensDetails.CachedTokens, u.PromptTokens)
+	return cost.Usage{
+		InputTokens: u.PromptTokens - cached, CacheReadTokens: cached, OutputTokens: u.CompletionTokens,
+		ReasoningTokens: min(u.CompletionTokensDetails.ReasoningTokens, u.CompletionTokens),
+	}
+}
+
+func (c *collector) answer() llm.Answer {
+	a := llm.Answer{Text: c.text.String(), Calls: c.calls, Stop: llm.Done, Usage: c.usage}
+	switch {
+	case c.refusal.Len() > 0:
+		a.Stop, a.Text = llm.Refused, a.Text+c.refusal.String()
+	case c.finish == "content_filter":
+		a.Stop = llm.Refused
+	case c.finish == "length":
+		a.Stop = llm.Truncated
+	}
+	return a
+}
+
+// translate turns an error of the SDK into a fault. Errors of the network stay
+// what they are.
+func translate(err error) error {
+	var api *sdk.Error
+	var inStream *ssestream.StreamError
+	var syntax *json.SyntaxError
+	var shape *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &api):
+		fault := &llm.Fault{Status: api.StatusCode, Type: api.Type, Code: api.Code, Message: api.Message}
+		if fault.Message == "" {
+			fault.Message = textfmt.Shorten(api.RawJSON(), session.MaxMessage)
+		}
+		if api.Response != nil {
+			fault.Header = api.Response.Header
+		}
+		return fault
+	case errors.As(err, &inStream):
+		var e struct {
+			Error struct {
+				Type    string `json:"type"`
+				Code    any    `json:"code"`
+				Message string `json:"message"`
+			} `json:"error"`
+		}
+		if json.Unmarshal(inStream.Event.Data, &e) != nil {
+			return &llm.Fault{Status: http.StatusOK, Message: inStream.Message}
+		}
+		code, _ := e.Error.Code.(string) // some servers have numbers there
+		return &llm.Fault{Status: http.StatusOK, Type: e.Error.Type, Code: code, Message: e.Error.Message}
+	case errors.As(err, &syntax), errors.As(err, &shape):
+		return &llm.Fault{Status: http.StatusOK, Message: "what it sent is no answer: " + err.Error()}
+	}
+	return err
+}

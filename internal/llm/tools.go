@@ -1,0 +1,135 @@
+package llm
+
+import (
+	"slices"
+
+	"github.com/maestro-hive/maestro/internal/session"
+)
+
+// The names of the tools.
+const (
+	toolList   = "list"
+	toolSearch = "search"
+	toolRead   = "read"
+	toolWrite  = "write"
+	toolEdit   = "edit"
+	toolDelete = "delete"
+	toolCheck  = "run_check"
+	toolDecide = "decide"
+	toolFinish = "finish"
+)
+
+func text(description string) map[string]any {
+	return map[string]any{"type": "string", "description": description}
+}
+
+func number(description string) map[string]any {
+	return map[string]any{"type": "integer", "minimum": 1, "description": description}
+}
+
+// toolsFor lists the tools of a job. Running a check is among them only if there is
+// one, and finish sends work back only where the job may.
+func toolsFor(job session.Job) []Tool {
+	checks := job.Deliver.Checks
+	tools := append(lookingTools(), changingTools()...)
+	if len(checks) > 0 {
+		tools = append(tools, Tool{
+			Name: toolCheck, Description: "Run a check on the files as they are. The work is accepted only if every check passes.",
+			Properties: map[string]any{"name": map[string]any{"type": "string", "enum": slices.Compact(sorted(checks)), "description": "The check."}},
+			Required:   []string{"name"},
+		})
+	}
+	return append(tools,
+		Tool{
+			Name: toolDecide, Description: "Record a decision that those who work after you need to know, like the database that was chosen.",
+			Properties: map[string]any{"name": text("A short name, like database."), "value": text("What was decided, in a few words.")},
+			Required:   []string{"name", "value"},
+		},
+		finishTool(job.Brief.MaySendBack),
+	)
+}
+
+func finishTool(back *session.MaySendBack) Tool {
+	t := Tool{
+		Name: toolFinish, Description: "End the work, when all of it is done. Nothing can be changed after it.",
+		Properties: map[string]any{"summary": text("What was done, in one or two sentences.")},
+		Required:   []string{"summary"},
+	}
+	if back != nil {
+		t.Properties["sends_back"] = map[string]any{
+			"type": "array", "items": map[string]any{"type": "string"},
+			"description": "Only to send the work of the phase " + back.To + " back instead of handing in: the reasons, each saying what is wrong, where, and what would be right.",
+		}
+	}
+	return t
+}
+
+func lookingTools() []Tool {
+	return []Tool{
+		{
+			Name: toolList, Description: "List the files in and below a directory, with their sizes in bytes.",
+			Properties: map[string]any{"path": text("The directory; left out: all of it.")},
+		},
+		{
+			Name: toolSearch, Description: "Search the files for lines that match a regular expression (RE2 syntax). Gives path:line: text.",
+			Properties: map[string]any{
+				"pattern": text("The regular expression."),
+				"path":    text("A file or directory to search in; left out: everywhere."),
+			},
+			Required: []string{"pattern"},
+		},
+		{
+			Name: toolRead, Description: "Read a text file, or some lines of it.",
+			Properties: map[string]any{
+				"path": text("The file."),
+				"from": number("The first line, counting from 1."),
+				"to":   number("The last line."),
+			},
+			Required: []string{"path"},
+		},
+	}
+}
+
+func changingTools() []Tool {
+	return []Tool{
+		{
+			Name: toolWrite, Description: "Create a text file, or replace all of one. To change a part of a file, use edit.",
+			Properties: map[string]any{
+				"path":       text("The file; missing directories are made."),
+				"content":    text("The whole content."),
+				"executable": map[string]any{"type": "boolean", "description": "Whether it may be executed; left out: as it was."},
+			},
+			Required: []string{"path", "content"},
+		},
+		{
+			Name: toolEdit, Description: "Change a part of a text file: replace a text that occurs exactly once in it.",
+			Properties: map[string]any{
+				"path": text("The file."),
+				"old":  text("The text to replace, exactly as it is in the file, with enough around it to be unique."),
+				"new":  text("What stands there instead."),
+			},
+			Required: []string{"path", "old", "new"},
+		},
+		{
+			Name: toolDelete, Description: "Delete a file.",
+			Properties: map[string]any{"path": text("The file.")}, Required: []string{"path"},
+		},
+	}
+}
+
+// arguments is the union of all tools' arguments.
+type arguments struct {
+	Path       string  `json:"path"`
+	Pattern    string  `json:"pattern"`
+	From       int     `json:"from"`
+	To         int     `json:"to"`
+	Content    *string `json:"content"`
+	Executable *bool   `json:"executable"`
+	Old        *string `json:"old"`
+	New        *string `json:"new"`
+	Name       string  `json:"name"`
+	Value      *string `json:"value"`
+	Summary    string  `json:"summary"`
+	// SendsBack is nil where the call does not say anything of it.
+	SendsBack []string `json:"sends_back"`
+}

@@ -1,0 +1,107 @@
+package llm
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/transcript"
+)
+
+// tell writes what has not been written of an answer: its text, unless it was, and the
+// calls after the first so many.
+func (r *run) tell(answer Answer, said bool, calls int) {
+	if !said {
+		r.log.Text(answer.Text)
+	}
+	for _, call := range answer.Calls[min(calls, len(answer.Calls)):] {
+		r.tellCall(call)
+	}
+}
+
+// tellCost writes how an answer ended, and what it cost.
+func (r *run) tellCost(turn int, answer Answer) {
+	u := answer.Usage
+	cost := ""
+	if u.CostUSD != 0 {
+		cost = fmt.Sprintf("; %s USD", u.CostUSD)
+	}
+	r.log.Turn("turn %d: %s; tokens: %d in, %d out, %d from and %d into the cache%s",
+		turn, answer.Stop, u.InputTokens, u.OutputTokens, u.CacheReadTokens, u.CacheWriteTokens, cost)
+}
+
+// tellCall writes a tool call, and returns it in a few words.
+func (r *run) tellCall(c Call) (gist string) {
+	gist, detail := c.describe()
+	r.log.Call(gist, detail)
+	return gist
+}
+
+// tellResult writes what a tool call brought.
+func (r *run) tellResult(c Call, result Result) {
+	gist, _ := c.describe()
+	r.log.Result(gist, result.Text, result.Error)
+}
+
+// describe is the call in a few words for people, and the rest of its arguments.
+func (c Call) describe() (gist, detail string) {
+	a, err := parse(c)
+	if err != nil {
+		return oneLine(c.Name), strings.TrimSpace(c.Broken)
+	}
+	what := ""
+	switch c.Name {
+	case toolList, toolDelete:
+		what = a.Path
+	case toolRead:
+		what = a.Path
+		if a.From > 0 || a.To > 0 {
+			what += fmt.Sprintf(", lines %d to %s", max(a.From, 1), lastLine(a.To))
+		}
+	case toolSearch:
+		what = a.Pattern
+		if a.Path != "" {
+			what += " in " + a.Path
+		}
+	case toolWrite:
+		what, detail = a.Path, value(a.Content)
+		if a.Executable != nil && *a.Executable {
+			what += " (executable)"
+		}
+	case toolEdit:
+		what = a.Path
+		detail = strings.TrimPrefix(transcript.Marked("- ", value(a.Old))+"\n"+transcript.Marked("+ ", value(a.New)), "\n")
+	case toolCheck:
+		what = a.Name
+	case toolDecide:
+		what = a.Name + " = " + value(a.Value)
+	case toolFinish:
+		detail = strings.TrimSpace(a.Summary + "\n" + transcript.Marked("sends back: ", strings.Join(a.SendsBack, "\n")))
+	default:
+		detail = c.Arguments
+	}
+	if gist = oneLine(c.Name + " " + what); len(gist) > maxGist || strings.Contains(what, "\n") {
+		detail = strings.TrimRight(what+"\n"+detail, "\n")
+	}
+	return textfmt.Shorten(gist, maxGist), detail
+}
+
+// maxGist bounds a call in a few words, in bytes.
+const maxGist = 160
+
+func lastLine(line int) string {
+	if line <= 0 {
+		return "the end"
+	}
+	return fmt.Sprint(line)
+}
+
+func value(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
+
+// oneLine puts a text on one line.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -1,0 +1,193 @@
+package llm
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+)
+
+// The most answers in a row that lead nowhere.
+const (
+	maxMalformed = 5
+	maxTruncated = 3
+	maxSilent    = 3
+)
+
+// What the model is told when an answer did not go on with the work.
+const (
+	tellTruncated = "Your answer was cut off because it was too long, and none of its tool calls was done. Go on in smaller steps: " +
+		"one file or one part of a file in each answer, and edit instead of write where you can."
+	tellSilent = "You called no tool. Go on with the work through the tools; if all of it is done, call finish."
+)
+
+// work takes turns until the work is done.
+func (r *run) work(ctx context.Context) error {
+	turns := r.MaxTurns
+	if r.job.MaxTurns > 0 {
+		turns = r.job.MaxTurns
+	}
+	for turn := 1; turn <= turns; turn++ {
+		over, err := r.turn(ctx, turn)
+		if stopped := ended(ctx); stopped != nil && err != nil {
+			return stopped
+		}
+		if over || err != nil {
+			return err
+		}
+	}
+	return failures.Failf(failures.TurnLimit, "the work was not finished after %d turns (max_turns)", turns)
+}
+
+// turn has one answer, and does what it asks for. over tells that the work is done.
+func (r *run) turn(ctx context.Context, turn int) (over bool, err error) {
+	if f := r.makeRoom(); f != nil {
+		return false, f
+	}
+	answer, stored, err := r.answer(ctx, turn)
+	if err != nil {
+		return false, err
+	}
+	r.tellCost(turn, answer)
+	switch answer.Stop {
+	case Overflow:
+		return false, r.halve()
+	case Refused:
+		f := failures.Failf(failures.Refused, "the model declined the work")
+		f.Output = answer.Text
+		return false, f
+	case Truncated:
+		return false, r.cutOff(answer)
+	case Done:
+	}
+	r.truncated = 0
+	r.onStreamEvent(answer)
+	if len(answer.Calls) == 0 {
+		return r.silence(answer)
+	}
+	r.silent = 0
+	d, err := r.tools(ctx, turn, answer, stored)
+	if err != nil {
+		return false, err
+	}
+	return r.absorb(d)
+}
+
+// onStreamEvent adds the answer to the conversation.
+func (r *run) onStreamEvent(answer Answer) {
+	m := Message{Role: Assistant, Thinking: answer.Thinking, Text: answer.Text, Calls: answer.Calls}
+	if m.Text == "" && len(m.Calls) == 0 {
+		m.Text = "(nothing)" // no provider takes an empty message back
+	}
+	r.talk.answered(m, answer.Usage, answer.Counted)
+}
+
+// makeRoom takes old results out of a conversation that nearly fills the model's
+// window.
+func (r *run) makeRoom() *failures.Failure {
+	room := r.ContextTokens - r.MaxOutputTokens
+	if r.talk.forecast(0, nil).guess() <= room {
+		return nil
+	}
+	if !r.talk.shrink(room*6/10) && r.talk.forecast(0, nil).guess() > room {
+		return failures.Failf(failures.ContextOverflow, "the conversation fills the model's window of %d tokens (context_tokens)", r.ContextTokens)
+	}
+	return nil
+}
+
+// halve takes old results out of a conversation that the provider found too long.
+func (r *run) halve() error {
+	before := r.talk.forecast(0, nil).guess()
+	r.talk.shrink(before / 2)
+	if after := r.talk.forecast(0, nil).guess(); after >= before {
+		return failures.Failf(failures.ContextOverflow, "the conversation is longer than what the model can read, and nothing can be left out of it")
+	}
+	return nil
+}
+
+// cutOff has the model go on after an answer that was too long. Its calls are not
+// done, and its thoughts not given back: the last one is not whole.
+func (r *run) cutOff(answer Answer) error {
+	if r.truncated++; r.truncated > maxTruncated {
+		return failures.Failf(failures.InvalidOutput, "%d answers in a row were cut off at %d tokens (max_output_tokens)", r.truncated, r.MaxOutputTokens)
+	}
+	answer.Calls, answer.Thinking = nil, nil
+	r.onStreamEvent(answer)
+	r.talk.add(Message{Role: User, Text: tellTruncated})
+	return nil
+}
+
+// silence has the model go on after an answer without a call. A model that has
+// worked, and goes on saying that it is done, is believed: whether the work is
+// what it has to be is checked after it anyway.
+func (r *run) silence(answer Answer) (over bool, err error) {
+	if r.silent++; r.silent <= maxSilent {
+		r.talk.add(Message{Role: User, Text: tellSilent})
+		return false, nil
+	}
+	if r.changed {
+		r.summary = answer.Text
+		return true, nil
+	}
+	f := failures.Failf(failures.ContractViolation, "%d answers in a row called no tool, and nothing was done", r.silent)
+	f.Output = answer.Text
+	return false, f
+}
+
+// absorb takes up what the tools of a turn did.
+func (r *run) absorb(d done) (over bool, err error) {
+	maps.Copy(r.decided, d.Decisions)
+	r.changed = r.changed || len(d.Effects) > 0 || len(d.Decisions) > 0
+	r.reminded = r.reminded || d.Reminded
+	if d.Finished != nil {
+		r.summary, r.sendsBack = *d.Finished, d.SendsBack
+		return true, nil
+	}
+	if r.malformed = d.Malformed; r.malformed > maxMalformed {
+		f := failures.Failf(failures.InvalidOutput, "%d tool calls in a row made no sense; the last: %s", r.malformed, d.lastError())
+		return false, f
+	}
+	r.talk.add(Message{Role: User, Results: d.Results})
+	return false, nil
+}
+
+func (d done) lastError() string {
+	for i := len(d.Results) - 1; i >= 0; i-- {
+		if d.Results[i].Error {
+			return d.Results[i].Text
+		}
+	}
+	return ""
+}
+
+// tools does the calls of an answer, or puts back what they did if an earlier
+// execution has done them.
+func (r *run) tools(ctx context.Context, turn int, answer Answer, stored *session.StoredTurn) (done, error) {
+	if stored != nil && stored.Tools != nil {
+		d, whole, err := r.restore(ctx, stored.Tools)
+		if whole {
+			for i, result := range d.Results {
+				if i < len(answer.Calls) {
+					r.tellResult(answer.Calls[i], result)
+				}
+			}
+		}
+		if err != nil || whole {
+			return d, err
+		}
+	}
+	w := worker{tree: r.tree, job: r.job, mask: r.Mask, decided: r.decided, reminded: r.reminded, told: r.tellResult}
+	if r.job.Calls != nil {
+		w.put = r.job.Calls.Put
+	}
+	d, err := w.work(ctx, answer.Calls, r.malformed)
+	if err != nil || r.job.Calls == nil {
+		return d, err
+	}
+	if err := r.job.Calls.KeepTools(ctx, turn, encode(d)); err != nil {
+		return d, fmt.Errorf("keep what the tools of turn %d did: %w", turn, err)
+	}
+	return d, nil
+}

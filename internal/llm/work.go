@@ -1,0 +1,454 @@
+package llm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+const (
+	// maxResult bounds what a tool gives back, in bytes.
+	maxResult = 48 << 10
+	// maxCheckOutput bounds the part of it that a check printed: its end.
+	maxCheckOutput = 16 << 10
+	// maxListed bounds the entries of a list, and maxMatches those of a search.
+	maxListed, maxMatches = 1000, 200
+	// maxLine bounds a line of a search's result, and maxSearched the bytes that
+	// a search looks at.
+	maxLine, maxSearched = 300, 64 << 20
+	// maxWalked bounds the files that a search looks into.
+	maxWalked = 20_000
+)
+
+// effect is what a tool did to a file.
+type effect struct {
+	Path string `json:"path"`
+	// Blob holds the content; empty: the file was deleted.
+	Blob       spec.Digest `json:"blob,omitempty"`
+	Executable bool        `json:"executable,omitempty"`
+}
+
+// done is what the tools of one turn did.
+type done struct {
+	Results []Result `json:"results"`
+	Effects []effect `json:"effects,omitempty"`
+	// Decisions were recorded, and Finished says how the work was ended.
+	Decisions map[string]string `json:"decisions,omitempty"`
+	Finished  *string           `json:"finished,omitempty"`
+	// SendsBack has the reasons, if it was ended by sending work back.
+	SendsBack []string `json:"sends_back,omitempty"`
+	// Reminded: the model was told what is missing instead.
+	Reminded bool `json:"reminded,omitempty"`
+	// Malformed is how many calls no tool could make sense of, the last ones in
+	// a row.
+	Malformed int `json:"malformed,omitempty"`
+}
+
+// worker does tool calls.
+type worker struct {
+	tree tree
+	job  session.Job
+	mask func(string) string
+	// decided is what was decided in earlier turns, and reminded tells whether the
+	// model was told then what is missing.
+	decided  map[string]string
+	reminded bool
+	// put keeps the content of a file; nil: nobody needs it.
+	put func(context.Context, []byte) (spec.Digest, error)
+	// told hears what each call brought, as soon as that is certain.
+	told func(Call, Result)
+	done *done
+}
+
+// malformed is a call that no tool can make sense of.
+type malformed struct{ wrong }
+
+func malformedf(format string, args ...any) error {
+	return malformed{wrong{fmt.Sprintf(format, args...)}}
+}
+
+// work does the calls of an answer in their order. before is the number of
+// malformed calls in a row so far. An error is not the model's, and ends the
+// attempt.
+func (w *worker) work(ctx context.Context, calls []Call, before int) (done, error) {
+	w.done = &done{Decisions: map[string]string{}, Malformed: before}
+	failed := false
+	for _, call := range calls {
+		said, err := w.call(ctx, call)
+		var bad malformed
+		var mistake wrong
+		switch {
+		case errors.As(err, &bad):
+			w.done.Malformed++
+			said = bad.text
+		case errors.As(err, &mistake):
+			said, w.done.Malformed = mistake.text, 0
+		case err != nil:
+			return done{}, err
+		default:
+			w.done.Malformed = 0
+		}
+		failed = failed || err != nil
+		w.done.Results = append(w.done.Results, Result{ID: call.ID, Text: w.present(said), Error: err != nil})
+		if call.Name != toolFinish { // whether that stands depends on the others
+			w.told(call, w.done.Results[len(w.done.Results)-1])
+		}
+	}
+	if w.done.Finished != nil && failed {
+		w.done.Finished, w.done.SendsBack = nil, nil
+		for i, call := range calls {
+			if call.Name == toolFinish && !w.done.Results[i].Error {
+				w.done.Results[i].Text = "Not ended: another call of the same answer failed. Look at it, and finish again."
+				w.done.Results[i].Error = true
+			}
+		}
+	}
+	for i, call := range calls {
+		if call.Name == toolFinish {
+			w.told(call, w.done.Results[i])
+		}
+	}
+	return *w.done, nil
+}
+
+// present makes a tool's text fit to be read by a model.
+func (w *worker) present(said string) string {
+	said = w.mask(strings.ToValidUTF8(said, "\uFFFD"))
+	if said == "" {
+		return "(nothing)"
+	}
+	return textfmt.Shorten(said, maxResult)
+}
+
+// parse reads a call's arguments.
+func parse(call Call) (arguments, error) {
+	var a arguments
+	if call.Broken != "" {
+		return a, malformedf("the arguments are no JSON object, but begin with: %s", textfmt.Shorten(call.Broken, 200))
+	}
+	var wrongType *json.UnmarshalTypeError
+	err := json.Unmarshal([]byte(call.Arguments), &a)
+	switch {
+	case errors.As(err, &wrongType):
+		return a, malformedf("%s must not be a JSON %s", wrongType.Field, wrongType.Value)
+	case err != nil:
+		return a, malformedf("the arguments cannot be read: %v", err)
+	}
+	return a, nil
+}
+
+func (w *worker) call(ctx context.Context, call Call) (string, error) {
+	a, err := parse(call)
+	if err != nil {
+		return "", err
+	}
+	switch call.Name {
+	case toolList:
+		return w.list(a)
+	case toolSearch:
+		return w.search(a)
+	case toolRead:
+		return w.read(a)
+	case toolWrite:
+		return w.write(ctx, call, a)
+	case toolEdit:
+		return w.edit(ctx, call, a)
+	case toolDelete:
+		return w.remove(a)
+	case toolCheck:
+		return w.check(ctx, a)
+	case toolDecide:
+		return w.decide(call, a)
+	case toolFinish:
+		return w.finish(a)
+	}
+	return "", malformedf("there is no tool %q; there are %s", textfmt.Shorten(call.Name, 80), strings.Join(toolNames(w.job), ", "))
+}
+
+func toolNames(job session.Job) []string {
+	var names []string
+	for _, t := range toolsFor(job) {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+func (w *worker) list(a arguments) (string, error) {
+	dir, err := directory(a.Path)
+	if err != nil {
+		return "", err
+	}
+	entries, more, err := w.tree.walk(dir, maxListed)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for _, e := range entries {
+		switch {
+		case e.info.IsDir():
+			fmt.Fprintf(&b, "%s/\n", e.path)
+		case e.info.Mode().IsRegular():
+			fmt.Fprintf(&b, "%s (%d)\n", e.path, e.info.Size())
+		default:
+			target, _ := w.tree.root.Readlink(e.path) // none, if it is no link
+			fmt.Fprintf(&b, "%s -> %s\n", e.path, target)
+		}
+	}
+	if more {
+		fmt.Fprintf(&b, "(there are more than these %d; list a directory below)\n", maxListed)
+	}
+	return b.String(), nil
+}
+
+// directory is a path that may be left out.
+func directory(name string) (string, error) {
+	if name == "" || name == "." || name == "./" || name == "/" {
+		return ".", nil
+	}
+	return clean(name)
+}
+
+func (w *worker) search(a arguments) (string, error) {
+	if a.Pattern == "" {
+		return "", malformedf("pattern is missing")
+	}
+	pattern, err := regexp.Compile(a.Pattern)
+	if err != nil {
+		return "", wrongf("the pattern is no regular expression: %v", err)
+	}
+	name, err := directory(a.Path)
+	if err != nil {
+		return "", err
+	}
+	entries, more, err := w.tree.walk(name, maxWalked)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	matches, searched := 0, 0
+	for _, e := range entries {
+		if !e.info.Mode().IsRegular() {
+			continue
+		}
+		content, err := w.tree.read(e.path)
+		if err != nil {
+			continue // binary, too large, or gone
+		}
+		if searched += len(content); searched > maxSearched {
+			more = true
+			break
+		}
+		for i, line := range strings.Split(w.mask(content), "\n") {
+			if !pattern.MatchString(line) {
+				continue
+			}
+			if matches++; matches > maxMatches {
+				fmt.Fprintf(&b, "(there are more than these %d; search for something narrower)\n", maxMatches)
+				return b.String(), nil
+			}
+			fmt.Fprintf(&b, "%s:%d: %s\n", e.path, i+1, textfmt.Shorten(line, maxLine))
+		}
+	}
+	if more {
+		b.WriteString("(not everything was searched: there is too much; search in a directory below)\n")
+	}
+	if b.Len() == 0 {
+		return "No line matches.", nil
+	}
+	return b.String(), nil
+}
+
+// read masks a file before it cuts lines out, so that no half of a secret is left.
+func (w *worker) read(a arguments) (string, error) {
+	name, err := clean(a.Path)
+	if err != nil {
+		return "", err
+	}
+	content, err := w.tree.read(name)
+	if err != nil {
+		return "", err
+	}
+	if content == "" {
+		return "(the file is empty)", nil
+	}
+	lines := strings.SplitAfter(w.mask(content), "\n")
+	if lines[len(lines)-1] == "" {
+		lines = lines[:len(lines)-1]
+	}
+	first, last := max(a.From, 1), len(lines)
+	if a.To > 0 {
+		last = min(last, a.To)
+	}
+	if first > last {
+		return "", wrongf("%s has %d lines; lines %d to %d are not among them", name, len(lines), first, max(a.To, first))
+	}
+	var b strings.Builder
+	for i := first; i <= last; i++ {
+		line := lines[i-1]
+		if b.Len() > 0 && b.Len()+len(line) > maxResult-100 {
+			fmt.Fprintf(&b, "(cut before line %d of %d; read on from there)", i, len(lines))
+			break
+		}
+		b.WriteString(line)
+	}
+	return b.String(), nil
+}
+
+func (w *worker) write(ctx context.Context, call Call, a arguments) (string, error) {
+	switch {
+	case a.Path == "":
+		return "", malformedf("path is missing")
+	case a.Content == nil:
+		return "", malformedf("content is missing")
+	}
+	return w.store(ctx, call, a.Path, *a.Content, a.Executable)
+}
+
+// store writes a file and notes the effect.
+func (w *worker) store(ctx context.Context, call Call, path, content string, executable *bool) (string, error) {
+	name, err := clean(path)
+	if err != nil {
+		return "", err
+	}
+	if len(content) > maxWrite {
+		return "", wrongf("the file would have %d bytes; at most %d can be written", len(content), maxWrite)
+	}
+	if w.mask(content) != content {
+		return "", wrongf("%s holds a secret, and files that are delivered must not: write it anew without, and refer to the variable that holds it", name)
+	}
+	e := effect{Path: name}
+	if e.Executable, err = w.tree.write(name, content, executable); err != nil {
+		return "", err
+	}
+	if w.put != nil {
+		if e.Blob, err = w.put(ctx, []byte(content)); err != nil {
+			return "", err
+		}
+	}
+	w.done.Effects = append(w.done.Effects, e)
+	said := fmt.Sprintf("Wrote %s: %d bytes.", name, len(content))
+	if call.Masked {
+		said += " A secret in it was replaced: files must not hold any. Refer to the variable that holds it instead."
+	}
+	return said, nil
+}
+
+func (w *worker) edit(ctx context.Context, call Call, a arguments) (string, error) {
+	switch {
+	case a.Path == "":
+		return "", malformedf("path is missing")
+	case a.Old == nil || *a.Old == "":
+		return "", malformedf("old is missing; to make a new file, use write")
+	case a.New == nil:
+		return "", malformedf("new is missing; to take the text out, give an empty one")
+	}
+	name, err := clean(a.Path)
+	if err != nil {
+		return "", err
+	}
+	content, err := w.tree.read(name)
+	if err != nil {
+		return "", err
+	}
+	switch n := strings.Count(content, *a.Old); n {
+	case 1:
+	case 0:
+		return "", wrongf("old does not occur in %s; read the file and give the text exactly as it is there, with its white space", name)
+	default:
+		return "", wrongf("old occurs %d times in %s; give more of what is around it, so that it is unique", n, name)
+	}
+	return w.store(ctx, call, name, strings.Replace(content, *a.Old, *a.New, 1), nil)
+}
+
+func (w *worker) remove(a arguments) (string, error) {
+	name, err := clean(a.Path)
+	if err != nil {
+		return "", err
+	}
+	if err := w.tree.remove(name); err != nil {
+		return "", err
+	}
+	w.done.Effects = append(w.done.Effects, effect{Path: name})
+	return "Deleted " + name + ".", nil
+}
+
+// check runs one of the checks that the work is held to.
+func (w *worker) check(ctx context.Context, a arguments) (string, error) {
+	if !slices.Contains(w.job.Deliver.Checks, a.Name) || w.job.Try == nil {
+		return "", malformedf("%q is no check of this work; there are: %s", textfmt.Shorten(a.Name, 80), strings.Join(w.job.Deliver.Checks, ", "))
+	}
+	output, err := w.job.Try(ctx, a.Name)
+	if stopped := ended(ctx); stopped != nil {
+		return "", stopped
+	}
+	said := textfmt.Tail(w.mask(strings.ToValidUTF8(string(output), "\uFFFD")), maxCheckOutput)
+	var f *failures.Failure
+	switch {
+	case errors.As(err, &f):
+		if said == "" {
+			said = f.Output
+		}
+		return "", wrongf("The check failed: %s\n%s", f.Message, said)
+	case err != nil:
+		return "", fmt.Errorf("run check %s: %w", a.Name, err)
+	}
+	return "The check passed.\n" + said, nil
+}
+
+func (w *worker) decide(call Call, a arguments) (string, error) {
+	if a.Value == nil {
+		return "", malformedf("value is missing")
+	}
+	if call.Masked {
+		return "", malformedf("the decision %q holds a secret; decide without it", textfmt.Shorten(a.Name, 80))
+	}
+	all := maps.Clone(w.decided)
+	maps.Copy(all, w.done.Decisions)
+	all[a.Name] = *a.Value
+	if err := session.CheckDecisions(all); err != nil {
+		return "", malformedf("%v", err)
+	}
+	w.done.Decisions[a.Name] = *a.Value
+	return "Recorded.", nil
+}
+
+// finish ends the work. A file that has to be there and is not is asked for once:
+// a check may yet make it. Nothing has to be there where work is sent back.
+func (w *worker) finish(a arguments) (string, error) {
+	if len(a.SendsBack) > 0 {
+		return w.sendBack(a)
+	}
+	if !w.reminded {
+		for _, pattern := range w.job.Deliver.Produces {
+			found, err := w.tree.has(pattern)
+			if err != nil || found {
+				continue
+			}
+			w.done.Reminded = true
+			return "", wrongf("Not ended: no file matches %s, which has to be there in the end. Create it under exactly that path, and finish again.", pattern)
+		}
+	}
+	w.done.Finished = &a.Summary
+	return "Ended.", nil
+}
+
+func (w *worker) sendBack(a arguments) (string, error) {
+	if w.job.Brief.MaySendBack == nil {
+		return "", malformedf("this work may not send any back; leave sends_back out, and mend yourself what is wrong")
+	}
+	if err := session.CheckReasons(a.SendsBack); err != nil {
+		return "", malformedf("sends_back: %v", err)
+	}
+	w.done.Finished, w.done.SendsBack = &a.Summary, a.SendsBack
+	return "Sent back.", nil
+}

@@ -1,0 +1,268 @@
+package localdev
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+)
+
+const (
+	// serverProgram is the name of the Temporal server that is built with Maestro.
+	serverProgram = "maestro-server"
+	// serverPatience bounds the wait for a server to answer, and stopPatience
+	// that for it to end.
+	serverPatience = time.Minute
+	stopPatience   = 8 * time.Second
+	// A server that dies is started again after restartFirst, and after twice
+	// the wait each further time up to restartMost, until one has lasted that
+	// long.
+	restartFirst = 500 * time.Millisecond
+	restartMost  = 30 * time.Second
+)
+
+// serverOptions say how to run a Temporal server of our own.
+type serverOptions struct {
+	// executable is the path of maestro-server.
+	executable string
+	// port and uiPort may be 0 for free ones.
+	port, uiPort int
+	headless     bool
+	// database is the SQLite file.
+	database   string
+	attributes []temporal.SearchAttributeKey
+	// stderr gets the server's own messages, and say ours about it.
+	stderr io.Writer
+	say    func(format string, args ...any)
+	now    func() time.Time
+}
+
+// server is a Temporal server under supervision: while it is not stopped, it is
+// started again whenever it dies, at the same address. It dies with this process.
+type server struct {
+	options serverOptions
+	// address and ui are where the server and its Web UI are, once it is up.
+	address, ui string
+
+	stopping context.CancelFunc
+	done     chan struct{}
+}
+
+// FindServer finds [serverProgram] beside our own executable.
+func FindServer(executable string) (string, error) {
+	if resolved, err := filepath.EvalSymlinks(executable); err == nil {
+		executable = resolved
+	}
+	path := filepath.Join(filepath.Dir(executable), serverProgram)
+	if info, err := os.Stat(path); executable == "" || err != nil || info.IsDir() {
+		return "", fmt.Errorf("%s is not beside this program (looked for %s); build it with `make build`, or use another Temporal with --address and `maestro worker`",
+			serverProgram, path)
+	}
+	return path, nil
+}
+
+// startServer returns a server that answers.
+func startServer(ctx context.Context, o serverOptions) (*server, error) {
+	life, stopping := context.WithCancel(context.WithoutCancel(ctx))
+	s := &server{options: o, stopping: stopping, done: make(chan struct{})}
+	up := make(chan error, 1)
+	go s.supervise(life, up)
+	select {
+	case err := <-up:
+		if err != nil {
+			s.stop()
+			return nil, err
+		}
+		return s, nil
+	case <-ctx.Done():
+		s.stop()
+		return nil, ctx.Err()
+	case <-time.After(serverPatience):
+		s.stop()
+		return nil, fmt.Errorf("the Temporal server did not answer within %s", serverPatience)
+	}
+}
+
+// stop ends the server and returns when its process is gone.
+func (s *server) stop() {
+	s.stopping()
+	<-s.done
+}
+
+// supervise runs one server process after the other. The first result goes to
+// up: nil once a process answers, else why none does.
+func (s *server) supervise(life context.Context, up chan<- error) {
+	defer close(s.done)
+	// On Linux the server's process dies with the thread that started it, so
+	// this thread has to last as long as the process.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	wait, first := restartFirst, true
+	for life.Err() == nil {
+		began := s.options.now()
+		err := s.once(life, func() {
+			if first {
+				up <- nil
+				first = false
+				return
+			}
+			s.options.say("the Temporal server is back")
+		})
+		if life.Err() != nil {
+			return
+		}
+		if first {
+			up <- err
+			return
+		}
+		if s.options.now().Sub(began) > restartMost {
+			wait = restartFirst
+		}
+		s.options.say("%s; starting it again in %s", err, wait)
+		select {
+		case <-life.Done():
+		case <-time.After(wait):
+		}
+		wait = min(2*wait, restartMost)
+	}
+}
+
+// once runs a server process to its end, which is an error unless life has
+// ended. ready is called when it answers.
+func (s *server) once(life context.Context, ready func()) error {
+	cmd := exec.Command(s.options.executable, s.arguments()...)
+	messages := &startMessages{out: s.options.stderr}
+	cmd.Stderr = messages
+	cmd.SysProcAttr = childAttributes()
+	// The server also ends when its standard input does, which it does with us.
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("the Temporal server cannot be started: %w", err)
+	}
+	stopped := context.AfterFunc(life, func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		time.AfterFunc(stopPatience, func() { _ = cmd.Process.Kill() })
+	})
+	defer stopped()
+	if s.announced(stdout) {
+		messages.pass()
+		ready()
+	}
+	_, _ = io.Copy(io.Discard, stdout)
+	err = cmd.Wait()
+	_ = stdin.Close()
+	if said := messages.said(); said != "" {
+		return fmt.Errorf("the Temporal server did not start: %s", strings.TrimPrefix(said, serverProgram+": "))
+	}
+	if err == nil {
+		err = errors.New("exit status 0")
+	}
+	return fmt.Errorf("the Temporal server ended (%w)", err)
+}
+
+func (s *server) arguments() []string {
+	o := s.options
+	args := []string{
+		"server", "start-dev", "--ip", Loopback, "--port", strconv.Itoa(o.port), "--db-filename", o.database,
+		"--log-level", "error", "--until-stdin-closes",
+	}
+	if o.headless {
+		args = append(args, "--headless")
+	} else if o.uiPort != 0 {
+		args = append(args, "--ui-port", strconv.Itoa(o.uiPort))
+	}
+	for _, key := range o.attributes {
+		args = append(args, "--search-attribute", key.GetName()+"="+key.GetValueType().String())
+	}
+	return args
+}
+
+// announced reads where the server is, which it says once it answers, and keeps
+// the ports for its successors. It is false for a server that ends before.
+func (s *server) announced(stdout io.Reader) bool {
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), "  ")
+		value = strings.TrimSpace(value)
+		switch name {
+		case "Temporal":
+			s.address, s.options.port = value, portOf(value)
+		case "Web UI":
+			s.ui, s.options.uiPort = value, portOf(strings.TrimPrefix(value, "http://"))
+		case "Database": // the last line
+			return true
+		}
+	}
+	return false
+}
+
+func portOf(address string) int {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(port)
+	return n
+}
+
+// startMessages holds back what a starting server says, so that it can become
+// part of an error, and passes everything on once the server is up.
+type startMessages struct {
+	mu      sync.Mutex
+	out     io.Writer
+	held    bytes.Buffer
+	passing bool
+}
+
+func (m *startMessages) Write(p []byte) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.passing {
+		return m.out.Write(p)
+	}
+	return m.held.Write(p)
+}
+
+// pass lets everything through from now on.
+func (m *startMessages) pass() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.passing = true
+	_, _ = m.out.Write(m.held.Bytes())
+	m.held.Reset()
+}
+
+// said is why the server ended: the last line of what was held back, or what it
+// crashed of, which stands before the stacks.
+func (m *startMessages) said() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	lines := strings.Split(strings.TrimSpace(m.held.String()), "\n")
+	for _, line := range lines {
+		if strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") {
+			return line
+		}
+	}
+	return lines[len(lines)-1]
+}

@@ -1,0 +1,74 @@
+package session
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+// Basis is what an assignment's work rests on, part by part. Work whose basis
+// still holds is restored when a session is resumed or forked; work whose basis
+// has changed is stale and runs again. Limits, checks and how many attempts run
+// side by side are no part of it: they say how work is done, not what it is.
+type Basis struct {
+	// Persona is the persona's name and role.
+	Persona spec.Digest `json:"persona"`
+	// Agent is the agent's name, kind and model. How its program is called is
+	// not part of it: a mended command line makes no finished work stale.
+	Agent        spec.Digest `json:"agent"`
+	Instructions spec.Digest `json:"instructions"`
+	Requirement  spec.Digest `json:"requirement"`
+	// Input is the manifest that the work started from.
+	Input spec.Digest `json:"input"`
+	// Decisions are those that the work was told of.
+	Decisions spec.Digest `json:"decisions"`
+}
+
+// BasisOf computes the basis of an assignment's work.
+func BasisOf(id spec.AssignmentID, p spec.Persona, agent spec.OfferedAgent, requirement string, input spec.Digest, decisions map[string]string) Basis {
+	if len(decisions) == 0 {
+		decisions = nil
+	}
+	return Basis{
+		Persona:      digestOf([]string{id.Persona, p.Role}),
+		Agent:        digestOf([]string{p.Agent, agent.Kind, agent.Model}),
+		Instructions: digestOf(p.Instructions),
+		Requirement:  digestOf(requirement),
+		Input:        input,
+		Decisions:    digestOf(decisions),
+	}
+}
+
+// Digest names the basis as a whole: an assignment's input digest.
+func (b Basis) Digest() spec.Digest { return digestOf(b) }
+
+// Changed names the parts in which the basis differs from another.
+func (b Basis) Changed(from Basis) []string {
+	var parts []string
+	for _, part := range []struct {
+		name      string
+		now, then spec.Digest
+	}{
+		{"persona", b.Persona, from.Persona},
+		{"agent or model", b.Agent, from.Agent},
+		{"instructions", b.Instructions, from.Instructions},
+		{"requirement", b.Requirement, from.Requirement},
+		{"input files", b.Input, from.Input},
+		{"decisions", b.Decisions, from.Decisions},
+	} {
+		if part.now != part.then {
+			parts = append(parts, part.name)
+		}
+	}
+	return parts
+}
+
+// digestOf hashes v's JSON, which is the same for the same value: fields come in
+// their order and map keys sorted. v is plain data, so encoding cannot fail.
+func digestOf(v any) spec.Digest {
+	data, _ := json.Marshal(v)
+	sum := sha256.Sum256(data)
+	return spec.Digest(hex.EncodeToString(sum[:]))
+}

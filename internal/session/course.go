@@ -1,0 +1,136 @@
+package session
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+// Course says which part of a team's work a session is to do, and what of it is
+// at hand already. The zero Course is all of it, from the beginning to the end.
+type Course struct {
+	// Only names the phases to run; empty: all. Those that are left out stay
+	// pending, and what builds on them does without.
+	Only []string `json:"only,omitempty"`
+	// PauseAfter names phases after which the session parks until a person
+	// says that it may go on.
+	PauseAfter []string `json:"pause_after,omitempty"`
+	// Force names phases that run although their work is at hand.
+	Force []string `json:"force,omitempty"`
+	// Given are decisions that were made before the session, by name.
+	Given map[string]string `json:"given,omitempty"`
+	// Supplied is work that stands for that of phases.
+	Supplied []SuppliedWork `json:"supplied,omitempty"`
+	// Source says where the workspace was taken from; nil: there was none, or
+	// nobody knows.
+	Source *Source `json:"source,omitempty"`
+}
+
+// Source is the directory that a session's workspace was taken from.
+type Source struct {
+	// Host is the machine that the directory is on.
+	Host string `json:"host"`
+	// Dir is its path, absolute.
+	Dir string `json:"dir"`
+	// Commit is what was checked out there; empty: it was in no git repository,
+	// or nothing was committed yet.
+	Commit string `json:"commit,omitempty"`
+	// Include lists the patterns of what was taken although it was ignored, or
+	// looked as if it held keys.
+	Include []string `json:"include,omitempty"`
+}
+
+// SuppliedWork is a person's work in place of a phase's.
+type SuppliedWork struct {
+	Phase string `json:"phase"`
+	// Files is a manifest. Its files are laid over what the phase starts
+	// from or, for an edit, over what it has left.
+	Files spec.Digest `json:"files"`
+	// Edit: the phase was done, and its work is changed.
+	Edit bool `json:"edit,omitempty"`
+}
+
+// Origin says from which session another was forked.
+type Origin struct {
+	Session    string      `json:"session"`
+	Checkpoint spec.Digest `json:"checkpoint"`
+}
+
+// Selects tells whether the course runs a phase.
+func (c Course) Selects(phase string) bool { return len(c.Only) == 0 || slices.Contains(c.Only, phase) }
+
+// Supply returns what is supplied for a phase.
+func (c Course) Supply(phase string) (SuppliedWork, bool) {
+	i := slices.IndexFunc(c.Supplied, func(s SuppliedWork) bool { return s.Phase == phase })
+	if i < 0 {
+		return SuppliedWork{}, false
+	}
+	return c.Supplied[i], true
+}
+
+// Faults says, a sentence each, what of the course the team does not have or
+// what contradicts itself. The team must be resolved.
+func (c Course) Faults(t spec.Team) []string {
+	var faults []string
+	for _, named := range []struct {
+		what   string
+		phases []string
+	}{{"run", c.Only}, {"pause after", c.PauseAfter}, {"force", c.Force}, {"supply", c.suppliedPhases()}} {
+		for _, phase := range named.phases {
+			if _, ok := t.Phase(phase); !ok {
+				faults = append(faults, fmt.Sprintf("there is no phase %q to %s; team %s has %s", phase, named.what, t.Name, strings.Join(t.PhaseNames(), ", ")))
+			}
+		}
+	}
+	for i, s := range c.Supplied {
+		if slices.Contains(c.Force, s.Phase) {
+			faults = append(faults, fmt.Sprintf("phase %s is to be run by force and supplied at once; leave one out", s.Phase))
+		}
+		if slices.Contains(c.suppliedPhases()[:i], s.Phase) {
+			faults = append(faults, fmt.Sprintf("phase %s is supplied twice; put all its files into one directory", s.Phase))
+		}
+	}
+	for _, phase := range c.Force {
+		if !c.Selects(phase) {
+			faults = append(faults, fmt.Sprintf("phase %s is to be run by force but is not selected; select it, too", phase))
+		}
+	}
+	if err := CheckDecisions(c.Given); err != nil {
+		faults = append(faults, err.Error())
+	}
+	return faults
+}
+
+func (c Course) suppliedPhases() []string {
+	out := make([]string, len(c.Supplied))
+	for i, s := range c.Supplied {
+		out[i] = s.Phase
+	}
+	return out
+}
+
+// Action is what becomes of an assignment when a session starts or goes on.
+type Action string
+
+// The actions of a plan.
+const (
+	// Restore: the work at hand stands.
+	Restore Action = "restore"
+	// RunIt: the assignment runs.
+	RunIt Action = "run"
+	// SupplyIt: somebody has handed the work in.
+	SupplyIt Action = "supply"
+	// Leave: the assignment is not selected and has no work.
+	Leave Action = "leave"
+	// Drop: the team does not have the assignment any more.
+	Drop Action = "drop"
+)
+
+// PlanEntry says what becomes of one assignment, and why.
+type PlanEntry struct {
+	spec.AssignmentID
+	Action Action `json:"action"`
+	Reason string `json:"reason"`
+}

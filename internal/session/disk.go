@@ -1,0 +1,50 @@
+package session
+
+import (
+	"fmt"
+
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+// Disk is the file system that agents work on.
+type Disk struct {
+	// Free and FreeFiles are how many bytes and files it still has room for.
+	Free, FreeFiles int64
+	// Low and LowFiles are below what it counts as full; zero: never.
+	Low, LowFiles int64
+	// Full: something has just found no room, whatever is free by now.
+	Full bool
+	// MaxWritten is how many bytes one attempt may have written on it.
+	MaxWritten int64
+}
+
+// Written is what an attempt has written that is still there.
+type Written struct {
+	// Bytes is the room that it takes up, Files how many files and directories it is.
+	Bytes, Files int64
+	// Hidden: a directory could not be read.
+	Hidden bool
+}
+
+// IsLow tells whether the disk counts as full.
+func (d Disk) IsLow() bool { return d.Free < d.Low || d.FreeFiles < d.LowFiles }
+
+// FilledBy says that whoever has written so much has filled the disk, or has passed its
+// limit; empty: neither. Who has written little on a full disk has not filled it, nor has
+// who has written less than there is room for.
+func (d Disk) FilledBy(w Written) string {
+	switch {
+	case d.MaxWritten > 0 && w.Bytes > d.MaxWritten:
+		return fmt.Sprintf("has too much on disk: what it has written in its tree, HOME and TMPDIR takes up %s; at most %s are allowed (limits.disk_bytes)",
+			textfmt.Size(w.Bytes), textfmt.Size(d.MaxWritten))
+	case d.filled(d.Free, d.Low, w.Bytes, w.Hidden):
+		return fmt.Sprintf("filled the disk: what it has written in its tree, HOME and TMPDIR takes up %s, and %s are left", textfmt.Size(w.Bytes), textfmt.Size(d.Free))
+	case d.filled(d.FreeFiles, d.LowFiles, w.Files, w.Hidden):
+		return fmt.Sprintf("filled the disk: it has %d files in its tree, HOME and TMPDIR, and there is room for %d more", w.Files, d.FreeFiles)
+	}
+	return ""
+}
+
+func (d Disk) filled(free, low, written int64, hidden bool) bool {
+	return (free < low || d.Full && low > 0 && free <= written) && (written >= low || hidden)
+}

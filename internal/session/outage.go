@@ -1,0 +1,84 @@
+package session
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+// The waits for a provider that says nothing of how long it will be away, and the
+// longest wait that is believed of one that does.
+const (
+	outageInitial = textfmt.Duration(time.Second)
+	outageMax     = textfmt.Duration(time.Minute)
+	MaxRetryAfter = textfmt.Duration(8 * 24 * time.Hour)
+)
+
+// Outage is trouble of a provider, or of the host, that an attempt waits out. It begins with the first
+// failure and ends with the next progress: a stored answer, a turn that a program has
+// reported, the attempt's end.
+type Outage struct {
+	// Agent is the one that has met it.
+	Agent string `json:"agent"`
+	// Since is when it began, Waits how often the attempt has waited since.
+	Since time.Time `json:"since"`
+	Waits int       `json:"waits"`
+	// Failure is the last one.
+	Failure failures.Failure `json:"failure"`
+	// Until is when the attempt goes on, at the earliest.
+	Until time.Time `json:"until"`
+	// PatienceFrom is when the team's patience begins: with the outage, or at the time
+	// for which the provider has promised to be back.
+	PatienceFrom time.Time `json:"patience_from"`
+	// Told is what the session has last heard of why it lasts, ToldAt when; empty: nothing.
+	Told   failures.Category `json:"told,omitempty"`
+	ToldAt time.Time         `json:"told_at,omitzero"`
+	// Noticed: people have been notified, and the attempt waits on for as long as the
+	// session does.
+	Noticed bool `json:"noticed,omitempty"`
+	// Left: the directory is as the attempt has left it. Files is its manifest, where
+	// that is known.
+	Left  bool        `json:"left,omitempty"`
+	Files spec.Digest `json:"files,omitempty"`
+}
+
+// After is the outage after a further failure; of a nil outage, or one of another agent,
+// it is the first. patience is the team's. random, in [0, 1), spreads the waits.
+//
+// A wait that the provider states wins over the usual one, however long up to
+// [MaxRetryAfter]. Patience then begins at its end; a provider that states one short
+// wait after another extends it once.
+func (o *Outage) After(f failures.Failure, agent string, now time.Time, patience textfmt.Duration, random float64) Outage {
+	next := Outage{Agent: agent, Since: now, PatienceFrom: now}
+	stated := false
+	if o != nil && o.Agent == agent {
+		next, stated = *o, o.PatienceFrom.After(o.Since)
+	}
+	next.Waits++
+	next.Failure = f
+	wait := spec.Backoff(outageInitial, outageMax, next.Waits).Std()
+	wait = wait/2 + time.Duration(random*float64(wait/2))
+	if f.RetryAfter > 0 {
+		asked := min(f.RetryAfter, MaxRetryAfter)
+		wait = max(wait, asked.Std())
+		if back := now.Add(asked.Std()); back.After(next.PatienceFrom) && (!stated || asked >= patience) && back.Sub(next.Since) <= MaxRetryAfter.Std() {
+			next.PatienceFrom = back
+		}
+	}
+	next.Until = now.Add(wait)
+	return next
+}
+
+// PatienceUntil is when the team's patience is over.
+func (o Outage) PatienceUntil(patience textfmt.Duration) time.Time {
+	return o.PatienceFrom.Add(patience.Std())
+}
+
+// String is a sentence on the wait.
+func (o Outage) String() string {
+	return fmt.Sprintf("waits until %s UTC for the %s, which has failed since %s UTC (%s: %s); no attempt is used up",
+		o.Until.UTC().Format(time.DateTime), o.Failure.Category.Awaited(), o.Since.UTC().Format(time.DateTime), o.Failure.Category, o.Failure.Message)
+}

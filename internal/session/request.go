@@ -1,0 +1,227 @@
+package session
+
+import (
+	"slices"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+// RequestKind says what a person is needed for.
+type RequestKind string
+
+// The kinds of requests.
+const (
+	// ForHelp: an assignment's rounds are spent, or work does not fit together.
+	ForHelp RequestKind = "help"
+	// ForMoney: a budget is spent.
+	ForMoney RequestKind = "budget"
+	// ForOutage: an assignment waits for its provider or its machine, and goes on by itself. Nobody has
+	// to answer.
+	ForOutage RequestKind = "outage"
+	// ForApproval: a phase is done, and what builds on it waits for a word.
+	ForApproval RequestKind = "approval"
+)
+
+// HelpRequest is what a session waits for a person with: what happened, what was
+// tried, and what can be said to it.
+type HelpRequest struct {
+	// ID names the request in its answer. It is another one after a reset, and
+	// in every incarnation.
+	ID   string      `json:"id"`
+	Kind RequestKind `json:"kind,omitempty"`
+	// Phase and Persona say whose work it is about; an approval has no persona.
+	Phase    string            `json:"phase"`
+	Persona  string            `json:"persona"`
+	Category failures.Category `json:"category"`
+	Message  string            `json:"message"`
+	// Suggestion says what may have to be mended first, by category.
+	Suggestion string `json:"suggestion,omitempty"`
+	// Command is the shortest way to go on.
+	Command string `json:"command,omitempty"`
+	// Advice is all that a person can do about it: the suggestion, the command, and
+	// what to send from Temporal's Web UI.
+	Advice string `json:"advice"`
+	// Answers are the verbs that the request takes.
+	Answers []Verb `json:"answers,omitempty"`
+	// Attempts reports every failed attempt, oldest first.
+	Attempts []AttemptFailure `json:"attempts"`
+	// Usage is what the assignment, or for an approval the phase, has cost so far.
+	Usage cost.Usage `json:"usage"`
+	// Since is when it was asked; Until is when the session gives up waiting:
+	// zero, never.
+	Since time.Time `json:"since,omitzero"`
+	Until time.Time `json:"until,omitzero"`
+	// Ticket is the one that was made for it.
+	Ticket *Ticket `json:"ticket,omitempty"`
+}
+
+// Takes tells whether the request can be answered with a verb.
+func (h HelpRequest) Takes(v Verb) bool { return slices.Contains(h.Answers, v) }
+
+// Need says in words what the request is for. A request without answers is for
+// nothing: its team asks no person, and what it is about has failed.
+func (h HelpRequest) Need() string {
+	switch {
+	case len(h.Answers) == 0:
+		return "failed"
+	case h.Kind == ForMoney:
+		return "needs a larger budget"
+	case h.Kind == ForOutage:
+		return "waits for its " + h.Category.Awaited()
+	case h.Kind == ForApproval:
+		return "needs approval"
+	default:
+		return "needs help"
+	}
+}
+
+// Fingerprint names the failure that the request is about, the same over sessions of
+// a team; empty for an approval, which is about none.
+func (h HelpRequest) Fingerprint(team string) string {
+	if h.Kind == ForApproval {
+		return ""
+	}
+	return Fingerprint(team, spec.AssignmentID{Phase: h.Phase, Persona: h.Persona}, h.Category, h.Message)
+}
+
+// Verb is what a person says to a request.
+type Verb string
+
+// The verbs.
+const (
+	// Retrying: try again, with new rounds, told what the note says.
+	Retrying Verb = "retry"
+	// Skipping: go on without the assignment's work.
+	Skipping Verb = "skip"
+	// Supplying: files stand for the work, checked like an agent's.
+	Supplying Verb = "supply"
+	// Aborting: end the session.
+	Aborting Verb = "abort"
+	// Approving: what builds on the phase may begin.
+	Approving Verb = "approve"
+	// Rejecting: the phase does its work again, told what the note says.
+	Rejecting Verb = "reject"
+)
+
+// Answer is what a person says to a request. It travels through histories.
+type Answer struct {
+	// Request is the request's id.
+	Request string `json:"request"`
+	Verb    Verb   `json:"action"`
+	// Note is why, for whoever works next: at most MaxNote bytes.
+	Note string `json:"note,omitempty"`
+	// By is who says so, as they call themselves.
+	By string `json:"by,omitempty"`
+	// Files is the manifest of what is supplied.
+	Files spec.Digest `json:"files,omitempty"`
+	// Phase, Persona and At are the request's and the session's to say.
+	Phase   string    `json:"phase,omitempty"`
+	Persona string    `json:"persona,omitempty"`
+	At      time.Time `json:"at,omitzero"`
+	// Settles: the assignment counts as done from now on, without work of its own.
+	Settles bool `json:"settles,omitempty"`
+	// Work names what an approval is for (see [Checkpoint.WorkOf]), or all the work
+	// that is let stand although parts of it do not fit together.
+	Work spec.Digest `json:"work,omitempty"`
+}
+
+// MaxNote and MaxReasons bound what a person, and what an agent that sends work
+// back, can say in a history.
+const (
+	MaxNote    = 4 * 1024
+	MaxReasons = 4 * 1024
+)
+
+// Rework is work that was sent back, by a later phase or by a person: what was
+// done is undone, and it and all that builds on it is done again.
+type Rework struct {
+	// To is the phase whose work was sent back.
+	To string `json:"to"`
+	// From is who found it wanting; the zero value: a person, named by By.
+	From spec.AssignmentID `json:"from,omitzero"`
+	By   string            `json:"by,omitempty"`
+	// Reasons says what is wrong with it.
+	Reasons []string `json:"reasons"`
+	// Pass counts how often From has sent work back, this time included; Of is
+	// how often it may. Both are zero for a person.
+	Pass int       `json:"pass,omitempty"`
+	Of   int       `json:"of,omitempty"`
+	At   time.Time `json:"at"`
+	// Open lists the phases that have yet to be done again.
+	Open []string `json:"open,omitempty"`
+	// Undone is the work as it was before, for the record. Histories do without.
+	Undone []CheckpointAssignment `json:"undone,omitempty"`
+}
+
+// All is all the work that the checkpoint tells of, undone work included.
+func (c Checkpoint) All() []CheckpointAssignment {
+	all := slices.Concat(c.Assignments, c.Partial)
+	for _, r := range c.Reworks {
+		all = append(all, r.Undone...)
+	}
+	return all
+}
+
+// WorkOf names the work of a phase as the checkpoint has it, as a whole.
+func (c Checkpoint) WorkOf(phase string) spec.Digest { return WorkOf(phase, c.Assignments) }
+
+// WorkOf names the work of a phase as a whole, or of all phases where none is
+// named: another digest for any change.
+func WorkOf(phase string, done []CheckpointAssignment) spec.Digest {
+	var deltas []spec.Digest
+	for _, a := range done {
+		if phase != "" && a.Phase != phase {
+			continue
+		}
+		deltas = append(deltas, a.Delta)
+		for _, w := range a.Integrated {
+			deltas = append(deltas, w.Delta)
+		}
+	}
+	return digestOf(deltas)
+}
+
+// Reworking is the rework for which a phase has yet to be done again; nil: none.
+func (c Checkpoint) Reworking(phase string) *Rework {
+	for _, r := range slices.Backward(c.Reworks) {
+		if slices.Contains(r.Open, phase) {
+			return &r
+		}
+	}
+	return nil
+}
+
+// SentBack counts how often, since a moment, a phase was begun again because its work, or
+// what it builds on, was sent back, by itself or by others.
+func (c Checkpoint) SentBack(phase string, since time.Time) int {
+	times := 0
+	for _, r := range c.Reworks {
+		if r.At.Before(since) {
+			continue
+		}
+		undone := slices.ContainsFunc(r.Undone, func(a CheckpointAssignment) bool { return a.Phase == phase })
+		if undone || r.To == phase || r.From.Phase == phase || slices.Contains(r.Open, phase) {
+			times++
+		}
+	}
+	return times
+}
+
+// Undone is an assignment's work as it was before it was last sent back.
+func (c Checkpoint) Undone(id spec.AssignmentID) (CheckpointAssignment, bool) {
+	for _, r := range slices.Backward(c.Reworks) {
+		if i := slices.IndexFunc(r.Undone, func(a CheckpointAssignment) bool { return a.AssignmentID == id }); i >= 0 {
+			return r.Undone[i], true
+		}
+	}
+	return CheckpointAssignment{}, false
+}
+
+// Outline is the rework without the work that it undid, small enough for a history.
+func (r Rework) Outline() Rework {
+	r.Undone = nil
+	return r
+}

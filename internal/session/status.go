@@ -1,0 +1,326 @@
+package session
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+// State is where a session, a phase or an assignment stands.
+type State string
+
+// The states. Sessions use the first group and completed, failed and
+// cancelled; phases and assignments use the second.
+const (
+	Admitted          State = "admitted"
+	Running           State = "running"
+	WaitingForBreaker State = "waiting_breaker"
+	HelpIsNeeded      State = "help_needed"
+	AwaitingApproval  State = "awaiting_approval"
+	Completed         State = "completed"
+	Failed            State = "failed"
+	WasCancelled      State = "cancelled"
+
+	Pending  State = "pending"
+	Waiting  State = "waiting"
+	Restored State = "restored"
+	Supplied State = "supplied"
+	Skipped  State = "skipped"
+)
+
+// Closed tells whether a session in this state has ended.
+func (s State) Closed() bool { return s == Completed || s == Failed || s == WasCancelled }
+
+// Done tells whether a phase or assignment in this state has its work.
+func (s State) Done() bool {
+	return s == Completed || s == Restored || s == Supplied || s == Skipped
+}
+
+// Settled is the state of a phase or assignment once its session has ended: what
+// was under way is yet to do, and what waited for approval was done.
+func (s State) Settled() State {
+	switch s {
+	case Running, Waiting, HelpIsNeeded:
+		return Pending
+	case AwaitingApproval:
+		return Completed
+	default:
+		return s
+	}
+}
+
+// Status is what is known of a session: the document of `status -o json`. Its
+// field names are stable.
+type Status struct {
+	Session string `json:"session"`
+	Team    string `json:"team"`
+	Status  State  `json:"status"`
+	// Incarnation counts the Temporal runs of the session, from 1.
+	Incarnation int               `json:"incarnation"`
+	Phases      []PhaseStatus     `json:"phases"`
+	Decisions   map[string]string `json:"decisions"`
+	Usage       cost.Usage        `json:"usage"`
+	// Dropped is what assignments have cost that the team does not have any
+	// more. Usage includes it.
+	Dropped cost.Usage `json:"dropped_usage,omitzero"`
+	// Unsettled estimates what calls have cost of which nobody knows, and
+	// Reserved is what is set aside for calls under way. No usage includes them.
+	Unsettled cost.Usage  `json:"unsettled,omitzero"`
+	Reserved  cost.Amount `json:"reserved,omitzero"`
+	// Help lists what a person has to look at.
+	Help []HelpRequest `json:"help"`
+	// Checkpoint is the newest checkpoint's digest.
+	Checkpoint    spec.Digest `json:"checkpoint"`
+	HistoryEvents int64       `json:"history_events"`
+	// Reason is one sentence on why the session failed or what it waits for.
+	Reason    string     `json:"reason,omitempty"`
+	StartedAt *time.Time `json:"started_at"`
+	ClosedAt  *time.Time `json:"closed_at"`
+	// Plan says what became of each assignment when the session was resumed,
+	// forked, or started on a part of its team's work.
+	Plan []PlanEntry `json:"plan,omitempty"`
+	// Origin says from which session it was forked.
+	Origin *Origin `json:"origin,omitempty"`
+}
+
+// PhaseStatus is where one phase stands. Phases are in the team file's order.
+type PhaseStatus struct {
+	Name        string             `json:"name"`
+	Status      State              `json:"status"`
+	Assignments []AssignmentStatus `json:"assignments"`
+	// Seconds is the time from the beginning of the phase's first attempt to the end of its
+	// last, or to now while it has yet to be done. Readers add it.
+	Seconds float64 `json:"seconds,omitzero"`
+}
+
+// Close settles what was under way when the session ended: what a person has to help
+// with has failed, the rest is yet to do.
+func (p *PhaseStatus) Close(help []HelpRequest) {
+	for i := range p.Assignments {
+		a := &p.Assignments[i]
+		switch {
+		case slices.ContainsFunc(help, func(h HelpRequest) bool { return h.Phase == p.Name && h.Persona == a.Persona }):
+			a.Status, p.Status = Failed, Failed
+		case !a.Status.Done():
+			a.Status = Pending
+		}
+		a.Progress, a.Awaits = "", nil
+	}
+	p.Status = p.Status.Settled()
+}
+
+// Done is the state of the phase once all its assignments are done: supplied if
+// anything was, skipped if everything was, and otherwise the usual one.
+func (p PhaseStatus) Done(usual State) State {
+	skipped := 0
+	for _, a := range p.Assignments {
+		if a.Status == Supplied {
+			return Supplied
+		}
+		if a.Status == Skipped {
+			skipped++
+		}
+	}
+	if skipped == len(p.Assignments) {
+		return Skipped
+	}
+	return usual
+}
+
+// AssignmentStatus is where one assignment stands.
+type AssignmentStatus struct {
+	Persona string `json:"persona"`
+	Status  State  `json:"status"`
+	// Agent works in the place of the persona's own; empty: nobody does.
+	Agent string `json:"agent,omitempty"`
+	// Rounds counts the rounds that were started.
+	Rounds int `json:"rounds"`
+	// Attempts counts the counted attempts, over all rounds.
+	Attempts int `json:"attempts"`
+	// LostWorkers counts the workers that died during the assignment.
+	LostWorkers int        `json:"lost_workers"`
+	Usage       cost.Usage `json:"usage"`
+	// Failures has one entry per failed attempt, oldest first.
+	Failures []AttemptFailure `json:"failures"`
+	// Summary is the agent's own, once the assignment is done.
+	Summary string `json:"summary,omitempty"`
+	// Progress is the agent's last word while it works.
+	Progress string `json:"progress,omitempty"`
+	// Awaits is the breaker that the assignment waits for; nil: none.
+	Awaits *BreakerWait `json:"awaits,omitempty"`
+	// Seconds is the time at work in all attempts, the one under way included. Readers add
+	// it.
+	Seconds float64 `json:"seconds,omitzero"`
+}
+
+// AttemptFailure is a failed attempt in short.
+type AttemptFailure struct {
+	Category failures.Category `json:"category"`
+	Message  string            `json:"message"`
+}
+
+// Assignment returns the assignment's status for changing; nil if the session
+// has no such assignment.
+func (s *Status) Assignment(id spec.AssignmentID) *AssignmentStatus {
+	for i := range s.Phases {
+		if s.Phases[i].Name != id.Phase {
+			continue
+		}
+		for j := range s.Phases[i].Assignments {
+			if s.Phases[i].Assignments[j].Persona == id.Persona {
+				return &s.Phases[i].Assignments[j]
+			}
+		}
+	}
+	return nil
+}
+
+// Standing is where a session that has not ended stands: it waits for a person or
+// a breaker when an assignment does, or for a person when a phase does, and
+// nothing else is at work.
+func (s *Status) Standing() State {
+	parked, breaker, help := false, false, false
+	for _, p := range s.Phases {
+		atWork := p.Status == Running // sealing, unless an assignment has yet to finish
+		for _, a := range p.Assignments {
+			switch {
+			case a.Awaits != nil:
+				breaker = true
+			case a.Status == HelpIsNeeded:
+				help = true
+			case a.Status == Running || a.Status == Waiting:
+				return Running
+			}
+			atWork = atWork && a.Status.Done()
+		}
+		if atWork {
+			return Running
+		}
+		parked = parked || p.Status == AwaitingApproval
+	}
+	switch {
+	case help:
+		return HelpIsNeeded
+	case breaker:
+		return WaitingForBreaker
+	case parked:
+		return AwaitingApproval
+	}
+	return Running
+}
+
+// Stand brings the status of a session that has not ended up to date with its
+// assignments, and with it the reason where that is a breaker.
+func (s *Status) Stand() {
+	before := s.Status
+	s.Status = s.Standing()
+	switch {
+	case s.Status == WaitingForBreaker:
+		s.Reason = s.BreakerReason()
+	case before == WaitingForBreaker:
+		s.Reason = ""
+	}
+}
+
+// BreakerReason says which breakers the session's assignments wait for.
+func (s *Status) BreakerReason() string {
+	var reasons []string
+	for _, p := range s.Phases {
+		for _, a := range p.Assignments {
+			if a.Awaits != nil {
+				reasons = append(reasons, fmt.Sprintf("%s/%s %s", p.Name, a.Persona, a.Awaits))
+			}
+		}
+	}
+	return strings.Join(reasons, "; ")
+}
+
+// Sum adds up what all assignments have used.
+func (s *Status) Sum() cost.Usage {
+	total := s.Dropped
+	for _, p := range s.Phases {
+		for _, a := range p.Assignments {
+			total = total.Add(a.Usage)
+		}
+	}
+	return total
+}
+
+// NewStatus is the status of a session of this team before anything ran. The
+// team must be resolved.
+func NewStatus(session string, t spec.Team) Status {
+	s := Status{
+		Session: session, Team: t.Name, Status: Admitted, Incarnation: 1,
+		Decisions: map[string]string{}, Help: []HelpRequest{},
+	}
+	for _, p := range t.Phases {
+		ps := PhaseStatus{Name: p.Name, Status: Pending}
+		for _, persona := range p.Personas {
+			ps.Assignments = append(ps.Assignments, AssignmentStatus{
+				Persona: persona, Status: Pending, Failures: []AttemptFailure{},
+			})
+		}
+		s.Phases = append(s.Phases, ps)
+	}
+	return s
+}
+
+// Key names a session in a store.
+type Key struct {
+	Namespace string `json:"namespace"`
+	Session   string `json:"session"`
+}
+
+// Execution is execution_state.json: the session's status as the store mirrors
+// it. It may lag behind Temporal and catches up at the next change.
+type Execution struct {
+	Status
+	// Schema is ExecutionSchema.
+	Schema string `json:"schema"`
+	// Revision grows with every change; an older one never replaces a newer.
+	Revision  int64  `json:"revision"`
+	Namespace string `json:"namespace"`
+	Store     string `json:"store"`
+	RunID     string `json:"run_id"`
+	// Phase is the phase that was last started or finished.
+	Phase string `json:"phase"`
+	// Head is the newest checkpoint's digest, as in Checkpoint.
+	Head spec.Digest `json:"head"`
+	// Tree is the manifest of the work so far.
+	Tree spec.Digest `json:"tree"`
+	// OriginalRun is the first run of the incarnation, which a reset follows.
+	OriginalRun string `json:"original_run,omitempty"`
+	// Course is what the session was asked to do.
+	Course    Course    `json:"course,omitzero"`
+	UpdatedAt time.Time `json:"updated_at"`
+	// BoundaryAt is when the session had come, by its workflow's time, to the newest
+	// boundary between phases that is in here.
+	BoundaryAt time.Time `json:"boundary_at,omitzero"`
+	// SHA256 is over the canonical JSON of the rest.
+	SHA256 spec.Digest `json:"sha256"`
+}
+
+// Advance notes a new checkpoint.
+func (e *Execution) Advance(phase string, head, tree spec.Digest, now time.Time) {
+	e.Phase, e.Checkpoint, e.Head, e.Tree, e.UpdatedAt = phase, head, head, tree, now
+}
+
+// IsPast tells whether the state is that of a later incarnation, or of a later
+// boundary of the same one: an executor that has still to write this boundary is late.
+func (e *Execution) IsPast(incarnation int, boundary time.Time) bool {
+	return e.Incarnation > incarnation || e.Incarnation == incarnation && e.BoundaryAt.After(boundary)
+}
+
+// The schema names of the store's documents.
+const (
+	ExecutionSchema  = "maestro.execution/v1"
+	CheckpointSchema = "maestro.checkpoint/v1"
+	RecordSchema     = "maestro.record/v1"
+	OfferSchema      = "maestro.offer/v1"
+	BreakerSchema    = "maestro.breaker/v1"
+)

@@ -1,0 +1,131 @@
+package session
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+// Step is one delta in a fold, with what its author had before it. Steps are
+// listed so that each comes after those it was made on.
+type Step struct {
+	By spec.AssignmentID
+	Work
+	// On holds the indexes of the steps whose results were in its input.
+	On map[int]bool
+}
+
+// Conflict is a path or a decision on which two assignments that did not know
+// of each other disagree.
+type Conflict struct {
+	// Path is set for a file, Decision for a decision.
+	Path     string              `json:"path,omitempty"`
+	Decision string              `json:"decision,omitempty"`
+	Between  []spec.AssignmentID `json:"between"`
+}
+
+// String says what is disagreed on, and by whom.
+func (c Conflict) String() string {
+	var who []string
+	for _, id := range c.Between {
+		who = append(who, id.String())
+	}
+	what := c.Path
+	if what == "" {
+		what = "decision " + c.Decision
+	}
+	return what + " (" + strings.Join(who, ", ") + ")"
+}
+
+// Steps lists, in folding order, the work of the named phases as done, each
+// step knowing what its author had seen: everything of the phases that its
+// phase needs, directly or not; what came before it in a sequence; and, for an
+// integrating step, its whole phase. Assignments without work in done are left
+// out. The team must be resolved.
+func Steps(t spec.Team, phases []string, done map[spec.AssignmentID]CheckpointAssignment) []Step {
+	var steps []Step
+	of := map[string][]int{} // a phase's steps
+	for _, name := range t.Topological() {
+		if !slices.Contains(phases, name) {
+			continue
+		}
+		p, _ := t.Phase(name)
+		above := map[int]bool{}
+		for _, ancestor := range t.Ancestors(name) {
+			for _, i := range of[ancestor] {
+				above[i] = true
+			}
+		}
+		add := func(by spec.AssignmentID, w Work, on map[int]bool) {
+			of[name] = append(of[name], len(steps))
+			steps = append(steps, Step{By: by, Work: w, On: on})
+		}
+		seen := func() map[int]bool {
+			on := maps.Clone(above)
+			for _, i := range of[name] {
+				on[i] = true
+			}
+			return on
+		}
+		for _, persona := range p.Personas {
+			id := spec.AssignmentID{Phase: name, Persona: persona}
+			if a, ok := done[id]; ok {
+				on := above
+				if p.Order == spec.OrderSequence {
+					on = seen()
+				}
+				add(id, a.Work, on)
+			}
+		}
+		// What others mended before the team got another integrator comes first.
+		for _, last := range []bool{false, true} {
+			for _, persona := range p.Personas {
+				id := spec.AssignmentID{Phase: name, Persona: persona}
+				if (persona == p.Integrator) != last {
+					continue
+				}
+				for _, w := range done[id].Integrated {
+					add(id, w, seen())
+				}
+			}
+		}
+	}
+	return steps
+}
+
+// Unsettled tells whether the steps i and j were made without knowledge of each
+// other and no later step was made with knowledge of both: where they disagree,
+// nobody has had a say yet.
+func Unsettled(steps []Step, i, j int) bool {
+	if steps[j].On[i] || steps[i].On[j] {
+		return false
+	}
+	for _, s := range steps[max(i, j)+1:] {
+		if s.On[i] && s.On[j] {
+			return false
+		}
+	}
+	return true
+}
+
+// MergeDecisions folds the steps' decisions, in order, onto those that were
+// given before the session, and reports those on which unsettled steps disagree.
+// The later step's value stands.
+func MergeDecisions(given map[string]string, steps []Step) (map[string]string, []Conflict) {
+	merged := map[string]string{}
+	maps.Copy(merged, given)
+	var conflicts []Conflict
+	for j, s := range steps {
+		for _, name := range slices.Sorted(maps.Keys(s.Decisions)) {
+			for i, before := range steps[:j] {
+				if v, ok := before.Decisions[name]; ok && v != s.Decisions[name] && Unsettled(steps, i, j) {
+					conflicts = append(conflicts, Conflict{Decision: name, Between: []spec.AssignmentID{before.By, s.By}})
+				}
+			}
+			merged[name] = s.Decisions[name]
+		}
+	}
+	return merged, conflicts
+}

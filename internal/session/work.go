@@ -1,0 +1,230 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+// Brief is the document that tells an agent what to do: a command agent reads
+// it as JSON on its standard input.
+type Brief struct {
+	Session      string            `json:"session"`
+	Phase        string            `json:"phase"`
+	Persona      string            `json:"persona"`
+	Role         string            `json:"role"`
+	Instructions string            `json:"instructions"`
+	Requirement  string            `json:"requirement"`
+	Decisions    map[string]string `json:"decisions"`
+	// Inputs lists the files that the directory starts with, sorted.
+	Inputs []string `json:"inputs"`
+	// Round and Attempt count from 1; Attempt within the round. Lost workers
+	// do not move them.
+	Round   int `json:"round"`
+	Attempt int `json:"attempt"`
+	// Feedback says what went wrong before; nil on the first attempt.
+	Feedback *Feedback `json:"feedback"`
+	// MaySendBack is set where the persona may send an earlier phase's work back.
+	MaySendBack *MaySendBack `json:"may_send_back,omitempty"`
+}
+
+// MaySendBack tells an agent that it may send work back that it finds wanting.
+type MaySendBack struct {
+	// To is the phase whose work it is; Left is how often it still may.
+	To   string `json:"to"`
+	Left int    `json:"left"`
+}
+
+// Remains is a sentence on how often work may still be sent back.
+func (m MaySendBack) Remains() string {
+	switch m.Left {
+	case 0:
+		return "It was sent back as often as it may be: sent back once more, it goes to a person."
+	case 1:
+		return "This can be done once more; after that it goes to a person."
+	}
+	return fmt.Sprintf("This can be done %d times more; after that it goes to a person.", m.Left)
+}
+
+// Feedback tells an attempt how the one before it failed, and what people say.
+type Feedback struct {
+	Category failures.Category `json:"category"`
+	Message  string            `json:"message"`
+	Output   string            `json:"output"`
+	Advice   string            `json:"advice"`
+	// Diff is what the failed attempt had changed, as a unified diff, cut to
+	// [MaxDiff].
+	Diff string `json:"diff,omitempty"`
+	// Kept: the directory has the failed attempt's files, so that the diff is
+	// there already; otherwise it starts from the input again.
+	Kept bool `json:"kept,omitempty"`
+	// Note is what a person says to whoever tries again. It comes with every
+	// attempt from then on, also where there is no failure to tell of: Category
+	// and Message are empty then.
+	Note string `json:"note,omitempty"`
+	// SentBack says who has sent the work back before, and why, where something
+	// else has gone wrong since: what was asked for then still holds.
+	SentBack string `json:"sent_back,omitempty"`
+}
+
+// FeedbackOn turns a failure into feedback; nil for nil.
+func FeedbackOn(f *failures.Failure) *Feedback {
+	if f == nil {
+		return nil
+	}
+	return &Feedback{Category: f.Category, Message: f.Message, Output: f.Output, Advice: f.Advice()}
+}
+
+// Lock is an assignment's lock in the hands of its executor.
+type Lock interface {
+	// Fd is the descriptor of the open file that is locked. A process that
+	// inherits it keeps the lock, until it is gone or the executor unlocks.
+	Fd() uintptr
+	// Unlock lets go of the lock, also for those that have inherited it.
+	Unlock()
+}
+
+// Job is one attempt as an agent gets it: the brief, and where to work.
+type Job struct {
+	Brief Brief
+	// Agent names the worker-file agent.
+	Agent string
+	// Dir holds the input's files; what the agent leaves there is the work.
+	Dir string
+	// Home is the attempt's HOME; its sibling directories are the agent's
+	// TMPDIR and result file.
+	Home string
+	// Tmp is the attempt's TMPDIR.
+	Tmp string
+	// Said is a file that takes the transcript as it grows, for whoever follows it;
+	// it is made anew unless Begun is set. Empty: nobody does.
+	Said string
+	// Begun is when an earlier execution, which was cut off, has begun the attempt: what
+	// it said is in Said, and part of the transcript. Zero: none has.
+	Begun time.Time
+	// Timeout bounds the attempt; zero means the agent's own.
+	Timeout textfmt.Duration
+	// MaxTurns bounds the turns of an agent that works in turns; zero: the
+	// agent's own bound.
+	MaxTurns int
+	// Deliver is what the work has to contain, so that an agent may look for
+	// itself before it hands in.
+	Deliver spec.Contract
+	// Try runs one of Deliver's checks for the agent on the directory as it is,
+	// and leaves the directory as it was. A *Failure says what the check found.
+	Try func(ctx context.Context, check string) (output []byte, err error)
+	// Calls keeps what the attempt pays for. Nil: nobody does.
+	Calls Calls
+	// Continues: the directory and HOME are as the attempt's last execution or
+	// a failed attempt left them, so that a conversation in them can go on.
+	Continues bool
+	// Lock is held by what watches the agent, too, so that it outlives a killed
+	// worker for as long as the agent does. May be nil.
+	Lock Lock
+	// Progress is told what the agent says it is doing. It may be called from
+	// any goroutine, must not block, and may be nil.
+	Progress func(line string)
+}
+
+// WorkDir is an assignment's directory on a worker: the same path for every
+// attempt, because agents find their conversations by it.
+type WorkDir struct {
+	// Tree holds the files; Home is the agent's HOME and Tmp its TMPDIR.
+	Tree, Home, Tmp string
+	// Said is the file that holds what the attempt under way, or the last one, has
+	// printed.
+	Said string
+}
+
+// Outcome is what an attempt reports besides the files it left. An attempt that
+// failed has an Outcome too: what it used is paid for all the same.
+type Outcome struct {
+	// Summary says in short what was done.
+	Summary string
+	// Decisions are the choices made, by name.
+	Decisions map[string]string
+	// SendsBack has the reasons for which the agent sends an earlier phase's work
+	// back; empty: it does not.
+	SendsBack []string
+	// Usage is what the attempt cost, as far as the agent knows.
+	Usage cost.Usage
+	// Log is the transcript: what the agent printed, secrets masked, cut to
+	// the worker's limit.
+	Log []byte
+}
+
+// CheckJob is one run of a check over a tree.
+type CheckJob struct {
+	// Check names the worker-file check.
+	Check string
+	// Dir holds the tree to check; the check may write there.
+	Dir  string
+	Home string
+	Tmp  string
+	// Lock is held by what watches the check. As in Job.
+	Lock Lock
+	// Progress is told what the check prints. As in Job.
+	Progress func(line string)
+}
+
+// The limits of what an assignment may put into the session's state, which
+// travels through histories. Longer things belong into files.
+const (
+	MaxSummary        = 500
+	MaxDecisionValue  = 1024
+	MaxDecisionsTotal = 8 * 1024
+	MaxMessage        = 300
+	MaxOutput         = 4 * 1024
+	MaxDiff           = 16 * 1024
+)
+
+// CheckDecisions refuses decisions whose names or sizes a session cannot carry.
+func CheckDecisions(decisions map[string]string) error {
+	names := make([]string, 0, len(decisions))
+	for name := range decisions {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	total := 0
+	for _, name := range names {
+		if err := spec.CheckDecision(name); err != nil {
+			return err
+		}
+		value := decisions[name]
+		if len(value) > MaxDecisionValue {
+			return fmt.Errorf("decision %q has %d bytes; at most %d are allowed: put longer texts into a file", name, len(value), MaxDecisionValue)
+		}
+		total += len(name) + len(value)
+	}
+	if total > MaxDecisionsTotal {
+		return fmt.Errorf("the decisions have %d bytes together; at most %d are allowed: put longer texts into files", total, MaxDecisionsTotal)
+	}
+	return nil
+}
+
+// CheckReasons refuses reasons for sending work back that say nothing, or that a
+// session cannot carry.
+func CheckReasons(reasons []string) error {
+	if len(reasons) == 0 {
+		return errors.New("there are no reasons; list at least one, so that whoever does the work again knows what to change")
+	}
+	total := 0
+	for i, reason := range reasons {
+		if strings.TrimSpace(reason) == "" {
+			return fmt.Errorf("reason %d is empty; say what is wrong and what would be right, or leave it out", i+1)
+		}
+		total += len(reason)
+	}
+	if total > MaxReasons {
+		return fmt.Errorf("the reasons have %d bytes together; at most %d are allowed: say it in short, and put longer texts into a file", total, MaxReasons)
+	}
+	return nil
+}

@@ -1,0 +1,72 @@
+package session
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+func TestReasonsSayWhatIsWrongInBounds(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		reasons []string
+		wrong   string
+	}{
+		"one":      {[]string{"the tests do not compile"}, ""},
+		"the most": {[]string{strings.Repeat("x", MaxReasons-1), "y"}, ""},
+		"none":     {nil, "there are no reasons; list at least one"},
+		"blank":    {[]string{"a", " \n"}, "reason 2 is empty"},
+		"too long": {[]string{strings.Repeat("x", MaxReasons), "y"}, "have 4097 bytes together; at most 4096"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := CheckReasons(tt.reasons)
+			if tt.wrong == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, tt.wrong)
+		})
+	}
+}
+
+func TestWhatIsDoneAgainWasSentBack(t *testing.T) {
+	t.Parallel()
+	id := func(phase string) CheckpointAssignment {
+		return CheckpointAssignment{AssignmentID: spec.AssignmentID{Phase: phase, Persona: "p"}}
+	}
+	second := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	c := Checkpoint{Reworks: []Rework{
+		{At: second.Add(-time.Hour), To: "build", From: spec.AssignmentID{Phase: "test", Persona: "p"}, Undone: []CheckpointAssignment{id("build"), id("manual")}},
+		{At: second, To: "build", From: spec.AssignmentID{Phase: "test", Persona: "p"}, Open: []string{"build", "test", "release"}},
+	}}
+	for phase, times := range map[string]int{"design": 0, "build": 2, "test": 2, "manual": 1, "release": 1} {
+		require.Equal(t, times, c.SentBack(phase, time.Time{}), phase)
+	}
+	for phase, times := range map[string]int{"build": 1, "manual": 0} {
+		require.Equal(t, times, c.SentBack(phase, second), "what was sent back before, an earlier incarnation has done again")
+	}
+	require.Zero(t, Checkpoint{}.SentBack("build", time.Time{}))
+}
+
+func TestPassesBeginWhereWorkIsBegunAfresh(t *testing.T) {
+	t.Parallel()
+	done := &RoundResult{}
+	round := func(run string, epoch int, result *RoundResult) RoundRecord {
+		return RoundRecord{Key: RoundKey{Run: run}, Epoch: epoch, Result: result}
+	}
+	mended := round("b", 2, done)
+	mended.Integrating = true
+	r := Record{Rounds: []RoundRecord{
+		round("a", 1, nil), round("a", 1, done), // a second round
+		round("a", 2, done), // sent back
+		mended,              // mends the merged work of the same pass
+		round("c", 2, nil),  // begun again in a later incarnation
+	}}
+	require.Equal(t, []int{1, 1, 2, 2, 3}, r.Passes())
+	require.Empty(t, Record{}.Passes())
+}

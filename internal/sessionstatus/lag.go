@@ -1,0 +1,97 @@
+package sessionstatus
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+// lagPatience is how long the mirror may take to follow Temporal before it is said
+// to lag. It follows within milliseconds where it can be written.
+const lagPatience = 10 * time.Second
+
+// lag says in what the mirrored state is behind what Temporal tells; empty where it
+// is not.
+func lag(f facts, now time.Time) string {
+	switch {
+	case f.unreadable != nil:
+		return fmt.Sprintf("the state that the store mirrors cannot be read: %s", textfmt.FirstLine(f.unreadable.Error()))
+	case f.description == nil, f.mirrored == nil, f.behind():
+		return ""
+	}
+	since := "the state that the store mirrors lags behind, from " + f.mirrored.UpdatedAt.Local().Format(time.DateTime) + ": "
+	const mend = "; it catches up at the next change once it can be written"
+	info := f.description.GetWorkflowExecutionInfo()
+	if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		if f.mirrored.Status.Status.Closed() || now.Sub(info.GetCloseTime().AsTime()) < lagPatience {
+			return ""
+		}
+		return since + "it has not heard of the session's end"
+	}
+	if now.Sub(f.mirrored.UpdatedAt) < lagPatience {
+		return "" // it was written a moment ago, and may be ahead
+	}
+	for _, p := range f.description.GetPendingActivities() {
+		id := assignmentOf(p.GetActivityId())
+		a := f.mirrored.Assignment(id)
+		started := p.GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED && now.Sub(p.GetLastStartedTime().AsTime()) >= lagPatience
+		if p.GetActivityType().GetName() != string(activities.RoundName) || a == nil || a.Status.Done() || !started {
+			continue
+		}
+		if a.Status != session.Running {
+			return since + fmt.Sprintf("it says that %s is %s, which is at work", id, a.Status) + mend
+		}
+		if h, beaten := heartbeat(p); beaten && a.Attempts < len(h.Log.Attempts) {
+			return since + fmt.Sprintf("it knows %s of %s, of which there are %d", textfmt.Count(a.Attempts, "attempt"), id, len(h.Log.Attempts)) + mend
+		}
+	}
+	return ""
+}
+
+// storeWait says that a step between phases waits for the store, or a merge for its
+// machine, and why; empty where none does.
+func storeWait(f facts) string {
+	for _, p := range f.description.GetPendingActivities() {
+		switch activities.Name(p.GetActivityType().GetName()) {
+		case activities.AdmitName, activities.AdvanceName, activities.CloseName:
+			if failure := p.GetLastFailure(); failure != nil {
+				return fmt.Sprintf("%s: waiting for the store: %s", failures.ResourceError, textfmt.FirstLine(failure.GetMessage()))
+			}
+		case activities.SealName:
+			if failure := p.GetLastFailure(); failure != nil {
+				return fmt.Sprintf("the merge waits: %s", textfmt.FirstLine(failure.GetMessage()))
+			}
+		default: // rounds say so themselves
+		}
+	}
+	return ""
+}
+
+// Lags says in what the mirrored state is behind what Temporal tells, and what the
+// session waits for at the store: a sentence each. It asks no workers.
+func (w *Watcher) Lags(ctx context.Context) ([]string, error) {
+	f, err := w.compare(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc([]string{lag(f, w.Now()), storeWait(f)}, func(s string) bool { return s == "" }), nil
+}
+
+// compare gathers what Temporal and the mirror say, without asking workers.
+func (w *Watcher) compare(ctx context.Context) (facts, error) {
+	var f facts
+	var err error
+	f.description, err = w.description(ctx)
+	if err == nil {
+		f.mirrored, f.unreadable = w.mirrored(f.description)
+	}
+	return f, err
+}

@@ -1,0 +1,369 @@
+package sessionstatus
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// facts is what the sources have said.
+type facts struct {
+	// description is nil for a session that Temporal does not know.
+	description *workflowservice.DescribeWorkflowExecutionResponse
+	// mirrored is nil where the store is not at hand or does not know it.
+	mirrored *session.Execution
+	// ledger is nil where nothing is mirrored.
+	ledger *budget.Ledger
+	// unreadable says why what is mirrored cannot be read at the moment.
+	unreadable error
+	// lag says in what the mirror is behind, wait what the session needs the
+	// store for; each is empty where there is nothing to say.
+	lag, wait string
+	// queried is a worker's answer, asked for only where nothing is mirrored.
+	queried *session.Status
+	// end is how a closed session that did not complete ended.
+	end error
+	// idle lists the queues that hold work and that nobody polls.
+	idle []string
+}
+
+// behind tells whether the mirror is still that of an earlier run of the session:
+// the present one has yet to be admitted, or was refused.
+func (f facts) behind() bool {
+	return f.mirrored != nil && f.description != nil &&
+		f.mirrored.RunID != f.description.GetWorkflowExecutionInfo().GetExecution().GetRunId()
+}
+
+// merge makes one view of what the sources have said. What the store mirrors is
+// the base, a worker's answer the next best, the memo the least; whether the
+// session has ended, and how, is Temporal's word where Temporal knows it.
+func merge(sessionID string, f facts) Session {
+	v := base(sessionID, f)
+	account(&v, f.ledger)
+	if f.description == nil {
+		v.Notes = append(v.Notes, "Temporal does not know this session any more; this is what the store has kept of it; `maestro resume` goes on with it")
+		return complete(v)
+	}
+	info := f.description.GetWorkflowExecutionInfo()
+	v.RunID, v.HistoryEvents = info.GetExecution().GetRunId(), info.GetHistoryLength()
+	v.Requirement = Memo[string](info, workflows.MemoRequirement)
+	if info.GetStartTime() != nil {
+		started := info.GetStartTime().AsTime()
+		v.StartedAt = &started
+	}
+	for _, note := range []string{f.wait, f.lag} {
+		if note != "" {
+			v.Notes = append(v.Notes, note)
+		}
+	}
+	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		overlay(&v, f)
+		v.Warnings = warnings(f.ledger)
+	} else {
+		end(&v, f)
+	}
+	return complete(v)
+}
+
+// base is the most detailed status that a source has given.
+func base(sessionID string, f facts) Session {
+	switch {
+	case f.mirrored != nil:
+		return Session{Status: f.mirrored.Status, RunID: f.mirrored.RunID, mirrored: true, Revision: f.mirrored.Revision, Course: f.mirrored.Course}
+	case f.queried != nil:
+		return Session{Status: *f.queried}
+	}
+	info := f.description.GetWorkflowExecutionInfo()
+	summary := Memo[workflows.MemoSummary](info, workflows.MemoStatus)
+	s := session.Status{
+		Session: sessionID, Team: Memo[string](info, workflows.MemoTeam), Status: session.Admitted, Incarnation: 1,
+		Checkpoint: summary.Checkpoint, Usage: summary.Usage, Reason: summary.Reason,
+	}
+	if summary.Status != "" {
+		s.Status = summary.Status
+	}
+	return Session{Status: s}
+}
+
+// account has a session's costs and its budget from its ledger.
+func account(v *Session, l *budget.Ledger) {
+	if l != nil {
+		v.Limit, v.Spent = l.Budget(budget.SessionScope)
+		v.Status = Accounted(v.Status, l)
+	}
+}
+
+// Accounted is a status with the costs that the ledger tells, which knows of calls a
+// moment after they end; what was paid before there were ledgers stays. It changes the
+// status's assignments in place.
+func Accounted(s session.Status, l *budget.Ledger) session.Status {
+	if len(l.Rows) == 0 {
+		return s
+	}
+	total, earlier := l.Usage(), map[spec.AssignmentID]cost.Usage{}
+	for _, u := range budget.FindUnbooked(s, l) {
+		total = total.Add(u.Usage)
+		earlier[u.Assignment] = u.Usage
+	}
+	for i, p := range s.Phases {
+		for j, as := range p.Assignments {
+			id := spec.AssignmentID{Phase: p.Name, Persona: as.Persona}
+			s.Phases[i].Assignments[j].Usage = l.Row(id).Usage().Add(earlier[id])
+		}
+	}
+	s.Usage, s.Unsettled, s.Reserved = total, l.Unsettled(), l.Reserved()
+	return s
+}
+
+// warnings are the greatest of each budget, by the budgets' names.
+func warnings(l *budget.Ledger) []budget.Warning {
+	if l == nil {
+		return nil
+	}
+	most := map[string]budget.Warning{}
+	for _, w := range l.Warnings {
+		if w.At >= most[w.Scope].At {
+			most[w.Scope] = w
+		}
+	}
+	var all []budget.Warning
+	for _, scope := range slices.Sorted(maps.Keys(most)) {
+		all = append(all, most[scope])
+	}
+	return all
+}
+
+// overlay adds what Temporal knows of a running session's activities.
+func overlay(v *Session, f facts) {
+	v.ClosedAt = nil
+	switch {
+	case f.behind():
+		v.Status.Status, v.Reason = session.Admitted, ""
+	case v.Status.Status.Closed():
+		v.Status.Status = session.Running // the mirror knows the end a moment before Temporal
+	}
+	for _, p := range f.description.GetPendingActivities() {
+		if p.GetActivityType().GetName() == string(activities.AwaitBreakerName) {
+			overlayWait(v, p)
+			continue
+		}
+		if p.GetActivityType().GetName() != string(activities.RoundName) {
+			continue
+		}
+		a := v.Assignment(assignmentOf(p.GetActivityId()))
+		if a == nil || a.Status.Done() {
+			continue
+		}
+		h, beaten := heartbeat(p)
+		if beaten && f.mirrored == nil {
+			addRound(a, h)
+		}
+		switch p.GetState() {
+		case enumspb.PENDING_ACTIVITY_STATE_STARTED:
+			a.Status = session.Running
+			v.begun(assignmentOf(p.GetActivityId()), Attempt{h.Attempt, p.GetLastStartedTime().AsTime()})
+			if beaten {
+				a.Progress = h.Progress
+				addLive(v, a, f.ledger, assignmentOf(p.GetActivityId()), h)
+			}
+		case enumspb.PENDING_ACTIVITY_STATE_SCHEDULED:
+			a.Status, a.Progress = session.Waiting, delay(p, h)
+		default: // cancelled or paused: as the base has it
+		}
+	}
+	if len(f.idle) > 0 {
+		v.Reason = idleReason(f)
+		v.Notes = append(v.Notes, v.Reason)
+	}
+}
+
+// begun notes an attempt at work.
+func (v *Session) begun(id spec.AssignmentID, attempt Attempt) {
+	if v.Live == nil {
+		v.Live = map[spec.AssignmentID]Attempt{}
+	}
+	v.Live[id] = attempt
+}
+
+// overlayWait shows an assignment that waits for its agent's breaker.
+func overlayWait(v *Session, p *workflowpb.PendingActivityInfo) {
+	id := assignmentOf(p.GetActivityId())
+	a := v.Assignment(id)
+	if a == nil || a.Status.Done() {
+		return
+	}
+	a.Status, a.Progress = session.Waiting, "waits for a breaker"
+	note := ""
+	if h, beaten := heartbeat(p); beaten {
+		note = fmt.Sprintf("%s %s", id, h.Progress)
+	}
+	if a.Awaits != nil {
+		a.Progress, note = "waits for breaker "+a.Awaits.Breaker, fmt.Sprintf("%s %s", id, a.Awaits)
+	}
+	if note != "" && !strings.Contains(v.Reason, note) {
+		v.Notes = append(v.Notes, note)
+	}
+}
+
+// addRound adds a round under way to an assignment whose finished rounds are known.
+func addRound(a *session.AssignmentStatus, h activities.Heartbeat) {
+	log := h.Log
+	a.Attempts += len(log.Attempts)
+	a.LostWorkers += log.Lost
+	a.Usage = a.Usage.Add(log.Usage()).Add(h.Spent)
+	for _, attempt := range log.Attempts {
+		a.Failures = append(a.Failures, session.AttemptFailure{Category: attempt.Failure.Category, Message: attempt.Failure.Message})
+	}
+}
+
+// addLive adds what the call under way has cost so far, which for a whole run of an
+// agent program may be much. The ledger has it once the call has ended, which the
+// heartbeat may not know yet.
+func addLive(v *Session, a *session.AssignmentStatus, l *budget.Ledger, id spec.AssignmentID, h activities.Heartbeat) {
+	if l == nil {
+		return
+	}
+	if _, open := l.Row(id).Reserved[h.Call]; open {
+		a.Usage, v.Usage = a.Usage.Add(h.Live), v.Usage.Add(h.Live)
+	}
+}
+
+// delay says what a round waits for that is not at work, with its last heartbeat.
+func delay(p *workflowpb.PendingActivityInfo, h activities.Heartbeat) string {
+	if next := p.GetNextAttemptScheduleTime(); next != nil {
+		if o := h.Log.Outage; o != nil {
+			return o.String()
+		}
+		return "the next attempt starts at " + next.AsTime().Local().Format(time.TimeOnly)
+	}
+	if p.GetLastFailure().GetTimeoutFailureInfo() != nil {
+		return "waits for a free worker; Temporal has lost touch with the last one, which may still be at work"
+	}
+	return "waits for a free worker"
+}
+
+// idleReason names the queues that nobody polls, and what to do.
+func idleReason(f facts) string {
+	store := memoIn[string](f.description, workflows.MemoStore)
+	var agents []string
+	for _, queue := range f.idle {
+		name, isAgent := strings.CutPrefix(queue, spec.AgentQueue(store, ""))
+		if !isAgent {
+			return fmt.Sprintf("no worker serves this session's store (%s): nobody polls queue %s; start one with `maestro worker`, or `maestro dev`", store, queue)
+		}
+		agents = append(agents, name)
+	}
+	return fmt.Sprintf("no worker offers agent %s: nobody polls queue %s; start a worker whose file defines it",
+		strings.Join(agents, ", "), strings.Join(f.idle, ", "))
+}
+
+// end settles a session that Temporal has closed.
+func end(v *Session, f facts) {
+	info := f.description.GetWorkflowExecutionInfo()
+	closed := info.GetCloseTime().AsTime()
+	v.ClosedAt = &closed
+	before := v.Status.Status
+	v.Status.Status = ClosedState(info.GetStatus())
+	if v.Status.Status == session.Completed {
+		v.Reason = ""
+		return
+	}
+	if before.Closed() && f.end == nil {
+		return // the session itself has written how it ended
+	}
+	if f.behind() {
+		v.Reason, v.Help = "", nil
+	}
+	if faults, refused := notAdmitted(f.end); refused {
+		v.Faults, v.Reason = faults, "not admitted: "+strings.Join(faults, "; ")
+	} else if help := helpNeeded(f.end); len(help) > 0 {
+		v.Help = help
+	}
+	if v.Reason == "" {
+		v.Reason = endReason(info.GetStatus(), f.end)
+	}
+	for i := range v.Phases {
+		settle(&v.Phases[i], v.Help)
+	}
+}
+
+func endReason(s enumspb.WorkflowExecutionStatus, err error) string {
+	var app *temporal.ApplicationError
+	switch {
+	case s == enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
+		return "the session was terminated in Temporal; its finished work is in the store"
+	case s == enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:
+		return "the session's time ran out in Temporal"
+	case s == enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED:
+		return "the session was cancelled"
+	case errors.As(err, &app):
+		return app.Message()
+	case err != nil:
+		return err.Error()
+	}
+	return ""
+}
+
+// settle marks what was under way when a session ended as yet to do.
+func settle(p *session.PhaseStatus, help []session.HelpRequest) {
+	for i, a := range p.Assignments {
+		p.Assignments[i].Progress, p.Assignments[i].Awaits = "", nil
+		if !a.Status.Done() && a.Status != session.Failed {
+			p.Assignments[i].Status = session.Pending
+		}
+		for _, h := range help {
+			if h.Phase == p.Name && h.Persona == a.Persona {
+				p.Assignments[i].Status, p.Status = session.Failed, session.Failed
+			}
+		}
+	}
+	if p.Status == session.Running || p.Status == session.Waiting {
+		p.Status = session.Pending
+	}
+}
+
+// complete leaves no list of the document null.
+func complete(v Session) Session {
+	if v.Phases == nil {
+		v.Phases = []session.PhaseStatus{}
+	}
+	if v.Decisions == nil {
+		v.Decisions = map[string]string{}
+	}
+	if v.Help == nil {
+		v.Help = []session.HelpRequest{}
+	}
+	for i := range v.Phases {
+		if v.Phases[i].Assignments == nil {
+			v.Phases[i].Assignments = []session.AssignmentStatus{}
+		}
+		for j := range v.Phases[i].Assignments {
+			if v.Phases[i].Assignments[j].Failures == nil {
+				v.Phases[i].Assignments[j].Failures = []session.AttemptFailure{}
+			}
+		}
+	}
+	return v
+}
+
+// assignmentOf reads the assignment out of a round's activity id.
+func assignmentOf(activity string) spec.AssignmentID {
+	phase, rest, _ := strings.Cut(activity, ".")
+	persona, _, _ := strings.Cut(rest, ".")
+	return spec.AssignmentID{Phase: phase, Persona: persona}
+}

@@ -1,0 +1,190 @@
+package sessionstatus
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// queryPatience bounds the wait for a worker's answer where the store is not at
+// hand.
+const queryPatience = 5 * time.Second
+
+// Watcher looks at one session: in Temporal, and in the store if there is one. It writes
+// no history, and has no state of its own.
+type Watcher struct {
+	Conn *temporalutil.Connection
+	// Store is nil where none is at hand.
+	Store *store.Store
+	// Session is the id.
+	Session string
+	// Now tells the time.
+	Now func() time.Time
+}
+
+// Key is what the store knows the session by.
+func (w *Watcher) Key() session.Key {
+	return session.Key{Namespace: w.Conn.Namespace, Session: w.Session}
+}
+
+// ErrUnknown says that nobody who was asked knows a session.
+var ErrUnknown = errors.New("unknown session")
+
+// OtherWorkflowError says that what has a session's id is something else.
+type OtherWorkflowError struct{ id string }
+
+func (e *OtherWorkflowError) Error() string {
+	return e.id + " is a workflow, but no session of Maestro's"
+}
+
+// Admitted tells whether a run of the session has begun. The store, where it is at
+// hand, knows by then.
+func (w *Watcher) Admitted(v Session, run string) bool {
+	return v.RunID == run && v.Status.Status != session.Admitted && (w.Store == nil || v.mirrored)
+}
+
+// Describe is what Temporal knows of the session: [ErrUnknown] where it does not know
+// it, an [OtherWorkflowError] where the session's id is that of another workflow.
+func (w *Watcher) Describe(ctx context.Context) (*workflowpb.WorkflowExecutionInfo, error) {
+	d, err := w.description(ctx)
+	info := d.GetWorkflowExecutionInfo()
+	switch {
+	case temporalutil.NotFound(err):
+		return nil, ErrUnknown
+	case err != nil:
+		return nil, err
+	case info.GetType().GetName() != workflows.TeamSessionName:
+		return nil, &OtherWorkflowError{w.Session}
+	}
+	return info, nil
+}
+
+func (w *Watcher) description(ctx context.Context) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	return w.Conn.WorkflowService().DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
+		Namespace: w.Conn.Namespace, Execution: &commonpb.WorkflowExecution{WorkflowId: w.Session},
+	})
+}
+
+// Kept tells whether the store has the session.
+func (w *Watcher) Kept() bool {
+	if w.Store == nil {
+		return false
+	}
+	_, err := w.Store.Execution(w.Key())
+	return err == nil
+}
+
+// Look gathers what is known of the session now. It fails where Temporal cannot be
+// reached, with [ErrUnknown] where neither Temporal nor the store knows the session, and
+// with an [OtherWorkflowError].
+func (w *Watcher) Look(ctx context.Context) (Session, error) {
+	var f facts
+	var err error
+	f.description, err = w.description(ctx)
+	if err != nil && !temporalutil.NotFound(err) {
+		return Session{}, err
+	}
+	if err != nil {
+		f.description = nil
+	}
+	f.mirrored, f.unreadable = w.mirrored(f.description)
+	if f.mirrored != nil { // read before the ledger, which is then no older
+		f.ledger = w.ledger()
+	}
+	if f.description == nil {
+		if f.mirrored == nil {
+			return Session{}, cmp.Or(f.unreadable, ErrUnknown)
+		}
+		return merge(w.Session, f), nil
+	}
+	if f.description.GetWorkflowExecutionInfo().GetType().GetName() != workflows.TeamSessionName {
+		return Session{}, &OtherWorkflowError{w.Session}
+	}
+	running := f.description.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
+	if f.mirrored == nil {
+		f.queried = w.Query(ctx)
+	}
+	f.lag, f.wait = lag(f, w.Now()), storeWait(f)
+	if running {
+		f.idle = w.idleQueues(ctx, f)
+	} else if f.behind() || f.mirrored == nil || !f.mirrored.Status.Status.Closed() {
+		f.end = w.Conn.GetWorkflow(ctx, w.Session, "").Get(ctx, nil)
+	}
+	return merge(w.Session, f), ctx.Err()
+}
+
+// LookWithin is a look that is given up after a while.
+func (w *Watcher) LookWithin(ctx context.Context, patience time.Duration) (Session, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return w.Look(ctx)
+}
+
+// mirrored reads the session's execution_state.json, if it is in this store.
+func (w *Watcher) mirrored(d *workflowservice.DescribeWorkflowExecutionResponse) (*session.Execution, error) {
+	if w.Store == nil {
+		return nil, nil
+	}
+	if owner := memoIn[string](d, workflows.MemoStore); owner != "" && owner != w.Store.ID() {
+		return nil, nil
+	}
+	e, err := w.Store.Execution(w.Key())
+	switch {
+	case errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt):
+		return nil, nil // the session itself goes on without its mirror
+	case err != nil:
+		return nil, err
+	}
+	return &e, nil
+}
+
+// ledger reads the session's ledger; nil where it cannot be read, which `checkpoints
+// verify` explains.
+func (w *Watcher) ledger() *budget.Ledger {
+	l, err := w.Store.Ledger(w.Key())
+	if err != nil {
+		return nil
+	}
+	return &l
+}
+
+// Query asks a worker; nil if none answers in time.
+func (w *Watcher) Query(ctx context.Context) *session.Status {
+	bounded, cancel := context.WithTimeout(ctx, queryPatience)
+	defer cancel()
+	answer, err := w.Conn.QueryWorkflow(bounded, w.Session, "", workflows.StatusQuery)
+	if err != nil {
+		return nil
+	}
+	var s session.Status
+	if err := answer.Get(&s); err != nil || s.Session == "" {
+		return nil
+	}
+	return &s
+}
+
+// Requests says what a running session waits for a person with: in a worker's
+// words or, where none answers, as the store mirrors it. known is false where
+// neither says anything.
+func (w *Watcher) Requests(ctx context.Context) (open []session.HelpRequest, known bool, err error) {
+	if s := w.Query(ctx); s != nil {
+		return s.Help, true, nil
+	}
+	f, err := w.compare(ctx)
+	if err != nil || f.mirrored == nil || f.behind() {
+		return nil, false, err
+	}
+	return f.mirrored.Help, true, nil
+}

@@ -1,0 +1,202 @@
+package spec
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// JiraExample is what a worker file says of Jira, for messages.
+const JiraExample = "jira: {url: https://example.atlassian.net, deployment: cloud, email_env: JIRA_EMAIL, token_env: JIRA_TOKEN}"
+
+// Lack is something that a team needs and that its workers do not have.
+type Lack struct {
+	Message string `json:"message"`
+	// Remedy says what to do.
+	Remedy string `json:"remedy"`
+}
+
+// String is both in one sentence.
+func (l Lack) String() string { return l.Message + "; " + l.Remedy }
+
+func lackf(remedy, message string, args ...any) Lack {
+	return Lack{Message: fmt.Sprintf(message, args...), Remedy: remedy}
+}
+
+// Admissible says, a sentence each, what of the team the live workers cannot
+// do, and returns the agents that they offer for it. The team must be resolved.
+func (t Team) Admissible(offers []Offer, now time.Time) (agents map[string]OfferedAgent, faults []string) {
+	agents, lacks := t.Lacks(offers, now)
+	for _, l := range lacks {
+		faults = append(faults, l.String())
+	}
+	return agents, faults
+}
+
+// Lacks is [Team.Admissible] with what to do told apart.
+func (t Team) Lacks(offers []Offer, now time.Time) (agents map[string]OfferedAgent, lacks []Lack) {
+	live := slices.DeleteFunc(slices.Clone(offers), func(o Offer) bool { return !o.Live(now) })
+	if len(live) == 0 {
+		return nil, []Lack{lackf("start one with `maestro worker --agents FILE`, or run `maestro dev`", "no worker serves this store")}
+	}
+	agents = map[string]OfferedAgent{}
+	for _, name := range t.AgentNames() {
+		digests := map[Digest]string{}
+		for _, o := range live {
+			if a, ok := o.Agents[name]; ok {
+				digests[a.Digest] = o.Worker
+				agents[name] = a
+			}
+		}
+		switch len(digests) {
+		case 0:
+			lacks = append(lacks, lackf("define it in a worker's file, or name another agent in the team file", "agent %q of persona %s is offered by no worker; offered: %s",
+				name, strings.Join(t.personasOf(name), ", "), offered(live)))
+		case 1:
+		default:
+			lacks = append(lacks, lackf("give them the same worker file", "agent %q is defined differently by workers %s",
+				name, strings.Join(slices.Sorted(maps.Values(digests)), " and ")))
+		}
+	}
+	lacks = append(lacks, t.fallbackLacks(live, agents)...)
+	lacks = append(lacks, t.Unpriced(agents)...)
+	if t.Help.Jira != nil && !Jira(live, now) {
+		lacks = append(lacks, lackf("write `"+JiraExample+"` into the worker file, or take help.jira out", "the team has help.jira, but no worker makes tickets"))
+	}
+	for _, use := range append(t.CheckUses(), t.fallbackChecks(agents)...) {
+		ok := slices.ContainsFunc(live, func(o Offer) bool {
+			_, agent := o.Agents[use.Agent]
+			_, check := o.Checks[use.Check]
+			return agent && check
+		})
+		if _, known := agents[use.Agent]; known && !ok {
+			lacks = append(lacks, lackf("define it in that worker's file", "check %q is offered by no worker that has agent %q", use.Check, use.Agent))
+		}
+	}
+	return agents, lacks
+}
+
+// Unpriced says of which of the agents the team would have to know what they cost.
+func (t Team) Unpriced(agents map[string]OfferedAgent) (lacks []Lack) {
+	for _, name := range slices.Sorted(maps.Keys(agents)) {
+		if agents[name].Unpriced && t.capsMoney() {
+			lacks = append(lacks, lackf("give it `prices` in the worker file: {input: 0, output: 0} if it costs nothing",
+				"the team has a budget in USD, but what agent %q costs is not known", name))
+		}
+	}
+	return lacks
+}
+
+// fallbackLacks takes the fallbacks that the team may use into the agents, and
+// says which of them nobody offers.
+func (t Team) fallbackLacks(live []Offer, agents map[string]OfferedAgent) (lacks []Lack) {
+	for _, name := range t.AgentNames() {
+		fallback := agents[name].Fallback
+		_, known := agents[name]
+		for _, persona := range t.personasOf(name) {
+			if known && fallback == "" && t.Personas[persona].Fallback {
+				lacks = append(lacks, lackf("name one in the worker file, or leave it out", "persona %s has `fallback: true`, but agent %q has no fallback", persona, name))
+			}
+		}
+		if fallback == "" || !t.usesFallback(name) {
+			continue
+		}
+		found := false
+		for _, o := range live {
+			if a, ok := o.Agents[fallback]; ok {
+				agents[fallback], found = a, true
+			}
+		}
+		if !found {
+			lacks = append(lacks, lackf("define it in a worker's file, or give the agent another fallback",
+				"agent %q, the fallback of %q, is offered by no worker; offered: %s", fallback, name, offered(live)))
+		}
+	}
+	return lacks
+}
+
+// fallbackChecks lists the checks that have to be at hand where fallbacks work, and
+// not where the team's own agents do: an attempt is held to them by its own worker.
+func (t Team) fallbackChecks(agents map[string]OfferedAgent) (uses []CheckUse) {
+	own := t.CheckUses()
+	for _, id := range t.Assignments() {
+		p := t.Personas[id.Persona]
+		fallback := agents[p.Agent].Fallback
+		if fallback == "" || !p.Fallback && t.Budget.OnExceeded != OnExceededDegrade {
+			continue
+		}
+		for _, check := range t.Contract(id).Checks {
+			if use := (CheckUse{check, fallback}); !slices.Contains(own, use) && !slices.Contains(uses, use) {
+				uses = append(uses, use)
+			}
+		}
+	}
+	return uses
+}
+
+// usesFallback tells whether the fallback of an agent may ever work.
+func (t Team) usesFallback(agent string) bool {
+	for _, p := range t.Personas {
+		if p.Agent == agent && (p.Fallback || t.Budget.OnExceeded == OnExceededDegrade) {
+			return true
+		}
+	}
+	return false
+}
+
+// Fallbacks names, by agent, those that may work in the place of the team's.
+func (t Team) Fallbacks(agents map[string]OfferedAgent) map[string]string {
+	out := map[string]string{}
+	for _, name := range t.AgentNames() {
+		if fallback := agents[name].Fallback; fallback != "" && t.usesFallback(name) {
+			out[name] = fallback
+		}
+	}
+	return out
+}
+
+// capsMoney tells whether any of the team's budgets is one of money.
+func (t Team) capsMoney() bool {
+	if t.Budget.USD > 0 || t.Budget.Daily.USD > 0 {
+		return true
+	}
+	for _, p := range t.Personas {
+		if p.Budget.USD > 0 {
+			return true
+		}
+	}
+	return slices.ContainsFunc(t.Phases, func(p Phase) bool { return p.Budget.USD > 0 })
+}
+
+func (t Team) personasOf(agent string) []string {
+	var out []string
+	for name, p := range t.Personas {
+		if p.Agent == agent {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func offered(live []Offer) string {
+	var names []string
+	for _, o := range live {
+		names = append(names, slices.Collect(maps.Keys(o.Agents))...)
+	}
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), ", ")
+}
+
+// Jira tells whether any live worker makes tickets, Webhook whether one calls a
+// webhook.
+func Jira(offers []Offer, now time.Time) bool {
+	return slices.ContainsFunc(offers, func(o Offer) bool { return o.Jira && o.Live(now) })
+}
+
+// Webhook is described with [Jira].
+func Webhook(offers []Offer, now time.Time) bool {
+	return slices.ContainsFunc(offers, func(o Offer) bool { return o.Webhook && o.Live(now) })
+}

@@ -1,0 +1,62 @@
+package spec
+
+import (
+	"slices"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+// Breaker is how the circuit breaker of an agent is set in a worker file.
+// Agents with the same breaker name share one.
+type Breaker struct {
+	// Name identifies the breaker in its store. Agents that name the same one share it,
+	// and have to set it alike. Left out, it is the agent's name.
+	Name string `json:"name" yaml:"name,omitempty" jsonschema:"format=name"`
+	// Threshold is how many counted failures in a row open it.
+	Threshold int `json:"threshold" yaml:"threshold,omitempty" jsonschema:"minimum=1,maximum=1000"`
+	// Cooldown is how long it stays open at first. It doubles whenever a probe fails.
+	Cooldown textfmt.Duration `json:"cooldown" yaml:"cooldown,omitempty" between:"100ms 168h"`
+	// MaxCooldown is the longest cooldown.
+	MaxCooldown textfmt.Duration `json:"max_cooldown" yaml:"max_cooldown,omitempty" between:"100ms 168h"`
+	// Probes is how many rounds may try the agent at a time once the cooldown
+	// is over.
+	Probes int `json:"probes" yaml:"probes,omitempty" jsonschema:"minimum=1,maximum=10"`
+	// Counts lists the categories that count as failures. Left out (nil, as opposed to
+	// empty), it is those of the failure table.
+	Counts []failures.Category `json:"counts,omitempty" yaml:"counts,omitempty" jsonschema:"uniqueItems=true"`
+}
+
+// The defaults of a breaker.
+const (
+	DefaultThreshold   = 5
+	DefaultCooldown    = textfmt.Duration(5 * time.Minute)
+	DefaultMaxCooldown = textfmt.Duration(time.Hour)
+	DefaultProbes      = 1
+)
+
+// For returns the breaker of an agent with every default filled in.
+func (b Breaker) For(agent string) Breaker {
+	setDefault(&b.Name, agent)
+	setDefault(&b.Threshold, DefaultThreshold)
+	b.Cooldown, b.MaxCooldown = waits(b.Cooldown, b.MaxCooldown, DefaultCooldown, DefaultMaxCooldown)
+	setDefault(&b.Probes, DefaultProbes)
+	return b
+}
+
+// Weigh tells what a round that ended in a failure of this category says about
+// the agent. Where Counts is set, it alone says what counts as a failure; what
+// the failure table counts and Counts does not is neutral.
+func (b Breaker) Weigh(c failures.Category) failures.Weight {
+	weight := failures.RuleFor(c).Breaker
+	switch {
+	case b.Counts == nil:
+		return weight
+	case slices.Contains(b.Counts, c):
+		return failures.CountsAsFailure
+	case weight == failures.CountsAsFailure:
+		return failures.Neutral
+	}
+	return weight
+}

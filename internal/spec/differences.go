@@ -1,0 +1,35 @@
+package spec
+
+import (
+	"slices"
+)
+
+// Differences names what of an assignment's terms differs between two versions
+// of a team, beyond what its work rests on (see [Basis]): what it has to deliver
+// and pass, and where it stands among the others. The teams must be resolved and
+// both have the assignment.
+func (t Team) Differences(from Team, id AssignmentID) []string {
+	now, before := t.Personas[id.Persona], from.Personas[id.Persona]
+	phase, _ := t.Phase(id.Phase)
+	old, ok := from.Phase(id.Phase)
+	if !ok {
+		return nil
+	}
+	var out []string
+	for _, part := range []struct {
+		name string
+		same bool
+	}{
+		{"produces", slices.Equal(now.Produces, before.Produces) && slices.Equal(phase.Produces, old.Produces)},
+		{"checks", slices.Equal(now.Checks, before.Checks) && slices.Equal(phase.Checks, old.Checks)},
+		{"needs", slices.Equal(phase.Needs, old.Needs)},
+		{"personas", slices.Equal(phase.Personas, old.Personas)},
+		{"order", phase.Order == old.Order},
+		{"integrator", phase.Integrator == old.Integrator},
+	} {
+		if !part.same {
+			out = append(out, part.name)
+		}
+	}
+	return out
+}

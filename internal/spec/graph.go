@@ -1,0 +1,147 @@
+package spec
+
+import (
+	"slices"
+	"strings"
+)
+
+// Phase returns the phase of that name.
+func (t Team) Phase(name string) (Phase, bool) {
+	i := slices.IndexFunc(t.Phases, func(p Phase) bool { return p.Name == name })
+	if i < 0 {
+		return Phase{}, false
+	}
+	return t.Phases[i], true
+}
+
+// Topological returns the phases' names so that each comes after all that it
+// needs, in the file's order where the graph leaves a choice. The team must be
+// resolved. Where the graph has a cycle, the phases on and behind it are left
+// out.
+func (t Team) Topological() []string {
+	var order []string
+	done := map[string]bool{}
+	for len(order) < len(t.Phases) {
+		i := slices.IndexFunc(t.Phases, func(p Phase) bool {
+			return !done[p.Name] && !slices.ContainsFunc(p.Needs, func(n string) bool { return !done[n] })
+		})
+		if i < 0 {
+			return order
+		}
+		done[t.Phases[i].Name] = true
+		order = append(order, t.Phases[i].Name)
+	}
+	return order
+}
+
+// Ancestors returns every phase that the named one builds on, directly or not,
+// in topological order.
+func (t Team) Ancestors(name string) []string {
+	above := map[string]bool{}
+	var visit func(string)
+	visit = func(n string) {
+		p, _ := t.Phase(n)
+		for _, need := range p.Needs {
+			if !above[need] {
+				above[need] = true
+				visit(need)
+			}
+		}
+	}
+	visit(name)
+	var out []string
+	for _, n := range t.Topological() {
+		if above[n] && n != name {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// Assignments lists every assignment of the team in folding order.
+func (t Team) Assignments() []AssignmentID {
+	var out []AssignmentID
+	for _, name := range t.Topological() {
+		p, _ := t.Phase(name)
+		for _, persona := range p.Personas {
+			out = append(out, AssignmentID{Phase: name, Persona: persona})
+		}
+	}
+	return out
+}
+
+// Contract is what one assignment must deliver for an attempt to succeed.
+type Contract struct {
+	Produces []string
+	Checks   []string
+}
+
+// Contract returns what an attempt of the assignment is held to: the persona's
+// own demands and, where it works alone in its phase, the phase's too, because
+// there the merged tree is its own.
+func (t Team) Contract(id AssignmentID) Contract {
+	persona := t.Personas[id.Persona]
+	phase, _ := t.Phase(id.Phase)
+	c := Contract{Produces: slices.Clone(persona.Produces), Checks: slices.Clone(persona.Checks)}
+	if phase.Solo() {
+		c.Produces = appendNew(c.Produces, phase.Produces)
+		c.Checks = appendNew(c.Checks, phase.Checks)
+	}
+	return c
+}
+
+// Outputs are the patterns of what an assignment, or its phase as a whole, has to
+// produce: such files are its work even where they are ignored otherwise.
+func (t Team) Outputs(id AssignmentID) []string {
+	phase, _ := t.Phase(id.Phase)
+	return appendNew(slices.Clone(t.Personas[id.Persona].Produces), phase.Produces)
+}
+
+// Solo tells whether one persona works in the phase alone, so that its attempts
+// answer for everything and nothing is left to seal.
+func (p Phase) Solo() bool { return len(p.Personas) == 1 }
+
+// AgentNames lists the agents that the team uses, sorted.
+func (t Team) AgentNames() []string {
+	var out []string
+	for _, id := range t.Assignments() {
+		out = append(out, t.Personas[id.Persona].Agent)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// CheckUse is a check and the agent on whose queue it runs.
+type CheckUse struct{ Check, Agent string }
+
+// CheckUses lists the checks that the team uses, each with the agent on whose
+// workers it has to be at hand.
+func (t Team) CheckUses() []CheckUse {
+	var out []CheckUse
+	for _, p := range t.Phases {
+		for _, check := range p.Checks {
+			out = append(out, CheckUse{check, t.Personas[p.Integrator].Agent})
+		}
+		for _, name := range p.Personas {
+			for _, check := range t.Personas[name].Checks {
+				out = append(out, CheckUse{check, t.Personas[name].Agent})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b CheckUse) int {
+		if c := strings.Compare(a.Check, b.Check); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Agent, b.Agent)
+	})
+	return slices.Compact(out)
+}
+
+func appendNew(list, more []string) []string {
+	for _, s := range more {
+		if !slices.Contains(list, s) {
+			list = append(list, s)
+		}
+	}
+	return list
+}

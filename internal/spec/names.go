@@ -1,0 +1,106 @@
+package spec
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+// Digest names content by its SHA-256, in lower-case hex. The empty Digest
+// names nothing.
+type Digest string
+
+// NamePattern is what names of phases, personas, agents and checks look like.
+const NamePattern = `^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`
+
+var (
+	namePattern     = regexp.MustCompile(NamePattern)
+	sessionPattern  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+	decisionPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+)
+
+// ReservedPhase is the name of the checkpoint before the first phase, which no
+// phase may have.
+const ReservedPhase = "init"
+
+// ReservedPersona names the activities that merge a phase, so no persona may have it.
+const ReservedPersona = "seal"
+
+// CheckName refuses names of phases, personas, agents and checks that would not
+// survive as file names and queue names.
+func CheckName(name string) error {
+	if !namePattern.MatchString(name) {
+		return fmt.Errorf("%q is not a usable name: it must be 1 to 63 letters, digits, - or _, and start with a letter or digit", textfmt.Shorten(name, 80))
+	}
+	return nil
+}
+
+// CheckSession refuses session ids that would not survive as file names.
+func CheckSession(id string) error {
+	if !sessionPattern.MatchString(id) || strings.HasSuffix(id, ".") {
+		return fmt.Errorf("%q is not a usable session id: it must be 1 to 128 letters, digits, -, _ or ., start with a letter or digit and not end with a dot", textfmt.Shorten(id, 150))
+	}
+	return nil
+}
+
+// CheckDecision refuses decision names that are not plain identifiers.
+func CheckDecision(name string) error {
+	if !decisionPattern.MatchString(name) {
+		return fmt.Errorf("%q is not a usable decision name: it must be 1 to 64 letters, digits, -, _ or ., and start with a letter or digit", textfmt.Shorten(name, 80))
+	}
+	return nil
+}
+
+// Valid tells whether d has the form of a SHA-256 in hex.
+func (d Digest) Valid() bool {
+	if len(d) != 64 {
+		return false
+	}
+	for i := range len(d) {
+		if c := d[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return true
+}
+
+// Short is the digest's first 12 digits, for people.
+func (d Digest) Short() string {
+	if len(d) > 12 {
+		return string(d[:12])
+	}
+	return string(d)
+}
+
+// WorkflowQueue is the task queue of a store's workflows.
+func WorkflowQueue(store string) string { return "maestro-" + store }
+
+// AgentQueue is the task queue of one agent's rounds and checks.
+func AgentQueue(store, agent string) string { return WorkflowQueue(store) + "." + agent }
+
+// TicketQueue is the task queue of what talks to the store's ticket system, and
+// WebhookQueue that of what calls its webhook. No agent's name has a colon.
+func TicketQueue(store string) string { return WorkflowQueue(store) + ":tickets" }
+
+// WebhookQueue is described with [TicketQueue].
+func WebhookQueue(store string) string { return WorkflowQueue(store) + ":webhook" }
+
+// AssignmentID names one persona's work in one phase.
+type AssignmentID struct {
+	Phase   string `json:"phase"`
+	Persona string `json:"persona"`
+}
+
+// String formats the id as phase/persona, as commands take it.
+func (a AssignmentID) String() string { return a.Phase + "/" + a.Persona }
+
+// ParseAssignmentID reads what [AssignmentID.String] writes.
+func ParseAssignmentID(s string) (AssignmentID, error) {
+	phase, persona, ok := strings.Cut(s, "/")
+	if !ok || CheckName(phase) != nil || CheckName(persona) != nil {
+		return AssignmentID{}, fmt.Errorf("%q names no assignment; write PHASE/PERSONA", textfmt.Shorten(s, 80))
+	}
+	return AssignmentID{Phase: phase, Persona: persona}, nil
+}

@@ -1,0 +1,63 @@
+package spec
+
+import (
+	"time"
+)
+
+// Offer is what a live worker publishes in its store: what it can do. It holds
+// no secrets and no commands, only digests of their definitions.
+type Offer struct {
+	Schema   string                  `json:"schema"`
+	Worker   string                  `json:"worker"`
+	Identity string                  `json:"identity"`
+	Host     string                  `json:"host"`
+	PID      int                     `json:"pid"`
+	Version  string                  `json:"version"`
+	Agents   map[string]OfferedAgent `json:"agents"`
+	Checks   map[string]Digest       `json:"checks"`
+	// Jira and Webhook: the worker makes tickets, and calls a webhook.
+	Jira    bool `json:"jira,omitempty"`
+	Webhook bool `json:"webhook,omitempty"`
+	// WebUI is the address of Temporal's Web UI; empty where it is not known.
+	WebUI     string    `json:"web_ui,omitempty"`
+	StartedAt time.Time `json:"started_at"`
+	RenewedAt time.Time `json:"renewed_at"`
+}
+
+// OfferedAgent is an agent in an offer.
+type OfferedAgent struct {
+	Kind        string `json:"kind"`
+	Model       string `json:"model,omitempty"`
+	Concurrency int    `json:"concurrency"`
+	Digest      Digest `json:"digest"`
+	// Breaker names the agent's circuit breaker.
+	Breaker string `json:"breaker,omitempty"`
+	// Conversation says where the agent keeps what it was told and has answered.
+	Conversation Conversation `json:"conversation,omitempty"`
+	// Fallback names the agent that may work in this one's place.
+	Fallback string `json:"fallback,omitempty"`
+	// Unpriced: it spends tokens, and nobody has said what they cost.
+	Unpriced bool `json:"unpriced,omitempty"`
+}
+
+// Conversation says where an agent's conversation is, so that it can go on.
+type Conversation string
+
+// The places of conversations. An agent that has none begins each attempt anew.
+const (
+	// InJournal: among the stored calls. The agent goes through it again from
+	// its beginning, and pays only for what is new.
+	InJournal Conversation = "journal"
+	// InDirectory: in its HOME and working directory, as it left them.
+	InDirectory Conversation = "directory"
+)
+
+// OfferLifetime is how long an offer is believed after its last renewal;
+// OfferRenewal is how often a worker renews it.
+const (
+	OfferLifetime = 30 * time.Second
+	OfferRenewal  = 5 * time.Second
+)
+
+// Live tells whether the offer's worker is believed alive.
+func (o Offer) Live(now time.Time) bool { return now.Sub(o.RenewedAt) < OfferLifetime }

@@ -1,0 +1,25 @@
+package spec
+
+import (
+	"fmt"
+	"regexp"
+)
+
+var (
+	// classPattern is a choice of characters, like [abc], [a-z] or [!0-9].
+	classPattern = regexp.MustCompile(`\[[!^]?(?:[^][{}/!^-](?:-[^][{}/!^-])?)+\]`)
+	rangePattern = regexp.MustCompile(`(.)-(.)`)
+)
+
+// EmptyRange says what is wrong with a pattern of files that has a range like [z-a],
+// which holds nothing; empty for others. No schema can say it.
+func EmptyRange(pattern string) string {
+	for _, class := range classPattern.FindAllString(pattern, -1) {
+		for _, ends := range rangePattern.FindAllStringSubmatch(class, -1) {
+			if ends[1] > ends[2] {
+				return fmt.Sprintf("%q has the range %s, which holds nothing; write %s-%s", pattern, ends[0], ends[2], ends[1])
+			}
+		}
+	}
+	return ""
+}

@@ -1,5 +1,0 @@
-// Package temporalio finds Temporal and connects to it: flags, environment and
-// temporal.toml under Temporal's own names, a dial that ends in bounded time
-// with an error that says what to do, and the search attributes that a
-// namespace may or may not have.
-package temporalio

@@ -1,0 +1,126 @@
+package temporalutil
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+)
+
+// dialPatience bounds the wait for an answer when a client connects.
+const dialPatience = 5 * time.Second
+
+// UnreachableError says that nothing that speaks Temporal's protocol answered.
+type UnreachableError struct {
+	Address string
+	Err     error
+	// Ended is the server that `maestro dev` ran for the program's store until it was
+	// killed, where nothing says that Temporal is elsewhere; its zero: there is none.
+	Ended LocalServer
+}
+
+// Error says where Temporal was looked for and what to do.
+func (e *UnreachableError) Error() string {
+	if e.Ended.Address != "" {
+		return fmt.Sprintf("cannot reach Temporal at %s, and `maestro dev` (process %d), which ran one for this store at %s, has ended; start it again, or say where Temporal is with --address",
+			e.Address, e.Ended.PID, e.Ended.Address)
+	}
+	return fmt.Sprintf("cannot reach Temporal at %s; start it with `maestro dev`, or say where it is with --address", e.Address)
+}
+
+// Unwrap returns what the connection ended with.
+func (e *UnreachableError) Unwrap() error { return e.Err }
+
+// RefusedError says that a server answered and does not let this client in.
+type RefusedError struct {
+	Address string
+	Err     error
+}
+
+// Error says what to look at.
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("Temporal at %s refuses the credentials (%s); check --api-key, --tls-cert-path and --tls-key-path, or their profile", e.Address, e.Err)
+}
+
+// Unwrap returns the server's answer.
+func (e *RefusedError) Unwrap() error { return e.Err }
+
+// Connection is a client and where it is connected to.
+type Connection struct {
+	client.Client
+	Address   string
+	Namespace string
+}
+
+// Instrument changes how a client is made: what watches its calls.
+type Instrument func(*client.Options)
+
+// Dial connects to Temporal and returns once it has answered. It ends within 5
+// seconds: with a [*UnreachableError] where nobody answers, a [*RefusedError]
+// where the credentials are not good enough, a [*ConfigError] where the options
+// make no sense. The SDK's own messages go to logger; nil drops them.
+func Dial(ctx context.Context, o *Options, env Environment, logger *slog.Logger, instruments ...Instrument) (*Connection, error) {
+	options, err := o.ClientOptions(env)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := dial(ctx, options, logger, instruments)
+	var unreachable *UnreachableError
+	if errors.As(err, &unreachable) && unreachable.Address == defaultAddress {
+		if local, lives := FindLocal(o.StoreDir, o.Host); !lives {
+			unreachable.Ended = local
+		}
+	}
+	return conn, err
+}
+
+// DialAddress connects to a server of our own, without TLS, on the same terms as
+// [Dial] and whatever the environment says.
+func DialAddress(ctx context.Context, address, namespace string, logger *slog.Logger, instruments ...Instrument) (*Connection, error) {
+	return dial(ctx, client.Options{HostPort: address, Namespace: namespace}, logger, instruments)
+}
+
+func dial(ctx context.Context, options client.Options, logger *slog.Logger, instruments []Instrument) (*Connection, error) {
+	options.Logger = newLogger(logger)
+	if nearby(options.HostPort) {
+		options.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
+	}
+	for _, add := range instruments {
+		add(&options)
+	}
+	bounded, cancel := context.WithTimeout(ctx, dialPatience)
+	defer cancel()
+	c, err := client.DialContext(bounded, options)
+	if err != nil {
+		return nil, explain(ctx, options.HostPort, err)
+	}
+	return &Connection{Client: c, Address: options.HostPort, Namespace: options.Namespace}, nil
+}
+
+// nearby tells whether a server is reached without a network between: to compress
+// what is said to it would cost both sides time and save nothing.
+func nearby(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// explain tells refusals from silence. A caller that gave up gets its own error.
+func explain(ctx context.Context, address string, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	var denied *serviceerror.PermissionDenied
+	if errors.As(err, &denied) || isUnauthenticated(err) {
+		return &RefusedError{Address: address, Err: err}
+	}
+	return &UnreachableError{Address: address, Err: err}
+}

@@ -1,0 +1,105 @@
+package temporalutil
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"unicode"
+
+	"go.temporal.io/sdk/log"
+
+	"github.com/maestro-hive/maestro/internal/logs"
+)
+
+// newLogger adapts a logger for the SDK; nil drops everything.
+func newLogger(logger *slog.Logger) log.Logger {
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	return log.NewStructuredLogger(slog.New(translating{logger.Handler()}))
+}
+
+// everyday are the SDK's messages that deserve another level here. An attempt
+// that fails is part of the work, and told where it belongs, and so is one that is
+// cancelled, which is what a report of its progress is answered with; that queues
+// are polled goes without saying.
+var everyday = map[string]slog.Level{
+	"Activity error.":                    slog.LevelDebug,
+	"RecordActivityHeartbeat with error": slog.LevelDebug,
+	"Started Worker":                     slog.LevelDebug,
+	"Stopped Worker":                     slog.LevelDebug,
+}
+
+// names are Maestro's for what the SDK's lines are about; those without one are
+// the same for all lines of a worker, or of no use to anybody.
+var names = map[string]string{
+	"RunID": logs.Run, "WorkflowType": "workflow", "ActivityType": "activity", "Attempt": "execution",
+	"Namespace": "", "WorkerID": "", "TaskQueue": "", "ActivityID": "", "ActivityRunID": "",
+}
+
+// translating is a handler that has the SDK's lines speak as Maestro's do.
+type translating struct{ slog.Handler }
+
+// Handle passes a record on, at the level that it deserves.
+func (t translating) Handle(ctx context.Context, r slog.Record) error {
+	level := r.Level
+	if l, ok := everyday[r.Message]; ok {
+		level = min(level, l)
+	}
+	if !t.Enabled(ctx, level) {
+		return nil
+	}
+	said := slog.NewRecord(r.Time, level, r.Message, r.PC)
+	r.Attrs(func(a slog.Attr) bool {
+		said.AddAttrs(translated([]slog.Attr{a})...)
+		return true
+	})
+	return t.Handler.Handle(ctx, said)
+}
+
+// WithAttrs translates them.
+func (t translating) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return translating{t.Handler.WithAttrs(translated(attrs))}
+}
+
+// WithGroup translates what is in the group, too.
+func (t translating) WithGroup(name string) slog.Handler {
+	return translating{t.Handler.WithGroup(name)}
+}
+
+func translated(attrs []slog.Attr) []slog.Attr {
+	said := make([]slog.Attr, 0, len(attrs))
+	for _, a := range attrs {
+		name, known := names[a.Key]
+		switch {
+		case a.Key == "WorkflowID":
+			name = logs.Session
+			if strings.Contains(a.Value.String(), "/") { // no session's
+				name = "workflow_id"
+			}
+		case !known:
+			name = snake(a.Key)
+		case name == "":
+			continue
+		}
+		said = append(said, slog.Attr{Key: name, Value: a.Value})
+	}
+	return said
+}
+
+// snake is a name of the SDK's in the case of Maestro's.
+func snake(name string) string {
+	var b strings.Builder
+	runes := []rune(name)
+	for i, r := range runes {
+		starts := unicode.IsUpper(r) && i > 0 && (unicode.IsLower(runes[i-1]) || i+1 < len(runes) && unicode.IsLower(runes[i+1]))
+		if starts && runes[i-1] != ' ' && runes[i-1] != '_' {
+			b.WriteByte('_')
+		}
+		if r == ' ' {
+			r = '_'
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}

@@ -1,0 +1,232 @@
+package tui
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+// Verb is what a person can do about a request by a key.
+type Verb string
+
+// The verbs.
+const (
+	Approve Verb = "approve"
+	Reject  Verb = "reject"
+	Retry   Verb = "retry"
+	Raise   Verb = "raise"
+)
+
+// verbKeys are the keys of the verbs, in the order in which they are shown.
+var verbKeys = []struct {
+	key  string
+	verb Verb
+}{{"a", Approve}, {"x", Reject}, {"r", Retry}, {"+", Raise}}
+
+// Answer is what a person has typed about a request.
+type Answer struct {
+	// Request is the one that is answered, as the session has it.
+	Request Request
+	Verb    Verb
+	// Amount is what a budget is raised by, as it was typed; empty for other verbs.
+	Amount string
+	// Note is why, as it was typed.
+	Note string
+}
+
+// answered is what became of an answer.
+type answered struct {
+	said string
+	err  error
+}
+
+// entry is the line in which a person types an answer.
+type entry struct {
+	verb Verb
+	// open are the requests that take the verb, and at is the one that is answered.
+	open []Request
+	at   int
+	// amount was typed already, where the verb needs one; text is being typed.
+	amount     string
+	wantAmount bool
+	text       []rune
+}
+
+// takers are the open requests that take a verb.
+func (s Session) takers(v Verb) []Request {
+	var all []Request
+	for _, r := range slices.Concat(s.Requests, s.Budgets) {
+		if slices.Contains(r.Takes, v) {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// possible lists the keys that answer something, in words.
+func (m *Model) possible() []string {
+	var all []string
+	for _, k := range verbKeys {
+		if len(m.session.takers(k.verb)) > 0 {
+			all = append(all, k.key+" "+string(k.verb))
+		}
+	}
+	return all
+}
+
+// beginAnswer opens the line for a verb; false: no request takes it, or no key stands
+// for one. The request of what is selected comes first.
+func (m *Model) beginAnswer(key string) bool {
+	i := slices.IndexFunc(verbKeys, func(k struct {
+		key  string
+		verb Verb
+	},
+	) bool {
+		return k.key == key
+	})
+	if i < 0 {
+		return false
+	}
+	verb := verbKeys[i].verb
+	open := m.session.takers(verb)
+	if len(open) == 0 {
+		m.told = []string{"nothing waits for " + gerund(verb)}
+		return true
+	}
+	m.entry = &entry{verb: verb, open: open, wantAmount: verb == Raise}
+	for _, match := range []func(spec.AssignmentID) bool{
+		func(of spec.AssignmentID) bool { return of == m.selected },
+		func(of spec.AssignmentID) bool { return of.Phase == m.selected.Phase },
+	} {
+		if at := slices.IndexFunc(open, func(r Request) bool { return match(r.Of) }); at >= 0 {
+			m.entry.at = at
+			break
+		}
+	}
+	return true
+}
+
+func gerund(v Verb) string {
+	return map[Verb]string{Approve: "an approval", Reject: "an approval", Retry: "a retry", Raise: "a larger budget"}[v]
+}
+
+// entryKey types into the line.
+func (m *Model) entryKey(msg tea.KeyPressMsg) tea.Cmd {
+	e := m.entry
+	switch key := msg.String(); key {
+	case "ctrl+c":
+		return m.leave()
+	case "esc":
+		m.entry, m.told = nil, []string{"nothing was sent"}
+		return m.closed()
+	case "tab", "down":
+		e.at = (e.at + 1) % len(e.open)
+	case "shift+tab", "up":
+		e.at = (e.at + len(e.open) - 1) % len(e.open)
+	case "enter":
+		return m.enter()
+	case "backspace":
+		e.text = e.text[:max(len(e.text)-1, 0)]
+	case "ctrl+u":
+		e.text = nil
+	case "ctrl+w":
+		text := strings.TrimRight(string(e.text), " ")
+		e.text = []rune(text[:strings.LastIndex(text, " ")+1])
+	default:
+		m.typed(msg.Text)
+	}
+	return nil
+}
+
+// typed adds text to the line; what is no text of one line is left out.
+func (m *Model) typed(text string) {
+	for _, r := range strings.ReplaceAll(text, "\n", " ") {
+		if unicode.IsPrint(r) {
+			m.entry.text = append(m.entry.text, r)
+		}
+	}
+}
+
+// enter goes on from the amount to the note, and from the note to the session.
+func (m *Model) enter() tea.Cmd {
+	e := m.entry
+	text := strings.TrimSpace(string(e.text))
+	switch {
+	case e.wantAmount && e.amount == "" && text == "":
+		m.told = []string{"type what to add, or Esc"}
+		return nil
+	case e.wantAmount && e.amount == "":
+		e.amount, e.text, m.told = text, nil, nil
+		return nil
+	case e.verb == Reject && text == "":
+		m.told = []string{"say what is wrong: it is what the personas are told"}
+		return nil
+	}
+	a := Answer{Request: e.open[e.at], Verb: e.verb, Amount: e.amount, Note: text}
+	m.entry, m.told = nil, []string{"sending: " + string(a.Verb) + " " + a.Request.Name}
+	m.sends++
+	return func() tea.Msg {
+		said, err := m.source.Answer(context.Background(), a)
+		return answered{said, err}
+	}
+}
+
+// takeAnswered tells what became of an answer.
+func (m *Model) takeAnswered(msg answered) tea.Cmd {
+	m.told, m.sends = nil, m.sends-1
+	text := msg.said
+	if msg.err != nil {
+		text = "not sent: " + msg.err.Error()
+	}
+	for line := range strings.Lines(text) {
+		if line = safe(line); line != "" {
+			m.told = append(m.told, line)
+		}
+	}
+	return m.closed()
+}
+
+// sending tells whether an answer is on its way.
+func (m *Model) sending() bool { return m.sends > 0 }
+
+// maxTold is how many lines say what became of an answer.
+const maxTold = 5
+
+// prompt draws the line, or what became of the last answer.
+func (m *Model) prompt(t theme) []string {
+	e := m.entry
+	var lines []string
+	for _, text := range m.told {
+		for _, line := range fold(text, m.width-4) {
+			lines = append(lines, " "+t.paint(strong, "· "+line))
+		}
+	}
+	lines = lines[:min(len(lines), maxTold)]
+	if e == nil {
+		return lines
+	}
+	title := string(e.verb) + " " + safe(e.open[e.at].Name)
+	if len(e.open) > 1 {
+		title += fmt.Sprintf(" (%d of %d, Tab: the next)", e.at+1, len(e.open))
+	}
+	asks := "note, if any: "
+	switch {
+	case e.wantAmount && e.amount == "":
+		asks = "add " + safe(e.open[e.at].Amounts) + ": "
+	case e.wantAmount:
+		title += " by " + e.amount
+	case e.verb == Reject:
+		asks = "what is wrong: "
+	case e.verb == Retry:
+		asks = "note, told to the agent: "
+	}
+	room := max(m.width-4-len(asks), 8)
+	text := e.text[max(len(e.text)-room, 0):]
+	return append(lines, " "+t.paint(active, clip(title, m.width-2)), " "+t.paint(faint, asks)+string(text)+"▏")
+}

@@ -1,0 +1,85 @@
+package tui
+
+import (
+	"slices"
+	"strings"
+)
+
+// layers sorts phases so that each is in the layer after the last phase that it
+// needs: those of one layer run side by side. What a graph that is not known well
+// enough leaves over comes last, a phase a layer.
+func layers(phases []Phase) [][]Phase {
+	depth := map[string]int{}
+	known := map[string]bool{}
+	for _, p := range phases {
+		known[p.Name] = true
+	}
+	var out [][]Phase
+	for range phases {
+		for _, p := range phases {
+			if _, placed := depth[p.Name]; placed {
+				continue
+			}
+			d := 0
+			ready := !slices.ContainsFunc(p.Needs, func(need string) bool {
+				at, placed := depth[need]
+				d = max(d, at+1)
+				return known[need] && !placed
+			})
+			if ready {
+				depth[p.Name] = d
+			}
+		}
+	}
+	for _, p := range phases {
+		d, placed := depth[p.Name]
+		for placed && len(out) <= d {
+			out = append(out, nil)
+		}
+		if placed {
+			out[d] = append(out[d], p)
+		}
+	}
+	for _, p := range phases {
+		if _, placed := depth[p.Name]; !placed {
+			out = append(out, []Phase{p})
+		}
+	}
+	return slices.DeleteFunc(out, func(l []Phase) bool { return len(l) == 0 })
+}
+
+// after says what a phase builds on where its place does not: where that is not
+// just the layer before it.
+func after(p Phase, before []Phase) string {
+	if len(p.Needs) == len(before) && !slices.ContainsFunc(before, func(b Phase) bool { return !slices.Contains(p.Needs, b.Name) }) {
+		return ""
+	}
+	if len(p.Needs) == 0 {
+		return "from the beginning"
+	}
+	return "after " + strings.Join(p.Needs, ", ")
+}
+
+// rail is what is drawn at the left of a phase's rows to show how the work flows:
+// before its name, and before what is below it.
+type rail struct{ head, body string }
+
+// slim is the body for narrow terminals.
+func (r rail) slim() string { return string([]rune(r.body)[:2]) }
+
+// rails draws the flow around the i-th of a layer's phases. first and last tell
+// whether the layer is the first or the last one.
+func rails(i, of int, first, last bool) rail {
+	endsHere := last && i == of-1
+	switch {
+	case of == 1 && last:
+		return rail{"", "  "}
+	case of == 1:
+		return rail{"", "│ "}
+	case endsHere:
+		return rail{"└─", "    "}
+	case first && i == 0:
+		return rail{"┌─", "│   "}
+	}
+	return rail{"├─", "│   "}
+}

@@ -1,0 +1,96 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/maestro-hive/maestro/internal/cmdline"
+)
+
+// HealthPortVariable names the variable with the default of --health-port.
+const HealthPortVariable = "MAESTRO_HEALTH_PORT"
+
+// HealthPortUsage is the help of --health-port.
+const HealthPortUsage = "port to serve " + HealthPath + " and " + ReadyPath + " on, on all interfaces; 0 takes a free one (default $" + HealthPortVariable + ", else none)"
+
+// HealthPort is the port that a flag or the environment names; ok is false where
+// neither does.
+func HealthPort(flag string, getenv func(string) string) (port int, ok bool, err error) {
+	value, source := flag, "--health-port"
+	if value == "" {
+		value, source = getenv(HealthPortVariable), HealthPortVariable
+	}
+	if value == "" {
+		return 0, false, nil
+	}
+	port, err = strconv.Atoi(value)
+	if err != nil || port < 0 || port > 65535 {
+		return 0, false, fmt.Errorf("%s is %q; it has to be a port, 0 to 65535", source, value)
+	}
+	return port, true, nil
+}
+
+// askLimit bounds what it takes to ask a worker whether it is ready.
+const askLimit = 2 * time.Second
+
+// answerSize bounds what is read of an answer, in bytes.
+const answerSize = 64 << 10
+
+// ErrNotReady says that the worker on this host does not take work.
+var ErrNotReady = errors.New("not ready")
+
+// newHealth returns the command that asks the worker on this host whether it is
+// ready.
+func (p Process) newHealth() *cobra.Command {
+	var flag string
+	cmd := &cobra.Command{
+		Use:   "health",
+		Short: "Ask the worker on this host whether it is ready: exit code 0 if it is, 1 if not",
+		Long: "Ask the worker on this host, by 127.0.0.1, whether it is ready. The exit code is 0 if it is,\n" +
+			"else 1, with what it says is wrong. It is meant for container health checks, and takes at most two seconds.",
+		Args: cmdline.Arguments(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			port, ok, err := HealthPort(flag, p.Getenv)
+			if err != nil {
+				return err
+			}
+			if !ok || port == 0 {
+				return fmt.Errorf("which port? say the worker's with --health-port or %s", HealthPortVariable)
+			}
+			return askReady(cmd.Context(), port)
+		},
+	}
+	cmd.Flags().StringVar(&flag, "health-port", "", "the worker's --health-port (default $"+HealthPortVariable+")")
+	return cmd
+}
+
+// askReady returns nil if the worker on a port of this host is ready.
+func askReady(ctx context.Context, port int) error {
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	url := "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) + ReadyPath
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	direct := &http.Transport{DisableKeepAlives: true} // without a proxy
+	answer, err := direct.RoundTrip(request)
+	if err != nil {
+		return fmt.Errorf("%w: %s does not answer: %w", ErrNotReady, url, err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode == http.StatusOK {
+		return nil
+	}
+	said, _ := io.ReadAll(io.LimitReader(answer.Body, answerSize)) // whatever could be read is told
+	return fmt.Errorf("%w: %s: %s", ErrNotReady, answer.Status, strings.TrimSpace(string(said)))
+}

@@ -1,0 +1,187 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/buildinfo"
+	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/telemetry"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
+)
+
+// Process is what the worker command needs of the process that it runs in.
+type Process struct {
+	Stderr io.Writer
+	Env    temporalutil.Environment
+	Host   string
+	PID    int
+	Now    func() time.Time
+}
+
+// Getenv reads a variable; empty if it is not set.
+func (p Process) Getenv(name string) string {
+	value, _ := p.Env.LookupEnv(name)
+	return value
+}
+
+// serving is what the worker command is told.
+type serving struct {
+	connection                                  temporalutil.Options
+	stateDir, agents, metricsServed, healthPort string
+	log                                         LogOptions
+	drain                                       time.Duration
+	connectTimeout                              time.Duration
+}
+
+// MetricsAddressVariable names the variable with the default of --metrics-address.
+const MetricsAddressVariable = "MAESTRO_METRICS_ADDRESS"
+
+// MetricsAddressUsage is the help of --metrics-address.
+const MetricsAddressUsage = "host:port to serve Prometheus metrics on (default $" + MetricsAddressVariable + ", else nowhere)"
+
+// NewCommand returns the command that serves one store until its context ends.
+func NewCommand(p Process) *cobra.Command {
+	var s serving
+	cmd := &cobra.Command{
+		Use:   "worker",
+		Short: "Serve a store's sessions with the agents of a worker file",
+		Long: `Serve a store's sessions with the agents and checks of a worker file.
+
+SIGTERM drains: the worker takes no new work, lets attempts go on for --drain,
+and hands over what is left to other workers, at no cost in attempts. A second
+one ends it at once. SIGHUP reads the worker file again: if it is right, what
+begins from then on goes by it; if not, the log says why and nothing changes.`,
+		Args: cmdline.Arguments(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if s.drain < 0 {
+				return fmt.Errorf("--drain is %s; it must be at least 0", s.drain)
+			}
+			return p.serve(cmd.Context(), s)
+		},
+	}
+	cmdline.AddGroup(cmd.Flags(), temporalutil.FlagHeading, s.connection.AddFlags)
+	cmd.Flags().StringVar(&s.stateDir, "state-dir", "", "the store's directory (default $MAESTRO_STATE_DIR, else /var/maestro/state)")
+	cmd.Flags().StringVar(&s.agents, "agents", "", "worker file (default $MAESTRO_AGENTS)")
+	cmd.Flags().DurationVar(&s.drain, "drain", DefaultDrain, "how long attempts may go on after a stop before they are handed over")
+	cmd.Flags().DurationVar(&s.connectTimeout, "connect-timeout", 0, "how long to wait for Temporal at the start, like 30s, before giving up with exit code 4; 0: for ever")
+	s.log.AddFlags(cmd.Flags(), "info")
+	cmd.Flags().StringVar(&s.metricsServed, "metrics-address", "", MetricsAddressUsage)
+	cmd.Flags().StringVar(&s.healthPort, "health-port", "", HealthPortUsage)
+	cmd.AddCommand(p.newHealth())
+	return cmd
+}
+
+// serve makes a worker and runs it, once Temporal answers.
+func (p Process) serve(ctx context.Context, s serving) error {
+	reloads, stop := Reloads()
+	defer stop()
+	log, err := s.log.New(p.Stderr, p.Getenv)
+	if err != nil {
+		return err
+	}
+	logger := log.Logger
+	port, healthWanted, err := HealthPort(s.healthPort, p.Getenv)
+	if err != nil {
+		return err
+	}
+	file, cfg, err := loadAgents(s.agents, p.Getenv)
+	if err != nil {
+		return err
+	}
+	dir, note, err := config.StateDir(s.stateDir, p.Getenv, false)
+	if err != nil {
+		return err
+	}
+	if note != "" {
+		logger.Info(note)
+	}
+	build := buildinfo.This()
+	t, err := StartTelemetry(ctx, telemetry.Options{
+		Service: ServiceName, Version: build.Version, MetricsAddress: cmp.Or(s.metricsServed, p.Getenv(MetricsAddressVariable)),
+		Getenv: p.Getenv, Clock: p.Now, Logger: logger,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := t.Close(); err != nil {
+			logger.Warn("the last metrics and traces are lost", "error", err)
+		}
+	}()
+	s.connection.StoreDir, s.connection.Host = dir, p.Host
+	waiting := &connecting{timeout: s.connectTimeout, logger: logger, version: build.String(), commit: build.Commit, since: p.Now().UTC(), clock: p.Now}
+	if healthWanted {
+		_, stop, err := serveHealth(ctx, port, t, logger, waiting.health, waiting.readiness)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
+	conn, err := waiting.dial(ctx, func() (*temporalutil.Connection, error) {
+		return temporalutil.Dial(ctx, &s.connection, p.Env, logger, t.Instrument)
+	})
+	if err != nil || conn == nil { // nil: it was stopped before Temporal answered
+		return err
+	}
+	defer conn.Close()
+	w, err := Setup{
+		Config: cfg, File: file, Reloads: reloads, StateDir: dir, Connection: conn, Getenv: p.Getenv,
+		Host: p.Host, PID: p.PID, Version: build.String(), Commit: build.Commit, Drain: s.drain, Telemetry: t, Clock: p.Now, Logger: logger,
+	}.Build()
+	if err != nil {
+		return err
+	}
+	log.Mask(w.Mask)
+	waiting.worker.Store(w)
+	return w.Run(ctx)
+}
+
+func loadAgents(path string, getenv func(string) string) (file string, cfg agent.Config, err error) {
+	if file = cmp.Or(path, getenv("MAESTRO_AGENTS")); file == "" {
+		return "", cfg, fmt.Errorf("no worker file: name one with --agents or MAESTRO_AGENTS")
+	}
+	cfg, err = config.LoadWorker(file)
+	return file, cfg, err
+}
+
+// Main runs the worker command in this process and returns its exit code. It
+// has to be called first in main: the same executable also is the shim that
+// agents run behind.
+func Main() int {
+	agent.Shim()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	if err := agent.Harden(); err != nil {
+		fmt.Fprintln(os.Stderr, "maestro-worker:", err)
+		return 1
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		name = "localhost"
+	}
+	cmd := NewCommand(Process{Stderr: os.Stderr, Env: osEnvironment{}, Host: name, PID: os.Getpid(), Now: time.Now})
+	cmd.Use, cmd.SilenceErrors, cmd.SilenceUsage = "maestro-worker", true, true
+	cmdline.Prepare(cmd, buildinfo.This().Line(cmd.Use))
+	if err := cmd.ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "maestro-worker:", err)
+		return exitCode(err)
+	}
+	return 0
+}
+
+type osEnvironment struct{}
+
+func (osEnvironment) Environ() []string                    { return os.Environ() }
+func (osEnvironment) LookupEnv(name string) (string, bool) { return os.LookupEnv(name) }

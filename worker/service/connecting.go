@@ -1,0 +1,92 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/temporalutil"
+)
+
+// How a worker that starts waits for Temporal.
+const (
+	// connectWait doubles up to connectWaitMax between two tries.
+	connectWait    = time.Second
+	connectWaitMax = 15 * time.Second
+	// connectReminder is how often the log says again that Temporal is away.
+	connectReminder = 10 * time.Minute
+)
+
+// connecting is a worker that waits for Temporal; once there is a worker, that answers
+// for it.
+type connecting struct {
+	// timeout bounds the wait; 0: it has no bound.
+	timeout         time.Duration
+	logger          *slog.Logger
+	version, commit string
+	since           time.Time
+	clock           func() time.Time
+	worker          atomic.Pointer[Worker]
+
+	mu sync.Mutex
+	// away is why Temporal could not be reached at the last try.
+	away error
+}
+
+// dial tries to connect until Temporal answers. It returns nil, and no error, where ctx
+// ends first. Wrong options and refused credentials end it at once.
+func (c *connecting) dial(ctx context.Context, dial func() (*temporalutil.Connection, error)) (*temporalutil.Connection, error) {
+	began, reminded := c.clock(), time.Time{}
+	for wait := connectWait; ; wait = min(2*wait, connectWaitMax) {
+		conn, err := dial()
+		var unreachable *temporalutil.UnreachableError
+		switch {
+		case err == nil:
+			if !reminded.IsZero() {
+				c.logger.Info("Temporal answers", "address", conn.Address, "waited", c.clock().Sub(began).Round(time.Second))
+			}
+			return conn, nil
+		case ctx.Err() != nil:
+			return nil, nil
+		case !errors.As(err, &unreachable):
+			return nil, err
+		case c.timeout > 0 && c.clock().Sub(began)+wait > c.timeout:
+			return nil, err
+		}
+		c.mu.Lock()
+		c.away = err
+		c.mu.Unlock()
+		if c.clock().Sub(reminded) > connectReminder {
+			reminded = c.clock()
+			c.logger.Warn("Temporal cannot be reached; the worker tries again until it answers", "address", unreachable.Address, "error", unreachable.Err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, nil
+		case <-time.After(wait):
+		}
+	}
+}
+
+func (c *connecting) health() Health {
+	if w := c.worker.Load(); w != nil {
+		return w.health()
+	}
+	return Health{Status: "ok", Version: c.version, Commit: c.commit, Since: c.since}
+}
+
+func (c *connecting) readiness(ctx context.Context) Readiness {
+	if w := c.worker.Load(); w != nil {
+		return w.readiness(ctx)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	failed := FailedCheck{Check: "polling", Trouble: "the worker has not asked for work yet", Remedy: "wait; the log says what it waits for"}
+	if c.away != nil {
+		failed = FailedCheck{Check: "temporal", Trouble: c.away.Error(), Remedy: "start Temporal, or give its address; the worker connects by itself when it answers"}
+	}
+	return Readiness{Status: string(Starting), Failed: []FailedCheck{failed}}
+}

@@ -1,0 +1,46 @@
+package service
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// tellDrain is how often a worker that drains says what it still waits for.
+const tellDrain = 5 * time.Second
+
+// drain takes no new work and returns when what was under way has ended or is
+// handed over, or when that takes too long.
+func (w *Worker) drain() error {
+	o, clock := w.options, w.options.Clock
+	began := clock()
+	under := w.work.rounds()
+	o.Logger.Info("worker drains: it takes no new work", "drain", o.Drain, "rounds", len(under))
+	for _, at := range under {
+		o.Logger.Info("a round may go on until the drain is over, then it is handed over", append(at.named(), "drain", o.Drain)...)
+	}
+	close(w.stopping)
+	var all sync.WaitGroup
+	for _, q := range w.queues.polled {
+		all.Go(q.Stop)
+	}
+	all.Go(w.queues.retiring.Wait)
+	ended := make(chan struct{})
+	go func() { all.Wait(); close(ended) }()
+	limit := time.NewTimer(o.Drain + settle)
+	defer limit.Stop()
+	tell := time.NewTicker(tellDrain)
+	defer tell.Stop()
+	for {
+		select {
+		case <-ended:
+			o.Logger.Info("worker has drained", "took", clock().Sub(began).Round(time.Millisecond))
+			return nil
+		case <-tell.C:
+			o.Logger.Info("worker drains", "rounds", len(w.work.rounds()), "left", max(0, o.Drain-clock().Sub(began)).Round(time.Second))
+		case <-limit.C:
+			return fmt.Errorf("%w: %d rounds have not ended %s after the drain; other workers take them up after their heartbeat's timeout",
+				ErrServing, len(w.work.rounds()), settle)
+		}
+	}
+}

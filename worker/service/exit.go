@@ -1,0 +1,28 @@
+package service
+
+import (
+	"errors"
+
+	"github.com/maestro-hive/maestro/internal/temporalutil"
+)
+
+// The exit codes of the worker, as of all commands.
+const (
+	exitFailed      = 1
+	exitUsage       = 2
+	exitUnreachable = 4
+)
+
+// exitCode tells a Temporal that cannot be reached from a worker that could not
+// be set up, which is always a matter of its input.
+func exitCode(err error) int {
+	var unreachable *temporalutil.UnreachableError
+	var refused *temporalutil.RefusedError
+	switch {
+	case errors.As(err, &unreachable), errors.As(err, &refused):
+		return exitUnreachable
+	case errors.Is(err, ErrServing), errors.Is(err, ErrNotReady):
+		return exitFailed
+	}
+	return exitUsage
+}

@@ -1,0 +1,264 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"go.temporal.io/api/workflowservice/v1"
+
+	"github.com/maestro-hive/maestro/internal/httpserver"
+	"github.com/maestro-hive/maestro/internal/telemetry"
+)
+
+// Where a worker says how it is.
+const (
+	// HealthPath answers 200 while the process is worth keeping.
+	HealthPath = "/healthz"
+	// ReadyPath answers 200 while the worker takes work.
+	ReadyPath = "/readyz"
+)
+
+const (
+	// stuckAfter is how long the worker's main loop may stand still. Whatever
+	// it does takes less.
+	stuckAfter = time.Minute
+	// answerWithin bounds an answer: who asks often waits for a second only.
+	answerWithin = 700 * time.Millisecond
+	// lookLimit bounds a look at something outside, and lookAgain is how long
+	// what it found is believed.
+	lookLimit = 5 * time.Second
+	lookAgain = 2 * time.Second
+)
+
+// Stage is where a worker stands in its life.
+type Stage string
+
+// The stages, in order.
+const (
+	Starting Stage = "starting"
+	Serving  Stage = "serving"
+	Draining Stage = "draining"
+)
+
+// Health is the answer of HealthPath.
+type Health struct {
+	// Status is ok, or stuck.
+	Status   string    `json:"status"`
+	Version  string    `json:"version"`
+	Commit   string    `json:"commit"`
+	Identity string    `json:"identity"`
+	Store    string    `json:"store"`
+	Since    time.Time `json:"since"`
+	// Trouble is why a restart is called for.
+	Trouble string `json:"trouble,omitempty"`
+}
+
+// Readiness is the answer of ReadyPath.
+type Readiness struct {
+	// Status is ready, not ready, starting or draining.
+	Status string `json:"status"`
+	// Failed lists what keeps the worker from taking work.
+	Failed []FailedCheck `json:"failed,omitempty"`
+	// File is the worker file that the worker goes by.
+	File WorkerFile `json:"worker_file"`
+}
+
+// FailedCheck is something that keeps a worker from taking work.
+type FailedCheck struct {
+	// Check is polling, store or temporal.
+	Check   string `json:"check"`
+	Trouble string `json:"trouble"`
+	Remedy  string `json:"remedy"`
+}
+
+// life is what a worker knows of how it is.
+type life struct {
+	mu    sync.Mutex
+	stage Stage
+	// pulse is when the main loop last came round.
+	pulse time.Time
+	file  WorkerFile
+
+	temporal, store probe
+}
+
+func (l *life) enter(s Stage) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stage = s
+}
+
+func (l *life) beat(now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pulse = now
+}
+
+// trouble is why the process should be started again; nil: there is no reason.
+func (l *life) trouble(now time.Time) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if still := now.Sub(l.pulse); l.stage == Serving && still > stuckAfter {
+		return fmt.Errorf("the worker's main loop has stood still for %s", still.Round(time.Second))
+	}
+	return nil
+}
+
+// probe looks at something outside, one look at a time, and believes for a
+// while what it found.
+type probe struct {
+	mu   sync.Mutex
+	at   time.Time
+	err  error
+	done chan struct{} // of the look under way
+}
+
+// look begins to look, unless it has lately. The returned function waits for what
+// there is to say until ctx ends.
+func (p *probe) look(clock func() time.Time, see func(context.Context) error) func(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.done == nil && (p.at.IsZero() || clock().Sub(p.at) >= lookAgain) {
+		done := make(chan struct{})
+		p.done = done
+		go func() {
+			defer close(done)
+			ctx, cancel := context.WithTimeout(context.Background(), lookLimit)
+			defer cancel()
+			err := see(ctx)
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.at, p.err, p.done = clock(), err, nil
+		}()
+	}
+	done := p.done
+	return func(ctx context.Context) error {
+		if done != nil {
+			select {
+			case <-done:
+			case <-ctx.Done():
+				return errors.New("no answer yet")
+			}
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.err
+	}
+}
+
+// ServeHealth answers HealthPath and ReadyPath until it is stopped: on the server
+// of the metrics if that has the port, else on all interfaces. Port 0 takes a
+// free one. It returns the port. That it cannot is an [ErrServing].
+func (w *Worker) ServeHealth(ctx context.Context, port int, t *telemetry.Telemetry) (served int, stop func(), err error) {
+	return serveHealth(ctx, port, t, w.options.Logger, w.health, w.readiness)
+}
+
+// serveHealth serves what health and readiness answer: those of a worker, or of a process
+// that has yet to become one.
+func serveHealth(ctx context.Context, port int, t *telemetry.Telemetry, logger *slog.Logger,
+	health func() Health, readiness func(context.Context) Readiness,
+) (served int, stop func(), err error) {
+	server, stop := t.Server(), func() {}
+	if server == nil || port != server.Port() {
+		if server, err = httpserver.Listen(ctx, net.JoinHostPort("", strconv.Itoa(port))); err != nil {
+			return 0, nil, fmt.Errorf("%w: health cannot be served on port %d; choose another --health-port: %w", ErrServing, port, err)
+		}
+		stop = func() {
+			ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
+			defer cancel()
+			_ = server.Close(ctx) // nobody is left to be told
+		}
+	}
+	server.Handle("GET "+HealthPath, answering(func(context.Context) (any, bool) {
+		h := health()
+		return h, h.Trouble == ""
+	}))
+	server.Handle("GET "+ReadyPath, answering(func(ctx context.Context) (any, bool) {
+		r := readiness(ctx)
+		return r, r.Status == ready
+	}))
+	logger.Info("health is served", "address", server.Address(), "paths", HealthPath+" "+ReadyPath)
+	return server.Port(), stop, nil
+}
+
+// answering serves a document, with status 200 or 503.
+func answering(ask func(context.Context) (document any, ok bool)) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		document, ok := ask(r.Context())
+		rw.Header().Set("Content-Type", "application/json")
+		rw.Header().Set("Cache-Control", "no-store")
+		if !ok {
+			rw.WriteHeader(http.StatusServiceUnavailable)
+		}
+		_ = json.NewEncoder(rw).Encode(document) // a client that is gone needs no answer
+	})
+}
+
+func (w *Worker) health() Health {
+	o := w.options
+	h := Health{Status: "ok", Version: o.Version, Commit: o.Commit, Identity: o.Identity, Store: o.Store.ID(), Since: w.since}
+	if err := w.life.trouble(o.Clock()); err != nil {
+		h.Status, h.Trouble = "stuck", err.Error()
+	}
+	return h
+}
+
+const ready = "ready"
+
+// readiness looks whether the worker can take work. It answers within a second,
+// whatever does not.
+func (w *Worker) readiness(ctx context.Context) Readiness {
+	w.life.mu.Lock()
+	stage, file := w.life.stage, w.life.file
+	w.life.mu.Unlock()
+	status, failed := w.failedChecks(ctx, stage)
+	return Readiness{Status: status, Failed: failed, File: file}
+}
+
+// failedChecks lists what keeps a worker from taking work, and says so in a word.
+func (w *Worker) failedChecks(ctx context.Context, stage Stage) (status string, failed []FailedCheck) {
+	switch stage {
+	case Starting:
+		return string(stage), []FailedCheck{{
+			Check: "polling", Trouble: "the worker has not asked for work yet", Remedy: "wait; the log says what it waits for",
+		}}
+	case Draining:
+		return string(stage), []FailedCheck{{
+			Check: "polling", Trouble: "the worker stops and takes no new work", Remedy: "none is needed; other workers take the work up",
+		}}
+	case Serving:
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	temporal := w.life.temporal.look(w.options.Clock, w.askTemporal)
+	disk := w.life.store.look(w.options.Clock, w.publish)
+	if err := w.life.trouble(w.options.Clock()); err != nil {
+		failed = append(failed, FailedCheck{Check: "polling", Trouble: err.Error(), Remedy: "start the worker again"})
+	}
+	if err := disk(ctx); err != nil {
+		failed = append(failed, FailedCheck{Check: "store", Trouble: err.Error(), Remedy: fmt.Sprintf(
+			"see that %s is mounted, has space and can be written by the worker's user; work waits meanwhile and is not lost", w.options.Store.Dir())})
+	}
+	if err := temporal(ctx); err != nil {
+		failed = append(failed, FailedCheck{Check: "temporal", Trouble: err.Error(), Remedy: fmt.Sprintf(
+			"see that Temporal runs at %s and can be reached from here; the worker goes on by itself when it answers", w.options.Address)})
+	}
+	if len(failed) > 0 {
+		return "not ready", failed
+	}
+	return ready, nil
+}
+
+// askTemporal asks what costs a server the least.
+func (w *Worker) askTemporal(ctx context.Context) error {
+	_, err := w.options.Client.WorkflowService().GetSystemInfo(ctx, &workflowservice.GetSystemInfoRequest{})
+	return err
+}

@@ -1,0 +1,257 @@
+// Package service wires a worker: it puts the store and the agents behind the
+// ports that the activities declare, serves the task queues of one store, says
+// in the store what it offers, and drains when it is told to stop.
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.temporal.io/sdk/client"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/breaker"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/telemetry"
+)
+
+// Agents is what a worker needs of its agents: that they work, and what it may
+// publish of them.
+type Agents interface {
+	activities.Agents
+	// OfferedAgents and OfferedChecks describe them by name.
+	OfferedAgents() map[string]spec.OfferedAgent
+	OfferedChecks() map[string]spec.Digest
+}
+
+// options say what a worker serves and with what.
+type options struct {
+	// Client is the connection to Temporal. The worker does not close it.
+	Client client.Client
+	// Namespace is the one that Client is connected to.
+	Namespace string
+	// Store is the store whose sessions the worker serves.
+	Store *store.Store
+	// Plan is what the worker file says, and Reread reads it again; nil: it is
+	// read once and for all. Reloads asks for that.
+	Plan    *plan
+	Reread  func(now *plan) (*plan, error)
+	Reloads <-chan os.Signal
+	// File names the worker file.
+	File string
+	// Attributes knows the namespace's search attributes.
+	Attributes activities.SearchAttributes
+	// Address is Temporal's.
+	Address string
+	// Seat is the worker's place among those of its store; Identity is what
+	// Temporal knows it by; Version and Commit are the build's.
+	Seat                            *seat
+	Identity, Host, Version, Commit string
+	PID                             int
+	// Drain is how long attempts may go on after a stop before they are
+	// handed over to another worker.
+	Drain time.Duration
+	// Telemetry takes what the worker does; nil: nobody measures.
+	Telemetry *telemetry.Telemetry
+	// Clock tells the time; Logger gets what happens.
+	Clock  func() time.Time
+	Logger *slog.Logger
+}
+
+// How a worker polls and stops.
+const (
+	// pollers per queue: enough that a task never waits for one.
+	pollers = 16
+	// workflowSlots bounds what runs side by side on the workflow queue.
+	workflowSlots = 2000
+	// heartbeatThrottle bounds how stale the last report of a wait is that a lost
+	// worker had. Rounds report by themselves: see heartbeats.go.
+	heartbeatThrottle = 5 * time.Second
+	// stickyTimeout is how long a workflow task waits for a worker that is gone.
+	stickyTimeout = time.Second
+	// settle is what a stopping worker needs beyond its drain to tell
+	// Temporal what it hands over.
+	settle = 10 * time.Second
+)
+
+// Worker serves one store's queues.
+type Worker struct {
+	options  options
+	breakers *breakers
+	queues   queues
+	life     life
+	work     work
+	since    time.Time
+	// stopping is closed when the worker begins to drain.
+	stopping chan struct{}
+	// refused gets why a queue is polled no more, which ends the worker.
+	refused chan error
+	// plan is the newest; only the main loop changes it.
+	plan atomic.Pointer[plan]
+
+	// knowing are those who know secrets, newest first. Only the main loop
+	// changes it.
+	knowing atomic.Pointer[[]Agents]
+
+	// offering guards the offer. Once it is withdrawn, it is not renewed.
+	offering  sync.Mutex
+	offer     spec.Offer
+	withdrawn bool
+}
+
+// newWorker wires a worker. Nothing runs yet.
+func newWorker(o options) *Worker {
+	w := &Worker{options: o, since: o.Clock().UTC(), stopping: make(chan struct{}), refused: make(chan error, 1), life: life{stage: Starting}}
+	w.plan.Store(o.Plan)
+	w.learn(o.Plan.agents)
+	w.offer = o.Plan.offer(spec.Offer{
+		Schema: session.OfferSchema, Worker: o.Seat.name, Identity: o.Identity, Host: o.Host, PID: o.PID, Version: o.Version, StartedAt: w.since,
+	})
+	w.breakers = &breakers{Client: &breaker.Client{Temporal: o.Client, Store: o.Store.ID()}, store: o.Store, recorder: o.Telemetry.Recorder(), logger: o.Logger}
+	w.queues = queues{polled: map[string]*queue{}, slots: map[string]*slots{}}
+	if r := o.Telemetry.Recorder(); r != nil {
+		r.Serves(o.Store.ID(), o.Plan.slots())
+	}
+	w.fileRead(nil)
+	return w
+}
+
+// ErrServing marks errors of a worker that had been set up: not of its input.
+var ErrServing = errors.New("worker")
+
+// Run serves until ctx ends, then drains: it takes back its offer, takes no new
+// work, lets attempts go on for the drain time and hands over what is left. It
+// returns nil after a complete drain. Where Temporal refuses its polls for good, as
+// those of a namespace that is gone, it drains as well, and returns an [ErrServing]:
+// whoever supervises it may start it again.
+func (w *Worker) Run(ctx context.Context) error {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	// Asked early, so that a namespace without the attributes has had time to
+	// get them when the first session asks.
+	w.options.Attributes.Ready(ctx)
+	// Made before anybody knows of the worker, who would wait for it to poll.
+	polled, err := w.missing(w.plan.Load())
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrServing, err)
+	}
+	switch err := w.publish(ctx); {
+	case store.IsFull(err): // it may be its work to make room
+		w.options.Logger.Warn("the worker's offer could not be published yet; new sessions do not find it", "error", err)
+	case err != nil:
+		return fmt.Errorf("%w: publish what it offers: %w", ErrServing, err)
+	}
+	w.reclaim(ctx)
+	if err := w.start(polled); err != nil {
+		w.queues.retiring.Wait()
+		return errors.Join(fmt.Errorf("%w: start: %w", ErrServing, err), w.withdraw(), w.options.Seat.leave())
+	}
+	w.follow(w.plan.Load(), polled)
+	var beside sync.WaitGroup
+	beside.Go(func() { w.listOrphans(ctx) })
+	beside.Go(func() { w.census(ctx) })
+	defer beside.Wait()
+	w.options.Logger.Info("worker serves", "store", w.options.Store.ID(), "dir", w.options.Store.Dir(), "identity", w.options.Identity)
+	w.life.beat(w.options.Clock())
+	w.life.enter(Serving)
+	beside.Go(func() { w.renew(ctx) })
+	refused := w.goOn(ctx)
+	end()
+	w.life.enter(Draining)
+	return errors.Join(refused, w.withdraw(), w.drain(), w.options.Seat.leave())
+}
+
+// renew keeps the worker's offer alive until ctx ends.
+func (w *Worker) renew(ctx context.Context) {
+	ticker := time.NewTicker(spec.OfferRenewal)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			if err := w.publish(ctx); err != nil {
+				w.options.Logger.Warn("the worker's offer could not be renewed; new sessions may not find it", "error", err)
+			}
+		}
+	}
+}
+
+// Mask replaces every secret that the worker knows, or has known.
+func (w *Worker) Mask(text string) string {
+	for _, a := range *w.knowing.Load() {
+		text = a.Mask(text)
+	}
+	return text
+}
+
+// learn has the secrets of agents masked. Those before them stay as far as they
+// know others: work that has begun with these may still speak of them.
+func (w *Worker) learn(newest Agents) {
+	knowing, known := []Agents{newest}, newest.Secrets()
+	if before := w.knowing.Load(); before != nil {
+		for _, a := range *before {
+			secrets := a.Secrets()
+			if slices.ContainsFunc(secrets, func(s string) bool { return !slices.Contains(known, s) }) {
+				knowing, known = append(knowing, a), append(known, secrets...)
+			}
+		}
+	}
+	w.knowing.Store(&knowing)
+}
+
+// pulse is how often the main loop comes round at least.
+const pulse = time.Second
+
+// goOn is the main loop, until ctx ends or Temporal refuses to be polled.
+func (w *Worker) goOn(ctx context.Context) error {
+	ticker := time.NewTicker(pulse)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-w.refused:
+			w.options.Logger.Error("the worker ends, because Temporal refuses its polls for good", "error", err)
+			return fmt.Errorf("%w: %w", ErrServing, err)
+		case <-ticker.C:
+		case <-w.options.Reloads:
+			w.reload(ctx)
+		}
+		w.life.beat(w.options.Clock())
+	}
+}
+
+// publish says in the store what the worker offers.
+func (w *Worker) publish(ctx context.Context) error {
+	w.offering.Lock()
+	defer w.offering.Unlock()
+	if w.withdrawn {
+		return nil
+	}
+	w.offer.RenewedAt = w.options.Clock().UTC()
+	if err := w.options.Store.PutOffer(ctx, w.offer); err != nil {
+		return err
+	}
+	if err := w.options.Store.KeepReserve(); err != nil {
+		w.options.Logger.Warn("the store has no reserve for a full disk", "error", err)
+	}
+	return nil
+}
+
+// withdraw takes the offer back, also when the worker's own context is over.
+func (w *Worker) withdraw() error {
+	w.offering.Lock()
+	defer w.offering.Unlock()
+	w.withdrawn = true
+	return w.options.Store.RemoveOffer(context.Background(), w.options.Seat.name)
+}

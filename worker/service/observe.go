@@ -1,0 +1,72 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/httpserver"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/telemetry"
+)
+
+// ServiceName is a worker's service.name, unless OTEL_SERVICE_NAME is another.
+const ServiceName = "maestro-worker"
+
+// StartTelemetry begins to export what the environment asks for, and serves
+// metrics on an address, if one is given. That it cannot listen there is an
+// [ErrServing].
+func StartTelemetry(ctx context.Context, o telemetry.Options) (*telemetry.Telemetry, error) {
+	t, err := telemetry.Start(ctx, o)
+	if errors.Is(err, httpserver.ErrListen) {
+		return nil, fmt.Errorf("%w: %w", ErrServing, err)
+	}
+	if t.Address() != "" && o.Logger != nil {
+		o.Logger.Info("metrics are served", "url", t.URL())
+	}
+	return t, err
+}
+
+// observer hears what the activities do; nil where nobody listens.
+func (o options) observer() activities.Observer {
+	if r := o.Telemetry.Recorder(); r != nil {
+		return r
+	}
+	return nil
+}
+
+// sessions is the store, under the eyes of the recorder if there is one.
+func (o options) sessions() activities.Sessions {
+	if r := o.Telemetry.Recorder(); r != nil {
+		return mirrored{Store: o.Store, recorder: r, clock: o.Clock}
+	}
+	return o.Store
+}
+
+// mirrored is a store that tells whether the mirrored state could be written.
+type mirrored struct {
+	*store.Store
+	recorder *telemetry.Recorder
+	clock    func() time.Time
+}
+
+// UpdateExecution rewrites execution_state.json.
+func (m mirrored) UpdateExecution(key session.Key, change func(*session.Execution)) error {
+	err := m.Store.UpdateExecution(key, change)
+	m.recorder.MirrorWritten(key, err, m.clock())
+	return err
+}
+
+// inSlot has an activity count as one of its agent's slots in use.
+func inSlot[In, Out any](r *telemetry.Recorder, agent string, do func(context.Context, In) (Out, error)) func(context.Context, In) (Out, error) {
+	if r == nil {
+		return do
+	}
+	return func(ctx context.Context, in In) (Out, error) {
+		defer r.SlotTaken(agent)()
+		return do(ctx, in)
+	}
+}

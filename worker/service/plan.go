@@ -1,0 +1,74 @@
+package service
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+// plan is what one reading of the worker file has made. Work that begins goes by
+// the newest, and to its end by the one that it has begun with.
+type plan struct {
+	config agent.Config
+	agents Agents
+	// files is the store, with the worker file's limits on trees.
+	files *store.Store
+	// tickets is the ticket system, and hook who else hears of sessions; nil:
+	// the worker does not talk to them.
+	tickets activities.Tickets
+	hook    activities.Webhook
+	// webUI is the address of Temporal's Web UI; empty where it is not known.
+	webUI string
+}
+
+// plan makes what a worker file says, or says all that is wrong with it.
+func (s Setup) plan(cfg agent.Config, files *store.Store) (*plan, error) {
+	p := &plan{config: cfg, agents: s.Agents, files: files, webUI: cmp.Or(cfg.WebUI, s.WebUI)}
+	var errs []error
+	if p.agents == nil {
+		set, err := agent.New(cfg, agent.Options{
+			Getenv: s.Getenv, CacheRoot: filepath.Join(workBeside(files.Dir(), cfg), "caches"), Now: s.Clock, Logger: s.Logger,
+		})
+		if err != nil {
+			errs = append(errs, fmt.Errorf("worker file: %w", err))
+		}
+		p.agents = set
+	}
+	var err error
+	p.tickets, p.hook, err = s.clients(cfg)
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// indexDelay is how long the search of the ticket system may lag.
+func (p *plan) indexDelay() textfmt.Duration {
+	if p.config.Jira == nil {
+		return 0
+	}
+	return p.config.Jira.IndexDelay
+}
+
+// offer fills in what the plan has to offer.
+func (p *plan) offer(o spec.Offer) spec.Offer {
+	o.Agents, o.Checks = p.agents.OfferedAgents(), p.agents.OfferedChecks()
+	o.Jira, o.Webhook, o.WebUI = p.tickets != nil, p.hook != nil, p.webUI
+	return o
+}
+
+// slots is how many rounds of each agent may be at work.
+func (p *plan) slots() map[string]int {
+	slots := map[string]int{}
+	for name, offered := range p.agents.OfferedAgents() {
+		slots[name] = offered.Concurrency
+	}
+	return slots
+}

@@ -1,0 +1,184 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/breaker"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// queue is one task queue that the worker polls.
+type queue struct {
+	worker.Worker
+	// plan is what work that begins goes by; a queue that is polled no more
+	// keeps the last that it had.
+	plan atomic.Pointer[plan]
+	// concurrency is how many rounds may be at work; 0: it is no agent's queue.
+	concurrency int
+	// share is what an agent's queue takes its slots by.
+	share *share
+}
+
+// queues are those that the worker polls, by name, and those that it has polled
+// and that still have work.
+type queues struct {
+	polled map[string]*queue
+	// slots bounds each agent's rounds over all queues that it has had.
+	slots    map[string]*slots
+	retiring sync.WaitGroup
+}
+
+// newest does each piece of work with what holds when it begins, to its end.
+func newest[With, In, Out any](make func() With, do func(With, context.Context, In) (Out, error)) func(context.Context, In) (Out, error) {
+	return func(ctx context.Context, in In) (Out, error) { return do(make(), ctx, in) }
+}
+
+func register(q worker.Worker, name activities.Name, fn any) {
+	q.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: string(name)})
+}
+
+// WorkflowQueueOptions are those of the queue that sessions run on.
+func WorkflowQueueOptions(identity string) worker.Options {
+	return worker.Options{
+		Identity:                           identity,
+		MaxConcurrentActivityExecutionSize: workflowSlots,
+		MaxConcurrentWorkflowTaskPollers:   pollers,
+		MaxConcurrentActivityTaskPollers:   pollers,
+		StickyScheduleToStartTimeout:       stickyTimeout,
+		MaxHeartbeatThrottleInterval:       heartbeatThrottle,
+		WorkerStopTimeout:                  settle,
+		DisableRegistrationAliasing:        true,
+	}
+}
+
+// newQueue makes a queue that goes by a plan.
+func (w *Worker) newQueue(name string, p *plan, o worker.Options) *queue {
+	o.OnFatalError = func(err error) { w.gaveUp(name, err) }
+	q := &queue{Worker: worker.New(w.options.Client, name, o)}
+	q.plan.Store(p)
+	return q
+}
+
+// gaveUp ends the worker, because Temporal has refused a queue's polls for good.
+func (w *Worker) gaveUp(queue string, err error) {
+	select {
+	case w.refused <- fmt.Errorf("the queue %s is polled no more: %w", queue, err):
+	default: // one is enough
+	}
+}
+
+// workflowQueue serves the sessions themselves and what is between phases.
+func (w *Worker) workflowQueue(p *plan) *queue {
+	o := w.options
+	options := WorkflowQueueOptions(o.Identity)
+	options.Interceptors = []interceptor.WorkerInterceptor{&watch{worker: w}}
+	q := w.newQueue(spec.WorkflowQueue(o.Store.ID()), p, options)
+	q.RegisterWorkflowWithOptions(workflows.TeamSession, workflow.RegisterOptions{Name: workflows.TeamSessionName})
+	q.RegisterWorkflowWithOptions(breaker.Workflow, workflow.RegisterOptions{Name: breaker.WorkflowName})
+	sessions := o.sessions()
+	programs := programUsage{w}
+	admissions := &activities.Admissions{Files: o.Store, Sessions: sessions, Ledgers: o.Store, Programs: programs, SearchAttributes: o.Attributes, Observer: o.observer(), Clock: o.Clock}
+	boundaries := &activities.Boundaries{Files: o.Store, Sessions: sessions, Ledgers: o.Store, Programs: programs, Breakers: w.breakers, Observer: o.observer(), Clock: o.Clock}
+	waits := &activities.BreakerWaits{Breakers: w.breakers, Sessions: sessions, Heartbeats: heartbeats{o.Client}, Clock: o.Clock, Logger: o.Logger}
+	reports := &activities.Reports{Breakers: w.breakers}
+	register(q, activities.AdmitName, admissions.Admit)
+	register(q, activities.AdvanceName, boundaries.Advance)
+	register(q, activities.MarkName, boundaries.Mark)
+	register(q, activities.ReworkName, boundaries.Rework)
+	register(q, activities.RaiseName, boundaries.Raise)
+	register(q, activities.CloseName, boundaries.Close)
+	q.RegisterWorkflowWithOptions(workflows.PruneStore, workflow.RegisterOptions{Name: workflows.PruneStoreName})
+	register(q, activities.PruneName, newest(func() *activities.Pruning { return w.pruning(q.plan.Load()) }, (*activities.Pruning).Prune))
+	register(q, activities.AwaitBreakerName, waits.Await)
+	register(q, activities.AwaitBudgetName, (&activities.BudgetWaits{Ledgers: o.Store, Clock: o.Clock}).Await)
+	register(q, activities.ReportBreakerName, reports.Report)
+	w.registerNotices(q)
+	return q
+}
+
+// programUsage reads what agent programs have noted, with the agents that the worker
+// has by then.
+type programUsage struct{ worker *Worker }
+
+func (p programUsage) Reported(name string, dir session.WorkDir) (used, estimate cost.Usage, ok bool) {
+	return p.worker.plan.Load().agents.Reported(name, dir)
+}
+
+// pruning prunes the worker's store.
+func (w *Worker) pruning(p *plan) *activities.Pruning {
+	o := w.options
+	return &activities.Pruning{
+		Store: o.Store, Namespace: o.Namespace, Keep: p.config.Retention.Keep, OlderThan: p.config.Retention.OlderThan,
+		Open: func(ctx context.Context) (map[session.Key]time.Time, error) {
+			return temporalutil.OpenSessions(ctx, o.Client, o.Namespace, workflows.TeamSessionName, spec.WorkflowQueue(o.Store.ID()))
+		},
+	}
+}
+
+// agentQueue serves one agent's rounds and the checks that go with them. When it
+// is stopped it takes no new work, and what is under way goes on to its end: only
+// the worker's own stop has rounds hand over what they have.
+func (w *Worker) agentQueue(name string, concurrency int, p *plan) (*queue, error) {
+	o := w.options
+	taken := w.queues.slots[name]
+	if taken == nil {
+		taken = newSlots(concurrency)
+		w.queues.slots[name] = taken
+	}
+	mine := taken.share()
+	tuner, err := mine.tuner()
+	if err != nil {
+		return nil, fmt.Errorf("agent %s: %w", name, err)
+	}
+	q := w.newQueue(spec.AgentQueue(o.Store.ID(), name), p, worker.Options{
+		Identity:                         o.Identity,
+		DisableWorkflowWorker:            true,
+		Tuner:                            tuner,
+		MaxConcurrentActivityTaskPollers: min(pollers, max(concurrency, 2)),
+		WorkerStopTimeout:                math.MaxInt64,
+		DisableRegistrationAliasing:      true,
+		Interceptors:                     []interceptor.WorkerInterceptor{&watch{worker: w, agent: name}},
+	})
+	q.concurrency, q.share = concurrency, mine
+	rounds := func() *activities.Rounds { return w.rounds(q.plan.Load()) }
+	seals := func() *activities.Seals { return &activities.Seals{Rounds: rounds()} }
+	register(q, activities.RoundName, inSlot(o.Telemetry.Recorder(), name, newest(rounds, (*activities.Rounds).Run)))
+	register(q, activities.SealName, inSlot(o.Telemetry.Recorder(), name, newest(seals, (*activities.Seals).Seal)))
+	return q, nil
+}
+
+// rounds works by a plan.
+func (w *Worker) rounds(p *plan) *activities.Rounds {
+	o := w.options
+	return &activities.Rounds{
+		Files: p.files, Sessions: o.sessions(), Ledgers: o.Store, Agents: p.agents, Breakers: w.breakers,
+		Heartbeats: heartbeats{o.Client}, Signals: sessionSignals{o.Client}, Observer: o.observer(), Clock: o.Clock, LostLimit: p.config.Limits.LostWorkers, Drain: o.Drain,
+	}
+}
+
+// callQueue serves short calls. A worker that stops lets them end.
+func (w *Worker) callQueue(name string, slots int, p *plan) *queue {
+	return w.newQueue(name, p, worker.Options{
+		Identity:                           w.options.Identity,
+		DisableWorkflowWorker:              true,
+		MaxConcurrentActivityExecutionSize: slots,
+		MaxConcurrentActivityTaskPollers:   2,
+		WorkerStopTimeout:                  settle,
+		DisableRegistrationAliasing:        true,
+	})
+}

@@ -1,0 +1,159 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/entityworkflow"
+	"github.com/maestro-hive/maestro/internal/jira"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/webhook"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// Recipients hands notices to the workflows of one store that deliver them.
+type Recipients struct {
+	Temporal client.Client
+	Store    string
+}
+
+// NotifyFailure takes a notice for the ticket of a failure.
+func (r *Recipients) NotifyFailure(ctx context.Context, fingerprint string, n activities.TicketNotice) error {
+	return r.notify(ctx, fingerprint, n, workflows.TicketInput{Store: r.Store, Fingerprint: fingerprint},
+		"ticket of a failure of team "+n.Notice.Team)
+}
+
+// NotifyTicket takes a notice for the ticket with a key.
+func (r *Recipients) NotifyTicket(ctx context.Context, key string, n activities.TicketNotice) error {
+	return r.notify(ctx, key, n, workflows.TicketInput{Store: r.Store, Key: key}, "ticket "+key)
+}
+
+func (r *Recipients) notify(ctx context.Context, name string, n activities.TicketNotice, in workflows.TicketInput, summary string) error {
+	w := entityworkflow.Workflow{
+		ID: workflows.TicketID(r.Store, name), Queue: spec.WorkflowQueue(r.Store), Name: workflows.TicketName,
+		Input: in, Summary: summary,
+	}
+	if err := entityworkflow.Update(ctx, r.Temporal, w, n.Notice.ID, workflows.NoticeUpdate, n, nil); err != nil {
+		return fmt.Errorf("notify ticket %s: %w", name, err)
+	}
+	return nil
+}
+
+// NotifyWebhook starts the workflow that calls the webhook, once for each notice.
+func (r *Recipients) NotifyWebhook(ctx context.Context, n session.Notice) error {
+	_, err := r.Temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID: workflows.WebhookID(r.Store, n.ID), TaskQueue: spec.WorkflowQueue(r.Store),
+		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
+		WorkflowTaskTimeout:      entityworkflow.WorkflowTaskTimeout,
+		StaticSummary:            fmt.Sprintf("%s of session %s", n.Event, n.Session),
+
+		WorkflowExecutionErrorWhenAlreadyStarted: true,
+	}, workflows.WebhookName, workflows.WebhookInput{Store: r.Store, Notice: n})
+	var exists *serviceerror.WorkflowExecutionAlreadyStarted
+	if err == nil || errors.As(err, &exists) {
+		return nil
+	}
+	return fmt.Errorf("start the webhook's workflow: %w", err)
+}
+
+// ReadTicket returns what the newest run of a ticket's workflow shows: of the ticket of a
+// failure, by its fingerprint, or of one with a key. It returns false if there is none.
+func ReadTicket(ctx context.Context, c client.Client, store, name string) (view workflows.TicketView, ok bool, err error) {
+	ok, err = entityworkflow.Memo(ctx, c, workflows.TicketID(store, name), workflows.MemoTicket, &view)
+	return view, ok, err
+}
+
+// How many calls of Jira, and of the webhook, a worker makes at once.
+const (
+	ticketSlots  = 4
+	webhookSlots = 4
+)
+
+// registerNotices makes the workflow queue serve the delivery of notices.
+func (w *Worker) registerNotices(q *queue) {
+	q.RegisterWorkflowWithOptions(workflows.Ticket, workflow.RegisterOptions{Name: workflows.TicketName})
+	q.RegisterWorkflowWithOptions(workflows.Webhook, workflow.RegisterOptions{Name: workflows.WebhookName})
+	records := &activities.TicketRecords{Store: w.options.Store, Namespace: w.options.Namespace}
+	register(q, activities.LoadTicketName, records.Load)
+	register(q, activities.SaveTicketName, records.Save)
+	register(q, activities.NotifyName, newest(func() *activities.Notices { return w.notices(q.plan.Load()) }, (*activities.Notices).Notify))
+}
+
+// notices makes the activity that takes notices.
+func (w *Worker) notices(p *plan) *activities.Notices {
+	o := w.options
+	return &activities.Notices{
+		Recipients: &Recipients{Temporal: o.Client, Store: o.Store.ID()}, Mask: w.Mask, WebUI: p.webUI,
+		Where: fmt.Sprintf("--address %s --namespace %s --state-dir %s, as seen from %s", o.Address, o.Namespace, o.Store.Dir(), o.Host),
+	}
+}
+
+// ticketQueue serves the calls of the ticket system.
+func (w *Worker) ticketQueue(p *plan) *queue {
+	q := w.callQueue(spec.TicketQueue(w.options.Store.ID()), ticketSlots, p)
+	calls := func() *activities.TicketCalls {
+		p := q.plan.Load()
+		return &activities.TicketCalls{Tickets: p.tickets, IndexDelay: p.indexDelay(), Observer: w.options.observer()}
+	}
+	register(q, activities.FindTicketName, newest(calls, (*activities.TicketCalls).Find))
+	register(q, activities.CreateTicketName, newest(calls, (*activities.TicketCalls).Create))
+	register(q, activities.CommentTicketName, newest(calls, (*activities.TicketCalls).Comment))
+	return q
+}
+
+// webhookQueue serves the calls of the webhook.
+func (w *Worker) webhookQueue(p *plan) *queue {
+	q := w.callQueue(spec.WebhookQueue(w.options.Store.ID()), webhookSlots, p)
+	register(q, activities.CallWebhookName, func(ctx context.Context, n session.Notice) error {
+		return (&activities.WebhookCalls{Webhook: q.plan.Load().hook, Observer: w.options.observer()}).Call(ctx, n)
+	})
+	return q
+}
+
+// clients makes the clients of Jira and of the webhook, as far as the worker file has them.
+func (s Setup) clients(cfg agent.Config) (tickets activities.Tickets, hook activities.Webhook, err error) {
+	if cfg.Jira != nil {
+		if tickets, err = Jira(*cfg.Jira, s.Getenv, s.Clock); err != nil {
+			return nil, nil, fmt.Errorf("worker file: jira: %w", err)
+		}
+	}
+	if cfg.Webhook != nil {
+		secret := ""
+		if cfg.Webhook.SecretEnv != "" {
+			if secret = s.Getenv(cfg.Webhook.SecretEnv); secret == "" {
+				return nil, nil, fmt.Errorf("worker file: webhook.secret_env names %s, which is not set in the worker's environment", cfg.Webhook.SecretEnv)
+			}
+		}
+		hook, err = webhook.New(webhook.Options{
+			URL: s.Getenv(cfg.Webhook.URLEnv), Secret: secret, Timeout: cfg.Webhook.Timeout.Std(), Version: s.Version, Clock: s.Clock,
+		})
+		if err != nil {
+			return nil, nil, fmt.Errorf("worker file: webhook.url_env names %s: %w", cfg.Webhook.URLEnv, err)
+		}
+	}
+	return tickets, hook, nil
+}
+
+// Jira returns a client of the Jira that a worker file names, with the credentials of
+// the environment.
+func Jira(j agent.Jira, getenv func(string) string, clock func() time.Time) (*jira.Client, error) {
+	email := ""
+	if j.EmailEnv != "" {
+		email = getenv(j.EmailEnv)
+	}
+	return jira.New(jira.Config{
+		URL: j.URL, Deployment: jira.Deployment(j.Deployment), Email: email, Token: getenv(j.TokenEnv),
+		EmailEnv: j.EmailEnv, TokenEnv: j.TokenEnv, Timeout: j.Timeout.Std(), Now: clock,
+	})
+}

@@ -1,0 +1,109 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// reclaimLimit bounds what a worker that starts spends on the work that it had
+// under way when it died. What it does not get to waits for its heartbeat's
+// timeout.
+const reclaimLimit = 10 * time.Second
+
+// reclaim makes Temporal retry, at once, the activities that a process with this
+// worker's seat had started when it died. It is correct because the worker holds the
+// lock on its seat: no other process uses the same identity. A workflow task of that
+// process waits for [entityworkflow.WorkflowTaskTimeout].
+func (w *Worker) reclaim(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, reclaimLimit)
+	defer cancel()
+	n, err := w.reclaimAll(ctx)
+	if n > 0 {
+		w.options.Logger.Info("retried activities that a crash had interrupted", "activities", n)
+	}
+	if err != nil {
+		w.options.Logger.Warn("could not find all activities that a crash has interrupted; they are retried after their heartbeat timeout", "error", err)
+	}
+}
+
+func (w *Worker) reclaimAll(ctx context.Context) (n int, err error) {
+	service := w.options.Client.WorkflowService()
+	request := &workflowservice.ListWorkflowExecutionsRequest{
+		Namespace: w.options.Namespace,
+		Query: fmt.Sprintf("TaskQueue = '%s' AND WorkflowType IN ('%s', '%s', '%s') AND ExecutionStatus = 'Running'",
+			spec.WorkflowQueue(w.options.Store.ID()), workflows.TeamSessionName, workflows.TicketName, workflows.WebhookName),
+	}
+	var failed error
+	for ctx.Err() == nil {
+		page, err := service.ListWorkflowExecutions(ctx, request)
+		if err != nil {
+			return n, errors.Join(failed, err)
+		}
+		for _, e := range page.GetExecutions() {
+			found, err := w.reclaimFrom(ctx, e.GetExecution())
+			n, failed = n+found, errors.Join(failed, err)
+		}
+		if request.NextPageToken = page.GetNextPageToken(); len(request.NextPageToken) == 0 {
+			break
+		}
+	}
+	return n, failed
+}
+
+// reclaimFrom fails a workflow's activities that were started from this worker's
+// seat, so that Temporal, or the workflow itself, starts them again. What has ended
+// meanwhile is no error, and the error of one activity keeps no other waiting.
+func (w *Worker) reclaimFrom(ctx context.Context, cut *commonpb.WorkflowExecution) (n int, err error) {
+	d, err := w.options.Client.DescribeWorkflowExecution(ctx, cut.GetWorkflowId(), cut.GetRunId())
+	if err != nil {
+		return 0, unlessEnded(err)
+	}
+	for _, a := range d.GetPendingActivities() {
+		if !w.had(a) {
+			continue
+		}
+		lost := temporal.NewApplicationErrorWithOptions("the worker died and is back", session.HandedOver,
+			temporal.ApplicationErrorOptions{NextRetryDelay: time.Millisecond})
+		failed := w.options.Client.CompleteActivityByID(ctx, w.options.Namespace, cut.GetWorkflowId(), cut.GetRunId(), a.GetActivityId(), nil, lost)
+		if failed == nil {
+			n++
+		}
+		err = errors.Join(err, unlessEnded(failed))
+	}
+	if n == 0 {
+		return 0, err
+	}
+	// The workflow's next step need not wait for the dead worker's cache either.
+	_, failed := w.options.Client.WorkflowService().ResetStickyTaskQueue(ctx, &workflowservice.ResetStickyTaskQueueRequest{
+		Namespace: w.options.Namespace, Execution: cut,
+	})
+	return n, errors.Join(err, unlessEnded(failed))
+}
+
+// unlessEnded leaves out the error of a workflow or activity that is over.
+func unlessEnded(err error) error {
+	var over *serviceerror.NotFound
+	if errors.As(err, &over) {
+		return nil
+	}
+	return err
+}
+
+// had tells whether an activity was started from this worker's seat: by a process
+// that is gone, perhaps of another version.
+func (w *Worker) had(a *workflowpb.PendingActivityInfo) bool {
+	return a.GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED && sameSeat(a.GetLastWorkerIdentity(), w.options.Identity)
+}

@@ -1,0 +1,250 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+// WorkerFile tells of the worker file that a worker goes by.
+type WorkerFile struct {
+	Path     string    `json:"path,omitempty"`
+	LoadedAt time.Time `json:"loaded_at"`
+	// Trouble is why the file was not taken over when it was last read again;
+	// the worker goes by what it said before.
+	Trouble string `json:"trouble,omitempty"`
+}
+
+// reread reads the worker file again, and makes a plan of it to follow now.
+func (s Setup) reread(now *plan) (*plan, error) {
+	cfg, err := config.LoadWorker(s.File)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.RunAs != now.config.RunAs {
+		return nil, fmt.Errorf("run_as was %q and is %q now; that needs a new start of the worker, because directories of work under way belong to that user",
+			now.config.RunAs, cfg.RunAs)
+	}
+	files := now.files
+	if trees(cfg.Limits) != trees(now.config.Limits) {
+		if files, err = OpenStore(s.StateDir, cfg, s.Clock); err != nil {
+			return nil, err
+		}
+	}
+	return s.plan(cfg, files)
+}
+
+// trees are the limits of trees, which the store enforces.
+func trees(l agent.Limits) agent.Limits {
+	return agent.Limits{Files: l.Files, FileBytes: l.FileBytes, TreeBytes: l.TreeBytes, DiskBytes: l.DiskBytes}
+}
+
+// reload takes over what the worker file says now: all of it, or nothing.
+func (w *Worker) reload(ctx context.Context) {
+	o, old := w.options, w.plan.Load()
+	if o.Reread == nil {
+		o.Logger.Warn("this worker has no file to read again")
+		return
+	}
+	p, err := o.Reread(old)
+	var begun map[string]*queue
+	if err == nil {
+		begun, err = w.missing(p)
+	}
+	if err == nil {
+		w.learn(p.agents)
+		err = w.start(begun)
+	}
+	w.fileRead(err)
+	if err != nil {
+		logFaults(o.Logger, o.File, err)
+		return
+	}
+	over := w.follow(p, begun)
+	if err := w.publish(ctx); err != nil {
+		o.Logger.Warn("what the worker offers now could not be published yet; that is tried again", "error", err)
+	}
+	for _, q := range over {
+		w.queues.retiring.Go(q.Stop)
+	}
+	o.Logger.Info("worker file reloaded", append([]any{"file", o.File}, differences(old, p)...)...)
+}
+
+// fileRead notes how it went to read the worker file.
+func (w *Worker) fileRead(err error) {
+	w.life.mu.Lock()
+	defer w.life.mu.Unlock()
+	w.life.file.Path, w.life.file.Trouble = w.options.File, ""
+	if err == nil {
+		w.life.file.LoadedAt = w.options.Clock().UTC()
+	} else {
+		w.life.file.Trouble = err.Error()
+	}
+	if r := w.options.Telemetry.Recorder(); r != nil {
+		r.FileLoaded(err == nil)
+	}
+}
+
+// logFaults says, a line each, what is wrong with a worker file.
+func logFaults(logger *slog.Logger, file string, err error) {
+	const message = "worker file not reloaded; the worker goes on with what it said before"
+	var faults *config.Faults
+	if !errors.As(err, &faults) {
+		logger.Error(message, "file", file, "error", err)
+		return
+	}
+	for _, f := range faults.List {
+		logger.Error(message, "file", f.File, "line", f.Line, "field", f.Field, "error", f.Message)
+	}
+}
+
+// missing makes the queues that a plan needs and that are not polled yet, or not
+// with its concurrency.
+func (w *Worker) missing(p *plan) (map[string]*queue, error) {
+	made := map[string]*queue{}
+	store, polled := w.options.Store.ID(), w.queues.polled
+	for name, build := range map[string]func(*plan) *queue{
+		spec.WorkflowQueue(store): w.workflowQueue, spec.TicketQueue(store): w.ticketQueue, spec.WebhookQueue(store): w.webhookQueue,
+	} {
+		if polled[name] == nil && w.needs(p, name) {
+			made[name] = build(p)
+		}
+	}
+	for agent, concurrency := range p.slots() {
+		name := spec.AgentQueue(store, agent)
+		if q := polled[name]; q != nil && q.concurrency == concurrency {
+			continue
+		}
+		q, err := w.agentQueue(agent, concurrency, p)
+		if err != nil {
+			return nil, err
+		}
+		made[name] = q
+	}
+	return made, nil
+}
+
+// start has queues polled: all of them, or none.
+func (w *Worker) start(made map[string]*queue) error {
+	var begun []*queue
+	for name, q := range made {
+		if err := q.Start(); err != nil {
+			for _, b := range begun {
+				w.queues.retiring.Go(b.Stop)
+			}
+			return fmt.Errorf("poll %s: %w", name, err)
+		}
+		begun = append(begun, q)
+	}
+	return nil
+}
+
+// needs tells whether a plan has work for a queue that is no agent's.
+func (w *Worker) needs(p *plan, name string) bool {
+	switch store := w.options.Store.ID(); name {
+	case spec.TicketQueue(store):
+		return p.tickets != nil
+	case spec.WebhookQueue(store):
+		return p.hook != nil
+	default:
+		return name == spec.WorkflowQueue(store)
+	}
+}
+
+// follow has what begins from now on go by a plan, and returns the queues that
+// are not to be polled any more.
+func (w *Worker) follow(p *plan, begun map[string]*queue) (over []*queue) {
+	slots, store := p.slots(), w.options.Store.ID()
+	agents := map[string]bool{}
+	for agent := range slots {
+		agents[spec.AgentQueue(store, agent)] = true
+	}
+	for name, q := range w.queues.polled {
+		if begun[name] != nil || !agents[name] && !w.needs(p, name) {
+			if q.share != nil {
+				q.share.end() // before slots become free by a larger bound
+			}
+			over = append(over, q)
+			delete(w.queues.polled, name)
+			continue
+		}
+		q.plan.Store(p)
+	}
+	for agent, concurrency := range slots {
+		w.queues.slots[agent].resize(concurrency)
+	}
+	maps.Copy(w.queues.polled, begun)
+	w.plan.Store(p)
+	w.offering.Lock()
+	w.offer = p.offer(w.offer)
+	w.offering.Unlock()
+	if r := w.options.Telemetry.Recorder(); r != nil {
+		r.Serves(store, slots)
+	}
+	return over
+}
+
+// differences says what is not as it was, as attributes of a line in the log.
+func differences(old, p *plan) (attributes []any) {
+	say := func(key string, names []string) {
+		if len(names) > 0 {
+			slices.Sort(names)
+			attributes = append(attributes, key, strings.Join(names, ", "))
+		}
+	}
+	added, removed, changed := compare(old.config.Agents, p.config.Agents, old.agents.OfferedAgents(), p.agents.OfferedAgents())
+	say("agents_added", added)
+	say("agents_removed", removed)
+	say("agents_changed", changed)
+	added, removed, changed = compare(old.config.Checks, p.config.Checks, old.agents.OfferedChecks(), p.agents.OfferedChecks())
+	say("checks_added", added)
+	say("checks_removed", removed)
+	say("checks_changed", changed)
+	before, after := reflect.ValueOf(old.config), reflect.ValueOf(p.config)
+	var settings []string
+	for i := range before.NumField() {
+		field := before.Type().Field(i)
+		key, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+		if key == "agents" || key == "checks" || key == "" || key == "-" {
+			continue
+		}
+		if !reflect.DeepEqual(before.Field(i).Interface(), after.Field(i).Interface()) {
+			settings = append(settings, key)
+		}
+	}
+	say("settings_changed", settings)
+	if len(attributes) == 0 {
+		return []any{"changed", "nothing"}
+	}
+	return attributes
+}
+
+// compare names what one set of definitions has and the other has not, and what
+// is defined differently, or offered so because of a file that it refers to.
+func compare[D, O any](was, is map[string]D, offered, offers map[string]O) (added, removed, changed []string) {
+	for name, d := range is {
+		before, known := was[name]
+		switch {
+		case !known:
+			added = append(added, name)
+		case !reflect.DeepEqual(before, d) || !reflect.DeepEqual(offered[name], offers[name]):
+			changed = append(changed, name)
+		}
+	}
+	for name := range was {
+		if _, known := is[name]; !known {
+			removed = append(removed, name)
+		}
+	}
+	return added, removed, changed
+}

@@ -1,0 +1,34 @@
+package service
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/agent"
+)
+
+// TestSecretsStayMaskedWhenTheFileNamesThemNoMore: what has begun with them goes on.
+func TestSecretsStayMaskedWhenTheFileNamesThemNoMore(t *testing.T) {
+	t.Parallel()
+	agents := func(secrets ...string) Agents {
+		set, err := agent.New(agent.Config{
+			Version: 1, Secrets: secrets, Agents: map[string]agent.Definition{"coder": {Kind: agent.KindCommand, Argv: []string{"true"}}},
+		}, agent.Options{
+			Getenv: func(name string) string {
+				return map[string]string{"ONE": "the-first-secret", "TWO": "the-second-secret"}[name]
+			},
+			Now: time.Now, Executable: os.Args[0],
+		})
+		require.NoError(t, err)
+		return set
+	}
+	w := &Worker{}
+	for _, names := range [][]string{{"ONE"}, {"TWO"}, {}, {}, {"ONE"}, {"TWO"}} {
+		w.learn(agents(names...))
+	}
+	require.Equal(t, "*** and *** and more", w.Mask("the-first-secret and the-second-secret and more"))
+	require.LessOrEqual(t, len(*w.knowing.Load()), 2, "who knows nothing more is forgotten")
+}

@@ -1,0 +1,114 @@
+package service
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/telemetry"
+	"github.com/maestro-hive/maestro/internal/temporalutil"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// DefaultDrain is how long a stopping worker lets attempts go on.
+const DefaultDrain = 20 * time.Second
+
+// Setup says how to make a worker out of a worker file and a state directory.
+type Setup struct {
+	// Config is the parsed worker file.
+	Config agent.Config
+	// File is the worker file's path, to read it again at a signal from Reloads;
+	// empty: the worker goes by Config for good.
+	File    string
+	Reloads <-chan os.Signal
+	// Agents works in the place of the worker file's agents and checks; nil:
+	// they do.
+	Agents Agents
+	// WebUI is the address of Temporal's Web UI, where the worker file has none.
+	WebUI string
+	// StateDir is the store's directory; the store is made if there is none.
+	StateDir string
+	// Connection to Temporal. Closing it is the caller's.
+	Connection *temporalutil.Connection
+	// Getenv reads the worker's environment, which agents get parts of.
+	Getenv func(string) string
+	// Host and PID name the process; Version is the build's, in one word, and
+	// Commit the one that it was made of, if it is known.
+	Host            string
+	PID             int
+	Version, Commit string
+	// Drain is how long attempts may go on after a stop.
+	Drain time.Duration
+	// Telemetry takes what the worker does; nil: nobody measures. It has to
+	// have instrumented the connection, too. Closing it is the caller's.
+	Telemetry *telemetry.Telemetry
+	// Clock tells the time; Logger gets what happens.
+	Clock  func() time.Time
+	Logger *slog.Logger
+}
+
+// Build makes the worker: its store, its agents and its place among the store's
+// workers. Nothing runs yet.
+func (s Setup) Build() (*Worker, error) {
+	cfg := s.Config.WithDefaults()
+	st, err := OpenStore(s.StateDir, cfg, s.Clock)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.plan(cfg, st)
+	if err != nil {
+		return nil, err
+	}
+	place, err := takeSeat(filepath.Join(st.Dir(), "workers"), s.Host)
+	if err != nil {
+		return nil, err
+	}
+	o := options{
+		Client: s.Connection.Client, Namespace: s.Connection.Namespace, Store: st, Plan: p, Reloads: s.Reloads, File: s.File,
+		Attributes: temporalutil.NewSearchAttributes(s.Connection, s.Connection.Namespace, s.Clock, workflows.SearchAttributes()...),
+		Address:    s.Connection.Address,
+		Seat:       place, Identity: identity(st.ID(), place, s.Version), Host: s.Host, PID: s.PID, Version: s.Version, Commit: s.Commit,
+		Drain: s.Drain, Telemetry: s.Telemetry, Clock: s.Clock, Logger: s.Logger,
+	}
+	if s.File != "" {
+		o.Reread = s.reread
+	}
+	return newWorker(o), nil
+}
+
+// indexFrom is the size of a tree, in files, from which on it pays to remember
+// what a directory was filled with: below, that takes longer than to read it.
+const indexFrom = 64
+
+// OpenStore opens the store in dir, making it if there is none, with the worker
+// file's limits on what a tree may hold.
+func OpenStore(dir string, cfg agent.Config, clock func() time.Time) (*store.Store, error) {
+	o := store.Options{
+		Clock:     clock,
+		IndexFrom: indexFrom,
+		Limits: store.Limits{
+			Files: cfg.Limits.Files, FileBytes: int64(cfg.Limits.FileBytes), TreeBytes: int64(cfg.Limits.TreeBytes), DiskBytes: int64(cfg.Limits.DiskBytes),
+		},
+	}
+	if cfg.RunAs != "" {
+		abs, err := filepath.Abs(dir)
+		if err != nil {
+			return nil, fmt.Errorf("find %s: %w", dir, err)
+		}
+		o.WorkRoot = filepath.Join(workBeside(abs, cfg), "sessions")
+	}
+	return store.Create(dir, o)
+}
+
+// workBeside is where agents work and caches are: in the store or, if agents run
+// as another user, who cannot enter the store, in a directory beside it.
+func workBeside(dir string, cfg agent.Config) string {
+	if cfg.RunAs == "" {
+		return dir
+	}
+	return filepath.Clean(dir) + ".work"
+}

@@ -1,0 +1,71 @@
+package service
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestSlotsAreBoundedHoweverTheyAreResized(t *testing.T) {
+	t.Parallel()
+	s := newSlots(2).share()
+	require.NotNil(t, s.TryReserveSlot(nil))
+	require.NotNil(t, s.TryReserveSlot(nil))
+	require.Nil(t, s.TryReserveSlot(nil))
+
+	reserved := make(chan error, 1)
+	reserve := func(ctx context.Context) {
+		_, err := s.ReserveSlot(ctx, nil)
+		reserved <- err
+	}
+	go reserve(t.Context())
+	s.resize(3)
+	require.NoError(t, <-reserved, "a larger bound lets who waits in")
+	require.Equal(t, 3, s.MaxSlots())
+
+	s.resize(1)
+	s.ReleaseSlot(nil)
+	s.ReleaseSlot(nil)
+	require.Nil(t, s.TryReserveSlot(nil), "one is still at work")
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	reserve(ctx)
+	require.ErrorIs(t, <-reserved, context.DeadlineExceeded)
+	go reserve(t.Context())
+	s.ReleaseSlot(nil)
+	require.NoError(t, <-reserved)
+}
+
+func TestAQueueThatIsPolledNoMoreTakesNoSlot(t *testing.T) {
+	t.Parallel()
+	all := newSlots(1)
+	old, next := all.share(), all.share()
+	require.NotNil(t, old.TryReserveSlot(nil))
+	ctx, cancel := context.WithCancel(t.Context())
+	reserved := make(chan error, 2)
+	reserve := func(ctx context.Context, s *share) {
+		_, err := s.ReserveSlot(ctx, nil)
+		reserved <- err
+	}
+	go reserve(ctx, old)
+	old.end()
+	all.resize(2)
+	go reserve(t.Context(), next)
+	require.NoError(t, <-reserved, "the slot is for the queue that goes on")
+	old.ReleaseSlot(nil)
+	require.Nil(t, old.TryReserveSlot(nil))
+	cancel()
+	require.ErrorIs(t, <-reserved, context.Canceled)
+}
+
+func TestASeatIsTheSameWhateverBuildHoldsIt(t *testing.T) {
+	t.Parallel()
+	a := &seat{name: "box-0"}
+	require.Equal(t, "maestro-st@box-0 v1.2.3+abc1234", identity("st", a, "v1.2.3+abc1234"))
+	require.Equal(t, "maestro-st@box-0", identity("st", a, ""))
+	require.True(t, sameSeat(identity("st", a, "v1"), identity("st", a, "v2")))
+	require.True(t, sameSeat("maestro-st@box-0", identity("st", a, "v2")), "that of a build which did not say")
+	require.False(t, sameSeat(identity("st", a, "v1"), identity("st", &seat{name: "box-01"}, "v1")))
+}
