@@ -26,7 +26,7 @@ phases:
 // hiveSample is a checkpoint as Maestro Hive wrote it.
 func hiveSample(t *testing.T) string {
 	t.Helper()
-	path, err := filepath.Abs("../hive/testdata/checkpoint_design.json")
+	path, err := filepath.Abs("../hiveimport/testdata/checkpoint_design.json")
 	require.NoError(t, err)
 	return path
 }

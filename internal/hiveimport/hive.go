@@ -115,7 +115,7 @@ func syntaxFault(data []byte, err error) Fault {
 // jsonKind is what JSON calls what a field needs.
 func jsonKind(err *json.UnmarshalTypeError) string {
 	switch text := err.Type.String(); {
-	case strings.HasPrefix(text, "map["), strings.HasPrefix(text, "hive."), strings.HasPrefix(text, "struct"):
+	case strings.HasPrefix(text, "map["), strings.HasPrefix(text, "hiveimport."), strings.HasPrefix(text, "struct"):
 		return "JSON object"
 	case strings.HasPrefix(text, "[]"):
 		return "list"

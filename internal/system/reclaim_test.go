@@ -14,7 +14,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-const tookUp = "took up again what a crash had cut off"
+const tookUp = "retried activities that a crash had interrupted"
 
 // TestKilledWorkerTakesItsWorkUpAgain kills a worker three times and starts it
 // again on its host: its agents are at work again within a second, though the

@@ -257,7 +257,7 @@ func buildTagged(t *testing.T, tag string) (program, commit string) {
 		switch {
 		case rel == ".git" && !d.IsDir(): // a work tree's, which leads to its repository
 			return nil
-		case d.IsDir() && (slices.Contains([]string{".git", "bin", "server", "docs", "deploy"}, rel) || d.Name() == "testdata"):
+		case d.IsDir() && (slices.Contains([]string{".git", "bin", "server", "deploy"}, rel) || d.Name() == "testdata"):
 			return fs.SkipDir
 		case d.IsDir():
 			return os.MkdirAll(filepath.Join(dir, rel), 0o700)
