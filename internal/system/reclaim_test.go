@@ -71,7 +71,7 @@ func TestNobodyTakesUpTheWorkOfTheLiving(t *testing.T) {
 	workers[1].kill()
 	again := w.startWorker()
 	require.Equal(t, 1, strings.Count(again.output.String(), tookUp))
-	require.Contains(t, again.output.String(), "activities=1 ")
+	require.Contains(t, again.output.String(), "activities=1\n")
 	w.eventually("the dead one's work goes on", func() bool { return w.held("dead", "design") != agents["dead"] })
 	for _, sessionID := range []string{"frozen", "at-work"} {
 		require.Equal(t, 1, w.executed(sessionID)["design"], sessionID)
