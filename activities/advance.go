@@ -177,7 +177,7 @@ func (b *Boundaries) mirror(ctx context.Context, s sessionContext, c session.Che
 		return err
 	}
 	if err != nil {
-		activity.GetLogger(ctx).Warn("execution_state.json lags behind", "error", err)
+		activity.GetLogger(ctx).Warn("execution_state.json is out of date", "error", err)
 	}
 	activity.GetLogger(ctx).Info("phase sealed", "checkpoint", head)
 	if in.Park {
@@ -191,7 +191,7 @@ func (b *Boundaries) mirror(ctx context.Context, s sessionContext, c session.Che
 
 // parkedReason says what a session waits for that parks after a phase.
 func parkedReason(phase string) string {
-	return "phase " + phase + " is done; the session goes on when somebody says so"
+	return "phase " + phase + " is done; the session waits for an approval or `maestro resume`"
 }
 
 // Close writes how a session ended, and what it has cost in all: also what nobody

@@ -99,10 +99,10 @@ func (r *round) mayNotSendBack() *failures.Failure {
 		return nil
 	case r.in.Integrating:
 		return failures.Failf(failures.InvalidOutput,
-			"the result sends work back, but this round mends what the personas of the phase %s have left; mend it, or report an error", r.in.Phase)
+			"the result has sends_back, but this round fixes the merged work of phase %s; fix it, or report an error", r.in.Phase)
 	}
 	return failures.Failf(failures.InvalidOutput,
-		"the result sends work back, but the phase %s has no sends_back in the team file; do the work, or report an error", r.in.Phase)
+		"the result has sends_back, but phase %s has no sends_back in the team file; do the work, or report an error", r.in.Phase)
 }
 
 // maySendBack tells the agent to which phase it may send work back; nil: to none.

@@ -237,7 +237,7 @@ func (bw *BreakerWaits) probe(ctx context.Context, q *waitQueue) bool {
 	answer, err := bw.Breakers.Acquire(ctx, fmt.Sprintf("%s/acquire/%d", first.holder, bw.Clock().UnixNano()), b, first.holder)
 	switch {
 	case err != nil:
-		bw.Logger.Warn("no lease to try an agent: its breaker does not answer", "breaker", b.Name, "error", err)
+		bw.Logger.Warn("no lease from the breaker of an agent: it does not answer", "breaker", b.Name, "error", err)
 	case answer.Effect == breaker.Leased:
 		bw.release(ctx, q, first, answer)
 		return true
@@ -292,7 +292,7 @@ func (bw *BreakerWaits) giveBack(ctx context.Context, b spec.Breaker, lease sess
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportLimit)
 	defer cancel()
 	if _, err := bw.Breakers.Report(ctx, lease.GiveBack(b, bw.Clock())); err != nil {
-		bw.Logger.Warn("a lease that nobody needs any more has to run out", "breaker", b.Name, "error", err)
+		bw.Logger.Warn("an unused lease could not be released; it expires", "breaker", b.Name, "error", err)
 	}
 }
 
@@ -327,6 +327,6 @@ func (bw *BreakerWaits) mirror(ctx context.Context, in AwaitInput, wait *session
 		e.UpdatedAt = bw.Clock().UTC()
 	})
 	if err != nil {
-		activity.GetLogger(ctx).Warn("execution_state.json lags behind", "error", err)
+		activity.GetLogger(ctx).Warn("execution_state.json is out of date", "error", err)
 	}
 }

@@ -96,7 +96,7 @@ func (r *round) probe(ctx context.Context, b spec.Breaker) (now *breaker.View, p
 	answer, err := r.Breakers.Acquire(bounded, r.updateID("acquire"), b, holder)
 	switch {
 	case err != nil:
-		activity.GetLogger(ctx).Warn("no lease to try the agent: the breaker does not answer", "breaker", b.Name, "error", err)
+		activity.GetLogger(ctx).Warn("no lease from the agent's breaker: it does not answer", "breaker", b.Name, "error", err)
 		return nil, false
 	case answer.Effect == breaker.Leased:
 		r.pass(session.BreakerPass{Generation: answer.State.Generation, Holder: holder})
@@ -222,7 +222,7 @@ func (r *round) keepLease(ctx context.Context) (stop func()) {
 			answer, err := r.Breakers.Renew(bounded, r.updateID("renew"), b, holder)
 			cancel()
 			if ctx.Err() == nil && (err != nil || answer.Effect == breaker.Refused) {
-				activity.GetLogger(ctx).Warn("the probe's lease could not be renewed; another may try the agent", "breaker", b.Name, "error", err)
+				activity.GetLogger(ctx).Warn("the probe's lease could not be renewed; another round may probe the agent", "breaker", b.Name, "error", err)
 			}
 		}
 	}()
@@ -256,7 +256,7 @@ func (r *round) report(ctx context.Context, f *failures.Failure) *session.Breake
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportLimit)
 	defer cancel()
 	if err := deliver(bounded, r.Breakers, report); err != nil {
-		activity.GetLogger(ctx).Warn("the breaker hears of the round later", "breaker", report.Breaker.Name, "error", err)
+		activity.GetLogger(ctx).Warn("the report of the round to the breaker is delayed", "breaker", report.Breaker.Name, "error", err)
 		return &report
 	}
 	return nil
@@ -298,7 +298,7 @@ func deliverAll(ctx context.Context, breakers Breakers, reports []session.Breake
 	defer cancel()
 	for _, report := range reports {
 		if err := deliver(ctx, breakers, report); err != nil {
-			activity.GetLogger(ctx).Warn("the breaker hears of the round later", "breaker", report.Breaker.Name, "error", err)
+			activity.GetLogger(ctx).Warn("the report of the round to the breaker is delayed", "breaker", report.Breaker.Name, "error", err)
 			left = append(left, report)
 		}
 	}

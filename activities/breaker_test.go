@@ -413,7 +413,7 @@ func TestWaitIsShownAndEndsWithALease(t *testing.T) {
 	}, 5*time.Second, 10*time.Millisecond)
 	e, err := d.store.Execution(d.key())
 	require.NoError(t, err)
-	require.Contains(t, e.Reason, "build/dev waits")
+	require.Contains(t, e.Reason, "build/dev waiting since")
 	require.Equal(t, session.Waiting, e.Phases[0].Assignments[0].Status)
 	awaited := <-done
 	require.NotEmpty(t, awaited.Lease)

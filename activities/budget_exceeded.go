@@ -56,7 +56,7 @@ func (r *round) diff(ctx context.Context, files spec.Digest) spec.Digest {
 	}
 	text, err := r.Files.UnifiedDiff(ctx, r.in.Input, files, session.MaxDiff)
 	if err != nil {
-		activity.GetLogger(ctx).Warn("the next attempt is not told what this one had changed", "error", err)
+		activity.GetLogger(ctx).Warn("the next attempt does not get the changes of this one", "error", err)
 		return ""
 	}
 	return r.keepLog(ctx, []byte(text))

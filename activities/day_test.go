@@ -68,7 +68,7 @@ func TestASpentDayFailsTheAttempt(t *testing.T) {
 	d := withDay(t, 100)
 	d.other(budget.Row{Unsettled: []budget.UnsettledCall{{Call: 7, Date: budget.Date(time.Now()), Estimate: cost.Usage{OutputTokens: 50}}}})
 	_, err := d.round(activities.Heartbeat{})
-	require.ErrorContains(t, err, "the daily budget of team t is spent: 50 of 100 tokens are left, and the next call needs 60; "+
+	require.ErrorContains(t, err, "the daily budget of team t is not sufficient: 50 of 100 tokens left, and the next call needs 60; "+
 		"50 tokens of it are estimates of 1 unsettled call of session other: maestro budget settle other build/dev 7 --write-off; the next day begins at")
 	require.Zero(t, d.day().Sum().Reserved)
 	require.Len(t, d.record().Rounds[0].Attempts, 1)

@@ -157,15 +157,15 @@ func (r *round) fills(ctx context.Context, since time.Time, full error) string {
 // clearWork removes everything in the round's directory.
 func (r *round) clearWork(ctx context.Context, why string) {
 	logger := activity.GetLogger(ctx)
-	logger.Warn("the disk is full; what the agent has left is removed", "why", why)
+	logger.Warn("the disk is full; removing the agent's files", "why", why)
 	if err := r.Files.ClearWork(r.placeNow().dir); err != nil {
-		logger.Warn("not all that the agent has left could be removed", "error", err)
+		logger.Warn("some of the agent's files could not be removed", "error", err)
 	}
 	if o := r.outage(); o != nil && o.Left {
 		o.Left = false
 		r.changeLog(func(l *session.RoundLog) { l.Outage = o })
 		if err := r.putRecord(); err != nil {
-			logger.Warn("the record does not know yet that the agent's files are gone", "error", err)
+			logger.Warn("the removal of the agent's files is not recorded yet", "error", err)
 		}
 	}
 }

@@ -87,9 +87,9 @@ func TestAnAgentThatFillsTheDiskIsStopped(t *testing.T) {
 		written session.Written
 		says    string
 	}{
-		"bytes":  {20, session.Written{Bytes: 2048}, "the agent filled the disk: what it has written in its tree, HOME and TMPDIR takes up 2.0 KiB, and 20 B are left"},
+		"bytes":  {20, session.Written{Bytes: 2048}, "the agent filled the disk: its tree, HOME and TMPDIR use 2.0 KiB, and 20 B are free"},
 		"hidden": {20, session.Written{Bytes: 1, Hidden: true}, "filled the disk"},
-		"limit":  {1000 - 5001, session.Written{Bytes: 5001}, "at most 4.9 KiB are allowed (limits.disk_bytes)"},
+		"limit":  {1000 - 5001, session.Written{Bytes: 5001}, "at most 4.9 KiB are allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

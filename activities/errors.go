@@ -17,7 +17,7 @@ var errHandedOver = errors.New("the worker stops")
 
 // errReplaced is the cause of a context that ends because Temporal has given up an
 // execution that had not begun to work.
-var errReplaced = errors.New("given up by Temporal")
+var errReplaced = errors.New("superseded in Temporal")
 
 // isPermanent tells whether a store's error will be the same next time: the content
 // is gone or wrong, as opposed to a directory that cannot be used at the moment. A
@@ -78,6 +78,6 @@ func isAnswer(err error) bool {
 
 // handedOver has Temporal start the next execution at once, where it may.
 func handedOver(why error) error {
-	return temporal.NewApplicationErrorWithOptions(why.Error()+"; another takes over", session.HandedOver,
+	return temporal.NewApplicationErrorWithOptions(why.Error()+"; another worker continues", session.HandedOver,
 		temporal.ApplicationErrorOptions{NextRetryDelay: time.Millisecond})
 }

@@ -25,7 +25,7 @@ func (b *Boundaries) Raise(ctx context.Context, in RaiseInput) (Raised, error) {
 }
 
 // errAtWork ends the reckoning of an assignment that somebody still works on.
-var errAtWork = errors.New("somebody still works on it")
+var errAtWork = errors.New("assignment locked")
 
 // finalUsage adds up what the assignments of a session that ends have cost. Calls that
 // were under way when their worker was lost are unsettled from now on.
@@ -33,7 +33,7 @@ func (b *Boundaries) finalUsage(ctx context.Context, key session.Key, phases []s
 	spent := map[spec.AssignmentID]cost.Usage{}
 	ledger, err := b.Ledgers.Ledger(key)
 	if err != nil {
-		activity.GetLogger(ctx).Warn("what the session has cost is not known for certain", "error", err)
+		activity.GetLogger(ctx).Warn("the session's cost is not final", "error", err)
 		return spent
 	}
 	r := usageReader{b.Programs, b.Sessions, b.Ledgers, b.Clock}
@@ -44,7 +44,7 @@ func (b *Boundaries) finalUsage(ctx context.Context, key session.Key, phases []s
 			switch {
 			case errors.Is(err, errAtWork):
 			case err != nil:
-				activity.GetLogger(ctx).Warn("what an assignment has cost is not known for certain", "assignment", id.String(), "error", err)
+				activity.GetLogger(ctx).Warn("an assignment's cost is not final", "assignment", id.String(), "error", err)
 			case used != cost.Usage{}:
 				spent[id] = used
 			}

@@ -72,11 +72,11 @@ func (r *round) sendHeartbeats(ctx context.Context, end context.CancelCauseFunc)
 		}
 		switch stands {
 		case unheard:
-			logger.Warn("Temporal cannot be told that the round is at work; it goes on", "error", err)
+			logger.Warn("the round's heartbeat failed; the round continues", "error", err)
 		case replaced:
-			logger.Warn("Temporal has given this execution of the round up; the one in its place waits for what it comes to")
+			logger.Warn("Temporal has timed out this execution of the round; its successor waits for the result")
 		default:
-			logger.Info("Temporal hears again that the round is at work")
+			logger.Info("the round's heartbeats succeed again")
 		}
 	}
 }
@@ -185,7 +185,7 @@ func (r *round) lock(ctx context.Context) (unlock func(), err error) {
 			return held.Unlock, nil
 		}
 		r.Agents.EndStopped()
-		r.setProgress("waiting: another process still works on this assignment")
+		r.setProgress("waiting: another process still executes this assignment")
 		if err := sleep(ctx, wait); err != nil {
 			return nil, err
 		}
@@ -206,7 +206,7 @@ func (r *round) retryStore(ctx context.Context, try func() error) error {
 		case diskFull(err) && r.makeRoom(ctx, err):
 			continue
 		}
-		activity.GetLogger(ctx).Warn("the store cannot be used; trying again", "error", err, "wait", wait)
+		activity.GetLogger(ctx).Warn("the store cannot be used; retrying", "error", err, "wait", wait)
 		r.setProgress(fmt.Sprintf("%s: waiting for the store: %s", failures.ResourceError, textfmt.Shorten(err.Error(), session.MaxMessage)))
 		observerOrNone(r.Observer).StoreWaited(wait)
 		if err := sleep(ctx, wait); err != nil {
@@ -297,7 +297,7 @@ func (r *round) write(ctx context.Context, state session.State) {
 		e.Phase, e.Usage, e.UpdatedAt = r.in.Phase, e.Sum(), r.Clock().UTC()
 	})
 	if err != nil {
-		activity.GetLogger(ctx).Warn("execution_state.json lags behind", "error", err)
+		activity.GetLogger(ctx).Warn("execution_state.json is out of date", "error", err)
 	}
 }
 

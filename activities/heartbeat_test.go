@@ -157,7 +157,7 @@ func TestExecutionTakesUpWhatItHasWaitedFor(t *testing.T) {
 		ended <- end{result, err}
 	}()
 	require.Eventually(t, func() bool { return told.n.Load() > 0 }, time.Minute, 10*time.Millisecond)
-	require.Contains(t, told.last.Load().Progress, "another process still works")
+	require.Contains(t, told.last.Load().Progress, "another process still executes")
 	require.Empty(t, second.agents.runs)
 	close(goOn)
 	requireType(t, <-elder, session.RecoverableError)

@@ -47,7 +47,7 @@ func logHelp(ctx context.Context, before, now []session.HelpRequest) {
 		if h.Persona != "" {
 			about = append(about, logs.Persona, h.Persona)
 		}
-		activity.GetLogger(ctx).Info("a person is needed", append(about, "go_on_with", h.Command)...)
+		activity.GetLogger(ctx).Info("request to a person opened", append(about, "go_on_with", h.Command)...)
 	}
 }
 

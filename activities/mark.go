@@ -183,7 +183,7 @@ func (b *Boundaries) mirrorHelp(ctx context.Context, in MarkInput, more func(*se
 		e.Reason = in.Reason
 	})
 	if err != nil {
-		activity.GetLogger(ctx).Warn("execution_state.json lags behind", "error", err)
+		activity.GetLogger(ctx).Warn("execution_state.json is out of date", "error", err)
 	}
 	logHelp(ctx, asked, in.Help)
 }

@@ -36,10 +36,10 @@ func (b *Boundaries) updateMirror(ctx context.Context, step mirrorStep, change f
 	case errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt), err == nil && len(stored.Phases) == 0:
 		lost, err = b.rebuilt(ctx, step)
 		if err != nil && !isPermanent(err) {
-			return after, fmt.Errorf("make execution_state.json again: %w", err)
+			return after, fmt.Errorf("recreate execution_state.json: %w", err)
 		}
 		if err != nil { // what it would be made from is lost, too
-			activity.GetLogger(ctx).Warn("execution_state.json cannot be made again", "error", err)
+			activity.GetLogger(ctx).Warn("execution_state.json cannot be recreated", "error", err)
 		}
 	case err != nil:
 		return after, err

@@ -79,7 +79,7 @@ func (r *round) beginOutage(ctx context.Context, f failures.Failure, l left) err
 	if err := r.writeRecord(ctx); err != nil {
 		return err
 	}
-	activity.GetLogger(ctx).Warn("the "+f.Category.Awaited()+" fails; the attempt waits and goes on", "category", f.Category, "error", f.Message, "until", o.Until, "since", o.Since)
+	activity.GetLogger(ctx).Warn("the "+f.Category.Awaited()+" fails; the attempt waits and continues", "category", f.Category, "error", f.Message, "until", o.Until, "since", o.Since)
 	view := r.reportProvider(ctx, session.AttemptFailure{Category: f.Category, Message: f.Message})
 	if view != nil && view.State.At(r.Clock()) == session.BreakerIsOpen {
 		return r.turnedAway(ctx, view)
@@ -116,7 +116,7 @@ func (r *round) reportProvider(ctx context.Context, f session.AttemptFailure) *b
 	defer cancel()
 	answer, err := r.Breakers.Report(bounded, report)
 	if err != nil {
-		activity.GetLogger(ctx).Warn("the breaker does not hear of the provider", "breaker", report.Breaker.Name, "error", err)
+		activity.GetLogger(ctx).Warn("the breaker did not get the report on the provider", "breaker", report.Breaker.Name, "error", err)
 		return nil
 	}
 	if f.Category == "" { // a probe has ended with it, and the round goes on
@@ -173,7 +173,7 @@ func (r *round) signalLongOutage(ctx context.Context, o *session.Outage) bool {
 	r.announcing.Wait() // the end of an outage before is told first
 	news := OutageNews{Since: o.Since, Failure: session.AttemptFailure{Category: cause, Message: o.Failure.Message}}
 	if err := r.signalOutage(ctx, news); err != nil {
-		activity.GetLogger(ctx).Warn("the session cannot be told of a wait", "error", err)
+		activity.GetLogger(ctx).Warn("the session could not be notified of a wait", "error", err)
 		return false
 	}
 	o.Told, o.ToldAt = cause, now
@@ -182,7 +182,7 @@ func (r *round) signalLongOutage(ctx context.Context, o *session.Outage) bool {
 		l.Outage = &told
 	})
 	if err := r.putRecord(); err != nil { // told again, at worst
-		activity.GetLogger(ctx).Warn("the record does not know yet what the session was told", "error", err)
+		activity.GetLogger(ctx).Warn("the session's notification is not recorded yet", "error", err)
 	}
 	return true
 }
@@ -249,10 +249,10 @@ func (r *round) progressed(ctx context.Context, answered bool) {
 		return
 	}
 	logger := activity.GetLogger(ctx)
-	logger.Info("the "+o.Failure.Category.Awaited()+" is back", "away_since", o.Since, "waits", o.Waits)
+	logger.Info("the "+o.Failure.Category.Awaited()+" is available again", "away_since", o.Since, "waits", o.Waits)
 	r.changeLog(func(l *session.RoundLog) { l.Outage = nil })
 	if err := r.putRecord(); err != nil {
-		logger.Warn("the record does not know yet that the outage is over", "error", err)
+		logger.Warn("the end of the outage is not recorded yet", "error", err)
 	}
 	r.announcing.Go(func() { r.announce(ctx, *o, answered) })
 }
@@ -274,7 +274,7 @@ func (r *round) announce(ctx context.Context, o session.Outage, answered bool) {
 		if err == nil {
 			return
 		}
-		logger.Warn("the session cannot be told that the outage is over", "error", err)
+		logger.Warn("the session could not be notified of the end of the outage", "error", err)
 	}
 }
 

@@ -172,7 +172,7 @@ func TestPatienceEndsTheActivityOrTheRound(t *testing.T) {
 }
 
 // TestProvidersFailuresAreReportedAsTheyHappen, and the answer after one: a breaker counts
-// failures in a row.
+// consecutive failures.
 func TestProvidersFailuresAreReportedAsTheyHappen(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

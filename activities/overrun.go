@@ -65,7 +65,7 @@ func (b *spender) Spending(used cost.Usage) error {
 		return nil
 	}
 	b.refusal = verdict
-	return failures.Failf(failures.TokenBudget, "the attempt has used %d tokens and %s USD, more than the %d tokens and %s USD that were set aside for it; %s",
+	return failures.Failf(failures.TokenBudget, "the attempt has used %d tokens and %s USD, more than its reservation of %d tokens and %s USD; %s",
 		used.Tokens(), used.CostUSD, aside.Tokens, aside.USD, verdict.Refused)
 }
 

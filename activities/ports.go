@@ -197,11 +197,11 @@ type Heartbeats interface {
 
 // ErrUnwanted says that nobody waits for the end of an activity any more: it was
 // cancelled, or paused, or its workflow has ended or does without it.
-var ErrUnwanted = errors.New("nobody waits for this work any more")
+var ErrUnwanted = errors.New("activity no longer wanted")
 
 // ErrReplaced says that Temporal has given up an execution of an activity that is
 // still wanted, and has started another in its place, or is about to.
-var ErrReplaced = errors.New("another execution of this work is in its place")
+var ErrReplaced = errors.New("another execution has replaced this one")
 
 // Clock tells the time.
 type Clock func() time.Time

@@ -57,7 +57,7 @@ func (p *Pruning) Prune(ctx context.Context, in PruneInput) (session.PruneReport
 	open, err := p.Open(ctx)
 	if err != nil {
 		return session.PruneReport{}, temporal.NewApplicationErrorWithOptions(
-			"list the sessions that run: "+err.Error(), session.StoreUnusable, temporal.ApplicationErrorOptions{Cause: err})
+			"list running sessions: "+err.Error(), session.StoreUnusable, temporal.ApplicationErrorOptions{Cause: err})
 	}
 	o := session.PruneOptions{Keep: in.Keep, OlderThan: in.OlderThan.Std(), Namespace: p.Namespace, Running: open}
 	if o.Keep == 0 {

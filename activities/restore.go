@@ -100,7 +100,7 @@ func (r *restoration) standing() error {
 		return err
 	}
 	if e.Incarnation >= r.in.Incarnation && e.OriginalRun != r.in.OriginalRun {
-		r.faults = append(r.faults, fmt.Sprintf("session %s is in incarnation %d already; see it with `maestro status %[1]s`", r.key.Session, e.Incarnation))
+		r.faults = append(r.faults, fmt.Sprintf("session %s is already in incarnation %d; see `maestro status %[1]s`", r.key.Session, e.Incarnation))
 		return nil
 	}
 	r.dropped = e.Dropped
@@ -125,11 +125,11 @@ func (r *restoration) find() error {
 		return fmt.Errorf("read checkpoint %s: %w", r.in.Base.Short(), err)
 	}
 	if err := r.Files.Intact(r.ctx, r.in.Workspace); err != nil {
-		r.faults = append(r.faults, "what the session started from is damaged: "+err.Error())
+		r.faults = append(r.faults, "the session's workspace tree is damaged: "+err.Error())
 	}
 	if r.base.Team.Blob != r.in.Team {
 		if r.before, err = loadTeam(r.ctx, r.Files, r.base.Team.Blob); err != nil {
-			activity.GetLogger(r.ctx).Warn("the team of the last checkpoint cannot be read; its differences go unnamed", "error", err)
+			activity.GetLogger(r.ctx).Warn("the team of the last checkpoint cannot be read; its differences are not listed", "error", err)
 		}
 	}
 	if len(r.given) == 0 {
@@ -229,7 +229,7 @@ func (r *restoration) mustRun(p spec.Phase) string {
 	}
 	for _, above := range r.team.Ancestors(p.Name) {
 		if why := r.changed[above]; why != "" {
-			return "builds on " + above + ", which " + why
+			return "depends on " + above + ", which " + why
 		}
 	}
 	return ""
@@ -259,7 +259,7 @@ func (r *restoration) note(id spec.AssignmentID, action session.Action, reason s
 func (r *restoration) finish() {
 	for _, a := range r.base.Assignments {
 		if r.status.Assignment(a.AssignmentID) == nil {
-			r.note(a.AssignmentID, session.Drop, "the team does not have it any more; its work is left out")
+			r.note(a.AssignmentID, session.Drop, "no longer in the team; its work is dropped")
 		}
 	}
 	restored := map[spec.AssignmentID]session.CheckpointAssignment{}

@@ -124,7 +124,7 @@ func TestRefusedResumeChangesNothing(t *testing.T) {
 	require.Contains(t, a.Faults[0], "phase pair has no finished work to edit")
 	p.incarnation--
 	p.admit(session.Course{})
-	require.Contains(t, p.plan(), "restore pair/p: finished before, its phase had not")
+	require.Contains(t, p.plan(), "restore pair/p: finished before, but not its phase")
 }
 
 // TestUnsealedPhaseIsNothingToBuildOn: all of its work stands, but nobody has
@@ -159,7 +159,7 @@ func TestRecordedSoloPhaseStands(t *testing.T) {
 	require.Contains(t, p.plan(), "restore root/p: finished before")
 	require.Contains(t, p.plan(), "restore side/q: finished before")
 	require.Equal(t, []string{"pair", "chain"}, a.Todo, "a pair has to be merged and checked")
-	require.Contains(t, p.plan(), "restore pair/p: finished before, its phase had not\nrestore pair/q")
+	require.Contains(t, p.plan(), "restore pair/p: finished before, but not its phase\nrestore pair/q")
 }
 
 // TestNewIntegratorKeepsWhatWasMended: what the one before had mended, and a
@@ -171,7 +171,7 @@ func TestNewIntegratorKeepsWhatWasMended(t *testing.T) {
 	p.admit(session.Course{Supplied: []session.SuppliedWork{{Phase: "pair", Files: p.files("edited"), Edit: true}}, Only: []string{"pair", "root", "side"}})
 	p.team.Phases[1].Integrator = "p"
 	a := p.admit(session.Course{Force: []string{"chain"}})
-	require.Contains(t, p.plan(), "restore pair/q: finished before; its integrator changed since")
+	require.Contains(t, p.plan(), "restore pair/q: finished before; changed without effect on finished work: integrator")
 	paths, err := p.store.Paths(t.Context(), a.Inputs["chain"])
 	require.NoError(t, err)
 	require.Contains(t, paths, "edited")

@@ -206,16 +206,16 @@ restore side/q: finished before`
 				p.team.Phases[1].Checks = []string{}
 				p.team.Phases[0].Produces = []string{"*.md"}
 			},
-			plan: strings.Replace(all, "root/p: finished before", "root/p: finished before; its produces changed since, which makes no work stale", 1),
+			plan: strings.Replace(all, "root/p: finished before", "root/p: finished before; changed without effect on finished work: produces", 1),
 		},
 		"the model of all": {
 			change: func(p *past) { p.model = "another" },
 			plan: `run root/p: changed: agent or model
-run pair/p: builds on root, which runs again
-run pair/q: builds on root, which runs again
-run chain/p: builds on root, which runs again
-run chain/q: builds on root, which runs again
-run side/q: builds on root, which runs again`,
+run pair/p: depends on root, which runs again
+run pair/q: depends on root, which runs again
+run chain/p: depends on root, which runs again
+run chain/q: depends on root, which runs again
+run side/q: depends on root, which runs again`,
 			todo: []string{"root", "pair", "chain", "side"},
 		},
 		"the instructions of the second in a pair": {
@@ -225,12 +225,12 @@ run side/q: builds on root, which runs again`,
 				p.team.Phases[1].Integrator = "r"
 			},
 			plan: `restore root/p: finished before
-restore pair/p: finished before; its personas, integrator changed since, which makes no work stale
+restore pair/p: finished before; changed without effect on finished work: personas, integrator
 run pair/r: not done yet
-run chain/p: builds on pair, which runs again
-run chain/q: builds on pair, which runs again
+run chain/p: depends on pair, which runs again
+run chain/q: depends on pair, which runs again
 restore side/q: finished before
-drop pair/q: the team does not have it any more; its work is left out`,
+drop pair/q: no longer in the team; its work is dropped`,
 			todo: []string{"pair", "chain"},
 		},
 		"the instructions of the second in a sequence, and of another phase": {
@@ -242,8 +242,8 @@ drop pair/q: the team does not have it any more; its work is left out`,
 			plan: `restore root/p: finished before
 restore pair/p: finished before
 run pair/q: changed: instructions
-run chain/p: builds on pair, which runs again
-run chain/q: builds on pair, which runs again
+run chain/p: depends on pair, which runs again
+run chain/q: depends on pair, which runs again
 run side/q: changed: instructions`,
 			todo: []string{"pair", "chain", "side"},
 		},
@@ -255,11 +255,11 @@ run side/q: changed: instructions`,
 		"given decisions": {
 			course: session.Course{Given: map[string]string{"db": "x"}, Only: []string{"root"}},
 			plan: `run root/p: changed: decisions
-restore pair/p: kept, though stale (builds on root, which runs again): its phase is not selected
-restore pair/q: kept, though stale (builds on root, which runs again): its phase is not selected
-restore chain/p: kept, though stale (builds on root, which runs again): its phase is not selected
-restore chain/q: kept, though stale (builds on root, which runs again): its phase is not selected
-restore side/q: kept, though stale (builds on root, which runs again): its phase is not selected`,
+restore pair/p: kept although stale (depends on root, which runs again): its phase is not selected
+restore pair/q: kept although stale (depends on root, which runs again): its phase is not selected
+restore chain/p: kept although stale (depends on root, which runs again): its phase is not selected
+restore chain/q: kept although stale (depends on root, which runs again): its phase is not selected
+restore side/q: kept although stale (depends on root, which runs again): its phase is not selected`,
 			todo: []string{"root"},
 		},
 	} {
@@ -289,7 +289,7 @@ func TestUnfinishedPhases(t *testing.T) {
 	in := p.phase("root", p.workspace, "pair")
 	done := p.work(spec.AssignmentID{Phase: "pair", Persona: "p"}, in["pair"])
 	a := p.admit(session.Course{})
-	require.Contains(t, p.plan(), "restore pair/p: finished before, its phase had not\nrun pair/q: not done yet")
+	require.Contains(t, p.plan(), "restore pair/p: finished before, but not its phase\nrun pair/q: not done yet")
 	require.Len(t, a.Partial, 1)
 	require.Equal(t, done.Delta, a.Partial[0].Delta)
 	require.Equal(t, done.Output, a.Partial[0].Output)
@@ -301,7 +301,7 @@ func TestUnfinishedPhases(t *testing.T) {
 	// Forced to run, it is not taken for good by the incarnation after.
 	p.admit(session.Course{Force: []string{"pair"}})
 	a = p.admit(session.Course{})
-	require.Contains(t, p.plan(), "run pair/p: it had not finished")
+	require.Contains(t, p.plan(), "run pair/p: not finished")
 	require.Equal(t, int64(10), a.Phases[1].Assignments[0].Usage.InputTokens, "what it cost stays")
 }
 

@@ -29,7 +29,7 @@ func (r *round) resumeRound(ctx context.Context) (*session.RoundResult, error) {
 	case errors.Is(err, session.ErrNotFound):
 		record = r.newRecord()
 	case errors.Is(err, session.ErrCorrupt):
-		activity.GetLogger(ctx).Warn("the assignment's record was corrupt; its log goes on from the heartbeat", "error", err)
+		activity.GetLogger(ctx).Warn("the assignment's record was corrupt; its log continues from the heartbeat", "error", err)
 		record = r.newRecord()
 	default:
 		return nil, err

@@ -40,7 +40,7 @@ func (r *round) formerWork(ctx context.Context) spec.Digest {
 		return err
 	})
 	if err != nil {
-		activity.GetLogger(ctx).Warn("the work that was sent back is lost; it is done from the beginning", "error", err)
+		activity.GetLogger(ctx).Warn("the work that was sent back is lost; it starts from the input", "error", err)
 		return ""
 	}
 	if folded.Manifest == r.in.Input {
@@ -70,14 +70,14 @@ func (r *round) sentBack(ctx context.Context, s start) *session.Feedback {
 	f := session.FeedbackOn(&failures.Failure{Category: failures.Rejected, Message: r.saysSentBack(), Output: r.reasons()})
 	switch {
 	case r.in.Rework.To != r.in.Phase:
-		f.Advice = "The files that you build on were mended for these reasons. Do your part on them as they are now, and see whether they are what was asked for."
+		f.Advice = "Your input files were fixed for these reasons. Do your work on them as they are now, and check whether the reasons are resolved."
 	case !s.former:
-		f.Advice = "What was done then is not in the directory. Do it again on the files as they are now, and heed what the reasons name."
+		f.Advice = "Your earlier work is not in the directory. Do it again on the files as they are now, and resolve the reasons."
 	default:
 		f.Kept = true
 		diff, err := r.Files.UnifiedDiff(ctx, r.in.Input, s.files, session.MaxDiff)
 		if err != nil {
-			activity.GetLogger(ctx).Warn("the attempt is not told what had been changed before", "error", err)
+			activity.GetLogger(ctx).Warn("the attempt does not get the earlier changes", "error", err)
 		}
 		f.Diff = r.Agents.Mask(diff)
 	}

@@ -232,7 +232,7 @@ func (r *round) noteEnd(ctx context.Context) {
 	}
 	r.changeLog(func(l *session.RoundLog) { l.Started = false })
 	if err := r.putRecord(); err != nil {
-		activity.GetLogger(ctx).Warn("how the execution ended is only in its heartbeat", "error", err)
+		activity.GetLogger(ctx).Warn("the execution's end is recorded only in its heartbeat", "error", err)
 	}
 }
 

@@ -219,7 +219,7 @@ func conflictFailure(phase string, conflicts []session.Conflict) *failures.Failu
 		lines = append(lines, c.String())
 	}
 	slices.Sort(lines)
-	f := failures.Failf(failures.ContractViolation, "the personas of phase %s disagree: %s", phase, strings.Join(lines, "; "))
-	f.Output = fmt.Sprintf("%s\nThe tree has the version of the one named last. Make one version that serves all.", strings.Join(lines, "\n"))
+	f := failures.Failf(failures.ContractViolation, "merge conflict between personas of phase %s: %s", phase, strings.Join(lines, "; "))
+	f.Output = fmt.Sprintf("%s\nThe tree has the version of the last one named. Merge all versions into one.", strings.Join(lines, "\n"))
 	return f
 }

@@ -372,7 +372,7 @@ func TestLaterPhasesAreToldOfARework(t *testing.T) {
 	brief := d.agents.runs[0]
 	require.Equal(t, "test/tester sent the work of build back (1 of 2); it was done again since", brief.Feedback.Message)
 	require.Equal(t, reasons, brief.Feedback.Output)
-	require.Contains(t, brief.Feedback.Advice, "Do your part")
+	require.Contains(t, brief.Feedback.Advice, "Do your work")
 	require.Equal(t, &session.MaySendBack{To: "build", Left: 1}, brief.MaySendBack)
 }
 
@@ -408,7 +408,7 @@ func TestResultMaySendWorkBack(t *testing.T) {
 		in.Phase, in.Persona, in.Rework, in.Integrating = "test", "tester", nil, true
 		d.agents.run = finds
 		_, err := d.roundOf(in, activities.Heartbeat{})
-		require.ErrorContains(t, err, "invalid_output: the result sends work back, but this round mends")
+		require.ErrorContains(t, err, "invalid_output: the result has sends_back, but this round fixes")
 		require.Nil(t, d.agents.runs[0].MaySendBack)
 	})
 	t.Run("and nowhere else", func(t *testing.T) {
@@ -417,7 +417,7 @@ func TestResultMaySendWorkBack(t *testing.T) {
 		d.agents.run = finds
 		_, err := d.round(activities.Heartbeat{})
 		requireType(t, err, session.RecoverableError)
-		require.ErrorContains(t, err, "invalid_output: the result sends work back, but the phase build has no sends_back in the team file")
+		require.ErrorContains(t, err, "invalid_output: the result has sends_back, but phase build has no sends_back in the team file")
 		require.Nil(t, d.agents.runs[0].MaySendBack)
 	})
 }

@@ -73,7 +73,7 @@ func (r *round) openSpender(ctx context.Context) error {
 			return err
 		}
 		ended := b.journal.Call(call.ID)
-		activity.GetLogger(ctx).Warn("a paid call was under way when its worker was lost; what is not known of its cost stays unsettled",
+		activity.GetLogger(ctx).Warn("a paid call was in flight when its worker was lost; its unknown cost stays unsettled",
 			"assignment", r.in.String(), "call", call.ID, "known", ended.Usage.Tokens(), "estimate", ended.Estimate.Tokens())
 	}
 	r.mu.Lock()
@@ -154,7 +154,7 @@ func (b *spender) enter(ctx context.Context) error {
 	})
 	b.showFractions(fractions)
 	for _, w := range warnings {
-		activity.GetLogger(ctx).Warn("a budget is nearly spent", "budget", w.Scope,
+		activity.GetLogger(ctx).Warn("a budget threshold is reached", "budget", w.Scope,
 			"at", w.At, "tokens", w.Spent.Tokens, "usd", w.Spent.USD.String())
 	}
 	return err
@@ -188,7 +188,7 @@ func (b *spender) Stored(ctx context.Context, turn int, request spec.Digest) (*s
 	turnOf := &session.StoredTurn{Usage: call.Usage}
 	var err error
 	if turnOf.Answer, err = b.Get(ctx, call.Answer); err != nil {
-		activity.GetLogger(ctx).Warn("a stored answer is lost; the call has to be paid for again", "call", call.ID, "error", err)
+		activity.GetLogger(ctx).Warn("a stored answer is lost; the call is paid for again", "call", call.ID, "error", err)
 		return nil, ctx.Err()
 	}
 	if call.Tools != "" {
@@ -221,7 +221,7 @@ func (b *spender) Reserve(ctx context.Context, plan session.CallPlan) (cost.Amou
 			b.guard.Unlock()
 			return cost.Amount{}, failures.Failf(failures.TokenBudget, "%s", verdict.Refused)
 		case verdict.Wait:
-			b.setProgress(fmt.Sprintf("waiting: the budget of %s is set aside for calls under way", budget.Label(verdict.Scope)))
+			b.setProgress(fmt.Sprintf("waiting: the budget of %s is reserved for calls in flight", budget.Label(verdict.Scope)))
 			if err := sleep(ctx, wait); err != nil {
 				return cost.Amount{}, err
 			}

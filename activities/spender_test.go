@@ -247,7 +247,7 @@ func TestSpentBudgetFailsTheRoundWhereNobodyCanHelp(t *testing.T) {
 	var report activities.RoundFailure
 	require.NoError(t, app.Details(&report))
 	require.Equal(t, failures.TokenBudget, report.Failure.Category)
-	require.Equal(t, "the budget of the session is spent: 15 of 45 tokens are left, and the next call needs 20", report.Failure.Message)
+	require.Equal(t, "the budget of the session is not sufficient: 15 of 45 tokens left, and the next call needs 20", report.Failure.Message)
 	require.Equal(t, int64(30), d.ledger().Usage().Tokens())
 	require.Zero(t, d.ledger().Reserved())
 }
@@ -372,7 +372,7 @@ func TestReserveInMoneyAloneIsHeldToABudgetOfTokens(t *testing.T) {
 	_, err := d.round(activities.Heartbeat{})
 	requireType(t, err, session.RecoverableError)
 	_, err = d.round(activities.Heartbeat{Log: d.record().Rounds[0].RoundLog})
-	require.ErrorContains(t, err, "the budget of the session is spent: 200 of 500 tokens are left, and the next call needs 300")
+	require.ErrorContains(t, err, "the budget of the session is not sufficient: 200 of 500 tokens left, and the next call needs 300")
 }
 
 func TestToolsOfAnEarlierAttemptsAnswerAreKeptOnce(t *testing.T) {

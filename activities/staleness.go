@@ -63,7 +63,7 @@ func (v *reuse) assignment(id spec.AssignmentID, selected bool) error {
 // unfinished says why an assignment has no work.
 func (v *reuse) unfinished(id spec.AssignmentID) string {
 	if len(v.records[id].Rounds) > 0 {
-		return "it had not finished"
+		return "not finished"
 	}
 	return "not done yet"
 }
@@ -88,14 +88,14 @@ func (v *reuse) withAbove() []string { return append(v.team.Ancestors(v.phase.Na
 func (v *reuse) restore(id spec.AssignmentID, a finished, reason string) error {
 	switch {
 	case reason != "":
-		reason = "kept, though stale (" + reason + "): its phase is not selected"
+		reason = "kept although stale (" + reason + "): its phase is not selected"
 	case a.sealed:
 		reason = "finished before"
 	default:
-		reason = "finished before, its phase had not"
+		reason = "finished before, but not its phase"
 	}
 	if parts := v.team.Differences(v.before, id); len(parts) > 0 && v.before.Version > 0 {
-		reason += "; its " + strings.Join(parts, ", ") + " changed since, which makes no work stale"
+		reason += "; changed without effect on finished work: " + strings.Join(parts, ", ")
 	}
 	v.note(id, session.Restore, reason)
 	switch {
@@ -138,7 +138,7 @@ func (v *reuse) sealed() bool {
 // settle takes the phase's standing work over, and says what is left to do.
 func (v *reuse) settle(selected bool) error {
 	if s, ok := v.in.Course.Supply(v.phase.Name); ok && s.Edit && !v.sealed() {
-		v.faults = append(v.faults, fmt.Sprintf("phase %s has no finished work to edit; supply it as input, or let it run", v.phase.Name))
+		v.faults = append(v.faults, fmt.Sprintf("phase %s has no finished work to edit; use --input, or let the phase run", v.phase.Name))
 	}
 	if v.sealed() {
 		for _, a := range v.stands {
@@ -149,7 +149,7 @@ func (v *reuse) settle(selected bool) error {
 	for _, a := range v.stands { // half a phase is nothing to build on
 		delete(v.done, a.AssignmentID)
 		if len(a.Integrated) > 0 {
-			v.amend(a.AssignmentID, "; what had mended the phase's merged tree, or was edited, is left out: the tree is another one now")
+			v.amend(a.AssignmentID, "; fixes and edits of the phase's merged tree are dropped, because the tree has changed")
 			a.Integrated = nil
 		}
 		v.partial = append(v.partial, a.RestoredWork)
@@ -208,7 +208,7 @@ func (v *reuse) edit() error {
 	}
 	id := spec.AssignmentID{Phase: v.phase.Name, Persona: v.phase.Integrator}
 	if len(laid.Changed) == 0 {
-		v.faults = append(v.faults, fmt.Sprintf("the edit of phase %s changes none of its files; edit them first, or leave it out", v.phase.Name))
+		v.faults = append(v.faults, fmt.Sprintf("the edit of phase %s changes none of its files; change a file, or omit --edit", v.phase.Name))
 		return nil
 	}
 	a := v.done[id]
@@ -232,7 +232,7 @@ func (r *restoration) supply(p spec.Phase, s session.SuppliedWork) error {
 		return err
 	}
 	if f := missing(p.Produces, laid.Changed); f != nil {
-		r.faults = append(r.faults, fmt.Sprintf("what is supplied for phase %s does not stand for it: %s; it has %s", p.Name, f.Message, firstFew(laid.Changed)))
+		r.faults = append(r.faults, fmt.Sprintf("the files supplied for phase %s are incomplete: %s; they have %s", p.Name, f.Message, firstFew(laid.Changed)))
 		return nil
 	}
 	empty, err := r.Files.Overlay(r.ctx, input, input)
@@ -244,7 +244,7 @@ func (r *restoration) supply(p spec.Phase, s session.SuppliedWork) error {
 		r.note(a.AssignmentID, session.SupplyIt, "supplied: "+firstFew(laid.Changed))
 	}
 	if _, had := r.found[spec.AssignmentID{Phase: p.Name, Persona: p.Integrator}]; had {
-		r.changed[p.Name] = "was supplied anew"
+		r.changed[p.Name] = "was supplied again"
 	}
 	return nil
 }
@@ -254,7 +254,7 @@ func firstFew(paths []string) string {
 	const shown = 5
 	switch {
 	case len(paths) == 0:
-		return "no file that differs"
+		return "no changed file"
 	case len(paths) <= shown:
 		return strings.Join(paths, ", ")
 	}

@@ -62,7 +62,7 @@ func (r *round) supplied(ctx context.Context) (*session.RoundResult, left, error
 	l.files = work.Output
 	if len(work.Changed)+len(work.Deleted) == 0 && len(contract.Produces)+len(contract.Checks) > 0 {
 		return nil, l, failures.Failf(failures.ContractViolation,
-			"none of the supplied files differs from what %s starts from; supply the files that are to stand for its work", r.in.AssignmentID)
+			"none of the supplied files differs from the input of %s; supply files that it would create or change", r.in.AssignmentID)
 	}
 	if len(contract.Checks) > 0 {
 		if err := r.noteStart(ctx, time.Time{}); err != nil {
@@ -100,7 +100,7 @@ func (r *round) layOut(ctx context.Context) (dir session.WorkDir, err error) {
 		return r.Agents.Forget(dir)
 	})
 	if errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt) {
-		err = failures.Failf(failures.ResourceError, "the store does not have what is supplied, manifest %s: %v; supply the files again", r.in.Supplied.Short(), err)
+		err = failures.Failf(failures.ResourceError, "the store does not have the supplied files, manifest %s: %v; supply them again", r.in.Supplied.Short(), err)
 	}
 	return dir, err
 }

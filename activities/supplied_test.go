@@ -69,7 +69,7 @@ func TestSuppliedFilesAreHeldToTheContract(t *testing.T) {
 		"nothing differs": {
 			map[string]string{"was.txt": "x"},
 			func(d *desk, in *activities.RoundInput) { in.Input = in.Supplied },
-			failures.ContractViolation, "none of the supplied files differs from what build/dev starts from",
+			failures.ContractViolation, "none of the supplied files differs from the input of build/dev",
 		},
 		"a check fails": {
 			map[string]string{"a.txt": "x"}, func(d *desk, _ *activities.RoundInput) {
@@ -86,7 +86,7 @@ func TestSuppliedFilesAreHeldToTheContract(t *testing.T) {
 		"it is not in the store": {
 			map[string]string{"a.txt": "x"},
 			func(_ *desk, in *activities.RoundInput) { in.Supplied = spec.Digest(strings.Repeat("ab", 32)) },
-			failures.ResourceError, "the store does not have what is supplied, manifest abababab",
+			failures.ResourceError, "the store does not have the supplied files, manifest abababab",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -144,7 +144,7 @@ func TestSupplyForTheMergedTreeIsVerifiedAtTheSeal(t *testing.T) {
 	result, err := d.roundOf(in, activities.Heartbeat{})
 	require.NoError(t, err)
 	require.Equal(t, d.input, result.Output)
-	require.Equal(t, "supplied by ada: no file that differs", result.Summary)
+	require.Equal(t, "supplied by ada: no changed file", result.Summary)
 }
 
 func TestSuppliedRoundThatTakesItsWorkerDownIsGivenUp(t *testing.T) {

@@ -127,7 +127,7 @@ func (c *TicketCalls) troubled(err error) error {
 	}
 	message := trouble.Message
 	if trouble.Kind == session.Unreached {
-		message += "; it is tried again"
+		message += "; retrying"
 	}
 	message = textfmt.Shorten(message, maxTrouble)
 	return temporal.NewApplicationErrorWithOptions(message, TicketTroubled, temporal.ApplicationErrorOptions{

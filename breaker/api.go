@@ -62,7 +62,7 @@ type RenewRequest struct {
 type TripRequest struct {
 	By  string `json:"by"`
 	Why string `json:"why"`
-	// For is how long; zero: until somebody resets it.
+	// For is how long; zero: until it is reset.
 	For textfmt.Duration `json:"for,omitempty"`
 }
 
@@ -149,9 +149,9 @@ func checkRenew(r RenewRequest) error {
 func checkTrip(r TripRequest) error {
 	switch {
 	case strings.TrimSpace(r.Why) == "":
-		return errors.New(`say why, as in {"by":"ann","why":"maintenance until noon","for":"2h"}`)
+		return errors.New(`missing why; give the reason, as in {"by":"ann","why":"maintenance until noon","for":"2h"}`)
 	case r.For < 0:
-		return fmt.Errorf("for %s is negative; leave it out to keep the breaker open until it is reset", r.For)
+		return fmt.Errorf("for: %s is negative; omit it to keep the breaker open until it is reset", r.For)
 	}
 	return nil
 }

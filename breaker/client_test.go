@@ -247,6 +247,6 @@ func TestTripAndResetByHand(t *testing.T) {
 	require.False(t, answer.State.Open)
 	require.Equal(t, int64(2), answer.State.Generation)
 	_, err := s.Trip(t.Context(), "t3", "coder", breaker.TripRequest{By: "ann"})
-	require.ErrorContains(t, err, "say why")
+	require.ErrorContains(t, err, "missing why")
 	s.keepHistory()
 }

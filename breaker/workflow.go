@@ -61,12 +61,12 @@ func (e *running) handle(ctx workflow.Context) error {
 	return register(
 		on(ctx, ReportUpdate, "The outcome of a round; sent by workers.", e.report,
 			func(r session.BreakerReport) error { return checkReport(e.Name, r) }),
-		on(ctx, AcquireUpdate, "Asks to let a round through; sent by workers.", e.acquire,
+		on(ctx, AcquireUpdate, "Requests permission to run a round; sent by workers.", e.acquire,
 			func(r AcquireRequest) error { return checkAcquire(e.Name, r) }),
 		on(ctx, RenewUpdate, "Extends a probe's lease; sent by workers.", e.renew, checkRenew),
-		on(ctx, TripUpdate, `Opens the breaker by hand: rounds of its agents wait. Paste {"by":"your name","why":"the reason","for":"1h"}; without "for" it stays open until it is reset.`,
+		on(ctx, TripUpdate, `Opens the breaker manually: rounds of its agents wait. Paste {"by":"your name","why":"the reason","for":"1h"}; without "for" it stays open until it is reset.`,
 			e.trip, checkTrip),
-		on(ctx, ResetUpdate, `Closes the breaker by hand: rounds of its agents go on. Paste {"by":"your name","why":"the reason"}.`,
+		on(ctx, ResetUpdate, `Closes the breaker manually: rounds of its agents continue. Paste {"by":"your name","why":"the reason"}.`,
 			e.reset, func(ResetRequest) error { return nil }),
 	)
 }

@@ -143,7 +143,7 @@ func TestMalformedUpdatesAreRefused(t *testing.T) {
 		"another breaker's acquire": {breaker.AcquireUpdate, breaker.AcquireRequest{Holder: "a"}, `for breaker ""`},
 		"an acquire by nobody":      {breaker.AcquireUpdate, breaker.AcquireRequest{Breaker: testBreaker}, "no holder"},
 		"a renewal by nobody":       {breaker.RenewUpdate, breaker.RenewRequest{}, "no holder"},
-		"a trip without a reason":   {breaker.TripUpdate, breaker.TripRequest{By: "ann"}, "say why"},
+		"a trip without a reason":   {breaker.TripUpdate, breaker.TripRequest{By: "ann"}, "missing why"},
 		"a trip into the past":      {breaker.TripUpdate, breaker.TripRequest{By: "ann", Why: "x", For: -1}, "negative"},
 	} {
 		t.Run(name, func(t *testing.T) {

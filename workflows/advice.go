@@ -48,12 +48,12 @@ func (d *advice) howToAnswer(r *request) string {
 	case len(r.Answers) == 0:
 		return r.Suggestion
 	case r.Kind == session.ForApproval:
-		ways = append(ways, fmt.Sprintf("look at it with `maestro artifacts diff %s %s`", d.status.Session, r.Phase),
-			fmt.Sprintf("go on with `%s`, or send it back with `maestro reject %s %s --note \"what to change\"` %s", r.Command, d.status.Session, r.Phase, update))
+		ways = append(ways, fmt.Sprintf("review it with `maestro artifacts diff %s %s`", d.status.Session, r.Phase),
+			fmt.Sprintf("approve it with `%s`, or reject it with `maestro reject %s %s --note \"what to change\"` %s", r.Command, d.status.Session, r.Phase, update))
 	case r.Kind == session.ForMoney:
-		ways = append(ways, "go on with `"+r.Command+"`"+d.raiseUpdate(*r.stop), "or answer "+update)
+		ways = append(ways, "continue with `"+r.Command+"`"+d.raiseUpdate(*r.stop), "or answer "+update)
 	default:
-		ways = append(ways, fmt.Sprintf("go on with `%s` %s", r.Command, update))
+		ways = append(ways, fmt.Sprintf("continue with `%s` %s", r.Command, update))
 	}
 	return strings.Join(ways, "; ")
 }
@@ -70,7 +70,7 @@ func (d *advice) requestPage(r *request) []string {
 	lines := []string{fmt.Sprintf("## Help needed: %s/%s", r.Phase, r.Persona), ""}
 	switch {
 	case r.Kind == session.ForApproval:
-		lines = []string{"## Approval needed: phase " + r.Phase, "", "It is done, and what builds on it waits for a person's word.", ""}
+		lines = []string{"## Approval needed: phase " + r.Phase, "", "The phase is done. Phases that depend on it wait for the approval.", ""}
 		lines = append(lines, d.made(r)...)
 	case r.Kind == session.ForOutage:
 		lines = []string{fmt.Sprintf("## Waiting for the %s: %s/%s", r.Category.Awaited(), r.Phase, r.Persona), "", "What happened: " + safetext.Code(r.Message), ""}
@@ -87,18 +87,18 @@ func (d *advice) requestPage(r *request) []string {
 		lines = append(lines, d.answers(r, raising)...)
 	}
 	if len(r.Attempts) > 0 {
-		lines = append(lines, "### What was tried", "")
+		lines = append(lines, "### Failed attempts", "")
 	}
 	for i, f := range r.Attempts {
 		lines = append(lines, fmt.Sprintf("%d. %s: %s", i+1, f.Category, safetext.Code(f.Message)))
 	}
-	lines = append(lines, "", fmt.Sprintf("Cost of it so far: %d tokens, %s USD.", r.Usage.Tokens(), r.Usage.CostUSD))
+	lines = append(lines, "", fmt.Sprintf("Cost so far: %d tokens, %s USD.", r.Usage.Tokens(), r.Usage.CostUSD))
 	switch {
 	case r.Until.IsZero():
 	case r.Kind == session.ForOutage:
-		lines = append(lines, "If the "+r.Category.Awaited()+" is not back by then, the session ends as failed at "+r.Until.Format("2006-01-02 15:04 UTC")+".")
+		lines = append(lines, "If the "+r.Category.Awaited()+" is not available by then, the session fails at "+r.Until.Format("2006-01-02 15:04 UTC")+".")
 	default:
-		lines = append(lines, "Without an answer the session ends as failed at "+r.Until.Format("2006-01-02 15:04 UTC")+".")
+		lines = append(lines, "Without an answer the session fails at "+r.Until.Format("2006-01-02 15:04 UTC")+".")
 	}
 	if r.Ticket != nil {
 		lines = append(lines, "", ticketLine(*r.Ticket))
@@ -119,24 +119,24 @@ func (d *advice) made(r *request) []string {
 	if r.files != "" {
 		lines = append(lines, "- files: "+safetext.Code(r.files))
 	}
-	return append(lines, "", fmt.Sprintf("What has changed: `maestro artifacts diff %s %s`.", d.status.Session, r.Phase), "")
+	return append(lines, "", fmt.Sprintf("Show the changes: `maestro artifacts diff %s %s`.", d.status.Session, r.Phase), "")
 }
 
 // effect says what comes of an answer that can be pasted.
 func effect(r *request, v session.Verb) string {
 	switch {
 	case v == session.Retrying && r.Kind == session.ForMoney:
-		return "Try again with what is left of the budget."
+		return "Try again with the remaining budget."
 	case v == session.Retrying && r.Kind == session.ForOutage:
-		return "Try now, and do not wait any longer."
+		return "Try now, without waiting."
 	case v == session.Retrying:
-		return "Try again. The note is for the next attempt: what to do differently."
+		return "Try again. The note is passed to the next attempt: write what to do differently."
 	case v == session.Skipping:
-		return "Go on without this work."
+		return "Continue without this work."
 	case v == session.Approving:
-		return "Approve it: what builds on it begins."
+		return "Approve: dependent phases start."
 	case v == session.Rejecting:
-		return "Send it back. It is done again, told what your note says; without a note this is refused."
+		return "Reject: the work is done again with your note. The note is required."
 	default:
 		return "End the session as failed."
 	}
@@ -150,8 +150,8 @@ func (d *advice) answers(r *request, raising []string) []string {
 		"### What to do", "",
 		"1. Copy one of the answers below.",
 		fmt.Sprintf("2. At the top right, **More Actions**, **Send an Update**. Its **Name** is `%s`.", ResolveUpdate),
-		"3. Paste the answer into **Data**, fill in what is empty, **Submit**.",
-		"4. Load this page again, to see how it goes on, and before another answer: the form would send nothing.", "",
+		"3. Paste the answer into **Data**, fill in the empty fields, **Submit**.",
+		"4. Reload this page to see the result, and before you send another answer: otherwise the form sends nothing.", "",
 	}
 	lines = append(lines, raising...)
 	for _, v := range r.Answers {
@@ -162,10 +162,10 @@ func (d *advice) answers(r *request, raising []string) []string {
 			fmt.Sprintf("{\n  \"request\": %q,\n  \"action\": %q,\n  \"note\": \"\",\n  \"by\": \"\"\n}", r.ID, v), "```", "")
 	}
 	if r.Takes(session.Supplying) {
-		lines = append(lines, fmt.Sprintf("**Put files of your own in its place**, from a terminal: `maestro resolve %s %s PATH --request %s`",
+		lines = append(lines, fmt.Sprintf("**Supply your own files**, from a terminal: `maestro resolve %s %s PATH --request %s`",
 			d.status.Session, session.Supplying, r.ID), "")
 	}
-	return append(lines, fmt.Sprintf("The first answer from a terminal: `%s`", r.Command), "")
+	return append(lines, fmt.Sprintf("The first answer as a command: `%s`", r.Command), "")
 }
 
 // raising says how the budget is raised that a request is about; nothing where it
@@ -188,7 +188,7 @@ func (d *advice) raising(r *request) []string {
 	}
 	fields = append(fields, `"by": ""`)
 	return []string{
-		fmt.Sprintf("**Raise the budget, and go on where it was.** The **Name** is `%s` here; for 0 put in what to add.", RaiseUpdate), "",
+		fmt.Sprintf("**Raise the budget and continue.** The **Name** is `%s` here; replace 0 with the amount to add.", RaiseUpdate), "",
 		"```json", "{\n  " + strings.Join(fields, ",\n  ") + "\n}", "```", "",
 	}
 }

@@ -86,7 +86,7 @@ func releaseLease(ctx workflow.Context, l lease) {
 	}
 	patient, _ := workflow.NewDisconnectedContext(ctx)
 	if _, err := sendReports(patient, []session.BreakerReport{l.GiveBack(l.breaker, workflow.Now(ctx))}); err != nil {
-		workflow.GetLogger(ctx).Warn("a lease that nobody needs has to run out", "breaker", l.breaker.Name, "error", err)
+		workflow.GetLogger(ctx).Warn("an unused lease could not be released; it expires", "breaker", l.breaker.Name, "error", err)
 	}
 }
 
@@ -143,13 +143,13 @@ func (br *breakerReports) flush(ctx workflow.Context) {
 			br.pending = left
 		}
 		if len(br.pending) > 0 {
-			if err := pause(ctx, 10*time.Second, "breakers have yet to hear how rounds ended"); err != nil {
+			if err := pause(ctx, 10*time.Second, "reports of rounds to breakers are pending"); err != nil {
 				break
 			}
 		}
 	}
 	if len(br.pending) > 0 {
-		workflow.GetLogger(ctx).Warn("breakers never heard how rounds ended", "rounds", len(br.pending))
+		workflow.GetLogger(ctx).Warn("reports of rounds to breakers were not delivered", "rounds", len(br.pending))
 	}
 }
 

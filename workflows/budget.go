@@ -66,11 +66,11 @@ func (b *budgets) awaitFunds(ctx workflow.Context, a *assignment, stop activitie
 func (b *budgets) requestFor(a *assignment, stop activities.BudgetStop) session.HelpRequest {
 	var ways []string
 	if stop.Unsettled {
-		ways = append(ways, fmt.Sprintf("settle or write off the calls whose cost nobody knows (`maestro budget show %s` lists this session's), "+
-			"after which the session goes on by itself, or raise the budget", b.requests.status.Session))
+		ways = append(ways, fmt.Sprintf("settle or write off the calls with unknown cost (`maestro budget show %s` lists this session's), "+
+			"then the session continues by itself, or raise the budget", b.requests.status.Session))
 	}
 	if stop.Date != "" {
-		ways = append(ways, "the session goes on by itself at "+budget.NextDay(stop.Date).Format("2006-01-02 15:04 UTC"))
+		ways = append(ways, "the session continues by itself at "+budget.NextDay(stop.Date).Format("2006-01-02 15:04 UTC"))
 	}
 	return session.HelpRequest{
 		Kind: session.ForMoney, Phase: a.Phase, Persona: a.Persona, Category: failures.TokenBudget, Message: stop.Message, Suggestion: strings.Join(ways, "; "),
@@ -94,7 +94,7 @@ func (b *budgets) register(ctx workflow.Context) error {
 			_, err = b.raise(ctx, r)
 		}
 		if err != nil {
-			workflow.GetLogger(ctx).Warn("a signal to raise a budget is ignored", "error", err)
+			workflow.GetLogger(ctx).Warn("ignoring a signal to raise a budget", "error", err)
 		}
 	})
 	return onUpdate(ctx, RaiseUpdate,
@@ -110,9 +110,9 @@ func (b *budgets) register(ctx workflow.Context) error {
 		},
 		workflow.UpdateHandlerOptions{
 			Validator: b.validate,
-			Description: `Adds to a budget of the session; one that has parked because the budget is spent goes on. ` +
-				`The argument says what is added: {"tokens": 50000, "usd": 1.5, "by": "your name"}; with "persona" or "phase", to that one's budget, with "session": true to the session's own. ` +
-				`Without them it is the budget that the session waits for.`,
+			Description: `Raises a budget of the session; a session that waits because the budget is spent continues. ` +
+				`The argument has the amount to add: {"tokens": 50000, "usd": 1.5, "by": "your name"}; with "persona" or "phase" for that budget, with "session": true for the session's own. ` +
+				`Without them, the budget that the session waits for is raised.`,
 		})
 }
 
@@ -156,20 +156,20 @@ func (b *budgets) validate(r Raise) error {
 	case b.ending.closing:
 		return notRaised("the session ends")
 	case r.Persona != "" && r.Phase != "" || r.Session && (r.Persona != "" || r.Phase != ""):
-		return notRaised("it names several budgets; raise one at a time")
+		return notRaised("persona, phase and session exclude each other; raise one budget at a time")
 	case r.Tokens < 0 || r.USD < 0:
-		return notRaised("a budget can only be raised; give positive numbers")
+		return notRaised("tokens and usd must not be negative")
 	case r.Tokens == 0 && r.USD == 0:
-		return notRaised("it says neither tokens nor usd")
+		return notRaised("missing tokens or usd")
 	}
 	if err := b.ambiguous(r); err != nil {
 		return err
 	}
 	switch {
 	case r.Tokens > 0 && limit.Tokens == 0:
-		return notRaised("there is no budget of tokens for " + of + "; `maestro budget show` has those that there are")
+		return notRaised("no token budget for " + of + "; `maestro budget show` lists all budgets")
 	case r.USD > 0 && limit.USD == 0:
-		return notRaised("there is no budget of USD for " + of + "; `maestro budget show` has those that there are")
+		return notRaised("no USD budget for " + of + "; `maestro budget show` lists all budgets")
 	}
 	return nil
 }
@@ -190,10 +190,10 @@ func (b *budgets) ambiguous(r Raise) error {
 	for _, waiting := range awaited {
 		ways = append(ways, "`"+b.requests.advice.raiseCommand(*waiting.stop, true)+"`")
 	}
-	return notRaised("the session waits for several budgets; say which: " + strings.Join(ways, " or "))
+	return notRaised("the session waits for several budgets; choose one: " + strings.Join(ways, " or "))
 }
 
 func notRaised(why string) error {
-	return temporal.NewApplicationErrorWithOptions("the budget is not raised: "+why, NotRaised,
+	return temporal.NewApplicationErrorWithOptions("the budget was not raised: "+why, NotRaised,
 		temporal.ApplicationErrorOptions{NonRetryable: true})
 }

@@ -13,11 +13,11 @@ import (
 // setConflict notes that what a phase builds on, or all work at the end, does not
 // fit together. A team that does not want to be asked has its session end.
 func (ps *phases) setConflict(ctx workflow.Context, p *phase, merged spec.Digest, conflicts []session.Conflict) {
-	what := "what phase " + p.Name + " builds on"
+	what := "the input of phase " + p.Name
 	if ps.publisher.phase(p.Name).Status.Done() {
 		what = "the work of all phases"
 	}
-	f := failures.Failf(failures.ContractViolation, "%s does not fit together: %s", what, conflicts[0])
+	f := failures.Failf(failures.ContractViolation, "%s has a merge conflict: %s", what, conflicts[0])
 	if ps.team.Help.Mode == spec.HelpAsk {
 		p.conflict = &mergeConflict{failure: *f, merged: merged}
 		return
@@ -36,11 +36,11 @@ func (ps *phases) resolveConflict(ctx workflow.Context, p *pass) (bool, error) {
 	a := newAssignment(ps.schedule.assignment(id), before, id, c.merged)
 	r := &request{HelpRequest: session.HelpRequest{
 		Kind: session.ForHelp, Phase: id.Phase, Persona: id.Persona, Category: c.failure.Category, Message: c.failure.Message,
-		Suggestion: "Skip, and the later version stands; or retry, and the phase's personas make one version of both.",
+		Suggestion: "Skip to keep the later version; retry to have the phase's personas merge both versions.",
 		Answers:    []session.Verb{session.Retrying, session.Skipping, session.Aborting}, Usage: before.Usage,
 	}}
 	if c.merged == "" {
-		r.Suggestion, r.Answers = "Skip, and the later version stands.", []session.Verb{session.Skipping, session.Aborting}
+		r.Suggestion, r.Answers = "Skip to keep the later version.", []session.Verb{session.Skipping, session.Aborting}
 		r.obsolete = func() bool { return p.conflict == nil } // some of the work is done again
 	}
 	answer, err := ps.requests.ask(ctx, a, ps.requests.add(ctx, r))
@@ -57,7 +57,7 @@ func (ps *phases) resolveConflict(ctx workflow.Context, p *pass) (bool, error) {
 	if answer.Verb == session.Retrying {
 		for _, persona := range p.Personas {
 			ps.schedule.assignment(spec.AssignmentID{Phase: p.Name, Persona: persona}).note = fmt.Sprintf(
-				"%s. The files have the version of the one named last; make one version that serves all. %s", c.failure.Message, answer.Note)
+				"%s. The files have the version of the last one named; merge all versions into one. %s", c.failure.Message, answer.Note)
 		}
 	}
 	return true, nil

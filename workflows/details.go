@@ -87,9 +87,9 @@ func (p *publisher) refresh() {
 		p.status.Reason = who + ": " + h.Message
 		switch {
 		case h.Kind == session.ForOutage:
-			p.status.Reason += "; it goes on by itself"
+			p.status.Reason += "; it continues by itself"
 		case h.Command != "":
-			p.status.Reason += fmt.Sprintf("; go on with `%s`", h.Command)
+			p.status.Reason += fmt.Sprintf("; continue with `%s`", h.Command)
 		}
 	}
 }
@@ -132,7 +132,7 @@ func (p *publisher) publish(ctx workflow.Context) {
 		AttributeTeam.ValueSet(p.team.Name), AttributeStatus.ValueSet(string(state)), phases,
 		AttributeTokens.ValueSet(p.status.Usage.Tokens()))
 	if err != nil {
-		workflow.GetLogger(ctx).Warn("search attributes lag behind", "error", err)
+		workflow.GetLogger(ctx).Warn("search attributes are out of date", "error", err)
 	}
 }
 
@@ -146,7 +146,7 @@ func (p *publisher) saveMemo(ctx workflow.Context) {
 		Checkpoint: p.status.Checkpoint, Usage: p.status.Usage,
 	}})
 	if err != nil {
-		workflow.GetLogger(ctx).Warn("the memo lags behind", "error", err)
+		workflow.GetLogger(ctx).Warn("the memo is out of date", "error", err)
 	}
 }
 

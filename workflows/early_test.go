@@ -88,5 +88,5 @@ func TestNoticesThatAreNotDeliveredAreLogged(t *testing.T) {
 	s := &stage{team: newTeam(phase("build", "a")), webhook: true, unreachable: true, logs: logs}
 	env := s.play(t)
 	require.NoError(t, env.GetWorkflowError())
-	require.Equal(t, 1, strings.Count(logs.String(), "notices about it may not have been delivered"), logs.String())
+	require.Equal(t, 1, strings.Count(logs.String(), "some of its notices may not have been delivered"), logs.String())
 }

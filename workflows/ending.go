@@ -72,9 +72,9 @@ func (e *ending) outcome(cancelled bool, help []session.HelpRequest) (session.St
 func (e *ending) faultOrUnknown() error {
 	switch {
 	case e.fault == nil:
-		return temporal.NewNonRetryableApplicationError("phases are left to do and nothing says why they do not run; resume the session", session.UnrecoverableError, nil)
+		return temporal.NewNonRetryableApplicationError("internal error: some phases did not run, without a recorded reason; resume the session", session.UnrecoverableError, nil)
 	case temporal.IsCanceledError(e.fault):
-		return temporal.NewNonRetryableApplicationError("a step of the session was cancelled, which nobody has asked for; resume the session", session.UnrecoverableError, e.fault)
+		return temporal.NewNonRetryableApplicationError("internal error: a step of the session was cancelled without a request; resume the session", session.UnrecoverableError, e.fault)
 	}
 	return e.fault
 }

@@ -65,7 +65,7 @@ func (m *merges) waitForRound(ctx workflow.Context, integrator *assignment, f fa
 		return then != outcomeEnded, err
 	}
 	m.rounds.publisher.update(ctx, integrator, session.Waiting)
-	return true, pause(ctx, wait, fmt.Sprintf("%s: the merged tree does not hold together (%s)", integrator.Phase, f.Category))
+	return true, pause(ctx, wait, fmt.Sprintf("%s: the merged tree has a conflict or fails a check (%s)", integrator.Phase, f.Category))
 }
 
 // execute executes a merge, in as many activities as its host makes of it: trouble of the

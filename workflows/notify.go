@@ -70,10 +70,10 @@ func (n *notifier) notifyEnd(ctx workflow.Context, event session.Event, answer *
 	n.notify(ctx, event, nil, answer)
 	waiting, cancel := workflow.WithCancel(ctx)
 	defer cancel()
-	timer := workflow.NewTimerWithOptions(waiting, lastNoticeLimit, workflow.TimerOptions{Summary: "people are told how the session ended"})
+	timer := workflow.NewTimerWithOptions(waiting, lastNoticeLimit, workflow.TimerOptions{Summary: "sending the notice of the session's end"})
 	err := workflow.Await(ctx, func() bool { return n.pending == 0 || timer.IsReady() })
 	if n.pending > 0 {
-		workflow.GetLogger(ctx).Warn("the session ends, and notices about it may not have been delivered", "notices", n.pending, "waited", lastNoticeLimit, "error", err)
+		workflow.GetLogger(ctx).Warn("the session ends; some of its notices may not have been delivered", "notices", n.pending, "waited", lastNoticeLimit, "error", err)
 	}
 }
 

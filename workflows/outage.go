@@ -22,9 +22,9 @@ const OutageSignal = "outage"
 // How a wait for a provider or its breaker ends early.
 var (
 	// errTryNow: a person wants it tried at once.
-	errTryNow = errors.New("a person has it tried now")
-	// errPatienceOver: the round is to fail, because the team waits no longer.
-	errPatienceOver = errors.New("the team waits no longer")
+	errTryNow = errors.New("retried by a person")
+	// errPatienceOver: the round is to fail, because the team's patience is over.
+	errPatienceOver = errors.New("the team's patience is over")
 )
 
 // outages has assignments wait for providers, breakers and hosts that fail, and notifies
@@ -88,7 +88,7 @@ func (o *outages) notice(ctx workflow.Context, a *assignment, c failures.Categor
 }
 
 func goesOn(c failures.Category) string {
-	return fmt.Sprintf("the session goes on by itself once the %s is back; nothing is used up until then", c.Awaited())
+	return fmt.Sprintf("the session continues by itself once the %s is available again; no attempt is counted until then", c.Awaited())
 }
 
 // update has the notice of an outage say what its cause is by now.
@@ -108,7 +108,7 @@ func (o *outages) update(ctx workflow.Context, news activities.OutageNews) {
 func (o *outages) announce(ctx workflow.Context) {
 	o.publisher.announce(ctx)
 	if err := o.checkpoints.mark(ctx, "", nil); err != nil {
-		workflow.GetLogger(ctx).Warn("the store does not know how an outage stands", "error", err)
+		workflow.GetLogger(ctx).Warn("the state of an outage could not be stored", "error", err)
 	}
 }
 
@@ -137,7 +137,7 @@ func (o *outages) await(ctx workflow.Context, a *assignment, doing workflow.Futu
 	timer := never(ctx)
 	if !r.Until.IsZero() {
 		timer = workflow.NewTimerWithOptions(waiting, r.Until.Sub(workflow.Now(ctx)), workflow.TimerOptions{
-			Summary: textfmt.Shorten(fmt.Sprintf("%s waits for its %s. The tab User Metadata says what can be done", a.AssignmentID, r.Category.Awaited()), 200),
+			Summary: textfmt.Shorten(fmt.Sprintf("%s waits for its %s. See the tab User Metadata", a.AssignmentID, r.Category.Awaited()), 200),
 		})
 	}
 	err := workflow.Await(ctx, func() bool {
@@ -158,7 +158,7 @@ func (o *outages) await(ctx workflow.Context, a *assignment, doing workflow.Futu
 		return errSessionEnds
 	}
 	r.closed = true
-	o.requests.end(ctx, a, r, fmt.Sprintf("the %s was not back within %s", r.Category.Awaited(), o.team.Help.GiveUpAfter))
+	o.requests.end(ctx, a, r, fmt.Sprintf("the %s was not available within %s", r.Category.Awaited(), o.team.Help.GiveUpAfter))
 	return errSessionEnds
 }
 

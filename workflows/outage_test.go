@@ -139,7 +139,7 @@ func TestAnswersToAnOutage(t *testing.T) {
 	t.Run("nobody", func(t *testing.T) {
 		t.Parallel()
 		_, env := play(t, nil)
-		require.ErrorContains(t, env.GetWorkflowError(), "the provider was not back within 168h")
+		require.ErrorContains(t, env.GetWorkflowError(), "the provider was not available within 168h")
 	})
 }
 

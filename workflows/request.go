@@ -49,19 +49,19 @@ func (r *request) takeable(a session.Answer, sessionID string) error {
 	case !r.Takes(a.Verb):
 		return notAwaited("request %s cannot be answered with action %q; it takes %s", r.ID, textfmt.Shorten(string(a.Verb), 40), list(r.Answers))
 	case len(a.Note) > session.MaxNote:
-		return notAwaited("the note has %d bytes; at most %d are allowed: put longer texts into a file, and supply it", len(a.Note), session.MaxNote)
+		return notAwaited("the note has %d bytes; at most %d are allowed: put longer texts into a file and supply it", len(a.Note), session.MaxNote)
 	case len(a.By) > session.MaxMessage:
 		return notAwaited("by has %d bytes; at most %d are allowed", len(a.By), session.MaxMessage)
 	case a.Verb == session.Rejecting && strings.TrimSpace(a.Note) == "":
-		return notAwaited("a rejection needs a note: it is what the personas are told")
+		return notAwaited("a rejection needs a note: the personas get this text")
 	case a.Verb == session.Supplying && !a.Files.Valid():
-		return notAwaited("files names no manifest; supply them with `maestro resolve %s supply PATH`, which stores them", sessionID)
+		return notAwaited("files: missing manifest; use `maestro resolve %s supply PATH`, which stores the files", sessionID)
 	}
 	return nil
 }
 
 // notAdmittedYet refuses updates that come before the session is admitted.
-const notAdmittedYet = "the session is not admitted yet; it has yet to read its team from the store: try again in a moment"
+const notAdmittedYet = "the session is not admitted yet: it is still loading its team from the store; try again in a moment"
 
 func notAwaited(format string, args ...any) error {
 	return temporal.NewApplicationErrorWithOptions(fmt.Sprintf(format, args...), NotAwaited, temporal.ApplicationErrorOptions{NonRetryable: true})

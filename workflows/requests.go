@@ -36,7 +36,7 @@ type requests struct {
 func (rs *requests) register(ctx workflow.Context) error {
 	onSignal(ctx, ResolveUpdate, rs.publisher.admitted, func(ctx workflow.Context, a session.Answer) {
 		if err := rs.validate(a); err != nil {
-			workflow.GetLogger(ctx).Warn("a signal with an answer is ignored", "error", err)
+			workflow.GetLogger(ctx).Warn("ignoring a signal with an answer", "error", err)
 			return
 		}
 		rs.accept(ctx, a)
@@ -49,13 +49,13 @@ func (rs *requests) register(ctx workflow.Context) error {
 				return *r.answer, err
 			}
 			if !r.applied {
-				return *r.answer, notAwaited("request %s was taken back before its answer was heeded: the session ends, or phase %s is done again", r.ID, r.Phase)
+				return *r.answer, notAwaited("request %s was withdrawn before its answer was applied: the session ends, or phase %s is done again", r.ID, r.Phase)
 			}
 			return *r.answer, nil
 		},
 		workflow.UpdateHandlerOptions{
 			Validator: rs.validate,
-			Description: `Answers a session that waits for a person. Copy the answer from the tab User Metadata, Current Details: ` +
+			Description: `Answers an open request of a session. Copy the answer from the tab User Metadata, Current Details: ` +
 				`{"request": "design.architect.1", "action": "retry", "note": "what to do differently", "by": "your name"}. ` +
 				`For help, the action is retry, skip or abort; for an approval, approve or reject.`,
 		})
@@ -110,13 +110,13 @@ func (rs *requests) validate(a session.Answer) error {
 	case !rs.publisher.admitted():
 		return notAwaited(notAdmittedYet)
 	case a == (session.Answer{}):
-		return notAwaited("the answer is empty; %s. A form of the Web UI that is opened again sends nothing of what it shows: load the page again, and paste the answer", rs.waitsFor())
+		return notAwaited("the answer is empty; %s. If a form of the Web UI is opened a second time, it sends nothing: reload the page and paste the answer", rs.waitsFor())
 	case r == nil:
-		return notAwaited("the session does not wait for an answer to request %q: %s", textfmt.Shorten(a.Request, 200), rs.waitsFor())
+		return notAwaited("request %q is not open; %s", textfmt.Shorten(a.Request, 200), rs.waitsFor())
 	case r.answer != nil:
-		return notAwaited("request %s is answered already: %s, by %s", r.ID, r.answer.Verb, r.answer.By)
+		return notAwaited("request %s is already answered: %s, by %s", r.ID, r.answer.Verb, r.answer.By)
 	case !rs.awaits(r):
-		return notAwaited("the session ends, and waits for an answer to request %s no more", r.ID)
+		return notAwaited("request %s is closed: the session is ending", r.ID)
 	}
 	return r.takeable(a, rs.status.Session)
 }
@@ -126,7 +126,7 @@ func (rs *requests) accept(ctx workflow.Context, a session.Answer) *request {
 	r := rs.find(a.Request)
 	a.Phase, a.Persona, a.At = r.Phase, r.Persona, workflow.Now(ctx).UTC()
 	if a.By == "" {
-		a.By = "somebody who gave no name"
+		a.By = "an unnamed person"
 	}
 	r.answer = &a
 	return r
@@ -155,9 +155,9 @@ func (rs *requests) waitsFor() string {
 		}
 	}
 	if len(open) == 0 {
-		return "it waits for none"
+		return "no request is open"
 	}
-	return "it waits for " + strings.Join(open, ", ")
+	return "open requests: " + strings.Join(open, ", ")
 }
 
 // add opens a request, which shows in the status.
@@ -271,7 +271,7 @@ func (rs *requests) await(ctx workflow.Context, a *assignment, r *request) error
 	defer cancel()
 	timer := workflow.NewTimerWithOptions(waiting, rs.team.Help.GiveUpAfter.Std(), workflow.TimerOptions{
 		// The timeline is the first that a person sees of a session in the Web UI.
-		Summary: textfmt.Shorten(fmt.Sprintf("HELP NEEDED: %s waits for a person. The tab User Metadata says what to do", a.AssignmentID), 200),
+		Summary: textfmt.Shorten(fmt.Sprintf("HELP NEEDED: %s waits for a person. See the tab User Metadata", a.AssignmentID), 200),
 	})
 	funded := never(ctx)
 	if r.funded != nil {
@@ -291,7 +291,7 @@ func (rs *requests) await(ctx workflow.Context, a *assignment, r *request) error
 	case funded.IsReady():
 		return funded.Get(ctx, nil)
 	}
-	rs.end(ctx, a, r, fmt.Sprintf("nobody has answered within %s", rs.team.Help.GiveUpAfter))
+	rs.end(ctx, a, r, fmt.Sprintf("no answer within %s", rs.team.Help.GiveUpAfter))
 	return errSessionEnds
 }
 
@@ -417,6 +417,6 @@ func (rs *requests) setTicket(ctx workflow.Context, news TicketNews) {
 	rs.list()
 	rs.publisher.show(ctx)
 	if err := rs.checkpoints.mark(ctx, "", nil); err != nil {
-		workflow.GetLogger(ctx).Warn("the store does not know of a ticket", "ticket", news.Ticket.Key, "error", err)
+		workflow.GetLogger(ctx).Warn("a ticket could not be recorded in the store", "ticket", news.Ticket.Key, "error", err)
 	}
 }

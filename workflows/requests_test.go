@@ -44,7 +44,7 @@ func TestApprovalInTheTaskOfTheEnd(t *testing.T) {
 		}
 	})
 	require.NoError(t, late.refused)
-	require.ErrorContains(t, late.failed, "request right.approval.1-default- was taken back before its answer was heeded")
+	require.ErrorContains(t, late.failed, "request right.approval.1-default- was withdrawn before its answer was applied")
 	require.Equal(t, session.WasCancelled, s.closed[0].Status)
 }
 
@@ -84,7 +84,7 @@ func TestApprovalOfWorkThatIsSentBackMeanwhile(t *testing.T) {
 	}, says(time.Hour, session.Answer{Request: "docs.approval.2", Verb: session.Approving}))
 	require.NoError(t, env.GetWorkflowError())
 	require.NoError(t, late.refused)
-	require.ErrorContains(t, late.failed, "request docs.approval.1-default- was taken back before its answer was heeded")
+	require.ErrorContains(t, late.failed, "request docs.approval.1-default- was withdrawn before its answer was applied")
 	require.Len(t, s.reworks, 1)
 	require.Len(t, s.answers, 1)
 }
@@ -113,7 +113,7 @@ func TestSessionThatEndsTakesNoMoreAnswers(t *testing.T) {
 		}, 2*time.Hour)
 	})
 	require.ErrorContains(t, env.GetWorkflowError(), "one/a needs help")
-	require.ErrorContains(t, late.refused, "the session ends, and waits for an answer to request two.b.1-default- no more")
+	require.ErrorContains(t, late.refused, "request two.b.1-default- is closed: the session is ending")
 	require.ErrorContains(t, word.refused, "no phase waits for approval")
 	require.Len(t, s.answers, 1)
 	require.Len(t, s.advanced, 1, "what was at work is still finished")
@@ -226,7 +226,7 @@ func TestConflictAtTheEndIsOverWhenWorkIsDoneAgain(t *testing.T) {
 			env.RegisterDelayedCallback(func() { late = resolve(env, session.Answer{Request: "right.b.1", Verb: session.Skipping}) }, 2*time.Hour)
 		})
 	require.NoError(t, env.GetWorkflowError())
-	require.ErrorContains(t, late.refused, "does not wait for an answer to request")
+	require.ErrorContains(t, late.refused, "is not open")
 	got := status(t, env)
 	require.Equal(t, session.Completed, got.Phases[1].Status)
 	require.Equal(t, session.Completed, got.Phases[1].Assignments[0].Status)

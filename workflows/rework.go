@@ -37,9 +37,9 @@ func (rw *reworks) sendBack(ctx workflow.Context, p *pass, sender *assignment) (
 		if runs && rework.Pass <= rework.Of {
 			break
 		}
-		bound := fmt.Sprintf("it may no more than %d times", rework.Of)
+		bound := fmt.Sprintf("exceeds the limit of %d times", rework.Of)
 		if !runs {
-			bound = "this session is not to run"
+			bound = "is not selected in this session"
 		}
 		f := failures.Failf(failures.Rejected, "%s", textfmt.Shorten(fmt.Sprintf("%s sends the work of phase %s back, which %s: %s",
 			sender.AssignmentID, rework.To, bound, strings.Join(rework.Reasons, "; ")), session.MaxMessage))
@@ -50,7 +50,7 @@ func (rw *reworks) sendBack(ctx workflow.Context, p *pass, sender *assignment) (
 		}
 		if runs && sender.supplied == "" {
 			if sender.note != "" {
-				rework.Reasons = append(rework.Reasons, "A person adds: "+sender.note)
+				rework.Reasons = append(rework.Reasons, "Note of a person: "+sender.note)
 			}
 			break
 		}

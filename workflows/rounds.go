@@ -226,7 +226,7 @@ func (rs *rounds) input(a *assignment, e execution) activities.RoundInput {
 func (rs *rounds) summary(a *assignment, agent string) string {
 	summary := fmt.Sprintf("%s by %s", a.AssignmentID, agent)
 	if a.integrating {
-		summary += ", mending the merged tree"
+		summary += ", fixing the merged tree"
 	}
 	if a.supplied != "" {
 		summary = fmt.Sprintf("%s, supplied by %s", a.AssignmentID, a.suppliedBy)

@@ -70,7 +70,7 @@ func TestHowASessionEnds(t *testing.T) {
 	e := &ending{}
 	_, reason, err := e.outcome(false, nil)
 	require.Error(t, err)
-	require.Contains(t, reason, "nothing says why", "a session never ends without an error")
+	require.Contains(t, reason, "without a recorded reason", "a session never ends without an error")
 	e.fault = errors.New("no such team")
 	state, reason, _ := e.outcome(false, nil)
 	require.Equal(t, session.Failed, state)

@@ -121,7 +121,7 @@ func (s *teamSession) admit(ctx workflow.Context) error {
 		return err
 	}
 	if len(a.Faults) > 0 {
-		return temporal.NewApplicationErrorWithOptions("the session may not start: "+a.Faults[0], session.NotAdmitted,
+		return temporal.NewApplicationErrorWithOptions("the session cannot start: "+a.Faults[0], session.NotAdmitted,
 			temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{a.Faults}})
 	}
 	s.team, s.publisher.attributes, s.agents.fallbacks, s.notifier.webhook = a.Team, a.SearchAttributes, a.Fallbacks, a.Webhook
@@ -184,7 +184,7 @@ func (s *teamSession) close(ctx, patient workflow.Context) (SessionResult, error
 		s.status.Phases[i].Close(s.status.Help)
 	}
 	if err := s.checkpoints.close(patient); err != nil {
-		workflow.GetLogger(patient).Warn("the store does not know how the session ended", "error", err)
+		workflow.GetLogger(patient).Warn("the session's end could not be stored", "error", err)
 	}
 	s.publisher.publish(patient)
 	s.publisher.saveMemo(patient)

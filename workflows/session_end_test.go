@@ -77,7 +77,7 @@ func TestMergeThatKeepsFailingNeedsHelp(t *testing.T) {
 
 func TestSessionThatMayNotStartRunsNothing(t *testing.T) {
 	t.Parallel()
-	s := &stage{team: newTeam(phase("build", "a")), faults: []string{"agent x is offered by no worker", "check y too"}}
+	s := &stage{team: newTeam(phase("build", "a")), faults: []string{"no worker has agent x", "check y too"}}
 	var app *temporal.ApplicationError
 	require.ErrorAs(t, s.play(t).GetWorkflowError(), &app)
 	require.Equal(t, session.NotAdmitted, app.Type())

@@ -328,7 +328,7 @@ func TestBranchesThatDoNotFitTogetherNeedHelp(t *testing.T) {
 	s := &stage{team: newTeam(left, right, join), conflicts: map[string][]session.Conflict{
 		"join": {{Path: "main.go", Between: []spec.AssignmentID{{Phase: "left", Persona: "a"}, {Phase: "right", Persona: "b"}}}},
 	}}
-	requireHelp(t, s.play(t), "join/c failed: contract_violation: what phase join builds on does not fit together: main.go (left/a, right/b)")
+	requireHelp(t, s.play(t), "join/c failed: contract_violation: the input of phase join has a merge conflict: main.go (left/a, right/b)")
 	require.NotContains(t, s.order(), "join/c.1")
 }
 

@@ -329,7 +329,7 @@ func TestJiraAwayForADayCostsLittle(t *testing.T) {
 	require.Len(t, b.jira.made, 1)
 	require.Less(t, b.jira.made[0].at.Sub(morning), 24*time.Hour+6*time.Minute)
 	require.Len(t, b.jira.made[0].comments, 1)
-	require.Equal(t, []heard{{"a", workflows.TicketNews{Request: "a.request", Ticket: session.Ticket{Occurrences: 1, Trouble: "Jira does not answer; it is tried again"}}}}, b.heard,
+	require.Equal(t, []heard{{"a", workflows.TicketNews{Request: "a.request", Ticket: session.Ticket{Occurrences: 1, Trouble: "Jira does not answer; retrying"}}}}, b.heard,
 		"one trouble is told once, and a session that has ended hears no more")
 }
 

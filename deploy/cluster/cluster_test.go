@@ -92,7 +92,7 @@ func TestACommandHasTheClusterForItsTime(t *testing.T) {
 	c.up()
 	all := c.children("")
 	require.Equal(t, 7, c.wait(), "%s", c.output)
-	require.Contains(t, c.output.String(), "ASKED BY")
+	require.Contains(t, c.output.String(), "POLLERS")
 	require.Regexp(t, `at 127\.0\.0\.1:\d+`, c.output.String())
 	gone(t, all)
 
@@ -217,7 +217,7 @@ func (p *process) says(text string) {
 
 func (p *process) up() {
 	p.t.Helper()
-	p.says("Maestro is up")
+	p.says("Maestro is running")
 }
 
 var statFields = regexp.MustCompile(`^\d+ \((.*)\) (\S) (\d+) `)

@@ -269,7 +269,7 @@ start_all() {
 }
 
 describe() {
-	say "Maestro is up"
+	say "Maestro is running"
 	say "  Temporal    $TEMPORAL_ADDRESS, namespace default, HTTP on $host:${ports[FRONTEND_HTTP_PORT]}"
 	say "  PostgreSQL  $host:${ports[DB_PORT]}, user temporal, password in $dir/postgresql/password"
 	say "  store       $MAESTRO_STATE_DIR, workers: $workers"

@@ -181,7 +181,7 @@ func (s *Set) warn(log *slog.Logger) {
 func (s *Set) Run(ctx context.Context, job session.Job) (session.Outcome, error) {
 	d, ok := s.config.Agents[job.Agent]
 	if !ok {
-		return session.Outcome{}, failures.Failf(failures.ResourceError, "this worker's file defines no agent %q", textfmt.Shorten(job.Agent, 80))
+		return session.Outcome{}, failures.Failf(failures.ResourceError, "agent %q not found in this worker's file", textfmt.Shorten(job.Agent, 80))
 	}
 	if isModel(d.Kind) {
 		return s.converse(ctx, d, job)

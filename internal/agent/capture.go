@@ -189,7 +189,7 @@ func (c *capture) keep(lines []byte) {
 		return
 	}
 	if c.saidLeft -= len(lines); c.saidLeft < 0 {
-		lines = []byte("maestro: there is too much to follow it; the transcript has the end of it once the attempt is over\n")
+		lines = []byte("maestro: too much output to follow; the transcript has the end of it once the attempt is over\n")
 	}
 	if _, err := c.said.Write(lines); err != nil || c.saidLeft < 0 { // who follows it has the log in the end
 		_ = c.said.Close()
@@ -219,7 +219,7 @@ func (c *capture) sayInto(path string, begun time.Time) (end func()) {
 		if said[len(said)-1] != '\n' { // it was cut off in a line
 			c.keep([]byte{'\n'})
 		}
-		c.note("the attempt was cut off here, and goes on")
+		c.note("the attempt was interrupted here, and continues")
 	}
 	return func() {
 		c.mu.Lock()
@@ -314,7 +314,7 @@ func (e *ends) bytes() []byte {
 	}
 	out := bytes.Clone(e.first)
 	if dropped > 0 && e.head > 0 {
-		out = fmt.Appendf(out, "\n… %d bytes are left out here …\n", dropped)
+		out = fmt.Appendf(out, "\n… %d bytes omitted …\n", dropped)
 	}
 	return append(out, last...)
 }

@@ -52,7 +52,7 @@ func TestLongLogKeepsItsEnds(t *testing.T) {
 	require.Less(t, len(log), logHead+logTail+100)
 	require.True(t, strings.HasPrefix(log, "line 0\n"))
 	require.True(t, strings.HasSuffix(log, "line 199999\n"))
-	require.Contains(t, log, "bytes are left out here")
+	require.Contains(t, log, "bytes omitted")
 	require.LessOrEqual(t, len(c.evidence(&c.out.tail)), session.MaxOutput)
 	require.True(t, strings.HasSuffix(c.evidence(&c.out.tail), "line 199999"))
 }

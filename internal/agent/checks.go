@@ -21,7 +21,7 @@ func (s *Set) Check(ctx context.Context, job session.CheckJob) (session.Outcome,
 	subject := "check " + job.Check
 	d, ok := s.config.Checks[job.Check]
 	if !ok {
-		return session.Outcome{}, failures.Failf(failures.ResourceError, "this worker's file defines no check %q", textfmt.Shorten(job.Check, 80))
+		return session.Outcome{}, failures.Failf(failures.ResourceError, "check %q not found in this worker's file", textfmt.Shorten(job.Check, 80))
 	}
 	p := place{dir: job.Dir, home: job.Home, tmp: job.Tmp}
 	if err := p.check(); err != nil {

@@ -208,7 +208,7 @@ func (s *Set) endedBadly(subject string, e ending) *failures.Failure {
 		f.Final = !e.Scarce // a program that is missing is a person's to mend
 		return f
 	case e.Swarm != 0:
-		return fail(failures.Unknown, "stopped, because it was running %d threads at once; at most %d are allowed", e.Swarm, s.launcher.maxThreads)
+		return fail(failures.Unknown, "stopped, because it ran %d threads at once; at most %d are allowed", e.Swarm, s.launcher.maxThreads)
 	case e.Signal != 0:
 		return fail(failures.Unknown, "killed by signal %d (%s)%s", e.Signal, syscall.Signal(e.Signal), colon(e.err.lastLine()))
 	case e.Exit != 0:
@@ -228,7 +228,7 @@ func colon(line string) string {
 func (s *Set) reported(subject string, r *resultError, e ending) *failures.Failure {
 	f := &failures.Failure{
 		Category: failures.Category(or(string(r.Category), string(failures.Unknown))),
-		Message:  s.message("%s: %s", subject, or(r.Message, "it reported a failure and did not say which")),
+		Message:  s.message("%s: %s", subject, or(r.Message, "it reported a failure without a message")),
 		Output:   textfmt.Tail(s.Mask(safetext.Block(r.Output)), session.MaxOutput),
 		Final:    r.Retryable != nil && !*r.Retryable,
 
@@ -247,7 +247,7 @@ func (s *Set) refuseSecrets(subject string, decisions map[string]string) *failur
 		if s.secrets.In(name) || s.secrets.In(decisions[name]) {
 			return &failures.Failure{
 				Category: failures.InvalidOutput,
-				Message:  s.message("%s: the decision %q holds a secret of the worker; decide without it", subject, name),
+				Message:  s.message("%s: the decision %q contains a secret of the worker; remove it", subject, name),
 			}
 		}
 	}

@@ -25,11 +25,11 @@ func TestCommandFailures(t *testing.T) {
 	}{
 		{"exit status", `echo first >&2; echo "cannot do it" >&2; exit 4`, failures.Unknown, "exit status 4: cannot do it"},
 		{"signal", `kill -9 $$`, failures.Unknown, "signal 9"},
-		{"result is no JSON", `echo '{' > $MAESTRO_RESULT`, failures.InvalidOutput, "not JSON"},
-		{"result has an unknown field", `echo '{"sumry":"x"}' > $MAESTRO_RESULT`, failures.InvalidOutput, `"sumry" is unknown`},
+		{"result is no JSON", `echo '{' > $MAESTRO_RESULT`, failures.InvalidOutput, "not valid JSON"},
+		{"result has an unknown field", `echo '{"sumry":"x"}' > $MAESTRO_RESULT`, failures.InvalidOutput, `unknown field "sumry"`},
 		{"result has a wrong type", `echo '{"summary":5}' > $MAESTRO_RESULT`, failures.InvalidOutput, "summary is a JSON number; it must be a string"},
 		{"negative usage", `echo '{"usage":{"input_tokens":-1}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "input_tokens is -1"},
-		{"unknown category", `echo '{"error":{"category":"oops"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, `"oops" is none of`},
+		{"unknown category", `echo '{"error":{"category":"oops"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, `"oops" is not a failure category`},
 		{"result is too long", `head -c 2000000 /dev/zero > $MAESTRO_RESULT`, failures.InvalidOutput, "more than"},
 		{"result is a link", `echo '{}' > ../r; ln -s ../r $MAESTRO_RESULT`, failures.InvalidOutput, "cannot be opened"},
 		{"decision is too long", `printf '{"decisions":{"a":"%02000d"}}' 1 > $MAESTRO_RESULT`, failures.InvalidOutput, "at most 1024"},
@@ -38,21 +38,21 @@ func TestCommandFailures(t *testing.T) {
 		{"stderr in colours", `printf '\033[31mred\033[0m\n\n' >&2; exit 1`, failures.Unknown, "exit status 1: red"},
 		{"result is a directory", `mkdir $MAESTRO_RESULT`, failures.InvalidOutput, "not a regular file"},
 		{"result is a pipe", `mkfifo $MAESTRO_RESULT`, failures.InvalidOutput, "not a regular file"},
-		{"result is an array", `echo '[1]' > $MAESTRO_RESULT`, failures.InvalidOutput, "it is a JSON array; write an object"},
-		{"result is two", `echo '{} {}' > $MAESTRO_RESULT`, failures.InvalidOutput, "there is more after the JSON object"},
+		{"result is an array", `echo '[1]' > $MAESTRO_RESULT`, failures.InvalidOutput, "not an object but a JSON array"},
+		{"result is two", `echo '{} {}' > $MAESTRO_RESULT`, failures.InvalidOutput, "unexpected data after the JSON object"},
 		{"usage of a wrong type", `echo '{"usage":{"input_tokens":"7"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "usage.input_tokens is a JSON string; it must be a whole number"},
 		{"usage in fractions", `echo '{"usage":{"input_tokens":7.5}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "usage.input_tokens is a JSON number 7.5; it must be a whole number"},
-		{"cost as text", `echo '{"usage":{"cost_usd":"cheap"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "not an amount in dollars"},
+		{"cost as text", `echo '{"usage":{"cost_usd":"cheap"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "not an amount in USD"},
 		{"decision of a wrong type", `echo '{"decisions":{"a":["b"]}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "decisions is a JSON array; it must be a string"},
 		{"decision of a bad name", `echo '{"decisions":{"a b":"c"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "not a usable decision name"},
-		{"category of ours", `echo '{"error":{"category":"cancelled"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "Maestro's to say"},
-		{"category of work sent back", `echo '{"error":{"category":"rejected"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "write sends_back in place of error"},
+		{"category of ours", `echo '{"error":{"category":"cancelled"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "reserved for Maestro"},
+		{"category of work sent back", `echo '{"error":{"category":"rejected"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "write sends_back instead of error"},
 		{"misspelled category", `echo '{"error":{"category":"time_out"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, `did you mean "timeout"?`},
-		{"sends back without a reason", `echo '{"sends_back":{}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "sends_back: there are no reasons; list at least one"},
+		{"sends back without a reason", `echo '{"sends_back":{}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "sends_back: missing reasons; list at least one"},
 		{"sends back for nothing", `echo '{"sends_back":{"reasons":["a",""]}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "sends_back: reason 2 is empty"},
-		{"sends back something else", `echo '{"sends_back":{"reason":"a"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, `"reason" is unknown`},
+		{"sends back something else", `echo '{"sends_back":{"reason":"a"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, `unknown field "reason"`},
 		{"reasons of a wrong type", `echo '{"sends_back":{"reasons":"a"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "sends_back.reasons is a JSON string; it must be an array"},
-		{"sends back and fails", `echo '{"sends_back":{"reasons":["a"]},"error":{"message":"b"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "sends_back stands beside error"},
+		{"sends back and fails", `echo '{"sends_back":{"reasons":["a"]},"error":{"message":"b"}}' > $MAESTRO_RESULT`, failures.InvalidOutput, "sends_back and error exclude each other"},
 		{"secret in a message", `echo "{\"error\":{\"message\":\"key $API_KEY\"}}" > $MAESTRO_RESULT`, failures.Unknown, "key ***"},
 		{"result and exit status", `echo '{"sumry":1}' > $MAESTRO_RESULT; exit 5`, failures.Unknown, "exit status 5"},
 	} {
@@ -145,7 +145,7 @@ func TestTranscriptOfAResumedAttempt(t *testing.T) {
 			require.Error(t, err)
 			out, err := run("three", "")
 			require.NoError(t, err)
-			require.Regexp(t, `(?s)^one\n.*torn \*\*\*\n.*goes on\n.*two\n.*goes on\n.*three\n`, string(out.Log))
+			require.Regexp(t, `(?s)^one\n.*torn \*\*\*\n.*continues\n.*two\n.*continues\n.*three\n`, string(out.Log))
 			require.NotContains(t, string(out.Log), "before")
 			require.Equal(t, 1, strings.Count(string(out.Log), "one\n"))
 			said, err := os.ReadFile(job.Said)
@@ -373,7 +373,7 @@ func TestAgentThatIsNotPrepared(t *testing.T) {
 		require.Equal(t, failures.ResourceError, failure(t, err).Category)
 	}
 	_, err := s.Check(t.Context(), b.checkJob("nothing"))
-	require.ErrorContains(t, err, `defines no check "nothing"`)
+	require.ErrorContains(t, err, `check "nothing" not found in this worker's file`)
 }
 
 func TestSmallerTimeoutWins(t *testing.T) {
@@ -421,7 +421,7 @@ func TestCheckTimeoutIsNoTestFailure(t *testing.T) {
 	_, err := s.Check(t.Context(), b.checkJob("slow"))
 	f := failure(t, err)
 	require.Equal(t, failures.Timeout, f.Category)
-	require.Equal(t, "check slow ran into its timeout of 300ms", f.Message)
+	require.Equal(t, "check slow exceeded its timeout of 300ms", f.Message)
 	require.Equal(t, "on my way", f.Output)
 	require.Equal(t, []string{"on my way"}, b.said)
 	out, err := s.Check(t.Context(), b.checkJob("crash"))

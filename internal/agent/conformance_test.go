@@ -255,7 +255,7 @@ func conformances() []conformance {
 			holds: func(t *testing.T, _ *bench, out session.Outcome, err error) {
 				f := failure(t, err)
 				require.Equal(t, failures.Unknown, f.Category)
-				require.Contains(t, f.Message, "did not say which")
+				require.Contains(t, f.Message, "without a message")
 				require.Equal(t, "what I saw", f.Output)
 				require.True(t, f.RetryAttempt())
 				require.Contains(t, string(out.Log), "what I saw\nmaestro: unknown: agent x")

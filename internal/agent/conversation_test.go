@@ -64,8 +64,8 @@ func TestConversationGoesOn(t *testing.T) {
 				require.Equal(t, goesOn, !strings.Contains(prompts[i], "Build it."))
 				require.Contains(t, prompts[i], filepath.Join(b.dir, "result", "result.json"))
 			}
-			require.Contains(t, prompts[1], "You were cut off")
-			require.Contains(t, prompts[2], "it failed in the way that is described below")
+			require.Contains(t, prompts[1], "You were interrupted")
+			require.Contains(t, prompts[2], "it failed as described below")
 			require.Contains(t, prompts[2], "check go-test failed")
 			require.Contains(t, prompts[3], "check go-test failed")
 		})

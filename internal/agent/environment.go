@@ -32,11 +32,11 @@ func findAccount(name string, euid int) (*account, error) {
 		return nil, nil //nolint:nilnil // no account is a valid answer
 	}
 	if euid != 0 {
-		return nil, fmt.Errorf("run_as: only a worker that runs as root can run agents as %q; start it as root, or leave run_as out", name)
+		return nil, fmt.Errorf("run_as: only a worker that runs as root can run agents as %q; start it as root, or remove run_as", name)
 	}
 	u, err := user.Lookup(name)
 	if err != nil {
-		return nil, fmt.Errorf("run_as: %w; name a user of this host, or leave run_as out", err)
+		return nil, fmt.Errorf("run_as: %w; use a user of this host, or remove run_as", err)
 	}
 	groups, err := u.GroupIds()
 	if err != nil {
@@ -75,7 +75,7 @@ func (a *account) give(dirs ...string) error {
 			return os.Lchown(path, int(a.UID), int(a.GID)) //nolint:gosec // nothing of the agent runs yet; links are not followed
 		})
 		if err != nil {
-			return fmt.Errorf("hand %s to user %s: %w", dir, a.Name, err)
+			return fmt.Errorf("change the owner of %s to user %s: %w", dir, a.Name, err)
 		}
 	}
 	return nil

@@ -223,7 +223,7 @@ func (l *eventLines) add(data []byte) {
 func (l *eventLines) end() {
 	line := bytes.TrimSpace(l.line)
 	if l.long {
-		line = []byte("… an event past all bounds is left out …")
+		line = []byte("… an oversized event is omitted …")
 	}
 	if len(line) > 0 {
 		l.take(line)

@@ -57,7 +57,7 @@ func TestKeys(t *testing.T) {
 		f := failure(t, err)
 		require.Equal(t, failures.Auth, f.Category)
 		require.True(t, f.Final)
-		require.Contains(t, f.Message, "the variable MODEL")
+		require.Contains(t, f.Message, "variable MODEL with")
 		require.Equal(t, before, server.Count())
 	}
 }

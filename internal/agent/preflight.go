@@ -71,7 +71,7 @@ func variables(of string, names []string, getenv func(string) string) (out []Sho
 	for _, name := range names {
 		if strings.TrimSpace(getenv(name)) == "" {
 			out = append(out, Shortage{
-				Of: of, Message: "variable " + name + ", which it is to see, is not set", Remedy: "set " + name + " in the environment of the worker",
+				Of: of, Message: "variable " + name + " is not set", Remedy: "set " + name + " in the environment of the worker",
 			})
 		}
 	}
@@ -92,14 +92,14 @@ func (c Config) program(of, program, preset string, path []string) []Shortage {
 		lack.Message = "its program cannot be started: " + program + " is not executable"
 		lack.Remedy, lack.Command = "make it executable", "chmod +x "+ShellWord(program)
 	case strings.Contains(program, "/"):
-		lack.Message = "its program cannot be started: " + program + " is not there"
-		lack.Remedy = "put it there, or mend argv in the worker file"
+		lack.Message = "its program cannot be started: " + program + " does not exist"
+		lack.Remedy = "install it there, or fix argv in the worker file"
 	case preset != "" && filepath.Base(program) == preset:
-		lack.Remedy, lack.Command = "install it, or write its whole path into argv", "npm install --global "+packages[preset]
+		lack.Remedy, lack.Command = "install it, or use its full path in argv", "npm install --global "+packages[preset]
 	case program == "git":
 		lack.Remedy, lack.Command = "install it", "sudo apt-get install git"
 	default:
-		lack.Remedy = "install " + program + ", or write its whole path into argv"
+		lack.Remedy = "install " + program + ", or use its full path in argv"
 	}
 	return []Shortage{lack}
 }
@@ -138,10 +138,10 @@ func unreadable(of, file string) []Shortage {
 		_ = f.Close()
 		return nil
 	}
-	lack := Shortage{Of: of, Fatal: true, Message: fmt.Sprintf("its script %s is not there", file), Remedy: "put it there, or mend the worker file"}
+	lack := Shortage{Of: of, Fatal: true, Message: fmt.Sprintf("its script %s does not exist", file), Remedy: "create it, or fix the worker file"}
 	if !errors.Is(err, fs.ErrNotExist) {
 		lack.Message = fmt.Sprintf("its script cannot be read: %s", err)
-		lack.Remedy, lack.Command = "let the worker's user read it", "chmod a+r "+ShellWord(file)
+		lack.Remedy, lack.Command = "make it readable by the worker's user", "chmod a+r "+ShellWord(file)
 	}
 	return []Shortage{lack}
 }

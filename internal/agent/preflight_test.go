@@ -30,7 +30,7 @@ func TestShortages(t *testing.T) {
 			config: Config{Agents: map[string]Definition{"a": {Kind: KindCommand, Preset: presetGemini, Argv: []string{"gemini"}}}},
 			want: []Shortage{{
 				Of: "agent a", Fatal: true, Message: "its program cannot be started: gemini is not in PATH",
-				Remedy: "install it, or write its whole path into argv", Command: "npm install --global @google/gemini-cli",
+				Remedy: "install it, or use its full path in argv", Command: "npm install --global @google/gemini-cli",
 			}},
 		},
 		"scripts": {
@@ -43,8 +43,8 @@ func TestShortages(t *testing.T) {
 				Checks: map[string]CheckDefinition{"k": {Argv: []string{"sh", "/no/such.sh"}}, "tree": {Argv: []string{"./own"}}},
 			},
 			want: []Shortage{
-				{Of: "agent a", Fatal: true, Message: "its script /no/such.sh is not there", Remedy: "put it there, or mend the worker file"},
-				{Of: "check k", Fatal: true, Message: "its script /no/such.sh is not there", Remedy: "put it there, or mend the worker file"},
+				{Of: "agent a", Fatal: true, Message: "its script /no/such.sh does not exist", Remedy: "create it, or fix the worker file"},
+				{Of: "check k", Fatal: true, Message: "its script /no/such.sh does not exist", Remedy: "create it, or fix the worker file"},
 			},
 		},
 		"variables": {
@@ -53,15 +53,15 @@ func TestShortages(t *testing.T) {
 				Checks: map[string]CheckDefinition{"k": {Argv: []string{"true"}, Env: []string{"SET", "OTHER"}}},
 			},
 			want: []Shortage{
-				{Of: "agent a", Message: "variable UNSET, which it is to see, is not set", Remedy: "set UNSET in the environment of the worker"},
-				{Of: "check k", Message: "variable OTHER, which it is to see, is not set", Remedy: "set OTHER in the environment of the worker"},
+				{Of: "agent a", Message: "variable UNSET is not set", Remedy: "set UNSET in the environment of the worker"},
+				{Of: "check k", Message: "variable OTHER is not set", Remedy: "set OTHER in the environment of the worker"},
 			},
 		},
 		"a sandbox": {
 			config: Config{Sandbox: []string{"no-such-sandbox"}},
 			want: []Shortage{{
 				Of: "sandbox", Fatal: true, Message: "its program cannot be started: no-such-sandbox is not in PATH",
-				Remedy: "install no-such-sandbox, or write its whole path into argv",
+				Remedy: "install no-such-sandbox, or use its full path in argv",
 			}},
 		},
 	} {

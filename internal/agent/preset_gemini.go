@@ -175,7 +175,7 @@ func (r *geminiReader) end(exit int, stderr string, s *story) {
 	case geminiAuthentication:
 		s.ends(&failures.Failure{Category: failures.Auth, Message: or(lastLine(stderr), "its credentials were refused"), Final: true})
 	case geminiTurnLimit:
-		s.ends(failures.Failf(failures.TurnLimit, "%s", or(lastLine(stderr), "its turns are spent")))
+		s.ends(failures.Failf(failures.TurnLimit, "%s", or(lastLine(stderr), "its turn limit is reached")))
 	}
 }
 

@@ -50,7 +50,7 @@ func (s *Set) goOn(ctx context.Context, d Definition, job session.Job, st *stage
 }
 
 // errLost ends a program that leads another conversation than it was to.
-var errLost = failures.Failf(failures.Unknown, "did not know the conversation that it was to continue")
+var errLost = failures.Failf(failures.Unknown, "does not know the conversation to continue")
 
 // talk runs the program once. lost: it did not know the conversation.
 func (s *Set) talk(ctx context.Context, d Definition, job session.Job, st *stage, goesOn conversation) (got ran, lost bool, err error) {
@@ -132,7 +132,7 @@ func (s *Set) judgeStory(subject string, e ending, box *resultBox, told *story) 
 		case failure == nil && !told.done:
 			failure = &failures.Failure{
 				Category: failures.Unknown, Output: e.said(),
-				Message: s.message("%s: its stream broke off before it said how the work ended", subject),
+				Message: s.message("%s: its output stream ended without a result", subject),
 			}
 		case r.Error != nil:
 			failure = s.reported(subject, r.Error, e)

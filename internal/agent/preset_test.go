@@ -159,7 +159,7 @@ func TestPresetFailures(t *testing.T) {
 		{presetClaude, "no reason", result(`"subtype":"error_during_execution"`), failures.Unknown, "error_during_execution", 0},
 		{presetClaude, "a failure that exits 0", says(claudeBegins, `{"type":"result","is_error":true,"subtype":"error_max_turns"}`), failures.TurnLimit, "error_max_turns", 0},
 		{presetClaude, "a bad flag", "echo 'error: unknown option' >&2; exit 1", failures.Unknown, "exit status 1: error: unknown option", 0},
-		{presetClaude, "a cut stream", says(claudeBegins), failures.Unknown, "its stream broke off", 0},
+		{presetClaude, "a cut stream", says(claudeBegins), failures.Unknown, "its output stream ended", 0},
 		{presetClaude, "a success that exits 1", says(claudeBegins, claudeEnds) + "exit 1", failures.Unknown, "exit status 1", 0},
 		{presetClaude, "its own word", says(claudeBegins, claudeEnds) + `echo '{"error":{"category":"contract_violation","message":"no spec"}}' > $MAESTRO_RESULT`, failures.ContractViolation, "no spec", 0},
 		{presetClaude, "a bad result", says(claudeBegins, claudeEnds) + `echo '{' > $MAESTRO_RESULT`, failures.InvalidOutput, "is refused", 0},
@@ -428,7 +428,7 @@ func TestEventLines(t *testing.T) {
 	l.add(bytes.Repeat([]byte("x"), maxEvent))
 	l.add([]byte("x\n{}\n"))
 	l.end()
-	require.Equal(t, []string{"… an event past all bounds is left out …", "{}"}, got)
+	require.Equal(t, []string{"… an oversized event is omitted …", "{}"}, got)
 	require.LessOrEqual(t, cap(l.line), 2*maxEvent)
 }
 

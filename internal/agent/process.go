@@ -125,10 +125,10 @@ func (l *launcher) run(ctx context.Context, p process) ending {
 	e.stopped, e.cancelled = s.watch(ctx, p, c)
 	e.report, e.broken = s.finish(pipes)
 	if n := e.Strays; n > 0 {
-		c.note("%d processes were still running when it ended; they were killed", n)
+		c.note("%d processes were still running at its end and were killed", n)
 	}
 	if e.Survivors > 0 {
-		e.broken = fmt.Errorf("%d of its processes could not be killed: they hang, or belong to another user", e.Survivors)
+		e.broken = fmt.Errorf("%d of its processes could not be killed: they do not respond, or belong to another user", e.Survivors)
 	}
 	return e
 }
@@ -254,7 +254,7 @@ func (s *running) pump(c *capture, stdin []byte, o orders) *sync.WaitGroup {
 	pipes.Go(func() {
 		defer close(s.reported)
 		if err := json.NewDecoder(s.end).Decode(&s.report); err != nil {
-			s.reportOf = errors.New("the shim that watches it was killed")
+			s.reportOf = errors.New("its supervising process was killed")
 		}
 	})
 	return &pipes
@@ -278,7 +278,7 @@ func (s *running) watch(ctx context.Context, p process, c *capture) (stopped *fa
 			cancelled = context.Cause(ctx)
 		case stopped = <-p.halt:
 		case <-timeout.C:
-			stopped = failures.Failf(failures.Timeout, "ran into its timeout of %s", p.timeout)
+			stopped = failures.Failf(failures.Timeout, "exceeded its timeout of %s", p.timeout)
 		case <-idle.C:
 			stopped = failures.Failf(failures.Timeout, "printed nothing for %s (idle_timeout)", p.idle)
 		case <-c.full:
@@ -316,7 +316,7 @@ func (s *running) finish(pipes *sync.WaitGroup) (report, error) {
 			broken = fmt.Errorf("%w (%w)", broken, waited)
 		}
 		if n := endOrphans(s.started); n > 0 {
-			broken = fmt.Errorf("%w; %d processes that it left could not be killed", broken, n)
+			broken = fmt.Errorf("%w; %d remaining processes could not be killed", broken, n)
 		}
 	}
 	_ = s.orders.Close()

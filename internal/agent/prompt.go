@@ -59,16 +59,16 @@ func (p *promptText) block(s string) {
 }
 
 func (p *promptText) begin(b session.Brief) {
-	p.f("You are %q, one of a team%s. The team's work is in the phase %q, and your part of it follows. Nobody can answer questions: decide yourself, and say what you decided.\n",
+	p.f("You are %q, one of a team%s. The team's work is in the phase %q, and your part of it follows. Questions are not answered: decide yourself, and report your decisions.\n",
 		b.Persona, role(b.Role), b.Phase)
 	if strings.TrimSpace(b.Instructions) != "" {
 		p.section("Instructions")
 		p.text(b.Instructions)
 	}
-	p.section("What is wanted")
+	p.section("Requirement")
 	p.text(b.Requirement)
 	if len(b.Decisions) > 0 {
-		p.section("Decisions that are made")
+		p.section("Decisions so far")
 		for _, name := range slices.Sorted(maps.Keys(b.Decisions)) {
 			p.f("- %s: %s\n", name, b.Decisions[name])
 		}
@@ -99,11 +99,11 @@ func role(role string) string {
 func (p *promptText) goOn(b session.Brief) {
 	switch {
 	case b.Feedback == nil || b.Feedback.Category == "":
-		p.f("You were cut off in the middle of your work. The working directory is as you left it. Look at what is there, go on where you stopped, and finish.\n")
+		p.f("You were interrupted during your work. The working directory is as you left it. Look at the files, continue where you stopped, and finish.\n")
 	case b.Feedback.Category == failures.Rejected:
-		p.f("Work was sent back, for the reasons that are given below. The working directory is as you left it. Go on from there.\n")
+		p.f("Work was sent back, for the reasons below. The working directory is as you left it. Continue from there.\n")
 	default:
-		p.f("Your work is not finished yet: it failed in the way that is described below. The working directory is as you left it. Go on from there.\n")
+		p.f("Your work is not finished yet: it failed as described below. The working directory is as you left it. Continue from there.\n")
 	}
 }
 
@@ -112,12 +112,12 @@ func (p *promptText) feedback(f session.Feedback) {
 		p.failure(f)
 	}
 	if f.SentBack != "" {
-		p.section("What the work was sent back for before that")
+		p.section("Why the work was sent back before that")
 		p.text(f.SentBack)
 	}
 	if f.Note != "" {
-		p.section("What people say")
-		p.f("A person who has looked at it says: %s\n", strings.TrimSpace(f.Note))
+		p.section("Note")
+		p.f("A person who reviewed it wrote: %s\n", strings.TrimSpace(f.Note))
 	}
 }
 
@@ -139,9 +139,9 @@ func (p *promptText) failure(f session.Feedback) {
 		return
 	}
 	if f.Kept {
-		p.f("\nWhat was changed then, and is still there:\n\n")
+		p.f("\nIts changes, which are still there:\n\n")
 	} else {
-		p.f("\nWhat was changed then, and is undone now:\n\n")
+		p.f("\nIts changes, which are undone now:\n\n")
 	}
 	p.block(f.Diff)
 }
@@ -150,9 +150,9 @@ func (p *promptText) contract(c spec.Contract) {
 	if len(c.Produces)+len(c.Checks) == 0 {
 		return
 	}
-	p.section("What has to be delivered")
+	p.section("Required outputs")
 	for _, pattern := range c.Produces {
-		p.f("- a file that you create or change and that is called %s\n", pattern)
+		p.f("- a file that you create or change, named %s\n", pattern)
 	}
 	for _, check := range c.Checks {
 		p.f("- files on which the check %q passes; it runs when you are done\n", check)
@@ -160,22 +160,22 @@ func (p *promptText) contract(c spec.Contract) {
 }
 
 func (p *promptText) handIn(path string, back *session.MaySendBack) {
-	p.section("How to hand in")
+	p.section("How to finish")
 	p.f(`Leave your work as files in the working directory. When it is finished, write one JSON object to the file %s (also named by $%s), like:
 
 {"summary": "what you did, in a sentence", "decisions": {"name": "value"}}
 
-Decisions are choices that those who work on this after you have to know; leave the field out if you made none. A name has letters, digits, -, _ and ., a value at most %d bytes. The object has no other fields%s. Never write a password, key or token into a file or a decision.
+Decisions are choices that later work needs to know; omit the field if you made none. A name has letters, digits, -, _ and ., a value at most %d bytes. The object has no other fields%s. Never write a password, key or token into a file or a decision.
 `, path, resultVariable, session.MaxDecisionValue, besides(back))
 	if back == nil {
 		return
 	}
 	p.section("How to send work back")
-	p.f(`If the work of the phase %q, which you build on, is wrong in a way that is not yours to mend, send it back instead of handing in. Add to the object:
+	p.f(`If the work of the phase %q, which your work depends on, is wrong and you cannot fix it within your part, send it back instead. Add to the object:
 
 {"sends_back": {"reasons": ["what is wrong, where, and what would be right"]}}
 
-Those who did that work then mend it for these reasons, all together at most %d bytes, and your turn comes again after them. %s
+Its personas then fix it for these reasons, all together at most %d bytes, and you work again after them. %s
 `, back.To, session.MaxReasons, back.Remains())
 }
 
@@ -184,5 +184,5 @@ func besides(back *session.MaySendBack) string {
 	if back == nil {
 		return ""
 	}
-	return " but the one below"
+	return " except the one below"
 }

@@ -28,19 +28,19 @@ func TestPromptSaysAllOfTheBrief(t *testing.T) {
 	}
 	text := prompt(job, false)
 	for _, want := range []string{
-		`You are "dev"`, "in the role of a backend developer", `the phase "build"`, "# Instructions\n\nWrite Go.\n", "# What is wanted\n\nA shop.\n",
+		`You are "dev"`, "in the role of a backend developer", `the phase "build"`, "# Instructions\n\nWrite Go.\n", "# Requirement\n\nA shop.\n",
 		"- api: REST\n- db: sqlite\n", "- docs/design.md\n- go.mod\n", "check go-test failed (test_failure)", "Find the cause.",
-		"````\nFAIL\n```\n# Not a heading of ours\n````\n", "is undone now:\n\n```\n+broken\n```\n",
-		"called cmd/*.go", `the check "go-test"`, "/w/result/result.json", "$MAESTRO_RESULT",
+		"````\nFAIL\n```\n# Not a heading of ours\n````\n", "are undone now:\n\n```\n+broken\n```\n",
+		"named cmd/*.go", `the check "go-test"`, "/w/result/result.json", "$MAESTRO_RESULT",
 	} {
 		require.Contains(t, text, want)
 	}
 	job.Brief.Feedback.Kept = true
-	require.Contains(t, prompt(job, false), "and is still there")
+	require.Contains(t, prompt(job, false), "which are still there")
 
 	text = prompt(session.Job{Home: "/w/home", Brief: session.Brief{Persona: "dev", Phase: "build", Requirement: "A shop."}}, false)
 	require.Contains(t, text, "The working directory is empty.")
-	for _, no := range []string{"# Instructions", "# Decisions", "# What went wrong", "# What has to be delivered", "role"} {
+	for _, no := range []string{"# Instructions", "# Decisions", "# What went wrong", "# Required outputs", "role"} {
 		require.NotContains(t, text, no)
 	}
 }
@@ -53,13 +53,13 @@ func TestPromptTellsWhatOthersSay(t *testing.T) {
 	job.Brief.MaySendBack = &session.MaySendBack{To: "design", Left: 1}
 	require.Contains(t, prompt(job, false), `{"sends_back": {"reasons": [`)
 	require.Contains(t, prompt(job, false), `the phase "design"`)
-	require.Contains(t, prompt(job, false), "This can be done once more")
+	require.Contains(t, prompt(job, false), "This is possible once more")
 
 	job.Brief.Feedback = &session.Feedback{Note: "mind the tests"}
 	text := prompt(job, false)
-	require.Contains(t, text, "A person who has looked at it says: mind the tests\n")
+	require.Contains(t, text, "A person who reviewed it wrote: mind the tests\n")
 	require.NotContains(t, text, "# What went wrong")
-	require.Contains(t, prompt(job, true), "You were cut off in the middle", "nothing has failed")
+	require.Contains(t, prompt(job, true), "You were interrupted during", "nothing has failed")
 
 	job.Brief.Feedback = &session.Feedback{
 		Category: failures.Rejected, Message: "test/tester sent the work back (1 of 2)", Output: "- it does not build\n", Advice: "Go on.", Kept: true, Diff: "+a",
@@ -67,15 +67,15 @@ func TestPromptTellsWhatOthersSay(t *testing.T) {
 	text = prompt(job, true)
 	for _, want := range []string{
 		"Work was sent back, for the reasons", "# The work was sent back\n\ntest/tester sent the work back (1 of 2) (rejected)",
-		"The reasons:\n\n```\n- it does not build\n```", "and is still there:\n\n```\n+a",
+		"The reasons:\n\n```\n- it does not build\n```", "which are still there:\n\n```\n+a",
 	} {
 		require.Contains(t, text, want)
 	}
 	job.Brief.Feedback = &session.Feedback{Category: failures.Syntax, Message: "no", SentBack: "ada rejected the work:\n- too slow\n", Note: "hurry"}
 	text = prompt(job, true)
 	require.Contains(t, text, "no (syntax)")
-	require.Contains(t, text, "# What the work was sent back for before that\n\nada rejected the work:\n- too slow\n")
-	require.Contains(t, text, "says: hurry")
+	require.Contains(t, text, "# Why the work was sent back before that\n\nada rejected the work:\n- too slow\n")
+	require.Contains(t, text, "A person who reviewed it wrote: hurry")
 }
 
 func TestPromptListsSomeOfManyFiles(t *testing.T) {

@@ -78,7 +78,7 @@ func parseResult(data []byte) (result, error) {
 	if err != nil {
 		err = explain(err)
 	} else if _, more := decoder.Token(); !errors.Is(more, io.EOF) {
-		err = errors.New("there is more after the JSON object; write one object and nothing else")
+		err = errors.New("unexpected data after the JSON object; write one object only")
 	}
 	for _, check := range []func() error{
 		r.Usage.Validate,
@@ -91,7 +91,7 @@ func parseResult(data []byte) (result, error) {
 		},
 		func() error {
 			if r.SendsBack != nil && r.Error != nil {
-				return errors.New("sends_back stands beside error; an attempt either sends work back or fails: write one of them")
+				return errors.New("sends_back and error exclude each other; write one of them")
 			}
 			return nil
 		},
@@ -130,11 +130,11 @@ func (e *resultError) check() error {
 	}
 	switch {
 	case e.Category == failures.Rejected:
-		return fmt.Errorf("%q is for work that was sent back; to send some back, write sends_back in place of error", e.Category)
+		return fmt.Errorf("%q is only for work that was sent back; to send work back, write sends_back instead of error", e.Category)
 	case e.Category == failures.WorkerLost || e.Category == failures.Cancelled:
-		return fmt.Errorf("%q is Maestro's to say, not an agent's; use unknown or a more precise one", e.Category)
+		return fmt.Errorf("%q is reserved for Maestro; use unknown or a more precise category", e.Category)
 	case e.Category != "" && !failures.ValidCategory(e.Category):
-		return fmt.Errorf("%q is none of the failure categories%s",
+		return fmt.Errorf("%q is not a failure category%s",
 			textfmt.Shorten(string(e.Category), 80), categoryHint(e.Category))
 	}
 	return nil
@@ -160,16 +160,16 @@ func explain(err error) error {
 	var syntax *json.SyntaxError
 	switch {
 	case errors.As(err, &wrong) && wrong.Field == "":
-		return fmt.Errorf("it is a JSON %s; write an object", wrong.Value)
+		return fmt.Errorf("not an object but a JSON %s", wrong.Value)
 	case errors.As(err, &wrong):
 		return fmt.Errorf("%s is a JSON %s; it must be %s", wrong.Field, wrong.Value, describeKind(wrong.Type))
 	case errors.As(err, &syntax):
-		return fmt.Errorf("it is not JSON: %s at byte %d", syntax.Error(), syntax.Offset)
+		return fmt.Errorf("not valid JSON: %s at byte %d", syntax.Error(), syntax.Offset)
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return errors.New("it is not JSON: it ends in the middle")
+		return errors.New("not valid JSON: unexpected end")
 	}
 	if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return fmt.Errorf("field %s is unknown; a result has summary, decisions, usage, sends_back and error", textfmt.Shorten(field, 80))
+		return fmt.Errorf("unknown field %s; a result has summary, decisions, usage, sends_back and error", textfmt.Shorten(field, 80))
 	}
 	return err
 }
@@ -206,7 +206,7 @@ func newResultBox(p place, user *account) (*resultBox, error) {
 		return nil, fmt.Errorf("clear the last result: %w", err)
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make a place for the result: %w", err)
+		return nil, fmt.Errorf("create the directory of the result: %w", err)
 	}
 	if err := user.give(dir); err != nil {
 		return nil, err
@@ -214,7 +214,7 @@ func newResultBox(p place, user *account) (*resultBox, error) {
 	// Held open, so that an agent that renames the directory gains nothing.
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, fmt.Errorf("open the place for the result: %w", err)
+		return nil, fmt.Errorf("open the directory of the result: %w", err)
 	}
 	return &resultBox{dir: dir, root: root}, nil
 }
@@ -230,19 +230,19 @@ func (b *resultBox) read() ([]byte, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("it cannot be opened: %w", err)
+		return nil, fmt.Errorf("cannot be opened: %w", err)
 	}
 	defer f.Close() //nolint:errcheck // only read
 	info, err := f.Stat()
 	if err != nil {
-		return nil, fmt.Errorf("it cannot be read: %w", err)
+		return nil, fmt.Errorf("cannot be read: %w", err)
 	}
 	if !info.Mode().IsRegular() {
-		return nil, errors.New("it is not a regular file")
+		return nil, errors.New("not a regular file")
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxResult+1))
 	if err != nil {
-		return nil, fmt.Errorf("it cannot be read: %w", err)
+		return nil, fmt.Errorf("cannot be read: %w", err)
 	}
 	if len(data) > maxResult {
 		return nil, fmt.Errorf("it has more than %d bytes; put long texts into files", maxResult)

@@ -71,7 +71,7 @@ func TestNothingOutlivesTheAttempt(t *testing.T) {
 		out, err := b.shell(daemon).Run(t.Context(), b.job())
 		require.NoError(t, err)
 		require.True(t, dead(b.pid("daemon")))
-		require.Contains(t, string(out.Log), "were still running when it ended; they were killed")
+		require.Contains(t, string(out.Log), "were still running at its end and were killed")
 	})
 	t.Run("failure", func(t *testing.T) {
 		t.Parallel()
@@ -189,7 +189,7 @@ func TestKilledShimIsNoticedAndNothingSurvives(t *testing.T) {
 	var f failures.Failure
 	require.NoError(t, json.Unmarshal([]byte(out.String()), &f))
 	require.Equal(t, failures.Unknown, f.Category, "it may be the agent's doing")
-	require.Contains(t, f.Message, "the shim that watches it was killed")
+	require.Contains(t, f.Message, "its supervising process was killed")
 }
 
 func TestShimThatIsFrozenIsGivenUp(t *testing.T) {

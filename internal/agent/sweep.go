@@ -135,7 +135,7 @@ func survived(left []proc) error {
 	if len(left) > maxNamed {
 		named = append(named, "…")
 	}
-	return failures.Failf(failures.ResourceError, "processes of an earlier attempt cannot be killed: %s; end them, or restart the host", strings.Join(named, ", "))
+	return failures.Failf(failures.ResourceError, "processes of an earlier attempt cannot be killed: %s; kill them, or restart the host", strings.Join(named, ", "))
 }
 
 // find lists what belongs to the directory. It leaves out the process groups: others may

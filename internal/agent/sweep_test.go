@@ -91,7 +91,7 @@ func TestSweepNamesWhatItCannotKill(t *testing.T) {
 	var failure *failures.Failure
 	require.ErrorAs(t, err, &failure)
 	require.Equal(t, failures.ResourceError, failure.Category)
-	require.Equal(t, fmt.Sprintf("processes of an earlier attempt cannot be killed: %d (a\\x1b[2J\\u202eb); end them, or restart the host", held.Process.Pid), failure.Message)
+	require.Equal(t, fmt.Sprintf("processes of an earlier attempt cannot be killed: %d (a\\x1b[2J\\u202eb); kill them, or restart the host", held.Process.Pid), failure.Message)
 	_, err = syscall.Wait4(held.Process.Pid, &status, 0, nil) // it is about to end, and is held
 	require.NoError(t, err)
 	require.NoError(t, syscall.PtraceCont(held.Process.Pid, 0))

@@ -107,28 +107,28 @@ func (b *branching) find(ctx context.Context, t Target, branch, startedOn string
 	gitDir, err := b.git.run(ctx, nil, "rev-parse", "--absolute-git-dir")
 	var refused *gitError
 	if errors.As(err, &refused) {
-		return refusef("--branch needs a git repository, and %s is in none that git can use (%s); name another --dir, or leave --branch out",
+		return refusef("--branch needs a git repository, but %s is not in one (%s); give another --dir, or omit --branch",
 			b.git.dir, textfmt.FirstLine(refused.said))
 	}
 	if err != nil {
 		return err
 	}
 	if b.git.says(ctx, "rev-parse", "--is-inside-work-tree") != "true" {
-		return refusef("%s is in no working tree of a git repository; name one with --dir", b.git.dir)
+		return refusef("%s is not in a working tree of a git repository; give one with --dir", b.git.dir)
 	}
 	if b.prefix, err = b.git.run(ctx, nil, "rev-parse", "--show-prefix"); err != nil {
 		return err
 	}
 	b.ref = "refs/heads/" + branch
 	if _, err := b.git.run(ctx, nil, "check-ref-format", b.ref); err != nil || strings.HasPrefix(branch, "-") {
-		return refusef("--branch %s is no name that git takes; choose another", branch)
+		return refusef("--branch: %s is not a valid branch name", branch)
 	}
 	b.had = b.git.says(ctx, "rev-parse", "--verify", "--quiet", b.ref)
 	switch {
 	case b.git.says(ctx, "symbolic-ref", "--quiet", "HEAD") == b.ref, b.git.says(ctx, "for-each-ref", "--format=%(worktreepath)", b.ref) != "":
-		return refusef("branch %s is checked out, and a commit on it would leave its working tree behind; choose another", branch)
+		return refusef("branch %s is checked out, and its working tree would become out of date; choose another", branch)
 	case b.had != "" && !t.Force:
-		return refusef("branch %s exists already; choose another, or replace it with --force", branch)
+		return refusef("branch %s already exists; choose another, or replace it with --force", branch)
 	}
 	b.parent = b.git.head(ctx)
 	if startedOn != "" && b.git.says(ctx, "cat-file", "-t", startedOn) == "commit" {
@@ -163,7 +163,7 @@ func (b *branching) trees(ctx context.Context, out *Outcome) (tree string, chang
 	}
 	for path, mode := range made {
 		if mode == gitLinkMode {
-			out.Conflicts = append(out.Conflicts, Conflict{b.within(path), "is a submodule, which has commits of its own; apply what is below it with --dir", true})
+			out.Conflicts = append(out.Conflicts, Conflict{b.within(path), "is a submodule with its own commits; apply to it with --dir", true})
 		} else if _, differs := lost[path]; differs {
 			out.Conflicts = append(out.Conflicts, Conflict{b.within(path), b.against(mode, out, path), false})
 		}
@@ -182,11 +182,11 @@ func (b *branching) against(mode string, out *Outcome, path string) string {
 	had := slices.ContainsFunc(out.Files, func(f File) bool { return b.prefix+f.Path == path && f.Change != "added" })
 	switch {
 	case mode == "000000":
-		return "is not in " + at + ", and the session began with it"
+		return "is not in " + at + ", but was at the session's start"
 	case !had:
-		return "is in " + at + ", and the session began without it"
+		return "is in " + at + ", but was not at the session's start"
 	}
-	return "differs in " + at + " from what the session began with"
+	return "differs in " + at + " from the session's start"
 }
 
 // within is a path of the repository as it is named in the session's tree.
@@ -279,7 +279,7 @@ func (b *branching) commit(ctx context.Context, tree string) (commit string, unn
 	}
 	// The branch must still be as it was looked at.
 	if _, err := g.run(ctx, nil, "update-ref", "-m", "maestro apply "+b.work.Session, b.ref, commit, b.had); err != nil {
-		return "", unnamed, fmt.Errorf("the commit %s was made, and the branch was not: %w", commit, err)
+		return "", unnamed, fmt.Errorf("commit %s was created, but not the branch: %w", commit, err)
 	}
 	return commit, unnamed, nil
 }

@@ -228,7 +228,7 @@ func TestARefusalNamesWhatIsUnsettledAndHowToSettleIt(t *testing.T) {
 	want, least := first.Guess("x")
 	require.False(t, first.Reserve(id, 4, want, cost.Amount{Tokens: 1, USD: 80_000_001}).Wait)
 	v := first.Reserve(id, 4, want, cost.Amount{Tokens: 1, USD: 80_000_001})
-	require.Equal(t, "the budget of the session is spent: 0.08 of 1 USD are left, and the next call needs 0.080000001; "+
+	require.Equal(t, "the budget of the session is not sufficient: 0.08 of 1 USD left, and the next call needs 0.080000001; "+
 		"0.92 USD of it are estimates of 1 unsettled call: maestro budget settle d3 build/dev 3 --write-off", v.Refused)
 	require.True(t, v.Unsettled)
 
@@ -236,7 +236,7 @@ func TestARefusalNamesWhatIsUnsettledAndHowToSettleIt(t *testing.T) {
 	second.Limit("t", first.Limits)
 	second.Share(day)
 	v = second.Reserve(id, 1, want, least)
-	require.Equal(t, "the daily budget of team t is spent: 0 of 0.92 USD are left; 0.92 USD of it are estimates of "+
+	require.Equal(t, "the daily budget of team t is not sufficient: 0 of 0.92 USD left; 0.92 USD of it are estimates of "+
 		"1 unsettled call of session d3: maestro budget settle d3 build/dev 3 --write-off; the next day begins at 2026-02-01 00:00 UTC", v.Refused)
 	require.Equal(t, "2026-01-31", v.Date)
 

@@ -130,11 +130,11 @@ func (j *Journal) Next() int64 { return j.last + 1 }
 // journal is as it was then.
 func (j *Journal) Apply(e Entry) error {
 	if e.Seq <= j.last {
-		return fmt.Errorf("entry %d follows entry %d; their numbers grow", e.Seq, j.last)
+		return fmt.Errorf("entry %d follows entry %d; entry numbers must increase", e.Seq, j.last)
 	}
 	if e.Key != nil {
 		if e.Kind != Begun && e.Kind != Settled {
-			return fmt.Errorf("entry %d begins a call as %q; a call begins as %q, or as %q if it is told of at its end", e.Seq, e.Kind, Begun, Settled)
+			return fmt.Errorf("entry %d begins a call as %q; a call begins as %q, or as %q if it is reported at its end", e.Seq, e.Kind, Begun, Settled)
 		}
 		j.begin(e)
 		j.last = e.Seq

@@ -38,7 +38,7 @@ func TestACallBeginsOnceAndEndsOnce(t *testing.T) {
 		entry  Entry
 		says   string
 	}{
-		"a number twice":        {[]Entry{begin}, Entry{Seq: 1, Kind: Begun, Key: turn(2)}, "entry 1 follows entry 1; their numbers grow"},
+		"a number twice":        {[]Entry{begin}, Entry{Seq: 1, Kind: Begun, Key: turn(2)}, "entry 1 follows entry 1; entry numbers must increase"},
 		"no number":             {nil, Entry{Kind: Begun, Key: turn(1)}, "entry 0 follows entry 0"},
 		"an unknown call":       {[]Entry{begin}, Entry{Seq: 2, Kind: Settled, Call: 7}, "about call 7, which never began"},
 		"a key of no beginning": {nil, Entry{Seq: 1, Kind: Abandoned, Key: turn(1)}, `begins a call as "abandoned"`},

@@ -22,7 +22,7 @@ func TestReserveGrantsWaitsAndRefuses(t *testing.T) {
 	l := &Ledger{Limits: Limits{Session: spec.Cap{Tokens: 1000}, Personas: map[string]spec.Cap{"b": {Tokens: 300}}}}
 
 	require.Equal(t, Verdict{Granted: tokens(700)}, l.Reserve(a, 1, tokens(700), tokens(100)))
-	require.Equal(t, Verdict{Scope: "persona b", Least: tokens(301), Refused: "the budget of persona b is spent: 300 of 300 tokens are left, and the next call needs 301"},
+	require.Equal(t, Verdict{Scope: "persona b", Least: tokens(301), Refused: "the budget of persona b is not sufficient: 300 of 300 tokens left, and the next call needs 301"},
 		l.Reserve(b, 1, tokens(400), tokens(301)), "no waiting can free what its own budget never had")
 	require.Equal(t, Verdict{Granted: tokens(300)}, l.Reserve(b, 1, tokens(300), tokens(100)))
 	require.Equal(t, tokens(1000), l.Reserved())
@@ -42,7 +42,7 @@ func TestACallWaitsOnlyForWhatReservationsMayFree(t *testing.T) {
 		return l
 	}
 	never := with(spec.Cap{Tokens: 100}, tokens(5)).Reserve(b, 1, tokens(300), tokens(200))
-	require.Equal(t, "the budget of the session is spent: 100 of 100 tokens are left, and the next call needs 200", never.Refused,
+	require.Equal(t, "the budget of the session is not sufficient: 100 of 100 tokens left, and the next call needs 200", never.Refused,
 		"no end of a call can ever free enough")
 	require.True(t, with(spec.Cap{Tokens: 100}, tokens(5)).Reserve(b, 1, tokens(100), tokens(97)).Wait)
 

@@ -35,7 +35,7 @@ func (l *Ledger) refuse(s scope, least cost.Amount) Verdict {
 		need, uncertain = least.USD.String(), s.unsettled.USD > 0
 		known = least.USD > 1
 	}
-	v.Refused = fmt.Sprintf("%s is spent: %s of %s are left", what, have, limit)
+	v.Refused = fmt.Sprintf("%s is not sufficient: %s of %s left", what, have, limit)
 	if known { // else nobody knows what the call costs
 		v.Refused += ", and the next call needs " + need
 	}

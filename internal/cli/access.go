@@ -18,14 +18,14 @@ import (
 // newConnectionTopic is a page of help: how commands find Temporal.
 func newConnectionTopic() *cobra.Command {
 	return &cobra.Command{
-		Use: "connection", Short: "How commands find Temporal (a page of help)",
-		Long: "Commands find Temporal, the earlier the stronger, by\n\n" +
+		Use: "connection", Short: "How commands find Temporal (help topic)",
+		Long: "Commands look for Temporal in this order; the first that is set is used:\n\n" +
 			"  1. flags: --address, --namespace, --api-key, --tls-... (`maestro list --help` lists them)\n" +
 			"  2. the environment: TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS_...\n" +
 			"  3. a profile in temporal.toml: --profile or TEMPORAL_PROFILE, --config-file or TEMPORAL_CONFIG_FILE\n" +
 			"  4. the `maestro dev` that runs for the store of --state-dir\n" +
 			"  5. 127.0.0.1:7233, namespace default\n\n" +
-			"`maestro doctor` says what is found, and whether it answers.",
+			"`maestro doctor` shows which address is used and whether it answers.",
 	}
 }
 
@@ -49,8 +49,8 @@ func (a *app) dial(ctx context.Context) (*temporalutil.Connection, error) {
 	return temporalutil.Dial(ctx, &a.temporal, a.environ, nil, a.telemetry.Instrument)
 }
 
-// dialToLook connects for a command that can do without Temporal. Where it cannot be
-// reached, the connection is nil, and a person is told what follows from that.
+// dialToLook connects for a command that does not need Temporal. If it cannot be
+// reached, the connection is nil, and a note with the consequence is printed.
 func (a *app) dialToLook(ctx context.Context, so string) (*temporalutil.Connection, error) {
 	conn, err := a.dial(ctx)
 	var unreachable *temporalutil.UnreachableError
@@ -61,21 +61,21 @@ func (a *app) dialToLook(ctx context.Context, so string) (*temporalutil.Connecti
 	return conn, err
 }
 
-// closeTelemetry exports what is left. What cannot be exported is lost, and the
-// command is none the worse for it.
+// closeTelemetry exports what is left. What cannot be exported is lost; the
+// command's outcome does not change.
 func (a *app) closeTelemetry(t *telemetry.Telemetry) {
 	if err := t.Close(); err != nil {
-		a.say("the last metrics and traces are lost: %s", textfmt.FirstLine(err.Error()))
+		a.say("the last metrics and traces could not be exported: %s", textfmt.FirstLine(err.Error()))
 	}
 }
 
-// attributes knows the search attributes of the connection's namespace.
+// attributes returns the search attributes of the connection's namespace.
 func (a *app) attributes(conn *temporalutil.Connection) *temporalutil.SearchAttributes {
 	return temporalutil.NewSearchAttributes(conn, conn.Namespace, a.env.Now, workflows.SearchAttributes()...)
 }
 
-// storeDir is the state directory. With create, one is made where there is none, and a
-// person is told where it is if it is not the usual one.
+// storeDir is the state directory. With create, a missing one is created, and a
+// note says where it is if it is not the default.
 func (a *app) storeDir(create bool) (string, error) {
 	dir, note, err := config.StateDir(a.stateDir, a.environ.get, create)
 	if err != nil {
@@ -87,8 +87,8 @@ func (a *app) storeDir(create bool) (string, error) {
 	return dir, nil
 }
 
-// stateDirectory is the directory of the store, if there is one; empty where none is named
-// and there is no usual one.
+// stateDirectory is the directory of the store, if there is one; empty if none is given
+// and the default does not exist.
 func (a *app) stateDirectory() string {
 	dir, _, err := config.StateDir(a.stateDir, a.environ.get, false)
 	if err != nil {
@@ -130,7 +130,7 @@ func (a *app) createStore(mayChoose bool) (*store.Store, error) {
 }
 
 // findStore opens the store if there is one; nil without an error if there is
-// none, for commands that can do without.
+// none, for commands that do not need it.
 func (a *app) findStore() (*store.Store, error) {
 	dir, err := a.storeDir(false)
 	if err != nil {
@@ -143,7 +143,7 @@ func (a *app) findStore() (*store.Store, error) {
 	return s, err
 }
 
-// either opens the store, if there is one, and connects to Temporal; where that cannot be
+// either opens the store, if there is one, and connects to Temporal; if that cannot be
 // reached and there is a store, it says so and the connection is nil.
 func (a *app) either(ctx context.Context) (*store.Store, *temporalutil.Connection, error) {
 	s, err := a.findStore()
@@ -153,7 +153,7 @@ func (a *app) either(ctx context.Context) (*store.Store, *temporalutil.Connectio
 	conn, err := a.dial(ctx)
 	var unreachable *temporalutil.UnreachableError
 	if errors.As(err, &unreachable) && s != nil {
-		a.say("Temporal cannot be reached, so this is what the store in %s knows: %s", s.Dir(), textfmt.FirstLine(unreachable.Error()))
+		a.say("Temporal cannot be reached; showing what the store in %s has: %s", s.Dir(), textfmt.FirstLine(unreachable.Error()))
 		return s, nil, nil
 	}
 	return s, conn, err

@@ -18,16 +18,15 @@ func newAgents(a *app) *cobra.Command {
 	var teamFile string
 	cmd := &cobra.Command{
 		Use:   "agents",
-		Short: "Show what live workers offer, and with --team what a team lacks",
-		Long: "Show what the store's live workers offer: agents with their breakers, checks, tickets; and who asks Temporal for work. With --team, say what " +
-			"is missing for a team, and what to do. Where Temporal cannot be reached, what workers have left in the store is shown. " +
+		Short: "Show the agents of live workers and, with --team, what a team is missing",
+		Long: "Show the store's live workers: their agents with breakers, their checks, what they notify, and who polls each task queue. With --team, show what " +
+			"is missing for a team and how to fix it. If Temporal cannot be reached, the workers' last records in the store are shown. " +
 			"The exit code is 1 if something is missing.",
 		Example: "  maestro agents\n  maestro agents --team team.yaml",
 		Args:    cmdline.Arguments(0, 0),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.agents(cmd.Context(), teamFile) },
 	}
-	cmd.Flags().StringVar(&teamFile, "team", "", "team file to hold the workers against")
-	_ = cmd.MarkFlagFilename("team", "yaml", "yml")
+	cmd.Flags().StringVar(&teamFile, "team", "", "team file to check the workers against")
 	a.addTemporalFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
@@ -46,7 +45,7 @@ func (a *app) agents(ctx context.Context, teamFile string) error {
 	if err != nil {
 		return err
 	}
-	conn, err := a.dialToLook(ctx, "this is what workers have left in the store, and nobody knows who asks for work")
+	conn, err := a.dialToLook(ctx, "showing the workers' last records in the store; pollers are unknown")
 	if err != nil {
 		return err
 	}
@@ -65,7 +64,7 @@ func (a *app) agents(ctx context.Context, teamFile string) error {
 		a.writeAgents(doc)
 	}
 	if len(doc.Missing) > 0 {
-		return failf("something is in the way of sessions; what is missing above says what to do")
+		return failf("sessions cannot run: see what is missing above")
 	}
 	return nil
 }
@@ -77,11 +76,11 @@ func (a *app) writeAgents(doc workerpool.Roster) {
 	}
 	if len(doc.Queues) > 0 && len(doc.Workers) > 0 {
 		t := terminal.NewTable(a.palette)
-		t.Head("QUEUE", "FOR", "ASKED BY")
+		t.Head("QUEUE", "FOR", "POLLERS")
 		for _, q := range doc.Queues {
 			by := terminal.Painted(strings.Join(q.Pollers, ", "), "")
 			if len(q.Pollers) == 0 {
-				by = terminal.Painted("nobody", terminal.Red)
+				by = terminal.Painted("none", terminal.Red)
 			}
 			t.Add(terminal.Plain(q.Queue), terminal.Plain(q.For), by)
 		}
@@ -92,22 +91,22 @@ func (a *app) writeAgents(doc workerpool.Roster) {
 		a.print("%s %s\n  -> %s", a.palette.Paint(terminal.Red, "missing:"), l.Message, l.Remedy)
 	}
 	if len(doc.Missing) == 0 && doc.Team != "" {
-		a.print("team %s has all that it needs", doc.Team)
+		a.print("nothing is missing for team %s", doc.Team)
 	}
 }
 
 // writeOffers prints the workers and their agents.
 func (a *app) writeOffers(doc workerpool.Roster) {
 	workers, agents := terminal.NewTable(a.palette), terminal.NewTable(a.palette)
-	workers.Head("WORKER", "HOST", "PID", "VERSION", "SINCE", "CHECKS", "TELLS")
-	agents.Head("AGENT", "WORKER", "KIND", "MODEL", "AT ONCE", "BREAKER", "STATE", "FALLBACK")
+	workers.Head("WORKER", "HOST", "PID", "VERSION", "SINCE", "CHECKS", "NOTIFIES")
+	agents.Head("AGENT", "WORKER", "KIND", "MODEL", "CONCURRENCY", "BREAKER", "STATE", "FALLBACK")
 	for _, w := range doc.Workers {
 		var tells []string
 		if w.Jira {
 			tells = append(tells, "Jira")
 		}
 		if w.Webhook {
-			tells = append(tells, "a webhook")
+			tells = append(tells, "webhook")
 		}
 		workers.Add(terminal.Plain(w.Worker), terminal.Plain(w.Host), terminal.Plain(strconv.Itoa(w.PID)), terminal.Plain(terminal.Dash(w.Version)), terminal.Plain(terminal.Moment(&w.Since)),
 			terminal.Plain(terminal.Dash(strings.Join(w.Checks, ", "))), terminal.Plain(terminal.Dash(strings.Join(tells, ", "))))

@@ -87,7 +87,7 @@ webhook: {url_env: HOOK}
 	d.must(0, "breaker", "trip", "shared", "--why", "testing")
 	table := d.must(0, "agents", "--team", d.file("one.yaml", oneTeam))
 	require.Regexp(t, `spare +desk-\d+ +command +- +4 +shared +open`, table)
-	require.Contains(t, table, "team solo has all that it needs")
+	require.Contains(t, table, "nothing is missing for team solo")
 
 	lacking, code := d.agents("--team", d.file("two.yaml", strings.Replace(planTeam, "go-test", "has-code", 1)))
 	require.Equal(t, 1, code)
@@ -98,13 +98,13 @@ webhook: {url_env: HOOK}
 		messages = append(messages, l.Message)
 	}
 	require.Len(t, messages, 2, "%v", messages)
-	require.Contains(t, messages[0], `agent "writer" of persona analyst, tester is offered by no worker`)
-	require.Contains(t, messages[1], "no worker makes tickets")
+	require.Contains(t, messages[0], `no worker has agent "writer" of persona analyst, tester`)
+	require.Contains(t, messages[1], "no worker can create tickets")
 
 	d.set("TEMPORAL_ADDRESS", "127.0.0.1:1")
 	c := d.run("agents")
 	require.Zero(t, c.code, c.stderr.String())
-	require.Contains(t, c.stderr.String(), "nobody knows who asks for work")
+	require.Contains(t, c.stderr.String(), "pollers are unknown")
 	require.Contains(t, c.stdout.String(), "has-code")
 }
 
@@ -136,5 +136,5 @@ func TestAgentsMissesWorkersAndPollers(t *testing.T) {
 	require.Equal(t, 1, code)
 	require.Len(t, lost.Workers, 1)
 	require.Len(t, lost.Missing, 2)
-	require.Contains(t, lost.Missing[1].Message, "for the work of agent coder")
+	require.Contains(t, lost.Missing[1].Message, "for agent coder")
 }

@@ -53,12 +53,12 @@ func newApply(a *app) *cobra.Command {
 	var o applyOptions
 	cmd := &cobra.Command{
 		Use:   "apply SESSION [PATH...]",
-		Short: "Take a session's result home: into its directory, as a patch, or as a commit on a branch",
-		Long: "Write what a session has changed into the directory that it was started from (or --dir): files that it made or changed are written, those that it removed are deleted. " +
-			"A PATH of the session's tree selects: a file, a directory or a pattern.\n\n" +
-			"Your own changes are safe: a file must be as the session began with it, or as the session has left it already. If one is not, nothing is written at all, and the files are listed. " +
-			"--force writes over them. --patch prints a patch for `git apply` instead. --branch makes a commit on a new branch, and touches neither working tree nor index; the commit that the session was started on is its parent.\n\n" +
-			"A session that has not completed has a part of its result at most. It is applied with --partial, as the newest checkpoint has it; otherwise nothing is written, and what is missing is listed.",
+		Short: "Apply a session's result to a directory, as a patch, or as a commit on a branch",
+		Long: "Apply a session's changes to the directory that it was started from (or --dir): created and changed files are written, removed files are deleted. " +
+			"A PATH limits this to a file, a directory or a pattern of the session's tree.\n\n" +
+			"Your own changes are not overwritten: each file must be as it was when the session started, or already as the session left it. Otherwise nothing is written and the conflicting files are listed. " +
+			"--force overwrites them. --patch prints a patch for `git apply` instead. --branch creates a commit on a new branch without touching the working tree or the index; its parent is the commit that the session was started on.\n\n" +
+			"A session that has not completed has only a partial result. With --partial, the state of the newest checkpoint is applied; otherwise nothing is written and the missing phases are listed.",
 		Example: "  maestro apply web-7 --dry-run\n  maestro apply web-7 src docs\n  maestro apply web-7 --branch web-7 && git merge web-7\n" +
 			"  maestro apply web-7 --patch | git apply --3way",
 		Args: cmdline.Arguments(1, -1),
@@ -68,13 +68,12 @@ func newApply(a *app) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.dir, "dir", "", "directory to write to (default: the one that the session was started from, else the current one)")
-	flags.BoolVar(&o.patch, "patch", false, "print a patch instead, binary files included")
-	flags.StringVar(&o.branch, "branch", "", "make a commit on this new branch of the directory's git repository instead")
-	flags.BoolVar(&o.force, "force", false, "write over what was changed there meanwhile; with --branch, replace the branch, too")
-	flags.BoolVar(&o.dryRun, "dry-run", false, "only list what would be done")
-	flags.BoolVar(&o.partial, "partial", false, "apply what there is of a result that is not whole")
-	_ = cmd.MarkFlagDirname("dir")
+	flags.StringVar(&o.dir, "dir", "", "directory to write to (default: the one the session was started from, else the current directory)")
+	flags.BoolVar(&o.patch, "patch", false, "print a patch instead, including binary files")
+	flags.StringVar(&o.branch, "branch", "", "create a commit on this new branch of the directory's git repository instead")
+	flags.BoolVar(&o.force, "force", false, "overwrite files that were changed there since; with --branch, also replace the branch")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "only list the changes")
+	flags.BoolVar(&o.partial, "partial", false, "apply a partial result")
 	cmd.MarkFlagsMutuallyExclusive("patch", "branch")
 	for _, other := range []string{"force", "dry-run"} {
 		cmd.MarkFlagsMutuallyExclusive("patch", other)
@@ -82,13 +81,12 @@ func newApply(a *app) *cobra.Command {
 	a.addNamespaceFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
-	cmd.ValidArgsFunction = a.completeChanged
 	return cmd
 }
 
 func (a *app) apply(ctx context.Context, o applyOptions, sessionID string, branch bool) error {
 	if branch && o.branch == "" {
-		return usagef("--branch is empty; name the branch to make")
+		return usagef("--branch is empty; give a branch name")
 	}
 	k, err := a.lookAt(ctx, sessionID)
 	if err != nil {
@@ -127,12 +125,12 @@ func (a *app) apply(ctx context.Context, o applyOptions, sessionID string, branc
 	return err
 }
 
-// target is a directory for the part of a session's work that was asked for.
+// target is a directory for the part of a session's work that was requested.
 func (a *app) target(dir string, o applyOptions) apply.Target {
 	return apply.Target{Dir: dir, Paths: o.paths, Force: o.force, DryRun: o.dryRun, Environ: a.environ}
 }
 
-// has is the document with what was done.
+// has returns the document with the outcome.
 func (d applyDocument) has(out apply.Outcome) applyDocument {
 	d.Files, d.Conflicts = append(d.Files, out.Files...), append(d.Conflicts, out.Conflicts...)
 	return d
@@ -146,11 +144,11 @@ func (a *app) applyDir(o applyOptions, source session.Source) (string, error) {
 	case source.Dir == "":
 		return a.env.Dir, nil
 	case source.Host != a.env.Host:
-		return "", usagef("the session was started from %s on %s, which is another machine; name a directory of this one with --dir", source.Dir, source.Host)
+		return "", usagef("the session was started from %s on host %s, not on this machine; give a directory with --dir", source.Dir, source.Host)
 	}
 	dir, err := a.directory("the session was started from", source.Dir)
 	if err != nil {
-		return "", usagef("%s was the session's directory and is gone; name another one with --dir", source.Dir)
+		return "", usagef("the session's directory %s no longer exists; give another one with --dir", source.Dir)
 	}
 	return dir, nil
 }
@@ -170,9 +168,9 @@ func (a *app) applyPatch(ctx context.Context, w apply.Work, o applyOptions, sour
 	case a.output == outputJSON:
 		return a.printJSON(doc)
 	case len(doc.Files) == 0:
-		a.say("session %s has changed no file", doc.Session)
+		a.say("session %s changed no files", doc.Session)
 	case prefix != "":
-		a.say("the paths begin at the top of the repository: %s", prefix)
+		a.say("the paths are relative to the top of the repository: %s", prefix)
 	}
 	return a.writePatch(doc.Patch)
 }
@@ -183,7 +181,7 @@ func (a *app) applyFiles(ctx context.Context, w apply.Work, o applyOptions, doc 
 	var begun *apply.WriteError
 	switch doc = doc.has(out); {
 	case errors.As(err, &begun):
-		return fmt.Errorf("%w\nsome files may have been written to %s; `%s` again writes the rest", err, doc.Dir, a.again("apply "+doc.Session))
+		return fmt.Errorf("%w\nsome files may have been written to %s; run `%s` again to write the rest", err, doc.Dir, a.again("apply "+doc.Session))
 	case err != nil:
 		return err
 	case out.Refused:
@@ -199,7 +197,7 @@ func (a *app) applyFiles(ctx context.Context, w apply.Work, o applyOptions, doc 
 func (a *app) applyBranch(ctx context.Context, w apply.Work, o applyOptions, source session.Source, doc applyDocument) error {
 	out, err := apply.Commit(ctx, w, a.target(doc.Dir, o), o.branch, source.Commit)
 	for _, who := range out.Unnamed {
-		a.say("git does not know who you are (user.name, user.email), so the commit's %s is Maestro", who)
+		a.say("user.name and user.email are not set in git, so the commit's %s is Maestro", who)
 	}
 	doc = doc.has(out.Outcome)
 	doc.Branch = &out.Branch
@@ -207,7 +205,7 @@ func (a *app) applyBranch(ctx context.Context, w apply.Work, o applyOptions, sou
 	case err != nil:
 		return err
 	case out.Refused:
-		return a.refuseConflicts(doc, "no commit was made on "+cmp.Or(apply.Short(out.Branch.Parent), "nothing"))
+		return a.refuseConflicts(doc, "no commit was created on "+cmp.Or(apply.Short(out.Branch.Parent), "nothing"))
 	case a.output == outputJSON:
 		return a.printJSON(doc)
 	}
@@ -215,11 +213,11 @@ func (a *app) applyBranch(ctx context.Context, w apply.Work, o applyOptions, sou
 	return nil
 }
 
-// tellCommitted says which commit was made, or would be, and what it holds.
+// tellCommitted prints the commit that was created, or would be, and its files.
 func (a *app) tellCommitted(out apply.Committed, dryRun bool) {
 	name, parent := out.Branch.Name, apply.Short(out.Branch.Parent)
 	if !out.Changed {
-		a.say("nothing differs from %s, so no branch was made", cmp.Or(parent, "an empty tree"))
+		a.say("no differences from %s; no branch was created", cmp.Or(parent, "an empty tree"))
 		return
 	}
 	written := 0
@@ -237,21 +235,21 @@ func (a *app) tellCommitted(out apply.Committed, dryRun bool) {
 		a.say("would commit %s %s, as branch %s", textfmt.Count(written, "file"), on, name)
 		return
 	}
-	a.say("branch %s: commit %s with %s, %s; take it over with `git merge %s`", name, apply.Short(out.Branch.Commit), textfmt.Count(written, "file"), on, name)
+	a.say("branch %s: commit %s with %s, %s; merge it with `git merge %s`", name, apply.Short(out.Branch.Commit), textfmt.Count(written, "file"), on, name)
 	if out.Head != out.Branch.Parent && parent != "" {
-		a.say("what is checked out has moved on since the session was started, from %s to %s", parent, apply.Short(out.Head))
+		a.say("HEAD has changed since the session was started, from %s to %s", parent, apply.Short(out.Head))
 	}
 }
 
-// alreadySo says how many files were not written, since there was no need.
+// alreadySo is a text on the number of files that were already up to date.
 func alreadySo(n int) string {
 	if n == 1 {
-		return "1 was as the session has it already"
+		return "1 was already up to date"
 	}
-	return fmt.Sprintf("%d were as the session has them already", n)
+	return fmt.Sprintf("%d were already up to date", n)
 }
 
-// tellApplied lists what was written, or would be.
+// tellApplied lists the files that were written, or would be.
 func (a *app) tellApplied(doc applyDocument) {
 	written := 0
 	for _, f := range doc.Files {
@@ -267,13 +265,13 @@ func (a *app) tellApplied(doc applyDocument) {
 	from := doc.Session
 	switch {
 	case !doc.Whole:
-		from += ", which has " + doc.part + ","
+		from += " (partial: " + doc.part + ")"
 	case doc.Phase != spec.ReservedPhase:
 		from += " after " + doc.Phase
 	}
 	switch already := len(doc.Files) - written; {
 	case len(doc.Files) == 0:
-		a.say("session %s has changed no file", doc.Session)
+		a.say("session %s changed no files", doc.Session)
 	case already > 0:
 		a.say("%s %s of %s to %s; %s", did, textfmt.Count(written, "file"), from, doc.Dir, alreadySo(already))
 	default:
@@ -281,8 +279,8 @@ func (a *app) tellApplied(doc applyDocument) {
 	}
 }
 
-// refuseConflicts lists what keeps a session's work from being applied, and the
-// choices that there are. nothing says what was not done.
+// refuseConflicts lists the files that conflict with a session's work, and the
+// possible commands. nothing describes what was not done.
 func (a *app) refuseConflicts(doc applyDocument, nothing string) error {
 	if a.output == outputJSON {
 		if err := a.printJSON(doc); err != nil {
@@ -291,7 +289,7 @@ func (a *app) refuseConflicts(doc applyDocument, nothing string) error {
 		return exit(exitFailed)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s as session %s began with it", nothing, areNot(len(doc.Conflicts)), doc.Session)
+	fmt.Fprintf(&b, "%s: %s when session %s started", nothing, areNot(len(doc.Conflicts)), doc.Session)
 	blocked := 0
 	for _, c := range doc.Conflicts {
 		fmt.Fprintf(&b, "\n  %s: %s", safetext.Name(c.Path), safetext.Line(c.Reason))
@@ -302,20 +300,20 @@ func (a *app) refuseConflicts(doc applyDocument, nothing string) error {
 	again := a.again("apply " + doc.Session)
 	b.WriteString("\nchoose:")
 	if doc.Branch == nil {
-		fmt.Fprintf(&b, "\n  %s --branch NAME   makes a commit for `git merge`, on what the session was started from", again)
+		fmt.Fprintf(&b, "\n  %s --branch NAME   creates a commit for `git merge`, based on the session's start", again)
 	}
 	if blocked == 0 {
-		fmt.Fprintf(&b, "\n  %s --force         takes the session's files, and loses what differs there", again)
+		fmt.Fprintf(&b, "\n  %s --force         overwrites your changes with the session's files", again)
 	} else {
-		fmt.Fprintf(&b, "\n  move away what is in the way of %s, and apply again", textfmt.Count(blocked, "file"))
+		fmt.Fprintf(&b, "\n  move away what blocks %s, then apply again", textfmt.Count(blocked, "file"))
 	}
-	fmt.Fprintf(&b, "\n  %s --patch         prints a patch, for `git apply --3way` or to be edited", again)
+	fmt.Fprintf(&b, "\n  %s --patch         prints a patch for `git apply --3way` or for editing", again)
 	return failf("%s", &b)
 }
 
 func areNot(files int) string {
 	if files == 1 {
-		return "1 file is not"
+		return "1 file is not as it was"
 	}
-	return fmt.Sprintf("%d files are not", files)
+	return fmt.Sprintf("%d files are not as they were", files)
 }

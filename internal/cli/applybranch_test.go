@@ -47,8 +47,8 @@ func TestAResultBecomesACommit(t *testing.T) {
 	got = d.run("apply", "s", "--branch", "team/s")
 	require.Equal(t, 0, got.code, got.stderr.String())
 	require.Contains(t, got.stdout.String(), "changed  app/README.md\n")
-	require.Contains(t, got.stderr.String(), "git does not know who you are (user.name, user.email), so the commit's author is Maestro")
-	require.Contains(t, got.stderr.String(), "with 7 files, on "+first[:10]+"; take it over with `git merge team/s`")
+	require.Contains(t, got.stderr.String(), "user.name and user.email are not set in git, so the commit's author is Maestro")
+	require.Contains(t, got.stderr.String(), "with 7 files, on "+first[:10]+"; merge it with `git merge team/s`")
 	require.Equal(t, status, runGit(t, repo, "", "status", "--porcelain"), "index and working tree are not touched")
 	require.Equal(t, before, tree(t, repo))
 
@@ -95,7 +95,7 @@ func TestMakingABranchIsLeftWhileAFilterWorks(t *testing.T) {
 func testBranchNames(t *testing.T, d *desk, repo string) {
 	for name, want := range map[string]string{
 		"main": "branch main is checked out", "team/s": "branch team/s is checked out",
-		"a..b": "--branch a..b is no name that git takes", "-x": "is no name that git takes",
+		"a..b": "--branch: a..b is not a valid branch name", "-x": "is not a valid branch name",
 	} {
 		got := d.run("apply", "s", "--force", "--branch="+name)
 		require.Equal(t, 2, got.code, name)
@@ -104,7 +104,7 @@ func testBranchNames(t *testing.T, d *desk, repo string) {
 	runGit(t, repo, "", "branch", "taken")
 	got := d.run("apply", "s", "--branch", "taken")
 	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), "branch taken exists already; choose another, or replace it with --force")
+	require.Contains(t, got.stderr.String(), "branch taken already exists; choose another, or replace it with --force")
 	d.must(0, "apply", "s", "--branch", "taken", "--force")
 	require.Equal(t, runGit(t, repo, "", "rev-parse", "team/s^{tree}"), runGit(t, repo, "", "rev-parse", "taken^{tree}"))
 	runGit(t, repo, "", "config", "user.name", "Ann")
@@ -120,7 +120,7 @@ func testMovedOn(t *testing.T, d *desk, repo, first string) {
 	runGit(t, repo, "", "commit", "--quiet", "-a", "-m", "second")
 	got := d.run("apply", "s", "--branch", "late")
 	require.Equal(t, 0, got.code, got.stderr.String())
-	require.Contains(t, got.stderr.String(), "what is checked out has moved on since the session was started, from "+first[:10])
+	require.Contains(t, got.stderr.String(), "HEAD has changed since the session was started, from "+first[:10])
 	require.Equal(t, first, strings.TrimSpace(runGit(t, repo, "", "rev-parse", "late^")))
 
 	// Another repository does not know the commit.
@@ -137,12 +137,12 @@ func testMovedOn(t *testing.T, d *desk, repo, first string) {
 	require.Len(t, doc.Conflicts, 1, "what is gone there and in the result alike is none: %+v", doc.Conflicts)
 	require.Equal(t, "README.md", doc.Conflicts[0].Path)
 	got = d.run("apply", "s", "--branch", "b", "--dir", other)
-	require.Contains(t, got.stderr.String(), ": 1 file is not as session s began with it")
+	require.Contains(t, got.stderr.String(), ": 1 file is not as it was when session s started")
 	require.Contains(t, got.stderr.String(), "README.md: differs in ")
 	d.must(0, "apply", "s", "--branch", "b", "--dir", other, "--force")
 	require.Equal(t, "hello\nmore\n", runGit(t, other, "", "show", "b:README.md"))
 
-	require.Contains(t, d.run("apply", "s", "--branch", "b2", "--dir", other, "README.md").stderr.String(), "no commit was made on ")
+	require.Contains(t, d.run("apply", "s", "--branch", "b2", "--dir", other, "README.md").stderr.String(), "no commit was created on ")
 	runGit(t, other, "", "update-index", "--add", "--cacheinfo", "160000,"+first+",docs")
 	runGit(t, other, "", "commit", "--quiet", "-m", "with a submodule")
 	got = d.run("apply", "s", "--branch", "b3", "--dir", other, "--force")

@@ -10,8 +10,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
-// source says where the workspace of a session that is about to start is taken
-// from; nil where it has none.
+// source is the origin of the workspace of a session that is about to start; nil if it
+// has none.
 func (a *app) source(ctx context.Context, o runOptions) *session.Source {
 	if o.workspace == "" {
 		return nil
@@ -49,7 +49,7 @@ func (a *app) place(dir string) string {
 func (a *app) directory(flag, dir string) (string, error) {
 	dir = a.place(dir)
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return "", usagef("%s %s is not a directory that can be read; name one", flag, dir)
+		return "", usagef("%s %s is not a readable directory", flag, dir)
 	}
 	return dir, nil
 }

@@ -60,9 +60,9 @@ func completenessOf(k kept, e session.Execution) completeness {
 	if len(has) == 1 {
 		verb = "is"
 	}
-	c.Reason = fmt.Sprintf("session %s %s and its result is not whole: %s %s in its newest checkpoint", k.Session, standsAs(e.Status.Status), c.part, verb)
+	c.Reason = fmt.Sprintf("session %s %s and its result is incomplete: %s %s in its newest checkpoint", k.Session, standsAs(e.Status.Status), c.part, verb)
 	if len(sentBack) > 0 {
-		c.Reason += fmt.Sprintf("; %s sent back and not done again", wasOrWere(sentBack))
+		c.Reason += fmt.Sprintf("; %s sent back and not redone", wasOrWere(sentBack))
 	}
 	if len(lacking) > 0 {
 		c.Reason += fmt.Sprintf("; %s not done", wasOrWere(lacking))
@@ -70,16 +70,16 @@ func completenessOf(k kept, e session.Execution) completeness {
 	return c
 }
 
-// hasPhase tells whether a checkpoint has the work of a whole phase. Work that a person
-// goes on without counts as done.
+// hasPhase reports whether a checkpoint has the work of a whole phase. Work that a person
+// skips counts as done.
 func hasPhase(k kept, phase string) bool {
 	return !slices.ContainsFunc(k.team.Assignments(), func(id spec.AssignmentID) bool {
 		return id.Phase == phase && !slices.ContainsFunc(k.Assignments, func(a session.CheckpointAssignment) bool { return a.AssignmentID == id }) && !settledBy(k, id)
 	})
 }
 
-// settledBy tells whether the last that a person has said of an assignment, since it was
-// last sent back, is to go on without it.
+// settledBy reports whether the last answer of a person on an assignment, since it was
+// last sent back, was to skip it.
 func settledBy(k kept, id spec.AssignmentID) bool {
 	for _, a := range slices.Backward(k.Answers) {
 		if a.Phase == id.Phase && a.Persona == id.Persona {
@@ -90,7 +90,7 @@ func settledBy(k kept, id spec.AssignmentID) bool {
 	return false
 }
 
-// standsAs says a session's state as the predicate of a sentence.
+// standsAs is a session's state as the predicate of a sentence.
 func standsAs(s session.State) string {
 	switch s {
 	case session.Failed:
@@ -100,7 +100,7 @@ func standsAs(s session.State) string {
 	case session.HelpIsNeeded, session.AwaitingApproval:
 		return "waits for a person"
 	case "":
-		return "has lost its status"
+		return "has an unknown state"
 	default:
 		return "has not ended"
 	}
@@ -122,5 +122,5 @@ func (a *app) refusePart(doc applyDocument) error {
 	if doc.Status != "" && !doc.Status.Closed() {
 		first = a.again("watch " + doc.Session)
 	}
-	return failf("%s. Choose: `%s`, or `%s`", doc.Reason, first, a.again("apply "+doc.Session+" --partial"))
+	return failf("%s; run `%s` or `%s`", doc.Reason, first, a.again("apply "+doc.Session+" --partial"))
 }

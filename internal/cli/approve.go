@@ -12,9 +12,9 @@ import (
 func newApprove(a *app) *cobra.Command {
 	return newVerdict(a, session.Approving, &cobra.Command{
 		Use:   "approve SESSION [PHASE]",
-		Short: "Approve a finished phase that waits for it, so that what builds on it begins",
-		Long: "Approve a finished phase of a session that waits for a person's approval. PHASE may be left out where only one waits. " +
-			"`maestro artifacts diff SESSION PHASE` shows what the phase has changed.",
+		Short: "Approve a finished phase, so that the phases that depend on it start",
+		Long: "Approve a finished phase that waits for approval. PHASE may be omitted if only one phase waits. " +
+			"`maestro artifacts diff SESSION PHASE` shows the phase's changes.",
 		Example: "  maestro approve web-20261121-abcdef design --note \"Agreed.\"",
 	})
 }
@@ -22,20 +22,20 @@ func newApprove(a *app) *cobra.Command {
 func newReject(a *app) *cobra.Command {
 	return newVerdict(a, session.Rejecting, &cobra.Command{
 		Use:   "reject SESSION [PHASE] --note TEXT",
-		Short: "Have a finished phase that waits for approval do its work again, told why",
-		Long: "Reject a finished phase of a session that waits for a person's approval: its personas go on from the files that they have left, told what --note says, " +
-			"and the phase waits for approval again. PHASE may be left out where only one waits.",
+		Short: "Reject a finished phase, so that its work is done again with your note",
+		Long: "Reject a finished phase that waits for approval: its personas continue from the files that they left and get the text of --note, " +
+			"then the phase waits for approval again. PHASE may be omitted if only one phase waits.",
 		Example: "  maestro reject web-20261121-abcdef design --note \"Use SQLite: there will be one instance.\"",
 	})
 }
 
-// newVerdict makes a command say a verb to a session's approval request.
+// newVerdict makes a command answer a session's approval request with a verb.
 func newVerdict(a *app, verb session.Verb, cmd *cobra.Command) *cobra.Command {
 	o := resolveOptions{selector: selector{verb: verb}}
 	cmd.Args = cmdline.Arguments(1, 2)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if verb == session.Rejecting && strings.TrimSpace(o.note) == "" {
-			return usagef("--note is missing; say what is wrong: it is what the personas are told")
+			return usagef("--note is missing; describe what is wrong: the personas get this text")
 		}
 		if err := checkNote(o.note); err != nil {
 			return err
@@ -51,6 +51,5 @@ func newVerdict(a *app, verb session.Verb, cmd *cobra.Command) *cobra.Command {
 	a.addTemporalFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
-	cmd.ValidArgsFunction = a.completeApprovals
 	return cmd
 }

@@ -16,13 +16,13 @@ import (
 
 // The bounds of what a person waits for.
 const (
-	// answerPatience is for a worker that takes a word.
+	// answerPatience bounds the wait for a worker to accept an answer.
 	answerPatience = 10 * time.Second
-	// settlePatience is for a session that has it to do as it says.
+	// settlePatience bounds the wait for a session to apply it.
 	settlePatience = time.Minute
 )
 
-// word is what a person tells a running session. The session takes it as an
+// word is a message of a person to a running session. The session takes it as an
 // update and, under the same name, as a signal.
 type word struct {
 	update string
@@ -31,11 +31,11 @@ type word struct {
 	argument any
 }
 
-// describe is what Temporal knows of the session that is looked at.
+// describe returns Temporal's description of the session.
 func (a *app) describe(ctx context.Context, w *sessionstatus.Watcher) (*workflowpb.WorkflowExecutionInfo, error) {
 	info, err := w.Describe(ctx)
 	if errors.Is(err, sessionstatus.ErrUnknown) && w.Kept() {
-		return nil, usagef("Temporal has lost session %s, and nobody can tell it anything before it goes on from the store: %s", w.Session, a.again("resume "+w.Session))
+		return nil, usagef("Temporal has lost session %s; resume it from the store first: %s", w.Session, a.again("resume "+w.Session))
 	}
 	if err != nil {
 		return nil, a.explainLook(ctx, w, err)
@@ -43,8 +43,8 @@ func (a *app) describe(ctx context.Context, w *sessionstatus.Watcher) (*workflow
 	return info, nil
 }
 
-// send tells a session: by an update, which answers into answer, or where no
-// worker takes it in time, by a signal, which waits for one; answered is false then.
+// send sends a message to a session: as an update, with the result in answer, or if no
+// worker takes it in time, as a signal; answered is false then.
 func (a *app) send(ctx context.Context, conn *temporalutil.Connection, session string, w word, answer any) (answered bool, err error) {
 	bounded, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
@@ -55,7 +55,7 @@ func (a *app) send(ctx context.Context, conn *temporalutil.Connection, session s
 		settling, cancel := context.WithTimeout(ctx, settlePatience)
 		defer cancel()
 		if err = handle.Get(settling, answer); unanswered(settling, err) && ctx.Err() == nil {
-			return true, failf("session %s has taken it, and has not done it within %s; see %s", session, settlePatience, a.again("status "+session))
+			return true, failf("session %s accepted the request but did not complete it within %s; check with %s", session, settlePatience, a.again("status "+session))
 		}
 	}
 	switch {
@@ -76,7 +76,7 @@ func (a *app) send(ctx context.Context, conn *temporalutil.Connection, session s
 	return false, conn.SignalWorkflow(ctx, session, "", w.update, w.argument)
 }
 
-// unanswered tells whether a call to a workflow has failed only because nobody
+// unanswered reports whether a call to a workflow failed only because no worker
 // answered it in time. The server, which knows the deadline, may say so a moment
 // before bounded itself is over.
 func unanswered(bounded context.Context, err error) bool {

@@ -36,20 +36,19 @@ type exportDocument struct {
 }
 
 func newArtifacts(a *app) *cobra.Command {
-	return group("artifacts", "List, get and compare the files that a session has made", newArtifactsList(a), newArtifactsGet(a), newArtifactsDiff(a))
+	return group("artifacts", "List, get and compare the files that a session created", newArtifactsList(a), newArtifactsGet(a), newArtifactsDiff(a))
 }
 
 func newArtifactsList(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list SESSION",
-		Short: "List the files that a session's assignments have left",
+		Short: "List the files that a session's assignments created or changed",
 		Args:  cmdline.Arguments(1, 1),
 		RunE:  func(cmd *cobra.Command, args []string) error { return a.listArtifacts(cmd.Context(), args[0]) },
 	}
 	a.addNamespaceFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
-	cmd.ValidArgsFunction = a.completeSessions
 	return cmd
 }
 
@@ -58,26 +57,25 @@ func newArtifactsGet(a *app) *cobra.Command {
 	var overwrite bool
 	cmd := &cobra.Command{
 		Use:   "get SESSION [PATH...] --out DIR",
-		Short: "Write a session's files into a directory: the named ones, or the whole result",
-		Long:  "Write files of a session's newest checkpoint into a directory. A PATH is a file, a directory or a pattern like \"docs/**\"; without one, the whole result tree is written, the workspace's files included.",
+		Short: "Write a session's files to a directory: selected files, or the whole result",
+		Long:  "Write files of a session's newest checkpoint to a directory. A PATH is a file, a directory or a pattern like \"docs/**\"; without one, the whole result tree is written, including the workspace's files.",
 		Args:  cmdline.Arguments(1, -1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "" {
-				return usagef("--out is missing; name the directory to write to")
+				return usagef("--out is missing; give the directory to write to")
 			}
 			return a.getArtifacts(cmd.Context(), args[0], args[1:], out, overwrite)
 		},
 	}
-	cmd.Flags().StringVar(&out, "out", "", "directory to write to; it is made if need be")
-	cmd.Flags().BoolVar(&overwrite, "overwrite", false, "replace files that are there already")
+	cmd.Flags().StringVar(&out, "out", "", "directory to write to; created if missing")
+	cmd.Flags().BoolVar(&overwrite, "overwrite", false, "overwrite existing files")
 	a.addNamespaceFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
-	cmd.ValidArgsFunction = a.completeArtifacts
 	return cmd
 }
 
-// newest is a session's newest checkpoint that can be read. Damage is said.
+// newest is a session's newest checkpoint that can be read. Damage is printed.
 func (a *app) newest(ctx context.Context, s *store.Store, key session.Key) (store.StoredCheckpoint, error) {
 	chain, err := a.chain(ctx, s, key)
 	if err != nil {
@@ -109,7 +107,7 @@ func (a *app) listArtifacts(ctx context.Context, sessionID string) error {
 		return a.printJSON(doc)
 	}
 	if len(c.Artifacts) == 0 {
-		a.say("no phase has left a file yet (the newest checkpoint is that after %s)", c.CurrentPhase)
+		a.say("no phase has created a file yet (newest checkpoint: after %s)", c.CurrentPhase)
 		return nil
 	}
 	t := terminal.NewTable(a.palette)
@@ -146,6 +144,6 @@ func (a *app) getArtifacts(ctx context.Context, sessionID string, wanted []strin
 	for _, f := range files {
 		a.print("%s", safetext.Name(f))
 	}
-	a.say("wrote %s to %s (as of the checkpoint after %s)", textfmt.Count(len(files), "file"), out, c.CurrentPhase)
+	a.say("wrote %s to %s (checkpoint after %s)", textfmt.Count(len(files), "file"), out, c.CurrentPhase)
 	return nil
 }

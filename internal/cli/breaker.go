@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -35,8 +34,8 @@ func newBreakerList(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the store's breakers",
-		Long: "List the store's breakers: those that Temporal knows, and the others that workers offer. " +
-			"Where Temporal cannot be reached, the store's copy is shown.",
+		Long: "List the store's breakers: those with state in Temporal, and the others that workers define. " +
+			"If Temporal cannot be reached, the store's copy is shown.",
 		Args: cmdline.Arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.listBreakers(cmd.Context()) },
 	}
@@ -47,13 +46,12 @@ func newBreakerList(a *app) *cobra.Command {
 func newBreakerShow(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show NAME",
-		Short: "Show a breaker: whether it is open, since when, until when and why",
-		Long:  "Show a breaker. It needs no worker. Where Temporal cannot be reached, the store's copy is shown.",
+		Short: "Show a breaker: its state, since when, until when and why",
+		Long:  "Show a breaker. This needs no worker. If Temporal cannot be reached, the store's copy is shown.",
 		Args:  cmdline.Arguments(1, 1),
 		RunE:  func(cmd *cobra.Command, args []string) error { return a.showBreaker(cmd.Context(), args[0]) },
 	}
 	a.addBreakerFlags(cmd)
-	cmd.ValidArgsFunction = a.completeBreakers
 	return cmd
 }
 
@@ -62,16 +60,16 @@ func newBreakerTrip(a *app) *cobra.Command {
 	var lasting time.Duration
 	cmd := &cobra.Command{
 		Use:   "trip NAME --why TEXT",
-		Short: "Open a breaker by hand: rounds of its agents wait",
-		Long: "Open a breaker by hand. Rounds that are at work go on; others of its agents wait and cost nothing. " +
-			"It stays open for --for, and without it until `maestro breaker reset`. A worker has to answer.",
+		Short: "Open a breaker manually: rounds of its agents wait",
+		Long: "Open a breaker manually. Running rounds continue; new rounds of its agents wait and cost nothing. " +
+			"It stays open for the duration of --for, or until `maestro breaker reset`. A worker must be running.",
 		Args: cmdline.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case strings.TrimSpace(why) == "":
-				return usagef("say why with --why TEXT: whoever waits for breaker %s reads it", args[0])
+				return usagef("--why is missing; give the reason: it is shown wherever sessions wait for breaker %s", args[0])
 			case lasting < 0, lasting == 0 && cmd.Flags().Changed("for"):
-				return usagef("--for %s is not a time to come; leave it out to keep the breaker open until it is reset", lasting)
+				return usagef("--for: %s is not positive; omit it to keep the breaker open until it is reset", lasting)
 			}
 			request := breaker.TripRequest{By: a.person(), Why: why, For: textfmt.Duration(lasting)}
 			return a.setBreaker(cmd.Context(), args[0], func(ctx context.Context, c *breaker.Client, id string) (breaker.Answer, error) {
@@ -79,10 +77,9 @@ func newBreakerTrip(a *app) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&why, "why", "", "the reason, for whoever waits")
-	cmd.Flags().DurationVar(&lasting, "for", 0, "how long, like 1h; without it, until the breaker is reset")
+	cmd.Flags().StringVar(&why, "why", "", "the reason, shown where sessions wait")
+	cmd.Flags().DurationVar(&lasting, "for", 0, "how long, like 1h (default: until the breaker is reset)")
 	a.addBreakerFlags(cmd)
-	cmd.ValidArgsFunction = a.completeBreakers
 	return cmd
 }
 
@@ -90,8 +87,8 @@ func newBreakerReset(a *app) *cobra.Command {
 	var why string
 	cmd := &cobra.Command{
 		Use:   "reset NAME",
-		Short: "Close a breaker by hand: rounds of its agents go on",
-		Long:  "Close a breaker by hand and forget the failures that it has counted. A worker has to answer.",
+		Short: "Close a breaker manually: rounds of its agents continue",
+		Long:  "Close a breaker manually and reset its failure count. A worker must be running.",
 		Args:  cmdline.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request := breaker.ResetRequest{By: a.person(), Why: why}
@@ -102,7 +99,6 @@ func newBreakerReset(a *app) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&why, "why", "", "the reason")
 	a.addBreakerFlags(cmd)
-	cmd.ValidArgsFunction = a.completeBreakers
 	return cmd
 }
 
@@ -115,7 +111,7 @@ func (a *app) addBreakerFlags(cmd *cobra.Command) {
 // lookAtBreakers gathers the store's breakers for a command that only looks.
 // Without Temporal, a person is told.
 func (a *app) lookAtBreakers(ctx context.Context, s *store.Store) ([]workerpool.Breaker, error) {
-	conn, err := a.dialToLook(ctx, "this is the store's copy")
+	conn, err := a.dialToLook(ctx, "showing the store's copy")
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +134,7 @@ func (a *app) listBreakers(ctx context.Context) error {
 		return a.printJSON(breakerListDocument{known})
 	}
 	if len(known) == 0 {
-		a.say("there are no breakers yet; a worker brings one for each of its agents")
+		a.say("no breakers yet; each agent of a worker has one once the worker has started")
 		return nil
 	}
 	t := terminal.NewTable(a.palette)
@@ -176,7 +172,7 @@ func findBreaker(known []workerpool.Breaker, s *store.Store, name string) (worke
 		}
 		names = append(names, b.Name)
 	}
-	return workerpool.Breaker{}, usagef("the store in %s has no breaker %q%s; `maestro breaker list` shows those that there are",
+	return workerpool.Breaker{}, usagef("breaker %[2]q not found in the store in %[1]s%[3]s; `maestro breaker list` shows all",
 		s.Dir(), name, textfmt.DidYouMean(name, names))
 }
 
@@ -212,23 +208,23 @@ func (a *app) printBreaker(b workerpool.Breaker) error {
 		case b.OpenUntil == nil:
 			a.print("open until it is reset")
 		case b.State == session.BreakerIsOpen:
-			a.print("open until %s, for another %s", terminal.Moment(b.OpenUntil), terminal.Span(b.OpenUntil.Sub(a.env.Now())))
+			a.print("open until %s (%s left)", terminal.Moment(b.OpenUntil), terminal.Span(b.OpenUntil.Sub(a.env.Now())))
 		default:
-			a.print("the cooldown is over since %s; probes at work: %d of %d", terminal.Moment(b.OpenUntil), len(b.Probes), b.Settings.Probes)
+			a.print("cooldown over since %s; probes running: %d of %d", terminal.Moment(b.OpenUntil), len(b.Probes), b.Settings.Probes)
 		}
 	} else if b.LastFailure != nil && b.Failures > 0 {
-		a.print("the last failure: %s: %s", b.LastFailure.Category, safetext.Line(b.LastFailure.Message))
+		a.print("last failure: %s: %s", b.LastFailure.Category, safetext.Line(b.LastFailure.Message))
 	}
 	if b.ChangedBy != "" {
 		a.print("last changed by %s%s", safetext.Line(b.ChangedBy), reason(b.Why))
 	}
 	a.print("")
-	a.print("failures in a row  %d of %d", b.Failures, b.Settings.Threshold)
-	a.print("openings in a row  %d", b.Trips)
-	a.print("cooldown           %s, at most %s", b.Settings.Cooldown, b.Settings.MaxCooldown)
-	a.print("agents             %s", terminal.Dash(strings.Join(b.Agents, ", ")))
+	a.print("consecutive failures  %d of %d", b.Failures, b.Settings.Threshold)
+	a.print("consecutive openings  %d", b.Trips)
+	a.print("cooldown              %s, at most %s", b.Settings.Cooldown, b.Settings.MaxCooldown)
+	a.print("agents                %s", terminal.Dash(strings.Join(b.Agents, ", ")))
 	if !b.ChangedAt.IsZero() {
-		a.print("changed            %s, generation %d", terminal.Moment(&b.ChangedAt), b.Generation)
+		a.print("changed               %s, generation %d", terminal.Moment(&b.ChangedAt), b.Generation)
 	}
 	return nil
 }
@@ -240,7 +236,7 @@ func reason(why string) string {
 	return ": " + safetext.Line(why)
 }
 
-// setBreaker changes a breaker by hand and shows it as it is then.
+// setBreaker changes a breaker manually and shows its new state.
 func (a *app) setBreaker(ctx context.Context, name string, change func(context.Context, *breaker.Client, string) (breaker.Answer, error)) error {
 	if err := spec.CheckName(name); err != nil {
 		return usagef("%w", err)
@@ -266,27 +262,12 @@ func (a *app) setBreaker(ctx context.Context, name string, change func(context.C
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case unanswered(bounded, err):
-		return failf("no worker has answered for breaker %s within %s; start one with `maestro worker`, which may still take this up: look with `maestro breaker show %s` before you try again", name, answerPatience, name)
+		return failf("no worker answered for breaker %s within %s; start one with `maestro worker`. It may still process this request: check with `maestro breaker show %s` before you try again", name, answerPatience, name)
 	case err != nil:
 		return failf("breaker %s: %w", name, err)
 	}
 	if err := s.PutBreaker(ctx, answer.Status()); err != nil {
-		a.say("the store's copy of breaker %s lags behind: %v", name, err)
+		a.say("the store's copy of breaker %s is out of date: %v", name, err)
 	}
 	return a.printBreaker(workerpool.Breaker{BreakerStatus: answer.Status().At(a.env.Now()), Agents: before.Agents})
-}
-
-// completeBreakers completes the names of the breakers that the store knows.
-func (a *app) completeBreakers(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	s, err := a.findStore()
-	if err != nil || s == nil || len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	known, _ := workerpool.Breakers(cmd.Context(), s, nil, a.env.Now())
-	var out []string
-	for _, b := range known {
-		out = append(out, b.Name)
-	}
-	out = slices.DeleteFunc(out, func(name string) bool { return !strings.HasPrefix(name, begun) })
-	return out, cobra.ShellCompDirectiveNoFileComp
 }

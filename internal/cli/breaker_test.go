@@ -43,7 +43,7 @@ func TestBreakerIsTrippedShownAndReset(t *testing.T) {
 	require.Equal(t, session.BreakerIsOpen, shown.State)
 	require.WithinDuration(t, time.Now().Add(time.Hour), *shown.OpenUntil, time.Minute)
 	require.Equal(t, int64(1), shown.Generation)
-	require.Contains(t, d.must(0, "breaker", "list"), "opened by hand by")
+	require.Contains(t, d.must(0, "breaker", "list"), "opened manually by")
 
 	file := d.file("team.yaml", oneTeam)
 	d.must(0, "run", file, "work", "--session", "s")
@@ -60,7 +60,7 @@ func TestBreakerIsTrippedShownAndReset(t *testing.T) {
 	require.Contains(t, text, "the provider moves")
 	until(t, func() bool { return strings.Contains(d.must(0, "list"), "waiting_breaker") }, "the listing never said so")
 	watching := d.begin("watch", "s")
-	watching.shows("waits since")
+	watching.shows("waiting since")
 
 	// Without Temporal, the store's copy.
 	away := *d
@@ -89,8 +89,8 @@ func TestChangingABreakerNeedsAWorkerAndSaysSo(t *testing.T) {
 	w.wait()
 	c := d.run("breaker", "reset", "coder")
 	require.Equal(t, 1, c.code)
-	require.Contains(t, c.stderr.String(), "no worker has answered for breaker coder within 10s")
-	require.Contains(t, c.stderr.String(), "may still take this up")
+	require.Contains(t, c.stderr.String(), "no worker answered for breaker coder within 10s")
+	require.Contains(t, c.stderr.String(), "may still process this request")
 	var shown session.BreakerStatus
 	d.json(&shown, "breaker", "show", "coder")
 	require.Equal(t, session.BreakerIsOpen, shown.State, "it can be read without a worker")

@@ -20,11 +20,11 @@ import (
 type budgetDocument struct {
 	Session string       `json:"session"`
 	Budgets []budgetLine `json:"budgets"`
-	// Raises are what people have added, and Warnings those that were given,
+	// Raises are people's raises, and Warnings the thresholds that were reached,
 	// oldest first.
 	Raises   []budget.Raise   `json:"raises"`
 	Warnings []budget.Warning `json:"warnings"`
-	// Open are the calls whose cost nobody knows, or knows yet.
+	// Open are the calls whose cost is unknown, or not known yet.
 	Open []openCall `json:"open"`
 }
 
@@ -49,7 +49,7 @@ type openCall struct {
 	spec.AssignmentID
 	// Call is the number by which `budget settle` takes it.
 	Call int64 `json:"call"`
-	// State is unsettled, or begun while it is under way.
+	// State is unsettled, or begun while it is in flight.
 	State    budget.Kind     `json:"state"`
 	Agent    string          `json:"agent"`
 	Model    string          `json:"model,omitempty"`
@@ -59,7 +59,7 @@ type openCall struct {
 }
 
 func newBudget(a *app) *cobra.Command {
-	return group("budget", "Show and raise what a session may spend, and settle calls whose cost nobody knows",
+	return group("budget", "Show and raise budgets, and settle calls with unknown cost",
 		newBudgetShow(a), newBudgetRaise(a), newBudgetSettle(a))
 }
 
@@ -67,9 +67,9 @@ func newBudgetShow(a *app) *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use:   "show (SESSION | --team TEAM)",
-		Short: "Show a session's budgets, what is left of them, and the calls whose cost nobody knows; or a team's day",
-		Long: "Show a session's budgets, what is left of them, and the calls whose cost nobody knows. " +
-			"With --team, show what the team may spend today, by UTC, over all its sessions in the store. Both need neither a worker nor Temporal.",
+		Short: "Show a session's budgets and its calls with unknown cost, or a team's daily budget",
+		Long: "Show a session's budgets, what is left of them, and the calls with unknown cost. " +
+			"With --team, show the team's daily budget (UTC) over all its sessions in the store. This needs neither a worker nor Temporal.",
 		Args: sessionOrTeam(&name),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if name != "" {
@@ -82,7 +82,6 @@ func newBudgetShow(a *app) *cobra.Command {
 	a.addTemporalFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
-	cmd.ValidArgsFunction = a.completeSessions
 	return cmd
 }
 
@@ -193,24 +192,24 @@ func (a *app) writeBudget(doc budgetDocument) {
 	a.print("")
 	t.Write(a.env.Stdout)
 	if unsettled {
-		a.say("settle a call when you know what it cost: maestro budget settle %s PHASE/PERSONA CALL --output-tokens N --cost-usd X, or --write-off; --all instead of one call settles every one", doc.Session)
+		a.say("settle a call when you know its cost: maestro budget settle %s PHASE/PERSONA CALL --output-tokens N --cost-usd X, or --write-off; use --all instead of PHASE/PERSONA CALL to settle all", doc.Session)
 	}
 }
 
-// printHistory says what was added to budgets, and of what was warned.
+// printHistory prints raises of budgets and warnings.
 func (a *app) printHistory(raises []budget.Raise, warnings []budget.Warning) {
 	for _, r := range raises {
 		a.print("%s raised by %s%s, %s%s", r.Scope, terminal.Amount(r.Added), by(r.By), terminal.Moment(&r.When), reason(r.Note))
 	}
 	for _, w := range warnings {
-		a.print("%s", a.palette.Paint(terminal.Yellow, fmt.Sprintf("%s was %g%% spent (%s) %s", w.Scope, 100*w.At, terminal.Amount(w.Spent), terminal.Moment(&w.When))))
+		a.print("%s", a.palette.Paint(terminal.Yellow, fmt.Sprintf("%s reached %g%% (%s) %s", w.Scope, 100*w.At, terminal.Amount(w.Spent), terminal.Moment(&w.When))))
 	}
 }
 
 // callState is a call's state in words.
 func callState(k budget.Kind) string {
 	if k == budget.Begun {
-		return "under way"
+		return "in flight"
 	}
 	return string(k)
 }

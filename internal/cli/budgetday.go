@@ -30,16 +30,16 @@ type dayDocument struct {
 	Cap   spec.Cap `json:"cap"`
 	Limit spec.Cap `json:"limit"`
 	// Spent is what calls have cost that ended on the day, Unsettled the estimates of
-	// those whose cost nobody knows, and Reserved what is set aside for calls under
+	// those with unknown cost, and Reserved what is reserved for calls in
 	// way.
 	Spent     cost.Amount `json:"spent"`
 	Unsettled cost.Amount `json:"unsettled"`
 	Reserved  cost.Amount `json:"reserved"`
 	// Left has what is limited only.
 	Left budgetLeft `json:"left"`
-	// Sessions have spent or set aside something on the day, sorted by name.
+	// Sessions have spent or reserved something on the day, sorted by name.
 	Sessions []daySession `json:"sessions"`
-	// Raises are what people have added, and Warnings those that were given.
+	// Raises are people's raises, and Warnings the thresholds that were reached.
 	Raises   []budget.Raise   `json:"raises"`
 	Warnings []budget.Warning `json:"warnings"`
 }
@@ -49,19 +49,19 @@ type daySession struct {
 	Session   string      `json:"session"`
 	Spent     cost.Amount `json:"spent"`
 	Unsettled cost.Amount `json:"unsettled"`
-	// UnsettledCalls is how many calls there are whose cost nobody knows.
+	// UnsettledCalls is how many calls there are with unknown cost.
 	UnsettledCalls int         `json:"unsettled_calls"`
 	Reserved       cost.Amount `json:"reserved"`
 }
 
-// sessionOrTeam checks that a command is told a session or, with --team, a team.
+// sessionOrTeam checks that a command gets a session or, with --team, a team.
 func sessionOrTeam(name *string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if *name == "" {
 			return cmdline.Arguments(1, 1)(cmd, args)
 		}
 		if len(args) > 0 {
-			return usagef("give a session or --team, not both: a team's daily budget is that of all its sessions")
+			return usagef("SESSION and --team exclude each other; leave one out")
 		}
 		if err := spec.CheckName(*name); err != nil {
 			return usagef("--team: %w", err)
@@ -76,7 +76,7 @@ func (a *app) addTeamFlag(cmd *cobra.Command, name *string, usage string) {
 	cmd.Flags().StringVar(name, "team", "", usage)
 }
 
-// showDay shows what a team may spend today.
+// showDay shows a team's daily budget.
 func (a *app) showDay(name string) error {
 	s, namespace, err := a.dayStore(a.openStore)
 	if err != nil {
@@ -92,7 +92,7 @@ func (a *app) showDay(name string) error {
 	return a.printDay(day)
 }
 
-// raiseDay adds to what a team may spend today. The store alone has to be at hand.
+// raiseDay raises a team's daily budget for today. It needs only the store.
 func (a *app) raiseDay(name string, r workflows.Raise) error {
 	s, namespace, err := a.dayStore(a.openStoreToWrite)
 	if err != nil {
@@ -115,12 +115,12 @@ func (a *app) raiseDay(name string, r workflows.Raise) error {
 	if err != nil {
 		return storeError(err)
 	}
-	a.say("team %s may spend %s on %s; the next day begins at %s without the raise",
+	a.say("daily budget of team %s: %s on %s; the raise ends at %s",
 		name, terminal.Cap(day.Limit()), day.Date, budget.NextDay(day.Date).Format("2006-01-02 15:04 UTC"))
 	return a.printDay(day)
 }
 
-// raisable refuses what would add nothing.
+// raisable rejects a raise of a budget that does not exist.
 func raisable(s *store.Store, d budget.Day, r workflows.Raise) error {
 	switch {
 	case d.Cap == (spec.Cap{}):
@@ -134,7 +134,7 @@ func raisable(s *store.Store, d budget.Day, r workflows.Raise) error {
 }
 
 func noDay(s *store.Store, name string) error {
-	return usagef("no session of team %q in the store in %s has a daily budget; a team has one if its file says `budget: {daily: {tokens: N}}`", name, s.Dir())
+	return usagef("no session of team %q in the store in %s has a daily budget; set one in the team file, like `budget: {daily: {tokens: N}}`", name, s.Dir())
 }
 
 // dayStore opens the store whose days the command is about.
@@ -175,7 +175,7 @@ func (a *app) printDay(d budget.Day) error {
 	a.printHistory(doc.Raises, doc.Warnings)
 	for _, s := range doc.Sessions {
 		if s.UnsettledCalls > 0 {
-			a.say("%s of session %s unsettled, about %s: maestro budget show %s", textfmt.Count(s.UnsettledCalls, "call"), s.Session, terminal.Amount(s.Unsettled), s.Session)
+			a.say("%s of session %s unsettled, estimated at %s: maestro budget show %s", textfmt.Count(s.UnsettledCalls, "call"), s.Session, terminal.Amount(s.Unsettled), s.Session)
 		}
 	}
 	return nil

@@ -31,7 +31,7 @@ func TestATeamsDayIsShownAndRaised(t *testing.T) {
 	require.Contains(t, unknown.stderr.String(), `no session of team "daily"`)
 	both := d.run("budget", "show", "s", "--team", "daily")
 	require.Equal(t, 2, both.code)
-	require.Contains(t, both.stderr.String(), "not both")
+	require.Contains(t, both.stderr.String(), "SESSION and --team exclude each other")
 	require.Equal(t, 2, d.run("budget", "show").code)
 	require.Equal(t, 2, d.run("budget", "raise", "--team", "../x", "--tokens", "1").code)
 
@@ -49,7 +49,7 @@ func TestATeamsDayIsShownAndRaised(t *testing.T) {
 	require.Contains(t, d.must(0, "status", "s"), "two/dev needs a larger budget: token_budget: ")
 	resumed := d.run("resume", "s")
 	require.Equal(t, 2, resumed.code)
-	require.Contains(t, resumed.stderr.String(), "go on: maestro budget raise --team daily --tokens N")
+	require.Contains(t, resumed.stderr.String(), "answer with: maestro budget raise --team daily --tokens N")
 	var day struct {
 		Date, EndsAt string
 		Limit        spec.Cap

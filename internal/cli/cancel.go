@@ -23,16 +23,15 @@ func newCancel(a *app) *cobra.Command {
 	var wait bool
 	cmd := &cobra.Command{
 		Use:   "cancel SESSION",
-		Short: "Ask a session to stop",
-		Long:  "Ask a session to stop. Its agents are stopped; what is finished stays in the store. With --watch, follow it to its end.",
+		Short: "Cancel a session",
+		Long:  "Cancel a session. Its agents are stopped; finished work stays in the store. With --watch, follow it until it ends.",
 		Args:  cmdline.Arguments(1, 1),
 		RunE:  func(cmd *cobra.Command, args []string) error { return a.cancel(cmd.Context(), args[0], wait) },
 	}
-	cmd.Flags().BoolVar(&wait, "watch", false, "follow the session until it has ended; the exit code is then 0 if it was cancelled")
+	cmd.Flags().BoolVar(&wait, "watch", false, "follow the session until it ends; the exit code is 0 if it was cancelled")
 	a.addTemporalFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
-	cmd.ValidArgsFunction = a.completeSessions
 	return cmd
 }
 
@@ -47,13 +46,13 @@ func (a *app) cancel(ctx context.Context, sessionID string, wait bool) error {
 	case err != nil:
 		return err
 	case info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
-		return usagef("session %s has ended already: it is %s", sessionID, sessionstatus.ClosedState(info.GetStatus()))
+		return usagef("session %s has already ended: it is %s", sessionID, sessionstatus.ClosedState(info.GetStatus()))
 	}
 	run := info.GetExecution().GetRunId()
 	if err := w.Conn.CancelWorkflow(ctx, sessionID, run); err != nil {
 		return err
 	}
-	a.say("asked session %s to stop; it ends as soon as its agents have", sessionID)
+	a.say("cancellation of session %s requested; it ends when its agents have stopped", sessionID)
 	if a.output == outputJSON {
 		if err := a.printJSON(cancelDocument{sessionID, run, true}); err != nil {
 			return err

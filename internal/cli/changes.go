@@ -12,7 +12,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// change is something that has happened to a session.
+// change is an event of a session.
 type change struct {
 	text string
 	// at is when, as it is recorded; zero: that is not known.
@@ -37,7 +37,7 @@ type history struct {
 // of the moment, if no other has ended since.
 const newsFor = 10 * time.Second
 
-// changes lists what has happened to a session between two looks at it, in the order of
+// changes lists the events of a session between two states, in the order of
 // its phases. The first look is compared with nothing.
 func changes(p terminal.Palette, before, now session.Status, known history) []change {
 	var all []change
@@ -68,8 +68,8 @@ func changes(p terminal.Palette, before, now session.Status, known history) []ch
 	return all
 }
 
-// requestChanges says what a session has begun to wait for a person with, which
-// tickets were made for it, and what it does not wait with any more.
+// requestChanges lists requests that were opened, tickets that
+// were created for them, and requests that were closed.
 func requestChanges(p terminal.Palette, before, now session.Status) []change {
 	var all []change
 	open := map[string]session.HelpRequest{}
@@ -88,7 +88,7 @@ func requestChanges(p terminal.Palette, before, now session.Status) []change {
 	}
 	for _, h := range before.Help {
 		if _, gone := open[h.ID]; gone && !now.Status.Closed() {
-			all = add(all, time.Time{}, "%s: goes on", subject(h))
+			all = add(all, time.Time{}, "%s: continues", subject(h))
 		}
 	}
 	return all
@@ -104,7 +104,7 @@ func phaseOf(s session.Status, name string) session.PhaseStatus {
 	return session.PhaseStatus{Name: name, Status: session.Pending}
 }
 
-// phaseChange is a phase at two looks.
+// phaseChange is a phase in two states.
 type phaseChange struct {
 	before, now session.PhaseStatus
 	known       history
@@ -161,7 +161,7 @@ func (c phaseChange) times() (started, ended time.Time) {
 	return started, ended
 }
 
-// passText says which pass it is, where it is not the first.
+// passText names the pass if it is not the first.
 func passText(pass int) string {
 	if pass <= 1 {
 		return ""
@@ -179,7 +179,7 @@ func assignmentChanges(p terminal.Palette, before, now session.AssignmentStatus,
 		all = add(all, work.failedAt(len(now.Failures)-1-i), "attempt %d failed: %s: %s", i+1, p.Paint(terminal.Red, string(f.Category)), terminal.Clip(f.Message, 200))
 	}
 	if lost := now.LostWorkers - before.LostWorkers; lost > 0 {
-		all = add(all, time.Time{}, "%s lost; the work goes on, and no attempt is used up", textfmt.Count(lost, "worker"))
+		all = add(all, time.Time{}, "%s lost; the work continues, no attempt is counted", textfmt.Count(lost, "worker"))
 	}
 	if now.Status == session.Waiting && before.Status != session.Waiting && now.Progress == "" {
 		all = add(all, time.Time{}, "waits for its next round")

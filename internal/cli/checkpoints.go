@@ -52,7 +52,7 @@ type shownCheckpoint struct {
 }
 
 func newCheckpoints(a *app) *cobra.Command {
-	return group("checkpoints", "List, show, verify, prune, export and import the states that a session can be resumed from",
+	return group("checkpoints", "List, show, verify, prune, export and import the checkpoints of sessions",
 		newCheckpointsList(a), newCheckpointsShow(a), newCheckpointsVerify(a), newCheckpointsPrune(a),
 		newCheckpointsExport(a), newCheckpointsImport(a))
 }
@@ -60,21 +60,20 @@ func newCheckpoints(a *app) *cobra.Command {
 func newCheckpointsList(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list SESSION",
-		Short: "List a session's checkpoints, the newest first",
+		Short: "List a session's checkpoints, newest first",
 		Args:  cmdline.Arguments(1, 1),
 		RunE:  func(cmd *cobra.Command, args []string) error { return a.listCheckpoints(cmd.Context(), args[0]) },
 	}
 	a.addNamespaceFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
-	cmd.ValidArgsFunction = a.completeSessions
 	return cmd
 }
 
 func newCheckpointsShow(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show SESSION [PHASE | CHECKPOINT]",
-		Short: "Show a checkpoint: the newest, that after a phase, or the one of a digest",
+		Short: "Show a checkpoint: the newest, the one after a phase, or the one with a digest",
 		Args:  cmdline.Arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.showCheckpoint(cmd.Context(), args[0], strings.Join(args[1:], ""))
@@ -83,11 +82,10 @@ func newCheckpointsShow(a *app) *cobra.Command {
 	a.addNamespaceFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
-	cmd.ValidArgsFunction = a.completePhases
 	return cmd
 }
 
-// chain lists a session's checkpoints; damage is said and the rest returned.
+// chain lists a session's checkpoints; damage is printed and the rest returned.
 func (a *app) chain(ctx context.Context, s *store.Store, key session.Key) ([]store.StoredCheckpoint, error) {
 	chain, err := s.Checkpoints(ctx, key)
 	damaged := errors.Is(err, session.ErrCorrupt) || errors.Is(err, session.ErrNotFound)
@@ -98,7 +96,7 @@ func (a *app) chain(ctx context.Context, s *store.Store, key session.Key) ([]sto
 		a.say("damaged: %s", strings.ReplaceAll(err.Error(), "\n", "\n  "))
 	}
 	if len(chain) == 0 {
-		return nil, failf("session %s has no checkpoint that can be read", key.Session)
+		return nil, failf("session %s has no readable checkpoint", key.Session)
 	}
 	return chain, nil
 }
@@ -166,7 +164,7 @@ func pick(chain []store.StoredCheckpoint, sessionID, which string) (store.Stored
 		}
 		phases = append(phases, c.CurrentPhase)
 	}
-	return store.StoredCheckpoint{}, usagef("session %s has no checkpoint %q; it has those after %s", sessionID, which, strings.Join(phases, ", "))
+	return store.StoredCheckpoint{}, usagef("checkpoint %[2]q of session %[1]s not found; it has those after %[3]s", sessionID, which, strings.Join(phases, ", "))
 }
 
 func (a *app) writeCheckpoint(c store.StoredCheckpoint) {
@@ -200,7 +198,7 @@ func (a *app) writeCheckpoint(c store.StoredCheckpoint) {
 	}
 }
 
-// writeWords says what people have answered, and which work was sent back.
+// writeWords prints people's answers, and which work was sent back.
 func (a *app) writeWords(c session.Checkpoint) {
 	if len(c.Answers) > 0 {
 		a.print("\nanswers:")

@@ -23,9 +23,9 @@ import (
 )
 
 // Execute runs one command line and returns its exit code: 0 done, 1 failed, 2
-// for what makes no sense as it was typed or written, 3 when a person's help or
+// for bad usage or invalid input, 3 when a person's help or
 // approval is awaited, 4 when Temporal cannot be reached, and 130 when ctx ended
-// a command that had not come to its end.
+// an unfinished command.
 func Execute(ctx context.Context, env Env) int {
 	behind := &curtain{out: env.Stderr}
 	env.Stderr = behind
@@ -42,7 +42,7 @@ func Execute(ctx context.Context, env Env) int {
 	return exitCode(err)
 }
 
-// complain says what is wrong. Faults of files begin with the file's name, so
+// complain prints an error. Faults of files begin with the file's name, so
 // that editors can jump to them.
 func (a *app) complain(err error) {
 	if err == nil {
@@ -58,7 +58,7 @@ func (a *app) complain(err error) {
 	}
 }
 
-// app is one command line under way: its environment and the flags that many
+// app is one running command line: its environment and the flags that many
 // commands share.
 type app struct {
 	env     Env
@@ -91,8 +91,8 @@ func (a *app) print(format string, args ...any) {
 	_, _ = io.WriteString(a.env.Stdout, a.safe(fmt.Sprintf(format, args...))+"\n")
 }
 
-// safe is a text for people. Where texts of agents are put into it they are made safe
-// already; this is for those of errors, and for what was forgotten.
+// safe escapes control characters in a text for people. Texts of agents are escaped
+// before; this is a second guard, for errors and omissions.
 func (a *app) safe(text string) string {
 	if a.palette.On {
 		return safetext.Coloured(text)
@@ -119,7 +119,7 @@ func (a *app) writeJSON(document any, indent string) error {
 	return err
 }
 
-// width is how many characters a line of a stream has; zero: nobody knows.
+// width is how many characters a line of a stream has; zero: unknown.
 func (a *app) width(of io.Writer) int {
 	if a.env.Width == nil {
 		return 0
@@ -148,7 +148,7 @@ func newRoot(a *app) *cobra.Command {
 	}
 	root.AddGroup(
 		&cobra.Group{ID: groupWork, Title: "Sessions:"},
-		&cobra.Group{ID: groupPerson, Title: "When a person is needed:"},
+		&cobra.Group{ID: groupPerson, Title: "Requests to a person:"},
 		&cobra.Group{ID: groupServe, Title: "Servers and workers:"},
 		&cobra.Group{ID: groupInform, Title: "More:"},
 	)
@@ -164,7 +164,7 @@ func newRoot(a *app) *cobra.Command {
 	add(groupInform, newInit(a), newValidate(a), newSchema(a), newDoctor(a), newCompletion(a), newVersion(a), newConnectionTopic())
 	cmdline.Prepare(root, buildinfo.This().Line(root.Name()))
 	root.SetHelpCommandGroupID(groupInform)
-	a.completeRest(root)
+	a.addCompletion(root)
 	return root
 }
 
@@ -178,7 +178,7 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 			for _, c := range cmd.Commands() {
 				names = append(names, c.Name())
 			}
-			return usagef("`%s` needs one of: %s", cmd.CommandPath(), strings.Join(names, ", "))
+			return usagef("missing subcommand of `%s`; use one of: %s", cmd.CommandPath(), strings.Join(names, ", "))
 		},
 	}
 	cmd.AddCommand(commands...)
@@ -191,7 +191,7 @@ func (a *app) addTemporalFlags(cmd *cobra.Command) {
 }
 
 func (a *app) addStateDirFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&a.stateDir, "state-dir", "", "directory of the store (default: MAESTRO_STATE_DIR, or the usual one)")
+	cmd.Flags().StringVar(&a.stateDir, "state-dir", "", "directory of the store (default: $MAESTRO_STATE_DIR, else a directory of the user)")
 }
 
 // addOutputFlag gives a command -o table|json, and refuses anything else before
@@ -232,7 +232,7 @@ func (o *outputFlag) String() string {
 
 func (o *outputFlag) Set(s string) error {
 	if !slices.Contains(o.formats, s) {
-		return fmt.Errorf("%q is not a format; write %s", textfmt.Shorten(s, 40), terminal.Enumeration(o.formats, "or"))
+		return fmt.Errorf("%q is not a format; use %s", textfmt.Shorten(s, 40), terminal.Enumeration(o.formats, "or"))
 	}
 	*o.chosen = s
 	return nil

@@ -16,8 +16,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/tui"
 )
 
-// closeUp knows of a watched session what its status does not tell, as far as the
-// store has it. It reads again only what has changed.
+// closeUp has details of a watched session that its status does not have, as far as the
+// store has them. It reads only what has changed.
 type closeUp struct {
 	*sessionstatus.Watcher
 	checkpoint spec.Digest // the one that was read
@@ -29,7 +29,7 @@ type closeUp struct {
 	live       map[spec.AssignmentID]*liveLog
 }
 
-// workDone is what an assignment's record tells of its attempts.
+// workDone summarizes the attempts of an assignment's record.
 type workDone struct {
 	pass, round, attempt int
 	worked               time.Duration
@@ -219,7 +219,7 @@ func (c *closeUp) drawn(ctx context.Context, a *app, v sessionstatus.Session) tu
 	return s
 }
 
-// standsStill tells whether nothing happens in a phase before a person has helped.
+// standsStill reports whether a phase waits for a person only.
 func standsStill(p session.PhaseStatus) bool {
 	still := false
 	for _, as := range p.Assignments {
@@ -255,10 +255,10 @@ func (c *closeUp) drawnAssignment(v sessionstatus.Session, phase string, as sess
 	return out
 }
 
-// drawnRequests are what a person is needed for, with what to type. Of a session
-// that has ended without completing it is how it goes on.
+// drawnRequests are the open requests with the commands that answer them. For a session
+// that ended without completing it is the command that resumes it.
 func (a *app) drawnRequests(s session.Status) []tui.Request {
-	goOn := tui.Command{Text: a.again("resume " + s.Session), Does: "goes on, its finished work restored"}
+	goOn := tui.Command{Text: a.again("resume " + s.Session), Does: "resumes with the finished work restored"}
 	var all []tui.Request
 	for _, h := range s.Help {
 		r := tui.Request{Title: subject(h) + " " + h.Need() + ": " + matter(h), Until: h.Until}
@@ -278,15 +278,15 @@ func (a *app) drawnRequests(s session.Status) []tui.Request {
 		for _, p := range s.Phases {
 			if p.Status == session.AwaitingApproval {
 				all = append(all, tui.Request{
-					Title:    "phase " + p.Name + " is done, and the session was to pause after it",
-					Commands: []tui.Command{{Text: a.again("resume " + s.Session), Does: "goes on"}},
+					Title:    "phase " + p.Name + " is done; the session pauses after it (--pause-after)",
+					Commands: []tui.Command{{Text: a.again("resume " + s.Session), Does: "continues the session"}},
 				})
 			}
 		}
 	case s.Status == session.Failed, s.Status == session.WasCancelled:
 		title := safetext.Line(s.Reason)
 		if title == "" {
-			title = "the session has ended without completing"
+			title = "the session ended without completing"
 		}
 		all = append(all, tui.Request{Title: title, Commands: []tui.Command{goOn}})
 	}

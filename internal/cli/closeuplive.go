@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// maxShownLive is how much of what an attempt under way has printed is shown beside
+	// maxShownLive is how much of what an attempt under way has printed is shown with
 	// a session, in bytes: its end.
 	maxShownLive = 64 << 10
 	// clockSlack is how far the clocks of a worker and of Temporal may be apart.
@@ -98,7 +98,7 @@ func (c *closeUp) printed(id spec.AssignmentID, at sessionstatus.Attempt) string
 	return transcript.InBrief(safetext.Block(string(end)))
 }
 
-// since tells whether the present file was written to after a time: it may be that of an
+// since reports whether the present file was written to after a time: it may be that of an
 // attempt before.
 func (l *liveLog) since(t time.Time) bool {
 	if l.file == nil {
@@ -108,7 +108,7 @@ func (l *liveLog) since(t time.Time) bool {
 	return err == nil && info.ModTime().After(t)
 }
 
-// headline is the newest line that stands for itself.
+// headline is the newest line that is understandable alone.
 func (l *liveLog) headline() string {
 	for i := len(l.recent) - 1; i >= 0; i-- {
 		if line := l.recent[i]; line != "" && !transcript.Belongs(line) {

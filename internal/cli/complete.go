@@ -2,37 +2,240 @@ package cli
 
 import (
 	"context"
+	"io"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"github.com/maestro-hive/maestro/internal/cmdline"
+	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/workerpool"
 )
 
-// completion is what a completion function returns: words, perhaps with descriptions
-// behind a tab, and what the shell is to make of them.
-type completion = func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective)
+// Completion reads the store and team files. It contacts neither Temporal nor workers,
+// and prints no errors: where something cannot be read, nothing is offered.
 
-// asGiven has the shell show the words as they come, and no files.
-const asGiven = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+const (
+	noFiles = cobra.ShellCompDirectiveNoFileComp
+	// keepOrder shows words in the order in which they are offered.
+	keepOrder = noFiles | cobra.ShellCompDirectiveKeepOrder
+)
 
-// describedSessions is how many sessions are described, and shown newest first. Of
-// more only the ids are offered, because each description is a file to be read.
+// describedSessions is how many sessions are described and sorted by time. Of more only
+// the ids are offered, because each description is a file to read.
 const describedSessions = 500
 
-// executions are the sessions that the store knows and whose ids begin as given, the
-// newest first. A store that is not there, or cannot be read, has none: completion
-// never complains.
-func (a *app) executions(ctx context.Context, begun string) (known []session.Execution) {
+// shellSyntax are characters that are not offered: shells insert the common beginning of
+// several words without quoting it.
+const shellSyntax = "$`;&|<>!\"\\"
+
+// newCompletion is the command that prints cobra's completion scripts.
+func newCompletion(a *app) *cobra.Command {
+	add := func(shell, load, install string, generate func(root *cobra.Command, w io.Writer) error) *cobra.Command {
+		return &cobra.Command{
+			Use: shell, Short: "Print the completion script for " + shell,
+			Long: "Print the completion script for " + shell + ".\n\nIn the current shell:\n\n" + load + "\n\nIn every new shell:\n\n" + install,
+			Args: cmdline.Arguments(0, 0),
+			RunE: func(cmd *cobra.Command, _ []string) error { return generate(cmd.Root(), a.env.Stdout) },
+		}
+	}
+	return group("completion", "Print a shell completion script",
+		add("bash", "  source <(maestro completion bash)",
+			"  mkdir -p ~/.local/share/bash-completion/completions\n  maestro completion bash > ~/.local/share/bash-completion/completions/maestro\n\n"+
+				"Both need the package bash-completion.",
+			func(root *cobra.Command, w io.Writer) error { return root.GenBashCompletionV2(w, true) }),
+		add("zsh", "  autoload -Uz compinit && compinit\n  source <(maestro completion zsh)",
+			"  mkdir -p ~/.zfunc\n  maestro completion zsh > ~/.zfunc/_maestro\n\nand add these lines to ~/.zshrc:\n\n"+
+				"  fpath=(~/.zfunc $fpath)\n  autoload -Uz compinit && compinit",
+			func(root *cobra.Command, w io.Writer) error { return root.GenZshCompletion(w) }),
+		add("fish", "  maestro completion fish | source",
+			"  mkdir -p ~/.config/fish/completions\n  maestro completion fish > ~/.config/fish/completions/maestro.fish",
+			func(root *cobra.Command, w io.Writer) error { return root.GenFishCompletion(w, true) }))
+}
+
+// addCompletion gives the arguments and flags of all commands their completion.
+func (a *app) addCompletion(root *cobra.Command) {
+	root.CompletionOptions.SetDefaultShellCompDirective(noFiles)
+	flags := a.flagCompletions()
+	var add func(cmd *cobra.Command)
+	add = func(cmd *cobra.Command) {
+		path := strings.TrimPrefix(cmd.CommandPath(), root.Name()+" ")
+		if cmd.ValidArgsFunction == nil && !cmd.HasSubCommands() {
+			cmd.ValidArgsFunction = a.argumentCompletion(cmd, path)
+		}
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			complete, ok := flags[path+" --"+f.Name]
+			if !ok {
+				complete, ok = flags["--"+f.Name]
+			}
+			if _, own := cmd.GetFlagCompletionFunc(f.Name); ok && !own && f.NoOptDefVal == "" {
+				_ = cmd.RegisterFlagCompletionFunc(f.Name, complete)
+			}
+		})
+		for _, sub := range cmd.Commands() {
+			add(sub)
+		}
+	}
+	add(root)
+}
+
+// argumentCompletion completes a command's arguments by its usage line.
+func (a *app) argumentCompletion(cmd *cobra.Command, path string) cobra.CompletionFunc {
+	if path == "resolve" {
+		return arguments(a.sessionNames, cobra.FixedCompletions([]string{"retry", "skip", "supply", "abort"}, noFiles), files)
+	}
+	_, usage, _ := strings.Cut(cmd.Use, " ")
+	var all []cobra.CompletionFunc
+	for _, noun := range strings.FieldsFunc(usage, func(r rune) bool { return strings.ContainsRune("[]() |", r) }) {
+		switch noun {
+		case "SESSION":
+			all = append(all, a.sessionNames)
+		case "PHASE":
+			all = append(all, wordsOf(a.phaseNames))
+		case "PHASE/PERSONA":
+			all = append(all, wordsOf(a.assignmentNames))
+		case "NAME":
+			all = append(all, wordsOf(a.agentNames))
+		case "TEAM":
+			all = append(all, yamlFiles)
+		case "DIR":
+			all = append(all, directories)
+		case "FILE":
+			all = append(all, files)
+		}
+		if noun != "SESSION" { // nothing behind an optional or alternative argument
+			break
+		}
+	}
+	return arguments(all...)
+}
+
+// flagCompletions lists the completion of flags by name or, where a name has several
+// meanings, by command and name.
+func (a *app) flagCompletions() map[string]cobra.CompletionFunc {
+	teams, phases, pairs := wordsOf(a.teamNames), listOf(a.phaseNames), pairsOf(a.phaseNames)
+	return map[string]cobra.CompletionFunc{
+		"--only": phases, "--from": phases, "--until": phases, "--pause-after": phases, "--force": phases, "--phase": phases,
+		"--input": pairs, "--edit": pairs,
+		"--persona": wordsOf(a.personaNames), "resolve --for": wordsOf(a.assignmentNames),
+		"--team": yamlFiles, "list --team": teams, "resolve --team": teams, "budget show --team": teams, "budget raise --team": teams,
+		"--agents": yamlFiles, "--file": files, "checkpoints export --out": files,
+		"--state-dir": directories, "--workspace": directories, "--dir": directories, "--out": directories,
+		"--config-file": files, "--tls-cert-path": files, "--tls-key-path": files, "--tls-ca-path": files,
+		"--with": func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+			return a.sessionNames(cmd, nil, begun)
+		},
+	}
+}
+
+// arguments completes the first argument with the first function, and so on.
+func arguments(all ...cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if len(args) >= len(all) {
+			return nil, noFiles
+		}
+		return all[len(args)](cmd, args, begun)
+	}
+}
+
+func files(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return nil, cobra.ShellCompDirectiveDefault
+}
+
+func yamlFiles(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
+}
+
+func directories(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return nil, cobra.ShellCompDirectiveFilterDirs
+}
+
+// words lists what can be typed, given the arguments so far.
+type words func(ctx context.Context, args []string) []string
+
+// wordsOf completes one word.
+func wordsOf(list words) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		return offered(list(cmd.Context(), args), begun), keepOrder
+	}
+}
+
+// listOf completes the last word of a list that is separated by commas.
+func listOf(list words) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		head := begun[:strings.LastIndex(begun, ",")+1]
+		var all []string
+		for _, word := range list(cmd.Context(), args) {
+			if !slices.Contains(strings.Split(head, ","), word) {
+				all = append(all, head+word)
+			}
+		}
+		return offered(all, begun), keepOrder
+	}
+}
+
+// pairsOf completes the word before the equals sign of WORD=PATH.
+func pairsOf(list words) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if strings.Contains(begun, "=") {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		var all []string
+		for _, word := range list(cmd.Context(), args) {
+			all = append(all, word+"=")
+		}
+		return offered(all, begun), keepOrder | cobra.ShellCompDirectiveNoSpace
+	}
+}
+
+// offered are the words with a prefix that are safe on a command line, each once.
+func offered(all []string, prefix string) (out []string) {
+	for _, word := range all {
+		safe := word != "" && word == safetext.Name(word) && !strings.ContainsAny(word, shellSyntax)
+		if safe && strings.HasPrefix(word, prefix) && !slices.Contains(out, word) {
+			out = append(out, word)
+		}
+	}
+	return out
+}
+
+// quietStore is the store, nil if there is none, and the chosen namespace.
+func (a *app) quietStore() (*store.Store, string) {
+	namespace, err := a.namespace()
+	s, missing := a.findStore()
+	if err != nil || missing != nil {
+		return nil, ""
+	}
+	return s, namespace
+}
+
+// sessionNames completes a session's id, newest first.
+func (a *app) sessionNames(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+	var out []string
+	for _, e := range a.executions(cmd.Context(), begun) {
+		word := e.Session
+		if e.Team != "" {
+			word = cobra.CompletionWithDesc(word, string(e.Status.Status)+", team "+e.Team)
+		}
+		out = append(out, word)
+	}
+	return out, keepOrder
+}
+
+// executions are the sessions in the store whose ids have a prefix, newest first.
+func (a *app) executions(ctx context.Context, prefix string) (known []session.Execution) {
 	s, namespace := a.quietStore()
 	if s == nil {
 		return nil
 	}
 	keys, _ := s.Sessions(ctx, namespace)
-	keys = slices.DeleteFunc(keys, func(k session.Key) bool { return !strings.HasPrefix(k.Session, begun) })
+	keys = slices.DeleteFunc(keys, func(k session.Key) bool { return !strings.HasPrefix(k.Session, prefix) })
 	for _, key := range keys {
 		e := session.Execution{Status: session.Status{Session: key.Session}}
 		if len(keys) <= describedSessions {
@@ -47,184 +250,68 @@ func (a *app) executions(ctx context.Context, begun string) (known []session.Exe
 	return known
 }
 
-// quietStore is the store, nil if there is none, and the namespace that is meant.
-func (a *app) quietStore() (*store.Store, string) {
-	namespace, err := a.namespace()
-	s, missing := a.findStore()
-	if err != nil || missing != nil {
-		return nil, ""
-	}
-	return s, namespace
-}
-
-// execution is a session by its id; false where the store does not know it.
-func (a *app) execution(sessionID string) (e session.Execution, ok bool) {
+// execution is the session in the first argument; false where the store does not have it.
+func (a *app) execution(args []string) (e session.Execution, ok bool) {
 	s, namespace := a.quietStore()
-	if s == nil || spec.CheckSession(sessionID) != nil {
+	if s == nil || len(args) == 0 || spec.CheckSession(args[0]) != nil {
 		return e, false
 	}
-	e, err := s.Execution(session.Key{Namespace: namespace, Session: sessionID})
+	e, err := s.Execution(session.Key{Namespace: namespace, Session: args[0]})
 	return e, err == nil
 }
 
-// completeSessions completes the ids of the sessions that the store knows.
-func (a *app) completeSessions(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+// phaseNames are those of the session or of the team file in the first argument. A phase also
+// names the checkpoint after it.
+func (a *app) phaseNames(_ context.Context, args []string) (names []string) {
+	e, ok := a.execution(args)
+	for _, p := range e.Phases {
+		names = append(names, p.Name)
 	}
-	var out []string
-	for _, e := range a.executions(cmd.Context(), begun) {
-		word := e.Session
-		if e.Team != "" {
-			word = cobra.CompletionWithDesc(word, string(e.Status.Status)+", team "+e.Team)
+	if !ok && len(args) > 0 {
+		if t, err := config.LoadTeam(args[0]); err == nil {
+			return t.PhaseNames()
 		}
-		out = append(out, word)
 	}
-	return out, asGiven
+	return names
 }
 
-// completeOpen completes a session that has an open request of which of offers
-// something, and then that, for the arguments so far.
-func (a *app) completeOpen(cmd *cobra.Command, args []string, begun string, of func(session.HelpRequest) []string) ([]string, cobra.ShellCompDirective) {
-	var out []string
-	offered := map[string]bool{"": true}
-	offer := func(word, description string) {
-		if strings.HasPrefix(word, begun) && !offered[word] {
-			offered[word] = true
-			out = append(out, cobra.CompletionWithDesc(word, description))
+// assignmentNames are those of the session in the first argument, as PHASE/PERSONA.
+func (a *app) assignmentNames(_ context.Context, args []string) (ids []string) {
+	e, _ := a.execution(args)
+	for _, p := range e.Phases {
+		for _, as := range p.Assignments {
+			ids = append(ids, spec.AssignmentID{Phase: p.Name, Persona: as.Persona}.String())
 		}
 	}
-	if len(args) == 0 {
-		for _, e := range a.waiting(cmd.Context()) {
-			for _, h := range e.Help {
-				if len(of(h)) > 0 {
-					offer(e.Session, subject(h)+" "+h.Need())
-				}
-			}
-		}
-		return out, asGiven
-	}
-	e, _ := a.execution(args[0])
-	for _, h := range e.Help {
-		for _, word := range of(h) {
-			offer(word, subject(h)+" "+h.Need())
-		}
-	}
-	return out, asGiven
+	return ids
 }
 
-// waiting are the sessions that wait for a person.
-func (a *app) waiting(ctx context.Context) (out []session.Execution) {
-	s, namespace := a.quietStore()
+// personaNames are those of the session in the first argument.
+func (a *app) personaNames(ctx context.Context, args []string) (names []string) {
+	for _, id := range a.assignmentNames(ctx, args) {
+		_, persona, _ := strings.Cut(id, "/")
+		names = append(names, persona)
+	}
+	return names
+}
+
+// teamNames are those of the sessions in the store.
+func (a *app) teamNames(ctx context.Context, _ []string) (names []string) {
+	for _, e := range a.executions(ctx, "") {
+		names = append(names, e.Team)
+	}
+	return names
+}
+
+// agentNames are the names of breakers: of agents, or of what several agents share.
+func (a *app) agentNames(ctx context.Context, _ []string) (names []string) {
+	s, _ := a.quietStore()
 	if s == nil {
 		return nil
 	}
-	known, _ := s.Executions(ctx, namespace)
-	for _, e := range known {
-		if len(e.Help) > 0 && !e.Status.Status.Closed() {
-			out = append(out, e)
-		}
+	known, _ := workerpool.Breakers(ctx, s, nil, a.env.Now())
+	for _, b := range known {
+		names = append(names, b.Name)
 	}
-	return out
-}
-
-// completeResolve completes the arguments of `resolve`: a session, an answer that
-// one of its requests takes, and for supply a path.
-func (a *app) completeResolve(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	all, _ := cmd.Flags().GetBool("all")
-	switch {
-	case all && len(args) == 0:
-		return completeWords(begun, verbs(batchVerbs)), cobra.ShellCompDirectiveNoFileComp
-	case all:
-	case len(args) < 2:
-		return a.completeOpen(cmd, args, begun, func(h session.HelpRequest) []string {
-			return verbs(slices.DeleteFunc(slices.Clone(resolveVerbs), func(v session.Verb) bool { return !h.Takes(v) }))
-		})
-	case len(args) == 2 && args[1] == string(session.Supplying):
-		return nil, cobra.ShellCompDirectiveDefault
-	}
-	return nil, cobra.ShellCompDirectiveNoFileComp
-}
-
-// completeApprovals completes a session and then its phases that wait for approval.
-func (a *app) completeApprovals(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 1 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return a.completeOpen(cmd, args, begun, func(h session.HelpRequest) []string {
-		if !h.Takes(session.Approving) {
-			return nil
-		}
-		return []string{h.Phase}
-	})
-}
-
-// completeRequests completes a flag that names one of the open requests of the
-// session that is the command's first argument.
-func (a *app) completeRequests(name func(session.HelpRequest) string) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-		if len(args) == 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return a.completeOpen(cmd, args, begun, func(h session.HelpRequest) []string { return []string{name(h)} })
-	}
-}
-
-// verbs are verbs as they are typed.
-func verbs(list []session.Verb) (out []string) {
-	for _, v := range list {
-		out = append(out, string(v))
-	}
-	return out
-}
-
-// completeWords are the words that begin as given.
-func completeWords(begun string, words []string) []string {
-	return slices.DeleteFunc(slices.Clone(words), func(w string) bool { return !strings.HasPrefix(w, begun) })
-}
-
-// completePhases completes a session and then its phases.
-func (a *app) completePhases(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	return a.completeWithin(cmd, args, begun, func(p session.PhaseStatus) []string {
-		return []string{cobra.CompletionWithDesc(p.Name, string(p.Status))}
-	})
-}
-
-// completePhasePairs completes a session and then a phase or, behind the dots, the second
-// of two.
-func (a *app) completePhasePairs(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	first := ""
-	if before, _, two := strings.Cut(begun, ".."); two {
-		first = before + ".."
-	}
-	return a.completeWithin(cmd, args, begun, func(p session.PhaseStatus) []string {
-		return []string{cobra.CompletionWithDesc(first+p.Name, string(p.Status))}
-	})
-}
-
-// completeAssignments completes a session and then its assignments.
-func (a *app) completeAssignments(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	return a.completeWithin(cmd, args, begun, func(p session.PhaseStatus) (ids []string) {
-		for _, as := range p.Assignments {
-			id := spec.AssignmentID{Phase: p.Name, Persona: as.Persona}.String()
-			ids = append(ids, cobra.CompletionWithDesc(id, string(as.Status)))
-		}
-		return ids
-	})
-}
-
-func (a *app) completeWithin(cmd *cobra.Command, args []string, begun string, of func(session.PhaseStatus) []string) ([]string, cobra.ShellCompDirective) {
-	switch len(args) {
-	case 0:
-		return a.completeSessions(cmd, args, begun)
-	case 1:
-	default:
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	e, _ := a.execution(args[0])
-	var out []string
-	for _, p := range e.Phases {
-		out = append(out, completeWords(begun, of(p))...)
-	}
-	return out, asGiven
+	return names
 }

@@ -162,7 +162,7 @@ func TestWhatASessionCost(t *testing.T) {
 	require.Contains(t, table, "PHASE  PERSONA  CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  REASONING  TOKENS  USD")
 	require.Contains(t, table, "1 call: about 77 tokens, 2.5 USD")
 	require.Contains(t, table, "session      10,000 tokens")
-	require.Contains(t, table, "nobody knows yet what 1 call cost; see `maestro budget show s`")
+	require.Contains(t, table, "1 call with unknown cost; see `maestro budget show s`")
 }
 
 func TestWhatAllSessionsCost(t *testing.T) {
@@ -194,7 +194,7 @@ func TestWhatAllSessionsCost(t *testing.T) {
 
 	empty := newBank(t).run("usage")
 	require.Zero(t, empty.code)
-	require.Contains(t, empty.stderr.String(), "nothing was spent")
+	require.Contains(t, empty.stderr.String(), "no costs")
 }
 
 func TestCostsAddUpHoweverTheyAreSummed(t *testing.T) {
@@ -302,12 +302,12 @@ func TestAPersonSettlesACall(t *testing.T) {
 	require.True(t, ok)
 	got := settle(first, "--write-off")
 	require.Equal(t, 1, got.code)
-	require.Contains(t, got.stderr.String(), "is at work")
+	require.Contains(t, got.stderr.String(), "is running")
 	lock.Unlock()
 
 	got = settle(first, "--output-tokens", "5")
 	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), "give --cost-usd, too")
+	require.Contains(t, got.stderr.String(), "add --cost-usd")
 	require.Equal(t, 2, settle(99, "--write-off").code)
 	got = settle(known, "--write-off")
 	require.Equal(t, 1, got.code)
@@ -362,7 +362,7 @@ func testCost(t *testing.T, d *desk) {
 	require.Equal(t, "pair", doc.Rows[0].Team)
 	require.EqualValues(t, 1320, doc.Total.Tokens)
 	got := far.run("usage")
-	require.Contains(t, got.stderr.String(), "no store is at hand")
+	require.Contains(t, got.stderr.String(), "no store found")
 	doc = costs{}
 	far.json(&doc, "usage", "s-1")
 	require.EqualValues(t, 1320, doc.Total.Tokens)

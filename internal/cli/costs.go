@@ -13,9 +13,9 @@ import (
 )
 
 // ledgerOf reads what the store knows of a session's costs: its mirrored state,
-// zero if there is none, and its ledger. What is damaged is said.
+// zero if there is none, and its ledger. Damage is printed.
 func (a *app) ledgerOf(s *store.Store, key session.Key) (session.Execution, budget.Ledger, error) {
-	// The state first: what it has beyond the ledger is then no news.
+	// The state is read first, so that the ledger is not older.
 	e, err := s.Execution(key)
 	switch {
 	case errors.Is(err, session.ErrCorrupt):

@@ -21,13 +21,13 @@ func newDemo(a *app) *cobra.Command {
 	var log service.LogOptions
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "See a session from its start to its end, with nothing to set up",
-		Long: "Start a Temporal server and a worker on free ports, run the example team on its requirement, and show what it does and leaves. " +
-			"The agents are shell scripts that need no model; what they write is really built and tested. It ends by itself with the session's exit code.",
+		Short: "Run an example session from start to end, without any setup",
+		Long: "Start a Temporal server and a worker on free ports, run the example team on its requirement, and show its progress and results. " +
+			"The agents are shell scripts that need no model; what they write is really built and tested. The exit code is the session's.",
 		Args: cmdline.Arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.demo(cmd.Context(), keep, log) },
 	}
-	cmd.Flags().BoolVar(&keep, "keep", false, "stay up until Ctrl-C, for a look at the Web UI")
+	cmd.Flags().BoolVar(&keep, "keep", false, "keep running until Ctrl-C, to look at the Web UI")
 	log.AddFlags(cmd.Flags(), "error")
 	a.addPlainFlag(cmd.Flags())
 	a.addStateDirFlag(cmd)
@@ -61,7 +61,7 @@ func (a *app) demo(ctx context.Context, keep bool, log service.LogOptions) error
 		return err
 	}
 	if keep {
-		a.say("\nEverything stays up until Ctrl-C.")
+		a.say("\nRunning until Ctrl-C.")
 		if err := k.Wait(ctx); err != nil {
 			return err
 		}
@@ -95,7 +95,7 @@ func (a *app) startExample(ctx context.Context, k *localdev.Stack, dir string) (
 	return w, err
 }
 
-// summarise says what the session has left, and what to try next.
+// summarise prints the session's results, and commands to try next.
 func (a *app) summarise(ctx context.Context, k *localdev.Stack, w *sessionstatus.Watcher, v sessionstatus.Session, keep bool) error {
 	if v.Status.Status != session.Completed {
 		a.reportFailure(v.Status)
@@ -124,8 +124,8 @@ func (a *app) summarise(ctx context.Context, k *localdev.Stack, w *sessionstatus
 	case keep:
 		a.print("Web UI       %s/namespaces/%s/workflows/%s", k.WebUI(), k.Conn.Namespace, w.Session)
 	default:
-		a.print("Web UI       `maestro demo --keep%s` leaves it up; `maestro dev%s` shows this session again", flags, flags)
+		a.print("Web UI       `maestro demo --keep%s` keeps it running; `maestro dev%s` shows this session again", flags, flags)
 	}
-	a.print("\nlook closer:\n  maestro logs %[1]s%[2]s\n  maestro artifacts list %[1]s%[2]s\n  maestro checkpoints list %[1]s%[2]s", w.Session, flags)
+	a.print("\nmore:\n  maestro logs %[1]s%[2]s\n  maestro artifacts list %[1]s%[2]s\n  maestro checkpoints list %[1]s%[2]s", w.Session, flags)
 	return nil
 }

@@ -24,14 +24,14 @@ import (
 const (
 	defaultPort   = 7233
 	defaultUIPort = 8233
-	// exampleName is the example that the binary carries and demo runs.
+	// exampleName is the embedded example that demo runs.
 	exampleName = "shortener"
 	maxPort     = 65535
-	// quietly is the level of the log where a person looks on.
+	// quietly is the log level for interactive use.
 	quietly = "warn"
 )
 
-// devOptions say what `dev` runs and logs, as far as its flags do.
+// devOptions are the flags of `dev`.
 type devOptions struct {
 	localdev.Options
 	log service.LogOptions
@@ -43,7 +43,7 @@ func newDev(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Run a Temporal server, its Web UI and a worker on this machine",
-		Long: "Run a Temporal server, its Web UI and a worker on this machine, until Ctrl-C. Everything is kept in the state directory, and the next start goes on with it.\n\n" +
+		Long: "Run a Temporal server, its Web UI and a worker on this machine, until Ctrl-C. All data is kept in the state directory; sessions continue at the next start.\n\n" +
 			"The server listens on " + localdev.Loopback + " only. The worker file is --agents, else MAESTRO_AGENTS, else ./agents.yaml, else that of the example that `maestro demo` runs. SIGHUP reads it again.",
 		Args: cmdline.Arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
@@ -58,9 +58,9 @@ func newDev(a *app) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&o.Port, "port", o.Port, "port of the Temporal server; 0 takes a free one")
-	flags.IntVar(&o.UIPort, "ui-port", o.UIPort, "port of the Web UI; 0 takes a free one")
-	flags.BoolVar(&o.Headless, "headless", false, "leave the Web UI out")
+	flags.IntVar(&o.Port, "port", o.Port, "port of the Temporal server; 0: a free port")
+	flags.IntVar(&o.UIPort, "ui-port", o.UIPort, "port of the Web UI; 0: a free port")
+	flags.BoolVar(&o.Headless, "headless", false, "do not run the Web UI")
 	flags.StringVar(&agents, "agents", "", "worker file")
 	flags.StringVar(&o.MetricsAddress, "metrics-address", "", service.MetricsAddressUsage)
 	flags.StringVar(&healthPort, "health-port", "", service.HealthPortUsage)
@@ -83,11 +83,11 @@ func (a *app) dev(ctx context.Context, o devOptions, agents string) error {
 	defer k.Stop()
 	a.describeStack(k)
 	a.say("\nStart a session:  maestro run TEAM.yaml \"what to build\"%s", a.reach(k))
-	a.say("Stop with Ctrl-C; sessions go on at the next start.")
+	a.say("Stop with Ctrl-C; sessions continue at the next start.")
 	if err := k.Wait(ctx); err != nil {
 		return err
 	}
-	a.say("stopping: what agents do not finish now is taken up at the next start")
+	a.say("stopping: unfinished work continues at the next start")
 	return nil
 }
 
@@ -101,7 +101,7 @@ func checkPorts(o devOptions) error {
 
 func checkPort(flag string, port int) error {
 	if port < 0 || port > maxPort {
-		return usagef("--%s is %d; ports are 1 to %d, and 0 takes a free one", flag, port, maxPort)
+		return usagef("--%s: %d is not a port; use 1 to %d, or 0 for a free port", flag, port, maxPort)
 	}
 	return nil
 }
@@ -125,9 +125,9 @@ func (a *app) bringUp(ctx context.Context, o devOptions, find func(s *store.Stor
 	return localdev.Start(ctx, o.Options)
 }
 
-// describeStack says where everything is.
+// describeStack prints all addresses.
 func (a *app) describeStack(k *localdev.Stack) {
-	a.say("Maestro is up")
+	a.say("Maestro is running")
 	a.say("  Temporal  %s, namespace %s", k.Conn.Address, k.Conn.Namespace)
 	if k.WebUI() != "" {
 		a.say("  Web UI    %s", k.WebUI())
@@ -157,7 +157,7 @@ func (a *app) reach(k *localdev.Stack) string {
 	return flags
 }
 
-// stateFlag is the --state-dir that this command was given, for others.
+// stateFlag is this command's --state-dir flag, for printed commands.
 func (a *app) stateFlag() string {
 	if a.stateDir == "" {
 		return ""
@@ -185,7 +185,7 @@ func (a *app) workerFile(s *store.Store, flag string) (string, error) {
 	return filepath.Join(dir, "agents.yaml"), nil
 }
 
-// extractExample writes the example that the binary carries beside the store.
+// extractExample writes the embedded example to a directory beside the store.
 func (a *app) extractExample(s *store.Store) (string, error) {
 	dir := filepath.Join(s.Dir(), "demo")
 	if err := extract(examples.FS, dir); err != nil {

@@ -56,11 +56,11 @@ func TestDevServesASessionThroughTheDeathOfItsServer(t *testing.T) {
 	dev.says("Stop with Ctrl-C")
 	require.Contains(t, dev.stderr.String(), "agents    coder (command), from "+agents)
 	d.set("TEMPORAL_ADDRESS", address(t, dev.stderr.String()))
-	require.Regexp(t, `search attributes +all there`, d.must(0, "doctor"))
+	require.Regexp(t, `search attributes +all registered`, d.must(0, "doctor"))
 
 	second := d.run("dev", "--port", "0", "--headless", "--agents", agents)
 	require.Equal(t, 1, second.code)
-	require.Contains(t, second.stderr.String(), fmt.Sprintf("another `maestro dev` or `maestro demo` (process %d) runs on %s", os.Getpid(), d.state))
+	require.Contains(t, second.stderr.String(), fmt.Sprintf("another `maestro dev` or `maestro demo` (process %d) is running on %s", os.Getpid(), d.state))
 
 	d.must(0, "run", d.file("team.yaml", oneTeam), "Build.", "--session", "s")
 	watch := d.begin("watch", "s")
@@ -68,8 +68,8 @@ func TestDevServesASessionThroughTheDeathOfItsServer(t *testing.T) {
 	pid := serverOf(t, d.state)
 	require.NotZero(t, pid)
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
-	dev.says("the Temporal server is back")
-	require.Contains(t, dev.stderr.String(), "the Temporal server ended (signal: killed); starting it again in 500ms")
+	dev.says("the Temporal server is running again")
+	require.Contains(t, dev.stderr.String(), "the Temporal server ended (signal: killed); restarting in 500ms")
 	d.file("go", "")
 	require.Equal(t, 0, watch.wait(), watch.stderr.String())
 	require.Contains(t, watch.stdout.String(), "session s: completed")
@@ -193,7 +193,7 @@ func TestDevSaysWhatIsMissingBesideIt(t *testing.T) {
 	d := newDesk(t)
 	got := d.run("dev")
 	require.Equal(t, 1, got.code)
-	require.Contains(t, got.stderr.String(), "maestro-server is not beside this program")
+	require.Contains(t, got.stderr.String(), "maestro-server is not in the directory of this program")
 	require.NoDirExists(t, d.state)
 }
 
@@ -217,7 +217,7 @@ func TestDemoRunsTheExampleAndEndsByItselfOrStaysUp(t *testing.T) {
 	require.Zero(t, serverOf(t, d.state))
 
 	demo := d.begin("demo", "--keep") // in the same place
-	demo.says("Everything stays up until Ctrl-C.")
+	demo.says("Running until Ctrl-C.")
 	link := regexp.MustCompile(`Web UI       http://(127\.0\.0\.1:\d+)/namespaces/default/workflows/shortener-`).FindStringSubmatch(demo.stdout.String())
 	require.Len(t, link, 2, demo.stdout.String())
 	conn, err := net.Dial("tcp", link[1])

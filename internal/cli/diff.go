@@ -21,7 +21,7 @@ import (
 
 // diffOptions are the flags of `artifacts diff`.
 type diffOptions struct {
-	// with names another session, and maybe a phase of it.
+	// with names another session, and optionally a phase of it.
 	with    string
 	dir     string
 	include []string
@@ -35,11 +35,11 @@ type diffOptions struct {
 // diffDocument is the document of `artifacts diff -o json`.
 type diffDocument struct {
 	Session string `json:"session"`
-	// Phase is set where the question is what a phase has changed.
+	// Phase is set if the changes of a phase are compared.
 	Phase string `json:"phase"`
 	// Checkpoint is the one that the session's work is taken from.
 	Checkpoint spec.Digest `json:"checkpoint"`
-	// Before and After say what is compared; From and To are its manifests.
+	// Before and After name the two sides; From and To are their manifests.
 	Before string        `json:"before"`
 	After  string        `json:"after"`
 	From   spec.Digest   `json:"from"`
@@ -55,7 +55,7 @@ type changedFile struct {
 	// Added and Removed count lines.
 	Added   int `json:"added"`
 	Removed int `json:"removed"`
-	// Binary: it is no text, or too large to be compared by lines.
+	// Binary: it is not text, or too large to compare by lines.
 	Binary bool `json:"binary,omitempty"`
 	// Diff is the file's part of the patch; left out with --stat.
 	Diff string `json:"diff,omitempty"`
@@ -65,14 +65,14 @@ func newArtifactsDiff(a *app) *cobra.Command {
 	var o diffOptions
 	cmd := &cobra.Command{
 		Use:   "diff SESSION [PHASE | PHASE..PHASE] [-- PATH...]",
-		Short: "Compare a session's files: with what it began with, between phases, with another session or a directory",
+		Short: "Compare a session's files with its start, another phase, another session or a directory",
 		Long: "Compare trees of files, as a patch that `git apply` takes:\n\n" +
-			"  SESSION              what the session began with, and its newest tree\n" +
-			"  SESSION PHASE        what PHASE has changed: look at it before `maestro approve` or `maestro reject`\n" +
-			"  SESSION PHASE..PHASE the trees after two phases; left out, a side is what the session began with, or its newest tree\n" +
-			"  --with OTHER[:PHASE] the session's tree (after PHASE, if one is named), and that of another session\n" +
-			"  --dir DIR            the session's tree, and a directory, taken as `run --workspace` takes it\n\n" +
-			"The tree after a phase has the work of the phase and of all that it builds on. A PATH is a file, a directory or a pattern.",
+			"  SESSION              the tree at the session's start, and its newest tree\n" +
+			"  SESSION PHASE        the changes of PHASE, to review before `maestro approve` or `maestro reject`\n" +
+			"  SESSION PHASE..PHASE the trees after two phases; an empty side is the start, or the newest tree\n" +
+			"  --with OTHER[:PHASE] the session's tree (after PHASE, if given), and that of another session\n" +
+			"  --dir DIR            the session's tree, and a directory, read like `run --workspace`\n\n" +
+			"The tree after a phase has the work of the phase and of all phases that it depends on. A PATH is a file, a directory or a pattern.",
 		Example: "  maestro artifacts diff web-7 --stat\n  maestro artifacts diff web-7 design..testing -- src docs\n" +
 			"  maestro artifacts diff web-7 --with web-8\n  maestro artifacts diff web-7 --dir .",
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -80,7 +80,7 @@ func newArtifactsDiff(a *app) *cobra.Command {
 				args, o.paths = args[:n], args[n:]
 			}
 			if len(args) > 2 {
-				return usagef("unexpected argument %q; paths come after --: `%s`", args[2], cmd.UseLine())
+				return usagef("unexpected argument %q; give paths after --: `%s`", args[2], cmd.UseLine())
 			}
 			return cmdline.Arguments(1, 2)(cmd, args)
 		},
@@ -89,27 +89,22 @@ func newArtifactsDiff(a *app) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.with, "with", "", "OTHER[:PHASE]: session, and phase of it, to compare with")
-	flags.StringVar(&o.dir, "dir", "", "directory to compare with; what is in it is kept in the store like a workspace, until it is pruned")
-	flags.StringArrayVar(&o.include, "include", nil, "pattern of files of --dir to take although they are ignored or look as if they held keys; repeatable")
+	flags.StringVar(&o.with, "with", "", "OTHER[:PHASE]: session, and optionally its phase, to compare with")
+	flags.StringVar(&o.dir, "dir", "", "directory to compare with; its files are stored like a workspace, until pruned")
+	flags.StringArrayVar(&o.include, "include", nil, "pattern of files of --dir to take although ignored or looking like secrets; repeatable")
 	flags.BoolVarP(&o.reverse, "reverse", "R", false, "swap the two sides")
-	flags.BoolVar(&o.stat, "stat", false, "list the files and how many lines were added and removed")
-	flags.BoolVar(&o.binary, "binary", false, "put the content of files that are no text into the patch, too")
-	_ = cmd.RegisterFlagCompletionFunc("with", func(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-		return a.completeSessions(cmd, nil, begun)
-	})
-	_ = cmd.MarkFlagDirname("dir")
+	flags.BoolVar(&o.stat, "stat", false, "list files with counts of added and removed lines")
+	flags.BoolVar(&o.binary, "binary", false, "include binary files in the patch")
 	cmd.MarkFlagsMutuallyExclusive("with", "dir")
 	a.addNamespaceFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
-	cmd.ValidArgsFunction = a.completePhasePairs
 	return cmd
 }
 
 func (a *app) diff(ctx context.Context, o diffOptions, args []string) error {
 	if len(o.include) > 0 && o.dir == "" {
-		return usagef("--include selects files of a directory; name one with --dir")
+		return usagef("--include needs --dir")
 	}
 	l, err := a.lookAt(ctx, args[0])
 	if err != nil {
@@ -137,9 +132,9 @@ func (a *app) diff(ctx context.Context, o diffOptions, args []string) error {
 	case a.output == outputJSON:
 		return a.printJSON(doc)
 	case len(doc.Files) == 0 && doc.Phase != "":
-		a.say("phase %s has changed no file", doc.Phase)
+		a.say("phase %s changed no files", doc.Phase)
 	case len(doc.Files) == 0:
-		a.say("nothing differs between %s and %s", doc.Before, doc.After)
+		a.say("no differences between %s and %s", doc.Before, doc.After)
 	case o.stat:
 		a.writeStat(doc.Files)
 	default:
@@ -160,7 +155,7 @@ func describeFile(d store.PathDiff, stat bool) changedFile {
 	return f
 }
 
-// writePatch prints a patch as it is, but to a terminal in colours and without what
+// writePatch prints a patch unchanged; on a terminal with colours and without what
 // would change the terminal's state.
 func (a *app) writePatch(patch string) error {
 	if a.env.IsTerminal(a.env.Stdout) {

@@ -132,12 +132,12 @@ tool.sh         added    +1      -0
 
 	t.Run("directory", func(t *testing.T) {
 		dir := filepath.Join(d.dir, "ws")
-		require.Contains(t, d.run("artifacts", "diff", "s", "--dir", dir).stderr.String(), "nothing differs between the newest tree of s, after make and "+dir)
+		require.Contains(t, d.run("artifacts", "diff", "s", "--dir", dir).stderr.String(), "no differences between the newest tree of s, after make and "+dir)
 		d.file("ws/mine.txt", "mine\n")
 		d.file("ws/other.log", "noise\n")
 		got := d.run("artifacts", "diff", "s", "--dir", dir, "--stat")
 		require.Equal(t, "PATH      CHANGE  ADDED  REMOVED\nmine.txt  added   +1     -0\n", got.stdout.String(), "what is ignored is left out")
-		require.Contains(t, got.stderr.String(), "look as if they held keys: .env")
+		require.Contains(t, got.stderr.String(), "look like secrets: .env")
 		require.Contains(t, d.must(0, "artifacts", "diff", "s", "--dir", dir, "--include", ".env", "--stat"), ".env      added")
 		require.Contains(t, d.must(0, "artifacts", "diff", "s", "think", "--dir", dir, "--stat"), "tool.sh         added")
 	})
@@ -164,12 +164,12 @@ tool.sh         added    +1      -0
 	})
 	t.Run("misuse", func(t *testing.T) {
 		for want, args := range map[string][]string{
-			"no such phase; did you mean":                          {"s", "thnik..make"},
-			"compares two trees of one session":                    {"s", "think..make", "--dir", d.dir},
-			"--include selects files of a directory":               {"s", "--include", "*"},
-			`unexpected argument "README.md"; paths come after --`: {"s", "think", "README.md"},
+			"; did you mean":        {"s", "thnik..make"},
+			"compares two phases":   {"s", "think..make", "--dir", d.dir},
+			"--include needs --dir": {"s", "--include", "*"},
+			`unexpected argument "README.md"; give paths after --`: {"s", "think", "README.md"},
 			`"nowhere" is not found`:                               {"s", "--", "nowhere"},
-			"is not a directory that can be read":                  {"s", "--dir", d.dir + "/nowhere"},
+			"is not a readable directory":                          {"s", "--dir", d.dir + "/nowhere"},
 			`session "nobody" not found`:                           {"s", "--with", "nobody"},
 			"--dir and --with exclude each other":                  {"s", "--with", "s", "--dir", d.dir},
 		} {

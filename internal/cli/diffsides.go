@@ -45,7 +45,7 @@ func (a *app) sides(ctx context.Context, k kept, o diffOptions, which string, do
 	first, second, isRange := strings.Cut(which, "..")
 	switch {
 	case isRange && other:
-		return from, to, usagef("%s compares two trees of one session; leave it out, or name one phase, with --with and --dir", which)
+		return from, to, usagef("%s compares two phases; with --with or --dir, give at most one phase", which)
 	case isRange:
 		if from, err = k.after(ctx, first, k.input()); err == nil {
 			to, err = k.after(ctx, second, k.newest())
@@ -95,13 +95,13 @@ func (a *app) directorySide(ctx context.Context, k kept, o diffOptions, from tre
 		return treeSide{}, err
 	}
 	if len(snap.Private) > 0 {
-		a.say("left out of %s, because they look as if they held keys: %s (take them with --include)", dir, listed(snap.Private, 5))
+		a.say("not taken from %s, because they look like secrets: %s (--include takes them)", dir, listed(snap.Private, 5))
 	}
 	return treeSide{dir, snap.Manifest}, nil
 }
 
-// input is what the session began with, newest what it has by now.
-func (k kept) input() treeSide { return treeSide{"what " + k.Session + " began with", k.Workspace} }
+// input is the tree at the session's start, newest the current one.
+func (k kept) input() treeSide { return treeSide{"what " + k.Session + "'s start", k.Workspace} }
 
 func (k kept) newest() treeSide {
 	name := "the newest tree of " + k.Session
@@ -111,7 +111,7 @@ func (k kept) newest() treeSide {
 	return treeSide{name, k.Tree}
 }
 
-// after is the tree after a phase, or without one the usual.
+// after is the tree after a phase; without a phase, the default.
 func (k kept) after(ctx context.Context, phase string, usual treeSide) (treeSide, error) {
 	if phase == "" {
 		return usual, nil
@@ -120,7 +120,7 @@ func (k kept) after(ctx context.Context, phase string, usual treeSide) (treeSide
 	return to, err
 }
 
-// phase is what a phase started from, and that with its work.
+// phase is a phase's input tree, and that tree with its work.
 func (k kept) phase(ctx context.Context, phase string) (from, to treeSide, err error) {
 	if err := checkPhase(k.team, "artifacts diff", phase); err != nil {
 		return from, to, err
@@ -134,11 +134,11 @@ func (k kept) phase(ctx context.Context, phase string) (from, to treeSide, err e
 		}
 	}
 	if !slices.Contains(finished, phase) {
-		have := "none has yet"
+		have := "no phase has any yet"
 		if len(finished) > 0 {
-			have = "there is that of " + strings.Join(finished, ", ")
+			have = "finished phases: " + strings.Join(finished, ", ")
 		}
-		return from, to, usagef("phase %s of session %s has no finished work; %s", phase, k.Session, have)
+		return from, to, usagef("phase %s of session %s has no finished work: %s", phase, k.Session, have)
 	}
 	above := k.team.Ancestors(phase)
 	before, err := k.store.Fold(ctx, k.Workspace, session.Steps(k.team, above, done))

@@ -23,7 +23,7 @@ type doctorDocument struct {
 	Findings []doctor.Finding `json:"findings"`
 }
 
-// doctorFlags say what is looked at.
+// doctorFlags select what is checked.
 type doctorFlags struct {
 	agents string
 	jiraFlags
@@ -33,17 +33,17 @@ func newDoctor(a *app) *cobra.Command {
 	var f doctorFlags
 	cmd := &cobra.Command{
 		Use:   "doctor [TEAM]",
-		Short: "Check that everything a session needs is there, and say what to do where it is not",
-		Long: "Check that everything a session needs is there: Temporal, its namespace and clock, the store, the workers, who asks for work, breakers; with --agents " +
-			"or MAESTRO_AGENTS what a worker file needs of this machine, and with TEAM what a team needs of the workers. Each finding has its remedy. " +
-			"Where Temporal does not answer, all else is checked. The exit code is 1 if a finding is bad; warnings leave it 0.\n\n" +
-			"It changes nothing: into the store it writes files that it removes again, and of Temporal it asks for work once where there is none, to compare clocks.",
+		Short: "Check everything that a session needs, with a remedy for each finding",
+		Long: "Check everything that a session needs: Temporal, its namespace and clock, the store, the workers, the pollers of task queues, breakers; with --agents " +
+			"or MAESTRO_AGENTS also what a worker file needs on this machine, and with TEAM what a team needs from the workers. Each finding has a remedy. " +
+			"If Temporal does not answer, everything else is checked. The exit code is 1 if a check failed, and 0 if there are only warnings.\n\n" +
+			"Nothing is changed: temporary files in the store are removed again, and one empty task queue is polled once to compare clocks.",
 		Example: "  maestro doctor\n  maestro doctor team.yaml --agents agents.yaml\n  maestro doctor --jira --agents agents.yaml --team team.yaml",
 		Args:    cmdline.Arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				if f.team != "" {
-					return usagef("the team is given twice, as %s and by --team %s; leave one out", args[0], f.team)
+					return usagef("TEAM (%s) and --team %s exclude each other; leave one out", args[0], f.team)
 				}
 				f.team = args[0]
 			}
@@ -51,10 +51,10 @@ func newDoctor(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&f.agents, "agents", "", "worker file to check (default: MAESTRO_AGENTS)")
-	cmd.Flags().StringVar(&f.team, "team", "", "team file whose needs are checked, as TEAM; with --jira only its help.jira")
-	cmd.Flags().BoolVar(&f.on, "jira", false, "check only whether tickets can be made in the Jira of the worker file; none is made")
-	cmd.Flags().StringVar(&f.project, "project", "", "key of the project that is checked with --jira")
-	cmd.Flags().StringVar(&f.kind, "type", "", "type of the tickets that are checked with --jira (default: "+spec.DefaultTicketType+")")
+	cmd.Flags().StringVar(&f.team, "team", "", "team file to check, like TEAM; with --jira only its help.jira")
+	cmd.Flags().BoolVar(&f.on, "jira", false, "check only whether tickets can be created in the Jira of the worker file; none is created")
+	cmd.Flags().StringVar(&f.project, "project", "", "key of the Jira project to check with --jira")
+	cmd.Flags().StringVar(&f.kind, "type", "", "ticket type to check with --jira (default: "+spec.DefaultTicketType+")")
 	a.addTemporalFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
@@ -85,12 +85,12 @@ func (a *app) doctor(ctx context.Context, f doctorFlags) error {
 		a.writeFindings(doc)
 	}
 	if !doc.OK {
-		return failf("something is in the way of %s; the findings above say what to do", what)
+		return failf("%s cannot run: see the findings above", what)
 	}
 	return nil
 }
 
-// examineAll looks at all that a session needs.
+// examineAll checks everything that a session needs.
 func (a *app) examineAll(ctx context.Context, f doctorFlags) ([]doctor.Finding, error) {
 	var t spec.Team
 	if f.team != "" {

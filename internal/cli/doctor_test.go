@@ -78,7 +78,7 @@ func TestDoctorWithoutAnything(t *testing.T) {
 	d := newDesk(t)
 	d.set("MAESTRO_AGENTS", d.file("agents.yaml", "version: 1\nagents:\n  a: {kind: command, argv: [\"true\"], env: [NOT_SET_HERE]}\n"))
 	fs := d.findings()
-	require.Contains(t, fs.of(t, "temporal", "bad").Message, "nothing answers at 127.0.0.1:1")
+	require.Contains(t, fs.of(t, "temporal", "bad").Message, "no answer from 127.0.0.1:1")
 	require.Contains(t, fs.of(t, "store", "warning").Message, "as MAESTRO_STATE_DIR says")
 	require.Equal(t, "make build", fs.of(t, "server program", "warning").Command)
 	require.Contains(t, fs.of(t, "agent a in file", "warning").Message, "NOT_SET_HERE")
@@ -94,13 +94,13 @@ func TestDoctorSaysWhatKeepsItFromTemporal(t *testing.T) {
 	address := other.Listener.Addr().String()
 
 	listens := d.findings("--address", address).of(t, "temporal", "bad")
-	require.Contains(t, listens.Message, "something listens at "+address)
+	require.Contains(t, listens.Message, "a server listens at "+address)
 	require.Contains(t, listens.Remedy, "--tls")
 	require.Empty(t, listens.Command, "another server would not help")
 
 	options := d.findings("--tls-cert-path", d.file("only-half.pem", "")).of(t, "temporal", "bad")
 	require.Contains(t, options.Message, "key path")
-	require.Contains(t, options.Remedy, "mend the flag")
+	require.Contains(t, options.Remedy, "fix the flag")
 	require.Empty(t, options.Command)
 }
 
@@ -136,8 +136,8 @@ func TestDoctorsRemediesForTheStore(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(identity, []byte(strings.Replace(string(sound), `"version": 1`, `"version": 2`, 1)), 0o600))
 	newer := b.findings().of(t, "store", "bad")
-	require.Contains(t, newer.Message, "has format 2, and this program knows 1")
-	require.Contains(t, newer.Remedy, "use the version of Maestro that made it")
+	require.Contains(t, newer.Message, "has format 2, but this program supports 1")
+	require.Contains(t, newer.Remedy, "use the version of Maestro that created it")
 	require.NoError(t, os.WriteFile(identity, []byte("{}"), 0o600))
 	require.Contains(t, b.findings().of(t, "store", "bad").Remedy, "restore it from a backup")
 }
@@ -160,7 +160,7 @@ func TestDoctorLooksAtTheOwner(t *testing.T) {
 	f := fs.of(t, "store owner", "warning")
 	require.Contains(t, f.Message, "belongs to 65533")
 	require.Equal(t, "sudo -u '#65533' maestro doctor --state-dir "+b.state, f.Command)
-	require.NotContains(t, fs, finding{Check: "store writable", Result: "ok", Message: "a file was written, and removed again"}, "nothing of root's is left there")
+	require.NotContains(t, fs, finding{Check: "store writable", Result: "ok", Message: "a test file was written and removed"}, "nothing of root's is left there")
 }
 
 func TestDoctorLooksAtWorkers(t *testing.T) {
@@ -180,11 +180,11 @@ func TestDoctorLooksAtWorkers(t *testing.T) {
 	offer("gone", buildinfo.This().String(), now.Add(-72*time.Hour))
 	fs := b.findings()
 	fs.of(t, "worker fine", "ok")
-	require.Contains(t, fs.of(t, "worker other", "warning").Message, "it is version v9.9.9")
+	require.Contains(t, fs.of(t, "worker other", "warning").Message, "its version is v9.9.9")
 	require.Regexp(t, `the clock of h-ahead is (19|20|21)s ahead of this machine's`, fs.of(t, "worker ahead clock", "warning").Message)
-	require.Contains(t, fs.of(t, "worker killed", "warning").Message, "not heard of for 1m")
+	require.Contains(t, fs.of(t, "worker killed", "warning").Message, "no heartbeat for 1m")
 	gone := fs.of(t, "worker gone", "warning")
-	require.Contains(t, gone.Message, "on h-gone, not heard of for 3 days")
+	require.Contains(t, gone.Message, "on h-gone, no heartbeat for 3 days")
 	b.follow(gone)
 	for _, f := range b.findings() {
 		require.NotEqual(t, "worker gone", f.Check)
@@ -220,7 +220,7 @@ webhook: {url_env: NO_HOOK}
 	require.NoError(t, os.Chmod(codex, 0o700))
 	fs := d.findings("--agents", file)
 	require.Contains(t, fs.of(t, "agent ghost in file", "bad").Message, "no-such-program is not in PATH")
-	require.Contains(t, fs.of(t, "agent lost in file", "bad").Message, "/no/such/script.sh is not there")
+	require.Contains(t, fs.of(t, "agent lost in file", "bad").Message, "/no/such/script.sh does not exist")
 	require.Contains(t, fs.of(t, "agent model in file", "warning").Message, "NO_KEY")
 	require.Contains(t, fs.of(t, "check build in file", "bad").Message, "no-such-check is not in PATH")
 	require.Contains(t, fs.of(t, "webhook", "warning").Message, "NO_HOOK")
@@ -250,8 +250,8 @@ func TestDoctorTriesTheSandbox(t *testing.T) {
 	broken := check("sandbox: [sh, -c, 'echo no such namespace >&2; exit 7']\n").of(t, "processes", "bad")
 	require.Contains(t, broken.Message, "no such namespace")
 	if os.Geteuid() == 0 {
-		require.Contains(t, check("run_as: nobody\n").of(t, "processes", "ok").Message, "a program was run as nobody")
-		require.Contains(t, check("run_as: no-such-user\n").of(t, "processes", "bad").Remedy, "name a user of this host")
+		require.Contains(t, check("run_as: nobody\n").of(t, "processes", "ok").Message, "a test program ran as nobody")
+		require.Contains(t, check("run_as: no-such-user\n").of(t, "processes", "bad").Remedy, "use a user of this host")
 	} else {
 		require.Contains(t, check("run_as: nobody\n").of(t, "processes", "warning").Command, "sudo maestro doctor --agents")
 	}
@@ -268,7 +268,7 @@ func TestDoctorDoesNotHang(t *testing.T) {
 	began := time.Now()
 	fs := d.findings()
 	require.Less(t, time.Since(began), 25*time.Second)
-	require.Contains(t, fs.of(t, "git", "warning").Message, "does not say its version within")
+	require.Contains(t, fs.of(t, "git", "warning").Message, "--version did not end within")
 	fs.of(t, "temporal", "bad")
 	fs.of(t, "store", "warning")
 }
@@ -280,12 +280,12 @@ func TestDoctorOnAServer(t *testing.T) {
 	fs := d.findings(d.file("team.yaml", oneTeam))
 	require.Regexp(t, `version 1\.\d+\.\d+, answers in \d+ms`, fs.of(t, "temporal", "ok").Message)
 	fs.of(t, "namespace", "ok")
-	require.Regexp(t, `Temporal's clock goes with this machine's, to \d+(ms|s) \(by the time that it notes of a poll, ±`, fs.of(t, "server clock", "ok").Message)
+	require.Regexp(t, `Temporal's clock agrees with this machine's within \d+(ms|s) \(from the time of a poll, ±`, fs.of(t, "server clock", "ok").Message)
 	for _, check := range []string{"search attributes", "mirror", "store pruning", "breakers"} {
 		fs.of(t, check, "ok")
 	}
-	require.Regexp(t, `asked for by maestro-.+@desk-`, fs.of(t, "sessions", "ok").Message)
-	require.Regexp(t, `asked for by maestro-.+@desk-`, fs.of(t, "agent coder", "ok").Message)
+	require.Regexp(t, `polled by maestro-.+@desk-`, fs.of(t, "sessions", "ok").Message)
+	require.Regexp(t, `polled by maestro-.+@desk-`, fs.of(t, "agent coder", "ok").Message)
 	fs.of(t, "team solo", "ok")
 
 	lacking := d.findings("--team", d.file("two.yaml", planTeam)).of(t, "team web", "bad")
@@ -342,7 +342,7 @@ func TestDoctorsRemediesForTemporal(t *testing.T) {
 			wrong = f
 		}
 	}
-	require.Contains(t, wrong.Message, "MaestroTeam is of another type")
+	require.Contains(t, wrong.Message, "MaestroTeam is of the wrong type")
 	remove, add, _ := strings.Cut(wrong.Command, " && ")
 	does, flags := flagsOf(remove)
 	require.Equal(t, "temporal operator search-attribute remove", does)
@@ -361,7 +361,7 @@ func TestDoctorsRemediesForTemporal(t *testing.T) {
 		require.NoError(t, err)
 	}
 	until(t, func() bool {
-		return strings.Contains(d.run("doctor", "-o", "json").stdout.String(), `"all there"`)
+		return strings.Contains(d.run("doctor", "-o", "json").stdout.String(), `"all registered"`)
 	}, "the attributes did not come")
 
 	absent := d.findings("--namespace", "short").of(t, "namespace", "bad")
@@ -379,7 +379,7 @@ func TestDoctorsRemediesForTemporal(t *testing.T) {
 		}
 		return short.Result == "warning"
 	}, "the namespace did not come")
-	require.Contains(t, short.Message, "short forgets sessions 1 day after their end")
+	require.Contains(t, short.Message, "short removes sessions 1 day after their end")
 	require.Contains(t, short.Command, "namespace update --address "+address+" --namespace short --retention 7d")
 }
 

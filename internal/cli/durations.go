@@ -8,8 +8,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// addDurations says of a session's phases and assignments how long they took, or have taken
-// so far, as their records and the attempts at work tell.
+// addDurations adds the durations of a session's phases and assignments, for running ones
+// so far, from their records and running attempts.
 func addDurations(ctx context.Context, w *sessionstatus.Watcher, v *sessionstatus.Session) {
 	near := &closeUp{Watcher: w}
 	near.readWork(ctx, *v)

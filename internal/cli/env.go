@@ -10,16 +10,16 @@ import (
 	"github.com/maestro-hive/maestro/internal/agent"
 )
 
-// Env is what a command line gets from its process.
+// Env is the process environment of a command line.
 type Env struct {
 	// Args are the arguments without the program's name.
 	Args []string
 	// Stdin, Stdout and Stderr are the process's streams.
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	// IsTerminal tells whether a stream is a terminal; see [IsTerminal].
+	// IsTerminal reports whether a stream is a terminal; see [IsTerminal].
 	IsTerminal func(stream any) bool
-	// Width is how many characters a line of a stream has; zero: nobody knows. Nil:
+	// Width is how many characters a line of a stream has; zero: unknown. Nil:
 	// so of all streams. See [Width].
 	Width func(stream any) int
 	// Environ lists the environment as NAME=VALUE; of a name that occurs
@@ -39,14 +39,14 @@ type Env struct {
 	Now func() time.Time
 }
 
-// Shim makes this process one that guards an agent's processes if it was started
+// Shim makes this process the supervisor of an agent's processes if it was started
 // as such; see [agent.Shim]. A main calls it before anything else.
 func Shim() { agent.Shim() }
 
 // Harden protects this process from the agents that it runs; see [agent.Harden].
 func Harden() error { return agent.Harden() }
 
-// IsTerminal tells whether a stream is a file that is a terminal.
+// IsTerminal reports whether a stream is a file that is a terminal.
 func IsTerminal(stream any) bool {
 	f, ok := stream.(interface{ Fd() uintptr })
 	return ok && term.IsTerminal(int(f.Fd()))

@@ -29,8 +29,8 @@ const (
 	exitInterrupted = 130
 )
 
-// codeError is an error with the exit code that it means. A codeError without an
-// error has said everything already.
+// codeError is an error with an exit code. A codeError without an
+// error prints nothing.
 type codeError struct {
 	code int
 	err  error
@@ -45,17 +45,17 @@ func (e *codeError) Error() string {
 
 func (e *codeError) Unwrap() error { return e.err }
 
-// usagef is a fault of what was typed.
+// usagef is an error of usage or input.
 func usagef(format string, args ...any) error {
 	return &codeError{exitUsage, fmt.Errorf(format, args...)}
 }
 
-// failf is a failure of what was tried.
+// failf is a failure of an operation.
 func failf(format string, args ...any) error {
 	return &codeError{exitFailed, fmt.Errorf(format, args...)}
 }
 
-// exit ends a command that has said everything.
+// exit ends a command without a further message.
 func exit(code int) error {
 	if code == exitDone {
 		return nil
@@ -63,7 +63,7 @@ func exit(code int) error {
 	return &codeError{code: code}
 }
 
-// exitCode is the code that an error means.
+// exitCode is the exit code of an error.
 func exitCode(err error) int {
 	var coded *codeError
 	var typed *cmdline.UsageError
@@ -92,7 +92,7 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// sentence is what a person reads of an error.
+// sentence is an error's text for people.
 func (a *app) sentence(err error) string {
 	var coded *codeError
 	var unreachable *temporalutil.UnreachableError
@@ -106,7 +106,7 @@ func (a *app) sentence(err error) string {
 	case errors.Is(err, context.Canceled):
 		return "interrupted"
 	case temporalutil.Lost(err):
-		return fmt.Sprintf("lost the connection to Temporal (%s); see that it runs, and try again", textfmt.FirstLine(err.Error()))
+		return fmt.Sprintf("the connection to Temporal was lost (%s); check that it runs, and try again", textfmt.FirstLine(err.Error()))
 	}
 	return err.Error()
 }
@@ -117,11 +117,11 @@ func (a *app) noNamespace(err error) string {
 	if errors.As(err, &missing) && missing.Namespace != "" {
 		name = missing.Namespace
 	}
-	return fmt.Sprintf("Temporal at %s has no namespace %q; choose another with --namespace, or make it: temporal operator namespace create --namespace %s",
+	return fmt.Sprintf("namespace %[2]q not found in Temporal at %[1]s; choose another with --namespace, or create it: temporal operator namespace create --namespace %s",
 		a.connected.address, name, name)
 }
 
-// storeError explains what is wrong with a state directory.
+// storeError adds the exit code to an error of a state directory.
 func storeError(err error) error {
 	var owner *store.OwnerError
 	if errors.Is(err, session.ErrNotFound) || errors.As(err, &owner) {

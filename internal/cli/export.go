@@ -30,20 +30,19 @@ func newCheckpointsExport(a *app) *cobra.Command {
 	var transcripts bool
 	cmd := &cobra.Command{
 		Use:   "export SESSION",
-		Short: "Write a session into one file, for another store",
-		Long: "Write all that a session can be resumed from (its checkpoints, records, files and team) into one archive, verified on the way out. " +
-			"`checkpoints import` puts it into another store. The transcripts of agents stay behind unless they are asked for.",
+		Short: "Export a session to a file, for another store",
+		Long: "Write everything needed to resume a session (its checkpoints, records, files and team) to one archive. All data is verified. " +
+			"`checkpoints import` imports it into another store. Transcripts are included only with --logs.",
 		Args: cmdline.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.export(cmd.Context(), args[0], out, transcripts)
 		},
 	}
 	cmd.Flags().StringVar(&out, "out", "", "file to write (default: SESSION"+archiveSuffix+")")
-	cmd.Flags().BoolVar(&transcripts, "transcripts", false, "take what the agents printed along")
+	cmd.Flags().BoolVar(&transcripts, "transcripts", false, "include the transcripts of agents")
 	a.addNamespaceFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
-	cmd.ValidArgsFunction = a.completeSessions
 	return cmd
 }
 
@@ -60,14 +59,14 @@ func (a *app) export(ctx context.Context, sessionID, out string, transcripts boo
 		path = filepath.Join(a.env.Dir, out)
 	}
 	if _, err := os.Lstat(path); err == nil {
-		return usagef("%s exists already; choose another --out", out)
+		return usagef("%s already exists; choose another --out", out)
 	}
 	doc := exportedDocument{File: out}
 	if doc.Archive, err = writeWhole(path, func(f *os.File) (store.Archive, error) {
 		return s.ExportSession(ctx, key, transcripts, f)
 	}); err != nil {
 		if errors.Is(err, session.ErrCorrupt) || errors.Is(err, session.ErrNotFound) {
-			return failf("%w\nnothing was exported; `maestro checkpoints verify %s` says what is damaged", err, sessionID)
+			return failf("%w\nnothing was exported; `maestro checkpoints verify %s` lists the damage", err, sessionID)
 		}
 		return failf("%w", err)
 	}
@@ -93,10 +92,10 @@ func writeWhole(path string, write func(f *os.File) (store.Archive, error)) (out
 	if err = errors.Join(err, f.Close()); err != nil {
 		return out, err
 	}
-	// A link, unlike a rename, does not replace what appeared meanwhile.
+	// A link, unlike a rename, does not replace a file created meanwhile.
 	if err := os.Link(f.Name(), path); err != nil {
 		if errors.Is(err, fs.ErrExist) {
-			return out, fmt.Errorf("%s exists already; choose another --out", path)
+			return out, fmt.Errorf("%s already exists; choose another --out", path)
 		}
 		return out, err
 	}

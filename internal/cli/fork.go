@@ -22,32 +22,28 @@ func newFork(a *app) *cobra.Command {
 	var o forkOptions
 	cmd := &cobra.Command{
 		Use:   "fork SESSION --from PHASE",
-		Short: "Start a new session that shares another's work before a phase",
-		Long: "Start a new session that shares another's finished work, and runs a phase and all that builds on it again. The other session is not touched, and may still be running.\n\n" +
-			"What the new session shares was paid for by the other one, and is not in its usage.",
+		Short: "Start a new session from another session's work before a phase",
+		Long: "Start a new session that reuses another session's finished work, and runs a phase and all phases that depend on it again. The other session is not changed, and may still be running.\n\n" +
+			"The cost of reused work stays with the other session and is not in the new session's usage.",
 		Example: "  maestro fork web-20261121-abcdef --from implementation --as second-try\n  maestro fork web-20261121-abcdef --from design --team other-model.yaml",
 		Args:    cmdline.Arguments(1, 1),
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.fork(cmd.Context(), o, args[0]) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.from, "from", "", "phase to run again, with all that builds on it (required)")
-	flags.StringVar(&o.as, "as", "", "id of the new session (default: the team's name, the date and a random part)")
-	flags.StringVar(&o.team, "team", "", "team file of the new session (default: the other one's team)")
+	flags.StringVar(&o.from, "from", "", "phase to run again, with all phases that depend on it (required)")
+	flags.StringVar(&o.as, "as", "", "id of the new session (default: team name, date and a random part)")
+	flags.StringVar(&o.team, "team", "", "team file of the new session (default: the other session's team)")
 	flags.BoolVar(&o.watch, "watch", false, "follow the new session until it ends, and exit with its outcome")
 	a.addPlainFlag(flags)
-	_ = cmd.RegisterFlagCompletionFunc("from", func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		return a.phasesOfSession(args), cobra.ShellCompDirectiveNoFileComp
-	})
 	a.addTemporalFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
-	cmd.ValidArgsFunction = a.completeSessions
 	return cmd
 }
 
 func (a *app) fork(ctx context.Context, o forkOptions, sessionID string) error {
 	if o.from == "" {
-		return usagef("--from is missing; name the phase from which the new session goes its own way")
+		return usagef("--from is missing; give the phase to run again")
 	}
 	if o.as != "" {
 		if err := spec.CheckSession(o.as); err != nil {

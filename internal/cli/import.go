@@ -33,7 +33,7 @@ type importedDocument struct {
 	Checkpoint spec.Digest `json:"checkpoint"`
 	// Phases are those that have their work.
 	Phases []string `json:"phases"`
-	// Notes says what is not as it was in the file.
+	// Notes lists differences from the file.
 	Notes []string `json:"notes"`
 }
 
@@ -41,10 +41,10 @@ func newCheckpointsImport(a *app) *cobra.Command {
 	var teamFile, sessionID string
 	cmd := &cobra.Command{
 		Use:   "import FILE",
-		Short: "Put a session into the store: from an export, or from a checkpoint of Maestro Hive 1.0",
-		Long: "Put a session into the store. FILE is an archive of `checkpoints export`, or a checkpoint of Maestro Hive 1.0, for which --team says which team goes on with it: " +
+		Short: "Import a session from an export, or from a checkpoint of Maestro Hive 1.0",
+		Long: "Import a session into the store. FILE is an archive of `checkpoints export`, or a checkpoint of Maestro Hive 1.0, which needs --team: " +
 			"the outputs of each completed phase become the file " + hiveimport.Folder + "/<phase>.json, its decisions decisions.\n\n" +
-			"Everything is verified first; nothing half-imported stays. The session is closed: `maestro resume` goes on with it.",
+			"Everything is verified first; an import is complete or changes nothing. The session is closed: continue it with `maestro resume`.",
 		Example: "  maestro checkpoints import web-1" + archiveSuffix + "\n  maestro checkpoints import checkpoint_design.json --team team.yaml --session shortener",
 		Args:    cmdline.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -52,7 +52,7 @@ func newCheckpointsImport(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&teamFile, "team", "", "team file for a checkpoint of Maestro Hive")
-	cmd.Flags().StringVar(&sessionID, "session", "", "id of the session here (default: the one that it had)")
+	cmd.Flags().StringVar(&sessionID, "session", "", "id of the session in this store (default: unchanged)")
 	a.addNamespaceFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
@@ -103,14 +103,14 @@ func (a *app) importFile(ctx context.Context, file, teamFile, sessionID string) 
 		return a.printJSON(doc)
 	}
 	a.print("%s", doc.Session)
-	a.say("imported session %s, with the work of %s; go on with `%s`", doc.Session, terminal.Dash(strings.Join(doc.Phases, ", ")), a.again("resume "+doc.Session))
+	a.say("imported session %s with the work of %s; resume it with `%s`", doc.Session, terminal.Dash(strings.Join(doc.Phases, ", ")), a.again("resume "+doc.Session))
 	return nil
 }
 
 // importArchive imports what `checkpoints export` wrote.
 func (a *app) importArchive(ctx context.Context, file string, r io.Reader, key session.Key, teamFile string) (importedDocument, error) {
 	if teamFile != "" {
-		return importedDocument{}, usagef("%s is an archive, which has its team; go on with another by `maestro resume SESSION --team %s`", file, teamFile)
+		return importedDocument{}, usagef("%s is an archive, which includes its team; to use another team, run `maestro resume SESSION --team %s` afterwards", file, teamFile)
 	}
 	s, err := a.openStoreToWrite()
 	if err != nil {
@@ -145,7 +145,7 @@ func (a *app) importHive(ctx context.Context, file string, r io.Reader, key sess
 	case err != nil:
 		return importedDocument{}, usagef("%s: %w", file, err)
 	case len(data) > maxHive:
-		return importedDocument{}, usagef("%s is larger than %s; no checkpoint of Maestro Hive is", file, textfmt.Size(maxHive))
+		return importedDocument{}, usagef("%s is larger than %s, the limit for a checkpoint of Maestro Hive", file, textfmt.Size(maxHive))
 	}
 	c, err := hiveimport.Parse(data)
 	if json.Valid(data) && !hiveimport.Recognise(data) || !bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
@@ -155,7 +155,7 @@ func (a *app) importHive(ctx context.Context, file string, r io.Reader, key sess
 		return importedDocument{}, inFile(file, err)
 	}
 	if teamFile == "" {
-		return importedDocument{}, usagef("%s is a checkpoint of Maestro Hive; say with --team FILE which team goes on with it", file)
+		return importedDocument{}, usagef("%s is a checkpoint of Maestro Hive; give the team that continues it with --team FILE", file)
 	}
 	t, err := config.LoadTeam(teamFile)
 	if err != nil {
@@ -169,7 +169,7 @@ func (a *app) importHive(ctx context.Context, file string, r io.Reader, key sess
 		key.Session = work.Session
 	}
 	if err := spec.CheckSession(key.Session); err != nil {
-		return importedDocument{}, usagef("%s: workflow_context.workflow_id: %w; name the session with --session", file, err)
+		return importedDocument{}, usagef("%s: workflow_context.workflow_id: %w; give an id with --session", file, err)
 	}
 	s, err := a.openStoreToWrite()
 	if err != nil {

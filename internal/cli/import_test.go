@@ -42,7 +42,7 @@ func TestACheckpointOfMaestroHiveIsTakenUp(t *testing.T) {
 	got := d.run("checkpoints", "import", hiveSample(t), "--team", teamFile, "--session", "links")
 	require.Equal(t, 0, got.code, got.stderr.String())
 	require.Equal(t, "links\n", got.stdout.String())
-	require.Contains(t, got.stderr.String(), "the work of requirements, design; go on with `maestro resume links")
+	require.Contains(t, got.stderr.String(), "the work of requirements, design; resume it with `maestro resume links")
 	require.Contains(t, d.must(0, "checkpoints", "verify", "--all"), "all intact")
 
 	var s session.Status
@@ -81,7 +81,7 @@ func TestASessionMovesToAnotherStore(t *testing.T) {
 	require.FileExists(t, archive)
 	got := here.run("checkpoints", "export", "s-1")
 	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), "exists already")
+	require.Contains(t, got.stderr.String(), "already exists")
 
 	there.withWorker(map[string]string{"writer": "exit 9", "coder": coderScript})
 	there.must(0, "checkpoints", "import", archive)
@@ -126,10 +126,10 @@ func TestWhatCannotBeImportedIsSaid(t *testing.T) {
 		{"neither an archive", []string{junk}},
 		{"neither an archive", []string{list}},
 		{"neither an archive", []string{unrelated, "--team", teamFile}},
-		{cut + ": line 1: the document ends too early", []string{cut, "--team", teamFile}},
+		{cut + ": line 1: unexpected end of the document", []string{cut, "--team", teamFile}},
 		{archive + ": it is no archive", []string{archive}},
-		{"which has its team", []string{archive, "--team", teamFile}},
-		{"say with --team", []string{hiveSample(t)}},
+		{"which includes its team", []string{archive, "--team", teamFile}},
+		{"give the team that continues it with --team", []string{hiveSample(t)}},
 		{`workflow_context.phase_results.design: team pair has no phase "design"`, []string{hiveSample(t), "--team", other}},
 		{"--session", []string{hiveSample(t), "--team", teamFile, "--session", "../x"}},
 	} {

@@ -22,7 +22,7 @@ import (
 // inboxDocument is the document of `inbox -o json`.
 type inboxDocument struct {
 	// Waiting has the open requests, those that have waited longest first, and after them
-	// the notices of outages, which ask for nothing.
+	// the notices of outages, which need no answer.
 	Waiting []inboxEntry `json:"waiting"`
 }
 
@@ -47,7 +47,7 @@ type inboxEntry struct {
 	// Usage is the session's so far.
 	Usage  cost.Usage      `json:"usage"`
 	Ticket *session.Ticket `json:"ticket"`
-	// Commands are what a person can type, what goes on first.
+	// Commands are the commands that answer it, the one that continues first.
 	Commands []string `json:"commands"`
 }
 
@@ -55,9 +55,9 @@ type inboxEntry struct {
 type waiter struct {
 	session.Status
 	Store string
-	// known: its requests are. Otherwise all that is known is what a listing has.
+	// known: its requests are known. Otherwise only the fields of a listing are.
 	known bool
-	// lost: Temporal does not know the session any more, so that it takes no answer
+	// lost: Temporal no longer has the session, so it takes no answer
 	// before it is resumed from the store.
 	lost bool
 }
@@ -65,9 +65,9 @@ type waiter struct {
 func newInbox(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inbox",
-		Short: "List what waits for a person, over all sessions",
-		Long: "List what waits for a person, over all sessions of the namespace: what for, since when, what the session has cost, and the command that goes on. " +
-			"It works while no worker runs. Of sessions in other stores it says what Temporal knows; those that Temporal has lost are resumed first.",
+		Short: "List open requests to a person, over all sessions",
+		Long: "List open requests to a person, over all sessions of the namespace: the kind, since when, the session's cost, and the command that answers it. " +
+			"This works without a worker. For sessions in other stores it shows what Temporal has; sessions that Temporal has lost must be resumed first.",
 		Args: cmdline.Arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.inbox(cmd.Context()) },
 	}
@@ -112,7 +112,7 @@ func (a *app) waiters(ctx context.Context, conn *temporalutil.Connection, s *sto
 	}
 	var mirrored []session.Execution
 	if s != nil {
-		// What cannot be read is `checkpoints verify`'s to report.
+		// Unreadable documents are reported by `checkpoints verify`.
 		mirrored, _ = s.Executions(ctx, namespace)
 	}
 	running, open := []listedSession{}, map[string]bool{}
@@ -156,7 +156,7 @@ func (a *app) waiters(ctx context.Context, conn *temporalutil.Connection, s *sto
 	return found, nil
 }
 
-// booked is a mirrored status with what the ledger knows of its costs.
+// booked is a mirrored status with the costs of the ledger.
 func booked(s *store.Store, namespace string, e session.Execution) session.Status {
 	if l, err := s.Ledger(session.Key{Namespace: namespace, Session: e.Session}); err == nil {
 		return sessionstatus.Accounted(e.Status, &l)
@@ -196,10 +196,10 @@ func (a *app) entries(w waiter) []inboxEntry {
 	return all
 }
 
-// goesOn tells whether the entry is for knowing only: the session goes on by itself.
+// goesOn reports whether the entry is a notice only: the session continues by itself.
 func (e inboxEntry) goesOn() bool { return e.Kind == session.ForOutage }
 
-// rank puts what goes on by itself after what waits for a person.
+// rank sorts notices after requests.
 func (e inboxEntry) rank() int {
 	if e.goesOn() {
 		return 1
@@ -236,7 +236,7 @@ func (d inboxDocument) requestsOf(sessionID string) []session.HelpRequest {
 
 func (a *app) writeInbox(doc inboxDocument) {
 	if !slices.ContainsFunc(doc.Waiting, func(e inboxEntry) bool { return !e.goesOn() }) {
-		a.say("nothing waits for you")
+		a.say("no open requests")
 	}
 	if len(doc.Waiting) == 0 {
 		return
@@ -262,11 +262,11 @@ func (a *app) writeInbox(doc inboxDocument) {
 	t.Drop(a.width(a.env.Stdout), "TOKENS", "USD", "TEAM")
 	t.Fit(a.width(a.env.Stdout))
 	t.Write(a.env.Stdout)
-	a.inboxCommands(doc, "go on:", false)
-	a.inboxCommands(doc, "these go on by themselves:", true)
+	a.inboxCommands(doc, "answer with:", false)
+	a.inboxCommands(doc, "these continue without an answer:", true)
 }
 
-// inboxCommands lists what to type about what waits for a person, or goes on by itself.
+// inboxCommands lists what to type about what waits for a person, or continues by itself.
 func (a *app) inboxCommands(doc inboxDocument, heading string, goesOn bool) {
 	said := map[string]bool{} // a session that is resumed may ask for more than one thing
 	for _, e := range doc.Waiting {

@@ -26,9 +26,9 @@ import (
 //go:embed scaffold
 var scaffold embed.FS
 
-// template is something to begin with.
+// template is a set of files of `init`.
 type template struct {
-	// about says what it is for.
+	// about is a short description.
 	about string
 	// files has its files below root.
 	files fs.FS
@@ -40,11 +40,11 @@ type template struct {
 // templates are those of `init`, by name.
 var templates = map[string]template{
 	"software": {
-		about: "three personas take a small program from a requirement to a tested tree",
+		about: "three personas build and test a small program",
 		files: scaffold, root: "scaffold/software", try: `"Greet people by name"`,
 	},
 	"audit": {
-		about: "the Go toolchain examines a Go module, and reports",
+		about: "the Go toolchain checks a Go module and writes a report",
 		files: examples.Audit, root: "audit", try: `"Audit this module" --workspace PATH/TO/MODULE`,
 	},
 	"blank": {
@@ -74,9 +74,9 @@ func newInit(a *app) *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:   "init [DIR]",
-		Short: "Write a team file and a worker file to begin with",
-		Long: "Write a commented team file and worker file, with agents that are programs, so that a session runs at once, without a model or a key. " +
-			"Nothing that is there already is overwritten.\n\nTemplates:\n" + templateList(known),
+		Short: "Create a team file and a worker file from a template",
+		Long: "Create a commented team file and worker file. The agents are programs, so a session runs without a model or a key. " +
+			"Existing files are not overwritten.\n\nTemplates:\n" + templateList(known),
 		Example: "  maestro init\n  maestro init greeter --template blank\n  maestro init audit --template audit",
 		Args:    cmdline.Arguments(0, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -85,9 +85,6 @@ func newInit(a *app) *cobra.Command {
 				dir = args[0]
 			}
 			return a.init(dir, chosen)
-		},
-		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return nil, cobra.ShellCompDirectiveFilterDirs
 		},
 	}
 	cmd.Flags().StringVar(&chosen, "template", chosen, terminal.Enumeration(known, "or"))
@@ -108,7 +105,7 @@ func (a *app) init(dir, chosen string) error {
 	from, ok := templates[chosen]
 	if !ok {
 		known := slices.Sorted(maps.Keys(templates))
-		return usagef("there is no template %q; write %s%s", textfmt.Shorten(chosen, 80), terminal.Enumeration(known, "or"), textfmt.DidYouMean(chosen, known))
+		return usagef("template %q not found; use %s%s", textfmt.Shorten(chosen, 80), terminal.Enumeration(known, "or"), textfmt.DidYouMean(chosen, known))
 	}
 	named, err := filepath.Abs(dir)
 	if err != nil {
@@ -135,7 +132,7 @@ func (a *app) init(dir, chosen string) error {
 		}
 		return agent.ShellWord(filepath.Join(dir, file))
 	}
-	a.say("\nLook at it:      maestro plan %[1]s\nServe its team:  maestro dev --agents %[2]s\nRun a session:   maestro run %[1]s %[3]s --watch    (in another terminal)",
+	a.say("\nShow the plan:   maestro plan %[1]s\nStart a worker:  maestro dev --agents %[2]s\nRun a session:   maestro run %[1]s %[3]s --watch    (in another terminal)",
 		at("team.yaml"), at("agents.yaml"), from.try)
 	return nil
 }
@@ -159,7 +156,7 @@ var (
 )
 
 // filled are the template's files by path, with slashes, and the schemas that their
-// first lines name. Its tests stay behind.
+// first lines name, without its tests.
 func (t template) filled(name string) (map[string][]byte, error) {
 	files := map[string][]byte{".maestro/team.schema.json": schema.Team, ".maestro/worker.schema.json": schema.Worker}
 	err := fs.WalkDir(t.files, t.root, func(file string, d fs.DirEntry, err error) error {
@@ -195,17 +192,17 @@ func writeNew(dir string, files map[string][]byte) error {
 		}
 	}
 	if len(taken) > 0 {
-		return usagef("%s has %s already, and nothing is overwritten; choose a directory of its own, like `maestro init my-team`", dir, listed(taken, 5))
+		return usagef("%s already has %s, which is not overwritten; choose another directory, like `maestro init my-team`", dir, listed(taken, 5))
 	}
 	for _, name := range names {
 		if err := writeOnce(filepath.Join(dir, filepath.FromSlash(name)), files[name]); err != nil {
-			return failf("%w; see that the directory is yours and its disk has room", err)
+			return failf("%w; check the directory's owner and the free disk space", err)
 		}
 	}
 	return nil
 }
 
-// writeOnce writes a file that must not be there. Scripts can be executed.
+// writeOnce writes a file that must not exist. Scripts are executable.
 func writeOnce(file string, data []byte) (err error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err

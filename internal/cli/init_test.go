@@ -78,7 +78,7 @@ func TestInitOverwritesNothing(t *testing.T) {
 	dir := filepath.Join(d.dir, "web")
 	c := d.run("init", dir)
 	require.Equal(t, 2, c.code)
-	require.Contains(t, c.stderr.String(), "agents/tester.sh already, and nothing is overwritten")
+	require.Contains(t, c.stderr.String(), "agents/tester.sh, which is not overwritten")
 	text, err := os.ReadFile(mine)
 	require.NoError(t, err)
 	require.Equal(t, "mine\n", string(text))
@@ -107,7 +107,7 @@ func TestInitHere(t *testing.T) {
 	require.Contains(t, c.stderr.String(), `did you mean "blank"?`)
 	offered := d.must(0, "__complete", "init", "--template", "")
 	require.Contains(t, offered, "blank\tone persona, one phase\n")
-	require.Contains(t, offered, "audit\tthe Go toolchain examines a Go module, and reports\n")
+	require.Contains(t, offered, "audit\tthe Go toolchain checks a Go module and writes a report\n")
 }
 
 // TestInitsSuggestionsLoad loads what the worker file suggests in its comments.

@@ -30,7 +30,7 @@ func (a *app) jira(file string) (*jira.Client, agent.Config, error) {
 		file = a.environ.get("MAESTRO_AGENTS")
 	}
 	if file == "" {
-		return nil, agent.Config{}, usagef("which Jira is meant stands in a worker file; name one with --agents or MAESTRO_AGENTS")
+		return nil, agent.Config{}, usagef("no worker file, which has the Jira settings; give it with --agents or MAESTRO_AGENTS")
 	}
 	cfg, err := config.LoadWorker(file)
 	if err != nil {
@@ -69,19 +69,19 @@ func (a *app) fromJira(ctx context.Context, key, file string) (*origin, error) {
 		return nil, fmt.Errorf("--from-jira %s: %w", key, err)
 	}
 	for _, left := range issue.Left {
-		a.say("the attachment %s of %s is left out: %s", safetext.Name(left.Name), issue.Key, left.Why)
+		a.say("attachment %s of %s was not taken: %s", safetext.Name(left.Name), issue.Key, left.Why)
 	}
 	return &origin{issue, client}, nil
 }
 
-// requirement is what the ticket asks for.
+// requirement is the text of the ticket.
 func (o *origin) requirement() (string, error) {
 	text := o.Summary
 	if d := strings.TrimSpace(o.Description); d != "" {
 		text += "\n\n" + d
 	}
 	if len(o.Attachments) > 0 {
-		text += "\n\nFiles that belong to it:\n"
+		text += "\n\nAttached files:\n"
 		for _, f := range o.Attachments {
 			text += "\n- " + attachmentsDir + "/" + f.Name
 		}
@@ -89,7 +89,7 @@ func (o *origin) requirement() (string, error) {
 	return checkRequirement(text, "ticket "+o.Key)
 }
 
-// attach lays the ticket's attachments over a workspace.
+// attach adds the ticket's attachments to a workspace.
 func (a *app) attach(ctx context.Context, s *store.Store, o *origin, workspace spec.Digest) (spec.Digest, error) {
 	if len(o.Attachments) == 0 {
 		return workspace, nil
@@ -116,24 +116,24 @@ func (a *app) attach(ctx context.Context, s *store.Store, o *origin, workspace s
 		return "", err
 	}
 	if len(snap.Private) > 0 {
-		a.say("left out, because they look as if they held keys: %s", listed(snap.Private, 5))
+		a.say("not taken, because they look like secrets: %s", listed(snap.Private, 5))
 	}
 	laid, err := s.Overlay(ctx, workspace, snap.Manifest)
 	if err != nil {
 		return "", err
 	}
-	a.say("the session gets %s (%s) of %s, in %s/", textfmt.Count(snap.Files, "attachment"), textfmt.Size(snap.Bytes), o.Key, attachmentsDir)
+	a.say("taken: %s (%s) of %s, in %s/", textfmt.Count(snap.Files, "attachment"), textfmt.Size(snap.Bytes), o.Key, attachmentsDir)
 	return laid.Output, nil
 }
 
-// warnUntold says so where the ticket will not hear of the session.
+// warnUntold warns if no worker can post progress to the ticket.
 func (a *app) warnUntold(ctx context.Context, s *store.Store, o *origin) {
 	if offers, err := s.Offers(ctx); err == nil && !spec.Jira(offers, a.env.Now()) {
-		a.say("%s hears of the session once a worker of the store has `jira` in its worker file: none has now", o.Key)
+		a.say("progress is posted to %s only once a worker of the store has `jira` in its worker file; no worker has it now", o.Key)
 	}
 }
 
-// download writes the attachments to a directory that is not there yet.
+// download writes the attachments to a new directory.
 func (o *origin) download(ctx context.Context, dir string) (err error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
@@ -175,16 +175,16 @@ type jiraFlags struct {
 func (f jiraFlags) check() error {
 	switch {
 	case !f.on && (f.project != "" || f.kind != ""):
-		return usagef("--project and --type say what --jira looks at; give --jira, too")
+		return usagef("--project and --type need --jira")
 	case f.team != "" && (f.project != "" || f.kind != ""):
-		return usagef("--team says which project and type are meant; leave out --project and --type")
+		return usagef("--team excludes --project and --type; leave one out")
 	case f.kind != "" && f.project == "":
-		return usagef("--type %s is a type of a project; name that with --project", f.kind)
+		return usagef("--type %s needs --project", f.kind)
 	}
 	return nil
 }
 
-// how is what tickets are to be like.
+// how are the team's ticket settings.
 func (f jiraFlags) how() (spec.HelpJira, error) {
 	if f.team == "" {
 		return spec.HelpJira{Project: f.project, Type: f.kind}, nil
@@ -194,12 +194,12 @@ func (f jiraFlags) how() (spec.HelpJira, error) {
 	case err != nil:
 		return spec.HelpJira{}, err
 	case t.Help.Jira == nil:
-		return spec.HelpJira{}, usagef("%s has no help.jira, so its sessions make no tickets; add it, like help: {jira: {project: MD, type: Bug}}", f.team)
+		return spec.HelpJira{}, usagef("%s has no help.jira, so its sessions create no tickets; add it, like help: {jira: {project: MD, type: Bug}}", f.team)
 	}
 	return *t.Resolved().Help.Jira, nil
 }
 
-// examineTickets looks whether tickets could be made, without making one.
+// examineTickets checks whether tickets can be created, without creating one.
 func (a *app) examineTickets(ctx context.Context, f doctorFlags) ([]doctor.Finding, error) {
 	how, err := f.how()
 	if err != nil {

@@ -44,8 +44,8 @@ func TestRequirementComesFromATicket(t *testing.T) {
 	got := d.run("run", teamFile, "--from-jira", "md-1", "--agents", agents, "--workspace", filepath.Join(d.dir, "ws"), "--session", "s", "--watch")
 	require.Equal(t, 0, got.code, got.stderr.String())
 	require.Equal(t, "MD-1", key)
-	require.Contains(t, got.stderr.String(), "the session gets 1 attachment (8 B) of MD-1, in attachments/")
-	require.Contains(t, got.stderr.String(), "left out, because they look as if they held keys: attachments/")
+	require.Contains(t, got.stderr.String(), "taken: 1 attachment (8 B) of MD-1, in attachments/")
+	require.Contains(t, got.stderr.String(), "not taken, because they look like secrets: attachments/")
 	out := filepath.Join(d.dir, "out")
 	d.must(0, "artifacts", "get", "s", "--out", out)
 	code, err := os.ReadFile(filepath.Join(out, "code.txt"))
@@ -53,7 +53,7 @@ func TestRequirementComesFromATicket(t *testing.T) {
 	require.Contains(t, string(code), `A URL shortener\n\nIt keeps its links in memory.`)
 	require.Contains(t, string(code), `attachments/sketch.txt`)
 	require.Contains(t, string(code), "\nnotes.md\n")
-	require.Contains(t, d.run("doctor", "--agents", agents, "-o", "json").stdout.String(), "; it makes tickets")
+	require.Contains(t, d.run("doctor", "--agents", agents, "-o", "json").stdout.String(), "; creates tickets")
 	sketch, err := os.ReadFile(filepath.Join(out, "attachments", "sketch.txt"))
 	require.NoError(t, err)
 	require.Equal(t, "a sketch", string(sketch))
@@ -75,13 +75,13 @@ func TestWhatStandsInTheWayOfATicketIsSaid(t *testing.T) {
 	teamFile := d.file("team.yaml", oneTeam)
 	without := d.file("without.yaml", "version: 1\nagents: {coder: {kind: command, argv: [\"true\"]}}\n")
 	for want, args := range map[string][]string{
-		"name one with --agents or MAESTRO_AGENTS":                  {"--from-jira", "MD-1"},
-		without + " has no `jira`; add it, like jira: {url: ":       {"--from-jira", "MD-1", "--agents", without},
-		"by --from-jira MD-1 and by -f or an argument":              {"the text", "--from-jira", "MD-1"},
-		"--agents says which Jira --from-jira reads from":           {"the text", "--agents", agents},
-		"--from-jira MD-99: Jira at 127.0.0.1":                      {"--from-jira", "MD-99", "--agents", agents},
-		`"MD" is no ticket's key; write it as Jira shows it`:        {"--from-jira", "MD", "--agents", agents},
-		"ticket " + empty + " is empty; say what the team shall do": {"--from-jira", empty, "--agents", agents},
+		"give it with --agents or MAESTRO_AGENTS":                         {"--from-jira", "MD-1"},
+		without + " has no `jira`; add it, like jira: {url: ":             {"--from-jira", "MD-1", "--agents", without},
+		"--from-jira MD-1 excludes -f and TEXT":                           {"the text", "--from-jira", "MD-1"},
+		"--agents needs --from-jira":                                      {"the text", "--agents", agents},
+		"--from-jira MD-99: Jira at 127.0.0.1":                            {"--from-jira", "MD-99", "--agents", agents},
+		`"MD" is not a ticket key; write it like MD-123`:                  {"--from-jira", "MD", "--agents", agents},
+		"ticket " + empty + " is empty; describe what the team should do": {"--from-jira", empty, "--agents", agents},
 	} {
 		got := d.run(append([]string{"run", teamFile}, args...)...)
 		require.Equal(t, 2, got.code, "%s\n%s", args, got.stderr.String())
@@ -98,7 +98,7 @@ func TestTeamWithTicketsNeedsAWorkerFileWithJira(t *testing.T) {
 	d.must(0, "validate", teamFile, "--agents", agents)
 	got := d.run("validate", teamFile, "--agents", without)
 	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), "is missing, and team solo has help.jira; write `jira: {url: ")
+	require.Contains(t, got.stderr.String(), "is missing, but team solo has help.jira; add `jira: {url: ")
 }
 
 func TestDoctorChecksTicketsWithoutMakingOne(t *testing.T) {
@@ -118,11 +118,11 @@ func TestDoctorChecksTicketsWithoutMakingOne(t *testing.T) {
 	teamFile := d.file("team.yaml", oneTeam+"help: {jira: {project: MD, type: Incident, fields: {customfield_10010: web}}}\n")
 	require.Contains(t, check(0, "--team", teamFile), "jira fields")
 	for want, args := range map[string][]string{
-		"give --jira, too":                  {"doctor", "--project", "MD"},
-		"leave out --project and --type":    {"doctor", "--jira", "--team", teamFile, "--project", "MD"},
-		"name that with --project":          {"doctor", "--jira", "--type", "Bug"},
-		"has no help.jira":                  {"doctor", "--jira", "--agents", agents, "--team", d.file("other.yaml", oneTeam)},
-		"name one with --agents or MAESTRO": {"doctor", "--jira"},
+		"--project and --type need --jira":     {"doctor", "--project", "MD"},
+		"--team excludes --project and --type": {"doctor", "--jira", "--team", teamFile, "--project", "MD"},
+		"needs --project":                      {"doctor", "--jira", "--type", "Bug"},
+		"has no help.jira":                     {"doctor", "--jira", "--agents", agents, "--team", d.file("other.yaml", oneTeam)},
+		"give it with --agents or MAESTRO":     {"doctor", "--jira"},
 	} {
 		got := d.run(args...)
 		require.Equal(t, 2, got.code, "%s\n%s", args, got.stderr.String())

@@ -43,9 +43,9 @@ type launch struct {
 	team        spec.Team
 	requirement string
 	workspace   spec.Digest
-	// course says which part of the team's work to do.
+	// course selects the part of the team's work to do.
 	course session.Course
-	// base is what the session goes on from; nil for a new one.
+	// base is the state that the session resumes from; nil for a new one.
 	base *startingPoint
 	// reportTo is the key of the ticket that the requirement came from.
 	reportTo string
@@ -53,7 +53,7 @@ type launch struct {
 	session string
 }
 
-// startingPoint is what a session goes on from.
+// startingPoint is the state that a session resumes from.
 type startingPoint struct {
 	store.StoredCheckpoint
 	// incarnation is the new one's number; 1 for a fork.
@@ -62,7 +62,7 @@ type startingPoint struct {
 	origin *session.Origin
 }
 
-// resumes tells whether the session has run before, under the same id.
+// resumes reports whether the session has run before, under the same id.
 func (l *launch) resumes() bool { return l.base != nil && l.base.origin == nil }
 
 // precheck refuses a session whose id is taken or whose team no worker can
@@ -83,12 +83,12 @@ func (l *launch) precheck(ctx context.Context) error {
 	return nil
 }
 
-// refusal lists why a session may not start.
+// refusal lists why a session cannot start.
 func refusal(faults []string) error {
 	if len(faults) == 1 {
-		return usagef("the session may not start: %s", faults[0])
+		return usagef("the session cannot start: %s", faults[0])
 	}
-	return usagef("the session may not start:\n  %s", strings.Join(faults, "\n  "))
+	return usagef("the session cannot start:\n  %s", strings.Join(faults, "\n  "))
 }
 
 // checkFree refuses a session id that Temporal or the store knows.
@@ -110,10 +110,10 @@ func (l *launch) checkFree(ctx context.Context) error {
 }
 
 func (l *launch) taken(by string) error {
-	return usagef("%s knows a session %q already; choose another --session, or see it with `%s`", by, l.session, l.app.again("status "+l.session))
+	return usagef("session %[2]q already exists in %[1]s; choose another --session, or show it with `%[3]s`", by, l.session, l.app.again("status "+l.session))
 }
 
-// start stores what the session begins with and starts its workflow.
+// start stores the session's input and starts its workflow.
 func (l *launch) start(ctx context.Context) (runDocument, error) {
 	if l.session == "" {
 		l.session = newSessionID(l.team.Name, l.app.env.Now())
@@ -133,7 +133,7 @@ func (l *launch) start(ctx context.Context) (runDocument, error) {
 	}
 	switch {
 	case errors.As(err, &exists) && l.resumes():
-		return runDocument{}, usagef("session %s is running already: somebody else was faster", l.session)
+		return runDocument{}, usagef("session %s is already running: another command started it", l.session)
 	case errors.As(err, &exists):
 		return runDocument{}, l.taken("Temporal")
 	case err != nil:
@@ -142,7 +142,7 @@ func (l *launch) start(ctx context.Context) (runDocument, error) {
 	return runDocument{Session: run.GetID(), RunID: run.GetRunID(), Store: l.store.ID()}, nil
 }
 
-// keep puts team and requirement into the store.
+// keep stores team and requirement.
 func (l *launch) keep(ctx context.Context) (workflows.SessionInput, error) {
 	in := workflows.SessionInput{Version: workflows.LogicVersion, Store: l.store.ID(), Workspace: l.workspace, Course: l.course, ReportTo: l.reportTo}
 	if l.base != nil {
@@ -187,11 +187,11 @@ func (l *launch) options(ctx context.Context) client.StartWorkflowOptions {
 	return o
 }
 
-// details is what the Web UI says of a session, for somebody who has never seen
+// details is the Web UI's text on a session, for readers who have never seen
 // one. It is Markdown, besides the requirement, which may come from a ticket.
 func details(sessionID string, t spec.Team, requirement string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "A Maestro session: team **%s** works through ", t.Name)
+	fmt.Fprintf(&b, "A Maestro session: team **%s** works on ", t.Name)
 	for i, p := range t.Phases {
 		if i > 0 {
 			b.WriteString(", ")
@@ -199,14 +199,14 @@ func details(sessionID string, t spec.Team, requirement string) string {
 		fmt.Fprintf(&b, "%s (%s)", p.Name, strings.Join(p.Personas, ", "))
 	}
 	fmt.Fprintf(&b, " on this requirement:\n\n%s\n", safetext.CodeBlock(textfmt.Shorten(strings.TrimSpace(requirement), shownRequirement)))
-	fmt.Fprintf(&b, "\nWhether it needs a person, and what to do then, is in the current details on this page.\n\nFollow it: `maestro watch %[1]s`. Its files: `maestro artifacts list %[1]s`. Cancel it: `maestro cancel %[1]s`, or the button above.\n", sessionID)
+	fmt.Fprintf(&b, "\nThe current details on this page show whether it waits for a person, and how to answer.\n\nFollow it: `maestro watch %[1]s`. Its files: `maestro artifacts list %[1]s`. Cancel it: `maestro cancel %[1]s`, or the button above.\n", sessionID)
 	return b.String()
 }
 
 const idLetters = "abcdefghijklmnopqrstuvwxyz234567"
 
-// newSessionID makes an id that says what the session is, and of which there is
-// one: the team's name, the date and six random letters.
+// newSessionID makes a readable and unique id:
+// the team's name, the date and six random letters.
 func newSessionID(teamName string, now time.Time) string {
 	var random [6]byte
 	_, _ = rand.Read(random[:]) // never fails
@@ -235,10 +235,10 @@ func (a *app) awaitAdmission(ctx context.Context, w *sessionstatus.Watcher, run 
 		}
 		select {
 		case <-ctx.Done():
-			a.say("the session is started, and goes on by itself: %s", a.again("watch "+w.Session))
+			a.say("the session is started and runs in the background: %s", a.again("watch "+w.Session))
 			return v, ctx.Err()
 		case <-bounded.Done():
-			return v, failf("the session is started, but no worker has admitted it within %s; it begins as soon as one does: %s",
+			return v, failf("the session is started, but no worker admitted it within %s; it runs as soon as one does: %s",
 				admissionPatience, a.again("watch "+w.Session))
 		case <-ticker.C:
 		}

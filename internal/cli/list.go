@@ -55,7 +55,7 @@ type listedSession struct {
 	Requirement string     `json:"requirement"`
 	StartedAt   *time.Time `json:"started_at"`
 	ClosedAt    *time.Time `json:"closed_at"`
-	// Temporal tells whether Temporal knows the session; one that it has
+	// Temporal reports whether Temporal knows the session; one that it has
 	// forgotten is listed from the store.
 	Temporal bool `json:"temporal"`
 
@@ -69,9 +69,9 @@ func newList(a *app) *cobra.Command {
 	o := listFlags{limit: 50}
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List sessions, the newest first",
-		Long: "List the sessions that Temporal knows, and those that it has forgotten and the store still has. " +
-			"Where Temporal cannot be reached, what the store knows is listed.",
+		Short: "List sessions, newest first",
+		Long: "List the sessions in Temporal, and those that only the store still has. " +
+			"If Temporal cannot be reached, only the store is listed.",
 		Example: "  maestro list --team web --status help_needed\n  maestro list --since 7d --limit 20",
 		Args:    cmdline.Arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -83,11 +83,11 @@ func newList(a *app) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&o.limit, "limit", o.limit, "most sessions to list")
-	flags.StringVar(&o.team, "team", "", "only sessions of the team of this name")
+	flags.IntVar(&o.limit, "limit", o.limit, "maximum number of sessions")
+	flags.StringVar(&o.team, "team", "", "only sessions of this team")
 	flags.StringVar(&o.status, "status", "", "only sessions in this state: "+strings.Join(sessionStates, ", "))
-	flags.StringVar(&o.since, "since", "", "only sessions that were started since a date, like 2026-11-21, or so long ago, like 7d or 12h")
-	flags.StringVar(&o.cursor, "cursor", "", "go on after the page that has ended with this cursor")
+	flags.StringVar(&o.since, "since", "", "only sessions started since a date, like 2026-11-21, or within a duration, like 7d or 12h")
+	flags.StringVar(&o.cursor, "cursor", "", "continue after the page that ended with this cursor")
 	a.addTemporalFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
@@ -133,7 +133,7 @@ func (a *app) listing(ctx context.Context, conn *temporalutil.Connection, s *sto
 	if s == nil {
 		return sel.page(known), nil
 	}
-	// What cannot be read is `checkpoints verify`'s to report.
+	// Unreadable documents are reported by `checkpoints verify`.
 	mirrored, _ := s.Executions(ctx, namespace)
 	heads := map[string]spec.Digest{}
 	for _, e := range mirrored {
@@ -209,7 +209,7 @@ func fromVisibility(info *workflowpb.WorkflowExecutionInfo) listedSession {
 	return l
 }
 
-// attribute reads a search attribute; its zero where there is none.
+// attribute reads a search attribute; its zero task queue.
 func attribute[T any](info *workflowpb.WorkflowExecutionInfo, name string) T {
 	var value, none T
 	payload, ok := info.GetSearchAttributes().GetIndexedFields()[name]
@@ -269,10 +269,10 @@ func timeOf(t *time.Time) time.Time {
 func (a *app) writeList(doc listDocument, sel selection) {
 	switch {
 	case len(doc.Sessions) == 0 && !sel.all():
-		a.say("there are no such sessions")
+		a.say("no session matches")
 		return
 	case len(doc.Sessions) == 0:
-		a.say("there are no sessions yet; start one with `maestro run TEAM TEXT`")
+		a.say("no sessions yet; start one with `maestro run TEAM TEXT`")
 		return
 	}
 	t := terminal.NewTable(a.palette)
@@ -300,9 +300,9 @@ func (a *app) writeList(doc listDocument, sel selection) {
 		}
 	}
 	if waiting > 0 {
-		a.say("%s for a person: `%s`", terminal.Verbed(waiting, "session", "waits", "wait"), a.again("inbox"))
+		a.say("%s open: `%s`", terminal.Verbed(waiting, "session", "waits", "wait"), a.again("inbox"))
 	}
 	if doc.More {
-		a.say("there are more; see the next with --cursor %s", doc.Cursor)
+		a.say("more: --cursor %s", doc.Cursor)
 	}
 }

@@ -38,10 +38,10 @@ type selection struct {
 func (f listFlags) selection(now time.Time) (selection, error) {
 	sel := selection{team: f.team, status: session.State(f.status), limit: f.limit}
 	if f.limit < 1 {
-		return sel, usagef("--limit is %d; it must be at least 1", f.limit)
+		return sel, usagef("--limit: %d is less than 1", f.limit)
 	}
 	if f.status != "" && !slices.Contains(sessionStates, f.status) {
-		return sel, usagef("--status is %q%s; it is one of %s", textfmt.Shorten(f.status, 80), textfmt.DidYouMean(f.status, sessionStates), strings.Join(sessionStates, ", "))
+		return sel, usagef("--status: unknown state %q%s; use one of %s", textfmt.Shorten(f.status, 80), textfmt.DidYouMean(f.status, sessionStates), strings.Join(sessionStates, ", "))
 	}
 	var err error
 	if sel.since, err = parseStart(f.since, now); err != nil {
@@ -52,7 +52,7 @@ func (f listFlags) selection(now time.Time) (selection, error) {
 		at, id, _ := strings.Cut(string(data), " ")
 		started, bad := time.Parse(time.RFC3339Nano, at)
 		if err != nil || bad != nil || spec.CheckSession(id) != nil {
-			return sel, usagef("--cursor is not one that `list` has given")
+			return sel, usagef("--cursor: not a cursor printed by `list`")
 		}
 		sel.after = &listedSession{Session: id, StartedAt: &started}
 	}
@@ -71,12 +71,12 @@ func parseStart(since string, now time.Time) (time.Time, error) {
 	}
 	ago, err := parseAgo(since)
 	if err != nil {
-		return time.Time{}, usagef("--since is %q; it is a date like 2026-11-21, or how long ago, like 7d, 12h or 1d12h", textfmt.Shorten(since, 80))
+		return time.Time{}, usagef("--since: %q is neither a date like 2026-11-21 nor a duration like 7d, 12h or 1d12h", textfmt.Shorten(since, 80))
 	}
 	return now.Add(-ago), nil
 }
 
-// all tells whether the first page of all sessions is wanted.
+// all reports whether the first page of all sessions is wanted.
 func (s selection) all() bool {
 	return s.team == "" && s.status == "" && s.since.IsZero() && s.after == nil
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/tui"
 )
 
-// canDraw tells whether the session can be drawn live, and on what: on a terminal
-// that can move its cursor, where nobody has asked for lines or for JSON.
+// canDraw reports whether the session can be drawn live, and on what: on a terminal
+// that can move its cursor, without --plain and -o json.
 func (a *app) canDraw() (*os.File, bool) {
 	terminal, ok := a.env.Stdout.(*os.File)
 	name := a.environ.get("TERM")
@@ -32,7 +32,7 @@ func (a *app) canDraw() (*os.File, bool) {
 }
 
 // live draws a session on a terminal until it ends or the person leaves, and leaves the
-// last picture there. Where nobody can type it ends when the session parks, too. The terminal is itself again when it returns, whatever happens.
+// last picture missing. Without keyboard input it also ends when the session waits. The terminal is restored when it returns.
 func (a *app) live(ctx context.Context, w *sessionstatus.Watcher, terminal *os.File) (sessionstatus.Session, error) {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
 	defer stop()
@@ -82,12 +82,12 @@ func (a *app) live(ctx context.Context, w *sessionstatus.Watcher, terminal *os.F
 	case ctx.Err() != nil || model.Left():
 		return v, context.Canceled
 	case drawn != nil:
-		return v, failf("the session cannot be drawn any more: %w; it goes on, and --plain shows it by lines", drawn)
+		return v, failf("the live view failed: %w; the session continues, and --plain shows it line by line", drawn)
 	}
 	return v, err
 }
 
-// onScreen is an audience that looks at a drawing.
+// onScreen is an audience that updates a drawing.
 type onScreen struct {
 	app     *app
 	near    *closeUp
@@ -100,7 +100,7 @@ func (o *onScreen) shows(ctx context.Context, v sessionstatus.Session) {
 
 func (o *onScreen) lost(why string) { o.program.Send(tui.Lost{Why: why}) }
 
-// closerLook reads from the store what a person asks to see of a session.
+// closerLook reads details of a session from the store on request.
 type closerLook struct {
 	app     *app
 	session string
@@ -152,7 +152,7 @@ func (c *closerLook) Content(ctx context.Context, path string) (string, error) {
 			return c.app.painted(withShortNames(d.Text)), nil
 		}
 	}
-	return "", fmt.Errorf("%s is as it was when the session started", path)
+	return "", fmt.Errorf("%s is unchanged since the session started", path)
 }
 
 // objectNames are those of a difference's two sides.
@@ -161,7 +161,7 @@ var objectNames = regexp.MustCompile(`(?m)^index ([0-9a-f]{10})[0-9a-f]*\.\.([0-
 // withShortNames is a difference whose objects' names fit into a line of a terminal.
 func withShortNames(diff string) string { return objectNames.ReplaceAllString(diff, "index $1..$2") }
 
-// curtain keeps what is written to a terminal back while something is drawn on it.
+// curtain buffers output to a terminal while something is drawn on it.
 type curtain struct {
 	mu    sync.Mutex
 	out   io.Writer
@@ -169,7 +169,7 @@ type curtain struct {
 	drawn bool
 }
 
-// heldMost bounds what is kept back; the rest is dropped.
+// heldMost bounds the buffer; the rest is dropped.
 const heldMost = 64 * 1024
 
 func (c *curtain) Write(p []byte) (int, error) {
@@ -184,14 +184,14 @@ func (c *curtain) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// draw keeps back what is written from now on.
+// draw buffers what is written from now on.
 func (c *curtain) draw() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.drawn = true
 }
 
-// open writes what was kept back, and lets everything through.
+// open writes the buffer, and stops buffering.
 func (c *curtain) open() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

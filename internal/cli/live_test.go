@@ -15,7 +15,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// crewTeam has two personas side by side after a phase of one.
+// crewTeam has two personas in parallel after a phase of one.
 const crewTeam = `
 version: 1
 name: side
@@ -63,7 +63,7 @@ func TestASessionIsDrawnOnATerminal(t *testing.T) {
 	x.shows("+++ b/docs/design.md")
 	x.types("qq")
 	x.types("w")
-	x.shows("the Web UI's address is not known")
+	x.shows("the Web UI's address is unknown")
 
 	d.file("go", "")
 	code, printed := x.ends()
@@ -90,7 +90,7 @@ func TestLeavingATerminalLeavesTheSession(t *testing.T) {
 		leave(x)
 		code, _ := x.ends()
 		require.Equal(t, 130, code, name)
-		require.Contains(t, x.sees(), "session s goes on; watch it again: maestro watch s", name)
+		require.Contains(t, x.sees(), "session s continues; watch it again: maestro watch s", name)
 		require.Contains(t, x.sees(), "● dev", "%s: the last picture stays", name)
 	}
 	var s session.Status
@@ -120,7 +120,7 @@ func TestTerminalsThatCannot(t *testing.T) {
 	d.must(0, "run", d.file("team.yaml", crewTeam), "Make it so.", "--session", "s")
 
 	mute := d.onTerminal(80, 24, func(cmd *exec.Cmd) { cmd.Stdin = nil }, "watch", "s")
-	mute.shows("Ctrl-C leaves; the session goes on")
+	mute.shows("Ctrl-C quits; the session continues")
 	colourless := d.onTerminal(80, 24, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "NO_COLOR=1") }, "watch", "s")
 	colourless.shows("● dev")
 	dumb := d.onTerminal(80, 24, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "TERM=dumb") }, "watch", "s")
@@ -175,7 +175,7 @@ func TestADrawingSurvivesTheDeathOfTheServer(t *testing.T) {
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 	x.shows("! lost the connection to Temporal at")
 	require.Contains(t, x.sees(), "● dev", "the picture stays")
-	dev.says("the Temporal server is back")
+	dev.says("the Temporal server is running again")
 	line.mend()
 	x.eventually(back, "the connection is not back")
 	d.file("go", "")

@@ -17,7 +17,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/tui"
 )
 
-// Answer sends what a person has typed at the drawing, by the command that does so.
+// Answer sends an answer typed at the drawing, through the command for it.
 func (c *closerLook) Answer(ctx context.Context, answer tui.Answer) (string, error) {
 	var of func(*app) *cobra.Command
 	args := []string{c.session}
@@ -58,7 +58,7 @@ func (c *closerLook) Answer(ctx context.Context, answer tui.Answer) (string, err
 }
 
 // amountFlags are the flags of `budget raise` for an amount as people write it: numbers
-// of tokens, and dollars with a $ before or usd after them. unit is what a number alone
+// of tokens, and dollars with a $ before or usd after them. unit is the unit of a number
 // means.
 func amountFlags(text, unit string) ([]string, error) {
 	var flags []string
@@ -82,7 +82,7 @@ func amountFlags(text, unit string) ([]string, error) {
 		}
 		n, err := strconv.ParseInt(number, 10, 64)
 		if err != nil || n <= 0 || n > 1e15 {
-			return nil, usagef("%q is no amount; write a number of tokens like 50000, or dollars like $1.50", textfmt.Shorten(text, 40))
+			return nil, usagef("%q is not an amount; use a number of tokens like 50000, or dollars like $1.50", textfmt.Shorten(text, 40))
 		}
 		flags = append(flags, fmt.Sprintf("--tokens=%d", n*factor))
 	}
@@ -92,7 +92,7 @@ func amountFlags(text, unit string) ([]string, error) {
 // unitUSD is the unit of budgets that count dollars only.
 const unitUSD = "USD"
 
-// units says what a budget counts.
+// units names the units of a budget.
 func units(tokens, usd bool) string {
 	switch {
 	case tokens && usd:
@@ -103,7 +103,7 @@ func units(tokens, usd bool) string {
 	return "tokens"
 }
 
-// answerable adds to a request what a key may send to it.
+// answerable adds to a request the verbs that keys can send.
 func answerable(r *tui.Request, h session.HelpRequest) {
 	r.ID, r.Of, r.Name = h.ID, spec.AssignmentID{Phase: h.Phase, Persona: h.Persona}, subject(h)
 	for verb, key := range map[session.Verb]tui.Verb{session.Approving: tui.Approve, session.Rejecting: tui.Reject, session.Retrying: tui.Retry} {
@@ -124,7 +124,7 @@ func answerable(r *tui.Request, h session.HelpRequest) {
 	}
 }
 
-// ownBudget is the budget of a session that a key may raise although nobody waits for it.
+// ownBudget is the budget of a session that a key may raise although no request is open.
 func ownBudget(v sessionstatus.Session) []tui.Request {
 	asked := slices.ContainsFunc(v.Help, func(h session.HelpRequest) bool { return kindOf(h) == session.ForMoney })
 	if v.Status.Status.Closed() || asked || v.Limit == (spec.Cap{}) {

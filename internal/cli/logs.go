@@ -35,7 +35,7 @@ type attemptLog struct {
 	spec.AssignmentID
 	// Pass counts how often the assignment was begun afresh, this time included:
 	// because its work was sent back, because a person had it tried again, or
-	// because it was done and what it rests on has changed. Rounds count from 1 in
+	// because it was done and its inputs have changed. Rounds count from 1 in
 	// each.
 	Pass  int `json:"pass"`
 	Round int `json:"round"`
@@ -53,7 +53,7 @@ type attemptLog struct {
 	Agent string         `json:"agent,omitempty"`
 	From  failures.Start `json:"from,omitempty"`
 	Usage cost.Usage     `json:"usage"`
-	// Supplied: it was a person's files that were tried.
+	// Supplied: a person's files were checked.
 	Supplied bool `json:"supplied,omitempty"`
 	// Summary says what a finished one has done, and Decisions what it has decided, by
 	// name.
@@ -91,33 +91,32 @@ func newLogs(a *app) *cobra.Command {
 	var o logsOptions
 	cmd := &cobra.Command{
 		Use:   "logs SESSION [PHASE/PERSONA]",
-		Short: "Print what a session's agents printed, and follow it",
-		Long: "Print the transcripts of a session's finished attempts, the failed ones too, from the store. PHASE or PHASE/PERSONA selects. " +
-			"Of each tool call and its result the first lines are shown; --full shows everything.\n\n" +
-			"With -f go on until the session ends or waits for a person: what agents print, what models say and the tools that they call, as it happens, after the name of their assignment; " +
-			"and their attempts as they end. Of checks, and of agents on other hosts, the newest lines come every few seconds. The exit code is the session's outcome, as with `watch`. Without Temporal the store is followed alone.",
+		Short: "Print or follow the output of a session's agents",
+		Long: "Print the transcripts of a session's finished attempts, including failed ones, from the store. PHASE or PHASE/PERSONA selects. " +
+			"Only the first lines of each tool call and its result are shown; --full shows everything.\n\n" +
+			"With -f, follow the session until it ends or waits for a person: what agents print, what models write and the tools that they call, live, with the name of the assignment; " +
+			"and attempts when they end. For checks, and for agents on other hosts, the newest lines come every few seconds. The exit code is the session's outcome, as for `watch`. Without Temporal following only the store.",
 		Example: "  maestro logs web-7 build/backend\n  maestro logs web-7 -f --tail 1",
 		Args:    cmdline.Arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case o.tail < 0 && cmd.Flags().Changed("tail"):
-				return usagef("--tail is %d; it must be at least 0", o.tail)
+				return usagef("--tail: %d is less than 0", o.tail)
 			case o.since < 0:
-				return usagef("--since is %s; it must be at least 0, like 90m", o.since)
+				return usagef("--since: %s is less than 0; give a duration like 90m", o.since)
 			}
 			o.session, o.selection = args[0], strings.Join(args[1:], "")
 			return a.logs(cmd.Context(), o)
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVarP(&o.follow, "follow", "f", false, "go on until the session ends or waits for a person; -o json is a document a line then")
-	flags.IntVar(&o.tail, "tail", -1, "begin with so many attempts, the newest; with 0, -f prints only what is new (default: all)")
-	flags.BoolVar(&o.full, "full", false, "print tool calls and their results whole; -o json always has them whole")
-	flags.DurationVar(&o.since, "since", 0, "begin with the attempts that ended within so long, like 90m (default: all)")
+	flags.BoolVarP(&o.follow, "follow", "f", false, "follow until the session ends or waits for a person; -o json then prints one document per line")
+	flags.IntVar(&o.tail, "tail", -1, "start with this number of newest attempts; with 0, -f prints only new output (default: all)")
+	flags.BoolVar(&o.full, "full", false, "print complete tool calls and results; -o json always does")
+	flags.DurationVar(&o.since, "since", 0, "start with the attempts that ended within this duration, like 90m (default: all)")
 	a.addTemporalFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
-	cmd.ValidArgsFunction = a.completeAssignments
 	return cmd
 }
 
@@ -145,7 +144,7 @@ func (a *app) logs(ctx context.Context, o logsOptions) error {
 		return a.printJSON(doc)
 	}
 	if len(doc.Logs) == 0 && finished > 0 {
-		a.say("--tail and --since leave out %s", textfmt.Count(finished, "finished attempt"))
+		a.say("--tail and --since omit %s", textfmt.Count(finished, "finished attempt"))
 		return nil
 	}
 	a.writeLogs(doc, o.full)
@@ -208,7 +207,7 @@ func (r *logReader) attempts(ctx context.Context) ([]attemptLog, error) {
 	return logs, nil
 }
 
-// tell reads an attempt's texts.
+// tell reads an attempt's texts from the store.
 func (r *logReader) tell(ctx context.Context, l *attemptLog) (err error) {
 	if l.Text, err = readTranscript(ctx, r.store, l.Log); err != nil {
 		return err
@@ -250,7 +249,7 @@ func selectRecords(records []session.Record, e session.Execution, selection stri
 	}
 	records = slices.DeleteFunc(records, func(r session.Record) bool { return !matches(r.Assignment) })
 	if len(records) == 0 && !known {
-		return nil, usagef("the session has no %s; it has %s", selection, strings.Join(all, ", "))
+		return nil, usagef("%s not found in the session; it has %s", selection, strings.Join(all, ", "))
 	}
 	return records, nil
 }
@@ -313,10 +312,10 @@ func (a *app) writeLogs(doc logsDocument, full bool) {
 	}
 }
 
-// framing begins the lines that are between what agents have printed.
-var framing = regexp.MustCompile(`(?m)^(== |-- decided |-- what it had changed)`)
+// framing matches the lines that `logs` prints between agents' output.
+var framing = regexp.MustCompile(`(?m)^(== |-- decided |-- changes before the failure)`)
 
-// printed is what an agent has printed, with a space before a line that would pass for one
+// printed is what an agent has printed, with a space before a line that looks like one
 // of the framing.
 func printed(text string) string {
 	return framing.ReplaceAllString(strings.TrimRight(safetext.Block(text), "\n"), " $1")
@@ -347,7 +346,7 @@ func (a *app) writeLog(l attemptLog, full bool) {
 		a.print("%s %s = %s", a.palette.Paint(terminal.Dim, "-- decided"), safetext.Line(name), value)
 	}
 	if l.Changes != "" {
-		a.print("%s\n%s", a.palette.Paint(terminal.Dim, "-- what it had changed"), strings.TrimRight(safetext.Block(l.Changes), "\n"))
+		a.print("%s\n%s", a.palette.Paint(terminal.Dim, "-- changes before the failure"), strings.TrimRight(safetext.Block(l.Changes), "\n"))
 	}
 }
 
@@ -363,22 +362,22 @@ func (l attemptLog) title() string {
 	return fmt.Sprintf("== %s, %sround %d, attempt %d: %s", l.AssignmentID, pass, l.Round, l.Attempt, l.Status)
 }
 
-// circumstances says who worked, from what, for how long and at what cost.
+// circumstances is the agent, the starting point, the duration and the cost.
 func (l attemptLog) circumstances() string {
 	text := terminal.Span(l.EndedAt.Sub(l.StartedAt))
 	switch {
 	case l.Supplied && l.Summary != "":
 		return safetext.Line(l.Summary) + ", " + text
 	case l.Supplied:
-		return "files that a person has supplied, " + text
+		return "files supplied by a person, " + text
 	case l.Agent != "":
 		text = l.Agent + ", " + text
 	}
 	switch l.From {
 	case failures.FromFiles:
-		text += ", from the files of the attempt before"
+		text += ", from the files of the previous attempt"
 	case failures.FromConversation:
-		text += ", going on with its conversation"
+		text += ", continuing its conversation"
 	case failures.FromInput:
 	}
 	if l.Usage.Tokens() > 0 {

@@ -23,14 +23,14 @@ type (
 		Kind string `json:"kind"`
 		attemptLog
 	}
-	// followedProgress is what an agent says it does; its kind is progress.
+	// followedProgress is an agent's progress line; its kind is progress.
 	followedProgress struct {
 		Kind string `json:"kind"`
 		spec.AssignmentID
 		Text string    `json:"text"`
 		At   time.Time `json:"at"`
 	}
-	// followedEnd is where the session has come to, the last document; its kind is
+	// followedEnd is the session's state at the end, the last document; its kind is
 	// session.
 	followedEnd struct {
 		Kind    string        `json:"kind"`
@@ -40,7 +40,7 @@ type (
 	}
 )
 
-// logFollower prints a session's logs as they come.
+// logFollower prints a session's logs live.
 type logFollower struct {
 	*logReader
 	// watcher is nil without Temporal.
@@ -52,16 +52,16 @@ type logFollower struct {
 	progress map[spec.AssignmentID]string
 	live     map[spec.AssignmentID]*follows
 	lost     bool
-	// muted: what agents under way have said so far is passed over.
+	// muted: output of running agents so far is not printed.
 	muted bool
 }
 
 // follow prints attempts and what agents say until the session ends or parks, or
-// ctx ends. A lost connection is waited out.
+// ctx ends. It waits for a lost connection.
 func (r *logReader) follow(ctx context.Context) error {
 	f := &logFollower{logReader: r, progress: map[spec.AssignmentID]string{}, live: map[spec.AssignmentID]*follows{}}
 	defer f.close()
-	conn, err := r.app.dialToLook(ctx, "only the store is followed")
+	conn, err := r.app.dialToLook(ctx, "following only the store")
 	if err != nil {
 		return err
 	}
@@ -84,27 +84,27 @@ func (r *logReader) follow(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			r.app.say("session %s goes on; follow it again: %s", r.key.Session, r.app.again("logs -f "+r.key.Session))
+			r.app.say("session %s continues; follow it again: %s", r.key.Session, r.app.again("logs -f "+r.key.Session))
 			return exit(exitInterrupted)
 		case <-ticker.C:
 		}
 	}
 }
 
-// look is where the session stands: by Temporal, or as far as the store knows.
+// look is the session's state: from Temporal, else from the store.
 func (f *logFollower) look(ctx context.Context) (session.Status, error) {
 	if f.watcher != nil {
 		v, err := f.watcher.Look(ctx)
 		switch {
 		case err == nil && f.lost:
-			f.app.say("the connection is back")
+			f.app.say("reconnected")
 			f.lost = false
 			return v.Status, nil
 		case err == nil || ctx.Err() != nil || !temporalutil.Lost(err):
 			return v.Status, err
 		case !f.lost:
 			f.lost = true
-			f.app.say("lost the connection to Temporal at %s; following the store alone until it is back", f.watcher.Conn.Address)
+			f.app.say("lost the connection to Temporal at %s; following only the store until it is back", f.watcher.Conn.Address)
 		}
 	}
 	e, err := f.store.Execution(f.key)
@@ -150,7 +150,7 @@ func (f *logFollower) step(ctx context.Context, status session.Status) error {
 	return f.says(status)
 }
 
-// key tells an attempt from all others of the session.
+// key identifies an attempt within the session.
 func (l attemptLog) key() string {
 	return fmt.Sprintf("%s %d %d %d %s %d", l.AssignmentID, l.Pass, l.Round, l.Attempt, l.Status, l.EndedAt.UnixNano())
 }
@@ -164,7 +164,7 @@ func (f *logFollower) printAttempt(l attemptLog) error {
 	return nil
 }
 
-// says prints what agents under way have printed, and say that they do, as far as
+// says prints the output and progress of running agents, as far as
 // it has not been printed before.
 func (f *logFollower) says(status session.Status) error {
 	phase, persona, _ := strings.Cut(f.options.selection, "/")
@@ -207,7 +207,7 @@ func (f *logFollower) say(id spec.AssignmentID, text string) error {
 	return nil
 }
 
-// end says where the session has come to, and returns it as an exit code.
+// end prints the session's state, and returns its exit code.
 func (f *logFollower) end(status session.Status) error {
 	if f.app.output == outputJSON {
 		if err := f.line(followedEnd{"session", f.key.Session, status.Status, status.Reason}); err != nil {

@@ -27,7 +27,7 @@ retry: {attempts: 1, rounds: 1, initial: 10ms, max: 10ms}
 help: {mode: ask}
 `
 
-// gated is an agent that says where it is, again and again, and goes on once a file is there.
+// gated is an agent that says where it is, again and again, and goes on once a file is missing.
 func gated(d *desk, name string) string {
 	return `echo "` + name + ` is under way" >&2; for i in 1 2 3 4 5 6 7 8 9; do printf '` + name + ` \033[32mstep %d\033[0m\n' $i >&2; done; while [ ! -e ` + filepath.Join(d.dir, "go-"+name) + ` ]; do sleep 0.1; echo "` + name + ` waits" >&2; done; echo "` + name + ` is done" >&2; echo x > ` + name + `.txt`
 }
@@ -53,10 +53,10 @@ func TestLogsAreFollowed(t *testing.T) {
 	interrupted.shows("both/right | right waits")
 	interrupted.interrupt()
 	require.Equal(t, 130, interrupted.wait())
-	for _, old := range []string{"==", "under way", "step"} {
+	for _, old := range []string{"==", "in flight", "step"} {
 		require.NotContains(t, interrupted.stdout.String(), old, "what was printed before was not wanted")
 	}
-	require.Contains(t, interrupted.stderr.String(), "session s goes on; follow it again: maestro logs -f s")
+	require.Contains(t, interrupted.stderr.String(), "session s continues; follow it again: maestro logs -f s")
 
 	d.file("go-right", "")
 	require.Equal(t, 3, all.wait(), all.stderr.String())
@@ -93,7 +93,7 @@ func TestLogsAreFollowed(t *testing.T) {
 		alone.set("TEMPORAL_ADDRESS", "127.0.0.1:1")
 		got := alone.run("logs", "-f", "s", "build")
 		require.Equal(t, 0, got.code, got.stderr.String())
-		require.Contains(t, got.stderr.String(), "only the store is followed")
+		require.Contains(t, got.stderr.String(), "following only the store")
 		require.Contains(t, got.stdout.String(), "== build/dev, pass 2, round 1, attempt 1: completed\n")
 	})
 }
@@ -114,7 +114,7 @@ func testPasses(t *testing.T, d *desk) {
 		}
 	}
 	d.json(&doc, "logs", "s", "--tail", "1")
-	require.Contains(t, d.run("logs", "s", "--tail", "0").stderr.String(), "--tail and --since leave out")
+	require.Contains(t, d.run("logs", "s", "--tail", "0").stderr.String(), "--tail and --since omit")
 	require.Len(t, doc.Logs, 1)
 	require.Equal(t, 2, doc.Logs[0].Pass)
 	d.json(&doc, "logs", "s", "--since", "1h")
@@ -139,6 +139,6 @@ func TestFollowedLogsSurviveALostConnection(t *testing.T) {
 	follow.shows("coder is done\n") // the store has it
 	line.mend()
 	require.Equal(t, 0, follow.wait(), follow.stderr.String())
-	require.Contains(t, follow.stderr.String(), "the connection is back\nsession s: completed\n")
+	require.Contains(t, follow.stderr.String(), "reconnected\nsession s: completed\n")
 	worker.interrupt()
 }

@@ -97,7 +97,7 @@ func (l *liveLog) drain() (lines []string, err error) {
 	}
 }
 
-// repeats tells whether a line is the next one of what the execution before has printed,
+// repeats reports whether a line is the next one of what the execution before has printed,
 // which is so only of a model's transcript.
 func (l *liveLog) repeats(line []byte) bool {
 	if len(l.text) == 0 && turnOf(line) == "" {
@@ -122,7 +122,7 @@ func turnOf(line []byte) string {
 	return string(turn)
 }
 
-// has tells whether what a heartbeat brought is among the last lines.
+// has reports whether what a heartbeat brought is among the last lines.
 func (l *liveLog) has(progress string) bool {
 	if l == nil {
 		return false
@@ -159,7 +159,7 @@ type follows struct {
 	brief transcript.Brief
 }
 
-// hear prints what an assignment's attempt has printed since it was last heard.
+// hear prints an attempt's output since the last call.
 func (f *logFollower) hear(id spec.AssignmentID, running bool) error {
 	l := f.live[id]
 	if l == nil {
@@ -189,7 +189,7 @@ func (f *logFollower) show(id spec.AssignmentID, l *follows, lines []string) err
 	return nil
 }
 
-// finish leaves of an attempt's transcript what was not printed while it was under
+// finish reduces an attempt's transcript to what was not printed while it was
 // way.
 func (f *logFollower) finish(l *attemptLog) error {
 	live := f.live[l.AssignmentID]

@@ -43,8 +43,8 @@ func TestWhatAModelRepeatsIsNotFollowedTwice(t *testing.T) {
 	require.Equal(t, "-- turn 1: asking m\nI look.", prints("-- turn 1: asking m\nI look.\n> re", false))
 	require.Equal(t, "> read a", prints("ad a\n", false))
 	require.True(t, l.has("read a"))
-	require.Equal(t, "< a: x", prints("-- turn 1: the answer is stored already\nI look.\n> read a\n< a: x\n", true))
-	require.Equal(t, " y", l.restOf("-- turn 1: the answer is stored already\nI look.\n> read a\n< a: x\n y"))
+	require.Equal(t, "< a: x", prints("-- turn 1: using the stored answer\nI look.\n> read a\n< a: x\n", true))
+	require.Equal(t, " y", l.restOf("-- turn 1: using the stored answer\nI look.\n> read a\n< a: x\n y"))
 
 	require.Equal(t, "starting", prints("starting\n", true))
 	require.Equal(t, "starting", prints("starting\n", true), "a program says it once more")
@@ -54,6 +54,6 @@ func TestOfALongTranscriptTheRestIsFound(t *testing.T) {
 	t.Parallel()
 	printed := strings.Repeat("a line of it\n", 1000) + "the last line\n"
 	l := liveLog{text: []byte(printed)}
-	require.Equal(t, "more\n", l.restOf("the beginning\n… 9 bytes are left out here …\n"+printed[len(printed)-maxJoint-100:]+"more\n"))
+	require.Equal(t, "more\n", l.restOf("the beginning\n… 9 bytes omitted …\n"+printed[len(printed)-maxJoint-100:]+"more\n"))
 	require.Equal(t, "something else", l.restOf("something else"))
 }

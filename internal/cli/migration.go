@@ -11,7 +11,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
-// migration makes a session out of what Maestro Hive had done: a checkpoint
+// migration makes a session from a checkpoint of Maestro Hive: a checkpoint
 // before the first phase and one after each that was completed, with the work as
 // supplied.
 type migration struct {

@@ -37,7 +37,7 @@ func TestWarningsAreNotes(t *testing.T) {
 		{Scope: "session", At: 0.8, Spent: cost.Amount{Tokens: 85}, Cap: spec.Cap{Tokens: 100}, When: when},
 	}}
 	require.Equal(t, []string{
-		"a note", "80% of the budget of the session was spent at " + terminal.Moment(&when) + ": 85 tokens of 100 tokens",
+		"a note", "the budget of the session reached 80% at " + terminal.Moment(&when) + ": 85 tokens of 100 tokens",
 	}, notesOf(v))
 	require.Equal(t, []string{"a note"}, v.Notes)
 }

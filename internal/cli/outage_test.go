@@ -51,14 +51,14 @@ func TestOutageIsSeenAndEnded(t *testing.T) {
 			return true
 		}
 	}
-	until(t, shown("two", "build/dev waits for its provider: api_error", "goes on by itself", "nothing has to be done"), "status shows no notice")
+	until(t, shown("two", "build/dev waits for its provider: api_error", "continues by itself", "no answer is needed"), "status shows no notice")
 	state.Store(limits)
 	for _, s := range sessions { // what is wrong now, as far as people know, and in the store
 		until(t, shown(s, "build/dev waits for its provider: rate_limited", "slow down"), "the notice is of what was wrong before")
 	}
 	until(t, func() bool {
 		out := d.must(0, "inbox")
-		return strings.Count(out, "rate_limited") == 2 && strings.Contains(out, "these go on by themselves:\n  maestro status ") && !strings.Contains(out, "\ngo on:")
+		return strings.Count(out, "rate_limited") == 2 && strings.Contains(out, "these continue without an answer:\n  maestro status ") && !strings.Contains(out, "\nanswer with:")
 	}, "the inbox does not list them so")
 
 	state.Store(works)

@@ -8,7 +8,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// outcomeCode is the exit code of a session that has ended or parked.
+// outcomeCode is the exit code of a session that has ended or waits for a person.
 func outcomeCode(s session.State) int {
 	switch s {
 	case session.Completed:
@@ -20,12 +20,12 @@ func outcomeCode(s session.State) int {
 	}
 }
 
-// settled tells whether nothing more happens to a session without a person.
+// settled reports whether a session has ended or waits for a person.
 func settled(s session.State) bool {
 	return s.Closed() || s == session.HelpIsNeeded || s == session.AwaitingApproval
 }
 
-// reportFailure says on standard error why a session failed, or what it waits
+// reportFailure prints to standard error why a session failed, or what it waits
 // for: every attempt of what needs help, and what to do next.
 func (a *app) reportFailure(s session.Status) {
 	if s.Reason != "" && len(s.Help) == 0 {
@@ -39,9 +39,9 @@ func (a *app) reportFailure(s session.Status) {
 	}
 }
 
-// resumption says how a session that has ended without completing goes on.
+// resumption is the command that resumes a session that ended without completing.
 func (a *app) resumption(sessionID string) string {
-	return "go on with it, its finished work restored: " + a.again("resume "+sessionID)
+	return "resume it with the finished work restored: " + a.again("resume "+sessionID)
 }
 
 // nextStep is what to do about a session that has not completed, besides what its
@@ -50,9 +50,9 @@ func (a *app) nextStep(s session.Status) string {
 	goOn := a.resumption(s.Session)
 	switch {
 	case s.Status == session.AwaitingApproval && len(s.Help) == 0:
-		return "go on: " + a.again("resume "+s.Session)
+		return "continue: " + a.again("resume "+s.Session)
 	case len(s.Help) > 0 && len(s.Help[0].Attempts) > 0:
-		printed := "what it printed: " + a.again("logs "+s.Session+" "+subject(s.Help[0]))
+		printed := "its output: " + a.again("logs "+s.Session+" "+subject(s.Help[0]))
 		if s.Status.Closed() {
 			return printed + "\n" + goOn
 		}
@@ -65,7 +65,7 @@ func (a *app) nextStep(s session.Status) string {
 	return "more: " + a.again("status "+s.Session)
 }
 
-// again is a command that looks where this one did, for a person to type.
+// again is a command with this command's connection and store flags.
 func (a *app) again(command string) string {
 	for _, f := range []struct{ name, value string }{
 		{"address", a.temporal.Address}, {"namespace", a.temporal.Namespace}, {"profile", a.temporal.Profile}, {"state-dir", a.stateDir},

@@ -59,15 +59,15 @@ func TestASessionGoesOnAtAPersonsWords(t *testing.T) {
 	first := d.asked("s", "think", session.ForApproval)
 	got = d.run("resume", "s")
 	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), "go on: maestro approve s think")
+	require.Contains(t, got.stderr.String(), "answer with: maestro approve s think")
 	require.Contains(t, d.must(0, "artifacts", "diff", "s", "think", "--stat"), "docs/design.md  added   +1     -0\n")
 	got = d.run("approve", "s", "build")
 	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), "no open request build; it waits with\n  "+first.ID)
+	require.Contains(t, got.stderr.String(), "request build is not open in session s; open requests:\n  "+first.ID)
 	got = d.run("resolve", "s", "retry")
 	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), "write `maestro approve s think`")
-	require.Equal(t, "session s goes on: phase think does its work again, told what the note says\n",
+	require.Contains(t, got.stderr.String(), "run `maestro approve s think`")
+	require.Equal(t, "session s continues: the work of phase think is done again with your note\n",
 		d.must(0, "reject", "s", "think", "--note", "Use SQLite."))
 
 	var second session.HelpRequest
@@ -78,7 +78,7 @@ func TestASessionGoesOnAtAPersonsWords(t *testing.T) {
 	require.Contains(t, d.must(0, "artifacts", "diff", "s", "think"), "+SQLite\n")
 	got = d.run("reject", "s", "--request", first.ID, "--note", "stale")
 	require.Equal(t, 1, got.code, "it was open once")
-	require.Contains(t, got.stderr.String(), "has no open request "+first.ID)
+	require.Contains(t, got.stderr.String(), "request "+first.ID+" is not open in session s")
 	var answered struct {
 		Taken  bool
 		Answer session.Answer
@@ -91,7 +91,7 @@ func TestASessionGoesOnAtAPersonsWords(t *testing.T) {
 
 	h := d.asked("s", "build", session.ForHelp)
 	table := d.must(0, "status", "s")
-	for _, want := range []string{"build/dev needs help: unknown: ", "go on:", "maestro resolve s supply PATH", "request " + h.ID} {
+	for _, want := range []string{"build/dev needs help: unknown: ", "answer with:", "maestro resolve s supply PATH", "request " + h.ID} {
 		require.Contains(t, table, want)
 	}
 	require.Equal(t, 3, d.run("watch", "s").code)
@@ -104,8 +104,8 @@ func TestASessionGoesOnAtAPersonsWords(t *testing.T) {
 	require.Contains(t, shown, "Use SQLite.")
 	got = d.run("resolve", "s", "retry")
 	require.Equal(t, 1, got.code, "the session has moved on")
-	require.Contains(t, got.stderr.String(), "session s is completed: it waits for nobody")
-	require.Contains(t, d.run("inbox").stderr.String(), "nothing waits for you")
+	require.Contains(t, got.stderr.String(), "session s is completed; no request is open")
+	require.Contains(t, d.run("inbox").stderr.String(), "no open requests")
 }
 
 func testInbox(t *testing.T, d *desk, h session.HelpRequest) {
@@ -114,7 +114,7 @@ func testInbox(t *testing.T, d *desk, h session.HelpRequest) {
 	require.Len(t, doc.Waiting, 1)
 	require.Equal(t, h.ID, doc.Waiting[0].Request)
 	require.Equal(t, "maestro resolve s retry", doc.Waiting[0].Commands[0])
-	require.Contains(t, d.run("list").stderr.String(), "1 session waits for a person: `maestro inbox`")
+	require.Contains(t, d.run("list").stderr.String(), "1 session waits open: `maestro inbox`")
 
 	elsewhere := *d // the store is not at hand
 	elsewhere.t = t
@@ -157,8 +157,8 @@ func TestFilesOfAPersonStandForTheWork(t *testing.T) {
 	require.Len(t, d.inbox(), 1)
 	got = d.run("resolve", "s", "supply", d.file("mine.txt", "package mine\n"))
 	require.Equal(t, 0, got.code, got.stderr.String())
-	require.Contains(t, got.stdout.String(), "no worker has answered within 10s")
-	require.Contains(t, got.stderr.String(), "mine.txt stands for code.txt")
+	require.Contains(t, got.stdout.String(), "no worker answered within 10s")
+	require.Contains(t, got.stderr.String(), "mine.txt is used as code.txt")
 	d.withWorker(map[string]string{"coder": stubbornCoder})
 	var s session.Status
 	until(t, func() bool {
@@ -167,7 +167,7 @@ func TestFilesOfAPersonStandForTheWork(t *testing.T) {
 	}, "the answer is lost: %+v", &s)
 	require.Equal(t, session.Supplied, s.Phases[0].Assignments[0].Status)
 	logs := d.must(0, "logs", "s")
-	require.Contains(t, logs, "== build/dev, round 2, attempt 1: failed\ncontract_violation: code.txt was neither created nor changed\nfiles that a person has supplied, ")
+	require.Contains(t, logs, "== build/dev, round 2, attempt 1: failed\ncontract_violation: code.txt was neither created nor changed\nfiles supplied by a person, ")
 	require.Regexp(t, `(?m)^== build/dev, round 3, attempt 1: supplied\nsupplied by .*@desk: code.txt, `, logs)
 	out := filepath.Join(d.dir, "out")
 	d.must(0, "artifacts", "get", "s", "--out", out)
@@ -250,8 +250,8 @@ retry: {attempts: 1, rounds: 1}
 	}, "they do not ask")
 	got := d.run("resolve", "s", "retry")
 	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), "2 requests that take retry; name one with --request ID or --for PHASE/PERSONA")
-	require.Equal(t, "session s goes on without the work of build/dev\n", d.must(0, "resolve", "s", "skip", "--for", "build/dev"))
+	require.Contains(t, got.stderr.String(), "2 open requests that can be answered with retry; choose one with --request ID or --for PHASE/PERSONA")
+	require.Equal(t, "session s continues without the work of build/dev\n", d.must(0, "resolve", "s", "skip", "--for", "build/dev"))
 	elsewhere := *d // a worker says so there, the store here
 	elsewhere.set("MAESTRO_STATE_DIR", d.dir+"/elsewhere")
 	for _, at := range []*desk{d, &elsewhere} {
@@ -265,7 +265,7 @@ retry: {attempts: 1, rounds: 1}
 	require.Equal(t, 1, d.run("watch", "s").code)
 	table := d.must(0, "status", "s")
 	require.Contains(t, table, "build/tester needs help")
-	require.NotContains(t, table, "go on:")
+	require.NotContains(t, table, "answer with:")
 }
 
 func TestAPausedSessionIsResumedOrSentBack(t *testing.T) {
@@ -279,10 +279,10 @@ func TestAPausedSessionIsResumedOrSentBack(t *testing.T) {
 	until(t, func() bool { return d.asked("s", "think", session.ForApproval).ID != first.ID }, "it does not ask again")
 	got = d.run("resume", "s")
 	require.Equal(t, 0, got.code, got.stderr.String())
-	require.Contains(t, got.stderr.String(), "session s goes on after phase think")
+	require.Contains(t, got.stderr.String(), "session s continues after phase think")
 	d.asked("s", "build", session.ForApproval)
 	require.Contains(t, d.must(0, "status", "s"), "(the phase waits for approval)")
-	require.Contains(t, d.must(0, "approve", "s", "build"), "session s goes on after phase build")
+	require.Contains(t, d.must(0, "approve", "s", "build"), "session s continues after phase build")
 	require.Equal(t, 0, d.run("watch", "s").code)
 	require.Contains(t, d.must(0, "artifacts", "diff", "s", "build"), "+SQLite\n", "what was done again is built on")
 	require.Contains(t, d.must(0, "logs", "s", "think"), "== think/analyst, pass 2, round 1, attempt 1: completed\n")
@@ -304,7 +304,7 @@ func TestOfManyAnswersToARequestOneCounts(t *testing.T) {
 			taken++
 			continue
 		}
-		require.Regexp(t, `answered already|does not wait for an answer|no open request|waits for no person`, c.stderr.String())
+		require.Regexp(t, `is already answered|no open request|is not open`, c.stderr.String())
 	}
 	require.Equal(t, 1, taken)
 	until(t, func() bool { return d.asked("s", "build", session.ForHelp).ID != first.ID }, "it does not ask again")

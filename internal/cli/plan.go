@@ -41,7 +41,7 @@ type planDocument struct {
 type plannedPhase struct {
 	Name  string   `json:"name"`
 	Needs []string `json:"needs"`
-	// Without names phases that this one builds on and that have no work: it does
+	// Without names phases that this one depends on and that have no work: it runs
 	// without them.
 	Without    []string         `json:"without"`
 	Order      spec.Order       `json:"order"`
@@ -52,11 +52,11 @@ type plannedPhase struct {
 	Approve    bool             `json:"approve"`
 	SendsBack  *spec.SendsBack  `json:"sends_back"`
 	Budget     spec.Cap         `json:"budget"`
-	// PauseAfter: the session parks after the phase until somebody says go on.
+	// PauseAfter: the session pauses after the phase until `approve` or `resume`.
 	PauseAfter bool `json:"pause_after"`
 }
 
-// plannedPersona is a persona in a phase, and what becomes of its work.
+// plannedPersona is a persona in a phase, and what happens to its work.
 type plannedPersona struct {
 	Persona string `json:"persona"`
 	Role    string `json:"role"`
@@ -66,7 +66,7 @@ type plannedPersona struct {
 	Attempts int              `json:"attempts"`
 	Timeout  textfmt.Duration `json:"timeout,omitzero"`
 	MaxTurns int              `json:"max_turns,omitempty"`
-	// Produces and Checks are what an attempt is held to besides what the phase is.
+	// Produces and Checks are required of an attempt in addition to the phase's.
 	Produces []string `json:"produces"`
 	Checks   []string `json:"checks"`
 	Budget   spec.Cap `json:"budget"`
@@ -88,18 +88,18 @@ func newPlan(a *app) *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:   "plan TEAM",
-		Short: "Show a team's phases, and what `run` with the same flags would do",
-		Long: "Show the phases of a team file in order: what each needs, who works in it, on which agents, held to what; and what `run` with the same flags " +
-			"would do with each persona's work. It is decided as a session's admission decides it, but no worker and no Temporal is needed, and nothing is started or kept.",
+		Short: "Show a team's phases, and what `run` with the same flags would execute",
+		Long: "Show the phases of a team file in order: what each needs, its personas, their agents and checks; and what `run` with the same flags " +
+			"would do with each persona's work. The plan is made as at the start of a session, but needs neither a worker nor Temporal, and nothing is started or stored.",
 		Example: "  maestro plan team.yaml\n  maestro plan team.yaml --from testing --input implementation=./src\n  maestro plan team.yaml -o mermaid > team.mmd",
 		Args:    cmdline.Arguments(1, 1),
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.plan(cmd.Context(), o, args[0], format) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.workspace, "workspace", "", "directory whose files the session would start from, for what --input adds to them (default: none)")
-	flags.StringArrayVar(&o.include, "include", nil, "pattern of files to take although they are ignored or look as if they held keys; repeatable")
-	o.course.add(cmd, phasesOfFile)
-	o.supplied.add(cmd, phasesOfFile)
+	flags.StringVar(&o.workspace, "workspace", "", "directory whose files the session would start from, before --input adds to them (default: none)")
+	flags.StringArrayVar(&o.include, "include", nil, "pattern of files to take although ignored or looking like secrets; repeatable")
+	o.course.add(cmd)
+	o.supplied.add(cmd)
 	addFormats(cmd, &format, outputText, outputMermaid, outputJSON)
 	return cmd
 }
@@ -132,11 +132,11 @@ func (a *app) plan(ctx context.Context, o planOptions, file, format string) erro
 	return nil
 }
 
-// foresee asks what an admission would decide, on a store that is thrown away.
+// foresee computes the decisions of an admission, in a temporary store.
 func (a *app) foresee(ctx context.Context, t spec.Team, o planOptions, c *session.Course) (entries []session.PlanEntry, err error) {
 	dir, err := os.MkdirTemp("", "maestro-plan-")
 	if err != nil {
-		return nil, failf("there is no room for a plan: %w", err)
+		return nil, failf("make a temporary store for the plan: %w", err)
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // what is left there is in nobody's way
 	s, err := store.Create(dir, store.Options{Clock: a.env.Now})
@@ -157,7 +157,7 @@ func (a *app) foresee(ctx context.Context, t spec.Team, o planOptions, c *sessio
 	return entries, err
 }
 
-// planned puts a team and what becomes of its work together.
+// planned puts a team and what happens to its work together.
 func planned(t spec.Team, c session.Course, entries []session.PlanEntry) planDocument {
 	doc := planDocument{
 		Team: t.Name, Description: t.Description, Phases: []plannedPhase{}, Agents: some(t.AgentNames()), Checks: []string{},
@@ -201,18 +201,18 @@ func plannedFor(e session.PlanEntry, p spec.Persona) plannedPersona {
 	}
 }
 
-// some is a list that is none in JSON, too, where it is empty.
+// some is a list that is [] in JSON if it is empty.
 func some(list []string) []string { return append([]string{}, list...) }
 
-// acts says what becomes of an assignment's work.
+// acts describes what happens to an assignment's work.
 func (p plannedPersona) acts() string {
 	switch p.Action {
 	case session.RunIt:
 		return "runs"
 	case session.SupplyIt:
-		return strings.Replace(p.Reason, "supplied: ", "is supplied: ", 1)
+		return strings.Replace(p.Reason, "supplied: ", "supplied: ", 1)
 	case session.Leave:
-		return "is left: " + p.Reason
+		return "not run: " + p.Reason
 	case session.Restore, session.Drop: // what a new session has none of
 	}
 	return string(p.Action) + ": " + p.Reason

@@ -53,33 +53,34 @@ func TestPlanInWords(t *testing.T) {
 	require.Equal(t, `team web: Builds a page.
 4 phases; with agents coder, writer and checks go-test
 
-1. design, from the beginning
+1. design, first
    analyst  runs  Analyst  agent writer (may spend 1,000 tokens, 0.5 USD)
    produces docs/design.md
-   then waits for a person's approval
+   then waits for approval
 
-2. survey, from the beginning
+2. survey, first
    analyst  runs  Analyst  agent writer (may spend 1,000 tokens, 0.5 USD)
 
 3. build, after design and survey
-   backend   runs  Backend developer   agent coder (30m an attempt)
+   backend   runs  Backend developer   agent coder (30m per attempt)
    frontend  runs  Frontend developer  agent coder
      or its fallback; produces web/*.js
-   they work in sequence, each on what the one before left; backend mends what
-     does not fit together
+   they work in sequence, each on the previous one's result; backend fixes
+     merge conflicts and failing checks
    checked by go-test
    may spend 3 USD
 
 4. test, after build
    tester   runs  Tester   agent writer (9 turns at most)
    analyst  runs  Analyst  agent writer (may spend 1,000 tokens, 0.5 USD)
-   they work side by side; analyst mends what does not fit together
-   may send the work of build back, 2 times at most
+   they work in parallel; analyst fixes merge conflicts and failing checks
+   may send the work of build back at most 2 times
 
-retries: 3 attempts a round, 2 for backend; 2 rounds each; then a person has
-  2h to help, and a ticket is made in MD
-budget: 50,000 tokens; then a person is asked
-budget of a day, for all sessions of the team: 20 USD; then a person is asked
+retries: 3 attempts per round, 2 for backend; 2 rounds each; then a person has
+  2h to help, and a ticket is created in MD
+budget: 50,000 tokens; then a person is asked for a larger budget
+daily budget of all sessions of the team: 20 USD; then a person is asked for a
+  larger budget
 `, out)
 	require.NoDirExists(t, d.state, "a plan makes no store")
 }
@@ -107,7 +108,7 @@ func TestPlanAsMermaid(t *testing.T) {
   p0 -->|"approved"| p2
   p1 --> p2
   p2 --> p3
-  p3 -.->|"sends back, 2 times at most"| p2
+  p3 -.->|"sends back at most 2 times"| p2
   classDef run fill:#dbeafe,stroke:#2563eb,color:#111827
   classDef supply fill:#dcfce7,stroke:#16a34a,color:#111827
   classDef leave fill:#f3f4f6,stroke:#9ca3af,color:#6b7280,stroke-dasharray:4
@@ -147,11 +148,11 @@ func TestPlanRefusesWhatARunWould(t *testing.T) {
 		says string
 	}{
 		{[]string{"--only", "biuld"}, `did you mean "build"?`},
-		{[]string{"--only", "build", "--from", "design"}, "leave out --from and --until"},
-		{[]string{"--input", "design=" + filepath.Join(d.dir, "empty-handed")}, "does not stand for it"},
+		{[]string{"--only", "build", "--from", "design"}, "--only excludes --from and --until"},
+		{[]string{"--input", "design=" + filepath.Join(d.dir, "empty-handed")}, "are incomplete"},
 		{[]string{"--input", "design=nowhere"}, "cannot be read"},
-		{[]string{"--workspace", "nowhere"}, "is not a directory"},
-		{[]string{"-o", "table"}, "write text, mermaid or json"},
+		{[]string{"--workspace", "nowhere"}, "is not a readable directory"},
+		{[]string{"-o", "table"}, "use text, mermaid or json"},
 	} {
 		got := d.run(append([]string{"plan", file}, c.args...)...)
 		require.Equal(t, 2, got.code, "%v", c.args)
@@ -163,8 +164,8 @@ func TestPlanCompletes(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	file := d.file("team.yaml", planTeam)
-	require.Equal(t, "design=\nsurvey=\nbuild=\ntest=\n:6\n", d.must(0, "__complete", "plan", file, "--input", ""))
-	require.Equal(t, "design\nsurvey\nbuild\ntest\n:4\n", d.must(0, "__complete", "plan", file, "--only", ""))
+	require.Equal(t, "design=\nsurvey=\nbuild=\ntest=\n:38\n", d.must(0, "__complete", "plan", file, "--input", ""))
+	require.Equal(t, "design\nsurvey\nbuild\ntest\n:36\n", d.must(0, "__complete", "plan", file, "--only", ""))
 	require.Equal(t, "text\nmermaid\njson\n:4\n", d.must(0, "__complete", "plan", file, "-o", ""))
 }
 

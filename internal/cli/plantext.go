@@ -104,7 +104,7 @@ func actionColour(action session.Action) terminal.Colour {
 
 // begins says when the phase may begin.
 func (p plannedPhase) begins() string {
-	text := ", from the beginning"
+	text := ", first"
 	if len(p.Needs) > 0 {
 		text = ", after " + terminal.Enumeration(p.Needs, "and")
 	}
@@ -114,14 +114,14 @@ func (p plannedPhase) begins() string {
 	return text
 }
 
-// besides is what is set for the persona alone.
+// besides are the settings of the persona itself.
 func (p plannedPersona) besides() string {
 	var more []string
 	if p.Fallback {
 		more = append(more, "or its fallback")
 	}
 	if p.Timeout > 0 {
-		more = append(more, p.Timeout.String()+" an attempt")
+		more = append(more, p.Timeout.String()+" per attempt")
 	}
 	if p.MaxTurns > 0 {
 		more = append(more, textfmt.Count(p.MaxTurns, "turn")+" at most")
@@ -138,14 +138,14 @@ func (p plannedPersona) besides() string {
 	return strings.Join(more, "; ")
 }
 
-// terms says how the phase's personas work together and what it is held to.
+// terms describes how the phase's personas work together and what is required of the phase.
 func (p plannedPhase) terms() (lines []string) {
 	if len(p.Personas) > 1 {
-		how := "they work side by side"
+		how := "they work in parallel"
 		if p.Order == spec.OrderSequence {
-			how = "they work in sequence, each on what the one before left"
+			how = "they work in sequence, each on the previous one's result"
 		}
-		lines = append(lines, how+"; "+p.Integrator+" mends what does not fit together")
+		lines = append(lines, how+"; "+p.Integrator+" fixes merge conflicts and failing checks")
 	}
 	if len(p.Produces) > 0 {
 		lines = append(lines, "produces "+terminal.Enumeration(p.Produces, "and"))
@@ -154,13 +154,13 @@ func (p plannedPhase) terms() (lines []string) {
 		lines = append(lines, "checked by "+terminal.Enumeration(p.Checks, "and"))
 	}
 	if p.SendsBack != nil {
-		lines = append(lines, fmt.Sprintf("may send the work of %s back, %s at most", p.SendsBack.To, textfmt.Count(p.SendsBack.Times, "time")))
+		lines = append(lines, fmt.Sprintf("may send the work of %s back at most %s", p.SendsBack.To, textfmt.Count(p.SendsBack.Times, "time")))
 	}
 	if budget := capOf(p.Budget); budget != "" {
 		lines = append(lines, "may spend "+budget)
 	}
 	if p.Approve {
-		lines = append(lines, "then waits for a person's approval")
+		lines = append(lines, "then waits for approval")
 	}
 	if p.PauseAfter {
 		lines = append(lines, "then pauses until `maestro resume`")
@@ -182,7 +182,7 @@ func capOf(c spec.Cap) string {
 
 // limits says what holds for the whole session.
 func (doc planDocument) limits() []string {
-	retry := fmt.Sprintf("retries: %s a round", textfmt.Count(doc.Retry.Attempts, "attempt"))
+	retry := fmt.Sprintf("retries: %s per round", textfmt.Count(doc.Retry.Attempts, "attempt"))
 	for _, p := range doc.Phases {
 		for _, who := range p.Personas {
 			if own := fmt.Sprintf("%d for %s", who.Attempts, who.Persona); who.Attempts != doc.Retry.Attempts && !strings.Contains(retry, own) {
@@ -197,22 +197,22 @@ func (doc planDocument) limits() []string {
 		retry += "a person has " + days(doc.Help.GiveUpAfter) + " to help"
 	}
 	if doc.Help.Jira != nil {
-		retry += ", and a ticket is made in " + doc.Help.Jira.Project
+		retry += ", and a ticket is created in " + doc.Help.Jira.Project
 	}
 	lines := []string{retry}
 	reaction := map[spec.OnExceeded]string{
-		spec.OnExceededStop: "then the work fails", spec.OnExceededAsk: "then a person is asked", spec.OnExceededDegrade: "then fallbacks go on",
+		spec.OnExceededStop: "then the work fails", spec.OnExceededAsk: "then a person is asked for a larger budget", spec.OnExceededDegrade: "then fallback agents are used",
 	}[doc.Budget.OnExceeded]
 	if sessionID := capOf(doc.Budget.Cap()); sessionID != "" {
 		lines = append(lines, "budget: "+sessionID+"; "+reaction)
 	}
 	if daily := capOf(doc.Budget.Daily); daily != "" {
-		lines = append(lines, "budget of a day, for all sessions of the team: "+daily+"; "+reaction)
+		lines = append(lines, "daily budget of all sessions of the team: "+daily+"; "+reaction)
 	}
 	return lines
 }
 
-// parks says that a phase waits for a person at its end, where no arrow says so.
+// parks notes that a phase waits for a person at its end, if no arrow shows it.
 func (doc planDocument) parks(p plannedPhase) string {
 	text := ""
 	if p.Approve && !slices.ContainsFunc(doc.Phases, func(q plannedPhase) bool { return slices.Contains(q.Needs, p.Name) }) {
@@ -250,7 +250,7 @@ func (doc planDocument) mermaid() string {
 			fmt.Fprintf(&b, "  p%d -->%s p%d\n", index[need], label, i)
 		}
 		if p.SendsBack != nil {
-			fmt.Fprintf(&b, "  p%d -.->|\"sends back, %s at most\"| p%d\n", i, textfmt.Count(p.SendsBack.Times, "time"), index[p.SendsBack.To])
+			fmt.Fprintf(&b, "  p%d -.->|\"sends back at most %s\"| p%d\n", i, textfmt.Count(p.SendsBack.Times, "time"), index[p.SendsBack.To])
 		}
 	}
 	b.WriteString("  classDef run fill:#dbeafe,stroke:#2563eb,color:#111827\n" +

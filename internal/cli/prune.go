@@ -28,7 +28,7 @@ const scheduleOff = "off"
 // leastSchedule is the shortest time between two prunes.
 const leastSchedule = time.Minute
 
-// pruneFlags are what `checkpoints prune` is asked for.
+// pruneFlags are what `checkpoints prune` is a usage error.
 type pruneFlags struct {
 	keep      int
 	olderThan time.Duration
@@ -40,11 +40,11 @@ func newCheckpointsPrune(a *app) *cobra.Command {
 	var f pruneFlags
 	cmd := &cobra.Command{
 		Use:   "prune",
-		Short: "Remove old checkpoints of closed sessions, and the blobs that nothing needs any more",
-		Long: "Remove the directories that sessions worked in which have ended, old checkpoints of closed sessions, and the blobs that nothing needs any more. " +
-			"What a kept checkpoint, a record or a session that is not closed needs stays, and so does every blob younger than a day. " +
-			"Sessions may run meanwhile.\n\n" +
-			"With --schedule DURATION a Temporal Schedule does so from then on, on the store's workers, and with --schedule off it ends.",
+		Short: "Remove old checkpoints of closed sessions, and unused blobs",
+		Long: "Remove the working directories of ended sessions, old checkpoints of closed sessions, and unused blobs. " +
+			"Everything that a kept checkpoint, a record or an open session needs stays, and so does every blob younger than a day. " +
+			"Sessions may run at the same time.\n\n" +
+			"With --schedule DURATION, a Temporal Schedule prunes at that interval on the store's workers; --schedule off removes the schedule.",
 		Args: cmdline.Arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd.Flags().Changed); err != nil {
@@ -57,10 +57,10 @@ func newCheckpointsPrune(a *app) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&f.keep, "keep", store.DefaultKeep, "checkpoints of each session to keep, the newest")
-	flags.DurationVar(&f.olderThan, "older-than", store.DefaultOlderThan, "age up to which checkpoints are kept")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "only say what would be removed")
-	flags.StringVar(&f.schedule, "schedule", "", "prune so often from now on, like 24h; off ends that")
+	flags.IntVar(&f.keep, "keep", store.DefaultKeep, "newest checkpoints to keep of each session")
+	flags.DurationVar(&f.olderThan, "older-than", store.DefaultOlderThan, "keep checkpoints younger than this")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "only list what would be removed")
+	flags.StringVar(&f.schedule, "schedule", "", "prune at this interval from now on, like 24h; off removes the schedule")
 	a.addTemporalFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
@@ -70,13 +70,13 @@ func newCheckpointsPrune(a *app) *cobra.Command {
 func (f pruneFlags) check(given func(string) bool) error {
 	switch {
 	case f.keep < 1:
-		return usagef("--keep is %d; it must be at least 1: a session goes on from its newest checkpoint", f.keep)
+		return usagef("--keep: %d is less than 1; a session is resumed from its newest checkpoint", f.keep)
 	case f.olderThan <= 0:
-		return usagef("--older-than is %s; it must be more than 0, like 168h", f.olderThan)
+		return usagef("--older-than: %s is not positive; give a duration like 168h", f.olderThan)
 	case f.schedule != "" && f.dryRun:
-		return usagef("--dry-run and --schedule exclude each other")
+		return usagef("--dry-run and --schedule exclude each other; leave one out")
 	case f.schedule == scheduleOff && (given("keep") || given("older-than")):
-		return usagef("--schedule off ends the schedule; leave out --keep and --older-than")
+		return usagef("--schedule off excludes --keep and --older-than")
 	}
 	return nil
 }
@@ -95,7 +95,7 @@ func (a *app) prune(ctx context.Context, f pruneFlags) error {
 		Keep: f.keep, OlderThan: f.olderThan, DryRun: f.dryRun, Namespace: conn.Namespace, Running: open,
 	})
 	if errors.Is(err, store.ErrPruning) {
-		return failf("another process prunes the store in %s at the moment; try again when it is done", s.Dir())
+		return failf("another process is pruning the store in %s; try again when it has finished", s.Dir())
 	}
 	if err != nil {
 		return failf("%w", err)
@@ -119,12 +119,12 @@ func (a *app) writePruned(r session.PruneReport) {
 			t.Add(terminal.Plain(p.Session), terminal.Plain(fmt.Sprint(len(p.Checkpoints))), terminal.Plain(did))
 		}
 		for _, p := range r.Spared {
-			t.Add(terminal.Plain(p.Session), terminal.Plain("-"), terminal.Painted("keeps everything: "+p.Reason, terminal.Dim))
+			t.Add(terminal.Plain(p.Session), terminal.Plain("-"), terminal.Painted("nothing removed: "+p.Reason, terminal.Dim))
 		}
 		t.Write(a.env.Stdout)
 		a.print("")
 	}
-	a.print("%s looked at: %s, %s (%s) and the working directories of %s %s; %s kept", textfmt.Count(r.Sessions, "session"),
+	a.print("%s checked: %s, %s (%s) and the working directories of %s %s; %s kept", textfmt.Count(r.Sessions, "session"),
 		textfmt.Count(r.Checkpoints, "checkpoint"), textfmt.Count(r.Blobs, "blob"), textfmt.Size(r.Bytes), textfmt.Count(r.WorkDirs, "session"), did,
 		textfmt.Count(r.Kept, "checkpoint"))
 }
@@ -140,7 +140,7 @@ type pruneScheduled struct {
 func (a *app) schedulePrune(ctx context.Context, f pruneFlags, given func(string) bool) error {
 	every, err := time.ParseDuration(f.schedule)
 	if f.schedule != scheduleOff && (err != nil || every < leastSchedule) {
-		return usagef("--schedule %q is neither a duration of at least %s, like 24h, nor off", f.schedule, leastSchedule)
+		return usagef("--schedule: %q is neither a duration of at least %s, like 24h, nor off", f.schedule, leastSchedule)
 	}
 	s, conn, err := a.both(ctx, a.openStore)
 	if err != nil {
@@ -148,7 +148,7 @@ func (a *app) schedulePrune(ctx context.Context, f pruneFlags, given func(string
 	}
 	defer conn.Close()
 	doc := pruneScheduled{Schedule: workflows.PruneID(s.ID())}
-	said := fmt.Sprintf("the store %s is not pruned on a schedule any more", s.ID())
+	said := fmt.Sprintf("the schedule of store %s is removed", s.ID())
 	if f.schedule == scheduleOff {
 		err = conn.ScheduleClient().GetHandle(ctx, doc.Schedule).Delete(ctx)
 		if temporalutil.NotFound(err) {
@@ -163,7 +163,7 @@ func (a *app) schedulePrune(ctx context.Context, f pruneFlags, given func(string
 			in.OlderThan = textfmt.Duration(f.olderThan)
 		}
 		doc.Every = every.String()
-		said = fmt.Sprintf("the store %s is pruned every %s from now on, by schedule %s", s.ID(), every, doc.Schedule)
+		said = fmt.Sprintf("the store %s is pruned every %s by schedule %s", s.ID(), every, doc.Schedule)
 		err = putSchedule(ctx, conn.ScheduleClient(), every, in)
 	}
 	if err != nil {
@@ -176,7 +176,7 @@ func (a *app) schedulePrune(ctx context.Context, f pruneFlags, given func(string
 	return nil
 }
 
-// putSchedule makes the schedule, or changes the one that is there.
+// putSchedule makes the schedule, or changes the one that is missing.
 func putSchedule(ctx context.Context, schedules client.ScheduleClient, every time.Duration, in activities.PruneInput) error {
 	id := workflows.PruneID(in.Store)
 	given := client.ScheduleSpec{Intervals: []client.ScheduleIntervalSpec{{Every: every}}}
@@ -185,7 +185,7 @@ func putSchedule(ctx context.Context, schedules client.ScheduleClient, every tim
 		WorkflowTaskTimeout: entityworkflow.WorkflowTaskTimeout, StaticSummary: "prune the store " + in.Store,
 	}
 	_, err := schedules.Create(ctx, client.ScheduleOptions{
-		ID: id, Spec: given, Action: action, Note: "made by `maestro checkpoints prune --schedule`",
+		ID: id, Spec: given, Action: action, Note: "created by `maestro checkpoints prune --schedule`",
 	})
 	if !errors.Is(err, temporal.ErrScheduleAlreadyRunning) {
 		return err

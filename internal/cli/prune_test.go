@@ -68,8 +68,8 @@ func TestPruning(t *testing.T) {
 		_, err := os.Stat(waste)
 		return os.IsNotExist(err)
 	}, "the schedule did not prune")
-	require.Contains(t, d.must(0, "checkpoints", "prune", "--schedule", "off"), "not pruned on a schedule")
-	require.Contains(t, d.must(0, "checkpoints", "prune", "--schedule", "off"), "not pruned on a schedule")
+	require.Contains(t, d.must(0, "checkpoints", "prune", "--schedule", "off"), "the schedule of store")
+	require.Contains(t, d.must(0, "checkpoints", "prune", "--schedule", "off"), "the schedule of store")
 	require.Contains(t, d.must(0, "doctor"), "no schedule")
 }
 
@@ -82,10 +82,10 @@ func TestPruningIsAskedForSensibly(t *testing.T) {
 		says string
 		args []string
 	}{
-		{2, "--keep is 0", []string{"--keep", "0"}},
-		{2, "--older-than is -1s", []string{"--older-than", "-1s"}},
+		{2, "--keep: 0", []string{"--keep", "0"}},
+		{2, "--older-than: -1s", []string{"--older-than", "-1s"}},
 		{2, "exclude each other", []string{"--dry-run", "--schedule", "24h"}},
-		{2, "leave out --keep", []string{"--schedule", "off", "--keep", "2"}},
+		{2, "excludes --keep", []string{"--schedule", "off", "--keep", "2"}},
 		{2, "neither a duration", []string{"--schedule", "daily"}},
 		{2, "neither a duration", []string{"--schedule", "1s"}},
 		{4, "maestro dev", nil},

@@ -26,12 +26,12 @@ func newBudgetRaise(a *app) *cobra.Command {
 	var usd, name string
 	cmd := &cobra.Command{
 		Use:   "raise (SESSION | --team TEAM) (--tokens N | --usd X)",
-		Short: "Add to a budget of a running session, or to what a team may spend today",
-		Long: "Add to a budget of a running session: the one that the session waits for or, if it waits for none, the session's own; " +
+		Short: "Raise a budget of a running session, or a team's daily budget",
+		Long: "Raise a budget of a running session: the one that the session waits for or, if it waits for none, the session's own; " +
 			"with --persona, --phase or --session, that one. " +
-			"A session that has parked because the budget is spent goes on where it was; nothing that is paid for is paid for again. " +
-			"Where no worker answers within " + answerPatience.String() + ", the raise waits for one.\n\n" +
-			"With --team it adds to the team's daily budget, for today by UTC only: sessions that wait for tomorrow go on. That needs the store only, and neither a worker nor Temporal.",
+			"A session that waits because the budget is spent continues where it stopped; finished calls are not paid again. " +
+			"If no worker answers within " + answerPatience.String() + ", the raise is applied as soon as one does.\n\n" +
+			"With --team, raise the team's daily budget for today (UTC) only: sessions that wait for the next day continue. This needs neither a worker nor Temporal.",
 		Args: sessionOrTeam(&name),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if usd != "" {
@@ -40,7 +40,7 @@ func newBudgetRaise(a *app) *cobra.Command {
 				}
 			}
 			if r.Tokens < 0 || r.USD < 0 || r.Tokens == 0 && r.USD == 0 {
-				return usagef("say what to add: --tokens N, --usd X or both, as positive numbers")
+				return usagef("missing --tokens or --usd; give a positive amount to add")
 			}
 			r.By = a.person()
 			if name != "" {
@@ -55,12 +55,11 @@ func newBudgetRaise(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&r.Phase, "phase", "", "raise this phase's budget")
 	cmd.Flags().BoolVar(&r.Session, "session", false, "raise the session's own budget")
 	cmd.Flags().StringVar(&r.Note, "note", "", "why, for the record")
-	a.addTeamFlag(cmd, &name, "raise what all sessions of this team may spend today")
+	a.addTeamFlag(cmd, &name, "raise the daily budget of this team, for today")
 	cmd.MarkFlagsMutuallyExclusive("persona", "phase", "session", "team")
 	a.addTemporalFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
-	cmd.ValidArgsFunction = a.completeSessions
 	return cmd
 }
 
@@ -75,9 +74,9 @@ func (a *app) raise(ctx context.Context, session string, r workflows.Raise) erro
 	case err != nil:
 		return err
 	case info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
-		return usagef("session %s is completed: nothing of it is left to pay for", session)
+		return usagef("session %s is completed; its budget cannot be raised", session)
 	case info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
-		return usagef("session %s has ended: it is %s; raise the budget in its team file and go on with it: %s", session,
+		return usagef("session %s has ended: it is %s; raise the budget in its team file and resume it: %s", session,
 			sessionstatus.ClosedState(info.GetStatus()), a.again("resume "+session+" --team FILE"))
 	}
 	r.ID = fmt.Sprintf("%s/%d", r.By, a.env.Now().UnixNano())
@@ -89,9 +88,9 @@ func (a *app) raise(ctx context.Context, session string, r workflows.Raise) erro
 		return err
 	case answered:
 		doc.Raised = &raised
-		a.say("the budget of %s is %s now, %s of it spent", budget.Label(raised.Scope), terminal.Cap(raised.Cap), terminal.AmountIn(raised.Spent, raised.Cap))
+		a.say("the budget of %s is now %s, %s spent", budget.Label(raised.Scope), terminal.Cap(raised.Cap), terminal.AmountIn(raised.Spent, raised.Cap))
 	default:
-		a.say("no worker has answered within %s; the budget of session %s is raised as soon as one does", answerPatience, session)
+		a.say("no worker answered within %s; the budget of session %s is raised as soon as one does", answerPatience, session)
 	}
 	if a.output == outputJSON {
 		return a.printJSON(doc)

@@ -26,7 +26,7 @@ func subject(h session.HelpRequest) string {
 	return spec.AssignmentID{Phase: h.Phase, Persona: h.Persona}.String()
 }
 
-// matter is what a request says is the matter.
+// matter is a request's message.
 func matter(h session.HelpRequest) string {
 	if h.Category == "" {
 		return safetext.Line(h.Message)
@@ -35,7 +35,7 @@ func matter(h session.HelpRequest) string {
 }
 
 // together counts the open requests for money that one raise of a budget answers,
-// this one included; first tells whether it is the first of these. They are shown as
+// this one included; first reports whether it is the first of these. They are shown as
 // one.
 func together(h session.HelpRequest, open []session.HelpRequest) (n int, first bool) {
 	if kindOf(h) != session.ForMoney || h.Command == "" {
@@ -58,19 +58,19 @@ func subjects(h session.HelpRequest, n int) string {
 	return subject(h)
 }
 
-// way is something that a person can type about a request.
+// way is a command that answers a request.
 type way struct {
 	command string // without the program's name
 	does    string
 }
 
-// ways lists what can be typed about one of a session's open requests, what goes
-// on with it first.
+// ways lists the commands that answer one of a session's open requests, the one that
+// continues first.
 func ways(sessionID string, h session.HelpRequest, open []session.HelpRequest) []way {
 	var all []way
 	if kindOf(h) == session.ForMoney {
 		if c := strings.TrimPrefix(h.Command, "maestro "); c != "" {
-			all = append(all, way{c, "goes on where it was"})
+			all = append(all, way{c, "continues where it stopped"})
 		}
 	}
 	of := ""
@@ -80,28 +80,28 @@ func ways(sessionID string, h session.HelpRequest, open []session.HelpRequest) [
 	for _, verb := range h.Answers {
 		switch verb {
 		case session.Retrying:
-			does := "tries again; --note TEXT tells it more"
+			does := "tries again; --note TEXT gives it a hint"
 			if kindOf(h) == session.ForOutage {
-				does = "tries at once, and does not wait any longer"
+				does = "tries now, without waiting"
 			}
 			all = append(all, way{"resolve " + sessionID + " retry" + of, does})
 		case session.Skipping:
-			all = append(all, way{"resolve " + sessionID + " skip" + of, "goes on without it"})
+			all = append(all, way{"resolve " + sessionID + " skip" + of, "continues without this work"})
 		case session.Supplying:
-			all = append(all, way{"resolve " + sessionID + " supply PATH" + of, "takes your files, checked like an agent's"})
+			all = append(all, way{"resolve " + sessionID + " supply PATH" + of, "uses your files, checked like an agent's"})
 		case session.Aborting:
 			all = append(all, way{"resolve " + sessionID + " abort" + of, "ends the session"})
 		case session.Approving:
-			all = append(all, way{"approve " + sessionID + " " + h.Phase, "lets begin what builds on it"})
+			all = append(all, way{"approve " + sessionID + " " + h.Phase, "starts the dependent phases"})
 		case session.Rejecting:
-			all = append(all, way{"reject " + sessionID + " " + h.Phase + " --note TEXT", "has it done again, told why"},
-				way{"artifacts diff " + sessionID + " " + h.Phase, "shows what it has changed"})
+			all = append(all, way{"reject " + sessionID + " " + h.Phase + " --note TEXT", "has it done again with your note"},
+				way{"artifacts diff " + sessionID + " " + h.Phase, "shows its changes"})
 		}
 	}
 	return all
 }
 
-// goesOn is the command that goes on with a request; empty: none is known, or needed.
+// goesOn is the command that answers a request; empty: none is known, or needed.
 func (a *app) goesOn(sessionID string, h session.HelpRequest, open []session.HelpRequest) string {
 	if all := ways(sessionID, h, open); len(all) > 0 && kindOf(h) != session.ForOutage {
 		return a.again(all[0].command)
@@ -122,9 +122,9 @@ func waitsFor(open []session.HelpRequest) string {
 	return b.String()
 }
 
-// requestLines says all about a request. Its attempts are left out where they are
-// said elsewhere. Of a session that has ended it says what the request came to, and
-// nothing of how it is answered.
+// requestLines describes a request. Its attempts are omitted if they are
+// printed elsewhere. For a session that has ended it describes the outcome, without
+// the commands.
 func (a *app) requestLines(s session.Status, h session.HelpRequest, attempts bool) []string {
 	n, _ := together(h, s.Help)
 	if s.Status.Closed() {
@@ -168,14 +168,14 @@ func (a *app) requestLines(s session.Status, h session.HelpRequest, attempts boo
 	if len(all) == 0 {
 		return lines
 	}
-	heading := "  go on:"
+	heading := "  answer with:"
 	if kindOf(h) == session.ForOutage {
-		heading = "  nothing has to be done; what can be:"
+		heading = "  no answer is needed; possible:"
 	}
 	return append(append(lines, heading), a.wayLines(all)...)
 }
 
-// wayLines lists what can be typed, what it does beside it; below it, where a line
+// wayLines lists commands with their effects; these are on the next line, where a line
 // would be too long for a page. Commands are never broken.
 func (a *app) wayLines(all []way) []string {
 	command, does := 0, 0
@@ -200,7 +200,7 @@ type failedRow struct {
 	first, last int // their numbers
 }
 
-// inRows puts failed attempts that follow each other and say the same together.
+// inRows groups consecutive failed attempts with equal messages.
 func inRows(failures []session.AttemptFailure) []failedRow {
 	var rows []failedRow
 	for i, f := range failures {
@@ -221,15 +221,15 @@ func (r failedRow) numbers() string {
 	return fmt.Sprintf("%d-%d", r.first, r.last)
 }
 
-// openSince says since when a request is open, or when one was made that nobody
-// waits for any more.
+// openSince says since when a request is open, or when a closed one
+// was opened.
 func (a *app) openSince(h session.HelpRequest, over bool) string {
-	since := fmt.Sprintf("waits since %s (%s)", terminal.Moment(&h.Since), terminal.Age(a.env.Now().Sub(h.Since)))
+	since := fmt.Sprintf("waiting since %s (%s)", terminal.Moment(&h.Since), terminal.Age(a.env.Now().Sub(h.Since)))
 	switch {
 	case over:
 		since = "asked " + terminal.Moment(&h.Since)
 	case !h.Until.IsZero():
-		since += ", gives up " + terminal.Moment(&h.Until)
+		since += ", until " + terminal.Moment(&h.Until)
 	}
 	if h.ID == "" {
 		return since
@@ -251,7 +251,7 @@ func ticketText(t *session.Ticket) string {
 		text += ", " + safetext.Line(t.URL)
 	}
 	if t.Occurrences > 1 {
-		text += fmt.Sprintf(", this failure's occurrence number %d", t.Occurrences)
+		text += fmt.Sprintf(", occurrence %d of this failure", t.Occurrences)
 	}
 	if t.Trouble != "" {
 		text += ": " + safetext.Line(t.Trouble)
@@ -275,7 +275,7 @@ func (s selector) matches(h session.HelpRequest) bool {
 func (s selector) choose(sessionID string, open []session.HelpRequest) (session.HelpRequest, error) {
 	var none session.HelpRequest
 	if len(open) == 0 {
-		return none, failf("session %s waits for no person; `maestro status %s` says where it stands", sessionID, sessionID)
+		return none, failf("session %s has no open request; `maestro status %s` shows its state", sessionID, sessionID)
 	}
 	named := slices.DeleteFunc(slices.Clone(open), func(h session.HelpRequest) bool { return !s.matches(h) })
 	if len(named) == 0 {
@@ -283,23 +283,23 @@ func (s selector) choose(sessionID string, open []session.HelpRequest) (session.
 		if s.request != "" {
 			refuse = failf
 		}
-		return none, refuse("session %s has no open request %s; it waits with%s", sessionID, cmp.Or(s.request, s.of), waitsFor(open))
+		return none, refuse("request %[2]s is not open in session %[1]s; open requests:%[3]s", sessionID, cmp.Or(s.request, s.of), waitsFor(open))
 	}
 	taking := slices.DeleteFunc(slices.Clone(named), func(h session.HelpRequest) bool { return !h.Takes(s.verb) })
 	switch len(taking) {
 	case 0:
-		return none, usagef("session %s waits with nothing that takes %s%s%s", sessionID, s.verb, waitsFor(named), instead(sessionID, named[0], open))
+		return none, usagef("session %s has no open request that can be answered with %s; open requests:%s%s", sessionID, s.verb, waitsFor(named), instead(sessionID, named[0], open))
 	case 1:
 		return taking[0], nil
 	}
-	how := "name one with --request ID or --for PHASE/PERSONA"
+	how := "choose one with --request ID or --for PHASE/PERSONA"
 	if s.verb == session.Approving || s.verb == session.Rejecting {
-		how = "name the phase"
+		how = "give PHASE"
 	}
-	return none, usagef("session %s waits with %d requests that take %s; %s:%s", sessionID, len(taking), s.verb, how, waitsFor(taking))
+	return none, usagef("session %s has %d open requests that can be answered with %s; %s:%s", sessionID, len(taking), s.verb, how, waitsFor(taking))
 }
 
-// instead names the commands that a request does take.
+// instead names the commands that answer a request.
 func instead(sessionID string, h session.HelpRequest, open []session.HelpRequest) string {
 	var all []string
 	for _, w := range ways(sessionID, h, open) {
@@ -308,5 +308,5 @@ func instead(sessionID string, h session.HelpRequest, open []session.HelpRequest
 	if len(all) == 0 {
 		return ""
 	}
-	return "\nwrite " + strings.Join(all, ", or ")
+	return "\nrun " + strings.Join(all, ", or ")
 }

@@ -54,35 +54,34 @@ func TestRequestsSayWhatHappenedAndWhatCanBeTyped(t *testing.T) {
 		want string
 	}{
 		{"help", []session.HelpRequest{forHelp()}, `build/dev needs help: test_failure: TestX fails
-  request build.dev.1 waits since ` + terminal.Moment(&since) + ` (2h 3m), gives up
+  request build.dev.1 waiting since ` + terminal.Moment(&since) + ` (2h 3m), until
     ` + terminal.Moment(&until) + `
   look at the log
-  ticket MD-7, https://jira.example/browse/MD-7, this failure's occurrence
-    number 3
-  go on:
-    maestro resolve s retry        tries again; --note TEXT tells it more
-    maestro resolve s skip         goes on without it
-    maestro resolve s supply PATH  takes your files, checked like an agent's
+  ticket MD-7, https://jira.example/browse/MD-7, occurrence 3 of this failure
+  answer with:
+    maestro resolve s retry        tries again; --note TEXT gives it a hint
+    maestro resolve s skip         continues without this work
+    maestro resolve s supply PATH  uses your files, checked like an agent's
     maestro resolve s abort        ends the session`},
 		{"budget beside another", []session.HelpRequest{forMoney(), forHelp()}, `ship/dev needs a larger budget: token_budget: it is spent
-  request ship.dev.1 waits since ` + terminal.Moment(&since) + ` (2h 3m)
-  go on:
+  request ship.dev.1 waiting since ` + terminal.Moment(&since) + ` (2h 3m)
+  answer with:
     maestro budget raise s --persona dev --usd N
-      goes on where it was
+      continues where it stopped
     maestro resolve s retry --for ship/dev
-      tries again; --note TEXT tells it more
+      tries again; --note TEXT gives it a hint
     maestro resolve s skip --for ship/dev
-      goes on without it
+      continues without this work
     maestro resolve s supply PATH --for ship/dev
-      takes your files, checked like an agent's
+      uses your files, checked like an agent's
     maestro resolve s abort --for ship/dev
       ends the session`},
 		{"approval", []session.HelpRequest{forApproval()}, `design needs approval: phase design is done
-  request design.approval.1 waits since ` + terminal.Moment(&since) + ` (2h 3m)
-  go on:
-    maestro approve s design             lets begin what builds on it
-    maestro reject s design --note TEXT  has it done again, told why
-    maestro artifacts diff s design      shows what it has changed`},
+  request design.approval.1 waiting since ` + terminal.Moment(&since) + ` (2h 3m)
+  answer with:
+    maestro approve s design             starts the dependent phases
+    maestro reject s design --note TEXT  has it done again with your note
+    maestro artifacts diff s design      shows its changes`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -91,7 +90,7 @@ func TestRequestsSayWhatHappenedAndWhatCanBeTyped(t *testing.T) {
 			require.Equal(t, fields(c.want), fields(strings.Join(got, "\n")))
 			s.Status = session.Failed
 			ended := strings.Join(at().requestLines(s, c.open[0], true), "\n")
-			for _, answering := range []string{"go on:\n", "maestro resolve", "maestro approve", "maestro budget", "waits since", "gives up"} {
+			for _, answering := range []string{"answer with:\n", "maestro resolve", "maestro approve", "maestro budget", "waiting since", "until"} {
 				require.NotContains(t, ended, answering, "nobody answers a session that has ended")
 			}
 			require.Contains(t, ended, "asked "+terminal.Moment(&since))
@@ -134,11 +133,11 @@ func TestAnswersFindTheirRequest(t *testing.T) {
 		{"by its phase", selector{verb: session.Rejecting, of: "design"}, all, "design.approval.1"},
 		{"by its assignment", selector{verb: session.Skipping, of: "build/tester"}, all, "build.tester.1"},
 		{"by its id", selector{verb: session.Aborting, request: "build.dev.1"}, all, "build.dev.1"},
-		{"several", selector{verb: session.Retrying}, all, "2 requests that take retry; name one with --request ID or --for PHASE/PERSONA:\n  build.dev.1  help of build/dev"},
-		{"none open", selector{verb: session.Retrying}, nil, "session s waits for no person"},
-		{"another id", selector{verb: session.Retrying, request: "build.dev.0"}, all, "has no open request build.dev.0; it waits with\n  build.dev.1"},
-		{"another phase", selector{verb: session.Approving, of: "build"}, all, "nothing that takes approve\n  build.dev.1"},
-		{"the wrong verb", selector{verb: session.Retrying}, []session.HelpRequest{forApproval()}, "write `maestro approve s design`, or `maestro reject s design --note TEXT`"},
+		{"several", selector{verb: session.Retrying}, all, "2 open requests that can be answered with retry; choose one with --request ID or --for PHASE/PERSONA:\n  build.dev.1  help of build/dev"},
+		{"none open", selector{verb: session.Retrying}, nil, "session s has no open request"},
+		{"another id", selector{verb: session.Retrying, request: "build.dev.0"}, all, "request build.dev.0 is not open in session s; open requests:\n  build.dev.1"},
+		{"another phase", selector{verb: session.Approving, of: "build"}, all, "no open request that can be answered with approve; open requests:\n  build.dev.1"},
+		{"the wrong verb", selector{verb: session.Retrying}, []session.HelpRequest{forApproval()}, "run `maestro approve s design`, or `maestro reject s design --note TEXT`"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -170,9 +169,9 @@ func TestWatchTellsOfRequests(t *testing.T) {
 		"build/dev: needs help: test_failure: TestX fails", "design: needs approval: phase design is done",
 	}, said(changes(terminal.Palette{}, running, asked, history{})))
 	require.Equal(t, []string{
-		"build/dev: ticket MD-7, https://jira.example/browse/MD-7, this failure's occurrence number 3", "design: goes on",
+		"build/dev: ticket MD-7, https://jira.example/browse/MD-7, occurrence 3 of this failure", "design: continues",
 	}, said(changes(terminal.Palette{}, asked, ticketed, history{})))
-	require.Equal(t, []string{"build/dev: goes on"}, said(changes(terminal.Palette{}, ticketed, running, history{})))
+	require.Equal(t, []string{"build/dev: continues"}, said(changes(terminal.Palette{}, ticketed, running, history{})))
 }
 
 func TestAttemptsThatFailAlikeAreSaidOnce(t *testing.T) {

@@ -20,19 +20,19 @@ import (
 	"github.com/maestro-hive/maestro/workflows"
 )
 
-// resolveVerbs are what `resolve` says. Approvals have commands of their own.
+// resolveVerbs are the answers of `resolve`. Approvals have separate commands.
 var resolveVerbs = []session.Verb{session.Retrying, session.Skipping, session.Supplying, session.Aborting}
 
 // answerDocument is the document of `resolve`, `approve` and `reject` with -o json.
 type answerDocument struct {
 	Session string              `json:"session"`
 	Kind    session.RequestKind `json:"kind,omitempty"`
-	// Answer is what was said; once the session has taken it, as it keeps it.
+	// Answer is the answer; once accepted, as the session has recorded it.
 	Answer session.Answer `json:"answer"`
-	// Taken: the session has taken it. Otherwise no worker has answered yet, and
+	// Taken: the session has accepted it. Otherwise no worker has answered yet, and
 	// it takes it, or finds it stale, as soon as one does.
 	Taken bool `json:"taken"`
-	// Trouble says why it could not be said; of `resolve --all` only.
+	// Trouble is the error of an answer; of `resolve --all` only.
 	Trouble string `json:"trouble,omitempty"`
 }
 
@@ -47,11 +47,11 @@ func newResolve(a *app) *cobra.Command {
 	var o resolveOptions
 	cmd := &cobra.Command{
 		Use:   "resolve SESSION retry|skip|abort | resolve SESSION supply PATH | resolve --all retry|skip|abort",
-		Short: "Answer a session that needs help, so that it goes on",
-		Long: "Answer a session's open request for help: retry has the assignment begin new rounds, told what --note says; skip goes on without its work; " +
-			"supply has the files of PATH stand for its work, held against the same contract as an agent's; abort ends the session.\n\n" +
-			"Where no worker answers within " + answerPatience.String() + ", the answer waits for one. An answer that nobody waits for any more changes nothing. " +
-			"With --all, every open request of the store's sessions that matches --team, --phase and --category is answered; --dry-run lists them, --yes sends.",
+		Short: "Answer a session's request for help",
+		Long: "Answer an open request for help: retry starts new rounds of the assignment with the text of --note; skip continues without its work; " +
+			"supply uses the files of PATH as its work, with the same checks as for an agent's work; abort ends the session.\n\n" +
+			"If no worker answers within " + answerPatience.String() + ", the answer is applied as soon as one does. An answer to a closed request changes nothing. " +
+			"With --all, every open request of the store's sessions that matches --team, --phase and --category is answered; --dry-run lists them, --yes confirms.",
 		Example: "  maestro resolve web-20261121-abcdef retry --note \"The port is 8081.\"\n" +
 			"  maestro resolve web-20261121-abcdef supply fixed/ --for implementation/backend\n" +
 			"  maestro resolve --all --category auth retry --note \"The key is renewed.\" --yes",
@@ -66,11 +66,10 @@ func newResolve(a *app) *cobra.Command {
 			o.verb = session.Verb(args[1])
 			return a.resolve(cmd.Context(), o, args[0], strings.Join(args[2:], ""))
 		},
-		ValidArgsFunction: a.completeResolve,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.request, "request", "", "id of the request to answer, where there are several")
-	flags.StringVar(&o.of, "for", "", "PHASE/PERSONA whose request to answer, where there are several")
+	flags.StringVar(&o.request, "request", "", "id of the request to answer, if there are several")
+	flags.StringVar(&o.of, "for", "", "PHASE/PERSONA whose request to answer, if there are several")
 	o.addAnswerFlags(cmd)
 	o.batch.add(cmd)
 	for _, single := range []string{"request", "for"} {
@@ -79,22 +78,20 @@ func newResolve(a *app) *cobra.Command {
 	a.addTemporalFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
-	_ = cmd.RegisterFlagCompletionFunc("request", a.completeRequests(func(h session.HelpRequest) string { return h.ID }))
-	_ = cmd.RegisterFlagCompletionFunc("for", a.completeRequests(subject))
 	return cmd
 }
 
-// addAnswerFlags gives a command what every answer may carry.
+// addAnswerFlags gives a command the flags of every answer.
 func (o *resolveOptions) addAnswerFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.note, "note", "", "why, for the record and for whoever works next")
-	cmd.Flags().StringVar(&o.by, "by", "", "who says so (default: you, as user@host)")
+	cmd.Flags().StringVar(&o.note, "note", "", "the reason, recorded and passed to the next attempt")
+	cmd.Flags().StringVar(&o.by, "by", "", "who answers (default: user@host)")
 }
 
-// checkResolve refuses what `resolve` cannot mean.
+// checkResolve rejects invalid arguments of `resolve`.
 func checkResolve(cmd *cobra.Command, o resolveOptions, args []string) error {
 	if o.batch.all {
 		if len(args) != 1 || !slices.Contains(batchVerbs, session.Verb(args[0])) {
-			return usagef("with --all write `maestro resolve --all retry`, skip or abort, and no session")
+			return usagef("--all takes one of retry, skip and abort, and no session, like `maestro resolve --all retry`")
 		}
 		if err := o.batch.checkCategory(); err != nil {
 			return err
@@ -102,7 +99,7 @@ func checkResolve(cmd *cobra.Command, o resolveOptions, args []string) error {
 		return checkNote(o.note)
 	}
 	if o.batch.given() {
-		return usagef("--team, --phase, --category, --dry-run and --yes select among all sessions; add --all")
+		return usagef("--team, --phase, --category, --dry-run and --yes need --all")
 	}
 	if err := cmdline.Arguments(2, 3)(cmd, args); err != nil {
 		return err
@@ -112,22 +109,22 @@ func checkResolve(cmd *cobra.Command, o resolveOptions, args []string) error {
 	case verb == session.Approving || verb == session.Rejecting:
 		return usagef("a phase is approved or rejected with `maestro %s %s PHASE`", verb, args[0])
 	case !slices.Contains(resolveVerbs, verb):
-		return usagef("%q is no answer; write retry, skip, supply PATH or abort", textfmt.Shorten(args[1], 40))
+		return usagef("unknown answer %q; use retry, skip, supply PATH or abort", textfmt.Shorten(args[1], 40))
 	case verb == session.Supplying && len(args) < 3:
-		return usagef("name the file or directory that stands for the work: `maestro resolve %s supply PATH`", args[0])
+		return usagef("missing PATH; give the file or directory to use as the work: `maestro resolve %s supply PATH`", args[0])
 	case verb != session.Supplying && len(args) == 3:
 		return usagef("unexpected argument %q; %s takes no path (--for PHASE/PERSONA selects a request, --note says why)", args[2], verb)
 	}
 	return checkNote(o.note)
 }
 
-// checkNote refuses a note that no history should hold.
+// checkNote rejects a note that is too large or not text.
 func checkNote(note string) error {
 	switch {
 	case len(note) > session.MaxNote:
-		return usagef("--note is longer than %s; put the rest into a file that you supply or that --edit lays over the work", textfmt.Size(session.MaxNote))
+		return usagef("--note is longer than %s; put longer texts into a file and supply it", textfmt.Size(session.MaxNote))
 	case !utf8.ValidString(note) || strings.ContainsRune(note, 0):
-		return usagef("--note is no UTF-8 text")
+		return usagef("--note is not valid UTF-8")
 	}
 	return nil
 }
@@ -165,20 +162,20 @@ func (a *app) resolve(ctx context.Context, o resolveOptions, sessionID, path str
 	}
 	a.print("%s", doc.sentence(h))
 	if left := len(open) - 1; left > 0 {
-		a.say("%s open still: `%s`", textfmt.Count(left, "request"), a.again("status "+sessionID))
+		a.say("%s still open: `%s`", textfmt.Count(left, "request"), a.again("status "+sessionID))
 	}
 	return nil
 }
 
-// mustWait refuses a session that has ended: nobody can answer it any more.
+// mustWait rejects a session that has ended.
 func (a *app) mustWait(info *workflowpb.WorkflowExecutionInfo, sessionID string) error {
 	switch {
 	case info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
 		return nil
 	case info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
-		return failf("session %s is completed: it waits for nobody", sessionID)
+		return failf("session %s is completed; no request is open", sessionID)
 	}
-	return failf("session %s has ended: it is %s, and waits for nobody; go on with it: %s", sessionID, sessionstatus.ClosedState(info.GetStatus()), a.again("resume "+sessionID))
+	return failf("session %s has ended: it is %s, and no request is open; resume it: %s", sessionID, sessionstatus.ClosedState(info.GetStatus()), a.again("resume "+sessionID))
 }
 
 // find finds the request that a selector means, and all that are open.
@@ -191,17 +188,17 @@ func (a *app) find(ctx context.Context, w *sessionstatus.Watcher, s selector) (h
 		h, err = s.choose(w.Session, open)
 		return h, open, err
 	case s.request == "":
-		return h, nil, failf("nobody can say what session %s waits for: no worker answers, and its state is not in a store at hand; start a worker, give --state-dir, or name the request with --request ID", w.Session)
+		return h, nil, failf("the open requests of session %s are unknown: no worker answers, and its store is not available here; start a worker, give --state-dir, or choose the request with --request ID", w.Session)
 	}
 	phase, persona, _ := strings.Cut(s.of, "/")
 	return session.HelpRequest{ID: s.request, Phase: phase, Persona: persona}, nil, nil
 }
 
-// handedIn stores the files that stand for an assignment's work.
+// handedIn stores the files that a person supplies as an assignment's work.
 func (a *app) handedIn(ctx context.Context, w *sessionstatus.Watcher, info *workflowpb.WorkflowExecutionInfo, h session.HelpRequest, path string) (spec.Digest, error) {
 	owner := sessionstatus.Memo[string](info, workflows.MemoStore)
 	if w.Store == nil || owner != "" && owner != w.Store.ID() {
-		return "", usagef("the files go to the store of session %s (%s), which is not at hand; give its --state-dir", w.Session, terminal.Dash(owner))
+		return "", usagef("the store of session %s (%s), which takes the files, is not available here; give its --state-dir", w.Session, terminal.Dash(owner))
 	}
 	key := w.Key()
 	from, err := a.newest(ctx, w.Store, key)
@@ -220,7 +217,7 @@ func (a *app) handedIn(ctx context.Context, w *sessionstatus.Watcher, info *work
 	return a.suppliedFiles(ctx, w.Store, t, phase, "supply", path)
 }
 
-// answer says something to a request, and waits until the session has taken it.
+// answer sends an answer, and waits until the session has accepted it.
 func (a *app) answer(ctx context.Context, w *sessionstatus.Watcher, h session.HelpRequest, answer session.Answer) (answerDocument, error) {
 	doc := answerDocument{Session: w.Session, Kind: h.Kind, Answer: answer}
 	var taken session.Answer
@@ -231,23 +228,23 @@ func (a *app) answer(ctx context.Context, w *sessionstatus.Watcher, h session.He
 	return doc, err
 }
 
-// sentence says in one line what an answer does.
+// sentence describes in one line what an answer does.
 func (d answerDocument) sentence(h session.HelpRequest) string {
 	if !d.Taken {
-		return fmt.Sprintf("no worker has answered within %s; session %s is told %q for request %s as soon as one does",
+		return fmt.Sprintf("no worker answered within %s; session %s gets the answer %q to request %s as soon as one does",
 			answerPatience, d.Session, d.Answer.Verb, h.ID)
 	}
 	of, told := subject(h), ""
 	if d.Answer.Note != "" {
-		told = ", told what the note says"
+		told = " with your note"
 	}
 	does := map[session.Verb]string{
-		session.Retrying:  fmt.Sprintf("goes on: %s tries again%s", of, told),
-		session.Skipping:  fmt.Sprintf("goes on without the work of %s", of),
-		session.Supplying: fmt.Sprintf("goes on: your files stand for the work of %s, once they have passed its checks", of),
+		session.Retrying:  fmt.Sprintf("continues: %s tries again%s", of, told),
+		session.Skipping:  fmt.Sprintf("continues without the work of %s", of),
+		session.Supplying: fmt.Sprintf("continues: your files are used as the work of %s once they pass its checks", of),
 		session.Aborting:  fmt.Sprintf("ends without the work of %s", of),
-		session.Approving: fmt.Sprintf("goes on after phase %s", of),
-		session.Rejecting: fmt.Sprintf("goes on: phase %s does its work again%s", of, told),
+		session.Approving: fmt.Sprintf("continues after phase %s", of),
+		session.Rejecting: fmt.Sprintf("continues: the work of phase %s is done again%s", of, told),
 	}
 	return fmt.Sprintf("session %s %s", d.Session, does[d.Answer.Verb])
 }

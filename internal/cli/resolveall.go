@@ -35,8 +35,8 @@ func (o *batchOptions) add(cmd *cobra.Command) {
 	flags.StringVar(&o.phase, "phase", "", "with --all: only requests about this phase")
 	flags.StringVar(&o.category, "category", "", "with --all: only requests of this category, like auth")
 	_ = cmd.RegisterFlagCompletionFunc("category", cobra.FixedCompletions(categoryNames(), cobra.ShellCompDirectiveNoFileComp))
-	flags.BoolVar(&o.dryRun, "dry-run", false, "with --all: list what would be answered, and answer nothing")
-	flags.BoolVar(&o.yes, "yes", false, "with --all: do answer")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "with --all: only list the requests that would be answered")
+	flags.BoolVar(&o.yes, "yes", false, "with --all: answer without a dry run")
 }
 
 // categoryNames lists the failure categories as they are written.
@@ -53,11 +53,11 @@ func (o batchOptions) checkCategory() error {
 	if o.category == "" || slices.Contains(categoryNames(), o.category) {
 		return nil
 	}
-	return usagef("--category: there is no failure category %q%s; there are %s", textfmt.Shorten(o.category, 40),
+	return usagef("--category: unknown failure category %q%s; use one of %s", textfmt.Shorten(o.category, 40),
 		textfmt.DidYouMean(o.category, categoryNames()), strings.Join(categoryNames(), ", "))
 }
 
-// given tells whether flags select among all sessions.
+// given reports whether flags select among all sessions.
 func (o batchOptions) given() bool {
 	return o.team != "" || o.phase != "" || o.category != "" || o.dryRun || o.yes
 }
@@ -94,13 +94,13 @@ func (a *app) resolveAll(ctx context.Context, o resolveOptions, verb string) err
 	for _, waiting := range found {
 		w := &sessionstatus.Watcher{Conn: conn, Store: s, Session: waiting.Session, Now: a.env.Now}
 		if waiting.lost {
-			a.say("session %s is left out: Temporal has lost it; %s", waiting.Session, a.again("resume "+waiting.Session))
+			a.say("session %s is skipped: Temporal has lost it; %s", waiting.Session, a.again("resume "+waiting.Session))
 			continue
 		}
 		if !waiting.known && (o.batch.team == "" || o.batch.team == waiting.Team) {
 			status := w.Query(ctx)
 			if status == nil {
-				a.say("session %s is left out: no worker answers for it, and its store is not at hand", waiting.Session)
+				a.say("session %s is skipped: no worker answers, and its store is not available here", waiting.Session)
 				continue
 			}
 			waiting.Help = status.Help
@@ -117,8 +117,8 @@ func (a *app) resolveAll(ctx context.Context, o resolveOptions, verb string) err
 	return a.sendAll(ctx, o, all)
 }
 
-// listPending says what would be answered. Without --dry-run that is not what was
-// asked for.
+// listPending lists the requests that would be answered. Without --dry-run that is
+// a usage error.
 func (a *app) listPending(o resolveOptions, all []pending) error {
 	doc := batchDocument{DryRun: true, Answers: []answerDocument{}}
 	for _, p := range all {
@@ -167,7 +167,7 @@ func (a *app) sendAll(ctx context.Context, o resolveOptions, all []pending) erro
 			line = d.sentence(p.request)
 		default:
 			served = false
-			line = fmt.Sprintf("session %s is told %q for %s as soon as a worker answers", d.Session, d.Answer.Verb, subject(p.request))
+			line = fmt.Sprintf("session %s gets the answer %q for %s as soon as a worker answers", d.Session, d.Answer.Verb, subject(p.request))
 		}
 		doc.Answers = append(doc.Answers, d)
 		if a.output == outputTable {

@@ -33,7 +33,7 @@ type resumeOptions struct {
 	watch  bool
 }
 
-// changes tells whether the flags ask for more than going on.
+// changes reports whether the flags change more than resuming does.
 func (o resumeOptions) changes() bool {
 	return o.team != "" || len(o.force)+len(o.edits)+len(o.course.pauseAfter) > 0 || o.course.given()
 }
@@ -42,40 +42,25 @@ func newResume(a *app) *cobra.Command {
 	var o resumeOptions
 	cmd := &cobra.Command{
 		Use:   "resume SESSION",
-		Short: "Go on with a session that has parked, failed, was cancelled, or is gone from Temporal",
-		Long: "Go on with a session: one that has parked after a phase of --pause-after goes on as it is; one that has ended, or that Temporal does not know any more, starts again from the store.\n\n" +
-			"What is finished is restored and not done again, unless what it rests on has changed: the persona, its agent or model, its instructions, the requirement, its input files, the decisions before it. What is restored and what runs is printed with the reasons.",
+		Short: "Resume a session that is paused, failed, cancelled, or lost by Temporal",
+		Long: "Resume a session. One that is paused after a phase of --pause-after continues; one that has ended, or that Temporal no longer has, starts again from the store.\n\n" +
+			"Finished work is restored and not done again, unless its inputs have changed: the persona, its agent or model, its instructions, the requirement, its input files, earlier decisions. The command prints what is restored, what runs, and why.",
 		Example: "  maestro resume web-20261121-abcdef --watch\n  maestro resume web-20261121-abcdef --team team.yaml --force testing\n" +
 			"  maestro resume web-20261121-abcdef --edit design=edited/",
 		Args: cmdline.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.resume(cmd.Context(), o, args[0]) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.team, "team", "", "team file to go on with (default: the team as it was)")
-	flags.StringSliceVar(&o.force, "force", nil, "run these phases, and what builds on them, although their work is at hand")
-	flags.StringArrayVar(&o.edits, "edit", nil, "PHASE=PATH: lay the files of a directory, or one file, over the phase's work; what builds on it runs again; repeatable")
-	o.course.add(cmd, a.phasesOfSession)
+	flags.StringVar(&o.team, "team", "", "team file to continue with (default: the session's team)")
+	flags.StringSliceVar(&o.force, "force", nil, "run these phases, and those that depend on them, although they are finished")
+	flags.StringArrayVar(&o.edits, "edit", nil, "PHASE=PATH: replace files of the phase's work with those of a directory, or one file; dependent phases run again; repeatable")
+	o.course.add(cmd)
 	flags.BoolVar(&o.watch, "watch", false, "follow the session until it ends, and exit with its outcome")
 	a.addPlainFlag(flags)
 	a.addTemporalFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
-	cmd.ValidArgsFunction = a.completeSessions
 	return cmd
-}
-
-// phasesOfSession lists the phases of the session that is a command's first
-// argument, for completion.
-func (a *app) phasesOfSession(args []string) []string {
-	if len(args) == 0 {
-		return nil
-	}
-	e, _ := a.execution(args[0])
-	var out []string
-	for _, p := range e.Phases {
-		out = append(out, p.Name)
-	}
-	return out
 }
 
 func (a *app) resume(ctx context.Context, o resumeOptions, sessionID string) error {
@@ -99,7 +84,7 @@ func (a *app) resume(ctx context.Context, o resumeOptions, sessionID string) err
 		return err
 	}
 	if owner := sessionstatus.Memo[string](info, workflows.MemoStore); owner != "" && owner != s.ID() {
-		return usagef("session %s belongs to store %s, not to the one in %s (%s); give its --state-dir", sessionID, owner, s.Dir(), s.ID())
+		return usagef("session %s belongs to store %s, not to the store in %s (%s); give its --state-dir", sessionID, owner, s.Dir(), s.ID())
 	}
 	l, err := a.restoration(ctx, s, key, o)
 	if err != nil || l == nil {
@@ -112,7 +97,7 @@ func (a *app) resume(ctx context.Context, o resumeOptions, sessionID string) err
 	return l.launch(ctx, o.watch)
 }
 
-// sessionInfo is what Temporal knows of a session; nil if it does not know it.
+// sessionInfo is Temporal's description of a session; nil if it has none.
 func (a *app) sessionInfo(ctx context.Context, conn *temporalutil.Connection, sessionID string) (*workflowpb.WorkflowExecutionInfo, error) {
 	w := &sessionstatus.Watcher{Conn: conn, Session: sessionID, Now: a.env.Now}
 	info, err := w.Describe(ctx)
@@ -144,19 +129,19 @@ func (a *app) restoration(ctx context.Context, s *store.Store, key session.Key, 
 			return nil, err
 		}
 	} else if !o.changes() && !found.damaged && hasAll(from.Checkpoint, l.team) {
-		a.say("session %s is complete; nothing is left to run (--force PHASE runs one again)", key.Session)
+		a.say("session %s is completed; nothing is left to run (--force PHASE runs a phase again)", key.Session)
 		return nil, a.announce(runDocument{Session: key.Session, RunID: e.RunID, Store: s.ID(), Incarnation: e.Incarnation})
 	}
 	return l, a.supply(ctx, s, l.team, suppliedFlags{edits: o.edits}, from.Tree, &l.course)
 }
 
-// keepCourse goes on with what an unfinished session was asked to do, as far as
+// keepCourse keeps the selection of an unfinished session, as far as
 // the flags do not say otherwise.
 func keepCourse(c *session.Course, before session.Course, t spec.Team) error {
 	gone := func(phase string) bool { _, ok := t.Phase(phase); return !ok }
 	if len(c.Only) == 0 && len(before.Only) > 0 {
 		if c.Only = slices.DeleteFunc(slices.Clone(before.Only), gone); len(c.Only) == 0 {
-			return usagef("the session was to run only %s, which the team does not have any more; select phases with --only", strings.Join(before.Only, ", "))
+			return usagef("the session was limited to %s, which the team no longer has; select phases with --only", strings.Join(before.Only, ", "))
 		}
 	}
 	if len(c.PauseAfter) == 0 {
@@ -165,14 +150,14 @@ func keepCourse(c *session.Course, before session.Course, t spec.Team) error {
 	return nil
 }
 
-// hasAll tells whether a checkpoint has the work of every assignment.
+// hasAll reports whether a checkpoint has the work of every assignment.
 func hasAll(c session.Checkpoint, t spec.Team) bool {
 	return !slices.ContainsFunc(t.Assignments(), func(id spec.AssignmentID) bool {
 		return !slices.ContainsFunc(c.Assignments, func(a session.CheckpointAssignment) bool { return a.AssignmentID == id })
 	})
 }
 
-// remains is what the store has of a session that is to go on.
+// remains is the stored state of a session to resume.
 type remains struct {
 	checkpoint store.StoredCheckpoint
 	// state is the mirrored one; its incarnation is the latest that is known.
@@ -182,7 +167,7 @@ type remains struct {
 }
 
 // lastGood verifies a session in the store and finds the newest checkpoint that
-// can be read. Damage is said aloud; what it costs, the plan says.
+// can be read. Damage is printed; the plan shows what has to run again.
 func (a *app) lastGood(ctx context.Context, s *store.Store, key session.Key) (remains, error) {
 	report, err := s.VerifySession(ctx, key)
 	if err != nil {
@@ -193,7 +178,7 @@ func (a *app) lastGood(ctx context.Context, s *store.Store, key session.Key) (re
 	}
 	chain, err := s.Checkpoints(ctx, key)
 	if len(chain) == 0 {
-		return remains{}, errors.Join(failf("session %s has no checkpoint that can be read, so there is nothing to go on from; start it anew with `maestro run`", key.Session), err)
+		return remains{}, errors.Join(failf("session %s has no readable checkpoint and cannot be resumed; start a new session with `maestro run`", key.Session), err)
 	}
 	e, err := s.Execution(key)
 	if err != nil && !errors.Is(err, session.ErrNotFound) && !errors.Is(err, session.ErrCorrupt) {
@@ -206,7 +191,7 @@ func (a *app) lastGood(ctx context.Context, s *store.Store, key session.Key) (re
 	return remains{chain[0], e, lost}, nil
 }
 
-// teamOf loads the team to go on with: that of a file or, without one, that of
+// teamOf loads the team: that of a file or, without one, that of
 // the checkpoint.
 func (a *app) teamOf(ctx context.Context, s *store.Store, from store.StoredCheckpoint, file string) (spec.Team, error) {
 	if file != "" {
@@ -223,7 +208,7 @@ func (a *app) teamOf(ctx context.Context, s *store.Store, from store.StoredCheck
 	return t, nil
 }
 
-// goOn lets a running session go on that has parked; any other goes on by itself.
+// goOn continues a running session that is paused.
 func (a *app) goOn(ctx context.Context, conn *temporalutil.Connection, o resumeOptions, sessionID string) error {
 	w := &sessionstatus.Watcher{Conn: conn, Session: sessionID, Now: a.env.Now}
 	var err error
@@ -235,7 +220,7 @@ func (a *app) goOn(ctx context.Context, conn *temporalutil.Connection, o resumeO
 		return a.explainLook(ctx, w, err)
 	}
 	if o.changes() {
-		return usagef("session %s is running, so its work cannot be changed; stop it first: %s", sessionID, a.again("cancel "+sessionID))
+		return usagef("session %s is running, so its work cannot be changed; cancel it first: %s", sessionID, a.again("cancel "+sessionID))
 	}
 	if s := w.Query(ctx); s != nil { // the mirror may lag
 		v.Phases, v.Help = s.Phases, s.Help
@@ -250,7 +235,7 @@ func (a *app) goOn(ctx context.Context, conn *temporalutil.Connection, o resumeO
 		if len(v.Help) > 0 {
 			return a.moreThanAWord(sessionID, v.Help)
 		}
-		a.say("session %s is running already; nothing was changed", sessionID)
+		a.say("session %s is already running; nothing was changed", sessionID)
 	}
 	doc := runDocument{Session: sessionID, RunID: v.RunID, Incarnation: v.Incarnation}
 	if w.Store != nil {
@@ -262,7 +247,7 @@ func (a *app) goOn(ctx context.Context, conn *temporalutil.Connection, o resumeO
 	return a.follow(ctx, w)
 }
 
-// pausedAfter lists the phases after which the session has parked only because it
+// pausedAfter lists the phases after which the session is paused only because it
 // was started with --pause-after. A phase that the team wants approved is not among
 // them: that takes `approve`.
 func (a *app) pausedAfter(ctx context.Context, w *sessionstatus.Watcher, v sessionstatus.Session) []string {
@@ -276,7 +261,7 @@ func (a *app) pausedAfter(ctx context.Context, w *sessionstatus.Watcher, v sessi
 	return parked
 }
 
-// wantsApproval tells whether a session's team has a phase approved. Where the
+// wantsApproval reports whether a session's team has a phase approved. Where the
 // session's store is not at hand, it may.
 func (a *app) wantsApproval(ctx context.Context, w *sessionstatus.Watcher, phase string) bool {
 	if w.Store == nil {
@@ -294,34 +279,34 @@ func (a *app) wantsApproval(ctx context.Context, w *sessionstatus.Watcher, phase
 	return !ok || p.Approve
 }
 
-// moreThanAWord refuses to let a session go on that waits for a person's answer,
-// and says how it is given.
+// moreThanAWord rejects resuming a session that waits for an answer,
+// and names the commands that answer it.
 func (a *app) moreThanAWord(sessionID string, open []session.HelpRequest) error {
 	var b strings.Builder
 	for _, h := range open {
 		fmt.Fprintf(&b, "\n%s %s: %s", subject(h), h.Need(), terminal.Clip(matter(h), 200))
 		if c := a.goesOn(sessionID, h, open); c != "" {
-			fmt.Fprintf(&b, "\n  go on: %s", c)
+			fmt.Fprintf(&b, "\n  answer with: %s", c)
 		}
 	}
-	return usagef("session %s runs, and waits for a person's answer, which `resume` does not give:%s", sessionID, &b)
+	return usagef("session %s is running and waits for an answer, which `resume` cannot give:%s", sessionID, &b)
 }
 
-// sendWord says that a session may go on.
+// sendWord continues a paused session.
 func (a *app) sendWord(ctx context.Context, conn *temporalutil.Connection, sessionID, phase string) error {
 	answered, err := a.send(ctx, conn, sessionID, word{update: workflows.GoOnUpdate, argument: workflows.GoOn{Phase: phase, By: a.person()}}, nil)
 	switch {
 	case err != nil:
 		return err
 	case answered:
-		a.say("session %s goes on after phase %s", sessionID, phase)
+		a.say("session %s continues after phase %s", sessionID, phase)
 	default:
-		a.say("no worker has answered within %s; session %s goes on after phase %s as soon as one does", answerPatience, sessionID, phase)
+		a.say("no worker answered within %s; session %s continues after phase %s as soon as one does", answerPatience, sessionID, phase)
 	}
 	return nil
 }
 
-// person is who types, as far as the system knows.
+// person is the user, as user@host.
 func (a *app) person() string {
 	name := a.environ.get("USER")
 	if u, err := user.Current(); err == nil && u.Username != "" {

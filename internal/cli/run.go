@@ -56,9 +56,9 @@ func newRun(a *app) *cobra.Command {
 	var o runOptions
 	cmd := &cobra.Command{
 		Use:   "run TEAM [TEXT | -f FILE | -]",
-		Short: "Start a session: a team on a requirement",
+		Short: "Start a session of a team on a requirement",
 		Long: "Start a session: the team of a team file works on a requirement, which is given as text, in a file (-f), or on standard input (-).\n\n" +
-			"The session's id is printed once workers have admitted the session; from then on it goes on by itself, whatever happens to this command.",
+			"The session's id is printed once a worker has admitted the session; from then on it runs independently of this command.",
 		Example: "  maestro run team.yaml \"A URL shortener in Go\"\n  maestro run team.yaml -f requirement.md --workspace . --watch\n" +
 			"  maestro run team.yaml --from-jira MD-123\n  maestro run team.yaml -f requirement.md --from implementation --input design=docs/design.md",
 		Args: cmdline.Arguments(1, 2),
@@ -66,12 +66,12 @@ func newRun(a *app) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&o.file, "file", "f", "", "file with the requirement")
-	flags.StringVar(&o.session, "session", "", "id of the session (default: the team's name, the date and a random part)")
+	flags.StringVar(&o.session, "session", "", "id of the session (default: team name, date and a random part)")
 	flags.StringVar(&o.workspace, "workspace", "", "directory whose files the session starts from (default: none); it is only read")
-	flags.StringArrayVar(&o.include, "include", nil, "pattern of files to take although they are ignored or look as if they held keys; repeatable")
-	o.course.add(cmd, phasesOfFile)
-	o.supplied.add(cmd, phasesOfFile)
-	flags.StringVar(&o.fromJira, "from-jira", "", "KEY of the ticket that says what to do, with its attachments; it hears how the session goes on")
+	flags.StringArrayVar(&o.include, "include", nil, "pattern of files to take although ignored or looking like secrets; repeatable")
+	o.course.add(cmd)
+	o.supplied.add(cmd)
+	flags.StringVar(&o.fromJira, "from-jira", "", "KEY of a ticket whose text and attachments are the requirement; progress is posted to the ticket")
 	flags.StringVar(&o.agents, "agents", "", "worker file that names the Jira of --from-jira (default: MAESTRO_AGENTS)")
 	flags.BoolVar(&o.watch, "watch", false, "follow the session until it ends, and exit with its outcome")
 	a.addPlainFlag(flags)
@@ -127,7 +127,7 @@ func (a *app) run(ctx context.Context, o runOptions, args []string) error {
 	return l.launch(ctx, o.watch)
 }
 
-// work is what the team shall do, and the ticket that says so; nil: none does.
+// work is the requirement, and the ticket that it comes from; nil: none.
 func (a *app) work(ctx context.Context, o runOptions, args []string) (*origin, string, error) {
 	if o.fromJira == "" {
 		requirement, err := a.requirement(o.file, args)
@@ -165,7 +165,7 @@ func (l *launch) launch(ctx context.Context, watch bool) error {
 	return a.follow(ctx, w)
 }
 
-// tellPlan says what is restored and what runs, and why.
+// tellPlan prints what is restored and what runs, and why.
 func (a *app) tellPlan(plan []session.PlanEntry) {
 	words := map[session.Action]string{session.Restore: "restores", session.RunIt: "runs", session.SupplyIt: "takes", session.Leave: "leaves", session.Drop: "drops"}
 	for _, p := range plan {
@@ -173,26 +173,13 @@ func (a *app) tellPlan(plan []session.PlanEntry) {
 	}
 }
 
-// phasesOfFile lists the phases of the team file that is a command's first
-// argument, for completion.
-func phasesOfFile(args []string) []string {
-	if len(args) == 0 {
-		return nil
-	}
-	t, err := config.LoadTeam(args[0])
-	if err != nil {
-		return nil
-	}
-	return t.PhaseNames()
-}
-
 // checkRun refuses flags that make no sense before anything is contacted.
 func checkRun(o runOptions, text []string) error {
 	switch {
 	case o.fromJira != "" && (o.file != "" || len(text) > 0):
-		return usagef("the requirement is given twice, by --from-jira %s and by -f or an argument; leave one out", o.fromJira)
+		return usagef("--from-jira %s excludes -f and TEXT; leave one out", o.fromJira)
 	case o.fromJira == "" && o.agents != "":
-		return usagef("--agents says which Jira --from-jira reads from; give that, too, or leave it out")
+		return usagef("--agents needs --from-jira")
 	}
 	if o.session != "" {
 		if err := spec.CheckSession(o.session); err != nil {
@@ -206,13 +193,13 @@ func checkRun(o runOptions, text []string) error {
 func checkWorkspace(dir string, include []string) error {
 	if dir == "" {
 		if len(include) > 0 {
-			return usagef("--include selects files of a workspace; name one with --workspace")
+			return usagef("--include needs --workspace")
 		}
 		return nil
 	}
 	info, err := os.Stat(dir)
 	if err != nil || !info.IsDir() {
-		return usagef("--workspace %s is not a directory that can be read; name one, or leave it out", dir)
+		return usagef("--workspace: %s is not a readable directory", dir)
 	}
 	return nil
 }
@@ -223,9 +210,9 @@ func (a *app) requirement(file string, args []string) (string, error) {
 	var text, from string
 	switch {
 	case file != "" && len(args) > 0:
-		return "", usagef("the requirement is given twice, in -f %s and as an argument; leave one out", file)
+		return "", usagef("-f %s and TEXT exclude each other; leave one out", file)
 	case file == "" && len(args) == 0:
-		return "", usagef("there is no requirement; write it after the team file, in a file (-f FILE), or on standard input (-)")
+		return "", usagef("missing requirement; give it as TEXT, in a file (-f FILE), or on standard input (-)")
 	case file == "-" || (file == "" && args[0] == "-"):
 		data, err := io.ReadAll(io.LimitReader(a.env.Stdin, maxRequirement+1))
 		if err != nil {
@@ -248,9 +235,9 @@ func (a *app) requirement(file string, args []string) (string, error) {
 func checkRequirement(text, from string) (string, error) {
 	switch {
 	case strings.TrimSpace(text) == "":
-		return "", usagef("%s is empty; say what the team shall do", from)
+		return "", usagef("%s is empty; describe what the team should do", from)
 	case len(text) > maxRequirement:
-		return "", usagef("%s is longer than %d KiB; put the rest into files of the --workspace", from, maxRequirement/1024)
+		return "", usagef("%s is longer than %d KiB; put longer texts into files of --workspace", from, maxRequirement/1024)
 	case !utf8.ValidString(text) || strings.ContainsRune(text, 0):
 		return "", usagef("%s is not UTF-8 text; save it as UTF-8", from)
 	}
@@ -272,7 +259,7 @@ func (a *app) snapshot(ctx context.Context, s *store.Store, o runOptions, t spec
 	}
 	a.say("the session starts from %s (%s) of %s", textfmt.Count(snap.Files, "file"), textfmt.Size(snap.Bytes), dir)
 	if len(snap.Private) > 0 {
-		a.say("left out, because they look as if they held keys: %s (take them with --include)", listed(snap.Private, 5))
+		a.say("not taken, because they look like secrets: %s (--include takes them)", listed(snap.Private, 5))
 	}
 	return snap.Manifest, nil
 }

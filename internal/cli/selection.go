@@ -24,26 +24,22 @@ type courseFlags struct {
 	pauseAfter  []string
 }
 
-// add gives a command the flags. They complete the phases that of lists.
-func (f *courseFlags) add(cmd *cobra.Command, of func(args []string) []string) {
+// add gives a command the flags.
+func (f *courseFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.only, "only", nil, "run just these phases, separated by commas")
-	flags.StringVar(&f.from, "from", "", "run this phase and all that builds on it")
-	flags.StringVar(&f.until, "until", "", "run this phase and all that it builds on")
-	flags.StringSliceVar(&f.pauseAfter, "pause-after", nil, "park after these phases, until approve or resume says to go on")
-	complete := listOf(func(_ *cobra.Command, args []string) []string { return of(args) })
-	for _, name := range []string{"only", "from", "until", "pause-after"} {
-		_ = cmd.RegisterFlagCompletionFunc(name, complete)
-	}
+	flags.StringSliceVar(&f.only, "only", nil, "run only these phases, separated by commas")
+	flags.StringVar(&f.from, "from", "", "run this phase and all phases that depend on it")
+	flags.StringVar(&f.until, "until", "", "run this phase and all phases that it depends on")
+	flags.StringSliceVar(&f.pauseAfter, "pause-after", nil, "pause after these phases, until `approve` or `resume`")
 }
 
-// given tells whether the flags select phases.
+// given reports whether the flags select phases.
 func (f courseFlags) given() bool { return len(f.only) > 0 || f.from != "" || f.until != "" }
 
 // course resolves the flags on a team.
 func (f courseFlags) course(t spec.Team) (session.Course, error) {
 	if len(f.only) > 0 && (f.from != "" || f.until != "") {
-		return session.Course{}, usagef("--only names the phases themselves; leave out --from and --until")
+		return session.Course{}, usagef("--only excludes --from and --until; leave one out")
 	}
 	for flag, phases := range map[string][]string{"--only": f.only, "--from": {f.from}, "--until": {f.until}, "--pause-after": f.pauseAfter} {
 		for _, phase := range phases {
@@ -55,7 +51,7 @@ func (f courseFlags) course(t spec.Team) (session.Course, error) {
 	c := session.Course{Only: f.only, PauseAfter: f.pauseAfter}
 	if f.from != "" || f.until != "" {
 		if c.Only = t.Between(f.from, f.until); len(c.Only) == 0 {
-			return c, usagef("no phase builds on %s and is built on by %s; choose other bounds", f.from, f.until)
+			return c, usagef("no phase lies between --from %s and --until %s; choose other phases", f.from, f.until)
 		}
 	}
 	return c, nil
@@ -70,7 +66,7 @@ func checkPhase(t spec.Team, flag, phase string) error {
 	if hint == "" {
 		hint = "; it has " + listed(t.PhaseNames(), 8)
 	}
-	return usagef("%s %s: team %s has no such phase%s", flag, phase, t.Name, hint)
+	return usagef("%s: phase %q not found in team %s%s", flag, phase, t.Name, hint)
 }
 
 // suppliedFlags are files and decisions that stand for what is not run.
@@ -80,27 +76,25 @@ type suppliedFlags struct {
 	edits     []string
 }
 
-// add gives a command the flags for a session that begins. They complete the
-// phases that of lists.
-func (f *suppliedFlags) add(cmd *cobra.Command, of func(args []string) []string) {
+// add gives a command the flags for a session that begins.
+func (f *suppliedFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringArrayVar(&f.inputs, "input", nil, "PHASE=PATH: the files of a directory, or one file, stand for the work of a phase that is not run; repeatable")
-	flags.StringArrayVar(&f.decisions, "decision", nil, "NAME=VALUE: a decision that was made before the session; repeatable")
-	_ = cmd.RegisterFlagCompletionFunc("input", pairsOf(of))
+	flags.StringArrayVar(&f.inputs, "input", nil, "PHASE=PATH: use the files of a directory, or one file, as the result of a phase instead of running it; repeatable")
+	flags.StringArrayVar(&f.decisions, "decision", nil, "NAME=VALUE: a decision that the session starts with; repeatable")
 }
 
-// pair splits what is written in a form like NAME=VALUE.
+// pair splits a value of the form NAME=VALUE.
 func pair(flag, form, text string) (name, value string, err error) {
 	name, value, ok := strings.Cut(text, "=")
 	if !ok || name == "" || value == "" {
-		return "", "", usagef("%s %s: write %s %s", flag, text, flag, form)
+		return "", "", usagef("%s: %q is not of the form %s", flag, text, form)
 	}
 	return name, value, nil
 }
 
-// supply stores what a person hands in and adds it to the course. Of an edit only
+// supply stores files that a person supplies and adds them to the course. Of an edit only
 // what differs from the session's tree counts, so that a copy of all its files
-// may be handed in.
+// can be supplied.
 func (a *app) supply(ctx context.Context, s *store.Store, t spec.Team, f suppliedFlags, tree spec.Digest, c *session.Course) error {
 	for _, text := range f.decisions {
 		name, value, err := pair("--decision", "NAME=VALUE", text)
@@ -141,7 +135,7 @@ func (a *app) supply(ctx context.Context, s *store.Store, t spec.Team, f supplie
 		}
 	}
 	if selects && len(c.Only) == 0 { // an empty selection would be all
-		return usagef("everything that is selected is supplied, so that nothing is left to run; select what builds on it")
+		return usagef("every selected phase is supplied, so nothing is left to run; select phases that depend on them")
 	}
 	if faults := c.Faults(t); len(faults) > 0 {
 		return usagef("%s", strings.Join(faults, "\n  "))
@@ -165,7 +159,7 @@ func changedFiles(ctx context.Context, s *store.Store, tree, files spec.Digest) 
 		}
 	}
 	if len(edited) == 0 {
-		return "", usagef("--edit: nothing differs from what the session has; edit a file first")
+		return "", usagef("--edit: no file differs from the session's; edit a file first")
 	}
 	return s.PutManifest(ctx, edited)
 }
@@ -175,7 +169,7 @@ func changedFiles(ctx context.Context, s *store.Store, tree, files spec.Digest) 
 func (a *app) suppliedFiles(ctx context.Context, s *store.Store, t spec.Team, phase spec.Phase, flag, where string) (spec.Digest, error) {
 	info, err := os.Stat(where)
 	if err != nil {
-		return "", usagef("%s: %s cannot be read; name a directory whose files stand for the phase's, or a file", flag, where)
+		return "", usagef("%s: %s cannot be read; give a file or a directory", flag, where)
 	}
 	if !info.IsDir() {
 		data, err := bounded.ReadFile(where, store.DefaultFileBytes)
@@ -187,7 +181,7 @@ func (a *app) suppliedFiles(ctx context.Context, s *store.Store, t spec.Team, ph
 			return "", err
 		}
 		target := targetOf(phase, filepath.Base(where))
-		a.say("%s stands for %s", where, target)
+		a.say("%s is used as %s", where, target)
 		return s.PutManifest(ctx, store.Manifest{target: {SHA256: name, Size: int64(len(data)), Executable: info.Mode()&0o100 != 0}})
 	}
 	snap, err := s.Snapshot(ctx, where, store.SnapshotOptions{Ignore: t.Ignore})
@@ -195,16 +189,16 @@ func (a *app) suppliedFiles(ctx context.Context, s *store.Store, t spec.Team, ph
 		return "", err
 	}
 	if snap.Files == 0 {
-		return "", usagef("%s: %s has no files; put those of the phase there", flag, where)
+		return "", usagef("%s: %s has no files", flag, where)
 	}
 	if len(snap.Private) > 0 {
-		a.say("left out of %s, because they look as if they held keys: %s", where, listed(snap.Private, 5))
+		a.say("not taken from %s, because they look like secrets: %s", where, listed(snap.Private, 5))
 	}
 	return snap.Manifest, nil
 }
 
 // targetOf is the path that a single file gets: that of the file that the phase
-// produces, if it says plainly which one.
+// produces, if it names exactly one.
 func targetOf(phase spec.Phase, base string) string {
 	var plain []string
 	for _, pattern := range phase.Produces {

@@ -44,7 +44,7 @@ func TestASessionFromItsStartToItsFiles(t *testing.T) {
 	} {
 		require.Contains(t, got.stdout.String(), want)
 	}
-	require.Contains(t, got.stderr.String(), "left out, because they look as if they held keys: .env")
+	require.Contains(t, got.stderr.String(), "not taken, because they look like secrets: .env")
 
 	var s session.Status
 	d.json(&s, "status", "s-1")
@@ -68,7 +68,7 @@ func TestASessionFromItsStartToItsFiles(t *testing.T) {
 	t.Run("taken", func(t *testing.T) {
 		got := d.run("run", teamFile, "Again.", "--session", "s-1")
 		require.Equal(t, 2, got.code)
-		require.Contains(t, got.stderr.String(), `Temporal knows a session "s-1" already`)
+		require.Contains(t, got.stderr.String(), `session "s-1" already exists in Temporal`)
 	})
 	t.Run("watched again", func(t *testing.T) {
 		require.Contains(t, d.must(0, "watch", "s-1"), "session s-1 of team pair: completed")
@@ -76,7 +76,7 @@ func TestASessionFromItsStartToItsFiles(t *testing.T) {
 	t.Run("no more to cancel", func(t *testing.T) {
 		got := d.run("cancel", "s-1")
 		require.Equal(t, 2, got.code)
-		require.Contains(t, got.stderr.String(), "has ended already: it is completed")
+		require.Contains(t, got.stderr.String(), "has already ended: it is completed")
 	})
 	t.Run("forgotten by Temporal", func(t *testing.T) {
 		other := *d
@@ -84,11 +84,11 @@ func TestASessionFromItsStartToItsFiles(t *testing.T) {
 		other.withAnotherServer(d.namespace)
 		got := other.run("status", "s-1")
 		require.Equal(t, 0, got.code)
-		require.Contains(t, got.stdout.String(), "Temporal does not know this session any more")
+		require.Contains(t, got.stdout.String(), "Temporal no longer has this session")
 		require.Contains(t, other.must(0, "list"), "completed (store only)")
 		got = other.run("run", teamFile, "Again.", "--session", "s-1")
 		require.Equal(t, 2, got.code)
-		require.Contains(t, got.stderr.String(), `the store in `+d.state+` knows a session "s-1" already`)
+		require.Contains(t, got.stderr.String(), `session "s-1" already exists in the store in `+d.state)
 	})
 	t.Run("completion", func(t *testing.T) {
 		require.Contains(t, d.must(0, "__complete", "status", ""), "s-1\tcompleted, team pair")
@@ -149,7 +149,7 @@ func testArtifacts(t *testing.T, d *desk) {
 	require.NoFileExists(t, filepath.Join(out, ".env"))
 	got := d.run("artifacts", "get", "s-1", "--out", out)
 	require.Equal(t, 1, got.code)
-	require.Contains(t, got.stderr.String(), "exists already")
+	require.Contains(t, got.stderr.String(), "already exist")
 	d.must(0, "artifacts", "get", "s-1", "--out", out, "--overwrite")
 
 	some := filepath.Join(t.TempDir(), "some")
@@ -271,7 +271,7 @@ func TestASpentSessionExitsOneWithEveryAttempt(t *testing.T) {
 	require.Equal(t, 1, got.code, got.stderr.String())
 	for _, want := range []string{
 		"build/dev failed: unknown:", "  attempt 1-2: unknown:",
-		"what it printed: maestro logs s-2 build/dev",
+		"its output: maestro logs s-2 build/dev",
 	} {
 		require.Contains(t, got.stderr.String(), want)
 	}
@@ -299,7 +299,7 @@ func TestASessionThatWaitsForAPersonIsWatchedUntilItIsCancelled(t *testing.T) {
 	require.Regexp(t, `session waiting( of team solo)?: cancelled\n`, got.stdout.String(), "it may have ended before it is looked at")
 	again := d.run("cancel", "waiting", "--watch")
 	require.Equal(t, 2, again.code)
-	require.Contains(t, again.stderr.String(), "session waiting has ended already: it is cancelled")
+	require.Contains(t, again.stderr.String(), "session waiting has already ended: it is cancelled")
 }
 
 func TestASessionIsCancelledWatchedAndLeftAlone(t *testing.T) {
@@ -316,7 +316,7 @@ func TestASessionIsCancelledWatchedAndLeftAlone(t *testing.T) {
 	watch.shows("build/dev: step one")
 	watch.interrupt()
 	require.Equal(t, 130, watch.wait())
-	require.Contains(t, watch.stderr.String(), "session "+started.Session+" goes on; watch it again")
+	require.Contains(t, watch.stderr.String(), "session "+started.Session+" continues; watch it again")
 
 	var s session.Status
 	require.Eventually(t, func() bool { // the next heartbeat tells the server

@@ -17,7 +17,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// settleFlags are what a person says of a call.
+// settleFlags are the flags of `budget settle`.
 type settleFlags struct {
 	used cost.Usage
 	cost string
@@ -55,9 +55,9 @@ func newBudgetSettle(a *app) *cobra.Command {
 	var f settleFlags
 	cmd := &cobra.Command{
 		Use:   "settle SESSION [PHASE/PERSONA CALL]",
-		Short: "Say what a call has cost of which nobody knows, or write it off",
-		Long: "Say what a call has cost whose worker died, or whose connection broke, before its cost was known: until then its estimate " +
-			"is held against the budgets. `maestro budget show` lists such calls with their numbers; the provider's own records say what they cost.",
+		Short: "Record or write off the cost of an unsettled call",
+		Long: "Record the cost of a call whose worker died, or whose connection broke, before its cost was known. Until then its estimate " +
+			"counts against the budgets. `maestro budget show` lists such calls with their numbers; look up their cost at the provider.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if f.all {
 				return cmdline.Arguments(1, 1)(cmd, args)
@@ -76,24 +76,23 @@ func newBudgetSettle(a *app) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.Int64Var(&f.used.InputTokens, "input-tokens", 0, "input tokens that were not cached")
-	flags.Int64Var(&f.used.OutputTokens, "output-tokens", 0, "output tokens, reasoning included")
-	flags.Int64Var(&f.used.CacheReadTokens, "cache-read-tokens", 0, "input tokens that were read from the cache")
-	flags.Int64Var(&f.used.CacheWriteTokens, "cache-write-tokens", 0, "input tokens that were written to the cache")
-	flags.Int64Var(&f.used.ReasoningTokens, "reasoning-tokens", 0, "how many of the output tokens went into thinking")
-	flags.StringVar(&f.cost, "cost-usd", "", "what it cost, in USD, like 0.25")
-	flags.BoolVar(&f.writeOff, "write-off", false, "count it as nothing")
-	flags.BoolVar(&f.asEstimated, "as-estimated", false, "count it as what it was estimated at")
-	flags.BoolVar(&f.all, "all", false, "all calls of the session whose cost nobody knows, with --write-off or --as-estimated")
-	flags.StringVar(&f.note, "note", "", "how you know")
+	flags.Int64Var(&f.used.InputTokens, "input-tokens", 0, "input tokens not read from the cache")
+	flags.Int64Var(&f.used.OutputTokens, "output-tokens", 0, "output tokens, including reasoning")
+	flags.Int64Var(&f.used.CacheReadTokens, "cache-read-tokens", 0, "input tokens read from the cache")
+	flags.Int64Var(&f.used.CacheWriteTokens, "cache-write-tokens", 0, "input tokens written to the cache")
+	flags.Int64Var(&f.used.ReasoningTokens, "reasoning-tokens", 0, "output tokens used for reasoning")
+	flags.StringVar(&f.cost, "cost-usd", "", "cost in USD, like 0.25")
+	flags.BoolVar(&f.writeOff, "write-off", false, "count it as zero")
+	flags.BoolVar(&f.asEstimated, "as-estimated", false, "count it at its estimate")
+	flags.BoolVar(&f.all, "all", false, "all unsettled calls of the session, with --write-off or --as-estimated")
+	flags.StringVar(&f.note, "note", "", "where the figure comes from")
 	a.addNamespaceFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
-	cmd.ValidArgsFunction = a.completeCalls
 	return cmd
 }
 
-// check reads the cost and refuses what makes no sense.
+// check reads the cost and rejects contradictions.
 func (f *settleFlags) check() error {
 	if f.priced {
 		if err := f.used.CostUSD.UnmarshalYAML([]byte(f.cost)); err != nil {
@@ -103,26 +102,26 @@ func (f *settleFlags) check() error {
 	given := f.priced || f.used != cost.Usage{}
 	switch {
 	case f.writeOff && f.asEstimated:
-		return usagef("--write-off counts the call as nothing, and --as-estimated does not; leave out either")
+		return usagef("--write-off and --as-estimated exclude each other; leave one out")
 	case f.writeOff && given:
-		return usagef("--write-off counts the call as nothing; leave out either it or what the call cost")
+		return usagef("--write-off excludes token and cost flags; leave one out")
 	case f.asEstimated && given:
-		return usagef("--as-estimated says what the call cost; leave out either it or what the call cost")
+		return usagef("--as-estimated excludes token and cost flags; leave one out")
 	case f.all && given:
-		return usagef("--all takes --write-off or --as-estimated: what one call cost is not what each of them did")
+		return usagef("--all needs --write-off or --as-estimated; settle calls with different costs one by one")
 	case !f.writeOff && !f.asEstimated && !given:
-		return usagef("say what the call cost, like --input-tokens 1200 --output-tokens 300 --cost-usd 0.01, or --write-off, or --as-estimated")
+		return usagef("missing cost; give it, like --input-tokens 1200 --output-tokens 300 --cost-usd 0.01, or --write-off, or --as-estimated")
 	}
 	if err := f.used.Validate(); err != nil {
 		return usagef("%w", err)
 	}
 	if f.used.ReasoningTokens > f.used.OutputTokens {
-		return usagef("--reasoning-tokens is %d; it is a part of --output-tokens, which is %d", f.used.ReasoningTokens, f.used.OutputTokens)
+		return usagef("--reasoning-tokens: %d is more than --output-tokens, which includes it (%d)", f.used.ReasoningTokens, f.used.OutputTokens)
 	}
 	return nil
 }
 
-// settle closes a call in the name of a person.
+// settle closes a call by a person's entry.
 func (a *app) settle(sessionID, assignment, number string, f settleFlags) error {
 	s, key, err := a.storedToWrite(sessionID)
 	if err != nil {
@@ -134,7 +133,7 @@ func (a *app) settle(sessionID, assignment, number string, f settleFlags) error 
 	}
 	call, err := strconv.ParseInt(number, 10, 64)
 	if err != nil || call < 1 {
-		return usagef("%q is no number of a call; `maestro budget show %s` has them", textfmt.Shorten(number, 40), sessionID)
+		return usagef("%q is not the number of a call; `maestro budget show %s` lists them", textfmt.Shorten(number, 40), sessionID)
 	}
 	doc, err := a.settleCall(s, key, id, call, f)
 	if err != nil {
@@ -148,7 +147,7 @@ func (a *app) settle(sessionID, assignment, number string, f settleFlags) error 
 	return nil
 }
 
-// settleAll closes all calls of a session whose cost nobody knows. Those of an
+// settleAll closes all calls of a session with unknown cost. Those of an
 // assignment that is at work stay.
 func (a *app) settleAll(sessionID string, f settleFlags) error {
 	s, key, err := a.storedToWrite(sessionID)
@@ -189,7 +188,7 @@ func (a *app) settleAll(sessionID string, f settleFlags) error {
 	return errors.Join(failed...)
 }
 
-// settleCall closes one call. The assignment's lock keeps everybody else from its journal
+// settleCall closes one call. The assignment's lock keeps others from writing its journal
 // meanwhile.
 func (a *app) settleCall(s *store.Store, key session.Key, id spec.AssignmentID, call int64, f settleFlags) (doc settledDocument, err error) {
 	lock, ok, err := s.Lock(key, id)
@@ -197,7 +196,7 @@ func (a *app) settleCall(s *store.Store, key session.Key, id spec.AssignmentID, 
 		return doc, err
 	}
 	if !ok {
-		return doc, failf("%s of session %s is at work, and writes its journal itself; try again when it has ended, or waits", id, key.Session)
+		return doc, failf("%s of session %s is running; try again when it has ended or waits", id, key.Session)
 	}
 	defer lock.Unlock()
 	j, err := s.Journal(key, id)
@@ -213,7 +212,7 @@ func (a *app) settleCall(s *store.Store, key session.Key, id spec.AssignmentID, 
 	case f.asEstimated:
 		used = open.Usage.Max(open.Reported).Add(open.Estimate)
 	case !f.writeOff && !f.priced && open.Estimate.CostUSD > 0:
-		return doc, usagef("call %d may have cost money (%s USD, it was estimated); give --cost-usd, too, or --cost-usd 0", call, open.Estimate.CostUSD)
+		return doc, usagef("call %d may have cost money (estimated: %s USD); add --cost-usd, or --cost-usd 0", call, open.Estimate.CostUSD)
 	}
 	doc = settledDocument{
 		Session: key.Session, AssignmentID: id, Call: call, Estimate: open.Estimate, Usage: used, WrittenOff: f.writeOff,
@@ -227,20 +226,20 @@ func (a *app) settleCall(s *store.Store, key session.Key, id spec.AssignmentID, 
 }
 
 // findOpen finds a call whose cost is not known. One that is under way by the
-// journal has lost its worker: nobody else holds the assignment's lock.
+// journal has lost its worker: the assignment's lock is free.
 func findOpen(j *budget.Journal, sessionID string, id spec.AssignmentID, call int64) (budget.Call, error) {
 	i := slices.IndexFunc(j.Calls(), func(c budget.Call) bool { return c.ID == call })
 	if i < 0 {
-		return budget.Call{}, usagef("%s of session %s has no call %d; `maestro budget show %s` has those whose cost nobody knows", id, sessionID, call, sessionID)
+		return budget.Call{}, usagef("call %[3]d of %[1]s of session %[2]s not found; `maestro budget show %[4]s` lists unsettled calls", id, sessionID, call, sessionID)
 	}
 	c := j.Calls()[i]
 	switch c.State {
 	case budget.Begun, budget.Unsettled:
 		return c, nil
 	case budget.Closed:
-		return c, failf("call %d of %s was settled by hand already%s, %s: %s", call, id, by(c.By), terminal.Moment(&c.ClosedAt), terminal.Amount(c.Usage.Amount()))
+		return c, failf("call %d of %s was already settled%s, %s: %s", call, id, by(c.By), terminal.Moment(&c.ClosedAt), terminal.Amount(c.Usage.Amount()))
 	default:
-		return c, failf("what call %d of %s has cost is known: %s", call, id, terminal.Amount(c.Usage.Amount()))
+		return c, failf("call %d of %s needs no settling; its cost is known: %s", call, id, terminal.Amount(c.Usage.Amount()))
 	}
 }
 
@@ -280,9 +279,9 @@ func (a *app) writeSettled(doc settledDocument) {
 	a.print("call %d of %s in session %s counts as %s; it was estimated at %s", doc.Call, doc.AssignmentID, doc.Session, what, terminal.Amount(doc.Estimate.Amount()))
 }
 
-// writeUnsettled says how many of a session's calls have no known cost still.
+// writeUnsettled prints the number of calls that are still unsettled.
 func (a *app) writeUnsettled(sessionID string, n int) {
 	if n > 0 {
-		a.print("%s of the session unsettled still; see `maestro budget show %s`", textfmt.Count(n, "call"), sessionID)
+		a.print("%s of the session still unsettled; see `maestro budget show %s`", textfmt.Count(n, "call"), sessionID)
 	}
 }

@@ -25,15 +25,14 @@ import (
 func newStatus(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status SESSION",
-		Short: "Say where a session stands",
-		Long:  "Say where a session stands. It works while no worker runs, and after Temporal has forgotten the session where the store is at hand.",
+		Short: "Show a session's state",
+		Long:  "Show a session's state. This works without a worker and, if the store is available, after Temporal has removed the session.",
 		Args:  cmdline.Arguments(1, 1),
 		RunE:  func(cmd *cobra.Command, args []string) error { return a.status(cmd.Context(), args[0]) },
 	}
 	a.addTemporalFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
-	cmd.ValidArgsFunction = a.completeSessions
 	return cmd
 }
 
@@ -71,7 +70,7 @@ func (a *app) watch(ctx context.Context, sessionID string) (*sessionstatus.Watch
 	return &sessionstatus.Watcher{Conn: conn, Store: s, Session: sessionID, Now: a.env.Now}, conn.Close, nil
 }
 
-// explainLook says where an unknown session was looked for, and which one may be meant.
+// explainLook is the error for an unknown session, with where it was searched and a suggestion.
 func (a *app) explainLook(ctx context.Context, w *sessionstatus.Watcher, err error) error {
 	if !errors.Is(err, sessionstatus.ErrUnknown) {
 		return err
@@ -90,12 +89,12 @@ func (a *app) explainLook(ctx context.Context, w *sessionstatus.Watcher, err err
 	return a.sessionNotFound(w.Session, where, known)
 }
 
-// notesOf says, a sentence each, what a person should know about a session besides its
+// notesOf lists sentences that a person should know about a session besides its
 // status.
 func notesOf(v sessionstatus.Session) []string {
 	notes := slices.Clone(v.Notes)
 	for _, w := range v.Warnings {
-		notes = append(notes, fmt.Sprintf("%g%% of the budget of %s was spent at %s: %s of %s",
+		notes = append(notes, fmt.Sprintf("the budget of %[2]s reached %[1]g%% at %[3]s: %[4]s of %[5]s",
 			100*w.At, budget.Label(w.Scope), terminal.Moment(&w.When), terminal.AmountIn(w.Spent, w.Cap), terminal.Cap(w.Cap)))
 	}
 	return notes
@@ -143,10 +142,10 @@ func (a *app) writeStatus(out io.Writer, v sessionstatus.Session) {
 	}
 	_, _ = fmt.Fprintln(out)
 	if v.Reserved != (cost.Amount{}) {
-		_, _ = fmt.Fprintf(out, "set aside for calls under way: %s\n", terminal.Amount(v.Reserved))
+		_, _ = fmt.Fprintf(out, "reserved for calls in flight: %s\n", terminal.Amount(v.Reserved))
 	}
 	if v.Unsettled != (cost.Usage{}) {
-		_, _ = fmt.Fprintf(out, "unsettled, since nobody knows what some calls cost: about %s; see `maestro budget show %s`\n",
+		_, _ = fmt.Fprintf(out, "calls with unknown cost, estimated at %s; see `maestro budget show %s`\n",
 			terminal.Amount(v.Unsettled.Amount()), v.Session)
 	}
 	if v.Status.Status.Closed() && v.Status.Status != session.Completed {
@@ -175,7 +174,7 @@ func phaseTable(p terminal.Palette, s session.Status) *terminal.Table {
 				word = as.Progress
 			}
 			if as.Agent != "" {
-				word = fmt.Sprintf("(by its fallback %s) %s", as.Agent, word)
+				word = fmt.Sprintf("(fallback %s) %s", as.Agent, word)
 			}
 			if as.LostWorkers > 0 {
 				word = fmt.Sprintf("(%s lost) %s", textfmt.Count(as.LostWorkers, "worker"), word)

@@ -65,12 +65,12 @@ func (a *app) storedIn(open func() (*store.Store, error), sessionID string) (*st
 	return s, key, nil
 }
 
-// sessionNotFound says that a session is not where it was looked for, and which of those
-// that are there may be meant.
+// sessionNotFound is the error for a session that is not found, with a suggestion of those
+// that exist.
 func (a *app) sessionNotFound(sessionID, where string, known []string) error {
 	hint := textfmt.DidYouMean(sessionID, known)
 	if hint == "" {
-		hint = fmt.Sprintf("; `%s` shows the sessions that there are", a.again("list"))
+		hint = fmt.Sprintf("; `%s` lists all sessions", a.again("list"))
 	}
 	return usagef("session %q not found in %s%s", sessionID, where, hint)
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // terminal is a terminal with a command on it: a real pseudo-terminal, and an
-// emulation of what a person would see there.
+// emulation of what a person would see missing.
 type terminal struct {
 	t           *testing.T
 	keyboard    *os.File // the person's side
@@ -135,7 +135,7 @@ func (x *terminal) resize(columns, rows uint16) {
 	require.NoError(x.t, pty.Setsize(x.tty, &pty.Winsize{Cols: columns, Rows: rows}))
 }
 
-// altered tells whether the command has the screen for itself.
+// altered reports whether the command has the screen for itself.
 func (x *terminal) altered() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

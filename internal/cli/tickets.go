@@ -12,8 +12,8 @@ import (
 // ticketPatience bounds the look at the tickets of a session.
 const ticketPatience = 2 * time.Second
 
-// askTickets fills in the tickets of requests that the session does not know of: their
-// workflows may know what is in the way where the session cannot say so.
+// askTickets adds tickets of requests that the session does not know of: their
+// workflows may know the problem when the session does not.
 func askTickets(ctx context.Context, w *sessionstatus.Watcher, v *sessionstatus.Session) {
 	if w.Store == nil || v.Status.Status.Closed() {
 		return

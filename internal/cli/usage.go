@@ -20,7 +20,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// usageKeys are what costs can be summed up by.
+// usageKeys are the fields that costs can be grouped by.
 var usageKeys = []string{"team", "session", "phase", "persona", "agent", "model", "day"}
 
 // usageDocument is the document of `usage -o json`.
@@ -35,11 +35,11 @@ type usageDocument struct {
 	By    []string   `json:"by"`
 	Rows  []usageRow `json:"rows"`
 	Total spending   `json:"total"`
-	// Budgets are those of the session that was asked for.
+	// Budgets are those of the session that was requested.
 	Budgets []budgetLine `json:"budgets,omitempty"`
 }
 
-// usageRow is what some calls have cost. It has the keys that were asked for.
+// usageRow is what some calls have cost. It has the keys that were a usage error.
 type usageRow struct {
 	Team    string `json:"team,omitempty"`
 	Session string `json:"session,omitempty"`
@@ -80,9 +80,9 @@ type spending struct {
 	// Tokens are all of them together. Where no store is at hand Temporal may
 	// know nothing else.
 	Tokens int64 `json:"tokens"`
-	// Unsettled is an estimate of what calls have cost of which nobody knows.
+	// Unsettled is an estimate of what calls have cost with unknown cost.
 	Unsettled unsettledCalls `json:"unsettled"`
-	// Reserved is set aside for calls under way.
+	// Reserved is reserved for calls in way.
 	Reserved reservedCalls `json:"reserved"`
 }
 
@@ -113,10 +113,10 @@ func newUsage(a *app) *cobra.Command {
 	var since, by string
 	cmd := &cobra.Command{
 		Use:   "usage [SESSION]",
-		Short: "Say what sessions have cost",
-		Long: "Say what a session has cost, by phase and persona, or what all sessions of the store have cost, the newest first. " +
-			"Calls count on the day, by UTC, on which their cost became known. What is unsettled is an estimate, and in no other column.\n\n" +
-			"Where no store is at hand, it says what Temporal knows: the totals of each session, on the day on which it started.",
+		Short: "Show what sessions have cost",
+		Long: "Show the cost of a session by phase and persona, or of all sessions of the store, newest first. " +
+			"A call counts on the UTC day on which its cost became known. UNSETTLED is an estimate and not part of other columns.\n\n" +
+			"Without a store, the totals of each session in Temporal are shown, on the day on which it started.",
 		Args: cmdline.Arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			doc := usageDocument{Session: strings.Join(args, ""), Rows: []usageRow{}}
@@ -130,13 +130,12 @@ func newUsage(a *app) *cobra.Command {
 			return a.usage(cmd.Context(), doc)
 		},
 	}
-	cmd.Flags().StringVar(&since, "since", "", "count only what was spent since the day that was so long ago, like 7d or 12h (default: all)")
-	cmd.Flags().StringVar(&by, "by", "", "sum up by one or more of "+strings.Join(usageKeys, ", ")+" (default: phase,persona of a session, session,team of all)")
+	cmd.Flags().StringVar(&since, "since", "", "count only costs since the day this long ago, like 7d or 12h (default: all)")
+	cmd.Flags().StringVar(&by, "by", "", "group by one or more of "+strings.Join(usageKeys, ", ")+" (default: phase,persona of a session, session,team of all)")
 	a.addTemporalFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd, outputCSV)
-	cmd.ValidArgsFunction = a.completeSessions
-	_ = cmd.RegisterFlagCompletionFunc("by", listOf(func(*cobra.Command, []string) []string { return usageKeys }))
+	_ = cmd.RegisterFlagCompletionFunc("by", listOf(func(context.Context, []string) []string { return usageKeys }))
 	return cmd
 }
 
@@ -152,7 +151,7 @@ func parseBy(by string, sess bool) ([]string, error) {
 	for key := range strings.SplitSeq(by, ",") {
 		key = strings.TrimSpace(key)
 		if !slices.Contains(usageKeys, key) || slices.Contains(keys, key) {
-			return nil, usagef("--by is %q; it is one or more of %s, each once, with commas between", textfmt.Shorten(by, 80), strings.Join(usageKeys, ", "))
+			return nil, usagef("--by: %q is not a list of distinct fields; use one or more of %s, separated by commas", textfmt.Shorten(by, 80), strings.Join(usageKeys, ", "))
 		}
 		keys = append(keys, key)
 	}
@@ -168,7 +167,7 @@ func parseSince(since string, now time.Time) (string, error) {
 	}
 	ago, err := parseAgo(since)
 	if err != nil {
-		return "", usagef("--since is %q; it is how long ago, like 7d, 12h or 1d12h", textfmt.Shorten(since, 80))
+		return "", usagef("--since: %q is not a duration like 7d, 12h or 1d12h", textfmt.Shorten(since, 80))
 	}
 	return budget.Date(now.Add(-ago)), nil
 }
@@ -252,7 +251,7 @@ func (doc *usageDocument) sum(costs []usageRow) {
 func refuseKeys(by []string, known ...string) error {
 	for _, key := range by {
 		if !slices.Contains(known, key) {
-			return usagef("no store is at hand, and Temporal alone does not know what was spent by %s; give the store with --state-dir, or sum up by %s", key, strings.Join(known, ", "))
+			return usagef("no store found, and Temporal alone has no costs by %s; give the store with --state-dir, or group by %s", key, strings.Join(known, ", "))
 		}
 	}
 	return nil
@@ -275,7 +274,7 @@ func (a *app) temporalCosts(ctx context.Context, doc usageDocument) ([]usageRow,
 	if err != nil {
 		return nil, err
 	}
-	a.say("no store is at hand: these are the totals that Temporal knows, on the day on which each session started; one under way may have spent more")
+	a.say("no store found: showing the totals in Temporal, on the day on which each session started; running sessions may have spent more")
 	var costs []usageRow
 	for _, l := range known {
 		price := usageRow{Team: l.Team, Session: l.Session, Day: budget.Date(timeOf(l.StartedAt)), spending: spent(0, l.usage)}
@@ -299,7 +298,7 @@ func (a *app) askedCosts(ctx context.Context, doc usageDocument) ([]usageRow, er
 	if err != nil {
 		return nil, a.explainLook(ctx, w, err)
 	}
-	a.say("no store is at hand: this is what was last told to Temporal, on the day on which the session started")
+	a.say("no store found: showing the last total in Temporal, on the day on which the session started")
 	return unbookedCosts(v.Status, budget.Date(timeOf(v.StartedAt)), nil), nil
 }
 

@@ -38,7 +38,7 @@ func costColumns() []column {
 	}
 }
 
-// aside is what calls may cost.
+// aside is a text on unsettled or reserved calls.
 func aside(calls int, about string, a cost.Amount) string {
 	if calls == 0 {
 		return "-"
@@ -49,7 +49,7 @@ func aside(calls int, about string, a cost.Amount) string {
 // writeUsage prints costs for people.
 func (a *app) writeUsage(doc usageDocument) {
 	if len(doc.Rows) == 0 {
-		a.say("nothing was spent")
+		a.say("no costs")
 	} else {
 		a.costTable(doc).Write(a.env.Stdout)
 	}
@@ -58,7 +58,7 @@ func (a *app) writeUsage(doc usageDocument) {
 		budgetTable(a.palette, doc.Budgets).Write(a.env.Stdout)
 	}
 	if doc.Session != "" && doc.Total.Unsettled.Calls > 0 {
-		a.print("\nnobody knows yet what %s cost; see `maestro budget show %s`", textfmt.Count(doc.Total.Unsettled.Calls, "call"), doc.Session)
+		a.print("\n%s with unknown cost; see `maestro budget show %s`", textfmt.Count(doc.Total.Unsettled.Calls, "call"), doc.Session)
 	}
 }
 

@@ -20,15 +20,15 @@ func TestWhatMakesNoSenseEndsWithTwoAndSaysWhatToDo(t *testing.T) {
 	}{
 		{"unknown command", "rum", `unknown command "rum" for "maestro"; did you mean "run"?`},
 		{"unknown subcommand", "artifacts fetch", `unknown command "fetch" for "maestro artifacts"`},
-		{"group alone", "checkpoints", "needs one of: export, import, list, prune, show, verify"},
+		{"group alone", "checkpoints", "missing subcommand of `maestro checkpoints`; use one of: export, import, list, prune, show, verify"},
 		{"unknown flag", "status --colour x", `unknown flag --colour for "maestro status"; see `},
-		{"bad output", "list -o yaml", `--output: "yaml" is not a format; write table or json`},
+		{"bad output", "list -o yaml", `--output: "yaml" is not a format; use table or json`},
 		{"missing argument", "status", "missing SESSION; usage: maestro status SESSION"},
 		{"too many arguments", "status a b", `unexpected argument "b"; usage: maestro status SESSION`},
 		{"bad session id", "status a/b", "is not a usable session id"},
 		{"run without a team", "run", "missing TEAM"},
-		{"run without a requirement", "run TEAM", "there is no requirement"},
-		{"run with two requirements", "run TEAM text -f FILE", "given twice"},
+		{"run without a requirement", "run TEAM", "missing requirement"},
+		{"run with two requirements", "run TEAM text -f FILE", "exclude each other"},
 		{"run with an empty requirement", "run TEAM EMPTY", "is empty"},
 		{"run with an empty file", "run TEAM -f EMPTYFILE", "is empty"},
 		{"run with no such file", "run TEAM -f nowhere.md", "cannot be read"},
@@ -37,38 +37,38 @@ func TestWhatMakesNoSenseEndsWithTwoAndSaysWhatToDo(t *testing.T) {
 		{"run with bytes", "run TEAM -f BYTES", "not UTF-8"},
 		{"run without a team file", "run nowhere.yaml text", "nowhere.yaml: does not exist"},
 		{"run with a bad id", "run TEAM text --session a/b", "--session"},
-		{"run with a bad workspace", "run TEAM text --workspace nowhere", "--workspace nowhere is not a directory"},
+		{"run with a bad workspace", "run TEAM text --workspace nowhere", "--workspace: nowhere is not a readable directory"},
 		{"include without a workspace", "run TEAM text --include x", "--workspace"},
 		{"validate nothing", "validate nowhere.yaml", "does not exist"},
 		{"bad profile", "list --profile nowhere", "nowhere"},
 		{"no such config file", "list --config-file nowhere.toml", "nowhere.toml does not exist"},
 		{"bad header", "list --grpc-meta x", "KEY=VALUE"},
-		{"logs without a store", "logs s", "holds no store"},
+		{"logs without a store", "logs s", "is not a store"},
 		{"verify nothing", "checkpoints verify", "--all"},
-		{"verify too much", "checkpoints verify s --all", "leave out either"},
+		{"verify too much", "checkpoints verify s --all", "exclude each other"},
 		{"get nowhere", "artifacts get s", "--out is missing"},
 		{"config file without end", "list --config-file /dev/zero", "/dev/zero is larger than 1024 KiB"},
 		{"requirement without end", "run TEAM -f /dev/zero", "larger than 256 KiB"},
 		{"team file without end", "run /dev/zero text", "is not a regular file"},
 		{"archive without end", "checkpoints import /dev/zero", "/dev/zero"},
 		{"worker file without end", "worker --agents /dev/zero", "is not a regular file"},
-		{"logs of fewer than no attempts", "logs s --tail -5", "--tail is -5; it must be at least 0"},
-		{"logs since the future", "logs s --since -1h", "--since is -1h0m0s; it must be at least 0"},
-		{"drain for less than no time", "worker --agents TEAM --drain -1s", "--drain is -1s; it must be at least 0"},
-		{"list too few", "list --limit 0", "at least 1"},
-		{"usage by nothing", "usage --by colour", "it is one or more of team, session, phase"},
-		{"usage by one twice", "usage --by day,day", "each once"},
+		{"logs of fewer than no attempts", "logs s --tail -5", "--tail: -5 is less than 0"},
+		{"logs since the future", "logs s --since -1h", "--since: -1h0m0s is less than 0"},
+		{"drain for less than no time", "worker --agents TEAM --drain -1s", "--drain: -1s is less than 0"},
+		{"list too few", "list --limit 0", "less than 1"},
+		{"usage by nothing", "usage --by colour", "use one or more of team, session, phase"},
+		{"usage by one twice", "usage --by day,day", "distinct fields"},
 		{"usage since nonsense", "usage --since yesterday", "like 7d, 12h or 1d12h"},
 		{"usage since the future", "usage --since -3d", "like 7d"},
-		{"usage as yaml", "usage -o yaml", "write table, json or csv"},
-		{"usage without a store by agent", "usage --by agent", "no store is at hand"},
-		{"settle nothing", "budget settle s a/b 1", "say what the call cost"},
-		{"settle twice", "budget settle s a/b 1 --write-off --cost-usd 0", "leave out either"},
+		{"usage as yaml", "usage -o yaml", "use table, json or csv"},
+		{"usage without a store by agent", "usage --by agent", "no store found"},
+		{"settle nothing", "budget settle s a/b 1", "missing cost"},
+		{"settle twice", "budget settle s a/b 1 --write-off --cost-usd 0", "leave one out"},
 		{"settle for a price that is none", "budget settle s a/b 1 --cost-usd much", "--cost-usd"},
 		{"settle less than nothing", "budget settle s a/b 1 --output-tokens -1", "must be between 0"},
-		{"settle more thought than said", "budget settle s a/b 1 --output-tokens 1 --reasoning-tokens 2", "is a part of --output-tokens"},
+		{"settle more thought than said", "budget settle s a/b 1 --output-tokens 1 --reasoning-tokens 2", "is more than --output-tokens"},
 		{"bad log level", "dev --log-level loud", "--log-level"},
-		{"bad port", "dev --port 70000", "--port is 70000"},
+		{"bad port", "dev --port 70000", "--port: 70000 is not a port"},
 		{"worker without a file", "worker", "--agents"},
 		{"worker with a bad file", "worker --agents TEAM", "TEAM"},
 		{"dev with a bad worker file", "dev --port 0 --ui-port 0 --agents TEAM", "TEAM"},
@@ -108,7 +108,7 @@ func TestNoTemporalEndsWithFour(t *testing.T) {
 			d := newDesk(t)
 			got := d.run(strings.Fields(strings.Replace(args, "TEAM", d.file("team.yaml", oneTeam), 1))...)
 			require.Equal(t, 4, got.code)
-			require.Equal(t, "maestro: cannot reach Temporal at 127.0.0.1:1; start it with `maestro dev`, or say where it is with --address\n",
+			require.Equal(t, "maestro: cannot reach Temporal at 127.0.0.1:1; start it with `maestro dev`, or give its address with --address\n",
 				got.stderr.String())
 			require.NoDirExists(t, d.state, "nothing may be half started")
 		})
@@ -150,16 +150,16 @@ func TestValidateWithoutAnythingElse(t *testing.T) {
 	require.False(t, doc.Valid)
 	require.Equal(t, []string{"think", "build"}, doc.Phases)
 	require.Len(t, doc.Faults, 2)
-	require.Contains(t, doc.Faults[0].Message, `has no agent "writer"`)
-	require.Contains(t, doc.Faults[1].Message, `has no check "has-code"`)
-	require.Contains(t, got.stderr.String(), `has no agent "writer", which team pair needs; it has coder`)
+	require.Contains(t, doc.Faults[0].Message, `agent "writer", needed by team pair, is missing`)
+	require.Contains(t, doc.Faults[1].Message, `check "has-code", needed by team pair, is missing`)
+	require.Contains(t, got.stderr.String(), `agent "writer", needed by team pair, is missing; it has coder`)
 	require.NoDirExists(t, d.state)
 
 	priceless := d.file("priceless.yaml", "version: 1\nagents: {coder: {kind: openai, model: m, base_url: 'http://h/v1'}}\n")
 	capped := d.file("capped.yaml", "version: 1\nname: t\npersonas: {a: {role: R, agent: coder, instructions: X.}}\nphases: [{name: p, personas: [a]}]\nbudget: {usd: 1}\n")
 	got = d.run("validate", capped, "--agents", priceless)
 	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), `what agent "coder" costs is not known`)
+	require.Contains(t, got.stderr.String(), `the prices of agent "coder" are not known`)
 
 	broken := d.file("broken.yaml", strings.Replace(twoTeam, "agent: coder", "agnet: coder", 1))
 	got = d.run("validate", broken)
@@ -204,7 +204,7 @@ func TestRunWithoutAWorkerStartsNothing(t *testing.T) {
 	require.Contains(t, got.stderr.String(), `session "nobody" not found in Temporal at `)
 	got = d.run("list", "--namespace", "nowhere")
 	require.Equal(t, 2, got.code)
-	require.Contains(t, got.stderr.String(), `no namespace "nowhere"`)
+	require.Contains(t, got.stderr.String(), `namespace "nowhere" not found`)
 }
 
 func keys(m map[string]any) []string {

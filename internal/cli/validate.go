@@ -35,12 +35,12 @@ func newValidate(a *app) *cobra.Command {
 	var agents string
 	cmd := &cobra.Command{
 		Use:   "validate TEAM",
-		Short: "Check a team file, and with --agents that a worker file has what it needs",
-		Long:  "Check a team file. With --agents, check a worker file too, that it has the agents and checks that the team names, and prices where the team has a budget of money. Nothing is contacted and nothing is written.",
+		Short: "Check a team file and, with --agents, a worker file against it",
+		Long:  "Check a team file. With --agents, also check a worker file, and that it has the agents and checks that the team uses, and prices if the team has a budget in USD. Nothing is contacted and nothing is written.",
 		Args:  cmdline.Arguments(1, 1),
 		RunE:  func(_ *cobra.Command, args []string) error { return a.validate(args[0], agents) },
 	}
-	cmd.Flags().StringVar(&agents, "agents", "", "worker file to hold the team against")
+	cmd.Flags().StringVar(&agents, "agents", "", "worker file to check the team against")
 	a.addOutputFlag(cmd)
 	return cmd
 }
@@ -112,13 +112,13 @@ func validation(t spec.Team, faults []config.Fault) validateDocument {
 	return doc
 }
 
-// lacking lists what a team needs and a worker file does not define.
+// lacking lists what a team needs but a worker file does not define.
 func lacking(t spec.Team, cfg agent.Config, file string) []config.Fault {
 	var faults []config.Fault
 	for _, name := range t.AgentNames() {
 		if _, ok := cfg.Agents[name]; !ok {
 			faults = append(faults, config.Fault{File: file, Field: "agents", Message: fmt.Sprintf(
-				"has no agent %q, which team %s needs; it has %s", name, t.Name, terminal.Names(cfg.Agents))})
+				"agent %q, needed by team %s, is missing; it has %s", name, t.Name, terminal.Names(cfg.Agents))})
 		}
 	}
 	agents := map[string]spec.OfferedAgent{}
@@ -132,14 +132,14 @@ func lacking(t spec.Team, cfg agent.Config, file string) []config.Fault {
 	}
 	if t.Help.Jira != nil && cfg.Jira == nil {
 		faults = append(faults, config.Fault{File: file, Field: "jira", Message: fmt.Sprintf(
-			"is missing, and team %s has help.jira; write `%s`", t.Name, spec.JiraExample)})
+			"is missing, but team %s has help.jira; add `%s`", t.Name, spec.JiraExample)})
 	}
 	told := map[string]bool{}
 	for _, use := range t.CheckUses() {
 		if _, ok := cfg.Checks[use.Check]; !ok && !told[use.Check] {
 			told[use.Check] = true
 			faults = append(faults, config.Fault{File: file, Field: "checks", Message: fmt.Sprintf(
-				"has no check %q, which team %s needs; it has %s", use.Check, t.Name, terminal.Names(cfg.Checks))})
+				"check %q, needed by team %s, is missing; it has %s", use.Check, t.Name, terminal.Names(cfg.Checks))})
 		}
 	}
 	return faults

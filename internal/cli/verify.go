@@ -16,17 +16,17 @@ func newCheckpointsVerify(a *app) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "verify [SESSION | --all]",
-		Short: "Read everything that a session, or the whole store, needs, and find what is damaged",
-		Long: "Read the documents and blobs that a session needs, or with --all the whole store, and hold them against their SHA-256. " +
-			"What is damaged is named and moved to the store's quarantine; the exit code is then 1. " +
-			"Where a second copy exists, it is repaired: a checkpoint's copy from its blob, and the blob from the copy.",
+		Short: "Verify the data of a session, or of the whole store",
+		Long: "Read the documents and blobs of a session, or with --all of the whole store, and compare them with their SHA-256. " +
+			"Damaged files are listed and moved to the store's quarantine; the exit code is then 1. " +
+			"A checkpoint is repaired from its second copy, if that is intact.",
 		Args: cmdline.Arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case all && len(args) > 0:
-				return usagef("--all verifies the whole store; leave out either it or %s", args[0])
+				return usagef("--all and SESSION (%s) exclude each other; leave one out", args[0])
 			case !all && len(args) == 0:
-				return usagef("name a session, or verify the whole store with --all")
+				return usagef("missing SESSION; use --all to verify the whole store")
 			}
 			return a.verify(cmd.Context(), args)
 		},
@@ -35,7 +35,6 @@ func newCheckpointsVerify(a *app) *cobra.Command {
 	a.addNamespaceFlags(cmd)
 	a.addStateDirFlag(cmd)
 	a.addOutputFlag(cmd)
-	cmd.ValidArgsFunction = a.completeSessions
 	return cmd
 }
 
@@ -56,7 +55,7 @@ func (a *app) verify(ctx context.Context, session []string) error {
 			a.print("%s", a.palette.Paint(terminal.Red, f.Error()))
 		}
 		for _, path := range report.Replaced {
-			a.print("%s: it was the copy of a checkpoint that the session does not build on; replaced, nothing is lost", path)
+			a.print("%s: replaced a copy of a checkpoint that the session does not use; nothing is lost", path)
 		}
 		a.print("%s, %s, %s and %s (%s) read: %s", textfmt.Count(report.Sessions, "session"), textfmt.Count(report.Checkpoints, "checkpoint"),
 			textfmt.Count(report.Records, "record"), textfmt.Count(report.Blobs, "blob"), textfmt.Size(report.Bytes), verdict(len(report.Faults)))
@@ -64,7 +63,7 @@ func (a *app) verify(ctx context.Context, session []string) error {
 	lost := slices.DeleteFunc(slices.Clone(report.Faults), func(f store.Fault) bool { return f.Repaired != "" })
 	switch n := len(report.Faults); {
 	case n > 0 && len(lost) == 0:
-		return failf("%s found and repaired; verify again to see that all is intact", textfmt.Count(n, "fault"))
+		return failf("%s found and repaired; verify again to confirm", textfmt.Count(n, "fault"))
 	case n > 0:
 		return failf("%s found; restore the named files from a backup, or run the session again", textfmt.Count(n, "fault"))
 	}

@@ -28,7 +28,7 @@ type versionDocument struct {
 func newVersion(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Say which build this is",
+		Short: "Show the version of this build",
 		Args:  cmdline.Arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			v := buildVersion()

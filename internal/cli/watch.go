@@ -19,14 +19,14 @@ import (
 	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
-// watchEvery is how often a watched session is looked at.
+// watchEvery is the polling interval of a watched session.
 const watchEvery = time.Second
 
-// lostAfter is how long a look at a watched session may take: a server that hangs is
-// as good as gone, and a person is told so.
+// lostAfter bounds one poll of a watched session: a server that does not answer
+// counts as lost.
 const lostAfter = 12 * time.Second
 
-// audience hears what befalls a watched session.
+// audience receives the states of a watched session.
 type audience interface {
 	// shows brings a session as it is now.
 	shows(ctx context.Context, v sessionstatus.Session)
@@ -38,9 +38,9 @@ func newWatch(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch SESSION",
 		Short: "Follow a session until it ends, and exit with its outcome",
-		Long: "Follow a session until it ends or needs a person: on a terminal a live picture of its phases, with keys to look closer and to answer what it asks (? lists them), until it ends or you leave; " +
-			"otherwise, and with --plain, a line for each change. The exit code is the session's outcome: " +
-			"0 completed, 1 failed or cancelled, 3 help or approval awaited. Ctrl-C ends the watching, not the session.",
+		Long: "Follow a session until it ends or waits for a person. On a terminal, show a live view of its phases, with keys for details and answers (? lists them), until it ends or you quit; " +
+			"otherwise, or with --plain, print a line for each change. The exit code is the session's outcome: " +
+			"0 completed, 1 failed or cancelled, 3 waiting for help or approval. Ctrl-C ends this command, not the session.",
 		Args: cmdline.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w, done, err := a.watch(cmd.Context(), args[0])
@@ -54,13 +54,12 @@ func newWatch(a *app) *cobra.Command {
 	a.addPlainFlag(cmd.Flags())
 	a.addTemporalFlags(cmd)
 	a.addStateDirFlag(cmd)
-	cmd.ValidArgsFunction = a.completeSessions
 	return cmd
 }
 
 // addPlainFlag gives a command that follows a session the flag for plain lines.
 func (a *app) addPlainFlag(flags *pflag.FlagSet) {
-	flags.BoolVar(&a.plain, "plain", false, "follow the session by a line for each change, also on a terminal")
+	flags.BoolVar(&a.plain, "plain", false, "print a line for each change, also on a terminal")
 }
 
 // follow shows a session until it ends or parks, and returns its outcome as an
@@ -68,7 +67,7 @@ func (a *app) addPlainFlag(flags *pflag.FlagSet) {
 func (a *app) follow(ctx context.Context, w *sessionstatus.Watcher) error {
 	v, err := a.show(ctx, w)
 	if errors.Is(err, context.Canceled) {
-		a.say("session %s goes on; watch it again: %s", w.Session, a.again("watch "+w.Session))
+		a.say("session %s continues; watch it again: %s", w.Session, a.again("watch "+w.Session))
 		return exit(exitInterrupted)
 	}
 	if err != nil {
@@ -78,7 +77,7 @@ func (a *app) follow(ctx context.Context, w *sessionstatus.Watcher) error {
 	if code != exitDone {
 		a.reportFailure(v.Status)
 	} else if w.Store != nil { // else its files are elsewhere
-		a.say("what it has changed: %s\ntake it over:        %s", a.again("artifacts diff "+w.Session), a.again("apply "+w.Session))
+		a.say("show its changes:  %s\napply them:        %s", a.again("artifacts diff "+w.Session), a.again("apply "+w.Session))
 	}
 	return exit(code)
 }
@@ -95,8 +94,8 @@ func (a *app) show(ctx context.Context, w *sessionstatus.Watcher) (sessionstatus
 	return a.track(ctx, w, to, settled)
 }
 
-// track has an audience hear of a session until it is in a state that over accepts, or
-// ctx ends, and returns the last view. A lost connection is waited out.
+// track sends a session's states to an audience until it is in a state that over accepts, or
+// ctx ends, and returns the last view. It waits for a lost connection.
 func (a *app) track(ctx context.Context, w *sessionstatus.Watcher, to audience, over func(session.State) bool) (sessionstatus.Session, error) {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
@@ -122,7 +121,7 @@ func (a *app) track(ctx context.Context, w *sessionstatus.Watcher, to audience, 
 			return last, err
 		case !lost:
 			lost = true
-			to.lost(fmt.Sprintf("lost the connection to Temporal at %s; trying again until it is back (the session is safe)", w.Conn.Address))
+			to.lost(fmt.Sprintf("lost the connection to Temporal at %s; retrying (the session is not affected)", w.Conn.Address))
 		}
 		select {
 		case <-ctx.Done():
@@ -132,7 +131,7 @@ func (a *app) track(ctx context.Context, w *sessionstatus.Watcher, to audience, 
 	}
 }
 
-// lines is an audience that says what has changed, a line each.
+// lines is an audience that prints a line for each change.
 type lines struct {
 	app    *app
 	near   *closeUp
@@ -151,7 +150,7 @@ func (a *app) lines(w *sessionstatus.Watcher) *lines {
 func (l *lines) shows(ctx context.Context, now sessionstatus.Session) {
 	a := l.app
 	if l.gone {
-		a.say("the connection is back")
+		a.say("reconnected")
 		l.gone = false
 	}
 	l.near.follow(now)
@@ -175,7 +174,7 @@ func (l *lines) shows(ctx context.Context, now sessionstatus.Session) {
 	l.before, l.said = now.Status, notes
 }
 
-// beginAgain has phases whose work was sent back since the last look begin anew: they
+// beginAgain resets phases whose work was sent back since the last state: they
 // may have come as far again by now as they were.
 func (l *lines) beginAgain(phases []session.PhaseStatus) {
 	for _, p := range phases {

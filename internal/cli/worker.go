@@ -37,8 +37,8 @@ func (a *app) harden() error {
 	return a.env.Harden()
 }
 
-// served is the outcome of a worker. What keeps one from starting is a matter of
-// what was typed or written, unless Temporal is.
+// served is the error of a worker with its exit code. A failed start is an error of
+// usage or input, unless Temporal is the cause.
 func (a *app) served(err error) error {
 	if err == nil || exitCode(err) != exitFailed || errors.Is(err, service.ErrServing) || errors.Is(err, service.ErrNotReady) {
 		return err

@@ -49,11 +49,11 @@ func (u *USD) UnmarshalYAML(data []byte) error { return u.parse(strings.TrimSpac
 
 func (u *USD) parse(s string) error {
 	if strings.ContainsAny(s, "/_xXpPbBoO") || len(s) > 40 {
-		return fmt.Errorf("%s is not an amount in dollars; write a plain number, like 20 or 0.5", textfmt.Shorten(s, 80))
+		return fmt.Errorf("%s is not an amount in USD; use a plain number, like 20 or 0.5", textfmt.Shorten(s, 80))
 	}
 	r, ok := new(big.Rat).SetString(s)
 	if !ok {
-		return fmt.Errorf("%s is not an amount in dollars; write a plain number, like 20 or 0.5", textfmt.Shorten(s, 80))
+		return fmt.Errorf("%s is not an amount in USD; use a plain number, like 20 or 0.5", textfmt.Shorten(s, 80))
 	}
 	r.Mul(r, big.NewRat(1_000_000_000, 1))
 	half := big.NewRat(1, 2)
@@ -63,7 +63,7 @@ func (u *USD) parse(s string) error {
 	r.Add(r, half)
 	n := new(big.Int).Quo(r.Num(), r.Denom())
 	if !n.IsInt64() {
-		return fmt.Errorf("%s is more money than can be counted", textfmt.Shorten(s, 80))
+		return fmt.Errorf("%s is too large an amount", textfmt.Shorten(s, 80))
 	}
 	*u = USD(n.Int64())
 	return nil

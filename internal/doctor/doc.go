@@ -1,7 +1,7 @@
-// Package doctor examines whether everything that a session needs is there: this program
-// and those that it starts, the store and its room, Temporal and its namespace, clocks,
-// workers, breakers, a worker file. What it finds comes with its remedy, and a check that
-// hangs is a finding and not the end of the rest. It changes nothing, and mends nothing:
-// it writes files into the store that it removes again, and asks Temporal for work once
-// where there is none.
+// Package doctor checks everything that a session needs: this program
+// and those that it starts, the store and its disk space, Temporal and its namespace, clocks,
+// workers, breakers, a worker file. Each finding has a remedy, and a check that
+// hangs is a finding and does not stop the others. It changes nothing, and fixes nothing:
+// it writes files to the store that it removes again, and polls one empty
+// task queue.
 package doctor

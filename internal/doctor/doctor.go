@@ -18,10 +18,10 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// Options say what is examined, and what with.
+// Options select what is checked, and how.
 type Options struct {
-	// StateDir is the state directory that was named; empty: none, and the environment
-	// or the usual places have it.
+	// StateDir is the given state directory; empty: the environment
+	// or the default is used.
 	StateDir string
 	// Agents is a worker file; empty: none is given.
 	Agents string
@@ -44,8 +44,8 @@ type Options struct {
 	PID  int
 }
 
-// Examine looks at everything that a session needs, and at what the team needs, if it
-// has a name. What is not as it should be is a finding; it fails only when ctx ends.
+// Examine checks everything that a session needs, and what the team needs, if it
+// has a name. Problems are findings; it fails only when ctx ends.
 func Examine(ctx context.Context, o Options, t spec.Team) ([]Finding, error) {
 	d := &examination{options: o}
 	d.all(ctx, t)
@@ -53,7 +53,7 @@ func Examine(ctx context.Context, o Options, t spec.Team) ([]Finding, error) {
 }
 
 // lookPatience bounds each check, so that a disk or a server that hangs is a finding
-// and not the end of the rest.
+// and the other checks run.
 const lookPatience = 6 * time.Second
 
 // examination collects findings.
@@ -67,13 +67,13 @@ type examination struct {
 	fileClock time.Duration
 }
 
-// add notes a finding. The caller may still give it a command.
+// add adds a finding. The caller may add a command.
 func (d *examination) add(check, result, remedy, message string, args ...any) *Finding {
 	d.findings = append(d.findings, Finding{Check: check, Result: result, Message: fmt.Sprintf(message, args...), Remedy: remedy})
 	return &d.findings[len(d.findings)-1]
 }
 
-// all looks at everything.
+// all runs all checks.
 func (d *examination) all(ctx context.Context, t spec.Team) {
 	d.bounded(ctx, "program", (*examination).program)
 	d.bounded(ctx, "store", (*examination).state)
@@ -88,8 +88,8 @@ func (d *examination) all(ctx context.Context, t spec.Team) {
 	d.workerFile(ctx)
 }
 
-// bounded takes over what look finds, unless it takes too long: then that is what is
-// found, and whatever look still does is of no consequence.
+// bounded adds the findings of look or, if it takes too long, a finding on that
+// alone; later findings of look are dropped.
 func (d *examination) bounded(ctx context.Context, check string, look func(*examination, context.Context)) {
 	ctx, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
@@ -104,22 +104,22 @@ func (d *examination) bounded(ctx context.Context, check string, look func(*exam
 		d.store, d.fileClock = apart.store, apart.fileClock
 		d.findings = append(d.findings, apart.findings...)
 	case <-ctx.Done():
-		d.add(check, Bad, "see what hangs there: a disk, a mount, a program or a network", "no answer within %s", lookPatience)
+		d.add(check, Bad, "find out what is not responding: a disk, a mount, a program or a network", "no answer within %s", lookPatience)
 	}
 }
 
-// program looks at this program, and those that it needs.
+// program checks this program, and those that it needs.
 func (d *examination) program(ctx context.Context) {
 	v := buildinfo.This()
 	d.add("program", OK, "", "maestro %s, %s, Temporal SDK %s", v.Version, v.Go, terminal.Dash(v.SDK))
 	if d.options.Server == "" {
-		d.add("server program", Warning, "build it, if `maestro dev` or `maestro demo` shall run here", "maestro-server is not beside this program").Command = "make build"
+		d.add("server program", Warning, "build it to run `maestro dev` or `maestro demo` here", "maestro-server is not in the directory of this program").Command = "make build"
 	} else {
 		d.add("server program", OK, "", "%s", d.options.Server)
 	}
 	version, err := d.versionOf(ctx, "git")
 	if err != nil {
-		d.add("git", Warning, "install it, if agents have `git: true`, or work shall be applied as a branch", "%s", err).Command = "sudo apt-get install git"
+		d.add("git", Warning, "install it if agents have `git: true`, or to apply work as a branch", "%s", err).Command = "sudo apt-get install git"
 	} else {
 		d.add("git", OK, "", "%s", version)
 	}
@@ -142,7 +142,7 @@ func (d *examination) versionOf(ctx context.Context, program string) (string, er
 	out, err := cmd.Output()
 	switch {
 	case ctx.Err() != nil:
-		return "", fmt.Errorf("%s does not say its version within %s", path, versionPatience)
+		return "", fmt.Errorf("%s --version did not end within %s", path, versionPatience)
 	case err != nil:
 		return "", fmt.Errorf("%s --version: %w", path, err)
 	}
@@ -167,8 +167,8 @@ func (d *examination) startWorker() string {
 	return d.options.Again("worker --agents " + agent.ShellWord(cmp.Or(d.options.Agents, "agents.yaml")))
 }
 
-// remedyOf parts an error's text: Maestro's say after their last semicolon what would
-// be right.
+// remedyOf splits an error's text: Maestro's errors have the remedy after their last
+// semicolon.
 func remedyOf(err error, otherwise string) (what, remedy string) {
 	text := err.Error()
 	if i := strings.LastIndex(text, "; "); i >= 0 {
@@ -177,11 +177,11 @@ func remedyOf(err error, otherwise string) (what, remedy string) {
 	return text, otherwise
 }
 
-// unreached says why there is no connection, without the remedy.
+// unreached is the reason why there is no connection, without the remedy.
 func (d *examination) unreached(err error) string {
 	var unreachable *temporalutil.UnreachableError
 	if errors.As(err, &unreachable) {
-		what := "nothing answers at " + unreachable.Address
+		what := "no answer from " + unreachable.Address
 		if e := unreachable.Ended; e.Address != "" {
 			what += fmt.Sprintf(", and `maestro dev` (process %d), which ran a server for this store at %s, has ended", e.PID, e.Address)
 		}
@@ -190,15 +190,15 @@ func (d *examination) unreached(err error) string {
 	return d.options.Explain(err)
 }
 
-// clockTolerance is how far clocks may be apart before it is said: offers of workers
-// are believed for 30 s, and times in listings would mislead.
+// clockTolerance is the accepted difference between clocks: offers of workers
+// are valid for 30 s, and wrong times in listings mislead.
 const clockTolerance = 5 * time.Second
 
-// clock notes how far another clock is from this machine's.
+// clock adds a finding on the difference between another clock and this machine's.
 func (d *examination) clock(check, whose, how string, ahead time.Duration) {
-	const remedy = "have all machines take the time from one source"
+	const remedy = "synchronize the clocks of all machines"
 	if ahead.Abs() <= clockTolerance {
-		d.add(check, OK, "", "%s goes with this machine's, to %s (%s)", whose, ahead.Abs().Round(time.Millisecond), how)
+		d.add(check, OK, "", "%s agrees with this machine's within %s (%s)", whose, ahead.Abs().Round(time.Millisecond), how)
 		return
 	}
 	side := "ahead of"

@@ -58,8 +58,8 @@ func TestRemediesForAStoreThatCannotBeWritten(t *testing.T) {
 func TestClocksThatGoDifferently(t *testing.T) {
 	t.Parallel()
 	for ahead, want := range map[time.Duration]string{
-		0:                       "ok it goes with this machine's, to 0s (measured)",
-		4900 * time.Millisecond: "ok it goes with this machine's, to 4.9s (measured)",
+		0:                       "ok it agrees with this machine's within 0s (measured)",
+		4900 * time.Millisecond: "ok it agrees with this machine's within 4.9s (measured)",
 		6 * time.Second:         "warning it is 6s ahead of this machine's (measured)",
 		-time.Hour:              "warning it is 1h0m0s behind this machine's (measured)",
 	} {

@@ -19,7 +19,7 @@ import (
 	"github.com/maestro-hive/maestro/worker/service"
 )
 
-// workerFile looks at a worker file and at what it needs of this machine.
+// workerFile checks a worker file and what it needs on this machine.
 func (d *examination) workerFile(ctx context.Context) {
 	path := d.options.Agents
 	if path == "" {
@@ -44,11 +44,11 @@ func (d *examination) workerFile(ctx context.Context) {
 	}
 }
 
-// faulty says what is wrong with a worker file, fault by fault.
+// faulty adds a finding for each fault of a worker file.
 func (d *examination) faulty(path string, err error) {
 	var faults *config.Faults
 	if !errors.As(err, &faults) {
-		d.add("worker file", Bad, "mend it", "%s", err)
+		d.add("worker file", Bad, "fix it", "%s", err)
 		return
 	}
 	for _, f := range faults.List {
@@ -56,18 +56,18 @@ func (d *examination) faulty(path string, err error) {
 		if f.Line > 0 {
 			where = fmt.Sprintf("%s:%d", path, f.Line)
 		}
-		d.add("worker file", Bad, "mend it; a worker does not start with it", "%s: %s", where, f.Message)
+		d.add("worker file", Bad, "fix it; a worker cannot start with this file", "%s: %s", where, f.Message)
 	}
 }
 
-// outside looks at the credentials of those outside that workers tell of sessions.
+// outside checks the credentials for Jira and webhooks.
 func (d *examination) outside(cfg agent.Config) {
 	getenv := d.options.Getenv
 	if cfg.Jira != nil {
 		if _, err := service.Jira(*cfg.Jira, getenv, d.options.Now); err != nil {
 			d.add("jira", Warning, "set it in the worker's environment", "%s", err)
 		} else {
-			d.add("jira", OK, "", "%s; `maestro doctor --jira` asks it whether tickets can be made", cfg.Jira.URL)
+			d.add("jira", OK, "", "%s; `maestro doctor --jira` checks whether tickets can be created", cfg.Jira.URL)
 		}
 	}
 	if cfg.Webhook == nil {
@@ -85,8 +85,8 @@ func (d *examination) outside(cfg agent.Config) {
 	}
 }
 
-// shortages says what the file needs of this machine and environment that is not
-// there.
+// shortages adds findings on programs and variables that the file needs and that are
+// missing.
 func (d *examination) shortages(cfg agent.Config) {
 	short := map[string]bool{}
 	for _, lack := range cfg.Shortages(d.options.Getenv) {
@@ -104,11 +104,11 @@ func (d *examination) shortages(cfg agent.Config) {
 		}
 	}
 	if len(fine) > 0 {
-		d.add("programs", OK, "", "what agents %s start is there, and their variables are set", strings.Join(fine, ", "))
+		d.add("programs", OK, "", "programs of agents %s are installed, and their variables are set", strings.Join(fine, ", "))
 	}
 }
 
-// tried is the check that is run to see whether anything can be.
+// tried is the name of the check that is run as a test.
 const tried = "maestro-doctor"
 
 // processes runs a program as agents are run: behind the shim, in the sandbox, as the
@@ -118,7 +118,7 @@ func (d *examination) processes(ctx context.Context, cfg agent.Config, path stri
 	if cfg.RunAs != "" {
 		how = "as " + cfg.RunAs
 		if os.Geteuid() != 0 {
-			d.add("processes", Warning, "try it as the user that the worker runs as", "only root can run agents as %s, and this is %s", cfg.RunAs, userName(os.Geteuid())).
+			d.add("processes", Warning, "run this as the user of the worker", "only root can run agents as %s; this user is %s", cfg.RunAs, userName(os.Geteuid())).
 				Command = "sudo maestro doctor --agents " + agent.ShellWord(path)
 			return
 		}
@@ -128,12 +128,12 @@ func (d *examination) processes(ctx context.Context, cfg agent.Config, path stri
 	}
 	switch err := d.run(ctx, cfg); {
 	case err != nil:
-		what, remedy := remedyOf(err, "mend `sandbox` or `run_as` of "+path)
+		what, remedy := remedyOf(err, "fix `sandbox` or `run_as` in "+path)
 		d.add("processes", Bad, remedy, "agents and checks cannot be run %s: %s", how, what)
 	case cfg.RunAs == "" && os.Geteuid() == 0:
-		d.add("processes", Warning, "write `run_as: nobody`, or a user of their own, into "+path+"; or start the worker as another user", "agents and checks run as root")
+		d.add("processes", Warning, "set `run_as: nobody`, or another unprivileged user, in "+path+"; or start the worker as another user", "agents and checks run as root")
 	default:
-		d.add("processes", OK, "", "a program was run %s", how)
+		d.add("processes", OK, "", "a test program ran %s", how)
 	}
 }
 

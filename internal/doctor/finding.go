@@ -3,13 +3,13 @@ package doctor
 // The results of a check.
 const (
 	OK = "ok"
-	// Warning is worth knowing and no reason not to start.
+	// Warning does not prevent a start.
 	Warning = "warning"
-	// Bad is in the way of sessions.
+	// Bad prevents sessions from running.
 	Bad = "bad"
 )
 
-// Finding is what one check has found.
+// Finding is the result of one check.
 type Finding struct {
 	Check string `json:"check"`
 	// Result is ok, warning or bad.

@@ -10,14 +10,14 @@ import (
 	"github.com/maestro-hive/maestro/workflows"
 )
 
-// mirrors looks whether the mirrored state of the sessions that run is up to date.
+// mirrors checks whether the mirrored state of running sessions is up to date.
 func (d *examination) mirrors(ctx context.Context, conn *temporalutil.Connection) {
 	if d.store == nil {
 		return
 	}
 	open, err := temporalutil.OpenSessions(ctx, conn, conn.Namespace, workflows.TeamSessionName, spec.WorkflowQueue(d.store.ID()))
 	if err != nil {
-		d.add("mirror", Warning, "", "the sessions that run cannot be listed: %s", textfmt.FirstLine(err.Error()))
+		d.add("mirror", Warning, "", "running sessions cannot be listed: %s", textfmt.FirstLine(err.Error()))
 		return
 	}
 	behind := 0
@@ -29,7 +29,7 @@ func (d *examination) mirrors(ctx context.Context, conn *temporalutil.Connection
 		}
 		for _, what := range lags {
 			behind++
-			d.add("mirror", Warning, "see that "+d.store.Dir()+" can be written and has room", "session %s: %s", key.Session, what)
+			d.add("mirror", Warning, "see that "+d.store.Dir()+" is writable and has free space", "session %s: %s", key.Session, what)
 		}
 	}
 	if behind == 0 {

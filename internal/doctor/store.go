@@ -23,24 +23,24 @@ import (
 )
 
 const (
-	// lowSpace is the free space, in bytes, below which a store is in danger.
+	// lowSpace is the free space, in bytes, below which a warning is given.
 	lowSpace = 1 << 30
 	// lowFiles is the number of files that may still be made, likewise.
 	lowFiles = 50_000
 )
 
-// state looks at the state directory.
+// state checks the state directory.
 func (d *examination) state(ctx context.Context) {
 	dir, note, err := config.StateDir(d.options.StateDir, d.options.Getenv, false)
 	if err != nil {
-		what, remedy := remedyOf(err, "name a state directory with --state-dir or "+config.StateDirEnv)
+		what, remedy := remedyOf(err, "give a state directory with --state-dir or "+config.StateDirEnv)
 		d.add("store", Bad, remedy, "%s", what)
 		return
 	}
-	why := "the usual place"
+	why := "the default"
 	switch {
 	case d.options.StateDir != "":
-		why = "as --state-dir says"
+		why = "from --state-dir"
 	case d.options.Getenv(config.StateDirEnv) != "":
 		why = "as " + config.StateDirEnv + " says"
 	case note != "":
@@ -60,11 +60,11 @@ func (d *examination) state(ctx context.Context) {
 	d.space(dir)
 }
 
-// unopened says why there is no store in a directory.
+// unopened adds a finding on why there is no store in a directory.
 func (d *examination) unopened(dir, why string, err error) {
 	switch {
 	case errors.Is(err, session.ErrNotFound):
-		remedy := "`maestro worker`, `maestro dev` and `maestro run` make one"
+		remedy := "`maestro worker`, `maestro dev` and `maestro run` create one"
 		parent := dir
 		for { // the nearest directory that is there
 			if _, err := os.Stat(parent); err == nil || parent == filepath.Dir(parent) {
@@ -74,19 +74,19 @@ func (d *examination) unopened(dir, why string, err error) {
 		}
 		command := ""
 		if unix.Access(parent, unix.W_OK|unix.X_OK) != nil {
-			remedy = "make the directory, and let this user own it; or name another with --state-dir"
+			remedy = "create the directory, owned by this user; or give another with --state-dir"
 			command = fmt.Sprintf("sudo install -d -m 700 -o %s %s", userName(os.Geteuid()), agent.ShellWord(dir))
 		}
 		d.add("store", Warning, remedy, "there is no store in %s yet (%s)", dir, why).Command = command
 	case errors.Is(err, fs.ErrPermission):
-		d.add("store", Bad, "run this as the owner, or name another directory with --state-dir", "%s", err).Command = d.asOwner(dir)
+		d.add("store", Bad, "run this as the owner, or give another directory with --state-dir", "%s", err).Command = d.asOwner(dir)
 	default:
-		what, remedy := remedyOf(err, "see that the directory is there and yours, or name another with --state-dir")
+		what, remedy := remedyOf(err, "check that the directory exists and is yours, or give another with --state-dir")
 		d.add("store", Bad, remedy, "%s (%s)", what, why)
 	}
 }
 
-// elsewhere looks for a store with live workers in the other usual places, where none
+// elsewhere looks for a store with live workers in the other default places, if none
 // was found.
 func (d *examination) elsewhere(ctx context.Context, dir string) {
 	for _, other := range config.UsualStateDirs(d.options.Getenv) {
@@ -100,7 +100,7 @@ func (d *examination) elsewhere(ctx context.Context, dir string) {
 		offers, _ := s.Offers(ctx)
 		for _, o := range offers {
 			if o.Live(d.options.Now()) {
-				d.add("another store", Warning, "name it, if it is the one that is meant", "worker %s serves the store in %s", o.Worker, other).
+				d.add("another store", Warning, "use it, if this is the intended store", "worker %s serves the store in %s", o.Worker, other).
 					Command = "maestro doctor --state-dir " + agent.ShellWord(other)
 				return
 			}
@@ -108,18 +108,18 @@ func (d *examination) elsewhere(ctx context.Context, dir string) {
 	}
 }
 
-// owner looks whose directory it is. It returns whether this user should write there.
+// owner looks whose directory it is. It returns whether this user should write missing.
 func (d *examination) owner(dir string) bool {
 	uid, ok := ownerOf(dir)
 	if !ok || uid == os.Geteuid() {
 		return true
 	}
-	d.add("store owner", Warning, "work with it as its owner", "%s belongs to %s, and this is %s: what one makes there the other cannot read, or should not",
+	d.add("store owner", Warning, "run commands as its owner", "%s belongs to %s, but this user is %s: files that one creates are not readable by the other",
 		dir, userName(uid), userName(os.Geteuid())).Command = d.asOwner(dir)
 	return false
 }
 
-// asOwner is a command that does what this one does as a directory's owner.
+// asOwner is this command, run as a directory's owner.
 func (d *examination) asOwner(dir string) string {
 	uid, ok := ownerOf(dir)
 	if !ok {
@@ -152,7 +152,7 @@ func userName(uid int) string {
 	return strconv.Itoa(uid)
 }
 
-// writable tries what a worker does with a store: write, lock, and go by its times.
+// writable tests what a worker does with a store: write, lock, and read file times.
 func (d *examination) writable(dir string) {
 	before := d.options.Now()
 	now, err := d.store.Clock()
@@ -160,26 +160,26 @@ func (d *examination) writable(dir string) {
 		d.unwritable(dir, err)
 		return
 	}
-	d.add("store writable", OK, "", "a file was written, and removed again")
+	d.add("store writable", OK, "", "a test file was written and removed")
 	d.fileClock = now.Sub(before)
 	if err := d.store.CheckLocks(); err != nil {
-		d.add("store locks", Bad, "move the store to a file system that knows flock: a local disk, or NFS version 4", "%s", err)
+		d.add("store locks", Bad, "move the store to a file system that supports flock: a local disk, or NFS version 4", "%s", err)
 	} else {
-		d.add("store locks", OK, "", "of two that lock a file one is refused")
+		d.add("store locks", OK, "", "a locked file cannot be locked again")
 	}
-	d.clock("store clock", "the clock of the store's file system", "by the time of a file that was just written", d.fileClock)
+	d.clock("store clock", "the clock of the store's file system", "from the time of a file just written", d.fileClock)
 }
 
-// unwritable says what to do about a store that cannot be written.
+// unwritable adds a finding on a store that cannot be written, with a remedy.
 func (d *examination) unwritable(dir string, err error) {
-	remedy, command := "see what keeps this user from writing there", ""
+	remedy, command := "find out why this user cannot write there", ""
 	switch {
 	case errors.Is(err, unix.EROFS):
-		remedy, command = "mount it so that it can be written", "sudo mount -o remount,rw "+agent.ShellWord(mountOf(dir))
+		remedy, command = "mount it writable", "sudo mount -o remount,rw "+agent.ShellWord(mountOf(dir))
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
-		remedy, command = "free space: old checkpoints and what nothing needs can go", d.options.Again("checkpoints prune --dry-run")
+		remedy, command = "free space: remove old checkpoints and unused blobs", d.options.Again("checkpoints prune --dry-run")
 	case errors.Is(err, fs.ErrPermission):
-		remedy, command = "give its owner the right to write", "chmod -R u+rwX "+agent.ShellWord(dir)
+		remedy, command = "give its owner write permission", "chmod -R u+rwX "+agent.ShellWord(dir)
 	}
 	d.add("store writable", Bad, remedy, "%s", err).Command = command
 }
@@ -201,21 +201,21 @@ func mountOf(dir string) string {
 	return dir
 }
 
-// permissions looks whether others may read what is kept.
+// permissions checks whether other users can read the store.
 func (d *examination) permissions(dir string) {
 	info, err := os.Stat(dir)
 	if err != nil {
 		return // said already: the store could not be opened
 	}
 	if open := info.Mode().Perm() & 0o077; open != 0 {
-		d.add("store private", Warning, "close it", "others may look into %s (mode %04o): it holds what agents saw and made", dir, info.Mode().Perm()).
+		d.add("store private", Warning, "restrict it to its owner", "other users can read %s (mode %04o), which holds all inputs and outputs of agents", dir, info.Mode().Perm()).
 			Command = "chmod 700 " + agent.ShellWord(dir)
 		return
 	}
-	d.add("store private", OK, "", "only its owner can enter it")
+	d.add("store private", OK, "", "only its owner has access")
 }
 
-// space looks how much room there is, in bytes and in files.
+// space checks the free space, in bytes and in files.
 func (d *examination) space(dir string) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
@@ -225,7 +225,7 @@ func (d *examination) space(dir string) {
 	d.room(free, int64(fs.Ffree), fs.Files > 0) //nolint:gosec // no disk has that many files
 }
 
-// room says whether there is room for so many bytes and files; counted: the file
+// room adds a finding on the free bytes and files; counted: the file
 // system has a limit on files at all.
 func (d *examination) room(bytes, files int64, counted bool) {
 	command := d.options.Again("checkpoints prune --dry-run")
@@ -235,9 +235,9 @@ func (d *examination) room(bytes, files int64, counted bool) {
 	}
 	switch {
 	case bytes < lowSpace:
-		d.add("store space", Warning, "free space on its disk; old checkpoints and what nothing needs can go", "only %s", text).Command = command
+		d.add("store space", Warning, "free space on its disk; remove old checkpoints and unused blobs", "only %s", text).Command = command
 	case counted && files < lowFiles:
-		d.add("store space", Warning, "a blob is a file: remove files from its disk; old checkpoints and what nothing needs can go",
+		d.add("store space", Warning, "free inodes on its disk; remove old checkpoints and unused blobs",
 			"%s free, but room for only %s (inodes)", textfmt.Size(bytes), terminal.Number(files)+" files").Command = command
 	default:
 		d.add("store space", OK, "", "%s", text)

@@ -20,11 +20,11 @@ import (
 )
 
 const (
-	// slowAnswer is how long Temporal may take to answer before that is said: a
-	// phase takes some ten calls.
+	// slowAnswer is the accepted latency of Temporal: a
+	// phase takes about ten calls.
 	slowAnswer = 300 * time.Millisecond
 	// leastRetention is how long Temporal should keep sessions that have ended: over
-	// a weekend, so that on Monday somebody can look what Friday's did. A webhook's
+	// a weekend, so that Friday's sessions are visible on Monday. A webhook's
 	// notice, too, is known for so long as one that was sent.
 	leastRetention = 3 * 24 * time.Hour
 	// oldestServer is the oldest version of the server's that Maestro was tried with.
@@ -41,20 +41,20 @@ func (d *examination) connect(ctx context.Context) {
 	case err == nil:
 		d.conn = conn
 	case errors.As(err, &fault):
-		d.add("temporal", Bad, "mend the flag, the TEMPORAL_… variable or the profile that this is about", "%s", d.unreached(err))
+		d.add("temporal", Bad, "fix the flag, the TEMPORAL_… variable or the profile", "%s", d.unreached(err))
 	case errors.As(err, &refused):
-		what, remedy := remedyOf(err, "see which credentials it wants")
+		what, remedy := remedyOf(err, "check the credentials")
 		d.add("temporal", Bad, remedy, "%s", what)
 	case errors.As(err, &unreachable) && listens(ctx, unreachable.Address):
-		d.add("temporal", Bad, "see that this is Temporal's gRPC port and that it is well; and whether it takes TLS (--tls), or does not (--tls=false)",
-			"something listens at %s, and does not answer as Temporal does", unreachable.Address)
+		d.add("temporal", Bad, "check that this is Temporal's gRPC port, that the server is healthy, and whether it needs TLS (--tls) or not (--tls=false)",
+			"a server listens at %s, but does not answer like Temporal", unreachable.Address)
 	default:
-		d.add("temporal", Bad, "start one on this machine, or say where it is with --address, TEMPORAL_ADDRESS or a profile", "%s", d.unreached(err)).
+		d.add("temporal", Bad, "start one on this machine, or give its address with --address, TEMPORAL_ADDRESS or a profile", "%s", d.unreached(err)).
 			Command = "maestro dev"
 	}
 }
 
-// listens tells whether anything takes connections at an address.
+// listens reports whether a server accepts connections at an address.
 func listens(ctx context.Context, address string) bool {
 	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -64,8 +64,8 @@ func listens(ctx context.Context, address string) bool {
 	return true
 }
 
-// temporal looks at the server and the namespace. Where the namespace is not there,
-// nothing else is asked.
+// temporal checks the server and the namespace. If the namespace does not exist,
+// nothing else is checked.
 func (d *examination) temporal(ctx context.Context) {
 	d.bounded(ctx, "temporal", (*examination).server)
 	d.bounded(ctx, "namespace", (*examination).namespace)
@@ -83,26 +83,26 @@ func (d *examination) temporal(ctx context.Context) {
 	d.bounded(ctx, "store pruning", func(d *examination, ctx context.Context) { d.pruning(ctx, d.conn) })
 }
 
-// server looks at the server's version and how fast it answers.
+// server checks the server's version and latency.
 func (d *examination) server(ctx context.Context) {
 	began := d.options.Now()
 	info, err := d.conn.WorkflowService().GetSystemInfo(ctx, &workflowservice.GetSystemInfoRequest{})
 	took := d.options.Now().Sub(began)
 	switch {
 	case err != nil:
-		d.add("temporal", Warning, "see in the server's log why", "%s answers, but does not say what it is: %s", d.conn.Address, textfmt.FirstLine(err.Error()))
+		d.add("temporal", Warning, "see the server's log", "%s answers, but not with its version: %s", d.conn.Address, textfmt.FirstLine(err.Error()))
 	case older(info.GetServerVersion(), oldestServer):
 		d.add("temporal", Warning, "upgrade the server to "+oldestServer+" or newer",
-			"%s has version %s, which Maestro was never tried with", d.conn.Address, info.GetServerVersion())
+			"%s has version %s, which is not tested with Maestro", d.conn.Address, info.GetServerVersion())
 	case took > slowAnswer:
-		d.add("temporal", Warning, "bring them closer together: a phase takes some ten calls",
+		d.add("temporal", Warning, "reduce the latency: a phase takes about ten calls",
 			"%s, version %s, takes %s to answer", d.conn.Address, info.GetServerVersion(), terminal.Span(took))
 	default:
 		d.add("temporal", OK, "", "%s, version %s, answers in %s", d.conn.Address, info.GetServerVersion(), terminal.Span(max(took, time.Millisecond)))
 	}
 }
 
-// older tells whether a version, like 1.28.3, comes before another, like 1.29. What
+// older reports whether a version, like 1.28.3, comes before another, like 1.29. What
 // cannot be read is not older.
 func older(version, than string) bool {
 	have, want := strings.Split(version, "."), strings.Split(than, ".")
@@ -116,31 +116,31 @@ func older(version, than string) bool {
 	return false
 }
 
-// namespace looks whether the namespace is there, can what sessions need, and keeps
+// namespace checks whether the namespace exists, supports what sessions need, and keeps
 // them for long enough.
 func (d *examination) namespace(ctx context.Context) {
 	name := d.conn.Namespace
 	answer, err := d.conn.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: name})
 	switch {
 	case temporalutil.NoNamespace(err):
-		d.add("namespace", Bad, "make it, or name another with --namespace", "%s has no namespace %q", d.conn.Address, name).
+		d.add("namespace", Bad, "create it, or choose another with --namespace", "%s has no namespace %q", d.conn.Address, name).
 			Command = fmt.Sprintf("temporal operator namespace create --address %s --namespace %s --retention 7d", d.conn.Address, name)
 		return
 	case err != nil:
-		d.add("namespace", Warning, "let these credentials describe the namespace, to have it checked", "nothing is said about %s: %s", name, textfmt.FirstLine(err.Error()))
+		d.add("namespace", Warning, "allow these credentials to describe the namespace", "%s cannot be described: %s", name, textfmt.FirstLine(err.Error()))
 		return
 	}
 	keeps := answer.GetConfig().GetWorkflowExecutionRetentionTtl().AsDuration()
 	can := answer.GetNamespaceInfo().GetCapabilities()
 	switch {
 	case !can.GetSyncUpdate():
-		d.add("namespace", Bad, "switch on the server's dynamic setting frontend.enableUpdateWorkflowExecution",
-			"%s refuses Updates, by which people answer sessions and rounds tell breakers", name)
+		d.add("namespace", Bad, "enable the server's dynamic setting frontend.enableUpdateWorkflowExecution",
+			"%s refuses Updates, which answers to sessions and reports to breakers need", name)
 	case keeps > 0 && keeps < leastRetention:
-		d.add("namespace", Warning, "keep them over a weekend at least", "%s forgets sessions %s after their end: by then only the store knows them", name, brief(keeps)).
+		d.add("namespace", Warning, "set a longer retention, at least over a weekend", "%s removes sessions %s after their end; then only the store has them", name, brief(keeps)).
 			Command = fmt.Sprintf("temporal operator namespace update --address %s --namespace %s --retention 7d", d.conn.Address, name)
 	default:
-		d.add("namespace", OK, "", "%s, which keeps sessions for %s after their end", name, brief(keeps))
+		d.add("namespace", OK, "", "%s, retention of ended sessions: %s", name, brief(keeps))
 	}
 }
 
@@ -157,19 +157,19 @@ func (d *examination) serverClock(ctx context.Context) {
 	queue, identity := "maestro-doctor", fmt.Sprintf("maestro-doctor-%d@%s/%d", d.options.PID, d.options.Host, d.options.Now().UnixNano())
 	offset, err := temporalutil.ClockOffset(ctx, d.conn, queue, identity, d.options.Now)
 	if err != nil {
-		d.add("server clock", Warning, "let these credentials poll task queue "+queue+", to have it compared", "it cannot be compared: %s", textfmt.FirstLine(err.Error()))
+		d.add("server clock", Warning, "allow these credentials to poll task queue "+queue+"", "cannot be compared: %s", textfmt.FirstLine(err.Error()))
 		return
 	}
 	within := max(offset.Within, time.Millisecond).Round(time.Millisecond)
-	d.clock("server clock", "Temporal's clock", "by the time that it notes of a poll, ±"+within.String(), offset.Ahead)
+	d.clock("server clock", "Temporal's clock", "from the time of a poll, ±"+within.String(), offset.Ahead)
 }
 
-// searchAttributes looks whether the namespace has those that sessions are found by.
+// searchAttributes checks whether the namespace has those that sessions are found by.
 func (d *examination) searchAttributes(ctx context.Context) {
 	const check = "search attributes"
 	missing, err := temporalutil.NewSearchAttributes(d.conn, d.conn.Namespace, d.options.Now, workflows.SearchAttributes()...).Missing(ctx)
 	if err != nil {
-		d.add(check, Warning, "let these credentials list them, to have it checked", "they cannot be listed (%s); sessions go without them", textfmt.FirstLine(err.Error()))
+		d.add(check, Warning, "allow these credentials to list them", "cannot be listed (%s); sessions run without them", textfmt.FirstLine(err.Error()))
 		return
 	}
 	has, err := d.conn.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: d.conn.Namespace})
@@ -186,7 +186,7 @@ func (d *examination) searchAttributes(ctx context.Context) {
 	}
 	where := " --address " + d.conn.Address
 	if len(absent) > 0 {
-		d.add(check, Warning, "add them", "%s missing; sessions run without them, and cannot be found by them", attributeNames(absent)).
+		d.add(check, Warning, "add them", "%s missing; sessions run without them and cannot be searched by them", attributeNames(absent)).
 			Command = temporalutil.AddCommand(d.conn.Namespace, absent) + where
 	}
 	if len(wrong) > 0 {
@@ -194,12 +194,12 @@ func (d *examination) searchAttributes(ctx context.Context) {
 		for _, key := range wrong {
 			command += " --name " + key.GetName()
 		}
-		d.add(check, Warning, "remove them, if nobody else uses them, and add them again",
-			"%s of another type than sessions write; sessions run without them, and cannot be found by them", attributeNames(wrong)).
+		d.add(check, Warning, "if nothing else uses them, remove them and add them again",
+			"%s of the wrong type; sessions run without them and cannot be searched by them", attributeNames(wrong)).
 			Command = command + where + " && " + temporalutil.AddCommand(d.conn.Namespace, wrong) + where
 	}
 	if len(missing) == 0 {
-		d.add(check, OK, "", "all there")
+		d.add(check, OK, "", "all registered")
 	}
 }
 
@@ -223,9 +223,9 @@ func (d *examination) pruning(ctx context.Context, conn *temporalutil.Connection
 	described, err := conn.ScheduleClient().GetHandle(ctx, workflows.PruneID(d.store.ID())).Describe(ctx)
 	switch {
 	case temporalutil.NotFound(err):
-		d.add("store pruning", OK, "", "no schedule; `maestro checkpoints prune --schedule 24h` makes one")
+		d.add("store pruning", OK, "", "no schedule; `maestro checkpoints prune --schedule 24h` creates one")
 	case err != nil:
-		d.add("store pruning", Warning, "let these credentials describe schedules, to have it checked", "its schedule cannot be read: %s", textfmt.FirstLine(err.Error()))
+		d.add("store pruning", Warning, "allow these credentials to describe schedules", "the schedule cannot be read: %s", textfmt.FirstLine(err.Error()))
 	default:
 		every := "on a schedule"
 		if spec := described.Schedule.Spec; spec != nil && len(spec.Intervals) == 1 {

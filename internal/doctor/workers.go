@@ -14,17 +14,17 @@ import (
 	"github.com/maestro-hive/maestro/internal/workerpool"
 )
 
-// longDead is the age of an offer whose worker is not coming back.
+// longDead is the age of an offer whose worker is considered gone.
 const longDead = 24 * time.Hour
 
-// workers looks at what the store's workers publish.
+// workers checks the offers of the store's workers.
 func (d *examination) workers(ctx context.Context) {
 	if d.store == nil {
 		return
 	}
 	offers, err := d.store.Offers(ctx)
 	if err != nil {
-		d.add("workers", Bad, "see that the store's directory can be read", "%s", err)
+		d.add("workers", Bad, "check that the store's directory is readable", "%s", err)
 		return
 	}
 	live := 0
@@ -37,18 +37,18 @@ func (d *examination) workers(ctx context.Context) {
 		}
 	}
 	if live == 0 {
-		d.add("workers", Bad, "start one", "no worker serves the store %s", d.store.ID()).Command = d.startWorker()
+		d.add("workers", Bad, "start a worker", "no worker serves the store %s", d.store.ID()).Command = d.startWorker()
 	}
 }
 
-// liveWorker looks at a worker that is alive.
+// liveWorker checks a live worker.
 func (d *examination) liveWorker(o spec.Offer) {
 	check, now := "worker "+o.Worker, d.options.Now()
-	text := fmt.Sprintf("alive %s ago, with agents %s and checks %s%s",
+	text := fmt.Sprintf("last heartbeat %s ago, with agents %s and checks %s%s",
 		now.Sub(o.RenewedAt).Truncate(time.Second).Abs(), terminal.Names(o.Agents), terminal.Names(o.Checks), tells(o))
 	if mine := buildinfo.This().String(); o.Version != mine {
-		d.add(check, Warning, "start it again with this build, or use the maestro of its own",
-			"%s; it is version %s, and this program %s", text, terminal.Dash(o.Version), mine)
+		d.add(check, Warning, "restart it with this build, or use the maestro of its build",
+			"%s; its version is %s, this program's is %s", text, terminal.Dash(o.Version), mine)
 	} else {
 		d.add(check, OK, "", "%s", text)
 	}
@@ -56,54 +56,54 @@ func (d *examination) liveWorker(o spec.Offer) {
 	if err != nil {
 		return // it has just ended
 	}
-	// What it says of the time, against what the file system says when it said so.
+	// Compare the time in the offer with the file's modification time.
 	if ahead := o.RenewedAt.Sub(written) + d.fileClock; ahead.Abs() > clockTolerance {
-		d.clock(check+" clock", "the clock of "+o.Host, "by what its offer says and when that was written", ahead)
+		d.clock(check+" clock", "the clock of "+o.Host, "from the time in its offer and the file's time", ahead)
 	}
 }
 
-// deadWorker looks at an offer that nobody renews. That of a worker which was killed
-// lies there until the worker comes back.
+// deadWorker checks an offer that is not renewed. The offer of a killed worker
+// stays until the worker is restarted.
 func (d *examination) deadWorker(o spec.Offer) {
 	path, _, err := d.store.OfferFile(o.Worker)
 	age := d.options.Now().Sub(o.RenewedAt)
 	switch {
 	case err != nil: // it has just ended
 	case age > longDead:
-		d.add("worker "+o.Worker, Warning, "start it again on its machine, or forget it", "on %s, not heard of for %s", o.Host, brief(age.Truncate(time.Hour))).
+		d.add("worker "+o.Worker, Warning, "restart it on its machine, or remove its offer", "on %s, no heartbeat for %s", o.Host, brief(age.Truncate(time.Hour))).
 			Command = "rm " + agent.ShellWord(path)
 	default:
-		d.add("worker "+o.Worker, Warning, "start it again on "+o.Host+"; its work has gone to others, or waits",
-			"on %s, not heard of for %s", o.Host, terminal.Span(age)).
+		d.add("worker "+o.Worker, Warning, "restart it on "+o.Host+"; its work continues on other workers, or waits",
+			"on %s, no heartbeat for %s", o.Host, terminal.Span(age)).
 			Command = d.startWorker()
 	}
 }
 
-// tells says whom a worker tells of sessions.
+// tells names the systems that a worker notifies.
 func tells(o spec.Offer) string {
 	text := ""
 	if o.Jira {
-		text += "; it makes tickets"
+		text += "; creates tickets"
 	}
 	if o.Webhook {
-		text += "; it calls a webhook"
+		text += "; calls a webhook"
 	}
 	return text
 }
 
-// served looks who asks Temporal for the work of each agent, and for that of the
+// served checks who polls the task queue of each agent, and those of the
 // team's, if there is one.
 func (d *examination) served(ctx context.Context, t spec.Team) {
 	if d.store == nil {
 		if t.Name != "" {
-			d.add("team "+t.Name, Bad, "start one", "there is no store, and so no worker that serves it").Command = d.startWorker()
+			d.add("team "+t.Name, Bad, "start a worker", "there is no store, so no worker serves it").Command = d.startWorker()
 		}
 		return
 	}
 	now := d.options.Now()
 	doc, err := workerpool.Look(ctx, d.store, d.conn, t, now)
 	if err != nil {
-		d.add("agents", Warning, "see that the store and Temporal can be read", "what workers offer is not known: %s", textfmt.FirstLine(err.Error()))
+		d.add("agents", Warning, "check that the store and Temporal are reachable", "the workers' offers cannot be read: %s", textfmt.FirstLine(err.Error()))
 		return
 	}
 	offers, _ := d.store.Offers(ctx) // they could be read a moment ago
@@ -119,27 +119,27 @@ func (d *examination) served(ctx context.Context, t spec.Team) {
 		d.add("team "+t.Name, Bad, l.Remedy, "%s", l.Message)
 	}
 	if len(lacks) == 0 {
-		d.add("team "+t.Name, OK, "", "all that it needs is offered")
+		d.add("team "+t.Name, OK, "", "nothing is missing")
 	}
 }
 
-// polled says who asks for the work of each agent, and of the sessions themselves.
+// polled adds findings on the pollers of each agent's queue, and of the sessions' queue.
 func (d *examination) polled(doc workerpool.Roster) {
 	var unasked []string
 	for _, q := range doc.Queues {
 		if len(q.Pollers) > 0 {
-			d.add(q.For, OK, "", "asked for by %s", terminal.Enumeration(q.Pollers, "and"))
+			d.add(q.For, OK, "", "polled by %s", terminal.Enumeration(q.Pollers, "and"))
 		} else {
 			unasked = append(unasked, q.For)
 		}
 	}
 	if len(unasked) > 0 && len(doc.Workers) > 0 {
-		d.add("queues", Bad, "see that the worker is connected to the same address and namespace, and that it does not just start",
-			"nobody asks Temporal at %s, namespace %s, for the work of %s", d.conn.Address, d.conn.Namespace, terminal.Enumeration(unasked, "and"))
+		d.add("queues", Bad, "check that the worker is connected to this address and namespace, and has finished starting",
+			"no poller in Temporal at %s, namespace %s, for %s", d.conn.Address, d.conn.Namespace, terminal.Enumeration(unasked, "and"))
 	}
 }
 
-// strangers looks for workers that ask for this store's work and have no offer in it:
+// strangers looks for workers that poll this store's queues and have no offer in it:
 // they serve a copy of it in another directory.
 func (d *examination) strangers(doc workerpool.Roster, offers []spec.Offer) {
 	known := map[string]bool{}
@@ -155,21 +155,21 @@ func (d *examination) strangers(doc workerpool.Roster, offers []spec.Offer) {
 				continue
 			}
 			known[identity] = true
-			d.add("same store", Warning, "if this is said in two minutes, too: have it use the directory "+d.store.Dir()+", or this command the worker's, with --state-dir",
-				"%s has asked for the work of store %s, and is not known in this directory: it has just ended, or it uses another copy of the store",
+			d.add("same store", Warning, "if this stays for more than two minutes: start that worker with the directory "+d.store.Dir()+", or run this command with the worker's --state-dir",
+				"%s polls for store %s but has no offer in this directory: it has just ended, or it uses another copy of the store",
 				identity, d.store.ID())
 		}
 	}
 }
 
-// breakers looks for those that keep rounds waiting.
+// breakers checks for breakers that are not closed.
 func (d *examination) breakers(ctx context.Context) {
 	if d.store == nil {
 		return
 	}
 	known, err := workerpool.Breakers(ctx, d.store, d.conn, d.options.Now())
 	if err != nil {
-		d.add("breakers", Warning, "see that the store and Temporal can be read", "they cannot be listed: %s", textfmt.FirstLine(err.Error()))
+		d.add("breakers", Warning, "check that the store and Temporal are reachable", "cannot be listed: %s", textfmt.FirstLine(err.Error()))
 		return
 	}
 	open := 0
@@ -182,7 +182,7 @@ func (d *examination) breakers(ctx context.Context) {
 		if b.OpenUntil != nil {
 			until = "until " + terminal.Moment(b.OpenUntil)
 		}
-		d.add("breaker "+b.Name, Warning, "mend what it says; it closes by itself then, unless somebody opened it by hand: close it",
+		d.add("breaker "+b.Name, Warning, "fix the cause; it then closes by itself, unless it was opened manually: then reset it",
 			"%s, %s: %s", b.State, until, b.Because()).
 			Command = d.options.Again("breaker reset " + b.Name)
 	}

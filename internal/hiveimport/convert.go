@@ -66,7 +66,7 @@ func (c Checkpoint) Convert(t spec.Team) (Work, error) {
 			faults = append(faults, Fault{field, missingPhase(t, name)})
 			continue
 		case from[phase] != "":
-			faults = append(faults, Fault{field, fmt.Sprintf("is phase %s of team %s, and so is %q; leave one of them in the file", phase, t.Name, from[phase])})
+			faults = append(faults, Fault{field, fmt.Sprintf("is phase %s of team %s, and so is %q; keep one of them in the file", phase, t.Name, from[phase])})
 			continue
 		}
 		from[phase] = name
@@ -79,7 +79,7 @@ func (c Checkpoint) Convert(t spec.Team) (Work, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Context.Results)) {
 		if r := c.Context.Results[name]; r.Status != completed {
-			w.note("phase %q is left out: its status is %q", clip(name), clip(r.Status))
+			w.note("phase %q is not imported: its status is %q", clip(name), clip(r.Status))
 		}
 	}
 	if len(faults) > 0 {
@@ -126,14 +126,14 @@ func (w *Work) phase(name, from string, r Result) (Phase, error) {
 		Decisions map[string]json.RawMessage `json:"decisions"`
 	}
 	if err := json.Unmarshal(r.Outputs, &outputs); err != nil {
-		w.note("the decisions of phase %s are no JSON object; they are only in %s", name, p.Path)
+		w.note("the decisions of phase %s are not a JSON object; they are only in %s", name, p.Path)
 		return p, nil
 	}
 	for _, key := range slices.Sorted(maps.Keys(outputs.Decisions)) {
 		value := valueOf(outputs.Decisions[key])
 		decision := usable(key, 64)
 		if _, taken := p.Decisions[decision]; decision == "" || taken || len(value) > session.MaxDecisionValue {
-			w.note("decision %q of phase %s cannot be carried as one; it is only in %s", clip(key), name, p.Path)
+			w.note("decision %q of phase %s cannot be imported as a decision; it is only in %s", clip(key), name, p.Path)
 			continue
 		}
 		w.renamed("decision", key, decision)
@@ -178,7 +178,7 @@ func usable(id string, most int) string {
 
 func (w *Work) renamed(what, from, to string) {
 	if to != "" && from != to {
-		w.note("%s %q is %s here", what, clip(from), to)
+		w.note("%s %q is imported as %s", what, clip(from), to)
 	}
 }
 

@@ -87,7 +87,7 @@ func Parse(data []byte) (Checkpoint, error) {
 		return c, Faults{syntaxFault(data, err)}
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return c, Faults{{"checkpoint", "there is more behind the document; leave one JSON object"}}
+		return c, Faults{{"checkpoint", "unexpected data after the JSON object"}}
 	}
 	return c, c.check()
 }
@@ -107,7 +107,7 @@ func syntaxFault(data []byte, err error) Fault {
 		line := 1 + bytes.Count(data[:min(int(syntax.Offset), len(data))], []byte("\n"))
 		return Fault{fmt.Sprintf("line %d", line), syntax.Error()}
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
-		return Fault{fmt.Sprintf("line %d", 1+bytes.Count(data, []byte("\n"))), "the document ends too early; it is cut short"}
+		return Fault{fmt.Sprintf("line %d", 1+bytes.Count(data, []byte("\n"))), "unexpected end of the document"}
 	}
 	return Fault{"checkpoint", err.Error()}
 }
@@ -139,7 +139,7 @@ func (c Checkpoint) check() error {
 		add("workflow_context.phase_results", "has no phase whose status is %q, so there is nothing to import", completed)
 	}
 	if c.Requirement() == "" {
-		add("workflow_context.metadata.initial_requirement", "is missing; put the text of the requirement there")
+		add("workflow_context.metadata.initial_requirement", "is missing; set it to the text of the requirement")
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Context.Results)) {
 		r := c.Context.Results[name]

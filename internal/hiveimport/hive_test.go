@@ -69,9 +69,9 @@ func TestNamesAreMappedAndSaid(t *testing.T) {
 	require.Equal(t, "implementation", w.Phases[1].Name)
 	notes := strings.Join(w.Notes, "\n")
 	for _, want := range []string{
-		`session "hive:link/1" is hive-link-1 here`, `phase "Analysis" is requirements here`, `phase "coding" is implementation here`,
-		`decision "data base" is data-base here`, `decision "essay" of phase requirements cannot be carried as one; it is only in maestro-hive/requirements.json`,
-		`the decisions of phase implementation are no JSON object`, `phase "qa" is left out: its status is "running"`,
+		`session "hive:link/1" is imported as hive-link-1`, `phase "Analysis" is imported as requirements`, `phase "coding" is imported as implementation`,
+		`decision "data base" is imported as data-base`, `decision "essay" of phase requirements cannot be imported as a decision; it is only in maestro-hive/requirements.json`,
+		`the decisions of phase implementation are not a JSON object`, `phase "qa" is not imported: its status is "running"`,
 	} {
 		require.Contains(t, notes, want)
 	}
@@ -89,9 +89,9 @@ func TestWhatCannotBeImportedIsNamed(t *testing.T) {
 		data  string
 		wants []string
 	}{
-		"cut":             {string(sample(t)[:500]), []string{"line ", "ends too early"}},
+		"cut":             {string(sample(t)[:500]), []string{"line ", "unexpected end"}},
 		"no JSON":         {"{\n\"checkpoint_metadata\": x}", []string{"line 2"}},
-		"more":            {document("x", `"design": `+done) + "{}", []string{"more behind"}},
+		"more":            {document("x", `"design": `+done) + "{}", []string{"unexpected data"}},
 		"another version": {strings.Replace(document("x", `"design": `+done), `"1.0"`, `"2.0"`, 1), []string{`checkpoint_metadata.version: is "2.0"`, `"1.0"`}},
 		"no phase": {document("x", `"design": {"status": "failed"}`), []string{
 			`workflow_context.phase_results: has no phase whose status is "completed"`,

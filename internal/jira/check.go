@@ -93,7 +93,7 @@ func (k *check) ask(ctx context.Context, what, to string, query url.Values, into
 			if r.status != http.StatusNotFound {
 				return nil
 			}
-			return misconfigured("Jira at %s has nothing to %s %s", k.client.base.Host, to, r.said())
+			return misconfigured("Jira at %s has no API to %s %s", k.client.base.Host, to, r.said())
 		},
 	})
 	if err != nil {
@@ -104,14 +104,14 @@ func (k *check) ask(ctx context.Context, what, to string, query url.Values, into
 
 func (k *check) credentials(ctx context.Context) bool {
 	var me gojira.User
-	if !k.ask(ctx, WhatCredentials, "say who the account is", nil, &me, "myself") {
+	if !k.ask(ctx, WhatCredentials, "read the account", nil, &me, "myself") {
 		return false
 	}
 	name := me.DisplayName
 	if name == "" {
 		name = me.Name
 	}
-	k.good(WhatCredentials, "%s knows the account of %s as %s", k.client.base.Host, k.client.credentials(), quoted(name))
+	k.good(WhatCredentials, "%s: the account of %s is %s", k.client.base.Host, k.client.credentials(), quoted(name))
 	return true
 }
 
@@ -122,12 +122,12 @@ func (k *check) project(ctx context.Context) bool {
 		Components []gojira.ProjectComponent `json:"components"`
 	}
 	err := k.client.do(ctx, call{
-		what: "show project " + k.how.Project, method: http.MethodGet, path: k.client.path("project", k.how.Project), into: &found,
+		what: "read project " + k.how.Project, method: http.MethodGet, path: k.client.path("project", k.how.Project), into: &found,
 		refused: func(r refusal) *session.TicketTrouble {
 			if r.status != http.StatusNotFound {
 				return nil
 			}
-			return misconfigured("there is no project %s that the account of %s can see %s", k.how.Project, k.client.credentials(), r.said())
+			return misconfigured("project %s not found for the account of %s %s", k.how.Project, k.client.credentials(), r.said())
 		},
 	})
 	if err != nil {
@@ -139,7 +139,7 @@ func (k *check) project(ctx context.Context) bool {
 	}
 	if found.Key != "" && found.Key != k.how.Project { // Jira still shows it under a key that it had
 		k.bad(WhatProject, "write "+found.Key+" into help.jira.project in the team file",
-			"%s is %s, whose key is %s now: tickets are not made under the old one", k.how.Project, quoted(found.Name), found.Key)
+			"%s is %s, whose key is now %s: tickets are not created under the old key", k.how.Project, quoted(found.Name), found.Key)
 		return false
 	}
 	k.good(WhatProject, "%s is %s", k.how.Project, quoted(found.Name))
@@ -253,7 +253,7 @@ func (k *check) issueType(ctx context.Context) string {
 	for _, t := range types {
 		switch {
 		case t.Name == k.how.Type && t.Subtask:
-			k.bad(WhatType, "name a type of whole tickets in help.jira.type", "%s is a type of sub-tasks, which Maestro does not make", quoted(t.Name))
+			k.bad(WhatType, "set a type of standard tickets in help.jira.type", "%s is a sub-task type, which Maestro does not create", quoted(t.Name))
 			return ""
 		case t.Name == k.how.Type:
 			k.good(WhatType, "%s has the type %s", k.how.Project, quoted(t.Name))
@@ -262,7 +262,7 @@ func (k *check) issueType(ctx context.Context) string {
 			names = append(names, t.Name)
 		}
 	}
-	k.bad(WhatType, "write one of them into help.jira.type in the team file",
+	k.bad(WhatType, "set one of them in help.jira.type in the team file",
 		"%s has no type %s%s; it has %s", k.how.Project, quoted(k.how.Type), textfmt.DidYouMean(k.how.Type, names), strings.Join(names, ", "))
 	return ""
 }
@@ -282,7 +282,7 @@ func (k *check) createScreen(ctx context.Context, typeID string) {
 	k.onScreen(fields)
 	k.values(fields)
 	if len(k.findings) == before {
-		k.good(WhatFields, "a new %s gets every field that it has to have", k.how.Type)
+		k.good(WhatFields, "all required fields of a new %s are set", k.how.Type)
 	}
 	k.named(WhatComponents, "components", k.how.Components, fields, k.components)
 	if len(k.how.Priorities) > 0 {
@@ -301,14 +301,14 @@ func (k *check) required(fields map[string]metaField) {
 		if _, called := f.allows(); len(called) > 0 {
 			values = "; it takes " + textfmt.Shorten(strings.Join(called, ", "), maxSaid)
 		}
-		remedy := fmt.Sprintf("give it a value in help.jira.fields.%s in the team file", id)
+		remedy := fmt.Sprintf("set it in help.jira.fields.%s in the team file", id)
 		switch id {
 		case "components":
-			remedy = "name at least one in help.jira.components in the team file"
+			remedy = "set at least one in help.jira.components in the team file"
 		case "priority":
-			remedy = "give every category a priority in help.jira.priorities in the team file, or the field a default in Jira"
+			remedy = "set a priority for every category in help.jira.priorities in the team file, or a default for the field in Jira"
 		}
-		k.bad(WhatFields, remedy, "a new %s has to have %s (%s), which nothing fills%s", k.how.Type, quoted(f.Name), id, values)
+		k.bad(WhatFields, remedy, "a new %s requires %s (%s), which is not set%s", k.how.Type, quoted(f.Name), id, values)
 	}
 }
 
@@ -339,10 +339,10 @@ func (k *check) onScreen(fields map[string]metaField) {
 		if _, ok := fields[id]; ok {
 			continue
 		}
-		remedy := "put the field on the project's create screen"
+		remedy := "add the field to the project's create screen"
 		switch {
 		case id == "components" || id == "priority" || k.how.Fields[id] != nil:
-			remedy += ", or leave it out of help.jira in the team file"
+			remedy += ", or remove it from help.jira in the team file"
 		case id == "labels":
 			remedy += ": Maestro finds its tickets by a label"
 		}
@@ -360,7 +360,7 @@ func (k *check) values(fields map[string]metaField) {
 		}
 		for _, name := range chosen(k.how.Fields[id]) {
 			if !slices.Contains(allowed, name) {
-				k.bad(WhatFields, fmt.Sprintf("write one of them into help.jira.fields.%s in the team file", id),
+				k.bad(WhatFields, fmt.Sprintf("set one of them in help.jira.fields.%s in the team file", id),
 					"%s (%s) has no value %s%s; it has %s", quoted(fields[id].Name), id, quoted(name), textfmt.DidYouMean(name, called),
 					textfmt.Shorten(strings.Join(called, ", "), maxSaid))
 			}
@@ -402,7 +402,7 @@ func (k *check) named(what, id string, names []string, fields map[string]metaFie
 	for _, name := range slices.Compact(names) {
 		if !slices.Contains(allowed, name) {
 			sound = false
-			k.bad(what, fmt.Sprintf("write one that there is into %s in the team file, or make it in Jira", key),
+			k.bad(what, fmt.Sprintf("set an existing one in %s in the team file, or create it in Jira", key),
 				"%s has no %s%s; it has %s", k.how.Project, quoted(name), textfmt.DidYouMean(name, called), textfmt.Shorten(strings.Join(called, ", "), maxSaid))
 		}
 	}

@@ -69,14 +69,14 @@ type Client struct {
 func New(config Config) (*Client, error) {
 	base, err := url.Parse(strings.TrimRight(config.URL, "/") + "/")
 	if err != nil || base.Host == "" {
-		return nil, misconfigured("jira.url is no web address; write it in full, like https://example.atlassian.net")
+		return nil, misconfigured("jira.url is not a URL; write it in full, like https://example.atlassian.net")
 	}
 	if config.Timeout <= 0 {
 		config.Timeout = defaultTimeout
 	}
 	c := &Client{config: config, base: base}
 	if missing := c.unset(); len(missing) > 0 {
-		return nil, misconfigured("the credentials for %s are incomplete: %s not set in the worker's environment; set %s, which the worker file's jira names",
+		return nil, misconfigured("the credentials for %s are incomplete: %s not set in the worker's environment; set %s, as named by jira in the worker file",
 			base.Host, isOrAre(missing), c.credentials())
 	}
 	transport := c.transport()
@@ -86,7 +86,7 @@ func New(config Config) (*Client, error) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}, base.String())
 	if err != nil {
-		return nil, misconfigured("jira.url is no web address: %s", err)
+		return nil, misconfigured("jira.url is not a URL: %s", err)
 	}
 	return c, nil
 }
@@ -171,7 +171,7 @@ func (c *Client) do(ctx context.Context, k call) error {
 	}
 	req, err := c.api.NewRequestWithContext(ctx, k.method, path, k.body)
 	if err != nil {
-		return misconfigured("Jira could not be asked to %s: %s", k.what, err)
+		return misconfigured("Jira: request to %s failed: %s", k.what, err)
 	}
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("User-Agent", "maestro")
@@ -192,7 +192,7 @@ func (c *Client) do(ctx context.Context, k call) error {
 		return nil
 	}
 	if err := json.Unmarshal(body, k.into); err != nil || len(body) > maxAnswer {
-		return c.lost(k, errors.New("its answer is not what Jira's API gives"), true)
+		return c.lost(k, errors.New("the answer is not that of Jira's API"), true)
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ var ticketKey = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]*-[1-9][0-9]*$`)
 // Fetch reads a ticket. Its error is a *session.TicketTrouble.
 func (c *Client) Fetch(ctx context.Context, key string, limits Limits) (Issue, error) {
 	if !ticketKey.MatchString(key) {
-		return Issue{}, misconfigured("%s is no ticket's key; write it as Jira shows it, like MD-123", quoted(key))
+		return Issue{}, misconfigured("%s is not a ticket key; write it like MD-123", quoted(key))
 	}
 	key = strings.ToUpper(key)
 	var found struct {
@@ -217,12 +217,12 @@ func unused(name string, used map[string]bool) string {
 // another host, which gets no credentials. Reading it fails if there is less or
 // more of it than its size. Its error is a *session.TicketTrouble.
 func (c *Client) Open(ctx context.Context, a Attachment) (io.ReadCloser, error) {
-	k := call{what: "hand over the attachment " + a.Name, method: http.MethodGet}
+	k := call{what: "download attachment " + a.Name, method: http.MethodGet}
 	ctx, cancel := context.WithTimeout(ctx, downloadTimeouts*c.config.Timeout)
 	req, err := http.NewRequestWithContext(ctx, k.method, a.content.String(), nil)
 	if err != nil {
 		cancel()
-		return nil, misconfigured("Jira could not be asked to %s: %s", k.what, err)
+		return nil, misconfigured("Jira: request to %s failed: %s", k.what, err)
 	}
 	req.Header.Set("User-Agent", "maestro")
 	resp, err := c.files.Do(req)

@@ -72,7 +72,7 @@ func comment(c session.TicketComment) func(quote int) document {
 		case session.HelpAsked:
 			first := opening(n)
 			if c.Occurrences > 1 {
-				first = []span{strong(fmt.Sprintf("This has happened again, %d times by now.", c.Occurrences)), plain(" ")}
+				first = []span{strong(fmt.Sprintf("This happened again, %d times so far.", c.Occurrences)), plain(" ")}
 				first = append(first, opening(n)...)
 			}
 			d = document{{kind: paragraph, spans: append(first, plain(" "+sessionText(n)+"."))}}
@@ -130,7 +130,7 @@ func opening(n session.Notice) []span {
 	case session.ForMoney:
 		return []span{strong(fmt.Sprintf("A budget of team %s is spent, and %s waits.", n.Team, subject(*r)))}
 	case session.ForOutage:
-		return []span{strong(fmt.Sprintf("%s of team %s waits for its %s, and goes on by itself when that is back.", subject(*r), n.Team, r.Category.Awaited()))}
+		return []span{strong(fmt.Sprintf("%s of team %s waits for its %s, and continues by itself when it is available again.", subject(*r), n.Team, r.Category.Awaited()))}
 	default:
 		return []span{strong(fmt.Sprintf("%s of team %s could not finish and waits for a person.", subject(*r), n.Team))}
 	}
@@ -155,7 +155,7 @@ func happened(n session.Notice, quote int) document {
 		return append(d, block{kind: code, text: cutText(n.Reason, quote)})
 	}
 	if r.Category != "" {
-		d = append(d, block{kind: paragraph, spans: []span{plain("Category of the failure: "), strong(string(r.Category))}})
+		d = append(d, block{kind: paragraph, spans: []span{plain("Failure category: "), strong(string(r.Category))}})
 	}
 	if r.Message != "" {
 		d = append(d, block{kind: code, text: cutText(r.Message, quote)})
@@ -168,7 +168,7 @@ func happened(n session.Notice, quote int) document {
 		times = append(times, "Waiting since "+clock(r.Since)+".")
 	}
 	if !r.Until.IsZero() {
-		times = append(times, "Without an answer the session ends as failed at "+clock(r.Until)+".")
+		times = append(times, "Without an answer the session fails at "+clock(r.Until)+".")
 	}
 	if len(times) > 0 {
 		d = append(d, block{kind: paragraph, spans: []span{plain(strings.Join(times, " "))}})
@@ -191,19 +191,19 @@ func tried(n session.Notice, quote int) document {
 			plain(": " + textfmt.Shorten(safetext.Line(a.Message), max(quote/2, 40))),
 		})
 	}
-	d := document{{kind: heading, spans: []span{plain("What was tried")}}}
+	d := document{{kind: heading, spans: []span{plain("Failed attempts")}}}
 	if left > 0 {
-		d = append(d, block{kind: paragraph, spans: []span{plain(fmt.Sprintf("%d attempts; the first %d are left out here.", len(attempts), left))}})
+		d = append(d, block{kind: paragraph, spans: []span{plain(fmt.Sprintf("%d attempts; the first %d are omitted.", len(attempts), left))}})
 	}
 	return append(d, list)
 }
 
 func costText(n session.Notice) document {
-	items := [][]span{{plain("the session so far: " + spent(n.Usage))}}
+	items := [][]span{{plain("session so far: " + spent(n.Usage))}}
 	if r := n.Request; r != nil {
 		items = append([][]span{{plain(subject(*r) + ": " + spent(r.Usage))}}, items...)
 	}
-	return document{{kind: heading, spans: []span{plain("What it cost")}}, {kind: bullets, items: items}}
+	return document{{kind: heading, spans: []span{plain("Cost")}}, {kind: bullets, items: items}}
 }
 
 func spent(u cost.Usage) string {
@@ -212,13 +212,13 @@ func spent(u cost.Usage) string {
 
 // goingOn says how to answer, in a terminal and in Temporal's Web UI.
 func goingOn(n session.Notice, quote int) document {
-	d := document{{kind: heading, spans: []span{plain("How to go on")}}}
+	d := document{{kind: heading, spans: []span{plain("How to continue")}}}
 	if len(n.Commands) > 0 {
 		d = append(d,
 			block{kind: paragraph, spans: []span{plain("In a terminal, one of:")}},
 			block{kind: code, text: cutText(strings.Join(n.Commands, "\n"), max(quote, 2000))})
 		if n.Where != "" {
-			d = append(d, block{kind: paragraph, spans: []span{plain("Where Temporal and the store are: " + safetext.Line(n.Where) + ".")}})
+			d = append(d, block{kind: paragraph, spans: []span{plain("Flags for Temporal and the store: " + safetext.Line(n.Where) + ".")}})
 		}
 	}
 	r := n.Request
@@ -235,7 +235,7 @@ func goingOn(n session.Notice, quote int) document {
 	}
 	where = append(where,
 		plain(" and send the Update "), strong("resolve"),
-		plain(" with the JSON below. The action is one of "+strings.Join(verbs, ", ")+"; a \"note\" tells whoever works next why."))
+		plain(" with the JSON below. The action is one of "+strings.Join(verbs, ", ")+"; add a \"note\" for the next attempt."))
 	return append(d, block{kind: paragraph, spans: where}, block{kind: code, text: answerJSON(*r)})
 }
 
@@ -262,7 +262,7 @@ func artifacts(n session.Notice) document {
 		commands += fmt.Sprintf("\nmaestro logs %s %s", n.Session, subject(*r))
 	}
 	return document{
-		{kind: heading, spans: []span{plain("Where the artifacts are")}},
+		{kind: heading, spans: []span{plain("Artifacts")}},
 		{kind: paragraph, spans: []span{plain(where + ":")}},
 		{kind: code, text: commands},
 	}
@@ -270,7 +270,7 @@ func artifacts(n session.Notice) document {
 
 // wentOn says who answered what to which request, when and why.
 func wentOn(n session.Notice, quote int) document {
-	goes := "session " + n.Session + " goes on."
+	goes := "session " + n.Session + " continues."
 	if n.Answer == nil {
 		return document{{kind: paragraph, spans: []span{strong("S" + goes[1:])}}}
 	}
@@ -281,13 +281,13 @@ func wentOn(n session.Notice, quote int) document {
 func said(a session.Answer, then string, quote int) document {
 	by := textfmt.Shorten(safetext.Line(a.By), maxBy)
 	if by == "" {
-		by = "Somebody"
+		by = "An unnamed person"
 	}
 	about := a.Phase
 	if a.Persona != "" {
 		about += "/" + a.Persona
 	}
-	text := fmt.Sprintf(" said %s", a.Verb)
+	text := fmt.Sprintf(" answered %s", a.Verb)
 	if about != "" {
 		text += " to " + about
 	}

@@ -112,7 +112,7 @@ func (c *Client) Create(ctx context.Context, how spec.HelpJira, label string, n 
 		return session.Ticket{}, err
 	}
 	if created.Key == "" {
-		return session.Ticket{}, c.lost(k, fmt.Errorf("its answer names no ticket"), true)
+		return session.Ticket{}, c.lost(k, fmt.Errorf("the answer has no ticket key"), true)
 	}
 	return c.ticket(created.Key), nil
 }
@@ -137,17 +137,17 @@ func categoryOf(n session.Notice) failures.Category {
 func (c *Client) createRefused(project, kind string, category failures.Category, r refusal) *session.TicketTrouble {
 	switch r.status {
 	case http.StatusForbidden:
-		return misconfigured("Jira at %s does not let the account of %s create tickets in project %s %s; give it the permissions Browse Projects and Create Issues there, or name another project in help.jira.project",
+		return misconfigured("Jira at %s does not allow the account of %s to create tickets in project %s %s; grant it the permissions Browse Projects and Create Issues, or set another project in help.jira.project",
 			c.base.Host, c.credentials(), project, r.said())
 	case http.StatusNotFound:
-		return misconfigured("Jira at %s has no project %s that the account of %s can see %s; check help.jira.project in the team file, and jira.url in the worker file",
+		return misconfigured("Jira at %s: project %s not found for the account of %s %s; check help.jira.project in the team file, and jira.url in the worker file",
 			c.base.Host, project, c.credentials(), r.said())
 	case http.StatusBadRequest:
 	default:
 		return nil
 	}
 	if len(r.fields) == 0 {
-		return misconfigured("Jira at %s does not take a ticket of type %s for project %s %s; check help.jira in the team file",
+		return misconfigured("Jira at %s rejects a ticket of type %s for project %s %s; check help.jira in the team file",
 			c.base.Host, kind, project, r.said())
 	}
 	var wrong []string
@@ -161,7 +161,7 @@ func (c *Client) createRefused(project, kind string, category failures.Category,
 	if len(r.messages) > 0 {
 		wrong = append(wrong, quoted(strings.Join(r.messages, "; ")))
 	}
-	return misconfigured("Jira at %s does not take a ticket of type %s for project %s (%d): %s",
+	return misconfigured("Jira at %s rejects a ticket of type %s for project %s (%d): %s",
 		c.base.Host, kind, project, r.status, strings.Join(wrong, "; "))
 }
 
@@ -173,13 +173,13 @@ func setBy(field string, category failures.Category) string {
 	case "issuetype":
 		return "set by help.jira.type"
 	case "labels":
-		return "Maestro finds its tickets by a label: let the project's create screen have the field; more are set by help.jira.labels"
+		return "Maestro finds its tickets by a label: add the field to the project's create screen; help.jira.labels sets more"
 	case "components":
 		return "set by help.jira.components"
 	case "priority":
 		return "set by help.jira.priorities." + string(category)
 	case "summary", "description":
-		return "written by Maestro; let the project's create screen have the field"
+		return "set by Maestro; add the field to the project's create screen"
 	}
 	return fmt.Sprintf("set by help.jira.fields.%s", textfmt.Shorten(field, 80))
 }
@@ -209,11 +209,11 @@ func (c *Client) ticketRefused(key, permission string, r refusal) *session.Ticke
 	case http.StatusNotFound:
 		return &session.TicketTrouble{
 			Kind: session.Gone,
-			Message: fmt.Sprintf("Jira at %s has no ticket %s that the account of %s can see %s; it was deleted, or the account lacks the permission Browse Projects",
+			Message: fmt.Sprintf("Jira at %s: ticket %s not found for the account of %s %s; it was deleted, or the account lacks the permission Browse Projects",
 				c.base.Host, key, c.credentials(), r.said()),
 		}
 	case http.StatusForbidden:
-		return misconfigured("Jira at %s does not let the account of %s do that with %s %s; give it the permission %s in project %s",
+		return misconfigured("Jira at %s does not allow the account of %s to do that with %s %s; grant it the permission %s in project %s",
 			c.base.Host, c.credentials(), key, r.said(), permission, projectOf(key))
 	}
 	return nil

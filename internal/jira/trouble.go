@@ -62,12 +62,12 @@ func (c *Client) lost(k call, err error, sent bool) *session.TicketTrouble {
 	if sent && k.method != http.MethodGet {
 		return &session.TicketTrouble{
 			Kind:    session.Unclear,
-			Message: fmt.Sprintf("Jira at %s was asked to %s, and gave no usable answer: %s; it may have been done", c.base.Host, k.what, why),
+			Message: fmt.Sprintf("Jira at %s: no usable answer to the request to %s: %s; it may have been executed", c.base.Host, k.what, why),
 		}
 	}
 	return &session.TicketTrouble{
 		Kind:    session.Unreached,
-		Message: fmt.Sprintf("Jira at %s could not be asked to %s: %s", c.base.Host, k.what, why),
+		Message: fmt.Sprintf("Jira at %s: request to %s failed: %s", c.base.Host, k.what, why),
 	}
 }
 
@@ -80,13 +80,13 @@ func (c *Client) why(err error) string {
 	case errors.As(err, &dns):
 		return fmt.Sprintf("the name %s cannot be resolved; check jira.url in the worker file and the network", dns.Name)
 	case errors.As(err, &cert):
-		return fmt.Sprintf("its certificate is not trusted (%s); have the worker's host trust who signed it", cert.Err)
+		return fmt.Sprintf("its certificate is not trusted (%s); add its certificate authority to the worker's host", cert.Err)
 	case errors.Is(err, context.Canceled):
 		return "the worker is stopping"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
-		return "the connection was cut"
+		return "the connection was closed"
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return fmt.Sprintf("it did not answer within %s", textfmt.Duration(c.config.Timeout))
+		return fmt.Sprintf("no answer within %s", textfmt.Duration(c.config.Timeout))
 	}
 	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(inner) {
 		err = inner                          // the innermost says what happened, those around it where
@@ -116,18 +116,18 @@ func (c *Client) judge(k call, a answer) *session.TicketTrouble {
 		wait := retryAfter(a.header, c.config.Now())
 		return &session.TicketTrouble{
 			Kind: session.Unreached, RetryAfter: wait,
-			Message: fmt.Sprintf("Jira at %s asks to wait %s before it is asked to %s (%d)", c.base.Host, waitText(wait), k.what, a.status),
+			Message: fmt.Sprintf("Jira at %s requires a wait of %s before the request to %s (%d)", c.base.Host, waitText(wait), k.what, a.status),
 		}
 	case a.status >= 500:
-		return c.lost(k, fmt.Errorf("it answered %d %s%s", a.status, http.StatusText(a.status), c.masked(page(a))), true)
+		return c.lost(k, fmt.Errorf("status %d %s%s", a.status, http.StatusText(a.status), c.masked(page(a))), true)
 	case a.status >= 300 && a.status < 400:
-		return misconfigured("%s answers with a redirect (%d) to %s where Jira's API is asked to %s; write Jira's own address into jira.url, and let the worker past the single sign-on in front of it, if there is one",
+		return misconfigured("%s redirects (%d) to %s on the request to %s; set Jira's own address in jira.url, and let the worker bypass a single sign-on in front of it",
 			c.base.Host, a.status, c.masked(place(a)), k.what)
 	case a.html() && a.status == http.StatusNotFound:
-		return misconfigured("%s has nothing at the address at which Jira's API is asked to %s (404%s); check jira.url, its path included, and jira.deployment, which is %s",
+		return misconfigured("%s has no Jira API to %s (404%s); check jira.url with its path, and jira.deployment, which is %s",
 			c.base.Host, k.what, c.masked(page(a)), c.config.Deployment)
 	case a.html():
-		return misconfigured("%s answers with a web page (%d%s) where Jira's API is asked to %s; something in front of Jira, such as a proxy or a single sign-on, has answered: write Jira's own address into jira.url, and let the worker past it",
+		return misconfigured("%s answers with a web page (%d%s) on the request to %s; a proxy or a single sign-on in front of Jira has answered: set Jira's own address in jira.url, and let the worker bypass it",
 			c.base.Host, a.status, c.masked(page(a)), k.what)
 	case a.status >= 200 && a.status < 300:
 		return nil
@@ -144,7 +144,7 @@ func (c *Client) judge(k call, a answer) *session.TicketTrouble {
 // refused says what a refusal means whatever was asked.
 func (c *Client) refused(k call, r refusal) *session.TicketTrouble {
 	if r.status == http.StatusForbidden {
-		return misconfigured("Jira at %s does not let the account of %s %s %s; give it the permission to", c.base.Host, c.credentials(), k.what, r.said())
+		return misconfigured("Jira at %s does not allow the account of %s to %s %s; grant it the permission", c.base.Host, c.credentials(), k.what, r.said())
 	}
 	return misconfigured("Jira at %s refuses to %s %s; check jira.url and jira.deployment (%s) in the worker file, and help.jira in the team file",
 		c.base.Host, k.what, r.said(), c.config.Deployment)
@@ -157,7 +157,7 @@ func (c *Client) credentialsRefused(a answer) *session.TicketTrouble {
 	denied := a.header.Get("X-Authentication-Denied-Reason")
 	switch {
 	case strings.Contains(strings.ToUpper(denied), "CAPTCHA") || strings.Contains(reasons, "AUTHENTICATION_DENIED"):
-		return misconfigured("Jira at %s wants a CAPTCHA solved for the account of %s, after too many failed logins (%d); log in once with a browser, then check the values of those variables",
+		return misconfigured("Jira at %s requires a CAPTCHA for the account of %s after too many failed logins (%d); log in once with a browser, then check the values of these variables",
 			c.base.Host, c.credentials(), a.status)
 	case a.status == http.StatusUnauthorized || strings.Contains(reasons, "AUTHENTICATED_FAILED"):
 		said := ""
@@ -166,7 +166,7 @@ func (c *Client) credentialsRefused(a answer) *session.TicketTrouble {
 				said = ": " + quoted(strings.Join(r.messages, "; "))
 			}
 		}
-		return misconfigured("Jira at %s refused the credentials in %s (%d)%s; set %s, and start the worker again",
+		return misconfigured("Jira at %s refused the credentials in %s (%d)%s; set %s, and restart the worker",
 			c.base.Host, c.credentials(), a.status, said, c.wanted())
 	}
 	return nil

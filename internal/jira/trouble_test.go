@@ -29,15 +29,15 @@ func TestWhatGoesWrong(t *testing.T) {
 		after                 time.Duration
 		message               string
 	}{
-		"cut":                     {jiratest.Fault{Cut: true}, session.Unclear, session.Unreached, session.Unclear, 0, "the connection was cut"},
-		"answer lost":             {jiratest.Fault{Lost: true}, session.Unclear, session.Unreached, session.Unclear, 0, "the connection was cut"},
-		"half an answer":          {jiratest.Fault{Half: true}, session.Unclear, session.Unreached, "", 0, "the connection was cut"},
-		"slow":                    {jiratest.Fault{Delay: time.Minute}, session.Unclear, session.Unreached, session.Unclear, 0, "did not answer within"},
-		"500":                     {jiratest.Refusal(500, nil, "Internal server error"), session.Unclear, session.Unreached, session.Unclear, 0, "answered 500"},
+		"cut":                     {jiratest.Fault{Cut: true}, session.Unclear, session.Unreached, session.Unclear, 0, "the connection was closed"},
+		"answer lost":             {jiratest.Fault{Lost: true}, session.Unclear, session.Unreached, session.Unclear, 0, "the connection was closed"},
+		"half an answer":          {jiratest.Fault{Half: true}, session.Unclear, session.Unreached, "", 0, "the connection was closed"},
+		"slow":                    {jiratest.Fault{Delay: time.Minute}, session.Unclear, session.Unreached, session.Unclear, 0, "no answer within"},
+		"500":                     {jiratest.Refusal(500, nil, "Internal server error"), session.Unclear, session.Unreached, session.Unclear, 0, "status 500"},
 		"502 of a proxy":          {jiratest.Page(502, "Bad Gateway"), session.Unclear, session.Unreached, session.Unclear, 0, `"Bad Gateway"`},
-		"503":                     {jiratest.Page(503, "Down"), session.Unclear, session.Unreached, session.Unclear, 0, "answered 503"},
-		"503 for a while":         {jiratest.Fault{Status: 503, Header: map[string]string{"Retry-After": "120"}}, session.Unreached, session.Unreached, session.Unreached, 2 * time.Minute, "asks to wait 2m"},
-		"429":                     {jiratest.RateLimited(30 * time.Second), session.Unreached, session.Unreached, session.Unreached, 30 * time.Second, "asks to wait 30s"},
+		"503":                     {jiratest.Page(503, "Down"), session.Unclear, session.Unreached, session.Unclear, 0, "status 503"},
+		"503 for a while":         {jiratest.Fault{Status: 503, Header: map[string]string{"Retry-After": "120"}}, session.Unreached, session.Unreached, session.Unreached, 2 * time.Minute, "requires a wait of 2m"},
+		"429":                     {jiratest.RateLimited(30 * time.Second), session.Unreached, session.Unreached, session.Unreached, 30 * time.Second, "requires a wait of 30s"},
 		"429 until a date":        {jiratest.Fault{Status: 429, Header: map[string]string{"Retry-After": "Sat, 21 Nov 2026 12:01:00 GMT"}}, session.Unreached, session.Unreached, session.Unreached, time.Minute, "1m"},
 		"429 until a reset":       {jiratest.Fault{Status: 429, Header: map[string]string{"X-RateLimit-Reset": "2026-11-21T12:05Z"}}, session.Unreached, session.Unreached, session.Unreached, 5 * time.Minute, "5m"},
 		"429 until a second":      {jiratest.Fault{Status: 429, Header: map[string]string{"X-RateLimit-Reset": "1795262460"}}, session.Unreached, session.Unreached, session.Unreached, time.Minute, "1m"},
@@ -56,8 +56,8 @@ func TestWhatGoesWrong(t *testing.T) {
 		"410":                     {jiratest.Refusal(410, nil, "The requested API has been removed."), session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "jira.deployment"},
 		"413 without a body":      {jiratest.Fault{Status: 413}, session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "413 Request Entity Too Large"},
 		"a page instead":          {jiratest.Page(200, "Sign in &amp; go"), session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, `"Sign in & go"`},
-		"a redirect":              {jiratest.Fault{Status: 302, Header: map[string]string{"Location": "https://sso.example.org/login?ticket=s3cr3t"}}, session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "redirect (302) to https://sso.example.org/login where"},
-		"nonsense":                {jiratest.Fault{Status: 201, Body: "ok"}, session.Unclear, session.Unreached, "", 0, "not what Jira's API gives"},
+		"a redirect":              {jiratest.Fault{Status: 302, Header: map[string]string{"Location": "https://sso.example.org/login?ticket=s3cr3t"}}, session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "redirects (302) to https://sso.example.org/login on"},
+		"nonsense":                {jiratest.Fault{Status: 201, Body: "ok"}, session.Unclear, session.Unreached, "", 0, "not that of Jira's API"},
 		"the token in the answer": {jiratest.Refusal(400, nil, "bad "+jiratest.Token), session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "bad ***"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -205,7 +205,7 @@ func TestOtherDeployment(t *testing.T) {
 	_, err = c.Create(t.Context(), spec.HelpJira{Project: "MD"}, label, asked())
 	got := trouble(t, err)
 	require.Equal(t, session.Misconfigured, got.Kind)
-	require.Contains(t, got.Message, "check jira.url, its path included, and jira.deployment, which is datacenter")
+	require.Contains(t, got.Message, "check jira.url with its path, and jira.deployment, which is datacenter")
 }
 
 // TestNobodyThere: what was never sent is not done.
@@ -221,7 +221,7 @@ func TestNobodyThere(t *testing.T) {
 		"refused":     {"http://" + address, "connection refused"},
 		"no name":     {"http://jira.invalid", "cannot be resolved"},
 		"certificate": {tls.URL, "certificate is not trusted"},
-		"no TLS":      {"https://" + plainServer(t), "could not be asked"},
+		"no TLS":      {"https://" + plainServer(t), "failed: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

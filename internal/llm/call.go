@@ -57,7 +57,7 @@ func (r *run) call(ctx context.Context, turn int, f forecast, limit int64) (Answ
 	client := &http.Client{
 		Transport: meter{r.Transport, func() { idle.Reset(r.IdleTimeout) }},
 		CheckRedirect: func(to *http.Request, _ []*http.Request) error {
-			return fmt.Errorf("it redirects to %s, which is not given the key; write that into base_url if it is right", to.URL.Host)
+			return fmt.Errorf("it redirects to %s, to which the key is not sent; set base_url to that address if it is right", to.URL.Host)
 		},
 	}
 	answer, err := r.Provider.Ask(calling, r.talk.request(limit), Exchange{HTTP: client, Hear: h.onStreamEvent})
@@ -74,7 +74,7 @@ func (r *run) call(ctx context.Context, turn int, f forecast, limit int64) (Answ
 		return Answer{}, h.spent(err), h.broke
 	}
 	if errors.Is(context.Cause(calling), errIdle) {
-		return Answer{}, h.spent(err), failures.Failf(failures.APIError, "the provider sent nothing for %s (idle_timeout)", r.IdleTimeout)
+		return Answer{}, h.spent(err), failures.Failf(failures.APIError, "no data from the provider for %s (idle_timeout)", r.IdleTimeout)
 	}
 	failed := failure(err, r.Now())
 	if failed.Category == failures.ContextOverflow && unbilled(err) {

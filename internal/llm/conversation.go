@@ -125,7 +125,7 @@ func (c *conversation) leaveOut(message, result int) {
 }
 
 func leftOut(r Result) string {
-	return fmt.Sprintf("(%d bytes were left out here to save room; call the tool again if they matter)", len(r.Text))
+	return fmt.Sprintf("(%d bytes omitted to save space; call the tool again if you need them)", len(r.Text))
 }
 
 // encode writes plain data as JSON, without making text longer for browsers.

@@ -32,7 +32,7 @@ type Fault struct {
 func (f *Fault) Error() string {
 	said := f.Message
 	if said == "" {
-		said = "it gave no reason"
+		said = "no reason given"
 	}
 	name := f.Code
 	if name == "" {
@@ -48,7 +48,7 @@ func (f *Fault) Error() string {
 }
 
 // errIdle stops a call in which nothing came in for too long.
-var errIdle = errors.New("nothing came in")
+var errIdle = errors.New("no data")
 
 // failure says what the error of a call means. now is for a wait that ends at a
 // date.
@@ -72,21 +72,21 @@ func (f *Fault) failure() *failures.Failure {
 	}
 	switch {
 	case f.Cut:
-		return failures.Failf(failures.APIError, "the provider's answer ended before it was complete: %v", f)
+		return failures.Failf(failures.APIError, "the provider's answer was incomplete: %v", f)
 	case f.overflow():
-		return failures.Failf(failures.ContextOverflow, "the provider says that the conversation is too long: %v", f)
+		return failures.Failf(failures.ContextOverflow, "the conversation is too long for the model: %v", f)
 	case f.named("insufficient_quota", "billing_error"), f.Status == http.StatusPaymentRequired, f.unpaid():
-		return final(failures.Auth, "the provider wants its account in order first: %v", f)
+		return final(failures.Auth, "the provider reports a billing problem: %v", f)
 	case f.Status == http.StatusTooManyRequests, f.named("rate_limit_error", "rate_limit_exceeded"):
-		return failures.Failf(failures.RateLimited, "the provider asks to slow down: %v", f)
+		return failures.Failf(failures.RateLimited, "the provider limits the request rate: %v", f)
 	case f.Status == http.StatusUnauthorized, f.Status == http.StatusForbidden, f.named("authentication_error", "permission_error"):
 		return final(failures.Auth, "the provider refused the key: %v", f)
 	case f.Status == http.StatusNotFound:
-		return final(failures.APIError, "the provider does not know the model or the path; mend model or base_url in the worker file: %v", f)
+		return final(failures.APIError, "the provider does not know the model or the path; fix model or base_url in the worker file: %v", f)
 	case f.Status == http.StatusRequestTimeout, f.Status == http.StatusConflict, f.Status >= 500, f.Status == http.StatusOK, f.Status == 0:
 		return failures.Failf(failures.APIError, "the provider failed: %v", f)
 	}
-	return final(failures.APIError, "the provider does not take the request: %v", f)
+	return final(failures.APIError, "the provider rejects the request: %v", f)
 }
 
 // unpaid tells whether the account has nothing left: Anthropic has no name for that

@@ -35,7 +35,7 @@ func TestFaults(t *testing.T) {
 		final    bool
 		billed   bool
 	}{
-		"rate limited":          {reply: providertest.RateLimited(""), category: failures.RateLimited, message: "slow down"},
+		"rate limited":          {reply: providertest.RateLimited(""), category: failures.RateLimited, message: "limits the request rate"},
 		"rate limited, seconds": {reply: providertest.RateLimited("7"), category: failures.RateLimited, after: 7 * time.Second},
 		"rate limited, a date":  {reply: providertest.RateLimited(today.Add(90 * time.Second).Format(http.TimeFormat)), category: failures.RateLimited, after: 90 * time.Second},
 		"rate limited, for ever": {
@@ -43,14 +43,14 @@ func TestFaults(t *testing.T) {
 		},
 		"no quota": {
 			reply:    providertest.Failing(providertest.Fault{Status: 429, Type: "billing_error", Code: "insufficient_quota", Message: "pay"}),
-			category: failures.Auth, final: true, message: "account",
+			category: failures.Auth, final: true, message: "billing problem",
 		},
 		"no credit": {
 			reply: providertest.Failing(providertest.Fault{
 				Status: 400, Type: "invalid_request_error",
 				Message: "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade or purchase credits.",
 			}),
-			category: failures.Auth, final: true, message: "account",
+			category: failures.Auth, final: true, message: "billing problem",
 		},
 		"server error": {reply: providertest.ServerError(), category: failures.APIError, message: "500"},
 		"overloaded":   {reply: providertest.Overloaded(), category: failures.APIError, message: "Overloaded"},

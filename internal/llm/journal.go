@@ -35,7 +35,7 @@ func (r *run) answer(ctx context.Context, turn int) (Answer, *session.StoredTurn
 			return Answer{}, nil, fmt.Errorf("the answer of turn %d: %w: %w", turn, session.ErrCorrupt, err)
 		}
 		answer.Usage = stored.Usage
-		r.log.Turn("turn %d: the answer is stored already, and is not paid for again", turn)
+		r.log.Turn("turn %d: using the stored answer, without a new call", turn)
 		r.tell(answer, false, 0)
 		r.usage = r.usage.Add(stored.Usage)
 		return answer, stored, nil
@@ -61,7 +61,7 @@ func (r *run) buy(ctx context.Context, turn int, digest spec.Digest) (Answer, er
 	noting := context.WithoutCancel(ctx) // what is paid for is booked though the attempt was stopped
 	if err != nil {
 		if noted := r.abandon(noting, turn, spent); noted != nil {
-			return Answer{}, errors.Join(err, fmt.Errorf("note how the call of turn %d ended: %w", turn, noted))
+			return Answer{}, errors.Join(err, fmt.Errorf("record the end of the call of turn %d: %w", turn, noted))
 		}
 		return Answer{}, err
 	}

@@ -57,7 +57,7 @@ open, choose what fits best, and record choices that matter to others with decid
 // firstMessage says what there is to do.
 func firstMessage(b session.Brief) string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "# Requirement\n\n%s\n", or(strings.TrimSpace(b.Requirement), "(none was given; follow your instructions)"))
+	fmt.Fprintf(&s, "# Requirement\n\n%s\n", or(strings.TrimSpace(b.Requirement), "(none; follow your instructions)"))
 	if len(b.Decisions) > 0 {
 		s.WriteString("\n# Decisions so far\n\n")
 		for _, name := range slices.Sorted(maps.Keys(b.Decisions)) {
@@ -94,7 +94,7 @@ func feedback(s *strings.Builder, f *session.Feedback) {
 		fmt.Fprintf(s, "\n# Why work was sent back before that\n\n%s\n", strings.TrimSpace(f.SentBack))
 	}
 	if f.Note != "" {
-		fmt.Fprintf(s, "\n# A note\n\nA person who has looked at it says: %s\n", strings.TrimSpace(f.Note))
+		fmt.Fprintf(s, "\n# A note\n\nA person who reviewed it wrote: %s\n", strings.TrimSpace(f.Note))
 	}
 }
 

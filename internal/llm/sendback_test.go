@@ -28,7 +28,7 @@ func TestSendingBack(t *testing.T) {
 		require.Equal(t, 2, s.Count(), "nothing is asked twice")
 		first, second := s.Requests()[0], s.Requests()[1]
 		require.Contains(t, string(first.Body), "sends_back")
-		require.Contains(t, string(first.Body), "This can be done 2 times more")
+		require.Contains(t, string(first.Body), "This is possible 2 more times")
 		require.Contains(t, second.Last().Results[0].Text, "reason 1 is empty")
 	})
 }
@@ -59,10 +59,10 @@ func TestOthersAreHeard(t *testing.T) {
 			told     []string
 			not      string
 		}{
-			{&session.Feedback{Note: "mind the tests"}, []string{"A person who has looked at it says: mind the tests"}, "An earlier attempt failed"},
+			{&session.Feedback{Note: "mind the tests"}, []string{"A person who reviewed it wrote: mind the tests"}, "An earlier attempt failed"},
 			{
 				&session.Feedback{Category: failures.APIError, Message: "down", Note: "mind the time", SentBack: "ada rejected the work:\n- too slow"},
-				[]string{"says: mind the time", "Why work was sent back before that", "- too slow"},
+				[]string{"A person who reviewed it wrote: mind the time", "Why work was sent back before that", "- too slow"},
 				"down",
 			},
 			{

@@ -44,7 +44,7 @@ type meteredBody struct {
 	quiet bool
 }
 
-var errTooLong = errors.New("the answer has no end")
+var errTooLong = errors.New("response too large")
 
 // Read reads the next part.
 func (b *meteredBody) Read(p []byte) (int, error) {

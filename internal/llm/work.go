@@ -410,7 +410,7 @@ func (w *worker) decide(call Call, a arguments) (string, error) {
 		return "", malformedf("value is missing")
 	}
 	if call.Masked {
-		return "", malformedf("the decision %q holds a secret; decide without it", textfmt.Shorten(a.Name, 80))
+		return "", malformedf("the decision %q contains a secret; remove it", textfmt.Shorten(a.Name, 80))
 	}
 	all := maps.Clone(w.decided)
 	maps.Copy(all, w.done.Decisions)

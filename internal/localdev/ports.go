@@ -68,7 +68,7 @@ func occupy(dir string, pid int) (release func(), err error) {
 		if !errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, fmt.Errorf("take %s: %w", dir, err)
 		}
-		return nil, fmt.Errorf("another `maestro dev` or `maestro demo` (process %s) runs on %s; stop it, use it, or choose another --state-dir",
+		return nil, fmt.Errorf("another `maestro dev` or `maestro demo` (process %s) is running on %s; stop it, use it, or choose another --state-dir",
 			cmp.Or(strings.TrimSpace(string(holder)), "-"), filepath.Dir(dir))
 	}
 	if err := f.Truncate(0); err == nil {

@@ -25,7 +25,7 @@ func TestADirectoryIsOneProcesss(t *testing.T) {
 	release, err := occupy(dir, 4711)
 	require.NoError(t, err)
 	_, err = occupy(dir, 4712)
-	require.ErrorContains(t, err, "(process 4711) runs on "+filepath.Dir(dir))
+	require.ErrorContains(t, err, "(process 4711) is running on "+filepath.Dir(dir))
 	release()
 	release, err = occupy(dir, 4712)
 	require.NoError(t, err)
@@ -35,5 +35,5 @@ func TestADirectoryIsOneProcesss(t *testing.T) {
 func TestTheServersProgramIsBesideOurOwn(t *testing.T) {
 	t.Parallel()
 	_, err := FindServer(filepath.Join(t.TempDir(), "maestro"))
-	require.ErrorContains(t, err, "maestro-server is not beside this program")
+	require.ErrorContains(t, err, "maestro-server is not in the directory of this program")
 }

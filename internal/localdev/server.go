@@ -69,7 +69,7 @@ func FindServer(executable string) (string, error) {
 	}
 	path := filepath.Join(filepath.Dir(executable), serverProgram)
 	if info, err := os.Stat(path); executable == "" || err != nil || info.IsDir() {
-		return "", fmt.Errorf("%s is not beside this program (looked for %s); build it with `make build`, or use another Temporal with --address and `maestro worker`",
+		return "", fmt.Errorf("%s is not in the directory of this program (expected %s); build it with `make build`, or use another Temporal with --address and `maestro worker`",
 			serverProgram, path)
 	}
 	return path, nil
@@ -120,7 +120,7 @@ func (s *server) supervise(life context.Context, up chan<- error) {
 				first = false
 				return
 			}
-			s.options.say("the Temporal server is back")
+			s.options.say("the Temporal server is running again")
 		})
 		if life.Err() != nil {
 			return
@@ -132,7 +132,7 @@ func (s *server) supervise(life context.Context, up chan<- error) {
 		if s.options.now().Sub(began) > restartMost {
 			wait = restartFirst
 		}
-		s.options.say("%s; starting it again in %s", err, wait)
+		s.options.say("%s; restarting in %s", err, wait)
 		select {
 		case <-life.Done():
 		case <-time.After(wait):
@@ -158,7 +158,7 @@ func (s *server) once(life context.Context, ready func()) error {
 		return err
 	}
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("the Temporal server cannot be started: %w", err)
+		return fmt.Errorf("start the Temporal server: %w", err)
 	}
 	stopped := context.AfterFunc(life, func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)

@@ -211,7 +211,7 @@ func (k *Stack) startTelemetry(ctx context.Context) (err error) {
 	}
 	k.stops = append(k.stops, func() {
 		if err := k.Telemetry.Close(); err != nil {
-			o.Say("the last metrics and traces are lost: %s", textfmt.FirstLine(err.Error()))
+			o.Say("the last metrics and traces could not be exported: %s", textfmt.FirstLine(err.Error()))
 		}
 	})
 	return nil
@@ -269,7 +269,7 @@ func (k *Stack) awaitOffer(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-bounded.Done():
-			return fmt.Errorf("the worker did not come up within %s", offerPatience)
+			return fmt.Errorf("the worker did not start within %s", offerPatience)
 		case <-ticker.C:
 		}
 	}

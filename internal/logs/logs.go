@@ -45,7 +45,7 @@ func New(w io.Writer, format, level string) (*Log, error) {
 	options := &slog.HandlerOptions{}
 	var least slog.Level
 	if err := least.UnmarshalText([]byte(level)); err != nil || strings.ContainsAny(level, "+-") {
-		return nil, fmt.Errorf("log level %q is none of debug, info, warn and error", level)
+		return nil, fmt.Errorf("unknown log level %q; use debug, info, warn or error", level)
 	}
 	options.Level = least
 	var lines slog.Handler
@@ -55,7 +55,7 @@ func New(w io.Writer, format, level string) (*Log, error) {
 	case JSON:
 		lines = slog.NewJSONHandler(w, options)
 	default:
-		return nil, fmt.Errorf("log format %q is neither %s nor %s", format, Text, JSON)
+		return nil, fmt.Errorf("unknown log format %q; use %s or %s", format, Text, JSON)
 	}
 	l := &Log{mask: &atomic.Pointer[func(string) string]{}}
 	l.Logger = slog.New(&handler{Handler: lines, mask: l.mask})

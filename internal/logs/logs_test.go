@@ -47,10 +47,10 @@ func TestTextLinesAreTold(t *testing.T) {
 func TestUnknownFormatsAndLevelsAreRefused(t *testing.T) {
 	t.Parallel()
 	_, err := logs.New(nil, "yaml", "info")
-	require.EqualError(t, err, `log format "yaml" is neither text nor json`)
+	require.EqualError(t, err, `unknown log format "yaml"; use text or json`)
 	for _, level := range []string{"loud", "info+2", ""} {
 		_, err = logs.New(nil, logs.Text, level)
-		require.ErrorContains(t, err, "is none of debug, info, warn and error")
+		require.ErrorContains(t, err, "use debug, info, warn or error")
 	}
 }
 

@@ -60,7 +60,7 @@ type BreakerStatus struct {
 	// Trips counts the openings in a row, without a closing between.
 	Trips int `json:"trips"`
 	// OpenUntil is when the cooldown is over; nil for a closed breaker, and for
-	// one that stays open until somebody resets it.
+	// one that stays open until it is reset.
 	OpenUntil *time.Time `json:"open_until"`
 	// Probes are the leases of the rounds that try the agent.
 	Probes []BreakerLease `json:"probes"`
@@ -122,18 +122,18 @@ func (s BreakerStatus) NewerThan(other BreakerStatus) bool {
 func (s BreakerStatus) Because() string {
 	switch {
 	case s.State == BreakerClosed:
-		return "it is closed"
+		return "closed"
 	case s.Forced != nil:
-		return fmt.Sprintf("opened by hand by %s: %s", orSomebody(s.Forced.By), s.Forced.Why)
+		return fmt.Sprintf("opened manually by %s: %s", orSomebody(s.Forced.By), s.Forced.Why)
 	case s.LastFailure != nil:
-		return fmt.Sprintf("%d failures in a row, the last %s: %s", s.Failures, s.LastFailure.Category, s.LastFailure.Message)
+		return fmt.Sprintf("%d consecutive failures, last: %s: %s", s.Failures, s.LastFailure.Category, s.LastFailure.Message)
 	}
-	return fmt.Sprintf("%d failures in a row", s.Failures)
+	return fmt.Sprintf("%d consecutive failures", s.Failures)
 }
 
 func orSomebody(name string) string {
 	if name == "" {
-		return "somebody"
+		return "an unnamed person"
 	}
 	return name
 }
@@ -159,8 +159,8 @@ func (s BreakerStatus) WaitFor(since time.Time) BreakerWait {
 func (w BreakerWait) String() string {
 	until := "until it is reset"
 	if w.Until != nil {
-		until = "until " + w.Until.UTC().Format(time.DateTime) + " UTC at least"
+		until = "at least until " + w.Until.UTC().Format(time.DateTime) + " UTC"
 	}
-	return fmt.Sprintf("waits since %s UTC for breaker %s, which is open %s (%s); see `maestro breaker show %s`",
+	return fmt.Sprintf("waiting since %s UTC for breaker %s, which is open %s (%s); see `maestro breaker show %s`",
 		w.Since.UTC().Format(time.DateTime), w.Breaker, until, w.Why, w.Breaker)
 }

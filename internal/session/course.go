@@ -80,13 +80,13 @@ func (c Course) Faults(t spec.Team) []string {
 	}{{"run", c.Only}, {"pause after", c.PauseAfter}, {"force", c.Force}, {"supply", c.suppliedPhases()}} {
 		for _, phase := range named.phases {
 			if _, ok := t.Phase(phase); !ok {
-				faults = append(faults, fmt.Sprintf("there is no phase %q to %s; team %s has %s", phase, named.what, t.Name, strings.Join(t.PhaseNames(), ", ")))
+				faults = append(faults, fmt.Sprintf("phase %q to %s not found; team %s has %s", phase, named.what, t.Name, strings.Join(t.PhaseNames(), ", ")))
 			}
 		}
 	}
 	for i, s := range c.Supplied {
 		if slices.Contains(c.Force, s.Phase) {
-			faults = append(faults, fmt.Sprintf("phase %s is to be run by force and supplied at once; leave one out", s.Phase))
+			faults = append(faults, fmt.Sprintf("phase %s: --force excludes --input and --edit; leave one out", s.Phase))
 		}
 		if slices.Contains(c.suppliedPhases()[:i], s.Phase) {
 			faults = append(faults, fmt.Sprintf("phase %s is supplied twice; put all its files into one directory", s.Phase))
@@ -94,7 +94,7 @@ func (c Course) Faults(t spec.Team) []string {
 	}
 	for _, phase := range c.Force {
 		if !c.Selects(phase) {
-			faults = append(faults, fmt.Sprintf("phase %s is to be run by force but is not selected; select it, too", phase))
+			faults = append(faults, fmt.Sprintf("phase %s is forced but not selected; select it", phase))
 		}
 	}
 	if err := CheckDecisions(c.Given); err != nil {

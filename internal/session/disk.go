@@ -35,12 +35,12 @@ func (d Disk) IsLow() bool { return d.Free < d.Low || d.FreeFiles < d.LowFiles }
 func (d Disk) FilledBy(w Written) string {
 	switch {
 	case d.MaxWritten > 0 && w.Bytes > d.MaxWritten:
-		return fmt.Sprintf("has too much on disk: what it has written in its tree, HOME and TMPDIR takes up %s; at most %s are allowed (limits.disk_bytes)",
+		return fmt.Sprintf("exceeds limits.disk_bytes: its tree, HOME and TMPDIR use %s; at most %s are allowed",
 			textfmt.Size(w.Bytes), textfmt.Size(d.MaxWritten))
 	case d.filled(d.Free, d.Low, w.Bytes, w.Hidden):
-		return fmt.Sprintf("filled the disk: what it has written in its tree, HOME and TMPDIR takes up %s, and %s are left", textfmt.Size(w.Bytes), textfmt.Size(d.Free))
+		return fmt.Sprintf("filled the disk: its tree, HOME and TMPDIR use %s, and %s are free", textfmt.Size(w.Bytes), textfmt.Size(d.Free))
 	case d.filled(d.FreeFiles, d.LowFiles, w.Files, w.Hidden):
-		return fmt.Sprintf("filled the disk: it has %d files in its tree, HOME and TMPDIR, and there is room for %d more", w.Files, d.FreeFiles)
+		return fmt.Sprintf("filled the disk: its tree, HOME and TMPDIR have %d files, and %d more are possible", w.Files, d.FreeFiles)
 	}
 	return ""
 }

@@ -79,6 +79,6 @@ func (o Outage) PatienceUntil(patience textfmt.Duration) time.Time {
 
 // String is a sentence on the wait.
 func (o Outage) String() string {
-	return fmt.Sprintf("waits until %s UTC for the %s, which has failed since %s UTC (%s: %s); no attempt is used up",
+	return fmt.Sprintf("waiting until %s UTC for the %s, which has failed since %s UTC (%s: %s); no attempt is counted",
 		o.Until.UTC().Format(time.DateTime), o.Failure.Category.Awaited(), o.Since.UTC().Format(time.DateTime), o.Failure.Category, o.Failure.Message)
 }

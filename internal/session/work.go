@@ -47,11 +47,11 @@ type MaySendBack struct {
 func (m MaySendBack) Remains() string {
 	switch m.Left {
 	case 0:
-		return "It was sent back as often as it may be: sent back once more, it goes to a person."
+		return "The limit is reached: if it is sent back once more, a person decides."
 	case 1:
-		return "This can be done once more; after that it goes to a person."
+		return "This is possible once more; after that a person decides."
 	}
-	return fmt.Sprintf("This can be done %d times more; after that it goes to a person.", m.Left)
+	return fmt.Sprintf("This is possible %d more times; after that a person decides.", m.Left)
 }
 
 // Feedback tells an attempt how the one before it failed, and what people say.
@@ -214,17 +214,17 @@ func CheckDecisions(decisions map[string]string) error {
 // session cannot carry.
 func CheckReasons(reasons []string) error {
 	if len(reasons) == 0 {
-		return errors.New("there are no reasons; list at least one, so that whoever does the work again knows what to change")
+		return errors.New("missing reasons; list at least one change to make")
 	}
 	total := 0
 	for i, reason := range reasons {
 		if strings.TrimSpace(reason) == "" {
-			return fmt.Errorf("reason %d is empty; say what is wrong and what would be right, or leave it out", i+1)
+			return fmt.Errorf("reason %d is empty; describe what is wrong and what would be right, or omit it", i+1)
 		}
 		total += len(reason)
 	}
 	if total > MaxReasons {
-		return fmt.Errorf("the reasons have %d bytes together; at most %d are allowed: say it in short, and put longer texts into a file", total, MaxReasons)
+		return fmt.Errorf("the reasons have %d bytes together; at most %d are allowed: shorten them, or put longer texts into a file", total, MaxReasons)
 	}
 	return nil
 }

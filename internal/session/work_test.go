@@ -18,7 +18,7 @@ func TestReasonsSayWhatIsWrongInBounds(t *testing.T) {
 	}{
 		"one":      {[]string{"the tests do not compile"}, ""},
 		"the most": {[]string{strings.Repeat("x", MaxReasons-1), "y"}, ""},
-		"none":     {nil, "there are no reasons; list at least one"},
+		"none":     {nil, "missing reasons; list at least one"},
 		"blank":    {[]string{"a", " \n"}, "reason 2 is empty"},
 		"too long": {[]string{strings.Repeat("x", MaxReasons), "y"}, "have 4097 bytes together; at most 4096"},
 	} {

@@ -13,13 +13,13 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// memoIn reads a value from a session's memo; its zero where it is not there.
+// memoIn reads a value from a session's memo; its zero where it is not missing.
 func memoIn[T any](d *workflowservice.DescribeWorkflowExecutionResponse, key string) T {
 	return Memo[T](d.GetWorkflowExecutionInfo(), key)
 }
 
 // Memo reads a value from the memo of a session, or of a listed one; its zero where it
-// is not there.
+// is not missing.
 func Memo[T any](info *workflowpb.WorkflowExecutionInfo, key string) T {
 	var value, none T
 	payload, ok := info.GetMemo().GetFields()[key]
@@ -29,7 +29,7 @@ func Memo[T any](info *workflowpb.WorkflowExecutionInfo, key string) T {
 	return value
 }
 
-// heartbeat reads what a round last told Temporal.
+// heartbeat reads a round's last heartbeat.
 func heartbeat(p *workflowpb.PendingActivityInfo) (activities.Heartbeat, bool) {
 	var h activities.Heartbeat
 	if p.GetHeartbeatDetails() == nil || converter.GetDefaultDataConverter().FromPayloads(p.GetHeartbeatDetails(), &h) != nil {

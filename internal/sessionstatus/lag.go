@@ -18,23 +18,23 @@ import (
 // to lag. It follows within milliseconds where it can be written.
 const lagPatience = 10 * time.Second
 
-// lag says in what the mirrored state is behind what Temporal tells; empty where it
+// lag describes in what the mirrored state is behind Temporal's; empty if it
 // is not.
 func lag(f facts, now time.Time) string {
 	switch {
 	case f.unreadable != nil:
-		return fmt.Sprintf("the state that the store mirrors cannot be read: %s", textfmt.FirstLine(f.unreadable.Error()))
+		return fmt.Sprintf("the session's state in the store cannot be read: %s", textfmt.FirstLine(f.unreadable.Error()))
 	case f.description == nil, f.mirrored == nil, f.behind():
 		return ""
 	}
-	since := "the state that the store mirrors lags behind, from " + f.mirrored.UpdatedAt.Local().Format(time.DateTime) + ": "
-	const mend = "; it catches up at the next change once it can be written"
+	since := "the session's state in the store is out of date, from " + f.mirrored.UpdatedAt.Local().Format(time.DateTime) + ": "
+	const mend = "; it is updated at the next change once the store is writable"
 	info := f.description.GetWorkflowExecutionInfo()
 	if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		if f.mirrored.Status.Status.Closed() || now.Sub(info.GetCloseTime().AsTime()) < lagPatience {
 			return ""
 		}
-		return since + "it has not heard of the session's end"
+		return since + "the session has ended since"
 	}
 	if now.Sub(f.mirrored.UpdatedAt) < lagPatience {
 		return "" // it was written a moment ago, and may be ahead
@@ -47,16 +47,16 @@ func lag(f facts, now time.Time) string {
 			continue
 		}
 		if a.Status != session.Running {
-			return since + fmt.Sprintf("it says that %s is %s, which is at work", id, a.Status) + mend
+			return since + fmt.Sprintf("it has %s as %s, which is running", id, a.Status) + mend
 		}
 		if h, beaten := heartbeat(p); beaten && a.Attempts < len(h.Log.Attempts) {
-			return since + fmt.Sprintf("it knows %s of %s, of which there are %d", textfmt.Count(a.Attempts, "attempt"), id, len(h.Log.Attempts)) + mend
+			return since + fmt.Sprintf("it has %s of %s instead of %d", textfmt.Count(a.Attempts, "attempt"), id, len(h.Log.Attempts)) + mend
 		}
 	}
 	return ""
 }
 
-// storeWait says that a step between phases waits for the store, or a merge for its
+// storeWait describes that a step between phases waits for the store, or a merge for its
 // machine, and why; empty where none does.
 func storeWait(f facts) string {
 	for _, p := range f.description.GetPendingActivities() {
@@ -69,14 +69,14 @@ func storeWait(f facts) string {
 			if failure := p.GetLastFailure(); failure != nil {
 				return fmt.Sprintf("the merge waits: %s", textfmt.FirstLine(failure.GetMessage()))
 			}
-		default: // rounds say so themselves
+		default: // rounds report it themselves
 		}
 	}
 	return ""
 }
 
-// Lags says in what the mirrored state is behind what Temporal tells, and what the
-// session waits for at the store: a sentence each. It asks no workers.
+// Lags describes in what the mirrored state is behind Temporal's, and what the
+// session waits for at the store: a sentence each. It queries no workers.
 func (w *Watcher) Lags(ctx context.Context) ([]string, error) {
 	f, err := w.compare(ctx)
 	if err != nil {
@@ -85,7 +85,7 @@ func (w *Watcher) Lags(ctx context.Context) ([]string, error) {
 	return slices.DeleteFunc([]string{lag(f, w.Now()), storeWait(f)}, func(s string) bool { return s == "" }), nil
 }
 
-// compare gathers what Temporal and the mirror say, without asking workers.
+// compare reads Temporal and the mirror, without querying workers.
 func (w *Watcher) compare(ctx context.Context) (facts, error) {
 	var f facts
 	var err error

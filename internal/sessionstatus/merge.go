@@ -21,7 +21,7 @@ import (
 	"github.com/maestro-hive/maestro/workflows"
 )
 
-// facts is what the sources have said.
+// facts are the data of all sources.
 type facts struct {
 	// description is nil for a session that Temporal does not know.
 	description *workflowservice.DescribeWorkflowExecutionResponse
@@ -42,7 +42,7 @@ type facts struct {
 	idle []string
 }
 
-// behind tells whether the mirror is still that of an earlier run of the session:
+// behind reports whether the mirror is still that of an earlier run of the session:
 // the present one has yet to be admitted, or was refused.
 func (f facts) behind() bool {
 	return f.mirrored != nil && f.description != nil &&
@@ -56,7 +56,7 @@ func merge(sessionID string, f facts) Session {
 	v := base(sessionID, f)
 	account(&v, f.ledger)
 	if f.description == nil {
-		v.Notes = append(v.Notes, "Temporal does not know this session any more; this is what the store has kept of it; `maestro resume` goes on with it")
+		v.Notes = append(v.Notes, "Temporal no longer has this session; showing its state in the store; `maestro resume` continues it")
 		return complete(v)
 	}
 	info := f.description.GetWorkflowExecutionInfo()
@@ -252,7 +252,7 @@ func delay(p *workflowpb.PendingActivityInfo, h activities.Heartbeat) string {
 		return "the next attempt starts at " + next.AsTime().Local().Format(time.TimeOnly)
 	}
 	if p.GetLastFailure().GetTimeoutFailureInfo() != nil {
-		return "waits for a free worker; Temporal has lost touch with the last one, which may still be at work"
+		return "waits for a free worker; the last one stopped sending heartbeats, and may still be running"
 	}
 	return "waits for a free worker"
 }
@@ -264,11 +264,11 @@ func idleReason(f facts) string {
 	for _, queue := range f.idle {
 		name, isAgent := strings.CutPrefix(queue, spec.AgentQueue(store, ""))
 		if !isAgent {
-			return fmt.Sprintf("no worker serves this session's store (%s): nobody polls queue %s; start one with `maestro worker`, or `maestro dev`", store, queue)
+			return fmt.Sprintf("no worker serves this session's store (%s): queue %s has no poller; start one with `maestro worker` or `maestro dev`", store, queue)
 		}
 		agents = append(agents, name)
 	}
-	return fmt.Sprintf("no worker offers agent %s: nobody polls queue %s; start a worker whose file defines it",
+	return fmt.Sprintf("no worker has agent %s: queue %s has no poller; start a worker whose file defines it",
 		strings.Join(agents, ", "), strings.Join(f.idle, ", "))
 }
 
@@ -308,7 +308,7 @@ func endReason(s enumspb.WorkflowExecutionStatus, err error) string {
 	case s == enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
 		return "the session was terminated in Temporal; its finished work is in the store"
 	case s == enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:
-		return "the session's time ran out in Temporal"
+		return "the session timed out in Temporal"
 	case s == enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED:
 		return "the session was cancelled"
 	case errors.As(err, &app):

@@ -190,7 +190,7 @@ func TestTemporalSaysHowASessionEnded(t *testing.T) {
 	}{
 		{"completed", enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, nil, session.Completed, "", session.Running, false},
 		{"terminated", enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED, errors.New("terminated"), session.Failed, "terminated in Temporal", session.Pending, false},
-		{"timed out", enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT, errors.New("timeout"), session.Failed, "time ran out", session.Pending, false},
+		{"timed out", enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT, errors.New("timeout"), session.Failed, "timed out", session.Pending, false},
 		{"cancelled", enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED, temporal.NewCanceledError(), session.WasCancelled, "was cancelled", session.Pending, false},
 		{"help needed", enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, fault(session.HelpNeeded, help), session.Failed, "why", session.Failed, false},
 		{"not admitted", enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, fault(session.NotAdmitted, []string{"a", "b"}), session.Failed, "not admitted: a; b", session.Pending, true},
@@ -227,7 +227,7 @@ func TestRoundThatNobodyHasTakenUpSaysWhatIsKnownOfItsWorker(t *testing.T) {
 	t.Parallel()
 	for want, last := range map[string]*failurepb.Failure{
 		"waits for a free worker": {FailureInfo: &failurepb.Failure_ApplicationFailureInfo{}},
-		"waits for a free worker; Temporal has lost touch with the last one, which may still be at work": {
+		"waits for a free worker; the last one stopped sending heartbeats, and may still be running": {
 			FailureInfo: &failurepb.Failure_TimeoutFailureInfo{TimeoutFailureInfo: &failurepb.TimeoutFailureInfo{TimeoutType: enumspb.TIMEOUT_TYPE_HEARTBEAT}},
 		},
 	} {
@@ -258,7 +258,7 @@ func TestNobodyPolls(t *testing.T) {
 	t.Parallel()
 	for queue, want := range map[string]string{
 		"maestro-abcd":       "no worker serves this session's store (abcd)",
-		"maestro-abcd.coder": "no worker offers agent coder",
+		"maestro-abcd.coder": "no worker has agent coder",
 	} {
 		p := pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_SCHEDULED, nil)
 		v := merge("s", facts{

@@ -63,7 +63,7 @@ func (w *Watcher) offeredQueues(ctx context.Context, f facts) map[string]bool {
 // poll lasts a minute.
 const pollerAge = 70 * time.Second
 
-// unpolled tells whether nobody asks for the work in a queue. Where Temporal
+// unpolled reports whether nobody asks for the work in a queue. Where Temporal
 // does not say, somebody may.
 func (w *Watcher) unpolled(ctx context.Context, queue string, kind enumspb.TaskQueueType) bool {
 	answer, err := w.Conn.DescribeTaskQueue(ctx, queue, kind)

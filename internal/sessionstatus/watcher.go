@@ -40,16 +40,16 @@ func (w *Watcher) Key() session.Key {
 }
 
 // ErrUnknown says that nobody who was asked knows a session.
-var ErrUnknown = errors.New("unknown session")
+var ErrUnknown = errors.New("session not found")
 
 // OtherWorkflowError says that what has a session's id is something else.
 type OtherWorkflowError struct{ id string }
 
 func (e *OtherWorkflowError) Error() string {
-	return e.id + " is a workflow, but no session of Maestro's"
+	return e.id + " is a workflow, but not a Maestro session"
 }
 
-// Admitted tells whether a run of the session has begun. The store, where it is at
+// Admitted reports whether a run of the session has begun. The store, where it is at
 // hand, knows by then.
 func (w *Watcher) Admitted(v Session, run string) bool {
 	return v.RunID == run && v.Status.Status != session.Admitted && (w.Store == nil || v.mirrored)
@@ -77,7 +77,7 @@ func (w *Watcher) description(ctx context.Context) (*workflowservice.DescribeWor
 	})
 }
 
-// Kept tells whether the store has the session.
+// Kept reports whether the store has the session.
 func (w *Watcher) Kept() bool {
 	if w.Store == nil {
 		return false

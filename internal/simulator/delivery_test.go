@@ -351,7 +351,7 @@ func (d *delivery) await(t *task, ex *execution) (outcome, bool) {
 			t.mu.Lock()
 			t.current = nil
 			t.mu.Unlock()
-			d.world.note(ex.p, "%s, attempt %d: given up by Temporal", t.id, ex.attempt)
+			d.world.note(ex.p, "%s, attempt %d: superseded in Temporal", t.id, ex.attempt)
 			return outcome{}, false
 		}
 		timer := time.NewTimer(wait)

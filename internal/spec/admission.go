@@ -52,18 +52,18 @@ func (t Team) Lacks(offers []Offer, now time.Time) (agents map[string]OfferedAge
 		}
 		switch len(digests) {
 		case 0:
-			lacks = append(lacks, lackf("define it in a worker's file, or name another agent in the team file", "agent %q of persona %s is offered by no worker; offered: %s",
+			lacks = append(lacks, lackf("define it in a worker file, or use another agent in the team file", "no worker has agent %q of persona %s; available: %s",
 				name, strings.Join(t.personasOf(name), ", "), offered(live)))
 		case 1:
 		default:
-			lacks = append(lacks, lackf("give them the same worker file", "agent %q is defined differently by workers %s",
+			lacks = append(lacks, lackf("give them the same worker file", "agent %q has different definitions in workers %s",
 				name, strings.Join(slices.Sorted(maps.Values(digests)), " and ")))
 		}
 	}
 	lacks = append(lacks, t.fallbackLacks(live, agents)...)
 	lacks = append(lacks, t.Unpriced(agents)...)
 	if t.Help.Jira != nil && !Jira(live, now) {
-		lacks = append(lacks, lackf("write `"+JiraExample+"` into the worker file, or take help.jira out", "the team has help.jira, but no worker makes tickets"))
+		lacks = append(lacks, lackf("add `"+JiraExample+"` to the worker file, or remove help.jira", "the team has help.jira, but no worker can create tickets"))
 	}
 	for _, use := range append(t.CheckUses(), t.fallbackChecks(agents)...) {
 		ok := slices.ContainsFunc(live, func(o Offer) bool {
@@ -72,7 +72,7 @@ func (t Team) Lacks(offers []Offer, now time.Time) (agents map[string]OfferedAge
 			return agent && check
 		})
 		if _, known := agents[use.Agent]; known && !ok {
-			lacks = append(lacks, lackf("define it in that worker's file", "check %q is offered by no worker that has agent %q", use.Check, use.Agent))
+			lacks = append(lacks, lackf("define it in that worker's file", "no worker with agent %[2]q has check %[1]q", use.Check, use.Agent))
 		}
 	}
 	return agents, lacks
@@ -82,8 +82,8 @@ func (t Team) Lacks(offers []Offer, now time.Time) (agents map[string]OfferedAge
 func (t Team) Unpriced(agents map[string]OfferedAgent) (lacks []Lack) {
 	for _, name := range slices.Sorted(maps.Keys(agents)) {
 		if agents[name].Unpriced && t.capsMoney() {
-			lacks = append(lacks, lackf("give it `prices` in the worker file: {input: 0, output: 0} if it costs nothing",
-				"the team has a budget in USD, but what agent %q costs is not known", name))
+			lacks = append(lacks, lackf("set its `prices` in the worker file, {input: 0, output: 0} if it is free",
+				"the team has a budget in USD, but the prices of agent %q are not known", name))
 		}
 	}
 	return lacks
@@ -97,7 +97,7 @@ func (t Team) fallbackLacks(live []Offer, agents map[string]OfferedAgent) (lacks
 		_, known := agents[name]
 		for _, persona := range t.personasOf(name) {
 			if known && fallback == "" && t.Personas[persona].Fallback {
-				lacks = append(lacks, lackf("name one in the worker file, or leave it out", "persona %s has `fallback: true`, but agent %q has no fallback", persona, name))
+				lacks = append(lacks, lackf("set one in the worker file, or remove `fallback: true`", "persona %s has `fallback: true`, but agent %q has no fallback", persona, name))
 			}
 		}
 		if fallback == "" || !t.usesFallback(name) {
@@ -110,8 +110,8 @@ func (t Team) fallbackLacks(live []Offer, agents map[string]OfferedAgent) (lacks
 			}
 		}
 		if !found {
-			lacks = append(lacks, lackf("define it in a worker's file, or give the agent another fallback",
-				"agent %q, the fallback of %q, is offered by no worker; offered: %s", fallback, name, offered(live)))
+			lacks = append(lacks, lackf("define it in a worker file, or set another fallback of the agent",
+				"no worker has agent %q, the fallback of %q; available: %s", fallback, name, offered(live)))
 		}
 	}
 	return lacks

@@ -100,7 +100,7 @@ func (a AssignmentID) String() string { return a.Phase + "/" + a.Persona }
 func ParseAssignmentID(s string) (AssignmentID, error) {
 	phase, persona, ok := strings.Cut(s, "/")
 	if !ok || CheckName(phase) != nil || CheckName(persona) != nil {
-		return AssignmentID{}, fmt.Errorf("%q names no assignment; write PHASE/PERSONA", textfmt.Shorten(s, 80))
+		return AssignmentID{}, fmt.Errorf("%q is not an assignment; use PHASE/PERSONA", textfmt.Shorten(s, 80))
 	}
 	return AssignmentID{Phase: phase, Persona: persona}, nil
 }

@@ -77,9 +77,9 @@ func TestAdmissible(t *testing.T) {
 	_, faults = d.Admissible([]Offer{offer("w", time.Hour, "1", "build", "test")}, now)
 	require.Contains(t, faults[0], "no worker serves this store")
 	_, faults = d.Admissible([]Offer{offer("w", 0, "1", "build")}, now)
-	require.Equal(t, []string{`check "test" is offered by no worker that has agent "y"; define it in that worker's file`}, faults)
+	require.Equal(t, []string{`no worker with agent "y" has check "test"; define it in that worker's file`}, faults)
 	_, faults = d.Admissible([]Offer{offer("w", 0, "1", "build", "test"), offer("v", 0, "2")}, now)
-	require.Contains(t, faults[0], `agent "x" is defined differently by workers v and w`)
+	require.Contains(t, faults[0], `agent "x" has different definitions in workers v and w`)
 }
 
 func TestTicketsNeedAWorkerThatMakesThem(t *testing.T) {
@@ -95,7 +95,7 @@ func TestTicketsNeedAWorkerThatMakesThem(t *testing.T) {
 	dead.RenewedAt = now.Add(-time.Hour)
 	_, faults := d.Admissible([]Offer{works, dead}, now)
 	require.Len(t, faults, 1)
-	require.Contains(t, faults[0], "the team has help.jira, but no worker makes tickets; write `jira: {url: ")
+	require.Contains(t, faults[0], "the team has help.jira, but no worker can create tickets; add `jira: {url: ")
 	_, faults = d.Admissible([]Offer{works, tells}, now)
 	require.Empty(t, faults)
 	require.False(t, Webhook([]Offer{works, dead}, now))
@@ -112,7 +112,7 @@ func TestFallbackNeedsTheChecksOfTheWorkThatItMayDo(t *testing.T) {
 	own := Offer{Worker: "v", RenewedAt: now, Agents: map[string]OfferedAgent{"dear": {Digest: "1", Fallback: "cheap"}}, Checks: map[string]Digest{"test": "c"}}
 	other := Offer{Worker: "w", RenewedAt: now, Agents: map[string]OfferedAgent{"cheap": {Digest: "2"}}, Checks: map[string]Digest{}}
 	_, faults := d.Admissible([]Offer{own, other}, now)
-	require.Equal(t, []string{`check "test" is offered by no worker that has agent "cheap"; define it in that worker's file`}, faults)
+	require.Equal(t, []string{`no worker with agent "cheap" has check "test"; define it in that worker's file`}, faults)
 	other.Checks["test"] = "c"
 	_, faults = d.Admissible([]Offer{own, other}, now)
 	require.Empty(t, faults)

@@ -68,7 +68,7 @@ func (s *Store) PlanApply(ctx context.Context, dir string, from, to spec.Digest,
 		}
 		l, err := a.land(ctx, p)
 		if err != nil {
-			return nil, fmt.Errorf("look at %s in %s: %w", p, dir, err)
+			return nil, fmt.Errorf("stat %s in %s: %w", p, dir, err)
 		}
 		a.Landings = append(a.Landings, l)
 	}
@@ -129,7 +129,7 @@ func (a *Application) standing(ctx context.Context, p string, old, now Entry) (s
 		case !has, a.goes(above):
 			return standing{}, nil
 		default:
-			return standing{inTheWay: fmt.Sprintf("%s is a %s there, and no directory", above, sortOfFile(info.Mode()))}, nil
+			return standing{inTheWay: fmt.Sprintf("%s is a %s in the directory, not a directory", above, sortOfFile(info.Mode()))}, nil
 		}
 	}
 	info, err := a.root.Lstat(p)
@@ -197,19 +197,19 @@ func (a *Application) digest(ctx context.Context, p string, info fs.FileInfo) (_
 func (st standing) against(old Entry, l Landing) string {
 	switch {
 	case !st.exists:
-		return "is gone there, and the session has changed it"
+		return "was removed in the directory, and the session changed it"
 	case st.special:
-		return "is neither a file nor a link there"
+		return "is neither a file nor a link in the directory"
 	case !l.Had:
-		return "is there already, and differs"
+		return "already exists in the directory with other content"
 	case (st.entry.Link == "") != (old.Link == ""):
 		return "is " + st.entry.kind() + " there, and was " + old.kind()
 	case st.entry.SHA256 == old.SHA256 && st.entry.Link == old.Link:
-		return fmt.Sprintf("is executable there: %t, and was: %t", st.entry.Executable, old.Executable)
+		return fmt.Sprintf("the directory has executable: %t; at the session's start: %t", st.entry.Executable, old.Executable)
 	case !l.Has:
-		return "was changed there, and the session has removed it"
+		return "was changed in the directory, and the session removed it"
 	}
-	return "was changed there, too"
+	return "was changed in the directory and by the session"
 }
 
 func sortOfFile(mode fs.FileMode) string {
@@ -266,7 +266,7 @@ func (a *Application) still(ctx context.Context, planned Landing) error {
 		return fmt.Errorf("look at %s again: %w", planned.Path, err)
 	}
 	if now.Conflict != "" && now.Conflict != planned.Conflict {
-		return fmt.Errorf("%s was changed while the difference was made: it %s", planned.Path, now.Conflict)
+		return fmt.Errorf("%s was changed during the comparison: it %s", planned.Path, now.Conflict)
 	}
 	return nil
 }
@@ -320,7 +320,7 @@ func (a *Application) removeEmpty(dir string) error {
 	var dirs []string
 	err := fs.WalkDir(a.root.FS(), dir, func(p string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() {
-			err = fmt.Errorf("%s is in the way", p)
+			err = fmt.Errorf("%s is not a directory", p)
 		}
 		dirs = append(dirs, p)
 		return err

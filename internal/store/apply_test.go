@@ -81,19 +81,19 @@ func TestLocalChangesAreConflicts(t *testing.T) {
 		files map[string]string
 		want  map[string]string
 	}{
-		"changed on both sides":          {map[string]string{"a": "mine\n", "b": "b\n", "d/x": "x\n"}, map[string]string{"a": "was changed there, too"}},
+		"changed on both sides":          {map[string]string{"a": "mine\n", "b": "b\n", "d/x": "x\n"}, map[string]string{"a": "was changed in the directory and by the session"}},
 		"changed to the same":            {map[string]string{"a": "A\n", "b": "b\n", "d/x": "x\n", "new": "new\n"}, nil},
 		"changed where the session not":  {map[string]string{"a": "a\n", "b": "b\n", "c": "mine\n", "d/x": "x\n"}, nil},
-		"gone where it was changed":      {map[string]string{"b": "b\n", "d/x": "x\n"}, map[string]string{"a": "is gone there, and the session has changed it"}},
+		"gone where it was changed":      {map[string]string{"b": "b\n", "d/x": "x\n"}, map[string]string{"a": "was removed in the directory, and the session changed it"}},
 		"gone where it was removed":      {map[string]string{"a": "a\n", "d/x": "x\n"}, nil},
-		"changed where it was removed":   {map[string]string{"a": "a\n", "b": "mine\n", "d/x": "x\n"}, map[string]string{"b": "was changed there, and the session has removed it"}},
-		"there where it was made":        {map[string]string{"a": "a\n", "b": "b\n", "new": "mine\n", "d/x": "x\n"}, map[string]string{"new": "is there already, and differs"}},
-		"executable":                     {map[string]string{"a": "a\n", "b": "b\n", "d/x": "#!"}, map[string]string{"d/x": "was changed there, too"}},
+		"changed where it was removed":   {map[string]string{"a": "a\n", "b": "mine\n", "d/x": "x\n"}, map[string]string{"b": "was changed in the directory, and the session removed it"}},
+		"there where it was made":        {map[string]string{"a": "a\n", "b": "b\n", "new": "mine\n", "d/x": "x\n"}, map[string]string{"new": "already exists in the directory with other content"}},
+		"executable":                     {map[string]string{"a": "a\n", "b": "b\n", "d/x": "#!"}, map[string]string{"d/x": "was changed in the directory and by the session"}},
 		"a link for a file":              {map[string]string{"a": "-> b", "b": "b\n", "d/x": "x\n"}, map[string]string{"a": "is a link to b there, and was a file"}},
 		"a directory for a file":         {map[string]string{"a/mine": "m\n", "b": "b\n", "d/x": "x\n"}, map[string]string{"a": "is a directory there, with a/mine"}},
-		"a file for a directory":         {map[string]string{"a": "a\n", "b": "b\n", "d": "d\n"}, map[string]string{"d/x": "d is a file there, and no directory", "d/y": "d is a file there, and no directory"}},
-		"a link out for a directory":     {map[string]string{"a": "a\n", "b": "b\n", "d": "-> " + outside}, map[string]string{"d/x": "d is a link there, and no directory", "d/y": "d is a link there, and no directory"}},
-		"a link within for a directory":  {map[string]string{"a": "a\n", "b": "b\n", "d": "-> e", "e/x": "x\n"}, map[string]string{"d/x": "d is a link there, and no directory", "d/y": "d is a link there, and no directory"}},
+		"a file for a directory":         {map[string]string{"a": "a\n", "b": "b\n", "d": "d\n"}, map[string]string{"d/x": "d is a file in the directory, not a directory", "d/y": "d is a file in the directory, not a directory"}},
+		"a link out for a directory":     {map[string]string{"a": "a\n", "b": "b\n", "d": "-> " + outside}, map[string]string{"d/x": "d is a link in the directory, not a directory", "d/y": "d is a link in the directory, not a directory"}},
+		"a link within for a directory":  {map[string]string{"a": "a\n", "b": "b\n", "d": "-> e", "e/x": "x\n"}, map[string]string{"d/x": "d is a link in the directory, not a directory", "d/y": "d is a link in the directory, not a directory"}},
 		"selected away from its trouble": {map[string]string{"a": "mine\n", "b": "b\n", "d/x": "x\n"}, nil},
 	}
 	for name, tt := range tests {
@@ -133,7 +133,7 @@ func TestABlockedPathIsNeverWritten(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(dir, "d")))
 	a, err = s.PlanApply(t.Context(), dir, from, to, nil)
 	require.NoError(t, err)
-	require.Equal(t, "is there already, and differs", a.Landings[0].Conflict)
+	require.Equal(t, "already exists in the directory with other content", a.Landings[0].Conflict)
 	require.NoError(t, a.Write(t.Context()), "who writes has decided")
 	require.NoError(t, a.Close())
 	require.Equal(t, map[string]string{"a": "a\n", "d/x": "x\n"}, readTree(t, dir))
@@ -159,7 +159,7 @@ func TestWhatChangesAfterThePlanIsKept(t *testing.T) {
 			require.NoError(t, err)
 			defer func() { require.NoError(t, a.Close()) }()
 			writeTree(t, dir, mine)
-			require.ErrorContains(t, a.Write(t.Context()), "while the difference was made")
+			require.ErrorContains(t, a.Write(t.Context()), "during the comparison")
 			for p, content := range mine {
 				require.Equal(t, content, readTree(t, dir)[p])
 			}

@@ -271,20 +271,20 @@ func (s *Store) quarantineBlob(ctx context.Context, name spec.Digest) error {
 	}
 	if found, _, err := s.hashFile(ctx, moved); err == nil && found == name {
 		if err := os.Rename(moved, path); err != nil {
-			return fmt.Errorf("put back blob %s, which is sound after all: %w", name, err)
+			return fmt.Errorf("restore blob %s, which is intact: %w", name, err)
 		}
-		return fmt.Errorf("blob %s was damaged and has been mended meanwhile; try again", name)
+		return fmt.Errorf("blob %s was damaged and has been repaired; try again", name)
 	}
 	s.dropIndexes()
 	return &Fault{
-		Path: s.rel(path), What: "the blob's content is not what its name says",
+		Path: s.rel(path), What: "the blob's content does not match its name",
 		Quarantined: s.rel(moved), kind: session.ErrCorrupt,
 	}
 }
 
 // quarantineFailed reports a damaged file that could not be moved out of the way.
 func (s *Store) quarantineFailed(path string, cause error) error {
-	return &Fault{Path: s.rel(path), What: "it cannot be moved to the quarantine: " + cause.Error(), kind: session.ErrCorrupt}
+	return &Fault{Path: s.rel(path), What: "cannot be moved to the quarantine: " + cause.Error(), kind: session.ErrCorrupt}
 }
 
 // quarantine moves a file out of the way and returns where it lies now.

@@ -23,7 +23,7 @@ func (s *Store) PutBreaker(_ context.Context, b session.BreakerStatus) (err erro
 	}
 	lock := s.path("locks", ".breakers", b.Name) // no namespace begins with a dot
 	if err := s.makeDir(filepath.Dir(lock), untilPowerLoss); err != nil {
-		return fmt.Errorf("make room for a lock: %w", err)
+		return fmt.Errorf("create the directory of a lock: %w", err)
 	}
 	l := flock.New(lock, flock.SetPermissions(fileMode))
 	if err := l.Lock(); err != nil {

@@ -290,7 +290,7 @@ func (w *chainWalk) follow(ctx context.Context, name spec.Digest) error {
 			}
 			// Where the store cannot be written, the copy serves all the same.
 			if _, failed := w.store.PutBlob(ctx, data); failed == nil {
-				w.faults = append(w.faults[:len(w.faults)-1], repaired(err, "the blob was stored again from the checkpoint's copy"))
+				w.faults = append(w.faults[:len(w.faults)-1], repaired(err, "the blob was rewritten from the checkpoint's copy"))
 			}
 			c, err = w.store.decodeCheckpoint(data)
 		}

@@ -98,7 +98,7 @@ func (s *Store) ingest(ctx context.Context, req session.Collect, before Manifest
 	}
 	root, err := s.openWork(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-		return nil, &RefusedError{".", "the working directory is gone, or something else has taken its place; leave it where it is"}
+		return nil, &RefusedError{".", "the working directory was removed or replaced; do not move it"}
 	}
 	if err != nil {
 		return nil, ofTree(".", "opened", err)

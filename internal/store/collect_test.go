@@ -133,7 +133,7 @@ func TestWhatMayNotBeKept(t *testing.T) {
 		}, []string{`"cfg"`, "secret"}},
 		{"secret in a name", func(t *testing.T, dir string) { mustWrite(t, dir, "is-hunter2hunter2") }, []string{`"is-***"`, "secret"}},
 		{"secret in a link", func(t *testing.T, dir string) { writeTree(t, dir, map[string]string{"l": "-> hunter2hunter2"}) }, []string{`"l"`, "secret"}},
-		{"the directory is gone", func(t *testing.T, dir string) { require.NoError(t, os.RemoveAll(dir)) }, []string{"directory is gone"}},
+		{"the directory is gone", func(t *testing.T, dir string) { require.NoError(t, os.RemoveAll(dir)) }, []string{"directory was removed or replaced"}},
 		{"a link in its place", func(t *testing.T, dir string) {
 			require.NoError(t, os.RemoveAll(dir))
 			require.NoError(t, os.Symlink(t.TempDir(), dir))

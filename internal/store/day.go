@@ -86,7 +86,7 @@ func (s *Store) withTeamLock(namespace, name string, change func() error) (err e
 		return err
 	}
 	if err := s.makeDir(filepath.Dir(path), untilPowerLoss); err != nil {
-		return fmt.Errorf("make room for a lock: %w", err)
+		return fmt.Errorf("create the directory of a lock: %w", err)
 	}
 	l := flock.New(path, flock.SetPermissions(fileMode))
 	if err := l.Lock(); err != nil {

@@ -83,14 +83,14 @@ func checkSeal(data []byte) error {
 		return fmt.Errorf("it has no %s: %w", sealField, err)
 	}
 	if sealOf(fields) != stated {
-		return fmt.Errorf("its %s does not fit its content", sealField)
+		return fmt.Errorf("its %s does not match its content", sealField)
 	}
 	rendered, err := render(fields)
 	if err != nil {
 		return err
 	}
 	if !bytes.Equal(rendered, data) {
-		return errors.New("it is not written as it was stored")
+		return errors.New("it is not in the stored format")
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func canonicalFields(data []byte) (map[string][]byte, error) {
 	fields := make(map[string][]byte, len(raw))
 	for name, value := range raw {
 		if !fieldName.MatchString(name) {
-			return nil, fmt.Errorf("%q is no name of a field", textfmt.Shorten(name, 80))
+			return nil, fmt.Errorf("%q is not a field name", textfmt.Shorten(name, 80))
 		}
 		// Only arrays and objects can be transformed.
 		array, err := jcs.Transform(slices.Concat([]byte("["), value, []byte("]")))

@@ -76,13 +76,13 @@ func makeWay(root *os.Root, paths []string, overwrite bool) error {
 		case err != nil:
 			return err
 		case info.IsDir():
-			return fmt.Errorf("%s is a directory there and a file in the tree; write to another directory", p)
+			return fmt.Errorf("%s is a directory there but a file in the tree; write to another directory", p)
 		default:
 			existing = append(existing, p)
 		}
 	}
 	if len(existing) > 0 && !overwrite {
-		return fmt.Errorf("%s exists already, and %d more; write to another directory, or ask to overwrite", existing[0], len(existing)-1)
+		return fmt.Errorf("%s and %d more already exist; write to another directory, or add --overwrite", existing[0], len(existing)-1)
 	}
 	for _, p := range existing {
 		if err := root.Remove(p); err != nil {
@@ -129,7 +129,7 @@ func (m Manifest) Select(wanted []string) ([]string, error) {
 			}
 		}
 		if len(out) == n {
-			return nil, fmt.Errorf("%q is %w in the tree; list its files to see what there is", w, session.ErrNotFound)
+			return nil, fmt.Errorf("%q is %w in the tree; list its files with `maestro artifacts list`", w, session.ErrNotFound)
 		}
 	}
 	slices.Sort(out)

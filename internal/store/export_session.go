@@ -68,7 +68,7 @@ func (e *sessionExport) collect(ctx context.Context) error {
 	}
 	chain := w.sorted(w.head)
 	if len(chain) == 0 {
-		return errors.Join(append(w.faults, errors.New("it has no checkpoint that can be read"))...)
+		return errors.Join(append(w.faults, errors.New("it has no readable checkpoint"))...)
 	}
 	e.archive.Head, e.archive.Checkpoints = chain[0].Name, len(chain)
 	for _, c := range chain {

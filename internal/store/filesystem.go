@@ -24,7 +24,7 @@ func (s *Store) Clock() (now time.Time, err error) {
 	}
 	info, err := f.Stat()
 	if err != nil {
-		return now, fmt.Errorf("look at what was written into the store: %w", err)
+		return now, fmt.Errorf("read back from the store: %w", err)
 	}
 	return info.ModTime(), nil
 }
@@ -36,7 +36,7 @@ func (s *Store) OfferFile(worker string) (path string, written time.Time, err er
 	path = s.offerPath(worker)
 	info, err := os.Stat(path)
 	if err != nil {
-		return path, written, fmt.Errorf("look at the offer of %s: %w", worker, err)
+		return path, written, fmt.Errorf("stat the offer of %s: %w", worker, err)
 	}
 	return path, info.ModTime(), nil
 }
@@ -55,7 +55,7 @@ func (s *Store) CheckLocks() (err error) {
 	}
 	second, err := tryFlock(first.Name(), os.O_RDWR)
 	if err == nil {
-		return errors.Join(errors.New("two have locked one file at the same time"), second.Close())
+		return errors.Join(errors.New("a file was locked twice at the same time"), second.Close())
 	}
 	if !errors.Is(err, unix.EWOULDBLOCK) {
 		return fmt.Errorf("lock a file of the store: %w", err)

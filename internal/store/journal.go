@@ -72,7 +72,7 @@ func parseLine(line []byte) (budget.Entry, error) {
 		return e, err
 	}
 	if err := json.Unmarshal(entry, &e); err != nil {
-		return e, fmt.Errorf("is no entry: %w", err)
+		return e, fmt.Errorf("not an entry: %w", err)
 	}
 	return e, nil
 }
@@ -81,11 +81,11 @@ func parseLine(line []byte) (budget.Entry, error) {
 func unsealLine(line []byte) ([]byte, error) {
 	body, ok := bytes.CutPrefix(line, []byte(lineHead))
 	if !ok || len(body) < lineAfter {
-		return nil, errors.New("is no entry")
+		return nil, errors.New("not an entry")
 	}
 	entry, after := body[:len(body)-lineAfter], body[len(body)-lineAfter:]
 	if string(after) != lineSeal+string(digestOf(entry))+lineTail {
-		return nil, fmt.Errorf("has a %s that does not fit its entry", sealField)
+		return nil, fmt.Errorf("has a %s that does not match its entry", sealField)
 	}
 	return entry, nil
 }
@@ -200,7 +200,7 @@ func (s *Store) readJournal(path string) (*journalFile, error) {
 func (s *Store) journalFault(path string, data []byte, what string) error {
 	kept, err := s.keepDamaged(path, data)
 	if err != nil {
-		return &Fault{Path: s.rel(path), What: what + "; it cannot be copied to the quarantine: " + err.Error(), kind: session.ErrCorrupt}
+		return &Fault{Path: s.rel(path), What: what + "; cannot be copied to the quarantine: " + err.Error(), kind: session.ErrCorrupt}
 	}
 	return &Fault{Path: s.rel(path), What: what, Quarantined: s.rel(kept), kind: session.ErrCorrupt}
 }

@@ -47,12 +47,12 @@ func unsealQuickly(data []byte, v any) error {
 	const digest = 64
 	at := len(data) - ledgerAfter - digest
 	if at < 0 {
-		return errors.New("it is no such document")
+		return errors.New("not such a document")
 	}
 	stated := spec.Digest(data[at : at+digest])
 	rest := slices.Concat(data[:at], data[at+digest:])
 	if !bytes.HasSuffix(rest, []byte(ledgerTail)) || digestOf(rest) != stated {
-		return fmt.Errorf("its %s does not fit its content", sealField)
+		return fmt.Errorf("its %s does not match its content", sealField)
 	}
 	return json.Unmarshal(data, v)
 }
@@ -261,7 +261,7 @@ func (s *Store) allow(key session.Key, added []budget.Allowance) error {
 		err = s.appendAllowances(path, added)
 	}
 	if err != nil {
-		return fmt.Errorf("write what session %s may spend: %w", key.Session, err)
+		return fmt.Errorf("write the allowance of session %s: %w", key.Session, err)
 	}
 	return nil
 }

@@ -83,7 +83,7 @@ func (s *Store) withLock(key session.Key, name string, change func() error) (err
 	if _, err := l.TryLockContext(ctx, lockEvery); err != nil {
 		_ = l.Close()
 		if ctx.Err() != nil {
-			return fmt.Errorf("lock %s of session %s: another process has held it for %s; if it is stopped, continue or end it", name, key.Session, lockLimit)
+			return fmt.Errorf("lock %s of session %s: another process has held the lock for %s; if that process is stopped, continue or end it", name, key.Session, lockLimit)
 		}
 		return fmt.Errorf("lock %s of session %s: %w", name, key.Session, err)
 	}
@@ -107,7 +107,7 @@ func (s *Store) sweepLock(lock func(*flock.Flock) error, change func() error) (e
 	err = lock(l)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := s.makeDir(s.path("locks"), untilPowerLoss); err != nil {
-			return fmt.Errorf("make room for a lock: %w", err)
+			return fmt.Errorf("create the directory of a lock: %w", err)
 		}
 		err = lock(l)
 	}
@@ -123,7 +123,7 @@ func (s *Store) sweepLock(lock func(*flock.Flock) error, change func() error) (e
 // another.
 func (s *Store) lockPruning() (unlock func(), ok bool, err error) {
 	if err := s.makeDir(s.path("locks"), untilPowerLoss); err != nil {
-		return nil, false, fmt.Errorf("make room for a lock: %w", err)
+		return nil, false, fmt.Errorf("create the directory of a lock: %w", err)
 	}
 	l := flock.New(s.path("locks", ".prune"), flock.SetPermissions(fileMode))
 	if ok, err = l.TryLock(); err != nil || !ok {
@@ -141,7 +141,7 @@ func (s *Store) lockPath(key session.Key, name string) (string, error) {
 	}
 	path := s.path("locks", key.Namespace, key.Session, name)
 	if err := s.makeDir(filepath.Dir(path), untilPowerLoss); err != nil {
-		return "", fmt.Errorf("make room for a lock: %w", err)
+		return "", fmt.Errorf("create the directory of a lock: %w", err)
 	}
 	return path, nil
 }

@@ -78,7 +78,7 @@ func (m Manifest) checkNesting() error {
 				break
 			}
 			if _, ok := m[dir]; ok {
-				return fmt.Errorf("%q cannot be a file, since there is %q, too", dir, p)
+				return fmt.Errorf("%q cannot be a file, because %q exists", dir, p)
 			}
 			dirs[dir] = struct{}{}
 		}
@@ -308,7 +308,7 @@ func decodeStrict(data []byte, into any) error {
 		return err
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("there is more behind the document")
+		return errors.New("unexpected data after the document")
 	}
 	return nil
 }

@@ -307,7 +307,7 @@ func (s *Store) writeFile(ctx context.Context, dir *os.Root, name string, e Entr
 		return nil, s.quarantineBlob(ctx, e.SHA256)
 	}
 	if n != e.Size {
-		return nil, fmt.Errorf("%w manifest: it says that blob %s has %d bytes, and it has %d", session.ErrCorrupt, e.SHA256.Short(), e.Size, n)
+		return nil, fmt.Errorf("%w manifest: it has %[3]d bytes for blob %[2]s, which has %[4]d", session.ErrCorrupt, e.SHA256.Short(), e.Size, n)
 	}
 	info, err := dst.Stat()
 	if err != nil || info.Mode() == e.mode() {

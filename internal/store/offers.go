@@ -34,7 +34,7 @@ func (s *Store) PutOffer(ctx context.Context, o spec.Offer) error {
 		return err
 	}
 	if o.Worker == "" {
-		return errors.New("publish an offer: it does not name its worker")
+		return errors.New("publish an offer: missing worker")
 	}
 	o.Schema = session.OfferSchema
 	data, err := json.MarshalIndent(o, "", "  ")

@@ -23,7 +23,7 @@ func (e *OwnerError) Error() string {
 	if u, err := user.LookupId(name); err == nil {
 		name, as = u.Username, u.Username
 	}
-	return fmt.Sprintf("the store in %s belongs to user %s, whose workers could not read what root writes there; run this as that user: "+
+	return fmt.Sprintf("the store in %s belongs to user %s, whose workers cannot read files of root; run this as that user: "+
 		"sudo -u %s maestro ..., or without sudo: runuser -u %s -- maestro ...", e.Dir, name, as, name)
 }
 

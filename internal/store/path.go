@@ -49,7 +49,7 @@ func checkComponent(name string) error {
 	case name == "..":
 		return errors.New("the path has a .. part; it must stay inside the tree")
 	case isGitDir(name):
-		return errors.New("the path belongs to git itself; that is never part of a tree")
+		return errors.New("the path belongs to git itself, which is not part of a tree")
 	case len(name) > MaxName:
 		return fmt.Errorf("the path has a name of %d bytes; at most %d are allowed", len(name), MaxName)
 	}
@@ -63,7 +63,7 @@ func checkComponent(name string) error {
 func CheckLink(p, target string) error {
 	switch {
 	case target == "":
-		return errors.New("the link leads nowhere")
+		return errors.New("the link has no target")
 	case len(target) > MaxPath:
 		return fmt.Errorf("the link's target has %d bytes; at most %d are allowed", len(target), MaxPath)
 	case target[0] == '/':
@@ -78,7 +78,7 @@ func CheckLink(p, target string) error {
 		case "", ".":
 		case "..":
 			if named {
-				return errors.New("the link goes up again behind a name; write its target with .. only at the beginning")
+				return errors.New("the link's target has .. after a name; use .. only at its start")
 			}
 			up++
 		default:

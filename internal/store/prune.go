@@ -99,7 +99,7 @@ func (p *pruning) plan(ctx context.Context) (err error) {
 	p.marks.without = map[spec.Digest]bool{}
 	for key, since := range p.options.Running {
 		if !slices.Contains(p.keys, key) {
-			p.spare(key, "it waits to be admitted", since)
+			p.spare(key, "it waits for admission", since)
 		}
 	}
 	for _, key := range p.keys {
@@ -137,7 +137,7 @@ func (p *pruning) planSession(ctx context.Context, key session.Key) error {
 	case e.Status.Status == "":
 		p.spare(key, "its state is not known", since)
 	case !e.Status.Status.Closed():
-		p.spare(key, fmt.Sprintf("it is %s, by what the store knows", e.Status.Status), since)
+		p.spare(key, fmt.Sprintf("it is %s according to the store", e.Status.Status), since)
 	default:
 		return p.planClosed(key, e, chain)
 	}
@@ -195,8 +195,8 @@ func (p *pruning) planClosed(key session.Key, e session.Execution, chain []Store
 // refuse turns faults into a refusal.
 func (p *pruning) refuse(err error) error {
 	if faults, rest := faultsIn(err); rest == nil && len(faults) > 0 {
-		return fmt.Errorf("a damaged store is not pruned, since what the damaged file needs is not known; "+
-			"restore the file from a backup, or move the directory of its session away if it is beyond use: %w", err)
+		return fmt.Errorf("a damaged store is not pruned, because the blobs that the damaged file needs are unknown; "+
+			"restore the file from a backup, or move the directory of its session away: %w", err)
 	}
 	return err
 }

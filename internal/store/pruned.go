@@ -144,10 +144,10 @@ func (s *Store) putNotes(dir string, key session.Key, n prunedNote) error {
 	n.Schema, n.Session = prunedSchema, key.Session
 	data, err := s.seal(n)
 	if err != nil {
-		return fmt.Errorf("note what is pruned of session %s: %w", key.Session, err)
+		return fmt.Errorf("record the pruning of session %s: %w", key.Session, err)
 	}
 	if err := s.write(filepath.Join(dir, prunedFile), data, durable); err != nil {
-		return fmt.Errorf("note what is pruned of session %s: %w", key.Session, err)
+		return fmt.Errorf("record the pruning of session %s: %w", key.Session, err)
 	}
 	return nil
 }

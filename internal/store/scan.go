@@ -208,7 +208,7 @@ func (sc *scanner) file(root *os.Root, p string, info fs.FileInfo, rules *ignore
 		return &RefusedError{p, "cannot be kept: " + err.Error()}
 	}
 	if len(sc.files) >= sc.limits.Files {
-		return &RefusedError{p, fmt.Sprintf("is one file too many: at most %d are allowed; ignore what need not be kept, in a .gitignore or with ignore: in the team file", sc.limits.Files)}
+		return &RefusedError{p, fmt.Sprintf("exceeds the limit of %d files; exclude files with .gitignore or ignore: in the team file", sc.limits.Files)}
 	}
 	f := found{path: p, size: info.Size(), info: info}
 	switch mode := info.Mode(); {
@@ -236,7 +236,7 @@ func (sc *scanner) file(root *os.Root, p string, info fs.FileInfo, rules *ignore
 
 // treeTooLarge refuses a tree at the file with which it has too many bytes.
 func treeTooLarge(p string, most int64) error {
-	return &RefusedError{p, fmt.Sprintf("makes the tree larger than the %d bytes that are allowed; remove or ignore what need not be kept, or raise limits.tree_bytes in the worker file", most)}
+	return &RefusedError{p, fmt.Sprintf("makes the tree larger than %d bytes; remove or ignore files, or raise limits.tree_bytes in the worker file", most)}
 }
 
 func kindOf(mode fs.FileMode) string {

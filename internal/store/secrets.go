@@ -3,7 +3,7 @@ package store
 import "github.com/maestro-hive/maestro/internal/secrets"
 
 func holdsSecret(p string) error {
-	return &RefusedError{p, "holds the value of one of the worker's secrets, perhaps encoded; take it out, and read it from the environment where it is needed"}
+	return &RefusedError{p, "contains one of the worker's secrets, possibly encoded; remove it, and read the secret from the environment instead"}
 }
 
 // checkNames refuses a path or a link's target that holds a secret.

@@ -106,16 +106,16 @@ func Create(dir string, o Options) (*Store, error) {
 		return s, err
 	}
 	if err := os.MkdirAll(dir, dirMode); err != nil {
-		return nil, fmt.Errorf("make the store's directory: %w; create it, or choose another", err)
+		return nil, fmt.Errorf("create the store's directory: %w; create it yourself, or choose another", err)
 	}
 	if err := checkVacant(dir); err != nil {
 		return nil, err
 	}
 	if err := os.Chmod(dir, dirMode); err != nil {
-		return nil, fmt.Errorf("make the store readable by its owner only: %w; give another directory", err)
+		return nil, fmt.Errorf("restrict the store to its owner: %w; choose another directory", err)
 	}
 	if err := claim(dir); err != nil {
-		return nil, fmt.Errorf("make a store in %s: %w", dir, err)
+		return nil, fmt.Errorf("create a store in %s: %w", dir, err)
 	}
 	return Open(dir, o)
 }
@@ -124,7 +124,7 @@ func Create(dir string, o Options) (*Store, error) {
 func checkVacant(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return fmt.Errorf("look into the store's directory: %w", err)
+		return fmt.Errorf("read the store's directory: %w", err)
 	}
 	for _, e := range entries {
 		switch name := e.Name(); {
@@ -132,7 +132,7 @@ func checkVacant(dir string) error {
 			return nil // another process was faster
 		case name == "lost+found", strings.HasPrefix(name, creationPrefix):
 		default:
-			return fmt.Errorf("%s is neither empty nor a store: it holds %q and no %s; give an empty directory, or that of a store", dir, name, identityFile)
+			return fmt.Errorf("%s is neither empty nor a store: it has %q and no %s; give an empty directory, or a store", dir, name, identityFile)
 		}
 	}
 	return nil
@@ -208,16 +208,16 @@ func readIdentity(dir string) (identity, error) {
 	data, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return id, fmt.Errorf("%s holds no store (it has no %s): %w; start a worker with this directory to make one, or give the right one", dir, identityFile, session.ErrNotFound)
+		return id, fmt.Errorf("%s is not a store (missing %s): %w; start a worker with this directory to create one, or give the right directory", dir, identityFile, session.ErrNotFound)
 	case err != nil:
 		return id, fmt.Errorf("open the store: %w", err)
 	}
 	err = json.Unmarshal(data, &id)
 	switch {
 	case err != nil, !idPattern.MatchString(id.ID), id.Version < 1:
-		return id, fmt.Errorf("%s does not hold a store's id and version: %w; restore it from a backup: {\"id\": \"<the store's id>\", \"version\": %d}", path, session.ErrCorrupt, formatVersion)
+		return id, fmt.Errorf("%s does not have a store's id and version: %w; restore it from a backup: {\"id\": \"<the store's id>\", \"version\": %d}", path, session.ErrCorrupt, formatVersion)
 	case id.Version > formatVersion:
-		return id, fmt.Errorf("the store in %s has format %d, and this program knows %d; use the version of Maestro that made it, or a newer one", dir, id.Version, formatVersion)
+		return id, fmt.Errorf("the store in %s has format %d, but this program supports %d; use the version of Maestro that created it, or a newer one", dir, id.Version, formatVersion)
 	}
 	return id, nil
 }

@@ -137,7 +137,7 @@ func (p *pruning) candidates(ctx context.Context) (structured, plain []spec.Dige
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
-			return nil, nil, fmt.Errorf("look at blob %s: %w", name.Short(), err)
+			return nil, nil, fmt.Errorf("stat blob %s: %w", name.Short(), err)
 		case k == plainBlob:
 			plain = append(plain, name)
 		default:

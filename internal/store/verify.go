@@ -152,7 +152,7 @@ func (v *verification) allBlobs(ctx context.Context) error {
 
 func (v *verification) stray(path string) {
 	p := v.store.rel(path)
-	v.faults[p] = Fault{Path: p, What: "it is no blob; remove it, or move it elsewhere", kind: session.ErrCorrupt}
+	v.faults[p] = Fault{Path: p, What: "not a blob; remove it, or move it elsewhere", kind: session.ErrCorrupt}
 }
 
 // webSession looks at a session's documents and notes the blobs that they need.
@@ -243,7 +243,7 @@ func (v *verification) copied(ctx context.Context, key session.Key, c StoredChec
 	if err != nil { // the blob cannot be read, or the store not be written
 		return v.fault(missing, "")
 	}
-	const how = "the copy was written again from the checkpoint's blob"
+	const how = "the copy was rewritten from the checkpoint's blob"
 	f, known := v.faults[rel]
 	switch {
 	case known && f.Repaired == "" && state != copyInPlace:

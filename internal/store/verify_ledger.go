@@ -93,11 +93,11 @@ func (v *verification) journal(ctx context.Context, key session.Key, id spec.Ass
 
 // cutJournal reports that a journal ends before what the ledger has booked.
 func (s *Store) cutJournal(path string, last, booked int64) error {
-	what := fmt.Sprintf("it ends with entry %d, and the ledger has booked up to entry %d", last, booked)
+	what := fmt.Sprintf("it ends with entry %d, but the ledger has booked up to entry %d", last, booked)
 	data, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return &Fault{Path: s.rel(path), What: "the store " + s.dir + " has no such journal, and the ledger has booked up to its entry " + fmt.Sprint(booked), kind: session.ErrNotFound}
+		return &Fault{Path: s.rel(path), What: "the store " + s.dir + " has no such journal, but the ledger has booked up to its entry " + fmt.Sprint(booked), kind: session.ErrNotFound}
 	case err != nil:
 		return fmt.Errorf("read the journal: %w", err)
 	}
@@ -136,7 +136,7 @@ func (v *verification) named(ctx context.Context, doc []byte, by string) error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("look at blob %s: %w", name.Short(), err)
+			return fmt.Errorf("stat blob %s: %w", name.Short(), err)
 		}
 		v.need(name, by)
 		switch kind {

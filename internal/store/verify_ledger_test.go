@@ -126,7 +126,7 @@ func TestAnArchiveOfHostileJournalsIsRefused(t *testing.T) {
 		"a line left out":  {journal, "line 1: it is entry 2 and not 1", bytes.Join(lines[1:], nil)},
 		"the last ones":    {journal, "booked", bytes.Join(lines[:3], nil)},
 		"half a line":      {journal, "booked", sound[:len(sound)-1]},
-		"a changed ledger": {documents + "ledger.json", "does not fit", bytes.Replace(entryOf(whole, documents+"ledger.json"), []byte("writer"), []byte("winter"), 1)},
+		"a changed ledger": {documents + "ledger.json", "does not match", bytes.Replace(entryOf(whole, documents+"ledger.json"), []byte("writer"), []byte("winter"), 1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -33,7 +33,7 @@ func (s *Store) WorkDir(key session.Key, id spec.AssignmentID) (session.WorkDir,
 		w, err = s.makeWorkDirs(dir)
 	}
 	if err != nil {
-		return session.WorkDir{}, fmt.Errorf("make a directory to work in: %w", err)
+		return session.WorkDir{}, fmt.Errorf("create a working directory: %w", err)
 	}
 	return w, nil
 }
@@ -154,7 +154,7 @@ func (s *Store) RemoveWork(key session.Key) (err error) {
 		err = bounded.RemoveAll(root, filepath.Base(dir))
 	}
 	if err != nil {
-		return fmt.Errorf("remove the directories that were worked in: %w", err)
+		return fmt.Errorf("remove working directories: %w", err)
 	}
 	return nil
 }

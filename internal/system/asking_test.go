@@ -52,7 +52,7 @@ retry: {attempts: 1, rounds: 1}
 	require.Equal(t, before.Help[0].ID, inbox.Waiting[0].Request)
 	require.Equal(t, "maestro resolve asks retry", inbox.Waiting[0].Commands[0])
 	require.NoError(t, os.Remove(w.ledger("down")))
-	require.Contains(t, w.must("resolve", "asks", "retry", "--note", "Mind the gap."), "no worker has answered")
+	require.Contains(t, w.must("resolve", "asks", "retry", "--note", "Mind the gap."), "no worker answered")
 
 	worker = w.startWorker()
 	w.shows("asks", "it asks for approval", func(s session.Status) bool { return s.Status == session.AwaitingApproval })

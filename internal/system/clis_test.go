@@ -146,7 +146,7 @@ func TestConversationOutlivesItsWorker(t *testing.T) {
 			require.Equal(t, 1, a.Attempts)
 			require.Equal(t, 1, a.LostWorkers)
 			require.Len(t, server.Requests(), before+2, "the answer that was lost, and the last")
-			require.Contains(t, string(server.Requests()[before].Body), "You were cut off")
+			require.Contains(t, string(server.Requests()[before].Body), "You were interrupted")
 			out := filepath.Join(w.dir, "out")
 			w.must("artifacts", "get", "talk", "--out", out)
 			w.must("checkpoints", "verify", "--all")

@@ -242,7 +242,7 @@ func TestStoppedWorkerHandsOver(t *testing.T) {
 	worker.signal(syscall.SIGTERM)
 	<-worker.done
 	require.Zero(t, worker.cmd.ProcessState.ExitCode(), worker.output.String())
-	require.Regexp(t, `msg="round handed over: another worker takes it up" [^\n]*session=drain [^\n]*phase=design`, worker.output.String())
+	require.Regexp(t, `msg="round handed over to another worker" [^\n]*session=drain [^\n]*phase=design`, worker.output.String())
 	require.Contains(t, worker.output.String(), "worker has drained")
 	require.Error(t, syscall.Kill(agent, 0), "the agent is gone before its worker")
 	w.release("design")

@@ -120,7 +120,7 @@ func TestMetricsAndHealthShareAListener(t *testing.T) {
 	other := w.start(filepath.Join(programs, "maestro-worker"))
 	w.dies(other)
 	require.Equal(t, 1, other.cmd.ProcessState.ExitCode())
-	require.Contains(t, other.output.String(), "health cannot be served on port "+port+"; choose another --health-port")
+	require.Contains(t, other.output.String(), "cannot listen on port "+port+" for health checks; choose another --health-port")
 }
 
 func TestHealthNeedsAPort(t *testing.T) {

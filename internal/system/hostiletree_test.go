@@ -59,7 +59,7 @@ func TestAHostileTreeFailsItsAttempt(t *testing.T) {
 		"ignore file": {does: "echo x > .gitignore && chmod 000 .gitignore", want: session.Completed},
 		"pipe":        {does: "mkfifo p", want: session.Failed, why: "named pipe"},
 		"loop":        {does: "ln -s loop loop", want: session.Completed},
-		"gone":        {does: `d=$(pwd); cd /; rm -rf "$d"`, want: session.Failed, why: "working directory is gone"},
+		"gone":        {does: `d=$(pwd); cd /; rm -rf "$d"`, want: session.Failed, why: "working directory was removed or replaced"},
 		"long":        {does: `n=$(printf %0250d 0); for i in 1 2 3 4 5 6; do mkdir $n; cd $n; done; echo x > f`, want: session.Failed, why: "path of"},
 	} {
 		t.Run(name, func(t *testing.T) {

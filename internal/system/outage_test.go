@@ -24,7 +24,7 @@ func TestWorkersThatAreKilledWhileAProviderIsAwayCostNothing(t *testing.T) {
 	for n := 2; n <= 4; n++ {
 		w.eventually("the agent has failed again", func() bool { return w.executions() >= n })
 		w.shows("s", "its attempt waits", func(s session.Status) bool {
-			return strings.Contains(s.Phases[0].Assignments[0].Progress, "waits until")
+			return strings.Contains(s.Phases[0].Assignments[0].Progress, "waiting until")
 		})
 		worker.kill()
 		worker = w.startWorker()
@@ -52,7 +52,7 @@ func TestWorkersThatAreKilledWhileTheyWaitForAnotherAreNotLost(t *testing.T) {
 	for range 6 {
 		other := w.startWorker()
 		w.shows("s", "another worker waits for the lock", func(s session.Status) bool {
-			return strings.Contains(s.Phases[0].Assignments[0].Progress, "another process still works")
+			return strings.Contains(s.Phases[0].Assignments[0].Progress, "another process still executes")
 		})
 		other.kill()
 	}

@@ -116,7 +116,7 @@ func TestResumeAfterEveryKindOfEnd(t *testing.T) {
 
 	doc := w.begin("resume", "s")
 	require.Equal(t, session.Restore, doc.plan()["requirements"])
-	require.Equal(t, "it had not finished", doc.reason("design"))
+	require.Equal(t, "not finished", doc.reason("design"))
 	w.held("s", "design")
 	require.NoError(t, w.client().TerminateWorkflow(context.Background(), "s", "", "a test"))
 	w.release("design")

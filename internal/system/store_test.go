@@ -141,14 +141,14 @@ func TestAMirrorThatCannotBeWrittenCatchesUp(t *testing.T) {
 	require.NoError(t, os.Mkdir(lock, 0o700))
 	w.release("requirements")
 	w.held("lags", "implementation")
-	require.Eventually(t, func() bool { return strings.Contains(w.must("status", "lags"), "lags behind") },
+	require.Eventually(t, func() bool { return strings.Contains(w.must("status", "lags"), "is out of date") },
 		limit, 250*time.Millisecond, "status says that the mirror lags")
-	require.Contains(t, w.maestro("doctor", "-o", "json").stdout, "session lags: the state that the store mirrors lags behind")
+	require.Contains(t, w.maestro("doctor", "-o", "json").stdout, "session lags: the session's state in the store is out of date")
 	require.NoError(t, os.Remove(lock))
 	w.release("implementation")
 	s := w.ends("lags")
 	require.Equal(t, session.Completed, s.Status)
-	require.NotContains(t, w.must("status", "lags"), "lags behind")
+	require.NotContains(t, w.must("status", "lags"), "out of date")
 	require.Contains(t, w.must("list", "-o", "json"), `"tokens": 55`)
 	w.must("checkpoints", "verify", "--all")
 }

@@ -27,10 +27,10 @@ type UnreachableError struct {
 // Error says where Temporal was looked for and what to do.
 func (e *UnreachableError) Error() string {
 	if e.Ended.Address != "" {
-		return fmt.Sprintf("cannot reach Temporal at %s, and `maestro dev` (process %d), which ran one for this store at %s, has ended; start it again, or say where Temporal is with --address",
+		return fmt.Sprintf("cannot reach Temporal at %s; `maestro dev` (process %d), which served this store at %s, has ended; start it again, or give another address with --address",
 			e.Address, e.Ended.PID, e.Ended.Address)
 	}
-	return fmt.Sprintf("cannot reach Temporal at %s; start it with `maestro dev`, or say where it is with --address", e.Address)
+	return fmt.Sprintf("cannot reach Temporal at %s; start it with `maestro dev`, or give its address with --address", e.Address)
 }
 
 // Unwrap returns what the connection ended with.

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -55,7 +53,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVarP(&o.Namespace, "namespace", "n", "", `Temporal namespace (default "default")`)
 	flags.StringVar(&o.Profile, "profile", "", "profile in temporal.toml")
 	flags.StringVar(&o.ConfigFile, "config-file", "", "temporal.toml to read instead of the usual one")
-	flags.StringVar(&o.APIKey, "api-key", "", "API key; better in TEMPORAL_API_KEY")
+	flags.StringVar(&o.APIKey, "api-key", "", "API key; prefer TEMPORAL_API_KEY")
 	tls := flags.VarPF(&optionalBool{&o.TLS}, "tls", "", "connect with TLS; implied by the other TLS flags and by an API key")
 	tls.NoOptDefVal = "true"
 	flags.StringVar(&o.TLSCertPath, "tls-cert-path", "", "file with the client's certificate")
@@ -64,7 +62,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.TLSKeyData, "tls-key-data", "", "the client's key, PEM")
 	flags.StringVar(&o.TLSCAPath, "tls-ca-path", "", "file with the certificate of the server's authority")
 	flags.StringVar(&o.TLSCAData, "tls-ca-data", "", "certificate of the server's authority, PEM")
-	flags.StringVar(&o.TLSServerName, "tls-server-name", "", "name that the server's certificate has to carry")
+	flags.StringVar(&o.TLSServerName, "tls-server-name", "", "expected name in the server's certificate")
 	flags.BoolVar(&o.TLSDisableHostVerification, "tls-disable-host-verification", false, "accept any certificate")
 	flags.StringArrayVar(&o.Headers, "grpc-meta", nil, "gRPC header, as KEY=VALUE; repeatable")
 }
@@ -117,7 +115,7 @@ func (o *Options) profile(env Environment) (envconfig.ClientConfigProfile, error
 	case errors.Is(err, fs.ErrNotExist) && o.ConfigFile != "":
 		// A file that somebody names has to be there; only the usual one may
 		// be missing.
-		return envconfig.ClientConfigProfile{}, fmt.Errorf("--config-file %s does not exist", o.ConfigFile)
+		return envconfig.ClientConfigProfile{}, fmt.Errorf("--config-file: %s does not exist", o.ConfigFile)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return envconfig.ClientConfigProfile{}, err
 	}
@@ -221,7 +219,7 @@ func (o *Options) applyHeaders(profile *envconfig.ClientConfigProfile) error {
 	for _, header := range o.Headers {
 		key, value, ok := strings.Cut(header, "=")
 		if !ok || key == "" {
-			return fmt.Errorf("--grpc-meta %q is not of the form KEY=VALUE", header)
+			return fmt.Errorf("--grpc-meta: %q is not of the form KEY=VALUE", header)
 		}
 		if profile.GRPCMeta == nil {
 			profile.GRPCMeta = map[string]string{}
@@ -260,13 +258,3 @@ func (b *optionalBool) Set(s string) error {
 }
 
 func (b *optionalBool) Type() string { return "bool" }
-
-// Profiles lists the profiles in temporal.toml, sorted; none where it cannot be
-// read.
-func (o *Options) Profiles(env Environment) []string {
-	config, err := envconfig.LoadClientConfig(envconfig.LoadClientConfigOptions{ConfigFilePath: o.ConfigFile, EnvLookup: env})
-	if err != nil {
-		return nil
-	}
-	return slices.Sorted(maps.Keys(config.Profiles))
-}

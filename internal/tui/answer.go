@@ -40,7 +40,7 @@ type Answer struct {
 	Note string
 }
 
-// answered is what became of an answer.
+// answered is the result of an answer.
 type answered struct {
 	said string
 	err  error
@@ -96,7 +96,7 @@ func (m *Model) beginAnswer(key string) bool {
 	verb := verbKeys[i].verb
 	open := m.session.takers(verb)
 	if len(open) == 0 {
-		m.told = []string{"nothing waits for " + gerund(verb)}
+		m.told = []string{"no request for " + gerund(verb)}
 		return true
 	}
 	m.entry = &entry{verb: verb, open: open, wantAmount: verb == Raise}
@@ -159,13 +159,13 @@ func (m *Model) enter() tea.Cmd {
 	text := strings.TrimSpace(string(e.text))
 	switch {
 	case e.wantAmount && e.amount == "" && text == "":
-		m.told = []string{"type what to add, or Esc"}
+		m.told = []string{"type the amount to add, or press Esc"}
 		return nil
 	case e.wantAmount && e.amount == "":
 		e.amount, e.text, m.told = text, nil, nil
 		return nil
 	case e.verb == Reject && text == "":
-		m.told = []string{"say what is wrong: it is what the personas are told"}
+		m.told = []string{"describe what is wrong: the personas get this text"}
 		return nil
 	}
 	a := Answer{Request: e.open[e.at], Verb: e.verb, Amount: e.amount, Note: text}
@@ -177,7 +177,7 @@ func (m *Model) enter() tea.Cmd {
 	}
 }
 
-// takeAnswered tells what became of an answer.
+// takeAnswered tells the result of an answer.
 func (m *Model) takeAnswered(msg answered) tea.Cmd {
 	m.told, m.sends = nil, m.sends-1
 	text := msg.said
@@ -192,13 +192,13 @@ func (m *Model) takeAnswered(msg answered) tea.Cmd {
 	return m.closed()
 }
 
-// sending tells whether an answer is on its way.
+// sending reports whether an answer is on its way.
 func (m *Model) sending() bool { return m.sends > 0 }
 
-// maxTold is how many lines say what became of an answer.
+// maxTold is how many lines say the result of an answer.
 const maxTold = 5
 
-// prompt draws the line, or what became of the last answer.
+// prompt draws the line, or the result of the last answer.
 func (m *Model) prompt(t theme) []string {
 	e := m.entry
 	var lines []string
@@ -213,9 +213,9 @@ func (m *Model) prompt(t theme) []string {
 	}
 	title := string(e.verb) + " " + safe(e.open[e.at].Name)
 	if len(e.open) > 1 {
-		title += fmt.Sprintf(" (%d of %d, Tab: the next)", e.at+1, len(e.open))
+		title += fmt.Sprintf(" (%d of %d, Tab: next)", e.at+1, len(e.open))
 	}
-	asks := "note, if any: "
+	asks := "note (optional): "
 	switch {
 	case e.wantAmount && e.amount == "":
 		asks = "add " + safe(e.open[e.at].Amounts) + ": "
@@ -224,7 +224,7 @@ func (m *Model) prompt(t theme) []string {
 	case e.verb == Reject:
 		asks = "what is wrong: "
 	case e.verb == Retry:
-		asks = "note, told to the agent: "
+		asks = "note for the agent: "
 	}
 	room := max(m.width-4-len(asks), 8)
 	text := e.text[max(len(e.text)-room, 0):]

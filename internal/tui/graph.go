@@ -6,7 +6,7 @@ import (
 )
 
 // layers sorts phases so that each is in the layer after the last phase that it
-// needs: those of one layer run side by side. What a graph that is not known well
+// needs: those of one layer run in parallel. What a graph that is not known well
 // enough leaves over comes last, a phase a layer.
 func layers(phases []Phase) [][]Phase {
 	depth := map[string]int{}
@@ -55,7 +55,7 @@ func after(p Phase, before []Phase) string {
 		return ""
 	}
 	if len(p.Needs) == 0 {
-		return "from the beginning"
+		return "first"
 	}
 	return "after " + strings.Join(p.Needs, ", ")
 }

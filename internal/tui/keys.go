@@ -13,22 +13,22 @@ import (
 // before a tab.
 const helpText = "up, down, k, j\tselect an assignment\n" +
 	"home, end, g, G\tselect the first, the last\n" +
-	"l, enter\tthe logs of the selected assignment: what its finished attempts printed, and what it is doing now\n" +
-	"a, x, r, +\tapprove, reject, retry, raise a budget; a line asks for the note: tab takes another request, enter sends, esc leaves it\n" +
-	"f\tthe files that the session has made so far; enter shows one\n" +
-	"w\tthe address of the session's page in Temporal's Web UI; a terminal that can do so copies it\n" +
-	"?\tthis page\n" +
-	"esc\tclose what is open\n" +
-	"q, Ctrl-C\tleave; the session goes on\n" +
+	"l, enter\tthe logs of the selected assignment: output of finished attempts and current activity\n" +
+	"a, x, r, +\tapprove, reject, retry, raise a budget, with a note: tab selects another request, enter sends, esc cancels\n" +
+	"f\tthe session's files so far; enter shows one\n" +
+	"w\tthe address of the session's page in Temporal's Web UI, copied to the clipboard if the terminal supports it\n" +
+	"?\tthis help\n" +
+	"esc\tclose the current page\n" +
+	"q, Ctrl-C\tquit; the session continues\n" +
 	"\n" +
 	"In logs, files and here: up, down, page up, page down, home, end scroll.\n" +
 	"\n" +
-	"✓ done   ● at work   ◌ waits   ○ yet to do   ! needs a person\n" +
-	"? awaits approval   ✗ failed   - skipped\n" +
+	"✓ done   ● running   ◌ waiting   ○ pending   ! needs a person\n" +
+	"? waiting for approval   ✗ failed   - skipped\n" +
 	"\n" +
-	"r2 a3\tround 2, attempt 3: an attempt that fails is repeated within its round; a round that fails is followed by another one after a wait\n" +
-	"p2, pass 2\tthe work is begun afresh: it was sent back, or a person has had it tried again\n" +
-	"time, cost\tof the assignment, over all its attempts and passes\n"
+	"r2 a3\tround 2, attempt 3: a failed attempt is repeated within its round; a failed round is followed by another one after a delay\n" +
+	"p2, pass 2\tthe work was started again: it was sent back, or a person chose retry\n" +
+	"time, cost\ttotals of the assignment over all attempts and passes\n"
 
 // explained lays out a line of helpText: beside what stands before the tab, its
 // explanation has a column of its own.
@@ -46,7 +46,7 @@ func explained(line string, width int) []string {
 	return lines
 }
 
-// closes tells whether a key closes what is open over the picture.
+// closes reports whether a key closes what is open over the picture.
 func closes(key string) bool {
 	return key == "esc" || key == "q" || key == "backspace" || key == "left"
 }
@@ -96,21 +96,21 @@ func (m *Model) listKey(key string) tea.Cmd {
 // footer says what can be typed at the picture.
 func (m *Model) footer() string {
 	if !m.options.Keys {
-		return "Ctrl-C leaves; the session goes on"
+		return "Ctrl-C quits; the session continues"
 	}
 	if m.entry != nil {
-		return "enter sends  esc leaves it unsent"
+		return "enter sends  esc cancels"
 	}
-	keys, narrow := "↑↓ select  l logs  f files  w Web UI  ? help  q leave", "↑↓  l logs  f files  ? help  q leave"
+	keys, narrow := "↑↓ select  l logs  f files  w Web UI  ? help  q quit", "↑↓  l logs  f files  ? help  q quit"
 	if possible := m.possible(); len(possible) > 0 {
-		keys = strings.Join(possible, "  ") + "  ↑↓ select  l logs  f files  ? help  q leave"
-		narrow = strings.Join(possible, "  ") + "  ? help  q leave"
+		keys = strings.Join(possible, "  ") + "  ↑↓ select  l logs  f files  ? help  q quit"
+		narrow = strings.Join(possible, "  ") + "  ? help  q quit"
 	}
 	if lipgloss.Width(keys) > m.width-2 {
 		keys = narrow
 	}
 	if lipgloss.Width(keys) > m.width-2 {
-		keys = "? help  q leave"
+		keys = "? help  q quit"
 		for _, p := range slices.Backward(m.possible()) {
 			letter, _, _ := strings.Cut(p, " ")
 			keys = letter + "  " + keys
@@ -131,7 +131,7 @@ func (m *Model) listFooter() string {
 // ending says that only what is open keeps the program.
 func (m *Model) ending() string {
 	if m.ends {
-		return "   (nothing more happens; esc ends the watching)"
+		return "   (the session has ended; esc quits)"
 	}
 	return ""
 }

@@ -63,7 +63,7 @@ func (l *list) draw(t theme, width, height int, footer string) []string {
 	case l.why != "":
 		lines = append(lines, " "+clip(l.why, width-2))
 	case len(l.all) == 0:
-		lines = append(lines, " no phase has left a file yet")
+		lines = append(lines, " no phase has created a file yet")
 	}
 	for i := from; i < min(from+rows, len(l.all)); i++ {
 		a := l.all[i]

@@ -18,9 +18,9 @@ import (
 type (
 	// Update brings the session as it is now.
 	Update struct{ Session Session }
-	// Lost says why no news comes. The next Update ends it.
+	// Lost says why no updates come. The next Update ends it.
 	Lost struct{ Why string }
-	// Ended says that no news comes any more. The program then ends, once the
+	// Ended says that no more updates come. The program then ends, once the
 	// person has left what is open over the picture.
 	Ended struct{}
 )
@@ -86,7 +86,7 @@ func New(source Source, options Options) *Model {
 	return &Model{options: options, source: source, width: 80, height: 24}
 }
 
-// Left tells whether the person has left before the session had ended.
+// Left reports whether the person has left before the session had ended.
 func (m *Model) Left() bool { return m.left }
 
 // Final is the last picture, as high as it takes: what stays on the screen. What
@@ -144,7 +144,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// renew takes the session as it is now, and reads logs again that are open where
+// renew sets the session's current state, and reads open logs again if
 // an attempt has ended since.
 func (m *Model) renew(s Session) tea.Cmd {
 	m.session, m.trouble = s, ""
@@ -180,7 +180,7 @@ func (m *Model) live() string {
 	t := theme{m.options.Colours}
 	now := "now"
 	if a.Attempt > 0 {
-		now = fmt.Sprintf("now, round %d, attempt %d", a.Round, a.Attempt)
+		now = fmt.Sprintf("running: round %d, attempt %d", a.Round, a.Attempt)
 	}
 	if a.Live != "" {
 		return t.paint(active, now) + "\n" + safetext.Block(a.Live)
@@ -191,7 +191,7 @@ func (m *Model) live() string {
 func (m *Model) load(msg loaded) {
 	text := msg.text
 	if msg.err != nil {
-		text = "it cannot be read: " + safe(msg.err.Error())
+		text = "cannot be read: " + safe(msg.err.Error())
 	}
 	target := m.pane
 	if m.list != nil && m.list.open != nil {
@@ -203,7 +203,7 @@ func (m *Model) load(msg loaded) {
 	}
 }
 
-// key does what a key stands for, in what is open.
+// key handles a key press on the open page.
 func (m *Model) key(key string) tea.Cmd {
 	m.said, m.told = "", nil
 	switch {
@@ -240,7 +240,7 @@ func (m *Model) key(key string) tea.Cmd {
 	case "w":
 		return m.address()
 	case "?", "h":
-		m.pane, m.logs = &pane{title: "Keys, signs and words", loading: true}, spec.AssignmentID{}
+		m.pane, m.logs = &pane{title: "Keys and symbols", loading: true}, spec.AssignmentID{}
 		m.pane.resize(m.width)
 		m.pane.lay = explained
 		m.pane.set(helpText, m.height)
@@ -312,11 +312,11 @@ func (m *Model) readContent(of *pane, path string) tea.Cmd {
 // terminal that can do so.
 func (m *Model) address() tea.Cmd {
 	if m.session.WebUI == "" {
-		m.said = "the Web UI's address is not known; name it as web_ui in the worker file"
+		m.said = "the Web UI's address is unknown; set web_ui in the worker file"
 		return nil
 	}
 	if m.said = safe(m.session.WebUI); len(m.said) > m.width-2 {
-		m.pane, m.logs = &pane{title: "The session's page"}, spec.AssignmentID{}
+		m.pane, m.logs = &pane{title: "Address of the session's page"}, spec.AssignmentID{}
 		m.pane.resize(m.width)
 		m.pane.set(m.said, m.height)
 	}

@@ -22,7 +22,7 @@ import (
 type shelf struct {
 	logs      func(id spec.AssignmentID) (string, error)
 	artifacts []tui.Artifact
-	// answers are those that were sent; said and refusal are what becomes of them.
+	// answers are those that were sent; said and refusal are what happens to them.
 	answers []tui.Answer
 	said    string
 	refusal error
@@ -138,13 +138,13 @@ func TestLogsScrollAndFollowTheAssignment(t *testing.T) {
 	require.Contains(t, v.sees(), "Logs of implementation/backend")
 	require.NotContains(t, v.sees(), "printed line 0\n", "who is at work is seen at the end")
 	require.Contains(t, v.sees(), "printed line 39\n")
-	require.Contains(t, v.sees(), "now, round 1, attempt 1: go test ./store")
+	require.Contains(t, v.sees(), "running: round 1, attempt 1: go test ./store")
 
 	attempts = 2
 	s.Phases[1].Assignments[0].Attempt = 2
 	v.gets(tui.Update{Session: s})
 	require.Contains(t, v.sees(), "printed line 79\n", "who is at the end stays there")
-	require.Contains(t, v.sees(), "now, round 1, attempt 2")
+	require.Contains(t, v.sees(), "running: round 1, attempt 2")
 	v.types("home", "pgdown")
 	require.Contains(t, v.sees(), "printed line 21\n")
 	v.gets(tui.Update{Session: s})
@@ -164,7 +164,7 @@ func TestWhatCannotBeReadIsSaid(t *testing.T) {
 	v := watch(t, &shelf{logs: func(spec.AssignmentID) (string, error) { return "", errors.New("the store\x1b[2J is gone") }})
 	v.gets(tui.Update{Session: working()})
 	v.types("l")
-	require.Contains(t, v.sees(), "it cannot be read: the store is gone")
+	require.Contains(t, v.sees(), "cannot be read: the store is gone")
 }
 
 func TestArtifactsAreListedAndShown(t *testing.T) {
@@ -191,7 +191,7 @@ func TestArtifactsAreListedAndShown(t *testing.T) {
 
 	source.artifacts = nil
 	v.types("f")
-	require.Contains(t, v.sees(), "no phase has left a file yet")
+	require.Contains(t, v.sees(), "no phase has created a file yet")
 }
 
 func TestWebUIAddress(t *testing.T) {
@@ -249,10 +249,10 @@ func TestHelpIsShown(t *testing.T) {
 	t.Parallel()
 	v := watch(t, &shelf{})
 	v.types("?")
-	require.Contains(t, v.sees(), "leave; the session goes on")
-	require.Contains(t, v.sees(), "\n "+"l, enter          the logs of the selected assignment: what its finished\n                   attempts printed, and what it is doing now\n")
+	require.Contains(t, v.sees(), "quit; the session continues")
+	require.Contains(t, v.sees(), "\n "+"l, enter          the logs of the selected assignment: output of finished\n                   attempts and current activity\n")
 	v.gets(tea.WindowSizeMsg{Width: 60, Height: 40})
-	require.Contains(t, v.sees(), "\n "+"l, enter          the logs of the selected assignment:\n                   what its finished attempts printed, and\n")
+	require.Contains(t, v.sees(), "\n "+"l, enter          the logs of the selected assignment:\n                   output of finished attempts and current\n")
 	v.types("q")
 	require.False(t, v.quit, "q closes what is open first")
 }
@@ -286,7 +286,7 @@ func TestTheEnd(t *testing.T) {
 	reading.types("?")
 	reading.gets(tui.Ended{})
 	require.False(t, reading.quit)
-	require.Contains(t, reading.sees(), "esc ends the watching")
+	require.Contains(t, reading.sees(), "the session has ended; esc quits")
 	reading.types("esc")
 	require.True(t, reading.quit)
 	require.False(t, reading.m.Left())
@@ -296,6 +296,6 @@ func TestWithoutKeysNoneAreNamed(t *testing.T) {
 	t.Parallel()
 	m := tui.New(&shelf{}, tui.Options{Now: func() time.Time { return now }})
 	m.Update(tui.Update{Session: working()})
-	require.Contains(t, m.View().Content, "Ctrl-C leaves; the session goes on")
+	require.Contains(t, m.View().Content, "Ctrl-C quits; the session continues")
 	require.NotContains(t, m.View().Content, "? help")
 }

@@ -10,7 +10,7 @@ import (
 // pane is a text that a person scrolls through.
 type pane struct {
 	title string
-	// text is what there is to see; empty, and loading, until it is there.
+	// text is what there is to see; empty, and loading, until it is missing.
 	text    string
 	loading bool
 	// lay lays out a line of the text; nil: it is wrapped.
@@ -28,7 +28,7 @@ type pane struct {
 	width int
 }
 
-// set puts another text into the pane. Who was at its end stays there.
+// set puts another text into the pane. Who was at its end stays missing.
 func (p *pane) set(text string, height int) {
 	p.stay(height)
 	p.text, p.loading = text, false

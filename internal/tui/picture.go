@@ -11,7 +11,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// Picture is how a session is drawn.
+// Picture is the drawing of a session.
 type Picture struct {
 	Session Session
 	// Width is the terminal's, in cells.
@@ -74,7 +74,7 @@ func (p Picture) Lines() []string {
 	return lines
 }
 
-// head says what session it is, where it stands, and what it has cost.
+// head shows the session, its state, and its cost.
 func (p Picture) head(t theme, cramped bool) []string {
 	s := p.Session
 	l := lookOf(s.State)
@@ -132,7 +132,7 @@ func (p Picture) totals(t theme) string {
 	return " " + t.bar(states, min(p.Width-lipgloss.Width(text)-4, 60)) + "  " + text
 }
 
-// share says how much of a limit is spent; empty where there is none.
+// share says how much of a limit is spent; empty task queue.
 func share(spent, limit int64, of string) string {
 	if limit <= 0 {
 		return ""
@@ -153,7 +153,7 @@ func (p Picture) headings(t theme) string {
 	return t.paint(faint, " "+strings.Join(cells, strings.Repeat(" ", gap)))
 }
 
-// people draws what a person should know or do: trouble, what is waited for with
+// people draws what a person should know or do: trouble, open requests with
 // the commands to type, and notes. In brief it leaves out what is not needed to go on.
 func (p Picture) people(t theme, brief bool) []string {
 	s := p.Session
@@ -200,7 +200,7 @@ func (p Picture) people(t theme, brief bool) []string {
 	return lines
 }
 
-// breakers says which breakers assignments wait for, and how long yet.
+// breakers lists the breakers that assignments wait for, with the remaining time.
 func (p Picture) breakers() []Request {
 	var all []Request
 	told := map[string]bool{}
@@ -213,8 +213,8 @@ func (p Picture) breakers() []Request {
 			all = append(all, Request{
 				Title: fmt.Sprintf("breaker %s is open, %s: %s", a.Awaits.Breaker, yet(a.Awaits.Until, p.Now), a.Awaits.Why),
 				Commands: []Command{
-					{"maestro breaker show " + a.Awaits.Breaker, "says more"},
-					{"maestro breaker reset " + a.Awaits.Breaker, "lets work through at once"},
+					{"maestro breaker show " + a.Awaits.Breaker, "shows details"},
+					{"maestro breaker reset " + a.Awaits.Breaker, "closes it now"},
 				},
 			})
 		}
@@ -222,7 +222,7 @@ func (p Picture) breakers() []Request {
 	return all
 }
 
-// commands draws what can be typed, whole: a command that is too long goes on in
+// commands draws the commands to type, whole: a command that is too long continues in
 // the next line.
 func (p Picture) commands(t theme, all []Command, brief bool) []string {
 	if brief && len(all) > 1 {

@@ -25,7 +25,7 @@ var golden = flag.Bool("golden", false, "write the screens of testdata anew")
 // now is the moment of all pictures.
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// working is a session with two personas side by side in one of two branches.
+// working is a session with two personas in parallel in one of two branches.
 func working() tui.Session {
 	used := func(tokens int64, usd string) cost.Usage {
 		u := cost.Usage{InputTokens: tokens}
@@ -87,7 +87,7 @@ func situations() map[string]tui.Picture {
 	breaker := linear(session.WaitingForBreaker, done, session.Running, open, open, open)
 	until := now.Add(192 * time.Second)
 	breaker.Phases[1].Assignments[0].State = session.Waiting
-	breaker.Phases[1].Assignments[0].Awaits = &session.BreakerWait{Breaker: "claude", Since: now, Until: &until, Why: "5 failures in a row, the last rate_limit: 429"}
+	breaker.Phases[1].Assignments[0].Awaits = &session.BreakerWait{Breaker: "claude", Since: now, Until: &until, Why: "5 consecutive failures, last: rate_limit: 429"}
 
 	help := linear(session.HelpIsNeeded, done, done, session.HelpIsNeeded, open, open)
 	failing := &help.Phases[2].Assignments[0]
@@ -97,16 +97,16 @@ func situations() map[string]tui.Picture {
 		Title: "implementation/developer needs help: test_failure: TestLogin fails: want 200, got 404, because the route is missing in the handler",
 		Until: now.Add(50 * time.Hour),
 		Commands: []tui.Command{
-			{Text: "maestro resolve shortener-20261121-k3j2ab retry", Does: "tries again; --note TEXT tells it more"},
-			{Text: "maestro resolve shortener-20261121-k3j2ab skip", Does: "goes on without it"},
-			{Text: "maestro resolve shortener-20261121-k3j2ab supply PATH", Does: "takes your files, checked like an agent's"},
+			{Text: "maestro resolve shortener-20261121-k3j2ab retry", Does: "tries again; --note TEXT gives it a hint"},
+			{Text: "maestro resolve shortener-20261121-k3j2ab skip", Does: "continues without this work"},
+			{Text: "maestro resolve shortener-20261121-k3j2ab supply PATH", Does: "uses your files, checked like an agent's"},
 		},
 	}}
 
 	approval := linear(session.AwaitingApproval, done, session.AwaitingApproval, open, open, open)
 	approval.Requests = []tui.Request{{
 		Title:    "design needs approval: phase design is done and waits for approval",
-		Commands: []tui.Command{{Text: "maestro approve shortener-20261121-k3j2ab design", Does: "lets begin what builds on it"}},
+		Commands: []tui.Command{{Text: "maestro approve shortener-20261121-k3j2ab design", Does: "starts the dependent phases"}},
 	}}
 
 	finished := linear(done, done, done, done, done, done)
@@ -116,7 +116,7 @@ func situations() map[string]tui.Picture {
 	failed.Closed = now
 	failed.Requests = []tui.Request{{
 		Title:    "implementation/developer gave up: syntax: undefined: Store",
-		Commands: []tui.Command{{Text: "maestro resume shortener-20261121-k3j2ab", Does: "goes on, its finished work restored"}},
+		Commands: []tui.Command{{Text: "maestro resume shortener-20261121-k3j2ab", Does: "resumes with the finished work restored"}},
 	}}
 
 	sealing := working()
@@ -125,7 +125,7 @@ func situations() map[string]tui.Picture {
 	}
 
 	idle := working()
-	idle.Notes = []string{"no worker offers agent coder: nobody polls queue maestro-abc-agent-coder; start a worker whose file defines it"}
+	idle.Notes = []string{"no worker has agent coder: queue maestro-abc-agent-coder has no poller; start a worker whose file defines it"}
 
 	return map[string]tui.Picture{
 		"running":  {Session: working(), Selected: spec.AssignmentID{Phase: "implementation", Persona: "backend"}},
@@ -136,7 +136,7 @@ func situations() map[string]tui.Picture {
 		"failed":   {Session: failed, Selected: spec.AssignmentID{Phase: "implementation", Persona: "developer"}},
 		"lost": {
 			Session: idle, Selected: spec.AssignmentID{Phase: "implementation", Persona: "frontend"},
-			Trouble: "lost the connection to Temporal at 127.0.0.1:7233; trying again until it is back (the session is safe)",
+			Trouble: "lost the connection to Temporal at 127.0.0.1:7233; retrying (the session is not affected)",
 		},
 		"sealing": {Session: sealing, Selected: spec.AssignmentID{Phase: "manual", Persona: "writer"}},
 		"nothing": {Session: tui.Session{ID: "solo-1", Team: "solo", State: session.Admitted, Started: now}},
@@ -151,7 +151,7 @@ func TestPicturesLookAsTheyDid(t *testing.T) {
 	t.Parallel()
 	for name, p := range situations() {
 		for _, size := range sizes {
-			p.Width, p.Height, p.Now, p.Footer = size[0], size[1], now, "? help  q leave"
+			p.Width, p.Height, p.Now, p.Footer = size[0], size[1], now, "? help  q quit"
 			compare(t, fmt.Sprintf("%s-%dx%d", name, size[0], size[1]), p.Lines())
 		}
 	}

@@ -125,17 +125,17 @@ func (p *painter) phase(r rail, phase Phase, when string) {
 	var words []string
 	switch {
 	case phase.Left && phase.State == session.Pending:
-		words = append(words, "not to be run")
+		words = append(words, "not selected")
 	case phase.State == session.AwaitingApproval:
-		words = append(words, "awaits approval")
+		words = append(words, "waiting for approval")
 	case phase.State == session.Running && done == len(states) && done > 1:
-		words = append(words, "its work is merged and checked")
+		words = append(words, "merging and checking its work")
 	}
 	switch {
 	case phase.SentBack == 1:
-		words = append(words, "done again: work was sent back")
+		words = append(words, "running again: work was sent back")
 	case phase.SentBack > 1:
-		words = append(words, fmt.Sprintf("done again: work was sent back %d times", phase.SentBack))
+		words = append(words, fmt.Sprintf("running again: work was sent back %d times", phase.SentBack))
 	}
 	if when != "" {
 		words = append(words, when)
@@ -169,7 +169,7 @@ func (p *painter) assignment(r rail, phase Phase, a Assignment) {
 	}
 }
 
-// tried says which pass, round and attempt it is, where that is not plainly the first.
+// tried names pass, round and attempt, if it is not the first.
 func (p *painter) tried(a Assignment) string {
 	first := a.Pass <= 1 && a.Round <= 1 && a.Attempt == 1
 	if a.Attempt == 0 || first && a.State != session.Running || p.width < tokensFrom && a.State == session.HelpIsNeeded {
@@ -200,12 +200,12 @@ func (p *painter) tried(a Assignment) string {
 	return ", " + strings.Join(short, " ")
 }
 
-// says is what is to be said of an assignment in a line: what it waits for, what its
+// says describes an assignment in a line: what it waits for, what its
 // agent is doing or has done, or how its last attempt failed.
 func (p *painter) says(a Assignment) string {
 	var b strings.Builder
 	if a.Agent != "" {
-		fmt.Fprintf(&b, "(by its fallback %s) ", safe(a.Agent))
+		fmt.Fprintf(&b, "(fallback %s) ", safe(a.Agent))
 	}
 	if a.LostWorkers > 0 {
 		fmt.Fprintf(&b, "(%s lost) ", textfmt.Count(a.LostWorkers, "worker"))
@@ -225,15 +225,15 @@ func (p *painter) says(a Assignment) string {
 	return prefix + p.paint(faint, safe(a.Progress))
 }
 
-// yet says how long something lasts that ends at a moment.
+// yet is the remaining time until a moment.
 func yet(until *time.Time, now time.Time) string {
 	switch {
 	case until == nil:
-		return "until somebody resets it"
+		return "until it is reset"
 	case !until.After(now):
-		return "about to be tried"
+		return "probe due"
 	}
-	return lasted(until.Sub(now)+time.Second-1) + " yet"
+	return lasted(until.Sub(now)+time.Second-1) + " left"
 }
 
 // line adds a row: what it is and how it stands, and the figures.

@@ -88,7 +88,7 @@ type Request struct {
 	Title string
 	// Until is when the session gives up waiting; zero: never.
 	Until time.Time
-	// Commands are what can be typed, what goes on with it first.
+	// Commands are what can be typed, what goes continues first.
 	Commands []Command
 	// ID is what the session knows the request by, Of whose work it is about, and Name
 	// what it is about in words.
@@ -113,7 +113,7 @@ type Artifact struct {
 	By   spec.AssignmentID
 }
 
-// Source tells what is shown on demand, and takes a person's answers. Its text may have any number of lines and
+// Source returns details on demand, and takes a person's answers. Its text may have any number of lines and
 // colours of its own, and no other control characters.
 type Source interface {
 	// Logs are the transcripts of an assignment's finished attempts.

@@ -40,7 +40,7 @@ func inBrief(sentence string, width int) string {
 	return clip(sentence, width)
 }
 
-// apart puts two texts at both ends of a line; the left one gives way.
+// apart puts two texts at both ends of a line; the left one is cut if needed.
 func apart(left, right string, width int) string {
 	if right == "" {
 		return clip(left, width)

@@ -74,9 +74,9 @@ func lookOf(s session.State) look {
 	case session.Waiting:
 		return look{"◌", "waiting", slow, "╍"}
 	case session.WaitingForBreaker:
-		return look{"◌", "waits for a breaker", slow, "╍"}
+		return look{"◌", "waiting for a breaker", slow, "╍"}
 	case session.AwaitingApproval:
-		return look{"?", "awaits approval", slow, "╍"}
+		return look{"?", "waiting for approval", slow, "╍"}
 	case session.HelpIsNeeded:
 		return look{"!", "needs help", bad, "×"}
 	case session.Failed:

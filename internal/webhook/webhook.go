@@ -67,7 +67,7 @@ type Client struct {
 func New(o Options) (*Client, error) {
 	u, err := url.Parse(o.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, errors.New("the webhook's address is no http or https URL")
+		return nil, errors.New("the webhook's address is not an http or https URL")
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	return &Client{options: o, http: &http.Client{Transport: transport, Timeout: o.Timeout, CheckRedirect: follow}}, nil
@@ -75,7 +75,7 @@ func New(o Options) (*Client, error) {
 
 // errRedirect refuses to go where nobody has said that notices may go, or where the
 // notice would be lost on the way.
-var errRedirect = errors.New("it redirects")
+var errRedirect = errors.New("redirect")
 
 // follow lets a redirect be followed that stays with its host and its protocol, and
 // keeps the body.
@@ -138,16 +138,16 @@ var retryable = []int{http.StatusRequestTimeout, http.StatusTooEarly, http.Statu
 // judge says what an answer means.
 func (c *Client) judge(answer *http.Response) error {
 	status := answer.StatusCode
-	said := fmt.Sprintf("the webhook answers with %d %s", status, http.StatusText(status))
+	said := fmt.Sprintf("the webhook answered %d %s", status, http.StatusText(status))
 	switch {
 	case status >= 200 && status < 300:
 		return nil
 	case status >= 500 || slices.Contains(retryable, status):
 		return &session.WebhookTrouble{Message: said, RetryAfter: textfmt.Duration(c.retryAfter(answer.Header.Get("Retry-After")))}
 	case status >= 300 && status < 400:
-		return final("%s: give its final address in the variable that `webhook.url_env` names", said)
+		return final("%s: set its final address in the variable named by `webhook.url_env`", said)
 	}
-	return final("%s, so the notice is dropped: see that the address in the variable that `webhook.url_env` names is right, and what its receiver has logged", said)
+	return final("%s; the notice is dropped: check the address in the variable named by `webhook.url_env`, and the receiver's log", said)
 }
 
 // mostAsked bounds the wait that a receiver may ask for.
@@ -173,7 +173,7 @@ func unreached(err error) error {
 	var certificate *tls.CertificateVerificationError
 	switch {
 	case errors.Is(err, errRedirect):
-		return final("the webhook redirects to another host or to another method, which is not followed: give its final address in the variable that `webhook.url_env` names")
+		return final("the webhook redirects to another host or method, which is not followed: set its final address in the variable named by `webhook.url_env`")
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return &session.WebhookTrouble{Message: "the webhook does not answer in time"}
 	case errors.As(err, &name):
@@ -183,7 +183,7 @@ func unreached(err error) error {
 	case errors.As(err, &network) && network.Err != nil:
 		return &session.WebhookTrouble{Message: "the webhook cannot be reached: " + network.Op + ": " + network.Err.Error()}
 	}
-	return &session.WebhookTrouble{Message: "the webhook cannot be reached, or breaks the connection off"}
+	return &session.WebhookTrouble{Message: "the webhook cannot be reached, or closes the connection"}
 }
 
 func final(format string, args ...any) error {

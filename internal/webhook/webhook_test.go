@@ -99,7 +99,7 @@ func TestAnswersAreFinalOrNot(t *testing.T) {
 		require.ErrorAs(t, err, &trouble)
 		require.Equal(t, tt.final, trouble.Final, "%d", tt.status)
 		require.Equal(t, tt.after, trouble.RetryAfter.Std(), "%d", tt.status)
-		require.Contains(t, trouble.Message, "the webhook answers with ")
+		require.Contains(t, trouble.Message, "the webhook answered ")
 	}
 }
 
@@ -153,7 +153,7 @@ func TestAddressShowsInNoError(t *testing.T) {
 	defer untrusted.Close()
 
 	for name, url := range map[string]string{
-		"connection refused": closed, "in time": hung.URL + path, "breaks the connection off": cut.URL + path, "certificate": untrusted.URL + path,
+		"connection refused": closed, "in time": hung.URL + path, "closes the connection": cut.URL + path, "certificate": untrusted.URL + path,
 	} {
 		limit := time.Minute
 		if url == hung.URL+path {

@@ -13,14 +13,14 @@ import (
 	"github.com/maestro-hive/maestro/internal/temporalutil"
 )
 
-// Breaker is a breaker and who stands behind it.
+// Breaker is a breaker and its agents.
 type Breaker struct {
 	session.BreakerStatus
 	// Agents are those of the live workers that have the breaker.
 	Agents []string `json:"agents"`
 }
 
-// Breakers gathers the store's breakers: Temporal's word, else the store's
+// Breakers gathers the store's breakers: Temporal's state, else the store's
 // copy, else that of the workers that offer them. conn is nil where Temporal
 // cannot be reached.
 func Breakers(ctx context.Context, s *store.Store, conn *temporalutil.Connection, now time.Time) ([]Breaker, error) {
@@ -54,7 +54,7 @@ func Breakers(ctx context.Context, s *store.Store, conn *temporalutil.Connection
 	return out, nil
 }
 
-// addRunning puts what Temporal says over what the store has.
+// addRunning overlays Temporal's state on the store's.
 func addRunning(ctx context.Context, c *breaker.Client, known map[string]session.BreakerStatus) error {
 	views, err := c.List(ctx)
 	if err != nil {
@@ -78,7 +78,7 @@ func addRunning(ctx context.Context, c *breaker.Client, known map[string]session
 	return nil
 }
 
-// agentsBehind lists, by breaker, the agents that live workers offer.
+// agentsBehind lists, by breaker, the agents of live workers.
 func agentsBehind(ctx context.Context, s *store.Store, now time.Time) (map[string][]string, error) {
 	offers, err := s.Offers(ctx)
 	if err != nil {

@@ -20,19 +20,19 @@ import (
 // to a minute.
 const polledWithin = 2 * time.Minute
 
-// Roster is what workers offer, who asks for work, and what is missing. As JSON
+// Roster is what workers offer, who polls, and what is missing. As JSON
 // it is the document of `agents -o json`.
 type Roster struct {
 	// Store is the id of the store that the workers serve.
 	Store string `json:"store"`
 	// Workers are the live ones, sorted by name.
 	Workers []Worker `json:"workers"`
-	// Temporal tells whether it could be asked who polls.
+	// Temporal reports whether it could be asked who polls.
 	Temporal bool    `json:"temporal"`
 	Queues   []Queue `json:"queues"`
 	// Team is the name of the team that was given; empty if none was.
 	Team string `json:"team,omitempty"`
-	// Missing is what is in the way of sessions: of the team's, if one was given.
+	// Missing is what prevents sessions: the team's, if one was given.
 	Missing []spec.Lack `json:"missing"`
 }
 
@@ -43,7 +43,7 @@ type Worker struct {
 	Host     string `json:"host"`
 	PID      int    `json:"pid"`
 	Version  string `json:"version"`
-	// Since is when it started, RenewedAt when it was last heard of.
+	// Since is when it started, RenewedAt the time of its last heartbeat.
 	Since     time.Time `json:"since"`
 	RenewedAt time.Time `json:"renewed_at"`
 	Agents    []Agent   `json:"agents"`
@@ -58,19 +58,19 @@ type Agent struct {
 	Agent string `json:"agent"`
 	Kind  string `json:"kind"`
 	Model string `json:"model,omitempty"`
-	// Concurrency is how many attempts the worker runs side by side.
+	// Concurrency is how many attempts the worker runs in parallel.
 	Concurrency int                  `json:"concurrency"`
 	Breaker     string               `json:"breaker"`
 	State       session.BreakerState `json:"breaker_state"`
 	Fallback    string               `json:"fallback,omitempty"`
 }
 
-// Queue is a task queue and who asks it for work.
+// Queue is a task queue and its pollers.
 type Queue struct {
 	Queue string `json:"queue"`
 	// For is what waits in it: sessions, agent NAME, tickets or webhook.
 	For string `json:"for"`
-	// Pollers are the identities of those who have asked lately.
+	// Pollers are the identities of recent pollers.
 	Pollers []string `json:"pollers"`
 }
 
@@ -110,8 +110,8 @@ func Look(ctx context.Context, s *store.Store, conn *temporalutil.Connection, t 
 		doc.Queues = append(doc.Queues, q)
 		if len(q.Pollers) == 0 && len(doc.Workers) > 0 {
 			doc.Missing = append(doc.Missing, spec.Lack{
-				Message: fmt.Sprintf("nobody asks Temporal at %s, namespace %s, for the work of %s", conn.Address, conn.Namespace, q.For),
-				Remedy:  "see that the worker is connected to the same address and namespace, and that it does not just start",
+				Message: fmt.Sprintf("no poller in Temporal at %s, namespace %s, for %s", conn.Address, conn.Namespace, q.For),
+				Remedy:  "check that the worker is connected to this address and namespace, and has finished starting",
 			})
 		}
 	}
@@ -133,7 +133,7 @@ func offering(o spec.Offer, states map[string]session.BreakerState) Worker {
 	return w
 }
 
-// queues lists the queues that the workers should ask for work.
+// queues lists the queues that the workers should poll.
 func queues(store string, workers []Worker) []Queue {
 	out := []Queue{{Queue: spec.WorkflowQueue(store), For: "sessions"}}
 	add := func(queue, what string) {
@@ -155,7 +155,7 @@ func queues(store string, workers []Worker) []Queue {
 	return out
 }
 
-// pollers are the identities of those who have asked a queue for work lately. Builds
+// pollers are the identities of a queue's recent pollers. Builds
 // that one of the live workers has replaced are left out.
 func pollers(ctx context.Context, conn *temporalutil.Connection, q Queue, live []Worker, now time.Time) ([]string, error) {
 	kind := enumspb.TASK_QUEUE_TYPE_ACTIVITY
@@ -178,9 +178,9 @@ func pollers(ctx context.Context, conn *temporalutil.Connection, q Queue, live [
 	return slices.Compact(found), nil
 }
 
-// replaced tells whether an identity is that of another build which had this
-// worker's seat before it: a seat has one holder at a time, and that one last asked
-// for work before this worker started.
+// replaced reports whether an identity is that of another build which had this
+// worker's seat before it: a seat has one holder at a time, and that one last polled
+// before this worker started.
 func (w Worker) replaced(identity string, asked time.Time) bool {
 	own, _, _ := strings.Cut(w.Identity, " ")
 	seat, _, _ := strings.Cut(identity, " ")

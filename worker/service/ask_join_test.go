@@ -115,7 +115,7 @@ func TestDisputeOutlivesItsSession(t *testing.T) {
 		asked = e.Help[0]
 		return true
 	}, 30*time.Second, 20*time.Millisecond)
-	require.Contains(t, asked.Message, "the work of all phases does not fit together")
+	require.Contains(t, asked.Message, "the work of all phases has a merge conflict")
 	_, err = s.answer("s", session.Answer{Request: asked.ID, Verb: session.Skipping})
 	require.NoError(t, err)
 	require.NoError(t, run.Get(t.Context(), nil))

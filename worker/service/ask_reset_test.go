@@ -78,7 +78,7 @@ func TestResetReplaysNoAnswer(t *testing.T) {
 			return e.RunID == again && len(e.Help) == 1 && e.Help[0].ID == asked.ID && e.Status.Status == session.HelpIsNeeded && e.ClosedAt == nil
 		}, 20*time.Second, 20*time.Millisecond, "who asks the store finds it, too")
 		_, err = s.answer("s", session.Answer{Request: first.ID, Verb: session.Retrying})
-		require.ErrorContains(t, err, "does not wait for an answer to request")
+		require.ErrorContains(t, err, "is not open")
 		require.Equal(t, 4, provider.Count(), "waiting, and the failure before it, cost nothing")
 		_, err = s.answer("s", session.Answer{Request: asked.ID, Verb: session.Retrying, Note: "write it well", By: "ada"})
 		require.NoError(t, err)

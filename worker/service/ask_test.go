@@ -101,12 +101,12 @@ func TestRetryGoesOnWithTheNote(t *testing.T) {
 	require.Equal(t, int64(7), e.Usage.Tokens())
 
 	for want, wrong := range map[string]session.Answer{
-		"does not wait for an answer to request \"one.dev.2\": it waits for one.dev.1 (retry, skip, supply, abort)": {Request: "one.dev.2", Verb: session.Retrying},
-		"the answer is empty; it waits for one.dev.1":                                                               {},
-		"does not wait for an answer to request \"\"":                                                               {Verb: session.Retrying},
-		"cannot be answered with action \"approve\"":                                                                {Request: h.ID, Verb: session.Approving},
-		"cannot be answered with action \"again\"; it takes retry":                                                  {Request: h.ID, Verb: "again"},
-		"files names no manifest":                                                                                   {Request: h.ID, Verb: session.Supplying},
+		"request \"one.dev.2\" is not open; open requests: one.dev.1 (retry, skip, supply, abort)": {Request: "one.dev.2", Verb: session.Retrying},
+		"the answer is empty; open requests: one.dev.1":                                            {},
+		"request \"\" is not open":                                 {Verb: session.Retrying},
+		"cannot be answered with action \"approve\"":               {Request: h.ID, Verb: session.Approving},
+		"cannot be answered with action \"again\"; it takes retry": {Request: h.ID, Verb: "again"},
+		"files: missing manifest":                                  {Request: h.ID, Verb: session.Supplying},
 	} {
 		_, err := s.answer("s", wrong)
 		require.ErrorContains(t, err, want)
@@ -191,7 +191,7 @@ func TestNobodyAnswersInTime(t *testing.T) {
 	tm := short(spec.Phase{Name: "one", Personas: []string{"dev"}})
 	tm.Help.GiveUpAfter = textfmt.Duration(2 * time.Second)
 	run := s.start("s", tm)
-	require.ErrorContains(t, run.Get(t.Context(), nil), "(nobody has answered within 2s)")
+	require.ErrorContains(t, run.Get(t.Context(), nil), "(no answer within 2s)")
 	require.Equal(t, session.Failed, s.execution("s").Status.Status)
 	require.Equal(t, "one.dev.1", s.execution("s").Help[0].ID)
 }
@@ -308,7 +308,7 @@ func TestWorkIsSentBackAsOftenAsItMay(t *testing.T) {
 	))
 	h := s.asks("s")
 	require.Equal(t, failures.Rejected, h.Category)
-	require.Contains(t, h.Message, "two/other sends the work of phase one back, which it may no more than 1 times: work.txt is not good")
+	require.Contains(t, h.Message, "two/other sends the work of phase one back, which exceeds the limit of 1 times: work.txt is not good")
 	e := s.execution("s")
 	require.Equal(t, []int{2, 2, 2}, []int{e.Phases[0].Assignments[0].Rounds, e.Phases[1].Assignments[0].Rounds, e.Phases[2].Assignments[0].Rounds})
 	require.Equal(t, int64(50), e.Usage.Tokens(), "both passes are paid for")

@@ -20,7 +20,7 @@ import (
 const HealthPortVariable = "MAESTRO_HEALTH_PORT"
 
 // HealthPortUsage is the help of --health-port.
-const HealthPortUsage = "port to serve " + HealthPath + " and " + ReadyPath + " on, on all interfaces; 0 takes a free one (default $" + HealthPortVariable + ", else none)"
+const HealthPortUsage = "port to serve " + HealthPath + " and " + ReadyPath + " on, on all interfaces; 0: a free port (default $" + HealthPortVariable + ", else none)"
 
 // HealthPort is the port that a flag or the environment names; ok is false where
 // neither does.
@@ -34,7 +34,7 @@ func HealthPort(flag string, getenv func(string) string) (port int, ok bool, err
 	}
 	port, err = strconv.Atoi(value)
 	if err != nil || port < 0 || port > 65535 {
-		return 0, false, fmt.Errorf("%s is %q; it has to be a port, 0 to 65535", source, value)
+		return 0, false, fmt.Errorf("%s: %q is not a port; use 0 to 65535", source, value)
 	}
 	return port, true, nil
 }
@@ -54,9 +54,9 @@ func (p Process) newHealth() *cobra.Command {
 	var flag string
 	cmd := &cobra.Command{
 		Use:   "health",
-		Short: "Ask the worker on this host whether it is ready: exit code 0 if it is, 1 if not",
-		Long: "Ask the worker on this host, by 127.0.0.1, whether it is ready. The exit code is 0 if it is,\n" +
-			"else 1, with what it says is wrong. It is meant for container health checks, and takes at most two seconds.",
+		Short: "Check whether the worker on this host is ready",
+		Long: "Check whether the worker on this host (127.0.0.1) is ready. The exit code is 0 if it is,\n" +
+			"else 1 with the reasons. For container health checks; takes at most two seconds.",
 		Args: cmdline.Arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			port, ok, err := HealthPort(flag, p.Getenv)
@@ -64,7 +64,7 @@ func (p Process) newHealth() *cobra.Command {
 				return err
 			}
 			if !ok || port == 0 {
-				return fmt.Errorf("which port? say the worker's with --health-port or %s", HealthPortVariable)
+				return fmt.Errorf("missing port; give the worker's with --health-port or %s", HealthPortVariable)
 			}
 			return askReady(cmd.Context(), port)
 		},

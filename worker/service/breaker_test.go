@@ -66,7 +66,7 @@ func TestFifthFailureOpensAndSessionsWaitAtNoCost(t *testing.T) {
 	require.Eventually(t, func() bool { return s.waiting("waiting") }, time.Minute, 10*time.Millisecond)
 	e := s.execution("waiting")
 	require.Contains(t, e.Reason, "breaker provider")
-	require.Contains(t, e.Reason, "5 failures in a row, the last api_error: agent coder: 503")
+	require.Contains(t, e.Reason, "5 consecutive failures, last: api_error: agent coder: 503")
 	require.Equal(t, 0, e.Phases[0].Assignments[0].Rounds)
 	require.Equal(t, 0, e.Phases[0].Assignments[0].Attempts)
 	require.Equal(t, session.Waiting, e.Phases[0].Assignments[0].Status)

@@ -55,7 +55,7 @@ func (b *breakers) keep(ctx context.Context) func(breaker.Answer, error) (breake
 			b.recorder.Breaker(a.Status())
 		}
 		if err := b.store.PutBreaker(ctx, a.Status()); err != nil {
-			b.logger.Warn("the store's copy of a breaker lags behind", "breaker", a.Name, "error", err)
+			b.logger.Warn("the store's copy of a breaker is out of date", "breaker", a.Name, "error", err)
 		}
 		return a, nil
 	}

@@ -32,7 +32,7 @@ func TestBudgetStopsTheSession(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, agent.Config{Agents: map[string]agent.Definition{"a": costing()}})
 	_, err := s.run("s", threeSteps(spec.Budget{Tokens: 150}))
-	require.ErrorContains(t, err, "three/dev failed: token_budget: the budget of the session is spent: 30 of 150 tokens are left, and the next call needs 60")
+	require.ErrorContains(t, err, "three/dev failed: token_budget: the budget of the session is not sufficient: 30 of 150 tokens left, and the next call needs 60")
 	require.Equal(t, int64(120), s.execution("s").Usage.Tokens(), "the cap is not passed by an attempt that is known to be too dear")
 	ledger, err := s.store.Ledger(s.key("s"))
 	require.NoError(t, err)
@@ -53,7 +53,7 @@ func TestRaisedBudgetLetsAParkedSessionGoOnWhereItWas(t *testing.T) {
 	e := s.execution("s")
 	require.Equal(t, session.HelpIsNeeded, e.Assignment(spec.AssignmentID{Phase: "three", Persona: "dev"}).Status)
 	require.Contains(t, e.Help[0].Advice, "maestro budget raise s --tokens N")
-	require.Contains(t, e.Reason, "30 of 150 tokens are left")
+	require.Contains(t, e.Reason, "30 of 150 tokens left")
 
 	raise := func(id string, r workflows.Raise) (activities.Raised, error) {
 		handle, err := s.client.UpdateWorkflow(t.Context(), client.UpdateWorkflowOptions{
@@ -64,12 +64,12 @@ func TestRaisedBudgetLetsAParkedSessionGoOnWhereItWas(t *testing.T) {
 		return raised, handle.Get(t.Context(), &raised)
 	}
 	_, err := raise("wrong", workflows.Raise{USD: 1e9})
-	require.ErrorContains(t, err, "there is no budget of USD for the session")
+	require.ErrorContains(t, err, "no USD budget for the session")
 	raised, err := raise("more", workflows.Raise{Tokens: 10, By: "ann"})
 	require.NoError(t, err)
 	require.Equal(t, activities.Raised{Scope: "session", Cap: spec.Cap{Tokens: 160}, Spent: cost.Amount{Tokens: 120}}, raised)
 	require.Eventually(t, func() bool {
-		return parked() && s.execution("s").Help[0].Message == "the budget of the session is spent: 40 of 160 tokens are left, and the next call needs 60"
+		return parked() && s.execution("s").Help[0].Message == "the budget of the session is not sufficient: 40 of 160 tokens left, and the next call needs 60"
 	}, 20*time.Second, 20*time.Millisecond, "not enough: it parks again")
 	_, err = raise("enough", workflows.Raise{Tokens: 100})
 	require.NoError(t, err)

@@ -58,14 +58,14 @@ func NewCommand(p Process) *cobra.Command {
 		Short: "Serve a store's sessions with the agents of a worker file",
 		Long: `Serve a store's sessions with the agents and checks of a worker file.
 
-SIGTERM drains: the worker takes no new work, lets attempts go on for --drain,
-and hands over what is left to other workers, at no cost in attempts. A second
-one ends it at once. SIGHUP reads the worker file again: if it is right, what
-begins from then on goes by it; if not, the log says why and nothing changes.`,
+SIGTERM drains: the worker takes no new work, lets attempts continue for --drain,
+then hands unfinished work over to other workers without counting an attempt. A second
+one ends it at once. SIGHUP reloads the worker file: if it is valid, new work
+uses it; if not, the error is logged and nothing changes.`,
 		Args: cmdline.Arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if s.drain < 0 {
-				return fmt.Errorf("--drain is %s; it must be at least 0", s.drain)
+				return fmt.Errorf("--drain: %s is less than 0", s.drain)
 			}
 			return p.serve(cmd.Context(), s)
 		},
@@ -73,8 +73,8 @@ begins from then on goes by it; if not, the log says why and nothing changes.`,
 	cmdline.AddGroup(cmd.Flags(), temporalutil.FlagHeading, s.connection.AddFlags)
 	cmd.Flags().StringVar(&s.stateDir, "state-dir", "", "the store's directory (default $MAESTRO_STATE_DIR, else /var/maestro/state)")
 	cmd.Flags().StringVar(&s.agents, "agents", "", "worker file (default $MAESTRO_AGENTS)")
-	cmd.Flags().DurationVar(&s.drain, "drain", DefaultDrain, "how long attempts may go on after a stop before they are handed over")
-	cmd.Flags().DurationVar(&s.connectTimeout, "connect-timeout", 0, "how long to wait for Temporal at the start, like 30s, before giving up with exit code 4; 0: for ever")
+	cmd.Flags().DurationVar(&s.drain, "drain", DefaultDrain, "how long attempts may continue after a stop before they are handed over")
+	cmd.Flags().DurationVar(&s.connectTimeout, "connect-timeout", 0, "how long to wait for Temporal at the start, like 30s, before giving up with exit code 4; 0: no limit")
 	s.log.AddFlags(cmd.Flags(), "info")
 	cmd.Flags().StringVar(&s.metricsServed, "metrics-address", "", MetricsAddressUsage)
 	cmd.Flags().StringVar(&s.healthPort, "health-port", "", HealthPortUsage)
@@ -149,7 +149,7 @@ func (p Process) serve(ctx context.Context, s serving) error {
 
 func loadAgents(path string, getenv func(string) string) (file string, cfg agent.Config, err error) {
 	if file = cmp.Or(path, getenv("MAESTRO_AGENTS")); file == "" {
-		return "", cfg, fmt.Errorf("no worker file: name one with --agents or MAESTRO_AGENTS")
+		return "", cfg, fmt.Errorf("missing worker file; give it with --agents or MAESTRO_AGENTS")
 	}
 	cfg, err = config.LoadWorker(file)
 	return file, cfg, err

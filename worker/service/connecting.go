@@ -46,7 +46,7 @@ func (c *connecting) dial(ctx context.Context, dial func() (*temporalutil.Connec
 		switch {
 		case err == nil:
 			if !reminded.IsZero() {
-				c.logger.Info("Temporal answers", "address", conn.Address, "waited", c.clock().Sub(began).Round(time.Second))
+				c.logger.Info("connected to Temporal", "address", conn.Address, "waited", c.clock().Sub(began).Round(time.Second))
 			}
 			return conn, nil
 		case ctx.Err() != nil:
@@ -61,7 +61,7 @@ func (c *connecting) dial(ctx context.Context, dial func() (*temporalutil.Connec
 		c.mu.Unlock()
 		if c.clock().Sub(reminded) > connectReminder {
 			reminded = c.clock()
-			c.logger.Warn("Temporal cannot be reached; the worker tries again until it answers", "address", unreachable.Address, "error", unreachable.Err)
+			c.logger.Warn("Temporal cannot be reached; retrying", "address", unreachable.Address, "error", unreachable.Err)
 		}
 		select {
 		case <-ctx.Done():
@@ -84,9 +84,9 @@ func (c *connecting) readiness(ctx context.Context) Readiness {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	failed := FailedCheck{Check: "polling", Trouble: "the worker has not asked for work yet", Remedy: "wait; the log says what it waits for"}
+	failed := FailedCheck{Check: "polling", Trouble: "the worker does not poll yet", Remedy: "wait; the log shows the reason"}
 	if c.away != nil {
-		failed = FailedCheck{Check: "temporal", Trouble: c.away.Error(), Remedy: "start Temporal, or give its address; the worker connects by itself when it answers"}
+		failed = FailedCheck{Check: "temporal", Trouble: c.away.Error(), Remedy: "start Temporal, or give its address; the worker connects when Temporal answers"}
 	}
 	return Readiness{Status: string(Starting), Failed: []FailedCheck{failed}}
 }

@@ -79,9 +79,9 @@ func TestSessionsOfATeamShareItsDay(t *testing.T) {
 	require.Len(t, day.Warnings, 1)
 
 	run := s.start("second", tm)
-	spent := "the daily budget of team t is spent: %d of %d tokens are left, and the next call needs 60; the next day begins at " + tomorrow() + " 00:00 UTC"
+	spent := "the daily budget of team t is not sufficient: %d of %d tokens left, and the next call needs 60; the next day begins at " + tomorrow() + " 00:00 UTC"
 	require.Eventually(t, s.parkedFor("second", fmt.Sprintf(spent, 20, 200)), 20*time.Second, 20*time.Millisecond)
-	require.Contains(t, s.execution("second").Help[0].Advice, "goes on by itself at "+tomorrow()+" 00:00 UTC")
+	require.Contains(t, s.execution("second").Help[0].Advice, "continues by itself at "+tomorrow()+" 00:00 UTC")
 	require.Contains(t, s.execution("second").Help[0].Advice, "maestro budget raise --team t --tokens N")
 	require.Zero(t, s.spentBy("second"), "another session has learnt what a call costs")
 
@@ -105,7 +105,7 @@ func TestSpentDayStopsASessionThatMayNotAsk(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, agent.Config{Agents: map[string]agent.Definition{"a": costing()}})
 	_, err := s.run("s", threeSteps(spec.Budget{Daily: spec.Cap{Tokens: 150}}))
-	require.ErrorContains(t, err, "three/dev failed: token_budget: the daily budget of team t is spent: 30 of 150 tokens are left, and the next call needs 60; the next day begins at "+tomorrow())
+	require.ErrorContains(t, err, "three/dev failed: token_budget: the daily budget of team t is not sufficient: 30 of 150 tokens left, and the next call needs 60; the next day begins at "+tomorrow())
 	require.Equal(t, int64(120), s.spentBy("s"))
 	require.Equal(t, budget.DayRow{Spent: tokens(120)}, s.day())
 }

@@ -15,9 +15,9 @@ func (w *Worker) drain() error {
 	o, clock := w.options, w.options.Clock
 	began := clock()
 	under := w.work.rounds()
-	o.Logger.Info("worker drains: it takes no new work", "drain", o.Drain, "rounds", len(under))
+	o.Logger.Info("worker is draining: it takes no new work", "drain", o.Drain, "rounds", len(under))
 	for _, at := range under {
-		o.Logger.Info("a round may go on until the drain is over, then it is handed over", append(at.named(), "drain", o.Drain)...)
+		o.Logger.Info("round continues until the drain ends, then it is handed over", append(at.named(), "drain", o.Drain)...)
 	}
 	close(w.stopping)
 	var all sync.WaitGroup
@@ -37,9 +37,9 @@ func (w *Worker) drain() error {
 			o.Logger.Info("worker has drained", "took", clock().Sub(began).Round(time.Millisecond))
 			return nil
 		case <-tell.C:
-			o.Logger.Info("worker drains", "rounds", len(w.work.rounds()), "left", max(0, o.Drain-clock().Sub(began)).Round(time.Second))
+			o.Logger.Info("worker is draining", "rounds", len(w.work.rounds()), "left", max(0, o.Drain-clock().Sub(began)).Round(time.Second))
 		case <-limit.C:
-			return fmt.Errorf("%w: %d rounds have not ended %s after the drain; other workers take them up after their heartbeat's timeout",
+			return fmt.Errorf("%w: %d rounds have not ended %s after the drain; other workers continue them after their heartbeat timeout",
 				ErrServing, len(w.work.rounds()), settle)
 		}
 	}

@@ -107,7 +107,7 @@ func (l *life) trouble(now time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if still := now.Sub(l.pulse); l.stage == Serving && still > stuckAfter {
-		return fmt.Errorf("the worker's main loop has stood still for %s", still.Round(time.Second))
+		return fmt.Errorf("the worker's main loop has not run for %s", still.Round(time.Second))
 	}
 	return nil
 }
@@ -169,7 +169,7 @@ func serveHealth(ctx context.Context, port int, t *telemetry.Telemetry, logger *
 	server, stop := t.Server(), func() {}
 	if server == nil || port != server.Port() {
 		if server, err = httpserver.Listen(ctx, net.JoinHostPort("", strconv.Itoa(port))); err != nil {
-			return 0, nil, fmt.Errorf("%w: health cannot be served on port %d; choose another --health-port: %w", ErrServing, port, err)
+			return 0, nil, fmt.Errorf("%w: cannot listen on port %d for health checks; choose another --health-port: %w", ErrServing, port, err)
 		}
 		stop = func() {
 			ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
@@ -228,11 +228,11 @@ func (w *Worker) failedChecks(ctx context.Context, stage Stage) (status string, 
 	switch stage {
 	case Starting:
 		return string(stage), []FailedCheck{{
-			Check: "polling", Trouble: "the worker has not asked for work yet", Remedy: "wait; the log says what it waits for",
+			Check: "polling", Trouble: "the worker does not poll yet", Remedy: "wait; the log shows the reason",
 		}}
 	case Draining:
 		return string(stage), []FailedCheck{{
-			Check: "polling", Trouble: "the worker stops and takes no new work", Remedy: "none is needed; other workers take the work up",
+			Check: "polling", Trouble: "the worker stops and takes no new work", Remedy: "no action needed; other workers continue the work",
 		}}
 	case Serving:
 	}
@@ -241,15 +241,15 @@ func (w *Worker) failedChecks(ctx context.Context, stage Stage) (status string, 
 	temporal := w.life.temporal.look(w.options.Clock, w.askTemporal)
 	disk := w.life.store.look(w.options.Clock, w.publish)
 	if err := w.life.trouble(w.options.Clock()); err != nil {
-		failed = append(failed, FailedCheck{Check: "polling", Trouble: err.Error(), Remedy: "start the worker again"})
+		failed = append(failed, FailedCheck{Check: "polling", Trouble: err.Error(), Remedy: "restart the worker"})
 	}
 	if err := disk(ctx); err != nil {
 		failed = append(failed, FailedCheck{Check: "store", Trouble: err.Error(), Remedy: fmt.Sprintf(
-			"see that %s is mounted, has space and can be written by the worker's user; work waits meanwhile and is not lost", w.options.Store.Dir())})
+			"check that %s is mounted, has free space and is writable by the worker's user; work waits and is not lost", w.options.Store.Dir())})
 	}
 	if err := temporal(ctx); err != nil {
 		failed = append(failed, FailedCheck{Check: "temporal", Trouble: err.Error(), Remedy: fmt.Sprintf(
-			"see that Temporal runs at %s and can be reached from here; the worker goes on by itself when it answers", w.options.Address)})
+			"check that Temporal runs at %s and is reachable from here; the worker continues when Temporal answers", w.options.Address)})
 	}
 	if len(failed) > 0 {
 		return "not ready", failed

@@ -146,7 +146,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	switch err := w.publish(ctx); {
 	case store.IsFull(err): // it may be its work to make room
-		w.options.Logger.Warn("the worker's offer could not be published yet; new sessions do not find it", "error", err)
+		w.options.Logger.Warn("the worker's offer is not published yet; new sessions cannot use it", "error", err)
 	case err != nil:
 		return fmt.Errorf("%w: publish what it offers: %w", ErrServing, err)
 	}
@@ -180,7 +180,7 @@ func (w *Worker) renew(ctx context.Context) {
 			return
 		case <-ticker.C:
 			if err := w.publish(ctx); err != nil {
-				w.options.Logger.Warn("the worker's offer could not be renewed; new sessions may not find it", "error", err)
+				w.options.Logger.Warn("the worker's offer could not be renewed; new sessions may not use it", "error", err)
 			}
 		}
 	}
@@ -221,7 +221,7 @@ func (w *Worker) goOn(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case err := <-w.refused:
-			w.options.Logger.Error("the worker ends, because Temporal refuses its polls for good", "error", err)
+			w.options.Logger.Error("worker ends: Temporal refuses its polls permanently", "error", err)
 			return fmt.Errorf("%w: %w", ErrServing, err)
 		case <-ticker.C:
 		case <-w.options.Reloads:

@@ -302,7 +302,7 @@ func TestTeamThatNoWorkerCanServeIsNotAdmitted(t *testing.T) {
 		Version: 1, Name: "t", Personas: map[string]spec.Persona{"dev": {Role: "d", Agent: "other", Instructions: "do"}},
 		Phases: []spec.Phase{{Name: "one", Personas: []string{"dev"}}},
 	})
-	require.ErrorContains(t, err, `agent "other" of persona dev is offered by no worker; offered: a`)
+	require.ErrorContains(t, err, `no worker has agent "other" of persona dev; available: a`)
 	known, err := s.store.HasSession(s.key("s"))
 	require.NoError(t, err)
 	require.False(t, known, "a session that may not start leaves nothing")

@@ -133,7 +133,7 @@ func (w *watched) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteAc
 	result, err := w.Next.ExecuteActivity(ctx, in)
 	var app *temporal.ApplicationError
 	if errors.As(err, &app) && app.Type() == session.HandedOver {
-		activity.GetLogger(ctx).Info("round handed over: another worker takes it up")
+		activity.GetLogger(ctx).Info("round handed over to another worker")
 	}
 	return result, err
 }

@@ -29,11 +29,11 @@ func (w *Worker) listOrphans(ctx context.Context) {
 		}
 		gone, err := w.isGone(ctx, e)
 		if err != nil {
-			logger.Warn("could not look whether Temporal still has every session of the store", "error", err)
+			logger.Warn("cannot check whether Temporal still has every session of the store", "error", err)
 			return
 		}
 		if gone {
-			logger.Warn("Temporal has lost a session that had not ended; its finished work is in the store", "session", e.Session,
+			logger.Warn("Temporal has lost an open session; its finished work is in the store", "session", e.Session,
 				"status", e.Status.Status, "phase", e.Phase, "go_on_with", fmt.Sprintf("maestro resume %s", e.Session))
 		}
 	}

@@ -77,7 +77,7 @@ func (w *Worker) newQueue(name string, p *plan, o worker.Options) *queue {
 // gaveUp ends the worker, because Temporal has refused a queue's polls for good.
 func (w *Worker) gaveUp(queue string, err error) {
 	select {
-	case w.refused <- fmt.Errorf("the queue %s is polled no more: %w", queue, err):
+	case w.refused <- fmt.Errorf("queue %s is no longer polled: %w", queue, err):
 	default: // one is enough
 	}
 }

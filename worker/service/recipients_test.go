@@ -131,7 +131,7 @@ func TestWebhookThatRefusesEndsAtOnceAndSaysWhy(t *testing.T) {
 	s.tells(activities.NotifyInput{Notice: notice("s", session.SessionFailed, 1), Webhook: true})
 	id := workflows.WebhookID(s.store.ID(), "s.1")
 	err := s.client.GetWorkflow(t.Context(), id, "").Get(t.Context(), nil)
-	require.ErrorContains(t, err, "the webhook answers with 404 Not Found, so the notice is dropped")
+	require.ErrorContains(t, err, "the webhook answered 404 Not Found; the notice is dropped")
 	require.Len(t, r.heard(), 1)
 
 	history := s.client.GetWorkflowHistory(t.Context(), id, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
@@ -150,7 +150,7 @@ func TestWorkerFileNamesAWebhookThatIsNotThere(t *testing.T) {
 		env  map[string]string
 		want string
 	}{
-		"no address": {agent.Config{Webhook: &agent.Webhook{URLEnv: "HOOK"}}, nil, "webhook.url_env names HOOK: the webhook's address is no http or https URL"},
+		"no address": {agent.Config{Webhook: &agent.Webhook{URLEnv: "HOOK"}}, nil, "webhook.url_env names HOOK: the webhook's address is not an http or https URL"},
 		"no secret": {
 			agent.Config{Webhook: &agent.Webhook{URLEnv: "HOOK", SecretEnv: "KEY"}},
 			map[string]string{"HOOK": "https://example.org"},

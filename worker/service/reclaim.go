@@ -75,7 +75,7 @@ func (w *Worker) reclaimFrom(ctx context.Context, cut *commonpb.WorkflowExecutio
 		if !w.had(a) {
 			continue
 		}
-		lost := temporal.NewApplicationErrorWithOptions("the worker died and is back", session.HandedOver,
+		lost := temporal.NewApplicationErrorWithOptions("the worker was restarted", session.HandedOver,
 			temporal.ApplicationErrorOptions{NextRetryDelay: time.Millisecond})
 		failed := w.options.Client.CompleteActivityByID(ctx, w.options.Namespace, cut.GetWorkflowId(), cut.GetRunId(), a.GetActivityId(), nil, lost)
 		if failed == nil {

@@ -36,7 +36,7 @@ func TestAWorkerWhosePollsAreRefusedEnds(t *testing.T) {
 	require.ErrorIs(t, err, ErrServing)
 	require.ErrorIs(t, err, gone)
 	require.Equal(t, exitFailed, exitCode(err))
-	require.EqualError(t, err, "worker: the queue coder is polled no more: the namespace is gone")
+	require.EqualError(t, err, "worker: queue coder is no longer polled: the namespace is gone")
 	st, err := store.Open(state, store.Options{Clock: time.Now})
 	require.NoError(t, err)
 	offers, err := st.Offers(t.Context())

@@ -32,7 +32,7 @@ func (s Setup) reread(now *plan) (*plan, error) {
 		return nil, err
 	}
 	if cfg.RunAs != now.config.RunAs {
-		return nil, fmt.Errorf("run_as was %q and is %q now; that needs a new start of the worker, because directories of work under way belong to that user",
+		return nil, fmt.Errorf("run_as changed from %q to %q; restart the worker, because working directories in use belong to the old user",
 			now.config.RunAs, cfg.RunAs)
 	}
 	files := now.files
@@ -53,7 +53,7 @@ func trees(l agent.Limits) agent.Limits {
 func (w *Worker) reload(ctx context.Context) {
 	o, old := w.options, w.plan.Load()
 	if o.Reread == nil {
-		o.Logger.Warn("this worker has no file to read again")
+		o.Logger.Warn("this worker was started without a worker file")
 		return
 	}
 	p, err := o.Reread(old)
@@ -72,7 +72,7 @@ func (w *Worker) reload(ctx context.Context) {
 	}
 	over := w.follow(p, begun)
 	if err := w.publish(ctx); err != nil {
-		o.Logger.Warn("what the worker offers now could not be published yet; that is tried again", "error", err)
+		o.Logger.Warn("the worker's new offer is not published yet; retrying", "error", err)
 	}
 	for _, q := range over {
 		w.queues.retiring.Go(q.Stop)
@@ -97,7 +97,7 @@ func (w *Worker) fileRead(err error) {
 
 // logFaults says, a line each, what is wrong with a worker file.
 func logFaults(logger *slog.Logger, file string, err error) {
-	const message = "worker file not reloaded; the worker goes on with what it said before"
+	const message = "worker file not reloaded; the worker keeps the previous one"
 	var faults *config.Faults
 	if !errors.As(err, &faults) {
 		logger.Error(message, "file", file, "error", err)

@@ -105,7 +105,7 @@ func TestOneFailureInSeveralSessionsIsOneTicket(t *testing.T) {
 			require.Equal(t, jira.URL()+"/browse/"+view.Key, view.URL)
 			require.Len(t, issues[0].Comments, 12)
 			text := fmt.Sprintf("%s", issues[0].Comments)
-			require.Contains(t, text, "12 times by now")
+			require.Contains(t, text, "12 times so far")
 			require.Equal(t, 1, strings.Count(text, "session s3 goes on")+strings.Count(text, "Session s3 goes on"))
 		})
 	}
@@ -268,7 +268,7 @@ func TestTicketOverManyRuns(t *testing.T) {
 		require.False(t, seen[text[at:]], "a comment is there twice")
 		seen[text[at:]] = true
 	}
-	require.Contains(t, fmt.Sprintf("%s", jira.Issues()[0].Comments), "48 times by now")
+	require.Contains(t, fmt.Sprintf("%s", jira.Issues()[0].Comments), "48 times so far")
 	require.Eventually(t, func() bool {
 		n, err := conn.CountWorkflow(t.Context(), &workflowservice.CountWorkflowExecutionsRequest{
 			Query: fmt.Sprintf("WorkflowId = '%s' AND ExecutionStatus = 'ContinuedAsNew'", workflows.TicketID("store", "f00")),

@@ -40,7 +40,7 @@ const maxSeats = 1000
 // takeSeat takes the first free seat.
 func takeSeat(dir, host string) (*seat, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the directory of workers: %w", err)
+		return nil, fmt.Errorf("create the directory of workers: %w", err)
 	}
 	for n := range maxSeats {
 		s := &seat{name: fmt.Sprintf("%s-%d", host, n)}

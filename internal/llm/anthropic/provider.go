@@ -61,7 +61,7 @@ func (p Provider) Ask(ctx context.Context, request llm.Request, x llm.Exchange) 
 	if err := stream.Err(); err != nil {
 		return llm.Answer{}, translate(err)
 	}
-	return llm.Answer{}, &llm.Fault{Status: http.StatusOK, Cut: true, Message: "the stream has no end"}
+	return llm.Answer{}, &llm.Fault{Status: http.StatusOK, Cut: true, Message: "response too large"}
 }
 
 // collector puts the events of an answer together.
@@ -75,7 +75,7 @@ type collector struct {
 // take takes up an event, and returns the news in it.
 func (c *collector) take(event sdk.MessageStreamEventUnion) (llm.Event, error) {
 	if err := c.message.Accumulate(event); err != nil {
-		return llm.Event{}, &llm.Fault{Status: http.StatusOK, Message: "what it sent is no answer: " + err.Error()}
+		return llm.Event{}, &llm.Fault{Status: http.StatusOK, Message: "not a valid answer: " + err.Error()}
 	}
 	switch event.Type {
 	case "message_start", "message_delta":
@@ -156,7 +156,7 @@ func translate(err error) error {
 		}
 		return fault
 	case errors.As(err, &syntax), errors.As(err, &shape):
-		return &llm.Fault{Status: http.StatusOK, Message: "what it sent is no answer: " + err.Error()}
+		return &llm.Fault{Status: http.StatusOK, Message: "not a valid answer: " + err.Error()}
 	}
 	return err
 }

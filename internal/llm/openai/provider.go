@@ -57,7 +57,7 @@ func (p Provider) Ask(ctx context.Context, request llm.Request, x llm.Exchange) 
 		return llm.Answer{}, translate(err)
 	}
 	if c.finish == "" {
-		return llm.Answer{}, &llm.Fault{Status: http.StatusOK, Cut: true, Message: "the stream has no end"}
+		return llm.Answer{}, &llm.Fault{Status: http.StatusOK, Cut: true, Message: "response too large"}
 	}
 	for i := range c.calls {
 		if err := x.Hear(llm.Event{Call: &c.calls[i], Whole: true}); err != nil {
@@ -192,7 +192,7 @@ func translate(err error) error {
 		code, _ := e.Error.Code.(string) // some servers have numbers there
 		return &llm.Fault{Status: http.StatusOK, Type: e.Error.Type, Code: code, Message: e.Error.Message}
 	case errors.As(err, &syntax), errors.As(err, &shape):
-		return &llm.Fault{Status: http.StatusOK, Message: "what it sent is no answer: " + err.Error()}
+		return &llm.Fault{Status: http.StatusOK, Message: "not a valid answer: " + err.Error()}
 	}
 	return err
 }

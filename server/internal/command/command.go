@@ -100,7 +100,7 @@ func newStartDev() *cobra.Command {
 	flags.IntVarP(&s.options.Port, "port", "p", devserver.DefaultPort, "port of the frontend; 0 takes a free one")
 	flags.StringVar(&s.options.UIIP, "ui-ip", "", "address that the Web UI listens on (default: as --ip)")
 	flags.IntVar(&s.options.UIPort, "ui-port", 0, "port of the Web UI (default: --port plus 1000, or a free one where that is taken)")
-	flags.BoolVar(&s.options.Headless, "headless", false, "leave the Web UI out")
+	flags.BoolVar(&s.options.Headless, "headless", false, "do not run the Web UI")
 	flags.StringVarP(&s.options.DBFilename, "db-filename", "f", "", "SQLite file that keeps everything (default: memory)")
 	flags.StringArrayVarP(&s.options.Namespaces, "namespace", "n", nil, `namespace that shall exist besides "default"; repeatable`)
 	flags.StringArrayVar(&s.searchAttributes, "search-attribute", nil,
