@@ -126,7 +126,7 @@ func TestABlockedPathIsNeverWritten(t *testing.T) {
 	writeTree(t, dir, map[string]string{"a": "mine\n", "d": "-> " + outside})
 	a, err := s.PlanApply(t.Context(), dir, from, to, nil)
 	require.NoError(t, err)
-	require.ErrorContains(t, a.Write(t.Context()), "d/x d is a link there")
+	require.ErrorContains(t, a.Write(t.Context()), "d/x d is a link in the directory")
 	require.NoError(t, a.Close())
 	require.Equal(t, "mine\n", readTree(t, dir)["a"])
 

@@ -137,7 +137,7 @@ func TestWhatMayNotBeKept(t *testing.T) {
 		{"a link in its place", func(t *testing.T, dir string) {
 			require.NoError(t, os.RemoveAll(dir))
 			require.NoError(t, os.Symlink(t.TempDir(), dir))
-		}, []string{"something else"}},
+		}, []string{"directory was removed or replaced"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

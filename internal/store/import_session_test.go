@@ -306,13 +306,13 @@ func TestAnArchiveThatWasTamperedWithIsRefused(t *testing.T) {
 			return append(e, entry{"sessions/default/web-2/ledger.json", tar.TypeReg, []byte("x")})
 		}, "another session"},
 		"a link":              {func(e []entry) []entry { return append(e, entry{"blobs/x", tar.TypeSymlink, nil}) }, "no plain file"},
-		"another blob's text": {func(e []entry) []entry { e[last].data = bytes.Repeat([]byte("x"), len(e[last].data)); return e }, "not what its name says"},
-		"a longer blob":       {func(e []entry) []entry { e[last].data = append(e[last].data, 'x'); return e }, "not what its name says"},
+		"another blob's text": {func(e []entry) []entry { e[last].data = bytes.Repeat([]byte("x"), len(e[last].data)); return e }, "content does not match its name"},
+		"a longer blob":       {func(e []entry) []entry { e[last].data = append(e[last].data, 'x'); return e }, "content does not match its name"},
 		"another state": {func(e []entry) []entry {
 			i := find(e, "execution_state.json")
 			e[i].data = append(e[i].data, ' ')
 			return e
-		}, "not written as it was stored"},
+		}, "is not in the stored format"},
 		"a cut journal": {func(e []entry) []entry {
 			i := find(e, "assignments/build.ann.calls.jsonl")
 			e[i].data = e[i].data[:len(e[i].data)-1]
