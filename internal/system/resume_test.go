@@ -180,7 +180,7 @@ func TestWhatIsStaleRunsAgain(t *testing.T) {
 	require.Equal(t, 2, w.maestro("resume", "s", "--edit", "testing="+edited).code, "nothing was edited")
 	require.NoError(t, os.WriteFile(filepath.Join(edited, "testing.md"), []byte("by hand\n"), 0o600))
 	doc := w.begin("resume", "s", "--edit", "testing="+edited)
-	require.Equal(t, "builds on testing, which was edited", doc.reason("deployment"), "%+v", doc.Plan)
+	require.Equal(t, "depends on testing, which was edited", doc.reason("deployment"), "%+v", doc.Plan)
 	s := w.completes("s")
 	require.Equal(t, session.Supplied, states(s)["testing"])
 	require.Equal(t, first["testing"], w.executed("s")["testing"])
@@ -246,7 +246,7 @@ func TestSuppliedWorkStandsForPhases(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "x.md"), []byte("x"), 0o600))
 	a = w.maestro("run", teamFile, "go on", "--input", "design="+dir, "--session", "t")
 	require.Equal(t, 2, a.code)
-	require.Contains(t, a.stderr, "design.md was neither created nor changed; it has x.md")
+	require.Contains(t, a.stderr, "design.md was neither created nor changed; they have x.md")
 }
 
 // TestOutsideOrchestrator runs the script that docs/resuming.md shows.
