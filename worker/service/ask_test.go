@@ -101,12 +101,12 @@ func TestRetryGoesOnWithTheNote(t *testing.T) {
 	require.Equal(t, int64(7), e.Usage.Tokens())
 
 	for want, wrong := range map[string]session.Answer{
-		"request \"one.dev.2\" is not open; open requests: one.dev.1 (retry, skip, supply, abort)": {Request: "one.dev.2", Verb: session.Retrying},
-		"the answer is empty; open requests: one.dev.1":                                            {},
-		"request \"\" is not open":                                 {Verb: session.Retrying},
-		"cannot be answered with action \"approve\"":               {Request: h.ID, Verb: session.Approving},
-		"cannot be answered with action \"again\"; it takes retry": {Request: h.ID, Verb: "again"},
-		"files: missing manifest":                                  {Request: h.ID, Verb: session.Supplying},
+		"request \"one.dev.2\" is not open; open requests: one.dev.1 (retry": {Request: "one.dev.2", Verb: session.Retrying},
+		"the answer is empty; open requests: one.dev.1":                      {},
+		"request \"\" is not open":                                           {Verb: session.Retrying},
+		"cannot be answered with action \"approve\"":                         {Request: h.ID, Verb: session.Approving},
+		"cannot be answered with action \"again\"; it takes retry":           {Request: h.ID, Verb: "again"},
+		"files: missing manifest":                                            {Request: h.ID, Verb: session.Supplying},
 	} {
 		_, err := s.answer("s", wrong)
 		require.ErrorContains(t, err, want)
