@@ -259,7 +259,7 @@ func TestCLIContinues(t *testing.T) {
 		after := server.requests()[before:]
 		require.Len(t, after, 2)
 		require.Equal(t, 1, strings.Count(string(after[0].Body), "The requirement is said once."))
-		require.Contains(t, string(after[0].Body), "You were cut off")
+		require.Contains(t, string(after[0].Body), "You were interrupted")
 		require.Equal(t, times(answerCost, 2), counted(second.settled[0]), "what the first run has booked is not booked again")
 	})
 }
