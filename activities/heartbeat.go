@@ -302,7 +302,10 @@ func (r *round) write(ctx context.Context, state session.State) {
 }
 
 // sleep waits, or returns why it need not.
-func sleep(ctx context.Context, d time.Duration) error {
+func sleep(ctx context.Context, d time.Duration) error { return sleepUnless(ctx, d, nil) }
+
+// sleepUnless also ends early when stop is closed, and then hands the round over.
+func sleepUnless(ctx context.Context, d time.Duration, stop <-chan struct{}) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -310,5 +313,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	case <-stop:
+		return handedOver(errHandedOver)
 	}
 }

@@ -204,16 +204,7 @@ func (r *round) holdSlot() time.Duration {
 
 // sleep waits, or hands the round over at once when the worker stops: nothing is at work.
 func (r *round) sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-activity.GetWorkerStopChannel(ctx):
-		return handedOver(errHandedOver)
-	}
+	return sleepUnless(ctx, d, activity.GetWorkerStopChannel(ctx))
 }
 
 // patienceOver ends the round, or only the activity: then people are notified, and a

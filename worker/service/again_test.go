@@ -41,7 +41,7 @@ func done(string) any { return map[string]string{"summary": "done"} }
 func TestResetSessionPaysForNoSeriesAgain(t *testing.T) {
 	t.Parallel()
 	provider := providertest.New(t, replies(func(told string) (path, text string) {
-		if strings.Contains(told, "says: make it good") {
+		if strings.Contains(told, "wrote: make it good") {
 			return "a.txt", "good"
 		}
 		return "a.txt", "bad"

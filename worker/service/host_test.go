@@ -3,6 +3,7 @@ package service_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"log/slog"
 	"os"
@@ -120,7 +121,21 @@ func (s *stand) start(sessionID string, tm spec.Team, options ...func(*workflows
 	run, err := s.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: sessionID, TaskQueue: spec.WorkflowQueue(s.store.ID())},
 		workflows.TeamSessionName, in)
 	require.NoError(s.t, err)
-	return run
+	return boundedRun{run}
+}
+
+// boundedRun is a session whose end is not waited for without limit, so that the test of
+// one that never ends fails under its own name.
+type boundedRun struct{ client.WorkflowRun }
+
+func (r boundedRun) Get(ctx context.Context, result any) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, 4*time.Minute, errors.New("the session has not ended within 4 minutes"))
+	defer cancel()
+	err := r.WorkflowRun.Get(ctx, result)
+	if ctx.Err() != nil {
+		return errors.Join(err, context.Cause(ctx))
+	}
+	return err
 }
 
 // histories is where the histories of these sessions are kept, for the replay
@@ -212,7 +227,7 @@ func TestConflictIsMendedByTheIntegrator(t *testing.T) {
 	s := newStand(t, agent.Config{
 		Agents: map[string]agent.Definition{
 			"left":  shell(`echo left > shared; echo left > left.txt`),
-			"right": shell(`cat > brief; if grep -q disagree brief; then echo both > shared; else echo right > shared; fi; rm brief; echo right > right.txt`),
+			"right": shell(`cat > brief; if grep -q 'merge conflict' brief; then echo both > shared; else echo right > shared; fi; rm brief; echo right > right.txt`),
 		},
 		Checks: map[string]agent.CheckDefinition{"both": check(`test "$(cat shared)" = both; test -f left.txt -a -f right.txt`)},
 	})

@@ -106,7 +106,7 @@ func TestOneFailureInSeveralSessionsIsOneTicket(t *testing.T) {
 			require.Len(t, issues[0].Comments, 12)
 			text := fmt.Sprintf("%s", issues[0].Comments)
 			require.Contains(t, text, "12 times so far")
-			require.Equal(t, 1, strings.Count(text, "session s3 goes on")+strings.Count(text, "Session s3 goes on"))
+			require.Equal(t, 1, strings.Count(text, "session s3 continues")+strings.Count(text, "Session s3 continues"))
 		})
 	}
 }
