@@ -31,8 +31,8 @@ func normal(text string) string {
 	return text
 }
 
-// shows tells whether what was printed is what the lines of a page show. With more,
-// it may go on past them. Empty lines at the end are for the eye.
+// shows reports whether what was printed is what the lines of a page show. With more,
+// it may continue past them. Empty lines at the end are for the eye.
 func shows(lines []string, printed string, more bool) bool {
 	for len(lines) > 0 && lines[len(lines)-1] == "" {
 		lines = lines[:len(lines)-1]

@@ -12,7 +12,7 @@ import (
 // What a reader does is in fenced blocks, and in the order of the page:
 //
 //   - A block marked console is what a terminal shows. Lines that begin with `$ `
-//     are typed, and go on in the next line after a backslash at their end; the
+//     are typed, and continue in the next line after a backslash at their end; the
 //     lines below each are what it prints. `...` alone stands for any lines, `…`
 //     for anything in its line, and times, digests and the like may differ; see
 //     [normal]. A command below which nothing is shown may print anything.

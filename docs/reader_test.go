@@ -181,7 +181,7 @@ func (t *terminal) start(line string) error {
 	return nil
 }
 
-// ends waits until the terminal's command has ended, and goes on from where it left
+// ends waits until the terminal's command has ended, and continues from where it left
 // the shell.
 func (t *terminal) ends() error {
 	p := t.running

@@ -63,7 +63,7 @@ func NextDay(date string) time.Time {
 	return day.AddDate(0, 0, 1)
 }
 
-// Take replaces a session's row by what its ledger adds up to. It tells whether that
+// Take replaces a session's row by what its ledger adds up to. It reports whether that
 // changes anything.
 func (d *Day) Take(session string, l *Ledger) (changed bool) {
 	if row := l.On(d.Date); d.Rows[session] != row {
@@ -129,14 +129,14 @@ func (d *Day) sumBut(session string) DayRow {
 	return sum
 }
 
-// Left is what nobody has spent or set aside; negative is a dimension that is not
+// Left is what is neither spent nor set aside; negative is a dimension that is not
 // limited.
 func (d *Day) Left() cost.Amount {
 	sum := d.Sum()
 	return left(d.Limit(), sum.held().Add(sum.Reserved))
 }
 
-// MayPay tells whether enough is left for a call.
+// MayPay reports whether enough is left for a call.
 func (d *Day) MayPay(least cost.Amount) bool { return covers(d.Left(), least) }
 
 func (r DayRow) add(o DayRow) DayRow {
@@ -228,7 +228,7 @@ func (l *Ledger) DailyTeam() string {
 	return l.Team
 }
 
-// Share has reservations draw from a day, too, which nobody else changes meanwhile.
+// Share makes reservations draw from a day, too. The caller holds the day's lock.
 func (l *Ledger) Share(d *Day) { l.day = d }
 
 // dayScope is the team's day as one more budget of the session.

@@ -109,7 +109,7 @@ func (o *office) reserve(c *company, s *spender) {
 	}
 }
 
-// step lets a spender go on, or its worker die.
+// step lets a spender continue, or its worker die.
 func (o *office) step(c *company, s *spender) {
 	c.now = o.now
 	switch {

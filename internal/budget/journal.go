@@ -9,7 +9,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// Kind says what a journal entry tells of a call.
+// Kind is what a journal entry records about a call.
 type Kind string
 
 // The kinds of entry. A call begins once and ends once; only what its tools did
@@ -17,7 +17,7 @@ type Kind string
 const (
 	// Begun: the call is about to be made. Money may be spent from here on.
 	Begun Kind = "begun"
-	// Reported: the call is still under way, and its agent program has said what it
+	// Reported: the call is still under way, and its agent program has reported what it
 	// has used so far. Usage is all of that, Estimate what the request that may be
 	// under way will cost.
 	Reported Kind = "reported"
@@ -32,7 +32,7 @@ const (
 	Unsettled Kind = "unsettled"
 	// Tools: what the tools did after the answer is stored.
 	Tools Kind = "tools"
-	// Closed: a person has said what an unsettled call cost besides what is known;
+	// Closed: a person has stated what an unsettled call cost besides what is known;
 	// nothing, if it was written off.
 	Closed Kind = "closed"
 )
@@ -46,7 +46,7 @@ type Entry struct {
 	// Call is the Seq of the entry with which the call began.
 	Call int64 `json:"call,omitempty"`
 
-	// What follows is told by the entry with which a call begins.
+	// The fields below are set in the entry that begins a call.
 
 	Key *session.CallKey `json:"key,omitempty"`
 	// Run is the workflow run that pays.
@@ -70,7 +70,7 @@ type Entry struct {
 	Note string `json:"note,omitempty"`
 }
 
-// Call is a paid call as its entries tell of it.
+// Call is a paid call, computed from its entries.
 type Call struct {
 	// ID is the Seq of the entry with which it began.
 	ID int64 `json:"id"`
@@ -96,7 +96,7 @@ type Call struct {
 	// money counts for the day of EndedAt.
 	BeganAt time.Time `json:"began_at"`
 	EndedAt time.Time `json:"ended_at,omitzero"`
-	// ClosedAt is when a person has said what it cost, By who, and Note why.
+	// ClosedAt is when a person stated its cost, By is who, Note is why.
 	ClosedAt time.Time `json:"closed_at,omitzero"`
 	By       string    `json:"by,omitempty"`
 	Note     string    `json:"note,omitempty"`
@@ -125,7 +125,7 @@ func (j *Journal) Call(id int64) Call {
 func (j *Journal) Next() int64 { return j.last + 1 }
 
 // Apply takes in the next entry. A number that was skipped is an entry that was
-// lost: if a call began with it, what is told of its money later still counts. An
+// lost: if a call began with it, costs that are recorded later still count. An
 // error says why the entry cannot follow what the journal has; the
 // journal is as it was then.
 func (j *Journal) Apply(e Entry) error {
@@ -156,7 +156,7 @@ func (j *Journal) Apply(e Entry) error {
 	return nil
 }
 
-// endsLost tells whether the entry ends a call, in the case that its beginning is
+// endsLost reports whether the entry ends a call, in the case that its beginning is
 // lost.
 func (e Entry) endsLost() bool {
 	ends := e.Kind == Settled || e.Kind == Abandoned || e.Kind == Unsettled

@@ -41,7 +41,7 @@ type Ledger struct {
 type Row struct {
 	// Spent is what is known to be spent, by day, agent and model.
 	Spent []Spending `json:"spent,omitempty"`
-	// Unsettled are the calls that have ended and whose cost nobody knows.
+	// Unsettled are calls that have ended with unknown cost.
 	Unsettled []UnsettledCall `json:"unsettled,omitempty"`
 	// Reserved is what is set aside for the calls under way, by their id. In a
 	// dimension that no budget limits it is zero for a call of which nobody
@@ -51,7 +51,7 @@ type Row struct {
 	Entries int64 `json:"entries,omitempty"`
 }
 
-// UnsettledCall is a call that has ended and whose cost nobody knows.
+// UnsettledCall is a call that has ended with unknown cost.
 type UnsettledCall struct {
 	// Call is its number in the assignment's journal.
 	Call int64 `json:"call"`
@@ -76,7 +76,7 @@ type Spending struct {
 	Answered int `json:"answered,omitempty"`
 }
 
-// Warning says that a part of a cap is spent.
+// Warning: a part of a cap is spent.
 type Warning struct {
 	Scope string `json:"scope"`
 	// At is the fraction of the cap, one of the limits' WarnAt.
@@ -155,7 +155,7 @@ func (l *Ledger) Usage() cost.Usage {
 	return sum
 }
 
-// Unsettled adds up the estimates of what nobody knows.
+// Unsettled is the sum of the estimates of unsettled calls.
 func (l *Ledger) Unsettled() cost.Usage {
 	var sum cost.Usage
 	for _, r := range l.Rows {
@@ -175,7 +175,7 @@ func (l *Ledger) Reserved() cost.Amount {
 }
 
 // Largest is the most that one call of an agent has cost in this session; ok
-// tells whether there was one that was of use, or that has cost anything.
+// reports whether there was one that was of use, or that has cost anything.
 func (l *Ledger) Largest(agent string) (dearest cost.Amount, ok bool) {
 	for _, r := range l.Rows {
 		for _, s := range r.Spent {
@@ -236,7 +236,7 @@ type scope struct {
 	spent, unsettled, reserved cost.Amount
 }
 
-// left is what nobody has spent or reserved; negative is a dimension that is not
+// left is what is neither spent nor reserved; negative is a dimension that is not
 // limited.
 func (s scope) left() cost.Amount {
 	return left(s.cap, s.spent.Add(s.reserved))
@@ -281,7 +281,7 @@ func (l *Ledger) scope(name string) scope {
 	return s
 }
 
-// draws tells whether an assignment's calls draw from a budget of the session.
+// draws reports whether an assignment's calls draw from a budget of the session.
 func draws(id spec.AssignmentID, name string) bool {
 	switch kind, which, _ := strings.Cut(name, " "); kind {
 	case "persona":
@@ -298,18 +298,18 @@ func (l *Ledger) Budget(name string) (limit spec.Cap, spent cost.Amount) {
 	return s.cap, s.spent
 }
 
-// MayPay tells whether enough is left in a budget of the session for a call.
+// MayPay reports whether enough is left in a budget of the session for a call.
 func (l *Ledger) MayPay(name string, least cost.Amount) bool {
 	return covers(l.scope(name).left(), least)
 }
 
-// Verdict says whether a call may be made.
+// Verdict is the decision whether a call may be made.
 type Verdict struct {
 	// Granted is what the call may cost.
 	Granted cost.Amount
 	// Wait: calls under way may free what is missing; ask again.
 	Wait bool
-	// Refused says, in a sentence, which budget cannot pay for the call; empty:
+	// Refused names, in a sentence, the budget that cannot pay for the call; empty:
 	// it may be made, or has to wait.
 	Refused string
 	// Scope names that budget.
@@ -351,7 +351,7 @@ func (l *Ledger) Reserve(id spec.AssignmentID, call int64, want, least cost.Amou
 	return Verdict{Granted: granted}
 }
 
-// mayFree tells whether reservations that are given back may free some of what is
+// mayFree reports whether reservations that are given back may free some of what is
 // missing of an amount.
 func (s scope) mayFree(amount cost.Amount) bool {
 	left := s.left()
@@ -401,7 +401,7 @@ func (l *Ledger) Extend(id spec.AssignmentID, call int64, more, least cost.Amoun
 	return Verdict{Granted: granted}
 }
 
-// covers tells whether what is left pays for an amount.
+// covers reports whether what is left pays for an amount.
 func covers(left, amount cost.Amount) bool {
 	return (left.Tokens < 0 || amount.Tokens <= left.Tokens) && (left.USD < 0 || amount.USD <= left.USD)
 }
@@ -489,7 +489,7 @@ func reviewed(warnings []Warning, name string, spent cost.Amount, limit spec.Cap
 	return out
 }
 
-// Fractions tells of each budget of an assignment how much of it is spent.
+// Fractions returns how much of each budget of an assignment is spent.
 func (l *Ledger) Fractions(id spec.AssignmentID) map[string]float64 {
 	out := map[string]float64{}
 	for _, s := range l.scopes(id) {

@@ -54,12 +54,12 @@ func CapOf(t spec.Team, scope string) spec.Cap {
 	return t.Budget.Cap()
 }
 
-// IsZero tells whether nothing is limited.
+// IsZero reports whether nothing is limited.
 func (l Limits) IsZero() bool {
 	return l.Session == (spec.Cap{}) && l.Daily == (spec.Cap{}) && len(l.Phases)+len(l.Personas)+len(l.WarnAt) == 0
 }
 
-// Equal tells whether both limit the same.
+// Equal reports whether both limit the same.
 func (l Limits) Equal(m Limits) bool {
 	return l.Session == m.Session && l.Daily == m.Daily && maps.Equal(l.Phases, m.Phases) && maps.Equal(l.Personas, m.Personas) &&
 		slices.Equal(l.WarnAt, m.WarnAt)
@@ -67,7 +67,7 @@ func (l Limits) Equal(m Limits) bool {
 
 // Raise is what a person has added to a budget.
 type Raise struct {
-	// ID tells one raise from another, so that one that is told of twice counts
+	// ID identifies a raise, so that one that is recorded twice counts
 	// once.
 	ID string `json:"id"`
 	// Scope names the budget.

@@ -103,7 +103,7 @@ func (c *company) budgets(id spec.AssignmentID) map[string]struct {
 	}
 }
 
-// passes tells whether an amount is more than a cap allows.
+// passes reports whether an amount is more than a cap allows.
 func passes(a cost.Amount, limit spec.Cap) bool {
 	return (limit.Tokens > 0 && a.Tokens > limit.Tokens) || (limit.USD > 0 && a.USD > limit.USD)
 }
@@ -171,7 +171,7 @@ func (c *company) book(s *spender) {
 	require.Equal(c.t, s.journal.Row(row.Reserved), c.ledger.Row(s.id))
 }
 
-// step lets a spender go on by one moment.
+// step lets a spender continue by one moment.
 func (c *company) step(s *spender) {
 	c.now = c.now.Add(time.Duration(c.random.IntN(90)) * time.Minute)
 	switch s.moment {
@@ -219,7 +219,7 @@ func (c *company) crash(s *spender) {
 	c.check(s)
 }
 
-// run lets the spenders go on in random order until all are done.
+// run lets the spenders continue in random order until all are done.
 func (c *company) run() {
 	for range 1_000_000 {
 		var going []*spender

@@ -18,7 +18,7 @@ func Label(scope string) string {
 	return scope
 }
 
-// refuse says that a budget cannot pay for a call.
+// refuse describes which budget cannot pay for a call, and why.
 func (l *Ledger) refuse(s scope, least cost.Amount) Verdict {
 	v := Verdict{Scope: s.name, Least: least}
 	what := "the budget of " + Label(s.name)

@@ -18,7 +18,7 @@ type Budget struct {
 	// Spent is what is known to be spent, Unsettled what is believed to be, and
 	// Reserved what is set aside for calls under way.
 	Spent, Unsettled, Reserved cost.Amount
-	// Left is what nobody has spent or set aside. A dimension that is not
+	// Left is what is neither spent nor set aside. A dimension that is not
 	// limited is negative.
 	Left cost.Amount
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// Unbooked is usage that a session's status tells of and its ledger does not: it was
+// Unbooked is usage that a session's status has and its ledger does not: it was
 // spent before there were ledgers.
 type Unbooked struct {
 	// Assignment is empty for what the status has in all beyond its assignments.

@@ -106,7 +106,7 @@ func read(src *source) *document {
 	return d
 }
 
-// add reports what is wrong at a path, on which nothing more will be said.
+// add reports a fault at a path; later faults on the same path are dropped.
 func (d *document) add(at place, path, format string, args ...any) {
 	if len(d.faults) < maxFaults {
 		d.faults = append(d.faults, d.src.fault(at, path, format, args...))
@@ -122,7 +122,7 @@ func (d *document) report(path, format string, args ...any) {
 	}
 }
 
-// settled tells whether a path, or one above it, has a fault that is reported.
+// settled reports whether a path, or one above it, has a fault that is reported.
 func (d *document) settled(path string) bool {
 	for !d.broken[path] {
 		if path = above(path); path == "" {
@@ -209,7 +209,7 @@ func (d *document) mapping(node ast.Node, path string) any {
 	return values
 }
 
-// scalar is a value that is one word, number or text.
+// scalar is a string, number or boolean.
 func (d *document) scalar(node ast.Node, path string, at place) any {
 	text := textOf(node)
 	d.texts[path] = text
@@ -247,7 +247,7 @@ func plainNumber(text string) (number string, ok bool) {
 	return strconv.FormatFloat(f, 'f', -1, 64), true
 }
 
-// spend counts a value and tells whether there may be another.
+// spend counts a value and reports whether there may be another.
 func (d *document) spend(at place) bool {
 	d.values++
 	if d.values == maxValues+1 {
@@ -256,7 +256,7 @@ func (d *document) spend(at place) bool {
 	return d.values <= maxValues
 }
 
-// alias hands the node that an alias stands for to use.
+// alias calls use with the node that an alias refers to.
 func (d *document) alias(n *ast.AliasNode, path string, at place, use func(ast.Node)) {
 	name := n.Value.GetToken().Value
 	target, ok := d.anchors[name]

@@ -9,7 +9,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// Fault is one thing wrong in a file, for a person to mend.
+// Fault is one thing wrong in a file, for a person to fix.
 type Fault struct {
 	// File is the file's path as it was given.
 	File string `json:"file"`
@@ -20,7 +20,7 @@ type Fault struct {
 	// Field is the field's path, like phases[2].personas[0]; empty where the
 	// fault is no field's.
 	Field string `json:"field,omitempty"`
-	// Message says what is wrong and what would be right.
+	// Message describes what is wrong and what would be right.
 	Message string `json:"message"`
 	// Excerpt shows the line and the one before it, with a caret under the
 	// column.
@@ -49,7 +49,7 @@ type Faults struct {
 	List []Fault
 }
 
-// shownFaults bounds what Error prints: past it, more faults help nobody.
+// shownFaults bounds how many faults Error prints.
 const shownFaults = 30
 
 // Error shows each fault in one line, with its excerpt below.

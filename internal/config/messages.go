@@ -57,7 +57,7 @@ func message(k jsonschema.ErrorKind, value any, trail []map[string]any) string {
 	return fmt.Sprintf("is %s, which is not allowed here", shown(value))
 }
 
-// mistyped says of a value that its type is not the schema's.
+// mistyped is the message for a value of the wrong type.
 func mistyped(value any, s map[string]any) string {
 	text, isText := value.(string)
 	switch s["type"] {
@@ -88,7 +88,7 @@ func mistyped(value any, s map[string]any) string {
 	return fmt.Sprintf("must be %s, not %s", wanted(s), describe(value))
 }
 
-// wanted says what a value of a schema's type looks like in a file.
+// wanted describes a value of a schema's type as it is written in a file.
 func wanted(s map[string]any) string {
 	switch s["type"] {
 	case "boolean":
@@ -106,7 +106,7 @@ func wanted(s map[string]any) string {
 	return "a single value"
 }
 
-// bounds says between what a number must be.
+// bounds describes the range of a number.
 func bounds(s map[string]any) string {
 	least, from := s["minimum"]
 	most, to := s["maximum"]
@@ -127,7 +127,7 @@ func bounds(s map[string]any) string {
 	return fmt.Sprintf("at most %v", most)
 }
 
-// describe says what a value is, as a message continues "must be ..., not".
+// describe names a value, for messages of the form "must be ..., not".
 func describe(v any) string {
 	switch v := v.(type) {
 	case map[string]any:

@@ -97,7 +97,7 @@ func (s *source) syntax(err error) (at place, format string, text string) {
 }
 
 // runawayQuote finds quoted text that has swallowed the fields below it. Where a
-// closing quote is missing, the text goes on to the next opening one, and the
+// closing quote is missing, the text continues to the next opening one, and the
 // parser stumbles far behind it.
 func runawayQuote(tokens token.Tokens) (at place, quote string, found bool) {
 	for _, t := range tokens {

@@ -195,7 +195,7 @@ func leaves(e *jsonschema.ValidationError) []*jsonschema.ValidationError {
 	return all
 }
 
-// choices says what is wrong with a mapping that needs one of several fields.
+// choices describes the fault of a mapping that needs one of several fields.
 func choices(value any, path string, trail []map[string]any) []violation {
 	s := trail[0]
 	var names, present []string
@@ -266,7 +266,7 @@ func properties(s map[string]any) map[string]any {
 	return p
 }
 
-// example shows how a missing field is written, and says what it is.
+// example shows how a missing field is written, and describes it.
 func example(trail []map[string]any, name string) string {
 	for _, s := range trail {
 		field, ok := properties(s)[name].(map[string]any)

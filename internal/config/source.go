@@ -104,10 +104,10 @@ func notText(line string) (column int, what string) {
 	return 0, ""
 }
 
-// printable tells whether a terminal shows r as one or two columns.
+// printable reports whether a terminal shows r as one or two columns.
 func printable(r rune) bool { return r == ' ' || unicode.IsGraphic(r) && !unicode.Is(unicode.Mn, r) }
 
-// wide tells whether a terminal shows r two columns wide.
+// wide reports whether a terminal shows r two columns wide.
 func wide(r rune) bool {
 	return unicode.In(r, unicode.Han, unicode.Hangul, unicode.Hiragana, unicode.Katakana) ||
 		r >= 0xFF01 && r <= 0xFF60 || r >= 0x1F300 && r <= 0x1FAFF || r >= 0x3000 && r <= 0x303F

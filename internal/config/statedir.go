@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DefaultStateDir is where the state lives unless someone says otherwise.
+// DefaultStateDir is the default directory of the state.
 const DefaultStateDir = "/var/maestro/state"
 
 // StateDirEnv is the variable that names the state directory.
@@ -83,7 +83,7 @@ func ownStateDir(env func(string) string) string {
 	return ""
 }
 
-// unusable says why a directory cannot hold the state; empty: it can.
+// unusable is why a directory cannot hold the state; empty: it can.
 func unusable(dir string) string {
 	info, err := os.Stat(dir)
 	switch {

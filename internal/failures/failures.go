@@ -8,8 +8,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// Category says what kind of failure ended an attempt. It decides, through
-// [RuleFor], whether there is a next one and what that one is told.
+// Category is the kind of failure that ended an attempt. It decides, through
+// [RuleFor], whether there is another attempt and what its prompt contains.
 type Category string
 
 // The failure categories.
@@ -54,11 +54,11 @@ const (
 	CountsAsFailure Weight = "failure"
 	// CountsAsSuccess: the agent answered, even if what it answered was wrong.
 	CountsAsSuccess Weight = "success"
-	// Neutral says nothing about the agent; a probe is given back.
+	// Neutral is no evidence about the agent; a probe is given back.
 	Neutral Weight = "neutral"
 )
 
-// Whose says whose trouble a failure is, and so who has to do something about it.
+// Whose is whose failure it is: who has to act on it.
 type Whose string
 
 // Those whose failure it may be.
@@ -69,13 +69,13 @@ const (
 	// waited out, and costs no attempt and no round.
 	OfProvider Whose = "provider"
 	// OfHost: the machine, its store or its worker. What may be over later is waited out
-	// like a provider's trouble, and says nothing about the agent.
+	// like a provider's outage, and is no evidence about the agent.
 	OfHost Whose = "host"
-	// OfPerson: nobody but a person can mend it.
+	// OfPerson: only a person can fix it.
 	OfPerson Whose = "person"
 )
 
-// Start says what the attempt after a failed one starts from.
+// Start is what the attempt after a failed one starts from.
 type Start string
 
 // The starts of an attempt.
@@ -103,10 +103,10 @@ type Rule struct {
 	Start Start
 	// Fallback: the agent's fallback may do better than the agent itself.
 	Fallback bool
-	// Advice tells the next attempt what to change.
+	// Advice is what the next attempt should change.
 	Advice string
-	// Remedy tells a person what to do once the work was given up; empty: what
-	// Advice says is theirs to do as well.
+	// Remedy is what a person can do once the work was given up; empty: the
+	// same as Advice.
 	Remedy string
 }
 
@@ -204,7 +204,7 @@ var failureTable = map[Category]Rule{
 	},
 }
 
-// Failure says why an attempt did not succeed. It is what the next attempt gets
+// Failure is why an attempt did not succeed. It is what the next attempt gets
 // as feedback and what a person reads in a report.
 type Failure struct {
 	// Category decides what happens next.
@@ -213,9 +213,9 @@ type Failure struct {
 	Message string `json:"message"`
 	// Output is the evidence: the tail of what the agent or check printed.
 	Output string `json:"output,omitempty"`
-	// Final: the agent itself said that trying again is useless.
+	// Final: the agent itself reported that another attempt is useless.
 	Final bool `json:"final,omitempty"`
-	// RetryAfter is the wait that a provider asked for; zero: the usual one.
+	// RetryAfter is the wait that a provider requested; zero: the usual one.
 	RetryAfter textfmt.Duration `json:"retry_after,omitempty"`
 }
 
@@ -227,22 +227,22 @@ func Failf(c Category, format string, args ...any) *Failure {
 // Error makes a Failure an error.
 func (f *Failure) Error() string { return string(f.Category) + ": " + f.Message }
 
-// Advice tells the next attempt what to change.
+// Advice is what the next attempt should change.
 func (f *Failure) Advice() string { return RuleFor(f.Category).Advice }
 
-// Remedy tells a person what to do about work that was given up.
+// Remedy is what a person can do about work that was given up.
 func (f *Failure) Remedy() string {
 	rule := RuleFor(f.Category)
 	return cmp.Or(rule.Remedy, rule.Advice)
 }
 
-// RetryAttempt tells whether another attempt in the same round makes sense.
+// RetryAttempt reports whether another attempt in the same round makes sense.
 func (f *Failure) RetryAttempt() bool { return !f.Final && RuleFor(f.Category).RetryAttempt }
 
-// RetryRound tells whether another round makes sense.
+// RetryRound reports whether another round makes sense.
 func (f *Failure) RetryRound() bool { return !f.Final && RuleFor(f.Category).RetryRound }
 
-// WaitedOut tells whether the failure is the provider's or the host's, and may be over
+// WaitedOut reports whether the failure is the provider's or the host's, and may be over
 // later.
 func (f *Failure) WaitedOut() bool {
 	rule := RuleFor(f.Category)
@@ -258,5 +258,5 @@ func (c Category) Awaited() string {
 	return "provider"
 }
 
-// ValidCategory tells whether c is one of the table's.
+// ValidCategory reports whether c is one of the table's.
 func ValidCategory(c Category) bool { return slices.Contains(Categories(), c) }

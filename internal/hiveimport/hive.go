@@ -73,7 +73,7 @@ func (f Faults) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Recognise tells whether data looks like a checkpoint of Maestro Hive.
+// Recognise reports whether data looks like a checkpoint of Maestro Hive.
 func Recognise(data []byte) bool {
 	var fields map[string]json.RawMessage
 	return json.Unmarshal(data, &fields) == nil && (fields["checkpoint_metadata"] != nil || fields["workflow_context"] != nil)

@@ -312,7 +312,7 @@ func (k *check) required(fields map[string]metaField) {
 	}
 }
 
-// brings tells whether every ticket brings a field.
+// brings reports whether every ticket brings a field.
 func (k *check) brings(id string) bool {
 	switch id {
 	case "project", "issuetype", "summary", "description", "labels":

@@ -204,13 +204,13 @@ type answer struct {
 	body   []byte
 }
 
-// html tells whether the answer is a page for people.
+// html reports whether the answer is a page for people.
 func (a answer) html() bool {
 	kind, _, err := mime.ParseMediaType(a.header.Get("Content-Type"))
 	return err == nil && (kind == "text/html" || kind == "application/xhtml+xml")
 }
 
-// misconfigured is the trouble that somebody has to mend.
+// misconfigured is the trouble that somebody has to fix.
 func misconfigured(format string, args ...any) *session.TicketTrouble {
 	return &session.TicketTrouble{Kind: session.Misconfigured, Message: fmt.Sprintf(format, args...)}
 }

@@ -104,7 +104,7 @@ func comment(c session.TicketComment) func(quote int) document {
 // mark is the line that names a comment's notice.
 func mark(id string) string { return noticeMark + safetext.Line(id) }
 
-// isComment tells whether a comment's body, as the API gives it, is that of a notice.
+// isComment reports whether a comment's body, as the API gives it, is that of a notice.
 func isComment(body json.RawMessage, id string) bool {
 	want := mark(id)
 	text, wiki := "", ""

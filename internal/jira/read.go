@@ -59,7 +59,7 @@ func (n adfNode) number(name string, otherwise int) int {
 	return otherwise
 }
 
-// inline tells whether the node stands in a line, and not below others.
+// inline reports whether the node stands in a line, and not below others.
 func (n adfNode) inline() bool {
 	switch n.Type {
 	case "text", "hardBreak", "mention", "emoji", "inlineCard", "date", "status", "placeholder", "mediaInline", "inlineExtension":

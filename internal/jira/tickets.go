@@ -133,7 +133,7 @@ func categoryOf(n session.Notice) failures.Category {
 	return n.Request.Category
 }
 
-// createRefused says what is to be mended before a ticket can be made.
+// createRefused says what is to be fixed before a ticket can be made.
 func (c *Client) createRefused(project, kind string, category failures.Category, r refusal) *session.TicketTrouble {
 	switch r.status {
 	case http.StatusForbidden:
@@ -165,7 +165,7 @@ func (c *Client) createRefused(project, kind string, category failures.Category,
 		c.base.Host, kind, project, r.status, strings.Join(wrong, "; "))
 }
 
-// setBy says which key of the team file is to be mended for a field.
+// setBy says which key of the team file is to be fixed for a field.
 func setBy(field string, category failures.Category) string {
 	switch field {
 	case "project", "pid":
@@ -225,7 +225,7 @@ func projectOf(key string) string {
 	return project
 }
 
-// commented tells whether a ticket has the comment of a notice.
+// commented reports whether a ticket has the comment of a notice.
 func (c *Client) commented(ctx context.Context, key, id string) (bool, error) {
 	for start := 0; start < maxComments; {
 		var page struct {

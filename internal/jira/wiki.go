@@ -87,7 +87,7 @@ func wikiEscape(text string) string {
 	return b.String()
 }
 
-// entityFollows tells whether an ampersand before the text begins an entity.
+// entityFollows reports whether an ampersand before the text begins an entity.
 func entityFollows(rest string) bool {
 	return rest != "" && (rest[0] == '#' || rest[0]|0x20 >= 'a' && rest[0]|0x20 <= 'z')
 }

@@ -111,7 +111,7 @@ func (s *Server) fault(r Request) *Fault {
 	return nil
 }
 
-// before does what a fault does before the request is served, and tells whether
+// before does what a fault does before the request is served, and reports whether
 // it is to be.
 func (s *Server) before(w http.ResponseWriter, r *http.Request, f Fault) bool {
 	if f.Delay > 0 {
@@ -134,7 +134,7 @@ func (s *Server) before(w http.ResponseWriter, r *http.Request, f Fault) bool {
 	return true
 }
 
-// after does what a fault does once the request was served, and tells whether its
+// after does what a fault does once the request was served, and reports whether its
 // own answer is still to be sent.
 func (s *Server) after(w http.ResponseWriter, f Fault, out *httptest.ResponseRecorder) bool {
 	switch {

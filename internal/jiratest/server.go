@@ -267,7 +267,7 @@ func (s *Server) resource(w http.ResponseWriter, r Request, parts []string) {
 	}
 }
 
-// authenticated tells whether the request has the account's credentials, and
+// authenticated reports whether the request has the account's credentials, and
 // answers it if it has not.
 func (s *Server) authenticated(w http.ResponseWriter, r Request) bool {
 	s.mu.Lock()

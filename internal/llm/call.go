@@ -131,7 +131,7 @@ func (h *hearing) soFar() cost.Usage {
 }
 
 // complete fills in what a server does not say of the cost: an estimate is nearer
-// to the truth than nothing. counted tells whether it says what the prompt cost.
+// to the truth than nothing. counted reports whether it says what the prompt cost.
 func (h *hearing) complete(u cost.Usage) (complete cost.Usage, counted bool) {
 	guess := h.forecast.estimated(min(tokensOf(int64(h.bytes)), h.limit))
 	if u.OutputTokens == 0 {

@@ -89,7 +89,7 @@ func (c *conversation) forecast(maxOutput int64, prices *cost.Prices) forecast {
 
 // shrink takes results of tools out of the conversation, the largest first and
 // the older of two alike, until the next prompt has no more than so many tokens
-// by the best guess. It leaves the newest message as it is, and tells whether it
+// by the best guess. It leaves the newest message as it is, and reports whether it
 // got there; what it takes depends on the conversation alone.
 func (c *conversation) shrink(tokens int64) bool {
 	type place struct{ message, result, size int }

@@ -89,7 +89,7 @@ func (f *Fault) failure() *failures.Failure {
 	return final(failures.APIError, "the provider rejects the request: %v", f)
 }
 
-// unpaid tells whether the account has nothing left: Anthropic has no name for that
+// unpaid reports whether the account has nothing left: Anthropic has no name for that
 // but the one of a bad request.
 func (f *Fault) unpaid() bool {
 	return strings.Contains(strings.ToLower(f.Message), "credit balance is too low")
@@ -104,7 +104,7 @@ func (f *Fault) named(names ...string) bool {
 	return false
 }
 
-// overflow tells whether the prompt was longer than the model's window.
+// overflow reports whether the prompt was longer than the model's window.
 // Providers and servers that are compatible with them say it in many ways.
 func (f *Fault) overflow() bool {
 	if f.named("context_length_exceeded", "request_too_large") || f.Status == http.StatusRequestEntityTooLarge {
@@ -144,7 +144,7 @@ func bounded(wait float64) time.Duration {
 	return time.Duration(min(wait, float64(session.MaxRetryAfter)))
 }
 
-// unbilled tells whether a call that failed can have cost nothing: nobody was
+// unbilled reports whether a call that failed can have cost nothing: nobody was
 // reached, or the provider refused it before it began to answer.
 func unbilled(err error) bool {
 	var fault *Fault

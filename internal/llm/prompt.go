@@ -80,7 +80,7 @@ func firstMessage(b session.Brief) string {
 }
 
 // feedback tells how the attempt before failed, what work was sent back for, and
-// what people say. A failure after which the conversation goes on where it broke off
+// what people say. A failure after which the conversation continues where it broke off
 // is none of the model's business, and saying it would make the conversation another
 // one.
 func feedback(s *strings.Builder, f *session.Feedback) {

@@ -161,7 +161,7 @@ func TestAnotherRequestIsAnotherConversation(t *testing.T) {
 		_, err = b.run()
 		require.NoError(t, err)
 		require.Equal(t, 2, s.Count())
-		// A failure after which the conversation goes on is no part of it.
+		// A failure after which the conversation continues is no part of it.
 		b.job.Brief.Attempt, b.job.Brief.Round = 2, 2
 		b.job.Brief.Feedback = session.FeedbackOn(failures.Failf(failures.APIError, "the provider failed"))
 		_, err = b.run()

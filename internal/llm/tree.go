@@ -201,7 +201,7 @@ func (t tree) walk(name string, most int) (entries []entry, more bool, err error
 	return entries, more, nil
 }
 
-// has tells whether a file matches the pattern.
+// has reports whether a file matches the pattern.
 func (t tree) has(pattern string) (bool, error) {
 	matches, err := doublestar.Glob(t.root.FS(), pattern, doublestar.WithFilesOnly(), doublestar.WithNoFollow())
 	return len(matches) > 0, err

@@ -16,7 +16,7 @@ const (
 	maxSilent    = 3
 )
 
-// What the model is told when an answer did not go on with the work.
+// What the model is told when an answer did not continue with the work.
 const (
 	tellTruncated = "Your answer was cut off because it was too long, and none of its tool calls was done. Go on in smaller steps: " +
 		"one file or one part of a file in each answer, and edit instead of write where you can."
@@ -107,7 +107,7 @@ func (r *run) halve() error {
 	return nil
 }
 
-// cutOff has the model go on after an answer that was too long. Its calls are not
+// cutOff has the model continue after an answer that was too long. Its calls are not
 // done, and its thoughts not given back: the last one is not whole.
 func (r *run) cutOff(answer Answer) error {
 	if r.truncated++; r.truncated > maxTruncated {
@@ -119,8 +119,8 @@ func (r *run) cutOff(answer Answer) error {
 	return nil
 }
 
-// silence has the model go on after an answer without a call. A model that has
-// worked, and goes on saying that it is done, is believed: whether the work is
+// silence has the model continue after an answer without a call. A model that has
+// worked, and continues saying that it is done, is believed: whether the work is
 // what it has to be is checked after it anyway.
 func (r *run) silence(answer Answer) (over bool, err error) {
 	if r.silent++; r.silent <= maxSilent {

@@ -59,7 +59,7 @@ type worker struct {
 	tree tree
 	job  session.Job
 	mask func(string) string
-	// decided is what was decided in earlier turns, and reminded tells whether the
+	// decided is what was decided in earlier turns, and reminded reports whether the
 	// model was told then what is missing.
 	decided  map[string]string
 	reminded bool

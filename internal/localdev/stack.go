@@ -27,7 +27,7 @@ import (
 // offerPatience bounds the wait for the worker in this process to serve.
 const offerPatience = 20 * time.Second
 
-// drainOnOneMachine is how long attempts may go on when server and worker stop
+// drainOnOneMachine is how long attempts may continue when server and worker stop
 // together: what is not done by then is taken up at the next start.
 const drainOnOneMachine = 2 * time.Second
 

@@ -61,7 +61,7 @@ func (a answer) stream(w *cutWriter, format api, events []event, fault Fault) {
 	}
 }
 
-// wait tells whether the client and the server are still there after it.
+// wait reports whether the client and the server are still there after it.
 func (a answer) wait(d time.Duration) bool {
 	if d <= 0 {
 		return true
@@ -72,7 +72,7 @@ func (a answer) wait(d time.Duration) bool {
 	return a.held(over)
 }
 
-// held waits until the channel is closed, and tells whether the client and the server
+// held waits until the channel is closed, and reports whether the client and the server
 // are still there then. A nil channel holds nothing.
 func (a answer) held(until <-chan struct{}) bool {
 	if until == nil {

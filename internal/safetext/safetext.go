@@ -139,7 +139,7 @@ func JSON(document []byte) []byte {
 	return out
 }
 
-// isPlain tells whether there is nothing in a text to be taken out.
+// isPlain reports whether there is nothing in a text to be taken out.
 func isPlain(text string) bool {
 	for i := range len(text) {
 		if c := text[i]; c < 0x20 && c != '\n' && c != '\t' || c >= 0x7f {
@@ -149,7 +149,7 @@ func isPlain(text string) bool {
 	return true
 }
 
-// hidden tells whether a character is not seen: controls, those that turn the direction
+// hidden reports whether a character is not seen: controls, those that turn the direction
 // of writing, and those without a width.
 func hidden(r rune) bool {
 	return unicode.In(r, unicode.C, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)

@@ -68,7 +68,7 @@ func newMatcher(secrets []string) *matcher {
 	return m
 }
 
-// begins tells whether a secret may begin with a byte.
+// begins reports whether a secret may begin with a byte.
 func (m *matcher) begins(c byte) bool { return m.root.next[c].Load() != noMatch }
 
 // match is the length of the longest secret that data begins with; 0 for none. more
@@ -179,7 +179,7 @@ func (m *matcher) follow(p position, c byte, add func(position)) {
 	}
 }
 
-// sameByte tells whether two bytes are the same, or, with fold, the same letter.
+// sameByte reports whether two bytes are the same, or, with fold, the same letter.
 func sameByte(a, b byte, fold bool) bool {
 	if a == b || !fold {
 		return a == b

@@ -66,7 +66,7 @@ func (s *Set) Mask(text string) string {
 	return string(out)
 }
 
-// In tells whether the text has a secret in it.
+// In reports whether the text has a secret in it.
 func (s *Set) In(text string) bool {
 	return s.InBytes([]byte(text))
 }
@@ -136,7 +136,7 @@ type Scanner struct {
 // Scanner returns one that has seen nothing yet.
 func (s *Set) Scanner() *Scanner { return &Scanner{set: s} }
 
-// Found tells whether a secret has been written.
+// Found reports whether a secret has been written.
 func (s *Scanner) Found() bool { return s.found }
 
 // Write never fails.

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// JiraExample is what a worker file says of Jira, for messages.
+// JiraExample is the jira section of a worker file, for messages.
 const JiraExample = "jira: {url: https://example.atlassian.net, deployment: cloud, email_env: JIRA_EMAIL, token_env: JIRA_TOKEN}"
 
 // Lack is something that a team needs and that its workers do not have.
 type Lack struct {
 	Message string `json:"message"`
-	// Remedy says what to do.
+	// Remedy is what to do.
 	Remedy string `json:"remedy"`
 }
 
@@ -35,7 +35,7 @@ func (t Team) Admissible(offers []Offer, now time.Time) (agents map[string]Offer
 	return agents, faults
 }
 
-// Lacks is [Team.Admissible] with what to do told apart.
+// Lacks is [Team.Admissible] with the remedy as a field of its own.
 func (t Team) Lacks(offers []Offer, now time.Time) (agents map[string]OfferedAgent, lacks []Lack) {
 	live := slices.DeleteFunc(slices.Clone(offers), func(o Offer) bool { return !o.Live(now) })
 	if len(live) == 0 {
@@ -90,7 +90,7 @@ func (t Team) Unpriced(agents map[string]OfferedAgent) (lacks []Lack) {
 }
 
 // fallbackLacks takes the fallbacks that the team may use into the agents, and
-// says which of them nobody offers.
+// returns those that no worker offers.
 func (t Team) fallbackLacks(live []Offer, agents map[string]OfferedAgent) (lacks []Lack) {
 	for _, name := range t.AgentNames() {
 		fallback := agents[name].Fallback
@@ -136,7 +136,7 @@ func (t Team) fallbackChecks(agents map[string]OfferedAgent) (uses []CheckUse) {
 	return uses
 }
 
-// usesFallback tells whether the fallback of an agent may ever work.
+// usesFallback reports whether the fallback of an agent may ever work.
 func (t Team) usesFallback(agent string) bool {
 	for _, p := range t.Personas {
 		if p.Agent == agent && (p.Fallback || t.Budget.OnExceeded == OnExceededDegrade) {
@@ -157,7 +157,7 @@ func (t Team) Fallbacks(agents map[string]OfferedAgent) map[string]string {
 	return out
 }
 
-// capsMoney tells whether any of the team's budgets is one of money.
+// capsMoney reports whether any of the team's budgets is one of money.
 func (t Team) capsMoney() bool {
 	if t.Budget.USD > 0 || t.Budget.Daily.USD > 0 {
 		return true
@@ -190,7 +190,7 @@ func offered(live []Offer) string {
 	return strings.Join(slices.Compact(names), ", ")
 }
 
-// Jira tells whether any live worker makes tickets, Webhook whether one calls a
+// Jira reports whether any live worker makes tickets, Webhook whether one calls a
 // webhook.
 func Jira(offers []Offer, now time.Time) bool {
 	return slices.ContainsFunc(offers, func(o Offer) bool { return o.Jira && o.Live(now) })

@@ -45,8 +45,8 @@ func (b Breaker) For(agent string) Breaker {
 	return b
 }
 
-// Weigh tells what a round that ended in a failure of this category says about
-// the agent. Where Counts is set, it alone says what counts as a failure; what
+// Weigh returns how a round that ended in a failure of this category counts for the
+// agent's breaker. Where Counts is set, it alone says what counts as a failure; what
 // the failure table counts and Counts does not is neutral.
 func (b Breaker) Weigh(c failures.Category) failures.Weight {
 	weight := failures.RuleFor(c).Breaker

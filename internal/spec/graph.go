@@ -97,7 +97,7 @@ func (t Team) Outputs(id AssignmentID) []string {
 	return appendNew(slices.Clone(t.Personas[id.Persona].Produces), phase.Produces)
 }
 
-// Solo tells whether one persona works in the phase alone, so that its attempts
+// Solo reports whether one persona works in the phase alone, so that its attempts
 // answer for everything and nothing is left to seal.
 func (p Phase) Solo() bool { return len(p.Personas) == 1 }
 

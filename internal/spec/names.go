@@ -53,7 +53,7 @@ func CheckDecision(name string) error {
 	return nil
 }
 
-// Valid tells whether d has the form of a SHA-256 in hex.
+// Valid reports whether d has the form of a SHA-256 in hex.
 func (d Digest) Valid() bool {
 	if len(d) != 64 {
 		return false

@@ -32,15 +32,15 @@ type OfferedAgent struct {
 	Digest      Digest `json:"digest"`
 	// Breaker names the agent's circuit breaker.
 	Breaker string `json:"breaker,omitempty"`
-	// Conversation says where the agent keeps what it was told and has answered.
+	// Conversation is where the agent keeps its conversation.
 	Conversation Conversation `json:"conversation,omitempty"`
 	// Fallback names the agent that may work in this one's place.
 	Fallback string `json:"fallback,omitempty"`
-	// Unpriced: it spends tokens, and nobody has said what they cost.
+	// Unpriced: it spends tokens, and no prices are configured.
 	Unpriced bool `json:"unpriced,omitempty"`
 }
 
-// Conversation says where an agent's conversation is, so that it can go on.
+// Conversation is where an agent's conversation is kept, so that it can continue.
 type Conversation string
 
 // The places of conversations. An agent that has none begins each attempt anew.
@@ -59,5 +59,5 @@ const (
 	OfferRenewal  = 5 * time.Second
 )
 
-// Live tells whether the offer's worker is believed alive.
+// Live reports whether the offer's worker is believed alive.
 func (o Offer) Live(now time.Time) bool { return now.Sub(o.RenewedAt) < OfferLifetime }

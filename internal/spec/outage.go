@@ -1,6 +1,6 @@
 package spec
 
-// OnOutage says what a session does about a provider that stays away.
+// OnOutage is what a session does when a provider's outage lasts.
 type OnOutage string
 
 // The reactions to an outage that outlasts the team's patience.

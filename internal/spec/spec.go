@@ -13,22 +13,22 @@ import (
 // (phases), and within which limits. [Team.Resolved] fills in what the file
 // leaves out; everything past admission works on a resolved team only.
 type Team struct {
-	// Version is that of the team file's format; 1 is the only one.
+	// Version is the version of the file's format. The only one is 1.
 	Version int `json:"version" yaml:"version" jsonschema:"enum=1" example:"1"`
 	// Name identifies the team in listings, ids and tickets.
 	Name string `json:"name" yaml:"name" jsonschema:"format=name" example:"web-service"`
-	// Description says what the team is for.
+	// Description is what the team is for.
 	Description string `json:"description,omitempty" yaml:"description,omitempty" jsonschema:"maxLength=4096"`
 	// Personas are the roles, by name.
 	Personas map[string]Persona `json:"personas" yaml:"personas" jsonschema:"minProperties=1,maxProperties=256" example:"{dev: {role: Developer, agent: coder, instructions: ...}}"`
-	// Phases are the steps of the work. Where what they need leaves a choice, their work
-	// is put together in the order of the file.
+	// Phases are the steps of the work. Where needs leaves the order open, results are
+	// merged in the order of the file.
 	Phases []Phase `json:"phases" yaml:"phases" jsonschema:"minItems=1,maxItems=200" example:"[{name: build, personas: [dev]}]"`
 	// Retry holds the limits and waits of both retry levels.
 	Retry Retry `json:"retry" yaml:"retry,omitempty"`
 	// Budget caps what a session may spend.
 	Budget Budget `json:"budget" yaml:"budget,omitempty"`
-	// Help says what happens when a person is needed.
+	// Help is what happens when a person is needed.
 	Help Help `json:"help" yaml:"help,omitempty"`
 	// Ignore lists patterns, as in a .gitignore, of files that never become artifacts.
 	Ignore []string `json:"ignore,omitempty" yaml:"ignore,omitempty" jsonschema:"format=ignored,maxItems=200,uniqueItems=true"`
@@ -36,29 +36,29 @@ type Team struct {
 
 // Persona is a role in the team and the agent that plays it.
 type Persona struct {
-	// Role is the persona's title, told to the agent.
+	// Role is the persona's title. It is part of the prompt.
 	Role string `json:"role" yaml:"role" jsonschema:"format=filled,maxLength=200" example:"Test engineer"`
 	// Agent names the worker-file agent that does the persona's work.
 	Agent string `json:"agent" yaml:"agent" jsonschema:"format=name" example:"coder"`
-	// Instructions are the persona's standing orders. Either they or InstructionsFile are
-	// required.
+	// Instructions are what the persona does in every phase. Either they or
+	// InstructionsFile are required.
 	Instructions string `json:"instructions,omitempty" yaml:"instructions,omitempty" jsonschema:"oneof_required=instructions,format=filled,maxLength=262144"`
 	// InstructionsFile is a file below the team file's directory that holds the
 	// instructions.
 	InstructionsFile string `json:"-" yaml:"instructions_file,omitempty" jsonschema:"oneof_required=instructions_file,format=beside"`
-	// Attempts is how many counted attempts one round of the persona has. Left out, it is
-	// that of the team's retry.
+	// Attempts is the number of counted attempts in one round of the persona. Default:
+	// retry.attempts of the team.
 	Attempts int `json:"attempts,omitempty" yaml:"attempts,omitempty" jsonschema:"minimum=1,maximum=20"`
-	// Timeout bounds one attempt; the agent's own holds where it is shorter. Left out, it
-	// is the agent's.
+	// Timeout is the time limit of one attempt. The agent's own limit applies if it is
+	// shorter. Default: the agent's.
 	Timeout textfmt.Duration `json:"timeout,omitempty" yaml:"timeout,omitempty" between:"1s 168h"`
 	// Budget caps what the persona may spend in one session.
 	Budget Cap `json:"budget,omitzero" yaml:"budget,omitempty"`
-	// Fallback lets the fallback of the persona's agent work in its place while the
-	// agent's breaker is open, and in the round after the agent has refused the work.
+	// Fallback lets the fallback of the persona's agent do the work while the agent's
+	// breaker is open, and in the round after the agent has refused the work.
 	Fallback bool `json:"fallback,omitempty" yaml:"fallback,omitempty"`
-	// MaxTurns bounds the turns of an attempt, for agents that work in turns: models and
-	// Claude Code. Left out, it is the agent's.
+	// MaxTurns is the limit of turns in one attempt, for agents that work in turns: models
+	// and Claude Code. Default: the agent's.
 	MaxTurns int `json:"max_turns,omitempty" yaml:"max_turns,omitempty" jsonschema:"minimum=1,maximum=1000"`
 	// Produces lists patterns of files that every attempt must create or change.
 	Produces []string `json:"produces,omitempty" yaml:"produces,omitempty" jsonschema:"format=glob,maxItems=200,uniqueItems=true"`
@@ -66,14 +66,14 @@ type Persona struct {
 	Checks []string `json:"checks,omitempty" yaml:"checks,omitempty" jsonschema:"format=name,maxItems=200,uniqueItems=true"`
 }
 
-// Order says how the personas of one phase share its input.
+// Order is how the personas of one phase share its input.
 type Order string
 
 // The orders of a phase's personas.
 const (
 	// OrderParallel lets all personas start from the phase's input.
 	OrderParallel Order = "parallel"
-	// OrderSequence hands each persona's tree on to the next.
+	// OrderSequence starts each persona from the tree of the one before.
 	OrderSequence Order = "sequence"
 )
 
@@ -81,27 +81,27 @@ const (
 type Phase struct {
 	// Name identifies the phase.
 	Name string `json:"name" yaml:"name" jsonschema:"format=name" example:"implementation"`
-	// Needs names the phases whose work this one builds on; an empty list (as opposed to
-	// nil) makes it one that needs none. Left out, it is the phase before it in the file.
+	// Needs names the phases whose results this phase starts from. An empty list means
+	// none. Default: the phase before it in the file.
 	Needs []string `json:"needs" yaml:"needs,omitempty" jsonschema:"format=reference,maxItems=200,uniqueItems=true"`
-	// Personas are those who work in the phase. In this order their work is put together.
+	// Personas are those who work in the phase. Their results are merged in this order.
 	Personas []string `json:"personas" yaml:"personas" jsonschema:"format=reference,minItems=1,maxItems=64,uniqueItems=true" example:"[dev]"`
-	// Order says how the personas share the phase's input. With parallel all start from
-	// it, with sequence each starts from what the one before has left.
+	// Order is how the personas share the phase's input. With parallel all start from it;
+	// with sequence each starts from the result of the one before.
 	Order Order `json:"order,omitempty" yaml:"order,omitempty" jsonschema:"enum=parallel,enum=sequence"`
 	// Produces lists patterns of files that the phase must create or change.
 	Produces []string `json:"produces,omitempty" yaml:"produces,omitempty" jsonschema:"format=glob,maxItems=200,uniqueItems=true"`
 	// Checks names the checks, of the worker file, that the phase's merged tree must pass.
 	Checks []string `json:"checks,omitempty" yaml:"checks,omitempty" jsonschema:"format=name,maxItems=200,uniqueItems=true"`
-	// Integrator is the persona who mends the merged tree when personas conflict or a
-	// check fails. Left out, it is the last one.
+	// Integrator is the persona who fixes the merged tree when results conflict or a
+	// check fails. Default: the last one.
 	Integrator string `json:"integrator,omitempty" yaml:"integrator,omitempty" jsonschema:"format=reference"`
 	// Budget caps what the phase may spend in one session.
 	Budget Cap `json:"budget,omitzero" yaml:"budget,omitempty"`
-	// Approve has what builds on the phase wait, once it is done, until a person approves
-	// it; a person who rejects it has it done again, told why.
+	// Approve makes dependent phases wait until a person approves the finished phase. If
+	// the person rejects it, it is done again with the reasons.
 	Approve bool `json:"approve,omitempty" yaml:"approve,omitempty"`
-	// SendsBack lets the phase's personas send the work of an earlier phase back.
+	// SendsBack lets the phase's personas reject the work of an earlier phase.
 	SendsBack *SendsBack `json:"sends_back,omitempty" yaml:"sends_back,omitempty"`
 }
 
@@ -109,72 +109,72 @@ type Phase struct {
 type Retry struct {
 	// Attempts is the number of counted attempts in one round.
 	Attempts int `json:"attempts" yaml:"attempts,omitempty" jsonschema:"minimum=1,maximum=20"`
-	// Initial is the wait after a round's first failed attempt. It doubles with every
-	// further one.
+	// Initial is the wait after a round's first failed attempt. It doubles with each
+	// further failure.
 	Initial textfmt.Duration `json:"initial" yaml:"initial,omitempty" between:"1ms 24h"`
 	// Max caps the wait between attempts.
 	Max textfmt.Duration `json:"max" yaml:"max,omitempty" between:"1ms 24h"`
 	// Rounds is the number of rounds for one assignment.
 	Rounds int `json:"rounds" yaml:"rounds,omitempty" jsonschema:"minimum=1,maximum=10"`
 	// RoundInitial is the wait after an assignment's first failed round. It doubles with
-	// every further one.
+	// each further failure.
 	RoundInitial textfmt.Duration `json:"round_initial" yaml:"round_initial,omitempty" between:"1ms 24h"`
 	// RoundMax caps the wait between rounds.
 	RoundMax textfmt.Duration `json:"round_max" yaml:"round_max,omitempty" between:"1ms 24h"`
-	// Patience is how long an assignment waits for a provider that is away before on_outage
-	// decides. It counts from the first failure since the last progress, or from the time
-	// for which the provider has promised to be back. With 0s nothing is waited out: a
-	// provider's failure uses up an attempt like any other.
+	// Patience is how long an assignment waits for a provider that does not answer before
+	// on_outage applies. It starts at the first failure since the last progress, or at the
+	// time at which the provider has announced to be available again. With 0s nothing is
+	// waited out: a provider's failure uses up an attempt.
 	Patience *textfmt.Duration `json:"patience,omitempty" yaml:"patience,omitempty" between:"0s 8760h"`
-	// OnOutage is what happens then. With wait people are notified, and the session keeps
-	// waiting for help.give_up_after and goes on by itself once the provider is back; with
-	// fail the round fails.
+	// OnOutage is what happens when patience is over. With wait people are notified, and
+	// the session waits up to help.give_up_after and continues by itself once the provider
+	// answers again. With fail the round fails.
 	OnOutage OnOutage `json:"on_outage,omitempty" yaml:"on_outage,omitempty" jsonschema:"enum=wait,enum=fail"`
 }
 
 // Cap limits spending. Zero fields do not limit.
 type Cap struct {
-	// Tokens caps all tokens together, cached or not; left out, there is no cap.
+	// Tokens is the cap of all tokens together, cached or not. Default: no cap.
 	Tokens int64 `json:"tokens,omitempty" yaml:"tokens,omitempty" jsonschema:"minimum=1,maximum=1000000000000"`
-	// USD caps the cost; left out, there is no cap.
+	// USD is the cap of the cost. Default: no cap.
 	USD cost.USD `json:"usd,omitempty" yaml:"usd,omitempty" jsonschema:"exclusiveMinimum=0,maximum=1000000"`
 }
 
-// OnExceeded says what happens when a budget is spent.
+// OnExceeded is what happens when a budget is exhausted.
 type OnExceeded string
 
-// The reactions to a spent budget.
+// The reactions to an exhausted budget.
 const (
 	// OnExceededStop fails the assignment with category token_budget.
 	OnExceededStop OnExceeded = "stop"
 	// OnExceededAsk parks the session until a person raises the budget.
 	OnExceededAsk OnExceeded = "ask"
-	// OnExceededDegrade goes on with the agent's fallback.
+	// OnExceededDegrade continues with the agent's fallback.
 	OnExceededDegrade OnExceeded = "degrade"
 )
 
-// Budget caps what a session may spend and says when to warn.
+// Budget caps what a session may spend, and sets when to warn.
 type Budget struct {
-	// Tokens caps all tokens together, cached or not; left out, there is no cap.
+	// Tokens is the cap of all tokens together, cached or not. Default: no cap.
 	Tokens int64 `json:"tokens,omitempty" yaml:"tokens,omitempty" jsonschema:"minimum=1,maximum=1000000000000"`
-	// USD caps the cost; left out, there is no cap.
+	// USD is the cap of the cost. Default: no cap.
 	USD cost.USD `json:"usd,omitempty" yaml:"usd,omitempty" jsonschema:"exclusiveMinimum=0,maximum=1000000"`
 	// Daily caps what all sessions of the team in one store may spend in a day,
 	// by UTC.
 	Daily Cap `json:"daily,omitzero" yaml:"daily,omitempty"`
-	// WarnAt lists the fractions of every budget at which the worker's log, the status and
-	// the Web UI say so, once each.
+	// WarnAt lists fractions of each budget. When one is reached, the worker's log, the
+	// status and the Web UI show a warning, once each.
 	WarnAt []float64 `json:"warn_at,omitempty" yaml:"warn_at,omitempty" jsonschema:"exclusiveMinimum=0,exclusiveMaximum=1,uniqueItems=true"`
-	// OnExceeded is what happens when a budget is spent. With stop the assignment fails
-	// with token_budget, with ask it waits until a person raises the budget, and with
-	// degrade the agent's fallback goes on.
+	// OnExceeded is what happens when a budget is exhausted. With stop the assignment
+	// fails with token_budget. With ask it waits until a person raises the budget. With
+	// degrade the agent's fallback continues.
 	OnExceeded OnExceeded `json:"on_exceeded,omitempty" yaml:"on_exceeded,omitempty" jsonschema:"enum=stop,enum=ask,enum=degrade"`
 }
 
 // Cap is the budget's limit without its reactions.
 func (b Budget) Cap() Cap { return Cap{Tokens: b.Tokens, USD: b.USD} }
 
-// Capped tells whether the team has any budget to be held to.
+// Capped reports whether the team has any budget.
 func (t Team) Capped() bool {
 	if t.Budget.Cap() != (Cap{}) || t.Budget.Daily != (Cap{}) {
 		return true
@@ -187,7 +187,7 @@ func (t Team) Capped() bool {
 	return slices.ContainsFunc(t.Phases, func(p Phase) bool { return p.Budget != (Cap{}) })
 }
 
-// HelpMode says what a session does when an assignment's rounds are spent.
+// HelpMode is what a session does when an assignment's rounds are used up.
 type HelpMode string
 
 // The help modes.
@@ -198,45 +198,46 @@ const (
 	HelpAsk HelpMode = "ask"
 )
 
-// Help says what happens when an assignment's rounds are spent.
+// Help is what happens when an assignment's rounds are used up.
 type Help struct {
-	// Mode is what a session does whose rounds are spent. With ask it waits for a person's
-	// answer, while everything else goes on; with fail it ends as failed, with the report
-	// of every attempt.
+	// Mode is what a session does when an assignment's rounds are used up. With ask it
+	// waits for a person's answer, while independent work continues. With fail it ends as
+	// failed, with a report of every attempt.
 	Mode HelpMode `json:"mode,omitempty" yaml:"mode,omitempty" jsonschema:"enum=ask,enum=fail"`
-	// Jira has a ticket made when a person is needed; left out, none is made. With mode
-	// fail nobody is asked, and none is made, when rounds are spent.
+	// Jira makes a ticket when a person is needed. Default: none. With mode fail no ticket
+	// is made when rounds are used up.
 	Jira *HelpJira `json:"jira,omitempty" yaml:"jira,omitempty"`
-	// GiveUpAfter bounds how long a session waits for a person's help, for a budget to be
-	// raised, or for a provider after retry.patience; then it ends as failed. An approval is waited for without end.
+	// GiveUpAfter is how long a session waits for a person's help, for a raised budget, or
+	// for a provider after retry.patience. Then it ends as failed. A wait for approval has
+	// no limit.
 	GiveUpAfter textfmt.Duration `json:"give_up_after,omitempty" yaml:"give_up_after,omitempty" between:"1s 8760h"`
 }
 
-// HelpJira says where and how a session's tickets are made.
+// HelpJira is where and how a session's tickets are made.
 type HelpJira struct {
 	// Project is the Jira project's key.
 	Project string `json:"project" yaml:"project" jsonschema:"format=project,maxLength=255" example:"MD"`
 	// Type is the issue type's name.
 	Type string `json:"type,omitempty" yaml:"type,omitempty" jsonschema:"format=jiraName,maxLength=255"`
-	// Labels are those of every ticket. A label has no spaces, and does not begin with
+	// Labels are set on every ticket. A label has no spaces and does not begin with
 	// maestro-.
 	Labels []string `json:"labels,omitempty" yaml:"labels,omitempty" jsonschema:"format=label,maxItems=200,uniqueItems=true,maxLength=255"`
-	// Components are those of every ticket, by name.
+	// Components are set on every ticket, by name.
 	Components []string `json:"components,omitempty" yaml:"components,omitempty" jsonschema:"format=jiraName,maxItems=200,uniqueItems=true,maxLength=255"`
-	// Priorities names the priority of tickets by the failure's category; a
-	// ticket of another category has the project's own default.
+	// Priorities maps a failure category to the priority of its tickets. Tickets of other
+	// categories get the project's default.
 	Priorities map[failures.Category]string `json:"priorities,omitempty" yaml:"priorities,omitempty" jsonschema:"format=jiraName,maxLength=255"`
 	// Fields are the values of further fields by id, like customfield_10010, as Jira's API
 	// takes them.
 	Fields map[string]any `json:"fields,omitempty" yaml:"fields,omitempty" keys:"fieldID"`
 }
 
-// SendsBack lets a phase send work back that it finds wanting.
+// SendsBack lets a phase reject the work of an earlier one.
 type SendsBack struct {
-	// To names the phase that is to do its work again, one that this phase builds on,
-	// directly or not.
+	// To names the phase that does its work again. This phase must depend on it, directly
+	// or not.
 	To string `json:"to" yaml:"to" jsonschema:"format=reference"`
-	// Times bounds how often in one session. After that a person is asked.
+	// Times is how often this may happen in one session. After that a person decides.
 	Times int `json:"times,omitempty" yaml:"times,omitempty" jsonschema:"minimum=1,maximum=20"`
 }
 
@@ -323,8 +324,8 @@ func (r Retry) resolved() Retry {
 	return r
 }
 
-// WaitsOut tells for how long a provider's trouble is waited out before OnOutage
-// decides; zero: it is not.
+// WaitsOut is how long a provider's outage is waited out before OnOutage applies;
+// zero: it is not waited out.
 func (r Retry) WaitsOut() textfmt.Duration {
 	if r.Patience == nil {
 		return DefaultPatience

@@ -12,10 +12,10 @@ import (
 
 // Fault is something wrong in a file that a person wrote.
 type Fault struct {
-	// Path says where: a YAMLPath like $.phases[2].personas[0]. It may name a
+	// Path is where: a YAMLPath like $.phases[2].personas[0]. It may name a
 	// field that the file leaves out.
 	Path string
-	// Message says what is wrong there and what would be right.
+	// Message describes what is wrong there and what would be right.
 	Message string
 }
 
@@ -148,7 +148,7 @@ func (v *validator) budget() {
 	}
 }
 
-// asks tells whether a session of the team, as its file has it, may wait for a person.
+// asks reports whether a session of the team, as its file has it, may wait for a person.
 func (t Team) asks() bool {
 	return t.Help.Mode != HelpFail || t.Retry.WaitsOut() > 0 && t.Retry.OnOutage != OutageFail || t.Budget.OnExceeded == OnExceededAsk ||
 		slices.ContainsFunc(t.Phases, func(p Phase) bool { return p.Approve })

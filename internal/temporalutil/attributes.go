@@ -35,13 +35,13 @@ type SearchAttributes struct {
 	asked time.Time
 }
 
-// NewSearchAttributes asks for keys in a namespace. The clock decides when a
-// "no" is asked again.
+// NewSearchAttributes ensures that a namespace has the keys. The clock decides when
+// a missing one is looked up again.
 func NewSearchAttributes(c client.Client, namespace string, now func() time.Time, keys ...temporal.SearchAttributeKey) *SearchAttributes {
 	return &SearchAttributes{client: c, namespace: namespace, keys: keys, now: now}
 }
 
-// Ready tells whether the namespace has all the attributes and has had them for
+// Ready reports whether the namespace has all the attributes and has had them for
 // long enough that every part of the server knows them. What is missing it adds
 // where it may; that counts only when it is asked again, because a server takes
 // up to 10 seconds to accept a new attribute everywhere and fails workflow tasks
@@ -62,13 +62,13 @@ func (s *SearchAttributes) Ready(ctx context.Context) bool {
 	return s.ready
 }
 
-// ensure tells whether nothing is missing, and adds what is.
+// ensure reports whether nothing is missing, and adds what is.
 func (s *SearchAttributes) ensure(ctx context.Context) bool {
 	missing, err := s.Missing(ctx)
 	if err != nil || len(missing) == 0 {
 		return err == nil
 	}
-	_ = s.Add(ctx, missing) // where it may not, a session goes on without
+	_ = s.Add(ctx, missing) // where it may not, a session continues without
 	return false
 }
 

@@ -20,7 +20,7 @@ const (
 	// clockPoll is how long the poll lasts by which the clocks are compared: the
 	// server refuses shorter ones.
 	clockPoll = 3 * time.Second
-	// clockLook is how often the server is asked whether it has seen the poll.
+	// clockLook is how often the server is queried for the poll.
 	clockLook = 10 * time.Millisecond
 )
 

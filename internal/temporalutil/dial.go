@@ -15,7 +15,7 @@ import (
 // dialPatience bounds the wait for an answer when a client connects.
 const dialPatience = 5 * time.Second
 
-// UnreachableError says that nothing that speaks Temporal's protocol answered.
+// UnreachableError: no server of Temporal's protocol answered.
 type UnreachableError struct {
 	Address string
 	Err     error
@@ -24,7 +24,7 @@ type UnreachableError struct {
 	Ended LocalServer
 }
 
-// Error says where Temporal was looked for and what to do.
+// Error names the address that was tried and what to do.
 func (e *UnreachableError) Error() string {
 	if e.Ended.Address != "" {
 		return fmt.Sprintf("cannot reach Temporal at %s; `maestro dev` (process %d), which served this store at %s, has ended; start it again, or give another address with --address",
@@ -36,13 +36,13 @@ func (e *UnreachableError) Error() string {
 // Unwrap returns what the connection ended with.
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// RefusedError says that a server answered and does not let this client in.
+// RefusedError: a server answered and rejected this client.
 type RefusedError struct {
 	Address string
 	Err     error
 }
 
-// Error says what to look at.
+// Error names what to check.
 func (e *RefusedError) Error() string {
 	return fmt.Sprintf("Temporal at %s refuses the credentials (%s); check --api-key, --tls-cert-path and --tls-key-path, or their profile", e.Address, e.Err)
 }
@@ -61,7 +61,7 @@ type Connection struct {
 type Instrument func(*client.Options)
 
 // Dial connects to Temporal and returns once it has answered. It ends within 5
-// seconds: with a [*UnreachableError] where nobody answers, a [*RefusedError]
+// seconds: with a [*UnreachableError] where no server answers, a [*RefusedError]
 // where the credentials are not good enough, a [*ConfigError] where the options
 // make no sense. The SDK's own messages go to logger; nil drops them.
 func Dial(ctx context.Context, o *Options, env Environment, logger *slog.Logger, instruments ...Instrument) (*Connection, error) {
@@ -80,7 +80,7 @@ func Dial(ctx context.Context, o *Options, env Environment, logger *slog.Logger,
 }
 
 // DialAddress connects to a server of our own, without TLS, on the same terms as
-// [Dial] and whatever the environment says.
+// [Dial], overriding the environment.
 func DialAddress(ctx context.Context, address, namespace string, logger *slog.Logger, instruments ...Instrument) (*Connection, error) {
 	return dial(ctx, client.Options{HostPort: address, Namespace: namespace}, logger, instruments)
 }
@@ -102,7 +102,7 @@ func dial(ctx context.Context, options client.Options, logger *slog.Logger, inst
 	return &Connection{Client: c, Address: options.HostPort, Namespace: options.Namespace}, nil
 }
 
-// nearby tells whether a server is reached without a network between: to compress
+// nearby reports whether a server is reached without a network between: to compress
 // what is said to it would cost both sides time and save nothing.
 func nearby(address string) bool {
 	host, _, err := net.SplitHostPort(address)
@@ -113,7 +113,7 @@ func nearby(address string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// explain tells refusals from silence. A caller that gave up gets its own error.
+// explain distinguishes refusals from silence. A caller that gave up gets its own error.
 func explain(ctx context.Context, address string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Lost tells whether a call failed because the connection did, or the server is
+// Lost reports whether a call failed because the connection did, or the server is
 // not there or not ready: the same call may succeed a moment later.
 func Lost(err error) bool {
 	var unavailable *serviceerror.Unavailable
@@ -20,13 +20,13 @@ func Lost(err error) bool {
 		status.Code(err) == codes.Unavailable || status.Code(err) == codes.DeadlineExceeded
 }
 
-// NotFound tells whether the server knows no such workflow.
+// NotFound reports whether the server knows no such workflow.
 func NotFound(err error) bool {
 	var notFound *serviceerror.NotFound
 	return errors.As(err, &notFound)
 }
 
-// NoNamespace tells whether the server knows no such namespace.
+// NoNamespace reports whether the server knows no such namespace.
 func NoNamespace(err error) bool {
 	var missing *serviceerror.NamespaceNotFound
 	return errors.As(err, &missing)

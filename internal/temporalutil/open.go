@@ -11,7 +11,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// openPage is how many workflows are asked for at a time.
+// openPage is the page size of listings of workflows.
 const openPage = 500
 
 // OpenSessions lists the workflows of a type that run on a task queue, and since

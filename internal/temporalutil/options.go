@@ -16,7 +16,7 @@ import (
 // defaultAddress is where Temporal is looked for in the end.
 const defaultAddress = "127.0.0.1:7233"
 
-// Options says where Temporal is, as flags do. What a flag leaves out comes from
+// Options is where Temporal is, as given by flags. What a flag leaves out comes from
 // the environment (TEMPORAL_ADDRESS and its siblings), and what that leaves out
 // from a profile in temporal.toml.
 type Options struct {
@@ -73,7 +73,7 @@ const maxConfigFile = 1 << 20
 // ConfigError is a fault in flags, environment or temporal.toml.
 type ConfigError struct{ Err error }
 
-// Error says what is wrong and where.
+// Error describes what is wrong and where.
 func (e *ConfigError) Error() string { return "Temporal connection: " + e.Err.Error() }
 
 // Unwrap returns the cause.
@@ -113,7 +113,7 @@ func (o *Options) profile(env Environment) (envconfig.ClientConfigProfile, error
 	data, err := bounded.ReadFile(file, maxConfigFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && o.ConfigFile != "":
-		// A file that somebody names has to be there; only the usual one may
+		// A file that is named explicitly must exist; only the usual one may
 		// be missing.
 		return envconfig.ClientConfigProfile{}, fmt.Errorf("--config-file: %s does not exist", o.ConfigFile)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):

@@ -153,7 +153,7 @@ func (m *Model) typed(text string) {
 	}
 }
 
-// enter goes on from the amount to the note, and from the note to the session.
+// enter continues from the amount to the note, and from the note to the session.
 func (m *Model) enter() tea.Cmd {
 	e := m.entry
 	text := strings.TrimSpace(string(e.text))

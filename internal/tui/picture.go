@@ -154,7 +154,7 @@ func (p Picture) headings(t theme) string {
 }
 
 // people draws what a person should know or do: trouble, open requests with
-// the commands to type, and notes. In brief it leaves out what is not needed to go on.
+// the commands to type, and notes. In brief it leaves out what is not needed to continue.
 func (p Picture) people(t theme, brief bool) []string {
 	s := p.Session
 	var lines []string

@@ -219,7 +219,7 @@ func kind(p listed) string {
 // generatedMark is the line by which generated Go code says that it is.
 var generatedMark = regexp.MustCompile(`^// Code generated .* DO NOT EDIT\.$`)
 
-// measureFile counts a file's lines and tells whether it is generated.
+// measureFile counts a file's lines and reports whether it is generated.
 func measureFile(file string) (lines int, generated bool, err error) {
 	data, err := os.ReadFile(file)
 	if err != nil {

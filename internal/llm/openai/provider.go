@@ -67,7 +67,7 @@ func (p Provider) Ask(ctx context.Context, request llm.Request, x llm.Exchange) 
 	return c.answer(), nil
 }
 
-// public tells whether the server is OpenAI's own: its newer models take only
+// public reports whether the server is OpenAI's own: its newer models take only
 // the newer name for the longest answer, which compatible servers may not know.
 func (p Provider) public() bool {
 	u, err := url.Parse(p.BaseURL)

@@ -43,7 +43,7 @@ func (l *lifecycle) die(err error) {
 }
 
 // absorb, deferred, ends the panic that follows a fatal fault: a sync.OnceValue under which Fatal ends the goroutine
-// panics. Other panics go on.
+// panics. Other panics continue.
 func (l *lifecycle) absorb() {
 	select {
 	case <-l.died:
