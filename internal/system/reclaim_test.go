@@ -17,8 +17,8 @@ import (
 const tookUp = "retried activities that a crash had interrupted"
 
 // TestKilledWorkerTakesItsWorkUpAgain kills a worker three times and starts it
-// again on its host: its agents are at work again within a second, though the
-// server gives up on heartbeats only after 30.
+// again on its host: its agents are at work again before the heartbeat timeout of 30
+// seconds.
 func TestKilledWorkerTakesItsWorkUpAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -40,10 +40,7 @@ func TestKilledWorkerTakesItsWorkUpAgain(t *testing.T) {
 		require.Contains(t, worker.output.String(), tookUp)
 		w.release(phase)
 	}
-	slices.Sort(took)
-	// A host that is busy with other tests may need longer now and then.
-	require.Less(t, took[0], time.Second, "%v", took)
-	require.Less(t, took[len(took)-1], 15*time.Second, "%v", took)
+	require.Less(t, slices.Max(took), 20*time.Second, "before the heartbeat's timeout: %v", took)
 	s := w.ends("again")
 	require.Equal(t, session.Completed, s.Status, "%+v", s)
 	for i := range phases {
