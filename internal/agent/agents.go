@@ -14,6 +14,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/llm"
+	"github.com/maestro-hive/maestro/internal/procgroup"
 	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -39,13 +40,10 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// defaultGrace is how long a stopped process has by default to end by itself.
-const defaultGrace = 2 * time.Second
-
 // minMaxFile is the least bound on the size of a file that an agent or check
 // writes. It is there to spare the disk one runaway file, and far above what
 // builds and caches need; what may become an artifact is the store's to say.
-const minMaxFile = 16 * gigabyte
+const minMaxFile = 16 * textfmt.Gigabyte
 
 // maxThreads is how many threads an agent or check may have running, with all
 // that it started: far more than builds and test suites need, and few enough
@@ -62,7 +60,7 @@ type Set struct {
 	now       func() time.Time
 	cacheRoot string
 	secrets   *secrets.Set
-	launcher  *launcher
+	launcher  *procgroup.Launcher
 	// transport carries the calls of models.
 	transport http.RoundTripper
 	// scales are what was learned of how their providers count, by agent.
@@ -88,7 +86,7 @@ func New(cfg Config, opts Options) (*Set, error) {
 	for name, d := range s.config.Agents {
 		s.scales[name], s.digests[name] = &llm.Scale{}, d.Digest()
 	}
-	account, err := findAccount(cfg.RunAs, os.Geteuid())
+	account, err := procgroup.FindAccount(cfg.RunAs, os.Geteuid())
 	if err = errors.Join(err, s.makeCacheRoot()); err != nil {
 		return nil, err
 	}
@@ -98,30 +96,18 @@ func New(cfg Config, opts Options) (*Set, error) {
 		values = append(values, value, strings.TrimSpace(value))
 	}
 	s.secrets = secrets.New(values)
-	s.launcher = &launcher{
-		executable: or(opts.Executable, self), sandbox: cfg.Sandbox, user: account, secrets: s.secrets,
-		grace:      time.Duration(or64(int64(opts.Grace), int64(defaultGrace))),
-		maxOutput:  int64(s.config.Limits.OutputBytes),
-		patience:   killLimit + shimSlack,
-		maxThreads: maxThreads,
-		maxFile:    uint64(max(minMaxFile, s.config.Limits.FileBytes)),
+	s.launcher = &procgroup.Launcher{
+		Executable: opts.Executable, Sandbox: cfg.Sandbox, User: account, Secrets: s.secrets,
+		Grace:      opts.Grace,
+		MaxOutput:  int64(s.config.Limits.OutputBytes),
+		MaxThreads: maxThreads,
+		MaxFile:    uint64(max(minMaxFile, s.config.Limits.FileBytes)),
 	}
 	if opts.Logger != nil {
 		s.warn(opts.Logger)
 	}
 	return s, nil
 }
-
-func or64(value, otherwise int64) int64 {
-	if value == 0 {
-		return otherwise
-	}
-	return value
-}
-
-// self is the executable of whatever process looks at it. It outlives the
-// replacement of the file by a deploy.
-const self = "/proc/self/exe"
 
 func (s *Set) makeCacheRoot() error {
 	if len(s.config.Caches) == 0 {
@@ -237,3 +223,13 @@ func (s *Set) OfferedChecks() map[string]spec.Digest {
 	}
 	return offered
 }
+
+// Sweep ends the processes that an earlier attempt in a directory has left.
+func (s *Set) Sweep(dir session.WorkDir) error { return s.launcher.Sweep(dir) }
+
+// Removed is how many bytes the removed files take up that processes of an
+// assignment's directories still have open.
+func (s *Set) Removed(dir session.WorkDir) int64 { return s.launcher.Removed(dir) }
+
+// EndStopped ends the stopped shims of workers that are gone.
+func (s *Set) EndStopped() { procgroup.EndStoppedShims() }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/agent/preset"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 )
@@ -102,7 +103,7 @@ func atMost(u cost.Usage, granted cost.Amount) cost.Usage {
 // Unpriced tells whether nobody can say what the agent's tokens cost: neither its
 // prices nor, as other programs may, the agent itself.
 func (d Definition) Unpriced() bool {
-	return d.Prices == nil && (isModel(d.Kind) || d.Preset == presetCodex || d.Preset == presetGemini)
+	return d.Prices == nil && (isModel(d.Kind) || d.Preset == preset.Codex || d.Preset == preset.Gemini)
 }
 
 // priced is a usage with its cost: what the agent itself said of it, or else

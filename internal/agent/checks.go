@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/procgroup"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
@@ -23,28 +24,28 @@ func (s *Set) Check(ctx context.Context, job session.CheckJob) (session.Outcome,
 	if !ok {
 		return session.Outcome{}, failures.Failf(failures.ResourceError, "check %q not found in this worker's file", textfmt.Shorten(job.Check, 80))
 	}
-	p := place{dir: job.Dir, home: job.Home, tmp: job.Tmp}
-	if err := p.check(); err != nil {
+	dirs := session.WorkDir{Tree: job.Dir, Home: job.Home, Tmp: job.Tmp}
+	if err := checkDirs(dirs); err != nil {
 		return session.Outcome{}, broken(subject, err)
 	}
-	env, err := s.environment(p, d.Env, d.Caches)
+	env, err := s.environment(dirs, d.Env, d.Caches)
 	if err != nil {
 		return session.Outcome{}, broken(subject, err)
 	}
-	if err := s.launcher.user.give(p.dir, p.home, p.tmp); err != nil {
+	if err := s.launcher.User.Chown(dirs.Tree, dirs.Home, dirs.Tmp); err != nil {
 		return session.Outcome{}, broken(subject, err)
 	}
-	e := s.launcher.run(ctx, process{
-		argv: d.Argv, dir: p.dir, env: env, timeout: d.Timeout.Std(), lock: job.Lock,
-		progress: newProgress(job.Progress), both: true,
+	e := s.launcher.Run(ctx, procgroup.Process{
+		Argv: d.Argv, Dir: dirs.Tree, Env: env, Timeout: d.Timeout.Std(), Lock: job.Lock,
+		Progress: procgroup.NewProgress(job.Progress), ProgressFromStdout: true,
 	})
 	var out session.Outcome
-	err = e.close(&out, s.verdict(subject, d, e))
+	err = complete(&out, e, s.checkFailure(subject, d, e))
 	return out, err
 }
 
-// verdict says why a check failed; nil if it passed.
-func (s *Set) verdict(subject string, d CheckDefinition, e ending) *failures.Failure {
+// checkFailure says why a check failed; nil if it passed.
+func (s *Set) checkFailure(subject string, d CheckDefinition, e procgroup.Result) *failures.Failure {
 	failure := s.endedBadly(subject, e)
 	if failure == nil {
 		return nil
@@ -53,7 +54,7 @@ func (s *Set) verdict(subject string, d CheckDefinition, e ending) *failures.Fai
 	switch {
 	case e.StartError != "" && strings.Contains(d.Argv[0], "/") && !filepath.IsAbs(d.Argv[0]):
 		how = "cannot " + e.StartError // the tree lacks its own program
-	case !e.own():
+	case !e.EndedItself():
 	case e.Signal != 0:
 		how = fmt.Sprintf("killed by signal %d (%s)", e.Signal, syscall.Signal(e.Signal))
 	default:
@@ -62,7 +63,7 @@ func (s *Set) verdict(subject string, d CheckDefinition, e ending) *failures.Fai
 	if how != "" {
 		failure = &failures.Failure{Category: d.Category, Message: s.message("%s failed: %s", subject, how)}
 	}
-	failure.Output = e.evidence(&e.tail)
+	failure.Output = e.Tail()
 	return failure
 }
 

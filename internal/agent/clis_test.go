@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/agent/preset"
 	"github.com/maestro-hive/maestro/internal/clitest"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
@@ -34,7 +36,7 @@ import (
 // installed returns the directory of the programs, and installs them first if
 // they are not there.
 var installed = sync.OnceValues(func() (string, error) {
-	return clitest.Install("testdata/clis", presetClaude, presetCodex, presetGemini)
+	return clitest.Install("testdata/clis", preset.Claude, preset.Codex, preset.Gemini)
 })
 
 // cli is one of the programs, and how it is led to a server of the test.
@@ -63,7 +65,7 @@ func serve(t *testing.T, script providertest.Script) *provider {
 func clis() []cli {
 	return []cli{
 		{
-			preset: presetClaude, serve: serve,
+			preset: preset.Claude, serve: serve,
 			lead: func(_ *testing.T, b *bench, url string) Definition {
 				b.vars["ANTHROPIC_BASE_URL"], b.vars["ANTHROPIC_API_KEY"] = url, secret
 				b.vars["CLAUDE_CODE_MAX_RETRIES"], b.vars["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"] = "1", "1"
@@ -76,7 +78,7 @@ func clis() []cli {
 			},
 		},
 		{
-			preset: presetCodex, serve: serve,
+			preset: preset.Codex, serve: serve,
 			lead: func(_ *testing.T, b *bench, url string) Definition {
 				b.vars["CODEX_API_KEY"] = secret
 				set := func(key, value string) []string { return []string{"-c", "model_providers.test." + key + "=" + value} }
@@ -94,7 +96,7 @@ func clis() []cli {
 			},
 		},
 		{
-			preset: presetGemini, serve: serveGemini,
+			preset: preset.Gemini, serve: serveGemini,
 			lead: func(t *testing.T, b *bench, url string) Definition {
 				b.vars["GOOGLE_GEMINI_BASE_URL"], b.vars["GEMINI_API_KEY"] = url, secret
 				// With a base URL it has to be told what it authenticates with.
@@ -194,7 +196,7 @@ func TestCLIFailures(t *testing.T) {
 				got := failure(t, err)
 				require.Equal(t, f.category, got.Category, "%s\n%s", got.Message, out.Log)
 				require.Equal(t, f.category == failures.Auth, got.Final)
-				if f.category == failures.RateLimited && c.preset != presetCodex { // which does not say
+				if f.category == failures.RateLimited && c.preset != preset.Codex { // which does not say
 					require.Equal(t, textfmt.Duration(time.Second), got.RetryAfter)
 				}
 				require.NotContains(t, got.Message+got.Output+string(out.Log), secret)
@@ -269,7 +271,7 @@ func TestCLIThatHasForgotten(t *testing.T) {
 		server := c.serve(t, c.answers("echo hello > made.txt"))
 		b, s := c.agent(t, server.url)
 		job := b.job()
-		require.NoError(t, conversation{Preset: c.preset, ID: "8b0ff4a4-6d8a-4a3c-9c5e-0d6f7c1b2a3d"}.write(job.Home))
+		require.NoError(t, preset.Conversation{Preset: c.preset, ID: "8b0ff4a4-6d8a-4a3c-9c5e-0d6f7c1b2a3d"}.Write(job.Home))
 		job.Continues = true
 		job.Brief.Requirement = "The requirement is said anew."
 		out, err := s.Run(t.Context(), job)
@@ -417,7 +419,7 @@ func geminiFault(f providertest.Fault) []byte {
 		details = append(details, map[string]any{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f.RetryAfter + "s"})
 	}
 	data, _ := json.Marshal(map[string]any{"error": map[string]any{ // plain data
-		"code": f.Status, "status": or(status, "INVALID_ARGUMENT"), "message": message, "details": details,
+		"code": f.Status, "status": cmp.Or(status, "INVALID_ARGUMENT"), "message": message, "details": details,
 	}})
 	return data
 }

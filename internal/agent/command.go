@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,8 +12,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/agent/preset"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/procgroup"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/textfmt"
@@ -44,7 +47,7 @@ func encodeBrief(b session.Brief) ([]byte, error) {
 
 // stage is what is prepared for an attempt.
 type stage struct {
-	place   place
+	dirs    session.WorkDir
 	env     []string
 	box     *resultBox
 	timeout time.Duration
@@ -56,39 +59,39 @@ type stage struct {
 // and, if the agent wants it, the repository. The caller closes the box.
 func (s *Set) stage(ctx context.Context, d Definition, job session.Job) (*stage, session.Outcome, error) {
 	subject := "agent " + job.Agent
-	p := place{dir: job.Dir, home: job.Home, tmp: job.Tmp}
-	if err := p.check(); err != nil {
+	dirs := session.WorkDir{Tree: job.Dir, Home: job.Home, Tmp: job.Tmp}
+	if err := checkDirs(dirs); err != nil {
 		return nil, session.Outcome{}, broken(subject, err)
 	}
-	env, err := s.environment(p, d.Env, d.Caches)
+	env, err := s.environment(dirs, d.Env, d.Caches)
 	if err != nil {
 		return nil, session.Outcome{}, broken(subject, err)
 	}
 	if !job.Continues { // what an earlier attempt has left in TMPDIR
-		if err := errors.Join(removeAll(p.tmp), os.Mkdir(p.tmp, 0o700)); err != nil {
+		if err := errors.Join(removeAll(dirs.Tmp), os.Mkdir(dirs.Tmp, 0o700)); err != nil {
 			return nil, session.Outcome{}, broken(subject, err)
 		}
 	}
-	if err := s.launcher.user.give(p.dir, p.home, p.tmp); err != nil {
+	if err := s.launcher.User.Chown(dirs.Tree, dirs.Home, dirs.Tmp); err != nil {
 		return nil, session.Outcome{}, broken(subject, err)
 	}
 	if d.Preset == "" || !job.Continues {
-		if err := forgetConversation(job.Home); err != nil {
+		if err := preset.ForgetConversation(job.Home); err != nil {
 			return nil, session.Outcome{}, broken(subject, err)
 		}
 	}
-	box, err := newResultBox(p, s.launcher.user)
+	box, err := newResultBox(dirs.Home, s.launcher.User)
 	if err != nil {
 		return nil, session.Outcome{}, broken(subject, err)
 	}
 	if d.Git {
-		if out, err := s.commit(ctx, p, env, job.Lock); err != nil {
+		if out, err := s.commit(ctx, dirs.Tree, env, job.Lock); err != nil {
 			box.close()
 			return nil, out, err
 		}
 	}
 	return &stage{
-		place: p, env: append(env, resultVariable+"="+box.path()), box: box,
+		dirs: dirs, env: append(env, resultVariable+"="+box.path()), box: box,
 		timeout: smaller(d.Timeout.Std(), job.Timeout.Std()),
 	}, session.Outcome{}, nil
 }
@@ -108,10 +111,10 @@ func (s *Set) attempt(ctx context.Context, d Definition, job session.Job, call *
 	if err != nil {
 		return ran{known: true}, err
 	}
-	e := s.launcher.run(ctx, process{
-		argv: s.resolve(d.Argv), dir: st.place.dir, env: st.env, stdin: brief,
-		timeout: st.timeout, idle: d.IdleTimeout.Std(), lock: job.Lock,
-		progress: newProgress(job.Progress), said: job.Said, begun: job.Begun,
+	e := s.launcher.Run(ctx, procgroup.Process{
+		Argv: s.resolve(d.Argv), Dir: st.dirs.Tree, Env: st.env, Stdin: brief,
+		Timeout: st.timeout, IdleTimeout: d.IdleTimeout.Std(), Lock: job.Lock,
+		Progress: procgroup.NewProgress(job.Progress), LogFile: job.Said, Begun: job.Begun,
 	})
 	return s.judge("agent "+job.Agent, e, st.box)
 }
@@ -124,28 +127,28 @@ func smaller(a, b time.Duration) time.Duration {
 }
 
 // judge turns the end of an agent into the attempt's outcome.
-func (s *Set) judge(subject string, e ending, box *resultBox) (ran, error) {
+func (s *Set) judge(subject string, e procgroup.Result, box *resultBox) (ran, error) {
 	r, wrong := box.result()
 	failure := s.failed(subject, e)
 	// What it says about a failure is the cause of its exit status. If it was
 	// stopped or killed, it is a leftover.
-	if r.Error != nil && e.own() && e.Signal == 0 {
+	if r.Error != nil && e.EndedItself() && e.Signal == 0 {
 		failure = s.reported(subject, r.Error, e)
 	}
 	out, err := s.outcome(subject, e, r, wrong, failure)
-	return ran{out: out, known: r.Usage != (cost.Usage{}) || e.hasExited()}, err
+	return ran{out: out, known: r.Usage != (cost.Usage{}) || e.Exited()}, err
 }
 
 // outcome makes an attempt's outcome of what an agent left. wrong says why its
 // result is refused; nil: it is not. failure is how the attempt failed without
 // that; nil: it did not. What a failed attempt used is counted as long as it can
 // be read.
-func (s *Set) outcome(subject string, e ending, r result, wrong error, failure *failures.Failure) (session.Outcome, error) {
+func (s *Set) outcome(subject string, e procgroup.Result, r result, wrong error, failure *failures.Failure) (session.Outcome, error) {
 	if failure == nil && wrong != nil {
 		failure = &failures.Failure{
 			Category: failures.InvalidOutput,
 			Message:  s.message("%s: the result in $%s is refused: %v", subject, resultVariable, wrong),
-			Output:   e.said(),
+			Output:   e.FailureOutput(),
 		}
 	}
 	if failure == nil {
@@ -158,61 +161,57 @@ func (s *Set) outcome(subject string, e ending, r result, wrong error, failure *
 			out.SendsBack = s.maskedReasons(r.SendsBack.Reasons)
 		}
 	}
-	err := e.close(&out, failure)
+	err := complete(&out, e, failure)
 	return out, err
 }
 
-// close completes the outcome with the log, and chooses the error of the run.
-func (e ending) close(out *session.Outcome, failure *failures.Failure) error {
+// complete adds the log to the outcome, and chooses the error of the run.
+func complete(out *session.Outcome, e procgroup.Result, failure *failures.Failure) error {
 	if failure != nil {
-		e.note("%s", failure.Error())
+		e.Note("%s", failure.Error())
 	}
-	out.Log = e.transcript()
+	out.Log = e.Log()
 	switch {
-	case e.cancelled != nil:
-		return e.cancelled
+	case e.Cancelled != nil:
+		return e.Cancelled
 	case failure != nil:
 		return failure
 	}
 	return nil
 }
 
-// said is the end of what the process printed: to stderr, where programs say
-// why they failed, or else to stdout.
-func (e ending) said() string { return or(e.evidence(&e.err.tail), e.evidence(&e.out.tail)) }
-
 // failed says why a process did not succeed, from its end alone; nil if it did.
-func (s *Set) failed(subject string, e ending) *failures.Failure {
+func (s *Set) failed(subject string, e procgroup.Result) *failures.Failure {
 	f := s.endedBadly(subject, e)
 	if f != nil {
-		f.Output = e.said()
+		f.Output = e.FailureOutput()
 	}
 	return f
 }
 
-func (s *Set) endedBadly(subject string, e ending) *failures.Failure {
+func (s *Set) endedBadly(subject string, e procgroup.Result) *failures.Failure {
 	fail := func(c failures.Category, format string, args ...any) *failures.Failure {
 		return &failures.Failure{Category: c, Message: s.message("%s: %s", subject, fmt.Sprintf(format, args...))}
 	}
 	switch {
-	case e.broken != nil && e.ran:
-		return fail(failures.Unknown, "%v", e.broken)
-	case e.broken != nil:
-		return fail(failures.ResourceError, "%v", e.broken)
-	case e.cancelled != nil:
-		return fail(failures.Cancelled, "%v", e.cancelled)
-	case e.stopped != nil:
-		return &failures.Failure{Category: e.stopped.Category, Message: s.message("%s %s", subject, e.stopped.Message)}
+	case e.Err != nil && e.Started:
+		return fail(failures.Unknown, "%v", e.Err)
+	case e.Err != nil:
+		return fail(failures.ResourceError, "%v", e.Err)
+	case e.Cancelled != nil:
+		return fail(failures.Cancelled, "%v", e.Cancelled)
+	case e.Stopped != nil:
+		return &failures.Failure{Category: e.Stopped.Category, Message: s.message("%s %s", subject, e.Stopped.Message)}
 	case e.StartError != "":
 		f := fail(failures.ResourceError, "cannot %s", e.StartError)
-		f.Final = !e.Scarce // a program that is missing is a person's to mend
+		f.Final = !e.Temporary // a program that is missing is a person's to mend
 		return f
-	case e.Swarm != 0:
-		return fail(failures.Unknown, "stopped, because it ran %d threads at once; at most %d are allowed", e.Swarm, s.launcher.maxThreads)
+	case e.ThreadsExceeded != 0:
+		return fail(failures.Unknown, "stopped, because it ran %d threads at once; at most %d are allowed", e.ThreadsExceeded, s.launcher.MaxThreads)
 	case e.Signal != 0:
-		return fail(failures.Unknown, "killed by signal %d (%s)%s", e.Signal, syscall.Signal(e.Signal), colon(e.err.lastLine()))
+		return fail(failures.Unknown, "killed by signal %d (%s)%s", e.Signal, syscall.Signal(e.Signal), colon(e.Stderr.LastLine()))
 	case e.Exit != 0:
-		return fail(failures.Unknown, "exit status %d%s", e.Exit, colon(e.err.lastLine()))
+		return fail(failures.Unknown, "exit status %d%s", e.Exit, colon(e.Stderr.LastLine()))
 	}
 	return nil
 }
@@ -225,17 +224,17 @@ func colon(line string) string {
 }
 
 // reported is the failure that an agent's own result tells of.
-func (s *Set) reported(subject string, r *resultError, e ending) *failures.Failure {
+func (s *Set) reported(subject string, r *resultError, e procgroup.Result) *failures.Failure {
 	f := &failures.Failure{
-		Category: failures.Category(or(string(r.Category), string(failures.Unknown))),
-		Message:  s.message("%s: %s", subject, or(r.Message, "it reported a failure without a message")),
+		Category: failures.Category(cmp.Or(string(r.Category), string(failures.Unknown))),
+		Message:  s.message("%s: %s", subject, cmp.Or(r.Message, "it reported a failure without a message")),
 		Output:   textfmt.Tail(s.Mask(safetext.Block(r.Output)), session.MaxOutput),
 		Final:    r.Retryable != nil && !*r.Retryable,
 
 		RetryAfter: max(r.RetryAfter, 0),
 	}
 	if f.Output == "" {
-		f.Output = e.said()
+		f.Output = e.FailureOutput()
 	}
 	return f
 }

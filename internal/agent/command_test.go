@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/agent/preset"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/textfmt"
@@ -109,8 +110,8 @@ func TestWhatIsPrintedCanBeFollowed(t *testing.T) {
 // execution said, whose preset it is or none, and none of the attempt before.
 func TestTranscriptOfAResumedAttempt(t *testing.T) {
 	t.Parallel()
-	for _, preset := range []string{"", presetClaude} {
-		t.Run(preset, func(t *testing.T) {
+	for _, program := range []string{"", preset.Claude} {
+		t.Run(program, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			job := b.job()
@@ -124,10 +125,10 @@ func TestTranscriptOfAResumedAttempt(t *testing.T) {
 						cancel(errors.New("the worker stops"))
 					}
 				}
-				if preset == "" {
+				if program == "" {
 					return b.shell("echo "+say+" >&2;"+ends).Run(ctx, job)
 				}
-				return b.standIn(preset, says(claudeBegins, `{"type":"assistant","message":{"id":"m","content":[{"type":"text","text":"`+say+`"}]}}`)+ends+says(claudeEnds)).Run(ctx, job)
+				return b.standIn(program, says(claudeBegins, `{"type":"assistant","message":{"id":"m","content":[{"type":"text","text":"`+say+`"}]}}`)+ends+says(claudeEnds)).Run(ctx, job)
 			}
 			_, err := run("before", "")
 			require.NoError(t, err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/agent/preset"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/llm"
@@ -157,16 +158,16 @@ type Limits struct {
 	// Files is how many files a tree may hold.
 	Files int `json:"files,omitempty" yaml:"files,omitempty" jsonschema:"minimum=1,maximum=10000000"`
 	// FileBytes is how large a file in a tree may be.
-	FileBytes ByteSize `json:"file_bytes,omitempty" yaml:"file_bytes,omitempty" between:"1B 100GB"`
+	FileBytes textfmt.ByteSize `json:"file_bytes,omitempty" yaml:"file_bytes,omitempty" between:"1B 100GB"`
 	// TreeBytes is how large all files of a tree may be together. A tree may always be as
 	// large as the one that an attempt starts from.
-	TreeBytes ByteSize `json:"tree_bytes,omitempty" yaml:"tree_bytes,omitempty" between:"1B 10000GB"`
+	TreeBytes textfmt.ByteSize `json:"tree_bytes,omitempty" yaml:"tree_bytes,omitempty" between:"1B 10000GB"`
 	// DiskBytes is how much of what an attempt has written may be on disk at once: in its
 	// tree, ignored files too, in HOME and in TMPDIR. Past it, it is stopped. The default
 	// is five times tree_bytes.
-	DiskBytes ByteSize `json:"disk_bytes,omitempty" yaml:"disk_bytes,omitempty" between:"1B 50000GB"`
+	DiskBytes textfmt.ByteSize `json:"disk_bytes,omitempty" yaml:"disk_bytes,omitempty" between:"1B 50000GB"`
 	// OutputBytes is how much an attempt may print; past it, it is stopped.
-	OutputBytes ByteSize `json:"output_bytes,omitempty" yaml:"output_bytes,omitempty" between:"4kB 1GB"`
+	OutputBytes textfmt.ByteSize `json:"output_bytes,omitempty" yaml:"output_bytes,omitempty" between:"4kB 1GB"`
 	// LostWorkers is how many workers in a row an assignment may take down without
 	// progress.
 	LostWorkers int `json:"lost_workers,omitempty" yaml:"lost_workers,omitempty" jsonschema:"minimum=1,maximum=100"`
@@ -189,9 +190,9 @@ const (
 	DefaultCommandConcurrency = 4
 	DefaultModelConcurrency   = 8
 	DefaultFiles              = 200_000
-	DefaultFileBytes          = 100 * megabyte
-	DefaultTreeBytes          = 2000 * megabyte
-	DefaultOutputBytes        = 10 * megabyte
+	DefaultFileBytes          = 100 * textfmt.Megabyte
+	DefaultTreeBytes          = 2000 * textfmt.Megabyte
+	DefaultOutputBytes        = 10 * textfmt.Megabyte
 	DefaultLostWorkers        = 5
 	// diskPerTree is how much more than its tree an attempt may have on disk: builds leave
 	// several times of what is kept.
@@ -238,7 +239,7 @@ func (d Definition) withDefaults() Definition {
 		full := d.Prices.WithDefaults()
 		d.Prices = &full
 	}
-	if d.Preset == presetClaude {
+	if d.Preset == preset.Claude {
 		setDefault(&d.MaxTurns, defaultClaudeTurns)
 	}
 	return d

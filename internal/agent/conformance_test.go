@@ -98,7 +98,7 @@ func TestAdapters(t *testing.T) {
 				b := newBench(t)
 				s := make(b, c)
 				if c.limit > 0 {
-					s.launcher.maxOutput = int64(c.limit)
+					s.launcher.MaxOutput = int64(c.limit)
 				}
 				job := b.job()
 				job.Brief.MaySendBack = &session.MaySendBack{To: "design", Left: 1}
@@ -139,7 +139,7 @@ type conformance struct {
 	name, shell string
 	model       []providertest.Reply
 	timeout     time.Duration
-	limit       ByteSize
+	limit       textfmt.ByteSize
 	holds       func(t *testing.T, b *bench, out session.Outcome, err error)
 }
 
@@ -240,7 +240,7 @@ func conformances() []conformance {
 		{
 			name:  "printing without end is stopped",
 			shell: `while :; do echo 0123456789012345678901234567890123456789 >&2; done`,
-			limit: 16 * kilobyte,
+			limit: 16 * textfmt.Kilobyte,
 			holds: func(t *testing.T, _ *bench, out session.Outcome, err error) {
 				f := failure(t, err)
 				require.Equal(t, failures.InvalidOutput, f.Category)

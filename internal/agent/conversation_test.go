@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/agent/preset"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -27,15 +28,15 @@ func (b *bench) noted(name string) []string {
 
 func TestConversationGoesOn(t *testing.T) {
 	t.Parallel()
-	for preset, c := range map[string]struct{ begins, ends, flags string }{
-		presetClaude: {claudeBegins, claudeEnds, "--resume\nc1\n"},
-		presetCodex:  {codexBegins, codexEnds, "resume\nc1\n-\n"},
-		presetGemini: {geminiBegins, geminiEnds, "--resume\nc1\n"},
+	for program, c := range map[string]struct{ begins, ends, flags string }{
+		preset.Claude: {claudeBegins, claudeEnds, "--resume\nc1\n"},
+		preset.Codex:  {codexBegins, codexEnds, "resume\nc1\n-\n"},
+		preset.Gemini: {geminiBegins, geminiEnds, "--resume\nc1\n"},
 	} {
-		t.Run(preset, func(t *testing.T) {
+		t.Run(program, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			s := b.standIn(preset, notes+says(c.begins, c.ends))
+			s := b.standIn(program, notes+says(c.begins, c.ends))
 			job := b.job()
 			job.Brief.Requirement = "Build it."
 			dir := session.WorkDir{Tree: job.Dir, Home: job.Home, Tmp: job.Tmp}
@@ -45,7 +46,7 @@ func TestConversationGoesOn(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, s.Continuable("x", dir))
 			require.False(t, s.Continuable("y", dir))
-			info, err := os.Stat(filepath.Join(b.dir, ConversationFile))
+			info, err := os.Stat(filepath.Join(b.dir, preset.ConversationFile))
 			require.NoError(t, err)
 			require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 
@@ -74,29 +75,29 @@ func TestConversationGoesOn(t *testing.T) {
 
 func TestUnknownConversationBeginsAnew(t *testing.T) {
 	t.Parallel()
-	for preset, c := range map[string]struct{ refusal, begins, ends string }{
-		presetClaude: {`echo 'No conversation found with session ID: c0' >&2;` + says(`{"type":"result","subtype":"error_during_execution","is_error":true,"session_id":"c0","errors":["No conversation found"]}`) + "exit 1", claudeBegins, claudeEnds},
-		presetCodex:  {`echo 'Error: thread/resume: thread/resume failed: no rollout found for thread id c0' >&2; exit 1`, codexBegins, codexEnds},
-		presetGemini: {`echo 'Error resuming session: Invalid session identifier "c0".' >&2; exit 42`, geminiBegins, geminiEnds},
+	for program, c := range map[string]struct{ refusal, begins, ends string }{
+		preset.Claude: {`echo 'No conversation found with session ID: c0' >&2;` + says(`{"type":"result","subtype":"error_during_execution","is_error":true,"session_id":"c0","errors":["No conversation found"]}`) + "exit 1", claudeBegins, claudeEnds},
+		preset.Codex:  {`echo 'Error: thread/resume: thread/resume failed: no rollout found for thread id c0' >&2; exit 1`, codexBegins, codexEnds},
+		preset.Gemini: {`echo 'Error resuming session: Invalid session identifier "c0".' >&2; exit 42`, geminiBegins, geminiEnds},
 		// It leads another one without a word, and would not know what to do.
 		"codex, mistaken": {says(`{"type":"thread.started","thread_id":"c9"}`) + "exec sleep 100", codexBegins, codexEnds},
 	} {
-		t.Run(preset, func(t *testing.T) {
+		t.Run(program, func(t *testing.T) {
 			t.Parallel()
 			b, calls := newBench(t), &ledger{}
-			preset, _, _ := strings.Cut(preset, ",")
-			s := b.standIn(preset, notes+`case "$*" in *resume*) `+c.refusal+`;; esac;`+says(c.begins, c.ends))
+			program, _, _ := strings.Cut(program, ",")
+			s := b.standIn(program, notes+`case "$*" in *resume*) `+c.refusal+`;; esac;`+says(c.begins, c.ends))
 			job := b.job()
 			job.Calls, job.Continues = calls, true
 			job.Brief.Requirement = "Build it."
-			require.NoError(t, conversation{Preset: preset, ID: "c0"}.write(job.Home))
+			require.NoError(t, preset.Conversation{Preset: program, ID: "c0"}.Write(job.Home))
 			_, err := s.Run(t.Context(), job)
 			require.NoError(t, err)
 			prompts := b.noted("prompts")
 			require.Len(t, prompts, 2)
 			require.NotContains(t, prompts[0], "Build it.")
 			require.Contains(t, prompts[1], "Build it.")
-			got, ok := readConversation(job.Home, preset)
+			got, ok := preset.ReadConversation(job.Home, program)
 			require.True(t, ok)
 			require.Equal(t, "c1", got.ID)
 			require.Len(t, calls.reserved, 1, "it is one attempt")
@@ -108,10 +109,10 @@ func TestUnknownConversationBeginsAnew(t *testing.T) {
 func TestUnknownConversationIsTriedAnewOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	s := b.standIn(presetClaude, notes+"echo 'No conversation found with session ID: c0' >&2; exit 1")
+	s := b.standIn(preset.Claude, notes+"echo 'No conversation found with session ID: c0' >&2; exit 1")
 	job := b.job()
 	job.Continues = true
-	require.NoError(t, conversation{Preset: presetClaude, ID: "c0"}.write(job.Home))
+	require.NoError(t, preset.Conversation{Preset: preset.Claude, ID: "c0"}.Write(job.Home))
 	_, err := s.Run(t.Context(), job)
 	require.Equal(t, failures.Unknown, failure(t, err).Category)
 	require.Len(t, b.noted("args"), 2)
@@ -125,7 +126,7 @@ func TestCodexBooksWhatIsNew(t *testing.T) {
 	total := func(usage string) string {
 		return says(codexBegins, `{"type":"turn.completed","usage":`+usage+`}`)
 	}
-	s := b.standIn(presetCodex, `case "$*" in *resume*) `+total(`{"input_tokens":300,"cached_input_tokens":120,"output_tokens":90,"reasoning_output_tokens":36}`)+
+	s := b.standIn(preset.Codex, `case "$*" in *resume*) `+total(`{"input_tokens":300,"cached_input_tokens":120,"output_tokens":90,"reasoning_output_tokens":36}`)+
 		`true;; *) `+total(`{"input_tokens":200,"cached_input_tokens":80,"output_tokens":60,"reasoning_output_tokens":24}`)+`true;; esac`)
 	job := b.job()
 	job.Calls = calls
@@ -163,7 +164,7 @@ func TestCodexBooksAFailedTurn(t *testing.T) {
 			b, calls := newBench(t), &ledger{}
 			job := b.job()
 			job.Calls = calls
-			_, err := b.standIn(presetCodex, c.script).Run(t.Context(), job)
+			_, err := b.standIn(preset.Codex, c.script).Run(t.Context(), job)
 			require.Equal(t, failures.APIError, failure(t, err).Category)
 			require.Equal(t, []cost.Usage{c.used}, calls.settled)
 		})
@@ -179,27 +180,27 @@ func TestConversationFileThatIsNotOurs(t *testing.T) {
 		"no id":             `{"preset":"claude"}`,
 		"no JSON":           `c0`,
 		"a negative amount": `{"preset":"claude","id":"c0","booked":{"input_tokens":-5}}`,
-		"too long":          `{"preset":"claude","id":"c0"` + strings.Repeat(" ", maxConversation) + `}`,
+		"too long":          `{"preset":"claude","id":"c0"` + strings.Repeat(" ", 4<<10) + `}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			require.NoError(t, os.WriteFile(filepath.Join(b.dir, ConversationFile), []byte(content), 0o600))
-			_, ok := readConversation(b.job().Home, presetClaude)
+			require.NoError(t, os.WriteFile(filepath.Join(b.dir, preset.ConversationFile), []byte(content), 0o600))
+			_, ok := preset.ReadConversation(b.job().Home, preset.Claude)
 			require.False(t, ok)
 		})
 	}
 	b := newBench(t)
 	require.NoError(t, os.WriteFile(filepath.Join(b.dir, "other"), []byte(`{"preset":"claude","id":"c0"}`), 0o600))
-	require.NoError(t, os.Symlink("other", filepath.Join(b.dir, ConversationFile)))
-	_, ok := readConversation(b.job().Home, presetClaude)
+	require.NoError(t, os.Symlink("other", filepath.Join(b.dir, preset.ConversationFile)))
+	_, ok := preset.ReadConversation(b.job().Home, preset.Claude)
 	require.False(t, ok, "no link is followed")
 }
 
 func TestConversationThatHasOutgrownItsModelIsOver(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	s := b.standIn(presetCodex, says(codexBegins, `{"type":"turn.failed","error":{"message":"ran out of room in the context window"}}`)+"exit 1")
+	s := b.standIn(preset.Codex, says(codexBegins, `{"type":"turn.failed","error":{"message":"ran out of room in the context window"}}`)+"exit 1")
 	job := b.job()
 	_, err := s.Run(t.Context(), job)
 	require.Equal(t, failures.ContextOverflow, failure(t, err).Category)
@@ -211,8 +212,8 @@ func TestAnotherAgentsWorkEndsTheConversation(t *testing.T) {
 	b := newBench(t)
 	job := b.job()
 	job.Continues = true
-	require.NoError(t, conversation{Preset: presetClaude, ID: "c0"}.write(job.Home))
+	require.NoError(t, preset.Conversation{Preset: preset.Claude, ID: "c0"}.Write(job.Home))
 	_, err := b.shell("true").Run(t.Context(), job)
 	require.NoError(t, err)
-	require.NoFileExists(t, filepath.Join(b.dir, ConversationFile))
+	require.NoFileExists(t, filepath.Join(b.dir, preset.ConversationFile))
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/maestro-hive/maestro/internal/agent/preset"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/textfmt"
@@ -96,17 +97,17 @@ func (v *validator) preset(path string, d Definition) {
 	if d.Preset == "" && d.Model != "" {
 		v.add(path+".model", "belongs to the kinds anthropic and openai, and to presets; leave it out, or name a preset")
 	}
-	if d.Preset != presetClaude && d.MaxTurns != 0 {
+	if d.Preset != preset.Claude && d.MaxTurns != 0 {
 		v.add(path+".max_turns", "is set, but only models and the program of preset claude can be told how many turns they may take; bound it by timeout and reserve")
 	}
-	if d.Preset != presetClaude && d.Preset != presetGemini {
+	if d.Preset != preset.Claude && d.Preset != preset.Gemini {
 		return
 	}
 	flags := []string{"--output-format"}
-	if d.Preset == presetGemini {
+	if d.Preset == preset.Gemini {
 		flags = append(flags, "-o")
 	}
-	if format, ok := flagValue(d.Argv, flags...); ok && format != "stream-json" {
+	if format, ok := preset.FlagValue(d.Argv, flags...); ok && format != "stream-json" {
 		v.add(path+".argv", "sets %s to %q, but preset %s reads stream-json; leave the flag out", flags[0], textfmt.Shorten(format, 80), d.Preset)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/procgroup"
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
@@ -27,8 +28,8 @@ git -c core.hooksPath=/dev/null -c commit.gpgSign=false commit --quiet --allow-e
 // commit makes the directory a repository with its input committed. Where there
 // is a repository already, an attempt goes on from the files of the last one,
 // and it stays as it is. Like the agent it runs below a shim.
-func (s *Set) commit(ctx context.Context, p place, env []string, lock session.Lock) (session.Outcome, error) {
-	_, err := os.Lstat(filepath.Join(p.dir, ".git"))
+func (s *Set) commit(ctx context.Context, dir string, env []string, lock session.Lock) (session.Outcome, error) {
+	_, err := os.Lstat(filepath.Join(dir, ".git"))
 	if err == nil {
 		return session.Outcome{}, nil
 	}
@@ -36,9 +37,9 @@ func (s *Set) commit(ctx context.Context, p place, env []string, lock session.Lo
 		return session.Outcome{}, broken("prepare the repository", err)
 	}
 	date := strconv.FormatInt(s.now().Unix(), 10) + " +0000"
-	e := s.launcher.run(ctx, process{
-		argv: []string{"sh", "-c", gitScript}, dir: p.dir, timeout: gitTimeout, lock: lock,
-		env: append(env[:len(env):len(env)],
+	e := s.launcher.Run(ctx, procgroup.Process{
+		Argv: []string{"sh", "-c", gitScript}, Dir: dir, Timeout: gitTimeout, Lock: lock,
+		Env: append(env[:len(env):len(env)],
 			"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
 			"GIT_AUTHOR_DATE="+date, "GIT_COMMITTER_DATE="+date),
 	})
@@ -48,6 +49,6 @@ func (s *Set) commit(ctx context.Context, p place, env []string, lock session.Lo
 	}
 	failure.Category = failures.ResourceError
 	var out session.Outcome
-	err = e.close(&out, failure)
+	err = complete(&out, e, failure)
 	return out, err
 }

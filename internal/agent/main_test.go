@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/procgroup"
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
@@ -21,7 +22,7 @@ import (
 const workerArgument = "__test-worker"
 
 func TestMain(m *testing.M) {
-	Shim()
+	procgroup.Shim()
 	if len(os.Args) == 4 && os.Args[1] == workerArgument {
 		if err := work(os.Args[2], os.Args[3]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -51,7 +52,7 @@ func tryLock(path string) (session.Lock, error) {
 
 // work runs the script in the bench's directory and prints how it failed.
 func work(dir, script string) error {
-	if err := Harden(); err != nil {
+	if err := procgroup.Harden(); err != nil {
 		return err
 	}
 	s, err := New(Config{Version: 1, Agents: map[string]Definition{

@@ -12,6 +12,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/llm"
 	"github.com/maestro-hive/maestro/internal/llm/anthropic"
 	"github.com/maestro-hive/maestro/internal/llm/openai"
+	"github.com/maestro-hive/maestro/internal/procgroup"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 )
@@ -42,20 +43,20 @@ func (s *Set) converse(ctx context.Context, d Definition, job session.Job) (sess
 	if err != nil {
 		return session.Outcome{}, err
 	}
-	progress := newProgress(job.Progress)
-	defer progress.end()
-	job.Progress = func(line string) { progress.line(safetext.Line(line)) }
-	c := newCapture(s.secrets, math.MaxInt64)
-	defer c.sayInto(job.Said, time.Time{})() // it goes through its stored answers again
+	progress := procgroup.NewProgress(job.Progress)
+	defer progress.Close()
+	job.Progress = func(line string) { progress.Line(safetext.Line(line)) }
+	c := procgroup.NewCapture(s.secrets, math.MaxInt64)
+	defer c.CopyTo(job.Said, time.Time{})() // it goes through its stored answers again
 	a := &llm.Agent{
 		Name: job.Agent, Kind: d.Kind, Model: d.Model, Provider: provider, Transport: s.transport, Prices: d.Prices, Scale: s.scales[job.Agent],
 		MaxTurns: d.MaxTurns, MaxOutputTokens: d.MaxOutputTokens, ContextTokens: d.ContextTokens,
 		Timeout: d.Timeout.Std(), IdleTimeout: d.IdleTimeout.Std(), Mask: s.Mask, Now: s.now,
-		Log: c.out,
+		Log: c.Stdout,
 	}
 	out, err := a.Run(ctx, job)
-	_ = c.out.Close() // it writes what it has, and cannot fail
-	out.Summary, out.Log = safetext.Block(out.Summary), c.transcript()
+	_ = c.Stdout.Close() // it writes what it has, and cannot fail
+	out.Summary, out.Log = safetext.Block(out.Summary), c.Log()
 	var f *failures.Failure
 	if errors.As(err, &f) {
 		f.Output = safetext.Block(f.Output)

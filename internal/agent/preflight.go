@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,9 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/maestro-hive/maestro/internal/agent/preset"
+	"github.com/maestro-hive/maestro/internal/procgroup"
 )
 
 // Shortage is something that a worker file needs of the machine and environment that
@@ -27,7 +31,7 @@ type Shortage struct {
 
 // packages are the npm packages of the presets' programs.
 var packages = map[string]string{
-	presetClaude: "@anthropic-ai/claude-code", presetCodex: "@openai/codex", presetGemini: "@google/gemini-cli",
+	preset.Claude: "@anthropic-ai/claude-code", preset.Codex: "@openai/codex", preset.Gemini: "@google/gemini-cli",
 }
 
 // Shortages lists what the config needs and this machine does not have, as far as can
@@ -35,7 +39,7 @@ var packages = map[string]string{
 // environment that getenv reads.
 func (c Config) Shortages(getenv func(string) string) (out []Shortage) {
 	c = c.WithDefaults()
-	path := []string{"PATH=" + or(getenv("PATH"), defaultPath)}
+	path := []string{"PATH=" + cmp.Or(getenv("PATH"), defaultPath)}
 	if len(c.Sandbox) > 0 {
 		out = append(out, c.program("sandbox", c.Sandbox[0], "", path)...)
 	}
@@ -83,7 +87,7 @@ func (c Config) program(of, program, preset string, path []string) []Shortage {
 	if strings.Contains(program, "/") {
 		program = c.relative(program)
 	}
-	_, err := lookUp(program, c.Dir, path)
+	_, err := procgroup.LookUp(program, c.Dir, path)
 	lack := Shortage{Of: of, Fatal: true, Message: "its program cannot be started: " + program + " is not in PATH"}
 	switch {
 	case err == nil:

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/agent/preset"
 )
 
 func TestShortages(t *testing.T) {
@@ -27,7 +29,7 @@ func TestShortages(t *testing.T) {
 			}},
 		},
 		"a preset's program": {
-			config: Config{Agents: map[string]Definition{"a": {Kind: KindCommand, Preset: presetGemini, Argv: []string{"gemini"}}}},
+			config: Config{Agents: map[string]Definition{"a": {Kind: KindCommand, Preset: preset.Gemini, Argv: []string{"gemini"}}}},
 			want: []Shortage{{
 				Of: "agent a", Fatal: true, Message: "its program cannot be started: gemini is not in PATH",
 				Remedy: "install it, or use its full path in argv", Command: "npm install --global @google/gemini-cli",

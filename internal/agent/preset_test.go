@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,17 +14,20 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/agent/preset"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/procgroup"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/internal/transcript"
 )
 
 // standIn is an agent of a preset whose program is a shell script.
-func (b *bench) standIn(preset, script string) *Set {
+func (b *bench) standIn(program, script string) *Set {
 	b.t.Helper()
 	return b.set(Config{Agents: map[string]Definition{"x": {
-		Kind: KindCommand, Preset: preset, Argv: []string{"/bin/sh", "-c", script, "stand-in"}, Env: []string{"API_KEY"},
+		Kind: KindCommand, Preset: program, Argv: []string{"/bin/sh", "-c", script, "stand-in"}, Env: []string{"API_KEY"},
 	}}})
 }
 
@@ -58,13 +60,13 @@ const (
 
 func TestPresetsReadTheirStreams(t *testing.T) {
 	t.Parallel()
-	for preset, want := range map[string]struct {
+	for program, want := range map[string]struct {
 		id      string
 		usage   cost.Usage
 		garbage string
 		live    []cost.Usage
 	}{
-		presetClaude: {
+		preset.Claude: {
 			"c0ffee00-0000-4000-8000-000000000001",
 			cost.Usage{InputTokens: 130, OutputTokens: 30, CacheReadTokens: 7, CacheWriteTokens: 5, CostUSD: 1_179_500},
 			"Warning: this is no event",
@@ -76,25 +78,25 @@ func TestPresetsReadTheirStreams(t *testing.T) {
 				{InputTokens: 130, OutputTokens: 30, CacheReadTokens: 7, CacheWriteTokens: 5, CostUSD: 1_179_500},
 			},
 		},
-		presetCodex: {
+		preset.Codex: {
 			"0dec0dec-0000-7000-8000-000000000001",
 			cost.Usage{InputTokens: 100, OutputTokens: 60, CacheReadTokens: 80, CacheWriteTokens: 20, ReasoningTokens: 24},
 			"2026-11-21T15:01:19Z ERROR no event at all",
 			[]cost.Usage{{InputTokens: 100, OutputTokens: 60, CacheReadTokens: 80, CacheWriteTokens: 20, ReasoningTokens: 24}},
 		},
-		presetGemini: {
+		preset.Gemini: {
 			"9e311111-0000-4000-8000-000000000001",
 			cost.Usage{InputTokens: 120, OutputTokens: 60, CacheReadTokens: 80, ReasoningTokens: 24},
 			"",
 			[]cost.Usage{{InputTokens: 120, OutputTokens: 60, CacheReadTokens: 80, ReasoningTokens: 24}},
 		},
 	} {
-		t.Run(preset, func(t *testing.T) {
+		t.Run(program, func(t *testing.T) {
 			t.Parallel()
 			b, calls := newBench(t), &ledger{}
 			job := b.job()
 			job.Calls = calls
-			out, err := b.standIn(preset, printed(t, preset+"-done")).Run(t.Context(), job)
+			out, err := b.standIn(program, printed(t, program+"-done")).Run(t.Context(), job)
 			require.NoError(t, err)
 			require.Equal(t, "All is done.", out.Summary)
 			require.Equal(t, want.usage, out.Usage)
@@ -107,7 +109,7 @@ func TestPresetsReadTheirStreams(t *testing.T) {
 			require.NotContains(t, log, `"type"`, "events are not the log")
 			require.NotContains(t, log, "the prompt")
 			require.NotContains(t, strings.Join(b.said, "\n"), `"type"`)
-			c, ok := readConversation(job.Home, preset)
+			c, ok := preset.ReadConversation(job.Home, program)
 			require.True(t, ok)
 			require.Equal(t, want.id, c.ID)
 		})
@@ -136,64 +138,64 @@ func TestPresetFailures(t *testing.T) {
 		message              string
 		wait                 time.Duration
 	}{
-		{presetClaude, "429", printed(t, "claude-429") + "exit 1", failures.RateLimited, "slow down", 2 * time.Second},
-		{presetClaude, "401", fault("authentication_failed", `"api_error_status":401,"result":"Invalid API key"`), failures.Auth, "Invalid API key", 0},
-		{presetClaude, "no key", fault("authentication_failed", `"api_error_status":null,"result":"Not logged in"`), failures.Auth, "Not logged in", 0},
-		{presetClaude, "no credit", fault("billing_error", `"api_error_status":400,"result":"Credit balance is too low"`), failures.Auth, "Credit balance", 0},
-		{presetClaude, "no credit, in other words", fault("invalid_request", `"api_error_status":400,"result":"API Error: 400 Your credit balance is too low to access the Anthropic API."`), failures.Auth, "credit balance", 0},
+		{preset.Claude, "429", printed(t, "claude-429") + "exit 1", failures.RateLimited, "slow down", 2 * time.Second},
+		{preset.Claude, "401", fault("authentication_failed", `"api_error_status":401,"result":"Invalid API key"`), failures.Auth, "Invalid API key", 0},
+		{preset.Claude, "no key", fault("authentication_failed", `"api_error_status":null,"result":"Not logged in"`), failures.Auth, "Not logged in", 0},
+		{preset.Claude, "no credit", fault("billing_error", `"api_error_status":400,"result":"Credit balance is too low"`), failures.Auth, "Credit balance", 0},
+		{preset.Claude, "no credit, in other words", fault("invalid_request", `"api_error_status":400,"result":"API Error: 400 Your credit balance is too low to access the Anthropic API."`), failures.Auth, "credit balance", 0},
 		{
-			presetClaude, "a session limit", says(`{"type":"rate_limit_event","rate_limit_info":{"status":"rejected","resetsAt":`+resetsAt+`,"rateLimitType":"five_hour"}}`) +
+			preset.Claude, "a session limit", says(`{"type":"rate_limit_event","rate_limit_info":{"status":"rejected","resetsAt":`+resetsAt+`,"rateLimitType":"five_hour"}}`) +
 				fault("rate_limit", `"api_error_status":429,"result":"You've hit your session limit · resets 3pm (UTC)"`), failures.RateLimited, "session limit", 90 * time.Minute,
 		},
-		{presetClaude, "a limit without a status", fault("unknown", `"api_error_status":null,"result":"You've hit your weekly limit · resets in 12m"`), failures.RateLimited, "weekly limit", 12 * time.Minute},
-		{presetClaude, "a spend limit", fault("rate_limit", `"api_error_status":429,"result":"You've hit your monthly spend limit."`), failures.Auth, "spend limit", 0},
-		{presetClaude, "500", fault("server_error", `"api_error_status":500,"result":"API Error: 500"`), failures.APIError, "API Error: 500", 0},
-		{presetClaude, "529", fault("server_error", `"api_error_status":529,"result":"overloaded"`), failures.APIError, "overloaded", 0},
-		{presetClaude, "refused connection", fault("server_error", `"api_error_status":null,"result":"Unable to connect"`), failures.APIError, "Unable to connect", 0},
-		{presetClaude, "overflow", fault("invalid_request", `"api_error_status":400,"terminal_reason":"prompt_too_long","result":"Prompt is too long"`), failures.ContextOverflow, "Prompt is too long", 0},
-		{presetClaude, "output limit", fault("max_output_tokens", `"result":"exceeded the 64000 output token maximum"`), failures.InvalidOutput, "64000", 0},
-		{presetClaude, "bad request", fault("invalid_request", `"api_error_status":400,"result":"bad"`), failures.APIError, "bad", 0},
-		{presetClaude, "refusal", fault("invalid_request", `"stop_reason":"refusal","result":"unable to respond"`), failures.Refused, "unable to respond", 0},
-		{presetClaude, "turns", result(`"subtype":"error_max_turns","errors":["Reached maximum number of turns (2)"]`), failures.TurnLimit, "turns (2)", 0},
-		{presetClaude, "budget", result(`"subtype":"error_max_budget_usd","errors":["Reached maximum budget ($1)"]`), failures.TokenBudget, "$1", 0},
-		{presetClaude, "no reason", result(`"subtype":"error_during_execution"`), failures.Unknown, "error_during_execution", 0},
-		{presetClaude, "a failure that exits 0", says(claudeBegins, `{"type":"result","is_error":true,"subtype":"error_max_turns"}`), failures.TurnLimit, "error_max_turns", 0},
-		{presetClaude, "a bad flag", "echo 'error: unknown option' >&2; exit 1", failures.Unknown, "exit status 1: error: unknown option", 0},
-		{presetClaude, "a cut stream", says(claudeBegins), failures.Unknown, "its output stream ended", 0},
-		{presetClaude, "a success that exits 1", says(claudeBegins, claudeEnds) + "exit 1", failures.Unknown, "exit status 1", 0},
-		{presetClaude, "its own word", says(claudeBegins, claudeEnds) + `echo '{"error":{"category":"contract_violation","message":"no spec"}}' > $MAESTRO_RESULT`, failures.ContractViolation, "no spec", 0},
-		{presetClaude, "a bad result", says(claudeBegins, claudeEnds) + `echo '{' > $MAESTRO_RESULT`, failures.InvalidOutput, "is refused", 0},
+		{preset.Claude, "a limit without a status", fault("unknown", `"api_error_status":null,"result":"You've hit your weekly limit · resets in 12m"`), failures.RateLimited, "weekly limit", 12 * time.Minute},
+		{preset.Claude, "a spend limit", fault("rate_limit", `"api_error_status":429,"result":"You've hit your monthly spend limit."`), failures.Auth, "spend limit", 0},
+		{preset.Claude, "500", fault("server_error", `"api_error_status":500,"result":"API Error: 500"`), failures.APIError, "API Error: 500", 0},
+		{preset.Claude, "529", fault("server_error", `"api_error_status":529,"result":"overloaded"`), failures.APIError, "overloaded", 0},
+		{preset.Claude, "refused connection", fault("server_error", `"api_error_status":null,"result":"Unable to connect"`), failures.APIError, "Unable to connect", 0},
+		{preset.Claude, "overflow", fault("invalid_request", `"api_error_status":400,"terminal_reason":"prompt_too_long","result":"Prompt is too long"`), failures.ContextOverflow, "Prompt is too long", 0},
+		{preset.Claude, "output limit", fault("max_output_tokens", `"result":"exceeded the 64000 output token maximum"`), failures.InvalidOutput, "64000", 0},
+		{preset.Claude, "bad request", fault("invalid_request", `"api_error_status":400,"result":"bad"`), failures.APIError, "bad", 0},
+		{preset.Claude, "refusal", fault("invalid_request", `"stop_reason":"refusal","result":"unable to respond"`), failures.Refused, "unable to respond", 0},
+		{preset.Claude, "turns", result(`"subtype":"error_max_turns","errors":["Reached maximum number of turns (2)"]`), failures.TurnLimit, "turns (2)", 0},
+		{preset.Claude, "budget", result(`"subtype":"error_max_budget_usd","errors":["Reached maximum budget ($1)"]`), failures.TokenBudget, "$1", 0},
+		{preset.Claude, "no reason", result(`"subtype":"error_during_execution"`), failures.Unknown, "error_during_execution", 0},
+		{preset.Claude, "a failure that exits 0", says(claudeBegins, `{"type":"result","is_error":true,"subtype":"error_max_turns"}`), failures.TurnLimit, "error_max_turns", 0},
+		{preset.Claude, "a bad flag", "echo 'error: unknown option' >&2; exit 1", failures.Unknown, "exit status 1: error: unknown option", 0},
+		{preset.Claude, "a cut stream", says(claudeBegins), failures.Unknown, "its output stream ended", 0},
+		{preset.Claude, "a success that exits 1", says(claudeBegins, claudeEnds) + "exit 1", failures.Unknown, "exit status 1", 0},
+		{preset.Claude, "its own word", says(claudeBegins, claudeEnds) + `echo '{"error":{"category":"contract_violation","message":"no spec"}}' > $MAESTRO_RESULT`, failures.ContractViolation, "no spec", 0},
+		{preset.Claude, "a bad result", says(claudeBegins, claudeEnds) + `echo '{' > $MAESTRO_RESULT`, failures.InvalidOutput, "is refused", 0},
 
-		{presetCodex, "429 in the stream", printed(t, "codex-429") + "exit 1", failures.RateLimited, "try again", 1500 * time.Millisecond},
-		{presetCodex, "429", turn("exceeded retry limit, last status: 429 Too Many Requests"), failures.RateLimited, "429", 0},
-		{presetCodex, "401", turn("unexpected status 401 Unauthorized: Incorrect API key provided"), failures.Auth, "401", 0},
-		{presetCodex, "quota", turn("Quota exceeded. Check your plan and billing details."), failures.Auth, "Quota", 0},
-		{presetCodex, "usage limit", turn("You've hit your usage limit. Try again in 5 m."), failures.RateLimited, "usage limit", 5 * time.Minute},
-		{presetCodex, "usage limit of a plan", turn("You’ve hit your usage limit. Upgrade to Plus to continue using Codex (https://chatgpt.com/explore/plus), or try again in 2 hours 10 minutes."), failures.RateLimited, "usage limit", 130 * time.Minute},
-		{presetCodex, "no end of a usage limit", turn("You’ve hit your usage limit. Visit https://chatgpt.com/settings/usage to purchase more credits or try again later."), failures.RateLimited, "usage limit", 0},
-		{presetCodex, "spend cap", turn("You hit your spend cap set by the owner of your workspace. Ask an owner to increase your spend cap to continue."), failures.Auth, "spend cap", 0},
-		{presetCodex, "no credits", turn("Your workspace is out of credits. Add credits to continue."), failures.Auth, "out of credits", 0},
-		{presetCodex, "at capacity", turn("Selected model is at capacity. Please try a different model."), failures.APIError, "at capacity", 0},
-		{presetCodex, "500", turn("We are currently experiencing high demand"), failures.APIError, "high demand", 0},
-		{presetCodex, "overflow", turn("Codex ran out of room in the model context window."), failures.ContextOverflow, "ran out of room", 0},
-		{presetCodex, "cut", turn("stream disconnected before completion: Transport error"), failures.APIError, "stream disconnected", 0},
-		{presetCodex, "not found", turn("unexpected status 404 Not Found: no such model"), failures.APIError, "404", 0},
-		{presetCodex, "only errors", says(codexBegins, `{"type":"error","message":"rate limit exceeded"}`) + "exit 1", failures.RateLimited, "rate limit", 0},
-		{presetCodex, "no repository", "echo 'Not inside a trusted directory' >&2; exit 1", failures.Unknown, "Not inside a trusted directory", 0},
-		{presetCodex, "no network", says(codexBegins) + "while :; do " + says(`{"type":"error","message":"Reconnecting... waiting for network (refused)"}`) + " sleep 0.05; done", failures.APIError, "cannot reach its provider", 0},
+		{preset.Codex, "429 in the stream", printed(t, "codex-429") + "exit 1", failures.RateLimited, "try again", 1500 * time.Millisecond},
+		{preset.Codex, "429", turn("exceeded retry limit, last status: 429 Too Many Requests"), failures.RateLimited, "429", 0},
+		{preset.Codex, "401", turn("unexpected status 401 Unauthorized: Incorrect API key provided"), failures.Auth, "401", 0},
+		{preset.Codex, "quota", turn("Quota exceeded. Check your plan and billing details."), failures.Auth, "Quota", 0},
+		{preset.Codex, "usage limit", turn("You've hit your usage limit. Try again in 5 m."), failures.RateLimited, "usage limit", 5 * time.Minute},
+		{preset.Codex, "usage limit of a plan", turn("You’ve hit your usage limit. Upgrade to Plus to continue using Codex (https://chatgpt.com/explore/plus), or try again in 2 hours 10 minutes."), failures.RateLimited, "usage limit", 130 * time.Minute},
+		{preset.Codex, "no end of a usage limit", turn("You’ve hit your usage limit. Visit https://chatgpt.com/settings/usage to purchase more credits or try again later."), failures.RateLimited, "usage limit", 0},
+		{preset.Codex, "spend cap", turn("You hit your spend cap set by the owner of your workspace. Ask an owner to increase your spend cap to continue."), failures.Auth, "spend cap", 0},
+		{preset.Codex, "no credits", turn("Your workspace is out of credits. Add credits to continue."), failures.Auth, "out of credits", 0},
+		{preset.Codex, "at capacity", turn("Selected model is at capacity. Please try a different model."), failures.APIError, "at capacity", 0},
+		{preset.Codex, "500", turn("We are currently experiencing high demand"), failures.APIError, "high demand", 0},
+		{preset.Codex, "overflow", turn("Codex ran out of room in the model context window."), failures.ContextOverflow, "ran out of room", 0},
+		{preset.Codex, "cut", turn("stream disconnected before completion: Transport error"), failures.APIError, "stream disconnected", 0},
+		{preset.Codex, "not found", turn("unexpected status 404 Not Found: no such model"), failures.APIError, "404", 0},
+		{preset.Codex, "only errors", says(codexBegins, `{"type":"error","message":"rate limit exceeded"}`) + "exit 1", failures.RateLimited, "rate limit", 0},
+		{preset.Codex, "no repository", "echo 'Not inside a trusted directory' >&2; exit 1", failures.Unknown, "Not inside a trusted directory", 0},
+		{preset.Codex, "no network", says(codexBegins) + "while :; do " + says(`{"type":"error","message":"Reconnecting... waiting for network (refused)"}`) + " sleep 0.05; done", failures.APIError, "cannot reach its provider", 0},
 
-		{presetGemini, "429", printed(t, "gemini-429") + "exit 173", failures.RateLimited, "Quota exceeded", 2 * time.Second},
-		{presetGemini, "daily quota", status(`[API Error: You have exhausted your daily quota on this model.]`), failures.RateLimited, "daily quota", 0},
-		{presetGemini, "capacity", status(`[API Error: You have exhausted your capacity on this model. Your quota will reset after 17h28m49s.]`), failures.RateLimited, "capacity", 17*time.Hour + 28*time.Minute + 49*time.Second},
-		{presetGemini, "a plan without the model", status(`[API Error: Quota exceeded for metric: requests, limit: 0, model: gemini-2.5-pro]`), failures.Auth, "limit: 0", 0},
-		{presetGemini, "wrong key", status(`[API Error: {\"error\":{\"code\":400,\"message\":\"API key not valid.\"}}]`), failures.Auth, "API key not valid", 0},
-		{presetGemini, "overflow", status(`[API Error: {\"error\":{\"code\":400,\"message\":\"The input token count (12) exceeds the maximum number of tokens allowed (10).\"}}]`), failures.ContextOverflow, "input token count", 0},
-		{presetGemini, "500", status(`[API Error: {\"error\":{\"code\":500,\"message\":\"internal\"}}]`), failures.APIError, "internal", 0},
-		{presetGemini, "cut", status(`[API Error: terminated]`), failures.APIError, "terminated", 0},
-		{presetGemini, "blocked", status(`[API Error: PROHIBITED_CONTENT]`), failures.Refused, "PROHIBITED_CONTENT", 0},
-		{presetGemini, "no auth", "echo 'Invalid auth method selected.' >&2; exit 41", failures.Auth, "Invalid auth method", 0},
-		{presetGemini, "turns", says(geminiBegins) + "echo 'Reached max session turns' >&2; exit 53", failures.TurnLimit, "max session turns", 0},
-		{presetGemini, "something else", says(geminiBegins) + "echo 'odd' >&2; exit 1", failures.Unknown, "exit status 1: odd", 0},
+		{preset.Gemini, "429", printed(t, "gemini-429") + "exit 173", failures.RateLimited, "Quota exceeded", 2 * time.Second},
+		{preset.Gemini, "daily quota", status(`[API Error: You have exhausted your daily quota on this model.]`), failures.RateLimited, "daily quota", 0},
+		{preset.Gemini, "capacity", status(`[API Error: You have exhausted your capacity on this model. Your quota will reset after 17h28m49s.]`), failures.RateLimited, "capacity", 17*time.Hour + 28*time.Minute + 49*time.Second},
+		{preset.Gemini, "a plan without the model", status(`[API Error: Quota exceeded for metric: requests, limit: 0, model: gemini-2.5-pro]`), failures.Auth, "limit: 0", 0},
+		{preset.Gemini, "wrong key", status(`[API Error: {\"error\":{\"code\":400,\"message\":\"API key not valid.\"}}]`), failures.Auth, "API key not valid", 0},
+		{preset.Gemini, "overflow", status(`[API Error: {\"error\":{\"code\":400,\"message\":\"The input token count (12) exceeds the maximum number of tokens allowed (10).\"}}]`), failures.ContextOverflow, "input token count", 0},
+		{preset.Gemini, "500", status(`[API Error: {\"error\":{\"code\":500,\"message\":\"internal\"}}]`), failures.APIError, "internal", 0},
+		{preset.Gemini, "cut", status(`[API Error: terminated]`), failures.APIError, "terminated", 0},
+		{preset.Gemini, "blocked", status(`[API Error: PROHIBITED_CONTENT]`), failures.Refused, "PROHIBITED_CONTENT", 0},
+		{preset.Gemini, "no auth", "echo 'Invalid auth method selected.' >&2; exit 41", failures.Auth, "Invalid auth method", 0},
+		{preset.Gemini, "turns", says(geminiBegins) + "echo 'Reached max session turns' >&2; exit 53", failures.TurnLimit, "max session turns", 0},
+		{preset.Gemini, "something else", says(geminiBegins) + "echo 'odd' >&2; exit 1", failures.Unknown, "exit status 1: odd", 0},
 	} {
 		t.Run(c.preset+"/"+c.name, func(t *testing.T) {
 			t.Parallel()
@@ -223,63 +225,63 @@ func TestPresetFailures(t *testing.T) {
 func TestPresetsStartTheirPrograms(t *testing.T) {
 	t.Parallel()
 	const results = "/w/result"
-	goesOn := conversation{ID: "c1"}
+	goesOn := preset.Conversation{ID: "c1"}
 	for _, c := range []struct {
 		name, preset string
 		argv         []string
-		run          run
+		run          preset.Invocation
 		want         string
 	}{
-		{"claude as usual", presetClaude, nil, run{}, "claude --permission-mode acceptEdits --allowedTools Bash --print --output-format stream-json --verbose --include-partial-messages --add-dir /w/result"},
+		{"claude as usual", preset.Claude, nil, preset.Invocation{}, "claude --permission-mode acceptEdits --allowedTools Bash --print --output-format stream-json --verbose --include-partial-messages --add-dir /w/result"},
 		{
-			"claude with flags of its own", presetClaude,
+			"claude with flags of its own", preset.Claude,
 			[]string{"claude", "-p", "--output-format=stream-json", "--model", "other", "--max-turns", "9"},
-			run{model: "m", turns: 3, goesOn: goesOn},
+			preset.Invocation{Model: "m", MaxTurns: 3, Conversation: goesOn},
 			"claude -p --output-format=stream-json --model other --max-turns 9 --verbose --include-partial-messages --add-dir /w/result --resume c1",
 		},
-		{"claude with bounds", presetClaude, []string{"claude"}, run{model: "m", turns: 3}, "claude --print --output-format stream-json --verbose --include-partial-messages --model m --max-turns 3 --add-dir /w/result"},
-		{"codex as usual", presetCodex, nil, run{}, "codex exec --sandbox workspace-write --json --add-dir /w/result -"},
-		{"codex goes on", presetCodex, []string{"codex", "exec", "--json", "-m", "other", "-"}, run{model: "m", goesOn: goesOn}, "codex exec --json -m other --add-dir /w/result resume c1 -"},
-		{"codex in a wrapper", presetCodex, []string{"./codex.sh"}, run{model: "m"}, "./codex.sh exec --json --model m --add-dir /w/result -"},
-		{"gemini as usual", presetGemini, nil, run{}, "gemini --skip-trust --approval-mode yolo --output-format stream-json --include-directories /w/result"},
-		{"gemini goes on", presetGemini, []string{"gemini", "-o", "stream-json"}, run{model: "m", goesOn: goesOn}, "gemini -o stream-json --model m --include-directories /w/result --resume c1"},
+		{"claude with bounds", preset.Claude, []string{"claude"}, preset.Invocation{Model: "m", MaxTurns: 3}, "claude --print --output-format stream-json --verbose --include-partial-messages --model m --max-turns 3 --add-dir /w/result"},
+		{"codex as usual", preset.Codex, nil, preset.Invocation{}, "codex exec --sandbox workspace-write --json --add-dir /w/result -"},
+		{"codex goes on", preset.Codex, []string{"codex", "exec", "--json", "-m", "other", "-"}, preset.Invocation{Model: "m", Conversation: goesOn}, "codex exec --json -m other --add-dir /w/result resume c1 -"},
+		{"codex in a wrapper", preset.Codex, []string{"./codex.sh"}, preset.Invocation{Model: "m"}, "./codex.sh exec --json --model m --add-dir /w/result -"},
+		{"gemini as usual", preset.Gemini, nil, preset.Invocation{}, "gemini --skip-trust --approval-mode yolo --output-format stream-json --include-directories /w/result"},
+		{"gemini goes on", preset.Gemini, []string{"gemini", "-o", "stream-json"}, preset.Invocation{Model: "m", Conversation: goesOn}, "gemini -o stream-json --model m --include-directories /w/result --resume c1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			d := Definition{Kind: KindCommand, Preset: c.preset, Argv: c.argv}.withDefaults()
-			c.run.results = results
+			c.run.ResultDir = results
 			before := strings.Join(d.Argv, " ")
-			require.Equal(t, c.want, strings.Join(dialectOf(c.preset).complete(d.Argv, c.run), " "))
+			require.Equal(t, c.want, strings.Join(preset.For(c.preset).Argv(d.Argv, c.run), " "))
 			require.Equal(t, before, strings.Join(d.Argv, " "), "the definition stays as it is")
 		})
 	}
-	require.True(t, Definition{Kind: KindCommand, Preset: presetCodex}.withDefaults().Git)
-	require.False(t, Definition{Kind: KindCommand, Preset: presetCodex, Argv: []string{"codex", "exec", codexSkipsGit}}.withDefaults().Git)
-	require.False(t, Definition{Kind: KindCommand, Preset: presetClaude}.withDefaults().Git)
+	require.True(t, Definition{Kind: KindCommand, Preset: preset.Codex}.withDefaults().Git)
+	require.False(t, Definition{Kind: KindCommand, Preset: preset.Codex, Argv: []string{"codex", "exec", "--skip-git-repo-check"}}.withDefaults().Git)
+	require.False(t, Definition{Kind: KindCommand, Preset: preset.Claude}.withDefaults().Git)
 }
 
 func TestPresetMasksSecrets(t *testing.T) {
 	t.Parallel()
-	for preset, events := range map[string][]string{
-		presetClaude: {
+	for program, events := range map[string][]string{
+		preset.Claude: {
 			claudeBegins, `{"type":"assistant","message":{"id":"m","content":[{"type":"text","text":"key %s"},{"type":"tool_use","name":"Bash","input":{"command":"echo %s"}}]}}`,
 			`{"type":"user","message":{"content":[{"type":"tool_result","content":"%s"}]}}`, `%s`, `{"type":"result","is_error":true,"subtype":"success","result":"bad key %s"}`,
 		},
-		presetCodex: {
+		preset.Codex: {
 			codexBegins, `{"type":"item.completed","item":{"type":"agent_message","text":"key %s"}}`, `{"type":"error","message":"%s"}`,
 			`{"type":"item.completed","item":{"type":"command_execution","aggregated_output":"%s"}}`, `%s`, `{"type":"turn.failed","error":{"message":"bad key %s"}}`,
 		},
-		presetGemini: {
+		preset.Gemini: {
 			geminiBegins, `{"type":"message","role":"assistant","content":"key ` + secret[:9] + `"}`, `{"type":"message","role":"assistant","content":"` + secret[9:] + `"}`,
 			`{"type":"tool_result","output":"%s"}`, `{"type":"tool_use","tool_name":"x","parameters":{"command":"echo %s"}}`, `%s`, `{"type":"result","status":"error","error":{"message":"bad key %s"}}`,
 		},
 	} {
 		for _, form := range []string{secret, `\u0073` + secret[1:]} { // as it is, and as JSON may spell it
-			t.Run(preset, func(t *testing.T) {
+			t.Run(program, func(t *testing.T) {
 				t.Parallel()
 				b := newBench(t)
 				script := says(strings.Split(strings.ReplaceAll(strings.Join(events, "\n"), "%s", form), "\n")...)
-				out, err := b.standIn(preset, "echo "+secret+" >&2; "+script+" exit 1").Run(t.Context(), b.job())
+				out, err := b.standIn(program, "echo "+secret+" >&2; "+script+" exit 1").Run(t.Context(), b.job())
 				f := failure(t, err)
 				require.Contains(t, f.Message, "bad key ***")
 				for what, text := range map[string]string{
@@ -297,26 +299,26 @@ func TestPresetResultCounts(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	script := says(claudeBegins, claudeEnds) + `echo '{"summary":"mine","decisions":{"db":"sqlite"},"usage":{"input_tokens":99}}' > $MAESTRO_RESULT`
-	out, err := b.standIn(presetClaude, script).Run(t.Context(), b.job())
+	out, err := b.standIn(preset.Claude, script).Run(t.Context(), b.job())
 	require.NoError(t, err)
 	require.Equal(t, "mine", out.Summary)
 	require.Equal(t, map[string]string{"db": "sqlite"}, out.Decisions)
 	require.Equal(t, cost.Usage{InputTokens: 1, OutputTokens: 1}, out.Usage, "the stream's usage goes before")
 
-	out, err = b.standIn(presetGemini, says(geminiBegins, `{"type":"result","status":"success"}`)+`echo '{"usage":{"input_tokens":99}}' > $MAESTRO_RESULT`).Run(t.Context(), b.job())
+	out, err = b.standIn(preset.Gemini, says(geminiBegins, `{"type":"result","status":"success"}`)+`echo '{"usage":{"input_tokens":99}}' > $MAESTRO_RESULT`).Run(t.Context(), b.job())
 	require.NoError(t, err)
 	require.Equal(t, cost.Usage{InputTokens: 99}, out.Usage, "the stream has none")
 }
 
 func TestPresetsSendWorkBack(t *testing.T) {
 	t.Parallel()
-	for preset, script := range map[string]string{
-		presetClaude: says(claudeBegins, claudeEnds), presetCodex: says(codexBegins, codexEnds), presetGemini: says(geminiBegins, geminiEnds),
+	for program, script := range map[string]string{
+		preset.Claude: says(claudeBegins, claudeEnds), preset.Codex: says(codexBegins, codexEnds), preset.Gemini: says(geminiBegins, geminiEnds),
 	} {
-		t.Run(preset, func(t *testing.T) {
+		t.Run(program, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			out, err := b.standIn(preset, script+`echo '{"sends_back":{"reasons":["it does not build"]}}' > $MAESTRO_RESULT`).Run(t.Context(), b.job())
+			out, err := b.standIn(program, script+`echo '{"sends_back":{"reasons":["it does not build"]}}' > $MAESTRO_RESULT`).Run(t.Context(), b.job())
 			require.NoError(t, err)
 			require.Equal(t, []string{"it does not build"}, out.SendsBack)
 		})
@@ -331,7 +333,7 @@ func TestPresetPassesItsBudget(t *testing.T) {
 	script := says(claudeBegins,
 		`{"type":"assistant","message":{"id":"m1","content":[],"usage":{"input_tokens":60}}}`,
 		`{"type":"assistant","message":{"id":"m2","content":[],"usage":{"input_tokens":60}}}`) + "exec sleep 100"
-	out, err := b.standIn(presetClaude, script).Run(t.Context(), job)
+	out, err := b.standIn(preset.Claude, script).Run(t.Context(), job)
 	f := failure(t, err)
 	require.Equal(t, failures.TokenBudget, f.Category)
 	require.Contains(t, f.Message, "was stopped: 120 tokens are spent, and nothing is left")
@@ -386,7 +388,7 @@ func TestPresetThatIsCutOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, calls := newBench(t), &ledger{}
-			preset, _, _ := strings.Cut(name, ",")
+			program, _, _ := strings.Cut(name, ",")
 			ctx, cancel := context.WithCancelCause(t.Context())
 			stop := errors.New("the worker stops")
 			job := b.job()
@@ -396,7 +398,7 @@ func TestPresetThatIsCutOff(t *testing.T) {
 					cancel(stop)
 				}
 			}
-			s := b.standIn(preset, c.script+"echo ready >&2; exec sleep 100")
+			s := b.standIn(program, c.script+"echo ready >&2; exec sleep 100")
 			out, err := s.Run(ctx, job)
 			require.ErrorIs(t, err, stop)
 			require.Equal(t, c.used, out.Usage)
@@ -414,34 +416,16 @@ func TestPresetThatIsCutOff(t *testing.T) {
 	}
 }
 
-func TestEventLines(t *testing.T) {
-	t.Parallel()
-	var got []string
-	l := &eventLines{take: func(line []byte) { got = append(got, string(line)) }}
-	for _, piece := range []string{"{\"a\"", ":1}\r\n\n", "  {}\nlas", "t"} {
-		l.add([]byte(piece))
-	}
-	l.end()
-	require.Equal(t, []string{`{"a":1}`, "{}", "last"}, got)
-
-	got = nil
-	l.add(bytes.Repeat([]byte("x"), maxEvent))
-	l.add([]byte("x\n{}\n"))
-	l.end()
-	require.Equal(t, []string{"… an oversized event is omitted …", "{}"}, got)
-	require.LessOrEqual(t, cap(l.line), 2*maxEvent)
-}
-
 func TestOutputLimitCountsWhatIsLogged(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	long := `{"type":"something_new","data":"` + strings.Repeat("x", 2000) + `"}`
-	s := b.standIn(presetClaude, "for i in 1 2 3 4 5 6 7 8 9 10; do "+says(long)+" done;"+says(claudeBegins, claudeEnds))
-	s.launcher.maxOutput = int64(8 * kilobyte)
+	s := b.standIn(preset.Claude, "for i in 1 2 3 4 5 6 7 8 9 10; do "+says(long)+" done;"+says(claudeBegins, claudeEnds))
+	s.launcher.MaxOutput = int64(8 * textfmt.Kilobyte)
 	_, err := s.Run(t.Context(), b.job())
 	require.NoError(t, err, "events are not printed to anyone")
-	s = b.standIn(presetClaude, "while :; do echo "+strings.Repeat("x", 2000)+"; done")
-	s.launcher.maxOutput = int64(8 * kilobyte)
+	s = b.standIn(preset.Claude, "while :; do echo "+strings.Repeat("x", 2000)+"; done")
+	s.launcher.MaxOutput = int64(8 * textfmt.Kilobyte)
 	_, err = s.Run(t.Context(), b.job())
 	require.Equal(t, failures.InvalidOutput, failure(t, err).Category)
 }
@@ -449,24 +433,24 @@ func TestOutputLimitCountsWhatIsLogged(t *testing.T) {
 // FuzzPresetStreams feeds the readers anything: they must not fall over it,
 // count what cannot be, or name categories that there are not.
 func FuzzPresetStreams(f *testing.F) {
-	for _, preset := range []string{presetClaude, presetCodex, presetGemini} {
+	for _, program := range []string{preset.Claude, preset.Codex, preset.Gemini} {
 		for _, end := range []string{"done", "429"} {
-			data, err := os.ReadFile(filepath.Join("testdata", "streams", preset+"-"+end+".jsonl"))
+			data, err := os.ReadFile(filepath.Join("testdata", "streams", program+"-"+end+".jsonl"))
 			require.NoError(f, err)
 			f.Add(data)
 		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, preset := range []string{presetClaude, presetCodex, presetGemini} {
-			s := &story{log: transcript.New(io.Discard, strings.ToUpper), line: func(string) {}, begun: func(string) {}, spent: func(_, _ cost.Usage) {}, stop: func(*failures.Failure) {}, waits: map[string]bool{}}
-			r := dialectOf(preset).reader(run{home: "/nonexistent"})
-			l := &eventLines{take: func(line []byte) { r.event(line, s) }}
-			l.add(data)
-			l.end()
-			r.end(1, "", s)
-			require.NoError(t, s.used.Validate())
-			if s.failure != nil {
-				require.True(t, failures.ValidCategory(s.failure.Category))
+		for _, program := range []string{preset.Claude, preset.Codex, preset.Gemini} {
+			s := &preset.Run{Log: transcript.New(io.Discard, strings.ToUpper), OnLine: func(string) {}, OnConversation: func(string) {}, OnUsage: func(_, _ cost.Usage) {}, Stop: func(*failures.Failure) {}, Pending: map[string]bool{}}
+			r := preset.For(program).Parser(preset.Invocation{})
+			l := &procgroup.Lines{OnLine: func(line []byte) { r.Event(line, s) }}
+			l.Add(data)
+			l.End()
+			r.End(1, "", s)
+			require.NoError(t, s.Used.Validate())
+			if s.Failure != nil {
+				require.True(t, failures.ValidCategory(s.Failure.Category))
 			}
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"path/filepath"
 
+	"github.com/maestro-hive/maestro/internal/agent/preset"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 )
@@ -31,7 +32,7 @@ const (
 // programCall is one call of an agent program: an attempt, in one run or, where it
 // does not know the conversation that it was to continue, two.
 type programCall struct {
-	log   *usageLog
+	log   *preset.UsageLog
 	begin callBegin
 	// spent is what earlier runs of the call have used.
 	spent cost.Usage
@@ -40,26 +41,26 @@ type programCall struct {
 // beginCall notes what is known of the usage before the call begins: what is noted
 // later in HOME is the call's.
 func (s *Set) beginCall(d Definition, job session.Job) *programCall {
-	notes := dialectOf(d.Preset).usage()
-	c := &programCall{log: newUsageLog(job.Home, notes)}
-	c.log.update()
+	notes := preset.For(d.Preset).UsageFiles()
+	c := &programCall{log: preset.NewUsageLog(job.Home, notes)}
+	c.log.Update()
 	brief, _ := json.Marshal(job.Brief) // plain data
 	c.begin = callBegin{
-		Preset: d.Preset, Before: c.log.sum,
-		Opening: cost.Usage{InputTokens: notes.opening + int64(len(brief)/bytesPerToken), OutputTokens: openingAnswer},
+		Preset: d.Preset, Before: c.log.Sum,
+		Opening: cost.Usage{InputTokens: notes.Opening + int64(len(brief)/bytesPerToken), OutputTokens: openingAnswer},
 	}
-	if next := c.log.next(); job.Continues && next.Tokens() > 0 {
+	if next := c.log.Next(); job.Continues && next.Tokens() > 0 {
 		next.InputTokens += int64(len(brief) / bytesPerToken)
 		c.begin.Opening = next
 	}
 	// Without it, a worker that comes after a crash knows only what was reported.
-	_ = writeNote(filepath.Join(filepath.Dir(job.Home), usageFile), c.begin)
+	_ = preset.WriteNote(filepath.Join(filepath.Dir(job.Home), usageFile), c.begin)
 	return c
 }
 
 // noted is what the files tell of the call so far.
 func (c *programCall) noted() cost.Usage {
-	return c.log.sum.Minus(c.begin.Before).Max(cost.Usage{})
+	return c.log.Sum.Minus(c.begin.Before).Max(cost.Usage{})
 }
 
 // estimate is what the request costs that may be under way.
@@ -67,7 +68,7 @@ func (c *programCall) estimate() cost.Usage {
 	if c.noted() == (cost.Usage{}) {
 		return c.begin.Opening
 	}
-	return c.log.next()
+	return c.log.Next()
 }
 
 // Reported reads what an agent program has noted in an assignment's directory since
@@ -76,15 +77,15 @@ func (c *programCall) estimate() cost.Usage {
 // false if nothing is known.
 func (s *Set) Reported(agent string, dir session.WorkDir) (used, estimate cost.Usage, ok bool) {
 	var c programCall
-	if !readNote(filepath.Join(filepath.Dir(dir.Home), usageFile), &c.begin) {
+	if !preset.ReadNote(filepath.Join(filepath.Dir(dir.Home), usageFile), &c.begin) {
 		return used, estimate, false
 	}
-	dialect := dialectOf(c.begin.Preset)
+	dialect := preset.For(c.begin.Preset)
 	if dialect == nil || c.begin.Before.Validate() != nil || c.begin.Opening.Validate() != nil {
 		return used, estimate, false
 	}
-	c.log = newUsageLog(dir.Home, dialect.usage())
-	c.log.update()
+	c.log = preset.NewUsageLog(dir.Home, dialect.UsageFiles())
+	c.log.Update()
 	used, estimate = c.noted(), c.estimate()
 	if used.Validate() != nil || estimate.Validate() != nil {
 		return cost.Usage{}, cost.Usage{}, false

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/agent/preset"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -23,21 +24,21 @@ var conversationFiles = map[string]struct {
 	// newest twice.
 	line func(n int) string
 }{
-	presetClaude: {
+	preset.Claude: {
 		".claude/projects/-w-tree/c1.jsonl", ".claude/projects/-w-tree/c1/subagents/agent-1.jsonl",
 		func(n int) string {
 			const message = `{"type":"assistant","uuid":"u%d-%d","message":{"id":"msg_%d","content":[],"usage":{"input_tokens":100,"cache_read_input_tokens":40,"cache_creation_input_tokens":0,"output_tokens":%d,"service_tier":"standard"}},"requestId":"r"}` + "\n"
 			return fmt.Sprintf(message, n, 1, n, 1) + fmt.Sprintf(message, n, 2, n, 30)
 		},
 	},
-	presetCodex: {
+	preset.Codex: {
 		".codex/sessions/2026/11/22/rollout-2026-11-22T05-25-53-c1.jsonl", ".codex/sessions/2026/11/22/rollout-2026-11-22T05-26-53-c2.jsonl",
 		func(n int) string {
 			const count = `{"timestamp":"2026-11-22T05:25:54Z","type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"input_tokens":%d,"cached_input_tokens":%d,"output_tokens":%d},"last_token_usage":{"input_tokens":140,"cached_input_tokens":40,"output_tokens":30}},"rate_limits":null}}` + "\n"
 			return strings.Repeat(fmt.Sprintf(count, 140*n, 40*n, 30*n), 2)
 		},
 	},
-	presetGemini: {
+	preset.Gemini: {
 		".gemini/tmp/tree/chats/session-2026-11-22T05-25-c1.jsonl", ".gemini/tmp/tree/chats/session-2026-11-22T05-25-c2.jsonl",
 		func(n int) string {
 			message := fmt.Sprintf(`{"id":"m%d","type":"gemini","content":"","tokens":{"input":140,"output":18,"cached":40,"thoughts":12,"tool":0,"total":170}}`, n)
@@ -50,11 +51,11 @@ var conversationFiles = map[string]struct {
 // whichever files it is, and none that came before the call.
 func TestReportedSinceTheCallBegan(t *testing.T) {
 	t.Parallel()
-	for preset, files := range conversationFiles {
-		t.Run(preset, func(t *testing.T) {
+	for program, files := range conversationFiles {
+		t.Run(program, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			s := b.standIn(preset, "true")
+			s := b.standIn(program, "true")
 			job := b.job()
 			dir := session.WorkDir{Tree: job.Dir, Home: job.Home, Tmp: job.Tmp}
 			add := func(path, text string) {
@@ -92,7 +93,7 @@ func TestReportedSinceTheCallBegan(t *testing.T) {
 			used, _ = reported()
 			require.Zero(t, used, "the call before has booked them")
 			add(files.path, files.line(2)+files.line(3))
-			if preset == presetCodex {
+			if program == preset.Codex {
 				add(files.other, files.line(1))
 			} else { // a copy, and one more
 				add(files.other, files.line(1)+files.line(3)+files.line(4))
@@ -108,7 +109,7 @@ func TestReportedSinceTheCallBegan(t *testing.T) {
 // program's files.
 func TestReportedFromHostileFiles(t *testing.T) {
 	t.Parallel()
-	for preset, files := range conversationFiles {
+	for program, files := range conversationFiles {
 		for name, put := range map[string]func(t *testing.T, path string){
 			"a link": func(t *testing.T, path string) {
 				outside := filepath.Join(t.TempDir(), "x")
@@ -131,10 +132,10 @@ func TestReportedFromHostileFiles(t *testing.T) {
 				require.NoError(t, os.WriteFile(path, []byte(strings.ReplaceAll(files.line(1), "}", "")+"\x00\xff\n\n"), 0o600))
 			},
 		} {
-			t.Run(preset+"/"+name, func(t *testing.T) {
+			t.Run(program+"/"+name, func(t *testing.T) {
 				t.Parallel()
 				b := newBench(t)
-				s := b.standIn(preset, "true")
+				s := b.standIn(program, "true")
 				job := b.job()
 				s.beginCall(s.config.Agents["x"], job)
 				path := filepath.Join(job.Home, files.path)
@@ -153,8 +154,8 @@ func TestReportedFromHostileFiles(t *testing.T) {
 // tell before the end.
 func TestReportsWhileItWorks(t *testing.T) {
 	t.Parallel()
-	for preset, files := range conversationFiles {
-		t.Run(preset, func(t *testing.T) {
+	for program, files := range conversationFiles {
+		t.Run(program, func(t *testing.T) {
 			t.Parallel()
 			b, calls := newBench(t), &ledger{cap: 2 * answerCost.Tokens()}
 			script := "f=$HOME/" + files.path + "; mkdir -p $(dirname $f);"
@@ -163,7 +164,7 @@ func TestReportsWhileItWorks(t *testing.T) {
 			}
 			job := b.job()
 			job.Calls = calls
-			_, err := b.standIn(preset, script+"exec sleep 100").Run(t.Context(), job)
+			_, err := b.standIn(program, script+"exec sleep 100").Run(t.Context(), job)
 			require.Equal(t, failures.TokenBudget, failure(t, err).Category)
 			require.Equal(t, times(answerCost, 3), counted(calls.known[0]))
 			require.Equal(t, cost.Usage{InputTokens: 130, CacheReadTokens: 40, OutputTokens: 30}, counted(calls.abandoned[0]))
@@ -177,17 +178,17 @@ func FuzzConversationFiles(f *testing.F) {
 		f.Add(files.line(1))
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		for preset, files := range conversationFiles {
+		for program, files := range conversationFiles {
 			home := t.TempDir()
 			path := filepath.Join(home, files.path)
 			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
 			require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-			l := newUsageLog(home, dialectOf(preset).usage())
-			l.update()
-			sum := l.sum
+			l := preset.NewUsageLog(home, preset.For(program).UsageFiles())
+			l.Update()
+			sum := l.Sum
 			require.Equal(t, sum, sum.Max(cost.Usage{}), "nothing is negative")
-			l.update()
-			require.Equal(t, sum, l.sum, "nothing counts twice")
+			l.Update()
+			require.Equal(t, sum, l.Sum, "nothing counts twice")
 		}
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/bounded"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/procgroup"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
@@ -200,15 +201,15 @@ type resultBox struct {
 func resultDir(home string) string { return filepath.Join(filepath.Dir(home), "result") }
 
 // newResultBox makes the directory.
-func newResultBox(p place, user *account) (*resultBox, error) {
-	dir := resultDir(p.home)
+func newResultBox(home string, user *procgroup.Account) (*resultBox, error) {
+	dir := resultDir(home)
 	if err := removeAll(dir); err != nil {
 		return nil, fmt.Errorf("clear the last result: %w", err)
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create the directory of the result: %w", err)
 	}
-	if err := user.give(dir); err != nil {
+	if err := user.Chown(dir); err != nil {
 		return nil, err
 	}
 	// Held open, so that an agent that renames the directory gains nothing.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -16,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/procgroup"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
@@ -36,6 +39,12 @@ func (b *bench) pid(file string) int {
 	}
 	pid, _ := strconv.Atoi(strings.TrimSpace(string(data)))
 	return pid
+}
+
+// ended tells whether a process is gone, or dead and not waited for yet.
+func ended(pid int) bool {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	return err != nil || strings.Contains(string(status), "\nState:\tZ")
 }
 
 func dead(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
@@ -111,7 +120,7 @@ func TestStoppedAgentMayEndByItself(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	s := b.shell(`trap 'echo bye > bye; exit 0' TERM; echo $$ > pid; while :; do sleep 0.01; done`)
-	s.launcher.grace = patience
+	s.launcher.Grace = patience
 	_, err := b.cancelled(s, "pid")
 	require.ErrorIs(t, err, errEnough)
 	require.FileExists(t, b.path("bye"))
@@ -148,8 +157,7 @@ func TestKilledWorkerTakesItsAgentsAlong(t *testing.T) {
 		eventually(t, file+" dies", func() bool { return dead(b.pid(file)) })
 	}
 	eventually(t, "the shim ends", func() bool {
-		p, ok := readProc(b.pid("shim"))
-		return !ok || p.zombie // whose it is now decides when it is waited for
+		return ended(b.pid("shim")) // whose it is now decides when it is waited for
 	})
 }
 
@@ -196,12 +204,11 @@ func TestShimThatIsFrozenIsGivenUp(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	s := b.shell("kill -STOP $PPID; echo $$ > pid; while :; do sleep 1; done")
-	s.launcher.patience = time.Second
+	s.launcher.ReportTimeout = time.Second
 	_, err := b.cancelled(s, "pid")
 	require.ErrorIs(t, err, errEnough)
 	eventually(t, "the agent dies with its shim", func() bool {
-		p, ok := readProc(b.pid("pid"))
-		return !ok || p.zombie
+		return ended(b.pid("pid"))
 	})
 }
 
@@ -216,13 +223,11 @@ func TestOrphansDoNotPileUpAsZombies(t *testing.T) {
 	}()
 	eventually(t, "the agent is at work", func() bool { return b.pid("shim") != 0 })
 	eventually(t, "every orphan is waited for", func() bool {
-		children := below(readProcs(), func(p proc) bool { return p.parent == b.pid("shim") })
-		for _, p := range children {
-			if p.zombie {
-				return false
-			}
-		}
-		return true
+		children, err := os.ReadFile(fmt.Sprintf("/proc/%[1]d/task/%[1]d/children", b.pid("shim")))
+		return err == nil && !slices.ContainsFunc(strings.Fields(string(children)), func(child string) bool {
+			pid, _ := strconv.Atoi(child)
+			return ended(pid)
+		})
 	})
 	require.NoError(t, os.WriteFile(b.path("go"), nil, 0o600))
 	require.NoError(t, <-done)
@@ -233,7 +238,7 @@ func TestForkBombIsStopped(t *testing.T) {
 	b := newBench(t)
 	// The bomb is a small one, and the limit smaller.
 	s := b.shell(`i=0; while [ $i -lt 400 ]; do sleep 1000 & i=$((i+1)); done; wait`)
-	s.launcher.maxThreads = 50
+	s.launcher.MaxThreads = 50
 	_, err := s.Run(t.Context(), b.job())
 	f := failure(t, err)
 	require.Equal(t, failures.Unknown, f.Category)
@@ -349,54 +354,15 @@ func TestRunAsUnknownUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can run agents as another user")
 	}
-	_, err := findAccount("no-such-user", 0)
+	_, err := procgroup.FindAccount("no-such-user", 0)
 	require.ErrorContains(t, err, "no-such-user")
 }
 
 func TestShimStartedByHandExplainsItself(t *testing.T) {
 	t.Parallel()
-	out, err := exec.Command(os.Args[0], shimArgument).CombinedOutput()
+	out, err := exec.Command(os.Args[0], "__maestro-shim").CombinedOutput()
 	var exit *exec.ExitError
 	require.ErrorAs(t, err, &exit)
 	require.Contains(t, string(out), "workers start it, nobody else can")
 	require.NotContains(t, string(out), "goroutine")
-}
-
-func TestStatIsReadWhateverTheNameHolds(t *testing.T) {
-	t.Parallel()
-	rest := " S 1 7 8 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 3 0 12345 0 0"
-	for _, name := range []string{"sh", "a) S 9 9 9", "((", "x y"} {
-		p, ok := parseStat(42, []byte("42 ("+name+")"+rest))
-		require.True(t, ok)
-		require.Equal(t, proc{pid: 42, parent: 1, group: 7, session: 8, threads: 3, started: 12345}, p)
-	}
-	for _, broken := range []string{"", "42 (sh", "42 (sh) S 1 2", "42 (sh) S x" + rest} {
-		_, ok := parseStat(42, []byte(broken))
-		require.False(t, ok)
-	}
-}
-
-func TestProgramsAreFoundAsAShellWould(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "tool"), []byte("#!/bin/sh\n"), 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "plain"), nil, 0o644))
-	for _, c := range []struct{ program, path, want, err string }{
-		{"tool", "/nowhere:" + dir, filepath.Join(dir, "tool"), ""},
-		{"./tool", "", filepath.Join(dir, "tool"), ""},
-		{filepath.Join(dir, "tool"), "", filepath.Join(dir, "tool"), ""},
-		{"plain", dir, "", "not found in PATH"},
-		{"./plain", "", "", "permission denied"},
-		{"./gone", "", "", "no such file"},
-		{dir, "", "", "is a directory"},
-		{"tool", "." + string(filepath.ListSeparator) + "/nowhere", "", "not found"},
-	} {
-		got, err := lookUp(c.program, dir, []string{"PATH=" + c.path})
-		require.Equal(t, c.want, got)
-		if c.err != "" {
-			require.ErrorContains(t, err, c.err)
-		} else {
-			require.NoError(t, err)
-		}
-	}
 }

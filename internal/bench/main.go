@@ -13,11 +13,11 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/procgroup"
 )
 
 func main() {
-	agent.Shim() // agents run below this program
+	procgroup.Shim() // agents run below this program
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx); err != nil {

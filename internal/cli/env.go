@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/procgroup"
 )
 
 // Env is the process environment of a command line.
@@ -40,11 +40,11 @@ type Env struct {
 }
 
 // Shim makes this process the supervisor of an agent's processes if it was started
-// as such; see [agent.Shim]. A main calls it before anything else.
-func Shim() { agent.Shim() }
+// as such; see [procgroup.Shim]. A main calls it before anything else.
+func Shim() { procgroup.Shim() }
 
-// Harden protects this process from the agents that it runs; see [agent.Harden].
-func Harden() error { return agent.Harden() }
+// Harden protects this process from the agents that it runs; see [procgroup.Harden].
+func Harden() error { return procgroup.Harden() }
 
 // IsTerminal reports whether a stream is a file that is a terminal.
 func IsTerminal(stream any) bool {

@@ -16,6 +16,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/buildinfo"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
+	"github.com/maestro-hive/maestro/internal/procgroup"
 	"github.com/maestro-hive/maestro/internal/telemetry"
 	"github.com/maestro-hive/maestro/internal/temporalutil"
 )
@@ -159,11 +160,11 @@ func loadAgents(path string, getenv func(string) string) (file string, cfg agent
 // has to be called first in main: the same executable also is the shim that
 // agents run behind.
 func Main() int {
-	agent.Shim()
+	procgroup.Shim()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	if err := agent.Harden(); err != nil {
+	if err := procgroup.Harden(); err != nil {
 		fmt.Fprintln(os.Stderr, "maestro-worker:", err)
 		return 1
 	}

@@ -16,6 +16,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/procgroup"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
@@ -28,7 +29,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	agent.Shim()
+	procgroup.Shim()
 	if os.Getenv(asSignalled) != "" {
 		beSignalled()
 		return

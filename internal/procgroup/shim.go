@@ -1,4 +1,4 @@
-package agent
+package procgroup
 
 import (
 	"encoding/binary"
@@ -48,7 +48,7 @@ type orders struct {
 	// Grace is how long a stopped process has to end by itself.
 	Grace time.Duration `json:"grace"`
 	// User, if not nil, is who runs the argv.
-	User *account `json:"user,omitempty"`
+	User *Account `json:"user,omitempty"`
 	// MaxFile bounds the size of any file that is written, in bytes.
 	MaxFile uint64 `json:"max_file"`
 	// MaxThreads is how many threads the argv may have running, with all that
@@ -58,22 +58,22 @@ type orders struct {
 	Privileges bool `json:"privileges"`
 }
 
-// report is what a shim tells its worker, once every process below it is gone.
-type report struct {
+// Report is what a shim tells its worker, once every process below it is gone.
+type Report struct {
 	// StartError says why the argv could not be started.
 	StartError string `json:"start_error,omitempty"`
-	// Scarce: it could not for want of something that may be there later, like memory.
-	Scarce bool `json:"scarce,omitempty"`
+	// Temporary: it could not for want of something that may be there later, like memory.
+	Temporary bool `json:"scarce,omitempty"`
 	// Exit is the exit status, Signal what killed the process instead.
 	Exit   int `json:"exit"`
 	Signal int `json:"signal,omitempty"`
-	// Strays counts the processes that had outlived the argv's own.
-	Strays int `json:"strays,omitempty"`
-	// Swarm is how many threads the argv was running when it was stopped for
+	// Leftover counts the processes that had outlived the argv's own.
+	Leftover int `json:"strays,omitempty"`
+	// ThreadsExceeded is how many threads the argv was running when it was stopped for
 	// having too many; zero: it was not.
-	Swarm int `json:"swarm,omitempty"`
-	// Survivors counts the processes that could not be killed.
-	Survivors int `json:"survivors,omitempty"`
+	ThreadsExceeded int `json:"swarm,omitempty"`
+	// Unkillable counts the processes that could not be killed.
+	Unkillable int `json:"survivors,omitempty"`
 }
 
 // maxOrders bounds the orders, in bytes.

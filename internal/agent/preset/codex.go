@@ -1,6 +1,7 @@
-package agent
+package preset
 
 import (
+	"cmp"
 	"path"
 	"regexp"
 	"slices"
@@ -16,11 +17,13 @@ type codex struct{}
 // codexSkipsGit is the flag with which it works outside of a repository, too.
 const codexSkipsGit = "--skip-git-repo-check"
 
-// usual lets Codex change its directory and run commands that reach nothing
-// else, and no network.
-func (codex) usual() []string { return []string{"codex", "exec", "--sandbox", "workspace-write"} }
+func (codex) NeedsGit(argv []string) bool { return !hasFlag(argv, codexSkipsGit) }
 
-func (codex) complete(argv []string, r run) []string {
+// DefaultArgv lets Codex change its directory and run commands that reach nothing
+// else, and no network.
+func (codex) DefaultArgv() []string { return []string{"codex", "exec", "--sandbox", "workspace-write"} }
+
+func (codex) Argv(argv []string, r Invocation) []string {
 	argv = slices.Clone(argv)
 	if argv[len(argv)-1] == "-" {
 		argv = argv[:len(argv)-1]
@@ -28,32 +31,32 @@ func (codex) complete(argv []string, r run) []string {
 	if !slices.Contains(argv, "exec") {
 		argv = append(argv, "exec")
 	}
-	argv = addSwitch(argv, "--json")
-	argv = addFlag(argv, r.model, "--model", "-m")
-	argv = append(argv, "--add-dir", r.results)
-	if r.goesOn.ID != "" {
-		argv = append(argv, "resume", r.goesOn.ID)
+	argv = addFlagWithoutValue(argv, "--json")
+	argv = addFlag(argv, r.Model, "--model", "-m")
+	argv = append(argv, "--add-dir", r.ResultDir)
+	if r.Conversation.ID != "" {
+		argv = append(argv, "resume", r.Conversation.ID)
 	}
 	return append(argv, "-") // the prompt comes on its standard input
 }
 
-func (codex) unknown(stderr string) bool {
+func (codex) ConversationUnknown(stderr string) bool {
 	return strings.Contains(stderr, "no rollout found for thread id") || strings.Contains(stderr, "thread/resume failed")
 }
 
-func (codex) reader(r run) reader { return &codexReader{run: r} }
+func (codex) Parser(r Invocation) Parser { return &codexParser{invocation: r} }
 
 // rolloutName is how Codex names the file of a conversation: by its beginning and
 // its id.
 var rolloutName = regexp.MustCompile(`^rollout-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-(.+)\.jsonl$`)
 
-// usage: Codex notes what a conversation has used so far after each request. That is
+// UsageFiles: Codex notes what a conversation has used so far after each request. That is
 // no interface of Codex; a file that cannot be found or read says nothing.
-func (codex) usage() usageNotes {
-	return usageNotes{
-		dir: ".codex/sessions", mark: `"token_count"`, opening: 10_000,
+func (codex) UsageFiles() UsageFiles {
+	return UsageFiles{
+		dir: ".codex/sessions", mark: `"token_count"`, Opening: 10_000,
 		file: func(name string) bool { return rolloutName.MatchString(path.Base(name)) },
-		line: func(name string, line []byte, t *tally) {
+		line: func(name string, line []byte, t *Tally) {
 			var e struct {
 				Payload struct {
 					Type string `json:"type"`
@@ -71,9 +74,9 @@ func (codex) usage() usageNotes {
 	}
 }
 
-// codexReader reads the stream of Codex.
-type codexReader struct {
-	run run
+// codexParser reads the stream of Codex.
+type codexParser struct {
+	invocation Invocation
 	// last is what it last said of an error that it may get over.
 	last string
 	// offline counts how often in a row it has said that there is no network.
@@ -129,7 +132,7 @@ func (u codexUsage) usage() cost.Usage {
 	}
 }
 
-func (r *codexReader) event(data []byte, s *story) bool {
+func (r *codexParser) Event(data []byte, s *Run) bool {
 	var e codexEvent
 	if !decodeEvent(data, &e) || e.Type == "" {
 		return false
@@ -142,19 +145,19 @@ func (r *codexReader) event(data []byte, s *story) bool {
 		s.begin(e.ThreadID)
 	case "item.started":
 		if e.Item.Type == "command_execution" {
-			s.does("run", e.Item.Command)
-			s.answered("")
+			s.toolStarted("run", e.Item.Command)
+			s.requestAnswered("")
 		}
 	case "item.completed":
 		r.item(e.Item, s)
 	case "turn.completed":
 		r.counts(e.Usage, s)
-		s.ends(nil)
+		s.finish(nil)
 	case "turn.failed":
-		s.ends(codexFailure(or(e.Error.Message, r.last)))
+		s.finish(codexFailure(cmp.Or(e.Error.Message, r.last)))
 	case "error":
 		r.last = e.Message
-		s.warns(e.Message)
+		s.Warn(e.Message)
 		if !strings.Contains(e.Message, "waiting for network") {
 			break
 		}
@@ -165,42 +168,42 @@ func (r *codexReader) event(data []byte, s *story) bool {
 	return true
 }
 
-func (r *codexReader) item(item codexItem, s *story) {
+func (r *codexParser) item(item codexItem, s *Run) {
 	switch item.Type {
 	case "agent_message":
-		s.says(item.Text)
+		s.text(item.Text)
 	case "command_execution":
-		s.brought(item.Output, item.Exit != nil && *item.Exit != 0)
-		s.asks("")
+		s.toolResult(item.Output, item.Exit != nil && *item.Exit != 0)
+		s.requestStarted("")
 	case "file_change":
 		for _, c := range item.Changes {
-			s.does(or(c.Kind, "change"), c.Path)
+			s.toolStarted(cmp.Or(c.Kind, "change"), c.Path)
 		}
 	case "mcp_tool_call":
-		s.does(item.Server+"."+item.Tool, "")
+		s.toolStarted(item.Server+"."+item.Tool, "")
 	case "web_search":
-		s.does("search", item.Query)
+		s.toolStarted("search", item.Query)
 	case "error":
-		s.warns(item.Message)
+		s.Warn(item.Message)
 	}
 }
 
 // counts takes a usage that Codex tells: it is that of the whole conversation,
 // of which earlier runs have booked a part.
-func (r *codexReader) counts(total codexUsage, s *story) {
+func (r *codexParser) counts(total codexUsage, s *Run) {
 	used := total.usage()
-	s.total = used
-	s.uses(used.Minus(r.run.goesOn.Booked).Max(cost.Usage{}), cost.Usage{})
+	s.Total = used
+	s.usage(used.Minus(r.invocation.Conversation.Booked).Max(cost.Usage{}), cost.Usage{})
 }
 
 // codexFailure says why Codex gave up. It fails a turn only for what its
 // provider did, and has no word but text for it.
 func codexFailure(text string) *failures.Failure {
-	return failureOfText(or(text, "its turn failed"), failures.APIError)
+	return failureOfText(cmp.Or(text, "its turn failed"), failures.APIError)
 }
 
-func (r *codexReader) end(exit int, _ string, s *story) {
-	if exit != 0 && !s.done && r.last != "" {
-		s.ends(codexFailure(r.last))
+func (r *codexParser) End(exit int, _ string, s *Run) {
+	if exit != 0 && !s.Done && r.last != "" {
+		s.finish(codexFailure(r.last))
 	}
 }

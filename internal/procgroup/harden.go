@@ -1,4 +1,4 @@
-package agent
+package procgroup
 
 import (
 	"fmt"

@@ -1,7 +1,8 @@
-package agent
+package procgroup
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -20,8 +21,8 @@ const (
 	// logHead and logTail are how much of a long log is kept at either end.
 	logHead = 512 << 10
 	logTail = 1536 << 10
-	// maxSaid bounds the file that takes the log as it grows.
-	maxSaid = 64 << 20
+	// maxCopy bounds the file that takes the log as it grows.
+	maxCopy = 64 << 20
 	// maxLine is where a line without an end is broken.
 	maxLine = 8 << 10
 	// tailBytes is how much of a stream's end is kept as evidence. It is more
@@ -29,59 +30,59 @@ const (
 	tailBytes = 4 * session.MaxOutput
 )
 
-// capture collects what a process prints: everything, masked and bounded, as a
+// Capture collects what a process prints: everything, masked and bounded, as a
 // log, the ends of its streams as evidence, and each line for progress.
-type capture struct {
+type Capture struct {
 	secrets *secrets.Set
 	limit   int64
 	// active gets a token whenever something was printed, full one when more
 	// was printed than is allowed.
-	active, full chan struct{}
-	out, err     *stream
+	active, full   chan struct{}
+	Stdout, Stderr *Stream
 
 	mu    sync.Mutex
 	total int64
-	log   ends
-	said  *os.File // takes what the log takes, at once; nil: nothing does
-	// saidLeft is how many bytes said may still take.
-	saidLeft int
-	tail     ends // the end of both streams together
+	log   headTail
+	copy  *os.File // takes what the log takes, at once; nil: nothing does
+	// copyLeft is how many bytes said may still take.
+	copyLeft int
+	tail     headTail // the end of both streams together
 }
 
-// stream is one of the two streams of a process.
-type stream struct {
-	capture *capture
+// Stream is one of the two streams of a process.
+type Stream struct {
+	capture *Capture
 	masked  secrets.Stream
 	line    []byte
-	tail    ends
+	tail    headTail
 	// last is the last line that was not blank.
 	last string
-	// told gets every line; nil: nobody wants them.
-	told func(line string)
+	// onLine gets every line; nil: nobody wants them.
+	onLine func(line string)
 	// events, if not nil, takes what is printed instead of the log and all else
 	// here: it is a program's stream of events, and who reads it says what of it
 	// belongs into the log.
-	events *eventLines
+	events *Lines
 }
 
-func newCapture(set *secrets.Set, limit int64) *capture {
-	c := &capture{
+func NewCapture(set *secrets.Set, limit int64) *Capture {
+	c := &Capture{
 		secrets: set, limit: limit,
 		active: make(chan struct{}, 1), full: make(chan struct{}, 1),
-		log:  ends{head: logHead, tail: logTail},
-		tail: ends{tail: tailBytes},
+		log:  headTail{head: logHead, tail: logTail},
+		tail: headTail{tail: tailBytes},
 	}
-	c.out = &stream{capture: c, masked: set.Stream(), tail: ends{tail: tailBytes}}
-	c.err = &stream{capture: c, masked: set.Stream(), tail: ends{tail: tailBytes}}
+	c.Stdout = &Stream{capture: c, masked: set.Stream(), tail: headTail{tail: tailBytes}}
+	c.Stderr = &Stream{capture: c, masked: set.Stream(), tail: headTail{tail: tailBytes}}
 	return c
 }
 
 // Write takes what the process printed. It never fails and never blocks; what
 // is past the limit is dropped.
-func (s *stream) Write(data []byte) (int, error) {
+func (s *Stream) Write(data []byte) (int, error) {
 	if s.events != nil {
 		nudge(s.capture.active)
-		s.events.add(s.masked.Next(data))
+		s.events.Add(s.masked.Next(data))
 		return len(data), nil
 	}
 	s.capture.mu.Lock()
@@ -91,24 +92,26 @@ func (s *stream) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// say adds a text to the log and the evidence, as if the process had printed it.
-func (s *stream) say(text string) {
+// Print adds a text to the log and the evidence, as if the process had printed it.
+func (s *Stream) Print(text string) {
 	text = s.capture.secrets.Mask(safetext.Block(text)) + "\n"
 	s.capture.mu.Lock()
 	defer s.capture.mu.Unlock()
 	s.add(s.within([]byte(text)))
 }
 
-// saying is a stream that is written by [stream.say].
-type saying struct{ *stream }
+// Writer is a writer each of whose writes is a text for [stream.say].
+func (s *Stream) Writer() io.Writer { return lineWriter{s} }
 
-func (s saying) Write(text []byte) (int, error) {
-	s.say(strings.TrimSuffix(string(text), "\n"))
+type lineWriter struct{ *Stream }
+
+func (s lineWriter) Write(text []byte) (int, error) {
+	s.Print(strings.TrimSuffix(string(text), "\n"))
 	return len(text), nil
 }
 
 // within counts what is printed and returns what of it is within the limit.
-func (s *stream) within(data []byte) []byte {
+func (s *Stream) within(data []byte) []byte {
 	c := s.capture
 	left := c.limit - c.total
 	c.total += int64(len(data))
@@ -120,10 +123,10 @@ func (s *stream) within(data []byte) []byte {
 }
 
 // Close takes the stream's end.
-func (s *stream) Close() error {
+func (s *Stream) Close() error {
 	if s.events != nil {
-		s.events.add(s.masked.End())
-		s.events.end()
+		s.events.Add(s.masked.End())
+		s.events.End()
 	}
 	s.capture.mu.Lock()
 	defer s.capture.mu.Unlock()
@@ -137,7 +140,7 @@ func (s *stream) Close() error {
 
 // add splits masked text into lines. The log gets whole lines, so that the two
 // streams do not cut each other's.
-func (s *stream) add(text []byte) {
+func (s *Stream) add(text []byte) {
 	for len(text) > 0 {
 		end := bytes.IndexByte(text, '\n')
 		piece := text
@@ -155,7 +158,7 @@ func (s *stream) add(text []byte) {
 	}
 }
 
-func (s *stream) endLine() {
+func (s *Stream) endLine() {
 	// Masked again: without its escape sequences it may spell a secret.
 	line := s.capture.secrets.Mask(safetext.Block(string(s.line)))
 	s.line = s.line[:0]
@@ -170,37 +173,37 @@ func (s *stream) endLine() {
 		return
 	}
 	s.last = text
-	if s.told != nil {
-		s.told(text)
+	if s.onLine != nil {
+		s.onLine(text)
 	}
 }
 
-// note adds a line of our own to the log.
-func (c *capture) note(format string, args ...any) {
+// Note adds a line of our own to the log.
+func (c *Capture) Note(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.keep([]byte("maestro: " + fmt.Sprintf(format, args...) + "\n"))
 }
 
 // keep adds lines to the log. The caller holds the lock.
-func (c *capture) keep(lines []byte) {
+func (c *Capture) keep(lines []byte) {
 	c.log.add(lines)
-	if c.said == nil {
+	if c.copy == nil {
 		return
 	}
-	if c.saidLeft -= len(lines); c.saidLeft < 0 {
+	if c.copyLeft -= len(lines); c.copyLeft < 0 {
 		lines = []byte("maestro: too much output to follow; the transcript has the end of it once the attempt is over\n")
 	}
-	if _, err := c.said.Write(lines); err != nil || c.saidLeft < 0 { // who follows it has the log in the end
-		_ = c.said.Close()
-		c.said = nil
+	if _, err := c.copy.Write(lines); err != nil || c.copyLeft < 0 { // who follows it has the log in the end
+		_ = c.copy.Close()
+		c.copy = nil
 	}
 }
 
-// sayInto has a file take what the log takes, until it is ended: a new one or, if an
+// CopyTo has a file take what the log takes, until it is ended: a new one or, if an
 // earlier execution has begun the attempt at some time, the one that it has written. What
 // it said is in the log then, too. That the file cannot be had is no reason not to work.
-func (c *capture) sayInto(path string, begun time.Time) (end func()) {
+func (c *Capture) CopyTo(path string, begun time.Time) (end func()) {
 	if path == "" {
 		return func() {}
 	}
@@ -214,26 +217,26 @@ func (c *capture) sayInto(path string, begun time.Time) (end func()) {
 	if err != nil {
 		return func() {}
 	}
-	c.said, c.saidLeft = f, max(maxSaid-len(said), 0)
+	c.copy, c.copyLeft = f, max(maxCopy-len(said), 0)
 	if len(said) > 0 {
 		if said[len(said)-1] != '\n' { // it was cut off in a line
 			c.keep([]byte{'\n'})
 		}
-		c.note("the attempt was interrupted here, and continues")
+		c.Note("the attempt was interrupted here, and continues")
 	}
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.said != nil {
-			_ = c.said.Close()
-			c.said = nil
+		if c.copy != nil {
+			_ = c.copy.Close()
+			c.copy = nil
 		}
 	}
 }
 
 // recall adds to the log, and returns, what an earlier execution of the attempt, which
 // has begun at some time, has written to a file. The agent may have put anything there.
-func (c *capture) recall(path string, begun time.Time) []byte {
+func (c *Capture) recall(path string, begun time.Time) []byte {
 	if begun.IsZero() {
 		return nil
 	}
@@ -243,10 +246,10 @@ func (c *capture) recall(path string, begun time.Time) []byte {
 	}
 	defer f.Close() //nolint:errcheck // only read
 	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() || info.Size() > 2*maxSaid || info.ModTime().Before(begun) {
+	if err != nil || !info.Mode().IsRegular() || info.Size() > 2*maxCopy || info.ModTime().Before(begun) {
 		return nil // it is of an earlier attempt, or not ours
 	}
-	data, err := io.ReadAll(io.LimitReader(f, 2*maxSaid))
+	data, err := io.ReadAll(io.LimitReader(f, 2*maxCopy))
 	if err != nil {
 		return nil
 	}
@@ -254,23 +257,32 @@ func (c *capture) recall(path string, begun time.Time) []byte {
 	return data
 }
 
-// transcript returns the log.
-func (c *capture) transcript() []byte {
+// Log returns the log.
+func (c *Capture) Log() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return []byte(strings.ToValidUTF8(string(c.log.bytes()), "\uFFFD"))
 }
 
-// evidence returns the end of what was printed, as a failure's output.
-func (c *capture) evidence(of *ends) string {
+// Tail returns the end of what was printed to both streams, as a failure's output.
+func (c *Capture) Tail() string { return c.tailOf(&c.tail) }
+
+// Tail returns the end of what was printed to the stream, as a failure's output.
+func (s *Stream) Tail() string { return s.capture.tailOf(&s.tail) }
+
+// FailureOutput returns the end of what was printed to stderr, where programs usually say
+// why they failed; if there is nothing, of stdout.
+func (c *Capture) FailureOutput() string { return cmp.Or(c.Stderr.Tail(), c.Stdout.Tail()) }
+
+func (c *Capture) tailOf(of *headTail) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	text := strings.TrimSpace(safetext.Block(string(of.bytes())))
 	return textfmt.Tail(c.secrets.Mask(text), session.MaxOutput)
 }
 
-// lastLine returns the last line that the stream printed.
-func (s *stream) lastLine() string {
+// LastLine returns the last line that the stream printed.
+func (s *Stream) LastLine() string {
 	s.capture.mu.Lock()
 	defer s.capture.mu.Unlock()
 	return s.last
@@ -283,15 +295,15 @@ func nudge(c chan struct{}) {
 	}
 }
 
-// ends keeps the beginning and the end of what is added to it.
-type ends struct {
+// headTail keeps the beginning and the end of what is added to it.
+type headTail struct {
 	head, tail int // how many bytes are kept of each
 	first      []byte
 	last       []byte
 	dropped    int64
 }
 
-func (e *ends) add(data []byte) {
+func (e *headTail) add(data []byte) {
 	if room := e.head - len(e.first); room > 0 {
 		n := min(room, len(data))
 		e.first = append(e.first, data[:n]...)
@@ -306,7 +318,7 @@ func (e *ends) add(data []byte) {
 	}
 }
 
-func (e *ends) bytes() []byte {
+func (e *headTail) bytes() []byte {
 	last, dropped := e.last, e.dropped
 	if cut := len(last) - e.tail; cut > 0 {
 		last = last[cut:]

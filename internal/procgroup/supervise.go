@@ -1,4 +1,4 @@
-package agent
+package procgroup
 
 import (
 	"encoding/json"
@@ -45,7 +45,7 @@ func supervise() int {
 	if err != nil {
 		return complain("learn what to do; workers start it, nobody else can", err)
 	}
-	r := newWarden(o).run(worker)
+	r := newSupervisor(o).run(worker)
 	// A worker that died reads no report.
 	_ = json.NewEncoder(os.NewFile(reportFD, "report")).Encode(r)
 	return 0
@@ -71,7 +71,7 @@ type supervisor struct {
 	threadLimitExceeded int
 }
 
-func newWarden(o orders) *supervisor {
+func newSupervisor(o orders) *supervisor {
 	return &supervisor{
 		orders: o,
 		exited: make(chan syscall.WaitStatus, 1),
@@ -81,26 +81,26 @@ func newWarden(o orders) *supervisor {
 	}
 }
 
-func (w *supervisor) run(worker io.Reader) report {
-	go w.listen(worker)
-	if err := w.limit(); err != nil {
+func (s *supervisor) run(worker io.Reader) Report {
+	go s.listen(worker)
+	if err := s.limit(); err != nil {
 		return notStarted(err)
 	}
-	pid, err := w.start()
+	pid, err := s.start()
 	silence()
 	if err != nil {
 		return notStarted(err)
 	}
-	go w.reap(pid)
-	status, ended := w.await(pid)
-	killed, survivors := endDescendants(w.alone)
+	go s.reap(pid)
+	status, ended := s.await(pid)
+	killed, survivors := endDescendants(s.alone)
 	delete(killed, pid)
-	r := report{Survivors: survivors, Swarm: w.threadLimitExceeded}
+	r := Report{Unkillable: survivors, ThreadsExceeded: s.threadLimitExceeded}
 	if ended {
-		r.Strays = len(killed)
+		r.Leftover = len(killed)
 	} else {
 		select {
-		case status = <-w.exited:
+		case status = <-s.exited:
 		default: // it could not be killed, and is among the survivors
 			return r
 		}
@@ -114,37 +114,37 @@ func (w *supervisor) run(worker io.Reader) report {
 }
 
 // await returns when the argv's process has ended, or has to. Then ended is false.
-func (w *supervisor) await(pid int) (status syscall.WaitStatus, ended bool) {
-	census := time.NewTicker(censusInterval)
-	defer census.Stop()
+func (s *supervisor) await(pid int) (status syscall.WaitStatus, ended bool) {
+	check := time.NewTicker(threadCheckInterval)
+	defer check.Stop()
 	before := threadsOfHost()
 	for stopped := false; !stopped; {
 		select {
-		case status = <-w.exited:
+		case status = <-s.exited:
 			return status, true
-		case <-w.lost:
+		case <-s.lost:
 			return status, false
-		case <-w.stop:
+		case <-s.stop:
 			stopped = true
-		case <-census.C:
+		case <-check.C:
 			// Counting one's own costs milliseconds, so it is done only when
 			// the host as a whole has become crowded.
-			if threadsOfHost()-before > w.orders.MaxThreads {
-				w.threadLimitExceeded = threadsBelow(os.Getpid())
+			if threadsOfHost()-before > s.orders.MaxThreads {
+				s.threadLimitExceeded = threadsBelow(os.Getpid())
 			}
-			if w.threadLimitExceeded > w.orders.MaxThreads {
+			if s.threadLimitExceeded > s.orders.MaxThreads {
 				return status, false
 			}
-			w.threadLimitExceeded = 0
+			s.threadLimitExceeded = 0
 		}
 	}
 	_ = syscall.Kill(-pid, syscall.SIGTERM) // it may be gone already
-	grace := time.NewTimer(w.orders.Grace)
+	grace := time.NewTimer(s.orders.Grace)
 	defer grace.Stop()
 	select {
-	case status = <-w.exited:
+	case status = <-s.exited:
 		return status, true
-	case <-w.lost:
+	case <-s.lost:
 	case <-grace.C:
 	}
 	return status, false
@@ -152,14 +152,14 @@ func (w *supervisor) await(pid int) (status syscall.WaitStatus, ended bool) {
 
 // listen turns what comes from the worker into stop and lost. Whatever the
 // worker writes means stop; the end of the pipe means that it is dead.
-func (w *supervisor) listen(worker io.Reader) {
-	defer close(w.lost)
+func (s *supervisor) listen(worker io.Reader) {
+	defer close(s.lost)
 	var b [1]byte
 	for stopped := false; ; {
 		n, err := worker.Read(b[:])
 		if n > 0 && !stopped {
 			stopped = true
-			close(w.stop)
+			close(s.stop)
 		}
 		if err != nil {
 			return
@@ -168,24 +168,24 @@ func (w *supervisor) listen(worker io.Reader) {
 }
 
 // reap waits for every child, adopted ones too, so that none stays a zombie.
-func (w *supervisor) reap(pid int) {
+func (s *supervisor) reap(pid int) {
 	for {
 		var status syscall.WaitStatus
 		child, err := syscall.Wait4(-1, &status, unix.WALL, nil)
 		switch {
 		case err == syscall.EINTR:
 		case err != nil: // ECHILD, the only other that can be
-			close(w.alone)
+			close(s.alone)
 			return
 		case child == pid:
-			w.exited <- status
+			s.exited <- status
 		}
 	}
 }
 
-func (w *supervisor) start() (int, error) {
-	o := w.orders
-	program, err := lookUp(o.Argv[0], o.Dir, o.Env)
+func (s *supervisor) start() (int, error) {
+	o := s.orders
+	program, err := LookUp(o.Argv[0], o.Dir, o.Env)
 	if err != nil {
 		return 0, err
 	}
@@ -212,21 +212,21 @@ func (w *supervisor) start() (int, error) {
 }
 
 // notStarted reports why there is no process.
-func notStarted(err error) report {
+func notStarted(err error) Report {
 	scarce := func(e error) bool { return errors.Is(err, e) }
-	return report{StartError: err.Error(), Scarce: slices.ContainsFunc(
+	return Report{StartError: err.Error(), Temporary: slices.ContainsFunc(
 		[]error{syscall.EAGAIN, syscall.ENOMEM, syscall.ENFILE, syscall.EMFILE, syscall.ETXTBSY, syscall.EIO}, scarce)}
 }
 
 // limit sets what the argv inherits.
-func (w *supervisor) limit() error {
+func (s *supervisor) limit() error {
 	limits := []struct {
 		what    string
 		which   int
 		allowed uint64
 	}{
 		{"core", unix.RLIMIT_CORE, 0},
-		{"fsize", unix.RLIMIT_FSIZE, w.orders.MaxFile},
+		{"fsize", unix.RLIMIT_FSIZE, s.orders.MaxFile},
 	}
 	for _, l := range limits {
 		var now unix.Rlimit
@@ -238,7 +238,7 @@ func (w *supervisor) limit() error {
 			return fmt.Errorf("set limit %s: %w", l.what, err)
 		}
 	}
-	if w.orders.Privileges {
+	if s.orders.Privileges {
 		return nil
 	}
 	// Set on this thread, which is the one that forks.
@@ -259,8 +259,8 @@ func silence() {
 	}
 }
 
-// lookUp finds a program as a shell in dir with this environment would.
-func lookUp(program, dir string, env []string) (string, error) {
+// LookUp finds a program as a shell in dir with this environment would.
+func LookUp(program, dir string, env []string) (string, error) {
 	if strings.Contains(program, "/") {
 		full := program
 		if !filepath.IsAbs(full) {

@@ -1,6 +1,7 @@
-package agent
+package preset
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
 	"path"
@@ -18,54 +19,56 @@ import (
 // claude is Claude Code, `claude -p --output-format stream-json`.
 type claude struct{}
 
-// usual lets Claude Code edit files in its directory and run any command. Unlike
+func (claude) NeedsGit([]string) bool { return false }
+
+// DefaultArgv lets Claude Code edit files in its directory and run any command. Unlike
 // --dangerously-skip-permissions it works for root, too.
-func (claude) usual() []string {
+func (claude) DefaultArgv() []string {
 	return []string{"claude", "--permission-mode", "acceptEdits", "--allowedTools", "Bash"}
 }
 
-func (claude) complete(argv []string, r run) []string {
-	argv = addSwitch(slices.Clone(argv), "--print", "-p")
+func (claude) Argv(argv []string, r Invocation) []string {
+	argv = addFlagWithoutValue(slices.Clone(argv), "--print", "-p")
 	argv = addFlag(argv, "stream-json", "--output-format")
-	argv = addSwitch(argv, "--verbose") // or it refuses stream-json
+	argv = addFlagWithoutValue(argv, "--verbose") // or it refuses stream-json
 	// The only events that tell what a call's output has cost before the end.
-	argv = addSwitch(argv, "--include-partial-messages")
-	argv = addFlag(argv, r.model, "--model")
-	if r.turns > 0 {
-		argv = addFlag(argv, strconv.Itoa(r.turns), "--max-turns")
+	argv = addFlagWithoutValue(argv, "--include-partial-messages")
+	argv = addFlag(argv, r.Model, "--model")
+	if r.MaxTurns > 0 {
+		argv = addFlag(argv, strconv.Itoa(r.MaxTurns), "--max-turns")
 	}
-	argv = append(argv, "--add-dir", r.results)
-	if r.goesOn.ID != "" {
-		argv = append(argv, "--resume", r.goesOn.ID)
+	argv = append(argv, "--add-dir", r.ResultDir)
+	if r.Conversation.ID != "" {
+		argv = append(argv, "--resume", r.Conversation.ID)
 	}
 	return argv
 }
 
-func (claude) unknown(stderr string) bool {
+func (claude) ConversationUnknown(stderr string) bool {
 	return strings.Contains(stderr, "No conversation found with session ID")
 }
 
-func (claude) reader(run) reader { return &claudeReader{open: map[string]string{}} }
+func (claude) Parser(Invocation) Parser { return &claudeParser{open: map[string]string{}} }
 
-// usage: Claude Code notes every message with its usage, those of subagents in files
+// UsageFiles: Claude Code notes every message with its usage, those of subagents in files
 // of their own.
-func (claude) usage() usageNotes {
-	return usageNotes{
-		dir: ".claude/projects", mark: `"usage"`, opening: 20_000,
+func (claude) UsageFiles() UsageFiles {
+	return UsageFiles{
+		dir: ".claude/projects", mark: `"usage"`, Opening: 20_000,
 		file: func(name string) bool { return path.Ext(name) == ".jsonl" },
-		line: func(_ string, line []byte, t *tally) {
+		line: func(_ string, line []byte, t *Tally) {
 			var e claudeEvent
 			if decodeEvent(line, &e) && e.Type == "assistant" && t.add(e.Message.ID, e.Message.Usage.usage()) {
-				t.answered(t.messages[e.Message.ID])
+				t.answered(t.Messages[e.Message.ID])
 			}
 		},
 	}
 }
 
-// claudeReader reads the stream of Claude Code.
-type claudeReader struct {
-	// tally counts the messages. One comes in several events, each with its usage.
-	tally
+// claudeParser reads the stream of Claude Code.
+type claudeParser struct {
+	// Tally counts the messages. One comes in several events, each with its usage.
+	Tally
 	// open is the message that is being written, by the tool call that it
 	// belongs to; that of the main conversation is empty.
 	open map[string]string
@@ -145,7 +148,7 @@ func (u claudeUsage) usage() cost.Usage {
 	}
 }
 
-func (r *claudeReader) event(data []byte, s *story) bool {
+func (r *claudeParser) Event(data []byte, s *Run) bool {
 	var e claudeEvent
 	if !decodeEvent(data, &e) || e.Type == "" {
 		return false
@@ -156,9 +159,9 @@ func (r *claudeReader) event(data []byte, s *story) bool {
 	case "stream_event":
 		r.partial(e, s)
 	case "rate_limit_event":
-		s.resets = time.Time{}
+		s.ResetsAt = time.Time{}
 		if at := e.RateLimit.ResetsAt; e.RateLimit.Status == "rejected" && at > 0 && at < math.MaxInt32 {
-			s.resets = time.Unix(int64(at), 0)
+			s.ResetsAt = time.Unix(int64(at), 0)
 		}
 	case "assistant":
 		r.fault = e.Error
@@ -167,17 +170,17 @@ func (r *claudeReader) event(data []byte, s *story) bool {
 			switch c.Type {
 			case "text":
 				if e.Error == "" { // that is the program's own text, and comes again
-					s.says(c.Text)
+					s.text(c.Text)
 				}
 			case "tool_use":
-				s.calls(c.Name, c.Input)
+				s.toolCall(c.Name, c.Input)
 			}
 		}
 	case "user":
-		s.asks(e.Parent)
+		s.requestStarted(e.Parent)
 		for _, c := range e.Message.Content {
 			if c.Type == "tool_result" {
-				s.brought(shown(c.Content), c.IsError)
+				s.toolResult(toolOutput(c.Content), c.IsError)
 			}
 		}
 	case "result":
@@ -186,7 +189,7 @@ func (r *claudeReader) event(data []byte, s *story) bool {
 	return true
 }
 
-func (r *claudeReader) system(e claudeEvent, s *story) {
+func (r *claudeParser) system(e claudeEvent, s *Run) {
 	switch e.Subtype {
 	case "init":
 		s.begin(e.SessionID)
@@ -194,35 +197,35 @@ func (r *claudeReader) system(e claudeEvent, s *story) {
 		if e.ErrorStatus == 429 {
 			r.wait = milliseconds(e.RetryDelayMS)
 		}
-		s.warns("the provider failed (" + or(e.Error, "unknown") + "); asking again")
+		s.Warn("the provider failed (" + cmp.Or(e.Error, "unknown") + "); asking again")
 	}
 }
 
 // partial reads an event of the provider's stream: the end of a message tells
 // how many tokens it had.
-func (r *claudeReader) partial(e claudeEvent, s *story) {
+func (r *claudeParser) partial(e claudeEvent, s *Run) {
 	switch e.Event.Type {
 	case "message_start":
-		s.asks(e.Parent)
+		s.requestStarted(e.Parent)
 		r.open[e.Parent] = e.Event.Message.ID
 		r.counts(e.Event.Message.ID, e.Event.Message.Usage, s)
 	case "message_delta":
-		s.answered(e.Parent)
+		s.requestAnswered(e.Parent)
 		r.counts(r.open[e.Parent], e.Event.Usage, s)
 	}
 }
 
 // counts takes the usage of a message. What it says grows while the message is
 // written, and some events have only a part of it.
-func (r *claudeReader) counts(id string, u claudeUsage, s *story) {
+func (r *claudeParser) counts(id string, u claudeUsage, s *Run) {
 	if r.add(id, u.usage()) {
-		r.answered(r.messages[id])
-		s.uses(r.sum, r.next())
+		r.answered(r.Messages[id])
+		s.usage(r.Sum, r.Next())
 	}
 }
 
 // result reads the last event, which sums everything up.
-func (r *claudeReader) result(e claudeEvent, s *story) {
+func (r *claudeParser) result(e claudeEvent, s *Run) {
 	used := e.Usage.usage()
 	if len(e.ModelUsage) > 0 {
 		used = cost.Usage{}
@@ -233,23 +236,23 @@ func (r *claudeReader) result(e claudeEvent, s *story) {
 			})
 		}
 	}
-	if used.Tokens() < r.sum.Tokens() { // it forgot some: they are paid all the same
-		used = r.sum
+	if used.Tokens() < r.Sum.Tokens() { // it forgot some: they are paid all the same
+		used = r.Sum
 	}
 	used.CostUSD = dollars(e.TotalCostUSD)
-	s.uses(used, cost.Usage{})
+	s.usage(used, cost.Usage{})
 	if !e.IsError && e.Subtype == "success" {
-		s.summary = or(strings.TrimSpace(e.Result), s.summary)
-		s.ends(nil)
+		s.Summary = cmp.Or(strings.TrimSpace(e.Result), s.Summary)
+		s.finish(nil)
 		return
 	}
-	s.ends(r.failure(e))
+	s.finish(r.failure(e))
 }
 
 // failure says why the program gave up.
-func (r *claudeReader) failure(e claudeEvent) *failures.Failure {
-	why := or(e.Result, strings.Join(e.Errors, "; "))
-	f := failures.Failf(failures.Unknown, "%s", or(why, "it failed ("+e.Subtype+")"))
+func (r *claudeParser) failure(e claudeEvent) *failures.Failure {
+	why := cmp.Or(e.Result, strings.Join(e.Errors, "; "))
+	f := failures.Failf(failures.Unknown, "%s", cmp.Or(why, "it failed ("+e.Subtype+")"))
 	switch {
 	case e.Subtype == "error_max_turns":
 		f.Category = failures.TurnLimit
@@ -279,7 +282,7 @@ func (r *claudeReader) failure(e claudeEvent) *failures.Failure {
 // claudeLimit is how Claude Code says that a subscription's limit is reached.
 var claudeLimit = regexp.MustCompile(`(?i)you've (?:hit|reached) your .{0,40}limit|usage limit reached`)
 
-func (*claudeReader) end(int, string, *story) {}
+func (*claudeParser) End(int, string, *Run) {}
 
 // dollars makes an amount of what a program printed; zero for what is none.
 func dollars(usd float64) cost.USD {

@@ -1,4 +1,4 @@
-package agent
+package preset
 
 import (
 	"testing"

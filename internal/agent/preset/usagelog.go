@@ -1,4 +1,4 @@
-package agent
+package preset
 
 import (
 	"bufio"
@@ -22,8 +22,8 @@ const (
 	maxUsageMessages = 200_000
 )
 
-// usageNotes is how a program notes in its HOME what its requests have used.
-type usageNotes struct {
+// UsageFiles is how a program notes in its HOME what its requests have used.
+type UsageFiles struct {
 	// dir is the directory below HOME that has the files of its conversations, lines
 	// of JSON that only grow.
 	dir string
@@ -32,17 +32,17 @@ type usageNotes struct {
 	// mark is in every line that notes a usage.
 	mark string
 	// line adds what a line notes.
-	line func(path string, line []byte, t *tally)
-	// opening is what a conversation's first request reads besides the prompt, in
+	line func(path string, line []byte, t *Tally)
+	// Opening is what a conversation's first request reads besides the prompt, in
 	// tokens: the program's own instructions and tools, about a token for four bytes.
-	opening int64
+	Opening int64
 }
 
-// tally adds up what the messages of conversations have used. A message may be told
+// Tally adds up what the messages of conversations have used. A message may be told
 // of several times, and its usage grows; it counts once.
-type tally struct {
-	messages map[string]cost.Usage
-	sum      cost.Usage
+type Tally struct {
+	Messages map[string]cost.Usage
+	Sum      cost.Usage
 	// last is the usage of the last message, and longest the most tokens that one
 	// has written.
 	last    cost.Usage
@@ -51,33 +51,33 @@ type tally struct {
 
 // add counts what a message, or a whole conversation, has used so far. It returns
 // false if that is nothing new.
-func (t *tally) add(id string, used cost.Usage) bool {
-	if t.messages == nil {
-		t.messages = map[string]cost.Usage{}
+func (t *Tally) add(id string, used cost.Usage) bool {
+	if t.Messages == nil {
+		t.Messages = map[string]cost.Usage{}
 	}
-	before, known := t.messages[id]
-	if id == "" || used.Validate() != nil || !known && len(t.messages) >= maxUsageMessages {
+	before, known := t.Messages[id]
+	if id == "" || used.Validate() != nil || !known && len(t.Messages) >= maxUsageMessages {
 		return false
 	}
 	now := used.Max(before)
 	if now == before {
 		return false
 	}
-	t.messages[id] = now
-	t.sum = t.sum.Add(now.Minus(before))
+	t.Messages[id] = now
+	t.Sum = t.Sum.Add(now.Minus(before))
 	return true
 }
 
 // answered notes the usage of one message, for the estimate of the next.
-func (t *tally) answered(used cost.Usage) {
+func (t *Tally) answered(used cost.Usage) {
 	if used.Validate() == nil && used.Tokens() > 0 {
 		t.last, t.longest = used, max(t.longest, used.OutputTokens)
 	}
 }
 
-// next estimates what one more request costs: the conversation so far is read again,
+// Next estimates what one more request costs: the conversation so far is read again,
 // and the answer is as long as the longest so far. Zero: there is no message yet.
-func (t *tally) next() cost.Usage {
+func (t *Tally) Next() cost.Usage {
 	u := cost.Usage{InputTokens: t.last.InputTokens + t.last.OutputTokens, OutputTokens: t.longest}
 	if cached := t.last.CacheReadTokens + t.last.CacheWriteTokens; cached > 0 {
 		u.CacheReadTokens = cached
@@ -85,33 +85,33 @@ func (t *tally) next() cost.Usage {
 	return u
 }
 
-// usageLog reads what a program notes in its HOME, as it grows.
-type usageLog struct {
+// UsageLog reads what a program notes in its HOME, as it grows.
+type UsageLog struct {
 	home  string
-	notes usageNotes
-	tally
-	// read tells how far each file was read, by its path below HOME.
-	read map[string]int64
+	files UsageFiles
+	Tally
+	// offsets tells how far each file was read, by its path below HOME.
+	offsets map[string]int64
 	// bytes is how much was read in all.
 	bytes int64
 }
 
-func newUsageLog(home string, notes usageNotes) *usageLog {
-	return &usageLog{home: home, notes: notes, read: map[string]int64{}}
+func NewUsageLog(home string, notes UsageFiles) *UsageLog {
+	return &UsageLog{home: home, files: notes, offsets: map[string]int64{}}
 }
 
-// update reads what has been added to the files. What cannot be read says nothing.
-func (l *usageLog) update() {
+// Update reads what has been added to the files. What cannot be read says nothing.
+func (l *UsageLog) Update() {
 	root, err := os.OpenRoot(l.home)
 	if err != nil {
 		return
 	}
 	defer root.Close() //nolint:errcheck // only read
 	entries := 0
-	l.walk(root, l.notes.dir, 0, &entries)
+	l.walk(root, l.files.dir, 0, &entries)
 }
 
-func (l *usageLog) walk(root *os.Root, dir string, depth int, entries *int) {
+func (l *UsageLog) walk(root *os.Root, dir string, depth int, entries *int) {
 	f, err := root.OpenFile(dir, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return
@@ -126,7 +126,7 @@ func (l *usageLog) walk(root *os.Root, dir string, depth int, entries *int) {
 			switch {
 			case e.IsDir() && depth < maxUsageDepth:
 				l.walk(root, name, depth+1, entries)
-			case e.Type().IsRegular() && l.notes.file(name):
+			case e.Type().IsRegular() && l.files.file(name):
 				l.file(root, name)
 			}
 		}
@@ -137,20 +137,20 @@ func (l *usageLog) walk(root *os.Root, dir string, depth int, entries *int) {
 }
 
 // file reads the lines that a file has more than before.
-func (l *usageLog) file(root *os.Root, name string) {
+func (l *UsageLog) file(root *os.Root, name string) {
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return
 	}
 	defer f.Close() //nolint:errcheck // only read
 	info, err := f.Stat()
-	if err != nil || info.Mode().Type() != fs.FileMode(0) || info.Size() == l.read[name] {
+	if err != nil || info.Mode().Type() != fs.FileMode(0) || info.Size() == l.offsets[name] {
 		return
 	}
-	if info.Size() < l.read[name] { // it was written anew
-		l.read[name] = 0
+	if info.Size() < l.offsets[name] { // it was written anew
+		l.offsets[name] = 0
 	}
-	if _, err := f.Seek(l.read[name], io.SeekStart); err != nil {
+	if _, err := f.Seek(l.offsets[name], io.SeekStart); err != nil {
 		return
 	}
 	lines := bufio.NewReaderSize(io.LimitReader(f, maxUsageBytes-l.bytes), 64<<10)
@@ -167,10 +167,10 @@ func (l *usageLog) file(root *os.Root, name string) {
 		case err != nil: // the line is still being written
 			return
 		}
-		l.read[name] += size
+		l.offsets[name] += size
 		l.bytes += size
-		if size <= maxEvent && bytes.Contains(line, []byte(l.notes.mark)) {
-			l.notes.line(name, bytes.TrimSpace(line), &l.tally)
+		if size <= maxEvent && bytes.Contains(line, []byte(l.files.mark)) {
+			l.files.line(name, bytes.TrimSpace(line), &l.Tally)
 		}
 		line, size = line[:0], 0
 	}

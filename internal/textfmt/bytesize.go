@@ -1,4 +1,4 @@
-package agent
+package textfmt
 
 import (
 	"fmt"
@@ -11,9 +11,9 @@ import (
 type ByteSize int64
 
 const (
-	kilobyte ByteSize = 1000
-	megabyte          = 1000 * kilobyte
-	gigabyte          = 1000 * megabyte
+	Kilobyte ByteSize = 1000
+	Megabyte          = 1000 * Kilobyte
+	Gigabyte          = 1000 * Megabyte
 )
 
 // units lists the units of a ByteSize, those of String first.
@@ -21,9 +21,9 @@ var units = []struct {
 	name  string
 	bytes ByteSize
 }{
-	{"GB", gigabyte},
-	{"MB", megabyte},
-	{"kB", kilobyte},
+	{"GB", Gigabyte},
+	{"MB", Megabyte},
+	{"kB", Kilobyte},
 	{"GiB", 1 << 30},
 	{"MiB", 1 << 20},
 	{"KiB", 1 << 10},

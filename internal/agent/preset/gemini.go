@@ -1,6 +1,7 @@
-package agent
+package preset
 
 import (
+	"cmp"
 	"encoding/json"
 	"path"
 	"slices"
@@ -13,32 +14,38 @@ import (
 // gemini is Gemini CLI, `gemini --output-format stream-json`.
 type gemini struct{}
 
-// usual lets Gemini CLI use all of its tools; it knows no bounds between that
+func (gemini) NeedsGit([]string) bool { return false }
+
+// DefaultArgv lets Gemini CLI use all of its tools; it knows no bounds between that
 // and none that run commands. The directory is Maestro's, so that nobody has
 // told the program to trust it.
-func (gemini) usual() []string { return []string{"gemini", "--skip-trust", "--approval-mode", "yolo"} }
+func (gemini) DefaultArgv() []string {
+	return []string{"gemini", "--skip-trust", "--approval-mode", "yolo"}
+}
 
-func (gemini) complete(argv []string, r run) []string {
+func (gemini) Argv(argv []string, r Invocation) []string {
 	argv = addFlag(slices.Clone(argv), "stream-json", "--output-format", "-o")
-	argv = addFlag(argv, r.model, "--model", "-m")
-	argv = append(argv, "--include-directories", r.results)
-	if r.goesOn.ID != "" {
-		argv = append(argv, "--resume", r.goesOn.ID)
+	argv = addFlag(argv, r.Model, "--model", "-m")
+	argv = append(argv, "--include-directories", r.ResultDir)
+	if r.Conversation.ID != "" {
+		argv = append(argv, "--resume", r.Conversation.ID)
 	}
 	return argv
 }
 
-func (gemini) unknown(stderr string) bool { return strings.Contains(stderr, "Error resuming session") }
+func (gemini) ConversationUnknown(stderr string) bool {
+	return strings.Contains(stderr, "Error resuming session")
+}
 
-func (gemini) reader(run) reader { return &geminiReader{} }
+func (gemini) Parser(Invocation) Parser { return &geminiParser{} }
 
-// usage: Gemini CLI notes every message with its usage, on a line of its own or among
+// UsageFiles: Gemini CLI notes every message with its usage, on a line of its own or among
 // all messages so far.
-func (gemini) usage() usageNotes {
-	return usageNotes{
-		dir: ".gemini/tmp", mark: `"tokens"`, opening: 12_000,
+func (gemini) UsageFiles() UsageFiles {
+	return UsageFiles{
+		dir: ".gemini/tmp", mark: `"tokens"`, Opening: 12_000,
 		file: func(name string) bool { return path.Ext(name) == ".jsonl" },
-		line: func(_ string, line []byte, t *tally) {
+		line: func(_ string, line []byte, t *Tally) {
 			var e struct {
 				geminiMessage
 				Set struct {
@@ -50,7 +57,7 @@ func (gemini) usage() usageNotes {
 			}
 			for _, m := range append(e.Set.Messages, e.geminiMessage) {
 				if m.Tokens != nil && t.add(m.ID, m.Tokens.stats().usage()) {
-					t.answered(t.messages[m.ID])
+					t.answered(t.Messages[m.ID])
 				}
 			}
 		},
@@ -74,8 +81,8 @@ func (t geminiTokens) stats() geminiStats {
 	return geminiStats{Total: t.Total, Input: t.Input, Output: t.Output, Cached: t.Cached}
 }
 
-// geminiReader reads the stream of Gemini CLI.
-type geminiReader struct {
+// geminiParser reads the stream of Gemini CLI.
+type geminiParser struct {
 	// text is what the agent is saying: it comes in pieces.
 	text strings.Builder
 }
@@ -115,7 +122,7 @@ func (g geminiStats) usage() cost.Usage {
 	}
 }
 
-func (r *geminiReader) event(data []byte, s *story) bool {
+func (r *geminiParser) Event(data []byte, s *Run) bool {
 	var e geminiEvent
 	if !decodeEvent(data, &e) || e.Type == "" {
 		return false
@@ -124,34 +131,34 @@ func (r *geminiReader) event(data []byte, s *story) bool {
 		r.text.WriteString(e.Content)
 		return true
 	}
-	s.says(r.text.String())
+	s.text(r.text.String())
 	r.text.Reset()
 	switch e.Type {
 	case "init":
 		s.begin(e.SessionID)
 	case "tool_use":
-		s.calls(e.ToolName, e.Parameters)
-		s.answered("")
+		s.toolCall(e.ToolName, e.Parameters)
+		s.requestAnswered("")
 	case "tool_result":
-		s.brought(or(e.Output, e.Error.Message), e.Status == "error")
-		s.asks("")
+		s.toolResult(cmp.Or(e.Output, e.Error.Message), e.Status == "error")
+		s.requestStarted("")
 	case "error":
-		s.warns(e.Message)
+		s.Warn(e.Message)
 	case "result":
 		if e.Stats != nil {
-			s.uses(e.Stats.usage(), cost.Usage{})
+			s.usage(e.Stats.usage(), cost.Usage{})
 		}
 		if e.Status == "success" {
-			s.ends(nil)
+			s.finish(nil)
 		} else {
-			s.ends(geminiFailure(e))
+			s.finish(geminiFailure(e))
 		}
 	}
 	return true
 }
 
 func geminiFailure(e geminiEvent) *failures.Failure {
-	text := or(e.Error.Message, "it failed ("+or(e.Error.Type, e.Status)+")")
+	text := cmp.Or(e.Error.Message, "it failed ("+cmp.Or(e.Error.Type, e.Status)+")")
 	otherwise := failures.Unknown
 	if strings.Contains(text, "API Error") {
 		otherwise = failures.APIError
@@ -166,16 +173,16 @@ const (
 	geminiTurnLimit      = 53
 )
 
-func (r *geminiReader) end(exit int, stderr string, s *story) {
-	s.says(r.text.String())
-	if s.done {
+func (r *geminiParser) End(exit int, stderr string, s *Run) {
+	s.text(r.text.String())
+	if s.Done {
 		return
 	}
 	switch exit {
 	case geminiAuthentication:
-		s.ends(&failures.Failure{Category: failures.Auth, Message: or(lastLine(stderr), "its credentials were refused"), Final: true})
+		s.finish(&failures.Failure{Category: failures.Auth, Message: cmp.Or(lastLine(stderr), "its credentials were refused"), Final: true})
 	case geminiTurnLimit:
-		s.ends(failures.Failf(failures.TurnLimit, "%s", or(lastLine(stderr), "its turn limit is reached")))
+		s.finish(failures.Failf(failures.TurnLimit, "%s", cmp.Or(lastLine(stderr), "its turn limit is reached")))
 	}
 }
 

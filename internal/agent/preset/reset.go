@@ -1,6 +1,7 @@
-package agent
+package preset
 
 import (
+	"cmp"
 	"regexp"
 	"strconv"
 	"strings"
@@ -130,7 +131,7 @@ func clockTime(m []string, now time.Time) (at time.Time, ok bool) {
 	if !ok {
 		return at, false
 	}
-	zone := zoneOf(or(m[10], m[11]), now.Location())
+	zone := zoneOf(cmp.Or(m[10], m[11]), now.Location())
 	here := now.In(zone)
 	if month != "" {
 		return dated(m, hour, minute, here)
@@ -160,7 +161,7 @@ func timeOfDay(m []string, whole string) (hour, minute int, ok bool) {
 	switch {
 	case m[5] != "": // twelve hours
 		hour, _ = strconv.Atoi(m[5])
-		minute, _ = strconv.Atoi(or(m[6], "0"))
+		minute, _ = strconv.Atoi(cmp.Or(m[6], "0"))
 		if hour < 1 || hour > 12 || minute > 59 {
 			return 0, 0, false
 		}
@@ -216,9 +217,9 @@ func zoneOf(name string, host *time.Location) *time.Location {
 	return host
 }
 
-// limitReset is the wait that a failure of a program's provider states: by a time that
+// LimitReset is the wait that a failure of a program's provider states: by a time that
 // its stream named, or in its text.
-func limitReset(f *failures.Failure, resets, now time.Time) textfmt.Duration {
+func LimitReset(f *failures.Failure, resets, now time.Time) textfmt.Duration {
 	if wait := boundedWait(resets.Sub(now)); !resets.IsZero() && wait > 0 {
 		return textfmt.Duration(wait)
 	}

@@ -1,4 +1,4 @@
-package agent
+package procgroup
 
 import (
 	"fmt"
@@ -49,8 +49,7 @@ func TestSweepEndsWhatAnEarlierAttemptHasLeft(t *testing.T) {
 		leave(elsewhere, nil, "PWD="+dir.Tree),
 		leave(dir.Tree, openTerminal(t), "PWD="+dir.Tree),
 	}
-	b := newBench(t)
-	require.NoError(t, b.shell("true").Sweep(dir))
+	require.NoError(t, (&Launcher{}).Sweep(dir))
 	for _, ended := range left {
 		select {
 		case <-ended:
@@ -117,7 +116,7 @@ func TestStoppedShimsOfLostWorkersAreEnded(t *testing.T) {
 		return shim
 	}
 	kept, lost := stop(os.Getpid()), stop(os.Getpid()+1)
-	newBench(t).shell("true").EndStopped()
+	EndStoppedShims()
 	require.Error(t, lost.Wait())
 	require.NoError(t, kept.Process.Signal(syscall.SIGCONT))
 	require.NoError(t, kept.Wait(), "it was not killed")

@@ -1,4 +1,4 @@
-package agent
+package procgroup
 
 import (
 	"sync"
@@ -14,10 +14,10 @@ const (
 	maxProgress = 200
 )
 
-// progress hands lines on, not faster than one every progressInterval. Of those
+// Progress hands lines on, not faster than one every progressInterval. Of those
 // that come faster the newest is kept and handed on when it is time.
-type progress struct {
-	tell func(line string)
+type Progress struct {
+	report func(line string)
 
 	mu      sync.Mutex
 	pending string
@@ -25,15 +25,15 @@ type progress struct {
 	ended   bool
 }
 
-func newProgress(tell func(line string)) *progress {
+func NewProgress(tell func(line string)) *Progress {
 	if tell == nil {
 		return nil
 	}
-	return &progress{tell: tell}
+	return &Progress{report: tell}
 }
 
-// line takes a line. A nil progress drops it.
-func (p *progress) line(text string) {
+// Line takes a line. A nil progress drops it.
+func (p *Progress) Line(text string) {
 	if p == nil {
 		return
 	}
@@ -47,12 +47,12 @@ func (p *progress) line(text string) {
 
 // flush hands the pending line on. The caller holds the lock, so that lines
 // keep their order and none comes after end has returned.
-func (p *progress) flush() {
+func (p *Progress) flush() {
 	p.waiting = nil
 	if p.pending == "" {
 		return
 	}
-	p.tell(p.pending)
+	p.report(p.pending)
 	p.pending = ""
 	p.waiting = time.AfterFunc(progressInterval, func() {
 		p.mu.Lock()
@@ -63,8 +63,8 @@ func (p *progress) flush() {
 	})
 }
 
-// end hands on what is pending. After it nothing more is handed on.
-func (p *progress) end() {
+// Close hands on what is pending. After it nothing more is handed on.
+func (p *Progress) Close() {
 	if p == nil {
 		return
 	}
@@ -74,7 +74,7 @@ func (p *progress) end() {
 		p.waiting.Stop()
 	}
 	if p.pending != "" && !p.ended {
-		p.tell(p.pending)
+		p.report(p.pending)
 	}
 	p.ended = true
 }

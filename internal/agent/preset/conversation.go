@@ -1,4 +1,4 @@
-package agent
+package preset
 
 import (
 	"encoding/json"
@@ -12,7 +12,6 @@ import (
 	"syscall"
 
 	"github.com/maestro-hive/maestro/internal/cost"
-	"github.com/maestro-hive/maestro/internal/session"
 )
 
 const (
@@ -24,8 +23,8 @@ const (
 	maxConversation = 4 << 10
 )
 
-// conversation is one that an agent program leads, and keeps in its HOME.
-type conversation struct {
+// Conversation is one that an agent program leads, and keeps in its HOME.
+type Conversation struct {
 	// Preset says whose it is, ID how the program calls it.
 	Preset string `json:"preset"`
 	ID     string `json:"id"`
@@ -34,45 +33,34 @@ type conversation struct {
 	Booked cost.Usage `json:"booked"`
 }
 
+// ValidConversationID tells whether an id may be passed as an argument.
+func ValidConversationID(id string) bool { return conversationID.MatchString(id) }
+
 // conversationID is what an id may look like: it becomes an argument.
 var conversationID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
-// Continuable tells whether there is a conversation of the agent in the
-// directory that an attempt could continue, see [session.Job.Continues].
-func (s *Set) Continuable(agent string, dir session.WorkDir) bool {
-	d, ok := s.config.Agents[agent]
-	if !ok || d.Preset == "" {
-		return false
-	}
-	_, ok = readConversation(dir.Home, d.Preset)
-	return ok
-}
-
-// Forget ends the conversation in an assignment's directory, if there is one.
-func (s *Set) Forget(dir session.WorkDir) error { return forgetConversation(dir.Home) }
-
 func conversationPath(home string) string { return filepath.Join(filepath.Dir(home), ConversationFile) }
 
-// readConversation returns the preset's conversation in a HOME. A file that is
+// ReadConversation returns the preset's conversation in a HOME. A file that is
 // not what Maestro writes is none.
-func readConversation(home, preset string) (c conversation, ok bool) {
-	if !readNote(conversationPath(home), &c) || c.Preset != preset ||
-		!conversationID.MatchString(c.ID) || c.Booked.Validate() != nil {
-		return conversation{}, false
+func ReadConversation(home, preset string) (c Conversation, ok bool) {
+	if !ReadNote(conversationPath(home), &c) || c.Preset != preset ||
+		!ValidConversationID(c.ID) || c.Booked.Validate() != nil {
+		return Conversation{}, false
 	}
 	return c, true
 }
 
-// write notes the conversation, whole or not at all.
-func (c conversation) write(home string) error {
-	if err := writeNote(conversationPath(home), c); err != nil {
+// Write notes the conversation, whole or not at all.
+func (c Conversation) Write(home string) error {
+	if err := WriteNote(conversationPath(home), c); err != nil {
 		return fmt.Errorf("note the conversation: %w", err)
 	}
 	return nil
 }
 
-// writeNote writes a small document beside a HOME, whole or not at all.
-func writeNote(path string, doc any) error {
+// WriteNote writes a small document beside a HOME, whole or not at all.
+func WriteNote(path string, doc any) error {
 	data, err := json.Marshal(doc)
 	if err != nil {
 		return err
@@ -91,8 +79,8 @@ func writeNote(path string, doc any) error {
 	return nil
 }
 
-// readNote reads such a document. A file that is not what Maestro writes is none.
-func readNote(path string, doc any) bool {
+// ReadNote reads such a document. A file that is not what Maestro writes is none.
+func ReadNote(path string, doc any) bool {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return false
@@ -102,8 +90,8 @@ func readNote(path string, doc any) bool {
 	return err == nil && json.Unmarshal(data, doc) == nil
 }
 
-// forgetConversation removes what is noted of a HOME's conversation.
-func forgetConversation(home string) error {
+// ForgetConversation removes what is noted of a HOME's conversation.
+func ForgetConversation(home string) error {
 	if err := os.Remove(conversationPath(home)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("forget the last conversation: %w", err)
 	}

@@ -1,4 +1,4 @@
-package agent
+package procgroup
 
 import (
 	"fmt"
@@ -16,24 +16,24 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// sweepPause is how long killed processes get to be gone before it is looked again.
+// sweepPause is the time between two searches for processes that are left.
 const sweepPause = 10 * time.Millisecond
 
 // maxNamed bounds the processes that an error names.
 const maxNamed = 5
 
-// Sweep kills the processes that an earlier attempt in a directory has left, which it can
-// where the agent has killed its shim and the worker: those whose HOME or TMPDIR is the
-// directory's, and those that work in it or have a file of it open. A process that has
-// dropped all of this is not found. Where agents run as the worker's user, so is one that
-// has a terminal, as the shell and the editor of a person have who looks at the directory.
-// This process and those that started it are never touched. A *failures.Failure names the
-// processes that cannot be killed.
-func (s *Set) Sweep(dir session.WorkDir) error { return s.sweeper(dir).end(killLimit) }
+// Sweep kills the processes that an earlier attempt in a directory has left. An attempt can
+// leave some if its agent killed both its shim and the worker. Processes are found by HOME
+// or TMPDIR, by their working directory and by open files; a process that has dropped all
+// of these is not found. Where agents run as the worker's user, processes with a terminal
+// are kept: a person's shell or editor may use the directory. This process and its
+// ancestors are never killed. A *failures.Failure names the processes that cannot be
+// killed.
+func (l *Launcher) Sweep(dir session.WorkDir) error { return l.sweeper(dir).end(killLimit) }
 
-func (s *Set) sweeper(dir session.WorkDir) sweeper {
+func (l *Launcher) sweeper(dir session.WorkDir) sweeper {
 	by := sweeper{dir: dir, base: filepath.Dir(dir.Tree), uid: os.Geteuid(), spared: ancestry(os.Getpid())}
-	if u := s.launcher.user; u != nil {
+	if u := l.User; u != nil {
 		by.uid, by.agentsOnly = int(u.UID), int(u.UID) != os.Geteuid()
 	}
 	return by
@@ -41,8 +41,8 @@ func (s *Set) sweeper(dir session.WorkDir) sweeper {
 
 // Removed is how many bytes on disk the files in an assignment's directories take up that
 // are removed, and that a process still has open.
-func (s *Set) Removed(dir session.WorkDir) (bytes int64) {
-	by, counted := s.sweeper(dir), map[[2]uint64]bool{}
+func (l *Launcher) Removed(dir session.WorkDir) (bytes int64) {
+	by, counted := l.sweeper(dir), map[[2]uint64]bool{}
 	for _, p := range readProcs() {
 		if p.zombie || by.spared[p.pid] {
 			continue
@@ -75,10 +75,10 @@ func openFiles(proc string) (links []string) {
 	return links
 }
 
-// EndStopped kills the shims of the worker's user that an agent has stopped together with
+// EndStoppedShims kills the shims of the worker's user that an agent has stopped together with
 // killing their worker: a shim that is stopped does not notice that, and keeps its
-// assignment locked. What it has watched is left to [Set.Sweep].
-func (s *Set) EndStopped() {
+// assignment locked. What it has watched is left to [launcher.sweep].
+func EndStoppedShims() {
 	for _, p := range readProcs() {
 		var stat unix.Stat_t
 		if !p.stopped || unix.Stat("/proc/"+strconv.Itoa(p.pid), &stat) != nil || int(stat.Uid) != os.Geteuid() {

@@ -1,4 +1,4 @@
-package agent
+package procgroup
 
 import (
 	"bytes"
@@ -16,8 +16,9 @@ import (
 // cannot be killed hangs in the kernel, or belongs to another user.
 const killLimit = 10 * time.Second
 
-// censusInterval is how often it is looked whether an argv runs too many threads.
-const censusInterval = 250 * time.Millisecond
+// threadCheckInterval is how often the supervisor checks whether an argv runs too many
+// threads.
+const threadCheckInterval = 250 * time.Millisecond
 
 // proc is a process as /proc shows it.
 type proc struct {

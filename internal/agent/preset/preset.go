@@ -1,0 +1,111 @@
+// Package preset knows how agent programs (Claude Code, Codex, Gemini CLI) are started,
+// what their event streams mean, and where they record their usage. It starts nothing.
+package preset
+
+import (
+	"slices"
+	"strings"
+)
+
+// Program describes one agent program.
+type Program interface {
+	// NeedsGit says whether the program, started with argv, works in a repository only.
+	NeedsGit(argv []string) bool
+	// DefaultArgv is the argv of an agent whose definition has none. With it the program
+	// works without confirmations, as far as it can restrict itself.
+	DefaultArgv() []string
+	// Argv returns argv with the flags added that the run needs.
+	Argv(argv []string, r Invocation) []string
+	// Parser returns a parser for the stream of one run.
+	Parser(r Invocation) Parser
+	// UsageFiles describes the files below HOME in which the program records usage.
+	UsageFiles() UsageFiles
+	// ConversationUnknown says whether stderr reports that the conversation to resume does
+	// not exist.
+	ConversationUnknown(stderr string) bool
+}
+
+// Parser parses the event stream of one run.
+type Parser interface {
+	// Event parses one event, a JSON object, and reports it to s. Unknown events are
+	// ignored. It returns false if data is not an event.
+	Event(data []byte, s *Run) bool
+	// End is called once, after the last event, with the program's exit status and the
+	// end of its stderr.
+	End(exit int, stderr string, s *Run)
+}
+
+// Invocation has the parameters of one run of a program.
+type Invocation struct {
+	// Model overrides the program's own model; empty: it does not.
+	Model string
+	// MaxTurns bounds the model's turns if the program has a flag for it; zero: no bound.
+	MaxTurns int
+	// ResultDir is a directory outside of the tree that the program may write to.
+	ResultDir string
+	// Conversation is the one to resume; its zero: start a new one. Its Booked is the
+	// usage of earlier runs.
+	Conversation Conversation
+}
+
+// The presets that a worker file may name.
+const (
+	Claude = "claude"
+	Codex  = "codex"
+	Gemini = "gemini"
+)
+
+// For returns the program of a preset; nil if the preset is unknown.
+func For(preset string) Program {
+	switch preset {
+	case Claude:
+		return claude{}
+	case Codex:
+		return codex{}
+	case Gemini:
+		return gemini{}
+	}
+	return nil
+}
+
+// hasFlag says whether an argv has one of these flags, with or without a value
+// behind an equals sign.
+func hasFlag(argv []string, names ...string) bool {
+	_, ok := FlagValue(argv, names...)
+	return ok
+}
+
+// FlagValue returns the value of the first of these flags in an argv: the text after its
+// equals sign, or the next argument.
+func FlagValue(argv []string, names ...string) (value string, ok bool) {
+	for i, arg := range argv {
+		name, value, joined := strings.Cut(arg, "=")
+		switch {
+		case i == 0 || !slices.Contains(names, name):
+		case joined:
+			return value, true
+		case i+1 < len(argv):
+			return argv[i+1], true
+		default:
+			return "", true
+		}
+	}
+	return "", false
+}
+
+// addFlag appends a flag and its value, unless the value is empty or the argv has the
+// flag under one of its names.
+func addFlag(argv []string, value string, names ...string) []string {
+	if value == "" || hasFlag(argv, names...) {
+		return argv
+	}
+	return append(argv, names[0], value)
+}
+
+// addFlagWithoutValue appends a flag without a value unless the argv has it.
+func addFlagWithoutValue(argv []string, names ...string) []string {
+	if hasFlag(argv, names...) {
+		return argv
+	}
+	return append(argv, names[0])
+}

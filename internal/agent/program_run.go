@@ -1,0 +1,252 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/agent/preset"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/procgroup"
+	"github.com/maestro-hive/maestro/internal/safetext"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/transcript"
+)
+
+// withPreset fills in the preset's defaults.
+func (d Definition) withPreset() Definition {
+	program := preset.For(d.Preset)
+	if d.Kind != KindCommand || program == nil {
+		return d
+	}
+	if len(d.Argv) == 0 {
+		d.Argv = program.DefaultArgv()
+	}
+	d.Git = d.Git || program.NeedsGit(d.Argv)
+	return d
+}
+
+// invocation returns the parameters of an agent's run on a job.
+func invocation(d Definition, job session.Job, resumed preset.Conversation) preset.Invocation {
+	r := preset.Invocation{Model: d.Model, MaxTurns: job.MaxTurns, ResultDir: resultDir(job.Home), Conversation: resumed}
+	if r.MaxTurns == 0 {
+		r.MaxTurns = d.MaxTurns
+	}
+	return r
+}
+
+// program runs an agent program of a preset. A conversation that has outgrown its model's
+// context is not resumed: it would fail again.
+func (s *Set) program(ctx context.Context, d Definition, job session.Job, st *stage) (ran, error) {
+	got, err := s.resume(ctx, d, job, st)
+	var f *failures.Failure
+	if errors.As(err, &f) && f.Category == failures.ContextOverflow {
+		if err := preset.ForgetConversation(job.Home); err != nil {
+			return got, broken("agent "+job.Agent, err)
+		}
+	}
+	return got, err
+}
+
+// resume runs the program and resumes its last conversation if the job permits it. If the
+// program does not know the conversation any more, resume starts a new one, once.
+func (s *Set) resume(ctx context.Context, d Definition, job session.Job, st *stage) (ran, error) {
+	var last preset.Conversation
+	if job.Continues {
+		last, _ = preset.ReadConversation(job.Home, d.Preset)
+		last.Booked = last.Booked.Max(st.call.log.Messages[last.ID]) // it may have been cut off since
+	}
+	got, lost, err := s.runOnce(ctx, d, job, st, last)
+	if !lost || ctx.Err() != nil {
+		return got, err
+	}
+	if err := preset.ForgetConversation(job.Home); err != nil {
+		return got, broken("agent "+job.Agent, err)
+	}
+	// What it spent on another conversation before it was stopped is paid, too.
+	st.call.spent = got.out.Usage
+	job.Begun = time.Time{} // the first run's log has what was said before
+	again, _, err := s.runOnce(ctx, d, job, st, preset.Conversation{})
+	again.out.Log = append(append(got.out.Log, '\n'), again.out.Log...)
+	return again, err
+}
+
+// errLost stops a program that does not resume the conversation that it should.
+var errLost = failures.Failf(failures.Unknown, "does not know the conversation to continue")
+
+// runOnce runs the program once. lost: it did not know the conversation to resume.
+func (s *Set) runOnce(ctx context.Context, d Definition, job session.Job, st *stage, resumed preset.Conversation) (got ran, lost bool, err error) {
+	subject := "agent " + job.Agent
+	program, r := preset.For(d.Preset), invocation(d, job, resumed)
+	progress := procgroup.NewProgress(job.Progress)
+	halt := make(chan *failures.Failure, 1)
+	run, parser := s.newRun(d, job, resumed, progress, halt), program.Parser(r)
+	run.Before, run.Used, run.Next = st.call.spent, st.call.spent, st.call.estimate()
+	watcher := &usageWatcher{run: run, call: st.call}
+	stop := watcher.poll()
+	e := s.launcher.Run(ctx, procgroup.Process{
+		Argv: program.Argv(s.resolve(d.Argv), r), Stdin: []byte(prompt(job, resumed.ID != "")),
+		Dir: st.dirs.Tree, Env: st.env, Timeout: st.timeout, IdleTimeout: d.IdleTimeout.Std(), Lock: job.Lock, Progress: progress, LogFile: job.Said, Begun: job.Begun,
+		Halt: halt,
+		Events: func(out *procgroup.Stream) *procgroup.Lines {
+			run.Log = transcript.New(out.Writer(), s.Mask)
+			return &procgroup.Lines{OnLine: func(line []byte) {
+				if !watcher.event(parser, line) {
+					out.Print(string(line))
+				}
+			}}
+		},
+	})
+	stop()
+	stderr := e.Stderr.Tail()
+	parser.End(e.Exit, stderr, run)
+	watcher.read()
+	if run.Total != (cost.Usage{}) && (resumed.ID == "" || resumed.ID == run.ConversationID) {
+		// The next run counts from here on. If this cannot be written, the next run counts
+		// too much rather than too little.
+		_ = preset.Conversation{Preset: d.Preset, ID: run.ConversationID, Booked: run.Total}.Write(job.Home)
+	}
+	lost = resumed.ID != "" && (e.Stopped == errLost || run.ConversationID == "" && program.ConversationUnknown(stderr))
+	got, err = s.runOutcome(subject, e, st.box, run)
+	return got, lost, err
+}
+
+// newRun prepares a run. Spending above the budget and a wrong conversation stop the program.
+func (s *Set) newRun(d Definition, job session.Job, resumed preset.Conversation, progress *procgroup.Progress, halt chan<- *failures.Failure) *preset.Run {
+	stop := func(f *failures.Failure) {
+		select {
+		case halt <- f:
+		default: // it is being ended already
+		}
+	}
+	run := &preset.Run{Stop: stop, Pending: map[string]bool{"": true}, OnLine: func(text string) { progress.Line(s.Mask(safetext.Line(text))) }}
+	run.OnConversation = func(id string) {
+		switch {
+		case resumed.ID != "" && id != resumed.ID:
+			stop(errLost)
+		case resumed.ID == "" && preset.ValidConversationID(id):
+			if err := (preset.Conversation{Preset: d.Preset, ID: id}).Write(job.Home); err != nil {
+				run.Warn(err.Error())
+			}
+		}
+	}
+	run.OnUsage = func(used, next cost.Usage) {
+		if job.Calls == nil {
+			return
+		}
+		var f *failures.Failure
+		if err := job.Calls.Report(d.priced(used), d.priced(next)); errors.As(err, &f) {
+			stop(&failures.Failure{Category: f.Category, Message: "was stopped: " + f.Message, Final: f.Final})
+		}
+	}
+	return run
+}
+
+// runOutcome makes the attempt's outcome of the program's end and its event stream.
+func (s *Set) runOutcome(subject string, e procgroup.Result, box *resultBox, run *preset.Run) (ran, error) {
+	r, wrong := box.result()
+	failure := s.failed(subject, e)
+	if e.EndedItself() && e.Signal == 0 {
+		switch {
+		case run.Failure != nil:
+			failure = s.streamFailure(subject, run, e)
+		case failure == nil && !run.Done:
+			failure = &failures.Failure{
+				Category: failures.Unknown, Output: e.FailureOutput(),
+				Message: s.message("%s: its output stream ended without a result", subject),
+			}
+		case r.Error != nil:
+			failure = s.reported(subject, r.Error, e)
+		}
+	}
+	used := run.Used
+	if used == (cost.Usage{}) {
+		used = r.Usage
+	}
+	r.Summary, r.Usage = cmp.Or(r.Summary, run.Summary), used
+	out, err := s.outcome(subject, e, r, wrong, failure)
+	return ran{out: out, known: noRequestOpen(run, e) || used != (cost.Usage{}) && !run.RequestPending(), estimate: run.Next}, err
+}
+
+// noRequestOpen says whether a program ended with no request in progress: by itself,
+// before its first request or after its last, or while it waited for its provider.
+func noRequestOpen(s *preset.Run, e procgroup.Result) bool {
+	return s.GivenUp || e.EndedItself() && e.Signal == 0 && (s.ConversationID == "" || s.Done || s.UsageKnown)
+}
+
+// usageWatcher passes a program's events on and reads its usage files meanwhile: some
+// programs report the usage of a request only there.
+type usageWatcher struct {
+	mu   sync.Mutex
+	run  *preset.Run
+	call *programCall
+}
+
+// readInterval is how often a program's usage files are read.
+const readInterval = time.Second
+
+func (l *usageWatcher) event(parser preset.Parser, line []byte) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return parser.Event(line, l.run)
+}
+
+// read reports the usage that the files have.
+func (l *usageWatcher) read() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.call.log.Update()
+	if used := l.call.noted(); used != (cost.Usage{}) && used.Validate() == nil {
+		l.run.SetUsage(used, l.call.log.Next())
+	}
+}
+
+// poll reads the files at intervals until it is stopped.
+func (l *usageWatcher) poll() (stop func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(readInterval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				l.read()
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(done)
+		<-ended
+	}
+}
+
+// streamFailure is the failure that a program's event stream reported.
+func (s *Set) streamFailure(subject string, run *preset.Run, e procgroup.Result) *failures.Failure {
+	f := *run.Failure
+	if !f.Final && (f.Category == failures.RateLimited || f.Category == failures.APIError) {
+		f.RetryAfter = preset.LimitReset(&f, run.ResetsAt, s.now())
+	}
+	f.Message = s.message("%s: %s", subject, f.Message)
+	f.Output = e.Stdout.Tail()
+	return &f
+}
+
+// Continuable says whether the directory has a conversation of the agent that an attempt
+// can resume, see [session.Job.Continues].
+func (s *Set) Continuable(agent string, dir session.WorkDir) bool {
+	d, ok := s.config.Agents[agent]
+	if !ok || d.Preset == "" {
+		return false
+	}
+	_, ok = preset.ReadConversation(dir.Home, d.Preset)
+	return ok
+}
+
+// Forget ends the conversation in an assignment's directory, if there is one.
+func (s *Set) Forget(dir session.WorkDir) error { return preset.ForgetConversation(dir.Home) }

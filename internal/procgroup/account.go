@@ -1,0 +1,73 @@
+package procgroup
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+)
+
+// Account is the user that agents and checks run as.
+type Account struct {
+	Name   string   `json:"name"`
+	UID    uint32   `json:"uid"`
+	GID    uint32   `json:"gid"`
+	Groups []uint32 `json:"groups"`
+}
+
+// FindAccount resolves run_as; nil for none. euid is the worker's own.
+func FindAccount(name string, euid int) (*Account, error) {
+	if name == "" {
+		return nil, nil //nolint:nilnil // no account is a valid answer
+	}
+	if euid != 0 {
+		return nil, fmt.Errorf("run_as: only a worker that runs as root can run agents as %q; start it as root, or remove run_as", name)
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		return nil, fmt.Errorf("run_as: %w; use a user of this host, or remove run_as", err)
+	}
+	groups, err := u.GroupIds()
+	if err != nil {
+		return nil, fmt.Errorf("run_as: read the groups of %q: %w", name, err)
+	}
+	ids, err := parseIDs(append([]string{u.Uid, u.Gid}, groups...))
+	if err != nil {
+		return nil, fmt.Errorf("run_as: %w", err)
+	}
+	return &Account{Name: name, UID: ids[0], GID: ids[1], Groups: ids[2:]}, nil
+}
+
+func parseIDs(ids []string) ([]uint32, error) {
+	out := make([]uint32, len(ids))
+	for i, id := range ids {
+		n, err := strconv.ParseUint(id, 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not a user or group id", id)
+		}
+		out[i] = uint32(n)
+	}
+	return out, nil
+}
+
+// Chown makes the account the owner of everything below the directories; links
+// are not followed. A nil account owns what the worker owns.
+func (a *Account) Chown(dirs ...string) error {
+	if a == nil {
+		return nil
+	}
+	for _, dir := range dirs {
+		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			return os.Lchown(path, int(a.UID), int(a.GID)) //nolint:gosec // nothing of the agent runs yet; links are not followed
+		})
+		if err != nil {
+			return fmt.Errorf("change the owner of %s to user %s: %w", dir, a.Name, err)
+		}
+	}
+	return nil
+}

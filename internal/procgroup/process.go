@@ -1,0 +1,351 @@
+package procgroup
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/secrets"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+// self is the executable of whatever process opens it. It is still there when a
+// deploy has replaced the file.
+const self = "/proc/self/exe"
+
+const (
+	// defaultGrace is how long a stopped process has by default to exit.
+	defaultGrace = 2 * time.Second
+	// shimSlack is how much longer than its own limits a shim may take to
+	// report before it is given up and killed.
+	shimSlack = 5 * time.Second
+	// drainLimit is how long output may still come once every process is gone:
+	// what was printed is already in the pipes.
+	drainLimit = 2 * time.Second
+)
+
+// Launcher starts processes below shims.
+type Launcher struct {
+	// Executable is a program whose main calls [Shim] first; empty: this process's own.
+	Executable string
+	// Sandbox is put before each argv.
+	Sandbox []string
+	// User, if not nil, is who runs the processes.
+	User *Account
+	// Grace is the time between SIGTERM and SIGKILL; zero: 2 s.
+	Grace time.Duration
+	// ReportTimeout is how long a shim has to report once the grace is over; zero: 15 s.
+	ReportTimeout time.Duration
+	// MaxOutput bounds what a process prints, and MaxFile each file that it writes, in
+	// bytes. MaxThreads bounds the threads of all its processes.
+	MaxOutput  int64
+	MaxFile    uint64
+	MaxThreads int
+	// Secrets are masked in everything that is captured.
+	Secrets *secrets.Set
+}
+
+// Process is a process to run.
+type Process struct {
+	Argv  []string
+	Dir   string
+	Env   []string
+	Stdin []byte
+	// Timeout bounds the whole run, IdleTimeout the time without output; zero: no bound.
+	Timeout, IdleTimeout time.Duration
+	// Lock, if not nil, is held until all of the process's descendants are gone, even when
+	// the worker is killed.
+	Lock session.Lock
+	// Progress gets the lines of stderr and, if ProgressFromStdout is set, of stdout.
+	Progress           *Progress
+	ProgressFromStdout bool
+	// LogFile gets the log as it grows; empty: no file. Begun is when an earlier execution
+	// of the same attempt began, whose log the file already has; zero: there was none.
+	LogFile string
+	Begun   time.Time
+	// Events, if not nil, returns what reads stdout, a stream of events; out gets the texts
+	// for the log.
+	Events func(out *Stream) *Lines
+	// Halt stops the process for the failure that is sent to it; nil: nothing does.
+	Halt <-chan *failures.Failure
+}
+
+// Result is how a process ended.
+type Result struct {
+	Report
+	*Capture
+	// Stopped is the limit that the process was stopped for; nil: none.
+	Stopped *failures.Failure
+	// Cancelled is the cause of the context's end; nil: it did not end.
+	Cancelled error
+	// Err says why the process's end is unknown. Started: the process had been started, so
+	// that it may be the reason itself.
+	Err     error
+	Started bool
+}
+
+// EndedItself says whether the process itself decided how it ended: it was started, was
+// not stopped, and its end is known.
+func (e Result) EndedItself() bool {
+	return e.Stopped == nil && e.Cancelled == nil && e.Err == nil && e.StartError == "" && e.ThreadsExceeded == 0
+}
+
+// Exited says whether the process exited and so has reported its result. A process that
+// was stopped has only if it succeeded.
+func (e Result) Exited() bool {
+	if e.Err != nil || e.StartError != "" || e.ThreadsExceeded != 0 || e.Signal != 0 {
+		return false
+	}
+	return e.Stopped == nil && e.Cancelled == nil || e.Exit == 0
+}
+
+// Run runs the process and returns when it and all its descendants are gone.
+func (l *Launcher) Run(ctx context.Context, p Process) Result {
+	c := NewCapture(l.Secrets, l.MaxOutput)
+	defer c.CopyTo(p.LogFile, p.Begun)()
+	if p.Progress != nil {
+		c.Stderr.onLine = p.Progress.Line
+		if p.ProgressFromStdout {
+			c.Stdout.onLine = p.Progress.Line
+		}
+		defer p.Progress.Close()
+	}
+	if p.Events != nil {
+		c.Stdout.events = p.Events(c.Stdout)
+	}
+	if ctx.Err() != nil {
+		return Result{Capture: c, Cancelled: context.Cause(ctx)}
+	}
+	s, err := l.start(p)
+	if err != nil {
+		return Result{Capture: c, Err: err}
+	}
+	e := Result{Capture: c, Started: true}
+	pipes := s.pump(c, p.Stdin, l.orders(p))
+	e.Stopped, e.Cancelled = s.watch(ctx, p, c)
+	e.Report, e.Err = s.finish(pipes)
+	if n := e.Leftover; n > 0 {
+		c.Note("%d processes were still running at its end and were killed", n)
+	}
+	if e.Unkillable > 0 {
+		e.Err = fmt.Errorf("%d of its processes could not be killed: they do not respond, or belong to another user", e.Unkillable)
+	}
+	return e
+}
+
+func (l *Launcher) orders(p Process) orders {
+	return orders{
+		Argv: append(append([]string{}, l.Sandbox...), p.Argv...), Dir: p.Dir, Env: p.Env,
+		Grace: cmp.Or(l.Grace, defaultGrace), User: l.User, MaxFile: l.MaxFile, MaxThreads: l.MaxThreads,
+		Privileges: len(l.Sandbox) > 0, // many sandboxes are setuid programs
+	}
+}
+
+// running is a shim that has been started.
+type running struct {
+	cmd     *exec.Cmd
+	started uint64 // in clock ticks since boot
+	// reportTimeout is how long it may take to report once it has to stop.
+	reportTimeout time.Duration
+
+	stdin, orders       *os.File // written
+	stdout, stderr, end *os.File // read
+
+	stop      chan struct{} // closed to have the process stopped
+	reported  chan struct{} // closed when report and reportErr are set
+	report    Report
+	reportErr error
+}
+
+// start starts a shim, which waits for its orders.
+func (l *Launcher) start(p Process) (_ *running, err error) {
+	s := &running{reportTimeout: cmp.Or(l.Grace, defaultGrace) + cmp.Or(l.ReportTimeout, killLimit+shimSlack), stop: make(chan struct{}), reported: make(chan struct{})}
+	var theirs []*os.File
+	defer func() {
+		closeAll(theirs)
+		if err != nil {
+			closeAll([]*os.File{s.stdin, s.orders, s.stdout, s.stderr, s.end})
+		}
+	}()
+	for _, pipe := range []struct {
+		ours    **os.File
+		written bool
+	}{{&s.stdin, true}, {&s.stdout, false}, {&s.stderr, false}, {&s.orders, true}, {&s.end, false}} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return nil, fmt.Errorf("make a pipe: %w", err)
+		}
+		if pipe.written {
+			*pipe.ours, theirs = w, append(theirs, r)
+		} else {
+			*pipe.ours, theirs = r, append(theirs, w)
+		}
+	}
+	if p.Lock != nil {
+		lock, err := share(p.Lock)
+		if err != nil {
+			return nil, err
+		}
+		theirs = append(theirs, lock)
+	}
+	s.cmd = &exec.Cmd{
+		Path: cmp.Or(l.Executable, self),
+		Args: []string{filepath.Base(os.Args[0]), shimArgument, strconv.Itoa(os.Getpid())},
+		// Nothing of the worker's environment: others could read it there.
+		Env:   []string{},
+		Stdin: theirs[0], Stdout: theirs[1], Stderr: theirs[2], ExtraFiles: theirs[3:],
+		// A group of its own keeps the terminal's interrupts away. It has to
+		// stay in the worker's session: see endOrphans.
+		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
+	}
+	if err := s.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start the shim: %w", err)
+	}
+	self, _ := readProc(s.cmd.Process.Pid)
+	s.started = self.started
+	return s, nil
+}
+
+// share makes a descriptor of the lock for another process.
+func share(lock session.Lock) (*os.File, error) {
+	fd, err := unix.FcntlInt(lock.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("share the assignment's lock: %w", err)
+	}
+	return os.NewFile(uintptr(fd), "lock"), nil // not negative
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		if f != nil {
+			_ = f.Close() // a pipe's end
+		}
+	}
+}
+
+// pump moves everything through the pipes. The returned group is done when
+// nothing more comes.
+func (s *running) pump(c *Capture, stdin []byte, o orders) *sync.WaitGroup {
+	var pipes sync.WaitGroup
+	read := func(from *os.File, to io.WriteCloser) {
+		pipes.Go(func() {
+			_, _ = io.Copy(to, from) // ends with the pipe, however that ends
+			_ = to.Close()
+		})
+	}
+	read(s.stdout, c.Stdout)
+	read(s.stderr, c.Stderr)
+	pipes.Go(func() {
+		// An agent need not read its standard input.
+		_, _ = s.stdin.Write(stdin)
+		_ = s.stdin.Close()
+	})
+	pipes.Go(func() {
+		// A shim that does not read its orders is dead, which the report tells.
+		if writeOrders(s.orders, o) != nil {
+			return
+		}
+		select {
+		case <-s.stop:
+			_, _ = s.orders.Write([]byte{1})
+		case <-s.reported:
+		}
+	})
+	pipes.Go(func() {
+		defer close(s.reported)
+		if err := json.NewDecoder(s.end).Decode(&s.report); err != nil {
+			s.reportErr = errors.New("its supervising process was killed")
+		}
+	})
+	return &pipes
+}
+
+// watch returns when the shim has reported. If the process had to be stopped
+// before that, it says for which limit, or for which cause of the context's end.
+func (s *running) watch(ctx context.Context, p Process, c *Capture) (stopped *failures.Failure, cancelled error) {
+	timeout, idle := newTimer(p.Timeout), newTimer(p.IdleTimeout)
+	defer timeout.Stop()
+	defer idle.Stop()
+	for stopped == nil && cancelled == nil {
+		select {
+		case <-s.reported:
+			return nil, nil
+		case <-c.active:
+			if p.IdleTimeout > 0 {
+				idle.Reset(p.IdleTimeout)
+			}
+		case <-ctx.Done():
+			cancelled = context.Cause(ctx)
+		case stopped = <-p.Halt:
+		case <-timeout.C:
+			stopped = failures.Failf(failures.Timeout, "exceeded its timeout of %s", p.Timeout)
+		case <-idle.C:
+			stopped = failures.Failf(failures.Timeout, "printed nothing for %s (idle_timeout)", p.IdleTimeout)
+		case <-c.full:
+			stopped = failures.Failf(failures.InvalidOutput, "printed more than %s (limits.output_bytes)", textfmt.ByteSize(c.limit))
+		}
+	}
+	close(s.stop)
+	timer := time.NewTimer(s.reportTimeout)
+	defer timer.Stop()
+	select {
+	case <-s.reported:
+	case <-timer.C:
+		_ = s.cmd.Process.Kill() // what it leaves is found below
+		<-s.reported
+	}
+	return stopped, cancelled
+}
+
+// newTimer makes a timer that never fires if d is zero.
+func newTimer(d time.Duration) *time.Timer {
+	t := time.NewTimer(max(d, 1))
+	if d <= 0 {
+		t.Stop()
+	}
+	return t
+}
+
+// finish waits for the shim's own end, and kills what it has left if it was
+// killed itself.
+func (s *running) finish(pipes *sync.WaitGroup) (Report, error) {
+	waited := s.cmd.Wait()
+	broken := s.reportErr
+	if broken != nil {
+		if waited != nil {
+			broken = fmt.Errorf("%w (%w)", broken, waited)
+		}
+		if n := endOrphans(s.started); n > 0 {
+			broken = fmt.Errorf("%w; %d remaining processes could not be killed", broken, n)
+		}
+	}
+	_ = s.orders.Close()
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		pipes.Wait()
+	}()
+	limit := time.NewTimer(drainLimit)
+	defer limit.Stop()
+	select {
+	case <-drained:
+	case <-limit.C: // someone else got hold of a pipe
+	}
+	closeAll([]*os.File{s.stdin, s.stdout, s.stderr, s.end})
+	<-drained
+	return s.report, broken
+}
