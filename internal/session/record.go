@@ -325,7 +325,8 @@ type Checkpoint struct {
 	Temporal  TemporalIDs `json:"temporal"`
 	// Previous is the checkpoint before; empty for the first.
 	Previous spec.Digest `json:"previous"`
-	// SHA256 is over the canonical JSON of the rest.
+	// SHA256 is over the canonical JSON of the rest, as it is stored: with what the phase
+	// added and the names of the earlier checkpoints that have what it builds on.
 	SHA256 spec.Digest `json:"sha256"`
 }
 

@@ -46,17 +46,20 @@ func (c Conflict) String() string {
 // out. The team must be resolved.
 func Steps(t spec.Team, phases []string, done map[spec.AssignmentID]CheckpointAssignment) []Step {
 	var steps []Step
-	of := map[string][]int{} // a phase's steps
+	of := map[string][]int{}           // a phase's steps
+	known := map[string]map[int]bool{} // the steps that a phase was made on
 	for _, name := range t.Topological() {
-		if !slices.Contains(phases, name) {
-			continue
-		}
 		p, _ := t.Phase(name)
 		above := map[int]bool{}
-		for _, ancestor := range t.Ancestors(name) {
-			for _, i := range of[ancestor] {
+		for _, need := range p.Needs {
+			maps.Copy(above, known[need])
+			for _, i := range of[need] {
 				above[i] = true
 			}
+		}
+		known[name] = above
+		if !slices.Contains(phases, name) {
+			continue
 		}
 		add := func(by spec.AssignmentID, w Work, on map[int]bool) {
 			of[name] = append(of[name], len(steps))

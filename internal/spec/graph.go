@@ -20,16 +20,20 @@ func (t Team) Phase(name string) (Phase, bool) {
 // out.
 func (t Team) Topological() []string {
 	var order []string
-	done := map[string]bool{}
+	done := make(map[string]bool, len(t.Phases))
+	first := 0 // all phases before it are done
 	for len(order) < len(t.Phases) {
-		i := slices.IndexFunc(t.Phases, func(p Phase) bool {
+		for first < len(t.Phases) && done[t.Phases[first].Name] {
+			first++
+		}
+		i := slices.IndexFunc(t.Phases[first:], func(p Phase) bool {
 			return !done[p.Name] && !slices.ContainsFunc(p.Needs, func(n string) bool { return !done[n] })
 		})
 		if i < 0 {
 			return order
 		}
-		done[t.Phases[i].Name] = true
-		order = append(order, t.Phases[i].Name)
+		done[t.Phases[first+i].Name] = true
+		order = append(order, t.Phases[first+i].Name)
 	}
 	return order
 }

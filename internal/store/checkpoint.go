@@ -1,14 +1,11 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -23,11 +20,14 @@ const checkpointPrefix = "checkpoint_"
 type StoredCheckpoint struct {
 	Name spec.Digest
 	session.Checkpoint
+	// parts are the checkpoints whose blobs this one needs.
+	parts []spec.Digest
 }
 
 // PutCheckpoint stores a checkpoint as a blob and as checkpoint_<phase>.json,
 // byte for byte the same, and returns the blob's name. When it returns, both
-// outlive a power loss. Schema, Session and SHA256 are filled in.
+// outlive a power loss. Schema, Session and SHA256 are filled in. What the checkpoints
+// before it have is not written again ([checkpointDocument]).
 //
 // The copy is that of the newest checkpoint after the phase, by incarnation and then
 // by CreatedAt: an executor that is late stores its blob and leaves a newer copy alone.
@@ -37,7 +37,11 @@ func (s *Store) PutCheckpoint(ctx context.Context, key session.Key, c session.Ch
 		return "", err
 	}
 	c.Schema, c.Session = session.CheckpointSchema, key.Session
-	data, err := s.seal(c)
+	d, err := s.split(ctx, c)
+	if err != nil {
+		return "", fmt.Errorf("read the checkpoint before that after %s: %w", c.CurrentPhase, err)
+	}
+	data, err := s.seal(d)
 	if err != nil {
 		return "", fmt.Errorf("write the checkpoint after %s: %w", c.CurrentPhase, err)
 	}
@@ -117,7 +121,7 @@ func (s *Store) isSuperseded(key session.Key, c session.Checkpoint, path string)
 
 // readCopy reads the copy of a phase's checkpoint. It is [session.ErrNotFound] if there is
 // none and [session.ErrCorrupt] if it was damaged; it is then in the quarantine.
-func (s *Store) readCopy(key session.Key, phase, path string) (c session.Checkpoint, data []byte, err error) {
+func (s *Store) readCopy(key session.Key, phase, path string) (c checkpointDocument, data []byte, err error) {
 	err = s.readDocument(path, "checkpoint", func(read []byte) (err error) {
 		if c, err = s.decodeCheckpoint(read); err != nil {
 			return err
@@ -143,204 +147,46 @@ func (s *Store) CheckpointPath(key session.Key, phase string) (string, error) {
 	return filepath.Join(dir, checkpointPrefix+phase+".json"), nil
 }
 
-// Checkpoint reads a checkpoint's blob, verified, its own SHA-256 too. Errors
-// are those of [Store.Blob]; a blob that is no checkpoint is [session.ErrNotFound].
-// Whoever reads a checkpoint is about to build on it: what it names is not pruned
-// for a day.
+// Checkpoint reads a checkpoint and the parts that it has of earlier ones, verified, its
+// own SHA-256 too. Errors are those of [Store.Blob]; a blob that is no checkpoint is
+// [session.ErrNotFound]. Whoever reads a checkpoint is about to build on it: what it
+// names is not pruned for a day.
 func (s *Store) Checkpoint(ctx context.Context, name spec.Digest) (session.Checkpoint, error) {
 	if name.Valid() {
 		// Where the store cannot be written, nothing can be built or pruned.
 		_ = s.markUsed(s.blobPath(name))
 	}
-	return s.checkpoint(ctx, name)
+	c, err := s.checkpoint(ctx, name)
+	return c.Checkpoint, err
 }
 
-func (s *Store) checkpoint(ctx context.Context, name spec.Digest) (session.Checkpoint, error) {
+func (s *Store) checkpoint(ctx context.Context, name spec.Digest) (StoredCheckpoint, error) {
+	d, _, err := s.readCheckpoint(ctx, name)
+	if err != nil {
+		return StoredCheckpoint{}, err
+	}
+	return composed(ctx, name, d, s.part)
+}
+
+// readCheckpoint reads a checkpoint's blob, verified, and its size.
+func (s *Store) readCheckpoint(ctx context.Context, name spec.Digest) (d checkpointDocument, size int, err error) {
 	data, err := s.Blob(ctx, name)
 	if err != nil {
-		return session.Checkpoint{}, fmt.Errorf("read a checkpoint: %w", err)
+		return d, 0, fmt.Errorf("read a checkpoint: %w", err)
 	}
-	c, err := s.decodeCheckpoint(data)
-	if err != nil {
-		return session.Checkpoint{}, s.wrongKind(name, "checkpoint", err)
+	if d, err = s.decodeCheckpoint(data); err != nil {
+		return d, 0, s.wrongKind(name, "checkpoint", err)
 	}
-	return c, nil
+	return d, len(data), nil
 }
 
-func (s *Store) decodeCheckpoint(data []byte) (session.Checkpoint, error) {
-	var c session.Checkpoint
-	if err := s.unseal(data, &c); err != nil {
-		return session.Checkpoint{}, err
+func (s *Store) decodeCheckpoint(data []byte) (checkpointDocument, error) {
+	var d checkpointDocument
+	if err := s.unseal(data, &d); err != nil {
+		return checkpointDocument{}, err
 	}
-	if c.Schema != session.CheckpointSchema {
-		return session.Checkpoint{}, fmt.Errorf("its schema is %q, not %q", c.Schema, session.CheckpointSchema)
+	if d.Schema != session.CheckpointSchema {
+		return checkpointDocument{}, fmt.Errorf("its schema is %q, not %q", d.Schema, session.CheckpointSchema)
 	}
-	return c, nil
-}
-
-// Checkpoints lists a session's checkpoints, the newest first. They are walked
-// from the head that execution_state.json names, through each one's Previous. A
-// damaged or missing one is reported in the error, which is then
-// [session.ErrCorrupt] or [session.ErrNotFound] for each, and what can be read without
-// it is listed all the same: the first in the list is the last good checkpoint.
-// What was pruned is neither listed nor missed.
-// A blob that only a checkpoint_<phase>.json still has is stored again from it, if
-// the store can be written.
-func (s *Store) Checkpoints(ctx context.Context, key session.Key) ([]StoredCheckpoint, error) {
-	w, err := s.walk(ctx, key)
-	if err != nil {
-		return nil, err
-	}
-	return w.sorted(w.head), errors.Join(w.faults...)
-}
-
-// walk finds a session's checkpoints. Errors are only those of an unusable store.
-func (s *Store) walk(ctx context.Context, key session.Key) (*chainWalk, error) {
-	w := &chainWalk{store: s, key: key, seen: map[spec.Digest]bool{}}
-	if err := w.readCopies(ctx); err != nil {
-		return nil, err
-	}
-	notes, err := s.notes(key)
-	if errors.Is(err, session.ErrCorrupt) {
-		w.faults = append(w.faults, err)
-	} else if err != nil {
-		return nil, err
-	}
-	w.pruned = notes.names()
-	e, err := s.Execution(key)
-	switch {
-	case err == nil:
-		w.head = cmp.Or(e.Head, e.Checkpoint)
-	case errors.Is(err, session.ErrCorrupt):
-		w.faults = append(w.faults, err)
-	case !errors.Is(err, session.ErrNotFound):
-		return nil, err
-	}
-	// Behind a broken link of the chain, and where the head is behind or not
-	// known, the copies lead on.
-	for _, name := range append([]spec.Digest{w.head}, slices.Sorted(maps.Keys(w.copies))...) {
-		if err := w.follow(ctx, name); err != nil {
-			return nil, err
-		}
-	}
-	return w, nil
-}
-
-// chainWalk collects the checkpoints of a session.
-type chainWalk struct {
-	store *Store
-	key   session.Key
-	head  spec.Digest
-	// copies are the session's checkpoint_<phase>.json, by their digest.
-	copies map[spec.Digest][]byte
-	// pruned are the session's checkpoints that were removed on purpose.
-	pruned map[spec.Digest]bool
-	// prunedElsewhere are those of the session's origin, noted as pruned there.
-	prunedElsewhere []spec.Digest
-	seen            map[spec.Digest]bool
-	found           []StoredCheckpoint
-	faults          []error
-}
-
-func (w *chainWalk) readCopies(ctx context.Context) error {
-	dir, err := w.store.SessionDir(w.key)
-	if err != nil {
-		return err
-	}
-	files, err := w.store.documents(ctx, dir, checkpointPrefix)
-	if err != nil {
-		return err
-	}
-	w.copies = make(map[spec.Digest][]byte, len(files))
-	for _, phase := range slices.Sorted(maps.Keys(files)) {
-		_, data, err := w.store.readCopy(w.key, phase, files[phase])
-		switch {
-		case err == nil:
-			w.copies[digestOf(data)] = data
-		case errors.Is(err, session.ErrCorrupt):
-			w.faults = append(w.faults, err)
-		case err != nil && !errors.Is(err, session.ErrNotFound):
-			return err
-		}
-	}
-	return nil
-}
-
-// follow walks the chain from a checkpoint back to its beginning or to one that
-// has been seen, or to a fault. Errors are only those of an unusable store.
-func (w *chainWalk) follow(ctx context.Context, name spec.Digest) error {
-	for name != "" && !w.seen[name] && !w.pruned[name] {
-		w.seen[name] = true
-		c, err := w.store.checkpoint(ctx, name)
-		if errors.Is(err, session.ErrNotFound) && w.copies[name] == nil {
-			pruned, err := w.store.prunedAnywhere(ctx, name)
-			if err != nil {
-				return err
-			}
-			if pruned {
-				w.prunedElsewhere = append(w.prunedElsewhere, name)
-				return nil
-			}
-		}
-		if errors.Is(err, session.ErrCorrupt) || errors.Is(err, session.ErrNotFound) {
-			w.faults = append(w.faults, err)
-			data, ok := w.copies[name]
-			if !ok {
-				return nil
-			}
-			// Where the store cannot be written, the copy serves all the same.
-			if _, failed := w.store.PutBlob(ctx, data); failed == nil {
-				w.faults = append(w.faults[:len(w.faults)-1], repaired(err, "the blob was rewritten from the checkpoint's copy"))
-			}
-			c, err = w.store.decodeCheckpoint(data)
-		}
-		if err != nil {
-			return err
-		}
-		w.found = append(w.found, StoredCheckpoint{Name: name, Checkpoint: c})
-		name = c.Previous
-	}
-	return nil
-}
-
-// sorted lists what was found so that each checkpoint comes before its Previous.
-// Where there are several ends, those that go on from the head come first, then
-// the later incarnation, then the later time.
-func (w *chainWalk) sorted(head spec.Digest) []StoredCheckpoint {
-	at := map[spec.Digest]StoredCheckpoint{}
-	inner := map[spec.Digest]bool{}
-	for _, c := range w.found {
-		at[c.Name] = c
-		inner[c.Previous] = true
-	}
-	chain := func(name spec.Digest) (names []spec.Digest) {
-		for c, ok := at[name]; ok; c, ok = at[c.Previous] {
-			names = append(names, c.Name)
-		}
-		return names
-	}
-	fromHead := func(c StoredCheckpoint) int {
-		if slices.Contains(chain(c.Name), head) {
-			return 1
-		}
-		return 0
-	}
-	ends := slices.DeleteFunc(slices.Clone(w.found), func(c StoredCheckpoint) bool { return inner[c.Name] })
-	slices.SortStableFunc(ends, func(a, b StoredCheckpoint) int {
-		return cmp.Or(
-			cmp.Compare(fromHead(b), fromHead(a)),
-			cmp.Compare(b.Incarnation, a.Incarnation),
-			b.CreatedAt.Compare(a.CreatedAt),
-		)
-	})
-	out := make([]StoredCheckpoint, 0, len(w.found))
-	for _, end := range ends {
-		for _, name := range chain(end.Name) {
-			if c, ok := at[name]; ok {
-				out = append(out, c)
-				delete(at, name)
-			}
-		}
-	}
-	return out
+	return d, nil
 }

@@ -3,6 +3,8 @@ package store_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,6 +50,7 @@ func chain(t testing.TB, s *store.Store, key session.Key) []spec.Digest {
 				Seconds: 1.5, Input: input, Work: session.Work{Delta: delta},
 			})
 			c.Artifacts = append(c.Artifacts, session.Artifact{Path: phase + ".txt", SHA256: sha([]byte(phase)), Size: int64(len(phase)), AssignmentID: done})
+			slices.SortFunc(c.Artifacts, func(a, b session.Artifact) int { return strings.Compare(a.Path, b.Path) })
 			require.NoError(t, s.PutRecord(key, session.Record{Assignment: done, Incarnation: 1, Rounds: []session.RoundRecord{{
 				Round: 1, RoundLog: session.RoundLog{Attempts: []session.AttemptReport{}},
 				Result: &session.RoundResult{Delta: delta, Output: c.Tree, Input: input, Log: put("log of " + phase)},
@@ -147,7 +150,7 @@ func TestTheLastGoodCheckpointIsUsed(t *testing.T) {
 		{"one in the middle and its copy", func(t *testing.T, s *store.Store, names []spec.Digest) {
 			remove(t, blobPath(s, names[2]))
 			remove(t, checkpointPath(s, "build"))
-		}, []string{"test", "design", "init"}, []error{session.ErrNotFound}},
+		}, []string{"design", "init"}, []error{session.ErrNotFound}}, // what build added is in no other file
 		{"a copy", func(t *testing.T, s *store.Store, _ []spec.Digest) {
 			flip(t, checkpointPath(s, "build"))
 		}, []string{"test", "build", "design", "init"}, []error{session.ErrCorrupt}},

@@ -354,7 +354,11 @@ func (s *Store) resealChain(ctx context.Context, chain []StoredCheckpoint, from,
 // blob of another store.
 func (s *Store) putImported(ctx context.Context, key session.Key, c session.Checkpoint, blobs *Store) (spec.Digest, error) {
 	c.Schema, c.Session = session.CheckpointSchema, key.Session
-	data, err := seal(c)
+	d, err := blobs.split(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	data, err := seal(d)
 	if err == nil {
 		err = s.putCopy(key, c.CurrentPhase, data)
 	}

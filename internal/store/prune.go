@@ -201,7 +201,8 @@ func (p *pruning) refuse(err error) error {
 	return err
 }
 
-// drop notes the checkpoints that go, and removes their copies.
+// drop notes the checkpoints that go, and removes their copies. The blob and the copy of
+// one stay while a checkpoint that stays has it as a part.
 func (p *pruning) drop(ctx context.Context) error {
 	if p.options.DryRun {
 		return nil
@@ -211,7 +212,7 @@ func (p *pruning) drop(ctx context.Context) error {
 			return err
 		}
 		if dropped := p.dropped[key]; len(dropped) > 0 {
-			if err := p.store.dropCheckpoints(key, dropped); err != nil {
+			if err := p.store.dropCheckpoints(key, dropped, p.marks.needed); err != nil {
 				return err
 			}
 		}

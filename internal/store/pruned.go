@@ -106,10 +106,10 @@ func (s *Store) allSessions(ctx context.Context) ([]session.Key, error) {
 	return all, nil
 }
 
-// dropCheckpoints notes checkpoints as pruned and then removes their copies. The
-// blobs are left to the sweep. A crash in between leaves files that are not
+// dropCheckpoints notes checkpoints as pruned and then removes their copies, except
+// those of needed ones. The blobs are left to the sweep. A crash in between leaves files that are not
 // needed, never a gap that is not explained.
-func (s *Store) dropCheckpoints(key session.Key, dropped []StoredCheckpoint) error {
+func (s *Store) dropCheckpoints(key session.Key, dropped []StoredCheckpoint, needed map[spec.Digest]string) error {
 	dir, err := s.SessionDir(key)
 	if err != nil {
 		return err
@@ -132,6 +132,9 @@ func (s *Store) dropCheckpoints(key session.Key, dropped []StoredCheckpoint) err
 			return err
 		}
 		for _, c := range dropped {
+			if needed[c.Name] != "" {
+				continue
+			}
 			if err := s.dropCopy(key, c); err != nil {
 				return err
 			}

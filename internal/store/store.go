@@ -88,6 +88,7 @@ type Store struct {
 	sealed recentDigests
 	// flushed are the blobs that need no flushing.
 	flushed flushed
+	parts   partCache
 }
 
 type identity struct {

@@ -35,7 +35,7 @@ const (
 var beginnings = map[blobKind][]byte{
 	manifestBlob:   []byte(`{"files":{`),
 	deltaBlob:      []byte(`{"changes":{`),
-	checkpointBlob: []byte("{\n  \"artifacts\": "),
+	checkpointBlob: []byte("{\n  \"a"), // answers or artifacts
 }
 
 // kindOf tells what a blob looks like.
@@ -169,7 +169,7 @@ func (p *pruning) markNamed(ctx context.Context, name spec.Digest) error {
 	case deltaBlob:
 		err = p.marks.contents(ctx, nil, []spec.Digest{name}, by)
 	case checkpointBlob:
-		var c session.Checkpoint
+		var c StoredCheckpoint
 		if c, err = p.store.checkpoint(ctx, name); err == nil {
 			err = p.marks.checkpoint(ctx, c, by)
 		}

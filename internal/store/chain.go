@@ -1,0 +1,213 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+// Checkpoints lists a session's checkpoints, the newest first. They are walked
+// from the head that execution_state.json names, through each one's Previous. A
+// damaged or missing one is reported in the error, which is then
+// [session.ErrCorrupt] or [session.ErrNotFound] for each, and what can be read without
+// it is listed all the same: the first in the list is the last good checkpoint.
+// What was pruned is neither listed nor missed.
+// A blob that only a checkpoint_<phase>.json still has is stored again from it, if
+// the store can be written.
+func (s *Store) Checkpoints(ctx context.Context, key session.Key) ([]StoredCheckpoint, error) {
+	w, err := s.walk(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return w.sorted(w.head), errors.Join(w.faults...)
+}
+
+// walk finds a session's checkpoints. Errors are only those of an unusable store.
+func (s *Store) walk(ctx context.Context, key session.Key) (*chainWalk, error) {
+	w := &chainWalk{store: s, key: key, seen: map[spec.Digest]bool{}, read: map[spec.Digest]documentRead{}}
+	if err := w.readCopies(ctx); err != nil {
+		return nil, err
+	}
+	notes, err := s.notes(key)
+	if errors.Is(err, session.ErrCorrupt) {
+		w.faults = append(w.faults, err)
+	} else if err != nil {
+		return nil, err
+	}
+	w.pruned = notes.names()
+	e, err := s.Execution(key)
+	switch {
+	case err == nil:
+		w.head = cmp.Or(e.Head, e.Checkpoint)
+	case errors.Is(err, session.ErrCorrupt):
+		w.faults = append(w.faults, err)
+	case !errors.Is(err, session.ErrNotFound):
+		return nil, err
+	}
+	// Behind a broken link of the chain, and where the head is behind or not
+	// known, the copies lead on.
+	for _, name := range append([]spec.Digest{w.head}, slices.Sorted(maps.Keys(w.copies))...) {
+		if err := w.follow(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+// chainWalk collects the checkpoints of a session.
+type chainWalk struct {
+	store *Store
+	key   session.Key
+	head  spec.Digest
+	// copies are the session's checkpoint_<phase>.json, by their digest.
+	copies map[spec.Digest][]byte
+	// pruned are the session's checkpoints that were removed on purpose.
+	pruned map[spec.Digest]bool
+	// prunedElsewhere are those of the session's origin, noted as pruned there.
+	prunedElsewhere []spec.Digest
+	seen            map[spec.Digest]bool
+	// read are the documents that have been read, with what was wrong with them.
+	read   map[spec.Digest]documentRead
+	found  []StoredCheckpoint
+	faults []error
+}
+
+type documentRead struct {
+	checkpointDocument
+	err error
+}
+
+func (w *chainWalk) readCopies(ctx context.Context) error {
+	dir, err := w.store.SessionDir(w.key)
+	if err != nil {
+		return err
+	}
+	files, err := w.store.documents(ctx, dir, checkpointPrefix)
+	if err != nil {
+		return err
+	}
+	w.copies = make(map[spec.Digest][]byte, len(files))
+	for _, phase := range slices.Sorted(maps.Keys(files)) {
+		_, data, err := w.store.readCopy(w.key, phase, files[phase])
+		switch {
+		case err == nil:
+			w.copies[digestOf(data)] = data
+		case errors.Is(err, session.ErrCorrupt):
+			w.faults = append(w.faults, err)
+		case err != nil && !errors.Is(err, session.ErrNotFound):
+			return err
+		}
+	}
+	return nil
+}
+
+// follow walks the chain from a checkpoint back to its beginning or to one that
+// has been seen, or to a fault. Errors are only those of an unusable store.
+func (w *chainWalk) follow(ctx context.Context, name spec.Digest) error {
+	for name != "" && !w.seen[name] && !w.pruned[name] {
+		w.seen[name] = true
+		d, err := w.document(ctx, name)
+		if errors.Is(err, session.ErrNotFound) {
+			pruned, err := w.store.prunedAnywhere(ctx, name)
+			if err != nil {
+				return err
+			}
+			if pruned {
+				w.prunedElsewhere = append(w.prunedElsewhere, name)
+				return nil
+			}
+		}
+		if errors.Is(err, session.ErrCorrupt) || errors.Is(err, session.ErrNotFound) {
+			w.fault(err)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		c, err := composed(ctx, name, d, w.document)
+		switch {
+		case errors.Is(err, session.ErrCorrupt), errors.Is(err, session.ErrNotFound):
+			w.fault(err) // of a part: the checkpoints before it can still be whole
+		case err != nil:
+			return err
+		default:
+			w.found = append(w.found, c)
+		}
+		name = d.Previous
+	}
+	return nil
+}
+
+// fault notes a fault once.
+func (w *chainWalk) fault(err error) {
+	if !slices.Contains(w.faults, err) {
+		w.faults = append(w.faults, err)
+	}
+}
+
+// document reads a checkpoint's document, once. A damaged or missing blob is stored again
+// from a copy, if there is one.
+func (w *chainWalk) document(ctx context.Context, name spec.Digest) (checkpointDocument, error) {
+	if r, ok := w.read[name]; ok {
+		return r.checkpointDocument, r.err
+	}
+	d, _, err := w.store.readCheckpoint(ctx, name)
+	data, ok := w.copies[name]
+	if ok && (errors.Is(err, session.ErrCorrupt) || errors.Is(err, session.ErrNotFound)) {
+		// Where the store cannot be written, the copy serves all the same.
+		if _, failed := w.store.PutBlob(ctx, data); failed == nil {
+			err = repaired(err, "the blob was rewritten from the checkpoint's copy")
+		}
+		w.fault(err)
+		d, err = w.store.decodeCheckpoint(data)
+	}
+	w.read[name] = documentRead{d, err}
+	return d, err
+}
+
+// sorted lists what was found so that each checkpoint comes before its Previous.
+// Where there are several ends, those that go on from the head come first, then
+// the later incarnation, then the later time.
+func (w *chainWalk) sorted(head spec.Digest) []StoredCheckpoint {
+	at := map[spec.Digest]StoredCheckpoint{}
+	inner := map[spec.Digest]bool{}
+	for _, c := range w.found {
+		at[c.Name] = c
+		inner[c.Previous] = true
+	}
+	chain := func(name spec.Digest) (names []spec.Digest) {
+		for c, ok := at[name]; ok; c, ok = at[c.Previous] {
+			names = append(names, c.Name)
+		}
+		return names
+	}
+	fromHead := func(c StoredCheckpoint) int {
+		if slices.Contains(chain(c.Name), head) {
+			return 1
+		}
+		return 0
+	}
+	ends := slices.DeleteFunc(slices.Clone(w.found), func(c StoredCheckpoint) bool { return inner[c.Name] })
+	slices.SortStableFunc(ends, func(a, b StoredCheckpoint) int {
+		return cmp.Or(
+			cmp.Compare(fromHead(b), fromHead(a)),
+			cmp.Compare(b.Incarnation, a.Incarnation),
+			b.CreatedAt.Compare(a.CreatedAt),
+		)
+	})
+	out := make([]StoredCheckpoint, 0, len(w.found))
+	for _, end := range ends {
+		for _, name := range chain(end.Name) {
+			if c, ok := at[name]; ok {
+				out = append(out, c)
+				delete(at, name)
+			}
+		}
+	}
+	return out
+}

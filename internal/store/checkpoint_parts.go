@@ -1,0 +1,251 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+// checkpointDocument is a checkpoint as it is stored. It has only those assignments,
+// artifacts and decisions that the earlier checkpoints in Parts do not have, so that
+// its size depends on the phase and not on the session.
+type checkpointDocument struct {
+	session.Checkpoint
+	// Parts are earlier checkpoints of the session's incarnation, oldest first. What
+	// their documents have, without what their own parts have, belongs to this one, too.
+	Parts []spec.Digest `json:"parts,omitempty"`
+	// Phases orders the assignments of all parts.
+	Phases []string `json:"phases,omitempty"`
+	// Removed is what the parts have and this checkpoint does not.
+	Removed *removedParts `json:"removed,omitempty"`
+}
+
+type removedParts struct {
+	Artifacts []string `json:"artifacts,omitempty"`
+	Decisions []string `json:"decisions,omitempty"`
+}
+
+// adds tells whether later checkpoints need the document.
+func (d checkpointDocument) adds() bool {
+	return len(d.Assignments) > 0 || len(d.Artifacts) > 0 || len(d.Decisions) > 0 || d.Removed != nil
+}
+
+// partLoader reads the document of a part.
+type partLoader func(ctx context.Context, name spec.Digest) (checkpointDocument, error)
+
+// composed returns the whole checkpoint of a document.
+func composed(ctx context.Context, name spec.Digest, d checkpointDocument, load partLoader) (StoredCheckpoint, error) {
+	if len(d.Parts) == 0 {
+		return StoredCheckpoint{Name: name, Checkpoint: d.Checkpoint}, nil
+	}
+	sum := newComposition()
+	for _, name := range d.Parts {
+		part, err := load(ctx, name)
+		if err != nil {
+			return StoredCheckpoint{}, err
+		}
+		sum.add(part)
+	}
+	sum.add(d)
+	return StoredCheckpoint{Name: name, Checkpoint: sum.checkpoint(d), parts: d.Parts}, nil
+}
+
+// composition adds up documents, oldest first.
+type composition struct {
+	assignments map[spec.AssignmentID]session.CheckpointAssignment
+	// order lists the assignments as they were added.
+	order     []spec.AssignmentID
+	artifacts map[string]session.Artifact
+	decisions map[string]string
+}
+
+func newComposition() *composition {
+	return &composition{
+		assignments: map[spec.AssignmentID]session.CheckpointAssignment{},
+		artifacts:   map[string]session.Artifact{}, decisions: map[string]string{},
+	}
+}
+
+func (w *composition) add(d checkpointDocument) {
+	if d.Removed != nil {
+		for _, p := range d.Removed.Artifacts {
+			delete(w.artifacts, p)
+		}
+		for _, name := range d.Removed.Decisions {
+			delete(w.decisions, name)
+		}
+	}
+	for _, a := range d.Artifacts {
+		w.artifacts[a.Path] = a
+	}
+	maps.Copy(w.decisions, d.Decisions)
+	for _, a := range d.Assignments {
+		if _, ok := w.assignments[a.AssignmentID]; !ok {
+			w.order = append(w.order, a.AssignmentID)
+		}
+		w.assignments[a.AssignmentID] = a
+	}
+}
+
+// checkpoint is a document's checkpoint with what was added up.
+func (w *composition) checkpoint(d checkpointDocument) session.Checkpoint {
+	at := make(map[string]int, len(d.Phases))
+	for i, phase := range d.Phases {
+		at[phase] = i
+	}
+	order := slices.Clone(w.order)
+	slices.SortStableFunc(order, func(a, b spec.AssignmentID) int { return cmp.Compare(at[a.Phase], at[b.Phase]) })
+	c := d.Checkpoint
+	c.Assignments, c.Artifacts = make([]session.CheckpointAssignment, 0, len(order)), make([]session.Artifact, 0, len(w.artifacts))
+	for _, id := range order {
+		c.Assignments = append(c.Assignments, w.assignments[id])
+	}
+	for _, path := range slices.Sorted(maps.Keys(w.artifacts)) {
+		c.Artifacts = append(c.Artifacts, w.artifacts[path])
+	}
+	c.Decisions = w.decisions
+	return c
+}
+
+// split returns the document of a checkpoint. It builds on the parts of the previous
+// checkpoint and on that itself; if that is of another session or incarnation, or has work that this one
+// does not have, the document has everything.
+func (s *Store) split(ctx context.Context, c session.Checkpoint) (checkpointDocument, error) {
+	whole := checkpointDocument{Checkpoint: c}
+	if c.Previous == "" {
+		return whole, nil
+	}
+	parts, sum, err := s.partsFor(ctx, c)
+	switch {
+	case errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt):
+		return whole, nil
+	case err != nil, len(parts) == 0:
+		return whole, err
+	}
+	d := sum.difference(c)
+	d.Parts = parts
+	if sum.add(d); !sameOrder(sum.checkpoint(d), c) {
+		return whole, nil
+	}
+	return d, nil
+}
+
+// partsFor lists the parts that a checkpoint can have, and adds them up.
+func (s *Store) partsFor(ctx context.Context, c session.Checkpoint) (parts []spec.Digest, sum *composition, err error) {
+	before, _, err := s.readCheckpoint(ctx, c.Previous)
+	if err != nil || before.Session != c.Session || before.Incarnation != c.Incarnation {
+		return nil, nil, err
+	}
+	sum = newComposition()
+	for _, name := range append(slices.Clone(before.Parts), c.Previous) {
+		part, err := s.part(ctx, name)
+		if err != nil {
+			return nil, nil, err
+		}
+		// The copy of one after the same phase is about to be replaced, so this
+		// checkpoint has what that one added.
+		if part.CurrentPhase != c.CurrentPhase && part.adds() {
+			parts = append(parts, name)
+			sum.add(part)
+		}
+	}
+	return parts, sum, nil
+}
+
+// difference is the document of a checkpoint that builds on what was added up.
+func (w *composition) difference(c session.Checkpoint) checkpointDocument {
+	d := checkpointDocument{Checkpoint: c}
+	d.Assignments, d.Artifacts, d.Decisions = []session.CheckpointAssignment{}, []session.Artifact{}, map[string]string{}
+	for _, a := range c.Assignments {
+		if len(d.Phases) == 0 || d.Phases[len(d.Phases)-1] != a.Phase {
+			d.Phases = append(d.Phases, a.Phase)
+		}
+		if b, ok := w.assignments[a.AssignmentID]; !ok || !reflect.DeepEqual(a, b) {
+			d.Assignments = append(d.Assignments, a)
+		}
+	}
+	removed := removedParts{}
+	there := make(map[string]bool, len(c.Artifacts))
+	for _, a := range c.Artifacts {
+		there[a.Path] = true
+		if w.artifacts[a.Path] != a {
+			d.Artifacts = append(d.Artifacts, a)
+		}
+	}
+	for _, p := range slices.Sorted(maps.Keys(w.artifacts)) {
+		if !there[p] {
+			removed.Artifacts = append(removed.Artifacts, p)
+		}
+	}
+	for name, value := range c.Decisions {
+		if has, ok := w.decisions[name]; !ok || has != value {
+			d.Decisions[name] = value
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.decisions)) {
+		if _, ok := c.Decisions[name]; !ok {
+			removed.Decisions = append(removed.Decisions, name)
+		}
+	}
+	if len(removed.Artifacts)+len(removed.Decisions) > 0 {
+		d.Removed = &removed
+	}
+	return d
+}
+
+// sameOrder tells whether two checkpoints list the same assignments and artifacts in the
+// same order.
+func sameOrder(a, b session.Checkpoint) bool {
+	same := func(a, b session.CheckpointAssignment) bool { return a.AssignmentID == b.AssignmentID }
+	return slices.EqualFunc(a.Assignments, b.Assignments, same) && slices.Equal(a.Artifacts, b.Artifacts)
+}
+
+// maxPartBytes bounds the documents whose parts are kept in memory, by their size on disk.
+const maxPartBytes = 16 << 20
+
+// partCache has the documents of parts that this process has read lately. They never
+// change. It is emptied when it is full.
+type partCache struct {
+	mu    sync.Mutex
+	held  map[spec.Digest]checkpointDocument
+	bytes int
+}
+
+func (p *partCache) get(name spec.Digest) (checkpointDocument, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	d, ok := p.held[name]
+	return d, ok
+}
+
+func (p *partCache) add(name spec.Digest, d checkpointDocument, size int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.held == nil || p.bytes+size > maxPartBytes {
+		p.held, p.bytes = map[spec.Digest]checkpointDocument{}, 0
+	}
+	// Only what it adds is used, and after which phase it was taken.
+	p.held[name] = checkpointDocument{Removed: d.Removed, Checkpoint: session.Checkpoint{
+		CurrentPhase: d.CurrentPhase, Assignments: d.Assignments, Artifacts: d.Artifacts, Decisions: d.Decisions,
+	}}
+	p.bytes += size
+}
+
+// part reads the document of a part, from memory if it can.
+func (s *Store) part(ctx context.Context, name spec.Digest) (checkpointDocument, error) {
+	if d, ok := s.parts.get(name); ok {
+		return d, nil
+	}
+	d, size, err := s.readCheckpoint(ctx, name)
+	if err == nil {
+		s.parts.add(name, d, size)
+	}
+	return d, err
+}
