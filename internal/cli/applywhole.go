@@ -48,7 +48,8 @@ func completenessOf(k kept, e session.Execution) completeness {
 		}
 		c.Missing = append(c.Missing, phase)
 	}
-	if len(c.Missing) == 0 {
+	unapproved := slices.IndexFunc(e.Phases, func(p session.PhaseStatus) bool { return p.Status == session.AwaitingApproval })
+	if len(c.Missing) == 0 && (unapproved < 0 || e.Status.Status.Closed()) {
 		return c
 	}
 	c.Whole = false
@@ -61,6 +62,9 @@ func completenessOf(k kept, e session.Execution) completeness {
 		verb = "is"
 	}
 	c.Reason = fmt.Sprintf("session %s %s and its result is incomplete: %s %s in its newest checkpoint", k.Session, standsAs(e.Status.Status), c.part, verb)
+	if unapproved >= 0 {
+		c.Reason += fmt.Sprintf("; phase %s is not approved", e.Phases[unapproved].Name)
+	}
 	if len(sentBack) > 0 {
 		c.Reason += fmt.Sprintf("; %s sent back and not redone", wasOrWere(sentBack))
 	}

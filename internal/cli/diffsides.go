@@ -101,7 +101,7 @@ func (a *app) directorySide(ctx context.Context, k kept, o diffOptions, from tre
 }
 
 // input is the tree at the session's start, newest the current one.
-func (k kept) input() treeSide { return treeSide{"what " + k.Session + "'s start", k.Workspace} }
+func (k kept) input() treeSide { return treeSide{"the start of " + k.Session, k.Workspace} }
 
 func (k kept) newest() treeSide {
 	name := "the newest tree of " + k.Session

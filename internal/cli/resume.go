@@ -220,7 +220,7 @@ func (a *app) goOn(ctx context.Context, conn *temporalutil.Connection, o resumeO
 		return a.explainLook(ctx, w, err)
 	}
 	if o.changes() {
-		return usagef("session %s is running, so its work cannot be changed; cancel it first: %s", sessionID, a.again("cancel "+sessionID))
+		return usagef("session %s has not ended (%s), so its work cannot be changed; cancel it first: %s", sessionID, v.Status.Status, a.again("cancel "+sessionID))
 	}
 	if s := w.Query(ctx); s != nil { // the mirror may lag
 		v.Phases, v.Help = s.Phases, s.Help

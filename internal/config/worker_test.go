@@ -24,8 +24,8 @@ func TestWorkerFileIsLoadedWithDefaults(t *testing.T) {
 	file := filepath.Join("..", "..", "examples", "shortener", "agents.yaml")
 	cfg, err := LoadWorker(file)
 	require.NoError(t, err)
-	require.Equal(t, agent.KindCommand, cfg.Agents["coder"].Kind)
-	require.Equal(t, agent.DefaultCommandConcurrency, cfg.Agents["coder"].Concurrency)
+	require.Equal(t, agent.KindCommand, cfg.Agents["demo-coder"].Kind)
+	require.Equal(t, agent.DefaultCommandConcurrency, cfg.Agents["demo-coder"].Concurrency)
 	require.Equal(t, agent.DefaultLostWorkers, cfg.Limits.LostWorkers)
 	require.True(t, filepath.IsAbs(cfg.Dir))
 }

@@ -168,7 +168,7 @@ var failureTable = map[Category]Rule{
 	},
 	Auth: {
 		OfPerson, false, false, Neutral, FromConversation, false,
-		"The credentials were refused. Fix them in the worker's environment.",
+		"The credentials are missing or were refused. Set them in the worker's environment, and restart the worker.",
 		"",
 	},
 	WorkerLost: {

@@ -52,7 +52,7 @@ func (t Team) Lacks(offers []Offer, now time.Time) (agents map[string]OfferedAge
 		}
 		switch len(digests) {
 		case 0:
-			lacks = append(lacks, lackf("define it in a worker file, or use another agent in the team file", "no worker has agent %q of persona %s; available: %s",
+			lacks = append(lacks, lackf("start a worker whose worker file defines it, or use another agent in the team file", "no worker has agent %q of persona %s; available: %s",
 				name, strings.Join(t.personasOf(name), ", "), offered(live)))
 		case 1:
 		default:

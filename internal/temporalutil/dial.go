@@ -27,7 +27,7 @@ type UnreachableError struct {
 // Error names the address that was tried and what to do.
 func (e *UnreachableError) Error() string {
 	if e.Ended.Address != "" {
-		return fmt.Sprintf("cannot reach Temporal at %s; `maestro dev` (process %d), which served this store at %s, has ended; start it again, or give another address with --address",
+		return fmt.Sprintf("cannot reach Temporal at %s; the server of this store (`maestro dev` or `maestro demo`, process %d, at %s) has ended; run `maestro dev`, or give another address with --address",
 			e.Address, e.Ended.PID, e.Ended.Address)
 	}
 	return fmt.Sprintf("cannot reach Temporal at %s; start it with `maestro dev`, or give its address with --address", e.Address)
