@@ -119,7 +119,7 @@ func (r *round) filledDisk(ctx context.Context, err error) *failures.Failure {
 	switch {
 	case errors.As(err, &filled):
 		failure = filled.failure
-	case !failed, ctx.Err() != nil, failures.RuleFor(failure.Category).Whose == failures.OfPerson:
+	case !failed, ctx.Err() != nil, failures.RuleFor(failure.Category).Owner == failures.OwnerPerson:
 		return nil
 	default:
 		why := r.fills(ctx, r.placeNow().since, nil)

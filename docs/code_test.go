@@ -1,6 +1,7 @@
 package docs_test
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -45,12 +46,28 @@ func TestTheFailureTableIsTheCodes(t *testing.T) {
 	for _, c := range failures.Categories() {
 		rule, cells := failures.RuleFor(c), rows[c]
 		require.Len(t, cells, 6, "%s has no row", c)
-		require.Equal(t, string(rule.Whose), cells[1], c)
+		require.Equal(t, string(rule.Owner), cells[1], c)
 		require.Equal(t, rule.RetryAttempt, strings.HasPrefix(cells[2], "yes"), c)
 		require.Equal(t, rule.RetryRound, strings.HasPrefix(cells[4], "yes"), c)
 		require.True(t, strings.HasPrefix(cells[5], weights[rule.Breaker]), c)
 		if rule.RetryAttempt && c != failures.Rejected { // whose work did not fail
 			require.Equal(t, starts[rule.Start], cells[3], c)
+		}
+	}
+}
+
+// TestEveryCategoryIsExplained finds each category in the tables for people and for
+// authors of agents.
+func TestEveryCategoryIsExplained(t *testing.T) {
+	t.Parallel()
+	symptom := regexp.MustCompile("(?m)^\\| (`[a-z_`, ]+)")
+	for page, heading := range map[string]string{"troubleshooting.md": "## Attempts fail", "writing-an-agent.md": "### Categories"} {
+		_, table, found := strings.Cut(readPage(t, page), heading)
+		require.True(t, found, page)
+		table, _, _ = strings.Cut(table, "\n## ")
+		explained := fmt.Sprint(symptom.FindAllString(table, -1))
+		for _, c := range failures.Categories() {
+			require.Contains(t, explained, "`"+string(c)+"`", "%s has no row for it", page)
 		}
 	}
 }

@@ -195,7 +195,7 @@ func TestCLIFailures(t *testing.T) {
 				out, err := s.Run(t.Context(), b.job())
 				got := failure(t, err)
 				require.Equal(t, f.category, got.Category, "%s\n%s", got.Message, out.Log)
-				require.Equal(t, f.category == failures.Auth, got.Final)
+				require.Equal(t, f.category != failures.Auth, got.RetryRound())
 				if f.category == failures.RateLimited && c.preset != preset.Codex { // which does not say
 					require.Equal(t, textfmt.Duration(time.Second), got.RetryAfter)
 				}

@@ -69,9 +69,7 @@ func (s *Set) converse(ctx context.Context, d Definition, job session.Job) (sess
 func (s *Set) provider(d Definition, agent string) (llm.Provider, error) {
 	key := s.key(d)
 	if key == "" && d.APIKeyEnv != "" {
-		f := failures.Failf(failures.Auth, "agent %s: variable %s with the provider's key is not set in the worker's environment", agent, d.APIKeyEnv)
-		f.Final = true
-		return nil, f
+		return nil, failures.Failf(failures.Auth, "agent %s: variable %s with the provider's key is not set in the worker's environment", agent, d.APIKeyEnv)
 	}
 	if d.Kind == KindAnthropic {
 		return anthropic.Provider{BaseURL: d.BaseURL, Key: key}, nil

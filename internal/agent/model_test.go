@@ -56,7 +56,7 @@ func TestKeys(t *testing.T) {
 		_, err = run("MODEL")
 		f := failure(t, err)
 		require.Equal(t, failures.Auth, f.Category)
-		require.True(t, f.Final)
+		require.False(t, f.RetryRound())
 		require.Contains(t, f.Message, "variable MODEL with")
 		require.Equal(t, before, server.Count())
 	}

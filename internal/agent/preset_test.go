@@ -212,8 +212,8 @@ func TestPresetFailures(t *testing.T) {
 				tolerance = float64(time.Minute)
 			}
 			require.InDelta(t, float64(c.wait), float64(f.RetryAfter), tolerance)
-			useless := c.category == failures.Auth || c.name == "bad request" || c.name == "not found"
-			require.Equal(t, useless, f.Final)
+			useless := c.category == failures.Auth || c.category == failures.TokenBudget || c.name == "bad request" || c.name == "not found"
+			require.Equal(t, !useless, f.RetryRound())
 			require.NotContains(t, f.Output, `"type"`)
 			if c.name != "a cut stream" && c.name != "something else" {
 				require.Len(t, calls.settled, 1, "what it cost is known")

@@ -12,7 +12,7 @@ import (
 // [RuleFor], whether there is another attempt and what its prompt contains.
 type Category string
 
-// The failure categories.
+// The failure categories. Each has a row in the failure table below.
 const (
 	Syntax            Category = "syntax"
 	TestFailure       Category = "test_failure"
@@ -39,11 +39,15 @@ const (
 
 // Categories lists every category, in the order of documentation.
 func Categories() []Category {
-	return []Category{
-		Syntax, TestFailure, ContractViolation, InvalidOutput, Timeout, APIError, RateLimited,
-		ResourceError, TokenBudget, Auth, WorkerLost, Cancelled, Unknown, ContextOverflow, TurnLimit, Refused, Rejected,
+	all := make([]Category, len(failureTable))
+	for i, rule := range failureTable {
+		all[i] = rule.Category
 	}
+	return all
 }
+
+// ValidCategory reports whether c is one of the table's.
+func ValidCategory(c Category) bool { return slices.Contains(Categories(), c) }
 
 // Weight is how a round's outcome weighs for the breaker of its agent.
 type Weight string
@@ -58,21 +62,21 @@ const (
 	Neutral Weight = "neutral"
 )
 
-// Whose is whose failure it is: who has to act on it.
-type Whose string
+// Owner is who has to act on a failure.
+type Owner string
 
-// Those whose failure it may be.
+// The owners of failures.
 const (
-	// OfAgent: the work or the program is wrong. Another attempt may do better.
-	OfAgent Whose = "agent"
-	// OfProvider: a model's or a program's provider does not answer as it should. That is
+	// OwnerAgent: the work or the program is wrong. Another attempt may do better.
+	OwnerAgent Owner = "agent"
+	// OwnerProvider: a model's or a program's provider does not answer as it should. That is
 	// waited out, and costs no attempt and no round.
-	OfProvider Whose = "provider"
-	// OfHost: the machine, its store or its worker. What may be over later is waited out
+	OwnerProvider Owner = "provider"
+	// OwnerHost: the machine, its store or its worker. What may be over later is waited out
 	// like a provider's outage, and is no evidence about the agent.
-	OfHost Whose = "host"
-	// OfPerson: only a person can fix it.
-	OfPerson Whose = "person"
+	OwnerHost Owner = "host"
+	// OwnerPerson: only a person can fix it.
+	OwnerPerson Owner = "person"
 )
 
 // Start is what the attempt after a failed one starts from.
@@ -91,8 +95,9 @@ const (
 
 // Rule is a category's row of the failure table.
 type Rule struct {
-	// Whose trouble it is.
-	Whose Whose
+	Category Category
+	// Owner has to act on the failure.
+	Owner Owner
 	// RetryAttempt: another attempt in the same round may succeed.
 	RetryAttempt bool
 	// RetryRound: another round, later, may succeed.
@@ -113,94 +118,94 @@ type Rule struct {
 // RuleFor returns the failure table's row for a category. A category that the
 // table does not know is treated as unknown.
 func RuleFor(c Category) Rule {
-	rule, ok := failureTable[c]
-	if !ok {
-		return failureTable[Unknown]
+	if !ValidCategory(c) {
+		c = Unknown
 	}
-	return rule
+	return failureTable[slices.Index(Categories(), c)]
 }
 
-var failureTable = map[Category]Rule{
-	Syntax: {
-		OfAgent, true, true, CountsAsSuccess, FromFiles, false,
-		"The files do not parse or build. Read the output, fix exactly what it reports, and leave the rest unchanged.",
-		"The files still do not parse or build. See the output: fix the reported errors, make the instructions more precise, or give the persona a more capable agent or more attempts.",
+// failureTable has one row for each category, in the order of documentation.
+var failureTable = []Rule{
+	{
+		Category: Syntax, Owner: OwnerAgent, RetryAttempt: true, RetryRound: true, Breaker: CountsAsSuccess, Start: FromFiles,
+		Advice: "The files do not parse or build. Read the output, fix exactly what it reports, and leave the rest unchanged.",
+		Remedy: "The files still do not parse or build. See the output: fix the reported errors, make the instructions more precise, or give the persona a more capable agent or more attempts.",
 	},
-	TestFailure: {
-		OfAgent, true, true, CountsAsSuccess, FromFiles, false,
-		"A check failed on your files. Read its output, find the cause in your files, and change them so that the check passes.",
-		"The check still does not pass. See its output, check that the check itself is right, make the instructions more precise, or give the persona a more capable agent or more attempts.",
+	{
+		Category: TestFailure, Owner: OwnerAgent, RetryAttempt: true, RetryRound: true, Breaker: CountsAsSuccess, Start: FromFiles,
+		Advice: "A check failed on your files. Read its output, find the cause in your files, and change them so that the check passes.",
+		Remedy: "The check still does not pass. See its output, check that the check itself is right, make the instructions more precise, or give the persona a more capable agent or more attempts.",
 	},
-	ContractViolation: {
-		OfAgent, true, true, CountsAsSuccess, FromFiles, false,
-		"A required output is missing. Deliver what the message names, under exactly that path or name.",
-		"The agent did not deliver what the team file requires. Check that produces and the instructions agree, or give the persona a more capable agent or more attempts.",
+	{
+		Category: ContractViolation, Owner: OwnerAgent, RetryAttempt: true, RetryRound: true, Breaker: CountsAsSuccess, Start: FromFiles,
+		Advice: "A required output is missing. Deliver what the message names, under exactly that path or name.",
+		Remedy: "The agent did not deliver what the team file requires. Check that produces and the instructions agree, or give the persona a more capable agent or more attempts.",
 	},
-	InvalidOutput: {
-		OfAgent, true, true, CountsAsSuccess, FromInput, false,
-		"The result was not accepted. Follow the message and the documented format.",
-		"The agent's result was not accepted. The message names a limit or a format: raise the limit in the worker file, fix the agent's format, or give the persona another agent.",
+	{
+		Category: InvalidOutput, Owner: OwnerAgent, RetryAttempt: true, RetryRound: true, Breaker: CountsAsSuccess, Start: FromInput,
+		Advice: "The result was not accepted. Follow the message and the documented format.",
+		Remedy: "The agent's result was not accepted. The message names a limit or a format: raise the limit in the worker file, fix the agent's format, or give the persona another agent.",
 	},
-	Timeout: {
-		OfAgent, true, true, CountsAsFailure, FromInput, false,
-		"The attempt took too long. Work in smaller steps, and report them in progress lines.",
-		"Raise the timeout of the persona or of its agent, or split the work into more phases.",
+	{
+		Category: Timeout, Owner: OwnerAgent, RetryAttempt: true, RetryRound: true, Breaker: CountsAsFailure, Start: FromInput,
+		Advice: "The attempt took too long. Work in smaller steps, and report them in progress lines.",
+		Remedy: "Raise the timeout of the persona or of its agent, or split the work into more phases.",
 	},
-	APIError: {
-		OfProvider, true, true, CountsAsFailure, FromConversation, false,
-		"The provider failed. Nothing needs to change; the same work is tried again.",
-		"See the message: if the provider refuses the request, fix model or base_url in the worker file; if it fails or cannot be reached, wait until it works again.",
+	{
+		Category: APIError, Owner: OwnerProvider, RetryAttempt: true, RetryRound: true, Breaker: CountsAsFailure, Start: FromConversation,
+		Advice: "The provider failed. Nothing needs to change; the same work is tried again.",
+		Remedy: "See the message: if the provider refuses the request, fix model or base_url in the worker file; if it fails or cannot be reached, wait until it works again.",
 	},
-	RateLimited: {
-		OfProvider, true, true, CountsAsFailure, FromConversation, false,
-		"The provider limits the request rate. The same work is tried again later.",
-		"Wait until the provider accepts requests again, get its limits raised, or lower the agent's concurrency in the worker file.",
+	{
+		Category: RateLimited, Owner: OwnerProvider, RetryAttempt: true, RetryRound: true, Breaker: CountsAsFailure, Start: FromConversation,
+		Advice: "The provider limits the request rate. The same work is tried again later.",
+		Remedy: "Wait until the provider accepts requests again, get its limits raised, or lower the agent's concurrency in the worker file.",
 	},
-	ResourceError: {
-		OfHost, true, true, Neutral, FromConversation, false,
-		"The machine or its storage failed. Nothing needs to change; the same work continues once that is fixed.",
-		"See the message: free space or memory, or install what is missing on the worker's machine.",
+	{
+		Category: ResourceError, Owner: OwnerHost, RetryAttempt: true, RetryRound: true, Breaker: Neutral, Start: FromConversation,
+		Advice: "The machine or its storage failed. Nothing needs to change; the same work continues once that is fixed.",
+		Remedy: "See the message: free space or memory, or install what is missing on the worker's machine.",
 	},
-	TokenBudget: {
-		OfPerson, false, false, Neutral, FromConversation, true,
-		"The budget is spent. Use fewer tokens.",
-		"The budget is spent. Raise it with `maestro budget raise`, then retry; resume an ended session with `maestro resume SESSION --team FILE` and a larger budget in that file.",
+	{
+		Category: TokenBudget, Owner: OwnerPerson, Breaker: Neutral, Start: FromConversation, Fallback: true,
+		Advice: "The budget is spent. Use fewer tokens.",
+		Remedy: "The budget is spent. Raise it with `maestro budget raise`, then retry; resume an ended session with `maestro resume SESSION --team FILE` and a larger budget in that file.",
 	},
-	Auth: {
-		OfPerson, false, false, Neutral, FromConversation, false,
-		"The credentials are missing or were refused. Set them in the worker's environment, and restart the worker.",
-		"",
+	{
+		Category: Auth, Owner: OwnerPerson, Breaker: Neutral, Start: FromConversation,
+		Advice: "The credentials are missing or were refused. Set them in the worker's environment, and restart the worker.",
 	},
-	WorkerLost: {
-		OfHost, false, false, Neutral, FromInput, false,
-		"The worker died repeatedly during this work. Check its log and the agent's use of memory and processes.",
-		"",
+	{
+		Category: WorkerLost, Owner: OwnerHost, Breaker: Neutral, Start: FromInput,
+		Advice: "The worker died repeatedly during this work. Check its log and the agent's use of memory and processes.",
 	},
-	Cancelled: {OfPerson, false, false, Neutral, FromInput, false, "The work was cancelled.", ""},
-	Unknown: {
-		OfAgent, true, true, CountsAsFailure, FromInput, false,
-		"The agent failed without a failure category. Read the message and the output, and avoid the reported problem.",
-		"The agent failed without a failure category: see the message and its output (`maestro logs`).",
+	{
+		Category: Cancelled, Owner: OwnerPerson, Breaker: Neutral, Start: FromInput,
+		Advice: "The work was cancelled.",
 	},
-	ContextOverflow: {
-		OfAgent, true, true, CountsAsSuccess, FromFiles, false,
-		"The conversation exceeds the model's context window. Continue from the files as they are: read only the relevant parts, and work in smaller steps.",
-		"Split the work into more phases, or give the persona an agent with more context_tokens.",
+	{
+		Category: Unknown, Owner: OwnerAgent, RetryAttempt: true, RetryRound: true, Breaker: CountsAsFailure, Start: FromInput,
+		Advice: "The agent failed without a failure category. Read the message and the output, and avoid the reported problem.",
+		Remedy: "The agent failed without a failure category: see the message and its output (`maestro logs`).",
 	},
-	TurnLimit: {
-		OfAgent, true, true, CountsAsSuccess, FromFiles, false,
-		"The turn limit was reached before the work was finished. Continue from the files as they are, and finish the most important parts first.",
-		"Raise max_turns of the persona or of its agent, or split the work into more phases.",
+	{
+		Category: ContextOverflow, Owner: OwnerAgent, RetryAttempt: true, RetryRound: true, Breaker: CountsAsSuccess, Start: FromFiles,
+		Advice: "The conversation exceeds the model's context window. Continue from the files as they are: read only the relevant parts, and work in smaller steps.",
+		Remedy: "Split the work into more phases, or give the persona an agent with more context_tokens.",
 	},
-	Refused: {
-		OfAgent, true, true, CountsAsSuccess, FromInput, true,
-		"The model declined the work. Explain in the instructions why it is legitimate, or give the persona another agent.",
-		"",
+	{
+		Category: TurnLimit, Owner: OwnerAgent, RetryAttempt: true, RetryRound: true, Breaker: CountsAsSuccess, Start: FromFiles,
+		Advice: "The turn limit was reached before the work was finished. Continue from the files as they are, and finish the most important parts first.",
+		Remedy: "Raise max_turns of the persona or of its agent, or split the work into more phases.",
 	},
-	Rejected: {
-		OfPerson, true, true, CountsAsSuccess, FromFiles, false,
-		"The work was sent back. Continue from the files as they are, and resolve the reasons.",
-		"The work was sent back as often as the team file allows. See the reasons, and write in a note what to do.",
+	{
+		Category: Refused, Owner: OwnerAgent, RetryAttempt: true, RetryRound: true, Breaker: CountsAsSuccess, Start: FromInput, Fallback: true,
+		Advice: "The model declined the work. Explain in the instructions why it is legitimate, or give the persona another agent.",
+	},
+	{
+		Category: Rejected, Owner: OwnerPerson, RetryAttempt: true, RetryRound: true, Breaker: CountsAsSuccess, Start: FromFiles,
+		Advice: "The work was sent back. Continue from the files as they are, and resolve the reasons.",
+		Remedy: "The work was sent back as often as the team file allows. See the reasons, and write in a note what to do.",
 	},
 }
 
@@ -213,7 +218,7 @@ type Failure struct {
 	Message string `json:"message"`
 	// Output is the evidence: the tail of what the agent or check printed.
 	Output string `json:"output,omitempty"`
-	// Final: the agent itself reported that another attempt is useless.
+	// Final: another attempt is useless, although the table has one for the category.
 	Final bool `json:"final,omitempty"`
 	// RetryAfter is the wait that a provider requested; zero: the usual one.
 	RetryAfter textfmt.Duration `json:"retry_after,omitempty"`
@@ -246,17 +251,14 @@ func (f *Failure) RetryRound() bool { return !f.Final && RuleFor(f.Category).Ret
 // later.
 func (f *Failure) WaitedOut() bool {
 	rule := RuleFor(f.Category)
-	return !f.Final && rule.RetryAttempt && (rule.Whose == OfProvider || rule.Whose == OfHost)
+	return !f.Final && rule.RetryAttempt && (rule.Owner == OwnerProvider || rule.Owner == OwnerHost)
 }
 
 // Awaited names, in a sentence, what is waited for when failures of the category are
 // waited out: the provider or the machine.
 func (c Category) Awaited() string {
-	if RuleFor(c).Whose == OfHost {
+	if RuleFor(c).Owner == OwnerHost {
 		return "machine"
 	}
 	return "provider"
 }
-
-// ValidCategory reports whether c is one of the table's.
-func ValidCategory(c Category) bool { return slices.Contains(Categories(), c) }

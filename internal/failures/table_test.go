@@ -1,10 +1,39 @@
 package failures
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
+
+// TestEveryCategoryHasOneRow compares the constants with the table.
+func TestEveryCategoryHasOneRow(t *testing.T) {
+	t.Parallel()
+	file, err := parser.ParseFile(token.NewFileSet(), "failures.go", nil, 0)
+	require.NoError(t, err)
+	var constants []Category
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok {
+			return true
+		}
+		if of, ok := spec.Type.(*ast.Ident); ok && of.Name == "Category" {
+			value, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+			require.NoError(t, err)
+			constants = append(constants, Category(value))
+		}
+		return true
+	})
+	rows := Categories()
+	slices.Sort(rows)
+	slices.Sort(constants)
+	require.Equal(t, constants, rows)
+}
 
 func TestFailureTable(t *testing.T) {
 	t.Parallel()
@@ -12,6 +41,8 @@ func TestFailureTable(t *testing.T) {
 		require.NotEmpty(t, RuleFor(c).Advice, c)
 		require.NotEmpty(t, Failf(c, "m").Remedy(), c)
 		require.NotEmpty(t, RuleFor(c).Breaker, c)
+		require.NotEmpty(t, RuleFor(c).Owner, c)
+		require.NotEmpty(t, RuleFor(c).Start, c)
 	}
 	require.Equal(t, RuleFor(Unknown), RuleFor("never heard of"))
 	require.False(t, Failf(Auth, "x").RetryAttempt())

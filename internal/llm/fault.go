@@ -65,8 +65,8 @@ func failure(err error, now time.Time) *failures.Failure {
 // failure chooses the category. Errors that the same request would meet again
 // are final, so that no attempt is spent on them.
 func (f *Fault) failure() *failures.Failure {
-	final := func(c failures.Category, format string, args ...any) *failures.Failure {
-		failure := failures.Failf(c, format, args...)
+	final := func(format string, args ...any) *failures.Failure {
+		failure := failures.Failf(failures.APIError, format, args...)
 		failure.Final = true
 		return failure
 	}
@@ -76,17 +76,17 @@ func (f *Fault) failure() *failures.Failure {
 	case f.overflow():
 		return failures.Failf(failures.ContextOverflow, "the conversation is too long for the model: %v", f)
 	case f.named("insufficient_quota", "billing_error"), f.Status == http.StatusPaymentRequired, f.unpaid():
-		return final(failures.Auth, "the provider reports a billing problem: %v", f)
+		return failures.Failf(failures.Auth, "the provider reports a billing problem: %v", f)
 	case f.Status == http.StatusTooManyRequests, f.named("rate_limit_error", "rate_limit_exceeded"):
 		return failures.Failf(failures.RateLimited, "the provider limits the request rate: %v", f)
 	case f.Status == http.StatusUnauthorized, f.Status == http.StatusForbidden, f.named("authentication_error", "permission_error"):
-		return final(failures.Auth, "the provider refused the key: %v", f)
+		return failures.Failf(failures.Auth, "the provider refused the key: %v", f)
 	case f.Status == http.StatusNotFound:
-		return final(failures.APIError, "the provider does not know the model or the path; fix model or base_url in the worker file: %v", f)
+		return final("the provider does not know the model or the path; fix model or base_url in the worker file: %v", f)
 	case f.Status == http.StatusRequestTimeout, f.Status == http.StatusConflict, f.Status >= 500, f.Status == http.StatusOK, f.Status == 0:
 		return failures.Failf(failures.APIError, "the provider failed: %v", f)
 	}
-	return final(failures.APIError, "the provider rejects the request: %v", f)
+	return final("the provider rejects the request: %v", f)
 }
 
 // unpaid reports whether the account has nothing left: Anthropic has no name for that

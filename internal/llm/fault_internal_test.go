@@ -40,7 +40,7 @@ func TestFaultsOfEveryProvider(t *testing.T) {
 			t.Parallel()
 			f := failure(&c.fault, time.Time{})
 			require.Equal(t, c.category, f.Category, "%s", f.Message)
-			require.Equal(t, c.final, f.Final)
+			require.Equal(t, !c.final, f.RetryRound())
 		})
 	}
 }

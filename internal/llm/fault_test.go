@@ -82,7 +82,7 @@ func TestFaults(t *testing.T) {
 				require.Contains(t, f.Message, c.message)
 				require.Contains(t, f.Message, "agent writer: ")
 				require.Equal(t, c.after, f.RetryAfter.Std())
-				require.Equal(t, c.final, f.Final)
+				require.Equal(t, !c.final, f.RetryRound())
 				require.Equal(t, 1, s.Count(), "no retries of the library's own")
 				require.Empty(t, b.files())
 				require.Contains(t, string(out.Log), string(c.category))

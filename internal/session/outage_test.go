@@ -71,7 +71,7 @@ func TestTroubleOfProvidersAndHostsIsWaitedOut(t *testing.T) {
 	t.Parallel()
 	for _, c := range failures.Categories() {
 		f := failures.Failf(c, "m")
-		require.NotEmpty(t, failures.RuleFor(c).Whose, c)
+		require.NotEmpty(t, failures.RuleFor(c).Owner, c)
 		require.Equal(t, c == failures.APIError || c == failures.RateLimited || c == failures.ResourceError, f.WaitedOut(), c)
 		f.Final = true
 		require.False(t, f.WaitedOut(), c)

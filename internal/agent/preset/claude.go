@@ -265,7 +265,7 @@ func (r *claudeParser) failure(e claudeEvent) *failures.Failure {
 	case r.fault == "max_output_tokens":
 		f.Category = failures.InvalidOutput
 	case r.fault == "authentication_failed", r.fault == "billing_error", r.fault == "oauth_org_not_allowed", unpaid(why):
-		f.Category, f.Final = failures.Auth, true
+		f.Category = failures.Auth
 	case e.APIErrorStatus != 0:
 		blame(f, e.APIErrorStatus)
 	case r.fault == "rate_limit", claudeLimit.MatchString(why):

@@ -49,7 +49,7 @@ func unpaid(text string) bool {
 func failureOfText(text string, otherwise failures.Category) *failures.Failure {
 	f := failures.Failf(otherwise, "%s", text)
 	if unpaid(text) {
-		f.Category, f.Final = failures.Auth, true
+		f.Category = failures.Auth
 		return f
 	}
 	known := false
@@ -59,7 +59,7 @@ func failureOfText(text string, otherwise failures.Category) *failures.Failure {
 	}
 	for _, rule := range textRules {
 		if !known && rule.pattern.MatchString(text) {
-			f.Category, f.Final, known = rule.category, rule.category == failures.Auth, true
+			f.Category, f.Final, known = rule.category, false, true // the text says more than the status
 		}
 	}
 	return f
@@ -71,7 +71,7 @@ func failureOfText(text string, otherwise failures.Category) *failures.Failure {
 func blame(f *failures.Failure, status int) bool {
 	switch {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusPaymentRequired:
-		f.Category, f.Final = failures.Auth, true
+		f.Category = failures.Auth
 	case status == http.StatusTooManyRequests:
 		f.Category = failures.RateLimited
 	case status == http.StatusRequestEntityTooLarge:

@@ -180,7 +180,7 @@ func (r *geminiParser) End(exit int, stderr string, s *Run) {
 	}
 	switch exit {
 	case geminiAuthentication:
-		s.finish(&failures.Failure{Category: failures.Auth, Message: cmp.Or(lastLine(stderr), "its credentials were refused"), Final: true})
+		s.finish(failures.Failf(failures.Auth, "%s", cmp.Or(lastLine(stderr), "its credentials were refused")))
 	case geminiTurnLimit:
 		s.finish(failures.Failf(failures.TurnLimit, "%s", cmp.Or(lastLine(stderr), "its turn limit is reached")))
 	}
