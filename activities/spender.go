@@ -48,6 +48,8 @@ type spender struct {
 	report *budget.Entry
 	// refusal is the budget that could not pay; zero: all could.
 	refusal budget.Verdict
+	// observed is used by the agent's goroutine only.
+	observed observed
 }
 
 // The rhythm of waiting for a budget that calls under way may free.
@@ -196,12 +198,23 @@ func (b *spender) Stored(ctx context.Context, turn int, request spec.Digest) (*s
 			turnOf.Tools = nil
 		}
 	}
+	observerOrNone(b.Observer).CallReplayed(b.observedCall(b.agent(), ""))
 	return turnOf, nil
 }
 
-// Reserve sets aside what a call may cost, once the session's budgets have room
-// for it, and notes that it begins.
+// Reserve reserves the possible cost of a call, once the session's budgets have room
+// for it, and records durably that the call begins.
 func (b *spender) Reserve(ctx context.Context, plan session.CallPlan) (cost.Amount, error) {
+	b.endObserved(failures.Unknown) // the last call got no answer, and the attempt continued
+	granted, err := b.reserve(ctx, plan)
+	if err == nil {
+		_, b.observed.ended = observerOrNone(b.Observer).CallBegun(ctx, b.observedCall(plan.Agent, plan.Model))
+		b.observed.end = CallEnd{}
+	}
+	return granted, err
+}
+
+func (b *spender) reserve(ctx context.Context, plan session.CallPlan) (cost.Amount, error) {
 	b.guard.Lock()
 	b.plan, b.call, b.live, b.granted = plan, 0, cost.Usage{}, plan.Want
 	b.guard.Unlock()
@@ -356,7 +369,12 @@ func (b *spender) Settle(ctx context.Context, turn int, answer []byte, used cost
 		}
 	}
 	failpoint.Here("answer stored, not booked")
-	return b.end(ctx, e)
+	err := b.end(ctx, e)
+	if answer != nil { // how a call that is the whole attempt ended is known at the attempt's end
+		b.observed.end.Stored = err == nil
+		b.endObserved("")
+	}
+	return err
 }
 
 // Abandon books what a call without an answer has cost.
@@ -403,6 +421,7 @@ func unsettled(programs ProgramUsage, sessions Sessions, key session.Key, id spe
 // end closes the call under way. No process that it was for is at work any more.
 func (b *spender) end(ctx context.Context, e budget.Entry) error {
 	b.changePlace(func(p *place) { p.busy = false })
+	b.observed.end = CallEnd{Usage: *e.Usage}
 	if err := b.append(ctx, e); err != nil {
 		return err
 	}

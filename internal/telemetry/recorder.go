@@ -46,6 +46,11 @@ type Recorder struct {
 	attemptTime            metric.Float64Histogram
 	storeWait              metric.Float64Counter
 	outside                metric.Int64Counter
+
+	slotsUsed                     metric.Int64UpDownCounter
+	slotsLimit, reloaded, polling metric.Int64Gauge
+	// served are the agents that this worker has had so far.
+	served map[string]bool
 }
 
 var _ activities.Observer = (*Recorder)(nil)
@@ -54,7 +59,7 @@ var _ activities.Observer = (*Recorder)(nil)
 var attemptBounds = []float64{1, 5, 15, 30, 60, 120, 300, 600, 1200, 2400, 3600}
 
 func newRecorder(m metric.Meter, t trace.Tracer, clock func() time.Time) (*Recorder, error) {
-	r := &Recorder{meter: m, tracer: t, clock: clock}
+	r := &Recorder{meter: m, tracer: t, clock: clock, served: map[string]bool{}}
 	i := &instruments{meter: m}
 	r.sessionsStarted = i.counter("maestro.sessions.started", "{session}", "Sessions and further incarnations that were admitted.")
 	r.sessionsEnded = i.counter("maestro.sessions.ended", "{session}", "Sessions that ended, by state.")
@@ -65,7 +70,13 @@ func newRecorder(m metric.Meter, t trace.Tracer, clock func() time.Time) (*Recor
 	r.lost = i.counter("maestro.workers.lost", "{worker}", "Workers that were lost during a round.")
 	r.outside = i.counter("maestro.outside.calls", "{call}", "Calls of Jira and of the webhook, by what they came to.")
 	r.attemptTime = i.histogram("maestro.attempt.duration", "How long counted attempts took.", attemptBounds)
+	r.slotsLimit = i.gauge("maestro.agent.slots.limit", "{slot}", "Slots of an agent on this worker.")
+	r.reloaded = i.gauge("maestro.worker_file.reload.success", "", "1 if the worker file could be loaded when it was last read, else 0.")
+	r.polling = i.gauge("maestro.worker.polling", "", "1 while Temporal sees this worker poll, else 0.")
 	var err error
+	r.slotsUsed, err = m.Int64UpDownCounter("maestro.agent.slots.used", metric.WithUnit("{slot}"),
+		metric.WithDescription("Slots of an agent in use on this worker."))
+	i.failed = append(i.failed, err)
 	r.storeWait, err = m.Float64Counter("maestro.store.wait", metric.WithUnit("s"),
 		metric.WithDescription("Time that work has waited since the store could not be used."))
 	i.failed = append(i.failed, err)
@@ -86,6 +97,12 @@ func (i *instruments) counter(name, unit, help string) metric.Int64Counter {
 	return c
 }
 
+func (i *instruments) gauge(name, unit, help string) metric.Int64Gauge {
+	g, err := i.meter.Int64Gauge(name, metric.WithUnit(unit), metric.WithDescription(help))
+	i.failed = append(i.failed, err)
+	return g
+}
+
 func (i *instruments) histogram(name, help string, bounds []float64) metric.Float64Histogram {
 	h, err := i.meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(help), metric.WithExplicitBucketBoundaries(bounds...))
 	i.failed = append(i.failed, err)
@@ -102,13 +119,28 @@ func (r *Recorder) build(version, goVersion string) error {
 	return nil
 }
 
-// FileLoaded tells whether the worker file could be taken over when it was last
-// read.
-func (r *Recorder) FileLoaded(ok bool) { r.fileLoaded(ok) }
+// FileLoaded records whether the worker file could be loaded.
+func (r *Recorder) FileLoaded(ok bool) { r.reloaded.Record(context.Background(), oneIf(ok)) }
 
-// Serves names the store and the agents of a worker, with the slots that each
-// has; an agent that it had and has no more has none. From then on every figure that an alert watches is there, at zero: the
-// first event of its kind would not show as an increase otherwise.
+// SlotTaken counts one of the agent's slots as in use until free is called.
+func (r *Recorder) SlotTaken(agent string) (free func()) {
+	add := func(n int64) {
+		r.slotsUsed.Add(context.Background(), n, metric.WithAttributes(agentKey.String(agent)))
+	}
+	add(1)
+	return func() { add(-1) }
+}
+
+func oneIf(yes bool) int64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// Serves names the store and the agents of a worker, with the slots of each; an agent
+// that it no longer has gets none. Every figure that an alert reads begins at zero here:
+// otherwise the first event of its kind would not show as an increase.
 func (r *Recorder) Serves(store string, slots map[string]int) {
 	ctx := context.Background()
 	for agent := range slots {
@@ -120,7 +152,16 @@ func (r *Recorder) Serves(store string, slots map[string]int) {
 		}
 		r.calls.begin(ctx, agent)
 	}
-	r.offers(slots)
+	r.mu.Lock()
+	for agent := range slots {
+		r.served[agent] = true
+	}
+	for agent := range r.served {
+		by := metric.WithAttributes(agentKey.String(agent))
+		r.slotsLimit.Record(ctx, int64(slots[agent]), by)
+		r.slotsUsed.Add(ctx, 0, by)
+	}
+	r.mu.Unlock()
 	for _, c := range failures.Categories() {
 		r.help.Add(ctx, 0, metric.WithAttributes(categoryKey.String(string(c))))
 	}

@@ -28,14 +28,8 @@ type standing struct {
 	budgets  map[budget]fraction
 	// lags has when the mirror of a session first could not be written.
 	lags     map[session.Key]time.Time
-	slots    map[string]*slots
 	workers  map[string]int
 	sessions map[session.State]int64
-	// polls is nil where nobody has looked yet.
-	polls *bool
-	// loaded tells whether the worker file could be taken over when it was last
-	// read; nil: it has not been read.
-	loaded *bool
 }
 
 type budget struct{ team, scope string }
@@ -44,8 +38,6 @@ type fraction struct {
 	value     float64
 	since, at time.Time
 }
-
-type slots struct{ used, limit int64 }
 
 // Fleet is what there is besides this worker.
 type Fleet struct {
@@ -64,40 +56,6 @@ func (s *standing) belongsTo(store string) {
 	s.store = store
 }
 
-// offers notes how many rounds of each agent may be at work here.
-func (s *standing) offers(limits map[string]int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for agent := range limits {
-		if s.slots[agent] == nil {
-			set(&s.slots, agent, &slots{})
-		}
-	}
-	for agent, of := range s.slots {
-		of.limit = int64(limits[agent])
-	}
-}
-
-// fileLoaded notes whether the worker file could be taken over.
-func (s *standing) fileLoaded(ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.loaded = &ok
-}
-
-// SlotTaken notes that one of the agent's slots is in use until free is called.
-func (s *standing) SlotTaken(agent string) (free func()) {
-	add := func(n int64) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if of := s.slots[agent]; of != nil {
-			of.used += n
-		}
-	}
-	add(1)
-	return func() { add(-1) }
-}
-
 // Breaker notes what is known of a breaker.
 func (s *standing) Breaker(b session.BreakerStatus) {
 	s.mu.Lock()
@@ -108,11 +66,12 @@ func (s *standing) Breaker(b session.BreakerStatus) {
 	set(&s.breakers, b.Name, b)
 }
 
-// Look notes how the fleet stands.
-func (s *standing) Look(f Fleet) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.workers, s.sessions, s.polls = f.Workers, f.Sessions, &f.Polls
+// Look takes the state of the fleet.
+func (r *Recorder) Look(f Fleet) {
+	r.polling.Record(context.Background(), oneIf(f.Polls))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.workers, r.sessions = f.Workers, f.Sessions
 }
 
 // MirrorWritten notes whether a change of a session's mirrored state could be
@@ -175,12 +134,8 @@ func (s *standing) define(i *instruments, clock func() time.Time) {
 	gauge("maestro.breaker.state", "", "Where a breaker stands: 0 closed, 1 half-open, 2 open.", s.showBreakers)
 	gauge("maestro.budget.fraction", "1", "The part of a budget that is spent, of the session that is furthest.", s.showBudgets)
 	gauge("maestro.mirror.lag", "s", "How long the mirrored state of some session could not be written; 0 when all are up to date.", s.showLag)
-	gauge("maestro.agent.slots.used", "{slot}", "Slots of an agent in use on this worker.", s.showUsed)
-	gauge("maestro.agent.slots.limit", "{slot}", "Slots of an agent on this worker.", s.showLimits)
 	gauge("maestro.agent.workers", "{worker}", "Live workers of the store that offer an agent.", s.showWorkers)
 	gauge("maestro.sessions.open", "{session}", "Sessions of the store that are open, by state.", s.showSessions)
-	gauge("maestro.worker_file.reload.success", "", "1 if the worker file could be taken over when it was last read, else 0.", s.showLoaded)
-	gauge("maestro.worker.polling", "", "1 while Temporal sees this worker ask for work, else 0.", s.showPolls)
 	_, err := i.meter.Int64ObservableCounter("maestro.breaker.transitions", metric.WithUnit("{transition}"),
 		metric.WithDescription("Transitions of a breaker since it was first needed, whoever caused them."),
 		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
@@ -222,18 +177,6 @@ func (s *standing) showLag(now time.Time, show show) {
 	show(lag.Seconds())
 }
 
-func (s *standing) showUsed(_ time.Time, show show) {
-	for agent, of := range s.slots {
-		show(float64(of.used), agentKey.String(agent))
-	}
-}
-
-func (s *standing) showLimits(_ time.Time, show show) {
-	for agent, of := range s.slots {
-		show(float64(of.limit), agentKey.String(agent))
-	}
-}
-
 func (s *standing) showWorkers(_ time.Time, show show) {
 	for agent, n := range s.workers {
 		show(float64(n), storeKey.String(s.store), agentKey.String(agent))
@@ -243,20 +186,5 @@ func (s *standing) showWorkers(_ time.Time, show show) {
 func (s *standing) showSessions(_ time.Time, show show) {
 	for state, n := range s.sessions {
 		show(float64(n), storeKey.String(s.store), stateKey.String(string(state)))
-	}
-}
-
-func (s *standing) showPolls(_ time.Time, show show) { showBool(s.polls, show) }
-
-func (s *standing) showLoaded(_ time.Time, show show) { showBool(s.loaded, show) }
-
-// showBool shows 1 or 0, and nothing for what is not known.
-func showBool(b *bool, show show) {
-	switch {
-	case b == nil:
-	case *b:
-		show(1)
-	default:
-		show(0)
 	}
 }
