@@ -4,12 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/storage"
 )
 
 // allowanceFile is the journal of what a session may spend: its limits, and what
@@ -17,19 +15,16 @@ import (
 // journals of calls. Its lines are like those of these.
 const allowanceFile = "budget.jsonl"
 
-func (s *Store) allowancePath(key session.Key) (string, error) {
-	dir, err := s.SessionDir(key)
-	return filepath.Join(dir, allowanceFile), err
-}
+func allowanceKey(key session.Key) (string, error) { return documentKey(key, allowanceFile) }
 
-// appendAllowances adds lines to the journal at path; when it returns they outlive a
+// appendAllowances adds lines to a journal; when it returns they outlive a
 // power loss. Only the holder of the lock of the document that they belong to may
 // call it.
-func (s *Store) appendAllowances(path string, all []budget.Allowance) error {
+func (s *Store) appendAllowances(key string, all []budget.Allowance) error {
 	for _, a := range all {
 		line, err := sealLine(a)
 		if err == nil {
-			err = s.appendLine(path, append(line, '\n'))
+			err = s.docs.Append(key, line)
 		}
 		if err != nil {
 			return err
@@ -38,11 +33,11 @@ func (s *Store) appendAllowances(path string, all []budget.Allowance) error {
 	return nil
 }
 
-// allowances reads the journal at path; none if there is no file. Damage is a
+// allowances reads a journal of them; none if there is no such. Damage is a
 // [*Fault] beside what is intact.
-func (s *Store) allowances(path string) (all []budget.Allowance, err error) {
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
+func (s *Store) allowances(key string) (all []budget.Allowance, err error) {
+	data, version, err := s.docs.Read(key)
+	if errors.Is(err, storage.ErrNotFound) {
 		return nil, nil
 	}
 	if err != nil {
@@ -62,14 +57,14 @@ func (s *Store) allowances(path string) (all []budget.Allowance, err error) {
 		all = append(all, a)
 	}
 	if len(f.wrong) > 0 {
-		return all, s.journalFault(path, data, f.fault())
+		return all, s.journalFault(key, version, f.fault())
 	}
 	return all, nil
 }
 
 // intactAllowances are those that can be read; verifying the store names the others.
-func (s *Store) intactAllowances(path string) ([]budget.Allowance, error) {
-	all, err := s.allowances(path)
+func (s *Store) intactAllowances(key string) ([]budget.Allowance, error) {
+	all, err := s.allowances(key)
 	if faults, rest := faultsIn(err); rest != nil || len(faults) == 0 && err != nil {
 		return nil, err
 	}

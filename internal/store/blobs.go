@@ -11,12 +11,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/storage"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
@@ -57,7 +57,7 @@ func (s *Store) PutBlob(ctx context.Context, data []byte) (spec.Digest, error) {
 	}
 	switch {
 	case !there:
-		if err := s.write(path, data, durable); err != nil {
+		if err := s.files.WriteFile(path, data, storage.Durable); err != nil {
 			return "", fmt.Errorf("store a blob: %w", err)
 		}
 	case s.knownDurable(name):
@@ -104,14 +104,14 @@ func (s *Store) putUnflushed(name spec.Digest, data []byte) (written fs.FileInfo
 		return nil, err
 	}
 	path := s.blobPath(name)
-	temp, err := s.writeTempOnce(path, data, untilPowerLoss)
+	temp, err := s.files.WriteTempOnce(path, data, storage.UntilPowerLoss)
 	if err != nil {
 		return nil, err
 	}
 	if written, err = os.Lstat(temp.Name()); err != nil {
 		return nil, err
 	}
-	return written, s.installTemp(temp, path, untilPowerLoss)
+	return written, s.files.InstallTemp(temp, path, storage.UntilPowerLoss)
 }
 
 // holds tells whether a blob is stored with exactly this content. What is stored
@@ -265,9 +265,10 @@ func (s *Store) hashFile(ctx context.Context, path string) (spec.Digest, int64, 
 func (s *Store) quarantineBlob(ctx context.Context, name spec.Digest) error {
 	path := s.blobPath(name)
 	s.flushed.within(s.now()).clear()
-	moved, err := s.quarantine(path)
+	to, err := s.docs.Quarantine(s.rel(path), "", false)
+	moved := s.path(to)
 	if err != nil {
-		return s.quarantineFailed(path, err)
+		return s.quarantineFailed(s.rel(path), err)
 	}
 	if found, _, err := s.hashFile(ctx, moved); err == nil && found == name {
 		if err := os.Rename(moved, path); err != nil {
@@ -283,20 +284,8 @@ func (s *Store) quarantineBlob(ctx context.Context, name spec.Digest) error {
 }
 
 // quarantineFailed reports a damaged file that could not be moved out of the way.
-func (s *Store) quarantineFailed(path string, cause error) error {
-	return &Fault{Path: s.rel(path), What: "cannot be moved to the quarantine: " + cause.Error(), kind: session.ErrCorrupt}
-}
-
-// quarantine moves a file out of the way and returns where it lies now.
-func (s *Store) quarantine(path string) (string, error) {
-	to := s.quarantined(path, s.now())
-	return to, s.install(path, to, untilPowerLoss)
-}
-
-// quarantined is where a file lies that was found damaged at a time.
-func (s *Store) quarantined(path string, at time.Time) string {
-	flat := strings.ReplaceAll(s.rel(path), string(os.PathSeparator), "-")
-	return s.path("quarantine", flat+"."+at.UTC().Format("20060102T150405.000000000Z"))
+func (s *Store) quarantineFailed(key string, cause error) error {
+	return &Fault{Path: key, What: "cannot be moved to the quarantine: " + cause.Error(), kind: session.ErrCorrupt}
 }
 
 // wrongKind reports a sound blob that is not what it was asked for as.

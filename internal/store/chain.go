@@ -33,7 +33,7 @@ func (s *Store) walk(ctx context.Context, key session.Key) (*chainWalk, error) {
 	if err := w.readCopies(ctx); err != nil {
 		return nil, err
 	}
-	notes, err := s.notes(key)
+	notes, _, err := s.notes(key)
 	if errors.Is(err, session.ErrCorrupt) {
 		w.faults = append(w.faults, err)
 	} else if err != nil {
@@ -83,7 +83,7 @@ type documentRead struct {
 }
 
 func (w *chainWalk) readCopies(ctx context.Context) error {
-	dir, err := w.store.SessionDir(w.key)
+	dir, err := documentKey(w.key)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (w *chainWalk) readCopies(ctx context.Context) error {
 	}
 	w.copies = make(map[spec.Digest][]byte, len(files))
 	for _, phase := range slices.Sorted(maps.Keys(files)) {
-		_, data, err := w.store.readCopy(w.key, phase, files[phase])
+		_, data, err := w.store.readCopy(w.key, phase)
 		switch {
 		case err == nil:
 			w.copies[digestOf(data)] = data

@@ -12,6 +12,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/failpoint"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/storage"
 )
 
 const checkpointPrefix = "checkpoint_"
@@ -61,7 +62,7 @@ func (s *Store) putCopied(key session.Key, c session.Checkpoint, name spec.Diges
 	if _, err := s.putUnflushed(name, data); err != nil {
 		return err
 	}
-	f, err := s.temp()
+	f, err := s.files.Temp()
 	if err != nil {
 		return err
 	}
@@ -71,38 +72,38 @@ func (s *Store) putCopied(key session.Key, c session.Checkpoint, name spec.Diges
 		}
 	}()
 	failpoint.Torn(path, f, data)
-	if err := writeAll(f, data, false); err != nil {
+	if err := storage.WriteAll(f, data, false); err != nil {
 		return err
 	}
 	var flush errgroup.Group
 	flush.Go(func() error { return s.flushFiles([]string{s.blobPath(name)}) })
-	flush.Go(func() error { return syncDir(f.Name()) }) // the same for a file
+	flush.Go(func() error { return storage.SyncDir(f.Name()) }) // the same for a file
 	if err := flush.Wait(); err != nil {
 		return err
 	}
 	s.noteDurable(name)
 	failpoint.Here("checkpoint stored, not copied")
-	return s.withLock(key, chainLock, func() error { return s.installCopy(key, c, f.Name(), path) })
+	return s.withLock(key, chainLock, func(storage.Locked) error { return s.installCopy(key, c, f.Name(), path) })
 }
 
 // installCopy renames a temporary file to a checkpoint's copy, unless the session has
 // gone on since: then the file is removed. The caller holds the lock of the chain.
 func (s *Store) installCopy(key session.Key, c session.Checkpoint, temp, path string) error {
-	late, err := s.isSuperseded(key, c, path)
+	late, err := s.isSuperseded(key, c)
 	switch {
 	case err != nil:
 		return err
 	case late:
 		return os.Remove(temp)
 	}
-	return s.install(temp, path, durable)
+	return s.files.Install(temp, path, storage.Durable)
 }
 
 // isSuperseded tells whether the copy of a newer checkpoint after the phase is there. Two
 // executors of one boundary write checkpoints of one time: there the mirrored state
 // tells whether the session is past that boundary.
-func (s *Store) isSuperseded(key session.Key, c session.Checkpoint, path string) (bool, error) {
-	stored, _, err := s.readCopy(key, c.CurrentPhase, path)
+func (s *Store) isSuperseded(key session.Key, c session.Checkpoint) (bool, error) {
+	stored, _, err := s.readCopy(key, c.CurrentPhase)
 	switch {
 	case errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt):
 		return false, nil
@@ -121,8 +122,12 @@ func (s *Store) isSuperseded(key session.Key, c session.Checkpoint, path string)
 
 // readCopy reads the copy of a phase's checkpoint. It is [session.ErrNotFound] if there is
 // none and [session.ErrCorrupt] if it was damaged; it is then in the quarantine.
-func (s *Store) readCopy(key session.Key, phase, path string) (c checkpointDocument, data []byte, err error) {
-	err = s.readDocument(path, "checkpoint", func(read []byte) (err error) {
+func (s *Store) readCopy(key session.Key, phase string) (c checkpointDocument, data []byte, err error) {
+	doc, err := documentKey(key, checkpointPrefix+phase+".json")
+	if err != nil {
+		return c, nil, err
+	}
+	_, err = s.readDocument(doc, "checkpoint", func(read []byte) (err error) {
 		if c, err = s.decodeCheckpoint(read); err != nil {
 			return err
 		}

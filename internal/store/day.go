@@ -7,13 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
-
-	"github.com/gofrs/flock"
 
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/storage"
 )
 
 // A team's day is budgets/<namespace>/<team>/<date>.json, with its raises in
@@ -28,32 +28,37 @@ const keptFor = 31 // days
 // a new day is made from the ledgers: longer than any attempt may take.
 const carriedFor = 7 // days
 
-func (s *Store) dayPath(namespace, name, date string) (string, error) {
+func dayKey(namespace, name, date string) (string, error) {
 	if err := spec.CheckSession(namespace); err != nil {
 		return "", fmt.Errorf("namespace: %w", err)
 	}
 	if err := spec.CheckName(name); err != nil {
 		return "", fmt.Errorf("team: %w", err)
 	}
-	return s.path("budgets", namespace, name, date+".json"), nil
+	return "budgets/" + namespace + "/" + name + "/" + date + ".json", nil
 }
 
-func raisesPath(dayPath string) string {
-	return dayPath[:len(dayPath)-len(".json")] + raisesSuffix
+func raisesKey(day string) string { return strings.TrimSuffix(day, ".json") + raisesSuffix }
+
+// lockedDay is a team's day in the hands of who holds the team's lock.
+type lockedDay struct {
+	*budget.Day
+	lock    storage.Locked
+	version storage.Version
 }
 
 // Day returns what a team has spent today, by UTC. It is [session.ErrNotFound] if no
 // session of the team has a daily budget.
 func (s *Store) Day(namespace, name string) (day budget.Day, err error) {
-	read := func() error {
-		d, err := s.today(namespace, name)
+	read := func(lock storage.Locked) error {
+		d, err := s.today(lock, namespace, name)
 		if err == nil {
-			day = *d
+			day = *d.Day
 		}
 		return err
 	}
 	if err = s.withTeamLock(namespace, name, read); errors.Is(err, fs.ErrPermission) {
-		err = read() // nobody writes a store that is only for reading
+		err = read(nil) // nobody writes a store that is only for reading
 	}
 	if err == nil && day.Cap == (spec.Cap{}) {
 		return day, &Fault{Path: s.rel(s.path("budgets", namespace, name)), What: "no session of team " + name + " has a daily budget", kind: session.ErrNotFound}
@@ -66,13 +71,13 @@ func (s *Store) Day(namespace, name string) (day budget.Day, err error) {
 // another as those of a ledger do; one of a ledger that draws from the day is one of
 // the day, too.
 func (s *Store) UpdateDay(namespace, name string, change func(*budget.Day) error) error {
-	return s.withTeamLock(namespace, name, func() error {
-		d, err := s.today(namespace, name)
+	return s.withTeamLock(namespace, name, func(lock storage.Locked) error {
+		d, err := s.today(lock, namespace, name)
 		if err != nil {
 			return err
 		}
 		raises := len(d.Raises)
-		if err := change(d); err != nil {
+		if err := change(d.Day); err != nil {
 			return err
 		}
 		return s.putDay(namespace, d, raises)
@@ -80,42 +85,32 @@ func (s *Store) UpdateDay(namespace, name string, change func(*budget.Day) error
 }
 
 // withTeamLock runs change while it holds the lock of a team's days.
-func (s *Store) withTeamLock(namespace, name string, change func() error) (err error) {
-	path := s.path("locks", ".budgets", namespace, name) // no namespace begins with a dot
-	if _, err := s.dayPath(namespace, name, ""); err != nil {
+func (s *Store) withTeamLock(namespace, name string, change func(storage.Locked) error) error {
+	if _, err := dayKey(namespace, name, ""); err != nil {
 		return err
 	}
-	if err := s.makeDir(filepath.Dir(path), untilPowerLoss); err != nil {
-		return fmt.Errorf("create the directory of a lock: %w", err)
-	}
-	l := flock.New(path, flock.SetPermissions(fileMode))
-	if err := l.Lock(); err != nil {
-		_ = l.Close()
-		return fmt.Errorf("lock the daily budget of team %s: %w", name, err)
-	}
-	defer closing(l, &err)
-	return change()
+	return s.locked("budgets/"+namespace+"/"+name+"/days", change)
 }
 
 // today reads a team's day or, if it has just begun or was lost, makes it from the
 // ledgers of the team's sessions and the journal of its raises. The caller holds the
 // team's lock.
-func (s *Store) today(namespace, name string) (*budget.Day, error) {
+func (s *Store) today(lock storage.Locked, namespace, name string) (*lockedDay, error) {
 	date := budget.Date(s.now())
-	d, err := s.storedDay(namespace, name, date)
-	if errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt) {
-		return s.sumOfLedgers(namespace, name, date)
+	d, version, err := s.storedDay(namespace, name, date)
+	if missing(err) {
+		d, err = s.sumOfLedgers(namespace, name, date)
 	}
-	return d, err
+	return &lockedDay{d, lock, version}, err
 }
 
-func (s *Store) storedDay(namespace, name, date string) (*budget.Day, error) {
-	path, err := s.dayPath(namespace, name, date)
+func (s *Store) storedDay(namespace, name, date string) (*budget.Day, storage.Version, error) {
+	doc, err := dayKey(namespace, name, date)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	var d budget.Day
-	err = s.readDocument(path, "daily budget", func(data []byte) error {
+	version, err := s.readDocument(doc, "daily budget", func(data []byte) error {
 		d = budget.Day{}
 		if err := unsealQuickly(data, &d); err != nil {
 			return err
@@ -125,7 +120,7 @@ func (s *Store) storedDay(namespace, name, date string) (*budget.Day, error) {
 		}
 		return nil
 	})
-	return &d, err
+	return &d, version, err
 }
 
 // sumOfLedgers makes a team's day from what its sessions' ledgers say.
@@ -155,11 +150,11 @@ func (s *Store) sumOfLedgers(namespace, name, date string) (*budget.Day, error) 
 			d.Take(key.Session, &l)
 		}
 	}
-	path, err := s.dayPath(namespace, name, date)
+	doc, err := dayKey(namespace, name, date)
 	if err != nil {
 		return nil, err
 	}
-	raises, err := s.intactAllowances(raisesPath(path))
+	raises, err := s.intactAllowances(raisesKey(doc))
 	for _, a := range raises {
 		if a.Raise != nil {
 			d.Raise(*a.Raise)
@@ -169,8 +164,8 @@ func (s *Store) sumOfLedgers(namespace, name, date string) (*budget.Day, error) 
 }
 
 // putDay writes a day; of its raises so many are in their journal already.
-func (s *Store) putDay(namespace string, d *budget.Day, raises int) error {
-	path, err := s.dayPath(namespace, d.Team, d.Date)
+func (s *Store) putDay(namespace string, d *lockedDay, raises int) error {
+	doc, err := dayKey(namespace, d.Team, d.Date)
 	if err != nil {
 		return err
 	}
@@ -178,13 +173,13 @@ func (s *Store) putDay(namespace string, d *budget.Day, raises int) error {
 	for i := range d.Raises[raises:] {
 		added = append(added, budget.Allowance{Raise: &d.Raises[raises+i]})
 	}
-	if err := s.appendAllowances(raisesPath(path), added); err != nil {
+	if err := s.appendAllowances(raisesKey(doc), added); err != nil {
 		return fmt.Errorf("raise the daily budget of team %s: %w", d.Team, err)
 	}
 	d.Schema, d.Revision, d.SHA256 = budget.DaySchema, d.Revision+1, ""
-	data, err := sealQuickly(d)
+	data, err := sealQuickly(d.Day)
 	if err == nil {
-		err = s.swap(path, data)
+		d.version, err = d.lock.Write(doc, data, d.version, storage.UntilPowerLoss)
 	}
 	if err != nil {
 		return fmt.Errorf("write the daily budget of team %s: %w", d.Team, err)
@@ -194,20 +189,20 @@ func (s *Store) putDay(namespace string, d *budget.Day, raises int) error {
 
 // updateDays brings the days up to date on which a session has spent more or less
 // than before: today's, which is given and had so many warnings, and earlier ones.
-func (s *Store) updateDays(key session.Key, today *budget.Day, warnings int, before map[string]budget.DayRow, l *budget.Ledger) error {
+func (s *Store) updateDays(key session.Key, today *lockedDay, warnings int, before map[string]budget.DayRow, l *budget.Ledger) error {
 	for _, date := range l.Dates() {
 		if date == today.Date || before[date] == l.On(date) {
 			continue
 		}
-		d, err := s.storedDay(key.Namespace, today.Team, date)
+		d, version, err := s.storedDay(key.Namespace, today.Team, date)
 		switch {
-		case errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt):
+		case missing(err):
 			continue
 		case err != nil:
 			return err
 		}
 		if d.Take(key.Session, l) {
-			if err := s.putDay(key.Namespace, d, len(d.Raises)); err != nil {
+			if err := s.putDay(key.Namespace, &lockedDay{d, today.lock, version}, len(d.Raises)); err != nil {
 				return err
 			}
 		}
@@ -226,8 +221,8 @@ func (p *pruning) days(ctx context.Context) error {
 		limit = older
 	}
 	return s.eachTeam(ctx, func(namespace, name string) error {
-		dates, err := s.documents(ctx, s.path("budgets", namespace, name), "")
-		for date, path := range dates {
+		dates, err := s.documents(ctx, "budgets/"+namespace+"/"+name, "")
+		for date, doc := range dates {
 			if day, err := time.Parse(time.DateOnly, date); err != nil || !day.Before(limit) {
 				continue
 			}
@@ -235,8 +230,8 @@ func (p *pruning) days(ctx context.Context) error {
 			if p.options.DryRun {
 				continue
 			}
-			for _, path := range []string{path, raisesPath(path)} {
-				if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			for _, key := range []string{doc, raisesKey(doc)} {
+				if err := s.remove(key); err != nil {
 					return err
 				}
 			}
@@ -247,17 +242,17 @@ func (p *pruning) days(ctx context.Context) error {
 
 // eachTeam goes through the teams that have days, under the lock of each.
 func (s *Store) eachTeam(ctx context.Context, visit func(namespace, name string) error) error {
-	namespaces, err := s.subdirs(ctx, s.path("budgets"))
+	namespaces, err := s.subdirs(ctx, "budgets")
 	if err != nil {
 		return err
 	}
 	for _, namespace := range namespaces {
-		names, err := s.subdirs(ctx, s.path("budgets", namespace))
+		names, err := s.subdirs(ctx, "budgets/"+namespace)
 		if err != nil {
 			return err
 		}
 		for _, name := range names {
-			if err := s.withTeamLock(namespace, name, func() error { return visit(namespace, name) }); err != nil {
+			if err := s.withTeamLock(namespace, name, func(storage.Locked) error { return visit(namespace, name) }); err != nil {
 				return err
 			}
 		}
@@ -272,16 +267,16 @@ func (v *verification) budgets(ctx context.Context) error {
 
 // days looks at those of one team, whose lock the caller holds.
 func (v *verification) days(ctx context.Context, namespace, name string) error {
-	dates, err := v.store.documents(ctx, v.store.path("budgets", namespace, name), "")
+	dates, err := v.store.documents(ctx, "budgets/"+namespace+"/"+name, "")
 	if err != nil {
 		return err
 	}
-	for date, path := range dates {
-		_, err := v.store.storedDay(namespace, name, date)
+	for date, doc := range dates {
+		_, _, err := v.store.storedDay(namespace, name, date)
 		if err := v.fault(err, ""); err != nil {
 			return err
 		}
-		_, err = v.store.allowances(raisesPath(path))
+		_, err = v.store.allowances(raisesKey(doc))
 		if err := v.fault(err, ""); err != nil {
 			return err
 		}

@@ -5,16 +5,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
+	"math/rand/v2"
 	"regexp"
 	"slices"
+	"time"
 
 	"github.com/gowebpki/jcs"
 
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/storage"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
@@ -148,28 +149,59 @@ func render(fields map[string][]byte) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// readDocument reads the file at path with parse. A missing file is
-// [session.ErrNotFound]; one that parse refuses is quarantined and
-// [session.ErrCorrupt].
-func (s *Store) readDocument(path, what string, parse func(data []byte) error) error {
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return &Fault{Path: s.rel(path), What: "the store " + s.dir + " has no such " + what, kind: session.ErrNotFound}
+// readDocument reads a document with parse and returns its version. A missing one is
+// [session.ErrNotFound]; one that parse refuses is quarantined and [session.ErrCorrupt].
+func (s *Store) readDocument(key, what string, parse func(data []byte) error) (storage.Version, error) {
+	data, version, err := s.docs.Read(key)
+	if errors.Is(err, storage.ErrNotFound) {
+		return "", &Fault{Path: key, What: "the store " + s.dir + " has no such " + what, kind: session.ErrNotFound}
 	}
 	if err != nil {
-		return fmt.Errorf("read the %s: %w", what, err)
+		return "", fmt.Errorf("read the %s: %w", what, err)
 	}
 	fault := parse(data)
 	if fault == nil {
-		return nil
+		return version, nil
 	}
 	// It may have been replaced by a sound one since it was read.
-	if again, err := os.ReadFile(path); err == nil && !bytes.Equal(again, data) && parse(again) == nil {
-		return nil
+	if again, version, err := s.docs.Read(key); err == nil && !bytes.Equal(again, data) && parse(again) == nil {
+		return version, nil
 	}
-	moved, err := s.quarantine(path)
+	moved, err := s.docs.Quarantine(key, version, false)
 	if err != nil {
-		return s.quarantineFailed(path, err)
+		return "", s.quarantineFailed(key, err)
 	}
-	return &Fault{Path: s.rel(path), What: fault.Error(), Quarantined: s.rel(moved), kind: session.ErrCorrupt}
+	return "", &Fault{Path: key, What: fault.Error(), Quarantined: moved, kind: session.ErrCorrupt}
+}
+
+// The time for which a document is written again that others change meanwhile, and the
+// longest pause between two tries.
+const (
+	updateLimit = 30 * time.Second
+	updatePause = 50 * time.Millisecond
+)
+
+// update replaces a document by what change makes of it. change reads the document and
+// returns the new one, with the version that it has read; nil leaves it as it is. It is
+// called again if another process has written the document meanwhile.
+func (s *Store) update(key string, d storage.Durability, change func() ([]byte, storage.Version, error)) error {
+	end := time.Now().Add(updateLimit)
+	for pause := time.Millisecond; ; pause = min(2*pause, updatePause) {
+		data, version, err := change()
+		if err != nil || data == nil {
+			return err
+		}
+		if _, err = s.docs.Write(key, data, version, d); !errors.Is(err, storage.ErrConflict) {
+			return err
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("other processes have changed it for %s: %w", updateLimit, err)
+		}
+		time.Sleep(pause/2 + rand.N(pause)) //nolint:gosec // spreads waits; guards nothing
+	}
+}
+
+// missing tells of an error that there is no sound document, so that one may be created.
+func missing(err error) bool {
+	return errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt)
 }

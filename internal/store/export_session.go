@@ -114,7 +114,7 @@ func (e *sessionExport) addState(newest StoredCheckpoint) error {
 // addPruned writes which checkpoints are not to be missed, with those of the session
 // that this one was forked from.
 func (e *sessionExport) addPruned(w *chainWalk) error {
-	n, err := e.store.notes(e.key)
+	n, _, err := e.store.notes(e.key)
 	if err != nil {
 		return err
 	}
@@ -160,11 +160,11 @@ func (e *sessionExport) addCalls(ctx context.Context) error {
 
 // addAllowances writes the journal of what the session may spend.
 func (e *sessionExport) addAllowances() error {
-	path, err := e.store.allowancePath(e.key)
+	doc, err := allowanceKey(e.key)
 	if err != nil {
 		return err
 	}
-	all, err := e.store.allowances(path)
+	all, err := e.store.allowances(doc)
 	if err != nil {
 		return err
 	}
@@ -181,13 +181,13 @@ func (e *sessionExport) addAllowances() error {
 // addJournal writes an assignment's journal, of which the ledger has booked some entries,
 // and returns how many it has.
 func (e *sessionExport) addJournal(ctx context.Context, id spec.AssignmentID, booked int64) (entries int, err error) {
-	path, err := e.store.journalPath(e.key, id)
+	doc, err := journalKey(e.key, id)
 	if err != nil {
 		return 0, err
 	}
-	f, err := e.store.readJournal(path)
+	f, err := e.store.readJournal(doc)
 	if err == nil && f.journal.Next() <= booked {
-		err = e.store.cutJournal(path, f.journal.Next()-1, booked)
+		err = e.store.cutJournal(doc, f.journal.Next()-1, booked)
 	}
 	if err != nil {
 		return 0, err

@@ -13,7 +13,7 @@ import (
 // which is another machine's where that is shared. It writes an empty file and removes
 // it again.
 func (s *Store) Clock() (now time.Time, err error) {
-	f, err := s.temp()
+	f, err := s.files.Temp()
 	if err != nil {
 		return now, fmt.Errorf("write into the store: %w", err)
 	}
@@ -33,7 +33,7 @@ func (s *Store) Clock() (now time.Time, err error) {
 // of the store's file system. Compared with what the offer says, that tells how the
 // worker's clock goes.
 func (s *Store) OfferFile(worker string) (path string, written time.Time, err error) {
-	path = s.offerPath(worker)
+	path = s.path(offerKey(worker))
 	info, err := os.Stat(path)
 	if err != nil {
 		return path, written, fmt.Errorf("stat the offer of %s: %w", worker, err)
@@ -44,7 +44,7 @@ func (s *Store) OfferFile(worker string) (path string, written time.Time, err er
 // CheckLocks tries whether the store's file system keeps two that hold a file open
 // from locking it both: nil if it does.
 func (s *Store) CheckLocks() (err error) {
-	first, err := s.temp()
+	first, err := s.files.Temp()
 	if err != nil {
 		return fmt.Errorf("write into the store: %w", err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/storage"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
@@ -115,7 +116,7 @@ func (s *Store) ImportCheckpoints(ctx context.Context, key session.Key, state se
 
 // stage makes an empty store below this one, for a session that is not yet in it.
 func (s *Store) stage() (staged *Store, remove func() error, err error) {
-	if err := s.makeDir(s.path("tmp"), untilPowerLoss); err != nil {
+	if err := s.files.MakeDir(s.path("tmp"), storage.UntilPowerLoss); err != nil {
 		return nil, nil, err
 	}
 	dir, err := os.MkdirTemp(s.path("tmp"), "import-*")
@@ -124,6 +125,7 @@ func (s *Store) stage() (staged *Store, remove func() error, err error) {
 	}
 	staged = &Store{dir: dir, id: s.id, now: s.now, limits: s.limits}
 	staged.buffers.New = s.buffers.New
+	staged.attach()
 	return staged, func() error { return os.RemoveAll(dir) }, nil
 }
 
@@ -227,7 +229,7 @@ func damagedArchive(entry string, err error) error {
 // unpackFile writes one file of an archive, whose name is that of a store's file.
 func (s *Store) unpackFile(ctx context.Context, h *tar.Header, t io.Reader) (err error) {
 	path := s.path(filepath.FromSlash(h.Name))
-	if err := s.makeDir(filepath.Dir(path), untilPowerLoss); err != nil {
+	if err := s.files.MakeDir(filepath.Dir(path), storage.UntilPowerLoss); err != nil {
 		return err
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, fileMode)
@@ -270,7 +272,7 @@ func (s *Store) prepare(ctx context.Context, from, key session.Key) (*verificati
 	if err != nil {
 		return nil, out, err
 	}
-	pruned, err := s.notes(from)
+	pruned, version, err := s.notes(from)
 	if err != nil {
 		return nil, out, err
 	}
@@ -286,7 +288,7 @@ func (s *Store) prepare(ctx context.Context, from, key session.Key) (*verificati
 		return nil, out, err
 	}
 	if len(pruned.Checkpoints) > 0 {
-		if err := s.putNotes(s.path("sessions", key.Namespace, key.Session), key, pruned); err != nil {
+		if err := s.putNotes(key, pruned, version); err != nil {
 			return nil, out, err
 		}
 	}
@@ -312,7 +314,7 @@ func (s *Store) moveSession(from, to session.Key) error {
 	if err != nil || old == dir {
 		return err
 	}
-	return s.install(old, dir, untilPowerLoss)
+	return s.files.Install(old, dir, storage.UntilPowerLoss)
 }
 
 // resealChain writes the copies of a session's checkpoints, the newest of which comes
@@ -373,7 +375,7 @@ func (s *Store) putCopy(key session.Key, phase string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	return s.write(path, data, untilPowerLoss)
+	return s.files.WriteFile(path, data, storage.UntilPowerLoss)
 }
 
 // putImportedState writes the state of an imported session. Nothing runs it: what was
@@ -400,7 +402,7 @@ func (s *Store) putImportedState(key session.Key, e session.Execution) error {
 	if err != nil {
 		return err
 	}
-	return s.write(s.path("sessions", key.Namespace, key.Session, executionFile), data, untilPowerLoss)
+	return s.files.WriteFile(s.path("sessions", key.Namespace, key.Session, executionFile), data, storage.UntilPowerLoss)
 }
 
 // takeBlobs moves verified blobs from another store into this one, and returns their
@@ -439,7 +441,7 @@ func (s *Store) takeSession(staged *Store, key session.Key, blobs []string) erro
 	if err := s.flushFiles(files); err != nil {
 		return fmt.Errorf("flush the store: %w", err)
 	}
-	if err := s.makeDir(filepath.Dir(dir), durable); err != nil {
+	if err := s.files.MakeDir(filepath.Dir(dir), storage.Durable); err != nil {
 		return err
 	}
 	if err := os.Rename(from, dir); errors.Is(err, os.ErrExist) {
@@ -447,5 +449,5 @@ func (s *Store) takeSession(staged *Store, key session.Key, blobs []string) erro
 	} else if err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(dir))
+	return storage.SyncDir(filepath.Dir(dir))
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/storage"
 )
 
 // stamp tells one state of a file from another without reading it.
@@ -73,7 +74,7 @@ func (s *Store) loadIndex(dir string) *index {
 
 // saveIndex remembers a directory. A failure only costs time later.
 func (s *Store) saveIndex(dir string, x *index) {
-	_ = s.write(s.indexPath(dir), encodeIndex(x), untilPowerLoss)
+	_ = s.files.WriteFile(s.indexPath(dir), encodeIndex(x), storage.UntilPowerLoss)
 }
 
 // dropIndex forgets a directory. Unlike saving, this must not fail.

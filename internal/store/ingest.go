@@ -17,6 +17,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/secrets"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/storage"
 )
 
 // batchSize is how many files of one directory a worker takes at a time.
@@ -283,7 +284,7 @@ func (in *ingestion) large(ctx context.Context, src *os.File, f found, old Entry
 }
 
 func (in *ingestion) stream(ctx context.Context, src io.Reader, f found, old spec.Digest) (e Entry, err error) {
-	temp, err := in.store.temp()
+	temp, err := in.store.files.Temp()
 	if err != nil {
 		return e, err
 	}
@@ -345,5 +346,5 @@ func (s *Store) installUnflushed(ctx context.Context, temp string, e Entry) (wri
 	if written, err = os.Lstat(temp); err != nil {
 		return nil, err
 	}
-	return written, s.install(temp, path, untilPowerLoss)
+	return written, s.files.Install(temp, path, storage.UntilPowerLoss)
 }

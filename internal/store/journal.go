@@ -6,17 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"iter"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/budget"
-	"github.com/maestro-hive/maestro/internal/failpoint"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/storage"
 )
 
 // A journal is a file of lines, one for each entry, that only grows. A line is
@@ -31,15 +28,11 @@ const (
 	lineAfter = len(lineSeal) + 64 + len(lineTail)
 )
 
-func (s *Store) journalPath(key session.Key, id spec.AssignmentID) (string, error) {
-	dir, err := s.SessionDir(key)
-	if err != nil {
-		return "", err
-	}
+func journalKey(key session.Key, id spec.AssignmentID) (string, error) {
 	if err := checkAssignment(id); err != nil {
 		return "", err
 	}
-	return filepath.Join(dir, "assignments", journalName(id)), nil
+	return documentKey(key, "assignments", journalName(id))
 }
 
 func journalName(id spec.AssignmentID) string { return id.Phase + "." + id.Persona + journalSuffix }
@@ -167,22 +160,22 @@ func (f *journalFile) fault() string {
 // damaged one it returns what is intact, and a copy of the file is in the
 // quarantine: verifying the store names it.
 func (s *Store) Journal(key session.Key, id spec.AssignmentID) (*budget.Journal, error) {
-	path, err := s.journalPath(key, id)
+	doc, err := journalKey(key, id)
 	if err != nil {
 		return nil, err
 	}
-	f, err := s.readJournal(path)
+	f, err := s.readJournal(doc)
 	if faults, rest := faultsIn(err); rest != nil || (len(faults) > 0 && f == nil) {
 		return nil, err
 	}
 	return &f.journal, nil
 }
 
-// readJournal reads the journal at path; without a file it is empty. Damage is a
-// [*Fault] beside what is intact.
-func (s *Store) readJournal(path string) (*journalFile, error) {
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
+// readJournal reads a journal; where there is none it is empty. Damage is a [*Fault]
+// beside what is intact.
+func (s *Store) readJournal(key string) (*journalFile, error) {
+	data, version, err := s.docs.Read(key)
+	if errors.Is(err, storage.ErrNotFound) {
 		return &journalFile{}, nil
 	}
 	if err != nil {
@@ -192,31 +185,17 @@ func (s *Store) readJournal(path string) (*journalFile, error) {
 	if len(f.wrong) == 0 {
 		return f, nil
 	}
-	return f, s.journalFault(path, data, f.fault())
+	return f, s.journalFault(key, version, f.fault())
 }
 
 // journalFault reports a damaged journal and keeps a copy of it, as it is, in the
 // quarantine: one, however often it is read before it changes again.
-func (s *Store) journalFault(path string, data []byte, what string) error {
-	kept, err := s.keepDamaged(path, data)
+func (s *Store) journalFault(key string, version storage.Version, what string) error {
+	kept, err := s.docs.Quarantine(key, version, true)
 	if err != nil {
-		return &Fault{Path: s.rel(path), What: what + "; cannot be copied to the quarantine: " + err.Error(), kind: session.ErrCorrupt}
+		return &Fault{Path: key, What: what + "; cannot be copied to the quarantine: " + err.Error(), kind: session.ErrCorrupt}
 	}
-	return &Fault{Path: s.rel(path), What: what, Quarantined: s.rel(kept), kind: session.ErrCorrupt}
-}
-
-// keepDamaged copies a file's content to the quarantine, under the time at which
-// the file was last changed.
-func (s *Store) keepDamaged(path string, data []byte) (string, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return "", err
-	}
-	kept := s.quarantined(path, info.ModTime())
-	if there, err := os.ReadFile(kept); err == nil && bytes.Equal(there, data) {
-		return kept, nil
-	}
-	return kept, s.write(kept, data, untilPowerLoss)
+	return &Fault{Path: key, What: what, Quarantined: kept, kind: session.ErrCorrupt}
 }
 
 // AppendEntry adds an entry to an assignment's journal; when it returns the entry
@@ -224,100 +203,18 @@ func (s *Store) keepDamaged(path string, data []byte) (string, error) {
 // again is then the same entry. Only the holder of the assignment's lock may call
 // it. What an append that was cut off has left at the journal's end is cut away.
 func (s *Store) AppendEntry(key session.Key, id spec.AssignmentID, e budget.Entry) error {
-	path, err := s.journalPath(key, id)
+	doc, err := journalKey(key, id)
 	if err != nil {
 		return err
 	}
 	line, err := journalLine(e)
 	if err == nil {
-		err = s.withReserve(func() error { return s.appendLine(path, append(line, '\n')) })
+		err = s.docs.Append(doc, line)
 	}
 	if err != nil {
 		return fmt.Errorf("write to the journal of %s: %w", id, err)
 	}
 	return nil
-}
-
-func (s *Store) appendLine(path string, line []byte) (err error) {
-	f, err := s.openJournal(path)
-	if err != nil {
-		return err
-	}
-	defer closing(f, &err)
-	end, err := cutTorn(f)
-	if err == nil && end == 0 { // a journal with a line has a durable name already
-		err = syncDir(filepath.Dir(path))
-	}
-	if err != nil {
-		return err
-	}
-	there, err := endsWith(f, end, line)
-	if err != nil {
-		return err
-	}
-	if !there {
-		failpoint.Torn(path, f, line)
-		_, err = f.Write(line)
-	}
-	if err == nil {
-		err = flushData(f)
-	}
-	if err != nil && !there {
-		// A later append cuts off what this cannot.
-		_ = f.Truncate(end)
-	}
-	return err
-}
-
-// openJournal opens a journal to append to it, making it if need be.
-func (s *Store) openJournal(path string) (*os.File, error) {
-	const mode = os.O_RDWR | os.O_APPEND | os.O_CREATE
-	f, err := os.OpenFile(path, mode, fileMode)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return f, err
-	}
-	if err := s.makeDir(filepath.Dir(path), durable); err != nil {
-		return nil, err
-	}
-	return os.OpenFile(path, mode, fileMode)
-}
-
-// cutTorn cuts off what follows the end of the last line, and returns the size of
-// what is left.
-func cutTorn(f *os.File) (int64, error) {
-	info, err := f.Stat()
-	if err != nil || info.Size() == 0 {
-		return 0, err
-	}
-	end := info.Size()
-	for block := make([]byte, 4<<10); end > 0; {
-		b := block[:min(int64(len(block)), end)]
-		if _, err := f.ReadAt(b, end-int64(len(b))); err != nil {
-			return 0, err
-		}
-		if at := bytes.LastIndexByte(b, '\n'); at >= 0 {
-			end -= int64(len(b) - at - 1)
-			break
-		}
-		end -= int64(len(b))
-	}
-	if end == info.Size() {
-		return end, nil
-	}
-	return end, f.Truncate(end)
-}
-
-// endsWith tells whether a file of some size ends with a line.
-func endsWith(f *os.File, size int64, line []byte) (bool, error) {
-	from := size - int64(len(line))
-	if from < 0 {
-		return false, nil
-	}
-	last := make([]byte, len(line))
-	if _, err := f.ReadAt(last, from); err != nil {
-		return false, err
-	}
-	return bytes.Equal(last, line), nil
 }
 
 // journals lists the assignments of a session that have a journal, sorted.

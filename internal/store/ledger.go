@@ -6,16 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-
-	"github.com/gofrs/flock"
 
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/failpoint"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/storage"
 )
 
 const (
@@ -84,45 +81,39 @@ func (s *Store) orSumOfJournals(key session.Key, l budget.Ledger, err error) (bu
 	return l, err
 }
 
-// lockedLedger is as storedLedger, while nobody writes the ledger: its file may be
-// written over once it was replaced.
+// lockedLedger is as storedLedger, while nobody writes the ledger.
 func (s *Store) lockedLedger(key session.Key) (l budget.Ledger, err error) {
-	dir, err := s.SessionDir(key)
+	doc, err := documentKey(key, ledgerFile)
 	if err != nil {
 		return l, err
 	}
-	if _, err := os.Lstat(filepath.Join(dir, ledgerFile)); err != nil {
-		return s.storedLedger(key) // makes no lock for what is not there
+	if _, _, err := s.docs.Read(doc); errors.Is(err, storage.ErrNotFound) {
+		l, _, err = s.storedLedger(key) // makes no lock for what is not there
+		return l, err
 	}
-	path, err := s.lockPath(key, ledgerFile)
-	if err != nil { // into a store that is only for reading nobody writes
-		return s.storedLedger(key)
+	lock, err := s.docs.RLock(context.Background(), doc)
+	if err == nil { // otherwise the store is only for reading, and nobody writes into it
+		defer closing(lock, &err)
 	}
-	lock := flock.New(path, flock.SetPermissions(fileMode))
-	if err := lock.RLock(); err != nil {
-		_ = lock.Close()
-		return s.storedLedger(key)
-	}
-	defer closing(lock, &err)
-	return s.storedLedger(key)
+	l, _, err = s.storedLedger(key)
+	return l, err
 }
 
 // storedLedger reads a session's ledger.json: [session.ErrNotFound] if there is
 // none, [session.ErrCorrupt] if it was damaged; it is then in the quarantine.
-func (s *Store) storedLedger(key session.Key) (budget.Ledger, error) {
-	dir, err := s.SessionDir(key)
+func (s *Store) storedLedger(key session.Key) (l budget.Ledger, version storage.Version, err error) {
+	doc, err := documentKey(key, ledgerFile)
 	if err != nil {
-		return budget.Ledger{}, err
+		return l, "", err
 	}
-	var l budget.Ledger
-	err = s.readDocument(filepath.Join(dir, ledgerFile), "ledger", func(data []byte) error {
+	version, err = s.readDocument(doc, "ledger", func(data []byte) error {
 		l = budget.Ledger{}
 		return unsealLedger(data, &l)
 	})
 	if err != nil {
-		return budget.Ledger{}, err
+		return budget.Ledger{}, "", err
 	}
-	return l, nil
+	return l, version, nil
 }
 
 func checkLedger(l budget.Ledger) error {
@@ -140,11 +131,11 @@ func checkLedger(l budget.Ledger) error {
 // sumOfJournals makes a session's ledger from its journals.
 func (s *Store) sumOfJournals(key session.Key) (budget.Ledger, error) {
 	l := budget.Ledger{Schema: budget.LedgerSchema, Session: key.Session}
-	path, err := s.allowancePath(key)
+	doc, err := allowanceKey(key)
 	if err != nil {
 		return l, err
 	}
-	allowances, err := s.intactAllowances(path)
+	allowances, err := s.intactAllowances(doc)
 	if err != nil {
 		return l, err
 	}
@@ -189,10 +180,10 @@ func (s *Store) UpdateLedger(key session.Key, change func(*budget.Ledger) error)
 // tryLedger does so under the lock of the team whose day the ledger draws from. If
 // that is not the ledger's team it changes nothing, and returns the one that is.
 func (s *Store) tryLedger(key session.Key, daily string, change func(*budget.Ledger) error) (other string, err error) {
-	var day *budget.Day
+	var day *lockedDay
 	update := func() error {
-		return s.withLock(key, ledgerFile, func() error {
-			other, err = s.changeLedger(key, day, change)
+		return s.withLock(key, ledgerFile, func(lock storage.Locked) error {
+			other, err = s.changeLedger(lock, key, day, change)
 			return err
 		})
 	}
@@ -200,8 +191,8 @@ func (s *Store) tryLedger(key session.Key, daily string, change func(*budget.Led
 		err = update()
 		return other, err
 	}
-	err = s.withTeamLock(key.Namespace, daily, func() error {
-		if day, err = s.today(key.Namespace, daily); err != nil {
+	err = s.withTeamLock(key.Namespace, daily, func(lock storage.Locked) error {
+		if day, err = s.today(lock, key.Namespace, daily); err != nil {
 			return err
 		}
 		return update()
@@ -210,8 +201,8 @@ func (s *Store) tryLedger(key session.Key, daily string, change func(*budget.Led
 }
 
 // changeLedger does so while both are locked; day is nil where the ledger draws from none.
-func (s *Store) changeLedger(key session.Key, day *budget.Day, change func(*budget.Ledger) error) (daily string, err error) {
-	stored, err := s.storedLedger(key)
+func (s *Store) changeLedger(lock storage.Locked, key session.Key, day *lockedDay, change func(*budget.Ledger) error) (daily string, err error) {
+	stored, version, err := s.storedLedger(key)
 	l, err := s.orSumOfJournals(key, stored, err)
 	if err != nil {
 		return "", err
@@ -233,7 +224,9 @@ func (s *Store) changeLedger(key session.Key, day *budget.Day, change func(*budg
 		warnings = len(day.Warnings)
 	}
 	l.Session = key.Session
-	l.Share(day)
+	if day != nil {
+		l.Share(day.Day)
+	}
 	if err := change(&l); err != nil {
 		return name, err
 	}
@@ -251,14 +244,14 @@ func (s *Store) changeLedger(key session.Key, day *budget.Day, change func(*budg
 		}
 		failpoint.Here("day written, ledger not")
 	}
-	return name, s.putLedger(key, l)
+	return name, s.putLedger(lock, key, l, version)
 }
 
 // allow adds to the journal of what a session may spend.
 func (s *Store) allow(key session.Key, added []budget.Allowance) error {
-	path, err := s.allowancePath(key)
+	doc, err := allowanceKey(key)
 	if err == nil {
-		err = s.appendAllowances(path, added)
+		err = s.appendAllowances(doc, added)
 	}
 	if err != nil {
 		return fmt.Errorf("write the allowance of session %s: %w", key.Session, err)
@@ -266,50 +259,17 @@ func (s *Store) allow(key session.Key, added []budget.Allowance) error {
 	return nil
 }
 
-func (s *Store) putLedger(key session.Key, l budget.Ledger) error {
-	dir, err := s.SessionDir(key)
+func (s *Store) putLedger(lock storage.Locked, key session.Key, l budget.Ledger, version storage.Version) error {
+	doc, err := documentKey(key, ledgerFile)
 	if err != nil {
 		return err
 	}
 	data, err := sealLedger(l)
 	if err == nil {
-		err = s.swap(filepath.Join(dir, ledgerFile), data)
+		_, err = lock.Write(doc, data, version, storage.UntilPowerLoss)
 	}
 	if err != nil {
 		return fmt.Errorf("write the ledger of session %s: %w", key.Session, err)
 	}
 	return nil
-}
-
-// swap replaces the file at path as write does, for one who holds the lock under
-// which it is read, too. It writes over the file that was replaced last and
-// exchanges the two: on many file systems that takes a small part of the time
-// that a new file takes. Where it cannot, it writes a new file.
-func (s *Store) swap(path string, data []byte) error {
-	spare := s.path("tmp", "swap-"+digestOf([]byte(s.rel(path))).Short())
-	if err := overwrite(spare, data); err == nil && exchange(spare, path) == nil {
-		return nil
-	}
-	if err := s.write(path, data, untilPowerLoss); err != nil {
-		return err
-	}
-	// The next one finds a file to write over.
-	if f, err := os.OpenFile(spare, os.O_CREATE|os.O_WRONLY, fileMode); err == nil {
-		_ = f.Close()
-	}
-	return nil
-}
-
-// overwrite fills a file that is there.
-func overwrite(path string, data []byte) (err error) {
-	f, err := os.OpenFile(path, os.O_WRONLY, fileMode)
-	if err != nil {
-		return err
-	}
-	defer closing(f, &err)
-	failpoint.Torn(path, f, data)
-	if _, err := f.Write(data); err != nil {
-		return err
-	}
-	return f.Truncate(int64(len(data)))
 }

@@ -7,19 +7,21 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/gofrs/flock"
 	"golang.org/x/sys/unix"
 
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/storage"
 )
 
 // Lock takes the lock of an assignment, which says that it has a live executor.
 // While another holds it, in this process or any other, ok is false. The lock
 // ends when it is unlocked, or when its process and all that have inherited the
-// descriptor are gone, however they end.
+// descriptor are gone, however they end. It is a lock of the file system, because agents
+// on the host inherit it. With a storage on other machines a lease takes its place; the
+// incarnation in the record fences late executors in any case.
 func (s *Store) Lock(key session.Key, id spec.AssignmentID) (lock session.Lock, ok bool, err error) {
 	if err := checkAssignment(id); err != nil {
 		return nil, false, err
@@ -63,32 +65,23 @@ func (l heldLock) Unlock() {
 	_ = l.Close()
 }
 
-// lockLimit is how long a lock is waited for that others hold for a moment: who holds it
-// for longer is stopped, or cannot write. lockEvery is how often it is tried.
-const (
-	lockLimit = 10 * time.Second
-	lockEvery = 5 * time.Millisecond
-)
-
-// withLock runs change while it holds a lock that others take for as short a time,
-// waiting for it if need be.
-func (s *Store) withLock(key session.Key, name string, change func() error) (err error) {
-	path, err := s.lockPath(key, name)
+// withLock runs change while it holds a lock of a session that others take for as short a
+// time, waiting for it if need be.
+func (s *Store) withLock(key session.Key, name string, change func(storage.Locked) error) error {
+	doc, err := documentKey(key, name)
 	if err != nil {
 		return err
 	}
-	l := flock.New(path, flock.SetPermissions(fileMode))
-	ctx, cancel := context.WithTimeout(context.Background(), lockLimit)
-	defer cancel()
-	if _, err := l.TryLockContext(ctx, lockEvery); err != nil {
-		_ = l.Close()
-		if ctx.Err() != nil {
-			return fmt.Errorf("lock %s of session %s: another process has held the lock for %s; if that process is stopped, continue or end it", name, key.Session, lockLimit)
-		}
-		return fmt.Errorf("lock %s of session %s: %w", name, key.Session, err)
+	return s.locked(doc, change)
+}
+
+func (s *Store) locked(key string, change func(storage.Locked) error) (err error) {
+	l, err := s.docs.Lock(context.Background(), key)
+	if err != nil {
+		return err
 	}
 	defer closing(l, &err)
-	return change()
+	return change(l)
 }
 
 // withSweepShared runs change while nothing is swept away. Many may at once; it must not
@@ -106,7 +99,7 @@ func (s *Store) sweepLock(lock func(*flock.Flock) error, change func() error) (e
 	l := flock.New(s.path("locks", ".sweep"), flock.SetPermissions(fileMode))
 	err = lock(l)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := s.makeDir(s.path("locks"), untilPowerLoss); err != nil {
+		if err := s.files.MakeDir(s.path("locks"), storage.UntilPowerLoss); err != nil {
 			return fmt.Errorf("create the directory of a lock: %w", err)
 		}
 		err = lock(l)
@@ -122,7 +115,7 @@ func (s *Store) sweepLock(lock func(*flock.Flock) error, change func() error) (e
 // lockPruning makes this the only prune of the store; ok is false while there is
 // another.
 func (s *Store) lockPruning() (unlock func(), ok bool, err error) {
-	if err := s.makeDir(s.path("locks"), untilPowerLoss); err != nil {
+	if err := s.files.MakeDir(s.path("locks"), storage.UntilPowerLoss); err != nil {
 		return nil, false, fmt.Errorf("create the directory of a lock: %w", err)
 	}
 	l := flock.New(s.path("locks", ".prune"), flock.SetPermissions(fileMode))
@@ -140,7 +133,7 @@ func (s *Store) lockPath(key session.Key, name string) (string, error) {
 		return "", err
 	}
 	path := s.path("locks", key.Namespace, key.Session, name)
-	if err := s.makeDir(filepath.Dir(path), untilPowerLoss); err != nil {
+	if err := s.files.MakeDir(filepath.Dir(path), storage.UntilPowerLoss); err != nil {
 		return "", fmt.Errorf("create the directory of a lock: %w", err)
 	}
 	return path, nil

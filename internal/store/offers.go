@@ -5,27 +5,26 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/storage"
 )
 
 var unsafeInName = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
 
-// offerPath is where a worker's offer lies. Whatever a file name should not
+// offerKey names a worker's offer. Whatever a file name should not
 // hold is replaced in the id, and a digest keeps different ids apart.
-func (s *Store) offerPath(worker string) string {
+func offerKey(worker string) string {
 	safe := strings.Trim(unsafeInName.ReplaceAllString(worker, "_"), "_")
 	if safe != worker || len(safe) > 100 {
 		safe = safe[:min(len(safe), 100)] + "." + string(digestOf([]byte(worker))[:8])
 	}
-	return s.path("workers", safe+".json")
+	return "workers/" + safe + ".json"
 }
 
 // PutOffer publishes what a worker offers, replacing what it published before.
@@ -41,7 +40,14 @@ func (s *Store) PutOffer(ctx context.Context, o spec.Offer) error {
 	if err != nil {
 		return fmt.Errorf("publish the offer of %s: %w", o.Worker, err)
 	}
-	if err := s.write(s.offerPath(o.Worker), append(data, '\n'), untilPowerLoss); err != nil {
+	key := offerKey(o.Worker)
+	if err := s.update(key, storage.UntilPowerLoss, func() ([]byte, storage.Version, error) {
+		_, version, err := s.docs.Read(key)
+		if errors.Is(err, storage.ErrNotFound) {
+			err = nil
+		}
+		return append(data, '\n'), version, err
+	}); err != nil {
 		return fmt.Errorf("publish the offer of %s: %w", o.Worker, err)
 	}
 	return nil
@@ -49,24 +55,36 @@ func (s *Store) PutOffer(ctx context.Context, o spec.Offer) error {
 
 // RemoveOffer takes back what a worker offers; it need not be there.
 func (s *Store) RemoveOffer(_ context.Context, worker string) error {
-	if err := os.Remove(s.offerPath(worker)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := s.remove(offerKey(worker)); err != nil {
 		return fmt.Errorf("take back the offer of %s: %w", worker, err)
 	}
 	return nil
+}
+
+// remove removes a document or a journal, if it is there.
+func (s *Store) remove(key string) error {
+	_, version, err := s.docs.Read(key)
+	if err == nil {
+		err = s.docs.Delete(key, version)
+	}
+	if errors.Is(err, storage.ErrNotFound) {
+		return nil
+	}
+	return err
 }
 
 // Offers lists what workers publish, sorted by file name, those of dead workers
 // included ([spec.Offer.Live] tells). A damaged offer is quarantined and left
 // out: its worker renews it within seconds.
 func (s *Store) Offers(ctx context.Context) ([]spec.Offer, error) {
-	files, err := s.documents(ctx, s.path("workers"), "")
+	files, err := s.documents(ctx, "workers", "")
 	if err != nil {
 		return nil, err
 	}
 	out := []spec.Offer{}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		var o spec.Offer
-		err := s.readDocument(files[name], "offer", func(data []byte) error {
+		_, err := s.readDocument(files[name], "offer", func(data []byte) error {
 			o = spec.Offer{}
 			if err := json.Unmarshal(data, &o); err != nil {
 				return err

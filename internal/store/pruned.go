@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/storage"
 )
 
 const (
@@ -38,13 +38,12 @@ type prunedCheckpoint struct {
 }
 
 // notes reads a session's pruned.json; without one nothing was pruned.
-func (s *Store) notes(key session.Key) (prunedNote, error) {
-	dir, err := s.SessionDir(key)
+func (s *Store) notes(key session.Key) (n prunedNote, version storage.Version, err error) {
+	doc, err := documentKey(key, prunedFile)
 	if err != nil {
-		return prunedNote{}, err
+		return n, "", err
 	}
-	var n prunedNote
-	err = s.readDocument(filepath.Join(dir, prunedFile), "note of what was pruned", func(data []byte) error {
+	version, err = s.readDocument(doc, "note of what was pruned", func(data []byte) error {
 		n = prunedNote{}
 		if err := s.unseal(data, &n); err != nil {
 			return err
@@ -52,9 +51,9 @@ func (s *Store) notes(key session.Key) (prunedNote, error) {
 		return n.check(key)
 	})
 	if errors.Is(err, session.ErrNotFound) {
-		return prunedNote{}, nil
+		return prunedNote{}, "", nil
 	}
-	return n, err
+	return n, version, err
 }
 
 func (n prunedNote) check(key session.Key) error {
@@ -82,7 +81,7 @@ func (s *Store) prunedAnywhere(ctx context.Context, name spec.Digest) (bool, err
 	}
 	for _, key := range keys {
 		// A damaged note is a fault of its own session.
-		if n, err := s.notes(key); err == nil && n.names()[name] {
+		if n, _, err := s.notes(key); err == nil && n.names()[name] {
 			return true, nil
 		}
 	}
@@ -114,8 +113,8 @@ func (s *Store) dropCheckpoints(key session.Key, dropped []StoredCheckpoint, nee
 	if err != nil {
 		return err
 	}
-	return s.withLock(key, chainLock, func() error {
-		n, err := s.notes(key)
+	return s.withLock(key, chainLock, func(storage.Locked) error {
+		n, version, err := s.notes(key)
 		if err != nil {
 			return err
 		}
@@ -128,7 +127,7 @@ func (s *Store) dropCheckpoints(key session.Key, dropped []StoredCheckpoint, nee
 		slices.SortStableFunc(n.Checkpoints, func(a, b prunedCheckpoint) int {
 			return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.Checkpoint, b.Checkpoint))
 		})
-		if err := s.putNotes(dir, key, n); err != nil {
+		if err := s.putNotes(key, n, version); err != nil {
 			return err
 		}
 		for _, c := range dropped {
@@ -139,17 +138,22 @@ func (s *Store) dropCheckpoints(key session.Key, dropped []StoredCheckpoint, nee
 				return err
 			}
 		}
-		return syncDir(dir)
+		return storage.SyncDir(dir)
 	})
 }
 
-func (s *Store) putNotes(dir string, key session.Key, n prunedNote) error {
+// putNotes replaces the version of a session's pruned.json that was read.
+func (s *Store) putNotes(key session.Key, n prunedNote, version storage.Version) error {
 	n.Schema, n.Session = prunedSchema, key.Session
-	data, err := s.seal(n)
-	if err != nil {
-		return fmt.Errorf("record the pruning of session %s: %w", key.Session, err)
+	doc, err := documentKey(key, prunedFile)
+	var data []byte
+	if err == nil {
+		data, err = s.seal(n)
 	}
-	if err := s.write(filepath.Join(dir, prunedFile), data, durable); err != nil {
+	if err == nil {
+		_, err = s.docs.Write(doc, data, version, storage.Durable)
+	}
+	if err != nil {
 		return fmt.Errorf("record the pruning of session %s: %w", key.Session, err)
 	}
 	return nil

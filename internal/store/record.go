@@ -5,23 +5,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/storage"
 )
 
-func (s *Store) recordPath(key session.Key, id spec.AssignmentID) (string, error) {
-	dir, err := s.SessionDir(key)
-	if err != nil {
-		return "", err
-	}
+func recordKey(key session.Key, id spec.AssignmentID) (string, error) {
 	if err := checkAssignment(id); err != nil {
 		return "", err
 	}
-	return filepath.Join(dir, "assignments", recordName(id)), nil
+	return documentKey(key, "assignments", recordName(id))
 }
 
 func recordName(id spec.AssignmentID) string { return id.Phase + "." + id.Persona + ".json" }
@@ -37,12 +33,16 @@ func recordOf(file string) (spec.AssignmentID, bool) {
 // Record reads an assignment's record: [session.ErrNotFound] if there is none,
 // [session.ErrCorrupt] if it was damaged; it is then in the quarantine.
 func (s *Store) Record(key session.Key, id spec.AssignmentID) (session.Record, error) {
-	path, err := s.recordPath(key, id)
+	r, _, err := s.record(key, id)
+	return r, err
+}
+
+func (s *Store) record(key session.Key, id spec.AssignmentID) (r session.Record, version storage.Version, err error) {
+	doc, err := recordKey(key, id)
 	if err != nil {
-		return session.Record{}, err
+		return r, "", err
 	}
-	var r session.Record
-	err = s.readDocument(path, "record", func(data []byte) error {
+	version, err = s.readDocument(doc, "record", func(data []byte) error {
 		r = session.Record{}
 		if err := s.unseal(data, &r); err != nil {
 			return err
@@ -50,9 +50,9 @@ func (s *Store) Record(key session.Key, id spec.AssignmentID) (session.Record, e
 		return checkRecord(r, id)
 	})
 	if err != nil {
-		return session.Record{}, err
+		return session.Record{}, "", err
 	}
-	return r, nil
+	return r, version, nil
 }
 
 func checkRecord(r session.Record, id spec.AssignmentID) error {
@@ -70,66 +70,52 @@ func checkRecord(r session.Record, id spec.AssignmentID) error {
 // replaced: the error is then [session.ErrFenced]. Schema and SHA256 are filled in.
 // A damaged record is quarantined and replaced.
 func (s *Store) PutRecord(key session.Key, r session.Record) error {
-	return s.withRecordLock(key, r.Assignment, func() error { return s.replaceRecord(key, r, r.Incarnation) })
-}
-
-// withRecordLock runs change while nobody else writes the record.
-func (s *Store) withRecordLock(key session.Key, id spec.AssignmentID, change func() error) error {
-	if err := checkAssignment(id); err != nil {
-		return err
-	}
-	return s.withLock(key, id.Phase+"."+id.Persona+".record", change)
-}
-
-// replaceRecord writes a record in the name of an incarnation, unless the stored
-// one belongs to a later.
-func (s *Store) replaceRecord(key session.Key, r session.Record, incarnation int) error {
-	path, err := s.recordPath(key, r.Assignment)
-	if err != nil {
-		return err
-	}
-	stored, err := s.Record(key, r.Assignment)
-	switch {
-	case errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt):
-	case err != nil:
-		return err
-	case stored.Incarnation > incarnation:
-		return fmt.Errorf("the record of %s in session %s is of incarnation %d, not %d: %w", r.Assignment, key.Session, stored.Incarnation, incarnation, session.ErrFenced)
-	}
-	r.Schema = session.RecordSchema
-	data, err := s.seal(r)
-	if err != nil {
-		return fmt.Errorf("write the record of %s: %w", r.Assignment, err)
-	}
-	if err := s.write(path, data, durable); err != nil {
-		return fmt.Errorf("write the record of %s: %w", r.Assignment, err)
-	}
-	return nil
+	return s.updateRecord(key, r.Assignment, r.Incarnation, func(session.Record) session.Record { return r })
 }
 
 // UpdateRecord rewrites an assignment's record for an incarnation and returns it.
 // change gets what is stored, or a record without rounds if nothing is or it was
-// damaged. From then on executors of earlier incarnations are fenced off; a
-// record of a later one is [session.ErrFenced].
-func (s *Store) UpdateRecord(key session.Key, id spec.AssignmentID, incarnation int, change func(*session.Record)) (session.Record, error) {
-	var r session.Record
-	err := s.withRecordLock(key, id, func() error {
-		stored, err := s.Record(key, id)
-		switch {
-		case errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt):
-			stored = session.Record{Assignment: id}
-		case err != nil:
-			return err
-		}
+// damaged; it may be called more than once. From then on executors of earlier
+// incarnations are fenced off; a record of a later one is [session.ErrFenced].
+func (s *Store) UpdateRecord(key session.Key, id spec.AssignmentID, incarnation int, change func(*session.Record)) (r session.Record, err error) {
+	err = s.updateRecord(key, id, incarnation, func(stored session.Record) session.Record {
 		change(&stored)
 		stored.Incarnation = max(stored.Incarnation, incarnation)
-		if err := s.replaceRecord(key, stored, incarnation); err != nil {
-			return err
-		}
 		r = stored
-		return nil
+		return stored
 	})
-	return r, err
+	if err != nil {
+		return session.Record{}, err
+	}
+	return r, nil
+}
+
+// updateRecord writes a record in the name of an incarnation, unless the stored one
+// belongs to a later.
+func (s *Store) updateRecord(key session.Key, id spec.AssignmentID, incarnation int, change func(session.Record) session.Record) error {
+	doc, err := recordKey(key, id)
+	if err != nil {
+		return err
+	}
+	err = s.update(doc, storage.Durable, func() ([]byte, storage.Version, error) {
+		stored, version, err := s.record(key, id)
+		switch {
+		case missing(err):
+			stored = session.Record{Assignment: id}
+		case err != nil:
+			return nil, "", err
+		case stored.Incarnation > incarnation:
+			return nil, "", fmt.Errorf("it is of incarnation %d, not %d: %w", stored.Incarnation, incarnation, session.ErrFenced)
+		}
+		r := change(stored)
+		r.Schema = session.RecordSchema
+		data, err := s.seal(r)
+		return data, version, err
+	})
+	if err != nil {
+		return fmt.Errorf("write the record of %s in session %s: %w", id, key.Session, err)
+	}
+	return nil
 }
 
 // Records reads a session's records, sorted by phase and persona. Those that
@@ -161,17 +147,17 @@ func (s *Store) recorded(ctx context.Context, key session.Key) ([]spec.Assignmen
 // assignments lists those of a session that have a file, sorted by phase and persona. of
 // tells whose file a name is.
 func (s *Store) assignments(ctx context.Context, key session.Key, of func(file string) (spec.AssignmentID, bool)) ([]spec.AssignmentID, error) {
-	dir, err := s.SessionDir(key)
+	dir, err := documentKey(key, "assignments")
 	if err != nil {
 		return nil, err
 	}
-	entries, err := s.entries(ctx, filepath.Join(dir, "assignments"))
+	names, err := s.list(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
 	var out []spec.AssignmentID
-	for _, e := range entries {
-		if id, ok := of(e.Name()); ok && e.Type().IsRegular() {
+	for _, name := range names {
+		if id, ok := of(name); ok {
 			out = append(out, id)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"path"
 	"slices"
 	"strings"
 
@@ -43,9 +43,17 @@ func (s *Store) SessionDir(key session.Key) (string, error) {
 	return s.path("sessions", key.Namespace, key.Session), nil
 }
 
+// documentKey names a document of a session in the storage.
+func documentKey(key session.Key, names ...string) (string, error) {
+	if err := checkKey(key); err != nil {
+		return "", err
+	}
+	return path.Join(append([]string{"sessions", key.Namespace, key.Session}, names...)...), nil
+}
+
 // Namespaces lists the namespaces that have sessions, sorted.
 func (s *Store) Namespaces(ctx context.Context) ([]string, error) {
-	return s.subdirs(ctx, s.path("sessions"))
+	return s.subdirs(ctx, "sessions")
 }
 
 // Sessions lists the sessions of a namespace, sorted by name.
@@ -53,7 +61,7 @@ func (s *Store) Sessions(ctx context.Context, namespace string) ([]session.Key, 
 	if err := spec.CheckSession(namespace); err != nil {
 		return nil, fmt.Errorf("namespace: %w", err)
 	}
-	names, err := s.subdirs(ctx, s.path("sessions", namespace))
+	names, err := s.subdirs(ctx, "sessions/"+namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -77,19 +85,32 @@ func (s *Store) HasSession(key session.Key) (bool, error) {
 	return err == nil, err
 }
 
-// subdirs lists the directories in dir whose names a session can have.
-func (s *Store) subdirs(ctx context.Context, dir string) ([]string, error) {
-	entries, err := s.entries(ctx, dir)
+// subdirs lists the names below a key that have others below them, and that a session can
+// have.
+func (s *Store) subdirs(ctx context.Context, key string) ([]string, error) {
+	names, err := s.list(ctx, key)
 	if err != nil {
 		return nil, err
 	}
 	out := []string{}
-	for _, e := range entries {
-		if e.IsDir() && spec.CheckSession(e.Name()) == nil {
-			out = append(out, e.Name())
+	for _, name := range names {
+		if name, ok := strings.CutSuffix(name, "/"); ok && spec.CheckSession(name) == nil {
+			out = append(out, name)
 		}
 	}
 	return out, nil
+}
+
+// list returns the names below a key.
+func (s *Store) list(ctx context.Context, key string) ([]string, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	names, err := s.docs.List(key)
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", key, err)
+	}
+	return names, nil
 }
 
 // entries lists a directory, sorted; an absent one is empty.
@@ -129,21 +150,21 @@ func (s *Store) Executions(ctx context.Context, namespace string) ([]session.Exe
 	return out, errors.Join(faults...)
 }
 
-// documents lists the files of a directory that have the prefix and end in
-// .json, by the name between.
-func (s *Store) documents(ctx context.Context, dir, prefix string) (map[string]string, error) {
-	entries, err := s.entries(ctx, dir)
+// documents lists the documents below a key that have the prefix and end in .json: their
+// keys, by the name between.
+func (s *Store) documents(ctx context.Context, key, prefix string) (map[string]string, error) {
+	names, err := s.list(ctx, key)
 	if err != nil {
 		return nil, err
 	}
 	out := map[string]string{}
-	for _, e := range entries {
-		name, ok := strings.CutPrefix(e.Name(), prefix)
-		if !ok || !e.Type().IsRegular() {
+	for _, file := range names {
+		name, ok := strings.CutPrefix(file, prefix)
+		if !ok {
 			continue
 		}
 		if name, ok = strings.CutSuffix(name, ".json"); ok {
-			out[name] = filepath.Join(dir, e.Name())
+			out[name] = key + "/" + file
 		}
 	}
 	return out, nil

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/storage"
 )
 
 const (
@@ -89,6 +90,9 @@ type Store struct {
 	// flushed are the blobs that need no flushing.
 	flushed flushed
 	parts   partCache
+	// docs has what changes: documents and journals. files has it, too; it is for content.
+	docs  storage.Storage
+	files *storage.Directory
 }
 
 type identity struct {
@@ -155,14 +159,14 @@ func claim(dir string) error {
 		return err
 	}
 	defer os.Remove(f.Name()) //nolint:errcheck // a leftover does no harm
-	if err := writeAll(f, append(data, '\n'), true); err != nil {
+	if err := storage.WriteAll(f, append(data, '\n'), true); err != nil {
 		return err
 	}
 	// A link, unlike a rename, does not replace what another process made.
 	if err := os.Link(f.Name(), filepath.Join(dir, identityFile)); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return syncDir(dir)
+	return storage.SyncDir(dir)
 }
 
 // Open opens the store in dir. Where there is none the error is
@@ -199,8 +203,15 @@ func Open(dir string, o Options) (*Store, error) {
 	if s.workRoot == "" {
 		s.workRoot = s.path("work")
 	}
+	s.attach()
 	s.sweep()
 	return s, nil
+}
+
+// attach connects a store with its directory.
+func (s *Store) attach() {
+	s.files = storage.NewDirectory(s.dir, s.now, s.withReserve)
+	s.docs = s.files
 }
 
 func readIdentity(dir string) (identity, error) {

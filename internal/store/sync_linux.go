@@ -29,16 +29,3 @@ func clone(dst, src *os.File) bool {
 // allocate gives an empty file its size on disk. The error is [errors.ErrUnsupported]
 // where the file system cannot do that.
 func allocate(f *os.File, size int64) error { return unix.Fallocate(int(f.Fd()), 0, 0, size) }
-
-// flushData makes what was written to a file outlive a power loss; times may not.
-func flushData(f *os.File) error {
-	if err := unix.Fdatasync(int(f.Fd())); err != nil {
-		return &os.PathError{Op: "fdatasync", Path: f.Name(), Err: err}
-	}
-	return nil
-}
-
-// exchange makes two files take each other's names at once.
-func exchange(a, b string) error {
-	return unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
-}

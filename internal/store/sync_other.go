@@ -22,9 +22,3 @@ func clone(_, _ *os.File) bool { return false }
 
 // allocate gives an empty file its size on disk, where that can be done.
 func allocate(*os.File, int64) error { return errors.ErrUnsupported }
-
-// flushData makes what was written to a file outlive a power loss.
-func flushData(f *os.File) error { return f.Sync() }
-
-// exchange makes two files take each other's names at once, where that can be done.
-func exchange(_, _ string) error { return errors.ErrUnsupported }

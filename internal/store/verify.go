@@ -14,6 +14,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/storage"
 )
 
 // Report is what a verification found.
@@ -276,8 +277,8 @@ func (s *Store) repairCopy(ctx context.Context, key session.Key, c StoredCheckpo
 	if err != nil {
 		return copyInPlace, err
 	}
-	err = s.withLock(key, chainLock, func() error {
-		_, there, err := s.readCopy(key, c.CurrentPhase, path)
+	err = s.withLock(key, chainLock, func(storage.Locked) error {
+		_, there, err := s.readCopy(key, c.CurrentPhase)
 		switch {
 		case errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt):
 			state = copyWasMissing
@@ -288,7 +289,7 @@ func (s *Store) repairCopy(ctx context.Context, key session.Key, c StoredCheckpo
 		default:
 			state = copyWasOther
 		}
-		notes, err := s.notes(key)
+		notes, _, err := s.notes(key)
 		if err != nil {
 			return err
 		}
@@ -296,7 +297,7 @@ func (s *Store) repairCopy(ctx context.Context, key session.Key, c StoredCheckpo
 			state = copyInPlace
 			return nil
 		}
-		return s.write(path, data, durable)
+		return s.files.WriteFile(path, data, storage.Durable)
 	})
 	return state, err
 }

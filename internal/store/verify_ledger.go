@@ -10,6 +10,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/storage"
 )
 
 // ledger looks at a session's ledger and journals and notes the blobs that these
@@ -27,11 +28,11 @@ func (v *verification) ledger(ctx context.Context, key session.Key) error {
 		}
 		missing = nil
 	}
-	path, err := v.store.allowancePath(key)
+	doc, err := allowanceKey(key)
 	if err != nil {
 		return err
 	}
-	if _, err := v.store.allowances(path); err != nil {
+	if _, err := v.store.allowances(doc); err != nil {
 		if err := v.fault(err, ""); err != nil {
 			return err
 		}
@@ -68,13 +69,13 @@ func (v *verification) ledger(ctx context.Context, key session.Key) error {
 // journal looks at an assignment's journal, of which the ledger has booked the
 // entries up to a number, and returns how many it has.
 func (v *verification) journal(ctx context.Context, key session.Key, id spec.AssignmentID, booked int64) (int, error) {
-	path, err := v.store.journalPath(key, id)
+	doc, err := journalKey(key, id)
 	if err != nil {
 		return 0, err
 	}
-	f, err := v.store.readJournal(path)
+	f, err := v.store.readJournal(doc)
 	if err == nil && f.journal.Next() <= booked {
-		err = v.store.cutJournal(path, f.journal.Next()-1, booked)
+		err = v.store.cutJournal(doc, f.journal.Next()-1, booked)
 	}
 	if err := v.fault(err, ""); err != nil {
 		return 0, err
@@ -92,16 +93,16 @@ func (v *verification) journal(ctx context.Context, key session.Key, id spec.Ass
 }
 
 // cutJournal reports that a journal ends before what the ledger has booked.
-func (s *Store) cutJournal(path string, last, booked int64) error {
+func (s *Store) cutJournal(key string, last, booked int64) error {
 	what := fmt.Sprintf("it ends with entry %d, but the ledger has booked up to entry %d", last, booked)
-	data, err := os.ReadFile(path)
+	_, version, err := s.docs.Read(key)
 	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return &Fault{Path: s.rel(path), What: "the store " + s.dir + " has no such journal, but the ledger has booked up to its entry " + fmt.Sprint(booked), kind: session.ErrNotFound}
+	case errors.Is(err, storage.ErrNotFound):
+		return &Fault{Path: key, What: "the store " + s.dir + " has no such journal, but the ledger has booked up to its entry " + fmt.Sprint(booked), kind: session.ErrNotFound}
 	case err != nil:
 		return fmt.Errorf("read the journal: %w", err)
 	}
-	return s.journalFault(path, data, what)
+	return s.journalFault(key, version, what)
 }
 
 // call notes the blobs of a call's turn.

@@ -136,7 +136,7 @@ func TestAMirrorThatCannotBeWrittenCatchesUp(t *testing.T) {
 	w.hold("implementation")
 	w.must("run", teamFile, "go on", "--session", "lags")
 	w.held("lags", "requirements")
-	lock := filepath.Join(w.state, "locks", w.namespace, "lags", "execution_state.json")
+	lock := filepath.Join(w.state, "locks", ".documents", "sessions", w.namespace, "lags", "execution_state.json")
 	require.NoError(t, os.Remove(lock))
 	require.NoError(t, os.Mkdir(lock, 0o700))
 	w.release("requirements")

@@ -182,7 +182,7 @@ func TestAMirrorThatCannotBeWrittenLagsUntilItCan(t *testing.T) {
 	}, time.Minute, 10*time.Millisecond)
 	require.Zero(t, lag())
 
-	lock := filepath.Join(s.store.Dir(), "locks", s.namespace, "s", "execution_state.json")
+	lock := filepath.Join(s.store.Dir(), "locks", ".documents", "sessions", s.namespace, "s", "execution_state.json")
 	require.NoError(t, os.Remove(lock))
 	require.NoError(t, os.Mkdir(lock, 0o700))
 	open("a")

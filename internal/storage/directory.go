@@ -1,0 +1,234 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/failpoint"
+)
+
+const (
+	dirMode  fs.FileMode = 0o700
+	fileMode fs.FileMode = 0o600
+)
+
+// Directory keeps each document and each journal in a file below a directory. Files are
+// replaced by renaming, and written under locks of the file system.
+type Directory struct {
+	root string
+	now  func() time.Time
+	// retry runs a write again that has found the disk full, if it could make room.
+	retry func(write func() error) error
+}
+
+// NewDirectory returns the storage in a directory, which exists. retry runs a write, and
+// may run it once more.
+func NewDirectory(root string, now func() time.Time, retry func(write func() error) error) *Directory {
+	return &Directory{root: root, now: now, retry: retry}
+}
+
+var _ Storage = (*Directory)(nil)
+
+func (d *Directory) path(key string) (string, error) {
+	if err := CheckKey(key); err != nil {
+		return "", err
+	}
+	return filepath.Join(d.root, filepath.FromSlash(key)), nil
+}
+
+// Read implements [Documents].
+func (d *Directory) Read(key string) ([]byte, Version, error) {
+	path, err := d.path(key)
+	if err != nil {
+		return nil, "", err
+	}
+	data, err := readFile(path)
+	if err != nil {
+		return nil, "", err
+	}
+	return data, VersionOf(data), nil
+}
+
+func readFile(path string) (_ []byte, err error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrNotFound
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > MaxDocument {
+		return nil, fmt.Errorf("%w: it has %d bytes, and at most %d are allowed", ErrTooLarge, info.Size(), MaxDocument)
+	}
+	data := make([]byte, info.Size(), info.Size()+1)
+	n, err := io.ReadFull(f, data)
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+		err = nil // it was cut meanwhile
+	}
+	return data[:n], err
+}
+
+// Write implements [Documents]. The new file is written beside the old one before the lock
+// is taken, so a process that is stopped while it writes blocks no other.
+func (d *Directory) Write(key string, data []byte, version Version, durability Durability) (Version, error) {
+	path, err := d.path(key)
+	if err != nil {
+		return "", err
+	}
+	if len(data) > MaxDocument {
+		return "", fmt.Errorf("%w: it has %d bytes, and at most %d are allowed", ErrTooLarge, len(data), MaxDocument)
+	}
+	temp, err := d.WriteTemp(path, data, durability)
+	if err != nil {
+		return "", err
+	}
+	err = d.withLock(key, func() error {
+		if err := hasVersion(path, version); err != nil {
+			return err
+		}
+		return d.Install(temp.Name(), path, durability)
+	})
+	if err != nil {
+		_ = os.Remove(temp.Name())
+		return "", err
+	}
+	return VersionOf(data), nil
+}
+
+// hasVersion returns ErrConflict if a file has another version.
+func hasVersion(path string, version Version) error {
+	data, err := readFile(path)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		if version == "" {
+			return nil
+		}
+	case err != nil:
+		return err
+	case VersionOf(data) == version:
+		return nil
+	}
+	return ErrConflict
+}
+
+// Delete implements [Storage].
+func (d *Directory) Delete(key string, version Version) error {
+	path, err := d.path(key)
+	if err != nil {
+		return err
+	}
+	return d.withLock(key, func() error {
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			return ErrNotFound
+		}
+		if err := hasVersion(path, version); err != nil {
+			return err
+		}
+		return os.Remove(path)
+	})
+}
+
+// List implements [Storage].
+func (d *Directory) List(key string) ([]string, error) {
+	path, err := d.path(key)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		switch {
+		case e.IsDir():
+			names = append(names, e.Name()+"/")
+		case e.Type().IsRegular():
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+// Quarantine implements [Storage].
+func (d *Directory) Quarantine(key string, version Version, copied bool) (string, error) {
+	path, err := d.path(key)
+	if err != nil {
+		return "", err
+	}
+	to := d.quarantined(path)
+	if !copied {
+		return d.Rel(to), d.Install(path, to, UntilPowerLoss)
+	}
+	data, now, err := d.Read(key)
+	if err != nil {
+		return "", err
+	}
+	if now != version {
+		return "", ErrConflict
+	}
+	to = filepath.Join(filepath.Dir(to), flat(d.Rel(path))+"."+string(version[:16]))
+	if _, err := os.Lstat(to); err == nil {
+		return d.Rel(to), nil
+	}
+	return d.Rel(to), d.WriteFile(to, data, UntilPowerLoss)
+}
+
+// quarantined is where a damaged file is moved to.
+func (d *Directory) quarantined(path string) string {
+	return filepath.Join(d.root, "quarantine", flat(d.Rel(path))+"."+d.now().UTC().Format("20060102T150405.000000000Z"))
+}
+
+func flat(rel string) string { return strings.ReplaceAll(rel, string(os.PathSeparator), "-") }
+
+// Rel names a file for people: relative to the directory.
+func (d *Directory) Rel(path string) string {
+	r, err := filepath.Rel(d.root, path)
+	if err != nil {
+		return path
+	}
+	return r
+}
+
+// swap replaces a file under the lock of whoever reads or writes it. It writes over the
+// file that was replaced last and exchanges the two: on many file systems that takes a
+// small part of the time that a new file takes. Where it cannot, it writes a new file.
+func (d *Directory) swap(path string, data []byte) error {
+	spare := filepath.Join(d.root, "tmp", "swap-"+string(VersionOf([]byte(d.Rel(path)))[:12]))
+	if err := overwrite(spare, path, data); err == nil && exchange(spare, path) == nil {
+		return nil
+	}
+	if err := d.WriteFile(path, data, UntilPowerLoss); err != nil {
+		return err
+	}
+	// The next one finds a file to write over.
+	if f, err := os.OpenFile(spare, os.O_CREATE|os.O_WRONLY, fileMode); err == nil {
+		_ = f.Close()
+	}
+	return nil
+}
+
+// overwrite fills a file that is there, to take the place of another.
+func overwrite(path, target string, data []byte) (err error) {
+	f, err := os.OpenFile(path, os.O_WRONLY, fileMode)
+	if err != nil {
+		return err
+	}
+	defer closing(f, &err)
+	failpoint.Torn(target, f, data)
+	if _, err := f.Write(data); err != nil {
+		return err
+	}
+	return f.Truncate(int64(len(data)))
+}

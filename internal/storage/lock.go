@@ -1,0 +1,113 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// LockLimit is how long a lock is waited for that others hold for a moment: a process that
+// holds it for longer is stopped, or cannot write.
+const LockLimit = 10 * time.Second
+
+// The first and the longest pause between two tries to take a lock.
+const (
+	firstPause   = 200 * time.Microsecond
+	longestPause = 5 * time.Millisecond
+)
+
+// Lock implements [Storage] by a lock of the file system on a file of its own, which stays:
+// a lock on a removed file would exclude nobody.
+func (d *Directory) Lock(ctx context.Context, key string) (Locked, error) {
+	return d.lock(ctx, key, unix.LOCK_EX)
+}
+
+// RLock implements [Storage].
+func (d *Directory) RLock(ctx context.Context, key string) (Locked, error) {
+	return d.lock(ctx, key, unix.LOCK_SH)
+}
+
+func (d *Directory) lock(ctx context.Context, key string, how int) (*held, error) {
+	if err := CheckKey(key); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(d.root, "locks", ".documents", filepath.FromSlash(key)) // no namespace begins with a dot
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, fileMode)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := d.MakeDir(filepath.Dir(path), UntilPowerLoss); err != nil {
+			return nil, fmt.Errorf("create the directory of a lock: %w", err)
+		}
+		f, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR, fileMode)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lock %s: %w", key, err)
+	}
+	if err := awaitFlock(ctx, f, how); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("lock %s: %w", key, err)
+	}
+	return &held{d, f}, nil
+}
+
+// awaitFlock tries to lock a file until it is locked, or the limit or the context has ended.
+func awaitFlock(ctx context.Context, f *os.File, how int) error {
+	end := time.Now().Add(LockLimit)
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
+		switch {
+		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
+			return err
+		case time.Now().After(end):
+			return fmt.Errorf("another process has held the lock for %s; if that process is stopped, continue or end it", LockLimit)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause/2 + rand.N(pause)): //nolint:gosec // spreads waits; guards nothing
+		}
+	}
+}
+
+// withLock runs change while nobody else writes the document of a key.
+func (d *Directory) withLock(key string, change func() error) (err error) {
+	l, err := d.lock(context.Background(), key, unix.LOCK_EX)
+	if err != nil {
+		return err
+	}
+	defer closing(l, &err)
+	return change()
+}
+
+// held is a lock that is held.
+type held struct {
+	*Directory
+	file *os.File
+}
+
+// Write implements [Locked]: a document that need not outlive a power loss is written over
+// the file that was replaced last.
+func (l *held) Write(key string, data []byte, version Version, durability Durability) (Version, error) {
+	path, err := l.path(key)
+	if err != nil {
+		return "", err
+	}
+	if err := hasVersion(path, version); err != nil {
+		return "", err
+	}
+	if durability == Durable {
+		err = l.WriteFile(path, data, Durable)
+	} else {
+		err = l.swap(path, data)
+	}
+	return VersionOf(data), err
+}
+
+// Close implements [Locked].
+func (l *held) Close() error { return l.file.Close() }

@@ -1,0 +1,113 @@
+// Package storage is the port below everything that changes in a store: documents, which
+// are replaced if their version is still the same, and journals, which only grow. A
+// [Directory] is its implementation for processes that share a file system. An object
+// store can be another: conditional writes for documents, one object for each line of a
+// journal, and leases for locks. Whatever a lease protects is protected by versions, too.
+//
+// A key is a relative path of names that are separated by slashes. The errors below are
+// compared with errors.Is; any other error means that the storage cannot be used at the
+// moment.
+package storage
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// ErrNotFound says that there is no such document. ErrConflict says that a document has
+// another version than the writer knows. ErrKey says that a key is not valid, and
+// ErrTooLarge that a document or a line is too large.
+var (
+	ErrNotFound = errors.New("no such document")
+	ErrConflict = errors.New("the document has changed")
+	ErrKey      = errors.New("invalid key")
+	ErrTooLarge = errors.New("too large")
+)
+
+// The bounds of what a storage keeps, in bytes.
+const (
+	MaxDocument = 256 << 20
+	MaxLine     = 16 << 20
+	maxKey      = 1024
+	maxName     = 255
+)
+
+// Version names the content of a document. The zero Version says that there is none.
+type Version string
+
+// VersionOf returns the version of a document with this content.
+func VersionOf(data []byte) Version {
+	sum := sha256.Sum256(data)
+	return Version(hex.EncodeToString(sum[:]))
+}
+
+// Durability says what a write outlives. Any write is whole or did not happen.
+type Durability bool
+
+const (
+	// UntilPowerLoss: it outlives any crash of processes.
+	UntilPowerLoss Durability = false
+	// Durable: it outlives a power loss, too, before the call returns.
+	Durable Durability = true
+)
+
+// Storage keeps documents and journals. It may be used from many goroutines, and the same
+// storage by many processes.
+type Storage interface {
+	Documents
+	// Append adds a line, without its end, to a journal, durably. A line that an append
+	// has left unfinished is cut off. The line that is the journal's last already is not
+	// added again, so an append can be repeated after an error. Only one process may
+	// append to a journal at a time.
+	Append(key string, line []byte) error
+	// Delete removes a document of a version, or a journal.
+	Delete(key string, version Version) error
+	// List returns the names directly below a key, sorted: documents and journals, and
+	// with a slash at their end the names that have others below them. Nothing there is
+	// no error.
+	List(key string) ([]string, error)
+	// Quarantine moves a damaged document, or a copy of a damaged journal, out of the
+	// way and returns its new key.
+	Quarantine(key string, version Version, copied bool) (string, error)
+	// Lock waits for a lock that others hold for a short time. While it is held, only its
+	// holder can write the document of its key.
+	Lock(ctx context.Context, key string) (Locked, error)
+	// RLock is as Lock; it may be held by many at a time, and excludes Lock. A document
+	// that is written under locks is read under them.
+	RLock(ctx context.Context, key string) (Locked, error)
+}
+
+// Documents reads and writes documents.
+type Documents interface {
+	// Read returns a document, or a journal, and its version. A line without an end may
+	// be the journal's last: its append has not returned.
+	Read(key string) ([]byte, Version, error)
+	// Write replaces a document if its version is still the same, or creates it if
+	// version is zero and there is none. It returns the new version.
+	Write(key string, data []byte, version Version, d Durability) (Version, error)
+}
+
+// Locked is a lock that is held. Its Write may be faster than that of the storage, and is
+// for documents that nobody writes without this lock.
+type Locked interface {
+	Documents
+	// Close releases the lock.
+	Close() error
+}
+
+// CheckKey refuses what is not a key: it returns nil or an ErrKey.
+func CheckKey(key string) error {
+	if len(key) > maxKey {
+		return fmt.Errorf("%w: it has %d bytes, and at most %d are allowed", ErrKey, len(key), maxKey)
+	}
+	for name := range strings.SplitSeq(key, "/") {
+		if name == "" || name == "." || name == ".." || len(name) > maxName || strings.ContainsAny(name, "\x00\\") {
+			return fmt.Errorf("%w: %.80q", ErrKey, key)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,272 @@
+// Package storagetest is what every implementation of [storage.Storage] has to pass.
+package storagetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/storage"
+)
+
+// Opener returns the same storage as another process has it, each time.
+type Opener func() storage.Storage
+
+// Run tests an implementation. empty makes an empty storage.
+func Run(t *testing.T, empty func(t *testing.T) Opener) {
+	for name, test := range map[string]func(t *testing.T, open Opener){
+		"documents have versions":           versions,
+		"one of many writers wins":          onlyOneWins,
+		"readers see whole documents":       wholeDocuments,
+		"a journal grows by whole lines":    journal,
+		"an append can be repeated":         repeatedAppend,
+		"names are listed":                  listing,
+		"hostile keys are refused":          hostileKeys,
+		"sizes are bounded":                 bounds,
+		"locks exclude":                     locks,
+		"a lock's holder keeps to versions": lockedWrites,
+		"damage is moved out of the way":    quarantine,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, empty(t))
+		})
+	}
+}
+
+// versions: a document is written if it is as the writer knows it.
+func versions(t *testing.T, open Opener) {
+	s := open()
+	_, _, err := s.Read("a/b.json")
+	require.ErrorIs(t, err, storage.ErrNotFound)
+	_, err = s.Write("a/b.json", []byte("x"), "unknown", storage.Durable)
+	require.ErrorIs(t, err, storage.ErrConflict, "there is none")
+	for _, d := range []storage.Durability{storage.Durable, storage.UntilPowerLoss} {
+		key := fmt.Sprintf("a/%t.json", d)
+		first, err := s.Write(key, []byte("1"), "", d)
+		require.NoError(t, err)
+		_, err = s.Write(key, []byte("2"), "", d)
+		require.ErrorIs(t, err, storage.ErrConflict, "there is one")
+		second, err := open().Write(key, []byte("2"), first, d)
+		require.NoError(t, err)
+		_, err = s.Write(key, []byte("3"), first, d)
+		require.ErrorIs(t, err, storage.ErrConflict, "it has changed")
+		data, version, err := s.Read(key)
+		require.NoError(t, err)
+		require.Equal(t, "2", string(data))
+		require.Equal(t, second, version)
+		require.ErrorIs(t, s.Delete(key, first), storage.ErrConflict)
+		require.NoError(t, s.Delete(key, second))
+		require.ErrorIs(t, s.Delete(key, second), storage.ErrNotFound)
+		_, err = s.Write(key, nil, "", d)
+		require.NoError(t, err, "an empty document is one")
+		data, version, err = s.Read(key)
+		require.NoError(t, err)
+		require.Empty(t, data)
+		require.NotEmpty(t, version)
+	}
+}
+
+// onlyOneWins: of writers that have read the same version one succeeds, so nothing is lost.
+func onlyOneWins(t *testing.T, open Opener) {
+	const writers, each = 4, 10
+	var all sync.WaitGroup
+	failed := make([]error, writers)
+	for i := range writers {
+		all.Go(func() {
+			s := open()
+			for range each {
+				failed[i] = errors.Join(failed[i], increment(s, "count"))
+			}
+		})
+	}
+	all.Wait()
+	require.NoError(t, errors.Join(failed...))
+	data, _, err := open().Read("count")
+	require.NoError(t, err)
+	require.Len(t, data, writers*each)
+}
+
+func increment(s storage.Storage, key string) error {
+	for {
+		data, version, err := s.Read(key)
+		if err != nil && !errors.Is(err, storage.ErrNotFound) {
+			return err
+		}
+		if _, err = s.Write(key, append(data, 'x'), version, storage.UntilPowerLoss); !errors.Is(err, storage.ErrConflict) {
+			return err
+		}
+	}
+}
+
+// wholeDocuments: a reader sees one or the other document, never a part of one.
+func wholeDocuments(t *testing.T, open Opener) {
+	s, reader := open(), open()
+	one, two := bytes.Repeat([]byte("1"), 1<<16), bytes.Repeat([]byte("2"), 1<<15)
+	version, err := s.Write("doc", one, "", storage.UntilPowerLoss)
+	require.NoError(t, err)
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		for i := 0; i < 50 && err == nil; i++ {
+			version, err = s.Write("doc", [][]byte{two, one}[i%2], version, storage.UntilPowerLoss)
+		}
+		done <- err
+	}()
+	for {
+		data, _, err := reader.Read("doc")
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(data, one) || bytes.Equal(data, two))
+		select {
+		case err := <-done:
+			require.NoError(t, err)
+			return
+		default:
+		}
+	}
+}
+
+// journal: lines come back in the order in which they were appended.
+func journal(t *testing.T, open Opener) {
+	var want strings.Builder
+	for i := range 20 {
+		line := strings.Repeat("x", i*500) + fmt.Sprint(i)
+		require.NoError(t, open().Append("a/calls.jsonl", []byte(line)))
+		want.WriteString(line + "\n")
+	}
+	data, version, err := open().Read("a/calls.jsonl")
+	require.NoError(t, err)
+	require.Equal(t, want.String(), string(data))
+	require.Error(t, open().Append("a/calls.jsonl", []byte("two\nlines")))
+	require.NoError(t, open().Delete("a/calls.jsonl", version))
+	_, _, err = open().Read("a/calls.jsonl")
+	require.ErrorIs(t, err, storage.ErrNotFound)
+}
+
+// repeatedAppend: the last line is not added again; an earlier one is.
+func repeatedAppend(t *testing.T, open Opener) {
+	for _, line := range []string{"a", "a", "b", "a", "a"} {
+		require.NoError(t, open().Append("j", []byte(line)))
+	}
+	data, _, err := open().Read("j")
+	require.NoError(t, err)
+	require.Equal(t, "a\nb\na\n", string(data))
+}
+
+func listing(t *testing.T, open Opener) {
+	s := open()
+	names, err := s.List("nothing")
+	require.NoError(t, err)
+	require.Empty(t, names)
+	for _, key := range []string{"top/b", "top/a.json", "top/c/d/e", "top/c/f", "topper"} {
+		_, err := s.Write(key, []byte(key), "", storage.UntilPowerLoss)
+		require.NoError(t, err)
+	}
+	names, err = open().List("top")
+	require.NoError(t, err)
+	require.Equal(t, []string{"a.json", "b", "c/"}, names)
+}
+
+func hostileKeys(t *testing.T, open Opener) {
+	s := open()
+	for _, key := range []string{
+		"", "/", "/etc/passwd", "..", "../x", "a/../../x", "a/..", "./a", "a//b", "a/", "a\x00b", `a\b`,
+		strings.Repeat("x", 300), strings.Repeat("x/", 600) + "x",
+	} {
+		_, _, err := s.Read(key)
+		require.ErrorIs(t, err, storage.ErrKey, "%.40q", key)
+		_, err = s.Write(key, nil, "", storage.UntilPowerLoss)
+		require.ErrorIs(t, err, storage.ErrKey, "%.40q", key)
+		require.ErrorIs(t, s.Append(key, nil), storage.ErrKey, "%.40q", key)
+		require.ErrorIs(t, s.Delete(key, ""), storage.ErrKey, "%.40q", key)
+		_, err = s.List(key)
+		require.ErrorIs(t, err, storage.ErrKey, "%.40q", key)
+		_, err = s.Lock(t.Context(), key)
+		require.ErrorIs(t, err, storage.ErrKey, "%.40q", key)
+		_, err = s.Quarantine(key, "", false)
+		require.ErrorIs(t, err, storage.ErrKey, "%.40q", key)
+	}
+}
+
+func bounds(t *testing.T, open Opener) {
+	require.ErrorIs(t, open().Append("j", make([]byte, storage.MaxLine+1)), storage.ErrTooLarge)
+	_, err := open().Write("d", make([]byte, storage.MaxDocument+1), "", storage.UntilPowerLoss)
+	require.ErrorIs(t, err, storage.ErrTooLarge)
+}
+
+// locks: one holds a lock, or many share it. A lock of one document does not concern another.
+func locks(t *testing.T, open Opener) {
+	held, err := open().Lock(t.Context(), "a/doc")
+	require.NoError(t, err)
+	soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = open().Lock(soon, "a/doc")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	_, err = open().RLock(soon, "a/doc")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	other, err := open().Lock(t.Context(), "a/other")
+	require.NoError(t, err)
+	require.NoError(t, other.Close())
+	require.NoError(t, held.Close())
+	first, err := open().RLock(t.Context(), "a/doc")
+	require.NoError(t, err)
+	second, err := open().RLock(t.Context(), "a/doc")
+	require.NoError(t, err)
+	require.NoError(t, errors.Join(first.Close(), second.Close()))
+}
+
+// lockedWrites: a holder that has lost its lock does not overwrite what others have written.
+func lockedWrites(t *testing.T, open Opener) {
+	s := open()
+	for _, d := range []storage.Durability{storage.Durable, storage.UntilPowerLoss} {
+		key := fmt.Sprintf("ledger-%t", d)
+		held, err := s.Lock(t.Context(), key)
+		require.NoError(t, err)
+		version := storage.Version("")
+		for i := range 5 {
+			was := version
+			version, err = held.Write(key, fmt.Appendf(nil, "%d", i), version, d)
+			require.NoError(t, err)
+			_, err = held.Write(key, []byte("late"), was, d)
+			require.ErrorIs(t, err, storage.ErrConflict)
+		}
+		data, now, err := held.Read(key)
+		require.NoError(t, err)
+		require.Equal(t, "4", string(data))
+		require.Equal(t, version, now)
+		require.NoError(t, held.Close())
+	}
+}
+
+// quarantine: a damaged document is gone from its key and still there; a journal stays.
+func quarantine(t *testing.T, open Opener) {
+	s := open()
+	version, err := s.Write("a/doc", []byte("damaged"), "", storage.UntilPowerLoss)
+	require.NoError(t, err)
+	moved, err := s.Quarantine("a/doc", version, false)
+	require.NoError(t, err)
+	_, _, err = s.Read("a/doc")
+	require.ErrorIs(t, err, storage.ErrNotFound)
+	data, _, err := s.Read(moved)
+	require.NoError(t, err)
+	require.Equal(t, "damaged", string(data))
+
+	require.NoError(t, s.Append("a/j", []byte("damaged")))
+	_, version, err = s.Read("a/j")
+	require.NoError(t, err)
+	copied, err := s.Quarantine("a/j", version, true)
+	require.NoError(t, err)
+	again, err := open().Quarantine("a/j", version, true)
+	require.NoError(t, err)
+	require.Equal(t, copied, again, "one copy, however often it is read")
+	data, _, err = s.Read("a/j")
+	require.NoError(t, err)
+	require.Equal(t, "damaged\n", string(data))
+}
