@@ -45,8 +45,8 @@ func TestTablesSay(t *testing.T) {
 		}
 	}
 	for _, row := range []string{
-		"| <a id=\"team-version\"></a>`version` | `1` | required | That of the team file's format; 1 is the only one. |",
-		"| <a id=\"persona-role\"></a>`role` | text, up to 200 characters | required | The persona's title, told to the agent. |",
+		"| <a id=\"team-version\"></a>`version` | `1` | required | The version of the file's format. The only one is 1. |",
+		"| <a id=\"persona-role\"></a>`role` | text, up to 200 characters | required | The persona's title. It is part of the prompt. |",
 		"| <a id=\"team-personas\"></a>`personas` | mapping of names to [mappings](#keys-of-persona), 1 to 256 | required |",
 		"| <a id=\"phase-order\"></a>`order` | `parallel`, `sequence` | `parallel` |",
 		"| <a id=\"retry-initial\"></a>`initial` | duration, 1ms to 24h | `1s` |",
