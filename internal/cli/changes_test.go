@@ -103,9 +103,10 @@ func TestOldChangesHaveTheirOwnTimes(t *testing.T) {
 		lines = append(lines, stampOf(c.at, now, true)+" "+c.text)
 	}
 	require.Equal(t, []string{
-		"12:00:00 session s of team crew: running", "09:00:00 build: started", "10:00:00 build/dev: attempt 1 failed: syntax: bad",
+		"09:00:00 build: started", "10:00:00 build/dev: attempt 1 failed: syntax: bad",
 		"11:00:00 build/dev: completed", "11:00:00 build: completed",
 		"         ship: started", "         ship/dev: completed", "         ship: completed",
+		"12:00:00 session s of team crew: running",
 	}, lines)
 	require.Equal(t, "2026-11-20 11:00:00", stampOf(ago(25*time.Hour), now, true))
 	require.Equal(t, "12:00:00", stampOf(time.Time{}, now, false))

@@ -159,9 +159,7 @@ func (l *lines) shows(ctx context.Context, now sessionstatus.Session) {
 	known := history{passes: passes, work: l.near.times(now), now: a.env.Now()}
 	first := l.before.Session == ""
 	all := changes(a.palette, l.before, now.Status, known)
-	if first {
-		inTime(all)
-	}
+	inTime(all)
 	for _, c := range all {
 		a.print("%s  %s", a.palette.Paint(terminal.Dim, stampOf(c.at, known.now, first)), c.text)
 	}
@@ -206,19 +204,15 @@ func stampOf(at, now time.Time, first bool) string {
 	return at.Format(time.TimeOnly)
 }
 
-// inTime sorts what had happened before the first look by its time, below the first line,
-// which says where the session stands. What has none stays behind what is before it.
+// inTime sorts changes by their time. A change without one stays behind the one before it.
 func inTime(all []change) {
-	if len(all) < 2 {
-		return
-	}
 	order := make(map[string]time.Time, len(all))
 	var last time.Time
-	for _, c := range all[1:] {
+	for _, c := range all {
 		if !c.at.IsZero() {
 			last = c.at
 		}
 		order[c.text] = last
 	}
-	slices.SortStableFunc(all[1:], func(x, y change) int { return order[x.text].Compare(order[y.text]) })
+	slices.SortStableFunc(all, func(x, y change) int { return order[x.text].Compare(order[y.text]) })
 }
