@@ -27,9 +27,7 @@ func newAgents(a *app) *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.agents(cmd.Context(), teamFile) },
 	}
 	cmd.Flags().StringVar(&teamFile, "team", "", "team file to check the workers against")
-	a.addTemporalFlags(cmd)
-	a.addStateDirFlag(cmd)
-	a.addOutputFlag(cmd)
+	a.addSessionFlags(cmd)
 	return cmd
 }
 
@@ -56,12 +54,8 @@ func (a *app) agents(ctx context.Context, teamFile string) error {
 	if err != nil {
 		return err
 	}
-	if a.output == outputJSON {
-		if err := a.printJSON(doc); err != nil {
-			return err
-		}
-	} else {
-		a.writeAgents(doc)
+	if err := a.result(doc, func() { a.writeAgents(doc) }); err != nil {
+		return err
 	}
 	if len(doc.Missing) > 0 {
 		return failf("sessions cannot run: see what is missing above")
@@ -101,15 +95,15 @@ func (a *app) writeOffers(doc workerpool.Roster) {
 	workers.Head("WORKER", "HOST", "PID", "VERSION", "SINCE", "CHECKS", "NOTIFIES")
 	agents.Head("AGENT", "WORKER", "KIND", "MODEL", "CONCURRENCY", "BREAKER", "STATE", "FALLBACK")
 	for _, w := range doc.Workers {
-		var tells []string
+		var notifies []string
 		if w.Jira {
-			tells = append(tells, "Jira")
+			notifies = append(notifies, "Jira")
 		}
 		if w.Webhook {
-			tells = append(tells, "webhook")
+			notifies = append(notifies, "webhook")
 		}
 		workers.Add(terminal.Plain(w.Worker), terminal.Plain(w.Host), terminal.Plain(strconv.Itoa(w.PID)), terminal.Plain(terminal.Dash(w.Version)), terminal.Plain(terminal.Moment(&w.Since)),
-			terminal.Plain(terminal.Dash(strings.Join(w.Checks, ", "))), terminal.Plain(terminal.Dash(strings.Join(tells, ", "))))
+			terminal.Plain(terminal.Dash(strings.Join(w.Checks, ", "))), terminal.Plain(terminal.Dash(strings.Join(notifies, ", "))))
 		for _, o := range w.Agents {
 			agents.Add(terminal.Plain(o.Agent), terminal.Plain(w.Worker), terminal.Plain(o.Kind), terminal.Plain(terminal.Dash(o.Model)), terminal.Plain(strconv.Itoa(o.Concurrency)),
 				terminal.Plain(terminal.Dash(o.Breaker)), terminal.Painted(terminal.Dash(string(o.State)), breakerColour(o.State)), terminal.Plain(terminal.Dash(o.Fallback)))

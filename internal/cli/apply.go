@@ -78,9 +78,7 @@ func newApply(a *app) *cobra.Command {
 	for _, other := range []string{"force", "dry-run"} {
 		cmd.MarkFlagsMutuallyExclusive("patch", other)
 	}
-	a.addNamespaceFlags(cmd)
-	a.addStateDirFlag(cmd)
-	a.addOutputFlag(cmd)
+	a.addStoreFlags(cmd)
 	return cmd
 }
 
@@ -96,12 +94,12 @@ func (a *app) apply(ctx context.Context, o applyOptions, sessionID string, branc
 		Session: sessionID, Checkpoint: k.Name, Phase: k.CurrentPhase, DryRun: o.dryRun,
 		Files: []apply.File{}, Conflicts: []apply.Conflict{},
 	}
-	e, _ := k.store.Execution(k.key) // a status that cannot be read is nobody's word that the result is whole
+	e, _ := k.store.Execution(k.key) // without a readable status, the result counts as incomplete
 	doc.Status, doc.completeness = e.Status.Status, completenessOf(k, e)
 	switch {
 	case doc.Whole:
 	case !o.partial && !o.dryRun:
-		return a.refusePart(doc)
+		return a.refuseIncomplete(doc)
 	default:
 		a.say("%s", doc.Reason)
 	}
@@ -189,7 +187,7 @@ func (a *app) applyFiles(ctx context.Context, w apply.Work, o applyOptions, doc 
 	case a.output == outputJSON:
 		return a.printJSON(doc)
 	}
-	a.tellApplied(doc)
+	a.printApplied(doc)
 	return nil
 }
 
@@ -209,12 +207,12 @@ func (a *app) applyBranch(ctx context.Context, w apply.Work, o applyOptions, sou
 	case a.output == outputJSON:
 		return a.printJSON(doc)
 	}
-	a.tellCommitted(out, doc.DryRun)
+	a.printCommitted(out, doc.DryRun)
 	return nil
 }
 
-// tellCommitted prints the commit that was created, or would be, and its files.
-func (a *app) tellCommitted(out apply.Committed, dryRun bool) {
+// printCommitted prints the commit that was created, or would be, and its files.
+func (a *app) printCommitted(out apply.Committed, dryRun bool) {
 	name, parent := out.Branch.Name, apply.Short(out.Branch.Parent)
 	if !out.Changed {
 		a.say("no differences from %s; no branch was created", cmp.Or(parent, "an empty tree"))
@@ -241,16 +239,16 @@ func (a *app) tellCommitted(out apply.Committed, dryRun bool) {
 	}
 }
 
-// alreadySo is a text on the number of files that were already up to date.
-func alreadySo(n int) string {
+// upToDate is a text on the number of files that were already up to date.
+func upToDate(n int) string {
 	if n == 1 {
 		return "1 was already up to date"
 	}
 	return fmt.Sprintf("%d were already up to date", n)
 }
 
-// tellApplied lists the files that were written, or would be.
-func (a *app) tellApplied(doc applyDocument) {
+// printApplied lists the files that were written, or would be.
+func (a *app) printApplied(doc applyDocument) {
 	written := 0
 	for _, f := range doc.Files {
 		if !f.Already {
@@ -273,7 +271,7 @@ func (a *app) tellApplied(doc applyDocument) {
 	case len(doc.Files) == 0:
 		a.say("session %s changed no files", doc.Session)
 	case already > 0:
-		a.say("%s %s of %s to %s; %s", did, textfmt.Count(written, "file"), from, doc.Dir, alreadySo(already))
+		a.say("%s %s of %s to %s; %s", did, textfmt.Count(written, "file"), from, doc.Dir, upToDate(already))
 	default:
 		a.say("%s %s of %s to %s", did, textfmt.Count(written, "file"), from, doc.Dir)
 	}

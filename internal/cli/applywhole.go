@@ -61,7 +61,7 @@ func completenessOf(k kept, e session.Execution) completeness {
 	if len(has) == 1 {
 		verb = "is"
 	}
-	c.Reason = fmt.Sprintf("session %s %s and its result is incomplete: %s %s in its newest checkpoint", k.Session, standsAs(e.Status.Status), c.part, verb)
+	c.Reason = fmt.Sprintf("session %s %s and its result is incomplete: %s %s in its newest checkpoint", k.Session, statePhrase(e.Status.Status), c.part, verb)
 	if unapproved >= 0 {
 		c.Reason += fmt.Sprintf("; phase %s is not approved", e.Phases[unapproved].Name)
 	}
@@ -94,8 +94,8 @@ func settledBy(k kept, id spec.AssignmentID) bool {
 	return false
 }
 
-// standsAs is a session's state as the predicate of a sentence.
-func standsAs(s session.State) string {
+// statePhrase is a session's state as the predicate of a sentence.
+func statePhrase(s session.State) string {
 	switch s {
 	case session.Failed:
 		return "has failed"
@@ -117,8 +117,8 @@ func wasOrWere(names []string) string {
 	return terminal.Clip(strings.Join(names[:len(names)-1], ", ")+" and "+names[len(names)-1], 200) + " were"
 }
 
-// refusePart refuses to apply a result that is not whole, and says what can be done.
-func (a *app) refusePart(doc applyDocument) error {
+// refuseIncomplete refuses to apply a result that is not whole, and says what can be done.
+func (a *app) refuseIncomplete(doc applyDocument) error {
 	if a.output == outputJSON {
 		return cmp.Or(a.printJSON(doc), exit(exitFailed))
 	}

@@ -48,8 +48,6 @@ func newVerdict(a *app, verb session.Verb, cmd *cobra.Command) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&o.request, "request", "", "id of the request to answer")
 	o.addAnswerFlags(cmd)
-	a.addTemporalFlags(cmd)
-	a.addStateDirFlag(cmd)
-	a.addOutputFlag(cmd)
+	a.addSessionFlags(cmd)
 	return cmd
 }

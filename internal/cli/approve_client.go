@@ -22,11 +22,11 @@ const (
 	settlePatience = time.Minute
 )
 
-// word is a message of a person to a running session. The session takes it as an
-// update and, under the same name, as a signal.
-type word struct {
+// message is what a person sends to a running session: an update or, under the same name,
+// a signal.
+type message struct {
 	update string
-	// id tells the update from one that is sent again; empty: a new one.
+	// id makes the update idempotent; empty: each one is new.
 	id       string
 	argument any
 }
@@ -45,11 +45,11 @@ func (a *app) describe(ctx context.Context, w *sessionstatus.Watcher) (*workflow
 
 // send sends a message to a session: as an update, with the result in answer, or if no
 // worker takes it in time, as a signal; answered is false then.
-func (a *app) send(ctx context.Context, conn *temporalutil.Connection, session string, w word, answer any) (answered bool, err error) {
+func (a *app) send(ctx context.Context, conn *temporalutil.Connection, session string, m message, answer any) (answered bool, err error) {
 	bounded, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
 	handle, err := conn.UpdateWorkflow(bounded, client.UpdateWorkflowOptions{
-		WorkflowID: session, UpdateID: w.id, UpdateName: w.update, Args: []any{w.argument}, WaitForStage: client.WorkflowUpdateStageAccepted,
+		WorkflowID: session, UpdateID: m.id, UpdateName: m.update, Args: []any{m.argument}, WaitForStage: client.WorkflowUpdateStageAccepted,
 	})
 	if err == nil { // the session has it, and may have agents to stop before it has done it
 		settling, cancel := context.WithTimeout(ctx, settlePatience)
@@ -73,7 +73,7 @@ func (a *app) send(ctx context.Context, conn *temporalutil.Connection, session s
 		}
 		return false, failf("session %s: %w", session, err)
 	}
-	return false, conn.SignalWorkflow(ctx, session, "", w.update, w.argument)
+	return false, conn.SignalWorkflow(ctx, session, "", m.update, m.argument)
 }
 
 // unanswered reports whether a call to a workflow failed only because no worker

@@ -46,9 +46,7 @@ func newArtifactsList(a *app) *cobra.Command {
 		Args:  cmdline.Arguments(1, 1),
 		RunE:  func(cmd *cobra.Command, args []string) error { return a.listArtifacts(cmd.Context(), args[0]) },
 	}
-	a.addNamespaceFlags(cmd)
-	a.addStateDirFlag(cmd)
-	a.addOutputFlag(cmd)
+	a.addStoreFlags(cmd)
 	return cmd
 }
 
@@ -69,9 +67,7 @@ func newArtifactsGet(a *app) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&out, "out", "", "directory to write to; created if missing")
 	cmd.Flags().BoolVar(&overwrite, "overwrite", false, "overwrite existing files")
-	a.addNamespaceFlags(cmd)
-	a.addStateDirFlag(cmd)
-	a.addOutputFlag(cmd)
+	a.addStoreFlags(cmd)
 	return cmd
 }
 

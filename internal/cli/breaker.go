@@ -103,13 +103,11 @@ func newBreakerReset(a *app) *cobra.Command {
 }
 
 func (a *app) addBreakerFlags(cmd *cobra.Command) {
-	a.addTemporalFlags(cmd)
-	a.addStateDirFlag(cmd)
-	a.addOutputFlag(cmd)
+	a.addSessionFlags(cmd)
 }
 
 // lookAtBreakers gathers the store's breakers for a command that only looks.
-// Without Temporal, a person is told.
+// Without Temporal, it prints a message.
 func (a *app) lookAtBreakers(ctx context.Context, s *store.Store) ([]workerpool.Breaker, error) {
 	conn, err := a.dialToLook(ctx, "showing the store's copy")
 	if err != nil {

@@ -79,9 +79,7 @@ func newBudgetShow(a *app) *cobra.Command {
 		},
 	}
 	a.addTeamFlag(cmd, &name, "show the daily budget of this team")
-	a.addTemporalFlags(cmd)
-	a.addStateDirFlag(cmd)
-	a.addOutputFlag(cmd)
+	a.addSessionFlags(cmd)
 	return cmd
 }
 
@@ -144,11 +142,7 @@ func (a *app) showBudget(_ context.Context, sessionID string) error {
 	if doc.Warnings == nil {
 		doc.Warnings = []budget.Warning{}
 	}
-	if a.output == outputJSON {
-		return a.printJSON(doc)
-	}
-	a.writeBudget(doc)
-	return nil
+	return a.result(doc, func() { a.writeBudget(doc) })
 }
 
 // openCalls lists the calls of a session whose cost is not known, oldest first

@@ -31,7 +31,7 @@ type dayDocument struct {
 	Limit spec.Cap `json:"limit"`
 	// Spent is what calls have cost that ended on the day, Unsettled the estimates of
 	// those with unknown cost, and Reserved what is reserved for calls in
-	// way.
+	// progress.
 	Spent     cost.Amount `json:"spent"`
 	Unsettled cost.Amount `json:"unsettled"`
 	Reserved  cost.Amount `json:"reserved"`

@@ -29,9 +29,7 @@ func newCancel(a *app) *cobra.Command {
 		RunE:  func(cmd *cobra.Command, args []string) error { return a.cancel(cmd.Context(), args[0], wait) },
 	}
 	cmd.Flags().BoolVar(&wait, "watch", false, "follow the session until it ends; the exit code is 0 if it was cancelled")
-	a.addTemporalFlags(cmd)
-	a.addStateDirFlag(cmd)
-	a.addOutputFlag(cmd)
+	a.addSessionFlags(cmd)
 	return cmd
 }
 

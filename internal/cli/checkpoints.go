@@ -64,9 +64,7 @@ func newCheckpointsList(a *app) *cobra.Command {
 		Args:  cmdline.Arguments(1, 1),
 		RunE:  func(cmd *cobra.Command, args []string) error { return a.listCheckpoints(cmd.Context(), args[0]) },
 	}
-	a.addNamespaceFlags(cmd)
-	a.addStateDirFlag(cmd)
-	a.addOutputFlag(cmd)
+	a.addStoreFlags(cmd)
 	return cmd
 }
 
@@ -79,9 +77,7 @@ func newCheckpointsShow(a *app) *cobra.Command {
 			return a.showCheckpoint(cmd.Context(), args[0], strings.Join(args[1:], ""))
 		},
 	}
-	a.addNamespaceFlags(cmd)
-	a.addStateDirFlag(cmd)
-	a.addOutputFlag(cmd)
+	a.addStoreFlags(cmd)
 	return cmd
 }
 
@@ -125,11 +121,7 @@ func (a *app) listCheckpoints(ctx context.Context, sessionID string) error {
 		t.Add(terminal.Plain(c.CurrentPhase), terminal.Plain(c.Name.Short()), terminal.Plain(fmt.Sprint(len(c.Assignments))),
 			terminal.Plain(fmt.Sprint(len(c.Artifacts))), terminal.Plain(terminal.Number(c.Usage.Tokens())), terminal.Plain(terminal.Moment(&c.CreatedAt)))
 	}
-	if a.output == outputJSON {
-		return a.printJSON(doc)
-	}
-	t.Write(a.env.Stdout)
-	return nil
+	return a.result(doc, func() { t.Write(a.env.Stdout) })
 }
 
 func (a *app) showCheckpoint(ctx context.Context, sessionID, which string) error {
@@ -145,11 +137,7 @@ func (a *app) showCheckpoint(ctx context.Context, sessionID, which string) error
 	if err != nil {
 		return err
 	}
-	if a.output == outputJSON {
-		return a.printJSON(shownCheckpoint{c.Name, c.Checkpoint})
-	}
-	a.writeCheckpoint(c)
-	return nil
+	return a.result(shownCheckpoint{c.Name, c.Checkpoint}, func() { a.writeCheckpoint(c) })
 }
 
 // pick finds a checkpoint by its phase or the beginning of its digest.

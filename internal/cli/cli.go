@@ -105,6 +105,15 @@ func (a *app) printJSON(document any) error {
 	return a.writeJSON(document, "  ")
 }
 
+// result prints a command's document as JSON, or with the function for people.
+func (a *app) result(document any, table func()) error {
+	if a.output == outputJSON {
+		return a.printJSON(document)
+	}
+	table()
+	return nil
+}
+
 // writeJSON writes a document to standard output, indented or on one line. What a
 // terminal would not show in it is escaped.
 func (a *app) writeJSON(document any, indent string) error {
@@ -183,6 +192,14 @@ func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	}
 	cmd.AddCommand(commands...)
 	return cmd
+}
+
+// addSessionFlags gives a command the flags of one that needs Temporal: its connection, the
+// store, and -o with the formats table, json and more.
+func (a *app) addSessionFlags(cmd *cobra.Command, more ...string) {
+	a.addTemporalFlags(cmd)
+	a.addStateDirFlag(cmd)
+	a.addOutputFlag(cmd, more...)
 }
 
 // addTemporalFlags gives a command the flags that say where Temporal is.

@@ -96,9 +96,7 @@ func newArtifactsDiff(a *app) *cobra.Command {
 	flags.BoolVar(&o.stat, "stat", false, "list files with counts of added and removed lines")
 	flags.BoolVar(&o.binary, "binary", false, "include binary files in the patch")
 	cmd.MarkFlagsMutuallyExclusive("with", "dir")
-	a.addNamespaceFlags(cmd)
-	a.addStateDirFlag(cmd)
-	a.addOutputFlag(cmd)
+	a.addStoreFlags(cmd)
 	return cmd
 }
 

@@ -55,9 +55,7 @@ func newDoctor(a *app) *cobra.Command {
 	cmd.Flags().BoolVar(&f.on, "jira", false, "check only whether tickets can be created in the Jira of the worker file; none is created")
 	cmd.Flags().StringVar(&f.project, "project", "", "key of the Jira project to check with --jira")
 	cmd.Flags().StringVar(&f.kind, "type", "", "ticket type to check with --jira (default: "+spec.DefaultTicketType+")")
-	a.addTemporalFlags(cmd)
-	a.addStateDirFlag(cmd)
-	a.addOutputFlag(cmd)
+	a.addSessionFlags(cmd)
 	return cmd
 }
 
@@ -77,12 +75,8 @@ func (a *app) doctor(ctx context.Context, f doctorFlags) error {
 	for _, f := range found {
 		doc.OK = doc.OK && f.Result != doctor.Bad
 	}
-	if a.output == outputJSON {
-		if err := a.printJSON(doc); err != nil {
-			return err
-		}
-	} else {
-		a.writeFindings(doc)
+	if err := a.result(doc, func() { a.writeFindings(doc) }); err != nil {
+		return err
 	}
 	if !doc.OK {
 		return failf("%s cannot run: see the findings above", what)

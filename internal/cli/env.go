@@ -35,7 +35,7 @@ type Env struct {
 	// Harden protects the process from the agents that it is about to run; see
 	// [Harden]. Nil, in tests, protects nothing.
 	Harden func() error
-	// Now tells the time.
+	// Now returns the time.
 	Now func() time.Time
 }
 

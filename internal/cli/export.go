@@ -40,9 +40,7 @@ func newCheckpointsExport(a *app) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&out, "out", "", "file to write (default: SESSION"+archiveSuffix+")")
 	cmd.Flags().BoolVar(&transcripts, "transcripts", false, "include the transcripts of agents")
-	a.addNamespaceFlags(cmd)
-	a.addStateDirFlag(cmd)
-	a.addOutputFlag(cmd)
+	a.addStoreFlags(cmd)
 	return cmd
 }
 

@@ -35,9 +35,7 @@ func newFork(a *app) *cobra.Command {
 	flags.StringVar(&o.team, "team", "", "team file of the new session (default: the other session's team)")
 	flags.BoolVar(&o.watch, "watch", false, "follow the new session until it ends, and exit with its outcome")
 	a.addPlainFlag(flags)
-	a.addTemporalFlags(cmd)
-	a.addStateDirFlag(cmd)
-	a.addOutputFlag(cmd)
+	a.addSessionFlags(cmd)
 	return cmd
 }
 

@@ -53,9 +53,7 @@ func newCheckpointsImport(a *app) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&teamFile, "team", "", "team file for a checkpoint of Maestro Hive")
 	cmd.Flags().StringVar(&sessionID, "session", "", "id of the session in this store (default: unchanged)")
-	a.addNamespaceFlags(cmd)
-	a.addStateDirFlag(cmd)
-	a.addOutputFlag(cmd)
+	a.addStoreFlags(cmd)
 	return cmd
 }
 

@@ -71,9 +71,7 @@ func newInbox(a *app) *cobra.Command {
 		Args: cmdline.Arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.inbox(cmd.Context()) },
 	}
-	a.addTemporalFlags(cmd)
-	a.addStateDirFlag(cmd)
-	a.addOutputFlag(cmd)
+	a.addSessionFlags(cmd)
 	return cmd
 }
 
@@ -95,11 +93,7 @@ func (a *app) inbox(ctx context.Context) error {
 	}
 	slices.SortStableFunc(doc.Waiting, func(x, y inboxEntry) int { return timeOf(x.Since).Compare(timeOf(y.Since)) })
 	slices.SortStableFunc(doc.Waiting, func(x, y inboxEntry) int { return cmp.Compare(x.rank(), y.rank()) })
-	if a.output == outputJSON {
-		return a.printJSON(doc)
-	}
-	a.writeInbox(doc)
-	return nil
+	return a.result(doc, func() { a.writeInbox(doc) })
 }
 
 // waiters finds the sessions that wait for a person. What the store mirrors of

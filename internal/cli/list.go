@@ -88,9 +88,7 @@ func newList(a *app) *cobra.Command {
 	flags.StringVar(&o.status, "status", "", "only sessions in this state: "+strings.Join(sessionStates, ", "))
 	flags.StringVar(&o.since, "since", "", "only sessions started since a date, like 2026-11-21, or within a duration, like 7d or 12h")
 	flags.StringVar(&o.cursor, "cursor", "", "continue after the page that ended with this cursor")
-	a.addTemporalFlags(cmd)
-	a.addStateDirFlag(cmd)
-	a.addOutputFlag(cmd)
+	a.addSessionFlags(cmd)
 	return cmd
 }
 
@@ -106,11 +104,7 @@ func (a *app) list(ctx context.Context, sel selection) error {
 	if err != nil {
 		return err
 	}
-	if a.output == outputJSON {
-		return a.printJSON(doc)
-	}
-	a.writeList(doc, sel)
-	return nil
+	return a.result(doc, func() { a.writeList(doc, sel) })
 }
 
 // listing merges what Temporal and the store know. One of them may be nil.

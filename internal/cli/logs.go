@@ -114,9 +114,7 @@ func newLogs(a *app) *cobra.Command {
 	flags.IntVar(&o.tail, "tail", -1, "start with this number of newest attempts; with 0, -f prints only new output (default: all)")
 	flags.BoolVar(&o.full, "full", false, "print complete tool calls and results; -o json always does")
 	flags.DurationVar(&o.since, "since", 0, "start with the attempts that ended within this duration, like 90m (default: all)")
-	a.addTemporalFlags(cmd)
-	a.addStateDirFlag(cmd)
-	a.addOutputFlag(cmd)
+	a.addSessionFlags(cmd)
 	return cmd
 }
 
@@ -136,7 +134,7 @@ func (a *app) logs(ctx context.Context, o logsOptions) error {
 	finished := len(doc.Logs)
 	doc.Logs = o.newest(doc.Logs, a.env.Now())
 	for i := range doc.Logs {
-		if err := r.tell(ctx, &doc.Logs[i]); err != nil {
+		if err := r.readTexts(ctx, &doc.Logs[i]); err != nil {
 			return err
 		}
 	}
@@ -180,7 +178,7 @@ type logReader struct {
 	store   *store.Store
 	key     session.Key
 	options logsOptions
-	// warned is the damage that was said already.
+	// warned is the damage that was reported last.
 	warned string
 }
 
@@ -207,8 +205,8 @@ func (r *logReader) attempts(ctx context.Context) ([]attemptLog, error) {
 	return logs, nil
 }
 
-// tell reads an attempt's texts from the store.
-func (r *logReader) tell(ctx context.Context, l *attemptLog) (err error) {
+// readTexts reads an attempt's texts from the store.
+func (r *logReader) readTexts(ctx context.Context, l *attemptLog) (err error) {
 	if l.Text, err = readTranscript(ctx, r.store, l.Log); err != nil {
 		return err
 	}

@@ -45,21 +45,21 @@ type logFollower struct {
 	*logReader
 	// watcher is nil without Temporal.
 	watcher *sessionstatus.Watcher
-	// printed are the attempts that need not be printed any more.
+	// printed are the attempts that were printed, or omitted by --tail or --since.
 	printed map[string]bool
-	// progress is each assignment's last word, and live what the attempt under way
-	// has printed.
+	// progress is the last progress line of each assignment, and live the output of its
+	// running attempt.
 	progress map[spec.AssignmentID]string
-	live     map[spec.AssignmentID]*follows
+	live     map[spec.AssignmentID]*liveOutput
 	lost     bool
 	// muted: output of running agents so far is not printed.
 	muted bool
 }
 
-// follow prints attempts and what agents say until the session ends or parks, or
-// ctx ends. It waits for a lost connection.
+// follow prints attempts and output until the session ends or waits for a person, or ctx
+// ends. It waits for a lost connection.
 func (r *logReader) follow(ctx context.Context) error {
-	f := &logFollower{logReader: r, progress: map[spec.AssignmentID]string{}, live: map[spec.AssignmentID]*follows{}}
+	f := &logFollower{logReader: r, progress: map[spec.AssignmentID]string{}, live: map[spec.AssignmentID]*liveOutput{}}
 	defer f.close()
 	conn, err := r.app.dialToLook(ctx, "following only the store")
 	if err != nil {
@@ -112,7 +112,7 @@ func (f *logFollower) look(ctx context.Context) (session.Status, error) {
 		return session.Status{}, ctx.Err() // it will be written again
 	}
 	if f.watcher != nil && e.Status.Status.Closed() {
-		e.Status.Status = session.Running // whether it has ended is Temporal's word, once it can be asked
+		e.Status.Status = session.Running // only Temporal knows whether it has ended
 	}
 	return e.Status, err
 }
@@ -137,17 +137,17 @@ func (f *logFollower) step(ctx context.Context, status session.Status) error {
 	}
 	slices.SortStableFunc(fresh, func(x, y attemptLog) int { return x.EndedAt.Compare(y.EndedAt) })
 	for _, l := range fresh {
-		if err := f.tell(ctx, &l); err != nil {
+		if err := f.readTexts(ctx, &l); err != nil {
 			return err
 		}
-		if err := f.finish(&l); err != nil {
+		if err := f.trim(&l); err != nil {
 			return err
 		}
 		if err := f.printAttempt(l); err != nil {
 			return err
 		}
 	}
-	return f.says(status)
+	return f.printRunning(status)
 }
 
 // key identifies an attempt within the session.
@@ -164,9 +164,8 @@ func (f *logFollower) printAttempt(l attemptLog) error {
 	return nil
 }
 
-// says prints the output and progress of running agents, as far as
-// it has not been printed before.
-func (f *logFollower) says(status session.Status) error {
+// printRunning prints the new output and progress of running agents.
+func (f *logFollower) printRunning(status session.Status) error {
 	phase, persona, _ := strings.Cut(f.options.selection, "/")
 	for _, p := range status.Phases {
 		for _, as := range p.Assignments {
@@ -175,7 +174,7 @@ func (f *logFollower) says(status session.Status) error {
 			if !selected {
 				continue
 			}
-			if err := f.hear(id, as.Status == session.Running); err != nil {
+			if err := f.printOutput(id, as.Status == session.Running); err != nil {
 				return err
 			}
 			if as.Progress == f.progress[id] {
@@ -185,7 +184,7 @@ func (f *logFollower) says(status session.Status) error {
 			if as.Progress == "" || f.live[id].has(as.Progress) {
 				continue
 			}
-			if err := f.say(id, as.Progress); err != nil {
+			if err := f.printLine(id, as.Progress); err != nil {
 				return err
 			}
 		}
@@ -193,8 +192,8 @@ func (f *logFollower) says(status session.Status) error {
 	return nil
 }
 
-// say prints a line of an assignment under way.
-func (f *logFollower) say(id spec.AssignmentID, text string) error {
+// printLine prints a line of a running assignment.
+func (f *logFollower) printLine(id spec.AssignmentID, text string) error {
 	if f.muted {
 		return nil
 	}

@@ -15,36 +15,36 @@ import (
 )
 
 const (
-	// maxHeard bounds how much of what an attempt prints is remembered, in bytes: more
-	// than a transcript has.
-	maxHeard = 4 << 20
-	// maxRecent is how many of the last lines are compared with what heartbeats bring.
+	// maxFollowed bounds how much of an attempt's output is kept, in bytes: more than a
+	// transcript has.
+	maxFollowed = 4 << 20
+	// maxRecent is how many of the last lines are compared with progress lines.
 	maxRecent = 500
-	// maxJoint is how many bytes of what was printed are looked for in a transcript.
+	// maxJoint is how many bytes of the output are searched for in a transcript.
 	maxJoint = 4 << 10
 )
 
-// liveLog follows what an assignment's attempt under way prints. Its zero value follows
+// liveLog liveOutput what an assignment's attempt under way prints. Its zero value follows
 // nothing yet.
 type liveLog struct {
 	file *os.File
-	// text is what came of the present file, in whole lines; rest is the beginning of
-	// a line. earlier is what came of the file of an execution before it, as far as the
-	// present one may still repeat it: models go through the answers that are stored.
+	// text has the complete lines of the current file; rest is the beginning of a line.
+	// earlier has the lines of the previous execution's file that the current one may still
+	// repeat: models replay the stored answers.
 	text, rest, earlier []byte
-	// recent has the last lines, as heartbeats have them.
+	// recent has the last lines, in the form of progress lines.
 	recent []string
 }
 
-// follow returns the lines that have come since it was last asked. Of an attempt that
-// is not under way, no new file is opened.
+// follow returns the lines since the last call. It opens no new file if the attempt does
+// not run.
 func (l *liveLog) follow(s *store.Store, key session.Key, id spec.AssignmentID, running bool) ([]string, error) {
 	lines, err := l.drain()
 	if err != nil || !running {
 		return lines, err
 	}
 	now, err := s.OpenSaid(key, id)
-	if err != nil { // it works on another host, or has yet to begin
+	if err != nil { // it runs on another host, or has not begun
 		return lines, nil
 	}
 	if l.file != nil {
@@ -67,12 +67,12 @@ func sameFile(a, b *os.File) bool {
 	return err == nil && os.SameFile(x, y)
 }
 
-// drain returns the lines that the present file has got.
+// drain returns the new lines of the current file.
 func (l *liveLog) drain() (lines []string, err error) {
 	if l.file == nil {
 		return nil, nil
 	}
-	data, err := io.ReadAll(io.LimitReader(l.file, maxHeard))
+	data, err := io.ReadAll(io.LimitReader(l.file, maxFollowed))
 	if err != nil {
 		return nil, err
 	}
@@ -84,8 +84,8 @@ func (l *liveLog) drain() (lines []string, err error) {
 		}
 		again := l.repeats(line)
 		l.text, l.rest = append(append(l.text, line...), '\n'), rest
-		if len(l.text) > maxHeard {
-			l.text = bytes.Clone(l.text[maxHeard/2:])
+		if len(l.text) > maxFollowed {
+			l.text = bytes.Clone(l.text[maxFollowed/2:])
 		}
 		if again {
 			continue
@@ -97,8 +97,8 @@ func (l *liveLog) drain() (lines []string, err error) {
 	}
 }
 
-// repeats reports whether a line is the next one of what the execution before has printed,
-// which is so only of a model's transcript.
+// repeats reports whether a line is the next one of the previous execution's output. Only
+// models' transcripts repeat.
 func (l *liveLog) repeats(line []byte) bool {
 	if len(l.text) == 0 && turnOf(line) == "" {
 		l.earlier = nil
@@ -112,7 +112,7 @@ func (l *liveLog) repeats(line []byte) bool {
 	return true
 }
 
-// turnOf is the part of a line that names a model's turn: what follows on it says whether
+// turnOf is the part of a line that names a model's turn: what liveOutput on it says whether
 // its answer is stored. It is empty for all other lines.
 func turnOf(line []byte) string {
 	turn, _, _ := bytes.Cut(line, []byte(":"))
@@ -122,7 +122,7 @@ func turnOf(line []byte) string {
 	return string(turn)
 }
 
-// has reports whether what a heartbeat brought is among the last lines.
+// has reports whether a progress line is among the last lines.
 func (l *liveLog) has(progress string) bool {
 	if l == nil {
 		return false
@@ -131,10 +131,10 @@ func (l *liveLog) has(progress string) bool {
 	return slices.ContainsFunc(l.recent, func(line string) bool { return strings.Contains(line, progress) })
 }
 
-// onOneLine is a text as heartbeats have it.
+// onOneLine returns a text in the form of progress lines.
 func onOneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// restOf is what follows in a transcript on what was printed of it: all of it where that
+// restOf is what liveOutput in a transcript on what was printed of it: all of it where that
 // cannot be found.
 func (l *liveLog) restOf(log string) string {
 	if rest, ok := strings.CutPrefix(log, string(l.text)); ok {
@@ -153,35 +153,35 @@ func (l *liveLog) close() {
 	}
 }
 
-// follows is an assignment whose lines are printed as they come.
-type follows struct {
+// liveOutput is an assignment whose lines are printed as they come.
+type liveOutput struct {
 	liveLog
 	brief transcript.Brief
 }
 
-// hear prints an attempt's output since the last call.
-func (f *logFollower) hear(id spec.AssignmentID, running bool) error {
+// printOutput prints an attempt's output since the last call.
+func (f *logFollower) printOutput(id spec.AssignmentID, running bool) error {
 	l := f.live[id]
 	if l == nil {
-		l = &follows{}
+		l = &liveOutput{}
 		f.live[id] = l
 	}
 	lines, err := l.follow(f.store, f.key, id, running)
 	if err != nil {
 		return err
 	}
-	return f.show(id, l, lines)
+	return f.printLines(id, l, lines)
 }
 
-// show prints lines of an attempt, in brief unless they are wanted whole.
-func (f *logFollower) show(id spec.AssignmentID, l *follows, lines []string) error {
+// printLines prints lines of an attempt, shortened unless --full is given.
+func (f *logFollower) printLines(id spec.AssignmentID, l *liveOutput, lines []string) error {
 	for _, line := range lines {
 		shown := []string{line}
 		if !f.options.full && f.app.output != outputJSON {
 			shown = l.brief.Line(line)
 		}
 		for _, line := range shown {
-			if err := f.say(id, line); err != nil {
+			if err := f.printLine(id, line); err != nil {
 				return err
 			}
 		}
@@ -189,22 +189,21 @@ func (f *logFollower) show(id spec.AssignmentID, l *follows, lines []string) err
 	return nil
 }
 
-// finish reduces an attempt's transcript to what was not printed while it was
-// way.
-func (f *logFollower) finish(l *attemptLog) error {
+// trim reduces an attempt's transcript to what was not printed while it ran.
+func (f *logFollower) trim(l *attemptLog) error {
 	live := f.live[l.AssignmentID]
 	if live == nil || live.file == nil {
 		return nil
 	}
 	lines, err := live.drain()
 	if err == nil {
-		err = f.show(l.AssignmentID, live, lines)
+		err = f.printLines(l.AssignmentID, live, lines)
 	}
 	if err != nil || f.app.output == outputJSON {
 		return err
 	}
 	for _, line := range live.brief.End() {
-		if err := f.say(l.AssignmentID, line); err != nil {
+		if err := f.printLine(l.AssignmentID, line); err != nil {
 			return err
 		}
 	}
@@ -214,7 +213,7 @@ func (f *logFollower) finish(l *attemptLog) error {
 	return nil
 }
 
-// close lets go of the files.
+// close closes the files.
 func (f *logFollower) close() {
 	for _, l := range f.live {
 		l.close()

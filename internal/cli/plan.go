@@ -138,7 +138,7 @@ func (a *app) foresee(ctx context.Context, t spec.Team, o planOptions, c *sessio
 	if err != nil {
 		return nil, failf("make a temporary store for the plan: %w", err)
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // what is left there is in nobody's way
+	defer os.RemoveAll(dir) //nolint:errcheck // the remaining files do no harm
 	s, err := store.Create(dir, store.Options{Clock: a.env.Now})
 	if err != nil {
 		return nil, err

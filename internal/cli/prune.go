@@ -61,9 +61,7 @@ func newCheckpointsPrune(a *app) *cobra.Command {
 	flags.DurationVar(&f.olderThan, "older-than", store.DefaultOlderThan, "keep checkpoints younger than this")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "only list what would be removed")
 	flags.StringVar(&f.schedule, "schedule", "", "prune at this interval from now on, like 24h; off removes the schedule")
-	a.addTemporalFlags(cmd)
-	a.addStateDirFlag(cmd)
-	a.addOutputFlag(cmd)
+	a.addSessionFlags(cmd)
 	return cmd
 }
 
@@ -100,11 +98,7 @@ func (a *app) prune(ctx context.Context, f pruneFlags) error {
 	if err != nil {
 		return failf("%w", err)
 	}
-	if a.output == outputJSON {
-		return a.printJSON(report)
-	}
-	a.writePruned(report)
-	return nil
+	return a.result(report, func() { a.writePruned(report) })
 }
 
 func (a *app) writePruned(r session.PruneReport) {
@@ -169,11 +163,7 @@ func (a *app) schedulePrune(ctx context.Context, f pruneFlags, given func(string
 	if err != nil {
 		return err
 	}
-	if a.output == outputJSON {
-		return a.printJSON(doc)
-	}
-	a.print("%s", said)
-	return nil
+	return a.result(doc, func() { a.print("%s", said) })
 }
 
 // putSchedule makes the schedule, or changes the one that is missing.

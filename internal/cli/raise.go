@@ -57,9 +57,7 @@ func newBudgetRaise(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&r.Note, "note", "", "why, for the record")
 	a.addTeamFlag(cmd, &name, "raise the daily budget of this team, for today")
 	cmd.MarkFlagsMutuallyExclusive("persona", "phase", "session", "team")
-	a.addTemporalFlags(cmd)
-	a.addStateDirFlag(cmd)
-	a.addOutputFlag(cmd)
+	a.addSessionFlags(cmd)
 	return cmd
 }
 
@@ -82,7 +80,7 @@ func (a *app) raise(ctx context.Context, session string, r workflows.Raise) erro
 	r.ID = fmt.Sprintf("%s/%d", r.By, a.env.Now().UnixNano())
 	doc := raiseDocument{Session: session}
 	var raised activities.Raised
-	answered, err := a.send(ctx, w.Conn, session, word{update: workflows.RaiseUpdate, id: r.ID, argument: r}, &raised)
+	answered, err := a.send(ctx, w.Conn, session, message{update: workflows.RaiseUpdate, id: r.ID, argument: r}, &raised)
 	switch {
 	case err != nil:
 		return err

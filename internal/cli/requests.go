@@ -144,7 +144,7 @@ func (a *app) requestLines(s session.Status, h session.HelpRequest, attempts boo
 			lines = append(lines, "  "+strings.Repeat("  ", min(i, 1))+line)
 		}
 	}
-	if !h.Since.IsZero() && (len(h.Answers) > 0 || !s.Status.Closed()) { // else nobody was asked
+	if !h.Since.IsZero() && (len(h.Answers) > 0 || !s.Status.Closed()) { // otherwise there was no request
 		add("%s", a.openSince(h, s.Status.Closed()))
 	}
 	if attempts {

@@ -75,9 +75,7 @@ func newResolve(a *app) *cobra.Command {
 	for _, single := range []string{"request", "for"} {
 		cmd.MarkFlagsMutuallyExclusive("all", single)
 	}
-	a.addTemporalFlags(cmd)
-	a.addStateDirFlag(cmd)
-	a.addOutputFlag(cmd)
+	a.addSessionFlags(cmd)
 	return cmd
 }
 
@@ -221,7 +219,7 @@ func (a *app) handedIn(ctx context.Context, w *sessionstatus.Watcher, info *work
 func (a *app) answer(ctx context.Context, w *sessionstatus.Watcher, h session.HelpRequest, answer session.Answer) (answerDocument, error) {
 	doc := answerDocument{Session: w.Session, Kind: h.Kind, Answer: answer}
 	var taken session.Answer
-	answered, err := a.send(ctx, w.Conn, w.Session, word{update: workflows.ResolveUpdate, argument: answer}, &taken)
+	answered, err := a.send(ctx, w.Conn, w.Session, message{update: workflows.ResolveUpdate, argument: answer}, &taken)
 	if err == nil && answered {
 		doc.Answer, doc.Taken = taken, true
 	}

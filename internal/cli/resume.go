@@ -57,9 +57,7 @@ func newResume(a *app) *cobra.Command {
 	o.course.add(cmd)
 	flags.BoolVar(&o.watch, "watch", false, "follow the session until it ends, and exit with its outcome")
 	a.addPlainFlag(flags)
-	a.addTemporalFlags(cmd)
-	a.addStateDirFlag(cmd)
-	a.addOutputFlag(cmd)
+	a.addSessionFlags(cmd)
 	return cmd
 }
 
@@ -294,7 +292,7 @@ func (a *app) moreThanAWord(sessionID string, open []session.HelpRequest) error 
 
 // sendWord continues a paused session.
 func (a *app) sendWord(ctx context.Context, conn *temporalutil.Connection, sessionID, phase string) error {
-	answered, err := a.send(ctx, conn, sessionID, word{update: workflows.GoOnUpdate, argument: workflows.GoOn{Phase: phase, By: a.person()}}, nil)
+	answered, err := a.send(ctx, conn, sessionID, message{update: workflows.GoOnUpdate, argument: workflows.GoOn{Phase: phase, By: a.person()}}, nil)
 	switch {
 	case err != nil:
 		return err

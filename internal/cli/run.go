@@ -75,9 +75,7 @@ func newRun(a *app) *cobra.Command {
 	flags.StringVar(&o.agents, "agents", "", "worker file that names the Jira of --from-jira (default: MAESTRO_AGENTS)")
 	flags.BoolVar(&o.watch, "watch", false, "follow the session until it ends, and exit with its outcome")
 	a.addPlainFlag(flags)
-	a.addTemporalFlags(cmd)
-	a.addStateDirFlag(cmd)
-	a.addOutputFlag(cmd)
+	a.addSessionFlags(cmd)
 	return cmd
 }
 
@@ -154,7 +152,7 @@ func (l *launch) launch(ctx context.Context, watch bool) error {
 		return refused
 	}
 	doc.Incarnation, doc.Plan = max(v.Incarnation, 1), v.Plan
-	a.tellPlan(v.Plan)
+	a.printPlan(v.Plan)
 	// A session that is started and not admitted yet has its id all the same.
 	if err := errors.Join(refused, a.announce(doc)); err != nil {
 		return err
@@ -165,8 +163,8 @@ func (l *launch) launch(ctx context.Context, watch bool) error {
 	return a.follow(ctx, w)
 }
 
-// tellPlan prints what is restored and what runs, and why.
-func (a *app) tellPlan(plan []session.PlanEntry) {
+// printPlan prints what is restored and what runs, and why.
+func (a *app) printPlan(plan []session.PlanEntry) {
 	words := map[session.Action]string{session.Restore: "restores", session.RunIt: "runs", session.SupplyIt: "takes", session.Leave: "leaves", session.Drop: "drops"}
 	for _, p := range plan {
 		a.say("%-9s %s: %s", words[p.Action], p.AssignmentID, safetext.Line(p.Reason))
@@ -274,9 +272,5 @@ func listed(all []string, few int) string {
 
 // announce prints the session's id, or its document.
 func (a *app) announce(doc runDocument) error {
-	if a.output == outputJSON {
-		return a.printJSON(doc)
-	}
-	a.print("%s", doc.Session)
-	return nil
+	return a.result(doc, func() { a.print("%s", doc.Session) })
 }

@@ -86,9 +86,7 @@ func newBudgetSettle(a *app) *cobra.Command {
 	flags.BoolVar(&f.asEstimated, "as-estimated", false, "count it at its estimate")
 	flags.BoolVar(&f.all, "all", false, "all unsettled calls of the session, with --write-off or --as-estimated")
 	flags.StringVar(&f.note, "note", "", "where the figure comes from")
-	a.addNamespaceFlags(cmd)
-	a.addStateDirFlag(cmd)
-	a.addOutputFlag(cmd)
+	a.addStoreFlags(cmd)
 	return cmd
 }
 
@@ -167,7 +165,7 @@ func (a *app) settleAll(sessionID string, f settleFlags) error {
 	for _, c := range open {
 		doc, err := a.settleCall(s, key, c.AssignmentID, c.Call, f)
 		switch {
-		case err != nil && c.State == budget.Begun: // it is under way
+		case err != nil && c.State == budget.Begun: // it is running
 			continue
 		case err != nil:
 			failed = append(failed, err)
@@ -225,7 +223,7 @@ func (a *app) settleCall(s *store.Store, key session.Key, id spec.AssignmentID, 
 	return doc, err
 }
 
-// findOpen finds a call whose cost is not known. One that is under way by the
+// findOpen finds a call whose cost is not known. A call that is open in the
 // journal has lost its worker: the assignment's lock is free.
 func findOpen(j *budget.Journal, sessionID string, id spec.AssignmentID, call int64) (budget.Call, error) {
 	i := slices.IndexFunc(j.Calls(), func(c budget.Call) bool { return c.ID == call })

@@ -30,9 +30,7 @@ func newStatus(a *app) *cobra.Command {
 		Args:  cmdline.Arguments(1, 1),
 		RunE:  func(cmd *cobra.Command, args []string) error { return a.status(cmd.Context(), args[0]) },
 	}
-	a.addTemporalFlags(cmd)
-	a.addStateDirFlag(cmd)
-	a.addOutputFlag(cmd)
+	a.addSessionFlags(cmd)
 	return cmd
 }
 
@@ -169,22 +167,22 @@ func phaseTable(p terminal.Palette, s session.Status) *terminal.Table {
 			if as.Seconds > 0 {
 				took = terminal.Span(seconds(as.Seconds))
 			}
-			word := as.Summary
+			text := as.Summary
 			if as.Progress != "" {
-				word = as.Progress
+				text = as.Progress
 			}
 			if as.Agent != "" {
-				word = fmt.Sprintf("(fallback %s) %s", as.Agent, word)
+				text = fmt.Sprintf("(fallback %s) %s", as.Agent, text)
 			}
 			if as.LostWorkers > 0 {
-				word = fmt.Sprintf("(%s lost) %s", textfmt.Count(as.LostWorkers, "worker"), word)
+				text = fmt.Sprintf("(%s lost) %s", textfmt.Count(as.LostWorkers, "worker"), text)
 			}
 			if i == 0 && phase.Status == session.AwaitingApproval {
-				word = "(the phase waits for approval) " + word
+				text = "(the phase waits for approval) " + text
 			}
 			t.Add(terminal.Plain(name), terminal.Plain(as.Persona), terminal.Painted(string(as.Status), terminal.StateColour(as.Status)),
 				terminal.Plain(took), terminal.Plain(terminal.Figure(int64(as.Rounds))), terminal.Plain(terminal.Figure(int64(as.Attempts))),
-				terminal.Plain(terminal.Figure(as.Usage.Tokens())), terminal.Plain(terminal.Dollars(as.Usage.CostUSD)), terminal.Painted(word, terminal.Dim))
+				terminal.Plain(terminal.Figure(as.Usage.Tokens())), terminal.Plain(terminal.Dollars(as.Usage.CostUSD)), terminal.Painted(text, terminal.Dim))
 		}
 	}
 	return t

@@ -15,6 +15,14 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
+// addStoreFlags gives a command the flags of one that reads or changes the store only: which
+// namespace and store, and -o.
+func (a *app) addStoreFlags(cmd *cobra.Command) {
+	a.addNamespaceFlags(cmd)
+	a.addStateDirFlag(cmd)
+	a.addOutputFlag(cmd)
+}
+
 // addNamespaceFlags gives a command that reads only the store what tells the
 // namespace of a session.
 func (a *app) addNamespaceFlags(cmd *cobra.Command) {

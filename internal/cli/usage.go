@@ -25,9 +25,9 @@ var usageKeys = []string{"team", "session", "phase", "persona", "agent", "model"
 
 // usageDocument is the document of `usage -o json`.
 type usageDocument struct {
-	// Session is the one that was asked for; empty: all of them.
+	// Session is the requested one; empty: all.
 	Session string `json:"session,omitempty"`
-	// Source is "store", or "temporal" where no store is at hand.
+	// Source is "store", or "temporal" if there is no store.
 	Source string `json:"source"`
 	// Since is the first day that counts, by UTC; empty: all do.
 	Since string `json:"since,omitempty"`
@@ -39,7 +39,7 @@ type usageDocument struct {
 	Budgets []budgetLine `json:"budgets,omitempty"`
 }
 
-// usageRow is what some calls have cost. It has the keys that were a usage error.
+// usageRow is what some calls have cost. It has the keys that were requested.
 type usageRow struct {
 	Team    string `json:"team,omitempty"`
 	Session string `json:"session,omitempty"`
@@ -77,12 +77,12 @@ type spending struct {
 	// there were ledgers is not counted.
 	Calls int        `json:"calls"`
 	Usage cost.Usage `json:"usage"`
-	// Tokens are all of them together. Where no store is at hand Temporal may
-	// know nothing else.
+	// Tokens are all of them together. Without a store, Temporal may know
+	// nothing else.
 	Tokens int64 `json:"tokens"`
-	// Unsettled is an estimate of what calls have cost with unknown cost.
+	// Unsettled is an estimate for calls with unknown cost.
 	Unsettled unsettledCalls `json:"unsettled"`
-	// Reserved is reserved for calls in way.
+	// Reserved is reserved for calls in progress.
 	Reserved reservedCalls `json:"reserved"`
 }
 
@@ -132,9 +132,7 @@ func newUsage(a *app) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&since, "since", "", "count only costs since the day this long ago, like 7d or 12h (default: all)")
 	cmd.Flags().StringVar(&by, "by", "", "group by one or more of "+strings.Join(usageKeys, ", ")+" (default: phase,persona of a session, session,team of all)")
-	a.addTemporalFlags(cmd)
-	a.addStateDirFlag(cmd)
-	a.addOutputFlag(cmd, outputCSV)
+	a.addSessionFlags(cmd, outputCSV)
 	_ = cmd.RegisterFlagCompletionFunc("by", listOf(func(context.Context, []string) []string { return usageKeys }))
 	return cmd
 }
@@ -284,7 +282,7 @@ func (a *app) temporalCosts(ctx context.Context, doc usageDocument) ([]usageRow,
 	return costs, nil
 }
 
-// askedCosts are what a worker, or Temporal, says of one session.
+// askedCosts are the costs of one session, from a worker or from Temporal.
 func (a *app) askedCosts(ctx context.Context, doc usageDocument) ([]usageRow, error) {
 	if err := refuseKeys(doc.By, "team", "session", "phase", "persona", "day"); err != nil {
 		return nil, err

@@ -32,9 +32,7 @@ func newCheckpointsVerify(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "verify the whole store")
-	a.addNamespaceFlags(cmd)
-	a.addStateDirFlag(cmd)
-	a.addOutputFlag(cmd)
+	a.addStoreFlags(cmd)
 	return cmd
 }
 

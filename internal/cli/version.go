@@ -32,11 +32,7 @@ func newVersion(a *app) *cobra.Command {
 		Args:  cmdline.Arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			v := buildVersion()
-			if a.output == outputJSON {
-				return a.printJSON(v)
-			}
-			a.print("%s", buildinfo.This().Line("maestro"))
-			return nil
+			return a.result(v, func() { a.print("%s", buildinfo.This().Line("maestro")) })
 		},
 	}
 	a.addOutputFlag(cmd)
