@@ -48,6 +48,10 @@ func (a *Admissions) Admit(ctx context.Context, in AdmitInput) (Admission, error
 	if err != nil {
 		return Admission{}, storeError(err)
 	}
+	if in.Continues {
+		out, err := a.proceed(ctx, in, t)
+		return out, storeError(err)
+	}
 	offers, err := a.Sessions.Offers(ctx)
 	if err != nil {
 		return Admission{}, storeError(err)
@@ -80,6 +84,36 @@ func (a *Admissions) Admit(ctx context.Context, in AdmitInput) (Admission, error
 	a.observe(r.status)
 	activity.GetLogger(ctx).Info("session admitted", "team", t.Name, "incarnation", out.Incarnation, "phases", len(out.Todo))
 	return out, nil
+}
+
+// proceed begins an incarnation of a session that continues as new: nothing is decided
+// again, whatever workers offer by now. It fences off executors of the incarnation before and
+// writes the first checkpoint.
+func (a *Admissions) proceed(ctx context.Context, in AdmitInput, t spec.Team) (Admission, error) {
+	info := activity.GetInfo(ctx)
+	key := sessionKey(info)
+	base, err := a.Sessions.Checkpoint(ctx, in.Base)
+	if err != nil {
+		return Admission{}, fmt.Errorf("read checkpoint %s: %w", in.Base.Short(), err)
+	}
+	for _, id := range t.Assignments() {
+		if _, err := a.Sessions.UpdateRecord(key, id, in.Incarnation, func(*session.Record) {}); err != nil {
+			return Admission{}, err
+		}
+	}
+	next := following(ctx, base, in.Base, Boundary{At: in.At})
+	next.Incarnation, next.CurrentPhase = in.Incarnation, spec.ReservedPhase
+	out := Admission{Incarnation: in.Incarnation}
+	if out.Head, err = a.Sessions.PutCheckpoint(ctx, key, next); err != nil {
+		return Admission{}, err
+	}
+	return out, a.Sessions.UpdateExecution(key, func(e *session.Execution) {
+		if len(e.Phases) == 0 || e.IsPast(in.Incarnation, in.At) { // a lost one is written anew at the next boundary
+			return
+		}
+		e.Incarnation, e.RunID, e.OriginalRun = in.Incarnation, info.WorkflowExecution.RunID, in.OriginalRun
+		e.Head, e.Checkpoint, e.BoundaryAt, e.UpdatedAt = out.Head, out.Head, in.At, a.Clock().UTC()
+	})
 }
 
 // observe tells of the session, and of its assignments that need no work.

@@ -65,6 +65,8 @@ type AdmitInput struct {
 	ReportTo string `json:"report_to,omitempty"`
 	// OriginalRun is the run itself or, after a reset, the one that it follows.
 	OriginalRun string `json:"original_run,omitempty"`
+	// Continues: the session continues as new from Base, and knows where it stands.
+	Continues bool `json:"continues,omitempty"`
 }
 
 // Admission is the answer: faults, or all that a session needs to begin.
@@ -142,6 +144,9 @@ type RoundInput struct {
 	spec.AssignmentID
 	Round       int `json:"round"`
 	Incarnation int `json:"incarnation"`
+	// Run is the run id by which the session's rounds are known: that of the first of the runs
+	// that continue each other as new; empty: the activity's own.
+	Run string `json:"run,omitempty"`
 	// Head is a checkpoint that has everything the phase builds on.
 	Head spec.Digest `json:"head"`
 	// Input is the manifest to start from.

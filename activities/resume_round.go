@@ -34,7 +34,7 @@ func (r *round) resumeRound(ctx context.Context) (*session.RoundResult, error) {
 	default:
 		return nil, err
 	}
-	run := r.info.WorkflowExecution.RunID
+	run := r.run()
 	if record.Incarnation > r.in.Incarnation || record.Run == run && record.Seq > r.in.Seq {
 		return nil, session.ErrFenced
 	}

@@ -417,8 +417,11 @@ func (r *round) wait(f failures.Failure) time.Duration {
 
 // key names the round's activity.
 func (r *round) key() session.RoundKey {
-	return session.RoundKey{Workflow: r.info.WorkflowExecution.ID, Run: r.info.WorkflowExecution.RunID, Activity: r.info.ActivityID}
+	return session.RoundKey{Workflow: r.info.WorkflowExecution.ID, Run: r.run(), Activity: r.info.ActivityID}
 }
+
+// run is the id by which the rounds of the session's run are known.
+func (r *round) run() string { return cmp.Or(r.in.Run, r.info.WorkflowExecution.RunID) }
 
 // agent is the one that works: the persona's, unless the session has another do it.
 func (r *round) agent() string {

@@ -277,7 +277,7 @@ func (b *spender) note(ctx context.Context, seq int64, plan session.CallPlan, gr
 	key := b.attempt
 	key.Turn = plan.Turn
 	err := b.append(ctx, budget.Entry{
-		Kind: budget.Begun, Key: &key, Run: b.info.WorkflowExecution.RunID, Agent: plan.Agent, Model: plan.Model,
+		Kind: budget.Begun, Key: &key, Run: b.run(), Agent: plan.Agent, Model: plan.Model,
 		Request: plan.Request, Estimate: &plan.Estimate, Granted: granted,
 	})
 	if err != nil {
@@ -360,7 +360,7 @@ func (b *spender) Settle(ctx context.Context, turn int, answer []byte, used cost
 	if b.call == 0 {
 		key := b.attempt
 		key.Turn = turn
-		e.Key, e.Run, e.Agent, e.Model, e.Request = &key, b.info.WorkflowExecution.RunID, b.plan.Agent, b.plan.Model, b.plan.Request
+		e.Key, e.Run, e.Agent, e.Model, e.Request = &key, b.run(), b.plan.Agent, b.plan.Model, b.plan.Request
 	}
 	if answer != nil {
 		var err error
@@ -478,7 +478,7 @@ func (b *spender) Get(ctx context.Context, name spec.Digest) (data []byte, err e
 func (b *spender) spent() cost.Usage {
 	b.guard.Lock()
 	defer b.guard.Unlock()
-	return b.journal.SpentOn(b.info.WorkflowExecution.RunID, b.attempt).Add(b.live)
+	return b.journal.SpentOn(b.run(), b.attempt).Add(b.live)
 }
 
 // underWay is the call under way and what it has cost so far, as far as that is

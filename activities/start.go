@@ -114,7 +114,7 @@ func (r *round) inherits() (begun time.Time, ok bool) {
 	for _, round := range slices.Backward(r.record.Rounds) {
 		switch {
 		case round.Key == r.key():
-		case round.Key.Run == r.info.WorkflowExecution.RunID:
+		case round.Key.Run == r.run():
 			return begun, false // a round of this run has gone on with it already
 		default:
 			return round.AttemptAt, round.Result == nil && !round.GaveUp && round.Epoch == r.epoch() && round.Begun == len(round.Attempts)+1
@@ -151,7 +151,7 @@ func (r *round) tried() []tried {
 	var before []session.RoundRecord
 search:
 	for _, round := range slices.Backward(r.record.Rounds) {
-		ofThisRun := round.Key.Run == r.info.WorkflowExecution.RunID && round.Epoch == r.epoch() && round.Round < r.in.Round
+		ofThisRun := round.Key.Run == r.run() && round.Epoch == r.epoch() && round.Round < r.in.Round
 		switch {
 		case round.Epoch >= r.epoch() && !ofThisRun:
 			continue
@@ -187,7 +187,7 @@ func (r *round) settleEpochs(paid []budget.Call) (write bool) {
 	highest, ofThisRun := max(r.record.Epoch, 1), 0
 	for _, call := range paid {
 		highest = max(highest, call.Key.Epoch)
-		if call.Run == r.info.WorkflowExecution.RunID && (ofThisRun == 0 || call.Key.Epoch < ofThisRun) {
+		if call.Run == r.run() && (ofThisRun == 0 || call.Key.Epoch < ofThisRun) {
 			ofThisRun = call.Key.Epoch
 		}
 	}

@@ -3,6 +3,7 @@ package workflows
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -138,17 +139,32 @@ func never(ctx workflow.Context) workflow.Future {
 	return future
 }
 
+// signals are those that the session handles.
+type signals struct {
+	channels []workflow.ReceiveChannel
+	// handling counts those that are being handled.
+	handling int
+}
+
+// allHandled tells whether none is unread or being handled.
+func (s *signals) allHandled() bool {
+	return s.handling == 0 && !slices.ContainsFunc(s.channels, func(c workflow.ReceiveChannel) bool { return c.Len() > 0 })
+}
+
 // onSignal has a coroutine handle the signals of a name, as soon as ready says so.
-func onSignal[T any](ctx workflow.Context, name string, ready func() bool, handle func(workflow.Context, T)) {
-	signals := workflow.GetSignalChannel(ctx, name)
+func onSignal[T any](ctx workflow.Context, all *signals, name string, ready func() bool, handle func(workflow.Context, T)) {
+	channel := workflow.GetSignalChannel(ctx, name)
+	all.channels = append(all.channels, channel)
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		if workflow.Await(ctx, ready) != nil {
 			return
 		}
 		for {
 			var argument T
-			signals.Receive(ctx, &argument)
+			channel.Receive(ctx, &argument)
+			all.handling++
 			handle(ctx, argument)
+			all.handling--
 		}
 	})
 }

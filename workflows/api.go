@@ -53,6 +53,8 @@ type SessionInput struct {
 	Origin *session.Origin `json:"origin,omitempty"`
 	// ReportTo is the key of the ticket that the requirement came from.
 	ReportTo string `json:"report_to,omitempty"`
+	// Continued is set when a run continues an earlier one as new.
+	Continued *Continued `json:"continued,omitempty"`
 }
 
 // GoOnUpdate is the update, and the signal, that approves a phase that waits for it. Its

@@ -28,9 +28,13 @@ func (ps *phases) openApproval(ctx workflow.Context, p *phase) *request {
 	}})
 }
 
-// reopenApproval opens it for a phase that was done in an earlier incarnation.
+// reopenApproval opens it for a phase that was done in an earlier incarnation, unless it is
+// open still.
 func (ps *phases) reopenApproval(ctx workflow.Context, p *pass) (bool, error) {
 	p.unapproved = false
+	if p.approval != nil { // an earlier run has opened it
+		return true, nil
+	}
 	p.approval = ps.openApproval(ctx, p.phase)
 	ps.publisher.refresh()
 	err := ps.checkpoints.mark(ctx, "", nil)
@@ -45,16 +49,25 @@ func (ps *phases) awaitApproval(ctx workflow.Context, p *pass) (bool, error) {
 	if r == nil {
 		return true, nil
 	}
-	defer func() { r.closed = true }()
 	done := ps.publisher.phase(p.Name).Status
-	if done == session.AwaitingApproval { // since an earlier incarnation
+	switch {
+	case done != session.AwaitingApproval:
+	case r.notified: // by an earlier run
+		done = ps.publisher.phase(p.Name).Done(session.Completed)
+	default: // since an earlier incarnation
 		done = session.Restored
 	}
 	ps.publisher.setPhase(p.Name, session.AwaitingApproval)
 	ps.publisher.announce(ctx)
-	r.notified = true
-	ps.notifier.notify(ctx, session.ApprovalAsked, &r.HelpRequest, nil)
+	if !r.notified {
+		r.notified = true
+		ps.notifier.notify(ctx, session.ApprovalAsked, &r.HelpRequest, nil)
+	}
 	err := workflow.Await(ctx, func() bool { return r.answer != nil || ps.ending.stopping() })
+	if err == nil && ps.ending.handsOver() {
+		return false, nil // the next run waits for the answer
+	}
+	defer func() { r.closed = true }()
 	if err != nil || ps.ending.stopping() {
 		return false, err // the session ends, or the phase is done again
 	}

@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"errors"
+	"time"
 
 	"go.temporal.io/sdk/temporal"
 
@@ -46,7 +47,22 @@ type assignment struct {
 	settled bool
 	// sendsBack has the reasons for which the work of an earlier phase is sent back.
 	sendsBack []string
+	// due: a further round is to begin, and not before notBefore.
+	due       bool
+	notBefore time.Time
+	// next is how a round continues that an earlier run has left; nil: none is left.
+	next *execution
+	// failure is why no further round may begin until a person has answered; nil: one may.
+	failure *failures.Failure
 }
+
+// midway tells whether the assignment has a round to do or to wait for, whatever work it
+// has already.
+func (a *assignment) midway() bool { return a.due || a.next != nil || a.failure != nil }
+
+// finished tells whether its own work is at hand. What it has to do for the merged tree is
+// left to the merge.
+func (a *assignment) finished() bool { return a.integrating || a.Status.Done() && !a.midway() }
 
 // assignmentState is what is kept of an assignment over the passes of its phase.
 type assignmentState struct {
@@ -95,6 +111,7 @@ func (a *assignment) begin() {
 	a.Rounds++
 	a.rounds++
 	a.round++
+	a.due = false
 }
 
 // add takes over what a successful round delivered.

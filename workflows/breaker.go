@@ -53,6 +53,14 @@ func (rs *rounds) waitForBreaker(ctx workflow.Context, a *assignment, turned act
 		rs.publisher.updateWait(ctx, a, session.Running)
 		return lease{}, err
 	}
+	var said *answered
+	switch {
+	case errors.Is(err, errSessionEnds):
+		return lease{}, rs.leaveBreaker(ctx, a)
+	case errors.As(err, &said):
+		a.Rounds++
+		return lease{}, err
+	}
 	var awaited activities.Awaited
 	if err != nil || started.IsReady() {
 		var err error
@@ -63,12 +71,20 @@ func (rs *rounds) waitForBreaker(ctx workflow.Context, a *assignment, turned act
 	got := lease{breaker: turned.Breaker, BreakerPass: awaited.Lease}
 	if err == nil && rs.ending.stopping() {
 		releaseLease(ctx, got)
-		rs.publisher.updateWait(ctx, a, session.Pending)
-		return lease{}, errSessionEnds
+		return lease{}, rs.leaveBreaker(ctx, a)
 	}
 	a.Rounds++
 	rs.publisher.updateWait(ctx, a, session.Running)
 	return got, nil
+}
+
+// leaveBreaker ends an assignment's wait for a breaker, because nothing new may start.
+func (rs *rounds) leaveBreaker(ctx workflow.Context, a *assignment) error {
+	rs.publisher.updateWait(ctx, a, session.Pending)
+	if rs.ending.handsOver() { // the next run continues the round
+		a.Rounds++
+	}
+	return errSessionEnds
 }
 
 // lease is that of a breaker's probe, under which a round tries its agent; its zero: the

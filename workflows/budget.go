@@ -20,7 +20,7 @@ type budgets struct {
 	limits   *limits
 	ending   *ending
 	requests *requests
-	// raises counts the raises; waiting the assignments that wait for one, and resumed
+	// raises counts the raises of all runs; waiting the assignments that wait for one, and resumed
 	// those that have continued since.
 	raises, waiting, resumed int
 }
@@ -28,16 +28,13 @@ type budgets struct {
 // await has an assignment wait until a person raises the budget that is spent, or says
 // otherwise: *answered then. What does not need that budget goes on meanwhile.
 func (b *budgets) await(ctx workflow.Context, a *assignment, stop activities.BudgetStop) error {
-	before := b.raises
-	r := &request{
-		HelpRequest: b.requestFor(a, stop), stop: &stop, ownWork: a.ownWork(),
-		obsolete: func() bool { return b.raises > before },
-	}
+	r := b.requests.add(ctx, &request{HelpRequest: b.requestFor(a, stop), stop: &stop, ownWork: a.ownWork(), raises: b.raises})
+	r.obsolete = func() bool { return b.raises > r.raises }
 	if stop.Date != "" || stop.Unsettled {
 		r.funded = func(ctx workflow.Context) workflow.Future { return b.awaitFunds(ctx, a, stop) }
 	}
 	b.waiting++
-	answer, err := b.requests.ask(ctx, a, b.requests.add(ctx, r))
+	answer, err := b.requests.ask(ctx, a, r)
 	b.waiting--
 	b.resumed++
 	switch {
@@ -81,9 +78,9 @@ func (b *budgets) requestFor(a *assignment, stop activities.BudgetStop) session.
 
 // register lets people add to a budget at any time: by an update, which
 // answers, or by a signal, which needs no worker to be at hand.
-func (b *budgets) register(ctx workflow.Context) error {
+func (b *budgets) register(ctx workflow.Context, all *signals) error {
 	received := 0
-	onSignal(ctx, RaiseUpdate, b.requests.publisher.admitted, func(ctx workflow.Context, r Raise) {
+	onSignal(ctx, all, RaiseUpdate, b.requests.publisher.admitted, func(ctx workflow.Context, r Raise) {
 		received++
 		if r.ID == "" {
 			// The ledger outlives the run. A reset has its signals again.

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"errors"
 	"fmt"
 
 	"go.temporal.io/sdk/workflow"
@@ -44,6 +45,10 @@ func (ps *phases) resolveConflict(ctx workflow.Context, p *pass) (bool, error) {
 		r.obsolete = func() bool { return p.conflict == nil } // some of the work is done again
 	}
 	answer, err := ps.requests.ask(ctx, a, ps.requests.add(ctx, r))
+	if errors.Is(err, errSessionEnds) && ps.ending.handsOver() {
+		*ps.status.Assignment(id) = before
+		ps.publisher.setPhase(p.Name, state)
+	}
 	if err != nil {
 		return false, ignoreSessionEnd(err)
 	}

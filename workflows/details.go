@@ -137,7 +137,7 @@ func (p *publisher) publish(ctx workflow.Context) {
 }
 
 // allDone tells whether every phase that was to run is done, and the session does not fail.
-func (p *publisher) allDone() bool { return !p.ending.stopping() && p.schedule.done() }
+func (p *publisher) allDone() bool { return !p.ending.failed() && p.schedule.done() }
 
 // saveMemo leaves where the session stands in its memo, for listings.
 func (p *publisher) saveMemo(ctx workflow.Context) {

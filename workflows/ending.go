@@ -3,13 +3,15 @@ package workflows
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// errSessionEnds ends a wait, because nothing new may start.
+// errSessionEnds ends a wait, because nothing new may start in this run.
 var errSessionEnds = errors.New("the session ends")
 
 // ignoreSessionEnd leaves out the error that only says that the session ends.
@@ -31,10 +33,27 @@ type ending struct {
 	fault error
 	// closing: it is decided how the session ends, and nothing changes that.
 	closing bool
+	// continues: the run is to continue as new once nothing is at work.
+	continues bool
 }
 
 // stopping tells whether nothing new may start.
-func (e *ending) stopping() bool { return e.failing || e.fault != nil }
+func (e *ending) stopping() bool { return e.failed() || e.continues }
+
+// failed tells whether the session ends because something has failed for good.
+func (e *ending) failed() bool { return e.failing || e.fault != nil }
+
+// handsOver tells whether the next run continues what waits in this one.
+func (e *ending) handsOver() bool { return e.continues && !e.failed() }
+
+// pause waits on a timer that the Web UI's timeline explains, or until the next run is to
+// wait.
+func (e *ending) pause(ctx workflow.Context, d time.Duration, summary string) error {
+	timing, cancel := workflow.WithCancel(ctx)
+	defer cancel()
+	timer := workflow.NewTimerWithOptions(timing, d, workflow.TimerOptions{Summary: summary})
+	return workflow.Await(ctx, func() bool { return timer.IsReady() || e.handsOver() })
+}
 
 // fail ends the session because of a request.
 func (e *ending) fail(r *request, why string) { e.failing, e.request, e.why = true, r, why }

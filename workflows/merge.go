@@ -29,28 +29,39 @@ func (m *merges) run(ctx workflow.Context, p *pass) (bool, error) {
 		}
 	}
 	for {
-		result, err := m.execute(ctx, p.phase, integrator, activities.SealInput{
-			Phase: p.Name, Integrator: p.Integrator, Incarnation: m.rounds.status.Incarnation, Head: m.rounds.status.Checkpoint,
-			Input: p.input, Assignments: entries(p.work),
-		})
-		if err != nil {
-			return false, ignoreSessionEnd(err)
-		}
-		if result.Failure == nil {
-			if result.Kept != "" {
-				integrator.Integrated = append(integrator.Integrated, session.Work{Delta: result.Kept})
+		if !integrator.midway() { // else an earlier run has left it there
+			if merged, again, err := m.once(ctx, p, integrator); err != nil || !again {
+				return merged, err
 			}
-			return true, nil
 		}
-		integrator.integrating, integrator.input, integrator.feedback = true, result.Tree, result.Feedback
 		integrator.beside = entries(p.work)
-		if ok, err := m.waitForRound(ctx, integrator, *result.Failure); err != nil || !ok || integrator.settled {
-			return ok, err
-		}
 		if ok, err := m.rounds.run(ctx, integrator); err != nil || !ok || integrator.settled {
 			return ok, err
 		}
 	}
+}
+
+// once executes one merge. again: the tree needs another round of the integrator first.
+func (m *merges) once(ctx workflow.Context, p *pass, integrator *assignment) (merged, again bool, err error) {
+	if m.rounds.ending.handsOver() {
+		return false, false, nil
+	}
+	result, err := m.execute(ctx, p.phase, integrator, activities.SealInput{
+		Phase: p.Name, Integrator: p.Integrator, Incarnation: m.rounds.status.Incarnation, Head: m.rounds.status.Checkpoint,
+		Input: p.input, Assignments: entries(p.work),
+	})
+	if err != nil {
+		return false, false, ignoreSessionEnd(err)
+	}
+	if result.Failure == nil {
+		if result.Kept != "" {
+			integrator.Integrated = append(integrator.Integrated, session.Work{Delta: result.Kept})
+		}
+		return true, false, nil
+	}
+	integrator.integrating, integrator.input, integrator.feedback = true, result.Tree, result.Feedback
+	ok, err := m.waitForRound(ctx, integrator, *result.Failure)
+	return ok, ok && !integrator.settled, err
 }
 
 // waitForRound waits until the integrator has its next round: for a while, or for a
@@ -59,13 +70,14 @@ func (m *merges) waitForRound(ctx workflow.Context, integrator *assignment, f fa
 	wait, again := afterRound(f, integrator.round, m.rounds.team.Retry)
 	if !again {
 		m.rounds.publisher.update(ctx, integrator, session.Failed)
+		integrator.failure = &f
 		report := slices.Concat(integrator.Failures, []session.AttemptFailure{{Category: f.Category, Message: f.Message}})
 		then, err := m.rounds.requests.askForHelp(ctx, integrator, f, report)
 		m.rounds.publisher.show(ctx)
 		return then != outcomeEnded, err
 	}
 	m.rounds.publisher.update(ctx, integrator, session.Waiting)
-	return true, pause(ctx, wait, fmt.Sprintf("%s: the merged tree has a conflict or fails a check (%s)", integrator.Phase, f.Category))
+	return true, m.rounds.pause(ctx, integrator, wait, fmt.Sprintf("%s: the merged tree has a conflict or fails a check (%s)", integrator.Phase, f.Category))
 }
 
 // execute executes a merge, in as many activities as its host makes of it: trouble of the
@@ -73,6 +85,9 @@ func (m *merges) waitForRound(ctx workflow.Context, integrator *assignment, f fa
 // errSessionEnds says that the session ends.
 func (m *merges) execute(ctx workflow.Context, p *phase, integrator *assignment, in activities.SealInput) (activities.SealResult, error) {
 	outages := m.rounds.outages
+	if integrator.notice != nil { // an earlier run's
+		in.Outage = activities.OutageNoticed
+	}
 	for {
 		result, err := m.executeOnce(ctx, p, integrator, in)
 		stop, lasts := detail[activities.OutageStop](err, session.ProviderOutage)
@@ -84,6 +99,8 @@ func (m *merges) execute(ctx workflow.Context, p *phase, integrator *assignment,
 			}
 		case errors.Is(err, errTryNow):
 			in.Outage = ""
+		case errors.Is(err, errSessionEnds) && m.rounds.ending.handsOver():
+			return result, err
 		default:
 			outages.over(ctx, integrator.AssignmentID)
 			m.rounds.publisher.update(ctx, integrator, integrator.Status)

@@ -41,8 +41,8 @@ type outages struct {
 
 // register has rounds tell the session when they wait for a provider, and withdraws notices
 // of outages that are over while the round still works.
-func (o *outages) register(ctx workflow.Context) {
-	onSignal(ctx, OutageSignal, func() bool { return true }, func(ctx workflow.Context, news activities.OutageNews) {
+func (o *outages) register(ctx workflow.Context, all *signals) {
+	onSignal(ctx, all, OutageSignal, func() bool { return true }, func(ctx workflow.Context, news activities.OutageNews) {
 		if news.Over {
 			o.over(ctx, news.AssignmentID)
 			return

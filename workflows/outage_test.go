@@ -96,6 +96,27 @@ func TestRoundOfATeamThatDoesNotWaitFailsAtTheBreaker(t *testing.T) {
 	require.Len(t, s.rounds, 2)
 }
 
+// TestAnswerWhileABreakerIsAwaited: the assignment is skipped.
+func TestAnswerWhileABreakerIsAwaited(t *testing.T) {
+	t.Parallel()
+	s := &stage{team: newTeam(phase("build", "a"))}
+	s.round = func(activities.RoundInput) (session.RoundResult, error) {
+		return session.RoundResult{}, temporal.NewApplicationErrorWithOptions("open", session.BreakerOpen, temporal.ApplicationErrorOptions{
+			NonRetryable: true, Details: []any{activities.TurnedAway{
+				Breaker: spec.Breaker{}.For("provider"), Wait: session.BreakerWait{Breaker: "provider", Why: "it is down"}, PatienceUntil: s.began.Add(30 * time.Minute),
+			}},
+		})
+	}
+	env := s.play(t, lasting(activities.AwaitBreakerName, 48*time.Hour, activities.Awaited{}), func(env *testsuite.TestWorkflowEnvironment) {
+		s.began = env.Now()
+		env.RegisterDelayedCallback(func() {
+			env.SignalWorkflow(workflows.ResolveUpdate, session.Answer{Request: "build.a.1-default-", Verb: session.Skipping})
+		}, time.Hour)
+	})
+	require.NoError(t, env.GetWorkflowError())
+	require.Equal(t, session.Skipped, status(t, env).Phases[0].Assignments[0].Status)
+}
+
 // TestAnswersToAnOutage: it is tried now; it is skipped; nobody answers and it never ends.
 func TestAnswersToAnOutage(t *testing.T) {
 	t.Parallel()

@@ -75,9 +75,11 @@ func (ps *phases) steps(p *phase) []step {
 func (ps *phases) produce(ctx workflow.Context, p *pass) (bool, error) {
 	ps.publisher.setPhase(p.Name, session.Running)
 	ps.publisher.show(ctx)
-	for _, persona := range p.Personas {
-		id := spec.AssignmentID{Phase: p.Name, Persona: persona}
-		p.work = append(p.work, newAssignment(ps.schedule.assignment(id), *ps.status.Assignment(id), id, p.input))
+	if p.work == nil { // an earlier run has not begun it either
+		for _, persona := range p.Personas {
+			id := spec.AssignmentID{Phase: p.Name, Persona: persona}
+			p.work = append(p.work, newAssignment(ps.schedule.assignment(id), *ps.status.Assignment(id), id, p.input))
+		}
 	}
 	for {
 		if ok, err := ps.rounds.runAll(ctx, p.Order, p.work); err != nil || !ok {
@@ -123,7 +125,7 @@ func (ps *phases) advance(ctx workflow.Context, p *pass) (bool, error) {
 	ps.reports.sent(len(in.Unreported), out.Unreported)
 	ps.checkpoints.add(out.Head, out.Decisions)
 	ps.publisher.setPhase(p.Name, ps.publisher.phase(p.Name).Done(session.Completed))
-	p.todo, p.rework = false, nil
+	p.todo, p.rework, p.work = false, nil, nil
 	if in.Park {
 		approval.files = out.Left
 		p.approval = approval

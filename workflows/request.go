@@ -27,6 +27,10 @@ type request struct {
 	// budget may pay again. Either may be nil.
 	obsolete func() bool
 	funded   func(ctx workflow.Context) workflow.Future
+	// raises is how many raises of budgets there had been when it was opened.
+	raises int
+	// continued: an earlier run has opened it, and nothing in this one waits for it yet.
+	continued bool
 	// answer is a person's; nil: none has come yet.
 	answer *session.Answer
 	// notified: people outside were notified of the request.

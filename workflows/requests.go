@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -33,8 +35,8 @@ type requests struct {
 
 // register lets people answer requests: by an update, which
 // answers, or by a signal, which needs no worker to be at hand.
-func (rs *requests) register(ctx workflow.Context) error {
-	onSignal(ctx, ResolveUpdate, rs.publisher.admitted, func(ctx workflow.Context, a session.Answer) {
+func (rs *requests) register(ctx workflow.Context, all *signals) error {
+	onSignal(ctx, all, ResolveUpdate, rs.publisher.admitted, func(ctx workflow.Context, a session.Answer) {
 		if err := rs.validate(a); err != nil {
 			workflow.GetLogger(ctx).Warn("ignoring a signal with an answer", "error", err)
 			return
@@ -45,10 +47,10 @@ func (rs *requests) register(ctx workflow.Context) error {
 		func(ctx workflow.Context, a session.Answer) (session.Answer, error) {
 			r := rs.accept(ctx, a)
 			patient, _ := workflow.NewDisconnectedContext(ctx) // a session that is cancelled says so, too
-			if err := workflow.Await(patient, func() bool { return r.closed }); err != nil {
+			if err := workflow.Await(patient, func() bool { return r.closed || rs.ending.handsOver() }); err != nil {
 				return *r.answer, err
 			}
-			if !r.applied {
+			if r.closed && !r.applied { // otherwise the next run applies it
 				return *r.answer, notAwaited("request %s was withdrawn before its answer was applied: the session ends, or phase %s is done again", r.ID, r.Phase)
 			}
 			return *r.answer, nil
@@ -63,8 +65,8 @@ func (rs *requests) register(ctx workflow.Context) error {
 
 // registerApproval lets people approve a phase by its name: the short form of answering
 // its request.
-func (rs *requests) registerApproval(ctx workflow.Context) error {
-	onSignal(ctx, GoOnUpdate, rs.publisher.admitted, func(ctx workflow.Context, approval GoOn) {
+func (rs *requests) registerApproval(ctx workflow.Context, all *signals) error {
+	onSignal(ctx, all, GoOnUpdate, rs.publisher.admitted, func(ctx workflow.Context, approval GoOn) {
 		if err := rs.validateApproval(approval); err != nil {
 			workflow.GetLogger(ctx).Warn("a signal to approve a phase is ignored", "error", err)
 			return
@@ -143,7 +145,7 @@ func (rs *requests) find(id string) *request {
 
 // awaits tells whether an answer to a request would still be applied.
 func (rs *requests) awaits(r *request) bool {
-	return r != nil && r.answer == nil && !r.closed && !rs.ending.stopping()
+	return r != nil && r.answer == nil && !r.closed && !rs.ending.failed()
 }
 
 // waitsFor says which requests are open.
@@ -160,8 +162,12 @@ func (rs *requests) waitsFor() string {
 	return "open requests: " + strings.Join(open, ", ")
 }
 
-// add opens a request, which shows in the status.
+// add opens a request, which shows in the status, or takes up the same one of an earlier run.
 func (rs *requests) add(ctx workflow.Context, r *request) *request {
+	if open := rs.continued(r.Kind, r.Phase, r.Persona); open != nil {
+		open.continued, open.obsolete, open.ownWork = false, r.obsolete, r.ownWork
+		return open
+	}
 	who := r.Persona
 	if r.Kind == session.ForApproval {
 		who = string(session.ForApproval)
@@ -181,6 +187,27 @@ func (rs *requests) add(ctx workflow.Context, r *request) *request {
 	rs.open = append(rs.open, r)
 	rs.list()
 	return r
+}
+
+// continued finds a request of an earlier run that nothing waits for yet; nil: there is
+// none.
+func (rs *requests) continued(kind session.RequestKind, phase, persona string) *request {
+	i := slices.IndexFunc(rs.open, func(r *request) bool {
+		return r.continued && r.Kind == kind && r.Phase == phase && r.Persona == persona
+	})
+	if i < 0 {
+		return nil
+	}
+	return rs.open[i]
+}
+
+// continuedStop is why an assignment waited for a budget in an earlier run; false: it did not,
+// or has been asked about since.
+func (rs *requests) continuedStop(a *assignment) (activities.BudgetStop, bool) {
+	if r := rs.continued(session.ForMoney, a.Phase, a.Persona); r != nil {
+		return *r.stop, true
+	}
+	return activities.BudgetStop{}, false
 }
 
 // budgets are the requests for budgets that the session waits for, one for each budget.
@@ -230,6 +257,15 @@ func (rs *requests) withdraw(ctx workflow.Context, r *request) {
 	}
 }
 
+// withdrawAll removes all requests that a condition holds for.
+func (rs *requests) withdrawAll(ctx workflow.Context, needless func(*request) bool) {
+	for _, r := range slices.Clone(rs.open) {
+		if needless(r) {
+			rs.withdraw(ctx, r)
+		}
+	}
+}
+
 // close ends all waits for answers: the session ends.
 func (rs *requests) close() {
 	for _, r := range rs.open {
@@ -240,13 +276,17 @@ func (rs *requests) close() {
 // ask has an assignment wait until a person has answered, or until an answer is not
 // needed any more: nil then. Everything that does not build on the assignment goes
 // on meanwhile. errSessionEnds: nobody has answered in
-// time, or somebody has aborted it, or something else has failed for good.
-func (rs *requests) ask(ctx workflow.Context, a *assignment, r *request) (*session.Answer, error) {
-	defer func() { r.closed = true }()
-	if err := rs.save(ctx, a, session.HelpIsNeeded, nil); err != nil {
+// time, or somebody has aborted it, or something else has failed for good; or the next
+// run waits for the answer.
+func (rs *requests) ask(ctx workflow.Context, a *assignment, r *request) (_ *session.Answer, err error) {
+	defer func() { r.closed = !rs.ending.handsOver() || !errors.Is(err, errSessionEnds) }()
+	if r.notified { // by an earlier run
+		rs.publisher.update(ctx, a, session.HelpIsNeeded)
+		rs.publisher.announce(ctx)
+	} else if err := rs.save(ctx, a, session.HelpIsNeeded, nil); err != nil {
 		return nil, rs.interrupted(ctx, r, err)
 	}
-	if !rs.ending.stopping() {
+	if !r.notified && !rs.ending.failed() {
 		r.notified = true
 		rs.notifier.notify(ctx, session.HelpAsked, &r.HelpRequest, nil)
 	}
@@ -269,7 +309,7 @@ func (rs *requests) interrupted(ctx workflow.Context, r *request, err error) err
 func (rs *requests) await(ctx workflow.Context, a *assignment, r *request) error {
 	waiting, cancel := workflow.WithCancel(ctx)
 	defer cancel()
-	timer := workflow.NewTimerWithOptions(waiting, rs.team.Help.GiveUpAfter.Std(), workflow.TimerOptions{
+	timer := workflow.NewTimerWithOptions(waiting, rs.patience(ctx, r), workflow.TimerOptions{
 		// The timeline is the first that a person sees of a session in the Web UI.
 		Summary: textfmt.Shorten(fmt.Sprintf("HELP NEEDED: %s waits for a person. See the tab User Metadata", a.AssignmentID), 200),
 	})
@@ -293,6 +333,14 @@ func (rs *requests) await(ctx workflow.Context, a *assignment, r *request) error
 	}
 	rs.end(ctx, a, r, fmt.Sprintf("no answer within %s", rs.team.Help.GiveUpAfter))
 	return errSessionEnds
+}
+
+// patience is how long the team still lets a request be open.
+func (rs *requests) patience(ctx workflow.Context, r *request) time.Duration {
+	if r.Until.IsZero() {
+		return rs.team.Help.GiveUpAfter.Std()
+	}
+	return max(r.Until.Sub(workflow.Now(ctx)), 0)
 }
 
 // resume ends a request: an abort ends the session; otherwise the assignment continues,
@@ -365,7 +413,7 @@ func (rs *requests) askForHelp(ctx workflow.Context, a *assignment, f failures.F
 	if err := ctx.Err(); err != nil { // the phase is done again, or the session is cancelled
 		return outcomeEnded, err
 	}
-	if rs.team.Help.Mode != spec.HelpAsk || rs.ending.stopping() {
+	if rs.team.Help.Mode != spec.HelpAsk || rs.ending.failed() {
 		rs.failAtOnce(ctx, h)
 		return outcomeEnded, nil
 	}
@@ -392,7 +440,7 @@ func (rs *requests) failAtOnce(ctx workflow.Context, h session.HelpRequest) {
 
 // apply does with an assignment what a person has said.
 func (rs *requests) apply(ctx workflow.Context, a *assignment, answer session.Answer) outcome {
-	a.supplied, a.suppliedBy = "", ""
+	a.supplied, a.suppliedBy, a.failure = "", "", nil
 	switch answer.Verb {
 	case session.Supplying:
 		a.supplied, a.suppliedBy = answer.Files, answer.By

@@ -97,7 +97,7 @@ func (rw *reworks) redo(ctx workflow.Context, by *phase, rework session.Rework, 
 		return err
 	}
 	defer rw.checkpoints.mutex.Unlock()
-	if rw.ending.stopping() { // nothing new starts, and what is at work is finished
+	if rw.ending.failed() { // nothing new starts, and what is at work is finished
 		return errSessionEnds
 	}
 	again := rw.schedule.undo(rework.To)
@@ -153,6 +153,7 @@ func (rw *reworks) reopen(ctx workflow.Context, p *phase) {
 	if approval := rw.schedule.reopen(p); approval != nil {
 		rw.requests.withdraw(ctx, approval)
 	}
+	rw.requests.withdrawAll(ctx, func(r *request) bool { return r.Phase == p.Name })
 	rw.publisher.setPhase(p.Name, session.Pending)
 	for _, persona := range p.Personas {
 		a := rw.status.Assignment(spec.AssignmentID{Phase: p.Name, Persona: persona})

@@ -36,16 +36,19 @@ type rounds struct {
 func (rs *rounds) runAll(ctx workflow.Context, order spec.Order, work []*assignment) (bool, error) {
 	if order == spec.OrderSequence {
 		for i, a := range work {
+			if a.finished() {
+				if len(a.sendsBack) > 0 { // those after it would build on what is sent back
+					break
+				}
+				continue
+			}
 			if i > 0 {
 				a.input, a.beside = work[i-1].output, entries(work[:i])
-			}
-			if a.Status.Done() {
-				continue
 			}
 			if ok, err := rs.run(ctx, a); err != nil || !ok {
 				return false, err
 			}
-			if len(a.sendsBack) > 0 { // those after it would build on what is sent back
+			if len(a.sendsBack) > 0 {
 				break
 			}
 		}
@@ -54,7 +57,7 @@ func (rs *rounds) runAll(ctx workflow.Context, order spec.Order, work []*assignm
 	done, failed := 0, error(nil)
 	all := workflow.NewWaitGroup(ctx)
 	for _, a := range work {
-		if a.Status.Done() {
+		if a.finished() {
 			done++
 			continue
 		}
@@ -80,7 +83,36 @@ func (rs *rounds) runAll(ctx workflow.Context, order spec.Order, work []*assignm
 // for an assignment without a result in a session that ends.
 func (rs *rounds) run(ctx workflow.Context, a *assignment) (bool, error) {
 	for {
-		a.begin()
+		if a.failure == nil {
+			if ok, err := rs.untilFailed(ctx, a); err != nil || a.failure == nil {
+				return ok, err
+			}
+		}
+		then, err := rs.requests.askForHelp(ctx, a, *a.failure, a.Failures)
+		rs.publisher.show(ctx)
+		if err != nil || then != outcomeRetry {
+			return then == outcomeDone, err
+		}
+	}
+}
+
+// untilFailed executes rounds until one succeeds, or until none may follow without a
+// person: a.failure says why. It returns false without a failure where the session ends, or
+// its next run executes the rounds.
+func (rs *rounds) untilFailed(ctx workflow.Context, a *assignment) (bool, error) {
+	if left := a.notBefore.Sub(workflow.Now(ctx)); a.due && left > 0 {
+		if err := rs.pause(ctx, a, left, fmt.Sprintf("%s: round %d of %d", a.AssignmentID, a.round+1, rs.team.Retry.Rounds)); err != nil {
+			return false, err
+		}
+	}
+	for {
+		if rs.ending.handsOver() {
+			a.due = a.next == nil
+			return false, nil
+		}
+		if a.next == nil {
+			a.begin()
+		}
 		rs.publisher.update(ctx, a, session.Running)
 		result, err := rs.execute(ctx, a)
 		if err == nil {
@@ -115,11 +147,8 @@ func (rs *rounds) run(ctx workflow.Context, a *assignment) (bool, error) {
 			continue
 		}
 		rs.publisher.update(ctx, a, session.Failed)
-		then, err := rs.requests.askForHelp(ctx, a, report.Failure, a.Failures)
-		rs.publisher.show(ctx)
-		if err != nil || then != outcomeRetry {
-			return then == outcomeDone, err
-		}
+		a.failure = &report.Failure
+		return false, nil
 	}
 }
 
@@ -137,34 +166,55 @@ func afterRound(f failures.Failure, round int, retry spec.Retry) (time.Duration,
 func (rs *rounds) waitForNext(ctx workflow.Context, a *assignment, f failures.Failure, wait time.Duration) error {
 	rs.agents.afterFailure(a, f)
 	rs.publisher.update(ctx, a, session.Waiting)
-	return pause(ctx, wait, fmt.Sprintf("%s: round %d of %d after %s", a.AssignmentID, a.round+1, rs.team.Retry.Rounds, f.Category))
+	return rs.pause(ctx, a, wait, fmt.Sprintf("%s: round %d of %d after %s", a.AssignmentID, a.round+1, rs.team.Retry.Rounds, f.Category))
+}
+
+// pause waits for an assignment's next round, or until the next run is to wait.
+func (rs *rounds) pause(ctx workflow.Context, a *assignment, wait time.Duration, summary string) error {
+	a.due, a.notBefore = true, workflow.Now(ctx).Add(wait)
+	return rs.ending.pause(ctx, wait, summary)
 }
 
 // execution is one of the activities that a round may take.
 type execution struct {
-	// id is the activity's; after is that of the one before it, with whose
+	// ID is the activity's; After is that of the one before it, with whose
 	// round it goes on.
-	id, after string
+	ID    string `json:"id"`
+	After string `json:"after,omitempty"`
+	// Outage is how it goes on with one.
+	Outage activities.OutageOrder `json:"outage,omitempty"`
 	// lease is set if the round is to try its agent for others.
 	lease lease
-	// outage is how it goes on with one.
-	outage activities.OutageOrder
 }
 
 // execute executes one round, in as many activities as its agent's provider and breaker
 // and the budgets make of it. An activity that its breaker refused, that ran out of money or
 // of patience with the provider uses up no round and no attempt: the next one continues
-// where it was.
+// where it was. a.next is how the next run does that, where this one stops in between.
 func (rs *rounds) execute(ctx workflow.Context, a *assignment) (session.RoundResult, error) {
 	id := fmt.Sprintf("%s.%s.%d", a.Phase, a.Persona, a.rounds)
-	e := execution{id: id}
-	a.refused = nil
+	e := execution{ID: id}
+	if a.next != nil {
+		e, a.next = *a.next, nil
+	} else {
+		a.refused = nil
+	}
 	for {
-		result, err := rs.executeOnce(ctx, a, e)
-		turned, refused := detail[activities.TurnedAway](err, session.BreakerOpen)
-		stop, broke := detail[activities.BudgetStop](err, session.BudgetSpent)
-		outage, impatient := detail[activities.OutageStop](err, session.ProviderOutage)
+		var result session.RoundResult
 		var probe lease
+		var err error
+		stop, broke := rs.requests.continuedStop(a)
+		if !broke {
+			if rs.ending.handsOver() {
+				releaseLease(ctx, e.lease)
+				a.next = &e
+				return result, errSessionEnds
+			}
+			result, err = rs.executeOnce(ctx, a, e)
+			stop, broke = detail[activities.BudgetStop](err, session.BudgetSpent)
+		}
+		turned, refused := detail[activities.TurnedAway](err, session.BreakerOpen)
+		outage, impatient := detail[activities.OutageStop](err, session.ProviderOutage)
 		switch {
 		case refused:
 			a.waits++
@@ -172,31 +222,42 @@ func (rs *rounds) execute(ctx workflow.Context, a *assignment) (session.RoundRes
 		case broke:
 			a.waits++
 			rs.outages.over(ctx, a.AssignmentID)
-			err = rs.afterBudgetSpent(ctx, a, stop)
+			if err = rs.afterBudgetSpent(ctx, a, stop); rs.leftToNextRun(err) {
+				a.next = &e
+				return result, err
+			}
 		case impatient:
 			a.waits++
 			err = rs.outages.after(ctx, a, outage, answersForWork()...)
-		case errors.Is(err, errTryNow):
+		case errors.Is(err, errTryNow), rs.leftToNextRun(err):
 			a.waits++
 		default:
 			a.outage = nil
-			if !rs.ending.stopping() && (ctx.Err() == nil || rs.schedule.recalled(a.Phase)) {
+			if !rs.ending.failed() && (ctx.Err() == nil || rs.schedule.recalled(a.Phase)) {
 				rs.outages.over(ctx, a.AssignmentID)
 			}
 			return result, err
 		}
-		order := rs.outages.order(a, err)
+		following := execution{ID: fmt.Sprintf("%s.%d", id, a.waits), After: e.ID, lease: probe, Outage: rs.outages.order(a, err)}
+		if rs.leftToNextRun(err) {
+			a.next = &following
+		}
 		if err != nil && !errors.Is(err, errTryNow) && !errors.Is(err, errPatienceOver) {
 			return result, err
 		}
-		e = execution{id: fmt.Sprintf("%s.%d", id, a.waits), after: e.id, lease: probe, outage: order}
+		e = following
 	}
+}
+
+// leftToNextRun tells whether an error ends a wait that the next run continues.
+func (rs *rounds) leftToNextRun(err error) bool {
+	return errors.Is(err, errSessionEnds) && rs.ending.handsOver()
 }
 
 // executeOnce executes a round, or continues it, on a worker that offers its agent.
 func (rs *rounds) executeOnce(ctx workflow.Context, a *assignment, e execution) (result session.RoundResult, err error) {
 	agent := rs.agents.of(a)
-	working, cancel := workflow.WithCancel(agentContext(ctx, spec.AgentQueue(rs.store, agent), rs.team.Retry, e.id, rs.summary(a, agent)))
+	working, cancel := workflow.WithCancel(agentContext(ctx, spec.AgentQueue(rs.store, agent), rs.team.Retry, e.ID, rs.summary(a, agent)))
 	defer cancel()
 	started := runRound.start(working, rs.input(a, e))
 	stopped := rs.outages.await(ctx, a, started, cancel)
@@ -214,11 +275,11 @@ func (rs *rounds) executeOnce(ctx workflow.Context, a *assignment, e execution) 
 func (rs *rounds) input(a *assignment, e execution) activities.RoundInput {
 	p := rs.schedule.byName[a.Phase]
 	return activities.RoundInput{
-		AssignmentID: a.AssignmentID, Round: a.round, Rounds: rs.team.Retry.Rounds, Incarnation: rs.status.Incarnation,
+		AssignmentID: a.AssignmentID, Run: rs.schedule.run, Round: a.round, Rounds: rs.team.Retry.Rounds, Incarnation: rs.status.Incarnation,
 		Head: rs.status.Checkpoint, Input: a.input, Beside: a.beside, Feedback: a.feedback, Integrating: a.integrating,
-		Agent: a.agent, After: e.after, Seq: a.rounds + a.waits, Lease: e.lease.BreakerPass, OnExceeded: rs.agents.onExceeded(a), Free: a.degraded,
+		Agent: a.agent, After: e.After, Seq: a.rounds + a.waits, Lease: e.lease.BreakerPass, OnExceeded: rs.agents.onExceeded(a), Free: a.degraded,
 		Series: a.series, Note: a.note, Rework: p.rework, MaySendBack: rs.schedule.maySendBack(p),
-		Supplied: a.supplied, SuppliedBy: a.suppliedBy, Outage: e.outage,
+		Supplied: a.supplied, SuppliedBy: a.suppliedBy, Outage: e.Outage,
 	}
 }
 

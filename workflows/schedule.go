@@ -16,6 +16,9 @@ import (
 type schedule struct {
 	team   *spec.Team
 	course session.Course
+	// run is the run id by which rounds are known: that of the first of several runs that
+	// continue each other.
+	run string
 	// phases are in the team's order.
 	phases      []*phase
 	byName      map[string]*phase
@@ -40,6 +43,8 @@ type phase struct {
 	// rework says why it is done again; recalled: its work is being cancelled for that.
 	rework   *session.Rework
 	recalled bool
+	// work is that of the pass under way; nil: none has begun.
+	work []*assignment
 	// sentBack counts how often it has sent work back; merges its merge activities.
 	sentBack, merges int
 }
@@ -57,7 +62,6 @@ type mergeConflict struct {
 type pass struct {
 	*phase
 	input spec.Digest
-	work  []*assignment
 }
 
 // load takes over where the phases stand at admission. Their inputs follow.
@@ -203,7 +207,7 @@ func (s *schedule) hasWork(p *phase) bool {
 // needs to answer any more; nil: there is none.
 func (s *schedule) reopen(p *phase) *request {
 	approval := p.approval
-	p.todo, p.unapproved, p.approval = true, false, nil
+	p.todo, p.unapproved, p.approval, p.work = true, false, nil, nil
 	for _, persona := range p.Personas {
 		a := s.assignment(spec.AssignmentID{Phase: p.Name, Persona: persona})
 		a.restored = nil

@@ -17,10 +17,14 @@ import (
 // attempt when an assignment's rounds are spent; what was at work then is still
 // finished and recorded, and nothing new starts. A team that wants to be asked has
 // its session wait for a person first: see [requests.ask]. A cancelled session ends
-// when its agents are gone.
+// when its agents are gone. When Temporal suggests it, the session continues as new: see
+// [Continued].
 func TeamSession(ctx workflow.Context, in SessionInput) (SessionResult, error) {
 	ctx = withVersion(ctx, in.Version)
 	s := newSession(ctx, in)
+	if in.Continued != nil {
+		s.takeOver(ctx, in.Continued)
+	}
 	// Before anything waits: an update that comes early gets an answer of ours.
 	if err := s.register(ctx); err != nil {
 		return SessionResult{}, err
@@ -49,6 +53,7 @@ type teamSession struct {
 	agents      agentChoice
 	reports     breakerReports
 	phases      phases
+	signals     signals
 }
 
 // newSession connects the parts of a session.
@@ -97,13 +102,13 @@ func (s *teamSession) register(ctx workflow.Context) error {
 	); err != nil {
 		return err
 	}
-	for _, register := range []func(workflow.Context) error{s.requests.registerApproval, s.budgets.register, s.requests.register} {
-		if err := register(ctx); err != nil {
+	for _, register := range []func(workflow.Context, *signals) error{s.requests.registerApproval, s.budgets.register, s.requests.register} {
+		if err := register(ctx, &s.signals); err != nil {
 			return err
 		}
 	}
-	onSignal(ctx, TicketSignal, s.publisher.admitted, s.requests.setTicket)
-	s.outages.register(ctx)
+	onSignal(ctx, &s.signals, TicketSignal, s.publisher.admitted, s.requests.setTicket)
+	s.outages.register(ctx, &s.signals)
 	return nil
 }
 
@@ -116,6 +121,7 @@ func (s *teamSession) admit(ctx workflow.Context) error {
 		Store: s.in.Store, Team: s.in.Team, Requirement: s.in.Requirement,
 		Workspace: s.in.Workspace, Incarnation: max(s.in.Incarnation, 1),
 		Course: s.in.Course, Base: s.in.Base, Origin: s.in.Origin, ReportTo: s.in.ReportTo, OriginalRun: info.OriginalRunID,
+		Continues: s.in.Continued != nil,
 	})
 	if err != nil {
 		return err
@@ -123,6 +129,11 @@ func (s *teamSession) admit(ctx workflow.Context) error {
 	if len(a.Faults) > 0 {
 		return temporal.NewApplicationErrorWithOptions("the session cannot start: "+a.Faults[0], session.NotAdmitted,
 			temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{a.Faults}})
+	}
+	if s.in.Continued != nil {
+		s.status.Incarnation, s.status.Checkpoint = a.Incarnation, a.Head
+		s.publisher.announce(ctx)
+		return nil
 	}
 	s.team, s.publisher.attributes, s.agents.fallbacks, s.notifier.webhook = a.Team, a.SearchAttributes, a.Fallbacks, a.Webhook
 	s.status = session.NewStatus(info.WorkflowExecution.ID, a.Team)
@@ -147,6 +158,7 @@ func (s *teamSession) admit(ctx workflow.Context) error {
 
 // run lets all phases run, each in its own coroutine, and says how it ended.
 func (s *teamSession) run(ctx workflow.Context) (SessionResult, error) {
+	s.watchHistory(ctx)
 	running := workflow.NewWaitGroup(ctx)
 	for _, p := range s.schedule.phases {
 		if !s.in.Course.Selects(p.Name) {
@@ -164,6 +176,9 @@ func (s *teamSession) run(ctx workflow.Context) (SessionResult, error) {
 	// when their agents are gone, and only then is the session over.
 	patient, _ := workflow.NewDisconnectedContext(ctx)
 	running.Wait(patient)
+	if next := s.nextRun(ctx, patient); next != nil {
+		return SessionResult{}, workflow.NewContinueAsNewError(ctx, TeamSessionName, *next)
+	}
 	s.requests.close()
 	if err := workflow.Await(patient, func() bool { return workflow.AllHandlersFinished(patient) }); err != nil {
 		return SessionResult{}, err

@@ -64,6 +64,9 @@ type stage struct {
 	// logs, if set, gets the session's log.
 	logs io.Writer
 
+	// continued has the runs that continue others as new.
+	continued []activities.AdmitInput
+
 	mu       sync.Mutex
 	rounds   []activities.RoundInput
 	seals    []activities.SealInput
@@ -85,6 +88,10 @@ type stage struct {
 func (s *stage) admit(_ context.Context, in activities.AdmitInput) (activities.Admission, error) {
 	if s.admitting != nil {
 		s.admitting()
+	}
+	if in.Continues {
+		s.continued = append(s.continued, in)
+		return activities.Admission{Incarnation: in.Incarnation, Head: "head-again"}, nil
 	}
 	t := s.team.Resolved()
 	a := activities.Admission{
@@ -218,6 +225,12 @@ func (s *stage) close(_ context.Context, in activities.CloseInput) error {
 // play runs the session to its end.
 func (s *stage) play(t *testing.T, during ...func(*testsuite.TestWorkflowEnvironment)) *testsuite.TestWorkflowEnvironment {
 	t.Helper()
+	return s.playFrom(t, workflows.SessionInput{Store: "s", Workspace: "input-root", Course: s.course}, during...)
+}
+
+// playFrom runs a session with an input to its end.
+func (s *stage) playFrom(t *testing.T, in workflows.SessionInput, during ...func(*testsuite.TestWorkflowEnvironment)) *testsuite.TestWorkflowEnvironment {
+	t.Helper()
 	var suite testsuite.WorkflowTestSuite
 	if s.logs != nil {
 		suite.SetLogger(log.NewStructuredLogger(slog.New(slog.NewTextHandler(s.logs, nil))))
@@ -234,7 +247,7 @@ func (s *stage) play(t *testing.T, during ...func(*testsuite.TestWorkflowEnviron
 	for _, f := range during {
 		f(env)
 	}
-	env.ExecuteWorkflow(workflows.TeamSession, workflows.SessionInput{Store: "s", Workspace: "input-root", Course: s.course})
+	env.ExecuteWorkflow(workflows.TeamSession, in)
 	require.True(t, env.IsWorkflowCompleted())
 	return env
 }

@@ -47,7 +47,7 @@ func (a *app) cancel(ctx context.Context, sessionID string, wait bool) error {
 		return usagef("session %s has already ended: it is %s", sessionID, sessionstatus.ClosedState(info.GetStatus()))
 	}
 	run := info.GetExecution().GetRunId()
-	if err := w.Conn.CancelWorkflow(ctx, sessionID, run); err != nil {
+	if err := w.Conn.CancelWorkflow(ctx, sessionID, ""); err != nil { // it may have continued as new since
 		return err
 	}
 	a.say("cancellation of session %s requested; it ends when its agents have stopped", sessionID)

@@ -151,7 +151,7 @@ func visible(ctx context.Context, conn *temporalutil.Connection, limit int, cond
 	listed := map[string]bool{} // only the newest incarnation of each
 	request := &workflowservice.ListWorkflowExecutionsRequest{
 		Namespace: conn.Namespace, PageSize: listPage,
-		Query: "WorkflowType = '" + workflows.TeamSessionName + "'",
+		Query: "WorkflowType = '" + workflows.TeamSessionName + "' AND ExecutionStatus != 'ContinuedAsNew'",
 	}
 	if condition != "" {
 		request.Query += " AND " + condition

@@ -1,6 +1,7 @@
 package sessionstatus
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -62,7 +63,8 @@ func merge(sessionID string, f facts) Session {
 	info := f.description.GetWorkflowExecutionInfo()
 	v.RunID, v.HistoryEvents = info.GetExecution().GetRunId(), info.GetHistoryLength()
 	v.Requirement = Memo[string](info, workflows.MemoRequirement)
-	if info.GetStartTime() != nil {
+	v.firstRun = info.GetFirstRunId()
+	if info.GetStartTime() != nil && (cmp.Or(v.firstRun, v.RunID) == v.RunID || v.StartedAt == nil) {
 		started := info.GetStartTime().AsTime()
 		v.StartedAt = &started
 	}

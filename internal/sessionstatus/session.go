@@ -17,6 +17,8 @@ type Session struct {
 	Notes []string
 	// RunID is the run that all of it is about.
 	RunID string
+	// firstRun is the first of the runs that continue each other as new, up to RunID.
+	firstRun string
 	// Requirement is its first words.
 	Requirement string
 	// mirrored: it is from the session's execution_state.json.

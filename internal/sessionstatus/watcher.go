@@ -49,10 +49,10 @@ func (e *OtherWorkflowError) Error() string {
 	return e.id + " is a workflow, but not a Maestro session"
 }
 
-// Admitted reports whether a run of the session has begun. The store, where it is at
-// hand, knows by then.
+// Admitted reports whether a run of the session has begun, or one that continues it as new.
+// The store, where it is at hand, knows by then.
 func (w *Watcher) Admitted(v Session, run string) bool {
-	return v.RunID == run && v.Status.Status != session.Admitted && (w.Store == nil || v.mirrored)
+	return (v.RunID == run || v.firstRun == run) && v.Status.Status != session.Admitted && (w.Store == nil || v.mirrored)
 }
 
 // Describe is what Temporal knows of the session: [ErrUnknown] where it does not know

@@ -26,7 +26,8 @@ import (
 type delivery struct {
 	interceptor.WorkerInterceptorBase
 	world *world
-	run   string
+	// chain is the first of the runs that continue each other as new, up to run.
+	run, chain string
 	// closed is closed when the workflow is over.
 	closed chan struct{}
 

@@ -95,6 +95,7 @@ type reply struct {
 
 func (r *reply) Accept() {
 	r.w.watch.accepted(1)
+	r.w.watch.answered(r.of)
 	if r.tokens > 0 && r.w.closing.Load() {
 		r.w.watch.broke("P9", "a raise is taken when how the session ends is decided")
 	}

@@ -38,6 +38,9 @@ type Plan struct {
 	AsForecast bool `json:"as_forecast,omitempty"`
 	// Cancel is when the session is cancelled; zero: never.
 	Cancel textfmt.Duration `json:"cancel,omitempty"`
+	// Continue is how long after a run's beginning Temporal suggests to continue as new,
+	// for the first runs; zero: never.
+	Continue textfmt.Duration `json:"continue,omitempty"`
 }
 
 // Kind is a kind of fault.
@@ -149,6 +152,9 @@ func newPlan(seed uint64) Plan {
 	p := Plan{Seed: seed, Bad: map[string]int{}, Turns: map[string]int{}}
 	p.makeTeam(r)
 	p.makeFaults(r, profileOf(seed))
+	if h := hash(seed, "continue", 0); h%3 == 0 {
+		p.Continue = textfmt.Duration(time.Duration(1+(h>>8)%240_000) * time.Millisecond)
+	}
 	return p
 }
 

@@ -227,5 +227,10 @@ func (p Plan) smaller() (out []Plan) {
 		q.Lost = 0
 		out = append(out, q)
 	}
+	if p.Continue > 0 {
+		q := p
+		q.Continue = 0
+		out = append(out, q)
+	}
 	return out
 }

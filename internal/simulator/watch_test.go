@@ -31,6 +31,8 @@ type watch struct {
 	cancelled bool
 	// help counts the requests that people saw.
 	help map[string]session.HelpRequest
+	// open has, by assignment, the requests for help that the last run has handed over.
+	open map[string]string
 	// results are the rounds whose result was recorded.
 	results map[session.RoundKey]bool
 	// finished are the assignments whose work was recorded.
@@ -98,7 +100,7 @@ func (v *watch) asksAgain(id spec.AssignmentID, by *execution) {
 	v.mu.Lock()
 	until, known := v.until[id]
 	v.mu.Unlock()
-	if !known || until.by.task.delivery != by.task.delivery {
+	if !known || until.by.task.delivery.chain != by.task.delivery.chain {
 		return
 	}
 	if early := time.Until(until.at); early > time.Second && (until.recorded || !until.by.p.isDead()) {
@@ -178,7 +180,7 @@ func (w *world) agentStarted(ctx context.Context, p *process, id spec.Assignment
 		return
 	}
 	v := &w.watch
-	key := session.RoundKey{Workflow: w.key.Session, Run: ex.task.delivery.run, Activity: ex.task.id}
+	key := session.RoundKey{Workflow: w.key.Session, Run: ex.task.delivery.chain, Activity: ex.task.id}
 	v.mu.Lock()
 	v.advanced[id] = false // what was stored before is known by now
 	done, newest := v.results[key] || v.finished[id] && !ex.task.mends, v.newest[id]
@@ -252,6 +254,11 @@ func (v *watch) asked(h session.HelpRequest) {
 		v.help = map[string]session.HelpRequest{}
 	}
 	if _, known := v.help[h.ID]; !known {
+		if open := v.open[h.Phase+"/"+h.Persona]; open != "" && h.Kind == session.ForHelp {
+			v.mu.Unlock()
+			v.broke("P9", "request %s is opened although %s was handed over", h.ID, open)
+			v.mu.Lock()
+		}
 		v.help[h.ID] = h
 		line := fmt.Sprintf("asked for help: %s %s/%s: %s: %s", h.ID, h.Phase, h.Persona, h.Category, h.Message)
 		v.mu.Unlock()

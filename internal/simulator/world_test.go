@@ -276,6 +276,11 @@ func (w *world) run() {
 	for incarnation := 1; ; incarnation++ {
 		lost, err := w.incarnation(in, incarnation)
 		w.note(nil, "incarnation %d ended: %v", incarnation, err)
+		var again *workflow.ContinueAsNewError
+		if errors.As(err, &again) {
+			in = w.continues(again)
+			continue
+		}
 		if !lost {
 			w.watch.ended(err)
 			w.watch.writtenOff()
@@ -324,7 +329,7 @@ func (w *world) put(data []byte) spec.Digest {
 
 // resume is what goes on with a session that Temporal has lost, as `maestro resume` does.
 func (w *world) resume(in workflows.SessionInput) workflows.SessionInput {
-	in.Incarnation = max(in.Incarnation, 1) + 1
+	in.Incarnation, in.Continued = max(in.Incarnation, 1)+1, nil
 	found, err := w.store.Checkpoints(context.Background(), w.key)
 	if len(found) == 0 {
 		w.note(nil, "nothing to resume: %v", err)
@@ -343,7 +348,7 @@ func (w *world) incarnation(in workflows.SessionInput, n int) (lost bool, err er
 	env.SetTestTimeout(forever)
 	env.SetStartTime(time.Now())
 	env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: w.key.Session})
-	d := &delivery{world: w, run: fmt.Sprintf("run-%d", n), closed: make(chan struct{}), scheduled: map[string]*task{}}
+	d := &delivery{world: w, run: fmt.Sprintf("run-%d", n), chain: fmt.Sprintf("run-%d", n), closed: make(chan struct{}), scheduled: map[string]*task{}}
 	env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{d}, DeadlockDetectionTimeout: forever})
 	register(env)
 	env.RegisterWorkflowWithOptions(teamSession, workflow.RegisterOptions{Name: workflows.TeamSessionName})
@@ -356,6 +361,7 @@ func (w *world) incarnation(in workflows.SessionInput, n int) (lost bool, err er
 	w.mu.Lock()
 	w.current, w.since = n, time.Now()
 	w.mu.Unlock()
+	w.suggest(env, d, in, n)
 	w.visits(env)
 	env.ExecuteWorkflow(workflows.TeamSessionName, in)
 	close(d.closed)

@@ -57,11 +57,11 @@ func newStandWith(t *testing.T, cfg agent.Config, tel *telemetry.Telemetry) *sta
 	return newStandIn(t, cfg, tel, os.Getenv)
 }
 
-// newStandIn is a stand whose worker has an environment of its own.
-func newStandIn(t *testing.T, cfg agent.Config, tel *telemetry.Telemetry, getenv func(string) string) *stand {
+// newStandIn is a stand whose worker has an environment of its own, on a server with flags.
+func newStandIn(t *testing.T, cfg agent.Config, tel *telemetry.Telemetry, getenv func(string) string, flags ...string) *stand {
 	t.Helper()
 	quiet := slog.New(slog.DiscardHandler)
-	address, namespace := temporaltest.Namespace(t)
+	address, namespace := temporaltest.Namespace(t, flags...)
 	conn, err := temporalutil.Dial(t.Context(), &temporalutil.Options{Address: address, Namespace: namespace}, noEnvironment{}, quiet, tel.Instrument)
 	require.NoError(t, err)
 	t.Cleanup(conn.Close)

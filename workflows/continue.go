@@ -1,0 +1,241 @@
+package workflows
+
+import (
+	"cmp"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+// Continued is what a run of a session hands over to the next one, besides what the store
+// has: where phases, assignments and requests stand.
+type Continued struct {
+	// Run is the run id by which rounds of all these runs are known.
+	Run    string         `json:"run"`
+	Team   spec.Team      `json:"team"`
+	Status session.Status `json:"status"`
+	// Attributes, Fallbacks and Webhook are those of the [activities.Admission].
+	Attributes bool              `json:"attributes,omitempty"`
+	Fallbacks  map[string]string `json:"fallbacks,omitempty"`
+	Webhook    bool              `json:"webhook,omitempty"`
+	// Empty is the blob of a delta that changes nothing, once it is known.
+	Empty spec.Digest `json:"empty,omitempty"`
+	// Raised has the caps of budgets that were raised, and Raises counts the raises.
+	Raised map[string]spec.Cap `json:"raised,omitempty"`
+	Raises int                 `json:"raises,omitempty"`
+	// Fingerprints are those of the failures that tickets were made for.
+	Fingerprints []string `json:"fingerprints,omitempty"`
+	// Unreported are outcomes of rounds that breakers have yet to be told.
+	Unreported []session.BreakerReport `json:"unreported,omitempty"`
+	// Phases are in the team's order; Requests are the open ones, oldest first.
+	Phases   []ContinuedPhase   `json:"phases"`
+	Requests []ContinuedRequest `json:"requests,omitempty"`
+}
+
+// ContinuedPhase is where a phase stands between two runs.
+type ContinuedPhase struct {
+	Name string `json:"name"`
+	Todo bool   `json:"todo,omitempty"`
+	// Input is the manifest that it starts from; empty: it may not start yet.
+	Input spec.Digest `json:"input,omitempty"`
+	// Unapproved: a request for its approval has yet to be opened.
+	Unapproved bool               `json:"unapproved,omitempty"`
+	Conflict   *ContinuedConflict `json:"conflict,omitempty"`
+	Rework     *session.Rework    `json:"rework,omitempty"`
+	SentBack   int                `json:"sent_back,omitempty"`
+	Merges     int                `json:"merges,omitempty"`
+	// Assignments are in the order of the phase's personas.
+	Assignments []ContinuedAssignment `json:"assignments,omitempty"`
+}
+
+// ContinuedConflict is what side by side phases disagree on.
+type ContinuedConflict struct {
+	Failure failures.Failure `json:"failure"`
+	Merged  spec.Digest      `json:"merged,omitempty"`
+}
+
+// ContinuedAssignment is where an assignment stands between two runs.
+type ContinuedAssignment struct {
+	Rounds   int                      `json:"rounds,omitempty"`
+	Waits    int                      `json:"waits,omitempty"`
+	Series   int                      `json:"series,omitempty"`
+	Note     string                   `json:"note,omitempty"`
+	Restored *activities.RestoredWork `json:"restored,omitempty"`
+	// Work is its work in the pass under way; nil: none is under way.
+	Work *ContinuedWork `json:"work,omitempty"`
+}
+
+// ContinuedWork is an assignment's work in a pass that the next run continues.
+type ContinuedWork struct {
+	session.CheckpointAssignment
+	Round       int                    `json:"round,omitempty"`
+	From        spec.Digest            `json:"from,omitempty"`
+	Output      spec.Digest            `json:"output,omitempty"`
+	Feedback    spec.Digest            `json:"feedback,omitempty"`
+	Integrating bool                   `json:"integrating,omitempty"`
+	Works       string                 `json:"works,omitempty"`
+	Degraded    bool                   `json:"degraded,omitempty"`
+	Refused     *activities.TurnedAway `json:"refused,omitempty"`
+	Supplied    spec.Digest            `json:"supplied,omitempty"`
+	SuppliedBy  string                 `json:"supplied_by,omitempty"`
+	SendsBack   []string               `json:"sends_back,omitempty"`
+	// Due: its next round begins when NotBefore is over. Next: its round continues. Failure:
+	// it waits for a person.
+	Due       bool              `json:"due,omitempty"`
+	NotBefore time.Time         `json:"not_before,omitzero"`
+	Next      *execution        `json:"next,omitempty"`
+	Failure   *failures.Failure `json:"failure,omitempty"`
+}
+
+// ContinuedRequest is an open request.
+type ContinuedRequest struct {
+	session.HelpRequest
+	Stop     *activities.BudgetStop `json:"stop,omitempty"`
+	Files    string                 `json:"files,omitempty"`
+	OwnWork  bool                   `json:"own_work,omitempty"`
+	Notified bool                   `json:"notified,omitempty"`
+	Raises   int                    `json:"raises,omitempty"`
+	// Answer was accepted, and the next run applies it.
+	Answer *session.Answer `json:"answer,omitempty"`
+}
+
+// watchHistory has the session continue as new once Temporal suggests that: nothing new
+// starts from then on, and waits end.
+func (s *teamSession) watchHistory(ctx workflow.Context) {
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		s.ending.continues = workflow.Await(ctx, func() bool { return workflow.GetInfo(ctx).GetContinueAsNewSuggested() }) == nil
+	})
+}
+
+// nextRun is what the session continues with, once no phase is at work; nil: it ends in this
+// run.
+func (s *teamSession) nextRun(ctx, patient workflow.Context) *SessionInput {
+	over := func() bool { return !s.ending.handsOver() || ctx.Err() != nil || s.publisher.allDone() }
+	if over() {
+		return nil
+	}
+	s.requests.withdrawAll(patient, func(r *request) bool { return r.stop == nil && r.obsolete != nil && r.obsolete() })
+	err := workflow.Await(patient, func() bool {
+		return over() || workflow.AllHandlersFinished(patient) && s.signals.allHandled() && s.notifier.pending == 0
+	})
+	if err != nil || over() {
+		return nil
+	}
+	in := s.in
+	in.Version, in.Incarnation, in.Base, in.Continued = LogicVersion, s.status.Incarnation+1, s.status.Checkpoint, s.continued(workflow.GetInfo(ctx).WorkflowExecution.RunID)
+	return &in
+}
+
+// continued is the state of the session for its next run.
+func (s *teamSession) continued(run string) *Continued {
+	c := &Continued{
+		Run: cmp.Or(s.schedule.run, run), Team: s.team, Status: s.status, Attributes: s.publisher.attributes, Fallbacks: s.agents.fallbacks,
+		Webhook: s.notifier.webhook, Empty: s.checkpoints.empty, Raised: s.limits.raised, Raises: s.budgets.raises,
+		Fingerprints: s.notifier.fingerprints, Unreported: s.reports.pending,
+	}
+	for _, p := range s.schedule.phases {
+		c.Phases = append(c.Phases, s.schedule.continued(p))
+	}
+	for _, r := range s.requests.open {
+		c.Requests = append(c.Requests, ContinuedRequest{r.HelpRequest, r.stop, r.files, r.ownWork, r.notified, r.raises, r.answer})
+	}
+	return c
+}
+
+// continued is where a phase stands.
+func (s *schedule) continued(p *phase) ContinuedPhase {
+	c := ContinuedPhase{
+		Name: p.Name, Todo: p.todo, Input: p.input, Unapproved: p.unapproved, Rework: p.rework, SentBack: p.sentBack, Merges: p.merges,
+	}
+	if p.conflict != nil {
+		c.Conflict = &ContinuedConflict{p.conflict.failure, p.conflict.merged}
+	}
+	for i, persona := range p.Personas {
+		state := s.assignment(spec.AssignmentID{Phase: p.Name, Persona: persona})
+		a := ContinuedAssignment{Rounds: state.rounds, Waits: state.waits, Series: state.series, Note: state.note, Restored: state.restored}
+		if p.work != nil {
+			a.Work = p.work[i].continued()
+		}
+		c.Assignments = append(c.Assignments, a)
+	}
+	return c
+}
+
+func (a *assignment) continued() *ContinuedWork {
+	return &ContinuedWork{
+		CheckpointAssignment: a.CheckpointAssignment, Round: a.round, From: a.input, Output: a.output, Feedback: a.feedback, Integrating: a.integrating,
+		Works: a.agent, Degraded: a.degraded, Refused: a.refused, Supplied: a.supplied, SuppliedBy: a.suppliedBy, SendsBack: a.sendsBack,
+		Due: a.due, NotBefore: a.notBefore, Next: a.next, Failure: a.failure,
+	}
+}
+
+// takeOver takes the state of the run before. People can answer from then on.
+func (s *teamSession) takeOver(ctx workflow.Context, c *Continued) {
+	if info := workflow.GetInfo(ctx); info.OriginalRunID == info.WorkflowExecution.RunID { // a reset run begins its rounds itself
+		s.schedule.run = c.Run
+	}
+	s.team, s.status = c.Team, c.Status
+	s.publisher.attributes, s.agents.fallbacks, s.notifier.webhook = c.Attributes, c.Fallbacks, c.Webhook
+	s.checkpoints.empty, s.budgets.raises, s.notifier.fingerprints, s.reports.pending = c.Empty, c.Raises, c.Fingerprints, c.Unreported
+	for scope, limit := range c.Raised {
+		s.limits.raised[scope] = limit
+	}
+	s.schedule.takeOver(c)
+	for _, r := range c.Requests {
+		s.takeOverRequest(&request{
+			HelpRequest: r.HelpRequest, stop: r.Stop, files: r.Files, ownWork: r.OwnWork, notified: r.Notified, raises: r.Raises, answer: r.Answer,
+		})
+	}
+	s.requests.list()
+}
+
+// takeOverRequest opens a request of the run before again, as it was.
+func (s *teamSession) takeOverRequest(r *request) {
+	s.requests.open = append(s.requests.open, r)
+	switch r.Kind {
+	case session.ForApproval:
+		p := s.schedule.byName[r.Phase]
+		p.approval, p.unapproved = r, true
+	case session.ForOutage:
+		s.schedule.assignment(spec.AssignmentID{Phase: r.Phase, Persona: r.Persona}).notice = r
+	default:
+		r.continued = true
+	}
+}
+
+// takeOver takes where the phases stood in the run before.
+func (s *schedule) takeOver(c *Continued) {
+	s.byName = map[string]*phase{}
+	for i, before := range c.Phases {
+		p := &phase{
+			Phase: s.team.Phases[i], todo: before.Todo, input: before.Input, unapproved: before.Unapproved, rework: before.Rework,
+			sentBack: before.SentBack, merges: before.Merges,
+		}
+		if before.Conflict != nil {
+			p.conflict = &mergeConflict{before.Conflict.Failure, before.Conflict.Merged}
+		}
+		for j, a := range before.Assignments {
+			id := spec.AssignmentID{Phase: p.Name, Persona: p.Personas[j]}
+			state := s.assignment(id)
+			state.rounds, state.waits, state.series, state.note, state.restored = a.Rounds, a.Waits, a.Series, a.Note, a.Restored
+			if a.Work != nil {
+				p.work = append(p.work, a.Work.assignment(state))
+			}
+		}
+		s.byName[p.Name] = p
+		s.phases = append(s.phases, p)
+	}
+}
+
+func (w *ContinuedWork) assignment(state *assignmentState) *assignment {
+	return &assignment{
+		CheckpointAssignment: w.CheckpointAssignment, assignmentState: state, round: w.Round, input: w.From, output: w.Output,
+		feedback: w.Feedback, integrating: w.Integrating, agent: w.Works, degraded: w.Degraded, refused: w.Refused,
+		supplied: w.Supplied, suppliedBy: w.SuppliedBy, sendsBack: w.SendsBack, due: w.Due, notBefore: w.NotBefore, next: w.Next, failure: w.Failure,
+	}
+}
