@@ -438,7 +438,7 @@ func TestWaitThatTheSessionHasEndedChangesNoState(t *testing.T) {
 		e, err := d.store.Execution(d.key())
 		return err == nil && e.Status.Status == session.WaitingForBreaker
 	}, 20*time.Second, 10*time.Millisecond)
-	in := activities.MarkInput{Incarnation: 1, Answer: &session.Answer{Phase: "build", Persona: "dev", Verb: session.Skipping, Settles: true}}
+	in := activities.MarkInput{Incarnation: 1, Answer: &session.Answer{Phase: "build", Persona: "dev", Verb: session.AnswerSkip, Settles: true}}
 	d.execute((&activities.Boundaries{Files: d.store, Sessions: d.store, Ledgers: d.store, Clock: time.Now}).Mark, in, &activities.Marked{})
 	require.NoError(t, <-done)
 	e, err := d.store.Execution(d.key())

@@ -65,9 +65,9 @@ func (b *Boundaries) keepAnswer(ctx context.Context, in MarkInput) (Marked, erro
 // version of what does not fit together stands.
 func answered(c session.Checkpoint, a session.Answer) []session.Answer {
 	switch {
-	case a.Verb == session.Approving:
+	case a.Verb.Approves():
 		a.Work = c.WorkOf(a.Phase)
-	case a.Verb == session.Skipping && !a.Settles:
+	case a.Verb == session.AnswerSkip && !a.Settles:
 		a.Work = c.WorkOf("")
 	}
 	earlier := slices.DeleteFunc(slices.Clone(c.Answers), func(b session.Answer) bool { return b.Request == a.Request })
@@ -195,7 +195,7 @@ func markAsked(p *session.PhaseStatus, help []session.HelpRequest) {
 	for i := range p.Assignments {
 		a := &p.Assignments[i]
 		asked := slices.ContainsFunc(help, func(h session.HelpRequest) bool {
-			return h.Phase == p.Name && h.Persona == a.Persona && h.Kind != session.ForOutage
+			return h.Phase == p.Name && h.Persona == a.Persona && !h.Kind.NoticeOnly()
 		})
 		switch {
 		case asked:

@@ -51,14 +51,14 @@ func TestNotesOutliveTheIncarnation(t *testing.T) {
 	pair := p.phase("pair", in["pair"])
 	require.Empty(t, pair)
 	p.sendBack("pair", []string{"pair"})
-	p.says(session.Answer{Request: "1", Phase: "pair", Persona: "p", Verb: session.Retrying, Note: "use the other port"})
-	p.says(session.Answer{Request: "2", Phase: "pair", Persona: "p", Verb: session.Retrying})
+	p.says(session.Answer{Request: "1", Phase: "pair", Persona: "p", Verb: session.AnswerRetry, Note: "use the other port"})
+	p.says(session.Answer{Request: "2", Phase: "pair", Persona: "p", Verb: session.AnswerRetry})
 	require.Equal(t, map[string]string{"pair/p": "use the other port"}, p.admit(session.Course{}).Notes)
 
 	p = newPast(t)
 	in = p.phase("root", p.workspace, "pair")
 	p.work(spec.AssignmentID{Phase: "pair", Persona: "q"}, in["pair"])
-	p.says(session.Answer{Request: "1", Phase: "pair", Persona: "q", Verb: session.Retrying, Note: "take both"})
+	p.says(session.Answer{Request: "1", Phase: "pair", Persona: "q", Verb: session.AnswerRetry, Note: "take both"})
 	a := p.admit(session.Course{})
 	require.Len(t, a.Partial, 1)
 	require.Equal(t, map[string]string{"pair/q": "take both"}, a.Notes)
@@ -145,7 +145,7 @@ func TestOnlyWorkUnderWayIsSkipped(t *testing.T) {
 		own         bool
 	}{{session.Pending, session.Pending, false}, {session.Running, session.Skipped, true}} {
 		require.NoError(t, p.store.UpdateExecution(key, func(e *session.Execution) { e.Phases[1].Status = tt.begun }))
-		p.says(session.Answer{Request: "1", Phase: "pair", Persona: "q", Verb: session.Skipping, Settles: tt.own})
+		p.says(session.Answer{Request: "1", Phase: "pair", Persona: "q", Verb: session.AnswerSkip, Settles: tt.own})
 		e, err := p.store.Execution(key)
 		require.NoError(t, err)
 		require.Equal(t, tt.want, e.Phases[1].Assignments[1].Status)

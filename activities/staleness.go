@@ -132,7 +132,7 @@ func (v *reuse) sealed() bool {
 		}
 	}
 	recorded := slices.ContainsFunc(v.stands, func(a finished) bool { return !a.sealed })
-	return !recorded || (v.phase.Solo() && !v.phase.Approve && !slices.Contains(v.in.Course.PauseAfter, v.phase.Name))
+	return !recorded || (v.phase.Solo() && !v.in.Course.PausesAfter(v.phase))
 }
 
 // settle takes the phase's standing work over, and says what is left to do.

@@ -21,13 +21,15 @@ type advice struct {
 // command is the shortest way to go on from a request. several: the session waits for
 // several budgets.
 func (d *advice) command(r *request, several bool) string {
-	switch {
-	case len(r.Answers) == 0:
+	if len(r.Answers) == 0 {
 		return ""
-	case r.Kind == session.ForApproval:
+	}
+	switch r.Kind {
+	case session.ForApproval:
 		return fmt.Sprintf("maestro approve %s %s", d.status.Session, r.Phase)
-	case r.Kind == session.ForMoney:
+	case session.ForBudget:
 		return d.raiseCommand(*r.stop, several)
+	case session.ForHelp, session.ForOutage:
 	}
 	return fmt.Sprintf("maestro resolve %s %s --request %s", d.status.Session, r.Answers[0], r.ID)
 }
@@ -40,19 +42,17 @@ func (d *advice) howToAnswer(r *request) string {
 	if r.Suggestion != "" {
 		ways = append(ways, strings.TrimSuffix(r.Suggestion, "."))
 	}
-	update := ""
-	if len(r.Answers) > 0 {
-		update = fmt.Sprintf("(actions: %s), or send the update `%s` with `%s`", list(r.Answers), ResolveUpdate, argument(r, r.Answers[0]))
-	}
-	switch {
-	case len(r.Answers) == 0:
+	if len(r.Answers) == 0 {
 		return r.Suggestion
-	case r.Kind == session.ForApproval:
+	}
+	update := fmt.Sprintf("(actions: %s), or send the update `%s` with `%s`", list(r.Answers), ResolveUpdate, argument(r, r.Answers[0]))
+	switch r.Kind {
+	case session.ForApproval:
 		ways = append(ways, fmt.Sprintf("review it with `maestro artifacts diff %s %s`", d.status.Session, r.Phase),
 			fmt.Sprintf("approve it with `%s`, or reject it with `maestro reject %s %s --note \"what to change\"` %s", r.Command, d.status.Session, r.Phase, update))
-	case r.Kind == session.ForMoney:
+	case session.ForBudget:
 		ways = append(ways, "continue with `"+r.Command+"`"+d.raiseUpdate(*r.stop), "or answer "+update)
-	default:
+	case session.ForHelp, session.ForOutage:
 		ways = append(ways, fmt.Sprintf("continue with `%s` %s", r.Command, update))
 	}
 	return strings.Join(ways, "; ")
@@ -68,16 +68,18 @@ func argument(r *request, v session.Verb) string {
 // then what to click, then the rest.
 func (d *advice) requestPage(r *request) []string {
 	lines := []string{fmt.Sprintf("## Help needed: %s/%s", r.Phase, r.Persona), ""}
-	switch {
-	case r.Kind == session.ForApproval:
+	switch r.Kind {
+	case session.ForApproval:
 		lines = []string{"## Approval needed: phase " + r.Phase, "", "The phase is done. Phases that depend on it wait for the approval.", ""}
 		lines = append(lines, d.made(r)...)
-	case r.Kind == session.ForOutage:
+	case session.ForOutage:
 		lines = []string{fmt.Sprintf("## Waiting for the %s: %s/%s", r.Category.Awaited(), r.Phase, r.Persona), "", "What happened: " + safetext.Code(r.Message), ""}
-	case r.Category != "":
-		lines = append(lines, fmt.Sprintf("What happened (%s): %s", r.Category, safetext.Code(r.Message)), "")
-	default:
-		lines = append(lines, "What happened: "+safetext.Code(r.Message), "")
+	case session.ForHelp, session.ForBudget:
+		what := "What happened"
+		if r.Category != "" {
+			what = fmt.Sprintf("What happened (%s)", r.Category)
+		}
+		lines = append(lines, what+": "+safetext.Code(r.Message), "")
 	}
 	raising := d.raising(r)
 	if r.Suggestion != "" {
@@ -95,7 +97,7 @@ func (d *advice) requestPage(r *request) []string {
 	lines = append(lines, "", fmt.Sprintf("Cost so far: %d tokens, %s USD.", r.Usage.Tokens(), r.Usage.CostUSD))
 	switch {
 	case r.Until.IsZero():
-	case r.Kind == session.ForOutage:
+	case r.Kind.NoticeOnly():
 		lines = append(lines, "If the "+r.Category.Awaited()+" is not available by then, the session fails at "+r.Until.Format("2006-01-02 15:04 UTC")+".")
 	default:
 		lines = append(lines, "Without an answer the session fails at "+r.Until.Format("2006-01-02 15:04 UTC")+".")
@@ -124,22 +126,27 @@ func (d *advice) made(r *request) []string {
 
 // effect says what comes of an answer that can be pasted.
 func effect(r *request, v session.Verb) string {
-	switch {
-	case v == session.Retrying && r.Kind == session.ForMoney:
-		return "Try again with the remaining budget."
-	case v == session.Retrying && r.Kind == session.ForOutage:
-		return "Try now, without waiting."
-	case v == session.Retrying:
+	switch v {
+	case session.AnswerRetry:
+		switch r.Kind {
+		case session.ForBudget:
+			return "Try again with the remaining budget."
+		case session.ForOutage:
+			return "Try now, without waiting."
+		case session.ForHelp, session.ForApproval:
+		}
 		return "Try again. The note is passed to the next attempt: write what to do differently."
-	case v == session.Skipping:
+	case session.AnswerSkip:
 		return "Continue without this work."
-	case v == session.Approving:
+	case session.AnswerApprove:
 		return "Approve: dependent phases start."
-	case v == session.Rejecting:
+	case session.AnswerReject:
 		return "Reject: the work is done again with your note. The note is required."
-	default:
-		return "End the session as failed."
+	case session.AnswerSupply:
+		return "Use your files as the work."
+	case session.AnswerAbort:
 	}
+	return "End the session as failed."
 }
 
 // answers says how a request is answered from the Web UI. What is to be pasted is
@@ -155,15 +162,15 @@ func (d *advice) answers(r *request, raising []string) []string {
 	}
 	lines = append(lines, raising...)
 	for _, v := range r.Answers {
-		if v == session.Supplying {
+		if v == session.AnswerSupply {
 			continue // needs files, which only the command can store
 		}
 		lines = append(lines, fmt.Sprintf("**%s**", effect(r, v)), "", "```json",
 			fmt.Sprintf("{\n  \"request\": %q,\n  \"action\": %q,\n  \"note\": \"\",\n  \"by\": \"\"\n}", r.ID, v), "```", "")
 	}
-	if r.Takes(session.Supplying) {
+	if r.Takes(session.AnswerSupply) {
 		lines = append(lines, fmt.Sprintf("**Supply your own files**, from a terminal: `maestro resolve %s %s PATH --request %s`",
-			d.status.Session, session.Supplying, r.ID), "")
+			d.status.Session, session.AnswerSupply, r.ID), "")
 	}
 	return append(lines, fmt.Sprintf("The first answer as a command: `%s`", r.Command), "")
 }
@@ -172,7 +179,7 @@ func (d *advice) answers(r *request, raising []string) []string {
 // is about none, or about a day's, which the store keeps.
 func (d *advice) raising(r *request) []string {
 	stop := r.stop
-	if r.Kind != session.ForMoney || stop.Scope == "" || stop.Date != "" {
+	if r.Kind != session.ForBudget || stop.Scope == "" || stop.Date != "" {
 		return nil
 	}
 	fields := []string{}

@@ -57,9 +57,9 @@ type SessionInput struct {
 	Continued *Continued `json:"continued,omitempty"`
 }
 
-// GoOnUpdate is the update, and the signal, that approves a phase that waits for it. Its
-// argument is a [GoOn].
-const GoOnUpdate = "go-on"
+// ApprovePhaseUpdate is the update, and the signal, that approves a phase that waits for it. Its
+// argument is a [ApprovePhase].
+const ApprovePhaseUpdate = "go-on"
 
 // ResolveUpdate is the update, and the signal, that answers a request of the
 // session for a person. Its argument is a [session.Answer]; so is what the update
@@ -80,8 +80,8 @@ type TicketNews struct {
 // stale one, a repeated one, or one that the request does not take.
 const NotAwaited = "NotAwaited"
 
-// GoOn approves a phase.
-type GoOn struct {
+// ApprovePhase approves a phase.
+type ApprovePhase struct {
 	// Phase is its name.
 	Phase string `json:"phase"`
 	// By is who says so; Note is why.

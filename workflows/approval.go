@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"fmt"
-	"slices"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -10,11 +9,6 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
-
-// pausesAfter tells whether a phase has to be approved before others build on it.
-func (ps *phases) pausesAfter(p *phase) bool {
-	return p.Approve || slices.Contains(ps.course.PauseAfter, p.Name)
-}
 
 // openApproval opens the request for the approval of a phase that is done.
 func (ps *phases) openApproval(ctx workflow.Context, p *phase) *request {
@@ -24,7 +18,7 @@ func (ps *phases) openApproval(ctx workflow.Context, p *phase) *request {
 	}
 	return ps.requests.add(ctx, &request{HelpRequest: session.HelpRequest{
 		Kind: session.ForApproval, Phase: p.Name, Message: fmt.Sprintf("phase %s is done and waits for approval", p.Name), Usage: used,
-		Answers: []session.Verb{session.Approving, session.Rejecting},
+		Answers: session.ForApproval.Rule().Verbs,
 	}})
 }
 
@@ -71,7 +65,7 @@ func (ps *phases) awaitApproval(ctx workflow.Context, p *pass) (bool, error) {
 	if err != nil || ps.ending.stopping() {
 		return false, err // the session ends, or the phase is done again
 	}
-	if r.answer.Verb == session.Rejecting {
+	if r.answer.Verb.SendsBack() {
 		return false, ps.reworks.reject(ctx, p, r)
 	}
 	p.approval = nil

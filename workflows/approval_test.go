@@ -32,7 +32,7 @@ func TestSessionIsNotCompleteBeforeItsApproval(t *testing.T) {
 	s := &stage{team: leaves(), course: session.Course{PauseAfter: []string{"left"}}}
 	env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
 		env.RegisterDelayedCallback(func() {
-			env.SignalWorkflow(workflows.GoOnUpdate, workflows.GoOn{Phase: "left"})
+			env.SignalWorkflow(workflows.ApprovePhaseUpdate, workflows.ApprovePhase{Phase: "left"})
 		}, time.Hour)
 	})
 	require.NoError(t, env.GetWorkflowError())

@@ -40,7 +40,7 @@ func (b *budgets) await(ctx workflow.Context, a *assignment, stop activities.Bud
 	switch {
 	case err != nil || answer == nil:
 		return err
-	case answer.Verb == session.Retrying:
+	case answer.Verb == session.AnswerRetry:
 		if answer.Note != "" { // the round goes on as it began unless there is something to say
 			a.note = answer.Note
 		}
@@ -70,8 +70,8 @@ func (b *budgets) requestFor(a *assignment, stop activities.BudgetStop) session.
 		ways = append(ways, "the session continues by itself at "+budget.NextDay(stop.Date).Format("2006-01-02 15:04 UTC"))
 	}
 	return session.HelpRequest{
-		Kind: session.ForMoney, Phase: a.Phase, Persona: a.Persona, Category: failures.TokenBudget, Message: stop.Message, Suggestion: strings.Join(ways, "; "),
-		Answers:  answersForWork(),
+		Kind: session.ForBudget, Phase: a.Phase, Persona: a.Persona, Category: failures.TokenBudget, Message: stop.Message, Suggestion: strings.Join(ways, "; "),
+		Answers:  session.ForBudget.Rule().Verbs,
 		Attempts: append([]session.AttemptFailure{}, a.Failures...), Usage: a.Usage,
 	}
 }

@@ -38,10 +38,10 @@ func (ps *phases) resolveConflict(ctx workflow.Context, p *pass) (bool, error) {
 	r := &request{HelpRequest: session.HelpRequest{
 		Kind: session.ForHelp, Phase: id.Phase, Persona: id.Persona, Category: c.failure.Category, Message: c.failure.Message,
 		Suggestion: "Skip to keep the later version; retry to have the phase's personas merge both versions.",
-		Answers:    []session.Verb{session.Retrying, session.Skipping, session.Aborting}, Usage: before.Usage,
+		Answers:    []session.Verb{session.AnswerRetry, session.AnswerSkip, session.AnswerAbort}, Usage: before.Usage,
 	}}
 	if c.merged == "" {
-		r.Suggestion, r.Answers = "Skip to keep the later version.", []session.Verb{session.Skipping, session.Aborting}
+		r.Suggestion, r.Answers = "Skip to keep the later version.", []session.Verb{session.AnswerSkip, session.AnswerAbort}
 		r.obsolete = func() bool { return p.conflict == nil } // some of the work is done again
 	}
 	answer, err := ps.requests.ask(ctx, a, ps.requests.add(ctx, r))
@@ -59,7 +59,7 @@ func (ps *phases) resolveConflict(ctx workflow.Context, p *pass) (bool, error) {
 		return true, nil
 	}
 	p.phase.input = c.merged
-	if answer.Verb == session.Retrying {
+	if answer.Verb == session.AnswerRetry {
 		for _, persona := range p.Personas {
 			ps.schedule.assignment(spec.AssignmentID{Phase: p.Name, Persona: persona}).note = fmt.Sprintf(
 				"%s. The files have the version of the last one named; merge all versions into one. %s", c.failure.Message, answer.Note)

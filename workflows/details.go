@@ -86,7 +86,7 @@ func (p *publisher) refresh() {
 		}
 		p.status.Reason = who + ": " + h.Message
 		switch {
-		case h.Kind == session.ForOutage:
+		case h.Kind.NoticeOnly():
 			p.status.Reason += "; it continues by itself"
 		case h.Command != "":
 			p.status.Reason += fmt.Sprintf("; continue with `%s`", h.Command)
@@ -94,14 +94,21 @@ func (p *publisher) refresh() {
 	}
 }
 
-// mostUrgent is the open request that a person should look at first: one for help before
-// one for approval, and last the notice of an outage, which asks for nothing; nil: there
-// is none.
+// mostUrgent is the open request that a person should look at first: one about failed work
+// before one about a finished phase, and a notice last; nil: there is none.
 func mostUrgent(help []session.HelpRequest) *session.HelpRequest {
-	rank := map[session.RequestKind]int{session.ForApproval: 1, session.ForOutage: 2}
+	rank := func(k session.RequestKind) int {
+		switch {
+		case k.NoticeOnly():
+			return 2
+		case k.OfPhase():
+			return 1
+		}
+		return 0
+	}
 	var first *session.HelpRequest
 	for i := range help {
-		if first == nil || rank[help[i].Kind] < rank[first.Kind] {
+		if first == nil || rank(help[i].Kind) < rank(first.Kind) {
 			first = &help[i]
 		}
 	}

@@ -36,8 +36,8 @@ func TestUpdatesBeforeAdmissionSayWhy(t *testing.T) {
 	s.team.Budget = spec.Budget{Tokens: 100}
 	var raised []cost.Amount
 	updates := map[string]any{
-		workflows.ResolveUpdate: session.Answer{Request: "build.approval.1", Verb: session.Approving},
-		workflows.GoOnUpdate:    workflows.GoOn{Phase: "build"},
+		workflows.ResolveUpdate: session.Answer{Request: "build.approval.1", Verb: session.AnswerApprove},
+		workflows.ApprovePhaseUpdate:    workflows.ApprovePhase{Phase: "build"},
 		workflows.RaiseUpdate:   workflows.Raise{Tokens: 1},
 	}
 	refused := map[string]error{}
@@ -54,7 +54,7 @@ func TestUpdatesBeforeAdmissionSayWhy(t *testing.T) {
 			raised = append(raised, in.Added)
 			return activities.Raised{Scope: in.Scope}, nil
 		}, activity.RegisterOptions{Name: string(activities.RaiseName)})
-		env.RegisterDelayedCallback(func() { env.SignalWorkflow(workflows.GoOnUpdate, workflows.GoOn{Phase: "build"}) }, time.Hour)
+		env.RegisterDelayedCallback(func() { env.SignalWorkflow(workflows.ApprovePhaseUpdate, workflows.ApprovePhase{Phase: "build"}) }, time.Hour)
 	})
 	require.NoError(t, env.GetWorkflowError())
 	for name := range updates {

@@ -94,7 +94,7 @@ func (m *merges) execute(ctx workflow.Context, p *phase, integrator *assignment,
 		switch {
 		case lasts:
 			in.Outage = activities.OutageNoticed
-			if err := outages.after(ctx, integrator, stop, session.Retrying, session.Aborting); err != nil {
+			if err := outages.after(ctx, integrator, stop, session.AnswerRetry, session.AnswerAbort); err != nil {
 				return result, err
 			}
 		case errors.Is(err, errTryNow):

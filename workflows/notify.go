@@ -103,23 +103,23 @@ func (n *notifier) input(ctx workflow.Context, event session.Event, h *session.H
 
 // commandsFor are what a person can type about a request, the most useful one first.
 func commandsFor(id string, h session.HelpRequest) []string {
-	if h.Kind == session.ForApproval {
+	if h.Kind.OfPhase() {
 		return []string{
 			fmt.Sprintf("maestro artifacts diff %s %s", id, h.Phase), fmt.Sprintf("maestro approve %s %s", id, h.Phase),
 			fmt.Sprintf("maestro reject %s %s --note \"what to change\"", id, h.Phase),
 		}
 	}
 	var commands []string
-	if h.Kind == session.ForMoney {
+	if h.Kind == session.ForBudget {
 		commands = append(commands, h.Command)
 	}
-	if h.Takes(session.Retrying) {
+	if h.Takes(session.AnswerRetry) {
 		commands = append(commands, fmt.Sprintf("maestro resolve %s retry --request %s --note \"what to do differently\"", id, h.ID))
 	}
-	if h.Takes(session.Skipping) {
+	if h.Takes(session.AnswerSkip) {
 		commands = append(commands, fmt.Sprintf("maestro resolve %s skip --request %s", id, h.ID))
 	}
-	if h.Takes(session.Supplying) {
+	if h.Takes(session.AnswerSupply) {
 		commands = append(commands, fmt.Sprintf("maestro resolve %s supply PATH --request %s", id, h.ID))
 	}
 	return append(commands, fmt.Sprintf("maestro resolve %s abort --request %s", id, h.ID),

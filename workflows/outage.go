@@ -194,7 +194,7 @@ func (o *outages) apply(ctx workflow.Context, a *assignment, r *request) error {
 	if err := o.requests.resume(ctx, a, r); err != nil {
 		return err
 	}
-	if r.answer.Verb == session.Retrying {
+	if r.answer.Verb == session.AnswerRetry {
 		if r.answer.Note != "" {
 			a.note = r.answer.Note
 		}

@@ -105,7 +105,7 @@ func (ps *phases) advance(ctx workflow.Context, p *pass) (bool, error) {
 	defer ps.checkpoints.mutex.Unlock()
 	in := activities.AdvanceInput{
 		Boundary: ps.checkpoints.boundary(ctx), Phase: p.Name, Head: ps.status.Checkpoint, Assignments: entries(p.work),
-		Park: ps.pausesAfter(p.phase), Unreported: ps.reports.pending,
+		Park: ps.course.PausesAfter(p.phase.Phase), Unreported: ps.reports.pending,
 	}
 	in.Ready, in.Last = ps.schedule.unlockedBy(p.phase)
 	in.Complete = in.Last && !in.Park && ps.schedule.onlyAtWork(p.phase)

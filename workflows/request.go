@@ -56,9 +56,9 @@ func (r *request) takeable(a session.Answer, sessionID string) error {
 		return notAwaited("the note has %d bytes; at most %d are allowed: put longer texts into a file and supply it", len(a.Note), session.MaxNote)
 	case len(a.By) > session.MaxMessage:
 		return notAwaited("by has %d bytes; at most %d are allowed", len(a.By), session.MaxMessage)
-	case a.Verb == session.Rejecting && strings.TrimSpace(a.Note) == "":
+	case a.Verb.SendsBack() && strings.TrimSpace(a.Note) == "":
 		return notAwaited("a rejection needs a note: the personas get this text")
-	case a.Verb == session.Supplying && !a.Files.Valid():
+	case a.Verb == session.AnswerSupply && !a.Files.Valid():
 		return notAwaited("files: missing manifest; use `maestro resolve %s supply PATH`, which stores the files", sessionID)
 	}
 	return nil
@@ -77,11 +77,6 @@ func list(verbs []session.Verb) string {
 		words = append(words, string(v))
 	}
 	return strings.Join(words, ", ")
-}
-
-// answersForWork is what a person may say about an assignment that does not get on.
-func answersForWork() []session.Verb {
-	return []session.Verb{session.Retrying, session.Skipping, session.Supplying, session.Aborting}
 }
 
 // requestSuffix keeps answers to a request of one incarnation, or of a run that was

@@ -66,15 +66,15 @@ func (rs *requests) register(ctx workflow.Context, all *signals) error {
 // registerApproval lets people approve a phase by its name: the short form of answering
 // its request.
 func (rs *requests) registerApproval(ctx workflow.Context, all *signals) error {
-	onSignal(ctx, all, GoOnUpdate, rs.publisher.admitted, func(ctx workflow.Context, approval GoOn) {
+	onSignal(ctx, all, ApprovePhaseUpdate, rs.publisher.admitted, func(ctx workflow.Context, approval ApprovePhase) {
 		if err := rs.validateApproval(approval); err != nil {
 			workflow.GetLogger(ctx).Warn("a signal to approve a phase is ignored", "error", err)
 			return
 		}
 		rs.approve(ctx, approval)
 	})
-	return workflow.SetUpdateHandlerWithOptions(ctx, GoOnUpdate,
-		func(ctx workflow.Context, approval GoOn) error {
+	return workflow.SetUpdateHandlerWithOptions(ctx, ApprovePhaseUpdate,
+		func(ctx workflow.Context, approval ApprovePhase) error {
 			rs.approve(ctx, approval)
 			return nil
 		},
@@ -84,12 +84,12 @@ func (rs *requests) registerApproval(ctx workflow.Context, all *signals) error {
 		})
 }
 
-func (rs *requests) approve(ctx workflow.Context, approval GoOn) {
-	rs.accept(ctx, session.Answer{Request: rs.schedule.approval(approval.Phase).ID, Verb: session.Approving, By: approval.By, Note: approval.Note})
+func (rs *requests) approve(ctx workflow.Context, approval ApprovePhase) {
+	rs.accept(ctx, session.Answer{Request: rs.schedule.approval(approval.Phase).ID, Verb: session.AnswerApprove, By: approval.By, Note: approval.Note})
 }
 
 // validateApproval refuses the approval of a phase that does not wait for one.
-func (rs *requests) validateApproval(approval GoOn) error {
+func (rs *requests) validateApproval(approval ApprovePhase) error {
 	if !rs.publisher.admitted() {
 		return notAwaited(notAdmittedYet)
 	}
@@ -169,8 +169,8 @@ func (rs *requests) add(ctx workflow.Context, r *request) *request {
 		return open
 	}
 	who := r.Persona
-	if r.Kind == session.ForApproval {
-		who = string(session.ForApproval)
+	if r.Kind.OfPhase() {
+		who = string(r.Kind)
 	}
 	base := r.Phase + "." + who
 	rs.opened[base]++
@@ -179,7 +179,7 @@ func (rs *requests) add(ctx workflow.Context, r *request) *request {
 	if r.Attempts == nil {
 		r.Attempts = []session.AttemptFailure{}
 	}
-	if limit := rs.team.Help.GiveUpAfter.Std(); limit > 0 && r.Kind != session.ForApproval {
+	if limit := rs.team.Help.GiveUpAfter.Std(); limit > 0 && !r.Kind.OfPhase() {
 		r.Until = r.Since.Add(limit)
 	}
 	r.Command = rs.advice.command(r, len(rs.budgets()) > 1)
@@ -204,7 +204,7 @@ func (rs *requests) continued(kind session.RequestKind, phase, persona string) *
 // continuedStop is why an assignment waited for a budget in an earlier run; false: it did not,
 // or has been asked about since.
 func (rs *requests) continuedStop(a *assignment) (activities.BudgetStop, bool) {
-	if r := rs.continued(session.ForMoney, a.Phase, a.Persona); r != nil {
+	if r := rs.continued(session.ForBudget, a.Phase, a.Persona); r != nil {
 		return *r.stop, true
 	}
 	return activities.BudgetStop{}, false
@@ -346,12 +346,12 @@ func (rs *requests) patience(ctx workflow.Context, r *request) time.Duration {
 // resume ends a request: an abort ends the session; otherwise the assignment continues,
 // as the answer says if there is one.
 func (rs *requests) resume(ctx workflow.Context, a *assignment, r *request) error {
-	if r.answer != nil && r.answer.Verb == session.Aborting {
+	if r.answer != nil && r.answer.Verb == session.AnswerAbort {
 		return rs.abort(ctx, a, r)
 	}
 	rs.remove(r)
 	if r.answer != nil {
-		r.answer.Settles = r.answer.Verb == session.Skipping && r.ownWork
+		r.answer.Settles = r.answer.Verb == session.AnswerSkip && r.ownWork
 	}
 	if err := rs.save(ctx, a, session.Running, r.answer); err != nil {
 		return err
@@ -417,7 +417,7 @@ func (rs *requests) askForHelp(ctx workflow.Context, a *assignment, f failures.F
 		rs.failAtOnce(ctx, h)
 		return outcomeEnded, nil
 	}
-	h.Answers = answersForWork()
+	h.Answers = session.ForHelp.Rule().Verbs
 	answer, err := rs.ask(ctx, a, rs.add(ctx, &request{HelpRequest: h, ownWork: a.ownWork()}))
 	if err != nil {
 		return outcomeEnded, ignoreSessionEnd(err)
@@ -442,10 +442,10 @@ func (rs *requests) failAtOnce(ctx workflow.Context, h session.HelpRequest) {
 func (rs *requests) apply(ctx workflow.Context, a *assignment, answer session.Answer) outcome {
 	a.supplied, a.suppliedBy, a.failure = "", "", nil
 	switch answer.Verb {
-	case session.Supplying:
+	case session.AnswerSupply:
 		a.supplied, a.suppliedBy = answer.Files, answer.By
 		return outcomeRetry
-	case session.Skipping:
+	case session.AnswerSkip:
 		a.skip(rs.checkpoints.empty)
 		rs.publisher.update(ctx, a, a.Status)
 		return outcomeDone

@@ -228,7 +228,7 @@ func (rs *rounds) execute(ctx workflow.Context, a *assignment) (session.RoundRes
 			}
 		case impatient:
 			a.waits++
-			err = rs.outages.after(ctx, a, outage, answersForWork()...)
+			err = rs.outages.after(ctx, a, outage, session.ForOutage.Rule().Verbs...)
 		case errors.Is(err, errTryNow), rs.leftToNextRun(err):
 			a.waits++
 		default:

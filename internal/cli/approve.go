@@ -10,7 +10,7 @@ import (
 )
 
 func newApprove(a *app) *cobra.Command {
-	return newVerdict(a, session.Approving, &cobra.Command{
+	return newVerdict(a, session.AnswerApprove, &cobra.Command{
 		Use:   "approve SESSION [PHASE]",
 		Short: "Approve a finished phase, so that the phases that depend on it start",
 		Long: "Approve a finished phase that waits for approval. PHASE may be omitted if only one phase waits. " +
@@ -20,7 +20,7 @@ func newApprove(a *app) *cobra.Command {
 }
 
 func newReject(a *app) *cobra.Command {
-	return newVerdict(a, session.Rejecting, &cobra.Command{
+	return newVerdict(a, session.AnswerReject, &cobra.Command{
 		Use:   "reject SESSION [PHASE] --note TEXT",
 		Short: "Reject a finished phase, so that its work is done again with your note",
 		Long: "Reject a finished phase that waits for approval: its personas continue from the files that they left and get the text of --note, " +
@@ -34,7 +34,7 @@ func newVerdict(a *app, verb session.Verb, cmd *cobra.Command) *cobra.Command {
 	o := resolveOptions{selector: selector{verb: verb}}
 	cmd.Args = cmdline.Arguments(1, 2)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if verb == session.Rejecting && strings.TrimSpace(o.note) == "" {
+		if verb.SendsBack() && strings.TrimSpace(o.note) == "" {
 			return usagef("--note is missing; describe what is wrong: the personas get this text")
 		}
 		if err := checkNote(o.note); err != nil {

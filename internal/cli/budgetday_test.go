@@ -44,7 +44,7 @@ func TestATeamsDayIsShownAndRaised(t *testing.T) {
 	var waiting inbox
 	d.json(&waiting, "inbox")
 	require.Len(t, waiting.Waiting, 1)
-	require.Equal(t, string(session.ForMoney), waiting.Waiting[0].Kind)
+	require.Equal(t, string(session.ForBudget), waiting.Waiting[0].Kind)
 	require.Equal(t, "maestro budget raise --team daily --tokens N", waiting.Waiting[0].Commands[0])
 	require.Contains(t, d.must(0, "status", "s"), "two/dev needs a larger budget: token_budget: ")
 	resumed := d.run("resume", "s")

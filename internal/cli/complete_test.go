@@ -41,7 +41,7 @@ func (b *bank) withCrew() *bank {
 	b.t.Helper()
 	b.session("web.v2-done", "crew", 3*time.Hour, cost.Usage{})
 	b.asks("judged", session.Running, session.HelpRequest{
-		ID: "plan.approval.1", Kind: session.ForApproval, Phase: "plan", Answers: []session.Verb{session.Approving, session.Rejecting},
+		ID: "plan.approval.1", Kind: session.ForApproval, Phase: "plan", Answers: []session.Verb{session.AnswerApprove, session.AnswerReject},
 	})
 	b.asks("stuck", session.HelpIsNeeded, session.HelpRequest{
 		ID: "build.bob.1", Kind: session.ForHelp, Phase: "build", Persona: "bob", Category: failures.TestFailure,

@@ -191,7 +191,7 @@ func (a *app) entries(w waiter) []inboxEntry {
 }
 
 // goesOn reports whether the entry is a notice only: the session continues by itself.
-func (e inboxEntry) goesOn() bool { return e.Kind == session.ForOutage }
+func (e inboxEntry) goesOn() bool { return e.Kind.NoticeOnly() }
 
 // rank sorts notices after requests.
 func (e inboxEntry) rank() int {

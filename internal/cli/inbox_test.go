@@ -15,7 +15,7 @@ import (
 )
 
 // helpVerbs are what requests for help take.
-var helpVerbs = []session.Verb{session.Retrying, session.Skipping, session.Supplying, session.Aborting}
+var helpVerbs = []session.Verb{session.AnswerRetry, session.AnswerSkip, session.AnswerSupply, session.AnswerAbort}
 
 // asks has a session of the bank wait for a person.
 func (b *bank) asks(sessionID string, state session.State, open ...session.HelpRequest) {
@@ -51,14 +51,14 @@ func TestInboxListsWhatWaitsLongestFirst(t *testing.T) {
 	b.session("done", "crew", time.Hour, cost.Usage{})
 	b.asks("judged", session.Running, session.HelpRequest{
 		ID: "plan.approval.1", Kind: session.ForApproval, Phase: "plan", Message: "phase plan is done", Since: now.Add(-5*time.Minute - 30*time.Second),
-		Answers: []session.Verb{session.Approving, session.Rejecting},
+		Answers: []session.Verb{session.AnswerApprove, session.AnswerReject},
 	})
 	b.asks("stuck", session.HelpIsNeeded, session.HelpRequest{
 		ID: "build.bob.1", Kind: session.ForHelp, Phase: "build", Persona: "bob", Category: failures.TestFailure, Message: "TestX fails", Since: now.Add(-26*time.Hour - time.Minute),
 		Answers: helpVerbs, Ticket: &session.Ticket{Key: "MD-7", URL: "https://jira.example/browse/MD-7", Occurrences: 2},
 	})
 	b.asks("broke", session.HelpIsNeeded, session.HelpRequest{
-		ID: "build.bob.1", Kind: session.ForMoney, Phase: "build", Persona: "bob", Category: failures.TokenBudget, Message: "it is spent", Since: now.Add(-3*time.Hour - time.Minute),
+		ID: "build.bob.1", Kind: session.ForBudget, Phase: "build", Persona: "bob", Category: failures.TokenBudget, Message: "it is spent", Since: now.Add(-3*time.Hour - time.Minute),
 		Command: "maestro budget raise broke --tokens N", Answers: helpVerbs, Ticket: &session.Ticket{Trouble: "Jira says 401"},
 	})
 	b.asks("away", session.Running, session.HelpRequest{
@@ -152,7 +152,7 @@ func TestOneCauseIsOneLine(t *testing.T) {
 	var open []session.HelpRequest
 	for i := range 7 {
 		open = append(open, session.HelpRequest{
-			ID: fmt.Sprintf("build.p%d.1", i), Kind: session.ForMoney, Phase: "build", Persona: fmt.Sprintf("p%d", i), Category: failures.TokenBudget,
+			ID: fmt.Sprintf("build.p%d.1", i), Kind: session.ForBudget, Phase: "build", Persona: fmt.Sprintf("p%d", i), Category: failures.TokenBudget,
 			Message: "the budget of the session is spent", Since: time.Now().Add(-time.Hour), Command: raise, Answers: helpVerbs,
 		})
 	}

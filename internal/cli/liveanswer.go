@@ -27,7 +27,7 @@ func (c *closerLook) Answer(ctx context.Context, answer tui.Answer) (string, err
 	case tui.Reject:
 		of = newReject
 	case tui.Retry:
-		of, args = newResolve, append(args, string(session.Retrying))
+		of, args = newResolve, append(args, string(session.AnswerRetry))
 	case tui.Raise:
 		of = newBudgetRaise
 		amount, err := amountFlags(answer.Amount, answer.Request.Amounts)
@@ -106,13 +106,13 @@ func units(tokens, usd bool) string {
 // answerable adds to a request the verbs that keys can send.
 func answerable(r *tui.Request, h session.HelpRequest) {
 	r.ID, r.Of, r.Name = h.ID, spec.AssignmentID{Phase: h.Phase, Persona: h.Persona}, subject(h)
-	for verb, key := range map[session.Verb]tui.Verb{session.Approving: tui.Approve, session.Rejecting: tui.Reject, session.Retrying: tui.Retry} {
+	for verb, key := range map[session.Verb]tui.Verb{session.AnswerApprove: tui.Approve, session.AnswerReject: tui.Reject, session.AnswerRetry: tui.Retry} {
 		if h.Takes(verb) {
 			r.Takes = append(r.Takes, key)
 		}
 	}
 	words := strings.Fields(h.Command)
-	if kindOf(h) != session.ForMoney || len(words) < 3 || strings.Join(words[:3], " ") != "maestro budget raise" {
+	if kindOf(h) != session.ForBudget || len(words) < 3 || strings.Join(words[:3], " ") != "maestro budget raise" {
 		return
 	}
 	r.Takes = append(r.Takes, tui.Raise)
@@ -126,7 +126,7 @@ func answerable(r *tui.Request, h session.HelpRequest) {
 
 // ownBudget is the budget of a session that a key may raise although no request is open.
 func ownBudget(v sessionstatus.Session) []tui.Request {
-	asked := slices.ContainsFunc(v.Help, func(h session.HelpRequest) bool { return kindOf(h) == session.ForMoney })
+	asked := slices.ContainsFunc(v.Help, func(h session.HelpRequest) bool { return kindOf(h) == session.ForBudget })
 	if v.Status.Status.Closed() || asked || v.Limit == (spec.Cap{}) {
 		return nil
 	}

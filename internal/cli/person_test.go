@@ -85,7 +85,7 @@ func TestASessionGoesOnAtAPersonsWords(t *testing.T) {
 	}
 	d.json(&answered, "approve", "s", "--note", "Agreed.", "--by", "ann")
 	require.True(t, answered.Taken)
-	require.Equal(t, session.Approving, answered.Answer.Verb)
+	require.Equal(t, session.AnswerApprove, answered.Answer.Verb)
 	require.Equal(t, "ann", answered.Answer.By)
 	require.Equal(t, "think", answered.Answer.Phase)
 

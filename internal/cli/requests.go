@@ -38,11 +38,11 @@ func matter(h session.HelpRequest) string {
 // this one included; first reports whether it is the first of these. They are shown as
 // one.
 func together(h session.HelpRequest, open []session.HelpRequest) (n int, first bool) {
-	if kindOf(h) != session.ForMoney || h.Command == "" {
+	if kindOf(h) != session.ForBudget || h.Command == "" {
 		return 1, true
 	}
 	for _, o := range open {
-		if kindOf(o) == session.ForMoney && o.Command == h.Command {
+		if kindOf(o) == session.ForBudget && o.Command == h.Command {
 			first = first || n == 0 && o.ID == h.ID
 			n++
 		}
@@ -68,7 +68,7 @@ type way struct {
 // continues first.
 func ways(sessionID string, h session.HelpRequest, open []session.HelpRequest) []way {
 	var all []way
-	if kindOf(h) == session.ForMoney {
+	if kindOf(h) == session.ForBudget {
 		if c := strings.TrimPrefix(h.Command, "maestro "); c != "" {
 			all = append(all, way{c, "continues where it stopped"})
 		}
@@ -79,21 +79,21 @@ func ways(sessionID string, h session.HelpRequest, open []session.HelpRequest) [
 	}
 	for _, verb := range h.Answers {
 		switch verb {
-		case session.Retrying:
+		case session.AnswerRetry:
 			does := "tries again; --note TEXT gives it a hint"
 			if kindOf(h) == session.ForOutage {
 				does = "tries now, without waiting"
 			}
 			all = append(all, way{"resolve " + sessionID + " retry" + of, does})
-		case session.Skipping:
+		case session.AnswerSkip:
 			all = append(all, way{"resolve " + sessionID + " skip" + of, "continues without this work"})
-		case session.Supplying:
+		case session.AnswerSupply:
 			all = append(all, way{"resolve " + sessionID + " supply PATH" + of, "uses your files, checked like an agent's"})
-		case session.Aborting:
+		case session.AnswerAbort:
 			all = append(all, way{"resolve " + sessionID + " abort" + of, "ends the session"})
-		case session.Approving:
+		case session.AnswerApprove:
 			all = append(all, way{"approve " + sessionID + " " + h.Phase, "starts the dependent phases"})
-		case session.Rejecting:
+		case session.AnswerReject:
 			all = append(all, way{"reject " + sessionID + " " + h.Phase + " --note TEXT", "has it done again with your note"},
 				way{"artifacts diff " + sessionID + " " + h.Phase, "shows its changes"})
 		}
@@ -103,7 +103,7 @@ func ways(sessionID string, h session.HelpRequest, open []session.HelpRequest) [
 
 // goesOn is the command that answers a request; empty: none is known, or needed.
 func (a *app) goesOn(sessionID string, h session.HelpRequest, open []session.HelpRequest) string {
-	if all := ways(sessionID, h, open); len(all) > 0 && kindOf(h) != session.ForOutage {
+	if all := ways(sessionID, h, open); len(all) > 0 && !kindOf(h).NoticeOnly() {
 		return a.again(all[0].command)
 	}
 	return ""
@@ -169,7 +169,7 @@ func (a *app) requestLines(s session.Status, h session.HelpRequest, attempts boo
 		return lines
 	}
 	heading := "  answer with:"
-	if kindOf(h) == session.ForOutage {
+	if kindOf(h).NoticeOnly() {
 		heading = "  no answer is needed; possible:"
 	}
 	return append(append(lines, heading), a.wayLines(all)...)
@@ -293,7 +293,7 @@ func (s selector) choose(sessionID string, open []session.HelpRequest) (session.
 		return taking[0], nil
 	}
 	how := "choose one with --request ID or --for PHASE/PERSONA"
-	if s.verb == session.Approving || s.verb == session.Rejecting {
+	if s.verb.OfPhase() {
 		how = "give PHASE"
 	}
 	return none, usagef("session %s has %d open requests that can be answered with %s; %s:%s", sessionID, len(taking), s.verb, how, waitsFor(taking))

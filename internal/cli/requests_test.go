@@ -15,7 +15,7 @@ import (
 var anHour = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // helpVerbs are what requests for help take.
-var helpVerbs = []session.Verb{session.Retrying, session.Skipping, session.Supplying, session.Aborting}
+var helpVerbs = []session.Verb{session.AnswerRetry, session.AnswerSkip, session.AnswerSupply, session.AnswerAbort}
 
 func forHelp() session.HelpRequest {
 	return session.HelpRequest{
@@ -28,7 +28,7 @@ func forHelp() session.HelpRequest {
 
 func forMoney() session.HelpRequest {
 	return session.HelpRequest{
-		ID: "ship.dev.1", Kind: session.ForMoney, Phase: "ship", Persona: "dev", Category: failures.TokenBudget, Message: "it is spent",
+		ID: "ship.dev.1", Kind: session.ForBudget, Phase: "ship", Persona: "dev", Category: failures.TokenBudget, Message: "it is spent",
 		Command: "maestro budget raise s --persona dev --usd N", Answers: helpVerbs, Since: anHour,
 	}
 }
@@ -36,7 +36,7 @@ func forMoney() session.HelpRequest {
 func forApproval() session.HelpRequest {
 	return session.HelpRequest{
 		ID: "design.approval.1", Kind: session.ForApproval, Phase: "design", Message: "phase design is done",
-		Answers: []session.Verb{session.Approving, session.Rejecting}, Since: anHour,
+		Answers: []session.Verb{session.AnswerApprove, session.AnswerReject}, Since: anHour,
 	}
 }
 
@@ -128,16 +128,16 @@ func TestAnswersFindTheirRequest(t *testing.T) {
 		open []session.HelpRequest
 		want string // an id, or what the error says
 	}{
-		{"the only one", selector{verb: session.Retrying}, []session.HelpRequest{forHelp()}, "build.dev.1"},
-		{"the only one that takes it", selector{verb: session.Approving}, all, "design.approval.1"},
-		{"by its phase", selector{verb: session.Rejecting, of: "design"}, all, "design.approval.1"},
-		{"by its assignment", selector{verb: session.Skipping, of: "build/tester"}, all, "build.tester.1"},
-		{"by its id", selector{verb: session.Aborting, request: "build.dev.1"}, all, "build.dev.1"},
-		{"several", selector{verb: session.Retrying}, all, "2 open requests that can be answered with retry; choose one with --request ID or --for PHASE/PERSONA:\n  build.dev.1  help of build/dev"},
-		{"none open", selector{verb: session.Retrying}, nil, "session s has no open request"},
-		{"another id", selector{verb: session.Retrying, request: "build.dev.0"}, all, "request build.dev.0 is not open in session s; open requests:\n  build.dev.1"},
-		{"another phase", selector{verb: session.Approving, of: "build"}, all, "no open request that can be answered with approve; open requests:\n  build.dev.1"},
-		{"the wrong verb", selector{verb: session.Retrying}, []session.HelpRequest{forApproval()}, "run `maestro approve s design`, or `maestro reject s design --note TEXT`"},
+		{"the only one", selector{verb: session.AnswerRetry}, []session.HelpRequest{forHelp()}, "build.dev.1"},
+		{"the only one that takes it", selector{verb: session.AnswerApprove}, all, "design.approval.1"},
+		{"by its phase", selector{verb: session.AnswerReject, of: "design"}, all, "design.approval.1"},
+		{"by its assignment", selector{verb: session.AnswerSkip, of: "build/tester"}, all, "build.tester.1"},
+		{"by its id", selector{verb: session.AnswerAbort, request: "build.dev.1"}, all, "build.dev.1"},
+		{"several", selector{verb: session.AnswerRetry}, all, "2 open requests that can be answered with retry; choose one with --request ID or --for PHASE/PERSONA:\n  build.dev.1  help of build/dev"},
+		{"none open", selector{verb: session.AnswerRetry}, nil, "session s has no open request"},
+		{"another id", selector{verb: session.AnswerRetry, request: "build.dev.0"}, all, "request build.dev.0 is not open in session s; open requests:\n  build.dev.1"},
+		{"another phase", selector{verb: session.AnswerApprove, of: "build"}, all, "no open request that can be answered with approve; open requests:\n  build.dev.1"},
+		{"the wrong verb", selector{verb: session.AnswerRetry}, []session.HelpRequest{forApproval()}, "run `maestro approve s design`, or `maestro reject s design --note TEXT`"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

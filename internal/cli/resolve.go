@@ -21,7 +21,7 @@ import (
 )
 
 // resolveVerbs are the answers of `resolve`. Approvals have separate commands.
-var resolveVerbs = []session.Verb{session.Retrying, session.Skipping, session.Supplying, session.Aborting}
+var resolveVerbs = session.ForHelp.Rule().Verbs
 
 // answerDocument is the document of `resolve`, `approve` and `reject` with -o json.
 type answerDocument struct {
@@ -104,13 +104,13 @@ func checkResolve(cmd *cobra.Command, o resolveOptions, args []string) error {
 	}
 	verb := session.Verb(args[1])
 	switch {
-	case verb == session.Approving || verb == session.Rejecting:
+	case verb.OfPhase():
 		return usagef("a phase is approved or rejected with `maestro %s %s PHASE`", verb, args[0])
 	case !slices.Contains(resolveVerbs, verb):
 		return usagef("unknown answer %q; use retry, skip, supply PATH or abort", textfmt.Shorten(args[1], 40))
-	case verb == session.Supplying && len(args) < 3:
+	case verb == session.AnswerSupply && len(args) < 3:
 		return usagef("missing PATH; give the file or directory to use as the work: `maestro resolve %s supply PATH`", args[0])
-	case verb != session.Supplying && len(args) == 3:
+	case verb != session.AnswerSupply && len(args) == 3:
 		return usagef("unexpected argument %q; %s takes no path (--for PHASE/PERSONA selects a request, --note says why)", args[2], verb)
 	}
 	return checkNote(o.note)
@@ -146,7 +146,7 @@ func (a *app) resolve(ctx context.Context, o resolveOptions, sessionID, path str
 		return err
 	}
 	answer := session.Answer{Request: h.ID, Verb: o.verb, Note: o.note, By: o.by}
-	if o.verb == session.Supplying {
+	if o.verb == session.AnswerSupply {
 		if answer.Files, err = a.handedIn(ctx, w, info, h, path); err != nil {
 			return err
 		}
@@ -237,12 +237,12 @@ func (d answerDocument) sentence(h session.HelpRequest) string {
 		told = " with your note"
 	}
 	does := map[session.Verb]string{
-		session.Retrying:  fmt.Sprintf("continues: %s tries again%s", of, told),
-		session.Skipping:  fmt.Sprintf("continues without the work of %s", of),
-		session.Supplying: fmt.Sprintf("continues: your files are used as the work of %s once they pass its checks", of),
-		session.Aborting:  fmt.Sprintf("ends without the work of %s", of),
-		session.Approving: fmt.Sprintf("continues after phase %s", of),
-		session.Rejecting: fmt.Sprintf("continues: the work of phase %s is done again%s", of, told),
+		session.AnswerRetry:   fmt.Sprintf("continues: %s tries again%s", of, told),
+		session.AnswerSkip:    fmt.Sprintf("continues without the work of %s", of),
+		session.AnswerSupply:  fmt.Sprintf("continues: your files are used as the work of %s once they pass its checks", of),
+		session.AnswerAbort:   fmt.Sprintf("ends without the work of %s", of),
+		session.AnswerApprove: fmt.Sprintf("continues after phase %s", of),
+		session.AnswerReject:  fmt.Sprintf("continues: the work of phase %s is done again%s", of, told),
 	}
 	return fmt.Sprintf("session %s %s", d.Session, does[d.Answer.Verb])
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // batchVerbs are the answers that can be given to many requests at once.
-var batchVerbs = []session.Verb{session.Retrying, session.Skipping, session.Aborting}
+var batchVerbs = []session.Verb{session.AnswerRetry, session.AnswerSkip, session.AnswerAbort}
 
 // batchOptions are the flags of `resolve --all`.
 type batchOptions struct {

@@ -251,7 +251,7 @@ func (a *app) goOn(ctx context.Context, conn *temporalutil.Connection, o resumeO
 func (a *app) pausedAfter(ctx context.Context, w *sessionstatus.Watcher, v sessionstatus.Session) []string {
 	var parked []string
 	for _, p := range v.Phases {
-		asked := slices.ContainsFunc(v.Help, func(h session.HelpRequest) bool { return kindOf(h) == session.ForApproval && h.Phase == p.Name })
+		asked := slices.ContainsFunc(v.Help, func(h session.HelpRequest) bool { return kindOf(h).OfPhase() && h.Phase == p.Name })
 		if p.Status == session.AwaitingApproval && (!asked || !a.wantsApproval(ctx, w, p.Name)) {
 			parked = append(parked, p.Name)
 		}
@@ -292,7 +292,7 @@ func (a *app) moreThanAWord(sessionID string, open []session.HelpRequest) error 
 
 // sendWord continues a paused session.
 func (a *app) sendWord(ctx context.Context, conn *temporalutil.Connection, sessionID, phase string) error {
-	answered, err := a.send(ctx, conn, sessionID, message{update: workflows.GoOnUpdate, argument: workflows.GoOn{Phase: phase, By: a.person()}}, nil)
+	answered, err := a.send(ctx, conn, sessionID, message{update: workflows.ApprovePhaseUpdate, argument: workflows.ApprovePhase{Phase: phase, By: a.person()}}, nil)
 	switch {
 	case err != nil:
 		return err

@@ -68,7 +68,7 @@ func asked() session.Notice {
 		Request: &session.HelpRequest{
 			ID: "implementation.backend.1", Kind: session.ForHelp, Phase: "implementation", Persona: "backend",
 			Category: failures.TestFailure, Message: "check go-test failed: exit status 1\n--- FAIL: TestSum (0.00s)",
-			Suggestion: "See the check's output.", Answers: []session.Verb{session.Retrying, session.Skipping, session.Supplying, session.Aborting},
+			Suggestion: "See the check's output.", Answers: []session.Verb{session.AnswerRetry, session.AnswerSkip, session.AnswerSupply, session.AnswerAbort},
 			Attempts: []session.AttemptFailure{
 				{Category: failures.Syntax, Message: "main.go:3: expected '}'"},
 				{Category: failures.TestFailure, Message: "check go-test failed: exit status 1"},
@@ -248,7 +248,7 @@ func TestTextsFitIntoJira(t *testing.T) {
 		for i := range 500 {
 			n.Request.Attempts = append(n.Request.Attempts, session.AttemptFailure{Category: failures.Unknown, Message: fmt.Sprint(i, long[:4000])})
 		}
-		n.Answer = &session.Answer{Verb: session.Retrying, Note: long, By: long}
+		n.Answer = &session.Answer{Verb: session.AnswerRetry, Note: long, By: long}
 		_, err := c.Create(t.Context(), spec.HelpJira{Project: "MD"}, label, n)
 		require.NoError(t, err)
 		for _, event := range []session.Event{session.HelpAsked, session.ApprovalAsked, session.WentOn, session.SessionFailed, "unheard_of"} {

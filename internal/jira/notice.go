@@ -127,13 +127,13 @@ func opening(n session.Notice) []span {
 	switch r.Kind {
 	case session.ForApproval:
 		return []span{strong(fmt.Sprintf("Phase %s of team %s is done and waits for approval.", r.Phase, n.Team))}
-	case session.ForMoney:
+	case session.ForBudget:
 		return []span{strong(fmt.Sprintf("A budget of team %s is spent, and %s waits.", n.Team, subject(*r)))}
 	case session.ForOutage:
 		return []span{strong(fmt.Sprintf("%s of team %s waits for its %s, and continues by itself when it is available again.", subject(*r), n.Team, r.Category.Awaited()))}
-	default:
-		return []span{strong(fmt.Sprintf("%s of team %s could not finish and waits for a person.", subject(*r), n.Team))}
+	case session.ForHelp:
 	}
+	return []span{strong(fmt.Sprintf("%s of team %s could not finish and waits for a person.", subject(*r), n.Team))}
 }
 
 // sessionText names the notice's session.

@@ -45,7 +45,7 @@ func notice(event session.Event) session.Notice {
 			ID: "implementation.backend.1", Kind: session.ForHelp, Phase: "implementation", Persona: "backend", Category: failures.TestFailure,
 			Message:    "check failed:\n{noformat}\n[~admin] !http://x/y.png! {color:red}*now*{color}",
 			Suggestion: "Ask [~admin], see {code}x{code} | *bold* & &#123;macro}",
-			Answers:    []session.Verb{session.Retrying, session.Aborting},
+			Answers:    []session.Verb{session.AnswerRetry, session.AnswerAbort},
 			Attempts: []session.AttemptFailure{
 				{Category: failures.Syntax, Message: "main.go:3: expected '}' in a[i] \\ b"},
 				{Category: failures.TestFailure, Message: "h1. not a title\n----\n* no list"},
@@ -54,7 +54,7 @@ func notice(event session.Event) session.Notice {
 			Since: noon, Until: noon.Add(7 * 24 * time.Hour),
 		},
 		Answer: &session.Answer{
-			Request: "implementation.backend.1", Verb: session.Retrying, Note: "The port is 8081, not {8080}.", By: "Ada [~x]",
+			Request: "implementation.backend.1", Verb: session.AnswerRetry, Note: "The port is 8081, not {8080}.", By: "Ada [~x]",
 			Phase: "implementation", Persona: "backend", At: noon.Add(time.Hour),
 		},
 		Usage: cost.Usage{InputTokens: 5000, OutputTokens: 600, CostUSD: 1_500_000_000}, Checkpoint: "4f1c0a9e7b3d5f1c0a9e7b3d",
@@ -67,7 +67,7 @@ func notice(event session.Event) session.Notice {
 		n.Commands = []string{"maestro resume s-1", "maestro status s-1"}
 	case session.ApprovalAsked:
 		n.Request.Kind, n.Request.Persona, n.Request.Category, n.Request.Attempts = session.ForApproval, "", "", nil
-		n.Request.Answers = []session.Verb{session.Approving, session.Rejecting}
+		n.Request.Answers = []session.Verb{session.AnswerApprove, session.AnswerReject}
 	}
 	return n
 }

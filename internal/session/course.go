@@ -58,8 +58,13 @@ type Origin struct {
 	Checkpoint spec.Digest `json:"checkpoint"`
 }
 
-// Selects tells whether the course runs a phase.
+// Selects reports whether the course runs a phase.
 func (c Course) Selects(phase string) bool { return len(c.Only) == 0 || slices.Contains(c.Only, phase) }
+
+// PausesAfter reports whether a phase has to be approved before others build on it.
+func (c Course) PausesAfter(p spec.Phase) bool {
+	return p.Approve || slices.Contains(c.PauseAfter, p.Name)
+}
 
 // Supply returns what is supplied for a phase.
 func (c Course) Supply(phase string) (SuppliedWork, bool) {

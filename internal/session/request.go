@@ -12,18 +12,60 @@ import (
 // RequestKind says what a person is needed for.
 type RequestKind string
 
-// The kinds of requests.
+// The kinds of requests. Each has a row in the table of requests below.
 const (
 	// ForHelp: an assignment's rounds are spent, or work does not fit together.
 	ForHelp RequestKind = "help"
-	// ForMoney: a budget is spent.
-	ForMoney RequestKind = "budget"
+	// ForBudget: a budget is spent.
+	ForBudget RequestKind = "budget"
 	// ForOutage: an assignment waits for its provider or its machine, and goes on by itself. Nobody has
 	// to answer.
 	ForOutage RequestKind = "outage"
 	// ForApproval: a phase is done, and what builds on it waits for a word.
 	ForApproval RequestKind = "approval"
 )
+
+// KindRule is a kind's row of the table of requests.
+type KindRule struct {
+	Kind RequestKind
+	// Need is what a request is for, in a sentence that begins with its subject.
+	Need string
+	// Verbs are the answers that requests of the kind can take. One request may take fewer.
+	Verbs []Verb
+	// OfPhase: the request is about a finished phase. It has no persona, no failure and no
+	// time limit.
+	OfPhase bool
+	// NoticeOnly: the session continues by itself; nobody has to answer.
+	NoticeOnly bool
+}
+
+// requestKinds has one row for each kind.
+var requestKinds = []KindRule{
+	{Kind: ForHelp, Need: "needs help", Verbs: []Verb{AnswerRetry, AnswerSkip, AnswerSupply, AnswerAbort}},
+	{Kind: ForBudget, Need: "needs a larger budget", Verbs: []Verb{AnswerRetry, AnswerSkip, AnswerSupply, AnswerAbort}},
+	{Kind: ForOutage, Need: "waits for its provider", Verbs: []Verb{AnswerRetry, AnswerSkip, AnswerSupply, AnswerAbort}, NoticeOnly: true},
+	{Kind: ForApproval, Need: "needs approval", Verbs: []Verb{AnswerApprove, AnswerReject}, OfPhase: true},
+}
+
+// RequestKinds lists every kind.
+func RequestKinds() []RequestKind {
+	all := make([]RequestKind, len(requestKinds))
+	for i, rule := range requestKinds {
+		all[i] = rule.Kind
+	}
+	return all
+}
+
+// Rule is the kind's row of the table. An unknown kind is a request for help.
+func (k RequestKind) Rule() KindRule {
+	return requestKinds[max(0, slices.Index(RequestKinds(), k))]
+}
+
+// OfPhase reports whether requests of the kind are about a finished phase.
+func (k RequestKind) OfPhase() bool { return k.Rule().OfPhase }
+
+// NoticeOnly reports whether nobody has to answer requests of the kind.
+func (k RequestKind) NoticeOnly() bool { return k.Rule().NoticeOnly }
 
 // HelpRequest is what a session waits for a person with: what happened, what was
 // tried, and what can be said to it.
@@ -58,8 +100,10 @@ type HelpRequest struct {
 	Ticket *Ticket `json:"ticket,omitempty"`
 }
 
-// Takes tells whether the request can be answered with a verb.
-func (h HelpRequest) Takes(v Verb) bool { return slices.Contains(h.Answers, v) }
+// Takes reports whether the request can be answered with a verb.
+func (h HelpRequest) Takes(v Verb) bool {
+	return slices.Contains(h.Answers, v) && slices.Contains(h.Kind.Rule().Verbs, v)
+}
 
 // Need says in words what the request is for. A request without answers is for
 // nothing: its team asks no person, and what it is about has failed.
@@ -67,21 +111,16 @@ func (h HelpRequest) Need() string {
 	switch {
 	case len(h.Answers) == 0:
 		return "failed"
-	case h.Kind == ForMoney:
-		return "needs a larger budget"
 	case h.Kind == ForOutage:
 		return "waits for its " + h.Category.Awaited()
-	case h.Kind == ForApproval:
-		return "needs approval"
-	default:
-		return "needs help"
 	}
+	return h.Kind.Rule().Need
 }
 
 // Fingerprint names the failure that the request is about, the same over sessions of
-// a team; empty for an approval, which is about none.
+// a team; empty for a request about a finished phase, which has none.
 func (h HelpRequest) Fingerprint(team string) string {
-	if h.Kind == ForApproval {
+	if h.Kind.OfPhase() {
 		return ""
 	}
 	return Fingerprint(team, spec.AssignmentID{Phase: h.Phase, Persona: h.Persona}, h.Category, h.Message)
@@ -92,19 +131,28 @@ type Verb string
 
 // The verbs.
 const (
-	// Retrying: try again, with new rounds, told what the note says.
-	Retrying Verb = "retry"
-	// Skipping: go on without the assignment's work.
-	Skipping Verb = "skip"
-	// Supplying: files stand for the work, checked like an agent's.
-	Supplying Verb = "supply"
-	// Aborting: end the session.
-	Aborting Verb = "abort"
-	// Approving: what builds on the phase may begin.
-	Approving Verb = "approve"
-	// Rejecting: the phase does its work again, told what the note says.
-	Rejecting Verb = "reject"
+	// AnswerRetry: try again, with new rounds, told what the note says.
+	AnswerRetry Verb = "retry"
+	// AnswerSkip: go on without the assignment's work.
+	AnswerSkip Verb = "skip"
+	// AnswerSupply: files stand for the work, checked like an agent's.
+	AnswerSupply Verb = "supply"
+	// AnswerAbort: end the session.
+	AnswerAbort Verb = "abort"
+	// AnswerApprove: what builds on the phase may begin.
+	AnswerApprove Verb = "approve"
+	// AnswerReject: the phase does its work again, told what the note says.
+	AnswerReject Verb = "reject"
 )
+
+// Approves reports whether what builds on the phase may begin.
+func (v Verb) Approves() bool { return v == AnswerApprove }
+
+// SendsBack reports whether the work of the phase is done again.
+func (v Verb) SendsBack() bool { return v == AnswerReject }
+
+// OfPhase reports whether the verb answers a request about a finished phase.
+func (v Verb) OfPhase() bool { return v.Approves() || v.SendsBack() }
 
 // Answer is what a person says to a request. It travels through histories.
 type Answer struct {

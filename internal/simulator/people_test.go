@@ -58,7 +58,7 @@ func (w *world) visit(env *testsuite.TestWorkflowEnvironment, does string) {
 	}
 	switch does {
 	case "stale":
-		env.UpdateWorkflow(workflows.ResolveUpdate, fmt.Sprintf("stale-%d", n), &reply{w, "stale", 0}, session.Answer{Request: "help-99", Verb: session.Retrying})
+		env.UpdateWorkflow(workflows.ResolveUpdate, fmt.Sprintf("stale-%d", n), &reply{w, "stale", 0}, session.Answer{Request: "help-99", Verb: session.AnswerRetry})
 	case "raise":
 		env.UpdateWorkflow(workflows.RaiseUpdate, fmt.Sprintf("raise-%d", n), &reply{w, "raise", 100_000}, workflows.Raise{Tokens: 100_000, By: "ann"})
 	case "retry", "answer", "twice":
@@ -66,7 +66,7 @@ func (w *world) visit(env *testsuite.TestWorkflowEnvironment, does string) {
 			w.watch.asked(h)
 			id := fmt.Sprintf("answer-%d-%d", n, i)
 			switch h.Kind {
-			case session.ForMoney:
+			case session.ForBudget:
 				r := workflows.Raise{Tokens: 200_000, By: "ann"}
 				_, rest, _ := strings.Cut(h.Message, "budget of phase ")
 				r.Phase, _, _ = strings.Cut(rest, " ")
@@ -74,12 +74,12 @@ func (w *world) visit(env *testsuite.TestWorkflowEnvironment, does string) {
 				to.tokens = r.Tokens
 				env.UpdateWorkflow(workflows.RaiseUpdate, id, to, r)
 			case session.ForApproval:
-				say(session.Approving, h, id)
+				say(session.AnswerApprove, h, id)
 			default:
-				say(session.Retrying, h, id)
+				say(session.AnswerRetry, h, id)
 			}
 			if does == "twice" {
-				say(session.Retrying, h, id+"-again")
+				say(session.AnswerRetry, h, id+"-again")
 			}
 		}
 	}

@@ -282,7 +282,7 @@ func (v *watch) helped(id spec.AssignmentID) bool {
 
 // needsPerson tells whether the plan gives reason to ask somebody.
 func (w *world) needsPerson(h session.HelpRequest) bool {
-	if h.Kind == session.ForMoney {
+	if h.Kind == session.ForBudget {
 		return w.plan.Team.Budget.Tokens > 0
 	}
 	if h.Category == failures.WorkerLost {

@@ -29,7 +29,7 @@ func quarrel(t *testing.T) (*stand, spec.Team) {
 
 func TestPersonAnswersForAMergedTree(t *testing.T) {
 	t.Parallel()
-	for verb, want := range map[session.Verb]string{session.Retrying: "both\n", session.Skipping: "no\n", session.Supplying: "mine\n"} {
+	for verb, want := range map[session.Verb]string{session.AnswerRetry: "both\n", session.AnswerSkip: "no\n", session.AnswerSupply: "mine\n"} {
 		t.Run(string(verb), func(t *testing.T) {
 			t.Parallel()
 			s, tm := quarrel(t)
@@ -48,7 +48,7 @@ func TestPersonAnswersForAMergedTree(t *testing.T) {
 
 func TestPersonAnswersForPhasesThatDoNotFitTogether(t *testing.T) {
 	t.Parallel()
-	for verb, want := range map[session.Verb]string{session.Retrying: "both\n", session.Skipping: "no\n"} {
+	for verb, want := range map[session.Verb]string{session.AnswerRetry: "both\n", session.AnswerSkip: "no\n"} {
 		t.Run(string(verb), func(t *testing.T) {
 			t.Parallel()
 			s, tm := quarrel(t)
@@ -78,8 +78,8 @@ func TestPersonAnswersForLeavesThatDoNotFitTogether(t *testing.T) {
 	}
 	run := s.start("s", tm)
 	h := s.asks("s")
-	require.Equal(t, []session.Verb{session.Skipping, session.Aborting}, h.Answers)
-	_, err := s.answer("s", session.Answer{Request: h.ID, Verb: session.Skipping})
+	require.Equal(t, []session.Verb{session.AnswerSkip, session.AnswerAbort}, h.Answers)
+	_, err := s.answer("s", session.Answer{Request: h.ID, Verb: session.AnswerSkip})
 	require.NoError(t, err)
 	require.NoError(t, run.Get(t.Context(), nil))
 	e := s.execution("s")
@@ -101,7 +101,7 @@ func TestDisputeOutlivesItsSession(t *testing.T) {
 		return func(in *workflows.SessionInput) { in.Base, in.Incarnation = s.execution("s").Head, n }
 	}
 	run := s.start("s", tm)
-	_, err := s.answer("s", session.Answer{Request: s.asks("s").ID, Verb: session.Aborting})
+	_, err := s.answer("s", session.Answer{Request: s.asks("s").ID, Verb: session.AnswerAbort})
 	require.NoError(t, err)
 	require.Error(t, run.Get(t.Context(), nil))
 
@@ -116,7 +116,7 @@ func TestDisputeOutlivesItsSession(t *testing.T) {
 		return true
 	}, 30*time.Second, 20*time.Millisecond)
 	require.Contains(t, asked.Message, "the work of all phases has a merge conflict")
-	_, err = s.answer("s", session.Answer{Request: asked.ID, Verb: session.Skipping})
+	_, err = s.answer("s", session.Answer{Request: asked.ID, Verb: session.AnswerSkip})
 	require.NoError(t, err)
 	require.NoError(t, run.Get(t.Context(), nil))
 

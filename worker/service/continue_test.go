@@ -53,7 +53,7 @@ func TestSessionOverManyRuns(t *testing.T) {
 	go func() {
 		var app *temporal.ApplicationError
 		for over.Err() == nil {
-			if _, err := s.answer("s", session.Answer{Request: "none", Verb: session.Retrying}); !errors.As(err, &app) || app.Type() != workflows.NotAwaited {
+			if _, err := s.answer("s", session.Answer{Request: "none", Verb: session.AnswerRetry}); !errors.As(err, &app) || app.Type() != workflows.NotAwaited {
 				stale <- err
 				return
 			}
@@ -68,14 +68,14 @@ func TestSessionOverManyRuns(t *testing.T) {
 	}
 	require.Eventually(t, incarnation(2), time.Minute, 5*time.Millisecond)
 	second := s.execution("s").RunID
-	_, err := s.answer("s", session.Answer{Request: "help.dev.1", Verb: session.Retrying, Note: "use the other port", By: "ann"})
+	_, err := s.answer("s", session.Answer{Request: "help.dev.1", Verb: session.AnswerRetry, Note: "use the other port", By: "ann"})
 	require.NoError(t, err)
 	require.Eventually(t, incarnation(3), time.Minute, 5*time.Millisecond)
 	require.Equal(t, "approval.approval.1", s.asks("s").ID)
 	stop()
 	require.NoError(t, <-stale)
 	_, err = s.client.UpdateWorkflow(t.Context(), client.UpdateWorkflowOptions{
-		WorkflowID: "s", UpdateName: workflows.GoOnUpdate, Args: []any{workflows.GoOn{Phase: "approval", By: "ann"}}, WaitForStage: client.WorkflowUpdateStageCompleted,
+		WorkflowID: "s", UpdateName: workflows.ApprovePhaseUpdate, Args: []any{workflows.ApprovePhase{Phase: "approval", By: "ann"}}, WaitForStage: client.WorkflowUpdateStageCompleted,
 	})
 	require.NoError(t, err)
 

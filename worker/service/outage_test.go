@@ -119,7 +119,7 @@ func TestOutageThatOutlastsPatienceIsNoticed(t *testing.T) {
 // TestNoticeOfAnOutageTakesAnswers.
 func TestNoticeOfAnOutageTakesAnswers(t *testing.T) {
 	t.Parallel()
-	for verb, want := range map[session.Verb]string{session.Skipping: "", session.Aborting: "aborted by ann"} {
+	for verb, want := range map[session.Verb]string{session.AnswerSkip: "", session.AnswerAbort: "aborted by ann"} {
 		t.Run(string(verb), func(t *testing.T) {
 			t.Parallel()
 			provider := providertest.New(t, func(providertest.Request) providertest.Reply { return failingWith(http.StatusBadGateway) })

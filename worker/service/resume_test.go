@@ -78,10 +78,10 @@ func TestParkedSession(t *testing.T) {
 			if err := s.awaitParked(ctx, "root"); err != nil {
 				return err
 			}
-			if err := s.client.SignalWorkflow(ctx, "s", "", workflows.GoOnUpdate, workflows.GoOn{Phase: "end"}); err != nil {
+			if err := s.client.SignalWorkflow(ctx, "s", "", workflows.ApprovePhaseUpdate, workflows.ApprovePhase{Phase: "end"}); err != nil {
 				return err
 			}
-			if err := s.client.SignalWorkflow(ctx, "s", "", workflows.GoOnUpdate, workflows.GoOn{Phase: "root"}); err != nil {
+			if err := s.client.SignalWorkflow(ctx, "s", "", workflows.ApprovePhaseUpdate, workflows.ApprovePhase{Phase: "root"}); err != nil {
 				return err
 			}
 			if err := s.awaitParked(ctx, "end"); err != nil {
@@ -89,7 +89,7 @@ func TestParkedSession(t *testing.T) {
 			}
 			for _, phase := range []string{"root", "end"} {
 				h, err := s.client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-					WorkflowID: "s", UpdateName: workflows.GoOnUpdate, Args: []any{workflows.GoOn{Phase: phase}}, WaitForStage: client.WorkflowUpdateStageCompleted,
+					WorkflowID: "s", UpdateName: workflows.ApprovePhaseUpdate, Args: []any{workflows.ApprovePhase{Phase: phase}}, WaitForStage: client.WorkflowUpdateStageCompleted,
 				})
 				if err == nil {
 					err = h.Get(ctx, nil)
