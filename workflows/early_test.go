@@ -36,9 +36,9 @@ func TestUpdatesBeforeAdmissionSayWhy(t *testing.T) {
 	s.team.Budget = spec.Budget{Tokens: 100}
 	var raised []cost.Amount
 	updates := map[string]any{
-		workflows.ResolveUpdate: session.Answer{Request: "build.approval.1", Verb: session.AnswerApprove},
-		workflows.ApprovePhaseUpdate:    workflows.ApprovePhase{Phase: "build"},
-		workflows.RaiseUpdate:   workflows.Raise{Tokens: 1},
+		workflows.ResolveUpdate:      session.Answer{Request: "build.approval.1", Verb: session.AnswerApprove},
+		workflows.ApprovePhaseUpdate: workflows.ApprovePhase{Phase: "build"},
+		workflows.RaiseUpdate:        workflows.Raise{Tokens: 1},
 	}
 	refused := map[string]error{}
 	env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
