@@ -32,8 +32,8 @@ type Boundaries struct {
 }
 
 // Advance adds a finished phase to the session: it folds its work into the tree,
-// writes the checkpoint, and says what the next phases start from. Doing it
-// again writes the same link of the chain once more.
+// writes the checkpoint, and says what the next phases start from. It is
+// idempotent: another execution writes the same checkpoint again.
 func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, error) {
 	s, err := b.session(ctx, in.Head)
 	if err != nil {

@@ -154,14 +154,14 @@ type RoundInput struct {
 	// Beside is the work of the same phase that the input has and Head has not.
 	Beside []session.CheckpointAssignment `json:"beside,omitempty"`
 	// Feedback is the blob of a failure found outside the assignment's own
-	// attempts, at the seal.
+	// attempts, at the merge.
 	Feedback spec.Digest `json:"feedback,omitempty"`
 	// Integrating: the round mends the phase's merged tree, so the phase's
 	// own demands are verified at the seal and not here.
 	Integrating bool `json:"integrating,omitempty"`
 	// Rounds is how many rounds the assignment has in all.
 	Rounds int `json:"rounds"`
-	// Agent works in the place of the persona's own; empty: nobody does.
+	// Agent replaces the persona's agent; empty: the persona's own agent works.
 	Agent string `json:"agent,omitempty"`
 	// After is the activity whose round this one goes on with, after its budget
 	// was raised or with another agent; empty: the round begins.
@@ -176,8 +176,7 @@ type RoundInput struct {
 	// Free lets an agent whose cost nobody has stated work although a budget is
 	// spent: it is there because others are too dear.
 	Free bool `json:"free,omitempty"`
-	// Lease is the one under which the round tries its agent for others; its zero, for
-	// an ordinary round.
+	// Lease is set if the round is a probe of its agent's breaker.
 	Lease session.BreakerPass `json:"lease,omitzero"`
 	// Series counts how often a person, or a phase that sent work back, has had
 	// the assignment begin afresh in this incarnation: the round's epoch is the

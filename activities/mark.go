@@ -60,9 +60,8 @@ func (b *Boundaries) keepAnswer(ctx context.Context, in MarkInput) (Marked, erro
 	return out, err
 }
 
-// answered is what people have said by now. An approval names the work that it is
-// for: other work of the phase is not approved. So does the word that the later
-// version of what does not fit together stands.
+// answered is what people have said by now. An approval, and the choice of the later
+// version of a conflict, record the digest of the work that they are for.
 func answered(c session.Checkpoint, a session.Answer) []session.Answer {
 	switch {
 	case a.Verb.Approves():

@@ -306,10 +306,8 @@ func (r *restoration) spent(id spec.AssignmentID) session.AssignmentStatus {
 	return s
 }
 
-// fence takes the assignments over from executors of earlier incarnations, and
-// marks the recorded work that runs again, so that no later incarnation takes it
-// for good. It returns false where such an executor has finished something since
-// it was decided what stands: from now on none can, so decide again.
+// fence blocks earlier incarnations, and marks the recorded work that runs again as stale.
+// It returns false if one of them finished work after the decision; then decide again.
 func (r *restoration) fence() (ok bool, err error) {
 	if r.in.Incarnation == 1 {
 		return true, nil

@@ -115,13 +115,14 @@ type round struct {
 // with a [RoundFailure], when the persona's attempts are spent or useless. A
 // result is on disk in the assignment's record before it is returned, and an
 // execution that finds it there returns it without working. Lost workers, a
-// stopping worker and an unusable store use up no attempt. A round whose agent's
-// breaker is open does not begin, or stops: the non-retryable BreakerOpen with a
-// [TurnedAway] uses up nothing at all. Nor does trouble of the provider: the same attempt
-// goes on after a wait, in this execution or the next, and after the team's patience in
-// a later activity, which a non-retryable ProviderOutage with an [OutageStop] asks for. Nor does the non-retryable BudgetSpent with
-// a [BudgetStop], if the session can do something about its budget: the round
-// goes on where it was in a later activity.
+// stopping worker and an unusable store use up no attempt.
+//
+// These non-retryable errors use up nothing. A later activity continues the round:
+//
+//	error           detail        meaning
+//	BreakerOpen     [TurnedAway]  the breaker of the round's agent is open
+//	ProviderOutage  [OutageStop]  the provider has failed for longer than the team's patience
+//	BudgetSpent     [BudgetStop]  a budget is spent that the session can raise
 //
 // A round that a person has supplied files for has no agent, no breaker and no
 // attempts: the files are held to the assignment's contract, and the round ends with

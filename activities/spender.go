@@ -442,8 +442,8 @@ func (b *spender) end(ctx context.Context, e budget.Entry) error {
 	return b.enter(ctx)
 }
 
-// KeepTools stores what the tools of the turn did whose answer the agent was given
-// last. It may be an earlier attempt's, which was cut off before they had worked.
+// KeepTools stores the tool results of the turn that was answered last. The turn can be
+// one of an earlier attempt, which ended before its tools had worked.
 func (b *spender) KeepTools(ctx context.Context, _ int, doc []byte) error {
 	if b.told == 0 {
 		return nil // the answer is not kept

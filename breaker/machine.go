@@ -64,7 +64,7 @@ type State struct {
 	LastFailure *session.AttemptFailure `json:"last_failure,omitempty"`
 }
 
-// HalfOpen tells whether the breaker is open and its cooldown over.
+// HalfOpen reports whether the breaker is open and its cooldown over.
 func (s State) HalfOpen(now time.Time) bool {
 	return s.Open && !s.OpenUntil.IsZero() && !now.Before(s.OpenUntil)
 }

@@ -31,8 +31,8 @@ func (a *app) canDraw() (*os.File, bool) {
 	return terminal, true
 }
 
-// live draws a session on a terminal until it ends or the person leaves, and leaves the
-// last picture missing. Without keyboard input it also ends when the session waits. The terminal is restored when it returns.
+// live draws a session on a terminal until it ends or the person leaves. On return the
+// last picture stays on the terminal. Without keyboard input it also ends when the session waits. The terminal is restored when it returns.
 func (a *app) live(ctx context.Context, w *sessionstatus.Watcher, terminal *os.File) (sessionstatus.Session, error) {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
 	defer stop()

@@ -92,7 +92,7 @@ func usage(cmd *cobra.Command) string {
 	return b.String()
 }
 
-// worksAlone tells whether a command that has subcommands has flags of its own, too.
+// worksAlone reports whether a command that has subcommands has flags of its own, too.
 func worksAlone(cmd *cobra.Command) (does bool) {
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) { does = does || f.Name != "help" && f.Name != "version" })
 	return does

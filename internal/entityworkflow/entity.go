@@ -97,7 +97,7 @@ func updateOnce(ctx context.Context, c client.Client, w Workflow, id, update str
 	return handle.Get(ctx, out)
 }
 
-// refused tells whether an update would be refused again.
+// refused reports whether an update would be refused again.
 func refused(err error) bool {
 	var app *temporal.ApplicationError
 	var invalid *serviceerror.InvalidArgument

@@ -99,9 +99,8 @@ func (s *Store) installCopy(key session.Key, c session.Checkpoint, temp, path st
 	return s.files.Install(temp, path, storage.Durable)
 }
 
-// isSuperseded tells whether the copy of a newer checkpoint after the phase is there. Two
-// executors of one boundary write checkpoints of one time: there the mirrored state
-// tells whether the session is past that boundary.
+// isSuperseded reports whether a newer checkpoint of this phase exists. If both have the
+// same time, the status document decides.
 func (s *Store) isSuperseded(key session.Key, c session.Checkpoint) (bool, error) {
 	stored, _, err := s.readCopy(key, c.CurrentPhase)
 	switch {

@@ -78,7 +78,7 @@ func (w *world) executions() int {
 
 // TestBreakerOpensOnTheFifthFailureAndOutlivesEverything lets an agent fail over
 // two workers, kills them and the server, and expects the breaker to stand where
-// it stood, the session that waits for it too, and both to go on by themselves.
+// it stood, the session that waits for it too, and both to continue by themselves.
 func TestBreakerOpensOnTheFifthFailureAndOutlivesEverything(t *testing.T) {
 	t.Parallel()
 	w := newWorldAlone(t)

@@ -66,7 +66,7 @@ type chaos struct {
 	provider *provider
 }
 
-// kill is one kill and the restart after it, or a stop of a worker that goes on later.
+// kill is one kill and the restart after it, or a stop of a worker that continues later.
 type kill struct {
 	what string // a worker, the server, all, or a stop
 	// at is when, back when what was killed began to start again.

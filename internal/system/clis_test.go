@@ -86,7 +86,7 @@ phases: [{name: write, personas: [writer], produces: ["made.txt"]}]
 	}
 }
 
-// noted tells whether an agent program has noted something in its conversation.
+// noted reports whether an agent program has noted something in its conversation.
 func (w *world) noted(what *regexp.Regexp) bool {
 	found := false
 	_ = filepath.WalkDir(w.dir, func(path string, _ fs.DirEntry, _ error) error { // files come and go

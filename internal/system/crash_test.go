@@ -120,7 +120,7 @@ func TestFivePhasesCostFewEventsAndCarryNoContents(t *testing.T) {
 }
 
 // TestCrashInTheThirdPhase kills the worker and then the server in the middle
-// of the third phase, and expects the session to go on as if nothing had been.
+// of the third phase, and expects the session to continue as if nothing had been.
 func TestCrashInTheThirdPhase(t *testing.T) {
 	t.Parallel()
 	w := newWorldAlone(t)

@@ -14,7 +14,7 @@ import (
 )
 
 // daemonScript is an agent that at first leaves a daemon in a session of its own, which ends
-// the agent's shim and worker and goes on writing into the tree, for two minutes at most.
+// the agent's shim and worker and continues writing into the tree, for two minutes at most.
 const daemonScript = `
 if [ -e LEDGER/daemon.pid ]; then
   ls -A > seen.txt
@@ -41,7 +41,7 @@ env -i setsid sh -c "
 exec sleep 600
 `
 
-// TestADaemonOfALostAttemptIsEnded has a daemon go on writing where a lost attempt was at
+// TestADaemonOfALostAttemptIsEnded has a daemon continue writing where a lost attempt was at
 // work: it is ended before the next one begins, and nothing that it wrote is recorded.
 func TestADaemonOfALostAttemptIsEnded(t *testing.T) {
 	t.Parallel()
@@ -112,7 +112,7 @@ func (w *world) daemon() daemon {
 	return daemon(pid)
 }
 
-// writes tells whether the daemon is alive.
+// writes reports whether the daemon is alive.
 func (d daemon) writes() bool {
 	line, err := os.ReadFile("/proc/" + strconv.Itoa(int(d)) + "/cmdline")
 	return err == nil && strings.Contains(string(line), "daemon.txt")

@@ -19,7 +19,7 @@ func (w *world) left() (bytes, files int64) {
 }
 
 // TestAnAgentThatFillsTheDiskStopsNoOther: its attempts fail as its own, what it has left is
-// removed, and the session beside it goes on.
+// removed, and the session beside it continues.
 func TestAnAgentThatFillsTheDiskStopsNoOther(t *testing.T) {
 	t.Parallel()
 	for name, does := range map[string]string{

@@ -11,7 +11,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// TestWorkersThatAreKilledWhileAProviderIsAwayCostNothing: the wait and the attempt go on
+// TestWorkersThatAreKilledWhileAProviderIsAwayCostNothing: the wait and the attempt continue
 // with the next worker.
 func TestWorkersThatAreKilledWhileAProviderIsAwayCostNothing(t *testing.T) {
 	t.Parallel()

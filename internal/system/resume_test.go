@@ -67,7 +67,7 @@ func states(s session.Status) map[string]session.State {
 }
 
 // TestResumeOnAnEmptyCluster loses Temporal's database in the third phase: the
-// session goes on from the store alone, and what had finished is not done again.
+// session continues from the store alone, and what had finished is not done again.
 func TestResumeOnAnEmptyCluster(t *testing.T) {
 	t.Parallel()
 	w := newWorldAlone(t)

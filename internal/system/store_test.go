@@ -59,7 +59,7 @@ func fill(path string) error {
 
 // TestAStoreThatCannotBeWrittenIsWaitedFor takes the store away in the middle of
 // an attempt: the session says what it waits for, and when the store is back it
-// goes on, without a further attempt.
+// continues, without a further attempt.
 func TestAStoreThatCannotBeWrittenIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -126,7 +126,7 @@ func TestAStoreThatCannotBeWrittenIsWaitedFor(t *testing.T) {
 }
 
 // TestAMirrorThatCannotBeWrittenCatchesUp keeps execution_state.json from being
-// written while everything else goes on.
+// written while everything else continues.
 func TestAMirrorThatCannotBeWrittenCatchesUp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -99,7 +99,7 @@ help: {mode: ask}
 	require.Equal(t, "use port 9090 instead\n", string(work), "the note has reached the agent")
 }
 
-// TestRaiseABudgetFromTheWebUIAlone has a session go on whose budget is spent.
+// TestRaiseABudgetFromTheWebUIAlone has a session continue whose budget is spent.
 func TestRaiseABudgetFromTheWebUIAlone(t *testing.T) {
 	t.Parallel()
 	w, ui := newDev(t, `version: 1

@@ -24,7 +24,7 @@ func (w *world) stopped(p *process) {
 }
 
 // TestALateWorkerChangesNothing stops a worker while it writes what is between two
-// phases, has another one finish the session, and lets the first go on: it leaves what
+// phases, has another one finish the session, and lets the first continue: it leaves what
 // the session has written since as it is.
 func TestALateWorkerChangesNothing(t *testing.T) {
 	t.Parallel()
@@ -40,7 +40,7 @@ func TestALateWorkerChangesNothing(t *testing.T) {
 			late := w.startFragile(c.failpoint)
 			w.start(filepath.Join(programs, "maestro"), "run", teamFile, "survive", "--session", c.session)
 			w.stopped(late)
-			w.server.kill() // or it would go on handing work to the polls of the stopped worker
+			w.server.kill() // or it would continue handing work to the polls of the stopped worker
 			w.startServer()
 			w.startWorker()
 			s := w.ends(c.session)

@@ -289,7 +289,7 @@ func (w *world) shows(sessionID, what string, condition func(session.Status) boo
 
 func tail(s string, n int) string { return s[max(0, len(s)-n):] }
 
-// exists tells whether a file of the ledger is there.
+// exists reports whether a file of the ledger is there.
 func (w *world) exists(name string) bool {
 	_, err := os.Stat(w.ledger(name))
 	return err == nil

@@ -20,7 +20,7 @@ type verdict struct {
 	assignments, calls, twice, lost, attempts, money, stored, processes int
 	// what says each fault.
 	what []string
-	// on are the times to go on, by what was killed.
+	// on are the times to continue, by what was killed.
 	on map[string][]time.Duration
 	// between is how long sessions had no agent at work between two of them.
 	between []time.Duration
@@ -201,7 +201,7 @@ func (c *chaos) timeToGoOn(v *verdict, k kill, entries []entry) {
 	}
 }
 
-// next finds the first execution after the kill that goes on. Where the server
+// next finds the first execution after the kill that continues. Where the server
 // was killed again before that, the time runs from its last restart.
 func (c *chaos) next(v *verdict, k kill, entries []entry, goesOn func(entry) bool) {
 	for _, e := range entries {
