@@ -36,8 +36,8 @@ type Admissions struct {
 // Admit holds the team against what the store's live workers offer. If every
 // agent and check is there, it decides what of the session's earlier work is
 // restored, fences off whatever still works for an earlier incarnation, and
-// writes the incarnation's first checkpoint and its execution_state.json; else
-// it returns the faults and writes nothing.
+// writes the incarnation's first checkpoint and its status; else it returns the faults
+// and writes nothing.
 func (a *Admissions) Admit(ctx context.Context, in AdmitInput) (Admission, error) {
 	if in.Store != a.Sessions.ID() {
 		return Admission{Faults: []string{fmt.Sprintf(
@@ -101,19 +101,17 @@ func (a *Admissions) proceed(ctx context.Context, in AdmitInput, t spec.Team) (A
 			return Admission{}, err
 		}
 	}
-	next := following(ctx, base, in.Base, Boundary{At: in.At})
+	at := Boundary{At: in.At, Status: in.Status, Course: in.Course, OriginalRun: in.OriginalRun}
+	at.Status.Incarnation, at.Status.Checkpoint = in.Incarnation, in.Base
+	next := following(ctx, base, at)
 	next.Incarnation, next.CurrentPhase = in.Incarnation, spec.ReservedPhase
 	out := Admission{Incarnation: in.Incarnation}
 	if out.Head, err = a.Sessions.PutCheckpoint(ctx, key, next); err != nil {
 		return Admission{}, err
 	}
-	return out, a.Sessions.UpdateExecution(key, func(e *session.Execution) {
-		if len(e.Phases) == 0 || e.IsPast(in.Incarnation, in.At) { // a lost one is written anew at the next boundary
-			return
-		}
-		e.Incarnation, e.RunID, e.OriginalRun = in.Incarnation, info.WorkflowExecution.RunID, in.OriginalRun
-		e.Head, e.Checkpoint, e.BoundaryAt, e.UpdatedAt = out.Head, out.Head, in.At, a.Clock().UTC()
-	})
+	at.Status.Checkpoint = out.Head
+	_, err = writeStatus(a.Sessions, info, at)
+	return out, err
 }
 
 // observe tells of the session, and of its assignments that need no work.
@@ -143,7 +141,7 @@ func (r *restoration) limit() error {
 }
 
 // begin writes what a session has before its first phase: the checkpoint from
-// which this incarnation starts, and its mirrored state.
+// which this incarnation starts, and its status.
 func (a *Admissions) begin(ctx context.Context, r *restoration) (spec.Digest, error) {
 	info := activity.GetInfo(ctx)
 	next, err := r.checkpoint()
@@ -155,19 +153,9 @@ func (a *Admissions) begin(ctx context.Context, r *restoration) (spec.Digest, er
 	if err != nil {
 		return "", err
 	}
-	return head, a.Sessions.UpdateExecution(r.key, func(e *session.Execution) {
-		run := info.WorkflowExecution.RunID
-		begun := e.Incarnation == next.Incarnation && e.RunID == run && e.Phase != spec.ReservedPhase
-		if begun || e.IsPast(next.Incarnation, r.in.At) { // this try of it is late
-			return
-		}
-		e.OriginalRun = r.in.OriginalRun
-		e.Status, e.Course = r.status, r.in.Course
-		e.Status.Status, e.StartedAt = session.Running, &next.CreatedAt
-		e.Schema, e.Namespace, e.Store, e.RunID = session.ExecutionSchema, r.key.Namespace, r.in.Store, run
-		e.Advance(spec.ReservedPhase, head, next.Tree, a.Clock().UTC())
-		e.BoundaryAt = r.in.At
-	})
+	r.status.Status, r.status.StartedAt, r.status.Checkpoint = session.Running, &r.in.At, head
+	_, err = writeStatus(a.Sessions, info, Boundary{At: r.in.At, Status: r.status, Course: r.in.Course, OriginalRun: r.in.OriginalRun})
+	return head, err
 }
 
 func temporalIDs(info activity.Info) session.TemporalIDs {

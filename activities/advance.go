@@ -4,19 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"go.temporal.io/sdk/activity"
 
-	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failpoint"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// Boundaries writes what is between phases: checkpoints and the session's
-// mirrored state.
+// Boundaries writes what is between phases: checkpoints and the session's status.
 type Boundaries struct {
 	Files    Files
 	Sessions Sessions
@@ -32,21 +29,21 @@ type Boundaries struct {
 }
 
 // Advance adds a finished phase to the session: it folds its work into the tree,
-// writes the checkpoint, and says what the next phases start from. It is
+// writes the checkpoint and the status, and says what the next phases start from. It is
 // idempotent: another execution writes the same checkpoint again.
 func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, error) {
-	s, err := b.session(ctx, in.Head)
+	s, err := b.session(ctx, in.Status.Checkpoint)
 	if err != nil {
-		return Advanced{}, storeError(err)
+		return Advanced{}, b.failed(ctx, err)
 	}
 	next, conflicts, err := b.next(ctx, s, in)
 	if err != nil {
-		return Advanced{}, storeError(err)
+		return Advanced{}, b.failed(ctx, err)
 	}
 	failpoint.Here("advance before its checkpoint")
 	head, err := b.Sessions.PutCheckpoint(ctx, s.key, next)
 	if err != nil {
-		return Advanced{}, storeError(err)
+		return Advanced{}, b.failed(ctx, err)
 	}
 	failpoint.Here("advance after its checkpoint")
 	out := Advanced{Head: head, Decisions: next.Decisions, Inputs: map[string]spec.Digest{}, Conflicts: map[string][]session.Conflict{}, Merged: map[string]spec.Digest{}}
@@ -54,7 +51,7 @@ func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, er
 		input := session.Folded{Manifest: next.Tree, Conflicts: conflicts}
 		if above := s.team.Ancestors(phase); !covers(above, next.Assignments) {
 			if input, _, err = b.mergeBase(s).fold(ctx, above, s.done(in.Assignments)); err != nil {
-				return Advanced{}, storeError(err)
+				return Advanced{}, b.failed(ctx, err)
 			}
 		}
 		if len(input.Conflicts) > 0 {
@@ -69,11 +66,17 @@ func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, er
 	if in.Park {
 		out.Left = firstFew(leftBy(in.Phase, next.Artifacts))
 	}
-	if err := b.mirror(ctx, s, next, head, in, len(conflicts) == 0); err != nil {
-		return Advanced{}, storeError(err)
+	completes := in.Complete && len(conflicts) == 0
+	in.Status.Checkpoint, in.Status.Decisions = head, next.Decisions
+	if completes {
+		in.end(session.Completed)
 	}
-	if in.Complete && len(conflicts) == 0 {
-		observerOrNone(b.Observer).SessionEnded(s.team.Name, session.Completed, nil)
+	if err := b.write(ctx, in.Boundary); err != nil {
+		return Advanced{}, b.failed(ctx, err)
+	}
+	activity.GetLogger(ctx).Info("phase sealed", "checkpoint", head)
+	if completes {
+		b.ended(ctx, in.Status)
 	}
 	if len(in.Unreported) > 0 {
 		out.Unreported = deliverAll(ctx, b.Breakers, in.Unreported)
@@ -106,7 +109,7 @@ func (b *Boundaries) owned(key session.Key, incarnation int) error {
 	e, err := b.Sessions.Execution(key)
 	switch {
 	case errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt):
-		return nil // a lost mirror is written anew
+		return nil // the next boundary writes it anew
 	case err != nil:
 		return err
 	case e.Incarnation > incarnation:
@@ -117,7 +120,7 @@ func (b *Boundaries) owned(key session.Key, incarnation int) error {
 
 // next is the checkpoint after the phase, and what its work disagrees on.
 func (b *Boundaries) next(ctx context.Context, s sessionContext, in AdvanceInput) (session.Checkpoint, []session.Conflict, error) {
-	c := following(ctx, s.checkpoint, in.Head, in.Boundary)
+	c := following(ctx, s.checkpoint, in.Boundary)
 	c.CurrentPhase = in.Phase
 	c.Partial = without(c.Partial, []string{in.Phase})
 	c.Reworks = slices.Clone(c.Reworks)
@@ -129,8 +132,8 @@ func (b *Boundaries) next(ctx context.Context, s sessionContext, in AdvanceInput
 }
 
 // following is the checkpoint after one, with nothing changed yet.
-func following(ctx context.Context, c session.Checkpoint, head spec.Digest, at Boundary) session.Checkpoint {
-	c.Previous, c.CreatedAt = head, at.At
+func following(ctx context.Context, c session.Checkpoint, at Boundary) session.Checkpoint {
+	c.Previous, c.CreatedAt = at.Status.Checkpoint, at.At
 	c.Temporal, c.SHA256 = temporalIDs(activity.GetInfo(ctx)), ""
 	return c
 }
@@ -144,96 +147,28 @@ func (b *Boundaries) mergeBase(s sessionContext) mergeBase {
 	return mergeBase{b.Files, s.team, s.checkpoint.Workspace, s.checkpoint.Given}
 }
 
-// mirror brings execution_state.json up to date. It may lag until the session ends: the
-// next change catches up.
-func (b *Boundaries) mirror(ctx context.Context, s sessionContext, c session.Checkpoint, head spec.Digest, in AdvanceInput, agreed bool) error {
-	var asked []session.HelpRequest
-	after, err := b.updateMirror(ctx, mirrorStep{in.Boundary, c.Incarnation, in.Head, in.Help}, func(e *session.Execution) {
-		asked = e.Help
-		for _, a := range c.Assignments {
-			if status := e.Assignment(a.AssignmentID); status != nil {
-				*status = assignmentStatus(a)
-			}
-		}
-		for i, p := range e.Phases {
-			if !p.Status.Done() && !slices.ContainsFunc(p.Assignments, func(a session.AssignmentStatus) bool { return !a.Status.Done() }) {
-				e.Phases[i].Status = p.Done(session.Completed)
-			}
-			if in.Park && p.Name == in.Phase {
-				e.Phases[i].Status, e.Reason = session.AwaitingApproval, parkedReason(in.Phase)
-				e.Help = append([]session.HelpRequest{}, in.Help...)
-			}
-		}
-		e.Stand()
-		now := b.Clock().UTC()
-		e.Incarnation, e.RunID = c.Incarnation, s.run
-		e.Advance(c.CurrentPhase, head, c.Tree, now)
-		e.Decisions, e.Usage = maps.Clone(c.Decisions), e.Sum()
-		if in.Complete && agreed {
-			e.Status.Status, e.ClosedAt = session.Completed, &now
-		}
-	})
-	if err != nil && in.Complete { // nothing would catch up
-		return err
-	}
-	if err != nil {
-		activity.GetLogger(ctx).Warn("execution_state.json is out of date", "error", err)
-	}
-	activity.GetLogger(ctx).Info("phase sealed", "checkpoint", head)
-	if in.Park {
-		logHelp(ctx, asked, in.Help)
-	}
-	if in.Complete && agreed {
-		logEnd(ctx, s.team.Name, session.Completed, "", after.Usage)
-	}
-	return nil
-}
-
-// parkedReason says what a session waits for that parks after a phase.
-func parkedReason(phase string) string {
-	return "phase " + phase + " is done; the session waits for an approval or `maestro resume`"
-}
-
 // Close writes how a session ended, and what it has cost in all: also what nobody
 // was left to tell of. It fails as long as that cannot be written.
 func (b *Boundaries) Close(ctx context.Context, in CloseInput) error {
-	key := sessionKey(activity.GetInfo(ctx))
-	now := b.Clock().UTC()
-	mirrored, err := b.Sessions.Execution(key)
-	if err != nil {
-		activity.GetLogger(ctx).Warn("execution_state.json cannot be read", "error", err)
+	if in.Status.Status != session.Completed {
+		b.settleUsage(ctx, in.Status.Phases)
 	}
-	spent := map[spec.AssignmentID]cost.Usage{}
-	if in.Status != session.Completed {
-		spent = b.finalUsage(ctx, key, mirrored.Phases)
+	in.end(in.Status.Status)
+	if err := b.write(ctx, in.Boundary); err != nil {
+		return b.failed(ctx, err)
 	}
-	after, err := b.updateMirror(ctx, mirrorStep{in.Boundary, in.Incarnation, in.Head, in.Help}, func(e *session.Execution) {
-		e.Status.Status, e.Reason, e.ClosedAt, e.UpdatedAt = in.Status, in.Reason, &now, now
-		e.Help = append([]session.HelpRequest{}, in.Help...)
-		for i := range e.Phases {
-			e.Phases[i].Close(in.Help)
-		}
-		for id, total := range spent {
-			if a := e.Assignment(id); a != nil {
-				a.Usage = total
-			}
-		}
-		e.Usage = e.Sum()
-	})
-	if err != nil { // nothing would catch up
-		return storeError(err)
-	}
-	observerOrNone(b.Observer).SessionEnded(mirrored.Team, in.Status, in.Help)
-	logHelp(ctx, mirrored.Help, in.Help)
-	logEnd(ctx, mirrored.Team, in.Status, in.Reason, after.Usage)
+	b.ended(ctx, in.Status)
 	return nil
 }
 
-func assignmentStatus(a session.CheckpointAssignment) session.AssignmentStatus {
-	return session.AssignmentStatus{
-		Persona: a.Persona, Status: a.Status, Agent: a.Agent, Rounds: a.Rounds, Attempts: a.Attempts, LostWorkers: a.Lost,
-		Usage: a.Usage, Failures: append([]session.AttemptFailure{}, a.Failures...), Summary: a.Summary,
+// ended reports how a session has ended.
+func (b *Boundaries) ended(ctx context.Context, s session.Status) {
+	observerOrNone(b.Observer).SessionEnded(s.Team, s.Status, s.Help)
+	used := s.Usage
+	if ledger, err := b.Ledgers.Ledger(sessionKey(activity.GetInfo(ctx))); err == nil {
+		used = ledger.Usage()
 	}
+	logEnd(ctx, s.Team, s.Status, s.Reason, used)
 }
 
 // covers tells whether the phases are all that the assignments belong to.

@@ -30,7 +30,7 @@ const (
 	ReportBreakerName Name = "report-breaker"
 	// CloseName writes how the session ended; see [Boundaries.Close].
 	CloseName Name = "close-session"
-	// MarkName writes that a session parks, or goes on; see [Boundaries.Mark].
+	// MarkName writes where a session stands, and answers of people; see [Boundaries.Mark].
 	MarkName Name = "mark-session"
 	// ReworkName sends a phase's work back; see [Boundaries.Rework].
 	ReworkName Name = "rework-session"
@@ -67,6 +67,8 @@ type AdmitInput struct {
 	OriginalRun string `json:"original_run,omitempty"`
 	// Continues: the session continues as new from Base, and knows where it stands.
 	Continues bool `json:"continues,omitempty"`
+	// Status is where it stands then.
+	Status session.Status `json:"status,omitzero"`
 }
 
 // Admission is the answer: faults, or all that a session needs to begin.
@@ -86,6 +88,9 @@ type Admission struct {
 	// Phases is where each phase stands, unless all are yet to begin.
 	Phases    []session.PhaseStatus `json:"phases,omitempty"`
 	Decisions map[string]string     `json:"decisions,omitempty"`
+	// Plan and Origin are those of [session.Status].
+	Plan   []session.PlanEntry `json:"plan,omitempty"`
+	Origin *session.Origin     `json:"origin,omitempty"`
 	// Dropped is what assignments have cost that the team does not have any more.
 	Dropped cost.Usage `json:"dropped_usage,omitzero"`
 	// Inputs and Conflicts are those of the phases that build on nothing that
@@ -281,8 +286,10 @@ type Boundary struct {
 	// however late the step is executed, it writes the same; and what the session has
 	// written since stays.
 	At time.Time `json:"at"`
-	// Course and OriginalRun are those of [AdmitInput], for a mirrored state that was
-	// lost.
+	// Status is the session's as it is after the step, but for what the step finds out. Its
+	// checkpoint is the newest before the step.
+	Status session.Status `json:"status"`
+	// Course and OriginalRun are those of [AdmitInput].
 	Course      session.Course `json:"course,omitzero"`
 	OriginalRun string         `json:"original_run,omitempty"`
 }
@@ -291,7 +298,6 @@ type Boundary struct {
 type AdvanceInput struct {
 	Boundary
 	Phase       string                         `json:"phase"`
-	Head        spec.Digest                    `json:"head"`
 	Assignments []session.CheckpointAssignment `json:"assignments"`
 	// Ready names the phases that may start once this one is recorded.
 	Ready []string `json:"ready"`
@@ -299,10 +305,8 @@ type AdvanceInput struct {
 	Last bool `json:"last,omitempty"`
 	// Complete: nor is anybody's word awaited, so the session is complete.
 	Complete bool `json:"complete,omitempty"`
-	// Park: the session waits for a person's word after this phase. Help is all
-	// that a person is needed for then.
-	Park bool                  `json:"park,omitempty"`
-	Help []session.HelpRequest `json:"help,omitempty"`
+	// Park: the session waits for a person's word after this phase.
+	Park bool `json:"park,omitempty"`
 	// Unreported are outcomes of rounds that breakers have yet to hear of.
 	Unreported []session.BreakerReport `json:"unreported,omitempty"`
 }
@@ -326,19 +330,12 @@ type Advanced struct {
 	Left string `json:"left,omitempty"`
 }
 
-// MarkInput says that a session parks, or goes on.
+// MarkInput says that a session waits, or goes on.
 type MarkInput struct {
 	Boundary
-	Incarnation int `json:"incarnation"`
-	// Phase is the one after which it had parked; empty: it was for help.
-	Phase string `json:"phase,omitempty"`
-	// Help is all that a person is needed for now.
-	Help   []session.HelpRequest `json:"help,omitempty"`
-	Reason string                `json:"reason,omitempty"`
-	// Answer is why it goes on, to be kept in a checkpoint after Head; nil: it
-	// parks, or nobody has answered anything.
+	// Answer is why it goes on, to be kept in a checkpoint; nil: it waits, or nobody has
+	// answered anything.
 	Answer *session.Answer `json:"answer,omitempty"`
-	Head   spec.Digest     `json:"head,omitempty"`
 }
 
 // Marked is the session's newest checkpoint after an answer was kept.
@@ -351,16 +348,12 @@ type Marked struct {
 // ReworkInput sends a phase's work back.
 type ReworkInput struct {
 	Boundary
-	Incarnation int         `json:"incarnation"`
-	Head        spec.Digest `json:"head"`
 	// Rework says what, by whom and why; Open has the phases to be done again.
 	Rework session.Rework `json:"rework"`
 	// Left is the work of the phase that sends it back, which no checkpoint has.
 	Left []session.CheckpointAssignment `json:"left,omitempty"`
 	// Answer is the person's who wants it so; nil: an agent does.
-	Answer *session.Answer       `json:"answer,omitempty"`
-	Help   []session.HelpRequest `json:"help,omitempty"`
-	Reason string                `json:"reason,omitempty"`
+	Answer *session.Answer `json:"answer,omitempty"`
 }
 
 // Reworked is what a session goes on from after work was sent back.
@@ -384,16 +377,7 @@ type Raised struct {
 }
 
 // CloseInput says how a session ended, unless the last Advance has said so.
-type CloseInput struct {
-	Boundary
-	Incarnation int `json:"incarnation"`
-	// Head is the newest checkpoint.
-	Head spec.Digest `json:"head,omitempty"`
-
-	Status session.State         `json:"status"`
-	Reason string                `json:"reason"`
-	Help   []session.HelpRequest `json:"help,omitempty"`
-}
+type CloseInput struct{ Boundary }
 
 // NotifyInput tells people outside of Temporal what happens to a session.
 type NotifyInput struct {

@@ -32,9 +32,8 @@ const (
 // AwaitInput asks to wait until an assignment's round may try again.
 type AwaitInput struct {
 	spec.AssignmentID
-	Incarnation int                 `json:"incarnation"`
-	Breaker     spec.Breaker        `json:"breaker"`
-	Wait        session.BreakerWait `json:"wait"`
+	Breaker spec.Breaker        `json:"breaker"`
+	Wait    session.BreakerWait `json:"wait"`
 }
 
 // Awaited ends a wait.
@@ -48,7 +47,6 @@ type Awaited struct {
 // breaker in one process share one poller.
 type BreakerWaits struct {
 	Breakers Breakers
-	Sessions Sessions
 	// Heartbeats tells whether a wait is still wanted that is to get a lease; nil: it is.
 	Heartbeats Heartbeats
 	Clock      Clock
@@ -90,12 +88,10 @@ func (bw *BreakerWaits) Await(ctx context.Context, in AwaitInput) (Awaited, erro
 	beat := time.NewTicker(waitBeat)
 	defer beat.Stop()
 	wait := in.Wait
-	bw.mirror(ctx, in, &wait, true)
 	for {
 		activity.RecordHeartbeat(ctx, Heartbeat{Progress: wait.String()})
 		select {
 		case awaited := <-me.released:
-			bw.mirror(ctx, in, nil, false)
 			return awaited, nil
 		case <-me.unwanted:
 			return Awaited{}, handedOver(ErrUnwanted)
@@ -104,10 +100,7 @@ func (bw *BreakerWaits) Await(ctx context.Context, in AwaitInput) (Awaited, erro
 		case <-ctx.Done():
 			return Awaited{}, temporal.NewCanceledError()
 		case <-beat.C:
-			if now, changed := bw.news(in.Breaker.Name, wait); changed {
-				wait = now
-				bw.mirror(ctx, in, &wait, false)
-			}
+			wait = bw.news(in.Breaker.Name, wait)
 		}
 	}
 }
@@ -166,17 +159,15 @@ func (bw *BreakerWaits) remove(name string, me *waiter) {
 	}
 }
 
-// news is the wait as the poller last saw it, if that is another.
-func (bw *BreakerWaits) news(name string, wait session.BreakerWait) (session.BreakerWait, bool) {
+// news is the wait as the poller last saw it.
+func (bw *BreakerWaits) news(name string, wait session.BreakerWait) session.BreakerWait {
 	bw.mu.Lock()
 	defer bw.mu.Unlock()
 	q := bw.queues[name]
 	if q == nil || q.status.State != session.BreakerIsOpen {
-		return wait, false
+		return wait
 	}
-	now := q.status.WaitFor(wait.Since)
-	same := now.Why == wait.Why && (now.Until == nil) == (wait.Until == nil) && (now.Until == nil || now.Until.Equal(*wait.Until))
-	return now, !same
+	return q.status.WaitFor(wait.Since)
 }
 
 // poll looks at a breaker for all who wait for it, until nobody does.
@@ -303,30 +294,4 @@ func (bw *BreakerWaits) releaseAll(q *waitQueue) {
 		w.released <- Awaited{}
 	}
 	q.waiters = nil
-}
-
-// mirror shows the wait, or its end, in execution_state.json; begins tells that it begins.
-// One that the session has ended hears of that with a later heartbeat, and changes nothing
-// by then. The state may lag, so a failure to write it is only logged.
-func (bw *BreakerWaits) mirror(ctx context.Context, in AwaitInput, wait *session.BreakerWait, begins bool) {
-	err := bw.Sessions.UpdateExecution(sessionKey(activity.GetInfo(ctx)), func(e *session.Execution) {
-		a := e.Assignment(in.AssignmentID)
-		if a == nil || e.Incarnation > in.Incarnation || e.Status.Status.Closed() {
-			return
-		}
-		if shown := a.Awaits; !begins && (shown == nil || !shown.Since.Equal(in.Wait.Since)) {
-			return
-		}
-		a.Awaits, a.Status, a.Progress = wait, session.Waiting, ""
-		for i, p := range e.Phases {
-			if p.Name == in.Phase && !p.Status.Done() {
-				e.Phases[i].Status = session.Running
-			}
-		}
-		e.Stand()
-		e.UpdatedAt = bw.Clock().UTC()
-	})
-	if err != nil {
-		activity.GetLogger(ctx).Warn("execution_state.json is out of date", "error", err)
-	}
 }

@@ -26,11 +26,6 @@ func (r *round) budgetSpent(ctx context.Context, f failures.Failure) error {
 		return r.interrupted(ctx, err)
 	}
 	r.giveBack(ctx)
-	state := session.Waiting
-	if r.in.OnExceeded == spec.OnExceededAsk {
-		state = session.HelpIsNeeded
-	}
-	r.mirror(ctx, state)
 	refusal := r.spender.refusal
 	stop := BudgetStop{
 		Scope: refusal.Scope, Message: f.Message, Date: refusal.Date, Least: refusal.Least, Unsettled: refusal.Unsettled,

@@ -7,7 +7,6 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/maestro-hive/maestro/internal/budget"
-	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
@@ -27,30 +26,24 @@ func (b *Boundaries) Raise(ctx context.Context, in RaiseInput) (Raised, error) {
 // errAtWork ends the reckoning of an assignment that somebody still works on.
 var errAtWork = errors.New("assignment locked")
 
-// finalUsage adds up what the assignments of a session that ends have cost. Calls that
-// were under way when their worker was lost are unsettled from now on.
-func (b *Boundaries) finalUsage(ctx context.Context, key session.Key, phases []session.PhaseStatus) map[spec.AssignmentID]cost.Usage {
-	spent := map[spec.AssignmentID]cost.Usage{}
+// settleUsage brings the ledger of a session that ends up to date. Calls that were under
+// way when their worker was lost are unsettled from now on.
+func (b *Boundaries) settleUsage(ctx context.Context, phases []session.PhaseStatus) {
+	key := sessionKey(activity.GetInfo(ctx))
 	ledger, err := b.Ledgers.Ledger(key)
 	if err != nil {
 		activity.GetLogger(ctx).Warn("the session's cost is not final", "error", err)
-		return spent
+		return
 	}
 	r := usageReader{b.Programs, b.Sessions, b.Ledgers, b.Clock}
 	for _, p := range phases {
 		for _, a := range p.Assignments {
 			id := spec.AssignmentID{Phase: p.Name, Persona: a.Persona}
-			used, err := r.one(key, id, ledger.Row(id))
-			switch {
-			case errors.Is(err, errAtWork):
-			case err != nil:
+			if err := r.settle(key, id, ledger.Row(id)); err != nil && !errors.Is(err, errAtWork) {
 				activity.GetLogger(ctx).Warn("an assignment's cost is not final", "assignment", id.String(), "error", err)
-			case used != cost.Usage{}:
-				spent[id] = used
 			}
 		}
 	}
-	return spent
 }
 
 // release gives up what is set aside for calls of earlier incarnations that nobody
@@ -69,7 +62,7 @@ func (r *restoration) release() error {
 		if len(row.Reserved) == 0 {
 			continue
 		}
-		_, err := usageReader{r.Programs, r.Sessions, r.Ledgers, r.Clock}.one(r.key, id, row)
+		err := usageReader{r.Programs, r.Sessions, r.Ledgers, r.Clock}.settle(r.key, id, row)
 		if err != nil && !errors.Is(err, errAtWork) { // who is at work is fenced off, and gives up its own
 			return err
 		}
@@ -77,7 +70,7 @@ func (r *restoration) release() error {
 	return nil
 }
 
-// usageReader adds up what assignments have cost on which nobody works any more.
+// usageReader books what assignments have cost on which nobody works any more.
 type usageReader struct {
 	programs ProgramUsage
 	sessions Sessions
@@ -85,37 +78,36 @@ type usageReader struct {
 	clock    Clock
 }
 
-// one returns what an assignment has cost, and brings its row in the ledger, which
-// is given, up to date.
-func (r usageReader) one(key session.Key, id spec.AssignmentID, row budget.Row) (cost.Usage, error) {
+// settle brings an assignment's row in the ledger, which is given, up to date.
+func (r usageReader) settle(key session.Key, id spec.AssignmentID, row budget.Row) error {
 	journal, err := r.ledgers.Journal(key, id)
 	if err != nil || len(journal.Calls())+len(row.Reserved) == 0 {
-		return cost.Usage{}, err
+		return err
 	}
 	if len(journal.Open())+len(row.Reserved) > 0 {
 		lock, ok, err := r.sessions.Lock(key, id)
 		if err != nil {
-			return cost.Usage{}, err
+			return err
 		}
 		if !ok {
-			return cost.Usage{}, errAtWork
+			return errAtWork
 		}
 		defer lock.Unlock()
 		if journal, err = r.ledgers.Journal(key, id); err != nil { // it may have grown
-			return cost.Usage{}, err
+			return err
 		}
 		for _, call := range journal.Open() {
 			e := unsettled(r.programs, r.sessions, key, id, call)
 			e.Seq, e.At = journal.Next(), r.clock().UTC()
 			if err := r.ledgers.AppendEntry(key, id, e); err != nil {
-				return cost.Usage{}, err
+				return err
 			}
 			if err := journal.Apply(e); err != nil {
-				return cost.Usage{}, err
+				return err
 			}
 		}
 	}
-	return journal.Spent(), r.ledgers.UpdateLedger(key, func(l *budget.Ledger) error {
+	return r.ledgers.UpdateLedger(key, func(l *budget.Ledger) error {
 		l.SetRow(id, journal.Row(nil), r.clock().UTC())
 		return nil
 	})

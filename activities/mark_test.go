@@ -22,7 +22,7 @@ func (p *past) sendBack(to string, open []string, left ...session.CheckpointAssi
 	p.t.Helper()
 	var out activities.Reworked
 	execute(p.t, p.boundaries().Rework, activities.ReworkInput{
-		Incarnation: p.incarnation, Head: p.head, Left: left, Rework: session.Rework{To: to, By: "ada", Reasons: []string{"no"}, Open: open},
+		Boundary: p.boundary(), Left: left, Rework: session.Rework{To: to, By: "ada", Reasons: []string{"no"}, Open: open},
 	}, &out)
 	p.head = out.Head
 }
@@ -31,7 +31,7 @@ func (p *past) sendBack(to string, open []string, left ...session.CheckpointAssi
 func (p *past) says(a session.Answer) {
 	p.t.Helper()
 	var out activities.Marked
-	execute(p.t, p.boundaries().Mark, activities.MarkInput{Incarnation: p.incarnation, Head: p.head, Answer: &a}, &out)
+	execute(p.t, p.boundaries().Mark, activities.MarkInput{Boundary: p.boundary(), Answer: &a}, &out)
 	p.head = out.Head
 }
 
@@ -100,54 +100,4 @@ func TestForkPaysForNothingThatItsOriginHasUndone(t *testing.T) {
 	p.head = a.Head
 	require.Zero(t, p.checkpoint().Usage)
 	require.Len(t, p.checkpoint().Reworks[0].Undone, 1)
-}
-
-// TestParkedSessionIsThatOfItsRun: a session that was reset to where it had parked writes
-// nothing else, and yet what the store has of it is of the present run, also where the
-// run before had ended. What a run writes late that has ended changes nothing.
-func TestParkedSessionIsThatOfItsRun(t *testing.T) {
-	t.Parallel()
-	p := newPast(t)
-	key := session.Key{Namespace: "default-test-namespace", Session: "default-test-workflow-id"}
-	help := []session.HelpRequest{{ID: "pair.q.1", Phase: "pair", Persona: "q"}}
-	now := time.Now()
-	for _, tt := range []struct {
-		run          string
-		status, want session.State
-	}{
-		{"before the reset", session.Running, session.HelpIsNeeded},
-		{"before the reset", session.Completed, session.HelpIsNeeded},
-		{"default-test-run-id", session.Completed, session.Completed},
-	} {
-		require.NoError(t, p.store.UpdateExecution(key, func(e *session.Execution) {
-			e.RunID, e.Status.Status, e.ClosedAt, e.Help = tt.run, tt.status, &now, nil
-		}))
-		execute(t, p.boundaries().Mark, activities.MarkInput{Incarnation: p.incarnation, Head: p.head, Help: help}, &activities.Marked{})
-		e, err := p.store.Execution(key)
-		require.NoError(t, err)
-		require.Equal(t, "default-test-run-id", e.RunID)
-		require.Equal(t, tt.want, e.Status.Status)
-		require.Equal(t, tt.want == session.HelpIsNeeded, len(e.Help) == 1)
-		if tt.status == session.Completed {
-			require.Equal(t, tt.want == session.Completed, e.ClosedAt != nil)
-		}
-	}
-}
-
-// TestOnlyWorkUnderWayIsSkipped: a person who skips what others disagree on skips no
-// work of the phase that builds on them.
-func TestOnlyWorkUnderWayIsSkipped(t *testing.T) {
-	t.Parallel()
-	p := newPast(t)
-	key := session.Key{Namespace: "default-test-namespace", Session: "default-test-workflow-id"}
-	for _, tt := range []struct {
-		begun, want session.State
-		own         bool
-	}{{session.Pending, session.Pending, false}, {session.Running, session.Skipped, true}} {
-		require.NoError(t, p.store.UpdateExecution(key, func(e *session.Execution) { e.Phases[1].Status = tt.begun }))
-		p.says(session.Answer{Request: "1", Phase: "pair", Persona: "q", Verb: session.AnswerSkip, Settles: tt.own})
-		e, err := p.store.Execution(key)
-		require.NoError(t, err)
-		require.Equal(t, tt.want, e.Phases[1].Assignments[1].Status)
-	}
 }

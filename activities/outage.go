@@ -84,7 +84,6 @@ func (r *round) beginOutage(ctx context.Context, f failures.Failure, l left) err
 	if view != nil && view.State.At(r.Clock()) == session.BreakerIsOpen {
 		return r.turnedAway(ctx, view)
 	}
-	r.mirror(ctx, session.Waiting)
 	return nil
 }
 
@@ -131,7 +130,7 @@ func (r *round) reportProvider(ctx context.Context, f session.AttemptFailure) *b
 // over, the round fails or its session is told.
 func (r *round) restOutage(ctx context.Context, o session.Outage) error {
 	patience := o.PatienceUntil(r.session.team.Retry.WaitsOut())
-	for waited := false; ; waited = true {
+	for {
 		now := r.Clock()
 		if !o.Noticed && (r.in.Outage == OutageOver || !now.Before(patience)) {
 			return r.patienceOver(ctx, o)
@@ -144,13 +143,9 @@ func (r *round) restOutage(ctx context.Context, o session.Outage) error {
 		lasts := until.Sub(o.Since) >= r.holdSlot()
 		switch {
 		case left <= 0:
-			if waited {
-				r.mirror(ctx, session.Running)
-			}
 			return nil
 		case lasts && r.signalLongOutage(ctx, &o): // the session knows of a wait without a worker
 			r.giveBack(ctx)
-			r.mirror(ctx, session.Waiting)
 			return recoverable(o.Failure, left)
 		case lasts:
 			left = min(left, signalEvery)
@@ -221,7 +216,6 @@ func (r *round) patienceOver(ctx context.Context, o session.Outage) error {
 	if err := r.writeRecord(ctx); err != nil {
 		return err
 	}
-	r.mirror(ctx, session.Waiting)
 	return providerOutage(o, r.spender.total())
 }
 

@@ -409,7 +409,7 @@ const carriedFailures = 5
 
 // admission is what the workflow needs to know of it.
 func (r *restoration) admission() Admission {
-	out := Admission{Team: r.team.Outline(), Incarnation: r.in.Incarnation, Todo: r.todo, Partial: r.partial, Inputs: r.inputs, Conflicts: r.conflicts, Merged: r.merged}
+	out := Admission{Team: r.team.Outline(), Incarnation: r.in.Incarnation, Plan: r.status.Plan, Origin: r.status.Origin, Todo: r.todo, Partial: r.partial, Inputs: r.inputs, Conflicts: r.conflicts, Merged: r.merged}
 	if r.in.Base == "" && len(r.in.Course.Supplied) == 0 {
 		return out
 	}

@@ -156,9 +156,14 @@ func (p *past) phase(name string, input spec.Digest, ready ...string) map[string
 			input = w.Output
 		}
 	}
-	boundaries := &activities.Boundaries{Files: p.store, Sessions: p.store, Ledgers: p.store, Clock: time.Now}
+	at := p.boundary()
+	for _, a := range done {
+		*at.Status.Assignment(a.AssignmentID) = session.AssignmentStatus{
+			Persona: a.Persona, Status: a.Status, Rounds: a.Rounds, Attempts: a.Attempts, Usage: a.Usage, Failures: a.Failures,
+		}
+	}
 	var out activities.Advanced
-	execute(p.t, boundaries.Advance, activities.AdvanceInput{Phase: name, Head: p.head, Assignments: done, Ready: ready}, &out)
+	execute(p.t, p.boundaries().Advance, activities.AdvanceInput{Boundary: at, Phase: name, Assignments: done, Ready: ready}, &out)
 	require.Empty(p.t, out.Conflicts)
 	p.head = out.Head
 	return out.Inputs
@@ -347,7 +352,7 @@ func TestLaterIncarnationFencesTheEarlierOff(t *testing.T) {
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
 	env.RegisterActivity(boundaries.Advance)
-	_, err = env.ExecuteActivity(boundaries.Advance, activities.AdvanceInput{Phase: "build", Head: d.head})
+	_, err = env.ExecuteActivity(boundaries.Advance, activities.AdvanceInput{Boundary: activities.Boundary{Status: session.Status{Checkpoint: d.head}}, Phase: "build"})
 	require.ErrorContains(t, err, "incarnation 2, this is 1")
 }
 

@@ -98,7 +98,7 @@ func (r *round) goOn() {
 	before := r.key()
 	before.Activity = r.in.After
 	if this := r.record.Round(before); this != nil {
-		this.Key, this.Pass = r.key(), nil
+		this.Key, this.Agent, this.Pass = r.key(), r.in.Agent, nil
 		if o := this.Outage; o != nil {
 			o.Noticed = r.in.Outage == OutageNoticed
 			if now := r.Clock().UTC(); r.in.Outage == OutageRetry {

@@ -100,12 +100,6 @@ type round struct {
 	unnoted bool
 	// merging: this is the merge of a phase, and its checks are noted as started.
 	merging bool
-
-	// mirroring orders what is written to the mirrored state; mirrored is what
-	// this execution has last written, and over tells that its work has ended.
-	mirroring sync.Mutex
-	mirrored  session.State
-	over      bool
 }
 
 // Run does one attempt of a round and decides what its end means for the round.
@@ -157,7 +151,6 @@ func (rs *Rounds) Run(ctx context.Context, in RoundInput) (session.RoundResult, 
 	if f := r.refused(); f != nil {
 		return session.RoundResult{}, r.giveUp(work, *f)
 	}
-	defer r.mirrorWork(work)()
 	for {
 		result, err := r.once(work)
 		if err != nil || result != nil {
@@ -280,7 +273,6 @@ func (r *round) failed(ctx context.Context, l left, err error, started time.Time
 	if err := r.writeRecord(ctx); err != nil {
 		return r.interrupted(ctx, err)
 	}
-	r.mirror(ctx, session.Waiting)
 	return recoverable(f, r.wait(f))
 }
 
@@ -309,19 +301,18 @@ func (r *round) masked(f failures.Failure) failures.Failure {
 
 // giveUp ends the round with the report of all its attempts.
 func (r *round) giveUp(ctx context.Context, f failures.Failure) error {
+	last := r.in.Round >= r.in.Rounds || !f.RetryRound()
 	r.mu.Lock()
-	r.thisRound().GaveUp = true
+	this := r.thisRound()
+	this.GaveUp, this.Last = true, last
 	r.mu.Unlock()
 	if err := r.writeRecord(ctx); err != nil {
 		return r.interrupted(ctx, err)
 	}
 	observerOrNone(r.Observer).RoundEnded(r.agent(), f.Category)
 	activity.GetLogger(ctx).Info("round given up", append([]any{"category", f.Category, "error", f.Message, "attempts", len(r.log.Attempts)}, spending(r.spender.spent())...)...)
-	if r.in.Round < r.in.Rounds && f.RetryRound() {
-		r.mirror(ctx, session.Waiting)
-	} else {
+	if last {
 		observerOrNone(r.Observer).AssignmentEnded(r.session.team.Name, session.Failed)
-		r.mirror(ctx, session.Failed)
 	}
 	report := RoundFailure{Failure: f, Attempts: r.log.Failures(), Lost: r.log.Lost, Total: r.spender.total()}
 	report.Unreported = r.report(ctx, &f)
@@ -343,14 +334,9 @@ func (r *round) succeed(ctx context.Context, result *session.RoundResult, l left
 	}
 	observerOrNone(r.Observer).RoundEnded(r.agent(), "")
 	failpoint.Here("recorded, not completed")
-	if len(result.SendsBack) > 0 { // it is done again after what it builds on
-		r.mirror(ctx, session.Waiting)
-		return nil
-	}
-	if !r.in.Integrating {
+	if !r.in.Integrating && len(result.SendsBack) == 0 { // else it is done again, or was done before
 		observerOrNone(r.Observer).AssignmentEnded(r.session.team.Name, session.Completed)
 	}
-	r.mirror(ctx, session.Completed)
 	return nil
 }
 
@@ -435,7 +421,7 @@ func (r *round) thisRound() *session.RoundRecord {
 	if this := r.record.Round(key); this != nil {
 		return this
 	}
-	r.record.Rounds = append(r.record.Rounds, session.RoundRecord{Key: key, Round: r.in.Round, Epoch: r.epoch(), Integrating: r.in.Integrating, Supplied: r.in.Supplied != ""})
+	r.record.Rounds = append(r.record.Rounds, session.RoundRecord{Key: key, Round: r.in.Round, Epoch: r.epoch(), Agent: r.in.Agent, Integrating: r.in.Integrating, Supplied: r.in.Supplied != ""})
 	return &r.record.Rounds[len(r.record.Rounds)-1]
 }
 

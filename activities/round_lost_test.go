@@ -219,6 +219,6 @@ func TestSlowStoreIsTriedAgain(t *testing.T) {
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
 	env.RegisterActivity(boundaries.Advance)
-	_, err := env.ExecuteActivity(boundaries.Advance, activities.AdvanceInput{Phase: "build", Head: d.head})
+	_, err := env.ExecuteActivity(boundaries.Advance, activities.AdvanceInput{Boundary: activities.Boundary{Status: session.Status{Checkpoint: d.head}}, Phase: "build"})
 	require.False(t, requireType(t, err, session.StoreUnusable).NonRetryable())
 }

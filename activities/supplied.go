@@ -22,7 +22,6 @@ func (r *round) takeSupplied(ctx context.Context) (session.RoundResult, error) {
 	if f := r.refused(); f != nil {
 		return session.RoundResult{}, r.refuseSupplied(ctx, *f, left{}, started)
 	}
-	defer r.mirrorWork(ctx)()
 	result, l, err := r.supplied(ctx)
 	if err == nil {
 		result.Log, result.StartedAt, result.EndedAt = r.keepLog(ctx, l.outcome.Log), started, r.Clock().UTC()
@@ -33,7 +32,6 @@ func (r *round) takeSupplied(ctx context.Context) (session.RoundResult, error) {
 		if !r.in.Integrating {
 			observerOrNone(r.Observer).AssignmentEnded(r.session.team.Name, session.Supplied)
 		}
-		r.mirror(ctx, session.Supplied)
 		return *result, nil
 	}
 	failure, ok := asFailure(err)
@@ -115,12 +113,12 @@ func (r *round) refuseSupplied(ctx context.Context, f failures.Failure, l left, 
 	}
 	r.changeLog(func(l *session.RoundLog) {
 		l.Attempts, l.Started, l.AttemptAt = []session.AttemptReport{report}, false, time.Time{}
-		r.thisRound().GaveUp = true
+		this := r.thisRound()
+		this.GaveUp, this.Last = true, true
 	})
 	if err := r.writeRecord(ctx); err != nil {
 		return r.interrupted(ctx, err)
 	}
-	r.mirror(ctx, session.Failed)
 	return r.supplyRefused(f)
 }
 

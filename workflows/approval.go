@@ -30,8 +30,8 @@ func (ps *phases) reopenApproval(ctx workflow.Context, p *pass) (bool, error) {
 		return true, nil
 	}
 	p.approval = ps.openApproval(ctx, p.phase)
-	ps.publisher.refresh()
-	err := ps.checkpoints.mark(ctx, "", nil)
+	refresh(ps.status)
+	err := ps.checkpoints.mark(ctx, nil)
 	return err == nil, err
 }
 
@@ -72,7 +72,7 @@ func (ps *phases) awaitApproval(ctx workflow.Context, p *pass) (bool, error) {
 	ps.requests.remove(r)
 	ps.publisher.setPhase(p.Name, done)
 	ps.publisher.announce(ctx)
-	if err := ps.checkpoints.mark(ctx, p.Name, r.answer); err != nil {
+	if err := ps.checkpoints.mark(ctx, r.answer); err != nil {
 		p.approval = r // the approval is not stored
 		return false, err
 	}

@@ -41,9 +41,9 @@ func TestSessionIsNotCompleteBeforeItsApproval(t *testing.T) {
 		require.False(t, in.Complete, "%s is not the session's end", in.Phase)
 		require.Equal(t, in.Phase == "left", in.Park)
 	}
-	require.Equal(t, []string{"left"}, s.marked)
+	require.Equal(t, []session.State{session.Running}, s.marked)
 	require.Len(t, s.closed, 1)
-	require.Equal(t, session.Completed, s.closed[0].Status)
+	require.Equal(t, session.Completed, s.closed[0].Status.Status)
 }
 
 // TestCancellingASessionIsNoApproval: to reject is not to approve.
@@ -54,6 +54,6 @@ func TestCancellingASessionIsNoApproval(t *testing.T) {
 		env.RegisterDelayedCallback(env.CancelWorkflow, time.Hour)
 	})
 	require.True(t, temporal.IsCanceledError(env.GetWorkflowError()), "%v", env.GetWorkflowError())
-	require.Equal(t, session.WasCancelled, s.closed[0].Status)
+	require.Equal(t, session.WasCancelled, s.closed[0].Status.Status)
 	require.Empty(t, s.marked)
 }

@@ -41,16 +41,16 @@ func (rs *rounds) waitForBreaker(ctx workflow.Context, a *assignment, turned act
 	defer cancel()
 	a.awaits = &turned.Wait
 	a.Rounds-- // it has not begun
-	rs.publisher.updateWait(ctx, a, session.Waiting)
+	rs.updateWait(ctx, a, session.Waiting)
 	started := awaitBreaker.start(waitContext(waiting, fmt.Sprintf("%s.%s.breaker.%d", a.Phase, a.Persona, a.waits),
 		fmt.Sprintf("%s waits for breaker %s", a.AssignmentID, turned.Breaker.Name)), activities.AwaitInput{
-		AssignmentID: a.AssignmentID, Incarnation: rs.status.Incarnation, Breaker: turned.Breaker, Wait: turned.Wait,
+		AssignmentID: a.AssignmentID, Breaker: turned.Breaker, Wait: turned.Wait,
 	})
 	err := rs.untilAdmitted(ctx, a, turned, started, cancel)
 	a.awaits = nil
 	if errors.Is(err, errTryNow) || errors.Is(err, errPatienceOver) {
 		a.Rounds++
-		rs.publisher.updateWait(ctx, a, session.Running)
+		rs.updateWait(ctx, a, session.Running)
 		return lease{}, err
 	}
 	var said *answered
@@ -74,17 +74,32 @@ func (rs *rounds) waitForBreaker(ctx workflow.Context, a *assignment, turned act
 		return lease{}, rs.leaveBreaker(ctx, a)
 	}
 	a.Rounds++
-	rs.publisher.updateWait(ctx, a, session.Running)
+	rs.updateWait(ctx, a, session.Running)
 	return got, nil
 }
 
 // leaveBreaker ends an assignment's wait for a breaker, because nothing new may start.
 func (rs *rounds) leaveBreaker(ctx workflow.Context, a *assignment) error {
-	rs.publisher.updateWait(ctx, a, session.Pending)
+	rs.updateWait(ctx, a, session.Pending)
 	if rs.ending.handsOver() { // the next run continues the round
 		a.Rounds++
 	}
 	return errSessionEnds
+}
+
+// updateWait takes the beginning or the end of an assignment's wait into the status. Where
+// that changes what the whole session does, it is published and stored: work waits
+// until it is.
+func (rs *rounds) updateWait(ctx workflow.Context, a *assignment, state session.State) {
+	before := rs.status.Status
+	rs.publisher.update(ctx, a, state)
+	if rs.status.Status == before {
+		return
+	}
+	rs.publisher.publish(ctx)
+	if err := rs.checkpoints.mark(ctx, nil); err != nil { // the session is cancelled, or the phase is done again
+		workflow.GetLogger(ctx).Warn("a wait could not be stored", "error", err)
+	}
 }
 
 // lease is that of a breaker's probe, under which a round tries its agent; its zero: the

@@ -151,7 +151,7 @@ func TestCancelEndsTheWait(t *testing.T) {
 		return activities.Awaited{}, ctx.Err()
 	}, nil), func(e *testsuite.TestWorkflowEnvironment) { env = e })
 	require.True(t, temporal.IsCanceledError(env.GetWorkflowError()))
-	require.Equal(t, session.WasCancelled, s.closed[0].Status)
+	require.Equal(t, session.WasCancelled, s.closed[0].Status.Status)
 }
 
 func TestUndeliveredOutcomesAreSentAtTheBoundariesAndBeforeTheEnd(t *testing.T) {

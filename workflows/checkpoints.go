@@ -8,7 +8,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// checkpoints is the session's chain of checkpoints. The newest one is in the status.
+// checkpoints writes the session's chain of checkpoints and its status. The newest checkpoint
+// is in the status.
 type checkpoints struct {
 	course session.Course
 	status *session.Status
@@ -20,9 +21,10 @@ type checkpoints struct {
 	empty spec.Digest
 }
 
-// boundary is what every step between phases sends.
+// boundary is what every step between phases sends: a copy of the status, since a local
+// activity gets the very value.
 func (c *checkpoints) boundary(ctx workflow.Context) activities.Boundary {
-	return activities.Boundary{At: workflow.Now(ctx).UTC(), Course: c.course, OriginalRun: workflow.GetInfo(ctx).OriginalRunID}
+	return activities.Boundary{At: workflow.Now(ctx).UTC(), Status: c.status.Clone(), Course: c.course, OriginalRun: workflow.GetInfo(ctx).OriginalRunID}
 }
 
 // add takes over a checkpoint that was added to the chain, with its decisions.
@@ -30,17 +32,13 @@ func (c *checkpoints) add(head spec.Digest, decisions map[string]string) {
 	c.status.Checkpoint, c.status.Decisions = head, decisions
 }
 
-// mark writes the open requests to the store; the phase after which the session
-// continues, if one is named; and the answer that it continues with, if there is one.
-func (c *checkpoints) mark(ctx workflow.Context, phase string, answer *session.Answer) error {
+// mark writes the status, and the answer that the session continues with, if there is one.
+func (c *checkpoints) mark(ctx workflow.Context, answer *session.Answer) error {
 	if err := c.mutex.Lock(ctx); err != nil {
 		return err
 	}
 	defer c.mutex.Unlock()
-	out, err := markSession.atBoundary(ctx, activities.MarkInput{
-		Boundary:    c.boundary(ctx),
-		Incarnation: c.status.Incarnation, Phase: phase, Help: c.status.Help, Reason: c.status.Reason, Answer: answer, Head: c.status.Checkpoint,
-	})
+	out, err := markSession.atBoundary(ctx, activities.MarkInput{Boundary: c.boundary(ctx), Answer: answer})
 	if err == nil && out.Head != "" {
 		c.status.Checkpoint, c.empty = out.Head, out.Nothing
 	}
@@ -49,9 +47,6 @@ func (c *checkpoints) mark(ctx workflow.Context, phase string, answer *session.A
 
 // close writes how the session ended.
 func (c *checkpoints) close(ctx workflow.Context) error {
-	_, err := closeSession.atBoundary(ctx, activities.CloseInput{
-		Boundary: c.boundary(ctx), Incarnation: c.status.Incarnation, Head: c.status.Checkpoint,
-		Status: c.status.Status, Reason: c.status.Reason, Help: c.status.Help,
-	})
+	_, err := closeSession.atBoundary(ctx, activities.CloseInput{Boundary: c.boundary(ctx)})
 	return err
 }

@@ -175,6 +175,6 @@ func TestCancelledInsteadOfContinued(t *testing.T) {
 		return session.RoundResult{}, nil
 	}
 	env = s.play(t, func(e *testsuite.TestWorkflowEnvironment) { env = e })
-	require.Equal(t, session.WasCancelled, s.closed[0].Status)
-	require.Len(t, s.closed[0].Help, 1)
+	require.Equal(t, session.WasCancelled, s.closed[0].Status.Status)
+	require.Len(t, s.closed[0].Status.Help, 1)
 }

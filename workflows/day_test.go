@@ -61,7 +61,7 @@ func TestSessionOfASpentDayContinuesAtMidnight(t *testing.T) {
 	require.Len(t, s.rounds, 2)
 	require.Equal(t, 1, s.rounds[1].Round, "it goes on where it was")
 	require.Equal(t, "build.dev.1", s.rounds[1].After)
-	require.Equal(t, []string{"", ""}, s.marked, "the store is told that it parks, and that it goes on")
+	require.Equal(t, []session.State{session.HelpIsNeeded, session.Running}, s.marked, "the store is told that it parks, and that it goes on")
 	require.Empty(t, status(t, env).Help)
 	require.Equal(t, session.Completed, status(t, env).Status)
 }
@@ -83,5 +83,5 @@ func TestCancelledWhileItWaitsForTheNextDay(t *testing.T) {
 	})
 	require.ErrorContains(t, env.GetWorkflowError(), "canceled")
 	require.Len(t, s.rounds, 1)
-	require.Equal(t, session.WasCancelled, s.closed[0].Status)
+	require.Equal(t, session.WasCancelled, s.closed[0].Status.Status)
 }

@@ -50,46 +50,36 @@ func (p *publisher) update(ctx workflow.Context, a *assignment, state session.St
 	}
 	p.status.Usage = p.status.Sum()
 	if len(p.status.Help) > 0 || a.awaits != nil || p.status.Status == session.WaitingForBreaker {
-		p.refresh()
+		refresh(p.status)
 	}
 	p.show(ctx)
 }
 
-// updateWait does so at the beginning or end of a wait, and publishes it where that
-// changes what the whole session does.
-func (p *publisher) updateWait(ctx workflow.Context, a *assignment, state session.State) {
-	before := p.status.Status
-	p.update(ctx, a, state)
-	if p.status.Status != before {
-		p.publish(ctx)
-	}
-}
-
 // announce publishes where the session stands, after a change that people wait for.
 func (p *publisher) announce(ctx workflow.Context) {
-	p.refresh()
+	refresh(p.status)
 	p.publish(ctx)
 	p.saveMemo(ctx)
 }
 
-// refresh finds out whether the session waits for a person or a breaker, or works.
-func (p *publisher) refresh() {
-	p.status.Reason = ""
-	p.status.Stand()
-	if p.status.Status == session.WaitingForBreaker {
+// refresh finds out whether a session waits for a person or a breaker, or works.
+func refresh(s *session.Status) {
+	s.Reason = ""
+	s.Stand()
+	if s.Status == session.WaitingForBreaker {
 		return
 	}
-	if h := mostUrgent(p.status.Help); h != nil {
+	if h := mostUrgent(s.Help); h != nil {
 		who := h.Phase
 		if h.Persona != "" {
 			who += "/" + h.Persona
 		}
-		p.status.Reason = who + ": " + h.Message
+		s.Reason = who + ": " + h.Message
 		switch {
 		case h.Kind.NoticeOnly():
-			p.status.Reason += "; it continues by itself"
+			s.Reason += "; it continues by itself"
 		case h.Command != "":
-			p.status.Reason += fmt.Sprintf("; continue with `%s`", h.Command)
+			s.Reason += fmt.Sprintf("; continue with `%s`", h.Command)
 		}
 	}
 }

@@ -107,7 +107,7 @@ func (o *outages) update(ctx workflow.Context, news activities.OutageNews) {
 // announce publishes and stores what has become of the notices of outages.
 func (o *outages) announce(ctx workflow.Context) {
 	o.publisher.announce(ctx)
-	if err := o.checkpoints.mark(ctx, "", nil); err != nil {
+	if err := o.checkpoints.mark(ctx, nil); err != nil {
 		workflow.GetLogger(ctx).Warn("the state of an outage could not be stored", "error", err)
 	}
 }

@@ -104,16 +104,16 @@ func (ps *phases) advance(ctx workflow.Context, p *pass) (bool, error) {
 	}
 	defer ps.checkpoints.mutex.Unlock()
 	in := activities.AdvanceInput{
-		Boundary: ps.checkpoints.boundary(ctx), Phase: p.Name, Head: ps.status.Checkpoint, Assignments: entries(p.work),
-		Park: ps.course.PausesAfter(p.phase.Phase), Unreported: ps.reports.pending,
+		Phase: p.Name, Assignments: entries(p.work), Park: ps.course.PausesAfter(p.phase.Phase), Unreported: ps.reports.pending,
 	}
 	in.Ready, in.Last = ps.schedule.unlockedBy(p.phase)
 	in.Complete = in.Last && !in.Park && ps.schedule.onlyAtWork(p.phase)
 	var approval *request
 	if in.Park {
 		approval = ps.openApproval(ctx, p.phase)
-		in.Help = ps.status.Help
 	}
+	in.Boundary = ps.checkpoints.boundary(ctx)
+	sealed(&in, p.Name)
 	out, err := advanceSession.atBoundary(ctx, in)
 	if err != nil {
 		if in.Park {
@@ -135,6 +135,20 @@ func (ps *phases) advance(ctx workflow.Context, p *pass) (bool, error) {
 	}
 	ps.publisher.publish(ctx)
 	return true, nil
+}
+
+// sealed has the status of a boundary show a phase as done.
+func sealed(in *activities.AdvanceInput, name string) {
+	for i, p := range in.Status.Phases {
+		switch {
+		case p.Name != name:
+		case in.Park:
+			in.Status.Phases[i].Status = session.AwaitingApproval
+		default:
+			in.Status.Phases[i].Status = p.Done(session.Completed)
+		}
+	}
+	refresh(&in.Status)
 }
 
 // unlock sets what a phase starts from, or why it cannot.

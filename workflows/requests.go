@@ -350,10 +350,11 @@ func (rs *requests) resume(ctx workflow.Context, a *assignment, r *request) erro
 		return rs.abort(ctx, a, r)
 	}
 	rs.remove(r)
-	if r.answer != nil {
-		r.answer.Settles = r.answer.Verb == session.AnswerSkip && r.ownWork
+	state := session.Running
+	if r.answer != nil && r.answer.Verb == session.AnswerSkip && r.ownWork {
+		r.answer.Settles, state = true, session.Skipped
 	}
-	if err := rs.save(ctx, a, session.Running, r.answer); err != nil {
+	if err := rs.save(ctx, a, state, r.answer); err != nil {
 		return err
 	}
 	r.applied = true
@@ -376,7 +377,7 @@ func (rs *requests) abort(ctx workflow.Context, a *assignment, r *request) error
 	}
 	r.applied = true
 	rs.end(ctx, a, r, why)
-	if err := rs.checkpoints.mark(ctx, "", r.answer); err != nil {
+	if err := rs.checkpoints.mark(ctx, r.answer); err != nil {
 		return err
 	}
 	return errSessionEnds
@@ -387,7 +388,7 @@ func (rs *requests) abort(ctx workflow.Context, a *assignment, r *request) error
 func (rs *requests) save(ctx workflow.Context, a *assignment, state session.State, answer *session.Answer) error {
 	rs.publisher.update(ctx, a, state)
 	rs.publisher.announce(ctx)
-	return rs.checkpoints.mark(ctx, "", answer)
+	return rs.checkpoints.mark(ctx, answer)
 }
 
 // outcome is what becomes of an assignment after a person was asked.
@@ -464,7 +465,7 @@ func (rs *requests) setTicket(ctx workflow.Context, news TicketNews) {
 	r.Ticket = &news.Ticket
 	rs.list()
 	rs.publisher.show(ctx)
-	if err := rs.checkpoints.mark(ctx, "", nil); err != nil {
+	if err := rs.checkpoints.mark(ctx, nil); err != nil {
 		workflow.GetLogger(ctx).Warn("a ticket could not be recorded in the store", "ticket", news.Ticket.Key, "error", err)
 	}
 }

@@ -45,7 +45,7 @@ func TestApprovalInTheTaskOfTheEnd(t *testing.T) {
 	})
 	require.NoError(t, late.refused)
 	require.ErrorContains(t, late.failed, "request right.approval.1-default- was withdrawn before its answer was applied")
-	require.Equal(t, session.WasCancelled, s.closed[0].Status)
+	require.Equal(t, session.WasCancelled, s.closed[0].Status.Status)
 }
 
 // TestApprovalOfWorkThatIsSentBackMeanwhile has a person approve of work while what it
@@ -117,7 +117,7 @@ func TestSessionThatEndsTakesNoMoreAnswers(t *testing.T) {
 	require.ErrorContains(t, word.refused, "no phase waits for approval")
 	require.Len(t, s.answers, 1)
 	require.Len(t, s.advanced, 1, "what was at work is still finished")
-	require.Len(t, s.closed[0].Help, 2)
+	require.Len(t, s.closed[0].Status.Help, 2)
 	got := status(t, env)
 	require.Equal(t, []session.State{session.Failed, session.Failed, session.Completed}, []session.State{got.Phases[0].Status, got.Phases[1].Status, got.Phases[2].Status},
 		"as the store has it, too")
@@ -144,7 +144,7 @@ func TestSessionIsNotCompleteBeforeItsApprovalIsKept(t *testing.T) {
 			}
 		}
 		s.marking = func(in activities.MarkInput) {
-			if in.Phase == "middle" {
+			if in.Answer.Phase == "middle" {
 				resolve(env, session.Answer{Request: "right.approval.1", Verb: session.AnswerApprove})
 				close(released)
 				until(t, env, func(now session.Status) bool { // both wait for the boundary

@@ -108,11 +108,9 @@ func (rw *reworks) redo(ctx workflow.Context, by *phase, rework session.Rework, 
 	for _, p := range again {
 		rw.reopen(ctx, p)
 	}
-	rw.publisher.refresh()
+	refresh(rw.status)
 	out, err := reworkSession.atBoundary(ctx, activities.ReworkInput{
-		Boundary:    rw.checkpoints.boundary(ctx),
-		Incarnation: rw.status.Incarnation, Head: rw.status.Checkpoint, Rework: rework, Left: entries(left), Answer: answer,
-		Help: rw.status.Help, Reason: rw.status.Reason,
+		Boundary: rw.checkpoints.boundary(ctx), Rework: rework, Left: entries(left), Answer: answer,
 	})
 	if err != nil {
 		return err

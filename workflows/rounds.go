@@ -28,6 +28,8 @@ type rounds struct {
 	budgets   *budgets
 	outages   *outages
 	reports   *breakerReports
+	// checkpoints stores waits.
+	checkpoints *checkpoints
 }
 
 // runAll has those assignments of a phase work that are not done: side by side on the

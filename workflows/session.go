@@ -81,6 +81,7 @@ func newSession(ctx workflow.Context, in SessionInput) *teamSession {
 	work := &rounds{
 		store: in.Store, team: &s.team, status: &s.status, schedule: &s.schedule, ending: &s.ending, agents: &s.agents,
 		publisher: &s.publisher, requests: &s.requests, budgets: &s.budgets, outages: &s.outages, reports: &s.reports,
+		checkpoints: &s.checkpoints,
 	}
 	s.phases = phases{
 		team: &s.team, course: in.Course, status: &s.status, schedule: &s.schedule, ending: &s.ending, publisher: &s.publisher,
@@ -121,7 +122,7 @@ func (s *teamSession) admit(ctx workflow.Context) error {
 		Store: s.in.Store, Team: s.in.Team, Requirement: s.in.Requirement,
 		Workspace: s.in.Workspace, Incarnation: max(s.in.Incarnation, 1),
 		Course: s.in.Course, Base: s.in.Base, Origin: s.in.Origin, ReportTo: s.in.ReportTo, OriginalRun: info.OriginalRunID,
-		Continues: s.in.Continued != nil,
+		Continues: s.in.Continued != nil, Status: s.status.Clone(),
 	})
 	if err != nil {
 		return err
@@ -137,8 +138,9 @@ func (s *teamSession) admit(ctx workflow.Context) error {
 	}
 	s.team, s.publisher.attributes, s.agents.fallbacks, s.notifier.webhook = a.Team, a.SearchAttributes, a.Fallbacks, a.Webhook
 	s.status = session.NewStatus(info.WorkflowExecution.ID, a.Team)
-	s.status.Status, s.status.Checkpoint, s.status.StartedAt = session.Running, a.Head, &info.WorkflowStartTime
-	s.status.Incarnation, s.status.Origin = a.Incarnation, s.in.Origin
+	started := info.WorkflowStartTime.UTC()
+	s.status.Status, s.status.Checkpoint, s.status.StartedAt = session.Running, a.Head, &started
+	s.status.Incarnation, s.status.Origin, s.status.Plan = a.Incarnation, a.Origin, a.Plan
 	if len(a.Phases) > 0 {
 		s.status.Phases, s.status.Decisions, s.status.Dropped = a.Phases, a.Decisions, a.Dropped
 		s.status.Usage = s.status.Sum()

@@ -100,7 +100,7 @@ func TestCancelledSessionEndsAsCancelled(t *testing.T) {
 	})
 	require.True(t, temporal.IsCanceledError(errors.Unwrap(env.GetWorkflowError())) || temporal.IsCanceledError(env.GetWorkflowError()))
 	require.Len(t, s.closed, 1)
-	require.Equal(t, session.WasCancelled, s.closed[0].Status)
+	require.Equal(t, session.WasCancelled, s.closed[0].Status.Status)
 	got := status(t, env)
 	require.Equal(t, session.WasCancelled, got.Status)
 	require.Equal(t, session.Pending, got.Phases[0].Assignments[0].Status, "cut off, to be done again")

@@ -72,7 +72,7 @@ type stage struct {
 	seals    []activities.SealInput
 	advanced []activities.AdvanceInput
 	closed   []activities.CloseInput
-	marked   []string
+	marked   []session.State
 	// answers are what people have said, reworks what was sent back.
 	answers []session.Answer
 	reworks []activities.ReworkInput
@@ -117,7 +117,7 @@ func (s *stage) mark(_ context.Context, in activities.MarkInput) (activities.Mar
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.marked = append(s.marked, in.Phase)
+	s.marked = append(s.marked, in.Status.Status)
 	if in.Answer == nil {
 		return activities.Marked{}, nil
 	}
@@ -329,7 +329,7 @@ func TestBranchesRunSideBySideAndJoin(t *testing.T) {
 	require.ElementsMatch(t, []string{"left", "right"}, s.advanced[0].Ready)
 	require.Empty(t, s.advanced[1].Ready, "half of what join needs is not enough")
 	require.Equal(t, []string{"join"}, s.advanced[2].Ready)
-	require.Equal(t, spec.Digest("head-"+s.advanced[1].Phase), s.advanced[2].Head, "the chain has no forks")
+	require.Equal(t, spec.Digest("head-"+s.advanced[1].Phase), s.advanced[2].Status.Checkpoint, "the chain has no forks")
 }
 
 func TestBranchesThatDoNotFitTogetherNeedHelp(t *testing.T) {
@@ -399,7 +399,7 @@ func TestSpentRoundsEndTheSessionWithTheReportOfEveryAttempt(t *testing.T) {
 	require.NotEmpty(t, help[0].Advice)
 	require.Equal(t, []string{"build/a.1", "build/a.2"}, s.order())
 	require.Len(t, s.closed, 1)
-	require.Equal(t, session.Failed, s.closed[0].Status)
+	require.Equal(t, session.Failed, s.closed[0].Status.Status)
 	got := status(t, env)
 	require.Equal(t, session.Failed, got.Phases[0].Assignments[0].Status)
 	require.Equal(t, session.Pending, got.Phases[1].Status)

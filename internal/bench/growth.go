@@ -104,7 +104,7 @@ func (g *growing) measured(ctx context.Context, sessions int) (batch, []string, 
 const samples = 5
 
 // besideStored measures beside sessions of which the store has a checkpoint, a
-// record and the mirrored state, and Temporal nothing.
+// record and the status document, and Temporal nothing.
 func besideStored(ctx context.Context, g *growing, size int) ([]string, error) {
 	c := g.kinds[maestroKind].crew
 	for i := g.done; i < size; i++ {
@@ -145,7 +145,7 @@ func (c *crew) keepOld(ctx context.Context, name string) error {
 	return c.store.UpdateExecution(key, func(e *session.Execution) {
 		e.Status = session.NewStatus(name, c.team)
 		e.Status.Status, e.Incarnation, e.ClosedAt = session.Completed, 1, &now
-		e.Advance(spec.ReservedPhase, head, c.input.Workspace, now)
+		e.Head, e.Checkpoint, e.UpdatedAt = head, head, now
 	})
 }
 

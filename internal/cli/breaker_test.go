@@ -68,9 +68,9 @@ func TestBreakerIsTrippedShownAndReset(t *testing.T) {
 	copied := away.run("breaker", "show", "coder", "-o", "json")
 	require.Equal(t, 0, copied.code)
 	require.Contains(t, copied.stderr.String(), "the store's copy")
-	var mirrored session.BreakerStatus
-	require.NoError(t, json.Unmarshal([]byte(copied.stdout.String()), &mirrored))
-	require.Equal(t, shown.OpenUntil.UTC(), mirrored.OpenUntil.UTC())
+	var stored session.BreakerStatus
+	require.NoError(t, json.Unmarshal([]byte(copied.stdout.String()), &stored))
+	require.Equal(t, shown.OpenUntil.UTC(), stored.OpenUntil.UTC())
 
 	require.Contains(t, d.must(0, "breaker", "reset", "coder", "--why", "it has moved"), "closed")
 	require.Equal(t, 0, watching.wait())

@@ -21,7 +21,7 @@ import (
 type closeUp struct {
 	*sessionstatus.Watcher
 	checkpoint spec.Digest // the one that was read
-	revision   int64       // the mirror's when records were read
+	revision   int64       // the status document's when records were read
 	known      session.Checkpoint
 	needs      map[string][]string
 	work       map[spec.AssignmentID]workDone
@@ -52,8 +52,8 @@ func (w workDone) failedAt(n int) time.Time {
 }
 
 // readWork reads the records of assignments: of those that have yet to be done each
-// time, since the mirror may be written before them, and of the others where the
-// mirror has changed. What cannot be read is left out.
+// time, and of the others where the status document has changed. What cannot be read is
+// left out.
 func (c *closeUp) readWork(ctx context.Context, v sessionstatus.Session) {
 	if c.Store == nil {
 		return
@@ -65,7 +65,7 @@ func (c *closeUp) readWork(ctx context.Context, v sessionstatus.Session) {
 	}
 	for _, p := range v.Phases {
 		for _, as := range p.Assignments {
-			if as.Status == session.Pending || as.Status.Done() && !changed {
+			if as.Status == session.Pending || as.Status.Done() && !changed && c.over(spec.AssignmentID{Phase: p.Name, Persona: as.Persona}) {
 				continue
 			}
 			id := spec.AssignmentID{Phase: p.Name, Persona: as.Persona}
@@ -74,6 +74,12 @@ func (c *closeUp) readWork(ctx context.Context, v sessionstatus.Session) {
 			}
 		}
 	}
+}
+
+// over tells whether the end of an assignment's work was read.
+func (c *closeUp) over(id spec.AssignmentID) bool {
+	w, known := c.work[id]
+	return !known || w.over
 }
 
 // readWebUI asks the live workers' offers where the Web UI is.
@@ -199,7 +205,7 @@ func (c *closeUp) drawn(ctx context.Context, a *app, v sessionstatus.Session) tu
 		for _, as := range p.Assignments {
 			phase.Assignments = append(phase.Assignments, c.drawnAssignment(v, p.Name, as, passes))
 			if p.Status == session.Pending && as.Status == session.Running {
-				phase.State = session.Running // the mirror says so in a moment
+				phase.State = session.Running // only Temporal knows it yet
 			}
 			if as.Awaits != nil {
 				waits = append(waits, as.Awaits.String())

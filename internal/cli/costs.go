@@ -12,7 +12,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
-// ledgerOf reads what the store knows of a session's costs: its mirrored state,
+// ledgerOf reads what the store knows of a session's costs: its status document,
 // zero if there is none, and its ledger. Damage is printed.
 func (a *app) ledgerOf(s *store.Store, key session.Key) (session.Execution, budget.Ledger, error) {
 	// The state is read first, so that the ledger is not older.

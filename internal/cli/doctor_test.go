@@ -281,7 +281,7 @@ func TestDoctorOnAServer(t *testing.T) {
 	require.Regexp(t, `version 1\.\d+\.\d+, answers in \d+ms`, fs.of(t, "temporal", "ok").Message)
 	fs.of(t, "namespace", "ok")
 	require.Regexp(t, `Temporal's clock agrees with this machine's within \d+(ms|s) \(from the time of a poll, ±`, fs.of(t, "server clock", "ok").Message)
-	for _, check := range []string{"search attributes", "mirror", "store pruning", "breakers"} {
+	for _, check := range []string{"search attributes", "store writes", "store pruning", "breakers"} {
 		fs.of(t, check, "ok")
 	}
 	require.Regexp(t, `polled by maestro-.+@desk-`, fs.of(t, "sessions", "ok").Message)

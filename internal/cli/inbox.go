@@ -96,18 +96,18 @@ func (a *app) inbox(ctx context.Context) error {
 	return a.result(doc, func() { a.writeInbox(doc) })
 }
 
-// waiters finds the sessions that wait for a person. What the store mirrors of
-// its own sessions is confirmed by Temporal where conn is not nil, and Temporal
+// waiters finds the sessions that wait for a person. What the store has of its
+// own sessions is confirmed by Temporal where conn is not nil, and Temporal
 // adds those of other stores.
 func (a *app) waiters(ctx context.Context, conn *temporalutil.Connection, s *store.Store) ([]waiter, error) {
 	namespace, err := a.namespace()
 	if err != nil {
 		return nil, err
 	}
-	var mirrored []session.Execution
+	var stored []session.Execution
 	if s != nil {
 		// Unreadable documents are reported by `checkpoints verify`.
-		mirrored, _ = s.Executions(ctx, namespace)
+		stored, _ = s.Executions(ctx, namespace)
 	}
 	running, open := []listedSession{}, map[string]bool{}
 	if conn != nil {
@@ -120,13 +120,13 @@ func (a *app) waiters(ctx context.Context, conn *temporalutil.Connection, s *sto
 	}
 	var found []waiter
 	mine := map[string]bool{}
-	for _, e := range mirrored {
+	for _, e := range stored {
 		mine[e.Session] = true
 		if e.Status.Status.Closed() || len(e.Help) == 0 {
 			continue
 		}
 		w := waiter{Status: booked(s, namespace, e), Store: e.Store, known: true}
-		if conn != nil && !open[e.Session] { // visibility may lag, or the mirror
+		if conn != nil && !open[e.Session] { // visibility may lag
 			info, err := a.sessionInfo(ctx, conn, e.Session)
 			switch {
 			case err != nil:
@@ -150,7 +150,7 @@ func (a *app) waiters(ctx context.Context, conn *temporalutil.Connection, s *sto
 	return found, nil
 }
 
-// booked is a mirrored status with the costs of the ledger.
+// booked is a stored status with the costs of the ledger.
 func booked(s *store.Store, namespace string, e session.Execution) session.Status {
 	if l, err := s.Ledger(session.Key{Namespace: namespace, Session: e.Session}); err == nil {
 		return sessionstatus.Accounted(e.Status, &l)

@@ -128,12 +128,12 @@ func (a *app) listing(ctx context.Context, conn *temporalutil.Connection, s *sto
 		return sel.page(known), nil
 	}
 	// Unreadable documents are reported by `checkpoints verify`.
-	mirrored, _ := s.Executions(ctx, namespace)
+	stored, _ := s.Executions(ctx, namespace)
 	heads := map[string]spec.Digest{}
-	for _, e := range mirrored {
+	for _, e := range stored {
 		heads[e.Session] = e.Checkpoint
 	}
-	doc = sel.page(join(known, mirrored))
+	doc = sel.page(join(known, stored))
 	for i, l := range doc.Sessions {
 		if l.Requirement == "" && l.Store == s.ID() {
 			if c, err := s.Checkpoint(ctx, heads[l.Session]); err == nil {
@@ -213,7 +213,7 @@ func attribute[T any](info *workflowpb.WorkflowExecutionInfo, name string) T {
 	return value
 }
 
-// fromStore is a session as the store mirrors it.
+// fromStore is a session as its status document has it.
 func fromStore(e session.Execution) listedSession {
 	l := listedSession{
 		Session: e.Session, Team: e.Team, Status: e.Status.Status, Phases: []string{}, Tokens: e.Usage.Tokens(), CostUSD: e.Usage.CostUSD,
@@ -229,12 +229,12 @@ func fromStore(e session.Execution) listedSession {
 
 // join adds the store's sessions to Temporal's. Of a session that both know,
 // Temporal says whether it runs, and the store what it has used so far.
-func join(known []listedSession, mirrored []session.Execution) []listedSession {
+func join(known []listedSession, stored []session.Execution) []listedSession {
 	at := map[string]int{}
 	for i, l := range known {
 		at[l.Session] = i
 	}
-	for _, e := range mirrored {
+	for _, e := range stored {
 		m := fromStore(e)
 		i, ok := at[m.Session]
 		switch {

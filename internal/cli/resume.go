@@ -158,7 +158,7 @@ func hasAll(c session.Checkpoint, t spec.Team) bool {
 // remains is the stored state of a session to resume.
 type remains struct {
 	checkpoint store.StoredCheckpoint
-	// state is the mirrored one; its incarnation is the latest that is known.
+	// state is the status document; its incarnation is the latest that is known.
 	state session.Execution
 	// damaged: something of the session was lost.
 	damaged bool
@@ -220,7 +220,7 @@ func (a *app) goOn(ctx context.Context, conn *temporalutil.Connection, o resumeO
 	if o.changes() {
 		return usagef("session %s has not ended (%s), so its work cannot be changed; cancel it first: %s", sessionID, v.Status.Status, a.again("cancel "+sessionID))
 	}
-	if s := w.Query(ctx); s != nil { // the mirror may lag
+	if s := w.Query(ctx); s != nil { // also from other stores
 		v.Phases, v.Help = s.Phases, s.Help
 	}
 	parked := a.pausedAfter(ctx, w, v)

@@ -111,7 +111,7 @@ func (a *app) track(ctx context.Context, w *sessionstatus.Watcher, to audience, 
 			to.shows(ctx, v)
 			last = v
 			if over(v.Status.Status) {
-				// What a session waits for is mirrored a moment after that it waits.
+				// Without a document and a worker, only the next look may say what it waits for.
 				if v.Status.Status.Closed() || len(v.Help) > 0 || unexplained {
 					return v, nil
 				}

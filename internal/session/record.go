@@ -46,29 +46,46 @@ type Record struct {
 	SHA256 spec.Digest `json:"sha256"`
 }
 
-// Status sums the record up; whether the assignment runs or waits is for the
-// caller to say.
+// Status sums the record up.
 func (r Record) Status() AssignmentStatus {
 	s := AssignmentStatus{
-		Persona: r.Assignment.Persona, Rounds: len(r.Rounds), Status: Running, Usage: r.Usage, Failures: []AttemptFailure{},
+		Persona: r.Assignment.Persona, Rounds: len(r.Rounds), Status: Pending, Usage: r.Usage, Failures: []AttemptFailure{},
 	}
 	for _, round := range r.Rounds {
+		s.Status, s.Agent, s.Progress = round.State(), round.Agent, ""
 		s.LostWorkers += round.Lost
 		if !round.Supplied {
 			s.Attempts += len(round.Attempts)
 			s.Failures = append(s.Failures, round.Failures()...)
 		}
-		switch {
-		case round.Result == nil:
-			s.Status = Running
-		case round.Supplied:
-			s.Summary, s.Status = round.Result.Summary, Supplied
-		default:
-			s.Attempts++
-			s.Summary, s.Status = round.Result.Summary, Completed
+		if round.Result != nil {
+			s.Summary = round.Result.Summary
+			if !round.Supplied {
+				s.Attempts++
+			}
+		}
+		if s.Status == Waiting && round.Outage != nil {
+			s.Progress = round.Outage.String()
 		}
 	}
 	return s
+}
+
+// State is where the round stands.
+func (r RoundRecord) State() State {
+	switch {
+	case r.Stale:
+		return Pending
+	case r.Result != nil && r.Supplied:
+		return Supplied
+	case r.Result != nil:
+		return Completed
+	case r.Last:
+		return Failed
+	case r.GaveUp, !r.Started && (len(r.Attempts) > 0 || r.Outage != nil || !r.AttemptAt.IsZero()):
+		return Waiting
+	}
+	return Running
 }
 
 // Counted is the assignment as a checkpoint has it, with what it took to get this
@@ -86,19 +103,22 @@ type RoundRecord struct {
 	Round int      `json:"round"`
 	// Epoch is the one that the round belongs to.
 	Epoch int `json:"epoch"`
+	// Agent works in the place of the persona's own; empty: nobody does.
+	Agent string `json:"agent,omitempty"`
 	RoundLog
 	// Result is set once the round has succeeded, and never changes.
 	Result *RoundResult `json:"result,omitempty"`
-	// GaveUp: the round has failed for good.
+	// GaveUp: the round has failed for good. Last: no other follows by itself.
 	GaveUp bool `json:"gave_up,omitempty"`
+	Last   bool `json:"last,omitempty"`
 	// Integrating: the round mended the phase's merged tree.
 	Integrating bool `json:"integrating,omitempty"`
 	// Supplied: a person's files stood for the work. How they failed is no
 	// attempt of the assignment's.
 	Supplied bool `json:"supplied,omitempty"`
 	// Stale: the assignment is to run again, because it was to since or because
-	// it has sent work back, so that no later incarnation takes the result for
-	// finished work. It is kept for its cost and its log.
+	// it has sent work back, so that nobody takes the round for finished work or for
+	// work under way. It is kept for its cost and its log.
 	Stale bool `json:"stale,omitempty"`
 }
 

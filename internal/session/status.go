@@ -203,7 +203,7 @@ func (s *Status) Standing() State {
 		}
 		parked = parked || p.Status == AwaitingApproval
 	}
-	switch {
+	switch { // nothing is at work
 	case help:
 		return HelpIsNeeded
 	case breaker:
@@ -238,6 +238,17 @@ func (s *Status) BreakerReason() string {
 		}
 	}
 	return strings.Join(reasons, "; ")
+}
+
+// Clone is a copy that changes of the status do not reach.
+func (s *Status) Clone() Status {
+	out := *s
+	out.Phases = slices.Clone(s.Phases)
+	for i, p := range out.Phases {
+		out.Phases[i].Assignments = slices.Clone(p.Assignments)
+	}
+	out.Help = append([]HelpRequest{}, s.Help...)
+	return out
 }
 
 // Sum adds up what all assignments have used.
@@ -276,8 +287,10 @@ type Key struct {
 	Session   string `json:"session"`
 }
 
-// Execution is execution_state.json: the session's status as the store mirrors
-// it. It may lag behind Temporal and catches up at the next change.
+// Execution is execution_state.json, the session's status document: its status as of the
+// newest boundary. Only boundary activities write it, each as a whole, from the status that
+// the workflow hands them. What a round at work has come to since is in its assignment's
+// [Record].
 type Execution struct {
 	Status
 	// Schema is ExecutionSchema.
@@ -287,31 +300,21 @@ type Execution struct {
 	Namespace string `json:"namespace"`
 	Store     string `json:"store"`
 	RunID     string `json:"run_id"`
-	// Phase is the phase that was last started or finished.
-	Phase string `json:"phase"`
 	// Head is the newest checkpoint's digest, as in Checkpoint.
 	Head spec.Digest `json:"head"`
-	// Tree is the manifest of the work so far.
-	Tree spec.Digest `json:"tree"`
 	// OriginalRun is the first run of the incarnation, which a reset follows.
 	OriginalRun string `json:"original_run,omitempty"`
 	// Course is what the session was asked to do.
 	Course    Course    `json:"course,omitzero"`
 	UpdatedAt time.Time `json:"updated_at"`
-	// BoundaryAt is when the session had come, by its workflow's time, to the newest
-	// boundary between phases that is in here.
+	// BoundaryAt is the time of the boundary, by the workflow's time.
 	BoundaryAt time.Time `json:"boundary_at,omitzero"`
 	// SHA256 is over the canonical JSON of the rest.
 	SHA256 spec.Digest `json:"sha256"`
 }
 
-// Advance notes a new checkpoint.
-func (e *Execution) Advance(phase string, head, tree spec.Digest, now time.Time) {
-	e.Phase, e.Checkpoint, e.Head, e.Tree, e.UpdatedAt = phase, head, head, tree, now
-}
-
-// IsPast tells whether the state is that of a later incarnation, or of a later
-// boundary of the same one: an executor that has still to write this boundary is late.
+// IsPast tells whether the document is that of a later incarnation, or of a later
+// boundary of the same one: whoever has still to write this boundary is late.
 func (e *Execution) IsPast(incarnation int, boundary time.Time) bool {
 	return e.Incarnation > incarnation || e.Incarnation == incarnation && e.BoundaryAt.After(boundary)
 }

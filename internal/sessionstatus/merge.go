@@ -19,6 +19,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/workflows"
 )
 
@@ -26,16 +27,16 @@ import (
 type facts struct {
 	// description is nil for a session that Temporal does not know.
 	description *workflowservice.DescribeWorkflowExecutionResponse
-	// mirrored is nil where the store is not at hand or does not know it.
-	mirrored *session.Execution
-	// ledger is nil where nothing is mirrored.
+	// document is the status document, joined with records; nil where the store is not at
+	// hand or does not have it.
+	document *session.Execution
+	// ledger is nil where there is no document.
 	ledger *budget.Ledger
-	// unreadable says why what is mirrored cannot be read at the moment.
+	// unreadable says why the document cannot be read at the moment.
 	unreadable error
-	// lag says in what the mirror is behind, wait what the session needs the
-	// store for; each is empty where there is nothing to say.
-	lag, wait string
-	// queried is a worker's answer, asked for only where nothing is mirrored.
+	// wait says what the session needs the store for; empty: it does not.
+	wait string
+	// queried is a worker's answer, asked for only where there is no document.
 	queried *session.Status
 	// end is how a closed session that did not complete ended.
 	end error
@@ -43,16 +44,21 @@ type facts struct {
 	idle []string
 }
 
-// behind reports whether the mirror is still that of an earlier run of the session:
-// the present one has yet to be admitted, or was refused.
+// behind reports whether the document is that of an earlier run of the session: the
+// present one has yet to be admitted, or was refused. A run that was reset, or that
+// continued as new, goes on from the document of the one before.
 func (f facts) behind() bool {
-	return f.mirrored != nil && f.description != nil &&
-		f.mirrored.RunID != f.description.GetWorkflowExecutionInfo().GetExecution().GetRunId()
+	if f.document == nil || f.description == nil {
+		return false
+	}
+	info := f.description.GetWorkflowExecutionInfo()
+	continued := f.document.OriginalRun != "" && f.document.OriginalRun == info.GetFirstRunId()
+	return f.document.RunID != info.GetExecution().GetRunId() && !continued
 }
 
-// merge makes one view of what the sources have said. What the store mirrors is
-// the base, a worker's answer the next best, the memo the least; whether the
-// session has ended, and how, is Temporal's word where Temporal knows it.
+// merge adds to the status document what only Temporal knows: whether the session has
+// ended, and how; retry times, queues and heartbeats. Where there is no document, a worker's
+// answer is the next best, and the memo the least.
 func merge(sessionID string, f facts) Session {
 	v := base(sessionID, f)
 	account(&v, f.ledger)
@@ -68,10 +74,11 @@ func merge(sessionID string, f facts) Session {
 		started := info.GetStartTime().AsTime()
 		v.StartedAt = &started
 	}
-	for _, note := range []string{f.wait, f.lag} {
-		if note != "" {
-			v.Notes = append(v.Notes, note)
-		}
+	if f.unreadable != nil {
+		v.Notes = append(v.Notes, "the session's state in the store cannot be read: "+textfmt.FirstLine(f.unreadable.Error()))
+	}
+	if f.wait != "" {
+		v.Notes = append(v.Notes, f.wait)
 	}
 	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		overlay(&v, f)
@@ -85,8 +92,8 @@ func merge(sessionID string, f facts) Session {
 // base is the most detailed status that a source has given.
 func base(sessionID string, f facts) Session {
 	switch {
-	case f.mirrored != nil:
-		return Session{Status: f.mirrored.Status, RunID: f.mirrored.RunID, mirrored: true, Revision: f.mirrored.Revision, Course: f.mirrored.Course}
+	case f.document != nil:
+		return Session{Status: f.document.Status, RunID: f.document.RunID, stored: true, Revision: f.document.Revision, Course: f.document.Course}
 	case f.queried != nil:
 		return Session{Status: *f.queried}
 	}
@@ -157,7 +164,7 @@ func overlay(v *Session, f facts) {
 	case f.behind():
 		v.Status.Status, v.Reason = session.Admitted, ""
 	case v.Status.Status.Closed():
-		v.Status.Status = session.Running // the mirror knows the end a moment before Temporal
+		v.Status.Status = session.Running // the document has the end a moment before Temporal, or the session was reset
 	}
 	for _, p := range f.description.GetPendingActivities() {
 		if p.GetActivityType().GetName() == string(activities.AwaitBreakerName) {
@@ -172,7 +179,7 @@ func overlay(v *Session, f facts) {
 			continue
 		}
 		h, beaten := heartbeat(p)
-		if beaten && f.mirrored == nil {
+		if beaten && f.document == nil {
 			addRound(a, h)
 		}
 		switch p.GetState() {

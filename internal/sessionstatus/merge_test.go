@@ -74,11 +74,11 @@ func execution(state session.State) *session.Execution {
 	return e
 }
 
-func TestWhatTheStoreMirrorsIsTheBaseAndHeartbeatsSayWhatHappensNow(t *testing.T) {
+func TestHeartbeatsAddWhatHappensNowToTheStatusDocument(t *testing.T) {
 	t.Parallel()
 	d := description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING,
 		pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_STARTED, &activities.Heartbeat{Progress: "thinking", Attempt: 2}))
-	v := merge("s", facts{description: d, mirrored: execution(session.Running)})
+	v := merge("s", facts{description: d, document: execution(session.Running)})
 	require.Equal(t, session.Running, v.Status.Status)
 	require.Equal(t, "thinking", v.Phases[0].Assignments[0].Progress)
 	require.Equal(t, int64(42), v.HistoryEvents)
@@ -91,19 +91,19 @@ func TestTheLedgerSaysWhatIsSpentSoFar(t *testing.T) {
 	spent := func(tokens int64) []budget.Spending {
 		return []budget.Spending{{Date: "2026-01-31", Agent: "coder", Calls: 1, Usage: cost.Usage{InputTokens: tokens, CostUSD: cost.USD(tokens)}}}
 	}
-	mirrored := execution(session.Running)
-	mirrored.Phases[0].Assignments[0].Usage = cost.Usage{InputTokens: 10, CostUSD: 10}
-	mirrored.Phases[1].Assignments[0].Usage = cost.Usage{InputTokens: 5}
-	mirrored.Dropped = cost.Usage{InputTokens: 3, CostUSD: 3}
-	mirrored.Usage = mirrored.Sum()
-	f := facts{description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), mirrored: mirrored, ledger: &budget.Ledger{Rows: map[string]budget.Row{
+	document := execution(session.Running)
+	document.Phases[0].Assignments[0].Usage = cost.Usage{InputTokens: 10, CostUSD: 10}
+	document.Phases[1].Assignments[0].Usage = cost.Usage{InputTokens: 5}
+	document.Dropped = cost.Usage{InputTokens: 3, CostUSD: 3}
+	document.Usage = document.Sum()
+	f := facts{description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), document: document, ledger: &budget.Ledger{Rows: map[string]budget.Row{
 		"build/dev": {
 			Spent: spent(70), Unsettled: []budget.UnsettledCall{{Call: 3, Estimate: cost.Usage{OutputTokens: 9}}}, Reserved: map[int64]cost.Amount{4: {Tokens: 100, USD: 8}},
 		},
 		"gone/dev": {Spent: spent(3)},
 	}}}
 	v := merge("s", f)
-	require.Equal(t, cost.Usage{InputTokens: 70, CostUSD: 70}, v.Phases[0].Assignments[0].Usage, "the mirror lags")
+	require.Equal(t, cost.Usage{InputTokens: 70, CostUSD: 70}, v.Phases[0].Assignments[0].Usage, "the ledger is newer")
 	require.Equal(t, cost.Usage{InputTokens: 5}, v.Phases[1].Assignments[0].Usage, "it was paid before there were ledgers")
 	require.Equal(t, cost.Usage{InputTokens: 78, CostUSD: 73}, v.Usage, "what the team has no more counts once")
 	require.Equal(t, cost.Usage{OutputTokens: 9}, v.Unsettled)
@@ -117,7 +117,7 @@ func TestTheLedgerSaysWhatIsSpentSoFar(t *testing.T) {
 
 	f.ledger = &budget.Ledger{}
 	v = merge("s", f)
-	require.Equal(t, mirrored.Usage, v.Usage)
+	require.Equal(t, document.Usage, v.Usage)
 	data, err := json.Marshal(v.Status)
 	require.NoError(t, err)
 	require.NotContains(t, string(data), "unsettled")
@@ -134,7 +134,7 @@ func TestTheCallUnderWayCountsUntilTheLedgerHasIt(t *testing.T) {
 	look := func() Session {
 		return merge("s", facts{
 			description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_STARTED, h)),
-			mirrored:    execution(session.Running), ledger: &budget.Ledger{Rows: map[string]budget.Row{"build/dev": row}},
+			document:    execution(session.Running), ledger: &budget.Ledger{Rows: map[string]budget.Row{"build/dev": row}},
 		})
 	}
 	require.Equal(t, cost.Usage{InputTokens: 100}, look().Phases[0].Assignments[0].Usage)
@@ -197,7 +197,7 @@ func TestTemporalSaysHowASessionEnded(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			v := merge("s", facts{description: description(t, c.status), mirrored: execution(session.Running), end: c.end})
+			v := merge("s", facts{description: description(t, c.status), document: execution(session.Running), end: c.end})
 			require.Equal(t, c.want, v.Status.Status)
 			require.Contains(t, v.Reason, c.reason)
 			require.Equal(t, c.phase, v.Phases[0].Status)
@@ -207,16 +207,16 @@ func TestTemporalSaysHowASessionEnded(t *testing.T) {
 	}
 }
 
-func TestTheMirrorOutlivesTheHistory(t *testing.T) {
+func TestTheStatusDocumentOutlivesTheHistory(t *testing.T) {
 	t.Parallel()
-	v := merge("s", facts{mirrored: execution(session.Completed)})
+	v := merge("s", facts{document: execution(session.Completed)})
 	require.Equal(t, session.Completed, v.Status.Status)
 	require.Len(t, v.Notes, 1)
 }
 
-func TestTheMirrorMayKnowTheEndBeforeTemporal(t *testing.T) {
+func TestTheStatusDocumentMayKnowTheEndBeforeTemporal(t *testing.T) {
 	t.Parallel()
-	v := merge("s", facts{description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), mirrored: execution(session.Completed)})
+	v := merge("s", facts{description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), document: execution(session.Completed)})
 	require.Equal(t, session.Running, v.Status.Status)
 	require.Nil(t, v.ClosedAt)
 }
@@ -233,7 +233,7 @@ func TestRoundThatNobodyHasTakenUpSaysWhatIsKnownOfItsWorker(t *testing.T) {
 	} {
 		p := pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_SCHEDULED, nil)
 		p.LastFailure = last
-		v := merge("s", facts{description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, p), mirrored: execution(session.Running)})
+		v := merge("s", facts{description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, p), document: execution(session.Running)})
 		require.Equal(t, want, v.Phases[0].Assignments[0].Progress)
 	}
 }
@@ -248,7 +248,7 @@ func TestWaitWithoutAWorkerSaysWhatItIsFor(t *testing.T) {
 	} {
 		p := pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_SCHEDULED, &activities.Heartbeat{Log: log})
 		p.NextAttemptScheduleTime = timestamppb.New(time.Unix(3000, 0))
-		v := merge("s", facts{description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, p), mirrored: execution(session.Running)})
+		v := merge("s", facts{description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, p), document: execution(session.Running)})
 		require.Contains(t, v.Phases[0].Assignments[0].Progress, want)
 		require.Equal(t, log.Outage != nil, strings.Contains(v.Phases[0].Assignments[0].Progress, "it is on fire"))
 	}
@@ -263,7 +263,7 @@ func TestNobodyPolls(t *testing.T) {
 		p := pendingRound(t, enumspb.PENDING_ACTIVITY_STATE_SCHEDULED, nil)
 		v := merge("s", facts{
 			description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, p),
-			mirrored:    execution(session.Running), idle: []string{queue},
+			document:    execution(session.Running), idle: []string{queue},
 		})
 		require.Contains(t, v.Reason, want)
 		require.Equal(t, session.Waiting, v.Phases[0].Assignments[0].Status)

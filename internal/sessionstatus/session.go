@@ -21,13 +21,13 @@ type Session struct {
 	firstRun string
 	// Requirement is its first words.
 	Requirement string
-	// mirrored: it is from the session's execution_state.json.
-	mirrored bool
+	// stored: it is from the session's status document.
+	stored bool
 	// Faults says why a session was not admitted.
 	Faults []string
 	// Warnings are those of budgets of a running session, the greatest of each.
 	Warnings []budget.Warning
-	// Revision is the mirror's.
+	// Revision is the status document's.
 	Revision int64
 	// Course is the part of the team's work that the session does, as far as that is known.
 	Course session.Course

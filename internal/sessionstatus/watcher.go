@@ -52,7 +52,7 @@ func (e *OtherWorkflowError) Error() string {
 // Admitted reports whether a run of the session has begun, or one that continues it as new.
 // The store, where it is at hand, knows by then.
 func (w *Watcher) Admitted(v Session, run string) bool {
-	return (v.RunID == run || v.firstRun == run) && v.Status.Status != session.Admitted && (w.Store == nil || v.mirrored)
+	return (v.RunID == run || v.firstRun == run) && v.Status.Status != session.Admitted && (w.Store == nil || v.stored)
 }
 
 // Describe is what Temporal knows of the session: [ErrUnknown] where it does not know
@@ -99,12 +99,13 @@ func (w *Watcher) Look(ctx context.Context) (Session, error) {
 	if err != nil {
 		f.description = nil
 	}
-	f.mirrored, f.unreadable = w.mirrored(f.description)
-	if f.mirrored != nil { // read before the ledger, which is then no older
+	info := f.description.GetWorkflowExecutionInfo()
+	f.document, f.unreadable = w.stored(memoIn[string](f.description, workflows.MemoStore), info.GetExecution().GetRunId(), info.GetFirstRunId())
+	if f.document != nil { // read before the ledger, which is then no older
 		f.ledger = w.ledger()
 	}
 	if f.description == nil {
-		if f.mirrored == nil {
+		if f.document == nil {
 			return Session{}, cmp.Or(f.unreadable, ErrUnknown)
 		}
 		return merge(w.Session, f), nil
@@ -113,13 +114,13 @@ func (w *Watcher) Look(ctx context.Context) (Session, error) {
 		return Session{}, &OtherWorkflowError{w.Session}
 	}
 	running := f.description.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
-	if f.mirrored == nil {
+	if f.document == nil {
 		f.queried = w.Query(ctx)
 	}
-	f.lag, f.wait = lag(f, w.Now()), storeWait(f)
+	f.wait = storeWait(f)
 	if running {
 		f.idle = w.idleQueues(ctx, f)
-	} else if f.behind() || f.mirrored == nil || !f.mirrored.Status.Status.Closed() {
+	} else if f.behind() || f.document == nil || !f.document.Status.Status.Closed() {
 		f.end = w.Conn.GetWorkflow(ctx, w.Session, "").Get(ctx, nil)
 	}
 	return merge(w.Session, f), ctx.Err()
@@ -130,24 +131,6 @@ func (w *Watcher) LookWithin(ctx context.Context, patience time.Duration) (Sessi
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return w.Look(ctx)
-}
-
-// mirrored reads the session's execution_state.json, if it is in this store.
-func (w *Watcher) mirrored(d *workflowservice.DescribeWorkflowExecutionResponse) (*session.Execution, error) {
-	if w.Store == nil {
-		return nil, nil
-	}
-	if owner := memoIn[string](d, workflows.MemoStore); owner != "" && owner != w.Store.ID() {
-		return nil, nil
-	}
-	e, err := w.Store.Execution(w.Key())
-	switch {
-	case errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt):
-		return nil, nil // the session itself goes on without its mirror
-	case err != nil:
-		return nil, err
-	}
-	return &e, nil
 }
 
 // ledger reads the session's ledger; nil where it cannot be read, which `checkpoints
@@ -176,15 +159,19 @@ func (w *Watcher) Query(ctx context.Context) *session.Status {
 }
 
 // Requests says what a running session waits for a person with: in a worker's
-// words or, where none answers, as the store mirrors it. known is false where
+// words or, where none answers, by its status document. known is false where
 // neither says anything.
 func (w *Watcher) Requests(ctx context.Context) (open []session.HelpRequest, known bool, err error) {
 	if s := w.Query(ctx); s != nil {
 		return s.Help, true, nil
 	}
-	f, err := w.compare(ctx)
-	if err != nil || f.mirrored == nil || f.behind() {
+	var f facts
+	if f.description, err = w.description(ctx); err != nil || w.Store == nil {
 		return nil, false, err
 	}
-	return f.mirrored.Help, true, nil
+	e, err := w.Store.Execution(w.Key())
+	if f.document = &e; err != nil || f.behind() {
+		return nil, false, nil
+	}
+	return e.Help, true, nil
 }

@@ -64,7 +64,7 @@ func (w *world) newProcess() *process {
 	p.seals = &activities.Seals{Rounds: p.rounds}
 	p.admissions = &activities.Admissions{Files: fs, Sessions: ss, Ledgers: ls, SearchAttributes: attributes{}, Clock: clock}
 	p.boundaries = &activities.Boundaries{Files: fs, Sessions: ss, Ledgers: ls, Breakers: bs, Clock: clock}
-	p.waits = &activities.BreakerWaits{Breakers: bs, Sessions: ss, Heartbeats: heartbeats{p}, Clock: clock, Random: random, Logger: slog.New(slog.DiscardHandler)}
+	p.waits = &activities.BreakerWaits{Breakers: bs, Heartbeats: heartbeats{p}, Clock: clock, Random: random, Logger: slog.New(slog.DiscardHandler)}
 	p.reports = &activities.Reports{Breakers: bs}
 	p.budgets = &activities.BudgetWaits{Ledgers: ls, Clock: clock, Random: random}
 	p.notices = &activities.Notices{Recipients: recipients{p}, Mask: func(s string) string { return s }}

@@ -13,7 +13,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/storage"
 )
 
-// PutBreaker mirrors a breaker in breakers/<name>.json. An older state never
+// PutBreaker copies a breaker to breakers/<name>.json. An older state never
 // replaces a newer one, whoever of several processes is the last to write.
 func (s *Store) PutBreaker(_ context.Context, b session.BreakerStatus) (err error) {
 	if err := spec.CheckName(b.Name); err != nil {
@@ -40,7 +40,7 @@ func (s *Store) PutBreaker(_ context.Context, b session.BreakerStatus) (err erro
 
 func breakerKey(name string) string { return "breakers/" + name + ".json" }
 
-// Breaker reads what the store mirrors of a breaker: [session.ErrNotFound] if that
+// Breaker reads the copy of a breaker: [session.ErrNotFound] if that
 // is nothing, [session.ErrCorrupt] if it was damaged; it is then in the quarantine,
 // and written anew at the breaker's next change.
 func (s *Store) Breaker(name string) (session.BreakerStatus, error) {
@@ -68,7 +68,7 @@ func (s *Store) breaker(name string) (b session.BreakerStatus, version storage.V
 	return b, version, nil
 }
 
-// Breakers lists what the store mirrors of breakers, sorted by name. What is
+// Breakers lists the copies of breakers, sorted by name. What is
 // damaged is left out.
 func (s *Store) Breakers(ctx context.Context) ([]session.BreakerStatus, error) {
 	files, err := s.documents(ctx, "breakers", "")

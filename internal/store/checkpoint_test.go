@@ -58,7 +58,7 @@ func chain(t testing.TB, s *store.Store, key session.Key) []spec.Digest {
 		}
 		name, err := s.PutCheckpoint(t.Context(), key, c)
 		require.NoError(t, err)
-		require.NoError(t, s.UpdateExecution(key, func(e *session.Execution) { e.Head, e.Phase = name, phase }))
+		require.NoError(t, s.UpdateExecution(key, func(e *session.Execution) { e.Head, e.Reason = name, phase }))
 		names = append(names, name)
 		c.Previous = name
 	}

@@ -196,7 +196,7 @@ func TestExecutionStateIsRevised(t *testing.T) {
 	require.NoError(t, os.Truncate(path, int64(len(data)/2)))
 	require.NoError(t, s.UpdateExecution(webSession, func(e *session.Execution) {
 		require.Zero(t, *e, "a damaged state starts from zero")
-		e.Phase = "build"
+		e.Reason = "build"
 	}))
 	e, err = s.Execution(webSession)
 	require.NoError(t, err)
@@ -216,7 +216,7 @@ func TestSessionsAreListed(t *testing.T) {
 	require.Empty(t, none)
 	for _, name := range []string{"b", "a", "c"} {
 		clock = clock.Add(time.Minute)
-		require.NoError(t, s.UpdateExecution(session.Key{Namespace: "default", Session: name}, func(e *session.Execution) { e.Phase = "init" }))
+		require.NoError(t, s.UpdateExecution(session.Key{Namespace: "default", Session: name}, func(e *session.Execution) { e.Reason = "init" }))
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(s.Dir(), "sessions/default/a/execution_state.json"), []byte("{"), 0o600))
 	require.NoError(t, os.Mkdir(filepath.Join(s.Dir(), "sessions/default/.hidden"), 0o700))

@@ -102,7 +102,7 @@ func (e *sessionExport) addState(newest StoredCheckpoint) error {
 	switch {
 	case errors.Is(err, session.ErrNotFound):
 		state = session.Execution{Schema: session.ExecutionSchema, Namespace: e.key.Namespace, Store: e.store.id}
-		state.Session, state.Team, state.Tree = e.key.Session, newest.Team.Name, newest.Tree
+		state.Session, state.Team = e.key.Session, newest.Team.Name
 	case err != nil:
 		return err
 	}

@@ -106,7 +106,7 @@ func (s *Store) ImportCheckpoints(ctx context.Context, key session.Key, state se
 		if head, err = staged.putImported(ctx, key, c, s); err != nil {
 			return "", fmt.Errorf("write the checkpoint after %s: %w", c.CurrentPhase, err)
 		}
-		state.Advance(c.CurrentPhase, head, c.Tree, s.now().UTC())
+		state.Head, state.Checkpoint, state.UpdatedAt = head, head, s.now().UTC()
 	}
 	if err := staged.putImportedState(key, state); err != nil {
 		return "", err
@@ -283,7 +283,7 @@ func (s *Store) prepare(ctx context.Context, from, key session.Key) (*verificati
 	if out.Head, err = s.resealChain(ctx, chain, from, key); err != nil {
 		return nil, out, err
 	}
-	state.Head, state.Checkpoint, state.Tree = out.Head, out.Head, chain[0].Tree
+	state.Head, state.Checkpoint = out.Head, out.Head
 	if err := s.putImportedState(key, state); err != nil {
 		return nil, out, err
 	}

@@ -302,7 +302,7 @@ func (s *Store) repairCopy(ctx context.Context, key session.Key, c StoredCheckpo
 	return state, err
 }
 
-// state looks at a session's mirrored state, and for the records of the attempts
+// state looks at a session's status document, and for the records of the attempts
 // that it tells of. A session whose admission was cut off has none yet: nothing has
 // worked for it.
 func (v *verification) state(ctx context.Context, key session.Key, newest session.Checkpoint) error {

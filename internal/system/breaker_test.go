@@ -122,11 +122,11 @@ func TestBreakerOpensOnTheFifthFailureAndOutlivesEverything(t *testing.T) {
 	after := w.breaker("provider")
 	require.Equal(t, session.BreakerClosed, after.State)
 	require.Zero(t, after.Failures)
-	var mirrored session.BreakerStatus
+	var stored session.BreakerStatus
 	data, err := os.ReadFile(filepath.Join(w.state, "breakers", "provider.json"))
 	require.NoError(t, err)
-	require.NoError(t, json.Unmarshal(data, &mirrored))
-	require.Equal(t, after.Revision, mirrored.Revision)
+	require.NoError(t, json.Unmarshal(data, &stored))
+	require.Equal(t, after.Revision, stored.Revision)
 }
 
 func TestTwentyFailuresAtOnceOpenTheBreakerOnce(t *testing.T) {

@@ -31,7 +31,7 @@ func TestWorkerKilledBetweenTwoLines(t *testing.T) {
 		{"half-an-assignments-blob", "/blobs/@6"},
 		{"half-a-later-blob", "/blobs/@11"},
 		{"half-a-record", "/assignments/@3"},
-		{"half-a-mirrored-state", "/execution_state.json@4"},
+		{"half-a-status", "/execution_state.json@4"},
 	} {
 		t.Run(c.session, func(t *testing.T) {
 			t.Parallel()

@@ -266,8 +266,8 @@ func (w *world) ends(sessionID string) session.Status {
 	var s session.Status
 	st := w.open()
 	w.eventually("session "+sessionID+" ends", func() bool {
-		mirrored, err := st.Execution(session.Key{Namespace: w.namespace, Session: sessionID})
-		if err != nil || !mirrored.Status.Status.Closed() {
+		stored, err := st.Execution(session.Key{Namespace: w.namespace, Session: sessionID})
+		if err != nil || !stored.Status.Status.Closed() {
 			return false
 		}
 		s = w.status(sessionID)

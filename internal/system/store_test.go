@@ -125,30 +125,28 @@ func TestAStoreThatCannotBeWrittenIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestAMirrorThatCannotBeWrittenCatchesUp keeps execution_state.json from being
-// written while everything else continues.
-func TestAMirrorThatCannotBeWrittenCatchesUp(t *testing.T) {
+// TestWorkWaitsForTheStatusDocument keeps execution_state.json from being written while
+// everything else can be.
+func TestWorkWaitsForTheStatusDocument(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	teamFile := w.withEarlyAgent()
 	w.startWorker()
 	w.hold("requirements")
-	w.hold("implementation")
-	w.must("run", teamFile, "go on", "--session", "lags")
-	w.held("lags", "requirements")
-	lock := filepath.Join(w.state, "locks", ".documents", "sessions", w.namespace, "lags", "execution_state.json")
+	w.must("run", teamFile, "go on", "--session", "waits")
+	w.held("waits", "requirements")
+	lock := filepath.Join(w.state, "locks", ".documents", "sessions", w.namespace, "waits", "execution_state.json")
 	require.NoError(t, os.Remove(lock))
 	require.NoError(t, os.Mkdir(lock, 0o700))
 	w.release("requirements")
-	w.held("lags", "implementation")
-	require.Eventually(t, func() bool { return strings.Contains(w.must("status", "lags"), "is out of date") },
-		limit, 250*time.Millisecond, "status says that the mirror lags")
-	require.Contains(t, w.maestro("doctor", "-o", "json").stdout, "session lags: the session's state in the store is out of date")
+	require.Eventually(t, func() bool { return strings.Contains(w.must("status", "waits"), "waiting for the store") },
+		limit, 250*time.Millisecond, "status says what the session waits for")
+	require.Contains(t, w.maestro("doctor", "-o", "json").stdout, "session waits: resource_error: waiting for the store")
+	require.Equal(t, map[string]int{"requirements": 1}, w.executed("waits"))
 	require.NoError(t, os.Remove(lock))
-	w.release("implementation")
-	s := w.ends("lags")
+	s := w.ends("waits")
 	require.Equal(t, session.Completed, s.Status)
-	require.NotContains(t, w.must("status", "lags"), "out of date")
+	require.NotContains(t, w.must("status", "waits"), "waiting for the store")
 	require.Contains(t, w.must("list", "-o", "json"), `"tokens": 55`)
 	w.must("checkpoints", "verify", "--all")
 }

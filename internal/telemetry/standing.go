@@ -26,8 +26,6 @@ type standing struct {
 	store    string
 	breakers map[string]session.BreakerStatus
 	budgets  map[budget]fraction
-	// lags has when the mirror of a session first could not be written.
-	lags     map[session.Key]time.Time
 	workers  map[string]int
 	sessions map[session.State]int64
 }
@@ -74,30 +72,6 @@ func (r *Recorder) Look(f Fleet) {
 	r.workers, r.sessions = f.Workers, f.Sessions
 }
 
-// MirrorWritten notes whether a change of a session's mirrored state could be
-// written at that moment.
-func (s *standing) MirrorWritten(key session.Key, err error, now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err == nil {
-		delete(s.lags, key)
-	} else if _, lags := s.lags[key]; !lags {
-		set(&s.lags, key, now)
-	}
-}
-
-// Lagging lists the sessions whose mirrored state could not be written, and
-// since when.
-func (s *standing) Lagging() map[session.Key]time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := make(map[session.Key]time.Time, len(s.lags))
-	for key, since := range s.lags {
-		out[key] = since
-	}
-	return out
-}
-
 // BudgetFraction notes a budget's fraction. Of a team's sessions, the one that
 // has spent most of its budget within the last minute shows.
 func (r *Recorder) BudgetFraction(name, scope string, value float64) {
@@ -133,7 +107,6 @@ func (s *standing) define(i *instruments, clock func() time.Time) {
 	}
 	gauge("maestro.breaker.state", "", "Where a breaker stands: 0 closed, 1 half-open, 2 open.", s.showBreakers)
 	gauge("maestro.budget.fraction", "1", "The part of a budget that is spent, of the session that is furthest.", s.showBudgets)
-	gauge("maestro.mirror.lag", "s", "How long the mirrored state of some session could not be written; 0 when all are up to date.", s.showLag)
 	gauge("maestro.agent.workers", "{worker}", "Live workers of the store that offer an agent.", s.showWorkers)
 	gauge("maestro.sessions.open", "{session}", "Sessions of the store that are open, by state.", s.showSessions)
 	_, err := i.meter.Int64ObservableCounter("maestro.breaker.transitions", metric.WithUnit("{transition}"),
@@ -167,14 +140,6 @@ func (s *standing) showBudgets(now time.Time, show show) {
 		}
 		show(f.value, teamKey.String(b.team), scopeKey.String(b.scope))
 	}
-}
-
-func (s *standing) showLag(now time.Time, show show) {
-	var lag time.Duration
-	for _, since := range s.lags {
-		lag = max(lag, now.Sub(since))
-	}
-	show(lag.Seconds())
 }
 
 func (s *standing) showWorkers(_ time.Time, show show) {

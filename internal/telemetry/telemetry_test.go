@@ -1,7 +1,6 @@
 package telemetry_test
 
 import (
-	"errors"
 	"net"
 	"net/http"
 	"strings"
@@ -166,7 +165,6 @@ func TestWhatAlertsWatchIsThereFromTheStart(t *testing.T) {
 		{"maestro_workers_lost_total", "agent", "coder"},
 		{"maestro_help_requests_total", "category", "test_failure"},
 		{"maestro_store_wait_seconds_total"},
-		{"maestro_mirror_lag_seconds"},
 		{"maestro_calls_replayed_total", "agent", "coder"},
 	} {
 		require.Zero(t, s.Must(t, series[0], series[1:]...), "%v", series)
@@ -271,24 +269,6 @@ func TestABreakerShowsItsStateOfNow(t *testing.T) {
 	m.Breaker(session.BreakerStatus{Name: "p", State: session.BreakerClosed, Since: since, Generation: 2, Revision: 9})
 	require.Zero(t, state())
 	require.InDelta(t, 2, m.value("maestro_breaker_transitions_total", "breaker", "p"), 0)
-}
-
-func TestTheMirrorLagsSinceTheFirstWriteThatFailed(t *testing.T) {
-	t.Parallel()
-	m := measure(t)
-	one, other := session.Key{Session: "one"}, session.Key{Session: "other"}
-	full := errors.New("no space")
-	m.MirrorWritten(one, full, *m.now)
-	m.pass(time.Minute)
-	m.MirrorWritten(one, full, *m.now)
-	m.MirrorWritten(other, full, *m.now)
-	m.pass(time.Second)
-	require.InDelta(t, 61, m.value("maestro_mirror_lag_seconds"), 0)
-	require.Len(t, m.Lagging(), 2)
-	m.MirrorWritten(one, nil, *m.now)
-	require.InDelta(t, 1, m.value("maestro_mirror_lag_seconds"), 0)
-	m.MirrorWritten(other, nil, *m.now)
-	require.Zero(t, m.value("maestro_mirror_lag_seconds"))
 }
 
 func TestSlotsAndTheFleet(t *testing.T) {

@@ -49,7 +49,7 @@ type mute struct{ shelf }
 
 func (m *mute) Content(context.Context, string) (string, error) { return "", nil }
 
-// Whoever can write into a store can write whatever into a session's mirror.
+// Whoever can write into a store can write whatever into a session's status.
 func TestNoTextOfASessionIsMoreThanSeen(t *testing.T) {
 	t.Parallel()
 	s := working()

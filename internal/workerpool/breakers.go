@@ -25,11 +25,11 @@ type Breaker struct {
 // cannot be reached.
 func Breakers(ctx context.Context, s *store.Store, conn *temporalutil.Connection, now time.Time) ([]Breaker, error) {
 	known := map[string]session.BreakerStatus{}
-	mirrored, err := s.Breakers(ctx)
+	stored, err := s.Breakers(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, b := range mirrored {
+	for _, b := range stored {
 		known[b.Name] = b
 	}
 	behind, err := agentsBehind(ctx, s, now)

@@ -108,6 +108,12 @@ func (s *stand) parkedTask(run string) (task int64) {
 	return 0
 }
 
+// worksOn tells whether session s is at work on an assignment in an incarnation.
+func (s *stand) worksOn(phase, persona string, incarnation int) bool {
+	r, err := s.store.Record(s.key("s"), spec.AssignmentID{Phase: phase, Persona: persona})
+	return err == nil && r.Incarnation == incarnation && r.Status().Status == session.Running
+}
+
 // TestResumeKeepsWhatPeopleHaveSaid ends a session while it waits for approval, and
 // again in the middle of what was sent back, and goes on in a new incarnation.
 func TestResumeKeepsWhatPeopleHaveSaid(t *testing.T) {
@@ -136,9 +142,9 @@ func TestResumeKeepsWhatPeopleHaveSaid(t *testing.T) {
 	waits("one.approval.1-2")
 	_, err := s.answer("s", session.Answer{Request: "one.approval.1-2", Verb: session.AnswerReject, Note: "say hello", By: "ada"})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return s.execution("s").Phases[0].Assignments[0].Status == session.Running }, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return s.worksOn("one", "dev", 2) }, 20*time.Second, 20*time.Millisecond)
 	resume(3)
-	require.Eventually(t, func() bool { return s.execution("s").Phases[0].Status == session.Running }, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return s.worksOn("one", "dev", 3) }, 20*time.Second, 20*time.Millisecond)
 	require.Equal(t, "say hello", s.head("s").Reworks[0].Reasons[0])
 	require.Equal(t, []string{"one"}, s.head("s").Reworks[0].Open)
 

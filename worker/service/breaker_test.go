@@ -77,10 +77,10 @@ func TestFifthFailureOpensAndSessionsWaitAtNoCost(t *testing.T) {
 	require.Equal(t, session.WaitingForBreaker, status.Status)
 	require.Equal(t, 0, status.Phases[0].Assignments[0].Rounds)
 	require.Contains(t, status.Reason, "maestro breaker show provider")
-	mirrored, err := s.store.Breaker("provider")
+	stored, err := s.store.Breaker("provider")
 	require.NoError(t, err)
-	require.Equal(t, 5, mirrored.Failures)
-	require.Equal(t, session.BreakerIsOpen, mirrored.State)
+	require.Equal(t, 5, stored.Failures)
+	require.Equal(t, session.BreakerIsOpen, stored.State)
 
 	require.NoError(t, os.Remove(broken))
 	_, err = s.breakers().Reset(t.Context(), "reset", "provider", breaker.ResetRequest{By: "test"})

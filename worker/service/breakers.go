@@ -11,8 +11,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/telemetry"
 )
 
-// breakers are the store's breakers, with what is learnt of them mirrored in
-// breakers/<name>.json. The mirror may lag, so a failure to write it is only
+// breakers are the store's breakers, with what is learnt of them written to
+// breakers/<name>.json. That copy may lag, so a failure to write it is only
 // logged.
 type breakers struct {
 	*breaker.Client

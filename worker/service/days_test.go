@@ -58,7 +58,11 @@ func (s *stand) parkedFor(sessionID, why string) func() bool {
 func (s *stand) atWork(sessionID string) func() bool {
 	return func() bool {
 		e, err := s.store.Execution(s.key(sessionID))
-		return err == nil && e.Phases[0].Assignments[0].Status == session.Running
+		if err != nil {
+			return false
+		}
+		r, err := s.store.Record(s.key(sessionID), spec.AssignmentID{Phase: e.Phases[0].Name, Persona: e.Phases[0].Assignments[0].Persona})
+		return err == nil && r.Status().Status == session.Running
 	}
 }
 

@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -57,7 +56,6 @@ func (w *Worker) lookAround(ctx context.Context, r *telemetry.Recorder) {
 	for _, name := range w.breakerNames() {
 		_, _ = w.breakers.Read(ctx, name) // which tells the recorder
 	}
-	w.catchUp(r)
 	r.Look(telemetry.Fleet{Sessions: w.openSessions(ctx), Workers: w.liveWorkers(ctx), Polls: w.polls(ctx)})
 }
 
@@ -70,17 +68,6 @@ func (w *Worker) breakerNames() []string {
 		}
 	}
 	return slices.Sorted(maps.Keys(names))
-}
-
-// catchUp drops the sessions whose mirrored state another worker has written
-// since, or that are gone.
-func (w *Worker) catchUp(r *telemetry.Recorder) {
-	for key, since := range r.Lagging() {
-		e, err := w.options.Store.Execution(key)
-		if errors.Is(err, session.ErrNotFound) || err == nil && e.UpdatedAt.After(since) {
-			r.MirrorWritten(key, nil, w.options.Clock())
-		}
-	}
 }
 
 // openSessions counts the store's open sessions; nil where Temporal does not say.

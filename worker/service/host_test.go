@@ -165,7 +165,9 @@ func (s *stand) execution(sessionID string) session.Execution {
 func (s *stand) tree(sessionID string) map[string]string {
 	s.t.Helper()
 	dir := s.t.TempDir()
-	paths, err := s.store.Export(s.t.Context(), s.execution(sessionID).Tree, nil, dir, false)
+	c, err := s.store.Checkpoint(s.t.Context(), s.execution(sessionID).Head)
+	require.NoError(s.t, err)
+	paths, err := s.store.Export(s.t.Context(), c.Tree, nil, dir, false)
 	require.NoError(s.t, err)
 	tree := map[string]string{}
 	for _, p := range paths {
@@ -274,9 +276,8 @@ func TestCancelledSession(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, agent.Config{Agents: map[string]agent.Definition{"a": shell(`sleep 100`)}})
 	go func() {
-		key := s.key("s")
 		for s.t.Context().Err() == nil {
-			if e, err := s.store.Execution(key); err == nil && e.Phases[0].Status == session.Running {
+			if r, err := s.store.Record(s.key("s"), spec.AssignmentID{Phase: "one", Persona: "dev"}); err == nil && r.Status().Status == session.Running {
 				_ = s.client.CancelWorkflow(s.t.Context(), "s", "")
 				return
 			}

@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/httpserver"
-	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/telemetry"
 )
 
@@ -36,28 +33,6 @@ func (o options) observer() activities.Observer {
 		return r
 	}
 	return nil
-}
-
-// sessions is the store, under the eyes of the recorder if there is one.
-func (o options) sessions() activities.Sessions {
-	if r := o.Telemetry.Recorder(); r != nil {
-		return mirrored{Store: o.Store, recorder: r, clock: o.Clock}
-	}
-	return o.Store
-}
-
-// mirrored is a store that tells whether the mirrored state could be written.
-type mirrored struct {
-	*store.Store
-	recorder *telemetry.Recorder
-	clock    func() time.Time
-}
-
-// UpdateExecution rewrites execution_state.json.
-func (m mirrored) UpdateExecution(key session.Key, change func(*session.Execution)) error {
-	err := m.Store.UpdateExecution(key, change)
-	m.recorder.MirrorWritten(key, err, m.clock())
-	return err
 }
 
 // inSlot has an activity count as one of its agent's slots in use.

@@ -34,7 +34,7 @@ func (w *Worker) listOrphans(ctx context.Context) {
 		}
 		if gone {
 			logger.Warn("Temporal has lost an open session; its finished work is in the store", "session", e.Session,
-				"status", e.Status.Status, "phase", e.Phase, "go_on_with", fmt.Sprintf("maestro resume %s", e.Session))
+				"status", e.Status.Status, "go_on_with", fmt.Sprintf("maestro resume %s", e.Session))
 		}
 	}
 }

@@ -90,11 +90,10 @@ func (w *Worker) workflowQueue(p *plan) *queue {
 	q := w.newQueue(spec.WorkflowQueue(o.Store.ID()), p, options)
 	q.RegisterWorkflowWithOptions(workflows.TeamSession, workflow.RegisterOptions{Name: workflows.TeamSessionName})
 	q.RegisterWorkflowWithOptions(breaker.Workflow, workflow.RegisterOptions{Name: breaker.WorkflowName})
-	sessions := o.sessions()
 	programs := programUsage{w}
-	admissions := &activities.Admissions{Files: o.Store, Sessions: sessions, Ledgers: o.Store, Programs: programs, SearchAttributes: o.Attributes, Observer: o.observer(), Clock: o.Clock}
-	boundaries := &activities.Boundaries{Files: o.Store, Sessions: sessions, Ledgers: o.Store, Programs: programs, Breakers: w.breakers, Observer: o.observer(), Clock: o.Clock}
-	waits := &activities.BreakerWaits{Breakers: w.breakers, Sessions: sessions, Heartbeats: heartbeats{o.Client}, Clock: o.Clock, Logger: o.Logger}
+	admissions := &activities.Admissions{Files: o.Store, Sessions: o.Store, Ledgers: o.Store, Programs: programs, SearchAttributes: o.Attributes, Observer: o.observer(), Clock: o.Clock}
+	boundaries := &activities.Boundaries{Files: o.Store, Sessions: o.Store, Ledgers: o.Store, Programs: programs, Breakers: w.breakers, Observer: o.observer(), Clock: o.Clock}
+	waits := &activities.BreakerWaits{Breakers: w.breakers, Heartbeats: heartbeats{o.Client}, Clock: o.Clock, Logger: o.Logger}
 	reports := &activities.Reports{Breakers: w.breakers}
 	register(q, activities.AdmitName, admissions.Admit)
 	register(q, activities.AdvanceName, boundaries.Advance)
@@ -166,7 +165,7 @@ func (w *Worker) agentQueue(name string, concurrency int, p *plan) (*queue, erro
 func (w *Worker) rounds(p *plan) *activities.Rounds {
 	o := w.options
 	return &activities.Rounds{
-		Files: p.files, Sessions: o.sessions(), Ledgers: o.Store, Agents: p.agents, Breakers: w.breakers,
+		Files: p.files, Sessions: o.Store, Ledgers: o.Store, Agents: p.agents, Breakers: w.breakers,
 		Heartbeats: heartbeats{o.Client}, Signals: sessionSignals{o.Client}, Observer: o.observer(), Clock: o.Clock, LostLimit: p.config.Limits.LostWorkers, Drain: o.Drain,
 	}
 }

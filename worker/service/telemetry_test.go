@@ -98,7 +98,6 @@ func TestASessionShowsInTheMetrics(t *testing.T) {
 		{0, []string{"maestro_agent_slots_used", "agent", "coder"}},
 		{1, []string{"maestro_agent_workers", "agent", "coder", "store", s.store.ID()}},
 		{0, []string{"maestro_breaker_state", "breaker", "coder", "store", s.store.ID()}},
-		{0, []string{"maestro_mirror_lag_seconds"}},
 	} {
 		require.InDelta(t, want.value, m.Must(t, want.series[0], want.series[1:]...), 1e-9, "%v", want.series)
 	}
@@ -157,7 +156,7 @@ func TestDashboardAndAlertsLookAtWhatThereIs(t *testing.T) {
 	}
 }
 
-func TestAMirrorThatCannotBeWrittenLagsUntilItCan(t *testing.T) {
+func TestASessionWaitsUntilItsStatusCanBeWritten(t *testing.T) {
 	t.Parallel()
 	tel := measured(t)
 	gates := t.TempDir()
@@ -166,7 +165,7 @@ func TestAMirrorThatCannotBeWrittenLagsUntilItCan(t *testing.T) {
 	}
 	s := newStandWith(t, agent.Config{Agents: map[string]agent.Definition{"a": wait("a"), "b": wait("b")}}, tel)
 	open := func(gate string) { require.NoError(t, os.WriteFile(filepath.Join(gates, gate), nil, 0o600)) }
-	lag := func() float64 { return telemetrytest.Scrape(t, tel.URL()).Must(t, "maestro_mirror_lag_seconds") }
+	waited := func() float64 { return telemetrytest.Scrape(t, tel.URL()).Must(t, "maestro_store_wait_seconds_total") }
 	done := make(chan error, 1)
 	go func() {
 		_, err := s.run("s", spec.Team{
@@ -177,18 +176,21 @@ func TestAMirrorThatCannotBeWrittenLagsUntilItCan(t *testing.T) {
 		done <- err
 	}()
 	require.Eventually(t, func() bool {
-		e, err := s.store.Execution(s.key("s"))
-		return err == nil && e.Phases[0].Status == session.Running
+		r, err := s.store.Record(s.key("s"), spec.AssignmentID{Phase: "one", Persona: "a"})
+		return err == nil && r.Status().Status == session.Running
 	}, time.Minute, 10*time.Millisecond)
-	require.Zero(t, lag())
+	require.Zero(t, waited())
 
 	lock := filepath.Join(s.store.Dir(), "locks", ".documents", "sessions", s.namespace, "s", "execution_state.json")
 	require.NoError(t, os.Remove(lock))
 	require.NoError(t, os.Mkdir(lock, 0o700))
 	open("a")
-	require.Eventually(t, func() bool { return lag() > 0 }, time.Minute, 10*time.Millisecond)
-	require.NoError(t, os.Remove(lock))
 	open("b")
-	require.NoError(t, <-done, "the mirror holds nobody up")
-	require.Zero(t, lag())
+	require.Eventually(t, func() bool { return waited() > 0 }, time.Minute, 10*time.Millisecond)
+	require.Equal(t, session.Pending, s.execution("s").Phases[0].Status)
+	_, err := s.store.Record(s.key("s"), spec.AssignmentID{Phase: "two", Persona: "b"})
+	require.ErrorIs(t, err, session.ErrNotFound, "nothing builds on a phase whose end nobody can read")
+	require.NoError(t, os.Remove(lock))
+	require.NoError(t, <-done)
+	require.Equal(t, session.Completed, s.execution("s").Status.Status)
 }

@@ -1,0 +1,57 @@
+package activities
+
+import (
+	"context"
+	"slices"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+// writeStatus makes the session's status document that of a boundary, unless the session
+// is past it. It returns the document as it was before. Nothing else writes the document.
+func writeStatus(sessions Sessions, info activity.Info, b Boundary) (before session.Execution, err error) {
+	err = sessions.UpdateExecution(sessionKey(info), func(e *session.Execution) {
+		if before = *e; e.IsPast(b.Status.Incarnation, b.At) {
+			return
+		}
+		e.Status, e.Head, e.BoundaryAt = b.Status, b.Status.Checkpoint, b.At
+		e.RunID, e.OriginalRun, e.Course = info.WorkflowExecution.RunID, b.OriginalRun, b.Course
+	})
+	return before, err
+}
+
+// write writes the status of a boundary, and logs what a person is needed for since then.
+func (b *Boundaries) write(ctx context.Context, at Boundary) error {
+	before, err := writeStatus(b.Sessions, activity.GetInfo(ctx), at)
+	if err == nil {
+		logHelp(ctx, before.Help, at.Status.Help)
+	}
+	return err
+}
+
+// failed is the error of a boundary, which is tried again after a wait where the store
+// cannot be used.
+func (b *Boundaries) failed(ctx context.Context, err error) error {
+	if err != nil && !isPermanent(err) {
+		attempt := int(activity.GetInfo(ctx).Attempt)
+		observerOrNone(b.Observer).StoreWaited(spec.Backoff(textfmt.Duration(storeWait), textfmt.Duration(storeWaitMax), attempt).Std())
+	}
+	return storeError(err)
+}
+
+// end closes the status of a boundary at which the session ends.
+func (at *Boundary) end(state session.State) {
+	at.Status.Status, at.Status.ClosedAt = state, &at.At
+}
+
+// assignmentStatus is an assignment of a checkpoint as a status has it.
+func assignmentStatus(a session.CheckpointAssignment) session.AssignmentStatus {
+	return session.AssignmentStatus{
+		Persona: a.Persona, Status: a.Status, Agent: a.Agent, Rounds: a.Rounds, Attempts: a.Attempts, LostWorkers: a.Lost,
+		Usage: a.Usage, Failures: slices.Concat([]session.AttemptFailure{}, a.Failures), Summary: a.Summary,
+	}
+}

@@ -1,0 +1,193 @@
+package activities_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/testsuite"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+// revision is that of the status document.
+func (d *desk) revision() int64 {
+	d.t.Helper()
+	e, err := d.store.Execution(d.key())
+	require.NoError(d.t, err)
+	return e.Revision
+}
+
+// TestRoundsLeaveTheStatusDocumentAlone: where a round stands is in its record.
+func TestRoundsLeaveTheStatusDocumentAlone(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	before, beats := d.revision(), 0
+	d.agents.run = fail(failures.TestFailure)
+	_, err := d.round(activities.Heartbeat{})
+	requireType(t, err, session.RecoverableError)
+	require.Equal(t, session.Waiting, d.record().Status().Status)
+	d.agents.run = func(ctx context.Context, job session.Job) (session.Outcome, error) {
+		require.Equal(t, session.Running, d.record().Status().Status)
+		require.Equal(t, 1, d.record().Status().Attempts)
+		return leave("a.txt", "x")(ctx, job)
+	}
+	_, err = d.round(activities.Heartbeat{}, func(env *testsuite.TestActivityEnvironment) {
+		env.SetOnActivityHeartbeatListener(func(*activity.Info, converter.EncodedValues) { beats++ })
+	})
+	require.NoError(t, err)
+	require.Equal(t, session.Completed, d.record().Status().Status)
+	require.Equal(t, before, d.revision())
+	require.Zero(t, beats, "short work costs no heartbeat")
+}
+
+// TestRecordSaysThatTheLastRoundHasFailed, and with which agent.
+func TestRecordSaysThatTheLastRoundHasFailed(t *testing.T) {
+	t.Parallel()
+	for round, want := range map[int]session.State{1: session.Waiting, 2: session.Failed} {
+		d := newDesk(t)
+		d.agents.run = fail(failures.Syntax)
+		in := d.roundInput()
+		in.Round, in.Rounds, in.Agent = round, 2, "b"
+		var err error
+		for range d.team.Personas["dev"].Attempts {
+			_, err = d.roundOf(in, activities.Heartbeat{})
+		}
+		requireType(t, err, session.UnrecoverableError)
+		require.Equal(t, want, d.record().Status().Status)
+		require.Equal(t, "b", d.record().Status().Agent)
+	}
+}
+
+// boundary is what the workflow sends: the status as it knows it.
+func (p *past) boundary() activities.Boundary {
+	p.t.Helper()
+	e, err := p.store.Execution(p.key())
+	require.NoError(p.t, err)
+	e.Status.Checkpoint = p.head
+	return activities.Boundary{At: time.Now().UTC(), Status: e.Status, Course: e.Course, OriginalRun: e.OriginalRun}
+}
+
+func (p *past) key() session.Key {
+	return session.Key{Namespace: "default-test-namespace", Session: "default-test-workflow-id"}
+}
+
+// TestStatusDocumentIsThatOfTheNewestBoundary, whatever is stored: damage is replaced, and
+// what comes late, or again, changes nothing.
+func TestStatusDocumentIsThatOfTheNewestBoundary(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	late := p.boundary()
+	late.At = time.Time{}
+	in := activities.MarkInput{Boundary: p.boundary()}
+	in.Status.Help = []session.HelpRequest{{ID: "pair.p.1", Kind: session.ForHelp, Phase: "pair", Persona: "p", Message: "stuck"}}
+	in.Status.Status, in.Status.Reason, in.OriginalRun = session.HelpIsNeeded, "pair/p: stuck", "first"
+	path := filepath.Join(p.dir, "sessions", p.key().Namespace, p.key().Session, "execution_state.json")
+	require.NoError(t, os.WriteFile(path, []byte("{"), 0o600))
+	execute(t, p.boundaries().Mark, in, &activities.Marked{})
+	e, err := p.store.Execution(p.key())
+	require.NoError(t, err)
+	require.Equal(t, in.Status, e.Status)
+	require.Equal(t, []any{p.head, "first", "default-test-run-id"}, []any{e.Head, e.OriginalRun, e.RunID})
+	require.True(t, in.At.Equal(e.BoundaryAt))
+
+	for _, again := range []activities.Boundary{in.Boundary, late} {
+		execute(t, p.boundaries().Mark, activities.MarkInput{Boundary: again}, &activities.Marked{})
+		after, err := p.store.Execution(p.key())
+		require.NoError(t, err)
+		require.Equal(t, e, after)
+	}
+}
+
+// readOnly is a store whose status documents cannot be written.
+type readOnly struct{ activities.Sessions }
+
+func (readOnly) UpdateExecution(session.Key, func(*session.Execution)) error {
+	return errors.New("no space left on device")
+}
+
+// TestBoundaryWaitsForItsStatusDocument: work goes on only when everybody can read how it stands.
+func TestBoundaryWaitsForItsStatusDocument(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	boundaries, heard := p.boundaries(), &witness{}
+	boundaries.Sessions, boundaries.Observer = readOnly{p.store}, heard
+	var suite testsuite.WorkflowTestSuite
+	for _, step := range []struct{ do, in any }{
+		{boundaries.Mark, activities.MarkInput{Boundary: p.boundary()}},
+		{boundaries.Advance, activities.AdvanceInput{Boundary: p.boundary(), Phase: "root"}},
+		{boundaries.Rework, activities.ReworkInput{Boundary: p.boundary(), Rework: session.Rework{To: "root", Open: []string{"root"}}}},
+		{boundaries.Close, activities.CloseInput{Boundary: p.boundary()}},
+	} {
+		env := suite.NewTestActivityEnvironment()
+		env.RegisterActivityWithOptions(step.do, activity.RegisterOptions{Name: "x"})
+		_, err := env.ExecuteActivity("x", step.in)
+		require.False(t, requireType(t, err, session.StoreUnusable).NonRetryable())
+	}
+	require.Equal(t, []string{"store waited", "store waited", "store waited", "store waited"}, heard.heard)
+}
+
+// TestAnEndStaysAsItIs: an executor of a session's last step that was stopped meanwhile
+// and goes on later changes nothing.
+func TestAnEndStaysAsItIs(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	p.admit(session.Course{})
+	in := activities.CloseInput{Boundary: p.boundary()}
+	in.Status.Status = session.WasCancelled
+	execute(t, p.boundaries().Close, in, nil)
+	before, err := p.store.Execution(p.key())
+	require.NoError(t, err)
+	require.True(t, in.At.Equal(*before.ClosedAt))
+	late := p.boundaries()
+	late.Clock = func() time.Time { return time.Now().Add(time.Hour) }
+	execute(t, late.Close, in, nil)
+	after, err := p.store.Execution(p.key())
+	require.NoError(t, err)
+	require.Equal(t, before, after)
+}
+
+// TestStatusIsThatOfTheRunThatWritesIt, also where an earlier run of the session, from
+// before a reset, had ended.
+func TestStatusIsThatOfTheRunThatWritesIt(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	at, now := p.boundary(), time.Now()
+	require.NoError(t, p.store.UpdateExecution(p.key(), func(e *session.Execution) {
+		e.RunID, e.Status.Status, e.ClosedAt = "before the reset", session.Completed, &now
+	}))
+	at.Status.Status = session.HelpIsNeeded
+	execute(t, p.boundaries().Mark, activities.MarkInput{Boundary: at}, &activities.Marked{})
+	e, err := p.store.Execution(p.key())
+	require.NoError(t, err)
+	require.Equal(t, "default-test-run-id", e.RunID)
+	require.Equal(t, session.HelpIsNeeded, e.Status.Status)
+	require.Nil(t, e.ClosedAt)
+}
+
+// TestRoundsOfWorkThatIsSentBackAreStale: nobody takes them for work under way.
+func TestRoundsOfWorkThatIsSentBackAreStale(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	in := p.phase("root", p.workspace, "pair", "side")
+	id := spec.AssignmentID{Phase: "pair", Persona: "q"}
+	p.work(id, in["pair"])
+	_, err := p.store.UpdateRecord(p.key(), id, p.incarnation, func(r *session.Record) {
+		r.Rounds = append(r.Rounds, session.RoundRecord{Round: 2}) // it was cancelled
+	})
+	require.NoError(t, err)
+	p.sendBack("pair", []string{"pair"})
+	record, err := p.store.Record(p.key(), id)
+	require.NoError(t, err)
+	require.Equal(t, session.Pending, record.Status().Status)
+	require.Len(t, record.Rounds, 2)
+}

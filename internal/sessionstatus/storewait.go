@@ -1,0 +1,35 @@
+package sessionstatus
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+// storeWait describes that a step between phases waits for the store, or a merge for its
+// machine, and why; empty where none does.
+func storeWait(f facts) string {
+	for _, p := range f.description.GetPendingActivities() {
+		switch activities.Name(p.GetActivityType().GetName()) {
+		case activities.AdmitName, activities.AdvanceName, activities.MarkName, activities.ReworkName, activities.RaiseName, activities.CloseName:
+			if failure := p.GetLastFailure(); failure != nil {
+				return fmt.Sprintf("%s: waiting for the store: %s", failures.ResourceError, textfmt.FirstLine(failure.GetMessage()))
+			}
+		case activities.SealName:
+			if failure := p.GetLastFailure(); failure != nil {
+				return fmt.Sprintf("the merge waits: %s", textfmt.FirstLine(failure.GetMessage()))
+			}
+		default: // rounds report it themselves
+		}
+	}
+	return ""
+}
+
+// StoreWait describes what the session waits for at the store; empty: it does not.
+func (w *Watcher) StoreWait(ctx context.Context) (string, error) {
+	d, err := w.description(ctx)
+	return storeWait(facts{description: d}), err
+}
