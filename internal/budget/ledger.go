@@ -76,7 +76,7 @@ type Spending struct {
 	Answered int `json:"answered,omitempty"`
 }
 
-// Warning: a part of a cap is spent.
+// Warning records that a part of a cap is spent.
 type Warning struct {
 	Scope string `json:"scope"`
 	// At is the fraction of the cap, one of the limits' WarnAt.

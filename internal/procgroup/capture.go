@@ -65,6 +65,7 @@ type Stream struct {
 	events *Lines
 }
 
+// NewCapture captures output up to a limit in bytes, with secrets masked.
 func NewCapture(set *secrets.Set, limit int64) *Capture {
 	c := &Capture{
 		secrets: set, limit: limit,

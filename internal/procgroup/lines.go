@@ -15,6 +15,7 @@ type Lines struct {
 	long bool
 }
 
+// Add takes the next piece of output.
 func (l *Lines) Add(data []byte) {
 	for len(data) > 0 {
 		piece, rest, ended := bytes.Cut(data, []byte{'\n'})

@@ -25,6 +25,7 @@ type Progress struct {
 	ended   bool
 }
 
+// NewProgress reports lines to tell, the latest of each moment; nil if tell is nil.
 func NewProgress(tell func(line string)) *Progress {
 	if tell == nil {
 		return nil

@@ -58,18 +58,16 @@ func (d *Directory) lock(ctx context.Context, key string, how int) (*held, error
 
 // awaitFlock tries to lock a file until it is locked, or the limit or the context has ended.
 func awaitFlock(ctx context.Context, f *os.File, how int) error {
-	end := time.Now().Add(LockLimit)
+	ctx, cancel := context.WithTimeoutCause(ctx, LockLimit, fmt.Errorf("another process has held the lock for %s; if that process is stopped, continue or end it", LockLimit))
+	defer cancel()
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
-		switch {
-		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
 			return err
-		case time.Now().After(end):
-			return fmt.Errorf("another process has held the lock for %s; if that process is stopped, continue or end it", LockLimit)
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return context.Cause(ctx)
 		case <-time.After(pause/2 + rand.N(pause)): //nolint:gosec // spreads waits; guards nothing
 		}
 	}

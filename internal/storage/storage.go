@@ -49,9 +49,9 @@ func VersionOf(data []byte) Version {
 type Durability bool
 
 const (
-	// UntilPowerLoss: it outlives any crash of processes.
+	// UntilPowerLoss is a write that outlives any crash of processes.
 	UntilPowerLoss Durability = false
-	// Durable: it outlives a power loss, too, before the call returns.
+	// Durable is a write that also outlives a power loss, before the call returns.
 	Durable Durability = true
 )
 

@@ -185,7 +185,7 @@ const (
 // returns the new one, with the version that it has read; nil leaves it as it is. It is
 // called again if another process has written the document meanwhile.
 func (s *Store) update(key string, d storage.Durability, change func() ([]byte, storage.Version, error)) error {
-	end := time.Now().Add(updateLimit)
+	waited := time.Duration(0)
 	for pause := time.Millisecond; ; pause = min(2*pause, updatePause) {
 		data, version, err := change()
 		if err != nil || data == nil {
@@ -194,10 +194,10 @@ func (s *Store) update(key string, d storage.Durability, change func() ([]byte, 
 		if _, err = s.docs.Write(key, data, version, d); !errors.Is(err, storage.ErrConflict) {
 			return err
 		}
-		if time.Now().After(end) {
+		if waited += pause; waited > updateLimit {
 			return fmt.Errorf("other processes have changed it for %s: %w", updateLimit, err)
 		}
-		time.Sleep(pause/2 + rand.N(pause)) //nolint:gosec // spreads waits; guards nothing
+		<-time.After(pause/2 + rand.N(pause)) //nolint:gosec // spreads waits; guards nothing
 	}
 }
 

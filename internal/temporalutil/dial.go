@@ -15,7 +15,7 @@ import (
 // dialPatience bounds the wait for an answer when a client connects.
 const dialPatience = 5 * time.Second
 
-// UnreachableError: no server of Temporal's protocol answered.
+// UnreachableError means that no server of Temporal's protocol answered.
 type UnreachableError struct {
 	Address string
 	Err     error
@@ -36,7 +36,7 @@ func (e *UnreachableError) Error() string {
 // Unwrap returns what the connection ended with.
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// RefusedError: a server answered and rejected this client.
+// RefusedError means that a server answered and rejected this client.
 type RefusedError struct {
 	Address string
 	Err     error

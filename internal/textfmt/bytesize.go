@@ -10,6 +10,7 @@ import (
 // ByteSize is a number of bytes that is written as "100MB" or "64KiB" in YAML.
 type ByteSize int64
 
+// The decimal units.
 const (
 	Kilobyte ByteSize = 1000
 	Megabyte          = 1000 * Kilobyte

@@ -96,6 +96,7 @@ type UsageLog struct {
 	bytes int64
 }
 
+// NewUsageLog reads the usage that a program keeps below its HOME.
 func NewUsageLog(home string, notes UsageFiles) *UsageLog {
 	return &UsageLog{home: home, files: notes, offsets: map[string]int64{}}
 }
