@@ -171,7 +171,7 @@ func (b *Boundaries) ended(ctx context.Context, s session.Status) {
 	logEnd(ctx, s.Team, s.Status, s.Reason, used)
 }
 
-// covers tells whether the phases are all that the assignments belong to.
+// covers reports whether the phases are all that the assignments belong to.
 func covers(phases []string, assignments []session.CheckpointAssignment) bool {
 	return !slices.ContainsFunc(assignments, func(a session.CheckpointAssignment) bool {
 		return !slices.Contains(phases, a.Phase)

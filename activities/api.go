@@ -57,7 +57,7 @@ type AdmitInput struct {
 	Incarnation int         `json:"incarnation"`
 	// Course is what the session is to do.
 	Course session.Course `json:"course,omitzero"`
-	// Base is the checkpoint that the session goes on from; empty for a new one.
+	// Base is the checkpoint that the session continues from; empty for a new one.
 	Base spec.Digest `json:"base,omitempty"`
 	// Origin is set for a fork: Base is another session's then.
 	Origin *session.Origin `json:"origin,omitempty"`
@@ -108,7 +108,7 @@ type Admission struct {
 	Fallbacks map[string]string `json:"fallbacks,omitempty"`
 	// Webhook: somebody wants to hear what happens to sessions.
 	Webhook bool `json:"webhook,omitempty"`
-	// SearchAttributes tells whether the namespace has Maestro's.
+	// SearchAttributes reports whether the namespace has Maestro's.
 	SearchAttributes bool `json:"search_attributes"`
 }
 
@@ -118,7 +118,7 @@ type RestoredWork struct {
 	Output spec.Digest `json:"output,omitempty"`
 }
 
-// OutageNews is what a round's activity tells its session of an outage while it goes on.
+// OutageNews is what a round's activity tells its session of an outage while it continues.
 type OutageNews struct {
 	spec.AssignmentID
 	// Over: it is over. Otherwise it lasts, and the round waits without working.
@@ -130,7 +130,7 @@ type OutageNews struct {
 	Total cost.Usage `json:"total"`
 }
 
-// OutageOrder says how a round goes on that is in the middle of an outage. Without one
+// OutageOrder says how a round continues that is in the middle of an outage. Without one
 // it waits until the team's patience is over.
 type OutageOrder string
 
@@ -161,20 +161,20 @@ type RoundInput struct {
 	// Feedback is the blob of a failure found outside the assignment's own
 	// attempts, at the merge.
 	Feedback spec.Digest `json:"feedback,omitempty"`
-	// Integrating: the round mends the phase's merged tree, so the phase's
+	// Integrating: the round fixes the phase's merged tree, so the phase's
 	// own demands are verified at the seal and not here.
 	Integrating bool `json:"integrating,omitempty"`
 	// Rounds is how many rounds the assignment has in all.
 	Rounds int `json:"rounds"`
 	// Agent replaces the persona's agent; empty: the persona's own agent works.
 	Agent string `json:"agent,omitempty"`
-	// After is the activity whose round this one goes on with, after its budget
+	// After is the activity whose round this one continues with, after its budget
 	// was raised or with another agent; empty: the round begins.
 	After string `json:"after,omitempty"`
-	// Seq numbers the assignment's rounds and what goes on with them, in this workflow
+	// Seq numbers the assignment's rounds and what continues with them, in this workflow
 	// run: an activity that one with a larger number has followed is fenced.
 	Seq int `json:"seq,omitempty"`
-	// Outage says how a round goes on that has waited for its provider so far.
+	// Outage says how a round continues that has waited for its provider so far.
 	Outage OutageOrder `json:"outage,omitempty"`
 	// OnExceeded is what the session can do about a budget that is spent.
 	OnExceeded spec.OnExceeded `json:"on_exceeded,omitempty"`
@@ -212,7 +212,7 @@ type RoundFailure struct {
 	Unreported *session.BreakerReport `json:"unreported,omitempty"`
 }
 
-// BudgetStop is the detail of a BudgetSpent error: the round can go on once
+// BudgetStop is the detail of a BudgetSpent error: the round can continue once
 // there is money for it.
 type BudgetStop struct {
 	// Scope names the budget that is spent; Message says so in a sentence.
@@ -222,7 +222,7 @@ type BudgetStop struct {
 	// next call needs.
 	Date  string      `json:"date,omitempty"`
 	Least cost.Amount `json:"least,omitzero"`
-	// Unsettled: calls whose cost nobody knows have a part in it, so that settling
+	// Unsettled: calls with unknown cost have a part in it, so that settling
 	// them may help.
 	Unsettled bool `json:"unsettled,omitempty"`
 	Lost      int  `json:"lost,omitempty"`
@@ -262,7 +262,7 @@ type SealInput struct {
 	Head        spec.Digest                    `json:"head"`
 	Input       spec.Digest                    `json:"input"`
 	Assignments []session.CheckpointAssignment `json:"assignments"`
-	// Outage says how a merge goes on that has waited for its host so far.
+	// Outage says how a merge continues that has waited for its host so far.
 	Outage OutageOrder `json:"outage,omitempty"`
 }
 
@@ -330,10 +330,10 @@ type Advanced struct {
 	Left string `json:"left,omitempty"`
 }
 
-// MarkInput says that a session waits, or goes on.
+// MarkInput says that a session waits, or continues.
 type MarkInput struct {
 	Boundary
-	// Answer is why it goes on, to be kept in a checkpoint; nil: it waits, or nobody has
+	// Answer is why it continues, to be kept in a checkpoint; nil: it waits, or nobody has
 	// answered anything.
 	Answer *session.Answer `json:"answer,omitempty"`
 }
@@ -356,7 +356,7 @@ type ReworkInput struct {
 	Answer *session.Answer `json:"answer,omitempty"`
 }
 
-// Reworked is what a session goes on from after work was sent back.
+// Reworked is what a session continues from after work was sent back.
 type Reworked struct {
 	Head spec.Digest `json:"head"`
 	// Input is the manifest that the phase starts from, again.

@@ -18,7 +18,7 @@ import (
 // attempt is an assignment as the function that it is: a directory filled from
 // the manifest that it starts from, an agent at work in it, and the difference
 // collected. The outcome is set even where the attempt fails, and so is what it
-// left: the next one may go on from there.
+// left: the next one may continue from there.
 func (r *round) attempt(ctx context.Context) (*session.RoundResult, left, error) {
 	var l left
 	start := r.start(ctx)
@@ -145,7 +145,7 @@ type left struct {
 
 // contract is what an attempt of the round is held to.
 func (r *round) contract() spec.Contract {
-	if r.in.Integrating { // the seal verifies what it mended
+	if r.in.Integrating { // the seal verifies what it fixed
 		return spec.Contract{}
 	}
 	return r.session.team.Contract(r.in.AssignmentID)
@@ -202,7 +202,7 @@ func (r *round) prepare(ctx context.Context, s start) (dir session.WorkDir, brie
 				return err
 			}
 		}
-		if !s.continues { // or this attempt, cut off before it has one, would go on with it
+		if !s.continues { // or this attempt, cut off before it has one, would continue with it
 			if err := r.Agents.Forget(dir); err != nil {
 				return err
 			}

@@ -47,7 +47,7 @@ type Awaited struct {
 // breaker in one process share one poller.
 type BreakerWaits struct {
 	Breakers Breakers
-	// Heartbeats tells whether a wait is still wanted that is to get a lease; nil: it is.
+	// Heartbeats reports whether a wait is still wanted that is to get a lease; nil: it is.
 	Heartbeats Heartbeats
 	Clock      Clock
 	// Random spreads the polls.
@@ -105,7 +105,7 @@ func (bw *BreakerWaits) Await(ctx context.Context, in AwaitInput) (Awaited, erro
 	}
 }
 
-// wanted tells whether the session still waits. A session that has ended its wait hears
+// wanted reports whether the session still waits. A session that has ended its wait hears
 // nothing of a lease, and the activity of that end only with a later heartbeat.
 func (bw *BreakerWaits) wanted(ctx context.Context, wait session.BreakerWait) bool {
 	if bw.Heartbeats == nil {

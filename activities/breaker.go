@@ -137,7 +137,7 @@ func (r *round) untilAnswered(ctx context.Context, amiss string, ask func(contex
 }
 
 // turnedAway leaves no trace of a round that has not begun. One that had, before
-// it came to another agent, keeps what it has for the activity that goes on.
+// it came to another agent, keeps what it has for the activity that continues.
 func (r *round) turnedAway(ctx context.Context, view *breaker.View) error {
 	now, patience := r.Clock().UTC(), r.session.team.Retry.WaitsOut()
 	t := TurnedAway{Breaker: r.breaker(), Wait: view.Status().WaitFor(now)}
@@ -229,7 +229,7 @@ func (r *round) keepLease(ctx context.Context) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// holds tells whether the round still tries its agent under a lease.
+// holds reports whether the round still tries its agent under a lease.
 func (r *round) holds(holder string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

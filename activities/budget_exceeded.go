@@ -11,7 +11,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// canBeHelped tells whether an attempt has failed only because a budget of the
+// canBeHelped reports whether an attempt has failed only because a budget of the
 // session is spent, and the session has something to do about that.
 func (r *round) canBeHelped(f failures.Failure) bool {
 	return f.Category == failures.TokenBudget && r.spender.refusal.Scope != "" &&
@@ -19,7 +19,7 @@ func (r *round) canBeHelped(f failures.Failure) bool {
 }
 
 // budgetSpent ends the activity and not the round: no attempt is used, and a later
-// activity goes on with the same one.
+// activity continues with the same one.
 func (r *round) budgetSpent(ctx context.Context, f failures.Failure) error {
 	r.changeLog(func(l *session.RoundLog) { l.Started = false })
 	if err := r.writeRecord(ctx); err != nil {

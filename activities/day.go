@@ -62,7 +62,7 @@ func (w *BudgetWaits) Await(ctx context.Context, in AwaitBudgetInput) error {
 	}
 }
 
-// pays tells whether the budget may pay for the call now.
+// pays reports whether the budget may pay for the call now.
 func (w *BudgetWaits) pays(key session.Key, in AwaitBudgetInput) (bool, error) {
 	if in.Date == "" {
 		l, err := w.Ledgers.Ledger(key)

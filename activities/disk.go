@@ -111,8 +111,8 @@ func (r *round) watchDisk(ctx context.Context, who string, p place, stop context
 	return nil
 }
 
-// filledDisk tells whether an attempt has failed because its agent has filled the disk: nil if
-// it has not. What the agent has left is removed then, so that others go on.
+// filledDisk reports whether an attempt has failed because its agent has filled the disk: nil if
+// it has not. What the agent has left is removed then, so that others continue.
 func (r *round) filledDisk(ctx context.Context, err error) *failures.Failure {
 	var filled filledError
 	failure, failed := asFailure(counted(err))

@@ -19,7 +19,7 @@ var errHandedOver = errors.New("the worker stops")
 // execution that had not begun to work.
 var errReplaced = errors.New("superseded in Temporal")
 
-// isPermanent tells whether a store's error will be the same next time: the content
+// isPermanent reports whether a store's error will be the same next time: the content
 // is gone or wrong, as opposed to a directory that cannot be used at the moment. A
 // deadline or a cancellation says nothing about the content.
 func isPermanent(err error) bool {
@@ -70,7 +70,7 @@ func unrecoverable(report RoundFailure, cause error) error {
 		temporal.ApplicationErrorOptions{NonRetryable: true, Cause: cause, Details: []any{report}})
 }
 
-// isAnswer tells whether an error says already what Temporal has to do.
+// isAnswer reports whether an error says already what Temporal has to do.
 func isAnswer(err error) bool {
 	var app *temporal.ApplicationError
 	return errors.As(err, &app)

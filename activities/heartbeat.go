@@ -91,7 +91,7 @@ func (r *round) abortIfSuperseded(end context.CancelCauseFunc) {
 	}
 }
 
-// isRecorded tells whether the round's result is in the record for good.
+// isRecorded reports whether the round's result is in the record for good.
 func (r *round) isRecorded() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

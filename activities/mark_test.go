@@ -42,8 +42,8 @@ func (p *past) checkpoint() session.Checkpoint {
 	return c
 }
 
-// TestNotesOutliveTheIncarnation: who goes on is told what a person said last, also
-// where finished work was sent back before, and where only the merged tree is to be mended.
+// TestNotesOutliveTheIncarnation: who continues is told what a person said last, also
+// where finished work was sent back before, and where only the merged tree is to be fixed.
 func TestNotesOutliveTheIncarnation(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)

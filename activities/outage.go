@@ -38,7 +38,7 @@ const (
 // OutageStop is the detail of a ProviderOutage error: the provider has been away for
 // longer than the team's patience.
 type OutageStop struct {
-	// Since is when the outage began, Until when the attempt would go on.
+	// Since is when the outage began, Until when the attempt would continue.
 	Since time.Time `json:"since"`
 	Until time.Time `json:"until"`
 	// Failure is the last one, without its output.
@@ -48,7 +48,7 @@ type OutageStop struct {
 	Total cost.Usage `json:"total"`
 }
 
-// waitsOut tells whether the round waits a failure out: trouble of the provider or of the
+// waitsOut reports whether the round waits a failure out: trouble of the provider or of the
 // host uses up no attempt.
 func (r *round) waitsOut(f failures.Failure) bool {
 	return f.WaitedOut() && r.session.team.Retry.WaitsOut() > 0
@@ -118,13 +118,13 @@ func (r *round) reportProvider(ctx context.Context, f session.AttemptFailure) *b
 		activity.GetLogger(ctx).Warn("the breaker did not get the report on the provider", "breaker", report.Breaker.Name, "error", err)
 		return nil
 	}
-	if f.Category == "" { // a probe has ended with it, and the round goes on
+	if f.Category == "" { // a probe has ended with it, and the round continues
 		r.pass(session.BreakerPass{Generation: answer.State.Generation})
 	}
 	return &answer.View
 }
 
-// restOutage waits until an attempt may go on that has met an outage. In a short outage it
+// restOutage waits until an attempt may continue that has met an outage. In a short outage it
 // keeps the agent's slot; in one that lasts it gives the slot back, in a RecoverableError
 // that has Temporal start the next execution after the wait. Once the team's patience is
 // over, the round fails or its session is told.
@@ -203,7 +203,7 @@ func (r *round) sleep(ctx context.Context, d time.Duration) error {
 }
 
 // patienceOver ends the round, or only the activity: then people are notified, and a
-// later activity goes on with the same attempt.
+// later activity continues with the same attempt.
 func (r *round) patienceOver(ctx context.Context, o session.Outage) error {
 	if r.session.team.Retry.OnOutage == spec.OutageFail {
 		r.spender.begin(r.attemptKey(), nil)

@@ -40,7 +40,7 @@ func limited(wait time.Duration) func(context.Context, session.Job) (session.Out
 }
 
 // TestLongOutageGivesTheSlotBack: the wait is Temporal's, and whoever is lost or stopped in
-// it costs nothing. The same attempt goes on, from the files as they are.
+// it costs nothing. The same attempt continues, from the files as they are.
 func TestLongOutageGivesTheSlotBack(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

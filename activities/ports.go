@@ -126,8 +126,8 @@ type Agents interface {
 	Run(ctx context.Context, job session.Job) (session.Outcome, error)
 	// Check runs a check, on the same terms.
 	Check(ctx context.Context, job session.CheckJob) (session.Outcome, error)
-	// Continuable tells whether there is a conversation of the agent in an
-	// assignment's directory that could go on.
+	// Continuable reports whether there is a conversation of the agent in an
+	// assignment's directory that could continue.
 	Continuable(agent string, dir session.WorkDir) bool
 	// Sweep ends the processes of earlier attempts that are still at work in an
 	// assignment's directory. A *failures.Failure names those that it cannot end.

@@ -24,7 +24,7 @@ type restoration struct {
 	key    session.Key
 	team   spec.Team
 	agents map[string]spec.OfferedAgent
-	// base is the checkpoint to go on from, and before its team; zero for a
+	// base is the checkpoint to continue from, and before its team; zero for a
 	// new session.
 	base        session.Checkpoint
 	before      spec.Team
@@ -151,7 +151,7 @@ func (r *restoration) find() error {
 	return r.findRecorded()
 }
 
-// forks tells whether the session begins as another's fork.
+// forks reports whether the session begins as another's fork.
 func (r *restoration) forks() bool { return r.in.Incarnation == 1 && r.in.Origin != nil }
 
 // shared is finished work as a fork books it: it was paid for by its origin.
@@ -343,10 +343,10 @@ func (r *restoration) fence() (ok bool, err error) {
 	return ok, nil
 }
 
-// beginsAfresh tells whether an assignment that runs again is to ask its model
+// beginsAfresh reports whether an assignment that runs again is to ask its model
 // everything anew: because a person wants it so, or because the answers that are
 // stored led to a failure. Work that was cut off, and work with which nothing was
-// wrong but its provider or its budget, goes on from them.
+// wrong but its provider or its budget, continues from them.
 func (r *restoration) beginsAfresh(record session.Record) bool {
 	if slices.Contains(r.in.Course.Force, record.Assignment.Phase) {
 		return true

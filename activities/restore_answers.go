@@ -28,7 +28,7 @@ func (r *restoration) approvals() {
 	}
 }
 
-// builtOn tells whether finished work builds on a phase.
+// builtOn reports whether finished work builds on a phase.
 func (r *restoration) builtOn(phase string) bool {
 	for id := range r.done {
 		if slices.Contains(r.team.Ancestors(id.Phase), phase) {
@@ -39,7 +39,7 @@ func (r *restoration) builtOn(phase string) bool {
 }
 
 // notes is what a person last said to those who have yet to finish their own work, or
-// what they had begun to mend of their phase's.
+// what they had begun to fix of their phase's.
 func (r *restoration) notes() map[string]string {
 	notes := map[string]string{}
 	for _, a := range r.base.Answers {
@@ -76,7 +76,7 @@ func (r *restoration) findSkipped() error {
 	return nil
 }
 
-// skipped tells whether the last that a person has said of an assignment is to go on
+// skipped reports whether the last that a person has said of an assignment is to continue
 // without it.
 func (r *restoration) skipped(id spec.AssignmentID) bool {
 	for _, a := range slices.Backward(r.base.Answers) {

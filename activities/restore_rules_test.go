@@ -162,7 +162,7 @@ func TestRecordedSoloPhaseStands(t *testing.T) {
 	require.Contains(t, p.plan(), "restore pair/p: finished before, but not its phase\nrestore pair/q")
 }
 
-// TestNewIntegratorKeepsWhatWasMended: what the one before had mended, and a
+// TestNewIntegratorKeepsWhatWasMended: what the one before had fixed, and a
 // person's edit, stay in the tree.
 func TestNewIntegratorKeepsWhatWasMended(t *testing.T) {
 	t.Parallel()

@@ -76,7 +76,7 @@ func (r *round) rest(ctx context.Context) error {
 	}
 	n := len(r.log.Attempts)
 	if n == 0 || r.goesOnWith || r.log.Attempts[n-1].Agent != r.agent() {
-		return nil // or the session has decided when it goes on
+		return nil // or the session has decided when it continues
 	}
 	last := r.log.Attempts[n-1]
 	wait := r.wait(last.Failure)
@@ -90,7 +90,7 @@ func (r *round) rest(ctx context.Context) error {
 	return sleep(ctx, left)
 }
 
-// goOn takes over the entry of the activity that this one goes on with.
+// goOn takes over the entry of the activity that this one continues with.
 func (r *round) goOn() {
 	if r.in.After == "" {
 		return

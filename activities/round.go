@@ -30,7 +30,7 @@ type Rounds struct {
 	Heartbeats Heartbeats
 	// Observer hears of rounds, attempts and calls.
 	Observer Observer
-	// Signals tells workflows of outages while their rounds go on; nil: they learn of them
+	// Signals tells workflows of outages while their rounds continue; nil: they learn of them
 	// from rounds' ends.
 	Signals Signals
 	// HoldSlot is for how long an outage keeps the agent's slot; zero: a minute. Random
@@ -41,7 +41,7 @@ type Rounds struct {
 	// LostLimit is the number of lost workers in a row, without progress
 	// between, after which an assignment is given up as worker_lost.
 	LostLimit int
-	// Drain is how long a stopping worker lets an attempt go on before it
+	// Drain is how long a stopping worker lets an attempt continue before it
 	// hands it over.
 	Drain time.Duration
 }
@@ -159,8 +159,8 @@ func (rs *Rounds) Run(ctx context.Context, in RoundInput) (session.RoundResult, 
 	}
 }
 
-// once does the attempt when it may begin or go on. It returns nothing at all if the
-// provider has failed, and the attempt is to go on after a wait.
+// once does the attempt when it may begin or continue. It returns nothing at all if the
+// provider has failed, and the attempt is to continue after a wait.
 func (r *round) once(ctx context.Context) (*session.RoundResult, error) {
 	if err := r.rest(ctx); err != nil {
 		return nil, r.interrupted(ctx, err)
@@ -253,7 +253,7 @@ func (r *round) refused() *failures.Failure {
 }
 
 // failed notes a failed attempt and decides, from the failure table and the
-// persona's threshold, whether the round goes on.
+// persona's threshold, whether the round continues.
 func (r *round) failed(ctx context.Context, l left, err error, started time.Time) error {
 	failure, ok := asFailure(err)
 	if !ok || ctx.Err() != nil {
@@ -386,7 +386,7 @@ func (r *round) interrupted(ctx context.Context, err error) error {
 	return storeError(err)
 }
 
-// recalled tells whether the round knows its record.
+// recalled reports whether the round knows its record.
 func (r *round) recalled() bool { return r.record.Schema != "" }
 
 // attempts is the persona's threshold.

@@ -35,7 +35,7 @@ type agents struct {
 	conversation spec.Conversation
 	// lacks is an agent that the worker does not have.
 	lacks string
-	// continuable: there is one that can go on.
+	// continuable: there is one that can continue.
 	continuable bool
 	// reserve is what an attempt may cost.
 	reserve cost.Amount
@@ -122,7 +122,7 @@ type desk struct {
 	// logger is nil where no line matters.
 	logger *slog.Logger
 	// onExceeded is what the session can do about its budget; after is the
-	// activity that the round goes on with.
+	// activity that the round continues with.
 	onExceeded spec.OnExceeded
 	after      string
 	// observer is nil where nobody listens.

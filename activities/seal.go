@@ -22,7 +22,7 @@ type Seals struct {
 // Seal folds the personas' deltas onto the phase's input, looks whether the
 // phase produced what it must, and runs its checks on the merged tree. What is
 // wrong with the work is in the result: it is for the workflow to have it
-// mended. An unusable store or a stopping worker is an error that Temporal
+// fixed. An unusable store or a stopping worker is an error that Temporal
 // tries again. A check that takes its worker down again and again is given up as
 // worker_lost, and a merge of an earlier incarnation is fenced, like a round.
 func (s *Seals) Seal(ctx context.Context, in SealInput) (SealResult, error) {
@@ -168,7 +168,7 @@ func (r *round) putMerge(change func(*session.MergeLog)) error {
 	return err
 }
 
-// failedChecks tells a failure of the work, which somebody has to mend, from the
+// failedChecks tells a failure of the work, which somebody has to fix, from the
 // activity's own errors. Trouble of the host is waited out like that of a round: by
 // another execution of the merge, without a slot.
 func (r *round) failedChecks(ctx context.Context, order OutageOrder, err error) (*failures.Failure, error) {

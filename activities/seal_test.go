@@ -91,7 +91,7 @@ func TestMergeThatEndsInOrderLosesNobody(t *testing.T) {
 	}
 }
 
-// TestMergeOfAnEarlierIncarnationIsStopped: its checks may go on for hours.
+// TestMergeOfAnEarlierIncarnationIsStopped: its checks may continue for hours.
 func TestMergeOfAnEarlierIncarnationIsStopped(t *testing.T) {
 	t.Parallel()
 	d := newMerge(t)
@@ -106,7 +106,7 @@ func TestMergeOfAnEarlierIncarnationIsStopped(t *testing.T) {
 	require.Equal(t, 2, d.record().Incarnation)
 }
 
-// TestMergeWaitsForItsMachine: what fails its checks is nobody's work, so nobody has to mend it.
+// TestMergeWaitsForItsMachine: what fails its checks is nobody's work, so nobody has to fix it.
 func TestMergeWaitsForItsMachine(t *testing.T) {
 	t.Parallel()
 	full := func(context.Context) error { return failures.Failf(failures.ResourceError, "no space") }

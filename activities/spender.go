@@ -26,7 +26,7 @@ type spender struct {
 	// capped: the session has a budget to be held to.
 	capped bool
 	// attempt is the one under way; earlier are those whose conversation it
-	// goes on with, newest first.
+	// continues with, newest first.
 	attempt session.CallKey
 	earlier []session.CallKey
 
@@ -170,7 +170,7 @@ func (b *spender) limit(l *budget.Ledger) {
 }
 
 // Stored looks the turn up among those of this attempt, and of the ones whose
-// conversation it goes on with.
+// conversation it continues with.
 func (b *spender) Stored(ctx context.Context, turn int, request spec.Digest) (*session.StoredTurn, error) {
 	b.guard.Lock()
 	var call *budget.Call

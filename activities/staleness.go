@@ -120,7 +120,7 @@ func (v *reuse) restore(id spec.AssignmentID, a finished, reason string) error {
 	return nil
 }
 
-// sealed tells whether the phase's work stands as a whole: as it was merged,
+// sealed reports whether the phase's work stands as a whole: as it was merged,
 // checked and recorded, or by one persona, whose record vouches for that.
 func (v *reuse) sealed() bool {
 	if !v.complete {

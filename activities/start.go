@@ -22,7 +22,7 @@ type start struct {
 	// begun is when an earlier execution, which was cut off, has begun the attempt; zero:
 	// none has.
 	begun time.Time
-	// continues: a conversation in the directory and HOME can go on.
+	// continues: a conversation in the directory and HOME can continue.
 	continues bool
 	// first is the attempt with which the conversation began, and earlier are
 	// the failed ones that it has gone through since, newest first: their paid
@@ -92,8 +92,8 @@ func (r *round) start(ctx context.Context) start {
 	return s
 }
 
-// continuable tells whether there is a conversation in the assignment's directory
-// that could go on.
+// continuable reports whether there is a conversation in the assignment's directory
+// that could continue.
 func (r *round) continuable() bool {
 	if r.Agents.Offered(r.agent()).Conversation != spec.InDirectory {
 		return false
@@ -102,8 +102,8 @@ func (r *round) continuable() bool {
 	return err == nil && r.Agents.Continuable(r.agent(), dir)
 }
 
-// inherits tells whether an earlier incarnation of the session was cut off in the
-// middle of an attempt that this round, at its beginning, can go on with, and when that
+// inherits reports whether an earlier incarnation of the session was cut off in the
+// middle of an attempt that this round, at its beginning, can continue with, and when that
 // was begun.
 func (r *round) inherits() (begun time.Time, ok bool) {
 	r.mu.Lock()
@@ -123,7 +123,7 @@ func (r *round) inherits() (begun time.Time, ok bool) {
 	return begun, false
 }
 
-// goesOn tells whether the conversation of a failed attempt goes on: one that the
+// goesOn reports whether the conversation of a failed attempt continues: one that the
 // journal has, so that the agent goes through it again from its beginning. It does
 // so in a later series, too: there was nothing wrong with the answers. Where a
 // person has said something new, it is another conversation by itself.
@@ -132,8 +132,8 @@ func (r *round) goesOn(last tried) bool {
 		last.key.Epoch >= r.record.Began && failures.RuleFor(last.report.Failure.Category).Start == failures.FromConversation
 }
 
-// keeps tells whether the next attempt goes on from the files that one has left.
-// From the middle of work only who remembers what it was doing can go on.
+// keeps reports whether the next attempt continues from the files that one has left.
+// From the middle of work only who remembers what it was doing can continue.
 func (r *round) keeps(ctx context.Context, last session.AttemptReport, continuable bool) bool {
 	from := failures.RuleFor(last.Failure.Category).Start
 	may := from == failures.FromFiles || from == failures.FromConversation && continuable

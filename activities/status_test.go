@@ -115,7 +115,7 @@ func (readOnly) UpdateExecution(session.Key, func(*session.Execution)) error {
 	return errors.New("no space left on device")
 }
 
-// TestBoundaryWaitsForItsStatusDocument: work goes on only when everybody can read how it stands.
+// TestBoundaryWaitsForItsStatusDocument: work continues only when everybody can read how it stands.
 func TestBoundaryWaitsForItsStatusDocument(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
@@ -137,7 +137,7 @@ func TestBoundaryWaitsForItsStatusDocument(t *testing.T) {
 }
 
 // TestAnEndStaysAsItIs: an executor of a session's last step that was stopped meanwhile
-// and goes on later changes nothing.
+// and continues later changes nothing.
 func TestAnEndStaysAsItIs(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)

@@ -13,7 +13,7 @@ import (
 )
 
 // takeSupplied ends a round with a person's files. They are the person's last word:
-// what is wrong with them only another word can mend.
+// what is wrong with them only another word can fix.
 func (r *round) takeSupplied(ctx context.Context) (session.RoundResult, error) {
 	started := r.Clock().UTC()
 	if len(r.log.Attempts) > 0 { // an execution before this one has come to its end

@@ -146,7 +146,7 @@ type signals struct {
 	handling int
 }
 
-// allHandled tells whether none is unread or being handled.
+// allHandled reports whether none is unread or being handled.
 func (s *signals) allHandled() bool {
 	return s.handling == 0 && !slices.ContainsFunc(s.channels, func(c workflow.ReceiveChannel) bool { return c.Len() > 0 })
 }
@@ -186,7 +186,7 @@ func detail[T any](err error, kind string) (said T, ok bool) {
 	return said, app.Details(&said) == nil
 }
 
-// isFinal tells whether an activity said that trying again is useless.
+// isFinal reports whether an activity said that trying again is useless.
 func isFinal(err error) bool {
 	var app *temporal.ApplicationError
 	return errors.As(err, &app) && app.NonRetryable()

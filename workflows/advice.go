@@ -18,7 +18,7 @@ type advice struct {
 	limits *limits
 }
 
-// command is the shortest way to go on from a request. several: the session waits for
+// command is the shortest way to continue from a request. several: the session waits for
 // several budgets.
 func (d *advice) command(r *request, several bool) string {
 	if len(r.Answers) == 0 {

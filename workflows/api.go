@@ -47,7 +47,7 @@ type SessionInput struct {
 	Incarnation int `json:"incarnation,omitempty"`
 	// Course says which part of the team's work to do.
 	Course session.Course `json:"course,omitzero"`
-	// Base is the checkpoint that the session goes on from; empty for a new one.
+	// Base is the checkpoint that the session continues from; empty for a new one.
 	Base spec.Digest `json:"base,omitempty"`
 	// Origin is set for a fork: Base is another session's then.
 	Origin *session.Origin `json:"origin,omitempty"`
@@ -63,7 +63,7 @@ const ApprovePhaseUpdate = "go-on"
 
 // ResolveUpdate is the update, and the signal, that answers a request of the
 // session for a person. Its argument is a [session.Answer]; so is what the update
-// answers with, once everybody can see that the session goes on.
+// answers with, once everybody can see that the session continues.
 const ResolveUpdate = "resolve"
 
 // TicketSignal tells a session which ticket was made for its request, or why none

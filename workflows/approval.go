@@ -36,7 +36,7 @@ func (ps *phases) reopenApproval(ctx workflow.Context, p *pass) (bool, error) {
 }
 
 // awaitApproval waits after a recorded phase until a person approves it, if somebody has to.
-// What does not build on the phase goes on meanwhile. A rejection has the phase do
+// What does not build on the phase continues meanwhile. A rejection has the phase do
 // its work again.
 func (ps *phases) awaitApproval(ctx workflow.Context, p *pass) (bool, error) {
 	r := p.approval

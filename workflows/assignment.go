@@ -56,11 +56,11 @@ type assignment struct {
 	failure *failures.Failure
 }
 
-// midway tells whether the assignment has a round to do or to wait for, whatever work it
+// midway reports whether the assignment has a round to do or to wait for, whatever work it
 // has already.
 func (a *assignment) midway() bool { return a.due || a.next != nil || a.failure != nil }
 
-// finished tells whether its own work is at hand. What it has to do for the merged tree is
+// finished reports whether its own work is at hand. What it has to do for the merged tree is
 // left to the merge.
 func (a *assignment) finished() bool { return a.integrating || a.Status.Done() && !a.midway() }
 
@@ -133,7 +133,7 @@ func (a *assignment) add(r session.RoundResult) {
 	a.Input, a.Work, a.Basis, a.sendsBack = r.Input, work, r.Basis, r.SendsBack
 }
 
-// ownWork tells whether the assignment is at its own work: not at merging others', and
+// ownWork reports whether the assignment is at its own work: not at merging others', and
 // not done with it because it sends others' back.
 func (a *assignment) ownWork() bool { return !a.integrating && len(a.sendsBack) == 0 }
 

@@ -26,7 +26,7 @@ type budgets struct {
 }
 
 // await has an assignment wait until a person raises the budget that is spent, or says
-// otherwise: *answered then. What does not need that budget goes on meanwhile.
+// otherwise: *answered then. What does not need that budget continues meanwhile.
 func (b *budgets) await(ctx workflow.Context, a *assignment, stop activities.BudgetStop) error {
 	r := b.requests.add(ctx, &request{HelpRequest: b.requestFor(a, stop), stop: &stop, ownWork: a.ownWork(), raises: b.raises})
 	r.obsolete = func() bool { return b.raises > r.raises }
@@ -41,7 +41,7 @@ func (b *budgets) await(ctx workflow.Context, a *assignment, stop activities.Bud
 	case err != nil || answer == nil:
 		return err
 	case answer.Verb == session.AnswerRetry:
-		if answer.Note != "" { // the round goes on as it began unless there is something to say
+		if answer.Note != "" { // the round continues as it began unless there is something to say
 			a.note = answer.Note
 		}
 		return nil
@@ -102,7 +102,7 @@ func (b *budgets) register(ctx workflow.Context, all *signals) error {
 			if err != nil {
 				return raised, err
 			}
-			// Answered once everybody can see that the session goes on.
+			// Answered once everybody can see that the session continues.
 			return raised, workflow.Await(ctx, func() bool { return b.resumed >= all })
 		},
 		workflow.UpdateHandlerOptions{

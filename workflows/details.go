@@ -23,13 +23,13 @@ type publisher struct {
 	schedule *schedule
 	ending   *ending
 	limits   *limits
-	// attributes tells whether the namespace has Maestro's search attributes.
+	// attributes reports whether the namespace has Maestro's search attributes.
 	attributes bool
 	// pages say what people have to look at.
 	pages func() []string
 }
 
-// admitted tells whether the session knows its team, which every answer refers to.
+// admitted reports whether the session knows its team, which every answer refers to.
 func (p *publisher) admitted() bool { return p.status.Session != "" }
 
 // phase returns where a phase stands, for changing.
@@ -133,7 +133,7 @@ func (p *publisher) publish(ctx workflow.Context) {
 	}
 }
 
-// allDone tells whether every phase that was to run is done, and the session does not fail.
+// allDone reports whether every phase that was to run is done, and the session does not fail.
 func (p *publisher) allDone() bool { return !p.ending.failed() && p.schedule.done() }
 
 // saveMemo leaves where the session stands in its memo, for listings.

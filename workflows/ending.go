@@ -37,13 +37,13 @@ type ending struct {
 	continues bool
 }
 
-// stopping tells whether nothing new may start.
+// stopping reports whether nothing new may start.
 func (e *ending) stopping() bool { return e.failed() || e.continues }
 
-// failed tells whether the session ends because something has failed for good.
+// failed reports whether the session ends because something has failed for good.
 func (e *ending) failed() bool { return e.failing || e.fault != nil }
 
-// handsOver tells whether the next run continues what waits in this one.
+// handsOver reports whether the next run continues what waits in this one.
 func (e *ending) handsOver() bool { return e.continues && !e.failed() }
 
 // pause waits on a timer that the Web UI's timeline explains, or until the next run is to

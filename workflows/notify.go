@@ -29,7 +29,7 @@ type notifier struct {
 	sent, pending int
 }
 
-// wanted tells whether anybody outside is to be notified.
+// wanted reports whether anybody outside is to be notified.
 func (n *notifier) wanted() bool {
 	return n.team.Help.Jira != nil || n.webhook || n.reportTo != ""
 }

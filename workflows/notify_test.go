@@ -105,7 +105,7 @@ func TestEndOfTheSessionIsNotifiedToTheTicketsOfRequests(t *testing.T) {
 	require.Equal(t, []string{"of build"}, s.told[1].Fingerprints)
 }
 
-// TestRetryWithoutANoteLeavesWhatWasSaid has a person go on after a budget, too.
+// TestRetryWithoutANoteLeavesWhatWasSaid has a person continue after a budget, too.
 func TestRetryWithoutANoteLeavesWhatWasSaid(t *testing.T) {
 	t.Parallel()
 	s := &stage{team: patient(phase("build", "a"))}

@@ -53,7 +53,7 @@ func (o *outages) register(ctx workflow.Context, all *signals) {
 }
 
 // after decides what a round does whose provider has been away for longer than the
-// team's patience: it goes on waiting, and people are notified, who may answer.
+// team's patience: it continues waiting, and people are notified, who may answer.
 func (o *outages) after(ctx workflow.Context, a *assignment, stop activities.OutageStop, answers ...session.Verb) error {
 	a.Usage = stop.Total
 	o.over(ctx, a.AssignmentID) // an earlier one, whose end no signal reported
@@ -67,7 +67,7 @@ func failingSince(since time.Time, f session.AttemptFailure) string {
 }
 
 // notice notifies people that an assignment waits for its provider. Nobody has to
-// answer: it goes on by itself. errSessionEnds says that the session ends.
+// answer: it continues by itself. errSessionEnds says that the session ends.
 func (o *outages) notice(ctx workflow.Context, a *assignment, c failures.Category, message string, answers []session.Verb) error {
 	if o.ending.stopping() {
 		return errSessionEnds
@@ -215,7 +215,7 @@ func (o *outages) patience(ctx workflow.Context, a *assignment, turned activitie
 	})
 }
 
-// order says how the next activity of a round goes on with an outage.
+// order says how the next activity of a round continues with an outage.
 func (o *outages) order(a *assignment, err error) activities.OutageOrder {
 	switch {
 	case errors.Is(err, errTryNow):

@@ -72,7 +72,7 @@ func (o *Outbox) accept(in activities.TicketNotice, failure bool) {
 	o.Pending = append(o.Pending, PendingNotice{Notice: n, Occurrences: o.Record.Ticket.Occurrences})
 }
 
-// firstTime tells whether a notice is new, and remembers it.
+// firstTime reports whether a notice is new, and remembers it.
 func (o *Outbox) firstTime(id string) bool {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(id)) // never fails

@@ -89,7 +89,7 @@ func (ps *phases) produce(ctx workflow.Context, p *pass) (bool, error) {
 		if i < 0 {
 			return true, nil
 		}
-		// What a person accepts that one of them sends back, the others go on from.
+		// What a person accepts that one of them sends back, the others continue from.
 		if accepted, err := ps.reworks.sendBack(ctx, p, p.work[i]); err != nil || !accepted {
 			return false, err
 		}

@@ -143,7 +143,7 @@ func (rs *requests) find(id string) *request {
 	return rs.open[i]
 }
 
-// awaits tells whether an answer to a request would still be applied.
+// awaits reports whether an answer to a request would still be applied.
 func (rs *requests) awaits(r *request) bool {
 	return r != nil && r.answer == nil && !r.closed && !rs.ending.failed()
 }

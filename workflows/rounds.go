@@ -81,7 +81,7 @@ func (rs *rounds) runAll(ctx workflow.Context, order spec.Order, work []*assignm
 }
 
 // run executes rounds of one assignment until one succeeds. Once they are spent, or
-// another is useless, a person decides how it goes on. It returns false
+// another is useless, a person decides how it continues. It returns false
 // for an assignment without a result in a session that ends.
 func (rs *rounds) run(ctx workflow.Context, a *assignment) (bool, error) {
 	for {
@@ -180,10 +180,10 @@ func (rs *rounds) pause(ctx workflow.Context, a *assignment, wait time.Duration,
 // execution is one of the activities that a round may take.
 type execution struct {
 	// ID is the activity's; After is that of the one before it, with whose
-	// round it goes on.
+	// round it continues.
 	ID    string `json:"id"`
 	After string `json:"after,omitempty"`
-	// Outage is how it goes on with one.
+	// Outage is how it continues with one.
 	Outage activities.OutageOrder `json:"outage,omitempty"`
 	// lease is set if the round is to try its agent for others.
 	lease lease
@@ -251,7 +251,7 @@ func (rs *rounds) execute(ctx workflow.Context, a *assignment) (session.RoundRes
 	}
 }
 
-// leftToNextRun tells whether an error ends a wait that the next run continues.
+// leftToNextRun reports whether an error ends a wait that the next run continues.
 func (rs *rounds) leftToNextRun(err error) bool {
 	return errors.Is(err, errSessionEnds) && rs.ending.handsOver()
 }

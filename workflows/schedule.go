@@ -108,18 +108,18 @@ func (s *schedule) approval(name string) *request {
 	return nil
 }
 
-// recalled tells whether the work of a phase is being cancelled, to be done again.
+// recalled reports whether the work of a phase is being cancelled, to be done again.
 func (s *schedule) recalled(name string) bool {
 	p := s.byName[name]
 	return p != nil && p.recalled
 }
 
-// ready tells whether there is something to do for a phase now.
+// ready reports whether there is something to do for a phase now.
 func (s *schedule) ready(p *phase) bool {
 	return p.conflict != nil || p.unapproved || p.todo && p.input != "" && !s.heldBack(p)
 }
 
-// heldBack tells whether a phase builds on one that has yet to be approved.
+// heldBack reports whether a phase builds on one that has yet to be approved.
 func (s *schedule) heldBack(p *phase) bool {
 	return slices.ContainsFunc(s.team.Ancestors(p.Name), func(name string) bool {
 		above := s.byName[name]
@@ -127,23 +127,23 @@ func (s *schedule) heldBack(p *phase) bool {
 	})
 }
 
-// idle tells whether no phase is left to run or to be decided on.
+// idle reports whether no phase is left to run or to be decided on.
 func (s *schedule) idle() bool {
 	return !slices.ContainsFunc(s.phases, func(p *phase) bool {
 		return p.todo || p.cancel != nil || p.conflict != nil || p.unapproved
 	})
 }
 
-// done tells whether every phase that was to run is recorded and approved, and their
+// done reports whether every phase that was to run is recorded and approved, and their
 // work fits together.
 func (s *schedule) done() bool {
 	return !slices.ContainsFunc(s.phases, func(p *phase) bool { return p.todo || p.undecided() })
 }
 
-// undecided tells whether a person has something to decide about the phase.
+// undecided reports whether a person has something to decide about the phase.
 func (p *phase) undecided() bool { return p.approval != nil || p.unapproved || p.conflict != nil }
 
-// onlyAtWork tells whether no other phase is at work, and a person has nothing to
+// onlyAtWork reports whether no other phase is at work, and a person has nothing to
 // decide about any.
 func (s *schedule) onlyAtWork(p *phase) bool {
 	return !slices.ContainsFunc(s.phases, func(other *phase) bool {
@@ -196,7 +196,7 @@ func (s *schedule) undo(to string) []*phase {
 	return begun
 }
 
-// hasWork tells whether some of a phase's work is at hand.
+// hasWork reports whether some of a phase's work is at hand.
 func (s *schedule) hasWork(p *phase) bool {
 	return slices.ContainsFunc(p.Personas, func(persona string) bool {
 		return s.assignment(spec.AssignmentID{Phase: p.Name, Persona: persona}).restored != nil

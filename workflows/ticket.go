@@ -163,12 +163,12 @@ func (t *ticket) save(ctx workflow.Context) error {
 	return err
 }
 
-// idle tells whether there is nothing left to do.
+// idle reports whether there is nothing left to do.
 func (t *ticket) idle(ctx workflow.Context) bool {
 	return len(t.outbox.Pending) == 0 && t.outbox.toNotify() == nil && !t.signalling && workflow.AllHandlersFinished(ctx)
 }
 
-// continues tells whether it is time to continue as new, and nothing is under way.
+// continues reports whether it is time to continue as new, and nothing is under way.
 func (t *ticket) continues(ctx workflow.Context) bool {
 	return workflow.GetInfo(ctx).GetContinueAsNewSuggested() && workflow.AllHandlersFinished(ctx) && !t.signalling
 }

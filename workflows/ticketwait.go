@@ -48,7 +48,7 @@ func faultOf(err error) (fault activities.TicketFault, said bool) {
 	return detail[activities.TicketFault](err, activities.TicketTroubled)
 }
 
-// queued tells whether an activity has never started.
+// queued reports whether an activity has never started.
 func queued(err error) bool {
 	var timeout *temporal.TimeoutError
 	return errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START

@@ -23,7 +23,7 @@ func withVersion(ctx workflow.Context, version int) workflow.Context {
 	return workflow.WithValue(ctx, versionKey{}, version)
 }
 
-// since tells whether the session began with a version of the logic that has a change. It
+// since reports whether the session began with a version of the logic that has a change. It
 // is the gate of that change: `if since(ctx, 2) { … }`.
 func since(ctx workflow.Context, version int) bool {
 	began, _ := ctx.Value(versionKey{}).(int)

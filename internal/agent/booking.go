@@ -100,7 +100,7 @@ func atMost(u cost.Usage, granted cost.Amount) cost.Usage {
 	return u
 }
 
-// Unpriced tells whether nobody can say what the agent's tokens cost: neither its
+// Unpriced reports whether nobody can say what the agent's tokens cost: neither its
 // prices nor, as other programs may, the agent itself.
 func (d Definition) Unpriced() bool {
 	return d.Prices == nil && (isModel(d.Kind) || d.Preset == preset.Codex || d.Preset == preset.Gemini)

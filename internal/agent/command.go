@@ -204,7 +204,7 @@ func (s *Set) endedBadly(subject string, e procgroup.Result) *failures.Failure {
 		return &failures.Failure{Category: e.Stopped.Category, Message: s.message("%s %s", subject, e.Stopped.Message)}
 	case e.StartError != "":
 		f := fail(failures.ResourceError, "cannot %s", e.StartError)
-		f.Final = !e.Temporary // a program that is missing is a person's to mend
+		f.Final = !e.Temporary // a program that is missing is a person's to fix
 		return f
 	case e.ThreadsExceeded != 0:
 		return fail(failures.Unknown, "stopped, because it ran %d threads at once; at most %d are allowed", e.ThreadsExceeded, s.launcher.MaxThreads)

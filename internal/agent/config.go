@@ -110,7 +110,7 @@ type Definition struct {
 	// ContextTokens bounds prompt and answer of one call together.
 	ContextTokens int64 `json:"context_tokens,omitempty" yaml:"context_tokens,omitempty" jsonschema:"minimum=4096,maximum=100000000" only:"kind=anthropic openai"`
 	// Preset says which of the known agent programs a command agent starts, and so how its
-	// stream is read and its conversation goes on.
+	// stream is read and its conversation continues.
 	Preset string `json:"preset,omitempty" yaml:"preset,omitempty" jsonschema:"enum=claude,enum=codex,enum=gemini" only:"kind=command"`
 
 	// What follows says nothing about what the agent does.

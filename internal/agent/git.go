@@ -26,7 +26,7 @@ git -c core.hooksPath=/dev/null -c commit.gpgSign=false commit --quiet --allow-e
 )
 
 // commit makes the directory a repository with its input committed. Where there
-// is a repository already, an attempt goes on from the files of the last one,
+// is a repository already, an attempt continues from the files of the last one,
 // and it stays as it is. Like the agent it runs below a shim.
 func (s *Set) commit(ctx context.Context, dir string, env []string, lock session.Lock) (session.Outcome, error) {
 	_, err := os.Lstat(filepath.Join(dir, ".git"))

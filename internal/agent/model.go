@@ -17,7 +17,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// isModel tells whether an agent of the kind is a model that works through tools.
+// isModel reports whether an agent of the kind is a model that works through tools.
 func isModel(kind string) bool { return kind == KindAnthropic || kind == KindOpenAI }
 
 // idleConnections is how many connections to one provider are kept for the next

@@ -95,7 +95,7 @@ func role(role string) string {
 	return ", in the role of a " + role
 }
 
-// goOn says why the conversation goes on.
+// goOn says why the conversation continues.
 func (p *promptText) goOn(b session.Brief) {
 	switch {
 	case b.Feedback == nil || b.Feedback.Category == "":
@@ -179,7 +179,7 @@ Its personas then fix it for these reasons, all together at most %d bytes, and y
 `, back.To, session.MaxReasons, back.Remains())
 }
 
-// besides goes on from what fields a result has.
+// besides continues from what fields a result has.
 func besides(back *session.MaySendBack) string {
 	if back == nil {
 		return ""

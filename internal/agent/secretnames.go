@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// isSecretName tells whether a variable of this name holds a secret.
+// isSecretName reports whether a variable of this name holds a secret.
 func isSecretName(name string) bool {
 	for _, suffix := range []string{"KEY", "TOKEN", "SECRET", "PASSWORD"} {
 		if strings.HasSuffix(strings.ToUpper(name), suffix) {

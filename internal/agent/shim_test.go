@@ -41,7 +41,7 @@ func (b *bench) pid(file string) int {
 	return pid
 }
 
-// ended tells whether a process is gone, or dead and not waited for yet.
+// ended reports whether a process is gone, or dead and not waited for yet.
 func ended(pid int) bool {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	return err != nil || strings.Contains(string(status), "\nState:\tZ")

@@ -76,7 +76,7 @@ func (c *closeUp) readWork(ctx context.Context, v sessionstatus.Session) {
 	}
 }
 
-// over tells whether the end of an assignment's work was read.
+// over reports whether the end of an assignment's work was read.
 func (c *closeUp) over(id spec.AssignmentID) bool {
 	w, known := c.work[id]
 	return !known || w.over

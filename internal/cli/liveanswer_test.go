@@ -68,7 +68,7 @@ func TestASessionIsAnsweredByKeysWhileItIsWatched(t *testing.T) {
 	require.Contains(t, d.must(0, "artifacts", "get", "s", "docs/design.md", "tests.txt", "--out", d.dir+"/out"), "tests.txt")
 }
 
-// Who leaves a session that waits is told how it goes on, as without a terminal.
+// Who leaves a session that waits is told how it continues, as without a terminal.
 func TestLeavingASessionThatWaits(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t).withServer()

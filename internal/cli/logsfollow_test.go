@@ -27,7 +27,7 @@ retry: {attempts: 1, rounds: 1, initial: 10ms, max: 10ms}
 help: {mode: ask}
 `
 
-// gated is an agent that says where it is, again and again, and goes on once a file is missing.
+// gated is an agent that says where it is, again and again, and continues once a file is missing.
 func gated(d *desk, name string) string {
 	return `echo "` + name + ` is under way" >&2; for i in 1 2 3 4 5 6 7 8 9; do printf '` + name + ` \033[32mstep %d\033[0m\n' $i >&2; done; while [ ! -e ` + filepath.Join(d.dir, "go-"+name) + ` ]; do sleep 0.1; echo "` + name + ` waits" >&2; done; echo "` + name + ` is done" >&2; echo x > ` + name + `.txt`
 }

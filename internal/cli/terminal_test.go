@@ -35,7 +35,7 @@ type terminal struct {
 // movements of the cursor.
 var keyboardProtocol = regexp.MustCompile(`\x1b\[[<>=?][0-9;]*u`)
 
-// onTerminal starts a command line, as a program of its own, on a terminal. mend
+// onTerminal starts a command line, as a program of its own, on a terminal. fix
 // changes how it is started.
 func (d *desk) onTerminal(columns, rows uint16, mend func(*exec.Cmd), args ...string) *terminal {
 	d.t.Helper()

@@ -70,7 +70,7 @@ func (w *wire) keep(near, far net.Conn) bool {
 	return true
 }
 
-// cut closes what is open, and lets nothing through until it is mended.
+// cut closes what is open, and lets nothing through until it is fixed.
 func (w *wire) cut() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -153,7 +153,7 @@ func (s sweeper) find() (found []proc) {
 	return found
 }
 
-// owns tells whether a process belongs to the directory.
+// owns reports whether a process belongs to the directory.
 func (s sweeper) owns(p proc) bool {
 	proc := "/proc/" + strconv.Itoa(p.pid)
 	var stat unix.Stat_t

@@ -16,7 +16,7 @@ type Basis struct {
 	// Persona is the persona's name and role.
 	Persona spec.Digest `json:"persona"`
 	// Agent is the agent's name, kind and model. How its program is called is
-	// not part of it: a mended command line makes no finished work stale.
+	// not part of it: a fixed command line makes no finished work stale.
 	Agent        spec.Digest `json:"agent"`
 	Instructions spec.Digest `json:"instructions"`
 	Requirement  spec.Digest `json:"requirement"`

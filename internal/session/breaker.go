@@ -110,7 +110,7 @@ func (s BreakerStatus) At(now time.Time) BreakerStatus {
 	return s
 }
 
-// NewerThan tells whether s is to replace other.
+// NewerThan reports whether s is to replace other.
 func (s BreakerStatus) NewerThan(other BreakerStatus) bool {
 	if !s.Since.Equal(other.Since) {
 		return s.Since.After(other.Since)

@@ -15,7 +15,7 @@ type Course struct {
 	// pending, and what builds on them does without.
 	Only []string `json:"only,omitempty"`
 	// PauseAfter names phases after which the session parks until a person
-	// says that it may go on.
+	// says that it may continue.
 	PauseAfter []string `json:"pause_after,omitempty"`
 	// Force names phases that run although their work is at hand.
 	Force []string `json:"force,omitempty"`
@@ -116,7 +116,7 @@ func (c Course) suppliedPhases() []string {
 	return out
 }
 
-// Action is what becomes of an assignment when a session starts or goes on.
+// Action is what becomes of an assignment when a session starts or continues.
 type Action string
 
 // The actions of a plan.

@@ -26,7 +26,7 @@ type Written struct {
 	Hidden bool
 }
 
-// IsLow tells whether the disk counts as full.
+// IsLow reports whether the disk counts as full.
 func (d Disk) IsLow() bool { return d.Free < d.Low || d.FreeFiles < d.LowFiles }
 
 // FilledBy says that whoever has written so much has filled the disk, or has passed its

@@ -19,14 +19,14 @@ var (
 // The type names of errors that cross Temporal. They are part of the wire
 // format.
 const (
-	// RecoverableError ends an attempt; the round goes on with the next.
+	// RecoverableError ends an attempt; the round continues with the next.
 	RecoverableError = "RecoverableError"
 	// UnrecoverableError ends a round: its attempts are spent, or useless.
 	UnrecoverableError = "UnrecoverableError"
 	// BreakerOpen ends a round before it began: the breaker of its agent is
 	// open. It counts neither as a round nor as an attempt.
 	BreakerOpen = "BreakerOpen"
-	// BudgetSpent ends a round that may go on once its budget is raised, or with
+	// BudgetSpent ends a round that may continue once its budget is raised, or with
 	// another agent. It counts as no failure; what the round has done stays.
 	BudgetSpent = "BudgetSpent"
 	// HelpNeeded ends a session whose rounds are spent.
@@ -34,7 +34,7 @@ const (
 	// NotAdmitted ends a session that may not start.
 	NotAdmitted = "NotAdmitted"
 	// ProviderOutage ends an activity whose provider has been away for longer than the
-	// team's patience; a later one goes on with its round.
+	// team's patience; a later one continues with its round.
 	ProviderOutage = "ProviderOutage"
 	// HandedOver ends an execution whose worker stops; another takes over and
 	// no attempt is used.

@@ -20,7 +20,7 @@ const (
 	HelpAsked Event = "help_needed"
 	// ApprovalAsked: a session waits for a person's word on a finished phase.
 	ApprovalAsked Event = "approval_needed"
-	// WentOn: a request was answered, and the session goes on.
+	// WentOn: a request was answered, and the session continues.
 	WentOn Event = "went_on"
 	// SessionCompleted, SessionFailed and SessionCancelled: it has ended.
 	SessionCompleted Event = "completed"
@@ -61,10 +61,10 @@ type Notice struct {
 	WebUI string `json:"web_ui,omitempty"`
 }
 
-// Asks tells whether the notice is about a session that waits for a person.
+// Asks reports whether the notice is about a session that waits for a person.
 func (n Notice) Asks() bool { return n.Event == HelpAsked || n.Event == ApprovalAsked }
 
-// Ends tells whether the notice is about a session that has ended.
+// Ends reports whether the notice is about a session that has ended.
 func (n Notice) Ends() bool {
 	return n.Event == SessionCompleted || n.Event == SessionFailed || n.Event == SessionCancelled
 }
@@ -89,7 +89,7 @@ const (
 	Unreached TroubleKind = "unreached"
 	// Unclear: it may have been done, because the answer was lost.
 	Unclear TroubleKind = "unclear"
-	// Misconfigured: it is not done, and somebody has to mend credentials, rights
+	// Misconfigured: it is not done, and somebody has to fix credentials, rights
 	// or the configuration first.
 	Misconfigured TroubleKind = "misconfigured"
 	// Gone: the ticket itself is not there any more.

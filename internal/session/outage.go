@@ -28,7 +28,7 @@ type Outage struct {
 	Waits int       `json:"waits"`
 	// Failure is the last one.
 	Failure failures.Failure `json:"failure"`
-	// Until is when the attempt goes on, at the earliest.
+	// Until is when the attempt continues, at the earliest.
 	Until time.Time `json:"until"`
 	// PatienceFrom is when the team's patience begins: with the outage, or at the time
 	// for which the provider has promised to be back.

@@ -111,7 +111,7 @@ type RoundRecord struct {
 	// GaveUp: the round has failed for good. Last: no other follows by itself.
 	GaveUp bool `json:"gave_up,omitempty"`
 	Last   bool `json:"last,omitempty"`
-	// Integrating: the round mended the phase's merged tree.
+	// Integrating: the round fixed the phase's merged tree.
 	Integrating bool `json:"integrating,omitempty"`
 	// Supplied: a person's files stood for the work. How they failed is no
 	// attempt of the assignment's.
@@ -207,7 +207,7 @@ type RoundLog struct {
 	// at after a loss: more of them since are progress.
 	Calls int `json:"calls,omitempty"`
 	// Begun is the attempt that was last begun by an agent whose conversation
-	// can go on; zero: none was.
+	// can continue; zero: none was.
 	Begun int `json:"begun,omitempty"`
 	// Outage is the provider's trouble that the attempt under way waits out; nil: there
 	// is none.

@@ -18,7 +18,7 @@ const (
 	ForHelp RequestKind = "help"
 	// ForBudget: a budget is spent.
 	ForBudget RequestKind = "budget"
-	// ForOutage: an assignment waits for its provider or its machine, and goes on by itself. Nobody has
+	// ForOutage: an assignment waits for its provider or its machine, and continues by itself. Nobody has
 	// to answer.
 	ForOutage RequestKind = "outage"
 	// ForApproval: a phase is done, and what builds on it waits for a word.
@@ -79,9 +79,9 @@ type HelpRequest struct {
 	Persona  string            `json:"persona"`
 	Category failures.Category `json:"category"`
 	Message  string            `json:"message"`
-	// Suggestion says what may have to be mended first, by category.
+	// Suggestion says what may have to be fixed first, by category.
 	Suggestion string `json:"suggestion,omitempty"`
-	// Command is the shortest way to go on.
+	// Command is the shortest way to continue.
 	Command string `json:"command,omitempty"`
 	// Advice is all that a person can do about it: the suggestion, the command, and
 	// what to send from Temporal's Web UI.
@@ -133,7 +133,7 @@ type Verb string
 const (
 	// AnswerRetry: try again, with new rounds, told what the note says.
 	AnswerRetry Verb = "retry"
-	// AnswerSkip: go on without the assignment's work.
+	// AnswerSkip: continue without the assignment's work.
 	AnswerSkip Verb = "skip"
 	// AnswerSupply: files stand for the work, checked like an agent's.
 	AnswerSupply Verb = "supply"

@@ -33,10 +33,10 @@ const (
 	Skipped  State = "skipped"
 )
 
-// Closed tells whether a session in this state has ended.
+// Closed reports whether a session in this state has ended.
 func (s State) Closed() bool { return s == Completed || s == Failed || s == WasCancelled }
 
-// Done tells whether a phase or assignment in this state has its work.
+// Done reports whether a phase or assignment in this state has its work.
 func (s State) Done() bool {
 	return s == Completed || s == Restored || s == Supplied || s == Skipped
 }
@@ -313,7 +313,7 @@ type Execution struct {
 	SHA256 spec.Digest `json:"sha256"`
 }
 
-// IsPast tells whether the document is that of a later incarnation, or of a later
+// IsPast reports whether the document is that of a later incarnation, or of a later
 // boundary of the same one: whoever has still to write this boundary is late.
 func (e *Execution) IsPast(incarnation int, boundary time.Time) bool {
 	return e.Incarnation > incarnation || e.Incarnation == incarnation && e.BoundaryAt.After(boundary)

@@ -82,7 +82,7 @@ func Steps(t spec.Team, phases []string, done map[spec.AssignmentID]CheckpointAs
 				add(id, a.Work, on)
 			}
 		}
-		// What others mended before the team got another integrator comes first.
+		// What others fixed before the team got another integrator comes first.
 		for _, last := range []bool{false, true} {
 			for _, persona := range p.Personas {
 				id := spec.AssignmentID{Phase: name, Persona: persona}
@@ -98,7 +98,7 @@ func Steps(t spec.Team, phases []string, done map[spec.AssignmentID]CheckpointAs
 	return steps
 }
 
-// Unsettled tells whether the steps i and j were made without knowledge of each
+// Unsettled reports whether the steps i and j were made without knowledge of each
 // other and no later step was made with knowledge of both: where they disagree,
 // nobody has had a say yet.
 func Unsettled(steps []Step, i, j int) bool {

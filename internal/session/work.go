@@ -124,7 +124,7 @@ type Job struct {
 	// Calls keeps what the attempt pays for. Nil: nobody does.
 	Calls Calls
 	// Continues: the directory and HOME are as the attempt's last execution or
-	// a failed attempt left them, so that a conversation in them can go on.
+	// a failed attempt left them, so that a conversation in them can continue.
 	Continues bool
 	// Lock is held by what watches the agent, too, so that it outlives a killed
 	// worker for as long as the agent does. May be nil.

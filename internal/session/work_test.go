@@ -64,7 +64,7 @@ func TestPassesBeginWhereWorkIsBegunAfresh(t *testing.T) {
 	r := Record{Rounds: []RoundRecord{
 		round("a", 1, nil), round("a", 1, done), // a second round
 		round("a", 2, done), // sent back
-		mended,              // mends the merged work of the same pass
+		mended,              // fixes the merged work of the same pass
 		round("c", 2, nil),  // begun again in a later incarnation
 	}}
 	require.Equal(t, []int{1, 1, 2, 2, 3}, r.Passes())

@@ -46,7 +46,7 @@ type facts struct {
 
 // behind reports whether the document is that of an earlier run of the session: the
 // present one has yet to be admitted, or was refused. A run that was reset, or that
-// continued as new, goes on from the document of the one before.
+// continued as new, continues from the document of the one before.
 func (f facts) behind() bool {
 	if f.document == nil || f.description == nil {
 		return false

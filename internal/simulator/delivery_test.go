@@ -42,7 +42,7 @@ type task struct {
 	id       string
 	name     string
 	options  workflow.ActivityOptions
-	// mends: it is a round that mends a merged tree.
+	// fixes: it is a round that fixes a merged tree.
 	mends bool
 
 	mu        sync.Mutex
@@ -286,7 +286,7 @@ func (d *delivery) local(ctx context.Context, info activity.Info, start func(con
 }
 
 // abandon tells a local activity that nobody waits for it. One of a process that is
-// stopped hears of it when it goes on.
+// stopped hears of it when it continues.
 func (d *delivery) abandon(ctx context.Context, ex *execution) {
 	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		ex.cancel(context.Canceled)
@@ -388,7 +388,7 @@ func (d *delivery) pause(t *task, wait time.Duration) bool {
 	}
 }
 
-// retries tells whether and when Temporal starts another execution after an error.
+// retries reports whether and when Temporal starts another execution after an error.
 func (t *task) retries(err error, attempt int32) (time.Duration, bool) {
 	policy := t.options.RetryPolicy
 	if policy == nil {

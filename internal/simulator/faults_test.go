@@ -17,7 +17,7 @@ var (
 	putBackOnly = flag.String("simulate.fault", "", "put back only the faults whose name contains this")
 )
 
-// mendedFault is a fault that was mended, as the change of the source that puts it back.
+// mendedFault is a fault that was fixed, as the change of the source that puts it back.
 type mendedFault struct {
 	Name string `json:"name"`
 	What string `json:"what"`

@@ -51,7 +51,7 @@ const (
 	// KillBefore and KillAfter kill the process before or after the effect of a call.
 	KillBefore Kind = "kill-before"
 	KillAfter  Kind = "kill-after"
-	// Freeze stops the process before a call and lets it go on For later.
+	// Freeze stops the process before a call and lets it continue For later.
 	Freeze Kind = "freeze"
 	// Stop has the worker stop in an orderly way.
 	Stop Kind = "stop"
@@ -208,7 +208,7 @@ func (p *Plan) makeFaults(r *rand.Rand, profile string) {
 		for range some(3) {
 			p.Faults = append(p.Faults, Fault{Kind: Freeze, Op: pick(r, "torn checkpoint_", "checkpoint stored, not copied", "PutCheckpoint", "Collect", "Ask", "Complete", "Fold"), N: some(5), For: minutes(r, 1, 40)})
 		}
-		if r.IntN(2) == 0 { // the next incarnation is at work when the one of the last goes on
+		if r.IntN(2) == 0 { // the next incarnation is at work when the one of the last continues
 			p.Faults = append(p.Faults, Fault{Kind: Freeze, Op: "checkpoint stored, not copied", N: some(3), For: minutes(r, 10, 40)})
 			p.Lost = minutes(r, 0, 4)
 		}
@@ -330,10 +330,10 @@ func (p *Plan) addOutage(r *rand.Rand) {
 	p.Windows = append(p.Windows, Window{What: pick(r, "provider", "temporal", "breaker"), From: minutes(r, 0, 2), For: minutes(r, 0, 25), Status: pick(r, 500, 503, 529)})
 }
 
-// failsFast tells whether the team has providers' failures count as the agent's own.
+// failsFast reports whether the team has providers' failures count as the agent's own.
 func (p *Plan) failsFast() bool { return p.Team.Retry.OnOutage == spec.OutageFail }
 
-// losesLedger tells whether the session's ledger is removed.
+// losesLedger reports whether the session's ledger is removed.
 func (p *Plan) losesLedger() bool {
 	return slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Kind == Lose })
 }
@@ -348,7 +348,7 @@ func (p *Plan) stopped() (all time.Duration) {
 	return all
 }
 
-// tears tells whether a fault is in the middle of a write.
+// tears reports whether a fault is in the middle of a write.
 func (p *Plan) tears() bool {
 	return slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Kind == Tear || f.Kind == Freeze && strings.Contains(f.Op, " ") })
 }

@@ -28,7 +28,7 @@ type process struct {
 	dead chan struct{}
 	// stopping is closed when the worker stops in an orderly way.
 	stopping chan struct{}
-	// frozen is when a stopped process goes on.
+	// frozen is when a stopped process continues.
 	frozen time.Time
 	locks  map[*lock]bool
 
@@ -125,7 +125,7 @@ func (p *process) freeze(d time.Duration) {
 	p.world.note(p, "stopped for %s", d)
 }
 
-// wasFrozen tells whether the process was stopped since.
+// wasFrozen reports whether the process was stopped since.
 func (p *process) wasFrozen(since time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -133,7 +133,7 @@ func (p *process) wasFrozen(since time.Time) bool {
 }
 
 // alive returns if the process still is, after the time for which it was stopped;
-// otherwise it ends the goroutine. The n-th calls of an operation go on one after the
+// otherwise it ends the goroutine. The n-th calls of an operation continue one after the
 // other, in the same order each time.
 func (p *process) alive(op string, n int) {
 	for {
@@ -236,7 +236,7 @@ func call[T any](p *process, op string, quick bool, effect func() (T, error)) (T
 	return result, err
 }
 
-// isStore tells whether an operation is the store's.
+// isStore reports whether an operation is the store's.
 func isStore(op string) bool {
 	return !strings.HasPrefix(op, "Breaker.") && op != "Run" && op != "Ask" && !strings.HasPrefix(op, "Check.") && op != "Beat" && op != "Complete" && op != "Notify"
 }
@@ -253,7 +253,7 @@ func (p *process) begin(op string, quick bool) (int, *Fault) {
 	return n, p.world.due(op, n)
 }
 
-// isWrite tells whether an operation comes to a failpoint of the store.
+// isWrite reports whether an operation comes to a failpoint of the store.
 func isWrite(op string) bool {
 	return strings.HasPrefix(op, "Put") || strings.HasPrefix(op, "Update") || op == "AppendEntry"
 }
@@ -301,7 +301,7 @@ func (w *world) atFailpoint(point string, tear func()) {
 	}
 }
 
-// matches tells whether a failpoint is the one that a fault names: "torn ledger" is any
+// matches reports whether a failpoint is the one that a fault names: "torn ledger" is any
 // torn write whose path has ledger in it.
 func matches(point, name string) bool {
 	if name == point {

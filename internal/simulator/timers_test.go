@@ -28,7 +28,7 @@ func (w *workflowOut) NewTimerWithOptions(ctx workflow.Context, d time.Duration,
 	return future
 }
 
-// ExecuteLocalActivity has the environment's clock go on while a local activity is at work:
+// ExecuteLocalActivity has the environment's clock continue while a local activity is at work:
 // how long that is tried depends on it.
 func (w *workflowOut) ExecuteLocalActivity(ctx workflow.Context, name string, args ...any) workflow.Future {
 	future := w.Next.ExecuteLocalActivity(ctx, name, args...)

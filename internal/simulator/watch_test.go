@@ -127,7 +127,7 @@ func (v *watch) broke(promise, format string, args ...any) {
 	}
 }
 
-// scheduled hears that a round, or what goes on with one, is scheduled.
+// scheduled hears that a round, or what continues with one, is scheduled.
 func (v *watch) scheduled(id spec.AssignmentID, t *task) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -270,7 +270,7 @@ func (v *watch) asked(h session.HelpRequest) {
 	}
 }
 
-// helped tells whether a person was asked about an assignment.
+// helped reports whether a person was asked about an assignment.
 func (v *watch) helped(id spec.AssignmentID) bool {
 	for _, h := range v.help {
 		if h.Phase == id.Phase && h.Persona == id.Persona {
@@ -280,7 +280,7 @@ func (v *watch) helped(id spec.AssignmentID) bool {
 	return false
 }
 
-// needsPerson tells whether the plan gives reason to ask somebody.
+// needsPerson reports whether the plan gives reason to ask somebody.
 func (w *world) needsPerson(h session.HelpRequest) bool {
 	if h.Kind == session.ForBudget {
 		return w.plan.Team.Budget.Tokens > 0

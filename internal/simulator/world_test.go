@@ -122,7 +122,7 @@ func (w *world) used(f Fault) {
 	w.spent[f.String()] = true
 }
 
-// twice tells whether this execution of an activity is given up while it still works.
+// twice reports whether this execution of an activity is given up while it still works.
 func (w *world) twice(name string) bool {
 	for _, f := range w.plan.Faults {
 		if f.Kind == Twice && name == string(activities.RoundName) && w.count("round for "+f.String()) == f.N {
@@ -138,7 +138,7 @@ func (w *world) within(o Window) bool {
 	return o.From.Std() <= at && at < o.From.Std()+o.For.Std()
 }
 
-// away tells whether something cannot be reached now.
+// away reports whether something cannot be reached now.
 func (w *world) away(what string) bool {
 	for _, o := range w.plan.Windows {
 		if o.What == what && w.within(o) {
@@ -178,7 +178,7 @@ func (w *world) choose(first int) *process {
 	return nil
 }
 
-// takesWork tells whether the process is neither dead nor stopping nor stopped.
+// takesWork reports whether the process is neither dead nor stopping nor stopped.
 func (p *process) takesWork() bool {
 	select {
 	case <-p.stopping:
@@ -289,7 +289,7 @@ func (w *world) run() {
 		w.sleep(context.Background(), time.Minute)
 		in = w.resume(in)
 	}
-	// Those that were stopped go on, and find that it is over.
+	// Those that were stopped continue, and find that it is over.
 	w.watch.remember()
 	time.Sleep(5 * time.Hour)
 	w.mu.Lock()
@@ -327,7 +327,7 @@ func (w *world) put(data []byte) spec.Digest {
 	return name
 }
 
-// resume is what goes on with a session that Temporal has lost, as `maestro resume` does.
+// resume is what continues with a session that Temporal has lost, as `maestro resume` does.
 func (w *world) resume(in workflows.SessionInput) workflows.SessionInput {
 	in.Incarnation, in.Continued = max(in.Incarnation, 1)+1, nil
 	found, err := w.store.Checkpoints(context.Background(), w.key)
@@ -452,7 +452,7 @@ func (w *world) held(id spec.AssignmentID) {
 	w.holders[id] = w.current
 }
 
-// first tells whether the first incarnation is at work.
+// first reports whether the first incarnation is at work.
 func (w *world) first() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -468,7 +468,7 @@ func (w *world) waited(id spec.AssignmentID) {
 	}
 }
 
-// anyFrozen tells whether a process was stopped since.
+// anyFrozen reports whether a process was stopped since.
 func (w *world) anyFrozen(since time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

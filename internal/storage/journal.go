@@ -96,7 +96,7 @@ func cutTorn(f *os.File) (int64, error) {
 	return end, f.Truncate(end)
 }
 
-// endsWith tells whether a file of some size ends with a line.
+// endsWith reports whether a file of some size ends with a line.
 func endsWith(f *os.File, size int64, line []byte) (bool, error) {
 	from := size - int64(len(line))
 	if from < 0 {

@@ -17,7 +17,7 @@ import (
 // Landing is what is to become of one path of a directory.
 type Landing struct {
 	Path string
-	// Had and Has tell whether there is something at the path in the tree that
+	// Had and Has report whether there is something at the path in the tree that
 	// the directory is taken to hold, and in the one that it shall hold.
 	Had, Has bool
 	// Already: the directory has it as it shall be.
@@ -159,7 +159,7 @@ func (a *Application) standing(ctx context.Context, p string, old, now Entry) (s
 	return st, err
 }
 
-// goes tells whether the application removes what is at a path.
+// goes reports whether the application removes what is at a path.
 func (a *Application) goes(p string) bool {
 	_, had := a.before[p]
 	_, has := a.after[p]

@@ -139,7 +139,7 @@ func TestABlockedPathIsNeverWritten(t *testing.T) {
 	require.Equal(t, map[string]string{"a": "a\n", "d/x": "x\n"}, readTree(t, dir))
 }
 
-// A person goes on working while a long difference is made.
+// A person continues working while a long difference is made.
 func TestWhatChangesAfterThePlanIsKept(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)

@@ -44,7 +44,7 @@ func (s *Store) buffer() (buf []byte, release func()) {
 
 // PutBlob stores data and returns its name. When it returns, the blob outlives
 // a power loss. Storing what is there already does nothing, unless that is
-// damaged: then it is mended.
+// damaged: then it is fixed.
 func (s *Store) PutBlob(ctx context.Context, data []byte) (spec.Digest, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
@@ -114,7 +114,7 @@ func (s *Store) putUnflushed(name spec.Digest, data []byte) (written fs.FileInfo
 	return written, s.files.InstallTemp(temp, path, storage.UntilPowerLoss)
 }
 
-// holds tells whether a blob is stored with exactly this content. What is stored
+// holds reports whether a blob is stored with exactly this content. What is stored
 // is marked as used now, so that it does not look abandoned, even if it is about
 // to be replaced. What was pruned meanwhile is not stored.
 func (s *Store) holds(name spec.Digest, data []byte) (bool, error) {
@@ -260,7 +260,7 @@ func (s *Store) hashFile(ctx context.Context, path string) (spec.Digest, int64, 
 }
 
 // quarantineBlob quarantines a blob that did not verify and returns the error to
-// report. Another process may have mended the blob in the meantime; so what was
+// report. Another process may have fixed the blob in the meantime; so what was
 // moved is looked at again, and a sound blob is put back.
 func (s *Store) quarantineBlob(ctx context.Context, name spec.Digest) error {
 	path := s.blobPath(name)

@@ -171,7 +171,7 @@ func (w *chainWalk) document(ctx context.Context, name spec.Digest) (checkpointD
 }
 
 // sorted lists what was found so that each checkpoint comes before its Previous.
-// Where there are several ends, those that go on from the head come first, then
+// Where there are several ends, those that continue from the head come first, then
 // the later incarnation, then the later time.
 func (w *chainWalk) sorted(head spec.Digest) []StoredCheckpoint {
 	at := map[spec.Digest]StoredCheckpoint{}

@@ -32,7 +32,7 @@ type removedParts struct {
 	Decisions []string `json:"decisions,omitempty"`
 }
 
-// adds tells whether later checkpoints need the document.
+// adds reports whether later checkpoints need the document.
 func (d checkpointDocument) adds() bool {
 	return len(d.Assignments) > 0 || len(d.Artifacts) > 0 || len(d.Decisions) > 0 || d.Removed != nil
 }
@@ -200,7 +200,7 @@ func (w *composition) difference(c session.Checkpoint) checkpointDocument {
 	return d
 }
 
-// sameOrder tells whether two checkpoints list the same assignments and artifacts in the
+// sameOrder reports whether two checkpoints list the same assignments and artifacts in the
 // same order.
 func sameOrder(a, b session.Checkpoint) bool {
 	same := func(a, b session.CheckpointAssignment) bool { return a.AssignmentID == b.AssignmentID }

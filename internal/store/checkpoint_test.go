@@ -209,7 +209,7 @@ func TestACopyIsThatOfTheNewestCheckpoint(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, left)
 
-	// Two executors of one boundary: the state tells whether the session is past it.
+	// Two executors of one boundary: the state reports whether the session is past it.
 	require.NoError(t, s.UpdateExecution(webSession, func(e *session.Execution) {
 		e.Incarnation, e.BoundaryAt = 2, now.Add(2*time.Minute)
 	}))

@@ -24,7 +24,7 @@ const raisesSuffix = ".raises.jsonl"
 // keptFor is for how long a day is kept, at least: who has raised its budget may be asked for.
 const keptFor = 31 // days
 
-// carriedFor is for how long a call may go on over midnights and still be found when
+// carriedFor is for how long a call may continue over midnights and still be found when
 // a new day is made from the ledgers: longer than any attempt may take.
 const carriedFor = 7 // days
 

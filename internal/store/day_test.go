@@ -69,7 +69,7 @@ func share(dir string, args []string) error {
 			return nil
 		})
 		if err != nil || verdict.Wait || verdict.Refused != "" {
-			for _, call := range j.Unsettled() { // as a person would, so that it goes on for ever
+			for _, call := range j.Unsettled() { // as a person would, so that it continues for ever
 				err = errors.Join(err, add(budget.Entry{Kind: budget.Closed, Call: call.ID, Usage: &cost.Usage{}}), enter())
 			}
 			continue

@@ -28,7 +28,7 @@ type Archive struct {
 	Blobs       int         `json:"blobs"`
 	// Bytes is the size of documents and blobs before compression.
 	Bytes int64 `json:"bytes"`
-	// Transcripts tells whether those of the attempts are there.
+	// Transcripts reports whether those of the attempts are there.
 	Transcripts bool `json:"transcripts"`
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// isGitDir tells whether a name is that of git's own directory or file: never part
+// isGitDir reports whether a name is that of git's own directory or file: never part
 // of a tree, whatever patterns say, since what it holds is executed by whoever runs
 // git there. Some file systems take .GIT for the same, or leave out what is not seen, or
 // what stands behind a colon and dots and spaces at the end, or have a short name for it;
@@ -149,7 +149,7 @@ func translatePart(part string) string {
 	return b.String()
 }
 
-// match tells whether the rule is about the path.
+// match reports whether the rule is about the path.
 func (r ignoreRule) match(below, name string, kind fs.FileMode) bool {
 	if r.dirOnly && !kind.IsDir() || r.notFile && kind.IsRegular() {
 		return false
@@ -201,7 +201,7 @@ func checkPatterns(globs []string) error {
 	return nil
 }
 
-// match tells whether a pattern matches the path. A cache directory on the way
+// match reports whether a pattern matches the path. A cache directory on the way
 // must be named in the pattern: ** does not mean to look into node_modules.
 func (ps patterns) match(p string) bool {
 	return slices.ContainsFunc(ps, func(glob string) bool {
@@ -209,14 +209,14 @@ func (ps patterns) match(p string) bool {
 	})
 }
 
-// below tells whether a pattern could match something under the directory.
+// below reports whether a pattern could match something under the directory.
 func (ps patterns) below(dir string) bool {
 	return slices.ContainsFunc(ps, func(glob string) bool {
 		return reaches(strings.Split(glob, "/"), strings.Split(dir, "/")) && namesCaches(glob, dir+"/")
 	})
 }
 
-// reaches tells whether a pattern, given by its parts, could match something
+// reaches reports whether a pattern, given by its parts, could match something
 // under the directory. Alternatives that hold slashes are not taken apart: what
 // has them may reach anywhere.
 func reaches(glob, dir []string) bool {
@@ -229,7 +229,7 @@ func reaches(glob, dir []string) bool {
 	return doublestar.MatchUnvalidated(glob[0], dir[0]) && reaches(glob[1:], dir[1:])
 }
 
-// namesCaches tells whether the pattern spells out every cache directory that
+// namesCaches reports whether the pattern spells out every cache directory that
 // lies on the path.
 func namesCaches(glob, p string) bool {
 	for rest := p; ; {
@@ -244,5 +244,5 @@ func namesCaches(glob, p string) bool {
 	}
 }
 
-// globMatches tells whether a sound pattern matches a path.
+// globMatches reports whether a sound pattern matches a path.
 func globMatches(glob, p string) bool { return doublestar.MatchUnvalidated(glob, p) }

@@ -180,7 +180,7 @@ func (r *indexReader) skip(n int) {
 	r.rest = r.rest[n:]
 }
 
-// holds tells whether the index says exactly this already.
+// holds reports whether the index says exactly this already.
 func (x *index) holds(manifest spec.Digest, files map[string]indexed) bool {
 	return x != nil && x.manifest == manifest && maps.Equal(x.files, files)
 }

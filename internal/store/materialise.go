@@ -186,7 +186,7 @@ func (f *filling) clearBelow(ctx context.Context, root *os.Root, p string, info 
 	return f.clear(ctx, sub, p)
 }
 
-// stays tells whether what is there is a file that was materialised from the
+// stays reports whether what is there is a file that was materialised from the
 // wanted content and has not been touched since.
 func (f *filling) stays(p string, info fs.FileInfo) bool {
 	want, ok := f.want[p]

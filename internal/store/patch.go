@@ -42,7 +42,7 @@ type PatchOptions struct {
 // PathDiff is how two trees differ at one path.
 type PathDiff struct {
 	Path string
-	// Had and Has tell whether there is something at the path in the first and
+	// Had and Has report whether there is something at the path in the first and
 	// in the second tree.
 	Had, Has bool
 	// Added and Removed count lines; both are zero for what is not compared by lines.
@@ -307,7 +307,7 @@ func gitName(name string) string {
 	return `"` + b.String() + `"`
 }
 
-// isText tells whether a content is text that can be compared by lines.
+// isText reports whether a content is text that can be compared by lines.
 func isText(content string) bool {
 	return utf8.ValidString(content) && !strings.ContainsRune(content, 0)
 }

@@ -145,7 +145,7 @@ func (p *pruning) planSession(ctx context.Context, key session.Key) error {
 	return nil
 }
 
-// hasEnded tells whether a session has ended, by what the store knows, or because
+// hasEnded reports whether a session has ended, by what the store knows, or because
 // Temporal does not run it.
 func (p *pruning) hasEnded(key session.Key, e session.Execution) bool {
 	if _, runs := p.options.Running[key]; runs {

@@ -72,8 +72,8 @@ func (n prunedNote) names() map[spec.Digest]bool {
 	return out
 }
 
-// prunedAnywhere tells whether a session notes the checkpoint as pruned: the
-// chain of a fork goes on in the session that it was made from.
+// prunedAnywhere reports whether a session notes the checkpoint as pruned: the
+// chain of a fork continues in the session that it was made from.
 func (s *Store) prunedAnywhere(ctx context.Context, name spec.Digest) (bool, error) {
 	keys, err := s.allSessions(ctx)
 	if err != nil {

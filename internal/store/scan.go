@@ -37,13 +37,13 @@ type scanner struct {
 	// base lists the paths that the tree had, sorted: ignoring does not make
 	// them vanish.
 	base []string
-	// leaveOut tells whether a file or directory is passed over; nil: none is.
+	// leaveOut reports whether a file or directory is passed over; nil: none is.
 	leaveOut func(p string, info fs.FileInfo) bool
 	// skipped is told what is passed over as ignored; may be nil. Directories
 	// end in a slash.
 	skipped func(p string)
 	limits  Limits
-	// mend lets the scan make what the directory's owner may not read readable.
+	// fix lets the scan make what the directory's owner may not read readable.
 	mend  bool
 	files []found
 	// bytes is the size of the files together, and most what it may be; zero: any.
@@ -183,7 +183,7 @@ func (sc *scanner) subdir(ctx context.Context, root *os.Root, p string, info fs.
 	return sc.dir(ctx, sub, p, rules, ignored)
 }
 
-// hadBelow tells whether the base has anything under the directory.
+// hadBelow reports whether the base has anything under the directory.
 func (sc *scanner) hadBelow(dir string) bool {
 	i, _ := slices.BinarySearch(sc.base, dir+"/")
 	return i < len(sc.base) && strings.HasPrefix(sc.base[i], dir+"/")
@@ -255,7 +255,7 @@ func kindOf(mode fs.FileMode) string {
 var errChanged = errors.New("it is being changed at the same time")
 
 // openSubdir opens a directory that was seen as info, and nothing else that has
-// taken its place. mend lets it make the directory accessible to its owner.
+// taken its place. fix lets it make the directory accessible to its owner.
 func openSubdir(root *os.Root, name string, info fs.FileInfo, mend bool) (*os.Root, error) {
 	if perm := info.Mode().Perm(); mend && perm&0o700 != 0o700 {
 		if err := root.Chmod(name, perm|0o700); err != nil {
@@ -278,7 +278,7 @@ func openSubdir(root *os.Root, name string, info fs.FileInfo, mend bool) (*os.Ro
 }
 
 // openRegular opens a file that was seen as info, and nothing else that has
-// taken its place. mend lets it make the file readable by its owner.
+// taken its place. fix lets it make the file readable by its owner.
 func openRegular(root *os.Root, name string, info fs.FileInfo, mend bool) (*os.File, error) {
 	if perm := info.Mode().Perm(); mend && perm&0o400 == 0 {
 		if err := root.Chmod(name, perm|0o600); err != nil {

@@ -72,7 +72,7 @@ func (s *Store) Sessions(ctx context.Context, namespace string) ([]session.Key, 
 	return keys, nil
 }
 
-// HasSession tells whether the store knows a session.
+// HasSession reports whether the store knows a session.
 func (s *Store) HasSession(key session.Key) (bool, error) {
 	dir, err := s.SessionDir(key)
 	if err != nil {

@@ -134,7 +134,7 @@ func (s *Store) private(snap *Snapshot, include patterns, sc *scanner) (func(str
 	}, nil
 }
 
-// isPrivate tells whether a file's name says that it holds keys, or it lies in
+// isPrivate reports whether a file's name says that it holds keys, or it lies in
 // a directory of such a name.
 func isPrivate(p string) bool {
 	dir, name := path.Split(p)

@@ -17,7 +17,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// sweepBatch is how many blobs are removed before others may go on.
+// sweepBatch is how many blobs are removed before others may continue.
 const sweepBatch = 500
 
 // blobKind is what a blob may be, by its first bytes.

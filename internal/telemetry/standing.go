@@ -43,7 +43,7 @@ type Fleet struct {
 	Sessions map[session.State]int64
 	// Workers counts, for each agent of the store, the live workers that offer it.
 	Workers map[string]int
-	// Polls tells whether Temporal sees this worker ask for work.
+	// Polls reports whether Temporal sees this worker ask for work.
 	Polls bool
 }
 

@@ -189,7 +189,7 @@ func (t *Telemetry) Recorder() *Recorder {
 	return t.recorder
 }
 
-// Measures tells whether anybody gets metrics.
+// Measures reports whether anybody gets metrics.
 func (t *Telemetry) Measures() bool { return t != nil && t.meters != nil }
 
 // Instrument has a client, and the workers made of it, tell of their calls. It

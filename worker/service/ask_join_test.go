@@ -14,7 +14,7 @@ import (
 )
 
 // quarrel is a stand on which two personas of a phase write different versions of
-// one file, and mend that only when a person has told them how.
+// one file, and fix that only when a person has told them how.
 func quarrel(t *testing.T) (*stand, spec.Team) {
 	t.Helper()
 	work := func(word string) agent.Definition {

@@ -108,14 +108,14 @@ func (s *stand) parkedTask(run string) (task int64) {
 	return 0
 }
 
-// worksOn tells whether session s is at work on an assignment in an incarnation.
+// worksOn reports whether session s is at work on an assignment in an incarnation.
 func (s *stand) worksOn(phase, persona string, incarnation int) bool {
 	r, err := s.store.Record(s.key("s"), spec.AssignmentID{Phase: phase, Persona: persona})
 	return err == nil && r.Incarnation == incarnation && r.Status().Status == session.Running
 }
 
 // TestResumeKeepsWhatPeopleHaveSaid ends a session while it waits for approval, and
-// again in the middle of what was sent back, and goes on in a new incarnation.
+// again in the middle of what was sent back, and continues in a new incarnation.
 func TestResumeKeepsWhatPeopleHaveSaid(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, agent.Config{Agents: map[string]agent.Definition{

@@ -25,7 +25,7 @@ func (s *stand) breakers() *breaker.Client {
 	return &breaker.Client{Temporal: s.client, Store: s.store.ID()}
 }
 
-// waiting tells whether a session waits for a breaker, in all that is written of it.
+// waiting reports whether a session waits for a breaker, in all that is written of it.
 func (s *stand) waiting(sessionID string) bool {
 	e, err := s.store.Execution(s.key(sessionID))
 	return err == nil && e.Status.Status == session.WaitingForBreaker
@@ -176,7 +176,7 @@ func TestFiftyWaitingSessionsGoOnWithinTenSeconds(t *testing.T) {
 }
 
 // TestReportWaitsInTheSessionForAnAbsentBreaker has the breaker on a queue that
-// nobody serves yet: the session goes on, and the outcome is not lost.
+// nobody serves yet: the session continues, and the outcome is not lost.
 func TestReportWaitsInTheSessionForAnAbsentBreaker(t *testing.T) {
 	t.Parallel()
 	failed := filepath.Join(t.TempDir(), "failed")

@@ -46,7 +46,7 @@ func (s *stand) spentBy(sessionID string) int64 {
 	return l.Usage().Tokens()
 }
 
-// parkedFor tells whether a session waits for a person because of its team's day.
+// parkedFor reports whether a session waits for a person because of its team's day.
 func (s *stand) parkedFor(sessionID, why string) func() bool {
 	return func() bool {
 		e, err := s.store.Execution(s.key(sessionID))
@@ -54,7 +54,7 @@ func (s *stand) parkedFor(sessionID, why string) func() bool {
 	}
 }
 
-// atWork tells whether the store knows that a session's only assignment is at work.
+// atWork reports whether the store knows that a session's only assignment is at work.
 func (s *stand) atWork(sessionID string) func() bool {
 	return func() bool {
 		e, err := s.store.Execution(s.key(sessionID))

@@ -117,7 +117,7 @@ func (w *Worker) liveWorkers(ctx context.Context) map[string]int {
 	return live
 }
 
-// polls tells whether Temporal has seen this worker ask for sessions lately.
+// polls reports whether Temporal has seen this worker ask for sessions lately.
 func (w *Worker) polls(ctx context.Context) bool {
 	answer, err := w.options.Client.DescribeTaskQueue(ctx, spec.WorkflowQueue(w.options.Store.ID()), enumspb.TASK_QUEUE_TYPE_WORKFLOW)
 	if err != nil {

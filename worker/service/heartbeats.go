@@ -55,7 +55,7 @@ func (h heartbeats) stillWanted(ctx context.Context, info activity.Info) error {
 	return fmt.Errorf("%w: the session does not wait for it", activities.ErrUnwanted)
 }
 
-// awaits tells whether a workflow waits for the end of an activity.
+// awaits reports whether a workflow waits for the end of an activity.
 func awaits(pending []*workflowpb.PendingActivityInfo, id string) bool {
 	for _, p := range pending {
 		if p.GetActivityId() == id {

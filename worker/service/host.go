@@ -57,7 +57,7 @@ type options struct {
 	Seat                            *seat
 	Identity, Host, Version, Commit string
 	PID                             int
-	// Drain is how long attempts may go on after a stop before they are
+	// Drain is how long attempts may continue after a stop before they are
 	// handed over to another worker.
 	Drain time.Duration
 	// Telemetry takes what the worker does; nil: nobody measures.
@@ -129,7 +129,7 @@ func newWorker(o options) *Worker {
 var ErrServing = errors.New("worker")
 
 // Run serves until ctx ends, then drains: it takes back its offer, takes no new
-// work, lets attempts go on for the drain time and hands over what is left. It
+// work, lets attempts continue for the drain time and hands over what is left. It
 // returns nil after a complete drain. Where Temporal refuses its polls for good, as
 // those of a namespace that is gone, it drains as well, and returns an [ErrServing]:
 // whoever supervises it may start it again.

@@ -14,7 +14,7 @@ import (
 const orphanLimit = time.Minute
 
 // listOrphans says which sessions of the store had not ended and are gone from
-// Temporal, and how each goes on.
+// Temporal, and how each continues.
 func (w *Worker) listOrphans(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, orphanLimit)
 	defer cancel()

@@ -45,7 +45,7 @@ func failingWith(status int) providertest.Reply {
 }
 
 // TestSingleFailuresOfAProviderCostNothing: each is followed by a good answer, so that the
-// conversation goes on and the breaker never counts more than one in a row.
+// conversation continues and the breaker never counts more than one in a row.
 func TestSingleFailuresOfAProviderCostNothing(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusTooManyRequests, 529} {

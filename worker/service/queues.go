@@ -130,7 +130,7 @@ func (w *Worker) pruning(p *plan) *activities.Pruning {
 }
 
 // agentQueue serves one agent's rounds and the checks that go with them. When it
-// is stopped it takes no new work, and what is under way goes on to its end: only
+// is stopped it takes no new work, and what is under way continues to its end: only
 // the worker's own stop has rounds hand over what they have.
 func (w *Worker) agentQueue(name string, concurrency int, p *plan) (*queue, error) {
 	o := w.options

@@ -102,7 +102,7 @@ func unlessEnded(err error) error {
 	return err
 }
 
-// had tells whether an activity was started from this worker's seat: by a process
+// had reports whether an activity was started from this worker's seat: by a process
 // that is gone, perhaps of another version.
 func (w *Worker) had(a *workflowpb.PendingActivityInfo) bool {
 	return a.GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED && sameSeat(a.GetLastWorkerIdentity(), w.options.Identity)

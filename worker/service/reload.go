@@ -149,7 +149,7 @@ func (w *Worker) start(made map[string]*queue) error {
 	return nil
 }
 
-// needs tells whether a plan has work for a queue that is no agent's.
+// needs reports whether a plan has work for a queue that is no agent's.
 func (w *Worker) needs(p *plan, name string) bool {
 	switch store := w.options.Store.ID(); name {
 	case spec.TicketQueue(store):

@@ -10,7 +10,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/agent"
 )
 
-// TestSecretsStayMaskedWhenTheFileNamesThemNoMore: what has begun with them goes on.
+// TestSecretsStayMaskedWhenTheFileNamesThemNoMore: what has begun with them continues.
 func TestSecretsStayMaskedWhenTheFileNamesThemNoMore(t *testing.T) {
 	t.Parallel()
 	agents := func(secrets ...string) Agents {

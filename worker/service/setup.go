@@ -14,7 +14,7 @@ import (
 	"github.com/maestro-hive/maestro/workflows"
 )
 
-// DefaultDrain is how long a stopping worker lets attempts go on.
+// DefaultDrain is how long a stopping worker lets attempts continue.
 const DefaultDrain = 20 * time.Second
 
 // Setup says how to make a worker out of a worker file and a state directory.
@@ -41,7 +41,7 @@ type Setup struct {
 	Host            string
 	PID             int
 	Version, Commit string
-	// Drain is how long attempts may go on after a stop.
+	// Drain is how long attempts may continue after a stop.
 	Drain time.Duration
 	// Telemetry takes what the worker does; nil: nobody measures. It has to
 	// have instrumented the connection, too. Closing it is the caller's.

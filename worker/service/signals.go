@@ -43,7 +43,7 @@ func Reloads() (reloads <-chan os.Signal, stop func()) {
 	}
 }
 
-// hasTerminal tells whether the process has a terminal that controls it.
+// hasTerminal reports whether the process has a terminal that controls it.
 func hasTerminal() bool {
 	f, err := os.OpenFile("/dev/tty", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {

@@ -18,7 +18,7 @@ type slots struct {
 
 func newSlots(limit int) *slots { return &slots{limit: limit, changed: make(chan struct{})} }
 
-// resize sets the bound. What is at work beyond it goes on.
+// resize sets the bound. What is at work beyond it continues.
 func (s *slots) resize(limit int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

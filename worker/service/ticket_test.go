@@ -44,7 +44,7 @@ func newJiraStand(t *testing.T, o jiratest.Options) (*stand, *jiratest.Server) {
 		environment(map[string]string{"MAIL": jiratest.Email, "PAT": jiratest.Token})), jira
 }
 
-// helps is what a session says that cannot go on.
+// helps is what a session says that cannot continue.
 func helps(sessionID string, event session.Event, n int) activities.NotifyInput {
 	return activities.NotifyInput{Notice: notice(sessionID, event, n), Jira: &spec.HelpJira{Project: "MD", Type: "Bug"}}
 }

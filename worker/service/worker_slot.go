@@ -27,7 +27,7 @@ func identity(store string, s *seat, version string) string {
 	return "maestro-" + store + "@" + s.name + " " + version
 }
 
-// sameSeat tells whether two identities are those of one seat, of whatever builds.
+// sameSeat reports whether two identities are those of one seat, of whatever builds.
 func sameSeat(a, b string) bool {
 	a, _, _ = strings.Cut(a, " ")
 	b, _, _ = strings.Cut(b, " ")

@@ -17,7 +17,7 @@ import (
 const (
 	// ConversationFile is the name of the file, beside an assignment's HOME, in
 	// which Maestro notes the conversation that the agent program leads. Who
-	// keeps a HOME so that the conversation in it can go on, keeps it, too.
+	// keeps a HOME so that the conversation in it can continue, keeps it, too.
 	ConversationFile = "conversation.json"
 	// maxConversation bounds it, in bytes.
 	maxConversation = 4 << 10
@@ -33,7 +33,7 @@ type Conversation struct {
 	Booked cost.Usage `json:"booked"`
 }
 
-// ValidConversationID tells whether an id may be passed as an argument.
+// ValidConversationID reports whether an id may be passed as an argument.
 func ValidConversationID(id string) bool { return conversationID.MatchString(id) }
 
 // conversationID is what an id may look like: it becomes an argument.

@@ -38,7 +38,7 @@ var (
 	statesReset = regexp.MustCompile(`(?i)try again (?:at|in) |resets? (?:at|in|on|after)? ?[a-z]{0,9}\.? ?\d`)
 )
 
-// unpaid tells whether a text says that only a person can mend the account or its
+// unpaid reports whether a text says that only a person can fix the account or its
 // plan.
 func unpaid(text string) bool {
 	return unpaidPattern.MatchString(text) && !statesReset.MatchString(text)

@@ -27,7 +27,7 @@ type UsageFiles struct {
 	// dir is the directory below HOME that has the files of its conversations, lines
 	// of JSON that only grow.
 	dir string
-	// file tells whether a path below HOME is such a file.
+	// file reports whether a path below HOME is such a file.
 	file func(path string) bool
 	// mark is in every line that notes a usage.
 	mark string

@@ -121,7 +121,7 @@ func (r *Receiver) Named(name string) []Span {
 	return slices.DeleteFunc(r.Spans(), func(s Span) bool { return s.Name != name })
 }
 
-// Metric tells whether a metric of that name has come.
+// Metric reports whether a metric of that name has come.
 func (r *Receiver) Metric(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
