@@ -101,7 +101,7 @@ func (a *Admissions) proceed(ctx context.Context, in AdmitInput, t spec.Team) (A
 			return Admission{}, err
 		}
 	}
-	at := Boundary{At: in.At, Status: in.Status, Course: in.Course, OriginalRun: in.OriginalRun}
+	at := Boundary{At: in.At, Status: in.Status, Course: in.Course, OriginalRun: in.OriginalRun, FirstRun: in.FirstRun}
 	at.Status.Incarnation, at.Status.Checkpoint = in.Incarnation, in.Base
 	next := following(ctx, base, at)
 	next.Incarnation, next.CurrentPhase = in.Incarnation, spec.ReservedPhase
@@ -154,7 +154,9 @@ func (a *Admissions) begin(ctx context.Context, r *restoration) (spec.Digest, er
 		return "", err
 	}
 	r.status.Status, r.status.StartedAt, r.status.Checkpoint = session.Running, &r.in.At, head
-	_, err = writeStatus(a.Sessions, info, Boundary{At: r.in.At, Status: r.status, Course: r.in.Course, OriginalRun: r.in.OriginalRun})
+	_, err = writeStatus(a.Sessions, info, Boundary{
+		At: r.in.At, Status: r.status, Course: r.in.Course, OriginalRun: r.in.OriginalRun, FirstRun: r.in.FirstRun,
+	})
 	return head, err
 }
 

@@ -65,6 +65,8 @@ type AdmitInput struct {
 	ReportTo string `json:"report_to,omitempty"`
 	// OriginalRun is the run itself or, after a reset, the one that it follows.
 	OriginalRun string `json:"original_run,omitempty"`
+	// FirstRun is the first of the runs that continue each other as new.
+	FirstRun string `json:"first_run,omitempty"`
 	// Continues: the session continues as new from Base, and knows where it stands.
 	Continues bool `json:"continues,omitempty"`
 	// Status is where it stands then.
@@ -289,9 +291,10 @@ type Boundary struct {
 	// Status is the session's as it is after the step, but for what the step finds out. Its
 	// checkpoint is the newest before the step.
 	Status session.Status `json:"status"`
-	// Course and OriginalRun are those of [AdmitInput].
+	// Course, OriginalRun and FirstRun are those of [AdmitInput].
 	Course      session.Course `json:"course,omitzero"`
 	OriginalRun string         `json:"original_run,omitempty"`
+	FirstRun    string         `json:"first_run,omitempty"`
 }
 
 // AdvanceInput asks for the checkpoint after a phase.

@@ -19,7 +19,7 @@ func writeStatus(sessions Sessions, info activity.Info, b Boundary) (before sess
 			return
 		}
 		e.Status, e.Head, e.BoundaryAt = b.Status, b.Status.Checkpoint, b.At
-		e.RunID, e.OriginalRun, e.Course = info.WorkflowExecution.RunID, b.OriginalRun, b.Course
+		e.RunID, e.OriginalRun, e.FirstRun, e.Course = info.WorkflowExecution.RunID, b.OriginalRun, b.FirstRun, b.Course
 	})
 	return before, err
 }

@@ -73,7 +73,7 @@ func (p *past) boundary() activities.Boundary {
 	p.t.Helper()
 	e, err := p.store.Execution(p.key())
 	require.NoError(p.t, err)
-	e.Status.Checkpoint = p.head
+	e.Checkpoint = p.head
 	return activities.Boundary{At: time.Now().UTC(), Status: e.Status, Course: e.Course, OriginalRun: e.OriginalRun}
 }
 

@@ -24,7 +24,10 @@ type checkpoints struct {
 // boundary is what every step between phases sends: a copy of the status, since a local
 // activity gets the very value.
 func (c *checkpoints) boundary(ctx workflow.Context) activities.Boundary {
-	return activities.Boundary{At: workflow.Now(ctx).UTC(), Status: c.status.Clone(), Course: c.course, OriginalRun: workflow.GetInfo(ctx).OriginalRunID}
+	info := workflow.GetInfo(ctx)
+	return activities.Boundary{
+		At: workflow.Now(ctx).UTC(), Status: c.status.Clone(), Course: c.course, OriginalRun: info.OriginalRunID, FirstRun: info.FirstRunID,
+	}
 }
 
 // add takes over a checkpoint that was added to the chain, with its decisions.

@@ -104,7 +104,7 @@ func (ps *phases) advance(ctx workflow.Context, p *pass) (bool, error) {
 	}
 	defer ps.checkpoints.mutex.Unlock()
 	in := activities.AdvanceInput{
-		Phase: p.Name, Assignments: entries(p.work), Park: ps.course.PausesAfter(p.phase.Phase), Unreported: ps.reports.pending,
+		Phase: p.Name, Assignments: entries(p.work), Park: ps.course.PausesAfter(p.Phase), Unreported: ps.reports.pending,
 	}
 	in.Ready, in.Last = ps.schedule.unlockedBy(p.phase)
 	in.Complete = in.Last && !in.Park && ps.schedule.onlyAtWork(p.phase)

@@ -38,6 +38,21 @@ type inbox struct {
 	}
 }
 
+func TestStatusWithoutTemporal(t *testing.T) {
+	t.Parallel()
+	b := newBank(t)
+	b.session("web-001", "crew", time.Hour, tokensOf(1, 2, 0))
+	got := b.run("status", "web-001")
+	require.Zero(t, got.code, got.stderr.String())
+	require.Contains(t, got.stderr.String(), "Temporal cannot be reached; showing what the store in ")
+	require.Contains(t, got.stdout.String(), "web-001  completed  team crew")
+	require.Contains(t, got.stdout.String(), "bob")
+	unknown := b.run("status", "web-002")
+	require.NotZero(t, unknown.code)
+	require.Contains(t, unknown.stderr.String(), `session "web-002" not found`)
+	require.Contains(t, unknown.stderr.String(), `did you mean "web-001"?`)
+}
+
 func TestInboxListsWhatWaitsLongestFirst(t *testing.T) {
 	t.Parallel()
 	b := newBank(t)

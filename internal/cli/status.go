@@ -35,7 +35,7 @@ func newStatus(a *app) *cobra.Command {
 }
 
 func (a *app) status(ctx context.Context, sessionID string) error {
-	w, done, err := a.watch(ctx, sessionID)
+	w, done, err := a.watchOrRead(ctx, sessionID)
 	if err != nil {
 		return err
 	}
@@ -68,23 +68,46 @@ func (a *app) watch(ctx context.Context, sessionID string) (*sessionstatus.Watch
 	return &sessionstatus.Watcher{Conn: conn, Store: s, Session: sessionID, Now: a.env.Now}, conn.Close, nil
 }
 
+// watchOrRead readies a look at a session in the store alone, too, where Temporal cannot be
+// reached. The returned function ends it.
+func (a *app) watchOrRead(ctx context.Context, sessionID string) (*sessionstatus.Watcher, func(), error) {
+	if err := spec.CheckSession(sessionID); err != nil {
+		return nil, nil, usagef("%w", err)
+	}
+	namespace, err := a.namespace()
+	if err != nil {
+		return nil, nil, err
+	}
+	s, conn, err := a.either(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	done := func() {}
+	if conn != nil {
+		done = conn.Close
+	}
+	return &sessionstatus.Watcher{Conn: conn, Namespace: namespace, Store: s, Session: sessionID, Now: a.env.Now}, done, nil
+}
+
 // explainLook is the error for an unknown session, with where it was searched and a suggestion.
 func (a *app) explainLook(ctx context.Context, w *sessionstatus.Watcher, err error) error {
 	if !errors.Is(err, sessionstatus.ErrUnknown) {
 		return err
 	}
-	where := fmt.Sprintf("Temporal at %s (namespace %s)", w.Conn.Address, w.Conn.Namespace)
-	var known []string
+	var where, known []string
+	if w.Conn != nil {
+		where = append(where, fmt.Sprintf("Temporal at %s (namespace %s)", w.Conn.Address, w.Conn.Namespace))
+		listed, _ := visible(ctx, w.Conn, listPage, "") // a hint that is missing does no harm
+		for _, l := range listed {
+			known = append(known, l.Session)
+		}
+	}
 	if w.Store != nil {
-		where += " and the store in " + w.Store.Dir()
-		stored, _ := w.Store.Sessions(ctx, w.Conn.Namespace) // a hint that is missing does no harm
-		known = ids(stored)
+		where = append(where, "the store in "+w.Store.Dir())
+		stored, _ := w.Store.Sessions(ctx, w.Key().Namespace)
+		known = append(ids(stored), known...)
 	}
-	listed, _ := visible(ctx, w.Conn, listPage, "")
-	for _, l := range listed {
-		known = append(known, l.Session)
-	}
-	return a.sessionNotFound(w.Session, where, known)
+	return a.sessionNotFound(w.Session, strings.Join(where, " and "), known)
 }
 
 // notesOf lists sentences that a person should know about a session besides its

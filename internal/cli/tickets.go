@@ -15,7 +15,7 @@ const ticketPatience = 2 * time.Second
 // askTickets adds tickets of requests that the session does not know of: their
 // workflows may know the problem when the session does not.
 func askTickets(ctx context.Context, w *sessionstatus.Watcher, v *sessionstatus.Session) {
-	if w.Store == nil || v.Status.Status.Closed() {
+	if w.Conn == nil || w.Store == nil || v.Status.Status.Closed() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, ticketPatience)

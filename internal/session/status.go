@@ -304,6 +304,9 @@ type Execution struct {
 	Head spec.Digest `json:"head"`
 	// OriginalRun is the first run of the incarnation, which a reset follows.
 	OriginalRun string `json:"original_run,omitempty"`
+	// FirstRun is the first of the runs that continue each other as new, by whose id
+	// their rounds are known.
+	FirstRun string `json:"first_run,omitempty"`
 	// Course is what the session was asked to do.
 	Course    Course    `json:"course,omitzero"`
 	UpdatedAt time.Time `json:"updated_at"`

@@ -10,9 +10,7 @@ import (
 
 // stored reads the session's status document, with what the records of assignments at work
 // and the breakers that they wait for say since; nil where this store has none.
-//
-// Runs that continue each other as new know their rounds by the first run.
-func (w *Watcher) stored(owner, run, first string) (*session.Execution, error) {
+func (w *Watcher) stored(owner, run string) (*session.Execution, error) {
 	if w.Store == nil || owner != "" && owner != w.Store.ID() {
 		return nil, nil
 	}
@@ -27,7 +25,7 @@ func (w *Watcher) stored(owner, run, first string) (*session.Execution, error) {
 	}
 	runs := []string{e.RunID, run}
 	if e.OriginalRun == e.RunID { // else it was reset, and begins its rounds itself
-		runs = append(runs, first)
+		runs = append(runs, e.FirstRun)
 	}
 	for i := range e.Phases {
 		if !e.Phases[i].Status.Done() {

@@ -87,7 +87,7 @@ func TestWaitsForTheStoreAreSaid(t *testing.T) {
 func TestARunThatWasResetGoesOnFromTheDocumentOfTheOneBefore(t *testing.T) {
 	t.Parallel()
 	e := execution(session.Running)
-	e.RunID, e.OriginalRun = "before", "first"
+	e.RunID, e.FirstRun = "before", "first"
 	d := description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
 	require.Equal(t, session.Admitted, merge("s", facts{description: d, document: e}).Status.Status)
 	d.WorkflowExecutionInfo.FirstRunId = "first"

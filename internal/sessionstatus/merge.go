@@ -52,7 +52,7 @@ func (f facts) behind() bool {
 		return false
 	}
 	info := f.description.GetWorkflowExecutionInfo()
-	continued := f.document.OriginalRun != "" && f.document.OriginalRun == info.GetFirstRunId()
+	continued := f.document.FirstRun != "" && f.document.FirstRun == info.GetFirstRunId()
 	return f.document.RunID != info.GetExecution().GetRunId() && !continued
 }
 

@@ -25,7 +25,10 @@ const queryPatience = 5 * time.Second
 // Watcher looks at one session: in Temporal, and in the store if there is one. It writes
 // no history, and has no state of its own.
 type Watcher struct {
+	// Conn is nil where Temporal cannot be reached: then only the store is read.
 	Conn *temporalutil.Connection
+	// Namespace is that of the session where there is no connection.
+	Namespace string
 	// Store is nil where none is at hand.
 	Store *store.Store
 	// Session is the id.
@@ -36,6 +39,9 @@ type Watcher struct {
 
 // Key is what the store knows the session by.
 func (w *Watcher) Key() session.Key {
+	if w.Conn == nil {
+		return session.Key{Namespace: w.Namespace, Session: w.Session}
+	}
 	return session.Key{Namespace: w.Conn.Namespace, Session: w.Session}
 }
 
@@ -90,6 +96,9 @@ func (w *Watcher) Kept() bool {
 // reached, with [ErrUnknown] where neither Temporal nor the store knows the session, and
 // with an [OtherWorkflowError].
 func (w *Watcher) Look(ctx context.Context) (Session, error) {
+	if w.Conn == nil {
+		return w.lookInStore()
+	}
 	var f facts
 	var err error
 	f.description, err = w.description(ctx)
@@ -100,7 +109,7 @@ func (w *Watcher) Look(ctx context.Context) (Session, error) {
 		f.description = nil
 	}
 	info := f.description.GetWorkflowExecutionInfo()
-	f.document, f.unreadable = w.stored(memoIn[string](f.description, workflows.MemoStore), info.GetExecution().GetRunId(), info.GetFirstRunId())
+	f.document, f.unreadable = w.stored(memoIn[string](f.description, workflows.MemoStore), info.GetExecution().GetRunId())
 	if f.document != nil { // read before the ledger, which is then no older
 		f.ledger = w.ledger()
 	}
@@ -124,6 +133,18 @@ func (w *Watcher) Look(ctx context.Context) (Session, error) {
 		f.end = w.Conn.GetWorkflow(ctx, w.Session, "").Get(ctx, nil)
 	}
 	return merge(w.Session, f), ctx.Err()
+}
+
+// lookInStore is what the store alone knows of the session.
+func (w *Watcher) lookInStore() (Session, error) {
+	var f facts
+	if f.document, f.unreadable = w.stored("", ""); f.document == nil {
+		return Session{}, cmp.Or(f.unreadable, ErrUnknown)
+	}
+	f.ledger = w.ledger()
+	v := base(w.Session, f)
+	account(&v, f.ledger)
+	return complete(v), nil
 }
 
 // LookWithin is a look that is given up after a while.
