@@ -182,8 +182,8 @@ func (s *teamSession) takeOver(ctx workflow.Context, c *Continued) {
 	s.team, s.status = c.Team, c.Status
 	s.publisher.attributes, s.agents.fallbacks, s.notifier.webhook = c.Attributes, c.Fallbacks, c.Webhook
 	s.checkpoints.empty, s.budgets.raises, s.notifier.fingerprints, s.reports.pending = c.Empty, c.Raises, c.Fingerprints, c.Unreported
-	for scope, limit := range c.Raised {
-		s.limits.raised[scope] = limit
+	for _, scope := range workflow.DeterministicKeys(c.Raised) {
+		s.limits.raised[scope] = c.Raised[scope]
 	}
 	s.schedule.takeOver(c)
 	for _, r := range c.Requests {
