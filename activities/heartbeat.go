@@ -114,8 +114,7 @@ func (r *round) heartbeat() Heartbeat {
 	}
 	beat := Heartbeat{Log: log, Attempt: len(log.Attempts) + 1, Progress: r.progress}
 	if book != nil && r.in.Supplied == "" {
-		beat.Agent, beat.Spent = r.agent(), book.spent()
-		beat.Call, beat.Live = book.underWay()
+		book.describe(&beat)
 	}
 	return beat
 }

@@ -1,9 +1,7 @@
 package activities
 
 import (
-	"cmp"
 	"context"
-	"strings"
 
 	"go.temporal.io/sdk/activity"
 
@@ -56,37 +54,4 @@ func (r *round) work(ctx context.Context, job session.Job) (session.Outcome, err
 		r.spender.endObserved("")
 	}
 	return outcome, err
-}
-
-// observed is the call that the observer has seen begin.
-type observed struct {
-	// ended reports its end; nil: no call is open.
-	ended func(CallEnd)
-	end   CallEnd
-}
-
-// endObserved reports the end of the last call, if that is still open.
-func (b *spender) endObserved(category failures.Category) {
-	if b.observed.ended != nil {
-		b.observed.end.Category = category
-		b.observed.ended(b.observed.end)
-		b.observed.ended = nil
-	}
-}
-
-// observedCall names a call for the observer.
-func (b *spender) observedCall(agent, model string) Call {
-	offered := b.Agents.Offered(agent)
-	return Call{
-		Team: b.session.team.Name, Session: b.session.key.Session, Agent: agent,
-		Kind: offered.Kind, Model: cmp.Or(model, offered.Model),
-	}
-}
-
-// showFractions reports which part is spent of the budgets that an assignment draws from.
-func (b *spender) showFractions(fractions map[string]float64) {
-	for name, fraction := range fractions {
-		kind, _, _ := strings.Cut(name, " ")
-		observerOrNone(b.Observer).BudgetFraction(b.session.team.Name, kind, fraction)
-	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"go.temporal.io/sdk/activity"
 
+	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failpoint"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -156,6 +157,52 @@ func (rs *Rounds) Run(ctx context.Context, in RoundInput) (session.RoundResult, 
 		if err != nil || result != nil {
 			return *cmp.Or(result, &session.RoundResult{}), err
 		}
+	}
+}
+
+// openSpender has the round pay from the assignment's journal on.
+func (r *round) openSpender(ctx context.Context) error {
+	s := &spender{
+		files: r.Files, sessions: r.Sessions, ledgers: r.Ledgers, agents: r.Agents, observer: observerOrNone(r.Observer), clock: r.Clock,
+		team: r.session.team, key: r.session.key, id: r.in.AssignmentID, run: r.run(), agent: r.agent(), free: r.in.Free,
+		retryStore: r.retryStore, setProgress: r.setProgress, round: r,
+	}
+	if err := s.open(ctx); err != nil {
+		return err
+	}
+	calls := s.journal.Calls()
+	r.mu.Lock()
+	r.spender = s
+	write := r.settleEpochs(calls)
+	r.thisRound().Epoch = r.epoch() // a record that only fences has none
+	r.record.Usage = s.journal.Spent()
+	progress := len(calls) - len(s.journal.Unsettled())
+	if progress > r.log.Calls { // the lost worker had achieved something
+		r.log.Calls, r.log.LostAtProgress = progress, r.log.Lost
+	}
+	lost := r.log.Lost
+	r.mu.Unlock()
+	if write || lost > 0 && progress > 0 {
+		if err := r.writeRecord(ctx); err != nil {
+			return err
+		}
+	}
+	if len(calls) == 0 && !s.team.Capped() {
+		return nil
+	}
+	return s.updateLedger(ctx)
+}
+
+// callEnded notes that the agent's process is gone.
+func (r *round) callEnded() { r.changePlace(func(p *place) { p.busy = false }) }
+
+// callBooked notes what the assignment has cost. An answer is progress.
+func (r *round) callBooked(ctx context.Context, spent cost.Usage, answered bool) {
+	r.mu.Lock()
+	r.record.Usage = spent
+	r.mu.Unlock()
+	if answered {
+		r.progressed(ctx, true)
 	}
 }
 
