@@ -39,7 +39,7 @@ func (r *round) attempt(ctx context.Context) (*session.RoundResult, left, error)
 	}
 	persona := r.session.team.Personas[r.in.Persona]
 	l.outcome, err = r.work(ctx, session.Job{
-		Brief: brief, Agent: r.agent(), Dir: dir.Tree, Home: dir.Home, Tmp: dir.Tmp, Said: dir.Said, Begun: start.begun,
+		Brief: brief, Agent: r.agent(), Dir: dir.Tree, Home: dir.Home, Tmp: dir.Tmp, LiveLog: dir.LiveLog, Begun: start.begun,
 		Timeout: persona.Timeout, MaxTurns: persona.MaxTurns, Lock: r.held, Progress: r.setProgress,
 		Deliver: contract, Try: r.try(dir, collect), Calls: r.spender, Continues: start.continues,
 	})

@@ -114,7 +114,7 @@ func (s *Set) attempt(ctx context.Context, d Definition, job session.Job, call *
 	e := s.launcher.Run(ctx, procgroup.Process{
 		Argv: s.resolve(d.Argv), Dir: st.dirs.Tree, Env: st.env, Stdin: brief,
 		Timeout: st.timeout, IdleTimeout: d.IdleTimeout.Std(), Lock: job.Lock,
-		Progress: procgroup.NewProgress(job.Progress), LogFile: job.Said, Begun: job.Begun,
+		Progress: procgroup.NewProgress(job.Progress), LogFile: job.LiveLog, Begun: job.Begun,
 	})
 	return s.judge("agent "+job.Agent, e, st.box)
 }

@@ -73,10 +73,10 @@ func TestWhatIsPrintedCanBeFollowed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	job := b.job()
-	job.Said = filepath.Join(t.TempDir(), "said.log")
+	job.LiveLog = filepath.Join(t.TempDir(), "live.log")
 	victim := filepath.Join(t.TempDir(), "victim")
 	require.NoError(t, os.WriteFile(victim, []byte("mine"), 0o600))
-	require.NoError(t, os.Symlink(victim, job.Said)) // an agent's doing
+	require.NoError(t, os.Symlink(victim, job.LiveLog)) // an agent's doing
 	type end struct {
 		out session.Outcome
 		err error
@@ -87,13 +87,13 @@ func TestWhatIsPrintedCanBeFollowed(t *testing.T) {
 		ended <- end{out, err}
 	}()
 	require.Eventually(t, func() bool {
-		said, _ := os.ReadFile(job.Said)
+		said, _ := os.ReadFile(job.LiveLog)
 		return string(said) == "one ***\ntwo\n"
 	}, time.Minute, 10*time.Millisecond, "nothing is heard while it works")
 	require.NoError(t, os.WriteFile(b.path("go"), nil, 0o600))
 	e := <-ended
 	require.Error(t, e.err)
-	said, err := os.ReadFile(job.Said)
+	said, err := os.ReadFile(job.LiveLog)
 	require.NoError(t, err)
 	require.Equal(t, "one ***\ntwo\nthree\n", string(said))
 	require.True(t, strings.HasPrefix(string(e.out.Log), string(said)))
@@ -101,7 +101,7 @@ func TestWhatIsPrintedCanBeFollowed(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "mine", string(untouched))
 
-	job.Said = filepath.Join(t.TempDir(), "nowhere", "said.log")
+	job.LiveLog = filepath.Join(t.TempDir(), "nowhere", "live.log")
 	_, err = b.shell(`true`).Run(t.Context(), job)
 	require.NoError(t, err, "who cannot be followed works all the same")
 }
@@ -115,7 +115,7 @@ func TestTranscriptOfAResumedAttempt(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			job := b.job()
-			job.Said = filepath.Join(t.TempDir(), "said.log")
+			job.LiveLog = filepath.Join(t.TempDir(), "live.log")
 			job.Continues = true
 			run := func(say, ends string) (session.Outcome, error) {
 				ctx, cancel := context.WithCancelCause(t.Context())
@@ -134,11 +134,11 @@ func TestTranscriptOfAResumedAttempt(t *testing.T) {
 			require.NoError(t, err)
 			begun := time.Now()
 			later := begun.Add(-time.Hour)
-			require.NoError(t, os.Chtimes(job.Said, later, later))
+			require.NoError(t, os.Chtimes(job.LiveLog, later, later))
 			job.Begun = begun
 			_, err = run("one", "exec sleep 100;")
 			require.Error(t, err)
-			f, err := os.OpenFile(job.Said, os.O_WRONLY|os.O_APPEND, 0)
+			f, err := os.OpenFile(job.LiveLog, os.O_WRONLY|os.O_APPEND, 0)
 			require.NoError(t, err)
 			_, err = f.WriteString("torn " + secret)
 			require.NoError(t, errors.Join(err, f.Close()))
@@ -149,7 +149,7 @@ func TestTranscriptOfAResumedAttempt(t *testing.T) {
 			require.Regexp(t, `(?s)^one\n.*torn \*\*\*\n.*continues\n.*two\n.*continues\n.*three\n`, string(out.Log))
 			require.NotContains(t, string(out.Log), "before")
 			require.Equal(t, 1, strings.Count(string(out.Log), "one\n"))
-			said, err := os.ReadFile(job.Said)
+			said, err := os.ReadFile(job.LiveLog)
 			require.NoError(t, err)
 			require.Equal(t, strings.ReplaceAll(string(said), secret, "***"), string(out.Log), "who follows it reads on")
 		})

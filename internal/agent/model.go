@@ -47,7 +47,7 @@ func (s *Set) converse(ctx context.Context, d Definition, job session.Job) (sess
 	defer progress.Close()
 	job.Progress = func(line string) { progress.Line(safetext.Line(line)) }
 	c := procgroup.NewCapture(s.secrets, math.MaxInt64)
-	defer c.CopyTo(job.Said, time.Time{})() // it goes through its stored answers again
+	defer c.CopyTo(job.LiveLog, time.Time{})() // it goes through its stored answers again
 	a := &llm.Agent{
 		Name: job.Agent, Kind: d.Kind, Model: d.Model, Provider: provider, Transport: s.transport, Prices: d.Prices, Scale: s.scales[job.Agent],
 		MaxTurns: d.MaxTurns, MaxOutputTokens: d.MaxOutputTokens, ContextTokens: d.ContextTokens,

@@ -107,9 +107,9 @@ func TestModelsAreFollowed(t *testing.T) {
 			b.vars["MODEL"] = secret
 			s := b.set(Config{Agents: map[string]Definition{"x": {Kind: kind, Model: "m", BaseURL: address(server), APIKeyEnv: "MODEL"}}})
 			job := b.job()
-			job.Said = filepath.Join(t.TempDir(), "said.log")
+			job.LiveLog = filepath.Join(t.TempDir(), "live.log")
 			said := func() string {
-				data, err := os.ReadFile(job.Said)
+				data, err := os.ReadFile(job.LiveLog)
 				require.NoError(t, err)
 				return string(data)
 			}

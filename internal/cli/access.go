@@ -55,7 +55,7 @@ func (a *app) dialToLook(ctx context.Context, so string) (*temporalutil.Connecti
 	conn, err := a.dial(ctx)
 	var unreachable *temporalutil.UnreachableError
 	if errors.As(err, &unreachable) {
-		a.say("%s; %s", textfmt.FirstLine(err.Error()), so)
+		a.printErr("%s; %s", textfmt.FirstLine(err.Error()), so)
 		return nil, nil
 	}
 	return conn, err
@@ -65,7 +65,7 @@ func (a *app) dialToLook(ctx context.Context, so string) (*temporalutil.Connecti
 // command's outcome does not change.
 func (a *app) closeTelemetry(t *telemetry.Telemetry) {
 	if err := t.Close(); err != nil {
-		a.say("the last metrics and traces could not be exported: %s", textfmt.FirstLine(err.Error()))
+		a.printErr("the last metrics and traces could not be exported: %s", textfmt.FirstLine(err.Error()))
 	}
 }
 
@@ -82,7 +82,7 @@ func (a *app) storeDir(create bool) (string, error) {
 		return "", usagef("%w", err)
 	}
 	if note != "" && create {
-		a.say("%s", note)
+		a.printErr("%s", note)
 	}
 	return dir, nil
 }
@@ -143,9 +143,9 @@ func (a *app) findStore() (*store.Store, error) {
 	return s, err
 }
 
-// either opens the store, if there is one, and connects to Temporal; if that cannot be
+// storeOrTemporal opens the store, if there is one, and connects to Temporal; if that cannot be
 // reached and there is a store, it says so and the connection is nil.
-func (a *app) either(ctx context.Context) (*store.Store, *temporalutil.Connection, error) {
+func (a *app) storeOrTemporal(ctx context.Context) (*store.Store, *temporalutil.Connection, error) {
 	s, err := a.findStore()
 	if err != nil {
 		return nil, nil, err
@@ -153,14 +153,14 @@ func (a *app) either(ctx context.Context) (*store.Store, *temporalutil.Connectio
 	conn, err := a.dial(ctx)
 	var unreachable *temporalutil.UnreachableError
 	if errors.As(err, &unreachable) && s != nil {
-		a.say("Temporal cannot be reached; showing what the store in %s has: %s", s.Dir(), textfmt.FirstLine(unreachable.Error()))
+		a.printErr("Temporal cannot be reached; showing what the store in %s has: %s", s.Dir(), textfmt.FirstLine(unreachable.Error()))
 		return s, nil, nil
 	}
 	return s, conn, err
 }
 
-// both opens the store, as open does, and connects to Temporal.
-func (a *app) both(ctx context.Context, open func() (*store.Store, error)) (*store.Store, *temporalutil.Connection, error) {
+// storeAndTemporal opens the store, as open does, and connects to Temporal.
+func (a *app) storeAndTemporal(ctx context.Context, open func() (*store.Store, error)) (*store.Store, *temporalutil.Connection, error) {
 	s, err := open()
 	if err != nil {
 		return nil, nil, err

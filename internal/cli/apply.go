@@ -86,7 +86,7 @@ func (a *app) apply(ctx context.Context, o applyOptions, sessionID string, branc
 	if branch && o.branch == "" {
 		return usagef("--branch is empty; give a branch name")
 	}
-	k, err := a.lookAt(ctx, sessionID)
+	k, err := a.readSession(ctx, sessionID)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (a *app) apply(ctx context.Context, o applyOptions, sessionID string, branc
 	case !o.partial && !o.dryRun:
 		return a.refuseIncomplete(doc)
 	default:
-		a.say("%s", doc.Reason)
+		a.printErr("%s", doc.Reason)
 	}
 	work, source := apply.Work{StoredCheckpoint: k.StoredCheckpoint, Store: k.store}, a.sourceOf(k.store, k.key)
 	switch {
@@ -166,9 +166,9 @@ func (a *app) applyPatch(ctx context.Context, w apply.Work, o applyOptions, sour
 	case a.output == outputJSON:
 		return a.printJSON(doc)
 	case len(doc.Files) == 0:
-		a.say("session %s changed no files", doc.Session)
+		a.printErr("session %s changed no files", doc.Session)
 	case prefix != "":
-		a.say("the paths are relative to the top of the repository: %s", prefix)
+		a.printErr("the paths are relative to the top of the repository: %s", prefix)
 	}
 	return a.writePatch(doc.Patch)
 }
@@ -179,7 +179,7 @@ func (a *app) applyFiles(ctx context.Context, w apply.Work, o applyOptions, doc 
 	var begun *apply.WriteError
 	switch doc = doc.has(out); {
 	case errors.As(err, &begun):
-		return fmt.Errorf("%w\nsome files may have been written to %s; run `%s` again to write the rest", err, doc.Dir, a.again("apply "+doc.Session))
+		return fmt.Errorf("%w\nsome files may have been written to %s; run `%s` again to write the rest", err, doc.Dir, a.commandLine("apply "+doc.Session))
 	case err != nil:
 		return err
 	case out.Refused:
@@ -195,7 +195,7 @@ func (a *app) applyFiles(ctx context.Context, w apply.Work, o applyOptions, doc 
 func (a *app) applyBranch(ctx context.Context, w apply.Work, o applyOptions, source session.Source, doc applyDocument) error {
 	out, err := apply.Commit(ctx, w, a.target(doc.Dir, o), o.branch, source.Commit)
 	for _, who := range out.Unnamed {
-		a.say("user.name and user.email are not set in git, so the commit's %s is Maestro", who)
+		a.printErr("user.name and user.email are not set in git, so the commit's %s is Maestro", who)
 	}
 	doc = doc.has(out.Outcome)
 	doc.Branch = &out.Branch
@@ -215,7 +215,7 @@ func (a *app) applyBranch(ctx context.Context, w apply.Work, o applyOptions, sou
 func (a *app) printCommitted(out apply.Committed, dryRun bool) {
 	name, parent := out.Branch.Name, apply.Short(out.Branch.Parent)
 	if !out.Changed {
-		a.say("no differences from %s; no branch was created", cmp.Or(parent, "an empty tree"))
+		a.printErr("no differences from %s; no branch was created", cmp.Or(parent, "an empty tree"))
 		return
 	}
 	written := 0
@@ -230,12 +230,12 @@ func (a *app) printCommitted(out apply.Committed, dryRun bool) {
 		on = "on " + parent
 	}
 	if dryRun {
-		a.say("would commit %s %s, as branch %s", textfmt.Count(written, "file"), on, name)
+		a.printErr("would commit %s %s, as branch %s", textfmt.Count(written, "file"), on, name)
 		return
 	}
-	a.say("branch %s: commit %s with %s, %s; merge it with `git merge %s`", name, apply.Short(out.Branch.Commit), textfmt.Count(written, "file"), on, name)
+	a.printErr("branch %s: commit %s with %s, %s; merge it with `git merge %s`", name, apply.Short(out.Branch.Commit), textfmt.Count(written, "file"), on, name)
 	if out.Head != out.Branch.Parent && parent != "" {
-		a.say("HEAD has changed since the session was started, from %s to %s", parent, apply.Short(out.Head))
+		a.printErr("HEAD has changed since the session was started, from %s to %s", parent, apply.Short(out.Head))
 	}
 }
 
@@ -269,11 +269,11 @@ func (a *app) printApplied(doc applyDocument) {
 	}
 	switch already := len(doc.Files) - written; {
 	case len(doc.Files) == 0:
-		a.say("session %s changed no files", doc.Session)
+		a.printErr("session %s changed no files", doc.Session)
 	case already > 0:
-		a.say("%s %s of %s to %s; %s", did, textfmt.Count(written, "file"), from, doc.Dir, upToDate(already))
+		a.printErr("%s %s of %s to %s; %s", did, textfmt.Count(written, "file"), from, doc.Dir, upToDate(already))
 	default:
-		a.say("%s %s of %s to %s", did, textfmt.Count(written, "file"), from, doc.Dir)
+		a.printErr("%s %s of %s to %s", did, textfmt.Count(written, "file"), from, doc.Dir)
 	}
 }
 
@@ -295,7 +295,7 @@ func (a *app) refuseConflicts(doc applyDocument, nothing string) error {
 			blocked++
 		}
 	}
-	again := a.again("apply " + doc.Session)
+	again := a.commandLine("apply " + doc.Session)
 	b.WriteString("\nchoose:")
 	if doc.Branch == nil {
 		fmt.Fprintf(&b, "\n  %s --branch NAME   creates a commit for `git merge`, based on the session's start", again)

@@ -10,7 +10,7 @@ import (
 )
 
 func newApprove(a *app) *cobra.Command {
-	return newVerdict(a, session.AnswerApprove, &cobra.Command{
+	return newPhaseAnswer(a, session.AnswerApprove, &cobra.Command{
 		Use:   "approve SESSION [PHASE]",
 		Short: "Approve a finished phase, so that the phases that depend on it start",
 		Long: "Approve a finished phase that waits for approval. PHASE may be omitted if only one phase waits. " +
@@ -20,7 +20,7 @@ func newApprove(a *app) *cobra.Command {
 }
 
 func newReject(a *app) *cobra.Command {
-	return newVerdict(a, session.AnswerReject, &cobra.Command{
+	return newPhaseAnswer(a, session.AnswerReject, &cobra.Command{
 		Use:   "reject SESSION [PHASE] --note TEXT",
 		Short: "Reject a finished phase, so that its work is done again with your note",
 		Long: "Reject a finished phase that waits for approval: its personas continue from the files that they left and get the text of --note, " +
@@ -29,15 +29,12 @@ func newReject(a *app) *cobra.Command {
 	})
 }
 
-// newVerdict makes a command answer a session's approval request with a verb.
-func newVerdict(a *app, verb session.Verb, cmd *cobra.Command) *cobra.Command {
+// newPhaseAnswer makes a command answer a session's approval request with a verb.
+func newPhaseAnswer(a *app, verb session.Verb, cmd *cobra.Command) *cobra.Command {
 	o := resolveOptions{selector: selector{verb: verb}}
 	cmd.Args = cmdline.Arguments(1, 2)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if verb.SendsBack() && strings.TrimSpace(o.note) == "" {
-			return usagef("--note is missing; describe what is wrong: the personas get this text")
-		}
-		if err := checkNote(o.note); err != nil {
+		if err := checkPhaseAnswer(verb, o.note); err != nil {
 			return err
 		}
 		if o.by == "" {
@@ -50,4 +47,12 @@ func newVerdict(a *app, verb session.Verb, cmd *cobra.Command) *cobra.Command {
 	o.addAnswerFlags(cmd)
 	a.addSessionFlags(cmd)
 	return cmd
+}
+
+// checkPhaseAnswer rejects an invalid note, and a rejection without one.
+func checkPhaseAnswer(verb session.Verb, note string) error {
+	if verb.SendsBack() && strings.TrimSpace(note) == "" {
+		return usagef("--note is missing; describe what is wrong: the personas get this text")
+	}
+	return checkNote(note)
 }

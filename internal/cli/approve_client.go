@@ -35,7 +35,7 @@ type message struct {
 func (a *app) describe(ctx context.Context, w *sessionstatus.Watcher) (*workflowpb.WorkflowExecutionInfo, error) {
 	info, err := w.Describe(ctx)
 	if errors.Is(err, sessionstatus.ErrUnknown) && w.Kept() {
-		return nil, usagef("Temporal has lost session %s; resume it from the store first: %s", w.Session, a.again("resume "+w.Session))
+		return nil, usagef("Temporal has lost session %s; resume it from the store first: %s", w.Session, a.commandLine("resume "+w.Session))
 	}
 	if err != nil {
 		return nil, a.explainLook(ctx, w, err)
@@ -55,7 +55,7 @@ func (a *app) send(ctx context.Context, conn *temporalutil.Connection, session s
 		settling, cancel := context.WithTimeout(ctx, settlePatience)
 		defer cancel()
 		if err = handle.Get(settling, answer); unanswered(settling, err) && ctx.Err() == nil {
-			return true, failf("session %s accepted the request but did not complete it within %s; check with %s", session, settlePatience, a.again("status "+session))
+			return true, failf("session %s accepted the request but did not complete it within %s; check with %s", session, settlePatience, a.commandLine("status "+session))
 		}
 	}
 	switch {

@@ -73,7 +73,7 @@ func newArtifactsGet(a *app) *cobra.Command {
 
 // newest is a session's newest checkpoint that can be read. Damage is printed.
 func (a *app) newest(ctx context.Context, s *store.Store, key session.Key) (store.StoredCheckpoint, error) {
-	chain, err := a.chain(ctx, s, key)
+	chain, err := a.checkpointChain(ctx, s, key)
 	if err != nil {
 		return store.StoredCheckpoint{}, err
 	}
@@ -103,7 +103,7 @@ func (a *app) listArtifacts(ctx context.Context, sessionID string) error {
 		return a.printJSON(doc)
 	}
 	if len(c.Artifacts) == 0 {
-		a.say("no phase has created a file yet (newest checkpoint: after %s)", c.CurrentPhase)
+		a.printErr("no phase has created a file yet (newest checkpoint: after %s)", c.CurrentPhase)
 		return nil
 	}
 	t := terminal.NewTable(a.palette)
@@ -140,6 +140,6 @@ func (a *app) getArtifacts(ctx context.Context, sessionID string, wanted []strin
 	for _, f := range files {
 		a.print("%s", safetext.Name(f))
 	}
-	a.say("wrote %s to %s (checkpoint after %s)", textfmt.Count(len(files), "file"), out, c.CurrentPhase)
+	a.printErr("wrote %s to %s (checkpoint after %s)", textfmt.Count(len(files), "file"), out, c.CurrentPhase)
 	return nil
 }

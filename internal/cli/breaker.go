@@ -106,9 +106,9 @@ func (a *app) addBreakerFlags(cmd *cobra.Command) {
 	a.addSessionFlags(cmd)
 }
 
-// lookAtBreakers gathers the store's breakers for a command that only looks.
+// readBreakers gathers the store's breakers for a command that only looks.
 // Without Temporal, it prints a message.
-func (a *app) lookAtBreakers(ctx context.Context, s *store.Store) ([]workerpool.Breaker, error) {
+func (a *app) readBreakers(ctx context.Context, s *store.Store) ([]workerpool.Breaker, error) {
 	conn, err := a.dialToLook(ctx, "showing the store's copy")
 	if err != nil {
 		return nil, err
@@ -124,7 +124,7 @@ func (a *app) listBreakers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	known, err := a.lookAtBreakers(ctx, s)
+	known, err := a.readBreakers(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (a *app) listBreakers(ctx context.Context) error {
 		return a.printJSON(breakerListDocument{known})
 	}
 	if len(known) == 0 {
-		a.say("no breakers yet; each agent of a worker has one once the worker has started")
+		a.printErr("no breakers yet; each agent of a worker has one once the worker has started")
 		return nil
 	}
 	t := terminal.NewTable(a.palette)
@@ -182,7 +182,7 @@ func (a *app) showBreaker(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	known, err := a.lookAtBreakers(ctx, s)
+	known, err := a.readBreakers(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -239,7 +239,7 @@ func (a *app) setBreaker(ctx context.Context, name string, change func(context.C
 	if err := spec.CheckName(name); err != nil {
 		return usagef("%w", err)
 	}
-	s, conn, err := a.both(ctx, a.openStoreToWrite)
+	s, conn, err := a.storeAndTemporal(ctx, a.openStoreToWrite)
 	if err != nil {
 		return err
 	}
@@ -265,7 +265,7 @@ func (a *app) setBreaker(ctx context.Context, name string, change func(context.C
 		return failf("breaker %s: %w", name, err)
 	}
 	if err := s.PutBreaker(ctx, answer.Status()); err != nil {
-		a.say("the store's copy of breaker %s is out of date: %v", name, err)
+		a.printErr("the store's copy of breaker %s is out of date: %v", name, err)
 	}
 	return a.printBreaker(workerpool.Breaker{BreakerStatus: answer.Status().At(a.env.Now()), Agents: before.Agents})
 }

@@ -186,7 +186,7 @@ func (a *app) writeBudget(doc budgetDocument) {
 	a.print("")
 	t.Write(a.env.Stdout)
 	if unsettled {
-		a.say("settle a call when you know its cost: maestro budget settle %s PHASE/PERSONA CALL --output-tokens N --cost-usd X, or --write-off; use --all instead of PHASE/PERSONA CALL to settle all", doc.Session)
+		a.printErr("settle a call when you know its cost: maestro budget settle %s PHASE/PERSONA CALL --output-tokens N --cost-usd X, or --write-off; use --all instead of PHASE/PERSONA CALL to settle all", doc.Session)
 	}
 }
 

@@ -50,7 +50,7 @@ func (a *app) cancel(ctx context.Context, sessionID string, wait bool) error {
 	if err := w.Conn.CancelWorkflow(ctx, sessionID, ""); err != nil { // it may have continued as new since
 		return err
 	}
-	a.say("cancellation of session %s requested; it ends when its agents have stopped", sessionID)
+	a.printErr("cancellation of session %s requested; it ends when its agents have stopped", sessionID)
 	if a.output == outputJSON {
 		if err := a.printJSON(cancelDocument{sessionID, run, true}); err != nil {
 			return err
@@ -59,8 +59,8 @@ func (a *app) cancel(ctx context.Context, sessionID string, wait bool) error {
 	if !wait {
 		return nil
 	}
-	to := a.lines(w)
-	defer to.near.forgetAll()
+	to := a.newLineObserver(w)
+	defer to.detail.close()
 	v, err := a.track(ctx, w, to, session.State.Closed)
 	if err != nil {
 		return err

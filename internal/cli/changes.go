@@ -80,7 +80,7 @@ func requestChanges(p terminal.Palette, before, now session.Status) []change {
 		old, known := open[h.ID]
 		delete(open, h.ID)
 		if !known && !now.Status.Closed() {
-			all = add(all, h.Since, "%s: %s: %s", subject(h), p.Paint(terminal.Red, h.Need()), terminal.Clip(matter(h), 200))
+			all = add(all, h.Since, "%s: %s: %s", subject(h), p.Paint(terminal.Red, h.Need()), terminal.Clip(messageOf(h), 200))
 		}
 		if t := ticketText(h.Ticket); t != "" && t != ticketText(old.Ticket) {
 			all = add(all, time.Time{}, "%s: %s", subject(h), t)

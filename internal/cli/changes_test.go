@@ -97,10 +97,10 @@ func TestOldChangesHaveTheirOwnTimes(t *testing.T) {
 		{Phase: "build", Persona: "dev"}: {started: ago(3 * time.Hour), failed: []time.Time{ago(25 * time.Hour), ago(2 * time.Hour)}, done: ago(time.Hour)},
 	}}
 	all := changes(terminal.Palette{}, session.Status{}, s, known)
-	inTime(all)
+	sortByTime(all)
 	var lines []string
 	for _, c := range all {
-		lines = append(lines, stampOf(c.at, now, true)+" "+c.text)
+		lines = append(lines, timestamp(c.at, now, true)+" "+c.text)
 	}
 	require.Equal(t, []string{
 		"09:00:00 build: started", "10:00:00 build/dev: attempt 1 failed: syntax: bad",
@@ -108,8 +108,8 @@ func TestOldChangesHaveTheirOwnTimes(t *testing.T) {
 		"         ship: started", "         ship/dev: completed", "         ship: completed",
 		"12:00:00 session s of team crew: running",
 	}, lines)
-	require.Equal(t, "2026-11-20 11:00:00", stampOf(ago(25*time.Hour), now, true))
-	require.Equal(t, "12:00:00", stampOf(time.Time{}, now, false))
+	require.Equal(t, "2026-11-20 11:00:00", timestamp(ago(25*time.Hour), now, true))
+	require.Equal(t, "12:00:00", timestamp(time.Time{}, now, false))
 
 	before := session.NewStatus("s", crew())
 	known.work[spec.AssignmentID{Phase: "ship", Persona: "dev"}] = workDone{done: ago(time.Second)}

@@ -81,15 +81,15 @@ func newCheckpointsShow(a *app) *cobra.Command {
 	return cmd
 }
 
-// chain lists a session's checkpoints; damage is printed and the rest returned.
-func (a *app) chain(ctx context.Context, s *store.Store, key session.Key) ([]store.StoredCheckpoint, error) {
+// checkpointChain lists a session's checkpoints; damage is printed and the rest returned.
+func (a *app) checkpointChain(ctx context.Context, s *store.Store, key session.Key) ([]store.StoredCheckpoint, error) {
 	chain, err := s.Checkpoints(ctx, key)
 	damaged := errors.Is(err, session.ErrCorrupt) || errors.Is(err, session.ErrNotFound)
 	if err != nil && !damaged {
 		return nil, err
 	}
 	if damaged {
-		a.say("damaged: %s", strings.ReplaceAll(err.Error(), "\n", "\n  "))
+		a.printErr("damaged: %s", strings.ReplaceAll(err.Error(), "\n", "\n  "))
 	}
 	if len(chain) == 0 {
 		return nil, failf("session %s has no readable checkpoint", key.Session)
@@ -102,7 +102,7 @@ func (a *app) listCheckpoints(ctx context.Context, sessionID string) error {
 	if err != nil {
 		return err
 	}
-	chain, err := a.chain(ctx, s, key)
+	chain, err := a.checkpointChain(ctx, s, key)
 	if err != nil {
 		return err
 	}
@@ -129,19 +129,19 @@ func (a *app) showCheckpoint(ctx context.Context, sessionID, which string) error
 	if err != nil {
 		return err
 	}
-	chain, err := a.chain(ctx, s, key)
+	chain, err := a.checkpointChain(ctx, s, key)
 	if err != nil {
 		return err
 	}
-	c, err := pick(chain, sessionID, which)
+	c, err := findCheckpoint(chain, sessionID, which)
 	if err != nil {
 		return err
 	}
 	return a.result(shownCheckpoint{c.Name, c.Checkpoint}, func() { a.writeCheckpoint(c) })
 }
 
-// pick finds a checkpoint by its phase or the beginning of its digest.
-func pick(chain []store.StoredCheckpoint, sessionID, which string) (store.StoredCheckpoint, error) {
+// findCheckpoint finds a checkpoint by its phase or the beginning of its digest.
+func findCheckpoint(chain []store.StoredCheckpoint, sessionID, which string) (store.StoredCheckpoint, error) {
 	if which == "" {
 		return chain[0], nil
 	}
@@ -177,7 +177,7 @@ func (a *app) writeCheckpoint(c store.StoredCheckpoint) {
 			a.print("  %s = %s", name, terminal.Clip(c.Decisions[name], 200))
 		}
 	}
-	a.writeWords(c.Checkpoint)
+	a.writeAnswers(c.Checkpoint)
 	if len(c.Artifacts) > 0 {
 		a.print("\nartifacts:")
 		for _, f := range c.Artifacts {
@@ -186,8 +186,8 @@ func (a *app) writeCheckpoint(c store.StoredCheckpoint) {
 	}
 }
 
-// writeWords prints people's answers, and which work was sent back.
-func (a *app) writeWords(c session.Checkpoint) {
+// writeAnswers prints people's answers, and which work was sent back.
+func (a *app) writeAnswers(c session.Checkpoint) {
 	if len(c.Answers) > 0 {
 		a.print("\nanswers:")
 	}

@@ -27,9 +27,9 @@ import (
 // approval is awaited, 4 when Temporal cannot be reached, and 130 when ctx ended
 // an unfinished command.
 func Execute(ctx context.Context, env Env) int {
-	behind := &curtain{out: env.Stderr}
-	env.Stderr = behind
-	a := &app{env: env, environ: environ(env.Environ), curtain: behind}
+	stderr := &heldWriter{out: env.Stderr}
+	env.Stderr = stderr
+	a := &app{env: env, environ: environ(env.Environ), stderr: stderr}
 	a.palette = terminal.Palette{On: env.IsTerminal(env.Stdout) && a.environ.get("NO_COLOR") == "" && a.environ.get("TERM") != "dumb"}
 	root := newRoot(a)
 	root.SetArgs(env.Args)
@@ -38,23 +38,23 @@ func Execute(ctx context.Context, env Env) int {
 	root.SetErr(env.Stderr)
 	err := root.ExecuteContext(ctx)
 	a.closeTelemetry(a.telemetry)
-	a.complain(err)
+	a.reportError(err)
 	return exitCode(err)
 }
 
-// complain prints an error. Faults of files begin with the file's name, so
+// reportError prints an error. Faults of files begin with the file's name, so
 // that editors can jump to them.
-func (a *app) complain(err error) {
+func (a *app) reportError(err error) {
 	if err == nil {
 		return
 	}
-	message := a.sentence(err)
+	message := a.describeError(err)
 	var faults *config.Faults
 	if message != "" && !errors.As(err, &faults) {
 		message = "maestro: " + message
 	}
 	if message != "" {
-		a.say("%s", message)
+		a.printErr("%s", message)
 	}
 }
 
@@ -71,8 +71,8 @@ type app struct {
 	// plain: a session is followed by lines, also on a terminal.
 	plain bool
 
-	// curtain is standard error, kept back while a session is drawn.
-	curtain *curtain
+	// stderr is standard error, kept back while a session is drawn.
+	stderr *heldWriter
 
 	// telemetry traces what the command starts; nil until it is connected.
 	telemetry *telemetry.Telemetry
@@ -81,8 +81,8 @@ type app struct {
 	connected struct{ address, namespace string }
 }
 
-// say writes a line to standard error.
-func (a *app) say(format string, args ...any) {
+// printErr writes a line to standard error.
+func (a *app) printErr(format string, args ...any) {
 	_, _ = io.WriteString(a.env.Stderr, a.safe(fmt.Sprintf(format, args...))+"\n")
 }
 

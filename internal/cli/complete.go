@@ -97,11 +97,11 @@ func (a *app) argumentCompletion(cmd *cobra.Command, path string) cobra.Completi
 		case "SESSION":
 			all = append(all, a.sessionNames)
 		case "PHASE":
-			all = append(all, wordsOf(a.phaseNames))
+			all = append(all, completeWord(a.phaseNames))
 		case "PHASE/PERSONA":
-			all = append(all, wordsOf(a.assignmentNames))
+			all = append(all, completeWord(a.assignmentNames))
 		case "NAME":
-			all = append(all, wordsOf(a.agentNames))
+			all = append(all, completeWord(a.agentNames))
 		case "TEAM":
 			all = append(all, yamlFiles)
 		case "DIR":
@@ -119,11 +119,11 @@ func (a *app) argumentCompletion(cmd *cobra.Command, path string) cobra.Completi
 // flagCompletions lists the completion of flags by name or, where a name has several
 // meanings, by command and name.
 func (a *app) flagCompletions() map[string]cobra.CompletionFunc {
-	teams, phases, pairs := wordsOf(a.teamNames), listOf(a.phaseNames), pairsOf(a.phaseNames)
+	teams, phases, pairs := completeWord(a.teamNames), listOf(a.phaseNames), pairsOf(a.phaseNames)
 	return map[string]cobra.CompletionFunc{
 		"--only": phases, "--from": phases, "--until": phases, "--pause-after": phases, "--force": phases, "--phase": phases,
 		"--input": pairs, "--edit": pairs,
-		"--persona": wordsOf(a.personaNames), "resolve --for": wordsOf(a.assignmentNames),
+		"--persona": completeWord(a.personaNames), "resolve --for": completeWord(a.assignmentNames),
 		"--team": yamlFiles, "list --team": teams, "resolve --team": teams, "budget show --team": teams, "budget raise --team": teams,
 		"--agents": yamlFiles, "--file": files, "checkpoints export --out": files,
 		"--state-dir": directories, "--workspace": directories, "--dir": directories, "--out": directories,
@@ -156,18 +156,18 @@ func directories(*cobra.Command, []string, string) ([]string, cobra.ShellCompDir
 	return nil, cobra.ShellCompDirectiveFilterDirs
 }
 
-// words lists what can be typed, given the arguments so far.
-type words func(ctx context.Context, args []string) []string
+// completer lists what can be typed, given the arguments so far.
+type completer func(ctx context.Context, args []string) []string
 
-// wordsOf completes one word.
-func wordsOf(list words) cobra.CompletionFunc {
+// completeWord completes one word.
+func completeWord(list completer) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-		return offered(list(cmd.Context(), args), begun), keepOrder
+		return safeWords(list(cmd.Context(), args), begun), keepOrder
 	}
 }
 
 // listOf completes the last word of a list that is separated by commas.
-func listOf(list words) cobra.CompletionFunc {
+func listOf(list completer) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		head := begun[:strings.LastIndex(begun, ",")+1]
 		var all []string
@@ -176,12 +176,12 @@ func listOf(list words) cobra.CompletionFunc {
 				all = append(all, head+word)
 			}
 		}
-		return offered(all, begun), keepOrder
+		return safeWords(all, begun), keepOrder
 	}
 }
 
 // pairsOf completes the word before the equals sign of WORD=PATH.
-func pairsOf(list words) cobra.CompletionFunc {
+func pairsOf(list completer) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if strings.Contains(begun, "=") {
 			return nil, cobra.ShellCompDirectiveDefault
@@ -190,12 +190,12 @@ func pairsOf(list words) cobra.CompletionFunc {
 		for _, word := range list(cmd.Context(), args) {
 			all = append(all, word+"=")
 		}
-		return offered(all, begun), keepOrder | cobra.ShellCompDirectiveNoSpace
+		return safeWords(all, begun), keepOrder | cobra.ShellCompDirectiveNoSpace
 	}
 }
 
-// offered are the words with a prefix that are safe on a command line, each once.
-func offered(all []string, prefix string) (out []string) {
+// safeWords are the words with a prefix that are safe on a command line, each once.
+func safeWords(all []string, prefix string) (out []string) {
 	for _, word := range all {
 		safe := word != "" && word == safetext.Name(word) && !strings.ContainsAny(word, shellSyntax)
 		if safe && strings.HasPrefix(word, prefix) && !slices.Contains(out, word) {
@@ -205,8 +205,8 @@ func offered(all []string, prefix string) (out []string) {
 	return out
 }
 
-// quietStore is the store, nil if there is none, and the chosen namespace.
-func (a *app) quietStore() (*store.Store, string) {
+// storeIfAny is the store, nil if there is none, and the chosen namespace.
+func (a *app) storeIfAny() (*store.Store, string) {
 	namespace, err := a.namespace()
 	s, missing := a.findStore()
 	if err != nil || missing != nil {
@@ -230,7 +230,7 @@ func (a *app) sessionNames(cmd *cobra.Command, _ []string, begun string) ([]stri
 
 // executions are the sessions in the store whose ids have a prefix, newest first.
 func (a *app) executions(ctx context.Context, prefix string) (known []session.Execution) {
-	s, namespace := a.quietStore()
+	s, namespace := a.storeIfAny()
 	if s == nil {
 		return nil
 	}
@@ -252,7 +252,7 @@ func (a *app) executions(ctx context.Context, prefix string) (known []session.Ex
 
 // execution is the session in the first argument; false where the store does not have it.
 func (a *app) execution(args []string) (e session.Execution, ok bool) {
-	s, namespace := a.quietStore()
+	s, namespace := a.storeIfAny()
 	if s == nil || len(args) == 0 || spec.CheckSession(args[0]) != nil {
 		return e, false
 	}
@@ -305,7 +305,7 @@ func (a *app) teamNames(ctx context.Context, _ []string) (names []string) {
 
 // agentNames are the names of breakers: of agents, or of what several agents share.
 func (a *app) agentNames(ctx context.Context, _ []string) (names []string) {
-	s, _ := a.quietStore()
+	s, _ := a.storeIfAny()
 	if s == nil {
 		return nil
 	}

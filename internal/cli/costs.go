@@ -19,7 +19,7 @@ func (a *app) ledgerOf(s *store.Store, key session.Key) (session.Execution, budg
 	e, err := s.Execution(key)
 	switch {
 	case errors.Is(err, session.ErrCorrupt):
-		a.say("damaged: %s", err)
+		a.printErr("damaged: %s", err)
 	case err != nil && !errors.Is(err, session.ErrNotFound):
 		return e, budget.Ledger{}, err
 	}

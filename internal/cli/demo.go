@@ -39,7 +39,7 @@ func (a *app) demo(ctx context.Context, keep bool, log service.LogOptions) error
 		return err
 	}
 	var example string
-	k, err := a.bringUp(ctx, devOptions{log: log}, func(s *store.Store) (file string, err error) {
+	k, err := a.startStack(ctx, devOptions{log: log}, func(s *store.Store) (file string, err error) {
 		example, err = a.extractExample(s)
 		return filepath.Join(example, "agents.yaml"), err
 	})
@@ -48,7 +48,7 @@ func (a *app) demo(ctx context.Context, keep bool, log service.LogOptions) error
 	}
 	defer k.Stop()
 	a.describeStack(k)
-	a.say("")
+	a.printErr("")
 	w, err := a.startExample(ctx, k, example)
 	if err != nil {
 		return err
@@ -57,11 +57,11 @@ func (a *app) demo(ctx context.Context, keep bool, log service.LogOptions) error
 	if err != nil {
 		return err
 	}
-	if err := a.summarise(ctx, k, w, v, keep); err != nil {
+	if err := a.printDemoResult(ctx, k, w, v, keep); err != nil {
 		return err
 	}
 	if keep {
-		a.say("\nRunning until Ctrl-C.")
+		a.printErr("\nRunning until Ctrl-C.")
 		if err := k.Wait(ctx); err != nil {
 			return err
 		}
@@ -95,8 +95,8 @@ func (a *app) startExample(ctx context.Context, k *localdev.Stack, dir string) (
 	return w, err
 }
 
-// summarise prints the session's results, and commands to try next.
-func (a *app) summarise(ctx context.Context, k *localdev.Stack, w *sessionstatus.Watcher, v sessionstatus.Session, keep bool) error {
+// printDemoResult prints the session's results, and commands to try next.
+func (a *app) printDemoResult(ctx context.Context, k *localdev.Stack, w *sessionstatus.Watcher, v sessionstatus.Session, keep bool) error {
 	if v.Status.Status != session.Completed {
 		a.reportFailure(v.Status)
 	}

@@ -76,18 +76,18 @@ func (a *app) dev(ctx context.Context, o devOptions, agents string) error {
 	if err := checkPorts(o); err != nil {
 		return err
 	}
-	k, err := a.bringUp(ctx, o, func(s *store.Store) (string, error) { return a.workerFile(s, agents) })
+	k, err := a.startStack(ctx, o, func(s *store.Store) (string, error) { return a.workerFile(s, agents) })
 	if err != nil {
 		return err
 	}
 	defer k.Stop()
 	a.describeStack(k)
-	a.say("\nStart a session:  maestro run TEAM.yaml \"what to build\"%s", a.reach(k))
-	a.say("Stop with Ctrl-C; sessions continue at the next start.")
+	a.printErr("\nStart a session:  maestro run TEAM.yaml \"what to build\"%s", a.connectionFlags(k))
+	a.printErr("Stop with Ctrl-C; sessions continue at the next start.")
 	if err := k.Wait(ctx); err != nil {
 		return err
 	}
-	a.say("stopping: unfinished work continues at the next start")
+	a.printErr("stopping: unfinished work continues at the next start")
 	return nil
 }
 
@@ -106,9 +106,9 @@ func checkPort(flag string, port int) error {
 	return nil
 }
 
-// bringUp starts server and worker, with the store that the command names. The agents
+// startStack starts server and worker, with the store that the command names. The agents
 // are those of the worker file that find finds.
-func (a *app) bringUp(ctx context.Context, o devOptions, find func(s *store.Store) (string, error)) (_ *localdev.Stack, err error) {
+func (a *app) startStack(ctx context.Context, o devOptions, find func(s *store.Store) (string, error)) (_ *localdev.Stack, err error) {
 	if o.Log, err = o.log.New(a.env.Stderr, a.environ.get); err != nil {
 		return nil, usagef("%w", err)
 	}
@@ -120,35 +120,35 @@ func (a *app) bringUp(ctx context.Context, o devOptions, find func(s *store.Stor
 	}
 	o.Agents = func() (string, error) { return find(o.Store) }
 	o.SDKWarnings = o.log.AtLeast(a.environ.get) != quietly
-	o.Stderr, o.Say, o.Getenv = a.env.Stderr, a.say, a.environ.get
+	o.Stderr, o.Say, o.Getenv = a.env.Stderr, a.printErr, a.environ.get
 	o.Now, o.Host, o.PID = a.env.Now, a.env.Host, a.env.PID
 	return localdev.Start(ctx, o.Options)
 }
 
 // describeStack prints all addresses.
 func (a *app) describeStack(k *localdev.Stack) {
-	a.say("Maestro is running")
-	a.say("  Temporal  %s, namespace %s", k.Conn.Address, k.Conn.Namespace)
+	a.printErr("Maestro is running")
+	a.printErr("  Temporal  %s, namespace %s", k.Conn.Address, k.Conn.Namespace)
 	if k.WebUI() != "" {
-		a.say("  Web UI    %s", k.WebUI())
+		a.printErr("  Web UI    %s", k.WebUI())
 	}
-	a.say("  store     %s in %s", k.Store.ID(), k.Store.Dir())
+	a.printErr("  store     %s in %s", k.Store.ID(), k.Store.Dir())
 	if k.Telemetry.Address() != "" {
-		a.say("  metrics   %s", k.Telemetry.URL())
+		a.printErr("  metrics   %s", k.Telemetry.URL())
 	}
 	if k.HealthPort != 0 {
-		a.say("  health    http://%s:%d%s and %s", localdev.Loopback, k.HealthPort, service.HealthPath, service.ReadyPath)
+		a.printErr("  health    http://%s:%d%s and %s", localdev.Loopback, k.HealthPort, service.HealthPath, service.ReadyPath)
 	}
 	var agents []string
 	for _, name := range slices.Sorted(maps.Keys(k.Agents.Agents)) {
 		agents = append(agents, fmt.Sprintf("%s (%s)", name, k.Agents.Agents[name].Kind))
 	}
-	a.say("  agents    %s, from %s", strings.Join(agents, ", "), k.File)
+	a.printErr("  agents    %s, from %s", strings.Join(agents, ", "), k.File)
 }
 
-// reach is the flags with which another command finds the stack: it looks in the store
+// connectionFlags is the flags with which another command finds the stack: it looks in the store
 // where the server is, unless the environment or a profile says so.
-func (a *app) reach(k *localdev.Stack) string {
+func (a *app) connectionFlags(k *localdev.Stack) string {
 	flags := a.stateFlag()
 	elsewhere := temporalutil.Options{StoreDir: k.Store.Dir(), Host: a.env.Host}
 	if options, err := elsewhere.ClientOptions(a.environ); err != nil || options.HostPort != k.Conn.Address {
@@ -181,7 +181,7 @@ func (a *app) workerFile(s *store.Store, flag string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	a.say("there is no agents.yaml here and no --agents, so the worker has the example's agents, which are shell scripts")
+	a.printErr("there is no agents.yaml here and no --agents, so the worker has the example's agents, which are shell scripts")
 	return filepath.Join(dir, "agents.yaml"), nil
 }
 

@@ -104,7 +104,7 @@ func (a *app) diff(ctx context.Context, o diffOptions, args []string) error {
 	if len(o.include) > 0 && o.dir == "" {
 		return usagef("--include needs --dir")
 	}
-	l, err := a.lookAt(ctx, args[0])
+	l, err := a.readSession(ctx, args[0])
 	if err != nil {
 		return err
 	}
@@ -130,9 +130,9 @@ func (a *app) diff(ctx context.Context, o diffOptions, args []string) error {
 	case a.output == outputJSON:
 		return a.printJSON(doc)
 	case len(doc.Files) == 0 && doc.Phase != "":
-		a.say("phase %s changed no files", doc.Phase)
+		a.printErr("phase %s changed no files", doc.Phase)
 	case len(doc.Files) == 0:
-		a.say("no differences between %s and %s", doc.Before, doc.After)
+		a.printErr("no differences between %s and %s", doc.Before, doc.After)
 	case o.stat:
 		a.writeStat(doc.Files)
 	default:
@@ -157,14 +157,14 @@ func describeFile(d store.PathDiff, stat bool) changedFile {
 // would change the terminal's state.
 func (a *app) writePatch(patch string) error {
 	if a.env.IsTerminal(a.env.Stdout) {
-		patch = a.painted(patch)
+		patch = a.colouredPatch(patch)
 	}
 	_, err := io.WriteString(a.env.Stdout, patch)
 	return err
 }
 
-// painted is a patch made safe, in colours where there are any.
-func (a *app) painted(patch string) string {
+// colouredPatch is a patch made safe, in colours where there are any.
+func (a *app) colouredPatch(patch string) string {
 	var b strings.Builder
 	for line := range strings.Lines(patch) {
 		b.WriteString(a.palette.Paint(diffColour(line), safetext.Source(strings.TrimSuffix(line, "\n"))) + "\n")
@@ -203,5 +203,5 @@ func (a *app) writeStat(files []changedFile) {
 		t.Add(terminal.Plain(safetext.Name(f.Path)), terminal.Plain(f.Change), plus, minus)
 	}
 	t.Write(a.env.Stdout)
-	a.say("%s, +%d -%d lines", textfmt.Count(len(files), "file"), added, removed)
+	a.printErr("%s, +%d -%d lines", textfmt.Count(len(files), "file"), added, removed)
 }

@@ -99,7 +99,7 @@ func (a *app) examineAll(ctx context.Context, f doctorFlags) ([]doctor.Finding, 
 	}
 	return doctor.Examine(ctx, doctor.Options{
 		StateDir: a.stateDir, Agents: cmp.Or(f.agents, a.environ.get("MAESTRO_AGENTS")), Server: server,
-		Dial: a.dial, Again: a.again, Explain: a.sentence, Environ: a.environ, Getenv: a.environ.get,
+		Dial: a.dial, Again: a.commandLine, Explain: a.describeError, Environ: a.environ, Getenv: a.environ.get,
 		Now: a.env.Now, Host: a.env.Host, PID: a.env.PID,
 	}, t)
 }

@@ -11,15 +11,15 @@ import (
 // addDurations adds the durations of a session's phases and assignments, for running ones
 // so far, from their records and running attempts.
 func addDurations(ctx context.Context, w *sessionstatus.Watcher, v *sessionstatus.Session) {
-	near := &closeUp{Watcher: w}
-	near.readWork(ctx, *v)
+	detail := &sessionDetail{Watcher: w}
+	detail.readWork(ctx, *v)
 	now := w.Now()
 	for i := range v.Phases {
 		p := &v.Phases[i]
 		var began, ended time.Time
 		for j := range p.Assignments {
 			id := spec.AssignmentID{Phase: p.Name, Persona: p.Assignments[j].Persona}
-			work := near.work[id]
+			work := detail.work[id]
 			if at, ok := v.Live[id]; ok && !at.Since.IsZero() {
 				if work.began.IsZero() {
 					work.began = at.Since

@@ -92,8 +92,8 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// sentence is an error's text for people.
-func (a *app) sentence(err error) string {
+// describeError is an error's text for people.
+func (a *app) describeError(err error) string {
 	var coded *codeError
 	var unreachable *temporalutil.UnreachableError
 	switch {

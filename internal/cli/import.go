@@ -95,13 +95,13 @@ func (a *app) importFile(ctx context.Context, file, teamFile, sessionID string) 
 		return err
 	}
 	for _, note := range doc.Notes {
-		a.say("%s", safetext.Line(note))
+		a.printErr("%s", safetext.Line(note))
 	}
 	if a.output == outputJSON {
 		return a.printJSON(doc)
 	}
 	a.print("%s", doc.Session)
-	a.say("imported session %s with the work of %s; resume it with `%s`", doc.Session, terminal.Dash(strings.Join(doc.Phases, ", ")), a.again("resume "+doc.Session))
+	a.printErr("imported session %s with the work of %s; resume it with `%s`", doc.Session, terminal.Dash(strings.Join(doc.Phases, ", ")), a.commandLine("resume "+doc.Session))
 	return nil
 }
 

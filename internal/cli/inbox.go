@@ -51,8 +51,8 @@ type inboxEntry struct {
 	Commands []string `json:"commands"`
 }
 
-// waiter is a session that waits for a person.
-type waiter struct {
+// waitingSession is a session that waits for a person.
+type waitingSession struct {
 	session.Status
 	Store string
 	// known: its requests are known. Otherwise only the fields of a listing are.
@@ -76,14 +76,14 @@ func newInbox(a *app) *cobra.Command {
 }
 
 func (a *app) inbox(ctx context.Context) error {
-	s, conn, err := a.either(ctx)
+	s, conn, err := a.storeOrTemporal(ctx)
 	if err != nil {
 		return err
 	}
 	if conn != nil {
 		defer conn.Close()
 	}
-	found, err := a.waiters(ctx, conn, s)
+	found, err := a.waitingSessions(ctx, conn, s)
 	if err != nil {
 		return err
 	}
@@ -96,10 +96,10 @@ func (a *app) inbox(ctx context.Context) error {
 	return a.result(doc, func() { a.writeInbox(doc) })
 }
 
-// waiters finds the sessions that wait for a person. What the store has of its
+// waitingSessions finds the sessions that wait for a person. What the store has of its
 // own sessions is confirmed by Temporal where conn is not nil, and Temporal
 // adds those of other stores.
-func (a *app) waiters(ctx context.Context, conn *temporalutil.Connection, s *store.Store) ([]waiter, error) {
+func (a *app) waitingSessions(ctx context.Context, conn *temporalutil.Connection, s *store.Store) ([]waitingSession, error) {
 	namespace, err := a.namespace()
 	if err != nil {
 		return nil, err
@@ -118,14 +118,14 @@ func (a *app) waiters(ctx context.Context, conn *temporalutil.Connection, s *sto
 	for _, l := range running {
 		open[l.Session] = true
 	}
-	var found []waiter
+	var found []waitingSession
 	mine := map[string]bool{}
 	for _, e := range stored {
 		mine[e.Session] = true
 		if e.Status.Status.Closed() || len(e.Help) == 0 {
 			continue
 		}
-		w := waiter{Status: booked(s, namespace, e), Store: e.Store, known: true}
+		w := waitingSession{Status: withLedgerCosts(s, namespace, e), Store: e.Store, known: true}
 		if conn != nil && !open[e.Session] { // visibility may lag
 			info, err := a.sessionInfo(ctx, conn, e.Session)
 			switch {
@@ -142,7 +142,7 @@ func (a *app) waiters(ctx context.Context, conn *temporalutil.Connection, s *sto
 	for _, l := range running {
 		waits := l.Status == session.HelpIsNeeded || l.Status == session.AwaitingApproval
 		if waits && (!mine[l.Session] || l.Store != s.ID()) {
-			found = append(found, waiter{Status: session.Status{
+			found = append(found, waitingSession{Status: session.Status{
 				Session: l.Session, Team: l.Team, Status: l.Status, Usage: l.usage, Reason: l.reason,
 			}, Store: l.Store})
 		}
@@ -150,8 +150,8 @@ func (a *app) waiters(ctx context.Context, conn *temporalutil.Connection, s *sto
 	return found, nil
 }
 
-// booked is a stored status with the costs of the ledger.
-func booked(s *store.Store, namespace string, e session.Execution) session.Status {
+// withLedgerCosts is a stored status with the costs of the ledger.
+func withLedgerCosts(s *store.Store, namespace string, e session.Execution) session.Status {
 	if l, err := s.Ledger(session.Key{Namespace: namespace, Session: e.Session}); err == nil {
 		return sessionstatus.Accounted(e.Status, &l)
 	}
@@ -159,7 +159,7 @@ func booked(s *store.Store, namespace string, e session.Execution) session.Statu
 }
 
 // entries lists what a session waits with.
-func (a *app) entries(w waiter) []inboxEntry {
+func (a *app) entries(w waitingSession) []inboxEntry {
 	if !w.known {
 		kind := session.ForHelp
 		if w.Status.Status == session.AwaitingApproval {
@@ -167,7 +167,7 @@ func (a *app) entries(w waiter) []inboxEntry {
 		}
 		return []inboxEntry{{
 			Session: w.Session, Team: w.Team, Status: w.Status.Status, Store: w.Store, Kind: kind, Message: w.Reason, Usage: w.Usage,
-			Answers: []session.Verb{}, Commands: []string{a.again("status " + w.Session)},
+			Answers: []session.Verb{}, Commands: []string{a.commandLine("status " + w.Session)},
 		}}
 	}
 	var all []inboxEntry
@@ -178,24 +178,24 @@ func (a *app) entries(w waiter) []inboxEntry {
 			Since: unlessZero(h.Since), Until: unlessZero(h.Until), Usage: w.Usage, Ticket: h.Ticket, Commands: []string{},
 		}
 		if w.lost {
-			e.Commands = []string{a.again("resume " + w.Session)}
+			e.Commands = []string{a.commandLine("resume " + w.Session)}
 			all = append(all, e)
 			continue
 		}
-		for _, c := range ways(w.Session, h, w.Help) {
-			e.Commands = append(e.Commands, a.again(c.command))
+		for _, c := range requestCommands(w.Session, h, w.Help) {
+			e.Commands = append(e.Commands, a.commandLine(c.command))
 		}
 		all = append(all, e)
 	}
 	return all
 }
 
-// goesOn reports whether the entry is a notice only: the session continues by itself.
-func (e inboxEntry) goesOn() bool { return e.Kind.NoticeOnly() }
+// noticeOnly reports whether the entry is a notice only: the session continues by itself.
+func (e inboxEntry) noticeOnly() bool { return e.Kind.NoticeOnly() }
 
 // rank sorts notices after requests.
 func (e inboxEntry) rank() int {
-	if e.goesOn() {
+	if e.noticeOnly() {
 		return 1
 	}
 	return 0
@@ -229,8 +229,8 @@ func (d inboxDocument) requestsOf(sessionID string) []session.HelpRequest {
 }
 
 func (a *app) writeInbox(doc inboxDocument) {
-	if !slices.ContainsFunc(doc.Waiting, func(e inboxEntry) bool { return !e.goesOn() }) {
-		a.say("no open requests")
+	if !slices.ContainsFunc(doc.Waiting, func(e inboxEntry) bool { return !e.noticeOnly() }) {
+		a.printErr("no open requests")
 	}
 	if len(doc.Waiting) == 0 {
 		return
@@ -239,7 +239,7 @@ func (a *app) writeInbox(doc inboxDocument) {
 	t.Head("SESSION", "TEAM", "NEEDS", "OF", "WAITS", "TOKENS", "USD", "TICKET", "WHY")
 	for _, e := range doc.Waiting {
 		h := e.request()
-		n, first := together(h, doc.requestsOf(e.Session))
+		n, first := answeredTogether(h, doc.requestsOf(e.Session))
 		if !first {
 			continue
 		}
@@ -251,7 +251,7 @@ func (a *app) writeInbox(doc inboxDocument) {
 			ticket = cmp.Or(safetext.Line(e.Ticket.Key), "not yet")
 		}
 		t.Add(terminal.Plain(e.Session), terminal.Plain(terminal.Dash(e.Team)), terminal.Painted(string(e.Kind), terminal.StateColour(e.Status)), terminal.Plain(terminal.Dash(subjects(h, n))), terminal.Plain(waits),
-			terminal.Plain(terminal.Number(e.Usage.Tokens())), terminal.Plain(terminal.Dollars(e.Usage.CostUSD)), terminal.Plain(ticket), terminal.Painted(matter(h), terminal.Dim))
+			terminal.Plain(terminal.Number(e.Usage.Tokens())), terminal.Plain(terminal.Dollars(e.Usage.CostUSD)), terminal.Plain(ticket), terminal.Painted(messageOf(h), terminal.Dim))
 	}
 	t.Drop(a.width(a.env.Stdout), "TOKENS", "USD", "TEAM")
 	t.Fit(a.width(a.env.Stdout))
@@ -264,13 +264,13 @@ func (a *app) writeInbox(doc inboxDocument) {
 func (a *app) inboxCommands(doc inboxDocument, heading string, goesOn bool) {
 	said := map[string]bool{} // a session that is resumed may ask for more than one thing
 	for _, e := range doc.Waiting {
-		if e.goesOn() != goesOn {
+		if e.noticeOnly() != goesOn {
 			continue
 		}
 		if len(said) == 0 {
 			a.print("\n%s", heading)
 		}
-		command := a.again("status " + e.Session)
+		command := a.commandLine("status " + e.Session)
 		if len(e.Commands) > 0 && !goesOn {
 			command = e.Commands[0]
 		}

@@ -132,7 +132,7 @@ func (a *app) init(dir, chosen string) error {
 		}
 		return agent.ShellWord(filepath.Join(dir, file))
 	}
-	a.say("\nShow the plan:   maestro plan %[1]s\nStart a worker:  maestro dev --agents %[2]s\nRun a session:   maestro run %[1]s %[3]s --watch    (in another terminal)",
+	a.printErr("\nShow the plan:   maestro plan %[1]s\nStart a worker:  maestro dev --agents %[2]s\nRun a session:   maestro run %[1]s %[3]s --watch    (in another terminal)",
 		at("team.yaml"), at("agents.yaml"), from.try)
 	return nil
 }
@@ -192,7 +192,7 @@ func writeNew(dir string, files map[string][]byte) error {
 		}
 	}
 	if len(taken) > 0 {
-		return usagef("%s already has %s, which is not overwritten; choose another directory, like `maestro init my-team`", dir, listed(taken, 5))
+		return usagef("%s already has %s, which is not overwritten; choose another directory, like `maestro init my-team`", dir, firstOf(taken, 5))
 	}
 	for _, name := range names {
 		if err := writeOnce(filepath.Join(dir, filepath.FromSlash(name)), files[name]); err != nil {

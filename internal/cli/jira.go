@@ -69,7 +69,7 @@ func (a *app) fromJira(ctx context.Context, key, file string) (*origin, error) {
 		return nil, fmt.Errorf("--from-jira %s: %w", key, err)
 	}
 	for _, left := range issue.Left {
-		a.say("attachment %s of %s was not taken: %s", safetext.Name(left.Name), issue.Key, left.Why)
+		a.printErr("attachment %s of %s was not taken: %s", safetext.Name(left.Name), issue.Key, left.Why)
 	}
 	return &origin{issue, client}, nil
 }
@@ -89,8 +89,8 @@ func (o *origin) requirement() (string, error) {
 	return checkRequirement(text, "ticket "+o.Key)
 }
 
-// attach adds the ticket's attachments to a workspace.
-func (a *app) attach(ctx context.Context, s *store.Store, o *origin, workspace spec.Digest) (spec.Digest, error) {
+// addAttachments adds the ticket's attachments to a workspace.
+func (a *app) addAttachments(ctx context.Context, s *store.Store, o *origin, workspace spec.Digest) (spec.Digest, error) {
 	if len(o.Attachments) == 0 {
 		return workspace, nil
 	}
@@ -116,20 +116,20 @@ func (a *app) attach(ctx context.Context, s *store.Store, o *origin, workspace s
 		return "", err
 	}
 	if len(snap.Private) > 0 {
-		a.say("not taken, because they look like secrets: %s", listed(snap.Private, 5))
+		a.printErr("not taken, because they look like secrets: %s", firstOf(snap.Private, 5))
 	}
 	laid, err := s.Overlay(ctx, workspace, snap.Manifest)
 	if err != nil {
 		return "", err
 	}
-	a.say("taken: %s (%s) of %s, in %s/", textfmt.Count(snap.Files, "attachment"), textfmt.Size(snap.Bytes), o.Key, attachmentsDir)
+	a.printErr("taken: %s (%s) of %s, in %s/", textfmt.Count(snap.Files, "attachment"), textfmt.Size(snap.Bytes), o.Key, attachmentsDir)
 	return laid.Output, nil
 }
 
-// warnUntold warns if no worker can post progress to the ticket.
-func (a *app) warnUntold(ctx context.Context, s *store.Store, o *origin) {
+// warnNoNotifier warns if no worker can post progress to the ticket.
+func (a *app) warnNoNotifier(ctx context.Context, s *store.Store, o *origin) {
 	if offers, err := s.Offers(ctx); err == nil && !spec.Jira(offers, a.env.Now()) {
-		a.say("progress is posted to %s only once a worker of the store has `jira` in its worker file; no worker has it now", o.Key)
+		a.printErr("progress is posted to %s only once a worker of the store has `jira` in its worker file; no worker has it now", o.Key)
 	}
 }
 

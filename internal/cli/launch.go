@@ -98,19 +98,19 @@ func (l *launch) checkFree(ctx context.Context) error {
 	var other *sessionstatus.OtherWorkflowError
 	switch {
 	case err == nil, errors.As(err, &other):
-		return l.taken("Temporal")
+		return l.idTaken("Temporal")
 	case !errors.Is(err, sessionstatus.ErrUnknown):
 		return err
 	}
 	known, err := l.store.HasSession(session.Key{Namespace: l.conn.Namespace, Session: l.session})
 	if known {
-		return l.taken("the store in " + l.store.Dir())
+		return l.idTaken("the store in " + l.store.Dir())
 	}
 	return err
 }
 
-func (l *launch) taken(by string) error {
-	return usagef("session %[2]q already exists in %[1]s; choose another --session, or show it with `%[3]s`", by, l.session, l.app.again("status "+l.session))
+func (l *launch) idTaken(by string) error {
+	return usagef("session %[2]q already exists in %[1]s; choose another --session, or show it with `%[3]s`", by, l.session, l.app.commandLine("status "+l.session))
 }
 
 // start stores the session's input and starts its workflow.
@@ -118,7 +118,7 @@ func (l *launch) start(ctx context.Context) (runDocument, error) {
 	if l.session == "" {
 		l.session = newSessionID(l.team.Name, l.app.env.Now())
 	}
-	input, err := l.keep(ctx)
+	input, err := l.storeInput(ctx)
 	if err != nil {
 		return runDocument{}, fmt.Errorf("the store in %s cannot be written: %w", l.store.Dir(), err)
 	}
@@ -135,15 +135,15 @@ func (l *launch) start(ctx context.Context) (runDocument, error) {
 	case errors.As(err, &exists) && l.resumes():
 		return runDocument{}, usagef("session %s is already running: another command started it", l.session)
 	case errors.As(err, &exists):
-		return runDocument{}, l.taken("Temporal")
+		return runDocument{}, l.idTaken("Temporal")
 	case err != nil:
 		return runDocument{}, err
 	}
 	return runDocument{Session: run.GetID(), RunID: run.GetRunID(), Store: l.store.ID()}, nil
 }
 
-// keep stores team and requirement.
-func (l *launch) keep(ctx context.Context) (workflows.SessionInput, error) {
+// storeInput stores team and requirement.
+func (l *launch) storeInput(ctx context.Context) (workflows.SessionInput, error) {
 	in := workflows.SessionInput{Version: workflows.LogicVersion, Store: l.store.ID(), Workspace: l.workspace, Course: l.course, ReportTo: l.reportTo}
 	if l.base != nil {
 		in.Base, in.Incarnation, in.Origin = l.base.Name, l.base.incarnation, l.base.origin
@@ -235,11 +235,11 @@ func (a *app) awaitAdmission(ctx context.Context, w *sessionstatus.Watcher, run 
 		}
 		select {
 		case <-ctx.Done():
-			a.say("the session is started and runs in the background: %s", a.again("watch "+w.Session))
+			a.printErr("the session is started and runs in the background: %s", a.commandLine("watch "+w.Session))
 			return v, ctx.Err()
 		case <-bounded.Done():
 			return v, failf("the session is started, but no worker admitted it within %s; it runs as soon as one does: %s",
-				admissionPatience, a.again("watch "+w.Session))
+				admissionPatience, a.commandLine("watch "+w.Session))
 		case <-ticker.C:
 		}
 	}

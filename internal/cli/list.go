@@ -93,7 +93,7 @@ func newList(a *app) *cobra.Command {
 }
 
 func (a *app) list(ctx context.Context, sel selection) error {
-	s, conn, err := a.either(ctx)
+	s, conn, err := a.storeOrTemporal(ctx)
 	if err != nil {
 		return err
 	}
@@ -263,10 +263,10 @@ func timeOf(t *time.Time) time.Time {
 func (a *app) writeList(doc listDocument, sel selection) {
 	switch {
 	case len(doc.Sessions) == 0 && !sel.all():
-		a.say("no session matches")
+		a.printErr("no session matches")
 		return
 	case len(doc.Sessions) == 0:
-		a.say("no sessions yet; start one with `maestro run TEAM TEXT`")
+		a.printErr("no sessions yet; start one with `maestro run TEAM TEXT`")
 		return
 	}
 	t := terminal.NewTable(a.palette)
@@ -294,9 +294,9 @@ func (a *app) writeList(doc listDocument, sel selection) {
 		}
 	}
 	if waiting > 0 {
-		a.say("%s open: `%s`", terminal.Verbed(waiting, "session", "waits", "wait"), a.again("inbox"))
+		a.printErr("%s open: `%s`", terminal.Verbed(waiting, "session", "waits", "wait"), a.commandLine("inbox"))
 	}
 	if doc.More {
-		a.say("more: --cursor %s", doc.Cursor)
+		a.printErr("more: --cursor %s", doc.Cursor)
 	}
 }

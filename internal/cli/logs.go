@@ -30,36 +30,32 @@ type logsDocument struct {
 	Logs    []attemptLog `json:"logs"`
 }
 
-// attemptLog is what one attempt printed.
+// attemptLog is the transcript of one attempt.
 type attemptLog struct {
 	spec.AssignmentID
-	// Pass counts how often the assignment was begun afresh, this time included:
-	// because its work was sent back, because a person had it tried again, or
-	// because it was done and its inputs have changed. Rounds count from 1 in
-	// each.
+	// Pass counts from 1 how often the assignment was started over: because its work was sent
+	// back, a person chose retry, or its inputs changed. Rounds count from 1 in each pass.
 	Pass  int `json:"pass"`
 	Round int `json:"round"`
 	// Attempt counts from 1 within the round.
 	Attempt int `json:"attempt"`
-	// Status is completed, failed, or supplied where a person's files stand for
-	// the work.
+	// Status is completed, failed, or supplied if a person supplied the files.
 	Status session.State `json:"status"`
 	// Category, Message and Output say why a failed attempt failed.
 	Category failures.Category `json:"category,omitempty"`
 	Message  string            `json:"message,omitempty"`
 	Output   string            `json:"output,omitempty"`
-	// Agent worked; From is what the attempt started from: its input, the
-	// files of the failed one before it, or its conversation.
+	// Agent ran the attempt. From is what it started from: the assignment's input, or the
+	// files or the conversation of the failed attempt before.
 	Agent string         `json:"agent,omitempty"`
 	From  failures.Start `json:"from,omitempty"`
 	Usage cost.Usage     `json:"usage"`
 	// Supplied: a person's files were checked.
 	Supplied bool `json:"supplied,omitempty"`
-	// Summary says what a finished one has done, and Decisions what it has decided, by
-	// name.
+	// Summary and Decisions are the result of a finished attempt; Decisions by name.
 	Summary   string            `json:"summary,omitempty"`
 	Decisions map[string]string `json:"decisions,omitempty"`
-	// Changes is how the files that a failed attempt left differ from the input.
+	// Changes is the difference of a failed attempt's files from the input.
 	Changes   string    `json:"changes,omitempty"`
 	StartedAt time.Time `json:"started_at"`
 	EndedAt   time.Time `json:"ended_at"`
@@ -142,14 +138,14 @@ func (a *app) logs(ctx context.Context, o logsOptions) error {
 		return a.printJSON(doc)
 	}
 	if len(doc.Logs) == 0 && finished > 0 {
-		a.say("--tail and --since omit %s", textfmt.Count(finished, "finished attempt"))
+		a.printErr("--tail and --since omit %s", textfmt.Count(finished, "finished attempt"))
 		return nil
 	}
 	a.writeLogs(doc, o.full)
 	return nil
 }
 
-// newest keeps the attempts that the flags ask for, in their order.
+// newest selects attempts by --tail and --since, and keeps their order.
 func (o logsOptions) newest(logs []attemptLog, now time.Time) []attemptLog {
 	if o.since > 0 {
 		logs = slices.DeleteFunc(logs, func(l attemptLog) bool { return now.Sub(l.EndedAt) > o.since })
@@ -182,8 +178,7 @@ type logReader struct {
 	warned string
 }
 
-// attempts lists the selected attempts that have finished, without their texts, as
-// their phases and personas are in the team file.
+// attempts lists the selected finished attempts in the order of the team file, without texts.
 func (r *logReader) attempts(ctx context.Context) ([]attemptLog, error) {
 	e, err := r.store.Execution(r.key)
 	if err != nil && !errors.Is(err, session.ErrNotFound) && !errors.Is(err, session.ErrCorrupt) {
@@ -192,7 +187,7 @@ func (r *logReader) attempts(ctx context.Context) ([]attemptLog, error) {
 	records, err := r.store.Records(ctx, r.key)
 	if err != nil && r.warned != err.Error() {
 		r.warned = err.Error()
-		r.app.say("%s", err)
+		r.app.printErr("%s", err)
 	}
 	records = inOrder(records, e.Phases)
 	if records, err = selectRecords(records, e, r.options.selection); err != nil {
@@ -214,7 +209,7 @@ func (r *logReader) readTexts(ctx context.Context, l *attemptLog) (err error) {
 	return err
 }
 
-// inOrder sorts records as their phases and personas are in the team file.
+// inOrder sorts records in the order of the team file.
 func inOrder(records []session.Record, phases []session.PhaseStatus) []session.Record {
 	rank := map[spec.AssignmentID]int{}
 	for _, p := range phases {
@@ -299,7 +294,7 @@ func readTranscript(ctx context.Context, s *store.Store, log spec.Digest) (strin
 
 func (a *app) writeLogs(doc logsDocument, full bool) {
 	if len(doc.Logs) == 0 {
-		a.say("no attempt has finished yet; follow the session with `%s`", a.again("logs -f "+doc.Session))
+		a.printErr("no attempt has finished yet; follow the session with `%s`", a.commandLine("logs -f "+doc.Session))
 		return
 	}
 	for i, l := range doc.Logs {
@@ -313,13 +308,12 @@ func (a *app) writeLogs(doc logsDocument, full bool) {
 // framing matches the lines that `logs` prints between agents' output.
 var framing = regexp.MustCompile(`(?m)^(== |-- decided |-- changes before the failure)`)
 
-// printed is what an agent has printed, with a space before a line that looks like one
-// of the framing.
+// printed returns an agent's output with a space before each line that looks like framing.
 func printed(text string) string {
 	return framing.ReplaceAllString(strings.TrimRight(safetext.Block(text), "\n"), " $1")
 }
 
-// writeLog prints an attempt; full: its transcript whole.
+// writeLog prints an attempt; full prints its complete transcript.
 func (a *app) writeLog(l attemptLog, full bool) {
 	a.print("%s", a.palette.Paint(terminal.Bold, l.title()))
 	if l.Status == session.Failed {
@@ -348,7 +342,7 @@ func (a *app) writeLog(l attemptLog, full bool) {
 	}
 }
 
-// maxDecision is how many characters of a decision are shown in brief.
+// maxDecision bounds a decision's value without --full, in characters.
 const maxDecision = 200
 
 // title names the attempt and its outcome.
@@ -360,7 +354,7 @@ func (l attemptLog) title() string {
 	return fmt.Sprintf("== %s, %sround %d, attempt %d: %s", l.AssignmentID, pass, l.Round, l.Attempt, l.Status)
 }
 
-// circumstances is the agent, the starting point, the duration and the cost.
+// circumstances describes the agent, the starting point, the duration and the cost.
 func (l attemptLog) circumstances() string {
 	text := terminal.Span(l.EndedAt.Sub(l.StartedAt))
 	switch {

@@ -25,7 +25,7 @@ func TestNotesAreOnlySeen(t *testing.T) {
 	require.Contains(t, out.String(), "it moves")
 	require.NotContains(t, out.String(), "\x1b")
 	out.Reset()
-	a.lines(&sessionstatus.Watcher{}).shows(t.Context(), v)
+	a.newLineObserver(&sessionstatus.Watcher{}).update(t.Context(), v)
 	require.Contains(t, out.String(), "it moves")
 	require.NotContains(t, out.String(), "\x1b")
 }

@@ -29,19 +29,19 @@ func settled(s session.State) bool {
 // for: every attempt of what needs help, and what to do next.
 func (a *app) reportFailure(s session.Status) {
 	if s.Reason != "" && len(s.Help) == 0 {
-		a.say("%s: %s", s.Session, safetext.Line(s.Reason))
+		a.printErr("%s: %s", s.Session, safetext.Line(s.Reason))
 	}
 	for _, h := range s.Help {
-		a.say("%s", strings.Join(a.requestLines(s, h, true), "\n"))
+		a.printErr("%s", strings.Join(a.requestLines(s, h, true), "\n"))
 	}
 	if next := a.nextStep(s); next != "" {
-		a.say("%s", next)
+		a.printErr("%s", next)
 	}
 }
 
 // resumption is the command that resumes a session that ended without completing.
 func (a *app) resumption(sessionID string) string {
-	return "resume it with the finished work restored: " + a.again("resume "+sessionID)
+	return "resume it with the finished work restored: " + a.commandLine("resume "+sessionID)
 }
 
 // nextStep is what to do about a session that has not completed, besides what its
@@ -50,9 +50,9 @@ func (a *app) nextStep(s session.Status) string {
 	goOn := a.resumption(s.Session)
 	switch {
 	case s.Status == session.AwaitingApproval && len(s.Help) == 0:
-		return "continue: " + a.again("resume "+s.Session)
+		return "continue: " + a.commandLine("resume "+s.Session)
 	case len(s.Help) > 0 && len(s.Help[0].Attempts) > 0:
-		printed := "its output: " + a.again("logs "+s.Session+" "+subject(s.Help[0]))
+		printed := "its output: " + a.commandLine("logs "+s.Session+" "+subject(s.Help[0]))
 		if s.Status.Closed() {
 			return printed + "\n" + goOn
 		}
@@ -62,11 +62,11 @@ func (a *app) nextStep(s session.Status) string {
 	case len(s.Help) > 0:
 		return ""
 	}
-	return "more: " + a.again("status "+s.Session)
+	return "more: " + a.commandLine("status "+s.Session)
 }
 
-// again is a command with this command's connection and store flags.
-func (a *app) again(command string) string {
+// commandLine is a command with this command's connection and store flags.
+func (a *app) commandLine(command string) string {
 	for _, f := range []struct{ name, value string }{
 		{"address", a.temporal.Address}, {"namespace", a.temporal.Namespace}, {"profile", a.temporal.Profile}, {"state-dir", a.stateDir},
 	} {

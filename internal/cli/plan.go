@@ -116,7 +116,7 @@ func (a *app) plan(ctx context.Context, o planOptions, file, format string) erro
 	if err != nil {
 		return err
 	}
-	entries, err := a.foresee(ctx, t, o, &course)
+	entries, err := a.predictPlan(ctx, t, o, &course)
 	if err != nil {
 		return err
 	}
@@ -132,8 +132,8 @@ func (a *app) plan(ctx context.Context, o planOptions, file, format string) erro
 	return nil
 }
 
-// foresee computes the decisions of an admission, in a temporary store.
-func (a *app) foresee(ctx context.Context, t spec.Team, o planOptions, c *session.Course) (entries []session.PlanEntry, err error) {
+// predictPlan computes the decisions of an admission, in a temporary store.
+func (a *app) predictPlan(ctx context.Context, t spec.Team, o planOptions, c *session.Course) (entries []session.PlanEntry, err error) {
 	dir, err := os.MkdirTemp("", "maestro-plan-")
 	if err != nil {
 		return nil, failf("make a temporary store for the plan: %w", err)
@@ -160,7 +160,7 @@ func (a *app) foresee(ctx context.Context, t spec.Team, o planOptions, c *sessio
 // planned puts a team and what happens to its work together.
 func planned(t spec.Team, c session.Course, entries []session.PlanEntry) planDocument {
 	doc := planDocument{
-		Team: t.Name, Description: t.Description, Phases: []plannedPhase{}, Agents: some(t.AgentNames()), Checks: []string{},
+		Team: t.Name, Description: t.Description, Phases: []plannedPhase{}, Agents: emptyNotNull(t.AgentNames()), Checks: []string{},
 		Retry: t.Retry, Budget: t.Budget, Help: t.Help,
 	}
 	for _, use := range t.CheckUses() {
@@ -175,8 +175,8 @@ func planned(t spec.Team, c session.Course, entries []session.PlanEntry) planDoc
 	for _, name := range t.Topological() {
 		p, _ := t.Phase(name)
 		phase := plannedPhase{
-			Name: name, Needs: some(p.Needs), Without: []string{}, Order: p.Order, Personas: []plannedPersona{}, Produces: some(p.Produces),
-			Checks: some(p.Checks), Integrator: p.Integrator, Approve: p.Approve, SendsBack: p.SendsBack, Budget: p.Budget,
+			Name: name, Needs: emptyNotNull(p.Needs), Without: []string{}, Order: p.Order, Personas: []plannedPersona{}, Produces: emptyNotNull(p.Produces),
+			Checks: emptyNotNull(p.Checks), Integrator: p.Integrator, Approve: p.Approve, SendsBack: p.SendsBack, Budget: p.Budget,
 			PauseAfter: slices.Contains(c.PauseAfter, name),
 		}
 		for _, above := range t.Ancestors(name) {
@@ -197,15 +197,15 @@ func planned(t spec.Team, c session.Course, entries []session.PlanEntry) planDoc
 func plannedFor(e session.PlanEntry, p spec.Persona) plannedPersona {
 	return plannedPersona{
 		Persona: e.Persona, Role: p.Role, Agent: p.Agent, Fallback: p.Fallback, Attempts: p.Attempts, Timeout: p.Timeout, MaxTurns: p.MaxTurns,
-		Produces: some(p.Produces), Checks: some(p.Checks), Budget: p.Budget, Action: e.Action, Reason: e.Reason,
+		Produces: emptyNotNull(p.Produces), Checks: emptyNotNull(p.Checks), Budget: p.Budget, Action: e.Action, Reason: e.Reason,
 	}
 }
 
-// some is a list that is [] in JSON if it is empty.
-func some(list []string) []string { return append([]string{}, list...) }
+// emptyNotNull is a list that is [] in JSON if it is empty.
+func emptyNotNull(list []string) []string { return append([]string{}, list...) }
 
-// acts describes what happens to an assignment's work.
-func (p plannedPersona) acts() string {
+// action describes what happens to an assignment's work.
+func (p plannedPersona) action() string {
 	switch p.Action {
 	case session.RunIt:
 		return "runs"

@@ -80,7 +80,7 @@ func (f pruneFlags) check(given func(string) bool) error {
 }
 
 func (a *app) prune(ctx context.Context, f pruneFlags) error {
-	s, conn, err := a.both(ctx, a.openStoreToWrite)
+	s, conn, err := a.storeAndTemporal(ctx, a.openStoreToWrite)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (a *app) schedulePrune(ctx context.Context, f pruneFlags, given func(string
 	if f.schedule != scheduleOff && (err != nil || every < leastSchedule) {
 		return usagef("--schedule: %q is neither a duration of at least %s, like 24h, nor off", f.schedule, leastSchedule)
 	}
-	s, conn, err := a.both(ctx, a.openStore)
+	s, conn, err := a.storeAndTemporal(ctx, a.openStore)
 	if err != nil {
 		return err
 	}

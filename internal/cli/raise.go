@@ -75,7 +75,7 @@ func (a *app) raise(ctx context.Context, session string, r workflows.Raise) erro
 		return usagef("session %s is completed; its budget cannot be raised", session)
 	case info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
 		return usagef("session %s has ended: it is %s; raise the budget in its team file and resume it: %s", session,
-			sessionstatus.ClosedState(info.GetStatus()), a.again("resume "+session+" --team FILE"))
+			sessionstatus.ClosedState(info.GetStatus()), a.commandLine("resume "+session+" --team FILE"))
 	}
 	r.ID = fmt.Sprintf("%s/%d", r.By, a.env.Now().UnixNano())
 	doc := raiseDocument{Session: session}
@@ -86,9 +86,9 @@ func (a *app) raise(ctx context.Context, session string, r workflows.Raise) erro
 		return err
 	case answered:
 		doc.Raised = &raised
-		a.say("the budget of %s is now %s, %s spent", budget.Label(raised.Scope), terminal.Cap(raised.Cap), terminal.AmountIn(raised.Spent, raised.Cap))
+		a.printErr("the budget of %s is now %s, %s spent", budget.Label(raised.Scope), terminal.Cap(raised.Cap), terminal.AmountIn(raised.Spent, raised.Cap))
 	default:
-		a.say("no worker answered within %s; the budget of session %s is raised as soon as one does", answerPatience, session)
+		a.printErr("no worker answered within %s; the budget of session %s is raised as soon as one does", answerPatience, session)
 	}
 	if a.output == outputJSON {
 		return a.printJSON(doc)

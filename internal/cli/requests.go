@@ -26,18 +26,18 @@ func subject(h session.HelpRequest) string {
 	return spec.AssignmentID{Phase: h.Phase, Persona: h.Persona}.String()
 }
 
-// matter is a request's message.
-func matter(h session.HelpRequest) string {
+// messageOf is a request's message.
+func messageOf(h session.HelpRequest) string {
 	if h.Category == "" {
 		return safetext.Line(h.Message)
 	}
 	return string(h.Category) + ": " + safetext.Line(h.Message)
 }
 
-// together counts the open requests for money that one raise of a budget answers,
+// answeredTogether counts the open requests for money that one raise of a budget answers,
 // this one included; first reports whether it is the first of these. They are shown as
 // one.
-func together(h session.HelpRequest, open []session.HelpRequest) (n int, first bool) {
+func answeredTogether(h session.HelpRequest, open []session.HelpRequest) (n int, first bool) {
 	if kindOf(h) != session.ForBudget || h.Command == "" {
 		return 1, true
 	}
@@ -58,19 +58,19 @@ func subjects(h session.HelpRequest, n int) string {
 	return subject(h)
 }
 
-// way is a command that answers a request.
-type way struct {
+// requestCommand is a command that answers a request.
+type requestCommand struct {
 	command string // without the program's name
 	does    string
 }
 
-// ways lists the commands that answer one of a session's open requests, the one that
+// requestCommands lists the commands that answer one of a session's open requests, the one that
 // continues first.
-func ways(sessionID string, h session.HelpRequest, open []session.HelpRequest) []way {
-	var all []way
+func requestCommands(sessionID string, h session.HelpRequest, open []session.HelpRequest) []requestCommand {
+	var all []requestCommand
 	if kindOf(h) == session.ForBudget {
 		if c := strings.TrimPrefix(h.Command, "maestro "); c != "" {
-			all = append(all, way{c, "continues where it stopped"})
+			all = append(all, requestCommand{c, "continues where it stopped"})
 		}
 	}
 	of := ""
@@ -84,27 +84,27 @@ func ways(sessionID string, h session.HelpRequest, open []session.HelpRequest) [
 			if kindOf(h) == session.ForOutage {
 				does = "tries now, without waiting"
 			}
-			all = append(all, way{"resolve " + sessionID + " retry" + of, does})
+			all = append(all, requestCommand{"resolve " + sessionID + " retry" + of, does})
 		case session.AnswerSkip:
-			all = append(all, way{"resolve " + sessionID + " skip" + of, "continues without this work"})
+			all = append(all, requestCommand{"resolve " + sessionID + " skip" + of, "continues without this work"})
 		case session.AnswerSupply:
-			all = append(all, way{"resolve " + sessionID + " supply PATH" + of, "uses your files, checked like an agent's"})
+			all = append(all, requestCommand{"resolve " + sessionID + " supply PATH" + of, "uses your files, checked like an agent's"})
 		case session.AnswerAbort:
-			all = append(all, way{"resolve " + sessionID + " abort" + of, "ends the session"})
+			all = append(all, requestCommand{"resolve " + sessionID + " abort" + of, "ends the session"})
 		case session.AnswerApprove:
-			all = append(all, way{"approve " + sessionID + " " + h.Phase, "starts the dependent phases"})
+			all = append(all, requestCommand{"approve " + sessionID + " " + h.Phase, "starts the dependent phases"})
 		case session.AnswerReject:
-			all = append(all, way{"reject " + sessionID + " " + h.Phase + " --note TEXT", "has it done again with your note"},
-				way{"artifacts diff " + sessionID + " " + h.Phase, "shows its changes"})
+			all = append(all, requestCommand{"reject " + sessionID + " " + h.Phase + " --note TEXT", "has it done again with your note"},
+				requestCommand{"artifacts diff " + sessionID + " " + h.Phase, "shows its changes"})
 		}
 	}
 	return all
 }
 
-// goesOn is the command that answers a request; empty: none is known, or needed.
-func (a *app) goesOn(sessionID string, h session.HelpRequest, open []session.HelpRequest) string {
-	if all := ways(sessionID, h, open); len(all) > 0 && !kindOf(h).NoticeOnly() {
-		return a.again(all[0].command)
+// firstCommand is the command that answers a request; empty: none is known, or needed.
+func (a *app) firstCommand(sessionID string, h session.HelpRequest, open []session.HelpRequest) string {
+	if all := requestCommands(sessionID, h, open); len(all) > 0 && !kindOf(h).NoticeOnly() {
+		return a.commandLine(all[0].command)
 	}
 	return ""
 }
@@ -113,10 +113,10 @@ func (a *app) goesOn(sessionID string, h session.HelpRequest, open []session.Hel
 func waitsFor(open []session.HelpRequest) string {
 	var b strings.Builder
 	for _, h := range open {
-		if n, first := together(h, open); n > 1 && first {
+		if n, first := answeredTogether(h, open); n > 1 && first {
 			fmt.Fprintf(&b, "\n  %s wait for a larger budget: %s", subjects(h, n), h.Command)
 		} else if n == 1 {
-			fmt.Fprintf(&b, "\n  %s  %s of %s: %s", h.ID, kindOf(h), subject(h), terminal.Clip(matter(h), 120))
+			fmt.Fprintf(&b, "\n  %s  %s of %s: %s", h.ID, kindOf(h), subject(h), terminal.Clip(messageOf(h), 120))
 		}
 	}
 	return b.String()
@@ -126,7 +126,7 @@ func waitsFor(open []session.HelpRequest) string {
 // printed elsewhere. For a session that has ended it describes the outcome, without
 // the commands.
 func (a *app) requestLines(s session.Status, h session.HelpRequest, attempts bool) []string {
-	n, _ := together(h, s.Help)
+	n, _ := answeredTogether(h, s.Help)
 	if s.Status.Closed() {
 		n = 1
 	}
@@ -134,7 +134,7 @@ func (a *app) requestLines(s session.Status, h session.HelpRequest, attempts boo
 	if n > 1 {
 		need = "need a larger budget"
 	}
-	title := fmt.Sprintf("%s %s: %s", subjects(h, n), a.palette.Paint(terminal.Red, need), terminal.Clip(matter(h), 300))
+	title := fmt.Sprintf("%s %s: %s", subjects(h, n), a.palette.Paint(terminal.Red, need), terminal.Clip(messageOf(h), 300))
 	if s.Status.Closed() && strings.HasPrefix(s.Reason, subject(h)+" ") {
 		title = safetext.Line(s.Reason) // it says who has ended the session, or that nobody has come
 	}
@@ -145,17 +145,17 @@ func (a *app) requestLines(s session.Status, h session.HelpRequest, attempts boo
 		}
 	}
 	if !h.Since.IsZero() && (len(h.Answers) > 0 || !s.Status.Closed()) { // otherwise there was no request
-		add("%s", a.openSince(h, s.Status.Closed()))
+		add("%s", a.openedAt(h, s.Status.Closed()))
 	}
 	if attempts {
-		for _, r := range inRows(h.Attempts) {
-			if len(h.Attempts) == 1 && string(r.Category)+": "+safetext.Line(r.Message) == matter(h) {
+		for _, r := range groupFailures(h.Attempts) {
+			if len(h.Attempts) == 1 && string(r.Category)+": "+safetext.Line(r.Message) == messageOf(h) {
 				break // the title says so
 			}
 			add("attempt %s: %s: %s", r.numbers(), r.Category, terminal.Clip(r.Message, 300))
 		}
 	}
-	all := ways(s.Session, h, s.Help)
+	all := requestCommands(s.Session, h, s.Help)
 	if s.Status.Closed() {
 		all = nil
 	}
@@ -172,24 +172,24 @@ func (a *app) requestLines(s session.Status, h session.HelpRequest, attempts boo
 	if kindOf(h).NoticeOnly() {
 		heading = "  no answer is needed; possible:"
 	}
-	return append(append(lines, heading), a.wayLines(all)...)
+	return append(append(lines, heading), a.commandLines(all)...)
 }
 
-// wayLines lists commands with their effects; these are on the next line, where a line
+// commandLines lists commands with their effects; these are on the next line, where a line
 // would be too long for a page. Commands are never broken.
-func (a *app) wayLines(all []way) []string {
+func (a *app) commandLines(all []requestCommand) []string {
 	command, does := 0, 0
 	for _, w := range all {
-		command = max(command, utf8.RuneCountInString(a.again(w.command)))
+		command = max(command, utf8.RuneCountInString(a.commandLine(w.command)))
 		does = max(does, utf8.RuneCountInString(w.does))
 	}
 	var lines []string
 	for _, w := range all {
 		if 4+command+2+does <= terminal.PageWidth {
-			lines = append(lines, fmt.Sprintf("    %-*s  %s", command, a.again(w.command), a.palette.Paint(terminal.Dim, w.does)))
+			lines = append(lines, fmt.Sprintf("    %-*s  %s", command, a.commandLine(w.command), a.palette.Paint(terminal.Dim, w.does)))
 			continue
 		}
-		lines = append(lines, "    "+a.again(w.command), "      "+a.palette.Paint(terminal.Dim, w.does))
+		lines = append(lines, "    "+a.commandLine(w.command), "      "+a.palette.Paint(terminal.Dim, w.does))
 	}
 	return lines
 }
@@ -200,8 +200,8 @@ type failedRow struct {
 	first, last int // their numbers
 }
 
-// inRows groups consecutive failed attempts with equal messages.
-func inRows(failures []session.AttemptFailure) []failedRow {
+// groupFailures groups consecutive failed attempts with equal messages.
+func groupFailures(failures []session.AttemptFailure) []failedRow {
 	var rows []failedRow
 	for i, f := range failures {
 		if n := len(rows); n > 0 && rows[n-1].AttemptFailure == f {
@@ -221,9 +221,9 @@ func (r failedRow) numbers() string {
 	return fmt.Sprintf("%d-%d", r.first, r.last)
 }
 
-// openSince says since when a request is open, or when a closed one
+// openedAt says since when a request is open, or when a closed one
 // was opened.
-func (a *app) openSince(h session.HelpRequest, over bool) string {
+func (a *app) openedAt(h session.HelpRequest, over bool) string {
 	since := fmt.Sprintf("waiting since %s (%s)", terminal.Moment(&h.Since), terminal.Age(a.env.Now().Sub(h.Since)))
 	switch {
 	case over:
@@ -288,7 +288,7 @@ func (s selector) choose(sessionID string, open []session.HelpRequest) (session.
 	taking := slices.DeleteFunc(slices.Clone(named), func(h session.HelpRequest) bool { return !h.Takes(s.verb) })
 	switch len(taking) {
 	case 0:
-		return none, usagef("session %s has no open request that can be answered with %s; open requests:%s%s", sessionID, s.verb, waitsFor(named), instead(sessionID, named[0], open))
+		return none, usagef("session %s has no open request that can be answered with %s; open requests:%s%s", sessionID, s.verb, waitsFor(named), answerCommands(sessionID, named[0], open))
 	case 1:
 		return taking[0], nil
 	}
@@ -299,10 +299,10 @@ func (s selector) choose(sessionID string, open []session.HelpRequest) (session.
 	return none, usagef("session %s has %d open requests that can be answered with %s; %s:%s", sessionID, len(taking), s.verb, how, waitsFor(taking))
 }
 
-// instead names the commands that answer a request.
-func instead(sessionID string, h session.HelpRequest, open []session.HelpRequest) string {
+// answerCommands names the commands that answer a request.
+func answerCommands(sessionID string, h session.HelpRequest, open []session.HelpRequest) string {
 	var all []string
-	for _, w := range ways(sessionID, h, open) {
+	for _, w := range requestCommands(sessionID, h, open) {
 		all = append(all, "`maestro "+w.command+"`")
 	}
 	if len(all) == 0 {

@@ -178,9 +178,9 @@ func TestAttemptsThatFailAlikeAreSaidOnce(t *testing.T) {
 	t.Parallel()
 	alike, other := session.AttemptFailure{Category: failures.Unknown, Message: "exit status 1"}, session.AttemptFailure{Category: failures.TestFailure, Message: "TestX"}
 	var numbers []string
-	for _, r := range inRows([]session.AttemptFailure{alike, alike, other, alike, alike, alike}) {
+	for _, r := range groupFailures([]session.AttemptFailure{alike, alike, other, alike, alike, alike}) {
 		numbers = append(numbers, r.numbers()+" "+string(r.Category))
 	}
 	require.Equal(t, []string{"1-2 unknown", "3 test_failure", "4-6 unknown"}, numbers)
-	require.Empty(t, inRows(nil))
+	require.Empty(t, groupFailures(nil))
 }

@@ -136,7 +136,7 @@ func (a *app) resolve(ctx context.Context, o resolveOptions, sessionID, path str
 	defer done()
 	info, err := a.describe(ctx, w)
 	if err == nil {
-		err = a.mustWait(info, sessionID)
+		err = a.checkRunning(info, sessionID)
 	}
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func (a *app) resolve(ctx context.Context, o resolveOptions, sessionID, path str
 	}
 	answer := session.Answer{Request: h.ID, Verb: o.verb, Note: o.note, By: o.by}
 	if o.verb == session.AnswerSupply {
-		if answer.Files, err = a.handedIn(ctx, w, info, h, path); err != nil {
+		if answer.Files, err = a.storeSupplied(ctx, w, info, h, path); err != nil {
 			return err
 		}
 	}
@@ -160,20 +160,20 @@ func (a *app) resolve(ctx context.Context, o resolveOptions, sessionID, path str
 	}
 	a.print("%s", doc.sentence(h))
 	if left := len(open) - 1; left > 0 {
-		a.say("%s still open: `%s`", textfmt.Count(left, "request"), a.again("status "+sessionID))
+		a.printErr("%s still open: `%s`", textfmt.Count(left, "request"), a.commandLine("status "+sessionID))
 	}
 	return nil
 }
 
-// mustWait rejects a session that has ended.
-func (a *app) mustWait(info *workflowpb.WorkflowExecutionInfo, sessionID string) error {
+// checkRunning rejects a session that has ended.
+func (a *app) checkRunning(info *workflowpb.WorkflowExecutionInfo, sessionID string) error {
 	switch {
 	case info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
 		return nil
 	case info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
 		return failf("session %s is completed; no request is open", sessionID)
 	}
-	return failf("session %s has ended: it is %s, and no request is open; resume it: %s", sessionID, sessionstatus.ClosedState(info.GetStatus()), a.again("resume "+sessionID))
+	return failf("session %s has ended: it is %s, and no request is open; resume it: %s", sessionID, sessionstatus.ClosedState(info.GetStatus()), a.commandLine("resume "+sessionID))
 }
 
 // find finds the request that a selector means, and all that are open.
@@ -192,8 +192,8 @@ func (a *app) find(ctx context.Context, w *sessionstatus.Watcher, s selector) (h
 	return session.HelpRequest{ID: s.request, Phase: phase, Persona: persona}, nil, nil
 }
 
-// handedIn stores the files that a person supplies as an assignment's work.
-func (a *app) handedIn(ctx context.Context, w *sessionstatus.Watcher, info *workflowpb.WorkflowExecutionInfo, h session.HelpRequest, path string) (spec.Digest, error) {
+// storeSupplied stores the files that a person supplies as an assignment's work.
+func (a *app) storeSupplied(ctx context.Context, w *sessionstatus.Watcher, info *workflowpb.WorkflowExecutionInfo, h session.HelpRequest, path string) (spec.Digest, error) {
 	owner := sessionstatus.Memo[string](info, workflows.MemoStore)
 	if w.Store == nil || owner != "" && owner != w.Store.ID() {
 		return "", usagef("the store of session %s (%s), which takes the files, is not available here; give its --state-dir", w.Session, terminal.Dash(owner))

@@ -75,7 +75,7 @@ func (a *app) resume(ctx context.Context, o resumeOptions, sessionID string) err
 		return err
 	}
 	if info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
-		return a.goOn(ctx, conn, o, sessionID)
+		return a.resumeRunning(ctx, conn, o, sessionID)
 	}
 	s, key, err := a.storedToWrite(sessionID)
 	if err != nil {
@@ -127,7 +127,7 @@ func (a *app) restoration(ctx context.Context, s *store.Store, key session.Key, 
 			return nil, err
 		}
 	} else if !o.changes() && !found.damaged && hasAll(from.Checkpoint, l.team) {
-		a.say("session %s is completed; nothing is left to run (--force PHASE runs a phase again)", key.Session)
+		a.printErr("session %s is completed; nothing is left to run (--force PHASE runs a phase again)", key.Session)
 		return nil, a.announce(runDocument{Session: key.Session, RunID: e.RunID, Store: s.ID(), Incarnation: e.Incarnation})
 	}
 	return l, a.supply(ctx, s, l.team, suppliedFlags{edits: o.edits}, from.Tree, &l.course)
@@ -155,8 +155,8 @@ func hasAll(c session.Checkpoint, t spec.Team) bool {
 	})
 }
 
-// remains is the stored state of a session to resume.
-type remains struct {
+// resumableState is the stored state of a session to resume.
+type resumableState struct {
 	checkpoint store.StoredCheckpoint
 	// state is the status document; its incarnation is the latest that is known.
 	state session.Execution
@@ -166,27 +166,27 @@ type remains struct {
 
 // lastGood verifies a session in the store and finds the newest checkpoint that
 // can be read. Damage is printed; the plan shows what has to run again.
-func (a *app) lastGood(ctx context.Context, s *store.Store, key session.Key) (remains, error) {
+func (a *app) lastGood(ctx context.Context, s *store.Store, key session.Key) (resumableState, error) {
 	report, err := s.VerifySession(ctx, key)
 	if err != nil {
-		return remains{}, err
+		return resumableState{}, err
 	}
 	for _, f := range report.Faults {
-		a.say("damaged: %s", strings.ReplaceAll(f.Error(), "\n", "\n  "))
+		a.printErr("damaged: %s", strings.ReplaceAll(f.Error(), "\n", "\n  "))
 	}
 	chain, err := s.Checkpoints(ctx, key)
 	if len(chain) == 0 {
-		return remains{}, errors.Join(failf("session %s has no readable checkpoint and cannot be resumed; start a new session with `maestro run`", key.Session), err)
+		return resumableState{}, errors.Join(failf("session %s has no readable checkpoint and cannot be resumed; start a new session with `maestro run`", key.Session), err)
 	}
 	e, err := s.Execution(key)
 	if err != nil && !errors.Is(err, session.ErrNotFound) && !errors.Is(err, session.ErrCorrupt) {
-		return remains{}, err
+		return resumableState{}, err
 	}
 	for _, c := range chain {
 		e.Incarnation = max(e.Incarnation, c.Incarnation)
 	}
 	lost := slices.ContainsFunc(report.Faults, func(f store.Fault) bool { return f.Repaired == "" })
-	return remains{chain[0], e, lost}, nil
+	return resumableState{chain[0], e, lost}, nil
 }
 
 // teamOf loads the team: that of a file or, without one, that of
@@ -206,8 +206,8 @@ func (a *app) teamOf(ctx context.Context, s *store.Store, from store.StoredCheck
 	return t, nil
 }
 
-// goOn continues a running session that is paused.
-func (a *app) goOn(ctx context.Context, conn *temporalutil.Connection, o resumeOptions, sessionID string) error {
+// resumeRunning continues a running session that is paused.
+func (a *app) resumeRunning(ctx context.Context, conn *temporalutil.Connection, o resumeOptions, sessionID string) error {
 	w := &sessionstatus.Watcher{Conn: conn, Session: sessionID, Now: a.env.Now}
 	var err error
 	if w.Store, err = a.findStore(); err != nil {
@@ -218,22 +218,22 @@ func (a *app) goOn(ctx context.Context, conn *temporalutil.Connection, o resumeO
 		return a.explainLook(ctx, w, err)
 	}
 	if o.changes() {
-		return usagef("session %s has not ended (%s), so its work cannot be changed; cancel it first: %s", sessionID, v.Status.Status, a.again("cancel "+sessionID))
+		return usagef("session %s has not ended (%s), so its work cannot be changed; cancel it first: %s", sessionID, v.Status.Status, a.commandLine("cancel "+sessionID))
 	}
 	if s := w.Query(ctx); s != nil { // also from other stores
 		v.Phases, v.Help = s.Phases, s.Help
 	}
 	parked := a.pausedAfter(ctx, w, v)
 	for _, phase := range parked {
-		if err := a.sendWord(ctx, conn, sessionID, phase); err != nil {
+		if err := a.sendContinue(ctx, conn, sessionID, phase); err != nil {
 			return err
 		}
 	}
 	if len(parked) == 0 {
 		if len(v.Help) > 0 {
-			return a.moreThanAWord(sessionID, v.Help)
+			return a.checkNoOpenRequest(sessionID, v.Help)
 		}
-		a.say("session %s is already running; nothing was changed", sessionID)
+		a.printErr("session %s is already running; nothing was changed", sessionID)
 	}
 	doc := runDocument{Session: sessionID, RunID: v.RunID, Incarnation: v.Incarnation}
 	if w.Store != nil {
@@ -252,16 +252,16 @@ func (a *app) pausedAfter(ctx context.Context, w *sessionstatus.Watcher, v sessi
 	var parked []string
 	for _, p := range v.Phases {
 		asked := slices.ContainsFunc(v.Help, func(h session.HelpRequest) bool { return kindOf(h).OfPhase() && h.Phase == p.Name })
-		if p.Status == session.AwaitingApproval && (!asked || !a.wantsApproval(ctx, w, p.Name)) {
+		if p.Status == session.AwaitingApproval && (!asked || !a.needsApproval(ctx, w, p.Name)) {
 			parked = append(parked, p.Name)
 		}
 	}
 	return parked
 }
 
-// wantsApproval reports whether a session's team has a phase approved. Where the
+// needsApproval reports whether a session's team has a phase approved. Where the
 // session's store is not at hand, it may.
-func (a *app) wantsApproval(ctx context.Context, w *sessionstatus.Watcher, phase string) bool {
+func (a *app) needsApproval(ctx context.Context, w *sessionstatus.Watcher, phase string) bool {
 	if w.Store == nil {
 		return true
 	}
@@ -277,29 +277,29 @@ func (a *app) wantsApproval(ctx context.Context, w *sessionstatus.Watcher, phase
 	return !ok || p.Approve
 }
 
-// moreThanAWord rejects resuming a session that waits for an answer,
+// checkNoOpenRequest rejects resuming a session that waits for an answer,
 // and names the commands that answer it.
-func (a *app) moreThanAWord(sessionID string, open []session.HelpRequest) error {
+func (a *app) checkNoOpenRequest(sessionID string, open []session.HelpRequest) error {
 	var b strings.Builder
 	for _, h := range open {
-		fmt.Fprintf(&b, "\n%s %s: %s", subject(h), h.Need(), terminal.Clip(matter(h), 200))
-		if c := a.goesOn(sessionID, h, open); c != "" {
+		fmt.Fprintf(&b, "\n%s %s: %s", subject(h), h.Need(), terminal.Clip(messageOf(h), 200))
+		if c := a.firstCommand(sessionID, h, open); c != "" {
 			fmt.Fprintf(&b, "\n  answer with: %s", c)
 		}
 	}
 	return usagef("session %s is running and waits for an answer, which `resume` cannot give:%s", sessionID, &b)
 }
 
-// sendWord continues a paused session.
-func (a *app) sendWord(ctx context.Context, conn *temporalutil.Connection, sessionID, phase string) error {
+// sendContinue continues a paused session.
+func (a *app) sendContinue(ctx context.Context, conn *temporalutil.Connection, sessionID, phase string) error {
 	answered, err := a.send(ctx, conn, sessionID, message{update: workflows.ApprovePhaseUpdate, argument: workflows.ApprovePhase{Phase: phase, By: a.person()}}, nil)
 	switch {
 	case err != nil:
 		return err
 	case answered:
-		a.say("session %s continues after phase %s", sessionID, phase)
+		a.printErr("session %s continues after phase %s", sessionID, phase)
 	default:
-		a.say("no worker answered within %s; session %s continues after phase %s as soon as one does", answerPatience, sessionID, phase)
+		a.printErr("no worker answered within %s; session %s continues after phase %s as soon as one does", answerPatience, sessionID, phase)
 	}
 	return nil
 }

@@ -114,8 +114,8 @@ func (a *app) run(ctx context.Context, o runOptions, args []string) error {
 	l.course.Source = a.source(ctx, o)
 	if ticket != nil {
 		l.reportTo = ticket.Key
-		a.warnUntold(ctx, s, ticket)
-		if l.workspace, err = a.attach(ctx, s, ticket, l.workspace); err != nil {
+		a.warnNoNotifier(ctx, s, ticket)
+		if l.workspace, err = a.addAttachments(ctx, s, ticket, l.workspace); err != nil {
 			return err
 		}
 	}
@@ -167,7 +167,7 @@ func (l *launch) launch(ctx context.Context, watch bool) error {
 func (a *app) printPlan(plan []session.PlanEntry) {
 	words := map[session.Action]string{session.Restore: "restores", session.RunIt: "runs", session.SupplyIt: "takes", session.Leave: "leaves", session.Drop: "drops"}
 	for _, p := range plan {
-		a.say("%-9s %s: %s", words[p.Action], p.AssignmentID, safetext.Line(p.Reason))
+		a.printErr("%-9s %s: %s", words[p.Action], p.AssignmentID, safetext.Line(p.Reason))
 	}
 }
 
@@ -255,15 +255,15 @@ func (a *app) snapshot(ctx context.Context, s *store.Store, o runOptions, t spec
 	if err != nil {
 		dir = o.workspace
 	}
-	a.say("the session starts from %s (%s) of %s", textfmt.Count(snap.Files, "file"), textfmt.Size(snap.Bytes), dir)
+	a.printErr("the session starts from %s (%s) of %s", textfmt.Count(snap.Files, "file"), textfmt.Size(snap.Bytes), dir)
 	if len(snap.Private) > 0 {
-		a.say("not taken, because they look like secrets: %s (--include takes them)", listed(snap.Private, 5))
+		a.printErr("not taken, because they look like secrets: %s (--include takes them)", firstOf(snap.Private, 5))
 	}
 	return snap.Manifest, nil
 }
 
-// listed names the first few of a list.
-func listed(all []string, few int) string {
+// firstOf names the first few of a list.
+func firstOf(all []string, few int) string {
 	if len(all) <= few {
 		return strings.Join(all, ", ")
 	}

@@ -23,8 +23,8 @@ func TestNothingOfAnAgentReachesATerminalAsControls(t *testing.T) {
 		var out, errs bytes.Buffer
 		a := &app{env: Env{Stdout: &out, Stderr: &errs}, palette: terminal.Palette{On: colours}}
 		a.print("%s", hostile)
-		a.say("%s", hostile)
-		a.complain(fmt.Errorf("apply: %w", errors.New(hostile)))
+		a.printErr("%s", hostile)
+		a.reportError(fmt.Errorf("apply: %w", errors.New(hostile)))
 		a.writeLogs(logsDocument{Logs: []attemptLog{{
 			Status: session.Failed, Message: hostile, Output: hostile, Text: hostile, Changes: hostile, Agent: hostile, Summary: hostile,
 		}}}, false)
@@ -42,7 +42,7 @@ func TestNothingOfAnAgentReachesATerminalAsControls(t *testing.T) {
 		if !colours {
 			require.NotContains(t, printed, "\x1b")
 		}
-		require.NotContains(t, a.painted(hostile), "\x1b[2J")
-		require.Contains(t, a.painted(hostile), `\x1b[2J`, "who reviews a patch sees it")
+		require.NotContains(t, a.colouredPatch(hostile), "\x1b[2J")
+		require.Contains(t, a.colouredPatch(hostile), `\x1b[2J`, "who reviews a patch sees it")
 	}
 }

@@ -64,7 +64,7 @@ func checkPhase(t spec.Team, flag, phase string) error {
 	}
 	hint := textfmt.DidYouMean(phase, t.PhaseNames())
 	if hint == "" {
-		hint = "; it has " + listed(t.PhaseNames(), 8)
+		hint = "; it has " + firstOf(t.PhaseNames(), 8)
 	}
 	return usagef("%s: phase %q not found in team %s%s", flag, phase, t.Name, hint)
 }
@@ -181,7 +181,7 @@ func (a *app) suppliedFiles(ctx context.Context, s *store.Store, t spec.Team, ph
 			return "", err
 		}
 		target := targetOf(phase, filepath.Base(where))
-		a.say("%s is used as %s", where, target)
+		a.printErr("%s is used as %s", where, target)
 		return s.PutManifest(ctx, store.Manifest{target: {SHA256: name, Size: int64(len(data)), Executable: info.Mode()&0o100 != 0}})
 	}
 	snap, err := s.Snapshot(ctx, where, store.SnapshotOptions{Ignore: t.Ignore})
@@ -192,7 +192,7 @@ func (a *app) suppliedFiles(ctx context.Context, s *store.Store, t spec.Team, ph
 		return "", usagef("%s: %s has no files", flag, where)
 	}
 	if len(snap.Private) > 0 {
-		a.say("not taken from %s, because they look like secrets: %s", where, listed(snap.Private, 5))
+		a.printErr("not taken from %s, because they look like secrets: %s", where, firstOf(snap.Private, 5))
 	}
 	return snap.Manifest, nil
 }

@@ -48,7 +48,7 @@ func (a *app) status(ctx context.Context, sessionID string) error {
 	addDurations(ctx, w, &v)
 	if a.output == outputJSON {
 		for _, note := range notesOf(v) {
-			a.say("%s", safetext.Line(note))
+			a.printErr("%s", safetext.Line(note))
 		}
 		return a.printJSON(v.Status)
 	}
@@ -61,7 +61,7 @@ func (a *app) watch(ctx context.Context, sessionID string) (*sessionstatus.Watch
 	if err := spec.CheckSession(sessionID); err != nil {
 		return nil, nil, usagef("%w", err)
 	}
-	s, conn, err := a.both(ctx, a.findStore)
+	s, conn, err := a.storeAndTemporal(ctx, a.findStore)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -78,7 +78,7 @@ func (a *app) watchOrRead(ctx context.Context, sessionID string) (*sessionstatus
 	if err != nil {
 		return nil, nil, err
 	}
-	s, conn, err := a.either(ctx)
+	s, conn, err := a.storeOrTemporal(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -144,7 +144,7 @@ func (a *app) writeStatus(out io.Writer, v sessionstatus.Session) {
 	}
 	writeFailures(out, p, v.Status)
 	for _, h := range v.Help {
-		if _, first := together(h, v.Help); !first && !v.Status.Status.Closed() {
+		if _, first := answeredTogether(h, v.Help); !first && !v.Status.Status.Closed() {
 			continue
 		}
 		_, _ = fmt.Fprintf(out, "\n%s\n", strings.Join(a.requestLines(v.Status, h, len(failuresOf(v.Status, h)) == 0), "\n"))
@@ -220,7 +220,7 @@ func writeFailures(out io.Writer, p terminal.Palette, s session.Status) {
 			}
 			id := spec.AssignmentID{Phase: phase.Name, Persona: as.Persona}
 			_, _ = fmt.Fprintf(out, "\nfailed attempts of %s:\n", id)
-			for _, r := range inRows(as.Failures) {
+			for _, r := range groupFailures(as.Failures) {
 				_, _ = fmt.Fprintf(out, "  %s. %s: %s\n", r.numbers(), p.Paint(terminal.Red, string(r.Category)), terminal.Clip(r.Message, 300))
 			}
 		}

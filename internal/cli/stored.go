@@ -78,7 +78,7 @@ func (a *app) storedIn(open func() (*store.Store, error), sessionID string) (*st
 func (a *app) sessionNotFound(sessionID, where string, known []string) error {
 	hint := textfmt.DidYouMean(sessionID, known)
 	if hint == "" {
-		hint = fmt.Sprintf("; `%s` lists all sessions", a.again("list"))
+		hint = fmt.Sprintf("; `%s` lists all sessions", a.commandLine("list"))
 	}
 	return usagef("session %q not found in %s%s", sessionID, where, hint)
 }

@@ -258,7 +258,7 @@ func refuseKeys(by []string, known ...string) error {
 // temporalCosts are what Temporal knows of costs.
 func (a *app) temporalCosts(ctx context.Context, doc usageDocument) ([]usageRow, error) {
 	if doc.Session != "" {
-		return a.askedCosts(ctx, doc)
+		return a.temporalSessionCosts(ctx, doc)
 	}
 	if err := refuseKeys(doc.By, "team", "session", "day"); err != nil {
 		return nil, err
@@ -272,7 +272,7 @@ func (a *app) temporalCosts(ctx context.Context, doc usageDocument) ([]usageRow,
 	if err != nil {
 		return nil, err
 	}
-	a.say("no store found: showing the totals in Temporal, on the day on which each session started; running sessions may have spent more")
+	a.printErr("no store found: showing the totals in Temporal, on the day on which each session started; running sessions may have spent more")
 	var costs []usageRow
 	for _, l := range known {
 		price := usageRow{Team: l.Team, Session: l.Session, Day: budget.Date(timeOf(l.StartedAt)), spending: spent(0, l.usage)}
@@ -282,8 +282,8 @@ func (a *app) temporalCosts(ctx context.Context, doc usageDocument) ([]usageRow,
 	return costs, nil
 }
 
-// askedCosts are the costs of one session, from a worker or from Temporal.
-func (a *app) askedCosts(ctx context.Context, doc usageDocument) ([]usageRow, error) {
+// temporalSessionCosts are the costs of one session, from a worker or from Temporal.
+func (a *app) temporalSessionCosts(ctx context.Context, doc usageDocument) ([]usageRow, error) {
 	if err := refuseKeys(doc.By, "team", "session", "phase", "persona", "day"); err != nil {
 		return nil, err
 	}
@@ -296,7 +296,7 @@ func (a *app) askedCosts(ctx context.Context, doc usageDocument) ([]usageRow, er
 	if err != nil {
 		return nil, a.explainLook(ctx, w, err)
 	}
-	a.say("no store found: showing the last total in Temporal, on the day on which the session started")
+	a.printErr("no store found: showing the last total in Temporal, on the day on which the session started")
 	return unbookedCosts(v.Status, budget.Date(timeOf(v.StartedAt)), nil), nil
 }
 

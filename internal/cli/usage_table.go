@@ -33,13 +33,13 @@ func costColumns() []column {
 		part("REASONING", true, func(u cost.Usage) int64 { return u.ReasoningTokens }),
 		{"TOKENS", false, func(s spending) string { return terminal.Figure(s.Tokens) }},
 		{"USD", false, func(s spending) string { return terminal.Dollars(s.Usage.CostUSD) }},
-		{"UNSETTLED", true, func(s spending) string { return aside(s.Unsettled.Calls, "about ", s.Unsettled.Usage.Amount()) }},
-		{"RESERVED", true, func(s spending) string { return aside(s.Reserved.Calls, "", s.Reserved.Amount) }},
+		{"UNSETTLED", true, func(s spending) string { return callsNote(s.Unsettled.Calls, "about ", s.Unsettled.Usage.Amount()) }},
+		{"RESERVED", true, func(s spending) string { return callsNote(s.Reserved.Calls, "", s.Reserved.Amount) }},
 	}
 }
 
-// aside is a text on unsettled or reserved calls.
-func aside(calls int, about string, a cost.Amount) string {
+// callsNote is a text on unsettled or reserved calls.
+func callsNote(calls int, about string, a cost.Amount) string {
 	if calls == 0 {
 		return "-"
 	}
@@ -49,7 +49,7 @@ func aside(calls int, about string, a cost.Amount) string {
 // writeUsage prints costs for people.
 func (a *app) writeUsage(doc usageDocument) {
 	if len(doc.Rows) == 0 {
-		a.say("no costs")
+		a.printErr("no costs")
 	} else {
 		a.costTable(doc).Write(a.env.Stdout)
 	}

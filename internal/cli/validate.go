@@ -58,7 +58,7 @@ func (a *app) validate(teamFile, workerFile string) error {
 			return err
 		}
 		if len(faults) == 0 && len(more) == 0 {
-			more = lacking(t, cfg, workerFile)
+			more = missingDefinitions(t, cfg, workerFile)
 		}
 		faults = append(faults, more...)
 	}
@@ -112,8 +112,8 @@ func validation(t spec.Team, faults []config.Fault) validateDocument {
 	return doc
 }
 
-// lacking lists what a team needs but a worker file does not define.
-func lacking(t spec.Team, cfg agent.Config, file string) []config.Fault {
+// missingDefinitions lists what a team needs but a worker file does not define.
+func missingDefinitions(t spec.Team, cfg agent.Config, file string) []config.Fault {
 	var faults []config.Fault
 	for _, name := range t.AgentNames() {
 		if _, ok := cfg.Agents[name]; !ok {

@@ -26,12 +26,12 @@ const watchEvery = time.Second
 // counts as lost.
 const lostAfter = 12 * time.Second
 
-// audience receives the states of a watched session.
-type audience interface {
-	// shows brings a session as it is now.
-	shows(ctx context.Context, v sessionstatus.Session)
-	// lost says that the connection is lost; the next view ends that.
-	lost(why string)
+// observer receives the states of a watched session.
+type observer interface {
+	// update passes the session's current state.
+	update(ctx context.Context, v sessionstatus.Session)
+	// disconnected reports a lost connection; the next update means that it is back.
+	disconnected(why string)
 }
 
 func newWatch(a *app) *cobra.Command {
@@ -62,12 +62,12 @@ func (a *app) addPlainFlag(flags *pflag.FlagSet) {
 	flags.BoolVar(&a.plain, "plain", false, "print a line for each change, also on a terminal")
 }
 
-// follow shows a session until it ends or parks, and returns its outcome as an
+// follow shows a session until it ends or waits for a person, and returns its outcome as an
 // exit code.
 func (a *app) follow(ctx context.Context, w *sessionstatus.Watcher) error {
 	v, err := a.show(ctx, w)
 	if errors.Is(err, context.Canceled) {
-		a.say("session %s continues; watch it again: %s", w.Session, a.again("watch "+w.Session))
+		a.printErr("session %s continues; watch it again: %s", w.Session, a.commandLine("watch "+w.Session))
 		return exit(exitInterrupted)
 	}
 	if err != nil {
@@ -77,26 +77,26 @@ func (a *app) follow(ctx context.Context, w *sessionstatus.Watcher) error {
 	if code != exitDone {
 		a.reportFailure(v.Status)
 	} else if w.Store != nil { // else its files are elsewhere
-		a.say("show its changes:  %s\napply them:        %s", a.again("artifacts diff "+w.Session), a.again("apply "+w.Session))
+		a.printErr("show its changes:  %s\napply them:        %s", a.commandLine("artifacts diff "+w.Session), a.commandLine("apply "+w.Session))
 	}
 	return exit(code)
 }
 
-// show shows a session until it ends or parks: live where there is a terminal that
-// can, and by a line for each change otherwise. The error is context.Canceled where
-// ctx has ended or the person has left before.
+// show shows a session until it ends or waits for a person: in the live view if the terminal
+// allows it, otherwise with a line for each change. The error is context.Canceled if ctx ended
+// or the user quit before.
 func (a *app) show(ctx context.Context, w *sessionstatus.Watcher) (sessionstatus.Session, error) {
-	if terminal, ok := a.canDraw(); ok {
-		return a.live(ctx, w, terminal)
+	if terminal, ok := a.viewTerminal(); ok {
+		return a.runView(ctx, w, terminal)
 	}
-	to := a.lines(w)
-	defer to.near.forgetAll()
+	to := a.newLineObserver(w)
+	defer to.detail.close()
 	return a.track(ctx, w, to, settled)
 }
 
-// track sends a session's states to an audience until it is in a state that over accepts, or
-// ctx ends, and returns the last view. It waits for a lost connection.
-func (a *app) track(ctx context.Context, w *sessionstatus.Watcher, to audience, over func(session.State) bool) (sessionstatus.Session, error) {
+// track sends a session's states to an observer until over accepts one, or ctx ends, and
+// returns the last one. It waits for a lost connection.
+func (a *app) track(ctx context.Context, w *sessionstatus.Watcher, to observer, over func(session.State) bool) (sessionstatus.Session, error) {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
 	var last sessionstatus.Session
@@ -108,7 +108,7 @@ func (a *app) track(ctx context.Context, w *sessionstatus.Watcher, to audience, 
 			return last, ctx.Err()
 		case err == nil:
 			lost, known = false, true
-			to.shows(ctx, v)
+			to.update(ctx, v)
 			last = v
 			if over(v.Status.Status) {
 				// Without a document and a worker, only the next look may say what it waits for.
@@ -121,7 +121,7 @@ func (a *app) track(ctx context.Context, w *sessionstatus.Watcher, to audience, 
 			return last, err
 		case !lost:
 			lost = true
-			to.lost(fmt.Sprintf("lost the connection to Temporal at %s; retrying (the session is not affected)", w.Conn.Address))
+			to.disconnected(fmt.Sprintf("lost the connection to Temporal at %s; retrying (the session is not affected)", w.Conn.Address))
 		}
 		select {
 		case <-ctx.Done():
@@ -131,52 +131,52 @@ func (a *app) track(ctx context.Context, w *sessionstatus.Watcher, to audience, 
 	}
 }
 
-// lines is an audience that prints a line for each change.
-type lines struct {
+// lineObserver prints a line for each change.
+type lineObserver struct {
 	app    *app
-	near   *closeUp
+	detail *sessionDetail
 	before session.Status
-	// sentBack counts how often the work of phases has been, as of the last look.
-	sentBack map[string]int
-	said     []string // the notes that have been said
-	gone     bool     // the connection is lost
+	// sentBack counts, at the last update, how often each phase's work was sent back.
+	sentBack       map[string]int
+	printedNotes   []string // of the last update
+	connectionLost bool
 }
 
-func (a *app) lines(w *sessionstatus.Watcher) *lines {
-	return &lines{app: a, near: &closeUp{Watcher: w}, sentBack: map[string]int{}}
+func (a *app) newLineObserver(w *sessionstatus.Watcher) *lineObserver {
+	return &lineObserver{app: a, detail: &sessionDetail{Watcher: w}, sentBack: map[string]int{}}
 }
 
-// shows prints what has changed, and notes that have not been said already.
-func (l *lines) shows(ctx context.Context, now sessionstatus.Session) {
+// update prints changes and new notes.
+func (l *lineObserver) update(ctx context.Context, now sessionstatus.Session) {
 	a := l.app
-	if l.gone {
-		a.say("reconnected")
-		l.gone = false
+	if l.connectionLost {
+		a.printErr("reconnected")
+		l.connectionLost = false
 	}
-	l.near.follow(now)
-	passes := l.near.passes(ctx, now)
-	l.beginAgain(now.Phases)
-	known := history{passes: passes, work: l.near.times(now), now: a.env.Now()}
+	l.detail.followOutput(now)
+	passes := l.detail.passes(ctx, now)
+	l.resetSentBack(now.Phases)
+	known := history{passes: passes, work: l.detail.times(now), now: a.env.Now()}
 	first := l.before.Session == ""
 	all := changes(a.palette, l.before, now.Status, known)
-	inTime(all)
+	sortByTime(all)
 	for _, c := range all {
-		a.print("%s  %s", a.palette.Paint(terminal.Dim, stampOf(c.at, known.now, first)), c.text)
+		a.print("%s  %s", a.palette.Paint(terminal.Dim, timestamp(c.at, known.now, first)), c.text)
 	}
 	notes := notesOf(now)
 	for _, note := range notes {
-		if !slices.Contains(l.said, note) {
-			a.say("%s", safetext.Line(note))
+		if !slices.Contains(l.printedNotes, note) {
+			a.printErr("%s", safetext.Line(note))
 		}
 	}
-	l.before, l.said = now.Status, notes
+	l.before, l.printedNotes = now.Status, notes
 }
 
-// beginAgain resets phases whose work was sent back since the last state: they
-// may have come as far again by now as they were.
-func (l *lines) beginAgain(phases []session.PhaseStatus) {
+// resetSentBack sets phases whose work was sent back since the last update to pending: they
+// may already be as far as they were.
+func (l *lineObserver) resetSentBack(phases []session.PhaseStatus) {
 	for _, p := range phases {
-		times := l.near.known.SentBack(p.Name, time.Time{})
+		times := l.detail.checkpoint.SentBack(p.Name, time.Time{})
 		if i := slices.IndexFunc(l.before.Phases, func(b session.PhaseStatus) bool { return b.Name == p.Name }); i >= 0 && times > l.sentBack[p.Name] {
 			l.before.Phases[i] = session.PhaseStatus{Name: p.Name, Status: session.Pending}
 		}
@@ -184,14 +184,14 @@ func (l *lines) beginAgain(phases []session.PhaseStatus) {
 	}
 }
 
-func (l *lines) lost(why string) {
-	l.gone = true
-	l.app.say("%s", why)
+func (l *lineObserver) disconnected(why string) {
+	l.connectionLost = true
+	l.app.printErr("%s", why)
 }
 
-// stampOf is the time of a change: the recorded one or else, unless it may have been long
-// ago, the present.
-func stampOf(at, now time.Time, first bool) string {
+// timestamp formats the time of a change. A change without a recorded time gets the current
+// one; in the first update, where it may be old, it gets none.
+func timestamp(at, now time.Time, first bool) string {
 	switch {
 	case at.IsZero() && first:
 		return strings.Repeat(" ", len(time.TimeOnly))
@@ -204,8 +204,8 @@ func stampOf(at, now time.Time, first bool) string {
 	return at.Format(time.TimeOnly)
 }
 
-// inTime sorts changes by their time. A change without one stays behind the one before it.
-func inTime(all []change) {
+// sortByTime sorts changes by their time. A change without one stays behind the one before it.
+func sortByTime(all []change) {
 	order := make(map[string]time.Time, len(all))
 	var last time.Time
 	for _, c := range all {

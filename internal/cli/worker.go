@@ -19,12 +19,12 @@ func newWorker(a *app) *cobra.Command {
 		if err := a.harden(); err != nil {
 			return err
 		}
-		return a.served(serve(cmd, args))
+		return a.workerError(serve(cmd, args))
 	}
 	for _, sub := range cmd.Commands() {
 		ask := sub.RunE
 		sub.Args = cmdline.Arguments(0, 0)
-		sub.RunE = func(cmd *cobra.Command, args []string) error { return a.served(ask(cmd, args)) }
+		sub.RunE = func(cmd *cobra.Command, args []string) error { return a.workerError(ask(cmd, args)) }
 	}
 	return cmd
 }
@@ -37,9 +37,9 @@ func (a *app) harden() error {
 	return a.env.Harden()
 }
 
-// served is the error of a worker with its exit code. A failed start is an error of
+// workerError is the error of a worker with its exit code. A failed start is an error of
 // usage or input, unless Temporal is the cause.
-func (a *app) served(err error) error {
+func (a *app) workerError(err error) error {
 	if err == nil || exitCode(err) != exitFailed || errors.Is(err, service.ErrServing) || errors.Is(err, service.ErrNotReady) {
 		return err
 	}

@@ -104,11 +104,11 @@ type Job struct {
 	Home string
 	// Tmp is the attempt's TMPDIR.
 	Tmp string
-	// Said is a file that takes the transcript as it grows, for whoever follows it;
-	// it is made anew unless Begun is set. Empty: nobody does.
-	Said string
-	// Begun is when an earlier execution, which was cut off, has begun the attempt: what
-	// it said is in Said, and part of the transcript. Zero: none has.
+	// LiveLog is the path of a file that gets the transcript as it grows. It is created anew
+	// unless Begun is set. Empty: no such file.
+	LiveLog string
+	// Begun is the start of an earlier, interrupted execution of the attempt, whose output is
+	// in LiveLog and belongs to the transcript. Zero: there was none.
 	Begun time.Time
 	// Timeout bounds the attempt; zero means the agent's own.
 	Timeout textfmt.Duration
@@ -139,9 +139,8 @@ type Job struct {
 type WorkDir struct {
 	// Tree holds the files; Home is the agent's HOME and Tmp its TMPDIR.
 	Tree, Home, Tmp string
-	// Said is the file that holds what the attempt under way, or the last one, has
-	// printed.
-	Said string
+	// LiveLog is the file with the output of the running, or last, attempt.
+	LiveLog string
 }
 
 // Outcome is what an attempt reports besides the files it left. An attempt that

@@ -42,7 +42,7 @@ func (s *Store) makeWorkDirs(dir string) (w session.WorkDir, err error) {
 	if err := s.makeWorkParents(dir); err != nil {
 		return w, err
 	}
-	w.Said = filepath.Join(dir, saidFile)
+	w.LiveLog = filepath.Join(dir, liveLogFile)
 	if dir, err = s.privateDir(dir); err != nil {
 		return w, err
 	}
@@ -77,15 +77,14 @@ func (s *Store) privateDir(dir string) (string, error) {
 // secretBytes is how long the random name of a directory is.
 const secretBytes = 16
 
-// saidFile is the file in an assignment's directory that holds what its attempt
-// under way, or the last one, has printed.
-const saidFile = "said.log"
+// liveLogFile is the file in an assignment's directory with the output of its running, or last,
+// attempt.
+const liveLogFile = "live.log"
 
-// OpenSaid opens what an assignment's attempt has printed so far; [fs.ErrNotExist]
-// where no attempt has begun, or nothing is kept of it. The file grows until the
-// attempt has ended; the next one makes another. An agent may have put something
-// else in its place: only a file is opened, and no link is followed.
-func (s *Store) OpenSaid(key session.Key, id spec.AssignmentID) (_ *os.File, err error) {
+// OpenLiveLog opens the live log of an assignment's attempt; the error is [fs.ErrNotExist]
+// if there is none. The file grows until the attempt ends; the next attempt creates a new one.
+// An agent may have replaced it: only a regular file is opened, and no link is followed.
+func (s *Store) OpenLiveLog(key session.Key, id spec.AssignmentID) (_ *os.File, err error) {
 	dir, err := s.workPath(key)
 	if err != nil {
 		return nil, err
@@ -93,7 +92,7 @@ func (s *Store) OpenSaid(key session.Key, id spec.AssignmentID) (_ *os.File, err
 	if err := checkAssignment(id); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(filepath.Join(dir, id.Phase, id.Persona, saidFile), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	f, err := os.OpenFile(filepath.Join(dir, id.Phase, id.Persona, liveLogFile), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, err
 	}

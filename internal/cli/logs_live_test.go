@@ -23,15 +23,15 @@ func TestWhatAModelRepeatsIsNotFollowedTwice(t *testing.T) {
 	key, id := session.Key{Namespace: "default", Session: "s"}, spec.AssignmentID{Phase: "build", Persona: "dev"}
 	dir, err := s.WorkDir(key, id)
 	require.NoError(t, err)
-	var l liveLog
+	var l liveLogReader
 	defer l.close()
 	prints := func(text string, anew bool) string {
 		t.Helper()
 		flags := os.O_WRONLY | os.O_CREATE | os.O_APPEND
 		if anew {
-			require.NoError(t, os.Rename(dir.Said, filepath.Join(t.TempDir(), "old")))
+			require.NoError(t, os.Rename(dir.LiveLog, filepath.Join(t.TempDir(), "old")))
 		}
-		f, err := os.OpenFile(dir.Said, flags, 0o600)
+		f, err := os.OpenFile(dir.LiveLog, flags, 0o600)
 		require.NoError(t, err)
 		_, err = f.WriteString(text)
 		require.NoError(t, err)
@@ -53,7 +53,7 @@ func TestWhatAModelRepeatsIsNotFollowedTwice(t *testing.T) {
 func TestOfALongTranscriptTheRestIsFound(t *testing.T) {
 	t.Parallel()
 	printed := strings.Repeat("a line of it\n", 1000) + "the last line\n"
-	l := liveLog{text: []byte(printed)}
-	require.Equal(t, "more\n", l.restOf("the beginning\n… 9 bytes omitted …\n"+printed[len(printed)-maxJoint-100:]+"more\n"))
+	l := liveLogReader{text: []byte(printed)}
+	require.Equal(t, "more\n", l.restOf("the beginning\n… 9 bytes omitted …\n"+printed[len(printed)-maxOverlap-100:]+"more\n"))
 	require.Equal(t, "something else", l.restOf("something else"))
 }

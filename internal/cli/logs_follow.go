@@ -45,12 +45,12 @@ type logFollower struct {
 	*logReader
 	// watcher is nil without Temporal.
 	watcher *sessionstatus.Watcher
-	// printed are the attempts that were printed, or omitted by --tail or --since.
+	// printed has the keys of attempts that were printed, or omitted by --tail or --since.
 	printed map[string]bool
 	// progress is the last progress line of each assignment, and live the output of its
 	// running attempt.
 	progress map[spec.AssignmentID]string
-	live     map[spec.AssignmentID]*liveOutput
+	live     map[spec.AssignmentID]*assignmentOutput
 	lost     bool
 	// muted: output of running agents so far is not printed.
 	muted bool
@@ -59,7 +59,7 @@ type logFollower struct {
 // follow prints attempts and output until the session ends or waits for a person, or ctx
 // ends. It waits for a lost connection.
 func (r *logReader) follow(ctx context.Context) error {
-	f := &logFollower{logReader: r, progress: map[spec.AssignmentID]string{}, live: map[spec.AssignmentID]*liveOutput{}}
+	f := &logFollower{logReader: r, progress: map[spec.AssignmentID]string{}, live: map[spec.AssignmentID]*assignmentOutput{}}
 	defer f.close()
 	conn, err := r.app.dialToLook(ctx, "following only the store")
 	if err != nil {
@@ -84,32 +84,32 @@ func (r *logReader) follow(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			r.app.say("session %s continues; follow it again: %s", r.key.Session, r.app.again("logs -f "+r.key.Session))
+			r.app.printErr("session %s continues; follow it again: %s", r.key.Session, r.app.commandLine("logs -f "+r.key.Session))
 			return exit(exitInterrupted)
 		case <-ticker.C:
 		}
 	}
 }
 
-// look is the session's state: from Temporal, else from the store.
+// look reads the session's state from Temporal, else from the store.
 func (f *logFollower) look(ctx context.Context) (session.Status, error) {
 	if f.watcher != nil {
 		v, err := f.watcher.Look(ctx)
 		switch {
 		case err == nil && f.lost:
-			f.app.say("reconnected")
+			f.app.printErr("reconnected")
 			f.lost = false
 			return v.Status, nil
 		case err == nil || ctx.Err() != nil || !temporalutil.Lost(err):
 			return v.Status, err
 		case !f.lost:
 			f.lost = true
-			f.app.say("lost the connection to Temporal at %s; following only the store until it is back", f.watcher.Conn.Address)
+			f.app.printErr("lost the connection to Temporal at %s; following only the store until it is back", f.watcher.Conn.Address)
 		}
 	}
 	e, err := f.store.Execution(f.key)
 	if errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrCorrupt) {
-		return session.Status{}, ctx.Err() // it will be written again
+		return session.Status{}, ctx.Err() // the next write replaces it
 	}
 	if f.watcher != nil && e.Status.Status.Closed() {
 		e.Status.Status = session.Running // only Temporal knows whether it has ended
@@ -214,9 +214,9 @@ func (f *logFollower) end(status session.Status) error {
 		}
 		return exit(outcomeCode(status.Status))
 	}
-	f.app.say("session %s: %s", f.key.Session, status.Status)
+	f.app.printErr("session %s: %s", f.key.Session, status.Status)
 	if code := outcomeCode(status.Status); code != exitDone {
-		f.app.say("more: %s", f.app.again("status "+f.key.Session))
+		f.app.printErr("more: %s", f.app.commandLine("status "+f.key.Session))
 		return exit(code)
 	}
 	return nil

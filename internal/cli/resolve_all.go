@@ -62,7 +62,7 @@ func (o batchOptions) given() bool {
 	return o.team != "" || o.phase != "" || o.category != "" || o.dryRun || o.yes
 }
 
-func (o batchOptions) matches(w waiter, h session.HelpRequest) bool {
+func (o batchOptions) matches(w waitingSession, h session.HelpRequest) bool {
 	return (o.team == "" || o.team == w.Team) && (o.phase == "" || o.phase == h.Phase) && (o.category == "" || o.category == string(h.Category))
 }
 
@@ -80,12 +80,12 @@ type pending struct {
 
 // resolveAll gives one answer to the open requests of all sessions that match.
 func (a *app) resolveAll(ctx context.Context, o resolveOptions, verb string) error {
-	s, conn, err := a.both(ctx, a.findStore)
+	s, conn, err := a.storeAndTemporal(ctx, a.findStore)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	found, err := a.waiters(ctx, conn, s)
+	found, err := a.waitingSessions(ctx, conn, s)
 	if err != nil {
 		return err
 	}
@@ -94,13 +94,13 @@ func (a *app) resolveAll(ctx context.Context, o resolveOptions, verb string) err
 	for _, waiting := range found {
 		w := &sessionstatus.Watcher{Conn: conn, Store: s, Session: waiting.Session, Now: a.env.Now}
 		if waiting.lost {
-			a.say("session %s is skipped: Temporal has lost it; %s", waiting.Session, a.again("resume "+waiting.Session))
+			a.printErr("session %s is skipped: Temporal has lost it; %s", waiting.Session, a.commandLine("resume "+waiting.Session))
 			continue
 		}
 		if !waiting.known && (o.batch.team == "" || o.batch.team == waiting.Team) {
 			status := w.Query(ctx)
 			if status == nil {
-				a.say("session %s is skipped: no worker answers, and its store is not available here", waiting.Session)
+				a.printErr("session %s is skipped: no worker answers, and its store is not available here", waiting.Session)
 				continue
 			}
 			waiting.Help = status.Help
@@ -124,7 +124,7 @@ func (a *app) listPending(o resolveOptions, all []pending) error {
 	for _, p := range all {
 		doc.Answers = append(doc.Answers, answerDocument{Session: p.watcher.Session, Kind: kindOf(p.request), Answer: o.answerTo(p.request)})
 		if a.output == outputTable {
-			a.print("%s: %s %s: %s", p.watcher.Session, o.verb, subject(p.request), terminal.Clip(matter(p.request), 100))
+			a.print("%s: %s %s: %s", p.watcher.Session, o.verb, subject(p.request), terminal.Clip(messageOf(p.request), 100))
 		}
 	}
 	if a.output == outputJSON {
@@ -134,7 +134,7 @@ func (a *app) listPending(o resolveOptions, all []pending) error {
 	}
 	switch {
 	case len(all) == 0:
-		a.say("no open request matches")
+		a.printErr("no open request matches")
 	case !o.batch.dryRun:
 		return usagef("nothing was answered; add --yes to answer %s", textfmt.Count(len(all), "request"))
 	}
@@ -161,7 +161,7 @@ func (a *app) sendAll(ctx context.Context, o resolveOptions, all []pending) erro
 			return err
 		case err != nil:
 			failed++
-			d.Trouble = a.sentence(err)
+			d.Trouble = a.describeError(err)
 			line = d.Trouble
 		case d.Taken:
 			line = d.sentence(p.request)
@@ -180,7 +180,7 @@ func (a *app) sendAll(ctx context.Context, o resolveOptions, all []pending) erro
 		}
 	}
 	if len(all) == 0 {
-		a.say("no open request matches")
+		a.printErr("no open request matches")
 	}
 	if failed > 0 {
 		return failf("%d of %s could not be answered", failed, textfmt.Count(len(all), "request"))

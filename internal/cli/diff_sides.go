@@ -10,21 +10,21 @@ import (
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
-// kept is what the store has of a session: its newest checkpoint that can be read.
-type kept struct {
+// storedSession is what the store has of a session: its newest checkpoint that can be read.
+type storedSession struct {
 	store.StoredCheckpoint
 	store *store.Store
 	key   session.Key
 	team  spec.Team
 }
 
-// lookAt reads what the store has of a session.
-func (a *app) lookAt(ctx context.Context, sessionID string) (kept, error) {
+// readSession reads what the store has of a session.
+func (a *app) readSession(ctx context.Context, sessionID string) (storedSession, error) {
 	s, key, err := a.stored(sessionID)
 	if err != nil {
-		return kept{}, err
+		return storedSession{}, err
 	}
-	k := kept{store: s, key: key}
+	k := storedSession{store: s, key: key}
 	if k.StoredCheckpoint, err = a.newest(ctx, s, key); err != nil {
 		return k, err
 	}
@@ -40,7 +40,7 @@ type treeSide struct {
 
 // sides finds what is to be compared. which is a phase, two phases with .. between
 // them, or empty.
-func (a *app) sides(ctx context.Context, k kept, o diffOptions, which string, doc *diffDocument) (from, to treeSide, err error) {
+func (a *app) sides(ctx context.Context, k storedSession, o diffOptions, which string, doc *diffDocument) (from, to treeSide, err error) {
 	other := o.with != "" || o.dir != ""
 	first, second, isRange := strings.Cut(which, "..")
 	switch {
@@ -55,7 +55,7 @@ func (a *app) sides(ctx context.Context, k kept, o diffOptions, which string, do
 		if from, err = k.after(ctx, which, k.newest()); err != nil {
 			return from, to, err
 		}
-		to, err = a.otherSide(ctx, k, o, from)
+		to, err = a.compareTo(ctx, k, o, from)
 		return from, to, err
 	case which != "":
 		doc.Phase = which
@@ -64,13 +64,13 @@ func (a *app) sides(ctx context.Context, k kept, o diffOptions, which string, do
 	return k.input(), k.newest(), nil
 }
 
-// otherSide is what a session's tree is compared with.
-func (a *app) otherSide(ctx context.Context, k kept, o diffOptions, from treeSide) (treeSide, error) {
+// compareTo is what a session's tree is compared with.
+func (a *app) compareTo(ctx context.Context, k storedSession, o diffOptions, from treeSide) (treeSide, error) {
 	if o.dir != "" {
 		return a.directorySide(ctx, k, o, from)
 	}
 	sessionID, phase, _ := strings.Cut(o.with, ":")
-	other, err := a.lookAt(ctx, sessionID)
+	other, err := a.readSession(ctx, sessionID)
 	if err != nil {
 		return treeSide{}, err
 	}
@@ -79,7 +79,7 @@ func (a *app) otherSide(ctx context.Context, k kept, o diffOptions, from treeSid
 
 // directorySide takes a directory as `run --workspace` does, and whatever is in it
 // that the session's tree has.
-func (a *app) directorySide(ctx context.Context, k kept, o diffOptions, from treeSide) (treeSide, error) {
+func (a *app) directorySide(ctx context.Context, k storedSession, o diffOptions, from treeSide) (treeSide, error) {
 	dir, err := a.directory("--dir", o.dir)
 	if err != nil {
 		return treeSide{}, err
@@ -95,15 +95,15 @@ func (a *app) directorySide(ctx context.Context, k kept, o diffOptions, from tre
 		return treeSide{}, err
 	}
 	if len(snap.Private) > 0 {
-		a.say("not taken from %s, because they look like secrets: %s (--include takes them)", dir, listed(snap.Private, 5))
+		a.printErr("not taken from %s, because they look like secrets: %s (--include takes them)", dir, firstOf(snap.Private, 5))
 	}
 	return treeSide{dir, snap.Manifest}, nil
 }
 
 // input is the tree at the session's start, newest the current one.
-func (k kept) input() treeSide { return treeSide{"the start of " + k.Session, k.Workspace} }
+func (k storedSession) input() treeSide { return treeSide{"the start of " + k.Session, k.Workspace} }
 
-func (k kept) newest() treeSide {
+func (k storedSession) newest() treeSide {
 	name := "the newest tree of " + k.Session
 	if k.CurrentPhase != spec.ReservedPhase {
 		name += ", after " + k.CurrentPhase
@@ -112,7 +112,7 @@ func (k kept) newest() treeSide {
 }
 
 // after is the tree after a phase; without a phase, the default.
-func (k kept) after(ctx context.Context, phase string, usual treeSide) (treeSide, error) {
+func (k storedSession) after(ctx context.Context, phase string, usual treeSide) (treeSide, error) {
 	if phase == "" {
 		return usual, nil
 	}
@@ -121,7 +121,7 @@ func (k kept) after(ctx context.Context, phase string, usual treeSide) (treeSide
 }
 
 // phase is a phase's input tree, and that tree with its work.
-func (k kept) phase(ctx context.Context, phase string) (from, to treeSide, err error) {
+func (k storedSession) phase(ctx context.Context, phase string) (from, to treeSide, err error) {
 	if err := checkPhase(k.team, "artifacts diff", phase); err != nil {
 		return from, to, err
 	}

@@ -15,35 +15,33 @@ import (
 )
 
 const (
-	// maxFollowed bounds how much of an attempt's output is kept, in bytes: more than a
-	// transcript has.
+	// maxFollowed bounds the kept output of an attempt, in bytes: more than a transcript has.
 	maxFollowed = 4 << 20
-	// maxRecent is how many of the last lines are compared with progress lines.
+	// maxRecent is the number of last lines that are compared with progress lines.
 	maxRecent = 500
-	// maxJoint is how many bytes of the output are searched for in a transcript.
-	maxJoint = 4 << 10
+	// maxOverlap is the length of the output's end that is searched for in a transcript, in bytes.
+	maxOverlap = 4 << 10
 )
 
-// liveLog liveOutput what an assignment's attempt under way prints. Its zero value follows
-// nothing yet.
-type liveLog struct {
+// liveLogReader reads the live log of an assignment's running attempt as it grows. The zero
+// value has no file yet.
+type liveLogReader struct {
 	file *os.File
-	// text has the complete lines of the current file; rest is the beginning of a line.
-	// earlier has the lines of the previous execution's file that the current one may still
-	// repeat: models replay the stored answers.
-	text, rest, earlier []byte
-	// recent has the last lines, in the form of progress lines.
+	// text has the complete lines of the current file; rest is the incomplete last one.
+	// replaced has the lines of the previous execution's file that the current one may still
+	// repeat: models replay stored answers.
+	text, rest, replaced []byte
+	// recent has the last lines, in the format of progress lines.
 	recent []string
 }
 
-// follow returns the lines since the last call. It opens no new file if the attempt does
-// not run.
-func (l *liveLog) follow(s *store.Store, key session.Key, id spec.AssignmentID, running bool) ([]string, error) {
-	lines, err := l.drain()
+// follow returns the lines since the last call. It opens a new file only if the attempt runs.
+func (l *liveLogReader) follow(s *store.Store, key session.Key, id spec.AssignmentID, running bool) ([]string, error) {
+	lines, err := l.readNew()
 	if err != nil || !running {
 		return lines, err
 	}
-	now, err := s.OpenSaid(key, id)
+	now, err := s.OpenLiveLog(key, id)
 	if err != nil { // it runs on another host, or has not begun
 		return lines, nil
 	}
@@ -53,8 +51,8 @@ func (l *liveLog) follow(s *store.Store, key session.Key, id spec.AssignmentID, 
 		}
 		_ = l.file.Close() // only read
 	}
-	l.file, l.earlier, l.text, l.rest = now, l.text, nil, nil
-	fresh, err := l.drain()
+	l.file, l.replaced, l.text, l.rest = now, l.text, nil, nil
+	fresh, err := l.readNew()
 	return append(lines, fresh...), err
 }
 
@@ -67,8 +65,8 @@ func sameFile(a, b *os.File) bool {
 	return err == nil && os.SameFile(x, y)
 }
 
-// drain returns the new lines of the current file.
-func (l *liveLog) drain() (lines []string, err error) {
+// readNew returns the new lines of the current file.
+func (l *liveLogReader) readNew() (lines []string, err error) {
 	if l.file == nil {
 		return nil, nil
 	}
@@ -97,23 +95,23 @@ func (l *liveLog) drain() (lines []string, err error) {
 	}
 }
 
-// repeats reports whether a line is the next one of the previous execution's output. Only
-// models' transcripts repeat.
-func (l *liveLog) repeats(line []byte) bool {
+// repeats reports whether a line repeats the next one of the previous execution's output. Only
+// models' transcripts do.
+func (l *liveLogReader) repeats(line []byte) bool {
 	if len(l.text) == 0 && turnOf(line) == "" {
-		l.earlier = nil
+		l.replaced = nil
 	}
-	next, rest, more := bytes.Cut(l.earlier, []byte("\n"))
+	next, rest, more := bytes.Cut(l.replaced, []byte("\n"))
 	if !more || !bytes.Equal(next, line) && (turnOf(line) == "" || turnOf(line) != turnOf(next)) {
-		l.earlier = nil
+		l.replaced = nil
 		return false
 	}
-	l.earlier = rest
+	l.replaced = rest
 	return true
 }
 
-// turnOf is the part of a line that names a model's turn: what liveOutput on it says whether
-// its answer is stored. It is empty for all other lines.
+// turnOf returns the part of a line that names a model's turn, without what follows: whether
+// the answer is stored. It is empty for all other lines.
 func turnOf(line []byte) string {
 	turn, _, _ := bytes.Cut(line, []byte(":"))
 	if !bytes.HasPrefix(turn, []byte("-- turn ")) {
@@ -123,7 +121,7 @@ func turnOf(line []byte) string {
 }
 
 // has reports whether a progress line is among the last lines.
-func (l *liveLog) has(progress string) bool {
+func (l *liveLogReader) has(progress string) bool {
 	if l == nil {
 		return false
 	}
@@ -134,28 +132,28 @@ func (l *liveLog) has(progress string) bool {
 // onOneLine returns a text in the form of progress lines.
 func onOneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// restOf is what liveOutput in a transcript on what was printed of it: all of it where that
-// cannot be found.
-func (l *liveLog) restOf(log string) string {
+// restOf returns the part of a transcript after the printed output: all of it if the output
+// is not found in it.
+func (l *liveLogReader) restOf(log string) string {
 	if rest, ok := strings.CutPrefix(log, string(l.text)); ok {
 		return rest
 	}
-	joint := string(l.text[max(len(l.text)-maxJoint, 0):]) // it is longer than a transcript may be, or has another beginning
-	if i := strings.LastIndex(log, joint); i >= 0 {
-		return log[i+len(joint):]
+	overlap := string(l.text[max(len(l.text)-maxOverlap, 0):]) // the transcript is cut, or begins differently
+	if i := strings.LastIndex(log, overlap); i >= 0 {
+		return log[i+len(overlap):]
 	}
 	return log
 }
 
-func (l *liveLog) close() {
+func (l *liveLogReader) close() {
 	if l.file != nil {
 		_ = l.file.Close() // only read
 	}
 }
 
-// liveOutput is an assignment whose lines are printed as they come.
-type liveOutput struct {
-	liveLog
+// assignmentOutput is the live log of an assignment with its shortened form.
+type assignmentOutput struct {
+	liveLogReader
 	brief transcript.Brief
 }
 
@@ -163,7 +161,7 @@ type liveOutput struct {
 func (f *logFollower) printOutput(id spec.AssignmentID, running bool) error {
 	l := f.live[id]
 	if l == nil {
-		l = &liveOutput{}
+		l = &assignmentOutput{}
 		f.live[id] = l
 	}
 	lines, err := l.follow(f.store, f.key, id, running)
@@ -174,7 +172,7 @@ func (f *logFollower) printOutput(id spec.AssignmentID, running bool) error {
 }
 
 // printLines prints lines of an attempt, shortened unless --full is given.
-func (f *logFollower) printLines(id spec.AssignmentID, l *liveOutput, lines []string) error {
+func (f *logFollower) printLines(id spec.AssignmentID, l *assignmentOutput, lines []string) error {
 	for _, line := range lines {
 		shown := []string{line}
 		if !f.options.full && f.app.output != outputJSON {
@@ -195,7 +193,7 @@ func (f *logFollower) trim(l *attemptLog) error {
 	if live == nil || live.file == nil {
 		return nil
 	}
-	lines, err := live.drain()
+	lines, err := live.readNew()
 	if err == nil {
 		err = f.printLines(l.AssignmentID, live, lines)
 	}

@@ -36,9 +36,9 @@ func (a *app) sourceOf(s *store.Store, key session.Key) session.Source {
 	return *e.Course.Source
 }
 
-// place is a directory that was named, absolute; a relative one is below the
+// absPath is a directory that was named, absolute; a relative one is below the
 // working directory.
-func (a *app) place(dir string) string {
+func (a *app) absPath(dir string) string {
 	if filepath.IsAbs(dir) {
 		return filepath.Clean(dir)
 	}
@@ -47,7 +47,7 @@ func (a *app) place(dir string) string {
 
 // directory is a place that has to be a directory.
 func (a *app) directory(flag, dir string) (string, error) {
-	dir = a.place(dir)
+	dir = a.absPath(dir)
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return "", usagef("%s %s is not a readable directory", flag, dir)
 	}

@@ -84,7 +84,7 @@ func (a *app) showDay(name string) error {
 	}
 	day, err := s.Day(namespace, name)
 	if errors.Is(err, session.ErrNotFound) {
-		return noDay(s, name)
+		return noDailyBudget(s, name)
 	}
 	if err != nil {
 		return storeError(err)
@@ -115,7 +115,7 @@ func (a *app) raiseDay(name string, r workflows.Raise) error {
 	if err != nil {
 		return storeError(err)
 	}
-	a.say("daily budget of team %s: %s on %s; the raise ends at %s",
+	a.printErr("daily budget of team %s: %s on %s; the raise ends at %s",
 		name, terminal.Cap(day.Limit()), day.Date, budget.NextDay(day.Date).Format("2006-01-02 15:04 UTC"))
 	return a.printDay(day)
 }
@@ -124,7 +124,7 @@ func (a *app) raiseDay(name string, r workflows.Raise) error {
 func raisable(s *store.Store, d budget.Day, r workflows.Raise) error {
 	switch {
 	case d.Cap == (spec.Cap{}):
-		return noDay(s, d.Team)
+		return noDailyBudget(s, d.Team)
 	case r.Tokens > 0 && d.Cap.Tokens == 0:
 		return usagef("team %s has no daily budget of tokens", d.Team)
 	case r.USD > 0 && d.Cap.USD == 0:
@@ -133,7 +133,7 @@ func raisable(s *store.Store, d budget.Day, r workflows.Raise) error {
 	return nil
 }
 
-func noDay(s *store.Store, name string) error {
+func noDailyBudget(s *store.Store, name string) error {
 	return usagef("no session of team %q in the store in %s has a daily budget; set one in the team file, like `budget: {daily: {tokens: N}}`", name, s.Dir())
 }
 
@@ -175,7 +175,7 @@ func (a *app) printDay(d budget.Day) error {
 	a.printHistory(doc.Raises, doc.Warnings)
 	for _, s := range doc.Sessions {
 		if s.UnsettledCalls > 0 {
-			a.say("%s of session %s unsettled, estimated at %s: maestro budget show %s", textfmt.Count(s.UnsettledCalls, "call"), s.Session, terminal.Amount(s.Unsettled), s.Session)
+			a.printErr("%s of session %s unsettled, estimated at %s: maestro budget show %s", textfmt.Count(s.UnsettledCalls, "call"), s.Session, terminal.Amount(s.Unsettled), s.Session)
 		}
 	}
 	return nil

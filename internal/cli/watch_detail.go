@@ -16,17 +16,18 @@ import (
 	"github.com/maestro-hive/maestro/internal/tui"
 )
 
-// closeUp has details of a watched session that its status does not have, as far as the
-// store has them. It reads only what has changed.
-type closeUp struct {
+// sessionDetail has what `watch` shows of a session besides its status: the records of
+// assignments, the phases' order, and the output of running attempts. It reads from the store,
+// and only what has changed.
+type sessionDetail struct {
 	*sessionstatus.Watcher
-	checkpoint spec.Digest // the one that was read
-	revision   int64       // the status document's when records were read
-	known      session.Checkpoint
+	digest     spec.Digest // of the checkpoint that was read
+	revision   int64       // of the status document when records were read
+	checkpoint session.Checkpoint
 	needs      map[string][]string
 	work       map[spec.AssignmentID]workDone
 	webUI      string
-	live       map[spec.AssignmentID]*liveLog
+	live       map[spec.AssignmentID]*liveLogReader
 }
 
 // workDone summarizes the attempts of an assignment's record.
@@ -35,7 +36,7 @@ type workDone struct {
 	worked               time.Duration
 	// began and ended are those of the first and the last finished attempt.
 	began, ended time.Time
-	over         bool // the last round has its result
+	finished     bool // the last round has its result
 	// started is when the first attempt of the pass began, roundStarted that of the last
 	// round, failed when each failed attempt ended, oldest first, and done when the work
 	// was; zero where that is not known.
@@ -43,7 +44,7 @@ type workDone struct {
 	failed                      []time.Time
 }
 
-// failedAt is when a failed attempt ended; n counts from the last one.
+// failedAt returns the end of a failed attempt; n counts from the last one.
 func (w workDone) failedAt(n int) time.Time {
 	if i := len(w.failed) - 1 - n; i >= 0 && n >= 0 {
 		return w.failed[i]
@@ -51,10 +52,9 @@ func (w workDone) failedAt(n int) time.Time {
 	return time.Time{}
 }
 
-// readWork reads the records of assignments: of those that have yet to be done each
-// time, and of the others where the status document has changed. What cannot be read is
-// left out.
-func (c *closeUp) readWork(ctx context.Context, v sessionstatus.Session) {
+// readWork reads the records of assignments: those of unfinished assignments each time, the
+// others if the status document has changed. Unreadable records are omitted.
+func (c *sessionDetail) readWork(ctx context.Context, v sessionstatus.Session) {
 	if c.Store == nil {
 		return
 	}
@@ -65,7 +65,7 @@ func (c *closeUp) readWork(ctx context.Context, v sessionstatus.Session) {
 	}
 	for _, p := range v.Phases {
 		for _, as := range p.Assignments {
-			if as.Status == session.Pending || as.Status.Done() && !changed && c.over(spec.AssignmentID{Phase: p.Name, Persona: as.Persona}) {
+			if as.Status == session.Pending || as.Status.Done() && !changed && c.finished(spec.AssignmentID{Phase: p.Name, Persona: as.Persona}) {
 				continue
 			}
 			id := spec.AssignmentID{Phase: p.Name, Persona: as.Persona}
@@ -76,14 +76,14 @@ func (c *closeUp) readWork(ctx context.Context, v sessionstatus.Session) {
 	}
 }
 
-// over reports whether the end of an assignment's work was read.
-func (c *closeUp) over(id spec.AssignmentID) bool {
+// finished reports whether the last record that was read of an assignment has its result.
+func (c *sessionDetail) finished(id spec.AssignmentID) bool {
 	w, known := c.work[id]
-	return !known || w.over
+	return !known || w.finished
 }
 
-// readWebUI asks the live workers' offers where the Web UI is.
-func (c *closeUp) readWebUI(ctx context.Context) {
+// readWebUI reads the address of the Web UI from the live workers' offers.
+func (c *sessionDetail) readWebUI(ctx context.Context) {
 	offers, _ := c.Store.Offers(ctx)
 	for _, o := range offers {
 		if o.WebUI != "" && o.Live(c.Now()) {
@@ -92,17 +92,16 @@ func (c *closeUp) readWebUI(ctx context.Context) {
 	}
 }
 
-// readCheckpoint reads the newest checkpoint and its team. What cannot be read stays
-// as it was.
-func (c *closeUp) readCheckpoint(ctx context.Context, name spec.Digest) {
-	if c.Store == nil || name == "" || name == c.checkpoint {
+// readCheckpoint reads the newest checkpoint and its team. On an error the previous one is kept.
+func (c *sessionDetail) readCheckpoint(ctx context.Context, name spec.Digest) {
+	if c.Store == nil || name == "" || name == c.digest {
 		return
 	}
 	found, err := c.Store.Checkpoint(ctx, name)
 	if err != nil {
 		return
 	}
-	c.checkpoint, c.known = name, found
+	c.digest, c.checkpoint = name, found
 	var t spec.Team
 	data, err := c.Store.Blob(ctx, found.Team.Blob)
 	if err != nil || json.Unmarshal(data, &t) != nil {
@@ -114,7 +113,7 @@ func (c *closeUp) readCheckpoint(ctx context.Context, name spec.Digest) {
 	}
 }
 
-// workDoneIn sums up the attempts of a record.
+// workDoneIn summarizes the attempts of a record.
 func workDoneIn(r session.Record) workDone {
 	var w workDone
 	for _, at := range attemptsOf(r) {
@@ -132,14 +131,14 @@ func workDoneIn(r session.Record) workDone {
 	w.pass, w.round, w.attempt = r.Passes()[len(r.Rounds)-1], last.Round, len(last.Attempts)
 	switch {
 	case last.Result != nil:
-		w.attempt, w.over = last.Result.Attempts, true
+		w.attempt, w.finished = last.Result.Attempts, true
 	case !last.GaveUp:
 		w.attempt++ // under way, or about to be
 	}
 	return w
 }
 
-// times takes the times of attempts, oldest first.
+// times sets the times from attempts, oldest first.
 func (w *workDone) times(attempts []attemptLog) {
 	for i, at := range attempts {
 		if i == 0 || at.Pass != attempts[i-1].Pass {
@@ -156,20 +155,20 @@ func (w *workDone) times(attempts []attemptLog) {
 	}
 }
 
-// passes says in which pass the work is that was begun afresh, by assignments and,
-// without a persona, by phases.
-func (c *closeUp) passes(ctx context.Context, v sessionstatus.Session) map[spec.AssignmentID]int {
+// passes returns the current pass of each assignment and, under an id without a persona, of
+// each phase.
+func (c *sessionDetail) passes(ctx context.Context, v sessionstatus.Session) map[spec.AssignmentID]int {
 	c.readCheckpoint(ctx, v.Checkpoint)
 	c.readWork(ctx, v)
 	passes := map[spec.AssignmentID]int{}
 	for _, p := range v.Phases {
 		phase := spec.AssignmentID{Phase: p.Name}
-		passes[phase] = c.known.SentBack(p.Name, time.Time{}) + 1 // its records may have yet to begin
+		passes[phase] = c.checkpoint.SentBack(p.Name, time.Time{}) + 1 // its records may have yet to begin
 		for _, as := range p.Assignments {
 			id := spec.AssignmentID{Phase: p.Name, Persona: as.Persona}
 			passes[id] = c.work[id].pass
-			if _, atWork := v.Live[id]; atWork && c.work[id].over { // its record tells of the round when it ends
-				passes[id] = max(passes[id], c.known.SentBack(p.Name, time.Time{})+1)
+			if _, atWork := v.Live[id]; atWork && c.work[id].finished { // the record gets the round when it ends
+				passes[id] = max(passes[id], c.checkpoint.SentBack(p.Name, time.Time{})+1)
 			}
 			passes[phase] = max(passes[phase], passes[id])
 		}
@@ -177,9 +176,9 @@ func (c *closeUp) passes(ctx context.Context, v sessionstatus.Session) map[spec.
 	return passes
 }
 
-// drawn is the session as it is drawn.
-func (c *closeUp) drawn(ctx context.Context, a *app, v sessionstatus.Session) tui.Session {
-	c.follow(v)
+// view returns the session as the live view shows it.
+func (c *sessionDetail) view(ctx context.Context, a *app, v sessionstatus.Session) tui.Session {
+	c.followOutput(v)
 	passes := c.passes(ctx, v)
 	s := tui.Session{
 		ID: v.Session, Team: v.Team, State: v.Status.Status, Incarnation: v.Incarnation, Requirement: v.Requirement,
@@ -196,37 +195,37 @@ func (c *closeUp) drawn(ctx context.Context, a *app, v sessionstatus.Session) tu
 	}
 	var waits []string
 	for i, p := range v.Phases {
-		phase := tui.Phase{Name: p.Name, State: p.Status, SentBack: c.known.SentBack(p.Name, timeOf(v.StartedAt)), Left: !v.Course.Selects(p.Name)}
+		phase := tui.Phase{Name: p.Name, State: p.Status, SentBack: c.checkpoint.SentBack(p.Name, timeOf(v.StartedAt)), Left: !v.Course.Selects(p.Name)}
 		if needs, ok := c.needs[p.Name]; ok {
 			phase.Needs = needs
-		} else if i > 0 { // what the graph is, nobody says
+		} else if i > 0 { // the graph is unknown
 			phase.Needs = []string{v.Phases[i-1].Name}
 		}
 		for _, as := range p.Assignments {
-			phase.Assignments = append(phase.Assignments, c.drawnAssignment(v, p.Name, as, passes))
+			phase.Assignments = append(phase.Assignments, c.viewAssignment(v, p.Name, as, passes))
 			if p.Status == session.Pending && as.Status == session.Running {
-				phase.State = session.Running // only Temporal knows it yet
+				phase.State = session.Running // the status document follows
 			}
 			if as.Awaits != nil {
 				waits = append(waits, as.Awaits.String())
 			}
 		}
-		if p.Status == session.Running && standsStill(p) {
+		if p.Status == session.Running && waitsForPerson(p) {
 			phase.State = session.HelpIsNeeded
 		}
 		s.Phases = append(s.Phases, phase)
 	}
 	for _, note := range notesOf(v) {
-		if !slices.ContainsFunc(waits, func(w string) bool { return strings.Contains(note, w) }) { // the drawing tells of breakers itself
+		if !slices.ContainsFunc(waits, func(w string) bool { return strings.Contains(note, w) }) { // the view lists breakers itself
 			s.Notes = append(s.Notes, note)
 		}
 	}
-	s.Requests, s.Budgets = a.drawnRequests(v.Status), ownBudget(v)
+	s.Requests, s.Budgets = a.viewRequests(v.Status), ownBudget(v)
 	return s
 }
 
-// standsStill reports whether a phase waits for a person only.
-func standsStill(p session.PhaseStatus) bool {
+// waitsForPerson reports whether all unfinished work of a phase waits for a person.
+func waitsForPerson(p session.PhaseStatus) bool {
 	still := false
 	for _, as := range p.Assignments {
 		if as.Status == session.Running || as.Status == session.Waiting {
@@ -237,7 +236,7 @@ func standsStill(p session.PhaseStatus) bool {
 	return still
 }
 
-func (c *closeUp) drawnAssignment(v sessionstatus.Session, phase string, as session.AssignmentStatus, passes map[spec.AssignmentID]int) tui.Assignment {
+func (c *sessionDetail) viewAssignment(v sessionstatus.Session, phase string, as session.AssignmentStatus, passes map[spec.AssignmentID]int) tui.Assignment {
 	id := spec.AssignmentID{Phase: phase, Persona: as.Persona}
 	work, known := c.work[id]
 	if !known {
@@ -248,7 +247,7 @@ func (c *closeUp) drawnAssignment(v sessionstatus.Session, phase string, as sess
 		Usage: as.Usage, Progress: as.Progress, Summary: as.Summary, Failures: as.Failures, LostWorkers: as.LostWorkers, Awaits: as.Awaits,
 	}
 	if at, ok := v.Live[id]; ok {
-		out.Since, out.Live = at.Since, c.printed(id, at)
+		out.Since, out.Live = at.Since, c.output(id, at)
 		if out.Pass > work.pass {
 			out.Round, out.Attempt = 1, 1
 		}
@@ -261,20 +260,20 @@ func (c *closeUp) drawnAssignment(v sessionstatus.Session, phase string, as sess
 	return out
 }
 
-// drawnRequests are the open requests with the commands that answer them. For a session
-// that ended without completing it is the command that resumes it.
-func (a *app) drawnRequests(s session.Status) []tui.Request {
-	goOn := tui.Command{Text: a.again("resume " + s.Session), Does: "resumes with the finished work restored"}
+// viewRequests lists the open requests with the commands that answer them. For a session
+// that ended without completing it has the command that resumes it.
+func (a *app) viewRequests(s session.Status) []tui.Request {
+	goOn := tui.Command{Text: a.commandLine("resume " + s.Session), Does: "resumes with the finished work restored"}
 	var all []tui.Request
 	for _, h := range s.Help {
-		r := tui.Request{Title: subject(h) + " " + h.Need() + ": " + matter(h), Until: h.Until}
-		for _, w := range ways(s.Session, h, s.Help) {
-			r.Commands = append(r.Commands, tui.Command{Text: a.again(w.command), Does: w.does})
+		r := tui.Request{Title: subject(h) + " " + h.Need() + ": " + messageOf(h), Until: h.Until}
+		for _, w := range requestCommands(s.Session, h, s.Help) {
+			r.Commands = append(r.Commands, tui.Command{Text: a.commandLine(w.command), Does: w.does})
 		}
 		if s.Status.Closed() {
 			r.Commands = []tui.Command{goOn}
 		} else {
-			answerable(&r, h)
+			addKeyVerbs(&r, h)
 		}
 		all = append(all, r)
 	}
@@ -285,7 +284,7 @@ func (a *app) drawnRequests(s session.Status) []tui.Request {
 			if p.Status == session.AwaitingApproval {
 				all = append(all, tui.Request{
 					Title:    "phase " + p.Name + " is done; the session pauses after it (--pause-after)",
-					Commands: []tui.Command{{Text: a.again("resume " + s.Session), Does: "continues the session"}},
+					Commands: []tui.Command{{Text: a.commandLine("resume " + s.Session), Does: "continues the session"}},
 				})
 			}
 		}

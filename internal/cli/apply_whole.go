@@ -28,7 +28,7 @@ type completeness struct {
 
 // completenessOf compares a checkpoint with what its session was to do. A session that
 // has completed is whole, whatever was left out.
-func completenessOf(k kept, e session.Execution) completeness {
+func completenessOf(k storedSession, e session.Execution) completeness {
 	c := completeness{Whole: true, Missing: []string{}}
 	if e.Status.Status == session.Completed {
 		return c
@@ -55,7 +55,7 @@ func completenessOf(k kept, e session.Execution) completeness {
 	c.Whole = false
 	c.part = fmt.Sprintf("%d of %s", len(has), textfmt.Count(len(has)+len(c.Missing), "phase"))
 	if len(has) > 0 {
-		c.part += " (" + listed(has, 5) + ")"
+		c.part += " (" + firstOf(has, 5) + ")"
 	}
 	verb := "are"
 	if len(has) == 1 {
@@ -76,7 +76,7 @@ func completenessOf(k kept, e session.Execution) completeness {
 
 // hasPhase reports whether a checkpoint has the work of a whole phase. Work that a person
 // skips counts as done.
-func hasPhase(k kept, phase string) bool {
+func hasPhase(k storedSession, phase string) bool {
 	return !slices.ContainsFunc(k.team.Assignments(), func(id spec.AssignmentID) bool {
 		return id.Phase == phase && !slices.ContainsFunc(k.Assignments, func(a session.CheckpointAssignment) bool { return a.AssignmentID == id }) && !settledBy(k, id)
 	})
@@ -84,7 +84,7 @@ func hasPhase(k kept, phase string) bool {
 
 // settledBy reports whether the last answer of a person on an assignment, since it was
 // last sent back, was to skip it.
-func settledBy(k kept, id spec.AssignmentID) bool {
+func settledBy(k storedSession, id spec.AssignmentID) bool {
 	for _, a := range slices.Backward(k.Answers) {
 		if a.Phase == id.Phase && a.Persona == id.Persona {
 			r := k.Reworking(id.Phase)
@@ -122,9 +122,9 @@ func (a *app) refuseIncomplete(doc applyDocument) error {
 	if a.output == outputJSON {
 		return cmp.Or(a.printJSON(doc), exit(exitFailed))
 	}
-	first := a.again("resume " + doc.Session)
+	first := a.commandLine("resume " + doc.Session)
 	if doc.Status != "" && !doc.Status.Closed() {
-		first = a.again("watch " + doc.Session)
+		first = a.commandLine("watch " + doc.Session)
 	}
-	return failf("%s; run `%s` or `%s`", doc.Reason, first, a.again("apply "+doc.Session+" --partial"))
+	return failf("%s; run `%s` or `%s`", doc.Reason, first, a.commandLine("apply "+doc.Session+" --partial"))
 }

@@ -28,7 +28,7 @@ func (a *app) writePlan(doc planDocument) {
 	}
 	a.print("%s; with agents %s%s", textfmt.Count(len(doc.Phases), "phase"), strings.Join(doc.Agents, ", "), withChecks(doc.Checks))
 	for i, p := range doc.Phases {
-		a.print("\n%d. %s%s", i+1, a.palette.Paint(terminal.Bold, p.Name), p.begins())
+		a.print("\n%d. %s%s", i+1, a.palette.Paint(terminal.Bold, p.Name), p.condition())
 		a.writePersonas(p.Personas)
 		for _, term := range p.terms() {
 			a.writeTerm("   ", term)
@@ -67,7 +67,7 @@ func (a *app) writePersonas(personas []plannedPersona) {
 	painted := terminal.NewTable(a.palette)
 	for _, who := range personas {
 		for _, t := range []*terminal.Table{bare, painted} {
-			t.Add(terminal.Plain("   "+who.Persona), terminal.Painted(who.acts(), actionColour(who.Action)), terminal.Plain(terminal.Clip(who.Role, 32)), terminal.Plain("agent "+who.Agent))
+			t.Add(terminal.Plain("   "+who.Persona), terminal.Painted(who.action(), actionColour(who.Action)), terminal.Plain(terminal.Clip(who.Role, 32)), terminal.Plain("agent "+who.Agent))
 		}
 	}
 	painted.Write(&rows)
@@ -76,7 +76,7 @@ func (a *app) writePersonas(personas []plannedPersona) {
 	bare.Write(&rows)
 	widths := strings.Split(rows.String(), "\n")
 	for i, who := range personas {
-		more := who.besides()
+		more := who.settings()
 		if fits := utf8.RuneCountInString(widths[i])+len(" ()")+utf8.RuneCountInString(more) <= terminal.PageWidth; more != "" && fits {
 			a.print("%s (%s)", lines[i], more)
 			continue
@@ -102,8 +102,8 @@ func actionColour(action session.Action) terminal.Colour {
 	return ""
 }
 
-// begins says when the phase may begin.
-func (p plannedPhase) begins() string {
+// condition says when the phase may begin.
+func (p plannedPhase) condition() string {
 	text := ", first"
 	if len(p.Needs) > 0 {
 		text = ", after " + terminal.Enumeration(p.Needs, "and")
@@ -114,8 +114,8 @@ func (p plannedPhase) begins() string {
 	return text
 }
 
-// besides are the settings of the persona itself.
-func (p plannedPersona) besides() string {
+// settings are the settings of the persona itself.
+func (p plannedPersona) settings() string {
 	var more []string
 	if p.Fallback {
 		more = append(more, "or its fallback")
@@ -212,8 +212,8 @@ func (doc planDocument) limits() []string {
 	return lines
 }
 
-// parks notes that a phase waits for a person at its end, if no arrow shows it.
-func (doc planDocument) parks(p plannedPhase) string {
+// waitsNote notes that a phase waits for a person at its end, if no arrow shows it.
+func (doc planDocument) waitsNote(p plannedPhase) string {
 	text := ""
 	if p.Approve && !slices.ContainsFunc(doc.Phases, func(q plannedPhase) bool { return slices.Contains(q.Needs, p.Name) }) {
 		text += ", then approval"
@@ -232,7 +232,7 @@ func (doc planDocument) mermaid() string {
 	index := map[string]int{}
 	for i, p := range doc.Phases {
 		index[p.Name] = i
-		fmt.Fprintf(&b, "  subgraph p%d[\"%s\"]\n", i, p.Name+doc.parks(p))
+		fmt.Fprintf(&b, "  subgraph p%d[\"%s\"]\n", i, p.Name+doc.waitsNote(p))
 		for j, who := range p.Personas {
 			fmt.Fprintf(&b, "    p%d_%d[\"%s<br/>%s\"]:::%s\n", i, j, who.Persona, who.Agent, who.Action)
 			if j > 0 && p.Order == spec.OrderSequence {

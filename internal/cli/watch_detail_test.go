@@ -26,13 +26,13 @@ func TestPhaseStandsStillWhenOnlyAPersonCanGoOn(t *testing.T) {
 		for _, state := range c.states {
 			p.Assignments = append(p.Assignments, session.AssignmentStatus{Status: state})
 		}
-		require.Equal(t, c.want, standsStill(p), name)
+		require.Equal(t, c.want, waitsForPerson(p), name)
 	}
 }
 
 func TestADrawnDifferenceHasShortNames(t *testing.T) {
 	t.Parallel()
 	name, none := strings.Repeat("4b", 20), strings.Repeat("0", 40)
-	drawn := withShortNames("index " + none + ".." + name + " 100644\n+index " + name + ".." + none + "\n")
+	drawn := shortenObjectNames("index " + none + ".." + name + " 100644\n+index " + name + ".." + none + "\n")
 	require.Equal(t, "index 0000000000..4b4b4b4b4b 100644\n+index "+name+".."+none+"\n", drawn, "a file's own lines stay")
 }

@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+	"github.com/maestro-hive/maestro/internal/tui"
+	"github.com/maestro-hive/maestro/workflows"
+)
+
+// Answer sends an answer that the user typed in the live view, and returns what the command for
+// it prints.
+func (c *viewSource) Answer(ctx context.Context, answer tui.Answer) (string, error) {
+	quiet, out := c.captured()
+	quiet.env.Stderr, quiet.palette.On = out, false
+	var err error
+	if answer.Verb == tui.Raise {
+		err = quiet.raiseTyped(ctx, c.session, answer)
+	} else {
+		err = quiet.answerTyped(ctx, c.session, answer)
+	}
+	return out.String(), err
+}
+
+// answerTyped answers a request like `approve`, `reject` and `resolve SESSION retry`.
+func (a *app) answerTyped(ctx context.Context, sessionID string, answer tui.Answer) error {
+	verb := map[tui.Verb]session.Verb{tui.Approve: session.AnswerApprove, tui.Reject: session.AnswerReject, tui.Retry: session.AnswerRetry}[answer.Verb]
+	if err := checkPhaseAnswer(verb, answer.Note); err != nil {
+		return err
+	}
+	o := resolveOptions{selector: selector{verb: verb, request: answer.Request.ID}, note: answer.Note, by: a.person()}
+	return a.resolve(ctx, o, sessionID, "")
+}
+
+// raiseTyped raises a budget like `budget raise`.
+func (a *app) raiseTyped(ctx context.Context, sessionID string, answer tui.Answer) error {
+	r := workflows.Raise{By: a.person(), Note: answer.Note}
+	if err := addAmount(&r, answer.Amount, answer.Request.Amounts); err != nil {
+		return err
+	}
+	switch scope := answer.Request.Scope; {
+	case len(scope) < 2:
+	case scope[0] == "--persona":
+		r.Persona = scope[1]
+	case scope[0] == "--phase":
+		r.Phase = scope[1]
+	case scope[0] == "--team":
+		return a.raiseDay(scope[1], r)
+	}
+	return a.raise(ctx, sessionID, r)
+}
+
+// addAmount parses a typed amount: a number of tokens, dollars with a $ before or usd after
+// them, or both. unit is the unit of a number without one.
+func addAmount(r *workflows.Raise, text, unit string) error {
+	invalid := usagef("%q is not an amount; use a number of tokens like 50000, or dollars like $1.50", textfmt.Shorten(text, 40))
+	words := strings.Fields(strings.ToLower(strings.ReplaceAll(text, ",", "")))
+	for i := 0; i < len(words); i++ {
+		number, money := strings.CutPrefix(words[i], "$")
+		money = money || unit == unitUSD
+		if i+1 < len(words) && slices.Contains([]string{"tokens", "token", "usd"}, words[i+1]) {
+			money = words[i+1] == "usd"
+			i++
+		}
+		if money {
+			if err := r.USD.UnmarshalYAML([]byte(number)); err != nil || r.USD <= 0 {
+				return invalid
+			}
+			continue
+		}
+		factor := int64(1)
+		for suffix, f := range map[string]int64{"k": 1_000, "m": 1_000_000} {
+			if cut, ok := strings.CutSuffix(number, suffix); ok {
+				number, factor = cut, f
+			}
+		}
+		n, err := strconv.ParseInt(number, 10, 64)
+		if err != nil || n <= 0 || n > 1e15 {
+			return invalid
+		}
+		r.Tokens = n * factor
+	}
+	if *r == (workflows.Raise{By: r.By, Note: r.Note}) {
+		return invalid
+	}
+	return nil
+}
+
+// unitUSD is the unit of a budget in dollars only.
+const unitUSD = "USD"
+
+// units names the units of a budget.
+func units(tokens, usd bool) string {
+	switch {
+	case tokens && usd:
+		return "tokens or $USD"
+	case usd:
+		return unitUSD
+	}
+	return "tokens"
+}
+
+// addKeyVerbs adds to a request the verbs that keys can send.
+func addKeyVerbs(r *tui.Request, h session.HelpRequest) {
+	r.ID, r.Of, r.Name = h.ID, spec.AssignmentID{Phase: h.Phase, Persona: h.Persona}, subject(h)
+	for verb, key := range map[session.Verb]tui.Verb{session.AnswerApprove: tui.Approve, session.AnswerReject: tui.Reject, session.AnswerRetry: tui.Retry} {
+		if h.Takes(verb) {
+			r.Takes = append(r.Takes, key)
+		}
+	}
+	words := strings.Fields(h.Command)
+	if kindOf(h) != session.ForBudget || len(words) < 3 || strings.Join(words[:3], " ") != "maestro budget raise" {
+		return
+	}
+	r.Takes = append(r.Takes, tui.Raise)
+	r.Amounts = units(slices.Contains(words, "--tokens"), slices.Contains(words, "--usd"))
+	for i, word := range words[:len(words)-1] {
+		if slices.Contains([]string{"--persona", "--phase", "--team"}, word) {
+			r.Scope = []string{word, words[i+1]}
+		}
+	}
+}
+
+// ownBudget returns the session's budget if a key can raise it: no budget request is open.
+func ownBudget(v sessionstatus.Session) []tui.Request {
+	asked := slices.ContainsFunc(v.Help, func(h session.HelpRequest) bool { return kindOf(h) == session.ForBudget })
+	if v.Status.Status.Closed() || asked || v.Limit == (spec.Cap{}) {
+		return nil
+	}
+	return []tui.Request{{
+		Name: "the session's budget", Takes: []tui.Verb{tui.Raise}, Amounts: units(v.Limit.Tokens > 0, v.Limit.USD > 0),
+	}}
+}

@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"bytes"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/safetext"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/transcript"
+)
+
+const (
+	// maxShownLive bounds the output of a running attempt that is shown, in bytes from its end.
+	maxShownLive = 64 << 10
+	// clockSlack is the tolerated difference between the clocks of a worker and of Temporal.
+	clockSlack = 2 * time.Second
+)
+
+// followOutput reads the output of the attempts that run on this host, and sets their
+// assignments' progress to the last line: heartbeats deliver it some seconds later.
+func (c *sessionDetail) followOutput(v sessionstatus.Session) {
+	if c.Store == nil {
+		return
+	}
+	if c.live == nil {
+		c.live = map[spec.AssignmentID]*liveLogReader{}
+	}
+	for i, p := range v.Phases {
+		for j, as := range p.Assignments {
+			id := spec.AssignmentID{Phase: p.Name, Persona: as.Persona}
+			at, atWork := v.Live[id]
+			if !atWork {
+				c.stopFollowing(id)
+				continue
+			}
+			l := c.live[id]
+			if l == nil {
+				l = &liveLogReader{}
+				c.live[id] = l
+			}
+			if _, err := l.follow(c.Store, c.Key(), id, true); err != nil || !l.writtenSince(at.Since.Add(-clockSlack)) {
+				continue // the status has the last heartbeat's line
+			}
+			if line := l.headline(); line != "" {
+				v.Phases[i].Assignments[j].Progress = line
+			}
+		}
+	}
+}
+
+// times returns the known times of assignments. The start of a first attempt that still runs
+// is not in its record, and comes from Temporal.
+func (c *sessionDetail) times(v sessionstatus.Session) map[spec.AssignmentID]workDone {
+	times := maps.Clone(c.work)
+	for id, at := range v.Live {
+		w := times[id]
+		if w.started.IsZero() {
+			if times == nil {
+				times = map[spec.AssignmentID]workDone{}
+			}
+			w.started = at.Since
+			times[id] = w
+		}
+	}
+	return times
+}
+
+// stopFollowing closes the live log of an attempt that has ended.
+func (c *sessionDetail) stopFollowing(id spec.AssignmentID) {
+	if l := c.live[id]; l != nil {
+		l.close()
+		delete(c.live, id)
+	}
+}
+
+// close closes all live logs.
+func (c *sessionDetail) close() {
+	for id := range c.live {
+		c.stopFollowing(id)
+	}
+}
+
+// output returns the end of a running attempt's output, shortened; empty if unknown.
+func (c *sessionDetail) output(id spec.AssignmentID, at sessionstatus.Attempt) string {
+	l := c.live[id]
+	if l == nil || !l.writtenSince(at.Since.Add(-clockSlack)) {
+		return ""
+	}
+	end := l.text
+	if cut := len(end) - maxShownLive; cut > 0 {
+		_, end, _ = bytes.Cut(end[cut:], []byte("\n"))
+	}
+	return transcript.InBrief(safetext.Block(string(end)))
+}
+
+// writtenSince reports whether the current file was written after a time: it may be the
+// previous attempt's.
+func (l *liveLogReader) writtenSince(t time.Time) bool {
+	if l.file == nil {
+		return false
+	}
+	info, err := l.file.Stat()
+	return err == nil && info.ModTime().After(t)
+}
+
+// headline returns the newest line that can be understood alone.
+func (l *liveLogReader) headline() string {
+	for i := len(l.recent) - 1; i >= 0; i-- {
+		if line := l.recent[i]; line != "" && !transcript.Belongs(line) {
+			return strings.TrimPrefix(line, "-- ")
+		}
+	}
+	return ""
+}
