@@ -19,8 +19,8 @@ const (
 	AdmitName Name = "admit-session"
 	// RoundName does one round of an assignment; see [Rounds.Run].
 	RoundName Name = "run-round"
-	// SealName merges and verifies a phase of several personas; see [Seals.Seal].
-	SealName Name = "seal-phase"
+	// MergeName merges and verifies a phase of several personas; see [Merges.Merge].
+	MergeName Name = "seal-phase"
 	// AdvanceName writes the checkpoint after a phase; see [Boundaries.Advance].
 	AdvanceName Name = "advance-session"
 	// AwaitBreakerName waits for a breaker; see [BreakerWaits.Await].
@@ -164,7 +164,7 @@ type RoundInput struct {
 	// attempts, at the merge.
 	Feedback spec.Digest `json:"feedback,omitempty"`
 	// Integrating: the round fixes the phase's merged tree, so the phase's
-	// own demands are verified at the seal and not here.
+	// own demands are verified at the merge and not here.
 	Integrating bool `json:"integrating,omitempty"`
 	// Rounds is how many rounds the assignment has in all.
 	Rounds int `json:"rounds"`
@@ -255,8 +255,8 @@ type Heartbeat struct {
 	Live cost.Usage `json:"live,omitzero"`
 }
 
-// SealInput asks for a phase's work to be merged and verified.
-type SealInput struct {
+// MergeInput asks for a phase's work to be merged and verified.
+type MergeInput struct {
 	Phase string `json:"phase"`
 	// Integrator is the persona in whose directory, and under whose lock, it is done.
 	Integrator  string                         `json:"integrator"`
@@ -268,8 +268,8 @@ type SealInput struct {
 	Outage OutageOrder `json:"outage,omitempty"`
 }
 
-// SealResult is the merged tree and what is wrong with it.
-type SealResult struct {
+// MergeResult is the merged tree and what is wrong with it.
+type MergeResult struct {
 	// Tree is the manifest of the merged tree. Where personas conflict it has
 	// the later one's version.
 	Tree spec.Digest `json:"tree"`

@@ -1,127 +1,202 @@
 package activities
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
-
-	"github.com/bmatcuk/doublestar/v4"
 
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// attempt is an assignment as the function that it is: a directory filled from
-// the manifest that it starts from, an agent at work in it, and the difference
-// collected. The outcome is set even where the attempt fails, and so is what it
-// left: the next one may continue from there.
-func (r *round) attempt(ctx context.Context) (*session.RoundResult, left, error) {
-	var l left
-	start := r.start(ctx)
-	l.from = start.from()
-	dir, brief, err := r.prepare(ctx, start)
+// attempt is one try of an agent, or of a person's files, at an assignment: a directory
+// filled from the manifest that it starts from, work in it, and the difference collected.
+type attempt struct {
+	exec    *execution
+	files   Files
+	checks  checks
+	log     *roundLog
+	spender *spender
+	session sessionContext
+	in      RoundInput
+	clock   Clock
+}
+
+// attemptEnd is how an attempt ended: what its agent reports, and the files,
+// empty where they are not known. It is set even where the attempt fails: the next one may
+// continue from there.
+type attemptEnd struct {
+	// from is what the attempt started from. filled: the directory was filled for it.
+	from    failures.Start
+	filled  bool
+	outcome session.Outcome
+	files   spec.Digest
+}
+
+// run does the attempt with an agent.
+func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, error) {
+	var end attemptEnd
+	start := a.startFacts(ctx).decide()
+	end.from = start.from()
+	dir, brief, err := a.prepare(ctx, start)
 	if err != nil {
-		return nil, l, err
+		return nil, end, err
 	}
-	l.filled = true
-	if err := r.noteStart(ctx, start.begun); err != nil {
-		return nil, l, err
+	end.filled = true
+	continuable := a.exec.agents.Offered(a.log.agent).Conversation == spec.InDirectory
+	begun := start.begun
+	if begun.IsZero() {
+		begun = a.clock().UTC()
 	}
-	r.spender.begin(r.attemptKey(), start.earlier)
-	contract := r.contract()
+	if err := a.log.noteStart(ctx, begun, continuable); err != nil {
+		return nil, end, err
+	}
+	a.spender.begin(a.log.attemptKey(), start.earlier)
+	contract := contractOf(a.session.team, a.in)
 	collect := session.Collect{
-		Base: r.in.Input, Dir: dir.Tree, Ignore: r.session.team.Ignore,
-		Produces: r.session.team.Outputs(r.in.AssignmentID), Secrets: r.Agents.Secrets(),
+		Base: a.in.Input, Dir: dir.Tree, Ignore: a.session.team.Ignore,
+		Produces: a.session.team.Outputs(a.in.AssignmentID), Secrets: a.exec.agents.Secrets(),
 	}
-	persona := r.session.team.Personas[r.in.Persona]
-	l.outcome, err = r.work(ctx, session.Job{
-		Brief: brief, Agent: r.agent(), Dir: dir.Tree, Home: dir.Home, Tmp: dir.Tmp, LiveLog: dir.LiveLog, Begun: start.begun,
-		Timeout: persona.Timeout, MaxTurns: persona.MaxTurns, Lock: r.held, Progress: r.setProgress,
-		Deliver: contract, Try: r.try(dir, collect), Calls: r.spender, Continues: start.continues,
+	persona := a.session.team.Personas[a.in.Persona]
+	end.outcome, err = a.work(ctx, session.Job{
+		Brief: brief, Agent: a.log.agent, Dir: dir.Tree, Home: dir.Home, Tmp: dir.Tmp, LiveLog: dir.LiveLog, Begun: start.begun,
+		Timeout: persona.Timeout, MaxTurns: persona.MaxTurns, Lock: a.exec.lock(), Progress: a.exec.setProgress,
+		Deliver: contract, Try: a.try(dir, collect), Calls: a.spender, Continues: start.continues,
 	})
 	if err != nil {
-		if f := r.filledDisk(ctx, err); f != nil {
-			return nil, l, f
+		if f := a.exec.dir.filledBy(ctx, err); f != nil {
+			return nil, end, f
 		}
-		l.files = r.leftBy(ctx, err, collect)
-		return nil, l, err
+		end.files = a.collectLeft(ctx, err, collect)
+		return nil, end, err
 	}
-	collected, err := r.collect(ctx, collect)
+	collected, err := a.checks.collect(ctx, collect)
 	if err != nil {
-		return nil, l, err
+		return nil, end, err
 	}
-	l.files = collected.Output
-	if len(l.outcome.SendsBack) > 0 { // what is declared not to be done is held to nothing
-		if f := r.mayNotSendBack(); f != nil {
-			return nil, l, f
+	end.files = collected.Output
+	if len(end.outcome.SendsBack) > 0 { // what is declared not to be done has no contract
+		if f := mayNotSendBack(a.session.team, a.in); f != nil {
+			return nil, end, f
 		}
-	} else if collected, err = r.hold(ctx, contract, dir, collect, collected, &l.outcome); err != nil {
-		if f := r.filledDisk(ctx, err); f != nil {
+	} else if collected, err = a.checks.verify(ctx, contract, dir, collect, collected, &end.outcome); err != nil {
+		if f := a.exec.dir.filledBy(ctx, err); f != nil {
 			err = f
 		}
-		return nil, l, err
+		return nil, end, err
 	}
-	own, err := r.ownAgent(ctx, persona.Agent)
+	own, err := a.ownAgent(ctx, persona.Agent)
 	if err != nil {
-		return nil, l, err
+		return nil, end, err
 	}
-	basis := session.BasisOf(r.in.AssignmentID, persona, own, brief.Requirement, r.in.Input, brief.Decisions)
+	basis := session.BasisOf(a.in.AssignmentID, persona, own, brief.Requirement, a.in.Input, brief.Decisions)
 	return &session.RoundResult{
-		Delta: collected.Delta, Output: collected.Output, Input: r.in.Input, Basis: &basis,
+		Delta: collected.Delta, Output: collected.Output, Input: a.in.Input, Basis: &basis,
 		Files:     len(collected.Changed) + len(collected.Deleted),
-		SendsBack: l.outcome.SendsBack,
-	}, l, nil
+		SendsBack: end.outcome.SendsBack,
+	}, end, nil
 }
 
-// hold sees whether collected work fulfils the contract. It returns the work with what the
-// checks left and may keep, also where one of them has failed.
-func (r *round) hold(ctx context.Context, c spec.Contract, dir session.WorkDir, req session.Collect, work session.Collected, outcome *session.Outcome) (session.Collected, error) {
-	if f := missing(c.Produces, work.Changed); f != nil {
-		return work, f
-	}
-	for _, check := range c.Checks {
-		var err error
-		if work, err = r.check(ctx, check, dir, req, work, outcome); err != nil {
-			return work, err
+// prepare fills the assignment's directory with what the attempt starts from and
+// writes its brief.
+func (a *attempt) prepare(ctx context.Context, s start) (dir session.WorkDir, brief session.Brief, err error) {
+	err = a.exec.retryStore(ctx, func() error {
+		if dir, err = a.exec.dir.open(); err != nil {
+			return err
 		}
-	}
-	return work, nil
+		if !s.asLeft {
+			if err := a.files.Materialise(ctx, s.files, dir.Tree); err != nil {
+				return err
+			}
+		}
+		if !s.continues { // or this attempt, cut off before it has one, would continue with it
+			if err := a.exec.agents.Forget(dir); err != nil {
+				return err
+			}
+		}
+		brief, err = a.brief(ctx, s)
+		return err
+	})
+	return dir, brief, err
 }
 
-// mayNotSendBack refuses to send work back where that is not foreseen.
-func (r *round) mayNotSendBack() *failures.Failure {
-	switch {
-	case r.maySendBack() != nil:
-		return nil
-	case r.in.Integrating:
-		return failures.Failf(failures.InvalidOutput,
-			"the result has sends_back, but this round fixes the merged work of phase %s; fix it, or report an error", r.in.Phase)
+func (a *attempt) brief(ctx context.Context, s start) (session.Brief, error) {
+	inputs, err := a.files.Paths(ctx, a.in.Input)
+	if err != nil {
+		return session.Brief{}, err
 	}
-	return failures.Failf(failures.InvalidOutput,
-		"the result has sends_back, but phase %s has no sends_back in the team file; do the work, or report an error", r.in.Phase)
+	feedback, err := a.feedback(ctx, s)
+	if err != nil {
+		return session.Brief{}, err
+	}
+	persona := a.session.team.Personas[a.in.Persona]
+	phases := append(a.session.team.Ancestors(a.in.Phase), a.in.Phase)
+	decisions, _ := session.MergeDecisions(a.session.checkpoint.Given, session.Steps(a.session.team, phases, a.session.done(a.in.Beside)))
+	return session.Brief{
+		Session: a.session.key.Session, Phase: a.in.Phase, Persona: a.in.Persona, Role: persona.Role,
+		Instructions: persona.Instructions, Requirement: a.session.checkpoint.Requirement,
+		Decisions: decisions, Inputs: inputs, Round: s.first.Round, Attempt: s.first.Attempt,
+		Feedback: feedback, MaySendBack: maySendBack(a.session.team, a.in),
+	}, nil
 }
 
-// maySendBack tells the agent to which phase it may send work back; nil: to none.
-func (r *round) maySendBack() *session.MaySendBack {
-	phase, _ := r.session.team.Phase(r.in.Phase)
-	if phase.SendsBack == nil || r.in.Integrating {
-		return nil
+// work runs the agent. The attempt's failure is that of its last call, too, if the call
+// is still open for the observer.
+func (a *attempt) work(ctx context.Context, job session.Job) (session.Outcome, error) {
+	var outcome session.Outcome
+	process := a.exec.agents.Offered(job.Agent).Conversation != spec.InJournal
+	err := a.exec.dir.watch(ctx, "the agent", process, a.log.get().AttemptAt, func(ctx context.Context) (err error) {
+		outcome, err = a.exec.agents.Run(ctx, job)
+		return err
+	})
+	switch failure, failed := asFailure(err); {
+	case failed:
+		a.spender.endObserved(failure.Category)
+	case err != nil:
+		a.spender.endObserved(failures.Cancelled)
+	default:
+		a.spender.endObserved("")
 	}
-	return &session.MaySendBack{To: phase.SendsBack.To, Left: r.in.MaySendBack}
+	return outcome, err
 }
 
-// ownAgent describes the persona's own agent, which the work's basis names whoever
+// try lets an agent run a check on the directory as it is. What the check leaves
+// there is removed: what an attempt changes is the agent's alone.
+func (a *attempt) try(dir session.WorkDir, req session.Collect) func(ctx context.Context, check string) ([]byte, error) {
+	return func(ctx context.Context, check string) ([]byte, error) {
+		collected, err := a.checks.collect(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		outcome, failed := a.checks.run(ctx, check, dir)
+		err = a.exec.retryStore(ctx, func() error { return a.files.Materialise(ctx, collected.Output, dir.Tree) })
+		return outcome.Log, errors.Join(failed, err)
+	}
+}
+
+// collectLeft collects what a failed agent left, for the next attempt to see or to
+// continue from. Files that cannot be kept are no further failure.
+func (a *attempt) collectLeft(ctx context.Context, err error, req session.Collect) spec.Digest {
+	if _, failed := asFailure(err); !failed || ctx.Err() != nil {
+		return ""
+	}
+	collected, err := a.files.Collect(ctx, req)
+	if err != nil {
+		return ""
+	}
+	return collected.Output
+}
+
+// ownAgent describes the persona's own agent, which the work's basis names whichever agent
 // has worked. The worker of a fallback need not have it.
-func (r *round) ownAgent(ctx context.Context, name string) (own spec.OfferedAgent, err error) {
-	if own = r.Agents.Offered(name); own.Kind != "" {
+func (a *attempt) ownAgent(ctx context.Context, name string) (own spec.OfferedAgent, err error) {
+	if own = a.exec.agents.Offered(name); own.Kind != "" {
 		return own, nil
 	}
-	err = r.retryStore(ctx, func() error {
-		offers, err := r.Sessions.Offers(ctx)
+	err = a.exec.retryStore(ctx, func() error {
+		offers, err := a.exec.sessions.Offers(ctx)
 		slices.SortFunc(offers, func(a, b spec.Offer) int { return a.RenewedAt.Compare(b.RenewedAt) })
 		for _, o := range offers { // the newest wins
 			if offered, ok := o.Agents[name]; ok {
@@ -133,192 +208,53 @@ func (r *round) ownAgent(ctx context.Context, name string) (own spec.OfferedAgen
 	return own, err
 }
 
-// left is what an attempt leaves behind: what its agent reports, and the files,
-// empty where they are not known.
-type left struct {
-	// from is what the attempt started from. filled: the directory was filled for it.
-	from    failures.Start
-	filled  bool
-	outcome session.Outcome
-	files   spec.Digest
-}
-
-// contract is what an attempt of the round is held to.
-func (r *round) contract() spec.Contract {
-	if r.in.Integrating { // the seal verifies what it fixed
+// contractOf is what an attempt of a round has to fulfil.
+func contractOf(t spec.Team, in RoundInput) spec.Contract {
+	if in.Integrating { // the merge verifies what it fixed
 		return spec.Contract{}
 	}
-	return r.session.team.Contract(r.in.AssignmentID)
+	return t.Contract(in.AssignmentID)
 }
 
-// leftBy collects what a failed agent left, for the next attempt to see or to go
-// on from. Files that cannot be kept are no further failure.
-func (r *round) leftBy(ctx context.Context, err error, req session.Collect) spec.Digest {
-	if _, failed := asFailure(err); !failed || ctx.Err() != nil {
-		return ""
+// mayNotSendBack is the failure of an attempt that sends work back where that is not
+// foreseen.
+func mayNotSendBack(t spec.Team, in RoundInput) *failures.Failure {
+	switch {
+	case maySendBack(t, in) != nil:
+		return nil
+	case in.Integrating:
+		return failures.Failf(failures.InvalidOutput,
+			"the result has sends_back, but this round fixes the merged work of phase %s; fix it, or report an error", in.Phase)
 	}
-	collected, err := r.Files.Collect(ctx, req)
-	if err != nil {
-		return ""
-	}
-	return collected.Output
+	return failures.Failf(failures.InvalidOutput,
+		"the result has sends_back, but phase %s has no sends_back in the team file; do the work, or report an error", in.Phase)
 }
 
-// try lets an agent run a check on the directory as it is. What the check leaves
-// there goes again: what an attempt changes is for its agent alone to say.
-func (r *round) try(dir session.WorkDir, req session.Collect) func(ctx context.Context, check string) ([]byte, error) {
-	return func(ctx context.Context, check string) ([]byte, error) {
-		collected, err := r.collect(ctx, req)
-		if err != nil {
-			return nil, err
-		}
-		outcome, failed := r.runCheck(ctx, check, dir)
-		err = r.retryStore(ctx, func() error { return r.Files.Materialise(ctx, collected.Output, dir.Tree) })
-		return outcome.Log, errors.Join(failed, err)
+// maySendBack tells the agent to which phase it may send work back; nil: to none.
+func maySendBack(t spec.Team, in RoundInput) *session.MaySendBack {
+	phase, _ := t.Phase(in.Phase)
+	if phase.SendsBack == nil || in.Integrating {
+		return nil
 	}
+	return &session.MaySendBack{To: phase.SendsBack.To, Left: in.MaySendBack}
 }
 
-// workDir is the assignment's directory, in which nothing is at work.
-func (r *round) workDir() (session.WorkDir, error) {
-	dir, err := r.Sessions.WorkDir(sessionKey(r.info), r.in.AssignmentID)
-	if err == nil {
-		err = r.Agents.Sweep(dir)
-	}
-	if err == nil {
-		r.changePlace(func(p *place) { *p = place{dir: dir} })
-	}
-	return dir, err
-}
-
-// prepare fills the assignment's directory with what the attempt starts from and
-// writes its brief.
-func (r *round) prepare(ctx context.Context, s start) (dir session.WorkDir, brief session.Brief, err error) {
-	err = r.retryStore(ctx, func() error {
-		if dir, err = r.workDir(); err != nil {
-			return err
-		}
-		if !s.asLeft {
-			if err := r.Files.Materialise(ctx, s.files, dir.Tree); err != nil {
-				return err
-			}
-		}
-		if !s.continues { // or this attempt, cut off before it has one, would continue with it
-			if err := r.Agents.Forget(dir); err != nil {
-				return err
-			}
-		}
-		brief, err = r.brief(ctx, s)
-		return err
-	})
-	return dir, brief, err
-}
-
-func (r *round) brief(ctx context.Context, s start) (session.Brief, error) {
-	inputs, err := r.Files.Paths(ctx, r.in.Input)
-	if err != nil {
-		return session.Brief{}, err
-	}
-	feedback, err := r.feedback(ctx, s)
-	if err != nil {
-		return session.Brief{}, err
-	}
-	persona := r.session.team.Personas[r.in.Persona]
-	phases := append(r.session.team.Ancestors(r.in.Phase), r.in.Phase)
-	decisions, _ := session.MergeDecisions(r.session.checkpoint.Given, session.Steps(r.session.team, phases, r.session.done(r.in.Beside)))
-	return session.Brief{
-		Session: r.session.key.Session, Phase: r.in.Phase, Persona: r.in.Persona, Role: persona.Role,
-		Instructions: persona.Instructions, Requirement: r.session.checkpoint.Requirement,
-		Decisions: decisions, Inputs: inputs, Round: s.first.Round, Attempt: s.first.Attempt,
-		Feedback: feedback, MaySendBack: r.maySendBack(),
-	}, nil
-}
-
-// collect stores what changed. The work is done and paid for by now, so a store
-// that cannot take it is waited for.
-func (r *round) collect(ctx context.Context, req session.Collect) (collected session.Collected, err error) {
-	err = r.retryStore(ctx, func() error {
-		if full := r.placeNow().full; full != nil {
-			return filledError{full}
-		}
-		collected, err = r.Files.Collect(ctx, req)
-		return err
-	})
-	return collected, err
-}
-
-// check runs one check over the tree, and collects what it may keep.
-func (r *round) check(ctx context.Context, name string, dir session.WorkDir, req session.Collect, before session.Collected, outcome *session.Outcome) (session.Collected, error) {
-	r.setProgress("check " + name)
-	result, err := r.runCheck(ctx, name, dir)
-	outcome.Log = appendCheckLog(outcome.Log, name, result.Log)
-	if err != nil {
-		return before, err
-	}
-	keep := r.Agents.Keep(name)
-	if len(keep) == 0 {
-		return before, nil
-	}
-	req.Only, req.On = keep, before.Delta
-	return r.collect(ctx, req)
-}
-
-func (r *round) runCheck(ctx context.Context, name string, dir session.WorkDir) (outcome session.Outcome, err error) {
-	err = r.watchingDisk(ctx, "the check "+name, true, func(ctx context.Context) (err error) {
-		outcome, err = r.Agents.Check(ctx, session.CheckJob{
-			Check: name, Dir: dir.Tree, Home: dir.Home, Tmp: dir.Tmp, Lock: r.held, Progress: r.setProgress,
-		})
-		return err
-	})
-	return outcome, err
-}
-
-func appendCheckLog(log []byte, name string, output []byte) []byte {
-	return bytes.Join([][]byte{log, []byte("--- check " + name), output}, []byte("\n"))
-}
-
-// missing tells which of the patterns no created or changed file matches.
-func missing(patterns, changed []string) *failures.Failure {
-	for _, pattern := range patterns {
-		found := false
-		for _, path := range changed {
-			if ok, err := doublestar.Match(pattern, path); err == nil && ok {
-				found = true
-				break
-			}
-		}
-		if !found {
-			return failures.Failf(failures.ContractViolation, "%s was neither created nor changed", pattern)
-		}
-	}
-	return nil
+// masked is a failure without secrets, and no longer than a record can hold.
+func masked(agents Agents, f failures.Failure) failures.Failure {
+	f.Message = textfmt.Shorten(agents.Mask(f.Message), session.MaxMessage)
+	f.Output = textfmt.Tail(agents.Mask(f.Output), session.MaxOutput)
+	return f
 }
 
 // keepLog stores a transcript. A transcript that cannot be stored is no reason
 // to lose the attempt.
-func (r *round) keepLog(ctx context.Context, log []byte) spec.Digest {
+func keepLog(ctx context.Context, files Files, agents Agents, log []byte) spec.Digest {
 	if len(log) == 0 {
 		return ""
 	}
-	digest, err := r.Files.PutBlob(ctx, []byte(r.Agents.Mask(string(log))))
+	digest, err := files.PutBlob(ctx, []byte(agents.Mask(string(log))))
 	if err != nil {
 		return ""
 	}
 	return digest
-}
-
-func decodeFeedback(data []byte) (*failures.Failure, error) {
-	var f failures.Failure
-	if err := json.Unmarshal(data, &f); err != nil {
-		return nil, fmt.Errorf("feedback: %w: %w", session.ErrCorrupt, err)
-	}
-	return &f, nil
-}
-
-// encodeFeedback stores a failure with its output, which histories must not hold.
-func encodeFeedback(ctx context.Context, files Files, f failures.Failure) (spec.Digest, error) {
-	data, err := json.Marshal(f)
-	if err != nil {
-		return "", errors.Join(session.ErrCorrupt, err)
-	}
-	return files.PutBlob(ctx, data)
 }

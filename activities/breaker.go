@@ -3,11 +3,9 @@ package activities
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/temporal"
 
 	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/failures"
@@ -55,143 +53,87 @@ type TurnedAway struct {
 	Outage        *session.Outage `json:"outage,omitempty"`
 }
 
-// askBreaker lets the round begin or turns it away with a BreakerOpen error. A
-// round that has counted an attempt since it was let through has begun, and is not
-// asked again.
-func (r *round) askBreaker(ctx context.Context) error {
-	if r.Breakers == nil || r.log.Pass != nil && len(r.log.Attempts) > 0 && r.outage() == nil {
-		return nil
+// agentBreaker is the breaker of the agent that does a round.
+type agentBreaker struct {
+	port     Breakers // nil: every round may begin
+	settings spec.Breaker
+	log      *roundLog
+	// activity names the round's activity; holder names its lease: the wait's, if it
+	// brings one.
+	activity, holder string
+	clock            Clock
+	setProgress      func(string)
+}
+
+// pass lets the round begin, or returns the breaker that does not. A round that has counted
+// an attempt since it was let through has begun, and needs no other pass.
+func (b *agentBreaker) pass(ctx context.Context) (open *breaker.View, err error) {
+	log := b.log.get()
+	if b.port == nil || log.Pass != nil && len(log.Attempts) > 0 && b.log.outage() == nil {
+		return nil, nil
 	}
-	b := r.breaker()
-	view, err := r.readBreaker(ctx, b.Name)
+	view, err := b.read(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	switch view.State.At(r.Clock()) {
+	switch view.State.At(b.clock()) {
 	case session.BreakerClosed:
-		r.pass(session.BreakerPass{Generation: view.State.Generation})
-		return nil
+		b.log.setPass(&session.BreakerPass{Generation: view.State.Generation})
+		return nil, nil
 	case session.BreakerHalfOpen:
-		now, passed := r.probe(ctx, b)
+		now, passed := b.probe(ctx)
 		if passed {
-			return nil
+			return nil, nil
 		}
 		if ctx.Err() != nil {
-			return context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		}
 		if now != nil {
 			view = *now
 		}
 	case session.BreakerIsOpen:
 	}
-	return r.turnedAway(ctx, &view)
+	return &view, nil
 }
 
-// probe asks to be the round that tries the agent for all others. Refused, it
-// returns the breaker as it is now, nil where nobody answered.
-func (r *round) probe(ctx context.Context, b spec.Breaker) (now *breaker.View, passed bool) {
-	holder := r.holder()
+// probe requests a lease to try the agent for all others. Refused, it
+// returns the breaker as it is now, nil where there was no answer.
+func (b *agentBreaker) probe(ctx context.Context) (now *breaker.View, passed bool) {
 	bounded, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
-	answer, err := r.Breakers.Acquire(bounded, r.updateID("acquire"), b, holder)
+	answer, err := b.port.Acquire(bounded, b.updateID("acquire"), b.settings, b.holder)
 	switch {
 	case err != nil:
-		activity.GetLogger(ctx).Warn("no lease from the agent's breaker: it does not answer", "breaker", b.Name, "error", err)
+		activity.GetLogger(ctx).Warn("no lease from the agent's breaker: it does not answer", "breaker", b.settings.Name, "error", err)
 		return nil, false
 	case answer.Effect == breaker.Leased:
-		r.pass(session.BreakerPass{Generation: answer.State.Generation, Holder: holder})
+		b.log.setPass(&session.BreakerPass{Generation: answer.State.Generation, Holder: b.holder})
 		return nil, true
 	case answer.Effect == breaker.Passed:
-		r.pass(session.BreakerPass{Generation: answer.State.Generation})
+		b.log.setPass(&session.BreakerPass{Generation: answer.State.Generation})
 		return nil, true
 	}
 	return &answer.View, false
 }
 
-// readBreaker looks until there is an answer: a round that does not know whether
-// its breaker is open may not begin.
-func (r *round) readBreaker(ctx context.Context, name string) (view breaker.View, err error) {
-	err = r.untilAnswered(ctx, "breaker "+name+" cannot be read", func(ctx context.Context) error {
-		view, err = r.Breakers.Read(ctx, name)
-		return err
-	})
-	return view, err
-}
-
-// untilAnswered asks what the round cannot do without until there is an answer.
-// Meanwhile the heartbeat says what is amiss, and no attempt is used up.
-func (r *round) untilAnswered(ctx context.Context, amiss string, ask func(context.Context) error) error {
+// read reads the breaker until there is an answer: a round that does not know whether
+// its breaker is open may not begin. Meanwhile the heartbeat says so, and no attempt is
+// used up.
+func (b *agentBreaker) read(ctx context.Context) (breaker.View, error) {
+	unread := "breaker " + b.settings.Name + " cannot be read"
 	for wait := storeWait; ; wait = min(2*wait, storeWaitMax) {
 		bounded, cancel := context.WithTimeout(ctx, readLimit)
-		err := ask(bounded)
+		view, err := b.port.Read(bounded, b.settings.Name)
 		cancel()
 		if err == nil {
-			return nil
+			return view, nil
 		}
-		activity.GetLogger(ctx).Warn(amiss+"; trying again", "error", err, "wait", wait)
-		r.setProgress(fmt.Sprintf("waiting: %s: %s", amiss, textfmt.Shorten(err.Error(), session.MaxMessage)))
+		activity.GetLogger(ctx).Warn(unread+"; trying again", "error", err, "wait", wait)
+		b.setProgress(fmt.Sprintf("waiting: %s: %s", unread, textfmt.Shorten(err.Error(), session.MaxMessage)))
 		if err := sleep(ctx, wait); err != nil {
-			return err
+			return breaker.View{}, err
 		}
 	}
-}
-
-// turnedAway leaves no trace of a round that has not begun. One that had, before
-// it came to another agent, keeps what it has for the activity that continues.
-func (r *round) turnedAway(ctx context.Context, view *breaker.View) error {
-	now, patience := r.Clock().UTC(), r.session.team.Retry.WaitsOut()
-	t := TurnedAway{Breaker: r.breaker(), Wait: view.Status().WaitFor(now)}
-	if t.Outage = r.outage(); t.Outage != nil {
-		t.Outage.Failure.Output = ""
-		t.PatienceUntil = t.Outage.PatienceUntil(patience)
-	} else if patience > 0 && view.State.Forced == nil {
-		t.PatienceUntil = now.Add(patience.Std())
-	}
-	r.mu.Lock()
-	this := r.thisRound()
-	if r.goesOnWith || len(r.log.Attempts) > 0 || r.log.Begun > 0 || r.log.Lost > 0 || r.log.Outage != nil {
-		r.mu.Unlock()
-		if err := r.writeRecord(ctx); err != nil { // under the key by which the next one looks for it
-			return err
-		}
-		return breakerOpen(t)
-	}
-	if !r.stored {
-		r.mu.Unlock()
-		return breakerOpen(t)
-	}
-	key := this.Key
-	r.record.Rounds = slices.DeleteFunc(r.record.Rounds, func(rr session.RoundRecord) bool { return rr.Key == key })
-	record := r.record
-	r.mu.Unlock()
-	if err := r.retryStore(ctx, func() error { return r.Sessions.PutRecord(r.session.key, record) }); err != nil {
-		return err
-	}
-	return breakerOpen(t)
-}
-
-func breakerOpen(t TurnedAway) error {
-	return temporal.NewApplicationErrorWithOptions(
-		fmt.Sprintf("breaker %s is open: %s", t.Breaker.Name, t.Wait.Why), session.BreakerOpen,
-		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{t}})
-}
-
-func (r *round) breaker() spec.Breaker {
-	return r.Agents.Breaker(r.agent())
-}
-
-func (r *round) pass(p session.BreakerPass) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.log.Pass = &p
-}
-
-// holder is what the round's lease goes by: the wait's, if it brings one.
-func (r *round) holder() string {
-	if r.in.Lease.Holder != "" {
-		return r.in.Lease.Holder
-	}
-	return activityKey(r.info)
 }
 
 // activityKey names an activity execution for a breaker.
@@ -200,29 +142,30 @@ func activityKey(info activity.Info) string {
 }
 
 // updateID is one for an update that may be sent any number of times.
-func (r *round) updateID(what string) string {
-	return fmt.Sprintf("%s/%s/%d", activityKey(r.info), what, r.Clock().UnixNano())
+func (b *agentBreaker) updateID(what string) string {
+	return fmt.Sprintf("%s/%s/%d", b.activity, what, b.clock().UnixNano())
 }
 
 // keepLease renews a probe's lease while the round works.
-func (r *round) keepLease(ctx context.Context) (stop func()) {
-	if r.log.Pass == nil || r.log.Pass.Holder == "" {
+func (b *agentBreaker) keepLease(ctx context.Context) (stop func()) {
+	log := b.log.get()
+	if log.Pass == nil || log.Pass.Holder == "" {
 		return func() {}
 	}
-	b, holder, wait := r.breaker(), r.log.Pass.Holder, renewEvery
-	if len(r.log.Attempts) > 0 {
+	holder, wait := log.Pass.Holder, renewEvery
+	if len(log.Attempts) > 0 {
 		wait = 0 // the lease is from an earlier attempt
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for ; sleep(ctx, wait) == nil && r.holds(holder); wait = renewEvery {
+		for ; sleep(ctx, wait) == nil && b.holds(holder); wait = renewEvery {
 			bounded, cancel := context.WithTimeout(ctx, readLimit)
-			answer, err := r.Breakers.Renew(bounded, r.updateID("renew"), b, holder)
+			answer, err := b.port.Renew(bounded, b.updateID("renew"), b.settings, holder)
 			cancel()
 			if ctx.Err() == nil && (err != nil || answer.Effect == breaker.Refused) {
-				activity.GetLogger(ctx).Warn("the probe's lease could not be renewed; another round may probe the agent", "breaker", b.Name, "error", err)
+				activity.GetLogger(ctx).Warn("the probe's lease could not be renewed; another round may probe the agent", "breaker", b.settings.Name, "error", err)
 			}
 		}
 	}()
@@ -230,42 +173,94 @@ func (r *round) keepLease(ctx context.Context) (stop func()) {
 }
 
 // holds reports whether the round still tries its agent under a lease.
-func (r *round) holds(holder string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.log.Pass != nil && r.log.Pass.Holder == holder
+func (b *agentBreaker) holds(holder string) bool {
+	pass := b.log.get().Pass
+	return pass != nil && pass.Holder == holder
 }
 
-// report tells the breaker how the round ended; f is nil for a success. It
-// returns what could not be delivered in time, for the session to carry. It also
-// works when the round's own time is over.
-func (r *round) report(ctx context.Context, f *failures.Failure) *session.BreakerReport {
-	r.mu.Lock()
-	pass := r.log.Pass
-	r.mu.Unlock()
-	if r.Breakers == nil || pass == nil {
+// outcome is the report of a failure or, for an empty category, of an answer; nil: the
+// breaker has nothing to learn from it.
+func (b *agentBreaker) outcome(id string, pass *session.BreakerPass, f session.AttemptFailure) *session.BreakerReport {
+	if b.port == nil || pass == nil {
 		return nil
 	}
-	report := session.BreakerReport{ID: activityKey(r.info), Breaker: r.breaker(), BreakerPass: *pass, Outcome: failures.CountsAsSuccess}
-	if f != nil {
-		report.Outcome, report.Category, report.Message = report.Breaker.Weigh(f.Category), f.Category, textfmt.Shorten(f.Message, session.MaxMessage)
+	report := &session.BreakerReport{
+		ID: id, Breaker: b.settings, BreakerPass: *pass,
+		Outcome: failures.CountsAsSuccess, Category: f.Category, Message: f.Message,
+	}
+	if f.Category != "" {
+		report.Outcome = b.settings.Weigh(f.Category)
 	}
 	if report.Outcome == failures.Neutral && report.Holder == "" {
 		return nil
 	}
+	return report
+}
+
+// reportProvider reports at once that the provider has failed, or, without a
+// category, that it has answered. It returns the breaker as it is then; nil: unknown, or
+// there was nothing to report. After a failure the round needs another pass before it tries
+// the agent.
+func (b *agentBreaker) reportProvider(ctx context.Context, f session.AttemptFailure) *breaker.View {
+	log := b.log.get()
+	if f.Category != "" {
+		b.log.setPass(nil)
+	}
+	report := b.outcome(fmt.Sprintf("%s/%d", b.activity, log.Revision), log.Pass, f)
+	if report == nil {
+		return nil
+	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportLimit)
 	defer cancel()
-	if err := deliver(bounded, r.Breakers, report); err != nil {
-		activity.GetLogger(ctx).Warn("the report of the round to the breaker is delayed", "breaker", report.Breaker.Name, "error", err)
-		return &report
+	answer, err := b.port.Report(bounded, *report)
+	if err != nil {
+		activity.GetLogger(ctx).Warn("the breaker did not get the report on the provider", "breaker", b.settings.Name, "error", err)
+		return nil
+	}
+	if f.Category == "" { // a probe has ended with it, and the round continues
+		b.log.setPass(&session.BreakerPass{Generation: answer.State.Generation})
+	}
+	return &answer.View
+}
+
+// providerBack reports that the provider answers again, if the breaker has counted failures.
+func (b *agentBreaker) providerBack(ctx context.Context) {
+	if b.port == nil {
+		return
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), readLimit)
+	view, err := b.port.Read(bounded, b.settings.Name)
+	cancel()
+	if err == nil && (view.State.Failures > 0 || view.State.Open) {
+		b.reportProvider(ctx, session.AttemptFailure{})
+	}
+}
+
+// report reports how the round ended; f is nil for a success. It
+// returns what could not be delivered in time, for the session to carry. It also
+// works when the round's own time is over.
+func (b *agentBreaker) report(ctx context.Context, f *failures.Failure) *session.BreakerReport {
+	var failed session.AttemptFailure
+	if f != nil {
+		failed = session.AttemptFailure{Category: f.Category, Message: textfmt.Shorten(f.Message, session.MaxMessage)}
+	}
+	report := b.outcome(b.activity, b.log.get().Pass, failed)
+	if report == nil {
+		return nil
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportLimit)
+	defer cancel()
+	if err := deliver(bounded, b.port, *report); err != nil {
+		activity.GetLogger(ctx).Warn("the report of the round to the breaker is delayed", "breaker", b.settings.Name, "error", err)
+		return report
 	}
 	return nil
 }
 
-// giveBack ends a probe that came to nothing: it says nothing about the agent.
-func (r *round) giveBack(ctx context.Context) {
-	if r.recalled() && r.log.Pass != nil && r.log.Pass.Holder != "" {
-		r.report(ctx, &failures.Failure{Category: failures.Cancelled})
+// giveBack ends a probe that says nothing about the agent.
+func (b *agentBreaker) giveBack(ctx context.Context) {
+	if pass := b.log.get().Pass; pass != nil && pass.Holder != "" {
+		b.report(ctx, &failures.Failure{Category: failures.Cancelled})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"sync"
 	"syscall"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 const (
@@ -24,16 +26,30 @@ const (
 	quotaBytes = 16 << 20
 )
 
-// place is the directory that a round works in, and what it knows of the room that this
-// takes up.
-type place struct {
+// directory is the directory of an assignment, and what it takes up of the disk.
+type directory struct {
+	files    DiskSpace
+	sessions Sessions
+	agents   Agents
+	clock    Clock
+	key      session.Key
+	id       spec.AssignmentID
+	// cleared is called when what the agent left is removed; nil: nobody has to know.
+	cleared func(context.Context)
+
+	mu    sync.Mutex
+	state directoryState
+}
+
+// directoryState is what is known of a directory at a moment.
+type directoryState struct {
 	dir session.WorkDir
 	// since is from when on files there are the agent's; zero: none is.
 	since time.Time
 	// busy: a process may be at work there. stop ends what is at work.
 	busy bool
 	stop context.CancelCauseFunc
-	// tmpCleared: nothing is in TMPDIR since the round has last worked.
+	// tmpCleared: nothing is in TMPDIR since something last worked there.
 	tmpCleared bool
 	// full is the failure of an attempt whose files are gone because they filled the disk.
 	full *failures.Failure
@@ -45,34 +61,52 @@ type filledError struct{ failure *failures.Failure }
 func (e filledError) Error() string { return e.failure.Error() }
 func (e filledError) Unwrap() error { return e.failure }
 
-// diskFull tells of an error that a disk, or its owner's part of it, has no room.
+// diskFull reports whether a disk, or its owner's part of it, has no room.
 func diskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// changePlace changes the round's place and returns it as it was.
-func (r *round) changePlace(change func(*place)) place {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	before := r.place
-	change(&r.place)
+// change changes the state and returns it as it was.
+func (d *directory) change(change func(*directoryState)) directoryState {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before := d.state
+	change(&d.state)
 	return before
 }
 
-// watchingDisk has an agent or a check work in the round's directory. It is stopped when
-// it fills the disk: then the error is a filledError. process: it is a process.
-func (r *round) watchingDisk(ctx context.Context, who string, process bool, work func(context.Context) error) error {
+func (d *directory) now() directoryState { return d.change(func(*directoryState) {}) }
+
+// open makes the directory, and ends what earlier attempts left at work there.
+func (d *directory) open() (session.WorkDir, error) {
+	dir, err := d.sessions.WorkDir(d.key, d.id)
+	if err == nil {
+		err = d.agents.Sweep(dir)
+	}
+	if err == nil {
+		d.change(func(s *directoryState) { *s = directoryState{dir: dir} })
+	}
+	return dir, err
+}
+
+// idle notes that no process is at work in the directory any more.
+func (d *directory) idle() { d.change(func(s *directoryState) { s.busy = false }) }
+
+// watch has an agent or a check work in the directory. It is stopped when it fills the
+// disk: then the error is a filledError. process: it is a process. begun is when the
+// attempt was begun; zero: now.
+func (d *directory) watch(ctx context.Context, who string, process bool, begun time.Time, work func(context.Context) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
-	before := r.changePlace(func(p *place) {
-		p.busy, p.stop, p.tmpCleared = process, stop, false
-		p.since = cmp.Or(p.since, r.log.AttemptAt, r.Clock())
+	before := d.change(func(s *directoryState) {
+		s.busy, s.stop, s.tmpCleared = process, stop, false
+		s.since = cmp.Or(s.since, begun, d.clock())
 	})
 	filled := make(chan *failures.Failure, 1)
-	go func() { filled <- r.watchDisk(ctx, who, r.placeNow(), stop) }()
+	go func() { filled <- d.watchDisk(ctx, who, d.now(), stop) }()
 	err := work(ctx)
 	stop(context.Canceled)
 	failure := <-filled
-	full := r.changePlace(func(p *place) { p.busy, p.stop = before.busy, before.stop }).full
+	full := d.change(func(s *directoryState) { s.busy, s.stop = before.busy, before.stop }).full
 	switch {
 	case failure != nil:
 		return filledError{failure}
@@ -82,38 +116,38 @@ func (r *round) watchingDisk(ctx context.Context, who string, process bool, work
 	return err
 }
 
-// watchDisk looks at the disk until ctx ends. It stops and returns the failure of who has
-// filled it.
-func (r *round) watchDisk(ctx context.Context, who string, p place, stop context.CancelCauseFunc) *failures.Failure {
-	before, _ := r.Files.Disk() // without a figure, nothing is measured before the disk is low
+// watchDisk looks at the disk until ctx ends. It stops what fills the disk and returns that
+// as a failure.
+func (d *directory) watchDisk(ctx context.Context, who string, s directoryState, stop context.CancelCauseFunc) *failures.Failure {
+	before, _ := d.files.Disk() // without a figure, nothing is measured before the disk is low
 	var had session.Written
 	for wait := diskEvery; sleep(ctx, wait) == nil; {
 		wait = diskEvery
-		d, err := r.Files.Disk()
-		if err != nil || !d.IsLow() && before.Free-d.Free <= d.MaxWritten-had.Bytes {
+		disk, err := d.files.Disk()
+		if err != nil || !disk.IsLow() && before.Free-disk.Free <= disk.MaxWritten-had.Bytes {
 			continue
 		}
-		began := r.Clock()
-		w, err := r.Files.Written(ctx, p.dir, p.since)
+		began := d.clock()
+		w, err := d.files.Written(ctx, s.dir, s.since)
 		if err != nil {
 			continue
 		}
-		if d.IsLow() {
-			w.Bytes += r.Agents.Removed(p.dir)
+		if disk.IsLow() {
+			w.Bytes += d.agents.Removed(s.dir)
 		}
-		if why := d.FilledBy(w); why != "" {
+		if why := disk.FilledBy(w); why != "" {
 			f := failures.Failf(failures.InvalidOutput, "%s %s", who, why)
 			stop(f)
 			return f
 		}
-		before, had, wait = d, w, max(wait, measureShare*r.Clock().Sub(began))
+		before, had, wait = disk, w, max(wait, measureShare*d.clock().Sub(began))
 	}
 	return nil
 }
 
-// filledDisk reports whether an attempt has failed because its agent has filled the disk: nil if
+// filledBy reports whether an attempt has failed because its agent has filled the disk: nil if
 // it has not. What the agent has left is removed then, so that others continue.
-func (r *round) filledDisk(ctx context.Context, err error) *failures.Failure {
+func (d *directory) filledBy(ctx context.Context, err error) *failures.Failure {
 	var filled filledError
 	failure, failed := asFailure(counted(err))
 	switch {
@@ -122,99 +156,93 @@ func (r *round) filledDisk(ctx context.Context, err error) *failures.Failure {
 	case !failed, ctx.Err() != nil, failures.RuleFor(failure.Category).Owner == failures.OwnerPerson:
 		return nil
 	default:
-		why := r.fills(ctx, r.placeNow().since, nil)
+		why := d.fills(ctx, d.now().since, nil)
 		if why == "" {
 			return nil
 		}
 		failure = &failures.Failure{Category: failures.InvalidOutput, Message: "the agent " + why + "; it ended with: " + failure.Message, Output: failure.Output}
 	}
-	if r.changePlace(func(p *place) { p.full = failure }).full == nil {
-		r.clearWork(ctx, failure.Message)
+	if d.change(func(s *directoryState) { s.full = failure }).full == nil {
+		d.clear(ctx, failure.Message)
 	}
 	return failure
 }
 
-func (r *round) placeNow() place { return r.changePlace(func(*place) {}) }
-
-// fills says in which way the files in the round's directory since a time fill the disk;
+// fills says in which way the files in the directory since a time fill the disk;
 // empty: the disk is not full, or they are not why. full is an error that has said so; nil:
 // there was none.
-func (r *round) fills(ctx context.Context, since time.Time, full error) string {
-	d, err := r.Files.Disk()
-	if d.Full = full != nil; err != nil || since.IsZero() || !d.Full && !d.IsLow() {
+func (d *directory) fills(ctx context.Context, since time.Time, full error) string {
+	disk, err := d.files.Disk()
+	if disk.Full = full != nil; err != nil || since.IsZero() || !disk.Full && !disk.IsLow() {
 		return ""
 	}
 	if errors.Is(full, syscall.EDQUOT) {
-		d.Free, d.Low = 0, min(d.Low, quotaBytes)
+		disk.Free, disk.Low = 0, min(disk.Low, quotaBytes)
 	}
-	w, err := r.Files.Written(ctx, r.placeNow().dir, since)
+	w, err := d.files.Written(ctx, d.now().dir, since)
 	if err != nil {
 		return ""
 	}
-	return d.FilledBy(w)
+	return disk.FilledBy(w)
 }
 
-// clearWork removes everything in the round's directory.
-func (r *round) clearWork(ctx context.Context, why string) {
+// clear removes everything in the directory.
+func (d *directory) clear(ctx context.Context, why string) {
 	logger := activity.GetLogger(ctx)
 	logger.Warn("the disk is full; removing the agent's files", "why", why)
-	if err := r.Files.ClearWork(r.placeNow().dir); err != nil {
+	if err := d.files.ClearWork(d.now().dir); err != nil {
 		logger.Warn("some of the agent's files could not be removed", "error", err)
 	}
-	if o := r.outage(); o != nil && o.Left {
-		o.Left = false
-		r.changeLog(func(l *session.RoundLog) { l.Outage = o })
-		if err := r.putRecord(); err != nil {
-			logger.Warn("the removal of the agent's files is not recorded yet", "error", err)
-		}
+	if d.cleared != nil {
+		d.cleared(ctx)
 	}
 }
 
-// makeRoom gives back to a full disk what the round takes up of it: first TMPDIR, then all
-// of a directory that fills it, which is the failure of the attempt. It returns false if
+// makeRoom gives back to a full disk what the directory takes up of it: first TMPDIR, then
+// all of a directory that fills it, which is the failure of the attempt. It returns false if
 // there is nothing to give back, or if something is at work there.
-func (r *round) makeRoom(ctx context.Context, err error) bool {
-	p := r.changePlace(func(p *place) { p.tmpCleared = p.tmpCleared || p.dir.Tmp != "" && !p.busy })
+func (d *directory) makeRoom(ctx context.Context, err error) bool {
+	was := d.change(func(s *directoryState) { s.tmpCleared = s.tmpCleared || s.dir.Tmp != "" && !s.busy })
 	switch {
-	case p.busy || p.dir.Tmp == "" || p.full != nil:
+	case was.busy || was.dir.Tmp == "" || was.full != nil:
 		return false
-	case !p.tmpCleared:
-		return r.Files.ClearTmp(p.dir) == nil
+	case !was.tmpCleared:
+		return d.files.ClearTmp(was.dir) == nil
 	}
-	why := r.fills(ctx, p.since, err)
+	why := d.fills(ctx, was.since, err)
 	if why == "" {
 		return false
 	}
 	full := failures.Failf(failures.InvalidOutput, "the agent %s", why)
-	r.changePlace(func(p *place) { p.full = full })
-	r.clearWork(ctx, full.Message)
-	if p.stop != nil {
-		p.stop(full)
+	d.change(func(s *directoryState) { s.full = full })
+	d.clear(ctx, full.Message)
+	if was.stop != nil {
+		was.stop(full)
 	}
 	return true
 }
 
-// mayClear lets the round give back what its directory takes up of a full disk, and tells
-// whether it may. Nothing is at work there then.
-func (r *round) mayClear() bool {
-	if d, err := r.Files.Disk(); err != nil || !d.IsLow() {
+// openIfLow opens the directory if the disk is low, so that it can be cleared, and reports
+// whether it has. Nothing is at work there then.
+func (d *directory) openIfLow() bool {
+	if disk, err := d.files.Disk(); err != nil || !disk.IsLow() {
 		return false
 	}
-	_, err := r.workDir()
+	_, err := d.open()
 	if err == nil {
-		r.changePlace(func(p *place) { p.since = time.Unix(0, 1) })
+		d.change(func(s *directoryState) { s.since = time.Unix(0, 1) })
 	}
 	return err == nil
 }
 
-// relieve gives back what the round's directory takes up of a full disk, whatever the round
+// relieve gives back what the directory takes up of a full disk, whatever the work
 // has come to: the next attempt fills it again, and may have to wait for long.
-func (r *round) relieve(ctx context.Context) {
+func (d *directory) relieve(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
-	if !r.mayClear() {
+	if !d.openIfLow() {
 		return
 	}
-	if why := r.fills(ctx, r.placeNow().since, nil); why != "" {
-		r.clearWork(ctx, why)
+	if why := d.fills(ctx, d.now().since, nil); why != "" {
+		d.clear(ctx, why)
 	}
 }

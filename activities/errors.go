@@ -81,3 +81,14 @@ func handedOver(why error) error {
 	return temporal.NewApplicationErrorWithOptions(why.Error()+"; another worker continues", session.HandedOver,
 		temporal.ApplicationErrorOptions{NextRetryDelay: time.Millisecond})
 }
+
+// counted turns an error of the agent's side that says nothing of itself into a failure
+// of the attempt. Errors of the store, and of the round's own end, stay what they are.
+func counted(err error) error {
+	var app *temporal.ApplicationError
+	switch _, failed := asFailure(err); {
+	case err == nil, failed, errors.As(err, &app), errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt), errors.Is(err, session.ErrFenced):
+		return err
+	}
+	return failures.Failf(failures.Unknown, "%s", err)
+}

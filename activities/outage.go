@@ -1,8 +1,8 @@
 package activities
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -48,111 +48,78 @@ type OutageStop struct {
 	Total cost.Usage `json:"total"`
 }
 
+// outageWait waits for a provider, or a host, that is in trouble. That uses up no attempt.
+type outageWait struct {
+	exec    *execution
+	log     *roundLog
+	breaker *agentBreaker
+	signals Signals
+	retry   spec.Retry
+	// order says how the round continues that is in the middle of an outage.
+	order  OutageOrder
+	hold   time.Duration
+	clock  Clock
+	random Random
+	// total is all that the assignment has cost so far.
+	total func() cost.Usage
+}
+
 // waitsOut reports whether the round waits a failure out: trouble of the provider or of the
 // host uses up no attempt.
-func (r *round) waitsOut(f failures.Failure) bool {
-	return f.WaitedOut() && r.session.team.Retry.WaitsOut() > 0
+func (o *outageWait) waitsOut(f failures.Failure) bool {
+	return f.WaitedOut() && o.retry.WaitsOut() > 0
 }
 
-// outage is the outage of the round's agent; nil: there is none.
-func (r *round) outage() *session.Outage {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if o := r.log.Outage; o != nil && o.Agent == r.agent() {
-		copied := *o
-		return &copied
-	}
-	return nil
-}
-
-// beginOutage notes a failure that is waited out, durably, and reports it to the breaker:
-// a BreakerOpen error if that is open now.
-func (r *round) beginOutage(ctx context.Context, f failures.Failure, l left) error {
-	f = r.masked(f)
-	var o session.Outage
-	r.changeLog(func(log *session.RoundLog) {
-		o = log.Outage.After(f, r.agent(), r.Clock().UTC(), r.session.team.Retry.WaitsOut(), r.Random.next())
-		o.Left, o.Files = l.filled, l.files
-		log.Outage, log.Started, log.LostAtProgress = &o, false, log.Lost
+// begin notes a failure that is waited out, durably, and reports it to the breaker:
+// a BreakerOpen error if that is open now. f has no secrets.
+func (o *outageWait) begin(ctx context.Context, f failures.Failure, end attemptEnd) error {
+	var outage session.Outage
+	o.log.change(func(log *session.RoundLog) {
+		outage = log.Outage.After(f, o.log.agent, o.clock().UTC(), o.retry.WaitsOut(), o.random.next())
+		outage.Left, outage.Files = end.filled, end.files
+		log.Outage, log.Started, log.LostAtProgress = &outage, false, log.Lost
 	})
-	r.setProgress(o.String())
-	if err := r.writeRecord(ctx); err != nil {
+	o.exec.setProgress(outage.String())
+	if err := o.log.write(ctx); err != nil {
 		return err
 	}
-	activity.GetLogger(ctx).Warn("the "+f.Category.Awaited()+" fails; the attempt waits and continues", "category", f.Category, "error", f.Message, "until", o.Until, "since", o.Since)
-	view := r.reportProvider(ctx, session.AttemptFailure{Category: f.Category, Message: f.Message})
-	if view != nil && view.State.At(r.Clock()) == session.BreakerIsOpen {
-		return r.turnedAway(ctx, view)
+	activity.GetLogger(ctx).Warn("the "+f.Category.Awaited()+" fails; the attempt waits and continues", "category", f.Category, "error", f.Message, "until", outage.Until, "since", outage.Since)
+	view := o.breaker.reportProvider(ctx, session.AttemptFailure{Category: f.Category, Message: f.Message})
+	if view != nil && view.State.At(o.clock()) == session.BreakerIsOpen {
+		return o.turnedAway(ctx, view)
 	}
 	return nil
 }
 
-// reportProvider tells the breaker at once that the provider has failed, or, without a
-// category, that it has answered. It returns the breaker as it is then; nil: unknown, or
-// there was nothing to tell. After a failure the round has to ask again before it tries
-// the agent.
-func (r *round) reportProvider(ctx context.Context, f session.AttemptFailure) *breaker.View {
-	r.mu.Lock()
-	pass, revision := r.log.Pass, r.log.Revision
-	if f.Category != "" {
-		r.log.Pass = nil
-	}
-	r.mu.Unlock()
-	if r.Breakers == nil || pass == nil {
-		return nil
-	}
-	report := session.BreakerReport{
-		ID: fmt.Sprintf("%s/%d", activityKey(r.info), revision), Breaker: r.breaker(), BreakerPass: *pass,
-		Outcome: failures.CountsAsSuccess, Category: f.Category, Message: f.Message,
-	}
-	if f.Category != "" {
-		report.Outcome = report.Breaker.Weigh(f.Category)
-	}
-	if report.Outcome == failures.Neutral && report.Holder == "" {
-		return nil
-	}
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportLimit)
-	defer cancel()
-	answer, err := r.Breakers.Report(bounded, report)
-	if err != nil {
-		activity.GetLogger(ctx).Warn("the breaker did not get the report on the provider", "breaker", report.Breaker.Name, "error", err)
-		return nil
-	}
-	if f.Category == "" { // a probe has ended with it, and the round continues
-		r.pass(session.BreakerPass{Generation: answer.State.Generation})
-	}
-	return &answer.View
-}
-
-// restOutage waits until an attempt may continue that has met an outage. In a short outage it
+// wait waits until an attempt may continue that has met an outage. In a short outage it
 // keeps the agent's slot; in one that lasts it gives the slot back, in a RecoverableError
-// that has Temporal start the next execution after the wait. Once the team's patience is
-// over, the round fails or its session is told.
-func (r *round) restOutage(ctx context.Context, o session.Outage) error {
-	patience := o.PatienceUntil(r.session.team.Retry.WaitsOut())
+// that has Temporal start the next execution after the wait. over: the team's patience is
+// over, and people do not know yet.
+func (o *outageWait) wait(ctx context.Context, outage session.Outage) (over bool, err error) {
+	patience := outage.PatienceUntil(o.retry.WaitsOut())
 	for {
-		now := r.Clock()
-		if !o.Noticed && (r.in.Outage == OutageOver || !now.Before(patience)) {
-			return r.patienceOver(ctx, o)
+		now := o.clock()
+		if !outage.Noticed && (o.order == OutageOver || !now.Before(patience)) {
+			return true, nil
 		}
-		until := o.Until
-		if !o.Noticed && patience.Before(until) {
+		until := outage.Until
+		if !outage.Noticed && patience.Before(until) {
 			until = patience
 		}
 		left := min(until.Sub(now), session.MaxRetryAfter.Std())
-		lasts := until.Sub(o.Since) >= r.holdSlot()
+		lasts := until.Sub(outage.Since) >= cmp.Or(o.hold, holdSlot)
 		switch {
 		case left <= 0:
-			return nil
-		case lasts && r.signalLongOutage(ctx, &o): // the session knows of a wait without a worker
-			r.giveBack(ctx)
-			return recoverable(o.Failure, left)
+			return false, nil
+		case lasts && o.signalLongOutage(ctx, &outage): // the session knows of a wait without a worker
+			o.breaker.giveBack(ctx)
+			return false, recoverable(outage.Failure, left)
 		case lasts:
 			left = min(left, signalEvery)
 		}
-		r.setProgress(o.String())
-		if err := r.sleep(ctx, left); err != nil {
-			return err
+		o.exec.setProgress(outage.String())
+		if err := sleepUnlessStopped(ctx, left); err != nil {
+			return false, err
 		}
 	}
 }
@@ -160,63 +127,86 @@ func (r *round) restOutage(ctx context.Context, o session.Outage) error {
 // signalLongOutage tells the session of an outage that lasts, so that a session that ends can cut
 // the round's waits short, and later of another cause of it, so that the notice to people
 // has that. It returns false if that has to be tried again.
-func (r *round) signalLongOutage(ctx context.Context, o *session.Outage) bool {
-	now, cause := r.Clock().UTC(), o.Failure.Category
-	if r.Signals == nil || o.Told == cause || o.Told != "" && now.Sub(o.ToldAt) < noticeEvery {
+func (o *outageWait) signalLongOutage(ctx context.Context, outage *session.Outage) bool {
+	now, cause := o.clock().UTC(), outage.Failure.Category
+	if o.signals == nil || outage.Told == cause || outage.Told != "" && now.Sub(outage.ToldAt) < noticeEvery {
 		return true
 	}
-	r.announcing.Wait() // the end of an outage before is told first
-	news := OutageNews{Since: o.Since, Failure: session.AttemptFailure{Category: cause, Message: o.Failure.Message}}
-	if err := r.signalOutage(ctx, news); err != nil {
+	o.exec.background.Wait() // the end of an outage before is told first
+	news := OutageNews{Since: outage.Since, Failure: session.AttemptFailure{Category: cause, Message: outage.Failure.Message}}
+	if err := o.signal(ctx, news); err != nil {
 		activity.GetLogger(ctx).Warn("the session could not be notified of a wait", "error", err)
 		return false
 	}
-	o.Told, o.ToldAt = cause, now
-	r.changeLog(func(l *session.RoundLog) {
-		told := *o
+	outage.Told, outage.ToldAt = cause, now
+	o.log.change(func(l *session.RoundLog) {
+		told := *outage
 		l.Outage = &told
 	})
-	if err := r.putRecord(); err != nil { // told again, at worst
-		activity.GetLogger(ctx).Warn("the session's notification is not recorded yet", "error", err)
-	}
+	o.log.tryPut(ctx, "the session's notification is not recorded yet") // told again, at worst
 	return true
 }
 
-// signalOutage signals once that an outage lasts or is over.
-func (r *round) signalOutage(ctx context.Context, news OutageNews) error {
+// signal signals once that an outage lasts or is over.
+func (o *outageWait) signal(ctx context.Context, news OutageNews) error {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), signalLimit)
 	defer cancel()
-	news.AssignmentID, news.Total = r.in.AssignmentID, r.spender.total()
-	return r.Signals.Outage(bounded, news)
+	news.AssignmentID, news.Total = o.exec.id, o.total()
+	return o.signals.Outage(bounded, news)
 }
 
-func (r *round) holdSlot() time.Duration {
-	if r.HoldSlot > 0 {
-		return r.HoldSlot
+// turnedAway ends the activity of a round whose breaker is open.
+func (o *outageWait) turnedAway(ctx context.Context, view *breaker.View) error {
+	now, patience := o.clock().UTC(), o.retry.WaitsOut()
+	t := TurnedAway{Breaker: o.breaker.settings, Wait: view.Status().WaitFor(now)}
+	if t.Outage = o.log.outage(); t.Outage != nil {
+		t.Outage.Failure.Output = ""
+		t.PatienceUntil = t.Outage.PatienceUntil(patience)
+	} else if patience > 0 && view.State.Forced == nil {
+		t.PatienceUntil = now.Add(patience.Std())
 	}
-	return holdSlot
-}
-
-// sleep waits, or hands the round over at once when the worker stops: nothing is at work.
-func (r *round) sleep(ctx context.Context, d time.Duration) error {
-	return sleepUnless(ctx, d, activity.GetWorkerStopChannel(ctx))
-}
-
-// patienceOver ends the round, or only the activity: then people are notified, and a
-// later activity continues with the same attempt.
-func (r *round) patienceOver(ctx context.Context, o session.Outage) error {
-	if r.session.team.Retry.OnOutage == spec.OutageFail {
-		r.spender.begin(r.attemptKey(), nil)
-		r.count(ctx, o.Failure, session.AttemptReport{
-			Agent: o.Agent, Usage: r.spender.spent(), Left: o.Files, Diff: r.diff(ctx, o.Files), StartedAt: o.Since,
-		})
-		return r.giveUp(ctx, o.Failure)
-	}
-	r.giveBack(ctx)
-	if err := r.writeRecord(ctx); err != nil {
+	if err := o.log.recordTurnedAway(ctx); err != nil {
 		return err
 	}
-	return providerOutage(o, r.spender.total())
+	return temporal.NewApplicationErrorWithOptions(
+		fmt.Sprintf("breaker %s is open: %s", t.Breaker.Name, t.Wait.Why), session.BreakerOpen,
+		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{t}})
+}
+
+// end ends the outage, if there is one. answered: the provider has just answered.
+func (o *outageWait) end(ctx context.Context, answered bool) {
+	outage := o.log.outage()
+	if outage == nil {
+		return
+	}
+	activity.GetLogger(ctx).Info("the "+outage.Failure.Category.Awaited()+" is available again", "away_since", outage.Since, "waits", outage.Waits)
+	o.log.change(func(l *session.RoundLog) { l.Outage = nil })
+	o.log.tryPut(ctx, "the end of the outage is not recorded yet")
+	o.exec.background.Go(func() { o.announceEnd(ctx, *outage, answered) })
+}
+
+// announceEnd tells the breaker that an outage is over, and the workflow if that knows of
+// it. The workflow learns it from the round's end, too.
+func (o *outageWait) announceEnd(ctx context.Context, outage session.Outage, answered bool) {
+	if answered {
+		o.breaker.providerBack(ctx)
+	}
+	for wanted := (outage.Told != "" || outage.Noticed) && o.signals != nil; wanted; wanted = sleepUnlessStopped(ctx, signalEvery) == nil {
+		err := o.signal(ctx, OutageNews{Over: true})
+		if err == nil {
+			return
+		}
+		activity.GetLogger(ctx).Warn("the session could not be notified of the end of the outage", "error", err)
+	}
+}
+
+// filesCleared notes that the files are gone which an attempt in an outage had left.
+func (o *outageWait) filesCleared(ctx context.Context) {
+	if outage := o.log.outage(); outage != nil && outage.Left {
+		outage.Left = false
+		o.log.change(func(l *session.RoundLog) { l.Outage = outage })
+		o.log.tryPut(ctx, "the removal of the agent's files is not recorded yet")
+	}
 }
 
 // providerOutage ends an activity whose session is to notify people.
@@ -225,51 +215,4 @@ func providerOutage(o session.Outage, total cost.Usage) error {
 	stop.Failure.Output = ""
 	return temporal.NewApplicationErrorWithOptions(textfmt.Shorten(o.String(), session.MaxMessage), session.ProviderOutage,
 		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{stop}})
-}
-
-// progressed ends the outage, if there is one. answered: the provider has just answered.
-func (r *round) progressed(ctx context.Context, answered bool) {
-	o := r.outage()
-	if o == nil {
-		return
-	}
-	logger := activity.GetLogger(ctx)
-	logger.Info("the "+o.Failure.Category.Awaited()+" is available again", "away_since", o.Since, "waits", o.Waits)
-	r.changeLog(func(l *session.RoundLog) { l.Outage = nil })
-	if err := r.putRecord(); err != nil {
-		logger.Warn("the end of the outage is not recorded yet", "error", err)
-	}
-	r.announcing.Go(func() { r.announce(ctx, *o, answered) })
-}
-
-// announce tells the breaker that an outage is over, and the workflow if that knows of
-// it. The workflow learns it from the round's end, too.
-func (r *round) announce(ctx context.Context, o session.Outage, answered bool) {
-	logger := activity.GetLogger(ctx)
-	if r.Breakers != nil && answered {
-		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), readLimit)
-		view, err := r.Breakers.Read(bounded, r.breaker().Name)
-		cancel()
-		if err == nil && (view.State.Failures > 0 || view.State.Open) {
-			r.reportProvider(ctx, session.AttemptFailure{})
-		}
-	}
-	for wanted := (o.Told != "" || o.Noticed) && r.Signals != nil; wanted; wanted = r.sleep(ctx, signalEvery) == nil {
-		err := r.signalOutage(ctx, OutageNews{Over: true})
-		if err == nil {
-			return
-		}
-		logger.Warn("the session could not be notified of the end of the outage", "error", err)
-	}
-}
-
-// counted turns an error of the agent's side that says nothing of itself into a failure
-// of the attempt. Errors of the store, and of the round's own end, stay what they are.
-func counted(err error) error {
-	var app *temporal.ApplicationError
-	switch _, failed := asFailure(err); {
-	case err == nil, failed, errors.As(err, &app), errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt), errors.Is(err, session.ErrFenced):
-		return err
-	}
-	return failures.Failf(failures.Unknown, "%s", err)
 }

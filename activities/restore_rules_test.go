@@ -147,7 +147,7 @@ func TestUnsealedPhaseIsNothingToBuildOn(t *testing.T) {
 	require.Len(t, a.Partial, 2)
 }
 
-// TestRecordedSoloPhaseStands: a phase of one persona needs no seal, so that its
+// TestRecordedSoloPhaseStands: a phase of one persona needs no merge, so that its
 // record is enough, and what builds on it stands, too.
 func TestRecordedSoloPhaseStands(t *testing.T) {
 	t.Parallel()

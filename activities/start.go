@@ -1,19 +1,17 @@
 package activities
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
 
-	"github.com/maestro-hive/maestro/internal/budget"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
 // start is what an attempt starts from: the failure table decides, by how the
-// attempt before it failed. This is where healing begins.
+// attempt before it failed.
 type start struct {
 	// files is the manifest that the directory is filled from. asLeft: it is
 	// not filled, because the execution that was cut off has left it.
@@ -54,36 +52,74 @@ type tried struct {
 	report session.AttemptReport
 }
 
-// start decides what the attempt to come starts from.
-func (r *round) start(ctx context.Context) start {
-	s := start{files: r.in.Input, first: r.attemptKey(), begun: r.log.AttemptAt}
-	history := r.tried()
+// startFacts is what the start of an attempt is decided by.
+type startFacts struct {
+	in RoundInput
+	// round is the round's entry in the record.
+	round session.RoundKey
+	// rounds are those of the record, began is the epoch that the incarnation began with, and
+	// epoch the round's.
+	rounds       []session.RoundRecord
+	began, epoch int
+	log          session.RoundLog
+	// agent is the one that works, and conversation where it keeps its conversation.
+	// continuable: there is one in the assignment's directory that can continue.
+	agent        string
+	conversation spec.Conversation
+	continuable  bool
+	// outage is that of the agent; nil: there is none.
+	outage *session.Outage
+	// former is the manifest of the assignment's work that was sent back; empty: none was.
+	former spec.Digest
+	// intact reports whether the store has every file of a manifest.
+	intact func(spec.Digest) bool
+}
+
+// startFacts gathers what the start of the attempt is decided by.
+func (a *attempt) startFacts(ctx context.Context) startFacts {
+	f := startFacts{
+		in: a.in, round: a.log.round, log: a.log.get(), agent: a.log.agent, conversation: a.exec.agents.Offered(a.log.agent).Conversation,
+		outage: a.log.outage(), former: a.formerWork(ctx),
+		intact: func(manifest spec.Digest) bool { return a.files.Intact(ctx, manifest) == nil },
+	}
+	f.rounds, f.began, f.epoch = a.log.rounds()
+	if f.conversation == spec.InDirectory {
+		dir, err := a.exec.sessions.WorkDir(a.exec.key, a.exec.id)
+		f.continuable = err == nil && a.exec.agents.Continuable(f.agent, dir)
+	}
+	return f
+}
+
+// decide decides what the attempt starts from.
+func (f startFacts) decide() start {
+	s := start{files: f.in.Input, begun: f.log.AttemptAt}
+	s.first = session.CallKey{Epoch: f.epoch, Round: f.in.Round, Attempt: len(f.log.Attempts) + 1}
+	history := f.tried()
 	for _, last := range slices.Backward(history) {
-		if !r.goesOn(last) {
+		if !f.continuesConversation(last) {
 			break
 		}
 		s.earlier = append(s.earlier, last.key)
 		s.first = last.key
 		history = history[:len(history)-1]
 	}
-	if files := r.formerWork(ctx); files != "" {
-		s.files, s.former = files, true
+	if f.former != "" {
+		s.files, s.former = f.former, true
 	}
-	continuable := r.continuable()
 	if len(history) > 0 {
 		s.failure = &history[len(history)-1]
 		last := s.failure.report
-		s.kept = r.keeps(ctx, last, continuable)
+		s.kept = f.keeps(last)
 		if s.kept {
 			s.files, s.former = last.Left, false
 		}
 	}
-	if o := r.outage(); o != nil && o.Left && r.Agents.Offered(r.agent()).Conversation == "" {
+	if f.outage != nil && f.outage.Left && f.conversation == "" {
 		s.asLeft = true
 	}
-	if continuable {
-		cutOff := r.log.Begun == len(r.log.Attempts)+1
-		if begun, ok := r.inherits(); ok {
+	if f.continuable {
+		cutOff := f.log.Begun == len(f.log.Attempts)+1
+		if begun, ok := f.inherits(); ok {
 			cutOff, s.begun = true, begun
 		}
 		s.asLeft = cutOff
@@ -92,70 +128,56 @@ func (r *round) start(ctx context.Context) start {
 	return s
 }
 
-// continuable reports whether there is a conversation in the assignment's directory
-// that could continue.
-func (r *round) continuable() bool {
-	if r.Agents.Offered(r.agent()).Conversation != spec.InDirectory {
-		return false
-	}
-	dir, err := r.Sessions.WorkDir(r.session.key, r.in.AssignmentID)
-	return err == nil && r.Agents.Continuable(r.agent(), dir)
-}
-
 // inherits reports whether an earlier incarnation of the session was cut off in the
 // middle of an attempt that this round, at its beginning, can continue with, and when that
 // was begun.
-func (r *round) inherits() (begun time.Time, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.log.Attempts) > 0 || r.log.Begun > 0 || r.in.Feedback != "" {
+func (f startFacts) inherits() (begun time.Time, ok bool) {
+	if len(f.log.Attempts) > 0 || f.log.Begun > 0 || f.in.Feedback != "" {
 		return begun, false
 	}
-	for _, round := range slices.Backward(r.record.Rounds) {
+	for _, round := range slices.Backward(f.rounds) {
 		switch {
-		case round.Key == r.key():
-		case round.Key.Run == r.run():
-			return begun, false // a round of this run has gone on with it already
+		case round.Key == f.round:
+		case round.Key.Run == f.round.Run:
+			return begun, false // a round of this run has continued with it already
 		default:
-			return round.AttemptAt, round.Result == nil && !round.GaveUp && round.Epoch == r.epoch() && round.Begun == len(round.Attempts)+1
+			return round.AttemptAt, round.Result == nil && !round.GaveUp && round.Epoch == f.epoch && round.Begun == len(round.Attempts)+1
 		}
 	}
 	return begun, false
 }
 
-// goesOn reports whether the conversation of a failed attempt continues: one that the
-// journal has, so that the agent goes through it again from its beginning. It does
+// continuesConversation reports whether the conversation of a failed attempt continues: one
+// that the journal has, so that the agent goes through it again from its beginning. It does
 // so in a later series, too: there was nothing wrong with the answers. Where a
 // person has said something new, it is another conversation by itself.
-func (r *round) goesOn(last tried) bool {
-	return r.Agents.Offered(r.agent()).Conversation == spec.InJournal && last.report.Agent == r.agent() &&
-		last.key.Epoch >= r.record.Began && failures.RuleFor(last.report.Failure.Category).Start == failures.FromConversation
+func (f startFacts) continuesConversation(last tried) bool {
+	return f.conversation == spec.InJournal && last.report.Agent == f.agent &&
+		last.key.Epoch >= f.began && failures.RuleFor(last.report.Failure.Category).Start == failures.FromConversation
 }
 
-// keeps reports whether the next attempt continues from the files that one has left.
-// From the middle of work only who remembers what it was doing can continue.
-func (r *round) keeps(ctx context.Context, last session.AttemptReport, continuable bool) bool {
+// keeps reports whether the attempt continues from the files that one has left.
+// From the middle of work only an agent that remembers what it was doing can continue.
+func (f startFacts) keeps(last session.AttemptReport) bool {
 	from := failures.RuleFor(last.Failure.Category).Start
-	may := from == failures.FromFiles || from == failures.FromConversation && continuable
-	return may && last.Left != "" && r.Files.Intact(ctx, last.Left) == nil
+	may := from == failures.FromFiles || from == failures.FromConversation && f.continuable
+	return may && last.Left != "" && f.intact(last.Left)
 }
 
 // tried lists the failed attempts since the assignment last succeeded: those of
 // this round, of the failed rounds before it in its epoch, and of earlier epochs.
-// What was found outside of them, at a seal, begins a new page, and what a person
+// After a failure that a merge found the list begins anew, and what a person
 // had supplied was no attempt. The same rounds in other runs are not before this
 // one, nor are those of later epochs: it goes through them again.
-func (r *round) tried() []tried {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (f startFacts) tried() []tried {
 	var before []session.RoundRecord
 search:
-	for _, round := range slices.Backward(r.record.Rounds) {
-		ofThisRun := round.Key.Run == r.run() && round.Epoch == r.epoch() && round.Round < r.in.Round
+	for _, round := range slices.Backward(f.rounds) {
+		ofThisRun := round.Key.Run == f.round.Run && round.Epoch == f.epoch && round.Round < f.in.Round
 		switch {
-		case round.Epoch >= r.epoch() && !ofThisRun:
+		case round.Epoch >= f.epoch && !ofThisRun:
 			continue
-		case round.Result != nil || r.in.Feedback != "":
+		case round.Result != nil || f.in.Feedback != "":
 			break search
 		case !round.Supplied:
 			before = append(before, round)
@@ -170,102 +192,6 @@ search:
 	for _, round := range slices.Backward(before) {
 		add(round.Epoch, round.Round, round.Attempts)
 	}
-	add(r.epoch(), r.in.Round, r.log.Attempts)
+	add(f.epoch, f.in.Round, f.log.Attempts)
 	return out
-}
-
-// epoch is the round's: that of the incarnation's beginning, and one more for
-// every time that the assignment has begun afresh since. A session that was reset
-// comes to the same ones again, whatever the record has seen by then.
-func (r *round) epoch() int { return cmp.Or(r.record.Began, r.record.Epoch) + r.in.Series }
-
-// settleEpochs fills in the epochs that the record does not know: where it was
-// lost, the journal still tells of those that were paid for. It returns true if
-// the incarnation's first one cannot be told from the journal later: the record has
-// to say so before anything is paid.
-func (r *round) settleEpochs(paid []budget.Call) (write bool) {
-	highest, ofThisRun := max(r.record.Epoch, 1), 0
-	for _, call := range paid {
-		highest = max(highest, call.Key.Epoch)
-		if call.Run == r.run() && (ofThisRun == 0 || call.Key.Epoch < ofThisRun) {
-			ofThisRun = call.Key.Epoch
-		}
-	}
-	if r.record.Began == 0 {
-		r.record.Began = cmp.Or(ofThisRun, highest)
-		write = r.in.Series > 0
-	}
-	r.record.Epoch = max(highest, r.epoch())
-	return write
-}
-
-// attemptKey names the attempt under way.
-func (r *round) attemptKey() session.CallKey {
-	return session.CallKey{Epoch: r.epoch(), Round: r.in.Round, Attempt: len(r.log.Attempts) + 1}
-}
-
-// feedback tells the attempt what went wrong before, in an attempt of its own or at
-// the seal; that its work, or what it builds on, was sent back; and what a person
-// says. What the work was sent back for is told until the work is accepted.
-func (r *round) feedback(ctx context.Context, s start) (*session.Feedback, error) {
-	f, err := r.wentWrong(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case r.in.Rework == nil:
-	case f == nil:
-		f = r.sentBack(ctx, s)
-	default:
-		f.SentBack = r.whySentBack()
-	}
-	if r.in.Note == "" {
-		return f, nil
-	}
-	if f == nil {
-		f = &session.Feedback{}
-	}
-	f.Note = r.in.Note
-	return f, nil
-}
-
-// wentWrong tells of the failure before; nil if there was none.
-func (r *round) wentWrong(ctx context.Context, s start) (*session.Feedback, error) {
-	if s.failure == nil {
-		if r.in.Feedback == "" {
-			return nil, nil
-		}
-		f, err := r.loadFeedback(ctx)
-		return session.FeedbackOn(f), err
-	}
-	told := r.asBefore(*s.failure)
-	feedback := session.FeedbackOn(&told.Failure)
-	feedback.Kept = s.kept
-	if told.Diff != "" {
-		diff, err := r.Files.Blob(ctx, told.Diff)
-		if err == nil {
-			feedback.Diff = string(diff)
-		}
-	}
-	return feedback, nil
-}
-
-// asBefore is a failure in the words in which a run of the session first had it:
-// the same attempt, on the same files, failing in the same way. What a check
-// prints may name times and paths; told in other words, the next attempt would
-// ask anew what is paid for.
-func (r *round) asBefore(t tried) session.AttemptReport {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, round := range r.record.Rounds {
-		if round.Epoch != t.key.Epoch || round.Round != t.key.Round {
-			continue
-		}
-		for _, before := range round.Attempts {
-			if before.Attempt == t.key.Attempt && before.Left == t.report.Left && before.Failure.Category == t.report.Failure.Category {
-				return before
-			}
-		}
-	}
-	return t.report
 }

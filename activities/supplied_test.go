@@ -136,7 +136,7 @@ func TestAgentIsNotTakenForThePersonWhoSuppliedBeforeIt(t *testing.T) {
 	require.Nil(t, d.agents.runs[0].Feedback, "nor is it told of them")
 }
 
-func TestSupplyForTheMergedTreeIsVerifiedAtTheSeal(t *testing.T) {
+func TestSupplyForTheMergedTreeIsVerifiedAtTheMerge(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	in := suppliedBy(d, map[string]string{})

@@ -36,7 +36,7 @@ var (
 	closeSession   = typedNoResult(activities.CloseName, (*activities.Boundaries).Close)
 	notifyPeople   = typed(activities.NotifyName, (*activities.Notices).Notify)
 	runRound       = typed(activities.RoundName, (*activities.Rounds).Run)
-	mergePhase     = typed(activities.SealName, (*activities.Seals).Seal)
+	mergePhase     = typed(activities.MergeName, (*activities.Merges).Merge)
 	awaitBreaker   = typed(activities.AwaitBreakerName, (*activities.BreakerWaits).Await)
 	awaitBudget    = typedNoResult(activities.AwaitBudgetName, (*activities.BudgetWaits).Await)
 	reportBreakers = typed(activities.ReportBreakerName, (*activities.Reports).Report)

@@ -46,7 +46,7 @@ func (m *merges) once(ctx workflow.Context, p *pass, integrator *assignment) (me
 	if m.rounds.ending.handsOver() {
 		return false, false, nil
 	}
-	result, err := m.execute(ctx, p.phase, integrator, activities.SealInput{
+	result, err := m.execute(ctx, p.phase, integrator, activities.MergeInput{
 		Phase: p.Name, Integrator: p.Integrator, Incarnation: m.rounds.status.Incarnation, Head: m.rounds.status.Checkpoint,
 		Input: p.input, Assignments: entries(p.work),
 	})
@@ -83,7 +83,7 @@ func (m *merges) waitForRound(ctx workflow.Context, integrator *assignment, f fa
 // execute executes a merge, in as many activities as its host makes of it: trouble of the
 // host is waited out, and people are notified of it after the team's patience.
 // errSessionEnds says that the session ends.
-func (m *merges) execute(ctx workflow.Context, p *phase, integrator *assignment, in activities.SealInput) (activities.SealResult, error) {
+func (m *merges) execute(ctx workflow.Context, p *phase, integrator *assignment, in activities.MergeInput) (activities.MergeResult, error) {
 	outages := m.rounds.outages
 	if integrator.notice != nil { // an earlier run's
 		in.Outage = activities.OutageNoticed
@@ -110,7 +110,7 @@ func (m *merges) execute(ctx workflow.Context, p *phase, integrator *assignment,
 }
 
 // executeOnce executes one activity of a merge.
-func (m *merges) executeOnce(ctx workflow.Context, p *phase, integrator *assignment, in activities.SealInput) (result activities.SealResult, err error) {
+func (m *merges) executeOnce(ctx workflow.Context, p *phase, integrator *assignment, in activities.MergeInput) (result activities.MergeResult, err error) {
 	p.merges++
 	queue := spec.AgentQueue(m.rounds.store, m.rounds.team.Personas[in.Integrator].Agent)
 	working, cancel := workflow.WithCancel(agentContext(ctx, queue, m.rounds.team.Retry,

@@ -173,14 +173,14 @@ func TestMergeThatWaitsForItsMachineUsesNoRound(t *testing.T) {
 			s := &stage{team: newTeam(phase("build", "a", "b"))}
 			var seen session.Status
 			env := s.play(t, func(env *testsuite.TestWorkflowEnvironment) {
-				env.OnActivity(string(activities.SealName), mock.Anything, mock.MatchedBy(func(activities.SealInput) bool { return len(s.seals) == 0 })).
-					Return(func(_ context.Context, in activities.SealInput) (activities.SealResult, error) {
+				env.OnActivity(string(activities.MergeName), mock.Anything, mock.MatchedBy(func(activities.MergeInput) bool { return len(s.seals) == 0 })).
+					Return(func(_ context.Context, in activities.MergeInput) (activities.MergeResult, error) {
 						s.seals = append(s.seals, in)
-						return activities.SealResult{}, outage()
+						return activities.MergeResult{}, outage()
 					}).Once()
-				env.OnActivity(string(activities.SealName), mock.Anything, mock.MatchedBy(func(in activities.SealInput) bool { return in.Outage == activities.OutageNoticed })).
-					After(30*24*time.Hour).Return(activities.SealResult{}, nil)
-				env.OnActivity(string(activities.SealName), mock.Anything, mock.Anything).Return(s.sealed)
+				env.OnActivity(string(activities.MergeName), mock.Anything, mock.MatchedBy(func(in activities.MergeInput) bool { return in.Outage == activities.OutageNoticed })).
+					After(30*24*time.Hour).Return(activities.MergeResult{}, nil)
+				env.OnActivity(string(activities.MergeName), mock.Anything, mock.Anything).Return(s.sealed)
 				env.RegisterDelayedCallback(func() {
 					seen = status(t, env)
 					env.SignalWorkflow(workflows.ResolveUpdate, session.Answer{Request: seen.Help[0].ID, Verb: verb})

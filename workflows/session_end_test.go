@@ -43,11 +43,11 @@ func TestIntegratorMendsAMergedTreeThatFails(t *testing.T) {
 	p := phase("build", "a", "b")
 	p.Integrator = "a"
 	s := &stage{team: newTeam(p)}
-	s.seal = func(in activities.SealInput) activities.SealResult {
+	s.seal = func(in activities.MergeInput) activities.MergeResult {
 		if len(in.Assignments[0].Integrated) == 0 {
-			return activities.SealResult{Tree: "merged", Feedback: "why", Failure: failures.Failf(failures.TestFailure, "does not build")}
+			return activities.MergeResult{Tree: "merged", Feedback: "why", Failure: failures.Failf(failures.TestFailure, "does not build")}
 		}
-		return activities.SealResult{Tree: "mended", Kept: "coverage"}
+		return activities.MergeResult{Tree: "mended", Kept: "coverage"}
 	}
 	env := s.play(t)
 	require.NoError(t, env.GetWorkflowError())
@@ -66,8 +66,8 @@ func TestIntegratorMendsAMergedTreeThatFails(t *testing.T) {
 func TestMergeThatKeepsFailingNeedsHelp(t *testing.T) {
 	t.Parallel()
 	s := &stage{team: newTeam(phase("build", "a", "b"))}
-	s.seal = func(activities.SealInput) activities.SealResult {
-		return activities.SealResult{Tree: "merged", Failure: failures.Failf(failures.TestFailure, "does not build")}
+	s.seal = func(activities.MergeInput) activities.MergeResult {
+		return activities.MergeResult{Tree: "merged", Failure: failures.Failf(failures.TestFailure, "does not build")}
 	}
 	help := requireHelp(t, s.play(t), "build/b failed: test_failure: does not build")
 	require.Equal(t, []session.AttemptFailure{{Category: failures.TestFailure, Message: "does not build"}}, help[0].Attempts)

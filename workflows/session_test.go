@@ -32,7 +32,7 @@ type stage struct {
 	// round answers a round in place of success; nil errors succeed.
 	round func(in activities.RoundInput) (session.RoundResult, error)
 	// seal answers a seal in place of success.
-	seal func(in activities.SealInput) activities.SealResult
+	seal func(in activities.MergeInput) activities.MergeResult
 	// conflicts are what Advance finds for a phase.
 	conflicts map[string][]session.Conflict
 	faults    []string
@@ -69,7 +69,7 @@ type stage struct {
 
 	mu       sync.Mutex
 	rounds   []activities.RoundInput
-	seals    []activities.SealInput
+	seals    []activities.MergeInput
 	advanced []activities.AdvanceInput
 	closed   []activities.CloseInput
 	marked   []session.State
@@ -171,14 +171,14 @@ func success(in activities.RoundInput) session.RoundResult {
 	}
 }
 
-func (s *stage) sealed(_ context.Context, in activities.SealInput) (activities.SealResult, error) {
+func (s *stage) sealed(_ context.Context, in activities.MergeInput) (activities.MergeResult, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seals = append(s.seals, in)
 	if s.seal != nil {
 		return s.seal(in), nil
 	}
-	return activities.SealResult{Tree: spec.Digest("sealed-" + in.Phase)}, nil
+	return activities.MergeResult{Tree: spec.Digest("sealed-" + in.Phase)}, nil
 }
 
 func (s *stage) advance(_ context.Context, in activities.AdvanceInput) (activities.Advanced, error) {
@@ -237,7 +237,7 @@ func (s *stage) playFrom(t *testing.T, in workflows.SessionInput, during ...func
 	}
 	env := suite.NewTestWorkflowEnvironment()
 	for name, fn := range map[activities.Name]any{
-		activities.AdmitName: s.admit, activities.RoundName: s.run, activities.SealName: s.sealed,
+		activities.AdmitName: s.admit, activities.RoundName: s.run, activities.MergeName: s.sealed,
 		activities.AdvanceName: s.advance, activities.CloseName: s.close,
 		activities.MarkName: s.mark, activities.ReworkName: s.sendBack,
 		activities.NotifyName: s.notify,

@@ -18,7 +18,7 @@ func storeWait(f facts) string {
 			if failure := p.GetLastFailure(); failure != nil {
 				return fmt.Sprintf("%s: waiting for the store: %s", failures.ResourceError, textfmt.FirstLine(failure.GetMessage()))
 			}
-		case activities.SealName:
+		case activities.MergeName:
 			if failure := p.GetLastFailure(); failure != nil {
 				return fmt.Sprintf("the merge waits: %s", textfmt.FirstLine(failure.GetMessage()))
 			}

@@ -229,7 +229,7 @@ func (d *delivery) execute(ctx context.Context, t *task, p *process, attempt int
 	t.current, ex.details = ex, t.details
 	t.mu.Unlock()
 	d.world.note(p, "starts %s, attempt %d", t.id, attempt)
-	if attempt == 60 && t.name == string(activities.SealName) {
+	if attempt == 60 && t.name == string(activities.MergeName) {
 		d.world.watch.broke("liveness", "%s is executed again and again", t.id)
 	}
 	go ex.hearStop(bounded)

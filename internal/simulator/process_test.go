@@ -33,7 +33,7 @@ type process struct {
 	locks  map[*lock]bool
 
 	rounds     *activities.Rounds
-	seals      *activities.Seals
+	merges     *activities.Merges
 	admissions *activities.Admissions
 	boundaries *activities.Boundaries
 	waits      *activities.BreakerWaits
@@ -61,7 +61,7 @@ func (w *world) newProcess() *process {
 		Files: fs, Sessions: ss, Ledgers: ls, Agents: as, Breakers: bs, Heartbeats: heartbeats{p}, Clock: clock,
 		LostLimit: lostLimit, Drain: 5 * time.Second, Random: random,
 	}
-	p.seals = &activities.Seals{Rounds: p.rounds}
+	p.merges = &activities.Merges{Rounds: p.rounds}
 	p.admissions = &activities.Admissions{Files: fs, Sessions: ss, Ledgers: ls, SearchAttributes: attributes{}, Clock: clock}
 	p.boundaries = &activities.Boundaries{Files: fs, Sessions: ss, Ledgers: ls, Breakers: bs, Clock: clock}
 	p.waits = &activities.BreakerWaits{Breakers: bs, Heartbeats: heartbeats{p}, Clock: clock, Random: random, Logger: slog.New(slog.DiscardHandler)}

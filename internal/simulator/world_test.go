@@ -394,8 +394,8 @@ func register(env *testsuite.TestWorkflowEnvironment) {
 	add(activities.RoundName, in(func(p *process) func(context.Context, activities.RoundInput) (session.RoundResult, error) {
 		return p.rounds.Run
 	}))
-	add(activities.SealName, in(func(p *process) func(context.Context, activities.SealInput) (activities.SealResult, error) {
-		return p.seals.Seal
+	add(activities.MergeName, in(func(p *process) func(context.Context, activities.MergeInput) (activities.MergeResult, error) {
+		return p.merges.Merge
 	}))
 	add(activities.AdvanceName, in(func(p *process) func(context.Context, activities.AdvanceInput) (activities.Advanced, error) {
 		return p.boundaries.Advance

@@ -18,7 +18,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// at is a round, or a seal, at work here.
+// at is a round, or a merge, at work here.
 type at struct {
 	session, run, phase, persona, agent string
 	round                               int
@@ -64,7 +64,7 @@ func (w *work) begin(a *at) (ended func()) {
 	}
 }
 
-// rounds lists the rounds and seals under way, by session.
+// rounds lists the rounds and merges under way, by session.
 func (w *work) rounds() []at {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -112,7 +112,7 @@ func (w *watched) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteAc
 		switch in := in.Args[0].(type) {
 		case activities.RoundInput:
 			a.phase, a.persona, a.round = in.Phase, in.Persona, in.Round
-		case activities.SealInput:
+		case activities.MergeInput:
 			a.phase = in.Phase
 		case activities.AdvanceInput:
 			a.phase = in.Phase

@@ -155,9 +155,9 @@ func (w *Worker) agentQueue(name string, concurrency int, p *plan) (*queue, erro
 	})
 	q.concurrency, q.share = concurrency, mine
 	rounds := func() *activities.Rounds { return w.rounds(q.plan.Load()) }
-	seals := func() *activities.Seals { return &activities.Seals{Rounds: rounds()} }
+	merges := func() *activities.Merges { return &activities.Merges{Rounds: rounds()} }
 	register(q, activities.RoundName, inSlot(o.Telemetry.Recorder(), name, newest(rounds, (*activities.Rounds).Run)))
-	register(q, activities.SealName, inSlot(o.Telemetry.Recorder(), name, newest(seals, (*activities.Seals).Seal)))
+	register(q, activities.MergeName, inSlot(o.Telemetry.Recorder(), name, newest(merges, (*activities.Merges).Merge)))
 	return q, nil
 }
 

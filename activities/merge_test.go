@@ -25,21 +25,21 @@ func (c *checks) Check(ctx context.Context, _ session.CheckJob) (session.Outcome
 }
 
 // merge executes the merge of the desk's phase, whose checks are check.
-func (d *desk) merge(check func(ctx context.Context) error) (activities.SealResult, error) {
+func (d *desk) merge(check func(ctx context.Context) error) (activities.MergeResult, error) {
 	d.t.Helper()
 	return d.mergeOf("", check)
 }
 
-func (d *desk) mergeOf(order activities.OutageOrder, check func(ctx context.Context) error) (activities.SealResult, error) {
+func (d *desk) mergeOf(order activities.OutageOrder, check func(ctx context.Context) error) (activities.MergeResult, error) {
 	d.t.Helper()
-	seals := &activities.Seals{Rounds: &activities.Rounds{
+	merges := &activities.Merges{Rounds: &activities.Rounds{
 		Files: d.store, Sessions: d.store, Ledgers: d.store, Agents: &checks{d.agents, check}, Clock: time.Now, LostLimit: 3, Drain: time.Millisecond,
 	}}
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
-	env.RegisterActivity(seals.Seal)
-	var result activities.SealResult
-	value, err := env.ExecuteActivity(seals.Seal, activities.SealInput{
+	env.RegisterActivity(merges.Merge)
+	var result activities.MergeResult
+	value, err := env.ExecuteActivity(merges.Merge, activities.MergeInput{
 		Phase: "build", Integrator: "dev", Incarnation: 1, Head: d.head, Input: d.input, Assignments: []session.CheckpointAssignment{}, Outage: order,
 	})
 	if err != nil {

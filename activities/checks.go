@@ -1,0 +1,85 @@
+package activities
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+// checks runs checks in an execution's directory and collects what is there.
+type checks struct {
+	exec  *execution
+	files Files
+}
+
+// collect stores what changed. The work is done and paid for by now, so a store
+// that cannot take it is waited for.
+func (c checks) collect(ctx context.Context, req session.Collect) (collected session.Collected, err error) {
+	err = c.exec.retryStore(ctx, func() error {
+		if full := c.exec.dir.now().full; full != nil {
+			return filledError{full}
+		}
+		collected, err = c.files.Collect(ctx, req)
+		return err
+	})
+	return collected, err
+}
+
+// verify sees whether collected work fulfils a contract. It returns the work with what the
+// checks left and may keep, also where one of them has failed.
+func (c checks) verify(ctx context.Context, contract spec.Contract, dir session.WorkDir, req session.Collect, work session.Collected, outcome *session.Outcome) (session.Collected, error) {
+	if f := missing(contract.Produces, work.Changed); f != nil {
+		return work, f
+	}
+	for _, name := range contract.Checks {
+		c.exec.setProgress("check " + name)
+		result, err := c.run(ctx, name, dir)
+		outcome.Log = bytes.Join([][]byte{outcome.Log, []byte("--- check " + name), result.Log}, []byte("\n"))
+		if err != nil {
+			return work, err
+		}
+		keep := c.exec.agents.Keep(name)
+		if len(keep) == 0 {
+			continue
+		}
+		req.Only, req.On = keep, work.Delta
+		if work, err = c.collect(ctx, req); err != nil {
+			return work, err
+		}
+	}
+	return work, nil
+}
+
+// run runs one check over the tree.
+func (c checks) run(ctx context.Context, name string, dir session.WorkDir) (outcome session.Outcome, err error) {
+	err = c.exec.dir.watch(ctx, "the check "+name, true, time.Time{}, func(ctx context.Context) (err error) {
+		outcome, err = c.exec.agents.Check(ctx, session.CheckJob{
+			Check: name, Dir: dir.Tree, Home: dir.Home, Tmp: dir.Tmp, Lock: c.exec.lock(), Progress: c.exec.setProgress,
+		})
+		return err
+	})
+	return outcome, err
+}
+
+// missing tells which of the patterns no created or changed file matches.
+func missing(patterns, changed []string) *failures.Failure {
+	for _, pattern := range patterns {
+		found := false
+		for _, path := range changed {
+			if ok, err := doublestar.Match(pattern, path); err == nil && ok {
+				found = true
+				break
+			}
+		}
+		if !found {
+			return failures.Failf(failures.ContractViolation, "%s was neither created nor changed", pattern)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,259 @@
+package activities
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+// execution is one execution of an activity that works in an assignment's directory: of a
+// round, or of the merge of a phase. It has the assignment's lock, and ends when its worker
+// stops or when a later incarnation of its session takes over.
+type execution struct {
+	sessions Sessions
+	agents   Agents
+	observer Observer
+	// drain is for how long a stopping worker lets the work continue.
+	drain       time.Duration
+	info        activity.Info
+	key         session.Key
+	id          spec.AssignmentID
+	incarnation int
+	dir         *directory
+	// background is what the execution waits for at its end.
+	background sync.WaitGroup
+
+	mu sync.Mutex
+	// held is the assignment's lock; nil until this is its executor.
+	held session.Lock
+	// progress is what people see of the work.
+	progress string
+}
+
+// The waits of an execution.
+const (
+	// lockEvery is how often an execution looks at first whether another executor of its
+	// assignment, on a worker that lost touch, has ended; lockEveryMost how seldom
+	// once that takes long.
+	lockEvery     = 50 * time.Millisecond
+	lockEveryMost = time.Second
+	// fenceEvery is how often it looks whether a later incarnation of its session has
+	// taken over.
+	fenceEvery = 3 * time.Second
+	// storeWait and storeWaitMax bound the waits for a store that cannot be used.
+	storeWait    = time.Second
+	storeWaitMax = 30 * time.Second
+)
+
+func (rs *Rounds) newExecution(ctx context.Context, id spec.AssignmentID, incarnation int) *execution {
+	info := activity.GetInfo(ctx)
+	key := sessionKey(info)
+	return &execution{
+		sessions: rs.Sessions, agents: rs.Agents, observer: observerOrNone(rs.Observer), drain: rs.Drain,
+		info: info, key: key, id: id, incarnation: incarnation,
+		dir: &directory{files: rs.Files, sessions: rs.Sessions, agents: rs.Agents, clock: rs.Clock, key: key, id: id},
+	}
+}
+
+// roundKey names the execution's activity in the assignment's record. run is the session's
+// run; empty: the activity's own.
+func (e *execution) roundKey(run string) session.RoundKey {
+	return session.RoundKey{Workflow: e.info.WorkflowExecution.ID, Run: cmp.Or(run, e.info.WorkflowExecution.RunID), Activity: e.info.ActivityID}
+}
+
+// start returns the context of the execution's work: see [execution.untilStopped]. While it
+// lasts, Temporal gets heartbeats. The returned function ends both; unless the result is
+// recorded, it sends a last heartbeat for the execution that continues.
+func (e *execution) start(ctx context.Context, port Heartbeats, current func() Heartbeat, isRecorded func() bool) (work context.Context, end func()) {
+	work, stop := e.untilStopped(ctx)
+	if port == nil {
+		return work, func() { stop(context.Canceled) }
+	}
+	h := heartbeats{port: port, current: current, replaced: func() { e.abortIfReplaced(stop) }}
+	halt := h.start(ctx)
+	return work, func() {
+		stop(context.Canceled)
+		halt()
+		if !isRecorded() {
+			h.last(ctx)
+		}
+	}
+}
+
+// untilStopped ends its context, with errHandedOver as the cause, when the
+// worker stops and the time to drain is over; and with session.ErrFenced when a
+// later incarnation of the session has taken the assignment over. The returned
+// function ends it, too.
+func (e *execution) untilStopped(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+	work, cancel := context.WithCancelCause(ctx)
+	if e.id.Persona != "" {
+		go e.watchFence(work, cancel)
+	}
+	go func() {
+		select {
+		case <-work.Done():
+			return
+		case <-activity.GetWorkerStopChannel(ctx):
+		}
+		timer := time.NewTimer(e.drain)
+		defer timer.Stop()
+		select {
+		case <-work.Done():
+		case <-timer.C:
+			cancel(errHandedOver)
+		}
+	}()
+	return work, cancel
+}
+
+// watchFence looks now and then whether the assignment is still this incarnation's: one
+// that Temporal has lost would continue to work and to pay.
+func (e *execution) watchFence(ctx context.Context, cancel context.CancelCauseFunc) {
+	for sleep(ctx, fenceEvery) == nil {
+		record, err := e.sessions.Record(e.key, e.id)
+		if err == nil && record.Incarnation > e.incarnation {
+			cancel(session.ErrFenced)
+		}
+	}
+}
+
+// abortIfReplaced ends an execution that Temporal has replaced while it waited for the
+// assignment's lock: its replacement waits for the lock, too, and the slot is needed.
+func (e *execution) abortIfReplaced(end context.CancelCauseFunc) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.held == nil {
+		end(errReplaced)
+	}
+}
+
+// acquireLock makes this the assignment's only live executor. It waits for another one
+// to end: on a worker that Temporal has given up but that still lives, or agents
+// that are dying after their worker was killed.
+func (e *execution) acquireLock(ctx context.Context) (unlock func(), err error) {
+	for wait := lockEvery; ; wait = min(2*wait, lockEveryMost) {
+		var held session.Lock
+		var ok bool
+		if err := e.retryStore(ctx, func() (err error) {
+			held, ok, err = e.sessions.Lock(e.key, e.id)
+			return err
+		}); err != nil {
+			return nil, err
+		}
+		if ok {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			e.held, e.progress = held, ""
+			return held.Unlock, nil
+		}
+		e.agents.EndStopped()
+		e.setProgress("waiting: another process still executes this assignment")
+		if err := sleep(ctx, wait); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (e *execution) lock() session.Lock {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.held
+}
+
+// setProgress says in the next heartbeat what the work is at.
+func (e *execution) setProgress(line string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.progress = line
+}
+
+func (e *execution) progressNow() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.progress
+}
+
+// retryStore tries something with the store until the store can be used. Meanwhile
+// the heartbeat says what is wrong, and no attempt is used up. Permanent errors
+// are returned.
+func (e *execution) retryStore(ctx context.Context, try func() error) error {
+	for wait := storeWait; ; wait = min(2*wait, storeWaitMax) {
+		err := try()
+		switch {
+		case err == nil || isPermanent(err):
+			return err
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case diskFull(err) && e.dir.makeRoom(ctx, err):
+			continue
+		}
+		activity.GetLogger(ctx).Warn("the store cannot be used; retrying", "error", err, "wait", wait)
+		e.setProgress(fmt.Sprintf("%s: waiting for the store: %s", failures.ResourceError, textfmt.Shorten(err.Error(), session.MaxMessage)))
+		e.observer.StoreWaited(wait)
+		if err := sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+// executionEnd is the error of an execution that ends without a result and without an
+// attempt's failure. details are those of a cancelled one.
+func executionEnd(ctx context.Context, err error, details ...any) error {
+	cause := context.Cause(ctx)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(cause, errHandedOver), errors.Is(cause, errReplaced),
+		errors.Is(cause, activity.ErrActivityPaused), errors.Is(cause, activity.ErrActivityReset):
+		return handedOver(cause)
+	case errors.Is(cause, session.ErrFenced):
+		return storeError(session.ErrFenced)
+	case ctx.Err() != nil:
+		return temporal.NewCanceledError(details...)
+	case isAnswer(err):
+		return err
+	}
+	return storeError(err)
+}
+
+// resumesAfter reports whether another execution of the activity continues at once after
+// this one has ended with err.
+func resumesAfter(ctx context.Context, err error) bool {
+	if cause := context.Cause(ctx); ctx.Err() != nil {
+		return errors.Is(cause, errHandedOver) || errors.Is(cause, errReplaced)
+	}
+	return isAnswer(err) || !isPermanent(err)
+}
+
+// sleep waits, or returns why it need not.
+func sleep(ctx context.Context, d time.Duration) error { return sleepUnless(ctx, d, nil) }
+
+// sleepUnlessStopped waits, or ends at once with a HandedOver error when the worker stops:
+// for waits in which nothing is at work.
+func sleepUnlessStopped(ctx context.Context, d time.Duration) error {
+	return sleepUnless(ctx, d, activity.GetWorkerStopChannel(ctx))
+}
+
+func sleepUnless(ctx context.Context, d time.Duration, stop <-chan struct{}) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-stop:
+		return handedOver(errHandedOver)
+	}
+}

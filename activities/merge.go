@@ -1,0 +1,234 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+// Merges merges and verifies the phases in which several personas work.
+type Merges struct {
+	Rounds *Rounds
+}
+
+// phaseMerge is one execution of the merge of a phase. It works in the integrator's
+// directory, under the integrator's lock.
+type phaseMerge struct {
+	ports   *Rounds
+	in      MergeInput
+	session sessionContext
+	phase   spec.Phase
+	exec    *execution
+	checks  checks
+	// started: the record has it that the checks were started.
+	started bool
+}
+
+// Merge folds the personas' deltas onto the phase's input, looks whether the
+// phase produced what it must, and runs its checks on the merged tree. What is
+// wrong with the work is in the result: it is for the workflow to have it
+// fixed. An unusable store or a stopping worker is an error that Temporal
+// tries again. A check that takes its worker down again and again is given up as
+// worker_lost, and a merge of an earlier incarnation is fenced, like a round.
+func (ms *Merges) Merge(ctx context.Context, in MergeInput) (MergeResult, error) {
+	e := ms.Rounds.newExecution(ctx, spec.AssignmentID{Phase: in.Phase, Persona: in.Integrator}, in.Incarnation)
+	work, end := e.start(ctx, ms.Rounds.Heartbeats, func() Heartbeat {
+		return Heartbeat{Attempt: 1, Progress: e.progressNow()}
+	}, func() bool { return false })
+	defer end()
+	m := &phaseMerge{ports: ms.Rounds, in: in, exec: e, checks: checks{e, ms.Rounds.Files}}
+	if err := e.retryStore(work, func() (err error) {
+		m.session, err = loadSessionContext(work, m.ports.Files, m.ports.Sessions, in.Head)
+		return err
+	}); err != nil {
+		return MergeResult{}, executionEnd(work, err)
+	}
+	m.phase, _ = m.session.team.Phase(in.Phase)
+	unlock, err := e.acquireLock(work)
+	if err != nil {
+		return MergeResult{}, executionEnd(work, err)
+	}
+	defer unlock()
+
+	defer e.dir.relieve(work)
+	result, err := m.merge(work)
+	if ended := m.end(work); err == nil {
+		err = ended
+	}
+	if err == nil && result.Failure != nil {
+		f := *result.Failure
+		result.Failure = &failures.Failure{Category: f.Category, Message: textfmt.Shorten(f.Message, session.MaxMessage)}
+		err = e.retryStore(work, func() (err error) {
+			result.Feedback, err = writeFeedback(work, m.ports.Files, f)
+			return err
+		})
+	}
+	return result, executionEnd(work, err)
+}
+
+func (m *phaseMerge) merge(ctx context.Context) (MergeResult, error) {
+	done := map[spec.AssignmentID]session.CheckpointAssignment{}
+	for _, a := range m.in.Assignments {
+		done[a.AssignmentID] = a
+	}
+	steps := session.Steps(m.session.team, []string{m.phase.Name}, done)
+	var folded session.Folded
+	if err := m.exec.retryStore(ctx, func() (err error) {
+		folded, err = m.ports.Files.Fold(ctx, m.in.Input, steps)
+		return err
+	}); err != nil {
+		return MergeResult{}, err
+	}
+	result := MergeResult{Tree: folded.Manifest}
+	_, conflicts := session.MergeDecisions(nil, steps)
+	if conflicts = append(folded.Conflicts, conflicts...); len(conflicts) > 0 {
+		result.Failure = conflictFailure(m.phase.Name, conflicts)
+		return result, nil
+	}
+	return m.verify(ctx, result)
+}
+
+// verify holds the merged tree against what the phase has to produce and pass.
+func (m *phaseMerge) verify(ctx context.Context, result MergeResult) (MergeResult, error) {
+	var changed []string
+	err := m.exec.retryStore(ctx, func() (err error) {
+		changed, err = m.ports.Files.Changed(ctx, m.in.Input, result.Tree)
+		return err
+	})
+	if err != nil {
+		return result, err
+	}
+	if result.Failure = missing(m.phase.Produces, changed); result.Failure != nil || len(m.phase.Checks) == 0 {
+		return result, nil
+	}
+	var dir session.WorkDir
+	if err := m.exec.retryStore(ctx, func() error {
+		if dir, err = m.exec.dir.open(); err != nil {
+			return err
+		}
+		return m.ports.Files.Materialise(ctx, result.Tree, dir.Tree)
+	}); err != nil {
+		result.Failure, err = m.failed(ctx, err)
+		return result, err
+	}
+	if f, err := m.start(ctx); err != nil || f != nil {
+		result.Failure = f
+		return result, err
+	}
+	req := session.Collect{Base: result.Tree, Dir: dir.Tree, Ignore: m.session.team.Ignore, Secrets: m.ports.Agents.Secrets()}
+	kept, err := m.checks.verify(ctx, spec.Contract{Checks: m.phase.Checks}, dir, req, session.Collected{}, &session.Outcome{})
+	if err != nil {
+		result.Failure, err = m.failed(ctx, counted(err))
+		return result, err
+	}
+	if kept.Delta != "" {
+		result.Kept, result.Tree = kept.Delta, kept.Output
+	}
+	return result, nil
+}
+
+// agent is the integrator's, by whose breaker and records the merge is known.
+func (m *phaseMerge) agent() string { return m.session.team.Personas[m.in.Integrator].Agent }
+
+// start notes durably that the checks are about to be started, and counts a lost worker
+// if an execution before this one has not noted their end. The failure says that
+// they take their workers down.
+func (m *phaseMerge) start(ctx context.Context) (failure *failures.Failure, err error) {
+	err = m.change(ctx, func(log *session.MergeLog) {
+		if log.Started {
+			log.Lost++
+			m.exec.observer.WorkerLost(m.agent())
+		}
+		log.Started = m.ports.LostLimit == 0 || log.Lost < m.ports.LostLimit
+		if !log.Started {
+			failure = failures.Failf(failures.WorkerLost, "the worker was lost %d times in a row during the checks of phase %s", log.Lost, m.in.Phase)
+		}
+	})
+	return failure, err
+}
+
+// end notes that the checks have ended. It does so, too, for an execution that
+// is stopped: only where the store cannot take it, the next one counts a lost worker.
+func (m *phaseMerge) end(ctx context.Context) error {
+	if !m.started {
+		return nil
+	}
+	ended := func(log *session.MergeLog) { log.Started = false }
+	if ctx.Err() == nil {
+		return m.change(ctx, ended)
+	}
+	return m.put(ended)
+}
+
+// change changes the merge's log in the integrator's record, durably.
+func (m *phaseMerge) change(ctx context.Context, change func(*session.MergeLog)) error {
+	err := m.exec.retryStore(ctx, func() error { return m.put(change) })
+	m.started = err == nil
+	return err
+}
+
+func (m *phaseMerge) put(change func(*session.MergeLog)) error {
+	key := m.exec.roundKey("")
+	_, err := m.ports.Sessions.UpdateRecord(m.session.key, m.exec.id, m.in.Incarnation, func(record *session.Record) {
+		if record.Merge == nil || record.Merge.Key != key {
+			record.Merge = &session.MergeLog{Key: key}
+		}
+		change(record.Merge)
+	})
+	return err
+}
+
+// failed tells a failure of the work, which somebody has to fix, from the
+// activity's own errors. Trouble of the host is waited out like that of a round: by
+// another execution of the merge, without a slot.
+func (m *phaseMerge) failed(ctx context.Context, err error) (*failures.Failure, error) {
+	f, ok := asFailure(err)
+	retry := m.session.team.Retry
+	patience := retry.WaitsOut()
+	switch {
+	case !ok:
+		return nil, err
+	case ctx.Err() != nil || !f.WaitedOut() || patience == 0:
+		return f, nil
+	}
+	now := m.ports.Clock().UTC()
+	var o session.Outage
+	if err := m.change(ctx, func(log *session.MergeLog) {
+		o = log.Outage.After(masked(m.ports.Agents, *f), m.agent(), now, patience, m.ports.Random.next())
+		log.Outage = &o
+	}); err != nil {
+		return nil, err
+	}
+	until := o.PatienceUntil(patience)
+	switch {
+	case m.in.Outage == OutageNoticed:
+		return nil, recoverable(o.Failure, o.Until.Sub(now))
+	case now.Before(until):
+		return nil, recoverable(o.Failure, min(o.Until.Sub(now), until.Sub(now)))
+	case retry.OnOutage == spec.OutageFail:
+		return f, nil
+	}
+	record, err := m.ports.Sessions.Record(m.session.key, m.exec.id)
+	if err != nil {
+		return nil, err
+	}
+	return nil, providerOutage(o, record.Usage)
+}
+
+// conflictFailure tells the integrator on what the personas disagree.
+func conflictFailure(phase string, conflicts []session.Conflict) *failures.Failure {
+	var lines []string
+	for _, c := range conflicts {
+		lines = append(lines, c.String())
+	}
+	slices.Sort(lines)
+	f := failures.Failf(failures.ContractViolation, "merge conflict between personas of phase %s: %s", phase, strings.Join(lines, "; "))
+	f.Output = fmt.Sprintf("%s\nThe tree has the version of the last one named. Merge all versions into one.", strings.Join(lines, "\n"))
+	return f
+}

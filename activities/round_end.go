@@ -1,0 +1,112 @@
+package activities
+
+import (
+	"context"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/maestro-hive/maestro/internal/failpoint"
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
+)
+
+// succeed records the result before Temporal gets it.
+func (r *round) succeed(ctx context.Context, result *session.RoundResult, end attemptEnd) error {
+	log := r.log.get()
+	result.Summary = textfmt.Shorten(r.ports.Agents.Mask(end.outcome.Summary), session.MaxSummary)
+	result.Decisions = end.outcome.Decisions
+	result.From = end.from
+	result.Agent, result.Usage, result.Total = r.agent, log.Usage().Add(r.spender.spent()), r.spender.total()
+	result.Attempts, result.Lost = len(log.Attempts)+1, log.Lost
+	result.Failures = log.Failures()
+	result.StartedAt, result.EndedAt = log.AttemptAt, r.ports.Clock().UTC()
+	result.Log = keepLog(ctx, r.ports.Files, r.ports.Agents, end.outcome.Log)
+	if err := r.log.recordResult(ctx, result); err != nil {
+		return err
+	}
+	r.exec.observer.RoundEnded(r.agent, "")
+	failpoint.Here("recorded, not completed")
+	if !r.in.Integrating && len(result.SendsBack) == 0 { // else it is done again, or was done before
+		r.exec.observer.AssignmentEnded(r.session.team.Name, session.Completed)
+	}
+	return nil
+}
+
+// giveUp ends the round with the report of all its attempts.
+func (r *round) giveUp(ctx context.Context, f failures.Failure) error {
+	last := r.in.Round >= r.in.Rounds || !f.RetryRound()
+	if err := r.log.recordGivenUp(ctx, last); err != nil {
+		return r.interrupted(ctx, err)
+	}
+	log := r.log.get()
+	r.exec.observer.RoundEnded(r.agent, f.Category)
+	activity.GetLogger(ctx).Info("round given up", append([]any{"category", f.Category, "error", f.Message, "attempts", len(log.Attempts)}, spending(r.spender.spent())...)...)
+	if last {
+		r.exec.observer.AssignmentEnded(r.session.team.Name, session.Failed)
+	}
+	report := RoundFailure{Failure: f, Attempts: log.Failures(), Lost: log.Lost, Total: r.spender.total()}
+	report.Unreported = r.breaker.report(ctx, &f)
+	return unrecoverable(report, nil)
+}
+
+// done hands a recorded result to the session, and reports to the breaker.
+func (r *round) done(ctx context.Context, result *session.RoundResult) session.RoundResult {
+	out := *result
+	out.Unreported = r.breaker.report(ctx, nil)
+	return out
+}
+
+// interrupted ends an execution by what is no attempt's failure.
+func (r *round) interrupted(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	r.log.noteEnd(ctx)
+	if !resumesAfter(ctx, err) {
+		r.breaker.giveBack(ctx)
+	}
+	if r.spender == nil {
+		return executionEnd(ctx, err)
+	}
+	return executionEnd(ctx, err, Interruption{Total: r.spender.total()})
+}
+
+// canBeHelped reports whether an attempt has failed only because a budget of the
+// session is spent, and the session has something to do about that.
+func (r *round) canBeHelped(f failures.Failure) bool {
+	return f.Category == failures.TokenBudget && r.spender.refusal.Scope != "" &&
+		(r.in.OnExceeded == spec.OnExceededAsk || r.in.OnExceeded == spec.OnExceededDegrade)
+}
+
+// budgetSpent ends the activity and not the round: no attempt is used, and a later
+// activity continues with the same one.
+func (r *round) budgetSpent(ctx context.Context, f failures.Failure) error {
+	r.log.change(func(l *session.RoundLog) { l.Started = false })
+	if err := r.log.write(ctx); err != nil {
+		return r.interrupted(ctx, err)
+	}
+	r.breaker.giveBack(ctx)
+	refusal := r.spender.refusal
+	stop := BudgetStop{
+		Scope: refusal.Scope, Message: f.Message, Date: refusal.Date, Least: refusal.Least, Unsettled: refusal.Unsettled,
+		Lost: r.log.get().Lost, Total: r.spender.total(),
+	}
+	return temporal.NewApplicationErrorWithOptions(f.Message, session.BudgetSpent,
+		temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{stop}})
+}
+
+// diff keeps how what an attempt left differs from what its round was given.
+func (r *round) diff(ctx context.Context, files spec.Digest) spec.Digest {
+	if files == "" || files == r.in.Input {
+		return ""
+	}
+	text, err := r.ports.Files.UnifiedDiff(ctx, r.in.Input, files, session.MaxDiff)
+	if err != nil {
+		activity.GetLogger(ctx).Warn("the next attempt does not get the changes of this one", "error", err)
+		return ""
+	}
+	return keepLog(ctx, r.ports.Files, r.ports.Agents, []byte(text))
+}

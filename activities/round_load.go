@@ -1,0 +1,66 @@
+package activities
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
+)
+
+// load reads the session and what earlier executions of the round have left. It returns the
+// round's result if the record has one.
+func (rs *Rounds) load(ctx context.Context, e *execution, log *roundLog, in RoundInput) (*round, *session.RoundResult, error) {
+	var s sessionContext
+	if err := e.retryStore(ctx, func() (err error) {
+		s, err = loadSessionContext(ctx, rs.Files, rs.Sessions, in.Head)
+		return err
+	}); err != nil {
+		return nil, nil, err
+	}
+	r := &round{ports: rs, in: in, session: s, exec: e, log: log, agent: cmp.Or(in.Agent, s.team.Personas[in.Persona].Agent)}
+	result, err := log.load(ctx, r.agent, rs.Clock().UTC())
+	if err != nil {
+		return nil, nil, err
+	}
+	r.breaker = &agentBreaker{
+		port: rs.Breakers, settings: rs.Agents.Breaker(r.agent), log: log,
+		activity: activityKey(e.info), holder: cmp.Or(in.Lease.Holder, activityKey(e.info)), clock: rs.Clock, setProgress: e.setProgress,
+	}
+	r.outage = &outageWait{
+		exec: e, log: log, breaker: r.breaker, signals: rs.Signals, retry: s.team.Retry, order: in.Outage, hold: rs.HoldSlot,
+		clock: rs.Clock, random: rs.Random, total: func() cost.Usage { return r.spender.total() },
+	}
+	e.dir.cleared = r.outage.filesCleared
+	return r, result, nil
+}
+
+// openSpender opens the assignment's journal for what the round pays.
+func (r *round) openSpender(ctx context.Context) (*spender, error) {
+	s := &spender{
+		files: r.ports.Files, sessions: r.ports.Sessions, ledgers: r.ports.Ledgers, agents: r.ports.Agents, observer: r.exec.observer, clock: r.ports.Clock,
+		team: r.session.team, key: r.session.key, id: r.in.AssignmentID, run: r.log.round.Run, agent: r.agent, free: r.in.Free,
+		retryStore: r.exec.retryStore, setProgress: r.exec.setProgress, round: r,
+	}
+	if err := s.open(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.log.loadJournal(ctx, s.journal); err != nil {
+		return s, err
+	}
+	if len(s.journal.Calls()) == 0 && !s.team.Capped() {
+		return s, nil
+	}
+	return s, s.updateLedger(ctx)
+}
+
+// callEnded notes that the agent's process is gone.
+func (r *round) callEnded() { r.exec.dir.idle() }
+
+// callBooked notes what the assignment has cost. An answer is progress.
+func (r *round) callBooked(ctx context.Context, spent cost.Usage, answered bool) {
+	r.log.setUsage(spent)
+	if answered {
+		r.outage.end(ctx, true)
+	}
+}

@@ -1,0 +1,348 @@
+package activities
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/cost"
+	"github.com/maestro-hive/maestro/internal/session"
+)
+
+// roundLog is the assignment's record and the log of the round at work, which is part of
+// it. Only it reads and writes the record. Its methods may be called from any goroutine.
+type roundLog struct {
+	exec *execution
+	in   RoundInput
+	// round names the round's entry in the record.
+	round session.RoundKey
+	// agent is the one that works.
+	agent string
+
+	mu     sync.Mutex
+	record session.Record
+	// log is the last heartbeat's until the record is loaded.
+	log session.RoundLog
+	// recorded: the record has the result, and no other execution continues the round.
+	recorded bool
+	// stored: the record had the round when this execution loaded it. continued: it
+	// has what an earlier activity did of the round.
+	stored, continued bool
+	// unnoted: the log says that the agent starts, and the record does not yet.
+	unnoted bool
+}
+
+func newRoundLog(ctx context.Context, e *execution, in RoundInput) *roundLog {
+	return &roundLog{exec: e, in: in, round: e.roundKey(in.Run), log: heartbeatLog(ctx)}
+}
+
+// heartbeatLog is the log in the last heartbeat that reached Temporal.
+func heartbeatLog(ctx context.Context) session.RoundLog {
+	var last Heartbeat
+	if activity.HasHeartbeatDetails(ctx) {
+		if err := activity.GetHeartbeatDetails(ctx, &last); err != nil {
+			return session.RoundLog{}
+		}
+	}
+	return last.Log
+}
+
+// load reads what earlier executions of the round have left: the log of its attempts and,
+// if it had succeeded, its result. The caller holds the assignment's lock: if the agent
+// was started and nobody has noted how that ended, a worker was lost.
+func (l *roundLog) load(ctx context.Context, agent string, now time.Time) (*session.RoundResult, error) {
+	var record session.Record
+	err := l.exec.retryStore(ctx, func() (err error) {
+		record, err = l.exec.sessions.Record(l.exec.key, l.exec.id)
+		return err
+	})
+	if errors.Is(err, session.ErrCorrupt) {
+		activity.GetLogger(ctx).Warn("the assignment's record was corrupt; its log continues from the heartbeat", "error", err)
+	}
+	switch {
+	case errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt):
+		record = session.Record{Schema: session.RecordSchema, Assignment: l.exec.id, Incarnation: l.in.Incarnation, Epoch: 1}
+	case err != nil:
+		return nil, err
+	}
+	run := l.round.Run
+	if record.Incarnation > l.in.Incarnation || record.Run == run && record.Seq > l.in.Seq {
+		return nil, session.ErrFenced
+	}
+	record.Run, record.Seq = run, l.in.Seq
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.record, l.agent = record, agent
+	l.continueEarlier(now)
+	l.stored = l.record.Round(l.round) != nil
+	this := l.entry()
+	if this.Result != nil {
+		l.log = this.RoundLog
+		return this.Result, nil
+	}
+	if this.Revision >= l.log.Revision {
+		l.log = this.RoundLog
+	}
+	if l.log.Started {
+		l.countLostWorker()
+	}
+	return nil, nil
+}
+
+func (l *roundLog) countLostWorker() {
+	l.log.Revision++
+	l.log.Started = false
+	l.log.Lost++
+	if l.log.Outage != nil { // the files may be half of what the agent was writing
+		outage := *l.log.Outage
+		outage.Left = false
+		l.log.Outage = &outage
+	}
+	l.exec.observer.WorkerLost(l.agent)
+}
+
+// continueEarlier takes over the entry of the activity that this one continues with.
+func (l *roundLog) continueEarlier(now time.Time) {
+	if l.in.After == "" {
+		return
+	}
+	before := l.round
+	before.Activity = l.in.After
+	if this := l.record.Round(before); this != nil {
+		this.Key, this.Agent, this.Pass = l.round, l.in.Agent, nil
+		if o := this.Outage; o != nil {
+			o.Noticed = l.in.Outage == OutageNoticed
+			if l.in.Outage == OutageRetry {
+				o.Since, o.PatienceFrom, o.Until, o.Waits, o.Told = now, now, now, 0, ""
+			}
+		}
+		l.continued = true
+	}
+}
+
+// loadJournal brings the record up to date with what the assignment's journal has.
+func (l *roundLog) loadJournal(ctx context.Context, journal *budget.Journal) error {
+	calls := journal.Calls()
+	l.mu.Lock()
+	write := l.settleEpochs(calls)
+	l.entry().Epoch = l.epochLocked() // a record that only fences has none
+	l.record.Usage = journal.Spent()
+	progress := len(calls) - len(journal.Unsettled())
+	if progress > l.log.Calls { // the lost worker had achieved something
+		l.log.Calls, l.log.LostAtProgress = progress, l.log.Lost
+	}
+	write = write || l.log.Lost > 0 && progress > 0
+	l.mu.Unlock()
+	if write {
+		return l.write(ctx)
+	}
+	return nil
+}
+
+// settleEpochs fills in the epochs that the record does not know: where it was
+// lost, the journal still has those that were paid for. It returns true if
+// the incarnation's first one will not follow from the journal later: the record has
+// to have it before anything is paid.
+func (l *roundLog) settleEpochs(paid []budget.Call) (write bool) {
+	highest, ofThisRun := max(l.record.Epoch, 1), 0
+	for _, call := range paid {
+		highest = max(highest, call.Key.Epoch)
+		if call.Run == l.round.Run && (ofThisRun == 0 || call.Key.Epoch < ofThisRun) {
+			ofThisRun = call.Key.Epoch
+		}
+	}
+	if l.record.Began == 0 {
+		l.record.Began = cmp.Or(ofThisRun, highest)
+		write = l.in.Series > 0
+	}
+	l.record.Epoch = max(highest, l.epochLocked())
+	return write
+}
+
+// epochLocked is the round's epoch: that of the incarnation's beginning, and one more for
+// every time that the assignment has begun afresh since. A session that was reset
+// comes to the same ones again, whatever the record has seen by then.
+func (l *roundLog) epochLocked() int { return cmp.Or(l.record.Began, l.record.Epoch) + l.in.Series }
+
+// attemptKey names the attempt under way.
+func (l *roundLog) attemptKey() session.CallKey {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return session.CallKey{Epoch: l.epochLocked(), Round: l.in.Round, Attempt: len(l.log.Attempts) + 1}
+}
+
+// entry returns the record's entry for the round, made if need be. The caller holds mu.
+func (l *roundLog) entry() *session.RoundRecord {
+	if this := l.record.Round(l.round); this != nil {
+		return this
+	}
+	l.record.Rounds = append(l.record.Rounds, session.RoundRecord{
+		Key: l.round, Round: l.in.Round, Epoch: l.epochLocked(), Agent: l.in.Agent, Integrating: l.in.Integrating, Supplied: l.in.Supplied != "",
+	})
+	return &l.record.Rounds[len(l.record.Rounds)-1]
+}
+
+// get returns the log as it is now.
+func (l *roundLog) get() session.RoundLog {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.log
+}
+
+// rounds lists the record's rounds, and the epoch of this one.
+func (l *roundLog) rounds() (rounds []session.RoundRecord, began, epoch int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.record.Rounds), l.record.Began, l.epochLocked()
+}
+
+// outage is the outage of the round's agent; nil: there is none.
+func (l *roundLog) outage() *session.Outage {
+	log := l.get()
+	if o := log.Outage; o != nil && o.Agent == l.agent {
+		copied := *o
+		return &copied
+	}
+	return nil
+}
+
+// change changes the log, for the next record and the next heartbeat.
+func (l *roundLog) change(change func(*session.RoundLog)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.log.Revision++
+	change(&l.log)
+}
+
+// setPass notes how the breaker of the agent let the round through, without a new revision.
+func (l *roundLog) setPass(p *session.BreakerPass) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.log.Pass = p
+}
+
+// setUsage notes what the assignment has cost so far.
+func (l *roundLog) setUsage(spent cost.Usage) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.record.Usage = spent
+}
+
+// noteStart notes durably that the agent, or what stands in for it, is about to be
+// started: see [session.RoundLog.Started]. begun is when the attempt was begun. continuable:
+// a later execution can continue the agent's conversation.
+func (l *roundLog) noteStart(ctx context.Context, begun time.Time, continuable bool) error {
+	l.change(func(log *session.RoundLog) {
+		log.Started, log.AttemptAt, l.unnoted = true, begun, true
+		if continuable {
+			log.Begun = len(log.Attempts) + 1
+		}
+	})
+	if err := l.write(ctx); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unnoted = false
+	return nil
+}
+
+// noteEnd notes that what was started has ended, by an end that is neither a result nor
+// an attempt's failure. Where the store cannot take that now, the heartbeat has it.
+func (l *roundLog) noteEnd(ctx context.Context) {
+	if !l.get().Started {
+		return
+	}
+	l.change(func(log *session.RoundLog) { log.Started = false })
+	l.tryPut(ctx, "the execution's end is recorded only in its heartbeat")
+}
+
+// recordResult has the result outlive everything.
+func (l *roundLog) recordResult(ctx context.Context, result *session.RoundResult) error {
+	l.change(func(log *session.RoundLog) {
+		log.Started, log.Outage = false, nil
+		this := l.entry()
+		this.Result, this.Stale = result, len(result.SendsBack) > 0
+	})
+	if err := l.write(ctx); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.recorded = true
+	return nil
+}
+
+func (l *roundLog) isRecorded() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.recorded
+}
+
+// recordGivenUp notes durably that the round has failed for good. last: no other follows by itself.
+func (l *roundLog) recordGivenUp(ctx context.Context, last bool) error {
+	l.mu.Lock()
+	this := l.entry()
+	this.GaveUp, this.Last = true, last
+	l.mu.Unlock()
+	return l.write(ctx)
+}
+
+// recordTurnedAway leaves no trace of a round that has not begun. One that has, before
+// it came to another agent, keeps what it has for the activity that continues.
+func (l *roundLog) recordTurnedAway(ctx context.Context) error {
+	l.mu.Lock()
+	if l.continued || len(l.log.Attempts) > 0 || l.log.Begun > 0 || l.log.Lost > 0 || l.log.Outage != nil {
+		l.mu.Unlock()
+		return l.write(ctx) // under the key by which the next one looks for it
+	}
+	if !l.stored {
+		l.mu.Unlock()
+		return nil
+	}
+	l.record.Rounds = slices.DeleteFunc(l.record.Rounds, func(r session.RoundRecord) bool { return r.Key == l.round })
+	record := l.record
+	l.mu.Unlock()
+	return l.exec.retryStore(ctx, func() error { return l.exec.sessions.PutRecord(l.exec.key, record) })
+}
+
+// write brings the assignment's record up to date, durably.
+func (l *roundLog) write(ctx context.Context) error { return l.exec.retryStore(ctx, l.put) }
+
+// tryPut writes the record once, and logs what it means that the store cannot take it.
+func (l *roundLog) tryPut(ctx context.Context, otherwise string) {
+	if err := l.put(); err != nil {
+		activity.GetLogger(ctx).Warn(otherwise, "error", err)
+	}
+}
+
+func (l *roundLog) put() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.entry().RoundLog = l.log
+	l.record.Incarnation = l.in.Incarnation
+	return l.exec.sessions.PutRecord(l.exec.key, l.record)
+}
+
+// heartbeat is the log as a heartbeat has it: without outputs, so that a history may keep it.
+func (l *roundLog) heartbeat() Heartbeat {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	log := l.log
+	log.Attempts, log.Started = slices.Clone(log.Attempts), log.Started && !l.unnoted
+	for i := range log.Attempts {
+		log.Attempts[i].Failure.Output = ""
+	}
+	if log.Outage != nil {
+		o := *log.Outage
+		o.Failure.Output = ""
+		log.Outage = &o
+	}
+	return Heartbeat{Log: log, Attempt: len(log.Attempts) + 1}
+}
