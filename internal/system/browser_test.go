@@ -39,7 +39,7 @@ func newBrowser(t *testing.T) *browser {
 	if os.Getuid() == 0 {
 		options = append(options, chromedp.NoSandbox) // Chromium's sandbox is not for root
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 3*limit)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*limit)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
 	t.Cleanup(cancel)
@@ -74,7 +74,7 @@ func (b *browser) check(err error, what string) {
 // until waits for a condition on what the page shows.
 func (b *browser) until(what string, condition func() (bool, error)) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, limit/2)
+	ctx, cancel := context.WithTimeout(b.ctx, limit)
 	defer cancel()
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
@@ -174,11 +174,17 @@ func frame[T any](b *browser, script string) T {
 func (b *browser) details(says string) string {
 	b.t.Helper()
 	text := ""
+	var patience time.Duration // doubles: a slow machine shows a page in parts for seconds
+	loaded := time.Now()
 	b.until(fmt.Sprintf("the current details say %q", says), func() (bool, error) {
 		text = frame[string](b, `d.body?.innerText ?? ""`)
-		if text == "" || strings.Contains(text, says) {
-			return text != "", nil
+		if strings.Contains(text, says) {
+			return true, nil
 		}
+		if text == "" || time.Since(loaded) < patience {
+			return false, nil
+		}
+		loaded, patience = time.Now(), max(2*time.Second, 2*patience)
 		return false, b.reload()
 	})
 	// What does not fit into the frame is cut off.
