@@ -12,10 +12,10 @@ import (
 
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/store"
 )
 
 // reword changes what a persona is told, in one phase only: the phase gets a
@@ -38,9 +38,9 @@ func (p *past) reword(phase int, persona string) {
 // files stores a manifest of files with their own paths as content.
 func (p *past) files(paths ...string) spec.Digest {
 	p.t.Helper()
-	m := store.Manifest{}
+	m := cas.Manifest{}
 	for _, path := range paths {
-		m[path] = store.Entry{SHA256: p.blob([]byte(path)), Size: int64(len(path))}
+		m[path] = cas.Entry{SHA256: p.blob([]byte(path)), Size: int64(len(path))}
 	}
 	name, err := p.store.PutManifest(p.t.Context(), m)
 	require.NoError(p.t, err)

@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
@@ -56,7 +57,7 @@ func newPast(t *testing.T) *past {
 	var err error
 	p.store, err = store.Create(p.dir, store.Options{Clock: time.Now})
 	require.NoError(t, err)
-	p.workspace, err = p.store.PutManifest(t.Context(), store.Manifest{})
+	p.workspace, err = p.store.PutManifest(t.Context(), cas.Manifest{})
 	require.NoError(t, err)
 	a := p.admit(session.Course{})
 	require.Empty(t, a.Faults)

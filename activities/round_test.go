@@ -18,6 +18,7 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -163,7 +164,7 @@ func (d *desk) admit() {
 	require.NoError(d.t, err)
 	requirement, err := d.store.PutBlob(ctx, []byte("why"))
 	require.NoError(d.t, err)
-	d.input, err = d.store.PutManifest(ctx, store.Manifest{})
+	d.input, err = d.store.PutManifest(ctx, cas.Manifest{})
 	require.NoError(d.t, err)
 	require.NoError(d.t, d.store.PutOffer(ctx, spec.Offer{
 		Worker: "w", RenewedAt: time.Now(), Agents: map[string]spec.OfferedAgent{"a": {Digest: "d"}}, Checks: map[string]spec.Digest{"good": "d"},

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
@@ -102,7 +103,7 @@ func Patch(ctx context.Context, w Work, t Target) (text, prefix string, files []
 		prefix = gitIn(t.Dir, t.Environ).says(ctx, "rev-parse", "--show-prefix")
 	}
 	var b strings.Builder
-	for d, err := range w.Store.Patch(ctx, w.Workspace, w.Tree, store.PatchOptions{Paths: t.Paths, Binary: true, Prefix: prefix}) {
+	for d, err := range w.Store.Patch(ctx, w.Workspace, w.Tree, cas.PatchOptions{Paths: t.Paths, Binary: true, Prefix: prefix}) {
 		if err != nil {
 			return "", prefix, nil, err
 		}

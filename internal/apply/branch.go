@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
@@ -76,7 +76,7 @@ func Commit(ctx context.Context, w Work, t Target, branch, startedOn string) (ou
 		return out, err
 	}
 	out.Branch, out.Prefix = Branch{Name: branch, Parent: b.parent}, b.prefix
-	for d, err := range w.Store.Patch(ctx, w.Workspace, w.Tree, store.PatchOptions{Paths: t.Paths}) {
+	for d, err := range w.Store.Patch(ctx, w.Workspace, w.Tree, cas.PatchOptions{Paths: t.Paths}) {
 		if err != nil {
 			return out, err
 		}

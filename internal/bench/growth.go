@@ -9,9 +9,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/store"
 )
 
 // series is how a cost grows with one thing.
@@ -170,7 +170,7 @@ func withFiles(ctx context.Context, g *growing, size int) ([]string, error) {
 			return nil, err
 		}
 	}
-	snap, err := c.store.Snapshot(ctx, dir, store.SnapshotOptions{})
+	snap, err := c.store.Snapshot(ctx, dir, cas.SnapshotOptions{})
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -202,7 +203,7 @@ func newCrew(ctx context.Context, conn *temporalutil.Connection, dir string, t s
 	if c.input.Team, err = s.PutBlob(ctx, data); err != nil {
 		return nil, err
 	}
-	if c.input.Workspace, err = s.PutManifest(ctx, store.Manifest{}); err != nil {
+	if c.input.Workspace, err = s.PutManifest(ctx, cas.Manifest{}); err != nil {
 		return nil, err
 	}
 	return c, nil

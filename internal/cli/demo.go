@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/localdev"
@@ -83,7 +84,7 @@ func (a *app) startExample(ctx context.Context, k *localdev.Stack, dir string) (
 	if err := l.precheck(ctx); err != nil {
 		return nil, err
 	}
-	if l.workspace, err = k.Store.PutManifest(ctx, store.Manifest{}); err != nil {
+	if l.workspace, err = k.Store.PutManifest(ctx, cas.Manifest{}); err != nil {
 		return nil, err
 	}
 	doc, err := l.start(ctx)

@@ -10,11 +10,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/apply"
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/terminal"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
@@ -117,7 +117,7 @@ func (a *app) diff(ctx context.Context, o diffOptions, args []string) error {
 		from, to = to, from
 	}
 	doc.From, doc.Before, doc.To, doc.After = from.tree, from.name, to.tree, to.name
-	for d, err := range l.store.Patch(ctx, from.tree, to.tree, store.PatchOptions{Paths: o.paths, Binary: o.binary}) {
+	for d, err := range l.store.Patch(ctx, from.tree, to.tree, cas.PatchOptions{Paths: o.paths, Binary: o.binary}) {
 		if errors.Is(err, session.ErrNotFound) && len(o.paths) > 0 {
 			return usagef("%w", err)
 		}
@@ -145,7 +145,7 @@ func (a *app) diff(ctx context.Context, o diffOptions, args []string) error {
 	return nil
 }
 
-func describeFile(d store.PathDiff, stat bool) changedFile {
+func describeFile(d cas.PathDiff, stat bool) changedFile {
 	f := changedFile{Path: d.Path, Change: apply.ChangeOf(d.Had, d.Has), Added: d.Added, Removed: d.Removed, Binary: d.Opaque}
 	if !stat {
 		f.Diff = d.Text

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
@@ -88,7 +89,7 @@ func (a *app) directorySide(ctx context.Context, k storedSession, o diffOptions,
 	if err != nil {
 		return treeSide{}, err
 	}
-	snap, err := k.store.Snapshot(ctx, dir, store.SnapshotOptions{
+	snap, err := k.store.Snapshot(ctx, dir, cas.SnapshotOptions{
 		Ignore: k.team.Ignore, Include: append(a.sourceOf(k.store, k.key).Include, o.include...), Known: known,
 	})
 	if err != nil {

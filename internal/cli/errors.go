@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 
 	"github.com/maestro-hive/maestro/internal/apply"
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/localdev"
@@ -71,7 +72,7 @@ func exitCode(err error) int {
 	var connection *temporalutil.ConfigError
 	var unreachable *temporalutil.UnreachableError
 	var refused *temporalutil.RefusedError
-	var path *store.RefusedError
+	var path *cas.RefusedError
 	var other *sessionstatus.OtherWorkflowError
 	var setup *localdev.SetupError
 	var refusedBranch *apply.RefusedError

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/doctor"
 	"github.com/maestro-hive/maestro/internal/jira"
@@ -111,7 +112,7 @@ func (a *app) addAttachments(ctx context.Context, s *store.Store, o *origin, wor
 	if err := o.download(ctx, filepath.Join(dir, attachmentsDir)); err != nil {
 		return "", err
 	}
-	snap, err := s.Snapshot(ctx, dir, store.SnapshotOptions{})
+	snap, err := s.Snapshot(ctx, dir, cas.SnapshotOptions{})
 	if err != nil {
 		return "", err
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/hiveimport"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -43,10 +44,10 @@ func (m *migration) importSession(ctx context.Context) (spec.Digest, error) {
 // begin makes the checkpoint before the first phase.
 func (m *migration) begin(ctx context.Context) (err error) {
 	m.done = map[spec.AssignmentID]session.CheckpointAssignment{}
-	if m.empty, err = m.store.PutDelta(ctx, store.Delta{}); err != nil {
+	if m.empty, err = m.store.PutDelta(ctx, cas.Delta{}); err != nil {
 		return err
 	}
-	if m.workspace, err = m.store.PutManifest(ctx, store.Manifest{}); err != nil {
+	if m.workspace, err = m.store.PutManifest(ctx, cas.Manifest{}); err != nil {
 		return err
 	}
 	data, err := json.Marshal(m.team)
@@ -70,7 +71,7 @@ func (m *migration) phase(ctx context.Context, p hiveimport.Phase) error {
 	if err != nil {
 		return err
 	}
-	delta, err := m.store.PutDelta(ctx, store.Delta{p.Path: {Entry: store.Entry{SHA256: content, Size: int64(len(p.Content))}}})
+	delta, err := m.store.PutDelta(ctx, cas.Delta{p.Path: {Entry: cas.Entry{SHA256: content, Size: int64(len(p.Content))}}})
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -185,7 +186,7 @@ func (a *app) lastGood(ctx context.Context, s *store.Store, key session.Key) (re
 	for _, c := range chain {
 		e.Incarnation = max(e.Incarnation, c.Incarnation)
 	}
-	lost := slices.ContainsFunc(report.Faults, func(f store.Fault) bool { return f.Repaired == "" })
+	lost := slices.ContainsFunc(report.Faults, func(f cas.Fault) bool { return f.Repaired == "" })
 	return resumableState{chain[0], e, lost}, nil
 }
 

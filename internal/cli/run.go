@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/bounded"
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/config"
 	"github.com/maestro-hive/maestro/internal/safetext"
@@ -245,9 +246,9 @@ func checkRequirement(text, from string) (string, error) {
 // snapshot stores the files that the session starts from.
 func (a *app) snapshot(ctx context.Context, s *store.Store, o runOptions, t spec.Team) (spec.Digest, error) {
 	if o.workspace == "" {
-		return s.PutManifest(ctx, store.Manifest{})
+		return s.PutManifest(ctx, cas.Manifest{})
 	}
-	snap, err := s.Snapshot(ctx, o.workspace, store.SnapshotOptions{Ignore: t.Ignore, Include: o.include})
+	snap, err := s.Snapshot(ctx, o.workspace, cas.SnapshotOptions{Ignore: t.Ignore, Include: o.include})
 	if err != nil {
 		return "", err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maestro-hive/maestro/internal/bounded"
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
@@ -172,7 +173,7 @@ func (a *app) suppliedFiles(ctx context.Context, s *store.Store, t spec.Team, ph
 		return "", usagef("%s: %s cannot be read; give a file or a directory", flag, where)
 	}
 	if !info.IsDir() {
-		data, err := bounded.ReadFile(where, store.DefaultFileBytes)
+		data, err := bounded.ReadFile(where, cas.DefaultFileBytes)
 		if err != nil {
 			return "", usagef("%s: %w", flag, err)
 		}
@@ -182,9 +183,9 @@ func (a *app) suppliedFiles(ctx context.Context, s *store.Store, t spec.Team, ph
 		}
 		target := targetOf(phase, filepath.Base(where))
 		a.printErr("%s is used as %s", where, target)
-		return s.PutManifest(ctx, store.Manifest{target: {SHA256: name, Size: int64(len(data)), Executable: info.Mode()&0o100 != 0}})
+		return s.PutManifest(ctx, cas.Manifest{target: {SHA256: name, Size: int64(len(data)), Executable: info.Mode()&0o100 != 0}})
 	}
-	snap, err := s.Snapshot(ctx, where, store.SnapshotOptions{Ignore: t.Ignore})
+	snap, err := s.Snapshot(ctx, where, cas.SnapshotOptions{Ignore: t.Ignore})
 	if err != nil {
 		return "", err
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/cmdline"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/terminal"
@@ -42,7 +43,7 @@ func (a *app) verify(ctx context.Context, session []string) error {
 		return err
 	}
 	if report.Faults == nil {
-		report.Faults = []store.Fault{}
+		report.Faults = []cas.Fault{}
 	}
 	if a.output == outputJSON {
 		if err := a.printJSON(report); err != nil {
@@ -58,7 +59,7 @@ func (a *app) verify(ctx context.Context, session []string) error {
 		a.print("%s, %s, %s and %s (%s) read: %s", textfmt.Count(report.Sessions, "session"), textfmt.Count(report.Checkpoints, "checkpoint"),
 			textfmt.Count(report.Records, "record"), textfmt.Count(report.Blobs, "blob"), textfmt.Size(report.Bytes), verdict(len(report.Faults)))
 	}
-	lost := slices.DeleteFunc(slices.Clone(report.Faults), func(f store.Fault) bool { return f.Repaired != "" })
+	lost := slices.DeleteFunc(slices.Clone(report.Faults), func(f cas.Fault) bool { return f.Repaired != "" })
 	switch n := len(report.Faults); {
 	case n > 0 && len(lost) == 0:
 		return failf("%s found and repaired; verify again to confirm", textfmt.Count(n, "fault"))

@@ -13,10 +13,10 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/tui"
 )
 
@@ -144,7 +144,7 @@ func (c *viewSource) Content(ctx context.Context, path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for d, err := range s.Patch(ctx, newest.Workspace, newest.Tree, store.PatchOptions{}) {
+	for d, err := range s.Patch(ctx, newest.Workspace, newest.Tree, cas.PatchOptions{}) {
 		if err != nil {
 			return "", err
 		}

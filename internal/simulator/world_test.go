@@ -26,6 +26,7 @@ import (
 	"github.com/maestro-hive/maestro/activities"
 	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/failpoint"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -312,7 +313,7 @@ func (w *world) input() workflows.SessionInput {
 		}
 		return w.put(data)
 	}
-	workspace, err := w.store.PutManifest(context.Background(), store.Manifest{})
+	workspace, err := w.store.PutManifest(context.Background(), cas.Manifest{})
 	if err != nil {
 		panic(err)
 	}

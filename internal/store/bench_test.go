@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
@@ -91,7 +92,7 @@ func BenchmarkTree(b *testing.B) {
 	var s *store.Store
 	var manifest spec.Digest
 	take := func(b *testing.B) {
-		snap, err := s.Snapshot(ctx, dir, store.SnapshotOptions{})
+		snap, err := s.Snapshot(ctx, dir, cas.SnapshotOptions{})
 		require.NoError(b, err)
 		require.Equal(b, benchFiles, snap.Files)
 		manifest = snap.Manifest
@@ -122,7 +123,7 @@ func BenchmarkTree(b *testing.B) {
 		}
 	}, collect(100))
 	measure("Fold", nil, func(b *testing.B) {
-		delta, err := s.PutDelta(ctx, store.Delta{"new": {Entry: file("x")}})
+		delta, err := s.PutDelta(ctx, cas.Delta{"new": {Entry: file("x")}})
 		require.NoError(b, err)
 		_, err = s.Fold(ctx, manifest, []session.Step{{By: id("a"), Work: session.Work{Delta: delta}}})
 		require.NoError(b, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -75,7 +76,7 @@ func TestADamagedBlobIsFoundNamedAndQuarantined(t *testing.T) {
 
 			_, err = s.Blob(t.Context(), name)
 			require.ErrorIs(t, err, session.ErrCorrupt)
-			var fault *store.Fault
+			var fault *cas.Fault
 			require.ErrorAs(t, err, &fault)
 			require.Equal(t, blobPath(s, name), filepath.Join(s.Dir(), fault.Path))
 			kept, err := os.ReadFile(filepath.Join(s.Dir(), fault.Quarantined))

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
@@ -96,7 +97,7 @@ func (w *chainWalk) readCopies(ctx context.Context) error {
 		_, data, err := w.store.readCopy(w.key, phase)
 		switch {
 		case err == nil:
-			w.copies[digestOf(data)] = data
+			w.copies[cas.DigestOf(data)] = data
 		case errors.Is(err, session.ErrCorrupt):
 			w.faults = append(w.faults, err)
 		case err != nil && !errors.Is(err, session.ErrNotFound):

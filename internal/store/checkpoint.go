@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/failpoint"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -49,7 +50,7 @@ func (s *Store) PutCheckpoint(ctx context.Context, key session.Key, c session.Ch
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
-	name := digestOf(data)
+	name := cas.DigestOf(data)
 	if err := s.withReserve(func() error { return s.putCopied(key, c, name, path, data) }); err != nil {
 		return "", fmt.Errorf("write the checkpoint after %s: %w", c.CurrentPhase, err)
 	}
@@ -59,7 +60,7 @@ func (s *Store) PutCheckpoint(ctx context.Context, key session.Key, c session.Ch
 // putCopied stores a blob and a copy of it at path. Both are flushed together,
 // before the copy takes the place of what is there.
 func (s *Store) putCopied(key session.Key, c session.Checkpoint, name spec.Digest, path string, data []byte) (err error) {
-	if _, err := s.putUnflushed(name, data); err != nil {
+	if _, err := s.PutUnflushed(name, data); err != nil {
 		return err
 	}
 	f, err := s.files.Temp()
@@ -76,12 +77,12 @@ func (s *Store) putCopied(key session.Key, c session.Checkpoint, name spec.Diges
 		return err
 	}
 	var flush errgroup.Group
-	flush.Go(func() error { return s.flushFiles([]string{s.blobPath(name)}) })
+	flush.Go(func() error { return s.FlushFiles([]string{s.BlobPath(name)}) })
 	flush.Go(func() error { return storage.SyncDir(f.Name()) }) // the same for a file
 	if err := flush.Wait(); err != nil {
 		return err
 	}
-	s.noteDurable(name)
+	s.NoteDurable(name)
 	failpoint.Here("checkpoint stored, not copied")
 	return s.withLock(key, chainLock, func(storage.Locked) error { return s.installCopy(key, c, f.Name(), path) })
 }
@@ -158,7 +159,7 @@ func (s *Store) CheckpointPath(key session.Key, phase string) (string, error) {
 func (s *Store) Checkpoint(ctx context.Context, name spec.Digest) (session.Checkpoint, error) {
 	if name.Valid() {
 		// Where the store cannot be written, nothing can be built or pruned.
-		_ = s.markUsed(s.blobPath(name))
+		_ = s.MarkUsed(s.BlobPath(name))
 	}
 	c, err := s.checkpoint(ctx, name)
 	return c.Checkpoint, err
@@ -179,7 +180,7 @@ func (s *Store) readCheckpoint(ctx context.Context, name spec.Digest) (d checkpo
 		return d, 0, fmt.Errorf("read a checkpoint: %w", err)
 	}
 	if d, err = s.decodeCheckpoint(data); err != nil {
-		return d, 0, s.wrongKind(name, "checkpoint", err)
+		return d, 0, s.WrongKind(name, "checkpoint", err)
 	}
 	return d, len(data), nil
 }

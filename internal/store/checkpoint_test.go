@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
@@ -25,7 +26,7 @@ func chain(t testing.TB, s *store.Store, key session.Key) []spec.Digest {
 		require.NoError(t, err)
 		return name
 	}
-	tree := store.Manifest{}
+	tree := cas.Manifest{}
 	empty, err := s.PutManifest(t.Context(), tree)
 	require.NoError(t, err)
 	c := session.Checkpoint{
@@ -38,9 +39,9 @@ func chain(t testing.TB, s *store.Store, key session.Key) []spec.Digest {
 		if i > 0 {
 			done := spec.AssignmentID{Phase: phase, Persona: "ann"}
 			put(phase)
-			d := store.Delta{phase + ".txt": {Entry: file(phase)}}
+			d := cas.Delta{phase + ".txt": {Entry: file(phase)}}
 			input := c.Tree
-			tree = store.Apply(tree, d)
+			tree = cas.Apply(tree, d)
 			c.Tree, err = s.PutManifest(t.Context(), tree)
 			require.NoError(t, err)
 			delta, err := s.PutDelta(t.Context(), d)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -76,7 +77,7 @@ func TestWhatIsCollected(t *testing.T) {
 			require.NoError(t, err)
 			after, err := s.Manifest(t.Context(), out.Output)
 			require.NoError(t, err)
-			require.Equal(t, after, store.Apply(before, delta))
+			require.Equal(t, after, cas.Apply(before, delta))
 			for p, e := range after {
 				if e.Link == "" {
 					data, err := s.Blob(t.Context(), e.SHA256)
@@ -142,7 +143,7 @@ func TestWhatMayNotBeKept(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			o := options()
-			o.Limits = store.Limits{Files: 10, FileBytes: 1000, TreeBytes: 3000}
+			o.Limits = cas.Limits{Files: 10, FileBytes: 1000, TreeBytes: 3000}
 			s, err := store.Create(filepath.Join(t.TempDir(), "store"), o)
 			require.NoError(t, err)
 			dir, base := materialised(t, s, nil)
@@ -297,7 +298,7 @@ func TestCollectionIsTheDifference(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		dir, files := filepath.Join(t.TempDir(), "tree"), map[string]string{}
-		base, err := s.PutManifest(t.Context(), store.Manifest{})
+		base, err := s.PutManifest(t.Context(), cas.Manifest{})
 		require.NoError(t, err)
 		for range 4 {
 			require.NoError(t, s.Materialise(t.Context(), base, dir))
@@ -310,7 +311,7 @@ func TestCollectionIsTheDifference(t *testing.T) {
 			require.Equal(t, slices.Sorted(maps.Keys(files)), append([]string(nil), tree.Paths()...), "seed %d", seed)
 			for p, content := range files {
 				if target, ok := strings.CutPrefix(content, "-> "); ok {
-					require.Equal(t, store.Entry{Link: target}, tree[p], "seed %d", seed)
+					require.Equal(t, cas.Entry{Link: target}, tree[p], "seed %d", seed)
 				} else {
 					require.Equal(t, file(content), tree[p], "seed %d", seed)
 				}

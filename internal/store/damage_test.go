@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -27,7 +28,7 @@ func busySession(t testing.TB, s *store.Store, key session.Key) {
 	c, err := s.Checkpoint(t.Context(), names[len(names)-1])
 	require.NoError(t, err)
 	put("mended by " + key.Session)
-	delta, err := s.PutDelta(t.Context(), store.Delta{"mended.txt": {Entry: file("mended by " + key.Session)}})
+	delta, err := s.PutDelta(t.Context(), cas.Delta{"mended.txt": {Entry: file("mended by " + key.Session)}})
 	require.NoError(t, err)
 	last := &c.Assignments[len(c.Assignments)-1]
 	last.Integrated = []session.Work{{Delta: delta}}
@@ -111,7 +112,7 @@ func TestNoDamageStaysHidden(t *testing.T) {
 
 // onlyFault verifies the store and requires that the damaged file is what is
 // wrong with it, and that no checkpoint is lost.
-func onlyFault(t *testing.T, s *store.Store, path, what string, at int) store.Fault {
+func onlyFault(t *testing.T, s *store.Store, path, what string, at int) cas.Fault {
 	t.Helper()
 	report, err := s.VerifyAll(t.Context())
 	require.NoError(t, err, "%s %s at %d", path, what, at)

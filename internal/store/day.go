@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/storage"
@@ -61,7 +62,7 @@ func (s *Store) Day(namespace, name string) (day budget.Day, err error) {
 		err = read(nil) // nobody writes a store that is only for reading
 	}
 	if err == nil && day.Cap == (spec.Cap{}) {
-		return day, &Fault{Path: s.rel(s.path("budgets", namespace, name)), What: "no session of team " + name + " has a daily budget", kind: session.ErrNotFound}
+		return day, &cas.Fault{Path: s.rel(s.path("budgets", namespace, name)), What: "no session of team " + name + " has a daily budget", Kind: session.ErrNotFound}
 	}
 	return day, err
 }

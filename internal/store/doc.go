@@ -1,7 +1,6 @@
-// Package store keeps what sessions produce in one directory: files by content
-// (blobs, manifests, deltas), and the documents that let a session be resumed
-// from that directory alone (assignment records, journals of paid calls,
-// checkpoints, execution_state.json).
+// Package store keeps what sessions produce in one directory: files by content, which
+// are package cas's, and the documents that let a session be resumed from that directory
+// alone (assignment records, journals of paid calls, checkpoints, execution_state.json).
 //
 //	store.json                                     id, version
 //	blobs/sha256/<2 hex>/<62 hex>                  exactly the bytes that the name is the SHA-256 of

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gowebpki/jcs"
 
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/storage"
@@ -55,7 +56,7 @@ func unseal(data []byte, v any) error {
 func (s *Store) seal(v any) ([]byte, error) {
 	data, err := seal(v)
 	if err == nil {
-		s.sealed.add(digestOf(data))
+		s.sealed.Add(cas.DigestOf(data))
 	}
 	return data, err
 }
@@ -63,14 +64,14 @@ func (s *Store) seal(v any) ([]byte, error) {
 // unseal is as the function. Bytes that this process has sealed, or found sound,
 // are not looked into again.
 func (s *Store) unseal(data []byte, v any) error {
-	digest := digestOf(data)
-	if s.sealed.has(digest) {
+	digest := cas.DigestOf(data)
+	if s.sealed.Has(digest) {
 		return json.Unmarshal(data, v)
 	}
 	if err := unseal(data, v); err != nil {
 		return err
 	}
-	s.sealed.add(digest)
+	s.sealed.Add(digest)
 	return nil
 }
 
@@ -138,7 +139,7 @@ func object(fields map[string][]byte, without string) []byte {
 }
 
 // sealOf is the digest over the canonical JSON of all fields but the seal.
-func sealOf(fields map[string][]byte) spec.Digest { return digestOf(object(fields, sealField)) }
+func sealOf(fields map[string][]byte) spec.Digest { return cas.DigestOf(object(fields, sealField)) }
 
 func render(fields map[string][]byte) ([]byte, error) {
 	var buf bytes.Buffer
@@ -154,7 +155,7 @@ func render(fields map[string][]byte) ([]byte, error) {
 func (s *Store) readDocument(key, what string, parse func(data []byte) error) (storage.Version, error) {
 	data, version, err := s.docs.Read(key)
 	if errors.Is(err, storage.ErrNotFound) {
-		return "", &Fault{Path: key, What: "the store " + s.dir + " has no such " + what, kind: session.ErrNotFound}
+		return "", &cas.Fault{Path: key, What: "the store " + s.dir + " has no such " + what, Kind: session.ErrNotFound}
 	}
 	if err != nil {
 		return "", fmt.Errorf("read the %s: %w", what, err)
@@ -169,9 +170,9 @@ func (s *Store) readDocument(key, what string, parse func(data []byte) error) (s
 	}
 	moved, err := s.docs.Quarantine(key, version, false)
 	if err != nil {
-		return "", s.quarantineFailed(key, err)
+		return "", &cas.Fault{Path: key, What: "cannot be moved to the quarantine: " + err.Error(), Kind: session.ErrCorrupt}
 	}
-	return "", &Fault{Path: key, What: fault.Error(), Quarantined: moved, kind: session.ErrCorrupt}
+	return "", &cas.Fault{Path: key, What: fault.Error(), Quarantined: moved, Kind: session.ErrCorrupt}
 }
 
 // The time for which a document is written again that others change meanwhile, and the

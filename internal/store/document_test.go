@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
@@ -85,7 +86,7 @@ func TestEveryByteOfARecordCounts(t *testing.T) {
 		_, err := s.Record(webSession, id("backend"))
 		require.ErrorIs(t, err, session.ErrCorrupt, "%s at %d", what, at)
 	})
-	var fault *store.Fault
+	var fault *cas.Fault
 	require.NoError(t, os.WriteFile(recordPath(s), sound[1:], 0o600))
 	_, err = s.Record(webSession, id("backend"))
 	require.ErrorAs(t, err, &fault)

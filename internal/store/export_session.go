@@ -246,7 +246,7 @@ func (e *sessionExport) write(ctx context.Context, w io.Writer) error {
 	}
 	e.archive.Blobs = len(e.needed)
 	for _, name := range slices.Sorted(maps.Keys(e.needed)) {
-		f, err := e.store.openBlob(name)
+		f, err := e.store.OpenBlob(name)
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
@@ -19,7 +20,7 @@ func id(persona string) spec.AssignmentID {
 }
 
 // step stores a delta as a step made with knowledge of others.
-func step(t testing.TB, s *store.Store, persona string, d store.Delta, on ...int) session.Step {
+func step(t testing.TB, s *store.Store, persona string, d cas.Delta, on ...int) session.Step {
 	t.Helper()
 	name, err := s.PutDelta(t.Context(), d)
 	require.NoError(t, err)
@@ -32,37 +33,37 @@ func step(t testing.TB, s *store.Store, persona string, d store.Delta, on ...int
 
 func TestFold(t *testing.T) {
 	t.Parallel()
-	set := func(content string) store.Change { return store.Change{Entry: file(content)} }
-	gone := store.Change{Deleted: true}
+	set := func(content string) cas.Change { return cas.Change{Entry: file(content)} }
+	gone := cas.Change{Deleted: true}
 	exec := set("1")
 	exec.Executable = true
 	type made struct {
-		delta store.Delta
+		delta cas.Delta
 		on    []int
 	}
 	for _, c := range []struct {
 		name  string
-		base  store.Manifest
+		base  cas.Manifest
 		steps []made
-		want  store.Manifest
+		want  cas.Manifest
 		// conflicts as path and the two steps
 		conflicts []string
 	}{
-		{name: "nothing", base: store.Manifest{"a": file("1")}, want: store.Manifest{"a": file("1")}},
-		{name: "different files", steps: []made{{delta: store.Delta{"a": set("1")}}, {delta: store.Delta{"b": set("2")}}}, want: store.Manifest{"a": file("1"), "b": file("2")}},
-		{name: "the same content", steps: []made{{delta: store.Delta{"a": set("1")}}, {delta: store.Delta{"a": set("1")}}}, want: store.Manifest{"a": file("1")}},
-		{name: "different contents", steps: []made{{delta: store.Delta{"a": set("1")}}, {delta: store.Delta{"a": set("2")}}}, want: store.Manifest{"a": file("2")}, conflicts: []string{"a 0 1"}},
-		{name: "different modes", steps: []made{{delta: store.Delta{"a": set("1")}}, {delta: store.Delta{"a": exec}}}, want: store.Manifest{"a": exec.Entry}, conflicts: []string{"a 0 1"}},
-		{name: "edit against delete", base: store.Manifest{"a": file("0")}, steps: []made{{delta: store.Delta{"a": set("1")}}, {delta: store.Delta{"a": gone}}}, want: store.Manifest{}, conflicts: []string{"a 0 1"}},
-		{name: "delete twice", base: store.Manifest{"a": file("0")}, steps: []made{{delta: store.Delta{"a": gone}}, {delta: store.Delta{"a": gone}}}, want: store.Manifest{}},
-		{name: "one after the other", steps: []made{{delta: store.Delta{"a": set("1")}}, {delta: store.Delta{"a": set("2")}, on: []int{0}}}, want: store.Manifest{"a": file("2")}},
-		{name: "settled by a third", steps: []made{{delta: store.Delta{"a": set("1")}}, {delta: store.Delta{"a": set("2")}}, {delta: store.Delta{"b": set("3")}, on: []int{0, 1}}}, want: store.Manifest{"a": file("2"), "b": file("3")}},
-		{name: "not settled by one that knew one", steps: []made{{delta: store.Delta{"a": set("1")}}, {delta: store.Delta{"a": set("2")}}, {delta: store.Delta{"b": set("3")}, on: []int{1}}}, want: store.Manifest{"a": file("2"), "b": file("3")}, conflicts: []string{"a 0 1"}},
-		{name: "three", steps: []made{{delta: store.Delta{"a": set("1")}}, {delta: store.Delta{"a": set("2")}}, {delta: store.Delta{"a": set("1")}}}, want: store.Manifest{"a": file("1")}, conflicts: []string{"a 0 1", "a 1 2"}},
-		{name: "file then directory", steps: []made{{delta: store.Delta{"a": set("1")}}, {delta: store.Delta{"a/b": set("2")}}}, want: store.Manifest{"a/b": file("2")}, conflicts: []string{"a 0 1"}},
-		{name: "directory then file", steps: []made{{delta: store.Delta{"a/b": set("1"), "a/c/d": set("1")}}, {delta: store.Delta{"a": set("2")}}}, want: store.Manifest{"a": file("2")}, conflicts: []string{"a 0 1"}},
-		{name: "file for directory, knowingly", steps: []made{{delta: store.Delta{"a/b": set("1")}}, {delta: store.Delta{"a/b": gone, "a": set("2")}, on: []int{0}}}, want: store.Manifest{"a": file("2")}},
-		{name: "new file in a directory that another replaced", base: store.Manifest{"a/b": file("0")}, steps: []made{{delta: store.Delta{"a/b": gone, "a": set("1")}}, {delta: store.Delta{"a/c": set("2")}}}, want: store.Manifest{"a/c": file("2")}, conflicts: []string{"a 0 1"}},
+		{name: "nothing", base: cas.Manifest{"a": file("1")}, want: cas.Manifest{"a": file("1")}},
+		{name: "different files", steps: []made{{delta: cas.Delta{"a": set("1")}}, {delta: cas.Delta{"b": set("2")}}}, want: cas.Manifest{"a": file("1"), "b": file("2")}},
+		{name: "the same content", steps: []made{{delta: cas.Delta{"a": set("1")}}, {delta: cas.Delta{"a": set("1")}}}, want: cas.Manifest{"a": file("1")}},
+		{name: "different contents", steps: []made{{delta: cas.Delta{"a": set("1")}}, {delta: cas.Delta{"a": set("2")}}}, want: cas.Manifest{"a": file("2")}, conflicts: []string{"a 0 1"}},
+		{name: "different modes", steps: []made{{delta: cas.Delta{"a": set("1")}}, {delta: cas.Delta{"a": exec}}}, want: cas.Manifest{"a": exec.Entry}, conflicts: []string{"a 0 1"}},
+		{name: "edit against delete", base: cas.Manifest{"a": file("0")}, steps: []made{{delta: cas.Delta{"a": set("1")}}, {delta: cas.Delta{"a": gone}}}, want: cas.Manifest{}, conflicts: []string{"a 0 1"}},
+		{name: "delete twice", base: cas.Manifest{"a": file("0")}, steps: []made{{delta: cas.Delta{"a": gone}}, {delta: cas.Delta{"a": gone}}}, want: cas.Manifest{}},
+		{name: "one after the other", steps: []made{{delta: cas.Delta{"a": set("1")}}, {delta: cas.Delta{"a": set("2")}, on: []int{0}}}, want: cas.Manifest{"a": file("2")}},
+		{name: "settled by a third", steps: []made{{delta: cas.Delta{"a": set("1")}}, {delta: cas.Delta{"a": set("2")}}, {delta: cas.Delta{"b": set("3")}, on: []int{0, 1}}}, want: cas.Manifest{"a": file("2"), "b": file("3")}},
+		{name: "not settled by one that knew one", steps: []made{{delta: cas.Delta{"a": set("1")}}, {delta: cas.Delta{"a": set("2")}}, {delta: cas.Delta{"b": set("3")}, on: []int{1}}}, want: cas.Manifest{"a": file("2"), "b": file("3")}, conflicts: []string{"a 0 1"}},
+		{name: "three", steps: []made{{delta: cas.Delta{"a": set("1")}}, {delta: cas.Delta{"a": set("2")}}, {delta: cas.Delta{"a": set("1")}}}, want: cas.Manifest{"a": file("1")}, conflicts: []string{"a 0 1", "a 1 2"}},
+		{name: "file then directory", steps: []made{{delta: cas.Delta{"a": set("1")}}, {delta: cas.Delta{"a/b": set("2")}}}, want: cas.Manifest{"a/b": file("2")}, conflicts: []string{"a 0 1"}},
+		{name: "directory then file", steps: []made{{delta: cas.Delta{"a/b": set("1"), "a/c/d": set("1")}}, {delta: cas.Delta{"a": set("2")}}}, want: cas.Manifest{"a": file("2")}, conflicts: []string{"a 0 1"}},
+		{name: "file for directory, knowingly", steps: []made{{delta: cas.Delta{"a/b": set("1")}}, {delta: cas.Delta{"a/b": gone, "a": set("2")}, on: []int{0}}}, want: cas.Manifest{"a": file("2")}},
+		{name: "new file in a directory that another replaced", base: cas.Manifest{"a/b": file("0")}, steps: []made{{delta: cas.Delta{"a/b": gone, "a": set("1")}}, {delta: cas.Delta{"a/c": set("2")}}}, want: cas.Manifest{"a/c": file("2")}, conflicts: []string{"a 0 1"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -88,7 +89,7 @@ func TestFold(t *testing.T) {
 }
 
 // naiveFold is Fold without any cleverness.
-func naiveFold(base store.Manifest, steps []session.Step, deltas []store.Delta) (store.Manifest, map[string]bool) {
+func naiveFold(base cas.Manifest, steps []session.Step, deltas []cas.Delta) (cas.Manifest, map[string]bool) {
 	out := maps.Clone(base)
 	under := func(p, dir string) bool { return strings.HasPrefix(p, dir+"/") }
 	for _, d := range deltas {
@@ -97,7 +98,7 @@ func naiveFold(base store.Manifest, steps []session.Step, deltas []store.Delta) 
 				delete(out, p)
 				continue
 			}
-			maps.DeleteFunc(out, func(q string, _ store.Entry) bool { return under(q, p) || under(p, q) })
+			maps.DeleteFunc(out, func(q string, _ cas.Entry) bool { return under(q, p) || under(p, q) })
 			out[p] = c.Entry
 		}
 	}
@@ -131,7 +132,7 @@ func TestFoldAgainstANaiveModel(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 4))
 		base := randomTree(r)
-		var deltas []store.Delta
+		var deltas []cas.Delta
 		var steps []session.Step
 		for i := range 1 + r.IntN(4) {
 			var on []int
@@ -140,7 +141,7 @@ func TestFoldAgainstANaiveModel(t *testing.T) {
 					on = append(on, j)
 				}
 			}
-			deltas = append(deltas, store.Diff(randomTree(r), randomTree(r)))
+			deltas = append(deltas, cas.Diff(randomTree(r), randomTree(r)))
 			steps = append(steps, step(t, s, string(rune('a'+i)), deltas[i], on...))
 		}
 		name, err := s.PutManifest(t.Context(), base)
@@ -164,7 +165,7 @@ func TestFoldAgainstANaiveModel(t *testing.T) {
 			paths = append(paths, a.Path)
 			require.Equal(t, got[a.Path].SHA256, a.SHA256, "seed %d", seed)
 		}
-		alone, _ := naiveFold(store.Manifest{}, steps, deltas)
+		alone, _ := naiveFold(cas.Manifest{}, steps, deltas)
 		require.Equal(t, slices.Sorted(maps.Keys(alone)), append([]string(nil), paths...), "seed %d", seed)
 	}
 }
@@ -173,8 +174,8 @@ func TestArtifactsNameTheirLastAuthor(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	steps := []session.Step{
-		step(t, s, "a", store.Delta{"x": {Entry: file("1")}, "y": {Entry: file("1")}, "l": {Entry: store.Entry{Link: "x"}}}),
-		step(t, s, "b", store.Delta{"x": {Entry: file("22")}, "y": {Deleted: true}}, 0),
+		step(t, s, "a", cas.Delta{"x": {Entry: file("1")}, "y": {Entry: file("1")}, "l": {Entry: cas.Entry{Link: "x"}}}),
+		step(t, s, "b", cas.Delta{"x": {Entry: file("22")}, "y": {Deleted: true}}, 0),
 	}
 	got, err := s.Artifacts(t.Context(), steps)
 	require.NoError(t, err)

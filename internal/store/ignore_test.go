@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
@@ -50,7 +51,7 @@ func needGit(t *testing.T) {
 
 func snapshotPaths(t *testing.T, s *store.Store, dir string) []string {
 	t.Helper()
-	snap, err := s.Snapshot(t.Context(), dir, store.SnapshotOptions{})
+	snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
 	require.NoError(t, err)
 	paths, err := s.Paths(t.Context(), snap.Manifest)
 	require.NoError(t, err)

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/storage"
@@ -123,10 +124,7 @@ func (s *Store) stage() (staged *Store, remove func() error, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	staged = &Store{dir: dir, id: s.id, now: s.now, limits: s.limits}
-	staged.buffers.New = s.buffers.New
-	staged.attach()
-	return staged, func() error { return os.RemoveAll(dir) }, nil
+	return newStore(dir, s.id, Options{Clock: s.now, Limits: s.limits}), func() error { return os.RemoveAll(dir) }, nil
 }
 
 func (s *Store) checkVacancy(key session.Key) error {
@@ -240,17 +238,21 @@ func (s *Store) unpackFile(ctx context.Context, h *tar.Header, t io.Reader) (err
 		return err
 	}
 	defer closing(f, &err)
-	_, err = s.copy(ctx, f, &archiveReader{t, h.Name})
+	_, err = io.Copy(f, &archiveReader{ctx, t, h.Name})
 	return err
 }
 
 // archiveReader tells a damaged archive from a store that cannot be used.
 type archiveReader struct {
+	ctx   context.Context
 	r     io.Reader
 	entry string
 }
 
 func (r *archiveReader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
 	n, err := r.r.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = damagedArchive(r.entry, err)
@@ -412,15 +414,15 @@ func (s *Store) takeBlobs(ctx context.Context, staged *Store, names []spec.Diges
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		path := staged.blobPath(name)
+		path := staged.BlobPath(name)
 		info, err := os.Stat(path)
 		if err != nil {
 			return nil, err
 		}
-		if _, err := s.installUnflushed(ctx, path, Entry{SHA256: name, Size: info.Size()}); err != nil {
+		if _, err := s.InstallUnflushed(ctx, path, cas.Entry{SHA256: name, Size: info.Size()}); err != nil {
 			return nil, err
 		}
-		files = append(files, s.blobPath(name))
+		files = append(files, s.BlobPath(name))
 	}
 	return files, nil
 }
@@ -438,7 +440,7 @@ func (s *Store) takeSession(staged *Store, key session.Key, blobs []string) erro
 	}); err != nil {
 		return err
 	}
-	if err := s.flushFiles(files); err != nil {
+	if err := s.FlushFiles(files); err != nil {
 		return fmt.Errorf("flush the store: %w", err)
 	}
 	if err := s.files.MakeDir(filepath.Dir(dir), storage.Durable); err != nil {

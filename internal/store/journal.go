@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/storage"
@@ -53,7 +54,7 @@ func sealLine(e any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat([]byte(lineHead), entry, []byte(lineSeal), []byte(digestOf(entry)), []byte(lineTail)), nil
+	return slices.Concat([]byte(lineHead), entry, []byte(lineSeal), []byte(cas.DigestOf(entry)), []byte(lineTail)), nil
 }
 
 // parseLine reads a line. Fields that an entry does not have are passed over: a
@@ -77,7 +78,7 @@ func unsealLine(line []byte) ([]byte, error) {
 		return nil, errors.New("not an entry")
 	}
 	entry, after := body[:len(body)-lineAfter], body[len(body)-lineAfter:]
-	if string(after) != lineSeal+string(digestOf(entry))+lineTail {
+	if string(after) != lineSeal+string(cas.DigestOf(entry))+lineTail {
 		return nil, fmt.Errorf("has a %s that does not match its entry", sealField)
 	}
 	return entry, nil
@@ -193,9 +194,9 @@ func (s *Store) readJournal(key string) (*journalFile, error) {
 func (s *Store) journalFault(key string, version storage.Version, what string) error {
 	kept, err := s.docs.Quarantine(key, version, true)
 	if err != nil {
-		return &Fault{Path: key, What: what + "; cannot be copied to the quarantine: " + err.Error(), kind: session.ErrCorrupt}
+		return &cas.Fault{Path: key, What: what + "; cannot be copied to the quarantine: " + err.Error(), Kind: session.ErrCorrupt}
 	}
-	return &Fault{Path: key, What: what, Quarantined: kept, kind: session.ErrCorrupt}
+	return &cas.Fault{Path: key, What: what, Quarantined: kept, Kind: session.ErrCorrupt}
 }
 
 // AppendEntry adds an entry to an assignment's journal; when it returns the entry

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/failpoint"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -35,7 +36,7 @@ func sealQuickly(v any) ([]byte, error) {
 	if !bytes.HasSuffix(data, []byte(ledgerTail)) {
 		return nil, errors.New("a document does not end with its empty digest")
 	}
-	return slices.Insert(data, len(data)-ledgerAfter, []byte(digestOf(data))...), nil
+	return slices.Insert(data, len(data)-ledgerAfter, []byte(cas.DigestOf(data))...), nil
 }
 
 // unsealQuickly reads a document into v and refuses one that sealQuickly cannot have
@@ -48,7 +49,7 @@ func unsealQuickly(data []byte, v any) error {
 	}
 	stated := spec.Digest(data[at : at+digest])
 	rest := slices.Concat(data[:at], data[at+digest:])
-	if !bytes.HasSuffix(rest, []byte(ledgerTail)) || digestOf(rest) != stated {
+	if !bytes.HasSuffix(rest, []byte(ledgerTail)) || cas.DigestOf(rest) != stated {
 		return fmt.Errorf("its %s does not match its content", sealField)
 	}
 	return json.Unmarshal(data, v)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -82,34 +81,6 @@ func (s *Store) locked(key string, change func(storage.Locked) error) (err error
 	}
 	defer closing(l, &err)
 	return change(l)
-}
-
-// withSweepShared runs change while nothing is swept away. Many may at once; it must not
-// take long.
-func (s *Store) withSweepShared(change func() error) error {
-	return s.sweepLock((*flock.Flock).RLock, change)
-}
-
-// withSweepExclusive runs change while no blob is marked as used.
-func (s *Store) withSweepExclusive(change func() error) error {
-	return s.sweepLock((*flock.Flock).Lock, change)
-}
-
-func (s *Store) sweepLock(lock func(*flock.Flock) error, change func() error) (err error) {
-	l := flock.New(s.path("locks", ".sweep"), flock.SetPermissions(fileMode))
-	err = lock(l)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err := s.files.MakeDir(s.path("locks"), storage.UntilPowerLoss); err != nil {
-			return fmt.Errorf("create the directory of a lock: %w", err)
-		}
-		err = lock(l)
-	}
-	if err != nil {
-		_ = l.Close()
-		return fmt.Errorf("lock the store's blobs: %w", err)
-	}
-	defer closing(l, &err)
-	return change()
 }
 
 // lockPruning makes this the only prune of the store; ok is false while there is

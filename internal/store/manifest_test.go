@@ -7,31 +7,31 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/cas"
 )
 
-func file(content string) store.Entry {
-	return store.Entry{SHA256: sha([]byte(content)), Size: int64(len(content))}
+func file(content string) cas.Entry {
+	return cas.Entry{SHA256: sha([]byte(content)), Size: int64(len(content))}
 }
 
 func TestAManifestIsWrittenInOneWay(t *testing.T) {
 	t.Parallel()
-	m := store.Manifest{
+	m := cas.Manifest{
 		"b": file("b"), "a/x": {SHA256: sha([]byte("x")), Size: 1, Executable: true}, "l": {Link: "a/x"}, "<&>": file(""),
 	}
-	data, err := store.EncodeManifest(m)
+	data, err := cas.EncodeManifest(m)
 	require.NoError(t, err)
 	require.Equal(t, `{"files":{"<&>":{"sha256":"`+string(sha(nil))+`"},"a/x":{"executable":true,"sha256":"`+string(sha([]byte("x")))+
 		`","size":1},"b":{"sha256":"`+string(sha([]byte("b")))+`","size":1},"l":{"link":"a/x"}},"schema":"maestro.manifest/v1"}`, string(data))
-	back, err := store.DecodeManifest(data)
+	back, err := cas.DecodeManifest(data)
 	require.NoError(t, err)
 	require.Equal(t, m, back)
 
-	d := store.Delta{"b": {Entry: file("b")}, "gone": {Deleted: true}}
-	data, err = store.EncodeDelta(d)
+	d := cas.Delta{"b": {Entry: file("b")}, "gone": {Deleted: true}}
+	data, err = cas.EncodeDelta(d)
 	require.NoError(t, err)
 	require.Equal(t, `{"changes":{"b":{"sha256":"`+string(sha([]byte("b")))+`","size":1},"gone":{"deleted":true}},"schema":"maestro.delta/v1"}`, string(data))
-	again, err := store.DecodeDelta(data)
+	again, err := cas.DecodeDelta(data)
 	require.NoError(t, err)
 	require.Equal(t, d, again)
 }
@@ -39,7 +39,7 @@ func TestAManifestIsWrittenInOneWay(t *testing.T) {
 func TestManifestsThatNoDirectoryCanHold(t *testing.T) {
 	t.Parallel()
 	ok := file("x")
-	for name, m := range map[string]store.Manifest{
+	for name, m := range map[string]cas.Manifest{
 		"file under file":     {"a": ok, "a/b": ok},
 		"far under file":      {"a": ok, "a/b/c": ok, "a.b": ok},
 		"link under file":     {"a": {Link: "b"}, "a/b": ok},
@@ -54,18 +54,18 @@ func TestManifestsThatNoDirectoryCanHold(t *testing.T) {
 		"executable link":     {"a": {Link: "b", Executable: true}},
 		"link that leads out": {"a/b": {Link: "../../c"}},
 	} {
-		_, err := store.EncodeManifest(m)
+		_, err := cas.EncodeManifest(m)
 		require.Error(t, err, name)
-		d := store.Delta{}
+		d := cas.Delta{}
 		for p, e := range m {
-			d[p] = store.Change{Entry: e}
+			d[p] = cas.Change{Entry: e}
 		}
-		_, err = store.EncodeDelta(d)
+		_, err = cas.EncodeDelta(d)
 		require.Error(t, err, name)
 	}
-	_, err := store.EncodeDelta(store.Delta{"a": {Deleted: true, Entry: ok}})
+	_, err := cas.EncodeDelta(cas.Delta{"a": {Deleted: true, Entry: ok}})
 	require.Error(t, err)
-	_, err = store.EncodeDelta(store.Delta{"..": {Deleted: true}})
+	_, err = cas.EncodeDelta(cas.Delta{"..": {Deleted: true}})
 	require.Error(t, err)
 }
 
@@ -76,29 +76,29 @@ func TestDocumentsThatAreNoManifests(t *testing.T) {
 		`{"files":{},"schema":"maestro.delta/v1"}`, `{"files":{},"schema":"maestro.manifest/v1"} x`,
 		`{"files":{},"schema":"maestro.manifest/v1","more":1}`, `{"files":{"a":{"deleted":true}},"schema":"maestro.manifest/v1"}`,
 	} {
-		_, err := store.DecodeManifest([]byte(text))
+		_, err := cas.DecodeManifest([]byte(text))
 		require.Error(t, err, text)
-		_, err = store.DecodeDelta([]byte(text))
+		_, err = cas.DecodeDelta([]byte(text))
 		require.Error(t, err, text)
 	}
 }
 
 func TestApplyKeepsATreeThatADirectoryCanHold(t *testing.T) {
 	t.Parallel()
-	base := store.Manifest{"a": file("1"), "d/x": file("2"), "d/y": file("3"), "e": file("4")}
-	got := store.Apply(base, store.Delta{"a/b": {Entry: file("5")}, "d": {Entry: file("6")}, "e": {Deleted: true}, "none": {Deleted: true}})
-	require.Equal(t, store.Manifest{"a/b": file("5"), "d": file("6")}, got)
+	base := cas.Manifest{"a": file("1"), "d/x": file("2"), "d/y": file("3"), "e": file("4")}
+	got := cas.Apply(base, cas.Delta{"a/b": {Entry: file("5")}, "d": {Entry: file("6")}, "e": {Deleted: true}, "none": {Deleted: true}})
+	require.Equal(t, cas.Manifest{"a/b": file("5"), "d": file("6")}, got)
 	require.Len(t, base, 4, "the base is left alone")
 }
 
 // randomTree makes a small tree with many chances to collide with another.
-func randomTree(r *rand.Rand) store.Manifest {
-	m := store.Manifest{}
+func randomTree(r *rand.Rand) cas.Manifest {
+	m := cas.Manifest{}
 	for range r.IntN(8) {
 		p := randomPath(r)
 		e := file(strings.Repeat("x", r.IntN(3)))
 		e.Executable = r.IntN(4) == 0
-		m = store.Apply(m, store.Delta{p: {Entry: e}})
+		m = cas.Apply(m, cas.Delta{p: {Entry: e}})
 	}
 	return m
 }
@@ -117,32 +117,32 @@ func TestApplyUndoesDiff(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		a, b := randomTree(r), randomTree(r)
 		require.NoError(t, b.Check())
-		d := store.Diff(a, b)
+		d := cas.Diff(a, b)
 		require.NoError(t, d.Check())
-		require.Equal(t, b, store.Apply(a, d), "seed %d", seed)
-		require.Empty(t, store.Diff(b, b))
+		require.Equal(t, b, cas.Apply(a, d), "seed %d", seed)
+		require.Empty(t, cas.Diff(b, b))
 	}
 }
 
 func FuzzManifestDecode(f *testing.F) {
-	good, err := store.EncodeManifest(store.Manifest{"a/b": file("x"), "l": {Link: "a"}})
+	good, err := cas.EncodeManifest(cas.Manifest{"a/b": file("x"), "l": {Link: "a"}})
 	require.NoError(f, err)
 	f.Add(good)
 	f.Add([]byte(`{"files":{"../a":{"link":"b"}},"schema":"maestro.manifest/v1"}`))
 	f.Add([]byte(`{"changes":{"a":{"deleted":true}},"schema":"maestro.delta/v1"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if m, err := store.DecodeManifest(data); err == nil {
+		if m, err := cas.DecodeManifest(data); err == nil {
 			require.NoError(t, m.Check())
-			again, err := store.EncodeManifest(m)
+			again, err := cas.EncodeManifest(m)
 			require.NoError(t, err)
-			back, err := store.DecodeManifest(again)
+			back, err := cas.DecodeManifest(again)
 			require.NoError(t, err)
 			require.Equal(t, m, back)
 		}
-		if d, err := store.DecodeDelta(data); err == nil {
-			again, err := store.EncodeDelta(d)
+		if d, err := cas.DecodeDelta(data); err == nil {
+			again, err := cas.EncodeDelta(d)
 			require.NoError(t, err)
-			back, err := store.DecodeDelta(again)
+			back, err := cas.DecodeDelta(again)
 			require.NoError(t, err)
 			require.Equal(t, d, back)
 		}

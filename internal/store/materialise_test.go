@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
-	"github.com/maestro-hive/maestro/internal/store"
 )
 
 func inode(t *testing.T, path string) uint64 {
@@ -137,12 +137,12 @@ func TestASnapshotBringsBackWhatWasLost(t *testing.T) {
 	work := t.TempDir()
 	writeTree(t, work, map[string]string{"a": "1"})
 	backdate(t, work)
-	snap, err := s.Snapshot(t.Context(), work, store.SnapshotOptions{})
+	snap, err := s.Snapshot(t.Context(), work, cas.SnapshotOptions{})
 	require.NoError(t, err)
 	require.NoError(t, os.Remove(blobPath(s, sha([]byte("1")))))
 	dir := filepath.Join(t.TempDir(), "tree")
 	require.ErrorIs(t, s.Materialise(t.Context(), snap.Manifest, dir), session.ErrNotFound)
-	_, err = s.Snapshot(t.Context(), work, store.SnapshotOptions{})
+	_, err = s.Snapshot(t.Context(), work, cas.SnapshotOptions{})
 	require.NoError(t, err)
 	require.NoError(t, s.Materialise(t.Context(), snap.Manifest, dir))
 }

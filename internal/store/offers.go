@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/storage"
@@ -22,7 +23,7 @@ var unsafeInName = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
 func offerKey(worker string) string {
 	safe := strings.Trim(unsafeInName.ReplaceAllString(worker, "_"), "_")
 	if safe != worker || len(safe) > 100 {
-		safe = safe[:min(len(safe), 100)] + "." + string(digestOf([]byte(worker))[:8])
+		safe = safe[:min(len(safe), 100)] + "." + string(cas.DigestOf([]byte(worker))[:8])
 	}
 	return "workers/" + safe + ".json"
 }

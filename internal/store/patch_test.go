@@ -13,13 +13,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
 )
 
 // patchOf is the patch between two trees.
-func patchOf(t *testing.T, s *store.Store, from, to spec.Digest, o store.PatchOptions) string {
+func patchOf(t *testing.T, s *store.Store, from, to spec.Digest, o cas.PatchOptions) string {
 	t.Helper()
 	var b strings.Builder
 	for d, err := range s.Patch(t.Context(), from, to, o) {
@@ -97,10 +98,10 @@ func TestGitAppliesAPatch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			from, to := snapshot(t, s, tt.before), snapshot(t, s, tt.after)
-			forth := patchOf(t, s, from, to, store.PatchOptions{Binary: true})
+			forth := patchOf(t, s, from, to, cas.PatchOptions{Binary: true})
 			require.Equal(t, tt.after, applied(t, tt.before, forth, "git", "apply", "-"))
 			require.Equal(t, tt.before, applied(t, tt.after, forth, "git", "apply", "--reverse", "-"))
-			require.Equal(t, tt.before, applied(t, tt.after, patchOf(t, s, to, from, store.PatchOptions{Binary: true}), "git", "apply", "-"))
+			require.Equal(t, tt.before, applied(t, tt.after, patchOf(t, s, to, from, cas.PatchOptions{Binary: true}), "git", "apply", "-"))
 		})
 	}
 }
@@ -113,7 +114,7 @@ func TestPatchAppliesAPatchOfTexts(t *testing.T) {
 	s := newStore(t)
 	before := map[string]string{"edit it": "one\ntwo", "gone": "bye\n", "link": "-> a"}
 	after := map[string]string{"edit it": "one\nthree", "new": "#! hello\n", "link": "-> b"}
-	patch := patchOf(t, s, snapshot(t, s, before), snapshot(t, s, after), store.PatchOptions{})
+	patch := patchOf(t, s, snapshot(t, s, before), snapshot(t, s, after), cas.PatchOptions{})
 	require.Equal(t, after, applied(t, before, patch, "patch", "-p1", "--silent"))
 }
 
@@ -138,7 +139,7 @@ func TestGitAppliesPatchesOfAnyTexts(t *testing.T) {
 		name := fmt.Sprintf("f%03d", i)
 		before[name], after[name] = text(), text()
 	}
-	patch := patchOf(t, s, snapshot(t, s, before), snapshot(t, s, after), store.PatchOptions{})
+	patch := patchOf(t, s, snapshot(t, s, before), snapshot(t, s, after), cas.PatchOptions{})
 	require.Equal(t, after, applied(t, before, patch, "git", "apply", "-"))
 }
 
@@ -149,17 +150,17 @@ func TestAPatchNamesWhatItCannotShow(t *testing.T) {
 	to := snapshot(t, s, map[string]string{"data file": "a\x00c", "docs/a.md": "A\n", "docs/b.md": "B\n", "src/c.go": "c\n"})
 
 	var counted []string
-	for d, err := range s.Patch(t.Context(), from, to, store.PatchOptions{}) {
+	for d, err := range s.Patch(t.Context(), from, to, cas.PatchOptions{}) {
 		require.NoError(t, err)
 		counted = append(counted, fmt.Sprintf("%s +%d -%d %t", d.Path, d.Added, d.Removed, d.Opaque))
 	}
 	require.Equal(t, []string{"data file +0 -0 true", "docs/a.md +1 -1 false", "docs/b.md +1 -1 false", "src/c.go +1 -0 false"}, counted)
-	whole := patchOf(t, s, from, to, store.PatchOptions{})
+	whole := patchOf(t, s, from, to, cas.PatchOptions{})
 	require.Contains(t, whole, "Binary files a/data file and b/data file differ\n")
-	part := patchOf(t, s, from, to, store.PatchOptions{Paths: []string{"docs/a*", "src"}})
+	part := patchOf(t, s, from, to, cas.PatchOptions{Paths: []string{"docs/a*", "src"}})
 	require.Equal(t, 2, strings.Count(part, "diff --git"), part)
 	require.Contains(t, part, "diff --git a/docs/a.md b/docs/a.md\nindex ")
-	for _, err := range s.Patch(t.Context(), from, to, store.PatchOptions{Paths: []string{"nowhere"}}) {
+	for _, err := range s.Patch(t.Context(), from, to, cas.PatchOptions{Paths: []string{"nowhere"}}) {
 		require.ErrorIs(t, err, session.ErrNotFound)
 	}
 }
@@ -167,7 +168,7 @@ func TestAPatchNamesWhatItCannotShow(t *testing.T) {
 func TestAPatchNamesContentsAsGitDoes(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	patch := patchOf(t, s, snapshot(t, s, nil), snapshot(t, s, map[string]string{"a": "hello\n"}), store.PatchOptions{})
+	patch := patchOf(t, s, snapshot(t, s, nil), snapshot(t, s, map[string]string{"a": "hello\n"}), cas.PatchOptions{})
 	cmd := exec.CommandContext(t.Context(), "git", "hash-object", "--stdin")
 	cmd.Stdin = strings.NewReader("hello\n")
 	name, err := cmd.Output()

@@ -9,21 +9,21 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/maestro-hive/maestro/internal/store"
+	"github.com/maestro-hive/maestro/internal/cas"
 )
 
 func TestCheckPath(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("a", 255)
 	for _, p := range []string{"a", "a/b", "a b/ü", ".env", "..a", "a..", "a/.gitignore", ".github/x", long, long + "/" + long + "/" + long + "/" + long[:253]} {
-		require.NoError(t, store.CheckPath(p), p)
+		require.NoError(t, cas.CheckPath(p), p)
 	}
 	for _, p := range []string{
 		"", "/", "/a", "a/", "a//b", ".", "..", "./a", "a/.", "a/./b", "../a", "a/..", "a/../b",
 		"a\x00b", "a\nb", "a\x7f", "a\u0085b", "a\xffb", ".git", "a/.git/hooks/x", ".GIT/config", "a/.Git", long + "a",
 		long + "/" + long + "/" + long + "/" + long + "/a",
 	} {
-		require.Error(t, store.CheckPath(p), p)
+		require.Error(t, cas.CheckPath(p), p)
 	}
 }
 
@@ -49,7 +49,7 @@ func TestCheckLink(t *testing.T) {
 		{"a", "b\xff", false},
 		{"a", strings.Repeat("b/", 600), false},
 	} {
-		err := store.CheckLink(c.path, c.target)
+		err := cas.CheckLink(c.path, c.target)
 		require.Equal(t, c.ok, err == nil, "%s -> %s: %v", c.path, c.target, err)
 	}
 }
@@ -59,10 +59,10 @@ func FuzzPath(f *testing.F) {
 		f.Add(seed, seed)
 	}
 	f.Fuzz(func(t *testing.T, p, target string) {
-		if store.CheckPath(p) == nil {
-			require.True(t, filepath.IsLocal(p) && path.Clean(p) == p && utf8.ValidString(p) && len(p) <= store.MaxPath, "%q", p)
+		if cas.CheckPath(p) == nil {
+			require.True(t, filepath.IsLocal(p) && path.Clean(p) == p && utf8.ValidString(p) && len(p) <= cas.MaxPath, "%q", p)
 		}
-		if store.CheckPath(p) == nil && store.CheckLink(p, target) == nil {
+		if cas.CheckPath(p) == nil && cas.CheckLink(p, target) == nil {
 			to := path.Join("/top", path.Dir(p), target)
 			require.True(t, to == "/top" || strings.HasPrefix(to, "/top/"), "%q -> %q", p, target)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
@@ -84,7 +85,7 @@ func (w *stressWorker) abandon() {
 	for range 3 {
 		epoch := time.Now().Unix() / 2
 		writeTree(w.t, w.dir, map[string]string{"b/two.txt": fmt.Sprint(epoch-w.random.Int64N(3), w.random.IntN(4))})
-		_, err := w.s.Snapshot(w.t.Context(), w.dir, store.SnapshotOptions{})
+		_, err := w.s.Snapshot(w.t.Context(), w.dir, cas.SnapshotOptions{})
 		assert.NoError(w.t, err)
 	}
 }
@@ -95,7 +96,7 @@ func (w *stressWorker) session(key session.Key) {
 	ctx, t := w.t.Context(), w.t
 	c := session.Checkpoint{Incarnation: 1, Decisions: map[string]string{}, Artifacts: []session.Artifact{}}
 	writeTree(t, w.dir, map[string]string{"common.txt": fmt.Sprint(w.random.IntN(3))})
-	snap, err := w.s.Snapshot(ctx, w.dir, store.SnapshotOptions{})
+	snap, err := w.s.Snapshot(ctx, w.dir, cas.SnapshotOptions{})
 	assert.NoError(t, err)
 	c.Workspace, c.Tree = snap.Manifest, snap.Manifest
 	c.Team.Blob, err = w.s.PutBlob(ctx, []byte(fmt.Sprintf(`{"name":"team %d"}`, w.random.IntN(3))))

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/storage"
@@ -167,7 +168,7 @@ func (s *Store) dropCopy(key session.Key, c StoredCheckpoint) error {
 		return err
 	}
 	data, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) || (err == nil && digestOf(data) != c.Name) {
+	if errors.Is(err, os.ErrNotExist) || (err == nil && cas.DigestOf(data) != c.Name) {
 		return nil
 	}
 	if err == nil {

@@ -6,6 +6,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+
+	"github.com/maestro-hive/maestro/internal/storage"
 )
 
 const (
@@ -46,7 +48,7 @@ func (s *Store) KeepReserve() (err error) {
 // is full.
 func (s *Store) withReserve(try func() error) error {
 	err := try()
-	if IsFull(err) {
+	if storage.IsFull(err) {
 		if gone := os.Remove(s.path(reserveFile)); gone == nil || errors.Is(gone, fs.ErrNotExist) {
 			err = try()
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
 )
@@ -21,7 +22,7 @@ func TestSnapshotsLeaveKeysOut(t *testing.T) {
 		"main.go": "1", "environment.go": "1", "monkey.go": "1", ".env": "1", "app/.env.local": "1", "tls/server.pem": "1", "tls/SERVER.KEY": "1",
 		"id_rsa": "1", "id_rsa.pub": "1", "id_ed25519": "1", ".ssh/config": "1", ".gitignore": "*.log\n", "a.log": "1", "node_modules/x/y": "1",
 	})
-	snap, err := s.Snapshot(t.Context(), dir, store.SnapshotOptions{})
+	snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
 	require.NoError(t, err)
 	paths, err := s.Paths(t.Context(), snap.Manifest)
 	require.NoError(t, err)
@@ -31,7 +32,7 @@ func TestSnapshotsLeaveKeysOut(t *testing.T) {
 	require.Equal(t, 4, snap.Files)
 	require.EqualValues(t, 9, snap.Bytes)
 
-	snap, err = s.Snapshot(t.Context(), dir, store.SnapshotOptions{Include: []string{"app/.env.*", "a.log", ".ssh/config", "node_modules/x/*"}, Ignore: []string{"m*.go"}})
+	snap, err = s.Snapshot(t.Context(), dir, cas.SnapshotOptions{Include: []string{"app/.env.*", "a.log", ".ssh/config", "node_modules/x/*"}, Ignore: []string{"m*.go"}})
 	require.NoError(t, err)
 	paths, err = s.Paths(t.Context(), snap.Manifest)
 	require.NoError(t, err)
@@ -48,11 +49,11 @@ func TestASnapshotSeesEveryChange(t *testing.T) {
 		path := filepath.Join(dir, "a")
 		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 		for range 2 {
-			snap, err := s.Snapshot(t.Context(), dir, store.SnapshotOptions{})
+			snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
 			require.NoError(t, err)
 			m, err := s.Manifest(t.Context(), snap.Manifest)
 			require.NoError(t, err)
-			require.Equal(t, store.Manifest{"a": file(content)}, m)
+			require.Equal(t, cas.Manifest{"a": file(content)}, m)
 			seen[snap.Manifest] = content
 		}
 	}
@@ -66,7 +67,7 @@ func TestASnapshotOnlyReads(t *testing.T) {
 	writeTree(t, dir, map[string]string{"a": "1", "d/b": "2"})
 	require.NoError(t, os.Chmod(filepath.Join(dir, "d"), 0o500))
 	t.Cleanup(func() { _ = os.Chmod(filepath.Join(dir, "d"), 0o755) })
-	_, err := s.Snapshot(t.Context(), dir, store.SnapshotOptions{})
+	_, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
 	require.NoError(t, err)
 	info, err := os.Stat(filepath.Join(dir, "d"))
 	require.NoError(t, err)
@@ -90,13 +91,13 @@ func TestAWorkspaceThatCannotBeTaken(t *testing.T) {
 	s := newStore(t)
 	dir := t.TempDir()
 	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
-	_, err := s.Snapshot(t.Context(), dir, store.SnapshotOptions{})
-	var refused *store.RefusedError
+	_, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
+	var refused *cas.RefusedError
 	require.ErrorAs(t, err, &refused)
 	require.Equal(t, "pipe", refused.Path)
 	require.ErrorContains(t, err, "ignore it")
-	_, err = s.Snapshot(t.Context(), filepath.Join(dir, "absent"), store.SnapshotOptions{})
+	_, err = s.Snapshot(t.Context(), filepath.Join(dir, "absent"), cas.SnapshotOptions{})
 	require.ErrorIs(t, err, os.ErrNotExist)
-	_, err = s.Snapshot(t.Context(), dir, store.SnapshotOptions{Include: []string{"["}})
+	_, err = s.Snapshot(t.Context(), dir, cas.SnapshotOptions{Include: []string{"["}})
 	require.ErrorAs(t, err, &refused)
 }

@@ -12,9 +12,9 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/storage"
 )
@@ -35,32 +35,12 @@ const (
 	staleTemp = 24 * time.Hour
 )
 
-// The default limits of what a collection accepts.
-const (
-	DefaultFiles           = 200_000
-	DefaultFileBytes int64 = 100 << 20
-	DefaultTreeBytes int64 = 2_000_000_000
-	DefaultDiskBytes int64 = 10_000_000_000
-)
-
-// Limits bounds the trees that a store accepts. Zero fields mean the default.
-type Limits struct {
-	// Files is the largest number of files and links in one tree.
-	Files int
-	// FileBytes is the largest size of one file, in bytes.
-	FileBytes int64
-	// TreeBytes is the largest size of all files of one tree together, in bytes.
-	TreeBytes int64
-	// DiskBytes is the most that one attempt may have written on disk, in bytes.
-	DiskBytes int64
-}
-
 // Options says how a process uses a store.
 type Options struct {
 	// Clock tells the time; it is required.
 	Clock func() time.Time
 	// Limits bounds the trees that are accepted.
-	Limits Limits
+	Limits cas.Limits
 	// IndexFrom is the number of files from which on a directory that was
 	// filled is remembered, so that what is unchanged need not be read again;
 	// zero: always. Of fewer files, reading costs less than remembering.
@@ -74,23 +54,19 @@ type Options struct {
 	Reading bool
 }
 
-// Store is an open store. Its methods may be used by many goroutines, and the
-// directory by many processes.
+// Store is an open store: documents and journals, and the content that they name. Its
+// methods may be used by many goroutines, and the directory by many processes.
 type Store struct {
+	*cas.Store
 	dir      string
 	id       string
 	workRoot string
-	limits   Limits
-	// indexFrom is Options.IndexFrom.
-	indexFrom int
-	now       func() time.Time
-	buffers   sync.Pool
+	limits   cas.Limits
+	now      func() time.Time
 	// sealed are the digests of documents whose seal was found good.
-	sealed recentDigests
-	// flushed are the blobs that need no flushing.
-	flushed flushed
-	parts   partCache
-	// docs has what changes: documents and journals. files has it, too; it is for content.
+	sealed cas.RecentDigests
+	parts  partCache
+	// docs has what changes: documents and journals. files has it, too.
 	docs  storage.Storage
 	files *storage.Directory
 }
@@ -186,32 +162,21 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: abs, id: id.ID, now: o.Clock, limits: o.Limits, indexFrom: o.IndexFrom, workRoot: o.WorkRoot}
-	s.buffers.New = func() any { b := make([]byte, bufferSize); return &b }
-	if s.limits.Files <= 0 {
-		s.limits.Files = DefaultFiles
-	}
-	if s.limits.FileBytes <= 0 {
-		s.limits.FileBytes = DefaultFileBytes
-	}
-	if s.limits.TreeBytes <= 0 {
-		s.limits.TreeBytes = DefaultTreeBytes
-	}
-	if s.limits.DiskBytes <= 0 {
-		s.limits.DiskBytes = DefaultDiskBytes
-	}
-	if s.workRoot == "" {
-		s.workRoot = s.path("work")
-	}
-	s.attach()
+	s := newStore(abs, id.ID, o)
 	s.sweep()
 	return s, nil
 }
 
-// attach connects a store with its directory.
-func (s *Store) attach() {
-	s.files = storage.NewDirectory(s.dir, s.now, s.withReserve)
+// newStore connects a store with its directory.
+func newStore(dir, id string, o Options) *Store {
+	s := &Store{dir: dir, id: id, now: o.Clock, limits: o.Limits.WithDefaults(), workRoot: o.WorkRoot}
+	if s.workRoot == "" {
+		s.workRoot = s.path("work")
+	}
+	s.files = storage.NewDirectory(dir, s.now, s.withReserve)
 	s.docs = s.files
+	s.Store = cas.New(dir, s.files, cas.Options{Clock: s.now, Limits: s.limits, IndexFrom: o.IndexFrom, WorkRoot: s.workRoot})
+	return s
 }
 
 func readIdentity(dir string) (identity, error) {
@@ -246,13 +211,7 @@ func (s *Store) path(names ...string) string {
 }
 
 // rel names a file for people: relative to the store.
-func (s *Store) rel(path string) string {
-	r, err := filepath.Rel(s.dir, path)
-	if err != nil {
-		return path
-	}
-	return r
-}
+func (s *Store) rel(path string) string { return s.files.Rel(path) }
 
 // sweep removes temporary files whose writers are long dead. It is housekeeping:
 // what it cannot remove now, a later one will.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
@@ -72,7 +73,7 @@ func snapshot(t testing.TB, s *store.Store, files map[string]string) spec.Digest
 	t.Helper()
 	dir := t.TempDir()
 	writeTree(t, dir, files)
-	snap, err := s.Snapshot(t.Context(), dir, store.SnapshotOptions{})
+	snap, err := s.Snapshot(t.Context(), dir, cas.SnapshotOptions{})
 	require.NoError(t, err)
 	return snap.Manifest
 }

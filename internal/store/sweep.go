@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
@@ -40,7 +41,7 @@ var beginnings = map[blobKind][]byte{
 
 // kindOf tells what a blob looks like.
 func (s *Store) kindOf(name spec.Digest) (blobKind, error) {
-	f, err := os.Open(s.blobPath(name))
+	f, err := os.Open(s.BlobPath(name))
 	if err != nil {
 		return plainBlob, err
 	}
@@ -77,9 +78,9 @@ func (p *pruning) mark(ctx context.Context) error {
 // harmless tells of a fault that it hides nothing that is needed: what a copy, a
 // state or a ledger says, checkpoints, records and journals say, too; and a session
 // that begins at this moment has no state yet.
-func harmless(f Fault) bool {
+func harmless(f cas.Fault) bool {
 	file := filepath.Base(f.Path)
-	return errors.Is(f.kind, session.ErrNotFound) && (file == executionFile || file == ledgerFile || strings.HasPrefix(file, checkpointPrefix))
+	return errors.Is(f.Kind, session.ErrNotFound) && (file == executionFile || file == ledgerFile || strings.HasPrefix(file, checkpointPrefix))
 }
 
 // sweep removes the blobs that are neither needed nor young. What names others
@@ -93,14 +94,14 @@ func (p *pruning) sweep(ctx context.Context) error {
 	if p.options.DryRun {
 		return p.count(append(structured, plain...))
 	}
-	if err := p.store.withSweepExclusive(func() error { return p.sweepTrees(ctx, structured) }); err != nil {
+	if err := p.store.WithSweepLock(func() error { return p.sweepTrees(ctx, structured) }); err != nil {
 		return err
 	}
 	for batch := range slices.Chunk(plain, sweepBatch) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := p.store.withSweepExclusive(func() error { return p.remove(batch) }); err != nil {
+		if err := p.store.WithSweepLock(func() error { return p.remove(batch) }); err != nil {
 			return err
 		}
 	}
@@ -148,7 +149,7 @@ func (p *pruning) candidates(ctx context.Context) (structured, plain []spec.Dige
 }
 
 func (p *pruning) isYoung(name spec.Digest) (bool, error) {
-	info, err := os.Lstat(p.store.blobPath(name))
+	info, err := os.Lstat(p.store.BlobPath(name))
 	return err == nil && !info.ModTime().Before(p.horizon), err
 }
 
@@ -203,7 +204,7 @@ func (p *pruning) sweepTrees(ctx context.Context, names []spec.Digest) error {
 // remove removes those of the blobs that are not needed and still old.
 func (p *pruning) remove(names []spec.Digest) error {
 	for _, name := range names {
-		path := p.store.blobPath(name)
+		path := p.store.BlobPath(name)
 		info, err := os.Lstat(path)
 		if errors.Is(err, fs.ErrNotExist) || p.marks.needed[name] != "" {
 			continue
@@ -226,7 +227,7 @@ func (p *pruning) remove(names []spec.Digest) error {
 // count says what would be removed.
 func (p *pruning) count(names []spec.Digest) error {
 	for _, name := range names {
-		info, err := os.Lstat(p.store.blobPath(name))
+		info, err := os.Lstat(p.store.BlobPath(name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

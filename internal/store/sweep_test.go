@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 )
@@ -19,20 +20,20 @@ func TestWhatIsTakenUpInTheMiddleOfAPruneStays(t *testing.T) {
 	now := time.Now() // files bear the machine's time
 	s, err := Create(filepath.Join(t.TempDir(), "store"), Options{Clock: func() time.Time { return now }})
 	require.NoError(t, err)
-	put := func(text string) Entry {
+	put := func(text string) cas.Entry {
 		name, err := s.PutBlob(t.Context(), []byte(text))
 		require.NoError(t, err)
-		return Entry{SHA256: name, Size: int64(len(text))}
+		return cas.Entry{SHA256: name, Size: int64(len(text))}
 	}
-	manifest := func(e Entry) spec.Digest {
-		name, err := s.PutManifest(t.Context(), Manifest{"a.txt": e})
+	manifest := func(e cas.Entry) spec.Digest {
+		name, err := s.PutManifest(t.Context(), cas.Manifest{"a.txt": e})
 		require.NoError(t, err)
 		return name
 	}
 	plain, waste := put("used again itself"), put("waste")
-	inTree, inIndexed, inRead := put("named by a tree that is stored again"), put("vouched for by an index"), put("named by a checkpoint that is read")
-	tree, vouching, read := manifest(inTree), manifest(inIndexed), manifest(inRead)
-	delta, err := s.PutDelta(t.Context(), Delta{"a.txt": {Entry: inTree}})
+	inTree, inRead := put("named by a tree that is stored again"), put("named by a checkpoint that is read")
+	tree, read := manifest(inTree), manifest(inRead)
+	delta, err := s.PutDelta(t.Context(), cas.Delta{"a.txt": {Entry: inTree}})
 	require.NoError(t, err)
 	data, err := seal(session.Checkpoint{
 		Schema: session.CheckpointSchema, Tree: read, Workspace: read,
@@ -41,31 +42,27 @@ func TestWhatIsTakenUpInTheMiddleOfAPruneStays(t *testing.T) {
 	require.NoError(t, err)
 	checkpoint, err := s.PutBlob(t.Context(), data)
 	require.NoError(t, err)
-	s.saveIndex("/somewhere", &index{manifest: vouching, files: map[string]indexed{}})
 	now = now.Add(48 * time.Hour)
 
 	p := &pruning{store: s, options: withDefaults(session.PruneOptions{}), marks: newVerification(s), horizon: now.Add(-youngBlob)}
 	structured, loose, err := p.candidates(t.Context())
 	require.NoError(t, err)
-	require.ElementsMatch(t, []spec.Digest{tree, vouching, read, delta, checkpoint}, structured)
-	require.Len(t, loose, 5)
+	require.ElementsMatch(t, []spec.Digest{tree, read, delta, checkpoint}, structured)
+	require.Len(t, loose, 4)
 
 	manifest(inTree)
 	_, err = s.Checkpoint(t.Context(), checkpoint)
 	require.NoError(t, err)
-	require.NotNil(t, s.loadIndex("/somewhere"))
-	require.NoError(t, s.withSweepExclusive(func() error { return p.sweepTrees(t.Context(), structured) }))
+	require.NoError(t, s.WithSweepLock(func() error { return p.sweepTrees(t.Context(), structured) }))
 	put("used again itself")
-	require.NoError(t, s.withSweepExclusive(func() error { return p.remove(loose) }))
+	require.NoError(t, s.WithSweepLock(func() error { return p.remove(loose) }))
 
-	for _, name := range []spec.Digest{plain.SHA256, inTree.SHA256, inIndexed.SHA256, inRead.SHA256, tree, vouching, read, delta, checkpoint} {
-		require.FileExists(t, s.blobPath(name))
+	for _, name := range []spec.Digest{plain.SHA256, inTree.SHA256, inRead.SHA256, tree, read, delta, checkpoint} {
+		require.FileExists(t, s.BlobPath(name))
 	}
-	require.NoFileExists(t, s.blobPath(waste.SHA256))
+	require.NoFileExists(t, s.BlobPath(waste.SHA256))
 	require.Equal(t, 1, p.report.Blobs)
 
-	// A blob that is gone is not taken for stored, nor an index for good.
-	require.NoError(t, os.Remove(s.blobPath(vouching)))
-	require.Nil(t, s.loadIndex("/somewhere"))
-	require.ErrorIs(t, s.markUsed(s.blobPath(waste.SHA256)), os.ErrNotExist)
+	// A blob that is gone is not taken for stored.
+	require.ErrorIs(t, s.MarkUsed(s.BlobPath(waste.SHA256)), os.ErrNotExist)
 }

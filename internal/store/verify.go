@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/storage"
@@ -28,7 +29,7 @@ type Report struct {
 	Bytes       int64 `json:"bytes"`
 	// Faults lists what is damaged or missing, sorted by path; each once. Those that
 	// were repaired say so.
-	Faults []Fault `json:"faults"`
+	Faults []cas.Fault `json:"faults"`
 	// Replaced lists copies of checkpoints that were not those of the session's chain,
 	// and are now: nothing was damaged.
 	Replaced []string `json:"replaced,omitempty"`
@@ -45,7 +46,7 @@ func (s *Store) VerifySession(ctx context.Context, key session.Key) (Report, err
 		return Report{}, err
 	}
 	if !known {
-		return Report{}, &Fault{Path: s.rel(s.path("sessions", key.Namespace, key.Session)), What: "the store " + s.dir + " has no such session", kind: session.ErrNotFound}
+		return Report{}, &cas.Fault{Path: s.rel(s.path("sessions", key.Namespace, key.Session)), What: "the store " + s.dir + " has no such session", Kind: session.ErrNotFound}
 	}
 	v := newVerification(s)
 	v.repair = true
@@ -85,7 +86,7 @@ func (s *Store) VerifyAll(ctx context.Context) (Report, error) {
 type verification struct {
 	store  *Store
 	report Report
-	faults map[string]Fault
+	faults map[string]cas.Fault
 	// needed says of each blob to look at by whom it is needed; nobody is
 	// empty.
 	needed map[spec.Digest]string
@@ -102,7 +103,7 @@ type verification struct {
 }
 
 func newVerification(s *Store) *verification {
-	return &verification{store: s, faults: map[string]Fault{}, needed: map[spec.Digest]string{}, trees: map[spec.Digest]bool{}}
+	return &verification{store: s, faults: map[string]cas.Fault{}, needed: map[spec.Digest]string{}, trees: map[spec.Digest]bool{}}
 }
 
 // fault notes the faults in an error and returns what else is in it.
@@ -110,7 +111,7 @@ func (v *verification) fault(err error, neededBy string) error {
 	faults, rest := faultsIn(err)
 	for _, f := range faults {
 		if _, ok := v.faults[f.Path]; !ok {
-			v.faults[f.Path] = f.need(neededBy)
+			v.faults[f.Path] = withNeed(f, neededBy)
 		}
 	}
 	return rest
@@ -153,7 +154,7 @@ func (v *verification) allBlobs(ctx context.Context) error {
 
 func (v *verification) stray(path string) {
 	p := v.store.rel(path)
-	v.faults[p] = Fault{Path: p, What: "not a blob; remove it, or move it elsewhere", kind: session.ErrCorrupt}
+	v.faults[p] = cas.Fault{Path: p, What: "not a blob; remove it, or move it elsewhere", Kind: session.ErrCorrupt}
 }
 
 // webSession looks at a session's documents and notes the blobs that they need.
@@ -232,10 +233,10 @@ func (v *verification) copied(ctx context.Context, key session.Key, c StoredChec
 		return err
 	}
 	rel := v.store.rel(path)
-	missing := &Fault{Path: rel, What: "the copy of checkpoint " + string(c.Name) + " is missing", kind: session.ErrNotFound}
+	missing := &cas.Fault{Path: rel, What: "the copy of checkpoint " + string(c.Name) + " is missing", Kind: session.ErrNotFound}
 	if !v.repair {
 		// The session may have gone on since its copies were read.
-		if data, err := os.ReadFile(path); err == nil && (digestOf(data) == c.Name || !w.seen[digestOf(data)]) {
+		if data, err := os.ReadFile(path); err == nil && (cas.DigestOf(data) == c.Name || !w.seen[cas.DigestOf(data)]) {
 			return nil
 		}
 		return v.fault(missing, "")
@@ -284,7 +285,7 @@ func (s *Store) repairCopy(ctx context.Context, key session.Key, c StoredCheckpo
 			state = copyWasMissing
 		case err != nil:
 			return err
-		case digestOf(there) == c.Name || !w.seen[digestOf(there)]:
+		case cas.DigestOf(there) == c.Name || !w.seen[cas.DigestOf(there)]:
 			return nil
 		default:
 			state = copyWasOther
@@ -408,7 +409,7 @@ func (v *verification) contents(ctx context.Context, manifests, deltas []spec.Di
 func (v *verification) finish(ctx context.Context) (Report, error) {
 	var mu sync.Mutex
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(workers())
+	g.SetLimit(cas.Workers())
 	for name, by := range v.needed {
 		g.Go(func() error {
 			n, err := v.store.CopyBlob(gctx, name, io.Discard)
@@ -426,10 +427,10 @@ func (v *verification) finish(ctx context.Context) (Report, error) {
 	if err := g.Wait(); err != nil {
 		return Report{}, err
 	}
-	v.report.Faults = make([]Fault, 0, len(v.faults))
+	v.report.Faults = make([]cas.Fault, 0, len(v.faults))
 	for _, f := range v.faults {
 		v.report.Faults = append(v.report.Faults, f)
 	}
-	slices.SortFunc(v.report.Faults, func(a, b Fault) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortFunc(v.report.Faults, func(a, b cas.Fault) int { return strings.Compare(a.Path, b.Path) })
 	return v.report, nil
 }

@@ -8,6 +8,7 @@ import (
 	"regexp"
 
 	"github.com/maestro-hive/maestro/internal/budget"
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/storage"
@@ -98,7 +99,7 @@ func (s *Store) cutJournal(key string, last, booked int64) error {
 	_, version, err := s.docs.Read(key)
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
-		return &Fault{Path: key, What: "the store " + s.dir + " has no such journal, but the ledger has booked up to its entry " + fmt.Sprint(booked), kind: session.ErrNotFound}
+		return &cas.Fault{Path: key, What: "the store " + s.dir + " has no such journal, but the ledger has booked up to its entry " + fmt.Sprint(booked), Kind: session.ErrNotFound}
 	case err != nil:
 		return fmt.Errorf("read the journal: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
@@ -163,7 +164,7 @@ func TestVerifyRepairsWhatHasASecondCopy(t *testing.T) {
 func TestACutOffAdmissionIsNoDamage(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	empty, err := s.PutManifest(t.Context(), store.Manifest{})
+	empty, err := s.PutManifest(t.Context(), cas.Manifest{})
 	require.NoError(t, err)
 	blob, err := s.PutBlob(t.Context(), []byte(`{}`))
 	require.NoError(t, err)

@@ -29,7 +29,7 @@ func (s *Store) WorkDir(key session.Key, id spec.AssignmentID) (session.WorkDir,
 	}
 	dir = filepath.Join(dir, id.Phase, id.Persona)
 	w, err := s.makeWorkDirs(dir)
-	if errors.Is(err, fs.ErrPermission) && s.restoreAccess(dir) == nil { // an agent has locked them
+	if errors.Is(err, fs.ErrPermission) && s.RestoreAccess(dir) == nil { // an agent has locked them
 		w, err = s.makeWorkDirs(dir)
 	}
 	if err != nil {
@@ -65,7 +65,7 @@ func (s *Store) privateDir(dir string) (string, error) {
 	for _, e := range entries {
 		if name, err := hex.DecodeString(e.Name()); err == nil && len(name) == secretBytes && e.IsDir() {
 			dir = filepath.Join(dir, e.Name())
-			return dir, s.restoreAccess(dir) // an agent may have locked it
+			return dir, s.RestoreAccess(dir) // an agent may have locked it
 		}
 	}
 	name := make([]byte, secretBytes)
@@ -140,7 +140,7 @@ func (s *Store) RemoveWork(key session.Key) (err error) {
 		return err
 	}
 	for _, tree := range trees {
-		if err := s.dropIndex(tree); err != nil {
+		if err := s.DropIndex(tree); err != nil {
 			return fmt.Errorf("forget %s: %w", tree, err)
 		}
 	}
@@ -163,4 +163,45 @@ func (s *Store) workPath(key session.Key) (string, error) {
 		return "", err
 	}
 	return filepath.Join(s.workRoot, key.Namespace, key.Session), nil
+}
+
+// ClearTmp removes everything in an assignment's TMPDIR. Nothing may be at work there.
+func (s *Store) ClearTmp(dir session.WorkDir) error {
+	return s.clearDir(dir, filepath.Base(dir.Tmp))
+}
+
+// ClearWork removes everything that an agent has left in an assignment's directories:
+// first TMPDIR, then the tree, then the rest. Nothing may be at work there.
+func (s *Store) ClearWork(dir session.WorkDir) error {
+	if err := s.DropIndex(dir.Tree); err != nil {
+		return fmt.Errorf("forget %s: %w", dir.Tree, err)
+	}
+	names := []string{filepath.Base(dir.Tmp), filepath.Base(dir.Tree)}
+	entries, err := os.ReadDir(filepath.Dir(dir.Tree))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return s.clearDir(dir, names...)
+}
+
+// clearDir removes what has these names in an assignment's directory, and makes the
+// directories again that agents need.
+func (s *Store) clearDir(dir session.WorkDir, names ...string) (err error) {
+	base := filepath.Dir(dir.Tree)
+	root, err := os.OpenRoot(base)
+	if err != nil {
+		return fmt.Errorf("clear %s: %w", base, err)
+	}
+	defer closing(root, &err)
+	var failed error
+	for _, name := range names {
+		failed = errors.Join(failed, bounded.RemoveAll(root, name))
+	}
+	for _, d := range []string{dir.Tree, dir.Home, dir.Tmp} {
+		failed = errors.Join(failed, makeWorkDir(d))
+	}
+	return failed
 }

@@ -10,10 +10,10 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/workflows"
 )
@@ -58,11 +58,11 @@ func (s *stand) answer(sessionID string, a session.Answer) (out session.Answer, 
 // files stores files as a manifest.
 func (s *stand) files(files map[string]string) spec.Digest {
 	s.t.Helper()
-	m := store.Manifest{}
+	m := cas.Manifest{}
 	for path, content := range files {
 		blob, err := s.store.PutBlob(s.t.Context(), []byte(content))
 		require.NoError(s.t, err)
-		m[path] = store.Entry{SHA256: blob, Size: int64(len(content))}
+		m[path] = cas.Entry{SHA256: blob, Size: int64(len(content))}
 	}
 	manifest, err := s.store.PutManifest(s.t.Context(), m)
 	require.NoError(s.t, err)

@@ -20,6 +20,7 @@ import (
 	"github.com/maestro-hive/maestro/breaker"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/storage"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/telemetry"
 )
@@ -145,7 +146,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", ErrServing, err)
 	}
 	switch err := w.publish(ctx); {
-	case store.IsFull(err): // it may be its work to make room
+	case storage.IsFull(err): // it may be its work to make room
 		w.options.Logger.Warn("the worker's offer is not published yet; new sessions cannot use it", "error", err)
 	case err != nil:
 		return fmt.Errorf("%w: publish what it offers: %w", ErrServing, err)

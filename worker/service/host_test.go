@@ -16,6 +16,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/procgroup"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -113,7 +114,7 @@ func (s *stand) start(sessionID string, tm spec.Team, options ...func(*workflows
 		require.NoError(s.t, err)
 		return digest
 	}
-	empty, err := s.store.PutManifest(ctx, store.Manifest{})
+	empty, err := s.store.PutManifest(ctx, cas.Manifest{})
 	require.NoError(s.t, err)
 	in := workflows.SessionInput{Store: s.store.ID(), Team: blob(data), Requirement: blob([]byte("the requirement")), Workspace: empty}
 	for _, o := range options {

@@ -11,9 +11,9 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
-	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 	"github.com/maestro-hive/maestro/workflows"
 )
@@ -152,7 +152,7 @@ func (s *stand) manifest(files map[string]string) spec.Digest {
 	for name, content := range files {
 		require.NoError(s.t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
-	snap, err := s.store.Snapshot(s.t.Context(), dir, store.SnapshotOptions{})
+	snap, err := s.store.Snapshot(s.t.Context(), dir, cas.SnapshotOptions{})
 	require.NoError(s.t, err)
 	return snap.Manifest
 }

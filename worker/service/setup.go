@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/agent"
+	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/telemetry"
 	"github.com/maestro-hive/maestro/internal/temporalutil"
@@ -90,7 +91,7 @@ func OpenStore(dir string, cfg agent.Config, clock func() time.Time) (*store.Sto
 	o := store.Options{
 		Clock:     clock,
 		IndexFrom: indexFrom,
-		Limits: store.Limits{
+		Limits: cas.Limits{
 			Files: cfg.Limits.Files, FileBytes: int64(cfg.Limits.FileBytes), TreeBytes: int64(cfg.Limits.TreeBytes), DiskBytes: int64(cfg.Limits.DiskBytes),
 		},
 	}

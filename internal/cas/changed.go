@@ -1,0 +1,21 @@
+package cas
+
+import (
+	"context"
+
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+// Changed lists the paths that a tree has and its input does not have, or has
+// with other content, sorted.
+func (s *Store) Changed(ctx context.Context, input, tree spec.Digest) ([]string, error) {
+	before, err := s.Manifest(ctx, input)
+	if err != nil {
+		return nil, err
+	}
+	after, err := s.Manifest(ctx, tree)
+	if err != nil {
+		return nil, err
+	}
+	return Diff(before, after).Changed(), nil
+}

@@ -1,0 +1,137 @@
+package cas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+// Export writes files and links of a manifest into a directory, which it makes
+// if need be, and returns the paths written, sorted. wanted selects them: a
+// path, a directory or a pattern each; none selects everything. What is in the
+// directory stays; a path that exists already is an error, before anything is
+// written, unless overwrite is set. No link that is there is followed out of the
+// directory. A selection that matches nothing is [session.ErrNotFound].
+func (s *Store) Export(ctx context.Context, manifest spec.Digest, wanted []string, dir string, overwrite bool) (_ []string, err error) {
+	m, err := s.Manifest(ctx, manifest)
+	if err != nil {
+		return nil, err
+	}
+	paths, err := m.Select(wanted)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, executableMode); err != nil {
+		return nil, fmt.Errorf("make the directory to write to: %w", err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open the directory to write to: %w", err)
+	}
+	defer closing(root, &err)
+	if err := makeWay(root, paths, overwrite); err != nil {
+		return nil, fmt.Errorf("write to %s: %w", dir, err)
+	}
+	return paths, s.exportAll(ctx, root, m, paths, dir)
+}
+
+// ExportPaths writes files and links of a manifest into a directory that has none
+// of them, and makes it if need be.
+func (s *Store) ExportPaths(ctx context.Context, m Manifest, paths []string, dir string) (err error) {
+	if err := os.MkdirAll(dir, executableMode); err != nil {
+		return fmt.Errorf("make the directory to write to: %w", err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("open the directory to write to: %w", err)
+	}
+	defer closing(root, &err)
+	return s.exportAll(ctx, root, m, paths, dir)
+}
+
+func (s *Store) exportAll(ctx context.Context, root *os.Root, m Manifest, paths []string, dir string) error {
+	for _, p := range paths {
+		if err := s.export(ctx, root, p, m[p]); err != nil {
+			return fmt.Errorf("write %s: %w", filepath.Join(dir, p), err)
+		}
+	}
+	return nil
+}
+
+// makeWay refuses paths that exist, or removes them.
+func makeWay(root *os.Root, paths []string, overwrite bool) error {
+	var existing []string
+	for _, p := range paths {
+		switch info, err := root.Lstat(p); {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return err
+		case info.IsDir():
+			return fmt.Errorf("%s is a directory there but a file in the tree; write to another directory", p)
+		default:
+			existing = append(existing, p)
+		}
+	}
+	if len(existing) > 0 && !overwrite {
+		return fmt.Errorf("%s and %d more already exist; write to another directory, or add --overwrite", existing[0], len(existing)-1)
+	}
+	for _, p := range existing {
+		if err := root.Remove(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) export(ctx context.Context, root *os.Root, p string, e Entry) (err error) {
+	if err := root.MkdirAll(path.Dir(p), executableMode); err != nil {
+		return err
+	}
+	if e.Link != "" {
+		return root.Symlink(e.Link, p)
+	}
+	dir, err := root.OpenRoot(path.Dir(p))
+	if err != nil {
+		return err
+	}
+	defer closing(dir, &err)
+	_, err = s.writeFile(ctx, dir, path.Base(p), e)
+	return err
+}
+
+// Select returns the manifest's paths that are wanted, sorted: each of wanted is
+// a path, a directory or a pattern, and none selects everything. What matches
+// nothing is [session.ErrNotFound].
+func (m Manifest) Select(wanted []string) ([]string, error) {
+	if len(wanted) == 0 {
+		return m.Paths(), nil
+	}
+	if err := checkPatterns(wanted); err != nil {
+		return nil, err
+	}
+	all := m.Paths()
+	var out []string
+	for _, w := range wanted {
+		w = strings.TrimSuffix(strings.TrimPrefix(w, "./"), "/")
+		n := len(out)
+		for _, p := range all {
+			if p == w || w == "." || strings.HasPrefix(p, w+"/") || globMatches(w, p) {
+				out = append(out, p)
+			}
+		}
+		if len(out) == n {
+			return nil, fmt.Errorf("%q is %w in the tree; list its files with `maestro artifacts list`", w, session.ErrNotFound)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}

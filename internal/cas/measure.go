@@ -1,0 +1,96 @@
+package cas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/session"
+)
+
+// maxDepth is how deep in directories a measurement goes, each of which it keeps open.
+const maxDepth = 256
+
+// Written measures what was written into an assignment's directories since a time, and
+// is still there: the blocks that are allocated, so that holes count for nothing. An agent
+// may be at work there.
+func (s *Store) Written(ctx context.Context, dir session.WorkDir, since time.Time) (session.Written, error) {
+	m := measurement{since: since.UnixNano(), linked: map[stamp]bool{}}
+	if since.IsZero() {
+		m.since = 0
+	}
+	base := filepath.Dir(dir.Tree)
+	root, err := os.OpenRoot(base)
+	if err != nil {
+		return session.Written{Hidden: errors.Is(err, fs.ErrPermission)}, nil
+	}
+	defer root.Close() //nolint:errcheck // only read
+	if err := m.dir(ctx, root, maxDepth); err != nil {
+		return m.sum, fmt.Errorf("measure %s: %w", base, err)
+	}
+	return m.sum, nil
+}
+
+// measurement adds up what is in a directory.
+type measurement struct {
+	// since is the time in nanoseconds from which on a change counts.
+	since int64
+	// linked are the files of several names that are counted already.
+	linked map[stamp]bool
+	sum    session.Written
+}
+
+func (m *measurement) dir(ctx context.Context, root *os.Root, depth int) error {
+	entries, err := list(root)
+	if err != nil || depth == 0 {
+		m.sum.Hidden = m.sum.Hidden || !errors.Is(err, fs.ErrNotExist)
+		return ctx.Err()
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			continue // it is gone
+		}
+		m.add(info)
+		if info.IsDir() {
+			if err := m.subdir(ctx, root, info, depth); err != nil {
+				return err
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+func (m *measurement) subdir(ctx context.Context, root *os.Root, info fs.FileInfo, depth int) error {
+	sub, err := openSubdir(root, info.Name(), info, false)
+	if err != nil {
+		m.sum.Hidden = m.sum.Hidden || errors.Is(err, fs.ErrPermission)
+		return ctx.Err()
+	}
+	defer sub.Close() //nolint:errcheck // only read
+	return m.dir(ctx, sub, depth-1)
+}
+
+func (m *measurement) add(info fs.FileInfo) {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return
+	}
+	if changed, ok := stampOf(info); ok && changed.Changed < m.since {
+		return
+	}
+	if st.Nlink > 1 && !info.IsDir() {
+		file := stamp{Device: uint64(st.Dev), Inode: st.Ino} //nolint:unconvert // the types differ by platform
+		if m.linked[file] {
+			return
+		}
+		m.linked[file] = true
+	}
+	m.sum.Files++
+	m.sum.Bytes += st.Blocks * 512 // whatever the file system's own blocks are
+}

@@ -1,0 +1,90 @@
+package cas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+// Overlay returns the delta that lays the files of one manifest over the tree of
+// another, what the tree is then, and the paths that change. A file that the
+// other has and the first has not stays.
+func (s *Store) Overlay(ctx context.Context, base, files spec.Digest) (session.Collected, error) {
+	before, err := s.Manifest(ctx, base)
+	if err != nil {
+		return session.Collected{}, err
+	}
+	over, err := s.Manifest(ctx, files)
+	if err != nil {
+		return session.Collected{}, err
+	}
+	laid := Delta{}
+	for p, e := range over {
+		if before[p] != e {
+			laid[p] = Change{Entry: e}
+		}
+	}
+	// A file may take a directory's place, so the difference is of the trees.
+	after := Apply(before, laid)
+	d := Diff(before, after)
+	out := session.Collected{Changed: d.Changed(), Deleted: d.Deleted()}
+	if out.Delta, err = s.PutDelta(ctx, d); err != nil {
+		return session.Collected{}, err
+	}
+	out.Output, err = s.PutManifest(ctx, after)
+	return out, err
+}
+
+// Intact looks whether the store has every file of a manifest, by name and size.
+// The first that it has not is in the error, [session.ErrNotFound] or
+// [session.ErrCorrupt]. Contents are not read; see [Store.VerifySession] for that.
+func (s *Store) Intact(ctx context.Context, manifest spec.Digest) error {
+	m, err := s.Manifest(ctx, manifest)
+	if err != nil {
+		return err
+	}
+	for _, p := range slices.Sorted(maps.Keys(m)) {
+		if err := s.present(p, m[p]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// IntactDelta looks whether the store has every file that a delta sets, as
+// Intact does.
+func (s *Store) IntactDelta(ctx context.Context, delta spec.Digest) error {
+	d, err := s.Delta(ctx, delta)
+	if err != nil {
+		return err
+	}
+	for _, p := range slices.Sorted(maps.Keys(d)) {
+		if err := s.present(p, d[p].Entry); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) present(p string, e Entry) error {
+	if e.SHA256 == "" {
+		return nil
+	}
+	info, err := os.Stat(s.BlobPath(e.SHA256))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("the content of %s (%s) is missing from the store: %w", p, e.SHA256.Short(), session.ErrNotFound)
+	case err != nil:
+		return err
+	case info.Size() != e.Size:
+		return fmt.Errorf("the content of %s (%s) has %d bytes instead of %d: %w", p, e.SHA256.Short(), info.Size(), e.Size, session.ErrCorrupt)
+	}
+	return nil
+}

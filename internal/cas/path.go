@@ -1,0 +1,117 @@
+package cas
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"unicode/utf8"
+)
+
+// The limits of names in a tree, in bytes.
+const (
+	MaxPath = 1024
+	MaxName = 255
+)
+
+// CheckPath refuses paths that a tree cannot hold: those that are absolute, not
+// clean, leave the tree, are too long or unprintable, or belong to git itself.
+func CheckPath(p string) error {
+	switch {
+	case p == "":
+		return errors.New("the path is empty")
+	case len(p) > MaxPath:
+		return fmt.Errorf("the path has %d bytes; at most %d are allowed", len(p), MaxPath)
+	}
+	if err := checkText(p); err != nil {
+		return fmt.Errorf("the path %w", err)
+	}
+	if p[0] == '/' {
+		return errors.New("the path is absolute; paths are relative to the top of the tree")
+	}
+	for rest := p; rest != ""; {
+		name, tail, more := strings.Cut(rest, "/")
+		if err := checkComponent(name); err != nil {
+			return err
+		}
+		if more && tail == "" {
+			return errors.New("the path ends with a slash")
+		}
+		rest = tail
+	}
+	return nil
+}
+
+func checkComponent(name string) error {
+	switch {
+	case name == "", name == ".":
+		return errors.New("the path has an empty or . part")
+	case name == "..":
+		return errors.New("the path has a .. part; it must stay inside the tree")
+	case isGitDir(name):
+		return errors.New("the path belongs to git itself, which is not part of a tree")
+	case len(name) > MaxName:
+		return fmt.Errorf("the path has a name of %d bytes; at most %d are allowed", len(name), MaxName)
+	}
+	return nil
+}
+
+// CheckLink refuses links that could lead out of the tree: the target of the
+// link at p must be relative, may go up only at its beginning, and not above the
+// top. (A .. behind a name could be the parent of wherever that name, itself a
+// link, leads.)
+func CheckLink(p, target string) error {
+	switch {
+	case target == "":
+		return errors.New("the link has no target")
+	case len(target) > MaxPath:
+		return fmt.Errorf("the link's target has %d bytes; at most %d are allowed", len(target), MaxPath)
+	case target[0] == '/':
+		return errors.New("the link is absolute; links must be relative and stay inside the tree")
+	}
+	if err := checkText(target); err != nil {
+		return fmt.Errorf("the link's target %w", err)
+	}
+	up, named := 0, false
+	for _, part := range strings.Split(target, "/") {
+		switch part {
+		case "", ".":
+		case "..":
+			if named {
+				return errors.New("the link's target has .. after a name; use .. only at its start")
+			}
+			up++
+		default:
+			named = true
+		}
+	}
+	if up > strings.Count(path.Clean(p), "/") {
+		return errors.New("the link leads out of the tree")
+	}
+	return nil
+}
+
+// checkText refuses what is not printable UTF-8.
+func checkText(s string) error {
+	plain := true
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c < 0x20, c == 0x7f:
+			return errors.New("has control characters")
+		case c >= utf8.RuneSelf:
+			plain = false
+		}
+	}
+	if plain {
+		return nil
+	}
+	if !utf8.ValidString(s) {
+		return errors.New("is not valid UTF-8")
+	}
+	for _, r := range s {
+		if r >= 0x80 && r < 0xa0 {
+			return errors.New("has control characters")
+		}
+	}
+	return nil
+}

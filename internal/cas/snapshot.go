@@ -1,0 +1,146 @@
+package cas
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/maestro-hive/maestro/internal/secrets"
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+// Files that hold keys and passwords, by the ends of their names in lower case:
+// .env.local, id_rsa.pub, server.pem.
+var (
+	privateNames    = []string{".env", ".netrc", ".pgpass", ".git-credentials", ".htpasswd"}
+	privatePrefixes = []string{".env.", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519"}
+	privateSuffixes = []string{".env", ".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx"}
+)
+
+// privateDirs are the names of directories that hold keys and passwords.
+var privateDirs = []string{".ssh", ".aws", ".gnupg"}
+
+// SnapshotOptions says what of a workspace becomes part of a snapshot.
+type SnapshotOptions struct {
+	// Ignore lists gitignore patterns beyond the workspace's own.
+	Ignore []string
+	// Include lists patterns of files that are taken although they are
+	// ignored, or look as if they held keys.
+	Include []string
+	// Known lists paths that are taken whatever is ignored: those of a tree that
+	// the directory is to be compared with.
+	Known []string
+}
+
+// Snapshot is a workspace as it was stored.
+type Snapshot struct {
+	Manifest spec.Digest
+	// Files counts the files and links, Bytes the files' content.
+	Files int
+	Bytes int64
+	// Private lists what was left out because its name says that it holds
+	// keys; Ignored what was left out as ignored. Directories end in a slash.
+	Private, Ignored []string
+}
+
+// Snapshot stores a directory as a manifest, by the rules of [Store.Collect].
+// Files that look as if they held keys are left out, and so is a store. What
+// cannot become part of a tree is a [*RefusedError]. The directory is only read.
+func (s *Store) Snapshot(ctx context.Context, dir string, o SnapshotOptions) (Snapshot, error) {
+	snap, err := s.snapshot(ctx, dir, o)
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("take the workspace %s: %w", dir, err)
+	}
+	return snap, nil
+}
+
+func (s *Store) snapshot(ctx context.Context, dir string, o SnapshotOptions) (snap Snapshot, err error) {
+	if err := checkPatterns(o.Include); err != nil {
+		return snap, err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return snap, err
+	}
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return snap, err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return snap, err
+	}
+	defer closing(root, &err)
+	sc := &scanner{
+		root: root, limits: s.limits, wanted: o.Include,
+		base:    slices.Sorted(slices.Values(o.Known)),
+		extra:   parseIgnore(nil, ".", strings.Join(o.Ignore, "\n")),
+		skipped: func(p string) { snap.Ignored = append(snap.Ignored, p) },
+	}
+	if sc.leaveOut, err = s.private(&snap, o.Include, sc); err != nil {
+		return snap, err
+	}
+	if err := sc.scan(ctx); err != nil {
+		return snap, err
+	}
+	before := s.loadIndex(dir)
+	in := &ingestion{store: s, root: root, index: before, secrets: secrets.New(nil)}
+	if err := in.run(ctx, sc.files); err != nil {
+		return snap, err
+	}
+	if err := in.flush(); err != nil {
+		return snap, err
+	}
+	if snap.Manifest, err = s.PutManifest(ctx, in.tree); err != nil {
+		return snap, err
+	}
+	snap.Files = len(in.tree)
+	for _, e := range in.tree {
+		snap.Bytes += e.Size
+	}
+	if !before.holds(snap.Manifest, in.seen) {
+		s.saveIndex(dir, &index{manifest: snap.Manifest, files: in.seen})
+	}
+	return snap, nil
+}
+
+// private returns what tells which files a snapshot leaves out as private. It
+// leaves out stores as well.
+func (s *Store) private(snap *Snapshot, include patterns, sc *scanner) (func(string, fs.FileInfo) bool, error) {
+	own, err := os.Stat(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	return func(p string, info fs.FileInfo) bool {
+		if info.IsDir() {
+			if os.SameFile(own, info) {
+				snap.Ignored = append(snap.Ignored, p+"/")
+				return true
+			}
+			if slices.Contains(privateDirs, path.Base(p)) && !include.below(p) && !sc.hadBelow(p) {
+				snap.Private = append(snap.Private, p+"/")
+				return true
+			}
+			return false
+		}
+		if !isPrivate(p) || include.match(p) || sc.had(p) {
+			return false
+		}
+		snap.Private = append(snap.Private, p)
+		return true
+	}, nil
+}
+
+// isPrivate reports whether a file's name says that it holds keys, or it lies in
+// a directory of such a name.
+func isPrivate(p string) bool {
+	dir, name := path.Split(p)
+	name = strings.ToLower(name)
+	return slices.Contains(privateNames, name) ||
+		slices.ContainsFunc(privatePrefixes, func(s string) bool { return strings.HasPrefix(name, s) }) ||
+		slices.ContainsFunc(privateSuffixes, func(s string) bool { return strings.HasSuffix(name, s) }) ||
+		slices.ContainsFunc(privateDirs, func(s string) bool { return strings.Contains("/"+dir, "/"+s+"/") })
+}

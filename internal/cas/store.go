@@ -1,0 +1,111 @@
+// Package cas is content-addressed storage: blobs under their SHA-256, manifests of
+// directory trees, deltas between them, and the work between a tree and a directory.
+//
+//	blobs/sha256/<2 hex>/<62 hex>                  exactly the bytes that the name is the SHA-256 of
+//	index/, tmp/, locks/                           nothing in them is needed to read a blob
+//
+// What is read is verified. What does not verify is moved to quarantine/ and reported
+// as [session.ErrCorrupt]. It knows no sessions: what needs a blob is for package store.
+package cas
+
+import (
+	"io"
+	"io/fs"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/maestro-hive/maestro/internal/storage"
+)
+
+const (
+	dirMode  fs.FileMode = 0o700
+	fileMode fs.FileMode = 0o600
+)
+
+// The default limits of what a collection accepts.
+const (
+	DefaultFiles           = 200_000
+	DefaultFileBytes int64 = 100 << 20
+	DefaultTreeBytes int64 = 2_000_000_000
+	DefaultDiskBytes int64 = 10_000_000_000
+)
+
+// Limits bounds the trees that a store accepts. Zero fields mean the default.
+type Limits struct {
+	// Files is the largest number of files and links in one tree.
+	Files int
+	// FileBytes is the largest size of one file, in bytes.
+	FileBytes int64
+	// TreeBytes is the largest size of all files of one tree together, in bytes.
+	TreeBytes int64
+	// DiskBytes is the most that one attempt may have written on disk, in bytes.
+	DiskBytes int64
+}
+
+// WithDefaults returns the limits with the default for each that is not set.
+func (l Limits) WithDefaults() Limits {
+	if l.Files <= 0 {
+		l.Files = DefaultFiles
+	}
+	if l.FileBytes <= 0 {
+		l.FileBytes = DefaultFileBytes
+	}
+	if l.TreeBytes <= 0 {
+		l.TreeBytes = DefaultTreeBytes
+	}
+	if l.DiskBytes <= 0 {
+		l.DiskBytes = DefaultDiskBytes
+	}
+	return l
+}
+
+// Options says how content is stored.
+type Options struct {
+	// Clock tells the time.
+	Clock func() time.Time
+	// Limits bounds the trees that are accepted.
+	Limits Limits
+	// IndexFrom is the number of files from which on a directory that was
+	// filled is remembered, so that what is unchanged need not be read again;
+	// zero: always. Of fewer files, reading costs less than remembering.
+	IndexFrom int
+	// WorkRoot holds the directories that agents work in.
+	WorkRoot string
+}
+
+// Store has content in a directory. Its methods may be used by many goroutines, and the
+// directory by many processes.
+type Store struct {
+	dir       string
+	workRoot  string
+	limits    Limits
+	indexFrom int
+	now       func() time.Time
+	buffers   sync.Pool
+	// flushed are the blobs that need no flushing.
+	flushed flushed
+	files   *storage.Directory
+}
+
+// New returns the content in a directory, which exists.
+func New(dir string, files *storage.Directory, o Options) *Store {
+	s := &Store{dir: dir, workRoot: o.WorkRoot, limits: o.Limits.WithDefaults(), indexFrom: o.IndexFrom, now: o.Clock, files: files}
+	s.buffers.New = func() any { b := make([]byte, bufferSize); return &b }
+	return s
+}
+
+// path joins names below the store's directory.
+func (s *Store) path(names ...string) string {
+	return filepath.Join(append([]string{s.dir}, names...)...)
+}
+
+// rel names a file for people: relative to the store.
+func (s *Store) rel(path string) string { return s.files.Rel(path) }
+
+// closing closes c and keeps the first error.
+func closing(c io.Closer, err *error) {
+	if cerr := c.Close(); *err == nil && cerr != nil {
+		*err = cerr
+	}
+}
