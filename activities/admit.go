@@ -28,7 +28,7 @@ type Admissions struct {
 	// Programs reads the usage of calls that were cut off; nil: nobody does.
 	Programs         ProgramUsage
 	SearchAttributes SearchAttributes
-	// Observer hears of sessions that start.
+	// Observer records sessions that start.
 	Observer Observer
 	Clock    Clock
 }

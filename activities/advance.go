@@ -23,7 +23,7 @@ type Boundaries struct {
 	// Breakers hears what it has yet to hear of earlier rounds; nil where there
 	// are none.
 	Breakers Breakers
-	// Observer hears of sessions that end.
+	// Observer records sessions that end.
 	Observer Observer
 	Clock    Clock
 }
@@ -74,7 +74,7 @@ func (b *Boundaries) Advance(ctx context.Context, in AdvanceInput) (Advanced, er
 	if err := b.write(ctx, in.Boundary); err != nil {
 		return Advanced{}, b.failed(ctx, err)
 	}
-	activity.GetLogger(ctx).Info("phase sealed", "checkpoint", head)
+	activity.GetLogger(ctx).Info("phase completed", "checkpoint", head)
 	if completes {
 		b.ended(ctx, in.Status)
 	}

@@ -25,7 +25,7 @@ const (
 	AdvanceName Name = "advance-session"
 	// AwaitBreakerName waits for a breaker; see [BreakerWaits.Await].
 	AwaitBreakerName Name = "await-breaker"
-	// ReportBreakerName tells breakers what they have yet to hear; see
+	// ReportBreakerName delivers delayed reports to breakers; see
 	// [Reports.Report].
 	ReportBreakerName Name = "report-breaker"
 	// CloseName writes how the session ended; see [Boundaries.Close].
@@ -36,7 +36,7 @@ const (
 	ReworkName Name = "rework-session"
 	// RaiseName adds to a budget; see [Boundaries.Raise].
 	RaiseName Name = "raise-budget"
-	// NotifyName tells people outside; see [Notices.Notify].
+	// NotifyName notifies people outside; see [Notices.Notify].
 	NotifyName Name = "notify"
 	// AwaitBudgetName waits for a budget that is spent; see [BudgetWaits.Await].
 	AwaitBudgetName Name = "await-budget"
@@ -104,11 +104,11 @@ type Admission struct {
 	Unapproved []string `json:"unapproved,omitempty"`
 	// Reworks is the work that was sent back so far.
 	Reworks []session.Rework `json:"reworks,omitempty"`
-	// Notes is what a person last said to who has yet to finish, by assignment.
+	// Notes is the last note of a person to each unfinished assignment.
 	Notes map[string]string `json:"notes,omitempty"`
 	// Fallbacks names, by agent, those that may work in their place.
 	Fallbacks map[string]string `json:"fallbacks,omitempty"`
-	// Webhook: somebody wants to hear what happens to sessions.
+	// Webhook: a webhook is configured.
 	Webhook bool `json:"webhook,omitempty"`
 	// SearchAttributes reports whether the namespace has Maestro's.
 	SearchAttributes bool `json:"search_attributes"`
@@ -120,7 +120,7 @@ type RestoredWork struct {
 	Output spec.Digest `json:"output,omitempty"`
 }
 
-// OutageNews is what a round's activity tells its session of an outage while it continues.
+// OutageNews is what a round at work reports to its session on an outage.
 type OutageNews struct {
 	spec.AssignmentID
 	// Over: it is over. Otherwise it lasts, and the round waits without working.
@@ -138,7 +138,7 @@ type OutageOrder string
 
 // The orders.
 const (
-	// OutageNoticed: people know, so it waits on without end.
+	// OutageNoticed: people are notified, so it waits without end.
 	OutageNoticed OutageOrder = "noticed"
 	// OutageOver: the team's patience is over.
 	OutageOver OutageOrder = "over"
@@ -189,7 +189,7 @@ type RoundInput struct {
 	// the assignment begin afresh in this incarnation: the round's epoch is the
 	// incarnation's first and Series together.
 	Series int `json:"series,omitempty"`
-	// Note is what a person says to whoever tries again.
+	// Note is a person's note to the agent of the next attempt.
 	Note string `json:"note,omitempty"`
 	// Rework is set while the phase does again what was sent back.
 	Rework *session.Rework `json:"rework,omitempty"`
@@ -210,14 +210,14 @@ type RoundFailure struct {
 	Lost     int                      `json:"lost"`
 	// Total is all that the assignment has cost so far.
 	Total cost.Usage `json:"total"`
-	// Unreported is the outcome that the agent's breaker has yet to hear of.
+	// Unreported is the outcome that the agent's breaker has not received yet.
 	Unreported *session.BreakerReport `json:"unreported,omitempty"`
 }
 
 // BudgetStop is the detail of a BudgetSpent error: the round can continue once
 // there is money for it.
 type BudgetStop struct {
-	// Scope names the budget that is spent; Message says so in a sentence.
+	// Scope names the budget that is spent; Message is a sentence on it.
 	Scope   string `json:"scope"`
 	Message string `json:"message"`
 	// Date is the day whose budget is spent, if it is that, and Least what the
@@ -238,12 +238,12 @@ type Interruption struct {
 	Total cost.Usage `json:"total"`
 }
 
-// Heartbeat is what a round tells Temporal while it works.
+// Heartbeat is what a round reports to Temporal while it works.
 type Heartbeat struct {
 	Log session.RoundLog `json:"log"`
 	// Attempt is the running one.
 	Attempt int `json:"attempt"`
-	// Progress is the agent's last word.
+	// Progress is the last line of progress of the agent or of a wait.
 	Progress string `json:"progress,omitempty"`
 	// Agent is the one that works, and Spent what the attempt has cost so far,
 	// the call under way included as far as that is known.
@@ -306,11 +306,11 @@ type AdvanceInput struct {
 	Ready []string `json:"ready"`
 	// Last: no phase is left to run.
 	Last bool `json:"last,omitempty"`
-	// Complete: nor is anybody's word awaited, so the session is complete.
+	// Complete: nor is an answer awaited, so the session is complete.
 	Complete bool `json:"complete,omitempty"`
-	// Park: the session waits for a person's word after this phase.
+	// Park: the session waits for a person's answer after this phase.
 	Park bool `json:"park,omitempty"`
-	// Unreported are outcomes of rounds that breakers have yet to hear of.
+	// Unreported are outcomes of rounds that breakers have not received yet.
 	Unreported []session.BreakerReport `json:"unreported,omitempty"`
 }
 
@@ -326,7 +326,7 @@ type Advanced struct {
 	Merged    map[string]spec.Digest        `json:"merged,omitempty"`
 	// Decisions are all so far, merged.
 	Decisions map[string]string `json:"decisions,omitempty"`
-	// Unreported is what of the input's breakers have still not heard of.
+	// Unreported is what of the input's could still not be delivered.
 	Unreported []session.BreakerReport `json:"unreported,omitempty"`
 	// Left names, in short, the files that a phase has left after which the session
 	// parks.
@@ -382,23 +382,23 @@ type Raised struct {
 // CloseInput says how a session ended, unless the last Advance has said so.
 type CloseInput struct{ Boundary }
 
-// NotifyInput tells people outside of Temporal what happens to a session.
+// NotifyInput is a notice to people outside of Temporal.
 type NotifyInput struct {
 	// Notice is complete but for what only workers know: addresses.
 	Notice session.Notice `json:"notice"`
 	// Jira says how a ticket is made of it; nil: none is.
 	Jira *spec.HelpJira `json:"jira,omitempty"`
-	// Fingerprints names the failures whose tickets hear of it; that of the notice's
+	// Fingerprints names the failures whose tickets get it; that of the notice's
 	// own request does in any case.
 	Fingerprints []string `json:"fingerprints,omitempty"`
-	// ReportTo is the key of the ticket that the requirement came from; it hears
-	// of everything.
+	// ReportTo is the key of the ticket that the requirement came from; it gets
+	// every notice.
 	ReportTo string `json:"report_to,omitempty"`
-	// Webhook: the webhook hears of it, too.
+	// Webhook: the webhook gets it, too.
 	Webhook bool `json:"webhook,omitempty"`
 }
 
-// Notified says which failure's ticket hears of a notice's request; empty: none.
+// Notified names the failure whose ticket gets a notice's request; empty: none.
 type Notified struct {
 	Fingerprint string `json:"fingerprint,omitempty"`
 }

@@ -29,7 +29,7 @@ const (
 	waitBeat = 10 * time.Second
 )
 
-// AwaitInput asks to wait until an assignment's round may try again.
+// AwaitInput is for a wait until an assignment's round may try again.
 type AwaitInput struct {
 	spec.AssignmentID
 	Breaker spec.Breaker        `json:"breaker"`
@@ -105,7 +105,7 @@ func (bw *BreakerWaits) Await(ctx context.Context, in AwaitInput) (Awaited, erro
 	}
 }
 
-// wanted reports whether the session still waits. A session that has ended its wait hears
+// wanted reports whether the session still waits. A session that has ended its wait learns
 // nothing of a lease, and the activity of that end only with a later heartbeat.
 func (bw *BreakerWaits) wanted(ctx context.Context, wait session.BreakerWait) bool {
 	if bw.Heartbeats == nil {
@@ -135,7 +135,7 @@ func (bw *BreakerWaits) join(b spec.Breaker, me *waiter) {
 }
 
 // leave takes a waiter out; with the last the poller ends. A lease that the waiter has got
-// and that nobody hears of any more is given back.
+// and that nobody uses any more is given back.
 func (bw *BreakerWaits) leave(ctx context.Context, b spec.Breaker, me *waiter) {
 	bw.remove(b.Name, me)
 	select {
@@ -213,7 +213,7 @@ func (bw *BreakerWaits) look(ctx context.Context, name string, q *waitQueue) tim
 }
 
 // probe gets a lease for the longest waiter and lets it go. It sees that through when nobody
-// waits any more: a lease of which nobody hears would have to run out.
+// waits any more: an unused lease would have to expire.
 func (bw *BreakerWaits) probe(ctx context.Context, q *waitQueue) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readLimit)
 	defer cancel()

@@ -14,7 +14,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// Breakers knows the circuit breakers of the store. Every call takes at most as
+// Breakers reads and changes the circuit breakers of the store. Every call takes at most as
 // long as its context allows; an error means that Temporal, or a worker that
 // answers for the breaker, could not be reached.
 type Breakers interface {
@@ -24,7 +24,7 @@ type Breakers interface {
 	// Report delivers the outcome of a round; again under the same id, it
 	// counts once.
 	Report(ctx context.Context, r session.BreakerReport) (breaker.Answer, error)
-	// Acquire asks for a lease to try an agent whose breaker is half-open, or
+	// Acquire requests a lease to try an agent whose breaker is half-open, or
 	// extends the one that the holder has.
 	Acquire(ctx context.Context, id string, b spec.Breaker, holder string) (breaker.Answer, error)
 	// Renew extends a lease.
@@ -81,44 +81,35 @@ func (b *agentBreaker) pass(ctx context.Context) (open *breaker.View, err error)
 		b.log.setPass(&session.BreakerPass{Generation: view.State.Generation})
 		return nil, nil
 	case session.BreakerHalfOpen:
-		now, passed := b.probe(ctx)
-		if passed {
+		answer, err := b.acquire(ctx)
+		switch {
+		case answer.Effect == breaker.Leased: // also while the work is cancelled: the lease is given back then
+			b.log.setPass(&session.BreakerPass{Generation: answer.State.Generation, Holder: b.holder})
 			return nil, nil
-		}
-		if ctx.Err() != nil {
+		case answer.Effect == breaker.Passed:
+			b.log.setPass(&session.BreakerPass{Generation: answer.State.Generation})
+			return nil, nil
+		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
-		}
-		if now != nil {
-			view = *now
+		case err != nil:
+			activity.GetLogger(ctx).Warn("no lease from the agent's breaker: it does not answer", "breaker", b.settings.Name, "error", err)
+		default:
+			view = answer.View
 		}
 	case session.BreakerIsOpen:
 	}
 	return &view, nil
 }
 
-// probe requests a lease to try the agent for all others. Refused, it
-// returns the breaker as it is now, nil where there was no answer.
-func (b *agentBreaker) probe(ctx context.Context) (now *breaker.View, passed bool) {
-	bounded, cancel := context.WithTimeout(ctx, readLimit)
+// acquire requests a lease to try the agent for all others.
+func (b *agentBreaker) acquire(ctx context.Context) (breaker.Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
-	answer, err := b.port.Acquire(bounded, b.updateID("acquire"), b.settings, b.holder)
-	switch {
-	case err != nil:
-		activity.GetLogger(ctx).Warn("no lease from the agent's breaker: it does not answer", "breaker", b.settings.Name, "error", err)
-		return nil, false
-	case answer.Effect == breaker.Leased:
-		b.log.setPass(&session.BreakerPass{Generation: answer.State.Generation, Holder: b.holder})
-		return nil, true
-	case answer.Effect == breaker.Passed:
-		b.log.setPass(&session.BreakerPass{Generation: answer.State.Generation})
-		return nil, true
-	}
-	return &answer.View, false
+	return b.port.Acquire(ctx, b.updateID("acquire"), b.settings, b.holder)
 }
 
-// read reads the breaker until there is an answer: a round that does not know whether
-// its breaker is open may not begin. Meanwhile the heartbeat says so, and no attempt is
-// used up.
+// read reads the breaker until there is an answer: a round may not begin before. Meanwhile
+// the heartbeat has the reason, and no attempt is used up.
 func (b *agentBreaker) read(ctx context.Context) (breaker.View, error) {
 	unread := "breaker " + b.settings.Name + " cannot be read"
 	for wait := storeWait; ; wait = min(2*wait, storeWaitMax) {
@@ -280,7 +271,7 @@ func deliver(ctx context.Context, breakers Breakers, report session.BreakerRepor
 	return err
 }
 
-// Reports delivers outcomes of rounds that the breakers have yet to hear of.
+// Reports delivers outcomes of rounds that the breakers have not received yet.
 type Reports struct{ Breakers Breakers }
 
 // Report tries once more, for at most [reportLimit], and returns what is left.

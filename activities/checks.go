@@ -67,7 +67,8 @@ func (c checks) run(ctx context.Context, name string, dir session.WorkDir) (outc
 	return outcome, err
 }
 
-// missing tells which of the patterns no created or changed file matches.
+// missing is the failure of work in which no created or changed file matches one of the
+// patterns.
 func missing(patterns, changed []string) *failures.Failure {
 	for _, pattern := range patterns {
 		found := false

@@ -34,7 +34,7 @@ type directory struct {
 	clock    Clock
 	key      session.Key
 	id       spec.AssignmentID
-	// cleared is called when what the agent left is removed; nil: nobody has to know.
+	// cleared is called when what the agent left is removed; may be nil.
 	cleared func(context.Context)
 
 	mu    sync.Mutex
@@ -169,8 +169,8 @@ func (d *directory) filledBy(ctx context.Context, err error) *failures.Failure {
 }
 
 // fills says in which way the files in the directory since a time fill the disk;
-// empty: the disk is not full, or they are not why. full is an error that has said so; nil:
-// there was none.
+// empty: the disk is not full, or they are not why. full is an error that reported a full
+// disk; nil: there was none.
 func (d *directory) fills(ctx context.Context, since time.Time, full error) string {
 	disk, err := d.files.Disk()
 	if disk.Full = full != nil; err != nil || since.IsZero() || !disk.Full && !disk.IsLow() {

@@ -21,7 +21,7 @@ var errReplaced = errors.New("superseded in Temporal")
 
 // isPermanent reports whether a store's error will be the same next time: the content
 // is gone or wrong, as opposed to a directory that cannot be used at the moment. A
-// deadline or a cancellation says nothing about the content.
+// deadline or a cancellation is no statement on the content.
 func isPermanent(err error) bool {
 	_, failed := asFailure(err)
 	return failed || errors.Is(err, session.ErrNotFound) ||
@@ -42,7 +42,7 @@ func storeError(err error) error {
 		temporal.ApplicationErrorOptions{Cause: err})
 }
 
-// permanentFailure says what a lasting error means for the session.
+// permanentFailure is what a permanent error means for the session.
 func permanentFailure(err error) *failures.Failure {
 	if failure, ok := asFailure(err); ok {
 		return failure
@@ -52,7 +52,7 @@ func permanentFailure(err error) *failures.Failure {
 	return f
 }
 
-// asFailure tells a failure of the work from an error of the machinery.
+// asFailure returns the failure of the work in err; false: err is another error.
 func asFailure(err error) (*failures.Failure, bool) {
 	var failure *failures.Failure
 	ok := errors.As(err, &failure)
@@ -70,7 +70,7 @@ func unrecoverable(report RoundFailure, cause error) error {
 		temporal.ApplicationErrorOptions{NonRetryable: true, Cause: cause, Details: []any{report}})
 }
 
-// isAnswer reports whether an error says already what Temporal has to do.
+// isAnswer reports whether an error has already the form in which it leaves an activity.
 func isAnswer(err error) bool {
 	var app *temporal.ApplicationError
 	return errors.As(err, &app)
@@ -82,8 +82,8 @@ func handedOver(why error) error {
 		temporal.ApplicationErrorOptions{NextRetryDelay: time.Millisecond})
 }
 
-// counted turns an error of the agent's side that says nothing of itself into a failure
-// of the attempt. Errors of the store, and of the round's own end, stay what they are.
+// counted makes an error on the agent's side that is no failure yet into one of category
+// unknown. Errors of the store, and of the round's own end, stay what they are.
 func counted(err error) error {
 	var app *temporal.ApplicationError
 	switch _, failed := asFailure(err); {

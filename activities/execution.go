@@ -207,6 +207,15 @@ func (e *execution) retryStore(ctx context.Context, try func() error) error {
 	}
 }
 
+// fromStore returns what a call of the store gives, by a retryStore function.
+func fromStore[T any](ctx context.Context, retryStore func(context.Context, func() error) error, read func() (T, error)) (value T, err error) {
+	err = retryStore(ctx, func() (err error) {
+		value, err = read()
+		return err
+	})
+	return value, err
+}
+
 // executionEnd is the error of an execution that ends without a result and without an
 // attempt's failure. details are those of a cancelled one.
 func executionEnd(ctx context.Context, err error, details ...any) error {

@@ -43,9 +43,9 @@ func (ms *Merges) Merge(ctx context.Context, in MergeInput) (MergeResult, error)
 	}, func() bool { return false })
 	defer end()
 	m := &phaseMerge{ports: ms.Rounds, in: in, exec: e, checks: checks{e, ms.Rounds.Files}}
-	if err := e.retryStore(work, func() (err error) {
-		m.session, err = loadSessionContext(work, m.ports.Files, m.ports.Sessions, in.Head)
-		return err
+	var err error
+	if m.session, err = fromStore(work, e.retryStore, func() (sessionContext, error) {
+		return loadSessionContext(work, m.ports.Files, m.ports.Sessions, in.Head)
 	}); err != nil {
 		return MergeResult{}, executionEnd(work, err)
 	}
@@ -64,10 +64,7 @@ func (ms *Merges) Merge(ctx context.Context, in MergeInput) (MergeResult, error)
 	if err == nil && result.Failure != nil {
 		f := *result.Failure
 		result.Failure = &failures.Failure{Category: f.Category, Message: textfmt.Shorten(f.Message, session.MaxMessage)}
-		err = e.retryStore(work, func() (err error) {
-			result.Feedback, err = writeFeedback(work, m.ports.Files, f)
-			return err
-		})
+		result.Feedback, err = fromStore(work, e.retryStore, func() (spec.Digest, error) { return writeFeedback(work, m.ports.Files, f) })
 	}
 	return result, executionEnd(work, err)
 }
@@ -78,11 +75,8 @@ func (m *phaseMerge) merge(ctx context.Context) (MergeResult, error) {
 		done[a.AssignmentID] = a
 	}
 	steps := session.Steps(m.session.team, []string{m.phase.Name}, done)
-	var folded session.Folded
-	if err := m.exec.retryStore(ctx, func() (err error) {
-		folded, err = m.ports.Files.Fold(ctx, m.in.Input, steps)
-		return err
-	}); err != nil {
+	folded, err := fromStore(ctx, m.exec.retryStore, func() (session.Folded, error) { return m.ports.Files.Fold(ctx, m.in.Input, steps) })
+	if err != nil {
 		return MergeResult{}, err
 	}
 	result := MergeResult{Tree: folded.Manifest}
@@ -96,11 +90,7 @@ func (m *phaseMerge) merge(ctx context.Context) (MergeResult, error) {
 
 // verify holds the merged tree against what the phase has to produce and pass.
 func (m *phaseMerge) verify(ctx context.Context, result MergeResult) (MergeResult, error) {
-	var changed []string
-	err := m.exec.retryStore(ctx, func() (err error) {
-		changed, err = m.ports.Files.Changed(ctx, m.in.Input, result.Tree)
-		return err
-	})
+	changed, err := fromStore(ctx, m.exec.retryStore, func() ([]string, error) { return m.ports.Files.Changed(ctx, m.in.Input, result.Tree) })
 	if err != nil {
 		return result, err
 	}
@@ -221,7 +211,7 @@ func (m *phaseMerge) failed(ctx context.Context, err error) (*failures.Failure, 
 	return nil, providerOutage(o, record.Usage)
 }
 
-// conflictFailure tells the integrator on what the personas disagree.
+// conflictFailure lists for the integrator on what the personas disagree.
 func conflictFailure(phase string, conflicts []session.Conflict) *failures.Failure {
 	var lines []string
 	for _, c := range conflicts {

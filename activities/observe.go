@@ -10,9 +10,9 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// Observer hears what happens, for figures and traces. Its methods return at
+// Observer records what happens, for metrics and traces. Its methods return at
 // once and cannot fail. Wherever a struct here takes an Observer, nil is one that
-// nobody listens to.
+// records nothing.
 type Observer interface {
 	// SessionStarted: a session, or a further incarnation of one, is admitted.
 	SessionStarted(teamName string)
@@ -26,7 +26,7 @@ type Observer interface {
 	// another execution takes up again has not ended.
 	RoundEnded(agent string, category failures.Category)
 	// WorkerLost: an execution of a round has found that the one before it
-	// ended without a word.
+	// ended without noting how.
 	WorkerLost(agent string)
 	// StoreWaited: something had to be tried again since the store could not
 	// be used, after a wait of so long.
@@ -43,7 +43,7 @@ type Observer interface {
 	// CallReplayed: the answer to a call was found in the store, and nothing
 	// is paid.
 	CallReplayed(c Call)
-	// BudgetFraction tells which part of a budget is spent: 1 is all of it.
+	// BudgetFraction: this part of a budget is spent; 1 is all of it.
 	// Scope is persona, phase or session.
 	BudgetFraction(teamName, scope string, fraction float64)
 }
@@ -105,7 +105,7 @@ type CallEnd struct {
 	Stored bool
 }
 
-// observerOrNone is an observer that may be asked anything.
+// observerOrNone is an observer that is not nil.
 func observerOrNone(o Observer) Observer {
 	if o == nil {
 		return noObserver{}
@@ -113,7 +113,7 @@ func observerOrNone(o Observer) Observer {
 	return o
 }
 
-// noObserver is an observer that nobody listens to.
+// noObserver is an observer that records nothing.
 type noObserver struct{}
 
 func (noObserver) SessionStarted(string)                                     {}

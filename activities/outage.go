@@ -17,9 +17,9 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// Signals tells the workflow of a session what its rounds come to while they still work.
+// Signals sends news of rounds at work to the workflow of their session.
 type Signals interface {
-	// Outage says that an assignment's agent meets an outage that lasts, or that it is
+	// Outage reports that an outage of an assignment's agent lasts, or that it is
 	// over. ctx is that of the round's activity.
 	Outage(ctx context.Context, news OutageNews) error
 }
@@ -28,7 +28,7 @@ const (
 	// holdSlot is for how long an outage usually keeps the agent's slot.
 	holdSlot = time.Minute
 	// signalLimit bounds one signal to the workflow, signalEvery is the wait between two
-	// tries. A session hears of another cause of an outage every noticeEvery at most: each
+	// tries. A session gets another cause of an outage every noticeEvery at most: each
 	// time adds to its history.
 	signalLimit = 5 * time.Second
 	signalEvery = 2 * time.Second
@@ -94,7 +94,7 @@ func (o *outageWait) begin(ctx context.Context, f failures.Failure, end attemptE
 // wait waits until an attempt may continue that has met an outage. In a short outage it
 // keeps the agent's slot; in one that lasts it gives the slot back, in a RecoverableError
 // that has Temporal start the next execution after the wait. over: the team's patience is
-// over, and people do not know yet.
+// over, and people are not notified yet.
 func (o *outageWait) wait(ctx context.Context, outage session.Outage) (over bool, err error) {
 	patience := outage.PatienceUntil(o.retry.WaitsOut())
 	for {

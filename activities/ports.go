@@ -52,7 +52,7 @@ type Files interface {
 
 // DiskSpace is the disk that assignments' directories are on.
 type DiskSpace interface {
-	// Disk tells what the disk has left.
+	// Disk returns what the disk has left.
 	Disk() (session.Disk, error)
 	// Written measures what was written into an assignment's directories since a time,
 	// and is still there.
@@ -63,7 +63,7 @@ type DiskSpace interface {
 	ClearWork(dir session.WorkDir) error
 }
 
-// Sessions keeps what the store knows of sessions.
+// Sessions is what the store has of sessions.
 type Sessions interface {
 	// ID is the store's id.
 	ID() string
@@ -186,12 +186,12 @@ type TicketStore interface {
 	PutTicket(namespace string, r session.TicketRecord) error
 }
 
-// Heartbeats tells Temporal that an activity is at work.
+// Heartbeats reports to Temporal that an activity is at work.
 type Heartbeats interface {
 	// Beat reports for the activity that ctx is of. ErrUnwanted says that nobody waits
 	// for its end any more, and ErrReplaced that another execution of it is to wait for
-	// what this one comes to. Any other error means that Temporal cannot be told now, or
-	// does not say: the work is as wanted as before.
+	// the result of this one. Any other error means that Temporal cannot be reached now, or
+	// gave no answer: the work is as wanted as before.
 	Beat(ctx context.Context, beat Heartbeat) error
 }
 

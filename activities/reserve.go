@@ -68,17 +68,14 @@ func (s *spender) reserve(ctx context.Context, plan session.CallPlan) (cost.Amou
 }
 
 // noteFree notes that an attempt begins for which nothing is set aside, if its
-// program asks a model: that is paid, whatever becomes of the attempt. The best
-// guess at its cost is what the agent's dearest has cost.
+// program calls a model: that is paid, whatever becomes of the attempt. The estimate
+// is the cost of the agent's most expensive attempt.
 func (s *spender) noteFree(ctx context.Context, seq int64, plan session.CallPlan) error {
 	if s.agents.Offered(plan.Agent).Conversation != spec.InDirectory {
 		return nil
 	}
-	var l budget.Ledger
-	if err := s.retryStore(ctx, func() (err error) {
-		l, err = s.ledgers.Ledger(s.key)
-		return err
-	}); err != nil {
+	l, err := fromStore(ctx, s.retryStore, func() (budget.Ledger, error) { return s.ledgers.Ledger(s.key) })
+	if err != nil {
 		return err
 	}
 	if plan.Estimate == (cost.Usage{}) {
@@ -124,8 +121,8 @@ func within(estimate cost.Usage, granted cost.Amount) cost.Usage {
 // errWaits leaves a ledger as it is in which a call has found no room.
 var errWaits = errors.New("the call has to wait")
 
-// ask has the ledger decide. Where nobody has said what a call may cost, that is
-// guessed from what calls of the agent have cost before.
+// ask lets the ledger decide. Where the cost of a call is not stated, it is
+// estimated from what calls of the agent have cost before.
 func (s *spender) ask(ctx context.Context, seq int64, plan session.CallPlan) (verdict budget.Verdict, as session.CallPlan, err error) {
 	err = s.retryStore(ctx, func() error {
 		err := s.ledgers.UpdateLedger(s.key, func(l *budget.Ledger) error {
@@ -146,7 +143,7 @@ func (s *spender) ask(ctx context.Context, seq int64, plan session.CallPlan) (ve
 	return verdict, as, err
 }
 
-// guessed is a plan with a guess where nobody has said what an attempt may cost:
+// guessed is a plan with an estimate where the cost of an attempt is not stated:
 // of its tokens, its money, or both.
 func guessed(l *budget.Ledger, plan session.CallPlan) session.CallPlan {
 	if plan.Turn != 0 && plan.Want != (cost.Amount{}) { // a turn's cost is known
@@ -216,7 +213,7 @@ func (s *spender) Spending(used cost.Usage) error {
 		return nil
 	}
 	verdict, err := s.extend(call, more, least)
-	if err != nil { // what the store cannot say now it says at the next report
+	if err != nil { // the next report tries again
 		return nil //nolint:nilerr // the call is under way, and its money is spent
 	}
 	s.mu.Lock()
@@ -231,7 +228,7 @@ func (s *spender) Spending(used cost.Usage) error {
 }
 
 // shortfall is what is missing at least, and how much more to set aside: as much as
-// was used, so that this is seldom asked. A dimension in which nothing was set
+// was used, so that this is seldom needed. A dimension in which nothing was set
 // aside is not held to.
 func shortfall(used, aside cost.Amount) (more, least cost.Amount) {
 	if aside.Tokens > 0 && used.Tokens > aside.Tokens {

@@ -57,8 +57,8 @@ type restoration struct {
 // finished is an assignment's work as the store has it.
 type finished struct {
 	RestoredWork
-	// sealed: its phase is in the checkpoint, too.
-	sealed bool
+	// phaseDone: its phase is in the checkpoint, too.
+	phaseDone bool
 }
 
 // restore walks the phases in the order in which they build on each other.

@@ -34,11 +34,7 @@ func (a *attempt) formerWork(ctx context.Context) spec.Digest {
 			steps = append(steps, session.Step{By: a.in.AssignmentID, Work: w, On: maps.Clone(on)})
 		}
 	}
-	var folded session.Folded
-	err := a.exec.retryStore(ctx, func() (err error) {
-		folded, err = a.files.Fold(ctx, a.in.Input, steps)
-		return err
-	})
+	folded, err := fromStore(ctx, a.exec.retryStore, func() (session.Folded, error) { return a.files.Fold(ctx, a.in.Input, steps) })
 	if err != nil {
 		activity.GetLogger(ctx).Warn("the work that was sent back is lost; it starts from the input", "error", err)
 		return ""

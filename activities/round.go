@@ -213,7 +213,7 @@ func (r *round) failed(ctx context.Context, end attemptEnd, err error, started t
 	return recoverable(f, r.wait(f, attempts))
 }
 
-// refused tells why no attempt may start: the last one was counted before the
+// refused is why no attempt may start; nil: one may: the last one was counted before the
 // worker died, or the worker dies of it. Budgets are looked at for each call.
 func (r *round) refused() *failures.Failure {
 	log := r.log.get()

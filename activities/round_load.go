@@ -11,11 +11,10 @@ import (
 // load reads the session and what earlier executions of the round have left. It returns the
 // round's result if the record has one.
 func (rs *Rounds) load(ctx context.Context, e *execution, log *roundLog, in RoundInput) (*round, *session.RoundResult, error) {
-	var s sessionContext
-	if err := e.retryStore(ctx, func() (err error) {
-		s, err = loadSessionContext(ctx, rs.Files, rs.Sessions, in.Head)
-		return err
-	}); err != nil {
+	s, err := fromStore(ctx, e.retryStore, func() (sessionContext, error) {
+		return loadSessionContext(ctx, rs.Files, rs.Sessions, in.Head)
+	})
+	if err != nil {
 		return nil, nil, err
 	}
 	r := &round{ports: rs, in: in, session: s, exec: e, log: log, agent: cmp.Or(in.Agent, s.team.Personas[in.Persona].Agent)}
@@ -62,5 +61,13 @@ func (r *round) callBooked(ctx context.Context, spent cost.Usage, answered bool)
 	r.log.setUsage(spent)
 	if answered {
 		r.outage.end(ctx, true)
+	}
+}
+
+// attempt is the next one of the round.
+func (r *round) attempt() *attempt {
+	return &attempt{
+		exec: r.exec, files: r.ports.Files, checks: checks{r.exec, r.ports.Files}, log: r.log, spender: r.spender,
+		session: r.session, in: r.in, clock: r.ports.Clock,
 	}
 }

@@ -57,11 +57,7 @@ func heartbeatLog(ctx context.Context) session.RoundLog {
 // if it had succeeded, its result. The caller holds the assignment's lock: if the agent
 // was started and nobody has noted how that ended, a worker was lost.
 func (l *roundLog) load(ctx context.Context, agent string, now time.Time) (*session.RoundResult, error) {
-	var record session.Record
-	err := l.exec.retryStore(ctx, func() (err error) {
-		record, err = l.exec.sessions.Record(l.exec.key, l.exec.id)
-		return err
-	})
+	record, err := fromStore(ctx, l.exec.retryStore, func() (session.Record, error) { return l.exec.sessions.Record(l.exec.key, l.exec.id) })
 	if errors.Is(err, session.ErrCorrupt) {
 		activity.GetLogger(ctx).Warn("the assignment's record was corrupt; its log continues from the heartbeat", "error", err)
 	}

@@ -53,8 +53,8 @@ type spender struct {
 	call    int64
 	plan    session.CallPlan
 	granted cost.Amount
-	// told is the settled call whose answer the agent was given last.
-	told int64
+	// answered is the settled call whose answer the agent got last.
+	answered int64
 	// live is what the call under way has used so far.
 	live cost.Usage
 	// report is a report that the store could not take: it may be there or not, so
@@ -78,10 +78,8 @@ type callEnds interface {
 // open reads the assignment's journal. A call that an execution before this one did not end
 // is unsettled from now on: its money may be spent.
 func (s *spender) open(ctx context.Context) error {
-	if err := s.retryStore(ctx, func() (err error) {
-		s.journal, err = s.ledgers.Journal(s.key, s.id)
-		return err
-	}); err != nil {
+	var err error
+	if s.journal, err = fromStore(ctx, s.retryStore, func() (*budget.Journal, error) { return s.ledgers.Journal(s.key, s.id) }); err != nil {
 		return err
 	}
 	open := s.journal.Open()
@@ -171,7 +169,7 @@ func (s *spender) Stored(ctx context.Context, turn int, request spec.Digest) (*s
 		}
 	}
 	if call != nil {
-		s.told = call.ID
+		s.answered = call.ID
 	}
 	s.mu.Unlock()
 	if call == nil {
@@ -242,7 +240,7 @@ func (s *spender) Unsettle(ctx context.Context, turn int, used, estimate cost.Us
 }
 
 // unsettled is the entry that ends a call which was under way when its worker was
-// lost. Of an agent program, its own files tell what it has used since it was last
+// lost. The files of an agent program have what it has used since that was last
 // noted.
 func unsettled(programs ProgramUsage, sessions Sessions, key session.Key, id spec.AssignmentID, call budget.Call) budget.Entry {
 	e := budget.Entry{Kind: budget.Unsettled, Call: call.ID}
@@ -269,9 +267,9 @@ func (s *spender) end(ctx context.Context, e budget.Entry) error {
 	}
 	failpoint.Here("call booked")
 	s.mu.Lock()
-	s.call, s.live, s.granted, s.told = 0, cost.Usage{}, cost.Amount{}, 0
+	s.call, s.live, s.granted, s.answered = 0, cost.Usage{}, cost.Amount{}, 0
 	if e.Kind == budget.Settled {
-		s.told = cmp.Or(e.Call, s.journal.Next()-1) // a call that is told of at its end is its own entry
+		s.answered = cmp.Or(e.Call, s.journal.Next()-1) // a call that is noted only at its end is its own entry
 	}
 	spent := s.journal.Spent()
 	s.mu.Unlock()
@@ -282,32 +280,24 @@ func (s *spender) end(ctx context.Context, e budget.Entry) error {
 // KeepTools stores the tool results of the turn that was answered last. The turn can be
 // one of an earlier attempt, which ended before its tools had worked.
 func (s *spender) KeepTools(ctx context.Context, _ int, doc []byte) error {
-	if s.told == 0 {
+	if s.answered == 0 {
 		return nil // the answer is not kept
 	}
 	name, err := s.Put(ctx, doc)
 	if err != nil {
 		return err
 	}
-	return s.append(ctx, budget.Entry{Kind: budget.Tools, Call: s.told, Tools: name})
+	return s.append(ctx, budget.Entry{Kind: budget.Tools, Call: s.answered, Tools: name})
 }
 
 // Put stores a blob, waiting for a store that cannot take it.
-func (s *spender) Put(ctx context.Context, data []byte) (name spec.Digest, err error) {
-	err = s.retryStore(ctx, func() error {
-		name, err = s.files.PutBlob(ctx, data)
-		return err
-	})
-	return name, err
+func (s *spender) Put(ctx context.Context, data []byte) (spec.Digest, error) {
+	return fromStore(ctx, s.retryStore, func() (spec.Digest, error) { return s.files.PutBlob(ctx, data) })
 }
 
 // Get reads a blob.
-func (s *spender) Get(ctx context.Context, name spec.Digest) (data []byte, err error) {
-	err = s.retryStore(ctx, func() error {
-		data, err = s.files.Blob(ctx, name)
-		return err
-	})
-	return data, err
+func (s *spender) Get(ctx context.Context, name spec.Digest) ([]byte, error) {
+	return fromStore(ctx, s.retryStore, func() ([]byte, error) { return s.files.Blob(ctx, name) })
 }
 
 // spent is what this run has spent on the attempt under way, the call under way

@@ -89,7 +89,7 @@ func (v *reuse) restore(id spec.AssignmentID, a finished, reason string) error {
 	switch {
 	case reason != "":
 		reason = "kept although stale (" + reason + "): its phase is not selected"
-	case a.sealed:
+	case a.phaseDone:
 		reason = "finished before"
 	default:
 		reason = "finished before, but not its phase"
@@ -120,9 +120,9 @@ func (v *reuse) restore(id spec.AssignmentID, a finished, reason string) error {
 	return nil
 }
 
-// sealed reports whether the phase's work stands as a whole: as it was merged,
+// phaseStands reports whether the phase's work stands as a whole: as it was merged,
 // checked and recorded, or by one persona, whose record vouches for that.
-func (v *reuse) sealed() bool {
+func (v *reuse) phaseStands() bool {
 	if !v.complete {
 		return false
 	}
@@ -131,16 +131,16 @@ func (v *reuse) sealed() bool {
 			return false
 		}
 	}
-	recorded := slices.ContainsFunc(v.stands, func(a finished) bool { return !a.sealed })
+	recorded := slices.ContainsFunc(v.stands, func(a finished) bool { return !a.phaseDone })
 	return !recorded || (v.phase.Solo() && !v.in.Course.PausesAfter(v.phase))
 }
 
 // settle takes the phase's standing work over, and says what is left to do.
 func (v *reuse) settle(selected bool) error {
-	if s, ok := v.in.Course.Supply(v.phase.Name); ok && s.Edit && !v.sealed() {
+	if s, ok := v.in.Course.Supply(v.phase.Name); ok && s.Edit && !v.phaseStands() {
 		v.faults = append(v.faults, fmt.Sprintf("phase %s has no finished work to edit; use --input, or let the phase run", v.phase.Name))
 	}
-	if v.sealed() {
+	if v.phaseStands() {
 		for _, a := range v.stands {
 			v.done[a.AssignmentID] = a.CheckpointAssignment
 		}

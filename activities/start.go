@@ -35,7 +35,7 @@ type start struct {
 	former bool
 }
 
-// from says in a word what the attempt starts from.
+// from is what the attempt starts from, for its report.
 func (s start) from() failures.Start {
 	switch {
 	case s.continues || len(s.earlier) > 0:

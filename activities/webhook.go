@@ -20,17 +20,17 @@ const (
 	WebhookRefused   = "WebhookRefused"
 )
 
-// Webhook is whoever wants to hear what happens to sessions. Its errors are
+// Webhook receives notices on what happens to sessions. Its errors are
 // *session.WebhookTrouble.
 type Webhook interface {
-	// Deliver hands over a notice. A receiver that hears one twice knows it by its id.
+	// Deliver delivers a notice. A receiver that gets one twice knows it by its id.
 	Deliver(ctx context.Context, n session.Notice) error
 }
 
 // WebhookCalls calls the webhook.
 type WebhookCalls struct {
 	Webhook Webhook
-	// Observer hears what calls come to.
+	// Observer records the outcomes of calls.
 	Observer Observer
 }
 

@@ -1,0 +1,52 @@
+package activities
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/failures"
+	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/spec"
+)
+
+func TestStartIsDecidedByTheFailureBefore(t *testing.T) {
+	t.Parallel()
+	after := func(c failures.Category) session.RoundLog {
+		return session.RoundLog{Attempts: []session.AttemptReport{{Attempt: 1, Agent: "a", Left: "left", Failure: failures.Failure{Category: c}}}}
+	}
+	for _, test := range []struct {
+		name  string
+		facts startFacts
+		files spec.Digest
+		from  failures.Start
+	}{
+		{"the first attempt", startFacts{}, "input", failures.FromInput},
+		{"after a failing check: the files", startFacts{log: after(failures.TestFailure)}, "left", failures.FromFiles},
+		{"after an error of the provider, without a conversation", startFacts{log: after(failures.APIError)}, "input", failures.FromInput},
+		{"after one with a conversation in the directory", startFacts{log: after(failures.APIError), conversation: spec.InDirectory, continuable: true}, "left", failures.FromConversation},
+		{"on the work that was sent back", startFacts{former: "former"}, "former", failures.FromFiles},
+		{"cut off in the first attempt", startFacts{log: session.RoundLog{Begun: 1}, conversation: spec.InDirectory, continuable: true}, "input", failures.FromConversation},
+		{"in an outage, with the files as they are", startFacts{outage: &session.Outage{Left: true}}, "input", failures.FromFiles},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			f := test.facts
+			f.in.Input, f.in.Round, f.agent, f.epoch = "input", 1, "a", 1
+			f.intact = func(spec.Digest) bool { return true }
+			s := f.decide()
+			require.Equal(t, test.files, s.files)
+			require.Equal(t, test.from, s.from())
+		})
+	}
+}
+
+func TestFilesThatAreLostAreNotKept(t *testing.T) {
+	t.Parallel()
+	f := startFacts{in: RoundInput{Input: "input", Round: 1}, intact: func(spec.Digest) bool { return false }}
+	f.log.Attempts = []session.AttemptReport{{Attempt: 1, Left: "left", Failure: failures.Failure{Category: failures.TestFailure}}}
+	s := f.decide()
+	require.Equal(t, spec.Digest("input"), s.files)
+	require.Equal(t, failures.FromInput, s.from())
+	require.NotNil(t, s.failure)
+}
