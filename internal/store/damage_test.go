@@ -74,7 +74,7 @@ func TestNoDamageStaysHidden(t *testing.T) {
 	busySession(t, s, webSession)
 	chain(t, s, session.Key{Namespace: "default", Session: "web-2"})
 	chain(t, s, session.Key{Namespace: "other", Session: "web-1"})
-	few := 8
+	few := 3
 	if testing.Short() {
 		few = 2
 	}

@@ -97,15 +97,13 @@ func TestEveryByteOfARecordCounts(t *testing.T) {
 	require.NoError(t, s.PutRecord(webSession, record(1)))
 }
 
-// everyDamage calls try with each bit of each byte flipped, each byte dropped and
-// each cut of data.
+// everyDamage calls try with a bit of each byte flipped, each byte dropped and each cut
+// of data.
 func everyDamage(data []byte, try func(damaged []byte, what string, at int)) {
 	for at := range data {
-		for bit := range 8 {
-			d := bytes.Clone(data)
-			d[at] ^= 1 << bit
-			try(d, "flipped", at)
-		}
+		d := bytes.Clone(data)
+		d[at] ^= 1 << (at % 8)
+		try(d, "flipped", at)
 		try(data[:at], "cut", at)
 		try(append(bytes.Clone(data[:at]), data[at+1:]...), "dropped", at)
 	}
