@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -46,11 +47,7 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 	}
 	end.filled = true
 	continuable := a.exec.agents.Offered(a.log.agent).Conversation == spec.InDirectory
-	begun := start.begun
-	if begun.IsZero() {
-		begun = a.clock().UTC()
-	}
-	if err := a.log.noteStart(ctx, begun, continuable); err != nil {
+	if err := a.log.noteStart(ctx, cmp.Or(start.begun, a.clock().UTC()), continuable); err != nil {
 		return nil, end, err
 	}
 	a.spender.begin(a.log.attemptKey(), start.earlier)

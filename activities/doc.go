@@ -1,8 +1,20 @@
-// Package activities does what a session's workflow decides: it runs agents,
-// keeps their work in the store, and writes checkpoints. Each struct here works
-// against the ports that it declares; what implements them is wired in by the
-// worker's host.
+// Package activities does the work of sessions: rounds of assignments, merges of
+// phases, checkpoints and status, waits, notices.
 //
-// The file to read first is round.go: one round of one assignment, with all
-// that decides about attempts.
+// A round is retry level 2, and each of its activity executions does attempts (level 1).
+// Read round.go first. Each type uses only those below it:
+//
+//	round           the loop of attempts; decides on another attempt, the result, the end of the round
+//	phaseMerge      the merge of a phase and its checks
+//	attempt         fills the directory, runs the agent, collects, checks; start decides what it starts from
+//	spender         journal, reservations and stored answers of paid calls
+//	outageWait      waits for a provider or a host that is in trouble
+//	agentBreaker    passes, leases and reports of the agent's breaker
+//	checks          runs checks, collects files
+//	roundLog        the assignment's record with the round's log in it; its only owner
+//	execution       lock, fence, stop of the worker, retries of the store
+//	directory       the assignment's directory, and what it takes up of the disk
+//	heartbeats      reports to Temporal
+//
+// The activities depend on ports, in ports.go, and not on what implements them.
 package activities

@@ -5,10 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"go.temporal.io/sdk/activity"
 
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
 // feedback tells the attempt what went wrong before, in an attempt of its own or at
@@ -97,3 +103,101 @@ func writeFeedback(ctx context.Context, files Files, f failures.Failure) (spec.D
 	}
 	return files.PutBlob(ctx, data)
 }
+
+// formerWork is what the assignment had left before its phase's work was sent back,
+// on the same input; empty where it starts from its input like any other. Files
+// that are lost are no reason not to do the work again.
+func (a *attempt) formerWork(ctx context.Context) spec.Digest {
+	if a.in.Rework == nil || a.in.Rework.To != a.in.Phase || a.in.Integrating {
+		return ""
+	}
+	was, ok := a.session.undone(a.in.AssignmentID)
+	if !ok || was.Delta == "" || was.Input != a.in.Input {
+		return ""
+	}
+	steps := []session.Step{{By: a.in.AssignmentID, Work: was.Work}}
+	if phase, _ := a.session.team.Phase(a.in.Phase); phase.Solo() { // else it was made on others' work, too
+		on := map[int]bool{}
+		for i, w := range was.Integrated {
+			on[i] = true
+			steps = append(steps, session.Step{By: a.in.AssignmentID, Work: w, On: maps.Clone(on)})
+		}
+	}
+	folded, err := fromStore(ctx, a.exec.retryStore, func() (session.Folded, error) { return a.files.Fold(ctx, a.in.Input, steps) })
+	if err != nil {
+		activity.GetLogger(ctx).Warn("the work that was sent back is lost; it starts from the input", "error", err)
+		return ""
+	}
+	if folded.Manifest == a.in.Input {
+		return ""
+	}
+	return folded.Manifest
+}
+
+// undone is an assignment's work as it was when its own phase was last sent back.
+func (s sessionContext) undone(id spec.AssignmentID) (session.CheckpointAssignment, bool) {
+	for _, back := range slices.Backward(s.checkpoint.Reworks) {
+		if back.To != id.Phase {
+			continue
+		}
+		i := slices.IndexFunc(back.Undone, func(a session.CheckpointAssignment) bool { return a.AssignmentID == id })
+		if i >= 0 {
+			return back.Undone[i], true
+		}
+		return session.CheckpointAssignment{}, false
+	}
+	return session.CheckpointAssignment{}, false
+}
+
+// sentBack tells an attempt, where nothing else went wrong, that work was sent back:
+// that of its own phase, or of one that it builds on.
+func (a *attempt) sentBack(ctx context.Context, s start) *session.Feedback {
+	f := session.FeedbackOn(&failures.Failure{Category: failures.Rejected, Message: saysSentBack(a.in), Output: reasons(a.in)})
+	switch {
+	case a.in.Rework.To != a.in.Phase:
+		f.Advice = "Your input files were fixed for these reasons. Do your work on them as they are now, and check whether the reasons are resolved."
+	case !s.former:
+		f.Advice = "Your earlier work is not in the directory. Do it again on the files as they are now, and resolve the reasons."
+	default:
+		f.Kept = true
+		diff, err := a.files.UnifiedDiff(ctx, a.in.Input, s.files, session.MaxDiff)
+		if err != nil {
+			activity.GetLogger(ctx).Warn("the attempt does not get the earlier changes", "error", err)
+		}
+		f.Diff = a.exec.agents.Mask(diff)
+	}
+	return f
+}
+
+// saysSentBack is a sentence on who has sent the work back.
+func saysSentBack(in RoundInput) string {
+	back := in.Rework
+	work, since := "the work", ""
+	if back.To != in.Phase {
+		work, since = "the work of "+back.To, "; it was done again since"
+	}
+	if back.From == (spec.AssignmentID{}) {
+		by := "a person"
+		if back.By != "" {
+			by = textfmt.Shorten(back.By, 80)
+		}
+		return by + " rejected " + work + since
+	}
+	pass := ""
+	if 0 < back.Pass && back.Pass <= back.Of { // beyond that a person has decided so
+		pass = fmt.Sprintf(" (%d of %d)", back.Pass, back.Of)
+	}
+	return back.From.String() + " sent " + work + " back" + pass + since
+}
+
+// reasons lists what the work was sent back for, a line each.
+func reasons(in RoundInput) string {
+	var b strings.Builder
+	for _, reason := range in.Rework.Reasons {
+		fmt.Fprintf(&b, "- %s\n", strings.TrimSpace(reason))
+	}
+	return b.String()
+}
+
+// whySentBack is all of that in one text.
+func whySentBack(in RoundInput) string { return saysSentBack(in) + ":\n" + reasons(in) }

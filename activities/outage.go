@@ -71,12 +71,13 @@ func (o *outageWait) waitsOut(f failures.Failure) bool {
 }
 
 // begin notes a failure that is waited out, durably, and reports it to the breaker:
-// a BreakerOpen error if that is open now. f has no secrets.
-func (o *outageWait) begin(ctx context.Context, f failures.Failure, end attemptEnd) error {
+// a BreakerOpen error if that is open now. f has no secrets. filled: the directory is as the
+// attempt has left it; files is its manifest, where that is known.
+func (o *outageWait) begin(ctx context.Context, f failures.Failure, filled bool, files spec.Digest) error {
 	var outage session.Outage
 	o.log.change(func(log *session.RoundLog) {
 		outage = log.Outage.After(f, o.log.agent, o.clock().UTC(), o.retry.WaitsOut(), o.random.next())
-		outage.Left, outage.Files = end.filled, end.files
+		outage.Left, outage.Files = filled, files
 		log.Outage, log.Started, log.LostAtProgress = &outage, false, log.Lost
 	})
 	o.exec.setProgress(outage.String())

@@ -35,7 +35,7 @@ func (s *spender) Reserve(ctx context.Context, plan session.CallPlan) (cost.Amou
 
 func (s *spender) reserve(ctx context.Context, plan session.CallPlan) (cost.Amount, error) {
 	s.mu.Lock()
-	s.plan, s.call, s.live, s.granted = plan, 0, cost.Usage{}, plan.Want
+	s.current = callUnderWay{plan: plan, granted: plan.Want}
 	s.mu.Unlock()
 	seq := s.journal.Next() // nobody else appends
 	free := plan.Want == cost.Amount{}
@@ -88,7 +88,7 @@ func (s *spender) noteFree(ctx context.Context, seq int64, plan session.CallPlan
 // note writes durably that the call begins, and what is set aside for it.
 func (s *spender) note(ctx context.Context, seq int64, plan session.CallPlan, granted cost.Amount) error {
 	s.mu.Lock()
-	s.plan, s.granted = plan, granted
+	s.current.plan, s.current.granted = plan, granted
 	s.mu.Unlock()
 	key := s.attempt
 	key.Turn = plan.Turn
@@ -100,7 +100,7 @@ func (s *spender) note(ctx context.Context, seq int64, plan session.CallPlan, gr
 		return err
 	}
 	s.mu.Lock()
-	s.call = seq
+	s.current.id = seq
 	s.mu.Unlock()
 	failpoint.Here("call begun")
 	return nil
@@ -170,9 +170,9 @@ func guessed(l *budget.Ledger, plan session.CallPlan) session.CallPlan {
 // budgets as Spending does. What the store cannot take now it takes with the next
 // report, or at the end.
 func (s *spender) Report(used, estimate cost.Usage) error {
-	if s.call != 0 {
-		estimate.CostUSD = cmp.Or(estimate.CostUSD, s.plan.Estimate.CostUSD)
-		if err := s.noteReport(budget.Entry{Kind: budget.Reported, Call: s.call, Usage: &used, Estimate: &estimate}); err != nil {
+	if s.current.id != 0 {
+		estimate.CostUSD = cmp.Or(estimate.CostUSD, s.current.plan.Estimate.CostUSD)
+		if err := s.noteReport(budget.Entry{Kind: budget.Reported, Call: s.current.id, Usage: &used, Estimate: &estimate}); err != nil {
 			return err
 		}
 	}
@@ -205,8 +205,8 @@ func (s *spender) noteReport(e budget.Entry) error {
 // stopped.
 func (s *spender) Spending(used cost.Usage) error {
 	s.mu.Lock()
-	s.live = used
-	call, aside := s.call, s.granted
+	s.current.used = used
+	call, aside := s.current.id, s.current.granted
 	s.mu.Unlock()
 	more, least := shortfall(used.Amount(), aside)
 	if call == 0 || least == (cost.Amount{}) {
@@ -219,7 +219,7 @@ func (s *spender) Spending(used cost.Usage) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if verdict.Refused == "" {
-		s.granted = s.granted.Add(verdict.Granted)
+		s.current.granted = s.current.granted.Add(verdict.Granted)
 		return nil
 	}
 	s.refusal = verdict

@@ -149,7 +149,7 @@ func (r *round) once(ctx context.Context) (*session.RoundResult, error) {
 	failure, failed := asFailure(err)
 	switch {
 	case failed && ctx.Err() == nil && r.outage.waitsOut(*failure):
-		return nil, r.interrupted(ctx, r.outage.begin(ctx, masked(r.ports.Agents, *failure), end))
+		return nil, r.interrupted(ctx, r.outage.begin(ctx, masked(r.ports.Agents, *failure), end.filled, end.files))
 	case err != nil:
 		return nil, r.failed(ctx, end, err, started)
 	}

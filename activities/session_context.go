@@ -11,11 +11,10 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// session is what an activity knows of its session: a checkpoint, and the team
+// sessionContext is what an activity knows of its session: a checkpoint, and the team
 // that the checkpoint names.
 type sessionContext struct {
 	key        session.Key
-	run        string
 	checkpoint session.Checkpoint
 	team       spec.Team
 }
@@ -23,7 +22,7 @@ type sessionContext struct {
 // loadSessionContext reads the checkpoint and its team from the store.
 func loadSessionContext(ctx context.Context, files Files, sessions Sessions, head spec.Digest) (sessionContext, error) {
 	info := activity.GetInfo(ctx)
-	s := sessionContext{key: sessionKey(info), run: info.WorkflowExecution.RunID}
+	s := sessionContext{key: sessionKey(info)}
 	var err error
 	if s.checkpoint, err = sessions.Checkpoint(ctx, head); err != nil {
 		return s, fmt.Errorf("read checkpoint %s: %w", head.Short(), err)

@@ -48,15 +48,9 @@ type spender struct {
 	// at work changes anything.
 	mu      sync.Mutex
 	journal *budget.Journal
-	// call is the one under way, zero if there is none that was noted; plan is
-	// what it was to be, and granted what was set aside for it.
-	call    int64
-	plan    session.CallPlan
-	granted cost.Amount
+	current callUnderWay
 	// answered is the settled call whose answer the agent got last.
 	answered int64
-	// live is what the call under way has used so far.
-	live cost.Usage
 	// report is a report that the store could not take: it may be there or not, so
 	// it comes before every other entry. nil: there is none.
 	report *budget.Entry
@@ -64,6 +58,16 @@ type spender struct {
 	refusal budget.Verdict
 	// observed is used by the agent's goroutine only.
 	observed observed
+}
+
+// callUnderWay is the call that the agent makes now, or the last one's plan.
+type callUnderWay struct {
+	// id is its number in the journal; zero: none is noted.
+	id   int64
+	plan session.CallPlan
+	// granted is what was set aside for it, and used what it has used so far.
+	granted cost.Amount
+	used    cost.Usage
 }
 
 // callEnds is told when calls end.
@@ -134,8 +138,8 @@ func (s *spender) apply(e budget.Entry) error {
 func (s *spender) updateLedger(ctx context.Context) error {
 	s.mu.Lock()
 	var reserved map[int64]cost.Amount
-	if s.call != 0 {
-		reserved = map[int64]cost.Amount{s.call: s.granted}
+	if s.current.id != 0 {
+		reserved = map[int64]cost.Amount{s.current.id: s.current.granted}
 	}
 	row := s.journal.Row(reserved)
 	s.mu.Unlock()
@@ -192,15 +196,15 @@ func (s *spender) Stored(ctx context.Context, turn int, request spec.Digest) (*s
 
 // Settle stores an answer and books its cost.
 func (s *spender) Settle(ctx context.Context, turn int, answer []byte, used cost.Usage) error {
-	if s.call == 0 && (used == cost.Usage{}) && answer == nil {
+	if s.current.id == 0 && (used == cost.Usage{}) && answer == nil {
 		return nil // nothing was noted, and nothing was spent
 	}
 	ctx = context.WithoutCancel(ctx)
-	e := budget.Entry{Kind: budget.Settled, Call: s.call, Usage: &used}
-	if s.call == 0 {
+	e := budget.Entry{Kind: budget.Settled, Call: s.current.id, Usage: &used}
+	if s.current.id == 0 {
 		key := s.attempt
 		key.Turn = turn
-		e.Key, e.Run, e.Agent, e.Model, e.Request = &key, s.run, s.plan.Agent, s.plan.Model, s.plan.Request
+		e.Key, e.Run, e.Agent, e.Model, e.Request = &key, s.run, s.current.plan.Agent, s.current.plan.Model, s.current.plan.Request
 	}
 	if answer != nil {
 		var err error
@@ -219,20 +223,20 @@ func (s *spender) Settle(ctx context.Context, turn int, answer []byte, used cost
 
 // Abandon books what a call without an answer has cost.
 func (s *spender) Abandon(ctx context.Context, turn int, used cost.Usage) error {
-	if s.call == 0 {
+	if s.current.id == 0 {
 		return s.Settle(ctx, turn, nil, used)
 	}
-	return s.end(context.WithoutCancel(ctx), budget.Entry{Kind: budget.Abandoned, Call: s.call, Usage: &used})
+	return s.end(context.WithoutCancel(ctx), budget.Entry{Kind: budget.Abandoned, Call: s.current.id, Usage: &used})
 }
 
 // Unsettle books what is known of a call's cost, and an estimate of the rest. Both
 // are booked as they are: what the provider has counted may be more than what was set
 // aside.
 func (s *spender) Unsettle(ctx context.Context, turn int, used, estimate cost.Usage) error {
-	if s.call == 0 {
+	if s.current.id == 0 {
 		return s.Settle(ctx, turn, nil, used.Add(estimate))
 	}
-	e := budget.Entry{Kind: budget.Unsettled, Call: s.call, Usage: &used}
+	e := budget.Entry{Kind: budget.Unsettled, Call: s.current.id, Usage: &used}
 	if estimate != (cost.Usage{}) {
 		e.Estimate = &estimate
 	}
@@ -267,7 +271,7 @@ func (s *spender) end(ctx context.Context, e budget.Entry) error {
 	}
 	failpoint.Here("call booked")
 	s.mu.Lock()
-	s.call, s.live, s.granted, s.answered = 0, cost.Usage{}, cost.Amount{}, 0
+	s.current, s.answered = callUnderWay{plan: s.current.plan}, 0
 	if e.Kind == budget.Settled {
 		s.answered = cmp.Or(e.Call, s.journal.Next()-1) // a call that is noted only at its end is its own entry
 	}
@@ -305,7 +309,7 @@ func (s *spender) Get(ctx context.Context, name spec.Digest) ([]byte, error) {
 func (s *spender) spent() cost.Usage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.journal.SpentOn(s.run, s.attempt).Add(s.live)
+	return s.journal.SpentOn(s.run, s.attempt).Add(s.current.used)
 }
 
 // describe adds to a heartbeat what the attempt and the call under way have cost.
@@ -313,7 +317,7 @@ func (s *spender) describe(beat *Heartbeat) {
 	beat.Agent, beat.Spent = s.agent, s.spent()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	beat.Call, beat.Live = s.call, s.live
+	beat.Call, beat.Live = s.current.id, s.current.used
 }
 
 // total is all that the assignment has cost.
