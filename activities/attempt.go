@@ -90,7 +90,8 @@ func (a *attempt) run(ctx context.Context) (*session.RoundResult, attemptEnd, er
 	}
 	basis := session.BasisOf(a.in.AssignmentID, persona, own, brief.Requirement, a.in.Input, brief.Decisions)
 	return &session.RoundResult{
-		Delta: collected.Delta, Output: collected.Output, Input: a.in.Input, Basis: &basis,
+		BasedWork: session.BasedWork{Input: a.in.Input, Basis: &basis, Work: session.Work{Delta: collected.Delta}},
+		Output:    collected.Output,
 		Files:     len(collected.Changed) + len(collected.Deleted),
 		SendsBack: end.outcome.SendsBack,
 	}, end, nil

@@ -193,8 +193,7 @@ func recordedWork(record session.Record) (RestoredWork, bool) {
 			continue
 		}
 		a, res := record.Counted(), round.Result
-		a.Seconds, a.Summary, a.Input, a.Basis = res.EndedAt.Sub(res.StartedAt).Seconds(), res.Summary, res.Input, res.Basis
-		a.Work = session.Work{Delta: res.Delta, Decisions: res.Decisions}
+		a.Seconds, a.Summary, a.BasedWork = res.EndedAt.Sub(res.StartedAt).Seconds(), res.Summary, res.BasedWork
 		return RestoredWork{digested(a), res.Output}, true
 	}
 	return RestoredWork{}, false
@@ -274,7 +273,7 @@ func (r *restoration) finish() {
 		for j, s := range p.Assignments {
 			id := spec.AssignmentID{Phase: p.Name, Persona: s.Persona}
 			if a, ok := restored[id]; ok {
-				r.status.Phases[i].Assignments[j] = assignmentStatus(a)
+				r.status.Phases[i].Assignments[j] = session.AssignmentStatus{Persona: s.Persona, AssignmentSummary: a.AssignmentSummary}
 			} else {
 				r.status.Phases[i].Assignments[j] = r.spent(id)
 			}
@@ -296,11 +295,11 @@ func (r *restoration) finish() {
 
 // spent is what an assignment that has yet to run has cost so far.
 func (r *restoration) spent(id spec.AssignmentID) session.AssignmentStatus {
-	s := session.AssignmentStatus{Failures: []session.AttemptFailure{}}
+	s := session.AssignmentStatus{AssignmentSummary: session.NoWork()}
 	if record := r.records[id]; len(record.Rounds) > 0 {
 		s = record.Status()
 	} else if a, ok := r.found[id]; ok && !r.forks() {
-		s = assignmentStatus(a.CheckpointAssignment)
+		s.AssignmentSummary = a.AssignmentSummary
 	}
 	s.Persona, s.Status, s.Summary = id.Persona, session.Pending, ""
 	return s

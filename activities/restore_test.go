@@ -126,8 +126,9 @@ func (p *past) work(id spec.AssignmentID, input spec.Digest, beside ...session.C
 	var r session.RoundResult
 	require.NoError(p.t, value.Get(&r))
 	return activities.RestoredWork{CheckpointAssignment: session.CheckpointAssignment{
-		AssignmentID: id, Status: session.Completed, Rounds: 1, Attempts: 1, Failures: []session.AttemptFailure{}, Usage: r.Usage,
-		Input: r.Input, Basis: r.Basis, Work: session.Work{Delta: r.Delta, Decisions: r.Decisions},
+		AssignmentID: id, BasedWork: r.BasedWork, AssignmentSummary: session.AssignmentSummary{
+			Status: session.Completed, Rounds: 1, Attempts: 1, Failures: []session.AttemptFailure{}, Usage: r.Usage,
+		},
 	}, Output: r.Output}
 }
 
@@ -159,9 +160,7 @@ func (p *past) phase(name string, input spec.Digest, ready ...string) map[string
 	}
 	at := p.boundary()
 	for _, a := range done {
-		*at.Status.Assignment(a.AssignmentID) = session.AssignmentStatus{
-			Persona: a.Persona, Status: a.Status, Rounds: a.Rounds, Attempts: a.Attempts, Usage: a.Usage, Failures: a.Failures,
-		}
+		*at.Status.Assignment(a.AssignmentID) = session.AssignmentStatus{Persona: a.Persona, AssignmentSummary: a.AssignmentSummary}
 	}
 	var out activities.Advanced
 	execute(p.t, p.boundaries().Advance, activities.AdvanceInput{Boundary: at, Phase: name, Assignments: done, Ready: ready}, &out)

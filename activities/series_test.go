@@ -248,7 +248,8 @@ func sentBack(t *testing.T) (*desk, activities.RoundInput) {
 	}
 	kept := rework
 	kept.Undone = []session.CheckpointAssignment{{
-		AssignmentID: d.roundInput().AssignmentID, Status: session.Completed, Input: d.input, Work: session.Work{Delta: done.Delta},
+		AssignmentID: d.roundInput().AssignmentID, AssignmentSummary: session.AssignmentSummary{Status: session.Completed},
+		BasedWork: session.BasedWork{Input: d.input, Work: session.Work{Delta: done.Delta}},
 	}}
 	c, err := d.store.Checkpoint(t.Context(), d.head)
 	require.NoError(t, err)

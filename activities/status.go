@@ -2,7 +2,6 @@ package activities
 
 import (
 	"context"
-	"slices"
 
 	"go.temporal.io/sdk/activity"
 
@@ -18,7 +17,7 @@ func writeStatus(sessions Sessions, info activity.Info, b Boundary) (before sess
 		if before = *e; e.IsPast(b.Status.Incarnation, b.At) {
 			return
 		}
-		e.Status, e.Head, e.BoundaryAt = b.Status, b.Status.Checkpoint, b.At
+		e.Status, e.BoundaryAt = b.Status, b.At
 		e.RunID, e.OriginalRun, e.FirstRun, e.Course = info.WorkflowExecution.RunID, b.OriginalRun, b.FirstRun, b.Course
 	})
 	return before, err
@@ -46,12 +45,4 @@ func (b *Boundaries) failed(ctx context.Context, err error) error {
 // end closes the status of a boundary at which the session ends.
 func (at *Boundary) end(state session.State) {
 	at.Status.Status, at.Status.ClosedAt = state, &at.At
-}
-
-// assignmentStatus is an assignment of a checkpoint as a status has it.
-func assignmentStatus(a session.CheckpointAssignment) session.AssignmentStatus {
-	return session.AssignmentStatus{
-		Persona: a.Persona, Status: a.Status, Agent: a.Agent, Rounds: a.Rounds, Attempts: a.Attempts, LostWorkers: a.Lost,
-		Usage: a.Usage, Failures: slices.Concat([]session.AttemptFailure{}, a.Failures), Summary: a.Summary,
-	}
 }

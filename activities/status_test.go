@@ -97,7 +97,7 @@ func TestStatusDocumentIsThatOfTheNewestBoundary(t *testing.T) {
 	e, err := p.store.Execution(p.key())
 	require.NoError(t, err)
 	require.Equal(t, in.Status, e.Status)
-	require.Equal(t, []any{p.head, "first", "default-test-run-id"}, []any{e.Head, e.OriginalRun, e.RunID})
+	require.Equal(t, []any{p.head, "first", "default-test-run-id"}, []any{e.Checkpoint, e.OriginalRun, e.RunID})
 	require.True(t, in.At.Equal(e.BoundaryAt))
 
 	for _, again := range []activities.Boundary{in.Boundary, late} {

@@ -73,7 +73,7 @@ func (a *attempt) supplied(ctx context.Context) (*session.RoundResult, attemptEn
 	}
 	by := cmp.Or(a.in.SuppliedBy, "a person")
 	return &session.RoundResult{
-		Delta: work.Delta, Output: work.Output, Input: a.in.Input, Files: len(work.Changed) + len(work.Deleted),
+		BasedWork: session.BasedWork{Input: a.in.Input, Work: session.Work{Delta: work.Delta}}, Output: work.Output, Files: len(work.Changed) + len(work.Deleted),
 		Summary: textfmt.Shorten(fmt.Sprintf("supplied by %s: %s", a.exec.agents.Mask(by), firstFew(work.Changed)), session.MaxSummary),
 		Total:   a.spender.total(), Lost: a.log.get().Lost,
 	}, end, nil

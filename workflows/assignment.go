@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -92,10 +93,11 @@ func newAssignment(state *assignmentState, before session.AssignmentStatus, id s
 		}
 		return &assignment{CheckpointAssignment: w.CheckpointAssignment, assignmentState: state, input: input, output: w.Output}
 	}
-	return &assignment{input: input, assignmentState: state, CheckpointAssignment: session.CheckpointAssignment{
-		AssignmentID: id, Status: session.Pending, Rounds: before.Rounds, Attempts: before.Attempts, Lost: before.LostWorkers,
-		Failures: append([]session.AttemptFailure{}, before.Failures...), Usage: before.Usage,
+	a := &assignment{input: input, assignmentState: state, CheckpointAssignment: session.CheckpointAssignment{
+		AssignmentID: id, AssignmentSummary: before.AssignmentSummary,
 	}}
+	a.Status, a.Agent, a.Summary, a.Failures = session.Pending, "", "", slices.Clone(a.Failures)
+	return a
 }
 
 func entries(work []*assignment) []session.CheckpointAssignment {
@@ -117,20 +119,19 @@ func (a *assignment) begin() {
 // add takes over what a successful round delivered.
 func (a *assignment) add(r session.RoundResult) {
 	a.Attempts += r.Attempts
-	a.Lost += r.Lost
+	a.LostWorkers += r.Lost
 	a.Failures = append(a.Failures, r.Failures...)
 	a.Usage = r.Total
 	a.Seconds += r.EndedAt.Sub(r.StartedAt).Seconds()
 	a.Status, a.Summary, a.output, a.Agent = session.Completed, r.Summary, r.Output, a.agent
-	work := session.Work{Delta: r.Delta, Decisions: r.Decisions}
 	if a.supplied != "" {
 		a.Status, a.supplied = session.Supplied, ""
 	}
 	if a.integrating {
-		a.Integrated = append(a.Integrated, work)
+		a.Integrated = append(a.Integrated, r.Work)
 		return
 	}
-	a.Input, a.Work, a.Basis, a.sendsBack = r.Input, work, r.Basis, r.SendsBack
+	a.BasedWork, a.sendsBack = r.BasedWork, r.SendsBack
 }
 
 // ownWork reports whether the assignment is at its own work: not at merging others', and
@@ -151,7 +152,7 @@ func (a *assignment) skip(nothing spec.Digest) {
 		return
 	}
 	a.Status, a.Summary, a.output = session.Skipped, "skipped by a person", a.input
-	a.Input, a.Work, a.Basis = a.input, session.Work{Delta: nothing}, nil
+	a.BasedWork = session.BasedWork{Input: a.input, Work: session.Work{Delta: nothing}}
 }
 
 // again begins a new series of rounds, with what a person says to the agent.
@@ -166,7 +167,7 @@ func (a *assignment) again(note string) {
 // charge books what a failed round has cost.
 func (a *assignment) charge(report activities.RoundFailure) {
 	a.Attempts += len(report.Attempts)
-	a.Lost += report.Lost
+	a.LostWorkers += report.Lost
 	a.Failures = append(a.Failures, report.Attempts...)
 	if report.Total != (cost.Usage{}) { // a round that could not look does not know
 		a.Usage = report.Total

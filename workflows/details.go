@@ -43,11 +43,9 @@ func (p *publisher) setPhase(name string, state session.State) { p.phase(name).S
 
 // update takes an assignment's new state into the status, and shows it.
 func (p *publisher) update(ctx workflow.Context, a *assignment, state session.State) {
-	*p.status.Assignment(a.AssignmentID) = session.AssignmentStatus{
-		Persona: a.Persona, Status: state, Agent: cmp.Or(a.agent, a.Agent), Rounds: a.Rounds, Attempts: a.Attempts, LostWorkers: a.Lost,
-		Usage: a.Usage, Failures: a.Failures, Summary: a.Summary,
-		Awaits: a.awaits,
-	}
+	now := session.AssignmentStatus{Persona: a.Persona, AssignmentSummary: a.AssignmentSummary, Awaits: a.awaits}
+	now.Status, now.Agent = state, cmp.Or(a.agent, a.Agent)
+	*p.status.Assignment(a.AssignmentID) = now
 	p.status.Usage = p.status.Sum()
 	if len(p.status.Help) > 0 || a.awaits != nil || p.status.Status == session.WaitingForBreaker {
 		refresh(p.status)

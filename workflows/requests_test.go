@@ -166,7 +166,8 @@ func TestSessionIsNotCompleteBeforeItsApprovalIsKept(t *testing.T) {
 func TestRejectionTakesRestoredWorkAlong(t *testing.T) {
 	t.Parallel()
 	half := activities.RestoredWork{Output: "tree-old", CheckpointAssignment: session.CheckpointAssignment{
-		AssignmentID: spec.AssignmentID{Phase: "two", Persona: "b"}, Status: session.Completed, Input: "input-old", Work: session.Work{Delta: "delta-old"},
+		AssignmentID: spec.AssignmentID{Phase: "two", Persona: "b"}, AssignmentSummary: session.AssignmentSummary{Status: session.Completed},
+		BasedWork: session.BasedWork{Input: "input-old", Work: session.Work{Delta: "delta-old"}},
 	}}
 	one := phase("one", "a")
 	one.Approve = true

@@ -166,7 +166,7 @@ func (s *stage) run(_ context.Context, in activities.RoundInput) (session.RoundR
 func success(in activities.RoundInput) session.RoundResult {
 	id := fmt.Sprintf("%s.%s.%d", in.Phase, in.Persona, in.Round)
 	return session.RoundResult{
-		Delta: spec.Digest("delta-" + id), Input: in.Input, Output: spec.Digest("tree-" + id),
+		BasedWork: session.BasedWork{Input: in.Input, Work: session.Work{Delta: spec.Digest("delta-" + id)}}, Output: spec.Digest("tree-" + id),
 		Total: cost.Usage{InputTokens: 100, OutputTokens: 10}, Attempts: 1,
 	}
 }

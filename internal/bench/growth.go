@@ -145,7 +145,7 @@ func (c *crew) keepOld(ctx context.Context, name string) error {
 	return c.store.UpdateExecution(key, func(e *session.Execution) {
 		e.Status = session.NewStatus(name, c.team)
 		e.Status.Status, e.Incarnation, e.ClosedAt = session.Completed, 1, &now
-		e.Head, e.Checkpoint, e.UpdatedAt = head, head, now
+		e.Checkpoint, e.UpdatedAt = head, now
 	})
 }
 

@@ -16,8 +16,8 @@ func TestWhatWasSpentBeforeThereWereLedgers(t *testing.T) {
 	use := func(tokens int64) cost.Usage { return cost.Usage{InputTokens: tokens} }
 	dev, ship := spec.AssignmentID{Phase: "build", Persona: "dev"}, spec.AssignmentID{Phase: "ship", Persona: "dev"}
 	status := session.Status{Usage: use(118), Phases: []session.PhaseStatus{
-		{Name: "build", Assignments: []session.AssignmentStatus{{Persona: "dev", Usage: use(100)}}},
-		{Name: "ship", Assignments: []session.AssignmentStatus{{Persona: "dev", Usage: use(10)}}},
+		{Name: "build", Assignments: []session.AssignmentStatus{{Persona: "dev", AssignmentSummary: session.AssignmentSummary{Usage: use(100)}}}},
+		{Name: "ship", Assignments: []session.AssignmentStatus{{Persona: "dev", AssignmentSummary: session.AssignmentSummary{Usage: use(10)}}}},
 	}}
 	booked := func(rows map[string]int64) *budget.Ledger {
 		l := &budget.Ledger{Rows: map[string]budget.Row{}}

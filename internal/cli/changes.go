@@ -121,7 +121,7 @@ func (c phaseChange) changes(p terminal.Palette) []change {
 		all = add(all, started, "%s: started", name)
 	}
 	for _, a := range c.now.Assignments {
-		old := session.AssignmentStatus{Persona: a.Persona, Status: session.Pending}
+		old := session.AssignmentStatus{Persona: a.Persona, AssignmentSummary: session.NoWork()}
 		for _, b := range c.before.Assignments {
 			if b.Persona == a.Persona {
 				old = b

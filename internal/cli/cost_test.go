@@ -75,8 +75,8 @@ func (b *bank) session(name, of string, ago time.Duration, used cost.Usage) {
 	require.NoError(b.t, b.store.UpdateExecution(key(name), func(e *session.Execution) {
 		e.Team, e.StartedAt, e.ClosedAt, e.Status.Status = of, &started, &started, session.Completed
 		e.Phases = []session.PhaseStatus{
-			{Name: "plan", Status: session.Completed, Assignments: []session.AssignmentStatus{{Persona: "ann", Status: session.Completed, Usage: used}}},
-			{Name: "build", Status: session.Completed, Assignments: []session.AssignmentStatus{{Persona: "bob", Status: session.Completed}}},
+			{Name: "plan", Status: session.Completed, Assignments: []session.AssignmentStatus{{Persona: "ann", AssignmentSummary: session.AssignmentSummary{Status: session.Completed, Usage: used}}}},
+			{Name: "build", Status: session.Completed, Assignments: []session.AssignmentStatus{{Persona: "bob", AssignmentSummary: session.AssignmentSummary{Status: session.Completed}}}},
 		}
 		e.Usage = e.Sum()
 	}))

@@ -111,9 +111,8 @@ func (m *migration) state() session.Execution {
 	e := session.Execution{Status: session.NewStatus(m.key.Session, m.team)}
 	e.Status.Status, e.StartedAt, e.Decisions = session.Running, &m.now, last.Decisions
 	for _, a := range last.Assignments {
-		*e.Assignment(a.AssignmentID) = session.AssignmentStatus{
-			Persona: a.Persona, Status: a.Status, Failures: []session.AttemptFailure{}, Summary: a.Summary,
-		}
+		as := e.Assignment(a.AssignmentID)
+		as.Status, as.Summary = a.Status, a.Summary
 	}
 	for i, p := range e.Phases {
 		for _, done := range m.work.Phases {

@@ -24,7 +24,7 @@ func TestPhaseStandsStillWhenOnlyAPersonCanGoOn(t *testing.T) {
 	} {
 		var p session.PhaseStatus
 		for _, state := range c.states {
-			p.Assignments = append(p.Assignments, session.AssignmentStatus{Status: state})
+			p.Assignments = append(p.Assignments, session.AssignmentStatus{AssignmentSummary: session.AssignmentSummary{Status: state}})
 		}
 		require.Equal(t, c.want, waitsForPerson(p), name)
 	}

@@ -48,9 +48,8 @@ type Record struct {
 
 // Status sums the record up.
 func (r Record) Status() AssignmentStatus {
-	s := AssignmentStatus{
-		Persona: r.Assignment.Persona, Rounds: len(r.Rounds), Status: Pending, Usage: r.Usage, Failures: []AttemptFailure{},
-	}
+	s := AssignmentStatus{Persona: r.Assignment.Persona, AssignmentSummary: NoWork()}
+	s.Rounds, s.Usage = len(r.Rounds), r.Usage
 	for _, round := range r.Rounds {
 		s.Status, s.Agent, s.Progress = round.State(), round.Agent, ""
 		s.LostWorkers += round.Lost
@@ -91,10 +90,9 @@ func (r RoundRecord) State() State {
 // Counted is the assignment as a checkpoint has it, with what it took to get this
 // far, and yet without its work.
 func (r Record) Counted() CheckpointAssignment {
-	s := r.Status()
-	return CheckpointAssignment{
-		AssignmentID: r.Assignment, Rounds: s.Rounds, Attempts: s.Attempts, Lost: s.LostWorkers, Failures: s.Failures, Usage: s.Usage,
-	}
+	a := CheckpointAssignment{AssignmentID: r.Assignment, AssignmentSummary: r.Status().AssignmentSummary}
+	a.Status, a.Agent, a.Summary = "", "", ""
+	return a
 }
 
 // RoundRecord is one round in a record.
@@ -270,16 +268,10 @@ type AttemptReport struct {
 
 // RoundResult is what a successful round hands to the session.
 type RoundResult struct {
-	// Delta is the blob of what the assignment changed.
-	Delta spec.Digest `json:"delta"`
+	BasedWork
 	// Output is the manifest of input and delta together.
-	Output spec.Digest `json:"output"`
-	// Input is the manifest that the assignment started from.
-	Input spec.Digest `json:"input"`
-	// Basis is what the work rests on.
-	Basis     *Basis            `json:"basis,omitempty"`
-	Summary   string            `json:"summary,omitempty"`
-	Decisions map[string]string `json:"decisions,omitempty"`
+	Output  spec.Digest `json:"output"`
+	Summary string      `json:"summary,omitempty"`
 	// SendsBack has the reasons for which an earlier phase's work is sent back;
 	// empty: it is not. Such a round was held to no contract.
 	SendsBack []string `json:"sends_back,omitempty"`
@@ -365,25 +357,23 @@ type Ref struct {
 // CheckpointAssignment is a finished assignment in a checkpoint.
 type CheckpointAssignment struct {
 	spec.AssignmentID
-	Status State `json:"status"`
-	// Agent has worked in the place of the persona's own; empty: nobody has.
-	Agent    string           `json:"agent,omitempty"`
-	Rounds   int              `json:"rounds"`
-	Attempts int              `json:"attempts"`
-	Lost     int              `json:"lost_workers"`
-	Failures []AttemptFailure `json:"failures"`
-	Seconds  float64          `json:"duration_seconds"`
-	Usage    cost.Usage       `json:"usage"`
-	Summary  string           `json:"summary,omitempty"`
-	Input    spec.Digest      `json:"input"`
-	// Basis is what the work rests on; nil for supplied work. InputDigest names
-	// it as a whole.
-	Basis       *Basis      `json:"basis,omitempty"`
+	AssignmentSummary
+	Seconds float64 `json:"duration_seconds"`
+	BasedWork
+	// InputDigest names the basis as a whole.
 	InputDigest spec.Digest `json:"input_digest,omitempty"`
-	Work
 	// Integrated is what the assignment's integrating rounds then changed on
 	// the phase's merged tree, oldest first.
 	Integrated []Work `json:"integrated,omitempty"`
+}
+
+// BasedWork is work and what it was made from.
+type BasedWork struct {
+	// Input is the manifest that the assignment started from.
+	Input spec.Digest `json:"input"`
+	// Basis is what the work rests on; nil for supplied work.
+	Basis *Basis `json:"basis,omitempty"`
+	Work
 }
 
 // Work is what one successful round added to the session.

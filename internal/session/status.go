@@ -135,7 +135,19 @@ func (p PhaseStatus) Done(usual State) State {
 // AssignmentStatus is where one assignment stands.
 type AssignmentStatus struct {
 	Persona string `json:"persona"`
-	Status  State  `json:"status"`
+	AssignmentSummary
+	// Progress is the agent's last word while it works.
+	Progress string `json:"progress,omitempty"`
+	// Awaits is the breaker that the assignment waits for; nil: none.
+	Awaits *BreakerWait `json:"awaits,omitempty"`
+	// Seconds is the time at work in all attempts, the one under way included. Readers add
+	// it.
+	Seconds float64 `json:"seconds,omitzero"`
+}
+
+// AssignmentSummary is what statuses and checkpoints say of an assignment alike.
+type AssignmentSummary struct {
+	Status State `json:"status"`
 	// Agent works in the place of the persona's own; empty: nobody does.
 	Agent string `json:"agent,omitempty"`
 	// Rounds counts the rounds that were started.
@@ -149,13 +161,6 @@ type AssignmentStatus struct {
 	Failures []AttemptFailure `json:"failures"`
 	// Summary is the agent's own, once the assignment is done.
 	Summary string `json:"summary,omitempty"`
-	// Progress is the agent's last word while it works.
-	Progress string `json:"progress,omitempty"`
-	// Awaits is the breaker that the assignment waits for; nil: none.
-	Awaits *BreakerWait `json:"awaits,omitempty"`
-	// Seconds is the time at work in all attempts, the one under way included. Readers add
-	// it.
-	Seconds float64 `json:"seconds,omitzero"`
 }
 
 // AttemptFailure is a failed attempt in short.
@@ -262,6 +267,11 @@ func (s *Status) Sum() cost.Usage {
 	return total
 }
 
+// NoWork is the summary of an assignment that has yet to begin.
+func NoWork() AssignmentSummary {
+	return AssignmentSummary{Status: Pending, Failures: []AttemptFailure{}}
+}
+
 // NewStatus is the status of a session of this team before anything ran. The
 // team must be resolved.
 func NewStatus(session string, t spec.Team) Status {
@@ -272,9 +282,7 @@ func NewStatus(session string, t spec.Team) Status {
 	for _, p := range t.Phases {
 		ps := PhaseStatus{Name: p.Name, Status: Pending}
 		for _, persona := range p.Personas {
-			ps.Assignments = append(ps.Assignments, AssignmentStatus{
-				Persona: persona, Status: Pending, Failures: []AttemptFailure{},
-			})
+			ps.Assignments = append(ps.Assignments, AssignmentStatus{Persona: persona, AssignmentSummary: NoWork()})
 		}
 		s.Phases = append(s.Phases, ps)
 	}
@@ -300,8 +308,6 @@ type Execution struct {
 	Namespace string `json:"namespace"`
 	Store     string `json:"store"`
 	RunID     string `json:"run_id"`
-	// Head is the newest checkpoint's digest, as in Checkpoint.
-	Head spec.Digest `json:"head"`
 	// OriginalRun is the first run of the incarnation, which a reset follows.
 	OriginalRun string `json:"original_run,omitempty"`
 	// FirstRun is the first of the runs that continue each other as new, by whose id

@@ -16,7 +16,7 @@ import (
 func done(t spec.Team) map[spec.AssignmentID]CheckpointAssignment {
 	out := map[spec.AssignmentID]CheckpointAssignment{}
 	for _, id := range t.Assignments() {
-		out[id] = CheckpointAssignment{AssignmentID: id, Work: Work{Delta: spec.Digest(id.String())}}
+		out[id] = CheckpointAssignment{AssignmentID: id, BasedWork: BasedWork{Work: Work{Delta: spec.Digest(id.String())}}}
 	}
 	return out
 }

@@ -13,9 +13,10 @@ func SupplyPhase(p spec.Phase, w Work, input, empty spec.Digest, summary string)
 	out := make([]CheckpointAssignment, 0, len(p.Personas))
 	for _, persona := range p.Personas {
 		a := CheckpointAssignment{
-			AssignmentID: spec.AssignmentID{Phase: p.Name, Persona: persona},
-			Status:       Supplied, Failures: []AttemptFailure{}, Input: input, Work: Work{Delta: empty},
+			AssignmentID:      spec.AssignmentID{Phase: p.Name, Persona: persona},
+			AssignmentSummary: NoWork(), BasedWork: BasedWork{Input: input, Work: Work{Delta: empty}},
 		}
+		a.Status = Supplied
 		if persona == p.Integrator {
 			a.Work, a.Summary = w, textfmt.Shorten(summary, MaxSummary)
 		}

@@ -50,7 +50,7 @@ func TestRecordsSayWhereWorkStandsSinceTheBoundary(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := session.AssignmentStatus{Persona: "dev", Status: c.state, Awaits: c.awaits}
+			a := session.AssignmentStatus{Persona: "dev", AssignmentSummary: session.AssignmentSummary{Status: c.state}, Awaits: c.awaits}
 			join(&a, session.Record{Rounds: c.rounds}, "r")
 			require.Equal(t, c.want, a.Status)
 			require.Equal(t, c.counts, a.Attempts)
@@ -64,7 +64,7 @@ func TestAnOutageIsShownFromTheRecord(t *testing.T) {
 	t.Parallel()
 	r := session.RoundRecord{Key: session.RoundKey{Run: "r"}}
 	r.Outage = &session.Outage{Failure: *failures.Failf(failures.APIError, "it is on fire")}
-	a := session.AssignmentStatus{Status: session.Pending}
+	a := session.AssignmentStatus{AssignmentSummary: session.NoWork()}
 	require.True(t, join(&a, session.Record{Rounds: []session.RoundRecord{r}}, "r"))
 	require.Equal(t, session.Waiting, a.Status)
 	require.Contains(t, a.Progress, "it is on fire")

@@ -346,14 +346,14 @@ func (v *watch) ended(err error) {
 	if e.Status.Status != session.Completed {
 		v.broke("status", "the session completed, and its state says %s", e.Status.Status)
 	}
-	c, readErr := w.store.Checkpoint(context.Background(), e.Head)
+	c, readErr := w.store.Checkpoint(context.Background(), e.Checkpoint)
 	if readErr != nil {
 		v.broke("P7", "the last checkpoint cannot be read: %v", readErr)
 		return
 	}
 	for _, a := range c.Assignments {
-		if n := v.lost(a.AssignmentID); a.Lost > n {
-			v.broke("P2", "%s counts %d lost workers, and %d were lost", a, a.Lost, n)
+		if n := v.lost(a.AssignmentID); a.LostWorkers > n {
+			v.broke("P2", "%s counts %d lost workers, and %d were lost", a, a.LostWorkers, n)
 		}
 		v.counted(a)
 	}

@@ -44,7 +44,7 @@ func (s *Store) walk(ctx context.Context, key session.Key) (*chainWalk, error) {
 	e, err := s.Execution(key)
 	switch {
 	case err == nil:
-		w.head = cmp.Or(e.Head, e.Checkpoint)
+		w.head = e.Checkpoint
 	case errors.Is(err, session.ErrCorrupt):
 		w.faults = append(w.faults, err)
 	case !errors.Is(err, session.ErrNotFound):

@@ -22,8 +22,10 @@ func addWork(c session.Checkpoint, phase string) session.Checkpoint {
 	by := spec.AssignmentID{Phase: phase, Persona: "ann"}
 	c.CurrentPhase = phase
 	c.Assignments = append(slices.Clone(c.Assignments), session.CheckpointAssignment{
-		AssignmentID: by, Status: session.Completed, Rounds: 1, Attempts: 1, Failures: []session.AttemptFailure{},
-		Input: sha([]byte("input of " + phase)), Basis: &session.Basis{Persona: sha([]byte(phase))}, Work: session.Work{Delta: sha([]byte("delta of " + phase))},
+		AssignmentID: by, AssignmentSummary: session.AssignmentSummary{Status: session.Completed, Rounds: 1, Attempts: 1, Failures: []session.AttemptFailure{}},
+		BasedWork: session.BasedWork{
+			Input: sha([]byte("input of " + phase)), Basis: &session.Basis{Persona: sha([]byte(phase))}, Work: session.Work{Delta: sha([]byte("delta of " + phase))},
+		},
 	})
 	return withArtifact(c, session.Artifact{Path: phase + ".txt", SHA256: sha([]byte(phase)), Size: 5, AssignmentID: by})
 }

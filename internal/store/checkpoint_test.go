@@ -47,19 +47,19 @@ func chain(t testing.TB, s *store.Store, key session.Key) []spec.Digest {
 			delta, err := s.PutDelta(t.Context(), d)
 			require.NoError(t, err)
 			c.Assignments = append(c.Assignments, session.CheckpointAssignment{
-				AssignmentID: done, Status: session.Completed, Rounds: 1, Attempts: 1, Failures: []session.AttemptFailure{},
-				Seconds: 1.5, Input: input, Work: session.Work{Delta: delta},
+				AssignmentID: done, AssignmentSummary: session.AssignmentSummary{Status: session.Completed, Rounds: 1, Attempts: 1, Failures: []session.AttemptFailure{}},
+				Seconds: 1.5, BasedWork: session.BasedWork{Input: input, Work: session.Work{Delta: delta}},
 			})
 			c.Artifacts = append(c.Artifacts, session.Artifact{Path: phase + ".txt", SHA256: sha([]byte(phase)), Size: int64(len(phase)), AssignmentID: done})
 			slices.SortFunc(c.Artifacts, func(a, b session.Artifact) int { return strings.Compare(a.Path, b.Path) })
 			require.NoError(t, s.PutRecord(key, session.Record{Assignment: done, Incarnation: 1, Rounds: []session.RoundRecord{{
 				Round: 1, RoundLog: session.RoundLog{Attempts: []session.AttemptReport{}},
-				Result: &session.RoundResult{Delta: delta, Output: c.Tree, Input: input, Log: put("log of " + phase)},
+				Result: &session.RoundResult{BasedWork: session.BasedWork{Input: input, Work: session.Work{Delta: delta}}, Output: c.Tree, Log: put("log of " + phase)},
 			}}}))
 		}
 		name, err := s.PutCheckpoint(t.Context(), key, c)
 		require.NoError(t, err)
-		require.NoError(t, s.UpdateExecution(key, func(e *session.Execution) { e.Head, e.Reason = name, phase }))
+		require.NoError(t, s.UpdateExecution(key, func(e *session.Execution) { e.Checkpoint, e.Reason = name, phase }))
 		names = append(names, name)
 		c.Previous = name
 	}
@@ -162,7 +162,7 @@ func TestTheLastGoodCheckpointIsUsed(t *testing.T) {
 			remove(t, filepath.Join(s.Dir(), "sessions/default/web-1/execution_state.json"))
 		}, []string{"test", "build", "design", "init"}, nil},
 		{"a state that is behind", func(t *testing.T, s *store.Store, names []spec.Digest) {
-			require.NoError(t, s.UpdateExecution(webSession, func(e *session.Execution) { e.Head = names[1] }))
+			require.NoError(t, s.UpdateExecution(webSession, func(e *session.Execution) { e.Checkpoint = names[1] }))
 		}, []string{"test", "build", "design", "init"}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -36,8 +36,8 @@ func busySession(t testing.TB, s *store.Store, key session.Key) {
 	head, err := s.PutCheckpoint(t.Context(), key, c)
 	require.NoError(t, err)
 	require.NoError(t, s.UpdateExecution(key, func(e *session.Execution) {
-		e.Head = head
-		e.Phases = []session.PhaseStatus{{Name: "deploy", Assignments: []session.AssignmentStatus{{Persona: "bob", Attempts: 1}}}}
+		e.Checkpoint = head
+		e.Phases = []session.PhaseStatus{{Name: "deploy", Assignments: []session.AssignmentStatus{{Persona: "bob", AssignmentSummary: session.AssignmentSummary{Attempts: 1}}}}}
 	}))
 	require.NoError(t, s.PutRecord(key, session.Record{
 		Assignment: spec.AssignmentID{Phase: "deploy", Persona: "bob"}, Incarnation: 1,

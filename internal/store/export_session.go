@@ -106,7 +106,7 @@ func (e *sessionExport) addState(newest StoredCheckpoint) error {
 	case err != nil:
 		return err
 	}
-	state.Head, state.Checkpoint = newest.Name, newest.Name
+	state.Checkpoint = newest.Name
 	e.documents[executionFile], err = seal(state)
 	return err
 }

@@ -107,7 +107,7 @@ func (s *Store) ImportCheckpoints(ctx context.Context, key session.Key, state se
 		if head, err = staged.putImported(ctx, key, c, s); err != nil {
 			return "", fmt.Errorf("write the checkpoint after %s: %w", c.CurrentPhase, err)
 		}
-		state.Head, state.Checkpoint, state.UpdatedAt = head, head, s.now().UTC()
+		state.Checkpoint, state.UpdatedAt = head, s.now().UTC()
 	}
 	if err := staged.putImportedState(key, state); err != nil {
 		return "", err
@@ -285,7 +285,7 @@ func (s *Store) prepare(ctx context.Context, from, key session.Key) (*verificati
 	if out.Head, err = s.resealChain(ctx, chain, from, key); err != nil {
 		return nil, out, err
 	}
-	state.Head, state.Checkpoint = out.Head, out.Head
+	state.Checkpoint = out.Head
 	if err := s.putImportedState(key, state); err != nil {
 		return nil, out, err
 	}
@@ -324,7 +324,7 @@ func (s *Store) moveSession(from, to session.Key) error {
 // sessions that it was forked from stay what they are.
 func (s *Store) resealChain(ctx context.Context, chain []StoredCheckpoint, from, key session.Key) (head spec.Digest, err error) {
 	if len(chain) == 0 || chain[0].Session != from.Session {
-		return "", archiveFault(executionFile, "head: it names no checkpoint of session %s", from.Session)
+		return "", archiveFault(executionFile, "checkpoint: it names no checkpoint of session %s", from.Session)
 	}
 	resealed := map[spec.Digest]spec.Digest{}
 	for _, c := range slices.Backward(chain) {

@@ -110,7 +110,7 @@ func TestAnArchiveGoesRound(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, to.ID(), e.Store)
 	require.Equal(t, "elsewhere", e.Namespace)
-	require.Equal(t, got[0].Name, e.Head)
+	require.Equal(t, got[0].Name, e.Checkpoint)
 	require.Equal(t, session.Failed, e.Status.Status, "nothing runs it")
 	require.Contains(t, e.Reason, "maestro resume web-1")
 	require.Equal(t, data, rewritten(t, archive(t, to, key, true), data), "and so does the way back")
@@ -148,7 +148,7 @@ func TestAnImportedSessionMayHaveAnotherName(t *testing.T) {
 	}
 	name, err := s.PutCheckpoint(t.Context(), forked, c)
 	require.NoError(t, err)
-	require.NoError(t, s.UpdateExecution(forked, func(e *session.Execution) { e.Head = name }))
+	require.NoError(t, s.UpdateExecution(forked, func(e *session.Execution) { e.Checkpoint = name }))
 	for _, key := range []session.Key{webSession, forked} {
 		in, err := s.ImportSession(t.Context(), bytes.NewReader(archive(t, s, key, true)), "default", key.Session+"-again")
 		require.NoError(t, err)
@@ -392,8 +392,8 @@ func rename(t *testing.T, entries []entry, changed int) {
 	at := slices.IndexFunc(entries, func(e entry) bool { return e.name == documents+"execution_state.json" })
 	var state map[string]any
 	require.NoError(t, json.Unmarshal(entries[at].data, &state))
-	if state["head"] == strings.Replace(old, "/", "", 1) {
-		state["head"] = name
+	if state["checkpoint"] == strings.Replace(old, "/", "", 1) {
+		state["checkpoint"] = name
 	}
 	var err error
 	entries[at].data, err = store.Seal(state)

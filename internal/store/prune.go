@@ -168,7 +168,7 @@ func (p *pruning) planClosed(key session.Key, e session.Execution, chain []Store
 	limit := p.store.now().Add(-p.options.OlderThan)
 	gone := session.PrunedSession{Key: key}
 	for i, c := range chain {
-		stays := i < p.options.Keep || c.Session != key.Session || c.Name == e.Head || !c.CreatedAt.Before(limit)
+		stays := i < p.options.Keep || c.Session != key.Session || c.Name == e.Checkpoint || !c.CreatedAt.Before(limit)
 		if !stays {
 			// One that was read a moment ago is about to be built on.
 			young, err := p.isYoung(c.Name)

@@ -119,7 +119,7 @@ func (w *stressWorker) session(key session.Key) {
 		name, err := w.s.PutCheckpoint(ctx, key, c)
 		assert.NoError(t, err)
 		assert.NoError(t, w.s.UpdateExecution(key, func(e *session.Execution) {
-			e.Head, e.StartedAt, e.Status.Status = name, &started, session.Running
+			e.Checkpoint, e.StartedAt, e.Status.Status = name, &started, session.Running
 			if i == len(phases)-1 {
 				e.Status.Status = session.Completed
 			}
@@ -142,13 +142,13 @@ func (w *stressWorker) work(key session.Key, c *session.Checkpoint, phase string
 	assert.NoError(t, err)
 	log, err := w.s.PutBlob(ctx, []byte("log of "+phase))
 	assert.NoError(t, err)
+	work := session.BasedWork{Input: c.Tree, Work: session.Work{Delta: out.Delta}}
 	assert.NoError(t, w.s.PutRecord(key, session.Record{Assignment: done, Incarnation: 1, Rounds: []session.RoundRecord{{
 		Round: 1, RoundLog: session.RoundLog{Attempts: []session.AttemptReport{}},
-		Result: &session.RoundResult{Delta: out.Delta, Output: out.Output, Input: c.Tree, Log: log},
+		Result: &session.RoundResult{BasedWork: work, Output: out.Output, Log: log},
 	}}}))
 	c.Assignments = append(c.Assignments, session.CheckpointAssignment{
-		AssignmentID: done, Status: session.Completed, Input: c.Tree, Work: session.Work{Delta: out.Delta},
-		Failures: []session.AttemptFailure{},
+		AssignmentID: done, BasedWork: work, AssignmentSummary: session.AssignmentSummary{Status: session.Completed, Failures: []session.AttemptFailure{}},
 	})
 	c.Tree = out.Output
 }

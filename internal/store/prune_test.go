@@ -169,7 +169,7 @@ func TestAForkKeepsWhatItsSourceLoses(t *testing.T) {
 	c.Assignments[0].Status = session.Restored
 	head, err := model.PutCheckpoint(t.Context(), fork, c)
 	require.NoError(t, err)
-	require.NoError(t, model.UpdateExecution(fork, func(e *session.Execution) { e.Head, e.Status.Status = head, session.Completed }))
+	require.NoError(t, model.UpdateExecution(fork, func(e *session.Execution) { e.Checkpoint, e.Status.Status = head, session.Completed }))
 	s := later(t, model, tenDays)
 	for _, keep := range []int{2, 1} {
 		_, err = s.Prune(t.Context(), session.PruneOptions{Keep: keep})

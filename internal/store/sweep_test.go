@@ -37,7 +37,7 @@ func TestWhatIsTakenUpInTheMiddleOfAPruneStays(t *testing.T) {
 	require.NoError(t, err)
 	data, err := seal(session.Checkpoint{
 		Schema: session.CheckpointSchema, Tree: read, Workspace: read,
-		Assignments: []session.CheckpointAssignment{{Work: session.Work{Delta: delta}}},
+		Assignments: []session.CheckpointAssignment{{BasedWork: session.BasedWork{Work: session.Work{Delta: delta}}}},
 	})
 	require.NoError(t, err)
 	checkpoint, err := s.PutBlob(t.Context(), data)

@@ -164,7 +164,7 @@ func TestResumeGoesOnInTheMiddleOfARework(t *testing.T) {
 	require.ErrorContains(t, run.Get(t.Context(), nil), "canceled")
 	require.Equal(t, 4, asked.Count())
 
-	_, err := s.run("s", sendsBack(), func(in *workflows.SessionInput) { in.Base, in.Incarnation = s.execution("s").Head, 2 })
+	_, err := s.run("s", sendsBack(), func(in *workflows.SessionInput) { in.Base, in.Incarnation = s.execution("s").Checkpoint, 2 })
 	require.NoError(t, err)
 	require.Equal(t, 5, asked.Count(), "only the call that nobody has answered is made")
 	require.Equal(t, 3, looked.Count())
@@ -200,7 +200,7 @@ func TestWorkThatWasSentBackIsNotRestored(t *testing.T) {
 			}
 		}
 	}()
-	_, err = s.run("s", sendsBack(), func(in *workflows.SessionInput) { in.Base, in.Incarnation = s.execution("s").Head, 2 })
+	_, err = s.run("s", sendsBack(), func(in *workflows.SessionInput) { in.Base, in.Incarnation = s.execution("s").Checkpoint, 2 })
 	require.NoError(t, err)
 	select {
 	case err := <-answered:

@@ -98,7 +98,7 @@ func TestDisputeOutlivesItsSession(t *testing.T) {
 		{Name: "right", Personas: []string{"other"}, Needs: []string{}},
 	}
 	incarnation := func(n int) func(*workflows.SessionInput) {
-		return func(in *workflows.SessionInput) { in.Base, in.Incarnation = s.execution("s").Head, n }
+		return func(in *workflows.SessionInput) { in.Base, in.Incarnation = s.execution("s").Checkpoint, n }
 	}
 	run := s.start("s", tm)
 	_, err := s.answer("s", session.Answer{Request: s.asks("s").ID, Verb: session.AnswerAbort})

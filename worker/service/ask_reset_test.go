@@ -129,7 +129,7 @@ func TestResumeKeepsWhatPeopleHaveSaid(t *testing.T) {
 	resume := func(n int) {
 		require.NoError(t, s.client.CancelWorkflow(t.Context(), "s", ""))
 		require.Error(t, run.Get(t.Context(), nil))
-		run = s.start("s", tm, func(in *workflows.SessionInput) { in.Base, in.Incarnation = s.execution("s").Head, n })
+		run = s.start("s", tm, func(in *workflows.SessionInput) { in.Base, in.Incarnation = s.execution("s").Checkpoint, n })
 	}
 	waits := func(id string) {
 		t.Helper()
@@ -152,7 +152,7 @@ func TestResumeKeepsWhatPeopleHaveSaid(t *testing.T) {
 	require.NoError(t, s.client.CancelWorkflow(t.Context(), "s", ""))
 	require.Error(t, run.Get(t.Context(), nil))
 	run = s.start("s", tm, func(in *workflows.SessionInput) {
-		in.Base, in.Incarnation = s.execution("s").Head, 5
+		in.Base, in.Incarnation = s.execution("s").Checkpoint, 5
 		in.Course.Supplied = []session.SuppliedWork{{Phase: "one", Files: s.files(map[string]string{"work.txt": "mine\n"})}}
 	})
 	waits("one.approval.1-5")
@@ -162,7 +162,7 @@ func TestResumeKeepsWhatPeopleHaveSaid(t *testing.T) {
 	require.NoError(t, run.Get(t.Context(), nil))
 	require.Equal(t, "mine\n", s.tree("s")["copy.txt"])
 
-	run = s.start("s", tm, func(in *workflows.SessionInput) { in.Base, in.Incarnation = s.execution("s").Head, 6 })
+	run = s.start("s", tm, func(in *workflows.SessionInput) { in.Base, in.Incarnation = s.execution("s").Checkpoint, 6 })
 	require.NoError(t, run.Get(t.Context(), nil), "what is approved stays approved")
 }
 
@@ -182,7 +182,7 @@ func TestResumeKeepsWhatWasSkipped(t *testing.T) {
 	require.Error(t, run.Get(t.Context(), nil))
 	require.NoError(t, os.WriteFile(hurry, nil, 0o600))
 
-	_, err = s.run("s", tm, func(in *workflows.SessionInput) { in.Base, in.Incarnation = s.execution("s").Head, 2 })
+	_, err = s.run("s", tm, func(in *workflows.SessionInput) { in.Base, in.Incarnation = s.execution("s").Checkpoint, 2 })
 	require.NoError(t, err)
 	e := s.execution("s")
 	require.Equal(t, session.Skipped, e.Phases[0].Assignments[0].Status)

@@ -72,7 +72,7 @@ func (s *stand) files(files map[string]string) spec.Digest {
 // head is the newest checkpoint of a session.
 func (s *stand) head(sessionID string) session.Checkpoint {
 	s.t.Helper()
-	c, err := s.store.Checkpoint(s.t.Context(), s.execution(sessionID).Head)
+	c, err := s.store.Checkpoint(s.t.Context(), s.execution(sessionID).Checkpoint)
 	require.NoError(s.t, err)
 	return c
 }

@@ -85,7 +85,7 @@ func TestSessionOverManyRuns(t *testing.T) {
 	require.Equal(t, session.Completed, e.Status.Status)
 	require.GreaterOrEqual(t, e.Incarnation, 4)
 	require.Empty(t, e.Help)
-	require.Equal(t, e.Head, result.Checkpoint)
+	require.Equal(t, e.Checkpoint, result.Checkpoint)
 	worked, err := os.ReadFile(log)
 	require.NoError(t, err)
 	count := map[string]int{}

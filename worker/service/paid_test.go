@@ -128,7 +128,7 @@ func TestResumeAsksOnlyWhatNobodyHasAsked(t *testing.T) {
 	tm.Phases[0].Checks = []string{"good"}
 	again := func(incarnation int, force ...string) error {
 		_, err := s.run("s", tm, func(in *workflows.SessionInput) {
-			in.Base, in.Incarnation, in.Course.Force = s.execution("s").Head, incarnation, force
+			in.Base, in.Incarnation, in.Course.Force = s.execution("s").Checkpoint, incarnation, force
 		})
 		return err
 	}

@@ -51,7 +51,7 @@ func TestResumedSession(t *testing.T) {
 	require.NoError(t, os.WriteFile(mended, nil, 0o600))
 
 	result, err := s.run("s", tm, func(in *workflows.SessionInput) {
-		in.Base, in.Incarnation = s.execution("s").Head, 2
+		in.Base, in.Incarnation = s.execution("s").Checkpoint, 2
 	})
 	require.NoError(t, err)
 	e := s.execution("s")
