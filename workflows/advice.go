@@ -94,7 +94,7 @@ func (d *advice) requestPage(r *request) []string {
 	for i, f := range r.Attempts {
 		lines = append(lines, fmt.Sprintf("%d. %s: %s", i+1, f.Category, safetext.Code(f.Message)))
 	}
-	lines = append(lines, "", fmt.Sprintf("Cost so far: %d tokens, %s USD.", r.Usage.Tokens(), r.Usage.CostUSD))
+	lines = append(lines, "", fmt.Sprintf("Cost so far: %d tokens, %s USD.", r.Usage.Tokens(), r.Usage.CostUSD.Rounded()))
 	switch {
 	case r.Until.IsZero():
 	case r.Kind.NoticeOnly():

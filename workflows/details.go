@@ -112,7 +112,7 @@ func (p *publisher) publish(ctx workflow.Context) {
 	state := p.status.Status
 	var open []string
 	for _, ps := range p.status.Phases {
-		if ph := p.schedule.byName[ps.Name]; ph != nil && ph.todo && ph.input != "" {
+		if ph := p.schedule.byName[ps.Name]; ph != nil && p.schedule.open(ph) {
 			open = append(open, ps.Name)
 		}
 	}
@@ -158,7 +158,7 @@ func (p *publisher) show(ctx workflow.Context) {
 	for _, ps := range p.status.Phases {
 		for _, a := range ps.Assignments {
 			lines = append(lines, fmt.Sprintf("| %s/%s | %s | %d | %d tokens, %s USD | %s |",
-				ps.Name, a.Persona, strings.ReplaceAll(string(a.Status), "_", " "), a.Attempts, a.Usage.Tokens(), a.Usage.CostUSD, cell(summaryOf(a))))
+				ps.Name, a.Persona, strings.ReplaceAll(string(a.Status), "_", " "), a.Attempts, a.Usage.Tokens(), a.Usage.CostUSD.Rounded(), cell(summaryOf(a))))
 		}
 	}
 	lines = append(lines, "", p.spending(), "")
@@ -180,7 +180,7 @@ func summaryOf(a session.AssignmentStatus) string {
 // one of the budget's thresholds is passed.
 func (p *publisher) spending() string {
 	used, limit := p.status.Usage, p.limits.of(budget.SessionScope)
-	text := fmt.Sprintf("Used so far: %d tokens, %s USD.", used.Tokens(), used.CostUSD)
+	text := fmt.Sprintf("Used so far: %d tokens, %s USD.", used.Tokens(), used.CostUSD.Rounded())
 	if limit.Tokens > 0 {
 		text += fmt.Sprintf(" Budget: %d tokens.", limit.Tokens)
 	}

@@ -119,6 +119,9 @@ func (s *schedule) ready(p *phase) bool {
 	return p.conflict != nil || p.unapproved || p.todo && p.input != "" && !s.heldBack(p)
 }
 
+// open reports whether a phase is at work, may start, or waits for a person.
+func (s *schedule) open(p *phase) bool { return p.approval != nil || s.ready(p) }
+
 // heldBack reports whether a phase builds on one that has yet to be approved.
 func (s *schedule) heldBack(p *phase) bool {
 	return slices.ContainsFunc(s.team.Ancestors(p.Name), func(name string) bool {

@@ -44,6 +44,23 @@ func finished(phases ...string) *schedule {
 
 func noCancel() {}
 
+// TestThePhaseThatAwaitsApprovalIsOpen sees that what it holds back is not.
+func TestThePhaseThatAwaitsApprovalIsOpen(t *testing.T) {
+	t.Parallel()
+	open := func(s *schedule) (open []string) {
+		for _, p := range s.phases {
+			if s.open(p) {
+				open = append(open, p.Name)
+			}
+		}
+		return open
+	}
+	s := finished("top")
+	require.Equal(t, []string{"left", "right"}, open(s))
+	s.byName["top"].approval = &request{}
+	require.Equal(t, []string{"top"}, open(s))
+}
+
 // TestWhichPhasesAreReady walks through the states of a schedule.
 func TestWhichPhasesAreReady(t *testing.T) {
 	t.Parallel()

@@ -110,7 +110,7 @@ func budgetTable(p terminal.Palette, lines []budgetLine) *terminal.Table {
 		}
 		if left := b.Left.USD; left != nil {
 			t.Add(terminal.Plain(b.Scope), terminal.Plain(b.Cap.USD.String()+" USD"), terminal.Plain(terminal.Dollars(b.Spent.USD)), terminal.Plain(terminal.Dollars(b.Unsettled.USD)),
-				terminal.Plain(terminal.Dollars(b.Reserved.USD)), terminal.Painted(left.String(), leftColour(int64(*left))))
+				terminal.Plain(terminal.Dollars(b.Reserved.USD)), terminal.Painted(left.Rounded().String(), leftColour(int64(*left))))
 		}
 	}
 	return t

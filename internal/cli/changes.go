@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -172,11 +173,11 @@ func passText(pass int) string {
 func assignmentChanges(p terminal.Palette, before, now session.AssignmentStatus, work workDone) []change {
 	var all []change
 	if now.Rounds > before.Rounds && now.Rounds > 1 {
-		all = add(all, work.roundStarted, "round %d", now.Rounds)
+		all = add(all, work.roundStarted, "round %d", cmp.Or(work.round, now.Rounds))
 	}
 	for i := len(before.Failures); i < len(now.Failures); i++ {
-		f := now.Failures[i]
-		all = add(all, work.failedAt(len(now.Failures)-1-i), "attempt %d failed: %s: %s", i+1, p.Paint(terminal.Red, string(f.Category)), terminal.Clip(f.Message, 200))
+		f, known := now.Failures[i], work.failure(len(now.Failures)-1-i)
+		all = add(all, known.EndedAt, "attempt %d failed: %s: %s", cmp.Or(known.Attempt, i+1), p.Paint(terminal.Red, string(f.Category)), terminal.Clip(f.Message, 200))
 	}
 	if lost := now.LostWorkers - before.LostWorkers; lost > 0 {
 		all = add(all, time.Time{}, "%s lost; the work continues, no attempt is counted", textfmt.Count(lost, "worker"))

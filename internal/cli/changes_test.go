@@ -94,7 +94,7 @@ func TestOldChangesHaveTheirOwnTimes(t *testing.T) {
 	}
 	s.Phases[0].Assignments[0].Failures = []session.AttemptFailure{{Category: failures.Syntax, Message: "bad"}}
 	known := history{now: now, work: map[spec.AssignmentID]workDone{
-		{Phase: "build", Persona: "dev"}: {started: ago(3 * time.Hour), failed: []time.Time{ago(25 * time.Hour), ago(2 * time.Hour)}, done: ago(time.Hour)},
+		{Phase: "build", Persona: "dev"}: {started: ago(3 * time.Hour), failed: []attemptLog{{EndedAt: ago(25 * time.Hour), Attempt: 1}, {EndedAt: ago(2 * time.Hour), Attempt: 2}}, done: ago(time.Hour)},
 	}}
 	all := changes(terminal.Palette{}, session.Status{}, s, known)
 	sortByTime(all)
@@ -103,7 +103,7 @@ func TestOldChangesHaveTheirOwnTimes(t *testing.T) {
 		lines = append(lines, timestamp(c.at, now, true)+" "+c.text)
 	}
 	require.Equal(t, []string{
-		"09:00:00 build: started", "10:00:00 build/dev: attempt 1 failed: syntax: bad",
+		"09:00:00 build: started", "10:00:00 build/dev: attempt 2 failed: syntax: bad",
 		"11:00:00 build/dev: completed", "11:00:00 build: completed",
 		"         ship: started", "         ship/dev: completed", "         ship: completed",
 		"12:00:00 session s of team crew: running",

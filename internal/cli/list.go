@@ -59,6 +59,10 @@ type listedSession struct {
 	// forgotten is listed from the store.
 	Temporal bool `json:"temporal"`
 
+	// run is its newest run, and ran when that started, by which a listing is sorted; zero
+	// where only the store has the session.
+	run string
+	ran time.Time
 	// usage is what Temporal knows of its costs, which may be less than Tokens.
 	usage cost.Usage
 	// reason is its memo's.
@@ -183,7 +187,7 @@ func fromVisibility(info *workflowpb.WorkflowExecutionInfo) listedSession {
 	}
 	if t := info.GetStartTime(); t != nil {
 		started := t.AsTime()
-		l.StartedAt = &started
+		l.StartedAt, l.ran, l.run = &started, started, info.GetExecution().GetRunId()
 	}
 	if t := info.GetCloseTime(); t != nil {
 		closed := t.AsTime()
@@ -220,7 +224,7 @@ func fromStore(e session.Execution) listedSession {
 		Store: e.Store, StartedAt: e.StartedAt, ClosedAt: e.ClosedAt,
 	}
 	for _, p := range e.Phases {
-		if p.Status == session.Running && !l.Status.Closed() {
+		if !l.Status.Closed() && (p.Status == session.Running || p.Status == session.AwaitingApproval) {
 			l.Phases = append(l.Phases, p.Name)
 		}
 	}
@@ -245,12 +249,23 @@ func join(known []listedSession, stored []session.Execution) []listedSession {
 			if known[i].Status == session.Running && m.Status == session.WaitingForBreaker {
 				known[i].Status = m.Status
 			}
+			if e.RunID == known[i].run && e.FirstRun != e.RunID && e.StartedAt != nil { // it has continued as new
+				known[i].StartedAt = e.StartedAt
+			}
 			if len(known[i].Phases) == 0 && !known[i].Status.Closed() {
 				known[i].Phases = m.Phases
 			}
 		}
 	}
 	return known
+}
+
+// order is when the newest run of a session started.
+func (l listedSession) order() time.Time {
+	if l.ran.IsZero() {
+		return timeOf(l.StartedAt)
+	}
+	return l.ran
 }
 
 func timeOf(t *time.Time) time.Time {

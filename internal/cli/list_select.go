@@ -103,12 +103,12 @@ func (s selection) page(known []listedSession) (doc listDocument) {
 	if doc.More {
 		doc.Sessions = known[:s.limit]
 		last := doc.Sessions[s.limit-1]
-		doc.Cursor = base64.RawURLEncoding.EncodeToString([]byte(timeOf(last.StartedAt).UTC().Format(time.RFC3339Nano) + " " + last.Session))
+		doc.Cursor = base64.RawURLEncoding.EncodeToString([]byte(last.order().UTC().Format(time.RFC3339Nano) + " " + last.Session))
 	}
 	return doc
 }
 
 // newestFirst is the order of a listing.
 func newestFirst(x, y listedSession) int {
-	return cmp.Or(timeOf(y.StartedAt).Compare(timeOf(x.StartedAt)), cmp.Compare(x.Session, y.Session))
+	return cmp.Or(y.order().Compare(x.order()), cmp.Compare(x.Session, y.Session))
 }

@@ -38,18 +38,18 @@ type workDone struct {
 	began, ended time.Time
 	finished     bool // the last round has its result
 	// started is when the first attempt of the pass began, roundStarted that of the last
-	// round, failed when each failed attempt ended, oldest first, and done when the work
-	// was; zero where that is not known.
+	// round, and done when the work was; zero where that is not known. failed are the failed
+	// attempts of agents, oldest first.
 	started, roundStarted, done time.Time
-	failed                      []time.Time
+	failed                      []attemptLog
 }
 
-// failedAt returns the end of a failed attempt; n counts from the last one.
-func (w workDone) failedAt(n int) time.Time {
+// failure returns a failed attempt; n counts from the last one. It is zero where it is not known.
+func (w workDone) failure(n int) attemptLog {
 	if i := len(w.failed) - 1 - n; i >= 0 && n >= 0 {
 		return w.failed[i]
 	}
-	return time.Time{}
+	return attemptLog{}
 }
 
 // readWork reads the records of assignments: those of unfinished assignments each time, the
@@ -147,10 +147,11 @@ func (w *workDone) times(attempts []attemptLog) {
 		if i == 0 || at.Pass != attempts[i-1].Pass || at.Round != attempts[i-1].Round {
 			w.roundStarted = at.StartedAt
 		}
-		if at.Status == session.Failed {
-			w.failed = append(w.failed, at.EndedAt)
-		} else {
+		switch {
+		case at.Status != session.Failed:
 			w.done = at.EndedAt
+		case !at.Supplied: // else no attempt of the assignment's has failed
+			w.failed = append(w.failed, at)
 		}
 	}
 }

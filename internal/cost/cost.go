@@ -32,6 +32,18 @@ func (u USD) String() string {
 	return sign + whole + "." + frac
 }
 
+// shown is the smallest amount that people are shown: a hundredth of a cent.
+const shown USD = 100_000
+
+// Rounded is the amount as people are shown it: to a hundredth of a cent, rounded up, so
+// that what has cost something never looks free.
+func (u USD) Rounded() USD {
+	if rest := u % shown; rest > 0 {
+		return u - rest + shown
+	}
+	return u
+}
+
 // MarshalJSON writes the amount as a JSON number, as String formats it.
 func (u USD) MarshalJSON() ([]byte, error) { return []byte(u.String()), nil }
 

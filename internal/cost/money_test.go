@@ -30,6 +30,13 @@ func TestMoneyIsExact(t *testing.T) {
 	require.Contains(t, string(data), `"cost_usd":0.25`)
 }
 
+func TestWhatHasCostSomethingNeverLooksFree(t *testing.T) {
+	t.Parallel()
+	for amount, want := range map[USD]string{0: "0", 1: "0.0001", 302_700_000: "0.3027", 302_700_001: "0.3028", 12e9: "12", -1: "-0.000000001"} {
+		require.Equal(t, want, amount.Rounded().String())
+	}
+}
+
 func TestUsageRefusesNonsense(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, Usage{InputTokens: 5, CostUSD: 1}.Validate())

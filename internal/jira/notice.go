@@ -207,7 +207,7 @@ func costText(n session.Notice) document {
 }
 
 func spent(u cost.Usage) string {
-	return fmt.Sprintf("%d tokens (%d in, %d out), %s USD", u.Tokens(), u.InputTokens, u.OutputTokens, u.CostUSD)
+	return fmt.Sprintf("%d tokens (%d in, %d out), %s USD", u.Tokens(), u.InputTokens, u.OutputTokens, u.CostUSD.Rounded())
 }
 
 // goingOn says how to answer, in a terminal and in Temporal's Web UI.

@@ -48,7 +48,7 @@ func Money(u cost.Usage) string {
 	if u.CostUSD == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", %s USD", u.CostUSD)
+	return fmt.Sprintf(", %s USD", u.CostUSD.Rounded())
 }
 
 // Age writes how long something has lasted, in its two largest units.
@@ -79,7 +79,7 @@ func Dollars(u cost.USD) string {
 	if u == 0 {
 		return "-"
 	}
-	return u.String()
+	return u.Rounded().String()
 }
 
 // Amount writes what was or may be spent: of an agent that counts no tokens, the money.
@@ -88,9 +88,9 @@ func Amount(a cost.Amount) string {
 	case a.USD == 0:
 		return Number(a.Tokens) + " tokens"
 	case a.Tokens == 0:
-		return a.USD.String() + " USD"
+		return a.USD.Rounded().String() + " USD"
 	}
-	return Number(a.Tokens) + " tokens, " + a.USD.String() + " USD"
+	return Number(a.Tokens) + " tokens, " + a.USD.Rounded().String() + " USD"
 }
 
 // Cap says what a cap allows.
@@ -100,9 +100,9 @@ func Cap(c spec.Cap) string { return AmountIn(cost.Amount(c), c) }
 func AmountIn(a cost.Amount, c spec.Cap) string {
 	switch {
 	case c.Tokens > 0 && c.USD > 0:
-		return fmt.Sprintf("%s tokens and %s USD", Number(a.Tokens), a.USD)
+		return fmt.Sprintf("%s tokens and %s USD", Number(a.Tokens), a.USD.Rounded())
 	case c.USD > 0:
-		return a.USD.String() + " USD"
+		return a.USD.Rounded().String() + " USD"
 	}
 	return Number(a.Tokens) + " tokens"
 }

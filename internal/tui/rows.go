@@ -30,7 +30,7 @@ type columns struct{ name, state, time, tokens, cost, word int }
 const gap = 2
 
 func columnsFor(width int, longest int) columns {
-	c := columns{state: 22, time: 7, tokens: 6, cost: 7}
+	c := columns{state: 22, time: 7, tokens: 6, cost: 9}
 	switch {
 	case width < tokensFrom:
 		c = columns{state: 13, time: 7}

@@ -110,16 +110,12 @@ func short(n int64) string {
 	return fmt.Sprintf("%d.%02dG", n/1_000_000_000, n/10_000_000%100)
 }
 
-// cent is a hundredth of a dollar.
-const cent cost.USD = 10_000_000
-
-// dollars writes an amount of money to the cent, rounded up; nothing for nothing.
+// dollars writes an amount of money; nothing for nothing.
 func dollars(u cost.USD) string {
 	if u == 0 {
 		return ""
 	}
-	cents := int64((u + cent - 1) / cent)
-	return fmt.Sprintf("$%d.%02d", cents/100, cents%100)
+	return "$" + u.Rounded().String()
 }
 
 // tokens writes a number of tokens; nothing for none.
