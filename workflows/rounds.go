@@ -161,7 +161,7 @@ func afterRound(f failures.Failure, round int, retry spec.Retry) (time.Duration,
 		return 0, false
 	}
 	wait := spec.Backoff(retry.RoundInitial, retry.RoundMax, round)
-	return max(wait, min(f.RetryAfter, session.MaxRetryAfter)).Std(), true
+	return max(wait, f.RetryAfter).Std(), true
 }
 
 // waitForNext waits for the next round after a failure.

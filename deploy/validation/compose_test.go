@@ -144,7 +144,7 @@ func TestTwoWorkersShareAStore(t *testing.T) {
 		require.GreaterOrEqual(t, time.Duration(*worker.StopGracePeriod), 30*time.Second, "%s: drain and what a stop needs besides", name)
 	}
 	slices.Sort(hosts)
-	require.Equal(t, []string{"worker-1", "worker-2"}, hosts, "seats in the store go by host names")
+	require.Equal(t, []string{"worker-1", "worker-2"}, hosts, "slots in the store go by host names")
 	require.Len(t, stores, 2)
 	require.Equal(t, stores[0], stores[1])
 	require.Contains(t, project(t).Volumes, stores[0])

@@ -231,7 +231,7 @@ func (s *Set) reported(subject string, r *resultError, e procgroup.Result) *fail
 		Output:   textfmt.Tail(s.Mask(safetext.Block(r.Output)), session.MaxOutput),
 		Final:    r.Retryable != nil && !*r.Retryable,
 
-		RetryAfter: max(r.RetryAfter, 0),
+		RetryAfter: min(max(r.RetryAfter, 0), session.MaxRetryAfter),
 	}
 	if f.Output == "" {
 		f.Output = e.FailureOutput()

@@ -20,16 +20,13 @@ import (
 
 	gojira "github.com/andygrunwald/go-jira"
 
+	"github.com/maestro-hive/maestro/internal/retryafter"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-const (
-	// maxSaid bounds what is repeated of what Jira says.
-	maxSaid = 400
-	// maxRetryAfter bounds the wait that Jira can ask for.
-	maxRetryAfter = 24 * time.Hour
-)
+// maxSaid bounds what is repeated of what Jira says.
+const maxSaid = 400
 
 // refusal is an answer that says no, in Jira's own words.
 type refusal struct {
@@ -255,18 +252,13 @@ func place(a answer) string {
 	return textfmt.Shorten(to, maxSaid)
 }
 
-// retryAfter is the wait that an answer asks for: zero if it names none.
+// retryAfter returns the wait that an answer requires; zero if it states none.
 func retryAfter(h http.Header, now time.Time) textfmt.Duration {
-	wait := time.Duration(0)
-	after, reset := h.Get("Retry-After"), h.Get("X-RateLimit-Reset")
-	if seconds, err := strconv.ParseInt(after, 10, 64); err == nil {
-		wait = time.Duration(min(max(seconds, 0), int64(maxRetryAfter.Seconds()))) * time.Second
-	} else if at, err := http.ParseTime(after); err == nil {
-		wait = at.Sub(now)
-	} else if at, ok := resetTime(reset); ok {
-		wait = at.Sub(now)
+	wait := retryafter.Parse(h, now)
+	if at, ok := resetTime(h.Get("X-RateLimit-Reset")); ok && wait == 0 {
+		wait = retryafter.Until(at, now)
 	}
-	return textfmt.Duration(min(max(wait, 0), maxRetryAfter))
+	return textfmt.Duration(wait)
 }
 
 func resetTime(text string) (time.Time, bool) {

@@ -42,7 +42,7 @@ func TestWhatGoesWrong(t *testing.T) {
 		"429 until a reset":       {jiratest.Fault{Status: 429, Header: map[string]string{"X-RateLimit-Reset": "2026-11-21T12:05Z"}}, session.Unreached, session.Unreached, session.Unreached, 5 * time.Minute, "5m"},
 		"429 until a second":      {jiratest.Fault{Status: 429, Header: map[string]string{"X-RateLimit-Reset": "1795262460"}}, session.Unreached, session.Unreached, session.Unreached, time.Minute, "1m"},
 		"429 without a word":      {jiratest.Fault{Status: 429}, session.Unreached, session.Unreached, session.Unreached, 0, "a while"},
-		"429 for ever":            {jiratest.Fault{Status: 429, Header: map[string]string{"Retry-After": "99999999999"}}, session.Unreached, session.Unreached, session.Unreached, 24 * time.Hour, "24h"},
+		"429 for ever":            {jiratest.Fault{Status: 429, Header: map[string]string{"Retry-After": "99999999999"}}, session.Unreached, session.Unreached, session.Unreached, 192 * time.Hour, "192h"},
 		"429 in the past":         {jiratest.Fault{Status: 429, Header: map[string]string{"Retry-After": "-5"}}, session.Unreached, session.Unreached, session.Unreached, 0, "a while"},
 		"401":                     {jiratest.Refusal(401, nil, "Client must be authenticated to access this resource."), session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "refused the credentials in JIRA_EMAIL and JIRA_TOKEN"},
 		"401 as a page":           {jiratest.Page(401, "Unauthorized (401)"), session.Misconfigured, session.Misconfigured, session.Misconfigured, 0, "refused the credentials"},

@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/maestro-hive/maestro/internal/failures"
-	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/retryafter"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
@@ -56,7 +55,7 @@ func failure(err error, now time.Time) *failures.Failure {
 	var fault *Fault
 	if errors.As(err, &fault) {
 		f := fault.failure()
-		f.RetryAfter = textfmt.Duration(retryAfter(fault.Header, now))
+		f.RetryAfter = textfmt.Duration(retryafter.Parse(fault.Header, now))
 		return f
 	}
 	return failures.Failf(failures.APIError, "the provider cannot be reached: %v", err)
@@ -120,28 +119,6 @@ func (f *Fault) overflow() bool {
 		}
 	}
 	return false
-}
-
-// retryAfter is the wait that a provider asks for; zero: it does not.
-func retryAfter(header http.Header, now time.Time) time.Duration {
-	wait := time.Duration(0)
-	if ms, err := strconv.ParseFloat(header.Get("Retry-After-Ms"), 64); err == nil {
-		wait = bounded(ms * float64(time.Millisecond))
-	} else if said := header.Get("Retry-After"); said != "" {
-		if seconds, err := strconv.ParseFloat(said, 64); err == nil {
-			wait = bounded(seconds * float64(time.Second))
-		} else if date, err := http.ParseTime(said); err == nil {
-			wait = bounded(float64(date.Sub(now)))
-		}
-	}
-	return wait
-}
-
-func bounded(wait float64) time.Duration {
-	if !(wait > 0) { // not a number, too
-		return 0
-	}
-	return time.Duration(min(wait, float64(session.MaxRetryAfter)))
 }
 
 // unbilled reports whether a call that failed can have cost nothing: nobody was

@@ -1,7 +1,6 @@
 package llm
 
 import (
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -9,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/maestro-hive/maestro/internal/failures"
-	"github.com/maestro-hive/maestro/internal/session"
 )
 
 // TestFaultsOfEveryProvider is what providers and servers that are compatible
@@ -42,28 +40,6 @@ func TestFaultsOfEveryProvider(t *testing.T) {
 			require.Equal(t, c.category, f.Category, "%s", f.Message)
 			require.Equal(t, !c.final, f.RetryRound())
 		})
-	}
-}
-
-func TestRetryAfter(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	for name, c := range map[string]struct {
-		header http.Header
-		want   time.Duration
-	}{
-		"nothing":          {nil, 0},
-		"seconds":          {http.Header{"Retry-After": {"2"}}, 2 * time.Second},
-		"parts of one":     {http.Header{"Retry-After": {"0.5"}}, 500 * time.Millisecond},
-		"milliseconds win": {http.Header{"Retry-After": {"2"}, "Retry-After-Ms": {"1500"}}, 1500 * time.Millisecond},
-		"a date":           {http.Header{"Retry-After": {"Fri, 02 Jan 2026 03:05:05 GMT"}}, time.Minute},
-		"a date gone by":   {http.Header{"Retry-After": {"Fri, 02 Jan 2026 03:00:00 GMT"}}, 0},
-		"a negative":       {http.Header{"Retry-After": {"-5"}}, 0},
-		"no number":        {http.Header{"Retry-After": {"NaN"}}, 0},
-		"for ever":         {http.Header{"Retry-After": {"Inf"}}, session.MaxRetryAfter.Std()},
-		"words":            {http.Header{"Retry-After": {"soon"}}, 0},
-	} {
-		require.Equal(t, c.want, retryAfter(c.header, now), name)
 	}
 }
 

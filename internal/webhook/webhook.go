@@ -17,9 +17,9 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"time"
 
+	"github.com/maestro-hive/maestro/internal/retryafter"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
@@ -135,6 +135,9 @@ func encode(n session.Notice) ([]byte, error) {
 // after which the same request may be taken.
 var retryable = []int{http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests}
 
+// maxWait bounds a wait that the receiver states: a notice is dropped after a day.
+const maxWait = time.Hour
+
 // judge says what an answer means.
 func (c *Client) judge(answer *http.Response) error {
 	status := answer.StatusCode
@@ -143,25 +146,12 @@ func (c *Client) judge(answer *http.Response) error {
 	case status >= 200 && status < 300:
 		return nil
 	case status >= 500 || slices.Contains(retryable, status):
-		return &session.WebhookTrouble{Message: said, RetryAfter: textfmt.Duration(c.retryAfter(answer.Header.Get("Retry-After")))}
+		wait := min(retryafter.Parse(answer.Header, c.options.Clock()), maxWait)
+		return &session.WebhookTrouble{Message: said, RetryAfter: textfmt.Duration(wait)}
 	case status >= 300 && status < 400:
 		return final("%s: set its final address in the variable named by `webhook.url_env`", said)
 	}
 	return final("%s; the notice is dropped: check the address in the variable named by `webhook.url_env`, and the receiver's log", said)
-}
-
-// mostAsked bounds the wait that a receiver may ask for.
-const mostAsked = time.Hour
-
-// retryAfter reads a wait that is given in seconds or as a date; zero: none is.
-func (c *Client) retryAfter(text string) time.Duration {
-	if seconds, err := strconv.Atoi(text); err == nil {
-		return min(max(time.Duration(seconds)*time.Second, 0), mostAsked)
-	}
-	if at, err := http.ParseTime(text); err == nil {
-		return min(max(at.Sub(c.options.Clock()), 0), mostAsked)
-	}
-	return 0
 }
 
 // unreached says why there is no answer, without the address: only the innermost

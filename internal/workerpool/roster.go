@@ -179,10 +179,10 @@ func pollers(ctx context.Context, conn *temporalutil.Connection, q Queue, live [
 }
 
 // replaced reports whether an identity is that of another build which had this
-// worker's seat before it: a seat has one holder at a time, and that one last polled
+// worker's slot before it: a slot has one holder at a time, and that one last polled
 // before this worker started.
 func (w Worker) replaced(identity string, asked time.Time) bool {
 	own, _, _ := strings.Cut(w.Identity, " ")
-	seat, _, _ := strings.Cut(identity, " ")
-	return seat == own && identity != w.Identity && asked.Before(w.Since)
+	slot, _, _ := strings.Cut(identity, " ")
+	return slot == own && identity != w.Identity && asked.Before(w.Since)
 }

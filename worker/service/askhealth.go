@@ -39,13 +39,13 @@ func HealthPort(flag string, getenv func(string) string) (port int, ok bool, err
 	return port, true, nil
 }
 
-// askLimit bounds what it takes to ask a worker whether it is ready.
+// askLimit is the timeout of a readiness request.
 const askLimit = 2 * time.Second
 
 // answerSize bounds what is read of an answer, in bytes.
 const answerSize = 64 << 10
 
-// ErrNotReady says that the worker on this host does not take work.
+// ErrNotReady means that the worker on this host takes no work.
 var ErrNotReady = errors.New("not ready")
 
 // newHealth returns the command that asks the worker on this host whether it is
@@ -91,6 +91,6 @@ func askReady(ctx context.Context, port int) error {
 	if answer.StatusCode == http.StatusOK {
 		return nil
 	}
-	said, _ := io.ReadAll(io.LimitReader(answer.Body, answerSize)) // whatever could be read is told
+	said, _ := io.ReadAll(io.LimitReader(answer.Body, answerSize)) // a part of the answer is enough for the message
 	return fmt.Errorf("%w: %s: %s", ErrNotReady, answer.Status, strings.TrimSpace(string(said)))
 }

@@ -17,7 +17,7 @@ import (
 type breakers struct {
 	*breaker.Client
 	store *store.Store
-	// recorder hears of what is learnt, too; nil: nobody measures.
+	// recorder updates metrics; nil: none.
 	recorder *telemetry.Recorder
 	logger   *slog.Logger
 }
@@ -36,7 +36,7 @@ func (b *breakers) Report(ctx context.Context, r session.BreakerReport) (breaker
 	return b.keep(ctx)(b.Client.Report(ctx, r))
 }
 
-// Acquire asks for a lease.
+// Acquire requests a lease.
 func (b *breakers) Acquire(ctx context.Context, id string, given spec.Breaker, holder string) (breaker.Answer, error) {
 	return b.keep(ctx)(b.Client.Acquire(ctx, id, given, holder))
 }

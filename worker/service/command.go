@@ -36,7 +36,7 @@ func (p Process) Getenv(name string) string {
 	return value
 }
 
-// serving is what the worker command is told.
+// serving has the flags of the worker command.
 type serving struct {
 	connection                                  temporalutil.Options
 	stateDir, agents, metricsServed, healthPort string

@@ -16,7 +16,7 @@ const (
 	// connectWait doubles up to connectWaitMax between two tries.
 	connectWait    = time.Second
 	connectWaitMax = 15 * time.Second
-	// connectReminder is how often the log says again that Temporal is away.
+	// connectReminder is the interval of log lines while Temporal is unreachable.
 	connectReminder = 10 * time.Minute
 )
 

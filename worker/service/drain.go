@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// tellDrain is how often a worker that drains says what it still waits for.
-const tellDrain = 5 * time.Second
+// drainLogInterval is the interval of log lines about the rounds that a drain waits for.
+const drainLogInterval = 5 * time.Second
 
-// drain takes no new work and returns when what was under way has ended or is
-// handed over, or when that takes too long.
+// drain stops polling, and returns when the running work has ended or is handed over, or at the
+// time limit.
 func (w *Worker) drain() error {
 	o, clock := w.options, w.options.Clock
 	began := clock()
 	under := w.work.rounds()
 	o.Logger.Info("worker is draining: it takes no new work", "drain", o.Drain, "rounds", len(under))
 	for _, at := range under {
-		o.Logger.Info("round continues until the drain ends, then it is handed over", append(at.named(), "drain", o.Drain)...)
+		o.Logger.Info("round continues until the drain ends, then it is handed over", append(at.withSession(), "drain", o.Drain)...)
 	}
 	close(w.stopping)
 	var all sync.WaitGroup
@@ -29,7 +29,7 @@ func (w *Worker) drain() error {
 	go func() { all.Wait(); close(ended) }()
 	limit := time.NewTimer(o.Drain + settle)
 	defer limit.Stop()
-	tell := time.NewTicker(tellDrain)
+	tell := time.NewTicker(drainLogInterval)
 	defer tell.Stop()
 	for {
 		select {

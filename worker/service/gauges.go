@@ -18,43 +18,43 @@ import (
 
 // When a worker that is measured looks around, and how long it takes at most.
 const (
-	// censusSoon is the first time: when its pollers have been heard of.
-	censusSoon  = time.Second
-	censusEvery = 15 * time.Second
-	censusLimit = 5 * time.Second
+	// gaugesSoon is the first time: when its pollers have been heard of.
+	gaugesSoon  = time.Second
+	gaugesEvery = 15 * time.Second
+	gaugesLimit = 5 * time.Second
 )
 
 // polledWithin is how fresh a poller has to be to count as one. A poll takes up
 // to a minute.
 const polledWithin = 2 * time.Minute
 
-// gauges looks around for the figures that no event tells, until ctx ends. It
-// costs nothing where nobody measures.
-func (w *Worker) census(ctx context.Context) {
+// updateGauges updates the metrics that no event changes, until ctx ends. Without metrics it does
+// nothing.
+func (w *Worker) updateGauges(ctx context.Context) {
 	r := w.options.Telemetry.Recorder()
 	if r == nil || !w.options.Telemetry.Measures() {
 		return
 	}
-	timer := time.NewTimer(censusSoon)
+	timer := time.NewTimer(gaugesSoon)
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			r.Look(telemetry.Fleet{}) // it polls no more, and knows nothing of others
+			r.Look(telemetry.Fleet{}) // a stopped worker has no values
 			return
 		case <-timer.C:
 			w.lookAround(ctx, r)
-			timer.Reset(censusEvery)
+			timer.Reset(gaugesEvery)
 		}
 	}
 }
 
-// lookAround takes one census. What cannot be learnt is left out.
+// lookAround updates the gauges once. Values that cannot be read are omitted.
 func (w *Worker) lookAround(ctx context.Context, r *telemetry.Recorder) {
-	ctx, cancel := context.WithTimeout(ctx, censusLimit)
+	ctx, cancel := context.WithTimeout(ctx, gaugesLimit)
 	defer cancel()
 	for _, name := range w.breakerNames() {
-		_, _ = w.breakers.Read(ctx, name) // which tells the recorder
+		_, _ = w.breakers.Read(ctx, name) // updates the metric
 	}
 	r.Look(telemetry.Fleet{Sessions: w.openSessions(ctx), Workers: w.liveWorkers(ctx), Polls: w.polls(ctx)})
 }
@@ -70,7 +70,7 @@ func (w *Worker) breakerNames() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// openSessions counts the store's open sessions; nil where Temporal does not say.
+// openSessions counts the store's open sessions; nil if Temporal does not answer.
 func (w *Worker) openSessions(ctx context.Context) map[session.State]int64 {
 	open := fmt.Sprintf("WorkflowType = '%s' AND TaskQueue = '%s' AND ExecutionStatus = 'Running'",
 		workflows.TeamSessionName, spec.WorkflowQueue(w.options.Store.ID()))
@@ -117,7 +117,7 @@ func (w *Worker) liveWorkers(ctx context.Context) map[string]int {
 	return live
 }
 
-// polls reports whether Temporal has seen this worker ask for sessions lately.
+// polls reports whether Temporal has had a recent poll of this worker for sessions.
 func (w *Worker) polls(ctx context.Context) bool {
 	answer, err := w.options.Client.DescribeTaskQueue(ctx, spec.WorkflowQueue(w.options.Store.ID()), enumspb.TASK_QUEUE_TYPE_WORKFLOW)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/telemetry"
 )
 
-// Where a worker says how it is.
+// The paths of the health checks.
 const (
 	// HealthPath answers 200 while the process is worth keeping.
 	HealthPath = "/healthz"
@@ -27,18 +27,17 @@ const (
 )
 
 const (
-	// stuckAfter is how long the worker's main loop may stand still. Whatever
-	// it does takes less.
+	// stuckAfter bounds one iteration of the worker's main loop.
 	stuckAfter = time.Minute
-	// answerWithin bounds an answer: who asks often waits for a second only.
+	// answerWithin bounds an answer: probes often have a timeout of a second.
 	answerWithin = 700 * time.Millisecond
-	// lookLimit bounds a look at something outside, and lookAgain is how long
-	// what it found is believed.
+	// lookLimit is the timeout of a check of Temporal or the store, and lookAgain the time for
+	// which its result is reused.
 	lookLimit = 5 * time.Second
 	lookAgain = 2 * time.Second
 )
 
-// Stage is where a worker stands in its life.
+// Stage is a state of the worker process.
 type Stage string
 
 // The stages, in order.
@@ -57,7 +56,7 @@ type Health struct {
 	Identity string    `json:"identity"`
 	Store    string    `json:"store"`
 	Since    time.Time `json:"since"`
-	// Trouble is why a restart is called for.
+	// Trouble is the reason for a restart.
 	Trouble string `json:"trouble,omitempty"`
 }
 
@@ -79,11 +78,11 @@ type FailedCheck struct {
 	Remedy  string `json:"remedy"`
 }
 
-// life is what a worker knows of how it is.
+// life is the state behind the health checks.
 type life struct {
 	mu    sync.Mutex
 	stage Stage
-	// pulse is when the main loop last came round.
+	// pulse is the start of the main loop's last iteration.
 	pulse time.Time
 	file  WorkerFile
 
@@ -121,8 +120,8 @@ type probe struct {
 	done chan struct{} // of the look under way
 }
 
-// look begins to look, unless it has lately. The returned function waits for what
-// there is to say until ctx ends.
+// look starts a check, unless a recent result exists. The returned function waits for the
+// result until ctx ends.
 func (p *probe) look(clock func() time.Time, see func(context.Context) error) func(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -174,7 +173,7 @@ func serveHealth(ctx context.Context, port int, t *telemetry.Telemetry, logger *
 		stop = func() {
 			ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
 			defer cancel()
-			_ = server.Close(ctx) // nobody is left to be told
+			_ = server.Close(ctx) // the process ends
 		}
 	}
 	server.Handle("GET "+HealthPath, answering(func(context.Context) (any, bool) {
@@ -223,7 +222,7 @@ func (w *Worker) readiness(ctx context.Context) Readiness {
 	return Readiness{Status: status, Failed: failed, File: file}
 }
 
-// failedChecks lists what keeps a worker from taking work, and says so in a word.
+// failedChecks lists the reasons why a worker takes no work, and returns its readiness.
 func (w *Worker) failedChecks(ctx context.Context, stage Stage) (status string, failed []FailedCheck) {
 	switch stage {
 	case Starting:
@@ -257,7 +256,7 @@ func (w *Worker) failedChecks(ctx context.Context, stage Stage) (status string, 
 	return ready, nil
 }
 
-// askTemporal asks what costs a server the least.
+// askTemporal sends the cheapest request to the server.
 func (w *Worker) askTemporal(ctx context.Context) error {
 	_, err := w.options.Client.WorkflowService().GetSystemInfo(ctx, &workflowservice.GetSystemInfoRequest{})
 	return err

@@ -34,7 +34,7 @@ type Agents interface {
 	OfferedChecks() map[string]spec.Digest
 }
 
-// options say what a worker serves and with what.
+// options configure a worker.
 type options struct {
 	// Client is the connection to Temporal. The worker does not close it.
 	Client client.Client
@@ -42,28 +42,28 @@ type options struct {
 	Namespace string
 	// Store is the store whose sessions the worker serves.
 	Store *store.Store
-	// Plan is what the worker file says, and Reread reads it again; nil: it is
-	// read once and for all. Reloads asks for that.
+	// Plan is the loaded worker file. Reread loads it again on a signal from Reloads; nil: it is
+	// never reloaded.
 	Plan    *plan
 	Reread  func(now *plan) (*plan, error)
 	Reloads <-chan os.Signal
 	// File names the worker file.
 	File string
-	// Attributes knows the namespace's search attributes.
+	// Attributes are the namespace's search attributes.
 	Attributes activities.SearchAttributes
-	// Address is Temporal's.
+	// Address is the address of Temporal.
 	Address string
-	// Seat is the worker's place among those of its store; Identity is what
-	// Temporal knows it by; Version and Commit are the build's.
-	Seat                            *seat
+	// Slot is the worker's slot; Identity is its identity in Temporal; Version and Commit are
+	// of the build.
+	Slot                            *workerSlot
 	Identity, Host, Version, Commit string
 	PID                             int
 	// Drain is how long attempts may continue after a stop before they are
 	// handed over to another worker.
 	Drain time.Duration
-	// Telemetry takes what the worker does; nil: nobody measures.
+	// Telemetry records metrics and traces; nil: none.
 	Telemetry *telemetry.Telemetry
-	// Clock tells the time; Logger gets what happens.
+	// Clock returns the current time.
 	Clock  func() time.Time
 	Logger *slog.Logger
 }
@@ -72,15 +72,14 @@ type options struct {
 const (
 	// pollers per queue: enough that a task never waits for one.
 	pollers = 16
-	// workflowSlots bounds what runs side by side on the workflow queue.
+	// workflowSlots bounds the concurrent activities of the workflow queue.
 	workflowSlots = 2000
-	// heartbeatThrottle bounds how stale the last report of a wait is that a lost
-	// worker had. Rounds report by themselves: see heartbeats.go.
+	// heartbeatThrottle bounds the age of the last heartbeat of a wait. Rounds send their own
+	// heartbeats: see heartbeats.go.
 	heartbeatThrottle = 5 * time.Second
 	// stickyTimeout is how long a workflow task waits for a worker that is gone.
 	stickyTimeout = time.Second
-	// settle is what a stopping worker needs beyond its drain to tell
-	// Temporal what it hands over.
+	// settle is the time after the drain for handing rounds over.
 	settle = 10 * time.Second
 )
 
@@ -90,17 +89,17 @@ type Worker struct {
 	breakers *breakers
 	queues   queues
 	life     life
-	work     work
+	work     runningWork
 	since    time.Time
 	// stopping is closed when the worker begins to drain.
 	stopping chan struct{}
-	// refused gets why a queue is polled no more, which ends the worker.
+	// refused receives the error that stopped the polling of a queue; it ends the worker.
 	refused chan error
 	// plan is the newest; only the main loop changes it.
 	plan atomic.Pointer[plan]
 
-	// knowing are those who know secrets, newest first. Only the main loop
-	// changes it.
+	// knowing are the agents of loaded worker files, newest first, whose secrets are masked.
+	// Only the main loop changes it.
 	knowing atomic.Pointer[[]Agents]
 
 	// offering guards the offer. Once it is withdrawn, it is not renewed.
@@ -115,7 +114,7 @@ func newWorker(o options) *Worker {
 	w.plan.Store(o.Plan)
 	w.learn(o.Plan.agents)
 	w.offer = o.Plan.offer(spec.Offer{
-		Schema: session.OfferSchema, Worker: o.Seat.name, Identity: o.Identity, Host: o.Host, PID: o.PID, Version: o.Version, StartedAt: w.since,
+		Schema: session.OfferSchema, Worker: o.Slot.name, Identity: o.Identity, Host: o.Host, PID: o.PID, Version: o.Version, StartedAt: w.since,
 	})
 	w.breakers = &breakers{Client: &breaker.Client{Temporal: o.Client, Store: o.Store.ID()}, store: o.Store, recorder: o.Telemetry.Recorder(), logger: o.Logger}
 	w.queues = queues{polled: map[string]*queue{}, slots: map[string]*slots{}}
@@ -154,12 +153,12 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.reclaim(ctx)
 	if err := w.start(polled); err != nil {
 		w.queues.retiring.Wait()
-		return errors.Join(fmt.Errorf("%w: start: %w", ErrServing, err), w.withdraw(), w.options.Seat.leave())
+		return errors.Join(fmt.Errorf("%w: start: %w", ErrServing, err), w.withdraw(), w.options.Slot.release())
 	}
 	w.follow(w.plan.Load(), polled)
 	var beside sync.WaitGroup
 	beside.Go(func() { w.listOrphans(ctx) })
-	beside.Go(func() { w.census(ctx) })
+	beside.Go(func() { w.updateGauges(ctx) })
 	defer beside.Wait()
 	w.options.Logger.Info("worker serves", "store", w.options.Store.ID(), "dir", w.options.Store.Dir(), "identity", w.options.Identity)
 	w.life.beat(w.options.Clock())
@@ -168,7 +167,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	refused := w.goOn(ctx)
 	end()
 	w.life.enter(Draining)
-	return errors.Join(refused, w.withdraw(), w.drain(), w.options.Seat.leave())
+	return errors.Join(refused, w.withdraw(), w.drain(), w.options.Slot.release())
 }
 
 // renew keeps the worker's offer alive until ctx ends.
@@ -187,7 +186,7 @@ func (w *Worker) renew(ctx context.Context) {
 	}
 }
 
-// Mask replaces every secret that the worker knows, or has known.
+// Mask replaces the secrets of all worker files loaded so far.
 func (w *Worker) Mask(text string) string {
 	for _, a := range *w.knowing.Load() {
 		text = a.Mask(text)
@@ -254,5 +253,5 @@ func (w *Worker) withdraw() error {
 	w.offering.Lock()
 	defer w.offering.Unlock()
 	w.withdrawn = true
-	return w.options.Store.RemoveOffer(context.Background(), w.options.Seat.name)
+	return w.options.Store.RemoveOffer(context.Background(), w.options.Slot.name)
 }

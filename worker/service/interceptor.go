@@ -18,14 +18,14 @@ import (
 	"github.com/maestro-hive/maestro/internal/session"
 )
 
-// at is a round, or a merge, at work here.
-type at struct {
+// activityInfo identifies a running round, merge or boundary.
+type activityInfo struct {
 	session, run, phase, persona, agent string
 	round                               int
 }
 
-// attributes are those of the round that Temporal's logger does not have.
-func (a at) attributes() []any {
+// attributes returns the log attributes that Temporal's logger does not add.
+func (a activityInfo) attributes() []any {
 	attributes := []any{logs.Phase, a.phase}
 	if a.persona != "" {
 		attributes = append(attributes, logs.Persona, a.persona)
@@ -39,97 +39,96 @@ func (a at) attributes() []any {
 	return attributes
 }
 
-// named are the attributes with the session's.
-func (a at) named() []any {
+// withSession returns the attributes with the session and its run.
+func (a activityInfo) withSession() []any {
 	return append([]any{logs.Session, a.session, logs.Run, a.run}, a.attributes()...)
 }
 
-// work is what the worker has under way.
-type work struct {
-	mu  sync.Mutex
-	has map[*at]bool
+// runningWork is the set of running rounds and merges.
+type runningWork struct {
+	mu         sync.Mutex
+	activities map[*activityInfo]bool
 }
 
-func (w *work) begin(a *at) (ended func()) {
+func (w *runningWork) add(a *activityInfo) (done func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.has == nil {
-		w.has = map[*at]bool{}
+	if w.activities == nil {
+		w.activities = map[*activityInfo]bool{}
 	}
-	w.has[a] = true
+	w.activities[a] = true
 	return func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		delete(w.has, a)
+		delete(w.activities, a)
 	}
 }
 
-// rounds lists the rounds and merges under way, by session.
-func (w *work) rounds() []at {
+// rounds lists the running rounds and merges, sorted by session.
+func (w *runningWork) rounds() []activityInfo {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var rounds []at
-	for a := range maps.Keys(w.has) {
+	var rounds []activityInfo
+	for a := range maps.Keys(w.activities) {
 		rounds = append(rounds, *a)
 	}
-	slices.SortFunc(rounds, func(a, b at) int {
+	slices.SortFunc(rounds, func(a, b activityInfo) int {
 		return cmp.Or(cmp.Compare(a.session, b.session), cmp.Compare(a.phase, b.phase), cmp.Compare(a.persona, b.persona))
 	})
 	return rounds
 }
 
-// watch has the lines of activities say what they are about. Those of an agent's
-// queue count as work under way, and hear of the worker's stop, not of their
-// queue's.
-type watch struct {
+// activityInterceptor adds log attributes to activities. Activities of an agent's queue are
+// also registered as running work, and get the worker's stop signal instead of their queue's.
+type activityInterceptor struct {
 	interceptor.WorkerInterceptorBase
 	worker *Worker
-	// agent is whose queue it is; empty: no agent's.
+	// agent is the agent of the queue; empty: not an agent's queue.
 	agent string
 }
 
-// InterceptActivity watches one activity.
-func (w *watch) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
-	return &watched{ActivityInboundInterceptorBase: interceptor.ActivityInboundInterceptorBase{Next: next}, watch: w}
+// InterceptActivity wraps the execution of one activity.
+func (w *activityInterceptor) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
+	return &inboundInterceptor{ActivityInboundInterceptorBase: interceptor.ActivityInboundInterceptorBase{Next: next}, parent: w}
 }
 
-type watched struct {
+type inboundInterceptor struct {
 	interceptor.ActivityInboundInterceptorBase
-	watch *watch
-	// about are the attributes of all lines of the activity.
-	about []any
+	parent *activityInterceptor
+	// attributes are added to each log line of the activity.
+	attributes []any
 }
 
-// Init puts its logger in the place of the SDK's.
-func (w *watched) Init(outbound interceptor.ActivityOutboundInterceptor) error {
-	return w.Next.Init(&telling{ActivityOutboundInterceptorBase: interceptor.ActivityOutboundInterceptorBase{Next: outbound}, watched: w})
+// Init wraps the outbound calls of the activity.
+func (w *inboundInterceptor) Init(outbound interceptor.ActivityOutboundInterceptor) error {
+	return w.Next.Init(&outboundInterceptor{ActivityOutboundInterceptorBase: interceptor.ActivityOutboundInterceptorBase{Next: outbound}, inbound: w})
 }
 
-// ExecuteActivity does the activity.
-func (w *watched) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
-	a := &at{agent: w.watch.agent}
+// ExecuteActivity runs the activity.
+func (w *inboundInterceptor) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
+	info := &activityInfo{agent: w.parent.agent}
 	if len(in.Args) > 0 {
 		switch in := in.Args[0].(type) {
 		case activities.RoundInput:
-			a.phase, a.persona, a.round = in.Phase, in.Persona, in.Round
+			info.phase, info.persona, info.round = in.Phase, in.Persona, in.Round
 		case activities.MergeInput:
-			a.phase = in.Phase
+			info.phase = in.Phase
 		case activities.AdvanceInput:
-			a.phase = in.Phase
+			info.phase = in.Phase
 		case activities.ReworkInput:
-			a.phase = in.Rework.From.Phase
+			info.phase = in.Rework.From.Phase
 		}
 	}
-	if a.phase == "" {
+	if info.phase == "" {
 		return w.Next.ExecuteActivity(ctx, in)
 	}
-	w.about = a.attributes()
-	if w.watch.agent == "" {
+	w.attributes = info.attributes()
+	if w.parent.agent == "" {
 		return w.Next.ExecuteActivity(ctx, in)
 	}
 	run := activity.GetInfo(ctx).WorkflowExecution
-	a.session, a.run = run.ID, run.RunID
-	defer w.watch.worker.work.begin(a)()
+	info.session, info.run = run.ID, run.RunID
+	defer w.parent.worker.work.add(info)()
 	result, err := w.Next.ExecuteActivity(ctx, in)
 	var app *temporal.ApplicationError
 	if errors.As(err, &app) && app.Type() == session.HandedOver {
@@ -138,21 +137,20 @@ func (w *watched) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteAc
 	return result, err
 }
 
-type telling struct {
+type outboundInterceptor struct {
 	interceptor.ActivityOutboundInterceptorBase
-	watched *watched
+	inbound *inboundInterceptor
 }
 
-// GetLogger is the SDK's logger with what the activity's and the context's lines are
-// about.
-func (t *telling) GetLogger(ctx context.Context) log.Logger {
-	return log.With(t.Next.GetLogger(ctx), append(slices.Clip(t.watched.about), logs.Of(ctx)...)...)
+// GetLogger returns the SDK's logger with the attributes of the activity and the context.
+func (t *outboundInterceptor) GetLogger(ctx context.Context) log.Logger {
+	return log.With(t.Next.GetLogger(ctx), append(slices.Clip(t.inbound.attributes), logs.Of(ctx)...)...)
 }
 
-// GetWorkerStopChannel is closed when rounds have to come to an end.
-func (t *telling) GetWorkerStopChannel(ctx context.Context) <-chan struct{} {
-	if t.watched.watch.agent == "" {
+// GetWorkerStopChannel returns the channel that is closed when rounds have to end.
+func (t *outboundInterceptor) GetWorkerStopChannel(ctx context.Context) <-chan struct{} {
+	if t.inbound.parent.agent == "" {
 		return t.Next.GetWorkerStopChannel(ctx)
 	}
-	return t.watched.watch.worker.stopping
+	return t.inbound.parent.worker.stopping
 }

@@ -20,7 +20,7 @@ const (
 type LogOptions struct {
 	// Format and Level are those of [logs.New]; empty: the environment's.
 	Format, Level string
-	// otherwise is the level where nobody names one.
+	// otherwise is the default level.
 	otherwise string
 }
 

@@ -27,7 +27,7 @@ func StartTelemetry(ctx context.Context, o telemetry.Options) (*telemetry.Teleme
 	return t, err
 }
 
-// observer hears what the activities do; nil where nobody listens.
+// observer returns the observer of activities; nil without metrics.
 func (o options) observer() activities.Observer {
 	if r := o.Telemetry.Recorder(); r != nil {
 		return r

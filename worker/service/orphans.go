@@ -13,7 +13,7 @@ import (
 // that Temporal has lost.
 const orphanLimit = time.Minute
 
-// listOrphans says which sessions of the store had not ended and are gone from
+// listOrphans lists the sessions of the store that had not ended and are gone from
 // Temporal, and how each continues.
 func (w *Worker) listOrphans(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, orphanLimit)

@@ -28,7 +28,7 @@ type plan struct {
 	webUI string
 }
 
-// plan makes what a worker file says, or says all that is wrong with it.
+// plan makes a plan from a worker file, or returns all its errors.
 func (s Setup) plan(cfg agent.Config, files *store.Store) (*plan, error) {
 	p := &plan{config: cfg, agents: s.Agents, files: files, webUI: cmp.Or(cfg.WebUI, s.WebUI)}
 	var errs []error

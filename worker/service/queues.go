@@ -86,7 +86,7 @@ func (w *Worker) gaveUp(queue string, err error) {
 func (w *Worker) workflowQueue(p *plan) *queue {
 	o := w.options
 	options := WorkflowQueueOptions(o.Identity)
-	options.Interceptors = []interceptor.WorkerInterceptor{&watch{worker: w}}
+	options.Interceptors = []interceptor.WorkerInterceptor{&activityInterceptor{worker: w}}
 	q := w.newQueue(spec.WorkflowQueue(o.Store.ID()), p, options)
 	q.RegisterWorkflowWithOptions(workflows.TeamSession, workflow.RegisterOptions{Name: workflows.TeamSessionName})
 	q.RegisterWorkflowWithOptions(breaker.Workflow, workflow.RegisterOptions{Name: breaker.WorkflowName})
@@ -151,7 +151,7 @@ func (w *Worker) agentQueue(name string, concurrency int, p *plan) (*queue, erro
 		MaxConcurrentActivityTaskPollers: min(pollers, max(concurrency, 2)),
 		WorkerStopTimeout:                math.MaxInt64,
 		DisableRegistrationAliasing:      true,
-		Interceptors:                     []interceptor.WorkerInterceptor{&watch{worker: w, agent: name}},
+		Interceptors:                     []interceptor.WorkerInterceptor{&activityInterceptor{worker: w, agent: name}},
 	})
 	q.concurrency, q.share = concurrency, mine
 	rounds := func() *activities.Rounds { return w.rounds(q.plan.Load()) }

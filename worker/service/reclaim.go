@@ -24,8 +24,8 @@ import (
 const reclaimLimit = 10 * time.Second
 
 // reclaim makes Temporal retry, at once, the activities that a process with this
-// worker's seat had started when it died. It is correct because the worker holds the
-// lock on its seat: no other process uses the same identity. A workflow task of that
+// worker's slot had started when it died. It is correct because the worker holds the
+// lock on its slot: no other process uses the same identity. A workflow task of that
 // process waits for [entityworkflow.WorkflowTaskTimeout].
 func (w *Worker) reclaim(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, reclaimLimit)
@@ -64,7 +64,7 @@ func (w *Worker) reclaimAll(ctx context.Context) (n int, err error) {
 }
 
 // reclaimFrom fails a workflow's activities that were started from this worker's
-// seat, so that Temporal, or the workflow itself, starts them again. What has ended
+// slot, so that Temporal, or the workflow itself, starts them again. What has ended
 // meanwhile is no error, and the error of one activity keeps no other waiting.
 func (w *Worker) reclaimFrom(ctx context.Context, cut *commonpb.WorkflowExecution) (n int, err error) {
 	d, err := w.options.Client.DescribeWorkflowExecution(ctx, cut.GetWorkflowId(), cut.GetRunId())
@@ -102,8 +102,8 @@ func unlessEnded(err error) error {
 	return err
 }
 
-// had reports whether an activity was started from this worker's seat: by a process
+// had reports whether an activity was started from this worker's slot: by a process
 // that is gone, perhaps of another version.
 func (w *Worker) had(a *workflowpb.PendingActivityInfo) bool {
-	return a.GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED && sameSeat(a.GetLastWorkerIdentity(), w.options.Identity)
+	return a.GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED && sameSlot(a.GetLastWorkerIdentity(), w.options.Identity)
 }

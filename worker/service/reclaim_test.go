@@ -54,7 +54,7 @@ func (i *interrupted) DescribeWorkflowExecution(_ context.Context, id, _ string)
 	out := &workflowservice.DescribeWorkflowExecutionResponse{}
 	for _, activity := range []string{"1", "2"} {
 		out.PendingActivities = append(out.PendingActivities, &workflowpb.PendingActivityInfo{
-			ActivityId: id + " " + activity, State: enumspb.PENDING_ACTIVITY_STATE_STARTED, LastWorkerIdentity: "seat before",
+			ActivityId: id + " " + activity, State: enumspb.PENDING_ACTIVITY_STATE_STARTED, LastWorkerIdentity: "slot before",
 		})
 	}
 	return out, nil
@@ -83,7 +83,7 @@ func TestReclaimGoesOnAfterAnError(t *testing.T) {
 	st, err := store.Create(filepath.Join(t.TempDir(), "state"), store.Options{Clock: time.Now})
 	require.NoError(t, err)
 	temporal := &interrupted{}
-	w := &Worker{options: options{Client: temporal, Store: st, Identity: "seat now", Logger: slog.New(slog.DiscardHandler)}}
+	w := &Worker{options: options{Client: temporal, Store: st, Identity: "slot now", Logger: slog.New(slog.DiscardHandler)}}
 	n, err := w.reclaimAll(t.Context())
 	require.Equal(t, 1, n)
 	require.Equal(t, []string{"at work 2"}, temporal.restarted)

@@ -16,16 +16,15 @@ import (
 	"github.com/maestro-hive/maestro/internal/spec"
 )
 
-// WorkerFile tells of the worker file that a worker goes by.
+// WorkerFile describes the loaded worker file.
 type WorkerFile struct {
 	Path     string    `json:"path,omitempty"`
 	LoadedAt time.Time `json:"loaded_at"`
-	// Trouble is why the file was not taken over when it was last read again;
-	// the worker goes by what it said before.
+	// Trouble is the error of the last reload; the previous content stays in effect.
 	Trouble string `json:"trouble,omitempty"`
 }
 
-// reread reads the worker file again, and makes a plan of it to follow now.
+// reread loads the worker file again and makes a plan of it that replaces now.
 func (s Setup) reread(now *plan) (*plan, error) {
 	cfg, err := config.LoadWorker(s.File)
 	if err != nil {
@@ -49,7 +48,7 @@ func trees(l agent.Limits) agent.Limits {
 	return agent.Limits{Files: l.Files, FileBytes: l.FileBytes, TreeBytes: l.TreeBytes, DiskBytes: l.DiskBytes}
 }
 
-// reload takes over what the worker file says now: all of it, or nothing.
+// reload applies the current content of the worker file: all of it, or nothing.
 func (w *Worker) reload(ctx context.Context) {
 	o, old := w.options, w.plan.Load()
 	if o.Reread == nil {
@@ -95,7 +94,7 @@ func (w *Worker) fileRead(err error) {
 	}
 }
 
-// logFaults says, a line each, what is wrong with a worker file.
+// logFaults logs each error of a worker file as a line.
 func logFaults(logger *slog.Logger, file string, err error) {
 	const message = "worker file not reloaded; the worker keeps the previous one"
 	var faults *config.Faults
@@ -194,7 +193,7 @@ func (w *Worker) follow(p *plan, begun map[string]*queue) (over []*queue) {
 	return over
 }
 
-// differences says what is not as it was, as attributes of a line in the log.
+// differences returns the changes as log attributes.
 func differences(old, p *plan) (attributes []any) {
 	say := func(key string, names []string) {
 		if len(names) > 0 {

@@ -18,7 +18,7 @@ import (
 // DefaultDrain is how long a stopping worker lets attempts continue.
 const DefaultDrain = 20 * time.Second
 
-// Setup says how to make a worker out of a worker file and a state directory.
+// Setup has the parameters of a worker process.
 type Setup struct {
 	// Config is the parsed worker file.
 	Config agent.Config
@@ -47,7 +47,7 @@ type Setup struct {
 	// Telemetry takes what the worker does; nil: nobody measures. It has to
 	// have instrumented the connection, too. Closing it is the caller's.
 	Telemetry *telemetry.Telemetry
-	// Clock tells the time; Logger gets what happens.
+	// Clock returns the current time.
 	Clock  func() time.Time
 	Logger *slog.Logger
 }
@@ -64,7 +64,7 @@ func (s Setup) Build() (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	place, err := takeSeat(filepath.Join(st.Dir(), "workers"), s.Host)
+	place, err := acquireSlot(filepath.Join(st.Dir(), "workers"), s.Host)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (s Setup) Build() (*Worker, error) {
 		Client: s.Connection.Client, Namespace: s.Connection.Namespace, Store: st, Plan: p, Reloads: s.Reloads, File: s.File,
 		Attributes: temporalutil.NewSearchAttributes(s.Connection, s.Connection.Namespace, s.Clock, workflows.SearchAttributes()...),
 		Address:    s.Connection.Address,
-		Seat:       place, Identity: identity(st.ID(), place, s.Version), Host: s.Host, PID: s.PID, Version: s.Version, Commit: s.Commit,
+		Slot:       place, Identity: identity(st.ID(), place, s.Version), Host: s.Host, PID: s.PID, Version: s.Version, Commit: s.Commit,
 		Drain: s.Drain, Telemetry: s.Telemetry, Clock: s.Clock, Logger: s.Logger,
 	}
 	if s.File != "" {

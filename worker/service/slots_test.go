@@ -62,10 +62,10 @@ func TestAQueueThatIsPolledNoMoreTakesNoSlot(t *testing.T) {
 
 func TestASeatIsTheSameWhateverBuildHoldsIt(t *testing.T) {
 	t.Parallel()
-	a := &seat{name: "box-0"}
+	a := &workerSlot{name: "box-0"}
 	require.Equal(t, "maestro-st@box-0 v1.2.3+abc1234", identity("st", a, "v1.2.3+abc1234"))
 	require.Equal(t, "maestro-st@box-0", identity("st", a, ""))
-	require.True(t, sameSeat(identity("st", a, "v1"), identity("st", a, "v2")))
-	require.True(t, sameSeat("maestro-st@box-0", identity("st", a, "v2")), "that of a build which did not say")
-	require.False(t, sameSeat(identity("st", a, "v1"), identity("st", &seat{name: "box-01"}, "v1")))
+	require.True(t, sameSlot(identity("st", a, "v1"), identity("st", a, "v2")))
+	require.True(t, sameSlot("maestro-st@box-0", identity("st", a, "v2")), "that of a build which did not say")
+	require.False(t, sameSlot(identity("st", a, "v1"), identity("st", &workerSlot{name: "box-01"}, "v1")))
 }

@@ -67,7 +67,7 @@ func TestASessionShowsInTheMetrics(t *testing.T) {
 	tel := measured(t)
 	s := measuredWork(t, tel)
 	var m telemetrytest.Scraped
-	require.Eventually(t, func() bool { // the census is taken now and then
+	require.Eventually(t, func() bool { // gauges are updated now and then
 		m = telemetrytest.Scrape(t, tel.URL())
 		polls, _ := m.Value(t, "maestro_worker_polling")
 		return polls == 1

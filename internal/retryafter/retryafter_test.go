@@ -1,0 +1,34 @@
+package retryafter_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/retryafter"
+	"github.com/maestro-hive/maestro/internal/session"
+)
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for name, c := range map[string]struct {
+		header http.Header
+		want   time.Duration
+	}{
+		"nothing":          {nil, 0},
+		"seconds":          {http.Header{"Retry-After": {"2"}}, 2 * time.Second},
+		"parts of one":     {http.Header{"Retry-After": {"0.5"}}, 500 * time.Millisecond},
+		"milliseconds win": {http.Header{"Retry-After": {"2"}, "Retry-After-Ms": {"1500"}}, 1500 * time.Millisecond},
+		"a date":           {http.Header{"Retry-After": {"Fri, 02 Jan 2026 03:05:05 GMT"}}, time.Minute},
+		"a date gone by":   {http.Header{"Retry-After": {"Fri, 02 Jan 2026 03:00:00 GMT"}}, 0},
+		"a negative":       {http.Header{"Retry-After": {"-5"}}, 0},
+		"no number":        {http.Header{"Retry-After": {"NaN"}}, 0},
+		"for ever":         {http.Header{"Retry-After": {"Inf"}}, session.MaxRetryAfter.Std()},
+		"words":            {http.Header{"Retry-After": {"soon"}}, 0},
+	} {
+		require.Equal(t, c.want, retryafter.Parse(c.header, now), name)
+	}
+}
