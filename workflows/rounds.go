@@ -28,18 +28,18 @@ type rounds struct {
 	budgets   *budgets
 	outages   *outages
 	reports   *breakerReports
-	// checkpoints stores waits.
+	// checkpoints records waits.
 	checkpoints *checkpoints
 }
 
-// runAll has those assignments of a phase work that are not done: side by side on the
-// same input, or each on what the one before left, until one of these sends work back.
-// It returns false if one of them has no result; the others finish all the same.
+// runAll runs a phase's unfinished assignments: concurrently on the same input or, in sequence,
+// each on the previous one's output, until one sends work back. It returns false if one of them
+// has no result; concurrent ones still finish.
 func (rs *rounds) runAll(ctx workflow.Context, order spec.Order, work []*assignment) (bool, error) {
 	if order == spec.OrderSequence {
 		for i, a := range work {
 			if a.finished() {
-				if len(a.sendsBack) > 0 { // those after it would build on what is sent back
+				if len(a.sendsBack) > 0 { // later ones would use what is sent back
 					break
 				}
 				continue
@@ -171,7 +171,7 @@ func (rs *rounds) waitForNext(ctx workflow.Context, a *assignment, f failures.Fa
 	return rs.pause(ctx, a, wait, fmt.Sprintf("%s: round %d of %d after %s", a.AssignmentID, a.round+1, rs.team.Retry.Rounds, f.Category))
 }
 
-// pause waits for an assignment's next round, or until the next run is to wait.
+// pause waits for an assignment's next round. A continued run of the workflow continues the wait.
 func (rs *rounds) pause(ctx workflow.Context, a *assignment, wait time.Duration, summary string) error {
 	a.due, a.notBefore = true, workflow.Now(ctx).Add(wait)
 	return rs.ending.pause(ctx, wait, summary)
@@ -179,20 +179,18 @@ func (rs *rounds) pause(ctx workflow.Context, a *assignment, wait time.Duration,
 
 // execution is one of the activities that a round may take.
 type execution struct {
-	// ID is the activity's; After is that of the one before it, with whose
-	// round it continues.
+	// ID is the activity's id; After is the id of the previous activity of the same round.
 	ID    string `json:"id"`
 	After string `json:"after,omitempty"`
-	// Outage is how it continues with one.
+	// Outage is what to do about the previous activity's outage.
 	Outage activities.OutageOrder `json:"outage,omitempty"`
-	// lease is set if the round is to try its agent for others.
+	// lease is set if the round probes the agent's breaker.
 	lease lease
 }
 
-// execute executes one round, in as many activities as its agent's provider and breaker
-// and the budgets make of it. An activity that its breaker refused, that ran out of money or
-// of patience with the provider uses up no round and no attempt: the next one continues
-// where it was. a.next is how the next run does that, where this one stops in between.
+// execute executes one round, in one activity or several: after a refusal by the breaker, a
+// spent budget or an outage of the provider, another activity continues the round, and no round
+// or attempt is counted. a.next tells a continued run of the workflow where to continue.
 func (rs *rounds) execute(ctx workflow.Context, a *assignment) (session.RoundResult, error) {
 	id := fmt.Sprintf("%s.%s.%d", a.Phase, a.Persona, a.rounds)
 	e := execution{ID: id}
@@ -251,7 +249,7 @@ func (rs *rounds) execute(ctx workflow.Context, a *assignment) (session.RoundRes
 	}
 }
 
-// leftToNextRun reports whether an error ends a wait that the next run continues.
+// leftToNextRun reports whether an error ends a wait that the workflow's next run continues.
 func (rs *rounds) leftToNextRun(err error) bool {
 	return errors.Is(err, errSessionEnds) && rs.ending.handsOver()
 }
@@ -273,7 +271,7 @@ func (rs *rounds) executeOnce(ctx workflow.Context, a *assignment, e execution) 
 	return result, err
 }
 
-// input is that of a round's activity.
+// input returns the input of a round's activity.
 func (rs *rounds) input(a *assignment, e execution) activities.RoundInput {
 	p := rs.schedule.byName[a.Phase]
 	return activities.RoundInput{
@@ -300,8 +298,7 @@ func (rs *rounds) summary(a *assignment, agent string) string {
 	return summary
 }
 
-// afterBudgetSpent has the agent's fallback continue, or has the assignment wait until a
-// person raises the budget.
+// afterBudgetSpent switches to the agent's fallback, or waits until a person raises the budget.
 func (rs *rounds) afterBudgetSpent(ctx workflow.Context, a *assignment, stop activities.BudgetStop) error {
 	a.Usage = stop.Total
 	if rs.agents.onExceeded(a) == spec.OnExceededDegrade {

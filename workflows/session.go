@@ -11,13 +11,12 @@ import (
 
 // TeamSession runs a team on a requirement: this is where a session starts.
 //
-// It asks for admission, then lets every phase run as soon as the phases that
-// it needs are recorded. A session completes when every phase is. It fails with
-// NotAdmitted before anything ran, or with HelpNeeded and the report of every
-// attempt when an assignment's rounds are spent; what was at work then is still
-// finished and recorded, and nothing new starts. A team that wants to be asked has
-// its session wait for a person first: see [requests.ask]. A cancelled session ends
-// when its agents are gone. When Temporal suggests it, the session continues as new: see
+// After admission, each phase starts when the phases that it needs are recorded. The session
+// completes when all phases are recorded. It fails with NotAdmitted before any phase starts, or
+// with HelpNeeded and the report of all attempts when an assignment's rounds are spent. Then
+// running assignments still finish and are recorded, and no new one starts. With `help.mode:
+// ask` the session first waits for a person: see [requests.ask]. A cancelled session ends when
+// its agents have ended. The session continues as new when Temporal suggests it: see
 // [Continued].
 func TeamSession(ctx workflow.Context, in SessionInput) (SessionResult, error) {
 	ctx = withVersion(ctx, in.Version)

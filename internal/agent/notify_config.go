@@ -7,10 +7,9 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// Jira is where and as whom the worker makes tickets.
+// Jira configures the worker's ticket system.
 type Jira struct {
-	// URL is the address of the site, with the path that it is served under, if
-	// there is one.
+	// URL is the address of the site, including its path if it has one.
 	URL string `json:"url" yaml:"url" jsonschema:"format=address" example:"https://example.atlassian.net"`
 	// Deployment says which Jira it is: cloud, a site of Atlassian's, or datacenter, a
 	// server of your own. They differ in their API.
@@ -34,10 +33,10 @@ const (
 	JiraDataCenter = "datacenter"
 )
 
-// Webhook is an address that hears of what people are told.
+// Webhook configures the address that gets the notices to people.
 type Webhook struct {
-	// URLEnv names the variable of the worker's environment that holds the
-	// address, which often is a secret in itself.
+	// URLEnv names the variable of the worker's environment with the address, which is often a
+	// secret.
 	URLEnv string `json:"url_env" yaml:"url_env" jsonschema:"format=variable" example:"MAESTRO_WEBHOOK_URL"`
 	// SecretEnv names the variable that holds the key of the requests' signatures,
 	// HMAC-SHA256; left out, they are not signed.
@@ -46,14 +45,14 @@ type Webhook struct {
 	Timeout textfmt.Duration `json:"timeout,omitempty" yaml:"timeout,omitempty" between:"100ms 10m"`
 }
 
-// The defaults of what tells people.
+// The defaults of jira and webhook.
 const (
 	DefaultIndexDelay     = textfmt.Duration(2 * time.Minute)
 	DefaultJiraTimeout    = textfmt.Duration(30 * time.Second)
 	DefaultWebhookTimeout = textfmt.Duration(10 * time.Second)
 )
 
-// atlassianHosts end the names of Jira Cloud's hosts.
+// atlassianHosts are the domains of Jira Cloud.
 var atlassianHosts = []string{".atlassian.net", ".jira.com"}
 
 func (j *Jira) withDefaults() *Jira {
@@ -75,8 +74,8 @@ func (w *Webhook) withDefaults() *Webhook {
 	return &full
 }
 
-// tellingSecrets lists the variables that jira and webhook name.
-func (c Config) tellingSecrets() []string {
+// notifySecrets lists the variables that jira and webhook name.
+func (c Config) notifySecrets() []string {
 	var names []string
 	if c.Jira != nil {
 		names = append(names, c.Jira.EmailEnv, c.Jira.TokenEnv)

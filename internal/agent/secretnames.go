@@ -17,7 +17,7 @@ func isSecretName(name string) bool {
 
 // secretNames lists the variables of the worker's environment that hold secrets.
 func (c Config) secretNames() []string {
-	names := append(slices.Clone(c.Secrets), c.tellingSecrets()...)
+	names := append(slices.Clone(c.Secrets), c.notifySecrets()...)
 	add := func(env []string) {
 		for _, name := range env {
 			if isSecretName(name) {

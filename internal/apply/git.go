@@ -39,6 +39,11 @@ func Head(ctx context.Context, dir string, environ []string) string {
 	return gitIn(dir, environ).head(ctx)
 }
 
+// InRepository reports whether a directory is in the working tree of a git repository.
+func InRepository(ctx context.Context, dir string, environ []string) bool {
+	return gitIn(dir, environ).says(ctx, "rev-parse", "--is-inside-work-tree") == "true"
+}
+
 func (g git) head(ctx context.Context) string {
 	return g.says(ctx, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
 }

@@ -183,7 +183,7 @@ func (a *app) applyFiles(ctx context.Context, w apply.Work, o applyOptions, doc 
 	case err != nil:
 		return err
 	case out.Refused:
-		return a.refuseConflicts(doc, "nothing was written to "+doc.Dir)
+		return a.refuseConflicts(doc, "nothing was written to "+doc.Dir, apply.InRepository(ctx, doc.Dir, a.environ))
 	case a.output == outputJSON:
 		return a.printJSON(doc)
 	}
@@ -203,7 +203,7 @@ func (a *app) applyBranch(ctx context.Context, w apply.Work, o applyOptions, sou
 	case err != nil:
 		return err
 	case out.Refused:
-		return a.refuseConflicts(doc, "no commit was created on "+cmp.Or(apply.Short(out.Branch.Parent), "nothing"))
+		return a.refuseConflicts(doc, "no commit was created on "+cmp.Or(apply.Short(out.Branch.Parent), "nothing"), false)
 	case a.output == outputJSON:
 		return a.printJSON(doc)
 	}
@@ -279,7 +279,7 @@ func (a *app) printApplied(doc applyDocument) {
 
 // refuseConflicts lists the files that conflict with a session's work, and the
 // possible commands. nothing describes what was not done.
-func (a *app) refuseConflicts(doc applyDocument, nothing string) error {
+func (a *app) refuseConflicts(doc applyDocument, nothing string, canBranch bool) error {
 	if a.output == outputJSON {
 		if err := a.printJSON(doc); err != nil {
 			return err
@@ -297,7 +297,7 @@ func (a *app) refuseConflicts(doc applyDocument, nothing string) error {
 	}
 	again := a.commandLine("apply " + doc.Session)
 	b.WriteString("\nchoose:")
-	if doc.Branch == nil {
+	if canBranch {
 		fmt.Fprintf(&b, "\n  %s --branch NAME   creates a commit for `git merge`, based on the session's start", again)
 	}
 	if blocked == 0 {

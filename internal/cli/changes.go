@@ -133,6 +133,9 @@ func (c phaseChange) changes(p terminal.Palette) []change {
 			all = add(all, line.at, "%s%s: %s", id, passText(c.known.passes[id]), line.text)
 		}
 	}
+	if merging(c.now) && !merging(c.before) {
+		all = add(all, time.Time{}, "%s: merging and checking its work", name)
+	}
 	if c.before.Status == c.now.Status {
 		return all
 	}

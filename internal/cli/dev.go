@@ -127,7 +127,7 @@ func (a *app) startStack(ctx context.Context, o devOptions, find func(s *store.S
 
 // describeStack prints all addresses.
 func (a *app) describeStack(k *localdev.Stack) {
-	a.printErr("Maestro is running")
+	a.printErr("Maestro is running (process %d)", a.env.PID)
 	a.printErr("  Temporal  %s, namespace %s", k.Conn.Address, k.Conn.Namespace)
 	if k.WebUI() != "" {
 		a.printErr("  Web UI    %s", k.WebUI())

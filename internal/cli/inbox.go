@@ -256,11 +256,11 @@ func (a *app) writeInbox(doc inboxDocument) {
 	t.Drop(a.width(a.env.Stdout), "TOKENS", "USD", "TEAM")
 	t.Fit(a.width(a.env.Stdout))
 	t.Write(a.env.Stdout)
-	a.inboxCommands(doc, "answer with:", false)
+	a.inboxCommands(doc, "answer with (--note TEXT adds a note):", false)
 	a.inboxCommands(doc, "these continue without an answer:", true)
 }
 
-// inboxCommands lists what to type about what waits for a person, or continues by itself.
+// inboxCommands lists a command for each session: the first answer, or for notices `status`.
 func (a *app) inboxCommands(doc inboxDocument, heading string, goesOn bool) {
 	said := map[string]bool{} // a session that is resumed may ask for more than one thing
 	for _, e := range doc.Waiting {

@@ -86,7 +86,7 @@ broke    crew  budget    build/bob  3h 1m   1,234   0.5  not yet  token_budget: 
 judged   crew  approval  plan       5m 30s  1,234   0.5  -        phase plan is done
 away     crew  outage    build/bob  2d 1h   1,234   0.5  -        rate_limited: slow down
 
-answer with:
+answer with (--note TEXT adds a note):
   maestro resolve stuck retry
   maestro budget raise broke --tokens N
   maestro approve judged plan

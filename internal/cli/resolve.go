@@ -159,6 +159,9 @@ func (a *app) resolve(ctx context.Context, o resolveOptions, sessionID, path str
 		return a.printJSON(doc)
 	}
 	a.print("%s", doc.sentence(h))
+	if doc.Taken && o.verb.SendsBack() {
+		a.printErr("then the phase waits for approval again; follow the session: %s", a.commandLine("watch "+sessionID))
+	}
 	if left := len(open) - 1; left > 0 {
 		a.printErr("%s still open: `%s`", textfmt.Count(left, "request"), a.commandLine("status "+sessionID))
 	}

@@ -15,12 +15,16 @@ import (
 	"github.com/maestro-hive/maestro/internal/safetext"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/sessionstatus"
+	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/temporalutil"
 	"github.com/maestro-hive/maestro/internal/terminal"
 )
 
 // watchEvery is the polling interval of a watched session.
 const watchEvery = time.Second
+
+// stillRunningAfter is the time without a change after which a line says what runs.
+const stillRunningAfter = 30 * time.Second
 
 // lostAfter bounds one poll of a watched session: a server that does not answer
 // counts as lost.
@@ -44,6 +48,10 @@ func newWatch(a *app) *cobra.Command {
 		Args: cmdline.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w, done, err := a.watch(cmd.Context(), args[0])
+			var unreachable *temporalutil.UnreachableError
+			if errors.As(err, &unreachable) && a.status(cmd.Context(), args[0]) == nil {
+				return exit(exitUnreachable)
+			}
 			if err != nil {
 				return err
 			}
@@ -139,6 +147,7 @@ type lineObserver struct {
 	// sentBack counts, at the last update, how often each phase's work was sent back.
 	sentBack       map[string]int
 	printedNotes   []string // of the last update
+	printedAt      time.Time
 	connectionLost bool
 }
 
@@ -169,7 +178,35 @@ func (l *lineObserver) update(ctx context.Context, now sessionstatus.Session) {
 			a.printErr("%s", safetext.Line(note))
 		}
 	}
+	if len(all) > 0 || known.now.Sub(l.printedAt) >= stillRunningAfter {
+		l.printedAt = known.now
+		if working := atWork(now.Status); len(all) == 0 && len(working) > 0 {
+			a.print("%s  still running: %s", a.palette.Paint(terminal.Dim, timestamp(known.now, known.now, false)), strings.Join(working, ", "))
+		}
+	}
 	l.before, l.printedNotes = now.Status, notes
+}
+
+// atWork lists the running assignments, and the phases whose work is merged and checked.
+func atWork(s session.Status) []string {
+	var names []string
+	for _, p := range s.Phases {
+		if merging(p) {
+			names = append(names, p.Name+" (merging and checking its work)")
+		}
+		for _, as := range p.Assignments {
+			if as.Status == session.Running {
+				names = append(names, spec.AssignmentID{Phase: p.Name, Persona: as.Persona}.String())
+			}
+		}
+	}
+	return names
+}
+
+// merging reports whether a phase's assignments are done and their work is merged and checked.
+func merging(p session.PhaseStatus) bool {
+	unfinished := func(as session.AssignmentStatus) bool { return !as.Status.Done() }
+	return p.Status == session.Running && len(p.Assignments) > 1 && !slices.ContainsFunc(p.Assignments, unfinished)
 }
 
 // resetSentBack sets phases whose work was sent back since the last update to pending: they

@@ -18,33 +18,32 @@ import (
 )
 
 const (
-	// logHead and logTail are how much of a long log is kept at either end.
+	// logHead and logTail are the sizes of the kept beginning and end of a long log.
 	logHead = 512 << 10
 	logTail = 1536 << 10
-	// maxCopy bounds the file that takes the log as it grows.
+	// maxCopy bounds the live log file.
 	maxCopy = 64 << 20
-	// maxLine is where a line without an end is broken.
+	// maxLine is the length at which a long line is broken.
 	maxLine = 8 << 10
-	// tailBytes is how much of a stream's end is kept as evidence. It is more
-	// than a failure's output may have, because escape sequences go first.
+	// tailBytes is the size of the kept end of a stream. It is more than a failure's output may
+	// have, because escape sequences are removed.
 	tailBytes = 4 * session.MaxOutput
 )
 
-// Capture collects what a process prints: everything, masked and bounded, as a
-// log, the ends of its streams as evidence, and each line for progress.
+// Capture collects the output of a process: a masked and bounded log, the ends of its streams,
+// and each line for progress.
 type Capture struct {
 	secrets *secrets.Set
 	limit   int64
-	// active gets a token whenever something was printed, full one when more
-	// was printed than is allowed.
+	// active gets a token at each output, and full one when the limit is exceeded.
 	active, full   chan struct{}
 	Stdout, Stderr *Stream
 
 	mu    sync.Mutex
 	total int64
 	log   headTail
-	copy  *os.File // takes what the log takes, at once; nil: nothing does
-	// copyLeft is how many bytes said may still take.
+	copy  *os.File // the live log file; nil: none
+	// copyLeft is the remaining size of the live log file, in bytes.
 	copyLeft int
 	tail     headTail // the end of both streams together
 }
@@ -57,11 +56,10 @@ type Stream struct {
 	tail    headTail
 	// last is the last line that was not blank.
 	last string
-	// onLine gets every line; nil: nobody wants them.
+	// onLine gets every line; may be nil.
 	onLine func(line string)
-	// events, if not nil, takes what is printed instead of the log and all else
-	// here: it is a program's stream of events, and who reads it says what of it
-	// belongs into the log.
+	// events, if not nil, gets the output instead of the log: it parses a program's stream of
+	// events, and its reader adds texts to the log.
 	events *Lines
 }
 
@@ -78,8 +76,8 @@ func NewCapture(set *secrets.Set, limit int64) *Capture {
 	return c
 }
 
-// Write takes what the process printed. It never fails and never blocks; what
-// is past the limit is dropped.
+// Write adds output of the process. It never fails and never blocks; output over the limit is
+// dropped.
 func (s *Stream) Write(data []byte) (int, error) {
 	if s.events != nil {
 		nudge(s.capture.active)
@@ -93,7 +91,7 @@ func (s *Stream) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// Print adds a text to the log and the evidence, as if the process had printed it.
+// Print adds a text to the log and the kept end, like output of the process.
 func (s *Stream) Print(text string) {
 	text = s.capture.secrets.Mask(safetext.Block(text)) + "\n"
 	s.capture.mu.Lock()
@@ -101,7 +99,7 @@ func (s *Stream) Print(text string) {
 	s.add(s.within([]byte(text)))
 }
 
-// Writer is a writer each of whose writes is a text for [stream.say].
+// Writer returns a writer that prints each write as a text.
 func (s *Stream) Writer() io.Writer { return lineWriter{s} }
 
 type lineWriter struct{ *Stream }
@@ -111,7 +109,7 @@ func (s lineWriter) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// within counts what is printed and returns what of it is within the limit.
+// within counts output, and returns the part within the limit.
 func (s *Stream) within(data []byte) []byte {
 	c := s.capture
 	left := c.limit - c.total
@@ -123,7 +121,7 @@ func (s *Stream) within(data []byte) []byte {
 	return data
 }
 
-// Close takes the stream's end.
+// Close ends the stream.
 func (s *Stream) Close() error {
 	if s.events != nil {
 		s.events.Add(s.masked.End())
@@ -139,8 +137,7 @@ func (s *Stream) Close() error {
 	return nil
 }
 
-// add splits masked text into lines. The log gets whole lines, so that the two
-// streams do not cut each other's.
+// add splits masked text into lines. The log gets complete lines, because two streams share it.
 func (s *Stream) add(text []byte) {
 	for len(text) > 0 {
 		end := bytes.IndexByte(text, '\n')
@@ -160,7 +157,7 @@ func (s *Stream) add(text []byte) {
 }
 
 func (s *Stream) endLine() {
-	// Masked again: without its escape sequences it may spell a secret.
+	// Masked again: the removed escape sequences may have split a secret.
 	line := s.capture.secrets.Mask(safetext.Block(string(s.line)))
 	s.line = s.line[:0]
 	s.capture.keep([]byte(line))
@@ -179,7 +176,7 @@ func (s *Stream) endLine() {
 	}
 }
 
-// Note adds a line of our own to the log.
+// Note adds a line of Maestro's to the log.
 func (c *Capture) Note(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -195,15 +192,15 @@ func (c *Capture) keep(lines []byte) {
 	if c.copyLeft -= len(lines); c.copyLeft < 0 {
 		lines = []byte("maestro: too much output to follow; the transcript has the end of it once the attempt is over\n")
 	}
-	if _, err := c.copy.Write(lines); err != nil || c.copyLeft < 0 { // who follows it has the log in the end
+	if _, err := c.copy.Write(lines); err != nil || c.copyLeft < 0 { // the stored log is complete
 		_ = c.copy.Close()
 		c.copy = nil
 	}
 }
 
-// CopyTo has a file take what the log takes, until it is ended: a new one or, if an
-// earlier execution has begun the attempt at some time, the one that it has written. What
-// it said is in the log then, too. That the file cannot be had is no reason not to work.
+// CopyTo copies the log to a live log file until the returned function is called. The file is a
+// new one or, if begun is set, the file of the attempt's earlier execution, whose text is added
+// to the log. Errors of the file are ignored.
 func (c *Capture) CopyTo(path string, begun time.Time) (end func()) {
 	if path == "" {
 		return func() {}
@@ -220,7 +217,7 @@ func (c *Capture) CopyTo(path string, begun time.Time) (end func()) {
 	}
 	c.copy, c.copyLeft = f, max(maxCopy-len(said), 0)
 	if len(said) > 0 {
-		if said[len(said)-1] != '\n' { // it was cut off in a line
+		if said[len(said)-1] != '\n' { // an incomplete last line
 			c.keep([]byte{'\n'})
 		}
 		c.Note("the attempt was interrupted here, and continues")
@@ -235,8 +232,8 @@ func (c *Capture) CopyTo(path string, begun time.Time) (end func()) {
 	}
 }
 
-// recall adds to the log, and returns, what an earlier execution of the attempt, which
-// has begun at some time, has written to a file. The agent may have put anything there.
+// recall reads the live log of the attempt's earlier execution, and adds it to the log. The
+// agent may have replaced the file.
 func (c *Capture) recall(path string, begun time.Time) []byte {
 	if begun.IsZero() {
 		return nil
@@ -248,7 +245,7 @@ func (c *Capture) recall(path string, begun time.Time) []byte {
 	defer f.Close() //nolint:errcheck // only read
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() || info.Size() > 2*maxCopy || info.ModTime().Before(begun) {
-		return nil // it is of an earlier attempt, or not ours
+		return nil // another attempt's, or replaced
 	}
 	data, err := io.ReadAll(io.LimitReader(f, 2*maxCopy))
 	if err != nil {
@@ -258,21 +255,20 @@ func (c *Capture) recall(path string, begun time.Time) []byte {
 	return data
 }
 
-// Log returns the log.
+// Log returns the masked and bounded log.
 func (c *Capture) Log() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return []byte(strings.ToValidUTF8(string(c.log.bytes()), "\uFFFD"))
 }
 
-// Tail returns the end of what was printed to both streams, as a failure's output.
+// Tail returns the end of both streams, as a failure's output.
 func (c *Capture) Tail() string { return c.tailOf(&c.tail) }
 
-// Tail returns the end of what was printed to the stream, as a failure's output.
+// Tail returns the end of the stream, as a failure's output.
 func (s *Stream) Tail() string { return s.capture.tailOf(&s.tail) }
 
-// FailureOutput returns the end of what was printed to stderr, where programs usually say
-// why they failed; if there is nothing, of stdout.
+// FailureOutput returns the end of stderr or, if it is empty, of stdout.
 func (c *Capture) FailureOutput() string { return cmp.Or(c.Stderr.Tail(), c.Stdout.Tail()) }
 
 func (c *Capture) tailOf(of *headTail) string {
@@ -296,7 +292,7 @@ func nudge(c chan struct{}) {
 	}
 }
 
-// headTail keeps the beginning and the end of what is added to it.
+// headTail keeps the beginning and the end of added bytes.
 type headTail struct {
 	head, tail int // how many bytes are kept of each
 	first      []byte

@@ -23,18 +23,15 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// self is the executable of whatever process opens it. It is still there when a
-// deploy has replaced the file.
+// self opens as the executable of the current process, also after a deploy replaced the file.
 const self = "/proc/self/exe"
 
 const (
 	// defaultGrace is how long a stopped process has by default to exit.
 	defaultGrace = 2 * time.Second
-	// shimSlack is how much longer than its own limits a shim may take to
-	// report before it is given up and killed.
+	// shimSlack is the time after its own limits within which a shim must report, or is killed.
 	shimSlack = 5 * time.Second
-	// drainLimit is how long output may still come once every process is gone:
-	// what was printed is already in the pipes.
+	// drainLimit is the time for reading the rest of the output after all processes ended.
 	drainLimit = 2 * time.Second
 )
 
@@ -73,14 +70,14 @@ type Process struct {
 	// Progress gets the lines of stderr and, if ProgressFromStdout is set, of stdout.
 	Progress           *Progress
 	ProgressFromStdout bool
-	// LogFile gets the log as it grows; empty: no file. Begun is when an earlier execution
-	// of the same attempt began, whose log the file already has; zero: there was none.
+	// LogFile is the live log file; empty: none. Begun is the start of the attempt's earlier
+	// execution, whose log the file already has; zero: there was none.
 	LogFile string
 	Begun   time.Time
-	// Events, if not nil, returns what reads stdout, a stream of events; out gets the texts
-	// for the log.
+	// Events, if not nil, returns the reader of stdout, a stream of events; out gets texts for
+	// the log.
 	Events func(out *Stream) *Lines
-	// Halt stops the process for the failure that is sent to it; nil: nothing does.
+	// Halt stops the process when a failure is sent to it; may be nil.
 	Halt <-chan *failures.Failure
 }
 
@@ -92,20 +89,19 @@ type Result struct {
 	Stopped *failures.Failure
 	// Cancelled is the cause of the context's end; nil: it did not end.
 	Cancelled error
-	// Err says why the process's end is unknown. Started: the process had been started, so
-	// that it may be the reason itself.
+	// Err is the reason why the process's end is unknown. Started: the process had started, and
+	// may be the cause.
 	Err     error
 	Started bool
 }
 
-// EndedItself says whether the process itself decided how it ended: it was started, was
-// not stopped, and its end is known.
+// EndedItself reports whether the process started, was not stopped, and its end is known.
 func (e Result) EndedItself() bool {
 	return e.Stopped == nil && e.Cancelled == nil && e.Err == nil && e.StartError == "" && e.ThreadsExceeded == 0
 }
 
-// Exited says whether the process exited and so has reported its result. A process that
-// was stopped has only if it succeeded.
+// Exited reports whether the process exited and has reported its result. A stopped process has
+// only if it succeeded.
 func (e Result) Exited() bool {
 	if e.Err != nil || e.StartError != "" || e.ThreadsExceeded != 0 || e.Signal != 0 {
 		return false
@@ -208,8 +204,8 @@ func (l *Launcher) start(p Process) (_ *running, err error) {
 		// Nothing of the worker's environment: others could read it there.
 		Env:   []string{},
 		Stdin: theirs[0], Stdout: theirs[1], Stderr: theirs[2], ExtraFiles: theirs[3:],
-		// A group of its own keeps the terminal's interrupts away. It has to
-		// stay in the worker's session: see endOrphans.
+		// A separate process group gets no interrupts from the terminal. It must stay in the
+		// worker's session: see endOrphans.
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
 	}
 	if err := s.cmd.Start(); err != nil {
@@ -255,7 +251,7 @@ func (s *running) pump(c *Capture, stdin []byte, o orders) *sync.WaitGroup {
 		_ = s.stdin.Close()
 	})
 	pipes.Go(func() {
-		// A shim that does not read its orders is dead, which the report tells.
+		// A shim that does not read its orders is dead, and reports nothing.
 		if writeOrders(s.orders, o) != nil {
 			return
 		}
@@ -274,8 +270,8 @@ func (s *running) pump(c *Capture, stdin []byte, o orders) *sync.WaitGroup {
 	return &pipes
 }
 
-// watch returns when the shim has reported. If the process had to be stopped
-// before that, it says for which limit, or for which cause of the context's end.
+// watch waits for the shim's report. If it stopped the process before, it returns the limit or
+// the cause of the context's end.
 func (s *running) watch(ctx context.Context, p Process, c *Capture) (stopped *failures.Failure, cancelled error) {
 	timeout, idle := newTimer(p.Timeout), newTimer(p.IdleTimeout)
 	defer timeout.Stop()
@@ -305,7 +301,7 @@ func (s *running) watch(ctx context.Context, p Process, c *Capture) (stopped *fa
 	select {
 	case <-s.reported:
 	case <-timer.C:
-		_ = s.cmd.Process.Kill() // what it leaves is found below
+		_ = s.cmd.Process.Kill() // finish ends its processes
 		<-s.reported
 	}
 	return stopped, cancelled
@@ -320,8 +316,7 @@ func newTimer(d time.Duration) *time.Timer {
 	return t
 }
 
-// finish waits for the shim's own end, and kills what it has left if it was
-// killed itself.
+// finish waits for the shim to exit and, if the shim was killed, kills its processes.
 func (s *running) finish(pipes *sync.WaitGroup) (Report, error) {
 	waited := s.cmd.Wait()
 	broken := s.reportErr
@@ -343,7 +338,7 @@ func (s *running) finish(pipes *sync.WaitGroup) (Report, error) {
 	defer limit.Stop()
 	select {
 	case <-drained:
-	case <-limit.C: // someone else got hold of a pipe
+	case <-limit.C: // another process has a pipe open
 	}
 	closeAll([]*os.File{s.stdin, s.stdout, s.stderr, s.end})
 	<-drained

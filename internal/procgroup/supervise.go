@@ -23,14 +23,14 @@ func supervise() int {
 	// The agent is to die with this thread (PDEATHSIG), so the thread must not
 	// end before the process does.
 	runtime.LockOSThread()
-	// Nobody may attach to the shim and take over what it guards.
+	// No process may attach to the shim.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return complain("make itself undumpable", err)
 	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return complain("become a subreaper", err)
 	}
-	// Nothing that the worker or its parents had open reaches an agent.
+	// Agents inherit no open files of the worker or its parents.
 	if err := unix.CloseRange(ordersFD, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		unix.CloseOnExec(ordersFD)
 		unix.CloseOnExec(reportFD)
@@ -56,7 +56,7 @@ func complain(what string, err error) int {
 	return 2
 }
 
-// supervisor starts one argv and ends everything that comes of it.
+// supervisor starts one argv and ends all its descendants.
 type supervisor struct {
 	orders orders
 	// exited gets the wait status of the argv's own process.
@@ -113,7 +113,7 @@ func (s *supervisor) run(worker io.Reader) Report {
 	return r
 }
 
-// await returns when the argv's process has ended, or has to. Then ended is false.
+// await returns when the argv's process has ended or, with ended false, has to be stopped.
 func (s *supervisor) await(pid int) (status syscall.WaitStatus, ended bool) {
 	check := time.NewTicker(threadCheckInterval)
 	defer check.Stop()
@@ -150,8 +150,7 @@ func (s *supervisor) await(pid int) (status syscall.WaitStatus, ended bool) {
 	return status, false
 }
 
-// listen turns what comes from the worker into stop and lost. Whatever the
-// worker writes means stop; the end of the pipe means that it is dead.
+// listen reads the pipe from the worker: any byte means stop, and its end that the worker died.
 func (s *supervisor) listen(worker io.Reader) {
 	defer close(s.lost)
 	var b [1]byte
@@ -218,7 +217,7 @@ func notStarted(err error) Report {
 		[]error{syscall.EAGAIN, syscall.ENOMEM, syscall.ENFILE, syscall.EMFILE, syscall.ETXTBSY, syscall.EIO}, scarce)}
 }
 
-// limit sets what the argv inherits.
+// limit sets the limits that the argv inherits.
 func (s *supervisor) limit() error {
 	limits := []struct {
 		what    string
@@ -248,8 +247,8 @@ func (s *supervisor) limit() error {
 	return nil
 }
 
-// silence lets go of the agent's own descriptors, so that the worker sees their
-// end when the agent's processes are gone.
+// silence closes the agent's descriptors in the shim, so that the worker's pipes end with the
+// agent's processes.
 func silence() {
 	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	for fd := range 3 {
@@ -259,7 +258,7 @@ func silence() {
 	}
 }
 
-// LookUp finds a program as a shell in dir with this environment would.
+// LookUp finds a program like a shell in dir with this environment.
 func LookUp(program, dir string, env []string) (string, error) {
 	if strings.Contains(program, "/") {
 		full := program

@@ -87,8 +87,8 @@ func (r RoundRecord) State() State {
 	return Running
 }
 
-// Counted is the assignment as a checkpoint has it, with what it took to get this
-// far, and yet without its work.
+// Counted returns the checkpoint's entry of an unfinished assignment: its rounds, attempts and
+// usage so far.
 func (r Record) Counted() CheckpointAssignment {
 	a := CheckpointAssignment{AssignmentID: r.Assignment, AssignmentSummary: r.Status().AssignmentSummary}
 	a.Status, a.Agent, a.Summary = "", "", ""
@@ -99,9 +99,9 @@ func (r Record) Counted() CheckpointAssignment {
 type RoundRecord struct {
 	Key   RoundKey `json:"key"`
 	Round int      `json:"round"`
-	// Epoch is the one that the round belongs to.
+	// Epoch is the record's epoch in which the round ran.
 	Epoch int `json:"epoch"`
-	// Agent works in the place of the persona's own; empty: nobody does.
+	// Agent replaces the persona's own; empty: it does not.
 	Agent string `json:"agent,omitempty"`
 	RoundLog
 	// Result is set once the round has succeeded, and never changes.

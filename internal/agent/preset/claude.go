@@ -31,7 +31,7 @@ func (claude) Argv(argv []string, r Invocation) []string {
 	argv = addFlagWithoutValue(slices.Clone(argv), "--print", "-p")
 	argv = addFlag(argv, "stream-json", "--output-format")
 	argv = addFlagWithoutValue(argv, "--verbose") // or it refuses stream-json
-	// The only events that tell what a call's output has cost before the end.
+	// The only events with the cost of a call's output before the end.
 	argv = addFlagWithoutValue(argv, "--include-partial-messages")
 	argv = addFlag(argv, r.Model, "--model")
 	if r.MaxTurns > 0 {
@@ -50,8 +50,8 @@ func (claude) ConversationUnknown(stderr string) bool {
 
 func (claude) Parser(Invocation) Parser { return &claudeParser{open: map[string]string{}} }
 
-// UsageFiles: Claude Code notes every message with its usage, those of subagents in files
-// of their own.
+// UsageFiles: Claude Code records each message with its usage, those of subagents in separate
+// files.
 func (claude) UsageFiles() UsageFiles {
 	return UsageFiles{
 		dir: ".claude/projects", mark: `"usage"`, Opening: 20_000,
@@ -67,26 +67,25 @@ func (claude) UsageFiles() UsageFiles {
 
 // claudeParser reads the stream of Claude Code.
 type claudeParser struct {
-	// Tally counts the messages. One comes in several events, each with its usage.
+	// Tally sums the usage of messages. A message has several events, each with its usage.
 	Tally
-	// open is the message that is being written, by the tool call that it
-	// belongs to; that of the main conversation is empty.
+	// open has the incomplete message of each tool call; the key of the main conversation is
+	// empty.
 	open map[string]string
-	// fault is how the program calls what went wrong last.
+	// fault is the program's name for the last error.
 	fault string
-	// wait is how long it last waited before it asked an overloaded provider
-	// again.
+	// wait is the program's last wait before it called an overloaded provider again.
 	wait textfmt.Duration
 }
 
-// claudeEvent is every event of the stream, with the fields that matter.
+// claudeEvent has the used fields of all events of the stream.
 type claudeEvent struct {
 	Type      string        `json:"type"`
 	Subtype   string        `json:"subtype"`
 	SessionID string        `json:"session_id"`
 	Parent    string        `json:"parent_tool_use_id"`
 	Message   claudeMessage `json:"message"`
-	// Error is the program's word for what went wrong.
+	// Error is the program's name for an error.
 	Error string `json:"error"`
 	Event struct {
 		Type    string        `json:"type"`
@@ -112,7 +111,7 @@ type claudeEvent struct {
 		CacheCreationInputTokens int64 `json:"cacheCreationInputTokens"`
 	} `json:"modelUsage"`
 	Errors []string `json:"errors"`
-	// RateLimit tells of the limits of a subscription.
+	// RateLimit has the limits of a subscription.
 	RateLimit struct {
 		Status   string  `json:"status"`
 		ResetsAt float64 `json:"resetsAt"`
@@ -139,8 +138,7 @@ type claudeUsage struct {
 	CacheCreationInputTokens int64 `json:"cache_creation_input_tokens"`
 }
 
-// usage is the same in our words: Anthropic's cache tokens are none of its input
-// tokens.
+// usage converts a usage. Anthropic's input tokens do not include its cache tokens.
 func (u claudeUsage) usage() cost.Usage {
 	return cost.Usage{
 		InputTokens: u.InputTokens, OutputTokens: u.OutputTokens,
@@ -169,7 +167,7 @@ func (r *claudeParser) Event(data []byte, s *Run) bool {
 		for _, c := range e.Message.Content {
 			switch c.Type {
 			case "text":
-				if e.Error == "" { // that is the program's own text, and comes again
+				if e.Error == "" { // else it is the program's own text, which is repeated
 					s.text(c.Text)
 				}
 			case "tool_use":
@@ -201,8 +199,7 @@ func (r *claudeParser) system(e claudeEvent, s *Run) {
 	}
 }
 
-// partial reads an event of the provider's stream: the end of a message tells
-// how many tokens it had.
+// partial reads an event of the provider's stream. A message's last event has its tokens.
 func (r *claudeParser) partial(e claudeEvent, s *Run) {
 	switch e.Event.Type {
 	case "message_start":
@@ -215,8 +212,8 @@ func (r *claudeParser) partial(e claudeEvent, s *Run) {
 	}
 }
 
-// counts takes the usage of a message. What it says grows while the message is
-// written, and some events have only a part of it.
+// counts updates the usage of a message. The numbers grow during the message, and some events
+// have only some of them.
 func (r *claudeParser) counts(id string, u claudeUsage, s *Run) {
 	if r.add(id, u.usage()) {
 		r.answered(r.Messages[id])
@@ -224,7 +221,7 @@ func (r *claudeParser) counts(id string, u claudeUsage, s *Run) {
 	}
 }
 
-// result reads the last event, which sums everything up.
+// result reads the last event, which has the totals.
 func (r *claudeParser) result(e claudeEvent, s *Run) {
 	used := e.Usage.usage()
 	if len(e.ModelUsage) > 0 {
@@ -236,7 +233,7 @@ func (r *claudeParser) result(e claudeEvent, s *Run) {
 			})
 		}
 	}
-	if used.Tokens() < r.Sum.Tokens() { // it forgot some: they are paid all the same
+	if used.Tokens() < r.Sum.Tokens() { // its total is too low: all calls were paid
 		used = r.Sum
 	}
 	used.CostUSD = dollars(e.TotalCostUSD)
@@ -249,7 +246,7 @@ func (r *claudeParser) result(e claudeEvent, s *Run) {
 	s.finish(r.failure(e))
 }
 
-// failure says why the program gave up.
+// failure returns the reason for which the program gave up.
 func (r *claudeParser) failure(e claudeEvent) *failures.Failure {
 	why := cmp.Or(e.Result, strings.Join(e.Errors, "; "))
 	f := failures.Failf(failures.Unknown, "%s", cmp.Or(why, "it failed ("+e.Subtype+")"))
@@ -279,12 +276,12 @@ func (r *claudeParser) failure(e claudeEvent) *failures.Failure {
 	return f
 }
 
-// claudeLimit is how Claude Code says that a subscription's limit is reached.
+// claudeLimit matches Claude Code's message that a subscription's limit is reached.
 var claudeLimit = regexp.MustCompile(`(?i)you've (?:hit|reached) your .{0,40}limit|usage limit reached`)
 
 func (*claudeParser) End(int, string, *Run) {}
 
-// dollars makes an amount of what a program printed; zero for what is none.
+// dollars parses an amount that a program printed; zero if it is invalid.
 func dollars(usd float64) cost.USD {
 	const most = 1e6
 	if usd <= 0 || usd > most {

@@ -14,13 +14,13 @@ import (
 // codex is Codex, `codex exec --json`.
 type codex struct{}
 
-// codexSkipsGit is the flag with which it works outside of a repository, too.
+// codexSkipsGit is the flag for work outside of a repository.
 const codexSkipsGit = "--skip-git-repo-check"
 
 func (codex) NeedsGit(argv []string) bool { return !hasFlag(argv, codexSkipsGit) }
 
-// DefaultArgv lets Codex change its directory and run commands that reach nothing
-// else, and no network.
+// DefaultArgv lets Codex change files in its directory and run commands, both without access to
+// other files or a network.
 func (codex) DefaultArgv() []string { return []string{"codex", "exec", "--sandbox", "workspace-write"} }
 
 func (codex) Argv(argv []string, r Invocation) []string {
@@ -37,7 +37,7 @@ func (codex) Argv(argv []string, r Invocation) []string {
 	if r.Conversation.ID != "" {
 		argv = append(argv, "resume", r.Conversation.ID)
 	}
-	return append(argv, "-") // the prompt comes on its standard input
+	return append(argv, "-") // the prompt is on standard input
 }
 
 func (codex) ConversationUnknown(stderr string) bool {
@@ -46,12 +46,11 @@ func (codex) ConversationUnknown(stderr string) bool {
 
 func (codex) Parser(r Invocation) Parser { return &codexParser{invocation: r} }
 
-// rolloutName is how Codex names the file of a conversation: by its beginning and
-// its id.
+// rolloutName matches Codex's file name of a conversation: its start and its id.
 var rolloutName = regexp.MustCompile(`^rollout-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-(.+)\.jsonl$`)
 
-// UsageFiles: Codex notes what a conversation has used so far after each request. That is
-// no interface of Codex; a file that cannot be found or read says nothing.
+// UsageFiles: Codex records a conversation's usage so far after each request. This is not a
+// documented interface; a file that cannot be found or read has no effect.
 func (codex) UsageFiles() UsageFiles {
 	return UsageFiles{
 		dir: ".codex/sessions", mark: `"token_count"`, Opening: 10_000,
@@ -77,15 +76,14 @@ func (codex) UsageFiles() UsageFiles {
 // codexParser reads the stream of Codex.
 type codexParser struct {
 	invocation Invocation
-	// last is what it last said of an error that it may get over.
+	// last is the last message about an error from which the program may recover.
 	last string
-	// offline counts how often in a row it has said that there is no network.
+	// offline counts consecutive messages that there is no network.
 	offline int
 }
 
-// maxOffline is how often in a row Codex may say that it waits for the network.
-// Its pauses double, and it never gives up by itself: the fourth time comes
-// after about 45 s.
+// maxOffline bounds consecutive messages that Codex waits for the network. Its waits double
+// without a limit: the fourth message comes after about 45 s.
 const maxOffline = 4
 
 type codexEvent struct {
@@ -123,8 +121,8 @@ type codexUsage struct {
 	Reasoning  int64 `json:"reasoning_output_tokens"`
 }
 
-// usage is the same in our words: OpenAI's cached tokens are a part of its input
-// tokens, and its reasoning tokens one of its output tokens.
+// usage converts a usage. OpenAI's input tokens include its cached tokens, and its output tokens
+// include its reasoning tokens.
 func (u codexUsage) usage() cost.Usage {
 	return cost.Usage{
 		InputTokens: max(u.Input-u.Cached-u.CacheWrite, 0), OutputTokens: u.Output,
@@ -188,16 +186,16 @@ func (r *codexParser) item(item codexItem, s *Run) {
 	}
 }
 
-// counts takes a usage that Codex tells: it is that of the whole conversation,
-// of which earlier runs have booked a part.
+// counts updates the usage. Codex reports the total of the conversation, which includes the
+// booked usage of earlier runs.
 func (r *codexParser) counts(total codexUsage, s *Run) {
 	used := total.usage()
 	s.Total = used
 	s.usage(used.Minus(r.invocation.Conversation.Booked).Max(cost.Usage{}), cost.Usage{})
 }
 
-// codexFailure says why Codex gave up. It fails a turn only for what its
-// provider did, and has no word but text for it.
+// codexFailure returns the reason for which Codex gave up. A turn fails only by the provider,
+// and has a text but no code.
 func codexFailure(text string) *failures.Failure {
 	return failureOfText(cmp.Or(text, "its turn failed"), failures.APIError)
 }

@@ -15,34 +15,32 @@ import (
 )
 
 const (
-	// ConversationFile is the name of the file, beside an assignment's HOME, in
-	// which Maestro notes the conversation that the agent program leads. Who
-	// keeps a HOME so that the conversation in it can continue, keeps it, too.
+	// ConversationFile is the name of the file, beside an assignment's HOME, that identifies
+	// the agent program's conversation. Keep it with the HOME to continue the conversation.
 	ConversationFile = "conversation.json"
 	// maxConversation bounds it, in bytes.
 	maxConversation = 4 << 10
 )
 
-// Conversation is one that an agent program leads, and keeps in its HOME.
+// Conversation identifies a conversation that an agent program keeps in its HOME.
 type Conversation struct {
-	// Preset says whose it is, ID how the program calls it.
+	// Preset names the program, and ID is the program's id of the conversation.
 	Preset string `json:"preset"`
 	ID     string `json:"id"`
-	// Booked is what it had cost at the end of earlier runs, for programs that tell a
-	// conversation's usage and not a run's.
+	// Booked is the usage at the end of earlier runs, for programs that report the
+	// conversation's total.
 	Booked cost.Usage `json:"booked"`
 }
 
 // ValidConversationID reports whether an id may be passed as an argument.
 func ValidConversationID(id string) bool { return conversationID.MatchString(id) }
 
-// conversationID is what an id may look like: it becomes an argument.
+// conversationID matches valid ids: an id becomes an argument.
 var conversationID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
 func conversationPath(home string) string { return filepath.Join(filepath.Dir(home), ConversationFile) }
 
-// ReadConversation returns the preset's conversation in a HOME. A file that is
-// not what Maestro writes is none.
+// ReadConversation returns the preset's conversation in a HOME. An invalid file counts as none.
 func ReadConversation(home, preset string) (c Conversation, ok bool) {
 	if !ReadNote(conversationPath(home), &c) || c.Preset != preset ||
 		!ValidConversationID(c.ID) || c.Booked.Validate() != nil {
@@ -51,7 +49,7 @@ func ReadConversation(home, preset string) (c Conversation, ok bool) {
 	return c, true
 }
 
-// Write notes the conversation, whole or not at all.
+// Write records the conversation atomically.
 func (c Conversation) Write(home string) error {
 	if err := WriteNote(conversationPath(home), c); err != nil {
 		return fmt.Errorf("note the conversation: %w", err)
@@ -59,7 +57,7 @@ func (c Conversation) Write(home string) error {
 	return nil
 }
 
-// WriteNote writes a small document beside a HOME, whole or not at all.
+// WriteNote writes a small document beside a HOME atomically.
 func WriteNote(path string, doc any) error {
 	data, err := json.Marshal(doc)
 	if err != nil {
@@ -79,7 +77,7 @@ func WriteNote(path string, doc any) error {
 	return nil
 }
 
-// ReadNote reads such a document. A file that is not what Maestro writes is none.
+// ReadNote reads such a document. An invalid file counts as none.
 func ReadNote(path string, doc any) bool {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if err != nil {
@@ -90,7 +88,7 @@ func ReadNote(path string, doc any) bool {
 	return err == nil && json.Unmarshal(data, doc) == nil
 }
 
-// ForgetConversation removes what is noted of a HOME's conversation.
+// ForgetConversation removes the record of a HOME's conversation.
 func ForgetConversation(home string) error {
 	if err := os.Remove(conversationPath(home)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("forget the last conversation: %w", err)

@@ -8,14 +8,14 @@ import (
 	"github.com/maestro-hive/maestro/internal/failures"
 )
 
-// textRule reads a category out of what a program says of its provider's fault.
+// textRule finds a category in a program's message about its provider.
 type textRule struct {
 	pattern  *regexp.Regexp
 	category failures.Category
 }
 
-// textRules are for programs that hand on what the provider said, and no code.
-// The first that fits wins.
+// textRules are for programs that report the provider's message without a code. The first match
+// wins.
 var textRules = []textRule{
 	{regexp.MustCompile(`(?i)context (window|length)|context_length|maximum number of tokens|prompt is too long|input token count`), failures.ContextOverflow},
 	{regexp.MustCompile(`(?i)rate.?limit|too many requests|resource_exhausted|quota|usage limit|retry in \d`), failures.RateLimited},
@@ -24,28 +24,27 @@ var textRules = []textRule{
 	{regexp.MustCompile(`(?i)turn limit|max(imum)? (session )?turns`), failures.TurnLimit},
 }
 
-// statusPattern finds an HTTP status in what a program says.
+// statusPattern finds an HTTP status in a program's message.
 var statusPattern = regexp.MustCompile(`(?i)(?:status:?|"code"\s*:)\s*(\d{3})\b`)
 
 var (
-	// unpaidPattern is how providers and programs call an account that cannot pay, or a
-	// plan that does not have what is asked for.
+	// unpaidPattern matches messages about an account without credit, or a plan without the
+	// requested feature.
 	unpaidPattern = regexp.MustCompile(`(?i)credit balance (?:is )?too low|billing_error|insufficient_quota|check your plan and billing details\.?$|` +
 		`credits? (?:are )?required|requires usage credits|out of (?:usage |extra )?(?:credits|usage)|monthly (?:spend|usage) limit|spend cap|` +
 		`upgrade to plus|usage limit is set to \$0|doesn't include (?:extra )?usage|usage allocation has been disabled|` +
 		`organization has been disabled|disabled organization|limit: ?0(?:[^\d.]|\.?$)`)
-	// statesReset is how they say that waiting helps.
+	// statesReset matches messages with a reset time.
 	statesReset = regexp.MustCompile(`(?i)try again (?:at|in) |resets? (?:at|in|on|after)? ?[a-z]{0,9}\.? ?\d`)
 )
 
-// unpaid reports whether a text says that only a person can fix the account or its
-// plan.
+// unpaid reports whether a message means that a person has to fix the account or its plan.
 func unpaid(text string) bool {
 	return unpaidPattern.MatchString(text) && !statesReset.MatchString(text)
 }
 
-// failureOfText makes a failure of what a program says of its provider's fault.
-// otherwise is the category of a text that says nothing that is known.
+// failureOfText makes a failure from a program's message about its provider. otherwise is the
+// category of unknown messages.
 func failureOfText(text string, otherwise failures.Category) *failures.Failure {
 	f := failures.Failf(otherwise, "%s", text)
 	if unpaid(text) {
@@ -59,15 +58,14 @@ func failureOfText(text string, otherwise failures.Category) *failures.Failure {
 	}
 	for _, rule := range textRules {
 		if !known && rule.pattern.MatchString(text) {
-			f.Category, f.Final, known = rule.category, false, true // the text says more than the status
+			f.Category, f.Final, known = rule.category, false, true // the text is more precise than the status
 		}
 	}
 	return f
 }
 
-// blame gives a failure the category of its provider's HTTP status. It returns
-// false where the status alone does not say what was wrong: with a request that
-// the provider refuses, which it would do again.
+// blame sets the category of a failure by its provider's HTTP status. It returns false if the
+// status is not enough: the provider refuses the request, and would refuse it again.
 func blame(f *failures.Failure, status int) bool {
 	switch {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusPaymentRequired:

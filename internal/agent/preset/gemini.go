@@ -16,9 +16,8 @@ type gemini struct{}
 
 func (gemini) NeedsGit([]string) bool { return false }
 
-// DefaultArgv lets Gemini CLI use all of its tools; it knows no bounds between that
-// and none that run commands. The directory is Maestro's, so that nobody has
-// told the program to trust it.
+// DefaultArgv lets Gemini CLI use all of its tools: it has no setting between that and no tools
+// that run commands. The directory is Maestro's, and needs the flag that trusts it.
 func (gemini) DefaultArgv() []string {
 	return []string{"gemini", "--skip-trust", "--approval-mode", "yolo"}
 }
@@ -39,8 +38,8 @@ func (gemini) ConversationUnknown(stderr string) bool {
 
 func (gemini) Parser(Invocation) Parser { return &geminiParser{} }
 
-// UsageFiles: Gemini CLI notes every message with its usage, on a line of its own or among
-// all messages so far.
+// UsageFiles: Gemini CLI records each message with its usage, as a line or in a list of all
+// messages so far.
 func (gemini) UsageFiles() UsageFiles {
 	return UsageFiles{
 		dir: ".gemini/tmp", mark: `"tokens"`, Opening: 12_000,
@@ -64,7 +63,7 @@ func (gemini) UsageFiles() UsageFiles {
 	}
 }
 
-// geminiMessage is a message as Gemini CLI notes it.
+// geminiMessage is a message in such a file.
 type geminiMessage struct {
 	ID     string        `json:"id"`
 	Tokens *geminiTokens `json:"tokens"`
@@ -83,7 +82,7 @@ func (t geminiTokens) stats() geminiStats {
 
 // geminiParser reads the stream of Gemini CLI.
 type geminiParser struct {
-	// text is what the agent is saying: it comes in pieces.
+	// text is the incomplete text of the agent.
 	text strings.Builder
 }
 
@@ -111,9 +110,8 @@ type geminiStats struct {
 	Cached int64 `json:"cached"`
 }
 
-// usage is the same in our words: Gemini's cached tokens are a part of its input
-// tokens, and what the total has beyond input and output is its thinking, which
-// is paid as output.
+// usage converts a usage. Gemini's input tokens include its cached tokens. The total minus input
+// and output is thinking, which is paid as output.
 func (g geminiStats) usage() cost.Usage {
 	thinking := max(g.Total-g.Input-g.Output, 0)
 	return cost.Usage{
@@ -166,8 +164,7 @@ func geminiFailure(e geminiEvent) *failures.Failure {
 	return failureOfText(text, otherwise)
 }
 
-// The exit statuses with which Gemini CLI ends before its stream begins, or
-// without a word in it.
+// The exit statuses of Gemini CLI without events in the stream.
 const (
 	geminiAuthentication = 41
 	geminiTurnLimit      = 53

@@ -1,5 +1,5 @@
-// Package preset knows how agent programs (Claude Code, Codex, Gemini CLI) are started,
-// what their event streams mean, and where they record their usage. It starts nothing.
+// Package preset describes agent programs (Claude Code, Codex, Gemini CLI): their flags, event
+// streams and usage files. It starts no process.
 package preset
 
 import (

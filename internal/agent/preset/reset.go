@@ -16,10 +16,10 @@ import (
 // The bounds of a wait that a program states.
 const (
 	maxReset = time.Duration(session.MaxRetryAfter)
-	// absurdReset is how far away a time is that nobody means.
+	// absurdReset bounds valid reset times; later ones are ignored.
 	absurdReset = 400 * 24 * time.Hour
-	// justReset is how long after a time of day that time is over, and not tomorrow's:
-	// clocks differ.
+	// justReset is the time after a stated time of day within which it means today's, not
+	// tomorrow's: clocks differ.
 	justReset = 5 * time.Minute
 )
 
@@ -42,16 +42,15 @@ var (
 		`(?: ?\(([A-Za-z0-9_+/-]{1,40})\)| (utc|gmt|[pmce][sd]t)\b)?`)
 )
 
-// zoneNames are zones that have no name of their own in the zones' database.
+// zoneNames are zones without a name in the time zone database.
 var zoneNames = map[string]string{
 	"gmt": "UTC", "utc": "UTC",
 	"pst": "America/Los_Angeles", "pdt": "America/Los_Angeles", "mst": "America/Denver", "mdt": "America/Denver",
 	"cst": "America/Chicago", "cdt": "America/Chicago", "est": "America/New_York", "edt": "America/New_York",
 }
 
-// resetWait is the wait until the time at which a text says that a limit is reset, or
-// that it can be tried again; zero if it says none, or nonsense. A time without a zone
-// is in that of now. The wait is bounded by [maxReset].
+// resetWait returns the wait until a limit's reset that a text states; zero if it states none, or
+// an invalid one. A time without a zone is in the zone of now. The wait is at most [maxReset].
 func resetWait(text string, now time.Time) time.Duration {
 	text = strings.Join(strings.Fields(text), " ") // spaces come in many kinds
 	if m := resetIn.FindStringSubmatch(text); m != nil {
@@ -71,7 +70,7 @@ func resetWait(text string, now time.Time) time.Duration {
 	return 0
 }
 
-// boundedWait is a wait that somebody may mean; zero for others.
+// boundedWait returns a valid wait, bounded; zero for an invalid one.
 func boundedWait(wait time.Duration) time.Duration {
 	if wait <= 0 || wait > absurdReset {
 		return 0
@@ -203,7 +202,7 @@ func dated(m []string, hour, minute int, here time.Time) (time.Time, bool) {
 	return at, true
 }
 
-// zoneOf is the zone of a name; that of the host where nobody knows it.
+// zoneOf returns the zone of a name; the host's if the name is unknown.
 func zoneOf(name string, host *time.Location) *time.Location {
 	if name == "" {
 		return host
@@ -217,8 +216,8 @@ func zoneOf(name string, host *time.Location) *time.Location {
 	return host
 }
 
-// LimitReset is the wait that a failure of a program's provider states: by a time that
-// its stream named, or in its text.
+// LimitReset returns the wait that a provider states: by a time in the program's event stream,
+// or in the failure's text.
 func LimitReset(f *failures.Failure, resets, now time.Time) textfmt.Duration {
 	if wait := boundedWait(resets.Sub(now)); !resets.IsZero() && wait > 0 {
 		return textfmt.Duration(wait)
