@@ -95,7 +95,7 @@ func (r *restoration) standing() error {
 	e, err := r.Sessions.Execution(r.key)
 	switch {
 	case errors.Is(err, session.ErrNotFound), errors.Is(err, session.ErrCorrupt):
-		return nil
+		return r.sumDropped()
 	case err != nil:
 		return err
 	}
@@ -103,12 +103,18 @@ func (r *restoration) standing() error {
 		r.faults = append(r.faults, fmt.Sprintf("session %s is already in incarnation %d; see `maestro status %[1]s`", r.key.Session, e.Incarnation))
 		return nil
 	}
-	r.dropped = e.Dropped
-	for _, p := range e.Phases {
-		for _, a := range p.Assignments {
-			if r.status.Assignment(spec.AssignmentID{Phase: p.Name, Persona: a.Persona}) == nil {
-				r.dropped = r.dropped.Add(a.Usage)
-			}
+	return r.sumDropped()
+}
+
+// sumDropped adds up what assignments have cost that are gone from the team.
+func (r *restoration) sumDropped() error {
+	l, err := r.Ledgers.Ledger(r.key)
+	if err != nil {
+		return err
+	}
+	for _, id := range l.Assignments() {
+		if r.status.Assignment(id) == nil {
+			r.dropped = r.dropped.Add(l.Row(id).Usage())
 		}
 	}
 	return nil

@@ -185,9 +185,9 @@ func TestCostOfWhatTheTeamNoLongerHas(t *testing.T) {
 	p.team.Phases = p.team.Phases[:3]
 	a := p.admit(session.Course{})
 	require.Equal(t, int64(10), a.Dropped.InputTokens)
-	e, err := p.store.Execution(session.Key{Namespace: "default-test-namespace", Session: "default-test-workflow-id"})
+	l, err := p.store.Ledger(p.key())
 	require.NoError(t, err)
-	require.Equal(t, int64(60), e.Usage.InputTokens)
+	require.Equal(t, int64(60), l.Usage().InputTokens)
 	a = p.admit(session.Course{})
 	require.Equal(t, int64(10), a.Dropped.InputTokens, "once")
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/maestro-hive/maestro/activities"
+	"github.com/maestro-hive/maestro/internal/cost"
 	"github.com/maestro-hive/maestro/internal/failures"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
@@ -89,14 +91,18 @@ func TestStatusDocumentIsThatOfTheNewestBoundary(t *testing.T) {
 	late := p.boundary()
 	late.At = time.Time{}
 	in := activities.MarkInput{Boundary: p.boundary()}
-	in.Status.Help = []session.HelpRequest{{ID: "pair.p.1", Kind: session.ForHelp, Phase: "pair", Persona: "p", Message: "stuck"}}
+	want := in.Status.Clone()
+	in.Status.Usage, in.Status.Dropped, in.Status.Phases[0].Assignments[0].Usage = cost.Usage{InputTokens: 7}, cost.Usage{InputTokens: 2}, cost.Usage{InputTokens: 5}
+	in.Status.Help = []session.HelpRequest{{ID: "pair.p.1", Usage: cost.Usage{InputTokens: 5}, Kind: session.ForHelp, Phase: "pair", Persona: "p", Message: "stuck"}}
 	in.Status.Status, in.Status.Reason, in.OriginalRun = session.HelpIsNeeded, "pair/p: stuck", "first"
+	want.Status, want.Reason, want.Help = in.Status.Status, in.Status.Reason, slices.Clone(in.Status.Help)
+	want.Help[0].Usage = cost.Usage{}
 	path := filepath.Join(p.dir, "sessions", p.key().Namespace, p.key().Session, "execution_state.json")
 	require.NoError(t, os.WriteFile(path, []byte("{"), 0o600))
 	execute(t, p.boundaries().Mark, in, &activities.Marked{})
 	e, err := p.store.Execution(p.key())
 	require.NoError(t, err)
-	require.Equal(t, in.Status, e.Status)
+	require.Equal(t, want, e.Status, "what work has cost is in the ledger alone")
 	require.Equal(t, []any{p.head, "first", "default-test-run-id"}, []any{e.Checkpoint, e.OriginalRun, e.RunID})
 	require.True(t, in.At.Equal(e.BoundaryAt))
 

@@ -82,8 +82,7 @@ func (a *app) storeCosts(ctx context.Context, s *store.Store) ([]usageRow, error
 	return costs, nil
 }
 
-// costsOf takes a session's costs apart, in the order of its phases. What its
-// state knows beyond its ledger was spent before there were ledgers.
+// costsOf takes a session's costs apart, in the order of its phases.
 func costsOf(s *store.Store, key session.Key, e session.Execution, l budget.Ledger) ([]usageRow, error) {
 	var costs []usageRow
 	ids := l.Assignments()
@@ -100,11 +99,7 @@ func costsOf(s *store.Store, key session.Key, e session.Execution, l budget.Ledg
 		}
 		costs = append(costs, row...)
 	}
-	day := e.UpdatedAt
-	if e.ClosedAt != nil {
-		day = *e.ClosedAt
-	}
-	return append(costs, unbookedCosts(e.Status, budget.Date(day), &l)...), nil
+	return costs, nil
 }
 
 // rowCosts takes an assignment's row apart. Of calls whose cost is not known the

@@ -139,7 +139,14 @@ func (a *app) listing(ctx context.Context, conn *temporalutil.Connection, s *sto
 	}
 	doc = sel.page(join(known, stored))
 	for i, l := range doc.Sessions {
-		if l.Requirement == "" && l.Store == s.ID() {
+		if l.Store != s.ID() {
+			continue
+		}
+		if ledger, err := s.Ledger(session.Key{Namespace: namespace, Session: l.Session}); err == nil {
+			used := ledger.Usage()
+			doc.Sessions[i].Tokens, doc.Sessions[i].CostUSD = used.Tokens(), used.CostUSD
+		}
+		if l.Requirement == "" {
 			if c, err := s.Checkpoint(ctx, heads[l.Session]); err == nil {
 				doc.Sessions[i].Requirement = c.Requirement
 			}
@@ -220,7 +227,7 @@ func attribute[T any](info *workflowpb.WorkflowExecutionInfo, name string) T {
 // fromStore is a session as its status document has it.
 func fromStore(e session.Execution) listedSession {
 	l := listedSession{
-		Session: e.Session, Team: e.Team, Status: e.Status.Status, Phases: []string{}, Tokens: e.Usage.Tokens(), CostUSD: e.Usage.CostUSD,
+		Session: e.Session, Team: e.Team, Status: e.Status.Status, Phases: []string{},
 		Store: e.Store, StartedAt: e.StartedAt, ClosedAt: e.ClosedAt,
 	}
 	for _, p := range e.Phases {
@@ -232,7 +239,7 @@ func fromStore(e session.Execution) listedSession {
 }
 
 // join adds the store's sessions to Temporal's. Of a session that both know,
-// Temporal says whether it runs, and the store what it has used so far.
+// Temporal says whether it runs.
 func join(known []listedSession, stored []session.Execution) []listedSession {
 	at := map[string]int{}
 	for i, l := range known {
@@ -245,7 +252,6 @@ func join(known []listedSession, stored []session.Execution) []listedSession {
 		case !ok:
 			known = append(known, m)
 		case known[i].Store == m.Store:
-			known[i].Tokens, known[i].CostUSD = max(known[i].Tokens, m.Tokens), max(known[i].CostUSD, m.CostUSD)
 			if known[i].Status == session.Running && m.Status == session.WaitingForBreaker {
 				known[i].Status = m.Status
 			}

@@ -73,8 +73,7 @@ func (r *usageRow) key(name string) *string {
 
 // spending is a sum of costs.
 type spending struct {
-	// Calls counts those whose cost is known; one of a session from before
-	// there were ledgers is not counted.
+	// Calls counts those whose cost is known. Without a store it is zero.
 	Calls int        `json:"calls"`
 	Usage cost.Usage `json:"usage"`
 	// Tokens are all of them together. Without a store, Temporal may know
@@ -297,16 +296,25 @@ func (a *app) temporalSessionCosts(ctx context.Context, doc usageDocument) ([]us
 		return nil, a.explainLook(ctx, w, err)
 	}
 	a.printErr("no store found: showing the last total in Temporal, on the day on which the session started")
-	return unbookedCosts(v.Status, budget.Date(timeOf(v.StartedAt)), nil), nil
+	return statusCosts(v.Status, budget.Date(timeOf(v.StartedAt))), nil
 }
 
-// unbookedCosts are the costs that a status has beyond those that a ledger has booked.
-func unbookedCosts(s session.Status, day string, l *budget.Ledger) []usageRow {
+// statusCosts are the costs of a status by assignments, and what it has beyond them.
+func statusCosts(s session.Status, day string) []usageRow {
 	var costs []usageRow
-	for _, u := range budget.FindUnbooked(s, l) {
-		id := u.Assignment
-		costs = append(costs, usageRow{Team: s.Team, Session: s.Session, Phase: id.Phase, Persona: id.Persona, Day: day, spending: spent(0, u.Usage)})
+	add := func(phase, persona string, used cost.Usage) {
+		if used != (cost.Usage{}) {
+			costs = append(costs, usageRow{Team: s.Team, Session: s.Session, Phase: phase, Persona: persona, Day: day, spending: spent(0, used)})
+		}
 	}
+	rest := s.Usage
+	for _, p := range s.Phases {
+		for _, as := range p.Assignments {
+			add(p.Name, as.Persona, as.Usage)
+			rest = rest.Minus(as.Usage)
+		}
+	}
+	add("", "", rest)
 	return costs
 }
 

@@ -256,6 +256,21 @@ func (s *Status) Clone() Status {
 	return out
 }
 
+// WithoutCosts is the status as its document has it: what work has cost, the ledger says.
+func (s *Status) WithoutCosts() Status {
+	out := s.Clone()
+	out.Usage, out.Dropped, out.Unsettled, out.Reserved = cost.Usage{}, cost.Usage{}, cost.Usage{}, cost.Amount{}
+	for i := range out.Phases {
+		for j := range out.Phases[i].Assignments {
+			out.Phases[i].Assignments[j].Usage = cost.Usage{}
+		}
+	}
+	for i := range out.Help {
+		out.Help[i].Usage = cost.Usage{}
+	}
+	return out
+}
+
 // Sum adds up what all assignments have used.
 func (s *Status) Sum() cost.Usage {
 	total := s.Dropped
@@ -298,7 +313,7 @@ type Key struct {
 // Execution is execution_state.json, the session's status document: its status as of the
 // newest boundary. Only boundary activities write it, each as a whole, from the status that
 // the workflow hands them. What a round at work has come to since is in its assignment's
-// [Record].
+// [Record], and all costs are in the ledger: here they are zero.
 type Execution struct {
 	Status
 	// Schema is ExecutionSchema.

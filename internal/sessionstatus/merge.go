@@ -117,26 +117,32 @@ func account(v *Session, l *budget.Ledger) {
 	}
 }
 
-// Accounted is a status with the costs that the ledger tells, which knows of calls a
-// moment after they end; what was paid before there were ledgers stays. It changes the
-// status's assignments in place.
+// Accounted is a stored status with its costs, which the ledger has.
 func Accounted(s session.Status, l *budget.Ledger) session.Status {
-	if len(l.Rows) == 0 {
-		return s
-	}
-	total, earlier := l.Usage(), map[spec.AssignmentID]cost.Usage{}
-	for _, u := range budget.FindUnbooked(s, l) {
-		total = total.Add(u.Usage)
-		earlier[u.Assignment] = u.Usage
-	}
+	s = s.Clone()
+	s.Usage, s.Dropped, s.Unsettled, s.Reserved = l.Usage(), l.Usage(), l.Unsettled(), l.Reserved()
 	for i, p := range s.Phases {
 		for j, as := range p.Assignments {
-			id := spec.AssignmentID{Phase: p.Name, Persona: as.Persona}
-			s.Phases[i].Assignments[j].Usage = l.Row(id).Usage().Add(earlier[id])
+			used := l.Row(spec.AssignmentID{Phase: p.Name, Persona: as.Persona}).Usage()
+			s.Phases[i].Assignments[j].Usage = used
+			s.Dropped = s.Dropped.Minus(used)
 		}
 	}
-	s.Usage, s.Unsettled, s.Reserved = total, l.Unsettled(), l.Reserved()
+	for i, h := range s.Help {
+		s.Help[i].Usage = usageOf(h, l)
+	}
 	return s
+}
+
+// usageOf is what the work has cost that a request is about: an assignment's, or a phase's.
+func usageOf(h session.HelpRequest, l *budget.Ledger) cost.Usage {
+	var used cost.Usage
+	for _, id := range l.Assignments() {
+		if id.Phase == h.Phase && (h.Persona == "" || id.Persona == h.Persona) {
+			used = used.Add(l.Row(id).Usage())
+		}
+	}
+	return used
 }
 
 // warnings are the greatest of each budget, by the budgets' names.

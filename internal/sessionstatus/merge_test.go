@@ -92,10 +92,7 @@ func TestTheLedgerSaysWhatIsSpentSoFar(t *testing.T) {
 		return []budget.Spending{{Date: "2026-01-31", Agent: "coder", Calls: 1, Usage: cost.Usage{InputTokens: tokens, CostUSD: cost.USD(tokens)}}}
 	}
 	document := execution(session.Running)
-	document.Phases[0].Assignments[0].Usage = cost.Usage{InputTokens: 10, CostUSD: 10}
-	document.Phases[1].Assignments[0].Usage = cost.Usage{InputTokens: 5}
-	document.Dropped = cost.Usage{InputTokens: 3, CostUSD: 3}
-	document.Usage = document.Sum()
+	document.Help = []session.HelpRequest{{Phase: "build", Persona: "dev"}, {Phase: "ship"}}
 	f := facts{description: description(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), document: document, ledger: &budget.Ledger{Rows: map[string]budget.Row{
 		"build/dev": {
 			Spent: spent(70), Unsettled: []budget.UnsettledCall{{Call: 3, Estimate: cost.Usage{OutputTokens: 9}}}, Reserved: map[int64]cost.Amount{4: {Tokens: 100, USD: 8}},
@@ -103,9 +100,11 @@ func TestTheLedgerSaysWhatIsSpentSoFar(t *testing.T) {
 		"gone/dev": {Spent: spent(3)},
 	}}}
 	v := merge("s", f)
-	require.Equal(t, cost.Usage{InputTokens: 70, CostUSD: 70}, v.Phases[0].Assignments[0].Usage, "the ledger is newer")
-	require.Equal(t, cost.Usage{InputTokens: 5}, v.Phases[1].Assignments[0].Usage, "it was paid before there were ledgers")
-	require.Equal(t, cost.Usage{InputTokens: 78, CostUSD: 73}, v.Usage, "what the team has no more counts once")
+	require.Equal(t, cost.Usage{InputTokens: 70, CostUSD: 70}, v.Phases[0].Assignments[0].Usage)
+	require.Zero(t, v.Phases[1].Assignments[0].Usage)
+	require.Equal(t, cost.Usage{InputTokens: 73, CostUSD: 73}, v.Usage)
+	require.Equal(t, cost.Usage{InputTokens: 3, CostUSD: 3}, v.Dropped, "the team has that assignment no more")
+	require.Equal(t, []cost.Usage{{InputTokens: 70, CostUSD: 70}, {}}, []cost.Usage{v.Help[0].Usage, v.Help[1].Usage})
 	require.Equal(t, cost.Usage{OutputTokens: 9}, v.Unsettled)
 	require.Equal(t, cost.Amount{Tokens: 100, USD: 8}, v.Reserved)
 
@@ -117,7 +116,7 @@ func TestTheLedgerSaysWhatIsSpentSoFar(t *testing.T) {
 
 	f.ledger = &budget.Ledger{}
 	v = merge("s", f)
-	require.Equal(t, document.Usage, v.Usage)
+	require.Zero(t, v.Usage)
 	data, err := json.Marshal(v.Status)
 	require.NoError(t, err)
 	require.NotContains(t, string(data), "unsettled")

@@ -19,6 +19,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/procgroup"
 	"github.com/maestro-hive/maestro/internal/session"
+	"github.com/maestro-hive/maestro/internal/sessionstatus"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/store"
 	"github.com/maestro-hive/maestro/internal/telemetry"
@@ -159,6 +160,9 @@ func (s *stand) execution(sessionID string) session.Execution {
 	s.t.Helper()
 	e, err := s.store.Execution(s.key(sessionID))
 	require.NoError(s.t, err)
+	ledger, err := s.store.Ledger(s.key(sessionID))
+	require.NoError(s.t, err)
+	e.Status = sessionstatus.Accounted(e.Status, &ledger)
 	return e
 }
 
