@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"runtime"
@@ -42,11 +41,11 @@ type ingestion struct {
 	tree Manifest
 	// seen is what can be remembered of it.
 	seen map[string]indexed
-	// unflushed lists the files of blobs that must yet be made durable.
+	// unflushed lists the blobs that must yet be made durable.
 	unflushed []string
-	// stored are the blobs of this ingestion, with their files as it has made them; nil:
+	// stored are the blobs of this ingestion, as it has made them; nil:
 	// they were there.
-	stored map[spec.Digest]fs.FileInfo
+	stored map[spec.Digest]*storage.BlobInfo
 }
 
 // run fills tree and seen from the scanned files. A file is only read where the
@@ -54,7 +53,7 @@ type ingestion struct {
 func (in *ingestion) run(ctx context.Context, files []found) error {
 	in.tree = make(Manifest, len(files))
 	in.seen = make(map[string]indexed, len(files))
-	in.stored = map[spec.Digest]fs.FileInfo{}
+	in.stored = map[spec.Digest]*storage.BlobInfo{}
 	var batches [][]found
 	for _, f := range files {
 		if f.link != "" {
@@ -210,9 +209,9 @@ func (in *ingestion) put(name spec.Digest, data []byte) error {
 	if in.has(name) {
 		return nil
 	}
-	written, err := in.store.PutUnflushed(name, data)
+	made, err := in.store.files.PutBlob(string(name), data, storage.UntilPowerLoss)
 	if err == nil {
-		in.keepBlob(name, written)
+		in.keepBlob(name, made)
 	}
 	return err
 }
@@ -236,24 +235,26 @@ func (in *ingestion) has(name spec.Digest) bool {
 	return ok
 }
 
-func (in *ingestion) keepBlob(name spec.Digest, written fs.FileInfo) {
+func (in *ingestion) keepBlob(name spec.Digest, made *storage.BlobInfo) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.stored[name] = written
-	in.unflushed = append(in.unflushed, in.store.BlobPath(name))
+	in.stored[name] = made
+	in.unflushed = append(in.unflushed, string(name))
 }
 
 // withdraw removes the blobs that the ingestion has made, unless somebody else has begun
 // to use them: what was not collected as a whole only takes up room.
 func (in *ingestion) withdraw() error {
-	return in.store.WithSweepLock(func() error {
-		for name, written := range in.stored {
-			path := in.store.BlobPath(name)
-			now, err := os.Lstat(path)
-			if err != nil || written == nil || !os.SameFile(now, written) || !now.ModTime().Equal(written.ModTime()) {
+	return in.store.files.SweepBlobs(func(remove func(string) error) error {
+		for name, made := range in.stored {
+			if made == nil {
 				continue
 			}
-			if err := os.Remove(path); err != nil {
+			now, err := in.store.files.StatBlob(string(name))
+			if err != nil || !made.Untouched(now) {
+				continue
+			}
+			if err := remove(string(name)); err != nil {
 				return err
 			}
 		}
@@ -284,18 +285,15 @@ func (in *ingestion) large(ctx context.Context, src *os.File, f found, old Entry
 }
 
 func (in *ingestion) stream(ctx context.Context, src io.Reader, f found, old spec.Digest) (e Entry, err error) {
-	temp, err := in.store.files.Temp()
+	temp, err := in.store.files.NewBlob()
 	if err != nil {
 		return e, err
 	}
-	defer os.Remove(temp.Name()) //nolint:errcheck // gone already if it was installed
+	defer temp.Close() //nolint:errcheck // what is left is swept away later
 	limit := in.store.limits.FileBytes
 	h := sha256.New()
 	scan := in.secrets.Scanner()
 	e.Size, err = in.store.copy(ctx, io.MultiWriter(h, scan, temp), io.LimitReader(src, limit+1))
-	if cerr := temp.Close(); err == nil {
-		err = cerr
-	}
 	if err != nil {
 		return e, err
 	}
@@ -310,9 +308,9 @@ func (in *ingestion) stream(ctx context.Context, src io.Reader, f found, old spe
 	case in.has(e.SHA256):
 		return e, nil
 	}
-	written, err := in.store.InstallUnflushed(ctx, temp.Name(), e)
+	made, err := temp.Commit(ctx, string(e.SHA256))
 	if err == nil {
-		in.keepBlob(e.SHA256, written)
+		in.keepBlob(e.SHA256, made)
 	}
 	return e, err
 }
@@ -323,28 +321,11 @@ func (in *ingestion) flush(documents ...spec.Digest) error {
 	if len(in.unflushed) == 0 {
 		return nil
 	}
-	if err := in.store.FlushFiles(in.unflushed); err != nil {
+	if err := in.store.files.FlushBlobs(in.unflushed); err != nil {
 		return fmt.Errorf("flush the store: %w", err)
 	}
 	for _, name := range documents {
 		in.store.NoteDurable(name)
 	}
 	return nil
-}
-
-// InstallUnflushed makes a temporary file the blob that it is, unless that is
-// stored already, sound. written is the file that it has installed; nil: it was there.
-func (s *Store) InstallUnflushed(ctx context.Context, temp string, e Entry) (written fs.FileInfo, err error) {
-	path := s.BlobPath(e.SHA256)
-	if info, err := os.Stat(path); err == nil && info.Size() == e.Size {
-		if found, _, err := s.hashFile(ctx, path); err == nil && found == e.SHA256 {
-			if err := s.MarkUsed(path); !errors.Is(err, fs.ErrNotExist) {
-				return nil, err
-			}
-		}
-	}
-	if written, err = os.Lstat(temp); err != nil {
-		return nil, err
-	}
-	return written, s.files.Install(temp, path, storage.UntilPowerLoss)
 }

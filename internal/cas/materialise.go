@@ -1,6 +1,7 @@
 package cas
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -289,7 +290,7 @@ func (f *filling) batch(ctx context.Context, dir string, files []string) (err er
 // writeFile makes a new file of an entry in a directory and returns what it is
 // then. The content is verified.
 func (s *Store) writeFile(ctx context.Context, dir *os.Root, name string, e Entry) (_ fs.FileInfo, err error) {
-	src, err := s.OpenBlob(e.SHA256)
+	src, err := s.openBlob(e.SHA256)
 	if err != nil {
 		return nil, err
 	}
@@ -321,7 +322,8 @@ func (s *Store) writeFile(ctx context.Context, dir *os.Root, name string, e Entr
 
 // copyFile copies a blob's file and returns digest and size of what it copied.
 // Large files share their blocks where the file system can do that.
-func (s *Store) copyFile(ctx context.Context, dst, src *os.File, size int64) (spec.Digest, int64, error) {
+func (s *Store) copyFile(ctx context.Context, dst *os.File, src io.Reader, size int64) (spec.Digest, int64, error) {
+	blob := src
 	if size < bufferSize {
 		buf, release := s.buffer()
 		defer release()
@@ -333,13 +335,11 @@ func (s *Store) copyFile(ctx context.Context, dst, src *os.File, size int64) (sp
 		if err != nil {
 			return "", 0, err
 		}
-		if _, err := src.Seek(0, io.SeekStart); err != nil { // longer than expected
-			return "", 0, err
-		}
+		src = io.MultiReader(bytes.NewReader(buf), src) // longer than expected
 	}
 	h := sha256.New()
 	var w io.Writer = h
-	if !clone(dst, src) {
+	if f, ok := blob.(*os.File); !ok || !clone(dst, f) {
 		w = io.MultiWriter(h, dst)
 	}
 	n, err := s.copy(ctx, w, src)

@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
 	"slices"
 
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/storage"
 )
 
 // Overlay returns the delta that lays the files of one manifest over the tree of
@@ -77,14 +76,14 @@ func (s *Store) present(p string, e Entry) error {
 	if e.SHA256 == "" {
 		return nil
 	}
-	info, err := os.Stat(s.BlobPath(e.SHA256))
+	info, err := s.files.StatBlob(string(e.SHA256))
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, storage.ErrNotFound):
 		return fmt.Errorf("the content of %s (%s) is missing from the store: %w", p, e.SHA256.Short(), session.ErrNotFound)
 	case err != nil:
 		return err
-	case info.Size() != e.Size:
-		return fmt.Errorf("the content of %s (%s) has %d bytes instead of %d: %w", p, e.SHA256.Short(), info.Size(), e.Size, session.ErrCorrupt)
+	case info.Size != e.Size:
+		return fmt.Errorf("the content of %s (%s) has %d bytes instead of %d: %w", p, e.SHA256.Short(), info.Size, e.Size, session.ErrCorrupt)
 	}
 	return nil
 }

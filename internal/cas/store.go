@@ -100,9 +100,6 @@ func (s *Store) path(names ...string) string {
 	return filepath.Join(append([]string{s.dir}, names...)...)
 }
 
-// rel names a file for people: relative to the store.
-func (s *Store) rel(path string) string { return s.files.Rel(path) }
-
 // closing closes c and keeps the first error.
 func closing(c io.Closer, err *error) {
 	if cerr := c.Close(); *err == nil && cerr != nil {

@@ -20,9 +20,12 @@ func open(dir string) storage.Storage {
 
 func TestADirectoryIsAStorage(t *testing.T) {
 	t.Parallel()
-	storagetest.Run(t, func(t *testing.T) storagetest.Opener {
+	storagetest.Run(t, func(t *testing.T) (storagetest.Opener, storagetest.Damage) {
 		dir := t.TempDir()
-		return func() storage.Storage { return open(dir) }
+		damage := func(t *testing.T, digest string, content []byte) {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.FromSlash(storage.BlobKey(digest))), content, 0o600))
+		}
+		return func() storage.Storage { return open(dir) }, damage
 	})
 }
 

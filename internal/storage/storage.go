@@ -59,6 +59,7 @@ const (
 // storage by many processes.
 type Storage interface {
 	Documents
+	Blobs
 	// Append adds a line, without its end, to a journal, durably. A line that an append
 	// has left unfinished is cut off. The line that is the journal's last already is not
 	// added again, so an append can be repeated after an error. Only one process may

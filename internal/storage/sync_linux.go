@@ -18,3 +18,17 @@ func flushData(f *os.File) error {
 func exchange(a, b string) error {
 	return unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
 }
+
+// flushFileSystem makes the named files, and all that was written to their file system
+// before, outlive a power loss.
+func flushFileSystem(root string, _ []string) (err error) {
+	d, err := os.Open(root)
+	if err != nil {
+		return err
+	}
+	defer closing(d, &err)
+	if err := unix.Syncfs(int(d.Fd())); err != nil {
+		return &os.PathError{Op: "syncfs", Path: root, Err: err}
+	}
+	return nil
+}

@@ -5,6 +5,7 @@ package storage
 import (
 	"errors"
 	"os"
+	"path/filepath"
 )
 
 // flushData makes what was written to a file outlive a power loss.
@@ -12,3 +13,13 @@ func flushData(f *os.File) error { return f.Sync() }
 
 // exchange makes two files take each other's names at once, where that can be done.
 func exchange(_, _ string) error { return errors.ErrUnsupported }
+
+// flushFileSystem makes the named files outlive a power loss.
+func flushFileSystem(_ string, files []string) error {
+	for _, path := range files {
+		if err := errors.Join(SyncDir(path), SyncDir(filepath.Dir(path))); err != nil { // the same for a file
+			return err
+		}
+	}
+	return nil
+}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/storage"
 )
 
 // Archive says what an exported session has. The archive itself is a gzipped tar of a
@@ -246,15 +247,11 @@ func (e *sessionExport) write(ctx context.Context, w io.Writer) error {
 	}
 	e.archive.Blobs = len(e.needed)
 	for _, name := range slices.Sorted(maps.Keys(e.needed)) {
-		f, err := e.store.OpenBlob(name)
+		info, err := e.store.files.StatBlob(string(name))
 		if err != nil {
-			return err
+			return fmt.Errorf("stat blob %s: %w", name.Short(), err)
 		}
-		info, err := f.Stat()
-		if err = errors.Join(err, f.Close()); err != nil {
-			return err
-		}
-		if err := header("blobs/sha256/"+string(name[:2])+"/"+string(name[2:]), info.Size()); err != nil {
+		if err := header(storage.BlobKey(string(name)), info.Size); err != nil {
 			return err
 		}
 		if _, err := e.store.CopyBlob(ctx, name, t); err != nil {

@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
 	"github.com/maestro-hive/maestro/internal/storage"
@@ -414,15 +413,18 @@ func (s *Store) takeBlobs(ctx context.Context, staged *Store, names []spec.Diges
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		path := staged.BlobPath(name)
-		info, err := os.Stat(path)
+		info, err := staged.files.StatBlob(string(name))
 		if err != nil {
 			return nil, err
 		}
-		if _, err := s.InstallUnflushed(ctx, path, cas.Entry{SHA256: name, Size: info.Size()}); err != nil {
+		path, err := staged.files.BlobPath(string(name))
+		if err != nil {
 			return nil, err
 		}
-		files = append(files, s.BlobPath(name))
+		if _, err := s.files.InstallBlob(ctx, path, string(name), info.Size); err != nil {
+			return nil, err
+		}
+		files = append(files, s.path(filepath.FromSlash(storage.BlobKey(string(name)))))
 	}
 	return files, nil
 }
@@ -440,7 +442,7 @@ func (s *Store) takeSession(staged *Store, key session.Key, blobs []string) erro
 	}); err != nil {
 		return err
 	}
-	if err := s.FlushFiles(files); err != nil {
+	if err := s.files.FlushFiles(files); err != nil {
 		return fmt.Errorf("flush the store: %w", err)
 	}
 	if err := s.files.MakeDir(filepath.Dir(dir), storage.Durable); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/storage"
 )
 
 // The defaults of what a prune keeps.
@@ -172,7 +173,7 @@ func (p *pruning) planClosed(key session.Key, e session.Execution, chain []Store
 		if !stays {
 			// One that was read a moment ago is about to be built on.
 			young, err := p.isYoung(c.Name)
-			if err != nil && !errors.Is(err, os.ErrNotExist) {
+			if err != nil && !errors.Is(err, storage.ErrNotFound) {
 				return err
 			}
 			stays = young

@@ -113,18 +113,6 @@ func (s *Store) list(ctx context.Context, key string) ([]string, error) {
 	return names, nil
 }
 
-// entries lists a directory, sorted; an absent one is empty.
-func (s *Store) entries(ctx context.Context, dir string) ([]fs.DirEntry, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("list %s: %w", s.rel(dir), err)
-	}
-	return entries, nil
-}
-
 // Executions reads execution_state.json of every session of a namespace, the
 // one that changed last first. Those that cannot be read are left out; their
 // errors come joined beside the rest.

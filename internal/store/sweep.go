@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +14,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/storage"
 )
 
 // sweepBatch is how many blobs are removed before others may continue.
@@ -41,7 +40,7 @@ var beginnings = map[blobKind][]byte{
 
 // kindOf tells what a blob looks like.
 func (s *Store) kindOf(name spec.Digest) (blobKind, error) {
-	f, err := os.Open(s.BlobPath(name))
+	f, err := s.docs.OpenBlob(string(name))
 	if err != nil {
 		return plainBlob, err
 	}
@@ -94,14 +93,14 @@ func (p *pruning) sweep(ctx context.Context) error {
 	if p.options.DryRun {
 		return p.count(append(structured, plain...))
 	}
-	if err := p.store.WithSweepLock(func() error { return p.sweepTrees(ctx, structured) }); err != nil {
+	if err := p.store.docs.SweepBlobs(func(remove func(string) error) error { return p.sweepTrees(ctx, structured, remove) }); err != nil {
 		return err
 	}
 	for batch := range slices.Chunk(plain, sweepBatch) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := p.store.WithSweepLock(func() error { return p.remove(batch) }); err != nil {
+		if err := p.store.docs.SweepBlobs(func(remove func(string) error) error { return p.remove(batch, remove) }); err != nil {
 			return err
 		}
 	}
@@ -126,7 +125,7 @@ func (p *pruning) candidates(ctx context.Context) (structured, plain []spec.Dige
 		} else if err == nil {
 			loose = append(loose, name)
 		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err != nil && !errors.Is(err, storage.ErrNotFound) {
 			return nil, nil, err
 		}
 	}
@@ -136,7 +135,7 @@ func (p *pruning) candidates(ctx context.Context) (structured, plain []spec.Dige
 		}
 		k, err := p.store.kindOf(name)
 		switch {
-		case errors.Is(err, fs.ErrNotExist):
+		case errors.Is(err, storage.ErrNotFound):
 		case err != nil:
 			return nil, nil, fmt.Errorf("stat blob %s: %w", name.Short(), err)
 		case k == plainBlob:
@@ -149,8 +148,8 @@ func (p *pruning) candidates(ctx context.Context) (structured, plain []spec.Dige
 }
 
 func (p *pruning) isYoung(name spec.Digest) (bool, error) {
-	info, err := os.Lstat(p.store.BlobPath(name))
-	return err == nil && !info.ModTime().Before(p.horizon), err
+	info, err := p.store.docs.StatBlob(string(name))
+	return err == nil && !info.Used.Before(p.horizon), err
 }
 
 // markNamed marks what a blob names as needed, if it is one that names others: a
@@ -185,7 +184,7 @@ func (p *pruning) markNamed(ctx context.Context, name spec.Digest) error {
 
 // sweepTrees removes blobs that name others, except those that somebody has
 // begun to use since they were listed: then what they name stays, too.
-func (p *pruning) sweepTrees(ctx context.Context, names []spec.Digest) error {
+func (p *pruning) sweepTrees(ctx context.Context, names []spec.Digest, remove func(string) error) error {
 	var old []spec.Digest
 	for _, name := range names {
 		young, err := p.isYoung(name)
@@ -194,32 +193,31 @@ func (p *pruning) sweepTrees(ctx context.Context, names []spec.Digest) error {
 		} else if err == nil {
 			old = append(old, name)
 		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err != nil && !errors.Is(err, storage.ErrNotFound) {
 			return err
 		}
 	}
-	return p.remove(old)
+	return p.remove(old, remove)
 }
 
 // remove removes those of the blobs that are not needed and still old.
-func (p *pruning) remove(names []spec.Digest) error {
+func (p *pruning) remove(names []spec.Digest, remove func(string) error) error {
 	for _, name := range names {
-		path := p.store.BlobPath(name)
-		info, err := os.Lstat(path)
-		if errors.Is(err, fs.ErrNotExist) || p.marks.needed[name] != "" {
+		info, err := p.store.docs.StatBlob(string(name))
+		if errors.Is(err, storage.ErrNotFound) || p.marks.needed[name] != "" {
 			continue
 		}
-		if err == nil && !info.ModTime().Before(p.horizon) {
+		if err == nil && !info.Used.Before(p.horizon) {
 			continue
 		}
 		if err == nil {
-			err = os.Remove(path)
+			err = remove(string(name))
 		}
 		if err != nil {
-			return fmt.Errorf("remove %s: %w", p.store.rel(path), err)
+			return fmt.Errorf("remove blob %s: %w", name.Short(), err)
 		}
 		p.report.Blobs++
-		p.report.Bytes += info.Size()
+		p.report.Bytes += info.Size
 	}
 	return nil
 }
@@ -227,15 +225,15 @@ func (p *pruning) remove(names []spec.Digest) error {
 // count says what would be removed.
 func (p *pruning) count(names []spec.Digest) error {
 	for _, name := range names {
-		info, err := os.Lstat(p.store.BlobPath(name))
-		if errors.Is(err, fs.ErrNotExist) {
+		info, err := p.store.docs.StatBlob(string(name))
+		if errors.Is(err, storage.ErrNotFound) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
 		p.report.Blobs++
-		p.report.Bytes += info.Size()
+		p.report.Bytes += info.Size
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/cas"
 	"github.com/maestro-hive/maestro/internal/session"
 	"github.com/maestro-hive/maestro/internal/spec"
+	"github.com/maestro-hive/maestro/internal/storage"
 )
 
 // TestWhatIsTakenUpInTheMiddleOfAPruneStays lets others begin to use what a prune
@@ -53,16 +53,18 @@ func TestWhatIsTakenUpInTheMiddleOfAPruneStays(t *testing.T) {
 	manifest(inTree)
 	_, err = s.Checkpoint(t.Context(), checkpoint)
 	require.NoError(t, err)
-	require.NoError(t, s.WithSweepLock(func() error { return p.sweepTrees(t.Context(), structured) }))
+	require.NoError(t, s.docs.SweepBlobs(func(remove func(string) error) error { return p.sweepTrees(t.Context(), structured, remove) }))
 	put("used again itself")
-	require.NoError(t, s.WithSweepLock(func() error { return p.remove(loose) }))
+	require.NoError(t, s.docs.SweepBlobs(func(remove func(string) error) error { return p.remove(loose, remove) }))
 
 	for _, name := range []spec.Digest{plain.SHA256, inTree.SHA256, inRead.SHA256, tree, read, delta, checkpoint} {
-		require.FileExists(t, s.BlobPath(name))
+		_, err := s.docs.StatBlob(string(name))
+		require.NoError(t, err)
 	}
-	require.NoFileExists(t, s.BlobPath(waste.SHA256))
+	_, err = s.docs.StatBlob(string(waste.SHA256))
+	require.ErrorIs(t, err, storage.ErrNotFound)
 	require.Equal(t, 1, p.report.Blobs)
 
 	// A blob that is gone is not taken for stored.
-	require.ErrorIs(t, s.MarkUsed(s.BlobPath(waste.SHA256)), os.ErrNotExist)
+	require.ErrorIs(t, s.docs.UseBlob(string(waste.SHA256)), storage.ErrNotFound)
 }

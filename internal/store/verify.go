@@ -3,9 +3,9 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -125,39 +125,18 @@ func (v *verification) need(name spec.Digest, by string) {
 
 // allBlobs notes every blob that is there, and files that are none.
 func (v *verification) allBlobs(ctx context.Context) error {
-	s := v.store
-	root := s.path("blobs", "sha256")
-	dirs, err := s.entries(ctx, root)
+	err := v.store.docs.ListBlobs(ctx,
+		func(name string) { v.needed[spec.Digest(name)] = "" },
+		func(key string) {
+			v.faults[key] = cas.Fault{Path: key, What: "not a blob; remove it, or move it elsewhere", Kind: session.ErrCorrupt}
+		})
 	if err != nil {
-		return err
-	}
-	for _, dir := range dirs {
-		if !dir.IsDir() {
-			v.stray(filepath.Join(root, dir.Name()))
-			continue
-		}
-		files, err := s.entries(ctx, filepath.Join(root, dir.Name()))
-		if err != nil {
-			return err
-		}
-		for _, f := range files {
-			name := spec.Digest(dir.Name() + f.Name())
-			if len(dir.Name()) != 2 || !name.Valid() || !f.Type().IsRegular() {
-				v.stray(filepath.Join(root, dir.Name(), f.Name()))
-				continue
-			}
-			v.needed[name] = ""
-		}
+		return fmt.Errorf("list the blobs: %w", err)
 	}
 	return nil
 }
 
-func (v *verification) stray(path string) {
-	p := v.store.rel(path)
-	v.faults[p] = cas.Fault{Path: p, What: "not a blob; remove it, or move it elsewhere", Kind: session.ErrCorrupt}
-}
-
-// webSession looks at a session's documents and notes the blobs that they need.
+// session looks at a session's documents and notes the blobs that they need.
 func (v *verification) session(ctx context.Context, key session.Key) error {
 	v.report.Sessions++
 	w, err := v.store.walk(ctx, key)

@@ -19,8 +19,22 @@ import (
 // Opener returns the same storage as another process has it, each time.
 type Opener func() storage.Storage
 
-// Run tests an implementation. empty makes an empty storage.
-func Run(t *testing.T, empty func(t *testing.T) Opener) {
+// Run tests an implementation. empty makes an empty storage, and what damages its blobs.
+func Run(t *testing.T, empty func(t *testing.T) (Opener, Damage)) {
+	for name, test := range map[string]func(t *testing.T, open Opener, damage Damage){
+		"blobs are written once":              blobs,
+		"a blob can be streamed":              blobStreams,
+		"many put the same blobs":             concurrentBlobs,
+		"damaged blobs are repaired or moved": damagedBlobs,
+		"sweeping excludes using":             sweptBlobs,
+		"hostile digests are refused":         hostileDigests,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			open, damage := empty(t)
+			test(t, open, damage)
+		})
+	}
 	for name, test := range map[string]func(t *testing.T, open Opener){
 		"documents have versions":           versions,
 		"one of many writers wins":          onlyOneWins,
@@ -36,7 +50,8 @@ func Run(t *testing.T, empty func(t *testing.T) Opener) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, empty(t))
+			open, _ := empty(t)
+			test(t, open)
 		})
 	}
 }

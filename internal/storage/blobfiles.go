@@ -1,0 +1,371 @@
+package storage
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/gofrs/flock"
+	"golang.org/x/sync/errgroup"
+)
+
+// blobBuffers lends buffers for comparing and hashing.
+var blobBuffers = sync.Pool{New: func() any { b := make([]byte, 256<<10); return &b }}
+
+// BlobPath is the file of a blob, for what a directory can do better than other storages:
+// share blocks, move files.
+func (d *Directory) BlobPath(digest string) (string, error) {
+	if err := CheckDigest(digest); err != nil {
+		return "", err
+	}
+	return filepath.Join(d.root, filepath.FromSlash(BlobKey(digest))), nil
+}
+
+// PutBlob implements [Blobs]. A durable blob may take the room of the reserve.
+func (d *Directory) PutBlob(digest string, data []byte, durability Durability) (*BlobInfo, error) {
+	path, err := d.BlobPath(digest)
+	if err != nil {
+		return nil, err
+	}
+	there, err := d.holds(path, data)
+	switch {
+	case err != nil:
+		return nil, err
+	case there && durability == Durable: // another process may have written it a moment ago
+		return nil, d.FlushFiles([]string{path})
+	case there:
+		return nil, nil
+	}
+	write := d.WriteTempOnce
+	if durability == Durable {
+		write = d.WriteTemp
+	}
+	temp, err := write(path, data, durability)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Lstat(temp.Name())
+	if err == nil {
+		err = d.Install(temp.Name(), path, durability)
+	}
+	if err != nil {
+		_ = os.Remove(temp.Name())
+		return nil, err
+	}
+	return blobInfo(info), nil
+}
+
+func blobInfo(info fs.FileInfo) *BlobInfo {
+	return &BlobInfo{Size: info.Size(), Used: info.ModTime(), file: info}
+}
+
+// holds reports whether a blob is stored with exactly this content. What is stored is
+// marked as used, so that it does not look abandoned, even if it is about to be replaced.
+// What was swept away meanwhile is not stored.
+func (d *Directory) holds(path string, data []byte) (bool, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	same, err := sameContent(f, data)
+	if err != nil {
+		return false, err
+	}
+	err = d.use(path)
+	if errors.Is(err, ErrNotFound) {
+		return false, nil
+	}
+	return same && err == nil, err
+}
+
+func sameContent(f *os.File, data []byte) (bool, error) {
+	info, err := f.Stat()
+	if err != nil || info.Size() != int64(len(data)) {
+		return false, err
+	}
+	b := blobBuffers.Get().(*[]byte) //nolint:forcetypeassert // the pool holds nothing else
+	defer blobBuffers.Put(b)
+	for len(data) > 0 {
+		n, err := io.ReadFull(f, (*b)[:min(len(*b), len(data))])
+		if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		if !bytes.Equal((*b)[:n], data[:n]) {
+			return false, nil
+		}
+		data = data[n:]
+	}
+	return true, nil
+}
+
+// blobFile is a blob that is written to a temporary file.
+type blobFile struct {
+	*Directory
+	file *os.File
+	size int64
+}
+
+// NewBlob implements [Blobs].
+func (d *Directory) NewBlob() (BlobWriter, error) {
+	f, err := d.Temp()
+	if err != nil {
+		return nil, err
+	}
+	return &blobFile{Directory: d, file: f}, nil
+}
+
+// Write implements [BlobWriter].
+func (b *blobFile) Write(p []byte) (int, error) {
+	n, err := b.file.Write(p)
+	b.size += int64(n)
+	return n, err
+}
+
+// Commit implements [BlobWriter].
+func (b *blobFile) Commit(ctx context.Context, digest string) (*BlobInfo, error) {
+	if err := b.file.Close(); err != nil {
+		return nil, err
+	}
+	return b.InstallBlob(ctx, b.file.Name(), digest, b.size)
+}
+
+// Close implements [BlobWriter]. The file is gone already if it was installed.
+func (b *blobFile) Close() error {
+	_ = b.file.Close()
+	if err := os.Remove(b.file.Name()); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// InstallBlob makes a file the blob that it is, unless that is stored already, undamaged.
+// made is the blob that it has made; nil: it was there.
+func (d *Directory) InstallBlob(ctx context.Context, temp, digest string, size int64) (made *BlobInfo, err error) {
+	path, err := d.BlobPath(digest)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := os.Stat(path); err == nil && info.Size() == size {
+		if found, err := hashFile(ctx, path); err == nil && found == digest {
+			if err := d.use(path); !errors.Is(err, ErrNotFound) {
+				return nil, err
+			}
+		}
+	}
+	info, err := os.Lstat(temp)
+	if err != nil {
+		return nil, err
+	}
+	return blobInfo(info), d.Install(temp, path, UntilPowerLoss)
+}
+
+// hashFile returns the digest of a file's content.
+func hashFile(ctx context.Context, path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()                  //nolint:errcheck // only read
+	b := blobBuffers.Get().(*[]byte) //nolint:forcetypeassert // the pool holds nothing else
+	defer blobBuffers.Put(b)
+	h := sha256.New()
+	for {
+		if err := ctx.Err(); err != nil {
+			return "", err
+		}
+		n, err := f.Read(*b)
+		_, _ = h.Write((*b)[:n])
+		if errors.Is(err, io.EOF) {
+			return hex.EncodeToString(h.Sum(nil)), nil
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+}
+
+// fewFiles is up to how many files are flushed one by one, side by side: that
+// is faster than to flush the whole file system, and waits for nobody else's
+// data.
+const fewFiles = 12
+
+// FlushBlobs implements [Blobs].
+func (d *Directory) FlushBlobs(digests []string) error {
+	paths := make([]string, len(digests))
+	for i, digest := range digests {
+		var err error
+		if paths[i], err = d.BlobPath(digest); err != nil {
+			return err
+		}
+	}
+	return d.FlushFiles(paths)
+}
+
+// FlushFiles makes files outlive a power loss that were installed until then.
+func (d *Directory) FlushFiles(files []string) error {
+	if len(files) > fewFiles {
+		return flushFileSystem(d.root, files)
+	}
+	paths := slices.Clone(files)
+	for _, path := range files {
+		paths = append(paths, filepath.Dir(path))
+	}
+	slices.Sort(paths)
+	var all errgroup.Group
+	for _, path := range slices.Compact(paths) {
+		all.Go(func() error { return SyncDir(path) }) // the same for a file
+	}
+	return all.Wait()
+}
+
+// OpenBlob implements [Blobs]. What it returns is a file.
+func (d *Directory) OpenBlob(digest string) (io.ReadCloser, error) {
+	path, err := d.BlobPath(digest)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrNotFound
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// StatBlob implements [Blobs].
+func (d *Directory) StatBlob(digest string) (BlobInfo, error) {
+	path, err := d.BlobPath(digest)
+	if err != nil {
+		return BlobInfo{}, err
+	}
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return BlobInfo{}, ErrNotFound
+	}
+	if err != nil {
+		return BlobInfo{}, err
+	}
+	return *blobInfo(info), nil
+}
+
+// UseBlob implements [Blobs]: the time of a blob's file is that of its last use.
+func (d *Directory) UseBlob(digest string) error {
+	path, err := d.BlobPath(digest)
+	if err != nil {
+		return err
+	}
+	return d.use(path)
+}
+
+func (d *Directory) use(path string) error {
+	err := d.sweepLock((*flock.Flock).RLock, func() error {
+		now := d.now()
+		return os.Chtimes(path, now, now)
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return ErrNotFound
+	}
+	return err
+}
+
+// ListBlobs implements [Blobs].
+func (d *Directory) ListBlobs(ctx context.Context, blob, stray func(name string)) error {
+	root := filepath.Join(d.root, filepath.FromSlash(blobDir))
+	dirs, err := os.ReadDir(root)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, dir := range dirs {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if !dir.IsDir() {
+			stray(blobDir + "/" + dir.Name())
+			continue
+		}
+		files, err := os.ReadDir(filepath.Join(root, dir.Name()))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		for _, f := range files {
+			digest := dir.Name() + f.Name()
+			if len(dir.Name()) != digestPrefix || CheckDigest(digest) != nil || !f.Type().IsRegular() {
+				stray(blobDir + "/" + dir.Name() + "/" + f.Name())
+				continue
+			}
+			blob(digest)
+		}
+	}
+	return nil
+}
+
+// SweepBlobs implements [Blobs] by a lock of the file system.
+func (d *Directory) SweepBlobs(sweep func(remove func(digest string) error) error) error {
+	return d.sweepLock((*flock.Flock).Lock, func() error {
+		return sweep(func(digest string) error {
+			path, err := d.BlobPath(digest)
+			if err == nil {
+				err = os.Remove(path)
+			}
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			return err
+		})
+	})
+}
+
+func (d *Directory) sweepLock(lock func(*flock.Flock) error, change func() error) (err error) {
+	l := flock.New(filepath.Join(d.root, "locks", ".sweep"), flock.SetPermissions(fileMode))
+	err = lock(l)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := d.MakeDir(filepath.Join(d.root, "locks"), UntilPowerLoss); err != nil {
+			return fmt.Errorf("create the directory of a lock: %w", err)
+		}
+		err = lock(l)
+	}
+	if err != nil {
+		_ = l.Close()
+		return fmt.Errorf("lock the store's blobs: %w", err)
+	}
+	defer closing(l, &err)
+	return change()
+}
+
+// QuarantineBlob implements [Blobs]. Another process may have repaired the blob in the
+// meantime; so what was moved is looked at again, and an undamaged blob is put back.
+func (d *Directory) QuarantineBlob(ctx context.Context, digest string) (string, error) {
+	path, err := d.BlobPath(digest)
+	if err != nil {
+		return "", err
+	}
+	to := d.quarantined(path)
+	if err := d.Install(path, to, UntilPowerLoss); err != nil {
+		return "", err
+	}
+	if found, err := hashFile(ctx, to); err == nil && found == digest {
+		if err := os.Rename(to, path); err != nil {
+			return "", fmt.Errorf("restore blob %s, which is intact: %w", digest, err)
+		}
+		return "", nil
+	}
+	return d.Rel(to), nil
+}

@@ -1,0 +1,222 @@
+package storagetest
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/maestro-hive/maestro/internal/storage"
+)
+
+// Damage makes a stored blob hold other content than its name says.
+type Damage func(t *testing.T, digest string, content []byte)
+
+func digestOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+func contentOf(t *testing.T, s storage.Storage, digest string) []byte {
+	t.Helper()
+	r, err := s.OpenBlob(digest)
+	require.NoError(t, err)
+	data, err := io.ReadAll(r)
+	require.NoError(t, err)
+	require.NoError(t, r.Close())
+	return data
+}
+
+// blobs: content comes back under its digest, small or large, and is made once.
+func blobs(t *testing.T, open Opener, _ Damage) {
+	s := open()
+	large := make([]byte, 3<<20)
+	_, _ = rand.Read(large)
+	for _, content := range [][]byte{nil, []byte("small"), large} {
+		digest := digestOf(content)
+		_, err := s.OpenBlob(digest)
+		require.ErrorIs(t, err, storage.ErrNotFound)
+		_, err = s.StatBlob(digest)
+		require.ErrorIs(t, err, storage.ErrNotFound)
+		require.ErrorIs(t, s.UseBlob(digest), storage.ErrNotFound)
+		for i, d := range []storage.Durability{storage.UntilPowerLoss, storage.Durable, storage.UntilPowerLoss} {
+			made, err := open().PutBlob(digest, content, d)
+			require.NoError(t, err)
+			require.Equal(t, i == 0, made != nil, "it is made once")
+		}
+		require.True(t, bytes.Equal(content, contentOf(t, open(), digest)))
+		info, err := s.StatBlob(digest)
+		require.NoError(t, err)
+		require.Equal(t, int64(len(content)), info.Size)
+		require.NoError(t, s.FlushBlobs([]string{digest}))
+	}
+}
+
+// blobStreams: what was written is a blob when it is committed, and nothing before.
+func blobStreams(t *testing.T, open Opener, _ Damage) {
+	s := open()
+	content := bytes.Repeat([]byte("streamed "), 100_000)
+	digest := digestOf(content)
+	for i := range 3 {
+		w, err := s.NewBlob()
+		require.NoError(t, err)
+		_, err = io.Copy(w, bytes.NewReader(content))
+		require.NoError(t, err)
+		if i > 0 {
+			made, err := w.Commit(t.Context(), digest)
+			require.NoError(t, err)
+			require.Equal(t, i == 1, made != nil, "it is made once")
+		}
+		require.NoError(t, w.Close())
+		_, err = open().StatBlob(digest)
+		require.Equal(t, i == 0, err != nil, "it is there once it is committed")
+	}
+	require.True(t, bytes.Equal(content, contentOf(t, s, digest)))
+	require.Equal(t, []string{digest}, listed(t, s), "a blob that was discarded leaves nothing")
+}
+
+// concurrentBlobs: many put the same blobs at once; readers see whole ones.
+func concurrentBlobs(t *testing.T, open Opener, _ Damage) {
+	const writers, each = 4, 20
+	contents := make([][]byte, each)
+	for i := range contents {
+		contents[i] = bytes.Repeat([]byte{byte(i)}, 1+i*7_000)
+	}
+	var all sync.WaitGroup
+	failed := make(chan error, writers*each)
+	for range writers {
+		all.Go(func() {
+			s := open()
+			for i, content := range contents {
+				if _, err := s.PutBlob(digestOf(content), content, storage.Durability(i%2 == 0)); err != nil {
+					failed <- err
+					continue
+				}
+				r, err := s.OpenBlob(digestOf(content))
+				if err != nil {
+					failed <- err
+					continue
+				}
+				data, err := io.ReadAll(r)
+				_ = r.Close()
+				if err != nil || !bytes.Equal(data, content) {
+					failed <- storage.ErrConflict
+				}
+			}
+		})
+	}
+	all.Wait()
+	require.Empty(t, failed)
+	require.Len(t, listed(t, open()), each)
+}
+
+// damagedBlobs: a put repairs what is damaged; a quarantine takes it away, unless it has
+// been repaired meanwhile.
+func damagedBlobs(t *testing.T, open Opener, damage Damage) {
+	s := open()
+	content := []byte("as it was")
+	digest := digestOf(content)
+	for _, wrong := range []string{"", "as it is!", "longer than it was"} {
+		_, err := s.PutBlob(digest, content, storage.Durable)
+		require.NoError(t, err)
+		damage(t, digest, []byte(wrong))
+		made, err := s.PutBlob(digest, content, storage.UntilPowerLoss)
+		require.NoError(t, err)
+		require.NotNil(t, made)
+		require.Equal(t, content, contentOf(t, open(), digest), "it is repaired")
+
+		damage(t, digest, []byte(wrong))
+		w, err := s.NewBlob()
+		require.NoError(t, err)
+		_, err = w.Write(content)
+		require.NoError(t, err)
+		_, err = w.Commit(t.Context(), digest)
+		require.NoError(t, err)
+		require.Equal(t, content, contentOf(t, open(), digest), "it is repaired")
+
+		moved, err := s.QuarantineBlob(t.Context(), digest)
+		require.NoError(t, err)
+		require.Empty(t, moved, "it is not damaged")
+		require.Equal(t, content, contentOf(t, open(), digest))
+
+		damage(t, digest, []byte(wrong))
+		moved, err = s.QuarantineBlob(t.Context(), digest)
+		require.NoError(t, err)
+		data, _, err := s.Read(moved)
+		require.NoError(t, err)
+		require.Equal(t, wrong, string(data), "it is kept elsewhere")
+		_, err = s.StatBlob(digest)
+		require.ErrorIs(t, err, storage.ErrNotFound)
+	}
+}
+
+// sweptBlobs: a sweep removes blobs, and nobody marks one as used meanwhile. Who has put or
+// used a blob shows in what is known of it.
+func sweptBlobs(t *testing.T, open Opener, _ Damage) {
+	s := open()
+	content := []byte("old")
+	digest := digestOf(content)
+	made, err := s.PutBlob(digest, content, storage.Durable)
+	require.NoError(t, err)
+	now, err := open().StatBlob(digest)
+	require.NoError(t, err)
+	require.True(t, made.Untouched(now))
+	used := make(chan error, 1)
+	require.NoError(t, s.SweepBlobs(func(remove func(string) error) error {
+		go func() { used <- open().UseBlob(digest) }()
+		select {
+		case err := <-used:
+			require.FailNow(t, "used in the middle of a sweep", "%v", err)
+		case <-time.After(50 * time.Millisecond):
+		}
+		require.NoError(t, remove(digest))
+		return remove(digest) // it is gone
+	}))
+	require.ErrorIs(t, <-used, storage.ErrNotFound)
+	require.Empty(t, listed(t, s))
+
+	_, err = s.PutBlob(digest, content, storage.Durable)
+	require.NoError(t, err)
+	time.Sleep(20 * time.Millisecond)
+	require.NoError(t, open().UseBlob(digest))
+	now, err = s.StatBlob(digest)
+	require.NoError(t, err)
+	require.False(t, made.Untouched(now))
+}
+
+// hostileDigests: what is no digest is no blob.
+func hostileDigests(t *testing.T, open Opener, _ Damage) {
+	s := open()
+	for _, digest := range []string{"", "..", strings.Repeat("a", 63), strings.Repeat("a", 65), strings.Repeat("A", 64), "../../" + strings.Repeat("a", 58), strings.Repeat("/", 64)} {
+		_, err := s.PutBlob(digest, nil, storage.UntilPowerLoss)
+		require.ErrorIs(t, err, storage.ErrKey, digest)
+		_, err = s.OpenBlob(digest)
+		require.ErrorIs(t, err, storage.ErrKey, digest)
+		_, err = s.StatBlob(digest)
+		require.ErrorIs(t, err, storage.ErrKey, digest)
+		_, err = s.QuarantineBlob(t.Context(), digest)
+		require.ErrorIs(t, err, storage.ErrKey, digest)
+		require.ErrorIs(t, s.UseBlob(digest), storage.ErrKey, digest)
+		require.ErrorIs(t, s.FlushBlobs([]string{digest}), storage.ErrKey, digest)
+		require.ErrorIs(t, s.SweepBlobs(func(remove func(string) error) error { return remove(digest) }), storage.ErrKey, digest)
+	}
+}
+
+// listed are the blobs of a storage that has nothing else among them, sorted.
+func listed(t *testing.T, s storage.Storage) []string {
+	t.Helper()
+	var all []string
+	require.NoError(t, s.ListBlobs(t.Context(),
+		func(digest string) { all = append(all, digest) },
+		func(key string) { require.Fail(t, "not a blob", key) }))
+	slices.Sort(all)
+	return all
+}
