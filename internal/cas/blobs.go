@@ -48,9 +48,9 @@ func (s *Store) PutBlob(ctx context.Context, data []byte) (spec.Digest, error) {
 	if s.knownDurable(name) {
 		durability = storage.UntilPowerLoss
 	}
-	made, err := s.files.PutBlob(string(name), data, durability)
+	made, err := s.blobs.PutBlob(string(name), data, durability)
 	if err == nil && made != nil && durability != storage.Durable { // it was removed meanwhile
-		err = s.files.FlushBlobs([]string{string(name)})
+		err = s.blobs.FlushBlobs([]string{string(name)})
 	}
 	if err != nil {
 		return "", fmt.Errorf("store a blob: %w", err)
@@ -106,7 +106,7 @@ func (s *Store) CopyBlob(ctx context.Context, name spec.Digest, w io.Writer) (in
 	}
 	defer f.Close() //nolint:errcheck // only read
 	if b, ok := w.(*bytes.Buffer); ok {
-		if info, err := s.files.StatBlob(string(name)); err == nil {
+		if info, err := s.blobs.StatBlob(string(name)); err == nil {
 			b.Grow(int(info.Size) + bytes.MinRead)
 		}
 	}
@@ -123,18 +123,32 @@ func (s *Store) CopyBlob(ctx context.Context, name spec.Digest, w io.Writer) (in
 
 // openBlob opens a blob for reading.
 func (s *Store) openBlob(name spec.Digest) (io.ReadCloser, error) {
-	if !name.Valid() {
-		return nil, fmt.Errorf("blob %q: %w: a blob's name is 64 lower-case hex digits", textfmt.Shorten(string(name), 80), session.ErrNotFound)
-	}
-	f, err := s.files.OpenBlob(string(name))
-	if errors.Is(err, storage.ErrNotFound) {
-		s.dropIndexes()
-		return nil, &Fault{Path: storage.BlobKey(string(name)), What: "the store " + s.dir + " has no such blob", Kind: session.ErrNotFound}
-	}
+	r, err := s.blobs.OpenBlob(string(name))
 	if err != nil {
-		return nil, fmt.Errorf("open a blob: %w", err)
+		return nil, s.noBlob(name, err)
 	}
-	return f, nil
+	return r, nil
+}
+
+// BlobSize is the size of a blob in bytes. Errors are those of [Store.Blob].
+func (s *Store) BlobSize(name spec.Digest) (int64, error) {
+	info, err := s.blobs.StatBlob(string(name))
+	if err != nil {
+		return 0, s.noBlob(name, err)
+	}
+	return info.Size, nil
+}
+
+// noBlob reports a blob that could not be opened.
+func (s *Store) noBlob(name spec.Digest, err error) error {
+	switch {
+	case errors.Is(err, storage.ErrKey):
+		return fmt.Errorf("blob %q: %w: a blob's name is 64 lower-case hex digits", textfmt.Shorten(string(name), 80), session.ErrNotFound)
+	case errors.Is(err, storage.ErrNotFound):
+		s.dropIndexes()
+		return &Fault{Path: storage.BlobKey(string(name)), What: "the store " + s.dir + " has no such blob", Kind: session.ErrNotFound}
+	}
+	return fmt.Errorf("open a blob: %w", err)
 }
 
 // copy copies r to w until its end or the context's.
@@ -166,7 +180,7 @@ func (s *Store) copy(ctx context.Context, w io.Writer, r io.Reader) (int64, erro
 func (s *Store) quarantineBlob(ctx context.Context, name spec.Digest) error {
 	s.flushed.within(s.now()).Clear()
 	key := storage.BlobKey(string(name))
-	moved, err := s.files.QuarantineBlob(ctx, string(name))
+	moved, err := s.blobs.QuarantineBlob(ctx, string(name))
 	switch {
 	case err != nil:
 		return &Fault{Path: key, What: "cannot be moved to the quarantine: " + err.Error(), Kind: session.ErrCorrupt}

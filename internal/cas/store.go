@@ -85,12 +85,14 @@ type Store struct {
 	buffers   sync.Pool
 	// flushed are the blobs that need no flushing.
 	flushed flushed
-	files   *storage.Directory
+	blobs   storage.Blobs
+	// files has the indexes of directories, which are this host's.
+	files *storage.Directory
 }
 
-// New returns the content in a directory, which exists.
-func New(dir string, files *storage.Directory, o Options) *Store {
-	s := &Store{dir: dir, workRoot: o.WorkRoot, limits: o.Limits.WithDefaults(), indexFrom: o.IndexFrom, now: o.Clock, files: files}
+// New returns the content in a directory, which exists. The blobs may be elsewhere.
+func New(dir string, files *storage.Directory, blobs storage.Blobs, o Options) *Store {
+	s := &Store{dir: dir, blobs: blobs, workRoot: o.WorkRoot, limits: o.Limits.WithDefaults(), indexFrom: o.IndexFrom, now: o.Clock, files: files}
 	s.buffers.New = func() any { b := make([]byte, bufferSize); return &b }
 	return s
 }

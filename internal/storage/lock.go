@@ -109,3 +109,70 @@ func (l *held) Write(key string, data []byte, version Version, durability Durabi
 
 // Close implements [Locked].
 func (l *held) Close() error { return l.file.Close() }
+
+// Hold implements [Storage] by a lock of the file system, which every process has that
+// inherits its descriptor. Its file stays: a lock on a removed file would exclude nobody.
+func (d *Directory) Hold(key string) (Hold, bool, error) {
+	if err := CheckKey(key); err != nil {
+		return nil, false, err
+	}
+	path := filepath.Join(d.root, "locks", filepath.FromSlash(key))
+	if err := d.MakeDir(filepath.Dir(path), UntilPowerLoss); err != nil {
+		return nil, false, fmt.Errorf("create the directory of a lock: %w", err)
+	}
+	// Read-only, so that it keeps no file system from being made so.
+	f, err := tryFlock(path, os.O_RDONLY)
+	if errors.Is(err, unix.EBADF) || errors.Is(err, unix.EIO) {
+		f, err = tryFlock(path, os.O_RDWR) // NFS locks only what may be written
+	}
+	switch {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return nil, false, nil
+	case err != nil:
+		return nil, false, err
+	}
+	return heldFile{f}, true, nil
+}
+
+func tryFlock(path string, mode int) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|mode, fileMode)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// heldFile is a file that is locked.
+type heldFile struct{ *os.File }
+
+// Unlock does more than to close the file, which others may have inherited.
+func (l heldFile) Unlock() {
+	_ = unix.Flock(int(l.Fd()), unix.LOCK_UN)
+	_ = l.Close()
+}
+
+// CheckLocks tries whether the file system keeps two that hold a file open from locking it
+// both: nil if it does.
+func (d *Directory) CheckLocks() (err error) {
+	first, err := d.Temp()
+	if err != nil {
+		return fmt.Errorf("write into the store: %w", err)
+	}
+	defer os.Remove(first.Name()) //nolint:errcheck // swept away later
+	defer closing(first, &err)
+	if err := unix.Flock(int(first.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return fmt.Errorf("lock a file of the store: %w", err)
+	}
+	second, err := tryFlock(first.Name(), os.O_RDWR)
+	if err == nil {
+		return errors.Join(errors.New("a file was locked twice at the same time"), second.Close())
+	}
+	if !errors.Is(err, unix.EWOULDBLOCK) {
+		return fmt.Errorf("lock a file of the store: %w", err)
+	}
+	return nil
+}

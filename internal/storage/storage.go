@@ -1,5 +1,6 @@
 // Package storage is the port below everything that changes in a store: documents, which
-// are replaced if their version is still the same, and journals, which only grow. A
+// are replaced if their version is still the same, journals, which only grow, and blobs,
+// which are written once. A
 // [Directory] is its implementation for processes that share a file system. An object
 // store can be another: conditional writes for documents, one object for each line of a
 // journal, and leases for locks. Whatever a lease protects is protected by versions, too.
@@ -80,6 +81,21 @@ type Storage interface {
 	// RLock is as Lock; it may be held by many at a time, and excludes Lock. A document
 	// that is written under locks is read under them.
 	RLock(ctx context.Context, key string) (Locked, error)
+	// Hold takes a lock for as long as some work takes; ok is false while another holds
+	// it. It ends when it is unlocked, or when its holder is gone, however that ends: here
+	// the process and all that have inherited the descriptor. An object store grants a
+	// lease instead that its holder renews. A lease can end while its holder still works, so
+	// whatever is written under a hold has a version or an incarnation that excludes late
+	// writers.
+	Hold(key string) (held Hold, ok bool, err error)
+}
+
+// Hold is a lock that is held while some work is under way.
+type Hold interface {
+	// Fd is the descriptor that processes inherit to keep the lock.
+	Fd() uintptr
+	// Unlock releases the lock, also for those that have inherited it.
+	Unlock()
 }
 
 // Documents reads and writes documents.

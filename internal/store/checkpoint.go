@@ -60,7 +60,7 @@ func (s *Store) PutCheckpoint(ctx context.Context, key session.Key, c session.Ch
 // putCopied stores a blob and a copy of it at path. Both are flushed together,
 // before the copy takes the place of what is there.
 func (s *Store) putCopied(key session.Key, c session.Checkpoint, name spec.Digest, path string, data []byte) (err error) {
-	if _, err := s.files.PutBlob(string(name), data, storage.UntilPowerLoss); err != nil {
+	if _, err := s.docs.PutBlob(string(name), data, storage.UntilPowerLoss); err != nil {
 		return err
 	}
 	f, err := s.files.Temp()
@@ -77,7 +77,7 @@ func (s *Store) putCopied(key session.Key, c session.Checkpoint, name spec.Diges
 		return err
 	}
 	var flush errgroup.Group
-	flush.Go(func() error { return s.files.FlushBlobs([]string{string(name)}) })
+	flush.Go(func() error { return s.docs.FlushBlobs([]string{string(name)}) })
 	flush.Go(func() error { return storage.SyncDir(f.Name()) }) // the same for a file
 	if err := flush.Wait(); err != nil {
 		return err
@@ -158,7 +158,7 @@ func (s *Store) CheckpointPath(key session.Key, phase string) (string, error) {
 // names is not pruned for a day.
 func (s *Store) Checkpoint(ctx context.Context, name spec.Digest) (session.Checkpoint, error) {
 	// Where the store cannot be written, nothing can be built or pruned.
-	_ = s.files.UseBlob(string(name))
+	_ = s.docs.UseBlob(string(name))
 	c, err := s.checkpoint(ctx, name)
 	return c.Checkpoint, err
 }

@@ -247,11 +247,11 @@ func (e *sessionExport) write(ctx context.Context, w io.Writer) error {
 	}
 	e.archive.Blobs = len(e.needed)
 	for _, name := range slices.Sorted(maps.Keys(e.needed)) {
-		info, err := e.store.files.StatBlob(string(name))
+		size, err := e.store.BlobSize(name)
 		if err != nil {
-			return fmt.Errorf("stat blob %s: %w", name.Short(), err)
+			return err
 		}
-		if err := header(storage.BlobKey(string(name)), info.Size); err != nil {
+		if err := header(storage.BlobKey(string(name)), size); err != nil {
 			return err
 		}
 		if _, err := e.store.CopyBlob(ctx, name, t); err != nil {

@@ -1,4 +1,121 @@
 package store
 
+import (
+	"context"
+	"io"
+	"regexp"
+	"sync"
+
+	"github.com/maestro-hive/maestro/internal/cas"
+	"github.com/maestro-hive/maestro/internal/storage"
+)
+
 // Seal lets tests write documents as the store does, with content of their own.
 func Seal(v any) ([]byte, error) { return seal(v) }
+
+// DurabilityOrder sees what becomes durable, in order.
+type DurabilityOrder struct {
+	storage.Storage
+	mu      sync.Mutex
+	durable map[string]bool
+	// Named counts blobs that were named by what became durable.
+	Named int
+	// Wrong lists what became durable before a blob that it names.
+	Wrong []string
+}
+
+// RecordDurability looks at all that a store writes from now on.
+func RecordDurability(s *Store) *DurabilityOrder {
+	o := &DurabilityOrder{Storage: s.docs, durable: map[string]bool{}}
+	s.docs = o
+	s.Store = cas.New(s.dir, s.files, o, cas.Options{Clock: s.now, Limits: s.limits, WorkRoot: s.workRoot})
+	return o
+}
+
+// Forget takes a blob for one that is not durable.
+func (o *DurabilityOrder) Forget(digest string) { delete(o.durable, digest) }
+
+var digestPattern = regexp.MustCompile("[0-9a-f]{64}")
+
+// check notes blobs that data names and that are not durable.
+func (o *DurabilityOrder) check(what string, data []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, digest := range digestPattern.FindAllString(string(data), -1) {
+		if _, err := o.StatBlob(digest); err != nil {
+			continue // a digest of something else
+		}
+		o.Named++
+		if !o.durable[digest] {
+			o.Wrong = append(o.Wrong, what+" before "+digest)
+		}
+	}
+}
+
+// became notes that blobs are durable, all at once.
+func (o *DurabilityOrder) became(digests ...string) error {
+	o.mu.Lock()
+	for _, digest := range digests {
+		o.durable[digest] = true
+	}
+	o.mu.Unlock()
+	for _, digest := range digests {
+		r, err := o.OpenBlob(digest)
+		if err != nil {
+			return err
+		}
+		data, err := io.ReadAll(r)
+		if err != nil {
+			return err
+		}
+		o.check("blob "+digest, data)
+		if err := r.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *DurabilityOrder) PutBlob(digest string, data []byte, d storage.Durability) (*storage.BlobInfo, error) {
+	made, err := o.Storage.PutBlob(digest, data, d)
+	if err == nil && d == storage.Durable {
+		err = o.became(digest)
+	}
+	return made, err
+}
+
+func (o *DurabilityOrder) FlushBlobs(digests []string) error {
+	if err := o.Storage.FlushBlobs(digests); err != nil {
+		return err
+	}
+	return o.became(digests...)
+}
+
+func (o *DurabilityOrder) Write(key string, data []byte, version storage.Version, d storage.Durability) (storage.Version, error) {
+	if d == storage.Durable {
+		o.check(key, data)
+	}
+	return o.Storage.Write(key, data, version, d)
+}
+
+func (o *DurabilityOrder) Append(key string, line []byte) error {
+	o.check(key, line)
+	return o.Storage.Append(key, line)
+}
+
+func (o *DurabilityOrder) Lock(ctx context.Context, key string) (storage.Locked, error) {
+	l, err := o.Storage.Lock(ctx, key)
+	return lockedOrder{l, o}, err
+}
+
+type lockedOrder struct {
+	storage.Locked
+	order *DurabilityOrder
+}
+
+func (l lockedOrder) Write(key string, data []byte, version storage.Version, d storage.Durability) (storage.Version, error) {
+	if d == storage.Durable {
+		l.order.check(key, data)
+	}
+	return l.Locked.Write(key, data, version, d)
+}

@@ -1,12 +1,9 @@
 package store
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Clock tells what time it is by the clock of the file system that holds the store,
@@ -43,22 +40,4 @@ func (s *Store) OfferFile(worker string) (path string, written time.Time, err er
 
 // CheckLocks tries whether the store's file system keeps two that hold a file open
 // from locking it both: nil if it does.
-func (s *Store) CheckLocks() (err error) {
-	first, err := s.files.Temp()
-	if err != nil {
-		return fmt.Errorf("write into the store: %w", err)
-	}
-	defer os.Remove(first.Name()) //nolint:errcheck // swept away later
-	defer closing(first, &err)
-	if err := unix.Flock(int(first.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return fmt.Errorf("lock a file of the store: %w", err)
-	}
-	second, err := tryFlock(first.Name(), os.O_RDWR)
-	if err == nil {
-		return errors.Join(errors.New("a file was locked twice at the same time"), second.Close())
-	}
-	if !errors.Is(err, unix.EWOULDBLOCK) {
-		return fmt.Errorf("lock a file of the store: %w", err)
-	}
-	return nil
-}
+func (s *Store) CheckLocks() error { return s.files.CheckLocks() }

@@ -55,14 +55,14 @@ func withDefaults(o session.PruneOptions) session.PruneOptions {
 // by any process. A store with a fault is not pruned: what a damaged document
 // needs is not known. While another process prunes, the error is [ErrPruning].
 func (s *Store) Prune(ctx context.Context, o session.PruneOptions) (session.PruneReport, error) {
-	unlock, ok, err := s.lockPruning()
+	held, ok, err := s.docs.Hold(".prune") // no namespace begins with a dot
 	if err != nil {
 		return session.PruneReport{}, fmt.Errorf("prune: %w", err)
 	}
 	if !ok {
 		return session.PruneReport{}, ErrPruning
 	}
-	defer unlock()
+	defer held.Unlock()
 	o = withDefaults(o)
 	p := &pruning{
 		store: s, options: o, marks: newVerification(s), horizon: s.now().Add(-o.Young),

@@ -175,7 +175,7 @@ func newStore(dir, id string, o Options) *Store {
 	}
 	s.files = storage.NewDirectory(dir, s.now, s.withReserve)
 	s.docs = s.files
-	s.Store = cas.New(dir, s.files, cas.Options{Clock: s.now, Limits: s.limits, IndexFrom: o.IndexFrom, WorkRoot: s.workRoot})
+	s.Store = cas.New(dir, s.files, s.docs, cas.Options{Clock: s.now, Limits: s.limits, IndexFrom: o.IndexFrom, WorkRoot: s.workRoot})
 	return s
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"regexp"
 
 	"github.com/maestro-hive/maestro/internal/budget"
@@ -134,7 +133,7 @@ func (v *verification) named(ctx context.Context, doc []byte, by string) error {
 	for _, match := range digests.FindAll(doc, -1) {
 		name := spec.Digest(match)
 		kind, err := v.store.kindOf(name)
-		if errors.Is(err, os.ErrNotExist) {
+		if errors.Is(err, storage.ErrNotFound) {
 			continue
 		}
 		if err != nil {

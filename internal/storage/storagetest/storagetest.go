@@ -46,6 +46,7 @@ func Run(t *testing.T, empty func(t *testing.T) (Opener, Damage)) {
 		"sizes are bounded":                 bounds,
 		"locks exclude":                     locks,
 		"a lock's holder keeps to versions": lockedWrites,
+		"holds exclude":                     holds,
 		"damage is moved out of the way":    quarantine,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -205,6 +206,8 @@ func hostileKeys(t *testing.T, open Opener) {
 		require.ErrorIs(t, err, storage.ErrKey, "%.40q", key)
 		_, err = s.Lock(t.Context(), key)
 		require.ErrorIs(t, err, storage.ErrKey, "%.40q", key)
+		_, _, err = s.Hold(key)
+		require.ErrorIs(t, err, storage.ErrKey, "%.40q", key)
 		_, err = s.Quarantine(key, "", false)
 		require.ErrorIs(t, err, storage.ErrKey, "%.40q", key)
 	}
@@ -235,6 +238,28 @@ func locks(t *testing.T, open Opener) {
 	second, err := open().RLock(t.Context(), "a/doc")
 	require.NoError(t, err)
 	require.NoError(t, errors.Join(first.Close(), second.Close()))
+}
+
+// holds: one holds a lock at a time, and nobody waits for it.
+func holds(t *testing.T, open Opener) {
+	s := open()
+	held, ok, err := s.Hold("a/work")
+	require.NoError(t, err)
+	require.True(t, ok)
+	for _, other := range []storage.Storage{s, open()} {
+		_, ok, err := other.Hold("a/work")
+		require.NoError(t, err)
+		require.False(t, ok)
+	}
+	free, ok, err := open().Hold("a/other")
+	require.NoError(t, err)
+	require.True(t, ok)
+	free.Unlock()
+	held.Unlock()
+	held, ok, err = open().Hold("a/work")
+	require.NoError(t, err)
+	require.True(t, ok)
+	held.Unlock()
 }
 
 // lockedWrites: a holder that has lost its lock does not overwrite what others have written.
