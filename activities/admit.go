@@ -57,7 +57,7 @@ func (a *Admissions) Admit(ctx context.Context, in AdmitInput) (Admission, error
 		return Admission{}, storeError(err)
 	}
 	agents, faults := t.Admissible(offers, a.Clock())
-	if faults = append(faults, in.Course.Faults(t)...); len(faults) > 0 {
+	if faults = append(faults, in.Course.Problems(t)...); len(faults) > 0 {
 		return Admission{Faults: faults}, nil
 	}
 	var r *restoration

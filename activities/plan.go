@@ -12,7 +12,7 @@ import (
 // would refuse the course. Nothing runs and nothing is published: files only has to
 // have the workspace and what the course supplies. The team must be resolved.
 func Plan(ctx context.Context, files Files, t spec.Team, c session.Course, workspace spec.Digest) (plan []session.PlanEntry, faults []string, err error) {
-	if faults := c.Faults(t); len(faults) > 0 {
+	if faults := c.Problems(t); len(faults) > 0 {
 		return nil, faults, nil
 	}
 	a := &Admissions{Files: files}

@@ -72,7 +72,7 @@ type Set struct {
 // Programs and variables that are not there are only warned of, because they may
 // appear later.
 func New(cfg Config, opts Options) (*Set, error) {
-	if faults := cfg.Faults(); len(faults) > 0 {
+	if faults := cfg.Problems(); len(faults) > 0 {
 		errs := make([]error, len(faults))
 		for i, f := range faults {
 			errs[i] = fmt.Errorf("%s %s", f.Path, f.Message)

@@ -49,7 +49,7 @@ func (a *app) reportError(err error) {
 		return
 	}
 	message := a.describeError(err)
-	var faults *config.Faults
+	var faults *config.Problems
 	if message != "" && !errors.As(err, &faults) {
 		message = "maestro: " + message
 	}

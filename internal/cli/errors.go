@@ -68,7 +68,7 @@ func exit(code int) error {
 func exitCode(err error) int {
 	var coded *codeError
 	var typed *cmdline.UsageError
-	var faults *config.Faults
+	var faults *config.Problems
 	var connection *temporalutil.ConfigError
 	var unreachable *temporalutil.UnreachableError
 	var refused *temporalutil.RefusedError

@@ -138,7 +138,7 @@ func (a *app) supply(ctx context.Context, s *store.Store, t spec.Team, f supplie
 	if selects && len(c.Only) == 0 { // an empty selection would be all
 		return usagef("every selected phase is supplied, so nothing is left to run; select phases that depend on them")
 	}
-	if faults := c.Faults(t); len(faults) > 0 {
+	if faults := c.Problems(t); len(faults) > 0 {
 		return usagef("%s", strings.Join(faults, "\n  "))
 	}
 	return nil

@@ -140,18 +140,18 @@ func TestValidateWithoutAnythingElse(t *testing.T) {
 	got := d.run("validate", teamFile, "--agents", workerFile, "-o", "json")
 	require.Equal(t, 2, got.code)
 	var doc struct {
-		Valid  bool
-		Team   string
-		Phases []string
-		Agents []string
-		Faults []struct{ File, Field, Message string }
+		Valid    bool
+		Team     string
+		Phases   []string
+		Agents   []string
+		Problems []struct{ File, Field, Message string }
 	}
 	require.NoError(t, json.Unmarshal([]byte(got.stdout.String()), &doc))
 	require.False(t, doc.Valid)
 	require.Equal(t, []string{"think", "build"}, doc.Phases)
-	require.Len(t, doc.Faults, 2)
-	require.Contains(t, doc.Faults[0].Message, `agent "writer", needed by team pair, is missing`)
-	require.Contains(t, doc.Faults[1].Message, `check "has-code", needed by team pair, is missing`)
+	require.Len(t, doc.Problems, 2)
+	require.Contains(t, doc.Problems[0].Message, `agent "writer", needed by team pair, is missing`)
+	require.Contains(t, doc.Problems[1].Message, `check "has-code", needed by team pair, is missing`)
 	require.Contains(t, got.stderr.String(), `agent "writer", needed by team pair, is missing; it has coder`)
 	require.NoDirExists(t, d.state)
 

@@ -27,8 +27,8 @@ type validateDocument struct {
 	// Agents and Checks are what workers have to offer for the team.
 	Agents []string `json:"agents"`
 	Checks []string `json:"checks"`
-	// Faults is everything that is wrong.
-	Faults []config.Fault `json:"faults"`
+	// Problems is everything that is wrong.
+	Problems []config.Problem `json:"problems"`
 }
 
 func newValidate(a *app) *cobra.Command {
@@ -47,7 +47,7 @@ func newValidate(a *app) *cobra.Command {
 
 func (a *app) validate(teamFile, workerFile string) error {
 	t, err := config.LoadTeam(teamFile)
-	faults, err := faultsOf(err)
+	problems, err := faultsOf(err)
 	if err != nil {
 		return err
 	}
@@ -57,12 +57,12 @@ func (a *app) validate(teamFile, workerFile string) error {
 		if err != nil {
 			return err
 		}
-		if len(faults) == 0 && len(more) == 0 {
+		if len(problems) == 0 && len(more) == 0 {
 			more = missingDefinitions(t, cfg, workerFile)
 		}
-		faults = append(faults, more...)
+		problems = append(problems, more...)
 	}
-	doc := validation(t, faults)
+	doc := validation(t, problems)
 	if a.output == outputJSON {
 		if err := a.printJSON(doc); err != nil {
 			return err
@@ -74,7 +74,7 @@ func (a *app) validate(teamFile, workerFile string) error {
 	if doc.Valid {
 		return nil
 	}
-	return &codeError{exitUsage, &config.Faults{File: teamFile, List: faults}}
+	return &codeError{exitUsage, &config.Problems{File: teamFile, List: problems}}
 }
 
 func withChecks(checks []string) string {
@@ -84,19 +84,19 @@ func withChecks(checks []string) string {
 	return " and checks " + strings.Join(checks, ", ")
 }
 
-// faultsOf takes the faults out of a loader's error; other errors stay errors.
-func faultsOf(err error) ([]config.Fault, error) {
-	var faults *config.Faults
-	if errors.As(err, &faults) {
-		return faults.List, nil
+// faultsOf takes the problems out of a loader's error; other errors stay errors.
+func faultsOf(err error) ([]config.Problem, error) {
+	var problems *config.Problems
+	if errors.As(err, &problems) {
+		return problems.List, nil
 	}
 	return nil, err
 }
 
-func validation(t spec.Team, faults []config.Fault) validateDocument {
+func validation(t spec.Team, problems []config.Problem) validateDocument {
 	doc := validateDocument{
-		Valid: len(faults) == 0, Team: t.Name,
-		Phases: []string{}, Agents: []string{}, Checks: []string{}, Personas: []string{}, Faults: []config.Fault{},
+		Valid: len(problems) == 0, Team: t.Name,
+		Phases: []string{}, Agents: []string{}, Checks: []string{}, Personas: []string{}, Problems: []config.Problem{},
 	}
 	for _, p := range t.Phases {
 		doc.Phases = append(doc.Phases, p.Name)
@@ -108,16 +108,16 @@ func validation(t spec.Team, faults []config.Fault) validateDocument {
 	}
 	slices.Sort(doc.Checks)
 	doc.Checks = slices.Compact(doc.Checks)
-	doc.Faults = append(doc.Faults, faults...)
+	doc.Problems = append(doc.Problems, problems...)
 	return doc
 }
 
 // missingDefinitions lists what a team needs but a worker file does not define.
-func missingDefinitions(t spec.Team, cfg agent.Config, file string) []config.Fault {
-	var faults []config.Fault
+func missingDefinitions(t spec.Team, cfg agent.Config, file string) []config.Problem {
+	var problems []config.Problem
 	for _, name := range t.AgentNames() {
 		if _, ok := cfg.Agents[name]; !ok {
-			faults = append(faults, config.Fault{File: file, Field: "agents", Message: fmt.Sprintf(
+			problems = append(problems, config.Problem{File: file, Field: "agents", Message: fmt.Sprintf(
 				"agent %q, needed by team %s, is missing; it has %s", name, t.Name, terminal.Names(cfg.Agents))})
 		}
 	}
@@ -127,20 +127,20 @@ func missingDefinitions(t spec.Team, cfg agent.Config, file string) []config.Fau
 	}
 	working := slices.Concat(t.AgentNames(), slices.Collect(maps.Values(t.Fallbacks(agents))))
 	maps.DeleteFunc(agents, func(name string, _ spec.OfferedAgent) bool { return !slices.Contains(working, name) })
-	for _, fault := range t.Unpriced(agents) {
-		faults = append(faults, config.Fault{File: file, Field: "agents", Message: fault.String()})
+	for _, problem := range t.Unpriced(agents) {
+		problems = append(problems, config.Problem{File: file, Field: "agents", Message: problem.String()})
 	}
 	if t.Help.Jira != nil && cfg.Jira == nil {
-		faults = append(faults, config.Fault{File: file, Field: "jira", Message: fmt.Sprintf(
+		problems = append(problems, config.Problem{File: file, Field: "jira", Message: fmt.Sprintf(
 			"is missing, but team %s has help.jira; add `%s`", t.Name, spec.JiraExample)})
 	}
 	told := map[string]bool{}
 	for _, use := range t.CheckUses() {
 		if _, ok := cfg.Checks[use.Check]; !ok && !told[use.Check] {
 			told[use.Check] = true
-			faults = append(faults, config.Fault{File: file, Field: "checks", Message: fmt.Sprintf(
+			problems = append(problems, config.Problem{File: file, Field: "checks", Message: fmt.Sprintf(
 				"check %q, needed by team %s, is missing; it has %s", use.Check, t.Name, terminal.Names(cfg.Checks))})
 		}
 	}
-	return faults
+	return problems
 }

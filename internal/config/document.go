@@ -18,7 +18,7 @@ import (
 const (
 	// maxValues bounds what a file's aliases may expand to.
 	maxValues = 100_000
-	// maxFaults bounds how many faults of a file are collected.
+	// maxFaults bounds how many problems of a file are collected.
 	maxFaults = 500
 )
 
@@ -27,7 +27,7 @@ const (
 type document struct {
 	src *source
 	// root is made of map[string]any, []any, string, bool and json.Number, without the
-	// values that have a fault.
+	// values that have a problem.
 	root any
 	// places and texts say where the value of each YAMLPath is, and how a scalar is
 	// written.
@@ -35,10 +35,10 @@ type document struct {
 	texts  map[string]string
 	// odd holds the paths of numbers that not every reader takes for the same; they
 	// are in the data as text.
-	odd    map[string]bool
-	faults []Fault
+	odd      map[string]bool
+	problems []Problem
 	// broken lists the paths on which nothing more is said: what is wrong below them
-	// follows from a fault that is already reported.
+	// follows from a problem that is already reported.
 	broken map[string]bool
 	// oversized: a list or a mapping has more entries than are allowed.
 	oversized bool
@@ -62,7 +62,7 @@ var (
 )
 
 // decode reads a source as a T, in one format and not the other, and reports what the
-// format's schema refuses. Where there are faults, the T holds what did fit.
+// format's schema refuses. Where there are problems, the T holds what did fit.
 func decode[T any](src *source, want, other format) (T, *document) {
 	var out T
 	d := read(src)
@@ -78,13 +78,13 @@ func decode[T any](src *source, want, other format) (T, *document) {
 }
 
 // addFaults adds what find finds to be wrong with the content, except what follows from
-// faults that are already reported.
-func (d *document) addFaults(find func() []spec.Fault) {
+// problems that are already reported.
+func (d *document) addProblems(find func() []spec.Problem) {
 	if d.oversized {
 		return
 	}
-	faults := slices.DeleteFunc(find(), func(f spec.Fault) bool { return d.settled(f.Path) })
-	for _, f := range faults {
+	problems := slices.DeleteFunc(find(), func(f spec.Problem) bool { return d.settled(f.Path) })
+	for _, f := range problems {
 		d.add(d.locate(f.Path), f.Path, "%s", visible(f.Message))
 	}
 }
@@ -95,9 +95,9 @@ func read(src *source) *document {
 		src: src, places: map[string]place{"$": {1, 1}}, texts: map[string]string{}, odd: map[string]bool{},
 		broken: map[string]bool{}, anchors: map[string]ast.Node{}, open: map[string]bool{},
 	}
-	root, fault := src.parse()
-	if fault != nil {
-		d.faults = append(d.faults, *fault)
+	root, problem := src.parse()
+	if problem != nil {
+		d.problems = append(d.problems, *problem)
 		d.broken["$"] = true
 		return d
 	}
@@ -106,15 +106,15 @@ func read(src *source) *document {
 	return d
 }
 
-// add reports a fault at a path; later faults on the same path are dropped.
+// add reports a problem at a path; later problems on the same path are dropped.
 func (d *document) add(at place, path, format string, args ...any) {
-	if len(d.faults) < maxFaults {
-		d.faults = append(d.faults, d.src.fault(at, path, format, args...))
+	if len(d.problems) < maxFaults {
+		d.problems = append(d.problems, d.src.problem(at, path, format, args...))
 	}
 	d.broken[path] = true
 }
 
-// report adds a fault at a path's place, unless it follows from what is already
+// report adds a problem at a path's place, unless it follows from what is already
 // reported.
 func (d *document) report(path, format string, args ...any) {
 	if !d.settled(path) {
@@ -122,7 +122,7 @@ func (d *document) report(path, format string, args ...any) {
 	}
 }
 
-// settled reports whether a path, or one above it, has a fault that is reported.
+// settled reports whether a path, or one above it, has a problem that is reported.
 func (d *document) settled(path string) bool {
 	for !d.broken[path] {
 		if path = above(path); path == "" {
@@ -149,7 +149,7 @@ func (d *document) locate(path string) place {
 
 type anchorCollector struct{ d *document }
 
-// Visit remembers anchors by name. A name that is given twice is a fault.
+// Visit remembers anchors by name. A name that is given twice is a problem.
 func (c anchorCollector) Visit(n ast.Node) ast.Visitor {
 	anchor, ok := n.(*ast.AnchorNode)
 	if !ok {
@@ -163,7 +163,7 @@ func (c anchorCollector) Visit(n ast.Node) ast.Visitor {
 	return c
 }
 
-// value is a node as plain data. at is where faults on it are shown.
+// value is a node as plain data. at is where problems on it are shown.
 func (d *document) value(node ast.Node, path string, at place) any {
 	if !d.spend(at) {
 		return nil
@@ -280,7 +280,7 @@ type entry struct {
 	value ast.Node
 }
 
-// at is where faults on the entry's value are shown: at its name, if the value
+// at is where problems on the entry's value are shown: at its name, if the value
 // begins elsewhere or has no look of its own.
 func (e entry) at() place {
 	switch e.value.(type) {
@@ -291,7 +291,7 @@ func (e entry) at() place {
 }
 
 // entries lists the fields of a mapping, merged ones (<<) last and only where
-// they are not given. Names given twice are faults.
+// they are not given. Names given twice are problems.
 func (d *document) entries(node ast.Node, path string) []entry {
 	var own, merged []entry
 	first := map[string]place{}

@@ -23,8 +23,8 @@ func golden(t *testing.T, dir string, load func(path string) error) {
 			t.Parallel()
 			err := load(file)
 			require.Error(t, err)
-			var faults *Faults
-			require.ErrorAs(t, err, &faults)
+			var problems *Problems
+			require.ErrorAs(t, err, &problems)
 			got := err.Error() + "\n"
 			want := strings.TrimSuffix(file, ".yaml") + ".txt"
 			if *update {

@@ -16,16 +16,16 @@ const maxNesting = 50
 
 // parse returns the root of the file's one document. What it returns besides is
 // why there is none.
-func (s *source) parse() (root ast.Node, fault *Fault) {
-	refuse := func(at place, format string, args ...any) (ast.Node, *Fault) {
-		f := s.fault(at, "", format, args...)
+func (s *source) parse() (root ast.Node, problem *Problem) {
+	refuse := func(at place, format string, args ...any) (ast.Node, *Problem) {
+		f := s.problem(at, "", format, args...)
 		return nil, &f
 	}
 	// The parser is not ours, and a file is anything: a panic of it is the
-	// file's fault, not the end of the program.
+	// file's problem, not the end of the program.
 	defer func() {
 		if r := recover(); r != nil {
-			root, fault = refuse(place{}, "is not valid YAML, in a way that the parser cannot name; write it more plainly")
+			root, problem = refuse(place{}, "is not valid YAML, in a way that the parser cannot name; write it more plainly")
 		}
 	}()
 	if at, deep := tooDeep(lexer.Tokenize(s.text)); deep {

@@ -195,7 +195,7 @@ func leaves(e *jsonschema.ValidationError) []*jsonschema.ValidationError {
 	return all
 }
 
-// choices describes the fault of a mapping that needs one of several fields.
+// choices describes the problem of a mapping that needs one of several fields.
 func choices(value any, path string, trail []map[string]any) []violation {
 	s := trail[0]
 	var names, present []string

@@ -26,28 +26,28 @@ type source struct {
 
 // readSource reads a file of YAML. What it returns besides a source is why there
 // is none.
-func readSource(path string) (*source, *Fault) {
+func readSource(path string) (*source, *Problem) {
 	if path == "" {
-		return nil, &Fault{File: `""`, Message: "is no file name; name the file"}
+		return nil, &Problem{File: `""`, Message: "is no file name; name the file"}
 	}
 	info, err := os.Stat(path)
 	if err == nil && info.IsDir() {
-		return nil, &Fault{File: path, Message: "is a directory; name the file in it"}
+		return nil, &Problem{File: path, Message: "is a directory; name the file in it"}
 	}
 	if err == nil && !info.Mode().IsRegular() {
-		return nil, &Fault{File: path, Message: "is not a regular file; write its content into one"}
+		return nil, &Problem{File: path, Message: "is not a regular file; write its content into one"}
 	}
 	if err != nil {
-		return nil, &Fault{File: path, Message: whyUnreadable(err)}
+		return nil, &Problem{File: path, Message: whyUnreadable(err)}
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, &Fault{File: path, Message: whyUnreadable(err)}
+		return nil, &Problem{File: path, Message: whyUnreadable(err)}
 	}
 	defer f.Close() //nolint:errcheck // Nothing was written.
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
-		return nil, &Fault{File: path, Message: whyUnreadable(err)}
+		return nil, &Problem{File: path, Message: whyUnreadable(err)}
 	}
 	return newSource(path, data)
 }
@@ -67,22 +67,22 @@ func whyUnreadable(err error) string {
 }
 
 // newSource checks that data is text, and takes its lines apart.
-func newSource(file string, data []byte) (*source, *Fault) {
+func newSource(file string, data []byte) (*source, *Problem) {
 	if len(data) > maxFile {
-		return nil, &Fault{File: file, Message: fmt.Sprintf("is larger than %d KiB; move long instructions into an instructions_file", maxFile/1024)}
+		return nil, &Problem{File: file, Message: fmt.Sprintf("is larger than %d KiB; move long instructions into an instructions_file", maxFile/1024)}
 	}
 	if bytes.HasPrefix(data, []byte{0xFF, 0xFE}) || bytes.HasPrefix(data, []byte{0xFE, 0xFF}) {
-		return nil, &Fault{File: file, Message: "is UTF-16; save it as UTF-8"}
+		return nil, &Problem{File: file, Message: "is UTF-16; save it as UTF-8"}
 	}
 	if bytes.IndexByte(data, 0) >= 0 {
-		return nil, &Fault{File: file, Message: "is a binary file; name a file of YAML text"}
+		return nil, &Problem{File: file, Message: "is a binary file; name a file of YAML text"}
 	}
 	data = bytes.TrimPrefix(data, []byte("\uFEFF"))
 	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(data))
 	s := &source{file: file, text: text, lines: strings.Split(text, "\n")}
 	for i, line := range s.lines {
 		if column, what := notText(line); what != "" {
-			f := s.fault(place{i + 1, column}, "", "has %s here; it must be plain UTF-8 text", what)
+			f := s.problem(place{i + 1, column}, "", "has %s here; it must be plain UTF-8 text", what)
 			return nil, &f
 		}
 	}

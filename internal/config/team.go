@@ -10,16 +10,16 @@ import (
 )
 
 // LoadTeam reads a team file, with the instructions that it has in files beside
-// it, and fills in its defaults. Its error is always a [*Faults] with everything
+// it, and fills in its defaults. Its error is always a [*Problems] with everything
 // that is wrong.
 func LoadTeam(path string) (spec.Team, error) {
-	src, fault := readSource(path)
-	if fault != nil {
-		return spec.Team{}, asError(path, []Fault{*fault})
+	src, problem := readSource(path)
+	if problem != nil {
+		return spec.Team{}, asError(path, []Problem{*problem})
 	}
 	root, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
-		return spec.Team{}, asError(path, []Fault{{File: path, Message: "its directory cannot be read: " + whyUnreadable(err)}})
+		return spec.Team{}, asError(path, []Problem{{File: path, Message: "its directory cannot be read: " + whyUnreadable(err)}})
 	}
 	defer root.Close() //nolint:errcheck // Nothing was written.
 	return parseTeam(src, func(name string) (string, error) { return readBeside(root, name) })
@@ -41,8 +41,8 @@ func parseTeam(src *source, beside func(name string) (string, error)) (spec.Team
 		p.Instructions, p.InstructionsFile = text, ""
 		t.Personas[name] = p
 	}
-	d.addFaults(t.Faults)
-	if err := asError(src.file, d.faults); err != nil {
+	d.addProblems(t.Problems)
+	if err := asError(src.file, d.problems); err != nil {
 		return spec.Team{}, err
 	}
 	return t.Resolved(), nil

@@ -95,8 +95,8 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 			func(p string) error { _, err := LoadWorker(p); return err },
 		} {
 			err := load(path)
-			var faults *Faults
-			require.ErrorAs(t, err, &faults)
+			var problems *Problems
+			require.ErrorAs(t, err, &problems)
 			require.ErrorContains(t, err, want)
 		}
 	}
@@ -139,16 +139,16 @@ func noFiles(string) (string, error) { return "", fs.ErrNotExist }
 
 func TestFaultsNameWhereAndWhat(t *testing.T) {
 	t.Parallel()
-	src, fault := newSource("t.yaml", []byte(strings.Replace(smallTeam, "[dev]", "[dve]", 1)))
-	require.Nil(t, fault)
+	src, problem := newSource("t.yaml", []byte(strings.Replace(smallTeam, "[dev]", "[dve]", 1)))
+	require.Nil(t, problem)
 	_, err := parseTeam(src, noFiles)
-	var faults *Faults
-	require.ErrorAs(t, err, &faults)
-	require.Equal(t, []Fault{{
+	var problems *Problems
+	require.ErrorAs(t, err, &problems)
+	require.Equal(t, []Problem{{
 		File: "t.yaml", Line: 6, Column: 30, Field: "phases[0].personas[0]",
 		Message: `unknown persona "dve"; did you mean "dev"?`,
 		Excerpt: "      5 | phases:\n>     6 |   - {name: build, personas: [dve]}\n        |                              ^\n",
-	}}, faults.List)
+	}}, problems.List)
 }
 
 func TestManyFaultsAreCutShort(t *testing.T) {
@@ -167,8 +167,8 @@ func TestTerminalIsNotWrittenTo(t *testing.T) {
 	for _, text := range []string{
 		"version: 1\nname: \"\\e[2J\"\n", "\"\\e]0;x\\a\": 1\n", "name: \u202ex\n", "personas: {\"\\e[2J\": {agent: \"\\e\"}}\n",
 	} {
-		src, fault := newSource("t.yaml", []byte(text))
-		require.Nil(t, fault)
+		src, problem := newSource("t.yaml", []byte(text))
+		require.Nil(t, problem)
 		_, err := parseTeam(src, noFiles)
 		require.Error(t, err)
 		require.NotContains(t, err.Error(), "\x1b")
@@ -186,8 +186,8 @@ func TestHugeFilesAreRefusedSoon(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			src, fault := newSource("t.yaml", []byte(strings.Repeat(unit, 500_000/len(unit))))
-			require.Nil(t, fault)
+			src, problem := newSource("t.yaml", []byte(strings.Repeat(unit, 500_000/len(unit))))
+			require.Nil(t, problem)
 			_, err := parseTeam(src, noFiles)
 			require.Error(t, err)
 			require.Less(t, len(err.Error()), 2000)
@@ -196,13 +196,13 @@ func TestHugeFilesAreRefusedSoon(t *testing.T) {
 }
 
 // FuzzTeam: no text brings the loader down, every refusal names the file, and
-// every team that is accepted is without faults, also once resolved.
+// every team that is accepted is without problems, also once resolved.
 func FuzzTeam(f *testing.F) {
 	seed(f, "team")
 	f.Fuzz(func(t *testing.T, data []byte) {
-		src, fault := newSource("t.yaml", data)
-		if fault != nil {
-			require.NotEmpty(t, fault.Message)
+		src, problem := newSource("t.yaml", data)
+		if problem != nil {
+			require.NotEmpty(t, problem.Message)
 			return
 		}
 		got, err := parseTeam(src, func(string) (string, error) { return "instructions", nil })
@@ -210,7 +210,7 @@ func FuzzTeam(f *testing.F) {
 			require.True(t, strings.HasPrefix(err.Error(), "t.yaml"), err.Error())
 			return
 		}
-		require.Empty(t, got.Faults())
+		require.Empty(t, got.Problems())
 		require.Equal(t, got, got.Resolved())
 		require.Len(t, got.Topological(), len(got.Phases))
 	})

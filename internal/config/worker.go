@@ -7,16 +7,16 @@ import (
 )
 
 // LoadWorker reads a worker file and fills in its defaults. Its error is always
-// a [*Faults] with everything that is wrong. Scripts and relative programs are
+// a [*Problems] with everything that is wrong. Scripts and relative programs are
 // found from the file's directory when the worker starts.
 func LoadWorker(path string) (agent.Config, error) {
-	src, fault := readSource(path)
-	if fault != nil {
-		return agent.Config{}, asError(path, []Fault{*fault})
+	src, problem := readSource(path)
+	if problem != nil {
+		return agent.Config{}, asError(path, []Problem{*problem})
 	}
 	dir, err := filepath.Abs(filepath.Dir(path))
 	if err != nil {
-		return agent.Config{}, asError(path, []Fault{{File: path, Message: "its directory cannot be found: " + err.Error()}})
+		return agent.Config{}, asError(path, []Problem{{File: path, Message: "its directory cannot be found: " + err.Error()}})
 	}
 	return parseWorker(src, dir)
 }
@@ -26,8 +26,8 @@ func LoadWorker(path string) (agent.Config, error) {
 func parseWorker(src *source, dir string) (agent.Config, error) {
 	c, d := decode[agent.Config](src, workerFile, teamFile)
 	c.Dir = dir
-	d.addFaults(c.Faults)
-	if err := asError(src.file, d.faults); err != nil {
+	d.addProblems(c.Problems)
+	if err := asError(src.file, d.problems); err != nil {
 		return agent.Config{}, err
 	}
 	return c.WithDefaults(), nil

@@ -47,17 +47,17 @@ func TestWorkerFileSaysWhatItSays(t *testing.T) {
 }
 
 // FuzzWorker: no text brings the loader down, and every configuration that is
-// accepted is without faults, also with its defaults.
+// accepted is without problems, also with its defaults.
 func FuzzWorker(f *testing.F) {
 	seed(f, "worker")
 	f.Fuzz(func(t *testing.T, data []byte) {
-		src, fault := newSource("w.yaml", data)
-		if fault != nil {
+		src, problem := newSource("w.yaml", data)
+		if problem != nil {
 			return
 		}
 		cfg, err := parseWorker(src, "/")
 		if err == nil {
-			require.Empty(t, cfg.Faults())
+			require.Empty(t, cfg.Problems())
 		}
 	})
 }

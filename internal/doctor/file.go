@@ -46,7 +46,7 @@ func (d *examination) workerFile(ctx context.Context) {
 
 // faulty adds a finding for each fault of a worker file.
 func (d *examination) faulty(path string, err error) {
-	var faults *config.Faults
+	var faults *config.Problems
 	if !errors.As(err, &faults) {
 		d.add("worker file", Bad, "fix it", "%s", err)
 		return

@@ -77,7 +77,7 @@ func (c Course) Supply(phase string) (SuppliedWork, bool) {
 
 // Faults says, a sentence each, what of the course the team does not have or
 // what contradicts itself. The team must be resolved.
-func (c Course) Faults(t spec.Team) []string {
+func (c Course) Problems(t spec.Team) []string {
 	var faults []string
 	for _, named := range []struct {
 		what   string

@@ -110,7 +110,7 @@ func TestPhaseSendsWorkBackOnceUnlessItSaysOtherwise(t *testing.T) {
 	t.Parallel()
 	tm := sound()
 	tm.Phases[1].SendsBack, tm.Phases[2].SendsBack = &SendsBack{To: "design"}, &SendsBack{To: "design", Times: 3}
-	require.Empty(t, tm.Faults())
+	require.Empty(t, tm.Problems())
 	resolved := tm.Resolved()
 	require.Equal(t, &SendsBack{To: "design", Times: 1}, resolved.Phases[1].SendsBack)
 	require.Equal(t, &SendsBack{To: "design", Times: 3}, resolved.Phases[2].SendsBack)

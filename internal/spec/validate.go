@@ -10,8 +10,8 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// Fault is something wrong in a file that a person wrote.
-type Fault struct {
+// Problem is an error in a team or worker file.
+type Problem struct {
 	// Path is where: a YAMLPath like $.phases[2].personas[0]. It may name a
 	// field that the file leaves out.
 	Path string
@@ -32,12 +32,12 @@ const (
 // TicketLabelPrefix begins the labels that Maestro finds its tickets by.
 const TicketLabelPrefix = "maestro-"
 
-// Faults returns what is wrong with the team as it was parsed, before [Team.Resolved]
+// Problems returns what is wrong with the team as it was parsed, before [Team.Resolved]
 // fills in what the file leaves out, beyond what the schema of team files refuses:
 // what depends on other parts of the file. A team that the schema accepts and that has
-// no faults can run, given workers that have its agents and checks. What follows only
-// from another fault is left out.
-func (t Team) Faults() []Fault {
+// no problems can run, given workers that have its agents and checks. What follows only
+// from another problem is left out.
+func (t Team) Problems() []Problem {
 	v := &validator{team: t}
 	v.personas()
 	v.phases()
@@ -45,7 +45,7 @@ func (t Team) Faults() []Fault {
 	v.budget()
 	v.help()
 	v.size()
-	return v.faults
+	return v.problems
 }
 
 // FieldPath is the YAMLPath of a mapping's entry, its key quoted where a plain
@@ -64,12 +64,12 @@ func FieldPath(parent, key string) string {
 func ItemPath(parent string, index int) string { return fmt.Sprintf("%s[%d]", parent, index) }
 
 type validator struct {
-	team   Team
-	faults []Fault
+	team     Team
+	problems []Problem
 }
 
 func (v *validator) add(path, format string, args ...any) {
-	v.faults = append(v.faults, Fault{Path: path, Message: fmt.Sprintf(format, args...)})
+	v.problems = append(v.problems, Problem{Path: path, Message: fmt.Sprintf(format, args...)})
 }
 
 func (v *validator) personas() {
@@ -87,17 +87,17 @@ func (v *validator) personas() {
 	v.unused()
 }
 
-// ranges faults patterns with a range that holds nothing.
+// ranges problems patterns with a range that holds nothing.
 func (v *validator) ranges(path string, patterns []string) {
 	for i, pattern := range patterns {
-		if fault := EmptyRange(pattern); fault != "" {
-			v.add(ItemPath(path, i), "%s", fault)
+		if problem := EmptyRange(pattern); problem != "" {
+			v.add(ItemPath(path, i), "%s", problem)
 		}
 	}
 }
 
-// unused faults personas that no phase uses. It says nothing where a phase's
-// personas are missing or unknown: that fault is then the likely cause.
+// unused problems personas that no phase uses. It says nothing where a phase's
+// personas are missing or unknown: that problem is then the likely cause.
 func (v *validator) unused() {
 	used := map[string]bool{}
 	for _, phase := range v.team.Phases {
@@ -169,7 +169,7 @@ func (v *validator) help() {
 	}
 }
 
-// size faults teams that are fine in every part and too large in all.
+// size problems teams that are fine in every part and too large in all.
 func (v *validator) size() {
 	assignments := 0
 	for _, p := range v.team.Phases {

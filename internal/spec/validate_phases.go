@@ -16,9 +16,9 @@ func (v *validator) phases() {
 		v.crew(path, p)
 		v.ranges(path+".produces", p.Produces)
 	}
-	before := len(v.faults)
+	before := len(v.problems)
 	v.needs()
-	v.sendsBack(len(v.faults) == before)
+	v.sendsBack(len(v.problems) == before)
 }
 
 func (v *validator) phaseName(path, name string, folded map[string]string) {
@@ -72,7 +72,7 @@ func (v *validator) needs() {
 }
 
 // sendsBack checks where phases send work back to: only what a phase builds on can
-// be done again for it. sound: the graph has no faults from which others follow.
+// be done again for it. sound: the graph has no problems from which others follow.
 func (v *validator) sendsBack(sound bool) {
 	graph := v.team.Resolved()
 	for i, p := range v.team.Phases {
@@ -98,8 +98,8 @@ func (v *validator) sendsBack(sound bool) {
 	}
 }
 
-// cycles faults each cycle once, at the edge that closes it. Edges that have a
-// fault of their own are left out.
+// cycles problems each cycle once, at the edge that closes it. Edges that have a
+// problem of their own are left out.
 func (v *validator) cycles() {
 	graph := v.team.Resolved()
 	for i := range graph.Phases {

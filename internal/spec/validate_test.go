@@ -12,7 +12,7 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// sound is a team without faults, as parsed.
+// sound is a team without problems, as parsed.
 func sound() Team {
 	persona := func(role string) Persona { return Persona{Role: role, Agent: "coder", Instructions: "Work."} }
 	return Team{
@@ -28,11 +28,11 @@ func sound() Team {
 
 func TestSoundTeamHasNoFaults(t *testing.T) {
 	t.Parallel()
-	require.Empty(t, sound().Faults())
-	require.Empty(t, sound().Resolved().Faults(), "nor has it any once resolved")
+	require.Empty(t, sound().Problems())
+	require.Empty(t, sound().Resolved().Problems(), "nor has it any once resolved")
 	patient := sound()
 	patient.Help.GiveUpAfter = textfmt.Duration(48 * time.Hour)
-	require.Empty(t, patient.Faults(), "to ask is the default")
+	require.Empty(t, patient.Problems(), "to ask is the default")
 }
 
 func TestFaults(t *testing.T) {
@@ -85,10 +85,10 @@ func TestFaults(t *testing.T) {
 			t.Parallel()
 			tm := sound()
 			tt.change(&tm)
-			faults := tm.Faults()
-			require.Len(t, faults, 1, "a fault is said once, and what follows from it is not")
-			require.Equal(t, tt.path, faults[0].Path)
-			require.Contains(t, faults[0].Message, tt.message)
+			problems := tm.Problems()
+			require.Len(t, problems, 1, "a problem is said once, and what follows from it is not")
+			require.Equal(t, tt.path, problems[0].Path)
+			require.Contains(t, problems[0].Message, tt.message)
 		})
 	}
 }
@@ -113,7 +113,7 @@ func TestTooManyAssignments(t *testing.T) {
 		tm.Phases = append(tm.Phases, p)
 	}
 	tm.Phases[0].Personas = append(tm.Phases[0].Personas, "analyst", "backend", "tester")
-	require.Equal(t, []Fault{{"$.phases", "have 553 assignments (personas in phases) together; at most 500 are allowed in one session"}}, tm.Faults())
+	require.Equal(t, []Problem{{"$.phases", "have 553 assignments (personas in phases) together; at most 500 are allowed in one session"}}, tm.Problems())
 }
 
 func TestTooMuchInAll(t *testing.T) {
@@ -124,14 +124,14 @@ func TestTooMuchInAll(t *testing.T) {
 			tm.Phases[i].Produces = append(tm.Phases[i].Produces, fmt.Sprintf("%03d%s", j, strings.Repeat("x", 500)))
 		}
 	}
-	faults := tm.Faults()
-	require.Len(t, faults, 1)
-	require.Equal(t, "$", faults[0].Path)
-	require.Contains(t, faults[0].Message, "is too large for a session")
+	problems := tm.Problems()
+	require.Len(t, problems, 1)
+	require.Equal(t, "$", problems[0].Path)
+	require.Contains(t, problems[0].Message, "is too large for a session")
 }
 
-// TestEveryCycleIsFound: a graph has a fault exactly if it cannot be ordered,
-// and the circle that the fault names is one.
+// TestEveryCycleIsFound: a graph has a problem exactly if it cannot be ordered,
+// and the circle that the problem names is one.
 func TestEveryCycleIsFound(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewSource(3))
@@ -149,9 +149,9 @@ func TestEveryCycleIsFound(t *testing.T) {
 			}
 			tm.Phases = append(tm.Phases, p)
 		}
-		faults := tm.Faults()
-		require.Equal(t, len(tm.Topological()) < n, len(faults) > 0)
-		for _, f := range faults {
+		problems := tm.Problems()
+		require.Equal(t, len(tm.Topological()) < n, len(problems) > 0)
+		for _, f := range problems {
 			cyclic++
 			_, rest, _ := strings.Cut(f.Message, "circle: ")
 			names := strings.Split(strings.SplitN(rest, ";", 2)[0], " → ")

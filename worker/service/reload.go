@@ -97,7 +97,7 @@ func (w *Worker) fileRead(err error) {
 // logFaults logs each error of a worker file as a line.
 func logFaults(logger *slog.Logger, file string, err error) {
 	const message = "worker file not reloaded; the worker keeps the previous one"
-	var faults *config.Faults
+	var faults *config.Problems
 	if !errors.As(err, &faults) {
 		logger.Error(message, "file", file, "error", err)
 		return

@@ -13,11 +13,11 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// Faults returns what is wrong with the config as it was parsed, before
+// Problems returns what is wrong with the config as it was parsed, before
 // [Config.WithDefaults], beyond what the schema of worker files refuses: what depends
 // on other parts of the file. It reads no file and no environment; what only they can
 // tell is [New]'s to say.
-func (c Config) Faults() []spec.Fault {
+func (c Config) Problems() []spec.Problem {
 	v := &validator{config: c}
 	for _, name := range v.names("$.agents", slices.Sorted(maps.Keys(c.Agents))) {
 		v.agent(spec.FieldPath("$.agents", name), c.Agents[name])
@@ -27,8 +27,8 @@ func (c Config) Faults() []spec.Fault {
 		v.program(path+".argv", check.Argv)
 		v.knownCaches(path+".caches", check.Caches)
 		for i, pattern := range check.Keep {
-			if fault := spec.EmptyRange(pattern); fault != "" {
-				v.add(spec.ItemPath(path+".keep", i), "%s", fault)
+			if problem := spec.EmptyRange(pattern); problem != "" {
+				v.add(spec.ItemPath(path+".keep", i), "%s", problem)
 			}
 		}
 	}
@@ -41,19 +41,19 @@ func (c Config) Faults() []spec.Fault {
 			v.add("$.jira.deployment", "is datacenter, but %s is a site of Jira Cloud; write `deployment: cloud`", host)
 		}
 	}
-	return v.faults
+	return v.problems
 }
 
 type validator struct {
-	config Config
-	faults []spec.Fault
+	config   Config
+	problems []spec.Problem
 }
 
 func (v *validator) add(path, format string, args ...any) {
-	v.faults = append(v.faults, spec.Fault{Path: path, Message: fmt.Sprintf(format, args...)})
+	v.problems = append(v.problems, spec.Problem{Path: path, Message: fmt.Sprintf(format, args...)})
 }
 
-// names faults names that differ only by case, and returns them all.
+// names problems names that differ only by case, and returns them all.
 func (v *validator) names(parent string, names []string) []string {
 	folded := map[string]string{}
 	for _, name := range names {

@@ -9,16 +9,16 @@ import (
 	"github.com/maestro-hive/maestro/internal/textfmt"
 )
 
-// Fault is one thing wrong in a file, for a person to fix.
-type Fault struct {
+// Problem is an error in a file, for a person to fix.
+type Problem struct {
 	// File is the file's path as it was given.
 	File string `json:"file"`
 	// Line and Column count from 1, columns in characters; both are 0 where the
-	// fault is the whole file's.
+	// problem is the whole file's.
 	Line   int `json:"line,omitempty"`
 	Column int `json:"column,omitempty"`
 	// Field is the field's path, like phases[2].personas[0]; empty where the
-	// fault is no field's.
+	// problem is no field's.
 	Field string `json:"field,omitempty"`
 	// Message describes what is wrong and what would be right.
 	Message string `json:"message"`
@@ -27,8 +27,8 @@ type Fault struct {
 	Excerpt string `json:"excerpt,omitempty"`
 }
 
-// String is the fault in one line: file:line:column: field: message.
-func (f Fault) String() string {
+// String is the problem in one line: file:line:column: field: message.
+func (f Problem) String() string {
 	var b strings.Builder
 	b.WriteString(f.File)
 	if f.Line > 0 {
@@ -41,48 +41,48 @@ func (f Fault) String() string {
 	return b.String()
 }
 
-// Faults is everything that is wrong with one file, in the file's order.
-type Faults struct {
+// Problems is the error of an invalid file: its problems, in the order of the file.
+type Problems struct {
 	// File is the file's path as it was given.
 	File string
-	// List has at least one fault.
-	List []Fault
+	// List has at least one problem.
+	List []Problem
 }
 
-// shownFaults bounds how many faults Error prints.
-const shownFaults = 30
+// shownFaults bounds how many problems Error prints.
+const shownProblems = 30
 
-// Error shows each fault in one line, with its excerpt below.
-func (f *Faults) Error() string {
+// Error shows each problem in one line, with its excerpt below.
+func (f *Problems) Error() string {
 	var b strings.Builder
-	for i, fault := range f.List {
-		if i == shownFaults {
+	for i, problem := range f.List {
+		if i == shownProblems {
 			fmt.Fprintf(&b, "%s: and %d more\n", f.File, len(f.List)-i)
 			break
 		}
-		b.WriteString(fault.String() + "\n" + fault.Excerpt)
+		b.WriteString(problem.String() + "\n" + problem.Excerpt)
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// asError is the faults found, in order and each once; nil if there are none.
-func asError(file string, list []Fault) error {
+// asError is the problems found, in order and each once; nil if there are none.
+func asError(file string, list []Problem) error {
 	if len(list) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(list, func(a, b Fault) int {
+	slices.SortStableFunc(list, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	return &Faults{File: file, List: slices.Compact(list)}
+	return &Problems{File: file, List: slices.Compact(list)}
 }
 
 // place is a position in a file, counted from 1; its zero value is the file as
 // a whole.
 type place struct{ line, column int }
 
-func (s *source) fault(at place, path, format string, args ...any) Fault {
+func (s *source) problem(at place, path, format string, args ...any) Problem {
 	at.line = min(at.line, len(s.lines))
-	return Fault{
+	return Problem{
 		File: s.file, Line: at.line, Column: at.column, Field: fieldOf(path),
 		Message: fmt.Sprintf(format, args...), Excerpt: s.excerpt(at),
 	}

@@ -111,23 +111,23 @@ func FuzzPattern(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, pattern string) {
 		d := read(&source{file: "t.yaml"})
-		d.faults, d.broken = nil, map[string]bool{}
+		d.problems, d.broken = nil, map[string]bool{}
 		d.root = map[string]any{
 			"version": json.Number("1"), "name": "web",
 			"personas": map[string]any{"dev": map[string]any{"role": "r", "agent": "a", "instructions": "i", "produces": []any{pattern}}},
 			"phases":   []any{map[string]any{"name": "build", "personas": []any{"dev"}}},
 		}
-		if d.check(teamRules()); len(d.faults) == 0 {
+		if d.check(teamRules()); len(d.problems) == 0 {
 			require.True(t, doublestar.ValidatePattern(pattern), pattern)
 		}
 	})
 }
 
-// TestHostileValuesAreRefusedSoon: neither many faults nor huge numbers cost much.
+// TestHostileValuesAreRefusedSoon: neither many problems nor huge numbers cost much.
 func TestHostileValuesAreRefusedSoon(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
-		"faults on one line": "version: 1\nphases: [" + strings.Repeat("[],", 90_000) + "]\n",
+		"problems on one line": "version: 1\nphases: [" + strings.Repeat("[],", 90_000) + "]\n",
 		"unknown fields": strings.Repeat("x", 50) + "0: 1\n" + func() (s string) {
 			var b strings.Builder
 			for i := range 15_000 {

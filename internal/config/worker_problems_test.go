@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// soundWorker is a worker file without faults.
+// soundWorker is a worker file without problems.
 const soundWorker = "version: 1\nagents: {a: {kind: command, argv: [x]}}\n"
 
 func TestWorkerFaults(t *testing.T) {
@@ -115,8 +115,8 @@ func TestWorkerFaults(t *testing.T) {
 // said are the messages on a file's fields.
 func said(t *testing.T, text string, isTeam bool) map[string][]string {
 	t.Helper()
-	src, fault := newSource("f.yaml", []byte(text))
-	require.Nil(t, fault)
+	src, problem := newSource("f.yaml", []byte(text))
+	require.Nil(t, problem)
 	var err error
 	if isTeam {
 		_, err = parseTeam(src, noFiles)
@@ -125,9 +125,9 @@ func said(t *testing.T, text string, isTeam bool) map[string][]string {
 	}
 	found := map[string][]string{}
 	if err != nil {
-		var faults *Faults
-		require.ErrorAs(t, err, &faults)
-		for _, f := range faults.List {
+		var problems *Problems
+		require.ErrorAs(t, err, &problems)
+		for _, f := range problems.List {
 			found[f.Field] = append(found[f.Field], f.Message)
 		}
 	}
